@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+#   make                 build/inftrace
+#   make check           unit tests (no root, no BPF); all tests: scripts/test
+#   make install PREFIX=/usr/local DESTDIR=
+#   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
+#
+# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto: scripts/setup
+# installs them on Debian. Nothing here touches the network.
+
+CC ?= cc
+CLANG ?= clang
+BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+PREFIX ?= /usr/local
+SAN ?=
+O ?= $(if $(SAN),build-san,build)
+
+ARCH := $(shell uname -m | sed 's/aarch64/arm64/')
+BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
+MULTIARCH := $(shell $(CC) -print-multiarch)
+
+PKGS := libbpf libelf zlib json-c libcrypto
+CFLAGS ?= -O2 -g
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(O) \
+	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' $(shell pkg-config --cflags $(PKGS))
+LDLIBS := $(shell pkg-config --libs $(PKGS)) -lpthread
+ifdef SAN
+INF_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDFLAGS += -fsanitize=address,undefined
+endif
+
+# -mcpu=v3: 32-bit subregisters and the atomic operations (kernel 5.12) the time keeping is built on
+BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter \
+	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Ivmlinux -Isrc \
+	-idirafter /usr/include/$(MULTIARCH)
+
+SRCS := $(wildcard src/*.c src/*/*.c)
+OBJS := $(SRCS:src/%.c=$(O)/%.o)
+LIB_OBJS := $(filter-out $(O)/main.o,$(OBJS))
+BPF_SRCS := $(wildcard bpf/*.bpf.c)
+BPF_OBJS := $(BPF_SRCS:bpf/%.c=$(O)/bpf/%.o)
+SKEL := $(O)/inftrace.skel.h
+UNIT_SRCS := $(wildcard tests/unit/test_*.c)
+UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(O)/tests/%)
+
+.PHONY: all check install uninstall clean format
+all: $(O)/inftrace
+.SECONDARY:
+
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c bpf/inftrace.bpf.h src/record.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+
+$(O)/inftrace.bpf.o: $(BPF_OBJS)
+	$(BPFTOOL) gen object $@ $^
+
+$(SKEL): $(O)/inftrace.bpf.o
+	$(BPFTOOL) gen skeleton $< name inftrace_bpf > $@.tmp
+	mv $@.tmp $@
+
+$(O)/%.o: src/%.c Makefile | $(SKEL)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
+
+$(O)/inftrace: $(OBJS)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+$(O)/tests/%: tests/unit/%.c $(LIB_OBJS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
+
+check: $(O)/inftrace $(UNIT_BINS)
+	@set -e; for t in $(UNIT_BINS); do $$t; done
+
+install: $(O)/inftrace
+	install -D -m 755 $(O)/inftrace $(DESTDIR)$(PREFIX)/bin/inftrace
+	install -d $(DESTDIR)$(PREFIX)/share/inftrace/engines
+	install -m 644 engines/*.json $(DESTDIR)$(PREFIX)/share/inftrace/engines
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/bin/inftrace $(DESTDIR)$(PREFIX)/share/inftrace
+
+format:
+	clang-format -i $(SRCS) $(wildcard src/*.h src/*/*.h bpf/*.c bpf/*.h tests/unit/*.c)
+
+clean:
+	rm -rf build build-san
+
+-include $(OBJS:.o=.d)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The subcommands: one file each, they parse options and compose the other parts. */
+#ifndef INFTRACE_CMD_H
+#define INFTRACE_CMD_H
+
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_RUN = 1,     /* failed while running */
+	EXIT_USAGE = 2,   /* the command line is wrong */
+	EXIT_ALLOWED = 3, /* the kernel or the privileges do not allow it */
+	EXIT_LOSS = 4,    /* records were lost and --strict was given */
+};
+
+#define INFTRACE_VERSION "0.1.0"
+
+/* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
+int cmd_record(int argc, char **argv);
+int cmd_validate(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+#endif

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace: dispatch to the subcommands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+};
+
+static const struct command commands[] = {
+	{ "record", cmd_record, "record a process, a command or the whole system" },
+	{ "validate", cmd_validate, "check a profile JSONL or a Chrome trace" },
+	{ "doctor", cmd_doctor, "what this kernel and these privileges allow" },
+};
+
+static void usage(FILE *out)
+{
+	fputs("Usage: inftrace COMMAND [OPTION...]\n"
+	      "       inftrace -p PID [OPTION...]       short for: inftrace record -p PID\n\n"
+	      "Where did the time of this token go? A system-wide tracer for LLM inference.\n\n"
+	      "Commands:\n",
+		out);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+	fputs("\nEach command has --help. EXAMPLES:\n"
+	      "  sudo inftrace -p $(pgrep llama-server)          until Ctrl-C\n"
+	      "  sudo inftrace record -d 10s --profile p.jsonl -- ./llama-cli -m model.gguf\n"
+	      "  inftrace validate p.jsonl --require token_prof\n",
+		out);
+}
+
+int main(int argc, char **argv)
+{
+	static char name[64];
+
+	if (argc < 2) {
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return EXIT_OK;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		puts("inftrace " INFTRACE_VERSION);
+		return EXIT_OK;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		snprintf(name, sizeof(name), "inftrace %s", commands[i].name);
+		argv[1] = name;
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	if (argv[1][0] == '-')
+		return cmd_record(argc, argv);
+	fprintf(stderr, "inftrace: no such command: %s (inftrace --help lists them)\n", argv[1]);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The records that travel from the BPF programs to user space.
+ *
+ * Shared by both sides, so it may use only fixed-width types. Every record is a
+ * complete span or an instant: user space never pairs anything. Strings do not
+ * travel, ids do; the one exception is the comm in REC_TASK, which is the source
+ * of the names and could not be looked up any more once a short-lived task is gone.
+ */
+#ifndef INFTRACE_RECORD_H
+#define INFTRACE_RECORD_H
+
+#ifndef __bpf__
+#include <stdint.h>
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+typedef int32_t s32;
+typedef uint16_t u16;
+typedef uint8_t u8;
+#endif
+
+/* Kinds of records, the index of every "per kind" counter. */
+enum rec_kind {
+	REC_SYSCALL,
+	REC_OFF_CPU,
+	REC_ON_CPU,
+	REC_FAULT,
+	REC_FUNCTION,
+	REC_STEP,
+	REC_TASK,
+	REC_MAPPED, /* the target mapped an executable file: look for probes */
+	REC_KIND_MAX,
+};
+
+/*
+ * Time states, exclusive and exhaustive: at each instant a thread is in exactly one.
+ * The order is the order of the stages in the profile.
+ */
+enum time_state {
+	ST_CPU,
+	ST_BARRIER,
+	ST_GPU_WAIT,
+	ST_SYSCALL,
+	ST_FAULT,
+	ST_IRQ,
+	ST_RUNNABLE,
+	ST_BLOCKED_FUTEX,
+	ST_BLOCKED_IO,
+	ST_BLOCKED_NET,
+	ST_BLOCKED_IPC,
+	ST_BLOCKED_POLL,
+	ST_BLOCKED_SLEEP,
+	ST_BLOCKED_FAULT,
+	ST_BLOCKED_GPU,
+	ST_BLOCKED_OTHER,
+	ST_STOPPED,
+	ST_MAX,
+};
+
+/* How a system call can block: indexed by syscall number in the BPF programs. */
+enum sys_class {
+	SYS_OTHER,
+	SYS_FUTEX,
+	SYS_SLEEP,
+	SYS_POLL,
+	SYS_FD, /* the file type behind the fd in the first argument decides: io, net, ipc, gpu */
+	SYS_IO, /* file I/O whatever the first argument is: sync, open, rename ... */
+	SYS_NET,
+	SYS_IPC,
+	SYS_MAP, /* mmap: may map an executable file */
+};
+
+/* rec_hdr.flags */
+#define REC_F_OPEN_START 0x01 /* began before the recording: start is the start of the recording */
+#define REC_F_OPEN_END 0x02   /* still open at the end: dur runs to the end of the recording */
+#define REC_F_BLOCKED 0x04    /* syscall: went off CPU in between (the slow path) */
+#define REC_F_COMPAT 0x08     /* syscall: number is of the 32-bit table */
+#define REC_F_MAJOR 0x10      /* fault: major */
+#define REC_F_KERNEL 0x20     /* fault: taken in the kernel, an instant (its start is not seen) */
+#define REC_F_PREEMPT 0x40    /* off CPU: involuntary */
+#define REC_F_WAKER_IRQ 0x80  /* off CPU: woken from an interrupt, waker is unknown */
+
+struct rec_hdr {
+	u64 start_ns; /* CLOCK_BOOTTIME */
+	u64 dur_ns;   /* 0 for an instant */
+	u32 tgid, tid;
+	u16 cpu;
+	u8 kind; /* enum rec_kind */
+	u8 flags;
+	u32 id; /* syscall number, probe id, enum time_state, enum task_event, step number */
+};
+
+struct rec_syscall {
+	struct rec_hdr h; /* id: number */
+	s64 ret;
+	u64 arg0;
+};
+
+struct rec_off_cpu {
+	struct rec_hdr h; /* id: enum time_state of the part before the wake-up */
+	u64 wake_ns;      /* when it was woken; 0: it stayed runnable, or was never woken */
+	u32 waker_tid;
+	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
+	u16 pad;
+};
+
+struct rec_on_cpu {
+	struct rec_hdr h;
+};
+
+struct rec_fault {
+	struct rec_hdr h;
+	u64 addr;
+};
+
+#define FUNC_VALS_MAX 6
+struct rec_function {
+	struct rec_hdr h; /* id: probe id */
+	u64 vals[FUNC_VALS_MAX]; /* fetched arguments; the record ends after the last one in use */
+};
+
+/* Counts of a step, for the calling thread. */
+struct step_counts {
+	u32 switches_voluntary, switches_involuntary;
+	u32 migrations;
+	u32 faults_minor, faults_major;
+	u32 syscalls;
+};
+
+struct rec_step {
+	struct rec_hdr h; /* id: probe id */
+	u64 vals[FUNC_VALS_MAX];
+	u64 ns[ST_MAX]; /* sum equals h.dur_ns exactly */
+	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
+	u32 lost;       /* records of any kind lost while it ran */
+	struct step_counts n;
+};
+
+enum task_event {
+	TASK_FORK, /* a new thread or process; arg: parent tid */
+	TASK_EXEC, /* arg: tid before the exec */
+	TASK_EXIT, /* arg: exit code as of wait(2); only the flags say whether the process is gone */
+	TASK_COMM, /* a thread's name, at start or when it changed */
+};
+#define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
+
+#define TASK_COMM_LEN 16
+struct rec_task {
+	struct rec_hdr h; /* id: enum task_event; tgid, tid: the task concerned */
+	u32 arg;
+	u32 ptgid; /* TASK_FORK: parent's tgid */
+	char comm[TASK_COMM_LEN];
+};
+
+struct rec_mapped {
+	struct rec_hdr h;
+};
+
+#define REC_SIZE_MAX sizeof(struct rec_step)
+
+#endif

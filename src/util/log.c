@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "util/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int level;
+static bool status_shown;
+
+void log_set_level(int l)
+{
+	level = l;
+}
+
+int log_level(void)
+{
+	return level;
+}
+
+static void wipe_status(void)
+{
+	if (status_shown)
+		fputs("\r\033[K", stderr);
+	status_shown = false;
+}
+
+static void vlog(const char *prefix, const char *fmt, va_list ap)
+{
+	int saved = errno;
+
+	wipe_status();
+	fprintf(stderr, "inftrace: %s", prefix);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	errno = saved;
+}
+
+#define LOG_FUNC(name, min_level, prefix)                                                          \
+	void name(const char *fmt, ...)                                                            \
+	{                                                                                          \
+		va_list ap;                                                                        \
+                                                                                                   \
+		if (level < (min_level))                                                           \
+			return;                                                                    \
+		va_start(ap, fmt);                                                                 \
+		vlog(prefix, fmt, ap);                                                             \
+		va_end(ap);                                                                        \
+	}
+
+LOG_FUNC(log_error, -1, "")
+LOG_FUNC(log_warn, 0, "warning: ")
+LOG_FUNC(log_info, 0, "")
+LOG_FUNC(log_debug, 1, "")
+
+void log_status(const char *text)
+{
+	if (level < 0)
+		return;
+	if (!isatty(STDERR_FILENO)) {
+		fprintf(stderr, "inftrace: %s\n", text);
+		return;
+	}
+	wipe_status();
+	fputs(text, stderr);
+	fflush(stderr);
+	status_shown = true;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages to the person at the terminal: always stderr, always one line that says
+ * what failed, on what, and what to do.
+ */
+#ifndef INFTRACE_LOG_H
+#define INFTRACE_LOG_H
+
+#include <stdbool.h>
+
+/* Verbosity: -1 quiet (errors only), 0 default, 1 -v, 2 INFTRACE_DEBUG (libbpf's messages too). */
+void log_set_level(int level);
+int log_level(void);
+
+/* Each prints "inftrace: TEXT\n"; the text of log_warn starts with "warning: ". A status line
+ * that stands on the terminal is wiped first. errno is preserved. */
+void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* One line that is rewritten in place on a terminal and printed as is elsewhere.
+ * No newline in the text. Shown at levels >= 0. */
+void log_status(const char *text);
+
+#endif
