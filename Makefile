@@ -5,7 +5,7 @@
 #   make install PREFIX=/usr/local DESTDIR=
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
-# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto: scripts/setup
+# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone: scripts/setup
 # installs them on Debian. Nothing here touches the network.
 
 CC ?= cc
@@ -19,7 +19,7 @@ ARCH := $(shell uname -m | sed 's/aarch64/arm64/')
 BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
 MULTIARCH := $(shell $(CC) -print-multiarch)
 
-PKGS := libbpf libelf zlib json-c libcrypto
+PKGS := libbpf libelf zlib json-c libcrypto capstone
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(O) \
@@ -31,7 +31,7 @@ LDFLAGS += -fsanitize=address,undefined
 endif
 
 # -mcpu=v3: 32-bit subregisters and the atomic operations (kernel 5.12) the time keeping is built on
-BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter \
+BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
 	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Ivmlinux -Isrc \
 	-idirafter /usr/include/$(MULTIARCH)
 
@@ -48,7 +48,7 @@ UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(O)/tests/%)
 all: $(O)/inftrace
 .SECONDARY:
 
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c bpf/inftrace.bpf.h src/record.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
 

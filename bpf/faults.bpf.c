@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Page faults. The tracepoint marks the start of a fault from user mode. The software
+ * events PAGE_FAULTS_MIN and _MAJ are raised by mm_account_fault() once a fault has been
+ * handled, next to the counts of getrusage(2): they mark the end and tell the kind. A fault
+ * taken inside the kernel raises only the end and becomes an instant.
+ */
+#include "spans.bpf.h"
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(page_fault_user, unsigned long address)
+{
+	struct thread *t;
+	u64 now;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	now = thread_account(t);
+	if (t->in_fault) /* the one before was broken off by a signal and is tried again */
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	t->fault_start = now;
+	t->fault_addr = address;
+	t->in_fault = 1;
+	return 0;
+}
+
+static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
+{
+	struct rec_fault r;
+	struct thread *t;
+	u64 now, start;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	if (t->in_fault) {
+		now = thread_account(t);
+		t->in_fault = 0;
+		start = t->fault_start;
+		r.addr = t->fault_addr;
+	} else {
+		start = now = bpf_ktime_get_boot_ns();
+		r.addr = ctx->addr;
+		flags |= REC_F_KERNEL;
+	}
+	if (!emits(REC_FAULT))
+		return 0;
+	hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
+	emit(&r, sizeof(r), REC_FAULT, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("perf_event")
+int fault_minor(struct bpf_perf_event_data *ctx)
+{
+	return fault_end(ctx, 0);
+}
+
+SEC("perf_event")
+int fault_major(struct bpf_perf_event_data *ctx)
+{
+	return fault_end(ctx, REC_F_MAJOR);
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Function probes. The attach cookie is the probe's id, struct probe says what to do: all
+ * engines are served by these two programs.
+ */
+#include "spans.bpf.h"
+
+static __always_inline u64 fetch_reg(struct pt_regs *ctx, u32 reg)
+{
+	switch (reg) {
+	case REG_ARG1:
+		return PT_REGS_PARM1(ctx);
+	case REG_ARG2:
+		return PT_REGS_PARM2(ctx);
+	case REG_ARG3:
+		return PT_REGS_PARM3(ctx);
+	case REG_ARG4:
+		return PT_REGS_PARM4(ctx);
+	case REG_ARG5:
+		return PT_REGS_PARM5(ctx);
+	case REG_ARG6:
+#ifdef __TARGET_ARCH_x86
+		return ctx->r9;
+#else
+		return ((struct user_pt_regs *)ctx)->regs[5];
+#endif
+	default:
+		return PT_REGS_SP(ctx);
+	}
+}
+
+static __always_inline u64 extend(u64 v, u32 size, bool sign)
+{
+	switch (size) {
+	case 1:
+		return sign ? (u64)(s64)(s8)v : (u8)v;
+	case 2:
+		return sign ? (u64)(s64)(s16)v : (u16)v;
+	case 4:
+		return sign ? (u64)(s64)(s32)v : (u32)v;
+	default:
+		return v;
+	}
+}
+
+/* A value that cannot be read (not resident, bad pointer) is 0. */
+static __always_inline u64 fetch_value(struct pt_regs *ctx, const struct fetch *f)
+{
+	u64 v = fetch_reg(ctx, f->reg);
+
+	for (int i = 0; i < FETCH_DEREFS_MAX; i++) {
+		u64 addr = v + f->off[i];
+
+		if (i >= f->derefs)
+			break;
+		v = 0;
+		if (i + 1 < f->derefs || f->size == 8)
+			bpf_probe_read_user(&v, 8, (void *)addr);
+		else if (f->size == 4)
+			bpf_probe_read_user(&v, 4, (void *)addr);
+		else if (f->size == 2)
+			bpf_probe_read_user(&v, 2, (void *)addr);
+		else
+			bpf_probe_read_user(&v, 1, (void *)addr);
+	}
+	return extend(v, f->size, f->flags & FETCH_F_SIGNED);
+}
+
+static __always_inline void fetch_all(struct pt_regs *ctx, const struct probe *p, u64 *vals)
+{
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		vals[i] = i < p->nvals ? fetch_value(ctx, &p->fetch[i]) : 0;
+}
+
+/* Drops frames whose functions were left without a return: their entry is below the stack now. */
+static __always_inline void frames_drop_stale(struct thread *t, u64 sp)
+{
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		u32 depth = t->depth;
+		struct frame *f;
+
+		if (depth == 0 || depth > FRAMES_MAX)
+			break;
+		f = &t->frames[(depth - 1) & (FRAMES_MAX - 1)];
+		if (f->sp >= sp)
+			break;
+		t->role = f->prev_role;
+		if (f->step)
+			t->in_step = 0;
+		t->depth = depth - 1;
+		__sync_fetch_and_add(&stats.frames_stale, 1);
+	}
+}
+
+static __always_inline void frame_push(struct thread *t, struct task_struct *task,
+	const struct probe *p, u32 id, u64 sp, u64 now, const u64 *vals)
+{
+	struct frame *f;
+
+	if (t->depth >= FRAMES_MAX)
+		frames_drop_stale(t, sp);
+	if (t->depth >= FRAMES_MAX) {
+		__sync_fetch_and_add(&stats.frames_full, 1);
+		return;
+	}
+	f = &t->frames[t->depth & (FRAMES_MAX - 1)];
+	f->start = now;
+	f->sp = sp;
+	f->probe = id;
+	f->prev_role = t->role;
+	f->nvals = p->nvals;
+	f->step = 0;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		f->vals[i] = vals[i];
+	if (p->role == ROLE_STEP && !t->in_step) {
+		f->step = 1;
+		for (int i = 0; i < FUNC_VALS_MAX; i++)
+			t->step.vals[i] = vals[i];
+		f->start = step_begin(t, task);
+	}
+	t->depth++;
+	if (p->role == ROLE_BARRIER)
+		t->role = ST_BARRIER;
+	else if (p->role == ROLE_GPU_WAIT)
+		t->role = ST_GPU_WAIT;
+}
+
+SEC("uprobe")
+int function_entry(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 vals[FUNC_VALS_MAX];
+	struct thread *t;
+	struct probe *p;
+	struct who w;
+	u64 now;
+	u32 id;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	id = bpf_get_attach_cookie(ctx);
+	p = bpf_map_lookup_elem(&probes, &id);
+	if (!p)
+		return 0;
+	if (!p->hit)
+		p->hit = 1;
+	fetch_all(ctx, p, vals);
+	now = thread_account(t);
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	if (t->in_fault) { /* it ended in a signal, this is the handler */
+		t->in_fault = 0;
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	}
+	if (p->flags & PROBE_F_END && t->op.probe)
+		t->op.end = now;
+	if (p->flags & PROBE_F_BEGIN) {
+		op_flush(t, w, 0, 0);
+		t->op.start = now;
+		t->op.end = 0;
+		t->op.nvals = p->nvals;
+		for (int i = 0; i < FUNC_VALS_MAX; i++)
+			t->op.vals[i] = vals[i];
+		t->op.probe = id + 1;
+	}
+	if (p->flags & PROBE_F_INSTANT)
+		emit_function(w, id, now, now, vals, p->nvals, 0);
+	if (p->flags & PROBE_F_SPAN)
+		frame_push(t, task, p, id, PT_REGS_SP(ctx), now, vals);
+	return 0;
+}
+
+/* At the return the stack pointer is above the popped return address on x86. */
+#ifdef __TARGET_ARCH_x86
+#define RETURN_SP_OFFSET 8
+#else
+#define RETURN_SP_OFFSET 0
+#endif
+
+SEC("uretprobe")
+int function_return(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t;
+	struct who w;
+	u64 now, sp;
+	u32 id;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	now = thread_account(t);
+	id = bpf_get_attach_cookie(ctx);
+	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	frames_drop_stale(t, sp);
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		/* a tail call shares the stack pointer with its caller: the innermost match of the id */
+		u32 depth = t->depth - i;
+		struct frame *f;
+
+		if (depth == 0 || depth > FRAMES_MAX)
+			return 0; /* entered before the recording, or not kept */
+		f = &t->frames[(depth - 1) & (FRAMES_MAX - 1)];
+		if (f->sp > sp)
+			return 0;
+		if (f->probe != id)
+			continue;
+		t->depth = depth - 1;
+		t->role = f->prev_role;
+		if (f->step) {
+			op_flush(t, w, 0, 0);
+			step_end(t, task, w, id, 0, 0);
+		} else {
+			emit_function(w, id, f->start, now, f->vals, f->nvals, 0);
+		}
+		return 0;
+	}
+	return 0;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the BPF programs share: configuration, maps, the state of a thread, time
+ * keeping and the way into the rings.
+ *
+ * Time keeping. A thread's storage holds the time up to which it is accounted
+ * (`since`) and nanoseconds per state. Whoever ends a state moves `since` with a
+ * compare-and-exchange and so owns the interval that it moved it over: no interval is
+ * counted twice or not at all, and the sum over the states is always since minus the
+ * thread's first instant. That matters because programs on uprobes, system calls and
+ * page faults can be preempted in their middle, and sched_switch then runs on the same
+ * storage. The fields of the state have one owner each:
+ *
+ *   off, wake_*                the scheduler's programs (never preempted)
+ *   role, in_syscall, in_fault programs that run in the thread's own context
+ */
+#ifndef INFTRACE_BPF_H
+#define INFTRACE_BPF_H
+
+#include "vmlinux.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "record.h"
+#include "probe.h"
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+
+/* ---- configuration and counters, shared with user space through the skeleton ---- */
+
+/* Fixed when the programs are loaded. */
+const volatile struct inf_config cfg __weak = {};
+
+/* Closed windows cost this load and a branch. */
+volatile u32 enabled __weak = 0;
+
+struct inf_stats stats __weak = {};
+
+/* ---- maps ---- */
+
+#define PROBES_MAX 4096
+#define TARGETS_MAX 4096
+
+struct inner_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* a template: user space makes the real ones */
+};
+
+/* One ring per group of CPUs. Full: the record is counted as lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, RINGS_MAX);
+	__type(key, u32);
+	__array(values, struct inner_ring);
+} rings __weak SEC(".maps");
+
+/* What to do at a function probe; index: the attach cookie. Sized by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PROBES_MAX);
+	__type(key, u32);
+	__type(value, struct probe);
+} probes __weak SEC(".maps");
+
+/* Processes named by the user (key: tgid), read only by the task iterator and by fork while the
+ * recording starts. Full: user space refuses further -p. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TARGETS_MAX);
+	__type(key, u32);
+	__type(value, u8);
+} targets __weak SEC(".maps");
+
+struct frame {
+	u64 start;
+	u64 sp; /* stack pointer at the function's entry: tells stale frames from live ones */
+	u32 probe;
+	u8 prev_role;
+	u8 nvals;
+	u8 step; /* this frame is the step */
+	u8 pad;
+	u64 vals[FUNC_VALS_MAX];
+};
+
+/* A begin/end pair: closed at the last end seen before the next begin. */
+struct open_op {
+	u64 start, end;
+	u32 probe; /* 0: none; else probe id + 1 */
+	u32 nvals;
+	u64 vals[FUNC_VALS_MAX];
+};
+
+#define FRAMES_MAX 32
+
+/* The state of one traced thread. Its existence makes the thread a target. */
+struct thread {
+	u64 since;
+	u64 ns[ST_MAX];
+	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
+	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
+	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
+	u8 in_syscall;
+	u8 in_fault;
+	u8 sys_flags;
+	u8 depth;
+	u8 waker_irq;
+	u8 in_step;
+	u32 sys_nr;
+	u32 syscalls;
+	u64 sys_start;
+	u64 sys_arg0;
+	u64 fault_start;
+	u64 fault_addr;
+	u64 wake_ns;
+	u32 waker_tid;
+	u16 off_cpu;
+	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
+	u8 pad;
+	struct open_op op;
+	struct rec_step step; /* the step in flight; too large for a program's stack */
+	struct frame frames[FRAMES_MAX];
+};
+
+/* Full (no memory): the thread is not traced; counted. Freed with the task. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads __weak SEC(".maps");
+
+/* ---- threads ---- */
+
+static __always_inline struct thread *thread_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+static __always_inline struct thread *thread_create(struct task_struct *task)
+{
+	struct thread *t;
+
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		__sync_fetch_and_add(&stats.no_storage, 1);
+	return t;
+}
+
+/* The state of a running thread. */
+static __always_inline u32 thread_on_state(const struct thread *t)
+{
+	if (t->role == ST_GPU_WAIT)
+		return ST_GPU_WAIT;
+	if (t->in_fault)
+		return ST_FAULT;
+	if (t->in_syscall)
+		return ST_SYSCALL;
+	return t->role == ST_BARRIER ? ST_BARRIER : ST_CPU;
+}
+
+static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
+{
+	if (state < ST_MAX)
+		__sync_fetch_and_add(&t->ns[state], ns);
+}
+
+#define ACCOUNT_TRIES 4
+
+/*
+ * Ends the current state now, in the context of the thread itself: the time since the
+ * last change goes to that state. Returns the instant. The clock is read after `since`, so
+ * the difference cannot be negative but for a clock step between CPUs, which is clamped.
+ */
+static __always_inline u64 thread_account(struct thread *t)
+{
+	for (int i = 0; i < ACCOUNT_TRIES; i++) {
+		u64 since = READ_ONCE(t->since), from, now;
+		u32 state = READ_ONCE(t->off);
+
+		if (state) {
+			/* It runs, so a switch-in was not seen: the time stays with the state before. */
+			WRITE_ONCE(t->off, 0);
+			__sync_fetch_and_add(&stats.missed_switches, 1);
+		} else {
+			state = thread_on_state(t);
+		}
+		now = bpf_ktime_get_boot_ns();
+		from = since ? since : now; /* 0: created, not initialised yet */
+		if (now < from)
+			now = from;
+		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
+			thread_add(t, state, now - from);
+			return now;
+		}
+	}
+	__sync_fetch_and_add(&stats.account_retries, 1);
+	return READ_ONCE(t->since);
+}
+
+/* ---- into the rings ---- */
+
+static __always_inline void emit(void *rec, u64 size, u32 kind, u64 flags)
+{
+	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
+	void *ring = bpf_map_lookup_elem(&rings, &group);
+
+	/* output, not reserve and submit: a program that is preempted between the two would
+	 * hold up the reader of the whole ring */
+	if (ring && !bpf_ringbuf_output(ring, rec, size, flags))
+		return;
+	if (group < RINGS_MAX && kind < REC_KIND_MAX)
+		__sync_fetch_and_add(&stats.lost[group][kind], 1);
+	__sync_fetch_and_add(&stats.lost_total, 1);
+}
+
+static __always_inline bool emits(u32 kind)
+{
+	return cfg.emit_mask & (1u << kind);
+}
+
+static __always_inline void hdr_fill(
+	struct rec_hdr *h, u32 kind, u64 start, u64 end, u32 tgid, u32 tid, u32 id, u32 flags)
+{
+	h->start_ns = start;
+	h->dur_ns = end > start ? end - start : 0;
+	h->tgid = tgid;
+	h->tid = tid;
+	h->cpu = bpf_get_smp_processor_id();
+	h->kind = kind;
+	h->flags = flags;
+	h->id = id;
+}
+
+static __always_inline void hdr_current(
+	struct rec_hdr *h, u32 kind, u64 start, u64 end, u32 id, u32 flags)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+
+	hdr_fill(h, kind, start, end, pid_tgid >> 32, (u32)pid_tgid, id, flags);
+}
+
+#endif

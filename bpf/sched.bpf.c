@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Scheduling: who is off the CPU, why, since when, woken by whom, and the life of
+ * threads (fork, exec, exit, rename).
+ *
+ * The programs on sched_switch and sched_waking are not preempted, so they own the
+ * off-CPU part of a thread's state. One switch ends the on-CPU span of one task and the
+ * off-CPU span of the next, from one clock read: the spans of a CPU and of a thread are
+ * contiguous.
+ */
+#include "spans.bpf.h"
+#include "blocked.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define TASK_DEAD 0x0080 /* include/linux/sched.h */
+
+/* When each CPU last switched. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} switched SEC(".maps");
+
+/* Since 6.15 and before 6.2; in between it is in pcpu_hot. */
+extern const int __preempt_count __ksym __weak;
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+
+/* include/linux/preempt.h: serving a softirq, in a hard interrupt, in an NMI. */
+#define IRQ_MASK 0x00ff0100
+
+static __always_inline bool in_interrupt(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	if (&__preempt_count)
+		return *(int *)bpf_this_cpu_ptr(&__preempt_count) & IRQ_MASK;
+	if (&pcpu_hot)
+		return ((struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count & IRQ_MASK;
+	return 0;
+#else
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return task->thread_info.preempt.count & IRQ_MASK;
+#endif
+}
+
+static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
+{
+	if (t->in_fault)
+		return ST_BLOCKED_FAULT;
+	return t->in_syscall ? blocked_in_syscall(task, t->sys_nr, t->sys_arg0) : ST_BLOCKED_OTHER;
+}
+
+static __always_inline void switch_out(
+	struct thread *t, struct task_struct *task, u64 now, bool preempt, u32 task_state)
+{
+	u32 state = t->off ? t->off : thread_on_state(t);
+
+	if (t->off)
+		__sync_fetch_and_add(&stats.missed_switches, 1);
+	if (t->since && now > t->since)
+		thread_add(t, state, now - t->since);
+	t->off_flags = 0;
+	if (preempt || !task_state) {
+		t->off = ST_RUNNABLE;
+		t->off_flags = REC_F_PREEMPT;
+	} else if (task_state & TASK_DEAD) {
+		t->off = ST_STOPPED;
+	} else {
+		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
+		if (t->in_syscall)
+			t->sys_flags |= REC_F_BLOCKED;
+	}
+	t->off_cpu = bpf_get_smp_processor_id();
+	t->since = now;
+}
+
+static __always_inline void switch_in(struct thread *t, struct task_struct *task, u64 now)
+{
+	u64 from = t->since, wake = t->wake_ns;
+	u32 off = t->off;
+	struct rec_off_cpu r = {};
+
+	t->since = now;
+	t->off = 0;
+	t->wake_ns = 0;
+	if (!from)
+		return; /* created, not initialised: its state begins here */
+	if (now < from)
+		now = from;
+	if (!off) {
+		__sync_fetch_and_add(&stats.missed_switches, 1);
+		thread_add(t, thread_on_state(t), now - from);
+		return;
+	}
+	if (wake && wake < from)
+		wake = from; /* woken on its way out */
+	if (wake > now)
+		wake = now;
+	if (t->role == ST_GPU_WAIT) {
+		thread_add(t, ST_GPU_WAIT, now - from);
+	} else if (off == ST_RUNNABLE || !wake) {
+		thread_add(t, off, now - from);
+	} else {
+		thread_add(t, off, wake - from);
+		thread_add(t, ST_RUNNABLE, now - wake);
+	}
+	if (!emits(REC_OFF_CPU))
+		return;
+	hdr_fill(&r.h, REC_OFF_CPU, from, now, task->tgid, task->pid, off,
+		t->off_flags | (t->waker_irq ? REC_F_WAKER_IRQ : 0));
+	if (!(t->off_flags & REC_F_PREEMPT)) {
+		r.wake_ns = wake;
+		r.waker_tid = t->waker_tid;
+	}
+	r.cpu_from = t->off_cpu;
+	emit(&r, sizeof(r), REC_OFF_CPU, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	unsigned int prev_state)
+{
+	struct thread *t = NULL;
+	u32 zero = 0;
+	u64 *slot, since, now;
+
+	if (!enabled)
+		return 0;
+	slot = bpf_map_lookup_elem(&switched, &zero);
+	if (!slot)
+		return 0;
+	now = bpf_ktime_get_boot_ns();
+	since = *slot;
+	*slot = now;
+
+	if (prev->pid)
+		t = thread_of(prev);
+	if (emits(REC_ON_CPU) && prev->pid && (t || cfg.all_cpus)) {
+		struct rec_on_cpu r;
+		u32 flags = 0;
+
+		if (since < stats.start_ns) {
+			since = stats.start_ns;
+			flags = REC_F_OPEN_START;
+		}
+		hdr_fill(&r.h, REC_ON_CPU, since, now, prev->tgid, prev->pid, 0, flags);
+		emit(&r, sizeof(r), REC_ON_CPU, BPF_RB_NO_WAKEUP);
+	}
+	if (t)
+		switch_out(t, prev, now, preempt, prev_state);
+	if (!next->pid)
+		return 0;
+	t = thread_of(next);
+	if (t)
+		switch_in(t, next, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *p)
+{
+	struct thread *t;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(p);
+	if (!t)
+		return 0;
+	t->waker_tid = (u32)bpf_get_current_pid_tgid();
+	t->waker_irq = in_interrupt();
+	/* last: switch_in takes a wake-up as seen when this is set */
+	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
+	return 0;
+}
+
+static __always_inline void emit_task(
+	struct task_struct *task, u32 event, u32 arg, u32 ptgid, u32 flags, const char *comm, u64 wake)
+{
+	struct rec_task r = {};
+
+	if (!enabled || !emits(REC_TASK))
+		return;
+	hdr_fill(&r.h, REC_TASK, bpf_ktime_get_boot_ns(), 0, task->tgid, task->pid, event, flags);
+	r.arg = arg;
+	r.ptgid = ptgid;
+	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), comm);
+	emit(&r, sizeof(r), REC_TASK, wake);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 tgid = parent->tgid;
+	struct thread *t;
+
+	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
+	if (cfg.trace_all ? tgid == cfg.self_tgid :
+			    !thread_of(parent) && !bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	t = thread_create(child);
+	if (!t || !enabled)
+		return 0;
+	t->waker_tid = parent->pid;
+	t->off_cpu = bpf_get_smp_processor_id();
+	t->off = ST_RUNNABLE;
+	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
+	emit_task(child, TASK_FORK, parent->pid, tgid, 0, child->comm, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
+{
+	struct thread *t;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(p);
+	if (!t)
+		return 0;
+	/* the functions it was in are gone with the old image */
+	frames_flush(t, p, (u64)p->tgid << 32 | (u32)old_pid, thread_account(t));
+	emit_task(p, TASK_EXEC, old_pid, 0, 0, p->comm,
+		cfg.watch_maps ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *p)
+{
+	struct who w = { .tgid = p->tgid, .tid = p->pid };
+	struct thread *t;
+	bool last;
+	u64 now;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(p);
+	if (!t)
+		return 0;
+	now = thread_account(t);
+	frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+	if (t->in_syscall) {
+		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
+		t->in_syscall = 0;
+	}
+	last = p->signal->live.counter == 0;
+	emit_task(p, TASK_EXIT, p->exit_code, 0, last ? TASK_F_LAST : 0, p->comm,
+		last ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
+{
+	if (enabled && thread_of(task))
+		emit_task(task, TASK_COMM, 0, 0, 0, comm, BPF_RB_NO_WAKEUP);
+	return 0;
+}

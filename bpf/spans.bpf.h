@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Spans that a thread has in flight, and how they end: by their own return, or because
+ * the thread exits, calls exec, or the recording stops.
+ */
+#ifndef INFTRACE_SPANS_BPF_H
+#define INFTRACE_SPANS_BPF_H
+
+#include "inftrace.bpf.h"
+
+struct who {
+	u32 tgid, tid;
+};
+
+static __always_inline void emit_function(
+	struct who w, u32 probe, u64 start, u64 end, const u64 *vals, u32 nvals, u32 flags)
+{
+	struct rec_function r;
+	u64 size;
+
+	if (!emits(REC_FUNCTION))
+		return;
+	hdr_fill(&r.h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, flags);
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		r.vals[i] = vals[i];
+	if (nvals > FUNC_VALS_MAX)
+		nvals = FUNC_VALS_MAX;
+	size = sizeof(r.h) + nvals * sizeof(u64);
+	emit(&r, size, REC_FUNCTION, BPF_RB_NO_WAKEUP);
+}
+
+/* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`. */
+static __always_inline void op_flush(struct thread *t, struct who w, u64 open_end, u32 flags)
+{
+	u32 probe = t->op.probe;
+
+	if (!probe)
+		return;
+	t->op.probe = 0;
+	if (t->op.end)
+		emit_function(w, probe - 1, t->op.start, t->op.end, t->op.vals, t->op.nvals, 0);
+	else if (open_end)
+		emit_function(w, probe - 1, t->op.start, open_end, t->op.vals, t->op.nvals, flags);
+	else
+		__sync_fetch_and_add(&stats.frames_stale, 1);
+}
+
+#define SNAPSHOT_TRIES 4
+
+/* Remembers the time per state at the begin of a step. Returns the instant it begins. */
+static __always_inline u64 step_begin(struct thread *t, struct task_struct *task)
+{
+	u64 since = 0;
+
+	/* A switch between two of these reads moves `since`, and the copy is made anew. */
+	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
+		since = READ_ONCE(t->since);
+		for (int i = 0; i < ST_MAX; i++)
+			t->step_ns[i] = READ_ONCE(t->ns[i]);
+		if (READ_ONCE(t->since) == since)
+			break;
+	}
+	t->step.h.start_ns = since;
+	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
+	t->step.lost = stats.lost_total;
+	t->step.n.switches_voluntary = task->nvcsw;
+	t->step.n.switches_involuntary = task->nivcsw;
+	t->step.n.migrations = task->se.nr_migrations;
+	t->step.n.faults_minor = task->min_flt;
+	t->step.n.faults_major = task->maj_flt;
+	t->step.n.syscalls = t->syscalls;
+	t->in_step = 1;
+	return since;
+}
+
+/*
+ * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
+ * has just made. The states are differences of the same clock reads as the total.
+ */
+static __always_inline void step_end(
+	struct thread *t, struct task_struct *task, struct who w, u32 probe, u64 end, u32 flags)
+{
+	struct rec_step *r = &t->step;
+	u64 sum = 0, since = 0;
+
+	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
+		since = READ_ONCE(t->since);
+		sum = 0;
+		for (int i = 0; i < ST_MAX; i++) {
+			r->ns[i] = READ_ONCE(t->ns[i]) - t->step_ns[i];
+			sum += r->ns[i];
+		}
+		if (READ_ONCE(t->since) == since)
+			break;
+	}
+	if (end > since) {
+		/* cut by the end of the recording: the state in flight is not accounted yet */
+		u32 state = t->off ? t->off : thread_on_state(t);
+
+		if (state < ST_MAX)
+			r->ns[state] += end - since;
+		sum += end - since;
+	} else {
+		end = since;
+	}
+	if (sum != end - r->h.start_ns)
+		__sync_fetch_and_add(&stats.step_mismatch, 1);
+	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, w.tgid, w.tid, probe, flags);
+	r->lost = stats.lost_total - r->lost;
+	r->n.switches_voluntary = task->nvcsw - r->n.switches_voluntary;
+	r->n.switches_involuntary = task->nivcsw - r->n.switches_involuntary;
+	r->n.migrations = task->se.nr_migrations - r->n.migrations;
+	r->n.faults_minor = task->min_flt - r->n.faults_minor;
+	r->n.faults_major = task->maj_flt - r->n.faults_major;
+	r->n.syscalls = t->syscalls - r->n.syscalls;
+	t->in_step = 0;
+	if (emits(REC_STEP))
+		emit(r, sizeof(*r), REC_STEP, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)
+{
+	struct rec_syscall r;
+
+	if (!emits(REC_SYSCALL))
+		return;
+	flags |= t->sys_flags;
+	if (cfg.min_syscall_ns && end - t->sys_start < cfg.min_syscall_ns &&
+		!(flags & (REC_F_BLOCKED | REC_F_OPEN_END))) {
+		__sync_fetch_and_add(&stats.syscalls_short, 1);
+		return;
+	}
+	hdr_fill(&r.h, REC_SYSCALL, t->sys_start, end, w.tgid, w.tid, t->sys_nr, flags);
+	r.ret = ret;
+	r.arg0 = t->sys_arg0;
+	emit(&r, sizeof(r), REC_SYSCALL, BPF_RB_NO_WAKEUP);
+}
+
+/* Ends all function spans in flight, innermost first. */
+static __noinline int frames_flush(
+	struct thread *t, struct task_struct *task, u64 tgid_tid, u64 end)
+{
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+
+	if (!t || !task)
+		return 0;
+	op_flush(t, w, end, REC_F_OPEN_END);
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		u32 depth = t->depth;
+		struct frame *f;
+
+		if (depth == 0 || depth > FRAMES_MAX)
+			break;
+		t->depth = --depth;
+		f = &t->frames[depth & (FRAMES_MAX - 1)];
+		if (f->step)
+			step_end(t, task, w, f->probe, end, REC_F_OPEN_END);
+		else
+			emit_function(w, f->probe, f->start, end, f->vals, f->nvals, REC_F_OPEN_END);
+	}
+	t->role = ST_CPU;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * System calls: one span each, sent at its exit.
+ *
+ * The tracepoints are system-wide and hit every task, so the first thing is the task's
+ * own storage: a task that is no target costs one look-up.
+ */
+#include "spans.bpf.h"
+
+#define PROT_EXEC 4
+#define TS_COMPAT 0x0002 /* arch/x86/include/asm/thread_info.h */
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t;
+	u64 now;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	now = thread_account(t);
+	if (t->in_fault) { /* it ended in a signal */
+		t->in_fault = 0;
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	}
+	t->sys_start = now;
+	t->sys_nr = id;
+	t->sys_arg0 = PT_REGS_PARM1_CORE_SYSCALL(regs);
+	t->sys_flags = 0;
+#ifdef __TARGET_ARCH_x86
+	if (task->thread_info.status & TS_COMPAT)
+		t->sys_flags = REC_F_COMPAT;
+#endif
+	t->syscalls++;
+	t->in_syscall = 1;
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t;
+	struct who w;
+	u64 now;
+
+	if (!enabled)
+		return 0;
+	t = thread_of(task);
+	if (!t || !t->in_syscall)
+		return 0;
+	now = thread_account(t);
+	t->in_syscall = 0;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	syscall_emit(t, w, now, ret, 0);
+	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
+		PT_REGS_PARM3_CORE_SYSCALL(regs) & PROT_EXEC) {
+		struct rec_mapped r;
+
+		hdr_fill(&r.h, REC_MAPPED, now, 0, w.tgid, w.tid, 0, 0);
+		emit(&r, sizeof(r), REC_MAPPED, BPF_RB_FORCE_WAKEUP);
+	}
+	return 0;
+}

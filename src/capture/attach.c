@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A uprobe belongs to a file, not to a process: attached once, it is in every process that
+ * maps the file, now and later, and the programs leave at once where the thread is no target.
+ */
+#include "capture/attach.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "target/elf.h"
+#include "target/process.h"
+#include "target/site.h"
+#include "util/log.h"
+
+/* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
+#define ATTACH_UPROBE_MULTI 48
+#define UPROBE_MULTI_RETURN 1
+
+struct seen {
+	uint64_t dev, ino;
+};
+
+struct attach {
+	struct probe_table *pt;
+	struct bpf_program *entry, *ret;
+	bool multi;
+	struct seen *seen;
+	size_t n_seen;
+	struct bpf_link **links; /* single links */
+	size_t n_links;
+	int *fds; /* multi links */
+	size_t n_fds;
+};
+
+/* The sites in one file for one program. */
+struct batch {
+	unsigned long *offsets;
+	uint64_t *cookies;
+	size_t n;
+};
+
+int attach_new(struct probe_table *pt, struct bpf_program *entry, struct bpf_program *ret_prog,
+	bool multi, struct attach **ret_attach)
+{
+	struct attach *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->pt = pt;
+	a->entry = entry;
+	a->ret = ret_prog;
+	a->multi = multi;
+	*ret_attach = a;
+	return 0;
+}
+
+void attach_free(struct attach *a)
+{
+	if (!a)
+		return;
+	for (size_t i = 0; i < a->n_links; i++)
+		bpf_link__destroy(a->links[i]);
+	for (size_t i = 0; i < a->n_fds; i++)
+		close(a->fds[i]);
+	free(a->links);
+	free(a->fds);
+	free(a->seen);
+	free(a);
+}
+
+static int batch_add(struct batch *b, uint64_t offset, uint64_t cookie)
+{
+	unsigned long *offsets = realloc(b->offsets, (b->n + 1) * sizeof(*offsets));
+	uint64_t *cookies;
+
+	if (!offsets)
+		return -ENOMEM;
+	b->offsets = offsets;
+	cookies = realloc(b->cookies, (b->n + 1) * sizeof(*cookies));
+	if (!cookies)
+		return -ENOMEM;
+	b->cookies = cookies;
+	offsets[b->n] = offset;
+	cookies[b->n++] = cookie;
+	return 0;
+}
+
+static void batch_free(struct batch *b)
+{
+	free(b->offsets);
+	free(b->cookies);
+}
+
+static int attach_multi(struct attach *a, int prog_fd, bool ret, const char *path, const struct batch *b)
+{
+	struct {
+		uint32_t prog_fd, target_fd, attach_type, flags;
+		uint64_t path, offsets, ref_ctr_offsets, cookies;
+		uint32_t cnt, multi_flags, pid;
+		uint32_t pad;
+	} attr = {
+		.prog_fd = (uint32_t)prog_fd,
+		.attach_type = ATTACH_UPROBE_MULTI,
+		.path = (uintptr_t)path,
+		.offsets = (uintptr_t)b->offsets,
+		.cookies = (uintptr_t)b->cookies,
+		.cnt = (uint32_t)b->n,
+		.multi_flags = ret ? UPROBE_MULTI_RETURN : 0,
+	};
+	int *fds, fd;
+
+	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	if (fd < 0)
+		return -errno;
+	fds = realloc(a->fds, (a->n_fds + 1) * sizeof(*fds));
+	if (!fds) {
+		close(fd);
+		return -ENOMEM;
+	}
+	a->fds = fds;
+	fds[a->n_fds++] = fd;
+	return 0;
+}
+
+static int attach_single(struct attach *a, struct bpf_program *prog, bool ret, const char *path,
+	const struct batch *b)
+{
+	struct bpf_link **links = realloc(a->links, (a->n_links + b->n) * sizeof(*links));
+
+	if (!links)
+		return -ENOMEM;
+	a->links = links;
+	for (size_t i = 0; i < b->n; i++) {
+		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = ret, .bpf_cookie = b->cookies[i]);
+		struct bpf_link *l = bpf_program__attach_uprobe_opts(prog, -1, path, b->offsets[i], &opts);
+
+		if (!l)
+			return -errno;
+		links[a->n_links++] = l;
+	}
+	return 0;
+}
+
+static int attach_batch(struct attach *a, bool ret, const char *path, const struct batch *b)
+{
+	struct bpf_program *prog = ret ? a->ret : a->entry;
+
+	if (!b->n)
+		return 0;
+	if (a->multi)
+		return attach_multi(a, bpf_program__fd(prog), ret, path, b);
+	return attach_single(a, prog, ret, path, b);
+}
+
+struct collect {
+	struct elf_file *elf;
+	struct probe_spec *spec;
+	size_t id;
+	struct batch *entries, *returns;
+};
+
+static int collect_symbol(const struct elf_symbol *sym, void *arg)
+{
+	struct collect *c = arg;
+	struct site site;
+
+	site_choose(c->elf, sym, &site);
+	if (batch_add(c->entries, site.offset, c->id))
+		return -ENOMEM;
+	/* the return address is on top of the stack at the site too */
+	if (c->spec->flags & PROBE_F_SPAN && batch_add(c->returns, site.offset, c->id))
+		return -ENOMEM;
+	c->spec->attached++;
+	c->spec->attached_dear += !site.cheap;
+	log_debug("probe %s: +0x%lx %s", sym->name, (unsigned long)(site.offset - sym->offset),
+		site.cheap ? "emulated" : "single-stepped");
+	return 0;
+}
+
+static int collect_spec(struct collect *c)
+{
+	struct elf_symbol sym;
+	int err;
+
+	if (strpbrk(c->spec->symbol, "*?["))
+		err = elf_match_symbols(c->elf, c->spec->symbol, collect_symbol, c);
+	else
+		err = elf_find_symbol(c->elf, c->spec->symbol, &sym) ?: collect_symbol(&sym, c);
+	return err < 0 ? err : 0;
+}
+
+/* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
+static int attach_file(struct attach *a, const char *path, const char *shown)
+{
+	struct batch entries = {}, returns = {};
+	struct elf_file *elf = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < a->pt->n && !err; i++) {
+		struct collect c = { .spec = &a->pt->specs[i], .id = i, .entries = &entries,
+			.returns = &returns };
+
+		if (!probe_spec_matches(c.spec, shown))
+			continue;
+		if (!elf)
+			err = elf_open(path, &elf);
+		if (err)
+			break;
+		c.elf = elf;
+		err = collect_spec(&c);
+		if (err == -ENOENT)
+			err = 0; /* reported at the end, if no file has it */
+	}
+	if (!err)
+		err = attach_batch(a, false, path, &entries);
+	if (!err)
+		err = attach_batch(a, true, path, &returns);
+	if (err)
+		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
+	else
+		err = (int)entries.n;
+	elf_close(elf);
+	batch_free(&entries);
+	batch_free(&returns);
+	return err;
+}
+
+/* Whether the file is new; then it is not the next time. */
+static bool see(struct attach *a, uint64_t dev, uint64_t ino)
+{
+	struct seen *seen;
+
+	for (size_t i = 0; i < a->n_seen; i++) {
+		if (a->seen[i].dev == dev && a->seen[i].ino == ino)
+			return false;
+	}
+	seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
+	if (!seen)
+		return false;
+	a->seen = seen;
+	seen[a->n_seen++] = (struct seen){ dev, ino };
+	return true;
+}
+
+static void note_engine(struct attach *a, const char *path)
+{
+	const char *base = strrchr(path, '/') + 1;
+
+	for (size_t i = 0; i < a->pt->n_engines; i++) {
+		struct engine *e = a->pt->engines[i];
+
+		for (size_t k = 0; k < e->n_mapped && !e->matched; k++)
+			e->matched = !fnmatch(e->mapped[k], base, 0);
+	}
+}
+
+struct scan {
+	struct attach *a;
+	pid_t pid;
+	int sites;
+};
+
+static int scan_mapping(const struct mapped_file *m, void *arg)
+{
+	char path[PATH_MAX];
+	struct scan *s = arg;
+	int n;
+
+	if (!see(s->a, m->dev, m->ino))
+		return 0;
+	note_engine(s->a, m->path);
+	if (process_file_path(s->pid, m, path, sizeof(path)))
+		return 0;
+	n = attach_file(s->a, path, m->path);
+	if (n > 0)
+		s->sites += n;
+	return 0;
+}
+
+int attach_process(struct attach *a, pid_t pid)
+{
+	struct scan s = { .a = a, .pid = pid };
+	int err;
+
+	if (!a->pt->n)
+		return 0;
+	err = process_each_mapped(pid, scan_mapping, &s);
+	return err ? err : s.sites;
+}
+
+static int report_missing(const struct probe_spec *s, struct elf_file *elf)
+{
+	const char *near[3];
+	int n = elf_nearest_symbols(elf, s->symbol, near, 3);
+	char list[256] = "";
+
+	for (int i = 0; i < n; i++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.70s", i ? ", " : "", near[i]);
+	log_error("%s has no function %s; nearest: %s", s->library, s->symbol, n > 0 ? list : "none");
+	return -ENOENT;
+}
+
+static int check_named(const struct probe_spec *s)
+{
+	struct elf_file *elf;
+	struct elf_symbol sym;
+	int err;
+
+	err = elf_open(s->library, &elf);
+	if (err) {
+		log_error("cannot read %s: %s", s->library,
+			err == -ENOEXEC ? "not an ELF file" : strerror(-err));
+		return err;
+	}
+	if (!strpbrk(s->symbol, "*?[") && elf_find_symbol(elf, s->symbol, &sym))
+		err = report_missing(s, elf);
+	elf_close(elf);
+	return err;
+}
+
+int attach_named_files(struct attach *a)
+{
+	struct stat st;
+	int err;
+
+	for (size_t i = 0; i < a->pt->n; i++) {
+		const struct probe_spec *s = &a->pt->specs[i];
+
+		if (s->engine || !strchr(s->library, '/'))
+			continue;
+		err = check_named(s);
+		if (err)
+			return err;
+		if (stat(s->library, &st) || !see(a, st.st_dev, st.st_ino))
+			continue;
+		err = attach_file(a, s->library, s->library);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}

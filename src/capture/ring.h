@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The ring buffers: one per group of CPUs for the stream of records, drained on a timer
+ * without any wake-up, and a small one for the life of tasks, which wakes the reader where
+ * it must act at once (exec, a mapped library, the exit of a process).
+ */
+#ifndef INFTRACE_RING_H
+#define INFTRACE_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+struct bpf_map;
+struct rings;
+
+typedef void (*record_cb)(const struct rec_hdr *rec, size_t size, void *arg);
+
+/* How many rings a machine of this many CPUs gets, and CPU >> shift is the index of each. */
+unsigned int rings_count(unsigned int cpus, unsigned int *ret_shift);
+
+/*
+ * Creates n rings of `bytes` each (a power of two, at least a page) and puts them into the map of
+ * maps `outer`. `control` is the loaded control ring. Free with rings_free().
+ */
+int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t bytes, record_cb cb,
+	void *arg, struct rings **ret_rings);
+void rings_free(struct rings *r);
+
+/* The template that a map of maps needs before it is loaded. Returns a file descriptor to close
+ * after the load, or a negative errno. */
+int rings_set_template(struct bpf_map *outer);
+
+/* Hands every record to the callback, the control ring's first. Returns how many, or an error. */
+int rings_drain(struct rings *r);
+
+#endif

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace validate: check profiles and Chrome traces. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "util/json_check.h"
+#include "util/log.h"
+
+#define REQUIRE_MAX 64
+
+struct validate_args {
+	char *require_text; /* what required points into */
+	const char *required[REQUIRE_MAX];
+	size_t required_len;
+	char **files;
+	int files_len;
+	bool quiet;
+};
+
+static const struct argp_option options[] = {
+	{ "require", 'r', "LIST", 0,
+		"Event families every profile must have, e.g. token_prof,op_prof", 0 },
+	{ "quiet", 'q', NULL, 0, "No summaries, only problems", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Check profile JSONL files and Chrome traces (.json, .json.gz; told apart by content).\n"
+	"\v"
+	"Of a profile: every line has the required fields with their types; in token_prof lines "
+	"of inftrace the states sum to the total, to the nanosecond. Of a trace: every event is "
+	"complete, slices of a track nest without partial overlap, arrows have a start, an end "
+	"and slices to bind to; files of other programs in the object form get notes instead "
+	"where the viewers are lenient. Prints one line of counts for each file, problems on "
+	"stderr. FILE - is the standard input.\n"
+	"\n"
+	"Exit code: 0 all files are valid, 1 some are not, 2 usage.\n"
+	"\n"
+	"EXAMPLES:\n"
+	"  inftrace validate profile.jsonl trace.json.gz\n"
+	"  inftrace validate profile.jsonl --require token_prof,window_prof\n"
+	"  zcat trace.json.gz | inftrace validate -";
+
+static int require_parse(struct validate_args *args, const char *list, struct argp_state *state)
+{
+	char *name, *rest;
+
+	if (args->require_text)
+		argp_error(state, "--require: give all families in one comma-separated list");
+	args->require_text = strdup(list);
+	if (!args->require_text)
+		return ENOMEM;
+	rest = args->require_text;
+	while ((name = strsep(&rest, ","))) {
+		if (!*name)
+			argp_error(state, "--require: empty name in the list: '%s'", list);
+		if (args->required_len == REQUIRE_MAX)
+			argp_error(state, "--require: more than %d names", REQUIRE_MAX);
+		args->required[args->required_len++] = name;
+	}
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct validate_args *args = state->input;
+
+	switch (key) {
+	case 'r':
+		return require_parse(args, arg, state);
+	case 'q':
+		args->quiet = true;
+		return 0;
+	case ARGP_KEY_ARGS:
+		args->files = state->argv + state->next;
+		args->files_len = state->argc - state->next;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "no FILE given");
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void problem_print(void *ctx, const char *text)
+{
+	log_error("%s: %s", (const char *)ctx, text);
+}
+
+/* Returns whether the file is valid; adds to *profiles when it is a profile. */
+static bool file_validate(
+	const struct validate_args *args, const char *path, FILE *out, int *profiles)
+{
+	struct json_source source;
+	struct check_report report = { .problem = problem_print };
+	enum check_kind kind = CHECK_NOTHING;
+	char printable[256], buf[160];
+	const char *why = NULL;
+
+	json_printable(printable, sizeof(printable), path);
+	report.ctx = printable;
+	if (json_source_open(&source, path))
+		why = source.error;
+	else
+		kind = check_detect(&source, buf, sizeof(buf), &why);
+	switch (kind) {
+	case CHECK_NOTHING:
+		check_problem(&report, "%s", why);
+		break;
+	case CHECK_PROFILE:
+		(*profiles)++;
+		check_profile(&source, printable, args->required, args->required_len, &report, out);
+		break;
+	case CHECK_TRACE:
+		check_trace(&source, printable, &report, out);
+		break;
+	}
+	json_source_close(&source);
+	if (report.problems > CHECK_SHOWN_MAX)
+		log_error("%s: %llu more problems", printable,
+			(unsigned long long)report.problems - CHECK_SHOWN_MAX);
+	return !report.problems;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+	const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
+	struct validate_args args = { 0 };
+	int profiles = 0, ret = EXIT_OK;
+	FILE *out = stdout;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+		ret = EXIT_USAGE;
+		goto out;
+	}
+	if (args.quiet) {
+		out = fopen("/dev/null", "we");
+		if (!out) {
+			log_error("cannot open /dev/null: %s", strerror(errno));
+			ret = EXIT_RUN;
+			goto out;
+		}
+	}
+	for (int i = 0; i < args.files_len; i++)
+		if (!file_validate(&args, args.files[i], out, &profiles))
+			ret = EXIT_RUN;
+	if (args.required_len && !profiles) {
+		log_error("--require: none of the files is a profile");
+		ret = EXIT_RUN;
+	}
+	if (fflush(out)) {
+		log_error("cannot write the summary: %s", strerror(errno));
+		ret = EXIT_RUN;
+	}
+	if (out != stdout)
+		fclose(out);
+out:
+	free(args.require_text);
+	return ret;
+}

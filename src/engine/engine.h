@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Engines are data: which functions to probe, what their arguments mean, which role they
+ * play. A preset (engines/NAME.json) and the -u options both become probe specifications
+ * in one table; the index in the table is the probe's id, its attach cookie and the id in
+ * its records.
+ */
+#ifndef INFTRACE_ENGINE_H
+#define INFTRACE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "probe.h"
+
+/* Names of an enumeration's values. */
+struct enum_table {
+	char *name;
+	char **names; /* by value; NULL where there is none */
+	size_t n;
+};
+
+struct probe_arg {
+	char *name;
+	const struct enum_table *names; /* NULL: a number */
+	bool is_signed;
+	bool is_pointer;
+};
+
+/* One function to probe, or a pair of functions that begin and end a span. */
+struct probe_spec {
+	char *library; /* glob on the file name, or a path when it has a slash; NULL: the engine's files */
+	char *symbol;
+	char *span_name; /* fixed name; or: */
+	int name_arg;	 /* >= 0: the name is this argument's enum name */
+	int cond_arg;	 /* >= 0: argument == cond_value ? span_name : else_name */
+	int64_t cond_value;
+	char *else_name;
+	enum probe_role role;
+	uint8_t flags; /* PROBE_F_* */
+	unsigned int nargs;
+	struct probe_arg args[FUNC_VALS_MAX];
+	struct fetch fetch[FUNC_VALS_MAX];
+	const struct engine *engine; /* NULL: from the command line */
+	unsigned int attached;	     /* sites attached so far */
+	unsigned int attached_dear;  /* of these, single-stepped */
+	uint64_t records;
+};
+
+struct engine {
+	char *name;
+	unsigned int version;
+	char **mapped; /* globs on the names of mapped files */
+	size_t n_mapped;
+	struct enum_table *enums;
+	size_t n_enums;
+	bool matched; /* some target maps one of its files */
+};
+
+struct probe_table {
+	struct probe_spec *specs;
+	size_t n;
+	struct engine **engines;
+	size_t n_engines;
+};
+
+void probe_table_free(struct probe_table *pt);
+
+/*
+ * Reads a preset and appends its probes. `name` is a path when it has a slash or ends in .json,
+ * else the name of one that is installed. On failure one line with file, line and key has been
+ * printed; -ENOENT, -EINVAL, -E2BIG (too many probes), -ENOMEM.
+ */
+int engine_load(struct probe_table *pt, const char *name);
+
+/* Loads every installed preset. Returns 0 also when there is none. */
+int engine_load_all(struct probe_table *pt);
+
+/* Appends LIB:SYMBOL[(name=EXPR,...)][@role]. On failure one line has been printed; -EINVAL. */
+int probe_table_add_option(struct probe_table *pt, const char *option);
+
+/* Whether a file of this name and path may have the function. */
+bool probe_spec_matches(const struct probe_spec *s, const char *path);
+
+/* The name of a span with these arguments. Never NULL. */
+const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
+
+const char *probe_role_name(enum probe_role role);
+
+/* The instructions for the BPF side. */
+void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
+
+/*
+ * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, ptr or the name of an enum, SOURCE is a register
+ * (arg1..arg6, sp) or up to three nested loads: *(arg2+80), *(*(arg1+8)+16). -EINVAL with a reason
+ * in err.
+ */
+int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums,
+	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);
+
+#endif

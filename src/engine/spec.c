@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/spec.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+static const char *const role_names[ROLE_MAX] = {
+	[ROLE_OTHER] = "other",
+	[ROLE_STEP] = "step",
+	[ROLE_GRAPH] = "graph",
+	[ROLE_OP] = "op",
+	[ROLE_SAMPLE] = "sample",
+	[ROLE_BARRIER] = "barrier",
+	[ROLE_GPU_WAIT] = "gpu_wait",
+	[ROLE_LAUNCH] = "launch",
+	[ROLE_TRANSFER] = "transfer",
+	[ROLE_REQUEST] = "request",
+};
+
+const char *probe_role_name(enum probe_role role)
+{
+	return role < ROLE_MAX ? role_names[role] : "other";
+}
+
+struct probe_spec *spec_append(struct probe_table *pt, const char *library, const char *symbol)
+{
+	struct probe_spec *specs, *s;
+
+	if (pt->n >= SPECS_MAX)
+		return NULL;
+	specs = realloc(pt->specs, (pt->n + 1) * sizeof(*specs));
+	if (!specs)
+		return NULL;
+	pt->specs = specs;
+	s = &specs[pt->n];
+	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1 };
+	s->library = library ? strdup(library) : NULL;
+	s->symbol = strdup(symbol);
+	if (!s->symbol || (library && !s->library)) {
+		free(s->library);
+		free(s->symbol);
+		return NULL;
+	}
+	pt->n++;
+	return s;
+}
+
+struct probe_spec *spec_find(
+	struct probe_table *pt, const struct engine *e, const char *library, const char *symbol)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		struct probe_spec *s = &pt->specs[i];
+
+		if (s->engine == e && !strcmp(s->symbol, symbol) && !s->library == !library &&
+			(!library || !strcmp(s->library, library)))
+			return s;
+	}
+	return NULL;
+}
+
+int spec_set_role(struct probe_spec *s, const char *role)
+{
+	for (int i = 0; i < ROLE_MAX; i++) {
+		if (!strcmp(role_names[i], role)) {
+			s->role = (enum probe_role)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int find_arg(const struct probe_spec *s, const char *name, size_t len)
+{
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		if (strlen(s->args[i].name) == len && !strncmp(s->args[i].name, name, len))
+			return (int)i;
+	}
+	return -1;
+}
+
+/* "text", "$arg", or "arg == number ? text : text" */
+int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
+{
+	char arg[64], yes[64], no[64];
+	long long value;
+	int end = 0;
+
+	if (rule[0] == '$') {
+		s->name_arg = find_arg(s, rule + 1, strlen(rule + 1));
+		*ret_why = "no such argument";
+		return s->name_arg < 0 ? -EINVAL : 0;
+	}
+	if (!strchr(rule, '?')) {
+		s->span_name = strdup(rule);
+		*ret_why = "out of memory";
+		return s->span_name ? 0 : -EINVAL;
+	}
+	if (sscanf(rule, "%63[a-zA-Z0-9_] == %lld ? %63[a-zA-Z0-9_.-] : %63[a-zA-Z0-9_.-]%n", arg, &value,
+		    yes, no, &end) != 4 ||
+		rule[end]) {
+		*ret_why = "write: arg == number ? name : name";
+		return -EINVAL;
+	}
+	s->cond_arg = find_arg(s, arg, strlen(arg));
+	s->cond_value = value;
+	s->span_name = strdup(yes);
+	s->else_name = strdup(no);
+	*ret_why = "no such argument";
+	return s->cond_arg < 0 || !s->span_name || !s->else_name ? -EINVAL : 0;
+}
+
+int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
+	const struct enum_table *enums, size_t n_enums, const char **ret_why)
+{
+	int err;
+
+	if (s->nargs >= FUNC_VALS_MAX) {
+		*ret_why = "more than six arguments";
+		return -EINVAL;
+	}
+	if (!*name || strlen(name) > 63) {
+		*ret_why = "an argument's name has 1 to 63 characters";
+		return -EINVAL;
+	}
+	err = fetch_parse(expr, enums, n_enums, &s->fetch[s->nargs], &s->args[s->nargs], ret_why);
+	if (err)
+		return err;
+	s->args[s->nargs].name = strdup(name);
+	if (!s->args[s->nargs].name)
+		return -ENOMEM;
+	s->nargs++;
+	return 0;
+}
+
+static int option_error(const char *option, const char *why)
+{
+	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]", option, why);
+	return -EINVAL;
+}
+
+static int parse_option_args(struct probe_spec *s, const char *option, char *args)
+{
+	const char *why = NULL;
+	char *save = NULL;
+
+	for (char *a = strtok_r(args, ",", &save); a; a = strtok_r(NULL, ",", &save)) {
+		char *eq = strchr(a, '=');
+
+		a += strspn(a, " ");
+		if (!eq)
+			return option_error(option, "an argument is name=EXPR");
+		*eq = 0;
+		if (spec_add_arg(s, a, eq + 1, NULL, 0, &why))
+			return option_error(option, why);
+	}
+	return 0;
+}
+
+int probe_table_add_option(struct probe_table *pt, const char *option)
+{
+	char *text = strdup(option), *symbol, *args, *role, *end;
+	struct probe_spec *s;
+	int err = -EINVAL;
+
+	if (!text)
+		return -ENOMEM;
+	symbol = strchr(text, ':');
+	if (!symbol || symbol == text) {
+		option_error(option, "no library before ':'");
+		goto out;
+	}
+	*symbol++ = 0;
+	args = strchr(symbol, '(');
+	role = strrchr(args ? args : symbol, '@');
+	if (role)
+		*role++ = 0;
+	if (args) {
+		*args++ = 0;
+		end = strrchr(args, ')');
+		if (!end || end[1]) {
+			option_error(option, "')' missing");
+			goto out;
+		}
+		*end = 0;
+	}
+	if (!*symbol) {
+		option_error(option, "no symbol behind ':'");
+		goto out;
+	}
+	s = spec_append(pt, text, symbol);
+	if (!s) {
+		log_error("-u %s: more than %d probes", option, SPECS_MAX);
+		goto out;
+	}
+	s->flags = PROBE_F_SPAN;
+	if (role && spec_set_role(s, role)) {
+		option_error(option, "no such role (step, op, graph, sample, barrier, gpu_wait, other)");
+		goto out;
+	}
+	err = args ? parse_option_args(s, option, args) : 0;
+out:
+	free(text);
+	return err;
+}
+
+/* An engine's library is a glob on the name; what a person types may also be a path or a name
+ * without its version: libfoo.so finds libfoo.so.1. */
+bool probe_spec_matches(const struct probe_spec *s, const char *path)
+{
+	const char *base = strrchr(path, '/');
+	size_t len;
+
+	base = base ? base + 1 : path;
+	if (!s->library) {
+		for (size_t i = 0; s->engine && i < s->engine->n_mapped; i++) {
+			if (!fnmatch(s->engine->mapped[i], base, 0))
+				return true;
+		}
+		return false;
+	}
+	if (strchr(s->library, '/'))
+		return !strcmp(s->library, path);
+	len = strlen(s->library);
+	if (!s->engine && !strncmp(base, s->library, len) && (!base[len] || base[len] == '.'))
+		return true;
+	return !fnmatch(s->library, base, 0);
+}
+
+const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
+{
+	if (s->name_arg >= 0) {
+		const struct enum_table *t = s->args[s->name_arg].names;
+		uint64_t v = vals[s->name_arg];
+
+		if (t && v < t->n && t->names[v])
+			return t->names[v];
+	} else if (s->cond_arg >= 0) {
+		return (int64_t)vals[s->cond_arg] == s->cond_value ? s->span_name : s->else_name;
+	}
+	return s->span_name ? s->span_name : s->symbol;
+}
+
+void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
+{
+	*ret_probe = (struct probe){
+		.role = s->role,
+		.flags = s->flags,
+		.nvals = (uint8_t)s->nargs,
+	};
+	memcpy(ret_probe->fetch, s->fetch, sizeof(s->fetch));
+}
+
+static void enum_table_clear(struct enum_table *t)
+{
+	for (size_t i = 0; t->names && i < t->n; i++)
+		free(t->names[i]);
+	free(t->names);
+	free(t->name);
+}
+
+static void engine_free(struct engine *e)
+{
+	for (size_t i = 0; i < e->n_mapped; i++)
+		free(e->mapped[i]);
+	free(e->mapped);
+	for (size_t i = 0; i < e->n_enums; i++)
+		enum_table_clear(&e->enums[i]);
+	free(e->enums);
+	free(e->name);
+	free(e);
+}
+
+void probe_table_free(struct probe_table *pt)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		struct probe_spec *s = &pt->specs[i];
+
+		for (unsigned int a = 0; a < s->nargs; a++)
+			free(s->args[a].name);
+		free(s->library);
+		free(s->symbol);
+		free(s->span_name);
+		free(s->else_name);
+	}
+	free(pt->specs);
+	for (size_t i = 0; i < pt->n_engines; i++)
+		engine_free(pt->engines[i]);
+	free(pt->engines);
+	*pt = (struct probe_table){};
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What user space tells the BPF programs: configuration and, for each function probe,
+ * its role and how to fetch its arguments. Shared by both sides, like record.h.
+ */
+#ifndef INFTRACE_PROBE_H
+#define INFTRACE_PROBE_H
+
+#include "record.h"
+
+#define RINGS_MAX 64
+
+struct inf_config {
+	u32 ring_shift;	 /* CPU number >> ring_shift is the ring's index */
+	u32 emit_mask;	 /* 1 << enum rec_kind: kinds that go into the rings */
+	u32 trace_all;	 /* -a: every task but our own process */
+	u32 self_tgid;
+	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
+	u32 watch_maps;	 /* tell user space when a target maps an executable file */
+	u32 map_nr;	 /* number of mmap */
+	u32 pad;
+	u64 min_syscall_ns;
+	u8 sys_class[512]; /* enum sys_class by system call number */
+};
+
+/* Counters, in memory that user space reads directly. */
+struct inf_stats {
+	u64 lost[RINGS_MAX][REC_KIND_MAX]; /* records that found their ring full */
+	u64 lost_total;
+	u64 step_mismatch;   /* steps whose states did not add up to their wall time */
+	u64 no_storage;	     /* threads that could not be traced: no memory */
+	u64 missed_switches; /* context switches whose program could not reach the storage */
+	u64 account_retries; /* preempted in every try: the time went to the state before */
+	u64 frames_stale;    /* frames left by longjmp or an exception */
+	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
+	u64 faults_open;     /* user faults that ended in a signal: no span */
+	u64 syscalls_short;  /* left out by --min-syscall */
+	u32 step_number;
+	u32 pad;
+	u64 start_ns; /* when the window was opened; set by user space */
+	u64 stop_ns;
+};
+
+enum probe_role {
+	ROLE_OTHER,
+	ROLE_STEP,
+	ROLE_GRAPH,
+	ROLE_OP,
+	ROLE_SAMPLE,
+	ROLE_BARRIER,
+	ROLE_GPU_WAIT,
+	ROLE_LAUNCH,
+	ROLE_TRANSFER,
+	ROLE_REQUEST,
+	ROLE_MAX,
+};
+
+#define PROBE_F_SPAN 0x01    /* has a return probe: a span from entry to return */
+#define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
+#define PROBE_F_END 0x04     /* entry ends the span begun last on this thread */
+#define PROBE_F_INSTANT 0x08 /* entry only: an instant */
+
+/* Registers by name; the argument registers of the C ABI come first. */
+enum fetch_reg {
+	REG_ARG1,
+	REG_ARG2,
+	REG_ARG3,
+	REG_ARG4,
+	REG_ARG5,
+	REG_ARG6,
+	REG_SP,
+	REG_MAX,
+};
+
+#define FETCH_DEREFS_MAX 3
+#define FETCH_F_SIGNED 0x01
+
+/* value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes. */
+struct fetch {
+	u8 reg; /* enum fetch_reg */
+	u8 derefs;
+	u8 size; /* 1, 2, 4 or 8 bytes */
+	u8 flags;
+	s32 off[FETCH_DEREFS_MAX];
+};
+
+struct probe {
+	u8 role; /* enum probe_role */
+	u8 flags;
+	u8 nvals;
+	u8 hit; /* set at the first hit: tells probes that were never reached */
+	u32 pad;
+	struct fetch fetch[FUNC_VALS_MAX];
+};
+
+#endif

@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "target/elf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/*
+ * Limits that no real file comes near (libtorch_cuda.so, the largest known: 1.4 GB, under 2 M
+ * symbols), so that a forged one cannot eat the machine.
+ */
+#define LOADS_MAX 256
+#define SECTIONS_MAX (64u << 10)
+#define SYMBOLS_MAX (16u << 20)
+#define STRINGS_MAX (512u << 20)
+#define NAME_LEN_MAX 4096 /* longer names are left out: nobody can write them */
+#define NOTES_MAX (64u << 10)
+
+enum table_id {
+	TABLE_SYMTAB,
+	TABLE_DYNSYM,
+	TABLE_MAX,
+};
+
+/* How good a symbol is among those of the same name. */
+#define RANK_DEFAULT_VERSION 1
+#define RANK_WEAK 2
+#define RANK_GLOBAL 4
+
+struct entry {
+	uint64_t hash;
+	const char *name;
+	uint64_t vaddr;
+	uint64_t size;
+	uint32_t index; /* in the table: the tie-breaker that makes every order total */
+	uint16_t len;
+	uint8_t type; /* STT_FUNC or STT_OBJECT */
+	uint8_t rank;
+};
+
+struct table {
+	bool loaded;
+	char *strings;
+	struct entry *entries; /* by hash, best rank first */
+	size_t n;
+};
+
+struct load {
+	uint64_t vaddr, offset, filesz, memsz;
+	bool exec;
+};
+
+struct elf_file {
+	int fd;
+	Elf *elf;
+	uint64_t size;
+	int machine;
+	struct load loads[LOADS_MAX];
+	int n_loads;
+	struct table tables[TABLE_MAX];
+};
+
+static bool in_file(const struct elf_file *elf, uint64_t offset, uint64_t len)
+{
+	return offset <= elf->size && len <= elf->size - offset;
+}
+
+int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t len)
+{
+	char *p = buf;
+
+	if (offset > INT64_MAX || len > INT64_MAX - offset)
+		return -ENODATA;
+	while (len) {
+		ssize_t n = pread(elf->fd, p, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -ENODATA;
+		p += n;
+		offset += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* A copy of a part of the file with a NUL behind it. To be freed by the caller. */
+static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void **ret_buf)
+{
+	char *buf;
+	int err;
+
+	if (!in_file(elf, offset, len))
+		return -EBADMSG;
+	buf = malloc(len + 1);
+	if (!buf)
+		return -ENOMEM;
+	err = elf_read_at_offset(elf, offset, buf, len);
+	if (err) {
+		free(buf);
+		return err == -ENODATA ? -EBADMSG : err;
+	}
+	buf[len] = '\0';
+	*ret_buf = buf;
+	return 0;
+}
+
+/*
+ * What libelf would take at its word: it allocates for the section count before it looks at the
+ * sections, and with e_shnum 0 that count is any 64-bit number (gABI, "sh_size" of section 0).
+ */
+static int check_header(struct elf_file *elf)
+{
+	Elf64_Ehdr eh;
+	Elf64_Shdr sh0;
+	uint64_t shnum;
+	int err;
+
+	err = elf_read_at_offset(elf, 0, &eh, SELFMAG);
+	if (err || memcmp(eh.e_ident, ELFMAG, SELFMAG))
+		return err && err != -ENODATA ? err : -ENOEXEC;
+	err = elf_read_at_offset(elf, 0, &eh, sizeof(eh));
+	if (err)
+		return err == -ENODATA ? -EBADMSG : err;
+	if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
+		return -EOPNOTSUPP;
+	if (eh.e_machine != EM_X86_64 && eh.e_machine != EM_AARCH64)
+		return -EOPNOTSUPP;
+	if (eh.e_type != ET_EXEC && eh.e_type != ET_DYN)
+		return -EOPNOTSUPP;
+	elf->machine = eh.e_machine;
+	if (!eh.e_shoff)
+		return 0;
+	if (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > INT64_MAX)
+		return -EBADMSG;
+	shnum = eh.e_shnum;
+	if (!shnum) {
+		err = elf_read_at_offset(elf, eh.e_shoff, &sh0, sizeof(sh0));
+		if (err)
+			return err == -ENODATA ? -EBADMSG : err;
+		shnum = sh0.sh_size;
+	}
+	if (shnum > SECTIONS_MAX || !in_file(elf, eh.e_shoff, shnum * sizeof(Elf64_Shdr)))
+		return -EBADMSG;
+	return 0;
+}
+
+static int read_loads(struct elf_file *elf)
+{
+	size_t n;
+
+	if (elf_getphdrnum(elf->elf, &n) || n > elf->size / sizeof(Elf64_Phdr))
+		return -EBADMSG;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+
+		if (!gelf_getphdr(elf->elf, (int)i, &ph))
+			return -EBADMSG;
+		if (ph.p_type != PT_LOAD)
+			continue;
+		if (elf->n_loads == LOADS_MAX || !in_file(elf, ph.p_offset, ph.p_filesz))
+			return -EBADMSG;
+		elf->loads[elf->n_loads++] = (struct load){
+			.vaddr = ph.p_vaddr,
+			.offset = ph.p_offset,
+			.filesz = ph.p_filesz,
+			.memsz = ph.p_memsz,
+			.exec = ph.p_flags & PF_X,
+		};
+	}
+	return 0;
+}
+
+int elf_open(const char *path, struct elf_file **ret_elf)
+{
+	struct elf_file *elf;
+	struct stat st;
+	int err;
+
+	elf = calloc(1, sizeof(*elf));
+	if (!elf)
+		return -ENOMEM;
+	/* O_NONBLOCK: a FIFO in the place of a library must not hang us */
+	elf->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (elf->fd < 0 || fstat(elf->fd, &st) < 0) {
+		err = -errno;
+		goto out;
+	}
+	err = S_ISDIR(st.st_mode) ? -EISDIR : -ENOEXEC;
+	if (!S_ISREG(st.st_mode))
+		goto out;
+	elf->size = (uint64_t)st.st_size;
+	err = check_header(elf);
+	if (err)
+		goto out;
+	elf_version(EV_CURRENT);
+	/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would end us with SIGBUS */
+	elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
+	err = -EBADMSG;
+	if (!elf->elf || elf_kind(elf->elf) != ELF_K_ELF)
+		goto out;
+	err = read_loads(elf);
+	if (err)
+		goto out;
+	*ret_elf = elf;
+	return 0;
+out:
+	elf_close(elf);
+	return err;
+}
+
+void elf_close(struct elf_file *elf)
+{
+	if (!elf)
+		return;
+	for (int t = 0; t < TABLE_MAX; t++) {
+		free(elf->tables[t].entries);
+		free(elf->tables[t].strings);
+	}
+	elf_end(elf->elf);
+	if (elf->fd >= 0)
+		close(elf->fd);
+	free(elf);
+}
+
+int elf_machine(const struct elf_file *elf)
+{
+	return elf->machine;
+}
+
+/* The loaded part that holds vaddr in memory (in_mem) or in the file, or NULL. */
+static const struct load *load_find(const struct elf_file *elf, uint64_t vaddr, bool in_mem)
+{
+	for (int i = 0; i < elf->n_loads; i++) {
+		const struct load *l = &elf->loads[i];
+
+		if (vaddr >= l->vaddr && vaddr - l->vaddr < (in_mem ? l->memsz : l->filesz))
+			return l;
+	}
+	return NULL;
+}
+
+int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *ret_offset)
+{
+	const struct load *l = load_find(elf, vaddr, false);
+
+	if (!l)
+		return -ENXIO;
+	*ret_offset = vaddr - l->vaddr + l->offset;
+	return 0;
+}
+
+/* FNV-1a. A collision costs one more comparison, so it need not withstand an attacker. */
+static uint64_t name_hash(const char *name, size_t len)
+{
+	uint64_t h = 0xcbf29ce484222325;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (uint8_t)name[i]) * 0x100000001b3;
+	return h;
+}
+
+static int entry_cmp(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank > y->rank ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/*
+ * "f.cold", "f.cold.1": the unlikely part of f that the compiler moved away. It is jumped to with
+ * f's frame in place, so a return probe there would overwrite a local variable of the target.
+ */
+static bool is_cold_part(const char *name)
+{
+	const char *cold = strstr(name, ".cold");
+
+	return cold && (!cold[5] || cold[5] == '.');
+}
+
+/* Whether a symbol is one that we could look up: defined, of a kept type, in a loaded part. */
+static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const char *strings,
+	uint64_t strings_len, struct entry *ret_entry)
+{
+	int type = ELF64_ST_TYPE(sym->st_info), bind = ELF64_ST_BIND(sym->st_info);
+	const struct load *l;
+	const char *name;
+	size_t len;
+
+	if (sym->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT))
+		return false;
+	/* absolute ones (versions such as GLIBC_2.34) have no place in the file */
+	if (sym->st_shndx == SHN_ABS || sym->st_shndx == SHN_COMMON || !sym->st_value)
+		return false;
+	l = load_find(elf, sym->st_value, type == STT_OBJECT);
+	if (!l || (type == STT_FUNC && (!l->exec || !(sym->st_value - l->vaddr + l->offset))))
+		return false;
+	if (sym->st_name >= strings_len)
+		return false;
+	name = strings + sym->st_name;
+	len = strnlen(name, NAME_LEN_MAX + 1); /* ends at the NUL behind the table at the latest */
+	if (len > NAME_LEN_MAX)
+		return false;
+	*ret_entry = (struct entry){
+		.name = name,
+		.vaddr = sym->st_value,
+		.size = sym->st_size,
+		.len = (uint16_t)(strchrnul(name, '@') - name),
+		.type = (uint8_t)type,
+		.rank = RANK_DEFAULT_VERSION,
+	};
+	if (!ret_entry->len || !strcmp(name + ret_entry->len, "@plt"))
+		return false;
+	if (type == STT_FUNC && is_cold_part(name))
+		return false;
+	if (name[ret_entry->len] == '@' && name[ret_entry->len + 1] != '@')
+		ret_entry->rank = 0;
+	if (bind == STB_GLOBAL || bind == STB_GNU_UNIQUE)
+		ret_entry->rank |= RANK_GLOBAL;
+	else if (bind == STB_WEAK)
+		ret_entry->rank |= RANK_WEAK;
+	ret_entry->hash = name_hash(name, ret_entry->len);
+	return true;
+}
+
+static Elf_Scn *section_find(const struct elf_file *elf, uint32_t type, GElf_Shdr *ret_sh)
+{
+	Elf_Scn *scn = NULL;
+
+	while ((scn = elf_nextscn(elf->elf, scn)))
+		if (gelf_getshdr(scn, ret_sh) && ret_sh->sh_type == type)
+			return scn;
+	return NULL;
+}
+
+/* .dynsym names carry no version: the hidden bit beside them tells the older ones. */
+static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_versions)
+{
+	GElf_Shdr sh;
+
+	if (!section_find(elf, SHT_GNU_versym, &sh) || sh.sh_size / sizeof(uint16_t) < n_syms)
+		return 0;
+	return read_part(elf, sh.sh_offset, n_syms * sizeof(uint16_t), (void **)ret_versions);
+}
+
+static int table_load(struct elf_file *elf, enum table_id id)
+{
+	struct table *t = &elf->tables[id];
+	uint16_t *versions = NULL;
+	Elf64_Sym *syms = NULL;
+	GElf_Shdr sh, str_sh;
+	uint64_t n_syms;
+	int err;
+
+	if (t->loaded)
+		return 0;
+	if (!section_find(elf, id == TABLE_SYMTAB ? SHT_SYMTAB : SHT_DYNSYM, &sh)) {
+		t->loaded = true;
+		return 0;
+	}
+	n_syms = sh.sh_size / sizeof(*syms);
+	if (sh.sh_entsize != sizeof(*syms) || n_syms > SYMBOLS_MAX)
+		return -EBADMSG;
+	if (!gelf_getshdr(elf_getscn(elf->elf, sh.sh_link), &str_sh) ||
+		str_sh.sh_type != SHT_STRTAB || str_sh.sh_size > STRINGS_MAX)
+		return -EBADMSG;
+	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings);
+	if (err)
+		goto out;
+	err = read_part(elf, sh.sh_offset, n_syms * sizeof(*syms), (void **)&syms);
+	if (err)
+		goto out;
+	if (id == TABLE_DYNSYM)
+		err = read_versions(elf, n_syms, &versions);
+	if (err)
+		goto out;
+	t->entries = malloc((n_syms + 1) * sizeof(*t->entries));
+	err = t->entries ? 0 : -ENOMEM;
+	if (err)
+		goto out;
+	for (uint32_t i = 0; i < n_syms; i++) {
+		struct entry *e = &t->entries[t->n];
+
+		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, e))
+			continue;
+		e->index = i;
+		if (versions && (versions[i] & 0x8000))
+			e->rank &= ~RANK_DEFAULT_VERSION;
+		t->n++;
+	}
+	/* Cut the versions off only now: symbols may share a string. */
+	for (size_t i = 0; i < t->n; i++)
+		t->strings[t->entries[i].name - t->strings + t->entries[i].len] = '\0';
+	qsort(t->entries, t->n, sizeof(*t->entries), entry_cmp);
+	t->loaded = true;
+out:
+	if (err) {
+		free(t->strings);
+		t->strings = NULL;
+	}
+	free(versions);
+	free(syms);
+	return err;
+}
+
+static void entry_symbol(const struct elf_file *elf, const struct entry *e, struct elf_symbol *sym)
+{
+	*sym = (struct elf_symbol){ .name = e->name, .vaddr = e->vaddr, .size = e->size };
+	elf_vaddr_to_offset(elf, e->vaddr, &sym->offset);
+}
+
+static const struct entry *table_find(const struct table *t, const char *name, size_t len, int type)
+{
+	uint64_t hash = name_hash(name, len);
+	size_t lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (t->entries[mid].hash < hash)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < t->n && t->entries[lo].hash == hash; lo++) {
+		const struct entry *e = &t->entries[lo];
+
+		if (e->type == type && e->len == len && !memcmp(e->name, name, len))
+			return e;
+	}
+	return NULL;
+}
+
+static int find_typed(struct elf_file *elf, const char *name, int type, struct elf_symbol *ret_sym)
+{
+	size_t len = strcspn(name, "@");
+
+	if (!strcmp(name + len, "@plt"))
+		return -ENOENT;
+	for (int id = 0; id < TABLE_MAX; id++) {
+		const struct entry *e;
+		int err;
+
+		err = table_load(elf, id);
+		if (err)
+			return err;
+		e = table_find(&elf->tables[id], name, len, type);
+		if (!e)
+			continue;
+		entry_symbol(elf, e, ret_sym);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int elf_find_symbol(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym)
+{
+	return find_typed(elf, name, STT_FUNC, ret_sym);
+}
+
+int elf_find_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym)
+{
+	return find_typed(elf, name, STT_OBJECT, ret_sym);
+}
+
+/* A function that matched, with what decides whose name stands for an offset. */
+struct match {
+	uint64_t offset;
+	const struct entry *e;
+	int table;
+};
+
+static int match_cmp(const void *a, const void *b)
+{
+	const struct match *x = a, *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	if (x->e->rank != y->e->rank)
+		return x->e->rank > y->e->rank ? -1 : 1;
+	if (x->table != y->table)
+		return x->table - y->table;
+	return x->e->index < y->e->index ? -1 : x->e->index > y->e->index;
+}
+
+int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, void *arg)
+{
+	struct match *matches = NULL;
+	size_t n = 0, cap = 0;
+	int err, found = 0;
+
+	for (int id = 0; id < TABLE_MAX; id++) {
+		const struct table *t = &elf->tables[id];
+
+		err = table_load(elf, id);
+		if (err)
+			goto out;
+		for (size_t i = 0; i < t->n; i++) {
+			const struct entry *e = &t->entries[i];
+
+			if (e->type != STT_FUNC || fnmatch(glob, e->name, 0))
+				continue;
+			if (n == cap) {
+				struct match *bigger;
+
+				cap = cap ? 2 * cap : 64;
+				bigger = realloc(matches, cap * sizeof(*matches));
+				err = bigger ? 0 : -ENOMEM;
+				if (err)
+					goto out;
+				matches = bigger;
+			}
+			matches[n] = (struct match){ .e = e, .table = id };
+			elf_vaddr_to_offset(elf, e->vaddr, &matches[n].offset);
+			n++;
+		}
+	}
+	if (n)
+		qsort(matches, n, sizeof(*matches), match_cmp);
+	err = 0;
+	for (size_t i = 0; i < n && !err; i++) {
+		struct elf_symbol sym;
+
+		if (i && matches[i].offset == matches[i - 1].offset)
+			continue;
+		entry_symbol(elf, matches[i].e, &sym);
+		err = cb(&sym, arg);
+		found++;
+	}
+out:
+	free(matches);
+	return err ? err : found;
+}
+
+/*
+ * Edit distance of two names of at most NEAR_LEN_MAX bytes, or max + 1 when it is larger. Only the
+ * diagonal band within max is computed.
+ */
+#define NEAR_LEN_MAX 128
+static int edit_distance(const char *a, int la, const char *b, int lb, int max)
+{
+	int prev[NEAR_LEN_MAX + 1], cur[NEAR_LEN_MAX + 1];
+
+	if (abs(la - lb) > max)
+		return max + 1;
+	for (int j = 0; j <= lb; j++)
+		prev[j] = j;
+	for (int i = 1; i <= la; i++) {
+		int from = i - max > 1 ? i - max : 1, to = i + max < lb ? i + max : lb;
+		int best = max + 1;
+
+		cur[from - 1] = from == 1 ? i : max + 1;
+		for (int j = from; j <= to; j++) {
+			int d = prev[j - 1] + (a[i - 1] != b[j - 1]);
+
+			if (cur[j - 1] + 1 < d)
+				d = cur[j - 1] + 1;
+			/* above the band prev[] holds an older row: not to be used */
+			if (j < i + max && prev[j] + 1 < d)
+				d = prev[j] + 1;
+			cur[j] = d;
+			if (d < best)
+				best = d;
+		}
+		if (best > max)
+			return max + 1;
+		memcpy(prev + from - 1, cur + from - 1, (size_t)(to - from + 2) * sizeof(*cur));
+	}
+	return prev[lb] > max ? max + 1 : prev[lb];
+}
+
+#define NEAR_OUT_MAX 16
+#define NEAR_BUDGET 100000000 /* characters compared, a fraction of a second */
+
+struct nearest {
+	const char *names[NEAR_OUT_MAX];
+	int scores[NEAR_OUT_MAX];
+	int n, max;
+};
+
+static void nearest_add(struct nearest *near, const char *name, int score)
+{
+	int at = near->n;
+
+	for (int i = 0; i < near->n; i++)
+		if (!strcmp(near->names[i], name))
+			return;
+	while (at > 0 &&
+		(score < near->scores[at - 1] ||
+			(score == near->scores[at - 1] && strcmp(name, near->names[at - 1]) < 0)))
+		at--;
+	if (at == near->max)
+		return;
+	if (near->n < near->max)
+		near->n++;
+	for (int i = near->n - 1; i > at; i--) {
+		near->names[i] = near->names[i - 1];
+		near->scores[i] = near->scores[i - 1];
+	}
+	near->names[at] = name;
+	near->scores[at] = score;
+}
+
+/* How far a function's name is from the wanted one, or -1 for too far. */
+static int nearest_score(const char *name, int len, const struct entry *e, long *budget)
+{
+	int max = len / 3 < 1 ? 1 : len / 3 > 8 ? 8 : len / 3;
+	int d;
+
+	if (len <= NEAR_LEN_MAX && e->len <= NEAR_LEN_MAX && abs(len - e->len) <= max) {
+		*budget -= (long)e->len * (2 * max + 1);
+		d = edit_distance(name, len, e->name, e->len, max);
+		if (d <= max)
+			return d;
+	}
+	/* a part of a mangled or prefixed name: behind typing errors, the shortest first */
+	*budget -= e->len;
+	if (len >= 3 && e->len > len && memmem(e->name, e->len, name, (size_t)len))
+		return 3 + (e->len - len) / 4;
+	return -1;
+}
+
+int elf_nearest_symbols(struct elf_file *elf, const char *name, const char *out[], int n)
+{
+	struct nearest near = { .max = n < NEAR_OUT_MAX ? n : NEAR_OUT_MAX };
+	size_t len = strcspn(name, "@");
+	long budget = NEAR_BUDGET;
+
+	if (!len || len > NAME_LEN_MAX || n <= 0)
+		return 0;
+	for (int id = 0; id < TABLE_MAX; id++) {
+		const struct table *t = &elf->tables[id];
+		int err, score;
+
+		err = table_load(elf, id);
+		if (err)
+			return err;
+		for (size_t i = 0; i < t->n && budget > 0; i++) {
+			if (t->entries[i].type != STT_FUNC)
+				continue;
+			score = nearest_score(name, (int)len, &t->entries[i], &budget);
+			if (score >= 0)
+				nearest_add(&near, t->entries[i].name, score);
+		}
+	}
+	for (int i = 0; i < near.n; i++)
+		out[i] = near.names[i];
+	return near.n;
+}
+
+static bool build_id_in(struct elf_file *elf, uint64_t offset, uint64_t len, uint64_t align,
+	const uint8_t **ret_id, size_t *ret_len)
+{
+	size_t at = 0, next, name_at, desc_at;
+	GElf_Nhdr nh;
+	Elf_Data *data;
+
+	if (len > NOTES_MAX || !in_file(elf, offset, len))
+		return false;
+	data = elf_getdata_rawchunk(
+		elf->elf, (int64_t)offset, len, align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+	if (!data)
+		return false;
+	for (; (next = gelf_getnote(data, at, &nh, &name_at, &desc_at)) > 0; at = next) {
+		if (nh.n_type != NT_GNU_BUILD_ID || nh.n_namesz != sizeof("GNU") ||
+			memcmp((char *)data->d_buf + name_at, "GNU", sizeof("GNU")))
+			continue;
+		if (!nh.n_descsz || nh.n_descsz > (ELF_BUILD_ID_MAX - 1) / 2)
+			continue;
+		*ret_id = (uint8_t *)data->d_buf + desc_at;
+		*ret_len = nh.n_descsz;
+		return true;
+	}
+	return false;
+}
+
+/* Segments first: they are there without section headers too. */
+static bool build_id_find(struct elf_file *elf, const uint8_t **ret_id, size_t *ret_len)
+{
+	Elf_Scn *scn = NULL;
+	size_t n = 0;
+	GElf_Phdr ph;
+	GElf_Shdr sh;
+
+	elf_getphdrnum(elf->elf, &n);
+	for (size_t i = 0; i < n && i < LOADS_MAX; i++)
+		if (gelf_getphdr(elf->elf, (int)i, &ph) && ph.p_type == PT_NOTE &&
+			build_id_in(elf, ph.p_offset, ph.p_filesz, ph.p_align, ret_id, ret_len))
+			return true;
+	for (int i = 0; i < LOADS_MAX && (scn = elf_nextscn(elf->elf, scn)); i++)
+		if (gelf_getshdr(scn, &sh) && sh.sh_type == SHT_NOTE &&
+			build_id_in(
+				elf, sh.sh_offset, sh.sh_size, sh.sh_addralign, ret_id, ret_len))
+			return true;
+	return false;
+}
+
+int elf_build_id(struct elf_file *elf, char *hex, size_t size)
+{
+	const uint8_t *id;
+	size_t len;
+
+	if (!build_id_find(elf, &id, &len))
+		return -ENOENT;
+	if (size < 2 * len + 1)
+		return -ENOSPC;
+	for (size_t i = 0; i < len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", id[i]);
+	return 0;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "target/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define ENVIRON_MAX (4 << 20) /* bytes; the kernel allows a quarter of the stack limit */
+
+bool process_exists(pid_t pid)
+{
+	char path[64], line[256];
+	bool alive = false;
+	FILE *f;
+
+	/* a zombie has nothing left to record */
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "State:", 6))
+			continue;
+		alive = !strchr("ZX", line[7]);
+		break;
+	}
+	fclose(f);
+	return alive;
+}
+
+int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -ESRCH;
+	n = read(fd, comm, TASK_COMM_LEN - 1);
+	close(fd);
+	if (n <= 0)
+		return -ESRCH;
+	comm[n] = 0;
+	if (comm[n - 1] == '\n')
+		comm[n - 1] = 0;
+	return 0;
+}
+
+int process_tgid(pid_t tid, pid_t *ret_tgid)
+{
+	char path[64], line[256];
+	int tgid = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "re");
+	if (!f)
+		return -ESRCH;
+	while (!tgid && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Tgid: %d", &tgid) == 1)
+			break;
+	}
+	fclose(f);
+	if (!tgid)
+		return -ESRCH;
+	*ret_tgid = tgid;
+	return 0;
+}
+
+int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg)
+{
+	char path[64];
+	struct dirent *d;
+	int err = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -ESRCH;
+	while (!err && (d = readdir(dir))) {
+		if (d->d_name[0] != '.')
+			err = cb(atoi(d->d_name), arg);
+	}
+	closedir(dir);
+	return err;
+}
+
+int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+{
+	char path[64], *line = NULL;
+	size_t cap = 0;
+	int err = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -ESRCH;
+	while (!err && getline(&line, &cap, f) > 0) {
+		struct mapped_file m;
+		unsigned int maj, min;
+		char perms[5];
+		int name = 0;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start,
+			    &m.end, perms, &m.offset, &maj, &min, &m.ino, &name) != 7 ||
+			perms[2] != 'x' || !m.ino || line[name] != '/')
+			continue;
+		line[name + strcspn(line + name, "\n")] = 0;
+		m.dev = makedev(maj, min);
+		m.path = line + name;
+		err = cb(&m, arg);
+	}
+	free(line);
+	fclose(f);
+	return err;
+}
+
+static bool is_the_file(const char *path, const struct mapped_file *m)
+{
+	struct stat st;
+
+	/* device numbers in maps differ from stat's on btrfs and overlayfs: the inode must do */
+	return !stat(path, &st) && st.st_ino == m->ino;
+}
+
+int process_file_path(pid_t pid, const struct mapped_file *m, char *buf, size_t size)
+{
+	int n = snprintf(buf, size, "/proc/%d/root%s", pid, m->path);
+
+	/* the plain path lives longer than the process */
+	if (n > 0 && (size_t)n < size && is_the_file(buf, m)) {
+		if (is_the_file(m->path, m))
+			snprintf(buf, size, "%s", m->path);
+		return 0;
+	}
+	n = snprintf(buf, size, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
+	return n > 0 && (size_t)n < size && is_the_file(buf, m) ? 0 : -ENOENT;
+}
+
+int process_getenv(pid_t pid, const char *name, char **ret_value)
+{
+	size_t len = strlen(name), cap = 0, read_bytes = 0;
+	char path[64], *var = NULL;
+	int err = -ENOENT;
+	ssize_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -ESRCH;
+	while (read_bytes < ENVIRON_MAX && (n = getdelim(&var, &cap, 0, f)) > 0) {
+		read_bytes += (size_t)n;
+		if (strncmp(var, name, len) || var[len] != '=')
+			continue;
+		*ret_value = strdup(var + len + 1);
+		err = *ret_value ? 0 : -ENOMEM;
+		break;
+	}
+	free(var);
+	fclose(f);
+	return err;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What /proc says about a process. All names come from the traced side: treat them as hostile. */
+#ifndef INFTRACE_PROCESS_H
+#define INFTRACE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "record.h"
+
+bool process_exists(pid_t pid);
+
+/* Name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
+int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
+
+/* tgid of a thread. -ESRCH. */
+int process_tgid(pid_t tid, pid_t *ret_tgid);
+
+/* Calls cb for each thread of the process; stops at its first non-zero return, which is returned.
+ * -ESRCH when the process is gone. */
+int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg);
+
+struct mapped_file {
+	uint64_t dev, ino;
+	uint64_t start, end; /* addresses of the mapping */
+	uint64_t offset;     /* in the file */
+	const char *path;    /* as the process sees it; valid during the callback; may end in " (deleted)" */
+};
+
+/* Calls cb for each executable file mapping. Same returns as process_each_thread(). */
+int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
+
+/*
+ * A path under which this process can open a mapped file of another: through its root, or, when the
+ * file was deleted or replaced, through /proc/PID/map_files. -ENOENT when neither leads to the file.
+ */
+int process_file_path(pid_t pid, const struct mapped_file *m, char *buf, size_t size);
+
+/* Value of a variable in the environment that the process was started with, malloc()ed.
+ * -ENOENT, -ESRCH, -ENOMEM. */
+int process_getenv(pid_t pid, const char *name, char **ret_value);
+
+#endif

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A uprobe on an instruction that the kernel emulates costs a twentieth of one that it must
+ * single-step (every #DB leaves a guest). Most functions start with endbr64, which is
+ * single-stepped; right behind it there usually is a push, which is emulated.
+ */
+#include "target/site.h"
+
+#include <capstone/capstone.h>
+#include <elf.h>
+#include <string.h>
+
+#define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
+#define WAY_MAX 32    /* bytes from the entry to the site, at most */
+
+/*
+ * What arch/x86/kernel/uprobes.c emulates: branch_setup_xol_ops() and push_setup_xol_ops().
+ * Multi-byte nops only since 6.18, so they do not count.
+ */
+static bool is_emulated(const cs_insn *in)
+{
+	const uint8_t *b = in->bytes;
+	size_t n = in->size;
+
+	if (n == 1)
+		return b[0] == 0x90 || (b[0] >= 0x50 && b[0] <= 0x57);
+	if (n == 2 && b[0] == 0x41)
+		return b[1] >= 0x50 && b[1] <= 0x57;
+	if (n == 2)
+		return b[0] == 0xeb || (b[0] >= 0x70 && b[0] <= 0x7f);
+	if (n == 5)
+		return b[0] == 0xe8 || b[0] == 0xe9;
+	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
+}
+
+static bool is_branch(csh cs, const cs_insn *in)
+{
+	return cs_insn_group(cs, in, CS_GRP_JUMP) || cs_insn_group(cs, in, CS_GRP_CALL) ||
+	       cs_insn_group(cs, in, CS_GRP_RET) || cs_insn_group(cs, in, CS_GRP_INT);
+}
+
+/* Whether everything a probe at the entry would see is still there behind this instruction. */
+static bool keeps_entry_state(csh cs, const cs_insn *in)
+{
+	/* every part of the six argument registers and of the stack pointer */
+	static const x86_reg kept[] = { X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL,
+		X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, X86_REG_RDX, X86_REG_EDX,
+		X86_REG_DX, X86_REG_DL, X86_REG_DH, X86_REG_RCX, X86_REG_ECX, X86_REG_CX,
+		X86_REG_CL, X86_REG_CH, X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B,
+		X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, X86_REG_RSP, X86_REG_ESP,
+		X86_REG_SP, X86_REG_SPL };
+	cs_regs read, written;
+	uint8_t n_read, n_written;
+
+	if (in->id == X86_INS_ENDBR64 || in->id == X86_INS_NOP)
+		return true;
+	/* loads, compares and moves between registers; nothing that may store to the stack */
+	for (uint8_t i = 0; i < in->detail->x86.op_count; i++) {
+		const cs_x86_op *op = &in->detail->x86.operands[i];
+
+		if (op->type == X86_OP_MEM && (i == 0 || op->access & CS_AC_WRITE) &&
+			in->id != X86_INS_CMP && in->id != X86_INS_TEST)
+			return false;
+	}
+	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
+		return false;
+	for (uint8_t i = 0; i < n_written; i++) {
+		for (size_t k = 0; k < sizeof(kept) / sizeof(kept[0]); k++) {
+			if (written[i] == kept[k])
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Whether a direct jump within the function goes to somewhere behind the entry up to the site. */
+static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, uint64_t site)
+{
+	cs_insn *in = cs_malloc(cs);
+	uint64_t addr = vaddr;
+	bool found = !in;
+
+	while (in && !found && len && cs_disasm_iter(cs, &code, &len, &addr, in)) {
+		const cs_x86_op *op = &in->detail->x86.operands[0];
+
+		if (!cs_insn_group(cs, in, CS_GRP_JUMP) || in->detail->x86.op_count != 1 ||
+			op->type != X86_OP_IMM)
+			continue;
+		found = (uint64_t)op->imm >= vaddr && (uint64_t)op->imm <= site;
+	}
+	/* bytes that do not decode may hide a jump */
+	if (len)
+		found = true;
+	if (in)
+		cs_free(in, 1);
+	return found;
+}
+
+static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym,
+	struct site *site)
+{
+	cs_insn *in = cs_malloc(cs);
+	const uint8_t *p = code;
+	size_t left = len;
+	uint64_t addr = sym->vaddr;
+
+	while (in && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
+		uint64_t at = in->address - sym->vaddr;
+
+		if (is_emulated(in)) {
+			bool only_endbr = at == 0 || (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4));
+
+			/* +0 and +4 are entries too; a jump to a later one would hit it twice */
+			if (only_endbr || !jumps_into(cs, code, len, sym->vaddr, in->address)) {
+				site->offset = sym->offset + at;
+				site->cheap = true;
+			}
+			break;
+		}
+		if (is_branch(cs, in) || !keeps_entry_state(cs, in))
+			break;
+	}
+	if (in)
+		cs_free(in, 1);
+}
+
+void site_choose(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_site)
+{
+	uint8_t code[CODE_MAX];
+	size_t len = sym->size;
+	csh cs;
+
+	ret_site->offset = sym->offset;
+	ret_site->cheap = false;
+	if (elf_machine(elf) != EM_X86_64)
+		return; /* arm64 simulates adr, branches and literal loads only: all entries cost alike */
+	if (len < 8 || len > sizeof(code))
+		len = len > sizeof(code) ? sizeof(code) : 8;
+	if (elf_read_at_offset(elf, sym->offset, code, len))
+		return;
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return;
+	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
+		choose_x86(cs, code, len, sym, ret_site);
+	cs_close(&cs);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "util/fmt.h"
+
+/* clang-format off */
+const char fmt_pairs[201] =
+	"00010203040506070809" "10111213141516171819" "20212223242526272829"
+	"30313233343536373839" "40414243444546474849" "50515253545556575859"
+	"60616263646566676869" "70717273747576777879" "80818283848586878889"
+	"90919293949596979899";
+
+const uint64_t fmt_pow10[20] = {
+	0,
+	10,
+	100,
+	1000,
+	10000,
+	100000,
+	1000000,
+	10000000,
+	100000000,
+	1000000000,
+	10000000000,
+	100000000000,
+	1000000000000,
+	10000000000000,
+	100000000000000,
+	1000000000000000,
+	10000000000000000,
+	100000000000000000,
+	1000000000000000000,
+	10000000000000000000u,
+};
+/* clang-format on */
+
+#define ONES (~(uint64_t)0 / 255)
+#define HIGHS (ONES * 0x80)
+
+/* Not zero when one of the 8 bytes is zero; exact as long as none has its high bit set. */
+static inline uint64_t has_zero(uint64_t v)
+{
+	return (v - ONES) & ~v & HIGHS;
+}
+
+/* Whether all 8 bytes are printable ASCII that JSON takes as it is. */
+static inline int is_plain8(uint64_t v)
+{
+	uint64_t control = (v - ONES * 0x20) & ~v;
+
+	return !((v | control | has_zero(v ^ (ONES * '"')) | has_zero(v ^ (ONES * '\\'))) & HIGHS);
+}
+
+/*
+ * Length of the well-formed sequence at s, or minus the length of the ill-formed part that
+ * one U+FFFD stands for. The ranges are those of table 3-7 of the Unicode standard: no
+ * overlong forms, no surrogates, nothing above U+10FFFF.
+ */
+static int utf8_scan(const unsigned char *s, size_t len)
+{
+	unsigned char lo = 0x80, hi = 0xbf;
+	int need, i;
+
+	if (s[0] < 0x80)
+		return 1;
+	if (s[0] < 0xc2 || s[0] > 0xf4)
+		return -1;
+	need = s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
+	if (s[0] == 0xe0)
+		lo = 0xa0;
+	else if (s[0] == 0xed)
+		hi = 0x9f;
+	else if (s[0] == 0xf0)
+		lo = 0x90;
+	else if (s[0] == 0xf4)
+		hi = 0x8f;
+	for (i = 1; i <= need; i++) {
+		if ((size_t)i >= len || s[i] < lo || s[i] > hi)
+			return -i;
+		lo = 0x80;
+		hi = 0xbf;
+	}
+	return need + 1;
+}
+
+static char *fmt_escape(char *p, unsigned char c)
+{
+	*p++ = '\\';
+	switch (c) {
+	case '"':
+	case '\\':
+		*p++ = (char)c;
+		return p;
+	case '\n':
+		*p++ = 'n';
+		return p;
+	case '\t':
+		*p++ = 't';
+		return p;
+	default:
+		p = fmt_lit(p, "u00");
+		*p++ = (char)('0' + (c >> 4));
+		*p++ = "0123456789abcdef"[c & 15];
+		return p;
+	}
+}
+
+char *fmt_json_str(char *p, const char *s, size_t len)
+{
+	const char *end = s + len;
+	unsigned char c;
+	uint64_t v;
+	int n;
+
+	*p++ = '"';
+	while (s < end) {
+		if (end - s >= 8) {
+			memcpy(&v, s, 8);
+			if (is_plain8(v)) {
+				memcpy(p, &v, 8);
+				p += 8;
+				s += 8;
+				continue;
+			}
+		}
+		c = (unsigned char)*s;
+		if (c < 0x20 || c == '"' || c == '\\') {
+			p = fmt_escape(p, c);
+			s++;
+			continue;
+		}
+		n = utf8_scan((const unsigned char *)s, (size_t)(end - s));
+		if (n > 0) {
+			p = fmt_str(p, s, (size_t)n);
+			s += n;
+		} else {
+			p = fmt_lit(p, "\xef\xbf\xbd");
+			s -= n;
+		}
+	}
+	*p++ = '"';
+	return p;
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "util/json_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define RAW_BUF (64 * 1024)
+
+struct json_source_state {
+	int fd; /* -1: from memory */
+	const unsigned char *mem;
+	size_t mem_left;
+	bool raw_end;      /* nothing follows what is in raw */
+	int failed;        /* -errno that the next fill returns */
+	bool in_member;    /* between the header of a gzip member and its trailer */
+	bool zlib_started; /* inflateEnd is due */
+	z_stream z;
+	unsigned char *raw_pos;
+	size_t raw_len;
+	unsigned char raw[RAW_BUF];
+	unsigned char buf[JSON_SOURCE_BUF];
+};
+
+static int __attribute__((format(printf, 3, 4)))
+source_fail(struct json_source *source, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(source->error, sizeof(source->error), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+static ssize_t read_some(struct json_source_state *st, void *buf, size_t len)
+{
+	ssize_t n;
+
+	if (st->fd < 0) {
+		n = len < st->mem_left ? len : st->mem_left;
+		memcpy(buf, st->mem, n);
+		st->mem += n;
+		st->mem_left -= n;
+		return n;
+	}
+	do {
+		n = read(st->fd, buf, len);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* Refills raw when it is used up. */
+static int raw_fill(struct json_source *source)
+{
+	struct json_source_state *st = source->state;
+	ssize_t n;
+
+	if (st->raw_len || st->raw_end)
+		return 0;
+	n = read_some(st, st->raw, sizeof(st->raw));
+	if (n < 0)
+		return source_fail(source, n, "cannot read: %s", strerror(-n));
+	st->raw_pos = st->raw;
+	st->raw_len = n;
+	st->raw_end = n == 0;
+	return 0;
+}
+
+static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t len)
+{
+	struct json_source_state *st = source->state;
+	int err;
+
+	err = raw_fill(source);
+	if (err)
+		return err;
+	if (len > st->raw_len)
+		len = st->raw_len;
+	memcpy(buf, st->raw_pos, len);
+	st->raw_pos += len;
+	st->raw_len -= len;
+	return len;
+}
+
+static int gzip_error(struct json_source *source, int zret)
+{
+	struct json_source_state *st = source->state;
+
+	if (zret == Z_MEM_ERROR)
+		return source_fail(source, -ENOMEM, "out of memory");
+	return source_fail(source, -EBADMSG, "damaged gzip data after %llu whole members: %s",
+		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
+}
+
+/* A file is a run of members, as gzip(1) and every reader of the trace formats has it. */
+static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t len)
+{
+	struct json_source_state *st = source->state;
+	int err, zret;
+
+	st->z.next_out = buf;
+	st->z.avail_out = len;
+	while (st->z.avail_out == len) {
+		err = raw_fill(source);
+		if (err)
+			return err;
+		if (!st->raw_len) {
+			if (!st->in_member)
+				return 0;
+			return source_fail(source, -EBADMSG,
+				"gzip data is cut inside a member, after %llu whole ones: "
+				"readers refuse the file",
+				(unsigned long long)source->members);
+		}
+		if (!st->in_member) {
+			inflateReset(&st->z);
+			st->in_member = true;
+		}
+		st->z.next_in = st->raw_pos;
+		st->z.avail_in = st->raw_len;
+		zret = inflate(&st->z, Z_NO_FLUSH);
+		st->raw_pos += st->raw_len - st->z.avail_in;
+		st->raw_len = st->z.avail_in;
+		if (zret == Z_STREAM_END) {
+			st->in_member = false;
+			source->members++;
+		} else if (zret != Z_OK && zret != Z_BUF_ERROR) {
+			/* what was decoded so far comes first, the error with the next call */
+			err = gzip_error(source, zret);
+			if (st->z.avail_out == len)
+				return err;
+			st->failed = err;
+		}
+	}
+	return len - st->z.avail_out;
+}
+
+int json_source_fill(struct json_source *source)
+{
+	struct json_source_state *st = source->state;
+	size_t have = 0;
+	ssize_t n;
+
+	source->pos = source->end = st->buf;
+	while (!st->failed && have < sizeof(st->buf)) {
+		if (source->gzip)
+			n = gzip_read(source, st->buf + have, sizeof(st->buf) - have);
+		else
+			n = plain_read(source, st->buf + have, sizeof(st->buf) - have);
+		if (n < 0)
+			st->failed = n;
+		if (n <= 0)
+			break;
+		have += n;
+	}
+	source->end = st->buf + have;
+	if (have)
+		return 1;
+	return st->failed;
+}
+
+static int source_start(struct json_source *source)
+{
+	struct json_source_state *st = source->state;
+	int err;
+
+	err = raw_fill(source);
+	if (err)
+		return err;
+	if (st->raw_len == 1) { /* a pipe may give the magic in two parts */
+		ssize_t n = read_some(st, st->raw + 1, sizeof(st->raw) - 1);
+
+		if (n < 0)
+			return source_fail(source, n, "cannot read: %s", strerror(-n));
+		st->raw_len += n;
+	}
+	if (st->raw_len >= 2 && st->raw_pos[0] == 0x1f && st->raw_pos[1] == 0x8b) {
+		if (inflateInit2(&st->z, 15 + 16) != Z_OK)
+			return source_fail(source, -ENOMEM, "out of memory");
+		st->zlib_started = true;
+		source->gzip = true;
+	}
+	err = json_source_fill(source);
+	return err < 0 ? err : 0;
+}
+
+static int source_alloc(struct json_source *source)
+{
+	memset(source, 0, sizeof(*source));
+	source->state = calloc(1, sizeof(*source->state));
+	if (!source->state)
+		return source_fail(source, -ENOMEM, "out of memory");
+	source->state->fd = -1;
+	return 0;
+}
+
+int json_source_open_mem(struct json_source *source, const void *data, size_t len)
+{
+	int err;
+
+	err = source_alloc(source);
+	if (err)
+		return err;
+	source->state->mem = data;
+	source->state->mem_left = len;
+	return source_start(source);
+}
+
+int json_source_open(struct json_source *source, const char *path)
+{
+	struct stat sb;
+	int err, fd;
+
+	err = source_alloc(source);
+	if (err)
+		return err;
+	if (!strcmp(path, "-"))
+		fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	else
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return source_fail(source, -errno, "cannot open: %s", strerror(errno));
+	source->state->fd = fd;
+	if (!fstat(fd, &sb) && S_ISDIR(sb.st_mode))
+		return source_fail(source, -EISDIR, "is a directory, not a trace or profile");
+	return source_start(source);
+}
+
+void json_source_close(struct json_source *source)
+{
+	struct json_source_state *st = source->state;
+
+	if (!st)
+		return;
+	if (st->zlib_started)
+		inflateEnd(&st->z);
+	if (st->fd >= 0)
+		close(st->fd);
+	free(st);
+	source->state = NULL;
+	source->pos = source->end = NULL;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bytes of a file for the JSON readers: plain or gzip (by magic, not by name), from a file or from
+ * memory, in one bounded buffer. */
+#ifndef INFTRACE_JSON_SOURCE_H
+#define INFTRACE_JSON_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JSON_SOURCE_BUF (256 * 1024)
+
+struct json_source {
+	const unsigned char *pos, *end; /* decoded, not consumed yet: the caller moves pos */
+	bool gzip;
+	uint64_t members; /* whole gzip members read */
+	char error[160];  /* why the last call failed, fit to print */
+	struct json_source_state *state;
+};
+
+/*
+ * Opens path ("-": standard input) or len bytes at data, which must outlive the source.
+ * On return the first JSON_SOURCE_BUF bytes (or all, if fewer) stand at pos.
+ * Returns 0 or -errno with source->error set; json_source_close is right after both.
+ */
+int json_source_open(struct json_source *source, const char *path);
+int json_source_open_mem(struct json_source *source, const void *data, size_t len);
+void json_source_close(struct json_source *source);
+
+/* Replaces the consumed buffer (pos == end) by what follows. Returns 1 when there are bytes, 0 at
+ * the end, -errno with source->error set: read errors and gzip data that is damaged or cut inside
+ * a member (bytes from before the damage are handed out first). */
+int json_source_fill(struct json_source *source);
+
+#endif

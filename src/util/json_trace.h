@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the check of a Chrome trace keeps of each event, and the checks that need all of them. */
+#ifndef INFTRACE_JSON_TRACE_H
+#define INFTRACE_JSON_TRACE_H
+
+#include "util/json_check.h"
+
+struct trace_span {
+	int64_t start, end; /* ns */
+	uint32_t event;     /* its number in the file, from 1 */
+	uint32_t line;
+};
+
+struct trace_track {
+	char *label; /* "pid PID tid TID", printable for pids and tids that are numbers */
+	struct trace_span *spans;
+	size_t len, size;
+};
+
+struct trace_flow {
+	uint64_t key; /* hash of cat, name and id: what the viewers match arrows by */
+	int64_t ts;
+	uint32_t event;
+	uint32_t track : 29;
+	uint32_t phase : 3;
+};
+
+enum trace_flow_phase {
+	FLOW_START,
+	FLOW_STEP,
+	FLOW_END,      /* with bp "e": at the slice around it */
+	FLOW_END_NEXT, /* without: at the next slice */
+};
+
+struct trace_tracks {
+	struct lh_table *by_label;
+	struct trace_track **all;
+	size_t len, size;
+	size_t last; /* events come in runs of one track */
+	struct trace_flow *flows;
+	size_t flows_len, flows_size;
+};
+
+/* What is wrong, but only worth a note where other programs wrote the file or a recording was
+ * cut. */
+struct trace_findings {
+	bool strict;       /* problems, not notes, of spans */
+	bool strict_flows; /* of flows */
+	uint64_t overlaps;
+	int64_t overlap_max; /* ns */
+	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
+};
+
+/* Returns 0 or -ENOMEM, after which only tracks_free may follow. */
+int tracks_init(struct trace_tracks *tracks);
+void tracks_free(struct trace_tracks *tracks);
+
+/* The number of a track, made when it is new; -ENOMEM. */
+int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid);
+/* Both return 0 or -ENOMEM. */
+int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span);
+int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow);
+
+/*
+ * The checks over everything that was added, to be called once: spans of a track nest, each flow
+ * start has one end after it, flows bind to slices. Spans are used up. Returns 0 or -ENOMEM.
+ */
+int tracks_check(
+	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings);
+
+#endif

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Spans by track and flows by id: 24 bytes each, so that a trace of a gigabyte fits in memory. */
+#include "util/json_trace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int tracks_init(struct trace_tracks *tracks)
+{
+	memset(tracks, 0, sizeof(*tracks));
+	tracks->by_label = lh_kchar_table_new(64, NULL);
+	return tracks->by_label ? 0 : -ENOMEM;
+}
+
+void tracks_free(struct trace_tracks *tracks)
+{
+	for (size_t i = 0; i < tracks->len; i++) {
+		free(tracks->all[i]->label);
+		free(tracks->all[i]->spans);
+		free(tracks->all[i]);
+	}
+	free(tracks->all);
+	free(tracks->flows);
+	if (tracks->by_label)
+		lh_table_free(tracks->by_label);
+	memset(tracks, 0, sizeof(*tracks));
+}
+
+/* Room for one more element in a growing array. */
+static int array_reserve(void *array, size_t len, size_t *size, size_t element)
+{
+	size_t want = *size ? *size * 2 : 8;
+	void *p;
+
+	if (len < *size)
+		return 0;
+	p = reallocarray(*(void **)array, want, element);
+	if (!p)
+		return -ENOMEM;
+	*(void **)array = p;
+	*size = want;
+	return 0;
+}
+
+static int track_create(struct trace_tracks *tracks, const char *label)
+{
+	struct trace_track *track;
+
+	if (array_reserve(&tracks->all, tracks->len, &tracks->size, sizeof(*tracks->all)))
+		return -ENOMEM;
+	track = calloc(1, sizeof(*track));
+	if (!track)
+		return -ENOMEM;
+	track->label = strdup(label);
+	if (!track->label ||
+		lh_table_insert(tracks->by_label, track->label, (void *)(uintptr_t)tracks->len)) {
+		free(track->label);
+		free(track);
+		return -ENOMEM;
+	}
+	tracks->all[tracks->len++] = track;
+	return 0;
+}
+
+int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid)
+{
+	char small[128], *label = small, *big = NULL;
+	struct lh_entry *entry;
+	int64_t ret;
+
+	/* pids and tids may be strings, of any length */
+	if (strlen(pid) + strlen(tid) + sizeof("pid  tid ") <= sizeof(small))
+		sprintf(small, "pid %s tid %s", pid, tid);
+	else if (asprintf(&big, "pid %s tid %s", pid, tid) < 0)
+		return -ENOMEM;
+	if (big)
+		label = big;
+	if (tracks->len && !strcmp(tracks->all[tracks->last]->label, label)) {
+		ret = tracks->last;
+		goto out;
+	}
+	entry = lh_table_lookup_entry(tracks->by_label, label);
+	if (entry) {
+		ret = (uintptr_t)lh_entry_v(entry);
+	} else {
+		ret = track_create(tracks, label);
+		if (ret)
+			goto out;
+		ret = tracks->len - 1;
+	}
+	tracks->last = ret;
+out:
+	free(big);
+	return ret;
+}
+
+int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span)
+{
+	struct trace_track *t = tracks->all[track];
+
+	if (array_reserve(&t->spans, t->len, &t->size, sizeof(*t->spans)))
+		return -ENOMEM;
+	t->spans[t->len++] = *span;
+	return 0;
+}
+
+int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow)
+{
+	if (array_reserve(
+		    &tracks->flows, tracks->flows_len, &tracks->flows_size, sizeof(*tracks->flows)))
+		return -ENOMEM;
+	tracks->flows[tracks->flows_len++] = *flow;
+	return 0;
+}
+
+/* By start; of those that start together the longest first: it holds the others. */
+static int compare_spans(const void *a, const void *b)
+{
+	const struct trace_span *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	if (x->end != y->end)
+		return x->end > y->end ? -1 : 1;
+	return x->event < y->event ? -1 : x->event > y->event;
+}
+
+static void overlap_found(struct check_report *report, struct trace_findings *findings,
+	const char *label, const struct trace_span *a, const struct trace_span *b)
+{
+	char printable[96];
+
+	findings->overlaps++;
+	if (a->end - b->start > findings->overlap_max)
+		findings->overlap_max = a->end - b->start;
+	if (!findings->strict)
+		return;
+	check_problem(report,
+		"events %u (line %u) and %u (line %u) overlap by %lld ns without nesting: %s",
+		a->event, a->line, b->event, b->line, (long long)(a->end - b->start),
+		json_printable(printable, sizeof(printable), label));
+}
+
+/* Sorts the spans of a track and looks for overlaps; stack has room for all of them. */
+static void track_check_nesting(struct trace_track *track, const struct trace_span **stack,
+	struct check_report *report, struct trace_findings *findings)
+{
+	size_t depth = 0;
+
+	if (track->len)
+		qsort(track->spans, track->len, sizeof(*track->spans), compare_spans);
+	for (size_t i = 0; i < track->len; i++) {
+		const struct trace_span *span = &track->spans[i];
+
+		while (depth && stack[depth - 1]->end <= span->start)
+			depth--;
+		if (depth && span->end > stack[depth - 1]->end)
+			overlap_found(report, findings, track->label, stack[depth - 1], span);
+		stack[depth++] = span;
+	}
+}
+
+/* Leaves only the times in which the track has a slice: sorted, without overlap. */
+static void track_merge(struct trace_track *track)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < track->len; i++) {
+		struct trace_span *span = &track->spans[i];
+
+		if (len && span->start <= track->spans[len - 1].end) {
+			if (span->end > track->spans[len - 1].end)
+				track->spans[len - 1].end = span->end;
+			continue;
+		}
+		track->spans[len++] = *span;
+	}
+	track->len = len;
+}
+
+static int compare_time_to_span(const void *time, const void *member)
+{
+	const struct trace_span *span = member;
+	int64_t ts = *(const int64_t *)time;
+
+	return ts < span->start ? -1 : ts > span->end;
+}
+
+static int compare_flows(const void *a, const void *b)
+{
+	const struct trace_flow *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x->event < y->event ? -1 : x->event > y->event;
+}
+
+static void flow_found(struct check_report *report, const struct trace_findings *findings,
+	const struct trace_flow *flow, uint64_t *counter, const char *what)
+{
+	(*counter)++;
+	if (findings->strict_flows)
+		check_problem(report, "event %u: %s", flow->event, what);
+}
+
+/* The rules of the chrome://tracing importer, which warns of each of these. */
+static void flows_check(
+	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+{
+	const struct trace_flow *start = NULL;
+
+	if (tracks->flows_len)
+		qsort(tracks->flows, tracks->flows_len, sizeof(*tracks->flows), compare_flows);
+	for (size_t i = 0; i < tracks->flows_len; i++) {
+		const struct trace_flow *flow = &tracks->flows[i];
+		const struct trace_track *track = tracks->all[flow->track];
+
+		if (start && start->key != flow->key) {
+			flow_found(report, findings, start, &findings->flow_no_end,
+				"flow start without an end");
+			start = NULL;
+		}
+		if (flow->phase == FLOW_START) {
+			if (start)
+				flow_found(report, findings, flow, &findings->flow_repeats,
+					"flow start with an id that is in use");
+			start = flow;
+		} else if (!start) {
+			flow_found(report, findings, flow, &findings->flow_no_start,
+				"flow step or end without a start before it");
+		} else if (flow->phase != FLOW_STEP) {
+			start = NULL;
+		}
+		if (flow->phase != FLOW_END_NEXT &&
+			(!track->len || !bsearch(&flow->ts, track->spans, track->len,
+						sizeof(*track->spans), compare_time_to_span)))
+			flow_found(report, findings, flow, &findings->flow_no_slice,
+				"flow event outside of every slice of its track");
+	}
+	if (start)
+		flow_found(report, findings, start, &findings->flow_no_end,
+			"flow start without an end");
+}
+
+int tracks_check(
+	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
+{
+	const struct trace_span **stack;
+	size_t longest = 0;
+
+	for (size_t i = 0; i < tracks->len; i++)
+		if (tracks->all[i]->len > longest)
+			longest = tracks->all[i]->len;
+	stack = calloc(longest + 1, sizeof(*stack));
+	if (!stack)
+		return -ENOMEM;
+	for (size_t i = 0; i < tracks->len; i++) {
+		track_check_nesting(tracks->all[i], stack, report, findings);
+		track_merge(tracks->all[i]);
+	}
+	free(stack);
+	flows_check(tracks, report, findings);
+	return 0;
+}

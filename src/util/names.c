@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "util/names.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#if defined(__x86_64__)
+#define SYSCALL_TABLE "util/syscalls_x86_64.h"
+#elif defined(__aarch64__)
+#define SYSCALL_TABLE "util/syscalls_arm64.h"
+#else
+#error "no table of system calls for this architecture: see scripts/gen-syscalls"
+#endif
+
+/* Own numbers, since the headers installed may be older than the table. */
+enum {
+#define SYSCALL(nr, name) NR_##name = (nr),
+#include SYSCALL_TABLE
+#undef SYSCALL
+};
+
+static const char *const syscall_names[] = {
+#define SYSCALL(nr, name) [nr] = #name,
+#include SYSCALL_TABLE
+#undef SYSCALL
+};
+
+_Static_assert(ARRAY_SIZE(syscall_names) <= SYSCALL_MAX, "raise SYSCALL_MAX");
+
+#define ARG_FD 1 /* the first argument is a file descriptor */
+#define BYTES 2  /* the result is a number of bytes */
+
+struct traits {
+	unsigned char class, flags;
+};
+
+#define T(name, class_, flags_) [NR_##name] = { SYS_##class_, flags_ }
+
+/*
+ * What is not here can go off CPU only for a lock or for a wait of its own kind (wait4,
+ * pause), and is SYS_OTHER. The descriptor of an *at() call is not worth showing: it is
+ * nearly always AT_FDCWD.
+ */
+static const struct traits syscall_traits[] = {
+	T(read, FD, ARG_FD | BYTES),
+	T(write, FD, ARG_FD | BYTES),
+	T(pread64, FD, ARG_FD | BYTES),
+	T(pwrite64, FD, ARG_FD | BYTES),
+	T(readv, FD, ARG_FD | BYTES),
+	T(writev, FD, ARG_FD | BYTES),
+	T(preadv, FD, ARG_FD | BYTES),
+	T(pwritev, FD, ARG_FD | BYTES),
+	T(preadv2, FD, ARG_FD | BYTES),
+	T(pwritev2, FD, ARG_FD | BYTES),
+	T(sendfile, FD, ARG_FD | BYTES),
+	T(splice, FD, ARG_FD | BYTES),
+	T(tee, FD, ARG_FD | BYTES),
+	T(vmsplice, FD, ARG_FD | BYTES),
+	T(copy_file_range, FD, ARG_FD | BYTES),
+	T(recvfrom, FD, ARG_FD | BYTES),
+	T(sendto, FD, ARG_FD | BYTES),
+	T(recvmsg, FD, ARG_FD | BYTES),
+	T(sendmsg, FD, ARG_FD | BYTES),
+	T(recvmmsg, FD, ARG_FD), /* results are numbers of messages */
+	T(sendmmsg, FD, ARG_FD),
+	T(connect, FD, ARG_FD),
+	T(accept, FD, ARG_FD),
+	T(accept4, FD, ARG_FD),
+	T(bind, FD, ARG_FD),
+	T(listen, FD, ARG_FD),
+	T(shutdown, FD, ARG_FD),
+	T(getsockopt, FD, ARG_FD),
+	T(setsockopt, FD, ARG_FD),
+	T(getsockname, FD, ARG_FD),
+	T(getpeername, FD, ARG_FD),
+	T(ioctl, FD, ARG_FD),
+	T(fcntl, FD, ARG_FD),
+	T(close, FD, ARG_FD),
+	T(close_range, OTHER, ARG_FD),
+	T(dup, OTHER, ARG_FD),
+	T(dup3, OTHER, ARG_FD),
+	T(epoll_ctl, OTHER, ARG_FD),
+	T(timerfd_settime, OTHER, ARG_FD),
+	T(timerfd_gettime, OTHER, ARG_FD),
+	T(pidfd_send_signal, OTHER, ARG_FD),
+	T(pidfd_getfd, OTHER, ARG_FD),
+	T(process_mrelease, OTHER, ARG_FD),
+	T(setns, OTHER, ARG_FD),
+	T(io_uring_register, OTHER, ARG_FD),
+
+	T(futex, FUTEX, 0),
+	T(futex_waitv, FUTEX, 0),
+	T(futex_wake, FUTEX, 0),
+	T(futex_wait, FUTEX, 0),
+	T(futex_requeue, FUTEX, 0),
+
+	T(nanosleep, SLEEP, 0),
+	T(clock_nanosleep, SLEEP, 0),
+
+	T(ppoll, POLL, 0),
+	T(pselect6, POLL, 0),
+	T(epoll_pwait, POLL, ARG_FD),
+	T(epoll_pwait2, POLL, ARG_FD),
+	T(io_getevents, POLL, 0),
+	T(io_pgetevents, POLL, 0),
+	T(io_uring_enter, POLL, ARG_FD),
+
+	T(semop, IPC, 0),
+	T(semtimedop, IPC, 0),
+	T(semctl, IPC, 0),
+	T(msgsnd, IPC, 0),
+	T(msgrcv, IPC, BYTES),
+	T(mq_timedsend, IPC, ARG_FD),
+	T(mq_timedreceive, IPC, ARG_FD | BYTES),
+
+	T(mmap, MAP, 0),
+
+	T(fsync, IO, ARG_FD),
+	T(fdatasync, IO, ARG_FD),
+	T(syncfs, IO, ARG_FD),
+	T(sync, IO, 0),
+	T(sync_file_range, IO, ARG_FD),
+	T(fallocate, IO, ARG_FD),
+	T(ftruncate, IO, ARG_FD),
+	T(fadvise64, IO, ARG_FD),
+	T(readahead, IO, ARG_FD),
+	T(cachestat, IO, ARG_FD),
+	T(lseek, IO, ARG_FD),
+	T(flock, IO, ARG_FD),
+	T(fstat, IO, ARG_FD),
+	T(fstatfs, IO, ARG_FD),
+	T(fchmod, IO, ARG_FD),
+	T(fchown, IO, ARG_FD),
+	T(fchdir, IO, ARG_FD),
+	T(fgetxattr, IO, ARG_FD),
+	T(fsetxattr, IO, ARG_FD),
+	T(flistxattr, IO, ARG_FD),
+	T(fremovexattr, IO, ARG_FD),
+	T(getdents64, IO, ARG_FD | BYTES),
+	T(inotify_add_watch, IO, ARG_FD),
+	T(inotify_rm_watch, IO, ARG_FD),
+	T(fanotify_mark, IO, ARG_FD),
+	T(finit_module, IO, ARG_FD),
+	T(openat, IO, 0),
+	T(openat2, IO, 0),
+	T(open_by_handle_at, IO, 0),
+	T(name_to_handle_at, IO, 0),
+	T(newfstatat, IO, 0),
+	T(statx, IO, 0),
+	T(statfs, IO, 0),
+	T(truncate, IO, 0),
+	T(faccessat, IO, 0),
+	T(faccessat2, IO, 0),
+	T(fchmodat, IO, 0),
+	T(fchmodat2, IO, 0),
+	T(fchownat, IO, 0),
+	T(utimensat, IO, 0),
+	T(linkat, IO, 0),
+	T(symlinkat, IO, 0),
+	T(unlinkat, IO, 0),
+	T(renameat, IO, 0),
+	T(renameat2, IO, 0),
+	T(mkdirat, IO, 0),
+	T(mknodat, IO, 0),
+	T(readlinkat, IO, BYTES),
+	T(getcwd, IO, 0),
+	T(chdir, IO, 0),
+	T(chroot, IO, 0),
+	T(getxattr, IO, 0),
+	T(lgetxattr, IO, 0),
+	T(setxattr, IO, 0),
+	T(lsetxattr, IO, 0),
+	T(listxattr, IO, 0),
+	T(llistxattr, IO, 0),
+	T(removexattr, IO, 0),
+	T(lremovexattr, IO, 0),
+	T(getxattrat, IO, 0),
+	T(setxattrat, IO, 0),
+	T(listxattrat, IO, 0),
+	T(removexattrat, IO, 0),
+	T(file_getattr, IO, 0),
+	T(file_setattr, IO, 0),
+	T(execve, IO, 0),
+	T(execveat, IO, 0),
+	T(mount, IO, 0),
+	T(umount2, IO, 0),
+	T(swapon, IO, 0),
+	T(swapoff, IO, 0),
+	T(quotactl, IO, 0),
+	T(quotactl_fd, IO, ARG_FD),
+	T(io_submit, IO, 0),
+	T(msync, IO, 0),
+	T(madvise, IO, 0),
+	T(process_madvise, IO, ARG_FD | BYTES),
+	T(mlock, IO, 0), /* these three fault pages in */
+	T(mlock2, IO, 0),
+	T(mlockall, IO, 0),
+
+	T(process_vm_readv, OTHER, BYTES),
+	T(process_vm_writev, OTHER, BYTES),
+	T(getrandom, OTHER, BYTES),
+
+#ifdef __x86_64__
+	/* older forms, which arm64 never had */
+	T(poll, POLL, 0),
+	T(select, POLL, 0),
+	T(epoll_wait, POLL, ARG_FD),
+	T(dup2, OTHER, ARG_FD),
+	T(getdents, IO, ARG_FD | BYTES),
+	T(open, IO, 0),
+	T(creat, IO, 0),
+	T(stat, IO, 0),
+	T(lstat, IO, 0),
+	T(access, IO, 0),
+	T(chmod, IO, 0),
+	T(chown, IO, 0),
+	T(lchown, IO, 0),
+	T(utime, IO, 0),
+	T(utimes, IO, 0),
+	T(futimesat, IO, 0),
+	T(link, IO, 0),
+	T(symlink, IO, 0),
+	T(unlink, IO, 0),
+	T(rename, IO, 0),
+	T(mkdir, IO, 0),
+	T(rmdir, IO, 0),
+	T(mknod, IO, 0),
+	T(readlink, IO, BYTES),
+#endif
+};
+
+static const char *const errno_names[] = {
+#define E(name) [name] = #name
+	/* clang-format off */
+	E(EPERM), E(ENOENT), E(ESRCH), E(EINTR), E(EIO), E(ENXIO), E(E2BIG), E(ENOEXEC),
+	E(EBADF), E(ECHILD), E(EAGAIN), E(ENOMEM), E(EACCES), E(EFAULT), E(ENOTBLK), E(EBUSY),
+	E(EEXIST), E(EXDEV), E(ENODEV), E(ENOTDIR), E(EISDIR), E(EINVAL), E(ENFILE), E(EMFILE),
+	E(ENOTTY), E(ETXTBSY), E(EFBIG), E(ENOSPC), E(ESPIPE), E(EROFS), E(EMLINK), E(EPIPE),
+	E(EDOM), E(ERANGE), E(EDEADLK), E(ENAMETOOLONG), E(ENOLCK), E(ENOSYS), E(ENOTEMPTY),
+	E(ELOOP), E(ENOMSG), E(EIDRM), E(ECHRNG), E(EL2NSYNC), E(EL3HLT), E(EL3RST), E(ELNRNG),
+	E(EUNATCH), E(ENOCSI), E(EL2HLT), E(EBADE), E(EBADR), E(EXFULL), E(ENOANO), E(EBADRQC),
+	E(EBADSLT), E(EBFONT), E(ENOSTR), E(ENODATA), E(ETIME), E(ENOSR), E(ENONET), E(ENOPKG),
+	E(EREMOTE), E(ENOLINK), E(EADV), E(ESRMNT), E(ECOMM), E(EPROTO), E(EMULTIHOP),
+	E(EDOTDOT), E(EBADMSG), E(EOVERFLOW), E(ENOTUNIQ), E(EBADFD), E(EREMCHG), E(ELIBACC),
+	E(ELIBBAD), E(ELIBSCN), E(ELIBMAX), E(ELIBEXEC), E(EILSEQ), E(ERESTART), E(ESTRPIPE),
+	E(EUSERS), E(ENOTSOCK), E(EDESTADDRREQ), E(EMSGSIZE), E(EPROTOTYPE), E(ENOPROTOOPT),
+	E(EPROTONOSUPPORT), E(ESOCKTNOSUPPORT), E(EOPNOTSUPP), E(EPFNOSUPPORT),
+	E(EAFNOSUPPORT), E(EADDRINUSE), E(EADDRNOTAVAIL), E(ENETDOWN), E(ENETUNREACH),
+	E(ENETRESET), E(ECONNABORTED), E(ECONNRESET), E(ENOBUFS), E(EISCONN), E(ENOTCONN),
+	E(ESHUTDOWN), E(ETOOMANYREFS), E(ETIMEDOUT), E(ECONNREFUSED), E(EHOSTDOWN),
+	E(EHOSTUNREACH), E(EALREADY), E(EINPROGRESS), E(ESTALE), E(EUCLEAN), E(ENOTNAM),
+	E(ENAVAIL), E(EISNAM), E(EREMOTEIO), E(EDQUOT), E(ENOMEDIUM), E(EMEDIUMTYPE),
+	E(ECANCELED), E(ENOKEY), E(EKEYEXPIRED), E(EKEYREVOKED), E(EKEYREJECTED),
+	E(EOWNERDEAD), E(ENOTRECOVERABLE), E(ERFKILL), E(EHWPOISON),
+/* clang-format on */
+#undef E
+};
+
+/* include/linux/errno.h of the kernel, which user space has no copy of */
+#define KERNEL_ERRNO_MIN 512
+static const char *const kernel_errno_names[] = {
+#define E(nr, name) [(nr)-KERNEL_ERRNO_MIN] = #name
+	E(512, ERESTARTSYS),
+	E(513, ERESTARTNOINTR),
+	E(514, ERESTARTNOHAND),
+	E(515, ENOIOCTLCMD),
+	E(516, ERESTART_RESTARTBLOCK),
+	E(517, EPROBE_DEFER),
+	E(518, EOPENSTALE),
+	E(519, ENOPARAM),
+	E(521, EBADHANDLE),
+	E(522, ENOTSYNC),
+	E(523, EBADCOOKIE),
+	E(524, ENOTSUPP),
+	E(525, ETOOSMALL),
+	E(526, ESERVERFAULT),
+	E(527, EBADTYPE),
+	E(528, EJUKEBOX),
+	E(529, EIOCBQUEUED),
+	E(530, ERECALLCONFLICT),
+#undef E
+};
+
+static const char *const signal_names[] = {
+#define S(name) [name] = #name
+	/* clang-format off */
+	S(SIGHUP), S(SIGINT), S(SIGQUIT), S(SIGILL), S(SIGTRAP), S(SIGABRT), S(SIGBUS),
+	S(SIGFPE), S(SIGKILL), S(SIGUSR1), S(SIGSEGV), S(SIGUSR2), S(SIGPIPE), S(SIGALRM),
+	S(SIGTERM), S(SIGSTKFLT), S(SIGCHLD), S(SIGCONT), S(SIGSTOP), S(SIGTSTP), S(SIGTTIN),
+	S(SIGTTOU), S(SIGURG), S(SIGXCPU), S(SIGXFSZ), S(SIGVTALRM), S(SIGPROF), S(SIGWINCH),
+	S(SIGIO), S(SIGPWR), S(SIGSYS),
+/* clang-format on */
+#undef S
+};
+
+static const struct {
+	const char *key, *off_cpu;
+} states[] = {
+	[ST_CPU] = { "cpu", NULL },
+	[ST_BARRIER] = { "barrier", NULL },
+	[ST_GPU_WAIT] = { "gpu_wait", NULL },
+	[ST_SYSCALL] = { "syscall", NULL },
+	[ST_FAULT] = { "fault", NULL },
+	[ST_IRQ] = { "irq", NULL },
+	[ST_RUNNABLE] = { "runnable", "runnable" },
+	[ST_BLOCKED_FUTEX] = { "blocked_futex", "blocked: futex" },
+	[ST_BLOCKED_IO] = { "blocked_io", "blocked: io" },
+	[ST_BLOCKED_NET] = { "blocked_net", "blocked: net" },
+	[ST_BLOCKED_IPC] = { "blocked_ipc", "blocked: ipc" },
+	[ST_BLOCKED_POLL] = { "blocked_poll", "blocked: poll" },
+	[ST_BLOCKED_SLEEP] = { "blocked_sleep", "blocked: sleep" },
+	[ST_BLOCKED_FAULT] = { "blocked_fault", "blocked: fault" },
+	[ST_BLOCKED_GPU] = { "blocked_gpu", "blocked: gpu" },
+	[ST_BLOCKED_OTHER] = { "blocked_other", "blocked: other" },
+	[ST_STOPPED] = { "stopped", "stopped" },
+};
+
+_Static_assert(ARRAY_SIZE(states) == ST_MAX, "a time state has no name");
+
+static const char *const rec_kinds[] = {
+	[REC_SYSCALL] = "syscall",
+	[REC_OFF_CPU] = "off_cpu",
+	[REC_ON_CPU] = "on_cpu",
+	[REC_FAULT] = "fault",
+	[REC_FUNCTION] = "function",
+	[REC_STEP] = "step",
+	[REC_TASK] = "task",
+	[REC_MAPPED] = "mapped",
+};
+
+_Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");
+
+static struct traits syscall_lookup(unsigned int nr)
+{
+	static const struct traits none = { SYS_OTHER, 0 };
+
+	return nr < ARRAY_SIZE(syscall_traits) ? syscall_traits[nr] : none;
+}
+
+const char *syscall_name(unsigned int nr)
+{
+	return nr < ARRAY_SIZE(syscall_names) ? syscall_names[nr] : NULL;
+}
+
+enum sys_class syscall_class(unsigned int nr)
+{
+	return syscall_lookup(nr).class;
+}
+
+bool syscall_has_fd(unsigned int nr)
+{
+	return syscall_lookup(nr).flags & ARG_FD;
+}
+
+bool syscall_ret_is_bytes(unsigned int nr)
+{
+	return syscall_lookup(nr).flags & BYTES;
+}
+
+const char *errno_name(int err)
+{
+	if (err < 0)
+		return NULL;
+	if ((size_t)err < ARRAY_SIZE(errno_names))
+		return errno_names[err];
+	if (err >= KERNEL_ERRNO_MIN &&
+		(size_t)err - KERNEL_ERRNO_MIN < ARRAY_SIZE(kernel_errno_names))
+		return kernel_errno_names[err - KERNEL_ERRNO_MIN];
+	return NULL;
+}
+
+const char *signal_name(int sig)
+{
+	return sig > 0 && (size_t)sig < ARRAY_SIZE(signal_names) ? signal_names[sig] : NULL;
+}
+
+const char *time_state_name(enum time_state state)
+{
+	return (unsigned int)state < ST_MAX ? states[state].key : "invalid";
+}
+
+const char *off_cpu_name(enum time_state state)
+{
+	if ((unsigned int)state < ST_MAX && states[state].off_cpu)
+		return states[state].off_cpu;
+	return time_state_name(state);
+}
+
+const char *rec_kind_name(enum rec_kind kind)
+{
+	return (unsigned int)kind < REC_KIND_MAX ? rec_kinds[kind] : "invalid";
+}

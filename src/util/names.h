@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names of the numbers that the kernel hands out, and what is known of each system call.
+ *
+ * System calls are those of the machine this is built for (its 64-bit table). All strings
+ * are static. A function that can meet an unknown number returns NULL for it.
+ */
+#ifndef INFTRACE_UTIL_NAMES_H
+#define INFTRACE_UTIL_NAMES_H
+
+#include <stdbool.h>
+
+#include "record.h"
+
+/* Larger than every number with a name. */
+#define SYSCALL_MAX 512
+
+const char *syscall_name(unsigned int nr);
+
+/* What a thread that goes off CPU inside this call waits for. SYS_OTHER when unknown. */
+enum sys_class syscall_class(unsigned int nr);
+
+/* Whether the first argument is a file descriptor. */
+bool syscall_has_fd(unsigned int nr);
+
+/* Whether a result above zero is a number of bytes moved. */
+bool syscall_ret_is_bytes(unsigned int nr);
+
+/* "ENOENT" for 2. Knows the kernel's own codes too (ERESTARTSYS, 512 and up): a system call's
+ * result shows them at the exit tracepoint when a signal interrupted it. */
+const char *errno_name(int err);
+
+/* "SIGKILL" for 9; NULL for the real-time signals. */
+const char *signal_name(int sig);
+
+/* Key in the profile: "cpu", "blocked_futex". Never NULL; "invalid" when out of range. */
+const char *time_state_name(enum time_state state);
+
+/* Name of an off-CPU span in a trace: "blocked: futex", "runnable", "stopped"; the other
+ * states give their profile key. Never NULL. */
+const char *off_cpu_name(enum time_state state);
+
+/* "syscall", "off_cpu", ... Never NULL; "invalid" when out of range. */
+const char *rec_kind_name(enum rec_kind kind);
+
+#endif

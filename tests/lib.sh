@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+#
+# Helpers for the test scripts in integration/. A script sources this first:
+#
+#   . "$(dirname "$0")/../lib.sh"
+#
+# and gets: TOP, the checkout; INFTRACE, the binary; TMP, a folder of its own that is removed at
+# the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its
+# end whatever "background" started is killed; the exit code is 1 when a check failed, and a
+# script that dies on the way says so as a failure.
+
+set -eu -o pipefail
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$TOP/build}
+INFTRACE=$BUILD/inftrace
+TEST=$(basename "$0" .sh)
+TMP=$(mktemp -d)
+export PATH=$PATH:/usr/sbin:/sbin
+# shellcheck source=engines/engines.sh
+. "$TOP/tests/engines/engines.sh"
+
+test_failed=0
+test_pids=()
+
+ok() { # NAME
+	echo "ok $1"
+}
+
+not_ok() { # NAME WHY
+	echo "not ok $1 - $2"
+	test_failed=1
+}
+
+skip() { # NAME WHY
+	echo "skip $1 - $2"
+}
+
+# The whole script cannot run here.
+skip_all() { # WHY
+	skip "$TEST" "$1"
+	exit 0
+}
+
+test_exit() {
+	local rc=$? pid
+	trap - EXIT
+	set +e
+	for pid in "${test_pids[@]}"; do
+		kill -9 "$pid" 2>/dev/null
+		wait "$pid" 2>/dev/null
+	done
+	rm -rf "$TMP"
+	[ "$rc" -eq 0 ] || not_ok "$TEST" "the script ended early with exit code $rc"
+	exit "$test_failed"
+}
+trap test_exit EXIT
+trap 'exit 143' TERM
+trap 'echo "# $0:$LINENO: $BASH_COMMAND"' ERR
+
+# Starts a command that is killed at the end if it still runs; its process id is in BG.
+background() { # COMMAND ARG...
+	"$@" &
+	BG=$!
+	test_pids+=("$BG")
+}
+
+# wait_until SECONDS COMMAND...: 0 as soon as the command succeeds, 1 when it never did.
+wait_until() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+# check NAME COMMAND ARG...: the command must succeed.
+check() {
+	local name=$1 out=$TMP/check.out rc=0
+	shift
+	"$@" >"$out" 2>&1 || rc=$?
+	if [ "$rc" -eq 0 ]; then
+		ok "$name"
+	else
+		sed 's/^/# /' "$out"
+		not_ok "$name" "exit code $rc of: $*"
+	fi
+}
+
+# check_rc NAME WANTED PATTERN COMMAND ARG...: the command must end with that exit code and print
+# (on stdout or stderr) a line that matches the extended regular expression.
+check_rc() {
+	local name=$1 wanted=$2 pattern=$3 out=$TMP/check.out rc=0
+	shift 3
+	"$@" >"$out" 2>&1 </dev/null || rc=$?
+	if [ "$rc" -ne "$wanted" ]; then
+		sed 's/^/# /' "$out"
+		not_ok "$name" "exit code $rc, not $wanted, of: $*"
+	elif ! grep -qE -e "$pattern" "$out"; then
+		sed 's/^/# /' "$out"
+		not_ok "$name" "no line matches /$pattern/"
+	else
+		ok "$name"
+	fi
+}
+
+# same NAME GOT WANTED: two texts must be equal.
+same() {
+	if [ "$2" = "$3" ]; then
+		ok "$1"
+	else
+		not_ok "$1" "got $2, wanted $3"
+	fi
+}
+
+# json EXPRESSION NAME=FILE ...: prints the value of a Python expression over what the files hold:
+# a JSON array (a Chrome trace, with or without its end), or else the list of the lines of a JSONL
+# file; .gz is unpacked. NAME=last:FILE is the last line of FILE that is a JSON object (the counts
+# of an engine). Strings print as they are, other values as JSON.
+json() {
+	python3 - "$@" <<-'PY'
+		import gzip, json, math, statistics, sys
+
+		def load(path):
+		    last = path.startswith("last:")
+		    path = path[5:] if last else path
+		    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
+		        text = f.read().decode("utf-8", "replace")
+		    if last:
+		        return json.loads([l for l in text.splitlines() if l.startswith("{")][-1])
+		    if text.startswith("["):
+		        text = text.rstrip()
+		        return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
+		    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+		names = {"math": math, "statistics": statistics}
+		for arg in sys.argv[2:]:
+		    name, path = arg.split("=", 1)
+		    names[name] = load(path)
+		value = eval(sys.argv[1], names)
+		print(value if isinstance(value, str) else json.dumps(value))
+	PY
+}
+
+# expect NAME EXPRESSION NAME=FILE ...: the expression (see json) must be true.
+expect() {
+	local name=$1 value
+	shift
+	value=$(json "$@" 2>&1) || true
+	if [ "$value" = true ]; then
+		ok "$name"
+	else
+		not_ok "$name" "$1 is $(tail -n 1 <<<"$value")"
+	fi
+}
+
+need_root() {
+	[ "$(id -u)" -eq 0 ] || skip_all "needs root"
+}
+
+need() { # COMMAND ...
+	local command
+	for command; do
+		command -v "$command" >/dev/null || skip_all "$command is not installed"
+	done
+}
+
+# Sets DRIVER, the program, and MODEL_ARGS, what stands behind its options; skips without npm.
+#
+#   need_llama
+#   "$INFTRACE" record -o "$TMP/t.json" -- "$DRIVER" -n 16 -t 1 "${MODEL_ARGS[@]}" >"$TMP/log"
+#   expect "steps" 'len(p) == c["steps"]' p="$TMP/p.jsonl" c=last:"$TMP/log"
+need_llama() {
+	local libs
+	libs=$(llama_libs 2>&1) || skip_all "$libs"
+	DRIVER=$(llama_driver)
+	MODEL_ARGS=("$libs" "$(llama_model)")
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "util/fmt.h"
+
+#define GUARD 0x5a
+#define N_RANDOM 200000
+
+/* Fixed seed: a failure can be run again. (xorshift64, Marsaglia 2003) */
+static uint64_t random_u64(void)
+{
+	static uint64_t x = 88172645463325252ull;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return x;
+}
+
+/* As likely 3 digits as 20. */
+static uint64_t random_width(void)
+{
+	return random_u64() >> (random_u64() & 63);
+}
+
+/* buf was filled with GUARD before the function wrote up to end. */
+static void check(const char *buf, size_t size, const char *end, const char *expect, size_t max)
+{
+	size_t len = strlen(expect), i;
+
+	assert_int_equal(end - buf, len);
+	assert_memory_equal(buf, expect, len);
+	assert_true(len <= max);
+	for (i = len; i < size; i++)
+		assert_int_equal(buf[i], GUARD);
+}
+
+static void check_numbers(uint64_t v)
+{
+	char buf[48], expect[48];
+
+	memset(buf, GUARD, sizeof(buf));
+	snprintf(expect, sizeof(expect), "%" PRIu64, v);
+	check(buf, sizeof(buf), fmt_u64(buf, v), expect, FMT_U64_MAX);
+
+	memset(buf, GUARD, sizeof(buf));
+	snprintf(expect, sizeof(expect), "%" PRIu32, (uint32_t)v);
+	check(buf, sizeof(buf), fmt_u32(buf, (uint32_t)v), expect, FMT_U32_MAX);
+
+	memset(buf, GUARD, sizeof(buf));
+	snprintf(expect, sizeof(expect), "%" PRId64, (int64_t)v);
+	check(buf, sizeof(buf), fmt_s64(buf, (int64_t)v), expect, FMT_S64_MAX);
+
+	memset(buf, GUARD, sizeof(buf));
+	snprintf(expect, sizeof(expect), "0x%" PRIx64, v);
+	check(buf, sizeof(buf), fmt_hex(buf, v), expect, FMT_HEX_MAX);
+
+	memset(buf, GUARD, sizeof(buf));
+	snprintf(expect, sizeof(expect), "%" PRIu64 ".%03u", v / 1000, (unsigned int)(v % 1000));
+	check(buf, sizeof(buf), fmt_us(buf, v), expect, FMT_US_MAX);
+}
+
+static void test_numbers_small(void **state)
+{
+	uint64_t v;
+
+	(void)state;
+	for (v = 0; v <= 100000; v++) {
+		check_numbers(v);
+		check_numbers(-v);
+	}
+}
+
+static void test_numbers_edges(void **state)
+{
+	uint64_t p;
+	int i, d;
+
+	(void)state;
+	for (i = 0, p = 1; i < 20; i++, p *= 10) {
+		for (d = -2; d <= 2; d++) {
+			check_numbers(p + (uint64_t)d);
+			check_numbers(-p + (uint64_t)d);
+		}
+	}
+	for (i = 0; i < 64; i++) {
+		for (d = -2; d <= 2; d++)
+			check_numbers(((uint64_t)1 << i) + (uint64_t)d);
+	}
+	check_numbers(UINT64_MAX);
+	check_numbers((uint64_t)INT64_MAX);
+	check_numbers((uint64_t)INT64_MIN);
+}
+
+static void test_numbers_random(void **state)
+{
+	int i;
+
+	(void)state;
+	for (i = 0; i < N_RANDOM; i++)
+		check_numbers(random_width());
+}
+
+static void test_widest(void **state)
+{
+	char buf[32];
+
+	(void)state;
+	assert_int_equal(fmt_u32(buf, UINT32_MAX) - buf, FMT_U32_MAX);
+	assert_int_equal(fmt_u64(buf, UINT64_MAX) - buf, FMT_U64_MAX);
+	assert_int_equal(fmt_s64(buf, INT64_MIN) - buf, FMT_S64_MAX);
+	assert_int_equal(fmt_us(buf, UINT64_MAX) - buf, FMT_US_MAX);
+	assert_int_equal(fmt_hex(buf, UINT64_MAX) - buf, FMT_HEX_MAX);
+}
+
+static void test_strings(void **state)
+{
+	char buf[64];
+
+	(void)state;
+	memset(buf, GUARD, sizeof(buf));
+	check(buf, sizeof(buf), fmt_lit(buf, "{\"ph\":\"X\"}"), "{\"ph\":\"X\"}", 10);
+	memset(buf, GUARD, sizeof(buf));
+	check(buf, sizeof(buf), fmt_lit(buf, ""), "", 0);
+	memset(buf, GUARD, sizeof(buf));
+	check(buf, sizeof(buf), fmt_str(buf, "raw\"text", 4), "raw\"", 4);
+}
+
+static void check_json(const char *s, size_t len, const char *expect)
+{
+	char buf[256];
+
+	assert_true(FMT_JSON_STR_MAX(len) <= sizeof(buf));
+	memset(buf, GUARD, sizeof(buf));
+	check(buf, sizeof(buf), fmt_json_str(buf, s, len), expect, FMT_JSON_STR_MAX(len));
+}
+
+#define CHECK_JSON(lit, expect) check_json(lit, sizeof(lit) - 1, expect)
+#define FFFD "\xef\xbf\xbd"
+
+static void test_json_known(void **state)
+{
+	(void)state;
+	CHECK_JSON("", "\"\"");
+	CHECK_JSON("mul_mat", "\"mul_mat\"");
+	CHECK_JSON("12345678", "\"12345678\"");
+	CHECK_JSON("a longer name than eight bytes", "\"a longer name than eight bytes\"");
+	CHECK_JSON("say \"hi\" \\o/", "\"say \\\"hi\\\" \\\\o/\"");
+	CHECK_JSON("1234567\"", "\"1234567\\\"\"");
+	CHECK_JSON("tab\there\nnext\rcr", "\"tab\\there\\nnext\\u000dcr\"");
+	CHECK_JSON("\0\x01\x1f\x7f", "\"\\u0000\\u0001\\u001f\x7f\"");
+	CHECK_JSON(
+		"\0\0\0\0\0\0\0\0", "\"\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\"");
+	CHECK_JSON("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+		"\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
+	CHECK_JSON("a\xff"
+		   "b",
+		"\"a" FFFD "b\"");
+	/* overlong '/', lone surrogate, above U+10FFFF: not one byte of them can start anything */
+	CHECK_JSON("\xc0\xaf", "\"" FFFD FFFD "\"");
+	CHECK_JSON("\xed\xa0\xbd", "\"" FFFD FFFD FFFD "\"");
+	CHECK_JSON("\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\"");
+	/* table 3-11 of the Unicode standard: truncated sequences, one U+FFFD each */
+	CHECK_JSON("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "\"" FFFD FFFD FFFD FFFD "A\"");
+	CHECK_JSON("cut \xf0\x9f\x98", "\"cut " FFFD "\"");
+	CHECK_JSON("12345678\xe2\x82", "\"12345678" FFFD "\"");
+}
+
+/* Whether the n bytes at s are the UTF-8 form of a code point: decoded and encoded again. */
+static bool is_char(const unsigned char *s, size_t n)
+{
+	static const unsigned char lead[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+	unsigned char out[4];
+	uint32_t cp;
+	size_t i;
+
+	if (n == 1)
+		return s[0] < 0x80;
+	cp = s[0] & (0x7f >> n);
+	for (i = 1; i < n; i++)
+		cp = cp << 6 | (s[i] & 0x3f);
+	if (cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
+		return false;
+	if (n != (cp < 0x80 ? 1u : cp < 0x800 ? 2u : cp < 0x10000 ? 3u : 4u))
+		return false;
+	for (i = n; i-- > 1; cp >>= 6)
+		out[i] = 0x80 | (cp & 0x3f);
+	out[0] = (unsigned char)(lead[n] | cp);
+	return memcmp(out, s, n) == 0;
+}
+
+/* Whether a character begins with these n bytes, and is longer: tries to complete it. */
+static bool is_prefix(const unsigned char *s, size_t n)
+{
+	unsigned char t[4];
+	size_t len;
+	int a, b, c;
+
+	memcpy(t, s, n);
+	for (len = n + 1; len <= 4; len++) {
+		for (a = 0x80; a < 0xc0; a += 0x0f) {
+			for (b = 0x80; b < 0xc0; b += 0x0f) {
+				for (c = 0x80; c < 0xc0; c += 0x0f) {
+					if (n < 2)
+						t[1] = (unsigned char)a;
+					if (n < 3)
+						t[2] = (unsigned char)b;
+					t[3] = (unsigned char)c;
+					if (is_char(t, len))
+						return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+/* What a reader must see: s with each ill-formed part replaced. Returns the length. */
+static size_t sanitize(const unsigned char *s, size_t len, char *out)
+{
+	size_t i = 0, n, left, o = 0;
+
+	while (i < len) {
+		left = len - i;
+		for (n = 1; n <= 4 && n <= left && !is_char(s + i, n); n++)
+			;
+		if (n <= 4 && n <= left) {
+			memcpy(out + o, s + i, n);
+			o += n;
+			i += n;
+			continue;
+		}
+		for (n = 3; n > 1 && (n > left || !is_prefix(s + i, n)); n--)
+			;
+		memcpy(out + o, FFFD, 3);
+		o += 3;
+		i += n;
+	}
+	return o;
+}
+
+/* No escape names anything above U+00FF, so none is a surrogate; no control byte is left,
+ * which some parsers let pass. */
+static void check_escapes(const char *p, const char *end)
+{
+	for (; p < end; p++) {
+		assert_true((unsigned char)*p >= 0x20);
+		if (*p != '\\')
+			continue;
+		p++;
+		if (*p == 'u')
+			assert_memory_equal(p, "u00", 3);
+	}
+}
+
+static void check_round_trip(const unsigned char *s, size_t len)
+{
+	struct json_tokener *tok = json_tokener_new();
+	struct json_object *obj;
+	char buf[512], expect[512], *end;
+	size_t n;
+
+	assert_non_null(tok);
+	assert_true(FMT_JSON_STR_MAX(len) <= sizeof(buf));
+	end = fmt_json_str(buf, (const char *)s, len);
+	assert_true((size_t)(end - buf) <= FMT_JSON_STR_MAX(len));
+	check_escapes(buf, end);
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	obj = json_tokener_parse_ex(tok, buf, (int)(end - buf));
+	assert_int_equal(json_tokener_get_error(tok), json_tokener_success);
+	assert_int_equal(json_object_get_type(obj), json_type_string);
+	n = sanitize(s, len, expect);
+	assert_int_equal(json_object_get_string_len(obj), n);
+	assert_memory_equal(json_object_get_string(obj), expect, n);
+	json_object_put(obj);
+	json_tokener_free(tok);
+}
+
+static void test_json_round_trip(void **state)
+{
+	/* bytes at the borders of UTF-8's ranges and of what JSON escapes */
+	static const unsigned char odd[] =
+		"\0\x1f \"\\\n\t/\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1"
+		"\xc2\xdf\xe0\xe1\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff";
+	unsigned char s[80];
+	size_t len, i;
+	int round, kind;
+
+	(void)state;
+	for (round = 0; round < 30000; round++) {
+		kind = round % 3;
+		len = random_u64() % (sizeof(s) + 1);
+		for (i = 0; i < len; i++) {
+			if (kind == 0 || (kind == 2 && random_u64() % 16))
+				s[i] = kind == 0 ? (unsigned char)random_u64()
+						 : (unsigned char)(' ' + random_u64() % 95);
+			else
+				s[i] = odd[random_u64() % (sizeof(odd) - 1)];
+		}
+		check_round_trip(s, len);
+	}
+}
+
+/* Every byte at every place of the 8 that the fast path looks at together. */
+static void test_json_each_byte(void **state)
+{
+	unsigned char s[17];
+	int c;
+	size_t at;
+
+	(void)state;
+	for (c = 0; c < 256; c++) {
+		for (at = 0; at < sizeof(s); at++) {
+			memset(s, 'x', sizeof(s));
+			s[at] = (unsigned char)c;
+			check_round_trip(s, sizeof(s));
+			memset(s, '\x7f', sizeof(s));
+			s[at] = (unsigned char)c;
+			check_round_trip(s, sizeof(s));
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_numbers_small),
+		cmocka_unit_test(test_numbers_edges),
+		cmocka_unit_test(test_numbers_random),
+		cmocka_unit_test(test_widest),
+		cmocka_unit_test(test_strings),
+		cmocka_unit_test(test_json_known),
+		cmocka_unit_test(test_json_round_trip),
+		cmocka_unit_test(test_json_each_byte),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "util/parse.h"
+
+#define UNTOUCHED 0x5a5a5a5a5a5a5a5aull
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+struct good {
+	const char *s;
+	uint64_t value;
+};
+
+static void check_good(int (*parse)(const char *, uint64_t *), const struct good *g, size_t n)
+{
+	uint64_t v;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		v = UNTOUCHED;
+		if (parse(g[i].s, &v) || v != g[i].value)
+			fail_msg("'%s' gave %" PRIu64 ", not %" PRIu64, g[i].s, v, g[i].value);
+	}
+}
+
+static void check_bad(
+	int (*parse)(const char *, uint64_t *), const char *const *s, size_t n, int err)
+{
+	uint64_t v;
+	size_t i;
+	int r;
+
+	for (i = 0; i < n; i++) {
+		v = UNTOUCHED;
+		r = parse(s[i], &v);
+		if (r != err)
+			fail_msg("'%s' gave %d, not %d", s[i], r, err);
+		assert_int_equal(v, UNTOUCHED);
+	}
+}
+
+static void test_duration(void **state)
+{
+	static const struct good good[] = {
+		{ "10s", 10000000000 },
+		{ "500ms", 500000000 },
+		{ "2m", 120000000000 },
+		{ "1h", 3600000000000 },
+		{ "250us", 250000 },
+		{ "100ns", 100 },
+		{ "10", 10000000000 },
+		{ "1.5s", 1500000000 },
+		{ "1.5", 1500000000 },
+		{ "0.25ms", 250000 },
+		{ "1.5m", 90000000000 },
+		{ "0", 0 },
+		{ "0.000000001", 1 },
+		{ "0.0000000019", 1 },
+		{ "1.9ns", 1 },
+		{ "007s", 7000000000 },
+		{ "0.3333333333333333333333333333333333333s", 333333333 },
+		{ "0.999999999999999999999999h", 3599999999999 },
+		{ "9223372036854775807ns", INT64_MAX },
+		{ "9223372036.854775807", INT64_MAX },
+	};
+	static const char *const malformed[] = { "", " ", "s", "ms", "-1s", "+1s", "1 s", " 1s",
+		"1s ", "1ss", "1.s", "1.", ".5s", ".", "1.5.5s", "1e3s", "0x10s", "10S", "10min",
+		"1,5s", "inf", "nan", "ten", "1s\n", "10\xc2\xb5s", "1.-5s" };
+	static const char *const large[] = { "9223372036854775808ns", "9223372036.854775808",
+		"9223372037s", "2562048h", "18446744073709551616ns",
+		"99999999999999999999999999999s" };
+
+	(void)state;
+	check_good(parse_duration, good, COUNT(good));
+	check_bad(parse_duration, malformed, COUNT(malformed), -EINVAL);
+	check_bad(parse_duration, large, COUNT(large), -ERANGE);
+}
+
+static void test_size(void **state)
+{
+	static const struct good good[] = {
+		{ "64MB", 64 << 20 },
+		{ "64M", 64 << 20 },
+		{ "64MiB", 64 << 20 },
+		{ "64mb", 64 << 20 },
+		{ "8m", 8 << 20 },
+		{ "4K", 4096 },
+		{ "4k", 4096 },
+		{ "4kib", 4096 },
+		{ "1G", 1 << 30 },
+		{ "2T", 2ull << 40 },
+		{ "1.5G", 3ull << 29 },
+		{ "0.5K", 512 },
+		{ "4096", 4096 },
+		{ "4096B", 4096 },
+		{ "0", 0 },
+		{ "9223372036854775807", INT64_MAX },
+		{ "8388607T", 8388607ull << 40 },
+	};
+	static const char *const malformed[] = { "", "M", "-1", "+1", "64 MB", "64MBB", "64MiBs",
+		"64i", "64iB", "64Bi", "64BB", "64X", "64XB", "64Mi", "1.M", ".5M", "0x40", "1e6",
+		"64P", "64MB\n" };
+	static const char *const large[] = { "9223372036854775808", "8388608T",
+		"18446744073709551616", "99999999999999999999T" };
+
+	(void)state;
+	check_good(parse_size, good, COUNT(good));
+	check_bad(parse_size, malformed, COUNT(malformed), -EINVAL);
+	check_bad(parse_size, large, COUNT(large), -ERANGE);
+}
+
+static void test_u32(void **state)
+{
+	static const char *const malformed[] = { "", "-1", "+1", " 1", "1 ", "1.0", "0x1", "a",
+		"1a" };
+	uint32_t v = 7;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(parse_u32("0", &v), 0);
+	assert_int_equal(v, 0);
+	assert_int_equal(parse_u32("4294967295", &v), 0);
+	assert_int_equal(v, UINT32_MAX);
+	assert_int_equal(parse_u32("0042", &v), 0);
+	assert_int_equal(v, 42);
+	assert_int_equal(parse_u32("4294967296", &v), -ERANGE);
+	assert_int_equal(parse_u32("99999999999999999999", &v), -ERANGE);
+	for (i = 0; i < COUNT(malformed); i++)
+		assert_int_equal(parse_u32(malformed[i], &v), -EINVAL);
+	assert_int_equal(v, 42);
+}
+
+static void test_pid_list(void **state)
+{
+	static const char *const malformed[] = { "", ",", "1,", ",1", "1,,2", "0", "1,0", "-1",
+		"1 ,2", "1, 2", "1;2", "a", "1,a", "1a" };
+	pid_t *pids = NULL, *before;
+	size_t n = 0, i;
+
+	(void)state;
+	assert_int_equal(parse_pid_list("123", &pids, &n), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(pids[0], 123);
+	/* a second -p adds to the first; what is there already is left out */
+	assert_int_equal(parse_pid_list("7,123,8,7,4194304", &pids, &n), 0);
+	assert_int_equal(n, 4);
+	assert_int_equal(pids[0], 123);
+	assert_int_equal(pids[1], 7);
+	assert_int_equal(pids[2], 8);
+	assert_int_equal(pids[3], 4194304);
+	before = pids;
+	for (i = 0; i < COUNT(malformed); i++)
+		assert_int_equal(parse_pid_list(malformed[i], &pids, &n), -EINVAL);
+	assert_int_equal(parse_pid_list("4194305", &pids, &n), -ERANGE);
+	assert_int_equal(parse_pid_list("5,99999999999999999999", &pids, &n), -ERANGE);
+	assert_ptr_equal(pids, before);
+	assert_int_equal(n, 4);
+	assert_int_equal(pids[3], 4194304);
+	free(pids);
+}
+
+static void test_pid_list_long(void **state)
+{
+	pid_t *pids = NULL;
+	size_t n = 0, len = 0;
+	static char s[60000];
+	int i;
+
+	(void)state;
+	for (i = 1; i <= 5000; i++)
+		len += (size_t)snprintf(s + len, sizeof(s) - len, "%s%d", i > 1 ? "," : "", i);
+	assert_int_equal(parse_pid_list(s, &pids, &n), 0);
+	assert_int_equal(n, 5000);
+	for (i = 0; i < 5000; i++)
+		assert_int_equal(pids[i], i + 1);
+	free(pids);
+}
+
+static void test_error_text(void **state)
+{
+	char buf[PARSE_ERROR_MAX], wide[4096];
+
+	(void)state;
+	assert_string_equal(parse_error(buf, PARSE_DURATION, "--duration", "10x", -EINVAL),
+		"--duration: '10x' is not a duration; write 10s, 500ms or 2m");
+	assert_string_equal(parse_error(buf, PARSE_SIZE, NULL, "99999999T", -ERANGE),
+		"'99999999T' is too large a size; write 64MB, 512K or a number of bytes");
+	assert_string_equal(parse_error(buf, PARSE_PID_LIST, "-p", "", -EINVAL),
+		"-p: '' is not a list of process ids; write 123 or 123,456");
+	assert_string_equal(
+		parse_error(buf, PARSE_PID_LIST, "-p", "1", -ENOMEM), "-p: out of memory");
+	/* what was typed is shown short and harmless */
+	assert_string_equal(parse_error(buf, PARSE_DURATION, "-d", "1\n\x1b[2J\xff", -EINVAL),
+		"-d: '1??[2J?' is not a duration; write 10s, 500ms or 2m");
+	memset(wide, '9', sizeof(wide) - 1);
+	wide[sizeof(wide) - 1] = '\0';
+	assert_string_equal(parse_error(buf, PARSE_DURATION, "-d", wide, -ERANGE),
+		"-d: '9999999999999999999999999999999999999...' is too large a duration; "
+		"write 10s, 500ms or 2m");
+	/* and never more than the buffer holds */
+	parse_error(buf, PARSE_PID_LIST, wide, wide, -ERANGE);
+	assert_int_equal(strlen(buf),
+		40 + strlen(": '") + 40 +
+			strlen("' is too large a list of process ids; write 123 or 123,456"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_duration),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_u32),
+		cmocka_unit_test(test_pid_list),
+		cmocka_unit_test(test_pid_list_long),
+		cmocka_unit_test(test_error_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A program that knows exactly what it did, to hold a trace against.
+ *
+ *	known OUT GO HOLD
+ *
+ * Two threads, main and peer. Each brackets its work with two system calls that it uses
+ * for nothing else, getpgrp and getsid: the last of each on its thread bounds the stretch
+ * that OUT is about. OUT has one line per count: THREAD WHAT NAME COUNT. GO and HOLD are
+ * FIFOs that are waited for before the work and after it, "-" for no waiting.
+ * Exits with 7, so that a tracer that passes its exit code on can be told apart.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	STEPS = 12,
+	LEAVES = 3,     /* per step: calls of leaf() */
+	GETPPIDS = 50,  /* per step */
+	SLEEPS = 2,     /* per step */
+	PINGS = 10,     /* per step: a byte to peer and one back */
+	PAGES = 8,      /* per step: fresh pages written from user code */
+	BAD_CLOSES = 1, /* per step: close(-1) */
+	EXIT_CODE = 7,
+};
+
+/* The kernel's own counts for one thread over its bracketed stretch. */
+struct stretch {
+	struct rusage begin, end;
+	int tid;
+	int end_tries;
+};
+
+static int to_peer[2], to_main[2], ready[2];
+static char *pages;
+static long page_size;
+
+void work(int n);
+int leaf(int n);
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void usage_read(struct rusage *ru)
+{
+	if (syscall(SYS_getrusage, RUSAGE_THREAD, ru))
+		die("getrusage");
+}
+
+static bool usage_equal(const struct rusage *a, const struct rusage *b)
+{
+	return a->ru_nvcsw == b->ru_nvcsw && a->ru_nivcsw == b->ru_nivcsw &&
+	       a->ru_minflt == b->ru_minflt && a->ru_majflt == b->ru_majflt;
+}
+
+/*
+ * The counts as of the marker system call. A switch or fault between a read and the marker
+ * would leave in doubt on which side it fell, so that attempt does not count.
+ */
+static int mark(long marker, struct rusage *ret_usage)
+{
+	struct rusage before = { 0 }, after = { 0 };
+	int tries = 0;
+
+	do {
+		usage_read(&before);
+		syscall(marker, 0);
+		usage_read(&after);
+		tries++;
+	} while (!usage_equal(&before, &after));
+	*ret_usage = before;
+	return tries;
+}
+
+static void byte_send(int fd)
+{
+	if (syscall(SYS_write, fd, "x", 1) != 1)
+		die("write");
+}
+
+static void byte_receive(int fd, char *buf)
+{
+	if (syscall(SYS_read, fd, buf, 1) != 1)
+		die("read");
+}
+
+__attribute__((noinline)) int leaf(int n)
+{
+	__asm__ volatile("" : "+r"(n));
+	return n + 1;
+}
+
+__attribute__((noinline)) void work(int n)
+{
+	const struct timespec nap = { .tv_nsec = 200000 };
+	char *page = pages + (size_t)n * (PAGES + 1) * page_size;
+	char byte;
+
+	for (int i = 0; i < LEAVES; i++)
+		leaf(i);
+	for (int i = 0; i < GETPPIDS; i++)
+		syscall(SYS_getppid);
+	for (int i = 0; i < SLEEPS; i++)
+		syscall(SYS_nanosleep, &nap, NULL);
+	for (int i = 0; i < BAD_CLOSES; i++)
+		syscall(SYS_close, -1);
+	for (int i = 0; i < PAGES; i++, page += page_size)
+		*(volatile char *)page = 1;
+	for (int i = 0; i < PINGS; i++) {
+		byte_send(to_peer[1]);
+		/* the first answer lands in a fresh page: a fault taken inside the kernel */
+		byte_receive(to_main[0], i ? &byte : page);
+	}
+}
+
+static void *peer_run(void *arg)
+{
+	struct stretch *s = arg;
+	char byte = 0;
+
+	s->tid = (int)syscall(SYS_gettid);
+	mark(SYS_getpgrp, &s->begin);
+	byte_send(ready[1]);
+	for (int i = 0; i < STEPS * PINGS; i++) {
+		byte_receive(to_peer[0], &byte);
+		byte_send(to_main[1]);
+	}
+	s->end_tries = mark(SYS_getsid, &s->end);
+	return NULL;
+}
+
+static void fifo_wait(const char *path)
+{
+	char byte;
+	int fd;
+
+	if (!strcmp(path, "-"))
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		die(path);
+	while (read(fd, &byte, 1) > 0)
+		;
+	close(fd);
+}
+
+static void stretch_print(FILE *out, const char *who, const struct stretch *s)
+{
+	fprintf(out, "%s tid - %d\n", who, s->tid);
+	fprintf(out, "%s fault minor %ld\n", who, s->end.ru_minflt - s->begin.ru_minflt);
+	fprintf(out, "%s fault major %ld\n", who, s->end.ru_majflt - s->begin.ru_majflt);
+	fprintf(out, "%s switch voluntary %ld\n", who, s->end.ru_nvcsw - s->begin.ru_nvcsw);
+	fprintf(out, "%s switch involuntary %ld\n", who, s->end.ru_nivcsw - s->begin.ru_nivcsw);
+	/* from the begin marker to the end marker that counted, see mark() */
+	fprintf(out, "%s syscall getrusage %d\n", who, 2 * s->end_tries);
+	fprintf(out, "%s syscall getsid %d\n", who, s->end_tries - 1);
+}
+
+static int counts_write(const char *path, const struct stretch *m, const struct stretch *p)
+{
+	FILE *out = fopen(path, "we");
+
+	if (!out)
+		return -1;
+	stretch_print(out, "main", m);
+	fprintf(out, "main step work %d\n", STEPS);
+	fprintf(out, "main op leaf %d\n", STEPS * LEAVES);
+	fprintf(out, "main syscall getppid %d\n", STEPS * GETPPIDS);
+	fprintf(out, "main syscall nanosleep %d\n", STEPS * SLEEPS);
+	fprintf(out, "main syscall close %d\n", STEPS * BAD_CLOSES);
+	fprintf(out, "main syscall write %d\n", STEPS * PINGS);
+	fprintf(out, "main syscall read %d\n", STEPS * PINGS);
+	/* for each line of the profile */
+	fprintf(out, "step syscalls - %d\n", GETPPIDS + SLEEPS + BAD_CLOSES + 2 * PINGS);
+	fprintf(out, "step faults_minor - %d\n", PAGES + 1);
+	stretch_print(out, "peer", p);
+	fprintf(out, "peer syscall read %d\n", STEPS * PINGS);
+	fprintf(out, "peer syscall write %d\n", STEPS * PINGS + 1);
+	return fclose(out);
+}
+
+int main(int argc, char **argv)
+{
+	struct stretch m = { 0 }, p = { 0 };
+	pthread_t peer;
+	size_t size;
+	char byte;
+
+	if (argc != 4) {
+		fputs("Usage: known OUT GO HOLD\n", stderr);
+		return 2;
+	}
+	page_size = sysconf(_SC_PAGESIZE);
+	size = (size_t)STEPS * (PAGES + 1) * page_size;
+	pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* one fault per page, not one per huge page */
+	if (pages == MAP_FAILED || madvise(pages, size, MADV_NOHUGEPAGE))
+		die("mmap");
+	if (pipe(to_peer) || pipe(to_main) || pipe(ready))
+		die("pipe");
+	fifo_wait(argv[2]);
+	if (pthread_create(&peer, NULL, peer_run, &p))
+		die("pthread_create");
+	byte_receive(ready[0], &byte);
+
+	m.tid = getpid();
+	mark(SYS_getpgrp, &m.begin);
+	for (int i = 0; i < STEPS; i++)
+		work(i);
+	m.end_tries = mark(SYS_getsid, &m.end);
+
+	pthread_join(peer, NULL);
+	if (counts_write(argv[1], &m, &p))
+		die(argv[1]);
+	fifo_wait(argv[3]);
+	return EXIT_CODE;
+}
