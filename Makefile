@@ -3,6 +3,7 @@
 #   make                 build/inftrace
 #   make check           unit tests (no root, no BPF); all tests: scripts/test
 #   make install PREFIX=/usr/local DESTDIR=
+#   make V=1             show the commands
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
 # Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone: scripts/setup
@@ -32,7 +33,7 @@ endif
 
 # -mcpu=v3: 32-bit subregisters and the atomic operations (kernel 5.12) the time keeping is built on
 BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
-	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Ivmlinux -Isrc \
+	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Isrc \
 	-idirafter /usr/include/$(MULTIARCH)
 
 SRCS := $(wildcard src/*.c src/*/*.c)
@@ -44,31 +45,40 @@ SKEL := $(O)/inftrace.skel.h
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(O)/tests/%)
 
+Q := $(if $(V),,@)
+say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
+
 .PHONY: all check install uninstall clean format
 all: $(O)/inftrace
 .SECONDARY:
 
 $(O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+	$(call say,BPF,$@)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
 
 $(O)/inftrace.bpf.o: $(BPF_OBJS)
-	$(BPFTOOL) gen object $@ $^
+	$(call say,LINK,$@)
+	$(Q)$(BPFTOOL) gen object $@ $^
 
 $(SKEL): $(O)/inftrace.bpf.o
-	$(BPFTOOL) gen skeleton $< name inftrace_bpf > $@.tmp
-	mv $@.tmp $@
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name inftrace_bpf > $@.tmp
+	$(Q)mv $@.tmp $@
 
 $(O)/%.o: src/%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
 
 $(O)/inftrace: $(OBJS)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 $(O)/tests/%: tests/unit/%.c $(LIB_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
 
 check: $(O)/inftrace $(UNIT_BINS)
 	@set -e; for t in $(UNIT_BINS); do $$t; done

@@ -53,8 +53,11 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 
 static __always_inline u32 blocked_in_syscall(struct task_struct *task, u32 nr, u64 arg0)
 {
-	u32 class = nr < sizeof(cfg.sys_class) ? cfg.sys_class[nr] : SYS_OTHER;
+	u32 class = SYS_OTHER;
 
+	barrier_var(nr);
+	if (nr < sizeof(cfg.sys_class))
+		class = cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)];
 	switch (class) {
 	case SYS_FUTEX:
 		return ST_BLOCKED_FUTEX;

@@ -45,13 +45,13 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		r.addr = t->fault_addr;
 	} else {
 		start = now = bpf_ktime_get_boot_ns();
-		r.addr = ctx->addr;
+		r.addr = READ_ONCE(ctx->addr);
 		flags |= REC_F_KERNEL;
 	}
 	if (!emits(REC_FAULT))
 		return 0;
 	hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
-	emit(&r, sizeof(r), REC_FAULT, BPF_RB_NO_WAKEUP);
+	emit(&r, sizeof(r), REC_FAULT);
 	return 0;
 }
 

@@ -5,27 +5,35 @@
  */
 #include "spans.bpf.h"
 
+/* Keeps clang from merging the loads below into one from a computed place in the context, which
+ * the verifier refuses. */
+static __always_inline u64 pinned(u64 v)
+{
+	barrier_var(v);
+	return v;
+}
+
 static __always_inline u64 fetch_reg(struct pt_regs *ctx, u32 reg)
 {
 	switch (reg) {
 	case REG_ARG1:
-		return PT_REGS_PARM1(ctx);
+		return pinned(PT_REGS_PARM1(ctx));
 	case REG_ARG2:
-		return PT_REGS_PARM2(ctx);
+		return pinned(PT_REGS_PARM2(ctx));
 	case REG_ARG3:
-		return PT_REGS_PARM3(ctx);
+		return pinned(PT_REGS_PARM3(ctx));
 	case REG_ARG4:
-		return PT_REGS_PARM4(ctx);
+		return pinned(PT_REGS_PARM4(ctx));
 	case REG_ARG5:
-		return PT_REGS_PARM5(ctx);
+		return pinned(PT_REGS_PARM5(ctx));
 	case REG_ARG6:
 #ifdef __TARGET_ARCH_x86
-		return ctx->r9;
+		return pinned(ctx->r9);
 #else
-		return ((struct user_pt_regs *)ctx)->regs[5];
+		return pinned(((struct user_pt_regs *)ctx)->regs[5]);
 #endif
 	default:
-		return PT_REGS_SP(ctx);
+		return pinned(PT_REGS_SP(ctx));
 	}
 }
 
@@ -81,7 +89,7 @@ static __always_inline void frames_drop_stale(struct thread *t, u64 sp)
 
 		if (depth == 0 || depth > FRAMES_MAX)
 			break;
-		f = &t->frames[(depth - 1) & (FRAMES_MAX - 1)];
+		f = frame_at(t, depth - 1);
 		if (f->sp >= sp)
 			break;
 		t->role = f->prev_role;
@@ -103,7 +111,7 @@ static __always_inline void frame_push(struct thread *t, struct task_struct *tas
 		__sync_fetch_and_add(&stats.frames_full, 1);
 		return;
 	}
-	f = &t->frames[t->depth & (FRAMES_MAX - 1)];
+	f = frame_at(t, t->depth);
 	f->start = now;
 	f->sp = sp;
 	f->probe = id;
@@ -207,7 +215,7 @@ int function_return(struct pt_regs *ctx)
 
 		if (depth == 0 || depth > FRAMES_MAX)
 			return 0; /* entered before the recording, or not kept */
-		f = &t->frames[(depth - 1) & (FRAMES_MAX - 1)];
+		f = frame_at(t, depth - 1);
 		if (f->sp > sp)
 			return 0;
 		if (f->probe != id)

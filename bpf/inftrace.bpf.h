@@ -57,6 +57,13 @@ struct {
 	__array(values, struct inner_ring);
 } rings __weak SEC(".maps");
 
+/* The life of tasks and newly mapped files: rare, never crowded out by the stream of records, and
+ * the only ring whose reader is woken. Full: counted as lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} control __weak SEC(".maps");
+
 /* What to do at a function probe; index: the attach cookie. Sized by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -149,6 +156,13 @@ static __always_inline struct thread *thread_create(struct task_struct *task)
 	return t;
 }
 
+/* The bound must stay visible to the verifier: clang would fold it into what it knows of i. */
+static __always_inline struct frame *frame_at(struct thread *t, u32 i)
+{
+	barrier_var(i);
+	return &t->frames[i & (FRAMES_MAX - 1)];
+}
+
 /* The state of a running thread. */
 static __always_inline u32 thread_on_state(const struct thread *t)
 {
@@ -202,18 +216,29 @@ static __always_inline u64 thread_account(struct thread *t)
 
 /* ---- into the rings ---- */
 
-static __always_inline void emit(void *rec, u64 size, u32 kind, u64 flags)
+static __always_inline void count_lost(u32 group, u32 kind)
+{
+	if (group < RINGS_MAX && kind < REC_KIND_MAX)
+		__sync_fetch_and_add(&stats.lost[group][kind], 1);
+	__sync_fetch_and_add(&stats.lost_total, 1);
+}
+
+static __always_inline void emit(void *rec, u64 size, u32 kind)
 {
 	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
 	void *ring = bpf_map_lookup_elem(&rings, &group);
 
 	/* output, not reserve and submit: a program that is preempted between the two would
 	 * hold up the reader of the whole ring */
-	if (ring && !bpf_ringbuf_output(ring, rec, size, flags))
-		return;
-	if (group < RINGS_MAX && kind < REC_KIND_MAX)
-		__sync_fetch_and_add(&stats.lost[group][kind], 1);
-	__sync_fetch_and_add(&stats.lost_total, 1);
+	if (!ring || bpf_ringbuf_output(ring, rec, size, BPF_RB_NO_WAKEUP))
+		count_lost(group, kind);
+}
+
+/* wake: BPF_RB_NO_WAKEUP or BPF_RB_FORCE_WAKEUP */
+static __always_inline void emit_control(void *rec, u64 size, u32 kind, u64 wake)
+{
+	if (bpf_ringbuf_output(&control, rec, size, wake))
+		count_lost(0, kind);
 }
 
 static __always_inline bool emits(u32 kind)

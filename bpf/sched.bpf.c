@@ -115,7 +115,7 @@ static __always_inline void switch_in(struct thread *t, struct task_struct *task
 		r.waker_tid = t->waker_tid;
 	}
 	r.cpu_from = t->off_cpu;
-	emit(&r, sizeof(r), REC_OFF_CPU, BPF_RB_NO_WAKEUP);
+	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
 SEC("tp_btf/sched_switch")
@@ -146,7 +146,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			flags = REC_F_OPEN_START;
 		}
 		hdr_fill(&r.h, REC_ON_CPU, since, now, prev->tgid, prev->pid, 0, flags);
-		emit(&r, sizeof(r), REC_ON_CPU, BPF_RB_NO_WAKEUP);
+		emit(&r, sizeof(r), REC_ON_CPU);
 	}
 	if (t)
 		switch_out(t, prev, now, preempt, prev_state);
@@ -158,21 +158,32 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(sched_waking, struct task_struct *p)
+static __always_inline int waking(struct task_struct *p, bool from_irq)
 {
-	struct thread *t;
+	struct thread *t = thread_of(p);
 
-	if (!enabled)
-		return 0;
-	t = thread_of(p);
 	if (!t)
 		return 0;
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
-	t->waker_irq = in_interrupt();
+	t->waker_irq = from_irq;
 	/* last: switch_in takes a wake-up as seen when this is set */
 	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
 	return 0;
+}
+
+/* Loaded where the preempt count can be read: an interrupt is not taken for the thread it hit. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking_irq, struct task_struct *p)
+{
+	return enabled ? waking(p, in_interrupt()) : 0;
+}
+
+/* Elsewhere (its symbol is in /proc/kallsyms only with CONFIG_KALLSYMS_ALL): only wake-ups from
+ * the idle task, whose tid is 0, are known to come from an interrupt. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *p)
+{
+	return enabled ? waking(p, 0) : 0;
 }
 
 static __always_inline void emit_task(
@@ -186,7 +197,7 @@ static __always_inline void emit_task(
 	r.arg = arg;
 	r.ptgid = ptgid;
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), comm);
-	emit(&r, sizeof(r), REC_TASK, wake);
+	emit_control(&r, sizeof(r), REC_TASK, wake);
 }
 
 SEC("tp_btf/sched_process_fork")

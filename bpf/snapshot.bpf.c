@@ -105,7 +105,7 @@ int snapshot_close(struct bpf_iter__task *ctx)
 			t->off_flags | REC_F_OPEN_END);
 		r.cpu_from = t->off_cpu;
 		if (emits(REC_OFF_CPU))
-			emit(&r, sizeof(r), REC_OFF_CPU, BPF_RB_NO_WAKEUP);
+			emit(&r, sizeof(r), REC_OFF_CPU);
 	}
 	if (t->in_syscall)
 		syscall_emit(t, w, end, 0, REC_F_OPEN_END);

@@ -26,7 +26,7 @@ static __always_inline void emit_function(
 	if (nvals > FUNC_VALS_MAX)
 		nvals = FUNC_VALS_MAX;
 	size = sizeof(r.h) + nvals * sizeof(u64);
-	emit(&r, size, REC_FUNCTION, BPF_RB_NO_WAKEUP);
+	emit(&r, size, REC_FUNCTION);
 }
 
 /* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`. */
@@ -115,7 +115,7 @@ static __always_inline void step_end(
 	r->n.syscalls = t->syscalls - r->n.syscalls;
 	t->in_step = 0;
 	if (emits(REC_STEP))
-		emit(r, sizeof(*r), REC_STEP, BPF_RB_NO_WAKEUP);
+		emit(r, sizeof(*r), REC_STEP);
 }
 
 static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)
@@ -133,7 +133,7 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	hdr_fill(&r.h, REC_SYSCALL, t->sys_start, end, w.tgid, w.tid, t->sys_nr, flags);
 	r.ret = ret;
 	r.arg0 = t->sys_arg0;
-	emit(&r, sizeof(r), REC_SYSCALL, BPF_RB_NO_WAKEUP);
+	emit(&r, sizeof(r), REC_SYSCALL);
 }
 
 /* Ends all function spans in flight, innermost first. */
@@ -152,7 +152,7 @@ static __noinline int frames_flush(
 		if (depth == 0 || depth > FRAMES_MAX)
 			break;
 		t->depth = --depth;
-		f = &t->frames[depth & (FRAMES_MAX - 1)];
+		f = frame_at(t, depth);
 		if (f->step)
 			step_end(t, task, w, f->probe, end, REC_F_OPEN_END);
 		else

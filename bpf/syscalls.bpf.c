@@ -63,7 +63,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		struct rec_mapped r;
 
 		hdr_fill(&r.h, REC_MAPPED, now, 0, w.tgid, w.tid, 0, 0);
-		emit(&r, sizeof(r), REC_MAPPED, BPF_RB_FORCE_WAKEUP);
+		emit_control(&r, sizeof(r), REC_MAPPED, BPF_RB_FORCE_WAKEUP);
 	}
 	return 0;
 }

@@ -241,7 +241,8 @@ static bool see(struct attach *a, uint64_t dev, uint64_t ino)
 	struct seen *seen;
 
 	for (size_t i = 0; i < a->n_seen; i++) {
-		if (a->seen[i].dev == dev && a->seen[i].ino == ino)
+		/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
+		if (a->seen[i].ino == ino && (a->seen[i].dev == dev || !a->seen[i].dev))
 			return false;
 	}
 	seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
@@ -341,7 +342,7 @@ int attach_named_files(struct attach *a)
 		err = check_named(s);
 		if (err)
 			return err;
-		if (stat(s->library, &st) || !see(a, st.st_dev, st.st_ino))
+		if (stat(s->library, &st) || !see(a, 0, st.st_ino))
 			continue;
 		err = attach_file(a, s->library, s->library);
 		if (err < 0)

@@ -18,6 +18,14 @@ void check_problem(struct check_report *report, const char *fmt, ...)
 	report->problem(report->ctx, text);
 }
 
+void check_summary_end(const struct check_report *report, FILE *out)
+{
+	if (report->problems)
+		fprintf(out, "; NOT VALID, %llu problem%s", (unsigned long long)report->problems,
+			report->problems == 1 ? "" : "s");
+	fputc('\n', out);
+}
+
 void name_counts_add(struct name_counts *counts, const char *name)
 {
 	char printable[sizeof(counts->names[0].name)];

@@ -20,6 +20,9 @@ struct check_report {
 void check_problem(struct check_report *report, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* The end of a line of summary: how many problems, if any. */
+void check_summary_end(const struct check_report *report, FILE *out);
+
 /* Occurrences by name, for names that somebody else chose: those after the first NAME_COUNT_MAX
  * different ones count as "(others)", long ones are cut. */
 #define NAME_COUNT_MAX 64

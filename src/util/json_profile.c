@@ -214,10 +214,10 @@ void check_profile(struct json_source *source, const char *path, const char *con
 		goto out;
 	}
 	check_required(&check);
-	fprintf(out, "%s: profile%s, %llu lines: ", path, source->gzip ? " (gzip)" : "",
-		(unsigned long long)check.lines);
+	fprintf(out, "%s: profile%s, %llu line%s: ", path, source->gzip ? " (gzip)" : "",
+		(unsigned long long)check.lines, check.lines == 1 ? "" : "s");
 	name_counts_print(&check.families, out);
-	fputc('\n', out);
+	check_summary_end(report, out);
 out:
 	json_reader_free(&check.reader);
 }

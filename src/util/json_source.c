@@ -95,7 +95,8 @@ static int gzip_error(struct json_source *source, int zret)
 
 	if (zret == Z_MEM_ERROR)
 		return source_fail(source, -ENOMEM, "out of memory");
-	return source_fail(source, -EBADMSG, "damaged gzip data after %llu whole members: %s",
+	return source_fail(source, -EBADMSG,
+		"damaged gzip data (whole members before it: %llu): %s",
 		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
 }
 
@@ -115,7 +116,7 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 			if (!st->in_member)
 				return 0;
 			return source_fail(source, -EBADMSG,
-				"gzip data is cut inside a member, after %llu whole ones: "
+				"gzip data is cut inside a member (whole members before it: %llu): "
 				"readers refuse the file",
 				(unsigned long long)source->members);
 		}

@@ -275,14 +275,20 @@ static int reading_failed(struct trace_check *check, int err, const char *where)
 	else
 		check_problem(check->report, "event %llu: %s", (unsigned long long)check->events,
 			check->reader.error);
-	return err ? err : -EBADMSG;
+	return err == -ENODATA ? -EBADMSG : err; /* told, so no longer the end between events */
 }
 
 static int unexpected_byte(struct trace_check *check, int c, const char *wanted)
 {
-	check_problem(check->report, "line %llu, after event %llu: %s expected, not byte 0x%02x",
+	char shown[12];
+
+	if (c > 0x20 && c < 0x7f)
+		snprintf(shown, sizeof(shown), "'%c'", c);
+	else
+		snprintf(shown, sizeof(shown), "byte 0x%02x", c & 0xff);
+	check_problem(check->report, "line %llu (after %llu events): %s expected, not %s",
 		(unsigned long long)check->reader.line, (unsigned long long)check->events, wanted,
-		c);
+		shown);
 	return -EBADMSG;
 }
 
@@ -434,9 +440,9 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 	const struct trace_findings *found = &check->findings;
 	const char *separator = ": ";
 
-	fprintf(out, "%s: Chrome trace (%s%s), %llu events", path,
+	fprintf(out, "%s: Chrome trace (%s%s), %llu event%s", path,
 		check->array ? "array" : "object", check->reader.source->gzip ? ", gzip" : "",
-		(unsigned long long)check->events);
+		(unsigned long long)check->events, check->events == 1 ? "" : "s");
 	for (size_t i = 0; i < sizeof(check->phases) / sizeof(check->phases[0]); i++) {
 		if (!check->phases[i])
 			continue;
@@ -445,7 +451,7 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 	}
 	fputs("; slices: ", out);
 	name_counts_print(&check->categories, out);
-	fprintf(out, "; %zu tracks", check->tracks.len);
+	fprintf(out, "; %zu track%s", check->tracks.len, check->tracks.len == 1 ? "" : "s");
 	if (check->open)
 		fputs("; open (not closed by ]: recording cut)", out);
 	if (!found->strict && found->overlaps)
@@ -464,7 +470,7 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 	}
 	print_note(out, check->phases['B'] + check->phases['E'],
 		"B and E events, whose nesting is not checked");
-	fputc('\n', out);
+	check_summary_end(check->report, out);
 }
 
 void check_trace(
@@ -485,7 +491,7 @@ void check_trace(
 	if (err)
 		goto out;
 	if (!check.events)
-		check_problem(report, "no events: chrome://tracing refuses the file");
+		check_problem(report, "no events");
 	check.findings.strict = check.array;
 	/* of the arrows at the cut one half, or the slice around it, may not have been written */
 	check.findings.strict_flows = check.array && !check.open;

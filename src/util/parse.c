@@ -151,9 +151,8 @@ int parse_size(const char *s, uint64_t *ret_bytes)
 	for (i = 0; i < len; i++)
 		unit[i] = to_lower(s[i]);
 	/* K, KB and KiB are the same */
-	if (len == 3 && unit[1] == 'i' && unit[2] == 'b')
-		unit[1] = '\0';
-	else if (len == 2 && unit[0] != 'b' && unit[1] == 'b')
+	if (len > 1 && unit[0] != 'b' &&
+		(strcmp(unit + 1, "b") == 0 || strcmp(unit + 1, "ib") == 0))
 		unit[1] = '\0';
 	err = find_unit(size_units, unit, &factor);
 	if (err)

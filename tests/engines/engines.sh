@@ -2,20 +2,20 @@
 # shellcheck shell=bash
 #
 # The engines that are traced, made when first asked for. Sourced with TOP set; every function
-# prints a path, or fails with one line on stderr. What they make stays in $TOP/build/engines.
+# prints a path, or fails with one line on stderr. What they make stays in ENGINES.
 
-ENGINES=$TOP/build/engines
+ENGINES=${ENGINES:-$TOP/build/engines}
 
 # Presets and llama_driver.c know the layouts of this release (llama.cpp v0.5.0).
 LLAMA_VERSION=3.22.1
 
-# run_logged LOG TEXT COMMAND...
+# run_logged LOG TEXT COMMAND...: when it fails, TEXT and the first error it printed.
 run_logged() {
 	local log=$1 text=$2
 	shift 2
 	mkdir -p "$(dirname "$log")"
 	if ! "$@" >"$log" 2>&1 </dev/null; then
-		echo "$text: $(grep -v '^$' "$log" | tail -n 1); see $log" >&2
+		echo "$text: $(grep -m 1 -iE 'error|ERR!' "$log" || tail -n 1 "$log"); see $log" >&2
 		return 1
 	fi
 }

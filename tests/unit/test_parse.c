@@ -107,8 +107,8 @@ static void test_size(void **state)
 		{ "8388607T", 8388607ull << 40 },
 	};
 	static const char *const malformed[] = { "", "M", "-1", "+1", "64 MB", "64MBB", "64MiBs",
-		"64i", "64iB", "64Bi", "64BB", "64X", "64XB", "64Mi", "1.M", ".5M", "0x40", "1e6",
-		"64P", "64MB\n" };
+		"64i", "64iB", "64Bi", "64BiB", "64ib", "64iib", "64BB", "64X", "64XB", "64Mi",
+		"1.M", ".5M", "0x40", "1e6", "64P", "64MB\n" };
 	static const char *const large[] = { "9223372036854775808", "8388608T",
 		"18446744073709551616", "99999999999999999999T" };
 

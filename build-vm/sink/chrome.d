@@ -1,0 +1,12 @@
+build-vm/sink/chrome.o: src/sink/chrome.c src/io/writer.h src/sink/sink.h \
+ src/engine/engine.h src/probe.h src/record.h src/record.h \
+ src/target/tasks.h src/util/fmt.h src/util/names.h
+src/io/writer.h:
+src/sink/sink.h:
+src/engine/engine.h:
+src/probe.h:
+src/record.h:
+src/record.h:
+src/target/tasks.h:
+src/util/fmt.h:
+src/util/names.h:

@@ -1,0 +1,4 @@
+build-vm/target/site.o: src/target/site.c src/target/site.h \
+ src/target/elf.h
+src/target/site.h:
+src/target/elf.h:

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/features.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* What the tries of one run share. */
+struct prober {
+	struct btf *btf; /* of the kernel; loaded at the first use, NULL */
+	int btf_err;
+};
+
+/* ---- tiny programs ---- */
+
+#define INSN(c, d, s, o, i) \
+	((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) })
+#define MOV_IMM(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
+#define MOV_REG(d, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
+#define CALL(helper) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, helper)
+#define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+#define LOAD_MAP(d, fd) \
+	INSN(BPF_LD | BPF_DW | BPF_IMM, d, BPF_PSEUDO_MAP_FD, 0, fd), INSN(0, 0, 0, 0, 0)
+
+static const struct bpf_insn empty[] = { MOV_IMM(BPF_REG_0, 0), EXIT() };
+
+static void close_all(const int *fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+/* A file descriptor or -errno; so are the calls of libbpf below. */
+static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n,
+	const struct bpf_prog_load_opts *opts)
+{
+	return bpf_prog_load(type, "inftrace_probe", "Dual BSD/GPL", insns, n, opts);
+}
+
+static const struct btf *kernel_btf(struct prober *p)
+{
+	if (!p->btf && !p->btf_err) {
+		p->btf = btf__load_vmlinux_btf();
+		p->btf_err = p->btf ? 0 : -errno;
+	}
+	return p->btf;
+}
+
+/* A program of a kind that is bound to something in the kernel's BTF. */
+static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind,
+	enum bpf_attach_type attach_type, const struct bpf_insn *insns, size_t n)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type);
+	const struct btf *btf = kernel_btf(p);
+	int id;
+
+	if (!btf)
+		return p->btf_err;
+	id = btf__find_by_name_kind(btf, btf_name, btf_kind);
+	if (id < 0)
+		return id;
+	opts.attach_btf_id = (uint32_t)id;
+	return load(BPF_PROG_TYPE_TRACING, insns, n, &opts);
+}
+
+/* ---- one function per kind of feature: 0 or -errno ---- */
+
+static int try_btf(struct prober *p, const char *path)
+{
+	(void)p;
+	return access(path, R_OK) ? -errno : 0;
+}
+
+static int try_ring_buffer(struct prober *p, const char *arg)
+{
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "inftrace_probe", 0, 0,
+		(uint32_t)sysconf(_SC_PAGESIZE), NULL);
+
+	(void)p;
+	(void)arg;
+	close_all(&fd, 1);
+	return fd < 0 ? fd : 0;
+}
+
+/* Compare-and-exchange is what the time keeping is built on. */
+static int try_atomics(struct prober *p, const char *arg)
+{
+	const struct bpf_insn insns[] = {
+		MOV_IMM(BPF_REG_0, 0),
+		INSN(BPF_STX | BPF_DW | BPF_MEM, BPF_REG_10, BPF_REG_0, -8, 0),
+		INSN(BPF_STX | BPF_DW | BPF_ATOMIC, BPF_REG_10, BPF_REG_0, -8, BPF_CMPXCHG),
+		MOV_IMM(BPF_REG_0, 0),
+		EXIT(),
+	};
+	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
+
+	(void)p;
+	(void)arg;
+	close_all(&fd, 1);
+	return fd < 0 ? fd : 0;
+}
+
+/* A map of task storage must say its types: an int as the key, an unsigned long as the value. */
+static int load_storage_btf(void)
+{
+	struct btf *btf = btf__new_empty();
+	const void *raw = NULL;
+	uint32_t size;
+	int fd;
+
+	if (!btf)
+		return -errno;
+	fd = -ENOMEM;
+	if (btf__add_int(btf, "int", 4, BTF_INT_SIGNED) == 1 &&
+		btf__add_int(btf, "long", 8, 0) == 2)
+		raw = btf__raw_data(btf, &size);
+	if (raw)
+		fd = bpf_btf_load(raw, size, NULL);
+	btf__free(btf);
+	return fd;
+}
+
+/* With a program that uses it: the map alone is two releases older. */
+static int try_task_storage(struct prober *p, const char *arg)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC, .btf_key_type_id = 1,
+		.btf_value_type_id = 2);
+	int fds[3] = { -1, -1, -1 }, err;
+
+	(void)p;
+	(void)arg;
+	err = fds[0] = load_storage_btf();
+	if (err < 0)
+		goto out;
+	opts.btf_fd = (uint32_t)fds[0];
+	err = fds[1] = bpf_map_create(BPF_MAP_TYPE_TASK_STORAGE, "inftrace_probe", 4, 8, 0, &opts);
+	if (err < 0)
+		goto out;
+	const struct bpf_insn insns[] = {
+		CALL(BPF_FUNC_get_current_task_btf),
+		MOV_REG(BPF_REG_2, BPF_REG_0),
+		LOAD_MAP(BPF_REG_1, fds[1]),
+		MOV_IMM(BPF_REG_3, 0),
+		MOV_IMM(BPF_REG_4, BPF_LOCAL_STORAGE_GET_F_CREATE),
+		CALL(BPF_FUNC_task_storage_get),
+		MOV_IMM(BPF_REG_0, 0),
+		EXIT(),
+	};
+	err = fds[2] = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
+out:
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
+static int try_attach_cookie(struct prober *p, const char *arg)
+{
+	const struct bpf_insn insns[] = {
+		CALL(BPF_FUNC_get_attach_cookie),
+		MOV_IMM(BPF_REG_0, 0),
+		EXIT(),
+	};
+	int fd = load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), NULL);
+
+	(void)p;
+	(void)arg;
+	close_all(&fd, 1);
+	return fd < 0 ? fd : 0;
+}
+
+/*
+ * bpf(BPF_LINK_CREATE) for uprobe_multi, as include/uapi/linux/bpf.h has had it since 6.6: the
+ * headers and the libbpf that we build with may be older.
+ */
+#define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
+struct uprobe_multi_attr {
+	uint32_t prog_fd;
+	uint32_t target_fd;
+	uint32_t attach_type;
+	uint32_t flags;
+	uint64_t path;
+	uint64_t offsets;
+	uint64_t ref_ctr_offsets;
+	uint64_t cookies;
+	uint32_t cnt;
+	uint32_t multi_flags;
+	uint32_t pid;
+	uint32_t pad;
+};
+
+/*
+ * What the kernel says to a link on "/", which it must refuse: -EBADF when it knows uprobe_multi
+ * and has come to look at the file. A pid of -1 is refused before that, with -EINVAL, since the
+ * pid is compared with processes; before, it was compared with threads (fixed in 6.10 and
+ * backported). Both tests are libbpf's own, of its probe_uprobe_multi_link().
+ */
+static int uprobe_multi_error(uint32_t pid)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
+	unsigned long offset = 0;
+	struct uprobe_multi_attr attr = {
+		.target_fd = (uint32_t)-1,
+		.attach_type = ATTACH_UPROBE_MULTI,
+		.path = (uintptr_t) "/",
+		.offsets = (uintptr_t)&offset,
+		.cnt = 1,
+		.pid = pid,
+	};
+	int fds[2] = { -1, -1 }, err;
+
+	err = fds[0] = load(BPF_PROG_TYPE_KPROBE, empty, ARRAY_SIZE(empty), &opts);
+	if (err < 0)
+		return err;
+	attr.prog_fd = (uint32_t)fds[0];
+	fds[1] = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	err = fds[1] < 0 ? -errno : 0;
+	close_all(fds, ARRAY_SIZE(fds));
+	return err;
+}
+
+static int try_uprobe_multi(struct prober *p, const char *arg)
+{
+	int err = uprobe_multi_error(0);
+
+	(void)p;
+	(void)arg;
+	if (err == -EBADF)
+		return 0;
+	return err == -EPERM ? err : -EOPNOTSUPP;
+}
+
+static int try_uprobe_multi_pid(struct prober *p, const char *arg)
+{
+	int err = try_uprobe_multi(p, arg);
+
+	if (err)
+		return err;
+	return uprobe_multi_error((uint32_t)-1) == -EINVAL ? 0 : -EOPNOTSUPP;
+}
+
+/*
+ * As above, a probe on "/", which comes to -EINVAL when all else is well. -EACCES: since 6.16, and
+ * in the stable releases of mid-2025, CAP_PERFMON is no longer enough for it (commit ba677dbe77af,
+ * "perf: Revert to requiring CAP_SYS_ADMIN for uprobes"). uprobe_multi has no such check.
+ */
+static int try_uprobe(struct prober *p, const char *type_file)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr), .config1 = (uintptr_t) "/" };
+	FILE *f = fopen(type_file, "re");
+	int got, fd, err;
+
+	(void)p;
+	if (!f)
+		return -errno;
+	got = fscanf(f, "%" SCNu32, &attr.type);
+	fclose(f);
+	if (got != 1)
+		return -ENXIO;
+	fd = (int)syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+	err = fd < 0 ? -errno : 0;
+	close_all(&fd, 1);
+	return err == -EINVAL ? 0 : err;
+}
+
+static int try_faults(struct prober *p, const char *kind)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = strcmp(kind, "major") ? PERF_COUNT_SW_PAGE_FAULTS_MIN
+						: PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+		.sample_period = 1,
+	};
+	int fds[3] = { -1, -1, -1 }, err;
+
+	(void)p;
+	err = fds[0] = load(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
+	if (err < 0)
+		goto out;
+	fds[1] = (int)syscall(
+		SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+	err = fds[1] < 0 ? -errno : 0;
+	if (err)
+		goto out;
+	err = fds[2] = bpf_link_create(fds[0], fds[1], BPF_PERF_EVENT, NULL);
+out:
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
+static int try_tracepoint(struct prober *p, const char *name)
+{
+	int fds[2] = { -1, -1 }, err;
+	char typedef_name[64];
+
+	snprintf(typedef_name, sizeof(typedef_name), "btf_trace_%s", name);
+	err = fds[0] = load_tracing(
+		p, typedef_name, BTF_KIND_TYPEDEF, BPF_TRACE_RAW_TP, empty, ARRAY_SIZE(empty));
+	if (err >= 0)
+		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
+static int try_iterator(struct prober *p, const char *btf_name)
+{
+	int fds[3] = { -1, -1, -1 }, err;
+
+	err = fds[0] =
+		load_tracing(p, btf_name, BTF_KIND_FUNC, BPF_TRACE_ITER, empty, ARRAY_SIZE(empty));
+	if (err >= 0)
+		err = fds[1] = bpf_link_create(fds[0], 0, BPF_TRACE_ITER, NULL);
+	if (err >= 0)
+		err = fds[2] = bpf_iter_create(fds[1]);
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
+/* ---- the tables ---- */
+
+#define FEATURE(desc, release, func, what) .name = desc, .since = release, .try = func, .arg = what
+#define TRACEPOINT(tp) FEATURE("tracepoint " tp, "5.5", try_tracepoint, tp)
+
+const struct feature_desc feature_descs[FEATURE_MAX] = {
+	[FEATURE_BTF] = { FEATURE("BTF of the kernel", "5.4", try_btf, VMLINUX_BTF), .fast = true },
+	[FEATURE_RING_BUFFER] = { FEATURE("ring buffer", "5.8", try_ring_buffer, NULL),
+		.fast = true },
+	[FEATURE_ATOMICS] = { FEATURE("atomic operations", "5.12", try_atomics, NULL),
+		.fast = true },
+	[FEATURE_TASK_STORAGE] = { FEATURE("task storage", "5.12", try_task_storage, NULL),
+		.fast = true },
+	[FEATURE_ATTACH_COOKIE] = { FEATURE("attach cookie", "5.15", try_attach_cookie, NULL),
+		.fast = true },
+	[FEATURE_UPROBE_MULTI] = { FEATURE("uprobe_multi", "6.6", try_uprobe_multi, NULL),
+		.fast = true,
+		.loss = "function probes attach and detach one by one, which takes longer" },
+	[FEATURE_UPROBE_MULTI_PID] = { FEATURE("uprobe_multi by process", "6.10",
+					       try_uprobe_multi_pid, NULL),
+		.fast = true,
+		.loss = "probes are hit, and filtered, in all processes that map the library" },
+	[FEATURE_UPROBE] = { FEATURE("uprobe", "4.17", try_uprobe,
+				     "/sys/bus/event_source/devices/uprobe/type"),
+		.fast = true, .instead = FEATURE_UPROBE_MULTI },
+	[FEATURE_TASK_ITER] = { FEATURE("task iterator", "5.8", try_iterator, "bpf_iter_task") },
+	[FEATURE_SCHED_SWITCH] = { TRACEPOINT("sched_switch") },
+	[FEATURE_SCHED_WAKING] = { TRACEPOINT("sched_waking") },
+	[FEATURE_SCHED_FORK] = { TRACEPOINT("sched_process_fork") },
+	[FEATURE_SCHED_EXEC] = { TRACEPOINT("sched_process_exec") },
+	[FEATURE_SCHED_EXIT] = { TRACEPOINT("sched_process_exit") },
+	[FEATURE_SCHED_MIGRATE] = { TRACEPOINT("sched_migrate_task"),
+		.loss = "migrations are not counted" },
+	[FEATURE_TASK_RENAME] = { TRACEPOINT("task_rename") },
+	[FEATURE_SYS_ENTER] = { TRACEPOINT("sys_enter") },
+	[FEATURE_SYS_EXIT] = { TRACEPOINT("sys_exit") },
+	[FEATURE_PAGE_FAULT_USER] = { TRACEPOINT("page_fault_user"),
+		.loss = "page faults have no duration" },
+	[FEATURE_FAULTS_MINOR] = { FEATURE("perf event minor-faults", "4.9", try_faults, "minor"),
+		.loss = "minor page faults are not seen" },
+	[FEATURE_FAULTS_MAJOR] = { FEATURE("perf event major-faults", "4.9", try_faults, "major"),
+		.loss = "major page faults are not seen" },
+};
+
+const struct capability_desc capability_descs[CAPABILITIES_MAX] = {
+	{ CAP_BPF, "CAP_BPF", NULL },
+	{ CAP_PERFMON, "CAP_PERFMON", NULL },
+	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", NULL },
+	{ CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE",
+		"not needed since 5.11, where BPF memory left RLIMIT_MEMLOCK" },
+	{ CAP_SYS_ADMIN, "CAP_SYS_ADMIN",
+		"needed for function probes where there is no uprobe_multi (before 6.6)" },
+};
+
+/* ---- reading what the process is ---- */
+
+static int32_t read_sysctl(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int32_t value = SYSCTL_UNKNOWN;
+
+	if (!f)
+		return value;
+	if (fscanf(f, "%" SCNd32, &value) != 1)
+		value = SYSCTL_UNKNOWN;
+	fclose(f);
+	return value;
+}
+
+/* The mode in brackets: "none [integrity] confidentiality". */
+static void read_lockdown(char *mode, size_t size)
+{
+	FILE *f = fopen("/sys/kernel/security/lockdown", "re");
+	char line[128] = "", *from;
+
+	mode[0] = '\0';
+	if (!f)
+		return;
+	if (fgets(line, sizeof(line), f) && (from = strchr(line, '[')))
+		snprintf(mode, size, "%.*s", (int)strcspn(from + 1, "]"), from + 1);
+	fclose(f);
+}
+
+static uint64_t read_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (syscall(SYS_capget, &header, data))
+		return 0;
+	return data[0].effective | (uint64_t)data[1].effective << 32;
+}
+
+/* The initial namespaces have fixed inodes: enum in include/linux/proc_ns.h. */
+static bool in_namespace(const char *path, ino_t initial)
+{
+	struct stat st;
+
+	return !stat(path, &st) && st.st_ino != initial;
+}
+
+static int probe(struct features *ret, bool fast_only)
+{
+	struct features f = { 0 };
+	struct prober prober = { 0 };
+	struct utsname uts;
+	struct rlimit rl;
+
+	if (uname(&uts) || getrlimit(RLIMIT_MEMLOCK, &rl))
+		return -errno;
+	snprintf(f.release, sizeof(f.release), "%s", uts.release);
+	snprintf(f.machine, sizeof(f.machine), "%s", uts.machine);
+	f.memlock = rl.rlim_cur == RLIM_INFINITY ? UINT64_MAX : rl.rlim_cur;
+	f.caps = read_capabilities();
+	f.user_ns = in_namespace("/proc/self/ns/user", 0xEFFFFFFD);
+	f.pid_ns = in_namespace("/proc/self/ns/pid", 0xEFFFFFFC);
+	read_lockdown(f.lockdown, sizeof(f.lockdown));
+	f.perf_paranoid = read_sysctl("/proc/sys/kernel/perf_event_paranoid");
+	f.unprivileged_bpf_disabled = read_sysctl("/proc/sys/kernel/unprivileged_bpf_disabled");
+	for (int i = 0; i < FEATURE_MAX; i++) {
+		const struct feature_desc *d = &feature_descs[i];
+
+		f.err[i] = FEATURE_UNTRIED;
+		if (!fast_only || d->fast)
+			f.err[i] = d->try(&prober, d->arg);
+	}
+	btf__free(prober.btf);
+	*ret = f;
+	return 0;
+}
+
+int features_probe(struct features *ret)
+{
+	return probe(ret, false);
+}
+
+int features_probe_fast(struct features *ret)
+{
+	return probe(ret, true);
+}
+
+/* ---- judging ---- */
+
+bool features_have_capability(const struct features *f, int cap)
+{
+	uint64_t admin = cap == CAP_BPF || cap == CAP_PERFMON ? 1ull << CAP_SYS_ADMIN : 0;
+
+	return f->caps & (1ull << cap | admin);
+}
+
+static bool release_before(const char *release, const char *than)
+{
+	unsigned int a[2] = { 0, 0 }, b[2] = { 0, 0 };
+
+	sscanf(release, "%u.%u", &a[0], &a[1]);
+	sscanf(than, "%u.%u", &b[0], &b[1]);
+	return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
+}
+
+const char *features_remedy(const struct features *f, enum feature id, char *buf, size_t size)
+{
+	const struct feature_desc *d = &feature_descs[id];
+	int err = f->err[id];
+
+	if (id == FEATURE_UPROBE && err == -EACCES)
+		snprintf(buf, size,
+			"the kernel allows it to CAP_SYS_ADMIN only, as all do since 6.16 and the "
+			"stable updates of mid-2025: run as root (sudo), or a kernel with "
+			"uprobe_multi (%s)",
+			feature_descs[FEATURE_UPROBE_MULTI].since);
+	else if (err == -EPERM || err == -EACCES)
+		snprintf(buf, size,
+			"%s: the kernel refuses although the capabilities are there: a container's "
+			"seccomp profile or an LSM forbids it; run on the host, or with docker run "
+			"--privileged",
+			strerror(-err));
+	else if (id == FEATURE_BTF)
+		snprintf(buf, size,
+			"%s is missing: run a kernel built with CONFIG_DEBUG_INFO_BTF=y, which is "
+			"what distributions ship since " FEATURES_RELEASE_MIN,
+			VMLINUX_BTF);
+	else if (release_before(f->release, d->since))
+		snprintf(buf, size,
+			"kernel %s is too old, it came with %s: run " FEATURES_RELEASE_MIN
+			" or newer",
+			f->release, d->loss ? d->since : FEATURES_RELEASE_MIN);
+	else
+		snprintf(buf, size, "kernel %s was built without it (%s)", f->release,
+			strerror(-err));
+	return buf;
+}
+
+bool features_blocked_by(const struct features *f, enum feature id)
+{
+	const struct feature_desc *d = &feature_descs[id];
+
+	return !d->loss && f->err[id] < 0 && !(d->instead && features_have(f, d->instead));
+}
+
+static int require_capabilities(const struct features *f, char *ret_why, size_t size)
+{
+	char missing[128] = "";
+	size_t len = 0;
+
+	for (int i = 0; i < CAPABILITIES_MAX; i++) {
+		const struct capability_desc *d = &capability_descs[i];
+
+		if (d->loss || features_have_capability(f, d->cap))
+			continue;
+		len += (size_t)snprintf(
+			missing + len, sizeof(missing) - len, "%s%s", len ? ", " : "", d->name);
+	}
+	if (!len)
+		return 0;
+	snprintf(ret_why, size,
+		"not permitted, missing %s: run as root (sudo), or give the binary "
+		"cap_bpf,cap_perfmon,cap_sys_ptrace+ep with setcap",
+		missing);
+	return -EPERM;
+}
+
+int features_require(const struct features *f, char *ret_why, size_t size)
+{
+	char remedy[256];
+	int err;
+
+	err = require_capabilities(f, ret_why, size);
+	if (err)
+		return err;
+	if (f->user_ns) {
+		snprintf(ret_why, size,
+			"not permitted in a user namespace (a rootless container): run on the host "
+			"or in a container of the real root");
+		return -EPERM;
+	}
+	if (!strcmp(f->lockdown, "confidentiality")) {
+		snprintf(ret_why, size,
+			"not permitted, the kernel is locked down (confidentiality): boot with "
+			"lockdown=integrity or without");
+		return -EPERM;
+	}
+	for (int i = 0; i < FEATURE_MAX; i++) {
+		if (!features_blocked_by(f, i))
+			continue;
+		snprintf(ret_why, size, "no %s: %s", feature_descs[i].name,
+			features_remedy(f, i, remedy, sizeof(remedy)));
+		return f->err[i] == -EPERM || f->err[i] == -EACCES ? -EPERM : -EOPNOTSUPP;
+	}
+	return 0;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What this kernel offers and what this process may do, found by trying: release numbers lie
+ * (enterprise kernels carry features of much newer releases), tiny programs do not.
+ */
+#ifndef INFTRACE_FEATURES_H
+#define INFTRACE_FEATURES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum feature {
+	FEATURE_BTF,
+	FEATURE_RING_BUFFER,
+	FEATURE_ATOMICS,
+	FEATURE_TASK_STORAGE,
+	FEATURE_ATTACH_COOKIE,
+	FEATURE_UPROBE_MULTI,
+	FEATURE_UPROBE_MULTI_PID,
+	FEATURE_UPROBE,
+	FEATURE_TASK_ITER,
+	FEATURE_SCHED_SWITCH, /* the tracepoints, in one run up to FEATURE_SYS_EXIT */
+	FEATURE_SCHED_WAKING,
+	FEATURE_SCHED_FORK,
+	FEATURE_SCHED_EXEC,
+	FEATURE_SCHED_EXIT,
+	FEATURE_SCHED_MIGRATE,
+	FEATURE_TASK_RENAME,
+	FEATURE_SYS_ENTER,
+	FEATURE_SYS_EXIT,
+	FEATURE_PAGE_FAULT_USER,
+	FEATURE_FAULTS_MINOR,
+	FEATURE_FAULTS_MAJOR,
+	FEATURE_MAX,
+};
+
+#define FEATURE_UNTRIED 1
+
+/* The oldest kernel.org release that has everything required. */
+#define FEATURES_RELEASE_MIN "5.15"
+
+struct prober;
+
+struct feature_desc {
+	const char *name;
+	const char *since; /* the kernel.org release that brought it */
+	const char *loss;  /* of an optional one: what is missing without it; NULL: required */
+	bool fast;         /* cheap enough to be tried before each recording */
+	int (*try)(struct prober *prober, const char *arg);
+	const char *arg;
+	enum feature instead; /* a feature that stands in for this one; 0: none does */
+};
+
+struct capability_desc {
+	int cap;
+	const char *name;
+	const char *loss; /* as above */
+};
+
+extern const struct feature_desc feature_descs[FEATURE_MAX];
+#define CAPABILITIES_MAX 5
+extern const struct capability_desc capability_descs[CAPABILITIES_MAX];
+
+#define SYSCTL_UNKNOWN INT32_MIN
+
+struct features {
+	char release[65];
+	char machine[65];
+	uint64_t caps;         /* effective, bit 1 << CAP_* */
+	bool user_ns;          /* not the initial one: capabilities mean nothing to BPF */
+	bool pid_ns;           /* not the initial one: pids here are not those the kernel records */
+	char lockdown[32];     /* none, integrity, confidentiality; "" where there is no lockdown */
+	uint64_t memlock;      /* soft RLIMIT_MEMLOCK in bytes, UINT64_MAX: unlimited */
+	int32_t perf_paranoid; /* sysctls, or SYSCTL_UNKNOWN */
+	int32_t unprivileged_bpf_disabled;
+	int err[FEATURE_MAX]; /* 0 works, -errno does not, FEATURE_UNTRIED */
+};
+
+/*
+ * Fill *ret. features_probe() tries everything, which takes some 100 ms and attaches an empty
+ * program to each tracepoint for a moment. features_probe_fast() tries what is marked fast, in a
+ * few milliseconds, and leaves the rest at FEATURE_UNTRIED. Both return 0 or -errno only when not
+ * even the basics can be read; a missing feature is a result, not an error.
+ */
+int features_probe(struct features *ret);
+int features_probe_fast(struct features *ret);
+
+static inline bool features_have(const struct features *f, enum feature id)
+{
+	return !f->err[id];
+}
+
+/* Counts what stands in for it: CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
+bool features_have_capability(const struct features *f, int cap);
+
+/* Whether this feature is required, was tried, does not work, and nothing stands in for it. */
+bool features_blocked_by(const struct features *f, enum feature id);
+
+/*
+ * Whether a recording can run, as far as was tried: 0, or -EPERM (privileges) or -EOPNOTSUPP
+ * (kernel) with one line in why that says what is missing and what to do.
+ */
+int features_require(const struct features *f, char *ret_why, size_t size);
+
+/* One line on why a feature that does not work does not, and the remedy. Returns buf. */
+const char *features_remedy(const struct features *f, enum feature id, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A capture session: the BPF programs of one recording, from load to detach.
+ *
+ *   session_open      load, nothing attached yet
+ *   session_target    name processes (before the start)
+ *   session_attach    tracepoints and software events; function probes through session_probes()
+ *   session_start     the window opens: every thread has a state from here on
+ *   session_drain     again and again
+ *   session_stop      the window closes; spans still open are sent; drain once more
+ *   session_free      detach everything
+ */
+#ifndef INFTRACE_SESSION_H
+#define INFTRACE_SESSION_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "capture/attach.h"
+#include "capture/ring.h"
+#include "probe.h"
+
+struct session_config {
+	bool trace_all;	    /* every task of the system */
+	bool all_cpus;	    /* on-CPU spans of every task */
+	bool watch_maps;    /* REC_MAPPED records */
+	bool track_sched;   /* load the programs that keep these states ... */
+	bool track_syscalls;
+	bool track_faults;
+	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
+	uint64_t min_syscall_ns;
+	size_t ring_bytes; /* each */
+	bool uprobe_multi; /* the kernel has it */
+	struct probe_table *probes;
+	record_cb cb;
+	void *cb_arg;
+};
+
+struct session;
+
+/* -EPERM when the kernel does not allow it, -EOPNOTSUPP when it cannot; one line has been printed. */
+int session_open(const struct session_config *c, struct session **ret_session);
+void session_free(struct session *s);
+
+/* Names a process as a target; threads and children follow. -E2BIG when there are too many. */
+int session_target(struct session *s, pid_t tgid);
+
+int session_attach(struct session *s);
+struct attach *session_probes(struct session *s);
+
+/* ret_boot_ns: CLOCK_BOOTTIME of the start, the zero of the trace. */
+int session_start(struct session *s, uint64_t *ret_boot_ns);
+int session_stop(struct session *s);
+
+/* Returns the number of records handed to the callback, or an error. */
+int session_drain(struct session *s);
+
+/* Readable when a process was born, died or mapped a file: drain at once. */
+int session_control_fd(const struct session *s);
+
+/* Live counters, written by the BPF programs. */
+const volatile struct inf_stats *session_stats(const struct session *s);
+
+/* Records lost so far of each kind, over all rings. */
+void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
+
+/* Whether a probe was ever reached. */
+bool session_probe_hit(const struct session *s, uint32_t id);
+
+#endif

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record: what was typed, checked before anything is attached. */
+#include "cmd/record.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define RING_BYTES_DEFAULT (8 << 20)
+
+enum {
+	OPT_PROFILE = 256,
+	OPT_ENGINE,
+	OPT_MIN_SYSCALL,
+	OPT_RING_SIZE,
+	OPT_STRICT,
+	OPT_COMMIT_SHA,
+	OPT_MODEL,
+	OPT_CONCURRENCY,
+	OPT_RUNTIME_FLAGS,
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "What to record:", 1 },
+	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
+	{ "all", 'a', NULL, 0, "every process of the system", 1 },
+	{ "duration", 'd', "TIME", 0, "stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited)", 1 },
+	{ "events", 'e', "LIST", 0,
+		"of sched,syscalls,faults,functions,cpu (default: all but cpu, which shows what other "
+		"processes ran); +x and -x change the default",
+		1 },
+	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
+	{ "uprobe", 'u', "SPEC", 0,
+		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
+		"'libfoo.so:foo(n=s32 arg1)@op'; may be repeated",
+		1 },
+	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
+	{ NULL, 0, NULL, 0, "Where to write:", 2 },
+	{ "output", 'o', "FILE", 0,
+		"Chrome trace: .json or .json.gz, - for stdout; may be repeated (default: "
+		"inftrace-COMM-PID.json, none with --profile alone)",
+		2 },
+	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
+	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost", 2 },
+	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB)", 2 },
+	{ NULL, 0, NULL, 0, "Metadata in the profile:", 3 },
+	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 3 },
+	{ "model", OPT_MODEL, "NAME", 0, NULL, 3 },
+	{ "concurrency", OPT_CONCURRENCY, "N", 0, NULL, 3 },
+	{ "runtime-flags", OPT_RUNTIME_FLAGS, "JSON", 0, NULL, 3 },
+	{ NULL, 0, NULL, 0, "Messages:", 4 },
+	{ "quiet", 'q', NULL, 0, "errors only", 4 },
+	{ "verbose", 'v', NULL, 0, "also what is attached where", 4 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static const char doc[] =
+	"Records what a process does, without restarting or changing it, until Ctrl-C, the end of -d, or "
+	"until all targets have exited. Files open at any moment, also while the recording runs."
+	"\vEXAMPLES:\n"
+	"  sudo inftrace record -p $(pgrep -f llama-server)\n"
+	"        timeline of a running server until Ctrl-C\n"
+	"  sudo inftrace record -d 10s -o t.json.gz --profile p.jsonl -p 4711\n"
+	"        ten seconds, compressed, and where the time of each token went\n"
+	"  sudo inftrace record --profile p.jsonl -- ./llama-cli -m model.gguf\n"
+	"        a command from its first instruction; the profile only, which costs least\n"
+	"  sudo inftrace record -e -syscalls -p 4711\n"
+	"        without the system calls\n"
+	"  sudo inftrace record --engine none -u './libfoo.so:foo(n=s32 arg1)@step' -p 4711\n"
+	"        a function of your own as the step\n\n"
+	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
+	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
+	"at the end of -d or on Ctrl-C gets SIGTERM.";
+
+static const struct {
+	const char *name;
+	unsigned int bit;
+} event_names[] = {
+	{ "sched", EVENT_SCHED },
+	{ "syscalls", EVENT_SYSCALLS },
+	{ "faults", EVENT_FAULTS },
+	{ "functions", EVENT_FUNCTIONS },
+	{ "cpu", EVENT_CPU },
+};
+
+static int parse_events(const char *list, unsigned int *ret_events)
+{
+	unsigned int events = list[0] == '+' || list[0] == '-' ? EVENTS_DEFAULT : 0;
+	char *text = strdup(list), *save = NULL;
+	int err = text ? 0 : -ENOMEM;
+
+	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err; w = strtok_r(NULL, ",", &save)) {
+		char sign = *w == '+' || *w == '-' ? *w++ : '+';
+		unsigned int bit = 0;
+
+		for (size_t i = 0; i < sizeof(event_names) / sizeof(event_names[0]); i++) {
+			if (!strcmp(w, event_names[i].name))
+				bit = event_names[i].bit;
+		}
+		if (!bit) {
+			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, functions, cpu", w);
+			err = -EINVAL;
+		}
+		events = sign == '-' ? events & ~bit : events | bit;
+	}
+	free(text);
+	if (err)
+		return err;
+	if (!events) {
+		log_error("-e: no events are left to record");
+		return -EINVAL;
+	}
+	*ret_events = events;
+	return 0;
+}
+
+static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
+{
+	char buf[PARSE_ERROR_MAX];
+
+	log_error("%s", parse_error(buf, kind, option, text, err));
+	return err;
+}
+
+static int add_output(struct record_options *o, const char *name)
+{
+	if (o->n_outputs == OUTPUTS_MAX) {
+		log_error("-o: more than %d outputs", OUTPUTS_MAX);
+		return -EINVAL;
+	}
+	o->outputs[o->n_outputs++] = name;
+	return 0;
+}
+
+static int add_uprobe(struct record_options *o, const char *spec)
+{
+	const char **list = realloc(o->uprobes, (o->n_uprobes + 1) * sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	o->uprobes = list;
+	list[o->n_uprobes++] = spec;
+	return 0;
+}
+
+static int parse_ring_size(const char *arg, uint64_t *ret)
+{
+	uint64_t bytes;
+	int err = parse_size(arg, &bytes);
+
+	if (err)
+		return bad_option(PARSE_SIZE, "--ring-size", arg, err);
+	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1)) {
+		log_error("--ring-size: %s is not a power of two from 4KB to 1GB", arg);
+		return -EINVAL;
+	}
+	*ret = bytes;
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct record_options *o = state->input;
+	int err = 0;
+
+	switch (key) {
+	case 'p':
+		err = parse_pid_list(arg, &o->pids, &o->n_pids);
+		if (err)
+			bad_option(PARSE_PID_LIST, "-p", arg, err);
+		break;
+	case 'a':
+		o->all = true;
+		break;
+	case 'd':
+		err = parse_duration(arg, &o->duration_ns);
+		if (err || !o->duration_ns)
+			err = bad_option(PARSE_DURATION, "-d", arg, err ? err : -EINVAL);
+		break;
+	case 'e':
+		err = parse_events(arg, &o->events);
+		break;
+	case OPT_ENGINE:
+		o->engine = arg;
+		break;
+	case 'u':
+		err = add_uprobe(o, arg);
+		break;
+	case OPT_MIN_SYSCALL:
+		err = parse_duration(arg, &o->min_syscall_ns);
+		if (err)
+			bad_option(PARSE_DURATION, "--min-syscall", arg, err);
+		break;
+	case 'o':
+		err = add_output(o, arg);
+		break;
+	case OPT_PROFILE:
+		o->profile = arg;
+		break;
+	case OPT_STRICT:
+		o->strict = true;
+		break;
+	case OPT_RING_SIZE:
+		err = parse_ring_size(arg, &o->ring_bytes);
+		break;
+	case OPT_COMMIT_SHA:
+		o->commit_sha = arg;
+		break;
+	case OPT_MODEL:
+		o->model = arg;
+		break;
+	case OPT_CONCURRENCY:
+		err = parse_u32(arg, &o->concurrency);
+		if (err || !o->concurrency)
+			err = bad_option(PARSE_U32, "--concurrency", arg, err ? err : -EINVAL);
+		break;
+	case OPT_RUNTIME_FLAGS:
+		o->runtime_flags = arg;
+		break;
+	case 'q':
+		log_set_level(-1);
+		break;
+	case 'v':
+		log_set_level(log_level() + 1);
+		break;
+	case ARGP_KEY_ARGS:
+		o->command = state->argv + state->next;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return err ? EINVAL : 0;
+}
+
+static int check_targets(const struct record_options *o)
+{
+	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
+
+	if (kinds == 1)
+		return 0;
+	log_error(kinds ? "give one of -p, -a and -- COMMAND" :
+			  "nothing to record: give -p PID, -a, or -- COMMAND (inftrace record --help)");
+	return -EINVAL;
+}
+
+static void from_environment(struct record_options *o)
+{
+	const char *debug = getenv("INFTRACE_DEBUG");
+
+	if (debug && *debug && strcmp(debug, "0"))
+		log_set_level(2);
+	if (!o->n_outputs && getenv("INFTRACE_OUTPUT"))
+		o->outputs[o->n_outputs++] = getenv("INFTRACE_OUTPUT");
+	if (!o->profile)
+		o->profile = getenv("INFTRACE_PROFILE_JSONL");
+}
+
+int cmd_record(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL, NULL,
+		NULL };
+	struct record_options o = {
+		.events = EVENTS_DEFAULT,
+		.engine = "auto",
+		.ring_bytes = RING_BYTES_DEFAULT,
+	};
+	int code = EXIT_USAGE;
+
+	argp_err_exit_status = EXIT_USAGE;
+	/* in order: the options of a COMMAND are its own */
+	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o)) {
+		from_environment(&o);
+		if (!check_targets(&o))
+			code = record_run(&o);
+	}
+	free(o.pids);
+	free(o.uprobes);
+	return code;
+}

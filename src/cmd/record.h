@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* inftrace record: the options (record.c), the outputs (record_out.c) and the run (record_run.c). */
+#ifndef INFTRACE_CMD_RECORD_H
+#define INFTRACE_CMD_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sink/sink.h"
+
+enum event {
+	EVENT_SCHED = 1 << 0,
+	EVENT_SYSCALLS = 1 << 1,
+	EVENT_FAULTS = 1 << 2,
+	EVENT_FUNCTIONS = 1 << 3,
+	EVENT_CPU = 1 << 4,
+};
+#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS)
+
+#define OUTPUTS_MAX 8
+
+struct record_options {
+	pid_t *pids;
+	size_t n_pids;
+	bool all;
+	char **command; /* NULL: none */
+	const char *outputs[OUTPUTS_MAX];
+	size_t n_outputs;
+	const char *profile;
+	uint64_t duration_ns; /* 0: until stopped */
+	unsigned int events;
+	const char *engine; /* "auto", "none", a name or a file */
+	const char **uprobes;
+	size_t n_uprobes;
+	uint64_t min_syscall_ns;
+	uint64_t ring_bytes;
+	bool strict;
+	/* profile metadata; NULL or 0: look elsewhere */
+	const char *commit_sha, *model, *runtime_flags;
+	uint32_t concurrency;
+};
+
+struct outputs;
+
+/* Whether everything can be written, and the default name. Nothing is created yet. Prints one line
+ * on failure; 0, -EINVAL (usage) or another errno. */
+int outputs_check(struct record_options *o);
+
+/* Opens the files and writes their first events. `tgid`: the first target, for the metadata; 0 with
+ * -a. Prints one line on failure. */
+int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
+	struct outputs **ret_out);
+
+void outputs_record(struct outputs *out, const struct rec_hdr *rec);
+void outputs_loss(struct outputs *out, const struct loss *l);
+int outputs_flush(struct outputs *out);
+uint64_t outputs_bytes(const struct outputs *out);
+
+/* Closes; t NULL: nothing was recorded, and files that were created are removed. Prints each file
+ * with its size. */
+int outputs_close(struct outputs *out, const struct window_totals *t);
+
+/* Runs the recording. Returns an exit code. */
+int record_run(struct record_options *o);
+
+#endif

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The outputs of a recording: names, files, sinks, and the metadata of the profile. */
+#include "cmd/record.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/writer.h"
+#include "sink/profile.h"
+#include "target/process.h"
+#include "util/envhash.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+struct output {
+	struct sink *sink;
+	const char *name;
+	bool created; /* by us: removed again when nothing was recorded */
+};
+
+struct outputs {
+	struct output out[OUTPUTS_MAX + 1];
+	size_t n;
+	struct profile_meta meta;
+	const struct probe_table *probes;
+	char *commit_sha, *model, *flags, *given_hash;
+	char hash[ENV_HASH_MAX];
+};
+
+static char default_name[64 + TASK_COMM_LEN];
+
+static bool is_stdout(const char *name)
+{
+	return !strcmp(name, "-");
+}
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), k = strlen(suffix);
+
+	return n > k && !strcmp(name + n - k, suffix);
+}
+
+static void make_default_name(const struct record_options *o)
+{
+	char comm[TASK_COMM_LEN] = "";
+
+	if (o->all) {
+		snprintf(default_name, sizeof(default_name), "inftrace-system.json");
+		return;
+	}
+	if (o->command) {
+		const char *base = strrchr(o->command[0], '/');
+
+		snprintf(comm, sizeof(comm), "%.*s", TASK_COMM_LEN - 1, base ? base + 1 : o->command[0]);
+	} else {
+		process_comm(o->pids[0], comm);
+	}
+	/* the name comes from the traced side */
+	for (char *c = comm; *c; c++) {
+		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+			*c = '_';
+	}
+	if (o->command)
+		snprintf(default_name, sizeof(default_name), "inftrace-%s.json", comm);
+	else
+		snprintf(default_name, sizeof(default_name), "inftrace-%s-%d.json", comm, o->pids[0]);
+}
+
+/* Creates the missing folders of a path's parent. */
+static int make_parents(const char *name)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s", name) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	for (char *c = path + 1; *c; c++) {
+		if (*c != '/')
+			continue;
+		*c = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return -errno;
+		*c = '/';
+	}
+	return 0;
+}
+
+static int check_file(const char *option, const char *name)
+{
+	char dir[PATH_MAX];
+	const char *slash = strrchr(name, '/');
+	struct stat st;
+
+	if (is_stdout(name))
+		return 0;
+	if (!stat(name, &st)) {
+		if (!S_ISDIR(st.st_mode) && !access(name, W_OK))
+			return 0;
+		log_error("%s: cannot write %s: %s", option, name,
+			S_ISDIR(st.st_mode) ? "it is a folder, give a file" : strerror(errno));
+		return -EACCES;
+	}
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
+	if (!access(dir, W_OK | X_OK) && !stat(dir, &st) && S_ISDIR(st.st_mode))
+		return 0;
+	log_error("%s: cannot create %s: folder %s: %s", option, name, dir, strerror(errno));
+	return -EACCES;
+}
+
+static int check_metadata(const struct record_options *o)
+{
+	struct json_object *flags;
+	bool ok;
+
+	if (o->model && !o->model[strspn(o->model, " \t")]) {
+		log_error("--model: must not be blank");
+		return -EINVAL;
+	}
+	if (o->commit_sha && !o->commit_sha[strspn(o->commit_sha, " \t")]) {
+		log_error("--commit-sha: must not be blank");
+		return -EINVAL;
+	}
+	if (!o->runtime_flags)
+		return 0;
+	flags = json_tokener_parse(o->runtime_flags);
+	ok = flags && json_object_is_type(flags, json_type_object);
+	json_object_put(flags);
+	if (!ok)
+		log_error("--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
+	return ok ? 0 : -EINVAL;
+}
+
+int outputs_check(struct record_options *o)
+{
+	unsigned int to_stdout = 0;
+	int err = check_metadata(o);
+
+	if (err)
+		return err;
+	if (!o->n_outputs && !o->profile) {
+		make_default_name(o);
+		o->outputs[o->n_outputs++] = default_name;
+	}
+	for (size_t i = 0; i < o->n_outputs; i++) {
+		const char *name = o->outputs[i];
+
+		to_stdout += is_stdout(name);
+		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz")) {
+			log_error("-o: %s: the name must end in .json or .json.gz, or be - for stdout", name);
+			return -EINVAL;
+		}
+		err = check_file("-o", name);
+		if (err)
+			return err;
+	}
+	if (o->profile) {
+		to_stdout += is_stdout(o->profile);
+		if (!is_stdout(o->profile))
+			err = make_parents(o->profile);
+		if (err)
+			log_error("--profile: cannot create the folder of %s: %s", o->profile, strerror(-err));
+		else
+			err = check_file("--profile", o->profile);
+	}
+	if (!err && to_stdout > 1) {
+		log_error("only one output can go to stdout");
+		err = -EINVAL;
+	}
+	return err;
+}
+
+/* ---- profile metadata: the option, our environment, the target's environment ---- */
+
+static char *lookup(const char *option, pid_t tgid, const char *const *names)
+{
+	char *value = NULL;
+
+	if (option)
+		return strdup(option);
+	/* first name by first name: the own environment is asked for INFTRACE_* only */
+	if (getenv(names[0]))
+		value = strdup(getenv(names[0]));
+	for (size_t i = 0; names[i] && !value && tgid; i++)
+		process_getenv(tgid, names[i], &value);
+	if (value && !value[strspn(value, " \t")]) {
+		free(value);
+		value = NULL;
+	}
+	return value;
+}
+
+static char *lookup_flags(const struct record_options *o, pid_t tgid)
+{
+	static const char *const names[] = { "INFTRACE_RUNTIME_FLAGS_JSON",
+		"FERRUM_PROFILE_RUNTIME_FLAGS_JSON", NULL };
+	char *text = lookup(o->runtime_flags, tgid, names), *plain = NULL;
+	struct json_object *obj = text ? json_tokener_parse(text) : NULL;
+
+	if (obj && json_object_is_type(obj, json_type_object))
+		/* printed anew: one line, whatever the target's environment holds */
+		plain = strdup(json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
+	else if (text)
+		log_warn("the runtime flags are not a JSON object and are left out");
+	json_object_put(obj);
+	free(text);
+	return plain ? plain : strdup("{}");
+}
+
+static uint32_t lookup_concurrency(const struct record_options *o, pid_t tgid)
+{
+	static const char *const names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY", NULL };
+	char *text = lookup(NULL, tgid, names);
+	uint32_t n = o->concurrency;
+
+	if (!n && (!text || parse_u32(text, &n) || !n))
+		n = 1;
+	free(text);
+	return n;
+}
+
+static const char *hash_of(void *arg, uint32_t tgid)
+{
+	struct outputs *out = arg;
+
+	if (out->given_hash && !strncmp(out->given_hash, "sha256:", 7))
+		return out->given_hash;
+	if (!tgid || env_hash_process((pid_t)tgid, out->probes, NULL, out->hash))
+		return ENV_HASH_UNKNOWN;
+	return out->hash;
+}
+
+static int make_metadata(const struct record_options *o, pid_t tgid, struct outputs *out)
+{
+	static const char *const commit[] = { "INFTRACE_COMMIT_SHA", "FERRUM_PROFILE_COMMIT_SHA", NULL };
+	static const char *const model[] = { "INFTRACE_MODEL", "FERRUM_PROFILE_MODEL", NULL };
+	static const char *const hash[] = { "INFTRACE_ENV_HASH", "FERRUM_PROFILE_ENV_HASH", NULL };
+
+	out->commit_sha = lookup(o->commit_sha, tgid, commit);
+	out->model = lookup(o->model, tgid, model);
+	out->given_hash = lookup(NULL, tgid, hash);
+	out->flags = lookup_flags(o, tgid);
+	if (!out->model)
+		out->model = strdup("unknown");
+	if (!out->model || !out->flags)
+		return -ENOMEM;
+	out->meta = (struct profile_meta){
+		.commit_sha = out->commit_sha,
+		.model = out->model,
+		.runtime_flags = out->flags,
+		.concurrency = lookup_concurrency(o, tgid),
+		.env_hash = hash_of,
+		.arg = out,
+	};
+	return 0;
+}
+
+/* ---- files ---- */
+
+static int open_file(const char *name, int flags, struct output *ret_out)
+{
+	struct stat st;
+	int fd;
+
+	ret_out->name = name;
+	if (is_stdout(name))
+		return STDOUT_FILENO;
+	ret_out->created = stat(name, &st) != 0;
+	fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+	if (fd < 0) {
+		fd = -errno;
+		log_error("cannot create %s: %s", name, strerror(-fd));
+	}
+	return fd;
+}
+
+static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
+{
+	struct output *o = &out->out[out->n];
+	struct writer *w;
+	int err, fd;
+
+	fd = open_file(name, O_TRUNC, o);
+	if (fd < 0)
+		return fd;
+	err = writer_new(fd, name, has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN, &w);
+	if (!err)
+		err = chrome_sink_new(w, rec, &o->sink);
+	out->n += !err;
+	return err;
+}
+
+static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
+{
+	struct output *o = &out->out[out->n];
+	struct writer *w;
+	int err, fd;
+
+	fd = open_file(name, O_APPEND, o);
+	if (fd < 0)
+		return fd;
+	err = writer_new(fd, name, WRITER_LINES, &w);
+	if (!err)
+		err = profile_sink_new(w, rec, &out->meta, &o->sink);
+	out->n += !err;
+	return err;
+}
+
+int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
+	struct outputs **ret_out)
+{
+	struct outputs *out = calloc(1, sizeof(*out));
+	int err = 0;
+
+	if (!out)
+		return -ENOMEM;
+	out->probes = rec->probes;
+	for (size_t i = 0; i < o->n_outputs && !err; i++)
+		err = open_trace(o->outputs[i], rec, out);
+	if (!err && o->profile)
+		err = make_metadata(o, tgid, out);
+	if (!err && o->profile)
+		err = open_profile(o->profile, rec, out);
+	if (!err)
+		err = outputs_flush(out);
+	if (err) {
+		outputs_close(out, NULL);
+		return err;
+	}
+	*ret_out = out;
+	return 0;
+}
+
+void outputs_record(struct outputs *out, const struct rec_hdr *rec)
+{
+	for (size_t i = 0; i < out->n; i++)
+		out->out[i].sink->ops->record(out->out[i].sink, rec);
+}
+
+void outputs_loss(struct outputs *out, const struct loss *l)
+{
+	for (size_t i = 0; i < out->n; i++)
+		out->out[i].sink->ops->loss(out->out[i].sink, l);
+}
+
+int outputs_flush(struct outputs *out)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < out->n; i++) {
+		int e = out->out[i].sink->ops->flush(out->out[i].sink);
+
+		err = err ? err : e;
+	}
+	return err;
+}
+
+uint64_t outputs_bytes(const struct outputs *out)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < out->n; i++)
+		n += out->out[i].sink->ops->bytes(out->out[i].sink);
+	return n;
+}
+
+static void report_file(const char *name)
+{
+	struct stat st;
+
+	if (is_stdout(name) || stat(name, &st))
+		return;
+	log_info("wrote %s (%.1f MB)", name, (double)st.st_size / 1e6);
+}
+
+int outputs_close(struct outputs *out, const struct window_totals *t)
+{
+	int err = 0;
+
+	if (!out)
+		return 0;
+	for (size_t i = 0; i < out->n; i++) {
+		struct output *o = &out->out[i];
+		int e = o->sink->ops->close(o->sink, t);
+
+		err = err ? err : e;
+		if (t)
+			report_file(o->name);
+		else if (o->created)
+			unlink(o->name);
+	}
+	free(out->commit_sha);
+	free(out->model);
+	free(out->flags);
+	free(out->given_hash);
+	free(out);
+	return err;
+}

@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record: the run, from the checks to the summary. */
+#include "cmd/record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/features.h"
+#include "capture/session.h"
+#include "cmd/cmd.h"
+#include "target/command.h"
+#include "target/process.h"
+#include "util/log.h"
+#include "util/names.h"
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define DRAIN_MS 10		      /* the rings are drained this often, without wake-ups */
+#define FLUSH_NS (NSEC_PER_SEC / 10)  /* what was drained is in the file after this time */
+#define STATUS_TTY_NS NSEC_PER_SEC
+#define STATUS_FILE_NS (10 * NSEC_PER_SEC)
+#define CHECK_ALIVE_NS NSEC_PER_SEC
+#define SCANS_MAX 64 /* processes whose mapped files are looked at per drain; more: the next time */
+
+struct run {
+	struct record_options *o;
+	struct probe_table probes;
+	struct session *session;
+	struct tasks *tasks;
+	struct outputs *out;
+	struct command cmd;
+	struct recording rec;
+	int signal_fd;
+	bool stop, interrupted;
+	uint32_t scans[SCANS_MAX];
+	size_t n_scans;
+	struct window_totals totals;
+	uint64_t last_loss_ns, last_flush_ns, last_status_ns, last_check_ns;
+	uint64_t last_records, last_steps;
+};
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- before anything is attached ---- */
+
+static int check_pids(const struct record_options *o)
+{
+	for (size_t i = 0; i < o->n_pids; i++) {
+		pid_t pid = o->pids[i], tgid;
+
+		if (!process_exists(pid) || process_tgid(pid, &tgid)) {
+			log_error("no process %d is running; pgrep -af NAME finds it", pid);
+			return -ESRCH;
+		}
+		if (tgid != pid) {
+			log_error("%d is a thread of process %d: give -p %d", pid, tgid, tgid);
+			return -EINVAL;
+		}
+		if (pid == getpid()) {
+			log_error("-p %d is inftrace itself", pid);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int check_command(const struct record_options *o)
+{
+	int err = o->command ? command_check(o->command[0]) : 0;
+
+	if (err)
+		log_error("cannot run %s: %s", o->command[0], strerror(-err));
+	return err;
+}
+
+static int load_probes(struct run *r)
+{
+	const struct record_options *o = r->o;
+	int err = 0;
+
+	if (o->events & EVENT_FUNCTIONS || o->profile) {
+		if (!strcmp(o->engine, "auto"))
+			err = engine_load_all(&r->probes);
+		else if (strcmp(o->engine, "none"))
+			err = engine_load(&r->probes, o->engine);
+	}
+	for (size_t i = 0; i < o->n_uprobes && !err; i++)
+		err = probe_table_add_option(&r->probes, o->uprobes[i]);
+	return err;
+}
+
+/* ---- records ---- */
+
+static void request_scan(struct run *r, uint32_t tgid)
+{
+	for (size_t i = 0; i < r->n_scans; i++) {
+		if (r->scans[i] == tgid)
+			return;
+	}
+	if (r->n_scans < SCANS_MAX)
+		r->scans[r->n_scans++] = tgid;
+}
+
+static void on_record(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct run *r = arg;
+
+	(void)size;
+	if (h->kind >= REC_KIND_MAX)
+		return;
+	r->totals.records[h->kind]++;
+	switch (h->kind) {
+	case REC_TASK:
+		tasks_update(r->tasks, (const struct rec_task *)h);
+		if (h->id == TASK_EXEC)
+			request_scan(r, h->tgid);
+		break;
+	case REC_MAPPED:
+		request_scan(r, h->tgid);
+		return;
+	case REC_STEP:
+		r->totals.steps++;
+		/* fall through */
+	case REC_FUNCTION:
+		if (h->id < r->probes.n)
+			r->probes.specs[h->id].records++;
+		break;
+	}
+	outputs_record(r->out, h);
+}
+
+static void check_loss(struct run *r, uint64_t now)
+{
+	struct loss l = { .from_ns = r->last_loss_ns, .to_ns = now };
+	uint64_t lost[REC_KIND_MAX];
+	bool any = false;
+
+	session_lost(r->session, lost);
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		l.count[k] = lost[k] - r->totals.lost[k];
+		r->totals.lost[k] = lost[k];
+		any |= l.count[k] != 0;
+	}
+	r->last_loss_ns = now;
+	if (!any)
+		return;
+	r->totals.lost_ns += l.to_ns - l.from_ns;
+	outputs_loss(r->out, &l);
+}
+
+static uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
+{
+	uint64_t n = 0;
+
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		n += counts[k];
+	return n;
+}
+
+/* ---- while it runs ---- */
+
+static void read_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+
+	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD) {
+			command_reap(&r->cmd);
+		} else {
+			r->stop = true;
+			r->interrupted = true;
+		}
+	}
+}
+
+static void show_status(struct run *r, uint64_t now)
+{
+	bool tty = isatty(STDERR_FILENO);
+	uint64_t period = tty ? STATUS_TTY_NS : STATUS_FILE_NS, records, span;
+	char text[256];
+
+	if (now - r->last_status_ns < period)
+		return;
+	span = now - r->last_status_ns;
+	records = total_of(r->totals.records);
+	snprintf(text, sizeof(text),
+		"%" PRIu64 " s  %" PRIu64 " steps (%" PRIu64 "/s)  %" PRIu64 " records/s  %.1f MB  %" PRIu64
+		" lost",
+		(now - r->totals.open_ns) / NSEC_PER_SEC, r->totals.steps,
+		(r->totals.steps - r->last_steps) * NSEC_PER_SEC / span,
+		(records - r->last_records) * NSEC_PER_SEC / span, (double)outputs_bytes(r->out) / 1e6,
+		total_of(r->totals.lost));
+	log_status(text);
+	r->last_status_ns = now;
+	r->last_records = records;
+	r->last_steps = r->totals.steps;
+}
+
+static int drain(struct run *r)
+{
+	uint64_t now;
+	int n;
+
+	n = session_drain(r->session);
+	if (n < 0) {
+		log_error("cannot read the ring buffers: %s", strerror(-n));
+		return n;
+	}
+	for (size_t i = 0; i < r->n_scans; i++)
+		attach_process(session_probes(r->session), (pid_t)r->scans[i]);
+	r->n_scans = 0;
+	now = clock_ns(CLOCK_BOOTTIME);
+	if (now - r->last_flush_ns < FLUSH_NS)
+		return 0;
+	check_loss(r, now);
+	r->last_flush_ns = now;
+	return outputs_flush(r->out);
+}
+
+static bool targets_gone(struct run *r, uint64_t now)
+{
+	bool check = now - r->last_check_ns >= CHECK_ALIVE_NS;
+
+	if (r->o->all)
+		return false;
+	if (check)
+		r->last_check_ns = now;
+	return !tasks_alive(r->tasks, check);
+}
+
+static int loop(struct run *r)
+{
+	uint64_t end = r->o->duration_ns ? r->totals.open_ns + r->o->duration_ns : UINT64_MAX;
+	struct pollfd fds[] = {
+		{ .fd = session_control_fd(r->session), .events = POLLIN },
+		{ .fd = r->signal_fd, .events = POLLIN },
+	};
+	int err = 0;
+
+	while (!err && !r->stop) {
+		uint64_t now = clock_ns(CLOCK_BOOTTIME);
+		int timeout = DRAIN_MS;
+
+		if (now >= end || targets_gone(r, now))
+			break;
+		if (end - now < DRAIN_MS * UINT64_C(1000000))
+			timeout = (int)((end - now) / 1000000) + 1;
+		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
+			return -errno;
+		read_signals(r);
+		err = drain(r);
+		show_status(r, clock_ns(CLOCK_BOOTTIME));
+	}
+	return err;
+}
+
+/* ---- the whole ---- */
+
+static int setup_signals(struct run *r)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return r->signal_fd < 0 ? -errno : 0;
+}
+
+static int open_session(struct run *r, bool uprobe_multi)
+{
+	const struct record_options *o = r->o;
+	bool trace = o->n_outputs, profile = o->profile;
+	struct session_config c = {
+		.trace_all = o->all,
+		.all_cpus = o->events & EVENT_CPU,
+		.watch_maps = r->probes.n,
+		.track_sched = profile || o->events & (EVENT_SCHED | EVENT_CPU),
+		.track_syscalls = profile || o->events & EVENT_SYSCALLS || r->probes.n,
+		.track_faults = profile || o->events & EVENT_FAULTS,
+		.emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP,
+		.min_syscall_ns = o->min_syscall_ns,
+		.ring_bytes = o->ring_bytes,
+		.uprobe_multi = uprobe_multi,
+		.probes = &r->probes,
+		.cb = on_record,
+		.cb_arg = r,
+	};
+
+	if (trace && o->events & EVENT_SCHED)
+		c.emit_mask |= 1u << REC_OFF_CPU | 1u << REC_ON_CPU;
+	if (trace && o->events & EVENT_CPU)
+		c.emit_mask |= 1u << REC_ON_CPU;
+	if (trace && o->events & EVENT_SYSCALLS)
+		c.emit_mask |= 1u << REC_SYSCALL;
+	if (trace && o->events & EVENT_FAULTS)
+		c.emit_mask |= 1u << REC_FAULT;
+	if (trace && o->events & EVENT_FUNCTIONS)
+		c.emit_mask |= 1u << REC_FUNCTION;
+	return session_open(&c, &r->session);
+}
+
+static int add_target(struct run *r, pid_t pid)
+{
+	int err;
+
+	err = session_target(r->session, pid);
+	if (err) {
+		log_error("-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
+		return err;
+	}
+	err = tasks_add_process(r->tasks, pid);
+	if (!err)
+		err = attach_process(session_probes(r->session), pid);
+	if (err == -ESRCH)
+		log_error("process %d has exited while inftrace was attaching", pid);
+	return err < 0 ? err : 0;
+}
+
+static int attach_all(struct run *r)
+{
+	const struct record_options *o = r->o;
+	int err;
+
+	err = attach_named_files(session_probes(r->session));
+	if (!err)
+		err = session_attach(r->session);
+	if (!err && o->command)
+		err = add_target(r, r->cmd.pid);
+	for (size_t i = 0; i < o->n_pids && !err; i++)
+		err = add_target(r, o->pids[i]);
+	return err;
+}
+
+static int start(struct run *r)
+{
+	const struct record_options *o = r->o;
+	uint64_t before = clock_ns(CLOCK_BOOTTIME);
+	int err;
+
+	err = session_start(r->session, &r->totals.open_ns);
+	if (err)
+		return err;
+	r->rec = (struct recording){
+		.start_boot_ns = r->totals.open_ns,
+		.probes = &r->probes,
+		.tasks = r->tasks,
+	};
+	/* the other clocks at the same instant: both differences are constant over microseconds */
+	r->rec.start_mono_ns = clock_ns(CLOCK_MONOTONIC) - (clock_ns(CLOCK_BOOTTIME) - r->totals.open_ns);
+	r->rec.start_real_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_BOOTTIME) - r->totals.open_ns);
+	r->last_loss_ns = r->last_flush_ns = r->last_status_ns = r->last_check_ns = r->totals.open_ns;
+	r->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - before;
+	err = outputs_open(o, &r->rec, o->command ? r->cmd.pid : o->n_pids ? o->pids[0] : 0, &r->out);
+	if (err || !o->command)
+		return err;
+	err = command_release(&r->cmd);
+	if (err)
+		log_error("cannot run %s: %s", o->command[0], strerror(-err));
+	return err;
+}
+
+static int stop(struct run *r)
+{
+	int err;
+
+	r->totals.close_ns = clock_ns(CLOCK_BOOTTIME);
+	err = session_stop(r->session);
+	if (err)
+		log_warn("spans still open at the end are missing: %s", strerror(-err));
+	err = session_drain(r->session);
+	check_loss(r, clock_ns(CLOCK_BOOTTIME));
+	r->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - r->totals.close_ns;
+	r->totals.bytes = outputs_bytes(r->out);
+	return err < 0 ? err : 0;
+}
+
+static void summarise_counts(const struct run *r)
+{
+	char line[512] = "";
+	size_t n = 0;
+
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (r->totals.records[k] && k != REC_MAPPED)
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
+				r->totals.records[k], rec_kind_name((enum rec_kind)k));
+	}
+	log_info("%.1f s, %s", (double)(r->totals.close_ns - r->totals.open_ns) / 1e9,
+		n ? line : "no records");
+	n = 0;
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (r->totals.lost[k])
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
+				r->totals.lost[k], rec_kind_name((enum rec_kind)k));
+	}
+	if (n)
+		log_warn("lost %s: a larger --ring-size or fewer -e keeps up", line);
+}
+
+static void summarise_probes(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->probes.n; i++) {
+		const struct probe_spec *s = &r->probes.specs[i];
+		bool wanted = !s->engine || s->engine->matched;
+
+		if (!s->attached && wanted && (!s->engine || r->probes.n_engines))
+			log_info("%s: no mapped file of the targets has it", s->symbol);
+		else if (s->attached && !session_probe_hit(r->session, i))
+			log_info("%s: attached, never hit", s->symbol);
+	}
+}
+
+static void summarise_oddities(const struct run *r)
+{
+	const volatile struct inf_stats *st = session_stats(r->session);
+	const struct {
+		uint64_t n;
+		const char *text;
+	} odd[] = {
+		{ st->no_storage, "threads could not be traced: no memory" },
+		{ st->step_mismatch, "steps did not add up" },
+		{ st->missed_switches, "context switches were not seen; their time stays with the state before" },
+		{ st->account_retries, "changes of state were preempted in every try" },
+		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
+		{ st->frames_full, "calls were nested too deep for a span" },
+		{ st->faults_open, "page faults ended in a signal" },
+		{ st->syscalls_short, "short system calls left out" },
+	};
+
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		if (odd[i].n)
+			log_info("%" PRIu64 " %s", odd[i].n, odd[i].text);
+	}
+}
+
+/* From here on something is attached. */
+static int run_attached(struct run *r)
+{
+	int err, close_err;
+
+	err = attach_all(r);
+	if (!err)
+		err = start(r);
+	if (err) {
+		outputs_close(r->out, NULL);
+		return err;
+	}
+	log_info("recording%s", r->o->duration_ns ? "" : "; Ctrl-C ends it");
+	err = loop(r);
+	close_err = stop(r);
+	if (!err)
+		err = close_err;
+	close_err = outputs_close(r->out, &r->totals);
+	if (!err)
+		err = close_err;
+	summarise_counts(r);
+	summarise_probes(r);
+	summarise_oddities(r);
+	return err;
+}
+
+static int exit_code(struct run *r, int err)
+{
+	if (err == -EPERM || err == -EOPNOTSUPP)
+		return EXIT_ALLOWED;
+	if (err == -EINVAL)
+		return EXIT_USAGE;
+	if (err)
+		return EXIT_RUN;
+	if (r->o->strict && total_of(r->totals.lost))
+		return EXIT_LOSS;
+	if (r->o->command && !r->interrupted && r->cmd.exited)
+		return command_exit_code(&r->cmd);
+	return EXIT_OK;
+}
+
+static int check_allowed(bool *ret_uprobe_multi)
+{
+	struct features f;
+	char why[512];
+	int err;
+
+	err = features_probe_fast(&f);
+	if (!err)
+		err = features_require(&f, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why), "cannot look at the kernel: %s", strerror(-err));
+	if (err) {
+		log_error("%s", why);
+		return err == -EPERM ? err : -EOPNOTSUPP;
+	}
+	*ret_uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
+	return 0;
+}
+
+int record_run(struct record_options *o)
+{
+	struct run r = { .o = o, .signal_fd = -1 };
+	bool uprobe_multi = false, reaped;
+	int err;
+
+	err = check_pids(o) ?: check_command(o) ?: load_probes(&r) ?: outputs_check(o);
+	if (!err)
+		err = check_allowed(&uprobe_multi);
+	if (!err)
+		err = setup_signals(&r);
+	if (!err)
+		err = tasks_new(&r.tasks);
+	if (!err && o->command)
+		err = command_spawn(o->command, &r.cmd);
+	if (!err)
+		err = open_session(&r, uprobe_multi);
+	if (!err)
+		err = run_attached(&r);
+	session_free(r.session);
+	command_reap(&r.cmd);
+	reaped = r.cmd.exited;
+	if (r.cmd.pid)
+		command_end(&r.cmd);
+	if (!reaped)
+		r.interrupted = true;
+	tasks_free(r.tasks);
+	probe_table_free(&r.probes);
+	if (r.signal_fd >= 0)
+		close(r.signal_fd);
+	return exit_code(&r, err);
+}

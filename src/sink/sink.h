@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A sink turns records into bytes of one format. Sinks never see libbpf; the capture side
+ * never sees a format.
+ */
+#ifndef INFTRACE_SINK_H
+#define INFTRACE_SINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "record.h"
+#include "target/tasks.h"
+
+/* What every sink needs to know of the recording. */
+struct recording {
+	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
+	const struct probe_table *probes;
+	struct tasks *tasks;
+};
+
+/* Records lost between two looks at the counters. */
+struct loss {
+	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
+	uint64_t count[REC_KIND_MAX];
+};
+
+/* Totals for the window's last lines. */
+struct window_totals {
+	uint64_t open_ns, close_ns; /* CLOCK_BOOTTIME */
+	uint64_t records[REC_KIND_MAX], lost[REC_KIND_MAX];
+	uint64_t bytes; /* of all outputs */
+	uint64_t steps;
+	uint64_t open_cost_ns, close_cost_ns; /* time that opening and closing took */
+	uint64_t lost_ns; /* wall time in which records were lost */
+};
+
+struct sink;
+
+struct sink_ops {
+	void (*record)(struct sink *s, const struct rec_hdr *rec);
+	void (*loss)(struct sink *s, const struct loss *l);
+	/* Returns the first error of the output. */
+	int (*flush)(struct sink *s);
+	/* The recording is over: writes what can only be said now, closes and frees. `t` is NULL when
+	 * nothing was recorded. */
+	int (*close)(struct sink *s, const struct window_totals *t);
+	uint64_t (*bytes)(const struct sink *s);
+};
+
+struct sink {
+	const struct sink_ops *ops;
+	char *name; /* of the file, for the summary */
+};
+
+struct writer;
+struct profile_meta;
+
+/* Each takes over the writer, also on failure. -ENOMEM. */
+int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
+	struct sink **ret_sink);
+
+#endif

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "target/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define END_WAIT_MS 2000
+
+static int check_path(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	return access(path, X_OK) ? -errno : 0;
+}
+
+int command_check(const char *name)
+{
+	const char *dirs = getenv("PATH");
+	char path[PATH_MAX];
+
+	if (strchr(name, '/'))
+		return check_path(name);
+	if (!dirs)
+		dirs = "/bin:/usr/bin"; /* execvp's default */
+	while (*dirs) {
+		int len = (int)strcspn(dirs, ":");
+
+		snprintf(path, sizeof(path), "%.*s/%s", len, len ? dirs : ".", name);
+		if (!check_path(path))
+			return 0;
+		dirs += len;
+		dirs += *dirs == ':';
+	}
+	return -ENOENT;
+}
+
+static void run_child(char **argv, int release_fd, int error_fd)
+{
+	sigset_t none;
+	char go;
+	int err;
+
+	if (read(release_fd, &go, 1) != 1)
+		_exit(0); /* inftrace gave up */
+	close(release_fd);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	execvp(argv[0], argv);
+	err = errno;
+	if (write(error_fd, &err, sizeof(err)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+int command_spawn(char **argv, struct command *ret_cmd)
+{
+	int release[2], error[2];
+	pid_t pid;
+
+	if (pipe2(release, O_CLOEXEC))
+		return -errno;
+	if (pipe2(error, O_CLOEXEC)) {
+		close(release[0]);
+		close(release[1]);
+		return -errno;
+	}
+	pid = fork();
+	if (!pid) {
+		close(release[1]);
+		run_child(argv, release[0], error[1]);
+	}
+	close(release[0]);
+	close(error[1]);
+	if (pid < 0) {
+		close(release[1]);
+		close(error[0]);
+		return -errno;
+	}
+	*ret_cmd = (struct command){ .pid = pid, .release_fd = release[1], .error_fd = error[0] };
+	return 0;
+}
+
+int command_release(struct command *cmd)
+{
+	int err = 0;
+	ssize_t n;
+
+	if (write(cmd->release_fd, "g", 1) != 1)
+		return -EPIPE;
+	close(cmd->release_fd);
+	cmd->release_fd = -1;
+	/* the end of the pipe comes with a successful exec */
+	do {
+		n = read(cmd->error_fd, &err, sizeof(err));
+	} while (n < 0 && errno == EINTR);
+	close(cmd->error_fd);
+	cmd->error_fd = -1;
+	return n == sizeof(err) ? -err : 0;
+}
+
+void command_reap(struct command *cmd)
+{
+	if (!cmd->exited && waitpid(cmd->pid, &cmd->status, WNOHANG) == cmd->pid)
+		cmd->exited = true;
+}
+
+void command_end(struct command *cmd)
+{
+	if (!cmd->pid)
+		return;
+	if (cmd->release_fd > 0)
+		close(cmd->release_fd);
+	if (cmd->error_fd > 0)
+		close(cmd->error_fd);
+	cmd->release_fd = cmd->error_fd = -1;
+	command_reap(cmd);
+	if (!cmd->exited)
+		kill(cmd->pid, SIGTERM);
+	for (int ms = 0; ms < END_WAIT_MS && !cmd->exited; ms++) {
+		usleep(1000);
+		command_reap(cmd);
+	}
+}
+
+int command_exit_code(const struct command *cmd)
+{
+	return WIFSIGNALED(cmd->status) ? 128 + WTERMSIG(cmd->status) : WEXITSTATUS(cmd->status);
+}

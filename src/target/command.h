@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A command that inftrace starts itself: held back until everything is attached. */
+#ifndef INFTRACE_COMMAND_H
+#define INFTRACE_COMMAND_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct command {
+	pid_t pid;
+	int release_fd; /* write end: a byte lets it go, closing it ends it */
+	int error_fd;	/* read end: errno when exec failed, nothing when it worked */
+	bool exited;
+	int status; /* of waitpid(2) */
+};
+
+/* Whether execvp(3) would find it: 0, -ENOENT or -EACCES. */
+int command_check(const char *name);
+
+/* Forks; the child waits. Signals are as they were before inftrace blocked them. */
+int command_spawn(char **argv, struct command *ret_cmd);
+
+/* Lets the child run. Returns the errno of its exec as a negative number, or 0. */
+int command_release(struct command *cmd);
+
+/* Takes the exit status if it has exited. */
+void command_reap(struct command *cmd);
+
+/* Ends it: SIGTERM, and waits up to two seconds. Does nothing when it has exited. */
+void command_end(struct command *cmd);
+
+/* As a shell would say it: its code, or 128 + signal. */
+int command_exit_code(const struct command *cmd);
+
+#endif

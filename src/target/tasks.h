@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names of the threads and processes that records speak of, and which processes of the
+ * targets are alive. Kept from the task records, so threads that have exited keep their name;
+ * /proc fills in those that never sent one (wakers outside the targets).
+ */
+#ifndef INFTRACE_TASKS_H
+#define INFTRACE_TASKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "record.h"
+
+struct task {
+	uint32_t tid, tgid; /* tgid 0: the slot is empty */
+	bool traced;	    /* a thread of a target */
+	bool alive_process; /* on the entry of a process's main thread: a target that lives */
+	char comm[TASK_COMM_LEN];
+	uint32_t sink_flags; /* for the sinks: what they have written about it */
+};
+
+struct tasks;
+
+int tasks_new(struct tasks **ret_tasks);
+void tasks_free(struct tasks *ts);
+
+/* The entry of a thread; created from /proc when there is none. NULL only without memory. The
+ * pointer is valid until the next call that can create one. */
+struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
+
+/* The same without creating: NULL when unknown. */
+struct task *tasks_find(struct tasks *ts, uint32_t tid);
+
+/* A waker: its name is looked up in /proc once. NULL without memory. */
+struct task *tasks_get_other(struct tasks *ts, uint32_t tid);
+
+/* Adds a target and its threads, as /proc shows them. -ESRCH. */
+int tasks_add_process(struct tasks *ts, pid_t tgid);
+
+/* Follows a REC_TASK record. */
+void tasks_update(struct tasks *ts, const struct rec_task *r);
+
+/* Calls cb for each target process that is alive, as far as the records tell. */
+void tasks_each_process(struct tasks *ts, void (*cb)(struct task *t, void *arg), void *arg);
+
+/* Target processes alive. With `check`, /proc is asked about each (records may have been lost). */
+unsigned int tasks_alive(struct tasks *ts, bool check);
+
+#endif

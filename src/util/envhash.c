@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "util/envhash.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "target/elf.h"
+#include "target/process.h"
+#include "util/fmt.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define ENVIRON_MAX (4u << 20) /* bytes; the kernel allows a quarter of the stack limit */
+#define VARIABLES_MAX 4096
+#define LIBRARIES_MAX 256
+#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+/* Settings of engines and runtimes. */
+static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
+	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
+
+/* Of these, what may be a secret (VLLM_API_KEY): it must be neither printed nor guessed at. */
+static const char *const secrets[] = { "*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*" };
+
+static bool matches_any(const char *const *globs, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!fnmatch(globs[i], name, 0))
+			return true;
+	return false;
+}
+
+/* Bytes of somebody else as a JSON string; what is not UTF-8 in them becomes U+FFFD. */
+static struct json_object *json_bytes(const char *s)
+{
+	size_t len = strlen(s);
+	char *quoted = malloc(FMT_JSON_STR_MAX(len) + 1);
+	struct json_object *obj;
+
+	if (!quoted)
+		return NULL;
+	*fmt_json_str(quoted, s, len) = '\0';
+	obj = json_tokener_parse(quoted);
+	free(quoted);
+	return obj;
+}
+
+/*
+ * Both take the value over, and keep the first error in *err, so that a caller may build a whole
+ * tree and look once. json-c keeps the order of insertion: keys are added in their order.
+ */
+static void add(struct json_object *obj, const char *key, struct json_object *value, int *err)
+{
+	if (obj && value && !json_object_object_add(obj, key, value))
+		return;
+	json_object_put(value);
+	*err = -ENOMEM;
+}
+
+static void append(struct json_object *array, struct json_object *value, int *err)
+{
+	if (array && value && !json_object_array_add(array, value))
+		return;
+	json_object_put(value);
+	*err = -ENOMEM;
+}
+
+static const char *json_text(struct json_object *obj)
+{
+	return json_object_to_json_string_ext(
+		obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+static int cmp_json(const void *a, const void *b)
+{
+	return strcmp(json_text(*(struct json_object *const *)a),
+		json_text(*(struct json_object *const *)b));
+}
+
+static void sort_unique(struct json_object *array)
+{
+	json_object_array_sort(array, cmp_json);
+	for (size_t i = json_object_array_length(array); i-- > 1;)
+		if (json_object_equal(json_object_array_get_idx(array, i),
+			    json_object_array_get_idx(array, i - 1)))
+			json_object_array_del_idx(array, i, 1);
+}
+
+static struct json_object *build_id_json(const char *path, int *ret_err)
+{
+	char hex[ELF_BUILD_ID_MAX];
+	struct elf_file *elf;
+	int err;
+
+	err = *ret_err = elf_open(path, &elf);
+	if (!err) {
+		err = elf_build_id(elf, hex, sizeof(hex));
+		elf_close(elf);
+	}
+	return json_object_new_string(err ? "none" : hex);
+}
+
+static struct json_object *exe_json(pid_t pid, int *err)
+{
+	struct json_object *obj;
+	char path[64];
+	int open_err;
+
+	if (!pid)
+		return json_object_new_string("none");
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	obj = build_id_json(path, &open_err);
+	if (open_err == -ENOENT) /* also of a zombie and of a kernel thread */
+		*err = -ESRCH;
+	else if (open_err == -EACCES || open_err == -EPERM)
+		*err = open_err;
+	return obj;
+}
+
+/* x86 has a model name; arm64 only the numbers that stand for one. */
+static void cpu_model(char *model, size_t size)
+{
+	static const char *const keys[] = { "model name", "CPU implementer", "CPU variant",
+		"CPU part" };
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[512];
+	size_t len = 0;
+
+	model[0] = '\0';
+	if (!f)
+		return;
+	/* the first processor only: its block ends at the first empty line */
+	while (fgets(line, sizeof(line), f) && line[0] != '\n') {
+		char *value = strstr(line, ": ");
+
+		if (!value)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		for (size_t i = 0; i < ARRAY_SIZE(keys) && len < size; i++)
+			if (!strncmp(line, keys[i], strlen(keys[i])))
+				len += (size_t)snprintf(
+					model + len, size - len, "%s%s", len ? " " : "", value + 2);
+	}
+	fclose(f);
+}
+
+static struct json_object *cpu_json(int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	char model[256];
+
+	cpu_model(model, sizeof(model));
+	add(obj, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
+	add(obj, "model", json_bytes(model), err);
+	return obj;
+}
+
+static struct json_object *libraries_json(const struct env_input *in, int *err)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < in->n_libraries; i++) {
+		struct json_object *obj = json_object_new_object();
+		int ignored;
+
+		add(obj, "build_id", build_id_json(in->libraries[i].path, &ignored), err);
+		add(obj, "name", json_bytes(in->libraries[i].name), err);
+		append(array, obj, err);
+	}
+	if (!*err)
+		sort_unique(array);
+	return array;
+}
+
+static struct json_object *presets_json(const struct env_input *in, int *err)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < in->n_presets; i++) {
+		struct json_object *obj = json_object_new_object();
+
+		add(obj, "name", json_bytes(in->presets[i].name), err);
+		add(obj, "version", json_object_new_int64(in->presets[i].version), err);
+		append(array, obj, err);
+	}
+	if (!*err)
+		sort_unique(array);
+	return array;
+}
+
+static int cmp_variable(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The variables "NAME\0VALUE" that count, sorted by name; of one set twice, the first counts, as
+ * for getenv(3). */
+static int read_variables(pid_t pid, char **vars, size_t *ret_n)
+{
+	size_t n = 0, cap = 0, bytes = 0;
+	char path[64], *var = NULL;
+	ssize_t len;
+	int err = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return errno == ENOENT ? -ESRCH : -errno;
+	errno = 0;
+	while (!err && bytes < ENVIRON_MAX && n < VARIABLES_MAX &&
+		(len = getdelim(&var, &cap, 0, f)) > 0) {
+		char *eq = strchr(var, '=');
+		bool again = false;
+
+		bytes += (size_t)len;
+		if (!eq)
+			continue;
+		*eq = '\0';
+		/* other names are nobody's setting, and would have to be escaped */
+		if (var[strspn(var, NAME_CHARS)] ||
+			!matches_any(variables, ARRAY_SIZE(variables), var) ||
+			matches_any(secrets, ARRAY_SIZE(secrets), var))
+			continue;
+		for (size_t i = 0; i < n && !again; i++)
+			again = !strcmp(vars[i], var);
+		if (again)
+			continue;
+		vars[n++] = var;
+		var = NULL;
+		cap = 0;
+	}
+	/* the address space is gone once the process has exited: the file is empty, or says so */
+	if (ferror(f))
+		err = errno ? -errno : -EIO;
+	free(var);
+	fclose(f);
+	qsort(vars, n, sizeof(*vars), cmp_variable);
+	*ret_n = n;
+	return err;
+}
+
+static struct json_object *variables_json(pid_t pid, int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	char **vars = calloc(VARIABLES_MAX, sizeof(*vars));
+	size_t n = 0;
+	int ret = vars ? 0 : -ENOMEM;
+
+	if (pid && vars)
+		ret = read_variables(pid, vars, &n);
+	for (size_t i = 0; i < n; i++) {
+		add(obj, vars[i], json_bytes(vars[i] + strlen(vars[i]) + 1), err);
+		free(vars[i]);
+	}
+	free(vars);
+	if (ret)
+		*err = ret;
+	return obj;
+}
+
+static struct json_object *env_json(const struct env_input *in, int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	struct utsname uts;
+
+	if (uname(&uts))
+		*err = -errno;
+	add(obj, "cpu", cpu_json(err), err);
+	add(obj, "env", variables_json(in->pid, err), err);
+	add(obj, "exe", exe_json(in->pid, err), err);
+	add(obj, "kernel", json_object_new_string(uts.release), err);
+	add(obj, "libraries", libraries_json(in, err), err);
+	add(obj, "machine", json_object_new_string(uts.machine), err);
+	/* whole MiB: what the kernel keeps for itself at boot varies by some pages */
+	add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)), err);
+	add(obj, "presets", presets_json(in, err), err);
+	return obj;
+}
+
+static int hash_text(const char *text, char hash[ENV_HASH_MAX])
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+	unsigned int len;
+
+	if (!EVP_Digest(text, strlen(text), md, &len, EVP_sha256(), NULL) || len != 32)
+		return -EIO;
+	strcpy(hash, "sha256:");
+	for (unsigned int i = 0; i < len; i++)
+		sprintf(hash + strlen("sha256:") + 2 * i, "%02x", md[i]);
+	return 0;
+}
+
+int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX])
+{
+	char found[ENV_HASH_MAX], *json = NULL;
+	struct json_object *obj;
+	int err = 0;
+
+	if (hash)
+		strcpy(hash, ENV_HASH_UNKNOWN);
+	obj = env_json(in, &err);
+	if (err)
+		goto out;
+	json = strdup(json_text(obj));
+	err = json ? hash_text(json, found) : -ENOMEM;
+	if (err)
+		goto out;
+	if (hash)
+		strcpy(hash, found);
+	if (ret_json) {
+		*ret_json = json;
+		json = NULL;
+	}
+out:
+	free(json);
+	json_object_put(obj);
+	return err;
+}
+
+/* What the presets of a table find in a process. */
+struct collected {
+	pid_t pid;
+	const struct probe_table *pt;
+	bool *claims; /* by preset */
+	struct env_library libraries[LIBRARIES_MAX];
+	size_t n;
+};
+
+static int collect_file(const struct mapped_file *m, void *arg)
+{
+	static const char deleted[] = " (deleted)";
+	struct collected *c = arg;
+	const char *slash = strrchr(m->path, '/');
+	char *name = strdup(slash ? slash + 1 : m->path), path[PATH_MAX];
+	bool claimed = false;
+	size_t len;
+
+	if (!name)
+		return -ENOMEM;
+	len = strlen(name);
+	if (len > strlen(deleted) && !strcmp(name + len - strlen(deleted), deleted))
+		name[len - strlen(deleted)] = '\0';
+	for (size_t i = 0; i < c->pt->n_engines; i++) {
+		const struct engine *e = c->pt->engines[i];
+
+		if (!matches_any((const char *const *)e->mapped, e->n_mapped, name))
+			continue;
+		c->claims[i] = claimed = true;
+	}
+	if (!claimed || c->n == LIBRARIES_MAX) {
+		free(name);
+		return 0;
+	}
+	if (process_file_path(c->pid, m, path, sizeof(path)))
+		path[0] = '\0';
+	c->libraries[c->n] = (struct env_library){ .name = name, .path = strdup(path) };
+	return c->libraries[c->n++].path ? 0 : -ENOMEM;
+}
+
+int env_hash_process(
+	pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX])
+{
+	struct collected *c = calloc(1, sizeof(*c));
+	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
+	struct env_input in = { .pid = pid, .presets = presets };
+	int err = -ENOMEM;
+
+	if (hash)
+		strcpy(hash, ENV_HASH_UNKNOWN);
+	if (c)
+		c->claims = calloc(pt->n_engines + 1, sizeof(*c->claims));
+	if (!c || !c->claims || !presets)
+		goto out;
+	c->pid = pid;
+	c->pt = pt;
+	err = process_each_mapped(pid, collect_file, c);
+	if (err == -ESRCH && process_exists(pid))
+		err = -EACCES; /* it does not tell one from the other */
+	if (err)
+		goto out;
+	for (size_t i = 0; i < pt->n_engines; i++)
+		if (c->claims[i])
+			presets[in.n_presets++] = (struct env_preset){ pt->engines[i]->name,
+				pt->engines[i]->version };
+	in.libraries = c->libraries;
+	in.n_libraries = c->n;
+	err = env_hash(&in, ret_json, hash);
+out:
+	for (size_t i = 0; c && i < c->n; i++) {
+		free((char *)c->libraries[i].name);
+		free((char *)c->libraries[i].path);
+	}
+	if (c)
+		free(c->claims);
+	free(c);
+	free(presets);
+	return err;
+}

@@ -1,0 +1,226 @@
+#!/usr/bin/env node
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Loads traces with the importer of chrome://tracing (Catapult, as the Go source tree carries it) in
+// plain Node, without a browser and without npm packages, and checks what the importer lets pass:
+// slices of one track that overlap without nesting, and events that it dropped in silence.
+//
+// usage: check_chrome_trace.mjs [--brief | --counts] TRACE.json[.gz] ...
+//   default   one JSON object a line and file, with the threads and what they hold
+//   --brief   the same without the threads
+//   --counts  only the slices by category and name: {"syscall": {"read": 12}, ...}
+// needs: Debian packages golang-1.19-src (or TRACE_VIEWER_DIR with trace_viewer_full.html), nodejs
+// exit:  0  all files are clean
+//        1  a file cannot be read, or the importer threw
+//        2  usage, or the importer is not there
+//        3  import warnings
+//        4  partial overlaps, or the model does not hold what the file holds
+//        with several files the first of 1, 3, 4 that occurred
+
+import fs from 'node:fs';
+import path from 'node:path';
+import vm from 'node:vm';
+import zlib from 'node:zlib';
+
+const VIEWER = path.join(
+  process.env.TRACE_VIEWER_DIR || '/usr/share/go-1.19/src/cmd/trace/static',
+  'trace_viewer_full.html');
+
+function die(text) {
+  console.error(`check_chrome_trace: ${text}`);
+  process.exit(2);
+}
+
+// The viewer is one HTML file of some hundred modules. Those that draw need a DOM and throw here:
+// only the importer and the model are wanted, and their absence is noticed below.
+function loadCatapult() {
+  let html;
+  try {
+    html = fs.readFileSync(VIEWER, 'utf8');
+  } catch (e) {
+    die(`${e.message} (apt-get install golang-1.19-src, or set TRACE_VIEWER_DIR)`);
+  }
+  let oboe;
+  const quiet = { ...console, log() {}, warn() {}, error() {} };
+  const g = {
+    console: quiet, process, performance, TextDecoder, TextEncoder, setTimeout, clearTimeout, URL,
+    HTMLImportsLoader: { hrefToAbsolutePath: (p) => p },
+    require: (p) => (/oboe/.test(p) ? oboe : {}),
+  };
+  g.global = g;
+  g.Polymer = Object.assign(() => function () {}, { dom: () => ({}) });
+  const context = vm.createContext(g);
+  for (const [, script] of html.matchAll(/<script[^>]*>([\s\S]*?)<\/script>/g)) {
+    for (const module of script.split(/(?='use strict';)/)) {
+      try {
+        vm.runInContext(module, context);
+      } catch { /* draws */ }
+      if (g.window && g.window.oboe)
+        oboe = g.window.oboe;
+    }
+  }
+  if (!g.tr?.importer?.Import || !g.tr?.e?.importer?.TraceEventImporter)
+    die(`the importer did not load from ${VIEWER}`);
+  return g.tr;
+}
+
+function readTrace(file) {
+  const raw = fs.readFileSync(file);
+  const gzip = raw[0] === 0x1f && raw[1] === 0x8b;
+  return new TextDecoder().decode(gzip ? zlib.gunzipSync(raw) : raw);
+}
+
+// The events themselves; an array may end after any event, as the importer has it.
+function parseEvents(text) {
+  text = text.trim();
+  if (text[0] === '[') {
+    text = text.replace(/\s*,\s*$/, '');
+    if (!text.endsWith(']'))
+      text += ']';
+  }
+  const json = JSON.parse(text);
+  return Array.isArray(json) ? json : json.traceEvents;
+}
+
+// Times in the file have three decimals; as integers of nanoseconds they compare exactly.
+const toNs = (us) => Math.round(us * 1000);
+
+// What the importer turns into a slice: X, and an instant with the scope of a thread.
+const isThreadInstant = (e) => (e.ph === 'i' || e.ph === 'I') && (e.s === undefined || e.s === 't');
+
+function findOverlaps(events) {
+  const tracks = new Map();
+  for (const e of events) {
+    if (e.ph !== 'X')
+      continue;
+    const key = `${e.pid}/${e.tid}`;
+    const start = toNs(e.ts);
+    if (!tracks.has(key))
+      tracks.set(key, []);
+    tracks.get(key).push({ name: e.name, start, end: start + toNs(e.dur) });
+  }
+  const found = [];
+  for (const [track, slices] of tracks) {
+    slices.sort((a, b) => a.start - b.start || b.end - a.end);
+    const open = [];
+    for (const s of slices) {
+      while (open.length && open.at(-1).end <= s.start)
+        open.pop();
+      const outer = open.at(-1);
+      if (outer && s.end > outer.end)
+        found.push({ track, first: outer, second: s, by_ns: outer.end - s.start });
+      open.push(s);
+    }
+  }
+  return found;
+}
+
+function countBy(counts, key) {
+  counts[key] = (counts[key] || 0) + 1;
+}
+
+function summarizeModel(model) {
+  const sum = {
+    processes: 0, threads: 0, slices: 0, unfinished: 0, max_depth: 0, async_slices: 0,
+    counters: 0, counter_samples: 0, flows: model.flowEvents.length,
+    counts: {}, thread_detail: {},
+  };
+  const depth = (s) => 1 + Math.max(0, ...(s.subSlices || []).map(depth));
+  for (const process of Object.values(model.processes)) {
+    sum.processes++;
+    for (const counter of Object.values(process.counters)) {
+      sum.counters++;
+      sum.counter_samples += counter.numSamples;
+    }
+    for (const thread of Object.values(process.threads)) {
+      sum.threads++;
+      sum.slices += thread.sliceGroup.length;
+      for (const s of thread.sliceGroup.slices) {
+        if (s.didNotFinish)
+          sum.unfinished++;
+        countBy(sum.counts[s.category] ||= {}, s.title);
+      }
+      for (const s of thread.sliceGroup.topLevelSlices)
+        sum.max_depth = Math.max(sum.max_depth, depth(s));
+      for (const _ of thread.asyncSliceGroup.getDescendantEvents())
+        sum.async_slices++;
+      sum.thread_detail[`${process.pid}/${thread.tid}`] = {
+        process: process.name || null, name: thread.name || null,
+        slices: thread.sliceGroup.length, async: thread.asyncSliceGroup.length,
+      };
+    }
+  }
+  return sum;
+}
+
+function checkFile(tr, file) {
+  const began = performance.now();
+  const result = { file: path.basename(file), threw: null };
+  let text;
+  let model;
+  try {
+    text = readTrace(file);
+    model = new tr.Model();
+    new tr.importer.Import(model, new tr.importer.ImportOptions()).importTraces([text]);
+  } catch (e) {
+    result.threw = String((e && e.message) || e);
+    return result;
+  }
+  const events = parseEvents(text);
+  const overlaps = findOverlaps(events);
+  const instants = {};
+  const phases = {};
+  for (const e of events) {
+    countBy(phases, e.ph);
+    if (e.ph === 'i' || e.ph === 'I')
+      countBy(instants, e.name);
+  }
+  Object.assign(result, summarizeModel(model));
+  // B and E make slices as well, but how many depends on their pairing
+  const expected = events.filter((e) => e.ph === 'X' || isThreadInstant(e)).length;
+  result.missing = phases.B || phases.E ? 0 : expected - result.slices;
+  Object.assign(result, {
+    phases, instants,
+    bounds_ms: model.bounds.isEmpty ? null : [model.bounds.min, model.bounds.max],
+    overlaps: overlaps.length, first_overlaps: overlaps.slice(0, 5),
+    warnings: model.importWarnings.length,
+    import_warnings: model.importWarnings.slice(0, 10).map(({ type, message }) => ({ type, message })),
+    import_ms: Math.round(performance.now() - began),
+  });
+  return result;
+}
+
+function exitCode(result) {
+  if (result.threw)
+    return 1;
+  if (result.warnings)
+    return 3;
+  return result.overlaps || result.missing ? 4 : 0;
+}
+
+const known = ['--brief', '--counts'];
+const flags = process.argv.slice(2).filter((a) => a.startsWith('--'));
+const files = process.argv.slice(2).filter((a) => !a.startsWith('--'));
+if (!files.length || flags.some((f) => !known.includes(f)))
+  die('usage: check_chrome_trace.mjs [--brief | --counts] TRACE.json[.gz] ...');
+const tr = loadCatapult();
+const codes = new Set();
+for (const file of files) {
+  const result = checkFile(tr, file);
+  const code = exitCode(result);
+  codes.add(code);
+  if (flags.includes('--counts')) {
+    if (code) {
+      const why = result.threw || (result.import_warnings[0] || result.first_overlaps[0]) ||
+        `${result.missing} slices missing from the model`;
+      console.error(`check_chrome_trace: ${file}: ${typeof why === 'string' ? why : JSON.stringify(why)}`);
+    }
+    console.log(JSON.stringify(result.counts || null));
+    continue;
+  }
+  delete result.counts;
+  if (flags.includes('--brief'))
+    delete result.thread_detail;
+  console.log(JSON.stringify(result));
+}
+process.exit([1, 3, 4].find((c) => codes.has(c)) || 0);

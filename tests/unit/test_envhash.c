@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* env_hash, on real processes that the tests start with an environment of their choice. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "target/elf.h"
+#include "util/envhash.h"
+
+/* A process with this environment: cat, which is past the dynamic linker once it has echoed. */
+static pid_t start(char *const env[])
+{
+	char *const argv[] = { "cat", NULL };
+	int to[2], from[2];
+	char byte = 'x';
+	pid_t pid;
+
+	assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(to[0], STDIN_FILENO);
+		dup2(from[1], STDOUT_FILENO);
+		/* the write end of its own input must stay open, or it would end before stop() */
+		if (dup(to[1]) >= 0)
+			execve("/bin/cat", argv, env);
+		_exit(127);
+	}
+	assert_true(pid > 0);
+	close(to[0]);
+	close(from[1]);
+	assert_int_equal(write(to[1], &byte, 1), 1);
+	assert_int_equal(read(from[0], &byte, 1), 1);
+	close(to[1]);
+	close(from[0]);
+	return pid;
+}
+
+static void stop(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+}
+
+static struct json_object *get(struct json_object *obj, const char *key)
+{
+	struct json_object *value;
+
+	assert_true(json_object_object_get_ex(obj, key, &value));
+	return value;
+}
+
+static const char *get_string(struct json_object *obj, const char *key)
+{
+	return json_object_get_string(get(obj, key));
+}
+
+/* What env_hash() says of a process with this environment; the caller frees json. */
+static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
+{
+	struct env_input in = { .pid = start(env) };
+	int err = env_hash(&in, json, hash);
+
+	stop(in.pid);
+	assert_int_equal(err, 0);
+}
+
+static void test_variables(void **state)
+{
+	char *const env[] = { "OMP_NUM_THREADS=8", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1",
+		"ROCR_VISIBLE_DEVICES=", "XOMP_A=1", "OMP_NUM_THREADS=9", "VLLM_API_KEY=hush",
+		"LLAMA_ARG_HF_TOKEN=hush", "GGML_PATH=a=b\"\\\n\xff", "OMP_\x1b[=1", "NCCL_DEBUG",
+		"omp_num_threads=3", NULL };
+	struct json_object *obj, *vars;
+	char *json;
+
+	(void)state;
+	hash_with(env, &json, NULL);
+	assert_null(strstr(json, "hush"));
+	obj = json_tokener_parse(json);
+	vars = get(obj, "env");
+	assert_int_equal(json_object_object_length(vars), 4);
+	assert_string_equal(get_string(vars, "OMP_NUM_THREADS"), "8"); /* the first, as getenv */
+	assert_string_equal(get_string(vars, "CUDA_VISIBLE_DEVICES"), "0,1");
+	assert_string_equal(get_string(vars, "ROCR_VISIBLE_DEVICES"), "");
+	assert_string_equal(get_string(vars, "GGML_PATH"), "a=b\"\\\n\xef\xbf\xbd");
+	json_object_put(obj);
+	free(json);
+}
+
+static void test_system(void **state)
+{
+	char *const env[] = { NULL };
+	struct json_object *obj, *cpu;
+	struct utsname uts;
+	char *json;
+
+	(void)state;
+	assert_int_equal(uname(&uts), 0);
+	hash_with(env, &json, NULL);
+	obj = json_tokener_parse(json);
+	assert_string_equal(get_string(obj, "kernel"), uts.release);
+	assert_string_equal(get_string(obj, "machine"), uts.machine);
+	cpu = get(obj, "cpu");
+	assert_int_equal(json_object_get_int64(get(cpu, "count")), sysconf(_SC_NPROCESSORS_ONLN));
+	assert_true(strlen(get_string(cpu, "model")) > 0);
+	assert_true(json_object_get_int64(get(obj, "memory_mib")) > 0);
+	json_object_put(obj);
+	free(json);
+}
+
+/* Keys ascend at every level. */
+static void check_sorted(struct json_object *obj)
+{
+	const char *last = "";
+
+	if (json_object_is_type(obj, json_type_array))
+		for (size_t i = 0; i < json_object_array_length(obj); i++)
+			check_sorted(json_object_array_get_idx(obj, i));
+	if (!json_object_is_type(obj, json_type_object))
+		return;
+	json_object_object_foreach(obj, key, value)
+	{
+		assert_true(strcmp(last, key) < 0);
+		last = key;
+		check_sorted(value);
+	}
+}
+
+/* The hash as anybody can compute it from the JSON. */
+static void test_canonical(void **state)
+{
+	char *const env[] = { "VLLM_B=2 3", "VLLM_A=1", "CUDA_C=/x/y", NULL };
+	struct json_object *obj;
+	char hash[ENV_HASH_MAX], *json, path[] = "/tmp/inftrace-env-XXXXXX", cmd[128], sum[65];
+	FILE *pipe;
+	int fd;
+
+	(void)state;
+	hash_with(env, &json, hash);
+	obj = json_tokener_parse(json);
+	check_sorted(obj);
+	assert_string_equal(json, json_object_to_json_string_ext(obj,
+					  JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(obj);
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, json, strlen(json)), strlen(json));
+	close(fd);
+	snprintf(cmd, sizeof(cmd), "sha256sum %s", path);
+	pipe = popen(cmd, "r");
+	assert_non_null(pipe);
+	assert_int_equal(fscanf(pipe, "%64s", sum), 1);
+	assert_int_equal(pclose(pipe), 0);
+	unlink(path);
+	assert_memory_equal(hash, "sha256:", 7);
+	assert_string_equal(hash + 7, sum);
+	free(json);
+}
+
+static void test_equal_and_not(void **state)
+{
+	char *const one[] = { "OMP_NUM_THREADS=4", "GGML_X=1", "PATH=/bin", NULL };
+	char *const reordered[] = { "GGML_X=1", "LANG=C", "OMP_NUM_THREADS=4", NULL };
+	char *const changed[] = { "GGML_X=1", "OMP_NUM_THREADS=5", NULL };
+	char *const fewer[] = { "OMP_NUM_THREADS=4", NULL };
+	char a[ENV_HASH_MAX], b[ENV_HASH_MAX];
+
+	(void)state;
+	hash_with(one, NULL, a);
+	hash_with(reordered, NULL, b);
+	assert_string_equal(a, b);
+	hash_with(changed, NULL, b);
+	assert_string_not_equal(a, b);
+	hash_with(fewer, NULL, b);
+	assert_string_not_equal(a, b);
+}
+
+static void test_libraries(void **state)
+{
+	struct env_library libraries[] = { { "z.so", "/proc/self/exe" }, { "a.so", NULL },
+		{ "gone.so", "/nonexistent/gone.so" }, { "z.so", "/proc/self/exe" } };
+	const struct env_preset presets[] = { { "llama.cpp", 2 }, { "cuda", 1 } };
+	struct env_input in = {
+		.libraries = libraries, .n_libraries = 4, .presets = presets, .n_presets = 2
+	};
+	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json, hex[ELF_BUILD_ID_MAX];
+	struct json_object *obj, *array, *lib;
+	struct env_library swap;
+	struct elf_file *elf;
+	Dl_info info;
+
+	(void)state;
+	assert_int_not_equal(dladdr(dlsym(RTLD_DEFAULT, "json_object_put"), &info), 0);
+	libraries[1].path = info.dli_fname;
+	assert_int_equal(elf_open(info.dli_fname, &elf), 0);
+	assert_int_equal(elf_build_id(elf, hex, sizeof(hex)), 0);
+	elf_close(elf);
+
+	assert_int_equal(env_hash(&in, &json, hash), 0);
+	obj = json_tokener_parse(json);
+	array = get(obj, "libraries");
+	assert_int_equal(json_object_array_length(array), 3);
+	for (size_t i = 0; i < 3; i++) {
+		lib = json_object_array_get_idx(array, i);
+		if (!strcmp(get_string(lib, "name"), "a.so"))
+			assert_string_equal(get_string(lib, "build_id"), hex);
+		else if (!strcmp(get_string(lib, "name"), "gone.so"))
+			assert_string_equal(get_string(lib, "build_id"), "none");
+		else
+			assert_string_equal(get_string(lib, "name"), "z.so");
+	}
+	array = get(obj, "presets");
+	assert_string_equal(json_object_to_json_string_ext(array, JSON_C_TO_STRING_PLAIN),
+		"[{\"name\":\"cuda\",\"version\":1},{\"name\":\"llama.cpp\",\"version\":2}]");
+	assert_string_equal(get_string(obj, "exe"), "none"); /* no process was named */
+	json_object_put(obj);
+	free(json);
+
+	swap = libraries[0];
+	libraries[0] = libraries[2];
+	libraries[2] = swap;
+	in.n_libraries = 3;
+	assert_int_equal(env_hash(&in, NULL, again), 0);
+	assert_string_equal(hash, again);
+	libraries[2].path = "/nonexistent";
+	assert_int_equal(env_hash(&in, NULL, again), 0);
+	assert_string_not_equal(hash, again);
+}
+
+static void test_process(void **state)
+{
+	char *const env[] = { "OMP_PLACES=cores", NULL };
+	char *libc_globs[] = { "nothing*", "libc.so*", "libc-*.so" },
+	     *other_globs[] = { "libxyz*" };
+	struct engine match = {
+		.name = "matching", .version = 7, .mapped = libc_globs, .n_mapped = 3
+	};
+	struct engine other = {
+		.name = "other", .version = 1, .mapped = other_globs, .n_mapped = 1
+	};
+	struct engine *engines[] = { &other, &match };
+	struct probe_table pt = { .engines = engines, .n_engines = 2 };
+	char hash[ENV_HASH_MAX], *json;
+	struct json_object *obj;
+	pid_t pid = start(env);
+	int err;
+
+	(void)state;
+	err = env_hash_process(pid, &pt, &json, hash);
+	stop(pid);
+	assert_int_equal(err, 0);
+	obj = json_tokener_parse(json);
+	assert_int_equal(json_object_array_length(get(obj, "libraries")), 1);
+	assert_string_equal(
+		json_object_to_json_string_ext(get(obj, "presets"), JSON_C_TO_STRING_PLAIN),
+		"[{\"name\":\"matching\",\"version\":7}]");
+	assert_string_not_equal(get_string(obj, "exe"), "");
+	json_object_put(obj);
+	free(json);
+
+	/* gone, reaped */
+	json = NULL;
+	assert_int_equal(env_hash_process(pid, &pt, &json, hash), -ESRCH);
+	assert_string_equal(hash, ENV_HASH_UNKNOWN);
+	assert_int_equal(env_hash(&(struct env_input){ .pid = pid }, &json, hash), -ESRCH);
+	assert_string_equal(hash, ENV_HASH_UNKNOWN);
+	assert_null(json);
+}
+
+static void test_zombie(void **state)
+{
+	struct env_input in = { 0 };
+	char hash[ENV_HASH_MAX];
+	siginfo_t info;
+
+	(void)state;
+	in.pid = fork();
+	if (!in.pid)
+		_exit(0);
+	assert_int_equal(waitid(P_PID, (id_t)in.pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(env_hash(&in, NULL, hash), -ESRCH);
+	assert_string_equal(hash, ENV_HASH_UNKNOWN);
+	waitpid(in.pid, NULL, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_variables),
+		cmocka_unit_test(test_system),
+		cmocka_unit_test(test_canonical),
+		cmocka_unit_test(test_equal_and_not),
+		cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_process),
+		cmocka_unit_test(test_zombie),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Judging what features_probe() found, and that what it finds is this system. */
+#include <errno.h>
+#include <linux/capability.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "capture/features.h"
+
+#define BIT(cap) (1ull << (cap))
+#define CAPS_NEEDED (BIT(CAP_BPF) | BIT(CAP_PERFMON) | BIT(CAP_SYS_PTRACE))
+
+/* A kernel and a process with everything, to take things away from. */
+static struct features all(const char *release)
+{
+	struct features f = { .caps = CAPS_NEEDED };
+
+	snprintf(f.release, sizeof(f.release), "%s", release);
+	return f;
+}
+
+static void assert_refused(const struct features *f, int err, const char *words[], size_t n)
+{
+	char why[384] = "";
+
+	assert_int_equal(features_require(f, why, sizeof(why)), err);
+	assert_null(strchr(why, '\n'));
+	for (size_t i = 0; i < n; i++)
+		if (!strstr(why, words[i]))
+			fail_msg("'%s' does not say '%s'", why, words[i]);
+}
+#define ASSERT_REFUSED(f, err, ...)                             \
+	assert_refused(f, err, (const char *[]){ __VA_ARGS__ }, \
+		sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *))
+
+static void test_enough(void **state)
+{
+	struct features f = all("6.1.0-40-amd64");
+	char why[8] = "as was";
+
+	(void)state;
+	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
+	assert_string_equal(why, "as was");
+	/* optional ones may be missing, untried ones are given the benefit of the doubt */
+	for (int i = 0; i < FEATURE_MAX; i++)
+		f.err[i] = feature_descs[i].loss ? -EOPNOTSUPP : FEATURE_UNTRIED;
+	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
+	/* what older systems give instead of CAP_BPF and CAP_PERFMON */
+	f.caps = BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_PTRACE);
+	assert_int_equal(features_require(&f, why, sizeof(why)), 0);
+}
+
+static void test_privileges(void **state)
+{
+	struct features f = all("6.12.0");
+
+	(void)state;
+	f.caps = 0;
+	ASSERT_REFUSED(&f, -EPERM, "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "root");
+	f.caps = CAPS_NEEDED & ~BIT(CAP_PERFMON);
+	ASSERT_REFUSED(&f, -EPERM, "missing CAP_PERFMON:");
+	f.caps = BIT(CAP_SYS_ADMIN);
+	ASSERT_REFUSED(&f, -EPERM, "missing CAP_SYS_PTRACE:");
+	f = all("6.12.0");
+	f.user_ns = true;
+	ASSERT_REFUSED(&f, -EPERM, "user namespace");
+	f = all("6.12.0");
+	strcpy(f.lockdown, "confidentiality");
+	ASSERT_REFUSED(&f, -EPERM, "lockdown");
+	strcpy(f.lockdown, "integrity");
+	assert_int_equal(features_require(&f, NULL, 0), 0);
+	f.err[FEATURE_RING_BUFFER] = -EPERM;
+	ASSERT_REFUSED(&f, -EPERM, "ring buffer", "seccomp");
+}
+
+static void test_kernels(void **state)
+{
+	struct features f = all("4.19.0-27-amd64");
+
+	(void)state;
+	f.err[FEATURE_RING_BUFFER] = -EINVAL;
+	ASSERT_REFUSED(&f, -EOPNOTSUPP, "ring buffer", "4.19.0-27-amd64", "too old", "5.15");
+	f.err[FEATURE_BTF] = -ENOENT;
+	ASSERT_REFUSED(&f, -EOPNOTSUPP, "BTF", "CONFIG_DEBUG_INFO_BTF");
+	f = all("6.1.0");
+	f.err[FEATURE_SYS_ENTER] = -ENOENT;
+	ASSERT_REFUSED(&f, -EOPNOTSUPP, "sys_enter", "built without");
+	/* 5.9 is before 5.15, 6.0 is not */
+	f = all("5.9.1");
+	f.err[FEATURE_ATTACH_COOKIE] = -EINVAL;
+	ASSERT_REFUSED(&f, -EOPNOTSUPP, "too old");
+	f = all("6.0");
+	f.err[FEATURE_ATTACH_COOKIE] = -EINVAL;
+	ASSERT_REFUSED(&f, -EOPNOTSUPP, "built without");
+}
+
+static void test_uprobes(void **state)
+{
+	struct features f = all("6.1.150");
+
+	(void)state;
+	/* either kind will do */
+	f.err[FEATURE_UPROBE_MULTI] = -EOPNOTSUPP;
+	assert_int_equal(features_require(&f, NULL, 0), 0);
+	f.err[FEATURE_UPROBE] = -EACCES;
+	ASSERT_REFUSED(&f, -EPERM, "no uprobe:", "CAP_SYS_ADMIN");
+	f.err[FEATURE_UPROBE_MULTI] = 0;
+	assert_int_equal(features_require(&f, NULL, 0), 0);
+}
+
+/* A short buffer is filled and no more. */
+static void test_short_buffer(void **state)
+{
+	struct features f = all("6.1.0");
+	char why[16];
+
+	(void)state;
+	memset(why, 'x', sizeof(why));
+	f.caps = 0;
+	assert_int_equal(features_require(&f, why, 8), -EPERM);
+	assert_string_equal(why, "not per");
+	assert_int_equal(why[8], 'x');
+}
+
+static void test_this_system(void **state)
+{
+	struct features fast, full;
+	struct utsname uts;
+
+	(void)state;
+	assert_int_equal(uname(&uts), 0);
+	assert_int_equal(features_probe_fast(&fast), 0);
+	assert_int_equal(features_probe(&full), 0);
+	assert_string_equal(fast.release, uts.release);
+	assert_int_equal(fast.caps, full.caps);
+	for (int i = 0; i < FEATURE_MAX; i++) {
+		assert_true(full.err[i] <= 0);
+		assert_int_equal(
+			fast.err[i], feature_descs[i].fast ? full.err[i] : FEATURE_UNTRIED);
+	}
+	assert_int_equal(
+		features_have(&full, FEATURE_BTF), !access("/sys/kernel/btf/vmlinux", R_OK));
+	if (getuid()) /* without privileges nothing may seem to work that needs them */
+		assert_true(full.caps || !features_have(&full, FEATURE_TASK_STORAGE));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_enough),
+		cmocka_unit_test(test_privileges),
+		cmocka_unit_test(test_kernels),
+		cmocka_unit_test(test_uprobes),
+		cmocka_unit_test(test_short_buffer),
+		cmocka_unit_test(test_this_system),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,647 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace validate as a whole, on the files of tests/golden (run from the root of the tree) and on
+ * text given here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cmd/cmd.h"
+#include "util/json_check.h"
+
+#define GOLDEN "tests/golden/"
+
+struct output {
+	int rc;
+	char out[4096], err[8192];
+};
+
+static void fd_read(int fd, char *buf, size_t size)
+{
+	ssize_t n;
+
+	n = pread(fd, buf, size - 1, 0);
+	assert_true(n >= 0);
+	buf[n] = '\0';
+	close(fd);
+}
+
+/* Runs cmd_validate in a child (argp exits by itself on usage errors) with text as its stdin. */
+static void run_input(struct output *result, const void *text, size_t len, char **argv)
+{
+	int in, out, err, status, argc = 0;
+	pid_t pid;
+
+	while (argv[argc])
+		argc++;
+	in = memfd_create("in", MFD_CLOEXEC);
+	out = memfd_create("out", MFD_CLOEXEC);
+	err = memfd_create("err", MFD_CLOEXEC);
+	assert_true(in >= 0 && out >= 0 && err >= 0);
+	assert_int_equal(write(in, text, len), len);
+	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		dup2(in, STDIN_FILENO);
+		dup2(out, STDOUT_FILENO);
+		dup2(err, STDERR_FILENO);
+		exit(cmd_validate(argc, argv));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	result->rc = WEXITSTATUS(status);
+	fd_read(out, result->out, sizeof(result->out));
+	fd_read(err, result->err, sizeof(result->err));
+	close(in);
+}
+
+#define ARGV(...) ((char *[]){ "inftrace validate", ##__VA_ARGS__, NULL })
+#define RUN(result, ...) run_input(result, "", 0, ARGV(__VA_ARGS__))
+
+static void run_text(struct output *result, const char *text)
+{
+	run_input(result, text, strlen(text), ARGV("-"));
+}
+
+/* The input is refused with this one line, and nothing else. */
+static void expect_problem(const void *text, size_t len, const char *problem)
+{
+	struct output result;
+	char line[512];
+
+	run_input(&result, text, len, ARGV("-"));
+	snprintf(line, sizeof(line), "inftrace: -: %s\n", problem);
+	assert_string_equal(result.err, line);
+	assert_int_equal(result.rc, EXIT_RUN);
+}
+
+static void expect_text_problem(const char *text, const char *problem)
+{
+	expect_problem(text, strlen(text), problem);
+}
+
+static void expect_good(const char *text)
+{
+	struct output result;
+
+	run_text(&result, text);
+	assert_string_equal(result.err, "");
+	assert_int_equal(result.rc, EXIT_OK);
+}
+
+/* --- profiles --- */
+
+static void test_profile_golden(void **state)
+{
+	struct output result;
+
+	(void)state;
+	RUN(&result, GOLDEN "profile_good.jsonl");
+	assert_string_equal(result.err, "");
+	assert_string_equal(result.out,
+		GOLDEN "profile_good.jsonl: profile, 5 lines: token_prof 2, "
+		       "a_family_of_the_future 1, unified_prof 1, window_prof 1\n");
+	assert_int_equal(result.rc, EXIT_OK);
+
+	RUN(&result, GOLDEN "profile_bad.jsonl");
+#define BAD "inftrace: " GOLDEN "profile_bad.jsonl: "
+	assert_string_equal(result.err,
+		BAD "line 7: missing required field: shape\n" BAD
+		    "line 9: invalid JSON: the line ends inside the value\n" BAD
+		    "line 10: stage_us: the states sum to 61234566 ns, total is 61234567 ns (-1 "
+		    "ns)\n" BAD "line 11: concurrency must be an integer >= 1\n" BAD
+		    "line 12: commit_sha must be a non-empty string or null\n");
+	assert_string_equal(result.out, GOLDEN
+		"profile_bad.jsonl: profile, 11 lines: token_prof 7; NOT VALID, 5 problems\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+}
+
+static void test_profile_require(void **state)
+{
+	struct output result;
+
+	(void)state;
+	RUN(&result, GOLDEN "profile_good.jsonl", "--require", "token_prof,window_prof");
+	assert_int_equal(result.rc, EXIT_OK);
+	RUN(&result, GOLDEN "profile_good.jsonl", "--require", "token_prof,op_prof");
+	assert_string_equal(result.err,
+		"inftrace: " GOLDEN "profile_good.jsonl: missing profile event groups: op_prof\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+	RUN(&result, "--require=op_prof,a,token_prof", GOLDEN "profile_good.jsonl");
+	assert_string_equal(result.err,
+		"inftrace: " GOLDEN
+		"profile_good.jsonl: missing profile event groups: op_prof, a\n");
+	/* a trace has no families: asking for them is about the profile next to it */
+	RUN(&result, GOLDEN "trace_good.json", GOLDEN "profile_good.jsonl", "-r", "token_prof");
+	assert_int_equal(result.rc, EXIT_OK);
+	RUN(&result, GOLDEN "trace_good.json", "-r", "token_prof");
+	assert_string_equal(result.err, "inftrace: --require: none of the files is a profile\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+}
+
+/* One line with each of the fields as given; NULL leaves the field out. */
+struct fields {
+	const char *event, *commit_sha, *env_hash, *model, *concurrency, *shape, *stage_us,
+		*graph_enabled, *runtime_flags, *more;
+};
+
+static const struct fields good_fields = {
+	"\"op_prof\"",
+	"null",
+	"\"sha256:unknown\"",
+	"\"m\"",
+	"1",
+	"{}",
+	"{}",
+	"false",
+	"{}",
+	NULL,
+};
+
+static void fields_print(char *buf, size_t size, const struct fields *f)
+{
+	const char *const names[] = { "event", "commit_sha", "env_hash", "model", "concurrency",
+		"shape", "stage_us", "graph_enabled", "runtime_flags" };
+	const char *const values[] = { f->event, f->commit_sha, f->env_hash, f->model,
+		f->concurrency, f->shape, f->stage_us, f->graph_enabled, f->runtime_flags };
+	size_t used = 0;
+
+	for (size_t i = 0; i < 9; i++)
+		if (values[i])
+			used += snprintf(buf + used, size - used, "%c\"%s\":%s", used ? ',' : '{',
+				names[i], values[i]);
+	snprintf(buf + used, size - used, "%s%s}\n", f->more ? "," : "", f->more ? f->more : "");
+}
+
+static void expect_fields(const struct fields *fields, const char *problem)
+{
+	char text[2048], expected[256];
+
+	fields_print(text, sizeof(text), fields);
+	if (!problem) {
+		expect_good(text);
+		return;
+	}
+	snprintf(expected, sizeof(expected), "line 1: %s", problem);
+	expect_text_problem(text, expected);
+}
+
+#define EXPECT_FIELD(field, value, problem)          \
+	do {                                         \
+		struct fields fields_ = good_fields; \
+                                                     \
+		fields_.field = value;               \
+		expect_fields(&fields_, problem);    \
+	} while (0)
+
+static void test_profile_envelope(void **state)
+{
+	(void)state;
+	expect_fields(&good_fields, NULL);
+	EXPECT_FIELD(commit_sha, NULL, "missing required field: commit_sha");
+	EXPECT_FIELD(env_hash, NULL, "missing required field: env_hash");
+	EXPECT_FIELD(model, NULL, "missing required field: model");
+	EXPECT_FIELD(concurrency, NULL, "missing required field: concurrency");
+	EXPECT_FIELD(shape, NULL, "missing required field: shape");
+	EXPECT_FIELD(stage_us, NULL, "missing required field: stage_us");
+	EXPECT_FIELD(graph_enabled, NULL, "missing required field: graph_enabled");
+	EXPECT_FIELD(runtime_flags, NULL, "missing required field: runtime_flags");
+	EXPECT_FIELD(event, "\"\"", "event must be a non-empty string");
+	EXPECT_FIELD(event, "7", "event must be a non-empty string");
+	EXPECT_FIELD(commit_sha, "\"\\t \"", "commit_sha must be a non-empty string or null");
+	EXPECT_FIELD(commit_sha, "\"abc\"", NULL);
+	EXPECT_FIELD(env_hash, "\"md5:1\"", "env_hash must be a string that starts with sha256:");
+	EXPECT_FIELD(env_hash, "null", "env_hash must be a string that starts with sha256:");
+	EXPECT_FIELD(model, "\" \"", "model must be a non-empty string");
+	EXPECT_FIELD(concurrency, "0", "concurrency must be an integer >= 1");
+	EXPECT_FIELD(concurrency, "1.0", "concurrency must be an integer >= 1");
+	EXPECT_FIELD(concurrency, "\"1\"", "concurrency must be an integer >= 1");
+	EXPECT_FIELD(shape, "[]", "shape must be an object");
+	EXPECT_FIELD(shape, "{\"a\":null,\"b\":\"x\",\"c\":1.5}", NULL);
+	EXPECT_FIELD(shape, "{\"dims\":[1,2]}", "shape.dims must be a scalar");
+	EXPECT_FIELD(stage_us, "{\"a\":{}}", "stage_us.a must be a scalar");
+	EXPECT_FIELD(stage_us, "null", "stage_us must be an object");
+	EXPECT_FIELD(graph_enabled, "0", "graph_enabled must be true or false");
+	EXPECT_FIELD(runtime_flags, "\"\"", "runtime_flags must be an object");
+	EXPECT_FIELD(more, "\"source\":null", NULL);
+	EXPECT_FIELD(more, "\"unknown\":{\"deep\":[[[]]]}", NULL);
+	EXPECT_FIELD(more, "\"source\":1",
+		"source and source_line must be strings where they are given");
+}
+
+#define NATIVE "\"source\":\"native\""
+
+static void expect_stages(const char *event, const char *stages, const char *problem)
+{
+	struct fields fields = good_fields;
+
+	fields.event = event;
+	fields.stage_us = stages;
+	fields.more = NATIVE;
+	expect_fields(&fields, problem);
+}
+
+static void test_profile_sum_rule(void **state)
+{
+	const char *event = "\"token_prof\"";
+	struct fields foreign = good_fields;
+
+	(void)state;
+	expect_stages(event, "{\"total\":0.3,\"cpu\":0.1,\"irq\":0.2}", NULL);
+	expect_stages(event, "{\"cpu\":2,\"total\":2.000,\"workers_cpu\":9.999}", NULL);
+	/* no double tells these apart: 2^53 us is 9007199254740992 */
+	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.001}", NULL);
+	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.002}",
+		"stage_us: the states sum to 9007199254740993002 ns, total is 9007199254740993001 "
+		"ns "
+		"(+1 ns)");
+	expect_stages(event, "{\"cpu\":1.000}", "missing stage: stage_us.total");
+	expect_stages(
+		event, "{\"total\":1.000,\"cpu\":-1.000}", "stage_us.cpu must be a number >= 0");
+	expect_stages(
+		event, "{\"total\":1.000,\"cpu\":\"1\"}", "stage_us.cpu must be a number >= 0");
+	expect_stages(event, "{\"total\":1.0001,\"cpu\":1.0001}",
+		"stage_us.total must be a whole number of nanoseconds");
+	/* the states of other families overlap, and of other writers anything may be missing */
+	expect_stages("\"op_prof\"", "{\"total\":5.000,\"mul_mat\":1.000}", NULL);
+	foreign.event = event;
+	foreign.stage_us = "{\"total\":5.000,\"cpu\":1.000}";
+	expect_fields(&foreign, NULL);
+}
+
+static void test_profile_lines(void **state)
+{
+	struct output result;
+	char text[4096], line[1024];
+
+	(void)state;
+	fields_print(line, sizeof(line), &good_fields);
+	/* CR LF, blank lines, no newline at the end */
+	snprintf(text, sizeof(text), "\n  \n%.*s\r\n\t\r\n%.*s", (int)strlen(line) - 1, line,
+		(int)strlen(line) - 1, line);
+	run_text(&result, text);
+	assert_string_equal(result.out, "-: profile, 2 lines: op_prof 2\n");
+	assert_string_equal(result.err, "");
+
+	snprintf(text, sizeof(text), "%s[1]\n", line);
+	expect_text_problem(text, "line 2: profile event must be a JSON object");
+	snprintf(text, sizeof(text), "%s%.*s {}\n", line, (int)strlen(line) - 1, line);
+	expect_text_problem(text, "line 2: invalid JSON: text after the value, at column 160");
+	snprintf(text, sizeof(text), "%s{\"event\":NaN}\n", line);
+	expect_text_problem(text, "line 2: invalid JSON at column 10: a value expected, not 'N'");
+	/* a line that was cut by a full disk, then appended to */
+	snprintf(text, sizeof(text), "%.40s\n%s", line, line);
+	expect_text_problem(text, "line 1: invalid JSON: the line ends inside the value");
+	assert_non_null(strstr(line, "op_prof"));
+	snprintf(text, sizeof(text), "%s{\"event\":\"\x01\"}\n", line);
+	expect_text_problem(
+		text, "line 2: invalid JSON at column 11: control byte 0x01 in a string");
+}
+
+/* --- Chrome traces --- */
+
+static void test_trace_golden(void **state)
+{
+	static const char counts[] = "13 events: C 1, M 3, X 6, f 1, i 1, s 1; slices: syscall 3, "
+				     "op 1, sched 1, step 1; 2 tracks";
+	static const char open_note[] = "; open (not closed by ]: recording cut)";
+	static const struct {
+		const char *file, *form, *note;
+	} good[] = {
+		{ "trace_good.json", "array", "" },
+		{ "trace_object.json", "object", "" },
+		{ "trace_cut_comma.json", "array", open_note },
+		{ "trace_members.json.gz", "array, gzip", open_note },
+	};
+	static const char *const bad[][2] = {
+		{ "trace_cut_inside.json",
+			"event 13 (line 14): the file ends inside an event: readers refuse it" },
+		{ "trace_cut_member.json.gz",
+			"event 12: gzip data is cut inside a member (whole members before it: 1): "
+			"readers refuse the file" },
+		{ "trace_overlap_1ns.json", "events 6 (line 7) and 7 (line 11) overlap by 1 ns "
+					    "without nesting: pid 4242 tid 4242" },
+	};
+	struct output result;
+	char path[128], line[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(path, sizeof(path), GOLDEN "%s", good[i].file);
+		RUN(&result, path);
+		snprintf(line, sizeof(line), "%s: Chrome trace (%s), %s%s\n", path, good[i].form,
+			counts, good[i].note);
+		assert_string_equal(result.err, "");
+		assert_string_equal(result.out, line);
+		assert_int_equal(result.rc, EXIT_OK);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(path, sizeof(path), GOLDEN "%s", bad[i][0]);
+		RUN(&result, path);
+		snprintf(line, sizeof(line), "inftrace: %s: %s\n", path, bad[i][1]);
+		assert_string_equal(result.err, line);
+		assert_int_equal(result.rc, EXIT_RUN);
+	}
+}
+
+/* A real trace of PyTorch's profiler: other rules (string pids, unpaired arrows), no failure. The
+ * figures are what Python's json module and the chrome://tracing importer count. */
+static void test_trace_kineto(void **state)
+{
+	struct output result;
+
+	(void)state;
+	RUN(&result, GOLDEN "kineto.json.gz");
+	assert_string_equal(result.err, "");
+	assert_string_equal(result.out, GOLDEN
+		"kineto.json.gz: Chrome trace (object, gzip), 9524 events: M 58, X 6902, f 1310, i "
+		"2, "
+		"s 1252; slices: cpu_op 4338, kernel 1185, cuda_runtime 1125, cuda_driver 198, "
+		"gpu_memcpy 46, gpu_memset 8, Trace 1, overhead 1; 4 tracks; note: 71 flow ends "
+		"without a start; note: 13 flow starts without an end\n");
+	assert_int_equal(result.rc, EXIT_OK);
+}
+
+#define SLICE(ts, dur) \
+	"{\"ph\":\"X\",\"name\":\"a\",\"ts\":" ts ",\"dur\":" dur ",\"pid\":1,\"tid\":2}"
+
+static void test_trace_events(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "5", "not an object" },
+		{ "{\"name\":\"a\"}", "missing key: ph" },
+		{ "{\"ph\":1}", "not a string: ph" },
+		{ "{\"ph\":\"XX\"}", "unknown ph: XX" },
+		{ "{\"ph\":\"\\u001b[2J\"}", "unknown ph: \\x1b[2J" },
+		{ "{\"ph\":\"X\"}", "missing key: pid" },
+		{ "{\"ph\":\"X\",\"pid\":1.5}", "neither an integer nor a string: pid" },
+		{ "{\"ph\":\"X\",\"pid\":1}", "missing key: tid" },
+		{ "{\"ph\":\"X\",\"pid\":1,\"tid\":2}", "missing key: name" },
+		{ "{\"ph\":\"X\",\"pid\":1,\"tid\":2,\"name\":\"a\"}", "missing key: ts" },
+		{ SLICE("\"1\"", "1"), "not a number: ts" },
+		{ SLICE("1.000", "-0.001"), "dur is negative" },
+		{ SLICE("1e300", "1"), "does not fit in 64 bits of nanoseconds: ts" },
+		{ SLICE("9223372036854775", "1"),
+			"ts + dur does not fit in 64 bits of nanoseconds" },
+		{ "{\"ph\":\"M\",\"name\":\"process_name\"}", "missing key: args, an object" },
+		{ "{\"ph\":\"C\",\"ts\":1,\"name\":\"n\",\"pid\":1}",
+			"missing key: args, an object" },
+		{ "{\"ph\":\"i\",\"name\":\"n\"}", "missing key: ts" },
+		{ "{\"ph\":\"s\",\"ts\":1,\"name\":\"n\",\"pid\":1,\"tid\":2}", "missing key: id" },
+		{ "{\"ph\":\"i\",\"ts\":1,\"name\":\"n\",\"args\":{\"a\":[9223372036854775808]}}",
+			"integer above 2^63-1: must be a string" },
+		{ "{\"ph\":\"i\",\"ts\":1,\"name\":\"\\ud83d\\ude00\"}",
+			"\\u escape of a surrogate pair: must be UTF-8" },
+	};
+	char text[512], expected[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "[\n%s,\n%s\n]\n", SLICE("0.000", "9.000"),
+			cases[i][0]);
+		snprintf(expected, sizeof(expected), "event 2 (line 3): %s", cases[i][1]);
+		expect_text_problem(text, expected);
+	}
+	expect_good("[" SLICE("-1", "0.5e1") "," SLICE("0.0004", "0") "]");
+}
+
+static void test_trace_forms(void **state)
+{
+	(void)state;
+	expect_good("[" SLICE("1", "1"));
+	expect_good("[" SLICE("1", "1") "  \n ");
+	expect_good("[" SLICE("1", "1") ",\n");
+	expect_good(" \n[\n" SLICE("1", "1") "   \n\n\n  ,\n\n" SLICE("2", "1") "\n]\n\n");
+	expect_good("{\"traceEvents\": [" SLICE("1", "1") "]}");
+	expect_good("{\"a\":{\"event\":1},\"b\":[\"traceEvents\"],\n\"traceEvents\":[" SLICE(
+		"1", "1") "],\"displayTimeUnit\":\"ns\"}\n");
+	expect_text_problem("[]", "no events");
+	expect_text_problem("[\n", "no events");
+	expect_text_problem(
+		"[" SLICE("1", "1") ",\n]", "line 2 (after 1 events): an event expected, not ']'");
+	expect_text_problem("[" SLICE("1", "1") "\n" SLICE("2", "1") "]",
+		"line 2 (after 1 events): ',' or ']' expected, not '{'");
+	expect_text_problem("[" SLICE("1", "1") "]\n[", "line 2: text after the end of the trace");
+	expect_text_problem("{\"traceEvents\":[" SLICE("1", "1"),
+		"event 1 (line 1): the file ends inside traceEvents: readers refuse it");
+	expect_text_problem("{\"traceEvents\":[" SLICE("1", "1") "]",
+		"event 1 (line 1): the file ends inside the outer object: readers refuse it");
+	expect_text_problem("{\"traceEvents\":[" SLICE("1", "1") "],\"x\":01}",
+		"event 1: invalid JSON at line 1 (byte 75): a number with a leading zero");
+	expect_text_problem("{\"traceEvents\":{}}",
+		"line 1 (after 0 events): the array of traceEvents expected, not '{'");
+	/* PyTorch's execution trace is neither */
+	expect_text_problem("{\n\"schema\":\"1.1.1-chakra.0.0.4\",\n\"nodes\":[],\n\"x\":{\"y\":[",
+		"event 0 (line 4): the file ends inside the outer object: readers refuse it");
+}
+
+static void test_trace_nesting(void **state)
+{
+	struct output result;
+
+	(void)state;
+	/* later in the file, same start, same end, touching, of no length: all nest */
+	expect_good("[" SLICE("5", "1") "," SLICE("0", "10") "," SLICE("0", "4") "," SLICE(
+		"4", "6") "," SLICE("10", "1") "," SLICE("10", "0") "," SLICE("11", "0") "]");
+	expect_text_problem("[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]",
+		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
+	/* beyond 2^53 ns a double would not see it */
+	expect_text_problem(
+		"[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "]",
+		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
+	/* another track: no overlap */
+	expect_good(
+		"[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
+				    "\"tid\":\"2b\"}]");
+	/* other writers round as they like */
+	run_text(&result, "{\"traceEvents\":[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]}");
+	assert_string_equal(result.err, "");
+	assert_string_equal(result.out,
+		"-: Chrome trace (object), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 "
+		"slices overlap another without nesting, by up to 1 ns\n");
+}
+
+#define FLOW(ph, id, ts)                                                                        \
+	"{\"ph\":\"" ph "\",\"name\":\"w\",\"cat\":\"c\",\"id\":" id ",\"bp\":\"e\",\"ts\":" ts \
+	",\"pid\":1,\"tid\":2}"
+
+static void test_trace_flows(void **state)
+{
+	(void)state;
+	expect_good("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "2") "]");
+	/* by time, not by place in the file; an id can be used again; strings and steps */
+	expect_good("[" FLOW("f", "1", "2") "," FLOW("s", "1", "1") "," SLICE("0", "10") "," FLOW(
+		"s", "1", "3") "," FLOW("f", "1", "4") "," FLOW("s", "\"x\"", "3") "," FLOW("t",
+		"\"x\"", "4") "," FLOW("f", "\"x\"", "10") "]");
+}
+
+static void test_trace_flow_problems(void **state)
+{
+	struct output result;
+
+	(void)state;
+	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "]",
+		"event 2: flow start without an end");
+	expect_text_problem("[" SLICE("0", "10") "," FLOW("f", "1", "1") "," FLOW(
+				    "s", "2", "1") "," FLOW("f", "2", "1") "]",
+		"event 2: flow step or end without a start before it");
+	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW(
+				    "s", "1", "2") "," FLOW("f", "1", "3") "]",
+		"event 3: flow start with an id that is in use");
+	expect_text_problem(
+		"[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "10.001") "]",
+		"event 3: flow event outside of every slice of its track");
+	/* at a cut the other half may not have been written */
+	run_text(&result, "[" SLICE("0", "10") "," FLOW("s", "1", "1"));
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_non_null(strstr(result.out, "; note: 1 flow starts without an end\n"));
+}
+
+/* --- hostile input --- */
+
+static void test_not_ours(void **state)
+{
+	struct output result;
+
+	(void)state;
+	expect_text_problem("", "is empty");
+	expect_text_problem(" \n\t\n", "holds only white space");
+	expect_text_problem("\x7f"
+			    "ELF",
+		"neither a profile (one JSON object a line) nor a Chrome "
+		"trace ([ or {\"traceEvents\": [): it starts with byte 0x7f");
+	expect_text_problem("\n\x12\x08\x01", "is not JSON (a .pftrace is read by Perfetto's "
+					      "trace_processor)");
+	expect_text_problem(
+		"{broken", "line 1 (after 0 events): a key in quotes expected, not 'b'");
+	expect_problem("[\0", 2,
+		"event 1: invalid JSON at line 1 (byte 1): a value expected, not "
+		"byte 0x00");
+	expect_problem("[{\"a\0b\":1}]", 11,
+		"event 1: invalid JSON at line 1 (byte 4): control byte 0x00 in a string");
+	expect_problem("\x1f\x8b", 2,
+		"gzip data is cut inside a member (whole members before it: 0): "
+		"readers refuse the file");
+	expect_problem("\x1f\x8b\x09xxxx", 7,
+		"damaged gzip data (whole members before it: 0): unknown compression method");
+	RUN(&result, "/");
+	assert_string_equal(result.err, "inftrace: /: is a directory, not a trace or profile\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+	RUN(&result, GOLDEN "trace_good.json", "/nonexistent/a\nb", GOLDEN "trace_good.json");
+	assert_string_equal(result.err,
+		"inftrace: /nonexistent/a\\x0ab: cannot open: No such file or directory\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+}
+
+static void test_large(void **state)
+{
+	const size_t mb = 1 << 20;
+	size_t used;
+	char *text;
+
+	(void)state;
+	text = malloc(40 * mb);
+	assert_non_null(text);
+	/* a string of 10 MB is only long */
+	used = sprintf(text, "[{\"ph\":\"M\",\"args\":{},\"name\":\"");
+	memset(text + used, 'x', 10 * mb);
+	strcpy(text + used + 10 * mb, "\"}]");
+	expect_good(text);
+	/* beyond the limit of an event, but not of what is skipped */
+	memset(text + used, 'x', 20 * mb);
+	strcpy(text + used + 20 * mb, "\"}]");
+	expect_text_problem(text, "event 1: larger than 16 MB");
+	used = sprintf(text, "{\"skipped\":\"");
+	memset(text + used, 'x', 20 * mb);
+	strcpy(text + used + 20 * mb, "\",\"traceEvents\":[" SLICE("1", "1") "]}");
+	expect_good(text);
+	/* nested without end */
+	memset(text, '[', 10 * mb);
+	text[10 * mb] = '\0';
+	expect_text_problem(text, "event 1: invalid JSON at line 1 (byte 64): nested too deep");
+	/* few bytes, many objects */
+	used = sprintf(text, "[{\"a\":[");
+	for (int i = 0; i < 1 << 20; i++)
+		used += sprintf(text + used, "{},");
+	strcpy(text + used, "1]}]");
+	expect_text_problem(text, "event 1: more than 65536 values");
+	/* a line over the limit is skipped, the next is read */
+	used = sprintf(text, "{\"event\":\"");
+	memset(text + used, 'x', 20 * mb);
+	strcpy(text + used + 20 * mb, "\"}\n");
+	used = strlen(text);
+	fields_print(text + used, 1024, &good_fields);
+	expect_text_problem(text, "line 1: larger than 16 MB");
+	free(text);
+}
+
+static void test_many_problems(void **state)
+{
+	struct output result;
+	char text[1024] = "[5";
+	const char *p;
+	int lines = 0;
+
+	(void)state;
+	for (int i = 0; i < 30; i++)
+		strcat(text, ",5");
+	run_text(&result, text);
+	for (p = result.err; (p = strchr(p, '\n')); p++)
+		lines++;
+	assert_int_equal(lines, CHECK_SHOWN_MAX + 1);
+	assert_non_null(strstr(result.err, "inftrace: -: 21 more problems\n"));
+}
+
+static void test_usage(void **state)
+{
+	struct output result;
+
+	(void)state;
+	RUN(&result, "--nonsense");
+	assert_int_equal(result.rc, EXIT_USAGE);
+	run_input(&result, "", 0, (char *[]){ "inftrace validate", NULL });
+	assert_int_equal(result.rc, EXIT_USAGE);
+	RUN(&result, "-", "--require", "a,,b");
+	assert_int_equal(result.rc, EXIT_USAGE);
+	RUN(&result, "--help");
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_non_null(strstr(result.out, "EXAMPLES:"));
+	RUN(&result, "-q", GOLDEN "trace_good.json");
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_string_equal(result.out, "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_profile_golden),
+		cmocka_unit_test(test_profile_require),
+		cmocka_unit_test(test_profile_envelope),
+		cmocka_unit_test(test_profile_sum_rule),
+		cmocka_unit_test(test_profile_lines),
+		cmocka_unit_test(test_trace_golden),
+		cmocka_unit_test(test_trace_kineto),
+		cmocka_unit_test(test_trace_events),
+		cmocka_unit_test(test_trace_forms),
+		cmocka_unit_test(test_trace_nesting),
+		cmocka_unit_test(test_trace_flows),
+		cmocka_unit_test(test_trace_flow_problems),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_many_problems),
+		cmocka_unit_test(test_usage),
+	};
+
+	return cmocka_run_group_tests_name("validate", tests, NULL, NULL);
+}

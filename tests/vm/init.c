@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The only process of the virtual machine that scripts/vm-smoke boots: mounts what inftrace
+ * needs, runs the checks, powers off. Each check is one line on the console, "vm-smoke: ok
+ * NAME: ..." or "vm-smoke: FAIL NAME: ...", and "vm-smoke: end" is the last. What the checks
+ * wrote to OUT goes to the second serial port as a cpio archive.
+ *
+ * Linked statically: when a library is missing in the initramfs, this still says so.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/klog.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OUT "/out"
+#define CHILD_SECONDS 40
+#define KNOWN_EXIT_CODE 7
+#define LOG_TAIL_BYTES 6000
+
+static int failures;
+
+__attribute__((format(printf, 3, 4))) static void result(
+	bool ok, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("vm-smoke: %s %s: ", ok ? "ok" : "FAIL", name);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	fflush(stdout);
+	failures += !ok;
+}
+
+static void pause_ms(long ms)
+{
+	const struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* The last bytes of a file, each line behind "| ", so that it is no result line. */
+static void log_print(const char *path)
+{
+	FILE *in = fopen(path, "re");
+	char line[512];
+
+	if (!in)
+		return;
+	if (fseek(in, -LOG_TAIL_BYTES, SEEK_END))
+		rewind(in);
+	while (fgets(line, sizeof(line), in))
+		printf("| %s%s", line, strchr(line, '\n') ? "" : "\n");
+	fflush(stdout);
+	fclose(in);
+}
+
+/* Starts argv in a process group of its own, with stdout and stderr in the file log. */
+static pid_t child_start(const char *log, char *const argv[])
+{
+	pid_t pid = fork();
+	int fd;
+
+	if (pid)
+		return pid;
+	setpgid(0, 0);
+	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+		_exit(126);
+	execv(argv[0], argv);
+	perror(argv[0]);
+	_exit(127);
+}
+
+/* Waits for the child; its exit code, 128 + N when killed by signal N, or -1 when it ran
+ * past the deadline and was killed for it. */
+static int child_finish(pid_t pid)
+{
+	int status;
+
+	for (int ms = 0; ms < CHILD_SECONDS * 1000; ms += 5) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		pause_ms(5);
+	}
+	kill(-pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return -1;
+}
+
+static bool child_lives(pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && !info.si_pid;
+}
+
+/* Runs argv to its end as a check of that name; prints its output when the exit code is not
+ * the expected one. */
+static bool child_check(const char *name, int expected, char *const argv[])
+{
+	char log[64];
+	int rc;
+
+	snprintf(log, sizeof(log), OUT "/%s.log", name);
+	rc = child_finish(child_start(log, argv));
+	result(rc == expected, name, "exit code %d", rc);
+	if (rc != expected)
+		log_print(log);
+	return rc == expected;
+}
+
+static int bpf_call(int cmd, union bpf_attr *attr)
+{
+	return (int)syscall(SYS_bpf, cmd, attr, sizeof(*attr));
+}
+
+/* Counts the loaded BPF programs; with a name, prints them as one note line. */
+static int programs_count(const char *name)
+{
+	union bpf_attr attr;
+	__u32 id = 0;
+	int n = 0;
+
+	if (name)
+		printf("vm-smoke: note %s: programs", name);
+	for (;; n++) {
+		struct bpf_prog_info info;
+		int fd;
+
+		memset(&attr, 0, sizeof(attr));
+		attr.start_id = id;
+		if (bpf_call(BPF_PROG_GET_NEXT_ID, &attr))
+			break;
+		id = attr.next_id;
+		memset(&attr, 0, sizeof(attr));
+		attr.prog_id = id;
+		fd = bpf_call(BPF_PROG_GET_FD_BY_ID, &attr);
+		if (fd < 0)
+			continue;
+		memset(&info, 0, sizeof(info));
+		memset(&attr, 0, sizeof(attr));
+		attr.info.bpf_fd = (__u32)fd;
+		attr.info.info_len = sizeof(info);
+		attr.info.info = (__u64)(unsigned long)&info;
+		if (!bpf_call(BPF_OBJ_GET_INFO_BY_FD, &attr) && name)
+			printf(" %s", info.name);
+		close(fd);
+	}
+	if (name)
+		putchar('\n');
+	fflush(stdout);
+	return n;
+}
+
+/* Waits until a process waits for the FIFO; returns the write end, and that process goes on
+ * when it is closed. Fails when the child ends before. */
+static int fifo_open(const char *path, pid_t pid)
+{
+	for (int ms = 0; ms < CHILD_SECONDS * 1000 && child_lives(pid); ms += 5) {
+		int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+
+		if (fd >= 0)
+			return fd;
+		pause_ms(5);
+	}
+	return -1;
+}
+
+/* The files of a recording: counts as the program knows them, trace and profile. */
+struct files {
+	char counts[48], trace[48], profile[48], log[48];
+};
+
+static void files_name(struct files *f, const char *name)
+{
+	snprintf(f->counts, sizeof(f->counts), OUT "/%s.counts", name);
+	snprintf(f->trace, sizeof(f->trace), OUT "/%s.json", name);
+	snprintf(f->profile, sizeof(f->profile), OUT "/%s.jsonl", name);
+	snprintf(f->log, sizeof(f->log), OUT "/%s.log", name);
+}
+
+/* What is in the files of a recording is valid and agrees with the counts. */
+static void files_check(const char *name, struct files *f)
+{
+	char *trace[] = { "/bin/inftrace", "validate", f->trace, NULL };
+	char *profile[] = { "/bin/inftrace", "validate", f->profile, "--require", "token_prof",
+		NULL };
+	char *count[] = { "/bin/count", f->counts, f->trace, f->profile, NULL };
+	char check[48];
+
+	snprintf(check, sizeof(check), "%s-trace", name);
+	child_check(check, 0, trace);
+	snprintf(check, sizeof(check), "%s-profile", name);
+	child_check(check, 0, profile);
+	snprintf(check, sizeof(check), "%s-counts", name);
+	child_check(check, 0, count);
+}
+
+/* inftrace record -- known: from the command's first instruction on. */
+static void record_command(void)
+{
+	struct files f;
+	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-o", f.trace, "--profile",
+		f.profile, "-u", "/bin/known:work@step", "-u", "/bin/known:leaf@op", "--",
+		"/bin/known", f.counts, "-", "/hold", NULL };
+	pid_t pid;
+	int fd, rc;
+
+	files_name(&f, "command");
+	pid = child_start(f.log, argv);
+	fd = fifo_open("/hold", pid);
+	if (fd >= 0) {
+		programs_count("command");
+		close(fd);
+	}
+	rc = child_finish(pid);
+	result(rc == KNOWN_EXIT_CODE, "command", "record -- known: exit code %d", rc);
+	if (rc == KNOWN_EXIT_CODE)
+		files_check("command", &f);
+	else
+		log_print(f.log);
+}
+
+static bool file_contains(const char *path, const char *prefix)
+{
+	char buf[16] = "";
+	FILE *in = fopen(path, "re");
+
+	if (!in)
+		return false;
+	if (!fgets(buf, sizeof(buf), in))
+		buf[0] = 0;
+	fclose(in);
+	return buf[0] && !strncmp(buf, prefix, strlen(prefix));
+}
+
+/* Waits until the file begins with the prefix; fails when the child ends before. */
+static bool file_wait(const char *path, const char *prefix, pid_t pid)
+{
+	for (int ms = 0; ms < CHILD_SECONDS * 1000 && child_lives(pid); ms += 5) {
+		if (file_contains(path, prefix))
+			return true;
+		pause_ms(5);
+	}
+	return false;
+}
+
+/* inftrace record -p: of a process that sleeps in read(2) when the recording begins, until
+ * it ends. */
+static void record_process(void)
+{
+	struct files f;
+	char pid_text[16], syscall_file[48];
+	char *known[] = { "/bin/known", f.counts, "/go", "-", NULL };
+	char *record[] = { "/bin/inftrace", "record", "-v", "--strict", "-o", f.trace, "--profile",
+		f.profile, "-u", "/bin/known:work@step", "-u", "/bin/known:leaf@op", "-p", pid_text,
+		NULL };
+	pid_t pid, record_pid;
+	int fd, rc;
+
+	files_name(&f, "process");
+	pid = child_start(OUT "/known.log", known);
+	fd = fifo_open("/go", pid);
+	snprintf(syscall_file, sizeof(syscall_file), "/proc/%d/syscall", pid);
+	if (fd < 0 || !file_wait(syscall_file, "0 " /* read */, pid)) {
+		result(false, "process", "known does not wait");
+		child_finish(pid);
+		return;
+	}
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	record_pid = child_start(f.log, record);
+	/* the first bytes are written once the recording has begun */
+	file_wait(f.trace, "[", record_pid);
+	close(fd);
+	rc = child_finish(pid);
+	if (rc != KNOWN_EXIT_CODE)
+		result(false, "process", "known: exit code %d", rc);
+	rc = child_finish(record_pid);
+	result(rc == 0, "process", "record -p: exit code %d", rc);
+	if (rc == 0)
+		files_check("process", &f);
+	else
+		log_print(f.log);
+}
+
+static void mount_at(const char *type, const char *path)
+{
+	mkdir(path, 0755);
+	if (mount(type, path, type, 0, NULL))
+		result(false, "mount", "%s on %s: %s", type, path, strerror(errno));
+}
+
+/* The kernel itself found nothing wrong with what the programs did. */
+static void kernel_log_check(void)
+{
+	static char buf[1 << 20];
+	const char *const bad[] = { "BUG:", "WARNING:", "Oops", "rcu: INFO", "soft lockup" };
+	int n = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, buf, sizeof(buf) - 1);
+	const char *found = NULL;
+
+	for (size_t i = 0; n > 0 && i < sizeof(bad) / sizeof(bad[0]) && !found; i++)
+		found = strstr(buf, bad[i]);
+	result(n > 0 && !found, "kernel-log", "%.*s", found ? (int)strcspn(found, "\n") : 5,
+		found ? found : "clean");
+	if (found) {
+		FILE *out = fopen(OUT "/kernel.log", "we");
+
+		if (out) {
+			fwrite(buf, 1, (size_t)n, out);
+			fclose(out);
+		}
+	}
+}
+
+/* One member of a cpio archive ("newc", see cpio(5)); no path: the trailer. */
+static void archive_member(FILE *out, const char *name, const char *path)
+{
+	FILE *in = path ? fopen(path, "re") : NULL;
+	struct stat st = { 0 };
+	char buf[4096];
+	size_t n;
+
+	if (path && (!in || fstat(fileno(in), &st)))
+		return;
+	n = (size_t)fprintf(out, "070701%08x%08x%08x%08x%08x%08x%08lx%08x%08x%08x%08x%08zx%08x%s",
+		0, 0100644, 0, 0, 1, 0, (unsigned long)st.st_size, 0, 0, 0, 0, strlen(name) + 1, 0,
+		name);
+	do
+		putc(0, out);
+	while (++n % 4);
+	if (!in)
+		return;
+	while ((n = fread(buf, 1, sizeof(buf), in)) > 0)
+		fwrite(buf, 1, n, out);
+	for (n = (size_t)st.st_size; n % 4; n++)
+		putc(0, out);
+	fclose(in);
+}
+
+static void files_send(const char *tty)
+{
+	int fd = open(tty, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	DIR *dir = opendir(OUT);
+	struct termios raw;
+	struct dirent *e;
+
+	if (!out || !dir || tcgetattr(fd, &raw)) {
+		result(false, "files", "%s: %s", tty, strerror(errno));
+		return;
+	}
+	cfmakeraw(&raw);
+	tcsetattr(fd, TCSANOW, &raw);
+	while ((e = readdir(dir))) {
+		char path[300];
+
+		snprintf(path, sizeof(path), OUT "/%s", e->d_name);
+		if (e->d_name[0] != '.')
+			archive_member(out, e->d_name, path);
+	}
+	archive_member(out, "TRAILER!!!", NULL);
+	fflush(out);
+	tcdrain(fd);
+	fclose(out);
+	closedir(dir);
+}
+
+int main(void)
+{
+	char *doctor[] = { "/bin/inftrace", "doctor", NULL };
+	struct utsname un;
+	int before, left = 0;
+
+	if (getpid() != 1) {
+		fputs("init: only for the virtual machine of scripts/vm-smoke\n", stderr);
+		return 2;
+	}
+	mount_at("devtmpfs", "/dev");
+	if (!freopen("/dev/console", "w", stdout))
+		reboot(RB_POWER_OFF);
+	mount_at("proc", "/proc");
+	mount_at("sysfs", "/sys");
+	mount_at("tracefs", "/sys/kernel/tracing");
+	mount_at("bpf", "/sys/fs/bpf");
+	mount_at("tmpfs", "/tmp");
+	mount_at("tmpfs", OUT);
+	setenv("PATH", "/bin", 1);
+	mkfifo("/hold", 0600);
+	mkfifo("/go", 0600);
+	uname(&un);
+	printf("vm-smoke: note kernel: %s %s\n", un.release, un.version);
+
+	before = programs_count(NULL);
+	child_check("doctor", 0, doctor);
+	record_command();
+	record_process();
+	/* the kernel frees programs some time after the last reference to them is gone */
+	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)
+		pause_ms(20);
+	result(left <= before, "left-behind", "%d BPF programs", left - before);
+	kernel_log_check();
+	files_send("/dev/ttyS1");
+	puts("vm-smoke: end");
+	fflush(stdout);
+	reboot(RB_POWER_OFF);
+	return failures;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Kernel types in use, for CO-RE: only the fields that the programs read, in an order of
+ * their own. Generated; to change it, edit vmlinux/types.list.
+ *
+ *   from     Linux 6.12.107, arm64
+ *   on       2026-11-20
+ *   by       vmlinux/regenerate --arch arm64 --release 6.12.107 FILE
+ */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+#include <linux/types.h>
+
+typedef __u8 u8;
+typedef __s8 s8;
+typedef __u16 u16;
+typedef __s16 s16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef _Bool bool;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_info {
+	struct {
+		u32 count;
+	} preempt;
+};
+
+struct sched_entity {
+	u64 nr_migrations;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int on_cpu;
+	int pid;
+	int tgid;
+	int exit_code;
+	struct sched_entity se;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	char comm[16];
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct inode {
+	unsigned short i_mode;
+	u32 i_rdev;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+struct user_pt_regs {
+	u64 regs[31];
+	u64 sp;
+	u64 pc;
+};
+
+struct bpf_perf_event_data {
+	struct user_pt_regs regs;
+	u64 sample_period;
+	u64 addr;
+};
+
+struct pt_regs {
+	u64 orig_x0;
+	s32 syscallno;
+};
+
+#pragma clang attribute pop
+
+#endif
