@@ -173,8 +173,11 @@ static int collect_symbol(const struct elf_symbol *sym, void *arg)
 {
 	struct collect *c = arg;
 	struct site site;
+	uint32_t regs = 0;
 
-	site_choose(c->elf, sym, &site);
+	for (unsigned int i = 0; i < c->spec->nargs; i++)
+		regs |= 1u << c->spec->fetch[i].reg;
+	site_choose(c->elf, sym, regs, &site);
 	if (batch_add(c->entries, site.offset, c->id))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */

@@ -492,33 +492,54 @@ static bool release_before(const char *release, const char *than)
 	return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
 }
 
+bool features_permitted(const struct features *f)
+{
+	for (int i = 0; i < CAPABILITIES_MAX; i++)
+		if (!capability_descs[i].loss &&
+			!features_have_capability(f, capability_descs[i].cap))
+			return false;
+	return !f->user_ns;
+}
+
+/* Why the kernel refuses what the capabilities should allow. */
+static void remedy_refused(const struct features *f, enum feature id, char *buf, size_t size)
+{
+	bool faults = id == FEATURE_FAULTS_MINOR || id == FEATURE_FAULTS_MAJOR;
+
+	if (id == FEATURE_UPROBE)
+		snprintf(buf, size,
+			"this kernel allows it to CAP_SYS_ADMIN only, as all do since 6.16 and the "
+			"stable updates of mid-2025: run as root (sudo), or a kernel with "
+			"uprobe_multi (%s)",
+			feature_descs[FEATURE_UPROBE_MULTI].since);
+	else if (faults && f->perf_paranoid > 2)
+		snprintf(buf, size,
+			"at perf_event_paranoid %" PRId32 " the kernels of Debian and Ubuntu allow "
+			"it to CAP_SYS_ADMIN only: run as root (sudo), or set "
+			"kernel.perf_event_paranoid=2",
+			f->perf_paranoid);
+	else
+		snprintf(buf, size,
+			"refused (%s) although the capabilities are there, by a container's "
+			"seccomp profile or an LSM: run on the host, or with --privileged",
+			strerror(-f->err[id]));
+}
+
 const char *features_remedy(const struct features *f, enum feature id, char *buf, size_t size)
 {
 	const struct feature_desc *d = &feature_descs[id];
 	int err = f->err[id];
 
-	if (id == FEATURE_UPROBE && err == -EACCES)
-		snprintf(buf, size,
-			"the kernel allows it to CAP_SYS_ADMIN only, as all do since 6.16 and the "
-			"stable updates of mid-2025: run as root (sudo), or a kernel with "
-			"uprobe_multi (%s)",
-			feature_descs[FEATURE_UPROBE_MULTI].since);
-	else if (err == -EPERM || err == -EACCES)
-		snprintf(buf, size,
-			"%s: the kernel refuses although the capabilities are there: a container's "
-			"seccomp profile or an LSM forbids it; run on the host, or with docker run "
-			"--privileged",
-			strerror(-err));
+	if (err == -EPERM || err == -EACCES)
+		remedy_refused(f, id, buf, size);
 	else if (id == FEATURE_BTF)
 		snprintf(buf, size,
 			"%s is missing: run a kernel built with CONFIG_DEBUG_INFO_BTF=y, which is "
 			"what distributions ship since " FEATURES_RELEASE_MIN,
 			VMLINUX_BTF);
 	else if (release_before(f->release, d->since))
-		snprintf(buf, size,
-			"kernel %s is too old, it came with %s: run " FEATURES_RELEASE_MIN
-			" or newer",
-			f->release, d->loss ? d->since : FEATURES_RELEASE_MIN);
+		snprintf(buf, size, "kernel %s is too old, it came with %s%s", f->release, d->since,
+			d->loss ? "" : ": run " FEATURES_RELEASE_MIN " or newer");
 	else
 		snprintf(buf, size, "kernel %s was built without it (%s)", f->release,
 			strerror(-err));

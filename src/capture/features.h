@@ -94,6 +94,9 @@ static inline bool features_have(const struct features *f, enum feature id)
 /* Counts what stands in for it: CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
 bool features_have_capability(const struct features *f, int cap);
 
+/* Whether the capabilities that a recording needs are there, and count. */
+bool features_permitted(const struct features *f);
+
 /* Whether this feature is required, was tried, does not work, and nothing stands in for it. */
 bool features_blocked_by(const struct features *f, enum feature id);
 

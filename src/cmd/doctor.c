@@ -127,11 +127,13 @@ static void print_surroundings(const struct features *f)
 		snprintf(text, sizeof(text), "%" PRIu64 " KiB, not used since 5.11",
 			f->memlock >> 10);
 	print_line("ok", "RLIMIT_MEMLOCK", text);
-	print_sysctl("perf_event_paranoid", f->perf_paranoid, "CAP_PERFMON");
+	/* the values above 2 are a patch of Debian and Ubuntu, which knows no CAP_PERFMON */
+	print_sysctl("perf_event_paranoid", f->perf_paranoid,
+		f->perf_paranoid > 2 ? "CAP_SYS_ADMIN" : "CAP_PERFMON");
 	print_sysctl("unprivileged_bpf_disabled", f->unprivileged_bpf_disabled, "CAP_BPF");
 }
 
-static void print_feature(const struct features *f, enum feature id, bool permitted)
+static void print_feature(const struct features *f, enum feature id)
 {
 	const struct feature_desc *d = &feature_descs[id];
 	char text[384], remedy[256];
@@ -141,7 +143,7 @@ static void print_feature(const struct features *f, enum feature id, bool permit
 		print_line("ok", d->name, text);
 		return;
 	}
-	if (!permitted && (f->err[id] == -EPERM || f->err[id] == -EACCES)) {
+	if (!features_permitted(f) && (f->err[id] == -EPERM || f->err[id] == -EACCES)) {
 		print_line("unknown", d->name, "cannot be tried without the privileges above");
 		return;
 	}
@@ -160,7 +162,6 @@ static int report(void)
 {
 	char why[384], kernel[160];
 	struct features f;
-	bool permitted;
 	int err;
 
 	err = features_probe(&f);
@@ -169,13 +170,12 @@ static int report(void)
 		return EXIT_RUN;
 	}
 	err = features_require(&f, why, sizeof(why));
-	permitted = err != -EPERM;
 	snprintf(kernel, sizeof(kernel), "%s %s", f.release, f.machine);
 	print_line("ok", "kernel", kernel);
 	print_capabilities(&f);
 	print_surroundings(&f);
 	for (int i = 0; i < FEATURE_MAX; i++)
-		print_feature(&f, i, permitted);
+		print_feature(&f, i);
 	if (err)
 		printf("\ninftrace cannot record here: %s\n", why);
 	else

@@ -10,6 +10,8 @@
 #include <elf.h>
 #include <string.h>
 
+#include "probe.h"
+
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
 #define WAY_MAX 32    /* bytes from the entry to the site, at most */
 
@@ -39,22 +41,41 @@ static bool is_branch(csh cs, const cs_insn *in)
 	       cs_insn_group(cs, in, CS_GRP_RET) || cs_insn_group(cs, in, CS_GRP_INT);
 }
 
-/* Whether everything a probe at the entry would see is still there behind this instruction. */
-static bool keeps_entry_state(csh cs, const cs_insn *in)
+#define PARTS_MAX 5
+
+/* Every part of the argument registers and of the stack pointer. */
+static const x86_reg parts[REG_MAX][PARTS_MAX] = {
+	[REG_ARG1] = { X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL },
+	[REG_ARG2] = { X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL },
+	[REG_ARG3] = { X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH },
+	[REG_ARG4] = { X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH },
+	[REG_ARG5] = { X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B },
+	[REG_ARG6] = { X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B },
+	[REG_SP] = { X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL },
+};
+
+static bool is_part(x86_reg reg, uint32_t regs)
 {
-	/* every part of the six argument registers and of the stack pointer */
-	static const x86_reg kept[] = { X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL,
-		X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, X86_REG_RDX, X86_REG_EDX,
-		X86_REG_DX, X86_REG_DL, X86_REG_DH, X86_REG_RCX, X86_REG_ECX, X86_REG_CX,
-		X86_REG_CL, X86_REG_CH, X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B,
-		X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, X86_REG_RSP, X86_REG_ESP,
-		X86_REG_SP, X86_REG_SPL };
+	for (int r = 0; r < REG_MAX; r++) {
+		if (!(regs & 1u << r))
+			continue;
+		for (int i = 0; i < PARTS_MAX; i++) {
+			if (parts[r][i] == reg)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Whether everything that a probe at the entry would read is still there behind this instruction. */
+static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
+{
 	cs_regs read, written;
 	uint8_t n_read, n_written;
 
 	if (in->id == X86_INS_ENDBR64 || in->id == X86_INS_NOP)
 		return true;
-	/* loads, compares and moves between registers; nothing that may store to the stack */
+	/* what a store hits is not known; it may be an argument that is in memory */
 	for (uint8_t i = 0; i < in->detail->x86.op_count; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
@@ -65,10 +86,8 @@ static bool keeps_entry_state(csh cs, const cs_insn *in)
 	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
 		return false;
 	for (uint8_t i = 0; i < n_written; i++) {
-		for (size_t k = 0; k < sizeof(kept) / sizeof(kept[0]); k++) {
-			if (written[i] == kept[k])
-				return false;
-		}
+		if (is_part(written[i], regs | 1u << REG_SP))
+			return false;
 	}
 	return true;
 }
@@ -97,7 +116,7 @@ static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, 
 }
 
 static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym,
-	struct site *site)
+	uint32_t regs, struct site *site)
 {
 	cs_insn *in = cs_malloc(cs);
 	const uint8_t *p = code;
@@ -117,14 +136,15 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 			}
 			break;
 		}
-		if (is_branch(cs, in) || !keeps_entry_state(cs, in))
+		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs))
 			break;
 	}
 	if (in)
 		cs_free(in, 1);
 }
 
-void site_choose(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_site)
+void site_choose(
+	struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, struct site *ret_site)
 {
 	uint8_t code[CODE_MAX];
 	size_t len = sym->size;
@@ -141,6 +161,6 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, struct site
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
 		return;
 	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
-		choose_x86(cs, code, len, sym, ret_site);
+		choose_x86(cs, code, len, sym, regs, ret_site);
 	cs_close(&cs);
 }

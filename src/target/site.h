@@ -15,10 +15,11 @@ struct site {
 
 /*
  * Chooses the site for a function. It is either the entry or a later instruction on the straight
- * way in: reached exactly once per call, with the argument registers, the stack pointer and the
- * return address as at the entry, so that entry and return probes both work there. Falls back to
- * the entry whenever it cannot be sure.
+ * way in: reached exactly once per call, with the stack pointer, the return address and the
+ * registers in `regs` (1 << enum fetch_reg) as at the entry, so that entry and return probes both
+ * work there. Falls back to the entry whenever it cannot be sure.
  */
-void site_choose(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_site);
+void site_choose(
+	struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, struct site *ret_site);
 
 #endif

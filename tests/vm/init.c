@@ -38,9 +38,12 @@ static int failures;
 __attribute__((format(printf, 3, 4))) static void result(
 	bool ok, const char *name, const char *fmt, ...)
 {
+	struct timespec now;
 	va_list ap;
 
-	printf("vm-smoke: %s %s: ", ok ? "ok" : "FAIL", name);
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	printf("vm-smoke: %s %s: at %ld.%03ld s, ", ok ? "ok" : "FAIL", name, (long)now.tv_sec,
+		now.tv_nsec / 1000000);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
