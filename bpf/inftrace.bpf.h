@@ -125,7 +125,7 @@ struct thread {
 	u32 waker_tid;
 	u16 off_cpu;
 	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
-	u8 pad;
+	u8 waker_in_slice;
 	struct open_op op;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];

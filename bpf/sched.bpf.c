@@ -66,7 +66,13 @@ static __always_inline void switch_out(
 		t->off = ST_RUNNABLE;
 		t->off_flags = REC_F_PREEMPT;
 	} else if (task_state & TASK_DEAD) {
+		/* exit(2) never returns: its span ends here, after the wake-ups that it does */
+		struct who w = { .tgid = task->tgid, .tid = task->pid };
+
 		t->off = ST_STOPPED;
+		if (t->in_syscall)
+			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
+		t->in_syscall = 0;
 	} else {
 		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
 		if (t->in_syscall)
@@ -113,6 +119,7 @@ static __always_inline void switch_in(struct thread *t, struct task_struct *task
 	if (!(t->off_flags & REC_F_PREEMPT)) {
 		r.wake_ns = wake;
 		r.waker_tid = t->waker_tid;
+		r.in_slice = t->waker_in_slice;
 	}
 	r.cpu_from = t->off_cpu;
 	emit(&r, sizeof(r), REC_OFF_CPU);
@@ -160,13 +167,24 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 
 static __always_inline int waking(struct task_struct *p, bool from_irq)
 {
-	struct thread *t = thread_of(p);
+	struct thread *t = thread_of(p), *waker;
+	bool in_slice = 0;
 
 	if (!t)
 		return 0;
+	waker = thread_of(bpf_get_current_task_btf());
+	if (waker && cfg.track_syscalls) {
+		/* only a system call, a fault or an interrupt gets a thread into the kernel */
+		if (!waker->in_syscall && !waker->in_fault)
+			from_irq = 1;
+		in_slice = (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) ||
+			   (waker->in_fault && emits(REC_FAULT)) ||
+			   (waker->depth && emits(REC_FUNCTION));
+	}
+	t->waker_in_slice = in_slice;
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
 	t->waker_irq = from_irq;
-	/* last: switch_in takes a wake-up as seen when this is set */
+	/* the last store: switch_in takes a wake-up as seen when this is set */
 	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
 	return 0;
 }
@@ -214,6 +232,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (!t || !enabled)
 		return 0;
 	t->waker_tid = parent->pid;
+	t->waker_in_slice = emits(REC_SYSCALL) && !cfg.min_syscall_ns;
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->off = ST_RUNNABLE;
 	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
@@ -253,7 +272,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		return 0;
 	now = thread_account(t);
 	frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
-	if (t->in_syscall) {
+	if (t->in_syscall && !cfg.track_sched) { /* else the last switch ends it */
 		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
 	}

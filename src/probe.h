@@ -18,7 +18,8 @@ struct inf_config {
 	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
 	u32 watch_maps;	 /* tell user space when a target maps an executable file */
 	u32 map_nr;	 /* number of mmap */
-	u32 pad;
+	u8 track_syscalls, track_sched; /* these programs are loaded */
+	u8 pad[2];
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
 };

@@ -102,7 +102,7 @@ struct rec_off_cpu {
 	u64 wake_ns;      /* when it was woken; 0: it stayed runnable, or was never woken */
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
-	u16 pad;
+	u16 in_slice; /* the waker was inside a span of the trace: an arrow can start there */
 };
 
 struct rec_on_cpu {

@@ -79,6 +79,8 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->all_cpus = c->all_cpus;
 	cfg->watch_maps = c->watch_maps;
 	cfg->map_nr = SYS_mmap;
+	cfg->track_syscalls = c->track_syscalls;
+	cfg->track_sched = c->track_sched;
 	cfg->min_syscall_ns = c->min_syscall_ns;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
 		cfg->sys_class[i] = (uint8_t)syscall_class(i);

@@ -204,11 +204,16 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return -EINVAL;
 	if (!symbol == !begin || !begin != !end)
 		return preset_error(r, symbol ? "symbol" : "role", "give either symbol, or begin and end");
-	s = spec_append(r->pt, library, symbol ? symbol : begin);
+	/* a function that ends a pair may have a span of its own: one probe does both */
+	s = spec_find(r->pt, r->e, library, symbol ? symbol : begin);
+	if (!s)
+		s = spec_append(r->pt, library, symbol ? symbol : begin);
 	if (!s)
 		return preset_error(r, "probes", "too many probes");
+	if (s->flags & (PROBE_F_SPAN | PROBE_F_BEGIN))
+		return preset_error(r, s->symbol, "is probed twice");
 	s->engine = r->e;
-	s->flags = begin ? PROBE_F_BEGIN : PROBE_F_SPAN;
+	s->flags |= begin ? PROBE_F_BEGIN : PROBE_F_SPAN;
 	if (spec_set_role(s, role))
 		return preset_error(r, "role", "%s is not a role", role);
 	err = read_args(r, obj, s);
@@ -218,7 +223,6 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return preset_error(r, "name", "%s: %s", name, why);
 	if (!end)
 		return 0;
-	/* the function that ends the pair may have a span of its own: one probe does both */
 	closing = spec_find(r->pt, r->e, library, end);
 	if (!closing) {
 		closing = spec_append(r->pt, library, end);

@@ -289,11 +289,15 @@ static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 	event_end(c, p);
 }
 
-/* From the waker's thread at the wake-up to the woken thread when it runs. */
+/* From the waker's thread at the wake-up to the woken thread when it runs: its last nanosecond off
+ * the CPU, since an arrow must end inside a slice. */
 static void write_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid)
 {
-	uint64_t id = ++c->flow_id;
+	uint64_t id = ++c->flow_id, end = r->h.start_ns + r->h.dur_ns - 1;
 	char *p;
+
+	if (end < r->wake_ns)
+		end = r->wake_ns;
 
 	p = event_begin(c);
 	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
@@ -309,7 +313,7 @@ static void write_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint
 	p = fmt_u64(p, id);
 	p = fmt_track(p, r->h.tgid, r->h.tid);
 	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, r->h.start_ns + r->h.dur_ns);
+	p = fmt_ts(c, p, end);
 	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
 	event_end(c, p);
 }
@@ -350,7 +354,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_open(p, r->h.flags, false);
 	*p++ = '}';
 	event_end(c, p);
-	if (waker && waker->traced && !(r->h.flags & REC_F_OPEN_END))
+	if (waker && r->in_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END))
 		write_arrow(c, r, waker->tgid);
 }
 

@@ -21,7 +21,7 @@ quickstart() {
 	expect "$name: a step for the prompt and each token" \
 		'len([r for r in p if r["event"] == "token_prof"]) == 65' p=profile.jsonl
 	expect "$name: the trace shows the steps" \
-		'len([e for e in t if e.get("cat") == "step" and e["ph"] == "X"]) >= 65' t=trace.json
+		'len([e for e in t if e.get("cat") == "step" and e["ph"] == "X"]) == 65' t=trace.json
 }
 
 mkdir "$TMP/a folder"

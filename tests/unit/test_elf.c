@@ -606,6 +606,38 @@ static void test_table_errors(void **state)
 	elf_close(elf);
 }
 
+/* Many symbols that share one long name would make small files dear. */
+static void test_shared_names(void **state)
+{
+	enum { N = 10000, STR = 4000 };
+	size_t size = sizeof(struct image) + N * sizeof(Elf64_Sym) + STR;
+	struct elf_file *elf;
+	struct elf_symbol sym;
+	struct image *im;
+	Elf64_Sym *syms;
+	char *strings;
+
+	(void)state;
+	im = calloc(1, size);
+	assert_non_null(im);
+	image_fill(im);
+	syms = (void *)(im + 1);
+	strings = (char *)(syms + N);
+	memset(strings, 'a', STR - 1);
+	im->sh[SH_SYMTAB].sh_offset = sizeof(*im);
+	im->sh[SH_SYMTAB].sh_size = N * sizeof(Elf64_Sym);
+	im->sh[SH_STRTAB].sh_offset = size - STR;
+	im->sh[SH_STRTAB].sh_size = STR;
+	for (int i = 0; i < N; i++)
+		syms[i] = im->sym[1];
+	assert_int_equal(open_bytes(im, size, &elf), 0);
+	assert_int_equal(elf_find_symbol(elf, "alpha", &sym), -EBADMSG);
+	assert_int_equal(elf_find_symbol(elf, "alpha", &sym), -EBADMSG);
+	use_all(elf);
+	elf_close(elf);
+	free(im);
+}
+
 static void test_note_errors(void **state)
 {
 	struct image good, im;
@@ -680,6 +712,7 @@ int main(void)
 		cmocka_unit_test(test_many_symbols),
 		cmocka_unit_test(test_header_errors),
 		cmocka_unit_test(test_table_errors),
+		cmocka_unit_test(test_shared_names),
 		cmocka_unit_test(test_note_errors),
 		cmocka_unit_test(test_cut_and_flipped),
 	};

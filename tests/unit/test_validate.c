@@ -483,7 +483,7 @@ static void test_trace_flows(void **state)
 	/* by time, not by place in the file; an id can be used again; strings and steps */
 	expect_good("[" FLOW("f", "1", "2") "," FLOW("s", "1", "1") "," SLICE("0", "10") "," FLOW(
 		"s", "1", "3") "," FLOW("f", "1", "4") "," FLOW("s", "\"x\"", "3") "," FLOW("t",
-		"\"x\"", "4") "," FLOW("f", "\"x\"", "10") "]");
+		"\"x\"", "4") "," FLOW("f", "\"x\"", "9.999") "]");
 }
 
 static void test_trace_flow_problems(void **state)
@@ -492,16 +492,16 @@ static void test_trace_flow_problems(void **state)
 
 	(void)state;
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "]",
-		"event 2: flow start without an end");
+		"event 2 (line 1): flow start without an end");
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("f", "1", "1") "," FLOW(
 				    "s", "2", "1") "," FLOW("f", "2", "1") "]",
-		"event 2: flow step or end without a start before it");
+		"event 2 (line 1): flow step or end without a start before it");
 	expect_text_problem("[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW(
 				    "s", "1", "2") "," FLOW("f", "1", "3") "]",
-		"event 3: flow start with an id that is in use");
+		"event 3 (line 1): flow start with an id that is in use");
 	expect_text_problem(
-		"[" SLICE("0", "10") "," FLOW("s", "1", "1") "," FLOW("f", "1", "10.001") "]",
-		"event 3: flow event outside of every slice of its track");
+		"[" SLICE("0", "10") "," FLOW("s", "1", "0") "," FLOW("f", "1", "10") "]",
+		"event 3 (line 1): flow event outside of every slice of its track");
 	/* at a cut the other half may not have been written */
 	run_text(&result, "[" SLICE("0", "10") "," FLOW("s", "1", "1"));
 	assert_int_equal(result.rc, EXIT_OK);

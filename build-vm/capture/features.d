@@ -1,3 +1,0 @@
-build-vm/capture/features.o: src/capture/features.c \
- src/capture/features.h
-src/capture/features.h:

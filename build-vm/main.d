@@ -1,2 +1,0 @@
-build-vm/main.o: src/main.c src/cmd/cmd.h
-src/cmd/cmd.h:

@@ -1,2 +1,0 @@
-build-vm/util/log.o: src/util/log.c src/util/log.h
-src/util/log.h:
