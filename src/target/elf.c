@@ -24,6 +24,9 @@
 #define STRINGS_MAX (512u << 20)
 #define NAME_LEN_MAX 4096 /* longer names are left out: nobody can write them */
 #define NOTES_MAX (64u << 10)
+/* All names of a table together may be this many times as long as its strings: a forged table whose
+ * symbols all share one long string would cost hours. Linkers share the odd static name. */
+#define SHARING_MAX 16
 
 enum table_id {
 	TABLE_SYMTAB,
@@ -365,7 +368,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	uint16_t *versions = NULL;
 	Elf64_Sym *syms = NULL;
 	GElf_Shdr sh, str_sh;
-	uint64_t n_syms;
+	uint64_t n_syms, names_len = 0;
 	int err;
 
 	if (t->loaded)
@@ -399,6 +402,10 @@ static int table_load(struct elf_file *elf, enum table_id id)
 
 		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, e))
 			continue;
+		names_len += e->len;
+		err = names_len > SHARING_MAX * str_sh.sh_size ? -EBADMSG : 0;
+		if (err)
+			goto out;
 		e->index = i;
 		if (versions && (versions[i] & 0x8000))
 			e->rank &= ~RANK_DEFAULT_VERSION;
@@ -412,7 +419,8 @@ static int table_load(struct elf_file *elf, enum table_id id)
 out:
 	if (err) {
 		free(t->strings);
-		t->strings = NULL;
+		free(t->entries);
+		*t = (struct table){ 0 };
 	}
 	free(versions);
 	free(syms);
