@@ -181,39 +181,6 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 		__sync_fetch_and_add(&t->ns[state], ns);
 }
 
-#define ACCOUNT_TRIES 4
-
-/*
- * Ends the current state now, in the context of the thread itself: the time since the
- * last change goes to that state. Returns the instant. The clock is read after `since`, so
- * the difference cannot be negative but for a clock step between CPUs, which is clamped.
- */
-static __always_inline u64 thread_account(struct thread *t)
-{
-	for (int i = 0; i < ACCOUNT_TRIES; i++) {
-		u64 since = READ_ONCE(t->since), from, now;
-		u32 state = READ_ONCE(t->off);
-
-		if (state) {
-			/* It runs, so a switch-in was not seen: the time stays with the state before. */
-			WRITE_ONCE(t->off, 0);
-			__sync_fetch_and_add(&stats.missed_switches, 1);
-		} else {
-			state = thread_on_state(t);
-		}
-		now = bpf_ktime_get_boot_ns();
-		from = since ? since : now; /* 0: created, not initialised yet */
-		if (now < from)
-			now = from;
-		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
-			thread_add(t, state, now - from);
-			return now;
-		}
-	}
-	__sync_fetch_and_add(&stats.account_retries, 1);
-	return READ_ONCE(t->since);
-}
-
 /* ---- into the rings ---- */
 
 static __always_inline void count_lost(u32 group, u32 kind)
@@ -265,6 +232,75 @@ static __always_inline void hdr_current(
 	u64 pid_tgid = bpf_get_current_pid_tgid();
 
 	hdr_fill(h, kind, start, end, pid_tgid >> 32, (u32)pid_tgid, id, flags);
+}
+
+/* ---- off-CPU spans, and the end of a state ---- */
+
+static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now, bool late)
+{
+	struct rec_off_cpu r;
+	u64 wake = t->wake_ns;
+
+	if (!emits(REC_OFF_CPU))
+		return;
+	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, (u32)pid_tgid, t->off,
+		t->off_flags | (t->waker_irq ? REC_F_WAKER_IRQ : 0));
+	if (t->off_flags & REC_F_PREEMPT)
+		wake = 0; /* it was never asleep */
+	if (wake && wake < from)
+		wake = from; /* woken on its way out */
+	r.wake_ns = wake > now ? now : wake;
+	r.waker_tid = wake ? t->waker_tid : 0;
+	r.in_slice = wake && t->waker_in_slice;
+	r.cpu_from = t->off_cpu;
+	r.late = late;
+	emit(&r, sizeof(r), REC_OFF_CPU);
+}
+
+/*
+ * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
+ * its tracepoint did not fire. All the time up to here stays with the state before.
+ */
+static __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
+{
+	if (!t)
+		return 0;
+	__sync_fetch_and_add(&stats.missed_switches, 1);
+	if (t->since)
+		off_cpu_emit(t, pid_tgid, t->since, now, 1);
+	WRITE_ONCE(t->off, 0);
+	t->wake_ns = 0;
+	return 0;
+}
+
+#define ACCOUNT_TRIES 4
+
+/*
+ * Ends the current state now, in the context of the thread itself: the time since the
+ * last change goes to that state. Returns the instant. The clock is read after `since`, so
+ * the difference cannot be negative but for a clock step between CPUs, which is clamped.
+ */
+static __always_inline u64 thread_account(struct thread *t)
+{
+	for (int i = 0; i < ACCOUNT_TRIES; i++) {
+		u64 since = READ_ONCE(t->since), from, now;
+		u32 state = READ_ONCE(t->off);
+
+		now = bpf_ktime_get_boot_ns();
+		if (state) /* it runs, so a switch-in was not seen */
+			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+		else
+			state = thread_on_state(t);
+		from = since ? since : now; /* 0: created, not initialised yet */
+		if (now < from)
+			now = from;
+		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
+			thread_add(t, state, now - from);
+			return now;
+		}
+	}
+	__sync_fetch_and_add(&stats.account_retries, 1);
+	return READ_ONCE(t->since);
 }
 
 #endif

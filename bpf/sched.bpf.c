@@ -55,10 +55,12 @@ static __always_inline u32 blocked_state(struct thread *t, struct task_struct *t
 static __always_inline void switch_out(
 	struct thread *t, struct task_struct *task, u64 now, bool preempt, u32 task_state)
 {
-	u32 state = t->off ? t->off : thread_on_state(t);
+	u32 state = t->off;
 
-	if (t->off)
-		__sync_fetch_and_add(&stats.missed_switches, 1);
+	if (state)
+		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+	else
+		state = thread_on_state(t);
 	if (t->since && now > t->since)
 		thread_add(t, state, now - t->since);
 	t->off_flags = 0;
@@ -86,43 +88,32 @@ static __always_inline void switch_in(struct thread *t, struct task_struct *task
 {
 	u64 from = t->since, wake = t->wake_ns;
 	u32 off = t->off;
-	struct rec_off_cpu r = {};
 
+	if (from && now < from)
+		now = from; /* the clocks of two CPUs */
+	if (!from) {
+		; /* created, not initialised: its first state begins here */
+	} else if (!off) {
+		__sync_fetch_and_add(&stats.missed_switches, 1);
+		thread_add(t, thread_on_state(t), now - from);
+	} else {
+		if (off == ST_RUNNABLE || !wake)
+			wake = now;
+		if (wake < from)
+			wake = from;
+		if (wake > now)
+			wake = now;
+		if (t->role == ST_GPU_WAIT) {
+			thread_add(t, ST_GPU_WAIT, now - from);
+		} else {
+			thread_add(t, off, wake - from);
+			thread_add(t, ST_RUNNABLE, now - wake);
+		}
+		off_cpu_emit(t, (u64)task->tgid << 32 | (u32)task->pid, from, now, 0);
+	}
 	t->since = now;
 	t->off = 0;
 	t->wake_ns = 0;
-	if (!from)
-		return; /* created, not initialised: its state begins here */
-	if (now < from)
-		now = from;
-	if (!off) {
-		__sync_fetch_and_add(&stats.missed_switches, 1);
-		thread_add(t, thread_on_state(t), now - from);
-		return;
-	}
-	if (wake && wake < from)
-		wake = from; /* woken on its way out */
-	if (wake > now)
-		wake = now;
-	if (t->role == ST_GPU_WAIT) {
-		thread_add(t, ST_GPU_WAIT, now - from);
-	} else if (off == ST_RUNNABLE || !wake) {
-		thread_add(t, off, now - from);
-	} else {
-		thread_add(t, off, wake - from);
-		thread_add(t, ST_RUNNABLE, now - wake);
-	}
-	if (!emits(REC_OFF_CPU))
-		return;
-	hdr_fill(&r.h, REC_OFF_CPU, from, now, task->tgid, task->pid, off,
-		t->off_flags | (t->waker_irq ? REC_F_WAKER_IRQ : 0));
-	if (!(t->off_flags & REC_F_PREEMPT)) {
-		r.wake_ns = wake;
-		r.waker_tid = t->waker_tid;
-		r.in_slice = t->waker_in_slice;
-	}
-	r.cpu_from = t->off_cpu;
-	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
 SEC("tp_btf/sched_switch")

@@ -102,7 +102,8 @@ struct rec_off_cpu {
 	u64 wake_ns;      /* when it was woken; 0: it stayed runnable, or was never woken */
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
-	u16 in_slice; /* the waker was inside a span of the trace: an arrow can start there */
+	u8 in_slice;  /* the waker was inside a span of the trace: an arrow can start there */
+	u8 late;      /* its end was not seen; it ends where the thread was next seen running */
 };
 
 struct rec_on_cpu {

@@ -437,7 +437,7 @@ static void summarise_oddities(const struct run *r)
 	} odd[] = {
 		{ st->no_storage, "threads could not be traced: no memory" },
 		{ st->step_mismatch, "steps did not add up" },
-		{ st->missed_switches, "context switches were not seen; their time stays with the state before" },
+		{ st->missed_switches, "context switches were not reported by the kernel; their time stays with the state before" },
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },

@@ -337,6 +337,8 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_u32(p, r->cpu_from);
 	if (r->h.flags & REC_F_PREEMPT)
 		p = fmt_lit(p, ",\"preempted\":true");
+	if (r->late)
+		p = fmt_lit(p, ",\"end_not_seen\":true");
 	if (r->wake_ns) {
 		p = fmt_lit(p, ",\"run_queue_us\":");
 		p = fmt_us(p, end - r->wake_ns);

@@ -56,6 +56,8 @@ static void usage(const struct engine_ops *ops)
 	       "  -b TOKENS    stretch the prompt to so many tokens, at most %d\n"
 	       "  -s SEED      of the sampler (1)\n"
 	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
+	       "  -d MS        pause before the first prompt: time for a tracer to find the "
+	       "libraries\n"
 	       "  -w           once ready, print \"ready\" and begin at the next line of input\n"
 	       "  -q           do not print the generated text\n",
 		program_invocation_short_name, ops->args, RUN_PROMPT_TOKENS);
@@ -87,6 +89,8 @@ static int option_parse(int opt, struct run_options *o)
 		return number_parse(opt, optarg, 1, RUN_PROMPT_TOKENS, &o->prompt_tokens);
 	case 'r':
 		return number_parse(opt, optarg, 0, 1000000, &o->rounds);
+	case 'd':
+		return number_parse(opt, optarg, 0, 60000, &o->delay_ms);
 	case 'P':
 		return number_parse(opt, optarg, 0, 100, &o->poll);
 	case 's':
@@ -123,7 +127,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:P:S:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:wqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -229,6 +233,7 @@ static int run(struct run *r)
 	r->c.load_ns = counts_stage(&r->c, "load", start);
 	if (prompt_init(r))
 		return -1;
+	usleep((useconds_t)r->o.delay_ms * 1000);
 	if (r->o.wait)
 		wait_for_line();
 	for (i = 0; (!r->o.rounds || i < r->o.rounds) && !stopped; i++) {

@@ -15,7 +15,8 @@
 struct run_options {
 	const char *prompt, *stages_path;
 	int tokens, threads, prompt_tokens, rounds;
-	int poll; /* -1: no thread pool of the caller's */
+	int delay_ms; /* between loading and the first prompt */
+	int poll;     /* -1: no thread pool of the caller's */
 	uint32_t seed;
 	bool quiet, wait;
 	char **args; /* what follows the options */

@@ -8,7 +8,8 @@
 // usage: check_chrome_trace.mjs [--brief | --counts] TRACE.json[.gz] ...
 //   default   one JSON object a line and file, with the threads and what they hold
 //   --brief   the same without the threads
-//   --counts  only the slices by category and name: {"syscall": {"read": 12}, ...}
+//   --counts  only the slices by category and name: {"syscall": {"read": 12}, ...}; instants of
+//             a thread count with them, as the importer makes slices of no length of them
 // needs: Debian packages golang-1.19-src (or TRACE_VIEWER_DIR with trace_viewer_full.html), nodejs
 // exit:  0  all files are clean
 //        1  a file cannot be read, or the importer threw

@@ -31,7 +31,7 @@
 #define OUT "/out"
 #define CHILD_SECONDS 40
 #define KNOWN_EXIT_CODE 7
-#define LOG_TAIL_BYTES 6000
+#define LOG_TAIL_BYTES 2500
 
 static int failures;
 
