@@ -136,11 +136,12 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	emit(&r, sizeof(r), REC_SYSCALL);
 }
 
-/* Ends all function spans in flight, innermost first. */
+/* Ends all function spans in flight, innermost first, and the step among them. */
 static __noinline int frames_flush(
 	struct thread *t, struct task_struct *task, u64 tgid_tid, u64 end)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+	u32 step_probe = 0;
 
 	if (!t || !task)
 		return 0;
@@ -153,11 +154,15 @@ static __noinline int frames_flush(
 			break;
 		t->depth = --depth;
 		f = frame_at(t, depth);
+		/* the step's end is long code: once behind the loop, not in each round of it, keeps the
+		 * verifier's work small */
 		if (f->step)
-			step_end(t, task, w, f->probe, end, REC_F_OPEN_END);
+			step_probe = f->probe + 1;
 		else
 			emit_function(w, f->probe, f->start, end, f->vals, f->nvals, REC_F_OPEN_END);
 	}
+	if (step_probe)
+		step_end(t, task, w, step_probe - 1, end, REC_F_OPEN_END);
 	t->role = ST_CPU;
 	return 0;
 }
