@@ -102,19 +102,18 @@ struct open_op {
 
 #define FRAMES_MAX 32
 
-/* The state of one traced thread. Its existence makes the thread a target. */
+/* The state of one traced thread. Its existence makes the thread a target. What a system call
+ * touches comes first: two cache lines, and one of the times. */
 struct thread {
 	u64 since;
-	u64 ns[ST_MAX];
-	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
 	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
 	u8 in_syscall;
 	u8 in_fault;
 	u8 sys_flags;
 	u8 depth;
-	u8 waker_irq;
 	u8 in_step;
+	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
 	u32 sys_nr;
 	u32 syscalls;
 	u64 sys_start;
@@ -124,8 +123,10 @@ struct thread {
 	u64 wake_ns;
 	u32 waker_tid;
 	u16 off_cpu;
-	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
+	u8 waker_irq;
 	u8 waker_in_slice;
+	u64 ns[ST_MAX];
+	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
 	struct open_op op;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];

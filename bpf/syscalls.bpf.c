@@ -23,6 +23,25 @@ static __always_inline bool is_probe_call(long id)
 #endif
 }
 
+/* Arguments as at the entry. Plain loads: the macros of libbpf call a helper for each. */
+static __always_inline u64 sys_arg0(const struct pt_regs *regs)
+{
+#ifdef __TARGET_ARCH_x86
+	return regs->di;
+#else
+	return regs->orig_x0;
+#endif
+}
+
+static __always_inline u64 sys_arg2(const struct pt_regs *regs)
+{
+#ifdef __TARGET_ARCH_x86
+	return regs->dx;
+#else
+	return ((const struct user_pt_regs *)regs)->regs[2];
+#endif
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {
@@ -42,7 +61,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	}
 	t->sys_start = now;
 	t->sys_nr = id;
-	t->sys_arg0 = PT_REGS_PARM1_CORE_SYSCALL(regs);
+	t->sys_arg0 = sys_arg0(regs);
 	t->sys_flags = 0;
 #ifdef __TARGET_ARCH_x86
 	if (task->thread_info.status & TS_COMPAT)
@@ -72,7 +91,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	w.tid = task->pid;
 	syscall_emit(t, w, now, ret, 0);
 	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
-		PT_REGS_PARM3_CORE_SYSCALL(regs) & PROT_EXEC) {
+		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;
 
 		hdr_fill(&r.h, REC_MAPPED, now, 0, w.tgid, w.tid, 0, 0);

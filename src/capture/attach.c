@@ -33,7 +33,7 @@ struct seen {
 struct attach {
 	struct probe_table *pt;
 	struct bpf_program *entry, *ret;
-	bool multi;
+	bool multi, states_only;
 	struct seen *seen;
 	size_t n_seen;
 	struct bpf_link **links; /* single links */
@@ -50,7 +50,7 @@ struct batch {
 };
 
 int attach_new(struct probe_table *pt, struct bpf_program *entry, struct bpf_program *ret_prog,
-	bool multi, struct attach **ret_attach)
+	bool multi, bool states_only, struct attach **ret_attach)
 {
 	struct attach *a = calloc(1, sizeof(*a));
 
@@ -60,6 +60,7 @@ int attach_new(struct probe_table *pt, struct bpf_program *entry, struct bpf_pro
 	a->entry = entry;
 	a->ret = ret_prog;
 	a->multi = multi;
+	a->states_only = states_only;
 	*ret_attach = a;
 	return 0;
 }
@@ -177,7 +178,7 @@ static int collect_symbol(const struct elf_symbol *sym, void *arg)
 
 	for (unsigned int i = 0; i < c->spec->nargs; i++)
 		regs |= 1u << c->spec->fetch[i].reg;
-	site_choose(c->elf, sym, regs, &site);
+	site_choose(c->elf, sym, regs, c->spec->flags & PROBE_F_SPAN, &site);
 	if (batch_add(c->entries, site.offset, c->id))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
@@ -202,6 +203,12 @@ static int collect_spec(struct collect *c)
 	return err < 0 ? err : 0;
 }
 
+static bool is_wanted(const struct attach *a, const struct probe_spec *s)
+{
+	return !a->states_only || s->role == ROLE_STEP || s->role == ROLE_BARRIER ||
+	       s->role == ROLE_GPU_WAIT;
+}
+
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
@@ -213,7 +220,7 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 		struct collect c = { .spec = &a->pt->specs[i], .id = i, .entries = &entries,
 			.returns = &returns };
 
-		if (!probe_spec_matches(c.spec, shown))
+		if (!is_wanted(a, c.spec) || !probe_spec_matches(c.spec, shown))
 			continue;
 		if (!elf)
 			err = elf_open(path, &elf);

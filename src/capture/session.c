@@ -161,7 +161,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	err = write_probes(s, c->probes);
 	if (!err)
 		err = attach_new(c->probes, s->skel->progs.function_entry, s->skel->progs.function_return,
-			c->uprobe_multi, &s->attach);
+			c->uprobe_multi, !(c->emit_mask & 1u << REC_FUNCTION), &s->attach);
 	if (err)
 		goto out;
 	*ret_session = s;

@@ -419,12 +419,13 @@ static void summarise_probes(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->probes.n; i++) {
 		const struct probe_spec *s = &r->probes.specs[i];
-		bool wanted = !s->engine || s->engine->matched;
 
-		if (!s->attached && wanted && (!s->engine || r->probes.n_engines))
-			log_info("%s: no mapped file of the targets has it", s->symbol);
-		else if (s->attached && !session_probe_hit(r->session, i))
+		if (s->attached && !session_probe_hit(r->session, i))
 			log_info("%s: attached, never hit", s->symbol);
+		else if (!s->attached && !s->engine)
+			log_warn("%s: no file that the targets mapped has this function", s->symbol);
+		else if (!s->attached && s->engine->matched)
+			log_debug("%s: not attached", s->symbol);
 	}
 }
 

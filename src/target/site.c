@@ -67,9 +67,20 @@ static bool is_part(x86_reg reg, uint32_t regs)
 	return false;
 }
 
-/* Whether everything that a probe at the entry would read is still there behind this instruction. */
+/* Whether the operand lies in the function's own frame, which holds no argument that is read. */
+static bool is_own_frame(const cs_x86_op *op)
+{
+	return op->mem.base == X86_REG_RSP || op->mem.base == X86_REG_RBP ||
+	       op->mem.base == X86_REG_R10; /* the old stack pointer, where the stack is realigned */
+}
+
+/*
+ * Whether everything that a probe at the entry would read is still there behind this instruction.
+ * Without REG_SP in regs the function may have begun to build its frame.
+ */
 static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
 {
+	bool frame = !(regs & 1u << REG_SP);
 	cs_regs read, written;
 	uint8_t n_read, n_written;
 
@@ -80,13 +91,13 @@ static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
 		if (op->type == X86_OP_MEM && (i == 0 || op->access & CS_AC_WRITE) &&
-			in->id != X86_INS_CMP && in->id != X86_INS_TEST)
+			in->id != X86_INS_CMP && in->id != X86_INS_TEST && !(frame && is_own_frame(op)))
 			return false;
 	}
 	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
 		return false;
 	for (uint8_t i = 0; i < n_written; i++) {
-		if (is_part(written[i], regs | 1u << REG_SP))
+		if (is_part(written[i], regs))
 			return false;
 	}
 	return true;
@@ -143,8 +154,8 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 		cs_free(in, 1);
 }
 
-void site_choose(
-	struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, struct site *ret_site)
+void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, bool returns,
+	struct site *ret_site)
 {
 	uint8_t code[CODE_MAX];
 	size_t len = sym->size;
@@ -152,6 +163,8 @@ void site_choose(
 
 	ret_site->offset = sym->offset;
 	ret_site->cheap = false;
+	if (returns)
+		regs |= 1u << REG_SP;
 	if (elf_machine(elf) != EM_X86_64)
 		return; /* arm64 simulates adr, branches and literal loads only: all entries cost alike */
 	if (len < 8 || len > sizeof(code))

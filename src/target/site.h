@@ -14,12 +14,13 @@ struct site {
 };
 
 /*
- * Chooses the site for a function. It is either the entry or a later instruction on the straight
- * way in: reached exactly once per call, with the stack pointer, the return address and the
- * registers in `regs` (1 << enum fetch_reg) as at the entry, so that entry and return probes both
- * work there. Falls back to the entry whenever it cannot be sure.
+ * Chooses the site for a function: its entry, or a later instruction on the straight way in that is
+ * reached exactly once per call with the registers in `regs` (1 << enum fetch_reg) as at the entry.
+ * With `returns`, or when REG_SP is among them, the stack pointer and the return address are as at
+ * the entry too, so that a return probe works there. Falls back to the entry whenever it cannot be
+ * sure.
  */
-void site_choose(
-	struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, struct site *ret_site);
+void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, bool returns,
+	struct site *ret_site);
 
 #endif
