@@ -5,36 +5,25 @@
  */
 #include "spans.bpf.h"
 
-/* Keeps clang from merging the loads below into one from a computed place in the context, which
- * the verifier refuses. */
-static __always_inline u64 pinned(u64 v)
-{
-	barrier_var(v);
-	return v;
-}
+/*
+ * Functions without `static` are verified once, on their own, and not again for each path that
+ * leads to them. Without that the verifier of 6.1 gives up after a million instructions.
+ */
 
-static __always_inline u64 fetch_reg(struct pt_regs *ctx, u32 reg)
+/* All at once into an array: the verifier refuses a context that is read at a computed place. */
+static __always_inline void regs_read(struct pt_regs *ctx, u64 regs[REG_MAX])
 {
-	switch (reg) {
-	case REG_ARG1:
-		return pinned(PT_REGS_PARM1(ctx));
-	case REG_ARG2:
-		return pinned(PT_REGS_PARM2(ctx));
-	case REG_ARG3:
-		return pinned(PT_REGS_PARM3(ctx));
-	case REG_ARG4:
-		return pinned(PT_REGS_PARM4(ctx));
-	case REG_ARG5:
-		return pinned(PT_REGS_PARM5(ctx));
-	case REG_ARG6:
+	regs[REG_ARG1] = PT_REGS_PARM1(ctx);
+	regs[REG_ARG2] = PT_REGS_PARM2(ctx);
+	regs[REG_ARG3] = PT_REGS_PARM3(ctx);
+	regs[REG_ARG4] = PT_REGS_PARM4(ctx);
+	regs[REG_ARG5] = PT_REGS_PARM5(ctx);
 #ifdef __TARGET_ARCH_x86
-		return pinned(ctx->r9);
+	regs[REG_ARG6] = ctx->r9;
 #else
-		return pinned(((struct user_pt_regs *)ctx)->regs[5]);
+	regs[REG_ARG6] = ((struct user_pt_regs *)ctx)->regs[5];
 #endif
-	default:
-		return pinned(PT_REGS_SP(ctx));
-	}
+	regs[REG_SP] = PT_REGS_SP(ctx);
 }
 
 static __always_inline u64 extend(u64 v, u32 size, bool sign)
@@ -52,37 +41,40 @@ static __always_inline u64 extend(u64 v, u32 size, bool sign)
 }
 
 /* A value that cannot be read (not resident, bad pointer) is 0. */
-static __always_inline u64 fetch_value(struct pt_regs *ctx, const struct fetch *f)
+__noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
-	u64 v = fetch_reg(ctx, f->reg);
-
+	if (!f)
+		return 0;
 	for (int i = 0; i < FETCH_DEREFS_MAX; i++) {
 		u64 addr = v + f->off[i];
+		u32 size = i + 1 < f->derefs ? 8 : f->size;
 
 		if (i >= f->derefs)
 			break;
 		v = 0;
-		if (i + 1 < f->derefs || f->size == 8)
-			bpf_probe_read_user(&v, 8, (void *)addr);
-		else if (f->size == 4)
-			bpf_probe_read_user(&v, 4, (void *)addr);
-		else if (f->size == 2)
-			bpf_probe_read_user(&v, 2, (void *)addr);
-		else
-			bpf_probe_read_user(&v, 1, (void *)addr);
+		if (size > 8)
+			size = 8;
+		bpf_probe_read_user(&v, size, (void *)addr); /* little endian */
 	}
 	return extend(v, f->size, f->flags & FETCH_F_SIGNED);
 }
 
-static __always_inline void fetch_all(struct pt_regs *ctx, const struct probe *p, u64 *vals)
+static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct probe *p, u64 *vals)
 {
-	for (int i = 0; i < FUNC_VALS_MAX; i++)
-		vals[i] = i < p->nvals ? fetch_value(ctx, &p->fetch[i]) : 0;
+	for (int i = 0; i < FUNC_VALS_MAX; i++) {
+		u32 reg = p->fetch[i].reg;
+
+		vals[i] = 0;
+		if (i < p->nvals && reg < REG_MAX)
+			vals[i] = fetch_value(regs[reg], &p->fetch[i]);
+	}
 }
 
 /* Drops frames whose functions were left without a return: their entry is below the stack now. */
-static __always_inline void frames_drop_stale(struct thread *t, u64 sp)
+__noinline int frames_drop_stale(struct thread *t, u64 sp)
 {
+	if (!t)
+		return 0;
 	for (int i = 0; i < FRAMES_MAX; i++) {
 		u32 depth = t->depth;
 		struct frame *f;
@@ -98,6 +90,30 @@ static __always_inline void frames_drop_stale(struct thread *t, u64 sp)
 		t->depth = depth - 1;
 		__sync_fetch_and_add(&stats.frames_stale, 1);
 	}
+	return 0;
+}
+
+/*
+ * The depth of the frame that returns, or 0: entered before the recording, or not kept. A tail call
+ * shares the stack pointer with its caller, so several may: the innermost with the probe's id.
+ */
+__noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
+{
+	if (!t)
+		return 0;
+	for (u32 i = 0; i < FRAMES_MAX; i++) {
+		u32 depth = t->depth - i;
+		struct frame *f;
+
+		if (depth == 0 || depth > FRAMES_MAX)
+			return 0;
+		f = frame_at(t, depth - 1);
+		if (f->sp > sp)
+			return 0;
+		if (f->probe == id)
+			return depth;
+	}
+	return 0;
 }
 
 static __always_inline void frame_push(struct thread *t, struct task_struct *task,
@@ -137,7 +153,7 @@ SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u64 vals[FUNC_VALS_MAX];
+	u64 vals[FUNC_VALS_MAX], regs[REG_MAX];
 	struct thread *t;
 	struct probe *p;
 	struct who w;
@@ -155,7 +171,8 @@ int function_entry(struct pt_regs *ctx)
 		return 0;
 	if (!p->hit)
 		p->hit = 1;
-	fetch_all(ctx, p, vals);
+	regs_read(ctx, regs);
+	fetch_all(regs, p, vals);
 	now = thread_account(t);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -177,7 +194,7 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_INSTANT)
 		emit_function(w, id, now, now, vals, p->nvals, 0);
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(t, task, p, id, PT_REGS_SP(ctx), now, vals);
+		frame_push(t, task, p, id, regs[REG_SP], now, vals);
 	return 0;
 }
 
@@ -193,9 +210,10 @@ int function_return(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
+	struct frame *f;
 	struct who w;
 	u64 now, sp;
-	u32 id;
+	u32 id, depth;
 
 	if (!enabled)
 		return 0;
@@ -208,27 +226,17 @@ int function_return(struct pt_regs *ctx)
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	frames_drop_stale(t, sp);
-	for (int i = 0; i < FRAMES_MAX; i++) {
-		/* a tail call shares the stack pointer with its caller: the innermost match of the id */
-		u32 depth = t->depth - i;
-		struct frame *f;
-
-		if (depth == 0 || depth > FRAMES_MAX)
-			return 0; /* entered before the recording, or not kept */
-		f = frame_at(t, depth - 1);
-		if (f->sp > sp)
-			return 0;
-		if (f->probe != id)
-			continue;
-		t->depth = depth - 1;
-		t->role = f->prev_role;
-		if (f->step) {
-			op_flush(t, w, 0, 0);
-			step_end(t, task, w, id, 0, 0);
-		} else {
-			emit_function(w, id, f->start, now, f->vals, f->nvals, 0);
-		}
+	depth = frame_find(t, sp, id);
+	if (!depth)
 		return 0;
+	f = frame_at(t, depth - 1);
+	t->depth = depth - 1;
+	t->role = f->prev_role;
+	if (f->step) {
+		op_flush(t, w, 0, 0);
+		step_end(t, task, w, id, 0, 0);
+	} else {
+		emit_function(w, id, f->start, now, f->vals, f->nvals, 0);
 	}
 	return 0;
 }

@@ -1,0 +1,2 @@
+def llama(o): pass
+def files(o): pass

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The programs that are measured: the load, and the tracers that are attached to it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
+INFTRACE = os.path.join(BUILD, "inftrace")
+BENCH = os.path.join(BUILD, "bench")
+LOAD = os.path.join(BENCH, "load")
+TMPFS = "/dev/shm"
+
+# The last CPU runs the load, the others whatever traces it; one CPU has to do for both.
+CPUS = sorted(os.sched_getaffinity(0))
+LOAD_CPU = CPUS[-1]
+TRACER_CPUS = CPUS[:-1] or CPUS
+
+DRAIN_S = 0.15  # inftrace reads its rings every 10 ms and writes every 100 ms
+
+
+class Failed(Exception):
+    """A measurement could not be made; the text says why."""
+
+
+def have(command):
+    return shutil.which(command) is not None
+
+
+def wait_until(condition, what, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed(f"{what}: not ready after {seconds} s")
+        time.sleep(0.002)
+
+
+def read_text(path):
+    try:
+        with open(path, errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def own_cpu_ns(pid):
+    """Nanoseconds on a CPU of all threads of a process."""
+    total = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        total += int(read_text(f"/proc/{pid}/task/{tid}/schedstat").split()[0])
+    return total
+
+
+def count_lines(path, pattern):
+    """Lines that contain the text; 0 when there is no file."""
+    out = subprocess.run(["grep", "-acF", pattern, path], capture_output=True, text=True)
+    return int(out.stdout or 0)
+
+
+def size_of(path):
+    return os.stat(path).st_size if os.path.exists(path) else 0
+
+
+class Load:
+    """bench/load, which does COUNT of something when it is told to."""
+
+    def __init__(self):
+        self.proc = subprocess.Popen([LOAD, str(LOAD_CPU)], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.pid = int(self.proc.stdout.readline().split()[1])
+
+    def run(self, what, count):
+        """Returns wall and CPU nanoseconds per operation."""
+        self.proc.stdin.write(f"{what} {count}\n")
+        self.proc.stdin.flush()
+        wall, cpu = self.proc.stdout.readline().split()
+        return int(wall) / count, int(cpu) / count
+
+    def close(self):
+        self.proc.stdin.close()
+        self.proc.wait()
+
+
+class Tracer:
+    """
+    A tracer in one way of using it. command(t) gives the arguments; t.pid is the traced process,
+    t.dir a folder for its files. weight: how many times fewer operations it gets, since they take
+    so much longer. disk: the folder is on a disk and not on a tmpfs. pattern: every record it keeps
+    is a line with this in its output (out).
+    """
+
+    def __init__(self, name, command, weight=1, disk=False, out=None, pattern=None, needs=None,
+                 bystander=False, env=None):
+        self.name, self.command, self.weight, self.disk = name, command, weight, disk
+        self.out, self.pattern, self.needs, self.bystander = out, pattern, needs, bystander
+        self.env = env
+        self.proc = self.dir = self.pid = None
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def log(self):
+        return read_text(self.path("log"))
+
+    def is_ready(self):
+        if self.proc.poll() is not None:
+            raise Failed(f"{self.name}: ended: {self.log()[-300:]}")
+        if os.path.basename(self.proc.args[0]) in ("perf", "bpftrace"):
+            return self.events_open()
+        return re.search(r"recording|attached", self.log()) is not None
+
+    def events_open(self):
+        """For those that do not say when they are ready: they have opened their events."""
+        try:
+            fds = [os.readlink(e.path) for e in os.scandir(f"/proc/{self.proc.pid}/fd")]
+        except OSError:
+            return False
+        return any("perf_event" in fd for fd in fds)
+
+    def start(self, pid):
+        self.pid = pid
+        self.dir = tempfile.mkdtemp(prefix="inftrace-bench-", dir=BENCH if self.disk else TMPFS)
+        args = [str(a) for a in self.command(self)]
+        if self.weight == 0:
+            return
+        begin = time.monotonic()
+        with open(self.path("log"), "w") as log:
+            self.proc = subprocess.Popen(
+                args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=dict(os.environ, **(self.env or {})),
+                preexec_fn=lambda: os.sched_setaffinity(0, TRACER_CPUS))
+        wait_until(self.is_ready, self.name)
+        self.ready_s = time.monotonic() - begin
+        if os.path.basename(args[0]) in ("perf", "bpftrace"):
+            time.sleep(0.7)  # all their events, not only the first
+
+    def own_cpu_ns(self):
+        return own_cpu_ns(self.proc.pid)
+
+    def peak_kib(self):
+        m = re.search(r"VmHWM:\s+(\d+)", read_text(f"/proc/{self.proc.pid}/status"))
+        return int(m.group(1)) if m else 0
+
+    def stop(self):
+        begin = time.monotonic()
+        self.proc.send_signal(signal.SIGINT)
+        try:
+            self.proc.wait(60)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+            raise Failed(f"{self.name}: does not end") from None
+        self.stop_s = time.monotonic() - begin
+
+    def kept(self):
+        """How many records there are in its output, and how many bytes; None where it has none."""
+        if not self.out:
+            return None, None
+        path = self.path(self.out)
+        if self.pattern is None:
+            return None, size_of(path)
+        return count_lines(path, self.pattern), size_of(path)
+
+    def lost(self):
+        m = re.search(r"lost (.*): a larger", self.log())
+        return m.group(1) if m else ""
+
+    def clean(self):
+        if self.proc and self.proc.poll() is None:
+            self.proc.kill()
+            self.proc.wait()
+        if self.dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
+        self.dir = self.proc = None
+
+
+def inftrace(name, *args, out="t.json", **kw):
+    """inftrace record; out None: no timeline, only what args say."""
+    def command(t):
+        where = ["-o", t.path(out)] if out else ["--profile", t.path("p.jsonl")]
+        return [INFTRACE, "record", *args, *where, "-p", t.pid]
+    return Tracer(name, command, out=out, **kw)
+
+
+def floor(name, *programs, **kw):
+    def command(_):
+        return [os.path.join(BENCH, "floor"), os.path.join(BENCH, "floor.bpf.o"), *programs]
+    return Tracer(name, command, **kw)
+
+
+def bpftrace(name, program, **kw):
+    """program may use PID and LOAD."""
+    def command(t):
+        text = program.replace("PID", str(t.pid)).replace("LOAD", LOAD)
+        return ["bpftrace", "-o", t.path("out"), "-e", text]
+    # without it bpftrace 0.17 sets a low limit on strings and on map keys, but none on events
+    return Tracer(name, command, needs="bpftrace", out="out", **kw)
+
+
+def untraced():
+    return Tracer("untraced", lambda t: [], weight=0)
+
+
+def symbol_offset(path, symbol):
+    """Where a function is in the file; right for a position independent executable as ld makes it,
+    whose text has the same offset as address."""
+    out = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+    return int(next(line.split()[0] for line in out.splitlines() if line.endswith(" " + symbol)), 16)
+
+
+def last_json(path):
+    lines = [line for line in read_text(path).splitlines() if line.startswith("{")]
+    return json.loads(lines[-1])
