@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The programs that are measured: the load, and the tracers that are attached to it."""
 
-import json
 import os
 import re
 import shutil
@@ -49,12 +48,10 @@ def read_text(path):
         return ""
 
 
-def own_cpu_ns(pid):
-    """Nanoseconds on a CPU of all threads of a process."""
-    total = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        total += int(read_text(f"/proc/{pid}/task/{tid}/schedstat").split()[0])
-    return total
+def process_cpu_ns(pid):
+    """Nanoseconds on a CPU of all threads of a process, also of those that are gone: the clock of
+    clock_getcpuclockid(3)."""
+    return time.clock_gettime_ns(~pid << 3 | 2)
 
 
 def count_lines(path, pattern):
@@ -96,10 +93,10 @@ class Tracer:
     """
 
     def __init__(self, name, command, weight=1, disk=False, out=None, pattern=None, needs=None,
-                 bystander=False, env=None):
+                 bystander=False):
         self.name, self.command, self.weight, self.disk = name, command, weight, disk
         self.out, self.pattern, self.needs, self.bystander = out, pattern, needs, bystander
-        self.env = env
+        self.cpus = TRACER_CPUS
         self.proc = self.dir = self.pid = None
 
     def path(self, name):
@@ -131,17 +128,16 @@ class Tracer:
             return
         begin = time.monotonic()
         with open(self.path("log"), "w") as log:
-            self.proc = subprocess.Popen(
-                args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=dict(os.environ, **(self.env or {})),
-                preexec_fn=lambda: os.sched_setaffinity(0, TRACER_CPUS))
+            self.proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         preexec_fn=lambda: os.sched_setaffinity(0, self.cpus))
         wait_until(self.is_ready, self.name)
         self.ready_s = time.monotonic() - begin
+        self.ready_cpu_ns = self.own_cpu_ns()
         if os.path.basename(args[0]) in ("perf", "bpftrace"):
             time.sleep(0.7)  # all their events, not only the first
 
     def own_cpu_ns(self):
-        return own_cpu_ns(self.proc.pid)
+        return process_cpu_ns(self.proc.pid)
 
     def peak_kib(self):
         m = re.search(r"VmHWM:\s+(\d+)", read_text(f"/proc/{self.proc.pid}/status"))
@@ -166,6 +162,12 @@ class Tracer:
         if self.pattern is None:
             return None, size_of(path)
         return count_lines(path, self.pattern), size_of(path)
+
+    def records(self):
+        """Of inftrace: how many records of each kind it counted."""
+        m = re.search(r"^inftrace: [0-9.]+ s, (\d.*)$", self.log(), re.M)
+        words = [w.split() for w in m.group(1).split(", ")] if m else []
+        return {kind: int(n) for n, kind in words}
 
     def lost(self):
         m = re.search(r"lost (.*): a larger", self.log())
@@ -212,8 +214,3 @@ def symbol_offset(path, symbol):
     whose text has the same offset as address."""
     out = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
     return int(next(line.split()[0] for line in out.splitlines() if line.endswith(" " + symbol)), 16)
-
-
-def last_json(path):
-    lines = [line for line in read_text(path).splitlines() if line.startswith("{")]
-    return json.loads(lines[-1])
