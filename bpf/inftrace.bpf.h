@@ -121,6 +121,7 @@ struct thread {
 	u64 fault_start;
 	u64 fault_addr;
 	u64 wake_ns;
+	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
 	u32 waker_tid;
 	u16 off_cpu;
 	u8 waker_irq;

@@ -75,6 +75,8 @@ static __always_inline void switch_out(
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
+		t->since = 0; /* nothing is open in a dead thread when the recording stops */
+		return;
 	} else {
 		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
 		if (t->in_syscall)
@@ -111,7 +113,7 @@ static __always_inline void switch_in(struct thread *t, struct task_struct *task
 		}
 		off_cpu_emit(t, (u64)task->tgid << 32 | (u32)task->pid, from, now, 0);
 	}
-	t->since = now;
+	t->since = t->on_ns = now;
 	t->off = 0;
 	t->wake_ns = 0;
 }
@@ -234,7 +236,9 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 {
+	struct who w = { .tgid = p->tgid, .tid = old_pid };
 	struct thread *t;
+	u64 now;
 
 	if (!enabled)
 		return 0;
@@ -242,7 +246,15 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	if (!t)
 		return 0;
 	/* the functions it was in are gone with the old image */
-	frames_flush(t, p, (u64)p->tgid << 32 | (u32)old_pid, thread_account(t));
+	now = thread_account(t);
+	frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+	if (old_pid != p->pid && t->in_syscall) {
+		/* it was not the main thread and takes over that one's tid, on whose track its call
+		 * would overlap with what the main thread did: a part on each */
+		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
+		t->sys_start = now;
+		t->sys_flags |= REC_F_OPEN_START;
+	}
 	emit_task(p, TASK_EXEC, old_pid, 0, 0, p->comm,
 		cfg.watch_maps ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;

@@ -106,6 +106,20 @@ int snapshot_close(struct bpf_iter__task *ctx)
 		r.cpu_from = t->off_cpu;
 		if (emits(REC_OFF_CPU))
 			emit(&r, sizeof(r), REC_OFF_CPU);
+	} else if (emits(REC_ON_CPU)) {
+		struct rec_on_cpu r;
+
+		hdr_fill(&r.h, REC_ON_CPU, t->on_ns ? t->on_ns : stats.start_ns, end, w.tgid, w.tid, 0,
+			REC_F_OPEN_END | (t->on_ns ? 0 : REC_F_OPEN_START));
+		r.h.cpu = task->wake_cpu;
+		emit(&r, sizeof(r), REC_ON_CPU);
+	}
+	if (t->in_fault && emits(REC_FAULT)) {
+		struct rec_fault r;
+
+		hdr_fill(&r.h, REC_FAULT, t->fault_start, end, w.tgid, w.tid, 0, REC_F_OPEN_END);
+		r.addr = t->fault_addr;
+		emit(&r, sizeof(r), REC_FAULT);
 	}
 	if (t->in_syscall)
 		syscall_emit(t, w, end, 0, REC_F_OPEN_END);

@@ -46,6 +46,17 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	return log_level() >= min ? vfprintf(stderr, fmt, ap) : 0;
 }
 
+/* 8 MB hold a hundred thousand records, a tenth of a second of the worst storm; on large machines
+ * the storm is spread over more CPUs, and all rings together stay at 128 MB. */
+static size_t default_ring_bytes(unsigned int rings)
+{
+	size_t bytes = 8 << 20;
+
+	while (bytes * rings > (128 << 20) && bytes > (1 << 20))
+		bytes /= 2;
+	return bytes;
+}
+
 /* A variable that is in BTF still cannot be loaded when kallsyms does not have it. */
 static bool have_preempt_count(void)
 {
@@ -131,6 +142,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	int err, template_fd = -1;
+	size_t ring_bytes;
 
 	if (!s)
 		return -ENOMEM;
@@ -151,11 +163,12 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		err = load_error(err);
 		goto out;
 	}
+	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings);
 	err = rings_create(s->skel->maps.rings, bpf_map__fd(s->skel->maps.control), s->n_rings,
-		c->ring_bytes, c->cb, c->cb_arg, &s->rings);
+		ring_bytes, c->cb, c->cb_arg, &s->rings);
 	if (err) {
 		log_error("cannot create %u ring buffers of %zu bytes: %s; try a smaller --ring-size",
-			s->n_rings, c->ring_bytes, strerror(-err));
+			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
 	err = write_probes(s, c->probes);

@@ -29,7 +29,7 @@ struct session_config {
 	bool track_faults;
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
-	size_t ring_bytes; /* each */
+	size_t ring_bytes; /* each; 0: a default */
 	bool uprobe_multi; /* the kernel has it */
 	struct probe_table *probes;
 	record_cb cb;

@@ -12,8 +12,6 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define RING_BYTES_DEFAULT (8 << 20)
-
 enum {
 	OPT_PROFILE = 256,
 	OPT_ENGINE,
@@ -48,7 +46,7 @@ static const struct argp_option options[] = {
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
 	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost", 2 },
-	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB)", 2 },
+	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 3 },
 	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 3 },
 	{ "model", OPT_MODEL, "NAME", 0, NULL, 3 },
@@ -268,7 +266,6 @@ int cmd_record(int argc, char **argv)
 	struct record_options o = {
 		.events = EVENTS_DEFAULT,
 		.engine = "auto",
-		.ring_bytes = RING_BYTES_DEFAULT,
 	};
 	int code = EXIT_USAGE;
 

@@ -153,6 +153,12 @@ int outputs_check(struct record_options *o)
 		const char *name = o->outputs[i];
 
 		to_stdout += is_stdout(name);
+		for (size_t k = 0; k < i; k++) {
+			if (!strcmp(name, o->outputs[k]) && !is_stdout(name)) {
+				log_error("-o: %s is given twice", name);
+				return -EINVAL;
+			}
+		}
 		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz")) {
 			log_error("-o: %s: the name must end in .json or .json.gz, or be - for stdout", name);
 			return -EINVAL;

@@ -398,6 +398,7 @@ static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
 	*p++ = '"';
 	if (r->h.flags & REC_F_KERNEL)
 		p = fmt_lit(p, ",\"kernel\":true");
+	p = fmt_open(p, r->h.flags, false);
 	*p++ = '}';
 	event_end(c, p);
 }

@@ -18,23 +18,21 @@
 
 bool process_exists(pid_t pid)
 {
-	char path[64], line[256];
-	bool alive = false;
+	char path[64], line[256], state = 'Z';
+	unsigned int threads = 0;
 	FILE *f;
 
-	/* a zombie has nothing left to record */
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	f = fopen(path, "re");
 	if (!f)
 		return false;
-	while (fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "State:", 6))
-			continue;
-		alive = !strchr("ZX", line[7]);
-		break;
+	while (!threads && fgets(line, sizeof(line), f)) {
+		sscanf(line, "State: %c", &state);
+		sscanf(line, "Threads: %u", &threads);
 	}
 	fclose(f);
-	return alive;
+	/* a zombie has nothing left to record, unless only its main thread has exited */
+	return threads > 1 || !strchr("ZX", state);
 }
 
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN])

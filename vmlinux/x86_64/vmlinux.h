@@ -36,6 +36,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	int on_cpu;
+	int wake_cpu;
 	int pid;
 	int tgid;
 	int exit_code;
