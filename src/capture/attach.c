@@ -263,16 +263,25 @@ static bool see(struct attach *a, uint64_t dev, uint64_t ino)
 	return true;
 }
 
-static void note_engine(struct attach *a, const char *path)
+/* The engines that claim the file; what they want to know from it is read. */
+static void note_engines(struct attach *a, const char *path, const char *shown)
 {
-	const char *base = strrchr(path, '/') + 1;
+	const char *base = strrchr(shown, '/') + 1;
+	struct elf_file *elf = NULL;
 
 	for (size_t i = 0; i < a->pt->n_engines; i++) {
 		struct engine *e = a->pt->engines[i];
+		bool claimed = false;
 
-		for (size_t k = 0; k < e->n_mapped && !e->matched; k++)
-			e->matched = !fnmatch(e->mapped[k], base, 0);
+		for (size_t k = 0; k < e->n_mapped && !claimed; k++)
+			claimed = !fnmatch(e->mapped[k], base, 0);
+		if (!claimed)
+			continue;
+		e->matched = true;
+		if (elf || !elf_open(path, &elf))
+			engine_read_enums(e, elf);
 	}
+	elf_close(elf);
 }
 
 struct scan {
@@ -289,9 +298,9 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 
 	if (!see(s->a, m->dev, m->ino))
 		return 0;
-	note_engine(s->a, m->path);
 	if (process_file_path(s->pid, m, path, sizeof(path)))
 		return 0;
+	note_engines(s->a, path, m->path);
 	n = attach_file(s->a, path, m->path);
 	if (n > 0)
 		s->sites += n;

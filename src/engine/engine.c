@@ -2,6 +2,7 @@
 /* Presets: from JSON to probe specifications, with errors that name file, line and key. */
 #include "engine/engine.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <json-c/json.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/spec.h"
+#include "target/elf_strings.h"
 #include "util/log.h"
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
@@ -77,8 +79,9 @@ static int get_string(
 
 static int read_enum(const struct reader *r, const char *name, struct json_object *obj, struct enum_table *t)
 {
-	static const char *const known[] = { "names", NULL };
+	static const char *const known[] = { "names", "table_symbol", NULL };
 	struct json_object *names;
+	const char *object;
 	int err;
 
 	if (!json_object_is_type(obj, json_type_object))
@@ -86,6 +89,8 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 	err = check_keys(r, obj, known);
 	if (err)
 		return err;
+	if (get_string(r, obj, "table_symbol", false, &object))
+		return -EINVAL;
 	if (!json_object_object_get_ex(obj, "names", &names) ||
 		!json_object_is_type(names, json_type_array))
 		return preset_error(r, name, "needs an array \"names\"");
@@ -94,7 +99,8 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 		return preset_error(r, name, "more than %d names", ENUM_NAMES_MAX);
 	t->name = strdup(name);
 	t->names = calloc(t->n ? t->n : 1, sizeof(*t->names));
-	if (!t->name || !t->names)
+	t->object = object ? strdup(object) : NULL;
+	if (!t->name || !t->names || (object && !t->object))
 		return -ENOMEM;
 	for (size_t i = 0; i < t->n; i++) {
 		struct json_object *v = json_object_array_get_idx(names, i);
@@ -107,6 +113,26 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+void engine_read_enums(struct engine *e, struct elf_file *elf)
+{
+	for (size_t i = 0; i < e->n_enums; i++) {
+		struct enum_table *t = &e->enums[i];
+		char **names;
+		size_t n;
+
+		if (!t->object || t->from_file || elf_strings_read(elf, t->object, &names, &n))
+			continue;
+		for (size_t k = 0; k < n; k++) {
+			for (char *c = names[k]; c && *c; c++)
+				*c = (char)tolower((unsigned char)*c);
+		}
+		elf_strings_free(t->names, t->n);
+		t->names = names;
+		t->n = n;
+		t->from_file = true;
+	}
 }
 
 static int read_enums(struct reader *r, struct json_object *root)

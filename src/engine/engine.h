@@ -19,6 +19,8 @@ struct enum_table {
 	char *name;
 	char **names; /* by value; NULL where there is none */
 	size_t n;
+	char *object; /* a table of strings in one of the engine's files that replaces them; or NULL */
+	bool from_file;
 };
 
 struct probe_arg {
@@ -87,6 +89,13 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path);
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 
 const char *probe_role_name(enum probe_role role);
+
+/*
+ * Replaces the names of the engine's enums by the tables that this file has, if it is the first one
+ * to have them. Numbers move between releases; the file that is loaded knows its own.
+ */
+struct elf_file;
+void engine_read_enums(struct engine *e, struct elf_file *elf);
 
 /* The instructions for the BPF side. */
 void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);

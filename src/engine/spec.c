@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/elf_strings.h"
 #include "util/log.h"
 
 static const char *const role_names[ROLE_MAX] = {
@@ -257,9 +258,8 @@ void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 
 static void enum_table_clear(struct enum_table *t)
 {
-	for (size_t i = 0; t->names && i < t->n; i++)
-		free(t->names[i]);
-	free(t->names);
+	elf_strings_free(t->names, t->n);
+	free(t->object);
 	free(t->name);
 }
 
