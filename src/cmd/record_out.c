@@ -31,6 +31,7 @@ struct outputs {
 	size_t n;
 	struct profile_meta meta;
 	const struct probe_table *probes;
+	pid_t tgid; /* the first target; 0: none */
 	char *commit_sha, *model, *flags, *given_hash;
 	char hash[ENV_HASH_MAX];
 };
@@ -238,6 +239,8 @@ static const char *hash_of(void *arg, uint32_t tgid)
 
 	if (out->given_hash && !strncmp(out->given_hash, "sha256:", 7))
 		return out->given_hash;
+	if (!tgid)
+		tgid = (uint32_t)out->tgid;
 	if (!tgid || env_hash_process((pid_t)tgid, out->probes, NULL, out->hash))
 		return ENV_HASH_UNKNOWN;
 	return out->hash;
@@ -328,6 +331,7 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 	if (!out)
 		return -ENOMEM;
 	out->probes = rec->probes;
+	out->tgid = tgid;
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = open_trace(o->outputs[i], rec, out);
 	if (!err && o->profile)
