@@ -335,6 +335,16 @@ static int add_target(struct run *r, pid_t pid)
 	return err < 0 ? err : 0;
 }
 
+/* -a: the names of what runs already, and the engines among it. Processes come and go meanwhile. */
+static int add_running(pid_t pid, void *arg)
+{
+	struct run *r = arg;
+
+	if (pid != getpid() && !tasks_add_process(r->tasks, pid))
+		attach_process(session_probes(r->session), pid);
+	return 0;
+}
+
 static int attach_all(struct run *r)
 {
 	const struct record_options *o = r->o;
@@ -347,6 +357,8 @@ static int attach_all(struct run *r)
 		err = add_target(r, r->cmd.pid);
 	for (size_t i = 0; i < o->n_pids && !err; i++)
 		err = add_target(r, o->pids[i]);
+	if (!err && o->all)
+		err = process_each(add_running, r);
 	return err;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "target/process.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -76,23 +77,34 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 	return 0;
 }
 
-int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg)
+static int each_number(const char *path, int (*cb)(pid_t id, void *arg), void *arg)
 {
-	char path[64];
 	struct dirent *d;
 	int err = 0;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
 	if (!dir)
 		return -ESRCH;
 	while (!err && (d = readdir(dir))) {
-		if (d->d_name[0] != '.')
+		if (isdigit((unsigned char)d->d_name[0]))
 			err = cb(atoi(d->d_name), arg);
 	}
 	closedir(dir);
 	return err;
+}
+
+int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	return each_number(path, cb, arg);
+}
+
+int process_each(int (*cb)(pid_t pid, void *arg), void *arg)
+{
+	return each_number("/proc", cb, arg);
 }
 
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)

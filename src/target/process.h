@@ -22,6 +22,9 @@ int process_tgid(pid_t tid, pid_t *ret_tgid);
  * -ESRCH when the process is gone. */
 int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg);
 
+/* Calls cb for every process; same returns, but for -ESRCH. */
+int process_each(int (*cb)(pid_t pid, void *arg), void *arg);
+
 struct mapped_file {
 	uint64_t dev, ino;
 	uint64_t start, end; /* addresses of the mapping */
