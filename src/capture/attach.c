@@ -17,9 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/sites.h"
 #include "target/elf.h"
 #include "target/process.h"
-#include "target/site.h"
 #include "util/log.h"
 
 /* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
@@ -164,84 +164,45 @@ static int attach_batch(struct attach *a, bool ret, const char *path, const stru
 }
 
 struct collect {
-	struct elf_file *elf;
-	struct probe_spec *spec;
-	size_t id;
-	struct batch *entries, *returns;
+	struct probe_table *pt;
+	struct batch entries, returns;
 };
 
-static int collect_symbol(const struct elf_symbol *sym, void *arg)
+static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
-	struct site site;
-	uint32_t regs = 0;
+	struct probe_spec *spec = &c->pt->specs[ps->spec];
 
-	for (unsigned int i = 0; i < c->spec->nargs; i++)
-		regs |= 1u << c->spec->fetch[i].reg;
-	site_choose(c->elf, sym, regs, c->spec->flags & PROBE_F_SPAN, &site);
-	if (batch_add(c->entries, site.offset, c->id))
+	if (batch_add(&c->entries, ps->site.offset, ps->spec))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
-	if (c->spec->flags & PROBE_F_SPAN && batch_add(c->returns, site.offset, c->id))
+	if (spec->flags & PROBE_F_SPAN && batch_add(&c->returns, ps->site.offset, ps->spec))
 		return -ENOMEM;
-	c->spec->attached++;
-	c->spec->attached_dear += !site.cheap;
-	log_debug("probe %s: +0x%lx %s", sym->name, (unsigned long)(site.offset - sym->offset),
-		site.cheap ? "emulated" : "single-stepped");
+	spec->attached++;
+	spec->attached_dear += !ps->site.cheap;
+	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
+		(unsigned long)(ps->site.offset - ps->symbol->offset),
+		ps->site.cheap ? "emulated" : "single-stepped");
 	return 0;
-}
-
-static int collect_spec(struct collect *c)
-{
-	struct elf_symbol sym;
-	int err;
-
-	if (strpbrk(c->spec->symbol, "*?["))
-		err = elf_match_symbols(c->elf, c->spec->symbol, collect_symbol, c);
-	else
-		err = elf_find_symbol(c->elf, c->spec->symbol, &sym) ?: collect_symbol(&sym, c);
-	return err < 0 ? err : 0;
-}
-
-static bool is_wanted(const struct attach *a, const struct probe_spec *s)
-{
-	return !a->states_only || s->role == ROLE_STEP || s->role == ROLE_BARRIER ||
-	       s->role == ROLE_GPU_WAIT;
 }
 
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
-	struct batch entries = {}, returns = {};
-	struct elf_file *elf = NULL;
-	int err = 0;
+	struct collect c = { .pt = a->pt };
+	int err;
 
-	for (size_t i = 0; i < a->pt->n && !err; i++) {
-		struct collect c = { .spec = &a->pt->specs[i], .id = i, .entries = &entries,
-			.returns = &returns };
-
-		if (!is_wanted(a, c.spec) || !probe_spec_matches(c.spec, shown))
-			continue;
-		if (!elf)
-			err = elf_open(path, &elf);
-		if (err)
-			break;
-		c.elf = elf;
-		err = collect_spec(&c);
-		if (err == -ENOENT)
-			err = 0; /* reported at the end, if no file has it */
-	}
+	err = probe_sites_each(a->pt, path, shown, a->states_only, collect_site, &c);
 	if (!err)
-		err = attach_batch(a, false, path, &entries);
+		err = attach_batch(a, false, path, &c.entries);
 	if (!err)
-		err = attach_batch(a, true, path, &returns);
+		err = attach_batch(a, true, path, &c.returns);
 	if (err)
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 	else
-		err = (int)entries.n;
-	elf_close(elf);
-	batch_free(&entries);
-	batch_free(&returns);
+		err = (int)c.entries.n;
+	batch_free(&c.entries);
+	batch_free(&c.returns);
 	return err;
 }
 
