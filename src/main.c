@@ -14,6 +14,7 @@ struct command {
 static const struct command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
 	{ "validate", cmd_validate, "check a profile JSONL or a Chrome trace" },
+	{ "engines", cmd_engines, "presets of functions to probe, and what they match" },
 	{ "doctor", cmd_doctor, "what this kernel and these privileges allow" },
 };
 

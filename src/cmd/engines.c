@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace engines: the presets, and what they would probe in a process or a file. */
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "engine/engine.h"
+#include "engine/sites.h"
+#include "target/process.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+struct engines_options {
+	pid_t pid;
+	const char *file;
+	const char *engine; /* NULL: all that are installed */
+};
+
+static const struct argp_option options[] = {
+	{ "pid", 'p', "PID", 0, "what matches in this process", 0 },
+	{ "engine", 'e', "NAME|FILE", 0, "this preset only", 0 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static const char doc[] =
+	"Lists the presets of functions to probe; with a process or a library, what they match there: each "
+	"probe's place, and whether the instruction is cheap (the kernel emulates it, about 0.5 us) or dear "
+	"(it must be single-stepped, 5 to 9 us in a virtual machine)."
+	"\vEXAMPLES:\n"
+	"  inftrace engines\n"
+	"  sudo inftrace engines -p $(pgrep llama-server)\n"
+	"  inftrace engines -e ./mine.json ./libmine.so\n";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct engines_options *o = state->input;
+	char buf[PARSE_ERROR_MAX];
+	uint32_t pid;
+	int err;
+
+	switch (key) {
+	case 'p':
+		err = parse_u32(arg, &pid);
+		if (err || !pid || pid > INT32_MAX) {
+			log_error("%s", parse_error(buf, PARSE_PID_LIST, "-p", arg, err ? err : -EINVAL));
+			return EINVAL;
+		}
+		o->pid = (pid_t)pid;
+		return 0;
+	case 'e':
+		o->engine = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (o->file) {
+			log_error("give one FILE");
+			return EINVAL;
+		}
+		o->file = arg;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void list_presets(const struct probe_table *pt)
+{
+	for (size_t i = 0; i < pt->n_engines; i++) {
+		const struct engine *e = pt->engines[i];
+		size_t probes = 0;
+
+		for (size_t k = 0; k < pt->n; k++)
+			probes += pt->specs[k].engine == e;
+		printf("%-14s version %u, %zu probes, for", e->name, e->version, probes);
+		for (size_t k = 0; k < e->n_mapped; k++)
+			printf(" %s", e->mapped[k]);
+		putchar('\n');
+	}
+}
+
+static int print_site(const struct probe_site *ps, void *arg)
+{
+	struct probe_table *pt = arg;
+	struct probe_spec *s = &pt->specs[ps->spec];
+
+	s->attached++;
+	printf("  %-5s %-8s +0x%-7lx %s", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
+		(unsigned long)ps->site.offset, ps->symbol->name);
+	if (ps->site.offset != ps->symbol->offset)
+		printf("+%lu", (unsigned long)(ps->site.offset - ps->symbol->offset));
+	for (unsigned int i = 0; i < s->nargs; i++)
+		printf("%s%s%s", i ? ", " : "(", s->args[i].name, i + 1 == s->nargs ? ")" : "");
+	putchar('\n');
+	return 0;
+}
+
+struct scan {
+	struct probe_table *pt;
+	pid_t pid;
+	char last[PATH_MAX];
+	size_t files;
+};
+
+static bool is_claimed(const struct probe_table *pt, const char *path)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		if (probe_spec_matches(&pt->specs[i], path))
+			return true;
+	}
+	return false;
+}
+
+static int scan_mapping(const struct mapped_file *m, void *arg)
+{
+	struct scan *s = arg;
+	char path[PATH_MAX];
+	int err;
+
+	/* the parts of one file follow one another */
+	if (!strcmp(s->last, m->path) || !is_claimed(s->pt, m->path))
+		return 0;
+	snprintf(s->last, sizeof(s->last), "%s", m->path);
+	if (process_file_path(s->pid, m, path, sizeof(path))) {
+		log_warn("cannot find the file %s of process %d", m->path, s->pid);
+		return 0;
+	}
+	printf("%s\n", m->path);
+	s->files++;
+	err = probe_sites_each(s->pt, path, m->path, false, print_site, s->pt);
+	if (err)
+		log_warn("cannot read %s: %s", m->path, strerror(-err));
+	return 0;
+}
+
+/* Probes of an engine whose files were there, that none of them has. */
+static void print_missing(const struct probe_table *pt)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < pt->n && !found; k++)
+			found = pt->specs[k].engine == pt->specs[i].engine && pt->specs[k].attached;
+		if (found && !pt->specs[i].attached)
+			printf("not found: %s (%s)\n", pt->specs[i].symbol, pt->specs[i].engine->name);
+	}
+}
+
+static int show_process(struct probe_table *pt, pid_t pid)
+{
+	struct scan s = { .pt = pt, .pid = pid };
+	int err = process_each_mapped(pid, scan_mapping, &s);
+
+	if (err) {
+		log_error("no process %d, or its mapped files may not be read (root)", pid);
+		return EXIT_RUN;
+	}
+	if (!s.files)
+		printf("no preset matches process %d\n", pid);
+	print_missing(pt);
+	return EXIT_OK;
+}
+
+static int show_file(struct probe_table *pt, const char *file)
+{
+	int err;
+
+	if (!is_claimed(pt, file))
+		printf("no preset is about files of this name\n");
+	err = probe_sites_each(pt, file, file, false, print_site, pt);
+	if (err) {
+		log_error("cannot read %s: %s", file, err == -ENOEXEC ? "not an ELF file" : strerror(-err));
+		return EXIT_RUN;
+	}
+	return EXIT_OK;
+}
+
+int cmd_engines(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "[FILE]", doc, NULL, NULL, NULL };
+	struct engines_options o = {};
+	struct probe_table pt = {};
+	int code = EXIT_OK;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &o))
+		return EXIT_USAGE;
+	if (o.engine ? engine_load(&pt, o.engine) : engine_load_all(&pt))
+		code = EXIT_USAGE;
+	else if (o.pid)
+		code = show_process(&pt, o.pid);
+	else if (o.file)
+		code = show_file(&pt, o.file);
+	else
+		list_presets(&pt);
+	probe_table_free(&pt);
+	return code;
+}
