@@ -39,8 +39,10 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	if (!t)
 		return 0;
 	if (t->in_fault) {
+		WRITE_ONCE(t->closing, 1);
 		now = thread_account(t);
 		t->in_fault = 0;
+		WRITE_ONCE(t->closing, 0);
 		start = t->fault_start;
 		r.addr = t->fault_addr;
 	} else {

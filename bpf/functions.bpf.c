@@ -220,6 +220,7 @@ int function_return(struct pt_regs *ctx)
 	t = thread_of(task);
 	if (!t)
 		return 0;
+	WRITE_ONCE(t->closing, 1);
 	now = thread_account(t);
 	id = bpf_get_attach_cookie(ctx);
 	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
@@ -227,11 +228,14 @@ int function_return(struct pt_regs *ctx)
 	w.tid = task->pid;
 	frames_drop_stale(t, sp);
 	depth = frame_find(t, sp, id);
-	if (!depth)
+	if (!depth) {
+		WRITE_ONCE(t->closing, 0);
 		return 0;
+	}
 	f = frame_at(t, depth - 1);
 	t->depth = depth - 1;
 	t->role = f->prev_role;
+	WRITE_ONCE(t->closing, 0);
 	if (f->step) {
 		op_flush(t, w, 0, 0);
 		step_end(t, task, w, id, 0, 0);

@@ -113,6 +113,7 @@ struct thread {
 	u8 sys_flags;
 	u8 depth;
 	u8 in_step;
+	u8 in_exec; /* past the point of no return: the old image is gone */
 	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
 	u32 sys_nr;
 	u32 syscalls;
@@ -126,6 +127,7 @@ struct thread {
 	u16 off_cpu;
 	u8 waker_irq;
 	u8 waker_in_slice;
+	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
 	u64 ns[ST_MAX];
 	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
 	struct open_op op;

@@ -72,6 +72,8 @@ static __always_inline void switch_out(
 		struct who w = { .tgid = task->tgid, .tid = task->pid };
 
 		t->off = ST_STOPPED;
+		t->since = now;
+		frames_flush(t, task, (u64)w.tgid << 32 | w.tid, now);
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
@@ -170,9 +172,10 @@ static __always_inline int waking(struct task_struct *p, bool from_irq)
 		/* only a system call, a fault or an interrupt gets a thread into the kernel */
 		if (!waker->in_syscall && !waker->in_fault)
 			from_irq = 1;
-		in_slice = (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) ||
+		/* an interrupt may hit a program that is just ending a span */
+		in_slice = !waker->closing && ((waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) ||
 			   (waker->in_fault && emits(REC_FAULT)) ||
-			   (waker->depth && emits(REC_FUNCTION));
+			   (waker->depth && emits(REC_FUNCTION)));
 	}
 	t->waker_in_slice = in_slice;
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
@@ -215,17 +218,17 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 tgid = parent->tgid;
-	struct thread *t;
+	struct thread *t, *by;
 
 	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
-	if (cfg.trace_all ? tgid == cfg.self_tgid :
-			    !thread_of(parent) && !bpf_map_lookup_elem(&targets, &tgid))
+	by = thread_of(parent);
+	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
 	t = thread_create(child);
 	if (!t || !enabled)
 		return 0;
 	t->waker_tid = parent->pid;
-	t->waker_in_slice = emits(REC_SYSCALL) && !cfg.min_syscall_ns;
+	t->waker_in_slice = by && by->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns;
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->off = ST_RUNNABLE;
 	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
@@ -245,9 +248,13 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	t = thread_of(p);
 	if (!t)
 		return 0;
-	/* the functions it was in are gone with the old image */
+	/* The functions it was in are gone with the old image; they end with the call, which lies
+	 * within them. */
 	now = thread_account(t);
-	frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+	if (old_pid == p->pid && t->in_syscall && cfg.track_syscalls)
+		t->in_exec = 1;
+	else
+		frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
 	if (old_pid != p->pid && t->in_syscall) {
 		/* it was not the main thread and takes over that one's tid, on whose track its call
 		 * would overlap with what the main thread did: a part on each */
@@ -274,9 +281,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	if (!t)
 		return 0;
 	now = thread_account(t);
-	frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
-	if (t->in_syscall && !cfg.track_sched) { /* else the last switch ends it */
-		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
+	if (!t->in_syscall || !cfg.track_sched) { /* else the last switch ends it and what it is in */
+		frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+		if (t->in_syscall)
+			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
 	}
 	last = p->signal->live.counter == 0;

@@ -85,11 +85,17 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	t = thread_of(task);
 	if (!t || !t->in_syscall)
 		return 0;
+	WRITE_ONCE(t->closing, 1);
 	now = thread_account(t);
 	t->in_syscall = 0;
+	WRITE_ONCE(t->closing, 0);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	syscall_emit(t, w, now, ret, 0);
+	if (t->in_exec) {
+		t->in_exec = 0;
+		frames_flush(t, task, (u64)w.tgid << 32 | w.tid, now);
+	}
 	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
 		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;

@@ -154,7 +154,11 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static bool check_flow(
 	struct trace_check *check, struct json_object *event, char phase, size_t track)
 {
-	struct trace_flow flow = { .event = check->events, .track = track };
+	struct trace_flow flow = {
+		.event = check->events,
+		.line = check->reader.value_line,
+		.track = track,
+	};
 	const char *id, *name, *cat = "", *bp = "";
 	struct json_object *value;
 	char buf[24];

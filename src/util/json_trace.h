@@ -20,7 +20,7 @@ struct trace_track {
 struct trace_flow {
 	uint64_t key; /* hash of cat, name and id: what the viewers match arrows by */
 	int64_t ts;
-	uint32_t event;
+	uint32_t event, line;
 	uint32_t track : 29;
 	uint32_t phase : 3;
 };

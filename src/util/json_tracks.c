@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Spans by track and flows by id: 24 bytes each, so that a trace of a gigabyte fits in memory. */
+/* Spans by track and flows by id: 32 bytes each at most, so that a trace of a gigabyte fits in memory. */
 #include "util/json_trace.h"
 
 #include <errno.h>
@@ -184,7 +184,8 @@ static int compare_time_to_span(const void *time, const void *member)
 	const struct trace_span *span = member;
 	int64_t ts = *(const int64_t *)time;
 
-	return ts < span->start ? -1 : ts > span->end;
+	/* the viewers take a slice to end before its end */
+	return ts < span->start ? -1 : ts >= span->end && ts > span->start;
 }
 
 static int compare_flows(const void *a, const void *b)
@@ -203,7 +204,7 @@ static void flow_found(struct check_report *report, const struct trace_findings 
 {
 	(*counter)++;
 	if (findings->strict_flows)
-		check_problem(report, "event %u: %s", flow->event, what);
+		check_problem(report, "event %u (line %u): %s", flow->event, flow->line, what);
 }
 
 /* The rules of the chrome://tracing importer, which warns of each of these. */
