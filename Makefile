@@ -48,6 +48,7 @@ UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(O)/tests/%)
 Q := $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 
+.DELETE_ON_ERROR:
 .PHONY: all check install uninstall clean format
 all: $(O)/inftrace
 .SECONDARY:

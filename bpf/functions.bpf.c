@@ -10,6 +10,10 @@
  * leads to them. Without that the verifier of 6.1 gives up after a million instructions.
  */
 
+struct call_vals {
+	u64 vals[FUNC_VALS_MAX];
+};
+
 /* All at once into an array: the verifier refuses a context that is read at a computed place. */
 static __always_inline void regs_read(struct pt_regs *ctx, u64 regs[REG_MAX])
 {
@@ -51,6 +55,8 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 
 		if (i >= f->derefs)
 			break;
+		if (f->flags & FETCH_F_STRING && i + 1 == f->derefs)
+			return addr;
 		v = 0;
 		if (size > 8)
 			size = 8;
@@ -67,6 +73,53 @@ static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct prob
 		vals[i] = 0;
 		if (i < p->nvals && reg < REG_MAX)
 			vals[i] = fetch_value(regs[reg], &p->fetch[i]);
+	}
+}
+
+/* Reads the string arguments of a call into its slot. */
+__noinline int fetch_strings(struct strings *s, const struct probe *p, const struct call_vals *c, u32 slot)
+{
+	u32 n = 0;
+
+	if (!s || !p || !c || slot >= STRINGS_SLOTS)
+		return 0;
+	for (int i = 0; i < FUNC_VALS_MAX && n < FUNC_STRS_MAX; i++) {
+		if (!(p->fetch[i].flags & FETCH_F_STRING))
+			continue;
+		if (bpf_probe_read_user_str(s->slots[slot].s[n], FUNC_STR_LEN, (void *)c->vals[i]) < 0)
+			s->slots[slot].s[n][0] = 0;
+		n++;
+	}
+	return 0;
+}
+
+static __always_inline void strings_take(
+	struct task_struct *task, const struct probe *p, const struct call_vals *c, u32 slot)
+{
+	struct strings *s =
+		bpf_task_storage_get(&strings, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (s)
+		fetch_strings(s, p, c, slot);
+}
+
+static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
+{
+	u32 i = p->when_val;
+	s64 v;
+
+	if (p->when == WHEN_ALWAYS || i >= FUNC_VALS_MAX)
+		return 1;
+	v = vals[i];
+	switch (p->when) {
+	case WHEN_EQ:
+		return v == p->when_than;
+	case WHEN_NE:
+		return v != p->when_than;
+	case WHEN_LT:
+		return v < p->when_than;
+	default:
+		return v > p->when_than;
 	}
 }
 
@@ -117,8 +170,9 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 }
 
 static __always_inline void frame_push(struct thread *t, struct task_struct *task,
-	const struct probe *p, u32 id, u64 sp, u64 now, const u64 *vals)
+	const struct probe *p, u32 id, u64 sp, u32 ip, u64 now, const struct call_vals *c)
 {
+	const u64 *vals = c->vals;
 	struct frame *f;
 
 	if (t->depth >= FRAMES_MAX)
@@ -127,13 +181,25 @@ static __always_inline void frame_push(struct thread *t, struct task_struct *tas
 		__sync_fetch_and_add(&stats.frames_full, 1);
 		return;
 	}
+	if (t->depth) {
+		/* another probe has just seen this very call: both spans are the same */
+		f = frame_at(t, t->depth - 1);
+		if (f->sp == sp && f->ip == ip)
+			now = f->start;
+	}
+	t->ret_sp = 0;
 	f = frame_at(t, t->depth);
 	f->start = now;
+	f->ip = ip;
 	f->sp = sp;
 	f->probe = id;
 	f->prev_role = t->role;
 	f->nvals = p->nvals;
+	f->nstrs = p->nstrs;
+	f->slot = t->depth;
 	f->step = 0;
+	if (p->nstrs)
+		strings_take(task, p, c, t->depth);
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		f->vals[i] = vals[i];
 	if (p->role == ROLE_STEP && !t->in_step) {
@@ -153,7 +219,8 @@ SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u64 vals[FUNC_VALS_MAX], regs[REG_MAX];
+	u64 regs[REG_MAX];
+	struct call_vals c;
 	struct thread *t;
 	struct probe *p;
 	struct who w;
@@ -169,10 +236,12 @@ int function_entry(struct pt_regs *ctx)
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
+	regs_read(ctx, regs);
+	fetch_all(regs, p, c.vals);
+	if (!when_holds(p, c.vals))
+		return 0;
 	if (!p->hit)
 		p->hit = 1;
-	regs_read(ctx, regs);
-	fetch_all(regs, p, vals);
 	now = thread_account(t);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -183,19 +252,46 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = now;
 	if (p->flags & PROBE_F_BEGIN) {
-		op_flush(t, w, 0, 0);
+		op_flush(t, task, w, 0, 0);
 		t->op.start = now;
 		t->op.end = 0;
 		t->op.nvals = p->nvals;
+		t->op.nstrs = p->nstrs;
 		for (int i = 0; i < FUNC_VALS_MAX; i++)
-			t->op.vals[i] = vals[i];
+			t->op.vals[i] = c.vals[i];
+		if (p->nstrs)
+			strings_take(task, p, &c, STRINGS_OP);
 		t->op.probe = id + 1;
 	}
-	if (p->flags & PROBE_F_INSTANT)
-		emit_function(w, id, now, now, vals, p->nvals, 0);
+	if (p->flags & PROBE_F_INSTANT) {
+		/* no slot of its own: the one of the next frame is free */
+		u32 slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
+
+		if (p->nstrs)
+			strings_take(task, p, &c, slot);
+		emit_call(task, w, id, now, now, c.vals, p->nvals, p->nstrs, slot, 0);
+	}
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(t, task, p, id, regs[REG_SP], now, vals);
+		frame_push(t, task, p, id, regs[REG_SP], PT_REGS_IP(ctx), now, &c);
 	return 0;
+}
+
+/*
+ * Takes a frame away. Above it there can only be those of other probes on the same call (the same
+ * function given twice, or a tail call), which return next: one of them takes its place.
+ */
+static __always_inline void frame_pop(struct thread *t, u32 depth)
+{
+	struct frame *f = frame_at(t, depth - 1), *top = frame_at(t, t->depth - 1);
+	u8 prev_role = f->prev_role;
+
+	if (f == top) {
+		t->role = prev_role;
+	} else {
+		*f = *top;
+		f->prev_role = prev_role;
+	}
+	t->depth--;
 }
 
 /* At the return the stack pointer is above the popped return address on x86. */
@@ -233,14 +329,17 @@ int function_return(struct pt_regs *ctx)
 		return 0;
 	}
 	f = frame_at(t, depth - 1);
-	t->depth = depth - 1;
-	t->role = f->prev_role;
 	WRITE_ONCE(t->closing, 0);
+	if (t->ret_sp == sp)
+		now = t->ret_ns; /* the second probe of one return */
+	t->ret_sp = sp;
+	t->ret_ns = now;
 	if (f->step) {
-		op_flush(t, w, 0, 0);
+		op_flush(t, task, w, 0, 0);
 		step_end(t, task, w, id, 0, 0);
 	} else {
-		emit_function(w, id, f->start, now, f->vals, f->nvals, 0);
+		emit_call(task, w, id, f->start, now, f->vals, f->nvals, f->nstrs, f->slot, 0);
 	}
+	frame_pop(t, depth);
 	return 0;
 }

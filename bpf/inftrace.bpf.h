@@ -88,7 +88,9 @@ struct frame {
 	u8 prev_role;
 	u8 nvals;
 	u8 step; /* this frame is the step */
-	u8 pad;
+	u8 nstrs;
+	u32 slot; /* of its strings */
+	u32 ip;	  /* low half: tells two probes of one call from a tail call */
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -96,7 +98,7 @@ struct frame {
 struct open_op {
 	u64 start, end;
 	u32 probe; /* 0: none; else probe id + 1 */
-	u32 nvals;
+	u16 nvals, nstrs;
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -130,6 +132,7 @@ struct thread {
 	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
 	u64 ns[ST_MAX];
 	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
+	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
 	struct open_op op;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
@@ -142,6 +145,28 @@ struct {
 	__type(key, int);
 	__type(value, struct thread);
 } threads __weak SEC(".maps");
+
+/* Strings that calls in flight were given: a slot for each frame and one for the begin/end pair. */
+#define STRINGS_OP FRAMES_MAX
+#define STRINGS_SLOTS (FRAMES_MAX + 1)
+
+struct string_slot {
+	char s[FUNC_STRS_MAX][FUNC_STR_LEN];
+};
+
+struct strings {
+	struct rec_function out; /* too large for a program's stack */
+	struct string_slot slots[STRINGS_SLOTS];
+};
+
+/* Apart from struct thread: few threads call functions with strings. Full (no memory): the strings
+ * are empty. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct strings);
+} strings __weak SEC(".maps");
 
 /* ---- threads ---- */
 

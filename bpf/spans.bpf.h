@@ -12,35 +12,79 @@ struct who {
 	u32 tgid, tid;
 };
 
+static __always_inline void function_fill(
+	struct rec_function *r, struct who w, u32 probe, u64 start, u64 end, const u64 *vals, u32 flags)
+{
+	hdr_fill(&r->h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, flags);
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		r->vals[i] = vals[i];
+}
+
 static __always_inline void emit_function(
 	struct who w, u32 probe, u64 start, u64 end, const u64 *vals, u32 nvals, u32 flags)
 {
-	struct rec_function r;
-	u64 size;
+	struct {
+		struct rec_hdr h;
+		u64 vals[FUNC_VALS_MAX];
+	} r;
 
 	if (!emits(REC_FUNCTION))
 		return;
-	hdr_fill(&r.h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, flags);
-	for (int i = 0; i < FUNC_VALS_MAX; i++)
-		r.vals[i] = vals[i];
+	function_fill((struct rec_function *)&r, w, probe, start, end, vals, flags);
 	if (nvals > FUNC_VALS_MAX)
 		nvals = FUNC_VALS_MAX;
-	size = sizeof(r.h) + nvals * sizeof(u64);
-	emit(&r, size, REC_FUNCTION);
+	emit(&r, sizeof(r.h) + nvals * sizeof(u64), REC_FUNCTION);
+}
+
+/*
+ * The strings of a slot move behind the last value in use, and the whole goes out. Always as many
+ * bytes as FUNC_STRS_MAX strings have: what is not used stays unread.
+ */
+__weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
+{
+	u64 *to;
+
+	if (!s || nvals > FUNC_VALS_MAX || slot >= STRINGS_SLOTS)
+		return 0;
+	to = &s->out.vals[nvals];
+	__builtin_memcpy(to, &s->slots[slot], sizeof(s->slots[slot]));
+	emit(&s->out, sizeof(s->out.h) + nvals * sizeof(u64) + sizeof(s->slots[slot]), REC_FUNCTION);
+	return 0;
+}
+
+/* With the strings of a call in flight. */
+static __always_inline void emit_call(struct task_struct *task, struct who w, u32 probe, u64 start,
+	u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
+{
+	struct strings *s = NULL;
+
+	if (nstrs)
+		s = bpf_task_storage_get(&strings, task, 0, 0);
+	if (!s) {
+		emit_function(w, probe, start, end, vals, nvals, flags);
+	} else if (emits(REC_FUNCTION)) {
+		function_fill(&s->out, w, probe, start, end, vals, flags);
+		emit_strings(s, slot, nvals);
+	}
 }
 
 /* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`. */
-static __always_inline void op_flush(struct thread *t, struct who w, u64 open_end, u32 flags)
+static __always_inline void op_flush(
+	struct thread *t, struct task_struct *task, struct who w, u64 open_end, u32 flags)
 {
 	u32 probe = t->op.probe;
+	u64 end = t->op.end;
 
 	if (!probe)
 		return;
 	t->op.probe = 0;
-	if (t->op.end)
-		emit_function(w, probe - 1, t->op.start, t->op.end, t->op.vals, t->op.nvals, 0);
-	else if (open_end)
-		emit_function(w, probe - 1, t->op.start, open_end, t->op.vals, t->op.nvals, flags);
+	if (end)
+		flags = 0;
+	else
+		end = open_end;
+	if (end)
+		emit_call(task, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs,
+			STRINGS_OP, flags);
 	else
 		__sync_fetch_and_add(&stats.frames_stale, 1);
 }
@@ -145,7 +189,7 @@ static __noinline int frames_flush(
 
 	if (!t || !task)
 		return 0;
-	op_flush(t, w, end, REC_F_OPEN_END);
+	op_flush(t, task, w, end, REC_F_OPEN_END);
 	for (int i = 0; i < FRAMES_MAX; i++) {
 		u32 depth = t->depth;
 		struct frame *f;
@@ -159,7 +203,8 @@ static __noinline int frames_flush(
 		if (f->step)
 			step_probe = f->probe + 1;
 		else
-			emit_function(w, f->probe, f->start, end, f->vals, f->nvals, REC_F_OPEN_END);
+			emit_call(task, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs,
+				f->slot, REC_F_OPEN_END);
 	}
 	if (step_probe)
 		step_end(t, task, w, step_probe - 1, end, REC_F_OPEN_END);

@@ -75,6 +75,8 @@ enum fetch_reg {
 
 #define FETCH_DEREFS_MAX 3
 #define FETCH_F_SIGNED 0x01
+#define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched too: the last
+			     * load is the string itself */
 
 /* value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes. */
 struct fetch {
@@ -85,12 +87,24 @@ struct fetch {
 	s32 off[FETCH_DEREFS_MAX];
 };
 
+enum probe_when {
+	WHEN_ALWAYS,
+	WHEN_EQ,
+	WHEN_NE,
+	WHEN_LT, /* signed */
+	WHEN_GT,
+};
+
 struct probe {
 	u8 role; /* enum probe_role */
 	u8 flags;
 	u8 nvals;
+	u8 nstrs; /* of these, strings */
 	u8 hit; /* set at the first hit: tells probes that were never reached */
-	u32 pad;
+	u8 when; /* enum probe_when: the call counts only if it holds for ... */
+	u8 when_val; /* ... this value */
+	u8 pad;
+	s64 when_than;
 	struct fetch fetch[FUNC_VALS_MAX];
 };
 

@@ -115,10 +115,19 @@ struct rec_fault {
 	u64 addr;
 };
 
-#define FUNC_VALS_MAX 6
+#define FUNC_VALS_MAX 10
+#define FUNC_STRS_MAX 2
+#define FUNC_STR_LEN 64 /* with its NUL */
+
+/*
+ * The record ends after the last argument in use; the strings, if the probe fetches any, follow
+ * there, FUNC_STR_LEN bytes each, in the order of the string arguments. The value of a string
+ * argument is its address.
+ */
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
-	u64 vals[FUNC_VALS_MAX]; /* fetched arguments; the record ends after the last one in use */
+	u64 vals[FUNC_VALS_MAX];
+	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };
 
 /* Counts of a step, for the calling thread. */

@@ -33,6 +33,7 @@ struct seen {
 struct attach {
 	struct probe_table *pt;
 	struct bpf_program *entry, *ret;
+	int probes_fd;
 	bool multi, states_only;
 	struct seen *seen;
 	size_t n_seen;
@@ -49,14 +50,15 @@ struct batch {
 	size_t n;
 };
 
-int attach_new(struct probe_table *pt, struct bpf_program *entry, struct bpf_program *ret_prog,
-	bool multi, bool states_only, struct attach **ret_attach)
+int attach_new(struct probe_table *pt, int probes_fd, struct bpf_program *entry,
+	struct bpf_program *ret_prog, bool multi, bool states_only, struct attach **ret_attach)
 {
 	struct attach *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return -ENOMEM;
 	a->pt = pt;
+	a->probes_fd = probes_fd;
 	a->entry = entry;
 	a->ret = ret_prog;
 	a->multi = multi;
@@ -165,6 +167,7 @@ static int attach_batch(struct attach *a, bool ret, const char *path, const stru
 
 struct collect {
 	struct probe_table *pt;
+	int probes_fd;
 	struct batch entries, returns;
 };
 
@@ -172,7 +175,15 @@ static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
 	struct probe_spec *spec = &c->pt->specs[ps->spec];
+	uint32_t id = (uint32_t)ps->spec;
+	struct probe probe;
 
+	if (probe_spec_encode(spec, &probe)) {
+		log_warn("%s: this build has no %s; left out", spec->symbol, spec->when_name);
+		return 0;
+	}
+	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
+		return -errno;
 	if (batch_add(&c->entries, ps->site.offset, ps->spec))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
@@ -180,6 +191,8 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		return -ENOMEM;
 	spec->attached++;
 	spec->attached_dear += !ps->site.cheap;
+	if (spec->from)
+		c->pt->specs[spec->from - 1].attached++;
 	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
 		(unsigned long)(ps->site.offset - ps->symbol->offset),
 		ps->site.cheap ? "emulated" : "single-stepped");
@@ -189,7 +202,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
-	struct collect c = { .pt = a->pt };
+	struct collect c = { .pt = a->pt, .probes_fd = a->probes_fd };
 	int err;
 
 	err = probe_sites_each(a->pt, path, shown, a->states_only, collect_site, &c);

@@ -13,9 +13,9 @@ struct attach;
 
 /* `multi`: the programs were loaded for uprobe_multi links. `states_only`: leave out functions that
  * only make records of their own, for a profile without a timeline. The table must outlive the
- * result. */
-int attach_new(struct probe_table *pt, struct bpf_program *entry, struct bpf_program *ret_prog,
-	bool multi, bool states_only, struct attach **ret_attach);
+ * result; it grows by the matches of globs. probes_fd: the map that gets what to do at each probe. */
+int attach_new(struct probe_table *pt, int probes_fd, struct bpf_program *entry,
+	struct bpf_program *ret_prog, bool multi, bool states_only, struct attach **ret_attach);
 
 /* Detaches everything. */
 void attach_free(struct attach *a);

@@ -111,19 +111,8 @@ static void configure(struct session *s, const struct session_config *c)
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
 	}
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
-	bpf_map__set_max_entries(k->maps.probes, functions ? (uint32_t)c->probes->n : 1);
-}
-
-static int write_probes(struct session *s, const struct probe_table *pt)
-{
-	for (uint32_t i = 0; pt && i < pt->n; i++) {
-		struct probe p;
-
-		probe_spec_encode(&pt->specs[i], &p);
-		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.probes), &i, &p, BPF_ANY))
-			return -errno;
-	}
-	return 0;
+	if (!functions)
+		bpf_map__set_max_entries(k->maps.probes, 1);
 }
 
 static int load_error(int err)
@@ -171,9 +160,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
-	err = write_probes(s, c->probes);
-	if (!err)
-		err = attach_new(c->probes, s->skel->progs.function_entry, s->skel->progs.function_return,
+	err = attach_new(c->probes, bpf_map__fd(s->skel->maps.probes), s->skel->progs.function_entry, s->skel->progs.function_return,
 			c->uprobe_multi, !(c->emit_mask & 1u << REC_FUNCTION), &s->attach);
 	if (err)
 		goto out;

@@ -114,11 +114,24 @@ static void request_scan(struct run *r, uint32_t tgid)
 		r->scans[r->n_scans++] = tgid;
 }
 
+/* A call whose strings could not be kept (no memory in the kernel) comes without: empty ones follow. */
+static const struct rec_hdr *with_strings(struct run *r, const struct rec_hdr *h, size_t size)
+{
+	static struct rec_function padded;
+	const struct probe_spec *s = &r->probes.specs[h->id];
+
+	if (size >= sizeof(*h) + s->nargs * sizeof(uint64_t) + s->nstrs * (size_t)FUNC_STR_LEN ||
+		size > sizeof(padded))
+		return h;
+	memset(&padded, 0, sizeof(padded));
+	memcpy(&padded, h, size);
+	return &padded.h;
+}
+
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct run *r = arg;
 
-	(void)size;
 	if (h->kind >= REC_KIND_MAX)
 		return;
 	r->totals.records[h->kind]++;
@@ -135,8 +148,11 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 		r->totals.steps++;
 		/* fall through */
 	case REC_FUNCTION:
-		if (h->id < r->probes.n)
-			r->probes.specs[h->id].records++;
+		if (h->id >= r->probes.n)
+			return;
+		r->probes.specs[h->id].records++;
+		if (h->kind == REC_FUNCTION)
+			h = with_strings(r, h, size);
 		break;
 	}
 	outputs_record(r->out, h);
@@ -432,7 +448,7 @@ static void summarise_probes(const struct run *r)
 	for (uint32_t i = 0; i < r->probes.n; i++) {
 		const struct probe_spec *s = &r->probes.specs[i];
 
-		if (s->attached && !session_probe_hit(r->session, i))
+		if (s->attached && !s->is_glob && !session_probe_hit(r->session, i))
 			log_info("%s: attached, never hit", s->symbol);
 		else if (!s->attached && !s->engine)
 			log_warn("%s: no file that the targets mapped has this function", s->symbol);

@@ -28,6 +28,7 @@ struct probe_arg {
 	const struct enum_table *names; /* NULL: a number */
 	bool is_signed;
 	bool is_pointer;
+	bool is_string;
 };
 
 /* One function to probe, or a pair of functions that begin and end a span. */
@@ -41,7 +42,14 @@ struct probe_spec {
 	char *else_name;
 	enum probe_role role;
 	uint8_t flags; /* PROBE_F_* */
-	unsigned int nargs;
+	int name_part;	 /* >= 0: the name is this part of the mangled C++ symbol, 0 the outermost scope */
+	int when_arg;	 /* >= 0: only calls for which this argument ... */
+	enum probe_when when;
+	int64_t when_than;
+	char *when_name; /* ... compares so with the value of this enum name, or with when_than */
+	bool is_glob;	 /* stands for the specifications that its matches make */
+	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
+	unsigned int nargs, nstrs;
 	struct probe_arg args[FUNC_VALS_MAX];
 	struct fetch fetch[FUNC_VALS_MAX];
 	const struct engine *engine; /* NULL: from the command line */
@@ -88,6 +96,10 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path);
 /* The name of a span with these arguments. Never NULL. */
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 
+/* The n-th string argument of a record. Not NUL-terminated when it is longer than fits. */
+const char *probe_record_string(
+	const struct probe_spec *s, const struct rec_function *r, unsigned int n, size_t *ret_len);
+
 const char *probe_role_name(enum probe_role role);
 
 /*
@@ -97,13 +109,21 @@ const char *probe_role_name(enum probe_role role);
 struct elf_file;
 void engine_read_enums(struct engine *e, struct elf_file *elf);
 
-/* The instructions for the BPF side. */
-void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
+/* The instructions for the BPF side. -ENOENT: its condition names a value that the enum lacks. */
+int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
 
 /*
- * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, ptr or the name of an enum, SOURCE is a register
- * (arg1..arg6, sp) or up to three nested loads: *(arg2+80), *(*(arg1+8)+16). -EINVAL with a reason
- * in err.
+ * The specification of one match of a glob: made by copying it, or the one that an earlier file with
+ * the same symbol has made. Pointers to specifications are invalid afterwards. -E2BIG, -ENOMEM.
+ */
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id);
+
+/*
+ * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, ptr, str or the name of an enum, SOURCE is a register
+ * (arg1..arg6, sp) or up to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is the text at a
+ * place: "str arg1" where arg1 points, "str *(arg1+256)" inside the structure that it points to,
+ * "str *(*(arg1+8))" where a member points; FUNC_STR_LEN bytes of it are kept. -EINVAL with a
+ * reason in err.
  */
 int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);

@@ -23,6 +23,8 @@ static const struct type types[] = {
 	{ "s32", 4, true },
 	{ "s64", 8, true },
 	{ "ptr", 8, false },
+	{ "str", 8, false },
+	{ "str64", 8, false },
 };
 
 static const char *const registers[REG_MAX] = {
@@ -123,6 +125,9 @@ static int parse_type(const char **p, const struct enum_table *enums, size_t n_e
 		f->flags = types[i].is_signed ? FETCH_F_SIGNED : 0;
 		arg->is_signed = types[i].is_signed;
 		arg->is_pointer = !strcmp(types[i].name, "ptr");
+		arg->is_string = !strncmp(types[i].name, "str", 3);
+		if (arg->is_string)
+			f->flags = FETCH_F_STRING;
 		*p += len;
 		return 0;
 	}
@@ -147,7 +152,7 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 
 	err = parse_type(&p, enums, n_enums, &f, &arg);
 	if (err) {
-		*ret_err = "not a type (u8..u64, s8..s64, ptr or an enum of the preset)";
+		*ret_err = "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)";
 		return err;
 	}
 	err = parse_source(&p, &f, 0, ret_err);
@@ -162,5 +167,6 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 	ret_arg->names = arg.names;
 	ret_arg->is_signed = arg.is_signed;
 	ret_arg->is_pointer = arg.is_pointer;
+	ret_arg->is_string = arg.is_string;
 	return 0;
 }

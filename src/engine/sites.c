@@ -6,7 +6,7 @@
 
 struct walk {
 	struct elf_file *elf;
-	const struct probe_spec *spec;
+	struct probe_table *pt;
 	size_t id;
 	probe_site_cb cb;
 	void *arg;
@@ -16,24 +16,33 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 {
 	struct walk *w = arg;
 	struct probe_site site = { .spec = w->id, .symbol = sym };
+	const struct probe_spec *s;
 	uint32_t regs = 0;
 
-	for (unsigned int i = 0; i < w->spec->nargs; i++)
-		regs |= 1u << w->spec->fetch[i].reg;
-	site_choose(w->elf, sym, regs, w->spec->flags & PROBE_F_SPAN, &site.site);
+	if (w->pt->specs[w->id].is_glob) {
+		int err = probe_table_match(w->pt, w->id, sym->name, &site.spec);
+
+		if (err)
+			return err;
+	}
+	s = &w->pt->specs[site.spec];
+	for (unsigned int i = 0; i < s->nargs; i++)
+		regs |= 1u << s->fetch[i].reg;
+	site_choose(w->elf, sym, regs, s->flags & PROBE_F_SPAN, &site.site);
 	return w->cb(&site, w->arg);
 }
 
 /* A file that lacks the function is none of ours to report: another may have it. */
 static int walk_spec(struct walk *w)
 {
+	const struct probe_spec *s = &w->pt->specs[w->id];
 	struct elf_symbol sym;
 	int err;
 
-	if (strpbrk(w->spec->symbol, "*?["))
-		err = elf_match_symbols(w->elf, w->spec->symbol, on_symbol, w);
+	if (s->is_glob)
+		err = elf_match_symbols(w->elf, s->symbol, on_symbol, w);
 	else
-		err = elf_find_symbol(w->elf, w->spec->symbol, &sym) ?: on_symbol(&sym, w);
+		err = elf_find_symbol(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);
 	return err == -ENOENT || err > 0 ? 0 : err;
 }
 
@@ -45,12 +54,14 @@ static bool makes_states(const struct probe_spec *s)
 int probe_sites_each(struct probe_table *pt, const char *path, const char *shown, bool states_only,
 	probe_site_cb cb, void *arg)
 {
-	struct walk w = { .cb = cb, .arg = arg };
+	struct walk w = { .pt = pt, .cb = cb, .arg = arg };
+	size_t n = pt->n; /* matches of globs are appended, and done when they are */
 	int err = 0;
 
-	for (w.id = 0; w.id < pt->n && !err; w.id++) {
-		w.spec = &pt->specs[w.id];
-		if ((states_only && !makes_states(w.spec)) || !probe_spec_matches(w.spec, shown))
+	for (w.id = 0; w.id < n && !err; w.id++) {
+		const struct probe_spec *s = &pt->specs[w.id];
+
+		if (s->from || (states_only && !makes_states(s)) || !probe_spec_matches(s, shown))
 			continue;
 		if (!w.elf)
 			err = elf_open(path, &w.elf);

@@ -9,6 +9,7 @@
 
 #include "target/elf_strings.h"
 #include "util/log.h"
+#include "util/parse.h"
 
 static const char *const role_names[ROLE_MAX] = {
 	[ROLE_OTHER] = "other",
@@ -39,7 +40,8 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 		return NULL;
 	pt->specs = specs;
 	s = &specs[pt->n];
-	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1 };
+	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1, .name_part = -1, .when_arg = -1 };
+	s->is_glob = strpbrk(symbol, "*?[");
 	s->library = library ? strdup(library) : NULL;
 	s->symbol = strdup(symbol);
 	if (!s->symbol || (library && !s->library)) {
@@ -84,13 +86,23 @@ static int find_arg(const struct probe_spec *s, const char *name, size_t len)
 	return -1;
 }
 
-/* "text", "$arg", or "arg == number ? text : text" */
+/* "text", "$arg", "$partN", or "arg == number ? text : text" */
 int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 {
 	char arg[64], yes[64], no[64];
 	long long value;
 	int end = 0;
 
+	if (!strncmp(rule, "$part", 5)) {
+		uint32_t part;
+
+		if (parse_u32(rule + 5, &part) || part > 15) {
+			*ret_why = "write $part0 to $part15";
+			return -EINVAL;
+		}
+		s->name_part = (int)part;
+		return 0;
+	}
 	if (rule[0] == '$') {
 		s->name_arg = find_arg(s, rule + 1, strlen(rule + 1));
 		*ret_why = "no such argument";
@@ -115,13 +127,51 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 	return s->cond_arg < 0 || !s->span_name || !s->else_name ? -EINVAL : 0;
 }
 
+/* "arg == value", !=, <, >: the value a number or, with an enum, a name */
+int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
+{
+	static const struct {
+		const char *text;
+		enum probe_when when;
+	} ops[] = { { "==", WHEN_EQ }, { "!=", WHEN_NE }, { "<", WHEN_LT }, { ">", WHEN_GT } };
+	char arg[64], op[3], value[64];
+	int end = 0;
+	char *num_end;
+
+	*ret_why = "write: arg == value (or !=, <, >)";
+	if (sscanf(rule, "%63[a-zA-Z0-9_] %2[=!<>] %63[a-zA-Z0-9_-]%n", arg, op, value, &end) != 3 || rule[end])
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		if (!strcmp(ops[i].text, op))
+			s->when = ops[i].when;
+	}
+	s->when_arg = find_arg(s, arg, strlen(arg));
+	if (!s->when)
+		return -EINVAL;
+	if (s->when_arg < 0) {
+		*ret_why = "no such argument";
+		return -EINVAL;
+	}
+	errno = 0;
+	s->when_than = strtoll(value, &num_end, 0);
+	if (!*num_end && !errno)
+		return 0;
+	if (!s->args[s->when_arg].names) {
+		*ret_why = "the value is not a number";
+		return -EINVAL;
+	}
+	s->when_name = strdup(value);
+	*ret_why = "out of memory";
+	return s->when_name ? 0 : -EINVAL;
+}
+
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why)
 {
 	int err;
 
 	if (s->nargs >= FUNC_VALS_MAX) {
-		*ret_why = "more than six arguments";
+		*ret_why = "too many arguments";
 		return -EINVAL;
 	}
 	if (!*name || strlen(name) > 63) {
@@ -131,6 +181,10 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	err = fetch_parse(expr, enums, n_enums, &s->fetch[s->nargs], &s->args[s->nargs], ret_why);
 	if (err)
 		return err;
+	if (s->args[s->nargs].is_string && ++s->nstrs > FUNC_STRS_MAX) {
+		*ret_why = "more than two strings";
+		return -EINVAL;
+	}
 	s->args[s->nargs].name = strdup(name);
 	if (!s->args[s->nargs].name)
 		return -ENOMEM;
@@ -246,14 +300,126 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 	return s->span_name ? s->span_name : s->symbol;
 }
 
-void probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
+const char *probe_record_string(
+	const struct probe_spec *s, const struct rec_function *r, unsigned int n, size_t *ret_len)
 {
-	*ret_probe = (struct probe){
+	const char *str = (const char *)&r->vals[s->nargs] + n * FUNC_STR_LEN;
+
+	*ret_len = strnlen(str, FUNC_STR_LEN);
+	return str;
+}
+
+int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
+{
+	struct probe p = {
 		.role = s->role,
 		.flags = s->flags,
 		.nvals = (uint8_t)s->nargs,
+		.nstrs = (uint8_t)s->nstrs,
+		.when = s->when,
+		.when_val = (uint8_t)(s->when_arg < 0 ? 0 : s->when_arg),
+		.when_than = s->when_than,
 	};
-	memcpy(ret_probe->fetch, s->fetch, sizeof(s->fetch));
+
+	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
+	if (s->when_name) {
+		const struct enum_table *t = s->args[s->when_arg].names;
+		size_t i = 0;
+
+		while (i < t->n && (!t->names[i] || strcmp(t->names[i], s->when_name)))
+			i++;
+		if (i == t->n)
+			return -ENOENT;
+		p.when_than = (int64_t)i;
+	}
+	*ret_probe = p;
+	return 0;
+}
+
+static char *copy_string(const char *s, int *err)
+{
+	char *copy = s ? strdup(s) : NULL;
+
+	if (s && !copy)
+		*err = -ENOMEM;
+	return copy;
+}
+
+static void spec_clear(struct probe_spec *s)
+{
+	for (unsigned int a = 0; a < s->nargs; a++)
+		free(s->args[a].name);
+	free(s->library);
+	free(s->symbol);
+	free(s->span_name);
+	free(s->else_name);
+	free(s->when_name);
+}
+
+/* Part n of an Itanium-mangled nested name: _ZN2at4_ops3add4callE... has at, _ops, add, call. */
+static char *mangled_part(const char *symbol, int n)
+{
+	const char *p = symbol + strcspn(symbol, "0123456789");
+
+	for (;; n--) {
+		char *end;
+		unsigned long len = strtoul(p, &end, 10);
+
+		if (end == p || len == 0 || len > strlen(end))
+			return NULL;
+		if (n == 0)
+			return strndup(end, len);
+		p = end + len;
+	}
+}
+
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
+{
+	struct probe_spec *s, *g;
+	int err = 0;
+
+	for (size_t i = 0; i < pt->n; i++) {
+		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol)) {
+			*ret_id = i;
+			return 0;
+		}
+	}
+	s = spec_append(pt, pt->specs[glob].library, symbol);
+	if (!s)
+		return -E2BIG;
+	g = &pt->specs[glob];
+	*s = (struct probe_spec){
+		.library = s->library,
+		.symbol = s->symbol,
+		.span_name = g->name_part < 0 ? copy_string(g->span_name, &err) :
+						mangled_part(symbol, g->name_part),
+		.else_name = copy_string(g->else_name, &err),
+		.when_name = copy_string(g->when_name, &err),
+		.name_arg = g->name_arg,
+		.cond_arg = g->cond_arg,
+		.cond_value = g->cond_value,
+		.name_part = -1,
+		.when_arg = g->when_arg,
+		.when = g->when,
+		.when_than = g->when_than,
+		.role = g->role,
+		.flags = g->flags,
+		.nargs = g->nargs,
+		.nstrs = g->nstrs,
+		.engine = g->engine,
+		.from = glob + 1,
+	};
+	memcpy(s->fetch, g->fetch, sizeof(s->fetch));
+	memcpy(s->args, g->args, sizeof(s->args));
+	for (unsigned int a = 0; a < s->nargs; a++)
+		s->args[a].name = copy_string(g->args[a].name, &err);
+	if (err) {
+		spec_clear(s);
+		pt->n--;
+		return err;
+	}
+	*ret_id = pt->n - 1;
+	return 0;
 }
 
 static void enum_table_clear(struct enum_table *t)
@@ -277,16 +443,8 @@ static void engine_free(struct engine *e)
 
 void probe_table_free(struct probe_table *pt)
 {
-	for (size_t i = 0; i < pt->n; i++) {
-		struct probe_spec *s = &pt->specs[i];
-
-		for (unsigned int a = 0; a < s->nargs; a++)
-			free(s->args[a].name);
-		free(s->library);
-		free(s->symbol);
-		free(s->span_name);
-		free(s->else_name);
-	}
+	for (size_t i = 0; i < pt->n; i++)
+		spec_clear(&pt->specs[i]);
 	free(pt->specs);
 	for (size_t i = 0; i < pt->n_engines; i++)
 		engine_free(pt->engines[i]);

@@ -18,6 +18,7 @@ struct probe_spec *spec_find(
 /* Each returns 0 or -EINVAL, with the reason in ret_why where there is more than one. */
 int spec_set_role(struct probe_spec *s, const char *role);
 int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why);
+int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why);
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why);
 

@@ -403,10 +403,8 @@ static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
 	event_end(c, p);
 }
 
-static char *fmt_arg(char *p, const struct probe_arg *a, uint64_t v)
+static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
 {
-	p = fmt_string(p, a->name);
-	*p++ = ':';
 	if (a->names && v < a->names->n && a->names->names[v])
 		return fmt_string(p, a->names->names[v]);
 	if (a->is_pointer) {
@@ -425,13 +423,30 @@ static char *fmt_arg(char *p, const struct probe_arg *a, uint64_t v)
 	return p;
 }
 
-static char *fmt_args(char *p, const struct probe_spec *s, const uint64_t *vals, size_t n, bool *first)
+/* r: the record with the strings; NULL where there are none (steps). */
+static char *fmt_args(char *p, const struct probe_spec *s, const uint64_t *vals,
+	const struct rec_function *r, bool *first)
 {
-	for (size_t i = 0; i < s->nargs && i < n; i++) {
+	unsigned int str = 0;
+
+	for (size_t i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+		const char *text;
+		size_t len;
+
+		if (a->is_string && !r)
+			continue;
 		if (!*first)
 			*p++ = ',';
-		p = fmt_arg(p, &s->args[i], vals[i]);
 		*first = false;
+		p = fmt_string(p, a->name);
+		*p++ = ':';
+		if (!a->is_string) {
+			p = fmt_value(p, a, vals[i]);
+			continue;
+		}
+		text = probe_record_string(s, r, str++, &len);
+		p = fmt_json_str(p, text, len);
 	}
 	return p;
 }
@@ -460,7 +475,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_lit(p, ",\"cat\":");
 	p = fmt_string(p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
-	p = fmt_args(p, s, r->vals, FUNC_VALS_MAX, &first);
+	p = fmt_args(p, s, r->vals, r, &first);
 	p = fmt_open(p, r->h.flags, first);
 	*p++ = '}';
 	event_end(c, p);
@@ -475,7 +490,7 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uin
 	p = span_begin(c, &r->h, r->h.tgid, tid);
 	p = fmt_string(p, probe_spec_name(s, r->vals));
 	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
-	p = fmt_args(p, s, r->vals, FUNC_VALS_MAX, &first);
+	p = fmt_args(p, s, r->vals, NULL, &first);
 	if (!first)
 		*p++ = ',';
 	p = fmt_lit(p, "\"step\":");

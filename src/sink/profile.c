@@ -104,6 +104,8 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_u64(p, ",\"tid\":", r->h.tid);
 	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
 	for (unsigned int i = 0; i < s->nargs; i++) {
+		if (s->args[i].is_string)
+			continue; /* the shape has scalars only */
 		*p++ = ',';
 		p = fmt_json_str(p, s->args[i].name, strlen(s->args[i].name));
 		*p++ = ':';
