@@ -93,7 +93,7 @@ __noinline int fetch_strings(struct strings *s, const struct probe *p, const str
 	return 0;
 }
 
-static __always_inline void strings_take(
+static __always_inline struct strings *strings_take(
 	struct task_struct *task, const struct probe *p, const struct call_vals *c, u32 slot)
 {
 	struct strings *s =
@@ -101,6 +101,7 @@ static __always_inline void strings_take(
 
 	if (s)
 		fetch_strings(s, p, c, slot);
+	return s;
 }
 
 static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
@@ -173,6 +174,8 @@ static __always_inline void frame_push(struct thread *t, struct task_struct *tas
 	const struct probe *p, u32 id, u64 sp, u32 ip, u64 now, const struct call_vals *c)
 {
 	const u64 *vals = c->vals;
+	struct strings *s = NULL;
+	u32 slot = t->depth;
 	struct frame *f;
 
 	if (t->depth >= FRAMES_MAX)
@@ -196,16 +199,18 @@ static __always_inline void frame_push(struct thread *t, struct task_struct *tas
 	f->prev_role = t->role;
 	f->nvals = p->nvals;
 	f->nstrs = p->nstrs;
-	f->slot = t->depth;
+	f->slot = slot;
 	f->step = 0;
 	if (p->nstrs)
-		strings_take(task, p, c, t->depth);
+		s = strings_take(task, p, c, slot);
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		f->vals[i] = vals[i];
 	if (p->role == ROLE_STEP && !t->in_step) {
 		f->step = 1;
 		for (int i = 0; i < FUNC_VALS_MAX; i++)
 			t->step.vals[i] = vals[i];
+		if (s && slot < STRINGS_SLOTS)
+			__builtin_memcpy(t->step.strs, &s->slots[slot], sizeof(t->step.strs));
 		f->start = step_begin(t, task);
 	}
 	t->depth++;

@@ -145,6 +145,7 @@ struct rec_step {
 	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
 	u32 lost;       /* records of any kind lost while it ran */
 	struct step_counts n;
+	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
 };
 
 enum task_event {

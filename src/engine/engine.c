@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/spec.h"
-#include "target/elf_strings.h"
+#include "target/elf_pointers.h"
 #include "util/log.h"
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */

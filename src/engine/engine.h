@@ -34,7 +34,7 @@ struct probe_arg {
 /* One function to probe, or a pair of functions that begin and end a span. */
 struct probe_spec {
 	char *library; /* glob on the file name, or a path when it has a slash; NULL: the engine's files */
-	char *symbol;
+	char *symbol;  /* a name, a glob with * or ?, or an expression of elf_resolve() */
 	char *span_name; /* fixed name; or: */
 	int name_arg;	 /* >= 0: the name is this argument's enum name */
 	int cond_arg;	 /* >= 0: argument == cond_value ? span_name : else_name */
@@ -96,9 +96,8 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path);
 /* The name of a span with these arguments. Never NULL. */
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 
-/* The n-th string argument of a record. Not NUL-terminated when it is longer than fits. */
-const char *probe_record_string(
-	const struct probe_spec *s, const struct rec_function *r, unsigned int n, size_t *ret_len);
+/* Where the strings of a record are, FUNC_STR_LEN bytes each. */
+const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
 
 const char *probe_role_name(enum probe_role role);
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "target/elf_pointers.h"
+
 struct walk {
 	struct elf_file *elf;
 	struct probe_table *pt;
@@ -39,7 +41,9 @@ static int walk_spec(struct walk *w)
 	struct elf_symbol sym;
 	int err;
 
-	if (s->is_glob)
+	if (strpbrk(s->symbol, "(["))
+		err = elf_resolve(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);
+	else if (s->is_glob)
 		err = elf_match_symbols(w->elf, s->symbol, on_symbol, w);
 	else
 		err = elf_find_symbol(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/elf_strings.h"
+#include "target/elf_pointers.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -41,7 +41,7 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 	pt->specs = specs;
 	s = &specs[pt->n];
 	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1, .name_part = -1, .when_arg = -1 };
-	s->is_glob = strpbrk(symbol, "*?[");
+	s->is_glob = strpbrk(symbol, "*?");
 	s->library = library ? strdup(library) : NULL;
 	s->symbol = strdup(symbol);
 	if (!s->symbol || (library && !s->library)) {
@@ -300,13 +300,9 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 	return s->span_name ? s->span_name : s->symbol;
 }
 
-const char *probe_record_string(
-	const struct probe_spec *s, const struct rec_function *r, unsigned int n, size_t *ret_len)
+const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r)
 {
-	const char *str = (const char *)&r->vals[s->nargs] + n * FUNC_STR_LEN;
-
-	*ret_len = strnlen(str, FUNC_STR_LEN);
-	return str;
+	return (const char *)&r->vals[s->nargs];
 }
 
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)

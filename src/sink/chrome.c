@@ -423,19 +423,12 @@ static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
 	return p;
 }
 
-/* r: the record with the strings; NULL where there are none (steps). */
-static char *fmt_args(char *p, const struct probe_spec *s, const uint64_t *vals,
-	const struct rec_function *r, bool *first)
+static char *fmt_args(
+	char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs, bool *first)
 {
-	unsigned int str = 0;
-
 	for (size_t i = 0; i < s->nargs; i++) {
 		const struct probe_arg *a = &s->args[i];
-		const char *text;
-		size_t len;
 
-		if (a->is_string && !r)
-			continue;
 		if (!*first)
 			*p++ = ',';
 		*first = false;
@@ -445,8 +438,8 @@ static char *fmt_args(char *p, const struct probe_spec *s, const uint64_t *vals,
 			p = fmt_value(p, a, vals[i]);
 			continue;
 		}
-		text = probe_record_string(s, r, str++, &len);
-		p = fmt_json_str(p, text, len);
+		p = fmt_json_str(p, strs, strnlen(strs, FUNC_STR_LEN));
+		strs += FUNC_STR_LEN;
 	}
 	return p;
 }
@@ -475,7 +468,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_lit(p, ",\"cat\":");
 	p = fmt_string(p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
-	p = fmt_args(p, s, r->vals, r, &first);
+	p = fmt_args(p, s, r->vals, probe_record_strings(s, r), &first);
 	p = fmt_open(p, r->h.flags, first);
 	*p++ = '}';
 	event_end(c, p);
@@ -490,7 +483,7 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uin
 	p = span_begin(c, &r->h, r->h.tgid, tid);
 	p = fmt_string(p, probe_spec_name(s, r->vals));
 	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
-	p = fmt_args(p, s, r->vals, NULL, &first);
+	p = fmt_args(p, s, r->vals, r->strs[0], &first);
 	if (!first)
 		*p++ = ',';
 	p = fmt_lit(p, "\"step\":");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "target/elf_strings.h"
+#include "target/elf_pointers.h"
 
+#include <capstone/capstone.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -55,9 +56,7 @@ static bool is_relative(const struct elf_file *elf, uint64_t info)
 	       (elf_machine(elf) == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE);
 }
 
-/* Where the pointers of the object will lead, as addresses as linked. */
-static int apply_relocations(
-	struct elf_file *elf, const struct elf_symbol *sym, uint64_t *pointers, size_t n)
+static int apply_relocations(struct elf_file *elf, uint64_t vaddr, uint64_t *pointers, size_t n)
 {
 	Elf64_Rela chunk[RELAS_CHUNK];
 	struct relocations rel;
@@ -73,13 +72,26 @@ static int apply_relocations(
 		if (err)
 			return err;
 		for (uint64_t c = 0; c < k; c++) {
-			uint64_t at = chunk[c].r_offset - sym->vaddr;
+			uint64_t at = chunk[c].r_offset - vaddr;
 
 			if (is_relative(elf, chunk[c].r_info) && at / sizeof(*pointers) < n && !(at % 8))
 				pointers[at / sizeof(*pointers)] = (uint64_t)chunk[c].r_addend;
 		}
 	}
 	return 0;
+}
+
+int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n)
+{
+	uint64_t offset;
+	int err;
+
+	err = elf_vaddr_to_offset(elf, vaddr, &offset);
+	if (!err)
+		err = elf_read_at_offset(elf, offset, ret_pointers, n * sizeof(*ret_pointers));
+	if (!err)
+		err = apply_relocations(elf, vaddr, ret_pointers, n);
+	return err == -ENODATA ? -EBADMSG : err;
 }
 
 static char *read_string(struct elf_file *elf, uint64_t vaddr)
@@ -120,11 +132,9 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 	n = sym.size / sizeof(pointers[0]);
 	if (!n || n > ELF_STRINGS_MAX || !sym.offset)
 		return -EBADMSG;
-	err = elf_read_at_offset(elf, sym.offset, pointers, n * sizeof(pointers[0]));
-	if (!err)
-		err = apply_relocations(elf, &sym, pointers, n);
+	err = elf_pointers_read(elf, sym.vaddr, pointers, n);
 	if (err)
-		return err == -ENODATA || err == -ENXIO ? -EBADMSG : err;
+		return err == -ENXIO ? -EBADMSG : err;
 	strings = calloc(n, sizeof(*strings));
 	if (!strings)
 		return -ENOMEM;
@@ -138,5 +148,85 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 	}
 	*ret_strings = strings;
 	*ret_n = n;
+	return 0;
+}
+
+#define RETURNS_WAY 64 /* bytes of a function in which it must have returned */
+
+/* The address that a function returns: of its first "lea rax, [rip + x]; ret". */
+static int returned_address(struct elf_file *elf, uint64_t vaddr, uint64_t *ret)
+{
+	uint8_t code[RETURNS_WAY];
+	const uint8_t *p = code;
+	size_t left = sizeof(code);
+	uint64_t offset, value = 0;
+	bool have = false, found = false;
+	cs_insn *in;
+	csh cs;
+
+	if (elf_machine(elf) != EM_X86_64 || elf_vaddr_to_offset(elf, vaddr, &offset) ||
+		elf_read_at_offset(elf, offset, code, sizeof(code)) ||
+		cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return -EBADMSG;
+	cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON);
+	in = cs_malloc(cs);
+	while (in && !found && cs_disasm_iter(cs, &p, &left, &vaddr, in)) {
+		const cs_x86_op *op = in->detail->x86.operands;
+
+		found = have && in->id == X86_INS_RET;
+		have = in->id == X86_INS_LEA && op[0].reg == X86_REG_RAX &&
+		       op[1].mem.base == X86_REG_RIP && op[1].mem.index == X86_REG_INVALID;
+		if (have)
+			value = in->address + in->size + (uint64_t)op[1].mem.disp;
+	}
+	if (in)
+		cs_free(in, 1);
+	cs_close(&cs);
+	if (!found)
+		return -EBADMSG;
+	*ret = value;
+	return 0;
+}
+
+static int resolve_step(struct elf_file *elf, const char **expr, uint64_t *vaddr)
+{
+	unsigned long n;
+	char *end;
+
+	if (!strncmp(*expr, "()", 2)) {
+		*expr += 2;
+		return returned_address(elf, *vaddr, vaddr);
+	}
+	if (**expr != '[')
+		return -EINVAL;
+	n = strtoul(*expr + 1, &end, 10);
+	if (end == *expr + 1 || *end != ']' || n > ELF_STRINGS_MAX)
+		return -EINVAL;
+	*expr = end + 1;
+	return elf_pointers_read(elf, *vaddr + n * sizeof(uint64_t), vaddr, 1);
+}
+
+int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_sym)
+{
+	size_t len = strcspn(expr, "([");
+	const char *p = expr + len;
+	struct elf_symbol sym;
+	char name[256];
+	int err;
+
+	if (!len || len >= sizeof(name))
+		return -EINVAL;
+	memcpy(name, expr, len);
+	name[len] = 0;
+	err = elf_find_symbol(elf, name, &sym);
+	while (!err && *p)
+		err = resolve_step(elf, &p, &sym.vaddr);
+	if (!err)
+		err = elf_vaddr_to_offset(elf, sym.vaddr, &sym.offset);
+	if (err)
+		return err == -ENXIO ? -EBADMSG : err;
+	sym.name = expr;
+	sym.size = 0; /* nobody says */
+	*ret_sym = sym;
 	return 0;
 }
