@@ -18,6 +18,7 @@ enum {
 	OPT_MIN_SYSCALL,
 	OPT_RING_SIZE,
 	OPT_STRICT,
+	OPT_OP_DETAIL,
 	OPT_COMMIT_SHA,
 	OPT_MODEL,
 	OPT_CONCURRENCY,
@@ -38,6 +39,7 @@ static const struct argp_option options[] = {
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
 		"'libfoo.so:foo(n=s32 arg1)@op'; may be repeated",
 		1 },
+	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
@@ -200,6 +202,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_PROFILE:
 		o->profile = arg;
+		break;
+	case OPT_OP_DETAIL:
+		o->op_detail = true;
 		break;
 	case OPT_STRICT:
 		o->strict = true;

@@ -37,6 +37,7 @@ struct record_options {
 	uint64_t min_syscall_ns;
 	uint64_t ring_bytes;
 	bool strict;
+	bool op_detail;
 	/* profile metadata; NULL or 0: look elsewhere */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;

@@ -91,6 +91,7 @@ static int load_probes(struct run *r)
 	const struct record_options *o = r->o;
 	int err = 0;
 
+	r->probes.op_detail = o->op_detail;
 	if (o->events & EVENT_FUNCTIONS || o->profile) {
 		if (!strcmp(o->engine, "auto"))
 			err = engine_load_all(&r->probes);

@@ -73,6 +73,7 @@ struct probe_table {
 	size_t n;
 	struct engine **engines;
 	size_t n_engines;
+	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 };
 
 void probe_table_free(struct probe_table *pt);
@@ -80,7 +81,8 @@ void probe_table_free(struct probe_table *pt);
 /*
  * Reads a preset and appends its probes. `name` is a path when it has a slash or ends in .json,
  * else the name of one that is installed. On failure one line with file, line and key has been
- * printed; -ENOENT, -EINVAL, -E2BIG (too many probes), -ENOMEM.
+ * printed; -EINVAL (malformed, too many probes), -ENOENT
+ * and whatever else open(2) says, -EFBIG, -ENOMEM.
  */
 int engine_load(struct probe_table *pt, const char *name);
 

@@ -41,7 +41,7 @@ static int walk_spec(struct walk *w)
 	struct elf_symbol sym;
 	int err;
 
-	if (strpbrk(s->symbol, "(["))
+	if (strstr(s->symbol, "()"))
 		err = elf_resolve(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);
 	else if (s->is_glob)
 		err = elf_match_symbols(w->elf, s->symbol, on_symbol, w);
