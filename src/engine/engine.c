@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,37 +15,64 @@
 #include <unistd.h>
 
 #include "engine/spec.h"
+#include "engine/text.h"
 #include "target/elf_strings.h"
+#include "util/json_read.h"
 #include "util/log.h"
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
-#define JSON_DEPTH_MAX 8
+#define PRESET_DEPTH_MAX 8
+#define SHOWN_MAX 80 /* bytes of a preset's own text in a message */
 
 struct reader {
 	const char *path;
 	const char *text;
+	/* what is being read, in the text; NULL: members of the outermost object */
+	const char *part, *part_end;
 	struct probe_table *pt;
 	struct engine *e;
 };
 
-/* The line on which a key is written first: json-c keeps no positions. */
+/* The line of a key in what is being read, or of the whole when it has no such key. */
 static unsigned int line_of_key(const struct reader *r, const char *key)
 {
-	unsigned int line = 1;
-	size_t len = strlen(key);
+	const char *p;
 
-	for (const char *p = r->text; *p; p++) {
-		if (*p == '\n')
-			line++;
-		if (*p == '"' && !strncmp(p + 1, key, len) && p[1 + len] == '"')
-			return line;
-	}
-	return 1;
+	if (r->part)
+		p = text_find_key(r->part, r->part_end, key, UINT_MAX);
+	else
+		p = text_find_key(r->text, r->text + strlen(r->text), key, 1);
+	if (!p)
+		p = r->part ? r->part + strspn(r->part, " \t\r\n") : r->text;
+	return text_line(r->text, p);
 }
 
-#define preset_error(r, key, fmt, ...)                                                             \
-	(log_error("%s:%u: %s: " fmt, (r)->path, line_of_key(r, key), key, ##__VA_ARGS__), -EINVAL)
+static int __attribute__((format(printf, 3, 4)))
+preset_error(const struct reader *r, const char *key, const char *fmt, ...)
+{
+	char shown[SHOWN_MAX], why[2 * SHOWN_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	log_error("%s:%u: %s: %s", r->path, line_of_key(r, key),
+		json_printable(shown, sizeof(shown), key), why);
+	return -EINVAL;
+}
+
+/* Errors are about this member of the outermost object from now on. */
+static void enter_member(struct reader *r, const char *key)
+{
+	r->part = text_find_key(r->text, r->text + strlen(r->text), key, 1);
+	r->part_end = r->part ? text_value_end(text_value(r->part)) : NULL;
+}
+
+static void leave_member(struct reader *r)
+{
+	r->part = NULL;
+}
 
 static int check_keys(const struct reader *r, struct json_object *obj, const char *const *known)
 {
@@ -60,6 +88,16 @@ static int check_keys(const struct reader *r, struct json_object *obj, const cha
 	return 0;
 }
 
+static bool is_text(struct json_object *v, size_t max)
+{
+	const char *text;
+
+	if (!json_object_is_type(v, json_type_string))
+		return false;
+	text = json_object_get_string(v);
+	return strlen(text) == (size_t)json_object_get_string_len(v) && spec_text_ok(text, max);
+}
+
 /* A string that is shown to people and written to traces. */
 static int get_string(
 	const struct reader *r, struct json_object *obj, const char *key, bool required, const char **ret)
@@ -71,8 +109,9 @@ static int get_string(
 		return required ? preset_error(r, key, "missing") : 0;
 	if (!json_object_is_type(v, json_type_string))
 		return preset_error(r, key, "must be a string");
-	if (!*json_object_get_string(v) || json_object_get_string_len(v) > SPEC_STRING_MAX)
-		return preset_error(r, key, "must have 1 to %d characters", SPEC_STRING_MAX);
+	if (!is_text(v, SPEC_STRING_MAX))
+		return preset_error(
+			r, key, "must have 1 to %d bytes, no control characters", SPEC_STRING_MAX);
 	*ret = json_object_get_string(v);
 	return 0;
 }
@@ -105,9 +144,10 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 	for (size_t i = 0; i < t->n; i++) {
 		struct json_object *v = json_object_array_get_idx(names, i);
 
-		if (!json_object_is_type(v, json_type_string) ||
-			json_object_get_string_len(v) > SPEC_STRING_MAX)
-			return preset_error(r, name, "name %zu must be a short string", i);
+		if (!is_text(v, SPEC_NAME_MAX))
+			return preset_error(r, name,
+				"name %zu must be a string of 1 to %d bytes, no control characters", i,
+				SPEC_NAME_MAX);
 		t->names[i] = strdup(json_object_get_string(v));
 		if (!t->names[i])
 			return -ENOMEM;
@@ -125,8 +165,8 @@ void engine_read_enums(struct engine *e, struct elf_file *elf)
 		if (!t->object || t->from_file || elf_strings_read(elf, t->object, &names, &n))
 			continue;
 		for (size_t k = 0; k < n; k++) {
-			for (char *c = names[k]; c && *c; c++)
-				*c = (char)tolower((unsigned char)*c);
+			for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
+				*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
 		}
 		elf_strings_free(t->names, t->n);
 		t->names = names;
@@ -176,7 +216,7 @@ static int read_match(struct reader *r, struct json_object *root)
 	for (size_t i = 0; i < json_object_array_length(mapped); i++) {
 		struct json_object *v = json_object_array_get_idx(mapped, i);
 
-		if (!json_object_is_type(v, json_type_string))
+		if (!is_text(v, SPEC_STRING_MAX))
 			return preset_error(r, "mapped", "must be an array of globs");
 		r->e->mapped[i] = strdup(json_object_get_string(v));
 		if (!r->e->mapped[i])
@@ -216,6 +256,7 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		"args_arm64", "name", NULL };
 	const char *library, *symbol, *begin, *end, *role, *name, *why = NULL;
 	struct probe_spec *s, *closing;
+	char shown[SHOWN_MAX];
 	int err;
 
 	if (!json_object_is_type(obj, json_type_object))
@@ -237,16 +278,18 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	if (!s)
 		return preset_error(r, "probes", "too many probes");
 	if (s->flags & (PROBE_F_SPAN | PROBE_F_BEGIN))
-		return preset_error(r, s->symbol, "is probed twice");
+		return preset_error(r, symbol ? "symbol" : "begin", "this function has a probe already");
 	s->engine = r->e;
 	s->flags |= begin ? PROBE_F_BEGIN : PROBE_F_SPAN;
 	if (spec_set_role(s, role))
-		return preset_error(r, "role", "%s is not a role", role);
+		return preset_error(r, "role", "%s is not a role",
+			json_printable(shown, sizeof(shown), role));
 	err = read_args(r, obj, s);
 	if (err)
 		return err;
 	if (name && spec_set_name(s, name, &why))
-		return preset_error(r, "name", "%s: %s", name, why);
+		return preset_error(
+			r, "name", "%s: %s", json_printable(shown, sizeof(shown), name), why);
 	if (!end)
 		return 0;
 	closing = spec_find(r->pt, r->e, library, end);
@@ -260,11 +303,54 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	return 0;
 }
 
+static int read_probes(struct reader *r, struct json_object *root)
+{
+	struct json_object *probes;
+	const char *p;
+	int err = 0;
+
+	leave_member(r);
+	if (!json_object_object_get_ex(root, "probes", &probes) ||
+		!json_object_is_type(probes, json_type_array))
+		return preset_error(r, "probes", "must be an array");
+	enter_member(r, "probes");
+	p = text_value(r->part);
+	p += strspn(p, " \t\r\n") + 1; /* behind '[' */
+	for (size_t i = 0; i < json_object_array_length(probes) && !err; i++) {
+		r->part = p;
+		r->part_end = text_value_end(p);
+		err = read_probe(r, json_object_array_get_idx(probes, i));
+		p = r->part_end + (*r->part_end == ',');
+	}
+	return err;
+}
+
+/* Of the preset, and of the engine releases that it was tried with. */
+static int read_versions(struct reader *r, struct json_object *root)
+{
+	struct json_object *v;
+
+	if (json_object_object_get_ex(root, "version", &v)) {
+		if (!json_object_is_type(v, json_type_int) || json_object_get_int64(v) < 0 ||
+			json_object_get_int64(v) > INT_MAX)
+			return preset_error(r, "version", "must be a number from 0");
+		r->e->version = (unsigned int)json_object_get_int64(v);
+	}
+	if (!json_object_object_get_ex(root, "checked", &v))
+		return 0;
+	if (!json_object_is_type(v, json_type_array))
+		return preset_error(r, "checked", "must be an array of strings");
+	for (size_t i = 0; i < json_object_array_length(v); i++) {
+		if (!json_object_is_type(json_object_array_get_idx(v, i), json_type_string))
+			return preset_error(r, "checked", "must be an array of strings");
+	}
+	return 0;
+}
+
 static int read_root(struct reader *r, struct json_object *root)
 {
 	static const char *const known[] = { "name", "version", "checked", "match", "enums", "probes",
 		NULL };
-	struct json_object *v;
 	const char *name;
 	int err;
 
@@ -280,22 +366,21 @@ static int read_root(struct reader *r, struct json_object *root)
 	r->e->name = strdup(name);
 	if (!r->e->name)
 		return -ENOMEM;
-	if (json_object_object_get_ex(root, "version", &v))
-		r->e->version = (unsigned int)json_object_get_int(v);
+	err = read_versions(r, root);
+	if (err)
+		return err;
+	enter_member(r, "match");
 	err = read_match(r, root);
 	if (err)
 		return err;
+	enter_member(r, "enums");
 	err = read_enums(r, root);
 	if (err)
 		return err;
-	if (!json_object_object_get_ex(root, "probes", &v) || !json_object_is_type(v, json_type_array))
-		return preset_error(r, "probes", "must be an array");
-	for (size_t i = 0; i < json_object_array_length(v) && !err; i++)
-		err = read_probe(r, json_object_array_get_idx(v, i));
-	return err;
+	return read_probes(r, root);
 }
 
-static int read_text(const char *path, char **ret_text)
+static int read_text(const char *path, char **ret_text, size_t *ret_len)
 {
 	FILE *f = fopen(path, "re");
 	char *text;
@@ -319,27 +404,40 @@ static int read_text(const char *path, char **ret_text)
 	text[n] = 0;
 	fclose(f);
 	*ret_text = text;
+	*ret_len = n;
 	return 0;
 }
 
-static int parse_text(struct reader *r, struct json_object **ret_root)
+static int check_duplicates(const struct reader *r)
 {
-	struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX);
+	char key[SHOWN_MAX], shown[SHOWN_MAX];
+	const char *at;
+	int err = text_find_duplicate(r->text, &at);
+
+	if (err || !at)
+		return err;
+	snprintf(key, sizeof(key), "%.*s", (int)strcspn(at + 1, "\""), at + 1);
+	log_error("%s:%u: %s: %s", r->path, text_line(r->text, at),
+		json_printable(shown, sizeof(shown), key),
+		strchr(key, '\\') ? "a key without escapes is expected" : "is given twice");
+	return -EINVAL;
+}
+
+static int parse_text(const struct reader *r, struct json_object **ret_root)
+{
+	struct json_tokener *tok = json_tokener_new_ex(PRESET_DEPTH_MAX);
 	struct json_object *root;
 	enum json_tokener_error jerr;
 
 	if (!tok)
 		return -ENOMEM;
-	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	root = json_tokener_parse_ex(tok, r->text, (int)strlen(r->text) + 1);
 	jerr = json_tokener_get_error(tok);
-	if (jerr != json_tokener_success) {
-		unsigned int line = 1;
-
-		for (size_t i = 0; i < json_tokener_get_parse_end(tok); i++)
-			line += r->text[i] == '\n';
-		log_error("%s:%u: %s", r->path, line, json_tokener_error_desc(jerr));
-	}
+	if (jerr != json_tokener_success)
+		log_error("%s:%u: %s", r->path,
+			text_line(r->text, r->text + json_tokener_get_parse_end(tok)),
+			json_tokener_error_desc(jerr));
 	json_tokener_free(tok);
 	if (jerr != json_tokener_success)
 		return -EINVAL;
@@ -353,15 +451,23 @@ static int load_file(struct probe_table *pt, const char *path)
 	struct json_object *root = NULL;
 	struct engine **engines;
 	char *text = NULL;
+	size_t len = 0;
 	int err;
 
-	err = read_text(path, &text);
+	err = read_text(path, &text, &len);
 	if (err) {
 		log_error("cannot read the preset %s: %s", path, strerror(-err));
 		return err;
 	}
 	r.text = text;
+	if (strlen(text) != len) {
+		log_error("%s:%u: a NUL byte", path, text_line(text, text + strlen(text)));
+		err = -EINVAL;
+		goto out;
+	}
 	err = parse_text(&r, &root);
+	if (!err)
+		err = check_duplicates(&r);
 	if (err)
 		goto out;
 	err = -ENOMEM;
@@ -375,6 +481,8 @@ static int load_file(struct probe_table *pt, const char *path)
 	engines[pt->n_engines++] = r.e;
 	err = read_root(&r, root);
 out:
+	if (err == -ENOMEM)
+		log_error("cannot read the preset %s: out of memory", path);
 	json_object_put(root);
 	free(text);
 	return err;
@@ -439,6 +547,8 @@ int engine_load_all(struct probe_table *pt)
 		return 0;
 	}
 	n = scandir(dir, &list, is_preset, alphasort);
+	if (n < 0)
+		log_warn("cannot read the presets in %s: %s; no engine is detected", dir, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
 		if (!err)

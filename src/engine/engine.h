@@ -72,7 +72,8 @@ void probe_table_free(struct probe_table *pt);
 /*
  * Reads a preset and appends its probes. `name` is a path when it has a slash or ends in .json,
  * else the name of one that is installed. On failure one line with file, line and key has been
- * printed; -ENOENT, -EINVAL, -E2BIG (too many probes), -ENOMEM.
+ * printed; -EINVAL (malformed, too many probes), -ENOENT
+ * and whatever else open(2) says, -EFBIG, -ENOMEM.
  */
 int engine_load(struct probe_table *pt, const char *name);
 

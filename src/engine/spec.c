@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "target/elf_strings.h"
+#include "util/json_read.h"
 #include "util/log.h"
 
 static const char *const role_names[ROLE_MAX] = {
@@ -62,6 +64,17 @@ struct probe_spec *spec_find(
 			return s;
 	}
 	return NULL;
+}
+
+bool spec_text_ok(const char *text, size_t max)
+{
+	size_t len = strlen(text);
+
+	for (const char *p = text; *p; p++) {
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			return false;
+	}
+	return len && len <= max;
 }
 
 int spec_set_role(struct probe_spec *s, const char *role)
@@ -124,8 +137,12 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		*ret_why = "more than six arguments";
 		return -EINVAL;
 	}
-	if (!*name || strlen(name) > 63) {
-		*ret_why = "an argument's name has 1 to 63 characters";
+	if (!spec_text_ok(name, SPEC_NAME_MAX)) {
+		*ret_why = "an argument's name has 1 to 63 bytes, no control characters";
+		return -EINVAL;
+	}
+	if (find_arg(s, name, strlen(name)) >= 0) {
+		*ret_why = "two arguments of one name";
 		return -EINVAL;
 	}
 	err = fetch_parse(expr, enums, n_enums, &s->fetch[s->nargs], &s->args[s->nargs], ret_why);
@@ -140,7 +157,10 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 
 static int option_error(const char *option, const char *why)
 {
-	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]", option, why);
+	char shown[200];
+
+	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
+		json_printable(shown, sizeof(shown), option), why);
 	return -EINVAL;
 }
 
@@ -193,9 +213,17 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "no symbol behind ':'");
 		goto out;
 	}
+	if (!spec_text_ok(symbol, SPEC_STRING_MAX)) {
+		option_error(option, "the symbol is longer than 255 bytes or has control characters");
+		goto out;
+	}
+	if (args && strchr(symbol, '@')) {
+		option_error(option, "the role stands behind the arguments");
+		goto out;
+	}
 	s = spec_append(pt, text, symbol);
 	if (!s) {
-		log_error("-u %s: more than %d probes", option, SPECS_MAX);
+		option_error(option, "there are too many probes");
 		goto out;
 	}
 	s->flags = PROBE_F_SPAN;
@@ -211,7 +239,7 @@ out:
 
 /* An engine's library is a glob on the name; what a person types may also be a path or a name
  * without its version: libfoo.so finds libfoo.so.1. */
-bool probe_spec_matches(const struct probe_spec *s, const char *path)
+static bool matches(const struct probe_spec *s, const char *path)
 {
 	const char *base = strrchr(path, '/');
 	size_t len;
@@ -230,6 +258,20 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	if (!s->engine && !strncmp(base, s->library, len) && (!base[len] || base[len] == '.'))
 		return true;
 	return !fnmatch(s->library, base, 0);
+}
+
+bool probe_spec_matches(const struct probe_spec *s, const char *path)
+{
+	static const char deleted[] = " (deleted)"; /* so does the kernel call a file that was replaced */
+	size_t len = strlen(path), tail = sizeof(deleted) - 1;
+	char plain[PATH_MAX];
+
+	if (matches(s, path))
+		return true;
+	if (len <= tail || strcmp(path + len - tail, deleted) || len - tail >= sizeof(plain))
+		return false;
+	snprintf(plain, sizeof(plain), "%.*s", (int)(len - tail), path);
+	return matches(s, plain);
 }
 
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)

@@ -5,7 +5,10 @@
 
 #include "engine/engine.h"
 
+/* Bytes of a symbol or span name, and of the name of an argument or of an enum's value. A span with
+ * six arguments of the longest names still is an event of less than WRITER_EVENT_MAX bytes. */
 #define SPEC_STRING_MAX 255
+#define SPEC_NAME_MAX 63
 #define SPECS_MAX 4096 /* as many as the BPF map of probes holds */
 
 /* Appends a span probe named after its symbol. The table owns all strings (copies). NULL: full.
@@ -14,6 +17,9 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 
 struct probe_spec *spec_find(
 	struct probe_table *pt, const struct engine *e, const char *library, const char *symbol);
+
+/* Whether a text has 1 to max bytes and no control characters. */
+bool spec_text_ok(const char *text, size_t max);
 
 /* Each returns 0 or -EINVAL, with the reason in ret_why where there is more than one. */
 int spec_set_role(struct probe_spec *s, const char *role);
