@@ -4,12 +4,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 
-from rounds import Sample, added, interleave, median, number, spread, table
+from rounds import Sample, added, interleave, median, number, signed, spread, table
 from tracers import (BUILD, CPUS, DRAIN_S, LOAD_CPU, TMPFS, TOP, Failed, Load, Tracer, inftrace,
                      process_cpu_ns, untraced)
 
@@ -77,6 +78,15 @@ class Engine:
                 return
         raise Failed("the llama.cpp driver did not start")
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.proc.poll() is None:
+            self.proc.kill()
+            self.proc.wait()
+        shutil.rmtree(self.dir)
+
     def go(self):
         self.proc.stdin.write("\n")
         self.proc.stdin.flush()
@@ -99,12 +109,6 @@ class Engine:
                 elif s["stage"] == "decode" and s["n_tokens"] == 1:
                     tokens.append((s["start_ns"], s["dur_ns"] + sample))
         return tokens
-
-    def clean(self):
-        if self.proc.poll() is None:
-            self.proc.kill()
-            self.proc.wait()
-        subprocess.run(["rm", "-rf", self.dir], check=False)
 
 
 def boot_ns():
@@ -148,36 +152,34 @@ def attribute(samples, tokens):
 
 
 def bpftrace_ops(name, program, engine):
-    text = program.replace("LLAMA", engine.library("libllama\\.")).replace("CPU", engine.library("libggml-cpu"))
-    return Tracer(name, lambda t: ["bpftrace", "-o", t.path("out"), "-e", text], needs="bpftrace", out="out")
+    # in quotes: npm's paths have an @, which is a map in bpftrace
+    for word, pattern in (("LLAMA", "libllama\\."), ("CPU", "libggml-cpu")):
+        program = program.replace(word, f'"{engine.library(pattern)}"')
+    return Tracer(name, lambda t: ["bpftrace", "-o", t.path("out"), "-e", program], needs="bpftrace", out="out")
 
 
 def run_setup(model, threads, pool, rounds):
-    engine = Engine(model, threads, pool)
-    other = Engine(model, 1, False)  # maps the same libraries, does nothing
-    variants = [
-        untraced(),
-        inftrace("inftrace --profile only", out=None),
-        inftrace("inftrace, timeline (default)"),
-        inftrace("inftrace -e functions", "-e", "functions"),
-        inftrace("inftrace --engine none (timeline without functions)", "--engine", "none"),
-        inftrace("inftrace on another process with the same libraries", bystander=True),
-        bpftrace_ops("bpftrace, count() on the same functions", COUNT_OPS, engine),
-        bpftrace_ops("bpftrace, printf of their spans", PRINT_OPS, engine),
-    ]
-    for v in variants:
-        v.cpus = CPUS if threads > 1 else v.cpus
-    try:
+    # the other maps the same libraries and does nothing
+    with Engine(model, threads, pool) as engine, Engine(model, 1, False) as other:
+        variants = [
+            untraced(),
+            inftrace("inftrace --profile only", out=None),
+            inftrace("inftrace, timeline (default)"),
+            inftrace("inftrace -e functions", "-e", "functions"),
+            inftrace("inftrace --engine none (timeline without functions)", "--engine", "none"),
+            inftrace("inftrace on another process with the same libraries", bystander=True),
+            bpftrace_ops("bpftrace, count() on the same functions", COUNT_OPS, engine),
+            bpftrace_ops("bpftrace, printf of their spans", PRINT_OPS, engine),
+        ]
+        for v in variants:
+            v.cpus = CPUS if threads > 1 else v.cpus
         engine.go()
         time.sleep(1)
         results = interleave(variants, rounds, lambda v: measure(engine, v, other))
         tokens = engine.end()
-        for samples in results.values():
-            attribute(samples, tokens)
-        return results
-    finally:
-        engine.clean()
-        other.clean()
+    for samples in results.values():
+        attribute(samples, tokens)
+    return results
 
 
 def token_table(results):
@@ -189,10 +191,11 @@ def token_table(results):
             row += ["", "", "", ""]
         else:
             low, high = spread(results, name)
-            row += [f"{added(results, name) / 1000:+.1f}", f"{added(results, name) / base:+.1%}",
+            row += [signed(added(results, name) / 1000), f"{added(results, name) / base:+.1%}",
                     f"{low / base:+.1%} to {high / base:+.1%}",
                     f"{added(results, name, 'cpu') / median(results['untraced'], 'cpu'):+.1%}"]
-        row += [number(median(samples, "own")) if name.startswith("inftrace") else "",
+        # without a timeline the few records cost nothing: it is the drains that cost
+        row += [number(median(samples, "own")) if "timeline" in name or " -e" in name else "",
                 f"{median(samples, 'own_share'):.1%}" if hasattr(samples[0], "own_share") else ""]
         rows.append(row)
     return table(["", "us per token", "added us", "added", "quartiles", "added CPU time", "own CPU, ns per record",
@@ -207,7 +210,7 @@ def llama(o):
         print(token_table(results))
         for name, samples in results.items():
             for lost in {s.lost for s in samples if s.lost}:
-                print(f"{name}: lost {lost}")
+                print(f"- {name}: lost {lost}")
 
 
 # ---- files ----
@@ -229,32 +232,30 @@ def line_sizes(path):
 
 
 def storm(v, ops):
-    load = Load()
-    try:
-        v.start(load.pid)
-        load.run("getppid", ops)
-        v.peak = v.peak_kib()
-        v.stop()
-        return [f"{v.ready_s * 1000:.0f}", f"{v.stop_s * 1000:.0f}", number(v.peak / 1024),
-                f"{v.kept()[1] / 1e6:.0f}" if v.out else ""]
-    finally:
-        v.clean()
-        load.close()
+    with Load() as load:
+        try:
+            v.start(load.pid)
+            load.run("getppid", ops)
+            peak = v.peak_kib()
+            v.stop()
+            return [f"{v.ready_s * 1000:.0f}", f"{v.stop_s * 1000:.0f}", number(peak / 1024),
+                    f"{v.kept()[1] / 1e6:.0f}" if v.out else ""]
+        finally:
+            v.clean()
 
 
-def idle_engine(v):
-    engine = Engine("tiny", 1, False)
-    try:
-        v.start(engine.pid)
-        engine.go()
-        time.sleep(engine.seconds)
-        v.stop()
-        sizes = line_sizes(v.path("t.json"))
-        packed = os.stat(v.path("t.json.gz")).st_size / os.stat(v.path("t.json")).st_size
-        return [f"{v.ready_s * 1000:.0f}", f"{v.stop_s * 1000:.0f}"], sizes, packed
-    finally:
-        v.clean()
-        engine.clean()
+def generation(v):
+    with Engine("tiny", 1, False) as engine:
+        try:
+            v.start(engine.pid)
+            engine.go()
+            time.sleep(engine.seconds)
+            v.stop()
+            sizes = line_sizes(v.path("t.json"))
+            packed = os.stat(v.path("t.json.gz")).st_size / os.stat(v.path("t.json")).st_size
+            return [f"{v.ready_s * 1000:.0f}", f"{v.stop_s * 1000:.0f}"], sizes, packed
+        finally:
+            v.clean()
 
 
 def files(o):
@@ -267,7 +268,7 @@ def files(o):
         runs = [storm(v, ops) for _ in range(min(o.rounds, 5))]
         rows.append([name] + sorted(runs, key=lambda r: int(r[0]))[len(runs) // 2])
     both = Tracer("both", lambda t: inftrace("").command(t)[:-2] + ["-o", t.path("t.json.gz"), "-p", t.pid])
-    runs = [idle_engine(both) for _ in range(min(o.rounds, 5))]
+    runs = [generation(both) for _ in range(min(o.rounds, 5))]
     times, sizes, packed = sorted(runs, key=lambda r: int(r[0][0]))[len(runs) // 2]
     rows.append(["llama.cpp, .json and .json.gz"] + times + ["", ""])
     print(f"\n### start, stop and memory, {ops:,} system calls\n")

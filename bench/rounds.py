@@ -18,27 +18,35 @@ class Sample:
         self.ready = self.stop = None
 
 
+BATCHES = 5
+
+
+def batches(load, what, ops):
+    """The medians of a few runs: one that something else on the machine came into does not count."""
+    load.run(what, ops // BATCHES)
+    runs = [load.run(what, ops // BATCHES) for _ in range(BATCHES)]
+    return statistics.median(w for w, _ in runs), statistics.median(c for _, c in runs)
+
+
 def measure(load, tracer, what, ops, bystander_pid):
     """Attaches the tracer, has the load do it, and takes the tracer away again."""
     if tracer.weight == 0:
-        load.run(what, ops // 10)
-        return Sample(*load.run(what, ops))
+        return Sample(*batches(load, what, ops))
     ops = max(ops // tracer.weight, 1000)
+    done = ops // BATCHES * (BATCHES + 1)
     try:
         tracer.start(bystander_pid if tracer.bystander else load.pid)
-        load.run(what, ops // 10)
-        time.sleep(DRAIN_S)
         before = tracer.own_cpu_ns()
-        wall, cpu = load.run(what, ops)
+        wall, cpu = batches(load, what, ops)
         time.sleep(DRAIN_S)
-        own = (tracer.own_cpu_ns() - before) / ops
+        own = (tracer.own_cpu_ns() - before) / done
         peak = tracer.peak_kib()
         tracer.stop()
         kept, size = tracer.kept()
         if kept is not None:
-            kept /= ops + ops // 10
+            kept /= done
         if size is not None:
-            size /= ops + ops // 10
+            size /= done
         s = Sample(wall, cpu, own, kept, size, peak, tracer.lost())
         s.ready, s.stop = tracer.ready_s, tracer.stop_s
         return s
@@ -97,6 +105,10 @@ def number(v):
     return f"{v:.1f}" if abs(v) >= 10 else f"{v:.2f}"
 
 
+def signed(v):
+    return ("+" if v >= 0 else "-") + number(abs(v))
+
+
 def table(headers, rows):
     """A table in Markdown."""
     lines = ["| " + " | ".join(headers) + " |",
@@ -105,25 +117,23 @@ def table(headers, rows):
     return "\n".join(lines)
 
 
-def cost_table(results, unit, floor=None, per=1, scale=1):
-    """per: operations of the load in each; scale: ns per unit. floor: the variant to compare with."""
-    headers = ["", f"{unit}", "added", "quartiles"]
-    headers += ["x floor"] if floor in results else []
-    headers += ["own CPU, ns", "kept", "bytes each"]
+def cost_table(results, floor, per=1):
+    """ns per operation; per: how many of them each operation of the load has. floor: the variant
+    that the others are compared with, in CPU time, which the neighbours disturb less."""
     rows = []
     for name, samples in results.items():
-        row = [name, number(median(samples, "wall") / per / scale)]
+        kept, own, size = (median(samples, key) for key in ("kept", "own", "size"))
+        row = [name, number(median(samples, "wall") / per)]
         if name == "untraced":
-            row += ["", ""] + ([""] if floor in results else [])
+            row += [""] * 4
         else:
             low, high = spread(results, name)
-            plus = added(results, name)
-            row += ["+" + number(plus / per / scale), f"{number(low / per / scale)} to {number(high / per / scale)}"]
-            if floor in results:
-                row.append(number(plus / added(results, floor)))
-        kept = median(samples, "kept")
-        own, size = median(samples, "own"), median(samples, "size")
+            row += [signed(added(results, name) / per), f"{signed(low / per)} to {signed(high / per)}",
+                    signed(added(results, name, "cpu") / per),
+                    number(added(results, name, "cpu") / added(results, floor, "cpu"))
+                    if floor in results else ""]
         row += [number(own / per) if own is not None else "", f"{kept / per:.1%}" if kept is not None else "",
                 number(size / per) if size else ""]
         rows.append(row)
-    return table(headers, rows)
+    return table(["ns", "each", "added", "quartiles", "added CPU time", "x floor", "tracer's own CPU", "kept",
+                  "bytes each"], rows)

@@ -178,8 +178,10 @@ static __always_inline void frame_push(struct thread *t, struct task_struct *tas
 	u32 slot = t->depth;
 	struct frame *f;
 
-	if (t->depth >= FRAMES_MAX)
-		frames_drop_stale(t, sp);
+	frames_drop_stale(t, sp);
+	/* A frame at the same place is that of a tail call, but one of the same function was left. */
+	if (frame_find(t, sp, id))
+		frames_drop_stale(t, sp + 1);
 	if (t->depth >= FRAMES_MAX) {
 		__sync_fetch_and_add(&stats.frames_full, 1);
 		return;

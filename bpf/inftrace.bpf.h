@@ -37,6 +37,9 @@ const volatile struct inf_config cfg __weak = {};
 /* Closed windows cost this load and a branch. */
 volatile u32 enabled __weak = 0;
 
+/* The window has just closed, and the task iterator is on its way through the threads. */
+volatile u32 closing __weak = 0;
+
 struct inf_stats stats __weak = {};
 
 /* ---- maps ---- */
@@ -116,7 +119,9 @@ struct thread {
 	u8 depth;
 	u8 in_step;
 	u8 in_exec; /* past the point of no return: the old image is gone */
+	u8 dying; /* counted in stats.dying */
 	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
+	u32 closed; /* what was open at the end of the recording is sent */
 	u32 sys_nr;
 	u32 syscalls;
 	u64 sys_start;

@@ -77,6 +77,8 @@ static __always_inline void switch_out(
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
+		if (t->dying)
+			__sync_fetch_and_add(&stats.dying, -1);
 		t->since = 0; /* nothing is open in a dead thread when the recording stops */
 		return;
 	} else {
@@ -128,8 +130,12 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	u32 zero = 0;
 	u64 *slot, since, now;
 
-	if (!enabled)
+	if (!enabled) {
+		/* the task iterator may come too late for a thread that dies now */
+		if (closing && prev_state & TASK_DEAD)
+			thread_close(thread_of(prev), prev, bpf_get_smp_processor_id());
 		return 0;
+	}
 	slot = bpf_map_lookup_elem(&switched, &zero);
 	if (!slot)
 		return 0;
@@ -286,6 +292,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
+	}
+	if (cfg.track_sched) {
+		t->dying = 1;
+		__sync_fetch_and_add(&stats.dying, 1);
 	}
 	last = p->signal->live.counter == 0;
 	emit_task(p, TASK_EXIT, p->exit_code, 0, last ? TASK_F_LAST : 0, p->comm,

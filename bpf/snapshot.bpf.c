@@ -82,47 +82,13 @@ int snapshot_init(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* After the window has closed: what is still open ends there, marked as such. */
+/* After the window has closed. */
 SEC("iter/task")
 int snapshot_close(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	u64 end = stats.stop_ns;
-	struct thread *t;
-	struct who w;
 
-	if (!task)
-		return 0;
-	t = thread_of(task);
-	if (!t || !t->since)
-		return 0;
-	w.tgid = task->tgid;
-	w.tid = task->pid;
-	if (t->off) {
-		struct rec_off_cpu r = {};
-
-		hdr_fill(&r.h, REC_OFF_CPU, t->since, end, w.tgid, w.tid, t->off,
-			t->off_flags | REC_F_OPEN_END);
-		r.cpu_from = t->off_cpu;
-		if (emits(REC_OFF_CPU))
-			emit(&r, sizeof(r), REC_OFF_CPU);
-	} else if (emits(REC_ON_CPU)) {
-		struct rec_on_cpu r;
-
-		hdr_fill(&r.h, REC_ON_CPU, t->on_ns ? t->on_ns : stats.start_ns, end, w.tgid, w.tid, 0,
-			REC_F_OPEN_END | (t->on_ns ? 0 : REC_F_OPEN_START));
-		r.h.cpu = task->wake_cpu;
-		emit(&r, sizeof(r), REC_ON_CPU);
-	}
-	if (t->in_fault && emits(REC_FAULT)) {
-		struct rec_fault r;
-
-		hdr_fill(&r.h, REC_FAULT, t->fault_start, end, w.tgid, w.tid, 0, REC_F_OPEN_END);
-		r.addr = t->fault_addr;
-		emit(&r, sizeof(r), REC_FAULT);
-	}
-	if (t->in_syscall)
-		syscall_emit(t, w, end, 0, REC_F_OPEN_END);
-	frames_flush(t, task, (u64)w.tgid << 32 | w.tid, end);
+	if (task)
+		thread_close(thread_of(task), task, task->wake_cpu);
 	return 0;
 }

@@ -212,4 +212,48 @@ static __noinline int frames_flush(
 	return 0;
 }
 
+/* After the window has closed: what is still open ends there, marked as such. */
+static __noinline int thread_close(struct thread *t, struct task_struct *task, u32 cpu)
+{
+	struct who w;
+	u64 end;
+
+	if (!t || !task || !t->since)
+		return 0;
+	if (__sync_val_compare_and_swap(&t->closed, 0, 1)) /* by its death or by the task iterator */
+		return 0;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	end = stats.stop_ns;
+	if (end < t->since) /* it changed its state while the window was closing */
+		end = t->since;
+	if (t->off) {
+		struct rec_off_cpu r = {};
+
+		hdr_fill(&r.h, REC_OFF_CPU, t->since, end, w.tgid, w.tid, t->off,
+			t->off_flags | REC_F_OPEN_END);
+		r.cpu_from = t->off_cpu;
+		if (emits(REC_OFF_CPU))
+			emit(&r, sizeof(r), REC_OFF_CPU);
+	} else if (emits(REC_ON_CPU)) {
+		struct rec_on_cpu r;
+
+		hdr_fill(&r.h, REC_ON_CPU, t->on_ns ? t->on_ns : stats.start_ns, end, w.tgid, w.tid, 0,
+			REC_F_OPEN_END | (t->on_ns ? 0 : REC_F_OPEN_START));
+		r.h.cpu = cpu;
+		emit(&r, sizeof(r), REC_ON_CPU);
+	}
+	if (t->in_fault && emits(REC_FAULT)) {
+		struct rec_fault r;
+
+		hdr_fill(&r.h, REC_FAULT, t->fault_start, end, w.tgid, w.tid, 0, REC_F_OPEN_END);
+		r.addr = t->fault_addr;
+		emit(&r, sizeof(r), REC_FAULT);
+	}
+	if (t->in_syscall)
+		syscall_emit(t, w, end, 0, REC_F_OPEN_END);
+	frames_flush(t, task, (u64)w.tgid << 32 | w.tid, end);
+	return 0;
+}
+
 #endif

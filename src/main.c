@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "util/log.h"
 
 struct command {
 	const char *name;
@@ -59,6 +60,6 @@ int main(int argc, char **argv)
 	}
 	if (argv[1][0] == '-')
 		return cmd_record(argc, argv);
-	fprintf(stderr, "inftrace: no such command: %s (inftrace --help lists them)\n", argv[1]);
+	log_error("no such command: %s (inftrace --help lists them)", argv[1]);
 	return EXIT_USAGE;
 }

@@ -37,7 +37,7 @@ struct inf_stats {
 	u64 faults_open;     /* user faults that ended in a signal: no span */
 	u64 syscalls_short;  /* left out by --min-syscall */
 	u32 step_number;
-	u32 pad;
+	u32 dying; /* threads between their exit and their last switch */
 	u64 start_ns; /* when the window was opened; set by user space */
 	u64 stop_ns;
 };

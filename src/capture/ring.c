@@ -10,10 +10,13 @@
 
 #include "probe.h"
 
+#define TURN_RECORDS (1 << 14) /* a few milliseconds of formatting */
+
 struct rings {
-	struct ring_buffer *control, *data;
+	struct ring_buffer *control, *data[RINGS_MAX];
 	int fds[RINGS_MAX];
 	unsigned int n;
+	unsigned int turn; /* records that the ring in turn may still hand over */
 	record_cb cb;
 	void *arg;
 };
@@ -49,7 +52,8 @@ static int on_sample(void *ctx, void *data, size_t size)
 
 	if (size >= sizeof(struct rec_hdr))
 		r->cb(data, size, r->arg);
-	return 0;
+	/* this record is taken all the same, libbpf only stops behind it */
+	return --r->turn ? 0 : -EAGAIN;
 }
 
 int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t bytes, record_cb cb,
@@ -78,14 +82,11 @@ int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t b
 		err = bpf_map_update_elem(bpf_map__fd(outer), &i, &fd, BPF_ANY) ? -errno : 0;
 		if (err)
 			goto out;
-		if (!r->data) {
-			r->data = ring_buffer__new(fd, on_sample, r, NULL);
-			err = r->data ? 0 : -errno;
-		} else {
-			err = ring_buffer__add(r->data, fd, on_sample, r);
-		}
-		if (err)
+		r->data[i] = ring_buffer__new(fd, on_sample, r, NULL);
+		if (!r->data[i]) {
+			err = -errno;
 			goto out;
+		}
 	}
 	*ret_rings = r;
 	return 0;
@@ -98,17 +99,33 @@ void rings_free(struct rings *r)
 {
 	if (!r)
 		return;
-	ring_buffer__free(r->data);
 	ring_buffer__free(r->control);
-	for (unsigned int i = 0; i < r->n; i++)
+	for (unsigned int i = 0; i < r->n; i++) {
+		ring_buffer__free(r->data[i]);
 		close(r->fds[i]);
+	}
 	free(r);
+}
+
+static int drain_ring(struct rings *r, struct ring_buffer *ring)
+{
+	int n;
+
+	r->turn = TURN_RECORDS;
+	n = ring_buffer__consume(ring);
+	if (n == -EAGAIN)
+		return 1;
+	return n < 0 ? n : 0;
 }
 
 int rings_drain(struct rings *r)
 {
-	int control = ring_buffer__consume(r->control);
-	int data = control < 0 ? control : ring_buffer__consume(r->data);
+	int more, err;
 
-	return data < 0 ? data : control + data;
+	more = drain_ring(r, r->control);
+	for (unsigned int i = 0; i < r->n && more >= 0; i++) {
+		err = drain_ring(r, r->data[i]);
+		more = err < 0 ? err : more | err;
+	}
+	return more;
 }

@@ -32,7 +32,11 @@ void rings_free(struct rings *r);
  * after the load, or a negative errno. */
 int rings_set_template(struct bpf_map *outer);
 
-/* Hands every record to the callback, the control ring's first. Returns how many, or an error. */
+/*
+ * Hands records to the callback, those of the control ring first, and of each ring only so many
+ * that its producers cannot hold up the rest by being faster than the callback. Returns 1 when a
+ * ring may hold more, 0 when all were seen empty, or a negative errno.
+ */
 int rings_drain(struct rings *r);
 
 #endif

@@ -18,6 +18,7 @@
 
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 
+#define DYING_WAIT_MS 200 /* usually some microseconds; longer when it waits for a CPU */
 #define TRACEPOINTS_MAX 16 /* tp_btf programs in bpf/ */
 
 struct session {
@@ -320,11 +321,26 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	return 0;
 }
 
+/* A dying thread that has left the kernel's lists is out of reach for the task iterator: it ends its
+ * spans itself, in its last switch. */
+static void wait_for_dying(const struct session *s)
+{
+	for (int ms = 0; ms < DYING_WAIT_MS && session_stats(s)->dying; ms++)
+		usleep(1000);
+}
+
 int session_stop(struct session *s)
 {
-	__atomic_store_n(&s->skel->bss->enabled, 0, __ATOMIC_RELEASE);
-	s->skel->bss->stats.stop_ns = boot_ns();
-	return run_iterator(s->skel->progs.snapshot_close);
+	struct inftrace_bpf__bss *bss = s->skel->bss;
+	int err;
+
+	wait_for_dying(s);
+	bss->stats.stop_ns = boot_ns();
+	__atomic_store_n(&bss->closing, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
+	err = run_iterator(s->skel->progs.snapshot_close);
+	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
+	return err;
 }
 
 int session_drain(struct session *s)

@@ -52,7 +52,7 @@ struct attach *session_probes(struct session *s);
 int session_start(struct session *s, uint64_t *ret_boot_ns);
 int session_stop(struct session *s);
 
-/* Returns the number of records handed to the callback, or an error. */
+/* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
 int session_drain(struct session *s);
 
 /* Readable when a process was born, died or mapped a file: drain at once. */

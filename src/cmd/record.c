@@ -232,6 +232,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'v':
 		log_set_level(log_level() + 1);
 		break;
+	case ARGP_KEY_INIT:
+		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		break;
 	case ARGP_KEY_ARGS:
 		o->command = state->argv + state->next;
 		break;

@@ -27,7 +27,7 @@
 #define STATUS_TTY_NS NSEC_PER_SEC
 #define STATUS_FILE_NS (10 * NSEC_PER_SEC)
 #define CHECK_ALIVE_NS NSEC_PER_SEC
-#define SCANS_MAX 64 /* processes whose mapped files are looked at per drain; more: the next time */
+#define SCANS_MAX 64 /* processes whose mapped files are looked at in one go */
 
 struct run {
 	struct record_options *o;
@@ -105,14 +105,22 @@ static int load_probes(struct run *r)
 
 /* ---- records ---- */
 
+static void scan_requested(struct run *r)
+{
+	for (size_t i = 0; i < r->n_scans; i++)
+		attach_process(session_probes(r->session), (pid_t)r->scans[i]);
+	r->n_scans = 0;
+}
+
 static void request_scan(struct run *r, uint32_t tgid)
 {
 	for (size_t i = 0; i < r->n_scans; i++) {
 		if (r->scans[i] == tgid)
 			return;
 	}
-	if (r->n_scans < SCANS_MAX)
-		r->scans[r->n_scans++] = tgid;
+	if (r->n_scans == SCANS_MAX)
+		scan_requested(r);
+	r->scans[r->n_scans++] = tgid;
 }
 
 /* A call whose strings could not be kept (no memory in the kernel) comes without: empty ones follow. */
@@ -226,25 +234,24 @@ static void show_status(struct run *r, uint64_t now)
 	r->last_steps = r->totals.steps;
 }
 
+/* Returns 1 when more records wait, 0 when not, or an error. */
 static int drain(struct run *r)
 {
 	uint64_t now;
-	int n;
+	int more;
 
-	n = session_drain(r->session);
-	if (n < 0) {
-		log_error("cannot read the ring buffers: %s", strerror(-n));
-		return n;
+	more = session_drain(r->session);
+	if (more < 0) {
+		log_error("cannot read the ring buffers: %s", strerror(-more));
+		return more;
 	}
-	for (size_t i = 0; i < r->n_scans; i++)
-		attach_process(session_probes(r->session), (pid_t)r->scans[i]);
-	r->n_scans = 0;
+	scan_requested(r);
 	now = clock_ns(CLOCK_BOOTTIME);
 	if (now - r->last_flush_ns < FLUSH_NS)
-		return 0;
+		return more;
 	check_loss(r, now);
 	r->last_flush_ns = now;
-	return outputs_flush(r->out);
+	return outputs_flush(r->out) ?: more;
 }
 
 static bool targets_gone(struct run *r, uint64_t now)
@@ -265,23 +272,23 @@ static int loop(struct run *r)
 		{ .fd = session_control_fd(r->session), .events = POLLIN },
 		{ .fd = r->signal_fd, .events = POLLIN },
 	};
-	int err = 0;
+	int more = 0;
 
-	while (!err && !r->stop) {
+	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_ns(CLOCK_BOOTTIME);
-		int timeout = DRAIN_MS;
+		int timeout = more ? 0 : DRAIN_MS;
 
 		if (now >= end || targets_gone(r, now))
 			break;
-		if (end - now < DRAIN_MS * UINT64_C(1000000))
+		if (timeout && end - now < DRAIN_MS * UINT64_C(1000000))
 			timeout = (int)((end - now) / 1000000) + 1;
 		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
 			return -errno;
 		read_signals(r);
-		err = drain(r);
+		more = drain(r);
 		show_status(r, clock_ns(CLOCK_BOOTTIME));
 	}
-	return err;
+	return more < 0 ? more : 0;
 }
 
 /* ---- the whole ---- */
@@ -291,6 +298,7 @@ static int setup_signals(struct run *r)
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* over the limit of ulimit -f: an error of the write, like a full disk */
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -349,6 +357,12 @@ static int add_target(struct run *r, pid_t pid)
 		err = attach_process(session_probes(r->session), pid);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
+	if (err == -EACCES) {
+		log_warn("process %d has privileges that inftrace has not: its files may not be read and "
+			 "its functions are left out",
+			pid);
+		err = 0;
+	}
 	return err < 0 ? err : 0;
 }
 
@@ -415,11 +429,13 @@ static int stop(struct run *r)
 	err = session_stop(r->session);
 	if (err)
 		log_warn("spans still open at the end are missing: %s", strerror(-err));
-	err = session_drain(r->session);
+	do {
+		err = session_drain(r->session);
+	} while (err > 0);
 	check_loss(r, clock_ns(CLOCK_BOOTTIME));
 	r->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - r->totals.close_ns;
 	r->totals.bytes = outputs_bytes(r->out);
-	return err < 0 ? err : 0;
+	return err;
 }
 
 static void summarise_counts(const struct run *r)

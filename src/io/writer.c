@@ -14,6 +14,15 @@
 #define BUFFER_SIZE (1 << 20)
 #define PAGE_BYTES 4096 /* the smallest page: larger ones end at its multiples */
 
+/* RFC 1952, section 2.3 */
+#define MEMBER_HEADER 10
+#define MEMBER_TRAILER 8
+#define MEMBER_F_EXTRA 0x04
+#define MEMBER_F_COMMENT 0x10
+#define MEMBERS_SIZE (64 * PAGE_BYTES) /* compressed bytes that go out in one write */
+#define MEMBER_GAP_MIN 512	       /* less room in a page is not worth a member */
+#define RATIO_ONE 32
+
 #define ERROR_HINT "; the file is valid up to here"
 
 struct writer {
@@ -27,8 +36,9 @@ struct writer {
 	uint64_t start;	 /* size of the file when it was opened */
 	int error;
 	z_stream z;
-	unsigned char *zbuf;
-	size_t zcap;
+	unsigned char *zbuf; /* whole members */
+	size_t zused;
+	size_t ratio; /* by which a page's text was compressed, in RATIO_ONE: a guess for the next */
 };
 
 int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer)
@@ -48,11 +58,12 @@ int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **
 	if (!w->name || !w->buf)
 		goto out;
 	if (mode == WRITER_GZIP) {
-		/* level 1: a few times smaller already, and fast enough to keep up */
-		if (deflateInit2(&w->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+		/* level 1: a few times smaller already, and fast enough to keep up; raw, since the
+		 * members get headers of ours */
+		if (deflateInit2(&w->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
 			goto out;
-		w->zcap = deflateBound(&w->z, BUFFER_SIZE);
-		w->zbuf = malloc(w->zcap);
+		w->ratio = 6 * RATIO_ONE; /* of little text; that of much comes to 10 and more */
+		w->zbuf = malloc(MEMBERS_SIZE);
 		if (!w->zbuf) {
 			deflateEnd(&w->z);
 			goto out;
@@ -117,7 +128,10 @@ static void cut_torn(struct writer *w, const char *data, size_t done, uint64_t o
 	if (!w->regular || !done)
 		return;
 	if (w->mode == WRITER_GZIP) {
-		done = 0;
+		/* of the members in this page one may be torn, those before are whole */
+		size_t in_page = (offset + done) % PAGE_BYTES;
+
+		done = done > in_page ? done - in_page : 0;
 	} else if (w->mode == WRITER_PLAIN) {
 		/* events are told apart by ",\n", and have no other newline in them */
 		while (done && !(done >= 2 && data[done - 1] == '\n' && data[done - 2] == ','))
@@ -166,19 +180,119 @@ void writer_append(struct writer *w, const char *data, size_t len)
 	w->used += len;
 }
 
-static int write_member(struct writer *w)
+/* ---- gzip: members of which none lies across a page boundary ---- */
+
+static unsigned char *put_le32(unsigned char *p, uint32_t v)
 {
-	deflateReset(&w->z);
-	w->z.next_in = (unsigned char *)w->buf;
-	w->z.avail_in = (unsigned int)w->used;
-	w->z.next_out = w->zbuf;
-	w->z.avail_out = (unsigned int)w->zcap;
-	if (deflate(&w->z, Z_FINISH) != Z_STREAM_END) {
-		w->error = -EIO;
-		log_error("cannot compress %s", w->name);
-		return w->error;
+	for (int i = 0; i < 4; i++, v >>= 8)
+		*p++ = (unsigned char)v;
+	return p;
+}
+
+/* A header of MEMBER_HEADER + pad bytes. */
+static unsigned char *put_header(unsigned char *p, size_t pad)
+{
+	static const unsigned char head[MEMBER_HEADER] = { 0x1f, 0x8b, Z_DEFLATED };
+
+	memcpy(p, head, sizeof(head));
+	if (pad)
+		p[3] = pad < 6 ? MEMBER_F_COMMENT : MEMBER_F_EXTRA;
+	p += sizeof(head);
+	if (pad >= 6) { /* one subfield, its name is ours */
+		p[0] = (unsigned char)(pad - 2);
+		p[1] = (unsigned char)((pad - 2) >> 8);
+		p[2] = 'I';
+		p[3] = 'T';
+		p[4] = (unsigned char)(pad - 6);
+		p[5] = (unsigned char)((pad - 6) >> 8);
+		memset(p + 6, 0, pad - 6);
+	} else if (pad) {
+		memset(p, ' ', pad - 1);
+		p[pad - 1] = 0;
 	}
-	return write_all(w, (const char *)w->zbuf, w->zcap - w->z.avail_out);
+	return p + pad;
+}
+
+/*
+ * Appends the events as one member of at most `room` bytes. When it leaves too little of the page
+ * for another one, and when it is empty, it is stretched to the end of the page. Returns false,
+ * and appends nothing, when the events need more room.
+ */
+static bool add_member(struct writer *w, const char *data, size_t len, size_t room)
+{
+	unsigned char *start = w->zbuf + w->zused, *p;
+	size_t n, rest;
+
+	deflateReset(&w->z);
+	w->z.next_in = (unsigned char *)data;
+	w->z.avail_in = (unsigned int)len;
+	w->z.next_out = start + MEMBER_HEADER;
+	w->z.avail_out = (unsigned int)(room - MEMBER_HEADER - MEMBER_TRAILER);
+	if (deflate(&w->z, Z_FINISH) != Z_STREAM_END)
+		return false;
+	n = w->z.total_out;
+	rest = PAGE_BYTES -
+	       (w->offset + w->zused + MEMBER_HEADER + n + MEMBER_TRAILER) % PAGE_BYTES;
+	if (rest == PAGE_BYTES || (len && rest >= MEMBER_GAP_MIN))
+		rest = 0;
+	memmove(start + MEMBER_HEADER + rest, start + MEMBER_HEADER, n);
+	p = put_header(start, rest) + n;
+	p = put_le32(p, (uint32_t)crc32(0, (const unsigned char *)data, (unsigned int)len));
+	p = put_le32(p, (uint32_t)len);
+	w->zused = (size_t)(p - w->zbuf);
+	return true;
+}
+
+/* Where the last event ends that ends within the limit, or else the first one. */
+static size_t events_within(const char *data, size_t len, size_t limit)
+{
+	const char *p;
+
+	if (len <= limit)
+		return len;
+	/* events are told apart by ",\n", and have no other newline in them */
+	p = memrchr(data + 2, '\n', limit > 2 ? limit - 2 : 0);
+	if (!p)
+		p = memchr(data + 2, '\n', len - 2);
+	return p && p[-1] == ',' ? (size_t)(p - data) - 1 : len;
+}
+
+/* Appends as many events as go into the page, or none and fills it up. Returns their length. */
+static size_t fill_page(struct writer *w, const char *data, size_t left)
+{
+	size_t gap = PAGE_BYTES - (w->offset + w->zused) % PAGE_BYTES;
+	size_t len = events_within(data, left, gap * w->ratio / RATIO_ONE), shorter;
+
+	while (!add_member(w, data, len, gap)) {
+		shorter = events_within(data, len, len - len / 4);
+		if (shorter < len) {
+			len = shorter;
+		} else if (gap < PAGE_BYTES) {
+			add_member(w, data, 0, gap);
+			return 0;
+		} else {
+			gap = 2 * PAGE_BYTES; /* one event that is larger than a page */
+		}
+	}
+	/* a little less, so that the next guess is rarely too long */
+	if (gap == PAGE_BYTES)
+		w->ratio = len * (RATIO_ONE - 2) / (w->z.total_out + MEMBER_HEADER) + 1;
+	return len;
+}
+
+static int write_members(struct writer *w)
+{
+	size_t done = 0;
+	int err = 0;
+
+	while (done < w->used && !err) {
+		done += fill_page(w, w->buf + done, w->used - done);
+		if (done < w->used && w->zused + 2 * PAGE_BYTES <= MEMBERS_SIZE)
+			continue;
+		err = write_all(w, (const char *)w->zbuf, w->zused);
+		w->zused = 0;
+	}
+	return err;
 }
 
 int writer_flush(struct writer *w)
@@ -186,7 +300,7 @@ int writer_flush(struct writer *w)
 	int err = w->error;
 
 	if (!err && w->used)
-		err = w->mode == WRITER_GZIP ? write_member(w) : write_all(w, w->buf, w->used);
+		err = w->mode == WRITER_GZIP ? write_members(w) : write_all(w, w->buf, w->used);
 	w->used = 0;
 	return err;
 }

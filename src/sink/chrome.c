@@ -147,15 +147,16 @@ static struct task *thread_get(struct chrome_sink *c, uint32_t tgid, uint32_t ti
 	if (!t || t->sink_flags & NAMED_THREAD)
 		return t;
 	pr = process_get(c, tgid);
+	/* which may have made the table grow */
+	t = tasks_get(c->rec.tasks, tgid, tid);
+	if (!t)
+		return NULL;
 	if (pr && tid == tgid && strcmp(pr->comm, t->comm)) {
 		metadata(c, "process_name", tgid, tgid, t->comm);
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	}
 	metadata(c, "thread_name", tgid, tid, t->comm[0] ? t->comm : "?");
-	/* process_get may have made the table grow */
-	t = tasks_get(c->rec.tasks, tgid, tid);
-	if (t)
-		t->sink_flags |= NAMED_THREAD;
+	t->sink_flags |= NAMED_THREAD;
 	return t;
 }
 

@@ -29,21 +29,28 @@ int command_check(const char *name)
 {
 	const char *dirs = getenv("PATH");
 	char path[PATH_MAX];
+	int err = -ENOENT;
 
-	if (strchr(name, '/'))
+	if (!*name || strchr(name, '/'))
 		return check_path(name);
 	if (!dirs)
 		dirs = "/bin:/usr/bin"; /* execvp's default */
-	while (*dirs) {
+	for (;;) {
 		int len = (int)strcspn(dirs, ":");
+		const char *dir = len ? dirs : "."; /* an empty part, also at the end */
 
-		snprintf(path, sizeof(path), "%.*s/%s", len, len ? dirs : ".", name);
-		if (!check_path(path))
-			return 0;
-		dirs += len;
-		dirs += *dirs == ':';
+		if (snprintf(path, sizeof(path), "%.*s/%s", len ? len : 1, dir, name) < (int)sizeof(path)) {
+			int why = check_path(path);
+
+			if (!why)
+				return 0;
+			if (why == -EACCES || why == -EISDIR)
+				err = -EACCES;
+		}
+		if (!dirs[len])
+			return err;
+		dirs += len + 1;
 	}
-	return -ENOENT;
 }
 
 static void run_child(char **argv, int release_fd, int error_fd)
@@ -58,6 +65,8 @@ static void run_child(char **argv, int release_fd, int error_fd)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	execvp(argv[0], argv);
 	err = errno;
 	if (write(error_fd, &err, sizeof(err)) < 0)

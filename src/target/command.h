@@ -14,7 +14,7 @@ struct command {
 	int status; /* of waitpid(2) */
 };
 
-/* Whether execvp(3) would find it: 0, -ENOENT or -EACCES. */
+/* Whether execvp(3) would find it: 0, -ENOENT, -EACCES, -EISDIR or what else stat(2) says. */
 int command_check(const char *name);
 
 /* Forks; the child waits. Signals are as they were before inftrace blocked them. */

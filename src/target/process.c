@@ -117,7 +117,7 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	f = fopen(path, "re");
 	if (!f)
-		return -ESRCH;
+		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
 	while (!err && getline(&line, &cap, f) > 0) {
 		struct mapped_file m;
 		unsigned int maj, min;

@@ -32,7 +32,8 @@ struct mapped_file {
 	const char *path;    /* as the process sees it; valid during the callback; may end in " (deleted)" */
 };
 
-/* Calls cb for each executable file mapping. Same returns as process_each_thread(). */
+/* Calls cb for each executable file mapping. Same returns as process_each_thread(), and -EACCES when
+ * the kernel does not let us look: ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
 /*

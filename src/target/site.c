@@ -14,6 +14,7 @@
 
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
 #define WAY_MAX 32    /* bytes from the entry to the site, at most */
+#define UNSIZED_LEN 8 /* bytes of a function of unknown size: an endbr64 and a push */
 
 /*
  * What arch/x86/kernel/uprobes.c emulates: branch_setup_xol_ops() and push_setup_xol_ops().
@@ -35,9 +36,16 @@ static bool is_emulated(const cs_insn *in)
 	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
 }
 
+/* Only the second group has loop, which also has calls. */
+static bool is_jump(csh cs, const cs_insn *in)
+{
+	return cs_insn_group(cs, in, CS_GRP_JUMP) || (cs_insn_group(cs, in, CS_GRP_BRANCH_RELATIVE) &&
+							     !cs_insn_group(cs, in, CS_GRP_CALL));
+}
+
 static bool is_branch(csh cs, const cs_insn *in)
 {
-	return cs_insn_group(cs, in, CS_GRP_JUMP) || cs_insn_group(cs, in, CS_GRP_CALL) ||
+	return is_jump(cs, in) || cs_insn_group(cs, in, CS_GRP_CALL) ||
 	       cs_insn_group(cs, in, CS_GRP_RET) || cs_insn_group(cs, in, CS_GRP_INT);
 }
 
@@ -67,18 +75,28 @@ static bool is_part(x86_reg reg, uint32_t regs)
 	return false;
 }
 
-/* Whether the operand lies in the function's own frame, which holds no argument that is read. */
-static bool is_own_frame(const cs_x86_op *op)
+/* Where the stack is realigned, r10 holds the old stack pointer: lea r10, [rsp + 8]. */
+static bool saves_sp_in_r10(const cs_insn *in)
 {
-	return op->mem.base == X86_REG_RSP || op->mem.base == X86_REG_RBP ||
-	       op->mem.base == X86_REG_R10; /* the old stack pointer, where the stack is realigned */
+	const cs_x86 *x = &in->detail->x86;
+
+	return in->id == X86_INS_LEA && x->operands[0].reg == X86_REG_R10 &&
+	       x->operands[1].mem.base == X86_REG_RSP && x->operands[1].mem.index == X86_REG_INVALID;
+}
+
+/* Whether the operand lies in the function's own frame, which holds no argument that is read. rbp
+ * is the caller's until it was pushed, and that push is a site. */
+static bool is_own_frame(const cs_x86_op *op, bool r10_is_sp)
+{
+	return op->mem.index == X86_REG_INVALID &&
+	       (op->mem.base == X86_REG_RSP || (r10_is_sp && op->mem.base == X86_REG_R10));
 }
 
 /*
  * Whether everything that a probe at the entry would read is still there behind this instruction.
  * Without REG_SP in regs the function may have begun to build its frame.
  */
-static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
+static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs, bool r10_is_sp)
 {
 	bool frame = !(regs & 1u << REG_SP);
 	cs_regs read, written;
@@ -86,12 +104,14 @@ static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
 
 	if (in->id == X86_INS_ENDBR64 || in->id == X86_INS_NOP)
 		return true;
+	if (in->id == X86_INS_ENTER)
+		return false; /* capstone does not know that it moves rsp */
 	/* what a store hits is not known; it may be an argument that is in memory */
 	for (uint8_t i = 0; i < in->detail->x86.op_count; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
 		if (op->type == X86_OP_MEM && (i == 0 || op->access & CS_AC_WRITE) &&
-			in->id != X86_INS_CMP && in->id != X86_INS_TEST && !(frame && is_own_frame(op)))
+			in->id != X86_INS_CMP && in->id != X86_INS_TEST && !(frame && is_own_frame(op, r10_is_sp)))
 			return false;
 	}
 	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
@@ -103,8 +123,10 @@ static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs)
 	return true;
 }
 
-/* Whether a direct jump within the function goes to somewhere behind the entry up to the site. */
-static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, uint64_t site)
+/* Whether a direct jump in the code, which begins at vaddr, goes to from..to, both included. Bytes
+ * that do not decode may hide one: what to say where there are any. */
+static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, uint64_t from,
+	uint64_t to, bool undecoded)
 {
 	cs_insn *in = cs_malloc(cs);
 	uint64_t addr = vaddr;
@@ -113,17 +135,33 @@ static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, 
 	while (in && !found && len && cs_disasm_iter(cs, &code, &len, &addr, in)) {
 		const cs_x86_op *op = &in->detail->x86.operands[0];
 
-		if (!cs_insn_group(cs, in, CS_GRP_JUMP) || in->detail->x86.op_count != 1 ||
+		if (!is_jump(cs, in) || in->detail->x86.op_count != 1 ||
 			op->type != X86_OP_IMM)
 			continue;
-		found = (uint64_t)op->imm >= vaddr && (uint64_t)op->imm <= site;
+		found = (uint64_t)op->imm >= from && (uint64_t)op->imm <= to;
 	}
-	/* bytes that do not decode may hide a jump */
-	if (len)
-		found = true;
+	if (len && !found)
+		found = undecoded;
 	if (in)
 		cs_free(in, 1);
 	return found;
+}
+
+/* Whether the site is reached once per call, as far as is seen. */
+static bool is_reached_once(
+	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *site)
+{
+	uint64_t at = site->address - sym->vaddr;
+
+	if (!at)
+		return true; /* no worse than the entry */
+	/* callers may skip an endbr64: behind it is an entry too, if the function does not loop there,
+	 * which none does that pushes there */
+	if (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4))
+		return site->id == X86_INS_PUSH || !jumps_into(cs, code, len, sym->vaddr, site->address,
+							   site->address, false);
+	return sym->size == len &&
+	       !jumps_into(cs, code, len, sym->vaddr, sym->vaddr, site->address, true);
 }
 
 static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym,
@@ -133,22 +171,18 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 	const uint8_t *p = code;
 	size_t left = len;
 	uint64_t addr = sym->vaddr;
+	bool r10_is_sp = false;
 
 	while (in && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
-		uint64_t at = in->address - sym->vaddr;
-
 		if (is_emulated(in)) {
-			bool only_endbr = at == 0 || (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4));
-
-			/* +0 and +4 are entries too; a jump to a later one would hit it twice */
-			if (only_endbr || !jumps_into(cs, code, len, sym->vaddr, in->address)) {
-				site->offset = sym->offset + at;
-				site->cheap = true;
-			}
+			site->cheap = is_reached_once(cs, code, len, sym, in);
+			if (site->cheap)
+				site->offset = sym->offset + (in->address - sym->vaddr);
 			break;
 		}
-		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs))
+		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, r10_is_sp))
 			break;
+		r10_is_sp |= saves_sp_in_r10(in);
 	}
 	if (in)
 		cs_free(in, 1);
@@ -167,8 +201,10 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 		regs |= 1u << REG_SP;
 	if (elf_machine(elf) != EM_X86_64)
 		return; /* arm64 simulates adr, branches and literal loads only: all entries cost alike */
-	if (len < 8 || len > sizeof(code))
-		len = len > sizeof(code) ? sizeof(code) : 8;
+	if (!len)
+		len = UNSIZED_LEN;
+	if (len > sizeof(code))
+		len = sizeof(code);
 	if (elf_read_at_offset(elf, sym->offset, code, len))
 		return;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "util/json_read.h"
+
+#define TEXT_MAX 1024
+
 static int level;
 static bool status_shown;
 
@@ -28,12 +32,13 @@ static void wipe_status(void)
 
 static void vlog(const char *prefix, const char *fmt, va_list ap)
 {
+	char text[TEXT_MAX], shown[TEXT_MAX];
 	int saved = errno;
 
+	vsnprintf(text, sizeof(text), fmt, ap);
 	wipe_status();
-	fprintf(stderr, "inftrace: %s", prefix);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
+	/* names of files, processes and symbols are somebody else's: no newline, no escape sequence */
+	fprintf(stderr, "inftrace: %s%s\n", prefix, json_printable(shown, sizeof(shown), text));
 	errno = saved;
 }
 

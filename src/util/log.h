@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages to the person at the terminal: always stderr, always one line that says
- * what failed, on what, and what to do.
+ * what failed, on what, and what to do. Bytes that would break the line or drive the terminal are
+ * shown as \x1b.
  */
 #ifndef INFTRACE_LOG_H
 #define INFTRACE_LOG_H

@@ -116,8 +116,7 @@ static bool unpack(const unsigned char *data, size_t len, char *text, size_t *re
 /* Whether the text is a sequence of whole events; with an end between two of them. */
 static bool whole(const char *text, size_t len)
 {
-	const char *p = text, *end = text + len, *close;
-	unsigned int number, total;
+	const char *p = text, *end = text + len, *close, *total;
 
 	while (p < end) {
 		if (strchr("[,\n ]", *p)) {
@@ -125,8 +124,9 @@ static bool whole(const char *text, size_t len)
 			continue;
 		}
 		close = memchr(p, '}', (size_t)(end - p));
-		if (!close || sscanf(p, "{\"n\":%u,\"len\":%u", &number, &total) != 2 ||
-			close + 1 != p + total)
+		total = memchr(p, ',', (size_t)(end - p)); /* "len" is the second member */
+		if (*p != '{' || !close || !total || total + 7 > close ||
+			close + 1 != p + strtoul(total + 7, NULL, 10))
 			return false;
 		p = close + 1;
 	}
@@ -174,8 +174,8 @@ int main(int argc, char **argv)
 	}
 	mode = argv[1][0] == 'p' ? WRITER_PLAIN : argv[1][0] == 'g' ? WRITER_GZIP : WRITER_LINES;
 	rounds = (unsigned int)atoi(argv[3]);
-	text = mmap(NULL, TEXT_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		-1, 0);
+	text = mmap(NULL, TEXT_MAX, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (text == MAP_FAILED)
 		die("mmap");
 	for (unsigned int i = 0; i < rounds; i++) {

@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Holds what inftrace wrote against counts that come from elsewhere.
+
+  check.py sections TRACE OUT            OUT: what a program here printed (section.h)
+  check.py strace TRACE OUT TABLE OUT2   TABLE: strace -fc -U name,calls,errors of a second run
+  check.py faults PROFILE OUT            OUT: of faults
+  check.py states TRACE PROFILE OUT      OUT: of states
+  check.py breakdown TRACE PROFILE       the states of each step, from the spans of its thread
+  check.py summary COUNTS STDERR         COUNTS: check_chrome_trace.mjs --counts of the trace,
+                                         STDERR: what inftrace record printed
+Prints every difference and exits with 1, or prints what was compared and exits with 0.
+"""
+import collections
+import json
+import re
+import sys
+
+Count = collections.namedtuple("Count", "n errors sum")
+# Neither return, nor can strace show how they end.
+NEVER_RETURN = ("exit", "exit_group")
+
+
+class Differences:
+    def __init__(self):
+        self.n = 0
+
+    def equal(self, what, got, wanted):
+        if got != wanted:
+            print(f"{what}: the trace has {got}, wanted {wanted}")
+            self.n += 1
+
+
+def lines_of(path):
+    """The lines that are JSON objects."""
+    with open(path) as f:
+        return [json.loads(line) for line in f if line.startswith("{")]
+
+
+def events_of(path):
+    with open(path) as f:
+        return json.load(f)
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def start(e):
+    return ns(e["ts"])
+
+
+def end(e):
+    return ns(e["ts"]) + ns(e.get("dur", 0))
+
+
+def is_syscall(e):
+    return e.get("cat") in ("syscall", "ipc")
+
+
+def count_calls(events):
+    """Per name: calls, those that failed, and the sum of small results (as section_did has it)."""
+    calls = collections.defaultdict(lambda: Count(0, 0, 0))
+    for e in events:
+        ret = e["args"].get("ret")
+        failed = isinstance(ret, str) and not ret.startswith("0x")
+        small = ret if isinstance(ret, int) and 0 <= ret <= 1000000 else 0
+        c = calls[e["name"]]
+        calls[e["name"]] = Count(c.n + 1, c.errors + failed, c.sum + small)
+    return calls
+
+
+def markers(events, section):
+    """The end of the begin marker and the start of the end marker, in nanoseconds."""
+    first, last = -1000 - 2 * section["section"], -1001 - 2 * section["section"]
+    calls = [e for e in events
+             if is_syscall(e) and e["tid"] == section["tid"] and e["name"] == "close"]
+    return (max(end(e) for e in calls if e["args"].get("fd") == first),
+            max(start(e) for e in calls if e["args"].get("fd") == last))
+
+
+def is_switch(e):
+    """A switch that the kernel counts: a new thread has not been switched away from yet."""
+    new = e["name"] == "runnable" and not e["args"].get("preempted")
+    return e.get("cat") == "sched" and e["ph"] == "X" and not new
+
+
+def section_check(events, s, diff):
+    try:
+        begin, stop = markers(events, s)
+    except ValueError:
+        print(f"section {s['section']}: the trace does not have both markers of thread {s['tid']}")
+        diff.n += 1
+        return 0
+    mine = [e for e in events if e.get("tid") == s["tid"] and "ts" in e]
+    within = [e for e in mine if begin <= start(e) < stop]
+    name = f"section {s['section']}: "
+
+    calls = count_calls(e for e in within if is_syscall(e))
+    for call in sorted(set(calls) | set(s["calls"])) if not s["skip_calls"] else ():
+        got, wanted = calls[call], Count(*s["calls"].get(call, (0, 0, 0)))
+        diff.equal(f"{name}{call}", got.n, wanted.n)
+        if call != "rt_sigreturn":  # returns what was interrupted
+            diff.equal(f"{name}{call}, errors", got.errors, wanted.errors)
+        # the markers' own readings of /proc are longer or shorter
+        if call not in ("pread64", "mmap", "rt_sigreturn"):
+            diff.equal(f"{name}{call}, sum of the results", got.sum, wanted.sum)
+
+    faults = collections.Counter(e["name"] for e in within if e.get("cat") == "fault")
+    diff.equal(f"{name}minor faults", faults["page_fault_minor"], s["minor"] - s["populated"])
+    diff.equal(f"{name}major faults", faults["page_fault_major"], s["major"])
+
+    switches = [e for e in (mine if s["from_birth"] else within)
+                if is_switch(e) and start(e) < stop]
+    late = sum(1 for e in switches if e["args"].get("end_not_seen"))
+    note = f", {late} of them with an end that the kernel did not report" if late else ""
+    forced = sum(1 for e in switches if e["args"].get("preempted"))
+    diff.equal(f"{name}voluntary switches{note}", len(switches) - forced, s["voluntary"])
+    diff.equal(f"{name}involuntary switches{note}", forced, s["involuntary"])
+    return len(within)
+
+
+def sections(trace, out):
+    events, diff = events_of(trace), Differences()
+    found = [s for s in lines_of(out) if "section" in s]
+    if not found:
+        sys.exit(f"{out}: no sections")
+    n = sum(section_check(events, s, diff) for s in found)
+    if not diff.n:
+        print(f"{len(found)} sections, {n} events")
+    return diff.n
+
+
+def killed_in(events):
+    """The calls that a death ended: they return within the kernel only, where strace cannot see."""
+    killed, last = [], {}
+    for e in sorted((e for e in events if is_syscall(e) or e.get("cat") == "task"), key=end):
+        if is_syscall(e):
+            last[e["tid"]] = e
+        elif e["name"] == "exit" and e["tid"] in last:
+            call = last.pop(e["tid"])
+            if str(call["args"].get("ret")).startswith("ERESTART"):
+                killed.append(id(call))
+    return killed
+
+
+def whole_calls(trace):
+    """What the command did from its exec on."""
+    events = events_of(trace)
+    main = next(e for e in events if e.get("cat") == "task" and e["name"] == "exec")
+    killed = killed_in(events)
+    return count_calls(e for e in events if is_syscall(e) and e["name"] not in NEVER_RETURN
+                       and not e["args"].get("unfinished") and id(e) not in killed
+                       and (e["pid"] != main["pid"] or end(e) > start(main)))
+
+
+def table_read(path):
+    calls = {}
+    with open(path) as f:
+        for line in f:
+            m = re.match(r"(\w+)\s+(\d+)(?:\s+(\d+))?\s*$", line)
+            if m and m[1] != "total":
+                calls[m[1]] = Count(int(m[2]), int(m[3] or 0), 0)
+    return calls
+
+
+def variable_calls(out):
+    """The calls of a run whose number depends on timing."""
+    n = collections.Counter()
+    for line in lines_of(out):
+        n.update(line.get("variable", {}))
+        for call, each in (("pread64", 2), ("getrusage", 2), ("close", 1)):
+            n[call] += each * line.get("retries", 0)
+    return n
+
+
+def strace(trace, out, table, out2):
+    diff = Differences()
+    calls, table = whole_calls(trace), table_read(table)
+    variable, variable2 = variable_calls(out), variable_calls(out2)
+    # strace -c leaves out the calls that do not exist
+    calls = {name: c for name, c in calls.items() if not re.fullmatch(r"syscall_\d+", name)}
+    for call in sorted(set(calls) | set(table)):
+        got, wanted = calls.get(call, Count(0, 0, 0)), table.get(call, Count(0, 0, 0))
+        diff.equal(f"{call}, without those that vary", got.n - variable[call],
+                   wanted.n - variable2[call])
+        if call not in variable and call != "rt_sigreturn":
+            diff.equal(f"{call}, errors", got.errors, wanted.errors)
+    if not diff.n:
+        print(f"{sum(c.n for c in calls.values())} calls of {len(calls)} kinds")
+    return diff.n
+
+
+def steps_of(profile):
+    return sorted((p for p in lines_of(profile) if p["event"] == "token_prof"),
+                  key=lambda p: p["shape"]["step"])
+
+
+def faults(profile, out):
+    diff = Differences()
+    steps = {p["shape"]["kind"]: p["shape"] for p in steps_of(profile)}
+    for line in (line for line in lines_of(out) if "step" in line):
+        shape = steps[line["kind"]]
+        for key in ("faults_minor", "faults_major"):
+            diff.equal(f"{line['step']}: {key}", shape[key], line[key])
+        if line["step"] in ("fresh", "zero", "kernel", "copy", "populated", "handled"):
+            diff.equal(f"{line['step']}: one fault for each page", shape["faults_minor"],
+                       line["pages"])
+    if not diff.n:
+        print(f"{len(steps)} steps")
+    return diff.n
+
+
+def off_state(e):
+    return e["name"].replace("blocked: ", "blocked_")
+
+
+def boundaries(events):
+    """When what a thread is in changes: (time, what, +1 or -1), in the order of time."""
+    found = []
+
+    def add(begin, stop, what):
+        if stop > begin:
+            found.extend(((begin, 1, what), (stop, -1, what)))
+
+    for e in events:
+        cat = e.get("cat")
+        if e["ph"] != "X":
+            continue
+        if cat == "sched":
+            # of one whose end was not seen nobody knows from when on it could have run
+            queued = 0 if e["args"].get("end_not_seen") else ns(e["args"].get("run_queue_us", 0))
+            add(start(e), end(e) - queued, "off " + off_state(e))
+            add(end(e) - queued, end(e), "off runnable")
+        elif is_syscall(e):
+            add(start(e), end(e), "syscall")
+        elif cat in ("fault", "barrier", "gpu_wait"):
+            add(start(e), end(e), cat)
+        elif cat == "step":
+            add(start(e), end(e), ("step", e["args"]["step"]))
+    found.sort(key=lambda b: b[0])
+    return found
+
+
+def state_of(inside):
+    off = next((what for what in inside if isinstance(what, str) and what.startswith("off ")), None)
+    if "gpu_wait" in inside:
+        return "gpu_wait"
+    if off:
+        return off[4:]
+    return next((s for s in ("fault", "syscall", "barrier") if s in inside), "cpu")
+
+
+def states_by_step(events):
+    """Nanoseconds per step and state, from nothing but the spans."""
+    threads, steps = collections.defaultdict(list), {}
+    for e in events:
+        threads[e["pid"], e["tid"]].append(e)
+    for spans in threads.values():
+        if not any(e.get("cat") == "step" for e in spans):
+            continue
+        inside, before = collections.Counter(), 0
+        for time, delta, what in boundaries(spans):
+            for step in [w[1] for w in inside if isinstance(w, tuple)] if time > before else ():
+                steps.setdefault(step, collections.Counter())[state_of(inside)] += time - before
+            before = time
+            inside[what] += delta
+            if not inside[what]:
+                del inside[what]
+    return steps
+
+
+def stages_of(line):
+    return {s: ns(us) for s, us in line["stage_us"].items()
+            if s != "total" and not s.startswith("workers_")}
+
+
+def breakdown(trace, profile):
+    diff = Differences()
+    events, lines = events_of(trace), steps_of(profile)
+    steps = states_by_step(events)
+    in_trace = {e["args"]["step"]: {s: ns(us) for s, us in e["args"]["breakdown_us"].items()}
+                for e in events if e.get("cat") == "step"}
+    diff.equal("steps", len(in_trace), len(lines))
+    for line in lines:
+        n, stages = line["shape"]["step"], stages_of(line)
+        diff.equal(f"step {n}: breakdown_us", in_trace.get(n), stages)
+        diff.equal(f"step {n}: its spans", dict(steps.get(n, {})), stages)
+    if not diff.n:
+        print(f"{len(lines)} steps, {sum(map(len, steps.values()))} states")
+    return diff.n
+
+
+def within(e, step):
+    return start(step) <= start(e) and end(e) <= end(step) and e["tid"] == step["tid"]
+
+
+def states(trace, profile, out):
+    diff, events = Differences(), events_of(trace)
+    spans = {e["args"]["seq"]: e for e in events if e.get("cat") == "step"}
+    lines = {p["shape"]["seq"]: p for p in steps_of(profile)}
+
+    def at_least(what, got, wanted):
+        if got < wanted:
+            print(f"{what} is {got} ns, must be at least {wanted} ns")
+            diff.n += 1
+
+    found = [line for line in lines_of(out) if "kind" in line]
+    for w in found:
+        step, stages = spans[w["seq"]], stages_of(lines[w["seq"]])
+        kind, state, total = w["kind"], w["state"], ns(lines[w["seq"]]["stage_us"]["total"])
+        off = [e for e in events if e.get("cat") == "sched" and e["ph"] == "X" and within(e, step)]
+        late = sum(ns(e["dur"]) for e in off if e["args"].get("end_not_seen"))
+        at_least(f"{kind}: the step", total, w["inner_ns"])
+        at_least(f"{kind}: the time around the step", w["outer_ns"], total)
+        for s in stages:
+            if s.startswith("blocked_") or s == "stopped":
+                diff.equal(f"{kind}: what it was blocked in", s, state)
+        if state.startswith("blocked_") or state in ("stopped", "gpu_wait"):
+            at_least(f"{kind}: {state}", stages.get(state, 0), w["held_ns"])
+            longest = max(off, key=lambda e: e["dur"])
+            at_least(f"{kind}: its span {longest['name']}", ns(longest["dur"]), w["held_ns"])
+            if state != "gpu_wait":
+                diff.equal(f"{kind}: its span", off_state(longest), state)
+        elif state == "barrier":
+            at_least(f"{kind}: barrier and runnable",
+                     stages["barrier"] + stages.get("runnable", 0), w["held_ns"])
+        elif state == "syscall":
+            calls = [e for e in events if is_syscall(e) and within(e, step)]
+            longest = max(calls, key=lambda e: e["dur"])
+            diff.equal(f"{kind}: the longest call", longest["name"], "getrandom")
+            at_least(f"{kind}: all but cpu", w["inner_ns"], ns(longest["dur"]))
+        else:
+            # the kernel's own accounting, whose clock is not the same
+            on = sum(stages.get(s, 0) for s in ("cpu", "syscall", "fault"))
+            at_least(f"{kind}: time on the CPU", (on + late) * 1.01, w["cpu_ns"])
+            at_least(f"{kind}: runnable", stages.get("runnable", 0) * 1.02 + 200000, w["delay_ns"])
+    if not diff.n:
+        print(f"{len(found)} states")
+    return diff.n
+
+
+KIND_OF_CATEGORY = {"syscall": "syscall", "ipc": "syscall", "sched": "off_cpu", "cpu": "on_cpu",
+                    "fault": "fault", "step": "step", "task": "task"}
+
+
+def summary(counts, err):
+    diff = Differences()
+    with open(counts) as f:
+        counts = json.load(f)
+    got = collections.Counter()
+    for cat, names in counts.items():
+        if cat == "steps":
+            # those that overlap with more than a few others are on their threads' tracks only
+            more = {name: n for name, n in names.items() if n > counts["step"].get(name, 0)}
+            diff.equal("more steps on their own track than on the threads'", more, {})
+        elif cat != "loss":
+            got[KIND_OF_CATEGORY.get(cat, "function")] += sum(names.values())
+    with open(err) as f:
+        line = re.search(r"^inftrace: [\d.]+ s, (.*)$", f.read(), re.M)
+    own = collections.Counter({kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", line[1])})
+    for kind in sorted(set(got) | set(own)):
+        diff.equal(kind, got[kind], own[kind])
+    if not diff.n:
+        print(line[1])
+    return diff.n
+
+
+COMMANDS = {"sections": (sections, 2), "strace": (strace, 4), "faults": (faults, 2),
+            "states": (states, 3), "breakdown": (breakdown, 2), "summary": (summary, 2)}
+
+if __name__ == "__main__":
+    run, n = COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else "", (None, 0))
+    if not run or len(sys.argv) != 2 + n:
+        sys.exit(__doc__)
+    sys.exit(1 if run(*sys.argv[2:]) else 0)

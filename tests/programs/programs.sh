@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+#
+# Recordings of programs that know what they do, and what every trace must stand. Sourced by the
+# tests after lib.sh.
+
+PROGRAMS=$BUILD/programs
+CHECK=$TOP/tests/programs/check.py
+traces=()
+
+run_logged "$PROGRAMS/make.log" "cannot build the test programs" \
+	make -C "$TOP/tests/programs" O="$PROGRAMS"
+
+# Prints what a recording left, when it went wrong.
+record_result() { # NAME EXIT-CODE
+	if [ "$2" -eq 0 ]; then
+		traces+=("$1")
+		ok "$1: recorded"
+	else
+		sed 's/^/# /' "$TMP/$1.err" "$TMP/$1.out"
+		not_ok "$1: recorded" "exit code $2"
+		return 1
+	fi
+}
+
+# record NAME [OPTION ...] -- COMMAND ...: leaves $TMP/NAME.json, .jsonl, .err (of inftrace), .out
+record() {
+	local name=$1 rc=0
+	shift
+	rm -f "$TMP/$name.jsonl"
+	"$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" "$@" \
+		</dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" || rc=$?
+	record_result "$name" "$rc"
+}
+
+# The same with -p, for a command that prints "ready" and waits for a line on stdin.
+record_attached() { # NAME [OPTION ...] -- COMMAND ...
+	local name=$1 options=() rc=0 target
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
+	mkfifo "$TMP/$name.go"
+	background "$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log"
+	target=$BG
+	wait_until 60 grep -qx ready "$TMP/$name.out"
+	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
+		"${options[@]}" -p "$target" 2>"$TMP/$name.err"
+	wait_until 60 grep -q recording "$TMP/$name.err"
+	echo >"$TMP/$name.go"
+	wait "$target" || rc=$?
+	wait "$BG" || rc=$?
+	record_result "$name" "$rc"
+}
+
+# Every trace recorded so far: valid, loads without a warning, and holds what inftrace says.
+traces_check() {
+	local name files=() n=0 rc=0
+	for name in "${traces[@]}"; do
+		files+=("$TMP/$name.json")
+		check "$name: valid" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
+	done
+	node "$TOP/tests/tools/check_chrome_trace.mjs" --counts "${files[@]}" \
+		>"$TMP/counts" 2>"$TMP/importer" || rc=$?
+	if [ "$rc" -eq 2 ]; then
+		skip "importer" "$(cat "$TMP/importer")"
+		return
+	fi
+	same "all traces load in the importer of chrome://tracing" "$rc: $(cat "$TMP/importer")" "0: "
+	for name in "${traces[@]}"; do
+		n=$((n + 1))
+		sed -n "${n}p" "$TMP/counts" >"$TMP/$name.counts"
+		check "$name: the counts that inftrace printed" \
+			"$CHECK" summary "$TMP/$name.counts" "$TMP/$name.err"
+	done
+	traces=()
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "section.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define MARK_TRIES 1000
+#define LINE_BYTES 8192
+
+/* The descriptors of the two markers. */
+#define FD_BEGIN(id) (-1000 - 2 * (id))
+#define FD_END(id) (-1001 - 2 * (id))
+
+void die(const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
+	exit(1);
+}
+
+uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+
+	clock_gettime(id, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static long status_number(const char *text, const char *key)
+{
+	const char *line = strstr(text, key);
+
+	return line ? strtol(line + strlen(key), NULL, 10) : -1;
+}
+
+char status_read(int fd, struct usage *ret_usage)
+{
+	char text[4096];
+	const char *state;
+	ssize_t n;
+
+	n = pread(fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		die("/proc/self/task/TID/status");
+	text[n] = '\0';
+	ret_usage->voluntary = status_number(text, "\nvoluntary_ctxt_switches:");
+	ret_usage->involuntary = status_number(text, "\nnonvoluntary_ctxt_switches:");
+	state = strstr(text, "\nState:\t");
+	return state ? state[strlen("\nState:\t")] : '?';
+}
+
+int status_open(int tid)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+void line_wait(void)
+{
+	char c;
+
+	if (write(STDOUT_FILENO, "ready\n", 6) != 6)
+		die("stdout");
+	while (read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
+		;
+}
+
+/* One pread64 and one getrusage. */
+static void usage_read(const struct section *s, struct usage *ret_usage)
+{
+	struct rusage ru;
+
+	status_read(s->status_fd, ret_usage);
+	if (syscall(SYS_getrusage, RUSAGE_THREAD, &ru))
+		die("getrusage");
+	ret_usage->minor = ru.ru_minflt;
+	ret_usage->major = ru.ru_majflt;
+}
+
+/*
+ * The usage as of the marker. A switch or fault between one of the two readings and the marker
+ * would leave in doubt on which side it fell: then again, and the last marker is the one that
+ * counts. Returns the number of tries. With SECTION_ONCE in the environment it is one: under
+ * strace every call is a switch.
+ */
+static int mark(struct section *s, int fd, struct usage *ret_usage)
+{
+	struct usage before = { 0 }, after = { 0 };
+	bool once = getenv("SECTION_ONCE");
+	int tries = 0;
+
+	do {
+		usage_read(s, &before);
+		syscall(SYS_close, fd);
+		usage_read(s, &after);
+		if (++tries == MARK_TRIES) {
+			fprintf(stderr, "%s: no marker without a switch or fault beside it\n",
+				program_invocation_short_name);
+			exit(1);
+		}
+	} while (!once && memcmp(&before, &after, sizeof(before)));
+	*ret_usage = before;
+	s->retries += tries - 1;
+	return tries;
+}
+
+void section_begin(struct section *s, int id)
+{
+	memset(s, 0, sizeof(*s));
+	s->id = id;
+	s->tid = gettid();
+	s->status_fd = status_open(s->tid);
+	mark(s, FD_BEGIN(id), &s->begin);
+}
+
+void section_end(struct section *s)
+{
+	int tries = mark(s, FD_END(s->id), &s->end);
+	int i;
+
+	/* From the begin marker to the end marker: the second reading of the first, both readings
+	 * of the others, the first of the last; and the markers that did not count. */
+	for (i = 0; i < 2 * tries; i++) {
+		section_did(s, "pread64", -2);
+		section_did(s, "getrusage", 0);
+	}
+	for (i = 0; i < tries - 1; i++)
+		section_did(s, "close", -1);
+	close(s->status_fd);
+}
+
+long section_did(struct section *s, const char *name, long ret)
+{
+	struct call *c = s->calls;
+
+	while (c < s->calls + s->n_calls && strcmp(c->name, name))
+		c++;
+	if (c == s->calls + SECTION_CALLS_MAX) {
+		fputs("a section has too many kinds of calls\n", stderr);
+		exit(1);
+	}
+	if (c == s->calls + s->n_calls) {
+		s->n_calls++;
+		c->name = name;
+	}
+	c->n++;
+	c->errors += ret == -1;
+	if (ret >= 0 && ret <= 1000000)
+		c->sum += ret;
+	return ret;
+}
+
+void section_print(const struct section *s)
+{
+	char line[LINE_BYTES];
+	int i, n;
+
+	n = snprintf(line, sizeof(line),
+		"{\"section\":%d,\"skip_calls\":%s,\"tid\":%d,\"retries\":%d,\"from_birth\":%s,"
+		"\"voluntary\":%ld,"
+		"\"involuntary\":%"
+		"ld,"
+		"\"minor\":%ld,\"populated\":%ld,\"major\":%ld,\"calls\":{",
+		s->id, s->skip_calls ? "true" : "false", s->tid, s->retries,
+		s->from_birth ? "true" : "false",
+		s->end.voluntary - (s->from_birth ? 0 : s->begin.voluntary),
+		s->end.involuntary - (s->from_birth ? 0 : s->begin.involuntary),
+		s->end.minor - s->begin.minor, s->populated, s->end.major - s->begin.major);
+	for (i = 0; i < s->n_calls; i++)
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "%s\"%s\":[%ld,%ld,%ld]",
+			i ? "," : "", s->calls[i].name, s->calls[i].n, s->calls[i].errors,
+			s->calls[i].sum);
+	n += snprintf(line + n, sizeof(line) - (size_t)n, "}}\n");
+	if (n >= (int)sizeof(line) || write(STDOUT_FILENO, line, (size_t)n) != n)
+		die("stdout");
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A section: a stretch of one thread's work for which the program knows the system calls it made,
+ * and the kernel knows the switches and faults. Two calls of close() with a descriptor that no
+ * file has bound it, so that a tracer's spans can be cut to the same stretch.
+ */
+#ifndef TEST_SECTION_H
+#define TEST_SECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECTION_CALLS_MAX 64
+
+/* As of one instant; from /proc/thread-self/status and getrusage(RUSAGE_THREAD). */
+struct usage {
+	long voluntary, involuntary, minor, major;
+};
+
+struct section {
+	int id, tid, status_fd;
+	long populated;  /* minor faults that no instruction took: MAP_POPULATE */
+	int retries;     /* of the markers: 2 pread64, 2 getrusage, 1 close each */
+	bool skip_calls; /* the system calls are not counted */
+	bool from_birth; /* the switches since the thread began, not since the begin marker */
+	struct usage begin, end;
+	struct call {
+		const char *name;
+		long n, errors, sum; /* sum: of the results from 0 to 1000000 */
+	} calls[SECTION_CALLS_MAX];
+	int n_calls;
+};
+
+/* Prints what failed and why, and exits with 1. */
+void die(const char *what) __attribute__((noreturn));
+
+uint64_t clock_ns(clockid_t id);
+
+/* What /proc/PID/task/TID/status (an open descriptor) says now: the letter of the state, and the
+ * switches. One pread64. */
+char status_read(int fd, struct usage *ret_usage);
+
+/* /proc/self/task/TID/status, open. */
+int status_open(int tid);
+
+/* Prints "ready" and waits for a line on stdin. */
+void line_wait(void);
+
+/* On the thread itself. id: different for every section of the process. */
+void section_begin(struct section *s, int id);
+void section_end(struct section *s);
+
+/* Counts a call of that name in the section, and returns its result. */
+long section_did(struct section *s, const char *name, long ret);
+
+/* Prints one line of JSON on stdout, with one write. */
+void section_print(const struct section *s);
+
+/* CALL(&section, read, fd, buf, size): makes the call and counts it. */
+#define CALL(s, name, ...) section_did(s, #name, syscall(SYS_##name, ##__VA_ARGS__))
+
+#endif

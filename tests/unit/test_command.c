@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "target/command.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static char dir[] = "/tmp/test_command.XXXXXX";
+static const char *const files[] = { "tool", "no-exec", "here/only-here", "out" };
+
+static void make_file(const char *name, mode_t mode)
+{
+	static const char text[] = "#!/bin/sh\nexit 9\n";
+	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static int enter_folder(void **state)
+{
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	if (!mkdtemp(dir) || chdir(dir) || mkdir("here", 0700) || mkdir("folder", 0700) ||
+		mkdir("here/tool", 0700))
+		return -1;
+	make_file("tool", 0700);
+	make_file("no-exec", 0600);
+	make_file("here/only-here", 0700);
+	return 0;
+}
+
+static int leave_folder(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		unlink(files[i]);
+	rmdir("here/tool");
+	rmdir("here");
+	rmdir("folder");
+	return chdir("/") || rmdir(dir);
+}
+
+/* ---- command_check ---- */
+
+/* Whether execvp() runs it: asked in a child. */
+static bool execvp_finds(const char *name)
+{
+	char *argv[] = { (char *)name, NULL };
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execvp(name, argv);
+		_exit(222);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return !WIFEXITED(status) || WEXITSTATUS(status) != 222;
+}
+
+static void test_check(void **state)
+{
+	static const char *const paths[] = { "/bin:/usr/bin", "", ":", "/nonexistent",
+		"/nonexistent:", ":/nonexistent", "/nonexistent::/bin", "here", "here:", "here:.",
+		".:here", "/bin/", NULL };
+	static const char *const names[] = { "sh", "tool", "./tool", "no-exec", "./no-exec",
+		"only-here", "here/only-here", "folder", "./folder", "/", "nothing", "./nothing",
+		"tool/x", "", ".", "..", "/bin/sh", "/bin/nothing", "tool:" };
+	char *before = strdup(getenv("PATH"));
+
+	(void)state;
+	for (size_t p = 0; p < ARRAY_SIZE(paths); p++) {
+		if (paths[p])
+			setenv("PATH", paths[p], 1);
+		else
+			unsetenv("PATH");
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+			int err = command_check(names[i]);
+
+			if (!err != execvp_finds(names[i]))
+				fail_msg("PATH %s, %s: %d", paths[p] ? paths[p] : "unset", names[i],
+					err);
+		}
+	}
+	setenv("PATH", before, 1);
+	free(before);
+}
+
+static void test_check_errors(void **state)
+{
+	char *before = strdup(getenv("PATH")), *path, *longest;
+
+	(void)state;
+	setenv("PATH", "/nonexistent:.", 1);
+	assert_int_equal(command_check("tool"), 0);
+	assert_int_equal(command_check("nothing"), -ENOENT);
+	assert_int_equal(command_check("./nothing"), -ENOENT);
+	assert_int_equal(command_check(""), -ENOENT);
+	assert_int_equal(command_check("no-exec"), -EACCES);
+	assert_int_equal(command_check("./no-exec"), -EACCES);
+	assert_int_equal(command_check("folder"), -EACCES);
+	assert_int_equal(command_check("./folder"), -EISDIR);
+	assert_int_equal(command_check("./tool/x"), -ENOTDIR);
+
+	/* longer than any path: neither here nor cut to something that is */
+	longest = malloc(3 * PATH_MAX);
+	memset(longest, '/', 3 * PATH_MAX);
+	strcpy(longest + 2 * PATH_MAX, "bin");
+	setenv("PATH", longest, 1);
+	assert_int_equal(command_check("sh"), -ENOENT);
+	strcpy(longest + 2 * PATH_MAX, "bin:/bin");
+	setenv("PATH", longest, 1);
+	assert_int_equal(command_check("sh"), 0);
+	path = longest;
+	memset(path, 'a', PATH_MAX + 10);
+	path[PATH_MAX + 10] = 0;
+	assert_int_equal(command_check(path), -ENOENT);
+	setenv("PATH", before, 1);
+	free(longest);
+	free(before);
+}
+
+/* ---- command_spawn and what follows ---- */
+
+static unsigned int count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void wait_exited(struct command *cmd)
+{
+	assert_int_equal(waitid(P_PID, (id_t)cmd->pid, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
+	command_reap(cmd);
+	assert_true(cmd->exited);
+}
+
+static void spawn_shell(struct command *cmd, const char *script)
+{
+	char *argv[] = { "sh", "-c", (char *)script, NULL };
+
+	assert_int_equal(command_spawn(argv, cmd), 0);
+	assert_true(cmd->pid > 0);
+	assert_false(cmd->exited);
+}
+
+/* Runs a script to its end. */
+static int run_shell(const char *script)
+{
+	struct command cmd;
+
+	spawn_shell(&cmd, script);
+	assert_int_equal(command_release(&cmd), 0);
+	wait_exited(&cmd);
+	command_end(&cmd); /* nothing left to end */
+	return command_exit_code(&cmd);
+}
+
+static void test_exit_codes(void **state)
+{
+	unsigned int fds = count_fds();
+
+	(void)state;
+	assert_int_equal(run_shell("exit 0"), 0);
+	assert_int_equal(run_shell("exit 7"), 7);
+	assert_int_equal(run_shell("exit 255"), 255);
+	assert_int_equal(run_shell("kill -KILL $$"), 128 + SIGKILL);
+	assert_int_equal(run_shell("kill -TERM $$"), 128 + SIGTERM);
+	assert_int_equal(count_fds(), fds);
+}
+
+static void test_exec_failure(void **state)
+{
+	static const struct {
+		const char *name;
+		int err;
+	} names[] = {
+		{ "/nonexistent/x", -ENOENT },
+		{ "no-such-command-anywhere", -ENOENT },
+		{ "./no-exec", -EACCES },
+		{ "./folder", -EACCES },
+		{ "./tool/x", -ENOTDIR },
+	};
+	unsigned int fds = count_fds();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char *argv[] = { (char *)names[i].name, NULL };
+		struct command cmd;
+
+		assert_int_equal(command_spawn(argv, &cmd), 0);
+		assert_int_equal(command_release(&cmd), names[i].err);
+		wait_exited(&cmd);
+		assert_int_equal(command_exit_code(&cmd), 127);
+		command_end(&cmd);
+	}
+	assert_int_equal(count_fds(), fds);
+}
+
+/* Not a byte of it runs before it is let go, and it never runs when that does not come. */
+static void test_held(void **state)
+{
+	unsigned int fds = count_fds();
+	struct command cmd;
+	int status;
+
+	(void)state;
+	spawn_shell(&cmd, "echo > out");
+	assert_int_equal(waitpid(cmd.pid, &status, WNOHANG), 0);
+	assert_int_not_equal(access("out", F_OK), 0);
+	command_reap(&cmd);
+	assert_false(cmd.exited);
+	command_end(&cmd);
+	assert_true(cmd.exited);
+	assert_int_not_equal(access("out", F_OK), 0);
+	assert_int_equal(waitpid(cmd.pid, &status, 0), -1);
+	assert_int_equal(count_fds(), fds);
+
+	spawn_shell(&cmd, "echo > out");
+	assert_int_equal(command_release(&cmd), 0);
+	wait_exited(&cmd);
+	assert_int_equal(access("out", F_OK), 0);
+	command_end(&cmd);
+	assert_int_equal(count_fds(), fds);
+}
+
+/* Something killed it before it was let go. */
+static void test_killed_while_held(void **state)
+{
+	unsigned int fds = count_fds();
+	struct command cmd;
+
+	(void)state;
+	spawn_shell(&cmd, "exit 0");
+	assert_int_equal(kill(cmd.pid, SIGKILL), 0);
+	wait_exited(&cmd);
+	assert_int_equal(command_release(&cmd), -EPIPE);
+	assert_int_equal(command_exit_code(&cmd), 128 + SIGKILL);
+	command_end(&cmd);
+	assert_int_equal(count_fds(), fds);
+}
+
+static void test_end(void **state)
+{
+	struct command cmd, none = {};
+
+	(void)state;
+	command_end(&none);
+	spawn_shell(&cmd, "exec sleep 1000");
+	assert_int_equal(command_release(&cmd), 0);
+	command_end(&cmd);
+	assert_true(cmd.exited);
+	assert_int_equal(command_exit_code(&cmd), 128 + SIGTERM);
+	command_end(&cmd); /* again: it is no one else's process now */
+
+	/* what it says as it ends is its own */
+	spawn_shell(&cmd, "trap 'exit 3' TERM; echo > out; while :; do sleep 0.01; done");
+	unlink("out");
+	assert_int_equal(command_release(&cmd), 0);
+	while (access("out", F_OK))
+		usleep(1000);
+	command_end(&cmd);
+	assert_true(cmd.exited);
+	assert_int_equal(command_exit_code(&cmd), 3);
+}
+
+/* inftrace blocks and ignores signals; its command gets them as if it had been started alone. */
+static void test_signals(void **state)
+{
+	sigset_t block, before;
+
+	(void)state;
+	sigemptyset(&block);
+	sigaddset(&block, SIGINT);
+	sigaddset(&block, SIGTERM);
+	sigaddset(&block, SIGCHLD);
+	sigaddset(&block, SIGHUP);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &block, &before), 0);
+	assert_int_equal(signal(SIGXFSZ, SIG_IGN) == SIG_ERR, 0);
+	assert_int_equal(run_shell("grep -q '^SigBlk:[[:space:]]*0*$' /proc/self/status"), 0);
+	/* 13: PIPE, 25: XFSZ */
+	assert_int_equal(
+		run_shell("while read k v; do [ $k = SigIgn: ] || continue;"
+			  " exit $(( (0x$v >> 12 | 0x$v >> 24) & 1 )); done < /proc/self/status"),
+		0);
+	assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+	signal(SIGXFSZ, SIG_DFL);
+}
+
+/* Descriptors of inftrace do not leak into the command, the pipes to it neither. */
+static void test_descriptors(void **state)
+{
+	char script[128];
+	unsigned int n = 0;
+
+	(void)state;
+	for (int fd = 0; fd < 1024; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		n += flags >= 0 && !(flags & FD_CLOEXEC);
+	}
+	/* the shell's own, of the folder, is closed again when it looks at the names */
+	snprintf(script, sizeof(script),
+		"n=0; for f in /proc/$$/fd/*; do [ ! -e $f ] || n=$((n + 1)); done; exit $((n != "
+		"%u))",
+		n);
+	assert_int_equal(run_shell(script), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_check_errors),
+		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_exec_failure),
+		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_killed_while_held),
+		cmocka_unit_test(test_end),
+		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_descriptors),
+	};
+
+	return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}

@@ -1,0 +1,859 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Presets and -u options (run from the root of the tree). Texts here have ' for ". */
+#include <errno.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "engine/spec.h"
+#include "stderr.h"
+#include "target/elf.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static int preset_fd;
+static char preset_path[64];
+static struct stderr_grab said;
+
+static int make_preset_file(void **state)
+{
+	(void)state;
+	preset_fd = memfd_create("preset", MFD_CLOEXEC);
+	snprintf(preset_path, sizeof(preset_path), "/proc/self/fd/%d", preset_fd);
+	return preset_fd < 0;
+}
+
+/* Whatever was in the input: one line, fit to print. */
+static void assert_one_line(const char *text)
+{
+	size_t len = strlen(text);
+
+	assert_true(len > strlen("inftrace: \n") && text[len - 1] == '\n');
+	assert_memory_equal(text, "inftrace: ", 10);
+	for (size_t i = 0; i < len - 1; i++) {
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			fail_msg("byte 0x%02x in: %s", text[i], text);
+	}
+}
+
+/* Loads bytes as a preset. An error has its one line, success has none. */
+static int load_bytes(struct probe_table *pt, const void *text, size_t len)
+{
+	int err;
+
+	assert_int_equal(ftruncate(preset_fd, 0), 0);
+	assert_int_equal(pwrite(preset_fd, text, len, 0), len);
+	stderr_grab_begin(&said);
+	err = engine_load(pt, preset_path);
+	stderr_grab_end(&said);
+	if (err)
+		assert_one_line(said.text);
+	else
+		assert_string_equal(said.text, "");
+	return err;
+}
+
+static size_t put_quotes(char *text)
+{
+	for (char *p = text; (p = strchr(p, '\''));)
+		*p = '"';
+	return strlen(text);
+}
+
+static int load_text(struct probe_table *pt, const char *text)
+{
+	char *copy = test_malloc(strlen(text) + 1);
+	int err;
+
+	strcpy(copy, text);
+	err = load_bytes(pt, copy, put_quotes(copy));
+	test_free(copy);
+	return err;
+}
+
+static void expect_good(const char *text)
+{
+	struct probe_table pt = {};
+
+	if (load_text(&pt, text))
+		fail_msg("%s refused: %s", text, said.text);
+	probe_table_free(&pt);
+}
+
+/* `problem`: what stands behind the path: LINE: KEY: WHY. */
+static void expect_bad(const char *text, const char *problem)
+{
+	struct probe_table pt = {};
+	char line[512];
+	int err;
+
+	err = load_text(&pt, text);
+	snprintf(line, sizeof(line), "inftrace: %s:%s\n", preset_path, problem);
+	if (err != -EINVAL || strcmp(said.text, line))
+		fail_msg("%s\n%d: %s instead of: %s", text, err, said.text, line);
+	probe_table_free(&pt);
+}
+
+/* ---- presets that are good ---- */
+
+static const struct probe_spec *get(const struct probe_table *pt, const char *symbol)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		if (!strcmp(pt->specs[i].symbol, symbol))
+			return &pt->specs[i];
+	}
+	fail_msg("no probe of %s", symbol);
+	return NULL;
+}
+
+static const char *name_of(const struct probe_spec *s, uint64_t val)
+{
+	uint64_t vals[FUNC_VALS_MAX] = { val };
+
+	return probe_spec_name(s, vals);
+}
+
+static void check_llama_step(const struct probe_spec *s)
+{
+#ifdef __aarch64__
+	const struct fetch n_tokens = {
+		.reg = REG_ARG2, .derefs = 1, .size = 4, .flags = FETCH_F_SIGNED
+	};
+#else
+	const struct fetch n_tokens = {
+		.reg = REG_SP, .derefs = 1, .size = 4, .flags = FETCH_F_SIGNED, .off = { 8 }
+	};
+#endif
+	struct probe p;
+
+	assert_string_equal(s->library, "libllama.*so*");
+	assert_int_equal(s->role, ROLE_STEP);
+	assert_int_equal(s->flags, PROBE_F_SPAN);
+	assert_int_equal(s->nargs, 1);
+	assert_string_equal(s->args[0].name, "n_tokens");
+	assert_true(s->args[0].is_signed);
+	assert_string_equal(name_of(s, 1), "decode");
+	assert_string_equal(name_of(s, 2), "prefill");
+	assert_string_equal(name_of(s, (uint64_t)-1), "prefill");
+
+	probe_spec_encode(s, &p);
+	assert_int_equal(p.role, ROLE_STEP);
+	assert_int_equal(p.flags, PROBE_F_SPAN);
+	assert_int_equal(p.nvals, 1);
+	assert_memory_equal(&p.fetch[0], &n_tokens, sizeof(n_tokens));
+}
+
+static void test_llama_cpp(void **state)
+{
+	const struct fetch op = { .reg = REG_ARG2, .derefs = 1, .size = 4, .off = { 80 } };
+	const struct probe_spec *s;
+	struct probe_table pt = {};
+
+	(void)state;
+	assert_int_equal(engine_load(&pt, "engines/llama.cpp.json"), 0);
+	assert_int_equal(pt.n_engines, 1);
+	assert_string_equal(pt.engines[0]->name, "llama.cpp");
+	assert_true(pt.engines[0]->version >= 1);
+	assert_int_equal(pt.n, 6);
+	check_llama_step(get(&pt, "llama_decode"));
+
+	s = get(&pt, "ggml_cpu_extra_compute_forward");
+	assert_int_equal(s->role, ROLE_OP);
+	assert_int_equal(s->flags, PROBE_F_BEGIN);
+	assert_memory_equal(&s->fetch[0], &op, sizeof(op));
+	assert_string_equal(name_of(s, 0), "none");
+	assert_string_equal(name_of(s, 2), "add");
+	/* numbers that a later release may have */
+	assert_string_equal(name_of(s, 4000), "ggml_cpu_extra_compute_forward");
+	assert_string_equal(name_of(s, UINT64_MAX), "ggml_cpu_extra_compute_forward");
+
+	/* one probe for the end of two pairs and a span of its own */
+	s = get(&pt, "ggml_barrier");
+	assert_int_equal(s->role, ROLE_BARRIER);
+	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END);
+	assert_int_equal(s->nargs, 0);
+	assert_string_equal(name_of(s, 0), "ggml_barrier");
+
+	s = get(&pt, "ggml_compute_forward_rms_norm_mul_fused");
+	assert_int_equal(s->flags, PROBE_F_BEGIN);
+	assert_string_equal(name_of(s, 0), "rms_norm_mul");
+	assert_int_equal(get(&pt, "llama_sampler_sample")->role, ROLE_SAMPLE);
+	assert_true(probe_spec_matches(s, "/opt/llama/libggml-cpu-haswell.so"));
+	assert_false(probe_spec_matches(s, "/opt/llama/libggml-base.so"));
+	probe_table_free(&pt);
+}
+
+/* Every preset of the tree, by folder and by name. */
+static void test_installed(void **state)
+{
+	struct probe_table pt = {};
+	size_t n;
+
+	(void)state;
+	assert_int_equal(setenv("INFTRACE_ENGINES", "engines", 1), 0);
+	stderr_grab_begin(&said);
+	engine_load_all(&pt);
+	stderr_grab_end(&said);
+	assert_string_equal(said.text, "");
+	assert_true(pt.n_engines >= 1);
+	n = pt.n;
+	assert_int_equal(engine_load(&pt, "llama.cpp"), 0);
+	assert_true(pt.n > n);
+
+	stderr_grab_begin(&said);
+	assert_int_equal(engine_load(&pt, "no_such_preset"), -ENOENT);
+	stderr_grab_end(&said);
+	assert_string_equal(said.text,
+		"inftrace: no preset named no_such_preset in engines; give its file, or none\n");
+	stderr_grab_begin(&said);
+	assert_int_equal(engine_load(&pt, "engines/no_such.json"), -ENOENT);
+	stderr_grab_end(&said);
+	assert_one_line(said.text);
+	stderr_grab_begin(&said);
+	assert_true(engine_load(&pt, "engines/") < 0);
+	stderr_grab_end(&said);
+	assert_one_line(said.text);
+
+	/* no presets: none is detected, which is no error, but told */
+	n = pt.n;
+	assert_int_equal(setenv("INFTRACE_ENGINES", "/nonexistent", 1), 0);
+	stderr_grab_begin(&said);
+	assert_int_equal(engine_load_all(&pt), 0);
+	stderr_grab_end(&said);
+	assert_one_line(said.text);
+	assert_int_equal(pt.n, n);
+	unsetenv("INFTRACE_ENGINES");
+	probe_table_free(&pt);
+}
+
+#define START "{'name':'x','match':{'mapped':['lib*']},"
+#define PROBES(text) START "'probes':[" text "]}"
+#define F "'symbol':'f','role':'op'"
+
+static void test_good(void **state)
+{
+	(void)state;
+	expect_good(PROBES(""));
+	expect_good(PROBES("{" F "}"));
+	expect_good(START "'version':0,'checked':[],'enums':{},'probes':[]}\n\n ");
+	expect_good(PROBES("{" F ",'args':{'a':'u8 arg1','b':'u8 arg1','c':'u8 arg1','d':'u8 arg1',"
+			   "'e':'u8 arg1','f':'u8 arg1'},'name':'$f'}"));
+	/* the function at the end of a pair has a span of its own, in either order */
+	expect_good(PROBES("{'begin':'f','end':'g','role':'op'},{'symbol':'g','role':'barrier'}"));
+	expect_good(PROBES("{'symbol':'g','role':'barrier'},{'begin':'f','end':'g','role':'op'}"));
+	/* the same name in two libraries is two functions */
+	expect_good(PROBES("{" F ",'library':'liba*'},{" F ",'library':'libb*'},{" F "}"));
+	/* UTF-8 is for everyone */
+	expect_good(PROBES("{" F ",'name':'d\xc3\xa9"
+			   "code \xe6\xa8\xa1 \xf0\x9f\x98\x80'}"));
+	expect_good(PROBES("{" F ",'name':'\\u00e9 \\u6a21'}"));
+	expect_good(PROBES(
+		"{" F ",'args':{'n':'s64 arg1'},'name':'n == -9223372036854775808 ? a : b'}"));
+}
+
+static void test_name_rules(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+
+	(void)state;
+	assert_int_equal(
+		load_text(&pt, START "'enums':{'e':{'names':['zero','one']}},'probes':["
+				     "{'symbol':'rule','role':'step','args':{'n':'s32 arg1'},"
+				     "'name':'n == -1 ? minus-one : some.other'},"
+				     "{'symbol':'fixed','role':'op','name':'a fixed name'},"
+				     "{'symbol':'number','role':'op','args':{'n':'u8 arg1'},"
+				     "'name':'$n'},"
+				     "{'symbol':'enum','role':'op','args':{'n':'e arg1'},"
+				     "'name':'$n'}]}"),
+		0);
+	s = get(&pt, "rule");
+	assert_string_equal(name_of(s, (uint64_t)-1), "minus-one");
+	assert_string_equal(name_of(s, 0), "some.other");
+	assert_string_equal(name_of(get(&pt, "fixed"), 0), "a fixed name");
+	/* a number has no name: the function's stays */
+	assert_string_equal(name_of(get(&pt, "number"), 1), "number");
+	s = get(&pt, "enum");
+	assert_string_equal(name_of(s, 1), "one");
+	assert_string_equal(name_of(s, 2), "enum");
+	probe_table_free(&pt);
+}
+
+/* Two presets in one table: the first stays whole when the second turns out bad. */
+static void test_two(void **state)
+{
+	struct probe_table pt = {};
+
+	(void)state;
+	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0);
+	assert_int_equal(load_text(&pt, PROBES("{" F "}")), 0); /* another engine's function */
+	assert_int_equal(load_text(&pt, PROBES("{" F "},{" F "}")), -EINVAL);
+	assert_string_equal(pt.specs[0].symbol, "f");
+	assert_ptr_equal(pt.specs[0].engine, pt.engines[0]);
+	assert_ptr_equal(pt.specs[1].engine, pt.engines[1]);
+	probe_table_free(&pt);
+}
+
+/* ---- and bad ---- */
+
+#define TEXT_RULE "must have 1 to 255 bytes, no control characters"
+#define PAIR_RULE "give either symbol, or begin and end"
+#define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
+
+static const struct {
+	const char *text, *problem;
+} bads[] = {
+	{ "[]", "1: a preset is a JSON object" },
+	{ "null", "1: a preset is a JSON object" },
+	{ "{}", "1: name: missing" },
+	{ "{'name':1}", "1: name: must be a string" },
+	{ "{'name':''}", "1: name: " TEXT_RULE },
+	{ "{\n'name':'x\\u0007'}", "2: name: " TEXT_RULE },
+	{ "{\n'name':'x\\u0000y'}", "2: name: " TEXT_RULE },
+	{ "{'name':'x'}", "1: match: missing or not an object" },
+	{ "{'name':'x',\n'match':[]}", "2: match: missing or not an object" },
+	{ "{'name':'x',\n'match':{}}", "2: mapped: must be an array of globs" },
+	{ "{'name':'x','match':{\n'mapped':[]}}", "2: mapped: must be an array of globs" },
+	{ "{'name':'x','match':{\n'mapped':['a',1]}}", "2: mapped: must be an array of globs" },
+	{ "{'name':'x','match':{\n'mapped':'a'}}", "2: mapped: must be an array of globs" },
+	{ "{'name':'x','match':{'mapped':['a'],\n'path':1}}", "2: path: unknown key" },
+	{ START "\n'version':'1','probes':[]}", "2: version: must be a number from 0" },
+	{ START "\n'version':-1,'probes':[]}", "2: version: must be a number from 0" },
+	{ START "\n'version':1e3,'probes':[]}", "2: version: must be a number from 0" },
+	{ START "\n'version':99999999999,'probes':[]}", "2: version: must be a number from 0" },
+	{ START "\n'checked':'1','probes':[]}", "2: checked: must be an array of strings" },
+	{ START "\n'checked':[1],'probes':[]}", "2: checked: must be an array of strings" },
+	{ START "\n'probe':[]}", "2: probe: unknown key" },
+	{ "{'name':'x','match':{'mapped':['lib*']}}", "1: probes: must be an array" },
+	{ START "\n'probes':{}}", "2: probes: must be an array" },
+	{ START "\n'probes':null}", "2: probes: must be an array" },
+	{ PROBES("1"), "1: probes: each must be an object" },
+	{ PROBES(FIRST "null"), "2: probes: each must be an object" },
+	/* the line is that of the probe at fault, not of the first with such a key */
+	{ PROBES(FIRST "{" F "},\n{}"), "3: role: missing" },
+	{ PROBES(FIRST "{'symbol':'f',\n'role':'opp'}"), "3: role: opp is not a role" },
+	{ PROBES(FIRST "{'symbol':'f',\n'role':'OP'}"), "3: role: OP is not a role" },
+	{ PROBES(FIRST "{'symbol':'f',\n'role':''}"), "3: role: " TEXT_RULE },
+	{ PROBES(FIRST "{'symbol':\n'f','role':['op']}"), "3: role: must be a string" },
+	{ PROBES(FIRST "{'symbol':'f'},{'symbol':'g','role':'op'}"), "2: role: missing" },
+	{ PROBES(FIRST "{" F ",'lib':'x'}"), "2: lib: unknown key" },
+	{ PROBES(FIRST "{'symbol':7,'role':'op'}"), "2: symbol: must be a string" },
+	{ PROBES(FIRST "{" F ",'library':null}"), "2: library: must be a string" },
+	/* pairs */
+	{ PROBES("{'role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{'begin':'f','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{'end':'f','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{" F ",'begin':'g'}"), "1: symbol: " PAIR_RULE },
+	{ PROBES("{" F ",'end':'g'}"), "1: symbol: " PAIR_RULE },
+	{ PROBES("{" F ",'begin':'g','end':'h'}"), "1: symbol: " PAIR_RULE },
+	{ PROBES(FIRST "{" F "},\n{" F "}"), "3: symbol: this function has a probe already" },
+	{ PROBES("{" F "},\n{'begin':'f','end':'g','role':'op'}"),
+		"2: begin: this function has a probe already" },
+	{ PROBES("{'begin':'f','end':'g','role':'op'},\n{'begin':'f','end':'h','role':'op'}"),
+		"2: begin: this function has a probe already" },
+	{ PROBES("{'begin':'f','end':'g','role':'op'},\n{" F "}"),
+		"2: symbol: this function has a probe already" },
+	/* arguments and names */
+	{ PROBES("{" F ",'args':[]}"), "1: args: must be an object" },
+	{ PROBES("{" F ",\n'args':{'a':1}}"), "2: a: must be a string" },
+	{ PROBES("{" F ",'args':{\n'a':'u9 arg1'}}"),
+		"2: a: not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
+	{ PROBES("{" F ",'args':{\n'a':'u8 rdi'}}"), "2: a: not a register (arg1 to arg6, sp)" },
+	{ PROBES("{" F ",'args':{'':'u8 arg1'}}"),
+		"1: : an argument's name has 1 to 63 bytes, no control characters" },
+	{ PROBES("{" F ",'args':{'a':'u8 sp','b':'u8 sp','c':'u8 sp','d':'u8 sp','e':'u8 "
+		       "sp',\n'f':'u8 sp',"
+		 "\n'g':'u8 sp'}}"),
+		"3: g: more than six arguments" },
+	{ PROBES("{" F ",\n'name':'$a'}"), "2: name: $a: no such argument" },
+	{ PROBES("{" F ",'args':{'ab':'u8 arg1'},\n'name':'$a'}"),
+		"2: name: $a: no such argument" },
+	{ PROBES("{" F ",'name':'$'}"), "1: name: $: no such argument" },
+	{ PROBES("{" F ",'name':'a == 1 ? x : y'}"), "1: name: a == 1 ? x : y: no such argument" },
+	{ PROBES("{" F ",'name':'a ? x : y'}"),
+		"1: name: a ? x : y: write: arg == number ? name : name" },
+	{ PROBES("{" F ",'name':'a == b ? x : y'}"),
+		"1: name: a == b ? x : y: write: arg == number ? name : name" },
+	{ PROBES("{" F ",'name':'a == 1 ? x'}"),
+		"1: name: a == 1 ? x: write: arg == number ? name : name" },
+	{ PROBES("{" F ",'name':'a == 1 ? x : y z'}"),
+		"1: name: a == 1 ? x : y z: write: arg == number ? name : name" },
+	/* enums */
+	{ START "\n'enums':[],'probes':[]}", "2: enums: must be an object" },
+	{ START "'enums':{\n'e':[]},'probes':[]}", "2: e: must be an object" },
+	{ START "'enums':{\n'e':{}},'probes':[]}", "2: e: needs an array \"names\"" },
+	{ START "'enums':{\n'e':{'names':{}}},'probes':[]}", "2: e: needs an array \"names\"" },
+	{ START "'enums':{'e':{'names':[],\n'name':1}},'probes':[]}", "2: name: unknown key" },
+	{ START "'enums':{\n'e':{'names':['a',1]}},'probes':[]}",
+		"2: e: name 1 must be a string of 1 to 63 bytes, no control characters" },
+	{ START "'enums':{\n'e':{'names':['a\\n']}},'probes':[]}",
+		"2: e: name 0 must be a string of 1 to 63 bytes, no control characters" },
+	/* keys given twice: json-c would take the last */
+	{ START "'probes':[],\n'probes':[]}", "2: probes: is given twice" },
+	{ "{'name':'x',\n'name':'x','match':{'mapped':['a']},'probes':[]}",
+		"2: name: is given twice" },
+	{ PROBES(FIRST "{" F ",\n'role':'step'}"), "3: role: is given twice" },
+	{ PROBES("{" F ",'args':{'n':'u8 arg1',\n'm':'u8 arg1','n':'u8 arg2'}}"),
+		"2: n: is given twice" },
+	{ START "'enums':{'e':{'names':[]},\n'e':{'names':['a']}},'probes':[]}",
+		"2: e: is given twice" },
+	{ START "\n'prob\\u0065s':[]}", "2: prob\\u0065s: a key without escapes is expected" },
+};
+
+static void test_bad(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bads); i++)
+		expect_bad(bads[i].text, bads[i].problem);
+}
+
+/* What is no JSON at all: json-c words the reason. */
+static void test_not_json(void **state)
+{
+	static const char *const texts[] = { "", " ", "\n\n", "{", "}", "x", "{'name' 'x'}",
+		"{'name':'x',}", "{name:'x'}", "{'name':'x'} x", "{'name':'x'}{}", "/* */{}",
+		"{'name':'\xff'}", "{'name':'\xed\xa0\x80'}", "{'name':'\\x'}", "{'name':'\\u12'}",
+		"{'name':tru}" };
+	struct probe_table pt = {};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		char line[80];
+
+		if (load_text(&pt, texts[i]) != -EINVAL)
+			fail_msg("%s: accepted", texts[i]);
+		snprintf(line, sizeof(line), "inftrace: %s:%d: ", preset_path, i == 2 ? 3 : 1);
+		assert_memory_equal(said.text, line, strlen(line));
+	}
+	assert_int_equal(load_bytes(&pt, "{}\0{}", 5), -EINVAL);
+	assert_int_equal(load_bytes(&pt, "\n{\0}", 4), -EINVAL);
+	assert_non_null(strstr(said.text, ":2: a NUL byte"));
+	probe_table_free(&pt);
+}
+
+/* A preset with one of everything. */
+static const char everything[] =
+	"{'name':'x','version':1,'checked':['v1'],'match':{'mapped':['lib*','b']},\n"
+	"'enums':{'e':{'table_symbol':'T','names':['a','b']}},'probes':[\n"
+	"{'library':'l*','symbol':'f','role':'step','args':{'n':'s32 *(sp+8)'},'name':'n == 1 ? a "
+	": b'},\n"
+	"{'begin':'g','end':'h','role':'op','args':{'o':'e *(*(arg2+8)+0x10)'},'name':'$o'},\n"
+	"{'symbol':'h','role':'barrier'}]}";
+
+/* Cut anywhere, it is refused with its one line. */
+static void test_truncated(void **state)
+{
+	char text[sizeof(everything)];
+	size_t len;
+
+	(void)state;
+	strcpy(text, everything);
+	len = put_quotes(text);
+	expect_good(everything);
+	for (size_t n = 0; n < len; n++) {
+		struct probe_table pt = {};
+
+		assert_int_equal(load_bytes(&pt, text, n), -EINVAL);
+		assert_int_equal(pt.n, 0);
+		probe_table_free(&pt);
+	}
+}
+
+/* With any byte changed it is good, or refused with one line; load_bytes() looks at that, and the
+ * sanitizers and valgrind at the rest. */
+static void test_changed(void **state)
+{
+	static const char bytes[] = { 0, '"', '[', '}', '\\', '\n', '0', '\xff' };
+	char text[sizeof(everything)];
+	size_t len;
+
+	(void)state;
+	strcpy(text, everything);
+	len = put_quotes(text);
+	for (size_t i = 0; i < len; i++) {
+		char was = text[i];
+
+		for (size_t k = i % 3; k < sizeof(bytes); k += 3) {
+			struct probe_table pt = {};
+			int err;
+
+			text[i] = bytes[k];
+			err = load_bytes(&pt, text, len);
+			assert_true(!err || err == -EINVAL);
+			probe_table_free(&pt);
+		}
+		text[i] = was;
+	}
+}
+
+static void expect_refused(const char *text, const char *why)
+{
+	struct probe_table pt = {};
+
+	assert_int_equal(load_text(&pt, text), -EINVAL);
+	if (!strstr(said.text, why))
+		fail_msg("'%s' instead of '%s'", said.text, why);
+	probe_table_free(&pt);
+}
+
+/* A text with `n` times `part` in its middle; to be freed. */
+static char *repeat(const char *before, const char *part, size_t n, const char *behind)
+{
+	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;
+
+	p = stpcpy(text, before);
+	for (size_t i = 0; i < n; i++)
+		p += sprintf(p, part, (int)i);
+	strcpy(p, behind);
+	return text;
+}
+
+static void test_hostile(void **state)
+{
+	static const struct {
+		const char *before, *part;
+		size_t n;
+		const char *behind, *why;
+	} texts[] = {
+		{ START "'checked':", "[", 100000, "", "" },
+		{ START "'checked':", "{'a':", 100000, "", "" },
+		{ START "'checked':", "[", 9, "]]]]]]]]],'probes':[]}", "" },
+		{ "{'", "k", 100000, "':1}", "kkk...: unknown key" },
+		{ "{'k", "\x1b[31m\x07\x7f", 1, "':1}", "\\x1b[31m\\x07\\x7f: unknown key" },
+		{ "{'", "k%d':1,'", 50000, "':1}", "k0: unknown key" },
+		{ "{'name':'", "n", 256, "'}", TEXT_RULE },
+		{ PROBES("{'symbol':'f','role':'"), "r", 200, "'}]}", "rrr... is not a role" },
+		{ PROBES("{'role':'op','symbol':'"), "s", 256, "'}]}", TEXT_RULE },
+		{ PROBES("{'role':'op','symbol':'f','name':'"), "?", 200, "'}]}",
+			"???...: write:" },
+		{ PROBES("{'role':'op','symbol':'f','name':'"), "%%s%%n?", 20, "'}]}", "%s%n?" },
+		{ PROBES("{'role':'op','symbol':'f','args':{'"), "a", 64, "':'u8 arg1'}}]}",
+			"1 to 63" },
+		{ PROBES("{'role':'op','symbol':'f','args':{'a':'u8 "), "*(", 50000, "'}}]}",
+			"more than three loads" },
+		{ PROBES("{'role':'op','symbol':'f','args':{'a':'"), " ", 50000, "'}}]}",
+			"not a type" },
+		{ START "'enums':{'e':{'names':['", "e", 64, "']}},'probes':[]}",
+			"name 0 must be" },
+		{ START "'enums':{'e':{'names':['a'", ",'a'", 4096, "]}},'probes':[]}",
+			"more than 4096 names" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		char before[256], *text;
+
+		/* PROBES() closes the array: open it again */
+		snprintf(before, sizeof(before), "%s", texts[i].before);
+		if (strlen(before) > 2 && !strcmp(before + strlen(before) - 2, "]}"))
+			before[strlen(before) - 2] = 0;
+		text = repeat(before, texts[i].part, texts[i].n, texts[i].behind);
+		expect_refused(text, texts[i].why);
+		test_free(text);
+	}
+}
+
+/* The largest that is read, and one byte more. */
+static void test_size(void **state)
+{
+	static const char text[] = "{\"name\":\"x\",\"match\":{\"mapped\":[\"a\"]},\"probes\":[]}";
+	size_t max = 1 << 20;
+	char *big = test_malloc(max + 1);
+	struct probe_table pt = {};
+
+	(void)state;
+	memset(big, ' ', max + 1);
+	memcpy(big + max - strlen(text), text, strlen(text));
+	assert_int_equal(load_bytes(&pt, big, max), 0);
+	assert_int_equal(load_bytes(&pt, big, max + 1), -EFBIG);
+	probe_table_free(&pt);
+	test_free(big);
+}
+
+/* As many probes as the kernel's map holds, and one more. */
+static void test_too_many(void **state)
+{
+	struct probe_table pt = {};
+	char *text;
+
+	(void)state;
+	text = repeat(
+		START "'probes':[{" F "}", ",\n{'symbol':'f%d','role':'op'}", SPECS_MAX - 1, "]}");
+	assert_int_equal(load_text(&pt, text), 0);
+	assert_int_equal(pt.n, SPECS_MAX);
+	assert_string_equal(pt.specs[SPECS_MAX - 1].symbol, "f4094");
+	test_free(text);
+	assert_int_equal(load_text(&pt, PROBES("{" F "}")), -EINVAL);
+	stderr_grab_begin(&said);
+	assert_int_equal(probe_table_add_option(&pt, "libx:f"), -EINVAL);
+	stderr_grab_end(&said);
+	assert_one_line(said.text);
+	assert_int_equal(pt.n, SPECS_MAX);
+	probe_table_free(&pt);
+}
+
+/* ---- enums that the engine's own file knows better ---- */
+
+extern const char *const test_op_names[];
+const char *const test_op_names[] = { "NONE", "Mul_Mat", NULL, "A\x1b[1m", "ADD" };
+
+static void test_enum_from_file(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(load_text(&pt, START
+				 "'enums':{'e':{'table_symbol':'test_op_names','names':['old']},"
+				 "'other':{'table_symbol':'no_such_table','names':['kept']}},"
+				 "'probes':[{'symbol':'f','role':'op','args':{'o':'e arg1'},"
+				 "'name':'$o'},{'symbol':'g','role':'op',"
+				 "'args':{'o':'other arg1'},'name':'$o'}]}"),
+		0);
+	s = get(&pt, "f");
+	assert_string_equal(name_of(s, 0), "old");
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	engine_read_enums(pt.engines[0], elf);
+	assert_string_equal(name_of(s, 0), "none");
+	assert_string_equal(name_of(s, 1), "mul_mat");
+	assert_string_equal(name_of(s, 2), "f"); /* a hole */
+	assert_string_equal(name_of(s, 3), "a?[1m");
+	assert_string_equal(name_of(s, 4), "add");
+	assert_string_equal(name_of(s, 5), "f");
+	assert_string_equal(name_of(get(&pt, "g"), 0), "kept");
+	engine_read_enums(pt.engines[0], elf); /* the first file stays */
+	assert_string_equal(name_of(s, 1), "mul_mat");
+	elf_close(elf);
+	probe_table_free(&pt);
+}
+
+/* ---- -u ---- */
+
+static void test_options(void **state)
+{
+	const struct probe_spec *s;
+	struct probe_table pt = {};
+
+	(void)state;
+	assert_int_equal(probe_table_add_option(&pt, "libfoo.so:func"), 0);
+	s = &pt.specs[0];
+	assert_string_equal(s->library, "libfoo.so");
+	assert_string_equal(s->symbol, "func");
+	assert_int_equal(s->role, ROLE_OTHER);
+	assert_int_equal(s->flags, PROBE_F_SPAN);
+	assert_int_equal(s->nargs, 0);
+	assert_null(s->engine);
+	assert_string_equal(name_of(s, 0), "func");
+
+	assert_int_equal(
+		probe_table_add_option(&pt, "/usr/lib/x.so:ns_*(n=s32 *(sp+8), p=ptr arg2)@step"),
+		0);
+	s = &pt.specs[1];
+	assert_string_equal(s->library, "/usr/lib/x.so");
+	assert_string_equal(s->symbol, "ns_*");
+	assert_int_equal(s->role, ROLE_STEP);
+	assert_int_equal(s->nargs, 2);
+	assert_string_equal(s->args[0].name, "n");
+	assert_int_equal(s->fetch[0].off[0], 8);
+	assert_string_equal(s->args[1].name, "p");
+	assert_true(s->args[1].is_pointer);
+
+	assert_int_equal(probe_table_add_option(&pt, "l:f@gpu_wait"), 0);
+	assert_int_equal(pt.specs[2].role, ROLE_GPU_WAIT);
+	assert_int_equal(probe_table_add_option(&pt, "l:f()"), 0);
+	assert_int_equal(pt.specs[3].nargs, 0);
+	/* a symbol may be followed by its version */
+	assert_int_equal(probe_table_add_option(&pt, "l:f@@V_1.2@op"), 0);
+	assert_string_equal(pt.specs[4].symbol, "f@@V_1.2");
+	assert_int_equal(pt.specs[4].role, ROLE_OP);
+	assert_int_equal(pt.n, 5);
+	probe_table_free(&pt);
+}
+
+static void test_bad_options(void **state)
+{
+	static const struct {
+		const char *option, *why;
+	} options[] = {
+		{ "", "no library before ':'" },
+		{ "func", "no library before ':'" },
+		{ ":func", "no library before ':'" },
+		{ "lib:", "no symbol behind ':'" },
+		{ "lib:@op", "no symbol behind ':'" },
+		{ "lib:(a=u8 arg1)", "no symbol behind ':'" },
+		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
+		{ "lib:f@nope",
+			"no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
+		{ "lib:f(a=u8 arg1", "')' missing" },
+		{ "lib:f(a=u8 arg1)x", "')' missing" },
+		{ "lib:f(", "')' missing" },
+		{ "lib:f(a)", "an argument is name=EXPR" },
+		{ "lib:f(a=u8 arg1,b)", "an argument is name=EXPR" },
+		{ "lib:f(=u8 arg1)",
+			"an argument's name has 1 to 63 bytes, no control characters" },
+		{ "lib:f(a=arg1)", "not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
+		{ "lib:f(a=u8 arg9)", "not a register (arg1 to arg6, sp)" },
+		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
+		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1)",
+			"more than six arguments" },
+		/* a role in the wrong place would be taken for the symbol's version */
+		{ "lib:f@step(a=u8 arg1)", "the role stands behind the arguments" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		struct probe_table pt = {};
+		char line[512];
+		int err;
+
+		stderr_grab_begin(&said);
+		err = probe_table_add_option(&pt, options[i].option);
+		stderr_grab_end(&said);
+		snprintf(line, sizeof(line),
+			"inftrace: -u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]\n",
+			options[i].option, options[i].why);
+		if (err != -EINVAL || strcmp(said.text, line))
+			fail_msg("%s: %d %s", options[i].option, err, said.text);
+		probe_table_free(&pt);
+	}
+}
+
+static void test_hostile_options(void **state)
+{
+	static const struct {
+		const char *before, *part;
+		size_t n;
+		const char *behind;
+	} options[] = {
+		{ "lib:", "s", 256, "" },
+		{ "lib:", "*", 100000, "" },
+		{ "lib:f", "\n\x1b[2J", 1, "" },
+		{ "lib:f@", "%%s%%n\n", 1000, "" },
+		{ "lib:f(", "a%d=u8 arg1,", 10000, ")" },
+		{ "lib:f(a=u8 ", "*(", 50000, ")" },
+		{ "lib:f(", "a", 64, "=u8 arg1)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		char *option =
+			repeat(options[i].before, options[i].part, options[i].n, options[i].behind);
+		struct probe_table pt = {};
+		int err;
+
+		stderr_grab_begin(&said);
+		err = probe_table_add_option(&pt, option);
+		stderr_grab_end(&said);
+		assert_int_equal(err, -EINVAL);
+		assert_one_line(said.text);
+		assert_true(strlen(said.text) < 500);
+		probe_table_free(&pt);
+		test_free(option);
+	}
+}
+
+static const struct {
+	const char *library, *path;
+	bool option, preset; /* whether it matches in a -u option, in a preset */
+} match_cases[] = {
+	{ "libfoo.so", "/usr/lib/libfoo.so", true, true },
+	{ "libfoo.so", "libfoo.so", true, true },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1", true, false },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1.2.3", true, false },
+	{ "libfoo", "/usr/lib/libfoo.so", true, false },
+	{ "libfoo", "/usr/lib/libfoo-bar.so", false, false },
+	{ "libfoo.so", "/usr/lib/libfoo.sox", false, false },
+	{ "libfoo.so", "/usr/lib/xlibfoo.so", false, false },
+	{ "libfoo.so", "/usr/libfoo.so/libbar.so", false, false },
+	{ "libfoo.so.1", "/usr/lib/libfoo.so", false, false },
+	{ "libfoo*.so*", "/usr/lib/libfoo-cpu.so.2", true, true },
+	{ "lib[fb]oo.so", "/usr/lib/libboo.so", true, true },
+	{ "*", "/usr/lib/anything", true, true },
+	{ "lib?.so", "/usr/lib/libfoo.so", false, false },
+	{ "*.so", "/usr/lib.so/libfoo", false, false },
+	/* with a slash it is a path */
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so", true, true },
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so.1", false, false },
+	{ "/usr/lib/libfoo.so", "/usr/local/lib/libfoo.so", false, false },
+	{ "/usr/lib/*.so", "/usr/lib/libfoo.so", false, false },
+	/* a file that was replaced while it is mapped */
+	{ "libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1 (deleted)", true, false },
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
+	{ "server", "/opt/server (deleted)", true, true },
+	{ "server", "/opt/server (deleted", false, false },
+	{ "server", " (deleted)", false, false },
+	{ "", "/usr/lib/", true, true },
+	{ "", "/usr/lib/x", false, false },
+};
+
+static void test_matches(void **state)
+{
+	struct engine engine = {};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(match_cases); i++) {
+		struct probe_spec s = { .library = (char *)match_cases[i].library };
+
+		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].option)
+			fail_msg("-u %s, %s", match_cases[i].library, match_cases[i].path);
+		s.engine = &engine;
+		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].preset)
+			fail_msg("preset %s, %s", match_cases[i].library, match_cases[i].path);
+	}
+}
+
+/* Without a library of its own a function may be in any of the engine's files. */
+static void test_matches_engine(void **state)
+{
+	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
+	struct engine engine = { .mapped = mapped, .n_mapped = ARRAY_SIZE(mapped) };
+	struct probe_spec s = { .engine = &engine };
+
+	(void)state;
+	assert_true(probe_spec_matches(&s, "/a/libllama.so"));
+	assert_true(probe_spec_matches(&s, "/a/libllama.3.so"));
+	assert_true(probe_spec_matches(&s, "/a/libggml-cpu.so (deleted)"));
+	assert_false(probe_spec_matches(&s, "/a/libllama2.so"));
+	assert_false(probe_spec_matches(&s, "/a/libggml.so"));
+	s.engine = NULL;
+	assert_false(probe_spec_matches(&s, "/a/libllama.so"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_llama_cpp),
+		cmocka_unit_test(test_installed),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_name_rules),
+		cmocka_unit_test(test_two),
+		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_not_json),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_enum_from_file),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_hostile_options),
+		cmocka_unit_test(test_matches),
+		cmocka_unit_test(test_matches_engine),
+	};
+
+	return cmocka_run_group_tests(tests, make_preset_file, NULL);
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Argument expressions: the table that BPF interprets, for every type and shape, and refusals. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static char *op_names[] = { "none", "mul_mat" };
+static const struct enum_table enums[] = {
+	{ .name = "ggml_type" },
+	{ .name = "op", .names = op_names, .n = ARRAY_SIZE(op_names) },
+	{ .name = "s32x" },
+};
+
+static char arg_name[] = "n";
+
+/* What a failed call must leave alone. */
+static const struct fetch untouched_fetch = { .reg = 0x55, .derefs = 0x55, .size = 0x55 };
+static const struct probe_arg untouched_arg = { .name = arg_name, .is_signed = true };
+
+struct good {
+	const char *text;
+	struct fetch fetch;
+	bool is_signed, is_pointer;
+	int names; /* index in enums, or -1 */
+};
+
+static const struct good goods[] = {
+	{ "u8 arg1", { .reg = REG_ARG1, .size = 1 }, .names = -1 },
+	{ "u16 arg2", { .reg = REG_ARG2, .size = 2 }, .names = -1 },
+	{ "u32 arg3", { .reg = REG_ARG3, .size = 4 }, .names = -1 },
+	{ "u64 arg4", { .reg = REG_ARG4, .size = 8 }, .names = -1 },
+	{ "s8 arg5", { .reg = REG_ARG5, .size = 1, .flags = FETCH_F_SIGNED }, true, .names = -1 },
+	{ "s16 arg6", { .reg = REG_ARG6, .size = 2, .flags = FETCH_F_SIGNED }, true, .names = -1 },
+	{ "s32 sp", { .reg = REG_SP, .size = 4, .flags = FETCH_F_SIGNED }, true, .names = -1 },
+	{ "s64 arg1", { .reg = REG_ARG1, .size = 8, .flags = FETCH_F_SIGNED }, true, .names = -1 },
+	{ "ptr arg1", { .reg = REG_ARG1, .size = 8 }, .is_pointer = true, .names = -1 },
+	/* an enum of the preset is a C enum: four bytes */
+	{ "op arg1", { .reg = REG_ARG1, .size = 4 }, .names = 1 },
+	{ "s32x arg1", { .reg = REG_ARG1, .size = 4 }, .names = 2 },
+	/* loads: the innermost offset comes first */
+	{ "u32 *(arg2)", { .reg = REG_ARG2, .derefs = 1, .size = 4 }, .names = -1 },
+	{ "op *(arg2+80)", { .reg = REG_ARG2, .derefs = 1, .size = 4, .off = { 80 } }, .names = 1 },
+	{ "s32 *(sp+8)",
+		{ .reg = REG_SP, .derefs = 1, .size = 4, .flags = FETCH_F_SIGNED, .off = { 8 } },
+		true, .names = -1 },
+	{ "u8 *(*(arg1+8)+16)", { .reg = REG_ARG1, .derefs = 2, .size = 1, .off = { 8, 16 } },
+		.names = -1 },
+	{ "ptr *(*(*(arg6-1)+0x10)-0x20)",
+		{ .reg = REG_ARG6, .derefs = 3, .size = 8, .off = { -1, 16, -32 } },
+		.is_pointer = true, .names = -1 },
+	{ "u64 *(*(*(sp)))", { .reg = REG_SP, .derefs = 3, .size = 8 }, .names = -1 },
+	{ "u64 *(arg1+0)", { .reg = REG_ARG1, .derefs = 1, .size = 8 }, .names = -1 },
+	/* the offset's limits are those of its 32 bits */
+	{ "u64 *(arg1+2147483647)",
+		{ .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MAX } }, .names = -1 },
+	{ "u64 *(arg1-2147483648)",
+		{ .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MIN } }, .names = -1 },
+	{ "u64 *(arg1+0x7fffffff)",
+		{ .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MAX } }, .names = -1 },
+	/* white space where C allows it */
+	{ " \tu8  * ( * ( arg1 +8 ) -16 ) ",
+		{ .reg = REG_ARG1, .derefs = 2, .size = 1, .off = { 8, -16 } }, .names = -1 },
+};
+
+static void test_good(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(goods); i++) {
+		const struct good *g = &goods[i];
+		struct probe_arg arg = { .name = arg_name };
+		struct fetch fetch = untouched_fetch;
+		const char *why = NULL;
+		int err;
+
+		err = fetch_parse(g->text, enums, ARRAY_SIZE(enums), &fetch, &arg, &why);
+		if (err || memcmp(&fetch, &g->fetch, sizeof(fetch)))
+			fail_msg("%s: %d %s", g->text, err, why ? why : "wrong table");
+		assert_int_equal(arg.is_signed, g->is_signed);
+		assert_int_equal(arg.is_pointer, g->is_pointer);
+		assert_ptr_equal(arg.names, g->names < 0 ? NULL : &enums[g->names]);
+		assert_ptr_equal(arg.name, arg_name); /* the caller's */
+	}
+}
+
+#define NO_TYPE "not a type (u8..u64, s8..s64, ptr or an enum of the preset)"
+#define NO_REG "not a register (arg1 to arg6, sp)"
+#define NO_OFFSET "'+OFFSET)' expected"
+#define NO_PAREN "'(' expected after '*'"
+#define BEHIND "text behind the expression"
+#define DEEP "more than three loads"
+
+static const struct {
+	const char *text, *why;
+} bads[] = {
+	{ "", NO_TYPE },
+	{ " ", NO_TYPE },
+	{ "arg1", NO_TYPE },
+	{ "u arg1", NO_TYPE },
+	{ "u128 arg1", NO_TYPE },
+	{ "u8arg1", NO_TYPE },
+	{ "U8 arg1", NO_TYPE },
+	{ "ops arg1", NO_TYPE },
+	{ "*(arg1)", NO_TYPE },
+	{ "u8", NO_REG },
+	{ "u8 ", NO_REG },
+	{ "u8 arg", NO_REG },
+	{ "u8 arg0", NO_REG },
+	{ "u8 arg7", NO_REG },
+	{ "u8 arg11", NO_REG },
+	{ "u8 rdi", NO_REG },
+	{ "u8 SP", NO_REG },
+	{ "u8 8", NO_REG },
+	{ "u8 u8 arg1", NO_REG },
+	{ "u8 (arg1)", NO_REG },
+	{ "u8 *()", NO_REG },
+	{ "u8 *(8)", NO_REG },
+	{ "u8 *(+8)", NO_REG },
+	{ "u8 arg1 arg2", BEHIND },
+	{ "u8 arg1+8", BEHIND },
+	{ "u8 *(arg1))", BEHIND },
+	{ "u8 *(arg1)+8", BEHIND },
+	{ "u8 arg1,", BEHIND },
+	{ "u8 *arg1", NO_PAREN },
+	{ "u8 *", NO_PAREN },
+	{ "u8 **(arg1)", NO_PAREN },
+	{ "u8 *(arg1", NO_OFFSET },
+	{ "u8 *(arg1+", NO_OFFSET },
+	{ "u8 *(arg1+)", NO_OFFSET },
+	{ "u8 *(arg1+-8)", NO_OFFSET },
+	{ "u8 *(arg1+8+8)", NO_OFFSET },
+	{ "u8 *(arg1*8)", NO_OFFSET },
+	{ "u8 *(arg1+8x)", NO_OFFSET },
+	{ "u8 *(arg1+0x)", NO_OFFSET },
+	{ "u8 *(arg1+arg2)", NO_OFFSET },
+	{ "u8 *(arg1+2147483648)", NO_OFFSET },
+	{ "u8 *(arg1-2147483649)", NO_OFFSET },
+	{ "u8 *(arg1+0xffffffff)", NO_OFFSET },
+	{ "u8 *(arg1+9223372036854775808)", NO_OFFSET },
+	{ "u8 *(arg1+99999999999999999999999)", NO_OFFSET },
+	{ "u8 *(*(arg1+8)+16", NO_OFFSET },
+	{ "u8 *(*(*(*(arg1))))", DEEP },
+	{ "u8 *(*(*(*(*(*(*(*(arg1))))))))", DEEP },
+};
+
+static void test_bad(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bads); i++) {
+		struct probe_arg arg = untouched_arg;
+		struct fetch fetch = untouched_fetch;
+		const char *why = NULL;
+		int err;
+
+		err = fetch_parse(bads[i].text, enums, ARRAY_SIZE(enums), &fetch, &arg, &why);
+		if (err != -EINVAL || !why || strcmp(why, bads[i].why))
+			fail_msg("'%s': %d %s", bads[i].text, err, why ? why : "(no reason)");
+		assert_memory_equal(&fetch, &untouched_fetch, sizeof(fetch));
+		assert_memory_equal(&arg, &untouched_arg, sizeof(arg));
+	}
+}
+
+/* Every prefix of a good text is bad, and none is read behind its end (ASan, valgrind). */
+static void test_prefixes(void **state)
+{
+	static const char whole[] = "ptr *(*(*(arg6-1)+0x10)-0x20)";
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(whole); n++) {
+		char *text = test_malloc(n + 1);
+		struct probe_arg arg;
+		struct fetch fetch;
+		const char *why;
+
+		memcpy(text, whole, n);
+		text[n] = 0;
+		assert_int_equal(fetch_parse(text, NULL, 0, &fetch, &arg, &why),
+			n == sizeof(whole) - 1 ? 0 : -EINVAL);
+		test_free(text);
+	}
+}
+
+static void test_enums_are_optional(void **state)
+{
+	struct probe_arg arg;
+	struct fetch fetch;
+	const char *why;
+
+	(void)state;
+	assert_int_equal(fetch_parse("op arg1", NULL, 0, &fetch, &arg, &why), -EINVAL);
+	assert_int_equal(fetch_parse("op arg1", enums, 1, &fetch, &arg, &why), -EINVAL);
+	assert_int_equal(fetch_parse("op arg1", enums, 2, &fetch, &arg, &why), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_enums_are_optional),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

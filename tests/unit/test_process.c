@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What /proc says: about this process, and about a child that is this program again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "target/process.h"
+
+#define NO_PID 5000000 /* above PID_MAX_LIMIT */
+
+/* ---- children ---- */
+
+struct child {
+	pid_t pid;
+	int in;  /* what it waits on */
+	int out; /* a byte from it: it is there */
+};
+
+static void child_start(struct child *c, void (*run)(int in, int out))
+{
+	int in[2], out[2];
+	char byte;
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	c->pid = fork();
+	assert_true(c->pid >= 0);
+	if (!c->pid) {
+		close(in[1]);
+		close(out[0]);
+		run(in[0], out[1]);
+		_exit(1);
+	}
+	close(in[0]);
+	close(out[1]);
+	c->in = in[1];
+	c->out = out[0];
+	assert_int_equal(read(c->out, &byte, 1), 1);
+}
+
+static void child_end(struct child *c)
+{
+	int status;
+
+	close(c->in);
+	close(c->out);
+	assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void wait_for_end(int in, int out)
+{
+	char byte = 'r';
+
+	if (write(out, &byte, 1) != 1)
+		_exit(1);
+	_exit(read(in, &byte, 1) != 0);
+}
+
+/* ---- existence ---- */
+
+static void test_exists(void **state)
+{
+	struct child c;
+
+	(void)state;
+	assert_true(process_exists(getpid()));
+	assert_true(process_exists(1));
+	assert_false(process_exists(NO_PID));
+	assert_false(process_exists(0));
+	assert_false(process_exists(-1));
+
+	child_start(&c, wait_for_end);
+	assert_true(process_exists(c.pid));
+	close(c.in);
+	/* a zombie has nothing left to record */
+	assert_int_equal(waitid(P_PID, (id_t)c.pid, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
+	assert_false(process_exists(c.pid));
+	c.in = -1;
+	child_end(&c);
+	assert_false(process_exists(c.pid));
+}
+
+static int main_thread_ends[2];
+
+static void *outlive_main_thread(void *arg)
+{
+	char path[64], line[64] = "";
+
+	(void)arg;
+	/* until the main thread is a zombie */
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	while (!strstr(line, ") Z ")) {
+		FILE *f = fopen(path, "re");
+
+		if (!f || !fgets(line, sizeof(line), f))
+			_exit(1);
+		fclose(f);
+	}
+	wait_for_end(main_thread_ends[0], main_thread_ends[1]);
+	return NULL;
+}
+
+static void end_main_thread(int in, int out)
+{
+	pthread_t t;
+
+	main_thread_ends[0] = in;
+	main_thread_ends[1] = out;
+	if (pthread_create(&t, NULL, outlive_main_thread, NULL))
+		_exit(1);
+	syscall(SYS_exit, 0); /* of this thread alone */
+}
+
+/* State: Z, and yet it runs. */
+static void test_exists_without_main_thread(void **state)
+{
+	struct child c;
+
+	(void)state;
+	child_start(&c, end_main_thread);
+	assert_true(process_exists(c.pid));
+	child_end(&c);
+}
+
+/* ---- names ---- */
+
+static void test_comm(void **state)
+{
+	static const char *const names[] = { "plain", "fifteen_bytes_x", "a b", "a\nb", "a) S 1",
+		"State:\tZ", "x\nState:\tZ", "Tgid:\t1", "\x1b[2J\xff\xfe", "%s%n" };
+	char before[TASK_COMM_LEN], comm[TASK_COMM_LEN];
+	pid_t tgid;
+
+	(void)state;
+	assert_int_equal(process_comm(getpid(), before), 0);
+	assert_true(before[0]);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_int_equal(prctl(PR_SET_NAME, names[i]), 0);
+		memset(comm, 'x', sizeof(comm));
+		assert_int_equal(process_comm(getpid(), comm), 0);
+		assert_string_equal(comm, names[i]);
+		/* nothing in a name makes up another state or process */
+		assert_true(process_exists(getpid()));
+		assert_int_equal(process_tgid(getpid(), &tgid), 0);
+		assert_int_equal(tgid, getpid());
+	}
+	assert_int_equal(prctl(PR_SET_NAME, ""), 0);
+	assert_int_equal(process_comm(getpid(), comm), 0);
+	assert_string_equal(comm, "");
+	assert_int_equal(prctl(PR_SET_NAME, before), 0);
+	assert_int_equal(process_comm(NO_PID, comm), -ESRCH);
+}
+
+/* ---- threads ---- */
+
+struct threads {
+	pthread_barrier_t begin, end;
+	pid_t tids[4];
+	pthread_mutex_t lock;
+	unsigned int n;
+};
+
+static void *run_thread(void *arg)
+{
+	struct threads *t = arg;
+
+	pthread_mutex_lock(&t->lock);
+	t->tids[t->n++] = (pid_t)syscall(SYS_gettid);
+	pthread_mutex_unlock(&t->lock);
+	pthread_barrier_wait(&t->begin);
+	pthread_barrier_wait(&t->end);
+	return NULL;
+}
+
+static int find_thread(pid_t tid, void *arg)
+{
+	struct threads *t = arg;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		if (t->tids[i] == tid)
+			t->n++;
+	}
+	return 0;
+}
+
+static int stop_at_second(pid_t tid, void *arg)
+{
+	assert_true(tid > 0);
+	return ++*(int *)arg == 2 ? 42 : 0;
+}
+
+static int find_self(pid_t pid, void *arg)
+{
+	*(int *)arg += pid == getpid();
+	return 0;
+}
+
+static void test_threads(void **state)
+{
+	struct threads t = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	pthread_t threads[4];
+	int calls = 0;
+	pid_t tgid;
+
+	(void)state;
+	assert_int_equal(pthread_barrier_init(&t.begin, NULL, 5), 0);
+	assert_int_equal(pthread_barrier_init(&t.end, NULL, 5), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, run_thread, &t), 0);
+	pthread_barrier_wait(&t.begin);
+
+	for (int i = 0; i < 4; i++) {
+		assert_int_not_equal(t.tids[i], getpid());
+		assert_int_equal(process_tgid(t.tids[i], &tgid), 0);
+		assert_int_equal(tgid, getpid());
+	}
+	t.n = 0;
+	assert_int_equal(process_each_thread(getpid(), find_thread, &t), 0);
+	assert_int_equal(t.n, 4);
+	assert_int_equal(process_each_thread(getpid(), stop_at_second, &calls), 42);
+	assert_int_equal(calls, 2);
+
+	pthread_barrier_wait(&t.end);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&t.begin);
+	pthread_barrier_destroy(&t.end);
+	tgid = 7;
+	assert_int_equal(process_tgid(NO_PID, &tgid), -ESRCH);
+	assert_int_equal(tgid, 7);
+	assert_int_equal(process_each_thread(NO_PID, stop_at_second, &calls), -ESRCH);
+	calls = 0;
+	assert_int_equal(process_each(find_self, &calls), 0);
+	assert_int_equal(calls, 1);
+}
+
+/* ---- mapped files ---- */
+
+struct wanted {
+	uintptr_t address; /* in the mapping */
+	unsigned int n, all;
+	struct mapped_file m;
+	char path[PATH_MAX];
+};
+
+static int find_mapping(const struct mapped_file *m, void *arg)
+{
+	struct wanted *w = arg;
+
+	w->all++;
+	assert_true(m->start < m->end && m->ino && m->path[0] == '/');
+	assert_null(strchr(m->path, '\n'));
+	if (w->address < m->start || w->address >= m->end)
+		return 0;
+	w->n++;
+	w->m = *m;
+	snprintf(w->path, sizeof(w->path), "%s", m->path);
+	w->m.path = w->path;
+	return 0;
+}
+
+static int stop_at_mapping(const struct mapped_file *m, void *arg)
+{
+	(void)m;
+	++*(int *)arg;
+	return -7;
+}
+
+static void test_mapped_self(void **state)
+{
+	struct wanted w = { .address = (uintptr_t)test_mapped_self };
+	struct stat st;
+	char path[PATH_MAX], small[16];
+	int calls = 0;
+	void *anon;
+
+	(void)state;
+	assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);
+	assert_int_equal(w.n, 1);
+	assert_true(w.all >= 3); /* this program, the C library, cmocka, ... */
+	assert_int_equal(stat(w.path, &st), 0);
+	assert_int_equal(w.m.ino, st.st_ino);
+	assert_int_equal(process_file_path(getpid(), &w.m, path, sizeof(path)), 0);
+	assert_string_equal(path, w.path);
+	assert_int_equal(process_file_path(getpid(), &w.m, small, sizeof(small)), -ENOENT);
+
+	assert_int_equal(process_each_mapped(getpid(), stop_at_mapping, &calls), -7);
+	assert_int_equal(calls, 1);
+	assert_int_equal(process_each_mapped(NO_PID, stop_at_mapping, &calls), -ESRCH);
+
+	/* code that is in no file is no file */
+	anon = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(anon, MAP_FAILED);
+	w = (struct wanted){ .address = (uintptr_t)anon };
+	assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);
+	assert_int_equal(w.n, 0);
+	munmap(anon, 4096);
+}
+
+static void *map_file(int fd, int prot)
+{
+	void *p = mmap(NULL, 8192, prot, MAP_PRIVATE, fd, 4096);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Names as a hostile program may choose them; mapped data does not count. */
+static void test_mapped_names(void **state)
+{
+	static const char *const names[] = { "/plain", "/with space", "/line\nfeed", "/x (deleted)",
+		"/00400000-00401000 r-xp 00000000 00:01 1 \xff" };
+	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX], found[PATH_MAX];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct wanted w = {};
+		struct stat st;
+		void *code, *data;
+		int fd;
+
+		snprintf(path, sizeof(path), "%s%s", dir, names[i]);
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+		assert_true(fd >= 0);
+		assert_int_equal(ftruncate(fd, 3 * 4096), 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		code = map_file(fd, PROT_READ | PROT_EXEC);
+		data = map_file(fd, PROT_READ);
+		close(fd);
+		if (!code) { /* /tmp is mounted noexec */
+			unlink(path);
+			rmdir(dir);
+			skip();
+		}
+		w.address = (uintptr_t)data;
+		assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);
+		assert_int_equal(w.n, 0);
+		w.address = (uintptr_t)code;
+		assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);
+		assert_int_equal(w.n, 1);
+		assert_int_equal(w.m.ino, st.st_ino);
+		assert_int_equal(w.m.offset, 4096);
+		assert_int_equal(w.m.start, (uintptr_t)code);
+		assert_int_equal(w.m.end, (uintptr_t)code + 8192);
+		if (!strchr(names[i], '\n')) {
+			assert_string_equal(w.path, path);
+			assert_int_equal(
+				process_file_path(getpid(), &w.m, found, sizeof(found)), 0);
+			assert_string_equal(found, path);
+		}
+		/* gone, or another file in its place: /proc/PID/map_files leads to the one that is
+		 * mapped, for those who may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
+		assert_int_equal(unlink(path), 0);
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+		assert_true(fd >= 0);
+		if (process_file_path(getpid(), &w.m, found, sizeof(found))) {
+			assert_int_not_equal(geteuid(), 0);
+		} else {
+			assert_int_equal(stat(found, &st), 0);
+			assert_int_equal(st.st_ino, w.m.ino);
+		}
+		close(fd);
+		unlink(path);
+		munmap(code, 8192);
+		munmap(data, 8192);
+	}
+	rmdir(dir);
+}
+
+/* ---- the environment ---- */
+
+#define LONG_VALUE (100 << 10)
+
+static void exec_self(int in, int out)
+{
+	static char lang[LONG_VALUE + 8] = "LONG=", self[PATH_MAX];
+	char *env[] = { "FIRST=1", "FIRST_LONGER=2", "EMPTY=", "SIGNS=a=b c", "TWICE=1", "TWICE=2",
+		"BARE", "=nameless", "BYTES=\xff\x01\n", lang, "LAST=9", NULL };
+	char *argv[] = { self, "wait_for_end", NULL };
+
+	memset(lang + 5, 'x', LONG_VALUE);
+	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+		readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		_exit(1);
+	execve(self, argv, env);
+}
+
+static void expect_variable(pid_t pid, const char *name, const char *value)
+{
+	char *found = NULL;
+
+	assert_int_equal(process_getenv(pid, name, &found), 0);
+	assert_string_equal(found, value);
+	free(found);
+}
+
+static void test_getenv(void **state)
+{
+	char *found = NULL;
+	struct child c;
+
+	(void)state;
+	child_start(&c, exec_self);
+	expect_variable(c.pid, "FIRST", "1");
+	expect_variable(c.pid, "FIRST_LONGER", "2");
+	expect_variable(c.pid, "EMPTY", "");
+	expect_variable(c.pid, "SIGNS", "a=b c");
+	expect_variable(c.pid, "TWICE", "1"); /* as getenv(3) has it */
+	expect_variable(c.pid, "BYTES", "\xff\x01\n");
+	expect_variable(c.pid, "LAST", "9");
+	assert_int_equal(process_getenv(c.pid, "LONG", &found), 0);
+	assert_int_equal(strlen(found), LONG_VALUE);
+	free(found);
+	found = NULL;
+	assert_int_equal(process_getenv(c.pid, "FIRS", &found), -ENOENT);
+	assert_int_equal(process_getenv(c.pid, "BARE", &found), -ENOENT);
+	assert_int_equal(process_getenv(c.pid, "BAR", &found), -ENOENT);
+	assert_int_equal(process_getenv(c.pid, "NO_SUCH", &found), -ENOENT);
+	child_end(&c);
+	assert_int_equal(process_getenv(c.pid, "FIRST", &found), -ESRCH);
+	assert_null(found);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_exists),
+		cmocka_unit_test(test_exists_without_main_thread),
+		cmocka_unit_test(test_comm),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_mapped_self),
+		cmocka_unit_test(test_mapped_names),
+		cmocka_unit_test(test_getenv),
+	};
+
+	if (argc == 2 && !strcmp(argv[1], "wait_for_end"))
+		wait_for_end(STDIN_FILENO, STDOUT_FILENO);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

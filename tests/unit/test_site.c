@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Where probes go: functions written by hand, and all of the C library. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "probe.h"
+#include "target/elf.h"
+#include "target/site.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#ifdef __x86_64__
+
+/*
+ * CODE(name, body): a function of which nothing is ever run, with the cheapest instruction at the
+ * label NAME_site. The rule is the kernel's: it emulates push, nop, call, jmp and jcc.
+ */
+#define CODE(name, body)                                                                         \
+	extern const char name[], name##_site[];                                                 \
+	asm(".pushsection .text." #name ", \"ax\", @progbits\n.intel_syntax noprefix\n"          \
+	    ".type " #name ", @function\n" #name ":\n" body "\n.size " #name ", . - " #name "\n" \
+	    "ret\n.att_syntax prefix\n.popsection\n")
+/* The same, of a size of its own. */
+#define CODE_SIZED(name, size, body)                                                    \
+	extern const char name[], name##_site[];                                        \
+	asm(".pushsection .text." #name ", \"ax\", @progbits\n.intel_syntax noprefix\n" \
+	    ".type " #name ", @function\n.size " #name ", " #size "\n" #name ":\n" body \
+	    "\n.att_syntax prefix\n.popsection\n")
+#define SITE(name) #name "_site:\n"
+
+/* at the entry, and behind endbr64 */
+CODE(push_first, SITE(push_first) "push rbx\n pop rbx\n ret");
+CODE(push_high, SITE(push_high) "push r12\n pop r12\n ret");
+CODE(push_endbr, "endbr64\n" SITE(push_endbr) "push rbp\n mov rbp, rsp\n pop rbp\n ret");
+CODE(push_high_endbr, "endbr64\n" SITE(push_high_endbr) "push r15\n pop r15\n ret");
+CODE(call_endbr, "endbr64\n" SITE(call_endbr) "call push_first\n ret");
+CODE(stub, SITE(stub) "jmp push_first");
+CODE(stub_endbr, "endbr64\n" SITE(stub_endbr) "jmp push_first");
+CODE(stub_indirect, SITE(stub_indirect) "endbr64\n jmp [rip + 64]\n push rbx");
+CODE(only_ret, SITE(only_ret) "ret");
+CODE(only_nop, SITE(only_nop) "nop");
+CODE(early_ret, SITE(early_ret) "endbr64\n ret\n push rbx\n ret");
+/* nops of more bytes are emulated by new kernels only */
+CODE(long_nop, ".byte 0x66, 0x90\n" SITE(long_nop) "push rbx\n ret");
+
+/* a branch on the way in, the stack untouched */
+CODE(load_je,
+	"endbr64\n mov eax, [rdi]\n test eax, eax\n" SITE(load_je) "je 1f\n inc eax\n 1: ret");
+CODE(far_je, "test edi, edi\n" SITE(far_je) ".byte 0x0f, 0x84, 0, 0, 0, 0\n ret");
+CODE(compare_je, "endbr64\n cmp dword ptr [rsi + 8], 0\n" SITE(compare_je) "jne 1f\n ret\n 1: ret");
+CODE(test_js, "test byte ptr [rsi], 1\n" SITE(test_js) "jnz 1f\n 1: ret");
+CODE(add_je, "mov eax, 1\n add eax, [rsi]\n" SITE(add_je) "je 1f\n 1: ret");
+
+/* frames */
+CODE(sub_frame, "sub rsp, 24\n mov [rsp + 8], rdi\n" SITE(sub_frame) "call push_first\n ret");
+CODE(realigned, "lea r10, [rsp + 8]\n and rsp, -32\n push [r10 - 8]\n" SITE(
+			realigned) "push rbp\n mov rbp, rsp\n ret");
+CODE(push_memory, "push [rdi]\n" SITE(push_memory) "push rbx\n ret");
+CODE(push_number, "push 5\n" SITE(push_number) "push rbx\n ret");
+CODE(enter_frame, "enter 16, 0\n" SITE(enter_frame) "push rbx\n ret");
+CODE(popped, "pop rax\n" SITE(popped) "push rax\n ret");
+
+/* stores that may hit an argument in memory */
+CODE(store, "mov [rsi], eax\n" SITE(store) "push rbx\n ret");
+CODE(store_sse, "movups [rsi], xmm0\n" SITE(store_sse) "push rbx\n ret");
+CODE(store_add, "add dword ptr [rsi], 1\n" SITE(store_add) "push rbx\n ret");
+CODE(store_inc, "inc dword ptr [rax]\n" SITE(store_inc) "push rbx\n ret");
+CODE(store_xchg, "xchg eax, [rsi]\n" SITE(store_xchg) "push rbx\n ret");
+CODE(store_xadd, "lock xadd [rsi], eax\n" SITE(store_xadd) "push rbx\n ret");
+CODE(store_cmpxchg, "lock cmpxchg [rsi], ecx\n" SITE(store_cmpxchg) "push rbx\n ret");
+CODE(store_string, "stosd\n" SITE(store_string) "push rbx\n ret");
+CODE(store_setcc, "sete [rsi]\n" SITE(store_setcc) "push rbx\n ret");
+CODE(store_global, "mov [rip + 64], eax\n" SITE(store_global) "push rbx\n ret");
+/* r10 and rbp point where the caller let them point */
+CODE(store_r10, "mov r10, rsi\n mov [r10 + 80], eax\n" SITE(store_r10) "push rbx\n ret");
+CODE(store_rbp, "mov [rbp - 8], eax\n" SITE(store_rbp) "push rbx\n ret");
+CODE(store_index, "mov [rsp + rsi], eax\n" SITE(store_index) "push rbx\n ret");
+
+/* jumps back */
+CODE(loop_start, "test rdi, rdi\n" SITE(loop_start) "je 1f\n dec rdi\n jmp loop_start\n 1: ret");
+CODE(loop_way,
+	"endbr64\n 1: test rdi, rdi\n" SITE(loop_way) "je 2f\n mov rdi, [rdi]\n jmp 1b\n 2: ret");
+CODE(loop_site, "xor eax, eax\n" SITE(loop_site) "1: je 2f\n dec edi\n jmp 1b\n 2: ret");
+CODE(loop_far, "xor eax, eax\n" SITE(loop_far) "1: je 2f\n .skip 300, 0x90\n jmp 1b\n 2: ret");
+CODE(loop_rcx, "xor eax, eax\n" SITE(loop_rcx) "1: je 2f\n 2: loop 1b\n ret");
+CODE(loop_over, "xor eax, eax\n loop 1f\n" SITE(loop_over) "push rbx\n 1: ret");
+/* each recursion is a call of its own */
+CODE(recursion, "xor eax, eax\n" SITE(recursion) "je 1f\n call recursion\n 1: ret");
+CODE(loop_behind, "xor eax, eax\n" SITE(loop_behind) "je 2f\n 1: dec edi\n jnz 1b\n 2: ret");
+CODE(loop_endbr, "endbr64\n" SITE(loop_endbr) "1: nop\n dec edi\n jnz 1b\n ret");
+CODE(loop_endbr_behind, "endbr64\n" SITE(loop_endbr_behind) "nop\n 1: dec edi\n jnz 1b\n ret");
+/* the entry itself is where a probe would sit in any case */
+CODE(loop_entry, SITE(loop_entry) "1: nop\n dec edi\n jnz 1b\n ret");
+
+/* what cannot be searched */
+CODE(undecodable, "xor eax, eax\n" SITE(undecodable) "push rbx\n ret\n .byte 0x06, 0x06");
+CODE(undecodable_endbr, "endbr64\n" SITE(undecodable_endbr) "push rbx\n ret\n .byte 0x06, 0x06");
+CODE(large, "xor eax, eax\n" SITE(
+		    large) "push rbx\n .skip 4091, 0x90\n .skip 100, 0x90\n jmp large_site");
+CODE(large_endbr, "endbr64\n" SITE(large_endbr) "push rbx\n .skip 5000, 0x90\n ret");
+CODE(far_site, ".rept 7\n mov eax, 0x12345678\n .endr\n" SITE(far_site) "push rbx\n ret");
+CODE_SIZED(
+	unsized, 0, "xor eax, eax\n" SITE(unsized) "push rbx\n dec edi\n jnz unsized_site\n ret");
+CODE_SIZED(unsized_endbr, 0, "endbr64\n" SITE(unsized_endbr) "push rbx\n pop rbx\n ret");
+/* what is behind the end of a function is another one's */
+CODE_SIZED(short_endbr, 4, "endbr64\n" SITE(short_endbr) "push rbx\n pop rbx\n ret\n nop\n nop");
+CODE_SIZED(short_xor, 2,
+	"xor eax, eax\n" SITE(short_xor) "push rbx\n pop rbx\n ret\n nop\n nop\n nop");
+
+#define ARG(n) (1u << (REG_ARG1 + (n)-1))
+#define ALL_ARGS (ARG(1) | ARG(2) | ARG(3) | ARG(4) | ARG(5) | ARG(6))
+#define SP (1u << REG_SP)
+
+#define RETURNS true
+#define NO_RETURN false
+#define CHEAP true
+#define DEAR false
+
+#define CASE(name, regs, returns, cheap)                       \
+	{                                                      \
+#name, name, name##_site, regs, returns, cheap \
+	}
+
+static const struct site_case {
+	const char *name, *entry, *site;
+	uint32_t regs;
+	bool returns, cheap;
+} site_cases[] = {
+	CASE(push_first, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(push_high, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(push_endbr, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(push_high_endbr, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(call_endbr, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(stub, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(stub_endbr, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(stub_indirect, 0, NO_RETURN, DEAR),
+	CASE(only_ret, 0, NO_RETURN, DEAR),
+	CASE(only_nop, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(early_ret, 0, NO_RETURN, DEAR),
+	CASE(long_nop, ALL_ARGS | SP, RETURNS, CHEAP),
+
+	CASE(load_je, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(far_je, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(compare_je, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(test_js, ALL_ARGS | SP, RETURNS, CHEAP),
+	CASE(add_je, ALL_ARGS | SP, RETURNS, CHEAP),
+
+	CASE(sub_frame, ALL_ARGS, NO_RETURN, CHEAP),
+	CASE(sub_frame, ALL_ARGS, RETURNS, DEAR),
+	CASE(sub_frame, ALL_ARGS | SP, NO_RETURN, DEAR),
+	CASE(realigned, ALL_ARGS, NO_RETURN, CHEAP),
+	CASE(realigned, 0, RETURNS, DEAR),
+	CASE(realigned, SP, NO_RETURN, DEAR),
+	CASE(push_number, ALL_ARGS, NO_RETURN, CHEAP),
+	CASE(push_number, 0, RETURNS, DEAR),
+	CASE(push_memory, 0, RETURNS, DEAR),
+	CASE(enter_frame, 0, RETURNS, DEAR),
+	CASE(popped, 0, RETURNS, DEAR),
+	CASE(popped, SP, NO_RETURN, DEAR),
+
+	CASE(store, ARG(2), NO_RETURN, DEAR),
+	CASE(store, 0, RETURNS, DEAR),
+	CASE(store_sse, ARG(2), NO_RETURN, DEAR),
+	CASE(store_add, ARG(2), NO_RETURN, DEAR),
+	CASE(store_inc, ARG(2), NO_RETURN, DEAR),
+	CASE(store_xchg, ARG(2), NO_RETURN, DEAR),
+	CASE(store_xadd, ARG(2), NO_RETURN, DEAR),
+	CASE(store_cmpxchg, ARG(2), NO_RETURN, DEAR),
+	CASE(store_string, ARG(2), NO_RETURN, DEAR),
+	CASE(store_setcc, ARG(2), NO_RETURN, DEAR),
+	CASE(store_global, ARG(2), NO_RETURN, DEAR),
+	CASE(store_r10, ARG(2), NO_RETURN, DEAR),
+	CASE(store_rbp, ARG(2), NO_RETURN, DEAR),
+	CASE(store_index, ARG(2), NO_RETURN, DEAR),
+
+	CASE(loop_start, 0, NO_RETURN, DEAR),
+	CASE(loop_way, 0, NO_RETURN, DEAR),
+	CASE(loop_site, 0, NO_RETURN, DEAR),
+	CASE(loop_far, 0, NO_RETURN, DEAR),
+	CASE(loop_rcx, 0, NO_RETURN, DEAR),
+	CASE(loop_over, 0, NO_RETURN, DEAR),
+	CASE(recursion, 0, RETURNS, CHEAP),
+	CASE(loop_behind, 0, RETURNS, CHEAP),
+	CASE(loop_endbr, 0, RETURNS, DEAR),
+	CASE(loop_endbr_behind, 0, RETURNS, CHEAP),
+	CASE(loop_entry, 0, RETURNS, CHEAP),
+
+	CASE(undecodable, 0, NO_RETURN, DEAR),
+	CASE(undecodable_endbr, ALL_ARGS, RETURNS, CHEAP),
+	CASE(large, 0, NO_RETURN, DEAR),
+	CASE(large_endbr, ALL_ARGS, RETURNS, CHEAP),
+	CASE(far_site, 0, NO_RETURN, DEAR),
+	CASE(unsized, 0, NO_RETURN, DEAR),
+	CASE(unsized_endbr, ALL_ARGS, RETURNS, CHEAP),
+	CASE(short_endbr, 0, RETURNS, DEAR),
+	CASE(short_xor, 0, NO_RETURN, DEAR),
+};
+
+static void test_cases(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(site_cases); i++) {
+		const struct site_case *c = &site_cases[i];
+		struct elf_symbol sym;
+		struct site site;
+		uint64_t at;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		site_choose(elf, &sym, c->regs, c->returns, &site);
+		at = site.offset - sym.offset;
+		if (site.cheap != c->cheap || at != (c->cheap ? (uint64_t)(c->site - c->entry) : 0))
+			fail_msg("%s, regs 0x%x%s: +%d %s", c->name, c->regs,
+				c->returns ? ", returns" : "", (int)at,
+				site.cheap ? "cheap" : "dear");
+	}
+	elf_close(elf);
+}
+
+/* Instructions that change one argument register, before a push: a good site for all others. */
+#define CHANGE(name, instruction) CODE(name, instruction "\n" SITE(name) "push rbx\n ret")
+
+CHANGE(change_rdi, "mov rdi, [rsi]");
+CHANGE(change_edi, "xor edi, edi");
+CHANGE(change_di, "mov di, 1");
+CHANGE(change_dil, "sete dil");
+CHANGE(change_esi, "movzx esi, al");
+CHANGE(change_esi_cond, "cmove esi, eax");
+CHANGE(change_esi_swap, "bswap esi");
+CHANGE(change_esi_lods, "lodsd");
+CHANGE(change_edx, "cdq");
+CHANGE(change_rdx_mul, "mul rdi");
+CHANGE(change_rdx_div, "div rdi");
+CHANGE(change_dl, "mov dl, 1");
+CHANGE(change_dh, "mov dh, 1");
+CHANGE(change_rcx, "lea rcx, [rdi + 8]");
+CHANGE(change_ecx_cpuid, "cpuid");
+CHANGE(change_cl, "inc cl");
+CHANGE(change_ch, "dec ch");
+CHANGE(change_ecx_lzcnt, "lzcnt ecx, eax");
+CHANGE(change_r8, "xchg r8, rax");
+CHANGE(change_r8_second, "xchg rax, r8");
+CHANGE(change_r8d, "movd r8d, xmm0");
+CHANGE(change_r8b, "not r8b");
+CHANGE(change_r9, "imul r9, rdi, 3");
+CHANGE(change_r9w, "neg r9w");
+CHANGE(change_r9_pop, "pop r9");
+CHANGE(change_r9_xadd, "xadd rax, r9");
+
+static const struct change {
+	const char *name;
+	int arg;
+} changes[] = {
+	{ "change_rdi", 1 },
+	{ "change_edi", 1 },
+	{ "change_di", 1 },
+	{ "change_dil", 1 },
+	{ "change_esi", 2 },
+	{ "change_esi_cond", 2 },
+	{ "change_esi_swap", 2 },
+	{ "change_esi_lods", 2 },
+	{ "change_edx", 3 },
+	{ "change_rdx_mul", 3 },
+	{ "change_rdx_div", 3 },
+	{ "change_dl", 3 },
+	{ "change_dh", 3 },
+	{ "change_rcx", 4 },
+	{ "change_ecx_cpuid", 4 },
+	{ "change_cl", 4 },
+	{ "change_ch", 4 },
+	{ "change_ecx_lzcnt", 4 },
+	{ "change_r8", 5 },
+	{ "change_r8_second", 5 },
+	{ "change_r8d", 5 },
+	{ "change_r8b", 5 },
+	{ "change_r9", 6 },
+	{ "change_r9w", 6 },
+	{ "change_r9_pop", 6 },
+	{ "change_r9_xadd", 6 },
+};
+
+static void test_changed_arguments(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		const struct change *c = &changes[i];
+		struct elf_symbol sym;
+		struct site site;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		site_choose(elf, &sym, ARG(c->arg), false, &site);
+		if (site.cheap || site.offset != sym.offset)
+			fail_msg("%s: arg%d is not what it was", c->name, c->arg);
+		/* cpuid, for one, changes others too */
+		site_choose(elf, &sym, ARG(1) & ~ARG(c->arg), false, &site);
+		if (!site.cheap || site.offset == sym.offset)
+			fail_msg("%s: nobody asked for arg%d", c->name, c->arg);
+	}
+	elf_close(elf);
+}
+
+/* ---- any function of the C library ---- */
+
+struct walk {
+	struct elf_file *elf;
+	unsigned int n, cheap, late;
+};
+
+/* An independent reading of arch/x86/kernel/uprobes.c. */
+static bool is_emulated(const uint8_t *b)
+{
+	if (b[0] == 0x41)
+		return b[1] >= 0x50 && b[1] <= 0x57;
+	if (b[0] == 0x0f)
+		return b[1] >= 0x80 && b[1] <= 0x8f;
+	return (b[0] >= 0x50 && b[0] <= 0x57) || (b[0] >= 0x70 && b[0] <= 0x7f) || b[0] == 0x90 ||
+	       b[0] == 0xe8 || b[0] == 0xe9 || b[0] == 0xeb;
+}
+
+static int check_function(const struct elf_symbol *sym, void *arg)
+{
+	struct walk *w = arg;
+	uint8_t code[8] = {};
+	struct site with, without;
+
+	if (w->n++ % 5)
+		return 0;
+	site_choose(w->elf, sym, ALL_ARGS, true, &with);
+	site_choose(w->elf, sym, 0, false, &without);
+	/* asking for less never makes it dearer */
+	assert_true(without.cheap >= with.cheap);
+	if (with.cheap)
+		assert_int_equal(without.offset, with.offset);
+	else
+		assert_int_equal(with.offset, sym->offset);
+	if (!without.cheap) {
+		assert_int_equal(without.offset, sym->offset);
+		return 0;
+	}
+	w->cheap++;
+	w->late += without.offset > sym->offset + 4;
+	assert_true(without.offset >= sym->offset && without.offset < sym->offset + 32);
+	assert_true(!sym->size || without.offset < sym->offset + sym->size);
+	assert_int_equal(elf_read_at_offset(w->elf, without.offset, code, sizeof(code)), 0);
+	assert_true(is_emulated(code));
+	return 0;
+}
+
+static void test_libc(void **state)
+{
+	struct walk w = {};
+	void *handle = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+	Dl_info info;
+
+	(void)state;
+	assert_non_null(handle);
+	assert_int_not_equal(dladdr(dlsym(handle, "getppid"), &info), 0);
+	assert_int_equal(elf_open(info.dli_fname, &w.elf), 0);
+	assert_true(elf_match_symbols(w.elf, "*", check_function, &w) > 1000);
+	/* most functions begin with a push, and some only branch */
+	assert_true(w.cheap > 20 && w.late > 5);
+	elf_close(w.elf);
+	dlclose(handle);
+}
+
+#endif
+
+/* A symbol that lies about itself: the entry, whatever it is. */
+static void test_forged_symbol(void **state)
+{
+	static const struct elf_symbol forged[] = {
+		{ .name = "behind the end", .offset = UINT64_MAX / 2, .size = 64 },
+		{ .name = "wraps", .offset = UINT64_MAX - 3, .size = 64 },
+		{ .name = "large", .offset = 0, .vaddr = UINT64_MAX - 2, .size = UINT64_MAX },
+		{ .name = "empty", .offset = UINT64_MAX - 3, .size = 0 },
+	};
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(forged); i++) {
+		struct site site;
+
+		site_choose(elf, &forged[i], 0, false, &site);
+		assert_int_equal(site.offset, forged[i].offset);
+	}
+	elf_close(elf);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#ifdef __x86_64__
+		cmocka_unit_test(test_cases),
+		cmocka_unit_test(test_changed_arguments),
+		cmocka_unit_test(test_libc),
+#endif
+		cmocka_unit_test(test_forged_symbol),
+	};
+
+#ifndef __x86_64__
+	puts("skip test_site - sites behind the entry are chosen on x86_64 only");
+#endif
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The table of threads, from records as the BPF programs send them. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "target/tasks.h"
+
+/* No thread has such a number (PID_MAX_LIMIT is 4194304): /proc has nothing to say. */
+#define TID 5000000u
+
+static int make_table(void **state)
+{
+	struct tasks *ts;
+
+	if (tasks_new(&ts))
+		return -1;
+	*state = ts;
+	return 0;
+}
+
+static int free_table(void **state)
+{
+	tasks_free(*state);
+	return 0;
+}
+
+static void tell(struct tasks *ts, enum task_event event, uint32_t tgid, uint32_t tid,
+	const char *comm, uint8_t flags)
+{
+	struct rec_task r = {
+		.h = { .kind = REC_TASK, .id = event, .tgid = tgid, .tid = tid, .flags = flags }
+	};
+
+	snprintf(r.comm, sizeof(r.comm), "%s", comm);
+	tasks_update(ts, &r);
+}
+
+static void count_process(struct task *t, void *arg)
+{
+	assert_int_equal(t->tid, t->tgid);
+	assert_true(t->traced);
+	*(unsigned int *)arg += 1;
+}
+
+static unsigned int count_processes(struct tasks *ts)
+{
+	unsigned int n = 0;
+
+	tasks_each_process(ts, count_process, &n);
+	return n;
+}
+
+static void test_empty(void **state)
+{
+	struct tasks *ts = *state;
+
+	assert_null(tasks_find(ts, TID));
+	assert_null(tasks_find(ts, 0));
+	assert_int_equal(tasks_alive(ts, false), 0);
+	assert_int_equal(count_processes(ts), 0);
+	tasks_free(NULL);
+}
+
+static void test_life(void **state)
+{
+	struct tasks *ts = *state;
+	struct task *t;
+
+	tell(ts, TASK_FORK, TID, TID, "parent's", 0);
+	t = tasks_find(ts, TID);
+	assert_non_null(t);
+	assert_string_equal(t->comm, "parent's");
+	assert_true(t->traced && t->alive_process);
+	assert_int_equal(tasks_alive(ts, false), 1);
+
+	tell(ts, TASK_EXEC, TID, TID, "server", 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "server");
+	tell(ts, TASK_FORK, TID, TID + 1, "server", 0);
+	tell(ts, TASK_COMM, TID, TID + 1, "worker-0", 0);
+	t = tasks_find(ts, TID + 1);
+	assert_int_equal(t->tgid, TID);
+	assert_string_equal(t->comm, "worker-0");
+	assert_false(t->alive_process); /* a thread is no process */
+	assert_string_equal(tasks_find(ts, TID)->comm, "server");
+	assert_int_equal(tasks_alive(ts, false), 1);
+	assert_int_equal(count_processes(ts), 1);
+
+	/* the name outlives the thread */
+	tell(ts, TASK_EXIT, TID, TID + 1, "worker-0", 0);
+	assert_string_equal(tasks_find(ts, TID + 1)->comm, "worker-0");
+	assert_int_equal(tasks_alive(ts, false), 1);
+	tell(ts, TASK_EXIT, TID, TID, "server", TASK_F_LAST);
+	assert_int_equal(tasks_alive(ts, false), 0);
+	assert_int_equal(count_processes(ts), 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "server");
+}
+
+/* The main thread may leave first: the process lives until its last thread does. */
+static void test_main_thread_first(void **state)
+{
+	struct tasks *ts = *state;
+
+	tell(ts, TASK_FORK, TID, TID, "server", 0);
+	tell(ts, TASK_FORK, TID, TID + 1, "server", 0);
+	tell(ts, TASK_EXIT, TID, TID, "server", 0);
+	assert_int_equal(tasks_alive(ts, false), 1);
+	tell(ts, TASK_EXIT, TID, TID + 1, "server", TASK_F_LAST);
+	assert_int_equal(tasks_alive(ts, false), 0);
+}
+
+/* An exec from another thread: that thread goes on under the process's number. */
+static void test_exec_from_thread(void **state)
+{
+	struct tasks *ts = *state;
+
+	tell(ts, TASK_FORK, TID, TID, "shell", 0);
+	tell(ts, TASK_FORK, TID, TID + 1, "shell", 0);
+	tell(ts, TASK_EXIT, TID, TID, "shell", 0);
+	tell(ts, TASK_EXEC, TID, TID, "server", 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "server");
+	assert_int_equal(tasks_alive(ts, false), 1);
+}
+
+/* Records of a process whose start was not seen, or was lost. */
+static void test_start_not_seen(void **state)
+{
+	struct tasks *ts = *state;
+
+	tell(ts, TASK_EXIT, TID, TID, "x", TASK_F_LAST);
+	assert_int_equal(tasks_alive(ts, false), 0);
+	tell(ts, TASK_COMM, TID, TID + 1, "thread", 0);
+	assert_false(tasks_find(ts, TID + 1)->alive_process);
+	assert_int_equal(tasks_alive(ts, false), 0);
+	tell(ts, TASK_COMM, TID, TID, "main", 0);
+	assert_int_equal(tasks_alive(ts, false), 1);
+	/* an exit of which only the main thread's entry is unknown */
+	tell(ts, TASK_EXIT, TID + 7, TID + 7, "y", TASK_F_LAST);
+	assert_int_equal(tasks_alive(ts, false), 1);
+	/* an event of the future */
+	tell(ts, (enum task_event)99, TID, TID, "z", TASK_F_LAST);
+	assert_string_equal(tasks_find(ts, TID)->comm, "main");
+	assert_int_equal(tasks_alive(ts, false), 1);
+}
+
+/* A number that is used again: nothing of its former owner stays. */
+static void test_reuse(void **state)
+{
+	struct tasks *ts = *state;
+	struct task *t;
+
+	/* a thread's number becomes a process's */
+	tell(ts, TASK_FORK, TID, TID, "first", 0);
+	tell(ts, TASK_FORK, TID, TID + 1, "first-thread", 0);
+	tasks_find(ts, TID + 1)->sink_flags = 7;
+	tell(ts, TASK_EXIT, TID, TID + 1, "first-thread", 0);
+	tell(ts, TASK_FORK, TID + 1, TID + 1, "second", 0);
+	t = tasks_find(ts, TID + 1);
+	assert_int_equal(t->tgid, TID + 1);
+	assert_string_equal(t->comm, "second");
+	assert_int_equal(t->sink_flags, 0);
+	assert_int_equal(tasks_alive(ts, false), 2);
+
+	/* and a process's a thread's, also when only a record of it tells */
+	tell(ts, TASK_EXIT, TID + 1, TID + 1, "second", TASK_F_LAST);
+	tasks_find(ts, TID + 1)->sink_flags = 7;
+	t = tasks_get(ts, TID, TID + 1);
+	assert_int_equal(t->tgid, TID);
+	assert_int_equal(t->sink_flags, 0);
+	assert_string_equal(t->comm, "");
+	assert_false(t->alive_process);
+	assert_int_equal(tasks_alive(ts, false), 1);
+
+	/* a fork of the same number in the same process is another thread too */
+	tasks_find(ts, TID + 1)->sink_flags = 7;
+	tell(ts, TASK_FORK, TID, TID + 1, "third", 0);
+	assert_int_equal(tasks_find(ts, TID + 1)->sink_flags, 0);
+	assert_string_equal(tasks_find(ts, TID + 1)->comm, "third");
+}
+
+/* What the sinks have written is no longer true after a change of name. */
+static void test_rename(void **state)
+{
+	struct tasks *ts = *state;
+	struct rec_task r = { .h = { .id = TASK_COMM, .tgid = TID, .tid = TID } };
+
+	tell(ts, TASK_FORK, TID, TID, "old", 0);
+	tasks_find(ts, TID)->sink_flags = 7;
+	tell(ts, TASK_COMM, TID, TID, "new", 0);
+	assert_int_equal(tasks_find(ts, TID)->sink_flags, 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "new");
+	/* a name without its NUL, as a damaged record may have it */
+	memset(r.comm, 'x', sizeof(r.comm));
+	tasks_update(ts, &r);
+	assert_string_equal(tasks_find(ts, TID)->comm, "xxxxxxxxxxxxxxx");
+}
+
+/* More threads than the table begins with, many of them in each other's way in it. */
+static void test_many(void **state)
+{
+	struct tasks *ts = *state;
+	const unsigned int processes = 50, threads = 200;
+	char comm[TASK_COMM_LEN];
+
+	for (uint32_t p = 0; p < processes; p++) {
+		uint32_t tgid = TID + p * 65536; /* the low bits, which find the slot, are equal */
+
+		for (uint32_t i = 0; i < threads; i++) {
+			snprintf(comm, sizeof(comm), "%u-%u", p, i);
+			tell(ts, TASK_FORK, tgid, tgid + i, comm, 0);
+		}
+	}
+	assert_int_equal(tasks_alive(ts, false), processes);
+	assert_int_equal(count_processes(ts), processes);
+	for (uint32_t p = 0; p < processes; p++) {
+		uint32_t tgid = TID + p * 65536;
+
+		for (uint32_t i = 0; i < threads; i++) {
+			struct task *t = tasks_find(ts, tgid + i);
+
+			assert_non_null(t);
+			assert_int_equal(t->tid, tgid + i);
+			assert_int_equal(t->tgid, tgid);
+			snprintf(comm, sizeof(comm), "%u-%u", p, i);
+			assert_string_equal(t->comm, comm);
+			assert_int_equal(t->alive_process, i == 0);
+		}
+		assert_null(tasks_find(ts, tgid + threads));
+		tell(ts, TASK_EXIT, tgid, tgid + 5, "", TASK_F_LAST);
+	}
+	assert_int_equal(tasks_alive(ts, false), 0);
+}
+
+/* The table does not grow by threads that come and go under the numbers of others. */
+static void test_reuse_forever(void **state)
+{
+	struct tasks *ts = *state;
+	const struct task *slot;
+
+	tell(ts, TASK_FORK, TID, TID, "main", 0);
+	slot = tasks_find(ts, TID);
+	for (uint32_t i = 0; i < 100000; i++)
+		tell(ts, TASK_FORK, TID, TID + 1 + i % 300, "worker", 0);
+	assert_ptr_equal(tasks_find(ts, TID), slot);
+}
+
+/* ---- what /proc tells ---- */
+
+struct live {
+	pthread_t thread;
+	pthread_barrier_t named, done;
+	pid_t tid;
+};
+
+static void *named_thread(void *arg)
+{
+	struct live *l = arg;
+
+	prctl(PR_SET_NAME, "test-thread");
+	l->tid = (pid_t)syscall(SYS_gettid);
+	pthread_barrier_wait(&l->named);
+	pthread_barrier_wait(&l->done);
+	return NULL;
+}
+
+static void start_thread(struct live *l)
+{
+	assert_int_equal(pthread_barrier_init(&l->named, NULL, 2), 0);
+	assert_int_equal(pthread_barrier_init(&l->done, NULL, 2), 0);
+	assert_int_equal(pthread_create(&l->thread, NULL, named_thread, l), 0);
+	pthread_barrier_wait(&l->named);
+}
+
+static void end_thread(struct live *l)
+{
+	pthread_barrier_wait(&l->done);
+	pthread_join(l->thread, NULL);
+	pthread_barrier_destroy(&l->named);
+	pthread_barrier_destroy(&l->done);
+}
+
+static void test_add_process(void **state)
+{
+	struct tasks *ts = *state;
+	struct live live;
+	struct task *t;
+
+	start_thread(&live);
+	assert_int_equal(tasks_add_process(ts, getpid()), 0);
+	t = tasks_find(ts, (uint32_t)getpid());
+	assert_non_null(t);
+	assert_true(t->traced && t->alive_process && t->comm[0]);
+	t = tasks_find(ts, (uint32_t)live.tid);
+	assert_non_null(t);
+	assert_int_equal(t->tgid, getpid());
+	assert_true(t->traced && !t->alive_process);
+	assert_string_equal(t->comm, "test-thread");
+	assert_int_equal(tasks_alive(ts, true), 1);
+
+	/* as a waker it is known already; a stranger is looked up */
+	assert_ptr_equal(tasks_get_other(ts, (uint32_t)live.tid), t);
+	t = tasks_get_other(ts, 1);
+	assert_non_null(t);
+	assert_int_equal(t->tgid, 1);
+	assert_false(t->traced || t->alive_process);
+	assert_true(t->comm[0]);
+	/* one that is gone has no name, and is a process of its own as far as is known */
+	t = tasks_get_other(ts, TID);
+	assert_int_equal(t->tgid, TID);
+	assert_string_equal(t->comm, "");
+	assert_int_equal(tasks_alive(ts, true), 1);
+	assert_int_equal(count_processes(ts), 1);
+	end_thread(&live);
+	assert_int_equal(tasks_add_process(ts, TID), -ESRCH);
+}
+
+/* A thread as a waker, found by its own number: its process is another. */
+static void test_waker_thread(void **state)
+{
+	struct tasks *ts = *state;
+	struct live live;
+	struct task *t;
+
+	start_thread(&live);
+	t = tasks_get_other(ts, (uint32_t)live.tid);
+	assert_int_equal(t->tgid, getpid());
+	assert_string_equal(t->comm, "test-thread");
+	assert_false(t->traced);
+	end_thread(&live);
+}
+
+/* An exit whose record was lost: asked, /proc knows. */
+static void test_alive_is_checked(void **state)
+{
+	struct tasks *ts = *state;
+	int fds[2], status;
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		close(fds[1]);
+		_exit(read(fds[0], &c, 1) != 0);
+	}
+	close(fds[0]);
+	assert_int_equal(tasks_add_process(ts, pid), 0);
+	assert_int_equal(tasks_alive(ts, true), 1);
+	close(fds[1]);
+	/* it has exited, and is a zombie until it is waited for */
+	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
+	assert_int_equal(tasks_alive(ts, false), 1);
+	assert_int_equal(tasks_alive(ts, true), 0);
+	assert_int_equal(tasks_alive(ts, false), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, free_table)
+	const struct CMUnitTest tests[] = {
+		TEST(test_empty),
+		TEST(test_life),
+		TEST(test_main_thread_first),
+		TEST(test_exec_from_thread),
+		TEST(test_start_not_seen),
+		TEST(test_reuse),
+		TEST(test_rename),
+		TEST(test_many),
+		TEST(test_reuse_forever),
+		TEST(test_add_process),
+		TEST(test_waker_thread),
+		TEST(test_alive_is_checked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
