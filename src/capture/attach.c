@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <pthread.h>
@@ -237,22 +238,41 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	return 0;
 }
 
+static bool is_claimed(const struct probe_table *pt, const char *shown)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		if (probe_spec_matches(&pt->specs[i], shown))
+			return true;
+	}
+	return false;
+}
+
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
 	struct collect c = { .pt = a->pt, .probes_fd = a->probes_fd };
-	int err;
+	char opened[32];
+	int err, fd;
 
-	err = probe_sites_each(a->pt, path, shown, a->states_only, collect_site, &c);
-	/* returns first: an entry whose return is not seen would leave a frame behind */
+	if (!is_claimed(a->pt, shown))
+		return 0;
+	/* the same file from here on, also when it is deleted or replaced meanwhile */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	err = fd < 0 ? -errno : 0;
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	if (!err)
-		err = attach_batch(a, true, path, &c.returns);
+		err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
+	/* returns first: a return without its entry is nothing, an entry without its return stays open */
 	if (!err)
-		err = attach_batch(a, false, path, &c.entries);
+		err = attach_batch(a, true, opened, &c.returns);
+	if (!err)
+		err = attach_batch(a, false, opened, &c.entries);
 	if (err)
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 	else
 		err = (int)c.entries.n;
+	if (fd >= 0)
+		close(fd);
 	batch_free(&c.entries);
 	batch_free(&c.returns);
 	return err;
