@@ -24,8 +24,11 @@ static __always_inline void regs_read(struct pt_regs *ctx, u64 regs[REG_MAX])
 	regs[REG_ARG5] = PT_REGS_PARM5(ctx);
 #ifdef __TARGET_ARCH_x86
 	regs[REG_ARG6] = ctx->r9;
+	regs[REG_ARG7] = regs[REG_ARG8] = 0;
 #else
 	regs[REG_ARG6] = ((struct user_pt_regs *)ctx)->regs[5];
+	regs[REG_ARG7] = ((struct user_pt_regs *)ctx)->regs[6];
+	regs[REG_ARG8] = ((struct user_pt_regs *)ctx)->regs[7];
 #endif
 	regs[REG_SP] = PT_REGS_SP(ctx);
 }
@@ -49,6 +52,8 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
 	if (!f)
 		return 0;
+	if (!f->derefs)
+		v >>= f->off[0] & 63;
 	for (int i = 0; i < FETCH_DEREFS_MAX; i++) {
 		u64 addr = v + f->off[i];
 		u32 size = i + 1 < f->derefs ? 8 : f->size;
@@ -170,18 +175,41 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 	return 0;
 }
 
-static __always_inline void frame_push(struct thread *t, struct task_struct *task,
-	const struct probe *p, u32 id, u64 sp, u32 ip, u64 now, const struct call_vals *c)
+/*
+ * At a function's entry: whether the return address is the kernel's trampoline for return probes,
+ * the start of a page, so that the function was not called but reached by a jump from one that was.
+ */
+static __always_inline bool entered_by_jump(struct pt_regs *ctx)
 {
+	u64 ret = 1;
+
+#ifdef __TARGET_ARCH_x86
+	bpf_probe_read_user(&ret, sizeof(ret), (void *)PT_REGS_SP(ctx));
+#else
+	ret = PT_REGS_RET(ctx);
+#endif
+	return !(ret & 0xfff);
+}
+
+static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
+	const struct probe *p, u32 id, u64 now, const struct call_vals *c)
+{
+	u64 sp = PT_REGS_SP(ctx);
+	u32 ip = PT_REGS_IP(ctx);
 	const u64 *vals = c->vals;
 	struct strings *s = NULL;
 	u32 slot = t->depth;
 	struct frame *f;
 
 	frames_drop_stale(t, sp);
-	/* A frame at the same place is that of a tail call, but one of the same function was left. */
-	if (frame_find(t, sp, id))
-		frames_drop_stale(t, sp + 1);
+	/* A frame at the same place is that of a tail call; one of the same function was left, unless
+	 * it is in a chain of tail calls, or has branched back to its start. */
+	if (frame_find(t, sp, id)) {
+		if (!entered_by_jump(ctx))
+			frames_drop_stale(t, sp + 1);
+		else if (frame_at(t, t->depth - 1)->ip == ip)
+			return;
+	}
 	if (t->depth >= FRAMES_MAX) {
 		__sync_fetch_and_add(&stats.frames_full, 1);
 		return;
@@ -243,12 +271,12 @@ int function_entry(struct pt_regs *ctx)
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
+	if (!p->hit)
+		p->hit = 1;
 	regs_read(ctx, regs);
 	fetch_all(regs, p, c.vals);
 	if (!when_holds(p, c.vals))
 		return 0;
-	if (!p->hit)
-		p->hit = 1;
 	now = thread_account(t);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -279,7 +307,7 @@ int function_entry(struct pt_regs *ctx)
 		emit_call(task, w, id, now, now, c.vals, p->nvals, p->nstrs, slot, 0);
 	}
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(t, task, p, id, regs[REG_SP], PT_REGS_IP(ctx), now, &c);
+		frame_push(ctx, t, task, p, id, now, &c);
 	return 0;
 }
 

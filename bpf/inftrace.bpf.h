@@ -209,6 +209,13 @@ static __always_inline u32 thread_on_state(const struct thread *t)
 	return t->role == ST_BARRIER ? ST_BARRIER : ST_CPU;
 }
 
+/* Of one that went off the CPU in the state `off`, 0 for none. A wait for the GPU is one state, on
+ * and off the CPU. */
+static __always_inline u32 thread_state(const struct thread *t, u32 off)
+{
+	return off && t->role != ST_GPU_WAIT ? off : thread_on_state(t);
+}
+
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
 	if (state < ST_MAX)
@@ -323,8 +330,7 @@ static __always_inline u64 thread_account(struct thread *t)
 		now = bpf_ktime_get_boot_ns();
 		if (state) /* it runs, so a switch-in was not seen */
 			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
-		else
-			state = thread_on_state(t);
+		state = thread_state(t, state);
 		from = since ? since : now; /* 0: created, not initialised yet */
 		if (now < from)
 			now = from;

@@ -59,8 +59,7 @@ static __always_inline void switch_out(
 
 	if (state)
 		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
-	else
-		state = thread_on_state(t);
+	state = thread_state(t, state);
 	if (t->since && now > t->since)
 		thread_add(t, state, now - t->since);
 	t->off_flags = 0;

@@ -139,7 +139,7 @@ static __always_inline void step_end(
 	}
 	if (end > since) {
 		/* cut by the end of the recording: the state in flight is not accounted yet */
-		u32 state = t->off ? t->off : thread_on_state(t);
+		u32 state = thread_state(t, t->off);
 
 		if (state < ST_MAX)
 			r->ns[state] += end - since;

@@ -69,6 +69,8 @@ enum fetch_reg {
 	REG_ARG4,
 	REG_ARG5,
 	REG_ARG6,
+	REG_ARG7, /* arm64 only */
+	REG_ARG8,
 	REG_SP,
 	REG_MAX,
 };
@@ -78,7 +80,10 @@ enum fetch_reg {
 #define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched too: the last
 			     * load is the string itself */
 
-/* value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes. */
+/*
+ * value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes.
+ * Without dereferences: value = reg >> off[0], since the ABI packs small structures into registers.
+ */
 struct fetch {
 	u8 reg; /* enum fetch_reg */
 	u8 derefs;

@@ -27,6 +27,7 @@
 #define STATUS_TTY_NS NSEC_PER_SEC
 #define STATUS_FILE_NS (10 * NSEC_PER_SEC)
 #define CHECK_ALIVE_NS NSEC_PER_SEC
+#define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
 #define SCANS_MAX 64 /* processes whose mapped files are looked at in one go */
 
 struct run {
@@ -460,12 +461,40 @@ static void summarise_counts(const struct run *r)
 		log_warn("lost %s: a larger --ring-size or fewer -e keeps up", line);
 }
 
+static bool never_hit(const struct run *r, uint32_t i)
+{
+	return r->probes.specs[i].attached && !session_probe_hit(r->session, i);
+}
+
+/* A glob may stand for thousands of functions, most of which are not in use. */
+static void summarise_glob(const struct run *r, uint32_t glob)
+{
+	const struct probe_spec *specs = r->probes.specs;
+	uint32_t never = 0;
+
+	for (uint32_t i = 0; i < r->probes.n; i++)
+		never += specs[i].from == glob + 1 && never_hit(r, i);
+	if (never > NEVER_HIT_NAMED && log_level() < 1) {
+		log_info("%s: %u functions attached, %u of them never hit; -v names them",
+			specs[glob].symbol, specs[glob].attached, never);
+		return;
+	}
+	for (uint32_t i = 0; i < r->probes.n; i++) {
+		if (specs[i].from == glob + 1 && never_hit(r, i))
+			log_info("%s: attached, never hit", specs[i].symbol);
+	}
+}
+
 static void summarise_probes(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->probes.n; i++) {
 		const struct probe_spec *s = &r->probes.specs[i];
 
-		if (s->attached && !s->is_glob && !session_probe_hit(r->session, i))
+		if (s->from)
+			continue;
+		if (s->attached && s->is_glob)
+			summarise_glob(r, i);
+		else if (never_hit(r, i))
 			log_info("%s: attached, never hit", s->symbol);
 		else if (!s->attached && !s->engine)
 			log_warn("%s: no file that the targets mapped has this function", s->symbol);

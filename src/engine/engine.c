@@ -292,7 +292,7 @@ static int add_end(struct reader *r, const char *library, const char *symbol)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, library, symbol);
 
-	if (!s) {
+	if (!s || s->when) { /* an end has no condition */
 		s = spec_append(r->pt, library, symbol);
 		if (!s)
 			return preset_error(r, "probes", "too many probes");
@@ -309,7 +309,7 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	char shown[SHOWN_MAX];
 	int err;
 
-	if (s && s->flags != PROBE_F_END) {
+	if (s && (s->flags != PROBE_F_END || e->when)) {
 		if (!e->instant && !e->when && s->flags & (PROBE_F_SPAN | PROBE_F_BEGIN))
 			return preset_error(
 				r, e->begin ? "begin" : "symbol", "this function has a probe already");

@@ -121,7 +121,8 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, s
 
 /*
  * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, ptr, str or the name of an enum, SOURCE is a register
- * (arg1..arg6, sp) or up to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is the text at a
+ * (arg1..arg6, sp; arm64 also arg7, arg8), a part of one (arg2>>32: a structure's second member), or
+ * up to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is the text at a
  * place: "str arg1" where arg1 points, "str *(arg1+256)" inside the structure that it points to,
  * "str *(*(arg1+8))" where a member points; FUNC_STR_LEN bytes of it are kept. -EINVAL with a
  * reason in err.

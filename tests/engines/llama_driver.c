@@ -11,6 +11,8 @@
 #define _GNU_SOURCE
 #include "run.h"
 
+#include "nodes.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -115,6 +117,8 @@ struct llama {
 	struct api api;
 	void *model, *ctx, *sampler;
 	const void *vocab;
+	struct node_log *nodes;
+	unsigned int steps;
 };
 
 static void on_log(int level, const char *text, void *data)
@@ -155,7 +159,8 @@ out:
 	return lib;
 }
 
-static int api_load(struct api *api, const char *dir)
+/* ret_lib: a handle that finds everything of ggml. */
+static int api_load(struct api *api, const char *dir, void **ret_lib)
 {
 	void *ggml, *llama;
 
@@ -169,6 +174,7 @@ static int api_load(struct api *api, const char *dir)
 		return run_fail("%s: no %s; this driver knows release v0.5.0", dir, #name);
 	API_FUNCTIONS(LOAD)
 #undef LOAD
+	*ret_lib = llama;
 	return 0;
 }
 
@@ -241,6 +247,10 @@ static int context_init(struct llama *l, int threads)
 	cp.n_batch = RUN_PROMPT_TOKENS;
 	cp.n_ubatch = 256;
 	cp.n_threads = cp.n_threads_batch = threads;
+	if (l->nodes) {
+		cp.cb_eval = (void *)node_log_eval;
+		cp.cb_eval_ud = l->nodes;
+	}
 	l->ctx = l->api.llama_init_from_model(l->model, cp);
 	if (!l->ctx)
 		return run_fail("llama.cpp cannot make a context for this model");
@@ -252,8 +262,11 @@ static void *driver_open(const struct run_options *o)
 	const char *dir = o->args[0], *path = o->args[1];
 	static struct llama l;
 	char desc[128] = "";
+	void *lib = NULL;
 
-	if (api_load(&l.api, dir))
+	if (api_load(&l.api, dir, &lib))
+		return NULL;
+	if (o->nodes_path && node_log_open(o->nodes_path, lib, &l.nodes))
 		return NULL;
 	l.api.llama_log_set(on_log, NULL);
 	l.api.ggml_backend_load_all_from_path(dir);
@@ -288,6 +301,8 @@ static int driver_decode(void *engine, int32_t *tokens, int32_t n)
 {
 	struct llama *l = engine;
 
+	if (l->nodes)
+		node_log_step(l->nodes, l->steps++);
 	return l->api.llama_decode(l->ctx, l->api.llama_batch_get_one(tokens, n));
 }
 
@@ -305,6 +320,13 @@ static int driver_piece(void *engine, int32_t token, char *buf, size_t size)
 	return l->api.llama_token_to_piece(l->vocab, token, buf, (int32_t)size, 0, true);
 }
 
+static int driver_finish(void *engine)
+{
+	struct llama *l = engine;
+
+	return l->nodes ? node_log_close(l->nodes) : 0;
+}
+
 static const struct engine_ops driver_ops = {
 	.name = "llama.cpp",
 	.args = "LIBDIR MODEL.gguf",
@@ -315,6 +337,7 @@ static const struct engine_ops driver_ops = {
 	.decode = driver_decode,
 	.sample = driver_sample,
 	.piece = driver_piece,
+	.finish = driver_finish,
 };
 
 int main(int argc, char **argv)

@@ -58,6 +58,8 @@ static void usage(const struct engine_ops *ops)
 	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
 	       "  -d MS        pause before the first prompt: time for a tracer to find the "
 	       "libraries\n"
+	       "  -N FILE      write the nodes of every graph to FILE, a JSON line each;\n"
+	       "               llama.cpp only\n"
 	       "  -w           once ready, print \"ready\" and begin at the next line of input\n"
 	       "  -q           do not print the generated text\n",
 		program_invocation_short_name, ops->args, RUN_PROMPT_TOKENS);
@@ -104,6 +106,9 @@ static int option_parse(int opt, struct run_options *o)
 	case 'S':
 		o->stages_path = optarg;
 		return 0;
+	case 'N':
+		o->nodes_path = optarg;
+		return 0;
 	case 'w':
 		o->wait = true;
 		return 0;
@@ -127,7 +132,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:N:wqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -242,7 +247,7 @@ static int run(struct run *r)
 	}
 	counts_print(
 		&r->c, r->ops->name, r->o.threads, r->ops->extra ? r->ops->extra(r->engine) : NULL);
-	return 0;
+	return r->ops->finish ? r->ops->finish(r->engine) : 0;
 }
 
 int run_main(int argc, char **argv, const struct engine_ops *ops)

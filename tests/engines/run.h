@@ -13,7 +13,7 @@
 #define RUN_PROMPT_TOKENS 1024
 
 struct run_options {
-	const char *prompt, *stages_path;
+	const char *prompt, *stages_path, *nodes_path;
 	int tokens, threads, prompt_tokens, rounds;
 	int delay_ms; /* between loading and the first prompt */
 	int poll;     /* -1: no thread pool of the caller's */
@@ -37,6 +37,7 @@ struct engine_ops {
 	int (*piece)(void *engine, int32_t token, char *buf, size_t size);
 	/* NULL, or further members for the line of counts: JSON that starts with a comma. */
 	const char *(*extra)(void *engine);
+	int (*finish)(void *engine); /* NULL, or what remains to be written; 0, or it has said why */
 };
 
 /* Says on stderr what went wrong; returns -1. */

@@ -47,6 +47,11 @@ static const struct good goods[] = {
 	/* an enum of the preset is a C enum: four bytes */
 	{ "op arg1", { .reg = REG_ARG1, .size = 4 }, .names = 1 },
 	{ "s32x arg1", { .reg = REG_ARG1, .size = 4 }, .names = 2 },
+	/* parts of a register */
+	{ "u32 arg2>>32", { .reg = REG_ARG2, .size = 4, .off = { 32 } }, .names = -1 },
+	{ "s8 arg6 >> 0x3f ", { .reg = REG_ARG6, .size = 1, .flags = FETCH_F_SIGNED, .off = { 63 } },
+		true, .names = -1 },
+	{ "op arg1>>0", { .reg = REG_ARG1, .size = 4 }, .names = 1 },
 	/* loads: the innermost offset comes first */
 	{ "u32 *(arg2)", { .reg = REG_ARG2, .derefs = 1, .size = 4 }, .names = -1 },
 	{ "op *(arg2+80)", { .reg = REG_ARG2, .derefs = 1, .size = 4, .off = { 80 } }, .names = 1 },
@@ -92,10 +97,11 @@ static void test_good(void **state)
 	}
 }
 
-#define NO_TYPE "not a type (u8..u64, s8..s64, ptr or an enum of the preset)"
+#define NO_TYPE "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)"
 #define NO_REG "not a register (arg1 to arg6, sp)"
 #define NO_OFFSET "'+OFFSET)' expected"
 #define NO_PAREN "'(' expected after '*'"
+#define NO_SHIFT "'>>0' to '>>63' expected"
 #define BEHIND "text behind the expression"
 #define DEEP "more than three loads"
 
@@ -115,7 +121,7 @@ static const struct {
 	{ "u8 ", NO_REG },
 	{ "u8 arg", NO_REG },
 	{ "u8 arg0", NO_REG },
-	{ "u8 arg7", NO_REG },
+	{ "u8 arg9", NO_REG },
 	{ "u8 arg11", NO_REG },
 	{ "u8 rdi", NO_REG },
 	{ "u8 SP", NO_REG },
@@ -130,6 +136,16 @@ static const struct {
 	{ "u8 *(arg1))", BEHIND },
 	{ "u8 *(arg1)+8", BEHIND },
 	{ "u8 arg1,", BEHIND },
+	{ "u8 arg1>>", NO_SHIFT },
+	{ "u8 arg1>>-1", NO_SHIFT },
+	{ "u8 arg1>>64", NO_SHIFT },
+	{ "u8 arg1>>arg2", NO_SHIFT },
+	{ "u8 arg1>>99999999999999999999", NO_SHIFT },
+	{ "u8 arg1>>8x", BEHIND },
+	{ "u8 arg1>8", BEHIND },
+	{ "u8 *(arg1)>>8", BEHIND },
+	{ "u8 *(arg1>>8)", NO_OFFSET },
+	{ "str arg1>>8", BEHIND },
 	{ "u8 *arg1", NO_PAREN },
 	{ "u8 *", NO_PAREN },
 	{ "u8 **(arg1)", NO_PAREN },

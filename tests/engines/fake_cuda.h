@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The functions of CUDA, NCCL, PyTorch and vLLM that the presets probe, as their public headers
+ * declare them (cuda.h, cuda_runtime_api.h, crt/host_runtime.h, nccl.h; CUDA 13, NCCL 2.28), so
+ * that the compiler and not a preset decides which register an argument is in.
+ *
+ * A family is a parameter list: P(type, name) for each, S between them. A parameter that a preset
+ * shows has the name that it has there. Of it come the functions of the libraries (fake_cuda.c) and
+ * their calls (fake_cuda_driver.c).
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void *t_ptr;
+typedef uint8_t t_u8;
+typedef uint32_t t_u32;
+typedef uint64_t t_u64;
+typedef int32_t t_s32;
+typedef double t_f64;
+typedef const char *t_str;
+typedef int t_unused; /* for functions without parameters: C has no name for nothing */
+
+typedef struct {
+	unsigned int x, y, z;
+} t_dim3;
+
+typedef enum {
+	cudaMemcpyHostToHost = 0,
+	cudaMemcpyHostToDevice = 1,
+	cudaMemcpyDeviceToHost = 2,
+	cudaMemcpyDeviceToDevice = 3,
+	cudaMemcpyDefault = 4,
+} t_kind;
+
+typedef enum {
+	ncclInt8 = 0,
+	ncclUint8 = 1,
+	ncclInt32 = 2,
+	ncclUint32 = 3,
+	ncclInt64 = 4,
+	ncclUint64 = 5,
+	ncclFloat16 = 6,
+	ncclFloat32 = 7,
+	ncclFloat64 = 8,
+	ncclBfloat16 = 9,
+	ncclFloat8e4m3 = 10,
+	ncclFloat8e5m2 = 11,
+	ncclNumTypes = 12,
+} t_dtype;
+
+typedef enum {
+	ncclSum = 0,
+	ncclProd = 1,
+	ncclMax = 2,
+	ncclMin = 3,
+	ncclAvg = 4,
+	ncclNumOps = 5, /* those that a program makes itself follow */
+} t_redop;
+
+typedef struct {
+	char internal[128];
+} t_unique;
+
+/* CUlaunchConfig */
+struct cu_config {
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	void *hStream;
+	void *attrs;
+	unsigned int numAttrs;
+};
+typedef const struct cu_config *t_cu_config;
+
+/* cudaLaunchConfig_t */
+struct rt_config {
+	t_dim3 gridDim, blockDim;
+	size_t dynamicSmemBytes;
+	void *stream;
+	void *attrs;
+	unsigned int numAttrs;
+};
+typedef const struct rt_config *t_rt_config;
+
+/* CUDA_MEMCPY2D_v2 */
+struct copy2d {
+	size_t srcXInBytes, srcY;
+	int srcMemoryType;
+	const void *srcHost;
+	unsigned long long srcDevice;
+	void *srcArray;
+	size_t srcPitch;
+	size_t dstXInBytes, dstY;
+	int dstMemoryType;
+	void *dstHost;
+	unsigned long long dstDevice;
+	void *dstArray;
+	size_t dstPitch;
+	size_t WidthInBytes, Height;
+};
+typedef const struct copy2d *t_copy2d;
+
+/* CUDA_MEMCPY3D_v2 */
+struct copy3d {
+	size_t srcXInBytes, srcY, srcZ, srcLOD;
+	int srcMemoryType;
+	const void *srcHost;
+	unsigned long long srcDevice;
+	void *srcArray, *reserved0;
+	size_t srcPitch, srcHeight;
+	size_t dstXInBytes, dstY, dstZ, dstLOD;
+	int dstMemoryType;
+	void *dstHost;
+	unsigned long long dstDevice;
+	void *dstArray, *reserved1;
+	size_t dstPitch, dstHeight;
+	size_t WidthInBytes, Height, Depth;
+};
+typedef const struct copy3d *t_copy3d;
+
+/* clang-format off */
+
+/* ---- parameter lists ---- */
+
+#define FAM_none(P, S) P(unused, none)
+#define FAM_launch(P, S) \
+	P(ptr, function) S P(u32, grid_x) S P(u32, grid_y) S P(u32, grid_z) S P(u32, block_x) S \
+	P(u32, block_y) S P(u32, block_z) S P(u32, shared) S P(ptr, stream) S P(ptr, params)
+#define FAM_launch_ex(P, S) P(cu_config, config) S P(ptr, function) S P(ptr, params) S P(ptr, extra)
+#define FAM_graph(P, S) P(ptr, graph) S P(ptr, stream)
+#define FAM_graph_make(P, S) P(ptr, executable) S P(ptr, graph) S P(u64, flags)
+#define FAM_copy(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes)
+#define FAM_copy_async(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(ptr, stream)
+#define FAM_peer(P, S) P(ptr, dst) S P(ptr, dst_ctx) S P(ptr, src) S P(ptr, src_ctx) S P(u64, bytes)
+#define FAM_peer_async(P, S) \
+	P(ptr, dst) S P(ptr, dst_ctx) S P(ptr, src) S P(ptr, src_ctx) S P(u64, bytes) S P(ptr, stream)
+#define FAM_copy2d(P, S) P(copy2d, copy)
+#define FAM_copy2d_async(P, S) P(copy2d, copy) S P(ptr, stream)
+#define FAM_copy3d(P, S) P(copy3d, copy)
+#define FAM_copy3d_async(P, S) P(copy3d, copy) S P(ptr, stream)
+#define FAM_set(P, S) P(ptr, dst) S P(u8, value) S P(u64, elements)
+#define FAM_set_async(P, S) P(ptr, dst) S P(u8, value) S P(u64, elements) S P(ptr, stream)
+#define FAM_alloc(P, S) P(ptr, result) S P(u64, bytes)
+#define FAM_alloc_flags(P, S) P(ptr, result) S P(u64, bytes) S P(u32, flags)
+#define FAM_alloc_pitch(P, S) \
+	P(ptr, result) S P(ptr, pitch) S P(u64, width) S P(u64, height) S P(u32, element)
+#define FAM_alloc_async(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, stream)
+#define FAM_alloc_pool(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, pool) S P(ptr, stream)
+#define FAM_create(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, properties) S P(u64, flags)
+#define FAM_free(P, S) P(ptr, address)
+#define FAM_free_async(P, S) P(ptr, address) S P(ptr, stream)
+#define FAM_map(P, S) P(ptr, address) S P(u64, bytes) S P(u64, offset) S P(u64, handle) S P(u64, flags)
+#define FAM_unmap(P, S) P(ptr, address) S P(u64, bytes)
+#define FAM_load(P, S) P(ptr, module) S P(ptr, image)
+#define FAM_name(P, S) P(ptr, result) S P(ptr, module) S P(str, kernel)
+#define FAM_wait_stream(P, S) P(ptr, stream)
+#define FAM_wait_event(P, S) P(ptr, event)
+#define FAM_wait_context(P, S) P(ptr, context)
+#define FAM_wait(P, S) P(unused, none)
+
+#define FAM_rt_launch(P, S) \
+	P(ptr, function) S P(dim3, grid) S P(dim3, block) S P(ptr, params) S P(u64, shared) S P(ptr, stream)
+#define FAM_rt_launch_ex(P, S) P(rt_config, config) S P(ptr, function) S P(ptr, params)
+#define FAM_rt_copy(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind)
+#define FAM_rt_copy_async(P, S) \
+	P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind) S P(ptr, stream)
+#define FAM_rt_copy2d(P, S) \
+	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
+	P(u64, height) S P(kind, kind)
+#define FAM_rt_copy2d_async(P, S) \
+	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
+	P(u64, height) S P(kind, kind) S P(ptr, stream)
+#define FAM_rt_peer(P, S) \
+	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes)
+#define FAM_rt_peer_async(P, S) \
+	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes) S P(ptr, stream)
+#define FAM_rt_symbol(P, S) P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind)
+#define FAM_rt_symbol_async(P, S) \
+	P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind) S P(ptr, stream)
+#define FAM_rt_set(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes)
+#define FAM_rt_set_async(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes) S P(ptr, stream)
+#define FAM_rt_register(P, S) \
+	P(ptr, fatbin) S P(ptr, function) S P(ptr, device) S P(str, kernel) S P(s32, limit) S P(ptr, tid) S \
+	P(ptr, bid) S P(ptr, bdim) S P(ptr, gdim) S P(ptr, warp)
+
+#define FAM_all_reduce(P, S) \
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(ptr, comm) S P(ptr, stream)
+#define FAM_reduce(P, S) \
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(s32, root) S \
+	P(ptr, comm) S P(ptr, stream)
+#define FAM_gather_all(P, S) \
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(ptr, comm) S P(ptr, stream)
+#define FAM_rooted(P, S) \
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream)
+#define FAM_bcast(P, S) \
+	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream)
+#define FAM_to_peer(P, S) \
+	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, peer) S P(ptr, comm) S P(ptr, stream)
+#define FAM_comm_init(P, S) P(ptr, result) S P(s32, ranks) S P(unique, id) S P(s32, rank)
+#define FAM_comm_init_config(P, S) \
+	P(ptr, result) S P(s32, ranks) S P(unique, id) S P(s32, rank) S P(ptr, config)
+#define FAM_comm(P, S) P(ptr, comm)
+
+#define FAM_norm(P, S) P(ptr, out) S P(ptr, input) S P(ptr, weight) S P(f64, epsilon)
+#define FAM_tensors(P, S) P(ptr, out) S P(ptr, input)
+#define FAM_replay(P, S) P(ptr, self)
+
+/*
+ * ---- functions ----
+ *
+ * F(name, family): does nothing. W(name, family): waits for the GPU. N(name, family, call): calls
+ * another one, with parameters of its own, so that spans nest.
+ */
+
+#define WITH(F, name, suffix, family) F(name, family) F(name##suffix, family)
+#define WITH_N(N, name, suffix, family, call) N(name, family, call) N(name##suffix, family, call)
+
+#define FUNCTIONS_cuda(F, W, N) \
+	WITH(F, cuLaunchKernel, _ptsz, launch) \
+	WITH(F, cuLaunchCooperativeKernel, _ptsz, launch) \
+	WITH(F, cuLaunchKernelEx, _ptsz, launch_ex) \
+	WITH(F, cuGraphLaunch, _ptsz, graph) \
+	F(cuGraphInstantiateWithFlags, graph_make) \
+	F(cuGraphInstantiateWithParams, graph_make) \
+	F(cuGraphExecUpdate_v2, graph_make) \
+	WITH(F, cuMemcpyHtoD_v2, _ptds, copy) \
+	WITH(F, cuMemcpyDtoH_v2, _ptds, copy) \
+	WITH(F, cuMemcpyDtoD_v2, _ptds, copy) \
+	WITH(F, cuMemcpy, _ptds, copy) \
+	WITH(F, cuMemcpyHtoDAsync_v2, _ptsz, copy_async) \
+	WITH(F, cuMemcpyDtoHAsync_v2, _ptsz, copy_async) \
+	WITH(F, cuMemcpyDtoDAsync_v2, _ptsz, copy_async) \
+	WITH(F, cuMemcpyAsync, _ptsz, copy_async) \
+	WITH(F, cuMemcpyPeer, _ptds, peer) \
+	WITH(F, cuMemcpyPeerAsync, _ptsz, peer_async) \
+	WITH(F, cuMemcpy2D_v2, _ptds, copy2d) \
+	WITH(F, cuMemcpy2DUnaligned_v2, _ptds, copy2d) \
+	WITH(F, cuMemcpy2DAsync_v2, _ptsz, copy2d_async) \
+	WITH(F, cuMemcpy3D_v2, _ptds, copy3d) \
+	WITH(F, cuMemcpy3DAsync_v2, _ptsz, copy3d_async) \
+	WITH(F, cuMemsetD8_v2, _ptds, set) \
+	WITH(F, cuMemsetD16_v2, _ptds, set) \
+	WITH(F, cuMemsetD32_v2, _ptds, set) \
+	WITH(F, cuMemsetD8Async, _ptsz, set_async) \
+	WITH(F, cuMemsetD16Async, _ptsz, set_async) \
+	WITH(F, cuMemsetD32Async, _ptsz, set_async) \
+	WITH(W, cuStreamSynchronize, _ptsz, wait_stream) \
+	W(cuEventSynchronize, wait_event) \
+	W(cuCtxSynchronize, wait) \
+	W(cuCtxSynchronize_v2, wait_context) \
+	F(cuMemAlloc_v2, alloc) \
+	F(cuMemAllocManaged, alloc_flags) \
+	F(cuMemAllocHost_v2, alloc) \
+	F(cuMemHostAlloc, alloc_flags) \
+	F(cuMemCreate, create) \
+	F(cuMemAllocPitch_v2, alloc_pitch) \
+	WITH(F, cuMemAllocAsync, _ptsz, alloc_async) \
+	WITH(F, cuMemAllocFromPoolAsync, _ptsz, alloc_pool) \
+	F(cuMemFree_v2, free) \
+	F(cuMemFreeHost, free) \
+	WITH(F, cuMemFreeAsync, _ptsz, free_async) \
+	F(cuMemMap, map) \
+	F(cuMemUnmap, unmap) \
+	F(cuModuleLoadData, load) \
+	F(cuModuleLoadDataEx, load) \
+	F(cuModuleLoadFatBinary, load) \
+	F(cuLibraryLoadData, load) \
+	F(cuModuleGetFunction, name) \
+	F(cuLibraryGetKernel, name)
+
+#define DRIVER_LAUNCH \
+	cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (t_u32)shared, stream, params)
+
+#define FUNCTIONS_cudart(F, W, N) \
+	WITH_N(N, cudaLaunchKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
+	WITH_N(N, __cudaLaunchKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
+	WITH_N(N, cudaLaunchCooperativeKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
+	WITH(F, cudaLaunchKernelExC, _ptsz, rt_launch_ex) \
+	WITH(F, cudaGraphLaunch, _ptsz, graph) \
+	F(cudaGraphInstantiate, graph_make) \
+	F(cudaGraphExecUpdate, graph_make) \
+	WITH(F, cudaMemcpy, _ptds, rt_copy) \
+	WITH(F, cudaMemcpyAsync, _ptsz, rt_copy_async) \
+	WITH(F, cudaMemcpy2D, _ptds, rt_copy2d) \
+	WITH(F, cudaMemcpy2DAsync, _ptsz, rt_copy2d_async) \
+	F(cudaMemcpyPeer, rt_peer) \
+	F(cudaMemcpyPeerAsync, rt_peer_async) \
+	WITH(F, cudaMemcpyToSymbol, _ptds, rt_symbol) \
+	WITH(F, cudaMemcpyFromSymbol, _ptds, rt_symbol) \
+	WITH(F, cudaMemcpyToSymbolAsync, _ptsz, rt_symbol_async) \
+	WITH(F, cudaMemcpyFromSymbolAsync, _ptsz, rt_symbol_async) \
+	WITH(F, cudaMemset, _ptds, rt_set) \
+	WITH(F, cudaMemsetAsync, _ptsz, rt_set_async) \
+	WITH_N(N, cudaStreamSynchronize, _ptsz, wait_stream, cuStreamSynchronize(stream)) \
+	W(cudaEventSynchronize, wait_event) \
+	W(cudaDeviceSynchronize, wait) \
+	F(cudaMalloc, alloc) \
+	F(cudaMallocManaged, alloc_flags) \
+	F(cudaMallocHost, alloc) \
+	F(cudaHostAlloc, alloc_flags) \
+	WITH(F, cudaMallocAsync, _ptsz, alloc_async) \
+	WITH(F, cudaMallocFromPoolAsync, _ptsz, alloc_pool) \
+	F(cudaFree, free) \
+	F(cudaFreeHost, free) \
+	WITH(F, cudaFreeAsync, _ptsz, free_async) \
+	F(__cudaRegisterFunction, rt_register)
+
+#define FUNCTIONS_nccl(F, W, N) \
+	F(ncclAllReduce, all_reduce) \
+	F(ncclReduceScatter, all_reduce) \
+	F(ncclReduce, reduce) \
+	F(ncclAllGather, gather_all) \
+	F(ncclAlltoAll, gather_all) \
+	F(ncclBroadcast, rooted) \
+	F(ncclGather, rooted) \
+	F(ncclScatter, rooted) \
+	F(ncclBcast, bcast) \
+	F(ncclSend, to_peer) \
+	F(ncclRecv, to_peer) \
+	F(ncclGroupStart, none) \
+	F(ncclGroupEnd, none) \
+	F(ncclCommInitRank, comm_init) \
+	F(ncclCommInitRankConfig, comm_init_config) \
+	F(ncclCommFinalize, comm) \
+	F(ncclCommDestroy, comm) \
+	F(ncclCommAbort, comm)
+
+/* at::cuda::CUDAGraph::replay() */
+#define FUNCTIONS_torch(F, W, N) N(_ZN2at4cuda9CUDAGraph6replayEv, replay, cudaGraphLaunch(self, self))
+
+/* Two that the preset knows, of both kinds of tensor, and two that it must leave alone: the
+ * template has the name in another place, the last one only begins like a known name. */
+#define FUNCTIONS_vllm(F, W, N) \
+	F(_Z8rms_normRN2at6TensorES1_S1_d, norm) \
+	F(_Z12silu_and_mulRN5torch6stable6TensorES2_, tensors) \
+	F(_ZN4vllm8rms_normIfEEvPT_S2_S2_d, norm) \
+	F(_Z15rms_norm_helperRN2at6TensorES1_, tensors)
+
+/* clang-format on */
+
+#define COMMA ,
+#define CAT(a, b) CAT_(a, b)
+#define CAT_(a, b) a##b
+
+#endif

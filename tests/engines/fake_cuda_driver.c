@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Calls the functions of the fake libraries (fake_cuda.h) with random arguments, from several
+ * threads: each thread every function once, then a number of steps of random calls each.
+ *
+ *   fake_cuda_driver LIBDIR [THREADS [STEPS]]
+ *
+ * Loads the libraries, prints "ready" and begins when LIBDIR/go exists. Prints a JSON line for each
+ * step: the thread, and for how long it was in functions that wait for the GPU.
+ */
+#define _GNU_SOURCE
+#include "fake_cuda.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CALLS_PER_STEP 20
+
+static __thread uint64_t seed;
+
+static uint64_t next_random(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed * 2685821657736338717;
+}
+
+/* Of any size: 0, small numbers, all bits. */
+static t_u64 random_u64(void)
+{
+	uint64_t v = next_random();
+	unsigned int bits = v % 65;
+
+	return bits == 64 ? next_random() : next_random() & ((UINT64_C(1) << bits) - 1);
+}
+
+static t_ptr random_ptr(void)
+{
+	return (t_ptr)(uintptr_t)random_u64();
+}
+
+static t_u8 random_u8(void)
+{
+	return (t_u8)random_u64();
+}
+
+static t_u32 random_u32(void)
+{
+	return (t_u32)random_u64();
+}
+
+static t_s32 random_s32(void)
+{
+	return (t_s32)random_u64();
+}
+
+static t_f64 random_f64(void)
+{
+	return (t_f64)(random_u64() >> 12);
+}
+
+static t_unused random_unused(void)
+{
+	return 0;
+}
+
+/* Longer than what is kept of a string, too. */
+static t_str random_str(void)
+{
+	static __thread char text[100];
+	size_t len = next_random() % sizeof(text);
+
+	for (size_t i = 0; i < len; i++)
+		text[i] = "abcdefghijklmnopqrstuvwxyz_0123456789"[next_random() % 37];
+	text[len] = 0;
+	return text;
+}
+
+static t_dim3 random_dim3(void)
+{
+	return (t_dim3){ random_u32(), random_u32(), random_u32() };
+}
+
+/* One more than there is. */
+static t_kind random_kind(void)
+{
+	return (t_kind)(next_random() % (cudaMemcpyDefault + 2));
+}
+
+static t_dtype random_dtype(void)
+{
+	return (t_dtype)(next_random() % (ncclNumTypes + 1));
+}
+
+static t_redop random_redop(void)
+{
+	return (t_redop)(next_random() % (ncclNumOps + 1));
+}
+
+static void random_fill(void *p, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		((unsigned char *)p)[i] = (unsigned char)next_random();
+}
+
+static t_unique random_unique(void)
+{
+	t_unique v;
+
+	random_fill(&v, sizeof(v));
+	return v;
+}
+
+/* clang-format off */
+#define RANDOM_STRUCT(type) \
+	static t_##type random_##type(void) \
+	{ \
+		static __thread struct type v; \
+\
+		random_fill(&v, sizeof(v)); \
+		return &v; \
+	}
+RANDOM_STRUCT(cu_config)
+RANDOM_STRUCT(rt_config)
+RANDOM_STRUCT(copy2d)
+RANDOM_STRUCT(copy3d)
+
+#define TYPE(type, name) t_##type
+#define RANDOM(type, name) random_##type()
+#define CALL(function, family) \
+	static void call_##function(void *f) \
+	{ \
+		((int (*)(FAM_##family(TYPE, COMMA)))f)(FAM_##family(RANDOM, COMMA)); \
+	}
+#define CALL_N(function, family, then) CALL(function, family)
+FUNCTIONS_cuda(CALL, CALL, CALL_N)
+FUNCTIONS_cudart(CALL, CALL, CALL_N)
+FUNCTIONS_nccl(CALL, CALL, CALL_N)
+FUNCTIONS_torch(CALL, CALL, CALL_N)
+FUNCTIONS_vllm(CALL, CALL, CALL_N)
+
+static struct function {
+	int library;
+	const char *name;
+	void (*call)(void *f);
+	void *f;
+} functions[] = {
+#define ENTRY(function, family) { LIBRARY, #function, call_##function, NULL },
+#define ENTRY_N(function, family, then) ENTRY(function, family)
+#define LIBRARY 0
+	FUNCTIONS_cuda(ENTRY, ENTRY, ENTRY_N)
+#undef LIBRARY
+#define LIBRARY 1
+	FUNCTIONS_cudart(ENTRY, ENTRY, ENTRY_N)
+#undef LIBRARY
+#define LIBRARY 2
+	FUNCTIONS_nccl(ENTRY, ENTRY, ENTRY_N)
+#undef LIBRARY
+#define LIBRARY 3
+	FUNCTIONS_torch(ENTRY, ENTRY, ENTRY_N)
+#undef LIBRARY
+#define LIBRARY 4
+	FUNCTIONS_vllm(ENTRY, ENTRY, ENTRY_N)
+};
+/* clang-format on */
+
+#define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+
+static const char *const libraries[] = { "libcuda.so.1", "libcudart.so.13", "libnccl.so.2",
+	"libtorch_cuda.so", "_C.abi3.so" };
+
+static unsigned int n_steps = 50;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* Returns for how long it was in functions that wait for the GPU. */
+uint64_t fake_step(void);
+uint64_t __attribute__((noinline)) fake_step(void)
+{
+	uint64_t waited = 0;
+
+	for (int i = 0; i < CALLS_PER_STEP; i++) {
+		const struct function *f = &functions[next_random() % N_FUNCTIONS];
+		uint64_t start = now_ns();
+
+		f->call(f->f);
+		if (strstr(f->name, "Synchronize"))
+			waited += now_ns() - start;
+	}
+	return waited;
+}
+
+static void *run(void *arg)
+{
+	seed = 88172645463325252 + (uintptr_t)arg;
+	for (size_t i = 0; i < N_FUNCTIONS; i++)
+		functions[i].call(functions[i].f);
+	for (unsigned int i = 0; i < n_steps; i++)
+		printf("{\"tid\":%d,\"waited\":%" PRIu64 "}\n", gettid(), fake_step());
+	return NULL;
+}
+
+static void load(const char *folder)
+{
+	void *handles[sizeof(libraries) / sizeof(libraries[0])];
+	char path[4096];
+
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, libraries[i]);
+		handles[i] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		if (!handles[i]) {
+			fprintf(stderr, "fake_cuda_driver: %s\n", dlerror());
+			exit(1);
+		}
+	}
+	for (size_t i = 0; i < N_FUNCTIONS; i++) {
+		functions[i].f = dlsym(handles[functions[i].library], functions[i].name);
+		if (!functions[i].f) {
+			fprintf(stderr, "fake_cuda_driver: %s\n", dlerror());
+			exit(1);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int n_threads = argc > 2 ? (unsigned int)atoi(argv[2]) : 4;
+	pthread_t threads[64];
+	char go[4096];
+
+	if (argc < 2 || argc > 4 || n_threads < 1 || n_threads > 64) {
+		fprintf(stderr, "usage: fake_cuda_driver LIBDIR [THREADS [STEPS]]\n");
+		return 2;
+	}
+	if (argc > 3)
+		n_steps = (unsigned int)atoi(argv[3]);
+	load(argv[1]);
+	puts("ready");
+	fflush(stdout);
+	snprintf(go, sizeof(go), "%s/go", argv[1]);
+	while (access(go, F_OK))
+		usleep(1000);
+	for (uintptr_t i = 0; i < n_threads; i++) {
+		if (pthread_create(&threads[i], NULL, run, (void *)i))
+			return 1;
+	}
+	for (unsigned int i = 0; i < n_threads; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}

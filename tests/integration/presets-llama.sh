@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The llama.cpp preset on real llama.cpp: steps, operators, tensors and experts are those of the
+# graphs that the engine tells its own callback, calls are as many as a preloaded library counts.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need_llama
+libs=${MODEL_ARGS[0]}
+mkfifo "$TMP/go"
+
+probed=$BUILD/probed
+run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+
+# traced TRACE LOG RECORD-OPTION... -- COMMAND ARG...: the command says "ready" in LOG when its
+# libraries are loaded, and then waits for a line of input.
+traced() {
+	local trace=$1 log=$2 options=() engine tracer
+	shift 2
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	"$@" <"$TMP/go" >"$log" 2>"$log.err" &
+	engine=$!
+	test_pids+=("$engine")
+	exec 9>"$TMP/go"
+	wait_until 60 grep -qx ready "$log" || return 1
+	background "$INFTRACE" record -e functions -o "$trace" "${options[@]}" -p "$engine" 2>"$trace.err"
+	tracer=$BG
+	wait_until 30 grep -q 'recording' "$trace.err" || return 1
+	echo >&9
+	exec 9>&-
+	wait "$engine" && wait "$tracer"
+}
+
+# compare NAME MODEL TYPE THREADS DRIVER-OPTION...
+compare() {
+	local name=$1 model rc=0
+	model=$(llama_model "$2" "$3")
+	traced "$TMP/t.json" "$TMP/log" --strict --op-detail -- env LD_PRELOAD="$probed/count_calls.so" \
+		COUNT_CALLS="$TMP/calls" "$DRIVER" -w -q -n 6 -t "$4" -N "$TMP/nodes" "${@:5}" "$libs" "$model" || rc=$?
+	if [ "$rc" -ne 0 ]; then
+		sed 's/^/# /' "$TMP/log" "$TMP/log.err" "$TMP/t.json.err"
+		not_ok "$name" "the run failed: $rc"
+		return 0
+	fi
+	"$TOP/tests/probed/compare_llama.py" "$name" "$TMP/t.json" --log "$TMP/log" --nodes "$TMP/nodes" \
+		--calls "$TMP/calls" --detail || test_failed=1
+}
+
+for threads in 1 2; do
+	for type in f16 q8_0 q4_0; do
+		compare "tiny $type, threads: $threads" tiny "$type" "$threads"
+	done
+	compare "tiny f16, threads in a pool: $threads" tiny f16 "$threads" -P 50
+	compare "moe f16, threads: $threads" moe f16 "$threads"
+	compare "qwen3moe q8_0, threads in a pool: $threads" qwen3moe q8_0 "$threads" -P 50
+done
+
+# without the callback and the preloaded library, and with operator names only
+traced "$TMP/t.json" "$TMP/log" --strict -- "$DRIVER" -w -q -n 20 -t 1 "${MODEL_ARGS[@]}"
+expect "tiny f16: steps" 'len([e for e in t if e.get("cat") == "step"]) == c["steps"] == 21' \
+	t="$TMP/t.json" c=last:"$TMP/log"
+expect "tiny f16: 64 operators and 9 fused ones for each token" \
+	'[len([e for e in t if e.get("cat") == "op" and (e["name"] == "rms_norm_mul") == fused])
+		for fused in (False, True)] == [64 * 21, 9 * 21]' t="$TMP/t.json"
+expect "tiny f16: 106 barriers for each token" \
+	'{sum(b.get("cat") == "barrier" and s["ts"] <= b["ts"] < s["ts"] + s["dur"] for b in t)
+		for s in t if s.get("cat") == "step" and s["name"] == "decode"} == {106}' t="$TMP/t.json"
+expect "tiny f16: a sample for each token" \
+	'len([e for e in t if e.get("cat") == "sample" and e["name"] == "llama_sampler_sample"]) == 20' \
+	t="$TMP/t.json"
+
+# the binding calls llama_decode from changing threads
+if ! node=$(node_20 2>&1); then
+	skip "node binding" "$node"
+elif ! folder=$(node_llama 2>&1); then
+	skip "node binding" "$folder"
+else
+	cd "$folder" || exit
+	for threads in 1 2; do
+		name="node binding, threads: $threads"
+		check "$name" traced "$TMP/t.json" "$TMP/log" --strict -- env LD_PRELOAD="$probed/count_calls.so" \
+			COUNT_CALLS="$TMP/calls" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -w \
+			"${MODEL_ARGS[1]}" 20 "$threads" 2
+		read -r barriers forwards < <(od -An -tu8 "$TMP/calls")
+		expect "$name: all tokens that the binding evaluated" \
+			'sum(e["args"]["n_tokens"] for e in t if e.get("cat") == "step") == c["evaluated"]' \
+			t="$TMP/t.json" c=last:"$TMP/log"
+		expect "$name: five samplers for each generated token" \
+			'len([e for e in t if e.get("cat") == "sample"]) == 5 * c["generated"]' \
+			t="$TMP/t.json" c=last:"$TMP/log"
+		expect "$name: barrier calls" \
+			'len([e for e in t if e.get("cat") == "barrier"]) == '"$barriers" t="$TMP/t.json"
+		expect "$name: 64 operators on each thread for each step" \
+			'(len([e for e in t if e.get("cat") == "op" and e["name"] != "rms_norm_mul"])
+				== '"$forwards"' == 64 * '"$threads"' * len([e for e in t if e.get("cat") == "step"]))' \
+			t="$TMP/t.json"
+	done
+fi
