@@ -184,7 +184,7 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	int err;
 
 	if (s->nargs >= FUNC_VALS_MAX) {
-		*ret_why = "too many arguments";
+		*ret_why = "more than ten arguments";
 		return -EINVAL;
 	}
 	if (!spec_text_ok(name, SPEC_NAME_MAX)) {

@@ -308,7 +308,7 @@ static void test_two(void **state)
 /* ---- and bad ---- */
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
-#define PAIR_RULE "give either symbol, or begin and end"
+#define PAIR_RULE "give one of symbol, begin and end, or instant"
 #define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
 
 static const struct {
@@ -368,14 +368,14 @@ static const struct {
 	{ PROBES("{" F ",'args':[]}"), "1: args: must be an object" },
 	{ PROBES("{" F ",\n'args':{'a':1}}"), "2: a: must be a string" },
 	{ PROBES("{" F ",'args':{\n'a':'u9 arg1'}}"),
-		"2: a: not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
+		"2: a: not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
 	{ PROBES("{" F ",'args':{\n'a':'u8 rdi'}}"), "2: a: not a register (arg1 to arg6, sp)" },
 	{ PROBES("{" F ",'args':{'':'u8 arg1'}}"),
 		"1: : an argument's name has 1 to 63 bytes, no control characters" },
 	{ PROBES("{" F ",'args':{'a':'u8 sp','b':'u8 sp','c':'u8 sp','d':'u8 sp','e':'u8 "
-		       "sp',\n'f':'u8 sp',"
-		 "\n'g':'u8 sp'}}"),
-		"3: g: more than six arguments" },
+		       "sp',\n'f':'u8 sp','g':'u8 sp','h':'u8 sp','i':'u8 sp','j':'u8 sp',"
+		 "\n'k':'u8 sp'}}"),
+		"3: k: more than ten arguments" },
 	{ PROBES("{" F ",\n'name':'$a'}"), "2: name: $a: no such argument" },
 	{ PROBES("{" F ",'args':{'ab':'u8 arg1'},\n'name':'$a'}"),
 		"2: name: $a: no such argument" },
@@ -703,11 +703,12 @@ static void test_bad_options(void **state)
 		{ "lib:f(a=u8 arg1,b)", "an argument is name=EXPR" },
 		{ "lib:f(=u8 arg1)",
 			"an argument's name has 1 to 63 bytes, no control characters" },
-		{ "lib:f(a=arg1)", "not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
+		{ "lib:f(a=arg1)", "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
 		{ "lib:f(a=u8 arg9)", "not a register (arg1 to arg6, sp)" },
 		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
-		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1)",
-			"more than six arguments" },
+		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
+		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
+			"more than ten arguments" },
 		/* a role in the wrong place would be taken for the symbol's version */
 		{ "lib:f@step(a=u8 arg1)", "the role stands behind the arguments" },
 	};

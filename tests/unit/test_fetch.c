@@ -92,7 +92,7 @@ static void test_good(void **state)
 	}
 }
 
-#define NO_TYPE "not a type (u8..u64, s8..s64, ptr or an enum of the preset)"
+#define NO_TYPE "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)"
 #define NO_REG "not a register (arg1 to arg6, sp)"
 #define NO_OFFSET "'+OFFSET)' expected"
 #define NO_PAREN "'(' expected after '*'"
