@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/spec.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -411,6 +412,17 @@ static char *mangled_part(const char *symbol, int n)
 	}
 }
 
+/* A symbol is the choice of whoever made the file: cut and cleaned to be the name of spans. */
+static void make_shown(char *name)
+{
+	if (strlen(name) > SPEC_STRING_MAX)
+		name[SPEC_STRING_MAX] = 0;
+	for (char *p = name; *p; p++) {
+		if (iscntrl((unsigned char)*p))
+			*p = '?';
+	}
+}
+
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
 {
 	struct probe_spec *s, *g;
@@ -451,6 +463,10 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, s
 	memcpy(s->args, g->args, sizeof(s->args));
 	for (unsigned int a = 0; a < s->nargs; a++)
 		s->args[a].name = copy_string(g->args[a].name, &err);
+	if (!s->span_name)
+		s->span_name = copy_string(symbol, &err);
+	if (s->span_name)
+		make_shown(s->span_name);
 	if (err) {
 		spec_clear(s);
 		pt->n--;

@@ -123,31 +123,36 @@ void writer_commit(struct writer *w, const char *end)
 }
 
 /* A write that failed half-way left a torn event: the file ends before it again. */
-static void cut_torn(struct writer *w, const char *data, size_t done, uint64_t offset)
+static void cut_torn(struct writer *w, const char *data, size_t done)
 {
+	/* not the offset: others may append to the file too */
+	off_t end = lseek(w->fd, 0, SEEK_CUR);
+	size_t keep = done;
+
 	if (!w->regular || !done)
 		return;
 	if (w->mode == WRITER_GZIP) {
 		/* of the members in this page one may be torn, those before are whole */
-		size_t in_page = (offset + done) % PAGE_BYTES;
+		size_t in_page = w->offset % PAGE_BYTES;
 
-		done = done > in_page ? done - in_page : 0;
+		keep = done > in_page ? done - in_page : 0;
 	} else if (w->mode == WRITER_PLAIN) {
 		/* events are told apart by ",\n", and have no other newline in them */
-		while (done && !(done >= 2 && data[done - 1] == '\n' && data[done - 2] == ','))
-			done--;
-		done = done ? done - 2 : 0;
+		while (keep && !(keep >= 2 && data[keep - 1] == '\n' && data[keep - 2] == ','))
+			keep--;
+		keep = keep ? keep - 2 : 0;
 	} else {
-		while (done && data[done - 1] != '\n')
-			done--;
+		while (keep && data[keep - 1] != '\n')
+			keep--;
 	}
-	if (ftruncate(w->fd, (off_t)(offset + done)))
+	if (end < 0 || ftruncate(w->fd, end - (off_t)(done - keep)))
 		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(errno));
+	else
+		w->offset -= done - keep;
 }
 
 static int write_all(struct writer *w, const char *data, size_t len)
 {
-	uint64_t start = w->offset;
 	size_t done = 0;
 
 	while (done < len) {
@@ -158,7 +163,7 @@ static int write_all(struct writer *w, const char *data, size_t len)
 		if (n <= 0) {
 			w->error = n < 0 ? -errno : -EIO;
 			log_error("cannot write %s: %s" ERROR_HINT, w->name, strerror(-w->error));
-			cut_torn(w, data, done, start);
+			cut_torn(w, data, done);
 			return w->error;
 		}
 		done += (size_t)n;
