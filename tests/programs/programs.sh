@@ -44,8 +44,10 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	shift
 	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
 	mkfifo "$TMP/$name.go"
-	background "$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log"
-	target=$BG
+	# not with "background": within it the command would get /dev/null for stdin
+	"$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
+	target=$!
+	test_pids+=("$target")
 	wait_until 60 grep -qx ready "$TMP/$name.out"
 	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
 		"${options[@]}" -p "$target" 2>"$TMP/$name.err"
@@ -59,6 +61,7 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 # Every trace recorded so far: valid, loads without a warning, and holds what inftrace says.
 traces_check() {
 	local name files=() n=0 rc=0
+	mapfile -t traces < <(printf '%s\n' "${traces[@]}" | sort -u)
 	for name in "${traces[@]}"; do
 		files+=("$TMP/$name.json")
 		check "$name: valid" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
