@@ -306,6 +306,24 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 	return err;
 }
 
+/* A run that was killed may have left half a line: what is appended begins a new one. */
+static int end_last_line(const char *name, int fd)
+{
+	char last = '\n';
+	struct stat st;
+	int in;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
+		return 0;
+	in = open(name, O_RDONLY | O_CLOEXEC);
+	if (in < 0)
+		return 0; /* writable, but not ours to read */
+	if (pread(in, &last, 1, st.st_size - 1) != 1)
+		last = '\n';
+	close(in);
+	return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
+}
+
 static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
@@ -315,7 +333,11 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	fd = open_file(name, O_APPEND, o);
 	if (fd < 0)
 		return fd;
-	err = writer_new(fd, name, WRITER_LINES, &w);
+	err = end_last_line(name, fd);
+	if (err)
+		log_error("cannot write %s: %s", name, strerror(-err));
+	if (!err)
+		err = writer_new(fd, name, WRITER_LINES, &w);
 	if (!err)
 		err = profile_sink_new(w, rec, &out->meta, &o->sink);
 	out->n += !err;

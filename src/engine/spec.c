@@ -179,6 +179,20 @@ int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
 	return s->when_name ? 0 : -EINVAL;
 }
 
+/* What the sinks write beside the arguments. */
+static bool is_reserved(const char *name)
+{
+	static const char *const reserved[] = { "step", "thread", "breakdown_us", "lost_records",
+		"began_before", "unfinished", "pid", "tid", "phase", "ts_us", "switches",
+		"switches_voluntary", "migrations", "faults_minor", "faults_major", "syscalls", "lost" };
+
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+		if (!strcmp(reserved[i], name))
+			return true;
+	}
+	return false;
+}
+
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why)
 {
@@ -190,6 +204,10 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	}
 	if (!spec_text_ok(name, SPEC_NAME_MAX)) {
 		*ret_why = "an argument's name has 1 to 63 bytes, no control characters";
+		return -EINVAL;
+	}
+	if (is_reserved(name)) {
+		*ret_why = "this name stands for something else in traces and profiles";
 		return -EINVAL;
 	}
 	if (find_arg(s, name, strlen(name)) >= 0) {

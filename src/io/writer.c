@@ -276,7 +276,7 @@ static size_t fill_page(struct writer *w, const char *data, size_t left)
 			add_member(w, data, 0, gap);
 			return 0;
 		} else {
-			gap = 2 * PAGE_BYTES; /* one event that is larger than a page */
+			gap = 3 * PAGE_BYTES; /* one event that is larger than a page, and does not compress */
 		}
 	}
 	/* a little less, so that the next guess is rarely too long */
@@ -292,7 +292,7 @@ static int write_members(struct writer *w)
 
 	while (done < w->used && !err) {
 		done += fill_page(w, w->buf + done, w->used - done);
-		if (done < w->used && w->zused + 2 * PAGE_BYTES <= MEMBERS_SIZE)
+		if (done < w->used && w->zused + 3 * PAGE_BYTES <= MEMBERS_SIZE)
 			continue;
 		err = write_all(w, (const char *)w->zbuf, w->zused);
 		w->zused = 0;
