@@ -270,10 +270,10 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 		err = attach_batch(a, true, opened, &c.returns);
 	if (!err)
 		err = attach_batch(a, false, opened, &c.entries);
-	if (err)
-		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
-	else
+	if (!err)
 		err = (int)c.entries.n;
+	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
+		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 	if (fd >= 0)
 		close(fd);
 	batch_free(&c.entries);
@@ -344,14 +344,17 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	char path[PATH_MAX];
 	struct scan *s = arg;
-	int n;
+	int n = -ENOENT;
 
 	if (is_seen(s->a, m->dev, m->ino, m->path))
 		return 0;
-	if (process_file_path(s->pid, m, path, sizeof(path)))
-		return 0; /* gone with its process: another one may still have it */
-	note_engines(s->a, path, m->path);
-	n = attach_file(s->a, path, m->path);
+	/* deleted between the two: then it is found by its mapping */
+	for (int try = 0; try < 2 && n == -ENOENT; try++) {
+		if (process_file_path(s->pid, m, path, sizeof(path)))
+			return 0; /* gone with its process: another one may still have it */
+		note_engines(s->a, path, m->path);
+		n = attach_file(s->a, path, m->path);
+	}
 	remember(s->a, m->dev, m->ino, m->path, n > 0);
 	if (n > 0)
 		s->sites += n;

@@ -294,6 +294,10 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "the role stands behind the arguments");
 		goto out;
 	}
+	if (strchr(symbol, ')')) {
+		option_error(option, "'(' missing");
+		goto out;
+	}
 	s = spec_append(pt, text, symbol);
 	if (!s) {
 		option_error(option, "there are too many probes");

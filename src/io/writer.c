@@ -2,6 +2,9 @@
 #include "io/writer.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,8 @@
 #define MEMBERS_SIZE (64 * PAGE_BYTES) /* compressed bytes that go out in one write */
 #define MEMBER_GAP_MIN 512	       /* less room in a page is not worth a member */
 #define RATIO_ONE 32
+
+#define LAST_CHANCE_MS 1000
 
 #define ERROR_HINT "; the file is valid up to here"
 
@@ -151,18 +156,61 @@ static void cut_torn(struct writer *w, const char *data, size_t done)
 		w->offset -= done - keep;
 }
 
+static volatile sig_atomic_t last_signal;
+
+static void on_signal(int sig)
+{
+	last_signal = sig;
+}
+
+/*
+ * A pipe may be full, and its reader may never read again, while the signals that end a recording
+ * are blocked and wait to be read elsewhere. Here they end the wait: the signal is left for its
+ * reader, and the pipe gets a last chance.
+ */
+static int wait_writable(struct writer *w)
+{
+	static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction sa = { .sa_handler = on_signal }, old[3];
+	struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+	sigset_t mask;
+	int n, err;
+
+	if (poll(&p, 1, 0) == 1)
+		return 0;
+	sigprocmask(SIG_SETMASK, NULL, &mask);
+	for (int i = 0; i < 3; i++) {
+		sigdelset(&mask, ending[i]);
+		sigaction(ending[i], &sa, &old[i]);
+	}
+	n = ppoll(&p, 1, NULL, &mask);
+	err = n < 0 ? errno : 0;
+	for (int i = 0; i < 3; i++)
+		sigaction(ending[i], &old[i], NULL);
+	if (err != EINTR)
+		return -err;
+	raise(last_signal);
+	return poll(&p, 1, LAST_CHANCE_MS) ? 0 : -ETIMEDOUT;
+}
+
 static int write_all(struct writer *w, const char *data, size_t len)
 {
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = write(w->fd, data + done, len - done);
+		/* what a pipe that is writable takes without waiting */
+		size_t part = w->regular || len - done < PIPE_BUF ? len - done : PIPE_BUF;
+		int err = w->regular ? 0 : wait_writable(w);
+		ssize_t n = err ? -1 : write(w->fd, data + done, part);
 
+		if (err)
+			errno = -err;
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
 			w->error = n < 0 ? -errno : -EIO;
-			log_error("cannot write %s: %s" ERROR_HINT, w->name, strerror(-w->error));
+			log_error("cannot write %s: %s" ERROR_HINT, w->name,
+				err == -ETIMEDOUT ? "nobody reads it" : strerror(-w->error));
 			cut_torn(w, data, done);
 			return w->error;
 		}
