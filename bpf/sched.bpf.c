@@ -89,11 +89,17 @@ static __always_inline void switch_out(
 	t->since = now;
 }
 
-static __always_inline void switch_in(struct thread *t, struct task_struct *task, u64 now)
+/* Not static: verified once, on its own, and not again behind each way through switch_out(). */
+__noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 {
-	u64 from = t->since, wake = t->wake_ns;
-	u32 off = t->off;
+	u64 from, wake;
+	u32 off;
 
+	if (!t)
+		return 0;
+	from = t->since;
+	wake = t->wake_ns;
+	off = t->off;
 	if (from && now < from)
 		now = from; /* the clocks of two CPUs */
 	if (!from) {
@@ -114,11 +120,12 @@ static __always_inline void switch_in(struct thread *t, struct task_struct *task
 			thread_add(t, off, wake - from);
 			thread_add(t, ST_RUNNABLE, now - wake);
 		}
-		off_cpu_emit(t, (u64)task->tgid << 32 | (u32)task->pid, from, now, 0);
+		off_cpu_emit(t, tgid_tid, from, now, 0);
 	}
 	t->since = t->on_ns = now;
 	t->off = 0;
 	t->wake_ns = 0;
+	return 0;
 }
 
 SEC("tp_btf/sched_switch")
@@ -161,7 +168,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		return 0;
 	t = thread_of(next);
 	if (t)
-		switch_in(t, next, now);
+		switch_in(t, (u64)next->tgid << 32 | (u32)next->pid, now);
 	return 0;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace: dispatch to the subcommands. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "util/log.h"
@@ -35,10 +37,22 @@ static void usage(FILE *out)
 		out);
 }
 
+/* Where 0 to 2 are closed, the next file would become stderr. Opened the wrong way round: writing
+ * to a stdout that was closed stays an error. */
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 &&
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(EXIT_RUN);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static char name[64];
 
+	fill_standard_fds();
 	if (argc < 2) {
 		usage(stderr);
 		return EXIT_USAGE;

@@ -28,8 +28,11 @@
 #define ATTACH_UPROBE_MULTI 48
 #define UPROBE_MULTI_RETURN 1
 
+/* A file that was looked at. One that has probes keeps its inode by them; the inode of another may
+ * be given to a new file once it is deleted, so that its name counts too. */
 struct seen {
 	uint64_t dev, ino;
+	uint64_t name; /* hash; 0: it has probes */
 };
 
 struct attach {
@@ -267,10 +270,10 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 		err = attach_batch(a, true, opened, &c.returns);
 	if (!err)
 		err = attach_batch(a, false, opened, &c.entries);
-	if (err)
-		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
-	else
+	if (!err)
 		err = (int)c.entries.n;
+	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
+		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 	if (fd >= 0)
 		close(fd);
 	batch_free(&c.entries);
@@ -278,22 +281,36 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 	return err;
 }
 
-/* Whether the file is new; then it is not the next time. */
-static bool see(struct attach *a, uint64_t dev, uint64_t ino)
+static uint64_t hash_name(const char *name)
 {
-	struct seen *seen;
+	uint64_t hash = 0xcbf29ce484222325ull;
 
+	while (*name) /* FNV-1a */
+		hash = (hash ^ (unsigned char)*name++) * 0x100000001b3ull;
+	return hash | 1;
+}
+
+static bool is_seen(const struct attach *a, uint64_t dev, uint64_t ino, const char *name)
+{
 	for (size_t i = 0; i < a->n_seen; i++) {
+		const struct seen *s = &a->seen[i];
+
 		/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
-		if (a->seen[i].ino == ino && (a->seen[i].dev == dev || !a->seen[i].dev))
-			return false;
+		if (s->ino == ino && (s->dev == dev || !s->dev) &&
+			(!s->name || s->name == hash_name(name)))
+			return true;
 	}
-	seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
+	return false;
+}
+
+static void remember(struct attach *a, uint64_t dev, uint64_t ino, const char *name, bool probed)
+{
+	struct seen *seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
+
 	if (!seen)
-		return false;
+		return;
 	a->seen = seen;
-	seen[a->n_seen++] = (struct seen){ dev, ino };
-	return true;
+	seen[a->n_seen++] = (struct seen){ dev, ino, probed ? 0 : hash_name(name) };
 }
 
 /* The engines that claim the file; what they want to know from it is read. */
@@ -327,14 +344,18 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	char path[PATH_MAX];
 	struct scan *s = arg;
-	int n;
+	int n = -ENOENT;
 
-	if (!see(s->a, m->dev, m->ino))
+	if (is_seen(s->a, m->dev, m->ino, m->path))
 		return 0;
-	if (process_file_path(s->pid, m, path, sizeof(path)))
-		return 0;
-	note_engines(s->a, path, m->path);
-	n = attach_file(s->a, path, m->path);
+	/* deleted between the two: then it is found by its mapping */
+	for (int try = 0; try < 2 && n == -ENOENT; try++) {
+		if (process_file_path(s->pid, m, path, sizeof(path)))
+			return 0; /* gone with its process: another one may still have it */
+		note_engines(s->a, path, m->path);
+		n = attach_file(s->a, path, m->path);
+	}
+	remember(s->a, m->dev, m->ino, m->path, n > 0);
 	if (n > 0)
 		s->sites += n;
 	return 0;
@@ -394,11 +415,12 @@ int attach_named_files(struct attach *a)
 		err = check_named(s);
 		if (err)
 			return err;
-		if (stat(s->library, &st) || !see(a, 0, st.st_ino))
+		if (stat(s->library, &st) || is_seen(a, 0, st.st_ino, s->library))
 			continue;
 		err = attach_file(a, s->library, s->library);
 		if (err < 0)
 			return err;
+		remember(a, 0, st.st_ino, s->library, true);
 	}
 	return 0;
 }

@@ -118,6 +118,15 @@ static int drain_ring(struct rings *r, struct ring_buffer *ring)
 	return n < 0 ? n : 0;
 }
 
+int rings_drain_control(struct rings *r)
+{
+	unsigned int turn = r->turn;
+	int more = drain_ring(r, r->control);
+
+	r->turn = turn;
+	return more;
+}
+
 int rings_drain(struct rings *r)
 {
 	int more, err;

@@ -348,6 +348,11 @@ int session_drain(struct session *s)
 	return rings_drain(s->rings);
 }
 
+void session_drain_control(struct session *s)
+{
+	rings_drain_control(s->rings);
+}
+
 int session_control_fd(const struct session *s)
 {
 	return bpf_map__fd(s->skel->maps.control);

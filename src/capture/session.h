@@ -55,6 +55,10 @@ int session_stop(struct session *s);
 /* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
 int session_drain(struct session *s);
 
+/* Hands over what is known of births, deaths and mapped files by now, also from within the callback
+ * of another record. */
+void session_drain_control(struct session *s);
+
 /* Readable when a process was born, died or mapped a file: drain at once. */
 int session_control_fd(const struct session *s);
 

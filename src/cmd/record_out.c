@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -282,12 +283,34 @@ static int open_file(const char *name, int flags, struct output *ret_out)
 	if (is_stdout(name))
 		return STDOUT_FILENO;
 	ret_out->created = stat(name, &st) != 0;
-	fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+	/* O_NONBLOCK: a named pipe without a reader is an error, not a wait without an end */
+	fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
 	if (fd < 0) {
 		fd = -errno;
-		log_error("cannot create %s: %s", name, strerror(-fd));
+		log_error("cannot create %s: %s", name, fd == -ENXIO ? "nobody reads it" : strerror(-fd));
+		return fd;
 	}
+	fcntl(fd, F_SETFL, flags);
 	return fd;
+}
+
+/* A trace is written anew, by one recording at a time. */
+static int claim_file(int fd, const char *name)
+{
+	struct stat st;
+	int err = 0;
+
+	if (is_stdout(name) || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		log_error("cannot write %s: another recording is writing it", name);
+		return -EBUSY;
+	}
+	if (ftruncate(fd, 0)) {
+		err = -errno;
+		log_error("cannot write %s: %s", name, strerror(-err));
+	}
+	return err;
 }
 
 static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
@@ -296,14 +319,38 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 	struct writer *w;
 	int err, fd;
 
-	fd = open_file(name, O_TRUNC, o);
+	fd = open_file(name, 0, o);
 	if (fd < 0)
 		return fd;
-	err = writer_new(fd, name, has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN, &w);
+	err = claim_file(fd, name);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	err = writer_new(fd, is_stdout(name) ? "stdout" : name,
+		has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN, &w);
 	if (!err)
 		err = chrome_sink_new(w, rec, &o->sink);
 	out->n += !err;
 	return err;
+}
+
+/* A run that was killed may have left half a line: what is appended begins a new one. */
+static int end_last_line(const char *name, int fd)
+{
+	char last = '\n';
+	struct stat st;
+	int in;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
+		return 0;
+	in = open(name, O_RDONLY | O_CLOEXEC);
+	if (in < 0)
+		return 0; /* writable, but not ours to read */
+	if (pread(in, &last, 1, st.st_size - 1) != 1)
+		last = '\n';
+	close(in);
+	return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
 }
 
 static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
@@ -315,7 +362,11 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	fd = open_file(name, O_APPEND, o);
 	if (fd < 0)
 		return fd;
-	err = writer_new(fd, name, WRITER_LINES, &w);
+	err = end_last_line(name, fd);
+	if (err)
+		log_error("cannot write %s: %s", name, strerror(-err));
+	if (!err)
+		err = writer_new(fd, is_stdout(name) ? "stdout" : name, WRITER_LINES, &w);
 	if (!err)
 		err = profile_sink_new(w, rec, &out->meta, &o->sink);
 	out->n += !err;

@@ -138,6 +138,16 @@ static const struct rec_hdr *with_strings(struct run *r, const struct rec_hdr *h
 	return &padded.h;
 }
 
+/* Threads that were born after the control ring had its turn: the record of it is there, since it
+ * came before this one. */
+static void meet_threads(struct run *r, const struct rec_hdr *h)
+{
+	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
+
+	if (!tasks_lives(r->tasks, h->tgid, h->tid) || (waker && !tasks_lives(r->tasks, 0, waker)))
+		session_drain_control(r->session);
+}
+
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct run *r = arg;
@@ -145,6 +155,8 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	if (h->kind >= REC_KIND_MAX)
 		return;
 	r->totals.records[h->kind]++;
+	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
+		meet_threads(r, h);
 	switch (h->kind) {
 	case REC_TASK:
 		tasks_update(r->tasks, (const struct rec_task *)h);

@@ -360,6 +360,8 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return add_probe(r, obj, &e, e.begin ? e.begin : e.instant);
 	if (!json_object_is_type(v, json_type_array))
 		return get_string(r, obj, "symbol", true, &symbol) ?: add_probe(r, obj, &e, symbol);
+	if (!json_object_array_length(v))
+		return preset_error(r, "symbol", "must be a name or an array of names");
 	for (size_t i = 0; i < json_object_array_length(v) && !err; i++) {
 		struct json_object *name = json_object_array_get_idx(v, i);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/spec.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -178,17 +179,35 @@ int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
 	return s->when_name ? 0 : -EINVAL;
 }
 
+/* What the sinks write beside the arguments. */
+static bool is_reserved(const char *name)
+{
+	static const char *const reserved[] = { "step", "thread", "breakdown_us", "lost_records",
+		"began_before", "unfinished", "pid", "tid", "phase", "ts_us", "switches",
+		"switches_voluntary", "migrations", "faults_minor", "faults_major", "syscalls", "lost" };
+
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
+		if (!strcmp(reserved[i], name))
+			return true;
+	}
+	return false;
+}
+
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	const struct enum_table *enums, size_t n_enums, const char **ret_why)
 {
 	int err;
 
 	if (s->nargs >= FUNC_VALS_MAX) {
-		*ret_why = "too many arguments";
+		*ret_why = "more than ten arguments";
 		return -EINVAL;
 	}
 	if (!spec_text_ok(name, SPEC_NAME_MAX)) {
 		*ret_why = "an argument's name has 1 to 63 bytes, no control characters";
+		return -EINVAL;
+	}
+	if (is_reserved(name)) {
+		*ret_why = "this name stands for something else in traces and profiles";
 		return -EINVAL;
 	}
 	if (find_arg(s, name, strlen(name)) >= 0) {
@@ -273,6 +292,10 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 	}
 	if (args && strchr(symbol, '@')) {
 		option_error(option, "the role stands behind the arguments");
+		goto out;
+	}
+	if (strchr(symbol, ')')) {
+		option_error(option, "'(' missing");
 		goto out;
 	}
 	s = spec_append(pt, text, symbol);
@@ -411,6 +434,17 @@ static char *mangled_part(const char *symbol, int n)
 	}
 }
 
+/* A symbol is the choice of whoever made the file: cut and cleaned to be the name of spans. */
+static void make_shown(char *name)
+{
+	if (strlen(name) > SPEC_STRING_MAX)
+		name[SPEC_STRING_MAX] = 0;
+	for (char *p = name; *p; p++) {
+		if (iscntrl((unsigned char)*p))
+			*p = '?';
+	}
+}
+
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
 {
 	struct probe_spec *s, *g;
@@ -451,6 +485,10 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, s
 	memcpy(s->args, g->args, sizeof(s->args));
 	for (unsigned int a = 0; a < s->nargs; a++)
 		s->args[a].name = copy_string(g->args[a].name, &err);
+	if (!s->span_name)
+		s->span_name = copy_string(symbol, &err);
+	if (s->span_name)
+		make_shown(s->span_name);
 	if (err) {
 		spec_clear(s);
 		pt->n--;

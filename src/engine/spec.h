@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 
 /* Bytes of a symbol or span name, and of the name of an argument or of an enum's value. A span with
- * six arguments of the longest names still is an event of less than WRITER_EVENT_MAX bytes. */
+ * ten arguments of the longest names still is an event of less than WRITER_EVENT_MAX bytes. */
 #define SPEC_STRING_MAX 255
 #define SPEC_NAME_MAX 63
 #define SPECS_MAX 4096 /* as many as the BPF map of probes holds */

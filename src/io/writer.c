@@ -2,6 +2,9 @@
 #include "io/writer.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,8 @@
 #define MEMBERS_SIZE (64 * PAGE_BYTES) /* compressed bytes that go out in one write */
 #define MEMBER_GAP_MIN 512	       /* less room in a page is not worth a member */
 #define RATIO_ONE 32
+
+#define LAST_CHANCE_MS 1000
 
 #define ERROR_HINT "; the file is valid up to here"
 
@@ -123,42 +128,90 @@ void writer_commit(struct writer *w, const char *end)
 }
 
 /* A write that failed half-way left a torn event: the file ends before it again. */
-static void cut_torn(struct writer *w, const char *data, size_t done, uint64_t offset)
+static void cut_torn(struct writer *w, const char *data, size_t done)
 {
+	/* not the offset: others may append to the file too */
+	off_t end = lseek(w->fd, 0, SEEK_CUR);
+	size_t keep = done;
+
 	if (!w->regular || !done)
 		return;
 	if (w->mode == WRITER_GZIP) {
 		/* of the members in this page one may be torn, those before are whole */
-		size_t in_page = (offset + done) % PAGE_BYTES;
+		size_t in_page = w->offset % PAGE_BYTES;
 
-		done = done > in_page ? done - in_page : 0;
+		keep = done > in_page ? done - in_page : 0;
 	} else if (w->mode == WRITER_PLAIN) {
 		/* events are told apart by ",\n", and have no other newline in them */
-		while (done && !(done >= 2 && data[done - 1] == '\n' && data[done - 2] == ','))
-			done--;
-		done = done ? done - 2 : 0;
+		while (keep && !(keep >= 2 && data[keep - 1] == '\n' && data[keep - 2] == ','))
+			keep--;
+		keep = keep ? keep - 2 : 0;
 	} else {
-		while (done && data[done - 1] != '\n')
-			done--;
+		while (keep && data[keep - 1] != '\n')
+			keep--;
 	}
-	if (ftruncate(w->fd, (off_t)(offset + done)))
+	if (end < 0 || ftruncate(w->fd, end - (off_t)(done - keep)))
 		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(errno));
+	else
+		w->offset -= done - keep;
+}
+
+static volatile sig_atomic_t last_signal;
+
+static void on_signal(int sig)
+{
+	last_signal = sig;
+}
+
+/*
+ * A pipe may be full, and its reader may never read again, while the signals that end a recording
+ * are blocked and wait to be read elsewhere. Here they end the wait: the signal is left for its
+ * reader, and the pipe gets a last chance.
+ */
+static int wait_writable(struct writer *w)
+{
+	static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction sa = { .sa_handler = on_signal }, old[3];
+	struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+	sigset_t mask;
+	int n, err;
+
+	if (poll(&p, 1, 0) == 1)
+		return 0;
+	sigprocmask(SIG_SETMASK, NULL, &mask);
+	for (int i = 0; i < 3; i++) {
+		sigdelset(&mask, ending[i]);
+		sigaction(ending[i], &sa, &old[i]);
+	}
+	n = ppoll(&p, 1, NULL, &mask);
+	err = n < 0 ? errno : 0;
+	for (int i = 0; i < 3; i++)
+		sigaction(ending[i], &old[i], NULL);
+	if (err != EINTR)
+		return -err;
+	raise(last_signal);
+	return poll(&p, 1, LAST_CHANCE_MS) ? 0 : -ETIMEDOUT;
 }
 
 static int write_all(struct writer *w, const char *data, size_t len)
 {
-	uint64_t start = w->offset;
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = write(w->fd, data + done, len - done);
+		/* what a pipe that is writable takes without waiting */
+		size_t part = w->regular || len - done < PIPE_BUF ? len - done : PIPE_BUF;
+		int err = w->regular ? 0 : wait_writable(w);
+		ssize_t n = err ? -1 : write(w->fd, data + done, part);
 
+		if (err)
+			errno = -err;
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
 			w->error = n < 0 ? -errno : -EIO;
-			log_error("cannot write %s: %s" ERROR_HINT, w->name, strerror(-w->error));
-			cut_torn(w, data, done, start);
+			log_error("cannot write %s: %s" ERROR_HINT, w->name,
+				err == -ETIMEDOUT ? "nobody reads it" : strerror(-w->error));
+			cut_torn(w, data, done);
 			return w->error;
 		}
 		done += (size_t)n;
@@ -271,7 +324,7 @@ static size_t fill_page(struct writer *w, const char *data, size_t left)
 			add_member(w, data, 0, gap);
 			return 0;
 		} else {
-			gap = 2 * PAGE_BYTES; /* one event that is larger than a page */
+			gap = 3 * PAGE_BYTES; /* one event that is larger than a page, and does not compress */
 		}
 	}
 	/* a little less, so that the next guess is rarely too long */
@@ -287,7 +340,7 @@ static int write_members(struct writer *w)
 
 	while (done < w->used && !err) {
 		done += fill_page(w, w->buf + done, w->used - done);
-		if (done < w->used && w->zused + 2 * PAGE_BYTES <= MEMBERS_SIZE)
+		if (done < w->used && w->zused + 3 * PAGE_BYTES <= MEMBERS_SIZE)
 			continue;
 		err = write_all(w, (const char *)w->zbuf, w->zused);
 		w->zused = 0;

@@ -4,7 +4,7 @@
  *
  * Events are appended to a buffer and go out in large writes that end at an event. A write can
  * still be cut short by SIGKILL or a full disk, and the kernel does that at a page boundary of
- * the file. So no event lies across such a boundary: it is moved behind it, and white space,
+ * the file. So no event (that fits a page) lies across such a boundary: it is moved behind it, and white space,
  * which JSON allows between events, fills the gap.
  */
 #ifndef INFTRACE_WRITER_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WRITER_EVENT_MAX 4096 /* bytes of one event, at most */
+#define WRITER_EVENT_MAX 8192 /* bytes of one event, at most; real ones have 100 to 500 */
 
 enum writer_mode {
 	WRITER_PLAIN, /* events with padding */

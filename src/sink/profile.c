@@ -11,7 +11,7 @@
 #include "util/fmt.h"
 #include "util/names.h"
 
-#define BODY_MAX 4096 /* shape and stage_us of a line: numbers, and names from the preset */
+#define BODY_MAX 8192 /* shape and stage_us of a line: numbers, and names from the preset */
 
 struct profile_sink {
 	struct sink sink;

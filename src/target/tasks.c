@@ -7,14 +7,20 @@
 
 #include "target/process.h"
 
-/* Open addressing by tid; grows at half load and never shrinks: a reused tid reuses its slot. */
+/* Open addressing by tid. At half load those that nothing is heard of any more leave, and the table
+ * grows if that was not enough. A reused tid reuses its slot. */
 struct tasks {
 	struct task *slots;
 	size_t cap; /* power of two */
 	size_t used;
+	unsigned int alive; /* entries with alive_process */
+	uint64_t now_ns;    /* of the newest record */
 };
 
 #define TASKS_MIN 1024
+
+/* What a thread did last is in the sinks by then. */
+#define KEEP_EXITED_NS UINT64_C(10000000000)
 
 int tasks_new(struct tasks **ret_tasks)
 {
@@ -49,21 +55,40 @@ static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 	return &slots[i];
 }
 
-static int grow(struct tasks *ts)
+static bool is_needed(const struct tasks *ts, const struct task *t)
 {
-	size_t cap = ts->cap * 2;
-	struct task *slots = calloc(cap, sizeof(*slots));
+	if (!t->tgid || !t->traced) /* empty, or one that /proc can be asked about again */
+		return false;
+	return !t->exited || t->alive_process || ts->now_ns - t->exit_ns < KEEP_EXITED_NS;
+}
 
+static int make_room(struct tasks *ts)
+{
+	size_t needed = 0, cap = ts->cap;
+	struct task *slots;
+
+	for (size_t i = 0; i < ts->cap; i++)
+		needed += is_needed(ts, &ts->slots[i]);
+	if (needed * 4 >= cap)
+		cap *= 2;
+	slots = calloc(cap, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
 	for (size_t i = 0; i < ts->cap; i++) {
-		if (ts->slots[i].tgid)
+		if (is_needed(ts, &ts->slots[i]))
 			*slot_of(slots, cap, ts->slots[i].tid) = ts->slots[i];
 	}
 	free(ts->slots);
 	ts->slots = slots;
 	ts->cap = cap;
+	ts->used = needed;
 	return 0;
+}
+
+static void set_alive(struct tasks *ts, struct task *t, bool alive)
+{
+	ts->alive += alive - t->alive_process;
+	t->alive_process = alive;
 }
 
 struct task *tasks_find(struct tasks *ts, uint32_t tid)
@@ -73,15 +98,23 @@ struct task *tasks_find(struct tasks *ts, uint32_t tid)
 	return t->tgid ? t : NULL;
 }
 
+bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid)
+{
+	const struct task *t = tasks_find(ts, tid);
+
+	return t && !t->exited && (!tgid || t->tgid == tgid);
+}
+
 static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
 	struct task *t;
 
-	if (ts->used * 2 >= ts->cap && grow(ts))
+	if (ts->used * 2 >= ts->cap && make_room(ts))
 		return NULL;
 	t = slot_of(ts->slots, ts->cap, tid);
 	if (!t->tgid)
 		ts->used++;
+	set_alive(ts, t, false);
 	*t = (struct task){ .tid = tid, .tgid = tgid };
 	return t;
 }
@@ -117,8 +150,9 @@ static struct task *add_traced(struct tasks *ts, uint32_t tgid, uint32_t tid)
 	if (!t)
 		return NULL;
 	t->traced = true;
+	t->exited = false; /* a main thread may have, before an exec from another one */
 	if (tid == tgid)
-		t->alive_process = true;
+		set_alive(ts, t, true);
 	return t;
 }
 
@@ -152,6 +186,8 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 {
 	struct task *t;
 
+	if (r->h.start_ns > ts->now_ns)
+		ts->now_ns = r->h.start_ns;
 	switch (r->h.id) {
 	case TASK_FORK:
 		/* the tid may be a reused one: nothing of its former owner stays */
@@ -159,7 +195,7 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		if (!t)
 			return;
 		t->traced = true;
-		t->alive_process = r->h.tid == r->h.tgid;
+		set_alive(ts, t, r->h.tid == r->h.tgid);
 		set_comm(t, r);
 		break;
 	case TASK_EXEC:
@@ -169,11 +205,14 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 			set_comm(t, r);
 		break;
 	case TASK_EXIT:
-		if (!(r->h.flags & TASK_F_LAST))
-			break;
+		t = tasks_find(ts, r->h.tid);
+		if (t) {
+			t->exited = true;
+			t->exit_ns = r->h.start_ns;
+		}
 		t = tasks_find(ts, r->h.tgid);
-		if (t)
-			t->alive_process = false;
+		if (t && r->h.flags & TASK_F_LAST)
+			set_alive(ts, t, false);
 		break;
 	}
 }
@@ -188,17 +227,11 @@ void tasks_each_process(struct tasks *ts, void (*cb)(struct task *t, void *arg),
 
 unsigned int tasks_alive(struct tasks *ts, bool check)
 {
-	unsigned int n = 0;
-
-	for (size_t i = 0; i < ts->cap; i++) {
+	for (size_t i = 0; check && i < ts->cap; i++) {
 		struct task *t = &ts->slots[i];
 
-		if (!t->tgid || !t->alive_process)
-			continue;
-		if (check && !process_exists((pid_t)t->tgid))
-			t->alive_process = false;
-		else
-			n++;
+		if (t->alive_process && !process_exists((pid_t)t->tgid))
+			set_alive(ts, t, false);
 	}
-	return n;
+	return ts->alive;
 }

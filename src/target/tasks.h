@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Names of the threads and processes that records speak of, and which processes of the
- * targets are alive. Kept from the task records, so threads that have exited keep their name;
- * /proc fills in those that never sent one (wakers outside the targets).
+ * targets are alive. Kept from the task records, so threads that have exited keep their name while
+ * records of them may still come; /proc fills in those that never sent one (wakers outside the
+ * targets).
  */
 #ifndef INFTRACE_TASKS_H
 #define INFTRACE_TASKS_H
@@ -18,8 +19,10 @@ struct task {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */
 	bool traced;	    /* a thread of a target */
 	bool alive_process; /* on the entry of a process's main thread: a target that lives */
+	bool exited;
 	char comm[TASK_COMM_LEN];
 	uint32_t sink_flags; /* for the sinks: what they have written about it */
+	uint64_t exit_ns;
 };
 
 struct tasks;
@@ -33,6 +36,9 @@ struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
 /* The same without creating: NULL when unknown. */
 struct task *tasks_find(struct tasks *ts, uint32_t tid);
+
+/* Whether the thread is there and has not exited. `tgid` 0: of whatever process. */
+bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
 /* A waker: its name is looked up in /proc once. NULL without memory. */
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid);

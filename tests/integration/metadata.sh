@@ -59,3 +59,7 @@ INFTRACE_PROFILE_JSONL=$TMP/env.jsonl "$INFTRACE" record -q -d 20s -- "$mini" -n
 check "INFTRACE_PROFILE_JSONL" "$INFTRACE" validate "$TMP/env.jsonl"
 (cd "$TMP" && INFTRACE_OUTPUT=env.json "$INFTRACE" record -q -- true)
 check "INFTRACE_OUTPUT" "$INFTRACE" validate "$TMP/env.json"
+printf '{"event":"tok' >"$TMP/torn.jsonl"
+"$INFTRACE" record -q --profile "$TMP/torn.jsonl" -- true
+tail -n +2 "$TMP/torn.jsonl" >"$TMP/rest.jsonl"
+check "a torn line is not continued" "$INFTRACE" validate "$TMP/rest.jsonl" --require window_prof

@@ -110,6 +110,7 @@ static void *worker_run(void *arg)
 		work(i);
 	w->tid = 0;
 	CALL(&w->s, rt_sigprocmask, SIG_BLOCK, &set, NULL, 8);
+	w->s.signals = (int)w->handled;
 	for (i = 0; i < w->handled; i++) {
 		section_did(&w->s, "getppid", parent);
 		section_did(&w->s, "rt_sigreturn", -2);

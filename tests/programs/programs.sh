@@ -17,7 +17,7 @@ record_result() { # NAME EXIT-CODE
 		traces+=("$1")
 		ok "$1: recorded"
 	else
-		sed 's/^/# /' "$TMP/$1.err" "$TMP/$1.out"
+		sed 's/^/# /' "$TMP/$1.err"
 		not_ok "$1: recorded" "exit code $2"
 		return 1
 	fi
@@ -33,6 +33,10 @@ record() {
 	record_result "$name" "$rc"
 }
 
+recording_or_gone() { # PID STDERR
+	grep -q 'recording' "$2" || ! kill -0 "$1" 2>/dev/null
+}
+
 # The same with -p, for a command that prints "ready" and waits for a line on stdin.
 record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	local name=$1 options=() rc=0 target
@@ -44,12 +48,14 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 	shift
 	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
 	mkfifo "$TMP/$name.go"
-	background "$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log"
-	target=$BG
+	# not with "background": within it the command would get /dev/null for stdin
+	"$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
+	target=$!
+	test_pids+=("$target")
 	wait_until 60 grep -qx ready "$TMP/$name.out"
 	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
 		"${options[@]}" -p "$target" 2>"$TMP/$name.err"
-	wait_until 60 grep -q recording "$TMP/$name.err"
+	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"
 	echo >"$TMP/$name.go"
 	wait "$target" || rc=$?
 	wait "$BG" || rc=$?
@@ -59,6 +65,8 @@ record_attached() { # NAME [OPTION ...] -- COMMAND ...
 # Every trace recorded so far: valid, loads without a warning, and holds what inftrace says.
 traces_check() {
 	local name files=() n=0 rc=0
+	[ ${#traces[@]} -gt 0 ] || return 0
+	mapfile -t traces < <(printf '%s\n' "${traces[@]}" | sort -u)
 	for name in "${traces[@]}"; do
 		files+=("$TMP/$name.json")
 		check "$name: valid" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"

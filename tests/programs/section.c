@@ -166,12 +166,13 @@ void section_print(const struct section *s)
 	int i, n;
 
 	n = snprintf(line, sizeof(line),
-		"{\"section\":%d,\"skip_calls\":%s,\"tid\":%d,\"retries\":%d,\"from_birth\":%s,"
+		"{\"section\":%d,\"skip_calls\":%s,\"tid\":%d,\"retries\":%d,\"signals\":%d,\"from_"
+		"birth\":%s,"
 		"\"voluntary\":%ld,"
 		"\"involuntary\":%"
 		"ld,"
 		"\"minor\":%ld,\"populated\":%ld,\"major\":%ld,\"calls\":{",
-		s->id, s->skip_calls ? "true" : "false", s->tid, s->retries,
+		s->id, s->skip_calls ? "true" : "false", s->tid, s->retries, s->signals,
 		s->from_birth ? "true" : "false",
 		s->end.voluntary - (s->from_birth ? 0 : s->begin.voluntary),
 		s->end.involuntary - (s->from_birth ? 0 : s->begin.involuntary),

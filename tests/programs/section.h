@@ -22,8 +22,9 @@ struct usage {
 
 struct section {
 	int id, tid, status_fd;
-	long populated;  /* minor faults that no instruction took: MAP_POPULATE */
-	int retries;     /* of the markers: 2 pread64, 2 getrusage, 1 close each */
+	long populated; /* minor faults that no instruction took: MAP_POPULATE */
+	int retries;    /* of the markers: 2 pread64, 2 getrusage, 1 close each */
+	int signals; /* that it took: one that comes when the thread goes to sleep keeps it awake */
 	bool skip_calls; /* the system calls are not counted */
 	bool from_birth; /* the switches since the thread began, not since the begin marker */
 	struct usage begin, end;

@@ -82,7 +82,7 @@ static const struct {
 
 /* Between main, which is watched, its watcher thread, and the child that stops both. */
 static struct shared {
-	atomic_int kind;     /* what main is doing: kind + 1; 0: nothing */
+	atomic_int doing;    /* 0: nothing yet; 1: main does what it is to do; 2: it has done it */
 	atomic_int released; /* of a spinning main */
 	atomic_long held_ns; /* -1: not known yet; 0: it was not off the CPU all the time */
 } * shared;
@@ -135,6 +135,7 @@ __attribute__((noipa)) void barrier_spin(void)
 	/* ahead of the loop, so that it does not lead back to the function's first instruction */
 	atomic_int *released = &shared->released;
 
+	shared->doing = 1;
 	while (!*released)
 		;
 }
@@ -233,7 +234,8 @@ __attribute__((noipa)) void work(int kind, int seq)
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
 
 	__asm__ volatile("" : : "r"(seq));
-	shared->kind = kind + 1;
+	if (kind != BARRIER) /* which is watched from within its function on */
+		shared->doing = 1;
 	kind_do((enum kind)kind);
 	inner_ns = clock_ns(CLOCK_BOOTTIME) - start;
 }
@@ -291,7 +293,7 @@ static long hold(int status_fd, const char *letters)
 	struct usage before, after;
 	uint64_t start, end;
 
-	while (!strchr(letters, status_read(status_fd, &before)) && shared->kind)
+	while (!strchr(letters, status_read(status_fd, &before)) && shared->doing == 1)
 		sched_yield();
 	start = clock_ns(CLOCK_BOOTTIME);
 	sleep_ms(HOLD_MS);
@@ -316,7 +318,7 @@ static long hold_spinning(void)
 
 static void compete(void)
 {
-	while (shared->kind)
+	while (shared->doing == 1)
 		;
 }
 
@@ -326,7 +328,7 @@ static void *watcher_run(void *arg)
 	int status_fd = status_open(main_tid);
 	long held = 0;
 
-	while (shared->kind != (int)kind + 1)
+	while (!shared->doing)
 		sched_yield();
 	if (kind == BARRIER) {
 		held = hold_spinning();
@@ -352,7 +354,7 @@ static void stopper_run(void)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		die(path);
-	while (shared->kind != STOP + 1)
+	while (!shared->doing)
 		sched_yield();
 	kill(getppid(), SIGSTOP);
 	shared->held_ns = hold(fd, "T");
@@ -481,7 +483,7 @@ static bool kind_run(enum kind kind, int seq, uint64_t *ret_outer_ns)
 	pthread_t watcher;
 	uint64_t start;
 
-	shared->kind = 0;
+	shared->doing = 0;
 	shared->released = 0;
 	shared->held_ns = -1;
 	inner_ns = cpu_ns = delay_ns = 0;
@@ -493,7 +495,7 @@ static bool kind_run(enum kind kind, int seq, uint64_t *ret_outer_ns)
 	start = clock_ns(CLOCK_BOOTTIME);
 	work((int)kind, seq);
 	*ret_outer_ns = clock_ns(CLOCK_BOOTTIME) - start;
-	shared->kind = 0;
+	shared->doing = 2;
 	pthread_join(watcher, NULL);
 	kind_clean(kind);
 	return shared->held_ns || kind == CPU || kind == CONTENDED || kind == CALL;

@@ -89,16 +89,17 @@ static void work(int (*dl_work)(int))
 {
 	unsigned char code[CODE_BYTES];
 	int64_t start = now_us(), waited;
+	unsigned int slack = 0; /* entry and return are not probed in the same moment */
 
 	read_file_at((uintptr_t)dl_work, code);
 	while (!memcmp(code, *(void **)&dl_work, CODE_BYTES)) {
+		slack = SLACK_US;
 		if (now_us() - start > WAIT_MS * 1000)
 			break; /* the calls will be missing in the trace */
 		usleep(200);
 	}
 	waited = now_us() - start;
-	if (waited > SLACK_US / 10)
-		usleep(SLACK_US); /* entry and return are not probed in the same moment */
+	usleep(slack);
 	if (waited > longest_us)
 		longest_us = waited;
 	for (int i = 0; i < CALLS; i++)

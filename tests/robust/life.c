@@ -5,6 +5,7 @@
  *   life stop                 a child stops and continues it
  *   life exec | exec-thread   from its only thread; from another than the leader, while more run
  *   life churn N | crowd N    N threads one after the other; at the same time
+ *   life leader               its main thread ends first
  *   life tree DEPTH FANOUT    processes that fork
  *   life daemon FILE          ends with 7 in front, goes on behind and creates FILE at its end
  *   life die SIGNAL           by its own hand
@@ -222,6 +223,25 @@ static int do_crowd(long n)
 	return 0;
 }
 
+static void *end_last(void *arg)
+{
+	/* longer than the recorder takes to look whether its targets are alive */
+	for (int i = 0; i < 15; i++)
+		usleep(100000);
+	make_calls();
+	return arg;
+}
+
+static void do_leader(void)
+{
+	pthread_t id;
+
+	make_calls();
+	if (pthread_create(&id, NULL, end_last, NULL))
+		die("pthread_create");
+	pthread_exit(NULL);
+}
+
 /* ---- processes ---- */
 
 static void grow_tree(long depth, long fanout)
@@ -358,6 +378,8 @@ int main(int argc, char **argv)
 		return do_churn(n);
 	if (!strcmp(mode, "crowd"))
 		return do_crowd(n);
+	if (!strcmp(mode, "leader"))
+		do_leader();
 	if (!strcmp(mode, "tree"))
 		return do_tree(n, argc > 3 ? atol(argv[3]) : 1);
 	if (!strcmp(mode, "daemon") && argc > 2)

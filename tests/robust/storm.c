@@ -2,10 +2,11 @@
 /*
  * Threads that make system calls as fast as they can, in steps that a probe can see.
  *
- *   storm [-t THREADS] [-n CALLS] [-s STEPS]
+ *   storm [-t THREADS] [-n CALLS] [-s STEPS] [-p USEC]
  *
- * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times.
- * At the end one JSON line: the threads, their steps and getppid calls.
+ * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times, and
+ * sleeps USEC microseconds after each. At the end one JSON line: the threads, their steps and
+ * getppid calls.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -16,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static long threads = 1, calls = 1000, steps = 10;
+static long threads = 1, calls = 1000, steps = 10, pause_us;
 static atomic_long all_steps, all_calls;
 static volatile sig_atomic_t stopped;
 
@@ -33,8 +34,11 @@ static void *work(void *arg)
 {
 	long i, made = 0;
 
-	for (i = 0; (!steps || i < steps) && !stopped; i++)
+	for (i = 0; (!steps || i < steps) && !stopped; i++) {
 		made += storm_step(calls);
+		if (pause_us)
+			usleep((unsigned int)pause_us);
+	}
 	all_steps += i;
 	all_calls += made;
 	return arg;
@@ -51,7 +55,7 @@ int main(int argc, char **argv)
 	pthread_t ids[256];
 	int c;
 
-	while ((c = getopt(argc, argv, "t:n:s:")) != -1) {
+	while ((c = getopt(argc, argv, "t:n:s:p:")) != -1) {
 		long v = atol(optarg ? optarg : "");
 
 		if (c == 't')
@@ -60,6 +64,8 @@ int main(int argc, char **argv)
 			calls = v;
 		else if (c == 's')
 			steps = v;
+		else if (c == 'p')
+			pause_us = v;
 		else
 			return 2;
 	}

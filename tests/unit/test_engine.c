@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Presets and -u options (run from the root of the tree). Texts here have ' for ". */
+/* Presets (run from the root of the tree). Texts here have ' for ". */
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -290,6 +290,80 @@ static void test_name_rules(void **state)
 	probe_table_free(&pt);
 }
 
+static void test_conditions(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+	struct probe p;
+
+	(void)state;
+	assert_int_equal(
+		load_text(&pt, START
+			"'enums':{'e':{'names':['zero','one']}},'probes':["
+			"{'symbol':'f','role':'op'},"
+			"{'instant':'f','role':'op','args':{'n':'s32 arg1','o':'e arg2'},"
+			"'when':'o == one'},"
+			"{'symbol':'g','role':'op','args':{'n':'s32 arg1'},'when':'n > -0x10'},"
+			"{'symbol':'h','role':'op','args':{'o':'e arg1'},'when':'o != two'}]}"),
+		0);
+	/* a function has a span, and an instant under a condition */
+	assert_int_equal(pt.n, 4);
+	assert_int_equal(pt.specs[0].flags, PROBE_F_SPAN);
+	s = &pt.specs[1];
+	assert_string_equal(s->symbol, "f");
+	assert_int_equal(s->flags, PROBE_F_INSTANT);
+	assert_int_equal(probe_spec_encode(s, &p), 0);
+	assert_int_equal(p.when, WHEN_EQ);
+	assert_int_equal(p.when_val, 1);
+	assert_int_equal(p.when_than, 1);
+	assert_int_equal(probe_spec_encode(get(&pt, "g"), &p), 0);
+	assert_int_equal(p.when, WHEN_GT);
+	assert_int_equal(p.when_val, 0);
+	assert_int_equal(p.when_than, -16);
+	/* a name that the enum of this release lacks */
+	assert_int_equal(probe_spec_encode(get(&pt, "h"), &p), -ENOENT);
+	probe_table_free(&pt);
+}
+
+#define DETAIL                                                                              \
+	PROBES("{'symbol':['f','g'],'role':'op','args':{'a':'u8 arg1'},'detail':{'t':'str " \
+	       "arg2'}},"                                                                   \
+	       "{'instant':'h','role':'op','detail_only':true},{'symbol':'i','role':'op',"  \
+	       "'detail_only':false}")
+
+static void test_detail(void **state)
+{
+	struct probe_table pt = {};
+	struct probe p;
+
+	(void)state;
+	assert_int_equal(load_text(&pt, DETAIL), 0);
+	assert_int_equal(pt.n, 3);
+	assert_int_equal(get(&pt, "f")->nargs, 1);
+	assert_int_equal(get(&pt, "g")->nargs, 1);
+	assert_int_equal(get(&pt, "i")->nargs, 0);
+	probe_table_free(&pt);
+
+	pt.op_detail = true;
+	assert_int_equal(load_text(&pt, DETAIL), 0);
+	assert_int_equal(pt.n, 4);
+	assert_int_equal(get(&pt, "g")->nargs, 2);
+	assert_true(get(&pt, "g")->args[1].is_string);
+	assert_int_equal(get(&pt, "h")->flags, PROBE_F_INSTANT);
+	assert_int_equal(probe_spec_encode(get(&pt, "f"), &p), 0);
+	assert_int_equal(p.nvals, 2);
+	assert_int_equal(p.nstrs, 1);
+	assert_int_equal(p.fetch[1].flags, FETCH_F_STRING);
+	/* malformed, and an argument that is there twice */
+	assert_int_equal(load_text(&pt, PROBES("{" F ",'detail':[]}")), -EINVAL);
+	assert_non_null(strstr(said.text, ":1: detail: must be an object"));
+	assert_int_equal(
+		load_text(&pt, PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'a':'u8 arg2'}}")),
+		-EINVAL);
+	assert_non_null(strstr(said.text, "a: two arguments of one name"));
+	probe_table_free(&pt);
+}
+
 /* Two presets in one table: the first stays whole when the second turns out bad. */
 static void test_two(void **state)
 {
@@ -308,7 +382,7 @@ static void test_two(void **state)
 /* ---- and bad ---- */
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
-#define PAIR_RULE "give either symbol, or begin and end"
+#define PAIR_RULE "give one of symbol, begin and end, or instant"
 #define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
 
 static const struct {
@@ -329,6 +403,8 @@ static const struct {
 	{ "{'name':'x','match':{\n'mapped':'a'}}", "2: mapped: must be an array of globs" },
 	{ "{'name':'x','match':{'mapped':['a'],\n'path':1}}", "2: path: unknown key" },
 	{ START "\n'version':'1','probes':[]}", "2: version: must be a number from 0" },
+	{ START "'enums':{'version':{'names':[]}},\n'version':'1','probes':[]}",
+		"2: version: must be a number from 0" },
 	{ START "\n'version':-1,'probes':[]}", "2: version: must be a number from 0" },
 	{ START "\n'version':1e3,'probes':[]}", "2: version: must be a number from 0" },
 	{ START "\n'version':99999999999,'probes':[]}", "2: version: must be a number from 0" },
@@ -368,14 +444,14 @@ static const struct {
 	{ PROBES("{" F ",'args':[]}"), "1: args: must be an object" },
 	{ PROBES("{" F ",\n'args':{'a':1}}"), "2: a: must be a string" },
 	{ PROBES("{" F ",'args':{\n'a':'u9 arg1'}}"),
-		"2: a: not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
+		"2: a: not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
 	{ PROBES("{" F ",'args':{\n'a':'u8 rdi'}}"), "2: a: not a register (arg1 to arg6, sp)" },
 	{ PROBES("{" F ",'args':{'':'u8 arg1'}}"),
 		"1: : an argument's name has 1 to 63 bytes, no control characters" },
 	{ PROBES("{" F ",'args':{'a':'u8 sp','b':'u8 sp','c':'u8 sp','d':'u8 sp','e':'u8 "
-		       "sp',\n'f':'u8 sp',"
-		 "\n'g':'u8 sp'}}"),
-		"3: g: more than six arguments" },
+		 "sp',\n'f':'u8 sp','g':'u8 sp','h':'u8 sp','i':'u8 sp','j':'u8 sp',"
+		 "\n'k':'u8 sp'}}"),
+		"3: k: more than ten arguments" },
 	{ PROBES("{" F ",\n'name':'$a'}"), "2: name: $a: no such argument" },
 	{ PROBES("{" F ",'args':{'ab':'u8 arg1'},\n'name':'$a'}"),
 		"2: name: $a: no such argument" },
@@ -389,6 +465,34 @@ static const struct {
 		"1: name: a == 1 ? x: write: arg == number ? name : name" },
 	{ PROBES("{" F ",'name':'a == 1 ? x : y z'}"),
 		"1: name: a == 1 ? x : y z: write: arg == number ? name : name" },
+	/* conditions, instants, several functions */
+	{ PROBES("{" F ",\n'when':'a == 1'}"), "2: when: a == 1: no such argument" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'when':'a'}"),
+		"2: when: a: write: arg == value (or !=, <, >)" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a <= 1'}"),
+		"1: when: a <= 1: write: arg == value (or !=, <, >)" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 1 2'}"),
+		"1: when: a == 1 2: write: arg == value (or !=, <, >)" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == one'}"),
+		"1: when: a == one: the value is not a number" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 99999999999999999999'}"),
+		"1: when: a == 99999999999999999999: the value is not a number" },
+	{ PROBES("{" F ",'when':1}"), "1: when: must be a string" },
+	{ PROBES("{" F ",'instant':'g'}"), "1: symbol: " PAIR_RULE },
+	{ PROBES("{'instant':'f','end':'g','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{'instant':'f','begin':'g','end':'h','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{" F ",\n'detail_only':1}"), "2: detail_only: must be true or false" },
+	{ PROBES("{'role':'op',\n'symbol':[]}"), "2: symbol: must be a name or an array of names" },
+	{ PROBES("{'role':'op',\n'symbol':['f',1]}"),
+		"2: symbol: must be a name or an array of names" },
+	{ PROBES("{'role':'op',\n'symbol':['f','']}"),
+		"2: symbol: must be a name or an array of names" },
+	{ PROBES("{'role':'op',\n'symbol':['f','g','f']}"),
+		"2: symbol: this function has a probe already" },
+	{ PROBES("{" F ",'name':'$part'}"), "1: name: $part: write $part0 to $part15" },
+	{ PROBES("{" F ",'name':'$part16'}"), "1: name: $part16: write $part0 to $part15" },
+	{ PROBES("{" F ",'args':{'a':'str arg1','b':'str arg2',\n'c':'str arg3'}}"),
+		"2: c: more than two strings" },
 	/* enums */
 	{ START "\n'enums':[],'probes':[]}", "2: enums: must be an object" },
 	{ START "'enums':{\n'e':[]},'probes':[]}", "2: e: must be an object" },
@@ -639,199 +743,6 @@ static void test_enum_from_file(void **state)
 	probe_table_free(&pt);
 }
 
-/* ---- -u ---- */
-
-static void test_options(void **state)
-{
-	const struct probe_spec *s;
-	struct probe_table pt = {};
-
-	(void)state;
-	assert_int_equal(probe_table_add_option(&pt, "libfoo.so:func"), 0);
-	s = &pt.specs[0];
-	assert_string_equal(s->library, "libfoo.so");
-	assert_string_equal(s->symbol, "func");
-	assert_int_equal(s->role, ROLE_OTHER);
-	assert_int_equal(s->flags, PROBE_F_SPAN);
-	assert_int_equal(s->nargs, 0);
-	assert_null(s->engine);
-	assert_string_equal(name_of(s, 0), "func");
-
-	assert_int_equal(
-		probe_table_add_option(&pt, "/usr/lib/x.so:ns_*(n=s32 *(sp+8), p=ptr arg2)@step"),
-		0);
-	s = &pt.specs[1];
-	assert_string_equal(s->library, "/usr/lib/x.so");
-	assert_string_equal(s->symbol, "ns_*");
-	assert_int_equal(s->role, ROLE_STEP);
-	assert_int_equal(s->nargs, 2);
-	assert_string_equal(s->args[0].name, "n");
-	assert_int_equal(s->fetch[0].off[0], 8);
-	assert_string_equal(s->args[1].name, "p");
-	assert_true(s->args[1].is_pointer);
-
-	assert_int_equal(probe_table_add_option(&pt, "l:f@gpu_wait"), 0);
-	assert_int_equal(pt.specs[2].role, ROLE_GPU_WAIT);
-	assert_int_equal(probe_table_add_option(&pt, "l:f()"), 0);
-	assert_int_equal(pt.specs[3].nargs, 0);
-	/* a symbol may be followed by its version */
-	assert_int_equal(probe_table_add_option(&pt, "l:f@@V_1.2@op"), 0);
-	assert_string_equal(pt.specs[4].symbol, "f@@V_1.2");
-	assert_int_equal(pt.specs[4].role, ROLE_OP);
-	assert_int_equal(pt.n, 5);
-	probe_table_free(&pt);
-}
-
-static void test_bad_options(void **state)
-{
-	static const struct {
-		const char *option, *why;
-	} options[] = {
-		{ "", "no library before ':'" },
-		{ "func", "no library before ':'" },
-		{ ":func", "no library before ':'" },
-		{ "lib:", "no symbol behind ':'" },
-		{ "lib:@op", "no symbol behind ':'" },
-		{ "lib:(a=u8 arg1)", "no symbol behind ':'" },
-		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
-		{ "lib:f@nope",
-			"no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
-		{ "lib:f(a=u8 arg1", "')' missing" },
-		{ "lib:f(a=u8 arg1)x", "')' missing" },
-		{ "lib:f(", "')' missing" },
-		{ "lib:f(a)", "an argument is name=EXPR" },
-		{ "lib:f(a=u8 arg1,b)", "an argument is name=EXPR" },
-		{ "lib:f(=u8 arg1)",
-			"an argument's name has 1 to 63 bytes, no control characters" },
-		{ "lib:f(a=arg1)", "not a type (u8..u64, s8..s64, ptr or an enum of the preset)" },
-		{ "lib:f(a=u8 arg9)", "not a register (arg1 to arg6, sp)" },
-		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
-		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1)",
-			"more than six arguments" },
-		/* a role in the wrong place would be taken for the symbol's version */
-		{ "lib:f@step(a=u8 arg1)", "the role stands behind the arguments" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-		struct probe_table pt = {};
-		char line[512];
-		int err;
-
-		stderr_grab_begin(&said);
-		err = probe_table_add_option(&pt, options[i].option);
-		stderr_grab_end(&said);
-		snprintf(line, sizeof(line),
-			"inftrace: -u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]\n",
-			options[i].option, options[i].why);
-		if (err != -EINVAL || strcmp(said.text, line))
-			fail_msg("%s: %d %s", options[i].option, err, said.text);
-		probe_table_free(&pt);
-	}
-}
-
-static void test_hostile_options(void **state)
-{
-	static const struct {
-		const char *before, *part;
-		size_t n;
-		const char *behind;
-	} options[] = {
-		{ "lib:", "s", 256, "" },
-		{ "lib:", "*", 100000, "" },
-		{ "lib:f", "\n\x1b[2J", 1, "" },
-		{ "lib:f@", "%%s%%n\n", 1000, "" },
-		{ "lib:f(", "a%d=u8 arg1,", 10000, ")" },
-		{ "lib:f(a=u8 ", "*(", 50000, ")" },
-		{ "lib:f(", "a", 64, "=u8 arg1)" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-		char *option =
-			repeat(options[i].before, options[i].part, options[i].n, options[i].behind);
-		struct probe_table pt = {};
-		int err;
-
-		stderr_grab_begin(&said);
-		err = probe_table_add_option(&pt, option);
-		stderr_grab_end(&said);
-		assert_int_equal(err, -EINVAL);
-		assert_one_line(said.text);
-		assert_true(strlen(said.text) < 500);
-		probe_table_free(&pt);
-		test_free(option);
-	}
-}
-
-static const struct {
-	const char *library, *path;
-	bool option, preset; /* whether it matches in a -u option, in a preset */
-} match_cases[] = {
-	{ "libfoo.so", "/usr/lib/libfoo.so", true, true },
-	{ "libfoo.so", "libfoo.so", true, true },
-	{ "libfoo.so", "/usr/lib/libfoo.so.1", true, false },
-	{ "libfoo.so", "/usr/lib/libfoo.so.1.2.3", true, false },
-	{ "libfoo", "/usr/lib/libfoo.so", true, false },
-	{ "libfoo", "/usr/lib/libfoo-bar.so", false, false },
-	{ "libfoo.so", "/usr/lib/libfoo.sox", false, false },
-	{ "libfoo.so", "/usr/lib/xlibfoo.so", false, false },
-	{ "libfoo.so", "/usr/libfoo.so/libbar.so", false, false },
-	{ "libfoo.so.1", "/usr/lib/libfoo.so", false, false },
-	{ "libfoo*.so*", "/usr/lib/libfoo-cpu.so.2", true, true },
-	{ "lib[fb]oo.so", "/usr/lib/libboo.so", true, true },
-	{ "*", "/usr/lib/anything", true, true },
-	{ "lib?.so", "/usr/lib/libfoo.so", false, false },
-	{ "*.so", "/usr/lib.so/libfoo", false, false },
-	/* with a slash it is a path */
-	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so", true, true },
-	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so.1", false, false },
-	{ "/usr/lib/libfoo.so", "/usr/local/lib/libfoo.so", false, false },
-	{ "/usr/lib/*.so", "/usr/lib/libfoo.so", false, false },
-	/* a file that was replaced while it is mapped */
-	{ "libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
-	{ "libfoo.so", "/usr/lib/libfoo.so.1 (deleted)", true, false },
-	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
-	{ "server", "/opt/server (deleted)", true, true },
-	{ "server", "/opt/server (deleted", false, false },
-	{ "server", " (deleted)", false, false },
-	{ "", "/usr/lib/", true, true },
-	{ "", "/usr/lib/x", false, false },
-};
-
-static void test_matches(void **state)
-{
-	struct engine engine = {};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(match_cases); i++) {
-		struct probe_spec s = { .library = (char *)match_cases[i].library };
-
-		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].option)
-			fail_msg("-u %s, %s", match_cases[i].library, match_cases[i].path);
-		s.engine = &engine;
-		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].preset)
-			fail_msg("preset %s, %s", match_cases[i].library, match_cases[i].path);
-	}
-}
-
-/* Without a library of its own a function may be in any of the engine's files. */
-static void test_matches_engine(void **state)
-{
-	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
-	struct engine engine = { .mapped = mapped, .n_mapped = ARRAY_SIZE(mapped) };
-	struct probe_spec s = { .engine = &engine };
-
-	(void)state;
-	assert_true(probe_spec_matches(&s, "/a/libllama.so"));
-	assert_true(probe_spec_matches(&s, "/a/libllama.3.so"));
-	assert_true(probe_spec_matches(&s, "/a/libggml-cpu.so (deleted)"));
-	assert_false(probe_spec_matches(&s, "/a/libllama2.so"));
-	assert_false(probe_spec_matches(&s, "/a/libggml.so"));
-	s.engine = NULL;
-	assert_false(probe_spec_matches(&s, "/a/libllama.so"));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -839,6 +750,8 @@ int main(void)
 		cmocka_unit_test(test_installed),
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_name_rules),
+		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_detail),
 		cmocka_unit_test(test_two),
 		cmocka_unit_test(test_bad),
 		cmocka_unit_test(test_not_json),
@@ -848,11 +761,6 @@ int main(void)
 		cmocka_unit_test(test_size),
 		cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_enum_from_file),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_bad_options),
-		cmocka_unit_test(test_hostile_options),
-		cmocka_unit_test(test_matches),
-		cmocka_unit_test(test_matches_engine),
 	};
 
 	return cmocka_run_group_tests(tests, make_preset_file, NULL);

@@ -30,7 +30,7 @@ static const struct probe_arg untouched_arg = { .name = arg_name, .is_signed = t
 struct good {
 	const char *text;
 	struct fetch fetch;
-	bool is_signed, is_pointer;
+	bool is_signed, is_pointer, is_string;
 	int names; /* index in enums, or -1 */
 };
 
@@ -43,6 +43,15 @@ static const struct good goods[] = {
 	{ "s16 arg6", { .reg = REG_ARG6, .size = 2, .flags = FETCH_F_SIGNED }, true, .names = -1 },
 	{ "s32 sp", { .reg = REG_SP, .size = 4, .flags = FETCH_F_SIGNED }, true, .names = -1 },
 	{ "s64 arg1", { .reg = REG_ARG1, .size = 8, .flags = FETCH_F_SIGNED }, true, .names = -1 },
+	{ "str arg1", { .reg = REG_ARG1, .size = 8, .flags = FETCH_F_STRING }, .is_string = true,
+		.names = -1 },
+	{ "str *(*(arg2+8)-1)",
+		{ .reg = REG_ARG2,
+			.derefs = 2,
+			.size = 8,
+			.flags = FETCH_F_STRING,
+			.off = { 8, -1 } },
+		.is_string = true, .names = -1 },
 	{ "ptr arg1", { .reg = REG_ARG1, .size = 8 }, .is_pointer = true, .names = -1 },
 	/* an enum of the preset is a C enum: four bytes */
 	{ "op arg1", { .reg = REG_ARG1, .size = 4 }, .names = 1 },
@@ -92,6 +101,7 @@ static void test_good(void **state)
 			fail_msg("%s: %d %s", g->text, err, why ? why : "wrong table");
 		assert_int_equal(arg.is_signed, g->is_signed);
 		assert_int_equal(arg.is_pointer, g->is_pointer);
+		assert_int_equal(arg.is_string, g->is_string);
 		assert_ptr_equal(arg.names, g->names < 0 ? NULL : &enums[g->names]);
 		assert_ptr_equal(arg.name, arg_name); /* the caller's */
 	}
@@ -113,6 +123,8 @@ static const struct {
 	{ "arg1", NO_TYPE },
 	{ "u arg1", NO_TYPE },
 	{ "u128 arg1", NO_TYPE },
+	{ "string arg1", NO_TYPE },
+	{ "str", NO_REG },
 	{ "u8arg1", NO_TYPE },
 	{ "U8 arg1", NO_TYPE },
 	{ "ops arg1", NO_TYPE },

@@ -1,0 +1,339 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What cannot work: one line on stderr that names it, the right exit code, nothing attached and no
+# file left behind.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+
+need_root
+need cc node bpftool setpriv
+
+build storm
+build hostile
+bpf_ids >"$TMP/bpf.before"
+work=$TMP/work
+mkdir "$work"
+chmod 777 "$TMP" "$work"
+cd "$work" || exit
+
+# bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty folder, which stays empty.
+bad() {
+	local name=$1 wanted=$2 pattern=$3 rc=0 left
+	shift 3
+	timeout 20 "${as[@]}" "$INFTRACE" record "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || rc=$?
+	left=$(ls -A "$work")
+	if [ "$rc" -ne "$wanted" ]; then
+		not_ok "$name" "exit code $rc, not $wanted: $(cat "$TMP/err")"
+	elif [ "$(wc -l <"$TMP/err")" -ne 1 ] || [ "$(wc -c <"$TMP/err")" -gt 400 ]; then
+		not_ok "$name" "not one line: $(cat "$TMP/err")"
+	elif ! grep -qE -e "$pattern" "$TMP/err"; then
+		not_ok "$name" "no match for /$pattern/: $(cat "$TMP/err")"
+	elif LC_ALL=C grep -q '[[:cntrl:]]' "$TMP/err"; then
+		not_ok "$name" "control bytes in: $(cat -v "$TMP/err")"
+	elif [ -s "$TMP/out" ]; then
+		not_ok "$name" "it wrote to stdout"
+	elif [ -n "$left" ]; then
+		not_ok "$name" "left behind: $left"
+		rm -rf "${work:?}"/*
+	else
+		ok "$name"
+	fi
+}
+as=()
+
+background "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
+target=$BG
+thread=$(ls "/proc/$target/task" | tail -n 1)
+true &
+gone=$!
+wait "$gone"
+
+# ---- what to record ----
+
+bad "nothing" 2 'nothing to record'
+bad "an empty command" 2 'nothing to record' --
+bad "two kinds of target" 2 'give one of' -p "$target" -- true
+bad "a word too many" 2 'give one of' -p "$target" word
+bad "no such process" 1 "no process $gone is running" -p "$gone"
+bad "a thread" 2 "$thread is a thread of process $target" -p "$thread"
+bad "a good and a bad process" 1 "no process $gone" -p "$target,$gone"
+for list in 0 -1 abc '' 1, ,1 1,,2 0x10 ' 1' 99999999999 99999999999999999999999 $'1\n2'; do
+	bad "-p '${list@Q}'" 2 '^inftrace: -p: .*list of process ids' -p "$list"
+done
+rc=0
+sh -c 'exec "$0" record -p $$' "$INFTRACE" 2>"$TMP/err" || rc=$?
+same "itself" "$rc $(grep -c 'is inftrace itself' "$TMP/err")" "2 1"
+bad "unknown option" 2 "unrecognized option '--nonsense'" --nonsense
+bad "option without its value" 2 "requires an argument" -p
+for list in '' foo sched,foo '+' ',,' -sched,-syscalls,-faults,-functions,-ipc $'\e[2J'; do
+	bad "-e '${list@Q}'" 2 '^inftrace: -e: ' -e "$list" -p "$target"
+done
+for time in 0 0s -5s 10x 10sm '' s 1e3 ' 1' 99999999999h $'1s\n'; do
+	bad "-d '${time@Q}'" 2 '^inftrace: -d: .*duration' -d "$time" -p "$target"
+done
+bad "--min-syscall" 2 '^inftrace: --min-syscall: .*duration' --min-syscall fast -p "$target"
+for size in 0 1000 3KB 2GB 4XB x '' -4096 99999999999999999999; do
+	bad "--ring-size '$size'" 2 '^inftrace: --ring-size: ' --ring-size "$size" -p "$target"
+done
+
+# ---- where to write ----
+
+mkdir "$TMP/folder.json" "$TMP/readonly"
+chmod 555 "$TMP/readonly"
+touch "$TMP/file"
+bad "-o in a missing folder" 1 '/nowhere/: No such file' -o /nowhere/x.json -p "$target"
+bad "-o below a file" 1 "file/: Not a directory" -o "$TMP/file/x.json" -p "$target"
+bad "-o a folder" 1 'folder.json: it is a folder' -o "$TMP/folder.json" -p "$target"
+bad "-o where nothing can be created" 1 '/proc/x.json: ' -o /proc/x.json -p "$target"
+bad "-o without a suffix that is known" 2 'x.txt: the name must end in' -o x.txt -p "$target"
+bad "-o with nothing but a suffix" 2 "the name must end in" -o .json -p "$target"
+bad "-o with an empty name" 2 'the name must end in' -o '' -p "$target"
+bad "-o with control bytes" 2 'the name must end in' -o $'x\n\e[31m.txt' -p "$target"
+bad "one good, one bad -o" 1 '/nowhere/' -o x.json -o /nowhere/x.json -p "$target"
+bad "two outputs to stdout" 2 'only one output can go to stdout' -o - --profile - -p "$target"
+bad "--profile is a folder" 1 'folder.json: it is a folder' --profile "$TMP/folder.json" -p "$target"
+bad "--profile below a file" 1 "$TMP/file/x" --profile "$TMP/file/x" -p "$target"
+ln -s /dev/full "$TMP/full.json"
+bad "a full device" 1 'full.json: No space left on device' -q -o "$TMP/full.json" -p "$target"
+bad "a full device, profile" 1 '/dev/full: No space left on device' -q -d 100ms --profile /dev/full -p "$target"
+
+# ---- metadata ----
+
+for flags in '' x '[]' 1 '{' '{"a":1' '"{}"' $'{"a":\n\xff}'; do
+	bad "--runtime-flags '${flags@Q}'" 2 '^inftrace: --runtime-flags: ' --runtime-flags "$flags" \
+		--profile p.jsonl -p "$target"
+done
+bad "blank --model" 2 '^inftrace: --model: ' --model ' ' --profile p.jsonl -p "$target"
+bad "blank --commit-sha" 2 '^inftrace: --commit-sha: ' --commit-sha '' --profile p.jsonl -p "$target"
+bad "--concurrency" 2 '^inftrace: --concurrency: ' --concurrency 0 -p "$target"
+
+# ---- functions ----
+
+bad "unknown engine" 1 "no preset named nonsense" --engine nonsense -p "$target"
+bad "a preset that is not there" 1 'nowhere.json: No such file' --engine /nowhere.json -p "$target"
+bad "a preset that is a folder" 1 'folder.json: ' --engine "$TMP/folder.json" -p "$target"
+preset=$TMP/preset.json
+# preset NAME PATTERN TEXT
+preset() {
+	printf '%s' "$3" >"$preset"
+	bad "preset: $1" 2 "^inftrace: .*/preset.json:$2" --engine "$preset" -p "$target"
+}
+preset "empty" '1: ' ''
+preset "no JSON" '1: ' 'x'
+preset "broken off" '[12]: ' $'{\n"name": "x"'
+preset "a comma too many" '3: ' $'{\n"name": "x",\n}'
+preset "an array" '1: ' '[]'
+preset "name missing" '1: name: ' '{"match": {"mapped": ["x"]}, "probes": []}'
+preset "wrong type" '2: name: ' $'{\n"name": 7}'
+preset "unknown key" '2: nonsense: ' $'{"name": "x",\n"nonsense": 1}'
+preset "match missing" '1: match: ' '{"name": "x", "probes": []}'
+preset "unknown role" '3: role: ' \
+	$'{"name": "x", "match": {"mapped": ["x"]}, "probes": [\n{"symbol": "f",\n"role": "king"}]}'
+preset "bad expression" '3: n: ' \
+	$'{"name": "x", "match": {"mapped": ["x"]}, "probes": [\n{"symbol": "f", "role": "op",\n"args": {"n": "s33 arg1"}}]}'
+preset "nested without an end" '1: ' "$(printf '[%.0s' {1..5000})"
+preset "control bytes" '[0-9]+: ' $'{"name": "\e[31m\x01"'
+head -c 2000000 /dev/zero | tr '\0' ' ' >"$preset"
+bad "preset: too large" 1 'preset.json: File too large' --engine "$preset" -p "$target"
+
+for spec in '' : lib lib: :sym 'lib:sym(' 'lib:sym)' 'lib:sym(x)' 'lib:sym(x=)' 'lib:sym(=arg1)' \
+	'lib:sym(x=nonsense arg1)' 'lib:sym(x=arg99)' 'lib:sym@' 'lib:sym@king' 'lib:sym(x=arg1' \
+	"lib:sym($(printf 'a%d=arg1,' {1..40})b=arg1)" $'lib:sym(\e=arg1)@king'; do
+	bad "-u '$(cut -c1-30 <<<"${spec@Q}")'" 2 '^inftrace: -u ' -u "$spec" -p "$target"
+done
+head -c 100 "$TMP/storm" >"$TMP/cut"
+bad "-u on a file that is not there" 1 '/nowhere: No such file' --engine none -u /nowhere:f -p "$target"
+bad "-u on a text" 1 '/etc/passwd: not an ELF file' --engine none -u /etc/passwd:f -p "$target"
+bad "-u on a folder" 1 "$TMP" --engine none -u "$TMP:f" -p "$target"
+bad "-u on a cut ELF file" 1 "$TMP/cut" --engine none -u "$TMP/cut:f" -p "$target"
+bad "-u on a missing function" 1 'no function storm_stop; nearest: storm_step' --engine none \
+	-u "$TMP/storm:storm_stop" -p "$target"
+
+# ---- commands ----
+
+printf '#!/nowhere/sh\n' >"$TMP/script"
+chmod 755 "$TMP/script"
+bad "no such command" 1 'cannot run nonsense: No such file' -- nonsense
+bad "no such path" 1 'cannot run ./nonsense: No such file' -- ./nonsense
+bad "not executable" 1 'cannot run /etc/passwd: Permission denied' -- /etc/passwd
+bad "a folder" 1 'cannot run /etc: Is a directory' -- /etc
+bad "interpreter missing" 1 'cannot run .*/script: No such file' -q -o x.json -- "$TMP/script"
+bad "a name with control bytes" 1 'cannot run .*: No such file' -- $'non\n\e[31msense'
+
+# ---- privileges ----
+
+as=(setpriv --reuid 65534 --clear-groups --)
+bad "not root" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -p "$target"
+bad "not root, with a command" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -- true
+bad "not root, folder not writable" 1 'readonly/: Permission denied' -o "$TMP/readonly/x.json" -p "$target"
+for drop in bpf perfmon; do
+	as=(setpriv --bounding-set "-$drop,-sys_admin" --)
+	bad "without CAP_${drop^^}" 3 "CAP_${drop^^}" -o x.json -p "$target"
+done
+as=(setpriv --bounding-set -sys_ptrace --)
+bad "without CAP_SYS_PTRACE" 3 'CAP_SYS_PTRACE' -o x.json -p "$target"
+as=()
+
+check_bpf "bad input" "$TMP/bpf.before"
+check "the target lives" kill -0 "$target"
+
+# ---- it works, and then the disk is full ----
+
+small=$TMP/small
+mkdir "$small"
+if mount -t tmpfs -o size=1m none "$small" 2>/dev/null; then
+	for file in t.json t.json.gz p.jsonl; do
+		out=(-o "$small/$file")
+		[ "$file" != p.jsonl ] || out=(--profile "$small/$file")
+		check_rc "disk full: $file" 1 "cannot write .*$file: No space left" "$INFTRACE" record -q \
+			--engine none -u "$TMP/storm:storm_step@step" "${out[@]}" \
+			-- "$TMP/storm" -t 2 -n 20 -s 0
+		same "disk full: one line for $file" "$(grep -c inftrace: "$TMP/check.out")" 1
+		check "disk full: $file is valid up to there" "$INFTRACE" validate "$small/$file"
+		[ "$file" = p.jsonl ] || importer "disk full: $file opens" "$small/$file"
+		rm "$small/$file"
+	done
+	umount "$small"
+else
+	skip "disk full" "tmpfs cannot be mounted here"
+fi
+
+# ---- stdout and stderr ----
+
+run=("$INFTRACE" record -q --engine none -p "$target")
+rc=0
+{ "${run[@]}" -o - 2>"$TMP/err" || echo $? >"$TMP/rc"; } | head -c 1000 >/dev/null
+same "the reader of stdout goes away" "$(cat "$TMP/rc") $(grep -c 'stdout.*Broken pipe' "$TMP/err") $(wc -l <"$TMP/err")" "1 1 1"
+rc=0
+"${run[@]}" -o - >&- 2>"$TMP/err" || rc=$?
+same "stdout is closed" "$rc $(wc -l <"$TMP/err")" "1 1"
+check "stderr is closed" "$INFTRACE" record -v -d 200ms -p "$target" -o "$TMP/closed.json" <&- 2>&-
+check "stderr is closed: the trace has nothing else in it" "$INFTRACE" validate "$TMP/closed.json"
+"${run[@]}" -d 200ms -o - >"$TMP/stdout"
+check "to stdout: a trace and nothing else" "$INFTRACE" validate "$TMP/stdout"
+check "quiet" "${run[@]}" -d 200ms -o "$TMP/quiet.json"
+same "quiet: not a word" "$(cat "$TMP/check.out")" ""
+
+# ---- its end ----
+
+for sig in INT TERM HUP; do
+	background "${run[@]}" -o "$TMP/$sig.json"
+	recorder=$BG
+	wait_until 20 test -s "$TMP/$sig.json"
+	kill "-$sig" "$recorder"
+	rc=0
+	wait "$recorder" || rc=$?
+	same "SIG$sig: exit code and end of the trace" "$rc $(tail -n 1 "$TMP/$sig.json")" "0 ]"
+	check "SIG$sig: valid" "$INFTRACE" validate "$TMP/$sig.json"
+done
+# stuck in a write that nobody reads
+mkfifo "$TMP/fifo"
+exec 9<>"$TMP/fifo"
+background "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"
+recorder=$BG
+is_full() { # but for a part of a page
+	python3 -c 'import array, fcntl, sys, termios
+n = array.array("i", [0])
+fcntl.ioctl(9, termios.FIONREAD, n)
+sys.exit(n[0] < 15 * 4096)'
+}
+has_ended() {
+	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
+}
+wait_until 20 is_full
+kill -INT "$recorder"
+check "SIGINT while nobody reads stdout: it ends" wait_until 20 has_ended "$recorder"
+same "SIGINT while nobody reads stdout: it says why" "$(cat "$TMP/err")" \
+	"inftrace: cannot write stdout: nobody reads it; the file is valid up to here"
+exec 9<&-
+for command in "0 true" "1 false" "7 sh -c 'exit 7'" "137 sh -c 'kill -9 \$\$'" "143 sh -c 'kill \$\$'" \
+	"0 sh -c 'sleep 0.1 & exit 0'"; do
+	rc=0
+	eval "\"\$INFTRACE\" record -q --engine none -o \"\$TMP/c.json\" -- ${command#* }" || rc=$?
+	same "exit code of the command: $command" "$rc" "${command%% *}"
+done
+rc=0
+"$INFTRACE" record -q -d 300ms -o "$TMP/c.json" -- sleep "100.$$" || rc=$?
+same "the end of -d: the command is ended" "$rc $(pgrep -fx "sleep 100.$$" | wc -l)" "0 0"
+
+# ---- loss ----
+
+rc=0
+"$INFTRACE" record --strict --ring-size 4KB --engine none -u "$TMP/storm:storm_step@step" \
+	-o "$TMP/loss.json" --profile "$TMP/loss.jsonl" -- "$TMP/storm" -n 20000 -s 20 \
+	>"$TMP/loss.out" 2>"$TMP/loss.err" || rc=$?
+same "loss: exit code with --strict" "$rc" 4
+check "loss: said" grep -q 'warning: lost [0-9]* syscall' "$TMP/loss.err"
+check "loss: valid" "$INFTRACE" validate "$TMP/loss.json" "$TMP/loss.jsonl"
+importer "loss: opens" "$TMP/loss.json"
+"$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" -o "$TMP/kept.json" \
+	-- "$TMP/storm" -n 10 -s 20 >"$TMP/kept.out"
+# what the program does besides getppid is the same in both runs
+expect "loss: recorded and lost are all the system calls there were" '(
+	sum(e.get("cat") == "syscall" for e in t) + p[-1]["shape"].get("lost_syscall", 0) - c["calls"] ==
+	sum(e.get("cat") == "syscall" for e in k) - d["calls"])' \
+	t="$TMP/loss.json" p="$TMP/loss.jsonl" c=last:"$TMP/loss.out" k="$TMP/kept.json" d=last:"$TMP/kept.out"
+expect "loss: the trace shows what the profile counts" \
+	'sum(sum(e["args"].values()) for e in t if e.get("cat") == "loss") == p[-1]["shape"]["lost"] > 0' \
+	t="$TMP/loss.json" p="$TMP/loss.jsonl"
+expect "loss: a step is lost or says what it lost" '(lambda steps:
+	len(steps) + p[-1]["shape"].get("lost_step", 0) == c["steps"] and
+	all(s["lost_records"] + sum(e.get("name") == "getppid" and s["at"] <= e["ts"] <= s["end"]
+	for e in t) >= 20000 for s in steps))([dict(e["args"], at=e["ts"], end=e["ts"] + e["dur"],
+	lost_records=e["args"].get("lost_records", 0)) for e in t if e.get("cat") == "step"])' \
+	t="$TMP/loss.json" p="$TMP/loss.jsonl" c=last:"$TMP/loss.out"
+
+# ---- names ----
+
+rc=0
+"$INFTRACE" record -q --engine none -o "$TMP/names.json" --profile "$TMP/names.jsonl" \
+	-u "$TMP/hostile:hostile_step@step" --model $'m"\\\n\xff</script>' -- \
+	"$TMP/hostile" $'\x01"\\\xff</script>' >"$TMP/names.out" || rc=$?
+same "names: exit code" "$rc" 0
+check "names: valid" "$INFTRACE" validate "$TMP/names.json" "$TMP/names.jsonl"
+importer "names: open" "$TMP/names.json"
+expect "names: as they are, but for what no text can hold" '(
+	{bytes.fromhex(h).decode("utf-8", "replace") for h in c["names"]} <=
+	{e["args"]["name"] for e in t if e.get("name") == "thread_name"})' \
+	t="$TMP/names.json" c=last:"$TMP/names.out"
+"$TMP/hostile" wait &
+pid=$!
+wait_until 10 grep -q '</' "/proc/$pid/comm"
+check "names: of the default file" "$INFTRACE" record -q -d 100ms -p "$pid"
+same "names: of the default file: harmless" "$(ls "$work")" "inftrace-________script_-$pid.json"
+kill "$pid"
+rm -f "$work"/*
+
+# ---- two at once ----
+
+"$TMP/storm" -n 100 -s 0 -p 10000 >"$TMP/two.out" &
+two=$!
+for i in 1 2; do
+	background "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
+		-o "$TMP/two$i.json" --profile "$TMP/two.jsonl" -p "$two"
+	wait_until 20 test -s "$TMP/two$i.json"
+done
+sleep 0.5
+kill "$two"
+wait "$two" || true
+wait "$BG"
+wait_until 20 eval 'tail -n 1 "$TMP/two1.json" | grep -q "]"'
+check "two at once: valid" "$INFTRACE" validate "$TMP/two1.json" "$TMP/two2.json" "$TMP/two.jsonl"
+# in each with all its calls; counted from the end, since one began later
+expect "two at once: the same steps" '(lambda a, b: len(b) > 10 and a[-len(b) + 1:] == b[1:])(*[
+	[sum(e.get("name") == "getppid" and s["ts"] <= e["ts"] <= s["ts"] + s["dur"] for e in t)
+	for s in t if s.get("cat") == "step"][-50:] for t in (t, u)])' \
+	t="$TMP/two1.json" u="$TMP/two2.json"
+rc=0
+background "${run[@]}" -o "$TMP/same.json"
+wait_until 20 test -s "$TMP/same.json"
+"${run[@]}" -d 100ms -o "$TMP/same.json" 2>"$TMP/err" || rc=$?
+same "two into one file" "$rc $(grep -c 'same.json: ' "$TMP/err")" "1 1"
+kill "$BG"
+wait "$BG"
+check "two into one file: the first is whole" "$INFTRACE" validate "$TMP/same.json"
+check_bpf "all of these" "$TMP/bpf.before"

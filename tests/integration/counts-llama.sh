@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Real llama.cpp: steps, tokens, operators, barriers, faults, switches and CPU time, against what the
+# engine's driver counts around each call.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 node
+need_llama
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+
+# A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
+delay=(-d 500)
+
+# check_llama NAME: a recording against the driver's last line
+check_llama() {
+	check "$1: steps, n_tokens, operators, barriers, samples, faults and switches" \
+		"$CHECK" llama "$TMP/$1.json" "$TMP/$1.jsonl" "$TMP/$1.out"
+	check "$1: the breakdown of each step, to the nanosecond, from its spans" \
+		"$CHECK" breakdown "$TMP/$1.json" "$TMP/$1.jsonl"
+}
+
+# With two threads a step takes a hundred times longer as soon as the CPUs are busy.
+for threads in 1 2; do
+	tokens=$((threads == 1 ? 64 : 8))
+	args=(-n "$tokens" -r 2 -t "$threads" -q)
+	record "command-$threads" -- "$DRIVER" "${args[@]}" "${delay[@]}" "${MODEL_ARGS[@]}" &&
+		check_llama "command-$threads"
+	record_attached "attached-$threads" -- "$DRIVER" "${args[@]}" -w "${MODEL_ARGS[@]}" &&
+		check_llama "attached-$threads"
+done
+
+# Long steps, since the driver's clock readings and the probe lie outside of what is compared. What
+# a hypervisor takes away is no CPU time, but cannot be told from it: then (2) once more.
+check_cpu() { # NAME THREADS TOKENS
+	local text="$1: time on the CPU within 1 % of the thread's clock" rc try
+	for try in 1 2 3; do
+		rc=0
+		record "$1" -- "$DRIVER" -n "$3" -b 256 -r 4 -t "$2" -q "${delay[@]}" "${MODEL_ARGS[@]}" ||
+			return 0
+		"$CHECK" cpu "$TMP/$1.json" "$TMP/$1.jsonl" "$TMP/$1.out" >"$TMP/$1.log" || rc=$?
+		sed 's/^/# /' "$TMP/$1.log"
+		[ "$rc" -eq 2 ] || break
+	done
+	if [ "$rc" -eq 0 ]; then
+		ok "$text"
+	else
+		not_ok "$text" "too $([ "$rc" -eq 2 ] && echo much || echo little), in try $try"
+	fi
+	check "$1: the breakdown of each step, to the nanosecond, from its spans" \
+		"$CHECK" breakdown "$TMP/$1.json" "$TMP/$1.jsonl"
+}
+
+check_cpu cpu-1 1 8
+check_cpu cpu-2 2 2
+
+traces_check

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What inftrace holds does not grow while threads, processes and libraries come and go, and nothing
+# stays behind when it is stopped or killed on its way in or out.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+
+need_root
+need cc node bpftool
+
+build storm
+build life
+build dl
+build dl_lib -shared -fPIC
+cd "$TMP" || exit
+cp dl_lib libdlx.so
+bpf_ids >bpf.before
+
+# ---- while it runs ----
+
+cat >target.sh <<-'SH'
+	until [ -e stop ]; do
+		./life churn 300
+		./life tree 3 4
+		./life crowd 50
+		./dl cycle ./libdlx.so 10
+		# a new file each time
+		cp libdlx.so libnew.so && ./dl deleted ./libnew.so
+	done
+SH
+background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
+	--profile grow.jsonl -- sh target.sh >/dev/null
+recorder=$BG
+wait_until 20 test -s grow.json
+for ((i = 0; i < 60; i++)); do
+	[ "$i" -lt 10 ] || { # the first ones are warming up
+		echo "$(find "/proc/$recorder/fd" | wc -l) $(wc -l <"/proc/$recorder/maps")" \
+			"$(awk '/^VmRSS/ { print $2 }' "/proc/$recorder/status")"
+	}
+	sleep 0.2
+done >samples
+touch stop
+rc=0
+wait "$recorder" || rc=$?
+same "growth: exit code" "$rc" 0
+check "growth: valid" "$INFTRACE" validate grow.json
+# columns: descriptors, mappings, KiB
+awk '{ half = NR <= 25; for (c = 1; c <= 3; c++) if ($c > max[half, c]) max[half, c] = $c }
+	END { for (c = 1; c <= 3; c++) print max[1, c], max[0, c] }' samples >growth
+echo "# first and second half: descriptors $(sed -n 1p growth), mappings $(sed -n 2p growth), KiB $(sed -n 3p growth)"
+# each new file has two links, as long as the recording runs
+files=$(python3 -c 'import json; print(sum(e.get("name") == "dl_work" for e in json.load(open("grow.json"))) // 10)')
+echo "# $files libraries came and went"
+check "growth: memory" awk 'NR == 3 { exit !($2 <= $1 + 16384) }' growth
+check "growth: mappings" awk 'NR == 2 { exit !($2 <= $1 + 4) }' growth
+rm -f grow.json stop
+
+# ---- stopped and killed at any moment, also before it records and while it ends ----
+
+background "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
+storm=$BG
+
+# early SIGNAL DELAY ARG...: the trace need not be there, but if it is it opens
+early() {
+	local sig=$1 delay=$2 recorder
+	shift 2
+	rm -f early.json
+	background "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" -o early.json "$@"
+	recorder=$BG
+	sleep "$delay"
+	kill "-$sig" "$recorder" 2>/dev/null || true
+	wait "$recorder" 2>/dev/null || true
+	[ ! -s early.json ] || "$INFTRACE" validate early.json || return 1
+}
+early_all() {
+	local i
+	for ((i = 0; i < 6; i++)); do
+		early "$1" "0.$(printf %03d $((RANDOM % 600)))" -p "$storm" || return 1
+		# its end: the window is closed, links go
+		early "$1" "0.$(printf %03d $((400 + RANDOM % 400)))" -d 100ms -p "$storm" || return 1
+		early "$1" "0.$(printf %03d $((RANDOM % 600)))" -- sleep 1 || return 1
+	done
+}
+for sig in KILL INT TERM; do
+	check "SIG$sig at any moment" early_all "$sig"
+done
+# children that wait to be released leave when inftrace has gone
+check "no command waits for a recorder that is gone" wait_until 10 \
+	eval '! pgrep -f "record -q --engine none -u $TMP/storm" >/dev/null'
+check "the target lives" kill -0 "$storm"
+check_bpf "all of these" bpf.before

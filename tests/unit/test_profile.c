@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The profile, from records of steps: every byte of a line, sums, and what the envelope holds. */
+#include "sinks.h"
+
+#include <fcntl.h>
+
+struct asked {
+	unsigned int n;
+	uint32_t tgid;
+};
+
+static const char *env_hash(void *arg, uint32_t tgid)
+{
+	struct asked *a = arg;
+
+	a->n++;
+	a->tgid = tgid;
+	return "sha256:0123";
+}
+
+static void profile_open(struct out *o, const struct profile_meta *meta)
+{
+	struct writer *w;
+
+	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
+	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &w), 0);
+	assert_int_equal(profile_sink_new(w, &rec, meta, &o->s), 0);
+}
+
+static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+
+static void profile_close(struct out *o, const struct window_totals *t)
+{
+	assert_int_equal(o->s->ops->close(o->s, t), 0);
+	read_text(o);
+}
+
+static void profile_done(struct out *o)
+{
+	json_object_put(o->events);
+	free(o->text);
+	close(o->fd);
+}
+
+static struct json_object *line(struct out *o, unsigned int nth)
+{
+	const char *p = o->text;
+
+	while (nth--)
+		p = strchr(p, '\n') + 1;
+	json_object_put(o->events);
+	o->events = json_tokener_parse(p);
+	assert_true(json_object_is_type(o->events, json_type_object));
+	return o->events;
+}
+
+static unsigned int count_lines(const struct out *o)
+{
+	unsigned int n = 0;
+
+	for (const char *p = o->text; (p = strchr(p, '\n')); p++)
+		n++;
+	return n;
+}
+
+/* One line with everything that is known, to the byte. */
+static void test_line(void **state)
+{
+	struct asked asked = {};
+	struct profile_meta meta = {
+		.commit_sha = "abc",
+		.model = "qwen 3",
+		.concurrency = 4,
+		.runtime_flags = "{\"threads\":8}",
+		.env_hash = env_hash,
+		.arg = &asked,
+	};
+	struct rec_step r = { .h = hdr(REC_STEP, 0),
+		.number = 17,
+		.lost = 2,
+		.vals = { 1, UINT64_MAX, UINT64_MAX, 1 } };
+	struct out o;
+
+	(void)state;
+	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
+		"s32 *(sp+8),s64 arg2,u64 arg3,op arg4");
+	profile_open(&o, &meta);
+	r.n = (struct step_counts){ 3, 2, 1, 5, 6, 7 };
+	r.h.dur_ns = 1234567;
+	r.ns[ST_CPU] = 1000000;
+	r.ns[ST_BARRIER] = 234000;
+	r.ns[ST_BLOCKED_FUTEX] = 566;
+	r.ns[ST_STOPPED] = 1;
+	r.h.flags = REC_F_OPEN_END;
+	EMIT(&o, &r);
+	profile_close(&o, NULL);
+	assert_string_equal(o.text,
+		"{\"event\":\"token_prof\",\"commit_sha\":\"abc\",\"env_hash\":\"sha256:0123\","
+		"\"model\":\"qwen 3\",\"concurrency\":4,\"shape\":{\"step\":17,\"pid\":5000000,"
+		"\"tid\":5000001,\"phase\":\"decode\",\"a\":1,\"b\":-1,\"c\":18446744073709551615,"
+		"\"d\":1,"
+		"\"ts_us\":10.000,\"switches\":5,\"switches_voluntary\":3,\"migrations\":1,"
+		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"lost\":2,\"unfinished\":"
+		"true},"
+		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
+		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":false,"
+		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\"}\n");
+	assert_int_equal(asked.n, 1);
+	assert_int_equal(asked.tgid, PID);
+	profile_done(&o);
+}
+
+/* Whatever the shares of the states are, they add up to the total in what was written. */
+static void test_sums(void **state)
+{
+	struct asked asked = {};
+	struct profile_meta meta = plain;
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	const unsigned int steps = 500;
+	uint64_t dur[500];
+	struct out o;
+
+	(void)state;
+	meta.env_hash = env_hash;
+	meta.arg = &asked;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &meta);
+	for (unsigned int i = 0; i < steps; i++) {
+		struct rec_step r = { .h = hdr(REC_STEP, 0), .number = i };
+
+		/* from nothing to years */
+		dur[i] = draw() >> (8 + draw() % 56);
+		share_out(&r, dur[i]);
+		EMIT(&o, &r);
+	}
+	profile_close(&o, &t);
+	validate(&o, true);
+	assert_int_equal(count_lines(&o), steps + 1);
+	for (unsigned int i = 0; i < steps; i += 17) {
+		struct json_object *stages = json_object_object_get(line(&o, i), "stage_us");
+		uint64_t sum = 0;
+
+		json_object_object_foreach(stages, key, v)
+		{
+			if (strcmp(key, "total")) {
+				assert_true(ns_of(v) > 0);
+				sum += (uint64_t)ns_of(v);
+			}
+		}
+		assert_int_equal(ns_field(stages, "total"), dur[i]);
+		assert_int_equal(sum, dur[i]);
+	}
+	assert_int_equal(asked.n, 1); /* once, and not for each line */
+	profile_done(&o);
+}
+
+/* Only steps are lines, and only those of probes that there are. */
+static void test_other_records(void **state)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 1) };
+	struct loss l = { .from_ns = START, .to_ns = START + 1 };
+	struct out o;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &plain);
+	EMIT(&o, &r);
+	r.h.id = UINT32_MAX;
+	EMIT(&o, &r);
+	r.h.id = 0;
+	for (unsigned int kind = 0; kind < REC_KIND_MAX; kind++) {
+		r.h.kind = (uint8_t)kind;
+		if (kind != REC_STEP)
+			EMIT(&o, &r);
+	}
+	o.s->ops->loss(o.s, &l);
+	profile_close(&o, NULL);
+	assert_string_equal(o.text, "");
+	profile_done(&o);
+}
+
+/* A step that was in flight when the recording began. */
+static void test_early(void **state)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0) };
+	struct out o;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &plain);
+	r.h.start_ns = START - 1;
+	share_out(&r, 5);
+	EMIT(&o, &r);
+	profile_close(&o, NULL);
+	assert_int_equal(ns_field(json_object_object_get(line(&o, 0), "shape"), "ts_us"), 0);
+	profile_done(&o);
+}
+
+/* ---- the envelope ---- */
+
+static void test_unknown(void **state)
+{
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	struct json_object *commit = NULL;
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &plain);
+	profile_close(&o, &t);
+	assert_true(json_object_object_get_ex(line(&o, 0), "commit_sha", &commit));
+	assert_null(commit);
+	assert_string_equal(field(o.events, "env_hash"), "sha256:unknown");
+	assert_string_equal(field(o.events, "event"), "window_prof");
+	profile_done(&o);
+}
+
+/* What people write, and what a hostile environment of the target holds. */
+static void test_hostile_metadata(void **state)
+{
+	static const char text[] = "\"}\\\n\x01\x1f\x7f\xff\xed\xa0\x80\xc3\xa9\xf0\x9f\x98\x80%s";
+	static const char clean[] =
+		"\"}\\\n\x01\x1f\x7f\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+		"\xc3\xa9\xf0\x9f\x98\x80%s";
+	struct profile_meta meta = { .commit_sha = text,
+		.model = text,
+		.concurrency = UINT32_MAX,
+		.runtime_flags = "{\"a\":[1,{\"b\":null}]}" };
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	struct json_object *v;
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &meta);
+	profile_close(&o, &t);
+	assert_int_equal(count_lines(&o), 1);
+	assert_string_equal(field(line(&o, 0), "commit_sha"), clean);
+	assert_string_equal(field(o.events, "model"), clean);
+	assert_int_equal(
+		json_object_get_int64(json_object_object_get(o.events, "concurrency")), UINT32_MAX);
+	v = json_object_object_get(o.events, "runtime_flags");
+	assert_string_equal(json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN),
+		"{\"a\":[1,{\"b\":null}]}");
+	profile_done(&o);
+}
+
+static char *fill(size_t len, char c)
+{
+	char *text = malloc(len + 1);
+
+	memset(text, c, len);
+	text[len] = 0;
+	return text;
+}
+
+/* Nothing of it is cut, and no buffer is too short: also not where every byte becomes six. */
+static void test_long_metadata(void **state)
+{
+	const size_t len = 100 << 10, flags_len = 2 << 20;
+	struct profile_meta meta = plain;
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	char *model = fill(len, 1), *commit = fill(len, 2), *flags = fill(flags_len, 'f');
+	struct rec_step r = { .h = hdr(REC_STEP, 0) };
+	struct out o;
+
+	(void)state;
+	memcpy(flags, "{\"f\":\"", 6);
+	memcpy(flags + flags_len - 2, "\"}", 2);
+	meta.model = model;
+	meta.commit_sha = commit;
+	meta.runtime_flags = flags; /* more than the writer's buffer holds */
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &meta);
+	for (int i = 0; i < 3; i++) {
+		share_out(&r, 1000);
+		EMIT(&o, &r);
+	}
+	profile_close(&o, &t);
+	validate(&o, true);
+	assert_int_equal(count_lines(&o), 4);
+	assert_string_equal(field(line(&o, 2), "model"), model);
+	assert_string_equal(field(o.events, "commit_sha"), commit);
+	assert_string_equal(
+		json_object_to_json_string_ext(
+			json_object_object_get(o.events, "runtime_flags"), JSON_C_TO_STRING_PLAIN),
+		flags);
+	profile_done(&o);
+	free(model);
+	free(commit);
+	free(flags);
+}
+
+/* A profile is appended to: what was there stays. */
+static void test_append(void **state)
+{
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	char path[64];
+	struct writer *w;
+	struct out o = { .fd = memfd_create("profile", MFD_CLOEXEC) };
+
+	(void)state;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", o.fd);
+	for (size_t i = 0, one = 0; i < 3; i++) {
+		int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+		assert_true(fd >= 0);
+		assert_int_equal(writer_new(fd, "profile", WRITER_LINES, &w), 0);
+		assert_int_equal(profile_sink_new(w, &rec, &plain, &o.s), 0);
+		assert_int_equal(o.s->ops->bytes(o.s), 0);
+		profile_close(&o, &t);
+		one = i ? one : o.len;
+		assert_int_equal(o.len, (i + 1) * one);
+	}
+	assert_int_equal(count_lines(&o), 3);
+	assert_memory_equal(o.text, o.text + o.len / 3, o.len / 3);
+	profile_done(&o);
+}
+
+/* ---- window_prof ---- */
+
+static void test_window(void **state)
+{
+	struct window_totals t = {
+		.open_ns = START,
+		.close_ns = START + 3000000001,
+		.records = { [REC_SYSCALL] = 10, [REC_STEP] = 5 },
+		.lost = { [REC_SYSCALL] = 2, [REC_FAULT] = 1 },
+		.bytes = 123456,
+		.steps = 5,
+		.open_cost_ns = 1500,
+		.close_cost_ns = 7,
+		.lost_ns = 1000000000,
+	};
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &plain);
+	profile_close(&o, &t);
+	assert_string_equal(o.text,
+		"{\"event\":\"window_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:unknown\","
+		"\"model\":\"m\",\"concurrency\":1,\"shape\":{\"window\":0,\"records\":15,\"lost\":"
+		"3,"
+		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"coverage\":0."
+		"666666},"
+		"\"stage_us\":{\"total\":3000000.001,\"open\":1.500,\"close\":0.007},"
+		"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\"}\n");
+	profile_done(&o);
+}
+
+static void test_coverage(void **state)
+{
+	static const struct {
+		uint64_t total, lost;
+		const char *text;
+	} shares[] = {
+		{ 1000, 0, "\"coverage\":1.000000}" },
+		{ 1000, 1, "\"coverage\":0.999000}" },
+		{ 1000, 999, "\"coverage\":0.001000}" },
+		{ 1000, 1000, "\"coverage\":0.000000}" },
+		{ 1000, 2000, "\"coverage\":0.000000}" }, /* the last look was after the end */
+		{ 3, 1, "\"coverage\":0.666666}" },
+		{ 10000000, 1, "\"coverage\":0.999999}" }, /* never rounded up to all of it */
+		{ 0, 0, "\"coverage\":1.000000}" },
+		{ UINT64_MAX / 2, UINT64_MAX / 8, "\"coverage\":0.750000}" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(shares); i++) {
+		struct window_totals t = { .open_ns = START,
+			.close_ns = START + shares[i].total,
+			.lost_ns = shares[i].lost };
+		struct out o;
+
+		profile_open(&o, &plain);
+		profile_close(&o, &t);
+		if (!strstr(o.text, shares[i].text))
+			fail_msg("%s is not in %s", shares[i].text, o.text);
+		profile_done(&o);
+	}
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_line),
+		TEST(test_sums),
+		TEST(test_other_records),
+		TEST(test_early),
+		TEST(test_unknown),
+		TEST(test_hostile_metadata),
+		TEST(test_long_metadata),
+		TEST(test_append),
+		TEST(test_window),
+		TEST(test_coverage),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

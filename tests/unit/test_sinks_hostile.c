@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The sinks at their limits: the longest events, records that no kernel sends, many threads. */
+#include "sinks.h"
+
+#include <fcntl.h>
+
+#include "stderr.h"
+
+static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+
+/* Both sinks, which get the same records. */
+struct both {
+	struct out chrome, profile;
+};
+
+static void both_open(struct both *b)
+{
+	struct writer *w;
+
+	chrome_open(&b->chrome);
+	b->profile = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
+	assert_int_equal(writer_new(dup(b->profile.fd), "profile", WRITER_LINES, &w), 0);
+	assert_int_equal(profile_sink_new(w, &rec, &plain, &b->profile.s), 0);
+}
+
+static void both_emit(struct both *b, const struct rec_hdr *h)
+{
+	b->chrome.s->ops->record(b->chrome.s, h);
+	b->profile.s->ops->record(b->profile.s, h);
+}
+
+static void both_close(struct both *b)
+{
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1 };
+
+	chrome_read(&b->chrome);
+	assert_int_equal(b->profile.s->ops->close(b->profile.s, &t), 0);
+	read_text(&b->profile);
+}
+
+static void both_done(struct both *b)
+{
+	chrome_done(&b->chrome);
+	free(b->profile.text);
+	close(b->profile.fd);
+}
+
+/* Each event is a line, none is longer than the writer has room for. */
+static size_t longest_line(const struct out *o)
+{
+	size_t max = 0;
+
+	for (const char *p = o->text, *end; (end = strchr(p, '\n')); p = end + 1)
+		max = (size_t)(end - p) > max ? (size_t)(end - p) : max;
+	return max;
+}
+
+/* ---- the longest names ---- */
+
+/* Bytes that grow most when they are escaped: those of an invalid sequence, or quotes. */
+static const char growing[] = { '\xff', '"', '\\' };
+
+static void make_name(char *buf, size_t len, char c)
+{
+	memset(buf, c, len);
+	buf[len] = 0;
+}
+
+/* As many arguments as go, all of the longest names; strings, and values with names. */
+static void add_longest(char c, const struct enum_table *names, const char *symbol)
+{
+	struct probe_spec *s = spec_append(&probes, NULL, symbol);
+	char name[SPEC_NAME_MAX + 1];
+	const char *why;
+
+	assert_non_null(s);
+	s->role = ROLE_GPU_WAIT;
+	s->flags = PROBE_F_SPAN;
+	for (int i = 0; i < FUNC_VALS_MAX; i++) {
+		make_name(name, SPEC_NAME_MAX, c);
+		name[0] = (char)('a' + i);
+		assert_int_equal(spec_add_arg(s, name,
+					 i < FUNC_STRS_MAX ? "str arg1"
+					 : names           ? "e arg1"
+							   : "s64 arg1",
+					 names, 1, &why),
+			0);
+	}
+	make_name(name, SPEC_NAME_MAX, c);
+	assert_int_equal(spec_add_arg(s, name, "u8 arg1", names, 1, &why), -EINVAL);
+}
+
+static void fill_record(char strs[][FUNC_STR_LEN], uint64_t *vals, bool named)
+{
+	memset(strs, 1,
+		FUNC_STRS_MAX * FUNC_STR_LEN); /* each byte becomes six, and no NUL ends it */
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		vals[i] = named ? 0 : (uint64_t)INT64_MIN;
+}
+
+static void emit_longest(struct both *b, uint32_t id, bool named)
+{
+	struct rec_function f = { .h = hdr(REC_FUNCTION, id) };
+	struct rec_step r = { .h = hdr(REC_STEP, id) };
+
+	f.h.flags = r.h.flags = 0xff;
+	f.h.start_ns = r.h.start_ns = INT64_MAX / 2; /* as much as a reader takes */
+	f.h.dur_ns = r.h.dur_ns = INT64_MAX / 2;
+	fill_record(f.strs, f.vals, named);
+	fill_record(r.strs, r.vals, named);
+	r.number = r.lost = UINT32_MAX;
+	memset(&r.n, 0xff, sizeof(r.n));
+	memset(r.ns, 0xff, sizeof(r.ns));
+	both_emit(b, &f.h);
+	both_emit(b, &r.h);
+}
+
+/* A thread's name is 15 bytes, of any kind. */
+static void rename_threads(char c)
+{
+	char comm[TASK_COMM_LEN];
+
+	make_name(comm, sizeof(comm) - 1, c);
+	tell_task(TASK_COMM, PID, PID, comm);
+	tell_task(TASK_COMM, PID, TID, comm);
+}
+
+static void test_longest(void **state)
+{
+	char symbol[SPEC_STRING_MAX + 1], value[SPEC_NAME_MAX + 1];
+	char *names[] = { value };
+	const struct enum_table table = { .name = "e", .names = names, .n = 1 };
+	struct both b;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(growing); i++) {
+		make_name(symbol, SPEC_STRING_MAX, growing[i]);
+		make_name(value, SPEC_NAME_MAX, growing[i]);
+		add_longest(growing[i], &table, symbol);
+		add_longest(growing[i], NULL, symbol);
+		rename_threads(1);
+		both_open(&b);
+		/* until each of them has stood at the end of the writer's buffer */
+		for (int k = 0; k < 300; k++)
+			emit_longest(&b, (uint32_t)(2 * i + (size_t)k % 2), k % 2 == 0);
+		both_close(&b);
+		assert_in_range(longest_line(&b.chrome), 1000, WRITER_EVENT_MAX - 3);
+		validate(&b.chrome, false);
+		both_done(&b);
+	}
+}
+
+/* ---- records of noise ---- */
+
+static union {
+	struct rec_hdr h;
+	struct rec_syscall syscall;
+	struct rec_off_cpu off_cpu;
+	struct rec_on_cpu on_cpu;
+	struct rec_fault fault;
+	struct rec_function function;
+	struct rec_step step;
+	struct rec_task task;
+} noise;
+
+static void make_noise(void)
+{
+	unsigned char *p = (unsigned char *)&noise;
+
+	for (size_t i = 0; i < sizeof(noise); i++)
+		p[i] = (unsigned char)(draw() % 3 ? draw() : 0);
+	noise.h.kind = (uint8_t)(draw() % (REC_KIND_MAX + 2));
+	/* often something that exists */
+	if (draw() % 4)
+		noise.h.id %= 20;
+	if (draw() % 4)
+		noise.h.tgid = PID + (uint32_t)(draw() % 5);
+	if (draw() % 4)
+		noise.h.tid = PID + (uint32_t)(draw() % 50);
+	if (draw() % 4)
+		noise.h.start_ns = START + draw() % 1000000;
+	if (draw() % 4)
+		noise.h.dur_ns %= 1000000;
+}
+
+/* Whatever the records hold, what is written is JSON, line by line, and nothing is overrun (that is
+ * for the sanitizers and valgrind). */
+static void test_noise(void **state)
+{
+	struct json_object *line;
+	struct both b;
+
+	(void)state;
+	add_probe("span", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
+		"s32 arg1,ptr arg2,u64 arg3");
+	add_probe("\x80\xff", ROLE_OP, PROBE_F_SPAN, "$a", "op arg1,str arg2,str arg3");
+	add_probe("instant", ROLE_LAUNCH, PROBE_F_INSTANT, NULL, "u8 arg1,s8 arg2");
+	both_open(&b);
+	for (int i = 0; i < 20000; i++) {
+		make_noise();
+		if (noise.h.kind == REC_TASK)
+			tasks_update(rec.tasks, &noise.task);
+		both_emit(&b, &noise.h);
+		if (i % 1000 == 0) {
+			struct loss l = { .from_ns = draw(), .to_ns = draw() };
+
+			l.count[draw() % REC_KIND_MAX] = draw();
+			b.chrome.s->ops->loss(b.chrome.s, &l);
+		}
+	}
+	both_close(&b);
+	assert_true(json_object_array_length(b.chrome.events) > 10000);
+	for (char *p = b.profile.text, *end; (end = strchr(p, '\n')); p = end + 1) {
+		*end = 0;
+		line = json_tokener_parse(p);
+		assert_true(json_object_is_type(line, json_type_object));
+		json_object_put(line);
+	}
+	both_done(&b);
+}
+
+/* ---- many threads ---- */
+
+/* The first record of a thread makes its process known too, for which the table of threads may
+ * have to grow: the thread's name must still be its own. */
+static void test_growing_table(void **state)
+{
+	const uint32_t n = 3000;
+	unsigned int found = 0;
+	char name[TASK_COMM_LEN];
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	for (uint32_t i = 0; i < n; i++) {
+		struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
+
+		r.h.tgid = PID + 10000 + 2 * i;
+		r.h.tid = r.h.tgid + 1;
+		snprintf(name, sizeof(name), "thread-%u", i);
+		tell_task(TASK_COMM, r.h.tgid, r.h.tid, name);
+		/* an odd one, so that the table is full before a process, and before a thread */
+		if (i == 1000)
+			tell_task(TASK_COMM, PID, PID + 9000, "odd");
+		EMIT(&o, &r);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
+		struct json_object *e = json_object_array_get_idx(o.events, i);
+
+		if (strcmp(field(e, "name"), "thread_name"))
+			continue;
+		snprintf(name, sizeof(name), "thread-%u", found);
+		assert_string_equal(arg(e, "name"), name);
+		assert_track(e, PID + 10000 + 2 * found, PID + 10001 + 2 * found);
+		found++;
+	}
+	assert_int_equal(found, n);
+	chrome_done(&o);
+}
+
+/* A number that another process's thread takes over is named anew. */
+static void test_reused_thread(void **state)
+{
+	struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	EMIT(&o, &r);
+	tell_task(TASK_EXIT, PID, TID, "worker");
+	tell_task(TASK_FORK, TID, TID, "other");
+	r.h.tgid = TID;
+	r.h.start_ns += 10000;
+	EMIT(&o, &r);
+	chrome_read(&o);
+	validate(&o, false);
+	e = find(&o, "M", "thread_name", 0);
+	assert_track(e, PID, TID);
+	assert_text(arg(e, "name"), "worker");
+	e = find(&o, "M", "thread_name", 1);
+	assert_track(e, TID, TID);
+	assert_text(arg(e, "name"), "other");
+	e = find(&o, "M", "process_name", 2);
+	assert_track(e, TID, TID);
+	assert_text(arg(e, "name"), "other");
+	chrome_done(&o);
+}
+
+/* ---- outputs that fail ---- */
+
+/* A full disk is an error once, not a crash; the sinks go on and are closed with it. */
+static void test_full(void **state)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0) };
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1 };
+	static struct stderr_grab said;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	for (int i = 0; i < 2; i++) {
+		int fd = open("/dev/full", O_WRONLY | O_CLOEXEC), flushed, closed;
+		struct writer *w;
+		struct sink *s;
+
+		assert_true(fd >= 0);
+		assert_int_equal(writer_new(fd, "full", i ? WRITER_LINES : WRITER_GZIP, &w), 0);
+		assert_int_equal(
+			i ? profile_sink_new(w, &rec, &plain, &s) : chrome_sink_new(w, &rec, &s),
+			0);
+		stderr_grab_begin(&said);
+		for (int k = 0; k < 10000; k++)
+			s->ops->record(s, &r.h);
+		flushed = s->ops->flush(s);
+		closed = s->ops->close(s, &t);
+		stderr_grab_end(&said);
+		assert_int_equal(flushed, -ENOSPC);
+		assert_int_equal(closed, -ENOSPC);
+		assert_string_equal(said.text,
+			"inftrace: cannot write full: No space left on device; the file is "
+			"valid up to here\n");
+	}
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_longest),
+		TEST(test_noise),
+		TEST(test_growing_table),
+		TEST(test_reused_thread),
+		TEST(test_full),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

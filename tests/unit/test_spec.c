@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Probe specifications: -u options, which files they are about, matches of globs, names. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "engine/spec.h"
+#include "stderr.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static struct stderr_grab said;
+
+/* Whatever was in the input: one line, fit to print. */
+static void assert_one_line(const char *text)
+{
+	size_t len = strlen(text);
+
+	assert_true(len > strlen("inftrace: \n") && text[len - 1] == '\n');
+	assert_memory_equal(text, "inftrace: ", 10);
+	for (size_t i = 0; i < len - 1; i++) {
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			fail_msg("byte 0x%02x in: %s", text[i], text);
+	}
+}
+
+/* A text with `n` times `part` in its middle; to be freed. */
+static char *repeat(const char *before, const char *part, size_t n, const char *behind)
+{
+	char *text = test_malloc(strlen(before) + n * (strlen(part) + 8) + strlen(behind) + 1), *p;
+
+	p = stpcpy(text, before);
+	for (size_t i = 0; i < n; i++)
+		p += sprintf(p, part, (int)i);
+	strcpy(p, behind);
+	return text;
+}
+
+static const char *name_of(const struct probe_spec *s, uint64_t val)
+{
+	uint64_t vals[FUNC_VALS_MAX] = { val };
+
+	return probe_spec_name(s, vals);
+}
+
+static void test_options(void **state)
+{
+	const struct probe_spec *s;
+	struct probe_table pt = {};
+
+	(void)state;
+	assert_int_equal(probe_table_add_option(&pt, "libfoo.so:func"), 0);
+	s = &pt.specs[0];
+	assert_string_equal(s->library, "libfoo.so");
+	assert_string_equal(s->symbol, "func");
+	assert_int_equal(s->role, ROLE_OTHER);
+	assert_int_equal(s->flags, PROBE_F_SPAN);
+	assert_int_equal(s->nargs, 0);
+	assert_null(s->engine);
+	assert_string_equal(name_of(s, 0), "func");
+
+	assert_int_equal(
+		probe_table_add_option(&pt, "/usr/lib/x.so:ns_*(n=s32 *(sp+8), p=ptr arg2)@step"),
+		0);
+	s = &pt.specs[1];
+	assert_string_equal(s->library, "/usr/lib/x.so");
+	assert_string_equal(s->symbol, "ns_*");
+	assert_int_equal(s->role, ROLE_STEP);
+	assert_int_equal(s->nargs, 2);
+	assert_string_equal(s->args[0].name, "n");
+	assert_int_equal(s->fetch[0].off[0], 8);
+	assert_string_equal(s->args[1].name, "p");
+	assert_true(s->args[1].is_pointer);
+
+	assert_int_equal(probe_table_add_option(&pt, "l:f@gpu_wait"), 0);
+	assert_int_equal(pt.specs[2].role, ROLE_GPU_WAIT);
+	assert_int_equal(probe_table_add_option(&pt, "l:f()"), 0);
+	assert_int_equal(pt.specs[3].nargs, 0);
+	/* a symbol may be followed by its version */
+	assert_int_equal(probe_table_add_option(&pt, "l:f@@V_1.2@op"), 0);
+	assert_string_equal(pt.specs[4].symbol, "f@@V_1.2");
+	assert_int_equal(pt.specs[4].role, ROLE_OP);
+	assert_int_equal(pt.n, 5);
+	probe_table_free(&pt);
+}
+
+static void test_bad_options(void **state)
+{
+	static const struct {
+		const char *option, *why;
+	} options[] = {
+		{ "", "no library before ':'" },
+		{ "func", "no library before ':'" },
+		{ ":func", "no library before ':'" },
+		{ "lib:", "no symbol behind ':'" },
+		{ "lib:@op", "no symbol behind ':'" },
+		{ "lib:(a=u8 arg1)", "no symbol behind ':'" },
+		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
+		{ "lib:f@nope",
+			"no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
+		{ "lib:f(a=u8 arg1", "')' missing" },
+		{ "lib:f(a=u8 arg1)x", "')' missing" },
+		{ "lib:f(", "')' missing" },
+		{ "lib:f(a)", "an argument is name=EXPR" },
+		{ "lib:f(a=u8 arg1,b)", "an argument is name=EXPR" },
+		{ "lib:f(=u8 arg1)",
+			"an argument's name has 1 to 63 bytes, no control characters" },
+		{ "lib:f(a=arg1)",
+			"not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
+		{ "lib:f(a=u8 arg9)", "not a register (arg1 to arg6, sp)" },
+		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
+		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
+		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
+			"more than ten arguments" },
+		/* a role in the wrong place would be taken for the symbol's version */
+		{ "lib:f@step(a=u8 arg1)", "the role stands behind the arguments" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		struct probe_table pt = {};
+		char line[512];
+		int err;
+
+		stderr_grab_begin(&said);
+		err = probe_table_add_option(&pt, options[i].option);
+		stderr_grab_end(&said);
+		snprintf(line, sizeof(line),
+			"inftrace: -u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]\n",
+			options[i].option, options[i].why);
+		if (err != -EINVAL || strcmp(said.text, line))
+			fail_msg("%s: %d %s", options[i].option, err, said.text);
+		probe_table_free(&pt);
+	}
+}
+
+static void test_hostile_options(void **state)
+{
+	static const struct {
+		const char *before, *part;
+		size_t n;
+		const char *behind;
+	} options[] = {
+		{ "lib:", "s", 256, "" },
+		{ "lib:", "*", 100000, "" },
+		{ "lib:f", "\n\x1b[2J", 1, "" },
+		{ "lib:f@", "%%s%%n\n", 1000, "" },
+		{ "lib:f(", "a%d=u8 arg1,", 10000, ")" },
+		{ "lib:f(a=u8 ", "*(", 50000, ")" },
+		{ "lib:f(", "a", 64, "=u8 arg1)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		char *option =
+			repeat(options[i].before, options[i].part, options[i].n, options[i].behind);
+		struct probe_table pt = {};
+		int err;
+
+		stderr_grab_begin(&said);
+		err = probe_table_add_option(&pt, option);
+		stderr_grab_end(&said);
+		assert_int_equal(err, -EINVAL);
+		assert_one_line(said.text);
+		assert_true(strlen(said.text) < 500);
+		probe_table_free(&pt);
+		test_free(option);
+	}
+}
+
+static const struct {
+	const char *library, *path;
+	bool option, preset; /* whether it matches in a -u option, in a preset */
+} match_cases[] = {
+	{ "libfoo.so", "/usr/lib/libfoo.so", true, true },
+	{ "libfoo.so", "libfoo.so", true, true },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1", true, false },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1.2.3", true, false },
+	{ "libfoo", "/usr/lib/libfoo.so", true, false },
+	{ "libfoo", "/usr/lib/libfoo-bar.so", false, false },
+	{ "libfoo.so", "/usr/lib/libfoo.sox", false, false },
+	{ "libfoo.so", "/usr/lib/xlibfoo.so", false, false },
+	{ "libfoo.so", "/usr/libfoo.so/libbar.so", false, false },
+	{ "libfoo.so.1", "/usr/lib/libfoo.so", false, false },
+	{ "libfoo*.so*", "/usr/lib/libfoo-cpu.so.2", true, true },
+	{ "lib[fb]oo.so", "/usr/lib/libboo.so", true, true },
+	{ "*", "/usr/lib/anything", true, true },
+	{ "lib?.so", "/usr/lib/libfoo.so", false, false },
+	{ "*.so", "/usr/lib.so/libfoo", false, false },
+	/* with a slash it is a path */
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so", true, true },
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so.1", false, false },
+	{ "/usr/lib/libfoo.so", "/usr/local/lib/libfoo.so", false, false },
+	{ "/usr/lib/*.so", "/usr/lib/libfoo.so", false, false },
+	/* a file that was replaced while it is mapped */
+	{ "libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
+	{ "libfoo.so", "/usr/lib/libfoo.so.1 (deleted)", true, false },
+	{ "/usr/lib/libfoo.so", "/usr/lib/libfoo.so (deleted)", true, true },
+	{ "server", "/opt/server (deleted)", true, true },
+	{ "server", "/opt/server (deleted", false, false },
+	{ "server", " (deleted)", false, false },
+	{ "", "/usr/lib/", true, true },
+	{ "", "/usr/lib/x", false, false },
+};
+
+static void test_matches(void **state)
+{
+	struct engine engine = {};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(match_cases); i++) {
+		struct probe_spec s = { .library = (char *)match_cases[i].library };
+
+		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].option)
+			fail_msg("-u %s, %s", match_cases[i].library, match_cases[i].path);
+		s.engine = &engine;
+		if (probe_spec_matches(&s, match_cases[i].path) != match_cases[i].preset)
+			fail_msg("preset %s, %s", match_cases[i].library, match_cases[i].path);
+	}
+}
+
+/* Without a library of its own a function may be in any of the engine's files. */
+static void test_matches_engine(void **state)
+{
+	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
+	struct engine engine = { .mapped = mapped, .n_mapped = ARRAY_SIZE(mapped) };
+	struct probe_spec s = { .engine = &engine };
+
+	(void)state;
+	assert_true(probe_spec_matches(&s, "/a/libllama.so"));
+	assert_true(probe_spec_matches(&s, "/a/libllama.3.so"));
+	assert_true(probe_spec_matches(&s, "/a/libggml-cpu.so (deleted)"));
+	assert_false(probe_spec_matches(&s, "/a/libllama2.so"));
+	assert_false(probe_spec_matches(&s, "/a/libggml.so"));
+	s.engine = NULL;
+	assert_false(probe_spec_matches(&s, "/a/libllama.so"));
+}
+
+/* ---- matches of a glob ---- */
+
+static size_t add_glob(struct probe_table *pt, const char *name)
+{
+	struct probe_spec *s = spec_append(pt, "libx.so", "_ZN2at*");
+	const char *why;
+
+	assert_non_null(s);
+	assert_true(s->is_glob);
+	s->role = ROLE_OP;
+	s->flags = PROBE_F_SPAN;
+	assert_int_equal(spec_add_arg(s, "n", "s32 arg1", NULL, 0, &why), 0);
+	if (name)
+		assert_int_equal(spec_set_name(s, name, &why), 0);
+	return pt->n - 1;
+}
+
+static void test_glob(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+	size_t glob = add_glob(&pt, NULL), first, id;
+
+	(void)state;
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", &first), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", &id), 0);
+	assert_int_not_equal(id, first);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", &id), 0);
+	assert_int_equal(id, first); /* of another file */
+	assert_int_equal(pt.n, 3);
+	s = &pt.specs[first];
+	assert_string_equal(name_of(s, 0), "_ZN2at3addEv");
+	assert_string_equal(s->library, "libx.so");
+	assert_int_equal(s->role, ROLE_OP);
+	assert_int_equal(s->flags, PROBE_F_SPAN);
+	assert_int_equal(s->nargs, 1);
+	assert_string_equal(s->args[0].name, "n");
+	assert_false(s->is_glob);
+	assert_int_equal(s->from, glob + 1);
+	probe_table_free(&pt);
+}
+
+static void test_glob_names(void **state)
+{
+	static const struct {
+		const char *rule, *symbol, *name;
+	} names[] = {
+		{ "fixed", "_ZN2at4_ops3add4callE", "fixed" },
+		{ "n == 1 ? one : other", "_ZN2at4_ops3add4callE", "one" },
+		{ "$part0", "_ZN2at4_ops3add4callERKNS_6TensorE", "at" },
+		{ "$part2", "_ZN2at4_ops3add4callERKNS_6TensorE", "add" },
+		{ "$part3", "_ZN2at4_ops3add4callERKNS_6TensorE", "call" },
+		/* fewer parts, none, and lengths that lie */
+		{ "$part9", "_ZN2at4_ops3add4callE", "_ZN2at4_ops3add4callE" },
+		{ "$part0", "_ZN2at", "at" },
+		{ "$part0", "_ZN3at", "_ZN3at" },
+		{ "$part0", "_ZN2at*", "at" },
+		{ "$part0", "_ZN0E", "_ZN0E" },
+		{ "$part0", "_ZN99999999999999999999atE", "_ZN99999999999999999999atE" },
+		{ "$part1", "_ZN2at18446744073709551615x", "_ZN2at18446744073709551615x" },
+		{ "$part0", "plain", "plain" },
+		{ "$part0", "", "" },
+		/* what is in a file is anybody's */
+		{ "$part0", "_ZN5\x1b[31mE", "?[31m" },
+		{ NULL, "_ZN2at\n\x7f\x01", "_ZN2at???" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct probe_table pt = {};
+		size_t glob = add_glob(&pt, names[i].rule), id;
+
+		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, &id), 0);
+		assert_string_equal(name_of(&pt.specs[id], 1), names[i].name);
+		assert_string_equal(pt.specs[id].symbol, names[i].symbol);
+		probe_table_free(&pt);
+	}
+}
+
+/* A symbol may have thousands of bytes; the name of a span has no more than its event has room for.
+ */
+static void test_glob_long(void **state)
+{
+	static const char *const rules[] = { NULL, "$part0" };
+	char *symbol = repeat("_ZN4000", "\x01", 4000, "");
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+		struct probe_table pt = {};
+		size_t glob = add_glob(&pt, rules[i]), id;
+		const char *name;
+
+		assert_int_equal(probe_table_match(&pt, glob, symbol, &id), 0);
+		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
+		name = name_of(&pt.specs[id], 0);
+		assert_int_equal(strlen(name), SPEC_STRING_MAX);
+		assert_true(spec_text_ok(name, SPEC_STRING_MAX));
+		probe_table_free(&pt);
+	}
+	test_free(symbol);
+}
+
+/* A glob that matches everything stops at what the kernel's map holds. */
+static void test_glob_full(void **state)
+{
+	struct probe_table pt = {};
+	size_t glob = add_glob(&pt, NULL), id;
+	char symbol[32];
+
+	(void)state;
+	for (unsigned int i = 1; i < SPECS_MAX; i++) {
+		snprintf(symbol, sizeof(symbol), "f%u", i);
+		assert_int_equal(probe_table_match(&pt, glob, symbol, &id), 0);
+		assert_int_equal(id, i);
+	}
+	assert_int_equal(probe_table_match(&pt, glob, "g", &id), -E2BIG);
+	assert_int_equal(probe_table_match(&pt, glob, "f1", &id), 0);
+	assert_int_equal(id, 1);
+	probe_table_free(&pt);
+}
+
+/* ---- where the strings of a record are ---- */
+
+static void test_strings(void **state)
+{
+	struct probe_table pt = {};
+	struct rec_function r = {};
+	struct probe_spec *s = spec_append(&pt, NULL, "f");
+	const char *why;
+
+	(void)state;
+	assert_non_null(s);
+	assert_ptr_equal(probe_record_strings(s, &r), r.vals);
+	for (int i = 0; i < FUNC_VALS_MAX; i++) {
+		char name[] = { (char)('a' + i), 0 };
+
+		assert_int_equal(
+			spec_add_arg(s, name, i % 5 ? "u8 arg1" : "str arg1", NULL, 0, &why), 0);
+		assert_ptr_equal(probe_record_strings(s, &r), &r.vals[i + 1]);
+	}
+	assert_int_equal(s->nstrs, FUNC_STRS_MAX);
+	assert_ptr_equal(probe_record_strings(s, &r), r.strs);
+	probe_table_free(&pt);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_hostile_options),
+		cmocka_unit_test(test_matches),
+		cmocka_unit_test(test_matches_engine),
+		cmocka_unit_test(test_glob),
+		cmocka_unit_test(test_glob_names),
+		cmocka_unit_test(test_glob_long),
+		cmocka_unit_test(test_glob_full),
+		cmocka_unit_test(test_strings),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

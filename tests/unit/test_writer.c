@@ -1,0 +1,688 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What is in the file: at every page boundary, in every gzip member, and after a write has failed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+#include "io/writer.h"
+#include "stderr.h"
+#include "util/json_check.h"
+
+#define PAGE 4096
+#define TEXT_MAX (4 << 20)
+
+static struct stderr_grab said;
+
+/* xorshift64 (Marsaglia, 2003): the same on every machine */
+static unsigned int draw(unsigned int below)
+{
+	static uint64_t seed = 88172645463325252ull;
+
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (unsigned int)(seed % below);
+}
+
+/* ---- events ---- */
+
+struct file {
+	int fd;
+	struct writer *w;
+	unsigned int events;
+	size_t largest;
+	char *text; /* as read back */
+	size_t len;
+};
+
+static void file_open(struct file *f, enum writer_mode mode, size_t before)
+{
+	char byte = ' ';
+
+	*f = (struct file){ .fd = memfd_create("file", MFD_CLOEXEC) };
+	assert_true(f->fd >= 0);
+	for (size_t i = 0; i < before; i++)
+		assert_int_equal(write(f->fd, &byte, 1), 1);
+	assert_int_equal(writer_new(dup(f->fd), "the file", mode, &f->w), 0);
+}
+
+/* An event of this length with its separator, of 50 at least; the only '}' is its last byte. */
+static void put_event(struct file *f, size_t len)
+{
+	char *start = writer_reserve(f->w), *p = start;
+
+	p += sprintf(p, "%s{\"ph\":\"i\",\"ts\":0.000,\"name\":\"%u ", f->events ? ",\n" : "[\n",
+		f->events);
+	while ((size_t)(p - start) + strlen("\"}") < len) {
+		*p = (char)(' ' + draw('|' - ' '));
+		p += *p != '"' && *p != '\\';
+	}
+	p += sprintf(p, "\"}");
+	f->events++;
+	writer_commit(f->w, p);
+	if ((size_t)(p - start) > f->largest)
+		f->largest = (size_t)(p - start);
+}
+
+static void put_end(struct file *f)
+{
+	char *p = writer_reserve(f->w);
+
+	writer_commit(f->w, stpcpy(p, "\n]\n"));
+}
+
+static void file_read(struct file *f)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(f->fd, &st), 0);
+	f->len = (size_t)st.st_size;
+	free(f->text);
+	f->text = malloc(f->len + 8);
+	assert_int_equal(pread(f->fd, f->text, f->len, 0), f->len);
+	f->text[f->len] = 0;
+}
+
+static void file_done(struct file *f)
+{
+	free(f->text);
+	close(f->fd);
+}
+
+static void first_problem(void *ctx, const char *text)
+{
+	if (!*(char *)ctx)
+		snprintf(ctx, 256, "%s", text);
+}
+
+/* inftrace validate takes it, closed or cut, plain or compressed. Returns the number of events. */
+static unsigned int count_events(const char *text, size_t len)
+{
+	char problem[256] = "", line[256] = "";
+	struct check_report report = { .problem = first_problem, .ctx = problem };
+	FILE *out = fmemopen(line, sizeof(line), "w");
+	struct json_source source;
+	unsigned int n = 0;
+
+	assert_int_equal(json_source_open_mem(&source, text, len), 0);
+	check_trace(&source, "file", &report, out);
+	json_source_close(&source);
+	fclose(out);
+	if (report.problems)
+		fail_msg("cut at %zu: %s", len, problem);
+	sscanf(strstr(line, "), "), "), %u events", &n);
+	return n;
+}
+
+/* ---- plain ---- */
+
+/* Cut at any page boundary the file is whole events, with the closing bracket or without. */
+static void check_pages(struct file *f, size_t before)
+{
+	unsigned int last = 0;
+	size_t step = f->len / PAGE / 20 + 1; /* of the boundaries some are read as JSON too */
+
+	for (size_t cut = PAGE; cut <= f->len; cut += PAGE) {
+		size_t end = cut;
+
+		while (end > before && f->text[end - 1] == '\n')
+			end--;
+		if (end <= before)
+			continue; /* no event yet */
+		if (f->text[end - 1] != '}')
+			fail_msg("page boundary %zu: %.60s", cut, f->text + end - 59);
+		if (cut / PAGE % step == 0) {
+			char *copy = malloc(cut + 2);
+			unsigned int n;
+
+			memcpy(copy, f->text, cut);
+			n = count_events(copy, cut);
+			assert_true(n >= last && n <= f->events);
+			copy[cut] = ']';
+			assert_int_equal(count_events(copy, cut + 1), n);
+			last = n;
+			free(copy);
+		}
+	}
+}
+
+static size_t draw_size(void)
+{
+	switch (draw(5)) {
+	case 0:
+		return PAGE - draw(8);
+	case 1:
+		return 50 + draw(PAGE - 50);
+	default:
+		return 50 + draw(400);
+	}
+}
+
+static void test_plain(void **state)
+{
+	static const size_t befores[] = { 0, 1, PAGE - 1, PAGE, 5000 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(befores) / sizeof(befores[0]); i++) {
+		struct file f;
+
+		file_open(&f, WRITER_PLAIN, befores[i]);
+		for (unsigned int k = 0; k < 400; k++) {
+			put_event(&f, draw_size());
+			if (!draw(20))
+				assert_int_equal(writer_flush(f.w), 0);
+			assert_true(writer_pending(f.w) < TEXT_MAX);
+		}
+		assert_true(writer_bytes(f.w) > 0);
+		put_end(&f);
+		assert_int_equal(writer_flush(f.w), 0);
+		assert_int_equal(writer_pending(f.w), 0);
+		file_read(&f);
+		assert_int_equal(writer_bytes(f.w), f.len - befores[i]);
+		assert_int_equal(writer_close(f.w), 0);
+		file_read(&f);
+		assert_int_equal(count_events(f.text, f.len), f.events);
+		check_pages(&f, befores[i]);
+		file_done(&f);
+	}
+}
+
+/* Sizes that just fit a page, and that just do not. */
+static void test_plain_edges(void **state)
+{
+	(void)state;
+	for (size_t size = PAGE - 3; size <= PAGE; size++) {
+		for (size_t first = PAGE - 3; first <= PAGE; first++) {
+			struct file f;
+
+			file_open(&f, WRITER_PLAIN, 0);
+			put_event(&f, first);
+			for (int i = 0; i < 5; i++)
+				put_event(&f, size);
+			assert_int_equal(writer_close(f.w), 0);
+			file_read(&f);
+			assert_int_equal(count_events(f.text, f.len), f.events);
+			check_pages(&f, 0);
+			file_done(&f);
+		}
+	}
+}
+
+/* The second event just fills the first page, or is a byte too long or too short for it. */
+static void test_plain_gaps(void **state)
+{
+	(void)state;
+	for (size_t gap = 60; gap < 70; gap++) {
+		for (size_t size = gap - 1; size <= gap + 1; size++) {
+			struct file f;
+
+			file_open(&f, WRITER_PLAIN, 0);
+			put_event(&f, PAGE - gap);
+			put_event(&f, size);
+			put_event(&f, 1000);
+			assert_int_equal(writer_close(f.w), 0);
+			file_read(&f);
+			assert_int_equal(count_events(f.text, f.len), f.events);
+			check_pages(&f, 0);
+			/* not a byte more of padding than must be */
+			assert_int_equal(f.len, size > gap ? PAGE + size + 1000 : PAGE + 1000);
+			file_done(&f);
+		}
+	}
+}
+
+/* Larger than a page: nothing can be promised of the pages, but all is there. Many of them, so that
+ * the last bytes of the writer's buffer are used. */
+static void test_plain_large(void **state)
+{
+	struct file f;
+
+	(void)state;
+	file_open(&f, WRITER_PLAIN, 0);
+	for (int i = 0; i < 400; i++)
+		put_event(&f, draw(4) ? WRITER_EVENT_MAX : draw_size());
+	put_end(&f);
+	assert_int_equal(writer_close(f.w), 0);
+	assert_int_equal(f.largest, WRITER_EVENT_MAX);
+	file_read(&f);
+	assert_int_equal(count_events(f.text, f.len), f.events);
+	file_done(&f);
+}
+
+/* A pipe has no pages to mind: what goes in comes out. */
+static void test_pipe(void **state)
+{
+	static char out[1 << 16];
+	struct file f = {};
+	int fds[2];
+	ssize_t n;
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(writer_new(fds[1], "pipe", WRITER_PLAIN, &f.w), 0);
+	for (int i = 0; i < 10; i++)
+		put_event(&f, 3000);
+	put_end(&f);
+	assert_int_equal(writer_close(f.w), 0);
+	n = read(fds[0], out, sizeof(out));
+	assert_true(n > 10 * 2990 && n <= 10 * 3000 + 3);
+	assert_null(memmem(out, (size_t)n, "\n\n", 2));
+	assert_int_equal(count_events(out, (size_t)n), 10);
+	close(fds[0]);
+}
+
+/* ---- lines ---- */
+
+static char line[3 << 20]; /* larger than the writer's buffer */
+
+static size_t make_line(unsigned int number, size_t len)
+{
+	size_t n = (size_t)sprintf(line, "%u:%zu:", number, len);
+
+	memset(line + n, 'x', len);
+	line[n + len] = '\n';
+	return n + len + 1;
+}
+
+/* Whole lines, in order, and nothing else. Returns their number. */
+static unsigned int check_lines(const char *text, size_t len)
+{
+	const char *p = text;
+	unsigned int n = 0;
+
+	while (p < text + len) {
+		unsigned int number;
+		size_t fill;
+		int head;
+
+		assert_int_equal(sscanf(p, "%u:%zu:%n", &number, &fill, &head), 2);
+		assert_int_equal(number, n++);
+		p += head;
+		assert_true(fill < (size_t)(text + len - p));
+		assert_int_equal(strspn(p, "x"), fill);
+		assert_int_equal(p[fill], '\n');
+		p += fill + 1;
+	}
+	return n;
+}
+
+static void test_lines(void **state)
+{
+	static const size_t large[] = { 0, (1 << 20) - 20, 1 << 20, 2 << 20 };
+	struct file f;
+	size_t sum = 0, n;
+
+	(void)state;
+	file_open(&f, WRITER_LINES, 0);
+	for (unsigned int i = 0; i < 2000; i++) {
+		n = make_line(i, i % 500 == 77 ? large[i / 500] : draw(500));
+		writer_append(f.w, line, n);
+		sum += n;
+	}
+	assert_int_equal(writer_flush(f.w), 0);
+	assert_int_equal(writer_bytes(f.w), sum);
+	assert_int_equal(writer_close(f.w), 0);
+	file_read(&f);
+	assert_int_equal(f.len, sum); /* no padding */
+	assert_int_equal(check_lines(f.text, f.len), 2000);
+	file_done(&f);
+}
+
+/* ---- gzip ---- */
+
+struct members {
+	char *text;
+	size_t len;
+	unsigned int n, empty;
+};
+
+static void append_text(struct members *m, const char *p, size_t len)
+{
+	assert_true(m->len + len < TEXT_MAX);
+	memcpy(m->text + m->len, p, len);
+	m->len += len;
+}
+
+/* Decodes member by member, each by itself; looks at where they lie and what is in them. */
+static void read_members(const struct file *f, struct members *m, bool strict)
+{
+	static char out[TEXT_MAX];
+	size_t at = 0;
+
+	*m = (struct members){ .text = malloc(TEXT_MAX) };
+	while (at < f->len) {
+		z_stream z = { .next_in = (unsigned char *)f->text + at,
+			.avail_in = (unsigned int)(f->len - at),
+			.next_out = (unsigned char *)out,
+			.avail_out = sizeof(out) };
+		size_t len, text;
+
+		/* 15 + 16: gzip headers, whose fields and sums zlib checks */
+		assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK);
+		assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
+		len = z.total_in;
+		text = z.total_out;
+		inflateEnd(&z);
+		if (strict && len <= PAGE)
+			assert_int_equal(at / PAGE, (at + len - 1) / PAGE);
+		at += len;
+		m->n++;
+		m->empty += !text;
+		if (!text)
+			continue;
+		/* whole events: their separator comes first */
+		if (m->len)
+			assert_true(!memcmp(out, ",\n{", 3) || !strncmp(out, "\n]\n", 3));
+		assert_true(out[text - 1] == '}' || !memcmp(out + text - 3, "\n]\n", 3));
+		append_text(m, out, text);
+	}
+	m->text[m->len] = 0;
+}
+
+static void test_gzip(void **state)
+{
+	static const size_t befores[] = { 0, PAGE, 2 * PAGE };
+	struct members m;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(befores) / sizeof(befores[0]); i++) {
+		struct file f;
+
+		file_open(&f, WRITER_GZIP, 0);
+		for (int k = 0; k < 3000; k++) {
+			put_event(&f, k % 300 ? 50 + draw(400) : draw_size());
+			/* from single events to full buffers in a flush */
+			if (!draw(i ? 500 : 3))
+				assert_int_equal(writer_flush(f.w), 0);
+		}
+		put_end(&f);
+		assert_int_equal(writer_flush(f.w), 0);
+		file_read(&f);
+		assert_int_equal(writer_bytes(f.w), f.len);
+		assert_int_equal(writer_close(f.w), 0);
+		read_members(&f, &m, true);
+		assert_int_equal(count_events(m.text, m.len), f.events);
+		assert_null(memmem(m.text, m.len, "\n\n", 2)); /* no padding inside */
+		assert_true(f.len < m.len);
+		free(m.text);
+
+		/* cut at page boundaries, as a kill does: whole members */
+		for (size_t cut = PAGE; cut < f.len; cut += PAGE * 7) {
+			struct file part = { .text = f.text, .len = cut };
+
+			read_members(&part, &m, true);
+			assert_int_equal(count_events(f.text, cut), count_events(m.text, m.len));
+			free(m.text);
+		}
+		file_done(&f);
+	}
+}
+
+/* Events that do not go into a page, as little as they can be compressed. */
+static void test_gzip_large(void **state)
+{
+	struct members m;
+	struct file f;
+
+	(void)state;
+	file_open(&f, WRITER_GZIP, 0);
+	for (int i = 0; i < 300; i++) {
+		put_event(&f, draw(3) ? WRITER_EVENT_MAX : 50 + draw(3000));
+		if (!draw(10))
+			assert_int_equal(writer_flush(f.w), 0);
+	}
+	put_end(&f);
+	assert_int_equal(writer_close(f.w), 0);
+	file_read(&f);
+	read_members(&f, &m, false);
+	assert_int_equal(count_events(m.text, m.len), f.events);
+	free(m.text);
+	file_done(&f);
+}
+
+static void test_nothing(void **state)
+{
+	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP, WRITER_LINES };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct file f;
+
+		file_open(&f, modes[i], 0);
+		assert_int_equal(writer_flush(f.w), 0);
+		assert_int_equal(writer_bytes(f.w), 0);
+		assert_int_equal(writer_close(f.w), 0);
+		file_read(&f);
+		assert_int_equal(f.len, 0);
+		file_done(&f);
+	}
+	assert_int_equal(writer_close(NULL), 0);
+}
+
+/* ---- writes that fail ---- */
+
+/* Every write fails, or is cut short, behind this size of a file. */
+static void limit_files(rlim_t size)
+{
+	struct rlimit r;
+
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &r);
+	r.rlim_cur = size == RLIM_INFINITY ? r.rlim_max : size;
+	setrlimit(RLIMIT_FSIZE, &r);
+}
+
+struct outcome {
+	int flushed, again, closed;
+	uint64_t bytes;
+};
+
+/* Writes until the limit and beyond. No assertion in here: they would hit the limit too. */
+static struct outcome write_limited(struct file *f, enum writer_mode mode, size_t limit)
+{
+	struct outcome out = {};
+
+	stderr_grab_begin(&said);
+	limit_files(limit);
+	for (unsigned int i = 0; i < 2000; i++) {
+		if (mode == WRITER_LINES)
+			writer_append(f->w, line, make_line(f->events++, draw(800)));
+		else
+			put_event(f, 50 + draw(800));
+		if (!draw(100))
+			out.flushed = writer_flush(f->w);
+	}
+	if (mode != WRITER_LINES)
+		put_end(f);
+	out.flushed = writer_flush(f->w);
+	out.again = writer_flush(f->w);
+	out.bytes = writer_bytes(f->w);
+	out.closed = writer_close(f->w);
+	limit_files(RLIM_INFINITY);
+	stderr_grab_end(&said);
+	return out;
+}
+
+static void check_limited(enum writer_mode mode, size_t limit)
+{
+	struct members m = {};
+	struct outcome out;
+	unsigned int n;
+	struct file f;
+
+	file_open(&f, mode, 0);
+	out = write_limited(&f, mode, limit);
+	assert_int_equal(out.flushed, -EFBIG);
+	assert_int_equal(out.again, -EFBIG);
+	assert_int_equal(out.closed, -EFBIG);
+	/* once, however often it is tried */
+	assert_string_equal(said.text,
+		"inftrace: cannot write the file: File too large; the file is valid up to here\n");
+	file_read(&f);
+	assert_true(f.len <= limit);
+	assert_true(f.len + 2 * PAGE > limit); /* and no more is cut than must be */
+	assert_int_equal(out.bytes, f.len);
+	switch (mode) {
+	case WRITER_LINES:
+		n = check_lines(f.text, f.len);
+		break;
+	case WRITER_GZIP:
+		read_members(&f, &m, true);
+		n = count_events(m.text, m.len);
+		free(m.text);
+		break;
+	default:
+		n = count_events(f.text, f.len);
+		while (f.len && f.text[f.len - 1] == '\n')
+			f.len--;
+		assert_int_equal(f.text[f.len - 1], '}');
+	}
+	assert_true(n > 0 && n < f.events);
+	file_done(&f);
+}
+
+static void test_limit(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		size_t limit = 3 * PAGE + draw(40 * PAGE);
+
+		if (i % 4 == 0)
+			limit -= limit % PAGE;
+		check_limited(WRITER_PLAIN, limit);
+		check_limited(WRITER_LINES, limit);
+		check_limited(WRITER_GZIP, limit);
+	}
+}
+
+/* Not a single event goes in: the file is as it was. */
+static void test_limit_at_once(void **state)
+{
+	struct outcome out;
+	struct file f;
+
+	(void)state;
+	file_open(&f, WRITER_LINES, 10);
+	out = write_limited(&f, WRITER_LINES, 10);
+	assert_int_equal(out.flushed, -EFBIG);
+	file_read(&f);
+	assert_string_equal(f.text, "          ");
+	file_done(&f);
+	file_open(&f, WRITER_LINES, 10);
+	out = write_limited(&f, WRITER_LINES, 12); /* two bytes of it do */
+	assert_int_equal(out.flushed, -EFBIG);
+	assert_int_equal(out.bytes, 0);
+	file_read(&f);
+	assert_string_equal(f.text, "          ");
+	file_done(&f);
+}
+
+/* Two recordings append to one profile: the one that runs into the limit cuts only its own. */
+static void test_limit_shared(void **state)
+{
+	char path[64];
+	struct writer *w;
+	struct file f;
+	size_t n;
+	int fd, err;
+
+	(void)state;
+	file_open(&f, WRITER_LINES, 0);
+	assert_int_equal(writer_close(f.w), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", f.fd);
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(writer_new(fd, "the file", WRITER_LINES, &w), 0);
+	n = make_line(0, 100);
+	assert_int_equal(
+		pwrite(f.fd, line, n, 0), n); /* the other's, from a descriptor of its own */
+	writer_append(w, line, make_line(1, 100));
+	assert_int_equal(writer_flush(w), 0);
+	writer_append(w, line, make_line(2, 500));
+	stderr_grab_begin(&said);
+	limit_files(400);
+	err = writer_flush(w);
+	limit_files(RLIM_INFINITY);
+	stderr_grab_end(&said);
+	assert_int_equal(err, -EFBIG);
+	assert_int_equal(writer_close(w), -EFBIG);
+	file_read(&f);
+	assert_int_equal(check_lines(f.text, f.len), 2);
+	file_done(&f);
+}
+
+static void check_broken(int fd, enum writer_mode mode, int error, const char *message)
+{
+	struct file f = {};
+	int flushed, closed;
+
+	assert_true(fd >= 0);
+	assert_int_equal(writer_new(fd, "it", mode, &f.w), 0);
+	stderr_grab_begin(&said);
+	for (int i = 0; i < 10000; i++)
+		put_event(&f, 300);
+	flushed = writer_flush(f.w);
+	closed = writer_close(f.w);
+	stderr_grab_end(&said);
+	assert_int_equal(flushed, error);
+	assert_int_equal(closed, error);
+	assert_string_equal(said.text, message);
+}
+
+static void test_broken(void **state)
+{
+	static const enum writer_mode modes[] = { WRITER_PLAIN, WRITER_GZIP };
+	int fds[2];
+
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < 2; i++) {
+		check_broken(open("/dev/full", O_WRONLY | O_CLOEXEC), modes[i], -ENOSPC,
+			"inftrace: cannot write it: No space left on device; the file is valid up "
+			"to here\n");
+		assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+		close(fds[0]);
+		check_broken(fds[1], modes[i], -EPIPE,
+			"inftrace: cannot write it: Broken pipe; the file is valid up to here\n");
+		check_broken(open("/dev/null", O_RDONLY | O_CLOEXEC), modes[i], -EBADF,
+			"inftrace: cannot write it: Bad file descriptor; the file is valid up to "
+			"here\n");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_plain_edges),
+		cmocka_unit_test(test_plain_gaps),
+		cmocka_unit_test(test_plain_large),
+		cmocka_unit_test(test_pipe),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_gzip),
+		cmocka_unit_test(test_gzip_large),
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_limit_at_once),
+		cmocka_unit_test(test_limit_shared),
+		cmocka_unit_test(test_broken),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
