@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import time
 
-from rounds import Sample, added, interleave, median, number, signed, spread, table
-from tracers import (BUILD, CPUS, DRAIN_S, LOAD_CPU, TMPFS, TOP, Failed, Load, Tracer, inftrace,
+from rounds import Sample, added, interleave, median, neighbours_text, number, signed, spread, table
+from tracers import (BUILD, CPUS, DRAIN_S, LOAD_CPU, TMPFS, TOP, Failed, Load, Tracer, Neighbours, inftrace,
                      process_cpu_ns, untraced)
 
 MODELS = {  # name: preset and type of make_gguf.py, seconds per measurement
@@ -123,9 +123,11 @@ def measure(engine, v, other):
             v.start(other.pid if v.bystander else engine.pid)
         time.sleep(DRAIN_S)
         own = v.own_cpu_ns() if v.weight else 0
+        n = Neighbours(engine.pid, *([v.proc.pid] if v.weight else []))
         s.cpu, s.begin = -process_cpu_ns(engine.pid), boot_ns()
         time.sleep(engine.seconds)
         s.end, s.cpu = boot_ns(), s.cpu + process_cpu_ns(engine.pid)
+        s.neighbours = n.share()
         if not v.weight:
             return s
         s.own_share = (v.own_cpu_ns() - own) / (s.end - s.begin)
@@ -158,7 +160,7 @@ def bpftrace_ops(name, program, engine):
     return Tracer(name, lambda t: ["bpftrace", "-o", t.path("out"), "-e", program], needs="bpftrace", out="out")
 
 
-def run_setup(model, threads, pool, rounds):
+def run_setup(model, threads, pool, o):
     # the other maps the same libraries and does nothing
     with Engine(model, threads, pool) as engine, Engine(model, 1, False) as other:
         variants = [
@@ -175,7 +177,7 @@ def run_setup(model, threads, pool, rounds):
             v.cpus = CPUS if threads > 1 else v.cpus
         engine.go()
         time.sleep(1)
-        results = interleave(variants, rounds, lambda v: measure(engine, v, other))
+        results = interleave(variants, o, lambda v: measure(engine, v, other), [engine.pid])
         tokens = engine.end()
     for samples in results.values():
         attribute(samples, tokens)
@@ -204,9 +206,9 @@ def token_table(results):
 
 def llama(o):
     for model, threads, pool in SETUPS:
-        results = run_setup(model, threads, pool, o.rounds)
+        results = run_setup(model, threads, pool, o)
         how = "" if threads == 1 else ", one pool" if pool else ", new threads for every graph"
-        print(f"\n### llama.cpp, {model} model, {threads} thread{'s' * (threads > 1)}{how}\n")
+        print(f"\n### llama.cpp, {model} model, {threads} thread{'s' * (threads > 1)}{how}\n\n{neighbours_text(results)}\n")
         print(token_table(results))
         for name, samples in results.items():
             for lost in {s.lost for s in samples if s.lost}:

@@ -6,7 +6,7 @@ import statistics
 import sys
 import time
 
-from tracers import DRAIN_S, Failed, have
+from tracers import DRAIN_S, QUIET, Failed, Neighbours, have, wait_for_quiet
 
 
 class Sample:
@@ -15,7 +15,7 @@ class Sample:
     def __init__(self, wall, cpu, own=None, kept=None, size=None, peak=None, lost=""):
         self.wall, self.cpu, self.own, self.kept = wall, cpu, own, kept
         self.size, self.peak, self.lost = size, peak, lost
-        self.ready = self.stop = None
+        self.neighbours = 0  # of a CPU
 
 
 BATCHES = 5
@@ -31,51 +31,82 @@ def batches(load, what, ops):
 def measure(load, tracer, what, ops, bystander_pid):
     """Attaches the tracer, has the load do it, and takes the tracer away again."""
     if tracer.weight == 0:
-        return Sample(*batches(load, what, ops))
+        n = Neighbours(load.pid)
+        s = Sample(*batches(load, what, ops))
+        s.neighbours = n.share()
+        return s
     ops = max(ops // tracer.weight, 1000)
     done = ops // BATCHES * (BATCHES + 1)
     try:
         tracer.start(bystander_pid if tracer.bystander else load.pid)
-        before = tracer.own_cpu_ns()
+        before, n = tracer.own_cpu_ns(), Neighbours(load.pid, tracer.proc.pid)
         wall, cpu = batches(load, what, ops)
+        neighbours = n.share()
         time.sleep(DRAIN_S)
         own = (tracer.own_cpu_ns() - before) / done
         peak = tracer.peak_kib()
         tracer.stop()
         kept, size = tracer.kept()
+        if kept is not None and kept < done / 2:
+            raise Failed(f"{tracer.name}: has {kept} of {done} records")
         if kept is not None:
             kept /= done
         if size is not None:
             size /= done
         s = Sample(wall, cpu, own, kept, size, peak, tracer.lost())
-        s.ready, s.stop = tracer.ready_s, tracer.stop_s
+        s.neighbours = neighbours
         return s
     finally:
         tracer.clean()
 
 
-def interleave(variants, rounds, one):
-    """one(variant) measures once. Returns a list of samples per variant, round by round; a variant
-    that cannot be measured is said and left out."""
+def measure_quietly(one, variant, o, pids):
+    """The quietest of a few tries; the first one that is quiet enough ends them."""
+    best = failed = None
+    for _ in range(o.tries):
+        wait_for_quiet(o.wait, *pids)
+        try:
+            s = one(variant)
+        except Failed as e:
+            failed = e
+            continue
+        if best is None or s.neighbours < best.neighbours:
+            best = s
+        if best.neighbours < QUIET:
+            break
+    if best is None:
+        raise failed
+    return best
+
+
+def interleave(variants, o, one, pids):
+    """one(variant) measures once; pids: the processes that run all the time. Returns a list of
+    samples per variant, round by round; a variant that cannot be measured is said and left out."""
     results = {v.name: [] for v in variants}
     broken = set()
     for v in variants:
         if v.needs and not have(v.needs):
             print(f"skip {v.name} - {v.needs} is not installed", file=sys.stderr)
             broken.add(v.name)
-    for r in range(rounds):
+    for r in range(o.rounds):
         begin = time.monotonic()
         for v in variants:
             if v.name in broken:
                 continue
             try:
-                results[v.name].append(one(v))
+                results[v.name].append(measure_quietly(one, v, o, pids))
             except Failed as e:
                 print(f"left out: {e}", file=sys.stderr)
                 broken.add(v.name)
-        print(f"  round {r + 1} of {rounds}: {time.monotonic() - begin:.0f} s, "
+        print(f"  round {r + 1} of {o.rounds}: {time.monotonic() - begin:.0f} s, "
               f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     return {name: s for name, s in results.items() if s and name not in broken}
+
+
+def neighbours_text(results):
+    shares = sorted(s.neighbours for samples in results.values() for s in samples)
+    return (f"{len(next(iter(results.values())))} rounds; other processes took {statistics.median(shares):.0%} "
+            f"of a CPU in the median measurement, {shares[-1]:.0%} at most.")
 
 
 def median(samples, key):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # bpftool
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 INFTRACE = os.path.join(BUILD, "inftrace")
@@ -25,6 +26,7 @@ TRACER_CPUS = CPUS[:-1] or CPUS
 DRAIN_S = 0.15  # inftrace reads its rings every 10 ms and writes every 100 ms
 STOP_S = 30     # a tracer that has not ended by then is killed
 WARM_BYTES = 512 << 20
+QUIET = 0.2     # of a CPU: what the neighbours may take during a measurement
 
 
 class Failed(Exception):
@@ -66,6 +68,40 @@ def count_lines(path, pattern):
 
 def size_of(path):
     return os.stat(path).st_size if os.path.exists(path) else 0
+
+
+class Neighbours:
+    """How busy everything else on the machine is: all CPUs, less the given processes and us."""
+
+    def __init__(self, *pids):
+        self.pids = [os.getpid(), *pids]
+        self.begin, self.busy = time.monotonic_ns(), self.others()
+
+    def others(self):
+        fields = [int(x) for x in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]
+        busy = sum(fields) - fields[3] - fields[4]  # less idle and iowait
+        return busy * (1000000000 // os.sysconf("SC_CLK_TCK")) - sum(map(process_cpu_ns, self.pids))
+
+    def share(self):
+        """Of one CPU, since this was made."""
+        return max(self.others() - self.busy, 0) / (time.monotonic_ns() - self.begin)
+
+
+def tracers_attached():
+    """Whether someone else has tracing programs in the kernel; they slow all of it down."""
+    out = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True)
+    kinds = ("tracing", "tracepoint", "raw_tracepoint", "kprobe", "perf_event")
+    return out.returncode == 0 and any(f'"type":"{k}"' in out.stdout for k in kinds)
+
+
+def wait_for_quiet(seconds, *pids):
+    """Until the neighbours are quiet, but no longer than that."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        n = Neighbours(*pids)
+        time.sleep(0.3)
+        if n.share() < QUIET and not tracers_attached():
+            return
 
 
 def warm(folder):
@@ -148,12 +184,16 @@ class Tracer:
         begin = time.monotonic()
         with open(self.path("log"), "w") as log:
             self.proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                         preexec_fn=lambda: os.sched_setaffinity(0, self.cpus))
+                                         preexec_fn=self.prepare)
         wait_until(self.is_ready, self.name)
         self.ready_s = time.monotonic() - begin
         self.ready_cpu_ns = self.own_cpu_ns()
         if os.path.basename(args[0]) in ("perf", "bpftrace"):
-            time.sleep(0.7)  # all their events, not only the first
+            time.sleep(1)  # all their events, not only the first
+
+    def prepare(self):
+        os.sched_setaffinity(0, self.cpus)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
 
     def own_cpu_ns(self):
         return process_cpu_ns(self.proc.pid)

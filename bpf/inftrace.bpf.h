@@ -61,7 +61,8 @@ struct {
 } rings __weak SEC(".maps");
 
 /* The life of tasks and newly mapped files: rare, never crowded out by the stream of records, and
- * the only ring whose reader is woken. Full: counted as lost. */
+ * the only ring whose reader is woken. Steps that find their ring full come here too. Full: counted
+ * as lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -247,6 +248,16 @@ static __always_inline void emit_control(void *rec, u64 size, u32 kind, u64 wake
 {
 	if (bpf_ringbuf_output(&control, rec, size, wake))
 		count_lost(0, kind);
+}
+
+/* Steps are few, and what was lost is told by them: where their ring is full they take the other. */
+static __always_inline void emit_step(void *rec, u64 size)
+{
+	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
+	void *ring = bpf_map_lookup_elem(&rings, &group);
+
+	if (!ring || bpf_ringbuf_output(ring, rec, size, BPF_RB_NO_WAKEUP))
+		emit_control(rec, size, REC_STEP, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline bool emits(u32 kind)

@@ -159,7 +159,7 @@ static __always_inline void step_end(
 	r->n.syscalls = t->syscalls - r->n.syscalls;
 	t->in_step = 0;
 	if (emits(REC_STEP))
-		emit(r, sizeof(*r), REC_STEP);
+		emit_step(r, sizeof(*r));
 }
 
 static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)

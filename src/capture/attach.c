@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,10 @@
 /* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
 #define ATTACH_UPROBE_MULTI 48
 #define UPROBE_MULTI_RETURN 1
+
+/* Without uprobe_multi each link is closed after a grace period of its own, 0.1 s, under one lock:
+ * with more than these of one file the end of the recording would take minutes. */
+#define SINGLE_LINKS_MAX 128
 
 /* A file that was looked at. One that has probes keeps its inode by them; the inode of another may
  * be given to a new file once it is deleted, so that its name counts too. */
@@ -72,49 +75,12 @@ int attach_new(struct probe_table *pt, int probes_fd, struct bpf_program *entry,
 	return 0;
 }
 
-/*
- * Each single link waits for its own grace period, about 0.1 s: 118 of them take 12 s one after the
- * other. The waits overlap when threads close them.
- */
-#define DETACH_THREADS 32
-
-struct detach {
-	struct attach *a;
-	size_t next; /* link to close; taken with an atomic add */
-};
-
-static void *detach_links(void *arg)
-{
-	struct detach *d = arg;
-
-	for (;;) {
-		size_t i = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-
-		if (i >= d->a->n_links)
-			return NULL;
-		bpf_link__destroy(d->a->links[i]);
-	}
-}
-
-static void detach_all(struct attach *a)
-{
-	struct detach d = { .a = a };
-	pthread_t threads[DETACH_THREADS];
-	size_t n = 0;
-
-	while (n < DETACH_THREADS && n + 1 < a->n_links &&
-		!pthread_create(&threads[n], NULL, detach_links, &d))
-		n++;
-	detach_links(&d); /* this thread too, and it alone when there are no others */
-	while (n)
-		pthread_join(threads[--n], NULL);
-}
-
 void attach_free(struct attach *a)
 {
 	if (!a)
 		return;
-	detach_all(a);
+	for (size_t i = 0; i < a->n_links; i++)
+		bpf_link__destroy(a->links[i]);
 	for (size_t i = 0; i < a->n_fds; i++)
 		close(a->fds[i]);
 	free(a->links);
@@ -265,6 +231,8 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	if (!err)
 		err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
+	if (!err && !a->multi && c.entries.n + c.returns.n > SINGLE_LINKS_MAX)
+		err = -EFBIG;
 	/* returns first: a return without its entry is nothing, an entry without its return stays open */
 	if (!err)
 		err = attach_batch(a, true, opened, &c.returns);

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ struct rings {
 	int fds[RINGS_MAX];
 	unsigned int n;
 	unsigned int turn; /* records that the ring in turn may still hand over */
+	bool in_control;
 	record_cb cb;
 	void *arg;
 };
@@ -121,8 +123,13 @@ static int drain_ring(struct rings *r, struct ring_buffer *ring)
 int rings_drain_control(struct rings *r)
 {
 	unsigned int turn = r->turn;
-	int more = drain_ring(r, r->control);
+	int more;
 
+	if (r->in_control) /* from one of its own records: the rest follows behind that */
+		return 0;
+	r->in_control = true;
+	more = drain_ring(r, r->control);
+	r->in_control = false;
 	r->turn = turn;
 	return more;
 }
@@ -131,7 +138,7 @@ int rings_drain(struct rings *r)
 {
 	int more, err;
 
-	more = drain_ring(r, r->control);
+	more = rings_drain_control(r);
 	for (unsigned int i = 0; i < r->n && more >= 0; i++) {
 		err = drain_ring(r, r->data[i]);
 		more = err < 0 ? err : more | err;

@@ -39,7 +39,7 @@ int rings_set_template(struct bpf_map *outer);
  */
 int rings_drain(struct rings *r);
 
-/* The same for the control ring alone; also from within the callback of another ring's record. */
+/* The same for the control ring alone; also from within the callback. */
 int rings_drain_control(struct rings *r);
 
 #endif

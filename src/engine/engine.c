@@ -261,15 +261,16 @@ static int read_all_args(struct reader *r, struct json_object *obj, struct probe
 
 /* What one entry of "probes" says, but for its arguments. */
 struct entry {
-	const char *library, *begin, *end, *instant, *role, *name, *when;
+	const char *library, *begin, *end, *role, *name, *when;
+	bool instant, nothrow;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "role", "args",
-		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", NULL };
+		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", "nothrow", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
-	struct entry e;
+	struct entry e = { .instant = json_object_object_get_ex(obj, "instant", NULL) };
 	int err;
 
 	err = check_keys(r, obj, known);
@@ -277,11 +278,10 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 		return err;
 	if (get_string(r, obj, "library", false, &e.library) ||
 		get_string(r, obj, "begin", false, &e.begin) || get_string(r, obj, "end", false, &e.end) ||
-		get_string(r, obj, "instant", false, &e.instant) ||
 		get_string(r, obj, "role", true, &e.role) || get_string(r, obj, "name", false, &e.name) ||
 		get_string(r, obj, "when", false, &e.when))
 		return -EINVAL;
-	if (symbol + !!e.begin + !!e.instant != 1 || !e.begin != !e.end)
+	if (symbol + !!e.begin + e.instant != 1 || !e.begin != !e.end)
 		return preset_error(
 			r, symbol ? "symbol" : "role", "give one of symbol, begin and end, or instant");
 	*ret = e;
@@ -320,6 +320,10 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 		s = spec_append(r->pt, e->library, symbol);
 	if (!s)
 		return preset_error(r, "probes", "too many probes");
+	if (!e->begin && !e->instant && !e->nothrow && !strncmp(symbol, "_Z", 2))
+		return preset_error(r, "symbol",
+			"an exception through this C++ function would end the process: use instant, or "
+			"begin and end, or say nothrow");
 	s->engine = r->e;
 	s->flags |= e->begin ? PROBE_F_BEGIN : e->instant ? PROBE_F_INSTANT : PROBE_F_SPAN;
 	if (spec_set_role(s, e->role))
@@ -337,12 +341,26 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 
-/* "symbol" may be an array: functions that take the same arguments. */
+static int get_bool(const struct reader *r, struct json_object *obj, const char *key, bool *ret)
+{
+	struct json_object *v;
+
+	*ret = false;
+	if (!json_object_object_get_ex(obj, key, &v))
+		return 0;
+	if (!json_object_is_type(v, json_type_boolean))
+		return preset_error(r, key, "must be true or false");
+	*ret = json_object_get_boolean(v);
+	return 0;
+}
+
+/* "symbol" and "instant" may be arrays: functions that take the same arguments. */
 static int read_probe(struct reader *r, struct json_object *obj)
 {
 	struct json_object *v;
 	struct entry e = {};
-	const char *symbol;
+	const char *symbol, *key;
+	bool detail_only;
 	int err;
 
 	if (!json_object_is_type(obj, json_type_object))
@@ -350,23 +368,23 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	err = read_entry(r, obj, &e);
 	if (err)
 		return err;
-	if (json_object_object_get_ex(obj, "detail_only", &v)) {
-		if (!json_object_is_type(v, json_type_boolean))
-			return preset_error(r, "detail_only", "must be true or false");
-		if (json_object_get_boolean(v) && !r->pt->op_detail)
-			return 0;
-	}
-	if (!json_object_object_get_ex(obj, "symbol", &v))
-		return add_probe(r, obj, &e, e.begin ? e.begin : e.instant);
+	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow))
+		return -EINVAL;
+	if (detail_only && !r->pt->op_detail)
+		return 0;
+	if (e.begin)
+		return add_probe(r, obj, &e, e.begin);
+	key = e.instant ? "instant" : "symbol";
+	json_object_object_get_ex(obj, key, &v);
 	if (!json_object_is_type(v, json_type_array))
-		return get_string(r, obj, "symbol", true, &symbol) ?: add_probe(r, obj, &e, symbol);
+		return get_string(r, obj, key, true, &symbol) ?: add_probe(r, obj, &e, symbol);
 	if (!json_object_array_length(v))
-		return preset_error(r, "symbol", "must be a name or an array of names");
+		return preset_error(r, key, "must be a name or an array of names");
 	for (size_t i = 0; i < json_object_array_length(v) && !err; i++) {
 		struct json_object *name = json_object_array_get_idx(v, i);
 
 		if (!is_text(name, SPEC_STRING_MAX))
-			return preset_error(r, "symbol", "must be a name or an array of names");
+			return preset_error(r, key, "must be a name or an array of names");
 		err = add_probe(r, obj, &e, json_object_get_string(name));
 	}
 	return err;

@@ -303,6 +303,9 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "there are too many probes");
 		goto out;
 	}
+	if (!strncmp(symbol, "_Z", 2))
+		log_warn("%s is C++: an exception that passes through it ends the target while it is probed",
+			symbol);
 	s->flags = PROBE_F_SPAN;
 	if (role && spec_set_role(s, role)) {
 		option_error(option, "no such role (step, op, graph, sample, barrier, gpu_wait, other)");

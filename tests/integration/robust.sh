@@ -208,7 +208,7 @@ gone() {
 		sleep "0.$(printf %03d "$i")" &
 		pid=$!
 		rc=0
-		"$INFTRACE" record -q -p "$pid" -o "$TMP/gone.json" 2>"$TMP/gone.err" || rc=$?
+		"$INFTRACE" record -q --engine none -p "$pid" -o "$TMP/gone.json" 2>"$TMP/gone.err" || rc=$?
 		if [ "$rc" -eq 0 ]; then
 			"$INFTRACE" validate "$TMP/gone.json" || return 1
 			rm "$TMP/gone.json"
