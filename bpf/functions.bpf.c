@@ -241,7 +241,8 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 			t->step.vals[i] = vals[i];
 		if (s && slot < STRINGS_SLOTS)
 			__builtin_memcpy(t->step.strs, &s->slots[slot], sizeof(t->step.strs));
-		f->start = step_begin(t, task);
+		counts_read(t, task);
+		f->start = step_begin(t);
 	}
 	t->depth++;
 	if (p->role == ROLE_BARRIER)
@@ -287,7 +288,7 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = now;
 	if (p->flags & PROBE_F_BEGIN) {
-		op_flush(t, task, w, 0, 0);
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, 0, 0);
 		t->op.start = now;
 		t->op.end = 0;
 		t->op.nvals = p->nvals;
@@ -304,7 +305,7 @@ int function_entry(struct pt_regs *ctx)
 
 		if (p->nstrs)
 			strings_take(task, p, &c, slot);
-		emit_call(task, w, id, now, now, c.vals, p->nvals, p->nstrs, slot, 0);
+		emit_call(p->nstrs ? strings_of(task) : NULL, w, id, now, now, c.vals, p->nvals, p->nstrs, slot, 0);
 	}
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, now, &c);
@@ -370,10 +371,11 @@ int function_return(struct pt_regs *ctx)
 	t->ret_sp = sp;
 	t->ret_ns = now;
 	if (f->step) {
-		op_flush(t, task, w, 0, 0);
-		step_end(t, task, w, id, 0, 0);
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, 0, 0);
+		counts_read(t, task);
+		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, 0);
 	} else {
-		emit_call(task, w, id, f->start, now, f->vals, f->nvals, f->nstrs, f->slot, 0);
+		emit_call(f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals, f->nvals, f->nstrs, f->slot, 0);
 	}
 	frame_pop(t, depth);
 	return 0;

@@ -139,6 +139,7 @@ struct thread {
 	u64 ns[ST_MAX];
 	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
 	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
+	struct step_counts counts; /* the kernel's, read just now by counts_read() */
 	struct open_op op;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
@@ -189,6 +190,22 @@ static __always_inline struct thread *thread_create(struct task_struct *task)
 	if (!t)
 		__sync_fetch_and_add(&stats.no_storage, 1);
 	return t;
+}
+
+/* Global functions cannot be given a task: what they need of it is copied before. */
+static __always_inline void counts_read(struct thread *t, struct task_struct *task)
+{
+	t->counts.switches_voluntary = task->nvcsw;
+	t->counts.switches_involuntary = task->nivcsw;
+	t->counts.migrations = task->se.nr_migrations;
+	t->counts.faults_minor = task->min_flt;
+	t->counts.faults_major = task->maj_flt;
+	t->counts.syscalls = t->syscalls;
+}
+
+static __always_inline struct strings *strings_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&strings, task, 0, 0);
 }
 
 /* The bound must stay visible to the verifier: clang would fold it into what it knows of i. */
@@ -313,7 +330,7 @@ static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 fro
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
  * its tracepoint did not fire. All the time up to here stays with the state before.
  */
-static __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
+__weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 {
 	if (!t)
 		return 0;

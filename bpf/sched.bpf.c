@@ -72,7 +72,7 @@ static __always_inline void switch_out(
 
 		t->off = ST_STOPPED;
 		t->since = now;
-		frames_flush(t, task, (u64)w.tgid << 32 | w.tid, now);
+		task_flush(t, task, w, now);
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
@@ -139,7 +139,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	if (!enabled) {
 		/* the task iterator may come too late for a thread that dies now */
 		if (closing && prev_state & TASK_DEAD)
-			thread_close(thread_of(prev), prev, bpf_get_smp_processor_id());
+			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
 	}
 	slot = bpf_map_lookup_elem(&switched, &zero);
@@ -266,7 +266,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	if (old_pid == p->pid && t->in_syscall && cfg.track_syscalls)
 		t->in_exec = 1;
 	else
-		frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+		task_flush(t, p, w, now);
 	if (old_pid != p->pid && t->in_syscall) {
 		/* it was not the main thread and takes over that one's tid, on whose track its call
 		 * would overlap with what the main thread did: a part on each */
@@ -294,7 +294,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		return 0;
 	now = thread_account(t);
 	if (!t->in_syscall || !cfg.track_sched) { /* else the last switch ends it and what it is in */
-		frames_flush(t, p, (u64)w.tgid << 32 | w.tid, now);
+		task_flush(t, p, w, now);
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;

@@ -89,6 +89,6 @@ int snapshot_close(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 
 	if (task)
-		thread_close(thread_of(task), task, task->wake_cpu);
+		task_close(task, task->wake_cpu);
 	return 0;
 }

@@ -8,6 +8,11 @@
 
 #include "inftrace.bpf.h"
 
+/*
+ * The functions here that are not inline are global (weak, since each object has them): the verifier
+ * checks those once, on their own, not again behind each way that leads to them.
+ */
+
 struct who {
 	u32 tgid, tid;
 };
@@ -52,15 +57,11 @@ __weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
 	return 0;
 }
 
-/* With the strings of a call in flight. */
-static __always_inline void emit_call(struct task_struct *task, struct who w, u32 probe, u64 start,
-	u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
+/* s: the strings of calls in flight; NULL where the thread has none. */
+static __always_inline void emit_call(struct strings *s, struct who w, u32 probe, u64 start, u64 end,
+	const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
 {
-	struct strings *s = NULL;
-
-	if (nstrs)
-		s = bpf_task_storage_get(&strings, task, 0, 0);
-	if (!s) {
+	if (!s || !nstrs) {
 		emit_function(w, probe, start, end, vals, nvals, flags);
 	} else if (emits(REC_FUNCTION)) {
 		function_fill(&s->out, w, probe, start, end, vals, flags);
@@ -70,7 +71,7 @@ static __always_inline void emit_call(struct task_struct *task, struct who w, u3
 
 /* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`. */
 static __always_inline void op_flush(
-	struct thread *t, struct task_struct *task, struct who w, u64 open_end, u32 flags)
+	struct thread *t, struct strings *s, struct who w, u64 open_end, u32 flags)
 {
 	u32 probe = t->op.probe;
 	u64 end = t->op.end;
@@ -83,7 +84,7 @@ static __always_inline void op_flush(
 	else
 		end = open_end;
 	if (end)
-		emit_call(task, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs,
+		emit_call(s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs,
 			STRINGS_OP, flags);
 	else
 		__sync_fetch_and_add(&stats.frames_stale, 1);
@@ -91,8 +92,9 @@ static __always_inline void op_flush(
 
 #define SNAPSHOT_TRIES 4
 
-/* Remembers the time per state at the begin of a step. Returns the instant it begins. */
-static __always_inline u64 step_begin(struct thread *t, struct task_struct *task)
+/* Remembers the time per state at the begin of a step, and the counts just read. Returns the instant it
+ * begins. */
+static __always_inline u64 step_begin(struct thread *t)
 {
 	u64 since = 0;
 
@@ -107,12 +109,7 @@ static __always_inline u64 step_begin(struct thread *t, struct task_struct *task
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	t->step.lost = stats.lost_total;
-	t->step.n.switches_voluntary = task->nvcsw;
-	t->step.n.switches_involuntary = task->nivcsw;
-	t->step.n.migrations = task->se.nr_migrations;
-	t->step.n.faults_minor = task->min_flt;
-	t->step.n.faults_major = task->maj_flt;
-	t->step.n.syscalls = t->syscalls;
+	t->step.n = t->counts;
 	t->in_step = 1;
 	return since;
 }
@@ -121,11 +118,14 @@ static __always_inline u64 step_begin(struct thread *t, struct task_struct *task
  * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
  * has just made. The states are differences of the same clock reads as the total.
  */
-static __always_inline void step_end(
-	struct thread *t, struct task_struct *task, struct who w, u32 probe, u64 end, u32 flags)
+__weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 end, u32 flags)
 {
-	struct rec_step *r = &t->step;
+	struct rec_step *r;
 	u64 sum = 0, since = 0;
+
+	if (!t)
+		return 0;
+	r = &t->step;
 
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
 		since = READ_ONCE(t->since);
@@ -149,17 +149,19 @@ static __always_inline void step_end(
 	}
 	if (sum != end - r->h.start_ns)
 		__sync_fetch_and_add(&stats.step_mismatch, 1);
-	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, w.tgid, w.tid, probe, flags);
+	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
+		flags);
 	r->lost = stats.lost_total - r->lost;
-	r->n.switches_voluntary = task->nvcsw - r->n.switches_voluntary;
-	r->n.switches_involuntary = task->nivcsw - r->n.switches_involuntary;
-	r->n.migrations = task->se.nr_migrations - r->n.migrations;
-	r->n.faults_minor = task->min_flt - r->n.faults_minor;
-	r->n.faults_major = task->maj_flt - r->n.faults_major;
-	r->n.syscalls = t->syscalls - r->n.syscalls;
+	r->n.switches_voluntary = t->counts.switches_voluntary - r->n.switches_voluntary;
+	r->n.switches_involuntary = t->counts.switches_involuntary - r->n.switches_involuntary;
+	r->n.migrations = t->counts.migrations - r->n.migrations;
+	r->n.faults_minor = t->counts.faults_minor - r->n.faults_minor;
+	r->n.faults_major = t->counts.faults_major - r->n.faults_major;
+	r->n.syscalls = t->counts.syscalls - r->n.syscalls;
 	t->in_step = 0;
 	if (emits(REC_STEP))
 		emit_step(r, sizeof(*r));
+	return 0;
 }
 
 static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)
@@ -180,53 +182,51 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	emit(&r, sizeof(r), REC_SYSCALL);
 }
 
-/* Ends all function spans in flight, innermost first, and the step among them. */
-static __noinline int frames_flush(
-	struct thread *t, struct task_struct *task, u64 tgid_tid, u64 end)
+/* Ends the innermost function in flight. Returns its probe's id + 1 if it is the step, which the caller
+ * ends, else 0. */
+__weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
+{
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+	struct frame *f;
+
+	if (!t || t->depth == 0 || t->depth > FRAMES_MAX)
+		return 0;
+	f = frame_at(t, --t->depth);
+	if (f->step)
+		return f->probe + 1;
+	emit_call(s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot, REC_F_OPEN_END);
+	return 0;
+}
+
+/* Ends all function spans in flight, innermost first, and the step among them. The counts have just
+ * been read. */
+__weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
 	u32 step_probe = 0;
 
-	if (!t || !task)
+	if (!t)
 		return 0;
-	op_flush(t, task, w, end, REC_F_OPEN_END);
-	for (int i = 0; i < FRAMES_MAX; i++) {
-		u32 depth = t->depth;
-		struct frame *f;
+	op_flush(t, s, w, end, REC_F_OPEN_END);
+	for (int i = 0; i < FRAMES_MAX && t->depth; i++) {
+		u32 probe = frame_flush(t, s, tgid_tid, end);
 
-		if (depth == 0 || depth > FRAMES_MAX)
-			break;
-		t->depth = --depth;
-		f = frame_at(t, depth);
-		/* the step's end is long code: once behind the loop, not in each round of it, keeps the
-		 * verifier's work small */
-		if (f->step)
-			step_probe = f->probe + 1;
-		else
-			emit_call(task, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs,
-				f->slot, REC_F_OPEN_END);
+		if (probe)
+			step_probe = probe;
 	}
 	if (step_probe)
-		step_end(t, task, w, step_probe - 1, end, REC_F_OPEN_END);
+		step_end(t, tgid_tid, step_probe - 1, end, REC_F_OPEN_END);
 	t->role = ST_CPU;
 	return 0;
 }
 
-/* After the window has closed: what is still open ends there, marked as such. */
-static __noinline int thread_close(struct thread *t, struct task_struct *task, u32 cpu)
+/* The parts of task_close() apart from the functions in flight, which would take more stack. */
+__weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 cpu)
 {
-	struct who w;
-	u64 end;
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
 
-	if (!t || !task || !t->since)
+	if (!t)
 		return 0;
-	if (__sync_val_compare_and_swap(&t->closed, 0, 1)) /* by its death or by the task iterator */
-		return 0;
-	w.tgid = task->tgid;
-	w.tid = task->pid;
-	end = stats.stop_ns;
-	if (end < t->since) /* it changed its state while the window was closing */
-		end = t->since;
 	if (t->off) {
 		struct rec_off_cpu r = {};
 
@@ -252,8 +252,31 @@ static __noinline int thread_close(struct thread *t, struct task_struct *task, u
 	}
 	if (t->in_syscall)
 		syscall_emit(t, w, end, 0, REC_F_OPEN_END);
-	frames_flush(t, task, (u64)w.tgid << 32 | w.tid, end);
 	return 0;
+}
+
+static __always_inline void task_flush(struct thread *t, struct task_struct *task, struct who w, u64 end)
+{
+	counts_read(t, task);
+	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end);
+}
+
+/* After the window has closed: what is still open ends there, marked as such. */
+static __always_inline void task_close(struct task_struct *task, u32 cpu)
+{
+	u64 tgid_tid = (u64)task->tgid << 32 | (u32)task->pid;
+	struct thread *t = thread_of(task);
+	u64 end = stats.stop_ns;
+
+	if (!t || !t->since)
+		return;
+	if (__sync_val_compare_and_swap(&t->closed, 0, 1)) /* by its death or by the task iterator */
+		return;
+	if (end < t->since) /* it changed its state while the window was closing */
+		end = t->since;
+	thread_close(t, tgid_tid, end, cpu);
+	counts_read(t, task);
+	frames_flush(t, strings_of(task), tgid_tid, end);
 }
 
 #endif

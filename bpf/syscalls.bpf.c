@@ -94,7 +94,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	syscall_emit(t, w, now, ret, 0);
 	if (t->in_exec) {
 		t->in_exec = 0;
-		frames_flush(t, task, (u64)w.tgid << 32 | w.tid, now);
+		task_flush(t, task, w, now);
 	}
 	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
 		sys_arg2(regs) & PROT_EXEC) {

@@ -51,7 +51,7 @@ has_two_threads() {
 	grep -q '^Threads:.2' "/proc/$target/status"
 }
 wait_until 10 has_two_threads
-thread=$(ls "/proc/$target/task" | tail -n 1)
+thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
 true &
 gone=$!
 wait "$gone"
@@ -65,7 +65,7 @@ bad "a word too many" 2 'give one of' -p "$target" word
 bad "no such process" 1 "no process $gone is running" -p "$gone"
 bad "a thread" 2 "$thread is a thread of process $target" -p "$thread"
 bad "a good and a bad process" 1 "no process $gone" -p "$target,$gone"
-for list in 0 -1 abc '' 1, ,1 1,,2 0x10 ' 1' 99999999999 99999999999999999999999 $'1\n2'; do
+for list in 0 -1 abc '' '1,' ',1' 1,,2 0x10 ' 1' 99999999999 99999999999999999999999 $'1\n2'; do
 	bad "-p '${list@Q}'" 2 '^inftrace: -p: .*list of process ids' -p "$list"
 done
 rc=0
@@ -324,7 +324,10 @@ sleep 0.5
 kill "$two"
 wait "$two" || true
 wait "$BG"
-wait_until 20 eval 'tail -n 1 "$TMP/two1.json" | grep -q "]"'
+is_closed() {
+	tail -n 1 "$1" | grep -q ']'
+}
+wait_until 20 is_closed "$TMP/two1.json"
 check "two at once: valid" "$INFTRACE" validate "$TMP/two1.json" "$TMP/two2.json" "$TMP/two.jsonl"
 # in each with all its calls; counted from the end, since one began later
 expect "two at once: the same steps" '(lambda a, b: len(b) > 10 and a[-len(b) + 1:] == b[1:])(*[

@@ -16,7 +16,7 @@ build storm
 build life
 build dl
 build dl_lib -shared -fPIC
-# its own objects, so that what is tested is what inftrace does
+# with the objects of inftrace itself
 cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
 	"$BUILD"/io/writer.o "$BUILD"/util/log.o "$BUILD"/util/json_*.o -ljson-c -lz
 bpf_ids >"$TMP/bpf.before"
@@ -89,7 +89,7 @@ for f in outer inner leaf recurse; do
 	spans+=(-u "$TMP/life:life_$f")
 done
 
-# case NAME WANTED_RC COMMAND ARG...: records the command to TMP/NAME.json; stdout goes to NAME.out,
+# record_case NAME WANTED_RC COMMAND ARG...: records the command to TMP/NAME.json; stdout goes to NAME.out,
 # stderr to NAME.err. The trace is opened at the end, with all others.
 record_case() {
 	local name=$1 wanted=$2 rc=0
