@@ -73,6 +73,11 @@ early() {
 	recorder=$BG
 	sleep "$delay"
 	kill "-$sig" "$recorder" 2>/dev/null || true
+	# a shell starts what runs in the background with SIGINT ignored: one that comes before
+	# inftrace reads its signals is lost
+	if [ "$sig" = INT ]; then
+		(sleep 3; kill -TERM "$recorder" 2>/dev/null || true) &
+	fi
 	wait "$recorder" 2>/dev/null || true
 	[ ! -s early.json ] || "$INFTRACE" validate early.json || return 1
 }
