@@ -43,7 +43,6 @@ done
 
 # A file on a disk: those of a tmpfs never leave the memory.
 pages=$PROGRAMS/pages.$$
-trap 'rm -f "$pages"; test_exit' EXIT
 step="$PROGRAMS/faults:work(kind=s32 arg1)@step"
 if record faults --engine none -u "$step" -- "$PROGRAMS/faults" "$pages"; then
 	check_sections faults

@@ -16,6 +16,7 @@ Prints every difference and exits with 1, or prints what was compared and exits 
 import bisect
 import collections
 import json
+import os
 import re
 import sys
 
@@ -100,7 +101,9 @@ def section_check(events, s, diff):
     name = f"section {s['section']}: "
 
     calls = count_calls(e for e in within if is_syscall(e))
-    for call in sorted(set(calls) | set(s["calls"])) if not s["skip_calls"] else ():
+    # a clock is read without a call, or not, as the machine allows
+    names = set() if s["skip_calls"] else (set(calls) | set(s["calls"])) - {"clock_gettime"}
+    for call in sorted(names):
         got, wanted = calls[call], Count(*s["calls"].get(call, (0, 0, 0)))
         diff.equal(f"{name}{call}", got.n, wanted.n)
         if call != "rt_sigreturn":  # returns what was interrupted
@@ -307,10 +310,33 @@ def counts_by_step(events):
     return counts
 
 
+def fully_preemptible():
+    """Whether the kernel may switch threads within a BPF program. Then what a program takes its time
+    for, a microsecond or so, can end up in the state before, and the switch itself beside a step."""
+    try:
+        with open("/sys/kernel/debug/sched/preempt") as f:
+            return "(full)" in (mode := f.read()) or "(lazy)" in mode
+    except OSError:
+        return bool(re.search(r" PREEMPT(_RT)? ", os.uname().version))
+
+
+PREEMPTIBLE = fully_preemptible()
+
+
+def stages_agree(got, wanted, switches):
+    if not PREEMPTIBLE:
+        return got == wanted
+    return sum(got.values()) == sum(wanted.values()) and all(
+        abs(got.get(s, 0) - wanted.get(s, 0)) <= 20000 * switches for s in set(got) | set(wanted))
+
+
 def counts_check(shape, count, diff):
     name = f"step {shape['step']}: "
-    for key in ("syscalls", "switches", "faults_minor", "faults_major"):
+    for key in ("syscalls", "faults_minor", "faults_major"):
         diff.equal(f"{name}{key}", count[key], shape[key])
+    if PREEMPTIBLE and abs(count["switches"] - shape["switches"]) <= 2:
+        return
+    diff.equal(f"{name}switches", count["switches"], shape["switches"])
     # as in section_check
     key = "switches_voluntary"
     if not 0 <= shape[key] - count[key] <= count["signals"]:
@@ -331,7 +357,8 @@ def breakdown(trace, profile):
         if not line["shape"].get("unfinished"):
             counts_check(line["shape"], counts[n], diff)
         diff.equal(f"step {n}: breakdown_us", in_trace.get(n), stages)
-        diff.equal(f"step {n}: its spans", dict(steps.get(n, {})), stages)
+        if not stages_agree(steps.get(n, {}), stages, line["shape"]["switches"]):
+            diff.equal(f"step {n}: its spans", dict(steps.get(n, {})), stages)
     if not diff.n:
         print(f"{len(lines)} steps, {sum(map(len, steps.values()))} states")
     return diff.n

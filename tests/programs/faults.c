@@ -5,8 +5,8 @@
  *
  *	faults FILE [-w]
  *
- * FILE is made anew, and read without its pages in the page cache. -w waits for a line on stdin
- * first.
+ * FILE is made, and gone at the end; it is read without its pages in the page cache. -w waits for a
+ * line on stdin first.
  */
 #include "section.h"
 
@@ -173,6 +173,7 @@ static void file_make(const char *path)
 	file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (file < 0 || write(file, buf, PAGES * page) != (ssize_t)(PAGES * page))
 		die(path);
+	unlink(path);
 	free(buf);
 }
 

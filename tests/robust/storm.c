@@ -2,24 +2,44 @@
 /*
  * Threads that make system calls as fast as they can, in steps that a probe can see.
  *
- *   storm [-t THREADS] [-n CALLS] [-s STEPS] [-p USEC]
+ *   storm [-t THREADS] [-n CALLS] [-s STEPS] [-p USEC] [-w]
  *
  * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times, and
- * sleeps USEC microseconds after each. At the end one JSON line: the threads, their steps and
- * getppid calls.
+ * sleeps USEC microseconds after each. With -w the threads wake each other after each step: each
+ * writes into the pipe of the next and reads from its own. At the end one JSON line: the threads,
+ * their steps and getppid calls.
  */
 #include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define THREADS_MAX 64
+
 static long threads = 1, calls = 1000, steps = 10, pause_us;
 static atomic_long all_steps, all_calls;
 static volatile sig_atomic_t stopped;
+static bool wakes;
+static int pipes[THREADS_MAX][2];
+
+static void wake_next(long self)
+{
+	if (write(pipes[(self + 1) % threads][1], "", 1) != 1)
+		stopped = 1;
+}
+
+static void wait_to_be_woken(long self)
+{
+	char c;
+
+	if (read(pipes[self][0], &c, 1) != 1)
+		stopped = 1;
+}
 
 static __attribute__((noinline, noipa)) long storm_step(long n)
 {
@@ -36,9 +56,15 @@ static void *work(void *arg)
 
 	for (i = 0; (!steps || i < steps) && !stopped; i++) {
 		made += storm_step(calls);
+		if (wakes) {
+			wake_next((long)arg);
+			wait_to_be_woken((long)arg);
+		}
 		if (pause_us)
 			usleep((unsigned int)pause_us);
 	}
+	if (wakes)
+		wake_next((long)arg); /* it may wait for ever */
 	all_steps += i;
 	all_calls += made;
 	return arg;
@@ -52,13 +78,15 @@ static void on_signal(int sig)
 
 int main(int argc, char **argv)
 {
-	pthread_t ids[256];
+	pthread_t ids[THREADS_MAX];
 	int c;
 
-	while ((c = getopt(argc, argv, "t:n:s:p:")) != -1) {
+	while ((c = getopt(argc, argv, "t:n:s:p:w")) != -1) {
 		long v = atol(optarg ? optarg : "");
 
-		if (c == 't')
+		if (c == 'w')
+			wakes = true;
+		else if (c == 't')
 			threads = v;
 		else if (c == 'n')
 			calls = v;
@@ -69,14 +97,18 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
-	if (threads < 1 || threads > 256)
+	if (threads < 1 || threads > THREADS_MAX)
 		return 2;
-	signal(SIGTERM, on_signal);
-	for (long i = 1; i < threads; i++) {
-		if (pthread_create(&ids[i], NULL, work, NULL))
+	for (long i = 0; i < threads; i++) {
+		if (pipe(pipes[i]))
 			return 1;
 	}
-	work(NULL);
+	signal(SIGTERM, on_signal);
+	for (long i = 1; i < threads; i++) {
+		if (pthread_create(&ids[i], NULL, work, (void *)i))
+			return 1;
+	}
+	work((void *)0);
 	for (long i = 1; i < threads; i++)
 		pthread_join(ids[i], NULL);
 	printf("{\"threads\":%ld,\"steps\":%ld,\"calls\":%ld}\n", threads, all_steps, all_calls);
