@@ -33,7 +33,8 @@ static void attach_minor_faults(struct bpf_program *prog)
 	};
 
 	for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++) {
-		int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+		int fd =
+			(int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
 		if (fd >= 0 && !bpf_program__attach_perf_event(prog, fd))
 			die("attach to minor faults");
@@ -84,7 +85,8 @@ int main(int argc, char **argv)
 	obj = bpf_object__open_file(argv[1], NULL);
 	if (!obj)
 		die(argv[1]);
-	bpf_object__for_each_program(prog, obj) {
+	bpf_object__for_each_program(prog, obj)
+	{
 		bool wanted = false;
 
 		for (int i = 2; i < end; i++)
@@ -93,7 +95,8 @@ int main(int argc, char **argv)
 	}
 	if (bpf_object__load(obj))
 		die("load");
-	bpf_object__for_each_program(prog, obj) {
+	bpf_object__for_each_program(prog, obj)
+	{
 		if (bpf_program__autoload(prog))
 			attach(prog);
 	}

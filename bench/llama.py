@@ -12,7 +12,7 @@ import time
 
 from rounds import Sample, added, interleave, median, neighbours_text, number, signed, spread, table
 from tracers import (BUILD, CPUS, DRAIN_S, LOAD_CPU, TMPFS, TOP, Failed, Load, Tracer, Neighbours, inftrace,
-                     process_cpu_ns, untraced)
+                     prepare, process_cpu_ns, untraced)
 
 MODELS = {  # name: preset and type of make_gguf.py, seconds per measurement
     "tiny": ("tiny", "f16", 1.5),
@@ -71,7 +71,7 @@ class Engine:
                 "-S", self.stages, *(["-P", "50"] if pool else []), engines("llama_libs"),
                 engines("llama_model", preset, kind)]
         self.proc = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                     preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+                                     preexec_fn=lambda: prepare(cpus))
         self.pid = self.proc.pid
         for line in self.proc.stdout:
             if line.strip() == "ready":

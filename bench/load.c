@@ -4,20 +4,17 @@
  * does that, and answers each with "WALL_NS CPU_NS" (of the whole process) for all COUNT
  * operations:
  *
- *	getppid		the cheapest system call
- *	pread		1 byte of a file that is in the page cache
- *	pingpong	a byte to another thread on the same CPU and one back, through pipes: two
- *			context switches and four system calls
- *	fault		first write to a fresh page
- *	site_push	call of a function that starts with endbr64, push: a cheap probe site
- *	site_lea	call of one that realigns its stack first: every site is single-stepped
- *
- *	load [CPU]	pins itself to that CPU
+ * - getppid: the cheapest system call
+ * - pread: 1 byte of a file that is in the page cache
+ * - pingpong: a byte to another thread and one back, through pipes: four system calls, and two
+ *   context switches when pinned to one CPU
+ * - fault: the first write to a fresh page
+ * - site_push: call of a function that starts with endbr64, push: a cheap probe site
+ * - site_lea: call of one that realigns its stack first: every site is single-stepped
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,23 +205,11 @@ static void run_calls(struct timing *t, uint64_t n, void (*function)(void))
 	timing_stop(t);
 }
 
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die("sched_setaffinity");
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
 	unsigned long long n;
 	char what[32];
 
-	if (argc > 1)
-		pin(atoi(argv[1]));
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	while (scanf("%31s %llu", what, &n) == 2) {

@@ -26,6 +26,7 @@ TRACER_CPUS = CPUS[:-1] or CPUS
 DRAIN_S = 0.15  # inftrace reads its rings every 10 ms and writes every 100 ms
 STOP_S = 30     # a tracer that has not ended by then is killed
 WARM_BYTES = 512 << 20
+NICE = -20      # neighbours get little of the CPUs while something is measured
 QUIET = 0.2     # of a CPU: what the neighbours may take during a measurement
 
 
@@ -116,12 +117,19 @@ def warm(folder):
     os.unlink(path)
 
 
+def prepare(cpus):
+    """For what is measured and what measures it, between fork and exec."""
+    os.sched_setaffinity(0, cpus)
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+
+
 class Load:
     """bench/load, which does COUNT of something when it is told to."""
 
     def __init__(self):
-        self.proc = subprocess.Popen([LOAD, str(LOAD_CPU)], stdin=subprocess.PIPE,
-                                     stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.proc = subprocess.Popen([LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     bufsize=1, preexec_fn=lambda: prepare([LOAD_CPU]))
         self.pid = int(self.proc.stdout.readline().split()[1])
 
     def run(self, what, count):
@@ -184,16 +192,12 @@ class Tracer:
         begin = time.monotonic()
         with open(self.path("log"), "w") as log:
             self.proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                         preexec_fn=self.prepare)
+                                         preexec_fn=lambda: prepare(self.cpus))
         wait_until(self.is_ready, self.name)
         self.ready_s = time.monotonic() - begin
         self.ready_cpu_ns = self.own_cpu_ns()
         if os.path.basename(args[0]) in ("perf", "bpftrace"):
             time.sleep(1)  # all their events, not only the first
-
-    def prepare(self):
-        os.sched_setaffinity(0, self.cpus)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
 
     def own_cpu_ns(self):
         return process_cpu_ns(self.proc.pid)
