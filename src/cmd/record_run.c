@@ -604,9 +604,12 @@ int record_run(struct record_options *o)
 	bool uprobe_multi = false, reaped;
 	int err;
 
-	err = check_pids(o) ?: check_command(o) ?: load_probes(&r) ?: outputs_check(o);
+	/* privileges before presets: who may not record need not hear of those */
+	err = check_pids(o) ?: check_command(o) ?: outputs_check(o);
 	if (!err)
 		err = check_allowed(&uprobe_multi);
+	if (!err)
+		err = load_probes(&r);
 	if (!err)
 		err = setup_signals(&r);
 	if (!err)
