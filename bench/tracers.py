@@ -134,9 +134,12 @@ class Load:
 
     def run(self, what, count):
         """Returns wall and CPU nanoseconds per operation."""
-        self.proc.stdin.write(f"{what} {count}\n")
-        self.proc.stdin.flush()
-        wall, cpu = self.proc.stdout.readline().split()
+        try:
+            self.proc.stdin.write(f"{what} {count}\n")
+            self.proc.stdin.flush()
+            wall, cpu = self.proc.stdout.readline().split()
+        except (OSError, ValueError):
+            sys.exit(f"bench/run: the load ended with {self.proc.wait()}")
         return int(wall) / count, int(cpu) / count
 
     def __enter__(self):

@@ -23,6 +23,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	t->fault_start = now;
 	t->fault_addr = address;
+	t->fault_flags = 0;
 	t->in_fault = 1;
 	return 0;
 }
@@ -45,6 +46,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		WRITE_ONCE(t->closing, 0);
 		start = t->fault_start;
 		r.addr = t->fault_addr;
+		flags |= t->fault_flags;
 	} else {
 		start = now = bpf_ktime_get_boot_ns();
 		r.addr = READ_ONCE(ctx->addr);

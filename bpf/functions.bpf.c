@@ -230,6 +230,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	f->nvals = p->nvals;
 	f->nstrs = p->nstrs;
 	f->slot = slot;
+	f->flags = 0;
 	f->step = 0;
 	if (p->nstrs)
 		s = strings_take(task, p, c, slot);
@@ -373,9 +374,10 @@ int function_return(struct pt_regs *ctx)
 	if (f->step) {
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, 0, 0);
 		counts_read(t, task);
-		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, 0);
+		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
 	} else {
-		emit_call(f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals, f->nvals, f->nstrs, f->slot, 0);
+		emit_call(f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals, f->nvals, f->nstrs,
+			f->slot, f->flags);
 	}
 	frame_pop(t, depth);
 	return 0;

@@ -93,8 +93,10 @@ struct frame {
 	u8 nvals;
 	u8 step; /* this frame is the step */
 	u8 nstrs;
-	u32 slot; /* of its strings */
-	u32 ip;	  /* low half: tells two probes of one call from a tail call */
+	u16 slot; /* of its strings */
+	u8 flags; /* REC_F_* of its span */
+	u8 pad;
+	u32 ip; /* low half: tells two probes of one call from a tail call */
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -130,11 +132,12 @@ struct thread {
 	u64 fault_start;
 	u64 fault_addr;
 	u64 wake_ns;
+	u64 waker_slice;
 	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
 	u32 waker_tid;
 	u16 off_cpu;
 	u8 waker_irq;
-	u8 waker_in_slice;
+	u8 fault_flags;
 	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
 	u64 ns[ST_MAX];
 	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
@@ -320,9 +323,10 @@ static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 fro
 		wake = from; /* woken on its way out */
 	r.wake_ns = wake > now ? now : wake;
 	r.waker_tid = wake ? t->waker_tid : 0;
-	r.in_slice = wake && t->waker_in_slice;
+	r.waker_slice = wake ? t->waker_slice : 0;
 	r.cpu_from = t->off_cpu;
 	r.late = late;
+	r.pad = 0;
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 

@@ -172,10 +172,30 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
+/* The innermost span of the trace that the waker is in, marked as one that an arrow begins in. */
+static __always_inline u64 slice_that_wakes(struct thread *waker)
+{
+	struct frame *f;
+
+	if (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) {
+		waker->sys_flags |= REC_F_WOKE;
+		return waker->sys_start;
+	}
+	if (waker->in_fault && emits(REC_FAULT)) {
+		waker->fault_flags |= REC_F_WOKE;
+		return waker->fault_start;
+	}
+	if (waker->depth == 0 || waker->depth > FRAMES_MAX || !emits(REC_FUNCTION))
+		return 0;
+	f = frame_at(waker, waker->depth - 1);
+	f->flags |= REC_F_WOKE;
+	return f->start;
+}
+
 static __always_inline int waking(struct task_struct *p, bool from_irq)
 {
 	struct thread *t = thread_of(p), *waker;
-	bool in_slice = 0;
+	u64 slice = 0;
 
 	if (!t)
 		return 0;
@@ -185,11 +205,10 @@ static __always_inline int waking(struct task_struct *p, bool from_irq)
 		if (!waker->in_syscall && !waker->in_fault)
 			from_irq = 1;
 		/* an interrupt may hit a program that is just ending a span */
-		in_slice = !waker->closing && ((waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) ||
-			   (waker->in_fault && emits(REC_FAULT)) ||
-			   (waker->depth && emits(REC_FUNCTION)));
+		if (!from_irq && !waker->closing)
+			slice = slice_that_wakes(waker);
 	}
-	t->waker_in_slice = in_slice;
+	t->waker_slice = slice;
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
 	t->waker_irq = from_irq;
 	/* the last store: switch_in takes a wake-up as seen when this is set */
@@ -240,7 +259,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (!t || !enabled)
 		return 0;
 	t->waker_tid = parent->pid;
-	t->waker_in_slice = by && by->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns;
+	t->waker_slice = by && by->in_syscall ? slice_that_wakes(by) : 0;
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->off = ST_RUNNABLE;
 	t->since = t->wake_ns = bpf_ktime_get_boot_ns();

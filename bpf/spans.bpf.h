@@ -194,7 +194,8 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 	f = frame_at(t, --t->depth);
 	if (f->step)
 		return f->probe + 1;
-	emit_call(s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot, REC_F_OPEN_END);
+	emit_call(s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
+		f->flags | REC_F_OPEN_END);
 	return 0;
 }
 
@@ -246,7 +247,8 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 	if (t->in_fault && emits(REC_FAULT)) {
 		struct rec_fault r;
 
-		hdr_fill(&r.h, REC_FAULT, t->fault_start, end, w.tgid, w.tid, 0, REC_F_OPEN_END);
+		hdr_fill(&r.h, REC_FAULT, t->fault_start, end, w.tgid, w.tid, 0,
+			t->fault_flags | REC_F_OPEN_END);
 		r.addr = t->fault_addr;
 		emit(&r, sizeof(r), REC_FAULT);
 	}

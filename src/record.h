@@ -80,6 +80,7 @@ enum sys_class {
 #define REC_F_KERNEL 0x20     /* fault: taken in the kernel, an instant (its start is not seen) */
 #define REC_F_PREEMPT 0x40    /* off CPU: involuntary */
 #define REC_F_WAKER_IRQ 0x80  /* off CPU: woken from an interrupt, waker is unknown */
+#define REC_F_WOKE 0x80	      /* system call, fault, function, step: woke a thread of the targets */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */
@@ -102,8 +103,9 @@ struct rec_off_cpu {
 	u64 wake_ns;      /* when it was woken; 0: it stayed runnable, or was never woken */
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
-	u8 in_slice;  /* the waker was inside a span of the trace: an arrow can start there */
 	u8 late;      /* its end was not seen; it ends where the thread was next seen running */
+	u8 pad;
+	u64 waker_slice; /* start_ns of the span that the waker was in; 0: in none that is recorded */
 };
 
 struct rec_on_cpu {

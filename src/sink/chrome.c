@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "io/writer.h"
+#include "sink/arrows.h"
 #include "sink/sink.h"
 #include "util/fmt.h"
 #include "util/names.h"
@@ -44,6 +45,7 @@ struct chrome_sink {
 	uint64_t flow_id;
 	bool begun; /* the opening bracket is written */
 	bool loss_named;
+	struct arrows *arrows;
 };
 
 static char *event_begin(struct chrome_sink *c)
@@ -248,6 +250,65 @@ static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
 	return fmt_lit(p, "\"");
 }
 
+/* ---- wake-ups ---- */
+
+static void write_arrow(struct chrome_sink *c, const struct arrow *a)
+{
+	uint64_t id = ++c->flow_id;
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
+	p = fmt_u64(p, id);
+	p = fmt_track(p, a->waker_tgid, a->waker_tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, a->wake_ns);
+	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
+	event_end(c, p);
+
+	p = event_begin(c);
+	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
+	p = fmt_u64(p, id);
+	p = fmt_track(p, a->tgid, a->tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, a->end_ns);
+	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
+	event_end(c, p);
+}
+
+/* After a slice was written: the arrows that begin in it. */
+static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	struct arrow a;
+
+	if (!(h->flags & REC_F_WOKE))
+		return;
+	arrows_add_slice(c->arrows, h->tid, h->start_ns);
+	while (arrows_take(c->arrows, h->tid, h->start_ns, &a))
+		write_arrow(c, &a);
+}
+
+/* From the waker's thread at the wake-up to the woken thread when it runs: its last nanosecond off
+ * the CPU, since an arrow must end inside a slice. */
+static void make_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid)
+{
+	struct arrow a = {
+		.waker_tgid = waker_tgid,
+		.waker_tid = r->waker_tid,
+		.tgid = r->h.tgid,
+		.tid = r->h.tid,
+		.slice_ns = r->waker_slice,
+		.wake_ns = r->wake_ns,
+		.end_ns = r->h.start_ns + r->h.dur_ns - 1,
+	};
+
+	if (a.end_ns < a.wake_ns)
+		a.end_ns = a.wake_ns;
+	if (arrows_add(c->arrows, &a))
+		write_arrow(c, &a);
+}
+
+/* ---- records ---- */
+
 static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 {
 	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
@@ -290,34 +351,6 @@ static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 	event_end(c, p);
 }
 
-/* From the waker's thread at the wake-up to the woken thread when it runs: its last nanosecond off
- * the CPU, since an arrow must end inside a slice. */
-static void write_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid)
-{
-	uint64_t id = ++c->flow_id, end = r->h.start_ns + r->h.dur_ns - 1;
-	char *p;
-
-	if (end < r->wake_ns)
-		end = r->wake_ns;
-
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
-	p = fmt_u64(p, id);
-	p = fmt_track(p, waker_tgid, r->waker_tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, r->wake_ns);
-	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
-	event_end(c, p);
-
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
-	p = fmt_u64(p, id);
-	p = fmt_track(p, r->h.tgid, r->h.tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, end);
-	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
-	event_end(c, p);
-}
 
 static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 {
@@ -357,8 +390,8 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_open(p, r->h.flags, false);
 	*p++ = '}';
 	event_end(c, p);
-	if (waker && r->in_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END))
-		write_arrow(c, r, waker->tgid);
+	if (waker && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END))
+		make_arrow(c, r, waker->tgid);
 }
 
 static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
@@ -592,6 +625,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 	switch (rec->kind) {
 	case REC_SYSCALL:
 		write_syscall(c, (const struct rec_syscall *)rec);
+		write_arrows(c, rec);
 		break;
 	case REC_OFF_CPU:
 		write_off_cpu(c, (const struct rec_off_cpu *)rec);
@@ -601,12 +635,15 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 		break;
 	case REC_FAULT:
 		write_fault(c, (const struct rec_fault *)rec);
+		write_arrows(c, rec);
 		break;
 	case REC_FUNCTION:
 		write_function(c, (const struct rec_function *)rec);
+		write_arrows(c, rec);
 		break;
 	case REC_STEP:
 		write_step(c, (const struct rec_step *)rec);
+		write_arrows(c, rec);
 		break;
 	case REC_TASK:
 		write_task(c, (const struct rec_task *)rec);
@@ -660,6 +697,7 @@ static uint64_t clock_ns(clockid_t id)
 
 static void chrome_free(struct chrome_sink *c)
 {
+	arrows_free(c->arrows);
 	free(c->processes);
 	free(c);
 }
@@ -697,7 +735,8 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 {
 	struct chrome_sink *c = calloc(1, sizeof(*c));
 
-	if (!c) {
+	if (!c || arrows_new(&c->arrows)) {
+		free(c);
 		writer_close(w);
 		return -ENOMEM;
 	}

@@ -290,6 +290,15 @@ expect "loss: so do their lines in the profile" \
 	'[s["shape"]["lost"] > 0 for s in p if s["event"] == "token_prof"] == [True] * c["steps"]' \
 	p="$TMP/loss.jsonl" c=last:"$TMP/loss.out"
 
+# an arrow whose slice was lost is none
+"$INFTRACE" record -q --ring-size 4KB --engine none -o "$TMP/arrows.json" -- \
+	"$TMP/storm" -t 4 -n 50 -s 300 -w >"$TMP/arrows.out"
+expect "loss of slices: some, and some arrows" \
+	'[any(e.get("cat") == "loss" for e in t), any(e["ph"] == "s" for e in t)] == [True, True]' \
+	t="$TMP/arrows.json"
+check "loss of slices: valid" "$INFTRACE" validate "$TMP/arrows.json"
+importer "loss of slices: opens" "$TMP/arrows.json"
+
 # ---- names ----
 
 rc=0

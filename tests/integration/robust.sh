@@ -69,7 +69,7 @@ kill_all() {
 	done
 }
 
-background "$TMP/storm" -t 3 -n 50 -s 0 -p 1000
+background "$TMP/storm" -t 4 -n 20 -s 0 -p 500 -w
 storm=$BG
 check "killed 20 times: all files are valid" kill_all
 importer "killed 20 times: all traces open" "$disk"/kill*.json "$shm"/kill*.json

@@ -231,9 +231,7 @@ static void test_chrome_wakeups(void **state)
 static void test_chrome_arrows(void **state)
 {
 	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
-	struct rec_off_cpu r = {
-		.h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID, .in_slice = 1
-	};
+	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
 	unsigned int n = 0;
 	struct out o;
 
@@ -241,19 +239,25 @@ static void test_chrome_arrows(void **state)
 	chrome_open(&o);
 	waker.h.tid = PID;
 	waker.h.dur_ns = 10000000;
-	EMIT(&o, &waker);
+	waker.h.flags = REC_F_WOKE;
+	r.waker_slice = waker.h.start_ns;
 	for (; n < 50; n++) {
+		if (n == 10) /* those before wait for it */
+			EMIT(&o, &waker);
 		r.h.start_ns += 20000;
 		r.wake_ns = r.h.start_ns + n; /* from the first to the last nanosecond, and later */
 		r.h.dur_ns = n < 25 ? 25 : n + 1;
 		EMIT(&o, &r);
 	}
-	/* no arrows: no slice to start in, nothing to end in, still off the CPU, an interrupt */
+	/* no arrows: no slice to start in, or one that was lost, nothing to end in, still off the CPU,
+	 * an interrupt */
 	r.h.start_ns += 20000;
 	r.wake_ns = r.h.start_ns;
-	r.in_slice = 0;
+	r.waker_slice = 0;
 	EMIT(&o, &r);
-	r.in_slice = 1;
+	r.waker_slice = waker.h.start_ns + 1;
+	EMIT(&o, &r);
+	r.waker_slice = waker.h.start_ns;
 	r.h.dur_ns = 0;
 	EMIT(&o, &r);
 	r.h.dur_ns = 1000;
