@@ -292,7 +292,7 @@ expect "loss: so do their lines in the profile" \
 
 # an arrow whose slice was lost is none
 "$INFTRACE" record -q --ring-size 4KB --engine none -o "$TMP/arrows.json" -- \
-	"$TMP/storm" -t 4 -n 50 -s 300 -w >"$TMP/arrows.out"
+	"$TMP/storm" -t 4 -n 5 -s 1000 -w -p 1000 >"$TMP/arrows.out"
 expect "loss of slices: some, and some arrows" \
 	'[any(e.get("cat") == "loss" for e in t), any(e["ph"] == "s" for e in t)] == [True, True]' \
 	t="$TMP/arrows.json"
