@@ -147,6 +147,8 @@ __noinline int frames_drop_stale(struct thread *t, u64 sp)
 		if (f->step)
 			t->in_step = 0;
 		t->depth = depth - 1;
+		if (t->op.depth > t->depth)
+			t->op.probe = 0; /* left with it */
 		__sync_fetch_and_add(&stats.frames_stale, 1);
 	}
 	return 0;
@@ -289,9 +291,10 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = now;
 	if (p->flags & PROBE_F_BEGIN) {
-		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, 0, 0);
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
 		t->op.start = now;
 		t->op.end = 0;
+		t->op.depth = t->depth;
 		t->op.nvals = p->nvals;
 		t->op.nstrs = p->nstrs;
 		for (int i = 0; i < FUNC_VALS_MAX; i++)
@@ -371,8 +374,9 @@ int function_return(struct pt_regs *ctx)
 		now = t->ret_ns; /* the second probe of one return */
 	t->ret_sp = sp;
 	t->ret_ns = now;
+	if (t->op.depth >= depth)
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
 	if (f->step) {
-		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, 0, 0);
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
 	} else {

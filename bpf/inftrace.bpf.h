@@ -100,11 +100,14 @@ struct frame {
 	u64 vals[FUNC_VALS_MAX];
 };
 
-/* A begin/end pair: closed at the last end seen before the next begin. */
+/* A begin/end pair: closed at the last end seen before the next begin, or before the function that
+ * it is in returns; where none was seen, there. */
 struct open_op {
 	u64 start, end;
 	u32 probe; /* 0: none; else probe id + 1 */
-	u16 nvals, nstrs;
+	u8 nvals, nstrs;
+	u8 depth; /* frames that it is in */
+	u8 pad;
 	u64 vals[FUNC_VALS_MAX];
 };
 

@@ -69,7 +69,8 @@ static __always_inline void emit_call(struct strings *s, struct who w, u32 probe
 	}
 }
 
-/* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`. */
+/* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`, and then
+ * with `flags`. */
 static __always_inline void op_flush(
 	struct thread *t, struct strings *s, struct who w, u64 open_end, u32 flags)
 {
@@ -83,11 +84,7 @@ static __always_inline void op_flush(
 		flags = 0;
 	else
 		end = open_end;
-	if (end)
-		emit_call(s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs,
-			STRINGS_OP, flags);
-	else
-		__sync_fetch_and_add(&stats.frames_stale, 1);
+	emit_call(s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP, flags);
 }
 
 #define SNAPSHOT_TRIES 4

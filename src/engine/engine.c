@@ -262,13 +262,14 @@ static int read_all_args(struct reader *r, struct json_object *obj, struct probe
 /* What one entry of "probes" says, but for its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
-	bool instant, nothrow;
+	bool instant, nothrow, past_early_return;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "role", "args",
-		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", "nothrow", NULL };
+		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", "nothrow",
+		"past_early_return", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = { .instant = json_object_object_get_ex(obj, "instant", NULL) };
 	int err;
@@ -326,6 +327,7 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 			"begin and end, or say nothrow");
 	s->engine = r->e;
 	s->flags |= e->begin ? PROBE_F_BEGIN : e->instant ? PROBE_F_INSTANT : PROBE_F_SPAN;
+	s->past_early_return = e->past_early_return && !r->pt->op_detail;
 	if (spec_set_role(s, e->role))
 		return preset_error(r, "role", "%s is not a role",
 			json_printable(shown, sizeof(shown), e->role));
@@ -368,7 +370,8 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	err = read_entry(r, obj, &e);
 	if (err)
 		return err;
-	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow))
+	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow) ||
+		get_bool(r, obj, "past_early_return", &e.past_early_return))
 		return -EINVAL;
 	if (detail_only && !r->pt->op_detail)
 		return 0;

@@ -47,6 +47,7 @@ struct probe_spec {
 	enum probe_when when;
 	int64_t when_than;
 	char *when_name; /* ... compares so with the value of this enum name, or with when_than */
+	bool past_early_return; /* calls that return at once need not be seen */
 	bool is_glob;	 /* stands for the specifications that its matches make */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;

@@ -19,6 +19,7 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	struct walk *w = arg;
 	struct probe_site site = { .spec = w->id, .symbol = sym };
 	const struct probe_spec *s;
+	unsigned int flags = 0;
 	uint32_t regs = 0;
 
 	if (w->pt->specs[w->id].is_glob) {
@@ -30,7 +31,11 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	s = &w->pt->specs[site.spec];
 	for (unsigned int i = 0; i < s->nargs; i++)
 		regs |= 1u << s->fetch[i].reg;
-	site_choose(w->elf, sym, regs, s->flags & PROBE_F_SPAN, &site.site);
+	if (s->flags & PROBE_F_SPAN)
+		flags |= SITE_RETURNS;
+	if (s->past_early_return)
+		flags |= SITE_PAST_EARLY_RETURN;
+	site_choose(w->elf, sym, regs, flags, &site.site);
 	return w->cb(&site, w->arg);
 }
 

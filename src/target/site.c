@@ -13,7 +13,7 @@
 #include "probe.h"
 
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
-#define WAY_MAX 32    /* bytes from the entry to the site, at most */
+#define WAY_MAX 64    /* bytes from the entry to the site, at most */
 #define UNSIZED_LEN 8 /* bytes of a function of unknown size: an endbr64 and a push */
 
 /*
@@ -39,8 +39,9 @@ static bool is_emulated(const cs_insn *in)
 /* Only the second group has loop, which also has calls. */
 static bool is_jump(csh cs, const cs_insn *in)
 {
-	return cs_insn_group(cs, in, CS_GRP_JUMP) || (cs_insn_group(cs, in, CS_GRP_BRANCH_RELATIVE) &&
-							     !cs_insn_group(cs, in, CS_GRP_CALL));
+	return cs_insn_group(cs, in, CS_GRP_JUMP) ||
+	       (cs_insn_group(cs, in, CS_GRP_BRANCH_RELATIVE) &&
+		       !cs_insn_group(cs, in, CS_GRP_CALL));
 }
 
 static bool is_branch(csh cs, const cs_insn *in)
@@ -81,7 +82,8 @@ static bool saves_sp_in_r10(const cs_insn *in)
 	const cs_x86 *x = &in->detail->x86;
 
 	return in->id == X86_INS_LEA && x->operands[0].reg == X86_REG_R10 &&
-	       x->operands[1].mem.base == X86_REG_RSP && x->operands[1].mem.index == X86_REG_INVALID;
+	       x->operands[1].mem.base == X86_REG_RSP &&
+	       x->operands[1].mem.index == X86_REG_INVALID;
 }
 
 /* Whether the operand lies in the function's own frame, which holds no argument that is read. rbp
@@ -98,7 +100,7 @@ static bool is_own_frame(const cs_x86_op *op, bool r10_is_sp)
  */
 static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs, bool r10_is_sp)
 {
-	bool frame = !(regs & 1u << REG_SP);
+	bool frame = !(regs & 1u << REG_SP), args = regs & ~(1u << REG_SP);
 	cs_regs read, written;
 	uint8_t n_read, n_written;
 
@@ -107,11 +109,12 @@ static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs, bool r10
 	if (in->id == X86_INS_ENTER)
 		return false; /* capstone does not know that it moves rsp */
 	/* what a store hits is not known; it may be an argument that is in memory */
-	for (uint8_t i = 0; i < in->detail->x86.op_count; i++) {
+	for (uint8_t i = 0; i < in->detail->x86.op_count && args; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
 		if (op->type == X86_OP_MEM && (i == 0 || op->access & CS_AC_WRITE) &&
-			in->id != X86_INS_CMP && in->id != X86_INS_TEST && !(frame && is_own_frame(op, r10_is_sp)))
+			in->id != X86_INS_CMP && in->id != X86_INS_TEST &&
+			!(frame && is_own_frame(op, r10_is_sp)))
 			return false;
 	}
 	if (cs_regs_access(cs, in, read, &n_read, written, &n_written))
@@ -135,8 +138,7 @@ static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, 
 	while (in && !found && len && cs_disasm_iter(cs, &code, &len, &addr, in)) {
 		const cs_x86_op *op = &in->detail->x86.operands[0];
 
-		if (!is_jump(cs, in) || in->detail->x86.op_count != 1 ||
-			op->type != X86_OP_IMM)
+		if (!is_jump(cs, in) || in->detail->x86.op_count != 1 || op->type != X86_OP_IMM)
 			continue;
 		found = (uint64_t)op->imm >= from && (uint64_t)op->imm <= to;
 	}
@@ -155,17 +157,43 @@ static bool is_reached_once(
 
 	if (!at)
 		return true; /* no worse than the entry */
-	/* callers may skip an endbr64: behind it is an entry too, if the function does not loop there,
-	 * which none does that pushes there */
+	/* callers may skip an endbr64: behind it is an entry too, if the function does not loop
+	 * there, which none does that pushes there */
 	if (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4))
-		return site->id == X86_INS_PUSH || !jumps_into(cs, code, len, sym->vaddr, site->address,
-							   site->address, false);
+		return site->id == X86_INS_PUSH ||
+		       !jumps_into(cs, code, len, sym->vaddr, site->address, site->address, false);
 	return sym->size == len &&
 	       !jumps_into(cs, code, len, sym->vaddr, sym->vaddr, site->address, true);
 }
 
+/* A conditional jump to a return: what is behind it is the way of the calls that have work to do.
+ */
+static bool is_early_return(
+	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *in)
+{
+	cs_insn *ret = cs_malloc(cs);
+	const uint8_t *p;
+	uint64_t to;
+	size_t left;
+	bool found = false;
+
+	if (ret && is_jump(cs, in) && in->id != X86_INS_JMP && in->detail->x86.op_count == 1 &&
+		in->detail->x86.operands[0].type == X86_OP_IMM) {
+		to = (uint64_t)in->detail->x86.operands[0].imm;
+		if (to > in->address && to - sym->vaddr < len) {
+			p = code + (to - sym->vaddr);
+			left = len - (to - sym->vaddr);
+			found = cs_disasm_iter(cs, &p, &left, &to, ret) &&
+				cs_insn_group(cs, ret, CS_GRP_RET);
+		}
+	}
+	if (ret)
+		cs_free(ret, 1);
+	return found;
+}
+
 static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym,
-	uint32_t regs, struct site *site)
+	uint32_t regs, unsigned int flags, struct site *site)
 {
 	cs_insn *in = cs_malloc(cs);
 	const uint8_t *p = code;
@@ -173,13 +201,16 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 	uint64_t addr = sym->vaddr;
 	bool r10_is_sp = false;
 
-	while (in && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
-		if (is_emulated(in)) {
-			site->cheap = is_reached_once(cs, code, len, sym, in);
-			if (site->cheap)
-				site->offset = sym->offset + (in->address - sym->vaddr);
-			break;
+	while (in && left && addr - sym->vaddr < WAY_MAX &&
+		cs_disasm_iter(cs, &p, &left, &addr, in)) {
+		if (is_emulated(in) && is_reached_once(cs, code, len, sym, in)) {
+			site->cheap = true;
+			site->offset = sym->offset + (in->address - sym->vaddr);
 		}
+		if (flags & SITE_PAST_EARLY_RETURN && is_early_return(cs, code, len, sym, in))
+			continue;
+		if (is_emulated(in))
+			break;
 		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, r10_is_sp))
 			break;
 		r10_is_sp |= saves_sp_in_r10(in);
@@ -188,8 +219,8 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 		cs_free(in, 1);
 }
 
-void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, bool returns,
-	struct site *ret_site)
+void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs,
+	unsigned int flags, struct site *ret_site)
 {
 	uint8_t code[CODE_MAX];
 	size_t len = sym->size;
@@ -197,10 +228,11 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 
 	ret_site->offset = sym->offset;
 	ret_site->cheap = false;
-	if (returns)
+	if (flags & SITE_RETURNS)
 		regs |= 1u << REG_SP;
 	if (elf_machine(elf) != EM_X86_64)
-		return; /* arm64 simulates adr, branches and literal loads only: all entries cost alike */
+		return; /* arm64 simulates adr, branches and literal loads only: all entries cost
+			   alike */
 	if (!len)
 		len = UNSIZED_LEN;
 	if (len > sizeof(code))
@@ -210,6 +242,6 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
 		return;
 	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
-		choose_x86(cs, code, len, sym, regs, ret_site);
+		choose_x86(cs, code, len, sym, regs, flags, ret_site);
 	cs_close(&cs);
 }

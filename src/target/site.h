@@ -13,14 +13,19 @@ struct site {
 	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
 };
 
+/* A return probe will sit there. */
+#define SITE_RETURNS 0x01
+/* Calls that return after no more than a test need not be seen: the site may lie behind it. */
+#define SITE_PAST_EARLY_RETURN 0x02
+
 /*
  * Chooses the site for a function: its entry, or a later instruction on the straight way in that is
  * reached exactly once per call with the registers in `regs` (1 << enum fetch_reg) as at the entry.
- * With `returns`, or when REG_SP is among them, the stack pointer and the return address are as at
- * the entry too, so that a return probe works there. Falls back to the entry whenever it cannot be
- * sure.
+ * flags: SITE_*. With SITE_RETURNS, or when REG_SP is among the registers, the stack pointer and the
+ * return address are as at the entry too, so that a return probe works there. Falls back to the entry
+ * whenever it cannot be sure.
  */
-void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, bool returns,
+void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, unsigned int flags,
 	struct site *ret_site);
 
 #endif

@@ -68,12 +68,29 @@ expect "tiny f16: steps" 'len([e for e in t if e.get("cat") == "step"]) == c["st
 expect "tiny f16: 64 operators and 9 fused ones for each token" \
 	'[len([e for e in t if e.get("cat") == "op" and (e["name"] == "rms_norm_mul") == fused])
 		for fused in (False, True)] == [64 * 21, 9 * 21]' t="$TMP/t.json"
-expect "tiny f16: 106 barriers for each token" \
-	'{sum(b.get("cat") == "barrier" and s["ts"] <= b["ts"] < s["ts"] + s["dur"] for b in t)
-		for s in t if s.get("cat") == "step" and s["name"] == "decode"} == {106}' t="$TMP/t.json"
+expect "tiny f16: barriers of a single thread are not seen" \
+	'not [e for e in t if e.get("cat") == "barrier"]' t="$TMP/t.json"
+expect "tiny f16: every operator ends before the next, all within their graph" \
+	'(lambda ops, graphs: len(graphs) == 21 and all(a["ts"] + a["dur"] <= b["ts"] + 0.0005
+		for a, b in zip(ops, ops[1:])) and all(any(g["ts"] <= o["ts"] and
+		o["ts"] + o["dur"] <= g["ts"] + g["dur"] + 0.0005 for g in graphs) for o in ops))(
+		*[sorted((e for e in t if e.get("cat") == c), key=lambda e: e["ts"]) for c in ("op", "graph")])' \
+	t="$TMP/t.json"
 expect "tiny f16: a sample for each token" \
 	'len([e for e in t if e.get("cat") == "sample" and e["name"] == "llama_sampler_sample"]) == 20' \
 	t="$TMP/t.json"
+
+traced "$TMP/t.json" "$TMP/log" --strict --op-detail -- "$DRIVER" -w -q -n 20 -t 1 "${MODEL_ARGS[@]}"
+expect "tiny f16: 106 barriers for each token with --op-detail" \
+	'{sum(b.get("cat") == "barrier" and s["ts"] <= b["ts"] < s["ts"] + s["dur"] for b in t)
+		for s in t if s.get("cat") == "step" and s["name"] == "decode"} == {106}' t="$TMP/t.json"
+
+# the same calls of two threads, at the cheap place behind the test for a single one
+traced "$TMP/t.json" "$TMP/log" --strict -- env LD_PRELOAD="$probed/count_calls.so" \
+	COUNT_CALLS="$TMP/calls" "$DRIVER" -w -q -n 20 -t 2 -P 50 "${MODEL_ARGS[@]}"
+read -r barriers _ < <(od -An -tu8 "$TMP/calls")
+expect "tiny f16, threads: 2: every barrier call" \
+	'len([e for e in t if e.get("cat") == "barrier"]) == '"$barriers"' > 2 * 106 * 20' t="$TMP/t.json"
 
 # the binding calls llama_decode from changing threads
 if ! node=$(node_20 2>&1); then
@@ -94,8 +111,9 @@ else
 		expect "$name: five samplers for each generated token" \
 			'len([e for e in t if e.get("cat") == "sample"]) == 5 * c["generated"]' \
 			t="$TMP/t.json" c=last:"$TMP/log"
-		expect "$name: barrier calls" \
-			'len([e for e in t if e.get("cat") == "barrier"]) == '"$barriers" t="$TMP/t.json"
+		expect "$name: barrier calls, but for those of a single thread" \
+			'len([e for e in t if e.get("cat") == "barrier"]) == '"$((threads > 1 ? barriers : 0))" \
+			t="$TMP/t.json"
 		expect "$name: 64 operators on each thread for each step" \
 			'(len([e for e in t if e.get("cat") == "op" and e["name"] != "rms_norm_mul"])
 				== '"$forwards"' == 64 * '"$threads"' * len([e for e in t if e.get("cat") == "step"]))' \

@@ -468,7 +468,9 @@ def llama(trace, profile, log):
     for i, e in enumerate(spans):
         for what in starts if e["name"] == "decode" else ():
             n = bisect.bisect_left(starts[what], end(e)) - bisect.bisect_left(starts[what], start(e))
-            diff.equal(f"step {i}: {what}", n, LLAMA_DECODE[what] * c["threads"])
+            # the preset leaves out barriers that have nobody to wait for
+            wanted = 0 if what == "barriers" and c["threads"] == 1 else LLAMA_DECODE[what]
+            diff.equal(f"step {i}: {what}", n, wanted * c["threads"])
 
     usage_check(events, c, diff)
     for key, own in (("faults_minor", "minflt"), ("faults_major", "majflt"),

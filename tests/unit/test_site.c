@@ -102,13 +102,31 @@ CODE(loop_endbr_behind, "endbr64\n" SITE(loop_endbr_behind) "nop\n 1: dec edi\n 
 /* the entry itself is where a probe would sit in any case */
 CODE(loop_entry, SITE(loop_entry) "1: nop\n dec edi\n jnz 1b\n ret");
 
+/* a test for calls that have nothing to do, at first the barrier of llama.cpp */
+CODE(early_barrier, "endbr64\n mov eax, [rdi + 104]\n cmp ax, 1\n je 1f\n mov r8d, 1\n"
+		    "lock xadd [rdi + 128], r8d\n cmp r8d, eax\n" SITE(
+			    early_barrier) "jne 2f\n jmp 3f\n"
+					   "2: pause\n cmp edx, [rdi]\n je 2b\n 1: ret\n 3: ret");
+CODE(early_seen,
+	"test edi, edi\n" SITE(early_seen) "je 1f\n mov eax, 1\n push rbx\n pop rbx\n 1: ret");
+CODE(early_twice, "test edi, edi\n je 1f\n test esi, esi\n je 1f\n mov eax, 1\n" SITE(
+			  early_twice) "call push_first\n 1: ret");
+CODE(early_sp, "test edi, edi\n" SITE(
+		       early_sp) "je 1f\n sub rsp, 8\n call push_first\n add rsp, 8\n 1: ret");
+CODE(early_none, "test edi, edi\n" SITE(early_none) "je 1f\n mov eax, 1\n 1: ret");
+/* the other way has work to do */
+CODE(early_work,
+	"test edi, edi\n" SITE(early_work) "je 1f\n push rbx\n pop rbx\n 1: mov eax, 1\n ret");
+CODE(early_loop, "test edi, edi\n" SITE(early_loop) "je 1f\n dec edi\n 2: jnz 2b\n 1: ret");
+CODE(early_stub, "test edi, edi\n" SITE(early_stub) "je push_first\n push rbx\n pop rbx\n ret");
+
 /* what cannot be searched */
 CODE(undecodable, "xor eax, eax\n" SITE(undecodable) "push rbx\n ret\n .byte 0x06, 0x06");
 CODE(undecodable_endbr, "endbr64\n" SITE(undecodable_endbr) "push rbx\n ret\n .byte 0x06, 0x06");
 CODE(large, "xor eax, eax\n" SITE(
 		    large) "push rbx\n .skip 4091, 0x90\n .skip 100, 0x90\n jmp large_site");
 CODE(large_endbr, "endbr64\n" SITE(large_endbr) "push rbx\n .skip 5000, 0x90\n ret");
-CODE(far_site, ".rept 7\n mov eax, 0x12345678\n .endr\n" SITE(far_site) "push rbx\n ret");
+CODE(far_site, ".rept 13\n mov eax, 0x12345678\n .endr\n" SITE(far_site) "push rbx\n ret");
 CODE_SIZED(
 	unsized, 0, "xor eax, eax\n" SITE(unsized) "push rbx\n dec edi\n jnz unsized_site\n ret");
 CODE_SIZED(unsized_endbr, 0, "endbr64\n" SITE(unsized_endbr) "push rbx\n pop rbx\n ret");
@@ -121,20 +139,22 @@ CODE_SIZED(short_xor, 2,
 #define ALL_ARGS (ARG(1) | ARG(2) | ARG(3) | ARG(4) | ARG(5) | ARG(6))
 #define SP (1u << REG_SP)
 
-#define RETURNS true
-#define NO_RETURN false
+#define RETURNS SITE_RETURNS
+#define NO_RETURN 0
+#define PAST_TEST SITE_PAST_EARLY_RETURN
 #define CHEAP true
 #define DEAR false
 
-#define CASE(name, regs, returns, cheap)                       \
-	{                                                      \
-#name, name, name##_site, regs, returns, cheap \
+#define CASE(name, regs, flags, cheap)                       \
+	{                                                    \
+#name, name, name##_site, regs, flags, cheap \
 	}
 
 static const struct site_case {
 	const char *name, *entry, *site;
 	uint32_t regs;
-	bool returns, cheap;
+	unsigned int flags;
+	bool cheap;
 } site_cases[] = {
 	CASE(push_first, ALL_ARGS | SP, RETURNS, CHEAP),
 	CASE(push_high, ALL_ARGS | SP, RETURNS, CHEAP),
@@ -169,7 +189,7 @@ static const struct site_case {
 	CASE(popped, SP, NO_RETURN, DEAR),
 
 	CASE(store, ARG(2), NO_RETURN, DEAR),
-	CASE(store, 0, RETURNS, DEAR),
+	CASE(store, 0, RETURNS, CHEAP),
 	CASE(store_sse, ARG(2), NO_RETURN, DEAR),
 	CASE(store_add, ARG(2), NO_RETURN, DEAR),
 	CASE(store_inc, ARG(2), NO_RETURN, DEAR),
@@ -195,6 +215,15 @@ static const struct site_case {
 	CASE(loop_endbr_behind, 0, RETURNS, CHEAP),
 	CASE(loop_entry, 0, RETURNS, CHEAP),
 
+	CASE(early_barrier, 0, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_seen, 0, RETURNS, CHEAP),
+	CASE(early_twice, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_sp, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_none, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_work, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_loop, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_stub, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
+
 	CASE(undecodable, 0, NO_RETURN, DEAR),
 	CASE(undecodable_endbr, ALL_ARGS, RETURNS, CHEAP),
 	CASE(large, 0, NO_RETURN, DEAR),
@@ -219,11 +248,11 @@ static void test_cases(void **state)
 		uint64_t at;
 
 		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
-		site_choose(elf, &sym, c->regs, c->returns, &site);
+		site_choose(elf, &sym, c->regs, c->flags, &site);
 		at = site.offset - sym.offset;
 		if (site.cheap != c->cheap || at != (c->cheap ? (uint64_t)(c->site - c->entry) : 0))
 			fail_msg("%s, regs 0x%x%s: +%d %s", c->name, c->regs,
-				c->returns ? ", returns" : "", (int)at,
+				c->flags & RETURNS ? ", returns" : "", (int)at,
 				site.cheap ? "cheap" : "dear");
 	}
 	elf_close(elf);
@@ -354,7 +383,7 @@ static int check_function(const struct elf_symbol *sym, void *arg)
 	}
 	w->cheap++;
 	w->late += without.offset > sym->offset + 4;
-	assert_true(without.offset >= sym->offset && without.offset < sym->offset + 32);
+	assert_true(without.offset >= sym->offset && without.offset < sym->offset + 64);
 	assert_true(!sym->size || without.offset < sym->offset + sym->size);
 	assert_int_equal(elf_read_at_offset(w->elf, without.offset, code, sizeof(code)), 0);
 	assert_true(is_emulated(code));
