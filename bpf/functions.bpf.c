@@ -193,6 +193,14 @@ static __always_inline bool entered_by_jump(struct pt_regs *ctx)
 	return !(ret & 0xfff);
 }
 
+__noinline int step_strings(struct thread *t, const struct strings *s, u32 slot)
+{
+	if (!t || !s || slot >= STRINGS_SLOTS)
+		return 0;
+	__builtin_memcpy(t->step.strs, &s->slots[slot], sizeof(t->step.strs));
+	return 0;
+}
+
 static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
 	const struct probe *p, u32 id, u64 now, const struct call_vals *c)
 {
@@ -234,6 +242,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	f->slot = slot;
 	f->flags = 0;
 	f->step = 0;
+	f->group = !!(p->flags & PROBE_F_GROUP);
 	if (p->nstrs)
 		s = strings_take(task, p, c, slot);
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
@@ -242,16 +251,30 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		f->step = 1;
 		for (int i = 0; i < FUNC_VALS_MAX; i++)
 			t->step.vals[i] = vals[i];
-		if (s && slot < STRINGS_SLOTS)
-			__builtin_memcpy(t->step.strs, &s->slots[slot], sizeof(t->step.strs));
+		if (s)
+			step_strings(t, s, slot);
 		counts_read(t, task);
-		f->start = step_begin(t);
+		f->start = step_begin(t, task->tgid);
 	}
 	t->depth++;
 	if (p->role == ROLE_BARRIER)
 		t->role = ST_BARRIER;
 	else if (p->role == ROLE_GPU_WAIT)
 		t->role = ST_GPU_WAIT;
+}
+
+/* Not in group_arrive(): the calls would nest too deep for the verifier. */
+static __always_inline void group_meet(struct thread *t, struct who w, u64 key, u64 now)
+{
+	if (!key)
+		return;
+	if (t->group_key != key) {
+		if (t->in_step)
+			group_end(t, w.tgid, now);
+		else
+			group_leave(t, w.tgid);
+	}
+	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
 SEC("uprobe")
@@ -313,6 +336,8 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, now, &c);
+	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
+		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), now);
 	return 0;
 }
 
@@ -376,6 +401,8 @@ int function_return(struct pt_regs *ctx)
 	t->ret_ns = now;
 	if (t->op.depth >= depth)
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
+	if (f->group)
+		group_passed(t, (u64)w.tgid << 32 | w.tid, f->start, now);
 	if (f->step) {
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);

@@ -95,7 +95,7 @@ struct frame {
 	u8 nstrs;
 	u16 slot; /* of its strings */
 	u8 flags; /* REC_F_* of its span */
-	u8 pad;
+	u8 group; /* the barrier of a group */
 	u32 ip; /* low half: tells two probes of one call from a tail call */
 	u64 vals[FUNC_VALS_MAX];
 };
@@ -112,6 +112,21 @@ struct open_op {
 };
 
 #define FRAMES_MAX 32
+
+/* Where the time of a thread went. */
+struct thread_times {
+	u64 ns[ST_MAX];
+	u64 step_ns[ST_MAX]; /* ns[] when its step began, or when it joined that of its group */
+	u32 member_step;     /* number + 1 of the step that it works on for another thread; 0: none */
+	u32 tid;	     /* set with it */
+};
+
+/* The longest interval of each kind. */
+enum stall_kind {
+	STALL_BLOCKED,
+	STALL_RUNNABLE,
+	STALLS_MAX,
+};
 
 /* The state of one traced thread. Its existence makes the thread a target. What a system call
  * touches comes first: two cache lines, and one of the times. */
@@ -142,8 +157,16 @@ struct thread {
 	u8 waker_irq;
 	u8 fault_flags;
 	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
-	u64 ns[ST_MAX];
-	u64 step_ns[ST_MAX]; /* ns[] when the step in flight began */
+	struct thread_times times; /* read by other threads too */
+	struct thread_times view;  /* of another thread, as it was read */
+	u64 group_key;		   /* the group it was in last */
+	u32 epoch;		   /* of that group at its last barrier */
+	u32 member_slot;	   /* its place among the members */
+	u32 ran_tid;		   /* who ran on its CPU instead */
+	char ran_comm[TASK_COMM_LEN];
+	char waker_comm[TASK_COMM_LEN];
+	u8 throttled;
+	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
 	struct step_counts counts; /* the kernel's, read just now by counts_read() */
 	struct open_op op;
@@ -243,7 +266,13 @@ static __always_inline u32 thread_state(const struct thread *t, u32 off)
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
 	if (state < ST_MAX)
-		__sync_fetch_and_add(&t->ns[state], ns);
+		__sync_fetch_and_add(&t->times.ns[state], ns);
+}
+
+/* Whether somebody will ask what held the thread up. */
+static __always_inline bool thread_in_work(const struct thread *t)
+{
+	return t->in_step || t->times.member_step;
 }
 
 /* ---- into the rings ---- */
@@ -333,6 +362,32 @@ static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 fro
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
+/* A thread has been off the CPU since `from` in the state `off`, woken at `wake`. */
+static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64 wake, u64 now)
+{
+	struct stall *s = &t->stalls[STALL_BLOCKED];
+
+	if (off != ST_RUNNABLE && wake - from > s->dur_ns) {
+		s->start_ns = from;
+		s->dur_ns = wake - from;
+		s->late_ns = now - wake > ~0u ? ~0u : now - wake;
+		s->state = off;
+		s->by_tid = t->waker_irq ? 0 : t->waker_tid;
+		__builtin_memcpy(s->by, t->waker_comm, sizeof(s->by));
+	}
+	s = &t->stalls[STALL_RUNNABLE];
+	if (off == ST_RUNNABLE)
+		wake = from;
+	if (now - wake > s->dur_ns) {
+		s->start_ns = wake;
+		s->dur_ns = now - wake;
+		s->state = ST_RUNNABLE;
+		s->flags = t->throttled ? STALL_F_THROTTLED : 0;
+		s->by_tid = t->ran_tid;
+		__builtin_memcpy(s->by, t->ran_comm, sizeof(s->by));
+	}
+}
+
 /*
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
  * its tracepoint did not fire. All the time up to here stays with the state before.
@@ -344,6 +399,8 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 	__sync_fetch_and_add(&stats.missed_switches, 1);
 	if (t->since)
 		off_cpu_emit(t, pid_tgid, t->since, now, 1);
+	if (t->since && now > t->since && thread_in_work(t))
+		stalls_note(t, t->off, t->since, now, now);
 	WRITE_ONCE(t->off, 0);
 	t->wake_ns = 0;
 	return 0;

@@ -52,8 +52,20 @@ static __always_inline u32 blocked_state(struct thread *t, struct task_struct *t
 	return t->in_syscall ? blocked_in_syscall(task, t->sys_nr, t->sys_arg0) : ST_BLOCKED_OTHER;
 }
 
-static __always_inline void switch_out(
-	struct thread *t, struct task_struct *task, u64 now, bool preempt, u32 task_state)
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->se.cfs_rq) && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+}
+
+/* Who runs on the CPU that the thread waits for. */
+static __always_inline void note_who_ran(struct thread *t, struct task_struct *other)
+{
+	t->ran_tid = other->pid;
+	__builtin_memcpy(t->ran_comm, other->comm, sizeof(t->ran_comm));
+}
+
+static __always_inline void switch_out(struct thread *t, struct task_struct *task,
+	struct task_struct *next, u64 now, bool preempt, u32 task_state)
 {
 	u32 state = t->off;
 
@@ -66,6 +78,10 @@ static __always_inline void switch_out(
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
 		t->off_flags = REC_F_PREEMPT;
+		if (thread_in_work(t)) {
+			note_who_ran(t, next);
+			t->throttled = is_throttled(task);
+		}
 	} else if (task_state & TASK_DEAD) {
 		/* exit(2) never returns: its span ends here, after the wake-ups that it does */
 		struct who w = { .tgid = task->tgid, .tid = task->pid };
@@ -119,6 +135,8 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		} else {
 			thread_add(t, off, wake - from);
 			thread_add(t, ST_RUNNABLE, now - wake);
+			if (thread_in_work(t))
+				stalls_note(t, off, from, wake, now);
 		}
 		off_cpu_emit(t, tgid_tid, from, now, 0);
 	}
@@ -163,12 +181,18 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		emit(&r, sizeof(r), REC_ON_CPU);
 	}
 	if (t)
-		switch_out(t, prev, now, preempt, prev_state);
+		switch_out(t, prev, next, now, preempt, prev_state);
 	if (!next->pid)
 		return 0;
 	t = thread_of(next);
-	if (t)
-		switch_in(t, (u64)next->tgid << 32 | (u32)next->pid, now);
+	if (!t)
+		return 0;
+	/* the one who has just made room; for one that was preempted, the one that it had to make room for */
+	if (thread_in_work(t) && !(t->off_flags & REC_F_PREEMPT)) {
+		note_who_ran(t, prev);
+		t->throttled = 0;
+	}
+	switch_in(t, (u64)next->tgid << 32 | (u32)next->pid, now);
 	return 0;
 }
 
@@ -211,6 +235,8 @@ static __always_inline int waking(struct task_struct *p, bool from_irq)
 	t->waker_slice = slice;
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
 	t->waker_irq = from_irq;
+	if (thread_in_work(t))
+		__builtin_memcpy(t->waker_comm, bpf_get_current_task_btf()->comm, sizeof(t->waker_comm));
 	/* the last store: switch_in takes a wake-up as seen when this is set */
 	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
 	return 0;
@@ -312,6 +338,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	if (!t)
 		return 0;
 	now = thread_account(t);
+	group_leave(t, w.tgid);
 	if (!t->in_syscall || !cfg.track_sched) { /* else the last switch ends it and what it is in */
 		task_flush(t, p, w, now);
 		if (t->in_syscall)

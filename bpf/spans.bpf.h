@@ -7,6 +7,7 @@
 #define INFTRACE_SPANS_BPF_H
 
 #include "inftrace.bpf.h"
+#include "group.bpf.h"
 
 /*
  * The functions here that are not inline are global (weak, since each object has them): the verifier
@@ -87,27 +88,28 @@ static __always_inline void op_flush(
 	emit_call(s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP, flags);
 }
 
-#define SNAPSHOT_TRIES 4
-
-/* Remembers the time per state at the begin of a step, and the counts just read. Returns the instant it
- * begins. */
-static __always_inline u64 step_begin(struct thread *t)
+/* Begins a step, with the counts just read. Returns the instant it begins. */
+__weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 {
-	u64 since = 0;
+	u64 since;
 
-	/* A switch between two of these reads moves `since`, and the copy is made anew. */
-	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		since = READ_ONCE(t->since);
-		for (int i = 0; i < ST_MAX; i++)
-			t->step_ns[i] = READ_ONCE(t->ns[i]);
-		if (READ_ONCE(t->since) == since)
-			break;
-	}
+	if (!t)
+		return 0;
+	since = times_mark(t);
+	t->times.member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	t->step.lost = stats.lost_total;
 	t->step.n = t->counts;
+	t->step.workers = 0;
+	for (int i = 0; i < ST_MAX; i++)
+		t->step.workers_ns[i] = 0;
+	t->step.straggler_tid = 0;
+	stall_none(&t->step.straggler);
+	t->step.held_ns = 0;
+	stalls_forget(t);
 	t->in_step = 1;
+	group_begin(t, tgid);
 	return since;
 }
 
@@ -128,7 +130,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 		since = READ_ONCE(t->since);
 		sum = 0;
 		for (int i = 0; i < ST_MAX; i++) {
-			r->ns[i] = READ_ONCE(t->ns[i]) - t->step_ns[i];
+			r->ns[i] = READ_ONCE(t->times.ns[i]) - t->times.step_ns[i];
 			sum += r->ns[i];
 		}
 		if (READ_ONCE(t->since) == since)
@@ -155,6 +157,9 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	r->n.faults_minor = t->counts.faults_minor - r->n.faults_minor;
 	r->n.faults_major = t->counts.faults_major - r->n.faults_major;
 	r->n.syscalls = t->counts.syscalls - r->n.syscalls;
+	group_end(t, tgid_tid >> 32, end);
+	stall_none(&r->stall);
+	stall_pick(&r->stall, t->stalls, 0, ~0ull);
 	t->in_step = 0;
 	if (emits(REC_STEP))
 		emit_step(r, sizeof(*r));
@@ -257,6 +262,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 static __always_inline void task_flush(struct thread *t, struct task_struct *task, struct who w, u64 end)
 {
 	counts_read(t, task);
+	group_leave(t, w.tgid);
 	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end);
 }
 

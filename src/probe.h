@@ -36,6 +36,7 @@ struct inf_stats {
 	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
 	u64 faults_open;     /* user faults that ended in a signal: no span */
 	u64 syscalls_short;  /* left out by --min-syscall */
+	u64 workers_full;    /* threads of a group beyond GROUP_MEMBERS_MAX: not in the workers' sums */
 	u32 step_number;
 	u32 dying; /* threads between their exit and their last switch */
 	u64 start_ns; /* when the window was opened; set by user space */
@@ -60,6 +61,7 @@ enum probe_role {
 #define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
 #define PROBE_F_END 0x04     /* entry ends the span begun last on this thread */
 #define PROBE_F_INSTANT 0x08 /* entry only: an instant */
+#define PROBE_F_GROUP 0x10   /* a barrier of threads that work on the same step */
 
 /* Registers by name; the argument registers of the C ABI come first. */
 enum fetch_reg {
@@ -110,6 +112,7 @@ struct probe {
 	u8 when_val; /* ... this value */
 	u8 pad;
 	s64 when_than;
+	struct fetch group; /* the same value in all threads of a group, another in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];
 };
 

@@ -140,10 +140,33 @@ struct step_counts {
 	u32 syscalls;
 };
 
+#define TASK_COMM_LEN 16
+
+#define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
+
+/* An interval in which a thread did not run. The names travel: who was in the way may be gone, and is
+ * no target. */
+struct stall {
+	u64 start_ns, dur_ns;
+	u32 by_tid; /* runnable: who ran instead, 0 for the idle task; blocked: who woke it, 0 unknown */
+	u32 late_ns; /* blocked: from the wake-up until it ran */
+	u8 state;    /* enum time_state; ST_CPU: no interval */
+	u8 flags;    /* STALL_F_* */
+	u8 pad[6];
+	char by[TASK_COMM_LEN];
+};
+
 struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
 	u64 ns[ST_MAX]; /* sum equals h.dur_ns exactly */
+	/* of the other threads that worked on it, each from where it joined */
+	u64 workers_ns[ST_MAX];
+	u32 workers;
+	u32 straggler_tid;    /* whom the caller waited for in its longest wait at a barrier; 0: nobody */
+	u64 held_ns;	      /* how long that was */
+	struct stall stall;   /* the caller's longest */
+	struct stall straggler; /* the straggler's longest within that wait */
 	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
 	u32 lost;       /* records of any kind lost while it ran */
 	struct step_counts n;
@@ -158,7 +181,6 @@ enum task_event {
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
 
-#define TASK_COMM_LEN 16
 struct rec_task {
 	struct rec_hdr h; /* id: enum task_event; tgid, tid: the task concerned */
 	u32 arg;

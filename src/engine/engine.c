@@ -259,6 +259,30 @@ static int read_all_args(struct reader *r, struct json_object *obj, struct probe
 	return read_args(r, obj, keys[0], s) ?: r->pt->op_detail ? read_args(r, obj, keys[1], s) : 0;
 }
 
+/* What the threads that meet at a barrier have in common: read, but no argument that is shown. */
+static int read_group(struct reader *r, struct json_object *obj, struct probe_spec *s)
+{
+	const char *key = "group", *expr, *why;
+	struct probe_arg arg = {};
+
+#ifdef __aarch64__
+	if (json_object_object_get_ex(obj, "group_arm64", NULL))
+		key = "group_arm64";
+#endif
+	if (get_string(r, obj, key, false, &expr))
+		return -EINVAL;
+	if (!expr)
+		return 0;
+	if (s->role != ROLE_BARRIER || !(s->flags & PROBE_F_SPAN))
+		return preset_error(r, key, "is for symbols with the role barrier");
+	if (fetch_parse(expr, r->e->enums, r->e->n_enums, &s->group, &arg, &why))
+		return preset_error(r, key, "%s", why);
+	if (arg.is_string)
+		return preset_error(r, key, "must be a number or an address");
+	s->flags |= PROBE_F_GROUP;
+	return 0;
+}
+
 /* What one entry of "probes" says, but for its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
@@ -269,7 +293,7 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "role", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", "nothrow",
-		"past_early_return", NULL };
+		"past_early_return", "group", "group_arm64", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = { .instant = json_object_object_get_ex(obj, "instant", NULL) };
 	int err;
@@ -340,6 +364,9 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", json_printable(shown, sizeof(shown), e->when), why);
+	err = read_group(r, obj, s);
+	if (err)
+		return err;
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 

@@ -53,6 +53,7 @@ struct probe_spec {
 	unsigned int nargs, nstrs;
 	struct probe_arg args[FUNC_VALS_MAX];
 	struct fetch fetch[FUNC_VALS_MAX];
+	struct fetch group; /* with PROBE_F_GROUP */
 	const struct engine *engine; /* NULL: from the command line */
 	unsigned int attached;	     /* sites attached so far */
 	unsigned int attached_dear;  /* of these, single-stepped */

@@ -14,6 +14,13 @@ struct walk {
 	void *arg;
 };
 
+static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flags)
+{
+	*regs |= 1u << f->reg;
+	if (f->derefs || f->flags & FETCH_F_STRING)
+		*flags |= SITE_READS_MEMORY;
+}
+
 static int on_symbol(const struct elf_symbol *sym, void *arg)
 {
 	struct walk *w = arg;
@@ -30,7 +37,9 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	}
 	s = &w->pt->specs[site.spec];
 	for (unsigned int i = 0; i < s->nargs; i++)
-		regs |= 1u << s->fetch[i].reg;
+		note_fetch(&s->fetch[i], &regs, &flags);
+	if (s->flags & PROBE_F_GROUP)
+		note_fetch(&s->group, &regs, &flags);
 	if (s->flags & PROBE_F_SPAN)
 		flags |= SITE_RETURNS;
 	if (s->past_early_return)

@@ -386,6 +386,7 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 	};
 
 	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
+	p.group = s->group;
 	if (s->when_name) {
 		const struct enum_table *t = s->args[s->when_arg].names;
 		size_t i = 0;

@@ -92,6 +92,46 @@ static char *add_us(char *p, const char *key, uint64_t ns)
 	return fmt_us(p, ns);
 }
 
+
+static char *add_key(char *p, const char *prefix, const char *key)
+{
+	p = fmt_lit(p, ",\"");
+	p = fmt_str(p, prefix, strlen(prefix));
+	p = fmt_str(p, key, strlen(key));
+	return fmt_lit(p, "\":");
+}
+
+static char *add_states(char *p, const char *prefix, const uint64_t *ns)
+{
+	for (int i = 0; i < ST_MAX; i++) {
+		if (ns[i])
+			p = fmt_us(add_key(p, prefix, time_state_name((enum time_state)i)), ns[i]);
+	}
+	return p;
+}
+
+/* What held a thread up for longest, and who. */
+static char *add_stall(char *p, const char *prefix, const struct stall *s)
+{
+	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
+
+	if (s->state == ST_CPU || s->state >= ST_MAX)
+		return p;
+	p = add_key(p, prefix, "_state");
+	p = fmt_json_str(p, state, strlen(state));
+	p = fmt_us(add_key(p, prefix, "_us"), s->dur_ns);
+	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
+		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
+	else if (!s->by_tid)
+		return p; /* woken by an interrupt, or it ended otherwise */
+	p = add_key(p, prefix, "_by");
+	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
+	p = fmt_u64(add_key(p, prefix, "_by_tid"), s->by_tid);
+	if (s->state != ST_RUNNABLE && s->late_ns)
+		p = fmt_us(add_key(p, prefix, "_late_us"), s->late_ns);
+	return p;
+}
+
 static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
@@ -123,16 +163,22 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_u64(p, ",\"lost\":", r->lost);
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");
+	p = add_u64(p, ",\"workers\":", r->workers);
+	p = add_stall(p, "stall", &r->stall);
+	if (r->straggler_tid) {
+		p = add_u64(p, ",\"straggler_tid\":", r->straggler_tid);
+		p = add_us(p, ",\"straggler_held_us\":", r->held_ns);
+		p = add_stall(p, "straggler", &r->straggler);
+	}
 	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
-	for (int i = 0; i < ST_MAX; i++) {
-		const char *name = time_state_name((enum time_state)i);
+	p = add_states(p, "", r->ns);
+	if (r->workers) {
+		uint64_t total = 0;
 
-		if (!r->ns[i])
-			continue;
-		p = fmt_lit(p, ",\"");
-		p = fmt_str(p, name, strlen(name));
-		p = fmt_lit(p, "\":");
-		p = fmt_us(p, r->ns[i]);
+		for (int i = 0; i < ST_MAX; i++)
+			total += r->workers_ns[i];
+		p = add_us(p, ",\"workers_total\":", total);
+		p = add_states(p, "workers_", r->workers_ns);
 	}
 	*p++ = '}';
 	line_end(ps, p);

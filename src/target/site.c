@@ -98,9 +98,10 @@ static bool is_own_frame(const cs_x86_op *op, bool r10_is_sp)
  * Whether everything that a probe at the entry would read is still there behind this instruction.
  * Without REG_SP in regs the function may have begun to build its frame.
  */
-static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs, bool r10_is_sp)
+static bool keeps_entry_state(
+	csh cs, const cs_insn *in, uint32_t regs, unsigned int flags, bool r10_is_sp)
 {
-	bool frame = !(regs & 1u << REG_SP), args = regs & ~(1u << REG_SP);
+	bool frame = !(regs & 1u << REG_SP), memory = flags & SITE_READS_MEMORY;
 	cs_regs read, written;
 	uint8_t n_read, n_written;
 
@@ -109,7 +110,7 @@ static bool keeps_entry_state(csh cs, const cs_insn *in, uint32_t regs, bool r10
 	if (in->id == X86_INS_ENTER)
 		return false; /* capstone does not know that it moves rsp */
 	/* what a store hits is not known; it may be an argument that is in memory */
-	for (uint8_t i = 0; i < in->detail->x86.op_count && args; i++) {
+	for (uint8_t i = 0; i < in->detail->x86.op_count && memory; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
 		if (op->type == X86_OP_MEM && (i == 0 || op->access & CS_AC_WRITE) &&
@@ -211,7 +212,7 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 			continue;
 		if (is_emulated(in))
 			break;
-		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, r10_is_sp))
+		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, flags, r10_is_sp))
 			break;
 		r10_is_sp |= saves_sp_in_r10(in);
 	}

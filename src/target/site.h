@@ -15,6 +15,8 @@ struct site {
 
 /* A return probe will sit there. */
 #define SITE_RETURNS 0x01
+/* Some arguments are read from memory. */
+#define SITE_READS_MEMORY 0x04
 /* Calls that return after no more than a test need not be seen: the site may lie behind it. */
 #define SITE_PAST_EARLY_RETURN 0x02
 

@@ -8,6 +8,8 @@
   check.py states TRACE PROFILE OUT      OUT: of states
   check.py llama TRACE PROFILE LOG       LOG: of a run of the llama.cpp driver
   check.py cpu TRACE PROFILE LOG         its CPU time; exits with 2 when the trace has too much
+  check.py workers TRACE PROFILE         the same of the worker, where there is one
+  check.py crews PROFILE OUT WORKERS     who was late in the rounds of crews.c
   check.py breakdown TRACE PROFILE       the states of each step, from the spans of its thread
   check.py summary COUNTS STDERR         COUNTS: check_chrome_trace.mjs --counts of the trace,
                                          STDERR: what inftrace record printed
@@ -500,6 +502,90 @@ def cpu(trace, profile, log):
     return 1 if on + late < clock * 0.99 else 0
 
 
+def states_within(spans, begin, stop):
+    """Nanoseconds per state from begin to stop, from nothing but the spans of a thread."""
+    inside, before, states = collections.Counter(), begin, collections.Counter()
+    for time, delta, what in boundaries(spans) + [(stop, 0, "end")]:
+        at = min(max(time, begin), stop)
+        if at > before:
+            states[state_of(inside)] += at - before
+            before = at
+        inside[what] += delta
+        if not inside[what]:
+            del inside[what]
+    return states
+
+
+def workers(trace, profile):
+    """Of steps with one worker, which lives on: its time by state, from where it joined, which is at one
+    of its barriers, to the end of the step. Its state may have changed while it was looked at."""
+    diff, events = Differences(), events_of(trace)
+    steps = {e["args"]["step"]: e for e in events if e.get("cat") == "step"}
+    threads = collections.defaultdict(list)
+    for e in events:
+        threads[e["pid"], e["tid"]].append(e)
+    n = late = 0
+    for p in steps_of(profile):
+        shape, e = p["shape"], steps.get(p["shape"]["step"])
+        got = {s[8:]: ns(us) for s, us in p["stage_us"].items() if s.startswith("workers_")}
+        total = got.pop("total", 0)
+        diff.equal(f"step {shape['step']}: the sum of the workers' states", sum(got.values()), total)
+        if shape["workers"] != 1 or shape.get("unfinished"):
+            continue
+        n += 1
+        found = None
+        for (pid, tid), spans in threads.items():
+            if pid != shape["pid"] or tid == shape["tid"]:
+                continue
+            for b in spans:
+                if b.get("cat") == "barrier" and start(e) <= start(b) < end(e):
+                    over = start(b) + total - end(e)
+                    if 0 <= over < 100000 and (not found or over < found[0]):
+                        found = over, start(b), spans
+        if not found:
+            diff.equal(f"step {shape['step']}: joined at a barrier", None, total)
+            continue
+        late += found[0] > 0
+        states = states_within(found[2], found[1], found[1] + total)
+        if not stages_agree(got, states, sum(e.get("cat") == "sched" for e in found[2])):
+            diff.equal(f"step {shape['step']}: workers", got, dict(states))
+    if not diff.n:
+        print(f"{n} steps with one worker, {late} looked at later than their end")
+    return diff.n or not n or late > n / 10
+
+
+def crews(profile, out, n_workers):
+    """The rounds of crews.c: who was late is known, and its sleep is in no other crew's sums."""
+    diff, judged = Differences(), 0
+    rounds = {(r["crew"], r["round"]): r for r in lines_of(out) if "crew" in r}
+    steps = steps_of(profile)
+    diff.equal("rounds", len(steps), len(rounds))
+    for p in steps:
+        shape, stages = p["shape"], p["stage_us"]
+        r = rounds[shape["crew"], shape["round"]]
+        name = f"crew {shape['crew']}, round {shape['round']}: "
+        got = {s[8:]: ns(us) for s, us in stages.items() if s.startswith("workers_")}
+        diff.equal(f"{name}sum of the workers' states", sum(got.values()) - got["total"], got["total"])
+        diff.equal(f"{name}workers", shape["workers"], int(n_workers))
+        # nobody else sleeps
+        if shape["round"] and not r["sleep_ns"] <= got.get("blocked_sleep", 0) <= r["slept_ns"]:
+            diff.equal(f"{name}sleep of the workers", got.get("blocked_sleep"), r["slept_ns"])
+        # with more threads than CPUs another one may be later still; and workers that meet before
+        # their leader has ever met them are not yet known to be its workers
+        if not shape["round"] or (ns(stages.get("runnable", 0)) + got.get("runnable", 0) >
+                                  r["sleep_ns"] / 10):
+            continue
+        judged += 1
+        diff.equal(f"{name}late", shape.get("straggler_tid"), r["late"])
+        diff.equal(f"{name}why", shape.get("straggler_state"), "blocked_sleep")
+        slept, held = ns(shape.get("straggler_us", 0)), ns(shape.get("straggler_held_us", 0))
+        # it may be asleep before the others wait for it
+        if not 0.9 * r["sleep_ns"] - 1e6 <= slept <= held:
+            diff.equal(f"{name}asleep and waited for", (slept, held), r["sleep_ns"])
+    print(f"{len(steps)} rounds, {judged} without others in the way")
+    return diff.n or judged < len(steps) / 5
+
+
 KIND_OF_CATEGORY = {"syscall": "syscall", "ipc": "syscall", "sched": "off_cpu", "cpu": "on_cpu",
                     "fault": "fault", "step": "step", "task": "task"}
 
@@ -527,7 +613,8 @@ def summary(counts, err):
 
 
 COMMANDS = {"sections": (sections, 2), "strace": (strace, 4), "faults": (faults, 2),
-            "states": (states, 3), "llama": (llama, 3), "cpu": (cpu, 3), "breakdown": (breakdown, 2), "summary": (summary, 2)}
+            "states": (states, 3), "llama": (llama, 3), "cpu": (cpu, 3), "breakdown": (breakdown, 2), "workers": (workers, 2),
+            "crews": (crews, 3), "summary": (summary, 2)}
 
 if __name__ == "__main__":
     run, n = COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else "", (None, 0))

@@ -165,7 +165,7 @@ static void test_llama_cpp(void **state)
 	assert_int_equal(pt.n_engines, 1);
 	assert_string_equal(pt.engines[0]->name, "llama.cpp");
 	assert_true(pt.engines[0]->version >= 1);
-	assert_int_equal(pt.n, 6);
+	assert_int_equal(pt.n, 7);
 	check_llama_step(get(&pt, "llama_decode"));
 
 	s = get(&pt, "ggml_cpu_extra_compute_forward");
@@ -181,7 +181,8 @@ static void test_llama_cpp(void **state)
 	/* one probe for the end of two pairs and a span of its own */
 	s = get(&pt, "ggml_barrier");
 	assert_int_equal(s->role, ROLE_BARRIER);
-	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END);
+	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END | PROBE_F_GROUP);
+	assert_int_equal(s->group.reg, REG_ARG1);
 	assert_int_equal(s->nargs, 0);
 	assert_string_equal(name_of(s, 0), "ggml_barrier");
 

@@ -101,13 +101,72 @@ static void test_line(void **state)
 		"\"d\":1,"
 		"\"ts_us\":10.000,\"switches\":5,\"switches_voluntary\":3,\"migrations\":1,"
 		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"lost\":2,\"unfinished\":"
-		"true},"
+		"true,\"workers\":0},"
 		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
 		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":false,"
 		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\"}\n");
 	assert_int_equal(asked.n, 1);
 	assert_int_equal(asked.tgid, PID);
 	profile_done(&o);
+}
+
+/* What is behind "workers" and "total" in the line of a step that was held up. */
+static void check_held_up(const struct rec_step *r, const char *shape, const char *stages)
+{
+	struct out o;
+	char *p;
+
+	profile_open(&o, &plain);
+	EMIT(&o, r);
+	profile_close(&o, NULL);
+	p = strstr(o.text, "\"workers\"");
+	assert_non_null(p);
+	p[strlen(shape)] = 0;
+	assert_string_equal(p, shape);
+	p = strstr(p + strlen(shape) + 1, "\"total\"");
+	assert_non_null(p);
+	p[strlen(stages)] = 0;
+	assert_string_equal(p, stages);
+	profile_done(&o);
+}
+
+static void test_held_up(void **state)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 3, .straggler_tid = 77, .held_ns = 139000001 };
+
+	(void)state;
+	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, NULL, "s32 arg1");
+	r.h.dur_ns = r.ns[ST_CPU] = 1000;
+	r.workers_ns[ST_CPU] = 1999;
+	r.workers_ns[ST_RUNNABLE] = 2;
+	check_held_up(&r, "\"workers\":3,\"straggler_tid\":77,\"straggler_held_us\":139000.001}",
+		"\"total\":1.000,\"cpu\":1.000,\"workers_total\":2.001,\"workers_cpu\":1.999,"
+		"\"workers_runnable\":0.002}");
+
+	/* who ran instead; a name is whatever somebody gave to a process */
+	r.straggler = (struct stall){ .dur_ns = 5000, .state = ST_RUNNABLE, .by_tid = 990, .by = "cc1 \"\n" };
+	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by = "swapper/1" };
+	check_held_up(&r,
+		"\"workers\":3,\"stall_state\":\"runnable\",\"stall_us\":0.009,\"stall_by\":\"idle\","
+		"\"stall_by_tid\":0,\"straggler_tid\":77,\"straggler_held_us\":139000.001,"
+		"\"straggler_state\":\"runnable\",\"straggler_us\":5.000,"
+		"\"straggler_by\":\"cc1 \\\"\\n\",\"straggler_by_tid\":990}",
+		"\"total\":1.000,");
+
+	/* a CPU limit; a wake-up by a thread whose name fills its place, and one by an interrupt */
+	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .flags = STALL_F_THROTTLED };
+	r.straggler = (struct stall){ .dur_ns = 9, .state = ST_BLOCKED_FUTEX, .by_tid = 8, .late_ns = 12 };
+	memset(r.straggler.by, 'x', sizeof(r.straggler.by));
+	check_held_up(&r,
+		"\"workers\":3,\"stall_state\":\"runnable\",\"stall_us\":0.009,\"stall_by\":\"cpu.max\","
+		"\"stall_by_tid\":5,\"straggler_tid\":77,\"straggler_held_us\":139000.001,"
+		"\"straggler_state\":\"blocked_futex\",\"straggler_us\":0.009,"
+		"\"straggler_by\":\"xxxxxxxxxxxxxxxx\",\"straggler_by_tid\":8,\"straggler_late_us\":0.012}",
+		"\"total\":1.000,");
+	r.straggler_tid = r.workers = 0;
+	r.stall = (struct stall){ .dur_ns = 10, .state = ST_BLOCKED_IO, .late_ns = 1 };
+	check_held_up(&r, "\"workers\":0,\"stall_state\":\"blocked_io\",\"stall_us\":0.010}",
+		"\"total\":1.000,\"cpu\":1.000}");
 }
 
 /* Whatever the shares of the states are, they add up to the total in what was written. */
@@ -383,6 +442,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_line),
+		TEST(test_held_up),
 		TEST(test_sums),
 		TEST(test_other_records),
 		TEST(test_early),

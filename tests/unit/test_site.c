@@ -141,6 +141,7 @@ CODE_SIZED(short_xor, 2,
 
 #define RETURNS SITE_RETURNS
 #define NO_RETURN 0
+#define MEMORY SITE_READS_MEMORY
 #define PAST_TEST SITE_PAST_EARLY_RETURN
 #define CHEAP true
 #define DEAR false
@@ -188,20 +189,21 @@ static const struct site_case {
 	CASE(popped, 0, RETURNS, DEAR),
 	CASE(popped, SP, NO_RETURN, DEAR),
 
-	CASE(store, ARG(2), NO_RETURN, DEAR),
+	CASE(store, ARG(2), MEMORY, DEAR),
 	CASE(store, 0, RETURNS, CHEAP),
-	CASE(store_sse, ARG(2), NO_RETURN, DEAR),
-	CASE(store_add, ARG(2), NO_RETURN, DEAR),
-	CASE(store_inc, ARG(2), NO_RETURN, DEAR),
-	CASE(store_xchg, ARG(2), NO_RETURN, DEAR),
-	CASE(store_xadd, ARG(2), NO_RETURN, DEAR),
-	CASE(store_cmpxchg, ARG(2), NO_RETURN, DEAR),
-	CASE(store_string, ARG(2), NO_RETURN, DEAR),
-	CASE(store_setcc, ARG(2), NO_RETURN, DEAR),
-	CASE(store_global, ARG(2), NO_RETURN, DEAR),
-	CASE(store_r10, ARG(2), NO_RETURN, DEAR),
-	CASE(store_rbp, ARG(2), NO_RETURN, DEAR),
-	CASE(store_index, ARG(2), NO_RETURN, DEAR),
+	CASE(store, ARG(2), RETURNS, CHEAP),
+	CASE(store_sse, ARG(2), MEMORY, DEAR),
+	CASE(store_add, ARG(2), MEMORY, DEAR),
+	CASE(store_inc, ARG(2), MEMORY, DEAR),
+	CASE(store_xchg, ARG(2), MEMORY, DEAR),
+	CASE(store_xadd, ARG(2), MEMORY, DEAR),
+	CASE(store_cmpxchg, ARG(2), MEMORY, DEAR),
+	CASE(store_string, ARG(2), MEMORY, DEAR),
+	CASE(store_setcc, ARG(2), MEMORY, DEAR),
+	CASE(store_global, ARG(2), MEMORY, DEAR),
+	CASE(store_r10, ARG(2), MEMORY, DEAR),
+	CASE(store_rbp, ARG(2), MEMORY, DEAR),
+	CASE(store_index, ARG(2), MEMORY, DEAR),
 
 	CASE(loop_start, 0, NO_RETURN, DEAR),
 	CASE(loop_way, 0, NO_RETURN, DEAR),
@@ -215,7 +217,7 @@ static const struct site_case {
 	CASE(loop_endbr_behind, 0, RETURNS, CHEAP),
 	CASE(loop_entry, 0, RETURNS, CHEAP),
 
-	CASE(early_barrier, 0, RETURNS | PAST_TEST, CHEAP),
+	CASE(early_barrier, ARG(1), RETURNS | PAST_TEST, CHEAP),
 	CASE(early_seen, 0, RETURNS, CHEAP),
 	CASE(early_twice, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),
 	CASE(early_sp, ALL_ARGS, RETURNS | PAST_TEST, CHEAP),

@@ -30,8 +30,13 @@ struct thread_info {
 	} preempt;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
 struct sched_entity {
 	u64 nr_migrations;
+	struct cfs_rq *cfs_rq;
 };
 
 struct task_struct {

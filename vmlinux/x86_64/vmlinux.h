@@ -28,8 +28,13 @@ struct thread_info {
 	u32 status;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
 struct sched_entity {
 	u64 nr_migrations;
+	struct cfs_rq *cfs_rq;
 };
 
 struct task_struct {

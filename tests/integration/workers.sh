@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Threads that work on a step for another one: where their time went, and who was late.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 node
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+
+p=$PROGRAMS/crews
+cat >"$TMP/crews-engine.json" <<END
+{
+  "name": "crews",
+  "match": { "mapped": ["crews"] },
+  "probes": [
+    { "symbol": "work", "role": "step", "args": { "crew": "s32 arg2", "round": "s32 arg3" } },
+    { "symbol": "meet", "role": "barrier", "group": "ptr arg1" }
+  ]
+}
+END
+
+# crews NAME CREWS WORKERS ROUNDS keep|renew
+crews() {
+	local name=$1
+	record_attached "$name" --engine "$TMP/crews-engine.json" -- "$p" "${@:2}" || return 0
+	check "$name: the latecomer of each round, why, for how long; sums of each crew apart" \
+		"$CHECK" crews "$TMP/$name.jsonl" "$TMP/$name.out" "$3"
+	check "$name: the breakdown of each step, to the nanosecond, from its spans" \
+		"$CHECK" breakdown "$TMP/$name.json" "$TMP/$name.jsonl"
+	[ "$2-$3" != 1-1 ] || [ "$5" = renew ] ||
+		check "$name: the worker's breakdown, to the nanosecond, from its spans" \
+			"$CHECK" workers "$TMP/$name.json" "$TMP/$name.jsonl"
+}
+
+crews pair 1 1 40 keep
+crews crew 1 3 40 keep
+crews crews 3 2 40 keep
+crews crew-renewed 1 3 40 renew
+crews crews-renewed 3 2 40 renew
+
+# real ones, with and without a pool of threads
+if (need_llama) >/dev/null 2>&1; then
+	need_llama
+	delay=(-d 500) # the probes are in place 10 ms after a library is mapped
+	for threads in 2 3; do
+		name=llama-pool-$threads
+		record "$name" -- "$DRIVER" -n 8 -t "$threads" -P 50 -q "${delay[@]}" "${MODEL_ARGS[@]}" || continue
+		expect "$name: workers" \
+			'{e["shape"]["workers"] for e in p if e["event"] == "token_prof"} == {'"$((threads - 1))"'}' \
+			p="$TMP/$name.jsonl"
+		[ "$threads" -ne 2 ] || check "$name: the worker's breakdown, to the nanosecond, from its spans" \
+			"$CHECK" workers "$TMP/$name.json" "$TMP/$name.jsonl"
+	done
+	name=llama-anew
+	record "$name" -- "$DRIVER" -n 8 -t 2 -q "${delay[@]}" "${MODEL_ARGS[@]}" &&
+		expect "$name: a worker of each step, though it is a new thread" \
+			'[e["shape"]["workers"] for e in p if e["event"] == "token_prof"] == [1] * 9' \
+			p="$TMP/$name.jsonl"
+else
+	skip "workers of llama.cpp" "no llama.cpp here"
+fi
+
+traces_check
