@@ -53,7 +53,7 @@ say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 all: $(O)/inftrace
 .SECONDARY:
 
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
@@ -71,6 +71,9 @@ $(O)/%.o: src/%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
+
+# what it has the assembler include
+$(O)/report/html.o: src/report/page.html
 
 $(O)/inftrace: $(OBJS)
 	$(call say,LD,$@)

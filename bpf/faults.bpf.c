@@ -52,6 +52,13 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		r.addr = READ_ONCE(ctx->addr);
 		flags |= REC_F_KERNEL;
 	}
+	if (cfg.sums) {
+		u32 major = !!(flags & REC_F_MAJOR);
+
+		t->faults[major]++;
+		t->fault_ns[major] += now - start;
+		t->faults_kernel += !!(flags & REC_F_KERNEL);
+	}
 	if (!emits(REC_FAULT))
 		return 0;
 	hdr_current(&r.h, REC_FAULT, start, now, 0, flags);

@@ -12,6 +12,8 @@
 
 struct call_vals {
 	u64 vals[FUNC_VALS_MAX];
+	u64 now, tgid_tid;
+	u32 id, slot; /* of its strings */
 };
 
 /* All at once into an array: the verifier refuses a context that is read at a computed place. */
@@ -60,7 +62,7 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 
 		if (i >= f->derefs)
 			break;
-		if (f->flags & FETCH_F_STRING && i + 1 == f->derefs)
+		if (f->flags & (FETCH_F_STRING | FETCH_F_LATE) && i + 1 == f->derefs)
 			return addr;
 		v = 0;
 		if (size > 8)
@@ -79,6 +81,38 @@ static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct prob
 		if (i < p->nvals && reg < REG_MAX)
 			vals[i] = fetch_value(regs[reg], &p->fetch[i]);
 	}
+}
+
+/* Any register. Only a helper may read the context at a place that is not known before. */
+static __always_inline u64 reg_at(struct pt_regs *ctx, u32 place)
+{
+	u64 v = 0;
+
+	if (place < REG_PLACES_MAX)
+		bpf_probe_read_kernel(&v, sizeof(v), (void *)ctx + place * sizeof(v));
+	return v;
+}
+
+/* PROBE_F_REGS: the arguments of a USDT probe are where the compiler had them. */
+static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u64 *vals)
+{
+	for (u32 i = 0; i < FUNC_VALS_MAX; i++) {
+		const struct fetch *f = &p->fetch[i];
+		u64 v;
+
+		vals[i] = 0;
+		if (i >= p->nvals)
+			continue;
+		if (f->flags & FETCH_F_CONST) {
+			vals[i] = (u32)f->off[0] | (u64)f->off[1] << 32;
+			continue;
+		}
+		v = reg_at(ctx, f->reg);
+		if (f->index)
+			v += reg_at(ctx, f->index - 1) << (f->shift & 63);
+		vals[i] = fetch_value(v, f);
+	}
+	return 0;
 }
 
 /* Reads the string arguments of a call into its slot. */
@@ -239,6 +273,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	f->prev_role = t->role;
 	f->nvals = p->nvals;
 	f->nstrs = p->nstrs;
+	f->late = !!(p->flags & PROBE_F_LATE);
 	f->slot = slot;
 	f->flags = 0;
 	f->step = 0;
@@ -277,6 +312,19 @@ static __always_inline void group_meet(struct thread *t, struct who w, u64 key, 
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
+/* Has the stack of the record to itself: function_entry() calls others that need theirs. */
+__noinline int instant_emit(struct thread *t, struct strings *s, const struct probe *p, const struct call_vals *c)
+{
+	struct who w;
+
+	if (!t || !p || !c)
+		return 0;
+	w.tgid = c->tgid_tid >> 32;
+	w.tid = (u32)c->tgid_tid;
+	emit_call(thread_step(t), s, w, c->id, c->now, c->now, c->vals, p->nvals, p->nstrs, c->slot, 0);
+	return 0;
+}
+
 SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
@@ -286,22 +334,32 @@ int function_entry(struct pt_regs *ctx)
 	struct thread *t;
 	struct probe *p;
 	struct who w;
-	u64 now;
+	u64 now, cookie;
 	u32 id;
 
 	if (!enabled)
 		return 0;
 	t = thread_of(task);
-	if (!t)
+	if (!t) {
+		if (cfg.count_strangers)
+			__sync_fetch_and_add(&stats.strangers, 1);
 		return 0;
-	id = bpf_get_attach_cookie(ctx);
+	}
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!link_lives(t, cookie))
+		return 0;
+	id = cookie;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
 	if (!p->hit)
 		p->hit = 1;
-	regs_read(ctx, regs);
-	fetch_all(regs, p, c.vals);
+	if (p->flags & PROBE_F_REGS) {
+		fetch_places(ctx, p, c.vals);
+	} else {
+		regs_read(ctx, regs);
+		fetch_all(regs, p, c.vals);
+	}
 	if (!when_holds(p, c.vals))
 		return 0;
 	now = thread_account(t);
@@ -327,17 +385,38 @@ int function_entry(struct pt_regs *ctx)
 		t->op.probe = id + 1;
 	}
 	if (p->flags & PROBE_F_INSTANT) {
+		c.now = now;
+		c.tgid_tid = (u64)w.tgid << 32 | w.tid;
+		c.id = id;
 		/* no slot of its own: the one of the next frame is free */
-		u32 slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
-
-		if (p->nstrs)
-			strings_take(task, p, &c, slot);
-		emit_call(p->nstrs ? strings_of(task) : NULL, w, id, now, now, c.vals, p->nvals, p->nstrs, slot, 0);
+		c.slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
+		instant_emit(t, p->nstrs ? strings_take(task, p, &c, c.slot) : NULL, p, &c);
 	}
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, now, &c);
+	if (p->flags & PROBE_F_GRAPH)
+		t->counts.graphs++; /* in the step that has begun with it, if so */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
 		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), now);
+	return 0;
+}
+
+/* The last load of the values that the function was to store. */
+__noinline int fetch_late(struct frame *f, const struct probe *p)
+{
+	if (!f || !p)
+		return 0;
+	for (int i = 0; i < FUNC_VALS_MAX; i++) {
+		u32 size = p->fetch[i].size;
+		u64 v = 0;
+
+		if (!(p->fetch[i].flags & FETCH_F_LATE))
+			continue;
+		if (size > 8)
+			size = 8;
+		bpf_probe_read_user(&v, size, (void *)f->vals[i]);
+		f->vals[i] = extend(v, size, p->fetch[i].flags & FETCH_F_SIGNED);
+	}
 	return 0;
 }
 
@@ -373,7 +452,7 @@ int function_return(struct pt_regs *ctx)
 	struct thread *t;
 	struct frame *f;
 	struct who w;
-	u64 now, sp;
+	u64 now, sp, cookie;
 	u32 id, depth;
 
 	if (!enabled)
@@ -381,9 +460,12 @@ int function_return(struct pt_regs *ctx)
 	t = thread_of(task);
 	if (!t)
 		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!link_lives(t, cookie))
+		return 0;
+	id = cookie;
 	WRITE_ONCE(t->closing, 1);
 	now = thread_account(t);
-	id = bpf_get_attach_cookie(ctx);
 	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -399,6 +481,8 @@ int function_return(struct pt_regs *ctx)
 		now = t->ret_ns; /* the second probe of one return */
 	t->ret_sp = sp;
 	t->ret_ns = now;
+	if (f->late)
+		fetch_late(f, bpf_map_lookup_elem(&probes, &id));
 	if (t->op.depth >= depth)
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
 	if (f->group)
@@ -407,8 +491,8 @@ int function_return(struct pt_regs *ctx)
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
 	} else {
-		emit_call(f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals, f->nvals, f->nstrs,
-			f->slot, f->flags);
+		emit_call(thread_step(t), f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals,
+			f->nvals, f->nstrs, f->slot, f->flags);
 	}
 	frame_pop(t, depth);
 	return 0;

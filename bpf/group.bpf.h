@@ -228,7 +228,6 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 	if (!step || t->times.member_step == step)
 		return;
 	times_mark(t);
-	stalls_forget(t);
 	t->times.tid = tid;
 	WRITE_ONCE(t->times.member_step, step);
 	t->member_slot = i = __sync_fetch_and_add(&g->n_members, 1);

@@ -13,6 +13,7 @@
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
+ *   irq_depth, irqs            those on interrupts, innermost first
  */
 #ifndef INFTRACE_BPF_H
 #define INFTRACE_BPF_H
@@ -41,6 +42,9 @@ volatile u32 enabled __weak = 0;
 volatile u32 closing __weak = 0;
 
 struct inf_stats stats __weak = {};
+
+/* Generations of links, see link_lives(): the newest << 16 | the one whose calls count. */
+volatile u32 link_gens __weak = 0;
 
 /* ---- maps ---- */
 
@@ -92,7 +96,8 @@ struct frame {
 	u8 prev_role;
 	u8 nvals;
 	u8 step; /* this frame is the step */
-	u8 nstrs;
+	u8 nstrs : 4;
+	u8 late : 4; /* PROBE_F_LATE */
 	u16 slot; /* of its strings */
 	u8 flags; /* REC_F_* of its span */
 	u8 group; /* the barrier of a group */
@@ -109,6 +114,15 @@ struct open_op {
 	u8 depth; /* frames that it is in */
 	u8 pad;
 	u64 vals[FUNC_VALS_MAX];
+};
+
+/* Interrupts in flight: a hard one hits a soft one. A power of two. */
+#define IRQ_DEPTH 4
+
+struct irq_frame {
+	u64 start;
+	u32 id;
+	u32 type;
 };
 
 #define FRAMES_MAX 32
@@ -136,6 +150,7 @@ struct thread {
 	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
 	u8 in_syscall;
 	u8 in_fault;
+	u8 irq_depth; /* up to here: what other threads read as its state */
 	u8 sys_flags;
 	u8 depth;
 	u8 in_step;
@@ -168,7 +183,12 @@ struct thread {
 	u8 throttled;
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
-	struct step_counts counts; /* the kernel's, read just now by counts_read() */
+	u32 link_gen; /* generation of links whose calls count, as of this call */
+	struct step_counts counts; /* the kernel's, read just now by counts_read(); and graphs */
+	struct irq_frame irqs[IRQ_DEPTH];
+	/* With cfg.sums; [1]: involuntary, major. */
+	u32 switches[2], faults[2], faults_kernel;
+	u64 fault_ns[2];
 	struct open_op op;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
@@ -232,6 +252,20 @@ static __always_inline void counts_read(struct thread *t, struct task_struct *ta
 	t->counts.syscalls = t->syscalls;
 }
 
+/*
+ * Whether this call counts. While links are exchanged each call is seen through those of two
+ * generations, in the same visit of the kernel: the newer ones first, as consumer_add() in
+ * kernel/events/uprobes.c puts them in front. The newest decide, for the older ones too.
+ */
+static __always_inline bool link_lives(struct thread *t, u64 cookie)
+{
+	u32 gens = link_gens, gen = cookie >> 32;
+
+	if (gen == gens >> 16)
+		t->link_gen = gens & 0xffff;
+	return t->link_gen == gen;
+}
+
 static __always_inline struct strings *strings_of(struct task_struct *task)
 {
 	return bpf_task_storage_get(&strings, task, 0, 0);
@@ -249,6 +283,8 @@ static __always_inline u32 thread_on_state(const struct thread *t)
 {
 	if (t->role == ST_GPU_WAIT)
 		return ST_GPU_WAIT;
+	if (cfg.track_irq && READ_ONCE(t->irq_depth))
+		return ST_IRQ;
 	if (t->in_fault)
 		return ST_FAULT;
 	if (t->in_syscall)

@@ -71,9 +71,15 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 
 	if (state)
 		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft one be preempted */
+		__sync_fetch_and_add(&stats.irqs_left, 1);
+		t->irq_depth = 0;
+	}
 	state = thread_state(t, state);
 	if (t->since && now > t->since)
 		thread_add(t, state, now - t->since);
+	if (cfg.sums)
+		t->switches[preempt || !task_state]++;
 	t->off_flags = 0;
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
@@ -92,6 +98,8 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
+		if (cfg.sums)
+			thread_sum(t, task->tgid, 0);
 		if (t->dying)
 			__sync_fetch_and_add(&stats.dying, -1);
 		t->since = 0; /* nothing is open in a dead thread when the recording stops */
@@ -201,7 +209,8 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 {
 	struct frame *f;
 
-	if (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns) {
+	if (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns &&
+		!(cfg.ipc_only && !(waker->sys_flags & REC_IPC_MASK))) {
 		waker->sys_flags |= REC_F_WOKE;
 		return waker->sys_start;
 	}
@@ -276,6 +285,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	u32 tgid = parent->tgid;
 	struct thread *t, *by;
+	bool shares = child->mm == parent->mm;
 
 	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
 	by = thread_of(parent);
@@ -289,7 +299,9 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->off = ST_RUNNABLE;
 	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
-	emit_task(child, TASK_FORK, parent->pid, tgid, 0, child->comm, BPF_RB_NO_WAKEUP);
+	/* where probes are in the targets only, the child has none yet */
+	emit_task(child, TASK_FORK, parent->pid, tgid, shares ? TASK_F_SHARES : 0, child->comm,
+		link_gens && !shares ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
@@ -338,6 +350,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	if (!t)
 		return 0;
 	now = thread_account(t);
+	if (t->op.probe && t->op.end) /* it is part of the step that the thread leaves now */
+		op_flush(t, strings_of(p), w, now, 0);
 	group_leave(t, w.tgid);
 	if (!t->in_syscall || !cfg.track_sched) { /* else the last switch ends it and what it is in */
 		task_flush(t, p, w, now);

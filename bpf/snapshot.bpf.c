@@ -18,14 +18,19 @@ int snapshot_create(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
+	if (cfg.ipc && !eventfd_fops)
+		ipc_learn();
 	tgid = task->tgid;
-	if (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid))
+	if (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)) {
 		thread_create(task);
+		if (cfg.memory)
+			process_sums_of(tgid);
+	}
 	return 0;
 }
 
 /* The system call that a sleeping thread is in, or -1. */
-static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_arg0)
+static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_arg0, u64 *ret_arg1)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
@@ -34,9 +39,11 @@ static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_a
 	if (regs->ax != (unsigned long)-ENOSYS)
 		return -1;
 	*ret_arg0 = regs->di;
+	*ret_arg1 = regs->si;
 	return (s32)regs->orig_ax;
 #else
 	*ret_arg0 = regs->orig_x0;
+	*ret_arg1 = ((struct user_pt_regs *)regs)->regs[1];
 	return regs->syscallno;
 #endif
 }
@@ -48,7 +55,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	u32 task_state, state = ST_CPU;
 	struct thread *t;
-	u64 arg0 = 0;
+	u64 arg0 = 0, arg1 = 0;
 	s64 nr = -1;
 
 	if (!task)
@@ -63,7 +70,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 		state = ST_STOPPED;
 	} else {
 		state = ST_BLOCKED_OTHER;
-		nr = sleeping_syscall(task, &arg0);
+		nr = sleeping_syscall(task, &arg0, &arg1);
 		if (nr >= 0)
 			state = blocked_in_syscall(task, nr, arg0);
 	}
@@ -77,6 +84,8 @@ int snapshot_init(struct bpf_iter__task *ctx)
 		t->sys_arg0 = arg0;
 		t->sys_start = stats.start_ns;
 		t->sys_flags = REC_F_OPEN_START | REC_F_BLOCKED;
+		if (cfg.ipc)
+			t->sys_flags |= ipc_of_call(task, nr, arg0, arg1);
 		t->in_syscall = 1;
 	}
 	return 0;

@@ -8,6 +8,7 @@
 
 #include "inftrace.bpf.h"
 #include "group.bpf.h"
+#include "sums.bpf.h"
 
 /*
  * The functions here that are not inline are global (weak, since each object has them): the verifier
@@ -18,28 +19,37 @@ struct who {
 	u32 tgid, tid;
 };
 
-static __always_inline void function_fill(
-	struct rec_function *r, struct who w, u32 probe, u64 start, u64 end, const u64 *vals, u32 flags)
+/* The step that the thread works on, its own or another's: number + 1; 0: none. */
+static __always_inline u32 thread_step(const struct thread *t)
+{
+	return t->in_step ? t->step.number + 1 : t->times.member_step;
+}
+
+static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
+	u64 end, const u64 *vals, u32 flags)
 {
 	hdr_fill(&r->h, REC_FUNCTION, start, end, w.tgid, w.tid, probe, flags);
+	r->step = step;
+	r->pad = 0;
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		r->vals[i] = vals[i];
 }
 
 static __always_inline void emit_function(
-	struct who w, u32 probe, u64 start, u64 end, const u64 *vals, u32 nvals, u32 flags)
+	struct who w, u32 probe, u32 step, u64 start, u64 end, const u64 *vals, u32 nvals, u32 flags)
 {
 	struct {
 		struct rec_hdr h;
+		u32 step, pad;
 		u64 vals[FUNC_VALS_MAX];
-	} r;
+	} r; /* a struct rec_function without the strings */
 
 	if (!emits(REC_FUNCTION))
 		return;
-	function_fill((struct rec_function *)&r, w, probe, start, end, vals, flags);
+	function_fill((struct rec_function *)&r, w, probe, step, start, end, vals, flags);
 	if (nvals > FUNC_VALS_MAX)
 		nvals = FUNC_VALS_MAX;
-	emit(&r, sizeof(r.h) + nvals * sizeof(u64), REC_FUNCTION);
+	emit(&r, REC_FUNCTION_SIZE(nvals), REC_FUNCTION);
 }
 
 /*
@@ -54,38 +64,56 @@ __weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
 		return 0;
 	to = &s->out.vals[nvals];
 	__builtin_memcpy(to, &s->slots[slot], sizeof(s->slots[slot]));
-	emit(&s->out, sizeof(s->out.h) + nvals * sizeof(u64) + sizeof(s->slots[slot]), REC_FUNCTION);
+	emit(&s->out, REC_FUNCTION_SIZE(nvals) + sizeof(s->slots[slot]), REC_FUNCTION);
 	return 0;
 }
 
 /* s: the strings of calls in flight; NULL where the thread has none. */
-static __always_inline void emit_call(struct strings *s, struct who w, u32 probe, u64 start, u64 end,
-	const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
+static __always_inline void emit_call(u32 step, struct strings *s, struct who w, u32 probe,
+	u64 start, u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
 {
 	if (!s || !nstrs) {
-		emit_function(w, probe, start, end, vals, nvals, flags);
+		emit_function(w, probe, step, start, end, vals, nvals, flags);
 	} else if (emits(REC_FUNCTION)) {
-		function_fill(&s->out, w, probe, start, end, vals, flags);
+		function_fill(&s->out, w, probe, step, start, end, vals, flags);
 		emit_strings(s, slot, nvals);
 	}
 }
 
 /* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`, and then
  * with `flags`. */
-static __always_inline void op_flush(
-	struct thread *t, struct strings *s, struct who w, u64 open_end, u32 flags)
+__weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid, u64 open_end, u32 flags)
 {
-	u32 probe = t->op.probe;
-	u64 end = t->op.end;
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+	u32 probe, step;
+	u64 end;
 
-	if (!probe)
-		return;
+	if (!t)
+		return 0;
+	probe = t->op.probe;
+	end = t->op.end;
 	t->op.probe = 0;
 	if (end)
 		flags = 0;
 	else
 		end = open_end;
-	emit_call(s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP, flags);
+	step = thread_step(t);
+	if (!step && t->group_key) {
+		/* it came to the first barrier of the step before the thread whose step it is */
+		struct group *g = group_of(w.tgid, t->group_key);
+
+		step = g ? g->step : 0;
+	}
+	emit_call(step, s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP,
+		flags);
+	return 0;
+}
+
+static __always_inline void op_flush(
+	struct thread *t, struct strings *s, struct who w, u64 open_end, u32 flags)
+{
+	if (t->op.probe)
+		op_emit(t, s, (u64)w.tgid << 32 | w.tid, open_end, flags);
 }
 
 /* Begins a step, with the counts just read. Returns the instant it begins. */
@@ -157,6 +185,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	r->n.faults_minor = t->counts.faults_minor - r->n.faults_minor;
 	r->n.faults_major = t->counts.faults_major - r->n.faults_major;
 	r->n.syscalls = t->counts.syscalls - r->n.syscalls;
+	r->n.graphs = t->counts.graphs - r->n.graphs;
 	group_end(t, tgid_tid >> 32, end);
 	stall_none(&r->stall);
 	stall_pick(&r->stall, t->stalls, 0, ~0ull);
@@ -170,9 +199,12 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 {
 	struct rec_syscall r;
 
-	if (!emits(REC_SYSCALL))
-		return;
 	flags |= t->sys_flags;
+	if (cfg.sums)
+		syscall_add(w.tgid, t->sys_nr | (flags & REC_F_COMPAT ? SYSCALL_SUM_COMPAT : 0),
+			end - t->sys_start);
+	if (!emits(REC_SYSCALL) || (cfg.ipc_only && !(flags & REC_IPC_MASK)))
+		return;
 	if (cfg.min_syscall_ns && end - t->sys_start < cfg.min_syscall_ns &&
 		!(flags & (REC_F_BLOCKED | REC_F_OPEN_END))) {
 		__sync_fetch_and_add(&stats.syscalls_short, 1);
@@ -196,7 +228,7 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 	f = frame_at(t, --t->depth);
 	if (f->step)
 		return f->probe + 1;
-	emit_call(s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
+	emit_call(thread_step(t), s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
 		f->flags | REC_F_OPEN_END);
 	return 0;
 }
@@ -256,14 +288,23 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 	}
 	if (t->in_syscall)
 		syscall_emit(t, w, end, 0, REC_F_OPEN_END);
+	for (u32 i = 0; cfg.track_irq && i < IRQ_DEPTH; i++) {
+		struct rec_irq r;
+
+		if (i >= t->irq_depth || !emits(REC_IRQ))
+			break;
+		hdr_fill(&r.h, REC_IRQ, t->irqs[i].start, end, w.tgid, w.tid, t->irqs[i].id,
+			t->irqs[i].type | REC_F_OPEN_END);
+		emit(&r, sizeof(r), REC_IRQ);
+	}
 	return 0;
 }
 
 static __always_inline void task_flush(struct thread *t, struct task_struct *task, struct who w, u64 end)
 {
 	counts_read(t, task);
-	group_leave(t, w.tgid);
 	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end);
+	group_leave(t, w.tgid); /* what was in flight is part of the step that it leaves */
 }
 
 /* After the window has closed: what is still open ends there, marked as such. */
@@ -279,6 +320,8 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 		return;
 	if (end < t->since) /* it changed its state while the window was closing */
 		end = t->since;
+	if (cfg.sums)
+		thread_sum(t, task->tgid, end);
 	thread_close(t, tgid_tid, end, cpu);
 	counts_read(t, task);
 	frames_flush(t, strings_of(task), tgid_tid, end);

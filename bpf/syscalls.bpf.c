@@ -6,6 +6,7 @@
  * own storage: a task that is no target costs one look-up.
  */
 #include "spans.bpf.h"
+#include "blocked.bpf.h"
 
 #define PROT_EXEC 4
 #define TS_COMPAT 0x0002 /* arch/x86/include/asm/thread_info.h */
@@ -30,6 +31,15 @@ static __always_inline u64 sys_arg0(const struct pt_regs *regs)
 	return regs->di;
 #else
 	return regs->orig_x0;
+#endif
+}
+
+static __always_inline u64 sys_arg1(const struct pt_regs *regs)
+{
+#ifdef __TARGET_ARCH_x86
+	return regs->si;
+#else
+	return ((const struct user_pt_regs *)regs)->regs[1];
 #endif
 }
 
@@ -67,6 +77,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	if (task->thread_info.status & TS_COMPAT)
 		t->sys_flags = REC_F_COMPAT;
 #endif
+	if (cfg.ipc && !(t->sys_flags & REC_F_COMPAT))
+		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->in_syscall = 1;
 	return 0;

@@ -16,6 +16,8 @@ struct command {
 
 static const struct command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
+	{ "top", cmd_top, "live in the terminal: rates, time per state, slow steps" },
+	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
 	{ "validate", cmd_validate, "check a profile JSONL or a Chrome trace" },
 	{ "engines", cmd_engines, "presets of functions to probe, and what they match" },
 	{ "doctor", cmd_doctor, "what this kernel and these privileges allow" },

@@ -19,7 +19,13 @@ struct inf_config {
 	u32 watch_maps;	 /* tell user space when a target maps an executable file */
 	u32 map_nr;	 /* number of mmap */
 	u8 track_syscalls, track_sched; /* these programs are loaded */
-	u8 pad[2];
+	u8 count_strangers; /* calls of probed functions by other processes */
+	u8 track_irq;
+	u8 sums;     /* per process, see process_sums.h: times and system calls */
+	u8 memory;   /* likewise: pages */
+	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
+	u8 ipc_only; /* and send no others */
+	u32 eventfd; /* of user space, to know others by */
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
 };
@@ -36,6 +42,10 @@ struct inf_stats {
 	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
 	u64 faults_open;     /* user faults that ended in a signal: no span */
 	u64 syscalls_short;  /* left out by --min-syscall */
+	u64 irqs_full;	     /* interrupts nested deeper than IRQ_DEPTH: no span */
+	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */
+	u64 sums_full;	     /* what found no room in the sums of a process */
+	u64 strangers;	     /* calls of probed functions by processes that are no targets */
 	u64 workers_full;    /* threads of a group beyond GROUP_MEMBERS_MAX: not in the workers' sums */
 	u32 step_number;
 	u32 dying; /* threads between their exit and their last switch */
@@ -61,7 +71,10 @@ enum probe_role {
 #define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
 #define PROBE_F_END 0x04     /* entry ends the span begun last on this thread */
 #define PROBE_F_INSTANT 0x08 /* entry only: an instant */
-#define PROBE_F_GROUP 0x10   /* a barrier of threads that work on the same step */
+#define PROBE_F_REGS 0x10    /* its values come from any registers, and from none */
+#define PROBE_F_GRAPH 0x20   /* launches a CUDA graph: counted in the step */
+#define PROBE_F_GROUP 0x40   /* a barrier of threads that work on the same step */
+#define PROBE_F_LATE 0x80    /* some values are FETCH_F_LATE */
 
 /* Registers by name; the argument registers of the C ABI come first. */
 enum fetch_reg {
@@ -77,10 +90,17 @@ enum fetch_reg {
 	REG_MAX,
 };
 
-#define FETCH_DEREFS_MAX 3
+/* With PROBE_F_REGS registers are given by their place in struct pt_regs instead (user_pt_regs on
+ * arm64), in units of 8 bytes: a compiler may leave an argument of a USDT probe in any of them. */
+#define REG_PLACES_MAX 33
+#define REG_NONE 0xff /* stands for 0 */
+
+#define FETCH_DEREFS_MAX 4 /* three that can be written, and the place of a USDT probe's argument */
 #define FETCH_F_SIGNED 0x01
 #define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched too: the last
 			     * load is the string itself */
+#define FETCH_F_CONST 0x04  /* with PROBE_F_REGS: the value is in off[0] and off[1], low half first */
+#define FETCH_F_LATE 0x08   /* the last load is done when the function returns: it stores there */
 
 /*
  * value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes.
@@ -91,6 +111,9 @@ struct fetch {
 	u8 derefs;
 	u8 size; /* 1, 2, 4 or 8 bytes */
 	u8 flags;
+	u8 index; /* with PROBE_F_REGS: 1 + a register that is added to the first, or 0 ... */
+	u8 shift; /* ... after a shift to the left */
+	u8 pad[2];
 	s32 off[FETCH_DEREFS_MAX];
 };
 

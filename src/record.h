@@ -30,6 +30,8 @@ enum rec_kind {
 	REC_STEP,
 	REC_TASK,
 	REC_MAPPED, /* the target mapped an executable file: look for probes */
+	REC_IRQ,
+	REC_MEMORY, /* made in user space, from what the programs count */
 	REC_KIND_MAX,
 };
 
@@ -70,6 +72,8 @@ enum sys_class {
 	SYS_IPC,
 	SYS_MAP, /* mmap: may map an executable file */
 };
+/* Or'ed to it: moves data through its fd; with SYS_FUTEX: waits or wakes by its number alone. */
+#define SYS_F_TRANSFER 0x80
 
 /* rec_hdr.flags */
 #define REC_F_OPEN_START 0x01 /* began before the recording: start is the start of the recording */
@@ -80,6 +84,8 @@ enum sys_class {
 #define REC_F_KERNEL 0x20     /* fault: taken in the kernel, an instant (its start is not seen) */
 #define REC_F_PREEMPT 0x40    /* off CPU: involuntary */
 #define REC_F_WAKER_IRQ 0x80  /* off CPU: woken from an interrupt, waker is unknown */
+#define REC_F_SOFTIRQ 0x10    /* irq: a soft one */
+#define REC_F_VECTOR 0x20     /* irq: enum irq_vector */
 #define REC_F_WOKE 0x80	      /* system call, fault, function, step: woke a thread of the targets */
 
 struct rec_hdr {
@@ -91,6 +97,22 @@ struct rec_hdr {
 	u8 flags;
 	u32 id; /* syscall number, probe id, enum time_state, enum task_event, step number */
 };
+
+/*
+ * System call: what it passes data through, in flags >> REC_IPC_SHIFT. Such a call that did not
+ * block is the fast path, one that blocked the slow path.
+ */
+enum ipc_kind {
+	IPC_NONE, /* or something else */
+	IPC_PIPE,
+	IPC_UNIX,
+	IPC_EVENTFD,
+	IPC_FUTEX_WAIT,
+	IPC_FUTEX_WAKE,
+	IPC_MAX,
+};
+#define REC_IPC_SHIFT 4
+#define REC_IPC_MASK 0x70
 
 struct rec_syscall {
 	struct rec_hdr h; /* id: number */
@@ -128,9 +150,12 @@ struct rec_fault {
  */
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
+	u32 step; /* number + 1 of the step that the call is part of; 0: none */
+	u32 pad;
 	u64 vals[FUNC_VALS_MAX];
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };
+#define REC_FUNCTION_SIZE(nvals) (sizeof(struct rec_hdr) + 2 * sizeof(u32) + (nvals) * sizeof(u64))
 
 /* Counts of a step, for the calling thread. */
 struct step_counts {
@@ -138,6 +163,7 @@ struct step_counts {
 	u32 migrations;
 	u32 faults_minor, faults_major;
 	u32 syscalls;
+	u32 graphs; /* launched */
 };
 
 #define TASK_COMM_LEN 16
@@ -180,6 +206,7 @@ enum task_event {
 	TASK_COMM, /* a thread's name, at start or when it changed */
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
+#define TASK_F_SHARES 0x02 /* TASK_FORK: runs in the memory of its parent: a thread, or after vfork */
 
 struct rec_task {
 	struct rec_hdr h; /* id: enum task_event; tgid, tid: the task concerned */
@@ -190,6 +217,27 @@ struct rec_task {
 
 struct rec_mapped {
 	struct rec_hdr h;
+};
+
+/* What x86 serves without a handler that has a name. */
+enum irq_vector {
+	VECTOR_LOCAL_TIMER,
+	VECTOR_RESCHEDULE,
+	VECTOR_CALL_FUNCTION,
+	VECTOR_CALL_FUNCTION_SINGLE,
+	VECTOR_IRQ_WORK,
+	VECTOR_MAX,
+};
+
+struct rec_irq {
+	struct rec_hdr h; /* id: number of the interrupt, or of the soft one, or enum irq_vector */
+};
+
+/* Of a process, since the start of the recording. */
+struct rec_memory {
+	struct rec_hdr h; /* tid: the process */
+	u64 rss_bytes;
+	u64 pages_allocated, pages_freed;
 };
 
 #define REC_SIZE_MAX sizeof(struct rec_step)

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A uprobe belongs to a file, not to a process: attached once, it is in every process that
- * maps the file, now and later, and the programs leave at once where the thread is no target.
- */
 #include "capture/attach.h"
 
 #include <bpf/bpf.h>
-#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -15,21 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "capture/links.h"
+#include "capture/returns.h"
 #include "engine/sites.h"
+#include "engine/spec.h"
 #include "target/elf.h"
 #include "target/process.h"
+#include "target/usdt.h"
 #include "util/log.h"
-
-/* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
-#define ATTACH_UPROBE_MULTI 48
-#define UPROBE_MULTI_RETURN 1
-
-/* Without uprobe_multi each link is closed after a grace period of its own, 0.1 s, under one lock:
- * with more than these of one file the end of the recording would take minutes. */
-#define SINGLE_LINKS_MAX 128
 
 /* A file that was looked at. One that has probes keeps its inode by them; the inode of another may
  * be given to a new file once it is deleted, so that its name counts too. */
@@ -40,37 +31,29 @@ struct seen {
 
 struct attach {
 	struct probe_table *pt;
-	struct bpf_program *entry, *ret;
 	int probes_fd;
-	bool multi, states_only;
+	bool states_only, no_returns;
 	struct seen *seen;
 	size_t n_seen;
-	struct bpf_link **links; /* single links */
-	size_t n_links;
-	int *fds; /* multi links */
-	size_t n_fds;
+	struct links *links;
+	struct attach_late late;
 };
 
-/* The sites in one file for one program. */
-struct batch {
-	unsigned long *offsets;
-	uint64_t *cookies;
-	size_t n;
-};
-
-int attach_new(struct probe_table *pt, int probes_fd, struct bpf_program *entry,
-	struct bpf_program *ret_prog, bool multi, bool states_only, struct attach **ret_attach)
+int attach_new(const struct attach_config *c, struct attach **ret_attach)
 {
 	struct attach *a = calloc(1, sizeof(*a));
+	int err;
 
 	if (!a)
 		return -ENOMEM;
-	a->pt = pt;
-	a->probes_fd = probes_fd;
-	a->entry = entry;
-	a->ret = ret_prog;
-	a->multi = multi;
-	a->states_only = states_only;
+	a->pt = c->probes;
+	a->probes_fd = c->probes_fd;
+	a->states_only = c->states_only;
+	err = links_new(c->entry, c->ret, c->multi, c->link_gens, &a->links);
+	if (err) {
+		free(a);
+		return err;
+	}
 	*ret_attach = a;
 	return 0;
 }
@@ -79,104 +62,17 @@ void attach_free(struct attach *a)
 {
 	if (!a)
 		return;
-	for (size_t i = 0; i < a->n_links; i++)
-		bpf_link__destroy(a->links[i]);
-	for (size_t i = 0; i < a->n_fds; i++)
-		close(a->fds[i]);
-	free(a->links);
-	free(a->fds);
+	links_free(a->links);
 	free(a->seen);
 	free(a);
-}
-
-static int batch_add(struct batch *b, uint64_t offset, uint64_t cookie)
-{
-	unsigned long *offsets = realloc(b->offsets, (b->n + 1) * sizeof(*offsets));
-	uint64_t *cookies;
-
-	if (!offsets)
-		return -ENOMEM;
-	b->offsets = offsets;
-	cookies = realloc(b->cookies, (b->n + 1) * sizeof(*cookies));
-	if (!cookies)
-		return -ENOMEM;
-	b->cookies = cookies;
-	offsets[b->n] = offset;
-	cookies[b->n++] = cookie;
-	return 0;
-}
-
-static void batch_free(struct batch *b)
-{
-	free(b->offsets);
-	free(b->cookies);
-}
-
-static int attach_multi(struct attach *a, int prog_fd, bool ret, const char *path, const struct batch *b)
-{
-	struct {
-		uint32_t prog_fd, target_fd, attach_type, flags;
-		uint64_t path, offsets, ref_ctr_offsets, cookies;
-		uint32_t cnt, multi_flags, pid;
-		uint32_t pad;
-	} attr = {
-		.prog_fd = (uint32_t)prog_fd,
-		.attach_type = ATTACH_UPROBE_MULTI,
-		.path = (uintptr_t)path,
-		.offsets = (uintptr_t)b->offsets,
-		.cookies = (uintptr_t)b->cookies,
-		.cnt = (uint32_t)b->n,
-		.multi_flags = ret ? UPROBE_MULTI_RETURN : 0,
-	};
-	int *fds, fd;
-
-	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-	if (fd < 0)
-		return -errno;
-	fds = realloc(a->fds, (a->n_fds + 1) * sizeof(*fds));
-	if (!fds) {
-		close(fd);
-		return -ENOMEM;
-	}
-	a->fds = fds;
-	fds[a->n_fds++] = fd;
-	return 0;
-}
-
-static int attach_single(struct attach *a, struct bpf_program *prog, bool ret, const char *path,
-	const struct batch *b)
-{
-	struct bpf_link **links = realloc(a->links, (a->n_links + b->n) * sizeof(*links));
-
-	if (!links)
-		return -ENOMEM;
-	a->links = links;
-	for (size_t i = 0; i < b->n; i++) {
-		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = ret, .bpf_cookie = b->cookies[i]);
-		struct bpf_link *l = bpf_program__attach_uprobe_opts(prog, -1, path, b->offsets[i], &opts);
-
-		if (!l)
-			return -errno;
-		links[a->n_links++] = l;
-	}
-	return 0;
-}
-
-static int attach_batch(struct attach *a, bool ret, const char *path, const struct batch *b)
-{
-	struct bpf_program *prog = ret ? a->ret : a->entry;
-
-	if (!b->n)
-		return 0;
-	if (a->multi)
-		return attach_multi(a, bpf_program__fd(prog), ret, path, b);
-	return attach_single(a, prog, ret, path, b);
 }
 
 struct collect {
 	struct probe_table *pt;
 	int probes_fd;
-	struct batch entries, returns;
+	bool no_returns;
+	size_t refused;
+	struct link_sites entries, returns;
 };
 
 static int collect_site(const struct probe_site *ps, void *arg)
@@ -186,21 +82,23 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	uint32_t id = (uint32_t)ps->spec;
 	struct probe probe;
 
+	if (c->no_returns && spec->flags & PROBE_F_SPAN) {
+		spec->refused = true;
+		c->refused++;
+		return 0;
+	}
 	if (probe_spec_encode(spec, &probe)) {
-		log_warn("%s: this build has no %s; left out", spec->symbol, spec->when_name);
+		log_warn("%s: this build has no %s; left out", spec->symbol, spec->when.name);
 		return 0;
 	}
 	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
-	if (batch_add(&c->entries, ps->site.offset, ps->spec))
+	if (link_sites_add(&c->entries, ps->site.offset, id, ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
-	if (spec->flags & PROBE_F_SPAN && batch_add(&c->returns, ps->site.offset, ps->spec))
+	if (spec->flags & PROBE_F_SPAN &&
+		link_sites_add(&c->returns, ps->site.offset, id, ps->semaphore))
 		return -ENOMEM;
-	spec->attached++;
-	spec->attached_dear += !ps->site.cheap;
-	if (spec->from)
-		c->pt->specs[spec->from - 1].attached++;
 	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
 		(unsigned long)(ps->site.offset - ps->symbol->offset),
 		ps->site.cheap ? "emulated" : "single-stepped");
@@ -216,12 +114,50 @@ static bool is_claimed(const struct probe_table *pt, const char *shown)
 	return false;
 }
 
+/* by -1: they could not be attached after all. */
+static void count_sites(struct probe_table *pt, const struct link_sites *s, int by)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		struct probe_spec *spec = &pt->specs[(uint32_t)s->cookies[i]], *glob = NULL;
+
+		if (spec->from)
+			glob = &pt->specs[spec->from - 1];
+		spec->attached += (unsigned int)by;
+		spec->refused |= by < 0;
+		if (glob)
+			glob->attached += (unsigned int)by;
+		if (glob && by < 0)
+			glob->refused = true;
+	}
+}
+
+static void warn_file(const char *shown, int err, size_t links)
+{
+	if (err == -EFBIG)
+		log_warn("%s: %zu probes, at most %d without uprobe_multi (Linux 6.6), where each takes 0.1 s "
+			 "to detach: give narrower globs; none is attached",
+			shown, links, LINKS_SINGLE_MAX);
+	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
+		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
+}
+
+static void read_build_id(const char *path, char *build_id, size_t size)
+{
+	struct elf_file *elf;
+
+	if (elf_open(path, &elf))
+		return;
+	elf_build_id(elf, build_id, size);
+	elf_close(elf);
+}
+
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
-	struct collect c = { .pt = a->pt, .probes_fd = a->probes_fd };
-	char opened[32];
-	int err, fd;
+	struct collect c = { .pt = a->pt, .probes_fd = a->probes_fd, .no_returns = a->no_returns };
+	size_t left_out = a->pt->left_out;
+	char opened[32], build_id[ELF_BUILD_ID_MAX] = "none";
+	int err, fd, n = 0;
 
 	if (!is_claimed(a->pt, shown))
 		return 0;
@@ -231,22 +167,35 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	if (!err)
 		err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
-	if (!err && !a->multi && c.entries.n + c.returns.n > SINGLE_LINKS_MAX)
-		err = -EFBIG;
-	/* returns first: a return without its entry is nothing, an entry without its return stays open */
+	if (a->pt->left_out > left_out)
+		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "
+			 "narrower globs",
+			shown, a->pt->left_out - left_out, SPECS_MAX);
+	if (c.refused)
+		log_warn("%s: %zu functions left out: a target has a shadow stack, and this kernel (before 6.11) "
+			 "would end it at a return probe",
+			shown, c.refused);
 	if (!err)
-		err = attach_batch(a, true, opened, &c.returns);
-	if (!err)
-		err = attach_batch(a, false, opened, &c.entries);
-	if (!err)
-		err = (int)c.entries.n;
-	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
-		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
+		n = (int)c.entries.n;
+	if (n) {
+		if (log_level() > 0)
+			read_build_id(opened, build_id, sizeof(build_id));
+		count_sites(a->pt, &c.entries, 1);
+		err = links_add_file(a->links, fd, &c.entries, &c.returns);
+		if (err)
+			count_sites(a->pt, &c.entries, -1);
+	}
+	if (n && !err) {
+		fd = -1;
+		log_debug("%d probes in %s, build-id %s", n, shown, build_id);
+	} else if (err) {
+		warn_file(shown, err, c.entries.n + c.returns.n);
+	}
 	if (fd >= 0)
 		close(fd);
-	batch_free(&c.entries);
-	batch_free(&c.returns);
-	return err;
+	link_sites_free(&c.entries);
+	link_sites_free(&c.returns);
+	return err ? err : n;
 }
 
 static uint64_t hash_name(const char *name)
@@ -329,15 +278,90 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-int attach_process(struct attach *a, pid_t pid)
+void attach_everywhere(struct attach *a, const char *why)
+{
+	int err;
+
+	err = links_everywhere(a->links);
+	if (err > 0)
+		log_debug("probes are in all processes again: %s", why);
+	else if (err)
+		log_warn("cannot probe: %s; functions are left out from here on", strerror(-err));
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Gives the process links of its own, where that is how it is done. */
+static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
+{
+	bool late = links_state(a->links) == LINKS_BY_PROCESS;
+	uint64_t ns;
+	int n;
+
+	n = links_add_process(a->links, pid);
+	if (n < 0) {
+		attach_everywhere(a, n == -E2BIG ? "the targets have become many" : strerror(-n));
+	} else if (n && late && since_ns) {
+		ns = boot_ns() - since_ns;
+		a->late.processes++;
+		if (ns > a->late.ns_max)
+			a->late.ns_max = ns;
+	}
+}
+
+/* Probes are in files, which targets share: one that does not stand them is enough. */
+void attach_expect_process(struct attach *a, pid_t pid)
+{
+	a->no_returns = a->no_returns || returns_break(pid);
+}
+
+int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 {
 	struct scan s = { .a = a, .pid = pid };
 	int err;
 
 	if (!a->pt->n)
 		return 0;
+	attach_expect_process(a, pid);
+	follow(a, pid, since_ns);
 	err = process_each_mapped(pid, scan_mapping, &s);
 	return err ? err : s.sites;
+}
+
+int attach_in_targets_begin(struct attach *a)
+{
+	return links_begin(a->links);
+}
+
+void attach_in_targets_commit(struct attach *a)
+{
+	links_commit(a->links);
+}
+
+bool attach_in_targets(const struct attach *a)
+{
+	return links_state(a->links) != LINKS_EVERYWHERE;
+}
+
+void attach_process_gone(struct attach *a, pid_t pid)
+{
+	links_drop_process(a->links, pid);
+}
+
+void attach_main_thread_gone(struct attach *a)
+{
+	attach_everywhere(a, "the main thread of a target has exited");
+}
+
+struct attach_late attach_late(const struct attach *a)
+{
+	return a->late;
 }
 
 static int report_missing(const struct probe_spec *s, struct elf_file *elf)
@@ -349,6 +373,36 @@ static int report_missing(const struct probe_spec *s, struct elf_file *elf)
 	for (int i = 0; i < n; i++)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.70s", i ? ", " : "", near[i]);
 	log_error("%s has no function %s; nearest: %s", s->library, s->symbol, n > 0 ? list : "none");
+	return -ENOENT;
+}
+
+/* What it has instead, in 256 bytes. */
+static int list_name(const struct usdt_note *note, void *arg)
+{
+	char *list = arg, *last = strrchr(list, ' ');
+	size_t len = strlen(list);
+
+	if (strcmp(last ? last + 1 : list, note->name)) /* it may have several places */
+		snprintf(list + len, 256 - len, "%s%.70s", len ? ", " : "", note->name);
+	return 0;
+}
+
+static int find_note(const struct usdt_note *note, void *arg)
+{
+	(void)note;
+	(void)arg;
+	return 1;
+}
+
+static int check_named_usdt(const struct probe_spec *s, struct elf_file *elf)
+{
+	const char *name = s->symbol + strlen(SPEC_USDT);
+	char list[256] = "";
+
+	if (usdt_each(elf, name, find_note, NULL) == 1)
+		return 0;
+	usdt_each(elf, "*", list_name, list);
+	log_error("%s has no USDT probe %s; it has: %s", s->library, name, *list ? list : "none");
 	return -ENOENT;
 }
 
@@ -364,7 +418,9 @@ static int check_named(const struct probe_spec *s)
 			err == -ENOEXEC ? "not an ELF file" : strerror(-err));
 		return err;
 	}
-	if (!strpbrk(s->symbol, "*?[") && elf_find_symbol(elf, s->symbol, &sym))
+	if (s->is_usdt)
+		err = check_named_usdt(s, elf);
+	else if (!strpbrk(s->symbol, "*?[") && elf_find_symbol(elf, s->symbol, &sym))
 		err = report_missing(s, elf);
 	elf_close(elf);
 	return err;
@@ -378,7 +434,7 @@ int attach_named_files(struct attach *a)
 	for (size_t i = 0; i < a->pt->n; i++) {
 		const struct probe_spec *s = &a->pt->specs[i];
 
-		if (s->engine || !strchr(s->library, '/'))
+		if (s->engine || s->from || !strchr(s->library, '/'))
 			continue;
 		err = check_named(s);
 		if (err)
@@ -388,6 +444,7 @@ int attach_named_files(struct attach *a)
 		err = attach_file(a, s->library, s->library);
 		if (err < 0)
 			return err;
+		s = &a->pt->specs[i]; /* the table may have moved */
 		remember(a, 0, st.st_ino, s->library, true);
 	}
 	return 0;

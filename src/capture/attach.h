@@ -4,6 +4,7 @@
 #define INFTRACE_ATTACH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "engine/engine.h"
@@ -11,21 +12,61 @@
 struct bpf_program;
 struct attach;
 
-/* `multi`: the programs were loaded for uprobe_multi links. `states_only`: leave out functions that
- * only make records of their own, for a profile without a timeline. The table must outlive the
- * result; it grows by the matches of globs. probes_fd: the map that gets what to do at each probe. */
-int attach_new(struct probe_table *pt, int probes_fd, struct bpf_program *entry,
-	struct bpf_program *ret_prog, bool multi, bool states_only, struct attach **ret_attach);
+struct attach_config {
+	struct probe_table *probes; /* must outlive the result; grows by the matches of globs */
+	int probes_fd;		    /* the map that gets what to do at each probe */
+	struct bpf_program *entry, *ret;
+	bool multi;		      /* they were loaded for uprobe_multi links */
+	bool states_only;	      /* leave out functions of presets that only make records of their own */
+	volatile uint32_t *link_gens; /* for links_new() */
+};
+
+int attach_new(const struct attach_config *c, struct attach **ret_attach);
 
 /* Detaches everything. */
 void attach_free(struct attach *a);
 
+/* A target that attach_process() will be called for: whether it stands return probes decides for
+ * attach_named_files() too. */
+void attach_expect_process(struct attach *a, pid_t pid);
+
 /*
  * Looks at the executable files that the process has mapped and attaches what matches in those not
- * seen before. Returns the number of sites attached, or -ESRCH. A file that cannot be probed is
- * reported once and left out.
+ * seen before. since_ns: CLOCK_BOOTTIME of when the process began or called exec; 0: not during the
+ * recording. Returns the number of sites attached, or -ESRCH. A file that cannot be probed is reported
+ * once and left out.
  */
-int attach_process(struct attach *a, pid_t pid);
+int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
+
+/*
+ * From probes in every process that has the files mapped to probes in the targets only:
+ * attach_in_targets_begin(), attach_process() for each target, attach_in_targets_commit().
+ * -EOPNOTSUPP when the kernel cannot, or when it was done and had to be undone.
+ */
+int attach_in_targets_begin(struct attach *a);
+void attach_in_targets_commit(struct attach *a);
+
+/* Whether attach_process() is to be called for each new target process: from the begin on. */
+bool attach_in_targets(const struct attach *a);
+
+/* And back, for good, from whatever state. */
+void attach_everywhere(struct attach *a, const char *why);
+
+/* The process has exited, or an exec has replaced its main thread: attach_process() makes it known
+ * again. */
+void attach_process_gone(struct attach *a, pid_t pid);
+
+/* A process goes on without its main thread, which is what the kernel knows it by. */
+void attach_main_thread_gone(struct attach *a);
+
+/* Processes that began, or called exec, when probes were in the targets only: until theirs were in,
+ * their calls were not seen. */
+struct attach_late {
+	unsigned int processes;
+	uint64_t ns_max;
+};
+
+struct attach_late attach_late(const struct attach *a);
 
 /*
  * Checks the probes of the command line that name a file by its path, and attaches them. Returns

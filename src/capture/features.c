@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "target/process.h"
+
 #define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What the tries of one run share. */
 struct prober {
+	bool fast_only;
 	struct btf *btf; /* of the kernel; loaded at the first use, NULL */
 	int btf_err;
 };
@@ -246,13 +250,100 @@ static int try_uprobe_multi(struct prober *p, const char *arg)
 	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
+/* What is probed in our own process. */
+static __attribute__((noinline)) void *probed(void *arg)
+{
+	__asm__ volatile("" : "+r"(arg));
+	return arg;
+}
+
+struct place {
+	uint64_t addr;
+	uint64_t offset; /* in our executable; 0: not found */
+};
+
+static int find_place(const struct mapped_file *m, void *arg)
+{
+	struct place *p = arg;
+
+	if (p->addr < m->start || p->addr >= m->end)
+		return 0;
+	p->offset = p->addr - m->start + m->offset;
+	return 1;
+}
+
+/* Adds one to the first entry of a map. */
+static int load_counter(int map)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
+	const struct bpf_insn insns[] = {
+		INSN(BPF_ST | BPF_W | BPF_MEM, BPF_REG_10, 0, -4, 0),
+		MOV_REG(BPF_REG_2, BPF_REG_10),
+		INSN(BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, -4),
+		LOAD_MAP(BPF_REG_1, map),
+		CALL(BPF_FUNC_map_lookup_elem),
+		INSN(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, 0),
+		MOV_IMM(BPF_REG_1, 1),
+		INSN(BPF_STX | BPF_DW | BPF_ATOMIC, BPF_REG_0, BPF_REG_1, 0, BPF_ADD),
+		MOV_IMM(BPF_REG_0, 0),
+		EXIT(),
+	};
+
+	return load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
+}
+
+/* A link for our process sees a call from a thread of it that is not the main one. */
+static int count_in_thread(void)
+{
+	struct place place = { .addr = (uintptr_t)probed };
+	struct uprobe_multi_attr attr = {
+		.attach_type = ATTACH_UPROBE_MULTI,
+		.path = (uintptr_t) "/proc/self/exe",
+		.offsets = (uintptr_t)&place.offset,
+		.cnt = 1,
+		.pid = (uint32_t)getpid(),
+	};
+	int fds[3] = { -1, -1, -1 }, err;
+	uint64_t count = 0;
+	uint32_t zero = 0;
+	pthread_t thread;
+
+	process_each_mapped(getpid(), find_place, &place);
+	if (!place.offset)
+		return -ENOENT;
+	err = fds[0] = bpf_map_create(BPF_MAP_TYPE_ARRAY, "inftrace_probe", 4, 8, 1, NULL);
+	if (err < 0)
+		goto out;
+	err = fds[1] = load_counter(fds[0]);
+	if (err < 0)
+		goto out;
+	attr.prog_fd = (uint32_t)fds[1];
+	fds[2] = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	err = fds[2] < 0 ? -errno : 0;
+	if (err)
+		goto out;
+	err = -pthread_create(&thread, NULL, probed, NULL);
+	if (err)
+		goto out;
+	pthread_join(thread, NULL);
+	err = bpf_map_lookup_elem(fds[0], &zero, &count) ? -errno : 0;
+	if (!err && count != 1)
+		err = -EOPNOTSUPP;
+out:
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
+/* By what the kernel says, and, where there is time for it, by what it does. */
 static int try_uprobe_multi_pid(struct prober *p, const char *arg)
 {
 	int err = try_uprobe_multi(p, arg);
 
 	if (err)
 		return err;
-	return uprobe_multi_error((uint32_t)-1) == -EINVAL ? 0 : -EOPNOTSUPP;
+	if (uprobe_multi_error((uint32_t)-1) != -EINVAL)
+		return -EOPNOTSUPP;
+	return p->fast_only ? 0 : count_in_thread();
 }
 
 /*
@@ -354,7 +445,7 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 	[FEATURE_UPROBE_MULTI_PID] = { FEATURE("uprobe_multi by process", "6.10",
 					       try_uprobe_multi_pid, NULL),
 		.fast = true,
-		.loss = "probes are hit, and filtered, in all processes that map the library" },
+		.loss = "probes cost other processes that call the functions too: 1 us a call" },
 	[FEATURE_UPROBE] = { FEATURE("uprobe", "4.17", try_uprobe,
 				     "/sys/bus/event_source/devices/uprobe/type"),
 		.fast = true, .instead = FEATURE_UPROBE_MULTI },
@@ -375,6 +466,15 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 		.loss = "minor page faults are not seen" },
 	[FEATURE_FAULTS_MAJOR] = { FEATURE("perf event major-faults", "4.9", try_faults, "major"),
 		.loss = "major page faults are not seen" },
+	[FEATURE_IRQ_HANDLER] = { TRACEPOINT("irq_handler_entry"), .loss = "there is no -e irq" },
+	[FEATURE_SOFTIRQ] = { TRACEPOINT("softirq_entry"), .loss = "there is no -e irq" },
+#ifdef __x86_64__
+	[FEATURE_LOCAL_TIMER] = { TRACEPOINT("local_timer_entry"),
+		.loss = "-e irq does not see the timer and the calls of other CPUs" },
+#endif
+	[FEATURE_PAGE_ALLOC] = { TRACEPOINT("mm_page_alloc"), .loss = "there is no -e memory" },
+	[FEATURE_PAGE_FREE] = { TRACEPOINT("mm_page_free"), .loss = "there is no -e memory" },
+	[FEATURE_RSS_STAT] = { TRACEPOINT("rss_stat"), .loss = "there is no -e memory" },
 };
 
 const struct capability_desc capability_descs[CAPABILITIES_MAX] = {
@@ -437,7 +537,7 @@ static bool in_namespace(const char *path, ino_t initial)
 static int probe(struct features *ret, bool fast_only)
 {
 	struct features f = { 0 };
-	struct prober prober = { 0 };
+	struct prober prober = { .fast_only = fast_only };
 	struct utsname uts;
 	struct rlimit rl;
 

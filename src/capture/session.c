@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/groups.h"
+#include "capture/sums.h"
 #include "inftrace.skel.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -19,7 +22,7 @@
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 
 #define DYING_WAIT_MS 200 /* usually some microseconds; longer when it waits for a CPU */
-#define TRACEPOINTS_MAX 16 /* tp_btf programs in bpf/ */
+#define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
 
 struct session {
 	struct inftrace_bpf *skel;
@@ -30,6 +33,7 @@ struct session {
 	size_t n_tp_links;
 	struct bpf_link **fault_links;
 	size_t n_fault_links;
+	int eventfd; /* -1: none */
 };
 
 static uint64_t boot_ns(void)
@@ -94,8 +98,9 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->track_syscalls = c->track_syscalls;
 	cfg->track_sched = c->track_sched;
 	cfg->min_syscall_ns = c->min_syscall_ns;
+	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->trace_all;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
-		cfg->sys_class[i] = (uint8_t)syscall_class(i);
+		cfg->sys_class[i] = (uint8_t)syscall_class(i) | (syscall_transfer(i) ? SYS_F_TRANSFER : 0);
 
 	bpf_program__set_autoload(k->progs.sched_switch, c->track_sched);
 	bpf_program__set_autoload(k->progs.sched_waking, c->track_sched && !preempt_count);
@@ -116,6 +121,39 @@ static void configure(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.probes, 1);
 }
 
+/* What is loaded on demand, and what goes with it. */
+static int configure_groups(struct session *s, const struct session_config *c)
+{
+	struct inf_config *cfg = &s->skel->rodata->cfg;
+	struct inftrace_bpf *k = s->skel;
+	int err = 0;
+
+	cfg->track_irq = c->track_irq;
+	cfg->memory = c->track_memory;
+	cfg->sums = c->sums;
+	cfg->ipc = c->ipc;
+	cfg->ipc_only = c->ipc_only;
+	if (!c->sums && !c->track_memory)
+		bpf_map__set_max_entries(k->maps.process_sums, 1);
+	if (!c->sums)
+		bpf_map__set_max_entries(k->maps.syscall_sums, 1);
+	if (c->track_irq)
+		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
+	if (!err && c->track_memory)
+		err = group_load(k->obj, "memory_", NULL, "-e memory");
+	bpf_program__set_autoload(k->progs.sums_process_exit, c->sums || c->track_memory);
+	if (err || !c->ipc)
+		return err;
+	s->eventfd = eventfd(0, EFD_CLOEXEC);
+	if (s->eventfd < 0) {
+		err = -errno;
+		log_error("cannot open an eventfd: %s", strerror(-err));
+		return err;
+	}
+	cfg->eventfd = (uint32_t)s->eventfd;
+	return 0;
+}
+
 static int load_error(int err)
 {
 	if (err == -EPERM)
@@ -128,6 +166,22 @@ static int load_error(int err)
 	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
+static int open_attach(struct session *s, const struct session_config *c)
+{
+	struct attach_config a = {
+		.probes = c->probes,
+		.probes_fd = bpf_map__fd(s->skel->maps.probes),
+		.entry = s->skel->progs.function_entry,
+		.ret = s->skel->progs.function_return,
+		.multi = c->uprobe_multi,
+		.states_only = c->states_only,
+	};
+
+	if (s->skel->rodata->cfg.count_strangers)
+		a.link_gens = &s->skel->bss->link_gens;
+	return attach_new(&a, &s->attach);
+}
+
 int session_open(const struct session_config *c, struct session **ret_session)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -136,6 +190,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 
 	if (!s)
 		return -ENOMEM;
+	s->eventfd = -1;
 	libbpf_set_print(print_libbpf);
 	s->skel = inftrace_bpf__open();
 	if (!s->skel) {
@@ -143,6 +198,9 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	configure(s, c);
+	err = configure_groups(s, c);
+	if (err)
+		goto out;
 	template_fd = rings_set_template(s->skel->maps.rings);
 	if (template_fd < 0) {
 		err = load_error(template_fd);
@@ -161,8 +219,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
-	err = attach_new(c->probes, bpf_map__fd(s->skel->maps.probes), s->skel->progs.function_entry, s->skel->progs.function_return,
-			c->uprobe_multi, !(c->emit_mask & 1u << REC_FUNCTION), &s->attach);
+	err = open_attach(s, c);
 	if (err)
 		goto out;
 	*ret_session = s;
@@ -185,6 +242,8 @@ void session_free(struct session *s)
 		bpf_link__destroy(s->fault_links[i]);
 	free(s->fault_links);
 	rings_free(s->rings);
+	if (s->eventfd >= 0)
+		close(s->eventfd);
 	inftrace_bpf__destroy(s->skel);
 	free(s);
 }
@@ -372,6 +431,17 @@ void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX])
 		for (unsigned int r = 0; r < s->n_rings; r++)
 			ret_lost[k] += st->lost[r][k];
 	}
+}
+
+int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
+{
+	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums),
+		ret_list, ret_n);
+}
+
+int session_sums_fd(const struct session *s)
+{
+	return bpf_map__fd(s->skel->maps.process_sums);
 }
 
 bool session_probe_hit(const struct session *s, uint32_t id)

@@ -19,6 +19,7 @@
 #include "capture/attach.h"
 #include "capture/ring.h"
 #include "probe.h"
+#include "process_sums.h"
 
 struct session_config {
 	bool trace_all;	    /* every task of the system */
@@ -27,10 +28,17 @@ struct session_config {
 	bool track_sched;   /* load the programs that keep these states ... */
 	bool track_syscalls;
 	bool track_faults;
+	bool track_irq;	   /* state and spans of interrupts */
+	bool track_memory; /* count pages, for session_sums() */
+	bool sums;	   /* of times and system calls per process, for session_sums() */
+	bool ipc;	   /* tell calls that pass data between processes or threads from others */
+	bool ipc_only;	   /* and send no others */
+	bool states_only;  /* of the presets' functions, probe only those that make states */
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
 	size_t ring_bytes; /* each; 0: a default */
 	bool uprobe_multi; /* the kernel has it */
+	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
 	record_cb cb;
 	void *cb_arg;
@@ -67,6 +75,12 @@ const volatile struct inf_stats *session_stats(const struct session *s);
 
 /* Records lost so far of each kind, over all rings. */
 void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
+
+/* After the stop: what was added up per process, by tgid; sums_free() frees it. -errno. */
+int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
+
+/* The map that memory_new() wants. */
+int session_sums_fd(const struct session *s);
 
 /* Whether a probe was ever reached. */
 bool session_probe_hit(const struct session *s, uint32_t id);

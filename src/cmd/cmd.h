@@ -15,6 +15,8 @@ enum exit_code {
 
 /* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
 int cmd_record(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_engines(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "engine/engine.h"
 #include "engine/sites.h"
+#include "engine/spec.h"
 #include "target/process.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -87,6 +88,8 @@ static int print_site(const struct probe_site *ps, void *arg)
 	struct probe_spec *s = &pt->specs[ps->spec];
 
 	s->attached++;
+	if (s->from)
+		pt->specs[s->from - 1].attached++;
 	printf("  %-5s %-8s +0x%-7lx %s", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
 		(unsigned long)ps->site.offset, ps->symbol->name);
 	if (ps->site.offset != ps->symbol->offset)
@@ -113,6 +116,21 @@ static bool is_claimed(const struct probe_table *pt, const char *path)
 	return false;
 }
 
+static void print_file(const char *path, const char *shown)
+{
+	char build_id[ELF_BUILD_ID_MAX];
+	struct elf_file *elf;
+
+	if (elf_open(path, &elf)) {
+		printf("%s\n", shown);
+		return;
+	}
+	if (elf_build_id(elf, build_id, sizeof(build_id)))
+		snprintf(build_id, sizeof(build_id), "none");
+	printf("%s, build-id %s\n", shown, build_id);
+	elf_close(elf);
+}
+
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
@@ -127,7 +145,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		log_warn("cannot find the file %s of process %d", m->path, s->pid);
 		return 0;
 	}
-	printf("%s\n", m->path);
+	print_file(path, m->path);
 	s->files++;
 	err = probe_sites_each(s->pt, path, m->path, false, print_site, s->pt);
 	if (err)
@@ -143,7 +161,7 @@ static void print_missing(const struct probe_table *pt)
 
 		for (size_t k = 0; k < pt->n && !found; k++)
 			found = pt->specs[k].engine == pt->specs[i].engine && pt->specs[k].attached;
-		if (found && !pt->specs[i].attached)
+		if (found && !pt->specs[i].attached && !pt->specs[i].refused)
 			printf("not found: %s (%s)\n", pt->specs[i].symbol, pt->specs[i].engine->name);
 	}
 }
@@ -195,6 +213,8 @@ int cmd_engines(int argc, char **argv)
 		code = show_file(&pt, o.file);
 	else
 		list_presets(&pt);
+	if (pt.left_out)
+		printf("left out: %zu functions, there is room for %d probes\n", pt.left_out, SPECS_MAX);
 	probe_table_free(&pt);
 	return code;
 }

@@ -31,13 +31,13 @@ static const struct argp_option options[] = {
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
 	{ "duration", 'd', "TIME", 0, "stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited)", 1 },
 	{ "events", 'e', "LIST", 0,
-		"of sched,syscalls,faults,functions,cpu (default: all but cpu, which shows what other "
-		"processes ran); +x and -x change the default",
+		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu (default: the first five; cpu shows "
+		"what other processes ran); +x and -x change the default",
 		1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
-		"'libfoo.so:foo(n=s32 arg1)@op'; may be repeated",
+		"'libfoo.so:foo(n=s32 arg1)@op'; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
@@ -70,55 +70,13 @@ static const char doc[] =
 	"        ten seconds, compressed, and where the time of each token went\n"
 	"  sudo inftrace record --profile p.jsonl -- ./llama-cli -m model.gguf\n"
 	"        a command from its first instruction; the profile only, which costs least\n"
-	"  sudo inftrace record -e -syscalls -p 4711\n"
+	"  sudo inftrace record -e -syscalls,-ipc -p 4711\n"
 	"        without the system calls\n"
 	"  sudo inftrace record --engine none -u './libfoo.so:foo(n=s32 arg1)@step' -p 4711\n"
 	"        a function of your own as the step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
 	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
 	"at the end of -d or on Ctrl-C gets SIGTERM.";
-
-static const struct {
-	const char *name;
-	unsigned int bit;
-} event_names[] = {
-	{ "sched", EVENT_SCHED },
-	{ "syscalls", EVENT_SYSCALLS },
-	{ "faults", EVENT_FAULTS },
-	{ "functions", EVENT_FUNCTIONS },
-	{ "cpu", EVENT_CPU },
-};
-
-static int parse_events(const char *list, unsigned int *ret_events)
-{
-	unsigned int events = list[0] == '+' || list[0] == '-' ? EVENTS_DEFAULT : 0;
-	char *text = strdup(list), *save = NULL;
-	int err = text ? 0 : -ENOMEM;
-
-	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err; w = strtok_r(NULL, ",", &save)) {
-		char sign = *w == '+' || *w == '-' ? *w++ : '+';
-		unsigned int bit = 0;
-
-		for (size_t i = 0; i < sizeof(event_names) / sizeof(event_names[0]); i++) {
-			if (!strcmp(w, event_names[i].name))
-				bit = event_names[i].bit;
-		}
-		if (!bit) {
-			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, functions, cpu", w);
-			err = -EINVAL;
-		}
-		events = sign == '-' ? events & ~bit : events | bit;
-	}
-	free(text);
-	if (err)
-		return err;
-	if (!events) {
-		log_error("-e: no events are left to record");
-		return -EINVAL;
-	}
-	*ret_events = events;
-	return 0;
-}
 
 static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
 {
@@ -138,7 +96,7 @@ static int add_output(struct record_options *o, const char *name)
 	return 0;
 }
 
-static int add_uprobe(struct record_options *o, const char *spec)
+int record_add_uprobe(struct record_options *o, const char *spec)
 {
 	const char **list = realloc(o->uprobes, (o->n_uprobes + 1) * sizeof(*list));
 
@@ -149,7 +107,7 @@ static int add_uprobe(struct record_options *o, const char *spec)
 	return 0;
 }
 
-static int parse_ring_size(const char *arg, uint64_t *ret)
+int record_parse_ring_size(const char *arg, uint64_t *ret)
 {
 	uint64_t bytes;
 	int err = parse_size(arg, &bytes);
@@ -184,13 +142,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			err = bad_option(PARSE_DURATION, "-d", arg, err ? err : -EINVAL);
 		break;
 	case 'e':
-		err = parse_events(arg, &o->events);
+		err = events_parse(arg, &o->events);
 		break;
 	case OPT_ENGINE:
 		o->engine = arg;
 		break;
 	case 'u':
-		err = add_uprobe(o, arg);
+		err = record_add_uprobe(o, arg);
 		break;
 	case OPT_MIN_SYSCALL:
 		err = parse_duration(arg, &o->min_syscall_ns);
@@ -210,7 +168,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->strict = true;
 		break;
 	case OPT_RING_SIZE:
-		err = parse_ring_size(arg, &o->ring_bytes);
+		err = record_parse_ring_size(arg, &o->ring_bytes);
 		break;
 	case OPT_COMMIT_SHA:
 		o->commit_sha = arg;
@@ -244,14 +202,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return err ? EINVAL : 0;
 }
 
-static int check_targets(const struct record_options *o)
+int record_check_targets(const struct record_options *o, const char *command)
 {
 	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
 
 	if (kinds == 1)
 		return 0;
-	log_error(kinds ? "give one of -p, -a and -- COMMAND" :
-			  "nothing to record: give -p PID, -a, or -- COMMAND (inftrace record --help)");
+	if (kinds)
+		log_error("give one of -p, -a and -- COMMAND");
+	else
+		log_error("nothing to record: give -p PID, -a, or -- COMMAND (inftrace %s --help)", command);
 	return -EINVAL;
 }
 
@@ -281,7 +241,7 @@ int cmd_record(int argc, char **argv)
 	/* in order: the options of a COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o)) {
 		from_environment(&o);
-		if (!check_targets(&o))
+		if (!record_check_targets(&o, "record"))
 			code = record_run(&o);
 	}
 	free(o.pids);

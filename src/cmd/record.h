@@ -3,6 +3,7 @@
 #ifndef INFTRACE_CMD_RECORD_H
 #define INFTRACE_CMD_RECORD_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +17,34 @@ enum event {
 	EVENT_FAULTS = 1 << 2,
 	EVENT_FUNCTIONS = 1 << 3,
 	EVENT_CPU = 1 << 4,
+	EVENT_IPC = 1 << 5,
+	EVENT_MEMORY = 1 << 6,
+	EVENT_IRQ = 1 << 7,
+	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile too wants their calls */
 };
-#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS)
+#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
 
 #define OUTPUTS_MAX 8
+
+struct session;
+struct view;
+
+struct view_ops {
+	/* The recording has begun: its records go to the sink as well. Prints one line on failure. */
+	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
+	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
+	int (*round)(struct view *v, uint64_t now_ns);
+	void (*signal)(struct view *v, int signo);
+};
+
+/* Shows a recording while it runs, in place of messages: inftrace top. */
+struct view {
+	const struct view_ops *ops;
+	int fd;		    /* to be polled for input; -1: none */
+	sigset_t signals;   /* that it is told of */
+	int command_fds[3]; /* for command_spawn_with() */
+	struct session *session; /* before open() */
+};
 
 struct record_options {
 	pid_t *pids;
@@ -29,6 +54,7 @@ struct record_options {
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;
 	const char *profile;
+	struct view *view;    /* or NULL */
 	uint64_t duration_ns; /* 0: until stopped */
 	unsigned int events;
 	const char *engine; /* "auto", "none", a name or a file */
@@ -44,6 +70,19 @@ struct record_options {
 };
 
 struct outputs;
+struct session_config;
+
+/* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
+int record_add_uprobe(struct record_options *o, const char *spec);
+int record_parse_ring_size(const char *arg, uint64_t *ret);
+int record_check_targets(const struct record_options *o, const char *command);
+
+/* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
+int events_parse(const char *list, unsigned int *ret_events);
+
+/* What the events, the outputs and the function probes want kept and sent. */
+void events_configure(
+	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
 
 /* Whether everything can be written, and the default name. Nothing is created yet. Prints one line
  * on failure; 0, -EINVAL (usage) or another errno. */
@@ -56,6 +95,8 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 
 void outputs_record(struct outputs *out, const struct rec_hdr *rec);
 void outputs_loss(struct outputs *out, const struct loss *l);
+/* See struct sink_ops. */
+void outputs_settled(struct outputs *out);
 int outputs_flush(struct outputs *out);
 uint64_t outputs_bytes(const struct outputs *out);
 

@@ -28,7 +28,7 @@ struct output {
 };
 
 struct outputs {
-	struct output out[OUTPUTS_MAX + 1];
+	struct output out[OUTPUTS_MAX + 2]; /* a profile, a view */
 	size_t n;
 	struct profile_meta meta;
 	const struct probe_table *probes;
@@ -147,7 +147,7 @@ int outputs_check(struct record_options *o)
 
 	if (err)
 		return err;
-	if (!o->n_outputs && !o->profile) {
+	if (!o->n_outputs && !o->profile && !o->view) {
 		make_default_name(o);
 		o->outputs[o->n_outputs++] = default_name;
 	}
@@ -373,6 +373,17 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	return err;
 }
 
+static int open_view(struct view *v, const struct recording *rec, struct outputs *out)
+{
+	struct output *o = &out->out[out->n];
+	int err;
+
+	o->name = "-";
+	err = v->ops->open(v, rec, &o->sink);
+	out->n += !err;
+	return err;
+}
+
 int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
 	struct outputs **ret_out)
 {
@@ -389,6 +400,8 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 		err = make_metadata(o, tgid, out);
 	if (!err && o->profile)
 		err = open_profile(o->profile, rec, out);
+	if (!err && o->view)
+		err = open_view(o->view, rec, out);
 	if (!err)
 		err = outputs_flush(out);
 	if (err) {
@@ -409,6 +422,14 @@ void outputs_loss(struct outputs *out, const struct loss *l)
 {
 	for (size_t i = 0; i < out->n; i++)
 		out->out[i].sink->ops->loss(out->out[i].sink, l);
+}
+
+void outputs_settled(struct outputs *out)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		if (out->out[i].sink->ops->settled)
+			out->out[i].sink->ops->settled(out->out[i].sink);
+	}
 }
 
 int outputs_flush(struct outputs *out)

@@ -14,8 +14,12 @@
 #include <unistd.h>
 
 #include "capture/features.h"
+#include "capture/follow.h"
+#include "capture/memory.h"
 #include "capture/session.h"
+#include "capture/sums.h"
 #include "cmd/cmd.h"
+#include "engine/check.h"
 #include "target/command.h"
 #include "target/process.h"
 #include "util/log.h"
@@ -23,25 +27,27 @@
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define DRAIN_MS 10		      /* the rings are drained this often, without wake-ups */
+#define DRAIN_PROFILE_MS 100	      /* steps alone are few; each wake-up takes a CPU from a busy engine */
 #define FLUSH_NS (NSEC_PER_SEC / 10)  /* what was drained is in the file after this time */
 #define STATUS_TTY_NS NSEC_PER_SEC
 #define STATUS_FILE_NS (10 * NSEC_PER_SEC)
 #define CHECK_ALIVE_NS NSEC_PER_SEC
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
-#define SCANS_MAX 64 /* processes whose mapped files are looked at in one go */
 
 struct run {
 	struct record_options *o;
 	struct probe_table probes;
 	struct session *session;
 	struct tasks *tasks;
+	struct handles *handles;
 	struct outputs *out;
 	struct command cmd;
 	struct recording rec;
 	int signal_fd;
 	bool stop, interrupted;
-	uint32_t scans[SCANS_MAX];
-	size_t n_scans;
+	struct follow *follow;
+	struct memory *memory; /* NULL: neither -e memory nor a profile */
+	struct process_totals *processes;
 	struct window_totals totals;
 	uint64_t last_loss_ns, last_flush_ns, last_status_ns, last_check_ns;
 	uint64_t last_records, last_steps;
@@ -106,36 +112,39 @@ static int load_probes(struct run *r)
 
 /* ---- records ---- */
 
-static void scan_requested(struct run *r)
-{
-	for (size_t i = 0; i < r->n_scans; i++)
-		attach_process(session_probes(r->session), (pid_t)r->scans[i]);
-	r->n_scans = 0;
-}
-
-static void request_scan(struct run *r, uint32_t tgid)
-{
-	for (size_t i = 0; i < r->n_scans; i++) {
-		if (r->scans[i] == tgid)
-			return;
-	}
-	if (r->n_scans == SCANS_MAX)
-		scan_requested(r);
-	r->scans[r->n_scans++] = tgid;
-}
-
 /* A call whose strings could not be kept (no memory in the kernel) comes without: empty ones follow. */
 static const struct rec_hdr *with_strings(struct run *r, const struct rec_hdr *h, size_t size)
 {
 	static struct rec_function padded;
 	const struct probe_spec *s = &r->probes.specs[h->id];
 
-	if (size >= sizeof(*h) + s->nargs * sizeof(uint64_t) + s->nstrs * (size_t)FUNC_STR_LEN ||
+	if (size >= REC_FUNCTION_SIZE(s->nargs) + s->nstrs * (size_t)FUNC_STR_LEN ||
 		size > sizeof(padded))
 		return h;
 	memset(&padded, 0, sizeof(padded));
 	memcpy(&padded, h, size);
 	return &padded.h;
+}
+
+static bool check_record(struct run *r, const struct rec_hdr *h)
+{
+	struct probe_spec *s = &r->probes.specs[h->id];
+	const struct rec_function *f = (const struct rec_function *)h;
+	const struct rec_step *step = (const struct rec_step *)h;
+
+	if (h->kind == REC_STEP)
+		return check_call(&r->probes, s, step->vals, step->strs[0]);
+	return check_call(&r->probes, s, f->vals, probe_record_strings(s, f));
+}
+
+/* What a call says of a handle. */
+static void learn_name(struct run *r, const struct probe_spec *s, const struct rec_function *f)
+{
+	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
+
+	if (check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
+		handles_set(r->handles, f->h.tgid, f->vals[arg],
+			probe_arg_string(s, name, probe_record_strings(s, f)));
 }
 
 /* Threads that were born after the control ring had its turn: the record of it is there, since it
@@ -151,6 +160,7 @@ static void meet_threads(struct run *r, const struct rec_hdr *h)
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct run *r = arg;
+	struct probe_spec *s;
 
 	if (h->kind >= REC_KIND_MAX)
 		return;
@@ -160,11 +170,12 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	switch (h->kind) {
 	case REC_TASK:
 		tasks_update(r->tasks, (const struct rec_task *)h);
-		if (h->id == TASK_EXEC)
-			request_scan(r, h->tgid);
+		follow_record(r->follow, h);
+		if (h->id == TASK_EXEC || (h->id == TASK_FORK && h->tid == h->tgid))
+			handles_drop(r->handles, h->tgid);
 		break;
 	case REC_MAPPED:
-		request_scan(r, h->tgid);
+		follow_record(r->follow, h);
 		return;
 	case REC_STEP:
 		r->totals.steps++;
@@ -172,9 +183,16 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	case REC_FUNCTION:
 		if (h->id >= r->probes.n)
 			return;
-		r->probes.specs[h->id].records++;
+		s = &r->probes.specs[h->id];
+		s->records++;
 		if (h->kind == REC_FUNCTION)
 			h = with_strings(r, h, size);
+		if (!check_record(r, h))
+			return;
+		if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)
+			learn_name(r, s, (const struct rec_function *)h);
+		if (s->hidden)
+			return;
 		break;
 	}
 	outputs_record(r->out, h);
@@ -212,11 +230,14 @@ static uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
 
 static void read_signals(struct run *r)
 {
+	struct view *view = r->o->view;
 	struct signalfd_siginfo si;
 
 	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD) {
 			command_reap(&r->cmd);
+		} else if (view && sigismember(&view->signals, (int)si.ssi_signo) == 1) {
+			view->ops->signal(view, (int)si.ssi_signo);
 		} else {
 			r->stop = true;
 			r->interrupted = true;
@@ -258,10 +279,15 @@ static int drain(struct run *r)
 		log_error("cannot read the ring buffers: %s", strerror(-more));
 		return more;
 	}
-	scan_requested(r);
+	if (!more)
+		outputs_settled(r->out);
+	follow_scan(r->follow);
 	now = clock_ns(CLOCK_BOOTTIME);
+	if (r->o->events & EVENT_MEMORY)
+		memory_sample(r->memory, r->tasks, now, false, on_record, r);
 	if (now - r->last_flush_ns < FLUSH_NS)
 		return more;
+	follow_strangers(r->follow, now);
 	check_loss(r, now);
 	r->last_flush_ns = now;
 	return outputs_flush(r->out) ?: more;
@@ -278,28 +304,44 @@ static bool targets_gone(struct run *r, uint64_t now)
 	return !tasks_alive(r->tasks, check);
 }
 
+/* Returns `more`, or an error. */
+static int show_view(struct run *r, struct view *view, int more)
+{
+	int ret = more < 0 ? more : view->ops->round(view, clock_ns(CLOCK_BOOTTIME));
+
+	if (ret > 0)
+		r->stop = r->interrupted = true;
+	return ret < 0 ? ret : more;
+}
+
 static int loop(struct run *r)
 {
 	uint64_t end = r->o->duration_ns ? r->totals.open_ns + r->o->duration_ns : UINT64_MAX;
+	struct view *view = r->o->view;
 	struct pollfd fds[] = {
 		{ .fd = session_control_fd(r->session), .events = POLLIN },
 		{ .fd = r->signal_fd, .events = POLLIN },
+		{ .fd = view ? view->fd : -1, .events = POLLIN },
 	};
+	uint64_t drain_ms = r->o->n_outputs || r->o->events & EVENT_MEMORY ? DRAIN_MS : DRAIN_PROFILE_MS;
 	int more = 0;
 
 	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_ns(CLOCK_BOOTTIME);
-		int timeout = more ? 0 : DRAIN_MS;
+		int timeout = more ? 0 : (int)drain_ms;
 
 		if (now >= end || targets_gone(r, now))
 			break;
-		if (timeout && end - now < DRAIN_MS * UINT64_C(1000000))
+		if (timeout && end - now < drain_ms * UINT64_C(1000000))
 			timeout = (int)((end - now) / 1000000) + 1;
-		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
+		if (poll(fds, 3, timeout) < 0 && errno != EINTR)
 			return -errno;
 		read_signals(r);
 		more = drain(r);
-		show_status(r, clock_ns(CLOCK_BOOTTIME));
+		if (view)
+			more = show_view(r, view, more);
+		else
+			show_status(r, clock_ns(CLOCK_BOOTTIME));
 	}
 	return more < 0 ? more : 0;
 }
@@ -317,43 +359,35 @@ static int setup_signals(struct run *r)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
+	if (r->o->view)
+		sigorset(&set, &set, &r->o->view->signals);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return -errno;
 	r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	return r->signal_fd < 0 ? -errno : 0;
 }
 
-static int open_session(struct run *r, bool uprobe_multi)
+static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 {
 	const struct record_options *o = r->o;
-	bool trace = o->n_outputs, profile = o->profile;
 	struct session_config c = {
 		.trace_all = o->all,
-		.all_cpus = o->events & EVENT_CPU,
 		.watch_maps = r->probes.n,
-		.track_sched = profile || o->events & (EVENT_SCHED | EVENT_CPU),
-		.track_syscalls = profile || o->events & EVENT_SYSCALLS || r->probes.n,
-		.track_faults = profile || o->events & EVENT_FAULTS,
-		.emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP,
 		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.uprobe_multi = uprobe_multi,
+		.uprobe_multi_pid = uprobe_multi_pid,
 		.probes = &r->probes,
 		.cb = on_record,
 		.cb_arg = r,
 	};
+	int err;
 
-	if (trace && o->events & EVENT_SCHED)
-		c.emit_mask |= 1u << REC_OFF_CPU | 1u << REC_ON_CPU;
-	if (trace && o->events & EVENT_CPU)
-		c.emit_mask |= 1u << REC_ON_CPU;
-	if (trace && o->events & EVENT_SYSCALLS)
-		c.emit_mask |= 1u << REC_SYSCALL;
-	if (trace && o->events & EVENT_FAULTS)
-		c.emit_mask |= 1u << REC_FAULT;
-	if (trace && o->events & EVENT_FUNCTIONS)
-		c.emit_mask |= 1u << REC_FUNCTION;
-	return session_open(&c, &r->session);
+	events_configure(o, &r->probes, &c);
+	err = session_open(&c, &r->session);
+	if (!err && (o->profile || o->events & EVENT_MEMORY))
+		err = memory_new(session_sums_fd(r->session), &r->memory);
+	return err ? err : follow_new(r->session, r->tasks, &r->follow);
 }
 
 static int add_target(struct run *r, pid_t pid)
@@ -367,7 +401,7 @@ static int add_target(struct run *r, pid_t pid)
 	}
 	err = tasks_add_process(r->tasks, pid);
 	if (!err)
-		err = attach_process(session_probes(r->session), pid);
+		err = attach_process(session_probes(r->session), pid, 0);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
 	if (err == -EACCES) {
@@ -385,7 +419,7 @@ static int add_running(pid_t pid, void *arg)
 	struct run *r = arg;
 
 	if (pid != getpid() && !tasks_add_process(r->tasks, pid))
-		attach_process(session_probes(r->session), pid);
+		attach_process(session_probes(r->session), pid, 0);
 	return 0;
 }
 
@@ -394,6 +428,8 @@ static int attach_all(struct run *r)
 	const struct record_options *o = r->o;
 	int err;
 
+	for (size_t i = 0; i < o->n_pids; i++)
+		attach_expect_process(session_probes(r->session), o->pids[i]);
 	err = attach_named_files(session_probes(r->session));
 	if (!err)
 		err = session_attach(r->session);
@@ -415,10 +451,13 @@ static int start(struct run *r)
 	err = session_start(r->session, &r->totals.open_ns);
 	if (err)
 		return err;
+	if (r->memory)
+		memory_start(r->memory, r->tasks);
 	r->rec = (struct recording){
 		.start_boot_ns = r->totals.open_ns,
 		.probes = &r->probes,
 		.tasks = r->tasks,
+		.handles = r->handles,
 	};
 	/* the other clocks at the same instant: both differences are constant over microseconds */
 	r->rec.start_mono_ns = clock_ns(CLOCK_MONOTONIC) - (clock_ns(CLOCK_BOOTTIME) - r->totals.open_ns);
@@ -434,6 +473,24 @@ static int start(struct run *r)
 	return err;
 }
 
+/* Per process, for the end of the profile. */
+static void read_sums(struct run *r)
+{
+	int err;
+
+	if (!r->o->profile)
+		return;
+	err = session_sums(r->session, &r->processes, &r->totals.n_processes);
+	if (err) {
+		log_warn("the sums per process are missing in the profile: %s", strerror(-err));
+		return;
+	}
+	memory_totals(r->memory, r->processes, r->totals.n_processes);
+	for (size_t i = 0; i < r->totals.n_processes; i++)
+		r->processes[i].pages = r->o->events & EVENT_MEMORY;
+	r->totals.processes = r->processes;
+}
+
 static int stop(struct run *r)
 {
 	int err;
@@ -442,9 +499,12 @@ static int stop(struct run *r)
 	err = session_stop(r->session);
 	if (err)
 		log_warn("spans still open at the end are missing: %s", strerror(-err));
+	read_sums(r);
 	do {
 		err = session_drain(r->session);
 	} while (err > 0);
+	if (r->o->events & EVENT_MEMORY)
+		memory_sample(r->memory, r->tasks, r->totals.close_ns, true, on_record, r);
 	check_loss(r, clock_ns(CLOCK_BOOTTIME));
 	r->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - r->totals.close_ns;
 	r->totals.bytes = outputs_bytes(r->out);
@@ -473,9 +533,19 @@ static void summarise_counts(const struct run *r)
 		log_warn("lost %s: a larger --ring-size or fewer -e keeps up", line);
 }
 
+/* The places of a USDT probe are one probe, and the first of them stands for all. */
 static bool never_hit(const struct run *r, uint32_t i)
 {
-	return r->probes.specs[i].attached && !session_probe_hit(r->session, i);
+	const struct probe_spec *specs = r->probes.specs, *s = &specs[i];
+
+	if (!s->attached || session_probe_hit(r->session, i))
+		return false;
+	for (uint32_t k = 0; s->is_usdt && k < r->probes.n; k++) {
+		if (k != i && specs[k].from == s->from && !strcmp(specs[k].symbol, s->symbol) &&
+			(k < i || session_probe_hit(r->session, k)))
+			return false;
+	}
+	return true;
 }
 
 /* A glob may stand for thousands of functions, most of which are not in use. */
@@ -504,13 +574,14 @@ static void summarise_probes(const struct run *r)
 
 		if (s->from)
 			continue;
-		if (s->attached && s->is_glob)
+		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(r, i);
 		else if (never_hit(r, i))
 			log_info("%s: attached, never hit", s->symbol);
-		else if (!s->attached && !s->engine)
-			log_warn("%s: no file that the targets mapped has this function", s->symbol);
-		else if (!s->attached && s->engine->matched)
+		else if (!s->attached && !s->engine && !s->refused)
+			log_warn("%s: no file that the targets mapped has this %s", s->symbol,
+				s->is_usdt ? "probe" : "function");
+		else if (!s->attached && s->engine && s->engine->matched)
 			log_debug("%s: not attached", s->symbol);
 	}
 }
@@ -531,12 +602,24 @@ static void summarise_oddities(const struct run *r)
 		{ st->workers_full, "workers of a step are not in its sums: too many threads" },
 		{ st->faults_open, "page faults ended in a signal" },
 		{ st->syscalls_short, "short system calls left out" },
+		{ st->irqs_full, "interrupts were nested too deep for a span" },
+		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
+		{ st->sums_full, "calls or pages found no room in the sums per process of the profile" },
 	};
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		if (odd[i].n)
 			log_info("%" PRIu64 " %s", odd[i].n, odd[i].text);
 	}
+}
+
+static void summarise(const struct run *r)
+{
+	summarise_counts(r);
+	summarise_probes(r);
+	check_summary(&r->probes);
+	summarise_oddities(r);
+	follow_summary(r->follow);
 }
 
 /* From here on something is attached. */
@@ -551,7 +634,8 @@ static int run_attached(struct run *r)
 		outputs_close(r->out, NULL);
 		return err;
 	}
-	log_info("recording%s", r->o->duration_ns ? "" : "; Ctrl-C ends it");
+	if (!r->o->view)
+		log_info("recording%s", r->o->duration_ns ? "" : "; Ctrl-C ends it");
 	err = loop(r);
 	close_err = stop(r);
 	if (!err)
@@ -559,9 +643,8 @@ static int run_attached(struct run *r)
 	close_err = outputs_close(r->out, &r->totals);
 	if (!err)
 		err = close_err;
-	summarise_counts(r);
-	summarise_probes(r);
-	summarise_oddities(r);
+	if (!r->o->view)
+		summarise(r);
 	return err;
 }
 
@@ -580,7 +663,7 @@ static int exit_code(struct run *r, int err)
 	return EXIT_OK;
 }
 
-static int check_allowed(bool *ret_uprobe_multi)
+static int check_allowed(bool *ret_uprobe_multi, bool *ret_uprobe_multi_pid)
 {
 	struct features f;
 	char why[512];
@@ -596,31 +679,43 @@ static int check_allowed(bool *ret_uprobe_multi)
 		return err == -EPERM ? err : -EOPNOTSUPP;
 	}
 	*ret_uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
+	/* in a pid namespace the records have other pids than the links would need */
+	*ret_uprobe_multi_pid = features_have(&f, FEATURE_UPROBE_MULTI_PID) && !f.pid_ns;
 	return 0;
 }
 
 int record_run(struct record_options *o)
 {
 	struct run r = { .o = o, .signal_fd = -1 };
-	bool uprobe_multi = false, reaped;
+	bool uprobe_multi = false, uprobe_multi_pid = false, reaped;
 	int err;
 
 	/* privileges before presets: who may not record need not hear of those */
 	err = check_pids(o) ?: check_command(o) ?: outputs_check(o);
 	if (!err)
-		err = check_allowed(&uprobe_multi);
+		err = check_allowed(&uprobe_multi, &uprobe_multi_pid);
 	if (!err)
 		err = load_probes(&r);
 	if (!err)
 		err = setup_signals(&r);
 	if (!err)
 		err = tasks_new(&r.tasks);
+	if (!err) {
+		r.handles = handles_new();
+		err = r.handles ? 0 : -ENOMEM;
+	}
 	if (!err && o->command)
-		err = command_spawn(o->command, &r.cmd);
+		err = o->view ? command_spawn_with(o->command, o->view->command_fds, &r.cmd) :
+				command_spawn(o->command, &r.cmd);
 	if (!err)
-		err = open_session(&r, uprobe_multi);
+		err = open_session(&r, uprobe_multi, uprobe_multi_pid);
+	if (!err && o->view)
+		o->view->session = r.session;
 	if (!err)
 		err = run_attached(&r);
+	follow_free(r.follow);
+	memory_free(r.memory);
+	sums_free(r.processes, r.totals.n_processes);
 	session_free(r.session);
 	command_reap(&r.cmd);
 	reaped = r.cmd.exited;
@@ -629,6 +724,7 @@ int record_run(struct record_options *o)
 	if (!reaped)
 		r.interrupted = true;
 	tasks_free(r.tasks);
+	handles_free(r.handles);
 	probe_table_free(&r.probes);
 	if (r.signal_fd >= 0)
 		close(r.signal_fd);

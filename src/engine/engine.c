@@ -17,6 +17,7 @@
 #include "engine/spec.h"
 #include "engine/text.h"
 #include "target/elf_pointers.h"
+#include "target/usdt.h"
 #include "util/json_read.h"
 #include "util/log.h"
 
@@ -245,8 +246,8 @@ static int read_args(struct reader *r, struct json_object *obj, const char *key,
 	return 0;
 }
 
-/* The arguments of this architecture, and with --op-detail those that only it shows. */
-static int read_all_args(struct reader *r, struct json_object *obj, struct probe_spec *s)
+/* The arguments of this architecture, or those that only --op-detail shows. */
+static int read_arch_args(struct reader *r, struct json_object *obj, struct probe_spec *s, bool detail)
 {
 	const char *keys[] = { "args", "detail" };
 
@@ -256,7 +257,33 @@ static int read_all_args(struct reader *r, struct json_object *obj, struct probe
 	if (json_object_object_get_ex(obj, "detail_arm64", NULL))
 		keys[1] = "detail_arm64";
 #endif
-	return read_args(r, obj, keys[0], s) ?: r->pt->op_detail ? read_args(r, obj, keys[1], s) : 0;
+	return read_args(r, obj, keys[detail], s);
+}
+
+/* "check": one condition or an array of them. */
+static int read_checks(struct reader *r, struct json_object *obj, struct probe_spec *s)
+{
+	struct json_object *checks;
+	size_t n = 1;
+
+	if (!json_object_object_get_ex(obj, "check", &checks))
+		return 0;
+	if (json_object_is_type(checks, json_type_array))
+		n = json_object_array_length(checks);
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *v = checks;
+		const char *why = "must be a condition, or an array of them";
+		int err = -EINVAL;
+
+		if (json_object_is_type(checks, json_type_array))
+			v = json_object_array_get_idx(checks, i);
+		if (is_text(v, SPEC_STRING_MAX))
+			err = spec_add_check(s, json_object_get_string(v), &why);
+		/* without --op-detail it may be about what is not read; check_detail() has seen it */
+		if (err == -ENOMEM || (err && r->pt->op_detail))
+			return err == -ENOMEM ? err : preset_error(r, "check", "%s", why);
+	}
+	return 0;
 }
 
 /* What the threads that meet at a barrier have in common: read, but no argument that is shown. */
@@ -275,7 +302,7 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 		return 0;
 	if (s->role != ROLE_BARRIER || !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, key, "is for symbols with the role barrier");
-	if (fetch_parse(expr, r->e->enums, r->e->n_enums, &s->group, &arg, &why))
+	if (fetch_parse(expr, r->e->enums, r->e->n_enums, false, &s->group, &arg, &why))
 		return preset_error(r, key, "%s", why);
 	if (arg.is_string)
 		return preset_error(r, key, "must be a number or an address");
@@ -286,16 +313,19 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 /* What one entry of "probes" says, but for its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
-	bool instant, nothrow, past_early_return;
+	bool usdt, instant, nothrow, past_early_return, graph_launch, hidden;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
-	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "role", "args",
-		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "when", "nothrow",
-		"past_early_return", "group", "group_arm64", NULL };
+	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
+		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow",
+		"past_early_return", "graph_launch", "group", "group_arm64", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
-	struct entry e = { .instant = json_object_object_get_ex(obj, "instant", NULL) };
+	struct entry e = {
+		.instant = json_object_object_get_ex(obj, "instant", NULL),
+		.usdt = json_object_object_get_ex(obj, "usdt", NULL),
+	};
 	int err;
 
 	err = check_keys(r, obj, known);
@@ -306,10 +336,30 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 		get_string(r, obj, "role", true, &e.role) || get_string(r, obj, "name", false, &e.name) ||
 		get_string(r, obj, "when", false, &e.when))
 		return -EINVAL;
-	if (symbol + !!e.begin + e.instant != 1 || !e.begin != !e.end)
-		return preset_error(
-			r, symbol ? "symbol" : "role", "give one of symbol, begin and end, or instant");
+	if (symbol + !!e.begin + e.instant + e.usdt != 1 || !e.begin != !e.end)
+		return preset_error(r, symbol ? "symbol" : "role",
+			"give one of symbol, begin and end, instant, or usdt");
+	e.instant |= e.usdt;
 	*ret = e;
+	return 0;
+}
+
+/* "names": what a call says a handle is called. */
+static int read_names(struct reader *r, struct json_object *obj, struct probe_spec *s)
+{
+	struct json_object *names;
+	const char *why;
+
+	if (!json_object_object_get_ex(obj, "names", &names))
+		return 0;
+	if (!json_object_is_type(names, json_type_object) || json_object_object_length(names) != 1)
+		return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
+	json_object_object_foreach(names, handle, name) {
+		if (!is_text(name, SPEC_STRING_MAX))
+			return preset_error(r, "names", "must be {\"ARG\": \"$ARG\"}");
+		if (spec_set_names(s, handle, json_object_get_string(name), &why))
+			return preset_error(r, "names", "%s", why);
+	}
 	return 0;
 }
 
@@ -317,7 +367,9 @@ static int add_end(struct reader *r, const char *library, const char *symbol)
 {
 	struct probe_spec *s = spec_find(r->pt, r->e, library, symbol);
 
-	if (!s || s->when) { /* an end has no condition */
+	if (!spec_usdt_ok(symbol))
+		return preset_error(r, "end", "a USDT probe is usdt:PROVIDER:NAME");
+	if (!s || s->when.op) { /* an end has no condition */
 		s = spec_append(r->pt, library, symbol);
 		if (!s)
 			return preset_error(r, "probes", "too many probes");
@@ -349,13 +401,23 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 		return preset_error(r, "symbol",
 			"an exception through this C++ function would end the process: use instant, or "
 			"begin and end, or say nothrow");
+	if (!spec_usdt_ok(symbol))
+		return preset_error(r,
+			e->usdt ? "usdt" : e->begin ? "begin" : e->instant ? "instant" : "symbol",
+			e->usdt ? "write PROVIDER:NAME" : "a USDT probe is usdt:PROVIDER:NAME");
+	if (s->is_usdt && !e->begin && !e->instant)
+		return preset_error(r, "symbol", "a USDT probe has no return: use usdt, or begin and end");
 	s->engine = r->e;
 	s->flags |= e->begin ? PROBE_F_BEGIN : e->instant ? PROBE_F_INSTANT : PROBE_F_SPAN;
+	if (e->graph_launch)
+		s->flags |= PROBE_F_GRAPH;
 	s->past_early_return = e->past_early_return && !r->pt->op_detail;
 	if (spec_set_role(s, e->role))
 		return preset_error(r, "role", "%s is not a role",
 			json_printable(shown, sizeof(shown), e->role));
-	err = read_all_args(r, obj, s);
+	if (e->usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT))
+		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier or gpu_wait");
+	err = read_arch_args(r, obj, s, false);
 	if (err)
 		return err;
 	if (e->name && spec_set_name(s, e->name, &why))
@@ -364,9 +426,17 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
 			r, "when", "%s: %s", json_printable(shown, sizeof(shown), e->when), why);
-	err = read_group(r, obj, s);
+	if (r->pt->op_detail)
+		err = read_arch_args(r, obj, s, true);
+	if (!err)
+		err = read_checks(r, obj, s);
+	if (!err)
+		err = read_group(r, obj, s);
+	if (!err)
+		err = read_names(r, obj, s);
 	if (err)
 		return err;
+	s->hidden = e->hidden;
 	return e->end ? add_end(r, e->library, e->end) : 0;
 }
 
@@ -383,7 +453,17 @@ static int get_bool(const struct reader *r, struct json_object *obj, const char 
 	return 0;
 }
 
-/* "symbol" and "instant" may be arrays: functions that take the same arguments. */
+static int add_named(struct reader *r, struct json_object *obj, const struct entry *e, const char *name)
+{
+	char symbol[SPEC_STRING_MAX + sizeof(SPEC_USDT)];
+
+	if (e->usdt && strlen(name) > USDT_NAME_MAX)
+		return preset_error(r, "usdt", "must have 1 to %d bytes", USDT_NAME_MAX);
+	snprintf(symbol, sizeof(symbol), "%s%s", e->usdt ? SPEC_USDT : "", name);
+	return add_probe(r, obj, e, symbol);
+}
+
+/* "symbol", "instant" and "usdt" may be arrays: functions that take the same arguments. */
 static int read_probe(struct reader *r, struct json_object *obj)
 {
 	struct json_object *v;
@@ -398,16 +478,19 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	if (err)
 		return err;
 	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow) ||
-		get_bool(r, obj, "past_early_return", &e.past_early_return))
+		get_bool(r, obj, "past_early_return", &e.past_early_return) ||
+		get_bool(r, obj, "graph_launch", &e.graph_launch))
 		return -EINVAL;
-	if (detail_only && !r->pt->op_detail)
+	/* names of handles are wanted all the same */
+	e.hidden = detail_only && !r->pt->op_detail;
+	if (e.hidden && !json_object_object_get_ex(obj, "names", NULL))
 		return 0;
 	if (e.begin)
 		return add_probe(r, obj, &e, e.begin);
-	key = e.instant ? "instant" : "symbol";
+	key = e.usdt ? "usdt" : e.instant ? "instant" : "symbol";
 	json_object_object_get_ex(obj, key, &v);
 	if (!json_object_is_type(v, json_type_array))
-		return get_string(r, obj, key, true, &symbol) ?: add_probe(r, obj, &e, symbol);
+		return get_string(r, obj, key, true, &symbol) ?: add_named(r, obj, &e, symbol);
 	if (!json_object_array_length(v))
 		return preset_error(r, key, "must be a name or an array of names");
 	for (size_t i = 0; i < json_object_array_length(v) && !err; i++) {
@@ -415,7 +498,7 @@ static int read_probe(struct reader *r, struct json_object *obj)
 
 		if (!is_text(name, SPEC_STRING_MAX))
 			return preset_error(r, key, "must be a name or an array of names");
-		err = add_probe(r, obj, &e, json_object_get_string(name));
+		err = add_named(r, obj, &e, json_object_get_string(name));
 	}
 	return err;
 }
@@ -562,11 +645,38 @@ static int parse_text(const struct reader *r, struct json_object **ret_root)
 	return 0;
 }
 
+static int read_preset(struct reader *r, struct json_object *root)
+{
+	struct probe_table *pt = r->pt;
+	struct engine **engines = realloc(pt->engines, (pt->n_engines + 1) * sizeof(*engines));
+
+	if (!engines)
+		return -ENOMEM;
+	pt->engines = engines;
+	r->e = calloc(1, sizeof(*r->e));
+	if (!r->e)
+		return -ENOMEM;
+	engines[pt->n_engines++] = r->e;
+	return read_root(r, root);
+}
+
+/* What only --op-detail would read is checked without it too, so that a preset is good or is not. */
+static int check_detail(const struct reader *r, struct json_object *root)
+{
+	struct probe_table pt = { .op_detail = true };
+	struct reader all = *r;
+	int err;
+
+	all.pt = &pt;
+	err = read_preset(&all, root);
+	probe_table_free(&pt);
+	return err;
+}
+
 static int load_file(struct probe_table *pt, const char *path)
 {
 	struct reader r = { .path = path, .pt = pt };
 	struct json_object *root = NULL;
-	struct engine **engines;
 	char *text = NULL;
 	size_t len = 0;
 	int err;
@@ -585,18 +695,10 @@ static int load_file(struct probe_table *pt, const char *path)
 	err = parse_text(&r, &root);
 	if (!err)
 		err = check_duplicates(&r);
-	if (err)
-		goto out;
-	err = -ENOMEM;
-	engines = realloc(pt->engines, (pt->n_engines + 1) * sizeof(*engines));
-	if (!engines)
-		goto out;
-	pt->engines = engines;
-	r.e = calloc(1, sizeof(*r.e));
-	if (!r.e)
-		goto out;
-	engines[pt->n_engines++] = r.e;
-	err = read_root(&r, root);
+	if (!err && !pt->op_detail)
+		err = check_detail(&r, root);
+	if (!err)
+		err = read_preset(&r, root);
 out:
 	if (err == -ENOMEM)
 		log_error("cannot read the preset %s: out of memory", path);

@@ -14,6 +14,8 @@
 
 #include "probe.h"
 
+#define SPEC_CHECKS_MAX 4
+
 /* Names of an enumeration's values. */
 struct enum_table {
 	char *name;
@@ -23,18 +25,30 @@ struct enum_table {
 	bool from_file;
 };
 
+/* "ARG == VALUE": the argument's number, then a number or the name of a value of its enum. */
+struct probe_cond {
+	enum probe_when op; /* WHEN_ALWAYS: no condition */
+	unsigned int arg;
+	int64_t than;
+	char *name; /* NULL: than */
+};
+
 struct probe_arg {
 	char *name;
+	struct probe_cond only_if; /* calls for which it does not hold do not have the argument */
 	const struct enum_table *names; /* NULL: a number */
 	bool is_signed;
 	bool is_pointer;
+	bool is_handle; /* a pointer that may have a name */
 	bool is_string;
+	bool is_float; /* the value is its bits */
+	uint8_t size;
 };
 
 /* One function to probe, or a pair of functions that begin and end a span. */
 struct probe_spec {
 	char *library; /* glob on the file name, or a path when it has a slash; NULL: the engine's files */
-	char *symbol;  /* a name, a glob with * or ?, or an expression of elf_resolve() */
+	char *symbol;  /* a name, a glob with * or ?, an expression of elf_resolve(), "usdt:provider:name" */
 	char *span_name; /* fixed name; or: */
 	int name_arg;	 /* >= 0: the name is this argument's enum name */
 	int cond_arg;	 /* >= 0: argument == cond_value ? span_name : else_name */
@@ -43,11 +57,11 @@ struct probe_spec {
 	enum probe_role role;
 	uint8_t flags; /* PROBE_F_* */
 	int name_part;	 /* >= 0: the name is this part of the mangled C++ symbol, 0 the outermost scope */
-	int when_arg;	 /* >= 0: only calls for which this argument ... */
-	enum probe_when when;
-	int64_t when_than;
-	char *when_name; /* ... compares so with the value of this enum name, or with when_than */
+	struct probe_cond when; /* only calls for which it holds */
+	struct probe_cond checks[SPEC_CHECKS_MAX]; /* hold for every call of an engine that the preset fits */
+	unsigned int n_checks;
 	bool past_early_return; /* calls that return at once need not be seen */
+	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
 	bool is_glob;	 /* stands for the specifications that its matches make */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;
@@ -55,9 +69,17 @@ struct probe_spec {
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
 	const struct engine *engine; /* NULL: from the command line */
+	bool refused;		     /* found where it must not be probed */
 	unsigned int attached;	     /* sites attached so far */
-	unsigned int attached_dear;  /* of these, single-stepped */
 	uint64_t records;
+	int handle_arg; /* >= 0: calls tell that this argument's value is called ... */
+	int handle_name; /* ... as this string argument says */
+	bool hidden; /* there for these names only */
+	bool has_enums;
+	unsigned int checked; /* calls whose values were looked at, of CHECK_CALLS */
+	uint16_t misfits;     /* 1 << argument: does not fit the engine, is left out */
+	uint16_t misfits_late; /* had a single such value later */
+	uint64_t left_out;    /* values */
 };
 
 struct engine {
@@ -75,6 +97,7 @@ struct probe_table {
 	size_t n;
 	struct engine **engines;
 	size_t n_engines;
+	size_t left_out; /* matches of globs for which there was no room */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 };
 
@@ -103,6 +126,9 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 /* Where the strings of a record are, FUNC_STR_LEN bytes each. */
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
 
+/* The string of an argument among them. */
+const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs);
+
 const char *probe_role_name(enum probe_role role);
 
 /*
@@ -121,15 +147,27 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
  */
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id);
 
+/* The same for a place of a USDT probe, whose arguments are fetched as `fetch` says. */
+int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
+	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id);
+
+/* fetch.reg of what a USDT probe was parsed to: or-ed with the number of its argument, from 0. */
+#define FETCH_USDT_ARG 0x80
+
 /*
- * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, ptr, str or the name of an enum, SOURCE is a register
- * (arg1..arg6, sp; arm64 also arg7, arg8), a part of one (arg2>>32: a structure's second member), or
+ * Parses "TYPE SOURCE": TYPE is u8..u64, s8..s64, f32, f64, ptr, handle, str or the name of an enum, SOURCE is a
+ * register (arg1..arg6, sp; arm64 also arg7, arg8), a part of one (arg2>>32: a structure's second member), or
  * up to three nested loads: *(arg2+80), *(*(arg1+8)+16). A str is the text at a
  * place: "str arg1" where arg1 points, "str *(arg1+256)" inside the structure that it points to,
- * "str *(*(arg1+8))" where a member points; FUNC_STR_LEN bytes of it are kept. -EINVAL with a
- * reason in err.
+ * "str *(*(arg1+8))" where a member points; FUNC_STR_LEN bytes of it are kept. With usdt, arg1..arg12 are
+ * the arguments of a USDT probe, which fetch_place() finds. -EINVAL with a reason in err.
  */
-int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums,
+int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);
+
+/* What was parsed for a USDT probe, for one of its places. -EINVAL with a reason. */
+struct usdt_note;
+int fetch_place(const struct fetch *f, const struct probe_arg *arg, const struct usdt_note *note,
+	struct fetch *ret_fetch, const char **ret_why);
 
 #endif

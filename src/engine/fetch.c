@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/usdt.h"
+
+#define WRITTEN_DEREFS_MAX 3
+
 struct type {
 	const char *name;
 	uint8_t size;
@@ -22,7 +26,10 @@ static const struct type types[] = {
 	{ "s16", 2, true },
 	{ "s32", 4, true },
 	{ "s64", 8, true },
+	{ "f32", 4, false },
+	{ "f64", 8, false },
 	{ "ptr", 8, false },
+	{ "handle", 8, false },
 	{ "str", 8, false },
 	{ "str64", 8, false },
 };
@@ -97,22 +104,54 @@ static int parse_shift(const char **p, int32_t *ret)
 	return 0;
 }
 
-/* expr := REG | '*' '(' expr [+N] ')'; the innermost load comes first in f->off. */
-static int parse_source(const char **p, struct fetch *f, int depth, const char **ret_err)
+static int parse_register(const char **p, struct fetch *f, const char **ret_err)
 {
-	size_t len;
+	size_t len = word_length(*p);
+
+	for (int i = 0; i < REG_MAX; i++) {
+		if (!registers[i] || strlen(registers[i]) != len || strncmp(registers[i], *p, len))
+			continue;
+		f->reg = (uint8_t)i;
+		*p += len;
+		return 0;
+	}
+	*ret_err = "not a register (arg1 to arg6, sp)";
+	return -EINVAL;
+}
+
+static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
+{
+	size_t len = word_length(*p);
+	char *end = NULL;
+	long n = 0;
+
+	if (len > 3 && !strncmp(*p, "arg", 3) && isdigit((unsigned char)(*p)[3]))
+		n = strtol(*p + 3, &end, 10);
+	if (n < 1 || n > USDT_ARGS_MAX || end != *p + len) {
+		*ret_err = "not an argument of a USDT probe (arg1 to arg12)";
+		return -EINVAL;
+	}
+	f->reg = (uint8_t)(FETCH_USDT_ARG | (n - 1));
+	*p = end;
+	return 0;
+}
+
+/* expr := REG | '*' '(' expr [+N] ')'; the innermost load comes first in f->off. */
+static int parse_source(const char **p, struct fetch *f, bool usdt, int depth, const char **ret_err)
+{
 	int err;
 
 	skip_space(p);
 	if (**p == '*') {
 		(*p)++;
 		skip_space(p);
-		if (**p != '(' || depth >= FETCH_DEREFS_MAX) {
-			*ret_err = depth >= FETCH_DEREFS_MAX ? "more than three loads" : "'(' expected after '*'";
+		if (**p != '(' || depth >= WRITTEN_DEREFS_MAX) {
+			*ret_err = depth >= WRITTEN_DEREFS_MAX ? "more than three loads" :
+								 "'(' expected after '*'";
 			return -EINVAL;
 		}
 		(*p)++;
-		err = parse_source(p, f, depth + 1, ret_err);
+		err = parse_source(p, f, usdt, depth + 1, ret_err);
 		if (err)
 			return err;
 		err = parse_offset(p, &f->off[f->derefs]);
@@ -125,16 +164,7 @@ static int parse_source(const char **p, struct fetch *f, int depth, const char *
 		f->derefs++;
 		return 0;
 	}
-	len = word_length(*p);
-	for (int i = 0; i < REG_MAX; i++) {
-		if (!registers[i] || strlen(registers[i]) != len || strncmp(registers[i], *p, len))
-			continue;
-		f->reg = (uint8_t)i;
-		*p += len;
-		return 0;
-	}
-	*ret_err = "not a register (arg1 to arg6, sp)";
-	return -EINVAL;
+	return usdt ? parse_usdt_arg(p, f, ret_err) : parse_register(p, f, ret_err);
 }
 
 static int parse_type(const char **p, const struct enum_table *enums, size_t n_enums, struct fetch *f,
@@ -150,7 +180,9 @@ static int parse_type(const char **p, const struct enum_table *enums, size_t n_e
 		f->size = types[i].size;
 		f->flags = types[i].is_signed ? FETCH_F_SIGNED : 0;
 		arg->is_signed = types[i].is_signed;
-		arg->is_pointer = !strcmp(types[i].name, "ptr");
+		arg->is_handle = !strcmp(types[i].name, "handle");
+		arg->is_pointer = arg->is_handle || !strcmp(types[i].name, "ptr");
+		arg->is_float = types[i].name[0] == 'f';
 		arg->is_string = !strncmp(types[i].name, "str", 3);
 		if (arg->is_string)
 			f->flags = FETCH_F_STRING;
@@ -168,24 +200,31 @@ static int parse_type(const char **p, const struct enum_table *enums, size_t n_e
 	return -EINVAL;
 }
 
-int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums,
+int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err)
 {
 	struct fetch f = {};
 	struct probe_arg arg = {};
-	const char *p = text;
+	const char *p = text, *shift;
 	int err;
 
 	err = parse_type(&p, enums, n_enums, &f, &arg);
 	if (err) {
-		*ret_err = "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)";
+		*ret_err = "not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)";
 		return err;
 	}
-	err = parse_source(&p, &f, 0, ret_err);
+	err = parse_source(&p, &f, usdt, 0, ret_err);
 	if (err)
 		return err;
-	if (!f.derefs && !arg.is_string && parse_shift(&p, &f.off[0])) {
+	skip_space(&p);
+	shift = p;
+	if (!f.derefs && !arg.is_string && !usdt && parse_shift(&p, &f.off[0])) {
 		*ret_err = "'>>0' to '>>63' expected";
+		return -EINVAL;
+	}
+	/* a structure with integers in it is in a general register as a whole */
+	if (arg.is_float && !f.derefs && !usdt && p == shift) {
+		*ret_err = "floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)";
 		return -EINVAL;
 	}
 	skip_space(&p);
@@ -197,6 +236,100 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 	ret_arg->names = arg.names;
 	ret_arg->is_signed = arg.is_signed;
 	ret_arg->is_pointer = arg.is_pointer;
+	ret_arg->is_handle = arg.is_handle;
 	ret_arg->is_string = arg.is_string;
+	ret_arg->is_float = arg.is_float;
+	ret_arg->size = f.size;
 	return 0;
+}
+
+static uint64_t extend(uint64_t v, unsigned int size, bool is_signed)
+{
+	unsigned int unused = 64 - 8 * size;
+
+	return is_signed ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
+}
+
+/* As C converts it: cut to the type, or, where the type is wider, extended as the argument's own says. */
+static void narrow(struct fetch *f, const struct usdt_arg *a)
+{
+	if (a->size >= f->size)
+		return;
+	f->size = a->size;
+	f->flags = (uint8_t)((f->flags & ~FETCH_F_SIGNED) | (a->is_signed ? FETCH_F_SIGNED : 0));
+}
+
+static int place_const(struct fetch *f, int64_t value, const char **ret_why)
+{
+	int64_t at;
+
+	if (!f->derefs) {
+		value = (int64_t)extend((uint64_t)value, f->size, f->flags & FETCH_F_SIGNED);
+		f->flags = (uint8_t)(f->flags | FETCH_F_CONST);
+		f->off[0] = (int32_t)value;
+		f->off[1] = (int32_t)(value >> 32);
+		return 0;
+	}
+	if (__builtin_add_overflow(value, f->off[0], &at) || at != (int32_t)at) {
+		*ret_why = "it is an address that is too large";
+		return -EINVAL;
+	}
+	f->off[0] = (int32_t)at;
+	return 0;
+}
+
+static int place_memory(struct fetch *f, const struct usdt_arg *a, const char **ret_why)
+{
+	if (a->value != (int32_t)a->value) {
+		*ret_why = "it is in a variable too far away";
+		return -EINVAL;
+	}
+	if (f->flags & FETCH_F_STRING && !f->derefs)
+		f->off[f->derefs++] = 0; /* the string is what the load leads to */
+	memmove(&f->off[1], &f->off[0], sizeof(f->off) - sizeof(f->off[0]));
+	f->off[0] = (int32_t)a->value;
+	f->derefs++;
+	if (a->index != REG_NONE) {
+		f->index = (uint8_t)(a->index + 1);
+		f->shift = a->shift;
+	}
+	return 0;
+}
+
+int fetch_place(const struct fetch *f, const struct probe_arg *arg, const struct usdt_note *note,
+	struct fetch *ret_fetch, const char **ret_why)
+{
+	unsigned int n = f->reg & ~FETCH_USDT_ARG;
+	const struct usdt_arg *a = &note->args[n];
+	struct fetch placed = *f;
+	int err = 0;
+
+	*ret_why = NULL;
+	if (n >= note->n_args)
+		*ret_why = "the probe has no such argument here";
+	else if (a->place == USDT_NOWHERE)
+		*ret_why = a->why;
+	else if ((f->derefs || arg->is_string) && a->size != 8)
+		*ret_why = "it is no pointer";
+	else if (arg->is_float && !f->derefs && a->size != f->size)
+		*ret_why = "it has another size";
+	if (*ret_why)
+		return -EINVAL;
+	if (!f->derefs && !arg->is_string)
+		narrow(&placed, a);
+	placed.reg = a->reg;
+	switch (a->place) {
+	case USDT_CONST:
+		err = place_const(&placed, a->value, ret_why);
+		break;
+	case USDT_MEM:
+		err = place_memory(&placed, a, ret_why);
+		break;
+	default:
+		if (!f->derefs)
+			placed.off[0] = (int32_t)a->value;
+	}
+	if (!err)
+		*ret_fetch = placed;
+	return err;
 }

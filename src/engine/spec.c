@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cond.h"
 #include "target/elf_pointers.h"
 #include "util/json_read.h"
 #include "util/log.h"
@@ -43,7 +44,8 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 		return NULL;
 	pt->specs = specs;
 	s = &specs[pt->n];
-	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1, .name_part = -1, .when_arg = -1 };
+	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1, .name_part = -1, .handle_arg = -1 };
+	s->is_usdt = !strncmp(symbol, SPEC_USDT, strlen(SPEC_USDT));
 	s->is_glob = strpbrk(symbol, "*?[") && !strstr(symbol, "()");
 	s->library = library ? strdup(library) : NULL;
 	s->symbol = strdup(symbol);
@@ -80,6 +82,17 @@ bool spec_text_ok(const char *text, size_t max)
 	return len && len <= max;
 }
 
+bool spec_usdt_ok(const char *symbol)
+{
+	size_t prefix = strlen(SPEC_USDT);
+	const char *name;
+
+	if (strncmp(symbol, SPEC_USDT, prefix))
+		return true;
+	name = strchr(symbol + prefix, ':');
+	return name && name > symbol + prefix && name[1] && !strchr(name + 1, ':');
+}
+
 int spec_set_role(struct probe_spec *s, const char *role)
 {
 	for (int i = 0; i < ROLE_MAX; i++) {
@@ -91,7 +104,7 @@ int spec_set_role(struct probe_spec *s, const char *role)
 	return -EINVAL;
 }
 
-static int find_arg(const struct probe_spec *s, const char *name, size_t len)
+int spec_find_arg(const struct probe_spec *s, const char *name, size_t len)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		if (strlen(s->args[i].name) == len && !strncmp(s->args[i].name, name, len))
@@ -118,7 +131,7 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 		return 0;
 	}
 	if (rule[0] == '$') {
-		s->name_arg = find_arg(s, rule + 1, strlen(rule + 1));
+		s->name_arg = spec_find_arg(s, rule + 1, strlen(rule + 1));
 		*ret_why = "no such argument";
 		return s->name_arg < 0 ? -EINVAL : 0;
 	}
@@ -133,7 +146,11 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 		*ret_why = "write: arg == number ? name : name";
 		return -EINVAL;
 	}
-	s->cond_arg = find_arg(s, arg, strlen(arg));
+	s->cond_arg = spec_find_arg(s, arg, strlen(arg));
+	if (s->cond_arg >= 0 && s->args[s->cond_arg].is_float) {
+		*ret_why = "an f32 or f64 cannot be compared";
+		return -EINVAL;
+	}
 	s->cond_value = value;
 	s->span_name = strdup(yes);
 	s->else_name = strdup(no);
@@ -141,42 +158,41 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 	return s->cond_arg < 0 || !s->span_name || !s->else_name ? -EINVAL : 0;
 }
 
-/* "arg == value", !=, <, >: the value a number or, with an enum, a name */
 int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
 {
-	static const struct {
-		const char *text;
-		enum probe_when when;
-	} ops[] = { { "==", WHEN_EQ }, { "!=", WHEN_NE }, { "<", WHEN_LT }, { ">", WHEN_GT } };
-	char arg[64], op[3], value[64];
-	int end = 0;
-	char *num_end;
+	int err = cond_parse(s, rule, &s->when, ret_why);
 
-	*ret_why = "write: arg == value (or !=, <, >)";
-	if (sscanf(rule, "%63[a-zA-Z0-9_] %2[=!<>] %63[a-zA-Z0-9_-]%n", arg, op, value, &end) != 3 || rule[end])
-		return -EINVAL;
-	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
-		if (!strcmp(ops[i].text, op))
-			s->when = ops[i].when;
-	}
-	s->when_arg = find_arg(s, arg, strlen(arg));
-	if (!s->when)
-		return -EINVAL;
-	if (s->when_arg < 0) {
-		*ret_why = "no such argument";
+	if (!err && s->fetch[s->when.arg].flags & FETCH_F_LATE) {
+		*ret_why = "not known before the function returns";
 		return -EINVAL;
 	}
-	errno = 0;
-	s->when_than = strtoll(value, &num_end, 0);
-	if (!*num_end && !errno)
-		return 0;
-	if (!s->args[s->when_arg].names) {
-		*ret_why = "the value is not a number";
+	return err;
+}
+
+int spec_set_names(struct probe_spec *s, const char *handle, const char *name, const char **ret_why)
+{
+	int h = spec_find_arg(s, handle, strlen(handle));
+	int n = name[0] == '$' ? spec_find_arg(s, name + 1, strlen(name + 1)) : -1;
+
+	*ret_why = "write: {\"ARG\": \"$ARG\"}, the second a str";
+	if (h < 0 || n < 0 || s->args[h].is_string || !s->args[n].is_string)
+		return -EINVAL;
+	s->handle_arg = h;
+	s->handle_name = n;
+	return 0;
+}
+
+int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why)
+{
+	int err;
+
+	if (s->n_checks == SPEC_CHECKS_MAX) {
+		*ret_why = "more than four checks";
 		return -EINVAL;
 	}
-	s->when_name = strdup(value);
-	*ret_why = "out of memory";
-	return s->when_name ? 0 : -EINVAL;
+	err = cond_parse(s, rule, &s->checks[s->n_checks], ret_why);
+	s->n_checks += !err;
+	return err;
 }
 
 /* What the sinks write beside the arguments. */
@@ -184,13 +200,48 @@ static bool is_reserved(const char *name)
 {
 	static const char *const reserved[] = { "step", "thread", "breakdown_us", "lost_records",
 		"began_before", "unfinished", "pid", "tid", "phase", "ts_us", "switches",
-		"switches_voluntary", "migrations", "faults_minor", "faults_major", "syscalls", "lost" };
+		"switches_voluntary", "migrations", "faults_minor", "faults_major", "syscalls", "lost", "workers",
+		"call" };
 
 	for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++) {
 		if (!strcmp(reserved[i], name))
 			return true;
 	}
 	return false;
+}
+
+/* What a function stores where an argument points is there when it returns. */
+static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
+{
+	*ret_why = "only a number that is loaded, in a function with a return that is no step, is had at the return";
+	if (!f->derefs || f->flags & FETCH_F_STRING || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
+		return -EINVAL;
+	f->flags |= FETCH_F_LATE;
+	s->flags |= PROBE_F_LATE;
+	return 0;
+}
+
+/* "TYPE SOURCE", "TYPE SOURCE at return", "TYPE SOURCE if CONDITION" */
+static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_table *enums, size_t n_enums,
+	const char **ret_why)
+{
+	struct probe_arg *arg = &s->args[s->nargs];
+	const char *cond = strstr(expr, " if "), *late = strstr(expr, " at return");
+	size_t len = late && !late[strlen(" at return")] ? (size_t)(late - expr) :
+		     cond				 ? (size_t)(cond - expr) :
+							   strlen(expr);
+	char *source = strndup(expr, len);
+	int err;
+
+	if (!source)
+		return -ENOMEM;
+	err = fetch_parse(source, enums, n_enums, s->is_usdt, &s->fetch[s->nargs], arg, ret_why);
+	if (!err && late && late == expr + len)
+		err = set_late(s, &s->fetch[s->nargs], ret_why);
+	else if (!err && cond)
+		err = cond_parse(s, cond + 4, &arg->only_if, ret_why);
+	free(source);
+	return err;
 }
 
 int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
@@ -210,21 +261,24 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		*ret_why = "this name stands for something else in traces and profiles";
 		return -EINVAL;
 	}
-	if (find_arg(s, name, strlen(name)) >= 0) {
+	if (spec_find_arg(s, name, strlen(name)) >= 0) {
 		*ret_why = "two arguments of one name";
 		return -EINVAL;
 	}
-	err = fetch_parse(expr, enums, n_enums, &s->fetch[s->nargs], &s->args[s->nargs], ret_why);
+	err = parse_arg(s, expr, enums, n_enums, ret_why);
 	if (err)
 		return err;
-	if (s->args[s->nargs].is_string && ++s->nstrs > FUNC_STRS_MAX) {
+	s->args[s->nargs].name = strdup(name);
+	if (!s->args[s->nargs].name) {
+		cond_clear(&s->args[s->nargs].only_if);
+		return -ENOMEM;
+	}
+	s->has_enums |= s->args[s->nargs].names != NULL;
+	s->nstrs += s->args[s->nargs++].is_string;
+	if (s->nstrs > FUNC_STRS_MAX) {
 		*ret_why = "more than two strings";
 		return -EINVAL;
 	}
-	s->args[s->nargs].name = strdup(name);
-	if (!s->args[s->nargs].name)
-		return -ENOMEM;
-	s->nargs++;
 	return 0;
 }
 
@@ -290,6 +344,10 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "the symbol is longer than 255 bytes or has control characters");
 		goto out;
 	}
+	if (!spec_usdt_ok(symbol)) {
+		option_error(option, "a USDT probe is LIB:usdt:PROVIDER:NAME");
+		goto out;
+	}
 	if (args && strchr(symbol, '@')) {
 		option_error(option, "the role stands behind the arguments");
 		goto out;
@@ -306,9 +364,13 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 	if (!strncmp(symbol, "_Z", 2))
 		log_warn("%s is C++: an exception that passes through it ends the target while it is probed",
 			symbol);
-	s->flags = PROBE_F_SPAN;
+	s->flags = s->is_usdt ? PROBE_F_INSTANT : PROBE_F_SPAN;
 	if (role && spec_set_role(s, role)) {
 		option_error(option, "no such role (step, op, graph, sample, barrier, gpu_wait, other)");
+		goto out;
+	}
+	if (s->is_usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT)) {
+		option_error(option, "a USDT probe is an instant: no step, barrier or gpu_wait");
 		goto out;
 	}
 	err = args ? parse_option_args(s, option, args) : 0;
@@ -354,8 +416,16 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	return matches(s, plain);
 }
 
+/* The arguments that decide the name. */
+static uint32_t name_args(const struct probe_spec *s)
+{
+	return (s->name_arg >= 0 ? 1u << s->name_arg : 0) | (s->cond_arg >= 0 ? 1u << s->cond_arg : 0);
+}
+
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 {
+	if (s->misfits & name_args(s))
+		return s->name_arg >= 0 && s->span_name ? s->span_name : s->symbol;
 	if (s->name_arg >= 0) {
 		const struct enum_table *t = s->args[s->name_arg].names;
 		uint64_t v = vals[s->name_arg];
@@ -373,6 +443,13 @@ const char *probe_record_strings(const struct probe_spec *s, const struct rec_fu
 	return (const char *)&r->vals[s->nargs];
 }
 
+const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs)
+{
+	for (unsigned int i = 0; i < arg; i++)
+		strs += s->args[i].is_string ? FUNC_STR_LEN : 0;
+	return strs;
+}
+
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 {
 	struct probe p = {
@@ -380,23 +457,18 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 		.flags = s->flags,
 		.nvals = (uint8_t)s->nargs,
 		.nstrs = (uint8_t)s->nstrs,
-		.when = s->when,
-		.when_val = (uint8_t)(s->when_arg < 0 ? 0 : s->when_arg),
-		.when_than = s->when_than,
+		.when = s->when.op,
+		.when_val = (uint8_t)s->when.arg,
 	};
+	int64_t than = 0;
+	int err;
 
 	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
 	p.group = s->group;
-	if (s->when_name) {
-		const struct enum_table *t = s->args[s->when_arg].names;
-		size_t i = 0;
-
-		while (i < t->n && (!t->names[i] || strcmp(t->names[i], s->when_name)))
-			i++;
-		if (i == t->n)
-			return -ENOENT;
-		p.when_than = (int64_t)i;
-	}
+	err = cond_value(s, &s->when, &than);
+	if (err)
+		return err;
+	p.when_than = than;
 	*ret_probe = p;
 	return 0;
 }
@@ -412,13 +484,17 @@ static char *copy_string(const char *s, int *err)
 
 static void spec_clear(struct probe_spec *s)
 {
-	for (unsigned int a = 0; a < s->nargs; a++)
+	for (unsigned int a = 0; a < s->nargs; a++) {
+		cond_clear(&s->args[a].only_if);
 		free(s->args[a].name);
+	}
+	for (unsigned int i = 0; i < s->n_checks; i++)
+		cond_clear(&s->checks[i]);
+	cond_clear(&s->when);
 	free(s->library);
 	free(s->symbol);
 	free(s->span_name);
 	free(s->else_name);
-	free(s->when_name);
 }
 
 /* Part n of an Itanium-mangled nested name: _ZN2at4_ops3add4callE... has at, _ops, add, call. */
@@ -449,20 +525,22 @@ static void make_shown(char *name)
 	}
 }
 
-int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
+static int make_match(struct probe_table *pt, size_t glob, const char *symbol, const struct fetch *fetch,
+	size_t *ret_id)
 {
 	struct probe_spec *s, *g;
 	int err = 0;
 
 	for (size_t i = 0; i < pt->n; i++) {
-		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol)) {
+		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol) &&
+			!memcmp(pt->specs[i].fetch, fetch, sizeof(pt->specs[i].fetch))) {
 			*ret_id = i;
 			return 0;
 		}
 	}
 	s = spec_append(pt, pt->specs[glob].library, symbol);
 	if (!s)
-		return -E2BIG;
+		return pt->n >= SPECS_MAX ? -E2BIG : -ENOMEM;
 	g = &pt->specs[glob];
 	*s = (struct probe_spec){
 		.library = s->library,
@@ -470,27 +548,37 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, s
 		.span_name = g->name_part < 0 ? copy_string(g->span_name, &err) :
 						mangled_part(symbol, g->name_part),
 		.else_name = copy_string(g->else_name, &err),
-		.when_name = copy_string(g->when_name, &err),
 		.name_arg = g->name_arg,
 		.cond_arg = g->cond_arg,
 		.cond_value = g->cond_value,
 		.name_part = -1,
-		.when_arg = g->when_arg,
-		.when = g->when,
-		.when_than = g->when_than,
 		.role = g->role,
 		.flags = g->flags,
 		.nargs = g->nargs,
 		.nstrs = g->nstrs,
+		.has_enums = g->has_enums,
+		.handle_arg = g->handle_arg,
+		.handle_name = g->handle_name,
+		.hidden = g->hidden,
 		.engine = g->engine,
+		.is_usdt = g->is_usdt,
 		.from = glob + 1,
 	};
-	memcpy(s->fetch, g->fetch, sizeof(s->fetch));
+	memcpy(s->fetch, fetch, sizeof(s->fetch));
 	memcpy(s->args, g->args, sizeof(s->args));
-	for (unsigned int a = 0; a < s->nargs; a++)
+	for (unsigned int a = 0; a < s->nargs; a++) {
 		s->args[a].name = copy_string(g->args[a].name, &err);
+		s->args[a].only_if.name = copy_string(g->args[a].only_if.name, &err);
+	}
+	s->when = g->when;
+	s->when.name = copy_string(g->when.name, &err);
+	s->n_checks = g->n_checks;
+	for (unsigned int i = 0; i < s->n_checks; i++) {
+		s->checks[i] = g->checks[i];
+		s->checks[i].name = copy_string(g->checks[i].name, &err);
+	}
 	if (!s->span_name)
-		s->span_name = copy_string(symbol, &err);
+		s->span_name = copy_string(symbol + (s->is_usdt ? strlen(SPEC_USDT) : 0), &err);
 	if (s->span_name)
 		make_shown(s->span_name);
 	if (err) {
@@ -500,6 +588,24 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, s
 	}
 	*ret_id = pt->n - 1;
 	return 0;
+}
+
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
+{
+	struct fetch fetch[FUNC_VALS_MAX]; /* the table may move */
+
+	memcpy(fetch, pt->specs[glob].fetch, sizeof(fetch));
+	return make_match(pt, glob, symbol, fetch, ret_id);
+}
+
+int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
+	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id)
+{
+	int err = make_match(pt, usdt, symbol, fetch, ret_id);
+
+	if (!err)
+		pt->specs[*ret_id].flags |= PROBE_F_REGS;
+	return err;
 }
 
 static void enum_table_clear(struct enum_table *t)

@@ -4,85 +4,13 @@
  * every moment. Each event is one line, formatted from integers without stdio.
  */
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "io/writer.h"
+#include "engine/check.h"
 #include "sink/arrows.h"
-#include "sink/sink.h"
-#include "util/fmt.h"
+#include "sink/chrome.h"
 #include "util/names.h"
-
-/* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
-#define PID_CPUS 4194305
-#define PID_INFTRACE 4194306
-/* Pseudo threads of a process for its steps: one more lane for each step that overlaps. */
-#define TID_STEPS 4194307
-#define STEP_LANES 16
-
-/* struct task.sink_flags */
-#define NAMED_THREAD 0x1
-
-#define CPUS_MAX 1024
-
-/* Which processes have their metadata, and where their step lanes end. */
-struct process {
-	uint32_t tgid;
-	char comm[TASK_COMM_LEN]; /* as written */
-	unsigned int lanes;
-	uint64_t lane_end[STEP_LANES];
-};
-
-struct chrome_sink {
-	struct sink sink;
-	struct writer *w;
-	struct recording rec;
-	struct process *processes;
-	size_t n_processes;
-	uint8_t cpu_named[CPUS_MAX];
-	uint64_t flow_id;
-	bool begun; /* the opening bracket is written */
-	bool loss_named;
-	struct arrows *arrows;
-};
-
-static char *event_begin(struct chrome_sink *c)
-{
-	char *p = writer_reserve(c->w);
-
-	if (!c->begun) {
-		c->begun = true;
-		return fmt_lit(p, "[\n");
-	}
-	return fmt_lit(p, ",\n");
-}
-
-static void event_end(struct chrome_sink *c, char *p)
-{
-	*p++ = '}';
-	writer_commit(c->w, p);
-}
-
-/* Records from before the start (in flight when the window opened) begin with it. */
-static char *fmt_ts(const struct chrome_sink *c, char *p, uint64_t boot_ns)
-{
-	return fmt_us(p, boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0);
-}
-
-static char *fmt_string(char *p, const char *s)
-{
-	return fmt_json_str(p, s, strlen(s));
-}
-
-static char *fmt_track(char *p, uint32_t pid, uint32_t tid)
-{
-	p = fmt_lit(p, ",\"pid\":");
-	p = fmt_u32(p, pid);
-	p = fmt_lit(p, ",\"tid\":");
-	return fmt_u32(p, tid);
-}
 
 /* ---- metadata ---- */
 
@@ -140,8 +68,7 @@ static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 	return &list[c->n_processes++];
 }
 
-/* Writes a thread's name before its first event, and again after it has changed. */
-static struct task *thread_get(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
+struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 {
 	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
 	struct process *pr;
@@ -203,53 +130,6 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 	event_end(c, p);
 }
 
-/* ---- spans ---- */
-
-/* Up to and including the name; the caller adds cat and args. */
-static char *span_begin(struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid)
-{
-	char *p = event_begin(c);
-	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
-
-	if (start < c->rec.start_boot_ns)
-		start = c->rec.start_boot_ns;
-	p = fmt_lit(p, "{\"ph\":\"X\"");
-	p = fmt_track(p, pid, tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_us(p, start - c->rec.start_boot_ns);
-	p = fmt_lit(p, ",\"dur\":");
-	p = fmt_us(p, end > start ? end - start : 0);
-	return fmt_lit(p, ",\"name\":");
-}
-
-/* Marks of spans that were cut; writes a separator first when `first` is false. */
-static char *fmt_open(char *p, uint8_t flags, bool first)
-{
-	if (flags & REC_F_OPEN_START) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"began_before\":true");
-		first = false;
-	}
-	if (flags & REC_F_OPEN_END) {
-		if (!first)
-			*p++ = ',';
-		p = fmt_lit(p, "\"unfinished\":true");
-	}
-	return p;
-}
-
-static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
-{
-	const char *name = h->flags & REC_F_COMPAT ? NULL : syscall_name(h->id);
-
-	if (name)
-		return fmt_lit(fmt_str(fmt_lit(p, "\""), name, strlen(name)), "\"");
-	p = h->flags & REC_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
-	p = fmt_u32(p, h->id);
-	return fmt_lit(p, "\"");
-}
-
 /* ---- wake-ups ---- */
 
 static void write_arrow(struct chrome_sink *c, const struct arrow *a)
@@ -309,49 +189,6 @@ static void make_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint3
 
 /* ---- records ---- */
 
-static void write_syscall(struct chrome_sink *c, const struct rec_syscall *r)
-{
-	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
-	bool known = !(r->h.flags & REC_F_COMPAT);
-	char *p;
-
-	thread_get(c, r->h.tgid, r->h.tid);
-	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
-	p = fmt_syscall_name(p, &r->h);
-	p = fmt_lit(p, ",\"cat\":\"syscall\",\"args\":{");
-	if (r->h.flags & REC_F_OPEN_END) {
-		p = fmt_open(p, r->h.flags, true);
-	} else {
-		p = fmt_lit(p, "\"ret\":");
-		if (err) {
-			*p++ = '"';
-			p = fmt_str(p, err, strlen(err));
-			*p++ = '"';
-		} else if ((uint64_t)r->ret > 0xffffffffull && r->ret > 0) {
-			/* addresses, and integers that a double cannot hold */
-			*p++ = '"';
-			p = fmt_hex(p, (uint64_t)r->ret);
-			*p++ = '"';
-		} else {
-			p = fmt_s64(p, r->ret);
-		}
-		p = fmt_open(p, r->h.flags, false);
-	}
-	if (known && syscall_has_fd(r->h.id)) {
-		p = fmt_lit(p, ",\"fd\":");
-		p = fmt_s64(p, (int32_t)r->arg0);
-	}
-	if (known && r->ret > 0 && syscall_ret_is_bytes(r->h.id)) {
-		p = fmt_lit(p, ",\"bytes\":");
-		p = fmt_s64(p, r->ret);
-	}
-	if (r->h.flags & REC_F_BLOCKED)
-		p = fmt_lit(p, ",\"path\":\"slow\"");
-	*p++ = '}';
-	event_end(c, p);
-}
-
-
 static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 {
 	const char *name = off_cpu_name((enum time_state)r->h.id);
@@ -360,7 +197,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	struct task *waker = NULL;
 	char *p;
 
-	thread_get(c, r->h.tgid, r->h.tid);
+	chrome_thread(c, r->h.tgid, r->h.tid);
 	if (r->wake_ns && !from_irq)
 		waker = tasks_get_other(c->rec.tasks, r->waker_tid);
 	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
@@ -411,30 +248,9 @@ static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
 	event_end(c, p);
 }
 
-static void write_fault(struct chrome_sink *c, const struct rec_fault *r)
+static const char *handle_name(const struct chrome_sink *c, uint32_t tgid, uint64_t handle)
 {
-	char *p;
-
-	thread_get(c, r->h.tgid, r->h.tid);
-	if (r->h.flags & REC_F_KERNEL) {
-		p = event_begin(c);
-		p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
-		p = fmt_track(p, r->h.tgid, r->h.tid);
-		p = fmt_lit(p, ",\"ts\":");
-		p = fmt_ts(c, p, r->h.start_ns);
-		p = fmt_lit(p, ",\"name\":");
-	} else {
-		p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
-	}
-	p = r->h.flags & REC_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"") : fmt_lit(p, "\"page_fault_minor\"");
-	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
-	p = fmt_hex(p, r->addr);
-	*p++ = '"';
-	if (r->h.flags & REC_F_KERNEL)
-		p = fmt_lit(p, ",\"kernel\":true");
-	p = fmt_open(p, r->h.flags, false);
-	*p++ = '}';
-	event_end(c, p);
+	return c->rec.handles ? handles_get(c->rec.handles, tgid, handle) : NULL;
 }
 
 static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
@@ -447,6 +263,8 @@ static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
 		*p++ = '"';
 		return p;
 	}
+	if (a->is_float)
+		return fmt_float(p, v, a->size);
 	if (a->is_signed)
 		return fmt_s64(p, (int64_t)v);
 	if (v <= INT64_MAX)
@@ -457,23 +275,30 @@ static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
 	return p;
 }
 
-static char *fmt_args(
-	char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs, bool *first)
+static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, const uint64_t *vals,
+	const char *strs, bool *first)
 {
-	for (size_t i = 0; i < s->nargs; i++) {
-		const struct probe_arg *a = &s->args[i];
+	const struct probe_spec *s = &c->rec.probes->specs[h->id];
 
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+		const char *str = strs;
+
+		strs += a->is_string ? FUNC_STR_LEN : 0;
+		if (!check_shown(s, i, vals) ||
+			(s->fetch[i].flags & FETCH_F_LATE && h->flags & REC_F_OPEN_END))
+			continue;
 		if (!*first)
 			*p++ = ',';
 		*first = false;
 		p = fmt_string(p, a->name);
 		*p++ = ':';
-		if (!a->is_string) {
+		if (a->is_string)
+			p = fmt_json_str(p, str, strnlen(str, FUNC_STR_LEN));
+		else if (a->is_handle && (str = handle_name(c, h->tgid, vals[i])))
+			p = fmt_string(p, str);
+		else
 			p = fmt_value(p, a, vals[i]);
-			continue;
-		}
-		p = fmt_json_str(p, strs, strnlen(strs, FUNC_STR_LEN));
-		strs += FUNC_STR_LEN;
 	}
 	return p;
 }
@@ -487,7 +312,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	if (r->h.id >= c->rec.probes->n)
 		return;
 	s = &c->rec.probes->specs[r->h.id];
-	thread_get(c, r->h.tgid, r->h.tid);
+	chrome_thread(c, r->h.tgid, r->h.tid);
 	if (s->flags & PROBE_F_INSTANT) {
 		p = event_begin(c);
 		p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
@@ -502,7 +327,7 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_lit(p, ",\"cat\":");
 	p = fmt_string(p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
-	p = fmt_args(p, s, r->vals, probe_record_strings(s, r), &first);
+	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
 	p = fmt_open(p, r->h.flags, first);
 	*p++ = '}';
 	event_end(c, p);
@@ -517,7 +342,7 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uin
 	p = span_begin(c, &r->h, r->h.tgid, tid);
 	p = fmt_string(p, probe_spec_name(s, r->vals));
 	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
-	p = fmt_args(p, s, r->vals, r->strs[0], &first);
+	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
 	if (!first)
 		*p++ = ',';
 	p = fmt_lit(p, "\"step\":");
@@ -570,7 +395,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r)
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
-	thread_get(c, r->h.tgid, r->h.tid);
+	chrome_thread(c, r->h.tgid, r->h.tid);
 	write_step_span(c, r, r->h.tid, false);
 	pr = process_get(c, r->h.tgid);
 	lane = pr ? step_lane(pr, &r->h) : -1;
@@ -597,7 +422,7 @@ static void write_task(struct chrome_sink *c, const struct rec_task *r)
 
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return;
-	thread_get(c, r->h.tgid, r->h.tid);
+	chrome_thread(c, r->h.tgid, r->h.tid);
 	p = event_begin(c);
 	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
 	p = fmt_track(p, r->h.tgid, r->h.tid);
@@ -624,7 +449,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 
 	switch (rec->kind) {
 	case REC_SYSCALL:
-		write_syscall(c, (const struct rec_syscall *)rec);
+		chrome_syscall(c, (const struct rec_syscall *)rec);
 		write_arrows(c, rec);
 		break;
 	case REC_OFF_CPU:
@@ -634,7 +459,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 		write_on_cpu(c, (const struct rec_on_cpu *)rec);
 		break;
 	case REC_FAULT:
-		write_fault(c, (const struct rec_fault *)rec);
+		chrome_fault(c, (const struct rec_fault *)rec);
 		write_arrows(c, rec);
 		break;
 	case REC_FUNCTION:
@@ -647,6 +472,12 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 		break;
 	case REC_TASK:
 		write_task(c, (const struct rec_task *)rec);
+		break;
+	case REC_IRQ:
+		chrome_irq(c, (const struct rec_irq *)rec);
+		break;
+	case REC_MEMORY:
+		chrome_memory(c, (const struct rec_memory *)rec);
 		break;
 	}
 }
@@ -697,6 +528,7 @@ static uint64_t clock_ns(clockid_t id)
 
 static void chrome_free(struct chrome_sink *c)
 {
+	irq_names_free(c->irqs);
 	arrows_free(c->arrows);
 	free(c->processes);
 	free(c);

@@ -1,97 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Profile JSONL: one line per engine step, whose stages add up to its total to the nanosecond. */
-#include "sink/profile.h"
+#include "sink/profile_line.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/writer.h"
+#include "sink/profile_ops.h"
+#include "sink/profile_requests.h"
 #include "sink/sink.h"
-#include "util/fmt.h"
 #include "util/names.h"
-
-#define BODY_MAX 8192 /* shape and stage_us of a line: numbers, and names from the preset */
 
 struct profile_sink {
 	struct sink sink;
-	struct writer *w;
 	struct recording rec;
-	struct profile_meta meta;
-	char *head, *tail; /* of every line: before shape, behind stage_us */
-	size_t head_len, tail_len;
-	char *line;
+	struct profile_lines lines;
+	struct profile_ops *ops;
+	struct profile_requests *requests;
+	bool graphs; /* some step launched one */
 };
-
-static char *add_string(char *p, const char *key, const char *value)
-{
-	p = fmt_str(p, key, strlen(key));
-	return fmt_json_str(p, value, strlen(value));
-}
-
-/* What is the same on every line is made once. */
-static int make_envelope(struct profile_sink *ps, uint32_t tgid)
-{
-	const struct profile_meta *m = &ps->meta;
-	const char *hash = m->env_hash ? m->env_hash(m->arg, tgid) : "sha256:unknown";
-	size_t flags = strlen(m->runtime_flags);
-	char *p;
-
-	ps->head = malloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
-			  FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
-	ps->tail = malloc(flags + 256);
-	if (!ps->head || !ps->tail)
-		return -ENOMEM;
-	if (m->commit_sha)
-		p = add_string(ps->head, ",\"commit_sha\":", m->commit_sha);
-	else
-		p = fmt_lit(ps->head, ",\"commit_sha\":null");
-	p = add_string(p, ",\"env_hash\":", hash);
-	p = add_string(p, ",\"model\":", m->model);
-	p = fmt_lit(p, ",\"concurrency\":");
-	p = fmt_u32(p, m->concurrency);
-	ps->head_len = (size_t)(p - ps->head);
-
-	p = fmt_lit(ps->tail, ",\"graph_enabled\":false,\"runtime_flags\":");
-	p = fmt_str(p, m->runtime_flags, flags);
-	p = fmt_lit(p, ",\"source\":\"native\"}\n");
-	ps->tail_len = (size_t)(p - ps->tail);
-
-	ps->line = malloc(ps->head_len + BODY_MAX + ps->tail_len);
-	return ps->line ? 0 : -ENOMEM;
-}
-
-/* Returns NULL when there is no memory for the envelope. */
-static char *line_begin(struct profile_sink *ps, const char *event, uint32_t tgid)
-{
-	char *p;
-
-	if (!ps->line && make_envelope(ps, tgid))
-		return NULL;
-	p = fmt_lit(ps->line, "{\"event\":\"");
-	p = fmt_str(p, event, strlen(event));
-	*p++ = '"';
-	return fmt_str(p, ps->head, ps->head_len);
-}
-
-static void line_end(struct profile_sink *ps, char *p)
-{
-	p = fmt_str(p, ps->tail, ps->tail_len);
-	writer_append(ps->w, ps->line, (size_t)(p - ps->line));
-}
-
-static char *add_u64(char *p, const char *key, uint64_t v)
-{
-	p = fmt_str(p, key, strlen(key));
-	return fmt_u64(p, v);
-}
-
-static char *add_us(char *p, const char *key, uint64_t ns)
-{
-	p = fmt_str(p, key, strlen(key));
-	return fmt_us(p, ns);
-}
-
 
 static char *add_key(char *p, const char *prefix, const char *key)
 {
@@ -135,7 +62,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
-	char *p = line_begin(ps, "token_prof", r->h.tgid);
+	char *p = profile_line_begin(&ps->lines, "token_prof", r->h.tgid);
 
 	if (!p)
 		return;
@@ -143,14 +70,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_u64(p, ",\"pid\":", r->h.tgid);
 	p = add_u64(p, ",\"tid\":", r->h.tid);
 	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
-	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (s->args[i].is_string)
-			continue; /* the shape has scalars only */
-		*p++ = ',';
-		p = fmt_json_str(p, s->args[i].name, strlen(s->args[i].name));
-		*p++ = ':';
-		p = s->args[i].is_signed ? fmt_s64(p, (int64_t)r->vals[i]) : fmt_u64(p, r->vals[i]);
-	}
+	p = profile_add_args(p, s, r->vals, NULL);
 	p = add_us(p, ",\"ts_us\":",
 		r->h.start_ns > ps->rec.start_boot_ns ? r->h.start_ns - ps->rec.start_boot_ns : 0);
 	p = add_u64(p, ",\"switches\":",
@@ -181,15 +101,23 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = add_states(p, "workers_", r->workers_ns);
 	}
 	*p++ = '}';
-	line_end(ps, p);
+	ps->graphs |= r->n.graphs > 0;
+	profile_line_end(&ps->lines, p, r->n.graphs > 0);
 }
 
 static void profile_record(struct sink *s, const struct rec_hdr *rec)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
-	if (rec->kind == REC_STEP && rec->id < ps->rec.probes->n)
-		write_step(ps, (const struct rec_step *)rec);
+	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
+		return;
+	if (rec->kind == REC_FUNCTION) {
+		profile_ops_call(ps->ops, (const struct rec_function *)rec);
+		return;
+	}
+	write_step(ps, (const struct rec_step *)rec);
+	profile_ops_step(ps->ops, (const struct rec_step *)rec);
+	profile_requests_step(ps->requests, (const struct rec_step *)rec);
 }
 
 static void profile_loss(struct sink *s, const struct loss *l)
@@ -199,14 +127,22 @@ static void profile_loss(struct sink *s, const struct loss *l)
 	(void)l;
 }
 
+static void profile_settled(struct sink *s)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	profile_ops_settled(ps->ops);
+	profile_requests_settled(ps->requests);
+}
+
 static int profile_flush(struct sink *s)
 {
-	return writer_flush(((struct profile_sink *)s)->w);
+	return writer_flush(((struct profile_sink *)s)->lines.w);
 }
 
 static uint64_t profile_bytes(const struct sink *s)
 {
-	return writer_bytes(((const struct profile_sink *)s)->w);
+	return writer_bytes(((const struct profile_sink *)s)->lines.w);
 }
 
 /* A share as a decimal number with six places, without a double. */
@@ -224,7 +160,7 @@ static char *fmt_share(char *p, uint64_t part, uint64_t whole)
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
-	char *p = line_begin(ps, "window_prof", 0);
+	char *p = profile_line_begin(&ps->lines, "window_prof", 0);
 
 	if (!p)
 		return;
@@ -251,7 +187,21 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);
 	*p++ = '}';
-	line_end(ps, p);
+	profile_line_end(&ps->lines, p, ps->graphs);
+}
+
+static void write_sums(struct profile_sink *ps, const struct process_totals *t)
+{
+	struct task *task = tasks_find(ps->rec.tasks, t->tgid);
+
+	for (size_t i = 0; i < PROFILE_SUMS_FAMILIES; i++) {
+		const struct profile_family *f = &profile_sums[i];
+		char *p = profile_line_begin(&ps->lines, f->event, t->tgid);
+
+		p = p ? f->format(p, t, task ? task->comm : "") : NULL;
+		if (p)
+			profile_line_end(&ps->lines, p, ps->graphs);
+	}
 }
 
 static int profile_close(struct sink *s, const struct window_totals *t)
@@ -259,19 +209,26 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	struct profile_sink *ps = (struct profile_sink *)s;
 	int err;
 
+	if (t) {
+		profile_requests_finish(ps->requests);
+		profile_ops_finish(ps->ops, ps->graphs);
+	}
+	for (size_t i = 0; t && i < t->n_processes; i++)
+		write_sums(ps, &t->processes[i]);
 	if (t)
 		write_window(ps, t);
-	err = writer_close(ps->w);
-	free(ps->head);
-	free(ps->tail);
-	free(ps->line);
+	err = writer_close(ps->lines.w);
+	profile_requests_free(ps->requests);
+	profile_ops_free(ps->ops);
+	profile_lines_clear(&ps->lines);
 	free(ps);
 	return err;
 }
 
-static const struct sink_ops profile_ops = {
+static const struct sink_ops sink_ops = {
 	.record = profile_record,
 	.loss = profile_loss,
+	.settled = profile_settled,
 	.flush = profile_flush,
 	.close = profile_close,
 	.bytes = profile_bytes,
@@ -286,10 +243,15 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 		writer_close(w);
 		return -ENOMEM;
 	}
-	ps->sink.ops = &profile_ops;
-	ps->w = w;
+	ps->sink.ops = &sink_ops;
+	ps->lines.w = w;
+	ps->lines.meta = *meta;
 	ps->rec = *rec;
-	ps->meta = *meta;
+	if (profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
+		profile_requests_new(&ps->lines, &ps->rec, &ps->requests)) {
+		profile_close(&ps->sink, NULL);
+		return -ENOMEM;
+	}
 	*ret_sink = &ps->sink;
 	return 0;
 }

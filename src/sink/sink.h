@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "engine/handles.h"
 #include "record.h"
+#include "process_sums.h"
 #include "target/tasks.h"
 
 /* What every sink needs to know of the recording. */
@@ -18,6 +20,7 @@ struct recording {
 	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
 	const struct probe_table *probes;
 	struct tasks *tasks;
+	const struct handles *handles; /* NULL: no handle has a name */
 };
 
 /* Records lost between two looks at the counters. */
@@ -34,6 +37,8 @@ struct window_totals {
 	uint64_t steps;
 	uint64_t open_cost_ns, close_cost_ns; /* time that opening and closing took */
 	uint64_t lost_ns; /* wall time in which records were lost */
+	const struct process_totals *processes; /* by tgid; with a profile */
+	size_t n_processes;
 };
 
 struct sink;
@@ -41,6 +46,9 @@ struct sink;
 struct sink_ops {
 	void (*record)(struct sink *s, const struct rec_hdr *rec);
 	void (*loss)(struct sink *s, const struct loss *l);
+	/* Every record that the programs had sent before the last call of this was handed over since then,
+	 * in whatever order. NULL: not wanted. */
+	void (*settled)(struct sink *s);
 	/* Returns the first error of the output. */
 	int (*flush)(struct sink *s);
 	/* The recording is over: writes what can only be said now, closes and frees. `t` is NULL when

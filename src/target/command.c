@@ -53,7 +53,7 @@ int command_check(const char *name)
 	}
 }
 
-static void run_child(char **argv, int release_fd, int error_fd)
+static void run_child(char **argv, const int fds[3], int release_fd, int error_fd)
 {
 	sigset_t none;
 	char go;
@@ -66,6 +66,10 @@ static void run_child(char **argv, int release_fd, int error_fd)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
+	for (int fd = 0; fd < 3; fd++) {
+		if (fds[fd] >= 0)
+			dup2(fds[fd], fd);
+	}
 	execvp(argv[0], argv);
 	err = errno;
 	if (write(error_fd, &err, sizeof(err)) < 0)
@@ -74,6 +78,13 @@ static void run_child(char **argv, int release_fd, int error_fd)
 }
 
 int command_spawn(char **argv, struct command *ret_cmd)
+{
+	static const int as_they_are[3] = { -1, -1, -1 };
+
+	return command_spawn_with(argv, as_they_are, ret_cmd);
+}
+
+int command_spawn_with(char **argv, const int fds[3], struct command *ret_cmd)
 {
 	int release[2], error[2];
 	pid_t pid;
@@ -88,7 +99,7 @@ int command_spawn(char **argv, struct command *ret_cmd)
 	pid = fork();
 	if (!pid) {
 		close(release[1]);
-		run_child(argv, release[0], error[1]);
+		run_child(argv, fds, release[0], error[1]);
 	}
 	close(release[0]);
 	close(error[1]);

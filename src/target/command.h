@@ -17,7 +17,9 @@ struct command {
 /* Whether execvp(3) would find it: 0, -ENOENT, -EACCES, -EISDIR or what else stat(2) says. */
 int command_check(const char *name);
 
-/* Forks; the child waits. Signals are as they were before inftrace blocked them. */
+/* Forks; the child waits. Signals are as they were before inftrace blocked them. fds: what its standard
+ * descriptors become, -1 as they are. */
+int command_spawn_with(char **argv, const int fds[3], struct command *ret_cmd);
 int command_spawn(char **argv, struct command *ret_cmd);
 
 /* Lets the child run. Returns the errno of its exec as a negative number, or 0. */

@@ -24,6 +24,7 @@
 #define STRINGS_MAX (512u << 20)
 #define NAME_LEN_MAX 4096 /* longer names are left out: nobody can write them */
 #define NOTES_MAX (64u << 10)
+#define SECTION_NAMES_MAX (4u << 20) /* bytes */
 /* All names of a table together may be this many times as long as its strings: a forged table whose
  * symbols all share one long string would cost hours. Linkers share the odd static name. */
 #define SHARING_MAX 16
@@ -485,6 +486,65 @@ int elf_find_symbol(struct elf_file *elf, const char *name, struct elf_symbol *r
 int elf_find_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym)
 {
 	return find_typed(elf, name, STT_OBJECT, ret_sym);
+}
+
+int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym)
+{
+	size_t len = strlen(name);
+	uint64_t hash = name_hash(name, len);
+
+	for (int id = 0; id < TABLE_MAX; id++) {
+		const struct table *t = &elf->tables[id];
+		const struct entry *e, *first;
+		int err;
+
+		err = table_load(elf, id);
+		if (err)
+			return err;
+		first = table_find(t, name, len, STT_OBJECT);
+		for (e = first; e && e < t->entries + t->n && e->hash == hash; e++) {
+			if (e->vaddr != first->vaddr && e->type == STT_OBJECT && !strcmp(e->name, name))
+				return -ENOTUNIQ;
+		}
+		if (first) {
+			entry_symbol(elf, first, ret_sym);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_t *ret_vaddr,
+	void **ret_data, size_t *ret_len)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr sh, str_sh;
+	bool found = false;
+	size_t str_index;
+	void *names;
+	int err;
+
+	if (elf_getshdrstrndx(elf->elf, &str_index) || !gelf_getshdr(elf_getscn(elf->elf, str_index), &str_sh))
+		return -ENOENT;
+	if (str_sh.sh_type != SHT_STRTAB || str_sh.sh_size > SECTION_NAMES_MAX)
+		return -EBADMSG;
+	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, &names);
+	if (err)
+		return err;
+	while (!found && (scn = elf_nextscn(elf->elf, scn)))
+		found = gelf_getshdr(scn, &sh) && sh.sh_name < str_sh.sh_size &&
+			!strcmp((char *)names + sh.sh_name, name);
+	free(names);
+	if (!found)
+		return -ENOENT;
+	if (sh.sh_type == SHT_NOBITS || sh.sh_flags & SHF_COMPRESSED || sh.sh_size > max)
+		return -EBADMSG;
+	err = read_part(elf, sh.sh_offset, sh.sh_size, ret_data);
+	if (err)
+		return err;
+	*ret_vaddr = sh.sh_addr;
+	*ret_len = sh.sh_size;
+	return 0;
 }
 
 /* A function that matched, with what decides whose name stands for an offset. */

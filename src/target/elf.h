@@ -51,6 +51,17 @@ int elf_machine(const struct elf_file *elf);
 int elf_find_symbol(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
 int elf_find_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
 
+/* elf_find_object() for a name that must stand for one object: -ENOTUNIQ where several static ones
+ * share it. */
+int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
+
+/*
+ * A copy of the first section of that name, with a NUL behind it, and its address as linked. The
+ * caller frees it. -ENOENT; -EBADMSG: malformed, compressed, not in the file, or longer than max; -ENOMEM.
+ */
+int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_t *ret_vaddr,
+	void **ret_data, size_t *ret_len);
+
 /*
  * Call cb for each function whose name matches glob (fnmatch(3)), once per file offset, in the
  * order of offsets. A non-zero return of cb ends the walk and is returned. Otherwise the number of

@@ -17,7 +17,8 @@
 
 #define ENVIRON_MAX (4 << 20) /* bytes; the kernel allows a quarter of the stack limit */
 
-bool process_exists(pid_t pid)
+/* The state of the main thread, and how many threads there are. */
+static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
 {
 	char path[64], line[256], state = 'Z';
 	unsigned int threads = 0;
@@ -32,8 +33,43 @@ bool process_exists(pid_t pid)
 		sscanf(line, "Threads: %u", &threads);
 	}
 	fclose(f);
+	*ret_state = state;
+	*ret_threads = threads;
+	return true;
+}
+
+bool process_exists(pid_t pid)
+{
+	unsigned int threads;
+	char state;
+
 	/* a zombie has nothing left to record, unless only its main thread has exited */
-	return threads > 1 || !strchr("ZX", state);
+	return read_status(pid, &state, &threads) && (threads > 1 || !strchr("ZX", state));
+}
+
+bool process_main_thread_lives(pid_t pid)
+{
+	unsigned int threads;
+	char state;
+
+	return read_status(pid, &state, &threads) && !strchr("ZX", state);
+}
+
+/* "x86_Thread_features:\tshstk wrss": Documentation/arch/x86/shstk.rst of the kernel */
+bool process_has_shadow_stack(pid_t pid)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		found = !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
+	fclose(f);
+	return found;
 }
 
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN])

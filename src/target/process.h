@@ -12,6 +12,12 @@
 
 bool process_exists(pid_t pid);
 
+/* Other threads may go on without it. */
+bool process_main_thread_lives(pid_t pid);
+
+/* Whether its main thread has a shadow stack (x86). */
+bool process_has_shadow_stack(pid_t pid);
+
 /* Name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 

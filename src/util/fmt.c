@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "util/fmt.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 /* clang-format off */
 const char fmt_pairs[201] =
 	"00010203040506070809" "10111213141516171819" "20212223242526272829"
@@ -49,12 +53,9 @@ static inline int is_plain8(uint64_t v)
 	return !((v | control | has_zero(v ^ (ONES * '"')) | has_zero(v ^ (ONES * '\\'))) & HIGHS);
 }
 
-/*
- * Length of the well-formed sequence at s, or minus the length of the ill-formed part that
- * one U+FFFD stands for. The ranges are those of table 3-7 of the Unicode standard: no
- * overlong forms, no surrogates, nothing above U+10FFFF.
- */
-static int utf8_scan(const unsigned char *s, size_t len)
+/* The ranges are those of table 3-7 of the Unicode standard: no overlong forms, no surrogates,
+ * nothing above U+10FFFF. */
+int fmt_utf8_scan(const unsigned char *s, size_t len)
 {
 	unsigned char lo = 0x80, hi = 0xbf;
 	int need, i;
@@ -103,6 +104,34 @@ static char *fmt_escape(char *p, unsigned char c)
 	}
 }
 
+char *fmt_float(char *p, uint64_t bits, unsigned int size)
+{
+	uint32_t bits32 = (uint32_t)bits;
+	int digits = size == 4 ? 6 : 15;
+	double v;
+	float v32;
+
+	memcpy(&v, &bits, sizeof(v));
+	memcpy(&v32, &bits32, sizeof(v32));
+	if (size == 4)
+		v = (double)v32;
+	if (v != v)
+		return fmt_lit(p, "\"NaN\"");
+	if (isinf(v))
+		return v < 0 ? fmt_lit(p, "\"-Infinity\"") : fmt_lit(p, "\"Infinity\"");
+	if (v == 0 && signbit(v))
+		return fmt_lit(p, "-0.0"); /* -0 is an integer to some readers */
+	/* never in a locale with another point: nothing calls setlocale() */
+	for (;; digits++) {
+		int n = snprintf(p, FMT_FLOAT_MAX, "%.*g", digits, v);
+
+		if (digits == (size == 4 ? 9 : 17))
+			return p + n;
+		if (size == 4 ? strtof(p, NULL) == v32 : strtod(p, NULL) == v)
+			return p + n;
+	}
+}
+
 char *fmt_json_str(char *p, const char *s, size_t len)
 {
 	const char *end = s + len;
@@ -127,7 +156,7 @@ char *fmt_json_str(char *p, const char *s, size_t len)
 			s++;
 			continue;
 		}
-		n = utf8_scan((const unsigned char *)s, (size_t)(end - s));
+		n = fmt_utf8_scan((const unsigned char *)s, (size_t)(end - s));
 		if (n > 0) {
 			p = fmt_str(p, s, (size_t)n);
 			s += n;

@@ -20,6 +20,7 @@
 #define FMT_S64_MAX 20
 #define FMT_US_MAX 21 /* 17 digits, the point, 3 decimals */
 #define FMT_HEX_MAX 18
+#define FMT_FLOAT_MAX 25 /* -1.2345678901234567e-308, and a NUL */
 #define FMT_JSON_STR_MAX(len) (6 * (size_t)(len) + 2) /* each byte a \u00XX, and the quotes */
 
 extern const char fmt_pairs[201];    /* "00" "01" ... "99" */
@@ -133,5 +134,13 @@ static inline char *fmt_hex(char *p, uint64_t v)
  * makes Perfetto refuse the whole file.
  */
 char *fmt_json_str(char *p, const char *s, size_t len);
+
+/* The shortest number that reads back as the same f32 (size 4) or f64 (size 8), of these bits; what is
+ * no number to JSON as a string: "NaN", "Infinity", "-Infinity". */
+char *fmt_float(char *p, uint64_t bits, unsigned int size);
+
+/* Length of the well-formed UTF-8 sequence at s, of which there are len >= 1 bytes, or minus the
+ * length of the ill-formed part that one U+FFFD stands for. */
+int fmt_utf8_scan(const unsigned char *s, size_t len);
 
 #endif

@@ -92,17 +92,23 @@ static bool check_scalars(struct profile_check *check, const char *name, struct 
 	return true;
 }
 
+static const char *const whole_families[] = { "token_prof", "syscall_prof", "fault_prof", "sched_prof" };
+
 /*
- * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in token_prof the
- * states (all but total and the workers' sums) add up to total, without a nanosecond to spare.
+ * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in the families of
+ * which it is said below all but total and the workers' sums add up to total, without a nanosecond
+ * to spare.
  */
 static void check_native_stages(
-	struct profile_check *check, struct json_object *stages, bool token_prof)
+	struct profile_check *check, struct json_object *stages, const char *family)
 {
 	int64_t ns, sum = 0, total = -1;
 	char key_text[64];
+	bool whole = false;
 	int ret;
 
+	for (size_t i = 0; i < sizeof(whole_families) / sizeof(whole_families[0]); i++)
+		whole |= !strcmp(family, whole_families[i]);
 	json_object_object_foreach(stages, key, value)
 	{
 		ret = json_us_to_ns(value, &ns);
@@ -117,7 +123,7 @@ static void check_native_stages(
 		else if (strncmp(key, "workers_", 8) && __builtin_add_overflow(sum, ns, &sum))
 			sum = -1;
 	}
-	if (!token_prof)
+	if (!whole)
 		return;
 	if (total < 0)
 		LINE_PROBLEM(check, "missing stage: stage_us.total");
@@ -161,8 +167,7 @@ static void check_line(struct profile_check *check, struct json_object *line)
 	family = json_object_get_string(json_object_object_get(line, "event"));
 	value = json_object_object_get(line, "source");
 	if (value && !strcmp(json_object_get_string(value), "native"))
-		check_native_stages(check, json_object_object_get(line, "stage_us"),
-			!strcmp(family, "token_prof"));
+		check_native_stages(check, json_object_object_get(line, "stage_us"), family);
 	for (size_t i = 0; i < check->required_len; i++)
 		if (!strcmp(family, check->required[i]))
 			check->required_seen |= 1ULL << i;

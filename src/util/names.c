@@ -32,6 +32,8 @@ _Static_assert(ARRAY_SIZE(syscall_names) <= SYSCALL_MAX, "raise SYSCALL_MAX");
 
 #define ARG_FD 1 /* the first argument is a file descriptor */
 #define BYTES 2  /* the result is a number of bytes */
+#define SENDS 4  /* passes data into what is behind the descriptor, or wakes */
+#define RECEIVES 8
 
 struct traits {
 	unsigned char class, flags;
@@ -45,27 +47,27 @@ struct traits {
  * nearly always AT_FDCWD.
  */
 static const struct traits syscall_traits[] = {
-	T(read, FD, ARG_FD | BYTES),
-	T(write, FD, ARG_FD | BYTES),
+	T(read, FD, ARG_FD | BYTES | RECEIVES),
+	T(write, FD, ARG_FD | BYTES | SENDS),
 	T(pread64, FD, ARG_FD | BYTES),
 	T(pwrite64, FD, ARG_FD | BYTES),
-	T(readv, FD, ARG_FD | BYTES),
-	T(writev, FD, ARG_FD | BYTES),
+	T(readv, FD, ARG_FD | BYTES | RECEIVES),
+	T(writev, FD, ARG_FD | BYTES | SENDS),
 	T(preadv, FD, ARG_FD | BYTES),
 	T(pwritev, FD, ARG_FD | BYTES),
-	T(preadv2, FD, ARG_FD | BYTES),
-	T(pwritev2, FD, ARG_FD | BYTES),
-	T(sendfile, FD, ARG_FD | BYTES),
-	T(splice, FD, ARG_FD | BYTES),
-	T(tee, FD, ARG_FD | BYTES),
-	T(vmsplice, FD, ARG_FD | BYTES),
+	T(preadv2, FD, ARG_FD | BYTES | RECEIVES),
+	T(pwritev2, FD, ARG_FD | BYTES | SENDS),
+	T(sendfile, FD, ARG_FD | BYTES | SENDS),
+	T(splice, FD, ARG_FD | BYTES | RECEIVES),
+	T(tee, FD, ARG_FD | BYTES | RECEIVES),
+	T(vmsplice, FD, ARG_FD | BYTES | SENDS),
 	T(copy_file_range, FD, ARG_FD | BYTES),
-	T(recvfrom, FD, ARG_FD | BYTES),
-	T(sendto, FD, ARG_FD | BYTES),
-	T(recvmsg, FD, ARG_FD | BYTES),
-	T(sendmsg, FD, ARG_FD | BYTES),
-	T(recvmmsg, FD, ARG_FD), /* results are numbers of messages */
-	T(sendmmsg, FD, ARG_FD),
+	T(recvfrom, FD, ARG_FD | BYTES | RECEIVES),
+	T(sendto, FD, ARG_FD | BYTES | SENDS),
+	T(recvmsg, FD, ARG_FD | BYTES | RECEIVES),
+	T(sendmsg, FD, ARG_FD | BYTES | SENDS),
+	T(recvmmsg, FD, ARG_FD | RECEIVES), /* results are numbers of messages */
+	T(sendmmsg, FD, ARG_FD | SENDS),
 	T(connect, FD, ARG_FD),
 	T(accept, FD, ARG_FD),
 	T(accept4, FD, ARG_FD),
@@ -92,10 +94,10 @@ static const struct traits syscall_traits[] = {
 	T(io_uring_register, OTHER, ARG_FD),
 
 	T(futex, FUTEX, 0),
-	T(futex_waitv, FUTEX, 0),
-	T(futex_wake, FUTEX, 0),
-	T(futex_wait, FUTEX, 0),
-	T(futex_requeue, FUTEX, 0),
+	T(futex_waitv, FUTEX, RECEIVES),
+	T(futex_wake, FUTEX, SENDS),
+	T(futex_wait, FUTEX, RECEIVES),
+	T(futex_requeue, FUTEX, SENDS),
 
 	T(nanosleep, SLEEP, 0),
 	T(clock_nanosleep, SLEEP, 0),
@@ -329,6 +331,8 @@ static const char *const rec_kinds[] = {
 	[REC_STEP] = "step",
 	[REC_TASK] = "task",
 	[REC_MAPPED] = "mapped",
+	[REC_IRQ] = "irq",
+	[REC_MEMORY] = "memory",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");
@@ -358,6 +362,36 @@ bool syscall_has_fd(unsigned int nr)
 bool syscall_ret_is_bytes(unsigned int nr)
 {
 	return syscall_lookup(nr).flags & BYTES;
+}
+
+enum transfer syscall_transfer(unsigned int nr)
+{
+	unsigned char flags = syscall_lookup(nr).flags;
+
+	return flags & SENDS ? TRANSFER_SEND : flags & RECEIVES ? TRANSFER_RECEIVE : TRANSFER_NONE;
+}
+
+const char *softirq_name(unsigned int nr)
+{
+	/* include/linux/interrupt.h, as /proc/softirqs has them */
+	static const char *const names[] = { "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET",
+		"SCHED", "HRTIMER", "RCU" };
+
+	return nr < ARRAY_SIZE(names) ? names[nr] : "softirq";
+}
+
+const char *irq_vector_name(unsigned int vector)
+{
+	/* as the kernel's tracepoints have them */
+	static const char *const names[VECTOR_MAX] = {
+		[VECTOR_LOCAL_TIMER] = "local_timer",
+		[VECTOR_RESCHEDULE] = "reschedule",
+		[VECTOR_CALL_FUNCTION] = "call_function",
+		[VECTOR_CALL_FUNCTION_SINGLE] = "call_function_single",
+		[VECTOR_IRQ_WORK] = "irq_work",
+	};
+
+	return vector < VECTOR_MAX ? names[vector] : "vector";
 }
 
 const char *errno_name(int err)

@@ -26,6 +26,22 @@ bool syscall_has_fd(unsigned int nr);
 /* Whether a result above zero is a number of bytes moved. */
 bool syscall_ret_is_bytes(unsigned int nr);
 
+/* Which way data goes through the descriptor of the first argument; of the calls on futexes whether
+ * they wake (send) or wait, TRANSFER_NONE for futex(2) itself. Calls that no pipe or socket can
+ * serve, such as pread64, are none. */
+enum transfer {
+	TRANSFER_NONE,
+	TRANSFER_SEND,
+	TRANSFER_RECEIVE,
+};
+enum transfer syscall_transfer(unsigned int nr);
+
+/* "NET_RX", "TIMER": never NULL, "softirq" for an unknown one. */
+const char *softirq_name(unsigned int nr);
+
+/* "local_timer": never NULL, "vector" for an unknown one. */
+const char *irq_vector_name(unsigned int vector);
+
 /* "ENOENT" for 2. Knows the kernel's own codes too (ERESTARTSYS, 512 and up): a system call's
  * result shows them at the exit tracepoint when a signal interrupted it. */
 const char *errno_name(int err);

@@ -6,7 +6,8 @@
  *   fake_cuda_driver LIBDIR [THREADS [STEPS]]
  *
  * Loads the libraries, prints "ready" and begins when LIBDIR/go exists. Prints a JSON line for each
- * step: the thread, and for how long it was in functions that wait for the GPU.
+ * step: the thread, for how long it was in functions that wait for the GPU, and how often it launched
+ * a CUDA graph.
  */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
@@ -177,6 +178,7 @@ static const char *const libraries[] = { "libcuda.so.1", "libcudart.so.13", "lib
 	"libtorch_cuda.so", "_C.abi3.so" };
 
 static unsigned int n_steps = 50;
+static __thread unsigned int graphs; /* launched in the step */
 
 static uint64_t now_ns(void)
 {
@@ -192,6 +194,7 @@ uint64_t __attribute__((noinline)) fake_step(void)
 {
 	uint64_t waited = 0;
 
+	graphs = 0;
 	for (int i = 0; i < CALLS_PER_STEP; i++) {
 		const struct function *f = &functions[next_random() % N_FUNCTIONS];
 		uint64_t start = now_ns();
@@ -199,6 +202,7 @@ uint64_t __attribute__((noinline)) fake_step(void)
 		f->call(f->f);
 		if (strstr(f->name, "Synchronize"))
 			waited += now_ns() - start;
+		graphs += strstr(f->name, "GraphLaunch") || strstr(f->name, "CUDAGraph6replay");
 	}
 	return waited;
 }
@@ -208,8 +212,11 @@ static void *run(void *arg)
 	seed = 88172645463325252 + (uintptr_t)arg;
 	for (size_t i = 0; i < N_FUNCTIONS; i++)
 		functions[i].call(functions[i].f);
-	for (unsigned int i = 0; i < n_steps; i++)
-		printf("{\"tid\":%d,\"waited\":%" PRIu64 "}\n", gettid(), fake_step());
+	for (unsigned int i = 0; i < n_steps; i++) {
+		uint64_t waited = fake_step();
+
+		printf("{\"tid\":%d,\"waited\":%" PRIu64 ",\"graphs\":%u}\n", gettid(), waited, graphs);
+	}
 	return NULL;
 }
 

@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "run.h"
 
+#include "hook.h"
 #include "nodes.h"
 
 #include <dirent.h>
@@ -118,7 +119,8 @@ struct llama {
 	void *model, *ctx, *sampler;
 	const void *vocab;
 	struct node_log *nodes;
-	unsigned int steps;
+	const struct engine_hook *hook;
+	unsigned int steps, node; /* the node that its callback is called for next */
 };
 
 static void on_log(int level, const char *text, void *data)
@@ -239,6 +241,15 @@ static int model_load(struct llama *l, const char *path)
 	return 0;
 }
 
+/* ggml_backend_sched_eval_callback: first for each node with ask, until it wants one. */
+static bool on_node(void *tensor, bool ask, void *data)
+{
+	struct llama *l = data;
+
+	(void)tensor;
+	return ask ? l->hook->node(l->node++, true) : l->hook->node(l->node - 1, false);
+}
+
 static int context_init(struct llama *l, int threads)
 {
 	struct context_params cp = l->api.llama_context_default_params();
@@ -250,6 +261,9 @@ static int context_init(struct llama *l, int threads)
 	if (l->nodes) {
 		cp.cb_eval = (void *)node_log_eval;
 		cp.cb_eval_ud = l->nodes;
+	} else if (l->hook && l->hook->node) {
+		cp.cb_eval = (void *)on_node;
+		cp.cb_eval_ud = l;
 	}
 	l->ctx = l->api.llama_init_from_model(l->model, cp);
 	if (!l->ctx)
@@ -268,6 +282,7 @@ static void *driver_open(const struct run_options *o)
 		return NULL;
 	if (o->nodes_path && node_log_open(o->nodes_path, lib, &l.nodes))
 		return NULL;
+	l.hook = o->hook;
 	l.api.llama_log_set(on_log, NULL);
 	l.api.ggml_backend_load_all_from_path(dir);
 	l.api.llama_backend_init();
@@ -303,6 +318,7 @@ static int driver_decode(void *engine, int32_t *tokens, int32_t n)
 
 	if (l->nodes)
 		node_log_step(l->nodes, l->steps++);
+	l->node = 0;
 	return l->api.llama_decode(l->ctx, l->api.llama_batch_get_one(tokens, n));
 }
 

@@ -3,7 +3,9 @@
 #include "run.h"
 
 #include "counts.h"
+#include "hook.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -60,6 +62,8 @@ static void usage(const struct engine_ops *ops)
 	       "libraries\n"
 	       "  -N FILE      write the nodes of every graph to FILE, a JSON line each;\n"
 	       "               llama.cpp only\n"
+	       "  -H LIB.so    a library to be called around each step (hook.h); with llama.cpp\n"
+	       "               also within\n"
 	       "  -w           once ready, print \"ready\" and begin at the next line of input\n"
 	       "  -q           do not print the generated text\n",
 		program_invocation_short_name, ops->args, RUN_PROMPT_TOKENS);
@@ -109,6 +113,9 @@ static int option_parse(int opt, struct run_options *o)
 	case 'N':
 		o->nodes_path = optarg;
 		return 0;
+	case 'H':
+		o->hook_path = optarg;
+		return 0;
 	case 'w':
 		o->wait = true;
 		return 0;
@@ -132,7 +139,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:N:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:N:H:wqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -140,11 +147,23 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		if (option_parse(opt, o))
 			return -1;
 	}
+	if (o->nodes_path && o->hook_path)
+		return run_fail("-N and -H exclude each other: llama.cpp has one callback");
 	if (argc - optind != ops->n_args)
 		return run_fail("wrong arguments: %s [OPTIONS] %s; -h explains",
 			program_invocation_short_name, ops->args);
 	o->args = argv + optind;
 	return 0;
+}
+
+static int hook_load(struct run_options *o)
+{
+	void *lib = dlopen(o->hook_path, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib)
+		return run_fail("%s", dlerror());
+	o->hook = dlsym(lib, "engine_hook");
+	return o->hook ? 0 : run_fail("%s: no engine_hook (hook.h) in it", o->hook_path);
 }
 
 static int prompt_init(struct run *r)
@@ -163,12 +182,18 @@ static int prompt_init(struct run *r)
 
 static int decode(struct run *r, int32_t *tokens, int32_t n)
 {
+	const struct engine_hook *hook = r->o.hook;
+	unsigned int step = (unsigned int)r->c.n_steps;
 	int err;
 
 	err = counts_step_begin(&r->c, n);
 	if (err)
 		return run_fail("out of memory");
+	if (hook && hook->step_begin)
+		hook->step_begin(step, n);
 	err = r->ops->decode(r->engine, tokens, n);
+	if (hook && hook->step_end)
+		hook->step_end(step);
 	counts_step_end(&r->c);
 	return err ? run_fail("decoding %d tokens failed: %d", n, err) : 0;
 }
@@ -230,13 +255,17 @@ static void wait_for_line(void)
 static int run(struct run *r)
 {
 	uint64_t start = clock_boottime_ns();
-	int i;
+	const struct engine_hook *hook;
+	int i, err = 0;
 
+	if (r->o.hook_path && hook_load(&r->o))
+		return -1;
+	hook = r->o.hook;
 	r->engine = r->ops->open(&r->o);
 	if (!r->engine)
 		return -1;
 	r->c.load_ns = counts_stage(&r->c, "load", start);
-	if (prompt_init(r))
+	if (prompt_init(r) || (hook && hook->init && hook->init()))
 		return -1;
 	usleep((useconds_t)r->o.delay_ms * 1000);
 	if (r->o.wait)
@@ -247,7 +276,11 @@ static int run(struct run *r)
 	}
 	counts_print(
 		&r->c, r->ops->name, r->o.threads, r->ops->extra ? r->ops->extra(r->engine) : NULL);
-	return r->ops->finish ? r->ops->finish(r->engine) : 0;
+	if (hook && hook->finish)
+		err = hook->finish();
+	if (r->ops->finish)
+		err |= r->ops->finish(r->engine);
+	return err;
 }
 
 int run_main(int argc, char **argv, const struct engine_ops *ops)

@@ -9,11 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct engine_hook;
+
 #define RUN_CONTEXT_TOKENS 2048
 #define RUN_PROMPT_TOKENS 1024
 
 struct run_options {
-	const char *prompt, *stages_path, *nodes_path;
+	const char *prompt, *stages_path, *nodes_path, *hook_path;
+	const struct engine_hook *hook; /* NULL: none */
 	int tokens, threads, prompt_tokens, rounds;
 	int delay_ms; /* between loading and the first prompt */
 	int poll;     /* -1: no thread pool of the caller's */

@@ -4,7 +4,7 @@
  *
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DENGINES_DIR='""' -Isrc \
  *           -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_engine.c src/engine/engine.c \
- *           src/engine/spec.c src/engine/fetch.c src/engine/text.c src/target/elf.c \
+ *           src/engine/spec.c src/engine/fetch.c src/engine/text.c src/engine/cond.c src/target/elf.c \
  *           src/target/elf_pointers.c src/util/json_read.c src/util/json_scan.c \
  *           src/util/json_source.c src/util/parse.c -ljson-c -lelf -lz -lcapstone -o fuzz_engine
  *   mkdir -p corpus && cp engines/llama.cpp.json corpus
@@ -20,6 +20,7 @@
 
 #include "engine/engine.h"
 #include "engine/spec.h"
+#include "target/usdt.h"
 #include "util/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -27,28 +28,37 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static unsigned int lines;
 
 /* In the place of util/log.c: every error is told once, in one line fit to print. */
-void log_error(const char *fmt, ...)
+static void check_line(const char *fmt, va_list ap)
 {
 	char text[4096];
-	va_list ap;
-	int n;
+	int n = vsnprintf(text, sizeof(text), fmt, ap);
 
-	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	if (n < 0 || n >= (int)sizeof(text))
 		abort();
 	for (int i = 0; i < n; i++) {
 		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
 			abort();
 	}
+}
+
+void log_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	check_line(fmt, ap);
+	va_end(ap);
 	lines++;
 }
 
+/* A C++ function in an option. */
 void log_warn(const char *fmt, ...)
 {
-	(void)fmt;
-	abort(); /* nothing here is worth a warning */
+	va_list ap;
+
+	va_start(ap, fmt);
+	check_line(fmt, ap);
+	va_end(ap);
 }
 
 /* What the sinks and the BPF side rely on. */
@@ -62,8 +72,10 @@ static void check_spec(const struct probe_spec *s)
 		abort();
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		const struct fetch *f = &s->fetch[i];
+		unsigned int reg = f->reg & ~(s->is_usdt ? FETCH_USDT_ARG : 0);
 
-		if (!spec_text_ok(s->args[i].name, SPEC_NAME_MAX) || f->reg >= REG_MAX ||
+		if (!spec_text_ok(s->args[i].name, SPEC_NAME_MAX) ||
+			reg >= (s->is_usdt ? USDT_ARGS_MAX : REG_MAX) ||
 			f->derefs > FETCH_DEREFS_MAX || (f->size & (f->size - 1)) || !f->size ||
 			f->size > 8)
 			abort();

@@ -58,10 +58,14 @@ wrong=(
 	'p["enums"]["op_kind"] = {"names": "embed"}' 'p["enums"]["op_kind"]["more"] = 1'
 	'p["probes"] = {}' 'del s["role"]' 's["role"] = "steps"' 's["begin"] = "tally_op"' 'del s["symbol"]'
 	's["symbol"] = [5]' 'del o["end"]' 's["args"] = []' 's["args"]["n"] = "s32"'
-	's["args"]["n"] = "s32 arg9"' 's["args"]["n"] = "s32 *arg1"' 's["args"]["n"] = "s32 *(*(*(*(arg1))))"'
+	's["args"]["n"] = "s32 arg13"' 's["usdt"] = "a:b"' 'o["usdt"] = "a:b"'
+	'del s["symbol"]; s["usdt"] = "tally"' 'del s["symbol"]; s["usdt"] = ["a:b:c"]' 's["args"]["n"] = "s32 *arg1"' 's["args"]["n"] = "s32 *(*(*(*(arg1))))"'
 	's["args"]["n"] = "s32 *(arg1+x)"' 's["args"]["n"] = "s32 arg1 2"' 's["args"][""] = "s32 arg1"'
 	's["args"] = {"a%d" % i: "u8 arg1" for i in range(11)}' 's["detail_only"] = 1' 's["when"] = "number"'
-	's["when"] = "number = 1"' 's["library"] = 1' 's["arg"] = {}'
+	's["when"] = "number = 1"' 's["check"] = 1' 's["check"] = "number"' 's["check"] = ["n_tokens > 0", 1]'
+	's["check"] = ["number > 0"] * 5' 's["graph_launch"] = "yes"' 's["names"] = {}' 's["names"] = {"number": "prompt"}'
+	's["args"]["n"] = "s32 *(arg1) at the return"' 's["args"]["n"] = "s32 arg1 if number"'
+	's["args"]["n"] = "s32 arg1 if number = 1"' 's["library"] = 1' 's["arg"] = {}'
 )
 for change in "${wrong[@]}"; do
 	python3 - "$change" >wrong.json <<-'PY'

@@ -20,8 +20,8 @@ def check_object(schema, root, value, path):
     for key, others in schema.get("dependentRequired", {}).items():
         if key in value and not set(others) <= set(value):
             yield "%s: %s without %s" % (path, key, ", ".join(others))
-    if len(value) > schema.get("maxProperties", len(value)):
-        yield path + ": too many members"
+    if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
+        yield path + ": too few or too many members"
     known = schema.get("properties", {})
     for key, member in value.items():
         yield from check(schema.get("propertyNames", {}), root, key, path + "/" + key)
@@ -50,8 +50,8 @@ def check_number(schema, _root, value, path):
 
 CHECKS = {dict: check_object, list: check_array, str: check_string, int: check_number}
 KEYWORDS = ANNOTATIONS | {
-    "type", "enum", "oneOf", "$ref", "required", "dependentRequired", "maxProperties", "properties",
-    "propertyNames", "additionalProperties", "minItems", "maxItems", "items", "minLength",
+    "type", "enum", "oneOf", "$ref", "required", "dependentRequired", "minProperties", "maxProperties",
+    "properties", "propertyNames", "additionalProperties", "minItems", "maxItems", "items", "minLength",
     "maxLength", "pattern", "minimum", "maximum"}
 
 

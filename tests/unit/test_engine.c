@@ -140,8 +140,9 @@ static void check_llama_step(const struct probe_spec *s)
 	assert_string_equal(s->library, "libllama.*so*");
 	assert_int_equal(s->role, ROLE_STEP);
 	assert_int_equal(s->flags, PROBE_F_SPAN);
-	assert_int_equal(s->nargs, 1);
+	assert_int_equal(s->nargs, 2);
 	assert_string_equal(s->args[0].name, "n_tokens");
+	assert_string_equal(s->args[1].name, "context");
 	assert_true(s->args[0].is_signed);
 	assert_string_equal(name_of(s, 1), "decode");
 	assert_string_equal(name_of(s, 2), "prefill");
@@ -150,7 +151,7 @@ static void check_llama_step(const struct probe_spec *s)
 	probe_spec_encode(s, &p);
 	assert_int_equal(p.role, ROLE_STEP);
 	assert_int_equal(p.flags, PROBE_F_SPAN);
-	assert_int_equal(p.nvals, 1);
+	assert_int_equal(p.nvals, 2);
 	assert_memory_equal(&p.fetch[0], &n_tokens, sizeof(n_tokens));
 }
 
@@ -291,6 +292,33 @@ static void test_name_rules(void **state)
 	probe_table_free(&pt);
 }
 
+static void test_usdt(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+
+	(void)state;
+	assert_int_equal(load_text(&pt, PROBES("{'usdt':['p:n','q:*'],'role':'op','args':{'a':'f64 arg12'}},"
+					       "{'begin':'usdt:p:b','end':'usdt:p:e','role':'request'},"
+					       "{'instant':'usdt:p:i','role':'op'}")),
+		0);
+	assert_int_equal(pt.n, 5);
+	s = pt.specs;
+	for (int i = 0; i < 5; i++)
+		assert_true(s[i].is_usdt);
+	assert_string_equal(s[0].symbol, "usdt:p:n");
+	assert_string_equal(s[1].symbol, "usdt:q:*");
+	assert_false(s[0].is_glob);
+	assert_true(s[1].is_glob);
+	assert_int_equal(s[0].flags, PROBE_F_INSTANT);
+	assert_true(s[0].args[0].is_float);
+	assert_int_equal(s[2].flags, PROBE_F_BEGIN);
+	assert_int_equal(s[3].flags, PROBE_F_END);
+	assert_string_equal(s[3].symbol, "usdt:p:e");
+	assert_int_equal(s[4].flags, PROBE_F_INSTANT);
+	probe_table_free(&pt);
+}
+
 static void test_conditions(void **state)
 {
 	struct probe_table pt = {};
@@ -325,6 +353,10 @@ static void test_conditions(void **state)
 	assert_int_equal(probe_spec_encode(get(&pt, "h"), &p), -ENOENT);
 	probe_table_free(&pt);
 }
+
+#define LATE_RULE \
+	"only a number that is loaded, in a function with a return that is no step, is had at the return"
+#define NAMES_RULE "write: {\"ARG\": \"$ARG\"}, the second a str"
 
 #define DETAIL                                                                              \
 	PROBES("{'symbol':['f','g'],'role':'op','args':{'a':'u8 arg1'},'detail':{'t':'str " \
@@ -365,6 +397,44 @@ static void test_detail(void **state)
 	probe_table_free(&pt);
 }
 
+static void test_names(void **state)
+{
+	struct probe_table pt = {};
+	const struct probe_spec *s;
+	struct probe p;
+
+	(void)state;
+	assert_int_equal(load_text(&pt,
+				 PROBES("{'symbol':'get','role':'other','args':{'h':'ptr *(*(arg1)+8) at return',"
+					"'n':'str arg3'},'names':{'h':'$n'}},"
+					"{'symbol':'use','role':'launch','args':{'h':'handle arg1'}},"
+					"{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
+					"'n':'str arg4'},'names':{'h':'$n'}}")),
+		0);
+	assert_int_equal(pt.n, 3);
+	s = get(&pt, "get");
+	assert_int_equal(s->handle_arg, 0);
+	assert_int_equal(s->handle_name, 1);
+	assert_false(s->hidden);
+	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_LATE);
+	assert_int_equal(probe_spec_encode(s, &p), 0);
+	assert_int_equal(p.fetch[0].flags, FETCH_F_LATE);
+	assert_int_equal(p.fetch[0].derefs, 2);
+	s = get(&pt, "use");
+	assert_true(s->args[0].is_handle && s->args[0].is_pointer);
+	assert_int_equal(s->handle_arg, -1);
+	/* for its names, also where it is not shown */
+	assert_true(get(&pt, "tell")->hidden);
+	probe_table_free(&pt);
+	pt.op_detail = true;
+	assert_int_equal(load_text(&pt,
+				 PROBES("{'instant':'tell','role':'other','detail_only':true,'args':{'h':'ptr arg2',"
+					"'n':'str arg4'},'names':{'h':'$n'}}")),
+		0);
+	assert_false(get(&pt, "tell")->hidden);
+	probe_table_free(&pt);
+}
+
 /* Two presets in one table: the first stays whole when the second turns out bad. */
 static void test_two(void **state)
 {
@@ -383,7 +453,7 @@ static void test_two(void **state)
 /* ---- and bad ---- */
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
-#define PAIR_RULE "give one of symbol, begin and end, or instant"
+#define PAIR_RULE "give one of symbol, begin and end, instant, or usdt"
 #define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
 
 static const struct {
@@ -441,11 +511,34 @@ static const struct {
 		"2: begin: this function has a probe already" },
 	{ PROBES("{'begin':'f','end':'g','role':'op'},\n{" F "}"),
 		"2: symbol: this function has a probe already" },
+	/* USDT probes */
+	{ PROBES("{'usdt':'p','role':'op'}"), "1: usdt: write PROVIDER:NAME" },
+	{ PROBES("{'usdt':':n','role':'op'}"), "1: usdt: write PROVIDER:NAME" },
+	{ PROBES("{'usdt':['p:n','p:'],'role':'op'}"), "1: usdt: write PROVIDER:NAME" },
+	{ PROBES("{'usdt':'usdt:p:n','role':'op'}"), "1: usdt: write PROVIDER:NAME" },
+	{ PROBES("{'usdt':[],'role':'op'}"), "1: usdt: must be a name or an array of names" },
+	{ PROBES("{'usdt':'p:n','symbol':'f','role':'op'}"), "1: symbol: " PAIR_RULE },
+	{ PROBES("{'usdt':'p:n','instant':'f','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{'usdt':'p:n',\n'role':'step'}"),
+		"2: role: a USDT probe is an instant: no step, barrier or gpu_wait" },
+	{ PROBES("{'symbol':'usdt:p:n','role':'op'}"),
+		"1: symbol: a USDT probe has no return: use usdt, or begin and end" },
+	{ PROBES("{'begin':'usdt:p','end':'f','role':'op'}"), "1: begin: a USDT probe is usdt:PROVIDER:NAME" },
+	{ PROBES("{'begin':'f','end':'usdt:p','role':'op'}"), "1: end: a USDT probe is usdt:PROVIDER:NAME" },
+	{ PROBES("{'usdt':'p:n','role':'op','args':{'a':'u8 arg13'}}"),
+		"1: a: not an argument of a USDT probe (arg1 to arg12)" },
+	/* floats */
+	{ PROBES("{" F ",'args':{'a':'f32 arg1'}}"),
+		"1: a: floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)" },
+	{ PROBES("{" F ",'args':{'a':'f32 *(arg1)'},'when':'a > 1'}"),
+		"1: when: a > 1: an f32 or f64 cannot be compared" },
+	{ PROBES("{" F ",'args':{'a':'f64 *(arg1)'},'name':'a == 1 ? x : y'}"),
+		"1: name: a == 1 ? x : y: an f32 or f64 cannot be compared" },
 	/* arguments and names */
 	{ PROBES("{" F ",'args':[]}"), "1: args: must be an object" },
 	{ PROBES("{" F ",\n'args':{'a':1}}"), "2: a: must be a string" },
 	{ PROBES("{" F ",'args':{\n'a':'u9 arg1'}}"),
-		"2: a: not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
+		"2: a: not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)" },
 	{ PROBES("{" F ",'args':{\n'a':'u8 rdi'}}"), "2: a: not a register (arg1 to arg6, sp)" },
 	{ PROBES("{" F ",'args':{'':'u8 arg1'}}"),
 		"1: : an argument's name has 1 to 63 bytes, no control characters" },
@@ -479,6 +572,36 @@ static const struct {
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 99999999999999999999'}"),
 		"1: when: a == 99999999999999999999: the value is not a number" },
 	{ PROBES("{" F ",'when':1}"), "1: when: must be a string" },
+	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'when':'a == 1'}"), "2: when: a == 1: no such argument" },
+	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'name':'$a'}"), "2: name: $a: no such argument" },
+	/* also without --op-detail */
+	{ PROBES("{" F ",\n'detail':[]}"), "2: detail: must be an object" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'b':'u8 arg2','a':'u8 arg1'}}"),
+		"1: a: two arguments of one name" },
+	{ PROBES(FIRST "{'symbol':'f','role':'op','detail_only':true,\n'args':{'a':'u8 arg9'}}"),
+		"3: a: not a register (arg1 to arg6, sp)" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1 if b > 1',\n'b':'u8 arg1'}}"), "1: a: no such argument" },
+	{ PROBES("{" F ",'args':{'b':'u8 arg1',\n'a':'u8 arg1 if b'}}"),
+		"2: a: write: arg == value (or !=, <, >)" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'check':'b > 1'}"), "2: check: no such argument" },
+	{ PROBES("{" F ",\n'check':1}"), "2: check: must be a condition, or an array of them" },
+	{ PROBES("{" F ",\n'check':['a > 1',1]}"), "2: check: no such argument" },
+	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'check':['a > 1','a > 1','a > 1','a > 1','a > 1']}"),
+		"2: check: more than four checks" },
+	{ PROBES("{" F ",\n'graph_launch':1}"), "2: graph_launch: must be true or false" },
+	/* what is there when the function returns, and what it is called */
+	{ PROBES("{" F ",'args':{'a':'u8 arg1 at return'}}"), "1: a: " LATE_RULE },
+	{ PROBES("{" F ",'args':{'a':'str *(arg1) at return'}}"), "1: a: " LATE_RULE },
+	{ PROBES("{'instant':'f','role':'op','args':{'a':'u8 *(arg1) at return'}}"), "1: a: " LATE_RULE },
+	{ PROBES("{'symbol':'f','role':'step','args':{'a':'u8 *(arg1) at return'}}"), "1: a: " LATE_RULE },
+	{ PROBES("{" F ",'args':{'a':'u8 *(arg1) at return'},\n'when':'a == 1'}"),
+		"2: when: a == 1: not known before the function returns" },
+	{ PROBES("{" F ",\n'names':'a'}"), "2: names: must be {\"ARG\": \"$ARG\"}" },
+	{ PROBES("{" F ",\n'names':{}}"), "2: names: must be {\"ARG\": \"$ARG\"}" },
+	{ PROBES("{" F ",\n'names':{'a':1}}"), "2: names: must be {\"ARG\": \"$ARG\"}" },
+	{ PROBES("{" F ",'args':{'a':'ptr arg1','b':'str arg2'},\n'names':{'a':'b'}}"), "2: names: " NAMES_RULE },
+	{ PROBES("{" F ",'args':{'a':'ptr arg1','b':'ptr arg2'},\n'names':{'a':'$b'}}"), "2: names: " NAMES_RULE },
+	{ PROBES("{" F ",'args':{'a':'ptr arg1','b':'str arg2'},\n'names':{'b':'$b'}}"), "2: names: " NAMES_RULE },
 	{ PROBES("{" F ",'instant':'g'}"), "1: symbol: " PAIR_RULE },
 	{ PROBES("{'instant':'f','end':'g','role':'op'}"), "1: role: " PAIR_RULE },
 	{ PROBES("{'instant':'f','begin':'g','end':'h','role':'op'}"), "1: role: " PAIR_RULE },
@@ -751,8 +874,10 @@ int main(void)
 		cmocka_unit_test(test_installed),
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_name_rules),
+		cmocka_unit_test(test_usdt),
 		cmocka_unit_test(test_conditions),
 		cmocka_unit_test(test_detail),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_two),
 		cmocka_unit_test(test_bad),
 		cmocka_unit_test(test_not_json),

@@ -30,7 +30,7 @@ static const struct probe_arg untouched_arg = { .name = arg_name, .is_signed = t
 struct good {
 	const char *text;
 	struct fetch fetch;
-	bool is_signed, is_pointer, is_string;
+	bool is_signed, is_pointer, is_string, is_float;
 	int names; /* index in enums, or -1 */
 };
 
@@ -81,6 +81,14 @@ static const struct good goods[] = {
 		{ .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MIN } }, .names = -1 },
 	{ "u64 *(arg1+0x7fffffff)",
 		{ .reg = REG_ARG1, .derefs = 1, .size = 8, .off = { INT32_MAX } }, .names = -1 },
+	/* floats from memory, or a structure's member in a general register */
+	{ "f32 *(arg1+4)", { .reg = REG_ARG1, .derefs = 1, .size = 4, .off = { 4 } }, .is_float = true,
+		.names = -1 },
+	{ "f64 *(*(sp+8))", { .reg = REG_SP, .derefs = 2, .size = 8, .off = { 8 } }, .is_float = true,
+		.names = -1 },
+	{ "f32 arg2 >>32", { .reg = REG_ARG2, .size = 4, .off = { 32 } }, .is_float = true,
+		.names = -1 },
+	{ "f32 arg1>>0", { .reg = REG_ARG1, .size = 4 }, .is_float = true, .names = -1 },
 	/* white space where C allows it */
 	{ " \tu8  * ( * ( arg1 +8 ) -16 ) ",
 		{ .reg = REG_ARG1, .derefs = 2, .size = 1, .off = { 8, -16 } }, .names = -1 },
@@ -96,24 +104,27 @@ static void test_good(void **state)
 		const char *why = NULL;
 		int err;
 
-		err = fetch_parse(g->text, enums, ARRAY_SIZE(enums), &fetch, &arg, &why);
+		err = fetch_parse(g->text, enums, ARRAY_SIZE(enums), false, &fetch, &arg, &why);
 		if (err || memcmp(&fetch, &g->fetch, sizeof(fetch)))
 			fail_msg("%s: %d %s", g->text, err, why ? why : "wrong table");
 		assert_int_equal(arg.is_signed, g->is_signed);
 		assert_int_equal(arg.is_pointer, g->is_pointer);
 		assert_int_equal(arg.is_string, g->is_string);
+		assert_int_equal(arg.is_float, g->is_float);
+		assert_int_equal(arg.size, g->fetch.size);
 		assert_ptr_equal(arg.names, g->names < 0 ? NULL : &enums[g->names]);
 		assert_ptr_equal(arg.name, arg_name); /* the caller's */
 	}
 }
 
-#define NO_TYPE "not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)"
+#define NO_TYPE "not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)"
 #define NO_REG "not a register (arg1 to arg6, sp)"
 #define NO_OFFSET "'+OFFSET)' expected"
 #define NO_PAREN "'(' expected after '*'"
 #define NO_SHIFT "'>>0' to '>>63' expected"
 #define BEHIND "text behind the expression"
 #define DEEP "more than three loads"
+#define NO_FLOAT "floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)"
 
 static const struct {
 	const char *text, *why;
@@ -176,6 +187,12 @@ static const struct {
 	{ "u8 *(arg1+9223372036854775808)", NO_OFFSET },
 	{ "u8 *(arg1+99999999999999999999999)", NO_OFFSET },
 	{ "u8 *(*(arg1+8)+16", NO_OFFSET },
+	{ "f32 arg1", NO_FLOAT },
+	{ "f64 arg2 ", NO_FLOAT },
+	{ "f64 sp", NO_FLOAT },
+	{ "f64 arg1+8", NO_FLOAT },
+	{ "f16 *(arg1)", NO_TYPE },
+	{ "float *(arg1)", NO_TYPE },
 	{ "u8 *(*(*(*(arg1))))", DEEP },
 	{ "u8 *(*(*(*(*(*(*(*(arg1))))))))", DEEP },
 };
@@ -189,7 +206,7 @@ static void test_bad(void **state)
 		const char *why = NULL;
 		int err;
 
-		err = fetch_parse(bads[i].text, enums, ARRAY_SIZE(enums), &fetch, &arg, &why);
+		err = fetch_parse(bads[i].text, enums, ARRAY_SIZE(enums), false, &fetch, &arg, &why);
 		if (err != -EINVAL || !why || strcmp(why, bads[i].why))
 			fail_msg("'%s': %d %s", bads[i].text, err, why ? why : "(no reason)");
 		assert_memory_equal(&fetch, &untouched_fetch, sizeof(fetch));
@@ -211,7 +228,7 @@ static void test_prefixes(void **state)
 
 		memcpy(text, whole, n);
 		text[n] = 0;
-		assert_int_equal(fetch_parse(text, NULL, 0, &fetch, &arg, &why),
+		assert_int_equal(fetch_parse(text, NULL, 0, false, &fetch, &arg, &why),
 			n == sizeof(whole) - 1 ? 0 : -EINVAL);
 		test_free(text);
 	}
@@ -224,9 +241,9 @@ static void test_enums_are_optional(void **state)
 	const char *why;
 
 	(void)state;
-	assert_int_equal(fetch_parse("op arg1", NULL, 0, &fetch, &arg, &why), -EINVAL);
-	assert_int_equal(fetch_parse("op arg1", enums, 1, &fetch, &arg, &why), -EINVAL);
-	assert_int_equal(fetch_parse("op arg1", enums, 2, &fetch, &arg, &why), 0);
+	assert_int_equal(fetch_parse("op arg1", NULL, 0, false, &fetch, &arg, &why), -EINVAL);
+	assert_int_equal(fetch_parse("op arg1", enums, 1, false, &fetch, &arg, &why), -EINVAL);
+	assert_int_equal(fetch_parse("op arg1", enums, 2, false, &fetch, &arg, &why), 0);
 }
 
 int main(void)

@@ -331,6 +331,76 @@ static void test_json_each_byte(void **state)
 	}
 }
 
+static void check_float(const char *expected, uint64_t bits, unsigned int size)
+{
+	char buf[FMT_FLOAT_MAX], text[FMT_FLOAT_MAX + 1] = "";
+	size_t len = (size_t)(fmt_float(buf, bits, size) - buf);
+
+	assert_true(len < sizeof(buf));
+	memcpy(text, buf, len);
+	assert_string_equal(text, expected);
+}
+
+static uint64_t bits_of(double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return bits;
+}
+
+static uint64_t bits_of_float(float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return bits;
+}
+
+static void test_floats(void **state)
+{
+	(void)state;
+	check_float("0", bits_of(0), 8);
+	check_float("-0.0", bits_of(-0.0), 8);
+	check_float("3", bits_of(3), 8);
+	check_float("0.1", bits_of(0.1), 8);
+	check_float("0.30000000000000004", bits_of(0.1 + 0.2), 8);
+	check_float("1e+300", bits_of(1e300), 8);
+	check_float("-2.2250738585072014e-308", bits_of(-2.2250738585072014e-308), 8);
+	check_float("4.94065645841247e-324", 1, 8);
+	check_float("0.1", bits_of_float(0.1f), 4);
+	check_float("16777216", bits_of_float(16777216.0f), 4);
+	check_float("3.4028235e+38", 0x7f7fffff, 4);
+	check_float("-1.4013e-45", 0x80000001, 4);
+	check_float("-0.0", 0x80000000, 4);
+	/* what JSON has no numbers for */
+	check_float("\"NaN\"", 0x7ff8000000000000, 8);
+	check_float("\"NaN\"", 0xfff0000000000001, 8);
+	check_float("\"NaN\"", 0x7fc00000, 4);
+	check_float("\"Infinity\"", 0x7ff0000000000000, 8);
+	check_float("\"-Infinity\"", 0xff800000, 4);
+}
+
+static void test_floats_random(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 100000; i++) {
+		uint64_t bits = random_u64();
+		char buf[FMT_FLOAT_MAX + 1];
+		double v;
+		float f;
+
+		*fmt_float(buf, bits, 8) = '\0';
+		memcpy(&v, &bits, sizeof(v));
+		if (*buf != '"')
+			assert_int_equal(bits_of(strtod(buf, NULL)), bits);
+		*fmt_float(buf, bits & UINT32_MAX, 4) = '\0';
+		memcpy(&f, &bits, sizeof(f));
+		if (*buf != '"')
+			assert_int_equal(bits_of_float(strtof(buf, NULL)), bits & UINT32_MAX);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +412,8 @@ int main(void)
 		cmocka_unit_test(test_json_known),
 		cmocka_unit_test(test_json_round_trip),
 		cmocka_unit_test(test_json_each_byte),
+		cmocka_unit_test(test_floats),
+		cmocka_unit_test(test_floats_random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,12 @@ static void test_syscall_args(void **state)
 	assert_false(syscall_ret_is_bytes(SYS_openat));
 	assert_false(syscall_ret_is_bytes(SYS_ppoll));
 	assert_false(syscall_ret_is_bytes(UINT_MAX));
+	assert_int_equal(syscall_transfer(SYS_write), TRANSFER_SEND);
+	assert_int_equal(syscall_transfer(SYS_vmsplice), TRANSFER_SEND);
+	assert_int_equal(syscall_transfer(SYS_recvmmsg), TRANSFER_RECEIVE);
+	assert_int_equal(syscall_transfer(SYS_pread64), TRANSFER_NONE);
+	assert_int_equal(syscall_transfer(SYS_futex), TRANSFER_NONE);
+	assert_int_equal(syscall_transfer(UINT_MAX), TRANSFER_NONE);
 }
 
 static void test_errno_name(void **state)
@@ -236,6 +242,8 @@ static void test_rec_kinds(void **state)
 	assert_string_equal(rec_kind_name(REC_STEP), "step");
 	assert_string_equal(rec_kind_name(REC_TASK), "task");
 	assert_string_equal(rec_kind_name(REC_MAPPED), "mapped");
+	assert_string_equal(rec_kind_name(REC_IRQ), "irq");
+	assert_string_equal(rec_kind_name(REC_MEMORY), "memory");
 	for (i = 0; i < REC_KIND_MAX; i++)
 		assert_non_null(rec_kind_name(i));
 	assert_string_equal(rec_kind_name(REC_KIND_MAX), "invalid");

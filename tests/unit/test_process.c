@@ -87,6 +87,8 @@ static void test_exists(void **state)
 	assert_false(process_exists(NO_PID));
 	assert_false(process_exists(0));
 	assert_false(process_exists(-1));
+	assert_true(process_main_thread_lives(getpid()));
+	assert_false(process_main_thread_lives(NO_PID));
 
 	child_start(&c, wait_for_end);
 	assert_true(process_exists(c.pid));
@@ -138,6 +140,7 @@ static void test_exists_without_main_thread(void **state)
 	(void)state;
 	child_start(&c, end_main_thread);
 	assert_true(process_exists(c.pid));
+	assert_false(process_main_thread_lives(c.pid));
 	child_end(&c);
 }
 

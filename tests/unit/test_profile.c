@@ -85,7 +85,7 @@ static void test_line(void **state)
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 *(sp+8),s64 arg2,u64 arg3,op arg4");
 	profile_open(&o, &meta);
-	r.n = (struct step_counts){ 3, 2, 1, 5, 6, 7 };
+	r.n = (struct step_counts){ 3, 2, 1, 5, 6, 7, 1 };
 	r.h.dur_ns = 1234567;
 	r.ns[ST_CPU] = 1000000;
 	r.ns[ST_BARRIER] = 234000;
@@ -103,7 +103,7 @@ static void test_line(void **state)
 		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"lost\":2,\"unfinished\":"
 		"true,\"workers\":0},"
 		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
-		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":false,"
+		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":true,"
 		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\"}\n");
 	assert_int_equal(asked.n, 1);
 	assert_int_equal(asked.tgid, PID);

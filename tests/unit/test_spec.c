@@ -89,6 +89,46 @@ static void test_options(void **state)
 	assert_string_equal(pt.specs[4].symbol, "f@@V_1.2");
 	assert_int_equal(pt.specs[4].role, ROLE_OP);
 	assert_int_equal(pt.n, 5);
+	/* USDT probes */
+	assert_int_equal(probe_table_add_option(&pt, "/bin/py:usdt:python:line(f=str arg1,x=f64 *(arg12+8))@op"), 0);
+	s = &pt.specs[5];
+	assert_string_equal(s->library, "/bin/py");
+	assert_string_equal(s->symbol, "usdt:python:line");
+	assert_true(s->is_usdt);
+	assert_false(s->is_glob);
+	assert_int_equal(s->flags, PROBE_F_INSTANT);
+	assert_int_equal(s->role, ROLE_OP);
+	assert_int_equal(s->nargs, 2);
+	assert_true(s->args[1].is_float);
+	assert_int_equal(s->fetch[1].reg, FETCH_USDT_ARG | 11);
+	assert_int_equal(probe_table_add_option(&pt, "l:usdt:p:n*"), 0);
+	assert_true(pt.specs[6].is_usdt && pt.specs[6].is_glob);
+	assert_int_equal(probe_table_add_option(&pt, "l:usdt"), 0); /* a function */
+	assert_false(pt.specs[7].is_usdt);
+	probe_table_free(&pt);
+}
+
+/* Each place of a USDT probe whose arguments are elsewhere is a probe of its own. */
+static void test_places(void **state)
+{
+	struct fetch here[FUNC_VALS_MAX] = { { .reg = 5, .size = 4 } }, there[FUNC_VALS_MAX] = { { .reg = 6, .size = 4 } };
+	struct probe_table pt = {};
+	size_t first, second, id;
+
+	(void)state;
+	assert_int_equal(probe_table_add_option(&pt, "l:usdt:p:*(n=s32 arg1)@op"), 0);
+	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:n", here, &first), 0);
+	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:n", there, &second), 0);
+	assert_int_not_equal(first, second);
+	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:n", here, &id), 0);
+	assert_int_equal(id, first);
+	assert_int_equal(probe_table_place(&pt, 0, "usdt:p:m", here, &id), 0);
+	assert_int_equal(pt.n, 4);
+	assert_int_equal(pt.specs[second].fetch[0].reg, 6);
+	assert_int_equal(pt.specs[second].from, 1);
+	assert_true(pt.specs[second].is_usdt);
+	assert_int_equal(pt.specs[second].flags, PROBE_F_INSTANT | PROBE_F_REGS);
+	assert_string_equal(name_of(&pt.specs[second], 0), "p:n");
 	probe_table_free(&pt);
 }
 
@@ -114,8 +154,18 @@ static void test_bad_options(void **state)
 		{ "lib:f(=u8 arg1)",
 			"an argument's name has 1 to 63 bytes, no control characters" },
 		{ "lib:f(a=arg1)",
-			"not a type (u8..u64, s8..s64, ptr, str or an enum of the preset)" },
+			"not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)" },
 		{ "lib:f(a=u8 arg9)", "not a register (arg1 to arg6, sp)" },
+		{ "lib:f(a=f64 arg1)",
+			"floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)" },
+		{ "lib:usdt:", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
+		{ "lib:usdt:p", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
+		{ "lib:usdt:p:", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
+		{ "lib:usdt::n", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
+		{ "lib:usdt:p:n:m", "a USDT probe is LIB:usdt:PROVIDER:NAME" },
+		{ "lib:usdt:p:n(a=u8 sp)", "not an argument of a USDT probe (arg1 to arg12)" },
+		{ "lib:usdt:p:n@step", "a USDT probe is an instant: no step, barrier or gpu_wait" },
+		{ "lib:usdt:p:n@gpu_wait", "a USDT probe is an instant: no step, barrier or gpu_wait" },
 		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
 		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
 		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
@@ -393,6 +443,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_hostile_options),
 		cmocka_unit_test(test_matches),

@@ -113,6 +113,16 @@ static bool is_syscall(struct json_object *e)
 	return !strcmp(text(e, "cat"), "syscall") || !strcmp(text(e, "cat"), "ipc");
 }
 
+/* Its name; of a call that passes data between processes or threads that of the call. */
+static const char *name_of(struct json_object *e)
+{
+	struct json_object *args;
+
+	if (strcmp(text(e, "cat"), "ipc") || !json_object_object_get_ex(e, "args", &args))
+		return text(e, "name");
+	return text(args, "syscall");
+}
+
 static bool stretch_find(struct json_object *events, struct stretch *s)
 {
 	struct count *tid = count_find(s->who, "tid", "-");
@@ -153,7 +163,7 @@ static void began_before_count(struct json_object *e, const struct stretch *s)
 	struct count *c;
 	char name[32];
 
-	snprintf(name, sizeof(name), "%s", text(e, "name"));
+	snprintf(name, sizeof(name), "%s", name_of(e));
 	/* COUNTS is words between spaces */
 	for (char *p = name; *p; p++)
 		if (*p == ' ')
@@ -166,7 +176,7 @@ static void began_before_count(struct json_object *e, const struct stretch *s)
 /* What an event counts as; false: nothing that COUNTS knows of. */
 static bool event_class(struct json_object *e, const char **ret_what, const char **ret_name)
 {
-	const char *cat = text(e, "cat"), *name = text(e, "name"), *ph = text(e, "ph");
+	const char *cat = text(e, "cat"), *name = name_of(e), *ph = text(e, "ph");
 
 	*ret_what = cat;
 	*ret_name = name;

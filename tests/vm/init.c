@@ -31,6 +31,8 @@
 #define OUT "/out"
 #define CHILD_SECONDS 40
 #define KNOWN_EXIT_CODE 7
+#define MANY_CALLS 3
+#define SINGLE_LINKS_MAX 128
 #define LOG_TAIL_BYTES 2500
 
 static int failures;
@@ -204,8 +206,8 @@ static void files_name(struct files *f, const char *name)
 static void files_check(const char *name, struct files *f)
 {
 	char *trace[] = { "/bin/inftrace", "validate", f->trace, NULL };
-	char *profile[] = { "/bin/inftrace", "validate", f->profile, "--require", "token_prof",
-		NULL };
+	char *profile[] = { "/bin/inftrace", "validate", f->profile, "--require",
+		"token_prof,syscall_prof,fault_prof,sched_prof,memory_prof,window_prof", NULL };
 	char *count[] = { "/bin/count", f->counts, f->trace, f->profile, NULL };
 	char check[48];
 
@@ -218,26 +220,26 @@ static void files_check(const char *name, struct files *f)
 }
 
 /* inftrace record -- known: from the command's first instruction on. */
-static void record_command(void)
+static void record_command(char *name, char *events)
 {
 	struct files f;
-	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-o", f.trace, "--profile",
+	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-e", events, "-o", f.trace, "--profile",
 		f.profile, "-u", "/bin/known:work@step", "-u", "/bin/known:leaf@op", "--",
 		"/bin/known", f.counts, "-", "/hold", NULL };
 	pid_t pid;
 	int fd, rc;
 
-	files_name(&f, "command");
+	files_name(&f, name);
 	pid = child_start(f.log, argv);
 	fd = fifo_open("/hold", pid);
 	if (fd >= 0) {
-		programs_count("command");
+		programs_count(name);
 		close(fd);
 	}
 	rc = child_finish(pid);
-	result(rc == KNOWN_EXIT_CODE, "command", "record -- known: exit code %d", rc);
+	result(rc == KNOWN_EXIT_CODE, name, "record -- known: exit code %d", rc);
 	if (rc == KNOWN_EXIT_CODE)
-		files_check("command", &f);
+		files_check(name, &f);
 	else
 		log_print(f.log);
 }
@@ -266,10 +268,90 @@ static bool file_wait(const char *path, const char *prefix, pid_t pid)
 	return false;
 }
 
-/* inftrace record -p: of a process that sleeps in read(2) when the recording begins, until
- * it ends. */
-static void record_process(void)
+/* Whether a line of the file has that text. */
+static bool file_has(const char *path, const char *line_text)
 {
+	FILE *in = fopen(path, "re");
+	char line[512];
+	bool found = false;
+
+	while (in && !found && fgets(line, sizeof(line), in))
+		found = strstr(line, line_text);
+	if (in)
+		fclose(in);
+	return found;
+}
+
+/* Waits until it has; fails when the child ends before. */
+static bool file_wait_has(const char *path, const char *line_text, pid_t pid)
+{
+	for (int ms = 0; ms < CHILD_SECONDS * 1000 && child_lives(pid); ms += 20) {
+		if (file_has(path, line_text))
+			return true;
+		pause_ms(20);
+	}
+	return false;
+}
+
+/* A process that calls leaf() all the time and is not recorded, and the code of that. */
+struct stranger {
+	pid_t pid;
+	off_t leaf;
+	char code[16];
+};
+
+static bool stranger_code(const struct stranger *s, char code[16])
+{
+	char path[32];
+	int fd;
+	bool ok;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", s->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ok = fd >= 0 && pread(fd, code, 16, s->leaf) == 16;
+	close(fd);
+	return ok;
+}
+
+static bool stranger_start(struct stranger *s)
+{
+	char *argv[] = { "/bin/known", "spin", OUT "/stranger", NULL };
+	unsigned long leaf = 0;
+	FILE *in;
+
+	s->pid = child_start(OUT "/stranger.log", argv);
+	if (!file_wait(OUT "/stranger", "0x", s->pid))
+		return false;
+	in = fopen(OUT "/stranger", "re");
+	if (!in || fscanf(in, "%lx", &leaf) != 1)
+		return false;
+	fclose(in);
+	s->leaf = (off_t)leaf;
+	return stranger_code(s, s->code);
+}
+
+/* Waits, while that child lives, until the stranger's code is, or is not, as it was without a
+ * probe. */
+static void stranger_check(const struct stranger *s, const char *name, bool probed, pid_t pid)
+{
+	char code[16];
+	bool ok = false;
+
+	for (int ms = 0; ms < CHILD_SECONDS * 1000 && !ok && child_lives(pid); ms += 20) {
+		ok = stranger_code(s, code) && !!memcmp(code, s->code, sizeof(code)) == probed;
+		if (!ok)
+			pause_ms(20);
+	}
+	result(ok, name, "a probe is %s the process that is not recorded",
+		probed ? "in" : "not in");
+}
+
+/* inftrace record -p: of a process that sleeps in read(2) when the recording begins, until
+ * it ends. A stranger (or NULL) has no probe left in it when the process goes on, where the kernel
+ * can do that. */
+static void record_process(const char *name, const struct stranger *stranger)
+{
+	bool by_process = file_has(OUT "/doctor.log", "ok       uprobe_multi by process");
 	struct files f;
 	char pid_text[16], syscall_file[48];
 	char *known[] = { "/bin/known", f.counts, "/go", "-", NULL };
@@ -279,12 +361,12 @@ static void record_process(void)
 	pid_t pid, record_pid;
 	int fd, rc;
 
-	files_name(&f, "process");
+	files_name(&f, name);
 	pid = child_start(OUT "/known.log", known);
 	fd = fifo_open("/go", pid);
 	snprintf(syscall_file, sizeof(syscall_file), "/proc/%d/syscall", pid);
 	if (fd < 0 || !file_wait(syscall_file, "0 " /* read */, pid)) {
-		result(false, "process", "known does not wait");
+		result(false, name, "known does not wait");
 		child_finish(pid);
 		return;
 	}
@@ -292,15 +374,69 @@ static void record_process(void)
 	record_pid = child_start(f.log, record);
 	/* the first bytes are written once the recording has begun */
 	file_wait(f.trace, "[", record_pid);
+	if (stranger) {
+		if (by_process)
+			file_wait_has(f.log, "only in those recorded", record_pid);
+		stranger_check(stranger, "stranger-during", !by_process, record_pid);
+	}
 	close(fd);
 	rc = child_finish(pid);
 	if (rc != KNOWN_EXIT_CODE)
-		result(false, "process", "known: exit code %d", rc);
+		result(false, name, "known: exit code %d", rc);
 	rc = child_finish(record_pid);
-	result(rc == 0, "process", "record -p: exit code %d", rc);
+	result(rc == 0, name, "record -p: exit code %d", rc);
 	if (rc == 0)
-		files_check("process", &f);
+		files_check(name, &f);
 	else
+		log_print(f.log);
+}
+
+/* The same while another process calls leaf(). */
+static void record_beside_stranger(void)
+{
+	struct stranger s = { 0 };
+	bool ok = stranger_start(&s);
+
+	result(ok, "stranger", "runs");
+	if (ok) {
+		record_process("beside", &s);
+		stranger_check(&s, "stranger-after", false, s.pid);
+	}
+	kill(-s.pid, SIGKILL);
+	waitpid(s.pid, NULL, 0);
+}
+
+static int lines_with(const char *path, const char *line_text)
+{
+	FILE *in = fopen(path, "re");
+	char line[512];
+	int n = 0;
+
+	while (in && fgets(line, sizeof(line), in))
+		n += !!strstr(line, line_text);
+	if (in)
+		fclose(in);
+	return n;
+}
+
+/* A glob for some of known's many functions: all calls, or, where there is no uprobe_multi and it
+ * would take too long to detach, a word on that and no recording. */
+static void record_many(const char *name, const char *probe, int functions)
+{
+	bool multi = file_has(OUT "/doctor.log", "ok       uprobe_multi  ");
+	bool all = multi || 2 * functions <= SINGLE_LINKS_MAX;
+	struct files f;
+	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-e", "functions", "-o",
+		f.trace, "-u", (char *)probe, "--", "/bin/known", f.counts, "-", "-", NULL };
+	int rc, n, wanted = all ? KNOWN_EXIT_CODE : 1;
+
+	files_name(&f, name);
+	rc = child_finish(child_start(f.log, argv));
+	n = lines_with(f.trace, "\"name\":\"many_");
+	result(rc == wanted && n == (all ? functions * MANY_CALLS : 0) &&
+			all != file_has(f.log, "at most 128 without uprobe_multi"),
+		name, "exit code %d, %d calls of %d functions", rc, n, functions);
+	if (rc != wanted)
 		log_print(f.log);
 }
 
@@ -413,8 +549,12 @@ int main(void)
 
 	before = programs_count(NULL);
 	child_check("doctor", 0, doctor);
-	record_command();
-	record_process();
+	record_command("command", "+ipc");
+	record_command("all-events", "+irq,+memory,+cpu");
+	record_process("process", NULL);
+	record_beside_stranger();
+	record_many("many", "/bin/known:many_*@op", 80);
+	record_many("ten", "/bin/known:many_0*@op", 10);
 	/* the kernel frees programs some time after the last reference to them is gone */
 	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)
 		pause_ms(20);

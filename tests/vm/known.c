@@ -3,12 +3,16 @@
  * A program that knows exactly what it did, to hold a trace against.
  *
  *	known OUT GO HOLD
+ *	known spin OUT
  *
  * Two threads, main and peer. Each brackets its work with two system calls that it uses
  * for nothing else, getpgrp and getsid: the last of each on its thread bounds the stretch
  * that OUT is about. OUT has one line per count: THREAD WHAT NAME COUNT. GO and HOLD are
  * FIFOs that are waited for before the work and after it, "-" for no waiting.
- * Exits with 7, so that a tracer that passes its exit code on can be told apart.
+ * Exits with 7, so that a tracer that passes its exit code on can be told apart. Before the work it
+ * calls each of its many functions MANY_CALLS times.
+ *
+ * With "spin" it calls leaf() until it is killed, and OUT has the address of that.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -31,6 +35,8 @@ enum {
 	PAGES = 8,      /* per step: fresh pages written from user code */
 	BAD_CLOSES = 1, /* per step: close(-1) */
 	MARK_TRIES = 1000,
+	MANY_CALLS = 3,
+	SPIN_PAUSE = 1000,
 	EXIT_CODE = 7,
 };
 
@@ -47,6 +53,25 @@ static long page_size;
 
 void work(int n);
 int leaf(int n);
+
+/* many_00() to many_79(): with their returns more than what single links are made for. */
+#define FOR_TEN(do, tens)                                                                     \
+	do                                                                                    \
+	(tens##0) do(tens##1) do(tens##2) do(tens##3) do(tens##4) do(tens##5) do(tens##6) do( \
+		tens##7) do(tens##8) do(tens##9)
+#define FOR_MANY(do)                                                                              \
+	FOR_TEN(do, 0)                                                                            \
+	FOR_TEN(do, 1) FOR_TEN(do, 2) FOR_TEN(do, 3) FOR_TEN(do, 4) FOR_TEN(do, 5) FOR_TEN(do, 6) \
+		FOR_TEN(do, 7)
+#define DEFINE(n)                                     \
+	int many_##n(int a);                          \
+	__attribute__((noinline)) int many_##n(int a) \
+	{                                             \
+		__asm__ volatile("" : "+r"(a));       \
+		return a;                             \
+	}
+#define CALL(n) many_##n(0);
+FOR_MANY(DEFINE)
 
 static void die(const char *what)
 {
@@ -199,6 +224,21 @@ static int counts_write(const char *path, const struct stretch *m, const struct 
 	return fclose(out);
 }
 
+static __attribute__((noreturn)) void spin(const char *path)
+{
+	FILE *out = fopen(path, "we");
+
+	if (!out)
+		die(path);
+	fprintf(out, "%p\n", (void *)leaf);
+	if (fclose(out))
+		die(path);
+	for (int n = 0;; n = leaf(n) & 0xffff) {
+		for (volatile int i = 0; i < SPIN_PAUSE; i++)
+			;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct stretch m = { 0 }, p = { 0 };
@@ -206,8 +246,10 @@ int main(int argc, char **argv)
 	size_t size;
 	char byte;
 
+	if (argc == 3 && !strcmp(argv[1], "spin"))
+		spin(argv[2]);
 	if (argc != 4) {
-		fputs("Usage: known OUT GO HOLD\n", stderr);
+		fputs("Usage: known OUT GO HOLD | known spin OUT\n", stderr);
 		return 2;
 	}
 	page_size = sysconf(_SC_PAGESIZE);
@@ -224,6 +266,9 @@ int main(int argc, char **argv)
 	byte_receive(ready[0], &byte);
 
 	m.tid = getpid();
+	for (int i = 0; i < MANY_CALLS; i++) {
+		FOR_MANY(CALL)
+	}
 	/* the first return through a probe faults in the page that probes use */
 	leaf(0);
 	mark(SYS_getpgrp, &m.begin);

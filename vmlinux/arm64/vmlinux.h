@@ -55,6 +55,7 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct mm_struct *mm;
 };
 
 typedef struct {
@@ -63,6 +64,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long maxrss;
+};
+
+struct mm_struct {
+	struct task_struct *owner;
 };
 
 struct files_struct {
@@ -76,6 +82,7 @@ struct fdtable {
 
 struct file {
 	struct inode *f_inode;
+	struct file_operations *f_op;
 	void *private_data;
 };
 

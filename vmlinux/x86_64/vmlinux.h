@@ -53,6 +53,7 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct mm_struct *mm;
 };
 
 typedef struct {
@@ -61,6 +62,11 @@ typedef struct {
 
 struct signal_struct {
 	atomic_t live;
+	unsigned long maxrss;
+};
+
+struct mm_struct {
+	struct task_struct *owner;
 };
 
 struct files_struct {
@@ -74,6 +80,7 @@ struct fdtable {
 
 struct file {
 	struct inode *f_inode;
+	struct file_operations *f_op;
 	void *private_data;
 };
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Interrupts, hard and soft: what they take from the thread that they hit is the state `irq`, and
+ * each is a span of that thread. Soft interrupts that a system call runs on its way are among them.
+ *
+ * They nest, and they come in the middle of any other program here. That needs nothing of its own:
+ * each begin and end is a change of state like any other, and where two of them meet, the
+ * compare-and-exchange of thread_account() fails for the one that was interrupted, which then takes
+ * a later instant. So no span begins or ends within an interrupt that hit its program. Where one
+ * hits between that instant and the store of the new state, the time until it began stays with the
+ * state before: some microseconds, where a hypervisor delivers it.
+ */
+#include "inftrace.bpf.h"
+
+static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
+{
+	barrier_var(i);
+	return &t->irqs[i & (IRQ_DEPTH - 1)];
+}
+
+/* type: REC_F_SOFTIRQ, REC_F_VECTOR, or 0 for a handler; id: the number, of that type. */
+__noinline int irq_begin(u32 id, u32 type)
+{
+	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct irq_frame *f;
+	u32 depth;
+	u64 now;
+
+	if (!t)
+		return 0;
+	now = thread_account(t);
+	depth = t->irq_depth;
+	/* first the place, then what is in it: an interrupt that hits here takes the next one */
+	WRITE_ONCE(t->irq_depth, depth + 1);
+	if (depth >= IRQ_DEPTH) {
+		__sync_fetch_and_add(&stats.irqs_full, 1);
+		return 0;
+	}
+	f = irq_frame_at(t, depth);
+	f->start = now;
+	f->id = id;
+	f->type = type;
+	return 0;
+}
+
+__noinline int irq_end(u32 id, u32 type)
+{
+	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct rec_irq r;
+	u64 start = 0, now;
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->irq_depth;
+	if (!depth) /* it began before the recording */
+		return 0;
+	if (depth <= IRQ_DEPTH) {
+		const struct irq_frame *f = irq_frame_at(t, depth - 1);
+
+		if (f->id != id || f->type != type)
+			return 0;
+		start = f->start;
+	}
+	now = thread_account(t);
+	WRITE_ONCE(t->irq_depth, depth - 1);
+	if (depth > IRQ_DEPTH || !emits(REC_IRQ))
+		return 0;
+	hdr_current(&r.h, REC_IRQ, start, now, id, type);
+	emit(&r, sizeof(r), REC_IRQ);
+	return 0;
+}
+
+SEC("?tp_btf/irq_handler_entry")
+int BPF_PROG(irq_handler_begin, int irq)
+{
+	return enabled ? irq_begin(irq, 0) : 0;
+}
+
+SEC("?tp_btf/irq_handler_exit")
+int BPF_PROG(irq_handler_end, int irq)
+{
+	return enabled ? irq_end(irq, 0) : 0;
+}
+
+SEC("?tp_btf/softirq_entry")
+int BPF_PROG(irq_soft_begin, unsigned int nr)
+{
+	return enabled ? irq_begin(nr, REC_F_SOFTIRQ) : 0;
+}
+
+SEC("?tp_btf/softirq_exit")
+int BPF_PROG(irq_soft_end, unsigned int nr)
+{
+	return enabled ? irq_end(nr, REC_F_SOFTIRQ) : 0;
+}
+
+/*
+ * What x86 serves without a handler: the timer tick and the calls of other CPUs. Each has
+ * tracepoints of its own (arch/x86/include/asm/trace/irq_vectors.h), which are loaded where the
+ * kernel has them. arm64 has handlers for these too.
+ */
+#ifdef __TARGET_ARCH_x86
+#define VECTOR(name, id)                                          \
+	SEC("?tp_btf/" #name "_entry")                            \
+	int BPF_PROG(irq_vector_##name##_begin, int vector)       \
+	{                                                         \
+		return enabled ? irq_begin(id, REC_F_VECTOR) : 0; \
+	}                                                         \
+	SEC("?tp_btf/" #name "_exit")                             \
+	int BPF_PROG(irq_vector_##name##_end, int vector)         \
+	{                                                         \
+		return enabled ? irq_end(id, REC_F_VECTOR) : 0;   \
+	}
+
+VECTOR(local_timer, VECTOR_LOCAL_TIMER)
+VECTOR(reschedule, VECTOR_RESCHEDULE)
+VECTOR(call_function, VECTOR_CALL_FUNCTION)
+VECTOR(call_function_single, VECTOR_CALL_FUNCTION_SINGLE)
+VECTOR(irq_work, VECTOR_IRQ_WORK)
+#endif

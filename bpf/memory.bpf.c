@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Memory of processes: pages that their threads allocate and free are counted, and changes of a
+ * resident set are noted. User space looks at the counts every few milliseconds, and reads the
+ * resident set from /proc where it changed: since 6.2 the kernel keeps it in parts, one for each
+ * CPU, which no program can add up. All programs here are loaded on demand.
+ */
+#include "sums.bpf.h"
+
+struct page;
+
+static __always_inline struct process_sums *sums_of_current(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return thread_of(task) ? process_sums_of(task->tgid) : NULL;
+}
+
+SEC("?tp_btf/mm_page_alloc")
+int BPF_PROG(memory_alloc, struct page *page, unsigned int order)
+{
+	struct process_sums *s;
+
+	if (!enabled || !page)
+		return 0;
+	s = sums_of_current();
+	if (s)
+		__sync_fetch_and_add(&s->pages_allocated, 1ull << (order & 63));
+	return 0;
+}
+
+SEC("?tp_btf/mm_page_free")
+int BPF_PROG(memory_free, struct page *page, unsigned int order)
+{
+	struct process_sums *s;
+
+	if (!enabled)
+		return 0;
+	s = sums_of_current();
+	if (s)
+		__sync_fetch_and_add(&s->pages_freed, 1ull << (order & 63));
+	return 0;
+}
+
+/* Also by others than the process: reclaim, a debugger. */
+SEC("?tp_btf/rss_stat")
+int BPF_PROG(memory_rss, struct mm_struct *mm)
+{
+	struct process_sums *s;
+	u32 tgid;
+
+	if (!enabled)
+		return 0;
+	if (bpf_core_field_exists(mm->owner)) {
+		tgid = mm->owner->tgid;
+		s = bpf_map_lookup_elem(&process_sums, &tgid);
+	} else { /* CONFIG_MEMCG is off */
+		s = sums_of_current();
+	}
+	if (s)
+		__sync_fetch_and_add(&s->rss_updates, 1);
+	return 0;
+}
+
+/* do_exit() has put the highest resident set there when the last thread comes by. */
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(sums_process_exit, struct task_struct *p)
+{
+	struct process_sums *s;
+
+	if (!enabled || p->signal->live.counter || !thread_of(p))
+		return 0;
+	s = process_sums_of(p->tgid);
+	if (s)
+		s->maxrss_pages = p->signal->maxrss;
+	return 0;
+}

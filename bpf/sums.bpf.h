@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Sums per process, for a profile without a timeline: nothing is sent for each event. */
+#ifndef INFTRACE_SUMS_BPF_H
+#define INFTRACE_SUMS_BPF_H
+
+#include "inftrace.bpf.h"
+#include "process_sums.h"
+
+/* Full: stats.sums_full. User space makes both small where they are not used. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PROCESS_SUMS_MAX);
+	__type(key, u32);
+	__type(value, struct process_sums);
+} process_sums __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SYSCALL_SUMS_MAX);
+	__type(key, struct syscall_key);
+	__type(value, struct syscall_sum);
+} syscall_sums __weak SEC(".maps");
+
+/* What an entry begins as: too large for a program's stack. */
+const volatile struct process_sums process_sums_zero __weak = {};
+
+/* NULL when there is no room. */
+static __always_inline struct process_sums *process_sums_of(u32 tgid)
+{
+	struct process_sums *s = bpf_map_lookup_elem(&process_sums, &tgid);
+
+	if (s)
+		return s;
+	bpf_map_update_elem(&process_sums, &tgid, (void *)&process_sums_zero, BPF_NOEXIST);
+	s = bpf_map_lookup_elem(&process_sums, &tgid);
+	if (!s)
+		__sync_fetch_and_add(&stats.sums_full, 1);
+	return s;
+}
+
+/* Adds a thread's time and counts to its process. `end`: of the state in flight; 0: it is over. */
+__weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
+{
+	struct process_sums *s;
+	u32 state;
+
+	if (!t)
+		return 0;
+	s = process_sums_of(tgid);
+	if (!s)
+		return 0;
+	for (int i = 0; i < ST_MAX; i++) {
+		if (t->times.ns[i])
+			__sync_fetch_and_add(&s->ns[i], t->times.ns[i]);
+	}
+	state = thread_state(t, t->off);
+	if (end > t->since && state < ST_MAX)
+		__sync_fetch_and_add(&s->ns[state], end - t->since);
+	__sync_fetch_and_add(&s->threads, 1);
+	__sync_fetch_and_add(&s->switches_voluntary, t->switches[0]);
+	__sync_fetch_and_add(&s->switches_involuntary, t->switches[1]);
+	__sync_fetch_and_add(&s->faults_minor, t->faults[0]);
+	__sync_fetch_and_add(&s->faults_major, t->faults[1]);
+	__sync_fetch_and_add(&s->faults_kernel, t->faults_kernel);
+	__sync_fetch_and_add(&s->fault_minor_ns, t->fault_ns[0]);
+	__sync_fetch_and_add(&s->fault_major_ns, t->fault_ns[1]);
+	return 0;
+}
+
+/* nr: with SYSCALL_SUM_COMPAT, where it applies. */
+__weak __noinline int syscall_add(u32 tgid, u32 nr, u64 ns)
+{
+	struct syscall_key key = { .tgid = tgid, .nr = nr };
+	struct syscall_sum zero = {}, *s;
+
+	s = bpf_map_lookup_elem(&syscall_sums, &key);
+	if (!s) {
+		bpf_map_update_elem(&syscall_sums, &key, &zero, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&syscall_sums, &key);
+	}
+	if (!s) {
+		__sync_fetch_and_add(&stats.sums_full, 1);
+		return 0;
+	}
+	/* several threads of the process may be here at once */
+	__sync_fetch_and_add(&s->n, 1);
+	__sync_fetch_and_add(&s->ns, ns);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/links.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
+#define ATTACH_UPROBE_MULTI 48
+#define UPROBE_MULTI_RETURN 1
+
+/* A uprobe_multi link waits for grace periods too when it is closed, 40 ms, but many can at once.
+ */
+#define CLOSE_THREADS 8
+
+struct fds {
+	int *fds;
+	size_t n;
+};
+
+struct file {
+	int fd;
+	struct link_sites entries, returns;
+};
+
+struct process {
+	pid_t pid;
+	struct fds links;
+};
+
+/* Links on their way out. */
+struct closing {
+	struct closing *next;
+	struct fds links;
+	size_t turn;
+	unsigned int running;
+	pthread_t threads[CLOSE_THREADS];
+	unsigned int n_threads;
+};
+
+struct links {
+	struct bpf_program *entry, *ret;
+	bool multi;
+	struct bpf_link **single;
+	size_t n_single;
+	/* the rest is for uprobe_multi links only */
+	volatile uint32_t *gens;
+	uint16_t live, newest; /* generations: whose calls count; the last one made */
+	enum links_state state;
+	struct file *files;
+	size_t n_files;
+	struct fds everywhere;
+	struct process processes[LINKS_PROCESSES_MAX];
+	size_t n_processes;
+	struct closing *closings;
+};
+
+int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore)
+{
+	unsigned long *offsets = realloc(s->offsets, (s->n + 1) * sizeof(*offsets)), *semaphores;
+	uint64_t *cookies;
+
+	if (!offsets)
+		return -ENOMEM;
+	s->offsets = offsets;
+	cookies = realloc(s->cookies, (s->n + 1) * sizeof(*cookies));
+	if (!cookies)
+		return -ENOMEM;
+	s->cookies = cookies;
+	semaphores = realloc(s->semaphores, (s->n + 1) * sizeof(*semaphores));
+	if (!semaphores)
+		return -ENOMEM;
+	s->semaphores = semaphores;
+	offsets[s->n] = offset;
+	semaphores[s->n] = semaphore;
+	cookies[s->n++] = cookie;
+	return 0;
+}
+
+void link_sites_free(struct link_sites *s)
+{
+	free(s->offsets);
+	free(s->cookies);
+	free(s->semaphores);
+	*s = (struct link_sites){ 0 };
+}
+
+int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,
+	volatile uint32_t *gens, struct links **ret_links)
+{
+	struct links *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->entry = entry;
+	l->ret = ret_prog;
+	l->multi = multi;
+	l->gens = gens;
+	*ret_links = l;
+	return 0;
+}
+
+/* ---- closing ---- */
+
+static void *close_some(void *arg)
+{
+	struct closing *c = arg;
+	size_t i;
+
+	while ((i = __atomic_fetch_add(&c->turn, 1, __ATOMIC_RELAXED)) < c->links.n)
+		close(c->links.fds[i]);
+	__atomic_fetch_sub(&c->running, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void closing_free(struct closing *c)
+{
+	for (unsigned int i = 0; i < c->n_threads; i++)
+		pthread_join(c->threads[i], NULL);
+	free(c->links.fds);
+	free(c);
+}
+
+/* Those that are through, or all. */
+static void closings_reap(struct links *l, bool all)
+{
+	struct closing **at = &l->closings;
+
+	while (*at) {
+		struct closing *c = *at;
+
+		if (!all && __atomic_load_n(&c->running, __ATOMIC_ACQUIRE)) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		closing_free(c);
+	}
+}
+
+/* Closes the links in the background and empties the list. */
+static void close_links(struct links *l, struct fds *fds)
+{
+	struct closing *c = fds->n ? calloc(1, sizeof(*c)) : NULL;
+
+	closings_reap(l, false);
+	if (!c) {
+		for (size_t i = 0; i < fds->n; i++)
+			close(fds->fds[i]);
+		free(fds->fds);
+		*fds = (struct fds){ 0 };
+		return;
+	}
+	c->links = *fds;
+	*fds = (struct fds){ 0 };
+	c->running = CLOSE_THREADS + 1;
+	while (c->n_threads < CLOSE_THREADS && c->n_threads < c->links.n) {
+		if (pthread_create(&c->threads[c->n_threads], NULL, close_some, c))
+			break;
+		c->n_threads++;
+	}
+	__atomic_fetch_sub(&c->running, CLOSE_THREADS - c->n_threads, __ATOMIC_RELAXED);
+	if (!c->n_threads)
+		close_some(c);
+	else
+		__atomic_fetch_sub(&c->running, 1, __ATOMIC_RELEASE);
+	c->next = l->closings;
+	l->closings = c;
+}
+
+static void file_free(struct file *f)
+{
+	close(f->fd);
+	link_sites_free(&f->entries);
+	link_sites_free(&f->returns);
+}
+
+void links_free(struct links *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n_single; i++)
+		bpf_link__destroy(l->single[i]);
+	free(l->single);
+	close_links(l, &l->everywhere);
+	for (size_t i = 0; i < l->n_processes; i++)
+		close_links(l, &l->processes[i].links);
+	closings_reap(l, true);
+	for (size_t i = 0; i < l->n_files; i++)
+		file_free(&l->files[i]);
+	free(l->files);
+	free(l);
+}
+
+/* ---- attaching ---- */
+
+/* pid 0: in every process. */
+static int attach_multi(struct links *l, bool ret, int file, const struct link_sites *s,
+	uint16_t gen, pid_t pid, struct fds *fds)
+{
+	struct {
+		uint32_t prog_fd, target_fd, attach_type, flags;
+		uint64_t path, offsets, ref_ctr_offsets, cookies;
+		uint32_t cnt, multi_flags, pid;
+		uint32_t pad;
+	} attr = {
+		.prog_fd = (uint32_t)bpf_program__fd(ret ? l->ret : l->entry),
+		.attach_type = ATTACH_UPROBE_MULTI,
+		.offsets = (uintptr_t)s->offsets,
+		.ref_ctr_offsets = (uintptr_t)s->semaphores,
+		.cookies = (uintptr_t)s->cookies,
+		.cnt = (uint32_t)s->n,
+		.multi_flags = ret ? UPROBE_MULTI_RETURN : 0,
+		.pid = (uint32_t)pid,
+	};
+	char path[32];
+	int *list, fd;
+
+	if (!s->n)
+		return 0;
+	list = realloc(fds->fds, (fds->n + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	fds->fds = list;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	attr.path = (uintptr_t)path;
+	for (size_t i = 0; i < s->n; i++)
+		s->cookies[i] = (uint32_t)s->cookies[i] | (uint64_t)gen << 32;
+	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	if (fd < 0)
+		return -errno;
+	list[fds->n++] = fd;
+	return 0;
+}
+
+/* Returns first: a return without its entry is nothing, an entry without its return stays open. */
+static int attach_both(
+	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds *fds)
+{
+	int err;
+
+	err = attach_multi(l, true, f->fd, &f->returns, gen, pid, fds);
+	if (!err)
+		err = attach_multi(l, false, f->fd, &f->entries, gen, pid, fds);
+	return err;
+}
+
+static int attach_single(struct links *l, bool ret, int file, const struct link_sites *s)
+{
+	struct bpf_link **single = realloc(l->single, (l->n_single + s->n) * sizeof(*single));
+	struct bpf_program *prog = ret ? l->ret : l->entry;
+	char path[32];
+
+	if (!s->n)
+		return 0;
+	if (!single)
+		return -ENOMEM;
+	l->single = single;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	for (size_t i = 0; i < s->n; i++) {
+		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = ret, .bpf_cookie = s->cookies[i],
+			.ref_ctr_offset = s->semaphores[i]);
+		struct bpf_link *link =
+			bpf_program__attach_uprobe_opts(prog, -1, path, s->offsets[i], &opts);
+
+		if (!link)
+			return -errno;
+		single[l->n_single++] = link;
+	}
+	return 0;
+}
+
+static int add_single(struct links *l, const struct file *f)
+{
+	int err;
+
+	if (f->entries.n + f->returns.n > LINKS_SINGLE_MAX)
+		return -EFBIG;
+	err = attach_single(l, true, f->fd, &f->returns);
+	if (!err)
+		err = attach_single(l, false, f->fd, &f->entries);
+	return err;
+}
+
+static int add_multi(struct links *l, const struct file *f)
+{
+	struct file *files = realloc(l->files, (l->n_files + 1) * sizeof(*files));
+	int err = 0;
+
+	if (!files)
+		return -ENOMEM;
+	l->files = files;
+	if (l->state != LINKS_BY_PROCESS)
+		err = attach_both(l, f, l->live, 0, &l->everywhere);
+	for (size_t i = 0; i < l->n_processes && !err; i++) {
+		struct process *p = &l->processes[i];
+
+		err = attach_both(l, f, l->newest, p->pid, &p->links);
+		if (err == -ESRCH) /* just gone */
+			err = 0;
+	}
+	if (!err)
+		files[l->n_files++] = *f;
+	return err;
+}
+
+/* All probes of one place must agree on its semaphore: a function may begin with a USDT probe. */
+static void share_semaphores(const struct link_sites *from, struct link_sites *to)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		for (size_t k = 0; from->semaphores[i] && k < to->n; k++) {
+			if (to->offsets[k] == from->offsets[i])
+				to->semaphores[k] = from->semaphores[i];
+		}
+	}
+}
+
+int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns)
+{
+	struct file f = { .fd = fd, .entries = *entries, .returns = *returns };
+	int err;
+
+	share_semaphores(&f.entries, &f.entries);
+	share_semaphores(&f.entries, &f.returns);
+	err = l->multi ? add_multi(l, &f) : add_single(l, &f);
+	if (err)
+		return err;
+	*entries = *returns = (struct link_sites){ 0 };
+	if (!l->multi)
+		file_free(&f);
+	return 0;
+}
+
+/* ---- by process ---- */
+
+/* One word, so that the programs see both at once. */
+static void publish(const struct links *l)
+{
+	__atomic_store_n(l->gens, (uint32_t)l->newest << 16 | l->live, __ATOMIC_RELEASE);
+}
+
+int links_begin(struct links *l)
+{
+	struct rlimit rl;
+
+	if (!l->gens || !l->multi || l->newest)
+		return -EOPNOTSUPP;
+	/* two for each file and process */
+	if (!getrlimit(RLIMIT_NOFILE, &rl)) {
+		rl.rlim_cur = rl.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &rl);
+	}
+	l->newest++;
+	publish(l);
+	l->state = LINKS_SWITCHING;
+	return 0;
+}
+
+int links_add_process(struct links *l, pid_t pid)
+{
+	struct process *p = &l->processes[l->n_processes];
+	int err = 0;
+
+	if (l->state == LINKS_EVERYWHERE)
+		return 0;
+	for (size_t i = 0; i < l->n_processes; i++) {
+		if (l->processes[i].pid == pid)
+			return 0;
+	}
+	if (l->n_processes == LINKS_PROCESSES_MAX)
+		return -E2BIG;
+	*p = (struct process){ .pid = pid };
+	l->n_processes++;
+	for (size_t i = 0; i < l->n_files && !err; i++)
+		err = attach_both(l, &l->files[i], l->newest, pid, &p->links);
+	if (!err)
+		return 1;
+	links_drop_process(l, pid);
+	return err == -ESRCH ? 0 : err;
+}
+
+void links_commit(struct links *l)
+{
+	if (l->state != LINKS_SWITCHING)
+		return;
+	l->live = l->newest;
+	publish(l);
+	l->state = LINKS_BY_PROCESS;
+	close_links(l, &l->everywhere);
+}
+
+void links_drop_process(struct links *l, pid_t pid)
+{
+	for (size_t i = 0; i < l->n_processes; i++) {
+		struct process *p = &l->processes[i];
+
+		if (p->pid != pid)
+			continue;
+		close_links(l, &p->links);
+		*p = l->processes[--l->n_processes];
+		return;
+	}
+}
+
+int links_everywhere(struct links *l)
+{
+	int err = 0;
+
+	if (l->state == LINKS_EVERYWHERE)
+		return 0;
+	if (l->state == LINKS_BY_PROCESS) {
+		l->newest++;
+		publish(l);
+		for (size_t i = 0; i < l->n_files && !err; i++)
+			err = attach_both(l, &l->files[i], l->newest, 0, &l->everywhere);
+		l->live = l->newest;
+	} else {
+		l->newest = l->live;
+	}
+	publish(l);
+	l->state = LINKS_EVERYWHERE;
+	l->gens = NULL;
+	while (l->n_processes)
+		links_drop_process(l, l->processes[0].pid);
+	return err ? err : 1;
+}
+
+enum links_state links_state(const struct links *l)
+{
+	return l->state;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The kernel's links between function probes and the BPF programs.
+ *
+ * A uprobe is in every process that has its file mapped, now and later: nothing that a target or a
+ * child of it calls is missed, but other processes with the file pay for each call too. Where they
+ * turn out to call the probed functions often, the links are exchanged, while it all runs, for ones
+ * of each target process, which leave no breakpoint in any other.
+ */
+#ifndef INFTRACE_LINKS_H
+#define INFTRACE_LINKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct bpf_program;
+struct links;
+
+enum links_state {
+	LINKS_EVERYWHERE,
+	LINKS_SWITCHING, /* both, and those everywhere still count */
+	LINKS_BY_PROCESS,
+};
+
+/* Without uprobe_multi each link is closed after a grace period of its own, 0.1 s, under one lock:
+ * with more than these of one file the end of the recording would take minutes. */
+#define LINKS_SINGLE_MAX 128
+
+/* Processes that links are made for one by one: each call looks at the links of all of them. */
+#define LINKS_PROCESSES_MAX 32
+
+/* Places in a file, and what tells the program which one it was called at. */
+struct link_sites {
+	unsigned long *offsets;
+	uint64_t *cookies;         /* the lower half is the caller's */
+	unsigned long *semaphores; /* offsets in the file of counters that count the probes there;
+				      0: none */
+	size_t n;
+};
+
+int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
+void link_sites_free(struct link_sites *s);
+
+/* `multi`: the programs were loaded for uprobe_multi links. gens: shared with the BPF programs, see
+ * link_lives() there; NULL: links cannot be by process. */
+int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,
+	volatile uint32_t *gens, struct links **ret_links);
+
+/* Detaches everything; some 0.1 s. */
+void links_free(struct links *l);
+
+/*
+ * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's.
+ * -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
+ */
+int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns);
+
+/*
+ * To links by process: links_begin(), links_add_process() for each, links_commit(), which is when
+ * the old ones go. No call is missed or seen twice on the way. -EOPNOTSUPP when it cannot be.
+ * links_add_process() returns 1 when links were made, 0 when the process is gone, has them already
+ * or needs none; on an error links_everywhere() is what remains.
+ */
+int links_begin(struct links *l);
+int links_add_process(struct links *l, pid_t pid);
+void links_commit(struct links *l);
+
+/* The process has exited, or was given another main thread by exec. */
+void links_drop_process(struct links *l, pid_t pid);
+
+/* Back to links that are in every process, to stay there. Returns 1, or 0 when they are. */
+int links_everywhere(struct links *l);
+
+enum links_state links_state(const struct links *l);
+
+#endif

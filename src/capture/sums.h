@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The sums of bpf/sums.bpf.h, as the window has closed. */
+#ifndef INFTRACE_CAPTURE_SUMS_H
+#define INFTRACE_CAPTURE_SUMS_H
+
+#include "process_sums.h"
+
+/* Reads both maps into a list by tgid, which the caller frees. -errno. */
+int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n);
+void sums_free(struct process_totals *list, size_t n);
+
+#endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace report: what profiles and traces say, for people and for machines. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "report/report.h"
+#include "util/json_read.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define SLOWEST_DEFAULT 10
+#define SLOWEST_MAX 100000
+
+enum {
+	KEY_HTML = 256,
+	KEY_ALL_STEPS,
+};
+
+struct report_args {
+	const char *html;
+	const char *const *files;
+	size_t n_files;
+	uint32_t slowest;
+	bool json, all_steps;
+};
+
+static const struct argp_option options[] = {
+	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
+	{ "html", KEY_HTML, "FILE", 0,
+		"Write one self-contained page to FILE ('-': standard output)", 0 },
+	{ "slowest", 'n', "N", 0, "How many of the slow steps are told one by one (10)", 0 },
+	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
+		"With --json: each step with what was typical and the verdict on its cause", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Where the time went: time to first token and per output token, the breakdown of the "
+	"steps, "
+	"the slowest steps with the cause of each, operators, system calls, loss. FILE is a "
+	"profile "
+	"(record --profile) or a Chrome trace (record -o), also compressed; - is the standard "
+	"input. "
+	"Processes are kept apart.\n"
+	"\v"
+	"A step is slow when it took longer than the steps of the same process, phase and number "
+	"of "
+	"tokens around it do by chance: the medians of some 160 of them. Its cause is the state in "
+	"which the most additional time was spent, by the thread that called the engine or by "
+	"those "
+	"that it waited for.\n"
+	"\n"
+	"Exit code: 0 done; 1 a file cannot be read, or some of its lines (the rest is reported); "
+	"2 "
+	"usage.\n"
+	"\n"
+	"EXAMPLES:\n"
+	"  inftrace report profile.jsonl\n"
+	"  inftrace report profile.jsonl -n 30 --html report.html\n"
+	"  inftrace report a.jsonl b.jsonl --json | jq '.processes[].ttft_us'\n"
+	"  inftrace report trace.json.gz";
+
+static int parse_slowest(const char *arg, uint32_t *ret)
+{
+	char buf[PARSE_ERROR_MAX];
+	int err = parse_u32(arg, ret);
+
+	if (!err && *ret <= SLOWEST_MAX)
+		return 0;
+	log_error("%s", parse_error(buf, PARSE_U32, "-n", arg, err ? err : -ERANGE));
+	return EINVAL;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_args *args = state->input;
+
+	switch (key) {
+	case 'j':
+		args->json = true;
+		return 0;
+	case 'n':
+		return parse_slowest(arg, &args->slowest);
+	case KEY_HTML:
+		args->html = arg;
+		return 0;
+	case KEY_ALL_STEPS:
+		args->all_steps = true;
+		return 0;
+	case ARGP_KEY_ARGS:
+		args->files = (const char *const *)state->argv + state->next;
+		args->n_files = (size_t)(state->argc - state->next);
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "no FILE given");
+		return EINVAL;
+	case ARGP_KEY_END:
+		if (args->all_steps && !args->json)
+			argp_error(state, "--all-steps needs --json");
+		if (args->json && args->html && !strcmp(args->html, "-"))
+			argp_error(state, "--json and --html - cannot both go to standard output");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void problem_print(void *ctx, const char *text)
+{
+	*(bool *)ctx = true;
+	log_error("%s", text);
+}
+
+/* Returns 0 or -errno. */
+static int page_write(const char *path, const char *page, size_t len)
+{
+	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	int err = 0;
+
+	if (!out)
+		return -errno;
+	if (fwrite(page, 1, len, out) != len || fflush(out))
+		err = -errno;
+	if (out != stdout && fclose(out) && !err)
+		err = -errno;
+	return err;
+}
+
+static int html_write(const struct report *r, const struct report_args *args)
+{
+	char *page = NULL;
+	size_t len;
+	int err;
+
+	err = report_html(r, args->slowest, &page, &len);
+	if (err) {
+		log_error("out of memory");
+		return err;
+	}
+	err = page_write(args->html, page, len);
+	if (err)
+		log_error("cannot write %s: %s", args->html, strerror(-err));
+	else if (strcmp(args->html, "-"))
+		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
+	free(page);
+	return err;
+}
+
+static int stdout_write(const struct report *r, const struct report_args *args)
+{
+	int err;
+
+	if (args->json)
+		err = report_json(r, args->slowest, args->all_steps, stdout);
+	else
+		err = report_text(r, args->slowest, stdout);
+	if (err) {
+		log_error("out of memory");
+		return err;
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		log_error("cannot write the report: %s", strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "FILE...", doc, NULL, NULL, NULL };
+	struct report_args args = { .slowest = SLOWEST_DEFAULT };
+	bool problems = false;
+	struct report report;
+	int ret = EXIT_RUN;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+		return EXIT_USAGE;
+	if (report_make(&report, args.files, args.n_files, problem_print, &problems)) {
+		log_error("out of memory");
+		goto out;
+	}
+	if (report_empty(&report)) {
+		if (!problems)
+			log_error("nothing to report: no engine steps in there; record with "
+				  "--profile "
+				  "FILE while the engine runs");
+		goto out;
+	}
+	if (args.html && html_write(&report, &args))
+		goto out;
+	if ((!args.html || args.json) && stdout_write(&report, &args))
+		goto out;
+	ret = problems ? EXIT_RUN : EXIT_OK;
+out:
+	report_free(&report);
+	return ret;
+}

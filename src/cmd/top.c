@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace top: what was typed. */
+#include "cmd/top.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define DELAY_MIN_NS (NSEC_PER_SEC / 10)
+#define DELAY_MAX_NS (3600 * NSEC_PER_SEC)
+
+enum {
+	OPT_ENGINE = 256,
+	OPT_OPS,
+	OPT_RING_SIZE,
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "What to look at:", 1 },
+	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
+	{ "all", 'a', NULL, 0, "every process of the system", 1 },
+	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
+	{ "uprobe", 'u', "SPEC", 0, "one more function, as of inftrace record; may be repeated", 1 },
+	{ "ops", OPT_OPS, NULL, 0,
+		"operators too: each call of one costs the engine half a microsecond or more, where steps "
+		"alone cost next to nothing",
+		1 },
+	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
+	{ NULL, 0, NULL, 0, "How to show it:", 2 },
+	{ "delay", 'd', "SECONDS", 0, "from one update to the next (default: 1)", 2 },
+	{ "count", 'n', "COUNT", 0, "end after so many updates", 2 },
+	{ "batch", 'b', NULL, 0, "blocks of text, one behind the other, also on a terminal", 2 },
+	{ "verbose", 'v', NULL, 0, "also what is attached where", 2 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static const char doc[] =
+	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output token, "
+	"what the thread that calls the engine and its workers do meanwhile, the slow steps of the last "
+	"minute with the cause of each, system calls. Ends on q, Ctrl-C, or when all targets have exited. "
+	"Where stdout is no terminal, prints a block of text at each update."
+	"\vThe states are shares of the time from step to step, without pauses of more than a second, in "
+	"which nobody asked for tokens; those of the workers are shares of the time for which they worked "
+	"on a step. While the screen is up, what a COMMAND writes to the terminal is kept and "
+	"shown at the end; redirect it to have it elsewhere.\n\n"
+	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, system calls, "
+	"operators.\n\n"
+	"EXAMPLES:\n"
+	"  sudo inftrace top -p $(pgrep -f llama-server)\n"
+	"  sudo inftrace top --ops -p 4711\n"
+	"        with the time of each operator\n"
+	"  sudo inftrace top -d 10 -p 4711 | tee top.log\n"
+	"        a block each ten seconds\n"
+	"  sudo inftrace top -n 1 -d 5 -p 4711 | cat\n"
+	"        the next five seconds in one block\n"
+	"  sudo inftrace top -- ./llama-cli -m model.gguf -p Hello\n\n"
+	"Exit codes: as of inftrace record.";
+
+static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
+{
+	char buf[PARSE_ERROR_MAX];
+
+	log_error("%s", parse_error(buf, kind, option, text, err));
+	return err;
+}
+
+static int parse_delay(const char *arg, uint64_t *ret_ns)
+{
+	uint64_t ns;
+	int err = parse_duration(arg, &ns);
+
+	if (err)
+		return bad_option(PARSE_DURATION, "-d", arg, err);
+	if (ns < DELAY_MIN_NS || ns > DELAY_MAX_NS) {
+		log_error("-d: %s is not from 0.1 to 3600 seconds", arg);
+		return -ERANGE;
+	}
+	*ret_ns = ns;
+	return 0;
+}
+
+static int parse_count(const char *arg, uint32_t *ret)
+{
+	int err = parse_u32(arg, ret);
+
+	if (!err && !*ret)
+		err = -ERANGE;
+	return err ? bad_option(PARSE_U32, "-n", arg, err) : 0;
+}
+
+struct top_args {
+	struct record_options record;
+	struct top_options top;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct top_args *a = state->input;
+	int err = 0;
+
+	switch (key) {
+	case 'p':
+		err = parse_pid_list(arg, &a->record.pids, &a->record.n_pids);
+		if (err)
+			bad_option(PARSE_PID_LIST, "-p", arg, err);
+		break;
+	case 'a':
+		a->record.all = true;
+		break;
+	case OPT_ENGINE:
+		a->record.engine = arg;
+		break;
+	case 'u':
+		err = record_add_uprobe(&a->record, arg);
+		break;
+	case OPT_OPS:
+		a->record.events |= EVENT_FUNCTIONS_NAMED;
+		break;
+	case OPT_RING_SIZE:
+		err = record_parse_ring_size(arg, &a->record.ring_bytes);
+		break;
+	case 'd':
+		err = parse_delay(arg, &a->top.delay_ns);
+		break;
+	case 'n':
+		err = parse_count(arg, &a->top.count);
+		break;
+	case 'b':
+		a->top.batch = true;
+		break;
+	case 'v':
+		log_set_level(log_level() + 1);
+		break;
+	case ARGP_KEY_INIT:
+		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		break;
+	case ARGP_KEY_ARGS:
+		a->record.command = state->argv + state->next;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return err ? EINVAL : 0;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL, NULL,
+		NULL };
+	struct top_args a = {
+		.record = { .events = EVENTS_DEFAULT, .engine = "auto" },
+		.top = { .delay_ns = NSEC_PER_SEC },
+	};
+	int code = EXIT_USAGE;
+
+	argp_err_exit_status = EXIT_USAGE;
+	/* in order: the options of a COMMAND are its own */
+	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a) &&
+		!record_check_targets(&a.record, "top")) {
+		/* which characters the terminal has, and how wide; numbers stay as they are */
+		setlocale(LC_CTYPE, "");
+		code = top_run(&a.record, &a.top);
+	}
+	free(a.record.pids);
+	free(a.record.uprobes);
+	return code;
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/fmt.h"
+#include "util/json_read.h"
+#include "util/log.h"
+
+/* Printable UTF-8; the last character may have been cut off. */
+static bool is_text(const char *s)
+{
+	size_t len = strnlen(s, FUNC_STR_LEN), i = 0;
+
+	while (i < len) {
+		unsigned char c = (unsigned char)s[i];
+		int n = fmt_utf8_scan((const unsigned char *)s + i, len - i);
+
+		if (n < 0 && !(len == FUNC_STR_LEN - 1 && i - (size_t)n == len))
+			return false;
+		if ((c < 0x20 && !strchr("\t\n\r", c)) || c == 0x7f)
+			return false;
+		i += (size_t)(n < 0 ? -n : n);
+	}
+	return true;
+}
+
+static bool fails_check(const struct probe_spec *s, unsigned int arg, const uint64_t *vals)
+{
+	for (unsigned int i = 0; i < s->n_checks; i++) {
+		if (s->checks[i].arg == arg && !cond_holds(s, &s->checks[i], vals))
+			return true;
+	}
+	return false;
+}
+
+/* As the preset has it: that of a USDT probe says where in the file's code the argument is. */
+static const struct fetch *fetch_of(
+	const struct probe_table *pt, const struct probe_spec *s, unsigned int arg)
+{
+	return s->is_usdt && s->from ? &pt->specs[s->from - 1].fetch[arg] : &s->fetch[arg];
+}
+
+/* Read from a structure of the engine's. Others are where the ABI has them. */
+static bool is_loaded(const struct fetch *f)
+{
+	return f->derefs > (f->reg == REG_SP);
+}
+
+static bool same_pointer(const struct fetch *a, const struct fetch *b)
+{
+	return a->reg == b->reg && (a->reg != REG_SP || a->off[0] == b->off[0]);
+}
+
+/* Number of the first argument that does not fit, among those in use; -1: none. */
+static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
+	const uint64_t *vals, const char *strs)
+{
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+
+		if (s->misfits & 1u << i || !cond_holds(s, &a->only_if, vals))
+			continue;
+		/* if not loaded, this is a value newer than the preset, no other layout */
+		if (a->names && is_loaded(fetch_of(pt, s, i)) && !check_enum(a->names, vals[i]))
+			return (int)i;
+		if (a->is_string && !is_text(probe_arg_string(s, i, strs)))
+			return (int)i;
+		if (fails_check(s, i, vals))
+			return (int)i;
+	}
+	return -1;
+}
+
+static bool same_function(const struct probe_spec *a, const struct probe_spec *b)
+{
+	return a->engine == b->engine && !strcmp(a->symbol, b->symbol) &&
+	       !a->library == !b->library && (!a->library || !strcmp(a->library, b->library));
+}
+
+/* What is read through the same pointer, in all probes of the function, is of the same structure.
+ */
+static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int arg)
+{
+	const struct fetch *f = fetch_of(pt, s, arg);
+
+	s->misfits |= (uint16_t)(1u << arg);
+	if (!is_loaded(f))
+		return;
+	for (size_t k = 0; k < pt->n; k++) {
+		struct probe_spec *other = &pt->specs[k];
+
+		for (unsigned int i = 0; i < other->nargs && same_function(s, other); i++) {
+			const struct fetch *g = fetch_of(pt, other, i);
+
+			if (is_loaded(g) && same_pointer(f, g))
+				other->misfits |= (uint16_t)(1u << i);
+		}
+	}
+}
+
+static void describe(const struct probe_spec *s, unsigned int arg, const uint64_t *vals,
+	const char *strs, char *buf, size_t size)
+{
+	const struct probe_arg *a = &s->args[arg];
+	char text[FUNC_STR_LEN + 1] = "", shown[48];
+
+	if (a->is_string) {
+		memcpy(text, probe_arg_string(s, arg, strs), FUNC_STR_LEN);
+		snprintf(buf, size, "%s is \"%s\"", a->name,
+			json_printable(shown, sizeof(shown), text));
+	} else if (a->names && !check_enum(a->names, vals[arg])) {
+		snprintf(buf, size, "%s is %" PRIu64 ", which is no %s", a->name, vals[arg],
+			a->names->name);
+	} else {
+		snprintf(buf, size, "%s is %" PRId64, a->name, (int64_t)vals[arg]);
+	}
+}
+
+static void list_misfits(const struct probe_spec *s, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	*buf = 0;
+	for (unsigned int i = 0; i < s->nargs && n < size; i++) {
+		if (s->misfits & 1u << i)
+			n += (size_t)snprintf(
+				buf + n, size - n, "%s%s", n ? ", " : "", s->args[i].name);
+	}
+}
+
+bool check_values(
+	struct probe_table *pt, struct probe_spec *s, const uint64_t *vals, const char *strs)
+{
+	char seen[256], list[256];
+	int arg;
+
+	if (s->checked < CHECK_CALLS) {
+		s->checked++;
+		while ((arg = find_misfit(pt, s, vals, strs)) >= 0) {
+			turn_off(pt, s, (unsigned int)arg);
+			describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));
+			list_misfits(s, list, sizeof(list));
+			log_warn("the preset %s does not fit this engine: %s: %s; left out: %s "
+				 "(give one that "
+				 "fits with --engine FILE: docs/engines.md)",
+				s->engine->name, s->symbol, seen, list);
+		}
+	}
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+
+		if (!cond_holds(s, &a->only_if, vals))
+			continue;
+		if (s->misfits & 1u << i) {
+			s->left_out++;
+		} else if (a->names && !check_enum(a->names, vals[i])) {
+			s->left_out++;
+			if (s->misfits_late & 1u << i)
+				continue;
+			s->misfits_late |= (uint16_t)(1u << i);
+			describe(s, i, vals, strs, seen, sizeof(seen));
+			log_warn("the preset %s does not know all of this engine: %s: %s; left out "
+				 "(give one "
+				 "that does with --engine FILE: docs/engines.md)",
+				s->engine->name, s->symbol, seen);
+		}
+	}
+	return s->when.op == WHEN_ALWAYS || !(s->misfits & 1u << s->when.arg);
+}
+
+void check_summary(const struct probe_table *pt)
+{
+	for (size_t i = 0; i < pt->n; i++) {
+		const struct probe_spec *s = &pt->specs[i];
+
+		if (s->left_out)
+			log_info("%s: %" PRIu64 " values left out that do not fit the preset %s",
+				s->symbol, s->left_out, s->engine->name);
+	}
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/cause.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "report/stats.h"
+
+/* Less than this is not worth a word, however steady the other steps are. */
+#define EXCESS_MIN_NS 20000
+/* A step that there is nothing to compare with: slow when it waited for this share of its time. */
+#define WAITED_SHARE 0.1
+
+#define BIT(state) (1u << (state))
+#define ALL_STATES (BIT(STATES) - 1)
+
+/* In these a thread does not get on with its work; no engine means it to be in the first ones. */
+#define KEPT_OFF                                                                           \
+	(BIT(ST_RUNNABLE) | BIT(ST_BLOCKED_IO) | BIT(ST_BLOCKED_FAULT) | BIT(ST_STOPPED) | \
+		BIT(ST_IRQ))
+#define HINDERED (KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
+
+/* In these it waits for other threads of the engine, as it should. */
+#define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
+
+const char *cause_where_name(enum cause_where where)
+{
+	static const char *const names[WHERE_MAX] = {
+		[WHERE_NONE] = "none",
+		[WHERE_OWN] = "own",
+		[WHERE_STRAGGLER] = "straggler",
+		[WHERE_WORKERS] = "workers",
+	};
+
+	return names[where];
+}
+
+/* Time in one state beyond what is typical, for the thread or the workers. */
+struct excess {
+	int64_t ns[STATES];
+};
+
+static void find_excess(
+	const struct step *s, const int64_t *ns, const double *typical, struct excess *e)
+{
+	double size = step_size(s);
+
+	for (unsigned int i = 0; i < STATES; i++)
+		e->ns[i] = ns[i] - (int64_t)(typical[i] * size);
+}
+
+/* The state of the mask with the largest excess. */
+static uint8_t largest(const struct excess *e, uint32_t mask)
+{
+	uint8_t best = STATE_NONE;
+
+	for (uint8_t i = 0; i < STATES; i++) {
+		if (mask & BIT(i) && (best == STATE_NONE || e->ns[i] > e->ns[best]))
+			best = i;
+	}
+	return best;
+}
+
+static void take_stall(struct cause *c, const struct stall_info *stall)
+{
+	if (stall->state != c->state)
+		return;
+	c->longest = stall->ns;
+	c->by = stall->by;
+	c->by_tid = stall->by_tid;
+	c->late = stall->late;
+}
+
+/* The verdict goes to others: what is known of the calling thread's wait is not about them. */
+static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32_t tid)
+{
+	c->where = where;
+	c->state = state;
+	c->tid = tid;
+	c->longest = c->late = 0;
+	c->by = c->by_tid = 0;
+}
+
+/* The workers spent at least min of their time in one of the states of the mask, beyond what is
+ * typical. */
+static bool blame_workers(const struct step *s, const struct excess *workers, uint32_t mask,
+	int64_t min, struct cause *c)
+{
+	uint8_t state = largest(workers, mask);
+
+	if (workers->ns[state] < min)
+		return false;
+	blame(c, WHERE_WORKERS, state, 0);
+	/* several may have been in it at the same time */
+	if (workers->ns[state] < c->part)
+		c->part = workers->ns[state];
+	if (s->straggler_tid && s->straggler.state == state) {
+		c->tid = s->straggler_tid;
+		take_stall(c, &s->straggler);
+	}
+	return true;
+}
+
+/* It waited for this one thread, which was kept from running. */
+static void blame_straggler(const struct step *s, const struct excess *workers, struct cause *c)
+{
+	int64_t all;
+
+	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
+	take_stall(c, &s->straggler);
+	/* what is known of the thread is its longest interval, of the workers the sum */
+	all = workers->ns[c->state] < c->part ? workers->ns[c->state] : c->part;
+	c->part = all > s->straggler.ns ? all : s->straggler.ns;
+}
+
+/* The calling thread waited for others: what held these up? c says what is known of the wait. */
+static void look_behind_wait(const struct step *s, const struct typical *t, struct cause *c)
+{
+	struct excess workers;
+	int64_t half = c->part / 2;
+
+	find_excess(s, s->workers, t->workers, &workers);
+	if (s->straggler_tid && s->straggler.state != STATE_NONE && s->straggler.ns >= half) {
+		blame_straggler(s, &workers, c);
+		return;
+	}
+	if (c->state == ST_BLOCKED_FUTEX && c->by)
+		return; /* whoever woke it kept it waiting */
+	if (blame_workers(s, &workers, HINDERED, half, c) ||
+		blame_workers(s, &workers, ALL_STATES & ~WAITS_FOR_THREADS, half, c))
+		return;
+	if (s->straggler_tid && s->held >= half) {
+		/* it ran all the while */
+		blame(c, WHERE_STRAGGLER, ST_CPU, s->straggler_tid);
+		if (s->held < c->part)
+			c->part = s->held;
+	}
+}
+
+static void find_second(const struct excess *own, struct cause *c)
+{
+	uint8_t second = largest(own, ALL_STATES & ~BIT(c->state));
+
+	if (own->ns[second] < c->excess / 4)
+		return;
+	c->second = second;
+	c->second_part = own->ns[second];
+}
+
+void cause_find(const struct process *p, const struct step *s, struct cause *ret_cause)
+{
+	const struct typical *t = step_typical(p, s);
+	double size = step_size(s), noise;
+	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .compared = t->compared };
+	struct excess own, workers;
+
+	find_excess(s, s->own, t->own, &own);
+	if (t->compared) {
+		c.typical = (int64_t)(t->total * size);
+		c.excess = s->total - c.typical;
+		noise = t->noise * size;
+	} else {
+		/* nothing to compare with: what it waited for would not have been needed */
+		for (unsigned int i = 0; i < STATES; i++) {
+			if (KEPT_OFF & BIT(i))
+				c.excess = ns_add(c.excess, s->own[i]);
+			else
+				own.ns[i] = 0;
+		}
+		c.typical = s->total - c.excess;
+		noise = WAITED_SHARE * (double)s->total;
+	}
+	if (s->unfinished || c.excess < EXCESS_MIN_NS || (double)c.excess <= noise)
+		goto out;
+	c.where = WHERE_OWN;
+	c.state = largest(&own, ALL_STATES);
+	c.part = own.ns[c.state];
+	take_stall(&c, &s->stall);
+	find_second(&own, &c);
+	if (BIT(c.state) & WAITS_FOR_THREADS) {
+		look_behind_wait(s, t, &c);
+	} else if (c.state == ST_CPU) {
+		/* engines hand out work in pieces: what a worker that was held up did not do, the
+		 * others did, and no one waited */
+		find_excess(s, s->workers, t->workers, &workers);
+		blame_workers(s, &workers, KEPT_OFF, c.part / 2, &c);
+	}
+out:
+	*ret_cause = c;
+}
+
+int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t *ret_typical)
+{
+	const struct typical *t = step_typical(p, s);
+	int64_t excess;
+
+	if (s->gap < 0 || s->gap > PAUSE_NS || !t->compared)
+		return 0;
+	excess = s->gap - (int64_t)t->gap;
+	if (excess < EXCESS_MIN_NS || (double)excess <= t->gap_noise)
+		return 0;
+	*ret_typical = (int64_t)t->gap;
+	return excess;
+}
+
+static int64_t op_ns(const struct process *p, const struct step *s, uint32_t name)
+{
+	for (uint32_t i = 0; i < s->n_ops; i++) {
+		if (p->step_ops[s->ops + i].name == name)
+			return p->step_ops[s->ops + i].ns;
+	}
+	return 0;
+}
+
+int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, int64_t *ret_ns)
+{
+	const struct typical *t = step_typical(p, s);
+	double *values, excess, best = 0;
+
+	*ret_name = 0;
+	*ret_ns = 0;
+	if (!s->n_ops || !t->compared)
+		return 0;
+	values = malloc(t->compared * sizeof(*values));
+	if (!values)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->n_ops; i++) {
+		const struct op_time *op = &p->step_ops[s->ops + i];
+
+		for (uint32_t k = 0; k < t->compared; k++) {
+			const struct step *other = &p->steps[p->grouped[t->first + k]];
+
+			values[k] = (double)op_ns(p, other, op->name) / step_size(other);
+		}
+		excess = (double)op->ns - median_of(values, t->compared) * step_size(s);
+		if (excess > best) {
+			best = excess;
+			*ret_name = op->name;
+			*ret_ns = (int64_t)excess;
+		}
+	}
+	free(values);
+	return 0;
+}

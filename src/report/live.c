@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/live.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/live_slow.h"
+#include "util/names.h"
+
+#define QUEUE_MAX 4096 /* steps that wait for those that began before them */
+#define LANES_MAX 256  /* full: the one that was quiet for longest is forgotten */
+#define TPOT_MAX 16384
+
+/* Steps that follow one another. */
+struct lane {
+	uint32_t pid, tid;
+	int64_t end; /* of the last one */
+	enum live_phase phase;
+	int64_t prompt_start;
+	uint64_t prompt_tokens;
+};
+
+struct queued {
+	struct live_step s;
+	uint64_t round;
+};
+
+struct token_time {
+	int64_t at, ns;
+};
+
+struct rows {
+	struct live_row *list;
+	size_t len, size;
+	struct idmap by_key;
+};
+
+struct live {
+	struct queued queue[QUEUE_MAX]; /* by number */
+	size_t n_queue;
+	uint64_t round;
+	struct lane lanes[LANES_MAX];
+	size_t n_lanes;
+	struct token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
+	size_t first_tpot, n_tpot;
+	int64_t values[TPOT_MAX];
+	struct slow_steps *slow;
+	struct rows ops, syscalls;
+	struct live_row *sorted[2];
+	size_t sorted_size[2];
+	struct idmap pids;
+	struct live_sums last; /* since the last frame */
+	uint32_t workers;      /* likewise */
+	int64_t ttft, ttft_at;
+	uint64_t ttft_tokens;
+	int64_t frame_at;
+	uint64_t frame_lost;
+	struct live_frame frame;
+};
+
+int live_new(struct live **ret_live)
+{
+	struct live *l = calloc(1, sizeof(*l));
+	int err = l ? slow_steps_new(&l->slow) : -ENOMEM;
+
+	if (err) {
+		free(l);
+		return err;
+	}
+	*ret_live = l;
+	return 0;
+}
+
+static void rows_free(struct rows *r)
+{
+	for (size_t i = 0; i < r->len; i++)
+		free(r->list[i].name);
+	free(r->list);
+	idmap_free(&r->by_key);
+}
+
+void live_free(struct live *l)
+{
+	if (!l)
+		return;
+	slow_steps_free(l->slow);
+	rows_free(&l->ops);
+	rows_free(&l->syscalls);
+	free(l->sorted[0]);
+	free(l->sorted[1]);
+	idmap_free(&l->pids);
+	free(l);
+}
+
+/* ---- steps ---- */
+
+/*
+ * The lane that a step belongs to: that of its thread; of a thread that is new, the one that went quiet
+ * last, since engines let changing threads call them. *ret_gap: what lies between, -1 when the step is the
+ * lane's first.
+ */
+static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
+{
+	struct lane *best = NULL, *oldest = l->lanes;
+
+	*ret_gap = -1;
+	for (size_t i = 0; i < l->n_lanes; i++) {
+		struct lane *lane = &l->lanes[i];
+
+		if (lane->end < oldest->end)
+			oldest = lane;
+		if (lane->pid != s->pid)
+			continue;
+		if (lane->tid == s->step.tid) {
+			best = lane;
+			break;
+		}
+		if (lane->end <= s->step.ts && (!best || lane->end > best->end))
+			best = lane;
+	}
+	if (best) {
+		if (s->step.ts >= best->end)
+			*ret_gap = s->step.ts - best->end;
+		best->tid = s->step.tid;
+		return best;
+	}
+	best = l->n_lanes < LANES_MAX ? &l->lanes[l->n_lanes++] : oldest;
+	*best = (struct lane){ .pid = s->pid, .tid = s->step.tid };
+	return best;
+}
+
+static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap)
+{
+	const struct step *step = &s->step;
+
+	sums->steps++;
+	sums->unfinished += step->unfinished;
+	sums->lossy += step->lost != 0;
+	sums->total = ns_add(sums->total, step->total);
+	sums->workers_total = ns_add(sums->workers_total, step->workers_total);
+	for (unsigned int i = 0; i < STATES; i++) {
+		sums->own[i] = ns_add(sums->own[i], step->own[i]);
+		sums->workers[i] = ns_add(sums->workers[i], step->workers[i]);
+	}
+	if (gap > PAUSE_NS)
+		sums->idle = ns_add(sums->idle, gap);
+	else if (gap > 0)
+		sums->between = ns_add(sums->between, gap);
+	if (step->unfinished)
+		return;
+	if (s->live_phase == LIVE_DECODE)
+		sums->tokens += step->n_tokens ? step->n_tokens : 1;
+	else if (s->live_phase == LIVE_PREFILL)
+		sums->prompt_tokens += step->n_tokens;
+}
+
+static void add_token_time(struct live *l, int64_t at, int64_t ns)
+{
+	if (l->n_tpot == TPOT_MAX) {
+		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
+		l->n_tpot--;
+	}
+	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] = (struct token_time){ at, ns };
+}
+
+/* The same as in the report: from the start of a run of prefill steps to its end, where a decode step
+ * follows; from the end of a step to the end of the decode step behind it. */
+static void take_latencies(
+	struct live *l, struct lane *lane, const struct live_step *s, int64_t gap)
+{
+	bool follows = gap >= 0 && gap <= PAUSE_NS;
+	const struct step *step = &s->step;
+
+	if (s->live_phase == LIVE_PREFILL) {
+		if (lane->phase != LIVE_PREFILL || !follows) {
+			lane->prompt_start = step->ts;
+			lane->prompt_tokens = 0;
+		}
+		lane->prompt_tokens += step->n_tokens;
+	} else if (s->live_phase == LIVE_DECODE) {
+		if (lane->phase == LIVE_PREFILL && gap >= 0) {
+			l->ttft = lane->end - lane->prompt_start;
+			l->ttft_at = lane->end;
+			l->ttft_tokens = lane->prompt_tokens;
+		}
+		if (follows && !step->unfinished)
+			add_token_time(l, ns_add(step->ts, step->total), ns_add(gap, step->total));
+	}
+	lane->phase = s->live_phase;
+}
+
+static int take_step(struct live *l, const struct live_step *s)
+{
+	int64_t end = ns_add(s->step.ts, s->step.total), gap;
+	struct lane *lane = lane_of(l, s, &gap);
+	int err;
+
+	sums_add(&l->last, s, gap);
+	sums_add(&l->frame.run, s, gap);
+	take_latencies(l, lane, s, gap);
+	if (end > lane->end)
+		lane->end = end;
+	if (s->workers > l->workers)
+		l->workers = s->workers;
+	err = idmap_set(&l->pids, s->pid, 1);
+	return err ? err : slow_steps_add(l->slow, s);
+}
+
+static int take_first(struct live *l, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = take_step(l, &l->queue[i].s);
+	l->n_queue -= n;
+	memmove(l->queue, l->queue + n, l->n_queue * sizeof(*l->queue));
+	return err;
+}
+
+int live_step(struct live *l, const struct live_step *s)
+{
+	int err = l->n_queue == QUEUE_MAX ? take_first(l, QUEUE_MAX / 2) : 0;
+	size_t i;
+
+	for (i = l->n_queue++; i > 0 && l->queue[i - 1].s.step.number > s->step.number; i--)
+		l->queue[i] = l->queue[i - 1];
+	l->queue[i] = (struct queued){ .s = *s, .round = l->round };
+	return err;
+}
+
+void live_settled(struct live *l)
+{
+	l->round++;
+}
+
+static int take_settled(struct live *l, bool all)
+{
+	size_t n = 0;
+
+	/* the first round may have begun before the step's record came */
+	while (n < l->n_queue && (all || l->queue[n].round + 2 <= l->round))
+		n++;
+	return take_first(l, n);
+}
+
+/* ---- operators and system calls ---- */
+
+static int rows_get(struct rows *r, uint64_t key, const char *name, struct live_row **ret)
+{
+	uint32_t i;
+	char *copy;
+
+	if (!idmap_get(&r->by_key, key, &i) || strcmp(r->list[i].name, name)) {
+		/* the same name from elsewhere? */
+		for (i = 0; i < r->len && strcmp(r->list[i].name, name); i++)
+			;
+		if (i == r->len) {
+			if (array_reserve(&r->list, i + 1, &r->size, sizeof(*r->list)))
+				return -ENOMEM;
+			copy = strdup(name);
+			if (!copy)
+				return -ENOMEM;
+			r->list[r->len++] = (struct live_row){ .name = copy };
+		}
+		if (idmap_set(&r->by_key, key, i))
+			return -ENOMEM;
+	}
+	*ret = &r->list[i];
+	return 0;
+}
+
+int live_op(struct live *l, const char *name, uint64_t ns)
+{
+	struct live_row *row;
+	int err;
+
+	err = rows_get(&l->ops, (uintptr_t)name, name, &row);
+	if (err)
+		return err;
+	row->last_n++;
+	row->run_n++;
+	row->last_ns = ns_add(row->last_ns, (int64_t)ns);
+	row->run_ns = ns_add(row->run_ns, (int64_t)ns);
+	return 0;
+}
+
+int live_syscalls(struct live *l, const struct process_totals *list, size_t n)
+{
+	struct rows *r = &l->syscalls;
+	struct live_row *row;
+	const char *name;
+	int err;
+
+	for (size_t i = 0; i < r->len; i++) {
+		/* how much more there is now is the last interval's */
+		r->list[i].last_n = 0 - r->list[i].run_n;
+		r->list[i].last_ns = -r->list[i].run_ns;
+		r->list[i].run_n = 0;
+		r->list[i].run_ns = 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < list[i].n_calls; k++) {
+			const struct syscall_total *call = &list[i].calls[k];
+
+			name = call->nr & SYSCALL_SUM_COMPAT ? "(32 bit)" : syscall_name(call->nr);
+			name = name ? name : "(unknown)";
+			err = rows_get(r, call->nr, name, &row);
+			if (err)
+				return err;
+			row->run_n += call->sum.n;
+			row->run_ns = ns_add(row->run_ns, (int64_t)call->sum.ns);
+		}
+	}
+	for (size_t i = 0; i < r->len; i++) {
+		r->list[i].last_n += r->list[i].run_n;
+		r->list[i].last_ns += r->list[i].run_ns;
+	}
+	return 0;
+}
+
+void live_lost(struct live *l, uint64_t records)
+{
+	l->frame.lost += records;
+}
+
+/* ---- frames ---- */
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct live_row *x = a, *y = b;
+
+	if (x->last_ns != y->last_ns)
+		return x->last_ns < y->last_ns ? 1 : -1;
+	if (x->run_ns != y->run_ns)
+		return x->run_ns < y->run_ns ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+static int rows_sort(struct live *l, const struct rows *r, unsigned int which, struct live_rows *ret)
+{
+	struct live_row **sorted = &l->sorted[which];
+
+	if (array_reserve(sorted, r->len, &l->sorted_size[which], sizeof(**sorted)))
+		return -ENOMEM;
+	if (r->len) {
+		memcpy(*sorted, r->list, r->len * sizeof(**sorted));
+		qsort(*sorted, r->len, sizeof(**sorted), compare_rows);
+	}
+	*ret = (struct live_rows){ .rows = *sorted, .len = r->len };
+	return 0;
+}
+
+static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
+{
+	const struct token_time *t;
+
+	while (l->n_tpot && l->tpot[l->first_tpot].at < now - LIVE_TPOT_NS) {
+		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
+		l->n_tpot--;
+	}
+	for (size_t i = 0; i < l->n_tpot; i++) {
+		t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+		l->values[i] = t->ns;
+	}
+	f->tpot = percentiles_of(l->values, l->n_tpot);
+	f->tpot_span = l->n_tpot == TPOT_MAX ? now - l->tpot[l->first_tpot].at : LIVE_TPOT_NS;
+}
+
+int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame)
+{
+	struct live_frame *f = &l->frame;
+	int err;
+
+	err = take_settled(l, last);
+	f->now = now;
+	f->interval = now - l->frame_at;
+	f->last = l->last;
+	f->workers = l->workers;
+	memset(&l->last, 0, sizeof(l->last));
+	l->workers = 0;
+	f->processes = l->pids.len;
+	f->ttft = l->ttft;
+	f->ttft_at = l->ttft_at;
+	f->ttft_tokens = l->ttft_tokens;
+	f->last_lost = f->lost - l->frame_lost;
+	find_tpot(l, now, f);
+	if (!err)
+		err = slow_steps_frame(l->slow, now, f);
+	if (!err)
+		err = rows_sort(l, &l->ops, 0, &f->ops);
+	if (!err)
+		err = rows_sort(l, &l->syscalls, 1, &f->syscalls);
+	for (size_t i = 0; i < l->ops.len; i++) {
+		l->ops.list[i].last_n = 0;
+		l->ops.list[i].last_ns = 0;
+	}
+	l->frame_at = now;
+	l->frame_lost = f->lost;
+	if (err)
+		return err;
+	*ret_frame = f;
+	return 0;
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/model.h"
+
+#include <errno.h>
+#include <json-c/linkhash.h>
+#include <stdlib.h>
+#include <string.h>
+
+int array_reserve(void *array, size_t need, size_t *size, size_t element)
+{
+	size_t want = *size ? *size : 8;
+	void *p;
+
+	if (need <= *size)
+		return 0;
+	while (want < need)
+		want *= 2;
+	p = reallocarray(*(void **)array, want, element);
+	if (!p)
+		return -ENOMEM;
+	*(void **)array = p;
+	*size = want;
+	return 0;
+}
+
+int model_init(struct model *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->names.ids = lh_kchar_table_new(64, NULL);
+	return m->names.ids ? 0 : -ENOMEM;
+}
+
+static void tally_free(struct tally *t)
+{
+	free(t->rows);
+	idmap_free(&t->by_name);
+}
+
+static void process_free(struct process *p)
+{
+	free(p->steps);
+	free(p->step_ops);
+	free(p->typicals);
+	free(p->grouped);
+	tally_free(&p->ops);
+	tally_free(&p->syscalls);
+	free(p->sample.ns);
+	free(p->graph.ns);
+	free(p->ttft.ns);
+	free(p->tpot_p50.ns);
+	free(p->tpot_p99.ns);
+	free(p);
+}
+
+void model_free(struct model *m)
+{
+	for (size_t i = 0; i < m->n_processes; i++)
+		process_free(m->processes[i]);
+	free(m->processes);
+	idmap_free(&m->by_pid);
+	free(m->windows);
+	tally_free(&m->lost);
+	if (m->names.ids)
+		lh_table_free(m->names.ids);
+	for (size_t i = 0; i < m->names.len; i++)
+		free(m->names.text[i]);
+	free(m->names.text);
+	memset(m, 0, sizeof(*m));
+}
+
+int model_name(struct model *m, const char *text, uint32_t *ret_id)
+{
+	struct names *n = &m->names;
+	struct lh_entry *entry;
+	char *copy;
+
+	if (!text || !*text) {
+		*ret_id = 0;
+		return 0;
+	}
+	entry = lh_table_lookup_entry(n->ids, text);
+	if (entry) {
+		*ret_id = (uint32_t)(uintptr_t)lh_entry_v(entry);
+		return 0;
+	}
+	if (n->len >= UINT32_MAX - 1 ||
+		array_reserve(&n->text, n->len + 1, &n->size, sizeof(*n->text)))
+		return -ENOMEM;
+	copy = strdup(text);
+	if (!copy)
+		return -ENOMEM;
+	if (lh_table_insert(n->ids, copy, (void *)(uintptr_t)(n->len + 1))) {
+		free(copy);
+		return -ENOMEM;
+	}
+	n->text[n->len++] = copy;
+	*ret_id = (uint32_t)n->len;
+	return 0;
+}
+
+const char *model_text(const struct model *m, uint32_t id)
+{
+	return id ? m->names.text[id - 1] : "";
+}
+
+int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process)
+{
+	uint64_t key = (uint64_t)origin << 32 | pid;
+	struct process *p;
+	uint32_t i;
+
+	if (idmap_get(&m->by_pid, key, &i)) {
+		*ret_process = m->processes[i];
+		return 0;
+	}
+	if (array_reserve(
+		    &m->processes, m->n_processes + 1, &m->processes_size, sizeof(*m->processes)))
+		return -ENOMEM;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	if (idmap_set(&m->by_pid, key, (uint32_t)m->n_processes)) {
+		free(p);
+		return -ENOMEM;
+	}
+	p->pid = pid;
+	p->origin = origin;
+	m->processes[m->n_processes++] = p;
+	*ret_process = p;
+	return 0;
+}
+
+bool process_empty(const struct process *p)
+{
+	return !p->n_steps && !p->ops.len && !p->syscalls.len && !p->sample.len && !p->graph.len &&
+	       !p->requests && !p->has_sched && !p->has_faults && !p->has_memory;
+}
+
+int process_add_step(struct process *p, const struct step *step)
+{
+	if (array_reserve(&p->steps, p->n_steps + 1, &p->steps_size, sizeof(*p->steps)))
+		return -ENOMEM;
+	p->steps[p->n_steps] = *step;
+	if (p->early.n_ops && p->early.number == step->number &&
+		p->early.recording == step->recording) {
+		p->steps[p->n_steps].ops = p->early.ops;
+		p->steps[p->n_steps].n_ops = p->early.n_ops;
+		p->early.n_ops = 0;
+	}
+	p->n_steps++;
+	return 0;
+}
+
+/* Its line comes right before or after that of the operators, or a few later. */
+static struct step *recent_step(struct process *p, uint32_t recording, uint32_t number)
+{
+	for (size_t i = p->n_steps; i-- > 0 && p->n_steps - i <= 64;) {
+		if (p->steps[i].number == number && p->steps[i].recording == recording)
+			return &p->steps[i];
+	}
+	p->early.number = number;
+	p->early.recording = recording;
+	return &p->early;
+}
+
+int process_add_ops(
+	struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
+{
+	struct step *s;
+
+	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)))
+		return -ENOMEM;
+	s = recent_step(p, recording, number);
+	s->ops = (uint32_t)p->n_step_ops;
+	s->n_ops = (uint32_t)n;
+	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
+	p->n_step_ops += n;
+	return 0;
+}
+
+int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count)
+{
+	uint32_t i;
+
+	if (!idmap_get(&t->by_name, name, &i)) {
+		if (array_reserve(&t->rows, t->len + 1, &t->size, sizeof(*t->rows)))
+			return -ENOMEM;
+		i = (uint32_t)t->len;
+		if (idmap_set(&t->by_name, name, i))
+			return -ENOMEM;
+		t->rows[t->len++] = (struct tally_row){ .name = name };
+	}
+	t->rows[i].ns = ns_add(t->rows[i].ns, ns);
+	t->rows[i].count += count;
+	return 0;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct tally_row *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return x->name < y->name ? -1 : x->name > y->name;
+}
+
+void tally_sort(struct tally *t)
+{
+	if (t->len)
+		qsort(t->rows, t->len, sizeof(*t->rows), compare_rows);
+}
+
+int times_add(struct times *t, int64_t ns)
+{
+	if (array_reserve(&t->ns, t->len + 1, &t->size, sizeof(*t->ns)))
+		return -ENOMEM;
+	t->ns[t->len++] = ns;
+	return 0;
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+	const struct step *x = a, *y = b;
+
+	if (x->lane != y->lane)
+		return x->lane < y->lane ? -1 : 1;
+	if (x->recording != y->recording)
+		return x->recording < y->recording ? -1 : 1;
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static void sort_steps(struct process *p)
+{
+	/* as a rule they are in order as they come */
+	for (size_t i = 1; i < p->n_steps; i++) {
+		if (compare_steps(&p->steps[i - 1], &p->steps[i]) > 0) {
+			qsort(p->steps, p->n_steps, sizeof(*p->steps), compare_steps);
+			return;
+		}
+	}
+}
+
+/* Whether steps ran at the same time: several contexts, each with a thread of its own. */
+static bool steps_overlap(const struct process *p)
+{
+	for (size_t i = 1; i < p->n_steps; i++) {
+		const struct step *before = &p->steps[i - 1], *s = &p->steps[i];
+
+		if (before->recording == s->recording && s->at < step_end(before))
+			return true;
+	}
+	return false;
+}
+
+/* A recording's clock starts at 0: where one would begin before the last one's end, it is moved
+ * there. The steps are in the order of recordings. */
+static void join_recordings(struct process *p)
+{
+	int64_t end = 0, offset = 0, start = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		struct step *s = &p->steps[i];
+
+		if (!i || s->recording != p->steps[i - 1].recording) {
+			p->wall = ns_add(p->wall, end - start);
+			offset = p->recordings++ && s->ts < end ? end - s->ts : 0;
+			start = end = ns_add(s->ts, offset);
+		}
+		s->at = ns_add(s->ts, offset);
+		if (step_end(s) > end)
+			end = step_end(s);
+	}
+	p->wall = ns_add(p->wall, end - start);
+}
+
+static void find_gaps(struct process *p)
+{
+	for (size_t i = 0; i < p->n_steps; i++) {
+		struct step *s = &p->steps[i], *before = i ? s - 1 : NULL;
+
+		s->gap = -1;
+		if (before && before->lane == s->lane && before->recording == s->recording &&
+			s->at >= step_end(before))
+			s->gap = s->at - step_end(before);
+	}
+}
+
+void model_finish(struct model *m)
+{
+	for (size_t i = 0; i < m->n_processes; i++) {
+		struct process *p = m->processes[i];
+
+		sort_steps(p);
+		join_recordings(p);
+		if (steps_overlap(p)) {
+			for (size_t k = 0; k < p->n_steps; k++)
+				p->steps[k].lane = p->steps[k].tid;
+			sort_steps(p);
+		}
+		find_gaps(p);
+		tally_sort(&p->ops);
+		tally_sort(&p->syscalls);
+	}
+	tally_sort(&m->lost);
+}

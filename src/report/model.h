@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What inftrace report keeps of the files it read: processes, their steps, and what adds up by
+ * name. Times are nanoseconds; names are ids into one table, 0 is "not known".
+ */
+#ifndef INFTRACE_REPORT_MODEL_H
+#define INFTRACE_REPORT_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+#include "report/idmap.h"
+
+/* The states of record.h, then what a writer put under names that this version does not know. */
+#define STATE_OTHER ST_MAX
+#define STATES (ST_MAX + 1)
+#define STATE_NONE STATES
+
+/* An interval in which a thread did not run. */
+struct stall_info {
+	int64_t ns, late;    /* late: from the wake-up to running */
+	uint32_t by, by_tid; /* who ran instead, or who woke it */
+	uint8_t state;       /* STATE_NONE: none */
+};
+
+struct op_time {
+	uint32_t name;
+	int64_t ns;
+};
+
+struct step {
+	int64_t ts; /* from the start of the recording */
+	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
+	int64_t total;
+	int64_t gap; /* since the step before it in its lane; -1: none. Set by model_finish */
+	int64_t own[STATES], workers[STATES], workers_total;
+	struct stall_info stall;     /* the calling thread's longest */
+	struct stall_info straggler; /* of the thread that it waited for */
+	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
+	uint32_t straggler_tid, straggler_comm;
+	uint32_t number, tid, n_tokens, phase;
+	uint32_t recording; /* counted from 0 over all files */
+	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
+	uint32_t syscalls, faults_minor, faults_major, lost;
+	uint32_t ops, n_ops; /* in the process' step_ops */
+	uint32_t typical;    /* in the process' typicals. Set by typical_find */
+	bool unfinished;
+};
+
+/* Time and number by name. */
+struct tally_row {
+	uint32_t name;
+	int64_t ns;
+	uint64_t count;
+};
+
+struct tally {
+	struct tally_row *rows;
+	size_t len, size;
+	struct idmap by_name;
+};
+
+/* Durations, in the order in which they came. */
+struct times {
+	int64_t *ns;
+	size_t len, size;
+};
+
+struct process {
+	uint32_t pid;
+	uint32_t origin; /* what tells equal pids of several machines apart: a name */
+	uint32_t comm, model, commit, env_hash;
+	struct step *steps; /* after model_finish: by lane, in the order of time */
+	size_t n_steps, steps_size;
+	struct op_time *step_ops;
+	size_t n_step_ops, step_ops_size;
+	struct step early;        /* its ops came before it did */
+	struct typical *typicals; /* typical.h sets these */
+	size_t n_typicals, typicals_size;
+	uint32_t *grouped;   /* the steps by what they are compared with, in the order of time */
+	uint32_t recordings; /* that have steps of it */
+	int64_t wall;        /* of all recordings, first step to last */
+	struct tally ops, syscalls;
+	struct times sample, graph;            /* calls */
+	struct times ttft, tpot_p50, tpot_p99; /* of requests, as the engine shows them */
+	uint64_t requests, prompt_tokens, output_tokens;
+	/* by sched_prof, fault_prof and memory_prof */
+	int64_t sched[STATES], sched_total;
+	uint64_t switches_voluntary, switches_involuntary;
+	uint64_t faults_minor, faults_major;
+	int64_t fault_minor_ns, fault_major_ns;
+	uint64_t rss_peak, pages_allocated, pages_freed;
+	bool has_sched, has_faults, has_memory;
+};
+
+/* One window_prof line. */
+struct window {
+	uint32_t file; /* name */
+	int64_t total;
+	uint64_t records, lost, steps;
+	double coverage; /* 0 to 1; < 0: not said */
+};
+
+struct names {
+	char **text;
+	size_t len, size;
+	struct lh_table *ids;
+};
+
+struct model {
+	struct names names;
+	struct process **processes; /* in the order in which they were met */
+	size_t n_processes, processes_size;
+	struct idmap by_pid;
+	struct window *windows;
+	size_t n_windows, windows_size;
+	struct tally lost; /* records, by kind */
+	uint64_t lost_records;
+	uint32_t recordings;
+};
+
+/* All that can fail return 0 or -ENOMEM, after which model_free is the only thing to do. */
+int model_init(struct model *m);
+void model_free(struct model *m);
+
+/* The id of a text, made when it is new; of NULL and "": 0. */
+int model_name(struct model *m, const char *text, uint32_t *ret_id);
+/* Never NULL; "" for 0. Not fit to print: names are somebody else's. */
+const char *model_text(const struct model *m, uint32_t id);
+
+/* The process, made when it is new. It stays where it is. */
+int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process);
+
+/* Only its name was met. */
+bool process_empty(const struct process *p);
+
+int process_add_step(struct process *p, const struct step *step);
+/* Attaches operator times to the step of this number: one that was added lately, or the next. */
+int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
+	const struct op_time *ops, size_t n);
+
+int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
+/* By time, longest first; then by count. Rows cannot be added after this. */
+void tally_sort(struct tally *t);
+int times_add(struct times *t, int64_t ns);
+
+/*
+ * Brings the steps in order once all is read: recordings behind one another on one time axis,
+ * lanes apart where steps of a process ran at the same time, and the gaps between steps.
+ */
+void model_finish(struct model *m);
+
+/* Adds, and stays at the limit instead of wrapping: files may hold any number. */
+static inline int64_t ns_add(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return b < 0 ? INT64_MIN : INT64_MAX;
+	return sum;
+}
+
+static inline int64_t step_end(const struct step *s)
+{
+	return ns_add(s->at, s->total);
+}
+
+/* Room for need elements in a growing array. */
+int array_reserve(void *array, size_t need, size_t *size, size_t element);
+
+#endif

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The report as JSON: docs/report.md. */
+#include <errno.h>
+#include <string.h>
+
+#include "report/json.h"
+#include "report/object.h"
+#include "report/report.h"
+#include "report/words.h"
+#include "util/json_read.h"
+
+static void put_name(struct json_build *b, struct json_object *o, const char *key,
+	const struct model *m, uint32_t name)
+{
+	if (name)
+		json_put_text(b, o, key, model_text(m, name));
+}
+
+static void put_percentiles(
+	struct json_build *b, struct json_object *o, const char *key, const struct percentiles *p)
+{
+	struct json_object *v;
+
+	if (!p->n)
+		return;
+	v = json_new_object(b);
+	json_put_u64(b, v, "count", p->n);
+	json_put_us(b, v, "p50", p->p50);
+	json_put_us(b, v, "p90", p->p90);
+	json_put_us(b, v, "p99", p->p99);
+	json_put_us(b, v, "max", p->max);
+	json_put(b, o, key, v);
+}
+
+struct json_object *object_states(struct json_build *b, const int64_t *ns, int64_t total)
+{
+	struct json_object *v = json_new_object(b);
+
+	json_put_us(b, v, "total", total);
+	for (unsigned int s = 0; s < STATES; s++) {
+		if (ns[s])
+			json_put_us(b, v, words_state(s), ns[s]);
+	}
+	return v;
+}
+
+static struct json_object *phase_object(
+	struct json_build *b, const struct model *m, const struct phase_summary *phase)
+{
+	struct json_object *o = json_new_object(b);
+
+	put_name(b, o, "phase", m, phase->phase);
+	json_put_u64(b, o, "steps", phase->steps.n);
+	json_put_u64(b, o, "tokens", phase->tokens);
+	put_percentiles(b, o, "step_us", &phase->steps);
+	json_put(b, o, "breakdown_us", object_states(b, phase->own, phase->total));
+	if (phase->workers_total)
+		json_put(
+			b, o, "workers_us", object_states(b, phase->workers, phase->workers_total));
+	return o;
+}
+
+static void put_cause(
+	struct json_build *b, struct json_object *o, const struct model *m, const struct cause *c)
+{
+	json_put_us(b, o, "typical_us", c->typical);
+	json_put_us(b, o, "excess_us", c->excess);
+	json_put_u64(b, o, "compared", c->compared);
+	json_put_text(b, o, "state", words_state(c->state));
+	json_put_text(b, o, "where", cause_where_name(c->where));
+	if (c->where == WHERE_NONE)
+		return;
+	json_put_us(b, o, "state_us", c->part);
+	if (c->tid)
+		json_put_u64(b, o, "tid", c->tid);
+	put_name(b, o, "by", m, c->by);
+	if (c->by || c->by_tid)
+		json_put_u64(b, o, "by_tid", c->by_tid);
+	if (c->longest)
+		json_put_us(b, o, "longest_us", c->longest);
+	if (c->late)
+		json_put_us(b, o, "late_us", c->late);
+	if (c->second != STATE_NONE) {
+		json_put_text(b, o, "second_state", words_state(c->second));
+		json_put_us(b, o, "second_us", c->second_part);
+	}
+}
+
+struct json_object *object_step(struct json_build *b, const struct model *m,
+	const struct process *p, const struct step *s, const struct cause *c)
+{
+	struct json_object *o = json_new_object(b);
+
+	json_put_u64(b, o, "step", s->number);
+	json_put_u64(b, o, "pid", p->pid);
+	json_put_u64(b, o, "recording", s->recording);
+	put_name(b, o, "phase", m, s->phase);
+	json_put_u64(b, o, "n_tokens", s->n_tokens);
+	json_put_us(b, o, "ts_us", s->ts);
+	json_put_us(b, o, "total_us", s->total);
+	put_cause(b, o, m, c);
+	return o;
+}
+
+static struct json_object *gap_object(
+	struct json_build *b, const struct process *p, const struct slow_step *slow)
+{
+	struct json_object *o = json_new_object(b);
+
+	json_put_u64(b, o, "before_step", slow->step->number);
+	json_put_u64(b, o, "pid", p->pid);
+	json_put_u64(b, o, "recording", slow->step->recording);
+	json_put_us(b, o, "ts_us", slow->step->ts - slow->step->gap);
+	json_put_us(b, o, "gap_us", slow->step->gap);
+	json_put_us(b, o, "typical_us", slow->cause.typical);
+	json_put_us(b, o, "excess_us", slow->cause.excess);
+	return o;
+}
+
+static struct json_object *tally_array(
+	struct json_build *b, const struct model *m, const struct tally *t)
+{
+	struct json_object *array = json_new_array(b), *o;
+
+	for (size_t i = 0; i < t->len; i++) {
+		o = json_new_object(b);
+		put_name(b, o, "name", m, t->rows[i].name);
+		json_put_u64(b, o, "count", t->rows[i].count);
+		json_put_us(b, o, "total_us", t->rows[i].ns);
+		json_append(b, array, o);
+	}
+	return array;
+}
+
+static struct json_object *causes_array(
+	struct json_build *b, const struct model *m, const struct summary *sum)
+{
+	struct json_object *array = json_new_array(b), *o;
+	char sentence[SENTENCE_MAX];
+
+	for (size_t i = 0; i < sum->n_causes; i++) {
+		const struct cause_sum *c = &sum->causes[i];
+
+		o = json_new_object(b);
+		json_put_text(b, o, "state", words_state(c->state));
+		json_put_text(b, o, "where", cause_where_name(c->where));
+		put_name(b, o, "by", m, c->by);
+		json_put_u64(b, o, "steps", c->steps);
+		json_put_us(b, o, "excess_us", c->excess);
+		json_put_text(b, o, "text", words_cause(m, c, sentence));
+		json_append(b, array, o);
+	}
+	return array;
+}
+
+/* The slow steps and the slow gaps between steps, slowest of both together. */
+static int put_slow(struct json_build *b, struct json_object *o, const struct model *m,
+	const struct process *p, const struct summary *sum, uint32_t slowest)
+{
+	struct json_object *steps = json_new_array(b), *gaps = json_new_array(b), *one;
+	char sentence[SENTENCE_MAX];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < sum->n_slow && i < slowest; i++) {
+		const struct slow_step *slow = &sum->slow[i];
+
+		err = words_slow(m, p, slow, sentence);
+		one = slow->gap ? gap_object(b, p, slow)
+				: object_step(b, m, p, slow->step, &slow->cause);
+		json_put_text(b, one, "text", sentence);
+		json_append(b, slow->gap ? gaps : steps, one);
+	}
+	json_put(b, o, "slowest", steps);
+	json_put(b, o, "slowest_between", gaps);
+	return err;
+}
+
+static void put_process_totals(struct json_build *b, struct json_object *o, const struct process *p)
+{
+	struct json_object *v;
+
+	if (p->requests) {
+		v = json_new_object(b);
+		json_put_u64(b, v, "count", p->requests);
+		json_put_u64(b, v, "prompt_tokens", p->prompt_tokens);
+		json_put_u64(b, v, "output_tokens", p->output_tokens);
+		json_put(b, o, "requests", v);
+	}
+	if (p->has_sched) {
+		v = object_states(b, p->sched, p->sched_total);
+		json_put(b, o, "threads_us", v);
+		json_put_u64(b, o, "switches_voluntary", p->switches_voluntary);
+		json_put_u64(b, o, "switches_involuntary", p->switches_involuntary);
+	}
+	if (p->has_faults) {
+		v = json_new_object(b);
+		json_put_u64(b, v, "minor", p->faults_minor);
+		json_put_u64(b, v, "major", p->faults_major);
+		json_put_us(b, v, "minor_us", p->fault_minor_ns);
+		json_put_us(b, v, "major_us", p->fault_major_ns);
+		json_put(b, o, "faults", v);
+	}
+	if (p->has_memory) {
+		v = json_new_object(b);
+		json_put_u64(b, v, "rss_peak_bytes", p->rss_peak);
+		json_put_u64(b, v, "pages_allocated", p->pages_allocated);
+		json_put_u64(b, v, "pages_freed", p->pages_freed);
+		json_put(b, o, "memory", v);
+	}
+}
+
+static void put_latencies(struct json_build *b, struct json_object *o, const struct process *p,
+	const struct summary *sum)
+{
+	struct percentiles calls;
+
+	put_percentiles(b, o, "ttft_us", &sum->ttft);
+	if (sum->ttft.n)
+		json_put_text(b, o, "ttft_from", sum->ttft_of_requests ? "requests" : "steps");
+	put_percentiles(b, o, "time_per_output_token_us", &sum->tpot);
+	calls = percentiles_of(p->sample.ns, p->sample.len);
+	put_percentiles(b, o, "sample_us", &calls);
+	calls = percentiles_of(p->graph.ns, p->graph.len);
+	put_percentiles(b, o, "graph_us", &calls);
+	if (sum->prefill_rate)
+		json_put_double(b, o, "prefill_tokens_per_s", sum->prefill_rate);
+	if (sum->output_rate)
+		json_put_double(b, o, "output_tokens_per_s", sum->output_rate);
+	json_put_u64(b, o, "pauses", sum->pauses);
+}
+
+static struct json_object *process_object(
+	struct json_build *b, const struct report *r, size_t i, uint32_t slowest, int *err)
+{
+	const struct process *p = r->model.processes[i];
+	const struct summary *sum = &r->summaries[i];
+	struct json_object *o = json_new_object(b), *phases = json_new_array(b);
+	const struct model *m = &r->model;
+
+	json_put_u64(b, o, "pid", p->pid);
+	put_name(b, o, "comm", m, p->comm);
+	put_name(b, o, "model", m, p->model);
+	put_name(b, o, "commit_sha", m, p->commit);
+	put_name(b, o, "env_hash", m, p->env_hash);
+	json_put_u64(b, o, "recordings", p->recordings);
+	json_put_u64(b, o, "steps", p->n_steps);
+	json_put_us(b, o, "wall_us", p->wall);
+	put_latencies(b, o, p, sum);
+	for (size_t k = 0; k < sum->n_phases; k++)
+		json_append(b, phases, phase_object(b, m, &sum->phases[k]));
+	json_put(b, o, "phases", phases);
+	json_put_u64(b, o, "slow_steps", sum->slow_steps);
+	json_put_u64(b, o, "slow_between", sum->slow_gaps);
+	json_put(b, o, "causes", causes_array(b, m, sum));
+	*err = put_slow(b, o, m, p, sum, slowest);
+	json_put(b, o, "operators", tally_array(b, m, &p->ops));
+	json_put(b, o, "syscalls", tally_array(b, m, &p->syscalls));
+	put_process_totals(b, o, p);
+	json_put_u64(b, o, "steps_with_loss", sum->lossy_steps);
+	json_put_u64(b, o, "steps_unfinished", sum->unfinished);
+	return o;
+}
+
+static struct json_object *loss_object(struct json_build *b, const struct model *m)
+{
+	struct json_object *o = json_new_object(b), *kinds = json_new_object(b), *windows, *w;
+
+	json_put_u64(b, o, "records", m->lost_records);
+	for (size_t i = 0; i < m->lost.len; i++)
+		json_put_u64(b, kinds, model_text(m, m->lost.rows[i].name), m->lost.rows[i].count);
+	json_put(b, o, "kinds", kinds);
+	windows = json_new_array(b);
+	for (size_t i = 0; i < m->n_windows; i++) {
+		w = json_new_object(b);
+		put_name(b, w, "file", m, m->windows[i].file);
+		json_put_us(b, w, "total_us", m->windows[i].total);
+		json_put_u64(b, w, "records", m->windows[i].records);
+		json_put_u64(b, w, "lost", m->windows[i].lost);
+		json_put_u64(b, w, "steps", m->windows[i].steps);
+		if (m->windows[i].coverage >= 0)
+			json_put_double(b, w, "coverage", m->windows[i].coverage);
+		json_append(b, windows, w);
+	}
+	json_put(b, o, "windows", windows);
+	return o;
+}
+
+struct json_object *report_object(const struct report *r, uint32_t slowest)
+{
+	struct json_build build = { 0 }, *b = &build;
+	struct json_object *o = json_new_object(b), *files = json_new_array(b), *processes;
+	char printable[512];
+	int err = 0;
+
+	/* names of files are any bytes, JSON is UTF-8 */
+	for (size_t i = 0; i < r->n_files; i++)
+		json_append(b, files,
+			json_object_new_string(
+				json_printable(printable, sizeof(printable), r->files[i])));
+	json_put(b, o, "files", files);
+	processes = json_new_array(b);
+	for (size_t i = 0; !err && i < r->model.n_processes; i++) {
+		if (!process_empty(r->model.processes[i]))
+			json_append(b, processes, process_object(b, r, i, slowest, &err));
+	}
+	json_put(b, o, "processes", processes);
+	json_put(b, o, "loss", loss_object(b, &r->model));
+	if (!err && !b->failed)
+		return o;
+	json_object_put(o);
+	return NULL;
+}
+
+/* One line for each step, since there may be millions. */
+static int put_all_steps(const struct report *r, FILE *out)
+{
+	const struct model *m = &r->model;
+	const char *separator = "\n", *text;
+	struct json_build b = { 0 };
+	struct json_object *o;
+	struct cause cause;
+	size_t len = 0;
+
+	fputs(",\"steps\":[", out);
+	for (size_t i = 0; i < m->n_processes; i++) {
+		const struct process *p = m->processes[i];
+
+		for (size_t k = 0; k < p->n_steps; k++) {
+			const struct step *s = &p->steps[k];
+			int64_t typical = 0, excess;
+
+			cause_find(p, s, &cause);
+			o = object_step(&b, m, p, s, &cause);
+			excess = cause_gap_excess(p, s, &typical);
+			if (s->gap >= 0)
+				json_put_us(&b, o, "gap_us", s->gap);
+			if (excess)
+				json_put_us(&b, o, "gap_excess_us", excess);
+			text = json_text(&b, o, &len);
+			if (!b.failed) {
+				fputs(separator, out);
+				fwrite(text, 1, len, out);
+			}
+			json_object_put(o);
+			if (b.failed)
+				return -ENOMEM;
+			separator = ",\n";
+		}
+	}
+	fputs("\n]", out);
+	return 0;
+}
+
+int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out)
+{
+	struct json_object *o = report_object(r, slowest);
+	struct json_build b = { .failed = !o };
+	const char *text = NULL;
+	size_t len = 0;
+	int err = -ENOMEM;
+
+	if (o)
+		text = json_text(&b, o, &len);
+	if (b.failed)
+		goto out;
+	/* without its closing brace: the steps are put behind */
+	fwrite(text, 1, len - 1, out);
+	err = all_steps ? put_all_steps(r, out) : 0;
+	fputs("}\n", out);
+out:
+	json_object_put(o);
+	return err;
+}

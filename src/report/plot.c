@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/plot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/words.h"
+
+#define ROWS_MAX 600
+#define SLOW_MAX 400
+#define COLUMNS_MAX 240
+
+static void append_number(struct json_build *b, struct json_object *array, double v)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.7g", v);
+	json_append(b, array, json_object_new_double_s(v, text));
+}
+
+static double ms(int64_t ns)
+{
+	return (double)ns / 1e6;
+}
+
+/* What is plotted of a step: for a token the reader waits for the pause before it as well. */
+static int64_t waited(const struct step *s)
+{
+	return s->gap > 0 && s->gap <= PAUSE_NS ? ns_add(s->gap, s->total) : s->total;
+}
+
+static int compare_at(const void *a, const void *b)
+{
+	const struct step *const *x = a, *const *y = b;
+
+	return (*x)->at < (*y)->at ? -1 : (*x)->at > (*y)->at;
+}
+
+static void append_row(struct json_build *b, struct json_object *rows, const struct step **steps,
+	size_t n, int64_t *values)
+{
+	struct json_object *row = json_new_array(b);
+
+	for (size_t i = 0; i < n; i++)
+		values[i] = waited(steps[i]);
+	percentiles_of(values, n);
+	append_number(b, row, ms(steps[n / 2]->at));
+	append_number(b, row, (double)n);
+	append_number(b, row, ms(values[n / 4]));
+	append_number(b, row, ms(values[n / 2]));
+	append_number(b, row, ms(values[n - 1 - n / 4]));
+	json_append(b, rows, row);
+}
+
+/* The steps of the phase by time, as many together as it takes for ROWS_MAX rows. */
+static struct json_object *rows_array(struct json_build *b, const struct process *p, uint32_t phase)
+{
+	const struct step **steps = malloc((p->n_steps + 1) * sizeof(*steps));
+	int64_t *values = malloc((p->n_steps + 1) * sizeof(*values));
+	struct json_object *rows = json_new_array(b);
+	size_t n = 0, each, len;
+
+	if (!steps || !values) {
+		b->failed = true;
+		goto out;
+	}
+	for (size_t i = 0; i < p->n_steps; i++) {
+		if (p->steps[i].phase == phase && !p->steps[i].unfinished)
+			steps[n++] = &p->steps[i];
+	}
+	if (n)
+		qsort(steps, n, sizeof(*steps), compare_at);
+	each = (n + ROWS_MAX - 1) / ROWS_MAX;
+	for (size_t i = 0; i < n; i += len) {
+		len = n - i < each ? n - i : each;
+		append_row(b, rows, steps + i, len, values);
+	}
+out:
+	free(steps);
+	free(values);
+	return rows;
+}
+
+static struct json_object *slow_array(struct json_build *b, const struct model *m,
+	const struct process *p, const struct summary *sum, uint32_t phase)
+{
+	struct json_object *array = json_new_array(b), *o;
+	char sentence[SENTENCE_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sum->n_slow && n < SLOW_MAX; i++) {
+		const struct slow_step *slow = &sum->slow[i];
+
+		if (slow->step->phase != phase)
+			continue;
+		n++;
+		if (words_slow(m, p, slow, sentence)) {
+			b->failed = true;
+			break;
+		}
+		o = json_new_object(b);
+		json_put_double(b, o, "t", ms(slow->step->at));
+		json_put_double(b, o, "y", ms(waited(slow->step)));
+		json_put_text(
+			b, o, "state", slow->gap ? "between" : words_state(slow->cause.state));
+		json_put_text(b, o, "text", sentence);
+		json_append(b, array, o);
+	}
+	return array;
+}
+
+/* Time per state in columns of equal width; a step is spread over those in which it ran. */
+struct columns {
+	size_t n;
+	int64_t start;
+	double width;
+	double *ns; /* n times STATES */
+};
+
+static void spread(struct columns *c, const struct step *s, const int64_t *states)
+{
+	double from = (double)(s->at - c->start) / c->width;
+	double to = (double)(step_end(s) - c->start) / c->width;
+	size_t first = from < (double)c->n ? (size_t)from : c->n - 1;
+	size_t last = to < (double)c->n ? (size_t)to : c->n - 1;
+
+	for (size_t i = first; i <= last; i++) {
+		double lo = from > (double)i ? from : (double)i;
+		double hi = to < (double)(i + 1) ? to : (double)(i + 1);
+		double part = first == last ? 1 : (hi - lo) / (to - from);
+
+		for (unsigned int k = 0; k < STATES; k++)
+			c->ns[i * STATES + k] += part * (double)states[k];
+	}
+}
+
+/* Thousandths, rounded; a column in which nothing ran is null. */
+static struct json_object *columns_array(struct json_build *b, const struct columns *c)
+{
+	struct json_object *array = json_new_array(b), *column;
+
+	for (size_t i = 0; i < c->n; i++) {
+		const double *ns = c->ns + i * STATES;
+		double total = 0;
+
+		for (unsigned int k = 0; k < STATES; k++)
+			total += ns[k];
+		column = json_new_array(b);
+		for (unsigned int k = 0; k < STATES && total > 0; k++)
+			append_number(b, column, (double)(int)(ns[k] * 1000 / total + 0.5));
+		json_append(b, array, column);
+	}
+	return array;
+}
+
+static void put_breakdown(struct json_build *b, struct json_object *o, const struct process *p)
+{
+	struct columns c = { 0 };
+	int64_t end = 0;
+	bool workers = false;
+
+	c.start = INT64_MAX;
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->at < c.start)
+			c.start = s->at;
+		if (step_end(s) > end)
+			end = step_end(s);
+		workers |= s->workers_total != 0;
+	}
+	c.n = p->n_steps < COLUMNS_MAX ? p->n_steps : COLUMNS_MAX;
+	c.width = (double)(end - c.start) / (double)c.n;
+	if (c.width < 1)
+		c.width = 1;
+	c.ns = calloc(c.n * STATES, sizeof(*c.ns));
+	if (!c.ns) {
+		b->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < p->n_steps; i++)
+		spread(&c, &p->steps[i], p->steps[i].own);
+	json_put_double(b, o, "t0", ms(c.start));
+	json_put_double(b, o, "dt", c.width / 1e6);
+	json_put(b, o, "own", columns_array(b, &c));
+	if (workers) {
+		memset(c.ns, 0, c.n * STATES * sizeof(*c.ns));
+		for (size_t i = 0; i < p->n_steps; i++)
+			spread(&c, &p->steps[i], p->steps[i].workers);
+		json_put(b, o, "workers", columns_array(b, &c));
+	}
+	free(c.ns);
+}
+
+/* Decode, or what took longest. */
+static uint32_t plotted_phase(const struct phase_names *names, const struct summary *sum)
+{
+	for (size_t i = 0; i < sum->n_phases; i++) {
+		if (sum->phases[i].phase == names->decode)
+			return names->decode;
+	}
+	return sum->phases[0].phase;
+}
+
+struct json_object *plot_object(struct json_build *b, const struct model *m,
+	const struct process *p, const struct phase_names *names, const struct summary *sum)
+{
+	struct json_object *o;
+	uint32_t phase;
+
+	if (!sum->n_phases)
+		return NULL;
+	phase = plotted_phase(names, sum);
+	o = json_new_object(b);
+	json_put_text(b, o, "phase", model_text(m, phase));
+	json_put(b, o, "rows", rows_array(b, p, phase));
+	json_put(b, o, "slow", slow_array(b, m, p, sum, phase));
+	put_breakdown(b, o, p);
+	return o;
+}

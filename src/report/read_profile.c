@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Lines of a profile (docs/profile-schema.md), with or without the keys that not every version
+ * writes. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/read.h"
+
+struct profile_reader {
+	struct model *m;
+	struct json_reader json;
+	struct read_problems *problems;
+	uint32_t file;          /* its name */
+	uint32_t recording;     /* of the lines that come */
+	bool first_step_seen;   /* step 0 of this recording */
+	bool window_ended;      /* the next step is of another recording */
+	uint32_t n_steps;       /* of this recording */
+	struct process *recent; /* of the line before */
+	struct op_time *ops;    /* of one line */
+	size_t ops_size;
+	/* hints of where the next key is: see read_state */
+	unsigned int shape_hint, own_hint, workers_hint;
+};
+
+/* A line that cannot be used. */
+#define LINE_BAD(r, fmt, ...)                                                                    \
+	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->json.value_line, \
+		##__VA_ARGS__)
+
+static const char *const required[] = {
+	"event",
+	"commit_sha",
+	"env_hash",
+	"model",
+	"concurrency",
+	"shape",
+	"stage_us",
+	"graph_enabled",
+	"runtime_flags",
+};
+
+/* How a key of a step's shape is read. */
+enum key_type {
+	KEY_U32,
+	KEY_US,
+	KEY_NAME,
+	KEY_STATE,
+	KEY_TRUE,
+};
+
+struct key {
+	const char *name;
+	enum key_type type;
+	size_t offset;
+};
+
+#define STEP_KEY(key, type, member)                            \
+	{                                                      \
+		key, KEY_##type, offsetof(struct step, member) \
+	}
+
+/* In the order in which they are written. */
+static const struct key step_keys[] = {
+	STEP_KEY("step", U32, number),
+	STEP_KEY("tid", U32, tid),
+	STEP_KEY("phase", NAME, phase),
+	STEP_KEY("n_tokens", U32, n_tokens),
+	STEP_KEY("ts_us", US, ts),
+	STEP_KEY("faults_minor", U32, faults_minor),
+	STEP_KEY("faults_major", U32, faults_major),
+	STEP_KEY("syscalls", U32, syscalls),
+	STEP_KEY("lost", U32, lost),
+	STEP_KEY("stall_state", STATE, stall.state),
+	STEP_KEY("stall_us", US, stall.ns),
+	STEP_KEY("stall_by", NAME, stall.by),
+	STEP_KEY("stall_by_tid", U32, stall.by_tid),
+	STEP_KEY("stall_late_us", US, stall.late),
+	STEP_KEY("straggler_tid", U32, straggler_tid),
+	STEP_KEY("straggler_comm", NAME, straggler_comm),
+	STEP_KEY("straggler_held_us", US, held),
+	STEP_KEY("straggler_state", STATE, straggler.state),
+	STEP_KEY("straggler_us", US, straggler.ns),
+	STEP_KEY("straggler_by", NAME, straggler.by),
+	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
+	STEP_KEY("straggler_late_us", US, straggler.late),
+	STEP_KEY("unfinished", TRUE, unfinished),
+};
+#define N_STEP_KEYS (sizeof(step_keys) / sizeof(step_keys[0]))
+
+static const struct key *key_find(const char *name, unsigned int *hint)
+{
+	for (unsigned int i = 0; i < N_STEP_KEYS; i++) {
+		unsigned int k = (*hint + i) % N_STEP_KEYS;
+
+		if (!strcmp(name, step_keys[k].name)) {
+			*hint = k + 1;
+			return &step_keys[k];
+		}
+	}
+	return NULL;
+}
+
+static const char *text_of(struct json_object *value)
+{
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+}
+
+/* Returns 0, -EINVAL when the value is not what the key must have, -ENOMEM. */
+static int key_read(
+	struct model *m, const struct key *key, struct json_object *value, struct step *step)
+{
+	void *member = (char *)step + key->offset;
+	unsigned int hint = 0;
+	const char *text;
+	int state;
+
+	switch (key->type) {
+	case KEY_U32:
+		return read_u32(value, member) ? 0 : -EINVAL;
+	case KEY_US:
+		return read_us(value, member) ? 0 : -EINVAL;
+	case KEY_NAME:
+		text = text_of(value);
+		return text ? model_name(m, text, member) : -EINVAL;
+	case KEY_STATE:
+		text = text_of(value);
+		state = text ? read_state(text, &hint) : -1;
+		*(uint8_t *)member = state < 0 ? STATE_OTHER : (uint8_t)state;
+		return text ? 0 : -EINVAL;
+	case KEY_TRUE:
+		*(bool *)member = json_object_get_boolean(value);
+		return 0;
+	}
+	return 0;
+}
+
+/* Returns 0, -EINVAL after telling why, -ENOMEM. */
+static int step_shape(struct profile_reader *r, struct json_object *shape, struct step *step)
+{
+	const struct key *key;
+	int err;
+
+	json_object_object_foreach(shape, name, value)
+	{
+		key = key_find(name, &r->shape_hint);
+		if (!key)
+			continue;
+		err = key_read(r->m, key, value, step);
+		if (err == -EINVAL)
+			LINE_BAD(r, "shape.%s is not %s", key->name,
+				key->type == KEY_U32 || key->type == KEY_US ? "a number >= 0"
+									    : "a string");
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* The states of a step, whose sum is made to be the total by what is in none of them. */
+static int step_stages(struct profile_reader *r, struct json_object *stages, struct step *step)
+{
+	int64_t ns, sum = 0, workers_sum = 0;
+	bool total = false, workers;
+	char printable[64];
+	int state;
+
+	json_object_object_foreach(stages, key, value)
+	{
+		if (!read_us(value, &ns)) {
+			LINE_BAD(r, "stage_us.%s is not a number >= 0",
+				json_printable(printable, sizeof(printable), key));
+			return -EINVAL;
+		}
+		workers = !strncmp(key, "workers_", 8);
+		if (!strcmp(key, "total")) {
+			total = true;
+			step->total = ns;
+		} else if (!strcmp(key, "workers_total")) {
+			step->workers_total = ns;
+		} else if (workers) {
+			state = read_state(key + 8, &r->workers_hint);
+			workers_sum = ns_add(workers_sum, ns);
+			if (state >= 0)
+				step->workers[state] = ns;
+			else
+				step->workers[STATE_OTHER] = ns_add(step->workers[STATE_OTHER], ns);
+		} else {
+			state = read_state(key, &r->own_hint);
+			if (state >= 0) {
+				step->own[state] = ns;
+				sum = ns_add(sum, ns);
+			}
+		}
+	}
+	if (!total) {
+		LINE_BAD(r, "missing stage: stage_us.total");
+		return -EINVAL;
+	}
+	if (sum < step->total)
+		step->own[STATE_OTHER] = step->total - sum;
+	if (workers_sum > step->workers_total)
+		step->workers_total = workers_sum;
+	return 0;
+}
+
+/* A recorder that was killed wrote no window_prof: the steps of the next one start from 0 again. */
+static void recording_of_step(struct profile_reader *r, uint32_t number)
+{
+	if (r->n_steps && (r->window_ended || (!number && r->first_step_seen))) {
+		r->recording = r->m->recordings++;
+		r->first_step_seen = false;
+		r->n_steps = 0;
+	}
+	r->window_ended = false;
+	r->first_step_seen |= !number;
+	r->n_steps++;
+}
+
+static int read_step(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
+	int err;
+
+	err = step_shape(r, shape, &step);
+	if (!err)
+		err = step_stages(r, stages, &step);
+	if (err)
+		return err == -EINVAL ? 0 : err;
+	recording_of_step(r, step.number);
+	step.recording = r->recording;
+	return process_add_step(p, &step);
+}
+
+static uint64_t shape_count(struct json_object *shape, const char *key)
+{
+	struct json_object *value;
+	int64_t v = 0;
+
+	if (json_object_object_get_ex(shape, key, &value) &&
+		json_object_is_type(value, json_type_int))
+		v = json_object_get_int64(value);
+	return v < 0 ? 0 : (uint64_t)v;
+}
+
+static bool stage(struct json_object *stages, const char *key, int64_t *ret_ns)
+{
+	struct json_object *value;
+
+	return json_object_object_get_ex(stages, key, &value) && read_us(value, ret_ns);
+}
+
+/* "n_<name>" of the shape: how often. */
+static uint64_t count_of(struct json_object *shape, const char *name)
+{
+	char key[256];
+
+	if (snprintf(key, sizeof(key), "n_%s", name) >= (int)sizeof(key))
+		return 0;
+	return shape_count(shape, key);
+}
+
+/* op_prof and syscall_prof: a stage for each name. *ret_n of them stay in r->ops. */
+static int read_tally(struct profile_reader *r, struct tally *tally, struct json_object *shape,
+	struct json_object *stages, size_t *ret_n)
+{
+	size_t n = 0;
+	uint32_t name;
+	int64_t ns;
+	int err;
+
+	json_object_object_foreach(stages, key, value)
+	{
+		if (!strcmp(key, "total") || !read_us(value, &ns))
+			continue;
+		err = model_name(r->m, key, &name);
+		if (!err)
+			err = tally_add(tally, name, ns, count_of(shape, key));
+		if (!err)
+			err = array_reserve(&r->ops, n + 1, &r->ops_size, sizeof(*r->ops));
+		if (err)
+			return err;
+		r->ops[n++] = (struct op_time){ .name = name, .ns = ns };
+	}
+	*ret_n = n;
+	return 0;
+}
+
+static int read_ops(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	struct json_object *value;
+	uint32_t number;
+	size_t n;
+	int err;
+
+	err = read_tally(r, &p->ops, shape, stages, &n);
+	if (err || !json_object_object_get_ex(shape, "step", &value) || !read_u32(value, &number))
+		return err;
+	return process_add_ops(p, r->recording, number, r->ops, n);
+}
+
+static int read_syscalls(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	size_t n;
+
+	return read_tally(r, &p->syscalls, shape, stages, &n);
+}
+
+static int read_call(struct times *times, struct json_object *stages)
+{
+	int64_t ns;
+
+	return stage(stages, "total", &ns) ? times_add(times, ns) : 0;
+}
+
+static int read_sample(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	(void)r;
+	(void)shape;
+	return read_call(&p->sample, stages);
+}
+
+static int read_graph(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	(void)r;
+	(void)shape;
+	return read_call(&p->graph, stages);
+}
+
+static int read_request(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	int64_t ns;
+	int err = 0;
+
+	(void)r;
+	p->requests++;
+	p->prompt_tokens += shape_count(shape, "prompt_tokens");
+	p->output_tokens += shape_count(shape, "output_tokens");
+	if (stage(stages, "ttft", &ns))
+		err = times_add(&p->ttft, ns);
+	if (!err && stage(stages, "tpot_p50", &ns))
+		err = times_add(&p->tpot_p50, ns);
+	if (!err && stage(stages, "tpot_p99", &ns))
+		err = times_add(&p->tpot_p99, ns);
+	return err;
+}
+
+static int read_sched(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	unsigned int hint = 0;
+	int64_t ns;
+	int state;
+
+	(void)r;
+	p->has_sched = true;
+	p->switches_voluntary += shape_count(shape, "switches_voluntary");
+	p->switches_involuntary += shape_count(shape, "switches_involuntary");
+	json_object_object_foreach(stages, key, value)
+	{
+		if (!read_us(value, &ns))
+			continue;
+		if (!strcmp(key, "total")) {
+			p->sched_total = ns_add(p->sched_total, ns);
+			continue;
+		}
+		state = read_state(key, &hint);
+		if (state < 0)
+			state = STATE_OTHER;
+		p->sched[state] = ns_add(p->sched[state], ns);
+	}
+	return 0;
+}
+
+static int read_faults(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	int64_t ns;
+
+	(void)r;
+	p->has_faults = true;
+	p->faults_minor += shape_count(shape, "n_minor");
+	p->faults_major += shape_count(shape, "n_major");
+	if (stage(stages, "minor", &ns))
+		p->fault_minor_ns = ns_add(p->fault_minor_ns, ns);
+	if (stage(stages, "major", &ns))
+		p->fault_major_ns = ns_add(p->fault_major_ns, ns);
+	return 0;
+}
+
+static int read_memory(struct profile_reader *r, struct process *p, struct json_object *shape,
+	struct json_object *stages)
+{
+	uint64_t peak = shape_count(shape, "rss_peak_bytes");
+
+	(void)r;
+	(void)stages;
+	p->has_memory = true;
+	if (peak > p->rss_peak)
+		p->rss_peak = peak;
+	p->pages_allocated += shape_count(shape, "pages_allocated");
+	p->pages_freed += shape_count(shape, "pages_freed");
+	return 0;
+}
+
+static const struct family {
+	const char *event;
+	int (*read)(struct profile_reader *r, struct process *p, struct json_object *shape,
+		struct json_object *stages);
+} families[] = {
+	{ "token_prof", read_step },
+	{ "op_prof", read_ops },
+	{ "sample_prof", read_sample },
+	{ "graph_prof", read_graph },
+	{ "request_prof", read_request },
+	{ "syscall_prof", read_syscalls },
+	{ "sched_prof", read_sched },
+	{ "fault_prof", read_faults },
+	{ "memory_prof", read_memory },
+};
+
+static int read_window(
+	struct profile_reader *r, struct json_object *shape, struct json_object *stages)
+{
+	struct window w = { .file = r->file, .coverage = -1 };
+	struct model *m = r->m;
+	struct json_object *coverage;
+	uint32_t name;
+	int err = 0;
+
+	r->window_ended = true;
+	stage(stages, "total", &w.total);
+	w.records = shape_count(shape, "records");
+	w.lost = shape_count(shape, "lost");
+	w.steps = shape_count(shape, "steps");
+	if (json_object_object_get_ex(shape, "coverage", &coverage))
+		w.coverage = json_object_get_double(coverage);
+	if (!(w.coverage >= 0 && w.coverage <= 1))
+		w.coverage = -1;
+	m->lost_records += w.lost;
+	json_object_object_foreach(shape, key, value)
+	{
+		if (strncmp(key, "lost_", 5) || !json_object_get_int64(value))
+			continue;
+		err = model_name(m, key + 5, &name);
+		if (!err)
+			err = tally_add(&m->lost, name, 0, shape_count(shape, key));
+		if (err)
+			return err;
+	}
+	err = array_reserve(&m->windows, m->n_windows + 1, &m->windows_size, sizeof(*m->windows));
+	if (!err)
+		m->windows[m->n_windows++] = w;
+	return err;
+}
+
+/* The process that a line is of; without a pid that of the line before. */
+static int line_process(struct profile_reader *r, struct json_object *line,
+	struct json_object *shape, struct process **ret_process)
+{
+	uint32_t pid = 0, origin, id;
+	struct json_object *value;
+	struct process *p;
+	int err;
+
+	if (json_object_object_get_ex(shape, "pid", &value)) {
+		read_u32(value, &pid);
+	} else if (r->recent) {
+		*ret_process = r->recent;
+		return 0;
+	}
+	err = model_name(r->m, text_of(json_object_object_get(line, "env_hash")), &origin);
+	if (!err)
+		err = model_process(r->m, pid, origin, &p);
+	if (!err)
+		err = model_name(r->m, text_of(json_object_object_get(line, "model")), &id);
+	if (err)
+		return err;
+	p->env_hash = origin;
+	p->model = id;
+	err = model_name(r->m, text_of(json_object_object_get(line, "commit_sha")), &id);
+	if (err)
+		return err;
+	p->commit = id;
+	if (json_object_object_get_ex(shape, "comm", &value)) {
+		err = model_name(r->m, text_of(value), &id);
+		if (err)
+			return err;
+		p->comm = id;
+	}
+	r->recent = *ret_process = p;
+	return 0;
+}
+
+/* The parts of a line that are read; NULL after telling why it cannot be used. */
+static const char *line_event(struct profile_reader *r, struct json_object *line,
+	struct json_object **ret_shape, struct json_object **ret_stages)
+{
+	struct json_object *shape, *stages;
+	const char *event;
+
+	if (!json_object_is_type(line, json_type_object)) {
+		LINE_BAD(r, "profile event must be a JSON object");
+		return NULL;
+	}
+	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+		if (json_object_object_get_ex(line, required[i], NULL))
+			continue;
+		LINE_BAD(r, "missing required field: %s", required[i]);
+		return NULL;
+	}
+	event = text_of(json_object_object_get(line, "event"));
+	shape = json_object_object_get(line, "shape");
+	stages = json_object_object_get(line, "stage_us");
+	if (!event || !json_object_is_type(shape, json_type_object) ||
+		!json_object_is_type(stages, json_type_object)) {
+		LINE_BAD(r, "%s",
+			event ? "shape and stage_us must be objects"
+			      : "event must be a non-empty string");
+		return NULL;
+	}
+	*ret_shape = shape;
+	*ret_stages = stages;
+	return event;
+}
+
+static int read_line(struct profile_reader *r, struct json_object *line)
+{
+	struct json_object *shape, *stages;
+	const char *event = line_event(r, line, &shape, &stages);
+	struct process *p;
+	int err;
+
+	if (!event)
+		return 0;
+	if (!strcmp(event, "window_prof"))
+		return read_window(r, shape, stages);
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		if (strcmp(event, families[i].event))
+			continue;
+		err = line_process(r, line, shape, &p);
+		return err ? err : families[i].read(r, p, shape, stages);
+	}
+	return 0;
+}
+
+int read_profile(struct model *m, struct json_source *source, const char *path,
+	struct read_problems *problems)
+{
+	struct profile_reader r = { .m = m, .problems = problems };
+	struct json_object *line;
+	char printable[512];
+	int err;
+
+	err = json_reader_init(&r.json, source);
+	if (!err)
+		err = model_name(m, json_printable(printable, sizeof(printable), path), &r.file);
+	r.recording = m->recordings++;
+	while (!err) {
+		err = json_reader_line(&r.json, &line);
+		if (!err) {
+			err = read_line(&r, line);
+			json_object_put(line);
+			continue;
+		}
+		if (err == -ENODATA || err == -ENOMEM)
+			break;
+		LINE_BAD(&r, "%s", r.json.error);
+		/* the next line may well be good, unless the file itself is not */
+		if ((err != -EBADMSG && err != -E2BIG) || source->error[0])
+			break;
+		err = 0;
+	}
+	json_reader_free(&r.json);
+	free(r.ops);
+	return err == -ENOMEM ? err : 0;
+}

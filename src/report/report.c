@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/read.h"
+
+static void tell_problems(const char *path, const struct read_problems *problems,
+	void (*problem)(void *ctx, const char *text), void *ctx)
+{
+	char printable[256], text[768], more[64] = "";
+
+	if (problems->count > 1)
+		snprintf(more, sizeof(more), " (and %llu more)",
+			(unsigned long long)problems->count - 1);
+	snprintf(text, sizeof(text), "%s: %s%s", json_printable(printable, sizeof(printable), path),
+		problems->first, more);
+	problem(ctx, text);
+}
+
+static int make_summaries(struct report *r)
+{
+	struct model *m = &r->model;
+	int err;
+
+	err = model_name(m, "prefill", &r->phases.prefill);
+	if (!err)
+		err = model_name(m, "decode", &r->phases.decode);
+	if (err)
+		return err;
+	model_finish(m);
+	r->summaries = calloc(m->n_processes + 1, sizeof(*r->summaries));
+	if (!r->summaries)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->n_processes; i++) {
+		err = typical_find(m->processes[i]);
+		if (!err)
+			err = summary_make(m->processes[i], &r->phases, &r->summaries[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int report_make(struct report *r, const char *const *files, size_t n_files,
+	void (*problem)(void *ctx, const char *text), void *ctx)
+{
+	int err;
+
+	memset(r, 0, sizeof(*r));
+	r->files = files;
+	r->n_files = n_files;
+	err = model_init(&r->model);
+	for (size_t i = 0; !err && i < n_files; i++) {
+		struct read_problems problems = { 0 };
+
+		err = read_file(&r->model, files[i], &problems);
+		if (!err && problems.count)
+			tell_problems(files[i], &problems, problem, ctx);
+	}
+	return err ? err : make_summaries(r);
+}
+
+void report_free(struct report *r)
+{
+	if (r->summaries) {
+		for (size_t i = 0; i < r->model.n_processes; i++)
+			summary_free(&r->summaries[i]);
+		free(r->summaries);
+	}
+	model_free(&r->model);
+	memset(r, 0, sizeof(*r));
+}
+
+bool report_empty(const struct report *r)
+{
+	for (size_t i = 0; i < r->model.n_processes; i++) {
+		if (!process_empty(r->model.processes[i]))
+			return false;
+	}
+	return true;
+}

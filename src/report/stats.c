@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/stats.h"
+
+#include <stdlib.h>
+
+static int compare_values(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int64_t rank(const int64_t *sorted, size_t n, unsigned int percent)
+{
+	size_t k = n / 100 * percent + (n % 100 * percent + 99) / 100;
+
+	return sorted[k - 1];
+}
+
+struct percentiles percentiles_of(int64_t *values, size_t n)
+{
+	struct percentiles p = { .n = n };
+
+	if (!n)
+		return p;
+	qsort(values, n, sizeof(*values), compare_values);
+	p.p50 = rank(values, n, 50);
+	p.p90 = rank(values, n, 90);
+	p.p99 = rank(values, n, 99);
+	p.max = values[n - 1];
+	for (size_t i = 0; i < n; i++) {
+		if (__builtin_add_overflow(p.sum, values[i], &p.sum))
+			p.sum = INT64_MAX;
+	}
+	return p;
+}
+
+/* Hoare's selection: the k-th smallest ends up at its place. */
+static double select_rank(double *v, size_t n, size_t k)
+{
+	size_t lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		double pivot = v[lo + (hi - lo) / 2], t;
+		size_t i = lo, j = hi;
+
+		for (;;) {
+			while (v[i] < pivot)
+				i++;
+			while (pivot < v[j])
+				j--;
+			if (i >= j)
+				break;
+			t = v[i];
+			v[i++] = v[j];
+			v[j--] = t;
+		}
+		/* v[lo..j] <= pivot <= v[j+1..hi]; j < hi since the pivot is not the last of two */
+		if (k <= j)
+			hi = j;
+		else
+			lo = j + 1;
+	}
+	return v[k];
+}
+
+double median_of(double *values, size_t n)
+{
+	return n ? select_rank(values, n, n / 2) : 0;
+}
+
+double mad_of(double *values, size_t n, double center)
+{
+	for (size_t i = 0; i < n; i++)
+		values[i] = values[i] < center ? center - values[i] : values[i] - center;
+	return 1.4826 * median_of(values, n);
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void summary_free(struct summary *s)
+{
+	free(s->phases);
+	free(s->slow);
+	free(s->causes);
+	memset(s, 0, sizeof(*s));
+}
+
+/* More phases, or more causes, than any engine has: the rest is counted as one. */
+#define PHASES_MAX 64
+#define CAUSES_MAX 1024
+
+static int phase_get(struct summary *sum, uint32_t phase, struct phase_summary **ret)
+{
+	for (size_t i = 0; i < sum->n_phases; i++) {
+		if (sum->phases[i].phase == phase || i + 1 == PHASES_MAX) {
+			*ret = &sum->phases[i];
+			return 0;
+		}
+	}
+	if (array_reserve(&sum->phases, sum->n_phases + 1, &sum->phases_size, sizeof(*sum->phases)))
+		return -ENOMEM;
+	*ret = &sum->phases[sum->n_phases++];
+	**ret = (struct phase_summary){ .phase = phase };
+	return 0;
+}
+
+static void phase_add(struct phase_summary *phase, const struct step *s)
+{
+	phase->tokens += s->n_tokens;
+	phase->steps.n++;
+	phase->total = ns_add(phase->total, s->total);
+	phase->workers_total = ns_add(phase->workers_total, s->workers_total);
+	for (unsigned int i = 0; i < STATES; i++) {
+		phase->own[i] = ns_add(phase->own[i], s->own[i]);
+		phase->workers[i] = ns_add(phase->workers[i], s->workers[i]);
+	}
+}
+
+static int compare_phases(const void *a, const void *b)
+{
+	const struct phase_summary *x = a, *y = b;
+
+	if (x->total != y->total)
+		return x->total < y->total ? 1 : -1;
+	return x->phase < y->phase ? -1 : x->phase > y->phase;
+}
+
+static int sum_phases(const struct process *p, struct summary *sum, int64_t *values)
+{
+	struct phase_summary *phase;
+	int err;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+
+		sum->lossy_steps += s->lost != 0;
+		sum->unfinished += s->unfinished;
+		if (s->unfinished)
+			continue;
+		err = phase_get(sum, s->phase, &phase);
+		if (err)
+			return err;
+		phase_add(phase, s);
+	}
+	for (size_t k = 0; k < sum->n_phases; k++) {
+		size_t n = 0;
+
+		phase = &sum->phases[k];
+		for (size_t i = 0; i < p->n_steps; i++) {
+			if (p->steps[i].phase == phase->phase && !p->steps[i].unfinished)
+				values[n++] = p->steps[i].total;
+		}
+		phase->steps = percentiles_of(values, n);
+	}
+	if (sum->n_phases)
+		qsort(sum->phases, sum->n_phases, sizeof(*sum->phases), compare_phases);
+	return 0;
+}
+
+/* Whether the step goes on with what the one before it in its lane did: no pause between them. */
+static bool follows(const struct step *s)
+{
+	return s->gap >= 0 && s->gap <= PAUSE_NS;
+}
+
+/* From the start of a run of prefill steps to its end, where a decode step follows. */
+static void find_ttft(const struct process *p, const struct phase_names *names, struct summary *sum,
+	int64_t *values)
+{
+	const struct step *first = NULL, *last = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->phase == names->prefill) {
+			if (!last || !follows(s))
+				first = s;
+			last = s;
+			continue;
+		}
+		if (last && s->phase == names->decode && s->gap >= 0)
+			values[n++] = step_end(last) - first->at;
+		last = NULL;
+	}
+	sum->ttft = percentiles_of(values, n);
+}
+
+/* From the end of a step to the end of the decode step behind it, which makes the next token. */
+static void find_tpot(const struct process *p, const struct phase_names *names, struct summary *sum,
+	int64_t *values)
+{
+	uint64_t tokens = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+
+		if (s->gap > PAUSE_NS) {
+			sum->pauses++;
+			if (s->gap > sum->pause_max)
+				sum->pause_max = s->gap;
+		}
+		if (s->phase != names->decode || s->unfinished || !follows(s))
+			continue;
+		values[n++] = ns_add(s->gap, s->total);
+		tokens += s->n_tokens ? s->n_tokens : 1;
+	}
+	sum->tpot = percentiles_of(values, n);
+	if (sum->tpot.sum)
+		sum->output_rate = (double)tokens * 1e9 / (double)sum->tpot.sum;
+}
+
+static void find_latencies(const struct process *p, const struct phase_names *names,
+	struct summary *sum, int64_t *values)
+{
+	if (names->prefill)
+		find_ttft(p, names, sum, values);
+	if (names->decode)
+		find_tpot(p, names, sum, values);
+	if (p->ttft.len) {
+		memcpy(values, p->ttft.ns, p->ttft.len * sizeof(*values));
+		sum->ttft = percentiles_of(values, p->ttft.len);
+		sum->ttft_of_requests = true;
+	}
+	for (size_t i = 0; i < sum->n_phases; i++) {
+		const struct phase_summary *phase = &sum->phases[i];
+
+		if (names->prefill && phase->phase == names->prefill && phase->total)
+			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
+	}
+}
+
+static int slow_add(struct summary *sum, const struct slow_step *slow)
+{
+	if (array_reserve(&sum->slow, sum->n_slow + 1, &sum->slow_size, sizeof(*sum->slow)))
+		return -ENOMEM;
+	sum->slow[sum->n_slow++] = *slow;
+	return 0;
+}
+
+static bool same_cause(const struct cause_sum *cs, const struct cause *c)
+{
+	return cs->where == c->where && cs->state == c->state && cs->by == c->by &&
+	       cs->by_task == (c->by_tid != 0);
+}
+
+static int cause_add(struct summary *sum, const struct cause *c)
+{
+	struct cause_sum *cs = NULL;
+
+	for (size_t i = 0; !cs && i < sum->n_causes; i++) {
+		if (same_cause(&sum->causes[i], c) || i + 1 == CAUSES_MAX)
+			cs = &sum->causes[i];
+	}
+	if (!cs) {
+		if (array_reserve(&sum->causes, sum->n_causes + 1, &sum->causes_size,
+			    sizeof(*sum->causes)))
+			return -ENOMEM;
+		cs = &sum->causes[sum->n_causes++];
+		*cs = (struct cause_sum){
+			.where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid != 0
+		};
+	}
+	cs->steps++;
+	cs->excess = ns_add(cs->excess, c->excess);
+	return 0;
+}
+
+static int compare_slow(const void *a, const void *b)
+{
+	const struct slow_step *x = a, *y = b;
+
+	if (x->cause.excess != y->cause.excess)
+		return x->cause.excess < y->cause.excess ? 1 : -1;
+	return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static int compare_causes(const void *a, const void *b)
+{
+	const struct cause_sum *x = a, *y = b;
+
+	if (x->excess != y->excess)
+		return x->excess < y->excess ? 1 : -1;
+	return x->state < y->state ? -1 : x->state > y->state;
+}
+
+static int find_slow(const struct process *p, struct summary *sum)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < p->n_steps; i++) {
+		struct slow_step slow = { .step = &p->steps[i] };
+		struct slow_step gap = { .step = &p->steps[i], .gap = true };
+
+		cause_find(p, slow.step, &slow.cause);
+		if (slow.cause.where != WHERE_NONE) {
+			sum->slow_steps++;
+			err = slow_add(sum, &slow);
+			if (!err)
+				err = cause_add(sum, &slow.cause);
+		}
+		gap.cause.excess = cause_gap_excess(p, gap.step, &gap.cause.typical);
+		if (!err && gap.cause.excess) {
+			gap.before = gap.step - 1;
+			sum->slow_gaps++;
+			err = slow_add(sum, &gap);
+		}
+	}
+	if (sum->n_slow)
+		qsort(sum->slow, sum->n_slow, sizeof(*sum->slow), compare_slow);
+	if (sum->n_causes)
+		qsort(sum->causes, sum->n_causes, sizeof(*sum->causes), compare_causes);
+	return err;
+}
+
+int summary_make(const struct process *p, const struct phase_names *names, struct summary *ret)
+{
+	size_t n = p->n_steps > p->ttft.len ? p->n_steps : p->ttft.len;
+	int64_t *values;
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	values = malloc((n + 1) * sizeof(*values));
+	if (!values)
+		return -ENOMEM;
+	err = sum_phases(p, ret, values);
+	if (!err) {
+		find_latencies(p, names, ret, values);
+		err = find_slow(p, ret);
+	}
+	free(values);
+	return err;
+}

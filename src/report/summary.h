@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A process in numbers: latencies, breakdowns, slow steps and their causes. */
+#ifndef INFTRACE_REPORT_SUMMARY_H
+#define INFTRACE_REPORT_SUMMARY_H
+
+#include "report/cause.h"
+#include "report/stats.h"
+
+/* The steps of one phase. */
+struct phase_summary {
+	uint32_t phase;
+	uint64_t tokens;
+	struct percentiles steps;
+	int64_t total, own[STATES];
+	int64_t workers_total, workers[STATES];
+};
+
+/* A step that took longer than usual, or (gap) the pause before it. */
+struct slow_step {
+	const struct step *step;
+	const struct step *before; /* of a gap: the one that it follows */
+	struct cause cause;        /* of a gap: only typical and excess are set */
+	bool gap;
+};
+
+/* Slow steps with one cause. */
+struct cause_sum {
+	enum cause_where where;
+	uint8_t state;
+	uint32_t by;
+	bool by_task; /* by is the name of a thread; else what was there instead of one */
+	uint64_t steps;
+	int64_t excess;
+};
+
+struct summary {
+	struct phase_summary *phases; /* the one that took longest first */
+	size_t n_phases, phases_size;
+	struct percentiles ttft; /* time to first token */
+	bool ttft_of_requests;   /* as the engine shows them */
+	struct percentiles tpot; /* time per output token */
+	uint64_t pauses;         /* between steps, that count for none of these */
+	int64_t pause_max;
+	double prefill_rate, output_rate; /* tokens per second; 0: not known */
+	struct slow_step *slow;           /* the largest excess first */
+	size_t n_slow, slow_size;
+	uint64_t slow_steps, slow_gaps; /* of them; the rest of n_slow */
+	struct cause_sum *causes;       /* the largest excess first */
+	size_t n_causes, causes_size;
+	uint64_t lossy_steps; /* the timeline has gaps in them */
+	uint64_t unfinished;
+};
+
+/* Names of the phases in which a prompt is read and in which tokens come out. */
+struct phase_names {
+	uint32_t prefill, decode;
+};
+
+/* Of a process that went through typical_find. Returns 0 or -ENOMEM; summary_free is right after
+ * both. */
+int summary_make(const struct process *p, const struct phase_names *names, struct summary *ret);
+void summary_free(struct summary *s);
+
+#endif

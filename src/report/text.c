@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The report on a terminal. */
+#include <locale.h>
+#include <langinfo.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/report.h"
+#include "report/words.h"
+#include "util/json_read.h"
+
+#define OWN_BAR 20
+#define WORKERS_BAR 16
+#define ROWS_MAX 15 /* of operators and system calls */
+#define CAUSES_SHOWN 8
+
+struct page {
+	const struct model *m;
+	FILE *out;
+	bool utf8;
+};
+
+static double share(int64_t part, int64_t whole)
+{
+	return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static const char *printable(char buf[64], const struct page *page, uint32_t name)
+{
+	return json_printable(buf, 64, model_text(page->m, name));
+}
+
+/* A bar of width columns for a share of 1, in eighths of a column where the terminal has them. */
+static void put_bar(const struct page *page, double part, int width)
+{
+	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+	int n = (int)(part * width * 8 + 0.5), columns = 0;
+
+	if (n > width * 8)
+		n = width * 8;
+	if (!page->utf8)
+		n = (n + 4) / 8 * 8;
+	for (; n >= 8; n -= 8, columns++)
+		fputs(page->utf8 ? "█" : "#", page->out);
+	if (n > 0) {
+		fputs(eighths[n], page->out);
+		columns++;
+	}
+	fprintf(page->out, "%*s", width - columns, "");
+}
+
+static void put_percentiles(const struct page *page, const char *name, const struct percentiles *p)
+{
+	char d[4][DURATION_MAX];
+
+	if (!p->n)
+		return;
+	fprintf(page->out, "  %-24s%9zu %10s %10s %10s %10s\n", name, p->n,
+		words_duration(d[0], p->p50), words_duration(d[1], p->p90),
+		words_duration(d[2], p->p99), words_duration(d[3], p->max));
+}
+
+static void put_head(const struct page *page, const struct process *p, const struct summary *sum)
+{
+	char name[64], d[DURATION_MAX];
+
+	if (p->comm)
+		fprintf(page->out, "%s, ", printable(name, page, p->comm));
+	fprintf(page->out, "pid %u", p->pid);
+	if (p->model && strcmp(model_text(page->m, p->model), "unknown"))
+		fprintf(page->out, ", model %s", printable(name, page, p->model));
+	if (!p->n_steps) {
+		fprintf(page->out, ": no engine steps\n");
+		return;
+	}
+	fprintf(page->out, ": %zu step%s in %s", p->n_steps, p->n_steps == 1 ? "" : "s",
+		words_duration(d, p->wall));
+	for (size_t i = 0; i < sum->n_phases; i++)
+		fprintf(page->out, "%s%zu %s", i ? ", " : " (", sum->phases[i].steps.n,
+			printable(name, page, sum->phases[i].phase));
+	fprintf(page->out, "%s", sum->n_phases ? ")" : "");
+	if (p->recordings > 1)
+		fprintf(page->out, ", %u recordings", p->recordings);
+	fputc('\n', page->out);
+}
+
+static void put_latencies(
+	const struct page *page, const struct process *p, const struct summary *sum)
+{
+	char name[64], row[80], d[DURATION_MAX];
+	struct percentiles calls;
+
+	fprintf(page->out, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99",
+		"max");
+	put_percentiles(page,
+		sum->ttft_of_requests ? "first token (requests)" : "time to first token",
+		&sum->ttft);
+	put_percentiles(page, "time per output token", &sum->tpot);
+	for (size_t i = 0; i < sum->n_phases; i++) {
+		snprintf(row, sizeof(row), "%s step", printable(name, page, sum->phases[i].phase));
+		put_percentiles(page, row, &sum->phases[i].steps);
+	}
+	calls = percentiles_of(p->sample.ns, p->sample.len);
+	put_percentiles(page, "sampling", &calls);
+	calls = percentiles_of(p->graph.ns, p->graph.len);
+	put_percentiles(page, "graph", &calls);
+	if (sum->prefill_rate || sum->output_rate) {
+		fprintf(page->out, "  tokens/s:");
+		if (sum->prefill_rate)
+			fprintf(page->out, " prefill %.4g", sum->prefill_rate);
+		if (sum->output_rate)
+			fprintf(page->out, "%s output %.4g", sum->prefill_rate ? "," : "",
+				sum->output_rate);
+		fputc('\n', page->out);
+	}
+	if (p->requests)
+		fprintf(page->out, "  requests: %llu, of %llu prompt and %llu output tokens\n",
+			(unsigned long long)p->requests, (unsigned long long)p->prompt_tokens,
+			(unsigned long long)p->output_tokens);
+	if (sum->pauses)
+		fprintf(page->out,
+			"  %llu pauses of more than 1 s between steps (up to %s) count for no "
+			"token\n",
+			(unsigned long long)sum->pauses, words_duration(d, sum->pause_max));
+}
+
+/* The states in the order of their time. */
+static size_t order_states(const int64_t *own, const int64_t *workers, unsigned int order[STATES])
+{
+	size_t n = 0, k;
+
+	for (unsigned int s = 0; s < STATES; s++) {
+		if (!own[s] && !workers[s])
+			continue;
+		for (k = n++; k > 0 && own[order[k - 1]] < own[s]; k--)
+			order[k] = order[k - 1];
+		order[k] = s;
+	}
+	return n;
+}
+
+static void put_breakdown(const struct page *page, const struct phase_summary *phase)
+{
+	unsigned int order[STATES];
+	char name[64], d[DURATION_MAX], title[80];
+	size_t n = order_states(phase->own, phase->workers, order);
+
+	snprintf(title, sizeof(title), "Where the time of %s went",
+		phase->phase ? printable(name, page, phase->phase) : "steps");
+	fprintf(page->out, "\n%-54s%s\n", title, phase->workers_total ? "workers" : "");
+	for (size_t i = 0; i < n; i++) {
+		unsigned int s = order[i];
+		double own = share(phase->own[s], phase->total);
+		double workers = share(phase->workers[s], phase->workers_total);
+
+		fprintf(page->out, "  %-15s%6.2f %% ", words_state(s), own * 100);
+		put_bar(page, own, OWN_BAR);
+		fprintf(page->out, "%8s ",
+			words_duration(d, phase->own[s] / (int64_t)phase->steps.n));
+		if (phase->workers_total) {
+			fprintf(page->out, "%6.2f %% ", workers * 100);
+			put_bar(page, workers, WORKERS_BAR);
+		}
+		fputc('\n', page->out);
+	}
+}
+
+static int put_slowest(const struct page *page, const struct process *p, const struct summary *sum,
+	uint32_t slowest)
+{
+	char sentence[SENTENCE_MAX], d[DURATION_MAX];
+	int err;
+
+	fprintf(page->out, "\nSlow steps: %llu of %zu took longer than those around them",
+		(unsigned long long)sum->slow_steps, p->n_steps);
+	if (sum->slow_gaps)
+		fprintf(page->out, "; %llu pauses between them did",
+			(unsigned long long)sum->slow_gaps);
+	fputc('\n', page->out);
+	for (size_t i = 0; i < sum->n_causes && i < CAUSES_SHOWN; i++)
+		fprintf(page->out, "  %9s in %llu: %s\n", words_duration(d, sum->causes[i].excess),
+			(unsigned long long)sum->causes[i].steps,
+			words_cause(page->m, &sum->causes[i], sentence));
+	if (sum->n_slow && slowest)
+		fprintf(page->out, "The slowest:\n");
+	for (size_t i = 0; i < sum->n_slow && i < slowest; i++) {
+		err = words_slow(page->m, p, &sum->slow[i], sentence);
+		if (err)
+			return err;
+		fprintf(page->out, "  %s\n", sentence);
+	}
+	return 0;
+}
+
+static void put_tally(const struct page *page, const char *title, const struct tally *t)
+{
+	char name[64], d[DURATION_MAX];
+	int64_t total = 0;
+
+	if (!t->len)
+		return;
+	for (size_t i = 0; i < t->len; i++)
+		total = ns_add(total, t->rows[i].ns);
+	fprintf(page->out, "\n%-26s%12s %10s %10s\n", title, "count", "time", "each");
+	for (size_t i = 0; i < t->len && i < ROWS_MAX; i++) {
+		const struct tally_row *row = &t->rows[i];
+
+		fprintf(page->out, "  %-24s%12llu %10s", printable(name, page, row->name),
+			(unsigned long long)row->count, words_duration(d, row->ns));
+		fprintf(page->out, " %10s  ",
+			row->count ? words_duration(d, (int64_t)((uint64_t)row->ns / row->count))
+				   : "");
+		put_bar(page, share(row->ns, total), OWN_BAR - 2);
+		fputc('\n', page->out);
+	}
+	if (t->len > ROWS_MAX)
+		fprintf(page->out, "  and %zu more\n", t->len - ROWS_MAX);
+}
+
+/* What the process did as a whole, in steps and between them. */
+static void put_process_totals(const struct page *page, const struct process *p)
+{
+	unsigned int order[STATES];
+	const int64_t none[STATES] = { 0 };
+	char d[DURATION_MAX], d2[DURATION_MAX];
+	size_t n;
+
+	if (p->has_sched) {
+		n = order_states(p->sched, none, order);
+		fprintf(page->out, "\nAll threads:");
+		for (size_t i = 0; i < n && i < 6; i++)
+			fprintf(page->out, "%s %s %.1f %%", i ? "," : "", words_state(order[i]),
+				100 * share(p->sched[order[i]], p->sched_total));
+		fprintf(page->out, "\n  switches: %llu voluntary, %llu involuntary\n",
+			(unsigned long long)p->switches_voluntary,
+			(unsigned long long)p->switches_involuntary);
+	}
+	if (p->has_faults)
+		fprintf(page->out, "Page faults: %llu minor (%s), %llu major (%s)\n",
+			(unsigned long long)p->faults_minor, words_duration(d, p->fault_minor_ns),
+			(unsigned long long)p->faults_major, words_duration(d2, p->fault_major_ns));
+	if (p->has_memory)
+		fprintf(page->out,
+			"Memory: at most %.1f MB resident, %llu pages allocated, %llu freed\n",
+			(double)p->rss_peak / (1 << 20), (unsigned long long)p->pages_allocated,
+			(unsigned long long)p->pages_freed);
+}
+
+static int put_process(const struct page *page, const struct process *p, const struct summary *sum,
+	uint32_t slowest)
+{
+	int err = 0;
+
+	put_head(page, p, sum);
+	if (p->n_steps) {
+		put_latencies(page, p, sum);
+		for (size_t i = 0; i < sum->n_phases; i++)
+			put_breakdown(page, &sum->phases[i]);
+		err = put_slowest(page, p, sum, slowest);
+	}
+	put_tally(page, "Operators", &p->ops);
+	put_tally(page, "System calls", &p->syscalls);
+	put_process_totals(page, p);
+	return err;
+}
+
+static void put_loss(const struct page *page, const struct report *r)
+{
+	const struct model *m = &r->model;
+	uint64_t lossy = 0, unfinished = 0;
+	double coverage = 1;
+	char name[64];
+
+	for (size_t i = 0; i < m->n_processes; i++) {
+		lossy += r->summaries[i].lossy_steps;
+		unfinished += r->summaries[i].unfinished;
+	}
+	for (size_t i = 0; i < m->n_windows; i++) {
+		if (m->windows[i].coverage >= 0 && m->windows[i].coverage < coverage)
+			coverage = m->windows[i].coverage;
+	}
+	fputs("\nLoss: ", page->out);
+	if (!m->lost_records && !lossy) {
+		fputs("none", page->out);
+	} else {
+		fprintf(page->out, "%llu records", (unsigned long long)m->lost_records);
+		for (size_t i = 0; i < m->lost.len; i++)
+			fprintf(page->out, "%s%llu %s", i ? ", " : " (",
+				(unsigned long long)m->lost.rows[i].count,
+				printable(name, page, m->lost.rows[i].name));
+		fprintf(page->out, "%s; %llu steps have gaps in the timeline, none in their times",
+			m->lost.len ? ")" : "", (unsigned long long)lossy);
+	}
+	if (coverage < 1)
+		fprintf(page->out, "; coverage %.4f %%", coverage * 100);
+	if (unfinished)
+		fprintf(page->out, "; %llu steps had not ended", (unsigned long long)unfinished);
+	fputc('\n', page->out);
+}
+
+static bool terminal_is_utf8(void)
+{
+	locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+	bool utf8;
+
+	if (!locale)
+		return false;
+	utf8 = !strcmp(nl_langinfo_l(CODESET, locale), "UTF-8");
+	freelocale(locale);
+	return utf8;
+}
+
+int report_text(const struct report *r, uint32_t slowest, FILE *out)
+{
+	const struct model *m = &r->model;
+	struct page page = { .m = m, .out = out, .utf8 = terminal_is_utf8() };
+	bool first = true;
+	int err;
+
+	for (size_t i = 0; i < m->n_processes; i++) {
+		const struct process *p = m->processes[i];
+
+		if (process_empty(p))
+			continue;
+		if (!first)
+			fputc('\n', out);
+		first = false;
+		err = put_process(&page, p, &r->summaries[i], slowest);
+		if (err)
+			return err;
+	}
+	put_loss(&page, r);
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is typical of a step: the medians of the steps around it that are of the same process, phase
+ * and size, and how far from them steps lie by chance.
+ */
+#ifndef INFTRACE_REPORT_TYPICAL_H
+#define INFTRACE_REPORT_TYPICAL_H
+
+#include "report/model.h"
+
+/* Times are per unit of the step's size: see step_size. */
+struct typical {
+	double total, own[STATES], workers[STATES];
+	double noise;          /* what totals lie above the median by chance */
+	double gap, gap_noise; /* not per unit */
+	uint32_t compared;     /* steps that it is taken from; 0: too few */
+	uint32_t first;        /* where these begin in the process' grouped */
+};
+
+/*
+ * The size that times are divided by before they are compared. Up to a few tokens a step costs what
+ * reading the weights costs, so there only steps of exactly as many are compared; with more, steps
+ * of a similar number, by token.
+ */
+double step_size(const struct step *s);
+
+/* Fills grouped and typicals of the process, and typical of its steps. Returns 0 or -ENOMEM. */
+int typical_find(struct process *p);
+
+static inline const struct typical *step_typical(const struct process *p, const struct step *s)
+{
+	return &p->typicals[s->typical];
+}
+
+#endif

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/words.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/json_read.h"
+#include "util/names.h"
+
+#define NAME_MAX_SHOWN 48
+
+/* Text that is put together; what does not fit is cut. */
+struct text {
+	char *buf;
+	size_t size, len;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->len += (size_t)n < t->size - t->len ? (size_t)n : t->size - t->len - 1;
+}
+
+const char *words_duration(char buf[DURATION_MAX], int64_t ns)
+{
+	static const struct {
+		double ns;
+		const char *name;
+	} units[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "us" }, { 1, "ns" } };
+	double v, abs_ns = ns < 0 ? -(double)ns : (double)ns;
+	size_t u = 0;
+
+	/* 999.5 us are 1 ms already: three digits */
+	while (u + 1 < sizeof(units) / sizeof(units[0]) && abs_ns < units[u].ns * 0.9995)
+		u++;
+	v = (double)ns / units[u].ns;
+	abs_ns /= units[u].ns;
+	snprintf(buf, DURATION_MAX, "%.*f %s",
+		units[u].ns == 1 ? 0
+		: abs_ns < 9.995 ? 2
+		: abs_ns < 99.95 ? 1
+				 : 0,
+		v, units[u].name);
+	return buf;
+}
+
+const char *words_state(unsigned int state)
+{
+	if (state == STATE_NONE)
+		return "none";
+	return state == STATE_OTHER ? "(other)" : time_state_name((enum time_state)state);
+}
+
+/* %D stands for how long. */
+static const char *const phrases[STATES] = {
+	[ST_CPU] = "computed %D longer",
+	[ST_BARRIER] = "waited %D longer at barriers for the other threads",
+	[ST_GPU_WAIT] = "waited %D longer for the GPU",
+	[ST_SYSCALL] = "spent %D more in system calls",
+	[ST_FAULT] = "spent %D more on page faults",
+	[ST_IRQ] = "was held up for %D by interrupts",
+	[ST_RUNNABLE] = "waited %D for a CPU",
+	[ST_BLOCKED_FUTEX] = "waited %D for a lock",
+	[ST_BLOCKED_IO] = "waited %D for a disk",
+	[ST_BLOCKED_NET] = "waited %D for the network",
+	[ST_BLOCKED_IPC] = "waited %D for a pipe or a UNIX socket",
+	[ST_BLOCKED_POLL] = "waited %D in poll or select",
+	[ST_BLOCKED_SLEEP] = "slept for %D",
+	[ST_BLOCKED_FAULT] = "waited %D for pages to be read in",
+	[ST_BLOCKED_GPU] = "waited %D in the GPU's driver",
+	[ST_BLOCKED_OTHER] = "was blocked in the kernel for %D",
+	[ST_STOPPED] = "was stopped for %D by a signal or a debugger",
+	[STATE_OTHER] = "spent %D more in states that this version does not know",
+};
+
+/* The same without how long. */
+static const char *const waited[STATES] = {
+	[ST_CPU] = "computed longer",
+	[ST_BARRIER] = "waited at barriers for the other threads",
+	[ST_GPU_WAIT] = "waited for the GPU",
+	[ST_SYSCALL] = "system calls",
+	[ST_FAULT] = "page faults",
+	[ST_IRQ] = "interrupts",
+	[ST_RUNNABLE] = "waited for a CPU",
+	[ST_BLOCKED_FUTEX] = "waited for a lock",
+	[ST_BLOCKED_IO] = "waited for a disk",
+	[ST_BLOCKED_NET] = "waited for the network",
+	[ST_BLOCKED_IPC] = "waited for a pipe or a UNIX socket",
+	[ST_BLOCKED_POLL] = "waited in poll or select",
+	[ST_BLOCKED_SLEEP] = "slept",
+	[ST_BLOCKED_FAULT] = "waited for pages to be read in",
+	[ST_BLOCKED_GPU] = "waited in the GPU's driver",
+	[ST_BLOCKED_OTHER] = "blocked in the kernel",
+	[ST_STOPPED] = "stopped by a signal or a debugger",
+	[STATE_OTHER] = "states that this version does not know",
+};
+
+/* Who ran instead, when it was none: see stall_by in docs/profile-schema.md. */
+enum nobody {
+	SOMEBODY,
+	NOBODY_IDLE,  /* its CPU had nothing to do */
+	NOBODY_LIMIT, /* a limit of its cgroup held it back */
+};
+
+static enum nobody who_ran(const struct model *m, uint8_t state, uint32_t by, bool by_task)
+{
+	if (state != ST_RUNNABLE || !by)
+		return SOMEBODY;
+	if (!strcmp(model_text(m, by), "cpu.max"))
+		return NOBODY_LIMIT;
+	return !by_task && !strcmp(model_text(m, by), "idle") ? NOBODY_IDLE : SOMEBODY;
+}
+
+static void add_phrase(struct text *t, const char *phrase, int64_t ns)
+{
+	const char *where = strstr(phrase, "%D");
+	char d[DURATION_MAX];
+
+	add(t, "%.*s%s%s", (int)(where - phrase), phrase, words_duration(d, ns), where + 2);
+}
+
+static void add_name(struct text *t, const struct model *m, uint32_t name)
+{
+	char shown[NAME_MAX_SHOWN];
+
+	add(t, "`%s`", json_printable(shown, sizeof(shown), model_text(m, name)));
+}
+
+/* How the one is introduced who is behind a state; NULL: nobody is. */
+static const char *by_word(uint8_t state)
+{
+	if (state == ST_RUNNABLE)
+		return "behind ";
+	if (state == ST_STOPPED)
+		return "until it was let go on by ";
+	return state > ST_RUNNABLE && state < ST_MAX ? "woken by " : NULL;
+}
+
+/* Who ran instead, or who ended the wait: of the longest one, that is all that is known of many. */
+static void add_by(struct text *t, const struct model *m, const struct cause *c)
+{
+	char d[DURATION_MAX];
+
+	if ((!c->by && !c->by_tid) || !by_word(c->state))
+		return;
+	if (c->longest < c->part / 2)
+		add(t, ", at most %s at a time,", words_duration(d, c->longest));
+	else if (c->state != ST_RUNNABLE)
+		add(t, ",");
+	add(t, " %s", by_word(c->state));
+	if (c->by_tid)
+		add(t, "pid %u%s", c->by_tid, c->by ? " " : "");
+	if (c->by)
+		add_name(t, m, c->by);
+}
+
+/* Numbers that go with the state. */
+static void add_counts(struct text *t, const struct step *s, const struct cause *c)
+{
+	if (c->where != WHERE_OWN)
+		return;
+	if (c->state == ST_SYSCALL && s->syscalls)
+		add(t, " (%u of them)", s->syscalls);
+	else if (c->state == ST_FAULT && (s->faults_minor || s->faults_major))
+		add(t, " (%u minor, %u major)", s->faults_minor, s->faults_major);
+	else if (c->state == ST_BLOCKED_FAULT && s->faults_major)
+		add(t, " (%u major faults)", s->faults_major);
+}
+
+static void add_subject(
+	struct text *t, const struct model *m, const struct step *s, const struct cause *c)
+{
+	switch (c->where) {
+	case WHERE_OWN:
+		add(t, "the calling thread ");
+		break;
+	case WHERE_STRAGGLER:
+	case WHERE_WORKERS:
+		if (!c->tid) {
+			add(t, "the workers ");
+			break;
+		}
+		add(t, "worker %u ", c->tid);
+		if (s->straggler_comm && c->tid == s->straggler_tid) {
+			add_name(t, m, s->straggler_comm);
+			add(t, " ");
+		}
+		break;
+	case WHERE_NONE:
+	case WHERE_MAX:
+		break;
+	}
+}
+
+static int add_cause(struct text *t, const struct model *m, const struct process *p,
+	const struct step *s, const struct cause *c)
+{
+	char d[DURATION_MAX], shown[NAME_MAX_SHOWN];
+	uint32_t op;
+	int64_t ns;
+	int err;
+
+	add_subject(t, m, s, c);
+	switch (who_ran(m, c->state, c->by, c->by_tid != 0)) {
+	case NOBODY_LIMIT:
+		add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
+			words_duration(d, c->part));
+		break;
+	case NOBODY_IDLE:
+		add(t, "waited %s for a CPU while its own was idle", words_duration(d, c->part));
+		break;
+	case SOMEBODY:
+		add_phrase(t, phrases[c->state], c->part);
+		add_counts(t, s, c);
+		add_by(t, m, c);
+	}
+	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
+		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));
+	if (c->second != STATE_NONE) {
+		add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
+		add_phrase(t, phrases[c->second], c->second_part);
+	}
+	if (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT)
+		return 0;
+	err = cause_op(p, s, &op, &ns);
+	if (!err && op && ns >= c->part / 10)
+		add(t, " (%s %s more)", json_printable(shown, sizeof(shown), model_text(m, op)),
+			words_duration(d, ns));
+	return err;
+}
+
+static void add_step(
+	struct text *t, const struct model *m, const struct process *p, const struct step *s)
+{
+	char shown[NAME_MAX_SHOWN];
+
+	if (p->recordings > 1)
+		add(t, "recording %u, ", s->recording + 1);
+	add(t, "step %u", s->number);
+	if (s->n_tokens > 1)
+		add(t, " (%s of %u tokens)",
+			json_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
+}
+
+int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
+	char buf[SENTENCE_MAX])
+{
+	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	const struct step *s = slow->step;
+	const struct cause *c = &slow->cause;
+	char d[DURATION_MAX], d2[DURATION_MAX];
+	int err;
+
+	buf[0] = '\0';
+	if (slow->gap) {
+		add(&t, "before ");
+		add_step(&t, m, p, s);
+		add(&t, ", %s instead of %s outside of the engine's steps",
+			words_duration(d, s->gap), words_duration(d2, c->typical));
+		return 0;
+	}
+	add_step(&t, m, p, s);
+	add(&t, ", %s", words_duration(d, s->total));
+	if (c->compared)
+		add(&t, " instead of %s", words_duration(d2, c->typical));
+	add(&t, ": ");
+	err = add_cause(&t, m, p, s, c);
+	if (s->lost)
+		add(&t, " (%u records lost meanwhile)", s->lost);
+	return err;
+}
+
+const char *words_cause(
+	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX])
+{
+	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+
+	buf[0] = '\0';
+	add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
+	switch (who_ran(m, cause->state, cause->by, cause->by_task)) {
+	case NOBODY_LIMIT:
+		add(&t, "held back by a CPU limit (cgroup cpu.max)");
+		break;
+	case NOBODY_IDLE:
+		add(&t, "waited for a CPU while their own was idle");
+		break;
+	case SOMEBODY:
+		add(&t, "%s", waited[cause->state]);
+		if (by_word(cause->state) && cause->by) {
+			add(&t, "%s %s", cause->state == ST_RUNNABLE ? "" : ",",
+				by_word(cause->state));
+			add_name(&t, m, cause->by);
+		}
+	}
+	return buf;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the report says of a step and of times, in words. */
+#ifndef INFTRACE_REPORT_WORDS_H
+#define INFTRACE_REPORT_WORDS_H
+
+#include "report/summary.h"
+
+#define DURATION_MAX 32
+#define SENTENCE_MAX 512
+
+/* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
+const char *words_duration(char buf[DURATION_MAX], int64_t ns);
+
+/* "cpu", ...; "(other)" for STATE_OTHER and "none" for STATE_NONE. */
+const char *words_state(unsigned int state);
+
+/*
+ * One sentence, fit to print: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a
+ * CPU behind pid 990 `cc1plus`". Returns 0 or -ENOMEM.
+ */
+int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
+	char buf[SENTENCE_MAX]);
+
+/* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
+const char *words_cause(
+	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of the Chrome sink share: the sink and the pieces of an event. */
+#ifndef INFTRACE_CHROME_H
+#define INFTRACE_CHROME_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "io/writer.h"
+#include "sink/sink.h"
+#include "target/irq.h"
+#include "util/fmt.h"
+
+/* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
+#define PID_CPUS 4194305
+#define PID_INFTRACE 4194306
+/* Pseudo threads of a process for its steps: one more lane for each step that overlaps. */
+#define TID_STEPS 4194307
+#define STEP_LANES 16
+
+/* struct task.sink_flags */
+#define NAMED_THREAD 0x1
+
+#define CPUS_MAX 1024
+
+/* Which processes have their metadata, and where their step lanes end. */
+struct process {
+	uint32_t tgid;
+	char comm[TASK_COMM_LEN]; /* as written */
+	unsigned int lanes;
+	uint64_t lane_end[STEP_LANES];
+};
+
+struct chrome_sink {
+	struct sink sink;
+	struct writer *w;
+	struct recording rec;
+	struct process *processes;
+	size_t n_processes;
+	uint8_t cpu_named[CPUS_MAX];
+	uint64_t flow_id;
+	bool begun; /* the opening bracket is written */
+	bool loss_named;
+	struct arrows *arrows;
+	struct irq_names *irqs;
+};
+
+/* Writes a thread's name before its first event, and again after it has changed. */
+struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid);
+
+/* chrome_kernel.c: one event, of memory one for each counter. */
+void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
+void chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
+void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
+void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
+
+/* ---- pieces of an event ---- */
+
+static inline char *event_begin(struct chrome_sink *c)
+{
+	char *p = writer_reserve(c->w);
+
+	if (!c->begun) {
+		c->begun = true;
+		return fmt_lit(p, "[\n");
+	}
+	return fmt_lit(p, ",\n");
+}
+
+static inline void event_end(struct chrome_sink *c, char *p)
+{
+	*p++ = '}';
+	writer_commit(c->w, p);
+}
+
+/* Records from before the start (in flight when the window opened) begin with it. */
+static inline char *fmt_ts(const struct chrome_sink *c, char *p, uint64_t boot_ns)
+{
+	return fmt_us(p, boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0);
+}
+
+static inline char *fmt_string(char *p, const char *s)
+{
+	return fmt_json_str(p, s, strlen(s));
+}
+
+static inline char *fmt_track(char *p, uint32_t pid, uint32_t tid)
+{
+	p = fmt_lit(p, ",\"pid\":");
+	p = fmt_u32(p, pid);
+	p = fmt_lit(p, ",\"tid\":");
+	return fmt_u32(p, tid);
+}
+
+/* Up to and including the name; the caller adds cat and args. */
+static inline char *span_begin(
+	struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid)
+{
+	char *p = event_begin(c);
+	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
+
+	if (start < c->rec.start_boot_ns)
+		start = c->rec.start_boot_ns;
+	p = fmt_lit(p, "{\"ph\":\"X\"");
+	p = fmt_track(p, pid, tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_us(p, start - c->rec.start_boot_ns);
+	p = fmt_lit(p, ",\"dur\":");
+	p = fmt_us(p, end > start ? end - start : 0);
+	return fmt_lit(p, ",\"name\":");
+}
+
+/* Marks of spans that were cut; writes a separator first when `first` is false. */
+static inline char *fmt_open(char *p, uint8_t flags, bool first)
+{
+	if (flags & REC_F_OPEN_START) {
+		if (!first)
+			*p++ = ',';
+		p = fmt_lit(p, "\"began_before\":true");
+		first = false;
+	}
+	if (flags & REC_F_OPEN_END) {
+		if (!first)
+			*p++ = ',';
+		p = fmt_lit(p, "\"unfinished\":true");
+	}
+	return p;
+}
+
+#endif

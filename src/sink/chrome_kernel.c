@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Chrome trace JSON: what the kernel did for a thread, or to it. */
+#include "sink/chrome.h"
+#include "util/names.h"
+
+static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
+{
+	const char *name = h->flags & REC_F_COMPAT ? NULL : syscall_name(h->id);
+
+	if (name)
+		return fmt_lit(fmt_str(fmt_lit(p, "\""), name, strlen(name)), "\"");
+	p = h->flags & REC_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
+	p = fmt_u32(p, h->id);
+	return fmt_lit(p, "\"");
+}
+
+/* How a call that passes data between processes or threads went; NULL: it is another call. */
+static const char *ipc_name(const struct rec_hdr *h)
+{
+	uint32_t kind = (h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT;
+	enum transfer way = syscall_transfer(h->id);
+
+	if (!kind || kind >= IPC_MAX)
+		return NULL;
+	if (h->flags & REC_F_BLOCKED)
+		return "ipc_slow";
+	if (!way)
+		way = kind == IPC_FUTEX_WAKE ? TRANSFER_SEND : TRANSFER_RECEIVE;
+	return way == TRANSFER_SEND ? "ipc_fast_send" : "ipc_fast_recv";
+}
+
+static char *fmt_ipc_args(char *p, const struct rec_hdr *h)
+{
+	static const char *const kinds[IPC_MAX] = {
+		[IPC_PIPE] = "pipe",
+		[IPC_UNIX] = "unix",
+		[IPC_EVENTFD] = "eventfd",
+		[IPC_FUTEX_WAIT] = "futex",
+		[IPC_FUTEX_WAKE] = "futex",
+	};
+
+	p = fmt_lit(p, "\"syscall\":");
+	p = fmt_syscall_name(p, h);
+	p = fmt_lit(p, ",\"kind\":");
+	p = fmt_string(p, kinds[(h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT]);
+	*p++ = ',';
+	return p;
+}
+
+void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
+{
+	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
+	bool known = !(r->h.flags & REC_F_COMPAT);
+	const char *ipc = ipc_name(&r->h);
+	char *p;
+
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	if (ipc) {
+		p = fmt_string(p, ipc);
+		p = fmt_lit(p, ",\"cat\":\"ipc\",\"args\":{");
+		p = fmt_ipc_args(p, &r->h);
+	} else {
+		p = fmt_syscall_name(p, &r->h);
+		p = fmt_lit(p, ",\"cat\":\"syscall\",\"args\":{");
+	}
+	if (r->h.flags & REC_F_OPEN_END) {
+		p = fmt_open(p, r->h.flags, true);
+	} else {
+		p = fmt_lit(p, "\"ret\":");
+		if (err) {
+			*p++ = '"';
+			p = fmt_str(p, err, strlen(err));
+			*p++ = '"';
+		} else if ((uint64_t)r->ret > 0xffffffffull && r->ret > 0) {
+			/* addresses, and integers that a double cannot hold */
+			*p++ = '"';
+			p = fmt_hex(p, (uint64_t)r->ret);
+			*p++ = '"';
+		} else {
+			p = fmt_s64(p, r->ret);
+		}
+		p = fmt_open(p, r->h.flags, false);
+	}
+	if (known && syscall_has_fd(r->h.id)) {
+		p = fmt_lit(p, ",\"fd\":");
+		p = fmt_s64(p, (int32_t)r->arg0);
+	}
+	if (known && r->ret > 0 && syscall_ret_is_bytes(r->h.id)) {
+		p = fmt_lit(p, ",\"bytes\":");
+		p = fmt_s64(p, r->ret);
+	}
+	if (r->h.flags & REC_F_BLOCKED && !ipc)
+		p = fmt_lit(p, ",\"path\":\"slow\"");
+	*p++ = '}';
+	event_end(c, p);
+}
+
+void chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
+{
+	char *p;
+
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	if (r->h.flags & REC_F_KERNEL) {
+		p = event_begin(c);
+		p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
+		p = fmt_track(p, r->h.tgid, r->h.tid);
+		p = fmt_lit(p, ",\"ts\":");
+		p = fmt_ts(c, p, r->h.start_ns);
+		p = fmt_lit(p, ",\"name\":");
+	} else {
+		p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	}
+	p = r->h.flags & REC_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"")
+				     : fmt_lit(p, "\"page_fault_minor\"");
+	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
+	p = fmt_hex(p, r->addr);
+	*p++ = '"';
+	if (r->h.flags & REC_F_KERNEL)
+		p = fmt_lit(p, ",\"kernel\":true");
+	p = fmt_open(p, r->h.flags, false);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
+{
+	char buf[IRQ_NAME_LEN];
+	const char *name, *type;
+	char *p;
+
+	if (r->h.flags & REC_F_SOFTIRQ) {
+		type = "softirq";
+		name = softirq_name(r->h.id);
+	} else if (r->h.flags & REC_F_VECTOR) {
+		type = "vector";
+		name = irq_vector_name(r->h.id);
+	} else {
+		type = "handler";
+		name = irq_name(&c->irqs, r->h.id, buf);
+	}
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	p = fmt_string(p, name);
+	p = fmt_lit(p, ",\"cat\":\"irq\",\"args\":{\"type\":");
+	p = fmt_string(p, type);
+	if (!(r->h.flags & REC_F_VECTOR)) {
+		p = fmt_lit(p, ",\"number\":");
+		p = fmt_u32(p, r->h.id);
+	}
+	p = fmt_lit(p, ",\"cpu\":");
+	p = fmt_u32(p, r->h.cpu);
+	p = fmt_open(p, r->h.flags, false);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+static void write_counter(struct chrome_sink *c, const struct rec_hdr *h, const char *name,
+	const char *unit, uint64_t value)
+{
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"C\"");
+	p = fmt_track(p, h->tgid, h->tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, h->start_ns);
+	p = fmt_lit(p, ",\"name\":");
+	p = fmt_string(p, name);
+	p = fmt_lit(p, ",\"cat\":\"memory\",\"args\":{");
+	p = fmt_string(p, unit);
+	*p++ = ':';
+	p = fmt_u64(p, value);
+	*p++ = '}';
+	event_end(c, p);
+}
+
+void chrome_memory(struct chrome_sink *c, const struct rec_memory *r)
+{
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	write_counter(c, &r->h, "rss", "bytes", r->rss_bytes);
+	write_counter(c, &r->h, "pages_allocated", "pages", r->pages_allocated);
+	write_counter(c, &r->h, "pages_freed", "pages", r->pages_freed);
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/live.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/check.h"
+
+struct live_sink {
+	struct sink sink;
+	struct live *live;
+	const struct recording *rec;
+	live_close_cb close;
+	void *arg;
+	int err;
+};
+
+/* As in the profile: see add_stall() there. */
+static void take_stall(
+	const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
+{
+	bool throttled = s->flags & STALL_F_THROTTLED;
+
+	ret->state = STATE_NONE;
+	if (s->state == ST_CPU || s->state >= ST_MAX)
+		return;
+	ret->state = s->state;
+	ret->ns = (int64_t)s->dur_ns;
+	if (s->state == ST_RUNNABLE && (!s->by_tid || throttled)) {
+		strcpy(by, throttled ? "cpu.max" : "idle");
+	} else if (s->by_tid) {
+		memcpy(by, s->by, sizeof(s->by));
+		by[TASK_COMM_LEN - 1] = '\0';
+	} else {
+		return;
+	}
+	ret->by_tid = s->by_tid;
+	if (s->state != ST_RUNNABLE)
+		ret->late = s->late_ns;
+}
+
+static uint32_t find_tokens(const struct probe_spec *s, const struct rec_step *r)
+{
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		if (!strcmp(s->args[i].name, "n_tokens") && check_shown(s, i, r->vals))
+			return r->vals[i] < UINT32_MAX ? (uint32_t)r->vals[i] : 0;
+	}
+	return 0;
+}
+
+static void take_times(struct step *step, const struct rec_step *r)
+{
+	for (int i = 0; i < ST_MAX; i++) {
+		step->own[i] = (int64_t)r->ns[i];
+		step->workers[i] = (int64_t)r->workers_ns[i];
+		step->workers_total += step->workers[i];
+	}
+}
+
+void live_step_from(struct live_step *ret, const struct recording *rec, const struct rec_step *r)
+{
+	const struct probe_spec *s = &rec->probes->specs[r->h.id];
+	struct live_step ls = {
+		.pid = r->h.tgid,
+		.workers = r->workers,
+		.step = {
+			.ts = r->h.start_ns > rec->start_boot_ns ?
+				(int64_t)(r->h.start_ns - rec->start_boot_ns) :
+				0,
+			.total = (int64_t)r->h.dur_ns,
+			.number = r->number,
+			.tid = r->h.tid,
+			.n_tokens = find_tokens(s, r),
+			.syscalls = r->n.syscalls,
+			.faults_minor = r->n.faults_minor,
+			.faults_major = r->n.faults_major,
+			.lost = r->lost,
+			.unfinished = r->h.flags & REC_F_OPEN_END,
+			.straggler_tid = r->straggler_tid,
+			.straggler.state = STATE_NONE,
+		},
+	};
+	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
+
+	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
+	take_times(&ls.step, r);
+	take_stall(&r->stall, &ls.step.stall, ls.by);
+	if (r->straggler_tid) {
+		ls.step.held = (int64_t)r->held_ns;
+		take_stall(&r->straggler, &ls.step.straggler, ls.straggler_by);
+	}
+	if (task)
+		memcpy(ls.straggler_comm, task->comm, sizeof(ls.straggler_comm));
+	if (!strcmp(ls.phase, "prefill"))
+		ls.live_phase = LIVE_PREFILL;
+	else if (!strcmp(ls.phase, "decode"))
+		ls.live_phase = LIVE_DECODE;
+	*ret = ls;
+}
+
+static void live_sink_record(struct sink *s, const struct rec_hdr *rec)
+{
+	struct live_sink *ls = (struct live_sink *)s;
+	const struct probe_spec *spec;
+	struct live_step step;
+	int err = 0;
+
+	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ls->rec->probes->n)
+		return;
+	if (rec->kind == REC_STEP) {
+		live_step_from(&step, ls->rec, (const struct rec_step *)rec);
+		err = live_step(ls->live, &step);
+	} else {
+		spec = &ls->rec->probes->specs[rec->id];
+		if (spec->role == ROLE_OP)
+			err = live_op(ls->live,
+				probe_spec_name(spec, ((const struct rec_function *)rec)->vals),
+				rec->dur_ns);
+	}
+	if (err)
+		ls->err = err;
+}
+
+static void live_sink_loss(struct sink *s, const struct loss *l)
+{
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		live_lost(((struct live_sink *)s)->live, l->count[k]);
+}
+
+static void live_sink_settled(struct sink *s)
+{
+	live_settled(((struct live_sink *)s)->live);
+}
+
+static int live_sink_flush(struct sink *s)
+{
+	return ((struct live_sink *)s)->err;
+}
+
+static uint64_t live_sink_bytes(const struct sink *s)
+{
+	(void)s;
+	return 0;
+}
+
+static int live_sink_close(struct sink *s, const struct window_totals *t)
+{
+	struct live_sink *ls = (struct live_sink *)s;
+	int err = ls->err;
+
+	ls->close(t, ls->arg);
+	free(ls);
+	return err;
+}
+
+static const struct sink_ops sink_ops = {
+	.record = live_sink_record,
+	.loss = live_sink_loss,
+	.settled = live_sink_settled,
+	.flush = live_sink_flush,
+	.close = live_sink_close,
+	.bytes = live_sink_bytes,
+};
+
+int live_sink_new(struct live *l, const struct recording *rec, live_close_cb close, void *arg,
+	struct sink **ret_sink)
+{
+	struct live_sink *ls = calloc(1, sizeof(*ls));
+
+	if (!ls)
+		return -ENOMEM;
+	*ls = (struct live_sink){
+		.sink.ops = &sink_ops, .live = l, .rec = rec, .close = close, .arg = arg
+	};
+	*ret_sink = &ls->sink;
+	return 0;
+}

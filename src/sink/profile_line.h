@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of the profile sink share: the envelope of a line, and pieces of its shape and stages. */
+#ifndef INFTRACE_PROFILE_LINE_H
+#define INFTRACE_PROFILE_LINE_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "io/writer.h"
+#include "sink/profile.h"
+#include "sink/profile_sums.h"
+#include "util/fmt.h"
+
+/* Most bytes of shape, stage_us and graph_enabled together. */
+#define PROFILE_BODY_MAX PROFILE_SUMS_MAX
+
+struct profile_lines {
+	struct writer *w;
+	struct profile_meta meta;
+	char *head, *tail; /* of every line: before shape, behind graph_enabled */
+	size_t head_len, tail_len;
+	char *line;
+};
+
+/* Begins a line about a process (0: none in particular), up to shape. NULL: no memory. */
+char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid);
+
+/* p: behind the brace that ends stage_us. */
+void profile_line_end(struct profile_lines *l, char *p, bool graph);
+
+/* The writer is not its own. */
+void profile_lines_clear(struct profile_lines *l);
+
+/* The arguments of a call, as scalars. strs: of its record; NULL leaves strings out. */
+char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs);
+
+/* ---- pieces; key: with all that stands between the value before and this one ---- */
+
+static inline char *add_string(char *p, const char *key, const char *value)
+{
+	p = fmt_str(p, key, strlen(key));
+	return fmt_json_str(p, value, strlen(value));
+}
+
+static inline char *add_u64(char *p, const char *key, uint64_t v)
+{
+	p = fmt_str(p, key, strlen(key));
+	return fmt_u64(p, v);
+}
+
+static inline char *add_us(char *p, const char *key, uint64_t ns)
+{
+	p = fmt_str(p, key, strlen(key));
+	return fmt_us(p, ns);
+}
+
+#endif

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/profile_ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define NAMES_MAX 1024 /* of operators; those beyond are "other" */
+#define NAME_LEN 64
+#define NAME_HASH (2 * NAMES_MAX)
+#define NAME_CACHE 256
+#define STEP_WAYS 4
+#define STEP_SETS 256
+#define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are added up at a time */
+#define PROCESSES_MAX 4096
+#define HOLD 100 /* rounds of profile_ops_settled(), a second, until the line of a step is written */
+
+/* Shape, and the sums of what does not fit. */
+#define ROOM (PROFILE_BODY_MAX - 1024)
+
+struct op_sum {
+	uint64_t n, ns;
+};
+
+struct op_sums {
+	struct op_sum *list; /* by number of the name */
+	uint32_t n;
+};
+
+struct step_ops {
+	uint32_t step; /* number + 1; 0: free */
+	uint32_t tgid;
+	bool ended, graph;
+	struct op_sums sums;
+};
+
+struct process_ops {
+	uint32_t tgid;
+	struct op_sums sums;
+};
+
+struct ended_step {
+	uint32_t step;
+	uint64_t round;
+};
+
+struct profile_ops {
+	struct profile_lines *lines;
+	const struct recording *rec;
+	char names[NAMES_MAX][NAME_LEN];
+	uint32_t n_names;
+	uint16_t by_text[NAME_HASH]; /* number + 1 */
+	struct {
+		const char *name;
+		uint32_t number;
+	} by_address[NAME_CACHE];
+	struct step_ops steps[STEPS_MAX];
+	struct ended_step ended[STEPS_MAX]; /* whose lines wait, oldest first, from first_ended */
+	uint32_t first_ended, n_ended;
+	uint32_t written; /* the highest step that has a line */
+	uint64_t round;
+	struct process_ops *processes;
+	size_t n_processes, last_process;
+};
+
+/* ---- names ---- */
+
+static uint32_t hash_text(const char *text)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (; *text; text++)
+		h = (h ^ (uint8_t)*text) * 16777619u;
+	return h;
+}
+
+/* The number of an operator's name as it stands in the profile. */
+static uint32_t name_number(struct profile_ops *o, const char *text)
+{
+	uint32_t i = hash_text(text) % NAME_HASH, number;
+
+	while (o->by_text[i]) {
+		number = o->by_text[i] - 1u;
+		if (!strcmp(o->names[number], text))
+			return number;
+		i = (i + 1) % NAME_HASH;
+	}
+	if (o->n_names == NAMES_MAX)
+		return 0;
+	memcpy(o->names[o->n_names], text, strlen(text) + 1);
+	o->by_text[i] = (uint16_t)++o->n_names;
+	return o->n_names - 1;
+}
+
+/* An address stays, but what is there may change, when an engine's own names are read. */
+static uint32_t find_name(struct profile_ops *o, const char *name)
+{
+	uint32_t i = (uint32_t)((uintptr_t)name >> 3) % NAME_CACHE, number;
+	char text[NAME_LEN];
+	size_t len = strnlen(name, NAME_LEN - 2);
+
+	if (o->by_address[i].name == name && !strncmp(o->names[o->by_address[i].number], name, NAME_LEN - 2))
+		return o->by_address[i].number;
+	memcpy(text, name, len);
+	text[len] = 0;
+	if (!strcmp(text, "total")) /* which is a key of ours */
+		memcpy(text, "total_", sizeof("total_"));
+	number = name_number(o, text);
+	o->by_address[i].name = name;
+	o->by_address[i].number = number;
+	return number;
+}
+
+/* ---- sums ---- */
+
+static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns)
+{
+	if (number >= s->n) {
+		uint32_t n = s->n ? s->n : 32;
+		struct op_sum *list;
+
+		while (n <= number)
+			n *= 2;
+		list = realloc(s->list, n * sizeof(*list));
+		if (!list)
+			return;
+		memset(list + s->n, 0, (n - s->n) * sizeof(*list));
+		s->list = list;
+		s->n = n;
+	}
+	s->list[number].n++;
+	s->list[number].ns += ns;
+}
+
+static char *add_name(char *p, const char *prefix, const char *name)
+{
+	char key[NAME_LEN + 4];
+	size_t len = strlen(prefix);
+
+	memcpy(key, prefix, len);
+	memcpy(key + len, name, strlen(name) + 1);
+	*p++ = ',';
+	p = fmt_json_str(p, key, strlen(key));
+	*p++ = ':';
+	return p;
+}
+
+/* How many of the names fit into a line. The rest goes to "other", which is the first. */
+static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
+{
+	size_t room = ROOM;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		size_t need = 2 * FMT_JSON_STR_MAX(strlen(o->names[i]) + 4) + FMT_U64_MAX + FMT_US_MAX;
+
+		if (!s->list[i].n)
+			continue;
+		if (need <= room) {
+			room -= need;
+			continue;
+		}
+		for (uint32_t k = i; k < s->n; k++) {
+			s->list[0].n += s->list[k].n;
+			s->list[0].ns += s->list[k].ns;
+		}
+		return i;
+	}
+	return s->n;
+}
+
+/* p: in the shape. */
+static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
+{
+	uint32_t fit = sums_fit(o, s);
+	uint64_t n = 0, ns = 0;
+
+	for (uint32_t i = 0; i < fit; i++) {
+		n += s->list[i].n;
+		ns += s->list[i].ns;
+	}
+	p = add_u64(p, ",\"ops\":", n);
+	for (uint32_t i = 0; i < fit; i++) {
+		if (s->list[i].n)
+			p = fmt_u64(add_name(p, "n_", o->names[i]), s->list[i].n);
+	}
+	p = add_us(p, "},\"stage_us\":{\"total\":", ns);
+	for (uint32_t i = 0; i < fit; i++) {
+		if (s->list[i].n)
+			p = fmt_us(add_name(p, "", o->names[i]), s->list[i].ns);
+	}
+	*p++ = '}';
+	memset(s->list, 0, s->n * sizeof(*s->list));
+	return p;
+}
+
+/* ---- steps ---- */
+
+static bool sums_any(const struct op_sums *s)
+{
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (s->list[i].n)
+			return true;
+	}
+	return false;
+}
+
+/* Writes the line, if it has anything to say, and frees the place. */
+static void step_write(struct profile_ops *o, struct step_ops *s)
+{
+	char *p = sums_any(&s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
+
+	if (p) {
+		p = add_u64(p, ",\"shape\":{\"step\":", s->step - 1);
+		p = add_u64(p, ",\"pid\":", s->tgid);
+		p = fmt_sums(p, o, &s->sums);
+		profile_line_end(o->lines, p, s->graph);
+	}
+	if (s->step > o->written)
+		o->written = s->step;
+	s->step = 0;
+}
+
+static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
+{
+	struct step_ops *set = &o->steps[step % STEP_SETS * STEP_WAYS];
+
+	for (int i = 0; i < STEP_WAYS; i++) {
+		if (set[i].step == step)
+			return &set[i];
+	}
+	return NULL;
+}
+
+/* One that is over goes first, of those the oldest. */
+static bool goes_before(const struct step_ops *a, const struct step_ops *b)
+{
+	if (!a->step || !b->step)
+		return !a->step && b->step;
+	if (a->ended != b->ended)
+		return a->ended;
+	return a->step < b->step;
+}
+
+static void step_end(struct profile_ops *o, struct step_ops *s)
+{
+	s->ended = true;
+	if (o->n_ended == STEPS_MAX) {
+		struct step_ops *oldest = step_find(o, o->ended[o->first_ended].step);
+
+		if (oldest)
+			step_write(o, oldest);
+		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
+		o->n_ended--;
+	}
+	o->ended[(o->first_ended + o->n_ended++) % STEPS_MAX] = (struct ended_step){ s->step, o->round };
+}
+
+static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t tgid)
+{
+	struct step_ops *s = step_find(o, step), *set = &o->steps[step % STEP_SETS * STEP_WAYS];
+
+	if (s)
+		return s;
+	s = set;
+	for (int i = 1; i < STEP_WAYS; i++) {
+		if (goes_before(&set[i], s))
+			s = &set[i];
+	}
+	if (s->step)
+		step_write(o, s);
+	s->step = step;
+	s->tgid = tgid;
+	s->ended = s->graph = false;
+	if (step <= o->written) /* late: nobody will tell again that it has ended */
+		step_end(o, s);
+	return s;
+}
+
+/* ---- processes ---- */
+
+static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
+{
+	struct process_ops *list;
+
+	if (o->last_process < o->n_processes && o->processes[o->last_process].tgid == tgid)
+		return &o->processes[o->last_process];
+	for (size_t i = 0; i < o->n_processes; i++) {
+		if (o->processes[i].tgid == tgid) {
+			o->last_process = i;
+			return &o->processes[i];
+		}
+	}
+	if (o->n_processes == PROCESSES_MAX)
+		return NULL;
+	list = realloc(o->processes, (o->n_processes + 1) * sizeof(*list));
+	if (!list)
+		return NULL;
+	o->processes = list;
+	list[o->n_processes] = (struct process_ops){ .tgid = tgid };
+	o->last_process = o->n_processes;
+	return &list[o->n_processes++];
+}
+
+static void process_write(struct profile_ops *o, struct process_ops *pr, bool graph)
+{
+	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
+	char *p = sums_any(&pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
+
+	if (!p)
+		return;
+	p = fmt_lit(p, ",\"shape\":{\"window\":0");
+	p = add_u64(p, ",\"pid\":", pr->tgid);
+	p = add_string(p, ",\"comm\":", task ? task->comm : "");
+	p = fmt_sums(p, o, &pr->sums);
+	profile_line_end(o->lines, p, graph);
+}
+
+/* ---- calls ---- */
+
+static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
+{
+	struct op_sums *sums = NULL;
+
+	if (o->rec->probes->op_detail && r->step) {
+		sums = &step_get(o, r->step, r->h.tgid)->sums;
+	} else {
+		struct process_ops *pr = process_get(o, r->h.tgid);
+
+		sums = pr ? &pr->sums : NULL;
+	}
+	if (sums)
+		sums_add(sums, find_name(o, probe_spec_name(s, r->vals)), r->h.dur_ns);
+}
+
+static void write_call(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
+{
+	const char *event = s->role == ROLE_GRAPH ? "graph_prof" : "sample_prof";
+	uint64_t start = o->rec->start_boot_ns;
+	char *p = profile_line_begin(o->lines, event, r->h.tgid);
+
+	if (!p)
+		return;
+	p = add_string(p, ",\"shape\":{\"call\":", probe_spec_name(s, r->vals));
+	if (r->step)
+		p = add_u64(p, ",\"step\":", r->step - 1);
+	p = add_u64(p, ",\"pid\":", r->h.tgid);
+	p = add_u64(p, ",\"tid\":", r->h.tid);
+	p = add_us(p, ",\"ts_us\":", r->h.start_ns > start ? r->h.start_ns - start : 0);
+	p = profile_add_args(p, s, r->vals, probe_record_strings(s, r));
+	if (r->h.flags & REC_F_OPEN_END)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
+	*p++ = '}';
+	profile_line_end(o->lines, p, s->flags & PROBE_F_GRAPH);
+}
+
+void profile_ops_call(struct profile_ops *o, const struct rec_function *r)
+{
+	const struct probe_spec *s = &o->rec->probes->specs[r->h.id];
+
+	if (s->role == ROLE_OP)
+		add_op(o, s, r);
+	else if ((s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE) && !(s->flags & PROBE_F_INSTANT))
+		write_call(o, s, r);
+}
+
+void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
+{
+	struct step_ops *s;
+
+	if (!o->rec->probes->op_detail)
+		return;
+	s = step_get(o, r->number + 1, r->h.tgid);
+	s->graph = r->n.graphs > 0;
+	if (!s->ended)
+		step_end(o, s);
+}
+
+static void write_ended(struct profile_ops *o, uint64_t hold)
+{
+	while (o->n_ended && o->ended[o->first_ended].round + hold <= o->round) {
+		struct step_ops *s = step_find(o, o->ended[o->first_ended].step);
+
+		if (s && s->ended)
+			step_write(o, s);
+		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
+		o->n_ended--;
+	}
+}
+
+void profile_ops_settled(struct profile_ops *o)
+{
+	o->round++;
+	write_ended(o, HOLD);
+}
+
+void profile_ops_finish(struct profile_ops *o, bool graph)
+{
+	write_ended(o, 0);
+	for (size_t i = 0; i < STEPS_MAX; i++) {
+		if (o->steps[i].step)
+			step_write(o, &o->steps[i]);
+	}
+	for (size_t i = 0; i < o->n_processes; i++)
+		process_write(o, &o->processes[i], graph);
+}
+
+void profile_ops_free(struct profile_ops *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i < STEPS_MAX; i++)
+		free(o->steps[i].sums.list);
+	for (size_t i = 0; i < o->n_processes; i++)
+		free(o->processes[i].sums.list);
+	free(o->processes);
+	free(o);
+}
+
+int profile_ops_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops)
+{
+	struct profile_ops *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	o->lines = lines;
+	o->rec = rec;
+	name_number(o, "other");
+	*ret_ops = o;
+	return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * request_prof, from the engine's steps: a run of prefill steps and the decode steps behind it are one
+ * request. Steps of several contexts of a process are told apart by the step's argument `context`.
+ * What cannot be told apart, such as the sequences of one batch, is one request that says so.
+ */
+#ifndef INFTRACE_PROFILE_REQUESTS_H
+#define INFTRACE_PROFILE_REQUESTS_H
+
+#include "sink/profile_line.h"
+#include "sink/sink.h"
+
+struct profile_requests;
+
+/* `lines` and `rec` must outlive it. -ENOMEM. */
+int profile_requests_new(
+	struct profile_lines *lines, const struct recording *rec, struct profile_requests **ret_requests);
+
+void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
+
+/* See struct sink_ops. */
+void profile_requests_settled(struct profile_requests *q);
+
+/* Writes the requests that are not over. */
+void profile_requests_finish(struct profile_requests *q);
+void profile_requests_free(struct profile_requests *q);
+
+#endif

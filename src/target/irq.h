@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names of the interrupts of this machine. */
+#ifndef INFTRACE_TARGET_IRQ_H
+#define INFTRACE_TARGET_IRQ_H
+
+#include <stdint.h>
+
+#define IRQ_NAME_LEN 64 /* with its NUL */
+
+struct irq_names;
+
+/*
+ * The handlers' names of an interrupt, as their drivers gave them, separated by commas: text from
+ * outside. "irq_27" when there are none. Looked up in /sys/kernel/irq once for each number, and
+ * kept in *names (NULL at first; belongs to the caller). Returns that, or buf without memory.
+ */
+const char *irq_name(struct irq_names **names, uint32_t irq, char buf[IRQ_NAME_LEN]);
+void irq_names_free(struct irq_names *names);
+
+#endif

@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Where probes get to: libraries in other mount namespaces, deleted, replaced, mapped later, mapped
+# twice; threads, children and their images; and that they leave processes alone that are not
+# recorded. Every call that the programs say they made is in the trace, once.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+
+probed=$BUILD/probed
+run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+lib=$TMP/libcalled.so
+cp "$probed/libcalled1.so" "$lib"
+
+declare -A input
+
+# program NAME [WRAPPER...]: starts call.c; its process id is then in PID
+program() {
+	local fd
+	mkfifo "$TMP/$1.in"
+	exec {fd}<>"$TMP/$1.in"
+	input[$1]=$fd
+	: >"$TMP/$1.out"
+	"${@:2}" "$probed/call" <&"$fd" >"$TMP/$1.out" &
+	PID=$!
+	test_pids+=("$PID")
+}
+
+answers() { # NAME
+	grep -c ^ok "$TMP/$1.out" || true
+}
+
+answered() { # NAME COUNT
+	[ "$(answers "$1")" -ge "$2" ]
+}
+
+say() { # NAME COMMAND...
+	echo "${*:2}" >&"${input[$1]}"
+}
+
+# tell NAME COMMAND...: waits for the answer
+tell() {
+	local before
+	before=$(answers "$1")
+	say "$@"
+	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
+}
+
+# record PRELOAD OPTION...
+record() {
+	: >"$TMP/err"
+	background env LD_PRELOAD="$1" "$INFTRACE" record -v --strict -e functions --ring-size 64MB \
+		--engine none -u 'libcalled*:called(n=u64 arg1)@op' -o "$TMP/t.json" "${@:2}" 2>"$TMP/err"
+	RECORD=$BG
+	wait_until 60 grep -q recording "$TMP/err" || not_ok "$TEST" "no recording: $(cat "$TMP/err")"
+}
+
+# finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are there
+finish() {
+	local name=$1 program rc=0 wanted got fd
+	shift
+	for program; do
+		say "$program" quit
+	done
+	wait "$RECORD" || rc=$?
+	same "$name: recorded, nothing lost" "$rc" 0
+	wanted=$(for program; do cat "$TMP/$program.out"; done |
+		awk '$3 { n[$2] += $3 } END { for (pid in n) print pid, n[pid] }' | sort)
+	got=$(grep '"name":"called"' "$TMP/t.json" | grep -o '"pid":[0-9]*' | cut -d: -f2 | sort | uniq -c |
+		awk '{ print $2, $1 }' | sort)
+	same "$name: all calls" "$got" "$wanted"
+	same "$name: no frame was stale" "$(grep -c 'left without a return' "$TMP/err")" 0
+	for program; do
+		rm "$TMP/$program.in" "$TMP/$program.out"
+		fd=${input[$program]}
+		exec {fd}>&-
+	done
+}
+
+# breakpoint PID: "yes" when the code of called() is not as in the file
+breakpoint() {
+	python3 - "$1" "$lib" "$(nm -D "$lib" | awk '$3 == "called" { print $1 }')" <<-'PY'
+		import sys
+		pid, lib, symbol = sys.argv[1], sys.argv[2], int(sys.argv[3], 16)
+		for line in open(f"/proc/{pid}/maps"):
+		    where, perms, offset = line.split()[:3]
+		    if perms[2] == "x" and line.rstrip().endswith(lib):
+		        at = int(where.split("-")[0], 16) - int(offset, 16) + symbol
+		with open(lib, "rb") as f, open(f"/proc/{pid}/mem", "rb") as m:
+		    f.seek(symbol)
+		    m.seek(at)
+		    print("yes" if f.read(4) != m.read(4) else "no")
+	PY
+}
+
+has_breakpoint() { # PID yes|no
+	[ "$(breakpoint "$1")" = "$2" ]
+}
+
+probes_are() { # COUNT: attached so far
+	[ "$(grep -c '1 probes in' "$TMP/err")" = "$1" ]
+}
+
+# ---- files ----
+
+if unshare -m true 2>/dev/null; then
+	mkdir "$TMP/other"
+	# the same path is another file there
+	program inside unshare -m sh -c "mount -t tmpfs none $TMP/other &&
+		cp $probed/libcalled2.so $TMP/other/libcalled.so && exec \"\$0\""
+	wait_until 10 test -e "/proc/$PID/root$TMP/other/libcalled.so"
+	tell inside load "$TMP/other/libcalled.so"
+	inside=$PID
+	cp "$probed/libcalled1.so" "$TMP/other/libcalled.so"
+	program outside
+	tell outside load "$TMP/other/libcalled.so"
+	record "" -p "$inside,$PID"
+	tell inside call 1000
+	tell outside call 2000
+	finish "the same path in two mount namespaces" inside outside
+
+	root=$TMP/root
+	mkdir -p "$root/proc"
+	for file in "$probed/call" "$lib" $(ldd "$probed/call" | grep -o '/[^ ]*'); do
+		mkdir -p "$root$(dirname "$file")"
+		cp "$file" "$root$file"
+	done
+	mv "$root$lib" "$root/libcalled-inside.so"
+	program inside unshare -m chroot "$root"
+	tell inside load /libcalled-inside.so
+	record "" -p "$PID"
+	tell inside call 1000
+	tell inside threads 4 100
+	finish "another root" inside
+else
+	skip "mount namespaces" "unshare -m is not allowed here"
+fi
+
+cp "$lib" "$TMP/libcalled-old.so"
+program old
+tell old load "$TMP/libcalled-old.so"
+old=$PID
+rm "$TMP/libcalled-old.so"
+record "" -p "$old"
+tell old call 1000
+finish "a deleted file" old
+
+cp "$lib" "$TMP/libcalled-old.so"
+program old
+tell old load "$TMP/libcalled-old.so"
+old=$PID
+cp "$probed/libcalled2.so" "$TMP/new.so"
+mv "$TMP/new.so" "$TMP/libcalled-old.so"
+program new
+tell new load "$TMP/libcalled-old.so"
+record "" -p "$old,$PID"
+tell old call 1000
+tell new call 2000
+finish "a replaced file, old and new" old new
+
+cp "$lib" "$TMP/libcalled-copy.so"
+program twice
+record "" -p "$PID"
+same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/err")" 0
+tell twice load "$lib"
+wait_until 10 probes_are 1
+tell twice call 1000
+tell twice load "$TMP/libcalled-copy.so"
+wait_until 10 probes_are 2
+tell twice call 500
+tell twice unload
+cp "$probed/libcalled2.so" "$TMP/libcalled-copy.so"
+finish "mapped later, and a copy" twice
+
+# ---- processes ----
+
+for links in multi single; do
+	preload=
+	[ "$links" = multi ] || preload=$probed/no_uprobe_multi.so
+	program target
+	tell target load "$lib"
+	record "$preload" -p "$PID"
+	tell target call 1000
+	tell target threads 8 1000
+	for _ in 1 2 3 4 5 6 7 8; do
+		tell target fork 0 50
+	done
+	tell target vfork 0 300 "$lib"
+	tell target leave
+	tell target threads 4 500
+	tell target fork 0 50
+	finish "$links: threads and children, from their first call on" target
+	same "$links: none was late" "$(grep -c 'after they began' "$TMP/err")" 0
+done
+
+# A process that is not recorded, and calls the function: after a moment no probe is in it. The target
+# does not miss a call, its children only those of the first milliseconds.
+program target
+tell target load "$lib"
+target=$PID
+program other
+tell other load "$lib"
+other=$PID
+record "" -p "$target"
+same "others: a breakpoint is in both" "$(breakpoint "$target") $(breakpoint "$other")" "yes yes"
+tell target loop 2
+tell other call 500
+sleep 0.5
+same "others: few calls are left alone" "$(breakpoint "$other")" yes
+tell other loop 1
+check "others: none in the other one, once it calls often" wait_until 20 has_breakpoint "$other" no
+same "others: still one in the target" "$(breakpoint "$target")" yes
+grep -q 'probes are only in those recorded now (1)' "$TMP/err" || not_ok "others: -v says so" "$(cat "$TMP/err")"
+sleep 0.3
+tell target stop
+tell target threads 4 1000
+tell target fork 500 200
+tell target vfork 500 200 "$lib"
+cp "$lib" "$TMP/libcalled-later.so"
+tell target load "$TMP/libcalled-later.so"
+wait_until 10 probes_are 2
+tell target threads 2 300
+tell target load "$lib"
+tell target call 400
+same "others: none in the other one at the end" "$(breakpoint "$other")" no
+finish "others" target
+check_rc "others: how late the children were is told" 0 \
+	'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/err"
+tell other stop
+
+# another main thread; more processes than links are made for one by one; another image
+program target
+tell target load "$lib"
+record "" -p "$PID"
+tell other loop 1
+check "exec: none in the other one" wait_until 20 has_breakpoint "$other" no
+tell target call 100
+say target execthread 500 300 "$lib"
+finish "an exec of another thread" target
+program target
+tell target load "$lib"
+record "" -p "$PID"
+check "a large family: none in the other one" wait_until 20 has_breakpoint "$other" no
+tell target call 100
+tell target family 1000 20 40
+check "a large family: everywhere again" grep -q 'all processes again: the targets have become many' "$TMP/err"
+same "a large family: in the other one, too" "$(breakpoint "$other")" yes
+finish "a large family" target
+program target
+tell target load "$lib"
+record "" -p "$PID"
+check "exec: none in the other one again" wait_until 20 has_breakpoint "$other" no
+say target exec 500 300 "$lib"
+finish "an exec" target
+same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/err")" 0
+tell other stop
+
+# the kernel knows a process by its main thread
+program target
+tell target load "$lib"
+target=$PID
+record "" -p "$target"
+tell other loop 1
+check "without its main thread: none in the other one" wait_until 20 has_breakpoint "$other" no
+tell target loop 2
+sleep 0.2
+tell target stop
+tell target leave
+check "without its main thread: everywhere again" \
+	wait_until 20 grep -q 'all processes again: the main thread' "$TMP/err"
+check "without its main thread: in the other one, too" wait_until 20 has_breakpoint "$other" yes
+tell target threads 2 300
+tell target fork 0 50
+finish "without its main thread" target
+tell other stop
+say other quit
+
+# before 6.6 it is as it is
+program target
+tell target load "$lib"
+target=$PID
+rm "$TMP/other.in"
+program other
+tell other load "$lib"
+record "$probed/no_uprobe_multi.so" -p "$target"
+tell target loop 2
+tell other loop 1
+sleep 1.5
+same "single links: the breakpoint stays in the other one" "$(breakpoint "$PID")" yes
+tell target stop
+tell other stop
+finish "single links, and another process" target
+say other quit

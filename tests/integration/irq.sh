@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# -e irq: interrupts as the kernel's own counters have them, and steps that still add up.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 node bpftool
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
+
+adds_up() { # STDERR
+	! grep -e "did not add up" -e "nested too deep" -e "within an interrupt" "$1"
+}
+
+p=$PROGRAMS/irqs
+if record irqs -e +irq --engine none -u "$p:work(round=s32 arg1)@step" -- "$p" 40; then
+	why=$(json 'o[-1].get("skipped", "")' o="$TMP/irqs.out")
+	if [ -n "$why" ]; then
+		skip "irqs: counts" "$why"
+	else
+		check "irqs: as perf_event_open counts them, of each type" \
+			"$CHECK_KERNEL" irqs "$TMP/irqs.json" "$TMP/irqs.out"
+	fi
+	check "irqs: the breakdown of each step, from its spans" \
+		"$CHECK" breakdown "$TMP/irqs.json" "$TMP/irqs.jsonl"
+	check "irqs: every step adds up" adds_up "$TMP/irqs.err"
+	expect "irqs: the time is in the steps" \
+		'all(p["stage_us"].get("irq", 0) > 0 for p in p if p["event"] == "token_prof")' p="$TMP/irqs.jsonl"
+	check "irqs: the sums of the process" "$CHECK_KERNEL" sums "$TMP/irqs.json" "$TMP/irqs.jsonl"
+fi
+
+# interrupts, preemption and probes in each other's middle
+p=$PROGRAMS/preempt
+if record preempt -e +irq --engine none --ring-size 64MB -u "$p:work(round=s32 arg1)@step" \
+	-u "$p:leaf@op" -u "$p:spin@barrier" -- "$p" 12 150; then
+	check "preempt: calls, faults and switches of each thread" \
+		"$CHECK" sections "$TMP/preempt.json" "$TMP/preempt.out"
+	check "preempt: the breakdown of each step, from its spans" \
+		"$CHECK" breakdown "$TMP/preempt.json" "$TMP/preempt.jsonl"
+	check "preempt: every step adds up" adds_up "$TMP/preempt.err"
+fi
+
+p=$PROGRAMS/irqs
+record alone -e irq --engine none -u "$p:work@step" -- "$p" 5
+expect "-e irq alone: interrupts, and steps with them" \
+	'{e.get("cat") for e in t if e["ph"] == "X"} == {"irq", "step", "steps"}' t="$TMP/alone.json"
+
+# What is not asked for is not loaded.
+loaded() { bpftool prog show | grep -c " name \(irq_\|memory_\)" || true; }
+before=$(loaded)
+background "$INFTRACE" record -q --engine none -o "$TMP/none.json" -p $$
+wait_until 20 test -s "$TMP/none.json"
+same "without -e irq and -e memory none of their programs is loaded" "$(loaded)" "$before"
+kill -INT "$BG"
+wait "$BG" || true
+
+traces_check

@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# inftrace report on recordings of real llama.cpp in which something was in the way: it names what,
+# and for how long. Its page, in a headless Chromium.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 taskset chrt
+need_llama
+# ahead of whatever else this machine does: only what is planted here is in the way
+chrt -f 1 true || skip_all "no real-time scheduling here"
+
+recording_or_gone() {
+	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null
+}
+
+# record NAME COMMAND...: records a second or two of generation on CPU 0; it begins when the command,
+# which gets the pid of the engine and a file, writes a line to the file. Leaves $TMP/NAME.jsonl, .json, .out (of the engine), .log
+# (of the command).
+record() {
+	local name=$1 target recorder rc=0
+	shift
+	mkfifo "$TMP/$name.go"
+	: >"$TMP/$name.out"
+	: >"$TMP/$name.err"
+	chrt -f 1 taskset -c 0 "$DRIVER" -n 1500 -r 3 -t 1 -q -w "${MODEL_ARGS[@]}" <>"$TMP/$name.go" \
+		>"$TMP/$name.out" &
+	target=$!
+	test_pids+=("$target")
+	wait_until 60 grep -qx ready "$TMP/$name.out"
+	background "$INFTRACE" record -p "$target" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
+		2>"$TMP/$name.err"
+	recorder=$BG
+	wait_until 60 recording_or_gone "$name" "$recorder"
+	"$@" "$target" "$TMP/$name.go" >"$TMP/$name.log"
+	wait "$target" || rc=$?
+	wait "$recorder" || rc=$?
+	same "$name: recorded" "$rc" 0
+}
+
+# report NAME: leaves $TMP/NAME.txt and .report.jsonl, of the profile; NAME-trace: of the trace
+report() {
+	check "$1: text" "$INFTRACE" report "$TMP/$1.jsonl"
+	cp "$TMP/check.out" "$TMP/$1.txt"
+	check "$1: JSON" "$INFTRACE" report --json --all-steps -n 1000 "$TMP/$1.jsonl"
+	tr -d '\n' <"$TMP/check.out" >"$TMP/$1.report.jsonl"
+	check "$1: JSON of the trace" "$INFTRACE" report --json --all-steps -n 1000 "$TMP/$1.json"
+	tr -d '\n' <"$TMP/check.out" >"$TMP/$1-trace.report.jsonl"
+}
+
+# What every report must stand: all steps of the engine, in sums to the nanosecond those of the file.
+agrees() { # NAME
+	expect "$1: every step of the engine has a verdict" '([s["step"] for s in r[0]["steps"]] ==
+		list(range(c["steps"])) and sum(s["n_tokens"] for s in r[0]["steps"]) == c["n_tokens"])' \
+		r="$TMP/$1.report.jsonl" c=last:"$TMP/$1.out"
+	expect "$1: the breakdown is the sum of the steps" '(lambda ns:
+		{(f["phase"], k): ns(v) for f in r[0]["processes"][0]["phases"] for k, v in f["breakdown_us"].items()} ==
+		{(f, k): sum(ns(s["stage_us"].get(k, 0)) for s in p if s["event"] == "token_prof" and s["shape"]["phase"] == f)
+		for f in ("prefill", "decode") for k in {k for s in p if s["event"] == "token_prof" and s["shape"]["phase"] == f
+		for k in s["stage_us"] if not k.startswith("workers_")}})(lambda us: round(us * 1000))' \
+		r="$TMP/$1.report.jsonl" p="$TMP/$1.jsonl"
+	expect "$1: the report of the trace says the same of the steps" '(lambda f: f(r) == f(t))(lambda r:
+		([{k: f[k] for k in ("phase", "steps", "step_us", "breakdown_us")} for f in r[0]["processes"][0]["phases"]],
+		r[0]["processes"][0]["ttft_us"], r[0]["processes"][0]["time_per_output_token_us"],
+		[(s["step"], s["state"], s["excess_us"]) for s in r[0]["steps"]]))' \
+		r="$TMP/$1.report.jsonl" t="$TMP/$1-trace.report.jsonl"
+}
+
+# ---- stopped by a signal ----
+
+# Five times 100 ms; prints how long each took on its own clock, in microseconds.
+stop_often() { # PID GO
+	python3 - "$@" <<-'PY'
+		import os, signal, sys, time
+		os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+		pid = int(sys.argv[1])
+		open(sys.argv[2], "w").write("\n")
+		for i in range(5):
+		    time.sleep(0.06 + i * 0.013)
+		    start = time.monotonic()
+		    os.kill(pid, signal.SIGSTOP)
+		    time.sleep(0.1)
+		    os.kill(pid, signal.SIGCONT)
+		    print('{"us": %.3f}' % ((time.monotonic() - start) * 1e6))
+	PY
+}
+
+record stopped stop_often
+report stopped
+agrees stopped
+# a stop is in a step, or between two of them
+expect "stopped: each time is found, with its length" '(lambda found, planted: len(found) == len(planted) == 5 and
+	all(99000 <= f <= p * 1.1 + 5000 for f, p in zip(sorted(found), sorted(planted))))(
+	[s["state_us"] for s in r[0]["steps"] if s["state"] == "stopped"] +
+	[g["excess_us"] for g in r[0]["processes"][0]["slowest_between"] if g["excess_us"] > 90000],
+	[x["us"] for x in l])' r="$TMP/stopped.report.jsonl" l="$TMP/stopped.log"
+expect "stopped: these are the slowest" '(lambda all: [x.get("state", "stopped") for x in all[:5]] == ["stopped"] * 5)(
+	sorted(r[0]["processes"][0]["slowest"] + r[0]["processes"][0]["slowest_between"], key=lambda x: -x["excess_us"]))' \
+	r="$TMP/stopped.report.jsonl"
+check "stopped: the sentence" grep -E \
+	'^  step [0-9]+, 1[0-9][0-9] ms instead of [0-9.]+ .s: the calling thread was stopped for 1[0-9][0-9] ms by a signal or a debugger' \
+	"$TMP/stopped.txt"
+
+# ---- another program on the same CPU ----
+
+ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$TMP/cc1hog"
+# Five times 60 ms.
+hog() { # PID GO
+	"$TMP/cc1hog" - "$@" <<-'PY'
+		import os, sys, time
+		os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+		os.sched_setaffinity(0, {0})
+		open(sys.argv[2], "w").write("\n")
+		for i in range(5):
+		    time.sleep(0.05 + i * 0.007)
+		    end = time.monotonic() + 0.06
+		    while time.monotonic() < end:
+		        pass
+	PY
+}
+
+record hog hog
+report hog
+agrees hog
+expect "hog: each time is found, with its length" '(lambda found: len(found) == 5 and all(59000 <= f <= 120000 for f in found))(
+	[s["state_us"] for s in r[0]["steps"] if s["state"] == "runnable" and s["where"] == "own" and s.get("by") == "cc1hog"
+	and s["excess_us"] > 50000] +
+	[g["excess_us"] for g in r[0]["processes"][0]["slowest_between"] if g["excess_us"] > 59000])' \
+	r="$TMP/hog.report.jsonl"
+check "hog: the sentence" grep -E '^  step [0-9]+, [0-9]+\.?[0-9]* ms instead of [0-9.]+ .s: '\
+'the calling thread waited [0-9.]+ ms for a CPU behind pid [0-9]+ `cc1hog`$' "$TMP/hog.txt"
+
+# ---- the page ----
+
+# A recording of ten minutes, with two steps that stand out.
+python3 - >"$TMP/long.jsonl" <<'PY'
+import random
+random.seed(7)
+ts = 0
+for i in range(200000):
+    cpu, barrier = random.randint(2600000, 2800000), random.randint(100000, 200000)
+    stopped = 250000000 if i in (70000, 150000) else 0
+    total = cpu + barrier + stopped
+    us = lambda ns: "%d.%03d" % divmod(ns, 1000)
+    print('{"event":"token_prof","commit_sha":null,"env_hash":"sha256:1","model":"m","concurrency":1,"shape":'
+          '{"step":%d,"pid":4711,"tid":4711,"phase":"decode","n_tokens":1,"ts_us":%s,"workers":1,"lost":0},"stage_us":'
+          '{"total":%s,"cpu":%s,"barrier":%s%s,"workers_total":%s,"workers_cpu":%s},"graph_enabled":false,'
+          '"runtime_flags":{},"source":"native"}' % (i, us(ts), us(total), us(cpu), us(barrier),
+          ',"stopped":' + us(stopped) if stopped else '', us(total), us(total)))
+    ts += total + 100000
+PY
+cat >"$TMP/hostile.jsonl" <<'END'
+{"event":"op_prof","commit_sha":null,"env_hash":"sha256:1","model":"<img src=x onerror=alert(1)>","concurrency":1,"shape":{"pid":1,"comm":"</script><script>alert(2)</script>"},"stage_us":{"total":1.000,"<b onclick=alert(3)>'\"\u2028&amp;":1.000},"graph_enabled":false,"runtime_flags":{},"source":"native"}
+END
+
+for name in stopped long hostile; do
+	check "page: $name: written" "$INFTRACE" report --html "$TMP/$name.html" "$TMP/$name.jsonl"
+done
+same "page: of a long recording it is small" "$(($(stat -c %s "$TMP/long.html") < 400000))" 1
+
+page() { # NAME OPTION...
+	local name=$1
+	shift
+	check "page: $name ${*:-wide}" "$TOP/tests/tools/check_page.mjs" "$@" "$TMP/$name.html"
+}
+
+if command -v node >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+	page stopped
+	page stopped --dark
+	page stopped --size 390x844
+	page hostile --size 390x844
+	page hostile
+	same "page: hostile names are shown as text" "$("$TOP/tests/tools/check_page.mjs" --eval \
+		'[document.querySelectorAll("script").length, document.querySelectorAll("main img, main b[onclick]").length,
+		document.body.textContent.includes("<b onclick=alert(3)>")]' "$TMP/hostile.html" | tail -n 1)" '[2,0,true]'
+	page long
+	# the first start of a browser reads it in from the disk
+	page long --size 390x844
+	ms=$(sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out")
+	same "page: a long recording opens in less than two seconds ($ms ms)" "$((ms < 2000))" 1
+	same "page: all that is slow stands in it" "$("$TOP/tests/tools/check_page.mjs" --eval \
+		'["step 70000, 253 ms", "step 150000, 253 ms"].map((t) => document.body.textContent.includes(t))' \
+		"$TMP/long.html" | tail -n 1)" '[true,true]'
+else
+	skip "page" "chromium or node is not installed"
+fi

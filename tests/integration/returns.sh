@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Where a return probe would end the target there is none: functions of Go's, processes with a shadow
+# stack on kernels that do not keep it in step.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need cc python3
+
+# What tells Go code, made by hand: the section, and the two symbols around it.
+cat >"$TMP/like_go.c" <<'C'
+#include <stdio.h>
+
+int c_work(int n), go_work(int n) __asm__("main.work");
+
+__asm__(".pushsection .go.buildinfo, \"aw\"\n.ascii \"\\377 Go buildinf:\"\n.popsection\n"
+	".text\n.type runtime.text, @function\nruntime.text: nop\n");
+int __attribute__((noinline)) go_work(int n)
+{
+	__asm__("" : "+r"(n));
+	return n + 1;
+}
+__asm__(".text\n.type runtime.etext, @function\nruntime.etext: nop\n");
+int __attribute__((noinline)) c_work(int n)
+{
+	__asm__("" : "+r"(n));
+	return n + 2;
+}
+
+int main(void)
+{
+	int n = 0;
+
+	getchar();
+	for (int i = 0; i < 100; i++)
+		n += go_work(i) + c_work(i);
+	return n == 0;
+}
+C
+cc -O1 -fno-toplevel-reorder "$TMP/like_go.c" -o "$TMP/like_go"
+cat >"$TMP/like_go.json" <<'JSON'
+{
+  "name": "like_go", "match": { "mapped": ["like_go"] },
+  "probes": [{ "instant": "main.work", "role": "op" }, { "symbol": "c_work", "role": "graph" }]
+}
+JSON
+mkfifo "$TMP/go"
+
+# traced PROGRAM RECORD-OPTION...: from before its line of input to its end
+traced() {
+	local program=$1 target
+	shift
+	"$program" <"$TMP/go" >"$TMP/out" 2>"$TMP/out.err" &
+	target=$!
+	test_pids+=("$target")
+	exec 9>"$TMP/go"
+	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
+	wait_until 30 grep -q recording "$TMP/err"
+	echo >&9
+	exec 9>&-
+	wait "$target" && wait "$BG"
+}
+
+check "functions named as Go's: the program runs" traced "$TMP/like_go" --engine "$TMP/like_go.json" \
+	-u like_go:main.work@sample
+expect "one has no return probe" \
+	'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph", "sample")] == [100, 100, 0]' t="$TMP/t.json"
+same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/err")" 1
+check_rc "inftrace engines says so" 0 'warning: main.work in .* is a Go function' "$INFTRACE" engines \
+	-e <(sed 's/"instant"/"symbol"/' "$TMP/like_go.json") "$TMP/like_go"
+
+# A process that says it has a shadow stack.
+bound() { # PID TEXT: what stands in its /proc/PID/status, in this mount namespace
+	sed "s/^Threads:/$2&/" "/proc/$1/status" >"$TMP/status"
+	mount --bind "$TMP/status" "/proc/$1/status"
+}
+shadowed() { # RECORD-OPTION...
+	local target rc=0
+	"$TMP/like_go" <"$TMP/go" &
+	target=$!
+	test_pids+=("$target")
+	exec 9>"$TMP/go"
+	export -f bound
+	export TMP
+	background unshare -m bash -c 'pid=$1; shift; bound "$pid" "x86_Thread_features:\tshstk wrss\n" && exec "$@"' \
+		- "$target" "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
+	wait_until 30 grep -qE 'recording|cannot|denied' "$TMP/err" || rc=1
+	echo >&9
+	exec 9>&-
+	wait "$target" && wait "$BG" || rc=1
+	return $rc
+}
+
+if ! unshare -m mount --bind "$TMP/like_go.c" /proc/self/status 2>/dev/null; then
+	skip "shadow stack" "/proc/PID/status cannot be covered"
+	exit
+fi
+check "a shadow stack: recorded" shadowed --engine "$TMP/like_go.json" -u "$TMP/like_go:c_work@sample"
+if bpftool btf dump file /sys/kernel/btf/vmlinux | grep -q "FUNC 'shstk_update_last_frame'"; then
+	returns=100 warnings=0
+else
+	returns=0 warnings=1
+fi
+expect "a shadow stack: returns where the kernel can" \
+	'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph")] == [100, '$returns']' t="$TMP/t.json"
+same "a shadow stack: a line says so" "$(grep -c 'warning: .* functions left out: a target has a shadow stack' "$TMP/err")" \
+	"$warnings"

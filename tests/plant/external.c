@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "external.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TASKS_MAX 64
+
+static int file_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return plant_fail(path);
+	n = write(fd, text, strlen(text));
+	if (n < 0)
+		plant_fail(path);
+	close(fd);
+	return n < 0 ? -1 : 0;
+}
+
+/* ---- children that take a CPU ---- */
+
+struct rival {
+	uint32_t wanted, begun, done; /* futexes */
+	uint64_t size_ns, start_ns, end_ns;
+	int pid;
+};
+
+static void spin(struct rival *r)
+{
+	while (plant_now() - r->start_ns < r->size_ns)
+		;
+}
+
+/*
+ * Datagrams that nobody reads. They are sent 64 at a time and taken apart where they are received:
+ * what they cost is in that softirq, and little in the interrupts that it takes to get there.
+ */
+static void flood(struct rival *r)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int in = socket(AF_INET, SOCK_DGRAM, 0), out = socket(AF_INET, SOCK_DGRAM, 0);
+	int size = 1, segment = 500;
+	socklen_t len = sizeof(addr);
+	static char data[64 * 500];
+
+	setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	setsockopt(out, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+	if (bind(in, (struct sockaddr *)&addr, len) ||
+		getsockname(in, (struct sockaddr *)&addr, &len) ||
+		connect(out, (struct sockaddr *)&addr, len)) {
+		plant_fail("loopback");
+		_exit(1);
+	}
+	while (plant_now() - r->start_ns < r->size_ns)
+		send(out, data, sizeof(data), MSG_DONTWAIT);
+	close(in);
+	close(out);
+}
+
+int cpu_pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? plant_fail("affinity") : 0;
+}
+
+static void rival_main(struct rival *r, enum plant_cause cause, int cpu)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, cause == PLANT_hog ? "plant_hog" : "plant_flood");
+	if (cpu_pin(cpu))
+		_exit(1);
+	for (uint32_t n = 1;; n++) {
+		while (plant_wait(&r->wanted, n))
+			;
+		r->start_ns = plant_now();
+		plant_set(&r->begun, n);
+		cause == PLANT_hog ? spin(r) : flood(r);
+		r->end_ns = plant_now();
+		plant_set(&r->done, n);
+	}
+}
+
+struct rival *rival_start(enum plant_cause cause, const struct target *t)
+{
+	struct rival *r =
+		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	if (r == MAP_FAILED) {
+		plant_fail("memory");
+		return NULL;
+	}
+	pid = fork();
+	if (!pid)
+		rival_main(r, cause, cause == PLANT_hog ? t->cpu : t->other_cpu);
+	if (pid < 0) {
+		plant_fail("fork");
+		munmap(r, sizeof(*r));
+		return NULL;
+	}
+	r->pid = pid; /* by the parent only: they share this */
+	return r;
+}
+
+int rival_run(struct rival *r, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
+{
+	uint32_t n = r->wanted + 1;
+
+	r->size_ns = size_ns;
+	plant_set(&r->wanted, n);
+	if (plant_wait(&r->done, n))
+		return -1;
+	*ret_start = r->start_ns;
+	*ret_end = r->end_ns;
+	return 0;
+}
+
+void rival_stop(struct rival *r)
+{
+	if (!r)
+		return;
+	kill(r->pid, SIGKILL);
+	waitpid(r->pid, NULL, 0);
+	munmap(r, sizeof(*r));
+}
+
+/* ---- limits, signals, debuggers ---- */
+
+/* For the given time the engine gets a fifth of a CPU. */
+int quota_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
+{
+	char path[PATH_MAX];
+	bool v2;
+	int err;
+
+	snprintf(path, sizeof(path), "%s/cpu.max", t->cgroup);
+	v2 = !access(path, W_OK);
+	if (!v2)
+		snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", t->cgroup);
+	*ret_start = plant_now();
+	err = file_write(path, v2 ? "20000 100000" : "20000");
+	plant_sleep(size_ns);
+	err |= file_write(path, v2 ? "max 100000" : "-1");
+	*ret_end = plant_now();
+	return err;
+}
+
+int stop_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
+{
+	*ret_start = plant_now();
+	if (kill(t->pid, SIGSTOP))
+		return plant_fail("SIGSTOP");
+	plant_sleep(size_ns);
+	*ret_end = plant_now();
+	return kill(t->pid, SIGCONT) ? plant_fail("SIGCONT") : 0;
+}
+
+static int tasks_list(int pid, int *tids)
+{
+	struct dirent *e;
+	char path[64];
+	int n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d)
+		return plant_fail(path);
+	while ((e = readdir(d)) && n < TASKS_MAX) {
+		if (atoi(e->d_name))
+			tids[n++] = atoi(e->d_name);
+	}
+	closedir(d);
+	return n;
+}
+
+/* As gdb -p does: all threads are stopped, looked at, and let go. */
+int debugger_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
+{
+	int tids[TASKS_MAX], n = tasks_list(t->pid, tids), status, err = 0;
+
+	if (n < 0)
+		return -1;
+	*ret_start = plant_now();
+	for (int i = 0; i < n; i++) {
+		if (ptrace(PTRACE_SEIZE, tids[i], 0, 0) || ptrace(PTRACE_INTERRUPT, tids[i], 0, 0))
+			err = plant_fail("ptrace");
+	}
+	for (int i = 0; i < n && !err; i++)
+		waitpid(tids[i], &status, __WALL);
+	plant_sleep(size_ns);
+	*ret_end = plant_now();
+	for (int i = 0; i < n; i++) {
+		if (ptrace(PTRACE_DETACH, tids[i], 0, 0))
+			err = plant_fail("ptrace");
+	}
+	return err;
+}
+
+/* ---- memory ---- */
+
+int evict_plant(const struct target *t, uint64_t from, uint64_t length, uint64_t *ret_start,
+	uint64_t *ret_end)
+{
+	struct iovec iov = { .iov_base = (void *)(t->model.start + from), .iov_len = length };
+	int fd = (int)syscall(SYS_pidfd_open, t->pid, 0);
+	ssize_t n;
+
+	if (fd < 0)
+		return plant_fail("pidfd_open");
+	*ret_start = plant_now();
+	n = syscall(SYS_process_madvise, fd, &iov, 1, MADV_PAGEOUT, 0);
+	*ret_end = plant_now();
+	close(fd);
+	return n < 0 ? plant_fail("process_madvise") : 0;
+}
+
+int caches_drop(void)
+{
+	return file_write("/proc/sys/vm/drop_caches", "1");
+}
+
+/* ---- interrupts ---- */
+
+#define RPS_CPUS "/sys/class/net/lo/queues/rx-0/rps_cpus"
+
+/* What comes in on the loopback interface is handled on the engine's CPU. */
+int softirq_plant(const struct target *t, struct rival *r, uint64_t size_ns, uint64_t *ret_start,
+	uint64_t *ret_end)
+{
+	char mask[64];
+	int err;
+
+	if (t->cpu > 31) {
+		errno = EINVAL;
+		return plant_fail(RPS_CPUS);
+	}
+	snprintf(mask, sizeof(mask), "%x", 1u << t->cpu);
+	if (file_write(RPS_CPUS, mask))
+		return -1;
+	err = rival_run(r, size_ns, ret_start, ret_end);
+	return file_write(RPS_CPUS, "0") ?: err;
+}

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Compares the families of a profile that come from function calls with what else is known of them.
+
+  families.py contexts TRACE PROFILE OUT   request_prof with what contexts.c printed
+  families.py alike TRACE PROFILE OUT      the same where the contexts are not told apart
+  families.py requests PROFILE             request_prof with the steps of the same profile
+  families.py ops PROFILE NODES LOG        op_prof by step with the graphs that llama.cpp told of itself
+  families.py window TRACE PROFILE         op_prof by window with the operators of the trace
+  families.py calls TRACE PROFILE          graph_prof and sample_prof with the slices of the trace
+
+Prints one line for each difference, and exits with 1 when there was one.
+"""
+import collections
+import json
+import sys
+
+# ggml_op_is_empty() of ggml-impl.h: they make no work
+EMPTY = {"none", "reshape", "view", "permute", "transpose"}
+
+problems = 0
+
+
+def equal(name, got, wanted):
+    global problems
+    if got != wanted:
+        problems += 1
+        print(f"{name}: got {got}, wanted {wanted}")
+
+
+def between(name, low, got, high):
+    global problems
+    if got is None or not low <= got <= high:
+        problems += 1
+        print(f"{name}: {got} is not within {low} .. {high}")
+
+
+def ns(us):
+    """Of microseconds with three decimals, which a double holds up to years."""
+    return round(us * 1000)
+
+
+def lines_of(path):
+    with open(path) as f:
+        return [json.loads(line) for line in f if line.startswith("{")]
+
+
+def events_of(path):
+    with open(path) as f:
+        text = f.read().rstrip()
+    return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
+
+
+def family(path, name):
+    return [e for e in lines_of(path) if e["event"] == name]
+
+
+def rank(values, percent):
+    return sorted(values)[(len(values) * percent + 99) // 100 - 1]
+
+
+PERCENTILES = (("tpot_p50", 50), ("tpot_p90", 90), ("tpot_p99", 99), ("tpot_max", 100))
+
+
+
+def start_of(trace):
+    clock = [e for e in events_of(trace) if e["name"] == "inftrace_clock"][0]
+    return int(clock["args"]["boottime_ns"])
+
+
+def alike(trace, profile, out):
+    zero, mixed = start_of(trace), 0
+    calls = [(s[2], r["context"]) for r in lines_of(out) for s in r["steps"]]
+    for e in family(profile, "request_prof"):
+        start = zero + ns(e["shape"]["ts_us"])
+        within = {c for first, c in calls if start <= first <= start + ns(e["stage_us"]["total"])}
+        mixed += len(within) > 1
+        if len(within) > 1:
+            equal(f"request at {start} of {len(within)} contexts: mixed", e["shape"].get("mixed"), True)
+    between("requests of several contexts", 1, mixed, len(calls))
+
+
+def contexts(trace, profile, out):
+    zero = start_of(trace)
+    found = collections.defaultdict(list)
+    for e in family(profile, "request_prof"):
+        found[e["shape"].get("context")].append(e)
+    told = collections.defaultdict(list)
+    for r in lines_of(out):
+        told[r["context"]].append(r["steps"])
+    equal("contexts", sorted(found), sorted(told))
+    for context, requests in told.items():
+        lines = sorted(found[context], key=lambda e: e["shape"]["ts_us"])
+        equal(f"context {context}: requests", len(lines), len(requests))
+        for i, (line, steps) in enumerate(zip(lines, requests)):
+            shape, stages, name = line["shape"], line["stage_us"], f"context {context}, request {i}: "
+            prompt = [s for s in steps if s[0] > 1]
+            decodes = steps[len(prompt):]
+            equal(f"{name}prompt_tokens", shape.get("prompt_tokens"), sum(s[0] for s in prompt))
+            equal(f"{name}output_tokens", shape["output_tokens"], len(decodes) + 1)
+            equal(f"{name}prefill_steps", shape["prefill_steps"], len(prompt))
+            equal(f"{name}marks", [k for k in ("mixed", "began_before", "unfinished") if k in shape], [])
+            start = zero + ns(shape["ts_us"])
+            between(f"{name}start", steps[0][1], start, steps[0][2])
+            between(f"{name}first token", prompt[-1][3], start + ns(stages["ttft"]), prompt[-1][4])
+            between(f"{name}end", steps[-1][3], start + ns(stages["total"]), steps[-1][4])
+            ends = [prompt[-1]] + decodes
+            least = [b[3] - a[4] for a, b in zip(ends, ends[1:])]
+            most = [b[4] - a[3] for a, b in zip(ends, ends[1:])]
+            for key, percent in PERCENTILES:
+                between(name + key, rank(least, percent), ns(stages[key]), rank(most, percent))
+
+
+def requests_of(steps):
+    """What follows from the steps of one context, in order: [start, prompt, output, ttft, intervals]."""
+    requests = []
+    for e in steps:
+        shape, end = e["shape"], ns(e["shape"]["ts_us"]) + ns(e["stage_us"]["total"])
+        if shape["phase"] == "prefill":
+            if not requests or requests[-1]["decodes"]:
+                requests.append({"start": ns(shape["ts_us"]), "prompt": 0, "decodes": 0, "gaps": []})
+            requests[-1]["prompt"] += shape["n_tokens"]
+            requests[-1]["first"] = end
+        elif requests:
+            requests[-1]["decodes"] += 1
+            requests[-1]["gaps"].append(end - requests[-1]["end"])
+        if requests:
+            requests[-1]["end"] = end
+    return requests
+
+
+def requests(profile):
+    steps, found = collections.defaultdict(list), collections.defaultdict(list)
+    for e in sorted(family(profile, "token_prof"), key=lambda e: e["shape"]["step"]):
+        steps[e["shape"]["pid"], e["shape"].get("context")].append(e)
+    for e in family(profile, "request_prof"):
+        found[e["shape"]["pid"], e["shape"].get("context")].append(e)
+    for key, list_of_steps in steps.items():
+        wanted = requests_of(list_of_steps)
+        equal(f"{key}: requests", len(found[key]), len(wanted))
+        for e, r in zip(found[key], wanted):
+            stages = {"total": r["end"] - r["start"], "ttft": r["first"] - r["start"]}
+            if r["gaps"]:
+                stages.update((name, rank(r["gaps"], percent)) for name, percent in PERCENTILES)
+            equal(f"{key}: prompt_tokens", e["shape"]["prompt_tokens"], r["prompt"])
+            equal(f"{key}: output_tokens", e["shape"]["output_tokens"], r["decodes"] + 1)
+            equal(f"{key}: stages", {k: ns(v) for k, v in e["stage_us"].items()}, stages)
+    print(f"{sum(map(len, found.values()))} requests")
+
+
+def counts_of(line):
+    return {k[2:]: v for k, v in line["shape"].items() if k.startswith("n_")}
+
+
+def stages_of(line):
+    stages = {k: ns(v) for k, v in line["stage_us"].items()}
+    equal("total", stages.pop("total"), sum(stages.values()))
+    equal("ops", line["shape"]["ops"], sum(counts_of(line).values()))
+    return stages
+
+
+def run_of(nodes):
+    """How many of each operator run for these nodes: a norm and its product are one."""
+    n = collections.Counter(node["op"] for node in nodes if node["op"] not in EMPTY)
+    for node, after in zip(nodes, nodes[1:]):
+        if (node["op"], after["op"]) == ("rms_norm", "mul") and after["src0"]["name"] == node["name"]:
+            n.update({"rms_norm": -1, "mul": -1, "rms_norm_mul": 1})
+    return +n
+
+
+def ops(profile, nodes, log):
+    threads = lines_of(log)[-1]["threads"]
+    told, found, spent = collections.defaultdict(list), collections.defaultdict(collections.Counter), {}
+    for n in lines_of(nodes):
+        told[n["step"]].append(n)
+    for e in family(profile, "op_prof"):
+        equal("a line of a step", "step" in e["shape"], True)
+        found[e["shape"].get("step")].update(counts_of(e))
+        spent[e["shape"].get("step")] = sum(stages_of(e).values())
+    equal("steps", sorted(found), sorted(told))
+    for step, list_of_nodes in told.items():
+        equal(f"step {step}", dict(found[step]), {k: v * threads for k, v in run_of(list_of_nodes).items()})
+    for e in family(profile, "token_prof"):
+        total = ns(e["stage_us"]["total"])
+        between(f"step {e['shape']['step']}: time of operators", 1, spent.get(e["shape"]["step"]), total * threads)
+    print(f"{len(found)} steps, {sum(sum(c.values()) for c in found.values())} operators")
+
+
+def window(trace, profile):
+    n, spent = collections.Counter(), collections.Counter()
+    for e in events_of(trace):
+        if e.get("cat") == "op" and e["ph"] in "Xi":
+            n[e["name"]] += 1
+            spent[e["name"]] += ns(e.get("dur", 0))
+    lines = family(profile, "op_prof")
+    equal("lines", [e["shape"].get("window") for e in lines], [0])
+    equal("operators", counts_of(lines[0]), dict(n))
+    equal("time", stages_of(lines[0]), dict(spent))
+    print(f"{sum(n.values())} operators")
+
+
+def calls(trace, profile):
+    events = [e for e in events_of(trace) if e["ph"] == "X"]
+    steps = {e["args"]["step"]: (e["pid"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]))
+             for e in events if e.get("cat") == "step"}
+    for role in ("graph", "sample"):
+        lines = family(profile, role + "_prof")
+        got = sorted((e["shape"]["call"], e["shape"]["pid"], e["shape"]["tid"], ns(e["shape"]["ts_us"]),
+                      ns(e["stage_us"]["total"])) for e in lines)
+        wanted = sorted((e["name"], e["pid"], e["tid"], ns(e["ts"]), ns(e["dur"]))
+                        for e in events if e.get("cat") == role)
+        equal(role, got, wanted)
+        for e in lines:
+            start = ns(e["shape"]["ts_us"])
+            within = [n for n, (pid, begin, end) in steps.items()
+                      if pid == e["shape"]["pid"] and begin <= start < end]
+            equal(f"step of the {role} at {start}", e["shape"].get("step"), within[0] if within else None)
+        print(f"{len(lines)} {role}")
+
+
+command = {f.__name__: f for f in (contexts, alike, requests, ops, window, calls)}[sys.argv[1]]
+command(*sys.argv[2:])
+sys.exit(problems > 0)

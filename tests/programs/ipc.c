@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Passes data through pipes, sockets, eventfds and futexes, and through what is none of these, and
+ * prints how often: {"syscall kind way": count, ...}, where way is send, recv or slow.
+ *
+ * What is slow waits for a second thread, which lets it sleep first. Nothing else waits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "section.h"
+
+enum {
+	FAST = 40,
+	SLOW = 6,
+	NAP_NS = 20000000, /* before a waiting thread is served: it sleeps by then */
+};
+
+static struct count {
+	char what[48];
+	long n;
+} counts[64];
+
+static int pipe_fd[2], fifo_fd, unix_fd[2], dgram_fd[2], event_fd, tcp_fd[2], file_fd, done[2];
+static uint32_t word;
+
+static void must(bool ok, const char *what)
+{
+	if (!ok)
+		die(what);
+}
+
+static void did(const char *what)
+{
+	struct count *c = counts;
+
+	while (c->what[0] && strcmp(c->what, what))
+		c++;
+	must(c < counts + sizeof(counts) / sizeof(counts[0]) - 1, "counts");
+	snprintf(c->what, sizeof(c->what), "%s", what);
+	c->n++;
+}
+
+static long futex(int op, uint32_t value)
+{
+	return syscall(SYS_futex, &word, op, value, NULL, NULL, 0);
+}
+
+/* What has its data, or room, already. */
+static void fast(void)
+{
+	char buf[8] = "";
+	struct iovec iov = { buf, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	uint64_t one = 1;
+
+	must(write(pipe_fd[1], "x", 1) == 1, "pipe");
+	did("write pipe send");
+	must(read(pipe_fd[0], buf, sizeof(buf)) == 1, "pipe");
+	did("read pipe recv");
+	must(writev(fifo_fd, &iov, 1) == 1, "fifo");
+	did("writev pipe send");
+	must(readv(fifo_fd, &iov, 1) == 1, "fifo");
+	did("readv pipe recv");
+
+	must(write(unix_fd[0], "x", 1) == 1, "unix");
+	did("write unix send");
+	must(read(unix_fd[1], buf, sizeof(buf)) == 1, "unix");
+	did("read unix recv");
+	must(send(unix_fd[1], "x", 1, 0) == 1, "unix");
+	did("sendto unix send");
+	must(recv(unix_fd[0], buf, sizeof(buf), 0) == 1, "unix");
+	did("recvfrom unix recv");
+	must(sendmsg(dgram_fd[0], &msg, 0) == 1, "dgram");
+	did("sendmsg unix send");
+	must(recvmsg(dgram_fd[1], &msg, 0) == 1, "dgram");
+	did("recvmsg unix recv");
+	must(recv(unix_fd[0], buf, sizeof(buf), MSG_DONTWAIT) == -1 && errno == EAGAIN, "unix");
+	did("recvfrom unix recv");
+
+	must(write(event_fd, &one, 8) == 8, "eventfd");
+	did("write eventfd send");
+	must(read(event_fd, &one, 8) == 8, "eventfd");
+	did("read eventfd recv");
+
+	must(futex(FUTEX_WAKE_PRIVATE, 1) == 0, "futex");
+	did("futex futex send");
+	must(futex(FUTEX_WAKE_BITSET_PRIVATE, 1) == -1, "futex"); /* no bits */
+	did("futex futex send");
+	must(futex(FUTEX_WAIT, word + 1) == -1 && errno == EAGAIN, "futex");
+	did("futex futex recv");
+
+	/* none of these: a file, the network, nothing at all */
+	must(pwrite(file_fd, "x", 1, 0) == 1, "file");
+	must(lseek(file_fd, 0, SEEK_SET) == 0 && read(file_fd, buf, 1) == 1, "file");
+	must(write(tcp_fd[0], "x", 1) == 1, "tcp");
+	must(read(tcp_fd[1], buf, 1) == 1, "tcp");
+	must(write(-1, "x", 1) == -1 && read(1000000, buf, 1) == -1, "no descriptor");
+}
+
+static void nap(void)
+{
+	struct timespec t = { .tv_nsec = NAP_NS };
+
+	nanosleep(&t, NULL);
+}
+
+static void *serve(void *arg)
+{
+	uint64_t one = 1;
+
+	for (int i = 0; i < SLOW; i++) {
+		nap();
+		must(write(pipe_fd[1], "x", 1) == 1, "pipe");
+		nap();
+		must(send(unix_fd[1], "x", 1, 0) == 1, "unix");
+		nap();
+		must(write(event_fd, &one, 8) == 8, "eventfd");
+		nap();
+		__atomic_store_n(&word, i + 1, __ATOMIC_SEQ_CST);
+		must(futex(FUTEX_WAKE, 1) == 1, "futex");
+	}
+	must(write(done[1], "x", 1) == 1, "pipe");
+	return arg;
+}
+
+static void slow(void)
+{
+	char buf[8];
+
+	for (uint32_t i = 0; i < SLOW; i++) {
+		must(read(pipe_fd[0], buf, 1) == 1, "pipe");
+		did("read pipe slow");
+		did("write pipe send");
+		must(recv(unix_fd[0], buf, 1, 0) == 1, "unix");
+		did("recvfrom unix slow");
+		did("sendto unix send");
+		must(read(event_fd, buf, 8) == 8, "eventfd");
+		did("read eventfd slow");
+		did("write eventfd send");
+		must(futex(FUTEX_WAIT, i) == 0, "futex");
+		did("futex futex slow");
+		did("futex futex send");
+	}
+}
+
+/* TCP over the loopback: a socket, but to the network. */
+static void tcp_open(void)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(addr);
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+
+	must(l >= 0 && !bind(l, (struct sockaddr *)&addr, len) && !listen(l, 1), "tcp");
+	must(!getsockname(l, (struct sockaddr *)&addr, &len), "tcp");
+	tcp_fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+	must(!connect(tcp_fd[0], (struct sockaddr *)&addr, len), "tcp");
+	tcp_fd[1] = accept(l, NULL, NULL);
+	must(tcp_fd[1] >= 0, "tcp");
+	close(l);
+}
+
+static void files_open(void)
+{
+	char path[64], fifo[80];
+
+	/* not mkstemp(3), which asks for random numbers as often as it likes */
+	snprintf(path, sizeof(path), "/tmp/inftrace-ipc-%d", getpid());
+	file_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	must(file_fd >= 0, path);
+	unlink(path);
+	snprintf(fifo, sizeof(fifo), "%s.fifo", path);
+	must(!mkfifo(fifo, 0600), fifo);
+	fifo_fd = open(fifo, O_RDWR | O_CLOEXEC);
+	must(fifo_fd >= 0, fifo);
+	unlink(fifo);
+	must(!pipe(pipe_fd) && !pipe(done), "pipe");
+	must(!socketpair(AF_UNIX, SOCK_STREAM, 0, unix_fd), "socketpair");
+	must(!socketpair(AF_UNIX, SOCK_DGRAM, 0, dgram_fd), "socketpair");
+	event_fd = eventfd(0, EFD_CLOEXEC);
+	must(event_fd >= 0, "eventfd");
+	tcp_open();
+}
+
+int main(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	char byte;
+
+	files_open();
+	for (int i = 0; i < FAST; i++)
+		fast();
+	/* joining would be a futex that waits, or not */
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	must(!pthread_create(&thread, &attr, serve, NULL), "pthread_create");
+	slow();
+	nap();
+	must(read(done[0], &byte, 1) == 1, "pipe");
+	did("write pipe send");
+	did("read pipe recv");
+	nap(); /* the thread is gone */
+	for (struct count *c = counts; c->what[0]; c++)
+		printf("%s\"%s\":%ld", c == counts ? "{" : ",", c->what, c->n);
+	puts("}");
+	return 0;
+}

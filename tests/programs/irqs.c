@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Takes interrupts, and has the kernel count them: perf_event_open(2) on the tracepoints of this
+ * thread is the second opinion.
+ *
+ *	irqs ROUNDS
+ *
+ * Each round sends datagrams to itself over the loopback, whose receive path is a soft interrupt
+ * within sendto(2), maps and writes fresh pages, and computes, so that interrupts hit system calls,
+ * faults, user code and each other. A call of close() with descriptor -1001 bounds the beginning,
+ * -1002 the end; tried again while an interrupt came beside it, so the last ones count. Prints one
+ * line of JSON: the counts in between, or {"skipped": why}.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "section.h"
+
+enum {
+	SENDS = 20,  /* per round */
+	PAGES = 200, /* per round */
+	SPIN = 2000000,
+	MARK_TRIES = 10000,
+};
+
+static struct counter {
+	const char *type; /* as in the trace */
+	const char *tracepoint;
+	int fd;
+	uint64_t begin, end;
+} counters[] = {
+	{ .type = "handler", .tracepoint = "irq/irq_handler_entry" },
+	{ .type = "softirq", .tracepoint = "irq/softirq_entry" },
+	/* x86 alone; elsewhere they are handlers */
+	{ .type = "vector", .tracepoint = "irq_vectors/local_timer_entry" },
+	{ .type = "vector", .tracepoint = "irq_vectors/reschedule_entry" },
+	{ .type = "vector", .tracepoint = "irq_vectors/call_function_entry" },
+	{ .type = "vector", .tracepoint = "irq_vectors/call_function_single_entry" },
+	{ .type = "vector", .tracepoint = "irq_vectors/irq_work_entry" },
+};
+#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
+
+int work(int round);
+
+static void skip(const char *why)
+{
+	printf("{\"skipped\":\"%s\"}\n", why);
+	exit(0);
+}
+
+static int tracepoint_id(const char *name)
+{
+	static const char *const roots[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
+	int id = -1;
+
+	for (size_t i = 0; i < 2 && id < 0; i++) {
+		char path[256];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/events/%s/id", roots[i], name);
+		f = fopen(path, "re");
+		if (f && fscanf(f, "%d", &id) != 1)
+			id = -1;
+		if (f)
+			fclose(f);
+	}
+	return id;
+}
+
+static void counters_open(void)
+{
+	for (size_t i = 0; i < COUNTERS; i++) {
+		struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT,
+			.size = sizeof(attr) };
+		int id = tracepoint_id(counters[i].tracepoint);
+
+		counters[i].fd = -1;
+		if (id < 0 && i < 2)
+			skip("no tracefs with the tracepoints of interrupts");
+		if (id < 0)
+			continue;
+		attr.config = (uint64_t)id;
+		counters[i].fd =
+			(int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+		if (counters[i].fd < 0)
+			skip("perf_event_open does not count tracepoints here");
+	}
+}
+
+static void counters_read(uint64_t counts[COUNTERS])
+{
+	for (size_t i = 0; i < COUNTERS; i++) {
+		counts[i] = 0;
+		if (counters[i].fd >= 0 && read(counters[i].fd, &counts[i], 8) != 8)
+			die("perf event");
+	}
+}
+
+static void mark(int fd, uint64_t counts[COUNTERS])
+{
+	uint64_t after[COUNTERS];
+	int tries = 0;
+
+	do {
+		counters_read(counts);
+		syscall(SYS_close, fd);
+		counters_read(after);
+		if (++tries == MARK_TRIES)
+			skip("interrupts all the time");
+	} while (memcmp(counts, after, sizeof(after)));
+}
+
+static int loopback;
+
+static void loopback_open(void)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(addr);
+
+	loopback = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (loopback < 0 || bind(loopback, (struct sockaddr *)&addr, sizeof(addr)) ||
+		getsockname(loopback, (struct sockaddr *)&addr, &len) ||
+		connect(loopback, (struct sockaddr *)&addr, len))
+		skip("no loopback");
+}
+
+__attribute__((noinline)) int work(int round)
+{
+	volatile unsigned int x = (unsigned int)round;
+	char buf[1400] = "";
+	char *pages;
+
+	for (int i = 0; i < SENDS; i++) {
+		if (send(loopback, buf, sizeof(buf), 0) != sizeof(buf) ||
+			recv(loopback, buf, sizeof(buf), 0) != sizeof(buf))
+			die("loopback");
+	}
+	pages = mmap(
+		NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages == MAP_FAILED)
+		die("mmap");
+	for (int i = 0; i < PAGES; i++)
+		((volatile char *)pages)[i * 4096] = 1;
+	munmap(pages, PAGES * 4096);
+	for (int i = 0; i < SPIN; i++)
+		x = x * 1103515245 + 12345;
+	return (int)x;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t begin[COUNTERS], end[COUNTERS];
+	int rounds = argc == 2 ? atoi(argv[1]) : 0;
+
+	if (rounds < 1) {
+		fputs("Usage: irqs ROUNDS\n", stderr);
+		return 2;
+	}
+	counters_open();
+	loopback_open();
+	work(0);
+	mark(-1001, begin);
+	for (int i = 0; i < rounds; i++)
+		work(i);
+	mark(-1002, end);
+	printf("{\"tid\":%d,\"sends\":%d", gettid(), rounds * SENDS);
+	for (size_t i = 0; i < COUNTERS; i++)
+		printf(",\"%s\":[\"%s\",%lu]", strchr(counters[i].tracepoint, '/') + 1,
+			counters[i].type, (unsigned long)(end[i] - begin[i]));
+	puts("}");
+	return 0;
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Allocates and frees a known number of pages, and says at each plateau what the kernel says of it.
+ *
+ *	pages [-w|-i]       -w: prints "ready" first and waits for a line; -i: at the end
+ *
+ * One line of JSON for each plateau: when it was (CLOCK_BOOTTIME), the resident set as of
+ * /proc/self/statm, the highest as of getrusage(2), and the pages touched and given back so far.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "section.h"
+
+enum {
+	SMALL = 4000, /* pages one by one */
+	HUGE = 8,     /* regions of 2 MB, as huge pages where the kernel has them */
+	REGION = 2 << 20,
+};
+
+static long touched, freed;
+
+static void nap(void)
+{
+	struct timespec t = { .tv_nsec = 100000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void plateau(const char *name)
+{
+	uint64_t from, to;
+	struct rusage ru;
+	long size, rss;
+	char text[128];
+	ssize_t n;
+	int fd;
+
+	nap();
+	from = clock_ns(CLOCK_BOOTTIME);
+	fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	n = read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		die("/proc/self/statm");
+	close(fd);
+	text[n] = '\0';
+	if (sscanf(text, "%ld %ld", &size, &rss) != 2 || getrusage(RUSAGE_SELF, &ru))
+		die("statm");
+	nap();
+	to = clock_ns(CLOCK_BOOTTIME);
+	printf("{\"plateau\":\"%s\",\"from_ns\":%lu,\"to_ns\":%lu,\"rss\":%ld,\"maxrss\":%ld,"
+	       "\"touched\":%ld,"
+	       "\"freed\":%ld,\"page\":%ld}\n",
+		name, (unsigned long)from, (unsigned long)to, rss * sysconf(_SC_PAGESIZE),
+		ru.ru_maxrss * 1024, touched, freed, sysconf(_SC_PAGESIZE));
+	fflush(stdout);
+}
+
+static char *map(size_t size)
+{
+	char *p = mmap(
+		NULL, size + REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap");
+	return (char *)(((uintptr_t)p + REGION - 1) & ~(uintptr_t)(REGION - 1));
+}
+
+static void touch(char *p, size_t size)
+{
+	long page = sysconf(_SC_PAGESIZE);
+
+	for (size_t i = 0; i < size; i += (size_t)page)
+		((volatile char *)p)[i] = 1;
+	touched += (long)size / page;
+}
+
+static void give_back(char *p, size_t size)
+{
+	if (madvise(p, size, MADV_DONTNEED))
+		die("madvise");
+	freed += (long)size / sysconf(_SC_PAGESIZE);
+}
+
+int main(int argc, char **argv)
+{
+	size_t small = SMALL * (size_t)sysconf(_SC_PAGESIZE), huge = HUGE * (size_t)REGION;
+	const char *option = argc == 2 ? argv[1] : "";
+	char *a, *b;
+
+	a = map(small);
+	b = map(huge);
+	if (madvise(a, small, MADV_NOHUGEPAGE))
+		die("madvise");
+	madvise(b, huge, MADV_HUGEPAGE); /* a kernel without them has small ones */
+	plateau("before");               /* what printing needs is there after this one */
+	if (!strcmp(option, "-w"))
+		line_wait();
+	plateau("start");
+	touch(a, small);
+	plateau("small");
+	touch(b, huge);
+	plateau("huge");
+	give_back(a, small);
+	plateau("given back");
+	give_back(b, huge);
+	plateau("end");
+	if (!strcmp(option, "-i"))
+		line_wait();
+	return 0;
+}

@@ -1,0 +1,690 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verdict on steps: synthetic series with one disturbance each, in all that a profile can say
+ * of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "report/summary.h"
+#include "report/words.h"
+
+#define MS 1000000LL
+
+struct series {
+	struct model m;
+	struct process *p;
+	struct phase_names names;
+	uint64_t random;
+	int64_t now;
+	uint32_t number;
+};
+
+static void series_begin(struct series *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->random = 42;
+	assert_int_equal(model_init(&s->m), 0);
+	assert_int_equal(model_process(&s->m, 4711, 0, &s->p), 0);
+	assert_int_equal(model_name(&s->m, "prefill", &s->names.prefill), 0);
+	assert_int_equal(model_name(&s->m, "decode", &s->names.decode), 0);
+}
+
+static uint32_t name_of(struct series *s, const char *name)
+{
+	uint32_t id;
+
+	assert_int_equal(model_name(&s->m, name, &id), 0);
+	return id;
+}
+
+/* Within some percent of v. */
+static int64_t about(struct series *s, int64_t v, int percent)
+{
+	s->random = s->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return v + v * ((int64_t)(s->random >> 33) % (2 * percent + 1) - percent) / 100;
+}
+
+static void step_sum(struct step *step)
+{
+	step->total = step->workers_total = 0;
+	for (unsigned int i = 0; i < STATES; i++) {
+		step->total += step->own[i];
+		step->workers_total += step->workers[i];
+	}
+}
+
+/* A decode step of some 40 ms on two threads, as they usually are. */
+static struct step usual(struct series *s)
+{
+	struct step step = {
+		.stall.state = STATE_NONE,
+		.straggler.state = STATE_NONE,
+		.number = s->number,
+		.tid = 4711,
+		.phase = s->names.decode,
+		.n_tokens = 1,
+		.ts = s->now,
+		.straggler_tid = 4712,
+		.held = 50000,
+	};
+
+	step.own[ST_CPU] = about(s, 37 * MS, 2);
+	step.own[ST_BARRIER] = about(s, 3 * MS, 20);
+	step.own[ST_SYSCALL] = about(s, 40000, 50);
+	step.own[ST_BLOCKED_FUTEX] = about(s, 20000, 50);
+	step.workers[ST_CPU] = about(s, 37 * MS, 2);
+	step.workers[ST_BARRIER] = about(s, 3 * MS, 20);
+	step_sum(&step);
+	return step;
+}
+
+static void series_add(struct series *s, struct step *step)
+{
+	step_sum(step);
+	assert_int_equal(process_add_step(s->p, step), 0);
+	s->now += step->total + about(s, 300000, 10);
+	s->number++;
+}
+
+static void add_usual(struct series *s, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct step step = usual(s);
+
+		series_add(s, &step);
+	}
+}
+
+static void series_end(struct series *s)
+{
+	model_finish(&s->m);
+	assert_int_equal(typical_find(s->p), 0);
+}
+
+/* The verdict on a step; all others must be within noise. */
+static struct cause verdict(struct series *s, uint32_t number)
+{
+	struct cause c, found = { 0 };
+
+	series_end(s);
+	for (size_t i = 0; i < s->p->n_steps; i++) {
+		cause_find(s->p, &s->p->steps[i], &c);
+		if (s->p->steps[i].number == number)
+			found = c;
+		else if (c.where != WHERE_NONE)
+			fail_msg("step %u: %lld ns more", s->p->steps[i].number,
+				(long long)c.excess);
+	}
+	return found;
+}
+
+static void assert_sentence(struct series *s, const char *wanted)
+{
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	assert_int_equal(summary_make(s->p, &s->names, &sum), 0);
+	assert_true(sum.n_slow > 0);
+	assert_int_equal(words_slow(&s->m, s->p, &sum.slow[0], text), 0);
+	assert_string_equal(text, wanted);
+	summary_free(&sum);
+}
+
+static void assert_near(int64_t got, int64_t wanted)
+{
+	if (llabs(got - wanted) > 2 * MS)
+		fail_msg("%lld ns, not about %lld", (long long)got, (long long)wanted);
+}
+
+/* 100 usual steps, the one, 100 more. */
+static struct cause verdict_between(struct series *s, struct step *step)
+{
+	uint32_t number = s->number;
+
+	series_add(s, step);
+	add_usual(s, 100);
+	return verdict(s, number);
+}
+
+static void test_nothing(void **state)
+{
+	struct series s;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 1000);
+	verdict(&s, UINT32_MAX);
+	model_free(&s.m);
+}
+
+static void test_own_states(void **state)
+{
+	static const uint8_t states[] = { ST_CPU, ST_SYSCALL, ST_FAULT, ST_IRQ, ST_RUNNABLE,
+		ST_BLOCKED_FUTEX, ST_BLOCKED_IO, ST_BLOCKED_NET, ST_BLOCKED_IPC, ST_BLOCKED_POLL,
+		ST_BLOCKED_SLEEP, ST_BLOCKED_FAULT, ST_BLOCKED_GPU, ST_BLOCKED_OTHER, ST_STOPPED,
+		STATE_OTHER };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(states); i++) {
+		struct series s;
+		struct step step;
+		struct cause c;
+
+		series_begin(&s);
+		add_usual(&s, 100);
+		step = usual(&s);
+		step.own[states[i]] += 139 * MS;
+		/* meanwhile the worker waits at the barrier */
+		step.workers[ST_BARRIER] += 139 * MS;
+		step.stall =
+			(struct stall_info){ .state = states[i], .ns = 139 * MS, .by_tid = 990 };
+		step.stall.by = name_of(&s, "cc1plus");
+		c = verdict_between(&s, &step);
+		assert_int_equal(c.where, WHERE_OWN);
+		assert_int_equal(c.state, states[i]);
+		assert_near(c.part, 139 * MS);
+		assert_near(c.excess, 139 * MS);
+		assert_near(c.typical, 40 * MS);
+		assert_int_equal(c.by_tid, 990);
+		model_free(&s.m);
+	}
+}
+
+static void test_straggler(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 139 * MS;
+	step.workers[ST_RUNNABLE] += 139 * MS;
+	step.held = 140 * MS;
+	step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 139 * MS, .by_tid = 990 };
+	step.straggler.by = name_of(&s, "cc1plus");
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_STRAGGLER);
+	assert_int_equal(c.state, ST_RUNNABLE);
+	assert_int_equal(c.tid, 4712);
+	assert_near(c.part, 139 * MS);
+	s.p->steps[100].total = 183 * MS;
+	assert_sentence(&s,
+		"step 100, 183 ms instead of 40.0 ms: worker 4712 waited 139 ms for a CPU "
+		"behind pid 990 `cc1plus`");
+	model_free(&s.m);
+}
+
+/* Many slices: the longest is known, the sum is told. */
+static void test_straggler_slices(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 139 * MS;
+	step.workers[ST_RUNNABLE] += 139 * MS;
+	step.held = 9 * MS;
+	step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 990 };
+	step.straggler.by = name_of(&s, "cc1plus");
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_WORKERS);
+	assert_int_equal(c.state, ST_RUNNABLE);
+	assert_int_equal(c.tid, 4712);
+	assert_int_equal(c.by_tid, 990);
+	assert_near(c.part, 139 * MS);
+	model_free(&s.m);
+}
+
+/* The thread that was waited for ran all the time. */
+static void test_straggler_busy(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 60 * MS;
+	step.workers[ST_CPU] += 60 * MS;
+	step.held = 60 * MS;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.state, ST_CPU);
+	assert_true(c.where == WHERE_STRAGGLER || c.where == WHERE_WORKERS);
+	assert_near(c.part, 60 * MS);
+	model_free(&s.m);
+}
+
+/* Older profiles have no straggler; what the workers did says it all the same. */
+static void test_workers(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 80 * MS;
+	step.workers[ST_STOPPED] += 3 * 80 * MS;
+	step.straggler_tid = 0;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_WORKERS);
+	assert_int_equal(c.state, ST_STOPPED);
+	assert_near(c.part, 80 * MS);
+	model_free(&s.m);
+}
+
+/* Nothing is known of the others: it stays with the barrier. */
+static void test_barrier_alone(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 80 * MS;
+	step.straggler_tid = 0;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_BARRIER);
+	model_free(&s.m);
+}
+
+/* The calling thread took over the work of one that could not run. */
+static void test_taken_over(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_CPU] += 30 * MS;
+	step.workers[ST_RUNNABLE] += 60 * MS;
+	step.workers[ST_CPU] -= 30 * MS;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_WORKERS);
+	assert_int_equal(c.state, ST_RUNNABLE);
+	assert_near(c.part, 30 * MS);
+	model_free(&s.m);
+}
+
+/* Workers that had nothing to do slept; that is no reason. */
+static void test_idle_workers(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_CPU] += 60 * MS;
+	step.workers[ST_BLOCKED_FUTEX] += 60 * MS;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_CPU);
+	assert_near(c.part, 60 * MS);
+	model_free(&s.m);
+}
+
+static void test_second(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BLOCKED_IO] += 60 * MS;
+	step.own[ST_SYSCALL] += 30 * MS;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.state, ST_BLOCKED_IO);
+	assert_int_equal(c.second, ST_SYSCALL);
+	assert_near(c.second_part, 30 * MS);
+	model_free(&s.m);
+}
+
+/* Steps grow with the context, until the next prompt: each is as slow as those around it. */
+static void test_growing(void **state)
+{
+	static const int lengths[] = { 1000, 700, 20, 30, 100, 400, 1000 };
+	struct series s;
+
+	(void)state;
+	series_begin(&s);
+	for (size_t request = 0; request < sizeof(lengths) / sizeof(lengths[0]); request++) {
+		struct step step = usual(&s);
+
+		step.phase = s.names.prefill;
+		step.n_tokens = 100;
+		series_add(&s, &step);
+		for (int i = 0; i < lengths[request]; i++) {
+			step = usual(&s);
+			step.own[ST_CPU] += i * 40000;
+			series_add(&s, &step);
+		}
+	}
+	verdict(&s, UINT32_MAX);
+	model_free(&s.m);
+}
+
+/* A hundred slow steps in a row do not become what is usual. */
+static void test_long_disturbance(void **state)
+{
+	struct series s;
+	struct cause c;
+	int found = 0;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 1000);
+	for (int i = 0; i < 120; i++) {
+		struct step step = usual(&s);
+
+		step.own[ST_RUNNABLE] += 40 * MS;
+		series_add(&s, &step);
+	}
+	add_usual(&s, 1000);
+	series_end(&s);
+	for (size_t i = 0; i < s.p->n_steps; i++) {
+		cause_find(s.p, &s.p->steps[i], &c);
+		assert_int_equal(c.where != WHERE_NONE, i >= 1000 && i < 1120);
+		found += c.where == WHERE_OWN && c.state == ST_RUNNABLE;
+	}
+	assert_int_equal(found, 120);
+	model_free(&s.m);
+}
+
+/* Batches of several sizes take turns; prompts are of any size. Steps are compared with their like.
+ */
+static void test_sizes(void **state)
+{
+	struct series s;
+	uint32_t slow = 0;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 600; i++) {
+		struct step step = usual(&s);
+
+		if (i % 10 == 9) {
+			step.phase = s.names.prefill;
+			step.n_tokens = (uint32_t)about(&s, 512, 15);
+			step.own[ST_CPU] = about(&s, step.n_tokens * MS, 2);
+		} else {
+			step.n_tokens = 1 + (uint32_t)i % 4;
+			step.own[ST_CPU] += (step.n_tokens - 1) * 30 * MS;
+		}
+		if (i == 399) {
+			slow = s.number;
+			step.own[ST_BLOCKED_FAULT] = 200 * MS;
+		}
+		series_add(&s, &step);
+	}
+	c = verdict(&s, slow);
+	assert_int_equal(c.state, ST_BLOCKED_FAULT);
+	assert_near(c.part, 200 * MS);
+	model_free(&s.m);
+}
+
+/* One prompt: nothing to compare with, but what it waited for can be told. */
+static void test_alone(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	step = usual(&s);
+	step.phase = s.names.prefill;
+	step.n_tokens = 2000;
+	step.own[ST_CPU] = 3000 * MS;
+	step.own[ST_STOPPED] = 400 * MS;
+	series_add(&s, &step);
+	add_usual(&s, 50);
+	c = verdict(&s, 0);
+	assert_int_equal(c.compared, 0);
+	assert_int_equal(c.state, ST_STOPPED);
+	assert_int_equal(c.part, 400 * MS);
+	assert_sentence(&s,
+		"step 0 (prefill of 2000 tokens), 3.40 s: the calling thread was stopped "
+		"for 400 ms by a signal or a debugger");
+	model_free(&s.m);
+}
+
+/* A step that was cut is no slow step, whatever its time. */
+static void test_unfinished(void **state)
+{
+	struct series s;
+	struct step step;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.unfinished = true;
+	step.own[ST_RUNNABLE] += 139 * MS;
+	series_add(&s, &step);
+	assert_int_equal(verdict(&s, 100).where, WHERE_NONE);
+	model_free(&s.m);
+}
+
+static void test_gap(void **state)
+{
+	struct series s;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	s.now += 50 * MS;
+	add_usual(&s, 100);
+	s.now += 5000 * MS; /* nobody asked for a token */
+	add_usual(&s, 100);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_steps, 0);
+	assert_int_equal(sum.slow_gaps, 1);
+	assert_int_equal(sum.slow[0].step->number, 100);
+	assert_near(sum.slow[0].cause.excess, 50 * MS);
+	assert_int_equal(sum.pauses, 1);
+	assert_int_equal(sum.tpot.n, 298);
+	assert_near(sum.tpot.max, 90 * MS);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_true(strstr(text, "before step 100, 50.3 ms instead of ") == text);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* From the first of several prefill steps to the end of the last one before a decode step. */
+static void test_ttft(void **state)
+{
+	struct series s;
+	struct summary sum;
+	int64_t start;
+
+	(void)state;
+	series_begin(&s);
+	for (int request = 0; request < 3; request++) {
+		start = s.now;
+		for (int i = 0; i <= request; i++) {
+			struct step step = usual(&s);
+
+			step.phase = s.names.prefill;
+			step.n_tokens = 512;
+			step.own[ST_CPU] = 500 * MS;
+			series_add(&s, &step);
+		}
+		if (request == 2)
+			start = s.now - start;
+		add_usual(&s, 20);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.ttft.n, 3);
+	assert_near(sum.ttft.max, start);
+	assert_int_equal(sum.tpot.n, 60);
+	assert_int_equal(sum.n_phases, 2);
+	assert_int_equal(sum.phases[0].phase, s.names.prefill); /* it took longer */
+	assert_int_equal(sum.phases[0].tokens, 6 * 512);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* Two contexts at the same time: each thread's steps follow one another. */
+static void test_lanes(void **state)
+{
+	struct series s;
+	struct summary sum;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 200; i++) {
+		struct step step = usual(&s);
+
+		step.tid = 4711 + (uint32_t)i % 2;
+		step.ts = i / 2 * 41 * MS + i % 2 * 20 * MS;
+		step.own[ST_CPU] = 37 * MS;
+		step.own[ST_BARRIER] = 3 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.tpot.n, 198);
+	assert_near(sum.tpot.p50, 41 * MS);
+	assert_int_equal(s.p->steps[0].lane, 4711);
+	assert_int_equal(s.p->steps[199].lane, 4712);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+static void test_op(void **state)
+{
+	struct series s;
+	struct op_time ops[2];
+	uint32_t op;
+	int64_t ns;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 100; i++) {
+		struct step step = usual(&s);
+
+		ops[0] = (struct op_time){ name_of(&s, "mul_mat"), about(&s, 30 * MS, 2) };
+		ops[1] = (struct op_time){ name_of(&s, "soft_max"), about(&s, 5 * MS, 2) };
+		if (i == 50) {
+			step.own[ST_CPU] += 20 * MS;
+			ops[1].ns += 20 * MS;
+		}
+		/* before the step's own line, or behind it */
+		if (i % 2)
+			assert_int_equal(process_add_ops(s.p, 0, s.number, ops, 2), 0);
+		series_add(&s, &step);
+		if (i % 2 == 0)
+			assert_int_equal(process_add_ops(s.p, 0, step.number, ops, 2), 0);
+	}
+	series_end(&s);
+	assert_int_equal(cause_op(s.p, &s.p->steps[50], &op, &ns), 0);
+	assert_string_equal(model_text(&s.m, op), "soft_max");
+	assert_near(ns, 20 * MS);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(s.p->steps[i].n_ops, 2);
+	model_free(&s.m);
+}
+
+/* A recording behind another in the same file: the time axis goes on. */
+static void test_recordings(void **state)
+{
+	struct series s;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 10);
+	s.now = 1 * MS;
+	for (int i = 0; i < 10; i++) {
+		struct step step = usual(&s);
+
+		step.recording = 1;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(s.p->recordings, 2);
+	for (int i = 1; i < 20; i++)
+		assert_true(s.p->steps[i].at >= step_end(&s.p->steps[i - 1]));
+	assert_int_equal(s.p->steps[10].gap, -1);
+	assert_int_equal(s.p->steps[10].ts, 1 * MS);
+	model_free(&s.m);
+}
+
+static void test_durations(void **state)
+{
+	static const struct {
+		int64_t ns;
+		const char *text;
+	} cases[] = { { 0, "0 ns" }, { 999, "999 ns" }, { 1000, "1.00 us" }, { 9994, "9.99 us" },
+		{ 9996, "10.0 us" }, { 99960, "100 us" }, { 999499, "999 us" },
+		{ 999600, "1.00 ms" }, { 183000000, "183 ms" }, { 41040000, "41.0 ms" },
+		{ 3400000000, "3.40 s" }, { 610000000000, "610 s" }, { -5000, "-5.00 us" } };
+	char buf[DURATION_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_own_states),
+		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_straggler_slices),
+		cmocka_unit_test(test_straggler_busy),
+		cmocka_unit_test(test_workers),
+		cmocka_unit_test(test_barrier_alone),
+		cmocka_unit_test(test_taken_over),
+		cmocka_unit_test(test_idle_workers),
+		cmocka_unit_test(test_second),
+		cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_long_disturbance),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_ttft),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_op),
+		cmocka_unit_test(test_recordings),
+		cmocka_unit_test(test_durations),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* op_prof, graph_prof, sample_prof and request_prof, from records in the orders in which rings give them. */
+#include "sinks.h"
+
+static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+static const struct window_totals totals = { .open_ns = START, .close_ns = START + 1000 };
+
+static void profile_open(struct out *o)
+{
+	struct writer *w;
+
+	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
+	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &w), 0);
+	assert_int_equal(profile_sink_new(w, &rec, &plain, &o->s), 0);
+}
+
+/* As lines of JSON in o->events, all but window_prof and token_prof. */
+static void profile_read(struct out *o)
+{
+	char *save = NULL;
+
+	json_object_put(o->events);
+	o->events = json_object_new_array();
+	read_text(o);
+	for (char *l = strtok_r(o->text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+		struct json_object *line = json_tokener_parse(l);
+		const char *event;
+
+		assert_true(json_object_is_type(line, json_type_object));
+		event = field(line, "event");
+		if (strcmp(event, "window_prof") && strcmp(event, "token_prof"))
+			json_object_array_add(o->events, line);
+		else
+			json_object_put(line);
+	}
+}
+
+static void profile_close(struct out *o)
+{
+	assert_int_equal(o->s->ops->close(o->s, &totals), 0);
+	profile_read(o);
+}
+
+static void profile_done(struct out *o)
+{
+	json_object_put(o->events);
+	free(o->text);
+	close(o->fd);
+}
+
+static size_t count(const struct out *o)
+{
+	return json_object_array_length(o->events);
+}
+
+static const char *shape(const struct out *o, size_t line, const char *key)
+{
+	return field(json_object_object_get(json_object_array_get_idx(o->events, line), "shape"), key);
+}
+
+static int64_t stage(const struct out *o, size_t line, const char *key)
+{
+	return ns_field(json_object_object_get(json_object_array_get_idx(o->events, line), "stage_us"), key);
+}
+
+/* Everything between the envelope and graph_enabled. */
+static void assert_body(const struct out *o, size_t line, const char *event, const char *body)
+{
+	struct json_object *l = json_object_array_get_idx(o->events, line);
+	char text[2048];
+
+	assert_string_equal(field(l, "event"), event);
+	snprintf(text, sizeof(text), "%s %s",
+		json_object_to_json_string_ext(json_object_object_get(l, "shape"), JSON_C_TO_STRING_PLAIN),
+		json_object_to_json_string_ext(json_object_object_get(l, "stage_us"), JSON_C_TO_STRING_PLAIN));
+	assert_string_equal(text, body);
+}
+
+static void settle(struct out *o, unsigned int rounds)
+{
+	while (rounds--)
+		o->s->ops->settled(o->s);
+	assert_int_equal(o->s->ops->flush(o->s), 0);
+}
+
+/* ---- operators ---- */
+
+static void emit_op(struct out *o, uint32_t id, uint32_t step, uint64_t val, uint64_t ns)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, id), .step = step, .vals = { val } };
+
+	r.h.dur_ns = ns;
+	EMIT(o, &r);
+}
+
+static void emit_step(struct out *o, uint32_t id, uint32_t number)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, id), .number = number };
+
+	r.n.graphs = number == 7;
+	EMIT(o, &r);
+}
+
+static void test_window(void **state)
+{
+	struct out o;
+
+	(void)state;
+	add_probe("a", ROLE_OP, PROBE_F_BEGIN, "$a", "op arg1");
+	add_probe("mul_mat", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("total", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("seen", ROLE_OP, PROBE_F_INSTANT, NULL, "");
+	profile_open(&o);
+	emit_op(&o, 0, 0, 1, 1000); /* mul_mat */
+	emit_op(&o, 0, 4, 1, 2001); /* steps are told apart with --op-detail only */
+	emit_op(&o, 1, 0, 0, 5);
+	emit_op(&o, 2, 0, 0, 3);
+	emit_op(&o, 3, 0, 0, 0);
+	emit_op(&o, 0, 0, 0, 7); /* none */
+	emit_op(&o, 0, 0, 99, 1); /* of no name: the function's */
+	settle(&o, 1000);
+	profile_close(&o);
+	assert_int_equal(count(&o), 1);
+	assert_body(&o, 0, "op_prof",
+		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":7,\"n_mul_mat\":3,\"n_total_\":1,"
+		"\"n_seen\":1,\"n_none\":1,\"n_a\":1} "
+		"{\"total\":3.017,\"mul_mat\":3.006,\"total_\":0.003,\"seen\":0.000,\"none\":0.007,\"a\":0.001}");
+	profile_done(&o);
+}
+
+/* A line for each process that ran any. */
+static void test_processes(void **state)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
+	struct out o;
+
+	(void)state;
+	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o);
+	for (uint32_t i = 0; i < 1000; i++) {
+		r.h.tgid = i % 10;
+		r.h.dur_ns = i % 10;
+		EMIT(&o, &r);
+	}
+	profile_close(&o);
+	assert_int_equal(count(&o), 10);
+	for (size_t i = 0; i < 10; i++) {
+		assert_int_equal(atoi(shape(&o, i, "pid")), i);
+		assert_string_equal(shape(&o, i, "n_f"), "100");
+		assert_int_equal(stage(&o, i, "total"), 100 * i);
+	}
+	profile_done(&o);
+}
+
+/* More names than there is room for, and such as nobody wants to read. */
+static void test_names(void **state)
+{
+	const uint32_t n = 3000;
+	uint64_t calls = 0, ns = 0;
+	char symbol[256];
+	struct out o;
+
+	(void)state;
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(symbol, sizeof(symbol), "%04u\"\\\xff%*s", i, i % 2 ? 200 : 20, "x");
+		add_probe(symbol, ROLE_OP, PROBE_F_SPAN, NULL, "");
+	}
+	profile_open(&o);
+	for (uint32_t i = 0; i < 2 * n; i++)
+		emit_op(&o, i % n, 0, 0, i);
+	profile_close(&o);
+	assert_int_equal(count(&o), 1);
+	json_object_object_foreach(
+		json_object_object_get(json_object_array_get_idx(o.events, 0), "shape"), key, v)
+	{
+		calls += strncmp(key, "n_", 2) ? 0 : json_object_get_uint64(v);
+	}
+	assert_int_equal(calls, 2 * n);
+	json_object_object_foreach(
+		json_object_object_get(json_object_array_get_idx(o.events, 0), "stage_us"), name, t)
+	{
+		ns += strcmp(name, "total") ? (uint64_t)ns_of(t) : 0;
+	}
+	assert_int_equal(ns, n * (2 * n - 1));
+	assert_true(atoi(shape(&o, 0, "n_other")) > 0);
+	assert_string_equal(shape(&o, 0, "ops"), "6000");
+	profile_done(&o);
+}
+
+static void open_detail(struct out *o)
+{
+	probes.op_detail = true;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("g", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	profile_open(o);
+}
+
+static void test_steps(void **state)
+{
+	struct out o;
+
+	(void)state;
+	open_detail(&o);
+	emit_op(&o, 1, 8, 0, 10);
+	emit_op(&o, 2, 8, 0, 20);
+	emit_step(&o, 0, 7);
+	emit_op(&o, 1, 8, 0, 5); /* from another ring */
+	emit_op(&o, 1, 9, 0, 1);
+	emit_op(&o, 2, 0, 0, 3); /* in no step */
+	emit_step(&o, 0, 6);	 /* nothing to say */
+	settle(&o, 2);
+	profile_read(&o);
+	assert_int_equal(count(&o), 0);
+	emit_op(&o, 1, 8, 0, 100); /* which a worker has in hand until the next step */
+	settle(&o, 100);
+	profile_read(&o);
+	assert_int_equal(count(&o), 1);
+	assert_body(&o, 0, "op_prof",
+		"{\"step\":7,\"pid\":5000000,\"ops\":4,\"n_f\":3,\"n_g\":1} "
+		"{\"total\":0.135,\"f\":0.115,\"g\":0.020}");
+	assert_string_equal(field(json_object_array_get_idx(o.events, 0), "graph_enabled"), "true");
+	emit_op(&o, 2, 8, 0, 4); /* or until much later */
+	settle(&o, 100);
+	profile_read(&o);
+	assert_int_equal(count(&o), 2);
+	assert_body(&o, 1, "op_prof", "{\"step\":7,\"pid\":5000000,\"ops\":1,\"n_g\":1} {\"total\":0.004,\"g\":0.004}");
+	profile_close(&o);
+	assert_int_equal(count(&o), 4);
+	assert_body(&o, 2, "op_prof", "{\"step\":8,\"pid\":5000000,\"ops\":1,\"n_f\":1} {\"total\":0.001,\"f\":0.001}");
+	assert_body(&o, 3, "op_prof",
+		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":1,\"n_g\":1} {\"total\":0.003,\"g\":0.003}");
+	profile_done(&o);
+}
+
+/* In whatever order: the lines of a step add up to its operators. */
+static void test_order(void **state)
+{
+	enum { STEPS = 4000, OPS = 40000 };
+	static uint64_t calls[STEPS], ns[STEPS];
+	struct out o;
+
+	(void)state;
+	open_detail(&o);
+	memset(calls, 0, sizeof(calls));
+	memset(ns, 0, sizeof(ns));
+	for (uint32_t i = 0; i < OPS; i++) {
+		uint32_t now = i / (OPS / STEPS);
+		/* most of the step at hand, some of those before, one that runs all the time, any */
+		uint32_t step = draw() % 4 ? now : draw() % 3 ? now - draw() % (now + 1 < 9 ? now + 1 : 9) :
+				draw() % 2 ? 0 : draw() % STEPS;
+		uint64_t dur = draw() % 1000;
+
+		emit_op(&o, 1 + draw() % 2, step + 1, 0, dur);
+		calls[step]++;
+		ns[step] += dur;
+		if (now && i % (OPS / STEPS) == 0)
+			emit_step(&o, 0, now - 1);
+		if (draw() % 20 == 0)
+			settle(&o, 1 + draw() % 20);
+	}
+	profile_close(&o);
+	for (size_t i = 0; i < count(&o); i++) {
+		uint32_t step = (uint32_t)atoi(shape(&o, i, "step"));
+
+		assert_true(step < STEPS);
+		calls[step] -= (uint64_t)atoi(shape(&o, i, "ops"));
+		ns[step] -= (uint64_t)stage(&o, i, "total");
+	}
+	for (uint32_t i = 0; i < STEPS; i++) {
+		assert_int_equal(calls[i], 0);
+		assert_int_equal(ns[i], 0);
+	}
+	profile_done(&o);
+}
+
+/* ---- calls ---- */
+
+static void test_calls(void **state)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 0),
+		.step = 18,
+		.vals = { (uint64_t)-3, 4711, 0x4009000000000000 } };
+	struct out o;
+
+	(void)state;
+	add_probe("compute", ROLE_GRAPH, PROBE_F_SPAN, "$d", "s32 arg1,str arg2,f64 *(arg3),op arg4");
+	add_probe("pick", ROLE_SAMPLE, PROBE_F_SPAN, NULL, "");
+	add_probe("seen", ROLE_SAMPLE, PROBE_F_INSTANT, NULL, "");
+	add_probe("other", ROLE_OTHER, PROBE_F_SPAN, NULL, "");
+	profile_open(&o);
+	r.vals[3] = 1;
+	memcpy(&r.vals[4], "a \"b\"\n", 7);
+	EMIT(&o, &r);
+	r = (struct rec_function){ .h = hdr(REC_FUNCTION, 1) };
+	r.h.flags = REC_F_OPEN_END;
+	r.h.start_ns = START - 1;
+	EMIT(&o, &r);
+	r.h.id = 2;
+	EMIT(&o, &r);
+	r.h.id = 3;
+	EMIT(&o, &r);
+	r.h.id = 4;
+	EMIT(&o, &r);
+	profile_close(&o);
+	assert_int_equal(count(&o), 2);
+	assert_body(&o, 0, "graph_prof",
+		"{\"call\":\"mul_mat\",\"step\":17,\"pid\":5000000,\"tid\":5000001,\"ts_us\":10.000,\"a\":-3,"
+		"\"b\":\"a \\\"b\\\"\\n\",\"c\":3.125,\"d\":1} {\"total\":1.234}");
+	assert_body(&o, 1, "sample_prof",
+		"{\"call\":\"pick\",\"pid\":5000000,\"tid\":5000001,\"ts_us\":0.000,\"unfinished\":true} "
+		"{\"total\":1.234}");
+	profile_done(&o);
+}
+
+/* ---- requests ---- */
+
+struct call {
+	uint64_t start, end, tokens, context;
+	uint8_t flags;
+};
+
+static void open_requests(struct out *o)
+{
+	struct probe_spec *s = add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
+		"s32 *(sp+8),ptr arg1");
+
+	free(s->args[0].name);
+	free(s->args[1].name);
+	s->args[0].name = strdup("n_tokens");
+	s->args[1].name = strdup("context");
+	add_probe("run", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(o);
+}
+
+static void emit_call(struct out *o, uint32_t number, const struct call *c)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0), .number = number, .vals = { c->tokens, c->context } };
+
+	r.h.start_ns = START + c->start;
+	r.h.dur_ns = c->end - c->start;
+	r.h.flags = c->flags;
+	EMIT(o, &r);
+}
+
+static void emit_calls(struct out *o, const struct call *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		emit_call(o, (uint32_t)i, &list[i]);
+}
+
+/* What the calls make, in lines that follow each other. */
+static void assert_requests(const struct call *list, size_t n, const char *const *lines, size_t n_lines)
+{
+	struct out o;
+
+	open_requests(&o);
+	emit_calls(&o, list, n);
+	profile_close(&o);
+	for (size_t i = 0; i < n_lines && i < count(&o); i++)
+		assert_body(&o, i, "request_prof", lines[i]);
+	assert_int_equal(count(&o), n_lines);
+	profile_done(&o);
+	probe_table_free(&probes);
+}
+
+#define ASSERT_REQUESTS(calls, ...)                                                        \
+	do {                                                                               \
+		static const char *const want[] = { __VA_ARGS__ };                         \
+		assert_requests(calls, ARRAY_SIZE(calls), want, ARRAY_SIZE(want));         \
+	} while (0)
+
+#define KIND "\"source_kind\":\"steps\""
+
+static void test_request(void **state)
+{
+	static const struct call one[] = {
+		{ 1000, 5000, 11, 0, 0 },
+		{ 6000, 7000, 1, 0, 0 },
+		{ 8000, 9500, 1, 0, 0 },
+		{ 9600, 10000, 1, 0, 0 },
+	};
+	static const struct call chunks[] = {
+		{ 0, 10, 512, 16, 0 },
+		{ 10, 20, 512, 16, 0 },
+		{ 20, 30, 200, 16, 0 },
+		{ 30, 40, 64, 16, 0 },
+		{ 40, 50, 1, 16, 0 },
+	};
+	static const struct call two[] = {
+		{ 0, 10, 5, 0, 0 },
+		{ 20, 30, 1, 0, 0 },
+		{ 40, 50, 7, 0, 0 },
+	};
+	static const struct call other = { 1, 2, 1, 0, 0 };
+	struct rec_step r = { .h = hdr(REC_STEP, 1) };
+	struct out o;
+
+	(void)state;
+	ASSERT_REQUESTS(one,
+		"{\"pid\":5000000," KIND ",\"ts_us\":1.000,\"prompt_tokens\":11,\"output_tokens\":4,"
+		"\"prefill_steps\":1} "
+		"{\"total\":9.000,\"ttft\":4.000,\"tpot_p50\":2.000,\"tpot_p90\":2.500,\"tpot_p99\":2.500,"
+		"\"tpot_max\":2.500}");
+	ASSERT_REQUESTS(chunks,
+		"{\"pid\":5000000," KIND ",\"context\":16,\"ts_us\":0.000,\"prompt_tokens\":1288,"
+		"\"output_tokens\":2,\"prefill_steps\":4} "
+		"{\"total\":0.050,\"ttft\":0.040,\"tpot_p50\":0.010,\"tpot_p90\":0.010,\"tpot_p99\":0.010,"
+		"\"tpot_max\":0.010}");
+	ASSERT_REQUESTS(two,
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.000,\"prompt_tokens\":5,\"output_tokens\":2,"
+		"\"prefill_steps\":1} "
+		"{\"total\":0.030,\"ttft\":0.010,\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_p99\":0.020,"
+		"\"tpot_max\":0.020}",
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.040,\"prompt_tokens\":7,\"output_tokens\":1,"
+		"\"prefill_steps\":1} {\"total\":0.010,\"ttft\":0.010}");
+
+	/* steps of an engine without phases are none of a request */
+	open_requests(&o);
+	EMIT(&o, &r);
+	profile_close(&o);
+	assert_int_equal(count(&o), 0);
+	profile_done(&o);
+	probe_table_free(&probes);
+
+	/* a line is there when the next request begins, not only at the end */
+	open_requests(&o);
+	emit_calls(&o, two, 3);
+	settle(&o, 1);
+	profile_read(&o);
+	assert_int_equal(count(&o), 0);
+	settle(&o, 1);
+	profile_read(&o);
+	assert_int_equal(count(&o), 1);
+	emit_call(&o, 4, &other);
+	profile_close(&o);
+	assert_int_equal(count(&o), 2);
+	profile_done(&o);
+}
+
+/* In flight at the start and at the end of the recording. */
+static void test_cut(void **state)
+{
+	static const struct call before[] = {
+		{ 10, 20, 1, 0, 0 },
+		{ 20, 40, 1, 0, 0 },
+		{ 50, 60, 9, 0, REC_F_OPEN_END },
+	};
+	static const struct call after[] = {
+		{ 10, 20, 9, 0, 0 },
+		{ 20, 40, 1, 0, 0 },
+		{ 40, 70, 1, 0, REC_F_OPEN_END },
+	};
+
+	(void)state;
+	ASSERT_REQUESTS(before,
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.010,\"output_tokens\":2,\"prefill_steps\":0,"
+		"\"began_before\":true} {\"total\":0.030,\"tpot_p50\":0.020,\"tpot_p90\":0.020,"
+		"\"tpot_p99\":0.020,\"tpot_max\":0.020}",
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.050,\"prompt_tokens\":9,\"output_tokens\":0,"
+		"\"prefill_steps\":1,\"unfinished\":true} {\"total\":0.010}");
+	ASSERT_REQUESTS(after,
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.010,\"prompt_tokens\":9,\"output_tokens\":2,"
+		"\"prefill_steps\":1,\"unfinished\":true} {\"total\":0.060,\"ttft\":0.010,"
+		"\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_p99\":0.020,\"tpot_max\":0.020}");
+}
+
+/* Sequences of one batch cannot be told apart, and it shows. */
+static void test_mixed(void **state)
+{
+	static const uint64_t runs[][8] = {
+		{ 30, 2, 2, 1, 1 },   /* two sequences, until one ends */
+		{ 30, 31, 2, 1 },     /* a second prompt joins the first sequence */
+		{ 512, 512, 4, 4, 1 },
+		{ 512, 200, 300, 1 },
+	};
+	static const struct call overlap[] = { { 0, 10, 5, 0, 0 }, { 9, 20, 1, 0, 0 } };
+	struct out o;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
+		open_requests(&o);
+		for (uint32_t k = 0; k < 8 && runs[i][k]; k++)
+			emit_call(&o, k, &(struct call){ k, k + 1, runs[i][k], 0, 0 });
+		profile_close(&o);
+		assert_text(shape(&o, 0, "mixed"), "true");
+		profile_done(&o);
+		probe_table_free(&probes);
+	}
+	open_requests(&o);
+	emit_calls(&o, overlap, 2);
+	profile_close(&o);
+	assert_int_equal(count(&o), 1);
+	assert_text(shape(&o, 0, "mixed"), "true");
+	profile_done(&o);
+}
+
+/*
+ * Several contexts at once, each with requests of its own, in the order of several rings: steps come
+ * within two rounds of when they ended.
+ */
+static void test_contexts(void **state)
+{
+	enum { CONTEXTS = 5, STEPS = 6000 };
+	struct { struct call call; uint32_t number; } late[64];
+	uint64_t at[CONTEXTS] = {}, left[CONTEXTS] = {}, tokens = 0, requests = 0, got = 0, n_late = 0;
+	struct out o;
+
+	(void)state;
+	open_requests(&o);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint32_t c = draw() % CONTEXTS;
+		struct call call = { .context = c + 1, .tokens = left[c] ? 1 : 2 + draw() % 100 };
+
+		requests += !left[c];
+		left[c] = left[c] ? left[c] - 1 : draw() % 20;
+		call.start = at[c] = 10 * i > at[c] ? 10 * i : at[c];
+		call.end = at[c] += 10 + draw() % 100;
+		tokens++;
+		late[n_late].call = call;
+		late[n_late++].number = i;
+		if (n_late < 64 && draw() % 10)
+			continue;
+		while (n_late) {
+			uint64_t k = draw() % n_late--;
+
+			emit_call(&o, late[k].number, &late[k].call);
+			late[k] = late[n_late];
+		}
+		settle(&o, 1);
+	}
+	for (uint64_t k = 0; k < n_late; k++)
+		emit_call(&o, late[k].number, &late[k].call);
+	profile_close(&o);
+	for (size_t i = 0; i < count(&o); i++) {
+		got += (uint64_t)atoi(shape(&o, i, "output_tokens"));
+		/* runs of prompts that follow each other are not told apart */
+		requests -= (uint64_t)atoi(shape(&o, i, "prefill_steps"));
+		if (atoi(shape(&o, i, "prefill_steps")) > 1)
+			got += (uint64_t)atoi(shape(&o, i, "prefill_steps")) - 1;
+		else
+			assert_null(shape(&o, i, "mixed"));
+	}
+	assert_int_equal(requests, 0);
+	assert_int_equal(got, tokens);
+	profile_done(&o);
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void test_percentiles(void **state)
+{
+	static const size_t sizes[] = { 1, 2, 3, 10, 99, 100, 101, 65536, 200000 };
+	static const char *const keys[] = { "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max" };
+	static const double shares[] = { 0.5, 0.9, 0.99, 1 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		uint64_t *list = calloc(sizes[i], sizeof(*list)), now = 100;
+		struct out o;
+
+		open_requests(&o);
+		emit_call(&o, 0, &(struct call){ 0, now, 5, 0, 0 });
+		for (size_t k = 0; k < sizes[i]; k++) {
+			list[k] = 1000 + draw() % 1000000;
+			emit_call(&o, (uint32_t)k + 1, &(struct call){ now, now + list[k], 1, 0, 0 });
+			now += list[k];
+			if (k % 1000 == 0)
+				settle(&o, 1);
+		}
+		profile_close(&o);
+		qsort(list, sizes[i], sizeof(*list), compare);
+		assert_int_equal(atoi(shape(&o, 0, "output_tokens")), sizes[i] + 1);
+		for (size_t k = 0; k < ARRAY_SIZE(keys); k++) {
+			double rank = shares[k] * (double)sizes[i];
+			size_t at = (size_t)rank + ((double)(size_t)rank < rank) - 1;
+			int64_t ns = stage(&o, 0, keys[k]);
+
+			if (sizes[i] <= 65536 || k == 3)
+				assert_int_equal(ns, list[at]);
+			else /* of every fourth only */
+				assert_true(llabs(ns - (int64_t)list[at]) < 20000);
+		}
+		profile_done(&o);
+		probe_table_free(&probes);
+		free(list);
+	}
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_window),
+		TEST(test_processes),
+		TEST(test_names),
+		TEST(test_steps),
+		TEST(test_order),
+		TEST(test_calls),
+		TEST(test_request),
+		TEST(test_cut),
+		TEST(test_mixed),
+		TEST(test_contexts),
+		TEST(test_percentiles),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Names of handles. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/handles.h"
+
+static void test_set(void **state)
+{
+	struct handles *h = handles_new();
+
+	(void)state;
+	assert_null(handles_get(h, 1, 0x1000));
+	handles_set(h, 1, 0x1000, "gemm");
+	handles_set(h, 2, 0x1000, "softmax");
+	assert_string_equal(handles_get(h, 1, 0x1000), "gemm");
+	assert_string_equal(handles_get(h, 2, 0x1000), "softmax");
+	assert_null(handles_get(h, 1, 0x1001));
+	/* made anew for another */
+	handles_set(h, 1, 0x1000, "a much longer name than the one before");
+	assert_string_equal(handles_get(h, 1, 0x1000), "a much longer name than the one before");
+	/* what is no name, and what is no handle */
+	handles_set(h, 1, 0x1000, "");
+	assert_string_equal(handles_get(h, 1, 0x1000), "a much longer name than the one before");
+	handles_set(h, 1, 0, "null");
+	assert_null(handles_get(h, 1, 0));
+	handles_free(h);
+	handles_free(NULL);
+}
+
+static void test_drop(void **state)
+{
+	struct handles *h = handles_new();
+	char name[16];
+
+	(void)state;
+	for (uint64_t i = 1; i <= 50000; i++) {
+		snprintf(name, sizeof(name), "k%u", (unsigned int)i);
+		handles_set(h, i % 2 ? 7 : 8, i << 4, name);
+	}
+	handles_drop(h, 7);
+	handles_drop(h, 9);
+	for (uint64_t i = 1; i <= 50000; i++) {
+		snprintf(name, sizeof(name), "k%u", (unsigned int)i);
+		assert_null(handles_get(h, 7, i << 4));
+		if (i % 2)
+			assert_null(handles_get(h, 8, i << 4));
+		else
+			assert_string_equal(handles_get(h, 8, i << 4), name);
+	}
+	handles_set(h, 7, 16, "again");
+	assert_string_equal(handles_get(h, 7, 16), "again");
+	handles_free(h);
+}
+
+/* More than there is room for: the first stay. */
+static void test_full(void **state)
+{
+	struct handles *h = handles_new();
+
+	(void)state;
+	for (uint64_t i = 1; i <= 300000; i++)
+		handles_set(h, 1, i, "k");
+	assert_non_null(handles_get(h, 1, 1));
+	assert_null(handles_get(h, 1, 300000));
+	handles_set(h, 1, 1, "another");
+	assert_string_equal(handles_get(h, 1, 1), "another");
+	handles_free(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_drop),
+		cmocka_unit_test(test_full),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

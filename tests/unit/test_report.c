@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace report as a whole, on the files of tests/golden (run from the root of the tree) and on
+ * text made here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "cmd/cmd.h"
+
+#define GOLDEN "tests/golden/"
+
+struct output {
+	int rc;
+	char *out, *err;
+};
+
+static char *fd_text(int fd)
+{
+	struct stat sb;
+	char *text;
+
+	assert_int_equal(fstat(fd, &sb), 0);
+	text = malloc((size_t)sb.st_size + 1);
+	assert_non_null(text);
+	assert_int_equal(pread(fd, text, (size_t)sb.st_size, 0), sb.st_size);
+	text[sb.st_size] = '\0';
+	close(fd);
+	return text;
+}
+
+/* Runs cmd_report in a child (argp exits by itself on usage errors) with text as its stdin. */
+static void run_input(struct output *result, const char *text, char **argv)
+{
+	int in, out, err, status, argc = 0;
+	pid_t pid;
+
+	while (argv[argc])
+		argc++;
+	in = memfd_create("in", MFD_CLOEXEC);
+	out = memfd_create("out", MFD_CLOEXEC);
+	err = memfd_create("err", MFD_CLOEXEC);
+	assert_true(in >= 0 && out >= 0 && err >= 0);
+	assert_int_equal(write(in, text, strlen(text)), strlen(text));
+	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		dup2(in, STDIN_FILENO);
+		dup2(out, STDOUT_FILENO);
+		dup2(err, STDERR_FILENO);
+		exit(cmd_report(argc, argv));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	result->rc = WEXITSTATUS(status);
+	result->out = fd_text(out);
+	result->err = fd_text(err);
+	close(in);
+}
+
+static void output_free(struct output *result)
+{
+	free(result->out);
+	free(result->err);
+}
+
+#define ARGV(...) ((char *[]){ "inftrace report", ##__VA_ARGS__, NULL })
+#define RUN(result, text, ...) run_input(result, text, ARGV(__VA_ARGS__))
+
+static void assert_contains(const char *text, const char *wanted)
+{
+	if (!strstr(text, wanted))
+		fail_msg("no \"%s\" in:\n%s", wanted, text);
+}
+
+/* --- a profile, made line by line --- */
+
+struct profile {
+	char *text;
+	size_t len;
+	FILE *out;
+};
+
+static void profile_begin(struct profile *p)
+{
+	p->out = open_memstream(&p->text, &p->len);
+	assert_non_null(p->out);
+}
+
+static const char *profile_end(struct profile *p)
+{
+	assert_int_equal(fclose(p->out), 0);
+	return p->text;
+}
+
+#define HEAD                                                                               \
+	"\"commit_sha\":null,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1," \
+	"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\""
+
+/* Times in microseconds; more: further keys of the shape, with a comma before them. */
+static void add_step(struct profile *p, int pid, int step, const char *phase, int tokens, int ts,
+	int cpu, const char *state, int us, const char *more)
+{
+	fprintf(p->out,
+		"{\"event\":\"token_prof\"," HEAD
+		",\"shape\":{\"step\":%d,\"pid\":%d,\"tid\":%d,\"phase\":\"%s\",\"n_tokens\":%d,"
+		"\"ts_us\":%d.000%s},\"stage_us\":{\"total\":%d.000,\"cpu\":%d.000,\"%s\":%d.000}}"
+		"\n",
+		step, pid, pid, phase, tokens, ts, more, cpu + us, cpu, state, us);
+}
+
+/* A prompt of 10 ms and 50 tokens of 1 ms, 100 us apart; one of them waits for 20 ms. */
+static void add_request(struct profile *p, int pid, const char *more)
+{
+	int ts = 1000;
+
+	add_step(p, pid, 0, "prefill", 32, ts, 10000, "runnable", 5, "");
+	ts += 10005 + 100;
+	for (int i = 1; i <= 50; i++) {
+		int us = i == 30 ? 20000 : 5;
+
+		add_step(p, pid, i, "decode", 1, ts, 1000, "runnable", us, i == 30 ? more : "");
+		ts += 1000 + us + 100;
+	}
+}
+
+static void test_text(void **state)
+{
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	profile_begin(&p);
+	add_request(&p, 4711,
+		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"cc1plus\","
+		"\"stall_by_tid\":990");
+	fputs("{\"event\":\"op_prof\"," HEAD
+	      ",\"shape\":{\"pid\":4711,\"window\":0,\"n_mul_mat\":600,\"n_rope\":300},"
+	      "\"stage_us\":{\"total\":45000.000,\"mul_mat\":40000.000,\"rope\":5000.000}}\n"
+	      "{\"event\":\"syscall_prof\"," HEAD
+	      ",\"shape\":{\"pid\":4711,\"comm\":\"llama-cli\",\"n_futex\":12},"
+	      "\"stage_us\":{\"total\":700.000,\"futex\":700.000}}\n"
+	      "{\"event\":\"window_prof\"," HEAD
+	      ",\"shape\":{\"window\":0,\"records\":900,\"lost\":7,\"lost_syscall\":7,\"steps\":51,"
+	      "\"coverage\":0.990000},\"stage_us\":{\"total\":90000.000}}\n",
+		p.out);
+	RUN(&result, profile_end(&p), "-");
+	assert_string_equal(result.err, "");
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out,
+		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n");
+	assert_contains(result.out, "time to first token             1    10.0 ms");
+	assert_contains(result.out, "time per output token          50    1.10 ms    1.10 ms");
+	assert_contains(result.out,
+		"  step 30, 21.0 ms instead of 1.00 ms: the calling thread waited 20.0 ms for a "
+		"CPU behind pid 990 `cc1plus`\n");
+	assert_contains(result.out, "mul_mat                          600    40.0 ms    66.7 us");
+	assert_contains(result.out, "futex                             12     700 us    58.3 us");
+	assert_contains(result.out, "Loss: 7 records (7 syscall); 0 steps");
+	assert_contains(result.out, "; coverage 99.0000 %\n");
+	output_free(&result);
+	free(p.text);
+}
+
+static struct json_object *parse(const char *text)
+{
+	struct json_object *o = json_tokener_parse(text);
+
+	if (!o)
+		fail_msg("not JSON: %s", text);
+	return o;
+}
+
+static struct json_object *get(struct json_object *o, const char *key)
+{
+	struct json_object *value;
+
+	if (!json_object_object_get_ex(o, key, &value))
+		fail_msg("no %s in %s", key, json_object_to_json_string(o));
+	return value;
+}
+
+static const char *text_at(struct json_object *o, const char *key)
+{
+	return json_object_get_string(get(o, key));
+}
+
+static void test_json(void **state)
+{
+	struct json_object *report, *process, *steps, *step;
+	struct profile p;
+	struct output result;
+	int none = 0;
+
+	(void)state;
+	profile_begin(&p);
+	add_request(&p, 4711,
+		",\"straggler_tid\":5,\"stall_state\":\"runnable\",\"stall_us\":20000.000,"
+		"\"stall_by\":\"cpu.max\",\"stall_by_tid\":0");
+	RUN(&result, profile_end(&p), "--json", "--all-steps", "-n", "1", "-");
+	assert_int_equal(result.rc, EXIT_OK);
+	report = parse(result.out);
+	process = json_object_array_get_idx(get(report, "processes"), 0);
+	assert_int_equal(json_object_get_int(get(process, "pid")), 4711);
+	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "p50"), "1105.000");
+	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10005.000");
+	step = json_object_array_get_idx(get(process, "slowest"), 0);
+	assert_string_equal(text_at(step, "text"), "step 30, 21.0 ms instead of 1.00 ms: the "
+						   "calling thread was held back for 20.0 ms by "
+						   "a CPU limit (cgroup cpu.max)");
+	steps = get(report, "steps");
+	assert_int_equal(json_object_array_length(steps), 51);
+	for (size_t i = 0; i < 51; i++) {
+		step = json_object_array_get_idx(steps, i);
+		assert_int_equal(json_object_get_int(get(step, "step")), i);
+		none += !strcmp(text_at(step, "state"), "none");
+		if (i != 30)
+			continue;
+		assert_string_equal(text_at(step, "state"), "runnable");
+		assert_string_equal(text_at(step, "where"), "own");
+		assert_string_equal(text_at(step, "by"), "cpu.max");
+		assert_string_equal(text_at(step, "total_us"), "21000.000");
+		assert_string_equal(text_at(step, "typical_us"), "1005.000");
+		assert_string_equal(text_at(step, "excess_us"), "19995.000");
+		assert_string_equal(text_at(step, "state_us"), "19995.000");
+	}
+	assert_int_equal(none, 50);
+	json_object_put(report);
+	output_free(&result);
+	free(p.text);
+}
+
+/* Two processes in one file, and one of them in a file before: apart by pid, together by pid. */
+static void test_processes(void **state)
+{
+	char path[] = "/tmp/test_report_XXXXXX";
+	int fd = mkstemp(path);
+	struct json_object *report, *processes;
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	assert_true(fd >= 0);
+	profile_begin(&p);
+	add_request(&p, 1, "");
+	profile_end(&p);
+	assert_int_equal(write(fd, p.text, p.len), p.len);
+	close(fd);
+	free(p.text);
+	profile_begin(&p);
+	add_request(&p, 1, "");
+	add_request(&p, 2, "");
+	RUN(&result, profile_end(&p), "--json", path, "-");
+	unlink(path);
+	report = parse(result.out);
+	processes = get(report, "processes");
+	assert_int_equal(json_object_array_length(processes), 2);
+	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "steps"), "102");
+	assert_string_equal(text_at(json_object_array_get_idx(processes, 0), "recordings"), "2");
+	assert_string_equal(text_at(json_object_array_get_idx(processes, 1), "steps"), "51");
+	json_object_put(report);
+	output_free(&result);
+	free(p.text);
+}
+
+/* Steps of a trace count like those of a profile. */
+static void test_trace(void **state)
+{
+	static const char *const wrap[][2] = { { "[\n", "\n]" }, { "[\n", "" }, { "[\n", ",\n" },
+		{ "{\"other\": {\"traceEvents\": [1]}, \"k\": \"traceEvents\", \"traceEvents\": [",
+			"], \"z\": 1}" } };
+	struct json_object *report, *process;
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	for (size_t w = 0; w < sizeof(wrap) / sizeof(wrap[0]); w++) {
+		profile_begin(&p);
+		fputs(wrap[w][0], p.out);
+		fputs("{\"ph\":\"M\",\"pid\":7,\"tid\":7,\"name\":\"process_name\",\"args\":{"
+		      "\"name\":"
+		      "\"llama-cli\"}}",
+			p.out);
+		for (int i = 0; i < 20; i++)
+			fprintf(p.out,
+				",\n{\"ph\":\"X\",\"pid\":7,\"tid\":7,\"ts\":%d.000,\"dur\":%d.500,"
+				"\"name\":\"decode\",\"cat\":\"step\",\"args\":{\"n_tokens\":1,"
+				"\"step\":%d,"
+				"\"breakdown_us\":{\"cpu\":900.500,\"stopped\":%d.000}}}",
+				i * 2000, i == 9 ? 1900 : 900, i, i == 9 ? 1000 : 0);
+		fputs(",\n{\"ph\":\"X\",\"pid\":7,\"tid\":7,\"ts\":1.000,\"dur\":2.000,\"name\":"
+		      "\"rope\","
+		      "\"cat\":\"op\"}",
+			p.out);
+		fputs(wrap[w][1], p.out);
+		RUN(&result, profile_end(&p), "--json", "-");
+		assert_string_equal(result.err, "");
+		assert_int_equal(result.rc, EXIT_OK);
+		report = parse(result.out);
+		process = json_object_array_get_idx(get(report, "processes"), 0);
+		assert_string_equal(text_at(process, "comm"), "llama-cli");
+		assert_string_equal(text_at(process, "steps"), "20");
+		assert_string_equal(
+			text_at(json_object_array_get_idx(get(process, "slowest"), 0), "state"),
+			"stopped");
+		assert_string_equal(
+			text_at(json_object_array_get_idx(get(process, "operators"), 0), "name"),
+			"rope");
+		json_object_put(report);
+		output_free(&result);
+		free(p.text);
+	}
+}
+
+static void expect_refused(const char *text, const char *problem)
+{
+	struct output result;
+	char line[512];
+
+	RUN(&result, text, "-");
+	snprintf(line, sizeof(line), "inftrace: -: %s\n", problem);
+	assert_string_equal(result.err, line);
+	assert_string_equal(result.out, "");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+}
+
+#define LINE(shape, stages) \
+	"{\"event\":\"token_prof\"," HEAD ",\"shape\":" shape ",\"stage_us\":" stages "}\n"
+
+static void test_malformed(void **state)
+{
+	struct output result;
+
+	(void)state;
+	expect_refused("", "is empty");
+	expect_refused("{\"event\":\"x\"", "line 1: invalid JSON: the line ends inside the value");
+	expect_refused("{\"event\":\"token_prof\"}\n\n[]\n",
+		"line 1: missing required field: commit_sha (and 1 more)");
+	expect_refused(LINE("[]", "{}"), "line 1: shape and stage_us must be objects");
+	expect_refused(
+		LINE("{\"step\":-1}", "{\"total\":1}"), "line 1: shape.step is not a number >= 0");
+	expect_refused(
+		LINE("{\"phase\":7}", "{\"total\":1}"), "line 1: shape.phase is not a string");
+	expect_refused(LINE("{}", "{\"cpu\":1}"), "line 1: missing stage: stage_us.total");
+	expect_refused(LINE("{}", "{\"total\":1,\"a\\u001bb\":-1}"),
+		"line 1: stage_us.a\\x1bb is not a number >= 0");
+	expect_refused("[\n{\"ph\":", "line 2: the file ends inside an event");
+
+	/* one bad line among good ones is told, the others are reported */
+	RUN(&result, "", GOLDEN "profile_bad.jsonl");
+	assert_string_equal(result.err,
+		"inftrace: " GOLDEN "profile_bad.jsonl: line 7: missing required field: shape "
+		"(and 1 more)\n");
+	assert_contains(result.out, "pid 4242: 9 steps");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+
+	RUN(&result, LINE("{\"ts_us\":1e300,\"step\":1e9}", "{\"total\":1}"), "-");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+}
+
+/* Numbers at the limits of what fits: no step of the way may overflow (under UBSan). */
+static void test_limits(void **state)
+{
+	static const char *const totals[] = { "9223372036854775", "0", "1e15", "0.001" };
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	profile_begin(&p);
+	for (int i = 0; i < 400; i++)
+		fprintf(p.out,
+			LINE("{\"step\":%d,\"pid\":4294967295,\"tid\":99999999999,\"n_tokens\":%d,"
+			     "\"ts_us\":%s,\"phase\":\"decode\"}",
+				"{\"total\":%s,\"cpu\":9223372036854775,\"workers_cpu\":"
+				"9223372036854775}"),
+			i, i % 3 ? 2147483647 : 0, totals[i / 7 % 4], totals[i % 4]);
+	profile_end(&p);
+	RUN(&result, p.text, "-");
+	assert_string_equal(result.err, "");
+	output_free(&result);
+	RUN(&result, p.text, "--json", "--all-steps", "-n", "1000", "--html", "/dev/null", "-");
+	assert_int_equal(result.rc, EXIT_OK);
+	json_object_put(parse(result.out));
+	output_free(&result);
+	free(p.text);
+}
+
+/* What others named stays text: in the page and on the terminal. */
+static void test_hostile_names(void **state)
+{
+	static const char name[] = "</script><img src=x onerror=alert(1)>&\\u001b[31m\\u2028<!--";
+	struct profile p;
+	struct output result;
+	char more[512], line[1024];
+	const char *data, *end;
+
+	(void)state;
+	snprintf(more, sizeof(more),
+		",\"stall_state\":\"runnable\",\"stall_us\":20000.000,\"stall_by\":\"%s\",\"stall_"
+		"by_tid\":3",
+		name);
+	snprintf(line, sizeof(line),
+		"{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"pid\":1,\"comm\":\"%s\"},"
+		"\"stage_us\":{\"%s\":1.000}}\n",
+		name, name);
+	profile_begin(&p);
+	add_request(&p, 1, more);
+	fputs(line, p.out);
+	profile_end(&p);
+	RUN(&result, p.text, "--html", "-", "-");
+	assert_int_equal(result.rc, EXIT_OK);
+	data = strstr(result.out, "id=\"data\">");
+	assert_non_null(data);
+	data += strlen("id=\"data\">");
+	end = strstr(data, "</script>");
+	assert_non_null(end);
+	for (const char *c = data; c < end; c++)
+		assert_true(*c != '<' && *c != '>' && *c != '&');
+	/* what the page parses is whole, so the element did not end early */
+	end = strndup(data, (size_t)(end - data));
+	json_object_put(parse(end));
+	free((char *)end);
+	output_free(&result);
+
+	RUN(&result, p.text, "-");
+	for (const char *c = result.out; *c; c++)
+		assert_true((unsigned char)*c >= 0x20 || *c == '\n');
+	assert_contains(result.out, "\\x1b[31m");
+	output_free(&result);
+	free(p.text);
+}
+
+static void test_usage(void **state)
+{
+	static char *const wrong[][4] = {
+		{ "inftrace report" },
+		{ "inftrace report", "--all-steps", GOLDEN "profile_good.jsonl" },
+		{ "inftrace report", "-n", "x", GOLDEN "profile_good.jsonl" },
+		{ "inftrace report", "--nonsense" },
+		{ "inftrace report", "--json", "--html=-", "x" },
+	};
+	struct output result;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		char *argv[5] = { 0 };
+
+		memcpy(argv, wrong[i], sizeof(wrong[i]));
+		run_input(&result, "", argv);
+		assert_int_equal(result.rc, EXIT_USAGE);
+		assert_string_equal(result.out, "");
+		output_free(&result);
+	}
+	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html", "/nonexistent/x.html");
+	assert_string_equal(result.err,
+		"inftrace: cannot write /nonexistent/x.html: No such file or directory\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+	RUN(&result, "", GOLDEN "profile_good.jsonl", "--html", "/dev/full");
+	assert_string_equal(
+		result.err, "inftrace: cannot write /dev/full: No space left on device\n");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+	RUN(&result, "{\"event\":\"x\"," HEAD ",\"shape\":{},\"stage_us\":{}}\n", "-");
+	assert_contains(result.err, "nothing to report");
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_hostile_names),
+		cmocka_unit_test(test_usage),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
