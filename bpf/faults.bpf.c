@@ -11,6 +11,7 @@ SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address)
 {
 	struct thread *t;
+	u32 before;
 	u64 now;
 
 	if (!enabled)
@@ -18,13 +19,14 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	t = thread_of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
-	now = thread_account(t);
+	now = thread_change(t, thread_next(t, ST_FAULT), &before);
 	if (t->in_fault) /* the one before was broken off by a signal and is tried again */
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	t->fault_start = now;
 	t->fault_addr = address;
 	t->fault_flags = 0;
 	t->in_fault = 1;
+	thread_changed(t);
 	return 0;
 }
 
@@ -33,6 +35,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	struct rec_fault r;
 	struct thread *t;
 	u64 now, start;
+	u32 before;
 
 	if (!enabled)
 		return 0;
@@ -41,8 +44,9 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		return 0;
 	if (t->in_fault) {
 		WRITE_ONCE(t->closing, 1);
-		now = thread_account(t);
+		now = thread_change(t, t->role, &before);
 		t->in_fault = 0;
+		thread_changed(t);
 		WRITE_ONCE(t->closing, 0);
 		start = t->fault_start;
 		r.addr = t->fault_addr;

@@ -205,7 +205,7 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 		f = frame_at(t, depth - 1);
 		if (f->sp > sp)
 			return 0;
-		if (f->probe == id)
+		if (f->sp == sp && f->probe == id)
 			return depth;
 	}
 	return 0;
@@ -304,10 +304,12 @@ static __always_inline void group_meet(struct thread *t, struct who w, u64 key, 
 	if (!key)
 		return;
 	if (t->group_key != key) {
-		if (t->in_step)
+		if (t->in_step) {
 			group_end(t, w.tgid, now);
-		else
+			t->step.workers = 0; /* most likely they have moved too, and count there */
+		} else {
 			group_leave(t, w.tgid);
+		}
 	}
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
@@ -325,6 +327,16 @@ __noinline int instant_emit(struct thread *t, struct strings *s, const struct pr
 	return 0;
 }
 
+/* What a thread does within a function that it enters. */
+static __always_inline u32 role_within(const struct thread *t, const struct probe *p)
+{
+	if (!(p->flags & PROBE_F_SPAN) || t->depth >= FRAMES_MAX)
+		return t->role;
+	if (p->role == ROLE_BARRIER)
+		return ST_BARRIER;
+	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : t->role;
+}
+
 SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
@@ -335,7 +347,7 @@ int function_entry(struct pt_regs *ctx)
 	struct probe *p;
 	struct who w;
 	u64 now, cookie;
-	u32 id;
+	u32 id, before;
 
 	if (!enabled)
 		return 0;
@@ -362,7 +374,7 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (!when_holds(p, c.vals))
 		return 0;
-	now = thread_account(t);
+	now = thread_change(t, role_within(t, p), &before);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	if (t->in_fault) { /* it ended in a signal, this is the handler */
@@ -394,6 +406,7 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, now, &c);
+	thread_changed(t);
 	if (p->flags & PROBE_F_GRAPH)
 		t->counts.graphs++; /* in the step that has begun with it, if so */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
@@ -453,7 +466,7 @@ int function_return(struct pt_regs *ctx)
 	struct frame *f;
 	struct who w;
 	u64 now, sp, cookie;
-	u32 id, depth;
+	u32 id, depth, before;
 
 	if (!enabled)
 		return 0;
@@ -464,18 +477,19 @@ int function_return(struct pt_regs *ctx)
 	if (!link_lives(t, cookie))
 		return 0;
 	id = cookie;
-	WRITE_ONCE(t->closing, 1);
-	now = thread_account(t);
 	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
 	w.tgid = task->tgid;
 	w.tid = task->pid;
+	depth = frame_find(t, sp, id); /* at the place that it keeps when those above it are dropped */
+	f = frame_at(t, depth ? depth - 1 : 0);
+	WRITE_ONCE(t->closing, 1);
+	now = thread_change(t, depth && depth == t->depth ? f->prev_role : t->role, &before);
 	frames_drop_stale(t, sp);
-	depth = frame_find(t, sp, id);
 	if (!depth) {
+		thread_changed(t);
 		WRITE_ONCE(t->closing, 0);
 		return 0;
 	}
-	f = frame_at(t, depth - 1);
 	WRITE_ONCE(t->closing, 0);
 	if (t->ret_sp == sp)
 		now = t->ret_ns; /* the second probe of one return */
@@ -495,5 +509,6 @@ int function_return(struct pt_regs *ctx)
 			f->nvals, f->nstrs, f->slot, f->flags);
 	}
 	frame_pop(t, depth);
+	thread_changed(t);
 	return 0;
 }

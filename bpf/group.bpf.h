@@ -26,13 +26,17 @@ struct arrival {
 	struct stall stalls[STALLS_MAX];
 };
 
-/* Only a task's own programs can look up its storage: of the others, its address is kept, and the
+/*
+ * Only a task's own programs can look up its storage: of the others, its address is kept, and the
  * memory is read as any memory of the kernel, which may be gone. Whoever sets the address to 0 adds up
- * the member's time: the step at its end, or the member when it exits. */
+ * the member's time: the step at its end, or the member when it exits.
+ */
 struct member {
 	u64 thread;
+	u64 next; /* the address again, for the next step; 0: it has exited */
 	u32 tid;
-	u32 pad;
+	u32 step; /* number + 1 of the step that it works on */
+	u64 base[ST_MAX]; /* its times when that began, or when it joined */
 };
 
 struct group {
@@ -87,8 +91,8 @@ static __always_inline struct group *group_create(u32 tgid, u64 key)
 
 #define SNAPSHOT_TRIES 4
 
-/* From here on the thread's time counts. Returns the instant. */
-static __always_inline u64 times_mark(struct thread *t)
+/* The thread's own times. Returns the instant up to which they count. */
+static __always_inline u64 times_copy(struct thread *t, u64 *ns)
 {
 	u64 since = 0;
 
@@ -96,7 +100,7 @@ static __always_inline u64 times_mark(struct thread *t)
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
 		since = READ_ONCE(t->since);
 		for (int i = 0; i < ST_MAX; i++)
-			t->times.step_ns[i] = READ_ONCE(t->times.ns[i]);
+			ns[i] = READ_ONCE(t->times.ns[i]);
 		if (READ_ONCE(t->since) == since)
 			break;
 	}
@@ -134,38 +138,25 @@ static __always_inline void stall_pick(struct stall *ret, const struct stall *st
 }
 
 /* The group works on the thread's step from now on. */
-static __always_inline void group_take(struct group *g, u32 step)
+static __always_inline void group_take(struct group *g, u32 step, u32 n_members)
 {
-	g->n_members = 0;
+	g->n_members = n_members;
 	g->n_gone = 0;
 	for (int i = 0; i < ST_MAX; i++)
 		g->gone_ns[i] = 0;
 	WRITE_ONCE(g->step, step);
 }
 
-/* A step has begun: most likely its threads are those of the one before. The new ones among them count
- * their barriers from here. */
-static __always_inline void group_begin(struct thread *t, u32 tgid)
+/* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
+ * changed its state since then is taken as of that change. */
+__weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
-	struct group *g = group_of(tgid, t->group_key);
+	u64 head[3] = {}, again; /* since, next_since; off, role, in_syscall, in_fault ... */
+	const struct thread *other = (const struct thread *)head;
+	u32 state;
 
-	if (!g)
-		return;
-	group_take(g, t->step.number + 1);
-	g->epoch++;
-}
-
-/* Adds the times of one member up to `end`, in the programs of the thread whose step it is. Returns 1
- * if the member does that itself. */
-__weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u64 end)
-{
-	u64 head[2] = {}, thread, again; /* since; off, role, in_syscall, in_fault ... */
-
-	if (!t || !m)
+	if (!t || !thread)
 		return 0;
-	thread = __sync_lock_test_and_set(&m->thread, 0);
-	if (!thread)
-		return 1;
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
 		if (bpf_probe_read_kernel(head, sizeof(head), (void *)thread) ||
 			bpf_probe_read_kernel(&t->view, sizeof(t->view),
@@ -175,17 +166,72 @@ __weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u
 		if (head[0] == again)
 			break;
 	}
-	if (t->view.member_step != step || t->view.tid != m->tid)
+	if (t->view.tid != tid || !head[0])
 		return 0;
-	for (int i = 0; i < ST_MAX; i++)
-		t->step.workers_ns[i] += t->view.ns[i] - t->view.step_ns[i];
-	if (end > head[0]) {
-		const struct thread *other = (const struct thread *)head;
-		u32 state = thread_state(other, other->off);
+	state = thread_state(other, other->off);
+	if (at > head[0] && state < ST_MAX)
+		t->view.ns[state] += at - head[0];
+	return 1;
+}
 
-		if (state < ST_MAX)
-			t->step.workers_ns[state] += end - head[0];
+/* A member of the step before goes on with this one, from its first instant. Returns 1 if it is there. */
+__weak __noinline int member_continue(struct thread *t, struct member *m, u64 from)
+{
+	if (!t || !m)
+		return 0;
+	m->thread = 0;
+	m->step = 0;
+	/* the thread may have worked for another one's step before */
+	if (m->next == (u64)t || !member_look(t, m->next, m->tid, from)) {
+		m->next = 0;
+		return 0;
 	}
+	for (int i = 0; i < ST_MAX; i++)
+		m->base[i] = t->view.ns[i];
+	m->step = t->step.number + 1;
+	WRITE_ONCE(m->thread, m->next);
+	return 1;
+}
+
+/* A step has begun: most likely its threads are those of the one before. The new ones among them count
+ * their barriers from here. */
+__weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
+{
+	u32 n, there = 0;
+	struct group *g;
+
+	if (!t)
+		return 0;
+	g = group_of(tgid, t->group_key);
+	if (!g)
+		return 0;
+	n = g->n_members;
+	if (n >= GROUP_MEMBERS_MAX)
+		n = 0; /* those that have exited leave no room: all join anew, one by one */
+	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
+		there += member_continue(t, &g->members[i], from);
+	group_take(g, t->step.number + 1, there ? n : 0);
+	g->epoch++;
+	return 0;
+}
+
+/* Adds the times of one member up to `end`, in the programs of the thread whose step it is. Returns 1
+ * if the member does that itself. */
+__weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u64 end)
+{
+	u64 thread;
+
+	if (!t || !m || m->step != step)
+		return 0;
+	thread = __sync_lock_test_and_set(&m->thread, 0);
+	if (!thread)
+		return 1;
+	if (!member_look(t, thread, m->tid, end)) {
+		m->next = 0;
+		return 0;
+	}
+	for (int i = 0; i < ST_MAX; i++)
+		t->step.workers_ns[i] += t->view.ns[i] - m->base[i];
 	t->step.workers++;
 	return 0;
 }
@@ -223,39 +269,68 @@ __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 
 static __always_inline void group_join(struct thread *t, struct group *g, u32 tid)
 {
-	u32 step = READ_ONCE(g->step), i;
+	u32 step = READ_ONCE(g->step), i = t->member_slot;
+	struct member *m;
 
-	if (!step || t->times.member_step == step)
+	if (!step)
 		return;
-	times_mark(t);
-	t->times.tid = tid;
-	WRITE_ONCE(t->times.member_step, step);
+	t->member_step = step;
+	barrier_var(i);
+	if (i < GROUP_MEMBERS_MAX && g->members[i].tid == tid && g->members[i].step == step)
+		return;
 	t->member_slot = i = __sync_fetch_and_add(&g->n_members, 1);
 	barrier_var(i);
-	if (i < GROUP_MEMBERS_MAX) {
-		g->members[i].tid = tid;
-		WRITE_ONCE(g->members[i].thread, (u64)t);
-	}
+	if (i >= GROUP_MEMBERS_MAX)
+		return;
+	m = &g->members[i];
+	t->times.tid = m->tid = tid;
+	times_copy(t, m->base);
+	m->step = step;
+	m->next = (u64)t;
+	WRITE_ONCE(m->thread, (u64)t);
+}
+
+/* A thread that is made within a step works on it from its birth, and not from the first barrier that it
+ * comes to. */
+__weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32 tgid, u32 tid)
+{
+	struct group *g;
+
+	if (!t || !parent || !parent->in_step)
+		return 0;
+	g = group_of(tgid, parent->group_key);
+	if (!g || g->step != parent->step.number + 1)
+		return 0;
+	t->group_key = parent->group_key;
+	t->epoch = g->epoch - 1;
+	group_join(t, g, tid);
+	return 0;
 }
 
 /* The thread exits: what it did for the step in flight is kept. */
 __weak __noinline int group_leave(struct thread *t, u32 tgid)
 {
+	struct member *m;
 	struct group *g;
 	u32 i;
 
-	if (!t || !t->times.member_step)
+	if (!t || !t->member_step)
 		return 0;
+	t->member_step = 0;
 	g = group_of(tgid, t->group_key);
 	i = t->member_slot;
 	barrier_var(i);
-	if (g && g->step == t->times.member_step && i < GROUP_MEMBERS_MAX &&
-		__sync_val_compare_and_swap(&g->members[i].thread, (u64)t, 0) == (u64)t) {
-		for (int i = 0; i < ST_MAX; i++)
-			__sync_fetch_and_add(&g->gone_ns[i], t->times.ns[i] - t->times.step_ns[i]);
-		__sync_fetch_and_add(&g->n_gone, 1); /* the last: now they are there */
-	}
-	t->times.member_step = 0;
+	if (!g || i >= GROUP_MEMBERS_MAX)
+		return 0;
+	m = &g->members[i];
+	if (m->next != (u64)t)
+		return 0;
+	m->next = 0;
+	if (g->step != m->step || __sync_val_compare_and_swap(&m->thread, (u64)t, 0) != (u64)t)
+		return 0;
+	for (int i = 0; i < ST_MAX; i++)
+		__sync_fetch_and_add(&g->gone_ns[i], t->times.ns[i] - m->base[i]);
+	__sync_fetch_and_add(&g->n_gone, 1); /* the last: now they are there */
 	return 0;
 }
 
@@ -278,7 +353,7 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 	if (!t->in_step)
 		group_join(t, g, tid);
 	else if (g->step != t->step.number + 1)
-		group_take(g, t->step.number + 1);
+		group_take(g, t->step.number + 1, 0);
 	/* one that is here already has left: this is the next barrier */
 	epoch = READ_ONCE(g->epoch);
 	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
@@ -299,11 +374,30 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 	return 0;
 }
 
-/* And leaves it: the last to come is the one it has waited for. What held that one up lies before its
- * arrival, or right behind it, when it was about to let the others go. */
+/* Takes an arrival of another thread within the wait as what the thread waited for, if nothing is known
+ * yet, or if this one was held up for longer. */
+static __always_inline void straggler_note(
+	struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
+{
+	u64 longest = step->straggler.dur_ns;
+
+	if (a->tid == tid || a->ns < from || a->ns > now)
+		return;
+	stall_pick(&step->straggler, a->stalls, from, now);
+	if (!step->straggler_tid || step->straggler.dur_ns > longest)
+		step->straggler_tid = a->tid;
+}
+
+/*
+ * And leaves it: the last to come is the one it has waited for. What held that one up lies before its
+ * arrival, or right behind it, when it was about to let the others go. Where a thread is interrupted
+ * between its arrival and its note of it, the count of the barriers is off by one for a moment: then it
+ * is among the others.
+ */
 __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64 now)
 {
 	struct stall latest[STALLS_MAX];
+	u32 tid = (u32)tgid_tid;
 	struct rec_step *step;
 	struct arrival *a;
 	struct group *g;
@@ -316,16 +410,17 @@ __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64
 	g = group_of(tgid_tid >> 32, t->group_key);
 	if (!g)
 		return 0;
-	a = &g->last[t->epoch & (GROUP_EPOCHS - 1)];
-	/* else it was the last, or the others are gone on already */
-	if (a->tid == (u32)tgid_tid || a->ns < from || a->ns > now)
-		return 0;
 	step->held_ns = now - from;
-	step->straggler_tid = a->tid;
+	step->straggler_tid = 0;
 	stall_none(&step->straggler);
-	stall_pick(&step->straggler, a->stalls, from, now);
-	if (!bpf_probe_read_kernel(&latest, sizeof(latest), (void *)(a->thread + offsetof(struct thread, stalls))))
+	a = &g->last[t->epoch & (GROUP_EPOCHS - 1)];
+	straggler_note(step, a, tid, from, now);
+	if (step->straggler_tid &&
+		!bpf_probe_read_kernel(
+			&latest, sizeof(latest), (void *)(a->thread + offsetof(struct thread, stalls))))
 		stall_pick(&step->straggler, latest, from, now);
+	for (u32 i = 0; i < GROUP_EPOCHS && step->straggler.dur_ns < step->held_ns / 2; i++)
+		straggler_note(step, &g->last[i], tid, from, now);
 	return 0;
 }
 

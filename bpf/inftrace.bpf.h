@@ -9,7 +9,8 @@
  * counted twice or not at all, and the sum over the states is always since minus the
  * thread's first instant. That matters because programs on uprobes, system calls and
  * page faults can be preempted in their middle, and sched_switch then runs on the same
- * storage. The fields of the state have one owner each:
+ * storage, and interrupts do anywhere. Who changes the state announces it with `since`: from
+ * next_since on it is next_on, also before the fields below say so. The fields have one owner each:
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
@@ -122,17 +123,17 @@ struct open_op {
 struct irq_frame {
 	u64 start;
 	u32 id;
-	u32 type;
+	u8 type;
+	u8 hit; /* the state that it interrupted */
 };
 
 #define FRAMES_MAX 32
 
-/* Where the time of a thread went. */
+/* Where the time of a thread went. Other threads read it, as a whole. */
 struct thread_times {
 	u64 ns[ST_MAX];
-	u64 step_ns[ST_MAX]; /* ns[] when its step began, or when it joined that of its group */
-	u32 member_step;     /* number + 1 of the step that it works on for another thread; 0: none */
-	u32 tid;	     /* set with it */
+	u32 tid; /* set when it works on a step for another thread */
+	u32 pad;
 };
 
 /* The longest interval of each kind. */
@@ -146,11 +147,13 @@ enum stall_kind {
  * touches comes first: two cache lines, and one of the times. */
 struct thread {
 	u64 since;
+	u64 next_since;
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
 	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
 	u8 in_syscall;
 	u8 in_fault;
-	u8 irq_depth; /* up to here: what other threads read as its state */
+	u8 irq_depth;
+	u8 next_on; /* up to here: what other threads read as its state */
 	u8 sys_flags;
 	u8 depth;
 	u8 in_step;
@@ -172,8 +175,10 @@ struct thread {
 	u8 waker_irq;
 	u8 fault_flags;
 	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
-	struct thread_times times; /* read by other threads too */
-	struct thread_times view;  /* of another thread, as it was read */
+	struct thread_times times;
+	struct thread_times view; /* of another thread, as it was read */
+	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
+	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
 	u64 group_key;		   /* the group it was in last */
 	u32 epoch;		   /* of that group at its last barrier */
 	u32 member_slot;	   /* its place among the members */
@@ -281,6 +286,8 @@ static __always_inline struct frame *frame_at(struct thread *t, u32 i)
 /* The state of a running thread. */
 static __always_inline u32 thread_on_state(const struct thread *t)
 {
+	if (READ_ONCE(t->next_since) == READ_ONCE(t->since) && t->since)
+		return t->next_on;
 	if (t->role == ST_GPU_WAIT)
 		return ST_GPU_WAIT;
 	if (cfg.track_irq && READ_ONCE(t->irq_depth))
@@ -296,7 +303,9 @@ static __always_inline u32 thread_on_state(const struct thread *t)
  * and off the CPU. */
 static __always_inline u32 thread_state(const struct thread *t, u32 off)
 {
-	return off && t->role != ST_GPU_WAIT ? off : thread_on_state(t);
+	u32 on = thread_on_state(t);
+
+	return off && on != ST_GPU_WAIT ? off : on;
 }
 
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
@@ -308,7 +317,7 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 /* Whether somebody will ask what held the thread up. */
 static __always_inline bool thread_in_work(const struct thread *t)
 {
-	return t->in_step || t->times.member_step;
+	return t->in_step || t->member_step;
 }
 
 /* ---- into the rings ---- */
@@ -444,31 +453,64 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 
 #define ACCOUNT_TRIES 4
 
+/* thread_account(): the state goes on as it is. */
+#define ST_SAME ST_MAX
+
 /*
  * Ends the current state now, in the context of the thread itself: the time since the
  * last change goes to that state. Returns the instant. The clock is read after `since`, so
  * the difference cannot be negative but for a clock step between CPUs, which is clamped.
+ *
+ * next: the state from here on, or ST_SAME. Then thread_changed() follows, once the fields say so.
+ * ret_before: what the thread was running in.
  */
-static __always_inline u64 thread_account(struct thread *t)
+static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
 {
 	for (int i = 0; i < ACCOUNT_TRIES; i++) {
 		u64 since = READ_ONCE(t->since), from, now;
-		u32 state = READ_ONCE(t->off);
+		u32 state = READ_ONCE(t->off), on;
 
 		now = bpf_ktime_get_boot_ns();
 		if (state) /* it runs, so a switch-in was not seen */
 			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
-		state = thread_state(t, state);
+		on = thread_on_state(t);
+		if (!state || on == ST_GPU_WAIT)
+			state = on;
 		from = since ? since : now; /* 0: created, not initialised yet */
 		if (now < from)
 			now = from;
+		if (next != ST_SAME) {
+			t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
+			WRITE_ONCE(t->next_since, now);
+		}
+		*ret_before = on;
 		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
+			if (next == ST_SAME)
+				WRITE_ONCE(t->next_since, 0);
 			thread_add(t, state, now - from);
 			return now;
 		}
 	}
 	__sync_fetch_and_add(&stats.account_retries, 1);
 	return READ_ONCE(t->since);
+}
+
+static __always_inline u64 thread_account(struct thread *t)
+{
+	u32 before;
+
+	return thread_change(t, ST_SAME, &before);
+}
+
+static __always_inline void thread_changed(struct thread *t)
+{
+	WRITE_ONCE(t->next_since, 0);
+}
+
+/* A state of a running thread where it does not wait for the GPU meanwhile: that is one state. */
+static __always_inline u32 thread_next(const struct thread *t, u32 state)
+{
+	return t->role == ST_GPU_WAIT ? ST_GPU_WAIT : state;
 }
 
 #endif

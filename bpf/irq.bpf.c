@@ -3,12 +3,12 @@
  * Interrupts, hard and soft: what they take from the thread that they hit is the state `irq`, and
  * each is a span of that thread. Soft interrupts that a system call runs on its way are among them.
  *
- * They nest, and they come in the middle of any other program here. That needs nothing of its own:
- * each begin and end is a change of state like any other, and where two of them meet, the
- * compare-and-exchange of thread_account() fails for the one that was interrupted, which then takes
- * a later instant. So no span begins or ends within an interrupt that hit its program. Where one
- * hits between that instant and the store of the new state, the time until it began stays with the
- * state before: some microseconds, where a hypervisor delivers it.
+ * They nest, and they come in the middle of any other program here. Each begin and end is a change
+ * of state like any other: where two of them meet, the compare-and-exchange of thread_change()
+ * fails for the one that was interrupted, which then takes a later instant. So no span begins or
+ * ends within an interrupt that hit its program. Where it hits behind that, before the program has
+ * stored the new state, the state is known by its announcement, and it is announced anew at the
+ * end.
  */
 #include "inftrace.bpf.h"
 
@@ -22,16 +22,17 @@ static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 __noinline int irq_begin(u32 id, u32 type)
 {
 	struct thread *t = thread_of(bpf_get_current_task_btf());
+	u32 depth, hit = ST_CPU;
 	struct irq_frame *f;
-	u32 depth;
 	u64 now;
 
 	if (!t)
 		return 0;
-	now = thread_account(t);
+	now = thread_change(t, ST_IRQ, &hit);
 	depth = t->irq_depth;
 	/* first the place, then what is in it: an interrupt that hits here takes the next one */
 	WRITE_ONCE(t->irq_depth, depth + 1);
+	thread_changed(t);
 	if (depth >= IRQ_DEPTH) {
 		__sync_fetch_and_add(&stats.irqs_full, 1);
 		return 0;
@@ -40,15 +41,16 @@ __noinline int irq_begin(u32 id, u32 type)
 	f->start = now;
 	f->id = id;
 	f->type = type;
+	f->hit = hit;
 	return 0;
 }
 
 __noinline int irq_end(u32 id, u32 type)
 {
 	struct thread *t = thread_of(bpf_get_current_task_btf());
-	struct rec_irq r;
+	u32 depth, hit = ST_SAME, before;
 	u64 start = 0, now;
-	u32 depth;
+	struct rec_irq r;
 
 	if (!t)
 		return 0;
@@ -61,8 +63,11 @@ __noinline int irq_end(u32 id, u32 type)
 		if (f->id != id || f->type != type)
 			return 0;
 		start = f->start;
+		hit = f->hit;
 	}
-	now = thread_account(t);
+	/* announced until the next change: the program that was hit may not have stored its own yet
+	 */
+	now = thread_change(t, hit, &before);
 	WRITE_ONCE(t->irq_depth, depth - 1);
 	if (depth > IRQ_DEPTH || !emits(REC_IRQ))
 		return 0;

@@ -5,6 +5,7 @@
  * resident set from /proc where it changed: since 6.2 the kernel keeps it in parts, one for each
  * CPU, which no program can add up. All programs here are loaded on demand.
  */
+#include "interrupt.bpf.h"
 #include "sums.bpf.h"
 
 struct page;
@@ -16,12 +17,11 @@ static __always_inline struct process_sums *sums_of_current(void)
 	return thread_of(task) ? process_sums_of(task->tgid) : NULL;
 }
 
-SEC("?tp_btf/mm_page_alloc")
-int BPF_PROG(memory_alloc, struct page *page, unsigned int order)
+static __always_inline int count_alloc(struct page *page, u32 order)
 {
 	struct process_sums *s;
 
-	if (!enabled || !page)
+	if (!page)
 		return 0;
 	s = sums_of_current();
 	if (s)
@@ -29,17 +29,39 @@ int BPF_PROG(memory_alloc, struct page *page, unsigned int order)
 	return 0;
 }
 
-SEC("?tp_btf/mm_page_free")
-int BPF_PROG(memory_free, struct page *page, unsigned int order)
+static __always_inline int count_free(u32 order)
 {
-	struct process_sums *s;
+	struct process_sums *s = sums_of_current();
 
-	if (!enabled)
-		return 0;
-	s = sums_of_current();
 	if (s)
 		__sync_fetch_and_add(&s->pages_freed, 1ull << (order & 63));
 	return 0;
+}
+
+/* What an interrupt allocates and frees is not the thread's that it hit ... */
+SEC("?tp_btf/mm_page_alloc")
+int BPF_PROG(memory_task_alloc, struct page *page, unsigned int order)
+{
+	return enabled && !in_interrupt() ? count_alloc(page, order) : 0;
+}
+
+SEC("?tp_btf/mm_page_free")
+int BPF_PROG(memory_task_free, struct page *page, unsigned int order)
+{
+	return enabled && !in_interrupt() ? count_free(order) : 0;
+}
+
+/* ... but where the kernel does not tell, it is counted with it. */
+SEC("?tp_btf/mm_page_alloc")
+int BPF_PROG(memory_any_alloc, struct page *page, unsigned int order)
+{
+	return enabled ? count_alloc(page, order) : 0;
+}
+
+SEC("?tp_btf/mm_page_free")
+int BPF_PROG(memory_any_free, struct page *page, unsigned int order)
+{
+	return enabled ? count_free(order) : 0;
 }
 
 /* Also by others than the process: reclaim, a debugger. */

@@ -10,6 +10,7 @@
  */
 #include "spans.bpf.h"
 #include "blocked.bpf.h"
+#include "interrupt.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -22,28 +23,6 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } switched SEC(".maps");
-
-/* Since 6.15 and before 6.2; in between it is in pcpu_hot. */
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
-
-/* include/linux/preempt.h: serving a softirq, in a hard interrupt, in an NMI. */
-#define IRQ_MASK 0x00ff0100
-
-static __always_inline bool in_interrupt(void)
-{
-#if defined(__TARGET_ARCH_x86)
-	if (&__preempt_count)
-		return *(int *)bpf_this_cpu_ptr(&__preempt_count) & IRQ_MASK;
-	if (&pcpu_hot)
-		return ((struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count & IRQ_MASK;
-	return 0;
-#else
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return task->thread_info.preempt.count & IRQ_MASK;
-#endif
-}
 
 static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
 {
@@ -225,14 +204,33 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	return f->start;
 }
 
+/* Whether a process is in the kernel for something else than a system call: an interrupt or a fault that
+ * hit its user code. The entry of those leaves -1 where that of a call leaves its number. */
+static __always_inline bool in_no_syscall(struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	struct pt_regs *regs;
+
+	if (!task->mm)
+		return 0; /* a kernel thread */
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	return (long)regs->orig_ax < 0;
+#else
+	return 0;
+#endif
+}
+
 static __always_inline int waking(struct task_struct *p, bool from_irq)
 {
+	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of(p), *waker;
 	u64 slice = 0;
 
 	if (!t)
 		return 0;
-	waker = thread_of(bpf_get_current_task_btf());
+	waker = thread_of(current);
+	if (!waker && in_no_syscall(current))
+		from_irq = 1; /* a fault that wakes somebody is rarer by far */
 	if (waker && cfg.track_syscalls) {
 		/* only a system call, a fault or an interrupt gets a thread into the kernel */
 		if (!waker->in_syscall && !waker->in_fault)
@@ -245,7 +243,7 @@ static __always_inline int waking(struct task_struct *p, bool from_irq)
 	t->waker_tid = (u32)bpf_get_current_pid_tgid();
 	t->waker_irq = from_irq;
 	if (thread_in_work(t))
-		__builtin_memcpy(t->waker_comm, bpf_get_current_task_btf()->comm, sizeof(t->waker_comm));
+		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
 	/* the last store: switch_in takes a wake-up as seen when this is set */
 	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
 	return 0;
@@ -299,6 +297,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->off = ST_RUNNABLE;
 	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
+	if (by && (u32)child->tgid == tgid)
+		group_inherit(t, by, tgid, child->pid);
 	/* where probes are in the targets only, the child has none yet */
 	emit_task(child, TASK_FORK, parent->pid, tgid, shares ? TASK_F_SHARES : 0, child->comm,
 		link_gens && !shares ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);

@@ -22,7 +22,7 @@ struct who {
 /* The step that the thread works on, its own or another's: number + 1; 0: none. */
 static __always_inline u32 thread_step(const struct thread *t)
 {
-	return t->in_step ? t->step.number + 1 : t->times.member_step;
+	return t->in_step ? t->step.number + 1 : t->member_step;
 }
 
 static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
@@ -123,8 +123,8 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 
 	if (!t)
 		return 0;
-	since = times_mark(t);
-	t->times.member_step = 0;
+	since = times_copy(t, t->step_ns);
+	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	t->step.lost = stats.lost_total;
@@ -137,7 +137,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	t->step.held_ns = 0;
 	stalls_forget(t);
 	t->in_step = 1;
-	group_begin(t, tgid);
+	group_begin(t, tgid, since);
 	return since;
 }
 
@@ -158,7 +158,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 		since = READ_ONCE(t->since);
 		sum = 0;
 		for (int i = 0; i < ST_MAX; i++) {
-			r->ns[i] = READ_ONCE(t->times.ns[i]) - t->times.step_ns[i];
+			r->ns[i] = READ_ONCE(t->times.ns[i]) - t->step_ns[i];
 			sum += r->ns[i];
 		}
 		if (READ_ONCE(t->since) == since)
@@ -297,6 +297,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 			t->irqs[i].type | REC_F_OPEN_END);
 		emit(&r, sizeof(r), REC_IRQ);
 	}
+	t->irq_depth = 0; /* nobody will see their ends */
 	return 0;
 }
 

@@ -7,9 +7,9 @@
  */
 #include "spans.bpf.h"
 #include "blocked.bpf.h"
+#include "syscall_args.bpf.h"
 
 #define PROT_EXEC 4
-#define TS_COMPAT 0x0002 /* arch/x86/include/asm/thread_info.h */
 
 /*
  * The kernel's own way back from a uretprobe (6.11) and into a uprobe on a nop (6.18), on x86:
@@ -24,39 +24,12 @@ static __always_inline bool is_probe_call(long id)
 #endif
 }
 
-/* Arguments as at the entry. Plain loads: the macros of libbpf call a helper for each. */
-static __always_inline u64 sys_arg0(const struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_x86
-	return regs->di;
-#else
-	return regs->orig_x0;
-#endif
-}
-
-static __always_inline u64 sys_arg1(const struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_x86
-	return regs->si;
-#else
-	return ((const struct user_pt_regs *)regs)->regs[1];
-#endif
-}
-
-static __always_inline u64 sys_arg2(const struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_x86
-	return regs->dx;
-#else
-	return ((const struct user_pt_regs *)regs)->regs[2];
-#endif
-}
-
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
+	u32 before;
 	u64 now;
 
 	if (!enabled || is_probe_call(id))
@@ -64,7 +37,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t = thread_of(task);
 	if (!t)
 		return 0;
-	now = thread_account(t);
+	now = thread_change(t, thread_next(t, ST_SYSCALL), &before);
 	if (t->in_fault) { /* it ended in a signal */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
@@ -73,14 +46,13 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t->sys_nr = id;
 	t->sys_arg0 = sys_arg0(regs);
 	t->sys_flags = 0;
-#ifdef __TARGET_ARCH_x86
-	if (task->thread_info.status & TS_COMPAT)
+	if (is_compat(task))
 		t->sys_flags = REC_F_COMPAT;
-#endif
 	if (cfg.ipc && !(t->sys_flags & REC_F_COMPAT))
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->in_syscall = 1;
+	thread_changed(t);
 	return 0;
 }
 
@@ -90,6 +62,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
 	struct who w;
+	u32 before;
 	u64 now;
 
 	if (!enabled)
@@ -98,8 +71,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t || !t->in_syscall)
 		return 0;
 	WRITE_ONCE(t->closing, 1);
-	now = thread_account(t);
+	now = thread_change(t, t->role, &before);
 	t->in_syscall = 0;
+	thread_changed(t);
 	WRITE_ONCE(t->closing, 0);
 	w.tgid = task->tgid;
 	w.tid = task->pid;

@@ -67,6 +67,21 @@ enum probe_role {
 	ROLE_MAX,
 };
 
+/* System calls that requests on sockets are made from. */
+enum request_call {
+	REQUEST_CALL_NONE,
+	REQUEST_CALL_READ,
+	REQUEST_CALL_RECVFROM,
+	REQUEST_CALL_READV,
+	REQUEST_CALL_RECVMSG,
+	REQUEST_CALL_READ_LAST = REQUEST_CALL_RECVMSG,
+	REQUEST_CALL_WRITE, /* and sendto */
+	REQUEST_CALL_WRITEV,
+	REQUEST_CALL_SENDMSG,
+	REQUEST_CALL_ACCEPT, /* and accept4 */
+	REQUEST_CALL_CLOSE,
+};
+
 #define PROBE_F_SPAN 0x01    /* has a return probe: a span from entry to return */
 #define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
 #define PROBE_F_END 0x04     /* entry ends the span begun last on this thread */

@@ -47,6 +47,11 @@ struct syscall_total {
 	struct syscall_sum sum;
 };
 
+struct process_call {
+	struct syscall_key key;
+	struct syscall_sum sum;
+};
+
 /* What the recording has of one process, at its end. */
 struct process_totals {
 	u32 tgid;

@@ -32,6 +32,7 @@ enum rec_kind {
 	REC_MAPPED, /* the target mapped an executable file: look for probes */
 	REC_IRQ,
 	REC_MEMORY, /* made in user space, from what the programs count */
+	REC_REQUEST,
 	REC_KIND_MAX,
 };
 
@@ -86,6 +87,7 @@ enum sys_class {
 #define REC_F_WAKER_IRQ 0x80  /* off CPU: woken from an interrupt, waker is unknown */
 #define REC_F_SOFTIRQ 0x10    /* irq: a soft one */
 #define REC_F_VECTOR 0x20     /* irq: enum irq_vector */
+#define REC_F_END_UNSEEN 0x04 /* request: nothing has told that it is over */
 #define REC_F_WOKE 0x80	      /* system call, fault, function, step: woke a thread of the targets */
 
 struct rec_hdr {
@@ -240,6 +242,34 @@ struct rec_memory {
 	u64 pages_allocated, pages_freed;
 };
 
-#define REC_SIZE_MAX sizeof(struct rec_step)
+/*
+ * Of the times between the parts of an answer: how many were so long. Each power of two of nanoseconds,
+ * from 2^REQUEST_GAP_LOW, is divided into REQUEST_GAP_PARTS, so that an interval is known within 1.6 %.
+ * The first and the last place hold what is shorter and longer, too.
+ */
+#define REQUEST_GAP_LOW 16
+#define REQUEST_GAP_OCTAVES 20
+#define REQUEST_GAP_BITS 5
+#define REQUEST_GAP_PARTS (1 << REQUEST_GAP_BITS)
+#define REQUEST_GAPS (REQUEST_GAP_OCTAVES * REQUEST_GAP_PARTS)
+#define REQUEST_HEAD_LEN 64
+
+/* A request that was served through a socket. */
+struct rec_request {
+	struct rec_hdr h; /* from the first bytes read to the last written; id: the descriptor */
+	u64 accept_ns;	  /* of the connection, if this is the first request on it; 0: none, or unknown */
+	u64 first_byte_ns; /* of the answer; 0: none */
+	u64 first_chunk_ns, last_chunk_ns; /* of the parts behind its header; 0: none */
+	u64 bytes_read, bytes_written;
+	u64 longest_ns; /* between two parts */
+	u32 reads, writes;
+	u32 chunks; /* parts of the answer */
+	u16 family; /* AF_ */
+	u16 http;   /* head is the beginning of a request of HTTP */
+	char head[REQUEST_HEAD_LEN];
+	u16 gaps[REQUEST_GAPS];
+};
+
+#define REC_SIZE_MAX sizeof(struct rec_request)
 
 #endif

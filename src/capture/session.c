@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "capture/groups.h"
+#include "capture/requests.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
 #include "util/log.h"
@@ -25,6 +26,8 @@
 #define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
 
 struct session {
+	record_cb cb;
+	void *cb_arg;
 	struct inftrace_bpf *skel;
 	struct rings *rings;
 	struct attach *attach;
@@ -137,10 +140,18 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.process_sums, 1);
 	if (!c->sums)
 		bpf_map__set_max_entries(k->maps.syscall_sums, 1);
+	bpf_map__set_max_entries(k->maps.connections,
+		c->requests ? requests_connections((unsigned int)libbpf_num_possible_cpus()) : 1);
+	requests_calls(k->rodata->request_calls);
+	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
 	if (c->track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
-	if (!err && c->track_memory)
-		err = group_load(k->obj, "memory_", NULL, "-e memory");
+	if (!err && c->track_memory) {
+		err = group_load(k->obj, have_preempt_count() ? "memory_task_" : "memory_any_", NULL,
+			"-e memory");
+		if (!err)
+			err = group_load(k->obj, "memory_rss", NULL, "-e memory");
+	}
 	bpf_program__set_autoload(k->progs.sums_process_exit, c->sums || c->track_memory);
 	if (err || !c->ipc)
 		return err;
@@ -191,6 +202,8 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	if (!s)
 		return -ENOMEM;
 	s->eventfd = -1;
+	s->cb = c->cb;
+	s->cb_arg = c->cb_arg;
 	libbpf_set_print(print_libbpf);
 	s->skel = inftrace_bpf__open();
 	if (!s->skel) {
@@ -437,6 +450,16 @@ int session_sums(const struct session *s, struct process_totals **ret_list, size
 {
 	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums),
 		ret_list, ret_n);
+}
+
+int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n)
+{
+	return sums_read_calls(bpf_map__fd(s->skel->maps.syscall_sums), ret_calls, ret_n);
+}
+
+int session_requests(const struct session *s)
+{
+	return requests_left(bpf_map__fd(s->skel->maps.connections), s->cb, s->cb_arg);
 }
 
 int session_sums_fd(const struct session *s)

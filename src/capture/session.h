@@ -30,6 +30,7 @@ struct session_config {
 	bool track_faults;
 	bool track_irq;	   /* state and spans of interrupts */
 	bool track_memory; /* count pages, for session_sums() */
+	bool requests;	   /* on sockets */
 	bool sums;	   /* of times and system calls per process, for session_sums() */
 	bool ipc;	   /* tell calls that pass data between processes or threads from others */
 	bool ipc_only;	   /* and send no others */
@@ -78,6 +79,12 @@ void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 
 /* After the stop: what was added up per process, by tgid; sums_free() frees it. -errno. */
 int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
+
+/* At any time: system calls so far, which the caller frees. -errno. */
+int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n);
+
+/* After the stop: hands requests that nothing has ended yet to the callback. -errno. */
+int session_requests(const struct session *s);
 
 /* The map that memory_new() wants. */
 int session_sums_fd(const struct session *s);

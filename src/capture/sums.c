@@ -5,11 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct call {
-	struct syscall_key key;
-	struct syscall_sum sum;
-};
-
 static int compare_totals(const void *a, const void *b)
 {
 	uint32_t x = ((const struct process_totals *)a)->tgid,
@@ -20,8 +15,8 @@ static int compare_totals(const void *a, const void *b)
 
 static int compare_calls(const void *a, const void *b)
 {
-	const struct syscall_key *x = &((const struct call *)a)->key,
-				 *y = &((const struct call *)b)->key;
+	const struct syscall_key *x = &((const struct process_call *)a)->key,
+				 *y = &((const struct process_call *)b)->key;
 
 	if (x->tgid != y->tgid)
 		return x->tgid < y->tgid ? -1 : 1;
@@ -48,10 +43,10 @@ static int processes_read(int fd, struct process_totals **ret_list, size_t *ret_
 	return 0;
 }
 
-static int calls_read(int fd, struct call **ret_calls, size_t *ret_n)
+int sums_read_calls(int fd, struct process_call **ret_calls, size_t *ret_n)
 {
 	struct syscall_key key, *before = NULL;
-	struct call *calls;
+	struct process_call *calls;
 	size_t n = 0;
 
 	calls = calloc(SYSCALL_SUMS_MAX, sizeof(*calls));
@@ -69,7 +64,7 @@ static int calls_read(int fd, struct call **ret_calls, size_t *ret_n)
 
 /* Of a process that is in no list, since that one was full, the calls are left out. */
 static int calls_share(
-	struct process_totals *list, size_t n, const struct call *calls, size_t n_calls)
+	struct process_totals *list, size_t n, const struct process_call *calls, size_t n_calls)
 {
 	size_t i = 0;
 
@@ -97,13 +92,13 @@ static int calls_share(
 int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n)
 {
 	struct process_totals *list = NULL;
-	struct call *calls = NULL;
+	struct process_call *calls = NULL;
 	size_t n = 0, n_calls = 0;
 	int err;
 
 	err = processes_read(process_fd, &list, &n);
 	if (!err)
-		err = calls_read(syscall_fd, &calls, &n_calls);
+		err = sums_read_calls(syscall_fd, &calls, &n_calls);
 	if (!err)
 		err = calls_share(list, n, calls, n_calls);
 	free(calls);

@@ -7,6 +7,9 @@
 
 /* Reads both maps into a list by tgid, which the caller frees. -errno. */
 int sums_read(int process_fd, int syscall_fd, struct process_totals **ret_list, size_t *ret_n);
+/* The system calls alone, by tgid and number, also while the window is open: those of a process that
+ * lives are not in the list above until then. The caller frees *ret_calls. */
+int sums_read_calls(int syscall_fd, struct process_call **ret_calls, size_t *ret_n);
 void sums_free(struct process_totals *list, size_t n);
 
 #endif

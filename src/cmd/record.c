@@ -31,8 +31,9 @@ static const struct argp_option options[] = {
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
 	{ "duration", 'd', "TIME", 0, "stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited)", 1 },
 	{ "events", 'e', "LIST", 0,
-		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu (default: the first five; cpu shows "
-		"what other processes ran); +x and -x change the default",
+		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
+		"shows what other processes ran, requests those on the sockets of a server); +x and -x change "
+		"the default",
 		1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
 	{ "uprobe", 'u', "SPEC", 0,

@@ -20,6 +20,7 @@ enum event {
 	EVENT_IPC = 1 << 5,
 	EVENT_MEMORY = 1 << 6,
 	EVENT_IRQ = 1 << 7,
+	EVENT_REQUESTS = 1 << 8,
 	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile too wants their calls */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)

@@ -21,6 +21,7 @@ static const struct {
 	{ "memory", EVENT_MEMORY },
 	{ "irq", EVENT_IRQ },
 	{ "cpu", EVENT_CPU },
+	{ "requests", EVENT_REQUESTS },
 };
 
 int events_parse(const char *list, unsigned int *ret_events)
@@ -41,7 +42,7 @@ int events_parse(const char *list, unsigned int *ret_events)
 		if (!bit) {
 			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
 				  "functions, "
-				  "ipc, memory, irq, cpu",
+				  "ipc, memory, irq, cpu, requests",
 				w);
 			err = -EINVAL;
 		}
@@ -100,10 +101,11 @@ void events_configure(
 
 	c->all_cpus = e & EVENT_CPU;
 	c->track_sched = profile || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
-	c->track_syscalls = profile || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC);
+	c->track_syscalls = profile || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
 	c->track_faults = profile || e & EVENT_FAULTS;
 	c->track_irq = e & EVENT_IRQ;
 	c->track_memory = e & EVENT_MEMORY;
+	c->requests = e & EVENT_REQUESTS;
 	c->sums = profile;
 	c->ipc = o->n_outputs && e & EVENT_IPC;
 	c->ipc_only = !(e & EVENT_SYSCALLS);
@@ -114,5 +116,7 @@ void events_configure(
 	}
 	if (wants_calls(o, probes))
 		c->emit_mask |= 1u << REC_FUNCTION;
+	if (c->requests)
+		c->emit_mask |= 1u << REC_REQUEST;
 	c->states_only = !wants_presets(o);
 }

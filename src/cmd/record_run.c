@@ -493,7 +493,7 @@ static void read_sums(struct run *r)
 
 static int stop(struct run *r)
 {
-	int err;
+	int err, left_err;
 
 	r->totals.close_ns = clock_ns(CLOCK_BOOTTIME);
 	err = session_stop(r->session);
@@ -505,6 +505,9 @@ static int stop(struct run *r)
 	} while (err > 0);
 	if (r->o->events & EVENT_MEMORY)
 		memory_sample(r->memory, r->tasks, r->totals.close_ns, true, on_record, r);
+	left_err = session_requests(r->session);
+	if (left_err)
+		log_warn("requests that were not over are missing: %s", strerror(-left_err));
 	check_loss(r, clock_ns(CLOCK_BOOTTIME));
 	r->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - r->totals.close_ns;
 	r->totals.bytes = outputs_bytes(r->out);

@@ -24,15 +24,18 @@ enum {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to look at:", 1 },
-	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
+	{ "pid", 'p', "PID,..", 0,
+		"processes, with their threads and children; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
-	{ "uprobe", 'u', "SPEC", 0, "one more function, as of inftrace record; may be repeated", 1 },
+	{ "engine", OPT_ENGINE, "NAME|FILE", 0,
+		"preset of functions to probe (default: auto); none for none", 1 },
+	{ "uprobe", 'u', "SPEC", 0,
+		"one more function, as of inftrace record; may be repeated", 1 },
 	{ "ops", OPT_OPS, NULL, 0,
-		"operators too: each call of one costs the engine half a microsecond or more, where steps "
-		"alone cost next to nothing",
-		1 },
-	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
+		"operators too: each call of one costs the engine half a microsecond or more, "
+		"where steps alone cost next to nothing", 1 },
+	{ "ring-size", OPT_RING_SIZE, "SIZE", 0,
+		"buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "from one update to the next (default: 1)", 2 },
 	{ "count", 'n', "COUNT", 0, "end after so many updates", 2 },
@@ -42,14 +45,15 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output token, "
-	"what the thread that calls the engine and its workers do meanwhile, the slow steps of the last "
-	"minute with the cause of each, system calls. Ends on q, Ctrl-C, or when all targets have exited. "
-	"Where stdout is no terminal, prints a block of text at each update."
-	"\vThe states are shares of the time from step to step, without pauses of more than a second, in "
-	"which nobody asked for tokens; those of the workers are shares of the time for which they worked "
-	"on a step. While the screen is up, what a COMMAND writes to the terminal is kept and "
-	"shown at the end; redirect it to have it elsewhere.\n\n"
+	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output "
+	"token, what the thread that calls the engine and its workers do meanwhile, the slow steps of "
+	"the last minute with the cause of each, system calls. Ends on q, Ctrl-C, or when all targets "
+	"have exited. Where stdout is no terminal, prints a block of text at each update."
+	"\vThe states are shares of the time from step to step, without pauses of more than a second, "
+	"in which nobody asked for tokens; those of the workers are shares of the time for which they "
+	"worked on a step. The time of system calls includes what they waited for. While the screen is "
+	"up, what a COMMAND writes to the terminal is kept and shown at the end; redirect it to have it "
+	"elsewhere.\n\n"
 	"Keys: q quits, p pauses the screen, o shows the next part first: slow steps, system calls, "
 	"operators.\n\n"
 	"EXAMPLES:\n"
@@ -152,8 +156,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 int cmd_top(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL, NULL,
-		NULL };
+	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL,
+		NULL, NULL };
 	struct top_args a = {
 		.record = { .events = EVENTS_DEFAULT, .engine = "auto" },
 		.top = { .delay_ns = NSEC_PER_SEC },

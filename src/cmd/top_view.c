@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "capture/session.h"
-#include "capture/sums.h"
 #include "cmd/cmd.h"
 #include "cmd/top.h"
 #include "io/writer.h"
@@ -38,6 +37,9 @@ struct top {
 	/* a screen, or blocks of text */
 	struct term *term;
 	struct writer *out;
+	bool printed; /* a block */
+	char *last_words;
+	size_t last_len;
 	/* while there is a screen, what is written to the terminal waits here */
 	int held_stderr, held_command;
 	int stderr_before; /* -1: left as it is */
@@ -49,7 +51,8 @@ struct top {
 static int open_held(void)
 {
 	const char *folder = getenv("TMPDIR");
-	int fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
+	int fd = open(folder && *folder ? folder : P_tmpdir,
+		O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
 
 	return fd >= 0 ? fd : memfd_create("held", MFD_CLOEXEC);
 }
@@ -163,8 +166,8 @@ static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
 	buf[0] = '\0';
 	for (size_t i = 0; i < pt->n_engines; i++) {
 		if (pt->engines[i]->matched && len < TEXT_MAX - 80)
-			len += (size_t)snprintf(buf + len, TEXT_MAX - len, "%s%.64s", len ? ", " : "",
-				pt->engines[i]->name);
+			len += (size_t)snprintf(buf + len, TEXT_MAX - len, "%s%.64s",
+				len ? ", " : "", pt->engines[i]->name);
 	}
 	for (size_t i = 0; i < pt->n && !len; i++) {
 		if (!pt->specs[i].engine && pt->specs[i].attached)
@@ -173,12 +176,25 @@ static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
 	return len ? buf : NULL;
 }
 
+static bool has_ops(const struct top *t)
+{
+	return t->o->events & EVENT_FUNCTIONS_NAMED || t->o->n_uprobes;
+}
+
+/* That the key o puts first. */
+static enum screen_part next_part(const struct top *t)
+{
+	enum screen_part next = (t->first + 1) % PART_MAX;
+
+	return next == PART_OPS && !has_ops(t) ? PART_SLOW : next;
+}
+
 static char *render(struct top *t, bool run_only, size_t *ret_len)
 {
-	static const char *const next[PART_MAX] = {
-		[PART_SLOW] = "system calls",
-		[PART_SYSCALLS] = "operators",
-		[PART_OPS] = "slow steps",
+	static const char *const parts[PART_MAX] = {
+		[PART_SLOW] = "slow steps",
+		[PART_SYSCALLS] = "system calls",
+		[PART_OPS] = "operators",
 	};
 	char target[TEXT_MAX], engines[TEXT_MAX], message[TEXT_MAX], keys[TEXT_MAX];
 	struct screen s = {
@@ -186,7 +202,7 @@ static char *render(struct top *t, bool run_only, size_t *ret_len)
 		.utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8"),
 		.run_only = run_only,
 		.first = t->first,
-		.ops = t->o->events & EVENT_FUNCTIONS_NAMED,
+		.ops = has_ops(t),
 		.target = target,
 	};
 
@@ -200,16 +216,27 @@ static char *render(struct top *t, bool run_only, size_t *ret_len)
 		s.ansi = true;
 		s.message = last_message(t, message);
 		if (!s.message && !s.engines && !t->frame->run.steps)
-			s.message = "no preset fits, so no steps are seen: see inftrace engines -p PID";
-		snprintf(keys, sizeof(keys), "%sq quit  p %s  o %s first", t->paused ? "PAUSED  " : "",
-			t->paused ? "goes on" : "pause", next[t->first]);
+			s.message =
+				"no preset fits, so no steps are seen: see inftrace engines -p PID";
+		snprintf(keys, sizeof(keys), "%sq quit  p %s  o %s first",
+			t->paused ? "PAUSED  " : "", t->paused ? "goes on" : "pause",
+			parts[next_part(t)]);
 		s.keys = keys;
 	}
 	return screen_render(&s, t->frame, ret_len);
 }
 
+static int print(struct top *t, const char *text, size_t len)
+{
+	if (t->printed)
+		writer_append(t->out, "\n", 1);
+	t->printed = true;
+	writer_append(t->out, text, len);
+	return writer_flush(t->out);
+}
+
 /* Returns 0 or an error. */
-static int show(struct top *t, bool run_only)
+static int show(struct top *t)
 {
 	size_t len;
 	char *text;
@@ -217,31 +244,27 @@ static int show(struct top *t, bool run_only)
 
 	if (!t->frame)
 		return 0;
-	text = render(t, run_only, &len);
+	text = render(t, false, &len);
 	if (!text)
 		return -ENOMEM;
-	if (t->term && !run_only) {
+	if (t->term)
 		term_draw(t->term, text, len);
-	} else {
-		if (t->shown > 1 || (t->shown && run_only && !t->term))
-			writer_append(t->out, "\n", 1);
-		writer_append(t->out, text, len);
-		err = writer_flush(t->out);
-	}
+	else
+		err = print(t, text, len);
 	free(text);
 	return err;
 }
 
 static int take_syscalls(struct top *t)
 {
-	struct process_totals *list;
+	struct process_call *calls;
 	size_t n;
 	int err;
 
-	if (session_sums(t->view.session, &list, &n))
+	if (session_calls(t->view.session, &calls, &n))
 		return 0; /* what is shown of them stays */
-	err = live_syscalls(t->live, list, n);
-	sums_free(list, n);
+	err = live_syscalls(t->live, calls, n);
+	free(calls);
 	return err;
 }
 
@@ -252,7 +275,8 @@ static int next_frame(struct top *t, uint64_t now_ns, bool last)
 
 	err = take_syscalls(t);
 	if (!err)
-		err = live_frame(t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
+		err = live_frame(
+			t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
 	if (err)
 		log_error("out of memory");
 	return err;
@@ -275,12 +299,12 @@ static void read_keys(struct top *t)
 			t->paused = !t->paused;
 			break;
 		case 'o':
-			t->first = (t->first + 1) % PART_MAX;
+			t->first = next_part(t);
 			break;
 		default:
 			continue;
 		}
-		show(t, false);
+		show(t);
 	}
 	t->quit |= key < 0;
 }
@@ -305,7 +329,7 @@ static int top_round(struct view *v, uint64_t now_ns)
 	if (err)
 		return err;
 	t->shown++;
-	err = show(t, false);
+	err = show(t);
 	if (err)
 		return err;
 	return t->options->count && t->shown >= t->options->count;
@@ -334,7 +358,7 @@ static void top_signal(struct view *v, int signo)
 		stop_self(t);
 	else if (signo == SIGCONT)
 		term_enter(t->term);
-	show(t, false);
+	show(t);
 }
 
 /* What is left to say when the run is over. */
@@ -346,12 +370,12 @@ static void top_close(const struct window_totals *totals, void *arg)
 		return;
 	if (t->term)
 		term_leave(t->term);
-	release_held(t);
 	/* who asked for so many blocks gets no other */
 	if ((t->options->count && t->shown >= t->options->count && !t->term) ||
 		next_frame(t, totals->close_ns, true))
 		return;
-	show(t, true);
+	/* printed once the command has said what it had to say */
+	t->last_words = render(t, true, &t->last_len);
 }
 
 static int top_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
@@ -426,6 +450,9 @@ int top_run(struct record_options *o, const struct top_options *options)
 	}
 	term_free(t.term);
 	release_held(&t);
+	if (t.last_words && print(&t, t.last_words, t.last_len) && code == EXIT_OK)
+		code = EXIT_RUN;
+	free(t.last_words);
 	writer_close(t.out);
 	live_free(t.live);
 	return code;

@@ -171,12 +171,12 @@ static size_t wrap_at(const struct canvas *c, const char *text, unsigned int col
 	return at;
 }
 
-void canvas_wrap(struct canvas *c, const char *text, unsigned int indent, unsigned int lines)
+void canvas_wrap(struct canvas *c, const char *text, unsigned int indent)
 {
 	while (*text && !full(c)) {
 		size_t n = wrap_at(c, text, c->width > c->column ? c->width - c->column : 0);
 
-		if (!n || lines <= 1)
+		if (!n) /* not even a character: it is cut */
 			n = strlen(text);
 		put_bytes(c, text, n);
 		text += n;
@@ -185,7 +185,6 @@ void canvas_wrap(struct canvas *c, const char *text, unsigned int indent, unsign
 			return;
 		canvas_line(c);
 		canvas_goto(c, indent);
-		lines--;
 	}
 }
 

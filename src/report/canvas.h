@@ -39,9 +39,9 @@ void canvas_goto(struct canvas *c, unsigned int column);
 /* A bar of width columns for a share of 1, in eighths of a column where the terminal has them. */
 void canvas_bar(struct canvas *c, double share, unsigned int width);
 
-/* Text over up to lines lines, broken at blanks; the first begins where the line is, those behind it
- * at the column indent. The last one is not ended. */
-void canvas_wrap(struct canvas *c, const char *text, unsigned int indent, unsigned int lines);
+/* Text over as many lines as it needs, broken at blanks; the first begins where the line is, those
+ * behind it at the column indent. The last one is not ended. */
+void canvas_wrap(struct canvas *c, const char *text, unsigned int indent);
 
 /* Ends the line. What comes behind the last one is dropped. */
 void canvas_line(struct canvas *c);

@@ -97,6 +97,11 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 	if (s->straggler_tid && s->straggler.state == state) {
 		c->tid = s->straggler_tid;
 		take_stall(c, &s->straggler);
+	} else if (state < ST_RUNNABLE && s->straggler_tid && s->straggler.state == STATE_NONE &&
+		   s->held >= min) {
+		/* it ran all the while */
+		c->where = WHERE_STRAGGLER;
+		c->tid = s->straggler_tid;
 	}
 	return true;
 }
@@ -129,12 +134,9 @@ static void look_behind_wait(const struct step *s, const struct typical *t, stru
 	if (blame_workers(s, &workers, HINDERED, half, c) ||
 		blame_workers(s, &workers, ALL_STATES & ~WAITS_FOR_THREADS, half, c))
 		return;
-	if (s->straggler_tid && s->held >= half) {
-		/* it ran all the while */
-		blame(c, WHERE_STRAGGLER, ST_CPU, s->straggler_tid);
-		if (s->held < c->part)
-			c->part = s->held;
-	}
+	/* as of a thread that was late to join: what it did before is in no sum */
+	if (s->straggler_tid && s->held >= half)
+		c->tid = s->straggler_tid;
 }
 
 static void find_second(const struct excess *own, struct cause *c)
@@ -145,6 +147,20 @@ static void find_second(const struct excess *own, struct cause *c)
 		return;
 	c->second = second;
 	c->second_part = own->ns[second];
+}
+
+/*
+ * Steps whose times scatter, since the CPU is now faster and now slower, hide what is not part of
+ * that: most of the excess lies in one state that steps are otherwise hardly in.
+ */
+static bool stands_out(
+	const struct typical *t, const struct excess *own, double size, int64_t excess)
+{
+	uint8_t state = largest(own, ALL_STATES);
+	double part = (double)own->ns[state];
+
+	return t->compared && (double)excess > t->least * size && part >= (double)excess / 2 &&
+	       part > t->own_noise[state] * size;
 }
 
 void cause_find(const struct process *p, const struct step *s, struct cause *ret_cause)
@@ -170,7 +186,9 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		c.typical = s->total - c.excess;
 		noise = WAITED_SHARE * (double)s->total;
 	}
-	if (s->unfinished || c.excess < EXCESS_MIN_NS || (double)c.excess <= noise)
+	if (s->unfinished || c.excess < EXCESS_MIN_NS)
+		goto out;
+	if ((double)c.excess <= noise && !stands_out(t, &own, size, c.excess))
 		goto out;
 	c.where = WHERE_OWN;
 	c.state = largest(&own, ALL_STATES);

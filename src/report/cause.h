@@ -22,7 +22,7 @@ struct cause {
 	int64_t part, second_part; /* how much more than typical was spent in these */
 	int64_t longest;     /* interval of that, at once; 0: not known. What follows is of it */
 	int64_t late;        /* of a blocked state: woken, but waiting for a CPU */
-	uint32_t tid;        /* the thread that was in that state; 0: not known */
+	uint32_t tid;        /* that was in that state, or (barrier) was waited for; 0: not known */
 	uint32_t by, by_tid; /* who ran instead, or who woke it; 0: not known */
 };
 

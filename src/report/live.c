@@ -15,6 +15,7 @@
 /* Steps that follow one another. */
 struct lane {
 	uint32_t pid, tid;
+	uint64_t context;
 	int64_t end; /* of the last one */
 	enum live_phase phase;
 	int64_t prompt_start;
@@ -34,6 +35,8 @@ struct rows {
 	struct live_row *list;
 	size_t len, size;
 	struct idmap by_key;
+	struct live_row *sorted; /* as the frame shows them */
+	size_t sorted_size;
 };
 
 struct live {
@@ -47,11 +50,8 @@ struct live {
 	int64_t values[TPOT_MAX];
 	struct slow_steps *slow;
 	struct rows ops, syscalls;
-	struct live_row *sorted[2];
-	size_t sorted_size[2];
 	struct idmap pids;
 	struct live_sums last; /* since the last frame */
-	uint32_t workers;      /* likewise */
 	int64_t ttft, ttft_at;
 	uint64_t ttft_tokens;
 	int64_t frame_at;
@@ -77,6 +77,7 @@ static void rows_free(struct rows *r)
 	for (size_t i = 0; i < r->len; i++)
 		free(r->list[i].name);
 	free(r->list);
+	free(r->sorted);
 	idmap_free(&r->by_key);
 }
 
@@ -87,8 +88,6 @@ void live_free(struct live *l)
 	slow_steps_free(l->slow);
 	rows_free(&l->ops);
 	rows_free(&l->syscalls);
-	free(l->sorted[0]);
-	free(l->sorted[1]);
 	idmap_free(&l->pids);
 	free(l);
 }
@@ -96,9 +95,9 @@ void live_free(struct live *l)
 /* ---- steps ---- */
 
 /*
- * The lane that a step belongs to: that of its thread; of a thread that is new, the one that went quiet
- * last, since engines let changing threads call them. *ret_gap: what lies between, -1 when the step is the
- * lane's first.
+ * The lane that a step belongs to: that of its context. Where contexts are not known, that of its
+ * thread; of a thread that is new, the one that went quiet last, since engines let changing threads
+ * call them. *ret_gap: what lies between, -1 when the step is the lane's first.
  */
 static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
@@ -110,9 +109,9 @@ static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *
 
 		if (lane->end < oldest->end)
 			oldest = lane;
-		if (lane->pid != s->pid)
+		if (lane->pid != s->pid || lane->context != s->step.context)
 			continue;
-		if (lane->tid == s->step.tid) {
+		if (lane->context || lane->tid == s->step.tid) {
 			best = lane;
 			break;
 		}
@@ -126,7 +125,7 @@ static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *
 		return best;
 	}
 	best = l->n_lanes < LANES_MAX ? &l->lanes[l->n_lanes++] : oldest;
-	*best = (struct lane){ .pid = s->pid, .tid = s->step.tid };
+	*best = (struct lane){ .pid = s->pid, .tid = s->step.tid, .context = s->step.context };
 	return best;
 }
 
@@ -137,6 +136,8 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->steps++;
 	sums->unfinished += step->unfinished;
 	sums->lossy += step->lost != 0;
+	if (s->workers > sums->max_workers)
+		sums->max_workers = s->workers;
 	sums->total = ns_add(sums->total, step->total);
 	sums->workers_total = ns_add(sums->workers_total, step->workers_total);
 	for (unsigned int i = 0; i < STATES; i++) {
@@ -164,8 +165,8 @@ static void add_token_time(struct live *l, int64_t at, int64_t ns)
 	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] = (struct token_time){ at, ns };
 }
 
-/* The same as in the report: from the start of a run of prefill steps to its end, where a decode step
- * follows; from the end of a step to the end of the decode step behind it. */
+/* The same as in the report: from the start of a run of prefill steps to its end, where a decode
+ * step follows; from the end of a step to the end of the decode step behind it. */
 static void take_latencies(
 	struct live *l, struct lane *lane, const struct live_step *s, int64_t gap)
 {
@@ -201,8 +202,6 @@ static int take_step(struct live *l, const struct live_step *s)
 	take_latencies(l, lane, s, gap);
 	if (end > lane->end)
 		lane->end = end;
-	if (s->workers > l->workers)
-		l->workers = s->workers;
 	err = idmap_set(&l->pids, s->pid, 1);
 	return err ? err : slow_steps_add(l->slow, s);
 }
@@ -229,11 +228,6 @@ int live_step(struct live *l, const struct live_step *s)
 	return err;
 }
 
-void live_settled(struct live *l)
-{
-	l->round++;
-}
-
 static int take_settled(struct live *l, bool all)
 {
 	size_t n = 0;
@@ -242,6 +236,12 @@ static int take_settled(struct live *l, bool all)
 	while (n < l->n_queue && (all || l->queue[n].round + 2 <= l->round))
 		n++;
 	return take_first(l, n);
+}
+
+int live_settled(struct live *l)
+{
+	l->round++;
+	return take_settled(l, false);
 }
 
 /* ---- operators and system calls ---- */
@@ -285,7 +285,7 @@ int live_op(struct live *l, const char *name, uint64_t ns)
 	return 0;
 }
 
-int live_syscalls(struct live *l, const struct process_totals *list, size_t n)
+int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 {
 	struct rows *r = &l->syscalls;
 	struct live_row *row;
@@ -300,17 +300,14 @@ int live_syscalls(struct live *l, const struct process_totals *list, size_t n)
 		r->list[i].run_ns = 0;
 	}
 	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < list[i].n_calls; k++) {
-			const struct syscall_total *call = &list[i].calls[k];
+		uint32_t nr = calls[i].key.nr;
 
-			name = call->nr & SYSCALL_SUM_COMPAT ? "(32 bit)" : syscall_name(call->nr);
-			name = name ? name : "(unknown)";
-			err = rows_get(r, call->nr, name, &row);
-			if (err)
-				return err;
-			row->run_n += call->sum.n;
-			row->run_ns = ns_add(row->run_ns, (int64_t)call->sum.ns);
-		}
+		name = nr & SYSCALL_SUM_COMPAT ? "(32 bit)" : syscall_name(nr);
+		err = rows_get(r, nr, name ? name : "(unknown)", &row);
+		if (err)
+			return err;
+		row->run_n += calls[i].sum.n;
+		row->run_ns = ns_add(row->run_ns, (int64_t)calls[i].sum.ns);
 	}
 	for (size_t i = 0; i < r->len; i++) {
 		r->list[i].last_n += r->list[i].run_n;
@@ -326,28 +323,33 @@ void live_lost(struct live *l, uint64_t records)
 
 /* ---- frames ---- */
 
-static int compare_rows(const void *a, const void *b)
+static int compare_run(const void *a, const void *b)
 {
 	const struct live_row *x = a, *y = b;
 
-	if (x->last_ns != y->last_ns)
-		return x->last_ns < y->last_ns ? 1 : -1;
 	if (x->run_ns != y->run_ns)
 		return x->run_ns < y->run_ns ? 1 : -1;
 	return strcmp(x->name, y->name);
 }
 
-static int rows_sort(struct live *l, const struct rows *r, unsigned int which, struct live_rows *ret)
+static int compare_last(const void *a, const void *b)
 {
-	struct live_row **sorted = &l->sorted[which];
+	const struct live_row *x = a, *y = b;
 
-	if (array_reserve(sorted, r->len, &l->sorted_size[which], sizeof(**sorted)))
+	if (x->last_ns != y->last_ns)
+		return x->last_ns < y->last_ns ? 1 : -1;
+	return compare_run(a, b);
+}
+
+static int rows_sort(struct rows *r, bool run, struct live_rows *ret)
+{
+	if (array_reserve(&r->sorted, r->len, &r->sorted_size, sizeof(*r->sorted)))
 		return -ENOMEM;
 	if (r->len) {
-		memcpy(*sorted, r->list, r->len * sizeof(**sorted));
-		qsort(*sorted, r->len, sizeof(**sorted), compare_rows);
+		memcpy(r->sorted, r->list, r->len * sizeof(*r->sorted));
+		qsort(r->sorted, r->len, sizeof(*r->sorted), run ? compare_run : compare_last);
 	}
-	*ret = (struct live_rows){ .rows = *sorted, .len = r->len };
+	*ret = (struct live_rows){ .rows = r->sorted, .len = r->len };
 	return 0;
 }
 
@@ -376,9 +378,7 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	f->now = now;
 	f->interval = now - l->frame_at;
 	f->last = l->last;
-	f->workers = l->workers;
 	memset(&l->last, 0, sizeof(l->last));
-	l->workers = 0;
 	f->processes = l->pids.len;
 	f->ttft = l->ttft;
 	f->ttft_at = l->ttft_at;
@@ -388,9 +388,9 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	if (!err)
 		err = slow_steps_frame(l->slow, now, f);
 	if (!err)
-		err = rows_sort(l, &l->ops, 0, &f->ops);
+		err = rows_sort(&l->ops, last, &f->ops);
 	if (!err)
-		err = rows_sort(l, &l->syscalls, 1, &f->syscalls);
+		err = rows_sort(&l->syscalls, last, &f->syscalls);
 	for (size_t i = 0; i < l->ops.len; i++) {
 		l->ops.list[i].last_n = 0;
 		l->ops.list[i].last_ns = 0;

@@ -39,8 +39,9 @@ struct live_sums {
 	uint64_t tokens, prompt_tokens;
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
-	int64_t between; /* outside of steps */
-	int64_t idle;    /* pauses in which nobody asked for a token; not in between */
+	int64_t between;      /* outside of steps */
+	int64_t idle;         /* pauses in which nobody asked for a token; not in between */
+	uint32_t max_workers; /* of a step */
 };
 
 /* By name, since the last frame and since the start. */
@@ -51,7 +52,8 @@ struct live_row {
 };
 
 struct live_rows {
-	struct live_row *rows; /* the one with most time since the last frame first */
+	struct live_row *rows; /* the one with most time first: since the last frame, at the end
+				  since the start */
 	size_t len;
 };
 
@@ -70,9 +72,9 @@ struct live_frame {
 	int64_t ttft;               /* of the prompt read last; 0: none yet */
 	uint64_t ttft_tokens;
 	int64_t ttft_at;
-	uint32_t workers; /* at most, in a step since the last frame */
-	size_t processes; /* that had steps */
+	size_t processes;             /* that had steps */
 	size_t minute_slow;           /* slow steps, and gaps, of the last minute */
+	bool minute_more;             /* than are counted */
 	const struct live_slow *slow; /* of them; the largest excess first */
 	size_t n_slow;
 	struct live_rows ops, syscalls;
@@ -88,18 +90,18 @@ void live_free(struct live *l);
 /* Steps may come in any order within what live_settled() tells apart: every step that had ended
  * before the last call of it was handed over since then. */
 int live_step(struct live *l, const struct live_step *s);
-void live_settled(struct live *l);
+int live_settled(struct live *l);
 
 /* The call of an operator. */
 int live_op(struct live *l, const char *name, uint64_t ns);
 
 /* All system calls since the start. Adds up those of several processes. */
-int live_syscalls(struct live *l, const struct process_totals *list, size_t n);
+int live_syscalls(struct live *l, const struct process_call *calls, size_t n);
 
 void live_lost(struct live *l, uint64_t records);
 
-/* Ends the interval. `last`: the recording is over, no step is waited for. The frame is valid until the
- * next call. */
+/* Ends the interval. `last`: the recording is over, no step is waited for. The frame is valid until
+ * the next call. */
 int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Each frame makes the report anew, of the steps that are kept, so that a step is compared with those
- * behind it too as soon as these are there. What was said of steps that had to make room stays.
+ * Each frame makes the report anew, of the steps that are kept, so that a step is compared with
+ * those behind it too as soon as these are there. What was said of steps that had to make room
+ * stays.
  */
 #include "report/live_slow.h"
 
@@ -9,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX 4096 /* steps: a minute of 68 a second */
-#define KEPT_MIN 256  /* these are compared with, however old they are */
+#define KEPT_MAX \
+	2048 /* steps: a minute of 34 a second; to judge them all takes a few milliseconds */
+#define KEPT_MIN 256 /* these are compared with, however old they are */
 #define SLOW_MAX 256
 
 struct slow_steps {
@@ -163,7 +165,7 @@ static int judge(struct slow_steps *s, int64_t now)
 	for (size_t i = 0; !err && i < s->n; i++)
 		err = model_add(&m, kept(s, i));
 	if (!err)
-		model_finish(&m);
+		err = model_finish(&m);
 	for (size_t i = 0; !err && i < m.n_processes; i++)
 		err = judge_process(s, &m, m.processes[i], now);
 	model_free(&m);
@@ -194,6 +196,7 @@ int slow_steps_frame(struct slow_steps *s, int64_t now, struct live_frame *f)
 		err = judge(s, now);
 	s->added = false;
 	f->minute_slow = s->n_slow;
+	f->minute_more = s->n_slow == SLOW_MAX;
 	f->slow = s->slow;
 	f->n_slow = s->n_slow < LIVE_SLOW_MAX ? s->n_slow : LIVE_SLOW_MAX;
 	return err;

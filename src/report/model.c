@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEP_OPS_MAX 256
+
 int array_reserve(void *array, size_t need, size_t *size, size_t element)
 {
 	size_t want = *size ? *size : 8;
@@ -44,11 +46,9 @@ static void process_free(struct process *p)
 	free(p->grouped);
 	tally_free(&p->ops);
 	tally_free(&p->syscalls);
-	free(p->sample.ns);
-	free(p->graph.ns);
+	idmap_free(&p->by_number);
+	free(p->calls);
 	free(p->ttft.ns);
-	free(p->tpot_p50.ns);
-	free(p->tpot_p99.ns);
 	free(p);
 }
 
@@ -132,49 +132,54 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 
 bool process_empty(const struct process *p)
 {
-	return !p->n_steps && !p->ops.len && !p->syscalls.len && !p->sample.len && !p->graph.len &&
-	       !p->requests && !p->has_sched && !p->has_faults && !p->has_memory;
+	return !p->n_steps && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->requests &&
+	       !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
 int process_add_step(struct process *p, const struct step *step)
 {
 	if (array_reserve(&p->steps, p->n_steps + 1, &p->steps_size, sizeof(*p->steps)))
 		return -ENOMEM;
-	p->steps[p->n_steps] = *step;
-	if (p->early.n_ops && p->early.number == step->number &&
-		p->early.recording == step->recording) {
-		p->steps[p->n_steps].ops = p->early.ops;
-		p->steps[p->n_steps].n_ops = p->early.n_ops;
-		p->early.n_ops = 0;
-	}
-	p->n_steps++;
+	p->steps[p->n_steps++] = *step;
 	return 0;
 }
 
-/* Its line comes right before or after that of the operators, or a few later. */
-static struct step *recent_step(struct process *p, uint32_t recording, uint32_t number)
+static uint64_t number_key(uint32_t recording, uint32_t number)
 {
-	for (size_t i = p->n_steps; i-- > 0 && p->n_steps - i <= 64;) {
-		if (p->steps[i].number == number && p->steps[i].recording == recording)
-			return &p->steps[i];
-	}
-	p->early.number = number;
-	p->early.recording = recording;
-	return &p->early;
+	return (uint64_t)recording << 32 | number;
 }
 
 int process_add_ops(
 	struct process *p, uint32_t recording, uint32_t number, const struct op_time *ops, size_t n)
 {
-	struct step *s;
+	uint32_t at;
 
+	for (; p->n_numbered < p->n_steps; p->n_numbered++) {
+		const struct step *s = &p->steps[p->n_numbered];
+
+		if (idmap_set(&p->by_number, number_key(s->recording, s->number),
+			    (uint32_t)p->n_numbered))
+			return -ENOMEM;
+	}
+	if (!idmap_get(&p->by_number, number_key(recording, number), &at))
+		return 0;
 	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)))
 		return -ENOMEM;
-	s = recent_step(p, recording, number);
-	s->ops = (uint32_t)p->n_step_ops;
-	s->n_ops = (uint32_t)n;
+	/* no engine has as many; the search among them is linear */
+	if (n > STEP_OPS_MAX)
+		n = STEP_OPS_MAX;
+	p->steps[at].ops = (uint32_t)p->n_step_ops;
+	p->steps[at].n_ops = (uint32_t)n;
 	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
 	p->n_step_ops += n;
+	return 0;
+}
+
+int process_add_call(struct process *p, const struct call *call)
+{
+	if (array_reserve(&p->calls, p->n_calls + 1, &p->calls_size, sizeof(*p->calls)))
+		return -ENOMEM;
+	p->calls[p->n_calls++] = *call;
 	return 0;
 }
 
@@ -244,16 +249,44 @@ static void sort_steps(struct process *p)
 	}
 }
 
-/* Whether steps ran at the same time: several contexts, each with a thread of its own. */
+/* Whether steps of a lane ran at the same time. */
 static bool steps_overlap(const struct process *p)
 {
 	for (size_t i = 1; i < p->n_steps; i++) {
 		const struct step *before = &p->steps[i - 1], *s = &p->steps[i];
 
-		if (before->recording == s->recording && s->at < step_end(before))
+		if (before->lane == s->lane && before->recording == s->recording &&
+			s->at < step_end(before))
 			return true;
 	}
 	return false;
+}
+
+/* The steps of a context follow one another, on whatever thread. Where contexts are not known, or
+ * two had the same address, steps at the same time are told apart by their threads. */
+static int find_lanes(struct process *p)
+{
+	struct idmap contexts = { 0 };
+	uint32_t lane = 0, n = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		if (!idmap_get(&contexts, p->steps[i].context, &lane)) {
+			lane = n++;
+			if (idmap_set(&contexts, p->steps[i].context, lane)) {
+				idmap_free(&contexts);
+				return -ENOMEM;
+			}
+		}
+		p->steps[i].lane = lane;
+	}
+	idmap_free(&contexts);
+	sort_steps(p);
+	if (!steps_overlap(p))
+		return 0;
+	for (size_t i = 0; i < p->n_steps; i++)
+		p->steps[i].lane = p->steps[i].tid;
+	sort_steps(p);
+	return 0;
 }
 
 /* A recording's clock starts at 0: where one would begin before the last one's end, it is moved
@@ -289,21 +322,33 @@ static void find_gaps(struct process *p)
 	}
 }
 
-void model_finish(struct model *m)
+static int compare_calls(const void *a, const void *b)
 {
-	for (size_t i = 0; i < m->n_processes; i++) {
+	const struct call *x = a, *y = b;
+
+	if (x->recording != y->recording)
+		return x->recording < y->recording ? -1 : 1;
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x->ns > y->ns ? -1 : x->ns < y->ns;
+}
+
+int model_finish(struct model *m)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
 		sort_steps(p);
 		join_recordings(p);
-		if (steps_overlap(p)) {
-			for (size_t k = 0; k < p->n_steps; k++)
-				p->steps[k].lane = p->steps[k].tid;
-			sort_steps(p);
-		}
+		err = find_lanes(p);
 		find_gaps(p);
+		if (p->n_calls)
+			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
 	}
 	tally_sort(&m->lost);
+	return err;
 }

@@ -30,6 +30,12 @@ struct op_time {
 	int64_t ns;
 };
 
+/* A call of a function that is no step: sampling, a graph. */
+struct call {
+	int64_t ts, ns;
+	uint32_t name, recording;
+};
+
 struct step {
 	int64_t ts; /* from the start of the recording */
 	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
@@ -43,6 +49,7 @@ struct step {
 	uint32_t number, tid, n_tokens, phase;
 	uint32_t recording; /* counted from 0 over all files */
 	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
+	uint64_t context;   /* of the engine; 0: not known */
 	uint32_t syscalls, faults_minor, faults_major, lost;
 	uint32_t ops, n_ops; /* in the process' step_ops */
 	uint32_t typical;    /* in the process' typicals. Set by typical_find */
@@ -76,15 +83,17 @@ struct process {
 	size_t n_steps, steps_size;
 	struct op_time *step_ops;
 	size_t n_step_ops, step_ops_size;
-	struct step early;        /* its ops came before it did */
+	struct idmap by_number; /* of the first n_numbered steps: once operators came by step */
+	size_t n_numbered;
 	struct typical *typicals; /* typical.h sets these */
 	size_t n_typicals, typicals_size;
 	uint32_t *grouped;   /* the steps by what they are compared with, in the order of time */
 	uint32_t recordings; /* that have steps of it */
 	int64_t wall;        /* of all recordings, first step to last */
 	struct tally ops, syscalls;
-	struct times sample, graph;            /* calls */
-	struct times ttft, tpot_p50, tpot_p99; /* of requests, as the engine shows them */
+	struct call *calls; /* after model_finish: in the order of time */
+	size_t n_calls, calls_size;
+	struct times ttft; /* of requests */
 	uint64_t requests, prompt_tokens, output_tokens;
 	/* by sched_prof, fault_prof and memory_prof */
 	int64_t sched[STATES], sched_total;
@@ -92,7 +101,7 @@ struct process {
 	uint64_t faults_minor, faults_major;
 	int64_t fault_minor_ns, fault_major_ns;
 	uint64_t rss_peak, pages_allocated, pages_freed;
-	bool has_sched, has_faults, has_memory;
+	bool has_sched, has_faults, has_memory, has_pages;
 };
 
 /* One window_prof line. */
@@ -137,9 +146,10 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 bool process_empty(const struct process *p);
 
 int process_add_step(struct process *p, const struct step *step);
-/* Attaches operator times to the step of this number: one that was added lately, or the next. */
+/* Operator times of a step whose line came before. */
 int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
 	const struct op_time *ops, size_t n);
+int process_add_call(struct process *p, const struct call *call);
 
 int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
 /* By time, longest first; then by count. Rows cannot be added after this. */
@@ -148,9 +158,9 @@ int times_add(struct times *t, int64_t ns);
 
 /*
  * Brings the steps in order once all is read: recordings behind one another on one time axis,
- * lanes apart where steps of a process ran at the same time, and the gaps between steps.
+ * contexts of the engine apart, and the gaps between steps. Returns 0 or -ENOMEM.
  */
-void model_finish(struct model *m);
+int model_finish(struct model *m);
 
 /* Adds, and stays at the limit instead of wrapping: files may hold any number. */
 static inline int64_t ns_add(int64_t a, int64_t b)

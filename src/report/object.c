@@ -102,8 +102,8 @@ struct json_object *object_step(struct json_build *b, const struct model *m,
 	return o;
 }
 
-static struct json_object *gap_object(
-	struct json_build *b, const struct process *p, const struct slow_step *slow)
+static struct json_object *gap_object(struct json_build *b, const struct model *m,
+	const struct process *p, const struct slow_step *slow)
 {
 	struct json_object *o = json_new_object(b);
 
@@ -114,6 +114,10 @@ static struct json_object *gap_object(
 	json_put_us(b, o, "gap_us", slow->step->gap);
 	json_put_us(b, o, "typical_us", slow->cause.typical);
 	json_put_us(b, o, "excess_us", slow->cause.excess);
+	if (slow->call) {
+		put_name(b, o, "call", m, slow->call);
+		json_put_us(b, o, "call_us", slow->call_ns);
+	}
 	return o;
 }
 
@@ -165,7 +169,7 @@ static int put_slow(struct json_build *b, struct json_object *o, const struct mo
 		const struct slow_step *slow = &sum->slow[i];
 
 		err = words_slow(m, p, slow, sentence);
-		one = slow->gap ? gap_object(b, p, slow)
+		one = slow->gap ? gap_object(b, m, p, slow)
 				: object_step(b, m, p, slow->step, &slow->cause);
 		json_put_text(b, one, "text", sentence);
 		json_append(b, slow->gap ? gaps : steps, one);
@@ -203,25 +207,30 @@ static void put_process_totals(struct json_build *b, struct json_object *o, cons
 	if (p->has_memory) {
 		v = json_new_object(b);
 		json_put_u64(b, v, "rss_peak_bytes", p->rss_peak);
-		json_put_u64(b, v, "pages_allocated", p->pages_allocated);
-		json_put_u64(b, v, "pages_freed", p->pages_freed);
+		if (p->has_pages) {
+			json_put_u64(b, v, "pages_allocated", p->pages_allocated);
+			json_put_u64(b, v, "pages_freed", p->pages_freed);
+		}
 		json_put(b, o, "memory", v);
 	}
 }
 
-static void put_latencies(struct json_build *b, struct json_object *o, const struct process *p,
+static void put_latencies(struct json_build *b, struct json_object *o, const struct model *m,
 	const struct summary *sum)
 {
-	struct percentiles calls;
+	struct json_object *calls = json_new_array(b), *call;
 
 	put_percentiles(b, o, "ttft_us", &sum->ttft);
 	if (sum->ttft.n)
 		json_put_text(b, o, "ttft_from", sum->ttft_of_requests ? "requests" : "steps");
 	put_percentiles(b, o, "time_per_output_token_us", &sum->tpot);
-	calls = percentiles_of(p->sample.ns, p->sample.len);
-	put_percentiles(b, o, "sample_us", &calls);
-	calls = percentiles_of(p->graph.ns, p->graph.len);
-	put_percentiles(b, o, "graph_us", &calls);
+	for (size_t i = 0; i < sum->n_calls; i++) {
+		call = json_new_object(b);
+		put_name(b, call, "name", m, sum->calls[i].name);
+		put_percentiles(b, call, "us", &sum->calls[i].times);
+		json_append(b, calls, call);
+	}
+	json_put(b, o, "calls", calls);
 	if (sum->prefill_rate)
 		json_put_double(b, o, "prefill_tokens_per_s", sum->prefill_rate);
 	if (sum->output_rate)
@@ -245,7 +254,7 @@ static struct json_object *process_object(
 	json_put_u64(b, o, "recordings", p->recordings);
 	json_put_u64(b, o, "steps", p->n_steps);
 	json_put_us(b, o, "wall_us", p->wall);
-	put_latencies(b, o, p, sum);
+	put_latencies(b, o, m, sum);
 	for (size_t k = 0; k < sum->n_phases; k++)
 		json_append(b, phases, phase_object(b, m, &sum->phases[k]));
 	json_put(b, o, "phases", phases);

@@ -45,6 +45,7 @@ static const char *const required[] = {
 /* How a key of a step's shape is read. */
 enum key_type {
 	KEY_U32,
+	KEY_U64,
 	KEY_US,
 	KEY_NAME,
 	KEY_STATE,
@@ -68,6 +69,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("tid", U32, tid),
 	STEP_KEY("phase", NAME, phase),
 	STEP_KEY("n_tokens", U32, n_tokens),
+	STEP_KEY("context", U64, context),
 	STEP_KEY("ts_us", US, ts),
 	STEP_KEY("faults_minor", U32, faults_minor),
 	STEP_KEY("faults_major", U32, faults_major),
@@ -120,6 +122,9 @@ static int key_read(
 	switch (key->type) {
 	case KEY_U32:
 		return read_u32(value, member) ? 0 : -EINVAL;
+	case KEY_U64:
+		*(uint64_t *)member = json_object_get_uint64(value);
+		return 0;
 	case KEY_US:
 		return read_us(value, member) ? 0 : -EINVAL;
 	case KEY_NAME:
@@ -311,46 +316,39 @@ static int read_syscalls(struct profile_reader *r, struct process *p, struct jso
 	return read_tally(r, &p->syscalls, shape, stages, &n);
 }
 
-static int read_call(struct times *times, struct json_object *stages)
-{
-	int64_t ns;
-
-	return stage(stages, "total", &ns) ? times_add(times, ns) : 0;
-}
-
-static int read_sample(struct profile_reader *r, struct process *p, struct json_object *shape,
+/* sample_prof and graph_prof: one call. */
+static int read_call(struct profile_reader *r, struct process *p, struct json_object *shape,
 	struct json_object *stages)
 {
-	(void)r;
-	(void)shape;
-	return read_call(&p->sample, stages);
+	struct call call = { .recording = r->recording };
+	struct json_object *value;
+	int err;
+
+	if (!stage(stages, "total", &call.ns) || !stage(shape, "ts_us", &call.ts))
+		return 0;
+	value = json_object_object_get(shape, "call");
+	err = model_name(r->m, text_of(value), &call.name);
+	return err ? err : process_add_call(p, &call);
 }
 
-static int read_graph(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static bool shape_true(struct json_object *shape, const char *key)
 {
-	(void)r;
-	(void)shape;
-	return read_call(&p->graph, stages);
+	return json_object_get_boolean(json_object_object_get(shape, key));
 }
 
 static int read_request(struct profile_reader *r, struct process *p, struct json_object *shape,
 	struct json_object *stages)
 {
 	int64_t ns;
-	int err = 0;
 
 	(void)r;
 	p->requests++;
 	p->prompt_tokens += shape_count(shape, "prompt_tokens");
 	p->output_tokens += shape_count(shape, "output_tokens");
-	if (stage(stages, "ttft", &ns))
-		err = times_add(&p->ttft, ns);
-	if (!err && stage(stages, "tpot_p50", &ns))
-		err = times_add(&p->tpot_p50, ns);
-	if (!err && stage(stages, "tpot_p99", &ns))
-		err = times_add(&p->tpot_p99, ns);
-	return err;
+	/* several prompts in one batch, or at once: whose first token it was is not known */
+	if (shape_true(shape, "mixed") || !stage(stages, "ttft", &ns))
+		return 0;
+	return times_add(&p->ttft, ns);
 }
 
 static int read_sched(struct profile_reader *r, struct process *p, struct json_object *shape,
@@ -406,6 +404,7 @@ static int read_memory(struct profile_reader *r, struct process *p, struct json_
 	p->has_memory = true;
 	if (peak > p->rss_peak)
 		p->rss_peak = peak;
+	p->has_pages |= json_object_object_get_ex(shape, "pages_allocated", NULL);
 	p->pages_allocated += shape_count(shape, "pages_allocated");
 	p->pages_freed += shape_count(shape, "pages_freed");
 	return 0;
@@ -418,8 +417,8 @@ static const struct family {
 } families[] = {
 	{ "token_prof", read_step },
 	{ "op_prof", read_ops },
-	{ "sample_prof", read_sample },
-	{ "graph_prof", read_graph },
+	{ "sample_prof", read_call },
+	{ "graph_prof", read_call },
 	{ "request_prof", read_request },
 	{ "syscall_prof", read_syscalls },
 	{ "sched_prof", read_sched },

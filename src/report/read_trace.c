@@ -72,6 +72,7 @@ static int read_step(struct trace_reader *r, struct json_object *event, int64_t 
 	read_u32(json_object_object_get(args, "step"), &step.number);
 	read_u32(json_object_object_get(args, "n_tokens"), &step.n_tokens);
 	read_u32(json_object_object_get(args, "lost_records"), &step.lost);
+	step.context = json_object_get_uint64(json_object_object_get(args, "context"));
 	step.unfinished = json_object_get_boolean(json_object_object_get(args, "unfinished"));
 	step_breakdown(r, breakdown, &step);
 	err = model_name(r->m, member_text(event, "name"), &step.phase);
@@ -102,9 +103,22 @@ static int read_loss(struct trace_reader *r, struct json_object *event)
 	return 0;
 }
 
+static int read_call(
+	struct trace_reader *r, struct process *p, struct json_object *event, int64_t dur)
+{
+	struct call call = { .ns = dur, .recording = r->recording };
+	int err;
+
+	if (!read_us(json_object_object_get(event, "ts"), &call.ts))
+		return 0;
+	err = model_name(r->m, member_text(event, "name"), &call.name);
+	return err ? err : process_add_call(p, &call);
+}
+
 static int read_slice(struct trace_reader *r, struct json_object *event)
 {
 	const char *cat = member_text(event, "cat");
+	bool op = !strcmp(cat, "op"), call = !strcmp(cat, "sample") || !strcmp(cat, "graph");
 	struct process *p;
 	uint32_t name;
 	int64_t dur;
@@ -116,18 +130,15 @@ static int read_slice(struct trace_reader *r, struct json_object *event)
 		return read_step(r, event, dur);
 	if (!strcmp(cat, "loss"))
 		return read_loss(r, event);
-	if (strcmp(cat, "op") && strcmp(cat, "syscall") && strcmp(cat, "ipc") &&
-		strcmp(cat, "sample") && strcmp(cat, "graph"))
+	if (!op && !call && strcmp(cat, "syscall") && strcmp(cat, "ipc"))
 		return 0;
 	err = event_process(r, event, &p);
 	if (err)
 		return err;
-	if (cat[0] == 'g')
-		return times_add(&p->graph, dur);
-	if (!strcmp(cat, "sample"))
-		return times_add(&p->sample, dur);
+	if (call)
+		return read_call(r, p, event, dur);
 	err = model_name(r->m, member_text(event, "name"), &name);
-	return err ? err : tally_add(cat[0] == 'o' ? &p->ops : &p->syscalls, name, dur, 1);
+	return err ? err : tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
 }
 
 static int read_event(struct trace_reader *r, struct json_object *event)

@@ -30,7 +30,9 @@ static int make_summaries(struct report *r)
 		err = model_name(m, "decode", &r->phases.decode);
 	if (err)
 		return err;
-	model_finish(m);
+	err = model_finish(m);
+	if (err)
+		return err;
 	r->summaries = calloc(m->n_processes + 1, sizeof(*r->summaries));
 	if (!r->summaries)
 		return -ENOMEM;

@@ -8,12 +8,12 @@
 
 #include "report/canvas.h"
 
-#define NAME_COLUMNS 16
-#define VALUE_COLUMNS 9
-#define BARS_FROM 60 /* columns: a narrower screen has no room for bars */
+#define WIDE_FROM 60 /* columns: a narrower screen has no room for bars */
 #define STATE_ROWS_MIN 3
-#define ROWS_MAX 10 /* of operators and system calls, each */
-#define SLOW_LINES 3
+/* of operators and system calls, each; where there is no end of lines more of them */
+#define ROWS_MAX 10
+#define ROWS_MAX_TEXT 20
+#define SHOWN_MIN 0.00005 /* a state with less is 0.00 % */
 
 struct page {
 	struct canvas c;
@@ -22,6 +22,8 @@ struct page {
 	/* of the interval, or of the run */
 	const struct live_sums *sums;
 	double seconds;
+	bool wide;
+	int name_columns, value_columns; /* of the states */
 };
 
 static double share(int64_t part, int64_t whole)
@@ -66,7 +68,8 @@ static void put_title(struct page *p)
 	char elapsed[32];
 
 	if (s >= 3600)
-		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu:%02llu", s / 3600, s / 60 % 60, s % 60);
+		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu:%02llu", s / 3600, s / 60 % 60,
+			s % 60);
 	else
 		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu", s / 60, s % 60);
 	canvas_style(c, STYLE_REVERSE);
@@ -86,7 +89,7 @@ static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
-	char d[3][DURATION_MAX];
+	char d[DURATION_MAX];
 
 	put_rate(p, "steps/s", sums->steps);
 	if (f->run.tokens)
@@ -96,23 +99,27 @@ static void put_head(struct page *p)
 	put_fact(p, "steps %llu", (unsigned long long)f->run.steps);
 	if (f->run.tokens)
 		put_fact(p, "tokens %llu", (unsigned long long)f->run.tokens);
-	if (f->workers)
-		put_fact(p, "workers %u", f->workers);
+	if (sums->max_workers)
+		put_fact(p, "workers %u", sums->max_workers);
 	if (f->processes > 1)
 		put_fact(p, "engines %zu", f->processes);
 	if (f->run.idle)
-		put_fact(p, "idle %s", words_duration(d[0], f->run.idle));
+		put_fact(p, "idle %s", words_duration(d, f->run.idle));
 	put_fact(p, "lost %llu", (unsigned long long)f->lost);
 	if (f->last_lost && !p->s->run_only)
 		put_fact(p, "(%llu just now)", (unsigned long long)f->last_lost);
 	canvas_line(&p->c);
 	if (f->tpot.n)
-		put_fact(p, "time per output token, %s: p50 %s, p90 %s, p99 %s",
-			words_duration((char[DURATION_MAX]){ 0 }, f->tpot_span),
-			words_duration(d[0], f->tpot.p50), words_duration(d[1], f->tpot.p90),
-			words_duration(d[2], f->tpot.p99));
+		put_fact(p, "time per output token (%.*f s):", f->tpot_span < LIVE_TPOT_NS,
+			(double)f->tpot_span / 1e9);
+	if (f->tpot.n)
+		put_fact(p, "p50 %s", words_duration(d, f->tpot.p50));
+	if (f->tpot.n)
+		put_fact(p, "p90 %s", words_duration(d, f->tpot.p90));
+	if (f->tpot.n)
+		put_fact(p, "p99 %s", words_duration(d, f->tpot.p99));
 	if (f->ttft)
-		put_fact(p, "TTFT %s (%llu tokens)", words_duration(d[0], f->ttft),
+		put_fact(p, "TTFT %s (%llu tokens)", words_duration(d, f->ttft),
 			(unsigned long long)f->ttft_tokens);
 	if (p->c.column)
 		canvas_line(&p->c);
@@ -134,9 +141,9 @@ static size_t make_rows(const struct live_frame *f, struct state_row rows[STATE_
 	size_t n = 0, k;
 
 	for (unsigned int i = 0; i < STATE_ROWS; i++) {
-		struct state_row row = { .name = "(between steps)",
-			.last = f->last.between,
-			.run = f->run.between };
+		struct state_row row = {
+			.name = "(between steps)", .last = f->last.between, .run = f->run.between
+		};
 
 		if (i < STATES)
 			row = (struct state_row){ words_state(i), f->last.own[i], f->run.own[i],
@@ -171,56 +178,79 @@ static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 static void put_share(struct page *p, int64_t part, int64_t whole)
 {
 	if (whole > 0)
-		canvas_put(&p->c, "%7.2f %%", share(part, whole) * 100);
+		canvas_put(&p->c, "%*.*f %%", p->value_columns - 2, p->wide ? 2 : 1,
+			share(part, whole) * 100);
 	else
-		canvas_put(&p->c, "%*s", VALUE_COLUMNS, "-");
+		canvas_put(&p->c, "%*s", p->value_columns, "-");
 }
 
-/* The columns of a row of states, or of its heading (row NULL). */
-static void put_state_columns(struct page *p, const struct state_row *row)
+static bool column_fits(const struct page *p)
+{
+	return p->c.column + (unsigned int)p->value_columns <= p->s->width;
+}
+
+/* The shares of a thread, the calling one or the workers: of the interval with a bar, of the run.
+ * row NULL: the heading. */
+static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
 {
 	const struct live_sums *last = &p->f->last, *run = &p->f->run;
-	unsigned int groups = run->workers_total ? 2 : 1;
-	unsigned int columns = p->s->run_only ? 1 : 2;
-	unsigned int used = NAME_COLUMNS + groups * columns * VALUE_COLUMNS, bar = 0;
-	struct canvas *c = &p->c;
+	int64_t last_whole = workers ? last->workers_total : wall(last);
+	int64_t run_whole = workers ? run->workers_total : wall(run);
+	int64_t last_part = !row ? 0 : workers ? row->workers_last : row->last;
+	int64_t run_part = !row ? 0 : workers ? row->workers_run : row->run;
+	double seconds = (double)p->f->interval / 1e9;
+	bool both = !p->s->run_only;
 	char label[32], d[DURATION_MAX];
 
-	if (p->s->width >= BARS_FROM)
-		bar = (p->s->width - used) / groups - 1;
-	snprintf(label, sizeof(label), "%s", words_duration(d, p->f->interval));
-	for (unsigned int g = 0; g < groups; g++) {
-		int64_t last_whole = g ? last->workers_total : wall(last);
-		int64_t run_whole = g ? run->workers_total : wall(run);
-		int64_t last_part = row ? (g ? row->workers_last : row->last) : 0;
-		int64_t run_part = row ? (g ? row->workers_run : row->run) : 0;
-
-		if (!row && p->s->run_only) {
-			canvas_put(c, "%*s", VALUE_COLUMNS, g ? "workers" : "run");
-		} else if (!row) {
-			canvas_put(c, "%*s", VALUE_COLUMNS, g ? "workers" : label);
-		} else if (p->s->run_only) {
-			put_share(p, run_part, run_whole);
-		} else {
-			put_share(p, last_part, last_whole);
-		}
-		if (bar) {
-			canvas_text(c, " ");
-			if (row && p->s->run_only)
-				canvas_bar(c, share(run_part, run_whole), bar);
-			else if (row)
-				canvas_bar(c, share(last_part, last_whole), bar);
-			else
-				canvas_goto(c, c->column + bar);
-		}
-		if (p->s->run_only)
-			continue;
-		if (row)
-			put_share(p, run_part, run_whole);
-		else
-			canvas_put(c, "%*s", VALUE_COLUMNS, "run");
+	if (!both)
+		snprintf(label, sizeof(label), "run");
+	else if (seconds < 0.8)
+		snprintf(label, sizeof(label), "%s", words_duration(d, p->f->interval));
+	else
+		snprintf(label, sizeof(label), "%s%.0f s", seconds < 99.5 ? "last " : "", seconds);
+	if (!column_fits(p))
+		return;
+	if (row)
+		put_share(p, both ? last_part : run_part, both ? last_whole : run_whole);
+	else
+		canvas_put(&p->c, "%*s", p->value_columns, workers ? "workers" : label);
+	if (bar) {
+		canvas_text(&p->c, " ");
+		canvas_bar(&p->c, both ? share(last_part, last_whole) : share(run_part, run_whole),
+			bar);
 	}
-	canvas_line(c);
+	if (!both || !column_fits(p))
+		return;
+	if (row)
+		put_share(p, run_part, run_whole);
+	else
+		canvas_put(&p->c, "%*s", p->value_columns, "run");
+}
+
+static void put_state_row(struct page *p, const struct state_row *row)
+{
+	unsigned int groups = p->f->run.workers_total ? 2 : 1, bar = 0;
+	unsigned int columns = groups * (p->s->run_only ? 1 : 2);
+
+	canvas_put(&p->c, "%-*s", p->name_columns, row ? row->name : "Time of steps");
+	if (p->wide)
+		bar = (p->s->width - (unsigned int)p->name_columns -
+			      columns * (unsigned int)p->value_columns) /
+			      groups -
+		      1;
+	for (unsigned int g = 0; g < groups; g++)
+		put_shares(p, row, g, bar);
+	canvas_line(&p->c);
+}
+
+static bool row_shows(const struct page *p, const struct state_row *row)
+{
+	const struct live_sums *last = &p->f->last, *run = &p->f->run;
+
+	return share(row->last, wall(last)) >= SHOWN_MIN ||
+	       share(row->run, wall(run)) >= SHOWN_MIN ||
+	       share(row->workers_last, last->workers_total) >= SHOWN_MIN ||
+	       share(row->workers_run, run->workers_total) >= SHOWN_MIN;
 }
 
 static void put_states(struct page *p)
@@ -236,11 +266,10 @@ static void put_states(struct page *p)
 		n = merge_rows(rows, n, room);
 	}
 	canvas_style(&p->c, STYLE_BOLD);
-	canvas_put(&p->c, "%-*s", NAME_COLUMNS, "Time of steps");
-	put_state_columns(p, NULL);
+	put_state_row(p, NULL);
 	for (size_t i = 0; i < n; i++) {
-		canvas_put(&p->c, "%-*s", NAME_COLUMNS, rows[i].name);
-		put_state_columns(p, &rows[i]);
+		if (!p->s->height || row_shows(p, &rows[i]))
+			put_state_row(p, &rows[i]);
 	}
 }
 
@@ -256,7 +285,7 @@ static void put_slow(struct page *p)
 	if (!f->minute_slow)
 		canvas_text(&p->c, "none");
 	else
-		canvas_put(&p->c, "%zu", f->minute_slow);
+		canvas_put(&p->c, "%zu%s", f->minute_slow, f->minute_more ? " and more" : "");
 	canvas_line(&p->c);
 	for (size_t i = 0; i < f->n_slow && canvas_left(&p->c); i++) {
 		if (f->processes > 1)
@@ -264,9 +293,21 @@ static void put_slow(struct page *p)
 		else
 			snprintf(text, sizeof(text), "%s", f->slow[i].text);
 		canvas_text(&p->c, "  ");
-		canvas_wrap(&p->c, text, 4, p->s->height ? SLOW_LINES : UINT32_MAX);
+		canvas_wrap(&p->c, text, 4);
 		canvas_line(&p->c);
 	}
+}
+
+/* The first column of a table; a longer name is cut. */
+static void put_name(struct page *p, const char *name, unsigned int indent)
+{
+	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20 : 0;
+
+	canvas_goto(&p->c, indent);
+	p->c.width = columns;
+	canvas_text(&p->c, name);
+	p->c.width = p->s->width;
+	canvas_goto(&p->c, columns);
 }
 
 static void put_count(struct page *p, uint64_t n, bool per_second)
@@ -287,14 +328,11 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 	double per_second = p->seconds > 0 ? (double)ns / p->seconds : 0;
 	struct canvas *c = &p->c;
 
-	canvas_text(c, "  ");
-	canvas_text(c, row->name);
-	canvas_goto(c, p->s->width >= BARS_FROM ? 24 : 14);
+	put_name(p, row->name, 2);
 	put_count(p, n, !run);
 	canvas_put(c, "%10s", words_duration(d, run ? ns : (int64_t)per_second));
-	canvas_put(c, "%10s", n ? words_duration(d, ns / (int64_t)n) : "");
-	if (p->s->width >= BARS_FROM) {
-		canvas_text(c, "  ");
+	if (p->wide) {
+		canvas_put(c, "%10s  ", n ? words_duration(d, ns / (int64_t)n) : "");
 		canvas_bar(c, share(ns, total), p->s->width - c->column - 1);
 	}
 	canvas_line(c);
@@ -302,6 +340,7 @@ static void put_row(struct page *p, const struct live_row *row, int64_t total)
 
 static void put_table(struct page *p, const char *title, const struct live_rows *t)
 {
+	size_t max = p->s->height ? ROWS_MAX : ROWS_MAX_TEXT;
 	bool run = p->s->run_only;
 	struct canvas *c = &p->c;
 	int64_t total = 0;
@@ -311,11 +350,12 @@ static void put_table(struct page *p, const char *title, const struct live_rows 
 	for (size_t i = 0; i < t->len; i++)
 		total = ns_add(total, run ? t->rows[i].run_ns : t->rows[i].last_ns);
 	canvas_style(c, STYLE_BOLD);
-	canvas_text(c, title);
-	canvas_goto(c, p->s->width >= BARS_FROM ? 24 : 14);
-	canvas_put(c, "%10s%10s%10s", run ? "calls" : "calls/s", run ? "time" : "time/s", "each");
+	put_name(p, title, 0);
+	canvas_put(c, "%10s%10s", run ? "calls" : "calls/s", run ? "time" : "time/s");
+	if (p->wide)
+		canvas_put(c, "%10s", "each");
 	canvas_line(c);
-	for (size_t i = 0; i < t->len && i < ROWS_MAX && canvas_left(c); i++) {
+	for (size_t i = 0; i < t->len && i < max && canvas_left(c); i++) {
 		if (run ? t->rows[i].run_n : t->rows[i].last_n)
 			put_row(p, &t->rows[i], total);
 	}
@@ -368,8 +408,12 @@ char *screen_render(const struct screen *s, const struct live_frame *f, size_t *
 		.f = f,
 		.sums = s->run_only ? &f->run : &f->last,
 		.seconds = (double)(s->run_only ? f->now : f->interval) / 1e9,
+		.wide = s->width >= WIDE_FROM,
 	};
 
+	/* narrow: "(between steps)", and 100.0 % three times, go into 40 columns */
+	p.name_columns = p.wide ? 16 : 15;
+	p.value_columns = p.wide ? 9 : 8;
 	if (s->height)
 		p.c.reserved = 1 + (s->message != NULL);
 	put_title(&p);

@@ -8,6 +8,7 @@
 void summary_free(struct summary *s)
 {
 	free(s->phases);
+	free(s->calls);
 	free(s->slow);
 	free(s->causes);
 	memset(s, 0, sizeof(*s));
@@ -16,6 +17,8 @@ void summary_free(struct summary *s)
 /* More phases, or more causes, than any engine has: the rest is counted as one. */
 #define PHASES_MAX 64
 #define CAUSES_MAX 1024
+#define CALLS_MAX 64
+#define GAP_CALLS_MAX 10000
 
 static int phase_get(struct summary *sum, uint32_t phase, struct phase_summary **ret)
 {
@@ -83,6 +86,90 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 	if (sum->n_phases)
 		qsort(sum->phases, sum->n_phases, sizeof(*sum->phases), compare_phases);
 	return 0;
+}
+
+static int call_get(struct summary *sum, uint32_t name, struct call_summary **ret)
+{
+	for (size_t i = 0; i < sum->n_calls; i++) {
+		if (sum->calls[i].name == name || i + 1 == CALLS_MAX) {
+			*ret = &sum->calls[i];
+			return 0;
+		}
+	}
+	if (array_reserve(&sum->calls, sum->n_calls + 1, &sum->calls_size, sizeof(*sum->calls)))
+		return -ENOMEM;
+	*ret = &sum->calls[sum->n_calls++];
+	**ret = (struct call_summary){ .name = name };
+	return 0;
+}
+
+static int compare_call_sums(const void *a, const void *b)
+{
+	const struct call_summary *x = a, *y = b;
+
+	if (x->times.sum != y->times.sum)
+		return x->times.sum < y->times.sum ? 1 : -1;
+	return x->name < y->name ? -1 : x->name > y->name;
+}
+
+static int sum_calls(const struct process *p, struct summary *sum, int64_t *values)
+{
+	struct call_summary *call;
+	int err;
+
+	for (size_t i = 0; i < p->n_calls; i++) {
+		err = call_get(sum, p->calls[i].name, &call);
+		if (err)
+			return err;
+	}
+	for (size_t k = 0; k < sum->n_calls; k++) {
+		size_t n = 0;
+
+		for (size_t i = 0; i < p->n_calls; i++) {
+			if (p->calls[i].name == sum->calls[k].name)
+				values[n++] = p->calls[i].ns;
+		}
+		sum->calls[k].times = percentiles_of(values, n);
+	}
+	if (sum->n_calls)
+		qsort(sum->calls, sum->n_calls, sizeof(*sum->calls), compare_call_sums);
+	return 0;
+}
+
+/* The first call of a recording that began at ts or later. */
+static size_t find_call(const struct process *p, uint32_t recording, int64_t ts)
+{
+	size_t lo = 0, hi = p->n_calls;
+
+	while (lo < hi) {
+		size_t half = lo + (hi - lo) / 2;
+		const struct call *c = &p->calls[half];
+
+		if (c->recording < recording || (c->recording == recording && c->ts < ts))
+			lo = half + 1;
+		else
+			hi = half;
+	}
+	return lo;
+}
+
+/* The longest call in a gap, if it is most of it. Of calls within calls that is the outer one. */
+static void explain_gap(const struct process *p, struct slow_step *gap)
+{
+	const struct step *s = gap->step;
+	const struct call *longest = NULL;
+	size_t first = find_call(p, s->recording, s->ts - s->gap);
+
+	for (size_t i = first; i < p->n_calls && p->calls[i].recording == s->recording &&
+			       p->calls[i].ts <= s->ts && i - first < GAP_CALLS_MAX;
+		i++) {
+		if (!longest || p->calls[i].ns > longest->ns)
+			longest = &p->calls[i];
+	}
+	if (!longest || longest->ns < s->gap / 2 || longest->ns > s->gap)
+		return;
+	gap->call = longest->name;
+	gap->call_ns = longest->ns;
 }
 
 /* Whether the step goes on with what the one before it in its lane did: no pause between them. */
@@ -231,6 +318,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 		gap.cause.excess = cause_gap_excess(p, gap.step, &gap.cause.typical);
 		if (!err && gap.cause.excess) {
 			gap.before = gap.step - 1;
+			explain_gap(p, &gap);
 			sum->slow_gaps++;
 			err = slow_add(sum, &gap);
 		}
@@ -249,10 +337,14 @@ int summary_make(const struct process *p, const struct phase_names *names, struc
 	int err;
 
 	memset(ret, 0, sizeof(*ret));
+	if (p->n_calls > n)
+		n = p->n_calls;
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
 	err = sum_phases(p, ret, values);
+	if (!err)
+		err = sum_calls(p, ret, values);
 	if (!err) {
 		find_latencies(p, names, ret, values);
 		err = find_slow(p, ret);

@@ -15,11 +15,19 @@ struct phase_summary {
 	int64_t workers_total, workers[STATES];
 };
 
+/* Calls of one function that is no step. */
+struct call_summary {
+	uint32_t name;
+	struct percentiles times;
+};
+
 /* A step that took longer than usual, or (gap) the pause before it. */
 struct slow_step {
 	const struct step *step;
 	const struct step *before; /* of a gap: the one that it follows */
 	struct cause cause;        /* of a gap: only typical and excess are set */
+	uint32_t call; /* of a gap: where more than half of it was spent; 0: not known */
+	int64_t call_ns;
 	bool gap;
 };
 
@@ -36,6 +44,8 @@ struct cause_sum {
 struct summary {
 	struct phase_summary *phases; /* the one that took longest first */
 	size_t n_phases, phases_size;
+	struct call_summary *calls; /* the one that took longest first */
+	size_t n_calls, calls_size;
 	struct percentiles ttft; /* time to first token */
 	bool ttft_of_requests;   /* as the engine shows them */
 	struct percentiles tpot; /* time per output token */

@@ -13,6 +13,7 @@
 #define WORKERS_BAR 16
 #define ROWS_MAX 15 /* of operators and system calls */
 #define CAUSES_SHOWN 8
+#define CALLS_SHOWN 8
 
 struct page {
 	const struct model *m;
@@ -88,7 +89,6 @@ static void put_latencies(
 	const struct page *page, const struct process *p, const struct summary *sum)
 {
 	char name[64], row[80], d[DURATION_MAX];
-	struct percentiles calls;
 
 	fprintf(page->out, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99",
 		"max");
@@ -100,10 +100,9 @@ static void put_latencies(
 		snprintf(row, sizeof(row), "%s step", printable(name, page, sum->phases[i].phase));
 		put_percentiles(page, row, &sum->phases[i].steps);
 	}
-	calls = percentiles_of(p->sample.ns, p->sample.len);
-	put_percentiles(page, "sampling", &calls);
-	calls = percentiles_of(p->graph.ns, p->graph.len);
-	put_percentiles(page, "graph", &calls);
+	for (size_t i = 0; i < sum->n_calls && i < CALLS_SHOWN; i++)
+		put_percentiles(
+			page, printable(name, page, sum->calls[i].name), &sum->calls[i].times);
 	if (sum->prefill_rate || sum->output_rate) {
 		fprintf(page->out, "  tokens/s:");
 		if (sum->prefill_rate)
@@ -240,10 +239,13 @@ static void put_process_totals(const struct page *page, const struct process *p)
 			(unsigned long long)p->faults_minor, words_duration(d, p->fault_minor_ns),
 			(unsigned long long)p->faults_major, words_duration(d2, p->fault_major_ns));
 	if (p->has_memory)
-		fprintf(page->out,
-			"Memory: at most %.1f MB resident, %llu pages allocated, %llu freed\n",
-			(double)p->rss_peak / (1 << 20), (unsigned long long)p->pages_allocated,
-			(unsigned long long)p->pages_freed);
+		fprintf(page->out, "Memory: at most %.1f MB resident",
+			(double)p->rss_peak / (1 << 20));
+	if (p->has_pages)
+		fprintf(page->out, ", %llu pages allocated, %llu freed",
+			(unsigned long long)p->pages_allocated, (unsigned long long)p->pages_freed);
+	if (p->has_memory)
+		fputc('\n', page->out);
 }
 
 static int put_process(const struct page *page, const struct process *p, const struct summary *sum,

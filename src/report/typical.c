@@ -103,10 +103,12 @@ static size_t gather_gaps(struct typical_finder *f, const struct span *span)
 	return n;
 }
 
-static double median_state(
-	struct typical_finder *f, const struct span *span, bool workers, unsigned int state)
+/* ret_deviation: NULL or where that goes. */
+static double median_state(struct typical_finder *f, const struct span *span, bool workers,
+	unsigned int state, double *ret_deviation)
 {
 	bool any = false;
+	double median;
 
 	for (size_t i = 0; i < span->len; i++) {
 		const struct step *s = &f->p->steps[span->entries[i].step];
@@ -115,7 +117,10 @@ static double median_state(
 		any |= ns != 0;
 		f->values[i] = (double)ns / step_size(s);
 	}
-	return any ? median_of(f->values, span->len) : 0;
+	median = any ? median_of(f->values, span->len) : 0;
+	if (ret_deviation)
+		*ret_deviation = any ? mad_of(f->values, span->len, median) : 0;
+	return median;
 }
 
 static double *gather_totals(struct typical_finder *f, const struct span *span)
@@ -198,7 +203,8 @@ static struct span choose_span(struct typical_finder *f, const struct span *near
 			deviation = far_deviation;
 		}
 	}
-	t->noise = larger(NOISE_SIGMAS * deviation, NOISE_SHARE * t->total);
+	t->least = NOISE_SHARE * t->total;
+	t->noise = larger(NOISE_SIGMAS * deviation, t->least);
 	return *span;
 }
 
@@ -206,11 +212,13 @@ static void find_block(struct typical_finder *f, const struct span *near, const 
 	struct typical *t)
 {
 	struct span span = choose_span(f, near, far, t);
+	double deviation;
 	size_t n;
 
 	for (unsigned int s = 0; s < STATES; s++) {
-		t->own[s] = median_state(f, &span, false, s);
-		t->workers[s] = median_state(f, &span, true, s);
+		t->own[s] = median_state(f, &span, false, s, &deviation);
+		t->own_noise[s] = NOISE_SIGMAS * deviation;
+		t->workers[s] = median_state(f, &span, true, s, NULL);
 	}
 	n = gather_gaps(f, &span);
 	t->gap = median_of(f->values, n);

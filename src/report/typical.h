@@ -12,6 +12,8 @@
 struct typical {
 	double total, own[STATES], workers[STATES];
 	double noise;          /* what totals lie above the median by chance */
+	double least;          /* what is too little to matter, however steady they are */
+	double own_noise[STATES]; /* as noise, of the calling thread's time in each state */
 	double gap, gap_noise; /* not per unit */
 	uint32_t compared;     /* steps that it is taken from; 0: too few */
 	uint32_t first;        /* where these begin in the process' grouped */

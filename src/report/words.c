@@ -171,7 +171,7 @@ static void add_counts(struct text *t, const struct step *s, const struct cause 
 	else if (c->state == ST_FAULT && (s->faults_minor || s->faults_major))
 		add(t, " (%u minor, %u major)", s->faults_minor, s->faults_major);
 	else if (c->state == ST_BLOCKED_FAULT && s->faults_major)
-		add(t, " (%u major faults)", s->faults_major);
+		add(t, " (%u major fault%s)", s->faults_major, s->faults_major == 1 ? "" : "s");
 }
 
 static void add_subject(
@@ -217,6 +217,11 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		add(t, "waited %s for a CPU while its own was idle", words_duration(d, c->part));
 		break;
 	case SOMEBODY:
+		if (c->state == ST_BARRIER && c->tid) {
+			add_phrase(t, "waited %D longer at barriers for worker ", c->part);
+			add(t, "%u", c->tid);
+			break;
+		}
 		add_phrase(t, phrases[c->state], c->part);
 		add_counts(t, s, c);
 		add_by(t, m, c);
@@ -264,6 +269,10 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 		add_step(&t, m, p, s);
 		add(&t, ", %s instead of %s outside of the engine's steps",
 			words_duration(d, s->gap), words_duration(d2, c->typical));
+		if (slow->call) {
+			add(&t, ", %s of it in ", words_duration(d, slow->call_ns));
+			add_name(&t, m, slow->call);
+		}
 		return 0;
 	}
 	add_step(&t, m, p, s);

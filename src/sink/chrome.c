@@ -375,39 +375,44 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uin
 	event_end(c, p);
 }
 
-/* The first lane on which the step overlaps with no other; steps arrive in the order of their ends. */
-static int step_lane(struct process *pr, const struct rec_hdr *h)
+uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind)
 {
-	for (unsigned int i = 0; i < STEP_LANES; i++) {
-		if (i >= pr->lanes || pr->lane_end[i] <= h->start_ns) {
-			pr->lane_end[i] = h->start_ns + h->dur_ns;
-			return (int)i;
-		}
+	static const struct {
+		uint32_t tid, max;
+		int64_t order;
+		const char *name;
+	} kinds[LANES_KINDS] = {
+		[LANES_STEPS] = { TID_STEPS, 16, -2, "steps" },
+		[LANES_REQUESTS] = { TID_REQUESTS, LANES_MAX, -3, "requests" },
+	};
+	struct process *pr = process_get(c, h->tgid);
+	uint64_t *end = pr ? pr->lane_end[kind] : NULL;
+	uint32_t i = 0;
+
+	while (pr && i < pr->lanes[kind] && end[i] > h->start_ns)
+		i++;
+	if (!pr || i == kinds[kind].max)
+		return 0;
+	end[i] = h->start_ns + h->dur_ns;
+	if (i == pr->lanes[kind]) {
+		pr->lanes[kind]++;
+		metadata(c, "thread_name", h->tgid, kinds[kind].tid + i, kinds[kind].name);
+		sort_index(c, "thread_sort_index", h->tgid, kinds[kind].tid + i, kinds[kind].order);
 	}
-	return -1;
+	return kinds[kind].tid + i;
 }
 
 static void write_step(struct chrome_sink *c, const struct rec_step *r)
 {
-	struct process *pr;
 	uint32_t tid;
-	int lane;
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
 	chrome_thread(c, r->h.tgid, r->h.tid);
 	write_step_span(c, r, r->h.tid, false);
-	pr = process_get(c, r->h.tgid);
-	lane = pr ? step_lane(pr, &r->h) : -1;
-	if (lane < 0)
-		return; /* more at once than lanes: they are on their threads' tracks all the same */
-	tid = TID_STEPS + (uint32_t)lane;
-	if ((unsigned int)lane >= pr->lanes) {
-		pr->lanes = (unsigned int)lane + 1;
-		metadata(c, "thread_name", r->h.tgid, tid, "steps");
-		sort_index(c, "thread_sort_index", r->h.tgid, tid, -2);
-	}
-	write_step_span(c, r, tid, true);
+	tid = chrome_lane(c, &r->h, LANES_STEPS);
+	if (tid) /* else more at once than lanes: they are on their threads' tracks all the same */
+		write_step_span(c, r, tid, true);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -472,6 +477,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 		break;
 	case REC_TASK:
 		write_task(c, (const struct rec_task *)rec);
+		break;
+	case REC_REQUEST:
+		chrome_request(c, (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		chrome_irq(c, (const struct rec_irq *)rec);

@@ -14,21 +14,28 @@
 /* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
 #define PID_CPUS 4194305
 #define PID_INFTRACE 4194306
-/* Pseudo threads of a process for its steps: one more lane for each step that overlaps. */
+/* Pseudo threads of a process for spans that are no thread's: one more lane for each that overlaps. */
 #define TID_STEPS 4194307
-#define STEP_LANES 16
+#define TID_REQUESTS 4194400
+#define LANES_MAX 64
+
+enum lanes {
+	LANES_STEPS,
+	LANES_REQUESTS,
+	LANES_KINDS,
+};
 
 /* struct task.sink_flags */
 #define NAMED_THREAD 0x1
 
 #define CPUS_MAX 1024
 
-/* Which processes have their metadata, and where their step lanes end. */
+/* Which processes have their metadata, and where their lanes end. */
 struct process {
 	uint32_t tgid;
 	char comm[TASK_COMM_LEN]; /* as written */
-	unsigned int lanes;
-	uint64_t lane_end[STEP_LANES];
+	unsigned int lanes[LANES_KINDS];
+	uint64_t lane_end[LANES_KINDS][LANES_MAX];
 };
 
 struct chrome_sink {
@@ -47,6 +54,13 @@ struct chrome_sink {
 
 /* Writes a thread's name before its first event, and again after it has changed. */
 struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid);
+
+/* The first lane on which the span overlaps with no other; 0: there is none left. Spans come in any
+ * order, those of steps in the order of their ends. */
+uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind);
+
+/* chrome_requests.c */
+void chrome_request(struct chrome_sink *c, const struct rec_request *r);
 
 /* chrome_kernel.c: one event, of memory one for each counter. */
 void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);

@@ -18,8 +18,7 @@ struct live_sink {
 };
 
 /* As in the profile: see add_stall() there. */
-static void take_stall(
-	const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
+static void take_stall(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
 {
 	bool throttled = s->flags & STALL_F_THROTTLED;
 
@@ -41,11 +40,12 @@ static void take_stall(
 		ret->late = s->late_ns;
 }
 
-static uint32_t find_tokens(const struct probe_spec *s, const struct rec_step *r)
+/* An argument of the step's function; 0: it has none of this name. */
+static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r, const char *name)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (!strcmp(s->args[i].name, "n_tokens") && check_shown(s, i, r->vals))
-			return r->vals[i] < UINT32_MAX ? (uint32_t)r->vals[i] : 0;
+		if (!strcmp(s->args[i].name, name) && check_shown(s, i, r->vals))
+			return r->vals[i];
 	}
 	return 0;
 }
@@ -62,6 +62,7 @@ static void take_times(struct step *step, const struct rec_step *r)
 void live_step_from(struct live_step *ret, const struct recording *rec, const struct rec_step *r)
 {
 	const struct probe_spec *s = &rec->probes->specs[r->h.id];
+	uint64_t tokens = find_value(s, r, "n_tokens");
 	struct live_step ls = {
 		.pid = r->h.tgid,
 		.workers = r->workers,
@@ -72,11 +73,12 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 			.total = (int64_t)r->h.dur_ns,
 			.number = r->number,
 			.tid = r->h.tid,
-			.n_tokens = find_tokens(s, r),
+			.n_tokens = tokens <= UINT32_MAX ? (uint32_t)tokens : 0,
 			.syscalls = r->n.syscalls,
 			.faults_minor = r->n.faults_minor,
 			.faults_major = r->n.faults_major,
 			.lost = r->lost,
+			.context = find_value(s, r, "context"),
 			.unfinished = r->h.flags & REC_F_OPEN_END,
 			.straggler_tid = r->straggler_tid,
 			.straggler.state = STATE_NONE,
@@ -131,7 +133,11 @@ static void live_sink_loss(struct sink *s, const struct loss *l)
 
 static void live_sink_settled(struct sink *s)
 {
-	live_settled(((struct live_sink *)s)->live);
+	struct live_sink *ls = (struct live_sink *)s;
+	int err = live_settled(ls->live);
+
+	if (err)
+		ls->err = err;
 }
 
 static int live_sink_flush(struct sink *s)

@@ -14,7 +14,6 @@ int live_sink_new(struct live *l, const struct recording *rec, live_close_cb clo
 	struct sink **ret_sink);
 
 /* What the profile would say of the step. */
-void live_step_from(
-	struct live_step *ret, const struct recording *rec, const struct rec_step *r);
+void live_step_from(struct live_step *ret, const struct recording *rec, const struct rec_step *r);
 
 #endif

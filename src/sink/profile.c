@@ -53,7 +53,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 		return p; /* woken by an interrupt, or it ended otherwise */
 	p = add_key(p, prefix, "_by");
 	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
-	p = fmt_u64(add_key(p, prefix, "_by_tid"), s->by_tid);
+	p = fmt_u64(add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
 	if (s->state != ST_RUNNABLE && s->late_ns)
 		p = fmt_us(add_key(p, prefix, "_late_us"), s->late_ns);
 	return p;
@@ -109,6 +109,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
+	if (rec->kind == REC_REQUEST)
+		profile_requests_socket(ps->requests, (const struct rec_request *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
 		return;
 	if (rec->kind == REC_FUNCTION) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the profile sink share: the envelope of a line, and pieces of its shape and stages. */
+/* What the parts of the profile sink share: the envelope of a line, and pieces of its shape and
+ * stages. */
 #ifndef INFTRACE_PROFILE_LINE_H
 #define INFTRACE_PROFILE_LINE_H
 

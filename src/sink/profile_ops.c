@@ -12,7 +12,8 @@
 #define STEP_SETS 256
 #define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are added up at a time */
 #define PROCESSES_MAX 4096
-#define HOLD 100 /* rounds of profile_ops_settled(), a second, until the line of a step is written */
+#define HOLD \
+	100 /* rounds of profile_ops_settled(), a second, until the line of a step is written */
 
 /* Shape, and the sums of what does not fit. */
 #define ROOM (PROFILE_BODY_MAX - 1024)
@@ -98,7 +99,8 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 	char text[NAME_LEN];
 	size_t len = strnlen(name, NAME_LEN - 2);
 
-	if (o->by_address[i].name == name && !strncmp(o->names[o->by_address[i].number], name, NAME_LEN - 2))
+	if (o->by_address[i].name == name &&
+		!strncmp(o->names[o->by_address[i].number], name, NAME_LEN - 2))
 		return o->by_address[i].number;
 	memcpy(text, name, len);
 	text[len] = 0;
@@ -150,7 +152,8 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
 	size_t room = ROOM;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		size_t need = 2 * FMT_JSON_STR_MAX(strlen(o->names[i]) + 4) + FMT_U64_MAX + FMT_US_MAX;
+		size_t need =
+			2 * FMT_JSON_STR_MAX(strlen(o->names[i]) + 4) + FMT_U64_MAX + FMT_US_MAX;
 
 		if (!s->list[i].n)
 			continue;
@@ -240,8 +243,15 @@ static bool goes_before(const struct step_ops *a, const struct step_ops *b)
 	return a->step < b->step;
 }
 
+static struct ended_step *ended_at(struct profile_ops *o, uint32_t i)
+{
+	return &o->ended[(o->first_ended + i) % STEPS_MAX];
+}
+
 static void step_end(struct profile_ops *o, struct step_ops *s)
 {
+	uint32_t i;
+
 	s->ended = true;
 	if (o->n_ended == STEPS_MAX) {
 		struct step_ops *oldest = step_find(o, o->ended[o->first_ended].step);
@@ -251,7 +261,14 @@ static void step_end(struct profile_ops *o, struct step_ops *s)
 		o->first_ended = (o->first_ended + 1) % STEPS_MAX;
 		o->n_ended--;
 	}
-	o->ended[(o->first_ended + o->n_ended++) % STEPS_MAX] = (struct ended_step){ s->step, o->round };
+	i = o->n_ended++;
+	/* those that come from several rings at once, in order */
+	for (; i > 0 && ended_at(o, i - 1)->step > s->step; i--) {
+		if (ended_at(o, i - 1)->round + 1 < o->round)
+			break;
+		*ended_at(o, i) = *ended_at(o, i - 1);
+	}
+	*ended_at(o, i) = (struct ended_step){ s->step, o->round };
 }
 
 static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t tgid)
@@ -331,7 +348,8 @@ static void add_op(struct profile_ops *o, const struct probe_spec *s, const stru
 		sums_add(sums, find_name(o, probe_spec_name(s, r->vals)), r->h.dur_ns);
 }
 
-static void write_call(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
+static void write_call(
+	struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
 	const char *event = s->role == ROLE_GRAPH ? "graph_prof" : "sample_prof";
 	uint64_t start = o->rec->start_boot_ns;
@@ -416,7 +434,8 @@ void profile_ops_free(struct profile_ops *o)
 	free(o);
 }
 
-int profile_ops_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops)
+int profile_ops_new(
+	struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops)
 {
 	struct profile_ops *o = calloc(1, sizeof(*o));
 

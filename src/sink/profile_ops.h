@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The families of the profile that come from calls of functions: op_prof, graph_prof and sample_prof.
+ * The families of the profile that come from calls of functions: op_prof, graph_prof and
+ * sample_prof.
  *
- * Operators are added up, per step or for the whole window. The calls of a step come through several
- * rings, drained in any order, and a worker's last operator comes when it begins its next one. So the
- * line of a step waits for a while; what comes later still makes a further line of the same step.
+ * Operators are added up, per step or for the whole window. The calls of a step come through
+ * several rings, drained in any order, and a worker's last operator comes when it begins its next
+ * one. So the line of a step waits for a while; what comes later still makes a further line of the
+ * same step.
  */
 #ifndef INFTRACE_PROFILE_OPS_H
 #define INFTRACE_PROFILE_OPS_H
@@ -15,7 +17,8 @@
 struct profile_ops;
 
 /* `lines` and `rec` must outlive it. -ENOMEM. */
-int profile_ops_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops);
+int profile_ops_new(
+	struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops);
 
 void profile_ops_call(struct profile_ops *o, const struct rec_function *r);
 void profile_ops_step(struct profile_ops *o, const struct rec_step *r);

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "engine/check.h"
+#include "sink/request.h"
 
-#define QUEUE_MAX 8192	    /* steps that wait for those that began before them */
+#define QUEUE_MAX 8192      /* steps that wait for those that began before them */
 #define CONTEXTS_MAX 256    /* full: the one that was quiet for longest is forgotten */
 #define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
 
@@ -137,8 +139,8 @@ static void add_interval(struct request *r, uint64_t ns)
 }
 
 /*
- * A prompt that is longer than a batch comes in equal parts, and what is left of it in smaller ones.
- * Other runs are steps of a batch of several sequences, which are named a prefill as well.
+ * A prompt that is longer than a batch comes in equal parts, and what is left of it in smaller
+ * ones. Other runs are steps of a batch of several sequences, which are named a prefill as well.
  */
 static bool is_next_part(const struct request *r, uint64_t tokens)
 {
@@ -209,7 +211,8 @@ static void take_step(struct profile_requests *q, const struct seen *s)
 
 /* ---- steps, in the order in which they began ---- */
 
-static bool find_value(const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
+static bool find_value(
+	const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		if (strcmp(s->args[i].name, name) || !check_shown(s, i, vals))
@@ -255,6 +258,53 @@ void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 	q->queue[i] = seen;
 }
 
+/* ---- sockets ---- */
+
+static const char *family_name(unsigned int family)
+{
+	return family == AF_UNIX ? "unix" : family == AF_INET6 ? "inet6" : "inet";
+}
+
+void profile_requests_socket(struct profile_requests *q, const struct rec_request *r)
+{
+	uint64_t zero = q->rec->start_boot_ns, start = r->h.start_ns;
+	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), buf[REQUEST_NAME_LEN];
+
+	if (!p)
+		return;
+	p = add_u64(p, ",\"shape\":{\"pid\":", r->h.tgid);
+	p = add_string(p, ",\"source_kind\":\"socket\",\"request\":", request_name(r, buf));
+	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
+	p = add_u64(p, ",\"fd\":", r->h.id);
+	p = add_string(p, ",\"family\":", family_name(r->family));
+	p = add_u64(p, ",\"bytes_read\":", r->bytes_read);
+	p = add_u64(p, ",\"bytes_written\":", r->bytes_written);
+	p = add_u64(p, ",\"reads\":", r->reads);
+	p = add_u64(p, ",\"writes\":", r->writes);
+	p = add_u64(p, ",\"chunks\":", r->chunks);
+	if (r->h.flags & REC_F_END_UNSEEN)
+		p = fmt_lit(p, ",\"end_not_seen\":true");
+	if (r->h.flags & REC_F_OPEN_END)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
+	if (r->accept_ns)
+		p = add_us(p, ",\"accepted\":", start > r->accept_ns ? start - r->accept_ns : 0);
+	if (r->first_byte_ns)
+		p = add_us(p, ",\"first_byte\":", r->first_byte_ns - start);
+	if (r->first_chunk_ns)
+		p = add_us(p, ",\"ttft\":", r->first_chunk_ns - start);
+	if (r->chunks > 1) {
+		p = add_us(p, ",\"tpot_mean\":",
+			(r->last_chunk_ns - r->first_chunk_ns) / (r->chunks - 1));
+		p = add_us(p, ",\"tpot_p50\":", request_gap_ns(r, 50));
+		p = add_us(p, ",\"tpot_p90\":", request_gap_ns(r, 90));
+		p = add_us(p, ",\"tpot_p99\":", request_gap_ns(r, 99));
+		p = add_us(p, ",\"tpot_max\":", r->longest_ns);
+	}
+	*p++ = '}';
+	profile_line_end(q->lines, p, false);
+}
+
 void profile_requests_settled(struct profile_requests *q)
 {
 	size_t n = 0;
@@ -281,8 +331,8 @@ void profile_requests_free(struct profile_requests *q)
 	free(q);
 }
 
-int profile_requests_new(
-	struct profile_lines *lines, const struct recording *rec, struct profile_requests **ret_requests)
+int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
+	struct profile_requests **ret_requests)
 {
 	struct profile_requests *q = calloc(1, sizeof(*q));
 

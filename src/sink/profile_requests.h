@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * request_prof, from the engine's steps: a run of prefill steps and the decode steps behind it are one
- * request. Steps of several contexts of a process are told apart by the step's argument `context`.
- * What cannot be told apart, such as the sequences of one batch, is one request that says so.
+ * request_prof, as sockets show them, and from the engine's steps: a run of prefill steps and the
+ * decode steps behind it are one request. Steps of several contexts of a process are told apart by
+ * the step's argument `context`. What cannot be told apart, such as the sequences of one batch, is
+ * one request that says so.
  */
 #ifndef INFTRACE_PROFILE_REQUESTS_H
 #define INFTRACE_PROFILE_REQUESTS_H
@@ -13,10 +14,13 @@
 struct profile_requests;
 
 /* `lines` and `rec` must outlive it. -ENOMEM. */
-int profile_requests_new(
-	struct profile_lines *lines, const struct recording *rec, struct profile_requests **ret_requests);
+int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
+	struct profile_requests **ret_requests);
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
+
+/* One that a socket shows. */
+void profile_requests_socket(struct profile_requests *q, const struct rec_request *r);
 
 /* See struct sink_ops. */
 void profile_requests_settled(struct profile_requests *q);

@@ -92,7 +92,8 @@ static bool check_scalars(struct profile_check *check, const char *name, struct 
 	return true;
 }
 
-static const char *const whole_families[] = { "token_prof", "syscall_prof", "fault_prof", "sched_prof" };
+static const char *const whole_families[] = { "token_prof", "op_prof", "syscall_prof", "fault_prof",
+	"sched_prof" };
 
 /*
  * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in the families of

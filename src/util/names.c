@@ -333,6 +333,7 @@ static const char *const rec_kinds[] = {
 	[REC_MAPPED] = "mapped",
 	[REC_IRQ] = "irq",
 	[REC_MEMORY] = "memory",
+	[REC_REQUEST] = "request",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

@@ -17,7 +17,8 @@
 #define HEIGHT_DEFAULT 24
 #define SIZE_LIMIT 1000 /* columns, lines: what a terminal claims beyond is not believed */
 
-/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7) */
+/* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7)
+ */
 #define SCREEN "\x1b[?1049h"
 #define ENTER "\x1b[?25l\x1b[?7l\x1b[2J"
 #define LEAVE "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -48,18 +49,6 @@ static struct {
 	int fd;
 	struct termios before;
 } screen;
-
-/* tcsetattr() of a process in the background would stop it. */
-static void set_attributes(int fd, const struct termios *attributes)
-{
-	sigset_t set, old;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTTOU);
-	sigprocmask(SIG_BLOCK, &set, &old);
-	tcsetattr(fd, TCSANOW, attributes);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-}
 
 static void on_fatal(int sig)
 {
@@ -159,7 +148,6 @@ static void append(struct term *t, const char *text, size_t len)
 void term_enter(struct term *t)
 {
 	struct termios attributes;
-
 	bool again = t->entered;
 
 	if (!again) {
@@ -183,28 +171,38 @@ void term_enter(struct term *t)
 	term_flush(t);
 }
 
-static void wait_out(struct term *t)
+static bool wait_out(struct term *t)
 {
 	struct pollfd p = { .fd = t->fd, .events = POLLOUT };
 
 	while (!term_flush(t)) {
 		if (poll(&p, 1, LEAVE_WAIT_MS) <= 0)
-			break;
+			return false;
 	}
+	return true;
 }
 
 void term_leave(struct term *t)
 {
+	sigset_t set, old;
+
 	if (!t->entered)
 		return;
-	wait_out(t);
+	/* in the background each of the calls below would stop us */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	tcflow(t->fd, TCOON); /* Ctrl-S */
+	if (!wait_out(t))
+		tcflush(t->fd, TCOFLUSH);
 	t->out_len = t->out_done = 0;
 	append(t, LEAVE, sizeof(LEAVE) - 1);
 	wait_out(t);
-	set_attributes(t->fd, &t->before);
+	tcsetattr(t->fd, TCSANOW, &t->before);
 	screen.entered = 0;
 	t->entered = false;
 	uncatch_fatal(t);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
 int term_fd(const struct term *t)

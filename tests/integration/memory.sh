@@ -28,7 +28,7 @@ mkfifo "$TMP/idle.go"
 "$p" -i <>"$TMP/idle.go" >"$TMP/idle.lines" &
 target=$!
 test_pids+=("$target")
-wait_until 20 grep -q ready "$TMP/idle.lines"
+wait_until 20 grep -qs ready "$TMP/idle.lines"
 record idle -e +memory --engine none -d 300ms -p "$target"
 rss=$(awk '$1 == "VmRSS:" { print $2 * 1024 }' "/proc/$target/status")
 same "idle: VmRSS" "$(json '[p["shape"]["rss_bytes"] for p in p if p["event"] == "memory_prof"][0]' \

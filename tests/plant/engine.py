@@ -15,6 +15,7 @@ BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 INFTRACE = os.path.join(BUILD, "inftrace")
 PLANT = os.path.join(BUILD, "plant")
 TIMEOUT_S = 90
+STEERING = "/sys/class/net/lo/queues/rx-0/rps_cpus"
 WEIGHT = {"cpu.shares": "262144", "cpu.weight": "10000"}
 
 
@@ -43,14 +44,21 @@ class Cgroup:
                     self.path = point
         if self.path:
             self.path = os.path.join(self.path, f"inftrace-plant-{os.getpid()}")
-            os.mkdir(self.path)
-            with contextlib.suppress(OSError):  # cgroup v1 has no such file
-                write(os.path.join(self.path, "cgroup.subtree_control"), "+cpu")
-            for name, weight in WEIGHT.items():
-                if os.path.exists(os.path.join(self.path, name)):
-                    write(os.path.join(self.path, name), weight)
-            for part in ("engine", "planter"):
-                os.mkdir(self.part(part))
+            try:
+                self.make()
+            except OSError:
+                self.remove()
+                self.path = None
+
+    def make(self):
+        os.mkdir(self.path)
+        with contextlib.suppress(OSError):  # cgroup v1 has no such file
+            write(os.path.join(self.path, "cgroup.subtree_control"), "+cpu")
+        for name, weight in WEIGHT.items():
+            if os.path.exists(os.path.join(self.path, name)):
+                write(os.path.join(self.path, name), weight)
+        for part in ("engine", "planter"):
+            os.mkdir(self.part(part))
 
     def part(self, name):
         return os.path.join(self.path, name)
@@ -64,9 +72,10 @@ class Cgroup:
         if not self.path:
             return
         for path in (self.part("engine"), self.part("planter"), self.path):
-            for _ in range(50):
+            for _ in range(50):  # until who was in there has exited
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
+                if not os.path.exists(path):
                     break
                 time.sleep(0.1)
 
@@ -128,6 +137,9 @@ def record(cause, times, seed, threads, contended, model, driver, libs, cgroup, 
     other = next((c for c in cpus if c not in own), own[contended - 1])
     shared = tempfile.mkdtemp(prefix="inftrace-plant-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     env = dict(os.environ, PLANT_DIR=shared, PLANT_DISK=folder)
+    if cause == "softirq":
+        with open(STEERING) as f:
+            steering = f.read()
     profile, log = os.path.join(folder, "profile.jsonl"), os.path.join(folder, "inftrace.err")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(profile)
@@ -169,3 +181,5 @@ def record(cause, times, seed, threads, contended, model, driver, libs, cgroup, 
         raise Failed(f"{cause}: {os.path.basename(e.cmd[0])} does not end") from e
     finally:
         shutil.rmtree(shared)
+        if cause == "softirq":
+            write(STEERING, steering)

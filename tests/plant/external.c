@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define TASKS_MAX 64
+#define DATAGRAM 500
 
 static int file_write(const char *path, const char *text)
 {
@@ -44,6 +45,7 @@ struct rival {
 	uint32_t wanted, begun, done; /* futexes */
 	uint64_t size_ns, start_ns, end_ns;
 	int pid;
+	int out; /* socket */
 };
 
 static void spin(struct rival *r)
@@ -56,27 +58,30 @@ static void spin(struct rival *r)
  * Datagrams that nobody reads. They are sent 64 at a time and taken apart where they are received:
  * what they cost is in that softirq, and little in the interrupts that it takes to get there.
  */
-static void flood(struct rival *r)
+static void flood_open(struct rival *r)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET,
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int in = socket(AF_INET, SOCK_DGRAM, 0), out = socket(AF_INET, SOCK_DGRAM, 0);
-	int size = 1, segment = 500;
+	int in = socket(AF_INET, SOCK_DGRAM, 0), size = 1, segment = DATAGRAM;
 	socklen_t len = sizeof(addr);
-	static char data[64 * 500];
 
+	r->out = socket(AF_INET, SOCK_DGRAM, 0);
 	setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
-	setsockopt(out, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+	setsockopt(r->out, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment));
 	if (bind(in, (struct sockaddr *)&addr, len) ||
 		getsockname(in, (struct sockaddr *)&addr, &len) ||
-		connect(out, (struct sockaddr *)&addr, len)) {
+		connect(r->out, (struct sockaddr *)&addr, len)) {
 		plant_fail("loopback");
 		_exit(1);
 	}
+}
+
+static void flood(struct rival *r)
+{
+	static char data[64 * DATAGRAM];
+
 	while (plant_now() - r->start_ns < r->size_ns)
-		send(out, data, sizeof(data), MSG_DONTWAIT);
-	close(in);
-	close(out);
+		send(r->out, data, sizeof(data), MSG_DONTWAIT);
 }
 
 int cpu_pin(int cpu)
@@ -94,6 +99,8 @@ static void rival_main(struct rival *r, enum plant_cause cause, int cpu)
 	prctl(PR_SET_NAME, cause == PLANT_hog ? "plant_hog" : "plant_flood");
 	if (cpu_pin(cpu))
 		_exit(1);
+	if (cause == PLANT_softirq)
+		flood_open(r);
 	for (uint32_t n = 1;; n++) {
 		while (plant_wait(&r->wanted, n))
 			;
@@ -223,22 +230,6 @@ int debugger_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start
 }
 
 /* ---- memory ---- */
-
-int evict_plant(const struct target *t, uint64_t from, uint64_t length, uint64_t *ret_start,
-	uint64_t *ret_end)
-{
-	struct iovec iov = { .iov_base = (void *)(t->model.start + from), .iov_len = length };
-	int fd = (int)syscall(SYS_pidfd_open, t->pid, 0);
-	ssize_t n;
-
-	if (fd < 0)
-		return plant_fail("pidfd_open");
-	*ret_start = plant_now();
-	n = syscall(SYS_process_madvise, fd, &iov, 1, MADV_PAGEOUT, 0);
-	*ret_end = plant_now();
-	close(fd);
-	return n < 0 ? plant_fail("process_madvise") : 0;
-}
 
 int caches_drop(void)
 {

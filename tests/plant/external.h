@@ -13,7 +13,6 @@ struct target {
 	int cpu;            /* that the engine's thread runs on, to be contended */
 	int other_cpu;      /* for everything else */
 	const char *cgroup; /* of the engine, with the CPU controller */
-	struct plant_range model;
 };
 
 int cpu_pin(int cpu);
@@ -28,9 +27,6 @@ int quota_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, u
 int stop_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
 int debugger_plant(
 	const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end);
-/* length bytes of the model from its offset from */
-int evict_plant(const struct target *t, uint64_t from, uint64_t length, uint64_t *ret_start,
-	uint64_t *ret_end);
 int softirq_plant(const struct target *t, struct rival *flood, uint64_t size_ns,
 	uint64_t *ret_start, uint64_t *ret_end);
 int caches_drop(void);

@@ -3,11 +3,12 @@
  * Loaded into the engine (../engines/hook.h): plants what must happen within a step, and notes for
  * each step what the kernel says of its threads, a line of JSON in PLANT_DIR/steps:
  *
- *   {"step":7,"n_tokens":1,"minflt":0,"majflt":0,"nvcsw":0,
+ *   {"step":7,"n_tokens":1,"nvcsw":0,"majflt":0,"packets":0,
  *    "threads":[{"tid":4711,"cpu_ns":1,"delay_ns":0,"start_ns":1,"end_ns":2}, ...]}
  *
  * cpu_ns is the thread's clock, delay_ns its time in the run queue (/proc/PID/task/TID/schedstat);
- * the first thread is the one that calls the step. The system calls that read them are outside of
+ * the first thread is the one that calls the step; majflt is of all, packets are those that its CPU
+ * has received (/proc/net/softnet_stat). The system calls that read them are outside of
  * start_ns to end_ns, since a CPU limit takes effect at the end of a system call.
  */
 #include "plant.h"
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +36,7 @@
 
 #define THREADS_MAX 16
 #define FORK_BYTES ((size_t)1 << 30)
-#define FORK_PAGES 2000 /* of them written behind the fork */
+#define FORK_PAGES 500 /* of them written behind the fork */
 #define PAGE 4096
 #define CHUNK (16 << 20)
 
@@ -52,8 +54,8 @@ static struct {
 	FILE *steps;
 	struct thread threads[THREADS_MAX];
 	unsigned int n_threads;
-	struct rusage usage;
-	long majflt; /* of all threads */
+	struct rusage usage, process;
+	unsigned int packets;
 	int n_tokens;
 	uint32_t planted;    /* number of the last wish */
 	int peer;            /* pipe or socket */
@@ -84,6 +86,27 @@ static void cpu_read(const struct thread *t, struct evidence *e)
 	/* the clock of a thread, as in pthread_getcpuclockid(3) */
 	clock_gettime((clockid_t)(~(unsigned int)t->tid << 3 | 6), &cpu);
 	e->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
+}
+
+/* What came in on this CPU so far; 0 when no packets are planted. */
+static unsigned int packets_read(void)
+{
+	unsigned int packets = 0, n = 0, cpu, here = (unsigned int)sched_getcpu();
+	char line[256];
+	FILE *f;
+
+	if (hook.shared->cause != PLANT_softirq)
+		return 0;
+	f = fopen("/proc/net/softnet_stat", "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		cpu = n++; /* where the line does not say (before 5.10) */
+		sscanf(line, "%x %*x %*x %*x %*x %*x %*x %*x %*x %*x %*x %*x %x", &packets, &cpu);
+		if (cpu == here)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return packets;
 }
 
 /* The thread that calls the step comes last, and closest to it. */
@@ -147,15 +170,16 @@ static int threads_find(void)
 
 static void step_print(unsigned int step)
 {
+	unsigned int packets = packets_read();
 	struct rusage usage, process;
 
 	getrusage(RUSAGE_THREAD, &usage);
 	getrusage(RUSAGE_SELF, &process);
 	fprintf(hook.steps,
-		"{\"step\":%u,\"n_tokens\":%d,\"minflt\":%ld,\"majflt\":%ld,\"nvcsw\":%ld,"
+		"{\"step\":%u,\"n_tokens\":%d,\"nvcsw\":%ld,\"majflt\":%ld,\"packets\":%u,"
 		"\"threads\":[",
-		step, hook.n_tokens, usage.ru_minflt - hook.usage.ru_minflt,
-		process.ru_majflt - hook.majflt, usage.ru_nvcsw - hook.usage.ru_nvcsw);
+		step, hook.n_tokens, usage.ru_nvcsw - hook.usage.ru_nvcsw,
+		process.ru_majflt - hook.process.ru_majflt, packets - hook.packets);
 	for (unsigned int i = 0; i < hook.n_threads; i++) {
 		const struct thread *t = &hook.threads[i];
 
@@ -314,15 +338,26 @@ static bool wanted(const struct plant_shared *s)
 	       s->step + 1 == s->begun;
 }
 
-/* What the engine has mapped is taken from it, and the planter drops it from the page cache. The
- * step that follows reads it again. */
-static void drop(struct plant_shared *s)
+/*
+ * A part of the model is taken from memory, just before the step that then reads it again: by the
+ * reclaim that would hit it when memory is short, or by a drop of the page cache, which leaves
+ * alone what is mapped.
+ */
+static void pages_take(struct plant_shared *s)
 {
-	if (madvise((void *)s->from, s->length, MADV_DONTNEED))
+	if (madvise((void *)s->from, s->length,
+		    s->cause == PLANT_drop ? MADV_DONTNEED : MADV_PAGEOUT))
 		plant_fail("madvise");
-	plant_set(&s->ready, s->wanted);
-	plant_wait(&s->go, s->wanted);
+	if (s->cause == PLANT_drop) {
+		plant_set(&s->ready, s->wanted);
+		plant_wait(&s->go, s->wanted);
+	}
 	s->start_ns = plant_now();
+}
+
+static bool takes_pages(const struct plant_shared *s)
+{
+	return s->cause == PLANT_drop || s->cause == PLANT_evict;
 }
 
 static void on_step_begin(unsigned int step, int n_tokens)
@@ -331,16 +366,16 @@ static void on_step_begin(unsigned int step, int n_tokens)
 
 	hook.n_tokens = n_tokens;
 	__atomic_store_n(&s->begun, step + 1, __ATOMIC_SEQ_CST);
-	if (wanted(s) && s->cause == PLANT_drop)
-		drop(s);
+	if (wanted(s) && takes_pages(s))
+		pages_take(s);
 	if (wanted(s) && s->cause == PLANT_mutex) {
 		plant_set(&hook.hold, s->wanted);
 		plant_wait(&hook.held, s->wanted);
 	}
 	plant_set(&s->begun, step + 1);
-	getrusage(RUSAGE_SELF, &hook.usage);
-	hook.majflt = hook.usage.ru_majflt;
+	getrusage(RUSAGE_SELF, &hook.process);
 	getrusage(RUSAGE_THREAD, &hook.usage);
+	hook.packets = packets_read();
 	evidence_begin();
 }
 
@@ -348,7 +383,7 @@ static bool on_node(unsigned int node, bool ask)
 {
 	struct plant_shared *s = hook.shared;
 
-	if (!wanted(s) || s->cause == PLANT_drop)
+	if (!wanted(s) || takes_pages(s))
 		return !ask;
 	if (ask)
 		return node == s->node;
@@ -363,7 +398,7 @@ static void on_step_end(unsigned int step)
 
 	evidence_end();
 	step_print(step);
-	if (wanted(s) && s->cause == PLANT_drop) {
+	if (wanted(s) && takes_pages(s)) {
 		s->end_ns = plant_now();
 		hook.planted = s->wanted;
 	}

@@ -8,8 +8,8 @@ parts of the thread that calls it,
     delay  waiting for a CPU (schedstat)
     off    the rest: blocked or stopped; or, without a voluntary switch, taken away by a hypervisor
 
-What a step has more of a part than the steps around it, and more than the plant itself makes up, is of another
-origin: the machine has other work. A planted step with much of that proves nothing either way; it is not judged,
+What a step has more of a part than the typical step, and more than the plant itself makes up, is of another origin:
+the machine has other work. A planted step with much of that proves nothing either way; it is not judged,
 and planted anew. A step that is not planted may be named where these counts say the same: else it is a false
 alarm.
 """
@@ -21,8 +21,8 @@ import statistics
 MS = 1e6
 NOISE = 1 * MS
 TOLERANCE = 0.1
+PACKETS = 50  # and more: their cost can be told
 LEAST = 3 * MS  # smaller parts, as at the edges of a plant, may go unnamed
-NEAR = 80  # steps before and behind one that are compared with it
 
 PARTS = ("cpu", "delay", "off")
 RUNNING = ("cpu", "barrier", "syscall", "fault", "irq")
@@ -35,8 +35,9 @@ def part_of(state):
 @dataclasses.dataclass(frozen=True)
 class Cause:
     """state: what it must be called. also: further states that it consists of. measure: how its size is known:
-    "plant", by who planted it; "overlap", the part of the step that it was in force; else the parts of the
-    step's time that it adds to, by the kernel's counts. by: who must be named as the one behind it."""
+    "plant", by who planted it; "overlap", the part of the step that it was in force; "packets", by their number and
+    what one usually costs; else the parts of the step's time that it adds to, by the kernel's counts. by: who is
+    behind it."""
     planted: str
     state: str
     also: tuple = ()
@@ -44,7 +45,7 @@ class Cause:
     by: str = None
     where: tuple = ("own",)
     threads: int = 1
-    contended: int = 0  # the thread that it is planted beside
+    contended: int = 0  # the thread that it is planted beside; None: all
     events: tuple = ()
 
 
@@ -52,7 +53,7 @@ CAUSES = {
     "hog": Cause("hog", "runnable", measure=("delay",), by="plant_hog"),
     "hog-worker": Cause("hog", "runnable", measure="worker", by="plant_hog", where=("straggler", "workers"), threads=2,
                         contended=1),
-    "quota": Cause("quota", "runnable", measure=("delay",), by="cpu.max"),
+    "quota": Cause("quota", "runnable", measure=("delay",), by="cpu.max", contended=None),
     "stop": Cause("stop", "stopped", measure="overlap", by="planter"),
     "evict": Cause("evict", "blocked_fault", ("fault",), measure=("off", "cpu")),
     "drop": Cause("drop", "blocked_fault", ("fault",), measure=("off", "cpu")),
@@ -64,7 +65,7 @@ CAUSES = {
     "storm": Cause("storm", "syscall", ("cpu",)),
     "fork": Cause("fork", "syscall", ("fault",)),
     "debugger": Cause("debugger", "stopped", measure="overlap", by="planter"),
-    "softirq": Cause("softirq", "irq", measure=("cpu",), events=("-e", "+irq")),
+    "softirq": Cause("softirq", "irq", measure="packets", events=("-e", "+irq")),
 }
 
 
@@ -74,6 +75,8 @@ class Step:
     def __init__(self, line, profile, report):
         caller, *workers = line["threads"]
         self.number, self.n_tokens, self.majflt = line["step"], line["n_tokens"], line["majflt"]
+        self.packets = line["packets"]
+        self.total = profile["stage_us"]["total"] * 1e3
         self.start, self.end = caller["start_ns"], caller["end_ns"]
         self.wall, self.cpu = self.end - self.start, caller["cpu_ns"]
         # what is read just behind the step may hold a delay behind it
@@ -112,38 +115,40 @@ class Judge:
     def __init__(self, cause, plants, steps):
         self.cause, self.plants = cause, plants
         self.steps = [s for s in steps if s.n_tokens == 1]
-        self.usual = [s for s in self.steps if not any(s.overlaps(p) for p in plants)]
+        usual = [s for s in self.steps if not s.packets and not any(s.overlaps(p) for p in plants)]
+        self.typical = {p: statistics.median(getattr(s, p) for s in usual) for p in ("wall", "worker", *PARTS)}
+        self.usual_states = {state: [u.states.get(state, 0) for u in usual] for s in self.steps for state in s.states}
+        # as much as chance adds to one in 10^9, were it a normal distribution
+        scatter = statistics.median(abs(s.wall - self.typical["wall"]) for s in usual)
+        self.least = max(LEAST, TOLERANCE * self.typical["wall"], 9 * scatter)
+        costs = [self.more(s, "cpu") / s.packets for s in self.steps if s.packets >= PACKETS]
+        self.packet_cost = statistics.median(costs) if costs else 0
         self.count = collections.Counter()
         self.errors, self.notes = [], []
         for s in self.steps:
             self.step(s)
 
-    def near(self, s):
-        return [u for u in self.usual if abs(u.number - s.number) <= NEAR and u is not s]
-
     def more(self, s, part):
-        """Than the steps around it have."""
-        return getattr(s, part) - statistics.median(getattr(u, part) for u in self.near(s))
+        """Than steps usually have."""
+        return getattr(s, part) - self.typical[part]
 
     def more_in_state(self, s, state):
-        return s.states.get(state, 0) - statistics.median(u.states.get(state, 0) for u in self.near(s))
+        return s.states.get(state, 0) - statistics.median(self.usual_states[state])
 
-    def noise(self, s, state):
-        """How much more of it one in twenty of the steps around this one has."""
-        values = sorted(u.states.get(state, 0) for u in self.near(s))
+    def noise(self, state):
+        """How much more of it one in twenty of the usual steps has."""
+        values = sorted(self.usual_states[state])
         return values[len(values) * 19 // 20] - statistics.median(values)
-
-    def least(self, s):
-        walls = [u.wall for u in self.near(s)]
-        middle = statistics.median(walls)
-        return max(LEAST, TOLERANCE * middle, 9 * statistics.median(abs(w - middle) for w in walls))
 
     def own(self, s):
         """What the plants add to each part of the step; None: nothing."""
         c, own = self.cause, dict.fromkeys(PARTS, 0)
+        if c.measure == "packets":  # they are received until a while after the last is sent
+            own["cpu"] = s.packets * self.packet_cost
+            return own if s.packets else None
         hit = [p for p in self.plants if s.overlaps(p) and p.get("step", s.number) == s.number]
-        if c.planted == "evict":  # the pages are read again when they are needed next
-            hit = [p for p in self.plants if p["start_ns"] < s.end and s.majflt]
+        if c.planted in ("evict", "drop") and not s.majflt:
+            hit = []
         if not hit:
             return None
         if c.measure == "plant":
@@ -166,7 +171,7 @@ class Judge:
     def step(self, s):
         own = self.own(s)
         size = sum(own.values()) if own else 0
-        if size < self.least(s):
+        if size < self.least:
             self.unplanted(s)
         elif self.disturbed(s, own, size):
             self.count["disturbed"] += 1
@@ -175,10 +180,12 @@ class Judge:
             self.planted(s, own, size)
 
     def disturbed(self, s, own, size):
-        """Whether something else has added to the step, or to a part of it."""
+        """Whether something else has added to the step, or to a part of it; or has come between the step and the
+        clock readings around it."""
         limit = max(NOISE, TOLERANCE * size)
-        return (abs(self.more(s, "wall") - size) > limit or
-                self.cause.measure != "worker" and self.more(s, "worker") > limit or
+        return (s.wall - s.total > NOISE or abs(self.more(s, "wall") - size) > limit or
+                self.cause.contended is not None and self.cause.measure != "worker" and
+                self.more(s, "worker") > limit or
                 any(abs(self.more(s, p) - own[p]) > limit for p in PARTS))
 
     def confirmed(self, s):
@@ -193,17 +200,17 @@ class Judge:
     def unplanted(self, s):
         self.count["others"] += 1
         if not s.named:
-            self.count["unnamed"] += self.more(s, "wall") > self.least(s)
+            self.count["unnamed"] += self.more(s, "wall") > self.least
         elif self.confirmed(s):
             self.count["natural"] += 1
         else:
             self.count["false"] += 1
             self.note(s, "false alarm")
 
-    def limit(self, s, size):
+    def limit(self, size):
         """For sizes by state. What the kernel counts as one part is several states."""
-        mixed = isinstance(self.cause.measure, tuple) and len(self.cause.measure) > 1
-        return max(NOISE, TOLERANCE * size, self.noise(s, "cpu") if mixed else 0)
+        mixed = "cpu" in self.cause.measure
+        return max(NOISE, TOLERANCE * size, self.noise("cpu") if mixed else 0)
 
     def size_by_state(self, s):
         """How much more time than usual was spent in the states that the cause consists of."""
@@ -218,7 +225,7 @@ class Judge:
             if state not in (c.state, *c.also):
                 part = part_of(state)
                 else_ = max(0, self.more(s, part) - own[part])
-                if self.more_in_state(s, state) > else_ + max(NOISE, TOLERANCE * size, self.noise(s, state)):
+                if self.more_in_state(s, state) > else_ + max(NOISE, TOLERANCE * size, self.noise(state)):
                     yield state
 
     def planted(self, s, own, size):
@@ -230,7 +237,7 @@ class Judge:
             self.note(s, f"not {c.state}")
         elif not close(s.excess, size):
             self.note(s, f"not {size / MS:.2f} ms")
-        elif abs(self.size_by_state(s) - size) > self.limit(s, size):
+        elif abs(self.size_by_state(s) - size) > self.limit(size):
             self.note(s, f"{self.size_by_state(s) / MS:.2f} ms in the states of the cause, not {size / MS:.2f}")
         elif others:
             self.note(s, "more " + ", ".join(others))

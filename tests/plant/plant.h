@@ -14,7 +14,7 @@
 	X(hog, 0)       \
 	X(quota, 0)     \
 	X(stop, 0)      \
-	X(evict, 0)     \
+	X(evict, 1)     \
 	X(drop, 1)      \
 	X(mutex, 1)     \
 	X(pipe, 1)      \

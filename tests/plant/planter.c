@@ -52,6 +52,7 @@ struct planter {
 	enum plant_cause cause;
 	struct plant_shared *shared;
 	struct target target;
+	struct plant_range model;
 	struct rival *rival;
 	int peer;
 };
@@ -134,7 +135,7 @@ static int drop(struct planter *p)
 
 static uint64_t model_part(const struct planter *p)
 {
-	uint64_t n = p->target.model.length;
+	uint64_t n = p->model.length;
 
 	return n > EVICTED ? chance(n - EVICTED) & ~(uint64_t)0xfff : 0;
 }
@@ -148,7 +149,7 @@ static int hook_plant(struct planter *p, uint32_t step, uint64_t size_ns)
 	s->step = step;
 	s->node = (uint32_t)chance(NODES);
 	s->size_ns = size_ns;
-	s->from = p->target.model.start + model_part(p);
+	s->from = p->model.start + model_part(p);
 	s->length = EVICTED;
 	__atomic_store_n(&s->wanted, wish, __ATOMIC_RELEASE);
 	if (p->cause == PLANT_pipe)
@@ -188,8 +189,8 @@ static int outside_plant(struct planter *p, uint64_t size_ns)
 		err = debugger_plant(t, size_ns, &start, &end);
 		break;
 	default:
-		err = evict_plant(t, model_part(p), EVICTED, &start, &end);
-		break;
+		errno = EINVAL;
+		return plant_fail("cause");
 	}
 	if (!err)
 		printf("{\"cause\":\"%s\",\"start_ns\":%lu,\"end_ns\":%lu}\n",
@@ -266,8 +267,7 @@ static int engine_meet(struct planter *p)
 		if (fd < 0)
 			return plant_fail("socket");
 	}
-	return plant_wait(&p->shared->begun, 1) ||
-	       plant_model_find(p->target.pid, &p->target.model);
+	return plant_wait(&p->shared->begun, 1) || plant_model_find(p->target.pid, &p->model);
 }
 
 int main(int argc, char **argv)

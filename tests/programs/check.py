@@ -300,7 +300,7 @@ def counts_by_step(events):
         counts[e["args"]["step"]] = collections.Counter()
     for e in events:
         mine = steps.get(e.get("tid"), ())
-        if e["ph"] == "M" or not mine or e.get("cat") not in ("sched", "fault", "syscall", "ipc", "irq"):
+        if e["ph"] == "M" or not mine or e.get("cat") not in ("sched", "fault", "syscall", "ipc"):
             continue
         i = bisect.bisect_right(mine, start(e), key=start) - 1
         if i < 0 or start(e) >= end(mine[i]):
@@ -309,8 +309,6 @@ def counts_by_step(events):
         if is_syscall(e):
             count["syscalls"] += 1
             count["signals"] += e["name"] == "rt_sigreturn"
-        elif e["cat"] == "irq":
-            count["irqs"] += 1
         elif e["cat"] == "fault":
             count["faults_minor" if e["name"] == "page_fault_minor" else "faults_major"] += 1
         elif is_switch(e):
@@ -332,11 +330,11 @@ def fully_preemptible():
 PREEMPTIBLE = fully_preemptible()
 
 
-def stages_agree(got, wanted, switches, irqs):
-    """An interrupt can hit a program between the clock and the new state, and take its time to come."""
-    slack = 20000 * irqs + (20000 * switches if PREEMPTIBLE else 0)
+def stages_agree(got, wanted, switches):
+    if not PREEMPTIBLE:
+        return got == wanted
     return sum(got.values()) == sum(wanted.values()) and all(
-        abs(got.get(s, 0) - wanted.get(s, 0)) <= slack for s in set(got) | set(wanted))
+        abs(got.get(s, 0) - wanted.get(s, 0)) <= 20000 * switches for s in set(got) | set(wanted))
 
 
 def counts_check(shape, count, diff):
@@ -366,7 +364,7 @@ def breakdown(trace, profile):
         if not line["shape"].get("unfinished"):
             counts_check(line["shape"], counts[n], diff)
         diff.equal(f"step {n}: breakdown_us", in_trace.get(n), stages)
-        if not stages_agree(steps.get(n, {}), stages, line["shape"]["switches"], counts[n]["irqs"]):
+        if not stages_agree(steps.get(n, {}), stages, line["shape"]["switches"]):
             diff.equal(f"step {n}: its spans", dict(steps.get(n, {})), stages)
     if not diff.n:
         print(f"{len(lines)} steps, {sum(map(len, steps.values()))} states")
@@ -524,14 +522,14 @@ def states_within(spans, begin, stop):
 
 
 def workers(trace, profile):
-    """Of steps with one worker, which lives on: its time by state, from where it joined, which is at one
-    of its barriers, to the end of the step. Its state may have changed while it was looked at."""
+    """Of steps with one worker, which lives on: its time by state, from the start of the step, or where it
+    is new from one of its barriers, to the end. Its state may have changed while it was looked at."""
     diff, events = Differences(), events_of(trace)
     steps = {e["args"]["step"]: e for e in events if e.get("cat") == "step"}
     threads = collections.defaultdict(list)
     for e in events:
         threads[e["pid"], e["tid"]].append(e)
-    n = late = 0
+    n = late = ended = 0
     for p in steps_of(profile):
         shape, e = p["shape"], steps.get(p["shape"]["step"])
         got = {s[8:]: ns(us) for s, us in p["stage_us"].items() if s.startswith("workers_")}
@@ -544,22 +542,26 @@ def workers(trace, profile):
         for (pid, tid), spans in threads.items():
             if pid != shape["pid"] or tid == shape["tid"]:
                 continue
-            for b in spans:
-                if b.get("cat") == "barrier" and start(e) <= start(b) < end(e):
-                    over = start(b) + total - end(e)
-                    if 0 <= over < 100000 and (not found or over < found[0]):
-                        found = over, start(b), spans
+            if not any(b.get("cat") == "barrier" and within(b, {**e, "tid": tid}) for b in spans):
+                continue
+            begins = [start(b) for b in spans if b.get("cat") == "barrier"] if n == 1 else [start(e)]
+            for begin in begins:
+                over = begin + total - end(e)
+                if start(e) <= begin and 0 <= over < 100000 and (not found or over < found[0]):
+                    found = over, begin, spans
         if not found:
-            diff.equal(f"step {shape['step']}: joined at a barrier", None, total)
+            if n > 1 and total < ns(p["stage_us"]["total"]):
+                ended += 1  # with the program
+            else:
+                diff.equal(f"step {shape['step']}: joined at a barrier", None, total)
             continue
         late += found[0] > 0
         states = states_within(found[2], found[1], found[1] + total)
-        if not stages_agree(got, states, sum(e.get("cat") == "sched" for e in found[2]),
-                            sum(e.get("cat") == "irq" for e in found[2])):
+        if not stages_agree(got, states, sum(e.get("cat") == "sched" for e in found[2])):
             diff.equal(f"step {shape['step']}: workers", got, dict(states))
     if not diff.n:
-        print(f"{n} steps with one worker, {late} looked at later than their end")
-    return diff.n or not n or late > n / 10
+        print(f"{n} steps with one worker, {ended} that it left early, {late} looked at later than their end")
+    return diff.n or not n or late > n / 10 or ended > 1
 
 
 def crews(profile, out, n_workers):
@@ -608,6 +610,8 @@ def summary(counts, err):
             # those that overlap with more than a few others are on their threads' tracks only
             more = {name: n for name, n in names.items() if n > counts["step"].get(name, 0)}
             diff.equal("more steps on their own track than on the threads'", more, {})
+        elif cat == "requests":
+            got["request"] += sum(n for name, n in names.items() if name != "ttft")
         elif cat != "loss":
             got[KIND_OF_CATEGORY.get(cat, "function")] += sum(names.values())
     with open(err) as f:

@@ -15,7 +15,10 @@ import json
 import re
 import sys
 
-from check import (Differences, end, events_of, is_switch, is_syscall, lines_of, ns, off_state, start)
+sys.dont_write_bytecode = True
+
+from check import (  # noqa: E402
+    Differences, end, events_of, is_switch, is_syscall, lines_of, ns, off_state, start)
 
 IPC_NAMES = {"ipc_fast_send": "send", "ipc_fast_recv": "recv", "ipc_slow": "slow"}
 

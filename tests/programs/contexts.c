@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Several contexts at once, each with requests of its own: a prompt in parts, then tokens. Prints what it
- * did for each request, with the times right before, within and right after each call of the step function.
+ * Several contexts at once, each with requests of its own: a prompt in parts, then tokens. Prints
+ *what it did for each request, with the times right before, within and right after each call of the
+ *step function.
  *
  *	contexts CONTEXTS REQUESTS TOKENS keep|hop	hop: each call is made by another thread
  */
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #define CONTEXTS_MAX 16
-#define PART 64	      /* tokens of a prompt that go into one step */
+#define PART 64       /* tokens of a prompt that go into one step */
 #define STEPS_MAX 256 /* of a request */
 
 struct step {
@@ -76,7 +77,8 @@ static void print_request(const struct context *c, int request)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 	pthread_mutex_lock(&lock);
-	printf("{\"context\": %llu, \"request\": %d, \"steps\": [", (unsigned long long)(uintptr_t)c, request);
+	printf("{\"context\": %llu, \"request\": %d, \"steps\": [",
+		(unsigned long long)(uintptr_t)c, request);
 	for (int i = 0; i < c->n_steps; i++) {
 		const struct step *s = &c->steps[i];
 
@@ -96,7 +98,8 @@ static void *context_run(void *arg)
 		int prompt = 2 + rand_r(&c->seed) % (4 * PART), output = rand_r(&c->seed) % tokens;
 
 		c->n_steps = 0;
-		/* a last part of one token would be a decode to whoever looks at the number alone */
+		/* a last part of one token would be a decode to whoever looks at the number alone
+		 */
 		for (prompt += prompt % PART == 1; prompt > 0; prompt -= PART)
 			call(c, prompt < PART ? prompt : PART);
 		for (int k = 0; k < 1 + output; k++)

@@ -8,6 +8,9 @@
   families.py ops PROFILE NODES LOG        op_prof by step with the graphs that llama.cpp told of itself
   families.py window TRACE PROFILE         op_prof by window with the operators of the trace
   families.py calls TRACE PROFILE          graph_prof and sample_prof with the slices of the trace
+  families.py sockets TRACE PROFILE LOG CLIENT...   request_prof of sockets with what sse_server.py and
+                                           sse_client.py measured themselves
+  families.py served PROFILE               requests of sockets with those of the steps that served them
 
 Prints one line for each difference, and exits with 1 when there was one.
 """
@@ -218,6 +221,96 @@ def calls(trace, profile):
         print(f"{len(lines)} {role}")
 
 
-command = {f.__name__: f for f in (contexts, alike, requests, ops, window, calls)}[sys.argv[1]]
+BURST = 100000  # of bpf/requests.bpf.c
+PLACE = 1.017  # an interval is known so well
+
+
+def parts_of(writes):
+    """The writes that begin a part of the answer, and how many more may: [kind, bytes, before, after]."""
+    parts, unsure = [], 0
+    for last, w in zip([None] + writes, writes):
+        if w[0] not in ("chunk", "more"):
+            continue
+        if not parts or w[2] - last[3] >= BURST:
+            parts.append(w)
+        elif w[3] - last[2] >= BURST:
+            unsure += 1
+    return parts, unsure
+
+
+def check_socket(name, line, told, zero):
+    shape, stages, writes = line["shape"], line["stage_us"], told["writes"]
+    start = zero + ns(shape["ts_us"])
+    equal(f"{name}: request", shape["request"], told["request"])
+    equal(f"{name}: bytes", (shape["bytes_read"], shape["bytes_written"]),
+          (told["bytes_read"], sum(w[1] for w in writes)))
+    equal(f"{name}: writes", shape["writes"], len(writes))
+    between(f"{name}: start", told["read"][0], start, told["read"][1])
+    between(f"{name}: first byte", writes[0][2], start + ns(stages["first_byte"]), writes[0][3])
+    between(f"{name}: end", writes[-1][2], start + ns(stages["total"]), writes[-1][3])
+    parts, unsure = parts_of(writes)
+    between(f"{name}: chunks", len(parts), shape["chunks"], len(parts) + unsure)
+    between(f"{name}: ttft", parts[0][2], start + ns(stages["ttft"]), parts[0][3])
+    equal(f"{name}: unfinished", "unfinished" in shape, False)
+    if "/" in told["request"] and "length" not in told["request"]:
+        equal(f"{name}: its end was seen", "end_not_seen" in shape, False)
+    if unsure or len(parts) < 2:
+        return
+    least = [b[2] - a[3] for a, b in zip(parts, parts[1:])]
+    most = [b[3] - a[2] for a, b in zip(parts, parts[1:])]
+    for key, percent in PERCENTILES:
+        place = 1 if percent == 100 else PLACE
+        between(f"{name}: {key}", rank(least, percent) / place, ns(stages[key]), rank(most, percent) * place)
+    between(f"{name}: tpot_mean", (parts[-1][2] - parts[0][3]) / len(least) - 1, ns(stages["tpot_mean"]),
+            (parts[-1][3] - parts[0][2]) / len(least))
+
+
+def sockets(trace, profile, log, *clients):
+    zero, told, differences = start_of(trace), lines_of(log), []
+    lines = [e for e in family(profile, "request_prof") if e["shape"]["source_kind"] == "socket"]
+    asked = [r for path in clients for r in lines_of(path) if "request" in r]
+    for line in lines:
+        shape, start = line["shape"], zero + ns(line["shape"]["ts_us"])
+        found = [r for r in told if r["fd"] == shape["fd"] and r["read"][0] <= start <= r["read"][1]]
+        name = f"{shape['request']} at {start}"
+        equal(f"{name}: requests of the server", len(found), 1)
+        if len(found) != 1:
+            continue
+        told.remove(found[0])
+        check_socket(name, line, found[0], zero)
+        client = [r for r in asked if r["request"] == shape["request"] and r["sent"] <= start <= r["first"]]
+        if len(client) == 1:
+            first = parts_of(found[0]["writes"])[0][0]
+            difference = client[0]["chunks"][0] - client[0]["sent"] - ns(line["stage_us"]["ttft"])
+            between(f"{name}: shorter than for the client", -(first[3] - first[2]), difference, 1e12)
+            differences.append(difference)
+    equal("requests that were not seen", told, [])
+    spans = [e for e in events_of(trace) if e.get("cat") == "requests" and e["name"] != "ttft"]
+    equal("slices", sorted((e["args"]["fd"], ns(e["ts"]), ns(e["dur"]), e["name"]) for e in spans),
+          sorted((e["shape"]["fd"], ns(e["shape"]["ts_us"]), ns(e["stage_us"]["total"]), e["shape"]["request"])
+                 for e in lines))
+    if clients:
+        between("what clients wait longer for the first part, at least, ms", 0, min(differences) / 1e6 + 1, 6)
+        print(f"clients wait {rank(differences, 50) / 1e6:.3f} ms longer for the first part, in the middle")
+    print(f"{len(lines)} requests")
+
+
+def served(profile):
+    by_kind = collections.defaultdict(list)
+    for e in sorted(family(profile, "request_prof"), key=lambda e: e["shape"]["ts_us"]):
+        start = ns(e["shape"]["ts_us"])
+        by_kind[e["shape"]["source_kind"]].append((start, start + ns(e["stage_us"]["total"]), e))
+    equal("requests", len(by_kind["socket"]), len(by_kind["steps"]))
+    for (start, end, outer), (begin, stop, inner) in zip(by_kind["socket"], by_kind["steps"]):
+        between(f"request at {start}: its steps begin", start, begin, end)
+        # the last token is not evaluated
+        between(f"request at {start}: its last token", begin, stop, end)
+        between(f"request at {start}: first token", begin + ns(inner["stage_us"]["ttft"]),
+                start + ns(outer["stage_us"]["ttft"]), end)
+        equal(f"request at {start}: tokens", outer["shape"]["chunks"], inner["shape"]["output_tokens"])
+    print(f"{len(by_kind['socket'])} requests")
+
+
+command = {f.__name__: f for f in (contexts, alike, requests, ops, window, calls, sockets, served)}[sys.argv[1]]
 command(*sys.argv[2:])
 sys.exit(problems > 0)

@@ -132,6 +132,7 @@ async function check(browser, options) {
   await browser.send('Emulation.setDeviceMetricsOverride', {
     width: options.width, height: options.height, deviceScaleFactor: 1, mobile: options.width < 600,
   });
+  await browser.send('Emulation.setScrollbarsHidden', { hidden: true });
   await browser.send('Emulation.setEmulatedMedia', {
     features: [{ name: 'prefers-color-scheme', value: options.dark ? 'dark' : 'light' }],
   });

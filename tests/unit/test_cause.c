@@ -103,7 +103,7 @@ static void add_usual(struct series *s, int n)
 
 static void series_end(struct series *s)
 {
-	model_finish(&s->m);
+	assert_int_equal(model_finish(&s->m), 0);
 	assert_int_equal(typical_find(s->p), 0);
 }
 
@@ -264,8 +264,33 @@ static void test_straggler_busy(void **state)
 	step.held = 60 * MS;
 	c = verdict_between(&s, &step);
 	assert_int_equal(c.state, ST_CPU);
-	assert_true(c.where == WHERE_STRAGGLER || c.where == WHERE_WORKERS);
+	assert_int_equal(c.where, WHERE_STRAGGLER);
+	assert_int_equal(c.tid, 4712);
 	assert_near(c.part, 60 * MS);
+	model_free(&s.m);
+}
+
+/* A thread that joined late: what it did before is not in any sum. */
+static void test_straggler_late(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 100);
+	step = usual(&s);
+	step.own[ST_BARRIER] += 60 * MS;
+	step.held = 60 * MS;
+	c = verdict_between(&s, &step);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_BARRIER);
+	assert_int_equal(c.tid, 4712);
+	s.p->steps[100].total = 100 * MS;
+	assert_sentence(&s,
+		"step 100, 100 ms instead of 40.0 ms: the calling thread waited 60.6 ms "
+		"longer at barriers for worker 4712");
 	model_free(&s.m);
 }
 
@@ -393,6 +418,31 @@ static void test_growing(void **state)
 	model_free(&s.m);
 }
 
+/* The CPU is now faster and now slower; what is no part of that stands out all the same. */
+static void test_scatter(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 200; i++) {
+		step = usual(&s);
+		step.own[ST_CPU] = about(&s, 37 * MS, 40);
+		if (i == 100) {
+			step.own[ST_CPU] = 40 * MS;
+			step.own[ST_BLOCKED_IO] = 12 * MS;
+		}
+		series_add(&s, &step);
+	}
+	c = verdict(&s, 100);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_BLOCKED_IO);
+	assert_int_equal(c.part, 12 * MS);
+	model_free(&s.m);
+}
+
 /* A hundred slow steps in a row do not become what is usual. */
 static void test_long_disturbance(void **state)
 {
@@ -500,11 +550,17 @@ static void test_gap(void **state)
 {
 	struct series s;
 	struct summary sum;
+	struct call call = { .ns = 45 * MS };
 	char text[SENTENCE_MAX];
 
 	(void)state;
 	series_begin(&s);
+	call.name = name_of(&s, "sample");
 	add_usual(&s, 100);
+	call.ts = s.now + MS;
+	assert_int_equal(process_add_call(s.p, &call), 0);
+	call = (struct call){ call.ts + 1000, 100000, name_of(&s, "inner"), 0 };
+	assert_int_equal(process_add_call(s.p, &call), 0);
 	s.now += 50 * MS;
 	add_usual(&s, 100);
 	s.now += 5000 * MS; /* nobody asked for a token */
@@ -520,6 +576,9 @@ static void test_gap(void **state)
 	assert_near(sum.tpot.max, 90 * MS);
 	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
 	assert_true(strstr(text, "before step 100, 50.3 ms instead of ") == text);
+	assert_non_null(
+		strstr(text, "us outside of the engine's steps, 45.0 ms of it in `sample`"));
+	assert_int_equal(sum.n_calls, 2);
 	summary_free(&sum);
 	model_free(&s.m);
 }
@@ -559,18 +618,20 @@ static void test_ttft(void **state)
 	model_free(&s.m);
 }
 
-/* Two contexts at the same time: each thread's steps follow one another. */
-static void test_lanes(void **state)
+/* Two contexts at the same time: each one's steps follow one another. Where contexts are not known,
+ * it is those of each thread; where they are, threads may change. */
+static void test_lanes_of(bool contexts)
 {
 	struct series s;
 	struct summary sum;
 
-	(void)state;
 	series_begin(&s);
 	for (int i = 0; i < 200; i++) {
 		struct step step = usual(&s);
 
-		step.tid = 4711 + (uint32_t)i % 2;
+		if (contexts)
+			step.context = 0xffff000000001000ULL + (uint64_t)i % 2;
+		step.tid = 4711 + (contexts ? (uint32_t)i / 7 % 3 : (uint32_t)i % 2);
 		step.ts = i / 2 * 41 * MS + i % 2 * 20 * MS;
 		step.own[ST_CPU] = 37 * MS;
 		step.own[ST_BARRIER] = 3 * MS;
@@ -580,10 +641,18 @@ static void test_lanes(void **state)
 	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
 	assert_int_equal(sum.tpot.n, 198);
 	assert_near(sum.tpot.p50, 41 * MS);
-	assert_int_equal(s.p->steps[0].lane, 4711);
-	assert_int_equal(s.p->steps[199].lane, 4712);
+	assert_int_equal(s.p->steps[0].lane, s.p->steps[99].lane);
+	assert_int_equal(s.p->steps[100].lane, s.p->steps[199].lane);
+	assert_true(s.p->steps[0].lane != s.p->steps[100].lane);
 	summary_free(&sum);
 	model_free(&s.m);
+}
+
+static void test_lanes(void **state)
+{
+	(void)state;
+	test_lanes_of(false);
+	test_lanes_of(true);
 }
 
 static void test_op(void **state)
@@ -604,12 +673,9 @@ static void test_op(void **state)
 			step.own[ST_CPU] += 20 * MS;
 			ops[1].ns += 20 * MS;
 		}
-		/* before the step's own line, or behind it */
-		if (i % 2)
-			assert_int_equal(process_add_ops(s.p, 0, s.number, ops, 2), 0);
 		series_add(&s, &step);
-		if (i % 2 == 0)
-			assert_int_equal(process_add_ops(s.p, 0, step.number, ops, 2), 0);
+		assert_int_equal(process_add_ops(s.p, 0, step.number, ops, 2), 0);
+		assert_int_equal(process_add_ops(s.p, 1, step.number, ops, 1), 0); /* none */
 	}
 	series_end(&s);
 	assert_int_equal(cause_op(s.p, &s.p->steps[50], &op, &ns), 0);
@@ -668,12 +734,14 @@ int main(void)
 		cmocka_unit_test(test_straggler),
 		cmocka_unit_test(test_straggler_slices),
 		cmocka_unit_test(test_straggler_busy),
+		cmocka_unit_test(test_straggler_late),
 		cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_barrier_alone),
 		cmocka_unit_test(test_taken_over),
 		cmocka_unit_test(test_idle_workers),
 		cmocka_unit_test(test_second),
 		cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_scatter),
 		cmocka_unit_test(test_long_disturbance),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_alone),

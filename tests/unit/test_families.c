@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* op_prof, graph_prof, sample_prof and request_prof, from records in the orders in which rings give them. */
+/* op_prof, graph_prof, sample_prof and request_prof, from records in the orders in which rings give
+ * them. */
 #include "sinks.h"
+
+#include <sys/socket.h>
+
+#include "sink/request.h"
 
 static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
 static const struct window_totals totals = { .open_ns = START, .close_ns = START + 1000 };
@@ -55,12 +60,15 @@ static size_t count(const struct out *o)
 
 static const char *shape(const struct out *o, size_t line, const char *key)
 {
-	return field(json_object_object_get(json_object_array_get_idx(o->events, line), "shape"), key);
+	return field(
+		json_object_object_get(json_object_array_get_idx(o->events, line), "shape"), key);
 }
 
 static int64_t stage(const struct out *o, size_t line, const char *key)
 {
-	return ns_field(json_object_object_get(json_object_array_get_idx(o->events, line), "stage_us"), key);
+	return ns_field(
+		json_object_object_get(json_object_array_get_idx(o->events, line), "stage_us"),
+		key);
 }
 
 /* Everything between the envelope and graph_enabled. */
@@ -71,8 +79,10 @@ static void assert_body(const struct out *o, size_t line, const char *event, con
 
 	assert_string_equal(field(l, "event"), event);
 	snprintf(text, sizeof(text), "%s %s",
-		json_object_to_json_string_ext(json_object_object_get(l, "shape"), JSON_C_TO_STRING_PLAIN),
-		json_object_to_json_string_ext(json_object_object_get(l, "stage_us"), JSON_C_TO_STRING_PLAIN));
+		json_object_to_json_string_ext(
+			json_object_object_get(l, "shape"), JSON_C_TO_STRING_PLAIN),
+		json_object_to_json_string_ext(
+			json_object_object_get(l, "stage_us"), JSON_C_TO_STRING_PLAIN));
 	assert_string_equal(text, body);
 }
 
@@ -97,6 +107,7 @@ static void emit_step(struct out *o, uint32_t id, uint32_t number)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, id), .number = number };
 
+	r.ns[ST_CPU] = r.h.dur_ns;
 	r.n.graphs = number == 7;
 	EMIT(o, &r);
 }
@@ -116,15 +127,17 @@ static void test_window(void **state)
 	emit_op(&o, 1, 0, 0, 5);
 	emit_op(&o, 2, 0, 0, 3);
 	emit_op(&o, 3, 0, 0, 0);
-	emit_op(&o, 0, 0, 0, 7); /* none */
+	emit_op(&o, 0, 0, 0, 7);  /* none */
 	emit_op(&o, 0, 0, 99, 1); /* of no name: the function's */
 	settle(&o, 1000);
 	profile_close(&o);
 	assert_int_equal(count(&o), 1);
 	assert_body(&o, 0, "op_prof",
-		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":7,\"n_mul_mat\":3,\"n_total_\":1,"
+		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":7,\"n_mul_mat\":3,\"n_"
+		"total_\":1,"
 		"\"n_seen\":1,\"n_none\":1,\"n_a\":1} "
-		"{\"total\":3.017,\"mul_mat\":3.006,\"total_\":0.003,\"seen\":0.000,\"none\":0.007,\"a\":0.001}");
+		"{\"total\":3.017,\"mul_mat\":3.006,\"total_\":0.003,\"seen\":0.000,\"none\":0.007,"
+		"\"a\":0.001}");
 	profile_done(&o);
 }
 
@@ -208,7 +221,7 @@ static void test_steps(void **state)
 	emit_op(&o, 1, 8, 0, 5); /* from another ring */
 	emit_op(&o, 1, 9, 0, 1);
 	emit_op(&o, 2, 0, 0, 3); /* in no step */
-	emit_step(&o, 0, 6);	 /* nothing to say */
+	emit_step(&o, 0, 6);     /* nothing to say */
 	settle(&o, 2);
 	profile_read(&o);
 	assert_int_equal(count(&o), 0);
@@ -224,12 +237,15 @@ static void test_steps(void **state)
 	settle(&o, 100);
 	profile_read(&o);
 	assert_int_equal(count(&o), 2);
-	assert_body(&o, 1, "op_prof", "{\"step\":7,\"pid\":5000000,\"ops\":1,\"n_g\":1} {\"total\":0.004,\"g\":0.004}");
+	assert_body(&o, 1, "op_prof",
+		"{\"step\":7,\"pid\":5000000,\"ops\":1,\"n_g\":1} {\"total\":0.004,\"g\":0.004}");
 	profile_close(&o);
 	assert_int_equal(count(&o), 4);
-	assert_body(&o, 2, "op_prof", "{\"step\":8,\"pid\":5000000,\"ops\":1,\"n_f\":1} {\"total\":0.001,\"f\":0.001}");
+	assert_body(&o, 2, "op_prof",
+		"{\"step\":8,\"pid\":5000000,\"ops\":1,\"n_f\":1} {\"total\":0.001,\"f\":0.001}");
 	assert_body(&o, 3, "op_prof",
-		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":1,\"n_g\":1} {\"total\":0.003,\"g\":0.003}");
+		"{\"window\":0,\"pid\":5000000,\"comm\":\"server\",\"ops\":1,\"n_g\":1} "
+		"{\"total\":0.003,\"g\":0.003}");
 	profile_done(&o);
 }
 
@@ -246,9 +262,12 @@ static void test_order(void **state)
 	memset(ns, 0, sizeof(ns));
 	for (uint32_t i = 0; i < OPS; i++) {
 		uint32_t now = i / (OPS / STEPS);
-		/* most of the step at hand, some of those before, one that runs all the time, any */
-		uint32_t step = draw() % 4 ? now : draw() % 3 ? now - draw() % (now + 1 < 9 ? now + 1 : 9) :
-				draw() % 2 ? 0 : draw() % STEPS;
+		/* most of the step at hand, some of those before, one that runs all the time, any
+		 */
+		uint32_t step = draw() % 4   ? now
+				: draw() % 3 ? now - draw() % (now + 1 < 9 ? now + 1 : 9)
+				: draw() % 2 ? 0
+					     : draw() % STEPS;
 		uint64_t dur = draw() % 1000;
 
 		emit_op(&o, 1 + draw() % 2, step + 1, 0, dur);
@@ -259,7 +278,10 @@ static void test_order(void **state)
 		if (draw() % 20 == 0)
 			settle(&o, 1 + draw() % 20);
 	}
-	profile_close(&o);
+	assert_int_equal(o.s->ops->close(o.s, &totals), 0);
+	read_text(&o);
+	validate(&o, true);
+	profile_read(&o);
 	for (size_t i = 0; i < count(&o); i++) {
 		uint32_t step = (uint32_t)atoi(shape(&o, i, "step"));
 
@@ -284,7 +306,8 @@ static void test_calls(void **state)
 	struct out o;
 
 	(void)state;
-	add_probe("compute", ROLE_GRAPH, PROBE_F_SPAN, "$d", "s32 arg1,str arg2,f64 *(arg3),op arg4");
+	add_probe(
+		"compute", ROLE_GRAPH, PROBE_F_SPAN, "$d", "s32 arg1,str arg2,f64 *(arg3),op arg4");
 	add_probe("pick", ROLE_SAMPLE, PROBE_F_SPAN, NULL, "");
 	add_probe("seen", ROLE_SAMPLE, PROBE_F_INSTANT, NULL, "");
 	add_probe("other", ROLE_OTHER, PROBE_F_SPAN, NULL, "");
@@ -305,10 +328,12 @@ static void test_calls(void **state)
 	profile_close(&o);
 	assert_int_equal(count(&o), 2);
 	assert_body(&o, 0, "graph_prof",
-		"{\"call\":\"mul_mat\",\"step\":17,\"pid\":5000000,\"tid\":5000001,\"ts_us\":10.000,\"a\":-3,"
+		"{\"call\":\"mul_mat\",\"step\":17,\"pid\":5000000,\"tid\":5000001,\"ts_us\":10."
+		"000,\"a\":-3,"
 		"\"b\":\"a \\\"b\\\"\\n\",\"c\":3.125,\"d\":1} {\"total\":1.234}");
 	assert_body(&o, 1, "sample_prof",
-		"{\"call\":\"pick\",\"pid\":5000000,\"tid\":5000001,\"ts_us\":0.000,\"unfinished\":true} "
+		"{\"call\":\"pick\",\"pid\":5000000,\"tid\":5000001,\"ts_us\":0.000,\"unfinished\":"
+		"true} "
 		"{\"total\":1.234}");
 	profile_done(&o);
 }
@@ -322,8 +347,8 @@ struct call {
 
 static void open_requests(struct out *o)
 {
-	struct probe_spec *s = add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
-		"s32 *(sp+8),ptr arg1");
+	struct probe_spec *s = add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN,
+		"a == 1 ? decode : prefill", "s32 *(sp+8),ptr arg1");
 
 	free(s->args[0].name);
 	free(s->args[1].name);
@@ -335,7 +360,9 @@ static void open_requests(struct out *o)
 
 static void emit_call(struct out *o, uint32_t number, const struct call *c)
 {
-	struct rec_step r = { .h = hdr(REC_STEP, 0), .number = number, .vals = { c->tokens, c->context } };
+	struct rec_step r = {
+		.h = hdr(REC_STEP, 0), .number = number, .vals = { c->tokens, c->context }
+	};
 
 	r.h.start_ns = START + c->start;
 	r.h.dur_ns = c->end - c->start;
@@ -350,7 +377,8 @@ static void emit_calls(struct out *o, const struct call *list, size_t n)
 }
 
 /* What the calls make, in lines that follow each other. */
-static void assert_requests(const struct call *list, size_t n, const char *const *lines, size_t n_lines)
+static void assert_requests(
+	const struct call *list, size_t n, const char *const *lines, size_t n_lines)
 {
 	struct out o;
 
@@ -364,10 +392,10 @@ static void assert_requests(const struct call *list, size_t n, const char *const
 	probe_table_free(&probes);
 }
 
-#define ASSERT_REQUESTS(calls, ...)                                                        \
-	do {                                                                               \
-		static const char *const want[] = { __VA_ARGS__ };                         \
-		assert_requests(calls, ARRAY_SIZE(calls), want, ARRAY_SIZE(want));         \
+#define ASSERT_REQUESTS(calls, ...)                                                \
+	do {                                                                       \
+		static const char *const want[] = { __VA_ARGS__ };                 \
+		assert_requests(calls, ARRAY_SIZE(calls), want, ARRAY_SIZE(want)); \
 	} while (0)
 
 #define KIND "\"source_kind\":\"steps\""
@@ -397,20 +425,23 @@ static void test_request(void **state)
 	struct out o;
 
 	(void)state;
-	ASSERT_REQUESTS(one,
-		"{\"pid\":5000000," KIND ",\"ts_us\":1.000,\"prompt_tokens\":11,\"output_tokens\":4,"
-		"\"prefill_steps\":1} "
-		"{\"total\":9.000,\"ttft\":4.000,\"tpot_p50\":2.000,\"tpot_p90\":2.500,\"tpot_p99\":2.500,"
-		"\"tpot_max\":2.500}");
+	ASSERT_REQUESTS(one, "{\"pid\":5000000," KIND
+			     ",\"ts_us\":1.000,\"prompt_tokens\":11,\"output_tokens\":4,"
+			     "\"prefill_steps\":1} "
+			     "{\"total\":9.000,\"ttft\":4.000,\"tpot_p50\":2.000,\"tpot_p90\":2."
+			     "500,\"tpot_p99\":2.500,"
+			     "\"tpot_max\":2.500}");
 	ASSERT_REQUESTS(chunks,
 		"{\"pid\":5000000," KIND ",\"context\":16,\"ts_us\":0.000,\"prompt_tokens\":1288,"
 		"\"output_tokens\":2,\"prefill_steps\":4} "
-		"{\"total\":0.050,\"ttft\":0.040,\"tpot_p50\":0.010,\"tpot_p90\":0.010,\"tpot_p99\":0.010,"
+		"{\"total\":0.050,\"ttft\":0.040,\"tpot_p50\":0.010,\"tpot_p90\":0.010,\"tpot_"
+		"p99\":0.010,"
 		"\"tpot_max\":0.010}");
 	ASSERT_REQUESTS(two,
 		"{\"pid\":5000000," KIND ",\"ts_us\":0.000,\"prompt_tokens\":5,\"output_tokens\":2,"
 		"\"prefill_steps\":1} "
-		"{\"total\":0.030,\"ttft\":0.010,\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_p99\":0.020,"
+		"{\"total\":0.030,\"ttft\":0.010,\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_"
+		"p99\":0.020,"
 		"\"tpot_max\":0.020}",
 		"{\"pid\":5000000," KIND ",\"ts_us\":0.040,\"prompt_tokens\":7,\"output_tokens\":1,"
 		"\"prefill_steps\":1} {\"total\":0.010,\"ttft\":0.010}");
@@ -469,8 +500,8 @@ static void test_cut(void **state)
 static void test_mixed(void **state)
 {
 	static const uint64_t runs[][8] = {
-		{ 30, 2, 2, 1, 1 },   /* two sequences, until one ends */
-		{ 30, 31, 2, 1 },     /* a second prompt joins the first sequence */
+		{ 30, 2, 2, 1, 1 }, /* two sequences, until one ends */
+		{ 30, 31, 2, 1 },   /* a second prompt joins the first sequence */
 		{ 512, 512, 4, 4, 1 },
 		{ 512, 200, 300, 1 },
 	};
@@ -496,14 +527,18 @@ static void test_mixed(void **state)
 }
 
 /*
- * Several contexts at once, each with requests of its own, in the order of several rings: steps come
- * within two rounds of when they ended.
+ * Several contexts at once, each with requests of its own, in the order of several rings: steps
+ * come within two rounds of when they ended.
  */
 static void test_contexts(void **state)
 {
 	enum { CONTEXTS = 5, STEPS = 6000 };
-	struct { struct call call; uint32_t number; } late[64];
-	uint64_t at[CONTEXTS] = {}, left[CONTEXTS] = {}, tokens = 0, requests = 0, got = 0, n_late = 0;
+	struct {
+		struct call call;
+		uint32_t number;
+	} late[64];
+	uint64_t at[CONTEXTS] = {}, left[CONTEXTS] = {}, tokens = 0, requests = 0, got = 0,
+		 n_late = 0;
 	struct out o;
 
 	(void)state;
@@ -568,7 +603,8 @@ static void test_percentiles(void **state)
 		emit_call(&o, 0, &(struct call){ 0, now, 5, 0, 0 });
 		for (size_t k = 0; k < sizes[i]; k++) {
 			list[k] = 1000 + draw() % 1000000;
-			emit_call(&o, (uint32_t)k + 1, &(struct call){ now, now + list[k], 1, 0, 0 });
+			emit_call(
+				&o, (uint32_t)k + 1, &(struct call){ now, now + list[k], 1, 0, 0 });
 			now += list[k];
 			if (k % 1000 == 0)
 				settle(&o, 1);
@@ -592,6 +628,155 @@ static void test_percentiles(void **state)
 	}
 }
 
+/* ---- requests on sockets ---- */
+
+static struct rec_request socket_request(const char *head)
+{
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET6, .http = 1 };
+
+	memcpy(r.head, head, strnlen(head, sizeof(r.head)));
+	r.bytes_read = 100;
+	r.bytes_written = 200;
+	r.reads = 1;
+	r.writes = 3;
+	return r;
+}
+
+static void test_socket(void **state)
+{
+	static const struct {
+		const char *head, *name;
+	} names[] = {
+		{ "POST /v1/chat/completions HTTP/1.1\r\nHost: ", "POST /v1/chat/completions" },
+		{ "GET /x?key=secret HTTP/1.1\r\n", "GET /x" },
+		{ "GET /012345678901234567890123456789012345678901234567890123456789",
+			"GET /01234567890123456789012345678901234567890123456789012345678" },
+		{ "PUT /\"\\\x01\xff ", "PUT /\"\\\x01\xef\xbf\xbd" },
+		{ "HEAD\r\n", "HEAD" },
+		{ "", "" },
+	};
+	struct rec_request r = socket_request(names[0].head);
+	struct out o;
+
+	(void)state;
+	profile_open(&o);
+	r.accept_ns = r.h.start_ns - 5000;
+	r.first_byte_ns = r.h.start_ns + 100;
+	r.first_chunk_ns = r.h.start_ns + 200;
+	r.last_chunk_ns = r.h.start_ns + 1200;
+	r.longest_ns = 700;
+	r.chunks = 3;
+	r.gaps[0] = 2;
+	EMIT(&o, &r);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		r = socket_request(names[i].head);
+		EMIT(&o, &r);
+	}
+	r.family = AF_UNIX;
+	r.http = 0;
+	r.writes = 0;
+	r.h.flags = REC_F_OPEN_END;
+	EMIT(&o, &r);
+	r.writes = 1;
+	r.h.flags = REC_F_END_UNSEEN;
+	EMIT(&o, &r);
+	profile_close(&o);
+	assert_int_equal(count(&o), ARRAY_SIZE(names) + 3);
+	assert_body(&o, 0, "request_prof",
+		"{\"pid\":5000000,\"source_kind\":\"socket\",\"request\":\"POST "
+		"\\/v1\\/chat\\/completions\","
+		"\"ts_us\":10.000,\"fd\":7,\"family\":\"inet6\",\"bytes_read\":100,\"bytes_"
+		"written\":200,"
+		"\"reads\":1,\"writes\":3,\"chunks\":3} {\"total\":1.234,\"accepted\":5.000,"
+		"\"first_byte\":0.100,\"ttft\":0.200,\"tpot_mean\":0.500,\"tpot_p50\":0.700,"
+		"\"tpot_p90\":0.700,\"tpot_p99\":0.700,\"tpot_max\":0.700}");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_string_equal(shape(&o, i + 1, "request"), names[i].name);
+	assert_body(&o, ARRAY_SIZE(names) + 1, "request_prof",
+		"{\"pid\":5000000,\"source_kind\":\"socket\",\"request\":\"request\",\"ts_us\":10."
+		"000,\"fd\":7,"
+		"\"family\":\"unix\",\"bytes_read\":100,\"bytes_written\":200,\"reads\":1,"
+		"\"writes\":0,"
+		"\"chunks\":0,\"unfinished\":true} {\"total\":1.234}");
+	assert_string_equal(shape(&o, ARRAY_SIZE(names) + 2, "end_not_seen"), "true");
+	profile_done(&o);
+}
+
+/* From counts by length, within what a place stands for. */
+static void test_gaps(void **state)
+{
+	static const unsigned int percents[] = { 50, 90, 99 };
+
+	(void)state;
+	for (size_t n = 1; n < 5000; n = n * 3 + 1) {
+		uint64_t *list = calloc(n, sizeof(*list));
+		struct rec_request r = {};
+
+		for (size_t i = 0; i < n; i++) {
+			uint64_t ns = (100000 + draw() % 1000) << draw() % 19;
+			unsigned int octave = 63 - (unsigned int)__builtin_clzll(ns);
+
+			list[i] = ns;
+			r.gaps[(octave - 16) * 32 +
+				(unsigned int)((ns - (UINT64_C(1) << octave)) * 32 >> octave)]++;
+			if (ns > r.longest_ns)
+				r.longest_ns = ns;
+		}
+		qsort(list, n, sizeof(*list), compare);
+		for (size_t i = 0; i < ARRAY_SIZE(percents); i++) {
+			uint64_t want = list[(n * percents[i] + 99) / 100 - 1];
+			uint64_t got = request_gap_ns(&r, percents[i]);
+
+			assert_true(got * 1000 >= want * 984 && got * 1000 <= want * 1016);
+			assert_true(got <= r.longest_ns);
+		}
+		free(list);
+	}
+	assert_int_equal(request_gap_ns(&(struct rec_request){}, 50), 0);
+}
+
+static void test_trace(void **state)
+{
+	struct rec_request r = socket_request("POST /x HTTP/1.1\r\n");
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	r.first_chunk_ns = r.h.start_ns + 234;
+	EMIT(&o, &r);
+	r.h.flags = REC_F_OPEN_END;
+	r.first_chunk_ns = 0;
+	r.h.start_ns += 1000; /* while the first one is in progress */
+	EMIT(&o, &r);
+	r.h.flags = REC_F_END_UNSEEN;
+	r.h.start_ns += 1000; /* and when it is over */
+	EMIT(&o, &r);
+	r.h.flags = 0;
+	for (int i = 0; i < 100; i++) { /* more than anybody can look at */
+		r.h.start_ns++;
+		EMIT(&o, &r);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	e = find(&o, "X", "POST /x", 0);
+	assert_track(e, PID, 4194400);
+	assert_span(e, "requests", "10.000", "1.234");
+	assert_string_equal(arg(e, "bytes_read"), "100");
+	assert_string_equal(arg(e, "fd"), "7");
+	assert_track(get(&o, "X", "ttft"), PID, 4194400);
+	assert_span(get(&o, "X", "ttft"), "requests", "10.000", "0.234");
+	e = find(&o, "X", "POST /x", 1);
+	assert_track(e, PID, 4194401);
+	assert_string_equal(arg(e, "unfinished"), "true");
+	e = find(&o, "X", "POST /x", 2);
+	assert_track(e, PID, 4194400);
+	assert_string_equal(arg(e, "end_not_seen"), "true");
+	assert_non_null(find(&o, "X", "POST /x", 64)); /* of 64 lanes */
+	assert_null(find(&o, "X", "POST /x", 65));
+	chrome_done(&o);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -607,6 +792,9 @@ int main(void)
 		TEST(test_mixed),
 		TEST(test_contexts),
 		TEST(test_percentiles),
+		TEST(test_socket),
+		TEST(test_gaps),
+		TEST(test_trace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,7 @@ static union {
 	struct rec_fault fault;
 	struct rec_function function;
 	struct rec_step step;
+	struct rec_request request;
 	struct rec_task task;
 } noise;
 

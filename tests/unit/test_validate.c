@@ -274,7 +274,9 @@ static void test_profile_sum_rule(void **state)
 	expect_stages(event, "{\"total\":1.0001,\"cpu\":1.0001}",
 		"stage_us.total must be a whole number of nanoseconds");
 	/* the states of other families overlap, and of other writers anything may be missing */
-	expect_stages("\"op_prof\"", "{\"total\":5.000,\"mul_mat\":1.000}", NULL);
+	expect_stages("\"op_prof\"", "{\"total\":5.000,\"mul_mat\":1.000}",
+		"stage_us: the states sum to 1000 ns, total is 5000 ns (-4000 ns)");
+	expect_stages("\"request_prof\"", "{\"total\":5.000,\"ttft\":1.000}", NULL);
 	foreign.event = event;
 	foreign.stage_us = "{\"total\":5.000,\"cpu\":1.000}";
 	expect_fields(&foreign, NULL);

@@ -440,6 +440,23 @@ static void record_many(const char *name, const char *probe, int functions)
 		log_print(f.log);
 }
 
+/* served's requests, by what its sockets show. */
+static void record_requests(const char *name)
+{
+	struct files f;
+	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-e", "requests", "--profile", f.profile, "--",
+		"/bin/served", NULL };
+	int rc, n, parts;
+
+	files_name(&f, name);
+	rc = child_finish(child_start(f.log, argv));
+	n = lines_with(f.profile, "\"request\":\"POST /vm\"");
+	parts = lines_with(f.profile, "\"chunks\":4}");
+	result(!rc && n == 3 && parts == 3, name, "exit code %d, %d requests, %d of them with 4 parts", rc, n, parts);
+	if (rc)
+		log_print(f.log);
+}
+
 static void mount_at(const char *type, const char *path)
 {
 	mkdir(path, 0755);
@@ -554,6 +571,7 @@ int main(void)
 	record_process("process", NULL);
 	record_beside_stranger();
 	record_many("many", "/bin/known:many_*@op", 80);
+	record_requests("requests");
 	record_many("ten", "/bin/known:many_0*@op", 10);
 	/* the kernel frees programs some time after the last reference to them is gone */
 	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)

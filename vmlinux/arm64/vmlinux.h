@@ -92,6 +92,7 @@ struct inode {
 };
 
 struct socket {
+	short int type;
 	struct sock *sk;
 };
 

@@ -28,10 +28,6 @@ struct thread_info {
 	u32 status;
 };
 
-struct cfs_rq {
-	int throttle_count;
-};
-
 struct sched_entity {
 	u64 nr_migrations;
 	struct cfs_rq *cfs_rq;
@@ -54,6 +50,10 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct mm_struct *mm;
+};
+
+struct cfs_rq {
+	int throttle_count;
 };
 
 typedef struct {
@@ -90,6 +90,7 @@ struct inode {
 };
 
 struct socket {
+	short int type;
 	struct sock *sk;
 };
 

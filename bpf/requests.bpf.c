@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Requests, as the sockets of a server show them, whatever the engine: from the first bytes that
+ * are read to the last that are written before the next are read, or the socket is closed. Loaded
+ * on demand.
+ *
+ * What is read and written is looked at only as far as it tells one request from the next: whether
+ * it begins like a request or an answer of HTTP, and whether it ends like the last of an answer's
+ * parts.
+ */
+#include "blocked.bpf.h"
+#include "syscall_args.bpf.h"
+
+#define SOCK_STREAM 1
+#define MSG_PEEK 2
+#define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
+
+/* Writes that follow each other so fast are one part: the answers of some servers take several
+ * calls for each of theirs. */
+#define BURST_NS 100000
+
+/* enum request_call by number. */
+const volatile u8 request_calls[512] = {};
+
+enum side {
+	SIDE_UNKNOWN, /* it was written to first: within an answer, or by a client */
+	SIDE_SERVER,
+	SIDE_CLIENT,
+};
+
+struct connection_key {
+	u32 tgid;
+	u32 fd;
+};
+
+struct connection {
+	struct rec_request
+		r; /* as of now; r.reads: 0: no request in progress. First: user space reads it */
+	u64 file;  /* its address: tells that the number stands for another one now */
+	u64 accept_ns;
+	u32 side;
+	u32 ended; /* the answer was written to its end */
+};
+
+/* Full: the one that was used least recently is forgotten with its request. User space makes it
+ * small where it is not used, and reads what is left in it at the end. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CONNECTIONS_MAX);
+	__type(key, struct connection_key);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+/* What a connection begins as; too large for a program's stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct connection);
+} connection_none SEC(".maps");
+
+/* The operations of sockets, once one was met: saves all other files the rest. */
+volatile u64 socket_fops = 0;
+
+/* One system call that moved data. */
+struct transfer {
+	u64 buf, len;   /* the first piece of it in memory */
+	u64 end;        /* the last byte + 1 */
+	u64 from, to;   /* when */
+	u64 head, tail; /* the first and the last eight bytes, if it has so many */
+	u32 bytes;
+	u32 tid;
+};
+
+/* ---- what the bytes say ---- */
+
+#define TEXT4(a, b, c, d) ((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
+
+static __always_inline bool is_method(u64 head)
+{
+	switch ((u32)head) {
+	case TEXT4('G', 'E', 'T', ' '):
+	case TEXT4('P', 'O', 'S', 'T'):
+	case TEXT4('P', 'U', 'T', ' '):
+	case TEXT4('H', 'E', 'A', 'D'):
+	case TEXT4('D', 'E', 'L', 'E'):
+	case TEXT4('P', 'A', 'T', 'C'):
+	case TEXT4('O', 'P', 'T', 'I'):
+		return 1;
+	}
+	return 0;
+}
+
+static __always_inline bool is_answer(u64 head)
+{
+	return (u32)head == TEXT4('H', 'T', 'T', 'P');
+}
+
+/* The handshake of TLS: records of the types handshake and change_cipher_spec (RFC 8446, 5.1). */
+static __always_inline bool is_handshake(u64 head)
+{
+	return (head & 0xff) == 0x16 || (head & 0xff) == 0x14;
+}
+
+/* The header alone: an empty line is its end. */
+static __always_inline bool is_header(const struct transfer *x)
+{
+	return is_answer(x->head) && x->tail >> 32 == TEXT4('\r', '\n', '\r', '\n');
+}
+
+/* The last chunk, of no bytes (RFC 9112, 7.1). */
+static __always_inline bool is_last_chunk(const struct transfer *x)
+{
+	if (x->bytes == 5)
+		return x->head == (TEXT4('0', '\r', '\n', '\r') | (u64)'\n' << 32);
+	return x->tail >> 8 ==
+	       (TEXT4('\r', '\n', '0', '\r') | (u64)TEXT4('\n', '\r', '\n', 0) << 32);
+}
+
+static __always_inline void transfer_peek(struct transfer *x)
+{
+	u32 n = x->len < 8 ? x->len : 8;
+
+	x->head = x->tail = 0;
+	barrier_var(n);
+	if (n && n <= 8)
+		bpf_probe_read_user(&x->head, n, (void *)x->buf);
+	if (x->bytes >= 8)
+		bpf_probe_read_user(&x->tail, 8, (void *)(x->end - 8));
+}
+
+struct user_iovec {
+	u64 base, len;
+};
+
+/* The first and the last piece of several. Where not all was taken the last is not the last byte.
+ */
+static __always_inline void transfer_pieces(struct transfer *x, u64 iov, u64 n)
+{
+	struct user_iovec v = {};
+
+	bpf_probe_read_user(&v, sizeof(v), (void *)iov);
+	x->buf = v.base;
+	x->len = v.len;
+	if (n > 1)
+		bpf_probe_read_user(&v, sizeof(v), (void *)(iov + (n - 1) * sizeof(v)));
+	x->end = v.base + v.len;
+}
+
+/* struct user_msghdr of <linux/socket.h>: name, namelen, then: */
+struct user_pieces {
+	u64 iov, n;
+};
+#define MSGHDR_PIECES 16
+
+static __always_inline void transfer_data(struct transfer *x, u32 call, const struct pt_regs *regs)
+{
+	u64 arg1 = sys_arg1(regs), arg2 = sys_arg2(regs);
+	struct user_pieces p = { arg1, arg2 };
+
+	x->buf = arg1;
+	x->len = x->bytes;
+	x->end = arg1 + x->bytes;
+	switch (call) {
+	case REQUEST_CALL_RECVMSG:
+	case REQUEST_CALL_SENDMSG:
+		bpf_probe_read_user(&p, sizeof(p), (void *)(arg1 + MSGHDR_PIECES));
+		/* fall through */
+	case REQUEST_CALL_READV:
+	case REQUEST_CALL_WRITEV:
+		transfer_pieces(x, p.iov, p.n);
+	}
+}
+
+/* ---- a request ---- */
+
+static __always_inline void log2_step(u64 *v, u32 *n, u32 bits)
+{
+	if (*v >> bits) {
+		*v >>= bits;
+		*n += bits;
+	}
+}
+
+static __always_inline u32 gap_place(u64 ns)
+{
+	u64 v = ns;
+	u32 n = 0;
+
+	log2_step(&v, &n, 32);
+	log2_step(&v, &n, 16);
+	log2_step(&v, &n, 8);
+	log2_step(&v, &n, 4);
+	log2_step(&v, &n, 2);
+	log2_step(&v, &n, 1);
+	if (n < REQUEST_GAP_LOW)
+		return 0;
+	if (n >= REQUEST_GAP_LOW + REQUEST_GAP_OCTAVES)
+		return REQUEST_GAPS - 1;
+	return (n - REQUEST_GAP_LOW) * REQUEST_GAP_PARTS +
+	       ((ns >> (n - REQUEST_GAP_BITS)) & (REQUEST_GAP_PARTS - 1));
+}
+
+static __always_inline void gap_add(struct rec_request *r, u64 ns)
+{
+	u32 i = gap_place(ns);
+
+	if (ns > r->longest_ns)
+		r->longest_ns = ns;
+	barrier_var(i);
+	if (i < REQUEST_GAPS && r->gaps[i] < 0xffff)
+		r->gaps[i]++;
+}
+
+__weak __noinline int request_end(struct connection *c)
+{
+	if (!c || !c->r.reads)
+		return 0;
+	if (emits(REC_REQUEST))
+		emit(&c->r, sizeof(c->r), REC_REQUEST);
+	c->r.reads = 0;
+	return 0;
+}
+
+__weak __noinline int request_begin(struct connection *c, const struct transfer *x, u64 tgid_fd)
+{
+	struct rec_request *r;
+	u32 n;
+
+	if (!c || !x)
+		return 0;
+	r = &c->r;
+	hdr_fill(&r->h, REC_REQUEST, x->to, x->to, tgid_fd >> 32, x->tid, (u32)tgid_fd, 0);
+	r->accept_ns = c->accept_ns;
+	c->accept_ns = 0;
+	r->first_byte_ns = r->first_chunk_ns = r->last_chunk_ns = r->longest_ns = 0;
+	r->bytes_read = r->bytes_written = 0;
+	r->reads = r->writes = r->chunks = 0;
+	r->http = is_method(x->head);
+	for (u32 i = 0; i < sizeof(r->gaps) / 8; i++) /* too much for a memset here */
+		WRITE_ONCE(((u64 *)r->gaps)[i], 0);
+	__builtin_memset(r->head, 0, sizeof(r->head));
+	n = x->len < sizeof(r->head) ? x->len : sizeof(r->head);
+	barrier_var(n);
+	if (r->http && n && n <= sizeof(r->head))
+		bpf_probe_read_user(r->head, n, (void *)x->buf);
+	c->ended = 0;
+	return 0;
+}
+
+/* Whether these bytes are the first of a request, and not more of the one in progress. */
+static __always_inline bool is_first(const struct connection *c, const struct transfer *x)
+{
+	const struct rec_request *r = &c->r;
+
+	if (!r->reads || c->ended)
+		return 1;
+	if (!r->writes)
+		return 0;
+	/* HTTP says where one begins, such as behind the answer that a body is welcome */
+	return !r->http || is_method(x->head);
+}
+
+__weak __noinline int connection_read(struct connection *c, const struct transfer *x, u64 tgid_fd)
+{
+	if (!c || !x)
+		return 0;
+	if (c->side == SIDE_UNKNOWN && is_method(x->head))
+		c->side = SIDE_SERVER;
+	if (c->side != SIDE_SERVER)
+		return 0;
+	if (is_first(c, x)) {
+		request_end(c);
+		if (is_handshake(x->head))
+			return 0;
+		request_begin(c, x, tgid_fd);
+	}
+	c->r.reads++;
+	c->r.bytes_read += x->bytes;
+	c->r.h.dur_ns = x->to - c->r.h.start_ns;
+	return 0;
+}
+
+__weak __noinline int connection_write(struct connection *c, const struct transfer *x)
+{
+	struct rec_request *r;
+	u64 last;
+
+	if (!c || !x)
+		return 0;
+	r = &c->r;
+	if (is_method(x->head) && !r->http) {
+		c->side = SIDE_CLIENT;
+		r->reads = 0;
+	}
+	if (c->side != SIDE_SERVER || !r->reads || c->ended)
+		return 0;
+	last = r->h.start_ns + r->h.dur_ns;
+	if (!r->first_byte_ns)
+		r->first_byte_ns = x->to;
+	if (!is_header(x) && !(x->bytes == 5 && is_last_chunk(x)) &&
+		(!r->chunks || x->from - last >= BURST_NS)) {
+		if (r->chunks++)
+			gap_add(r, x->to - r->last_chunk_ns);
+		else
+			r->first_chunk_ns = x->to;
+		r->last_chunk_ns = x->to;
+	}
+	r->writes++;
+	r->bytes_written += x->bytes;
+	r->h.dur_ns = x->to - r->h.start_ns;
+	if (r->http && is_last_chunk(x)) {
+		request_end(c);
+		c->ended = 1;
+	}
+	return 0;
+}
+
+/* ---- sockets ---- */
+
+/* The family of a stream socket; 0: the file is something else. */
+static __always_inline u32 stream_family(struct file *file)
+{
+	u64 fops = (u64)BPF_CORE_READ(file, f_op);
+	struct socket *sock;
+	u32 family;
+
+	if (!fops || (socket_fops && fops != socket_fops))
+		return 0;
+	if (!socket_fops) {
+		if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+			return 0;
+		socket_fops = fops;
+	}
+	sock = BPF_CORE_READ(file, private_data);
+	if (BPF_CORE_READ(sock, type) != SOCK_STREAM)
+		return 0;
+	family = BPF_CORE_READ(sock, sk, __sk_common.skc_family);
+	return family == AF_INET || family == AF_INET6 || family == AF_UNIX ? family : 0;
+}
+
+static __always_inline struct connection *connection_new(
+	const struct connection_key *key, u64 file, u32 family, u32 side)
+{
+	u32 zero = 0;
+	void *none = bpf_map_lookup_elem(&connection_none, &zero);
+	struct connection *c;
+
+	if (none)
+		bpf_map_update_elem(&connections, key, none, BPF_ANY);
+	c = bpf_map_lookup_elem(&connections, key);
+	if (!c)
+		return NULL;
+	c->file = file;
+	c->side = side;
+	c->r.family = family;
+	return c;
+}
+
+/* Of a socket that was there before the recording, what is seen first tells which side it is. */
+static __always_inline u32 side_of(bool reads, const struct transfer *x)
+{
+	if (!reads)
+		return is_method(x->head) ? SIDE_CLIENT : SIDE_UNKNOWN;
+	return is_answer(x->head) ? SIDE_CLIENT : SIDE_SERVER;
+}
+
+/* The connection of this number is over, if it is another one than that of the file now. */
+static __always_inline void connection_end(const struct connection_key *key, struct file *file)
+{
+	struct connection *c = bpf_map_lookup_elem(&connections, key);
+
+	/* Another thread may have got the number already, and said so before this one could */
+	if (!c || c->file == (u64)file)
+		return;
+	if (!c->r.writes) /* nobody will answer any more */
+		c->r.h.dur_ns = bpf_ktime_get_boot_ns() - c->r.h.start_ns;
+	request_end(c);
+	bpf_map_delete_elem(&connections, key);
+}
+
+static __always_inline void connection_accept(
+	const struct connection_key *key, u64 file, u32 family)
+{
+	struct connection *c = bpf_map_lookup_elem(&connections, key);
+
+	if (c)
+		request_end(c);
+	c = connection_new(key, file, family, SIDE_SERVER);
+	if (c)
+		c->accept_ns = bpf_ktime_get_boot_ns();
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 nr = sys_number(regs), call, family;
+	struct connection_key key;
+	struct connection *c;
+	struct transfer x;
+	struct thread *t;
+	struct file *file;
+
+	if (!enabled || nr >= sizeof(request_calls))
+		return 0;
+	barrier_var(nr);
+	call = request_calls[nr & (sizeof(request_calls) - 1)];
+	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE))
+		return 0;
+	t = thread_of(task);
+	if (!t || is_compat(task))
+		return 0;
+	key.tgid = task->tgid;
+	key.fd = call == REQUEST_CALL_ACCEPT ? ret : sys_arg0(regs);
+	file = file_of_fd(task, key.fd);
+	if (call == REQUEST_CALL_CLOSE) {
+		connection_end(&key, file);
+		return 0;
+	}
+	family = file ? stream_family(file) : 0;
+	if (!family)
+		return 0;
+	if (call == REQUEST_CALL_ACCEPT) {
+		connection_accept(&key, (u64)file, family);
+		return 0;
+	}
+	if ((call == REQUEST_CALL_RECVFROM && sys_arg3(regs) & MSG_PEEK) ||
+		(call == REQUEST_CALL_RECVMSG && sys_arg2(regs) & MSG_PEEK))
+		return 0;
+	x.to = bpf_ktime_get_boot_ns();
+	x.from = t->sys_nr == nr ? t->sys_start : x.to;
+	x.bytes = ret;
+	x.tid = task->pid;
+	transfer_data(&x, call, regs);
+	transfer_peek(&x);
+	c = bpf_map_lookup_elem(&connections, &key);
+	if (c && c->file != (u64)file) { /* closed in a way that is not seen here */
+		request_end(c);
+		c = NULL;
+	}
+	if (!c)
+		c = connection_new(
+			&key, (u64)file, family, side_of(call <= REQUEST_CALL_READ_LAST, &x));
+	if (!c)
+		return 0;
+	if (call <= REQUEST_CALL_READ_LAST)
+		connection_read(c, &x, (u64)key.tgid << 32 | key.fd);
+	else
+		connection_write(c, &x);
+	return 0;
+}

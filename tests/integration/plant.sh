@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Known causes of slow steps, planted into real llama.cpp, are named in the report. The short version:
+# tests/plant/run without arguments is the whole one.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3
+need_llama
+
+causes=(hog hog-worker quota stop evict drop mutex pipe socket sleep fsync storm fork debugger softirq)
+rc=0
+ENGINES=$ENGINES BUILD=$BUILD "$TOP/tests/plant/run" -v -n 2 "${causes[@]}" >"$TMP/table" 2>"$TMP/err" || rc=$?
+grep '^skip ' "$TMP/table" || true
+grep -v '^skip ' "$TMP/table" | sed 's/^/# /'
+name="planted causes are named, nothing else is"
+case $rc in
+0 | 3) ok "$name: $(awk '/^all / { print "precision " $(NF - 2) ", recall " $(NF - 1) }' "$TMP/table")" ;;
+*) not_ok "$name" "$(tail -n 1 "$TMP/err" | grep . || tail -n 1 "$TMP/table")" ;;
+esac

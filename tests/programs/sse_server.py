@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A server that streams like an engine, and knows when: one JSON line for each request.
+
+  sse_server.py LOG UNIX-SOCKET UPSTREAM-PORT
+
+Prints its port and "ready". A request says in its path how it wants to be answered:
+
+  /STYLE/TOKENS/MILLISECONDS      STYLE: chunked (each part in one call), split (in three calls), close
+                                  (ended by the end of the connection), length (one answer of a known
+                                  length), message (sendmsg of pieces, and readv), continue (the body is
+                                  asked for), proxy (asks the upstream server first)
+
+Behind the UNIX socket is a protocol of lines: "TOKENS MILLISECONDS\\n" is answered by so many lines. Times
+are of CLOCK_BOOTTIME, each pair right before and right behind a call.
+"""
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+lock = threading.Lock()
+log = open(sys.argv[1], "w", buffering=1)
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Request:
+    def __init__(self, sock, name, read):
+        self.sock, self.writes = sock, []
+        self.told = {"fd": sock.fileno(), "request": name, "read": read, "bytes_read": 0, "writes": self.writes}
+
+    def write(self, kind, *pieces):
+        before = now()
+        if len(pieces) > 1:
+            n = self.sock.sendmsg(pieces)
+        else:
+            n = self.sock.send(pieces[0])
+        assert n == sum(map(len, pieces))
+        self.writes.append([kind, n, before, now()])
+
+    def done(self):
+        with lock:
+            log.write(json.dumps(self.told) + "\n")
+
+
+def receive(sock, vector=False):
+    before = now()
+    try:
+        if vector:
+            piece = bytearray(4096)
+            data = bytes(piece[:os.readv(sock.fileno(), [piece])])
+        else:
+            data = sock.recv(4096)
+    except ConnectionResetError:
+        data = b""
+    return data, [before, now()]
+
+
+def ask_upstream():
+    with socket.create_connection(("127.0.0.1", int(sys.argv[3]))) as s:
+        s.send(b"POST /upstream HTTP/1.1\r\n\r\n")
+        while s.recv(4096):
+            pass
+
+
+def answer(r, style, tokens, pause):
+    parts = [b"data: token %d\n\n" % i for i in range(tokens)]
+    if style == "length":
+        time.sleep(pause)
+        body = b"".join(parts)
+        r.write("chunk", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        return
+    if style == "proxy":
+        ask_upstream()
+    if style == "close":
+        r.write("header", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    else:
+        r.write("header", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for part in parts:
+        time.sleep(pause)
+        pieces = b"%x\r\n" % len(part), part, b"\r\n"
+        if style == "close":
+            r.write("chunk", part)
+        elif style == "split":
+            for i, piece in enumerate(pieces):
+                r.write("more" if i else "chunk", piece)
+        elif style == "message":
+            r.write("chunk", *pieces)
+        else:
+            r.write("chunk", b"".join(pieces))
+    if style != "close":
+        r.write("end", b"0\r\n\r\n")
+
+
+def serve_http(sock):
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    vector = False
+    while True:
+        data, read = receive(sock, vector)
+        if not data:
+            break
+        method, path = data.split(b" ", 2)[:2]
+        style, tokens, ms = path.decode().split("?")[0].strip("/").split("/")
+        r = Request(sock, f"{method.decode()} {path.decode().split('?')[0]}", read)
+        r.told["bytes_read"] += len(data)
+        if style == "continue":
+            r.write("header", b"HTTP/1.1 100 Continue\r\n\r\n")
+            r.told["bytes_read"] += len(receive(sock)[0])
+        answer(r, style, int(tokens), int(ms) / 1000)
+        r.done()
+        vector = style == "message"
+        if style == "close":
+            break
+    sock.close()
+
+
+def serve_lines(sock):
+    while True:
+        data, read = receive(sock)
+        if not data:
+            break
+        r = Request(sock, "request", read)
+        r.told["bytes_read"] += len(data)
+        tokens, ms = map(int, data.split())
+        for _ in range(tokens):
+            time.sleep(ms / 1000)
+            r.write("chunk", b"token\n")
+        r.done()
+    sock.close()
+
+
+def listen(sock, serve):
+    sock.listen(64)
+    while True:
+        accepted = sock.accept()[0]
+        threading.Thread(target=serve, args=(accepted,), daemon=True).start()
+
+
+tcp = socket.socket()
+tcp.bind(("127.0.0.1", 0))
+unix = socket.socket(socket.AF_UNIX)
+unix.bind(sys.argv[2])
+threading.Thread(target=listen, args=(tcp, serve_http), daemon=True).start()
+threading.Thread(target=listen, args=(unix, serve_lines), daemon=True).start()
+print(tcp.getsockname()[1], flush=True)
+print("ready", flush=True)
+sys.stdin.readline()

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The model of inftrace top, against the report made of the same steps at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "report/live.h"
+#include "util/names.h"
+
+#define MS INT64_C(1000000)
+#define SECOND (1000 * MS)
+#define STEPS 600
+
+/* xorshift64 (Marsaglia, 2003): the same on every machine */
+static uint64_t draw(void)
+{
+	static uint64_t seed = 88172645463325252ull;
+
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static struct live_step make_step(
+	uint32_t number, uint32_t tid, int64_t ts, int64_t total, uint32_t tokens)
+{
+	struct live_step s = {
+		.pid = 100,
+		.workers = 1,
+		.live_phase = tokens > 1 ? LIVE_PREFILL : LIVE_DECODE,
+		.step = { .number = number,
+			.tid = tid,
+			.ts = ts,
+			.total = total,
+			.n_tokens = tokens,
+			.stall.state = STATE_NONE,
+			.straggler.state = STATE_NONE },
+	};
+
+	strcpy(s.phase, tokens > 1 ? "prefill" : "decode");
+	s.step.own[ST_CPU] = total - total / 10;
+	s.step.own[ST_BARRIER] = total / 10;
+	s.step.workers[ST_CPU] = total / 2;
+	s.step.workers[ST_RUNNABLE] = total / 3;
+	s.step.workers_total = total / 2 + total / 3;
+	return s;
+}
+
+static const struct live_frame *frame_at(struct live *l, int64_t now, bool last)
+{
+	const struct live_frame *f;
+
+	assert_int_equal(live_frame(l, now, last, &f), 0);
+	return f;
+}
+
+static void add(struct live *l, const struct live_step *s)
+{
+	assert_int_equal(live_step(l, s), 0);
+}
+
+/* Prompts of 100 tokens in two parts, each with 28 decode steps behind it; some of them slow; now
+ * and then nobody asks for anything. */
+static void make_run(struct live_step steps[STEPS], int64_t *ret_end)
+{
+	int64_t now = 5 * MS;
+
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint32_t in_request = i % 30, tokens = in_request < 2 ? 64 - 28 * in_request : 1;
+		int64_t total = (int64_t)(draw() % MS) + (tokens > 1 ? 40 : 10) * MS;
+
+		if (!in_request && i)
+			now += 3 * SECOND;
+		steps[i] = make_step(i, 100, now, total, tokens);
+		if (i % 97 == 50) {
+			steps[i].step.own[ST_RUNNABLE] = 30 * MS;
+			steps[i].step.total += 30 * MS;
+			steps[i].step.stall = (struct stall_info){
+				.ns = 30 * MS, .by_tid = 4711, .state = ST_RUNNABLE
+			};
+			strcpy(steps[i].by, "hog");
+		}
+		now += steps[i].step.total + (int64_t)(draw() % 100000) + 1000;
+	}
+	*ret_end = now;
+}
+
+/* The report of these steps. */
+struct reference {
+	struct model m;
+	struct process *p;
+	struct phase_names names;
+	struct summary sum;
+};
+
+static void reference_make(struct reference *r, const struct live_step *steps, size_t n)
+{
+	assert_int_equal(model_init(&r->m), 0);
+	assert_int_equal(model_name(&r->m, "prefill", &r->names.prefill), 0);
+	assert_int_equal(model_name(&r->m, "decode", &r->names.decode), 0);
+	assert_int_equal(model_process(&r->m, 100, 0, &r->p), 0);
+	for (size_t i = 0; i < n; i++) {
+		struct step s = steps[i].step;
+
+		assert_int_equal(model_name(&r->m, steps[i].phase, &s.phase), 0);
+		assert_int_equal(model_name(&r->m, steps[i].by, &s.stall.by), 0);
+		assert_int_equal(process_add_step(r->p, &s), 0);
+	}
+	model_finish(&r->m);
+	assert_int_equal(typical_find(r->p), 0);
+	assert_int_equal(summary_make(r->p, &r->names, &r->sum), 0);
+}
+
+static void reference_free(struct reference *r)
+{
+	summary_free(&r->sum);
+	model_free(&r->m);
+}
+
+static void check_equal(const struct live_sums *a, const struct live_sums *b)
+{
+	int64_t own = 0;
+
+	assert_memory_equal(a, b, sizeof(*a));
+	for (unsigned int i = 0; i < STATES; i++)
+		own += a->own[i];
+	assert_int_equal(own, a->total);
+}
+
+static void sums_add(struct live_sums *a, const struct live_sums *b)
+{
+	a->steps += b->steps;
+	a->unfinished += b->unfinished;
+	a->lossy += b->lossy;
+	a->tokens += b->tokens;
+	a->prompt_tokens += b->prompt_tokens;
+	a->total += b->total;
+	a->workers_total += b->workers_total;
+	a->between += b->between;
+	a->idle += b->idle;
+	if (b->max_workers > a->max_workers)
+		a->max_workers = b->max_workers;
+	for (unsigned int i = 0; i < STATES; i++) {
+		a->own[i] += b->own[i];
+		a->workers[i] += b->workers[i];
+	}
+}
+
+/* Steps come out of order within a round of two; each interval's sums make those of the run, which
+ * are the report's. */
+static void test_run(void **state)
+{
+	static struct live_step steps[STEPS];
+	struct live_sums added = { 0 }, expected = { 0 };
+	const struct live_frame *f = NULL;
+	struct reference r = { 0 };
+	int64_t end, phases = 0;
+	struct live *l;
+
+	(void)state;
+	make_run(steps, &end);
+	reference_make(&r, steps, STEPS);
+	assert_int_equal(live_new(&l), 0);
+	for (size_t i = 0; i < STEPS; i += 4) {
+		add(l, &steps[i + 2]);
+		add(l, &steps[i + 1]);
+		assert_int_equal(live_settled(l), 0);
+		add(l, &steps[i]);
+		add(l, &steps[i + 3]);
+		assert_int_equal(live_settled(l), 0);
+		f = frame_at(l, step_end(&steps[i + 3].step) + steps[i + 3].step.ts, false);
+		assert_true(f->run.steps <= i + 4);
+		sums_add(&added, &f->last);
+		assert_true(!f->last.steps || f->last.max_workers == 1);
+	}
+	f = frame_at(l, end, true);
+	sums_add(&added, &f->last);
+	check_equal(&f->run, &added);
+	assert_int_equal(f->processes, 1);
+
+	expected.steps = STEPS;
+	expected.max_workers = 1;
+	for (size_t i = 0; i < STEPS; i++) {
+		const struct step *s = &r.p->steps[i];
+
+		if (s->phase == r.names.decode)
+			expected.tokens++;
+		else
+			expected.prompt_tokens += s->n_tokens;
+		for (unsigned int k = 0; k < STATES; k++) {
+			expected.own[k] += s->own[k];
+			expected.workers[k] += s->workers[k];
+		}
+		expected.total += s->total;
+		expected.workers_total += s->workers_total;
+		if (s->gap > PAUSE_NS)
+			expected.idle += s->gap;
+		else if (s->gap > 0)
+			expected.between += s->gap;
+	}
+	check_equal(&f->run, &expected);
+	for (size_t i = 0; i < r.sum.n_phases; i++)
+		phases += r.sum.phases[i].total;
+	assert_int_equal(phases, f->run.total);
+	live_free(l);
+	reference_free(&r);
+}
+
+/* The latencies of the last ten seconds are those of a report of these. */
+static void test_latencies(void **state)
+{
+	static struct live_step steps[STEPS];
+	const struct live_frame *f;
+	struct reference r = { 0 };
+	size_t first = 0, n = STEPS;
+	int64_t end, now;
+	struct live *l;
+
+	(void)state;
+	make_run(steps, &end);
+	assert_int_equal(live_new(&l), 0);
+	f = frame_at(l, 0, false);
+	assert_int_equal(f->tpot.n, 0);
+	assert_int_equal(f->ttft, 0);
+	for (size_t i = 0; i < STEPS; i++)
+		add(l, &steps[i]);
+	now = steps[STEPS - 1].step.ts + steps[STEPS - 1].step.total;
+	f = frame_at(l, now, true);
+	while (steps[first].step.ts + steps[first].step.total < now - LIVE_TPOT_NS)
+		first++;
+	/* the one before tells where the first one's time begins */
+	first--;
+	n -= first;
+	reference_make(&r, steps + first, n);
+	assert_int_equal(f->tpot.n, r.sum.tpot.n);
+	assert_int_equal(f->tpot.p50, r.sum.tpot.p50);
+	assert_int_equal(f->tpot.p90, r.sum.tpot.p90);
+	assert_int_equal(f->tpot.p99, r.sum.tpot.p99);
+	assert_int_equal(f->tpot_span, LIVE_TPOT_NS);
+	reference_free(&r);
+	reference_make(&r, steps + STEPS - 30, 30);
+	assert_int_equal(r.sum.ttft.n, 1);
+	assert_int_equal(f->ttft, r.sum.ttft.p50);
+	assert_int_equal(f->ttft_tokens, 100);
+	reference_free(&r);
+	/* and they go away */
+	f = frame_at(l, now + 11 * SECOND, false);
+	assert_int_equal(f->tpot.n, 0);
+	live_free(l);
+}
+
+/* The same sentences as the report's, for a minute. */
+static void test_slow(void **state)
+{
+	static struct live_step steps[STEPS];
+	char text[SENTENCE_MAX];
+	const struct live_frame *f;
+	struct reference r = { 0 };
+	int64_t end, begin;
+	struct live *l;
+
+	(void)state;
+	make_run(steps, &end);
+	/* all within the minute */
+	for (begin = 0; steps[begin].step.ts < end - LIVE_MINUTE_NS;)
+		begin++;
+	reference_make(&r, steps + begin, STEPS - (size_t)begin);
+	assert_int_equal(live_new(&l), 0);
+	for (size_t i = (size_t)begin; i < STEPS; i++) {
+		add(l, &steps[i]);
+		assert_int_equal(live_settled(l), 0);
+		if (i % 10 == 0)
+			frame_at(l, steps[i].step.ts + steps[i].step.total, false);
+	}
+	f = frame_at(l, end, true);
+	assert_true(r.sum.n_slow >= 4);
+	assert_int_equal(f->minute_slow, r.sum.n_slow);
+	assert_false(f->minute_more);
+	for (size_t i = 0; i < f->n_slow; i++) {
+		assert_int_equal(words_slow(&r.m, r.p, &r.sum.slow[i], text), 0);
+		assert_string_equal(f->slow[i].text, text);
+	}
+	assert_non_null(strstr(f->slow[0].text, "for a CPU behind pid 4711 `hog`"));
+	f = frame_at(l, end + LIVE_MINUTE_NS, true);
+	assert_int_equal(f->minute_slow, 0);
+	live_free(l);
+	reference_free(&r);
+}
+
+/* More steps than are kept: what was said of those that are gone stays, until the minute is over.
+ */
+static void test_slow_stays(void **state)
+{
+	const struct live_frame *f;
+	int64_t now = 0;
+	uint32_t number = 0;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	for (unsigned int second = 0; second < 30; second++) {
+		for (unsigned int i = 0; i < 500; i++) {
+			struct live_step s =
+				make_step(number, 100, now, MS + (int64_t)(draw() % 10000), 1);
+
+			if (number == 1000) {
+				s.step.own[ST_STOPPED] = 50 * MS;
+				s.step.total += 50 * MS;
+			}
+			add(l, &s);
+			assert_int_equal(live_settled(l), 0);
+			number++;
+			now += 2 * MS;
+		}
+		f = frame_at(l, now, false);
+		if (second < 2)
+			continue;
+		assert_int_equal(f->minute_slow, 1);
+		assert_int_equal(f->slow[0].number, 1000);
+		assert_non_null(strstr(f->slow[0].text, "was stopped for 50.0 ms"));
+	}
+	assert_int_equal(f->run.steps, number - 1); /* the last one may have others before it */
+	f = frame_at(l, 2 * SECOND + LIVE_MINUTE_NS - 2 * MS, false);
+	assert_int_equal(f->minute_slow, 1);
+	f = frame_at(l, 2 * SECOND + LIVE_MINUTE_NS + 60 * MS, false);
+	assert_int_equal(f->minute_slow, 0);
+	live_free(l);
+}
+
+/* One after the other from changing threads, and at the same time from two. */
+static void test_lanes(void **state)
+{
+	const struct live_frame *f;
+	struct live_step s;
+	int64_t now = 0;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	for (uint32_t i = 0; i < 20; i++, now += 15 * MS) {
+		s = make_step(i, 200 + i * 7 % 3, now, 10 * MS, 1);
+		add(l, &s);
+	}
+	f = frame_at(l, now, true);
+	assert_int_equal(f->run.between, 19 * 5 * MS);
+	assert_int_equal(f->tpot.n, 19);
+	assert_int_equal(f->tpot.max, 15 * MS);
+	live_free(l);
+
+	assert_int_equal(live_new(&l), 0);
+	now = 0;
+	for (uint32_t i = 0; i < 40; i++) {
+		/* 10 of 12 ms, 11 of 12 ms */
+		s = make_step(i, 300 + i % 2, now + (i % 2) * 6 * MS, (10 + i % 2) * MS, 1);
+		add(l, &s);
+		now += (i % 2) * 12 * MS;
+	}
+	f = frame_at(l, now, true);
+	assert_int_equal(f->run.between, 19 * 2 * MS + 19 * MS);
+	assert_int_equal(f->tpot.n, 38);
+	assert_int_equal(f->tpot.max, 12 * MS);
+	live_free(l);
+
+	/* two contexts, whose threads change places */
+	assert_int_equal(live_new(&l), 0);
+	now = 0;
+	for (uint32_t i = 0; i < 40; i++) {
+		s = make_step(
+			i, 300 + (i + i / 2) % 2, now + (i % 2) * 6 * MS, (10 + i % 2) * MS, 1);
+		s.step.context = 0x7f0000001000 + i % 2;
+		add(l, &s);
+		now += (i % 2) * 12 * MS;
+	}
+	f = frame_at(l, now, true);
+	assert_int_equal(f->run.between, 19 * 2 * MS + 19 * MS);
+	assert_int_equal(f->tpot.max, 12 * MS);
+	live_free(l);
+
+	/* a pause is idle time, and no token's */
+	assert_int_equal(live_new(&l), 0);
+	s = make_step(0, 1, 0, MS, 1);
+	add(l, &s);
+	s = make_step(1, 1, 5 * SECOND, MS, 1);
+	add(l, &s);
+	f = frame_at(l, 6 * SECOND, true);
+	assert_int_equal(f->run.idle, 5 * SECOND - MS);
+	assert_int_equal(f->run.between, 0);
+	assert_int_equal(f->tpot.n, 0);
+	live_free(l);
+}
+
+/* Far more than wait for those before them, and a thread for each: nothing is lost. */
+static void test_many(void **state)
+{
+	const struct live_frame *f;
+	struct live_sums sum = { 0 };
+	struct live_step s;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	for (uint32_t i = 0; i < 30000; i++) {
+		s = make_step(i, i, i * MS / 4, MS, 1);
+		s.pid = i / 1000;
+		add(l, &s);
+		sum.total += MS;
+	}
+	f = frame_at(l, 8 * SECOND, false);
+	assert_true(f->run.steps < 30000);
+	sum.steps = f->last.steps;
+	f = frame_at(l, 9 * SECOND, true);
+	sum.steps += f->last.steps;
+	assert_int_equal(sum.steps, 30000);
+	assert_int_equal(f->run.steps, 30000);
+	assert_int_equal(f->run.total, sum.total);
+	assert_int_equal(f->processes, 30);
+	live_free(l);
+}
+
+static void test_unfinished(void **state)
+{
+	const struct live_frame *f;
+	struct live_step s = make_step(0, 1, 0, 7 * MS, 1);
+	struct live *l;
+
+	(void)state;
+	s.step.unfinished = true;
+	s.step.lost = 3;
+	assert_int_equal(live_new(&l), 0);
+	add(l, &s);
+	f = frame_at(l, 7 * MS, true);
+	assert_int_equal(f->run.steps, 1);
+	assert_int_equal(f->run.unfinished, 1);
+	assert_int_equal(f->run.lossy, 1);
+	assert_int_equal(f->run.total, 7 * MS);
+	assert_int_equal(f->run.tokens, 0);
+	live_free(l);
+}
+
+static const struct live_row *find_row(const struct live_rows *rows, const char *name)
+{
+	for (size_t i = 0; i < rows->len; i++) {
+		if (!strcmp(rows->rows[i].name, name))
+			return &rows->rows[i];
+	}
+	fail_msg("no row %s", name);
+	return NULL;
+}
+
+static void check_row(const struct live_rows *rows, const char *name, uint64_t last_n,
+	int64_t last_ns, uint64_t run_n, int64_t run_ns)
+{
+	const struct live_row *row = find_row(rows, name);
+
+	assert_int_equal(row->last_n, last_n);
+	assert_int_equal(row->last_ns, last_ns);
+	assert_int_equal(row->run_n, run_n);
+	assert_int_equal(row->run_ns, run_ns);
+}
+
+static void test_rows(void **state)
+{
+	struct process_call calls[] = {
+		{ { 1, 0 }, { 10, 1000 } },
+		{ { 1, 1 }, { 5, 50000 } },
+		{ { 2, 0 }, { 1, 7 } },
+		{ { 2, 0 | SYSCALL_SUM_COMPAT }, { 2, 9 } },
+	};
+	const char *first = syscall_name(0), *second = syscall_name(1);
+	char name[] = "mul_mat", other[] = "mul_mat";
+	const struct live_frame *f;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	assert_int_equal(live_op(l, name, 100), 0);
+	assert_int_equal(live_op(l, other, 20), 0);
+	assert_int_equal(live_op(l, "add", 3), 0);
+	assert_int_equal(live_syscalls(l, calls, 3), 0);
+	live_lost(l, 5);
+	f = frame_at(l, SECOND, false);
+	assert_int_equal(f->ops.len, 2);
+	assert_string_equal(f->ops.rows[0].name, "mul_mat");
+	check_row(&f->ops, "mul_mat", 2, 120, 2, 120);
+	check_row(&f->ops, "add", 1, 3, 1, 3);
+	assert_string_equal(f->syscalls.rows[0].name, second);
+	check_row(&f->syscalls, first, 11, 1007, 11, 1007);
+	assert_int_equal(f->lost, 5);
+	assert_int_equal(f->last_lost, 5);
+
+	/* another name where this one was */
+	strcpy(name, "rope");
+	assert_int_equal(live_op(l, name, 50), 0);
+	calls[0].sum.n += 4;
+	calls[0].sum.ns += 100000;
+	assert_int_equal(live_syscalls(l, calls, 4), 0);
+	f = frame_at(l, 2 * SECOND, false);
+	check_row(&f->ops, "mul_mat", 0, 0, 2, 120);
+	check_row(&f->ops, "rope", 1, 50, 1, 50);
+	assert_string_equal(f->syscalls.rows[0].name, first);
+	check_row(&f->syscalls, first, 4, 100000, 15, 101007);
+	check_row(&f->syscalls, second, 0, 0, 5, 50000);
+	check_row(&f->syscalls, "(32 bit)", 2, 9, 2, 9);
+	assert_int_equal(f->last_lost, 0);
+	assert_int_equal(f->interval, SECOND);
+	calls[1].sum.ns += 2;
+	assert_int_equal(live_syscalls(l, calls, 4), 0);
+	f = frame_at(l, 3 * SECOND, false);
+	assert_string_equal(f->syscalls.rows[0].name, second);
+	f = frame_at(l, 3 * SECOND, true);
+	assert_string_equal(f->syscalls.rows[0].name, first);
+	assert_string_equal(f->ops.rows[0].name, "mul_mat");
+	live_free(l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_latencies),
+		cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_slow_stays),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_rows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

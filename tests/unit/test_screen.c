@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Frames of inftrace top as text: what fits, what is cut, and that nobody's name drives the
+ * terminal. */
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include <cmocka.h>
+
+#include "report/canvas.h"
+#include "report/screen.h"
+
+#define MS INT64_C(1000000)
+#define SECOND (1000 * MS)
+#define LINES_MAX 8000
+
+static const char hostile[] = "\x1b[2J\a\xc2\x9b"
+			      "1m\xff\xe2\x80\xae日本e\xcc\x81";
+
+/* A run with a bit of all, whose names are somebody else's. */
+static struct live *make_live(const char *name)
+{
+	static const uint8_t states[] = { ST_CPU, ST_BARRIER, ST_SYSCALL, ST_FAULT, ST_RUNNABLE,
+		ST_BLOCKED_FUTEX, ST_BLOCKED_IO, ST_BLOCKED_NET, ST_STOPPED };
+	struct process_call calls[3] = { { { 1, 202 }, { 100, 31 * 1000000 } },
+		{ { 1, 0 }, { 7, 5000 } }, { { 1, 501 }, { 1, 3 } } };
+	struct live *l;
+
+	assert_int_equal(live_new(&l), 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct live_step s = {
+			.pid = 4711,
+			.workers = 3,
+			.live_phase = i % 50 ? LIVE_DECODE : LIVE_PREFILL,
+			.step = { .number = i,
+				.tid = 4711,
+				.ts = i * 10 * MS,
+				.n_tokens = i % 50 ? 1 : 64,
+				.stall.state = STATE_NONE,
+				.straggler.state = STATE_NONE },
+		};
+
+		strcpy(s.phase, i % 50 ? "decode" : "prefill");
+		for (unsigned int k = 0; k < sizeof(states); k++) {
+			s.step.own[states[k]] = (9 - k) * MS / 5;
+			s.step.workers[states[k]] = 3 * (9 - k) * MS / 5;
+			s.step.total += s.step.own[states[k]];
+			s.step.workers_total += s.step.workers[states[k]];
+		}
+		if (i % 20 == 7) {
+			s.step.own[ST_RUNNABLE] += 183 * MS;
+			s.step.total += 183 * MS;
+			s.step.stall = (struct stall_info){
+				.ns = 183 * MS, .state = ST_RUNNABLE, .by_tid = 990
+			};
+			snprintf(s.by, sizeof(s.by), "%s", name);
+		}
+		assert_int_equal(live_step(l, &s), 0);
+	}
+	for (int i = 0; i < 40; i++) {
+		char op[64];
+
+		snprintf(op, sizeof(op), "%s%d", name, i);
+		assert_int_equal(live_op(l, op, 1000u * (unsigned int)i), 0);
+	}
+	assert_int_equal(live_syscalls(l, calls, 3), 0);
+	live_lost(l, 17);
+	return l;
+}
+
+struct drawn {
+	char *text;
+	const char *lines[LINES_MAX];
+	size_t n;
+};
+
+/* What the columns of a line hold; fails on all that a screen is not to be sent. */
+static unsigned int check_line(const char *line, bool ansi, bool utf8)
+{
+	unsigned int columns = 0;
+	mbstate_t mbs = { 0 };
+	wchar_t w;
+	size_t n;
+
+	while (*line) {
+		static const char *const sequences[] = { "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[7m",
+			"\x1b[K" };
+		bool known = false;
+
+		for (size_t i = 0; i < 5 && ansi; i++) {
+			n = strlen(sequences[i]);
+			if (!strncmp(line, sequences[i], n)) {
+				line += n;
+				known = true;
+				break;
+			}
+		}
+		if (known)
+			continue;
+		if (!utf8 && (unsigned char)*line >= 0x80)
+			fail_msg("not ASCII: %s", line);
+		n = mbrtowc(&w, line, MB_CUR_MAX, &mbs);
+		if (n == (size_t)-1 || n == (size_t)-2 || wcwidth(w) < 1)
+			fail_msg("not printable: %s", line);
+		columns += (unsigned int)wcwidth(w);
+		line += n;
+	}
+	return columns;
+}
+
+static void draw(const struct screen *s, const struct live_frame *f, struct drawn *d)
+{
+	const char *end = s->ansi ? "\r\n" : "\n";
+	char *line;
+	size_t len;
+
+	*d = (struct drawn){ .text = screen_render(s, f, &len) };
+	assert_non_null(d->text);
+	assert_int_equal(len, strlen(d->text));
+	for (line = d->text; line;) {
+		char *next = strstr(line, end);
+
+		if (next) {
+			*next = '\0';
+			next += strlen(end);
+		}
+		if (!next && !s->ansi) {
+			assert_int_equal(*line, 0); /* the last line ends, too */
+			break;
+		}
+		assert_true(d->n < LINES_MAX);
+		d->lines[d->n++] = line;
+		if (check_line(line, s->ansi, s->utf8) > s->width)
+			fail_msg("wider than %u: %s", s->width, line);
+		line = next;
+	}
+	if (s->height && d->n != s->height)
+		fail_msg("%zu lines of %u", d->n, s->height);
+}
+
+/* All sizes, from silly ones up: exactly so many lines, none of them wider. */
+static void test_sizes(void **state)
+{
+	static const char *const names[] = { hostile, "cc1plus", "" };
+	const struct live_frame *f;
+	struct drawn d;
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+		struct live *l = make_live(names[k]);
+
+		assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+		for (unsigned int width = 1; width <= 200; width += width < 90 ? 3 : 17) {
+			for (unsigned int height = 0; height <= 60;
+				height += height < 30 ? 2 : 15) {
+				for (unsigned int flags = 0; flags < 8; flags++) {
+					struct screen s = {
+						.width = width,
+						.height = height,
+						.utf8 = flags & 1,
+						.ansi = height && flags & 2,
+						.run_only = flags & 4,
+						.first = (width + height) % PART_MAX,
+						.ops = true,
+						.target = names[k],
+						.engines = width % 2 ? names[k] : NULL,
+						.message = height % 4 ? NULL : names[k],
+						.keys = "q quit",
+					};
+
+					draw(&s, f, &d);
+					free(d.text);
+				}
+			}
+		}
+		live_free(l);
+	}
+}
+
+static bool has_line(const struct drawn *d, const char *part)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		if (strstr(d->lines[i], part))
+			return true;
+	}
+	return false;
+}
+
+static void expect_line(const struct drawn *d, const char *line)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		if (!strcmp(d->lines[i], line))
+			return;
+	}
+	for (size_t i = 0; i < d->n; i++)
+		print_message("# |%s|\n", d->lines[i]);
+	fail_msg("missing: |%s|", line);
+}
+
+/* 80 x 24, in a terminal without UTF-8. */
+static void test_80x24(void **state)
+{
+	struct screen s = { .width = 80,
+		.height = 24,
+		.target = "llama-server 4711",
+		.engines = "llama.cpp",
+		.keys = "q quit" };
+	struct live *l = make_live("cc1plus");
+	const struct live_frame *f;
+	struct drawn d;
+
+	(void)state;
+	assert_int_equal(live_frame(l, 125 * SECOND, true, &f), 0);
+	draw(&s, f, &d);
+	assert_string_equal(d.lines[0],
+		"llama-server 4711, llama.cpp                                                2:05");
+	assert_string_equal(d.lines[1],
+		"steps/s 0.8  tokens/s 0.8  prompt tokens/s 1.0  steps 100  tokens 98  workers 3");
+	assert_string_equal(d.lines[2], "lost 17  (17 just now)");
+	expect_line(&d, "Slow steps of the last minute: none");
+	expect_line(&d,
+		"Time of steps       125 s                    run  workers                    run");
+	expect_line(&d, "q quit");
+	free(d.text);
+	live_free(l);
+
+	l = make_live("cc1plus");
+	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+	s.first = PART_SYSCALLS;
+	draw(&s, f, &d);
+	expect_line(&d, "TTFT 9.00 ms (64 tokens)");
+	expect_line(&d,
+		"  futex                        100   31.0 ms    310 us  #######################");
+	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700
+	 * ms */
+	expect_line(&d,
+		"cpu                9.86 % #               9.86 %  20.00 % ###            20.00 %");
+	free(d.text);
+	live_free(l);
+}
+
+/* Narrow: no bars, three columns of shares, sentences over several lines. */
+static void test_40_columns(void **state)
+{
+	struct screen s = { .width = 40,
+		.utf8 = true,
+		.target = "a program of a long name 4711",
+		.engines = "llama.cpp" };
+	struct live *l = make_live("cc1plus");
+	const struct live_frame *f;
+	struct drawn d;
+
+	(void)state;
+	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+	draw(&s, f, &d);
+	assert_string_equal(d.lines[0], "a program of a long name 4711, llam 0:01");
+	expect_line(&d, "Time of steps  last 1 s     run workers");
+	expect_line(&d, "  futex                    100   31.0 ms");
+	expect_line(&d, "  step 7, 192 ms instead of 9.00 ms: the");
+	expect_line(&d, "    calling thread waited 183 ms for a");
+	expect_line(&d, "    CPU behind pid 990 `cc1plus`");
+	free(d.text);
+	live_free(l);
+}
+
+/* Four shares and no bars: what is left of such a line are numbers. */
+static bool read_shares(const char *line, double v[4])
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s", strlen(line) > 16 ? line + 16 : "");
+	for (char *c = text; *c; c++) {
+		if (*c == '#')
+			*c = ' ';
+	}
+	return sscanf(text, "%lf %% %lf %% %lf %% %lf %%", v, v + 1, v + 2, v + 3) == 4;
+}
+
+/* The shares of a column add up, with all rows and with some merged for want of room. */
+static void test_shares(void **state)
+{
+	static const unsigned int heights[] = { 0, 60, 24, 16, 12 };
+	struct live *l = make_live("x");
+	const struct live_frame *f;
+
+	(void)state;
+	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
+	for (size_t i = 0; i < 5; i++) {
+		struct screen s = {
+			.width = 100, .height = heights[i], .target = "x", .engines = "y"
+		};
+		double v[4], sum[4] = { 0 };
+		unsigned int rows = 0;
+		struct drawn d;
+
+		draw(&s, f, &d);
+		for (size_t k = 0; k < d.n; k++) {
+			if (!read_shares(d.lines[k], v))
+				continue;
+			rows++;
+			for (int c = 0; c < 4; c++)
+				sum[c] += v[c];
+		}
+		assert_true(heights[i] ? rows >= 3 : rows == 10);
+		for (int c = 0; c < 4; c++)
+			assert_true(sum[c] > 99.94 && sum[c] < 100.06);
+		free(d.text);
+	}
+	live_free(l);
+}
+
+/* Bars: none, all, by eighths. */
+static void test_bars(void **state)
+{
+	static const struct {
+		double share;
+		bool utf8;
+		const char *bar;
+	} bars[] = {
+		{ 0, true, "|        |" },
+		{ 1, true, "|████████|" },
+		{ 2, true, "|████████|" },
+		{ -1, true, "|        |" },
+		{ 0.5, true, "|████    |" },
+		{ 0.25 + 1.0 / 64, true, "|██▏     |" },
+		{ 1.0 / 64, true, "|▏       |" },
+		{ 0.5, false, "|####    |" },
+		{ 1, false, "|########|" },
+		{ 1.0 / 64, false, "|        |" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bars) / sizeof(bars[0]); i++) {
+		struct canvas c = { .width = 10, .utf8 = bars[i].utf8 };
+
+		canvas_text(&c, "|");
+		canvas_bar(&c, bars[i].share, 8);
+		canvas_text(&c, "|");
+		assert_string_equal(c.text, bars[i].bar);
+		free(c.text);
+	}
+}
+
+/* What is cut, and what stands for it. */
+static void test_text(void **state)
+{
+	struct canvas c = { .width = 8, .utf8 = true };
+
+	(void)state;
+	canvas_text(&c, "a\x1b[m");
+	canvas_text(&c, "\xc2\x9b\xff");
+	canvas_text(&c, "日本"); /* two columns each: of the second one there is no room */
+	canvas_line(&c);
+	assert_string_equal(c.text, "a?[m??日\n");
+	assert_int_equal(canvas_width(&c, "日本e\xcc\x81"), 6);
+	free(c.text);
+
+	c = (struct canvas){ .width = 8 };
+	canvas_text(&c, "ü日x");
+	canvas_line(&c);
+	assert_string_equal(c.text, "??x\n");
+	free(c.text);
+
+	c = (struct canvas){ .width = 10, .height = 3 };
+	canvas_wrap(&c, "one two three four five six seven", 2);
+	canvas_line(&c);
+	canvas_text(&c, "dropped");
+	canvas_line(&c);
+	assert_string_equal(c.text, "one two\n  three\n  four\n");
+	free(c.text);
+}
+
+/* Nothing is known yet, and no engine. */
+static void test_empty(void **state)
+{
+	struct screen s = {
+		.width = 80, .height = 24, .target = "sleep 1", .message = "no preset fits"
+	};
+	const struct live_frame *f;
+	struct drawn d;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	assert_int_equal(live_frame(l, 0, false, &f), 0);
+	draw(&s, f, &d);
+	assert_true(has_line(&d, "sleep 1, no engine found"));
+	assert_true(has_line(&d, "steps 0"));
+	assert_false(has_line(&d, "Slow steps"));
+	assert_false(has_line(&d, "%"));
+	assert_true(has_line(&d, "no preset fits"));
+	free(d.text);
+	live_free(l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_80x24),
+		cmocka_unit_test(test_40_columns),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_bars),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_empty),
+	};
+
+	if (!setlocale(LC_CTYPE, "C.UTF-8"))
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
