@@ -13,7 +13,8 @@
 
 #include "inftrace.bpf.h"
 
-#define GROUPS_MAX 256
+#define GROUPS_MAX 128 /* a power of two */
+#define GROUP_WAYS 4
 #define GROUP_MEMBERS_MAX 64
 #define GROUP_EPOCHS 4 /* a power of two; a thread is at most one barrier behind the others */
 
@@ -40,6 +41,8 @@ struct member {
 };
 
 struct group {
+	u64 key; /* 0: none */
+	u32 tgid;
 	u32 step;  /* number + 1 of the step in flight; 0: none */
 	u32 epoch; /* counts the barriers */
 	u32 n_members;
@@ -49,44 +52,54 @@ struct group {
 	struct member members[GROUP_MEMBERS_MAX];
 };
 
-struct group_key {
-	u64 key;
-	u32 tgid;
-	u32 pad;
-};
-
-/* Full: the group that has met least recently is forgotten, and the step in flight has no workers. */
+/*
+ * A group is in one of GROUP_WAYS places that follow from its key; one that is at no step makes room for
+ * a new one. All taken: the step has no workers; counted. Not a hash of the kernel's: that with LRU keeps
+ * 128 free entries for each CPU (before 6.16), and one without would have to be cleaned up.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, GROUPS_MAX);
-	__type(key, struct group_key);
+	__type(key, u32);
 	__type(value, struct group);
 } groups __weak SEC(".maps");
 
-/* What a group begins as; too large for a program's stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct group);
-} group_none __weak SEC(".maps");
+static __always_inline struct group *group_way(u32 tgid, u64 key, u32 way)
+{
+	/* keys are addresses: the low bits are those of the allocator */
+	u32 i = ((u32)((key >> 6) * 0x9e3779b1u >> 16) + tgid + way) & (GROUPS_MAX - 1);
+
+	return bpf_map_lookup_elem(&groups, &i);
+}
 
 static __always_inline struct group *group_of(u32 tgid, u64 key)
 {
-	struct group_key k = { .key = key, .tgid = tgid };
+	for (u32 way = 0; way < GROUP_WAYS && key; way++) {
+		struct group *g = group_way(tgid, key, way);
 
-	return key ? bpf_map_lookup_elem(&groups, &k) : NULL;
+		if (g && g->key == key && g->tgid == tgid)
+			return g;
+	}
+	return NULL;
 }
 
-static __always_inline struct group *group_create(u32 tgid, u64 key)
+__weak __noinline int group_create(u32 tgid, u64 key)
 {
-	struct group_key k = { .key = key, .tgid = tgid };
-	u32 zero = 0;
-	void *none = bpf_map_lookup_elem(&group_none, &zero);
+	for (u32 way = 0; way < GROUP_WAYS; way++) {
+		struct group *g = group_way(tgid, key, way);
+		u64 before;
 
-	if (none)
-		bpf_map_update_elem(&groups, &k, none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&groups, &k);
+		if (!g || READ_ONCE(g->step))
+			continue;
+		before = READ_ONCE(g->key);
+		if (__sync_val_compare_and_swap(&g->key, before, key) != before)
+			continue;
+		g->tgid = tgid;
+		g->n_members = 0;
+		return 0;
+	}
+	__sync_fetch_and_add(&stats.workers_full, 1);
+	return 0;
 }
 
 #define SNAPSHOT_TRIES 4
@@ -343,7 +356,11 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 
 	if (!t)
 		return 0;
-	g = group_of(tgid, key) ?: group_create(tgid, key);
+	g = group_of(tgid, key);
+	if (!g) {
+		group_create(tgid, key);
+		g = group_of(tgid, key);
+	}
 	if (!g)
 		return 0;
 	if (t->group_key != key) {

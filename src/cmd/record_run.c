@@ -602,7 +602,7 @@ static void summarise_oddities(const struct run *r)
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },
-		{ st->workers_full, "workers of a step are not in its sums: too many threads" },
+		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
 		{ st->faults_open, "page faults ended in a signal" },
 		{ st->syscalls_short, "short system calls left out" },
 		{ st->irqs_full, "interrupts were nested too deep for a span" },
