@@ -206,9 +206,12 @@ def token_table(results):
 
 def llama(o):
     for model, threads, pool in SETUPS:
-        results = run_setup(model, threads, pool, o)
         how = "" if threads == 1 else ", one pool" if pool else ", new threads for every graph"
-        print(f"\n### llama.cpp, {model} model, {threads} thread{'s' * (threads > 1)}{how}\n\n{neighbours_text(results)}\n")
+        title = f"llama.cpp, {model} model, {threads} thread{'s' * (threads > 1)}{how}"
+        if o.model not in title:
+            continue
+        results = run_setup(model, threads, pool, o)
+        print(f"\n### {title}\n\n{neighbours_text(results)}\n")
         print(token_table(results))
         for name, samples in results.items():
             for lost in {s.lost for s in samples if s.lost}:

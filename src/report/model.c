@@ -49,6 +49,7 @@ static void process_free(struct process *p)
 	idmap_free(&p->by_number);
 	free(p->calls);
 	free(p->ttft.ns);
+	free(p->socket_ttft.ns);
 	free(p);
 }
 

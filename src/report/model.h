@@ -93,8 +93,10 @@ struct process {
 	struct tally ops, syscalls;
 	struct call *calls; /* after model_finish: in the order of time */
 	size_t n_calls, calls_size;
-	struct times ttft; /* of requests */
+	struct times ttft; /* of requests, as the engine's steps show them */
 	uint64_t requests, prompt_tokens, output_tokens;
+	struct times socket_ttft; /* as the server's sockets do: the same ones, seen from outside */
+	uint64_t socket_requests;
 	/* by sched_prof, fault_prof and memory_prof */
 	int64_t sched[STATES], sched_total;
 	uint64_t switches_voluntary, switches_involuntary;

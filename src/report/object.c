@@ -190,6 +190,8 @@ static void put_process_totals(struct json_build *b, struct json_object *o, cons
 		json_put_u64(b, v, "output_tokens", p->output_tokens);
 		json_put(b, o, "requests", v);
 	}
+	if (p->socket_requests)
+		json_put_u64(b, o, "socket_requests", p->socket_requests);
 	if (p->has_sched) {
 		v = object_states(b, p->sched, p->sched_total);
 		json_put(b, o, "threads_us", v);
@@ -223,6 +225,8 @@ static void put_latencies(struct json_build *b, struct json_object *o, const str
 	put_percentiles(b, o, "ttft_us", &sum->ttft);
 	if (sum->ttft.n)
 		json_put_text(b, o, "ttft_from", sum->ttft_of_requests ? "requests" : "steps");
+	if (sum->socket_ttft.n)
+		put_percentiles(b, o, "socket_ttft_us", &sum->socket_ttft);
 	put_percentiles(b, o, "time_per_output_token_us", &sum->tpot);
 	for (size_t i = 0; i < sum->n_calls; i++) {
 		call = json_new_object(b);

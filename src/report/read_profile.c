@@ -339,9 +339,14 @@ static bool shape_true(struct json_object *shape, const char *key)
 static int read_request(struct profile_reader *r, struct process *p, struct json_object *shape,
 	struct json_object *stages)
 {
+	const char *kind = json_object_get_string(json_object_object_get(shape, "source_kind"));
 	int64_t ns;
 
 	(void)r;
+	if (kind && !strcmp(kind, "socket")) {
+		p->socket_requests++;
+		return stage(stages, "ttft", &ns) ? times_add(&p->socket_ttft, ns) : 0;
+	}
 	p->requests++;
 	p->prompt_tokens += shape_count(shape, "prompt_tokens");
 	p->output_tokens += shape_count(shape, "output_tokens");

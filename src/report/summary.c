@@ -238,6 +238,10 @@ static void find_latencies(const struct process *p, const struct phase_names *na
 		sum->ttft = percentiles_of(values, p->ttft.len);
 		sum->ttft_of_requests = true;
 	}
+	if (p->socket_ttft.len) {
+		memcpy(values, p->socket_ttft.ns, p->socket_ttft.len * sizeof(*values));
+		sum->socket_ttft = percentiles_of(values, p->socket_ttft.len);
+	}
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		const struct phase_summary *phase = &sum->phases[i];
 
@@ -339,6 +343,8 @@ int summary_make(const struct process *p, const struct phase_names *names, struc
 	memset(ret, 0, sizeof(*ret));
 	if (p->n_calls > n)
 		n = p->n_calls;
+	if (p->socket_ttft.len > n)
+		n = p->socket_ttft.len;
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;

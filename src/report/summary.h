@@ -48,6 +48,7 @@ struct summary {
 	size_t n_calls, calls_size;
 	struct percentiles ttft; /* time to first token */
 	bool ttft_of_requests;   /* as the engine shows them */
+	struct percentiles socket_ttft;
 	struct percentiles tpot; /* time per output token */
 	uint64_t pauses;         /* between steps, that count for none of these */
 	int64_t pause_max;

@@ -95,6 +95,8 @@ static void put_latencies(
 	put_percentiles(page,
 		sum->ttft_of_requests ? "first token (requests)" : "time to first token",
 		&sum->ttft);
+	if (sum->socket_ttft.n)
+		put_percentiles(page, "first token (sockets)", &sum->socket_ttft);
 	put_percentiles(page, "time per output token", &sum->tpot);
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		snprintf(row, sizeof(row), "%s step", printable(name, page, sum->phases[i].phase));
@@ -116,6 +118,8 @@ static void put_latencies(
 		fprintf(page->out, "  requests: %llu, of %llu prompt and %llu output tokens\n",
 			(unsigned long long)p->requests, (unsigned long long)p->prompt_tokens,
 			(unsigned long long)p->output_tokens);
+	if (p->socket_requests)
+		fprintf(page->out, "  requests seen at sockets: %llu\n", (unsigned long long)p->socket_requests);
 	if (sum->pauses)
 		fprintf(page->out,
 			"  %llu pauses of more than 1 s between steps (up to %s) count for no "

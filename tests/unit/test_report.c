@@ -276,6 +276,40 @@ static void test_processes(void **state)
 	free(p.text);
 }
 
+/* The same request by the engine's steps and at the server's socket: told apart, not added up. */
+static void test_sockets(void **state)
+{
+	struct json_object *report, *process;
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	profile_begin(&p);
+	add_request(&p, 1, "");
+	for (int socket = 0; socket < 2; socket++)
+		fprintf(p.out,
+			"{\"event\":\"request_prof\"," HEAD
+			",\"shape\":{\"pid\":1,\"source_kind\":\"%s\",\"prompt_tokens\":32,"
+			"\"output_tokens\":51},\"stage_us\":{\"total\":99.000,\"ttft\":%s}}\n",
+			socket ? "socket" : "steps", socket ? "12000.000" : "10000.000");
+	RUN(&result, profile_end(&p), "--json", "-");
+	report = parse(result.out);
+	process = json_object_array_get_idx(get(report, "processes"), 0);
+	assert_string_equal(text_at(get(process, "requests"), "count"), "1");
+	assert_string_equal(text_at(get(process, "requests"), "output_tokens"), "51");
+	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10000.000");
+	assert_string_equal(text_at(get(process, "socket_ttft_us"), "max"), "12000.000");
+	assert_string_equal(text_at(process, "socket_requests"), "1");
+	json_object_put(report);
+	output_free(&result);
+
+	RUN(&result, p.text, "-");
+	assert_contains(result.out, "first token (sockets)           1    12.0 ms");
+	assert_contains(result.out, "requests seen at sockets: 1\n");
+	output_free(&result);
+	free(p.text);
+}
+
 /* Steps of a trace count like those of a profile. */
 static void test_trace(void **state)
 {
@@ -489,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_limits),
