@@ -164,7 +164,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			since = stats.start_ns;
 			flags = REC_F_OPEN_START;
 		}
-		hdr_fill(&r.h, REC_ON_CPU, since, now, prev->tgid, prev->pid, 0, flags);
+		hdr_fill(&r.h, REC_ON_CPU, since, now, prev->tgid, prev->pid,
+			preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
 		emit(&r, sizeof(r), REC_ON_CPU);
 	}
 	if (t)

@@ -132,8 +132,10 @@ struct rec_off_cpu {
 	u64 waker_slice; /* start_ns of the span that the waker was in; 0: in none that is recorded */
 };
 
+#define REC_ON_CPU_PREEMPTED 0x100 /* as TASK_REPORT_MAX in the kernel's tracepoint */
+
 struct rec_on_cpu {
-	struct rec_hdr h;
+	struct rec_hdr h; /* id: the task's state as it left, or REC_ON_CPU_PREEMPTED */
 };
 
 struct rec_fault {

@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
-		"Chrome trace: .json or .json.gz, - for stdout; may be repeated (default: "
+		"trace: .json or .json.gz (Chrome), .pftrace (Perfetto), - for stdout (Chrome); may be repeated (default: "
 		"inftrace-COMM-PID.json, none with --profile alone)",
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },

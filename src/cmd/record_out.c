@@ -161,8 +161,10 @@ int outputs_check(struct record_options *o)
 				return -EINVAL;
 			}
 		}
-		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz")) {
-			log_error("-o: %s: the name must end in .json or .json.gz, or be - for stdout", name);
+		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz") &&
+			!has_suffix(name, ".pftrace")) {
+			log_error("-o: %s: the name must end in .json, .json.gz or .pftrace, or be - for stdout",
+				name);
 			return -EINVAL;
 		}
 		err = check_file("-o", name);
@@ -316,7 +318,9 @@ static int claim_file(int fd, const char *name)
 static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
+	enum writer_mode mode;
 	struct writer *w;
+	bool native;
 	int err, fd;
 
 	fd = open_file(name, 0, o);
@@ -327,10 +331,11 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 		close(fd);
 		return err;
 	}
-	err = writer_new(fd, is_stdout(name) ? "stdout" : name,
-		has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN, &w);
+	native = has_suffix(name, ".pftrace");
+	mode = native ? WRITER_PACKETS : has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN;
+	err = writer_new(fd, is_stdout(name) ? "stdout" : name, mode, &w);
 	if (!err)
-		err = chrome_sink_new(w, rec, &o->sink);
+		err = native ? perfetto_sink_new(w, rec, &o->sink) : chrome_sink_new(w, rec, &o->sink);
 	out->n += !err;
 	return err;
 }

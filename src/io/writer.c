@@ -127,6 +127,28 @@ void writer_commit(struct writer *w, const char *end)
 	w->used += len;
 }
 
+/* The length of the whole packets: each has a key of one byte and its length behind it. */
+static size_t packets_within(const char *data, size_t len)
+{
+	size_t keep = 0;
+
+	for (;;) {
+		size_t i = keep + 1, n = 0;
+		int shift = 0;
+
+		while (i < len && data[i] & 0x80 && shift < 28) {
+			n |= (size_t)(data[i++] & 0x7f) << shift;
+			shift += 7;
+		}
+		if (i >= len)
+			return keep;
+		n |= (size_t)(data[i++] & 0x7f) << shift;
+		if (n > len - i)
+			return keep;
+		keep = i + n;
+	}
+}
+
 /* A write that failed half-way left a torn event: the file ends before it again. */
 static void cut_torn(struct writer *w, const char *data, size_t done)
 {
@@ -146,6 +168,8 @@ static void cut_torn(struct writer *w, const char *data, size_t done)
 		while (keep && !(keep >= 2 && data[keep - 1] == '\n' && data[keep - 2] == ','))
 			keep--;
 		keep = keep ? keep - 2 : 0;
+	} else if (w->mode == WRITER_PACKETS) {
+		keep = packets_within(data, done);
 	} else {
 		while (keep && data[keep - 1] != '\n')
 			keep--;

@@ -19,6 +19,7 @@ enum writer_mode {
 	WRITER_PLAIN, /* events with padding */
 	WRITER_GZIP,  /* one gzip member per flush */
 	WRITER_LINES, /* as is: for formats that must not be padded */
+	WRITER_PACKETS, /* as is: fields of protobuf, whose readers tolerate a torn last one */
 };
 
 struct writer;

@@ -67,6 +67,7 @@ struct profile_meta;
 
 /* Each takes over the writer, also on failure. -ENOMEM. */
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
 	struct sink **ret_sink);
 

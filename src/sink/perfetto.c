@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Perfetto's own format, streamed: a sequence of packets, each written as a whole, in whatever
+ * order their records came. A reader sorts by time, and tolerates a file whose last packet is torn.
+ */
+#include "sink/perfetto.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/names.h"
+
+#define SNAPSHOT_NS UINT64_C(5000000000)
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static char *put_clock(char *p, uint32_t id, uint64_t ns)
+{
+	char *mark;
+
+	p = proto_open(p, 1 /* clocks */, &mark);
+	p = proto_u64(p, 1 /* clock_id */, id);
+	p = proto_u64(p, 2 /* timestamp */, ns);
+	return proto_close(mark, p);
+}
+
+static void write_clocks(struct perfetto_sink *s, uint64_t boot, uint64_t mono, uint64_t real)
+{
+	char *packet, *clocks, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_TIMESTAMP, boot);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_CLOCKS, &clocks);
+	/* BuiltinClock: REALTIME 1, MONOTONIC 3, BOOTTIME 6 */
+	p = put_clock(p, 6, boot);
+	p = put_clock(p, 3, mono);
+	p = put_clock(p, 1, real);
+	p = proto_u64(p, 2 /* primary_trace_clock */, 6);
+	packet_end(s, packet, proto_close(clocks, p));
+	s->clock_ns = boot;
+}
+
+static void write_clocks_now(struct perfetto_sink *s)
+{
+	write_clocks(
+		s, clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
+}
+
+static void write_system(struct perfetto_sink *s)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	char *packet, *system, *mark, *p = packet_begin(s, &packet);
+	struct utsname u;
+
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_SYSTEM, &system);
+	if (!uname(&u)) {
+		/* by the machine a reader knows the table of system calls, by the release the task
+		 * states */
+		p = proto_open(p, 1 /* utsname */, &mark);
+		p = proto_text(p, 1, u.sysname, strlen(u.sysname));
+		p = proto_text(p, 2, u.version, strlen(u.version));
+		p = proto_text(p, 3, u.release, strlen(u.release));
+		p = proto_text(p, 4, u.machine, strlen(u.machine));
+		p = proto_close(mark, p);
+	}
+	if (cpus > 0)
+		p = proto_u64(p, 8 /* num_cpus */, (uint64_t)cpus);
+	packet_end(s, packet, proto_close(system, p));
+}
+
+static void write_uuid(struct perfetto_sink *s)
+{
+	uint64_t id[2] = { s->rec.start_boot_ns, s->rec.start_real_ns };
+	char *packet, *uuid, *p = packet_begin(s, &packet);
+
+	if (getrandom(id, sizeof(id), GRND_NONBLOCK) < 0)
+		id[1] ^= (uint64_t)getpid() << 32;
+	p = proto_open(p, PACKET_UUID, &uuid);
+	p = proto_u64(p, 1 /* msb */, id[0]);
+	p = proto_u64(p, 2 /* lsb */, id[1]);
+	packet_end(s, packet, proto_close(uuid, p));
+}
+
+static void perfetto_record(struct sink *sink, const struct rec_hdr *rec)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	switch (rec->kind) {
+	case REC_SYSCALL:
+		if (rec->flags & REC_F_COMPAT)
+			perfetto_compat_syscall(s, (const struct rec_syscall *)rec);
+		else
+			perfetto_syscall(s, (const struct rec_syscall *)rec);
+		break;
+	case REC_OFF_CPU:
+		perfetto_off_cpu(s, (const struct rec_off_cpu *)rec);
+		perfetto_waking(s, (const struct rec_off_cpu *)rec);
+		break;
+	case REC_ON_CPU:
+		perfetto_on_cpu(s, (const struct rec_on_cpu *)rec);
+		break;
+	case REC_FAULT:
+		perfetto_fault(s, (const struct rec_fault *)rec);
+		break;
+	case REC_FUNCTION:
+		perfetto_function(s, (const struct rec_function *)rec);
+		break;
+	case REC_STEP:
+		perfetto_step(s, (const struct rec_step *)rec);
+		break;
+	case REC_TASK:
+		perfetto_task(s, (const struct rec_task *)rec);
+		break;
+	case REC_REQUEST:
+		perfetto_request(s, (const struct rec_request *)rec);
+		break;
+	case REC_IRQ:
+		perfetto_irq(s, (const struct rec_irq *)rec);
+		break;
+	case REC_MEMORY:
+		perfetto_memory(s, (const struct rec_memory *)rec);
+		break;
+	}
+}
+
+static void perfetto_loss(struct sink *sink, const struct loss *l)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
+	struct event e;
+
+	/* the mark is for readers of the sequence, what follows it must not refer to what was
+	 * before */
+	held_flush(s, true);
+	s->dropped = true;
+	interns_clear(s->interns);
+	perfetto_cpus_lost(s, sched);
+	event_init(&e, s, perfetto_own_track(s), "loss", "lost records");
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (l->count[k])
+			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
+	}
+	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
+}
+
+static int perfetto_flush(struct sink *sink)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	held_flush(s, false);
+	perfetto_cpus_flush(s);
+	if (clock_ns(CLOCK_BOOTTIME) - s->clock_ns >= SNAPSHOT_NS)
+		write_clocks_now(s);
+	return writer_flush(s->w);
+}
+
+static uint64_t perfetto_bytes(const struct sink *sink)
+{
+	return writer_bytes(((const struct perfetto_sink *)sink)->w);
+}
+
+static int perfetto_close(struct sink *sink, const struct window_totals *t)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	int err;
+
+	(void)t;
+	held_flush(s, true);
+	held_free(s);
+	perfetto_cpus_close(s);
+	write_clocks_now(s);
+	err = writer_close(s->w);
+	irq_names_free(s->irqs);
+	interns_free(s->interns);
+	free(s->processes);
+	free(s->threads);
+	free(s);
+	return err;
+}
+
+static const struct sink_ops perfetto_ops = {
+	.record = perfetto_record,
+	.loss = perfetto_loss,
+	.flush = perfetto_flush,
+	.close = perfetto_close,
+	.bytes = perfetto_bytes,
+};
+
+static void write_first_process(struct task *t, void *arg)
+{
+	perfetto_process(arg, t->tgid);
+}
+
+int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
+{
+	struct perfetto_sink *s = calloc(1, sizeof(*s));
+
+	if (!s || interns_new(&s->interns)) {
+		free(s);
+		writer_close(w);
+		return -ENOMEM;
+	}
+	s->sink.ops = &perfetto_ops;
+	s->w = w;
+	s->rec = *rec;
+	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
+	write_uuid(s);
+	write_system(s);
+	tasks_each_process(rec->tasks, write_first_process, s);
+	*ret_sink = &s->sink;
+	return 0;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the parts of the Perfetto sink share.
+ *
+ * Field numbers are those of protos/perfetto/trace/ in the sources of Perfetto; the file is a
+ * sequence of TracePackets, each of which is one event of the writer.
+ */
+#ifndef INFTRACE_PERFETTO_H
+#define INFTRACE_PERFETTO_H
+
+#include <stdbool.h>
+
+#include "io/writer.h"
+#include "sink/proto.h"
+#include "sink/sink.h"
+#include "target/irq.h"
+
+/* TracePacket */
+enum {
+	PACKET_FTRACE = 1,
+	PACKET_PROCESS_TREE = 2,
+	PACKET_CLOCKS = 6,
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE = 10,
+	PACKET_EVENT = 11,
+	PACKET_INTERNED = 12,
+	PACKET_SEQUENCE_FLAGS = 13,
+	PACKET_DROPPED = 42,
+	PACKET_SYSTEM = 45,
+	PACKET_TRACK = 60,
+	PACKET_FIRST = 87,
+	PACKET_UUID = 89,
+};
+
+/* Packets of one sequence share interned names. */
+#define SEQUENCE_EVENTS 1
+#define SEQUENCE_FTRACE 2
+#define SEQUENCE_F_CLEARED 1
+#define SEQUENCE_F_NEEDS 2
+
+/* TrackEvent.type */
+enum {
+	EVENT_BEGIN = 1,
+	EVENT_END,
+	EVENT_INSTANT,
+	EVENT_COUNTER,
+};
+
+/* Fields of InternedData. */
+enum intern_kind {
+	INTERN_CATEGORY = 1,
+	INTERN_NAME = 2,
+	INTERN_ANNOTATION = 3,
+};
+
+/* Of what a track is. */
+enum track_kind {
+	TRACK_PROCESS,
+	TRACK_CALLS,   /* functions, steps, faults and interrupts of a thread */
+	TRACK_OFF_CPU, /* why a thread did not run */
+	TRACK_STEPS,   /* lanes of a process */
+	TRACK_REQUESTS,
+	TRACK_RSS, /* counters of a process */
+	TRACK_ALLOCATED,
+	TRACK_FREED,
+	TRACK_INFTRACE,
+};
+
+#define PERFETTO_LANES 64
+#define PERFETTO_CPUS 1024
+
+/*
+ * Slices of a thread that wait a while for others: a reader sorts packets by time, and those of one
+ * time stay in the order of the file. So where one slice ends when the next begins, it must come
+ * first, and it does not always: an operator is known to have ended only when the barrier behind it
+ * has.
+ */
+#define HELD_MAX 64
+
+struct held {
+	uint64_t start_ns, end_ns;
+	char *bytes; /* the packets of its begin and its end */
+	size_t len, size;
+	uint32_t number; /* in the order of arrival */
+};
+
+struct perfetto_thread {
+	uint32_t tid; /* 0: the slot is empty */
+	uint32_t tgid;
+	uint32_t tracks;          /* 1 << enum track_kind: described */
+	uint16_t reused;          /* how often another process got the number */
+	uint16_t open;            /* spans that began before the recording */
+	char comm[TASK_COMM_LEN]; /* as written */
+	struct held *held;        /* by begin, and the longer first; of HELD_MAX */
+	unsigned int n_held;
+	uint32_t arrived, settled; /* slices in all, and until the last flush */
+};
+
+struct perfetto_process {
+	uint32_t tgid;
+	char comm[TASK_COMM_LEN];
+	uint32_t tracks;
+	unsigned int lanes[2]; /* steps, requests */
+	uint64_t lane_end[2][PERFETTO_LANES];
+};
+
+struct interns;
+struct perfetto_cpu;
+
+struct perfetto_sink {
+	struct sink sink;
+	struct writer *w;
+	struct recording rec;
+	struct perfetto_thread *threads; /* open addressing */
+	size_t n_threads, threads_size;
+	struct perfetto_process *processes;
+	size_t n_processes;
+	struct interns *interns;
+	struct irq_names *irqs;
+	struct perfetto_cpu *cpus[PERFETTO_CPUS];
+	uint64_t clock_ns; /* of the last snapshot */
+	bool first_event;  /* a packet of the sequence was written */
+	bool dropped;      /* the next one tells that some before it are missing */
+	bool inftrace_track;
+};
+
+/* ---- packets ---- */
+
+static inline char *packet_begin(struct perfetto_sink *s, char **ret_mark)
+{
+	return proto_open(writer_reserve(s->w), 1 /* Trace.packet */, ret_mark);
+}
+
+static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
+{
+	writer_commit(s->w, proto_close(mark, p));
+}
+
+/* ---- perfetto_tracks.c ---- */
+
+/* The number of a thread's track, which is described before. 0 without memory. */
+uint64_t perfetto_thread_track(
+	struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
+struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
+struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
+
+/* Of a process: the first lane on which the span overlaps with no other; 0: there is none left. */
+uint64_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
+uint64_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
+uint64_t perfetto_own_track(struct perfetto_sink *s);
+
+/* ---- perfetto_event.c: TrackEvents ---- */
+
+enum value_type { /* fields of DebugAnnotation */
+	VALUE_BOOL = 2,
+	VALUE_UINT = 3,
+	VALUE_INT = 4,
+	VALUE_DOUBLE = 5,
+	VALUE_TEXT = 6,
+	VALUE_POINTER = 7,
+};
+
+#define EVENT_ARGS_MAX 48
+#define EVENT_TEXT_MAX 160 /* bytes of a string; what is longer is cut */
+#define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
+
+struct event_arg {
+	uint32_t name;
+	enum value_type type;
+	union {
+		uint64_t u; /* also the bits of a double */
+		const char *text;
+	};
+	size_t len;
+};
+
+struct event {
+	struct perfetto_sink *s;
+	uint64_t track;
+	uint32_t name, category;
+	const char *text_name; /* not interned */
+	unsigned int n, texts;
+	struct event_arg args[EVENT_ARGS_MAX];
+};
+
+int interns_new(struct interns **ret_interns);
+void interns_free(struct interns *in);
+void interns_clear(struct interns *in);
+
+/* `name` is interned, and must come from a limited set. */
+void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const char *category,
+	const char *name);
+/* Texts must stay until the event is written. */
+void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
+void event_add_text(struct event *e, const char *name, const char *text, size_t len);
+/* Marks of spans that were cut. */
+void event_add_open(struct event *e, uint8_t flags);
+void event_write(const struct event *e, uint32_t type, uint64_t ns);
+/* Begin and end. */
+void event_write_span(const struct event *e, uint64_t start_ns, uint64_t end_ns);
+/* The same for a record on a thread's track. */
+void event_write_record(const struct event *e, const struct rec_hdr *h);
+void event_write_counter(struct perfetto_sink *s, uint64_t track, uint64_t ns, uint64_t value);
+
+/* ---- perfetto_held.c ---- */
+
+/* The packets of a slice, which are copied. */
+void held_add(struct perfetto_sink *s, struct perfetto_thread *t, uint64_t start_ns,
+	uint64_t end_ns, const char *bytes, size_t len);
+/* Writes those that have waited since before the last call, or all. */
+void held_flush(struct perfetto_sink *s, bool all);
+void held_free(struct perfetto_sink *s);
+
+/* ---- perfetto_records.c ---- */
+
+void perfetto_function(struct perfetto_sink *s, const struct rec_function *r);
+void perfetto_step(struct perfetto_sink *s, const struct rec_step *r);
+void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r);
+void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r);
+void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);
+void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
+void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
+void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
+void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
+
+/* ---- perfetto_sched.c: what goes into bundles of ftrace events, by CPU ---- */
+
+void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r);
+void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r);
+void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
+/* Records were lost: each CPU says so in its next bundle. */
+void perfetto_cpus_lost(struct perfetto_sink *s, uint64_t n);
+/* Writes all bundles. */
+void perfetto_cpus_flush(struct perfetto_sink *s);
+/* What ran last on each CPU does so no longer; frees. */
+void perfetto_cpus_close(struct perfetto_sink *s);
+
+/* Within the recording. */
+static inline uint64_t perfetto_ts(const struct perfetto_sink *s, uint64_t ns)
+{
+	return ns > s->rec.start_boot_ns ? ns : s->rec.start_boot_ns;
+}
+
+#endif

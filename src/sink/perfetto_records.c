@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
+#include "engine/check.h"
+#include "sink/perfetto.h"
+#include "sink/request.h"
+#include "util/fmt.h"
+#include "util/names.h"
+
+static void add_string(struct event *e, const char *name, const char *text)
+{
+	event_add_text(e, name, text, strlen(text));
+}
+
+static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+	const char *category, const char *name)
+{
+	event_init(e, s, perfetto_thread_track(s, h->tgid, h->tid, TRACK_CALLS), category, name);
+}
+
+static uint64_t double_bits(uint64_t bits, unsigned int size)
+{
+	uint32_t half = (uint32_t)bits;
+	double d;
+	float f;
+
+	if (size != sizeof(f))
+		return bits;
+	memcpy(&f, &half, sizeof(f));
+	d = f;
+	memcpy(&bits, &d, sizeof(bits));
+	return bits;
+}
+
+static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
+{
+	if (a->names && v < a->names->n && a->names->names[v])
+		add_string(e, a->name, a->names->names[v]);
+	else if (a->is_pointer)
+		event_add(e, a->name, VALUE_POINTER, v);
+	else if (a->is_float)
+		event_add(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
+	else
+		event_add(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
+}
+
+static void add_args(
+	struct event *e, const struct rec_hdr *h, const uint64_t *vals, const char *strs)
+{
+	const struct recording *rec = &e->s->rec;
+	const struct probe_spec *s = &rec->probes->specs[h->id];
+
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		const struct probe_arg *a = &s->args[i];
+		const char *str = strs, *name = NULL;
+
+		strs += a->is_string ? FUNC_STR_LEN : 0;
+		if (!check_shown(s, i, vals) ||
+			(s->fetch[i].flags & FETCH_F_LATE && h->flags & REC_F_OPEN_END))
+			continue;
+		if (a->is_handle && rec->handles)
+			name = handles_get(rec->handles, h->tgid, vals[i]);
+		if (a->is_string)
+			event_add_text(e, a->name, str, strnlen(str, FUNC_STR_LEN));
+		else if (name)
+			add_string(e, a->name, name);
+		else
+			add_value(e, a, vals[i]);
+	}
+}
+
+void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
+{
+	const struct probe_spec *spec;
+	struct event e;
+
+	if (r->h.id >= s->rec.probes->n)
+		return;
+	spec = &s->rec.probes->specs[r->h.id];
+	begin(&e, s, &r->h, probe_role_name(spec->role), probe_spec_name(spec, r->vals));
+	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
+	event_add_open(&e, r->h.flags);
+	if (spec->flags & PROBE_F_INSTANT)
+		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+	else
+		event_write_record(&e, &r->h);
+}
+
+void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
+{
+	const struct probe_spec *spec;
+	struct event e;
+	char key[64];
+
+	if (r->h.id >= s->rec.probes->n)
+		return;
+	spec = &s->rec.probes->specs[r->h.id];
+	begin(&e, s, &r->h, "step", probe_spec_name(spec, r->vals));
+	add_args(&e, &r->h, r->vals, r->strs[0]);
+	event_add(&e, "step", VALUE_UINT, r->number);
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+
+		if (!r->ns[i])
+			continue;
+		*fmt_str(fmt_lit(key, "breakdown_ns."), name, strlen(name)) = 0;
+		event_add(&e, key, VALUE_UINT, r->ns[i]);
+	}
+	if (r->lost)
+		event_add(&e, "lost_records", VALUE_UINT, r->lost);
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h);
+	event_add(&e, "thread", VALUE_UINT, r->h.tid);
+	e.track = perfetto_lane(s, &r->h, TRACK_STEPS);
+	if (e.track) /* else more at once than lanes: they are on their threads' tracks all the same
+		      */
+		event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+}
+
+void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
+{
+	struct event e;
+
+	begin(&e, s, &r->h, "fault",
+		r->h.flags & REC_F_MAJOR ? "page_fault_major" : "page_fault_minor");
+	event_add(&e, "address", VALUE_POINTER, r->addr);
+	if (r->h.flags & REC_F_KERNEL)
+		event_add(&e, "kernel", VALUE_BOOL, 1);
+	event_add_open(&e, r->h.flags);
+	if (r->h.flags & REC_F_KERNEL)
+		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+	else
+		event_write_record(&e, &r->h);
+}
+
+void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
+{
+	char buf[IRQ_NAME_LEN];
+	const char *name, *type;
+	struct event e;
+
+	if (r->h.flags & REC_F_SOFTIRQ) {
+		type = "softirq";
+		name = softirq_name(r->h.id);
+	} else if (r->h.flags & REC_F_VECTOR) {
+		type = "vector";
+		name = irq_vector_name(r->h.id);
+	} else {
+		type = "handler";
+		name = irq_name(&s->irqs, r->h.id, buf);
+	}
+	begin(&e, s, &r->h, "irq", name);
+	add_string(&e, "type", type);
+	if (!(r->h.flags & REC_F_VECTOR))
+		event_add(&e, "number", VALUE_UINT, r->h.id);
+	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h);
+}
+
+void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
+{
+	static const char *const names[] = {
+		[TASK_FORK] = "fork",
+		[TASK_EXEC] = "exec",
+		[TASK_EXIT] = "exit",
+		[TASK_COMM] = "rename",
+	};
+	struct event e;
+
+	if (r->h.id >= sizeof(names) / sizeof(names[0]))
+		return;
+	begin(&e, s, &r->h, "task", names[r->h.id]);
+	event_add_text(&e, "comm", r->comm, strnlen(r->comm, sizeof(r->comm)));
+	if (r->h.id == TASK_FORK)
+		event_add(&e, "parent", VALUE_UINT, r->arg);
+	else if (r->h.id == TASK_EXIT)
+		event_add(&e, "code", VALUE_UINT, r->arg);
+	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+}
+
+void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
+{
+	const struct {
+		enum track_kind kind;
+		uint64_t value;
+	} counters[] = {
+		{ TRACK_RSS, r->rss_bytes },
+		{ TRACK_ALLOCATED, r->pages_allocated },
+		{ TRACK_FREED, r->pages_freed },
+	};
+
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
+		uint64_t track = perfetto_counter(s, r->h.tgid, counters[i].kind);
+
+		if (track)
+			event_write_counter(s, track, r->h.start_ns, counters[i].value);
+	}
+}
+
+void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
+{
+	uint64_t track, start = perfetto_ts(s, r->h.start_ns);
+	char buf[REQUEST_NAME_LEN];
+	struct event e, ttft;
+
+	perfetto_thread(s, r->h.tgid, r->h.tid);
+	track = perfetto_lane(s, &r->h, TRACK_REQUESTS);
+	if (!track)
+		return;
+	event_init(&e, s, track, "requests", NULL);
+	e.text_name = request_name(r, buf); /* as many names as clients think of */
+	event_add(&e, "thread", VALUE_UINT, r->h.tid);
+	event_add(&e, "fd", VALUE_UINT, r->h.id);
+	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
+	event_add(&e, "bytes_written", VALUE_UINT, r->bytes_written);
+	event_add(&e, "chunks", VALUE_UINT, r->chunks);
+	if (r->h.flags & REC_F_END_UNSEEN)
+		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
+	event_add_open(&e, r->h.flags & REC_F_OPEN_END);
+	/* the inner one between the begin and the end of the outer: they may share an instant */
+	event_write(&e, EVENT_BEGIN, start);
+	if (r->first_chunk_ns) {
+		event_init(&ttft, s, track, "requests", "ttft");
+		event_write_span(&ttft, start, r->first_chunk_ns);
+	}
+	event_write(&e, EVENT_END, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
+}
+
+void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
+{
+	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
+	uint64_t end = r->h.start_ns + r->h.dur_ns;
+	struct task *waker = NULL;
+	struct event e;
+
+	event_init(&e, s, perfetto_thread_track(s, r->h.tgid, r->h.tid, TRACK_OFF_CPU), "sched",
+		off_cpu_name((enum time_state)r->h.id));
+	if (!e.track)
+		return;
+	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
+	event_add(&e, "cpu_before", VALUE_UINT, r->cpu_from);
+	if (r->h.flags & REC_F_PREEMPT)
+		event_add(&e, "preempted", VALUE_BOOL, 1);
+	if (r->late)
+		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
+	if (r->wake_ns)
+		event_add(&e, "run_queue_ns", VALUE_UINT, end - r->wake_ns);
+	if (r->wake_ns && from_irq) {
+		add_string(&e, "waker", "interrupt");
+	} else if (r->wake_ns) {
+		event_add(&e, "waker_tid", VALUE_UINT, r->waker_tid);
+		waker = tasks_get_other(s->rec.tasks, r->waker_tid);
+		if (waker && waker->comm[0])
+			event_add_text(
+				&e, "waker", waker->comm, strnlen(waker->comm, TASK_COMM_LEN));
+	}
+	event_add_open(&e, r->h.flags);
+	event_write_span(&e, perfetto_ts(s, r->h.start_ns), end);
+}
+
+/* Perfetto knows the names of the 64-bit table only. */
+void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
+{
+	struct event e;
+	char name[32];
+
+	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
+	begin(&e, s, &r->h, "syscall", name);
+	if (!(r->h.flags & REC_F_OPEN_END))
+		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h);
+}

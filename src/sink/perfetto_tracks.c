@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Perfetto trace: processes, threads and their tracks, described before their first event. */
+#include <stdlib.h>
+
+#include "sink/perfetto.h"
+
+#define THREADS_FIRST 256
+#define OWN_PID 4194306 /* above every real pid (PID_MAX_LIMIT) */
+
+/* TrackDescriptor */
+enum {
+	TRACK_UUID = 1,
+	TRACK_NAME = 2,
+	TRACK_PROCESS_FIELD = 3,
+	TRACK_THREAD_FIELD = 4,
+	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
+	TRACK_DISALLOW_MERGING = 9,
+};
+
+/* Small numbers, since each event has one: a varint of four bytes for tracks of threads. */
+static uint64_t track_uuid(uint32_t id, enum track_kind kind, uint32_t more)
+{
+	return (uint64_t)id << 4 | kind | (uint64_t)more << 32;
+}
+
+static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
+{
+	return proto_text(
+		p, field, comm[0] ? comm : "?", comm[0] ? strnlen(comm, TASK_COMM_LEN) : 1);
+}
+
+static void write_tree_process(struct perfetto_sink *s, const struct perfetto_process *pr)
+{
+	char *packet, *tree, *process, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_TIMESTAMP, s->rec.start_boot_ns);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
+	p = proto_open(p, 1 /* processes */, &process);
+	p = proto_u64(p, 1 /* pid */, pr->tgid);
+	p = put_comm(p, 3 /* cmdline */, pr->comm);
+	p = proto_close(process, p);
+	packet_end(s, packet, proto_close(tree, p));
+}
+
+static void write_tree_thread(struct perfetto_sink *s, const struct perfetto_thread *t)
+{
+	char *packet, *tree, *thread, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_TIMESTAMP, s->rec.start_boot_ns);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
+	p = proto_open(p, PACKET_PROCESS_TREE, &tree);
+	p = proto_open(p, 2 /* threads */, &thread);
+	p = proto_u64(p, 1 /* tid */, t->tid);
+	p = put_comm(p, 2 /* name */, t->comm);
+	p = proto_u64(p, 3 /* tgid */, t->tgid);
+	p = proto_close(thread, p);
+	packet_end(s, packet, proto_close(tree, p));
+}
+
+static char *track_begin(
+	struct perfetto_sink *s, uint64_t uuid, char **ret_packet, char **ret_track)
+{
+	char *p = packet_begin(s, ret_packet);
+
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_open(p, PACKET_TRACK, ret_track);
+	return proto_u64(p, TRACK_UUID, uuid);
+}
+
+static void track_end(struct perfetto_sink *s, char *packet, char *track, char *p)
+{
+	packet_end(s, packet, proto_close(track, p));
+}
+
+static void describe_process(struct perfetto_sink *s, const struct perfetto_process *pr)
+{
+	char *packet, *track, *process, *p;
+
+	write_tree_process(s, pr);
+	p = track_begin(s, track_uuid(pr->tgid, TRACK_PROCESS, 0), &packet, &track);
+	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
+	p = proto_u64(p, 1 /* pid */, pr->tgid);
+	p = put_comm(p, 6 /* process_name */, pr->comm);
+	track_end(s, packet, track, proto_close(process, p));
+}
+
+static void describe_thread(
+	struct perfetto_sink *s, const struct perfetto_thread *t, enum track_kind kind)
+{
+	const char *name = kind == TRACK_OFF_CPU ? "off CPU" : "calls";
+	char *packet, *track, *thread, *p;
+
+	p = track_begin(s, track_uuid(t->tid, kind, t->reused), &packet, &track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_open(p, TRACK_THREAD_FIELD, &thread);
+	p = proto_u64(p, 1 /* pid */, t->tgid);
+	p = proto_u64(p, 2 /* tid */, t->tid);
+	p = put_comm(p, 5 /* thread_name */, t->comm);
+	p = proto_close(thread, p);
+	/* else the slices would be cut where the system calls of the thread end */
+	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	track_end(s, packet, track, p);
+}
+
+struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
+{
+	struct perfetto_process *list;
+	struct task *t;
+
+	for (size_t i = 0; i < s->n_processes; i++) {
+		if (s->processes[i].tgid == tgid)
+			return &s->processes[i];
+	}
+	list = realloc(s->processes, (s->n_processes + 1) * sizeof(*list));
+	if (!list)
+		return NULL;
+	s->processes = list;
+	list += s->n_processes++;
+	*list = (struct perfetto_process){ .tgid = tgid };
+	t = tasks_get(s->rec.tasks, tgid, tgid);
+	if (t)
+		memcpy(list->comm, t->comm, TASK_COMM_LEN);
+	describe_process(s, list);
+	return list;
+}
+
+/* The slot of a thread, or the empty one where it belongs. */
+static struct perfetto_thread *find_slot(struct perfetto_thread *table, size_t size, uint32_t tid)
+{
+	size_t i = tid * 0x9e3779b1u & (size - 1); /* 2^32 / golden ratio */
+
+	while (table[i].tid && table[i].tid != tid)
+		i = (i + 1) & (size - 1);
+	return &table[i];
+}
+
+static int threads_grow(struct perfetto_sink *s)
+{
+	size_t size = s->threads_size ? 2 * s->threads_size : THREADS_FIRST;
+	struct perfetto_thread *table = calloc(size, sizeof(*table));
+
+	if (!table)
+		return -1;
+	for (size_t i = 0; i < s->threads_size; i++) {
+		if (s->threads[i].tid)
+			*find_slot(table, size, s->threads[i].tid) = s->threads[i];
+	}
+	free(s->threads);
+	s->threads = table;
+	s->threads_size = size;
+	return 0;
+}
+
+static void name_thread(
+	struct perfetto_sink *s, struct perfetto_thread *t, const char comm[TASK_COMM_LEN])
+{
+	struct perfetto_process *pr = perfetto_process(s, t->tgid);
+
+	memcpy(t->comm, comm, TASK_COMM_LEN);
+	if (pr && t->tid == t->tgid && memcmp(pr->comm, comm, TASK_COMM_LEN)) {
+		memcpy(pr->comm, comm, TASK_COMM_LEN);
+		describe_process(s, pr);
+	}
+	write_tree_thread(s, t);
+	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_OFF_CPU; kind++) {
+		if (t->tracks & 1u << kind)
+			describe_thread(s, t, (enum track_kind)kind);
+	}
+}
+
+struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+{
+	const struct task *task = tasks_get(s->rec.tasks, tgid, tid);
+	struct perfetto_thread *t;
+	char comm[TASK_COMM_LEN] = "";
+
+	if (!tid || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
+		return NULL;
+	/* the entry's bytes behind its NUL are whatever they are */
+	if (task)
+		memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
+	t = find_slot(s->threads, s->threads_size, tid);
+	if (t->tid && t->tgid == tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
+		return t;
+	if (!t->tid) {
+		t->tid = tid;
+		s->n_threads++;
+	} else if (t->tgid != tgid) {
+		t->tracks = 0;
+		t->reused++;
+	}
+	t->tgid = tgid;
+	name_thread(s, t, comm);
+	return t;
+}
+
+uint64_t perfetto_thread_track(
+	struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
+{
+	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
+
+	if (!t)
+		return 0;
+	if (!(t->tracks & 1u << kind)) {
+		t->tracks |= 1u << kind;
+		describe_thread(s, t, kind);
+	}
+	return track_uuid(tid, kind, t->reused);
+}
+
+uint64_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
+{
+	const char *name = kind == TRACK_STEPS ? "steps" : "requests";
+	struct perfetto_process *pr = perfetto_process(s, h->tgid);
+	unsigned int which = kind == TRACK_REQUESTS, i = 0;
+	char *packet, *track, *p;
+	uint64_t uuid;
+
+	while (pr && i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
+		i++;
+	if (!pr || i == PERFETTO_LANES)
+		return 0;
+	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
+	uuid = track_uuid(h->tgid, kind, i);
+	if (i < pr->lanes[which])
+		return uuid;
+	pr->lanes[which]++;
+	p = track_begin(s, uuid, &packet, &track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_u64(p, TRACK_PARENT, track_uuid(h->tgid, TRACK_PROCESS, 0));
+	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
+	track_end(s, packet, track, p);
+	return uuid;
+}
+
+uint64_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind)
+{
+	const char *name = kind == TRACK_RSS     ? "rss"
+			   : kind == TRACK_FREED ? "pages_freed"
+						 : "pages_allocated";
+	struct perfetto_process *pr = perfetto_process(s, tgid);
+	uint64_t uuid = track_uuid(tgid, kind, 0);
+	char *packet, *track, *counter, *p;
+
+	if (!pr || pr->tracks & 1u << kind)
+		return pr ? uuid : 0;
+	pr->tracks |= 1u << kind;
+	p = track_begin(s, uuid, &packet, &track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_u64(p, TRACK_PARENT, track_uuid(tgid, TRACK_PROCESS, 0));
+	p = proto_open(p, TRACK_COUNTER, &counter);
+	if (kind == TRACK_RSS)
+		p = proto_u64(p, 3 /* unit */, 3 /* UNIT_SIZE_BYTES */);
+	else
+		p = proto_text(p, 6 /* unit_name */, "pages", 5);
+	track_end(s, packet, track, proto_close(counter, p));
+	return uuid;
+}
+
+uint64_t perfetto_own_track(struct perfetto_sink *s)
+{
+	uint64_t uuid = track_uuid(OWN_PID, TRACK_INFTRACE, 0);
+	char *packet, *track, *p;
+
+	if (s->inftrace_track)
+		return uuid;
+	s->inftrace_track = true;
+	p = track_begin(s, uuid, &packet, &track);
+	p = proto_text(p, TRACK_NAME, "inftrace", 8);
+	track_end(s, packet, track, p);
+	return uuid;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Encoding of protobuf messages, the hot path of the Perfetto sink.
+ *
+ * https://protobuf.dev/programming-guides/encoding/ has the format. As in util/fmt.h each function
+ * writes at p and returns the new end; nothing is bounds checked: the caller reserves the sum of
+ * the PROTO_*_MAX of what it writes. Field numbers are below 2048, messages within messages
+ * shorter than PROTO_NESTED_MAX.
+ */
+#ifndef INFTRACE_SINK_PROTO_H
+#define INFTRACE_SINK_PROTO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "util/fmt.h"
+
+enum proto_wire {
+	WIRE_VARINT,
+	WIRE_FIXED64,
+	WIRE_LEN,
+};
+
+#define PROTO_KEY_MAX 2
+#define PROTO_U64_MAX (PROTO_KEY_MAX + 10)
+#define PROTO_NESTED_MAX (1 << 14)
+#define PROTO_OPEN_MAX (PROTO_KEY_MAX + 2)
+/* each ill-formed byte becomes the three of U+FFFD */
+#define PROTO_TEXT_MAX(len) (PROTO_OPEN_MAX + 3 * (size_t)(len))
+
+static inline char *proto_varint(char *p, uint64_t v)
+{
+	while (v >= 0x80) {
+		*p++ = (char)(v | 0x80);
+		v >>= 7;
+	}
+	*p++ = (char)v;
+	return p;
+}
+
+static inline char *proto_key(char *p, uint32_t field, enum proto_wire wire)
+{
+	return proto_varint(p, field << 3 | wire);
+}
+
+static inline char *proto_u64(char *p, uint32_t field, uint64_t v)
+{
+	return proto_varint(proto_key(p, field, WIRE_VARINT), v);
+}
+
+/* int32 and int64: a negative number takes ten bytes. */
+static inline char *proto_s64(char *p, uint32_t field, int64_t v)
+{
+	return proto_u64(p, field, (uint64_t)v);
+}
+
+/* fixed64, and double by its bits */
+static inline char *proto_fixed64(char *p, uint32_t field, uint64_t v)
+{
+	p = proto_key(p, field, WIRE_FIXED64);
+	for (int i = 0; i < 8; i++, v >>= 8)
+		*p++ = (char)v;
+	return p;
+}
+
+/*
+ * A message within: what is written between the two calls. Its length takes two bytes always (a
+ * varint may be longer than it must be), so that nothing is moved.
+ */
+static inline char *proto_open(char *p, uint32_t field, char **ret_mark)
+{
+	*ret_mark = proto_key(p, field, WIRE_LEN);
+	return *ret_mark + 2;
+}
+
+static inline char *proto_close(char *mark, char *p)
+{
+	size_t len = (size_t)(p - mark) - 2;
+
+	mark[0] = (char)(len | 0x80);
+	mark[1] = (char)(len >> 7);
+	return p;
+}
+
+/* A string: well-formed UTF-8 stays, each ill-formed part becomes one U+FFFD. */
+char *proto_text(char *p, uint32_t field, const char *s, size_t len);
+
+#endif

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# -o x.pftrace against the Chrome JSON of the same recording, read with a decoder that knows nothing of
+# inftrace's encoder, and with protoc.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 protoc
+READER=$TOP/tests/tools/pftrace.py
+
+# both NAME RECORD-OPTION... -- COMMAND...
+both() {
+	local name=$1
+	shift
+	check "$name: records" timeout 120 "$INFTRACE" record --strict -o "$TMP/$name.pftrace" \
+		-o "$TMP/$name.json" "$@"
+	[ -s "$TMP/$name.pftrace" ] || return 0
+	check "$name: as the JSON has it" "$READER" compare "$TMP/$name.pftrace" "$TMP/$name.json"
+	sed 's/^/# /' "$TMP/check.out"
+	protoc --decode_raw <"$TMP/$name.pftrace" >"$TMP/$name.text" || true
+	check "$name: protoc reads every packet" "$READER" protoc "$TMP/$name.pftrace" "$TMP/$name.text"
+	check "$name: cut at 50 places" "$READER" cuts "$TMP/$name.pftrace" 50 1
+}
+
+MINI=$(mini_engine)
+both mini -e +irq,+memory -- "$MINI"
+both mini-cpu -e +cpu -- "$MINI"
+
+name=killed
+background "$INFTRACE" record -a -e +cpu --engine none -o "$TMP/$name.pftrace" 2>"$TMP/$name.err"
+wait_until 60 grep -qs recording "$TMP/$name.err"
+sleep 1
+kill -9 "$BG"
+wait "$BG" || true
+check "$name: its whole packets can be read" "$READER" cuts "$TMP/$name.pftrace" 1 1
+
+check_rc "an unknown suffix" 2 "must end in .json, .json.gz or .pftrace" \
+	"$INFTRACE" record -o "$TMP/x.perfetto" -- true
+
+need_llama
+both llama -e +memory --op-detail -- "$DRIVER" -n 8 -t 2 "${MODEL_ARGS[@]}"

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Reads Perfetto traces with a decoder of its own, and compares them with Chrome JSON.
+
+pftrace.py compare FILE.pftrace FILE.json   of the same recording: prints what was compared
+pftrace.py cuts FILE.pftrace N SEED         N random prefixes: their whole packets are those of the file
+pftrace.py protoc FILE.pftrace TEXT         TEXT, of protoc --decode_raw, has each packet
+"""
+import collections
+import json
+import random
+import sys
+
+START, END, INSTANT, COUNTER = 1, 2, 3, 4
+
+
+def varint(data, i):
+    value = shift = 0
+    while True:
+        byte = data[i]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        i += 1
+        if not byte & 0x80:
+            return value, i
+
+
+def fields(data):
+    """{number: [values]}; raises unless all bytes are fields."""
+    out, i = collections.defaultdict(list), 0
+    while i < len(data):
+        key, i = varint(data, i)
+        wire = key & 7
+        if wire == 0:
+            value, i = varint(data, i)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            value = int.from_bytes(data[i : i + size], "little")
+            i += size
+        elif wire == 2:
+            size, i = varint(data, i)
+            value = data[i : i + size]
+            i += size
+        else:
+            raise ValueError(f"wire type {wire}")
+        if i > len(data):
+            raise ValueError("a field is longer than its message")
+        out[key >> 3].append(value)
+    return out
+
+
+def packets(data):
+    """The whole packets, and the number of bytes behind the last of them."""
+    out, i = [], 0
+    while i < len(data):
+        assert data[i] == 0x0A, f"byte {i} begins no packet"
+        try:
+            size, at = varint(data, i + 1)
+        except IndexError:
+            break
+        if at + size > len(data):
+            break
+        out.append(data[at : at + size])
+        i = at + size
+    return out, len(data) - i
+
+
+def numbers(data):
+    out, i = [], 0
+    while i < len(data):
+        value, i = varint(data, i)
+        out.append(value)
+    return out
+
+
+class Trace:
+    def __init__(self, data):
+        whole, torn = packets(data)
+        assert not torn, f"{torn} bytes behind the last packet"
+        self.n = len(whole)
+        self.tracks, self.names, self.events = {}, {}, []
+        self.switches, self.wakings = [], 0
+        self.enter, self.exit = collections.Counter(), collections.Counter()
+        self.threads, self.clocks, self.machine = {}, [], None
+        for n, packet in enumerate(whole):
+            p = fields(packet)
+            assert n or 6 in p, "the first packet is no ClockSnapshot"
+            self.packet(p)
+
+    def packet(self, p):
+        if p[13] and p[13][0] & 1:
+            self.names = {}
+        for data in p[12]:
+            for kind, entries in fields(data).items():
+                for entry in entries:
+                    e = fields(entry)
+                    assert (kind, e[1][0]) not in self.names, "a number is given twice"
+                    self.names[kind, e[1][0]] = e[2][0].decode()
+        for data in p[60]:
+            track = fields(data)
+            self.tracks[track[1][0]] = track
+        for data in p[11]:
+            self.event(p[8][0], fields(data))
+        for data in p[1]:
+            self.bundle(fields(data))
+        for data in p[2]:
+            for thread in fields(data)[2]:
+                t = fields(thread)
+                self.threads[t[1][0]] = t[2][0].decode()
+        for data in p[6]:
+            self.clocks.append({fields(c)[1][0]: fields(c)[2][0] for c in fields(data)[1]})
+        for data in p[45]:
+            self.machine = fields(fields(data)[1][0])[4][0].decode()
+
+    def event(self, ns, e):
+        kind, track = e[9][0], e[11][0]
+        assert track in self.tracks, "a track is not described before its event"
+        name = category = None
+        args = {}
+        if kind in (START, INSTANT):
+            name = e[23][0].decode() if e[23] else self.names[2, e[10][0]]
+            category = self.names[1, e[3][0]]
+            for data in e[4]:
+                a = fields(data)
+                key = self.names[3, a[1][0]]
+                args[key] = next(v[0] for k, v in a.items() if k != 1 and v)
+        self.events.append((ns, len(self.events), track, kind, name, category, args))
+
+    def bundle(self, b):
+        cpu = b[1][0]
+        for data in b[2]:
+            e = fields(data)
+            if e[4]:
+                s = fields(e[4][0])
+                self.switches.append((e[1][0], cpu, s[6][0], s[5][0].decode(), s[2][0], s[4][0]))
+            self.wakings += len(e[20])
+            for call in e[329]:
+                self.enter[e[2][0], fields(call)[1][0]] += 1
+            for call in e[330]:
+                self.exit[e[2][0], fields(call)[1][0]] += 1
+        for data in b[4]:
+            c = fields(data)
+            comms = [t.decode() for t in c[5]]
+            columns = [numbers(c[k][0]) for k in (1, 3, 6, 2, 4)]
+            assert len({len(column) for column in columns}) == 1, "columns of unequal length"
+            ns = 0
+            for delta, tid, comm, state, _ in zip(*columns):
+                ns += delta
+                self.switches.append((ns, cpu, tid, comms[comm], None, state))
+
+    def on_cpu(self):
+        """(cpu, tid, start, end) as a reader makes them of the switches."""
+        out, now = [], {}
+        for ns, cpu, tid, _, prev, _ in sorted(self.switches, key=lambda s: s[0]):
+            before = now.get(cpu)
+            assert prev is None or before is None or prev == before[0], "who leaves did not run"
+            if before and before[0]:
+                out.append((cpu, before[0], before[1], ns))
+            now[cpu] = (tid, ns)
+        assert not any(tid for tid, _ in now.values()), "a thread runs after the end"
+        return out
+
+    def slices(self):
+        """(track, name, category, start, end, args); raises unless those of a track nest."""
+        out, stacks = [], collections.defaultdict(list)
+        for ns, _, track, kind, name, category, args in sorted(self.events, key=lambda e: e[:2]):
+            if kind == START:
+                stacks[track].append((name, category, ns, args))
+            elif kind == END:
+                name, category, start, args = stacks[track].pop()
+                out.append((track, name, category, start, ns, args))
+        assert not any(stacks.values()), "slices without an end"
+        return out
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def ns_of(us):
+    return round(us * 1000)
+
+
+def compare(path, json_path):
+    trace, chrome = Trace(read(path)), json.loads(read(json_path))
+    by_phase = collections.defaultdict(list)
+    for e in chrome:
+        by_phase[e["ph"]].append(e)
+    origin = trace.clocks[0][6]
+    failed = []
+
+    def same(what, got, wanted):
+        print(f"{what}: {sum(got.values())}")
+        if got != wanted:
+            failed.append(what)
+            print(f"  only here: {list((got - wanted).items())[:5]}")
+            print(f"  only in the JSON: {list((wanted - got).items())[:5]}")
+
+    calls = [e for e in by_phase["X"] if e["cat"] in ("syscall", "ipc") and not e["name"].startswith("compat_")]
+    cpu = [e for e in by_phase["X"] if e["cat"] == "cpu"]
+    rest = [e for e in by_phase["X"] if e["cat"] not in ("syscall", "ipc", "cpu")]
+    wanted = collections.Counter(
+        (e["name"], e["cat"], ns_of(e["ts"]) + ns_of(e["dur"]), "began_before" in e.get("args", {}) or ns_of(e["dur"]))
+        for e in rest
+    )
+    got = collections.Counter()
+    for _, name, category, start, end, args in trace.slices():
+        if category == "step" and "thread" in args:
+            category = "steps"
+        got[name, category, end - origin, "began_before" in args or end - start] += 1
+    same("slices by name, category, begin and end", got, wanted)
+    if cpu:
+        got = collections.Counter((c, tid, a - origin, b - origin) for c, tid, a, b in trace.on_cpu())
+        same(
+            "times on CPUs",
+            got,
+            collections.Counter(
+                (e["tid"], e["args"]["tid"], ns_of(e["ts"]), ns_of(e["ts"]) + ns_of(e["dur"])) for e in cpu
+            ),
+        )
+    same("system calls by thread", collections.Counter(t for t, _ in trace.enter.elements()),
+         collections.Counter(e["tid"] for e in calls))
+    same("and their ends", trace.exit, trace.enter)
+    same(
+        "wake-ups",
+        collections.Counter(all=trace.wakings),
+        collections.Counter(all=sum("run_queue_us" in e.get("args", {}) for e in by_phase["X"] if e["cat"] == "sched")),
+    )
+    same(
+        "instants",
+        collections.Counter((e[4], e[0] - origin) for e in trace.events if e[3] == INSTANT),
+        collections.Counter((e["name"], ns_of(e["ts"])) for e in by_phase["i"] if e["name"] != "inftrace_clock"),
+    )
+    same(
+        "counters",
+        collections.Counter(e[0] - origin for e in trace.events if e[3] == COUNTER),
+        collections.Counter(ns_of(e["ts"]) for e in by_phase["C"]),
+    )
+    names = {e["tid"]: e["args"]["name"] for e in by_phase["M"]
+             if e["name"] == "thread_name" and e["pid"] <= 4194304 and e["tid"] <= 4194304}
+    wrong = {tid: (trace.threads.get(tid), name) for tid, name in names.items() if trace.threads.get(tid) != name}
+    print(f"names of threads: {len(names)}")
+    if wrong:
+        failed.append(f"names of threads {wrong}")
+    if not trace.machine:
+        failed.append("machine")
+    if len(trace.clocks) < 2:
+        failed.append("clocks at the end")
+    print(f"{trace.n} packets")
+    if failed:
+        sys.exit(f"not the same: {', '.join(failed)}")
+
+
+def cuts(path, n, seed):
+    data = read(path)
+    whole, torn = packets(data)
+    assert not torn
+    rng = random.Random(int(seed))
+    for _ in range(int(n)):
+        at = rng.randrange(1, len(data))
+        part, _ = packets(data[:at])
+        assert part == whole[: len(part)] and len(part) < len(whole)
+        for packet in part[-3:]:
+            fields(packet)
+    print(f"{n} cuts, {len(whole)} packets")
+
+
+def protoc(path, text):
+    whole, _ = packets(read(path))
+    with open(text, encoding="utf-8") as f:
+        found = sum(line == "1 {\n" for line in f)
+    assert found == len(whole), f"{found} packets, not {len(whole)}"
+    print(f"{found} packets")
+
+
+{"compare": compare, "cuts": cuts, "protoc": protoc}[sys.argv[1]](*sys.argv[2:])
