@@ -36,6 +36,14 @@ kill -9 "$BG"
 wait "$BG" || true
 check "$name: its whole packets can be read" "$READER" cuts "$TMP/$name.pftrace" 1 1
 
+name=lost
+"$INFTRACE" record --ring-size 4K -e +irq --engine none -o "$TMP/$name.pftrace" -- \
+	dd if=/dev/zero of=/dev/null bs=1 count=500000 2>"$TMP/$name.err"
+n=$(sed -n 's/.*warning: lost \(.*\): a larger.*/\1/p' "$TMP/$name.err" | grep -oE '[0-9]+' |
+	awk '{ n += $1 } END { print n + 0 }')
+check "$name: marks, and names anew behind them" "$READER" lost "$TMP/$name.pftrace" "${n:-0}"
+sed 's/^/# /' "$TMP/check.out"
+
 check_rc "an unknown suffix" 2 "must end in .json, .json.gz or .pftrace" \
 	"$INFTRACE" record -o "$TMP/x.perfetto" -- true
 

@@ -4,6 +4,7 @@
 
 pftrace.py compare FILE.pftrace FILE.json   of the same recording: prints what was compared
 pftrace.py cuts FILE.pftrace N SEED         N random prefixes: their whole packets are those of the file
+pftrace.py lost FILE.pftrace N               its loss marks; N records were lost
 pftrace.py protoc FILE.pftrace TEXT         TEXT, of protoc --decode_raw, has each packet
 """
 import collections
@@ -266,6 +267,17 @@ def cuts(path, n, seed):
     print(f"{n} cuts, {len(whole)} packets")
 
 
+def lost(path, n):
+    data = read(path)
+    trace, whole = Trace(data), packets(data)[0]
+    told = [args for _, name, _, _, _, args in trace.slices() if name == "lost records"]
+    dropped = sum(bool(fields(p)[42]) for p in whole)
+    bundles = sum(bool(fields(b)[3]) for p in whole for b in fields(p)[1])
+    print(f"{len(told)} slices, {dropped} packets, {bundles} bundles tell of loss")
+    assert len(told) == dropped > 0 and bundles > 0
+    assert sum(sum(args.values()) for args in told) == int(n)
+
+
 def protoc(path, text):
     whole, _ = packets(read(path))
     with open(text, encoding="utf-8") as f:
@@ -274,4 +286,4 @@ def protoc(path, text):
     print(f"{found} packets")
 
 
-{"compare": compare, "cuts": cuts, "protoc": protoc}[sys.argv[1]](*sys.argv[2:])
+{"compare": compare, "cuts": cuts, "lost": lost, "protoc": protoc}[sys.argv[1]](*sys.argv[2:])
