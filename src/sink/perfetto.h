@@ -75,7 +75,7 @@ enum track_kind {
  * first, and it does not always: an operator is known to have ended only when the barrier behind it
  * has.
  */
-#define HELD_MAX 64
+#define HELD_MAX 512
 
 struct held {
 	uint64_t start_ns, end_ns;

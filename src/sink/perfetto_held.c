@@ -68,7 +68,7 @@ void held_add(struct perfetto_sink *s, struct perfetto_thread *t, uint64_t start
 		write_bytes(s, bytes, len);
 		return;
 	}
-	free_one = list[HELD_MAX - 1]; /* never in use */
+	free_one = list[t->n_held]; /* with a buffer from before, perhaps */
 	if (free_one.size < len) {
 		char *room = realloc(free_one.bytes, len);
 
@@ -86,7 +86,7 @@ void held_add(struct perfetto_sink *s, struct perfetto_thread *t, uint64_t start
 	free_one.number = ++t->arrived;
 	for (i = t->n_held; i && !begins_before(&list[i - 1], start_ns, end_ns); i--)
 		;
-	memmove(list + i + 1, list + i, (HELD_MAX - 1 - i) * sizeof(*list));
+	memmove(list + i + 1, list + i, (t->n_held - i) * sizeof(*list));
 	list[i] = free_one;
 	t->n_held++;
 	if (t->n_held == HELD_MAX)
