@@ -164,8 +164,9 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members)
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
-	u64 head[3] = {}, again; /* since, next_since; off, role, in_syscall, in_fault ... */
+	u64 head[3] = {}, wake = 0, again; /* since, next_since; off, role, in_syscall, in_fault ... */
 	const struct thread *other = (const struct thread *)head;
+	u64 from;
 	u32 state;
 
 	if (!t || !thread)
@@ -174,6 +175,8 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		if (bpf_probe_read_kernel(head, sizeof(head), (void *)thread) ||
 			bpf_probe_read_kernel(&t->view, sizeof(t->view),
 				(void *)(thread + offsetof(struct thread, times))) ||
+			bpf_probe_read_kernel(
+				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
 			bpf_probe_read_kernel(&again, sizeof(again), (void *)thread))
 			return 0;
 		if (head[0] == again)
@@ -181,10 +184,42 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 	}
 	if (t->view.tid != tid || !head[0])
 		return 0;
+	from = head[0];
 	state = thread_state(other, other->off);
-	if (at > head[0] && state < ST_MAX)
-		t->view.ns[state] += at - head[0];
+	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
+	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
+		t->view.ns[state] += wake - from;
+		from = wake;
+		state = ST_RUNNABLE;
+	}
+	if (at > from && state < ST_MAX)
+		t->view.ns[state] += at - from;
 	return 1;
+}
+
+/*
+ * Turns the times in t->view into what has been added to the base. Where a later wake-up took the place of
+ * the one that the base was made with, a state has less than there: others have that much too much.
+ */
+__weak __noinline int view_since(struct thread *t, const struct member *m)
+{
+	u64 missing = 0;
+
+	if (!t || !m)
+		return 0;
+	for (u32 i = 0; i < ST_MAX; i++) {
+		u64 now = t->view.ns[i], base = m->base[i], added = now > base ? now - base : 0;
+
+		t->view.ns[i] = added;
+		missing += added + base - now;
+	}
+	for (u32 i = 0; i < ST_MAX && missing; i++) {
+		u64 less = t->view.ns[i] < missing ? t->view.ns[i] : missing;
+
+		t->view.ns[i] -= less;
+		missing -= less;
+	}
+	return 0;
 }
 
 /* A member of the step before goes on with this one, from its first instant. Returns 1 if it is there. */
@@ -243,8 +278,9 @@ __weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u
 		m->next = 0;
 		return 0;
 	}
+	view_since(t, m);
 	for (int i = 0; i < ST_MAX; i++)
-		t->step.workers_ns[i] += t->view.ns[i] - m->base[i];
+		t->step.workers_ns[i] += t->view.ns[i];
 	t->step.workers++;
 	return 0;
 }
@@ -342,7 +378,10 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 	if (g->step != m->step || __sync_val_compare_and_swap(&m->thread, (u64)t, 0) != (u64)t)
 		return 0;
 	for (int i = 0; i < ST_MAX; i++)
-		__sync_fetch_and_add(&g->gone_ns[i], t->times.ns[i] - m->base[i]);
+		t->view.ns[i] = t->times.ns[i];
+	view_since(t, m);
+	for (int i = 0; i < ST_MAX; i++)
+		__sync_fetch_and_add(&g->gone_ns[i], t->view.ns[i]);
 	__sync_fetch_and_add(&g->n_gone, 1); /* the last: now they are there */
 	return 0;
 }
