@@ -219,7 +219,9 @@ def faults(profile, out):
     for line in (line for line in lines_of(out) if "step" in line):
         shape = steps[line["kind"]]
         for key in ("faults_minor", "faults_major"):
-            diff.equal(f"{line['step']}: {key}", shape[key], line[key])
+            # a page of the program's own may have been taken away just before the step
+            if not shape[key] <= line[key] <= shape[key] + 2:
+                diff.equal(f"{line['step']}: {key}", shape[key], line[key])
         if line["step"] in ("fresh", "zero", "kernel", "populated", "handled"):
             diff.equal(f"{line['step']}: one fault for each page", shape["faults_minor"],
                        line["pages"])
