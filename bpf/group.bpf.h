@@ -5,8 +5,8 @@
  *
  * A group is a process and a value that its threads have in common, such as the address of the
  * engine's thread pool: engines make their threads anew for each token and call the step from
- * changing threads, and several contexts may be at work at once. A thread that meets the group of a
- * step in flight joins it, and its time counts from there.
+ * changing threads, and several contexts may be at work at once. The members of a group go on from step
+ * to step; one that is new joins where it is made, or else where it first meets the others.
  */
 #ifndef INFTRACE_GROUP_BPF_H
 #define INFTRACE_GROUP_BPF_H

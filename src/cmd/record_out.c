@@ -318,6 +318,7 @@ static int claim_file(int fd, const char *name)
 static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
+	struct recording mine = *rec;
 	enum writer_mode mode;
 	struct writer *w;
 	bool native;
@@ -331,11 +332,12 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 		close(fd);
 		return err;
 	}
+	mine.output = (unsigned int)out->n;
 	native = has_suffix(name, ".pftrace");
 	mode = native ? WRITER_PACKETS : has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN;
 	err = writer_new(fd, is_stdout(name) ? "stdout" : name, mode, &w);
 	if (!err)
-		err = native ? perfetto_sink_new(w, rec, &o->sink) : chrome_sink_new(w, rec, &o->sink);
+		err = native ? perfetto_sink_new(w, &mine, &o->sink) : chrome_sink_new(w, &mine, &o->sink);
 	out->n += !err;
 	return err;
 }

@@ -73,7 +73,7 @@ struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
 	struct process *pr;
 
-	if (!t || t->sink_flags & NAMED_THREAD)
+	if (!t || t->written & 1u << c->rec.output)
 		return t;
 	pr = process_get(c, tgid);
 	/* which may have made the table grow */
@@ -85,7 +85,7 @@ struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	}
 	metadata(c, "thread_name", tgid, tid, t->comm[0] ? t->comm : "?");
-	t->sink_flags |= NAMED_THREAD;
+	t->written |= 1u << c->rec.output;
 	return t;
 }
 

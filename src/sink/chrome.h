@@ -25,9 +25,6 @@ enum lanes {
 	LANES_KINDS,
 };
 
-/* struct task.sink_flags */
-#define NAMED_THREAD 0x1
-
 #define CPUS_MAX 1024
 
 /* Which processes have their metadata, and where their lanes end. */

@@ -21,6 +21,7 @@ struct recording {
 	const struct probe_table *probes;
 	struct tasks *tasks;
 	const struct handles *handles; /* NULL: no handle has a name */
+	unsigned int output; /* its number among those of the recording: the bit in task.written */
 };
 
 /* Records lost between two looks at the counters. */

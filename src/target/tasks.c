@@ -179,7 +179,7 @@ static void set_comm(struct task *t, const struct rec_task *r)
 {
 	memcpy(t->comm, r->comm, sizeof(t->comm));
 	t->comm[sizeof(t->comm) - 1] = 0;
-	t->sink_flags = 0;
+	t->written = 0;
 }
 
 void tasks_update(struct tasks *ts, const struct rec_task *r)

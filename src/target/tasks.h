@@ -21,7 +21,7 @@ struct task {
 	bool alive_process; /* on the entry of a process's main thread: a target that lives */
 	bool exited;
 	char comm[TASK_COMM_LEN];
-	uint32_t sink_flags; /* for the sinks: what they have written about it */
+	uint32_t written; /* a bit for each output that has its name */
 	uint64_t exit_ns;
 };
 

@@ -63,3 +63,7 @@ printf '{"event":"tok' >"$TMP/torn.jsonl"
 "$INFTRACE" record -q --profile "$TMP/torn.jsonl" -- true
 tail -n +2 "$TMP/torn.jsonl" >"$TMP/rest.jsonl"
 check "a torn line is not continued" "$INFTRACE" validate "$TMP/rest.jsonl" --require window_prof
+"$INFTRACE" record -q --engine none -o "$TMP/one.json" -o "$TMP/two.json" -- sh -c 'ls >/dev/null; ls >/dev/null'
+expect "each output has the names of all processes and threads" \
+	'(lambda a, b: a == b and len(a) > 3)(*[[e for e in t if e["name"] in ("process_name", "thread_name")]
+		for t in (one, two)])' one="$TMP/one.json" two="$TMP/two.json"

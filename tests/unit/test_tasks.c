@@ -164,29 +164,29 @@ static void test_reuse(void **state)
 	/* a thread's number becomes a process's */
 	tell(ts, TASK_FORK, TID, TID, "first", 0);
 	tell(ts, TASK_FORK, TID, TID + 1, "first-thread", 0);
-	tasks_find(ts, TID + 1)->sink_flags = 7;
+	tasks_find(ts, TID + 1)->written = 7;
 	tell(ts, TASK_EXIT, TID, TID + 1, "first-thread", 0);
 	tell(ts, TASK_FORK, TID + 1, TID + 1, "second", 0);
 	t = tasks_find(ts, TID + 1);
 	assert_int_equal(t->tgid, TID + 1);
 	assert_string_equal(t->comm, "second");
-	assert_int_equal(t->sink_flags, 0);
+	assert_int_equal(t->written, 0);
 	assert_int_equal(tasks_alive(ts, false), 2);
 
 	/* and a process's a thread's, also when only a record of it tells */
 	tell(ts, TASK_EXIT, TID + 1, TID + 1, "second", TASK_F_LAST);
-	tasks_find(ts, TID + 1)->sink_flags = 7;
+	tasks_find(ts, TID + 1)->written = 7;
 	t = tasks_get(ts, TID, TID + 1);
 	assert_int_equal(t->tgid, TID);
-	assert_int_equal(t->sink_flags, 0);
+	assert_int_equal(t->written, 0);
 	assert_string_equal(t->comm, "");
 	assert_false(t->alive_process);
 	assert_int_equal(tasks_alive(ts, false), 1);
 
 	/* a fork of the same number in the same process is another thread too */
-	tasks_find(ts, TID + 1)->sink_flags = 7;
+	tasks_find(ts, TID + 1)->written = 7;
 	tell(ts, TASK_FORK, TID, TID + 1, "third", 0);
-	assert_int_equal(tasks_find(ts, TID + 1)->sink_flags, 0);
+	assert_int_equal(tasks_find(ts, TID + 1)->written, 0);
 	assert_string_equal(tasks_find(ts, TID + 1)->comm, "third");
 }
 
@@ -197,9 +197,9 @@ static void test_rename(void **state)
 	struct rec_task r = { .h = { .id = TASK_COMM, .tgid = TID, .tid = TID } };
 
 	tell(ts, TASK_FORK, TID, TID, "old", 0);
-	tasks_find(ts, TID)->sink_flags = 7;
+	tasks_find(ts, TID)->written = 7;
 	tell(ts, TASK_COMM, TID, TID, "new", 0);
-	assert_int_equal(tasks_find(ts, TID)->sink_flags, 0);
+	assert_int_equal(tasks_find(ts, TID)->written, 0);
 	assert_string_equal(tasks_find(ts, TID)->comm, "new");
 	/* a name without its NUL, as a damaged record may have it */
 	memset(r.comm, 'x', sizeof(r.comm));
