@@ -337,10 +337,81 @@ static __always_inline u32 role_within(const struct thread *t, const struct prob
 	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : t->role;
 }
 
+/* The window has just closed, and what the thread had in flight is still to be sent: stays as it is. */
+static __always_inline bool step_later(const struct thread *t)
+{
+	return closing && t->since && READ_ONCE(t->closed) != CLOSE_DONE;
+}
+
+/*
+ * A step begins while the window is closed. It is known by its number, and should the window open before
+ * it returns, it is a step of that too.
+ */
+static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
+	const struct probe *p, u32 id, const struct call_vals *c)
+{
+	bool later = step_later(t);
+	struct frame *f = frame_at(t, later ? FRAME_NEXT : 0);
+	u32 number = __sync_fetch_and_add(&stats.step_number, 1);
+	u64 sp = PT_REGS_SP(ctx);
+	struct strings *s;
+
+	if ((later ? t->step_entered : t->depth) && f->sp > sp) /* within another one */
+		return;
+	f->sp = sp;
+	f->ip = PT_REGS_IP(ctx);
+	f->start = 0;
+	f->probe = id;
+	f->prev_role = ST_CPU;
+	f->nvals = p->nvals;
+	f->nstrs = p->nstrs;
+	f->late = !!(p->flags & PROBE_F_LATE);
+	f->slot = f->flags = f->group = 0;
+	f->step = 1;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		f->vals[i] = c->vals[i];
+	if (later) {
+		t->next_number = number;
+		t->step_entered = 1;
+		return;
+	}
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		t->step.vals[i] = c->vals[i];
+	if (p->nstrs) {
+		s = strings_take(task, p, c, 0);
+		if (s)
+			step_strings(t, s, 0);
+	}
+	t->step.h.start_ns = 0;
+	t->step.number = number;
+	t->in_step = 1;
+	t->depth = 1;
+}
+
+static __always_inline void step_leave_closed(struct thread *t, u64 sp, u32 id)
+{
+	struct frame *f;
+
+	if (step_later(t)) {
+		f = frame_at(t, FRAME_NEXT);
+		if (!t->step_entered)
+			t->step_left = 1;
+		else if (f->sp == sp && f->probe == id)
+			t->step_entered = 0;
+		return;
+	}
+	f = frame_at(t, 0);
+	if (!t->depth || f->sp != sp || f->probe != id)
+		return;
+	t->in_step = 0;
+	t->depth = 0;
+}
+
 SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
 	u64 regs[REG_MAX];
 	struct call_vals c;
 	struct thread *t;
@@ -349,7 +420,10 @@ int function_entry(struct pt_regs *ctx)
 	u64 now, cookie;
 	u32 id, before;
 
-	if (!enabled)
+	if (!open && !cfg.windows)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!open && !(cookie & PROBE_COOKIE_STEP))
 		return 0;
 	t = thread_of(task);
 	if (!t) {
@@ -357,10 +431,9 @@ int function_entry(struct pt_regs *ctx)
 			__sync_fetch_and_add(&stats.strangers, 1);
 		return 0;
 	}
-	cookie = bpf_get_attach_cookie(ctx);
 	if (!link_lives(t, cookie))
 		return 0;
-	id = cookie;
+	id = (u32)cookie & ~PROBE_COOKIE_STEP;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
@@ -374,6 +447,10 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (!when_holds(p, c.vals))
 		return 0;
+	if (!open) {
+		step_enter_closed(ctx, t, task, p, id, &c);
+		return 0;
+	}
 	now = thread_change(t, role_within(t, p), &before);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -462,22 +539,29 @@ SEC("uretprobe")
 int function_return(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
 	struct thread *t;
 	struct frame *f;
 	struct who w;
 	u64 now, sp, cookie;
 	u32 id, depth, before;
 
-	if (!enabled)
+	if (!open && !cfg.windows)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!open && !(cookie & PROBE_COOKIE_STEP))
 		return 0;
 	t = thread_of(task);
 	if (!t)
 		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
 	if (!link_lives(t, cookie))
 		return 0;
-	id = cookie;
+	id = (u32)cookie & ~PROBE_COOKIE_STEP;
 	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
+	if (!open) {
+		step_leave_closed(t, sp, id);
+		return 0;
+	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	depth = frame_find(t, sp, id); /* at the place that it keeps when those above it are dropped */

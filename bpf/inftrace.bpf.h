@@ -36,7 +36,7 @@
 /* Fixed when the programs are loaded. */
 const volatile struct inf_config cfg __weak = {};
 
-/* Closed windows cost this load and a branch. */
+/* Closed windows cost this load and a branch; steps are followed all the same. */
 volatile u32 enabled __weak = 0;
 
 /* The window has just closed, and the task iterator is on its way through the threads. */
@@ -128,6 +128,10 @@ struct irq_frame {
 };
 
 #define FRAMES_MAX 32
+#define FRAME_NEXT (FRAMES_MAX - 1) /* while step_entered */
+
+#define CLOSE_BEGUN 1
+#define CLOSE_DONE 2
 
 /* Where the time of a thread went. Other threads read it, as a whole. */
 struct thread_times {
@@ -160,7 +164,7 @@ struct thread {
 	u8 in_exec; /* past the point of no return: the old image is gone */
 	u8 dying; /* counted in stats.dying */
 	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
-	u32 closed; /* what was open at the end of the recording is sent */
+	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	u32 sys_nr;
 	u32 syscalls;
 	u64 sys_start;
@@ -171,7 +175,7 @@ struct thread {
 	u64 waker_slice;
 	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
 	u32 waker_tid;
-	u16 off_cpu;
+	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
 	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
@@ -194,7 +198,10 @@ struct thread {
 	/* With cfg.sums; [1]: involuntary, major. */
 	u32 switches[2], faults[2], faults_kernel;
 	u64 fault_ns[2];
+	u8 step_left, step_entered; /* while that was still to be sent */
+	u32 next_number; /* of the step that was entered */
 	struct open_op op;
+	/* All up to here begins anew with each window: thread_renew(). */
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
 };

@@ -128,6 +128,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		off_cpu_emit(t, tgid_tid, from, now, 0);
 	}
 	t->since = t->on_ns = now;
+	t->on_cpu = bpf_get_smp_processor_id();
 	t->off = 0;
 	t->wake_ns = 0;
 	return 0;
@@ -270,7 +271,8 @@ static __always_inline void emit_task(
 {
 	struct rec_task r = {};
 
-	if (!enabled || !emits(REC_TASK))
+	/* in closed windows too: the names, and where probes are to go */
+	if ((!enabled && !cfg.windows) || !emits(REC_TASK))
 		return;
 	hdr_fill(&r.h, REC_TASK, bpf_ktime_get_boot_ns(), 0, task->tgid, task->pid, event, flags);
 	r.arg = arg;
@@ -291,15 +293,17 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
 	t = thread_create(child);
-	if (!t || !enabled)
+	if (!t)
 		return 0;
-	t->waker_tid = parent->pid;
-	t->waker_slice = by && by->in_syscall ? slice_that_wakes(by) : 0;
-	t->off_cpu = bpf_get_smp_processor_id();
-	t->off = ST_RUNNABLE;
-	t->since = t->wake_ns = bpf_ktime_get_boot_ns();
-	if (by && (u32)child->tgid == tgid)
-		group_inherit(t, by, tgid, child->pid);
+	if (enabled) {
+		t->waker_tid = parent->pid;
+		t->waker_slice = by && by->in_syscall ? slice_that_wakes(by) : 0;
+		t->off_cpu = bpf_get_smp_processor_id();
+		t->off = ST_RUNNABLE;
+		t->since = t->wake_ns = bpf_ktime_get_boot_ns();
+		if (by && (u32)child->tgid == tgid)
+			group_inherit(t, by, tgid, child->pid);
+	}
 	/* where probes are in the targets only, the child has none yet */
 	emit_task(child, TASK_FORK, parent->pid, tgid, shares ? TASK_F_SHARES : 0, child->comm,
 		link_gens && !shares ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
@@ -313,11 +317,11 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 	struct thread *t;
 	u64 now;
 
-	if (!enabled)
-		return 0;
-	t = thread_of(p);
+	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
 		return 0;
+	if (!enabled)
+		goto out;
 	/* The functions it was in are gone with the old image; they end with the call, which lies
 	 * within them. */
 	now = thread_account(t);
@@ -332,6 +336,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		t->sys_start = now;
 		t->sys_flags |= REC_F_OPEN_START;
 	}
+out:
 	emit_task(p, TASK_EXEC, old_pid, 0, 0, p->comm,
 		cfg.watch_maps ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
@@ -345,11 +350,11 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	bool last;
 	u64 now;
 
-	if (!enabled)
-		return 0;
-	t = thread_of(p);
+	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
 		return 0;
+	if (!enabled)
+		goto out;
 	now = thread_account(t);
 	if (t->op.probe && t->op.end) /* it is part of the step that the thread leaves now */
 		op_flush(t, strings_of(p), w, now, 0);
@@ -364,6 +369,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		t->dying = 1;
 		__sync_fetch_and_add(&stats.dying, 1);
 	}
+out:
 	last = p->signal->live.counter == 0;
 	emit_task(p, TASK_EXIT, p->exit_code, 0, last ? TASK_F_LAST : 0, p->comm,
 		last ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
@@ -373,7 +379,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 {
-	if (enabled && thread_of(task))
+	if ((enabled || cfg.windows) && thread_of(task))
 		emit_task(task, TASK_COMM, 0, 0, 0, comm, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -9,11 +9,31 @@
 
 #define ENOSYS 38
 
+/*
+ * Between two windows, in which only the programs of steps touch it: nothing stays of the one before.
+ * Of a step in flight the next one will have the time from its own begin on.
+ */
+__weak __noinline int thread_renew(struct thread *t)
+{
+	u64 *words = (u64 *)t;
+
+	if (!t)
+		return 0;
+	t->since = t->next_since = 0;
+	t->off = t->role = t->in_syscall = t->in_fault = t->irq_depth = t->next_on = t->sys_flags = 0;
+	t->in_exec = t->dying = t->off_flags = 0;
+	t->closed = 0;
+	for (u32 i = offsetof(struct thread, sys_nr) / 8; i < offsetof(struct thread, step) / 8; i++)
+		words[i] = 0;
+	return 0;
+}
+
 /* Before the window opens: storage for every thread of the targets. */
 SEC("iter/task")
 int snapshot_create(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct thread *t;
 	u32 tgid;
 
 	if (!task)
@@ -21,11 +41,19 @@ int snapshot_create(struct bpf_iter__task *ctx)
 	if (cfg.ipc && !eventfd_fops)
 		ipc_learn();
 	tgid = task->tgid;
-	if (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)) {
-		thread_create(task);
-		if (cfg.memory)
-			process_sums_of(tgid);
-	}
+	t = thread_of(task);
+	/* children of the targets have it already */
+	if (!t && (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)))
+		t = thread_create(task);
+	if (!t)
+		return 0;
+	if (cfg.memory)
+		process_sums_of(tgid);
+	if (!cfg.windows)
+		return 0;
+	thread_renew(t);
+	counts_read(t, task);
+	step_clear(t);
 	return 0;
 }
 
@@ -99,5 +127,99 @@ int snapshot_close(struct bpf_iter__task *ctx)
 
 	if (task)
 		task_close(task, task->wake_cpu);
+	return 0;
+}
+
+/* ---- what is in flight, while the recording goes on ---- */
+
+static __always_inline bool peek_write(struct seq_file *seq, void *rec, u64 size)
+{
+	u64 head = size;
+
+	return !bpf_seq_write(seq, &head, sizeof(head)) && !bpf_seq_write(seq, rec, size);
+}
+
+static __always_inline void peek_function(
+	struct seq_file *seq, struct who w, u32 step, u32 probe, u64 start, u64 now, const u64 *vals)
+{
+	struct {
+		struct rec_hdr h;
+		u32 step, pad;
+		u64 vals[FUNC_VALS_MAX];
+	} r; /* a struct rec_function without the strings */
+
+	function_fill((struct rec_function *)&r, w, probe, step, start, now, vals, REC_F_OPEN_END);
+	peek_write(seq, &r, sizeof(r));
+}
+
+static __always_inline void peek_kernel(struct seq_file *seq, struct thread *t, struct who w, u64 now)
+{
+	if (t->in_syscall && emits(REC_SYSCALL)) {
+		struct rec_syscall r = { .arg0 = t->sys_arg0 };
+
+		hdr_fill(&r.h, REC_SYSCALL, t->sys_start, now, w.tgid, w.tid, t->sys_nr,
+			t->sys_flags | REC_F_OPEN_END);
+		peek_write(seq, &r, sizeof(r));
+	}
+	if (t->in_fault && emits(REC_FAULT)) {
+		struct rec_fault r = { .addr = t->fault_addr };
+
+		hdr_fill(&r.h, REC_FAULT, t->fault_start, now, w.tgid, w.tid, 0,
+			t->fault_flags | REC_F_OPEN_END);
+		peek_write(seq, &r, sizeof(r));
+	}
+	if (t->off && emits(REC_OFF_CPU)) {
+		struct rec_off_cpu r = { .cpu_from = t->off_cpu };
+
+		hdr_fill(&r.h, REC_OFF_CPU, t->since, now, w.tgid, w.tid, t->off,
+			t->off_flags | REC_F_OPEN_END);
+		r.h.cpu = t->off_cpu;
+		if (t->wake_ns >= t->since && !(t->off_flags & REC_F_PREEMPT)) {
+			r.wake_ns = t->wake_ns > now ? now : t->wake_ns;
+			r.waker_tid = t->waker_tid;
+			r.h.flags |= t->waker_irq ? REC_F_WAKER_IRQ : 0;
+		}
+		peek_write(seq, &r, sizeof(r));
+	}
+}
+
+/*
+ * The spans of each thread as records, each with its size in front, and then a word: PEEK_WHOLE, or
+ * PEEK_TORN where the thread has changed its state meanwhile, and what was read may not go together.
+ */
+SEC("iter/task")
+int snapshot_peek(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct seq_file *seq = ctx->meta->seq;
+	struct thread *t;
+	struct who w;
+	u64 since, now, word;
+	u32 step;
+
+	if (!task)
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	since = READ_ONCE(t->since);
+	if (!since)
+		return 0;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	now = bpf_ktime_get_boot_ns();
+	step = thread_step(t);
+	for (u32 i = 0; i < FRAMES_MAX && emits(REC_FUNCTION); i++) {
+		struct frame *f = frame_at(t, i);
+
+		if (i >= t->depth)
+			break;
+		peek_function(seq, w, step, f->probe, f->start, now, f->vals);
+	}
+	if (t->op.probe && !t->op.end && emits(REC_FUNCTION))
+		peek_function(seq, w, step, t->op.probe - 1, t->op.start, now, t->op.vals);
+	peek_kernel(seq, t, w, now);
+	word = READ_ONCE(t->since) == since ? PEEK_WHOLE : PEEK_TORN;
+	bpf_seq_write(seq, &word, sizeof(word));
 	return 0;
 }

@@ -116,6 +116,19 @@ static __always_inline void op_flush(
 		op_emit(t, s, (u64)w.tgid << 32 | w.tid, open_end, flags);
 }
 
+/* Nothing has happened in the step yet; the counts have just been read. */
+static __always_inline void step_clear(struct thread *t)
+{
+	t->step.lost = stats.lost_total;
+	t->step.n = t->counts;
+	t->step.workers = 0;
+	for (int i = 0; i < ST_MAX; i++)
+		t->step.workers_ns[i] = 0;
+	t->step.straggler_tid = 0;
+	stall_none(&t->step.straggler);
+	t->step.held_ns = 0;
+}
+
 /* Begins a step, with the counts just read. Returns the instant it begins. */
 __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 {
@@ -127,14 +140,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
-	t->step.lost = stats.lost_total;
-	t->step.n = t->counts;
-	t->step.workers = 0;
-	for (int i = 0; i < ST_MAX; i++)
-		t->step.workers_ns[i] = 0;
-	t->step.straggler_tid = 0;
-	stall_none(&t->step.straggler);
-	t->step.held_ns = 0;
+	step_clear(t);
 	stalls_forget(t);
 	t->in_step = 1;
 	group_begin(t, tgid, since);
@@ -173,6 +179,10 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 		sum += end - since;
 	} else {
 		end = since;
+	}
+	if (!r->h.start_ns) { /* before the window, in which it has this time */
+		r->h.start_ns = end - sum;
+		flags |= REC_F_OPEN_START;
 	}
 	if (sum != end - r->h.start_ns)
 		__sync_fetch_and_add(&stats.step_mismatch, 1);
@@ -233,12 +243,33 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 	return 0;
 }
 
+/* The window has closed within the step, and the next one may open within it. */
+static __always_inline void step_keep(struct thread *t, u32 at)
+{
+	if (at)
+		*frame_at(t, 0) = *frame_at(t, at);
+	frame_at(t, 0)->prev_role = ST_CPU;
+	t->step.h.start_ns = 0;
+	t->in_step = 1;
+	t->depth = 1;
+}
+
+/* It has ended since, and the next one has begun. */
+static __always_inline void step_next(struct thread *t)
+{
+	step_keep(t, FRAME_NEXT);
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		t->step.vals[i] = t->frames[0].vals[i];
+	t->step.strs[0][0] = t->step.strs[1][0] = 0;
+	t->step.number = t->next_number;
+}
+
 /* Ends all function spans in flight, innermost first, and the step among them. The counts have just
  * been read. */
 __weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
-	u32 step_probe = 0;
+	u32 step_probe = 0, step_at = 0;
 
 	if (!t)
 		return 0;
@@ -246,12 +277,18 @@ __weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid
 	for (int i = 0; i < FRAMES_MAX && t->depth; i++) {
 		u32 probe = frame_flush(t, s, tgid_tid, end);
 
-		if (probe)
+		if (probe) {
 			step_probe = probe;
+			step_at = t->depth;
+		}
 	}
+	t->role = ST_CPU;
 	if (step_probe)
 		step_end(t, tgid_tid, step_probe - 1, end, REC_F_OPEN_END);
-	t->role = ST_CPU;
+	if (cfg.windows && !enabled && t->step_entered)
+		step_next(t);
+	else if (cfg.windows && !enabled && step_probe && !t->step_left)
+		step_keep(t, step_at);
 	return 0;
 }
 
@@ -275,7 +312,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 
 		hdr_fill(&r.h, REC_ON_CPU, t->on_ns ? t->on_ns : stats.start_ns, end, w.tgid, w.tid, 0,
 			REC_F_OPEN_END | (t->on_ns ? 0 : REC_F_OPEN_START));
-		r.h.cpu = cpu;
+		r.h.cpu = t->on_ns ? t->on_cpu : cpu;
 		emit(&r, sizeof(r), REC_ON_CPU);
 	}
 	if (t->in_fault && emits(REC_FAULT)) {
@@ -317,7 +354,7 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 
 	if (!t || !t->since)
 		return;
-	if (__sync_val_compare_and_swap(&t->closed, 0, 1)) /* by its death or by the task iterator */
+	if (__sync_val_compare_and_swap(&t->closed, 0, CLOSE_BEGUN)) /* by its death or by the task iterator */
 		return;
 	if (end < t->since) /* it changed its state while the window was closing */
 		end = t->since;
@@ -326,6 +363,7 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 	thread_close(t, tgid_tid, end, cpu);
 	counts_read(t, task);
 	frames_flush(t, strings_of(task), tgid_tid, end);
+	WRITE_ONCE(t->closed, CLOSE_DONE);
 }
 
 #endif

@@ -18,8 +18,13 @@ static const struct command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
 	{ "top", cmd_top, "live in the terminal: rates, time per state, slow steps" },
 	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
+	{ "status", cmd_status, "the recordings that run" },
+	{ "start", cmd_start, "open a window in a recording that runs" },
+	{ "stop", cmd_stop, "close it" },
+	{ "dump", cmd_dump, "write what the flight recorder of a recording holds" },
 	{ "validate", cmd_validate, "check a profile JSONL or a Chrome trace" },
 	{ "engines", cmd_engines, "presets of functions to probe, and what they match" },
+	{ "serve", cmd_serve, "show a trace in the Perfetto UI, also while it is recorded" },
 	{ "doctor", cmd_doctor, "what this kernel and these privileges allow" },
 };
 

@@ -10,6 +10,9 @@
 
 #define RINGS_MAX 64
 
+/* In the cookie of a probe, above its id: a step, which is also followed in closed windows. */
+#define PROBE_COOKIE_STEP 0x80000000u
+
 struct inf_config {
 	u32 ring_shift;	 /* CPU number >> ring_shift is the ring's index */
 	u32 emit_mask;	 /* 1 << enum rec_kind: kinds that go into the rings */
@@ -25,6 +28,7 @@ struct inf_config {
 	u8 memory;   /* likewise: pages */
 	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
 	u8 ipc_only; /* and send no others */
+	u8 windows;  /* it is opened and closed again: what is in flight meanwhile is followed */
 	u32 eventfd; /* of user space, to know others by */
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
@@ -90,6 +94,10 @@ enum request_call {
 #define PROBE_F_GRAPH 0x20   /* launches a CUDA graph: counted in the step */
 #define PROBE_F_GROUP 0x40   /* a barrier of threads that work on the same step */
 #define PROBE_F_LATE 0x80    /* some values are FETCH_F_LATE */
+
+/* What ends the records of a thread in the output of snapshot_peek(), where others have their size. */
+#define PEEK_WHOLE 0ull
+#define PEEK_TORN ~0ull
 
 /* Registers by name; the argument registers of the C ABI come first. */
 enum fetch_reg {

@@ -32,7 +32,7 @@ struct seen {
 struct attach {
 	struct probe_table *pt;
 	int probes_fd;
-	bool states_only, no_returns;
+	bool states_only, no_returns, windows;
 	struct seen *seen;
 	size_t n_seen;
 	struct links *links;
@@ -49,6 +49,7 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->pt = c->probes;
 	a->probes_fd = c->probes_fd;
 	a->states_only = c->states_only;
+	a->windows = c->windows;
 	err = links_new(c->entry, c->ret, c->multi, c->link_gens, &a->links);
 	if (err) {
 		free(a);
@@ -67,19 +68,24 @@ void attach_free(struct attach *a)
 	free(a);
 }
 
+struct sites {
+	struct link_sites entries, returns;
+};
+
 struct collect {
 	struct probe_table *pt;
 	int probes_fd;
-	bool no_returns;
+	bool no_returns, windows;
 	size_t refused;
-	struct link_sites entries, returns;
+	struct sites sites, steps; /* steps: with several windows, apart */
 };
 
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
 	struct probe_spec *spec = &c->pt->specs[ps->spec];
-	uint32_t id = (uint32_t)ps->spec;
+	uint32_t id = (uint32_t)ps->spec, cookie = id;
+	struct sites *to = &c->sites;
 	struct probe probe;
 
 	if (c->no_returns && spec->flags & PROBE_F_SPAN) {
@@ -93,11 +99,15 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	}
 	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
-	if (link_sites_add(&c->entries, ps->site.offset, id, ps->semaphore))
+	if (c->windows && spec->role == ROLE_STEP) {
+		cookie |= PROBE_COOKIE_STEP;
+		to = &c->steps;
+	}
+	if (link_sites_add(&to->entries, ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
 	if (spec->flags & PROBE_F_SPAN &&
-		link_sites_add(&c->returns, ps->site.offset, id, ps->semaphore))
+		link_sites_add(&to->returns, ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
 		(unsigned long)(ps->site.offset - ps->symbol->offset),
@@ -118,7 +128,8 @@ static bool is_claimed(const struct probe_table *pt, const char *shown)
 static void count_sites(struct probe_table *pt, const struct link_sites *s, int by)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		struct probe_spec *spec = &pt->specs[(uint32_t)s->cookies[i]], *glob = NULL;
+		uint32_t id = (uint32_t)s->cookies[i] & ~PROBE_COOKIE_STEP;
+		struct probe_spec *spec = &pt->specs[id], *glob = NULL;
 
 		if (spec->from)
 			glob = &pt->specs[spec->from - 1];
@@ -151,10 +162,39 @@ static void read_build_id(const char *path, char *build_id, size_t size)
 	elf_close(elf);
 }
 
+static void sites_free(struct sites *s)
+{
+	link_sites_free(&s->entries);
+	link_sites_free(&s->returns);
+}
+
+static int add_sites(struct attach *a, int file, struct sites *s, bool always)
+{
+	int fd, err;
+
+	if (!s->entries.n)
+		return 0;
+	fd = fcntl(file, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	count_sites(a->pt, &s->entries, 1);
+	err = links_add_file(a->links, fd, &s->entries, &s->returns, always);
+	if (err) {
+		count_sites(a->pt, &s->entries, -1);
+		close(fd);
+	}
+	return err;
+}
+
 /* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
 static int attach_file(struct attach *a, const char *path, const char *shown)
 {
-	struct collect c = { .pt = a->pt, .probes_fd = a->probes_fd, .no_returns = a->no_returns };
+	struct collect c = {
+		.pt = a->pt,
+		.probes_fd = a->probes_fd,
+		.no_returns = a->no_returns,
+		.windows = a->windows,
+	};
 	size_t left_out = a->pt->left_out;
 	char opened[32], build_id[ELF_BUILD_ID_MAX] = "none";
 	int err, fd, n = 0;
@@ -176,25 +216,19 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 			 "would end it at a return probe",
 			shown, c.refused);
 	if (!err)
-		n = (int)c.entries.n;
-	if (n) {
-		if (log_level() > 0)
-			read_build_id(opened, build_id, sizeof(build_id));
-		count_sites(a->pt, &c.entries, 1);
-		err = links_add_file(a->links, fd, &c.entries, &c.returns);
-		if (err)
-			count_sites(a->pt, &c.entries, -1);
-	}
-	if (n && !err) {
-		fd = -1;
+		n = (int)(c.sites.entries.n + c.steps.entries.n);
+	if (n && log_level() > 0)
+		read_build_id(opened, build_id, sizeof(build_id));
+	if (n)
+		err = add_sites(a, fd, &c.steps, true) ?: add_sites(a, fd, &c.sites, false);
+	if (n && !err)
 		log_debug("%d probes in %s, build-id %s", n, shown, build_id);
-	} else if (err) {
-		warn_file(shown, err, c.entries.n + c.returns.n);
-	}
+	else if (err)
+		warn_file(shown, err, c.sites.entries.n + c.sites.returns.n + c.steps.entries.n + c.steps.returns.n);
 	if (fd >= 0)
 		close(fd);
-	link_sites_free(&c.entries);
-	link_sites_free(&c.returns);
+	sites_free(&c.sites);
+	sites_free(&c.steps);
 	return err ? err : n;
 }
 
@@ -347,6 +381,19 @@ void attach_in_targets_commit(struct attach *a)
 bool attach_in_targets(const struct attach *a)
 {
 	return links_state(a->links) != LINKS_EVERYWHERE;
+}
+
+void attach_idle(struct attach *a)
+{
+	links_idle(a->links);
+}
+
+void attach_wake(struct attach *a)
+{
+	int err = links_wake(a->links);
+
+	if (err)
+		log_warn("cannot attach all function probes again: %s", strerror(-err));
 }
 
 void attach_process_gone(struct attach *a, pid_t pid)

@@ -18,6 +18,7 @@ struct attach_config {
 	struct bpf_program *entry, *ret;
 	bool multi;		      /* they were loaded for uprobe_multi links */
 	bool states_only;	      /* leave out functions of presets that only make records of their own */
+	bool windows;		      /* attach_idle() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
 };
 
@@ -25,6 +26,10 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach);
 
 /* Detaches everything. */
 void attach_free(struct attach *a);
+
+/* Detaches all but steps, and attaches them again. */
+void attach_idle(struct attach *a);
+void attach_wake(struct attach *a);
 
 /* A target that attach_process() will be called for: whether it stands return probes decides for
  * attach_named_files() too. */

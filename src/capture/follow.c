@@ -115,6 +115,17 @@ void follow_record(struct follow *f, const struct rec_hdr *h)
 		request_scan(f, h->tgid, 0);
 }
 
+static void rescan_one(struct task *t, void *arg)
+{
+	request_scan(arg, t->tgid, 0);
+}
+
+void follow_rescan(struct follow *f)
+{
+	tasks_each_process(f->tasks, rescan_one, f);
+	follow_scan(f);
+}
+
 struct target_list {
 	pid_t pids[LINKS_PROCESSES_MAX];
 	size_t n;

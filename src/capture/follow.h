@@ -24,6 +24,9 @@ void follow_record(struct follow *f, const struct rec_hdr *h);
 /* Acts on what was told; not from within a record's callback, since it may take milliseconds. */
 void follow_scan(struct follow *f);
 
+/* Looks at the files of all targets again, when nothing has told of what they mapped. */
+void follow_rescan(struct follow *f);
+
 /* Now and then: whether processes that are no targets call the probed functions often, and what
  * follows from it. now_ns: CLOCK_BOOTTIME. */
 void follow_strangers(struct follow *f, uint64_t now_ns);

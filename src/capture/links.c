@@ -27,12 +27,20 @@ struct fds {
 
 struct file {
 	int fd;
+	bool always;
 	struct link_sites entries, returns;
+};
+
+/* Those that are detached while idle, and the others. */
+enum wanted {
+	WANTED_SOMETIMES,
+	WANTED_ALWAYS,
+	WANTED_MAX,
 };
 
 struct process {
 	pid_t pid;
-	struct fds links;
+	struct fds links[WANTED_MAX];
 };
 
 /* Links on their way out. */
@@ -47,7 +55,7 @@ struct closing {
 
 struct links {
 	struct bpf_program *entry, *ret;
-	bool multi;
+	bool multi, idle;
 	struct bpf_link **single;
 	size_t n_single;
 	/* the rest is for uprobe_multi links only */
@@ -56,7 +64,7 @@ struct links {
 	enum links_state state;
 	struct file *files;
 	size_t n_files;
-	struct fds everywhere;
+	struct fds everywhere[WANTED_MAX];
 	struct process processes[LINKS_PROCESSES_MAX];
 	size_t n_processes;
 	struct closing *closings;
@@ -175,6 +183,12 @@ static void close_links(struct links *l, struct fds *fds)
 	l->closings = c;
 }
 
+static void close_both(struct links *l, struct fds fds[WANTED_MAX])
+{
+	for (int i = 0; i < WANTED_MAX; i++)
+		close_links(l, &fds[i]);
+}
+
 static void file_free(struct file *f)
 {
 	close(f->fd);
@@ -189,9 +203,9 @@ void links_free(struct links *l)
 	for (size_t i = 0; i < l->n_single; i++)
 		bpf_link__destroy(l->single[i]);
 	free(l->single);
-	close_links(l, &l->everywhere);
+	close_both(l, l->everywhere);
 	for (size_t i = 0; i < l->n_processes; i++)
-		close_links(l, &l->processes[i].links);
+		close_both(l, l->processes[i].links);
 	closings_reap(l, true);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
@@ -242,10 +256,13 @@ static int attach_multi(struct links *l, bool ret, int file, const struct link_s
 
 /* Returns first: a return without its entry is nothing, an entry without its return stays open. */
 static int attach_both(
-	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds *fds)
+	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds to[WANTED_MAX])
 {
+	struct fds *fds = &to[f->always ? WANTED_ALWAYS : WANTED_SOMETIMES];
 	int err;
 
+	if (l->idle && !f->always)
+		return 0;
 	err = attach_multi(l, true, f->fd, &f->returns, gen, pid, fds);
 	if (!err)
 		err = attach_multi(l, false, f->fd, &f->entries, gen, pid, fds);
@@ -298,11 +315,11 @@ static int add_multi(struct links *l, const struct file *f)
 		return -ENOMEM;
 	l->files = files;
 	if (l->state != LINKS_BY_PROCESS)
-		err = attach_both(l, f, l->live, 0, &l->everywhere);
+		err = attach_both(l, f, l->live, 0, l->everywhere);
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
 		struct process *p = &l->processes[i];
 
-		err = attach_both(l, f, l->newest, p->pid, &p->links);
+		err = attach_both(l, f, l->newest, p->pid, p->links);
 		if (err == -ESRCH) /* just gone */
 			err = 0;
 	}
@@ -322,9 +339,9 @@ static void share_semaphores(const struct link_sites *from, struct link_sites *t
 	}
 }
 
-int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns)
+int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns, bool always)
 {
-	struct file f = { .fd = fd, .entries = *entries, .returns = *returns };
+	struct file f = { .fd = fd, .always = always, .entries = *entries, .returns = *returns };
 	int err;
 
 	share_semaphores(&f.entries, &f.entries);
@@ -379,7 +396,7 @@ int links_add_process(struct links *l, pid_t pid)
 	*p = (struct process){ .pid = pid };
 	l->n_processes++;
 	for (size_t i = 0; i < l->n_files && !err; i++)
-		err = attach_both(l, &l->files[i], l->newest, pid, &p->links);
+		err = attach_both(l, &l->files[i], l->newest, pid, p->links);
 	if (!err)
 		return 1;
 	links_drop_process(l, pid);
@@ -393,7 +410,7 @@ void links_commit(struct links *l)
 	l->live = l->newest;
 	publish(l);
 	l->state = LINKS_BY_PROCESS;
-	close_links(l, &l->everywhere);
+	close_both(l, l->everywhere);
 }
 
 void links_drop_process(struct links *l, pid_t pid)
@@ -403,7 +420,7 @@ void links_drop_process(struct links *l, pid_t pid)
 
 		if (p->pid != pid)
 			continue;
-		close_links(l, &p->links);
+		close_both(l, p->links);
 		*p = l->processes[--l->n_processes];
 		return;
 	}
@@ -419,7 +436,7 @@ int links_everywhere(struct links *l)
 		l->newest++;
 		publish(l);
 		for (size_t i = 0; i < l->n_files && !err; i++)
-			err = attach_both(l, &l->files[i], l->newest, 0, &l->everywhere);
+			err = attach_both(l, &l->files[i], l->newest, 0, l->everywhere);
 		l->live = l->newest;
 	} else {
 		l->newest = l->live;
@@ -430,6 +447,43 @@ int links_everywhere(struct links *l)
 	while (l->n_processes)
 		links_drop_process(l, l->processes[0].pid);
 	return err ? err : 1;
+}
+
+/* ---- idle ---- */
+
+void links_idle(struct links *l)
+{
+	if (!l->multi || l->idle)
+		return;
+	l->idle = true;
+	close_links(l, &l->everywhere[WANTED_SOMETIMES]);
+	for (size_t i = 0; i < l->n_processes; i++)
+		close_links(l, &l->processes[i].links[WANTED_SOMETIMES]);
+}
+
+int links_wake(struct links *l)
+{
+	int err = 0;
+
+	if (!l->idle)
+		return 0;
+	l->idle = false;
+	for (size_t i = 0; i < l->n_files; i++) {
+		const struct file *f = &l->files[i];
+		int e = 0;
+
+		if (f->always)
+			continue;
+		if (l->state != LINKS_BY_PROCESS)
+			e = attach_both(l, f, l->live, 0, l->everywhere);
+		err = err ? err : e;
+		for (size_t k = 0; k < l->n_processes; k++) {
+			e = attach_both(l, f, l->newest, l->processes[k].pid, l->processes[k].links);
+			if (!err && e != -ESRCH)
+				err = e;
+		}
+	}
+	return err;
 }
 
 enum links_state links_state(const struct links *l)

@@ -53,9 +53,16 @@ void links_free(struct links *l);
 
 /*
  * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's.
- * -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
+ * always: while idle too. -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
  */
-int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns);
+int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns, bool always);
+
+/*
+ * Detaches what is not always wanted, in the background, and attaches it again. Single links stay: each
+ * would take 0.1 s. links_wake() returns the first error; then some are missing.
+ */
+void links_idle(struct links *l);
+int links_wake(struct links *l);
 
 /*
  * To links by process: links_begin(), links_add_process() for each, links_commit(), which is when

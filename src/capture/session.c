@@ -4,17 +4,21 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "capture/groups.h"
+#include "capture/maps.h"
 #include "capture/requests.h"
+#include "capture/snapshot.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
 #include "util/log.h"
@@ -25,6 +29,17 @@
 #define DYING_WAIT_MS 200 /* usually some microseconds; longer when it waits for a CPU */
 #define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
 
+struct tracepoint {
+	struct bpf_program *prog;
+	struct bpf_link *link; /* NULL: while idle */
+	bool always;
+};
+
+struct fault_event {
+	struct bpf_link *link;
+	int fd; /* the link's */
+};
+
 struct session {
 	record_cb cb;
 	void *cb_arg;
@@ -32,11 +47,12 @@ struct session {
 	struct rings *rings;
 	struct attach *attach;
 	unsigned int n_rings;
-	struct bpf_link *tp_links[TRACEPOINTS_MAX];
-	size_t n_tp_links;
-	struct bpf_link **fault_links;
-	size_t n_fault_links;
+	struct tracepoint tps[TRACEPOINTS_MAX];
+	size_t n_tps;
+	struct fault_event *faults;
+	size_t n_faults;
 	int eventfd; /* -1: none */
+	bool windows, idle;
 };
 
 static uint64_t boot_ns(void)
@@ -55,12 +71,13 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 }
 
 /* 8 MB hold a hundred thousand records, a tenth of a second of the worst storm; on large machines
- * the storm is spread over more CPUs, and all rings together stay at 128 MB. */
-static size_t default_ring_bytes(unsigned int rings)
+ * the storm is spread over more CPUs, and all rings together stay at 128 MB. Where memory is what the
+ * user has given, at 8 MB: they are mapped twice. */
+static size_t default_ring_bytes(unsigned int rings, bool small)
 {
-	size_t bytes = 8 << 20;
+	size_t bytes = 8 << 20, all = small ? 8 << 20 : 128 << 20, least = small ? 1 << 19 : 1 << 20;
 
-	while (bytes * rings > (128 << 20) && bytes > (1 << 20))
+	while (bytes * rings > all && bytes > least)
 		bytes /= 2;
 	return bytes;
 }
@@ -115,6 +132,9 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_major, c->track_faults);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
+	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
+	s->windows = c->windows;
+	cfg->windows = c->windows;
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
@@ -186,6 +206,7 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.ret = s->skel->progs.function_return,
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,
+		.windows = c->windows,
 	};
 
 	if (s->skel->rodata->cfg.count_strangers)
@@ -224,7 +245,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		err = load_error(err);
 		goto out;
 	}
-	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings);
+	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings, c->peek);
 	err = rings_create(s->skel->maps.rings, bpf_map__fd(s->skel->maps.control), s->n_rings,
 		ring_bytes, c->cb, c->cb_arg, &s->rings);
 	if (err) {
@@ -249,11 +270,11 @@ void session_free(struct session *s)
 	if (!s)
 		return;
 	attach_free(s->attach);
-	for (size_t i = 0; i < s->n_tp_links; i++)
-		bpf_link__destroy(s->tp_links[i]);
-	for (size_t i = 0; i < s->n_fault_links; i++)
-		bpf_link__destroy(s->fault_links[i]);
-	free(s->fault_links);
+	for (size_t i = 0; i < s->n_tps; i++)
+		bpf_link__destroy(s->tps[i].link);
+	for (size_t i = 0; i < s->n_faults; i++)
+		bpf_link__destroy(s->faults[i].link);
+	free(s->faults);
 	rings_free(s->rings);
 	if (s->eventfd >= 0)
 		close(s->eventfd);
@@ -297,7 +318,7 @@ static int attach_fault_event(struct session *s, struct bpf_program *prog, unsig
 		close(fd);
 		return err;
 	}
-	s->fault_links[s->n_fault_links++] = l;
+	s->faults[s->n_faults++] = (struct fault_event){ l, fd };
 	return 0;
 }
 
@@ -305,8 +326,8 @@ static int attach_faults(struct session *s)
 {
 	int cpus = libbpf_num_possible_cpus(), err = 0;
 
-	s->fault_links = calloc((size_t)cpus * 2, sizeof(*s->fault_links));
-	if (!s->fault_links)
+	s->faults = calloc((size_t)cpus * 2, sizeof(*s->faults));
+	if (!s->faults)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
 		err = attach_fault_event(s, s->skel->progs.fault_minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
@@ -317,6 +338,24 @@ static int attach_faults(struct session *s)
 	return err;
 }
 
+static int attach_tracepoint(struct tracepoint *tp)
+{
+	int err = 0;
+
+	tp->link = bpf_program__attach(tp->prog);
+	if (!tp->link) {
+		err = -errno;
+		log_error("cannot attach to %s: %s", bpf_program__section_name(tp->prog) + 7, strerror(-err));
+	}
+	return err;
+}
+
+/* The life of tasks goes on in closed windows. */
+static bool is_always(const char *section)
+{
+	return !strncmp(section, "tp_btf/sched_process_", 21) || !strcmp(section, "tp_btf/task_rename");
+}
+
 int session_attach(struct session *s)
 {
 	struct bpf_program *prog;
@@ -324,17 +363,15 @@ int session_attach(struct session *s)
 
 	bpf_object__for_each_program(prog, s->skel->obj) {
 		const char *sec = bpf_program__section_name(prog);
-		struct bpf_link *l;
+		struct tracepoint *tp = &s->tps[s->n_tps];
 
 		if (strncmp(sec, "tp_btf/", 7) || !bpf_program__autoload(prog))
 			continue;
-		l = bpf_program__attach(prog);
-		if (!l) {
-			err = -errno;
-			log_error("cannot attach to %s: %s", sec + 7, strerror(-err));
+		*tp = (struct tracepoint){ .prog = prog, .always = is_always(sec) };
+		err = attach_tracepoint(tp);
+		if (err)
 			return err;
-		}
-		s->tp_links[s->n_tp_links++] = l;
+		s->n_tps++;
 	}
 	if (bpf_program__autoload(s->skel->progs.fault_minor)) {
 		err = attach_faults(s);
@@ -350,26 +387,67 @@ struct attach *session_probes(struct session *s)
 	return s->attach;
 }
 
-/* Runs a task iterator once over all tasks. */
-static int run_iterator(struct bpf_program *prog)
+static int walk_tasks(struct bpf_program *prog)
 {
-	struct bpf_link *link = bpf_program__attach_iter(prog, NULL);
-	char buf[64];
-	ssize_t n = -1;
-	int fd, err;
+	int err = snapshot_run(prog);
 
-	if (!link)
-		return -errno;
-	fd = bpf_iter_create(bpf_link__fd(link));
-	err = fd < 0 ? -errno : 0;
-	while (!err && (n = read(fd, buf, sizeof(buf))) > 0)
-		;
-	if (!err && n < 0)
-		err = -errno;
-	if (fd >= 0)
-		close(fd);
-	bpf_link__destroy(link);
+	if (err)
+		log_error("cannot walk the tasks: %s", strerror(-err));
 	return err;
+}
+
+int session_watch(struct session *s)
+{
+	return walk_tasks(s->skel->progs.snapshot_create);
+}
+
+static void set_faults(struct session *s, bool on)
+{
+	for (size_t i = 0; i < s->n_faults; i++)
+		ioctl(s->faults[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+void session_idle(struct session *s)
+{
+	if (s->idle)
+		return;
+	s->idle = true;
+	attach_idle(s->attach);
+	for (size_t i = 0; i < s->n_tps; i++) {
+		if (s->tps[i].always)
+			continue;
+		bpf_link__destroy(s->tps[i].link);
+		s->tps[i].link = NULL;
+	}
+	set_faults(s, false);
+}
+
+static int session_wake(struct session *s)
+{
+	int err = 0;
+
+	if (!s->idle)
+		return 0;
+	for (size_t i = 0; i < s->n_tps && !err; i++) {
+		if (!s->tps[i].link)
+			err = attach_tracepoint(&s->tps[i]);
+	}
+	if (err)
+		return err;
+	set_faults(s, true);
+	s->idle = false;
+	attach_wake(s->attach);
+	return 0;
+}
+
+/* What the programs have added up in the window before. */
+static void forget_sums(struct session *s)
+{
+	s->skel->bss->stats.dying = 0;
+	map_clear(bpf_map__fd(s->skel->maps.process_sums));
+	map_clear(bpf_map__fd(s->skel->maps.syscall_sums));
+	map_clear(bpf_map__fd(s->skel->maps.connections));
+	map_zero(bpf_map__fd(s->skel->maps.groups));
 }
 
 int session_start(struct session *s, uint64_t *ret_boot_ns)
@@ -377,18 +455,19 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	volatile struct inf_stats *st = &s->skel->bss->stats;
 	int err;
 
-	err = run_iterator(s->skel->progs.snapshot_create);
-	if (err) {
-		log_error("cannot walk the tasks: %s", strerror(-err));
+	err = session_wake(s);
+	if (err)
 		return err;
-	}
+	if (s->windows)
+		forget_sums(s);
+	err = walk_tasks(s->skel->progs.snapshot_create);
+	if (err)
+		return err;
 	st->start_ns = boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
-	err = run_iterator(s->skel->progs.snapshot_init);
-	if (err) {
-		log_error("cannot walk the tasks: %s", strerror(-err));
+	err = walk_tasks(s->skel->progs.snapshot_init);
+	if (err)
 		return err;
-	}
 	*ret_boot_ns = st->start_ns;
 	return 0;
 }
@@ -397,22 +476,39 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
  * spans itself, in its last switch. */
 static void wait_for_dying(const struct session *s)
 {
-	for (int ms = 0; ms < DYING_WAIT_MS && session_stats(s)->dying; ms++)
+	for (int ms = 0; ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
 		usleep(1000);
 }
 
-int session_stop(struct session *s)
+/*
+ * Programs that saw the window open are through: all of them run within sections that a grace period
+ * waits for, and this is the call that waits for one (kernel/sched/membarrier.c; also where CPUs are
+ * nohz_full, for which it is an error, programs take some microseconds).
+ */
+static void wait_for_programs(void)
+{
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+}
+
+int session_stop(struct session *s, uint64_t *ret_boot_ns)
 {
 	struct inftrace_bpf__bss *bss = s->skel->bss;
 	int err;
 
 	wait_for_dying(s);
-	bss->stats.stop_ns = boot_ns();
+	bss->stats.stop_ns = *ret_boot_ns = boot_ns();
 	__atomic_store_n(&bss->closing, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
-	err = run_iterator(s->skel->progs.snapshot_close);
+	if (s->windows)
+		wait_for_programs();
+	err = snapshot_run(s->skel->progs.snapshot_close);
 	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
 	return err;
+}
+
+int session_peek(struct session *s, record_cb cb, void *arg)
+{
+	return snapshot_peek(s->skel->progs.snapshot_peek, cb, arg);
 }
 
 int session_drain(struct session *s)

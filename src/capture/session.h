@@ -5,9 +5,11 @@
  *   session_open      load, nothing attached yet
  *   session_target    name processes (before the start)
  *   session_attach    tracepoints and software events; function probes through session_probes()
- *   session_start     the window opens: every thread has a state from here on
+ *   session_watch     follow the targets' threads, also before the first window
+ *   session_start     a window opens: every thread has a state from here on
  *   session_drain     again and again
- *   session_stop      the window closes; spans still open are sent; drain once more
+ *   session_stop      it closes; spans still open are sent; drain once more
+ *   session_idle      it stays closed for a while; session_start() ends that too
  *   session_free      detach everything
  */
 #ifndef INFTRACE_SESSION_H
@@ -38,6 +40,8 @@ struct session_config {
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
 	size_t ring_bytes; /* each; 0: a default */
+	bool windows; /* several: session_start() again after session_stop() */
+	bool peek;    /* session_peek() will be wanted */
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
@@ -57,9 +61,22 @@ int session_target(struct session *s, pid_t tgid);
 int session_attach(struct session *s);
 struct attach *session_probes(struct session *s);
 
+/* With several windows, before the first. */
+int session_watch(struct session *s);
+
 /* ret_boot_ns: CLOCK_BOOTTIME of the start, the zero of the trace. */
 int session_start(struct session *s, uint64_t *ret_boot_ns);
-int session_stop(struct session *s);
+
+/* Afterwards no program of the window is under way, and all its records are in the rings.
+ * ret_boot_ns: its end. */
+int session_stop(struct session *s, uint64_t *ret_boot_ns);
+
+/* A closed window costs every event that a program is attached to; from here on only those of the
+ * life of tasks and of steps. */
+void session_idle(struct session *s);
+
+/* Hands over what is in flight now, see snapshot_peek(). */
+int session_peek(struct session *s, record_cb cb, void *arg);
 
 /* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
 int session_drain(struct session *s);

@@ -19,6 +19,11 @@ int cmd_top(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_engines(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_start(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+int cmd_status(int argc, char **argv);
 
 #endif

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/trigger.h"
 #include "cmd/cmd.h"
+#include "cmd/record_window.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -29,7 +31,10 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
 	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "duration", 'd', "TIME", 0, "stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited)", 1 },
+	{ "duration", 'd', "TIME", 0,
+		"stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited); with windows: the "
+		"longest time of each",
+		1 },
 	{ "events", 'e', "LIST", 0,
 		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
 		"shows what other processes ran, requests those on the sockets of a server); +x and -x change "
@@ -44,20 +49,20 @@ static const struct argp_option options[] = {
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
-		"trace: .json or .json.gz (Chrome), .pftrace (Perfetto), - for stdout (Chrome); may be repeated (default: "
+		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); may be repeated (default: "
 		"inftrace-COMM-PID.json, none with --profile alone)",
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
 	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost", 2 },
 	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 2 },
-	{ NULL, 0, NULL, 0, "Metadata in the profile:", 3 },
-	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 3 },
-	{ "model", OPT_MODEL, "NAME", 0, NULL, 3 },
-	{ "concurrency", OPT_CONCURRENCY, "N", 0, NULL, 3 },
-	{ "runtime-flags", OPT_RUNTIME_FLAGS, "JSON", 0, NULL, 3 },
-	{ NULL, 0, NULL, 0, "Messages:", 4 },
-	{ "quiet", 'q', NULL, 0, "errors only", 4 },
-	{ "verbose", 'v', NULL, 0, "also what is attached where", 4 },
+	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
+	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 5 },
+	{ "model", OPT_MODEL, "NAME", 0, NULL, 5 },
+	{ "concurrency", OPT_CONCURRENCY, "N", 0, NULL, 5 },
+	{ "runtime-flags", OPT_RUNTIME_FLAGS, "JSON", 0, NULL, 5 },
+	{ NULL, 0, NULL, 0, "Messages:", 6 },
+	{ "quiet", 'q', NULL, 0, "errors only", 6 },
+	{ "verbose", 'v', NULL, 0, "also what is attached where", 6 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -74,7 +79,11 @@ static const char doc[] =
 	"  sudo inftrace record -e -syscalls,-ipc -p 4711\n"
 	"        without the system calls\n"
 	"  sudo inftrace record --engine none -u './libfoo.so:foo(n=s32 arg1)@step' -p 4711\n"
-	"        a function of your own as the step\n\n"
+	"        a function of your own as the step\n"
+	"  sudo inftrace record --window every=60s,for=2s --output-dir traces -p 4711\n"
+	"        two seconds of each minute, in files of their own\n"
+	"  sudo inftrace record --flight-recorder 64MB --trigger 'step>200ms' -p 4711\n"
+	"        only what led to a slow step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
 	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
 	"at the end of -d or on Ctrl-C gets SIGTERM.";
@@ -193,6 +202,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_INIT:
 		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		state->child_inputs[0] = o;
 		break;
 	case ARGP_KEY_ARGS:
 		o->command = state->argv + state->next;
@@ -216,35 +226,49 @@ int record_check_targets(const struct record_options *o, const char *command)
 	return -EINVAL;
 }
 
-static void from_environment(struct record_options *o)
+static int from_environment(struct record_options *o, struct record_strings *strings)
 {
 	const char *debug = getenv("INFTRACE_DEBUG");
+	int err;
 
 	if (debug && *debug && strcmp(debug, "0"))
 		log_set_level(2);
+	err = record_window_environment(o, strings);
+	if (err || record_by_time(o))
+		return err;
 	if (!o->n_outputs && getenv("INFTRACE_OUTPUT"))
 		o->outputs[o->n_outputs++] = getenv("INFTRACE_OUTPUT");
 	if (!o->profile)
 		o->profile = getenv("INFTRACE_PROFILE_JSONL");
+	return 0;
 }
 
 int cmd_record(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL, NULL,
-		NULL };
+	static const struct argp_child children[] = { { &record_window_argp, 0, NULL, 0 }, {} };
+	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
+		NULL, NULL };
 	struct record_options o = {
 		.events = EVENTS_DEFAULT,
 		.engine = "auto",
 	};
-	int code = EXIT_USAGE;
+	struct record_strings strings = {};
+	int code = EXIT_USAGE, err = -EINVAL;
 
 	argp_err_exit_status = EXIT_USAGE;
 	/* in order: the options of a COMMAND are its own */
-	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o)) {
-		from_environment(&o);
-		if (!record_check_targets(&o, "record"))
-			code = record_run(&o);
-	}
+	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
+		err = record_check_targets(&o, "record");
+	if (!err)
+		err = from_environment(&o, &strings);
+	if (!err)
+		err = record_window_check(&o);
+	if (!err)
+		code = record_run(&o);
+	else if (err != -EINVAL)
+		code = EXIT_RUN;
+	record_strings_free(&strings);
+	trigger_free(o.triggers);
 	free(o.pids);
 	free(o.uprobes);
 	return code;

@@ -26,8 +26,10 @@ enum event {
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
 
 #define OUTPUTS_MAX 8
+#define FORMATS_MAX 4
 
 struct session;
+struct trigger_set;
 struct view;
 
 struct view_ops {
@@ -68,7 +70,36 @@ struct record_options {
 	/* profile metadata; NULL or 0: look elsewhere */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;
+	/* record_window.c; NULL or 0: not given */
+	const char *window_flag; /* open while this file exists */
+	const char *window_spec; /* for schedule_parse() */
+	uint64_t max_steps;
+	const char *output_dir; /* where windows and dumps go; set with these */
+	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace" */
+	size_t n_formats;
+	uint64_t flight_bytes, flight_ns; /* one of them: the flight recorder's size */
+	struct trigger_set *triggers;
+	uint64_t trigger_cooldown_ns;
+	uint32_t max_dumps;
+	uint64_t max_size;
+	uint32_t max_files;
 };
+
+/* The files are named by time, a trace and a profile for each process: windows, the flight recorder. */
+static inline bool record_by_time(const struct record_options *o)
+{
+	return o->window_flag || o->window_spec || o->flight_bytes || o->flight_ns;
+}
+
+static inline bool record_wants_trace(const struct record_options *o)
+{
+	return o->n_outputs || record_by_time(o);
+}
+
+static inline bool record_wants_profile(const struct record_options *o)
+{
+	return o->profile || record_by_time(o);
+}
 
 struct outputs;
 struct session_config;
@@ -90,20 +121,26 @@ void events_configure(
 int outputs_check(struct record_options *o);
 
 /* Opens the files and writes their first events. `tgid`: the first target, for the metadata; 0 with
- * -a. Prints one line on failure. */
+ * -a. Those of rec->tgid are named by time. Prints one line on failure. */
 int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
 	struct outputs **ret_out);
 
 void outputs_record(struct outputs *out, const struct rec_hdr *rec);
 void outputs_loss(struct outputs *out, const struct loss *l);
+void outputs_mark(struct outputs *out, const struct mark *m);
+/* Bytes that wait to be written. A file that is too far behind drops records; those are added to the
+ * counts. */
+uint64_t outputs_pending(const struct outputs *out);
+void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX]);
 /* See struct sink_ops. */
 void outputs_settled(struct outputs *out);
 int outputs_flush(struct outputs *out);
 uint64_t outputs_bytes(const struct outputs *out);
 
-/* Closes; t NULL: nothing was recorded, and files that were created are removed. Prints each file
- * with its size. */
-int outputs_close(struct outputs *out, const struct window_totals *t);
+/* Closes, and gives files their last names; t NULL: nothing was recorded, and files that were created
+ * are removed. cb, or NULL, is told of each file. */
+int outputs_close(struct outputs *out, const struct window_totals *t,
+	void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg);
 
 /* Runs the recording. Returns an exit code. */
 int record_run(struct record_options *o);

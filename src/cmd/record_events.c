@@ -63,14 +63,14 @@ static bool wants_presets(const struct record_options *o)
 {
 	if (!(o->events & EVENT_FUNCTIONS))
 		return false;
-	return o->n_outputs || o->op_detail || o->events & EVENT_FUNCTIONS_NAMED;
+	return record_wants_trace(o) || o->op_detail || o->events & EVENT_FUNCTIONS_NAMED;
 }
 
 /* Whether the profile alone has lines for calls: they cost more than its steps, so somebody must
  * have asked for them. */
 static bool wants_calls(const struct record_options *o, const struct probe_table *probes)
 {
-	if ((!o->profile && !o->view) || !(o->events & EVENT_FUNCTIONS))
+	if ((!record_wants_profile(o) && !o->view) || !(o->events & EVENT_FUNCTIONS))
 		return false;
 	for (size_t i = 0; i < probes->n; i++) {
 		const struct probe_spec *s = &probes->specs[i];
@@ -96,7 +96,7 @@ void events_configure(
 		{ EVENT_FUNCTIONS, 1u << REC_FUNCTION },
 		{ EVENT_IRQ, 1u << REC_IRQ },
 	};
-	bool profile = o->profile || o->view;
+	bool profile = record_wants_profile(o) || o->view;
 	unsigned int e = o->events;
 
 	c->all_cpus = e & EVENT_CPU;
@@ -107,11 +107,11 @@ void events_configure(
 	c->track_memory = e & EVENT_MEMORY;
 	c->requests = e & EVENT_REQUESTS;
 	c->sums = profile;
-	c->ipc = o->n_outputs && e & EVENT_IPC;
+	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
 	c->ipc_only = !(e & EVENT_SYSCALLS);
 	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (o->n_outputs && e & kinds[i].event)
+		if (record_wants_trace(o) && e & kinds[i].event)
 			c->emit_mask |= kinds[i].kinds;
 	}
 	if (wants_calls(o, probes))

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
@@ -23,8 +24,11 @@
 
 struct output {
 	struct sink *sink;
-	const char *name;
+	struct writer *w; /* the sink's; NULL: a view */
+	char *name;
+	bool is_part; /* until it is complete it has PART_SUFFIX behind its name */
 	bool created; /* by us: removed again when nothing was recorded */
+	uint64_t dropped[REC_KIND_MAX];
 };
 
 struct outputs {
@@ -36,6 +40,8 @@ struct outputs {
 	char *commit_sha, *model, *flags, *given_hash;
 	char hash[ENV_HASH_MAX];
 };
+
+#define PART_SUFFIX ".part"
 
 static char default_name[64 + TASK_COMM_LEN];
 
@@ -147,7 +153,7 @@ int outputs_check(struct record_options *o)
 
 	if (err)
 		return err;
-	if (!o->n_outputs && !o->profile && !o->view) {
+	if (!o->n_outputs && !o->profile && !o->view && !record_by_time(o)) {
 		make_default_name(o);
 		o->outputs[o->n_outputs++] = default_name;
 	}
@@ -162,8 +168,8 @@ int outputs_check(struct record_options *o)
 			}
 		}
 		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz") &&
-			!has_suffix(name, ".pftrace")) {
-			log_error("-o: %s: the name must end in .json, .json.gz or .pftrace, or be - for stdout",
+			!has_suffix(name, ".pftrace") && !has_suffix(name, ".pftrace.gz")) {
+			log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout",
 				name);
 			return -EINVAL;
 		}
@@ -276,12 +282,42 @@ static int make_metadata(const struct record_options *o, pid_t tgid, struct outp
 
 /* ---- files ---- */
 
-static int open_file(const char *name, int flags, struct output *ret_out)
+static int make_name(struct output *o, const char *name)
+{
+	o->name = strdup(name);
+	return o->name ? 0 : -ENOMEM;
+}
+
+/* A file that is new, and not yet complete. */
+static int open_part(const char *name, int flags, struct output *ret_out)
+{
+	char part[PATH_MAX];
+	int fd;
+
+	if (snprintf(part, sizeof(part), "%s" PART_SUFFIX, name) >= (int)sizeof(part))
+		fd = -ENAMETOOLONG;
+	else
+		fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+	if (fd == -1)
+		fd = -errno;
+	if (fd < 0) {
+		log_error("cannot create %s" PART_SUFFIX ": %s", name, strerror(-fd));
+		return fd;
+	}
+	ret_out->created = ret_out->is_part = true;
+	return fd;
+}
+
+static int open_file(const char *name, int flags, bool part, struct output *ret_out)
 {
 	struct stat st;
 	int fd;
 
-	ret_out->name = name;
+	*ret_out = (struct output){ 0 };
+	if (make_name(ret_out, name))
+		return -ENOMEM;
+	if (part)
+		return open_part(name, flags, ret_out);
 	if (is_stdout(name))
 		return STDOUT_FILENO;
 	ret_out->created = stat(name, &st) != 0;
@@ -315,31 +351,46 @@ static int claim_file(int fd, const char *name)
 	return err;
 }
 
+/* What there is of an output that cannot be. Returns err. */
+static int output_drop(struct output *o, int fd, int err)
+{
+	char part[PATH_MAX];
+
+	if (fd >= 0 && fd != STDOUT_FILENO)
+		close(fd);
+	if (o->created && o->name) {
+		snprintf(part, sizeof(part), "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
+		unlink(part);
+	}
+	free(o->name);
+	*o = (struct output){ 0 };
+	return err;
+}
+
 static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
 	struct recording mine = *rec;
-	enum writer_mode mode;
-	struct writer *w;
-	bool native;
+	bool gzip = has_suffix(name, ".gz");
+	bool native = has_suffix(name, gzip ? ".pftrace.gz" : ".pftrace");
+	enum writer_mode mode = native ? (gzip ? WRITER_PACKETS_GZIP : WRITER_PACKETS) :
+					 (gzip ? WRITER_GZIP : WRITER_PLAIN);
 	int err, fd;
 
-	fd = open_file(name, 0, o);
+	fd = open_file(name, 0, rec->tgid, o);
 	if (fd < 0)
-		return fd;
+		return output_drop(o, -1, fd);
 	err = claim_file(fd, name);
-	if (err) {
-		close(fd);
-		return err;
-	}
-	mine.output = (unsigned int)out->n;
-	native = has_suffix(name, ".pftrace");
-	mode = native ? WRITER_PACKETS : has_suffix(name, ".gz") ? WRITER_GZIP : WRITER_PLAIN;
-	err = writer_new(fd, is_stdout(name) ? "stdout" : name, mode, &w);
 	if (!err)
-		err = native ? perfetto_sink_new(w, &mine, &o->sink) : chrome_sink_new(w, &mine, &o->sink);
-	out->n += !err;
-	return err;
+		err = writer_new(fd, is_stdout(name) ? "stdout" : name, mode, &o->w);
+	if (err)
+		return output_drop(o, fd, err);
+	mine.output = (unsigned int)out->n;
+	err = native ? perfetto_sink_new(o->w, &mine, &o->sink) : chrome_sink_new(o->w, &mine, &o->sink);
+	if (err)
+		return output_drop(o, -1, err);
+	out->n++;
+	return 0;
 }
 
 /* A run that was killed may have left half a line: what is appended begins a new one. */
@@ -363,21 +414,23 @@ static int end_last_line(const char *name, int fd)
 static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
-	struct writer *w;
 	int err, fd;
 
-	fd = open_file(name, O_APPEND, o);
+	fd = open_file(name, O_APPEND, rec->tgid, o);
 	if (fd < 0)
-		return fd;
+		return output_drop(o, -1, fd);
 	err = end_last_line(name, fd);
 	if (err)
 		log_error("cannot write %s: %s", name, strerror(-err));
-	if (!err)
-		err = writer_new(fd, is_stdout(name) ? "stdout" : name, WRITER_LINES, &w);
-	if (!err)
-		err = profile_sink_new(w, rec, &out->meta, &o->sink);
-	out->n += !err;
-	return err;
+	else
+		err = writer_new(fd, is_stdout(name) ? "stdout" : name, WRITER_LINES, &o->w);
+	if (err)
+		return output_drop(o, fd, err);
+	err = profile_sink_new(o->w, rec, &out->meta, &o->sink);
+	if (err)
+		return output_drop(o, -1, err);
+	out->n++;
+	return 0;
 }
 
 static int open_view(struct view *v, const struct recording *rec, struct outputs *out)
@@ -385,9 +438,68 @@ static int open_view(struct view *v, const struct recording *rec, struct outputs
 	struct output *o = &out->out[out->n];
 	int err;
 
-	o->name = "-";
-	err = v->ops->open(v, rec, &o->sink);
-	out->n += !err;
+	*o = (struct output){ 0 };
+	err = make_name(o, "-");
+	if (!err)
+		err = v->ops->open(v, rec, &o->sink);
+	if (err)
+		return output_drop(o, -1, err);
+	out->n++;
+	return 0;
+}
+
+/* DIR/WHAT_pid<pid>_<ms>.SUFFIX; NULL without memory. Sets *taken when it is, also by one of ours that
+ * is not complete. */
+static char *name_by_time(const struct record_options *o, const char *what, uint32_t tgid, uint64_t ms,
+	const char *suffix, bool *taken)
+{
+	char *name, *part;
+
+	if (asprintf(&name, "%s/%s_pid%u_%" PRIu64 ".%s", o->output_dir, what, tgid, ms, suffix) < 0)
+		return NULL;
+	if (asprintf(&part, "%s" PART_SUFFIX, name) < 0) {
+		free(name);
+		return NULL;
+	}
+	*taken |= !access(name, F_OK) || !access(part, F_OK);
+	free(part);
+	return name;
+}
+
+/* Nothing that exists is overwritten: the time in the names is moved on until all are free. */
+static int make_names(const struct record_options *o, const struct recording *rec, char **names)
+{
+	uint64_t ms = rec->name_real_ns / 1000000;
+	bool taken;
+
+	do {
+		taken = false;
+		for (size_t i = 0; i <= o->n_formats; i++) {
+			free(names[i]);
+			names[i] = i < o->n_formats ? name_by_time(o, "trace", rec->tgid, ms, o->formats[i], &taken) :
+						      name_by_time(o, "profile", rec->tgid, ms, "jsonl", &taken);
+			if (!names[i])
+				return -ENOMEM;
+		}
+		ms++;
+	} while (taken);
+	return 0;
+}
+
+static int open_by_time(const struct record_options *o, const struct recording *rec, struct outputs *out)
+{
+	char *names[FORMATS_MAX + 1] = { NULL };
+	int err;
+
+	err = make_names(o, rec, names);
+	for (size_t i = 0; i < o->n_formats && !err; i++)
+		err = open_trace(names[i], rec, out);
+	if (!err)
+		err = make_metadata(o, (pid_t)rec->tgid, out);
+	if (!err)
+		err = open_profile(names[o->n_formats], rec, out);
+	for (size_t i = 0; i <= o->n_formats; i++)
+		free(names[i]);
 	return err;
 }
 
@@ -401,6 +513,8 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 		return -ENOMEM;
 	out->probes = rec->probes;
 	out->tgid = tgid;
+	if (rec->tgid)
+		err = open_by_time(o, rec, out);
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = open_trace(o->outputs[i], rec, out);
 	if (!err && o->profile)
@@ -412,7 +526,7 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 	if (!err)
 		err = outputs_flush(out);
 	if (err) {
-		outputs_close(out, NULL);
+		outputs_close(out, NULL, NULL, NULL);
 		return err;
 	}
 	*ret_out = out;
@@ -421,14 +535,45 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 
 void outputs_record(struct outputs *out, const struct rec_hdr *rec)
 {
-	for (size_t i = 0; i < out->n; i++)
-		out->out[i].sink->ops->record(out->out[i].sink, rec);
+	for (size_t i = 0; i < out->n; i++) {
+		struct output *o = &out->out[i];
+
+		if (o->w && writer_full(o->w) && rec->kind != REC_TASK)
+			o->dropped[rec->kind]++;
+		else
+			o->sink->ops->record(o->sink, rec);
+	}
 }
 
 void outputs_loss(struct outputs *out, const struct loss *l)
 {
 	for (size_t i = 0; i < out->n; i++)
 		out->out[i].sink->ops->loss(out->out[i].sink, l);
+}
+
+void outputs_mark(struct outputs *out, const struct mark *m)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		if (out->out[i].sink->ops->mark)
+			out->out[i].sink->ops->mark(out->out[i].sink, m);
+	}
+}
+
+uint64_t outputs_pending(const struct outputs *out)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < out->n; i++)
+		n += out->out[i].w ? writer_pending(out->out[i].w) : 0;
+	return n;
+}
+
+void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX])
+{
+	for (size_t i = 0; i < out->n; i++) {
+		for (int k = 0; k < REC_KIND_MAX; k++)
+			counts[k] += out->out[i].dropped[k];
+	}
 }
 
 void outputs_settled(struct outputs *out)
@@ -460,16 +605,32 @@ uint64_t outputs_bytes(const struct outputs *out)
 	return n;
 }
 
-static void report_file(const char *name)
+/* It is complete, or the sink has said why not. */
+static int finish_file(struct output *o, bool keep)
+{
+	char part[PATH_MAX];
+	int err = 0;
+
+	snprintf(part, sizeof(part), "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
+	if (!keep && o->created) {
+		unlink(part);
+	} else if (o->is_part && renameat2(AT_FDCWD, part, AT_FDCWD, o->name, RENAME_NOREPLACE)) {
+		err = -errno;
+		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
+	}
+	return err;
+}
+
+static void report_file(const struct output *o, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
 	struct stat st;
 
-	if (is_stdout(name) || stat(name, &st))
-		return;
-	log_info("wrote %s (%.1f MB)", name, (double)st.st_size / 1e6);
+	if (cb && !is_stdout(o->name) && !stat(o->name, &st))
+		cb(o->name, (uint64_t)st.st_size, arg);
 }
 
-int outputs_close(struct outputs *out, const struct window_totals *t)
+int outputs_close(struct outputs *out, const struct window_totals *t,
+	void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
 	int err = 0;
 
@@ -479,11 +640,11 @@ int outputs_close(struct outputs *out, const struct window_totals *t)
 		struct output *o = &out->out[i];
 		int e = o->sink->ops->close(o->sink, t);
 
+		e = e ?: finish_file(o, t);
 		err = err ? err : e;
 		if (t)
-			report_file(o->name);
-		else if (o->created)
-			unlink(o->name);
+			report_file(o, cb, arg);
+		free(o->name);
 	}
 	free(out->commit_sha);
 	free(out->model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace record: the run, from the checks to the summary. */
-#include "cmd/record.h"
+#include "cmd/record_run.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,56 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "capture/features.h"
-#include "capture/follow.h"
-#include "capture/memory.h"
-#include "capture/session.h"
-#include "capture/sums.h"
+#include "capture/flag.h"
 #include "cmd/cmd.h"
-#include "engine/check.h"
-#include "target/command.h"
+#include "cmd/record_control.h"
+#include "cmd/record_exports.h"
+#include "cmd/record_flight.h"
 #include "target/process.h"
 #include "util/log.h"
-#include "util/names.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
-#define DRAIN_MS 10		      /* the rings are drained this often, without wake-ups */
-#define DRAIN_PROFILE_MS 100	      /* steps alone are few; each wake-up takes a CPU from a busy engine */
-#define FLUSH_NS (NSEC_PER_SEC / 10)  /* what was drained is in the file after this time */
+#define DRAIN_MS 10		 /* the rings are drained this often, without wake-ups */
+#define DRAIN_PROFILE_MS 100	 /* steps alone are few; each wake-up takes a CPU from a busy engine */
 #define STATUS_TTY_NS NSEC_PER_SEC
 #define STATUS_FILE_NS (10 * NSEC_PER_SEC)
 #define CHECK_ALIVE_NS NSEC_PER_SEC
-#define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
-
-struct run {
-	struct record_options *o;
-	struct probe_table probes;
-	struct session *session;
-	struct tasks *tasks;
-	struct handles *handles;
-	struct outputs *out;
-	struct command cmd;
-	struct recording rec;
-	int signal_fd;
-	bool stop, interrupted;
-	struct follow *follow;
-	struct memory *memory; /* NULL: neither -e memory nor a profile */
-	struct process_totals *processes;
-	struct window_totals totals;
-	uint64_t last_loss_ns, last_flush_ns, last_status_ns, last_check_ns;
-	uint64_t last_records, last_steps;
-};
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
+#define IDLE_MS 500 /* with the window closed, only what wakes the loop up is done sooner */
 
 /* ---- before anything is attached ---- */
 
@@ -99,7 +66,7 @@ static int load_probes(struct run *r)
 	int err = 0;
 
 	r->probes.op_detail = o->op_detail;
-	if (o->events & EVENT_FUNCTIONS || o->profile) {
+	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o)) {
 		if (!strcmp(o->engine, "auto"))
 			err = engine_load_all(&r->probes);
 		else if (strcmp(o->engine, "none"))
@@ -108,122 +75,6 @@ static int load_probes(struct run *r)
 	for (size_t i = 0; i < o->n_uprobes && !err; i++)
 		err = probe_table_add_option(&r->probes, o->uprobes[i]);
 	return err;
-}
-
-/* ---- records ---- */
-
-/* A call whose strings could not be kept (no memory in the kernel) comes without: empty ones follow. */
-static const struct rec_hdr *with_strings(struct run *r, const struct rec_hdr *h, size_t size)
-{
-	static struct rec_function padded;
-	const struct probe_spec *s = &r->probes.specs[h->id];
-
-	if (size >= REC_FUNCTION_SIZE(s->nargs) + s->nstrs * (size_t)FUNC_STR_LEN ||
-		size > sizeof(padded))
-		return h;
-	memset(&padded, 0, sizeof(padded));
-	memcpy(&padded, h, size);
-	return &padded.h;
-}
-
-static bool check_record(struct run *r, const struct rec_hdr *h)
-{
-	struct probe_spec *s = &r->probes.specs[h->id];
-	const struct rec_function *f = (const struct rec_function *)h;
-	const struct rec_step *step = (const struct rec_step *)h;
-
-	if (h->kind == REC_STEP)
-		return check_call(&r->probes, s, step->vals, step->strs[0]);
-	return check_call(&r->probes, s, f->vals, probe_record_strings(s, f));
-}
-
-/* What a call says of a handle. */
-static void learn_name(struct run *r, const struct probe_spec *s, const struct rec_function *f)
-{
-	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
-
-	if (check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
-		handles_set(r->handles, f->h.tgid, f->vals[arg],
-			probe_arg_string(s, name, probe_record_strings(s, f)));
-}
-
-/* Threads that were born after the control ring had its turn: the record of it is there, since it
- * came before this one. */
-static void meet_threads(struct run *r, const struct rec_hdr *h)
-{
-	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
-
-	if (!tasks_lives(r->tasks, h->tgid, h->tid) || (waker && !tasks_lives(r->tasks, 0, waker)))
-		session_drain_control(r->session);
-}
-
-static void on_record(const struct rec_hdr *h, size_t size, void *arg)
-{
-	struct run *r = arg;
-	struct probe_spec *s;
-
-	if (h->kind >= REC_KIND_MAX)
-		return;
-	r->totals.records[h->kind]++;
-	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
-		meet_threads(r, h);
-	switch (h->kind) {
-	case REC_TASK:
-		tasks_update(r->tasks, (const struct rec_task *)h);
-		follow_record(r->follow, h);
-		if (h->id == TASK_EXEC || (h->id == TASK_FORK && h->tid == h->tgid))
-			handles_drop(r->handles, h->tgid);
-		break;
-	case REC_MAPPED:
-		follow_record(r->follow, h);
-		return;
-	case REC_STEP:
-		r->totals.steps++;
-		/* fall through */
-	case REC_FUNCTION:
-		if (h->id >= r->probes.n)
-			return;
-		s = &r->probes.specs[h->id];
-		s->records++;
-		if (h->kind == REC_FUNCTION)
-			h = with_strings(r, h, size);
-		if (!check_record(r, h))
-			return;
-		if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)
-			learn_name(r, s, (const struct rec_function *)h);
-		if (s->hidden)
-			return;
-		break;
-	}
-	outputs_record(r->out, h);
-}
-
-static void check_loss(struct run *r, uint64_t now)
-{
-	struct loss l = { .from_ns = r->last_loss_ns, .to_ns = now };
-	uint64_t lost[REC_KIND_MAX];
-	bool any = false;
-
-	session_lost(r->session, lost);
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		l.count[k] = lost[k] - r->totals.lost[k];
-		r->totals.lost[k] = lost[k];
-		any |= l.count[k] != 0;
-	}
-	r->last_loss_ns = now;
-	if (!any)
-		return;
-	r->totals.lost_ns += l.to_ns - l.from_ns;
-	outputs_loss(r->out, &l);
-}
-
-static uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
-{
-	uint64_t n = 0;
-
-	for (int k = 0; k < REC_KIND_MAX; k++)
-		n += counts[k];
-	return n;
 }
 
 /* ---- while it runs ---- */
@@ -238,6 +89,8 @@ static void read_signals(struct run *r)
 			command_reap(&r->cmd);
 		} else if (view && sigismember(&view->signals, (int)si.ssi_signo) == 1) {
 			view->ops->signal(view, (int)si.ssi_signo);
+		} else if (si.ssi_signo == SIGUSR1 && r->recorder) {
+			recorder_request(r->recorder, "SIGUSR1", 0);
 		} else {
 			r->stop = true;
 			r->interrupted = true;
@@ -249,48 +102,26 @@ static void show_status(struct run *r, uint64_t now)
 {
 	bool tty = isatty(STDERR_FILENO);
 	uint64_t period = tty ? STATUS_TTY_NS : STATUS_FILE_NS, records, span;
+	const char *state = "";
+	struct window_totals t;
 	char text[256];
 
 	if (now - r->last_status_ns < period)
 		return;
 	span = now - r->last_status_ns;
-	records = total_of(r->totals.records);
+	run_totals(r, &t);
+	records = total_of(t.records);
+	if (record_by_time(r->o) && !r->recorder)
+		state = r->w.open ? "  window open" : "  window closed";
 	snprintf(text, sizeof(text),
 		"%" PRIu64 " s  %" PRIu64 " steps (%" PRIu64 "/s)  %" PRIu64 " records/s  %.1f MB  %" PRIu64
-		" lost",
-		(now - r->totals.open_ns) / NSEC_PER_SEC, r->totals.steps,
-		(r->totals.steps - r->last_steps) * NSEC_PER_SEC / span,
-		(records - r->last_records) * NSEC_PER_SEC / span, (double)outputs_bytes(r->out) / 1e6,
-		total_of(r->totals.lost));
+		" lost%s",
+		(now - r->begun_ns) / NSEC_PER_SEC, t.steps, (t.steps - r->last_steps) * NSEC_PER_SEC / span,
+		(records - r->last_records) * NSEC_PER_SEC / span, (double)t.bytes / 1e6, total_of(t.lost), state);
 	log_status(text);
 	r->last_status_ns = now;
 	r->last_records = records;
-	r->last_steps = r->totals.steps;
-}
-
-/* Returns 1 when more records wait, 0 when not, or an error. */
-static int drain(struct run *r)
-{
-	uint64_t now;
-	int more;
-
-	more = session_drain(r->session);
-	if (more < 0) {
-		log_error("cannot read the ring buffers: %s", strerror(-more));
-		return more;
-	}
-	if (!more)
-		outputs_settled(r->out);
-	follow_scan(r->follow);
-	now = clock_ns(CLOCK_BOOTTIME);
-	if (r->o->events & EVENT_MEMORY)
-		memory_sample(r->memory, r->tasks, now, false, on_record, r);
-	if (now - r->last_flush_ns < FLUSH_NS)
-		return more;
-	follow_strangers(r->follow, now);
-	check_loss(r, now);
-	r->last_flush_ns = now;
-	return outputs_flush(r->out) ?: more;
+	r->last_steps = t.steps;
 }
 
 static bool targets_gone(struct run *r, uint64_t now)
@@ -314,34 +145,109 @@ static int show_view(struct run *r, struct view *view, int more)
 	return ret < 0 ? ret : more;
 }
 
+int run_schedule(struct run *r, uint64_t now)
+{
+	struct schedule_state st = schedule_next(&r->schedule, now);
+	int err = 0;
+
+	r->next_ns = st.next_ns;
+	if (r->w.open && (!st.open || st.number != r->scheduled))
+		err = window_close(r, st.closed);
+	if (!err && st.open && !r->w.open)
+		err = window_open(r, st.opened);
+	r->scheduled = st.number;
+	r->stop = r->stop || st.over;
+	return err;
+}
+
+static int read_flag(struct run *r)
+{
+	bool there;
+	int more, err = 0;
+
+	do {
+		more = flag_read(r->flag, &there);
+		if (more < 0) {
+			log_error("cannot watch %s: %s", r->o->window_flag, strerror(-more));
+			return more;
+		}
+		schedule_flag(&r->schedule, clock_ns(CLOCK_BOOTTIME), there);
+		err = run_schedule(r, clock_ns(CLOCK_BOOTTIME));
+	} while (more && !err);
+	return err;
+}
+
+static void count_steps(struct run *r, uint64_t now)
+{
+	if (r->w.open && r->w.totals.steps > r->counted_steps)
+		schedule_steps(&r->schedule, now, r->w.totals.steps - r->counted_steps);
+	r->counted_steps = r->w.open ? r->w.totals.steps : 0;
+}
+
+/* How long nothing has to be done, in ms, as long as nothing happens. */
+static int time_to_wait(const struct run *r, uint64_t now)
+{
+	uint64_t drain_ms = record_wants_trace(r->o) || r->o->events & EVENT_MEMORY ? DRAIN_MS : DRAIN_PROFILE_MS;
+	uint64_t wait = (r->w.open ? drain_ms : IDLE_MS) * NSEC_PER_MSEC;
+
+	if (r->recorder && recorder_busy(r->recorder))
+		return 0;
+	if (r->recorder && recorder_waits(r->recorder))
+		wait = NSEC_PER_MSEC;
+	if (r->next_ns <= now)
+		return 0;
+	if (r->next_ns - now < wait)
+		wait = r->next_ns - now;
+	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+}
+
+/* What has happened, apart from records. Returns `more`, or an error. */
+static int serve(struct run *r, int more)
+{
+	struct view *view = r->o->view;
+	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	int err = 0;
+
+	if (r->flag)
+		err = read_flag(r);
+	control_serve(r->control);
+	err = err ? err : r->failed;
+	if (r->recorder && !err)
+		err = recorder_round(r->recorder, now);
+	count_steps(r, now);
+	if (!err)
+		err = run_schedule(r, now);
+	if (err)
+		return err;
+	if (view)
+		return show_view(r, view, more);
+	show_status(r, now);
+	return more;
+}
+
 static int loop(struct run *r)
 {
-	uint64_t end = r->o->duration_ns ? r->totals.open_ns + r->o->duration_ns : UINT64_MAX;
 	struct view *view = r->o->view;
 	struct pollfd fds[] = {
 		{ .fd = session_control_fd(r->session), .events = POLLIN },
 		{ .fd = r->signal_fd, .events = POLLIN },
 		{ .fd = view ? view->fd : -1, .events = POLLIN },
+		{ .fd = control_fd(r->control), .events = POLLIN },
+		{ .fd = r->flag ? flag_fd(r->flag) : -1, .events = POLLIN },
 	};
-	uint64_t drain_ms = r->o->n_outputs || r->o->events & EVENT_MEMORY ? DRAIN_MS : DRAIN_PROFILE_MS;
 	int more = 0;
 
 	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_ns(CLOCK_BOOTTIME);
-		int timeout = more ? 0 : (int)drain_ms;
 
-		if (now >= end || targets_gone(r, now))
+		if (targets_gone(r, now))
 			break;
-		if (timeout && end - now < drain_ms * UINT64_C(1000000))
-			timeout = (int)((end - now) / 1000000) + 1;
-		if (poll(fds, 3, timeout) < 0 && errno != EINTR)
+		if (poll(fds, sizeof(fds) / sizeof(fds[0]), more ? 0 : time_to_wait(r, now)) < 0 && errno != EINTR)
 			return -errno;
 		read_signals(r);
-		more = drain(r);
-		if (view)
-			more = show_view(r, view, more);
-		else
-			show_status(r, clock_ns(CLOCK_BOOTTIME));
+		more = run_drain(r);
+		if (more >= 0)
+			more = serve(r, more);
 	}
 	return more < 0 ? more : 0;
 }
@@ -359,6 +265,7 @@ static int setup_signals(struct run *r)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGUSR1);
 	if (r->o->view)
 		sigorset(&set, &set, &r->o->view->signals);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
@@ -377,16 +284,16 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 		.ring_bytes = o->ring_bytes,
 		.uprobe_multi = uprobe_multi,
 		.uprobe_multi_pid = uprobe_multi_pid,
+		.windows = record_by_time(o) && !o->flight_bytes && !o->flight_ns,
+		.peek = o->flight_bytes || o->flight_ns,
 		.probes = &r->probes,
-		.cb = on_record,
+		.cb = run_callback(),
 		.cb_arg = r,
 	};
 	int err;
 
 	events_configure(o, &r->probes, &c);
 	err = session_open(&c, &r->session);
-	if (!err && (o->profile || o->events & EVENT_MEMORY))
-		err = memory_new(session_sums_fd(r->session), &r->memory);
 	return err ? err : follow_new(r->session, r->tasks, &r->follow);
 }
 
@@ -442,187 +349,61 @@ static int attach_all(struct run *r)
 	return err;
 }
 
+static int plan(struct run *r)
+{
+	struct schedule_config c = { .duration_ns = r->o->duration_ns, .max_steps = r->o->max_steps };
+	int err = 0;
+
+	if (r->o->window_flag) {
+		c.source = SCHEDULE_FLAG;
+		err = flag_open(r->o->window_flag, &r->flag);
+	} else if (r->o->window_spec) {
+		err = schedule_parse(r->o->window_spec, &c);
+	}
+	if (!err)
+		schedule_init(&r->schedule, &c, clock_ns(CLOCK_BOOTTIME));
+	return err;
+}
+
+/* The first window, if it opens now. */
 static int start(struct run *r)
 {
 	const struct record_options *o = r->o;
-	uint64_t before = clock_ns(CLOCK_BOOTTIME);
-	int err;
+	int err = 0;
 
-	err = session_start(r->session, &r->totals.open_ns);
-	if (err)
-		return err;
-	if (r->memory)
-		memory_start(r->memory, r->tasks);
-	r->rec = (struct recording){
-		.start_boot_ns = r->totals.open_ns,
+	r->w.rec = (struct recording){
 		.probes = &r->probes,
 		.tasks = r->tasks,
 		.handles = r->handles,
+		.windows = record_by_time(o),
 	};
-	/* the other clocks at the same instant: both differences are constant over microseconds */
-	r->rec.start_mono_ns = clock_ns(CLOCK_MONOTONIC) - (clock_ns(CLOCK_BOOTTIME) - r->totals.open_ns);
-	r->rec.start_real_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_BOOTTIME) - r->totals.open_ns);
-	r->last_loss_ns = r->last_flush_ns = r->last_status_ns = r->last_check_ns = r->totals.open_ns;
-	r->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - before;
-	err = outputs_open(o, &r->rec, o->command ? r->cmd.pid : o->n_pids ? o->pids[0] : 0, &r->out);
-	if (err || !o->command)
+	r->begun_ns = r->last_status_ns = r->last_check_ns = clock_ns(CLOCK_BOOTTIME);
+	if (record_by_time(o))
+		err = session_watch(r->session);
+	if (!err && (o->flight_bytes || o->flight_ns))
+		err = recorder_new(r, &r->recorder);
+	if (!err)
+		err = plan(r);
+	if (!err)
+		err = r->flag ? read_flag(r) : run_schedule(r, r->begun_ns);
+	if (err)
 		return err;
+	if (!r->w.open)
+		r->idle_ns = r->begun_ns + IDLE_NS;
+	run_control(r);
+	if (!o->command)
+		return 0;
 	err = command_release(&r->cmd);
 	if (err)
 		log_error("cannot run %s: %s", o->command[0], strerror(-err));
 	return err;
 }
 
-/* Per process, for the end of the profile. */
-static void read_sums(struct run *r)
+static void say_begun(const struct run *r)
 {
-	int err;
+	const char *what = r->recorder ? "flight recorder on" : r->w.open ? "recording" : "waiting for the window to open";
 
-	if (!r->o->profile)
-		return;
-	err = session_sums(r->session, &r->processes, &r->totals.n_processes);
-	if (err) {
-		log_warn("the sums per process are missing in the profile: %s", strerror(-err));
-		return;
-	}
-	memory_totals(r->memory, r->processes, r->totals.n_processes);
-	for (size_t i = 0; i < r->totals.n_processes; i++)
-		r->processes[i].pages = r->o->events & EVENT_MEMORY;
-	r->totals.processes = r->processes;
-}
-
-static int stop(struct run *r)
-{
-	int err, left_err;
-
-	r->totals.close_ns = clock_ns(CLOCK_BOOTTIME);
-	err = session_stop(r->session);
-	if (err)
-		log_warn("spans still open at the end are missing: %s", strerror(-err));
-	read_sums(r);
-	do {
-		err = session_drain(r->session);
-	} while (err > 0);
-	if (r->o->events & EVENT_MEMORY)
-		memory_sample(r->memory, r->tasks, r->totals.close_ns, true, on_record, r);
-	left_err = session_requests(r->session);
-	if (left_err)
-		log_warn("requests that were not over are missing: %s", strerror(-left_err));
-	check_loss(r, clock_ns(CLOCK_BOOTTIME));
-	r->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - r->totals.close_ns;
-	r->totals.bytes = outputs_bytes(r->out);
-	return err;
-}
-
-static void summarise_counts(const struct run *r)
-{
-	char line[512] = "";
-	size_t n = 0;
-
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (r->totals.records[k] && k != REC_MAPPED)
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				r->totals.records[k], rec_kind_name((enum rec_kind)k));
-	}
-	log_info("%.1f s, %s", (double)(r->totals.close_ns - r->totals.open_ns) / 1e9,
-		n ? line : "no records");
-	n = 0;
-	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (r->totals.lost[k])
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				r->totals.lost[k], rec_kind_name((enum rec_kind)k));
-	}
-	if (n)
-		log_warn("lost %s: a larger --ring-size or fewer -e keeps up", line);
-}
-
-/* The places of a USDT probe are one probe, and the first of them stands for all. */
-static bool never_hit(const struct run *r, uint32_t i)
-{
-	const struct probe_spec *specs = r->probes.specs, *s = &specs[i];
-
-	if (!s->attached || session_probe_hit(r->session, i))
-		return false;
-	for (uint32_t k = 0; s->is_usdt && k < r->probes.n; k++) {
-		if (k != i && specs[k].from == s->from && !strcmp(specs[k].symbol, s->symbol) &&
-			(k < i || session_probe_hit(r->session, k)))
-			return false;
-	}
-	return true;
-}
-
-/* A glob may stand for thousands of functions, most of which are not in use. */
-static void summarise_glob(const struct run *r, uint32_t glob)
-{
-	const struct probe_spec *specs = r->probes.specs;
-	uint32_t never = 0;
-
-	for (uint32_t i = 0; i < r->probes.n; i++)
-		never += specs[i].from == glob + 1 && never_hit(r, i);
-	if (never > NEVER_HIT_NAMED && log_level() < 1) {
-		log_info("%s: %u functions attached, %u of them never hit; -v names them",
-			specs[glob].symbol, specs[glob].attached, never);
-		return;
-	}
-	for (uint32_t i = 0; i < r->probes.n; i++) {
-		if (specs[i].from == glob + 1 && never_hit(r, i))
-			log_info("%s: attached, never hit", specs[i].symbol);
-	}
-}
-
-static void summarise_probes(const struct run *r)
-{
-	for (uint32_t i = 0; i < r->probes.n; i++) {
-		const struct probe_spec *s = &r->probes.specs[i];
-
-		if (s->from)
-			continue;
-		if (s->attached && (s->is_glob || s->is_usdt))
-			summarise_glob(r, i);
-		else if (never_hit(r, i))
-			log_info("%s: attached, never hit", s->symbol);
-		else if (!s->attached && !s->engine && !s->refused)
-			log_warn("%s: no file that the targets mapped has this %s", s->symbol,
-				s->is_usdt ? "probe" : "function");
-		else if (!s->attached && s->engine && s->engine->matched)
-			log_debug("%s: not attached", s->symbol);
-	}
-}
-
-static void summarise_oddities(const struct run *r)
-{
-	const volatile struct inf_stats *st = session_stats(r->session);
-	const struct {
-		uint64_t n;
-		const char *text;
-	} odd[] = {
-		{ st->no_storage, "threads could not be traced: no memory" },
-		{ st->step_mismatch, "steps did not add up" },
-		{ st->missed_switches, "context switches were not reported by the kernel; their time stays with the state before" },
-		{ st->account_retries, "changes of state were preempted in every try" },
-		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
-		{ st->frames_full, "calls were nested too deep for a span" },
-		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
-		{ st->faults_open, "page faults ended in a signal" },
-		{ st->syscalls_short, "short system calls left out" },
-		{ st->irqs_full, "interrupts were nested too deep for a span" },
-		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
-		{ st->sums_full, "calls or pages found no room in the sums per process of the profile" },
-	};
-
-	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
-		if (odd[i].n)
-			log_info("%" PRIu64 " %s", odd[i].n, odd[i].text);
-	}
-}
-
-static void summarise(const struct run *r)
-{
-	summarise_counts(r);
-	summarise_probes(r);
-	check_summary(&r->probes);
-	summarise_oddities(r);
-	follow_summary(r->follow);
+	log_info("%s%s", what, r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 }
 
 /* From here on something is attached. */
@@ -634,20 +415,19 @@ static int run_attached(struct run *r)
 	if (!err)
 		err = start(r);
 	if (err) {
-		outputs_close(r->out, NULL);
+		window_abandon(r);
 		return err;
 	}
 	if (!r->o->view)
-		log_info("recording%s", r->o->duration_ns ? "" : "; Ctrl-C ends it");
+		say_begun(r);
 	err = loop(r);
-	close_err = stop(r);
-	if (!err)
-		err = close_err;
-	close_err = outputs_close(r->out, &r->totals);
+	if (r->recorder)
+		recorder_finish(r->recorder);
+	close_err = window_close(r, "end");
 	if (!err)
 		err = close_err;
 	if (!r->o->view)
-		summarise(r);
+		run_summary(r);
 	return err;
 }
 
@@ -659,7 +439,7 @@ static int exit_code(struct run *r, int err)
 		return EXIT_USAGE;
 	if (err)
 		return EXIT_RUN;
-	if (r->o->strict && total_of(r->totals.lost))
+	if (r->o->strict && total_of(r->whole.lost))
 		return EXIT_LOSS;
 	if (r->o->command && !r->interrupted && r->cmd.exited)
 		return command_exit_code(&r->cmd);
@@ -716,9 +496,10 @@ int record_run(struct record_options *o)
 		o->view->session = r.session;
 	if (!err)
 		err = run_attached(&r);
+	control_free(r.control);
+	recorder_free(r.recorder);
+	flag_free(r.flag);
 	follow_free(r.follow);
-	memory_free(r.memory);
-	sums_free(r.processes, r.totals.n_processes);
 	session_free(r.session);
 	command_reap(&r.cmd);
 	reaped = r.cmd.exited;

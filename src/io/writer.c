@@ -4,390 +4,590 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
-#include <zlib.h>
 
+#include "io/framing.h"
+#include "io/gzip.h"
 #include "util/log.h"
 
-#define BUFFER_SIZE (1 << 20)
-#define PAGE_BYTES 4096 /* the smallest page: larger ones end at its multiples */
+#define BLOCK_SIZE \
+	((256u << 10) - 64) /* with its header and malloc's a little less than 64 pages */
+#define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved behind a page boundary */
+#define SPARES_MAX 2                    /* one is filled, one is written */
+#define THREAD_STACK (128u << 10)
+#define NSEC_PER_MSEC UINT64_C(1000000)
 
-/* RFC 1952, section 2.3 */
-#define MEMBER_HEADER 10
-#define MEMBER_TRAILER 8
-#define MEMBER_F_EXTRA 0x04
-#define MEMBER_F_COMMENT 0x10
-#define MEMBERS_SIZE (64 * PAGE_BYTES) /* compressed bytes that go out in one write */
-#define MEMBER_GAP_MIN 512	       /* less room in a page is not worth a member */
-#define RATIO_ONE 32
+#define IDLE_MS 1000        /* spare blocks are given back after that */
+#define LOOK_MS 100         /* who waits looks this often whether to wait on */
+#define STALLED_MS 5000     /* nobody reads it, it seems */
+#define LAST_CHANCE_MS 1000 /* once it is to end */
 
-#define LAST_CHANCE_MS 1000
-
-#define ERROR_HINT "; the file is valid up to here"
+/*
+ * A block is filled by the caller and written by the thread, at the same time: the caller appends,
+ * and what it has handed over is not touched again. The next block is begun when one is full.
+ */
+struct block {
+	struct block *next; /* set when this one is full */
+	size_t size;
+	size_t ready; /* handed over */
+	size_t done;  /* written */
+	char data[];
+};
 
 struct writer {
-	int fd;
+	/* the caller's */
 	enum writer_mode mode;
-	bool regular; /* padding has a meaning */
+	bool regular; /* padding has a meaning, and writes cannot be waited for */
+	bool started; /* the thread */
+	bool said;    /* the error */
+	struct block *cur;
+	char *pos, *end;    /* of the room in it */
+	char *reserved;     /* pos or spill */
+	uint64_t start;     /* size of the file when it was opened */
+	uint64_t committed; /* bytes, padding included */
+	uint64_t dropped;
+	pthread_t thread;
 	char *name;
-	char *buf;
-	size_t used;
-	uint64_t offset; /* in the file, of the buffer's first byte */
-	uint64_t start;	 /* size of the file when it was opened */
-	int error;
-	z_stream z;
-	unsigned char *zbuf; /* whole members */
-	size_t zused;
-	size_t ratio; /* by which a page's text was compressed, in RATIO_ONE: a guess for the next */
+
+	pthread_mutex_t lock;
+	pthread_cond_t more, all; /* is ready, is written */
+	struct block *first;      /* up to cur */
+	struct block *spares;
+	unsigned int n_spares;
+	bool waiting; /* for more */
+	bool ending, abandoned;
+
+	_Atomic size_t memory;        /* of all blocks; changed with the lock */
+	_Atomic uint64_t written;     /* of the committed bytes, or discarded after an error */
+	_Atomic uint64_t bytes;       /* in the file */
+	_Atomic uint64_t progress_ns; /* when the last ones went out */
+	atomic_bool give_up;
+	atomic_int error, cut_error;
+
+	/* the thread's */
+	int fd;
+	uint64_t offset; /* in the file */
+	struct gzip *gzip;
+
+	char spill[ROOM_MIN]; /* for events that are dropped */
 };
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 * NSEC_PER_MSEC + (uint64_t)ts.tv_nsec;
+}
+
+static struct timespec in_ms(unsigned int ms)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec += ms / 1000;
+	ts.tv_nsec += ms % 1000 * (long)NSEC_PER_MSEC;
+	if (ts.tv_nsec >= 1000000000) {
+		ts.tv_nsec -= 1000000000;
+		ts.tv_sec++;
+	}
+	return ts;
+}
+
+/* ---- the thread: writes ---- */
+
+/* A write that failed half-way left a torn event: the file ends before it again. */
+static void cut_torn(struct writer *w, const char *data, size_t len, size_t done)
+{
+	/* not the offset: others may append to the file too */
+	off_t end = lseek(w->fd, 0, SEEK_CUR);
+	size_t keep;
+
+	if (!w->regular || !done)
+		return;
+	if (w->gzip) {
+		/* of the members in this page one may be torn, those before are whole */
+		size_t in_page = w->offset % PAGE_BYTES;
+
+		keep = done > in_page ? done - in_page : 0;
+	} else {
+		keep = framing_within(w->mode, data, len, done);
+		keep = keep > done ? 0 : keep;
+	}
+	if (end < 0 || ftruncate(w->fd, end - (off_t)(done - keep)))
+		w->cut_error = errno;
+	else
+		w->offset -= done - keep;
+}
+
+/* A pipe may be full, and its reader may never read again. */
+static int wait_writable(struct writer *w)
+{
+	struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+
+	while (!w->give_up && poll(&p, 1, LOOK_MS) <= 0)
+		;
+	return w->give_up ? -ETIMEDOUT : 0;
+}
+
+static int write_all(struct writer *w, const char *data, size_t len)
+{
+	size_t done = 0;
+	int err = 0;
+
+	while (done < len && !err) {
+		/* what a pipe that is writable takes without waiting */
+		size_t part = w->regular || len - done < PIPE_BUF ? len - done : PIPE_BUF;
+		ssize_t n;
+
+		err = w->regular ? 0 : wait_writable(w);
+		if (err)
+			break;
+		n = write(w->fd, data + done, part);
+		if (n < 0 && (errno == EINTR || (errno == EAGAIN && !w->regular)))
+			continue;
+		if (n <= 0) {
+			err = n < 0 ? -errno : -EIO;
+			break;
+		}
+		done += (size_t)n;
+		w->offset += (uint64_t)n;
+		atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
+		atomic_store_explicit(&w->progress_ns, now_ns(), memory_order_relaxed);
+	}
+	if (err) {
+		cut_torn(w, data, len, done);
+		atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
+	}
+	return err;
+}
+
+static int write_members(struct writer *w, const char *data, size_t len)
+{
+	const char *members;
+	size_t done = 0, n;
+	int err = 0;
+
+	while (done < len && !err) {
+		done += gzip_pack(w->gzip, w->offset, data + done, len - done, &members, &n);
+		err = write_all(w, members, n);
+	}
+	return err;
+}
+
+/* After an error the rest goes nowhere. */
+static void write_ready(struct writer *w, const char *data, size_t len)
+{
+	int err;
+
+	if (!w->error && w->give_up)
+		w->error = -ETIMEDOUT;
+	if (w->error)
+		return;
+	atomic_store_explicit(&w->progress_ns, now_ns(), memory_order_relaxed);
+	err = w->gzip ? write_members(w, data, len) : write_all(w, data, len);
+	if (err)
+		w->error = err;
+}
+
+/* ---- the thread: blocks; with the lock ---- */
+
+static void free_blocks(struct block *b)
+{
+	while (b) {
+		struct block *next = b->next;
+
+		free(b);
+		b = next;
+	}
+}
+
+static void put_block(struct writer *w, struct block *b)
+{
+	if (b->size == BLOCK_SIZE && w->n_spares < SPARES_MAX) {
+		b->next = w->spares;
+		w->spares = b;
+		w->n_spares++;
+		return;
+	}
+	w->memory -= b->size;
+	free(b);
+}
+
+static void wait_for_more(struct writer *w)
+{
+	struct timespec until = in_ms(IDLE_MS);
+
+	pthread_cond_signal(&w->all);
+	w->waiting = true;
+	if (!w->n_spares) {
+		pthread_cond_wait(&w->more, &w->lock);
+	} else if (pthread_cond_timedwait(&w->more, &w->lock, &until) == ETIMEDOUT) {
+		w->memory -= w->n_spares * (size_t)BLOCK_SIZE;
+		free_blocks(w->spares);
+		w->spares = NULL;
+		w->n_spares = 0;
+	}
+	w->waiting = false;
+}
+
+static void writer_free(struct writer *w)
+{
+	free_blocks(w->first);
+	free_blocks(w->spares);
+	gzip_free(w->gzip);
+	pthread_cond_destroy(&w->more);
+	pthread_cond_destroy(&w->all);
+	pthread_mutex_destroy(&w->lock);
+	free(w->name);
+	free(w);
+}
+
+static void *write_blocks(void *arg)
+{
+	struct writer *w = arg;
+	bool abandoned;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct block *b = w->first;
+		size_t len = b->ready - b->done;
+
+		if (len) {
+			pthread_mutex_unlock(&w->lock);
+			write_ready(w, b->data + b->done, len);
+			pthread_mutex_lock(&w->lock);
+			b->done += len;
+			atomic_fetch_add_explicit(&w->written, len, memory_order_release);
+		} else if (b->next) {
+			w->first = b->next;
+			put_block(w, b);
+		} else if (w->ending) {
+			break;
+		} else {
+			wait_for_more(w);
+		}
+	}
+	abandoned = w->abandoned;
+	pthread_mutex_unlock(&w->lock);
+	if (abandoned)
+		writer_free(w);
+	return NULL;
+}
+
+/* ---- the caller: blocks ---- */
+
+static struct block *new_block(struct writer *w, size_t size)
+{
+	struct block *b = NULL;
+
+	if (size <= BLOCK_SIZE && w->spares) {
+		b = w->spares;
+		w->spares = b->next;
+		w->n_spares--;
+	} else {
+		size = size > BLOCK_SIZE ? size : BLOCK_SIZE;
+		if (size <= WRITER_LIMIT - w->memory)
+			b = malloc(sizeof(*b) + size);
+		if (!b)
+			return NULL;
+		w->memory += size;
+		b->size = size;
+	}
+	b->next = NULL;
+	b->ready = b->done = 0;
+	return b;
+}
+
+static void start_thread(struct writer *w)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int err;
+
+	w->started = true;
+	/* every signal is for the caller */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	err = pthread_create(&w->thread, &attr, write_blocks, w);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err) {
+		w->started = false;
+		w->error = -err;
+		return;
+	}
+	pthread_setname_np(w->thread, "inftrace-write");
+}
+
+/* With the lock. */
+static void hand_over(struct writer *w)
+{
+	w->cur->ready = (size_t)(w->pos - w->cur->data);
+	if (!w->started && !w->error && w->cur->ready)
+		start_thread(w);
+	if (w->waiting)
+		pthread_cond_signal(&w->more);
+}
+
+/* Makes room for so many bytes at w->pos. Returns false when there is none. */
+static bool make_room(struct writer *w, size_t size)
+{
+	struct block *b = w->cur, *next = NULL;
+	bool room;
+
+	pthread_mutex_lock(&w->lock);
+	if (b->done == (size_t)(w->pos - b->data)) {
+		/* all is written: a writer of little uses the same few pages again and again */
+		b->ready = b->done = 0;
+		w->pos = b->data;
+	}
+	w->end = b->data + b->size;
+	room = (size_t)(w->end - w->pos) >= size;
+	if (!room) {
+		hand_over(w);
+		next = new_block(w, size);
+	}
+	if (next) {
+		b->next = next;
+		w->cur = next;
+		w->pos = next->data;
+		w->end = next->data + next->size;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return room || next;
+}
+
+char *writer_reserve(struct writer *w)
+{
+	if (w->end - w->pos >= ROOM_MIN || make_room(w, ROOM_MIN))
+		w->reserved = w->pos;
+	else
+		w->reserved = w->spill;
+	return w->reserved;
+}
+
+void writer_commit(struct writer *w, const char *end)
+{
+	size_t len = (size_t)(end - w->reserved);
+	size_t gap = PAGE_BYTES - (w->start + w->committed) % PAGE_BYTES;
+
+	if (w->reserved != w->pos) {
+		w->dropped++;
+		return;
+	}
+	if (w->mode == WRITER_PLAIN && w->regular && len > gap && len <= PAGE_BYTES) {
+		memmove(w->pos + gap, w->pos, len);
+		memset(w->pos, '\n', gap);
+		len += gap;
+	}
+	w->pos += len;
+	w->committed += len;
+}
+
+void writer_append(struct writer *w, const char *data, size_t len)
+{
+	if ((size_t)(w->end - w->pos) < len && !make_room(w, len)) {
+		w->dropped++;
+		return;
+	}
+	memcpy(w->pos, data, len);
+	w->pos += len;
+	w->committed += len;
+}
+
+/* ---- the caller: errors ---- */
+
+static int first_error(struct writer *w)
+{
+	int err = w->error;
+
+	if (!err || w->said)
+		return err;
+	w->said = true;
+	log_error("cannot write %s: %s; the file is valid up to here", w->name,
+		err != -ETIMEDOUT ? strerror(-err)
+		: w->regular      ? "it takes nothing"
+				  : "nobody reads it");
+	if (w->cut_error)
+		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(w->cut_error));
+	return err;
+}
+
+int writer_flush(struct writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	hand_over(w);
+	pthread_mutex_unlock(&w->lock);
+	w->end = w->pos; /* see make_room() */
+	return first_error(w);
+}
+
+/* ---- the caller: the end ---- */
+
+/* The signals that end a recording are read elsewhere: those that are pending stay so. */
+static bool is_interrupted(void)
+{
+	sigset_t set;
+
+	return !sigpending(&set) &&
+	       (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
+		       sigismember(&set, SIGHUP) == 1);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Returns false when it takes too long. */
+static bool wait_written(struct writer *w)
+{
+	uint64_t began = now_ns(), interrupted = 0;
+	bool done = false, late = false;
+
+	pthread_mutex_lock(&w->lock);
+	while (!late) {
+		struct timespec until = in_ms(LOOK_MS);
+		uint64_t now, progress, wait_ns = STALLED_MS * NSEC_PER_MSEC;
+
+		done = w->written == w->committed || !w->started;
+		if (done)
+			break;
+		pthread_cond_timedwait(&w->all, &w->lock, &until);
+		now = now_ns();
+		progress = w->progress_ns;
+		if (!interrupted && is_interrupted())
+			interrupted = now;
+		if (interrupted)
+			late = now - later(progress, interrupted) >= LAST_CHANCE_MS * NSEC_PER_MSEC;
+		else if (!w->regular) /* a disk may take its time */
+			late = now >=
+			       later(progress + wait_ns, began + LAST_CHANCE_MS * NSEC_PER_MSEC);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+int writer_sync(struct writer *w)
+{
+	writer_flush(w);
+	if (!wait_written(w)) {
+		w->give_up = true;
+		/* it has heard, unless it is stuck within a write */
+		if (!wait_written(w) && !w->error)
+			w->error = -ETIMEDOUT;
+	}
+	return first_error(w);
+}
+
+int writer_close(struct writer *w)
+{
+	bool abandoned;
+	int err;
+
+	if (!w)
+		return 0;
+	err = writer_sync(w);
+	pthread_mutex_lock(&w->lock);
+	w->ending = true;
+	if (w->waiting)
+		pthread_cond_signal(&w->more);
+	/* stuck: when the kernel lets go of the thread, it frees what it uses */
+	abandoned = w->started && w->written != w->committed;
+	w->abandoned = abandoned;
+	if (abandoned)
+		pthread_detach(w->thread);
+	pthread_mutex_unlock(&w->lock);
+	if (abandoned)
+		return err;
+	if (w->started)
+		pthread_join(w->thread, NULL);
+	if (w->fd != STDOUT_FILENO && close(w->fd) && !err) {
+		err = -errno;
+		log_error("cannot write %s: %s", w->name, strerror(errno));
+	}
+	writer_free(w);
+	return err;
+}
+
+/* ---- the beginning ---- */
+
+static int init_lock(struct writer *w)
+{
+	pthread_condattr_t attr;
+	int err = pthread_condattr_init(&attr);
+
+	if (err)
+		return -err;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->more, &attr);
+	pthread_cond_init(&w->all, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
 
 int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer)
 {
 	struct writer *w = calloc(1, sizeof(*w));
 	struct stat st;
+	int err;
 
 	if (!w)
 		return -ENOMEM;
+	err = init_lock(w);
+	if (err) {
+		free(w);
+		return err;
+	}
 	w->fd = fd;
 	w->mode = mode;
 	w->regular = !fstat(fd, &st) && S_ISREG(st.st_mode);
 	if (w->regular)
 		w->start = w->offset = (uint64_t)st.st_size;
 	w->name = strdup(name);
-	w->buf = malloc(BUFFER_SIZE);
-	if (!w->name || !w->buf)
+	w->first = w->cur = new_block(w, BLOCK_SIZE);
+	if (!w->name || !w->cur)
 		goto out;
-	if (mode == WRITER_GZIP) {
-		/* level 1: a few times smaller already, and fast enough to keep up; raw, since the
-		 * members get headers of ours */
-		if (deflateInit2(&w->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-			goto out;
-		w->ratio = 6 * RATIO_ONE; /* of little text; that of much comes to 10 and more */
-		w->zbuf = malloc(MEMBERS_SIZE);
-		if (!w->zbuf) {
-			deflateEnd(&w->z);
-			goto out;
-		}
-	}
+	if ((mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) && gzip_new(mode, &w->gzip))
+		goto out;
+	w->pos = w->cur->data;
+	w->end = w->pos + w->cur->size;
 	*ret_writer = w;
 	return 0;
 out:
-	free(w->buf);
-	free(w->name);
-	free(w);
+	writer_free(w);
 	return -ENOMEM;
 }
 
-int writer_close(struct writer *w)
-{
-	int err;
+/* ---- what there is to know ---- */
 
-	if (!w)
-		return 0;
-	err = writer_flush(w);
-	if (w->fd != STDOUT_FILENO && close(w->fd) && !err) {
-		err = -errno;
-		log_error("cannot write %s: %s", w->name, strerror(errno));
-	}
-	if (w->mode == WRITER_GZIP)
-		deflateEnd(&w->z);
-	free(w->zbuf);
-	free(w->buf);
-	free(w->name);
-	free(w);
-	return err;
+bool writer_full(const struct writer *w)
+{
+	return atomic_load_explicit(&w->memory, memory_order_relaxed) > WRITER_LIMIT - WRITER_SLACK;
 }
 
-char *writer_reserve(struct writer *w)
+uint64_t writer_dropped(const struct writer *w)
 {
-	/* twice the size: an event may be moved behind a page boundary */
-	if (w->used + 2 * WRITER_EVENT_MAX > BUFFER_SIZE)
-		writer_flush(w);
-	return w->buf + w->used;
-}
-
-void writer_commit(struct writer *w, const char *end)
-{
-	size_t len = (size_t)(end - (w->buf + w->used));
-	uint64_t start = w->offset + w->used;
-	size_t gap = PAGE_BYTES - start % PAGE_BYTES;
-
-	if (w->mode == WRITER_PLAIN && w->regular && len > gap && len <= PAGE_BYTES) {
-		char *p = w->buf + w->used;
-
-		memmove(p + gap, p, len);
-		memset(p, '\n', gap);
-		len += gap;
-	}
-	w->used += len;
-}
-
-/* The length of the whole packets: each has a key of one byte and its length behind it. */
-static size_t packets_within(const char *data, size_t len)
-{
-	size_t keep = 0;
-
-	for (;;) {
-		size_t i = keep + 1, n = 0;
-		int shift = 0;
-
-		while (i < len && data[i] & 0x80 && shift < 28) {
-			n |= (size_t)(data[i++] & 0x7f) << shift;
-			shift += 7;
-		}
-		if (i >= len)
-			return keep;
-		n |= (size_t)(data[i++] & 0x7f) << shift;
-		if (n > len - i)
-			return keep;
-		keep = i + n;
-	}
-}
-
-/* A write that failed half-way left a torn event: the file ends before it again. */
-static void cut_torn(struct writer *w, const char *data, size_t done)
-{
-	/* not the offset: others may append to the file too */
-	off_t end = lseek(w->fd, 0, SEEK_CUR);
-	size_t keep = done;
-
-	if (!w->regular || !done)
-		return;
-	if (w->mode == WRITER_GZIP) {
-		/* of the members in this page one may be torn, those before are whole */
-		size_t in_page = w->offset % PAGE_BYTES;
-
-		keep = done > in_page ? done - in_page : 0;
-	} else if (w->mode == WRITER_PLAIN) {
-		/* events are told apart by ",\n", and have no other newline in them */
-		while (keep && !(keep >= 2 && data[keep - 1] == '\n' && data[keep - 2] == ','))
-			keep--;
-		keep = keep ? keep - 2 : 0;
-	} else if (w->mode == WRITER_PACKETS) {
-		keep = packets_within(data, done);
-	} else {
-		while (keep && data[keep - 1] != '\n')
-			keep--;
-	}
-	if (end < 0 || ftruncate(w->fd, end - (off_t)(done - keep)))
-		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(errno));
-	else
-		w->offset -= done - keep;
-}
-
-static volatile sig_atomic_t last_signal;
-
-static void on_signal(int sig)
-{
-	last_signal = sig;
-}
-
-/*
- * A pipe may be full, and its reader may never read again, while the signals that end a recording
- * are blocked and wait to be read elsewhere. Here they end the wait: the signal is left for its
- * reader, and the pipe gets a last chance.
- */
-static int wait_writable(struct writer *w)
-{
-	static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction sa = { .sa_handler = on_signal }, old[3];
-	struct pollfd p = { .fd = w->fd, .events = POLLOUT };
-	sigset_t mask;
-	int n, err;
-
-	if (poll(&p, 1, 0) == 1)
-		return 0;
-	sigprocmask(SIG_SETMASK, NULL, &mask);
-	for (int i = 0; i < 3; i++) {
-		sigdelset(&mask, ending[i]);
-		sigaction(ending[i], &sa, &old[i]);
-	}
-	n = ppoll(&p, 1, NULL, &mask);
-	err = n < 0 ? errno : 0;
-	for (int i = 0; i < 3; i++)
-		sigaction(ending[i], &old[i], NULL);
-	if (err != EINTR)
-		return -err;
-	raise(last_signal);
-	return poll(&p, 1, LAST_CHANCE_MS) ? 0 : -ETIMEDOUT;
-}
-
-static int write_all(struct writer *w, const char *data, size_t len)
-{
-	size_t done = 0;
-
-	while (done < len) {
-		/* what a pipe that is writable takes without waiting */
-		size_t part = w->regular || len - done < PIPE_BUF ? len - done : PIPE_BUF;
-		int err = w->regular ? 0 : wait_writable(w);
-		ssize_t n = err ? -1 : write(w->fd, data + done, part);
-
-		if (err)
-			errno = -err;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			w->error = n < 0 ? -errno : -EIO;
-			log_error("cannot write %s: %s" ERROR_HINT, w->name,
-				err == -ETIMEDOUT ? "nobody reads it" : strerror(-w->error));
-			cut_torn(w, data, done);
-			return w->error;
-		}
-		done += (size_t)n;
-		w->offset += (uint64_t)n;
-	}
-	return 0;
-}
-
-void writer_append(struct writer *w, const char *data, size_t len)
-{
-	if (w->used + len > BUFFER_SIZE)
-		writer_flush(w);
-	if (len > BUFFER_SIZE) {
-		if (!w->error)
-			write_all(w, data, len);
-		return;
-	}
-	memcpy(w->buf + w->used, data, len);
-	w->used += len;
-}
-
-/* ---- gzip: members of which none lies across a page boundary ---- */
-
-static unsigned char *put_le32(unsigned char *p, uint32_t v)
-{
-	for (int i = 0; i < 4; i++, v >>= 8)
-		*p++ = (unsigned char)v;
-	return p;
-}
-
-/* A header of MEMBER_HEADER + pad bytes. */
-static unsigned char *put_header(unsigned char *p, size_t pad)
-{
-	static const unsigned char head[MEMBER_HEADER] = { 0x1f, 0x8b, Z_DEFLATED };
-
-	memcpy(p, head, sizeof(head));
-	if (pad)
-		p[3] = pad < 6 ? MEMBER_F_COMMENT : MEMBER_F_EXTRA;
-	p += sizeof(head);
-	if (pad >= 6) { /* one subfield, its name is ours */
-		p[0] = (unsigned char)(pad - 2);
-		p[1] = (unsigned char)((pad - 2) >> 8);
-		p[2] = 'I';
-		p[3] = 'T';
-		p[4] = (unsigned char)(pad - 6);
-		p[5] = (unsigned char)((pad - 6) >> 8);
-		memset(p + 6, 0, pad - 6);
-	} else if (pad) {
-		memset(p, ' ', pad - 1);
-		p[pad - 1] = 0;
-	}
-	return p + pad;
-}
-
-/*
- * Appends the events as one member of at most `room` bytes. When it leaves too little of the page
- * for another one, and when it is empty, it is stretched to the end of the page. Returns false,
- * and appends nothing, when the events need more room.
- */
-static bool add_member(struct writer *w, const char *data, size_t len, size_t room)
-{
-	unsigned char *start = w->zbuf + w->zused, *p;
-	size_t n, rest;
-
-	deflateReset(&w->z);
-	w->z.next_in = (unsigned char *)data;
-	w->z.avail_in = (unsigned int)len;
-	w->z.next_out = start + MEMBER_HEADER;
-	w->z.avail_out = (unsigned int)(room - MEMBER_HEADER - MEMBER_TRAILER);
-	if (deflate(&w->z, Z_FINISH) != Z_STREAM_END)
-		return false;
-	n = w->z.total_out;
-	rest = PAGE_BYTES -
-	       (w->offset + w->zused + MEMBER_HEADER + n + MEMBER_TRAILER) % PAGE_BYTES;
-	if (rest == PAGE_BYTES || (len && rest >= MEMBER_GAP_MIN))
-		rest = 0;
-	memmove(start + MEMBER_HEADER + rest, start + MEMBER_HEADER, n);
-	p = put_header(start, rest) + n;
-	p = put_le32(p, (uint32_t)crc32(0, (const unsigned char *)data, (unsigned int)len));
-	p = put_le32(p, (uint32_t)len);
-	w->zused = (size_t)(p - w->zbuf);
-	return true;
-}
-
-/* Where the last event ends that ends within the limit, or else the first one. */
-static size_t events_within(const char *data, size_t len, size_t limit)
-{
-	const char *p;
-
-	if (len <= limit)
-		return len;
-	/* events are told apart by ",\n", and have no other newline in them */
-	p = memrchr(data + 2, '\n', limit > 2 ? limit - 2 : 0);
-	if (!p)
-		p = memchr(data + 2, '\n', len - 2);
-	return p && p[-1] == ',' ? (size_t)(p - data) - 1 : len;
-}
-
-/* Appends as many events as go into the page, or none and fills it up. Returns their length. */
-static size_t fill_page(struct writer *w, const char *data, size_t left)
-{
-	size_t gap = PAGE_BYTES - (w->offset + w->zused) % PAGE_BYTES;
-	size_t len = events_within(data, left, gap * w->ratio / RATIO_ONE), shorter;
-
-	while (!add_member(w, data, len, gap)) {
-		shorter = events_within(data, len, len - len / 4);
-		if (shorter < len) {
-			len = shorter;
-		} else if (gap < PAGE_BYTES) {
-			add_member(w, data, 0, gap);
-			return 0;
-		} else {
-			gap = 3 * PAGE_BYTES; /* one event that is larger than a page, and does not compress */
-		}
-	}
-	/* a little less, so that the next guess is rarely too long */
-	if (gap == PAGE_BYTES)
-		w->ratio = len * (RATIO_ONE - 2) / (w->z.total_out + MEMBER_HEADER) + 1;
-	return len;
-}
-
-static int write_members(struct writer *w)
-{
-	size_t done = 0;
-	int err = 0;
-
-	while (done < w->used && !err) {
-		done += fill_page(w, w->buf + done, w->used - done);
-		if (done < w->used && w->zused + 3 * PAGE_BYTES <= MEMBERS_SIZE)
-			continue;
-		err = write_all(w, (const char *)w->zbuf, w->zused);
-		w->zused = 0;
-	}
-	return err;
-}
-
-int writer_flush(struct writer *w)
-{
-	int err = w->error;
-
-	if (!err && w->used)
-		err = w->mode == WRITER_GZIP ? write_members(w) : write_all(w, w->buf, w->used);
-	w->used = 0;
-	return err;
+	return w->dropped;
 }
 
 uint64_t writer_bytes(const struct writer *w)
 {
-	return w->offset - w->start;
+	return atomic_load_explicit(&w->bytes, memory_order_relaxed);
 }
 
 size_t writer_pending(const struct writer *w)
 {
-	return w->used;
+	return w->committed - atomic_load_explicit(&w->written, memory_order_relaxed);
 }

@@ -12,6 +12,8 @@
 #include "sink/chrome.h"
 #include "util/names.h"
 
+#define REASON_MAX 256 /* bytes of it that are shown */
+
 /* ---- metadata ---- */
 
 static void metadata(struct chrome_sink *c, const char *what, uint32_t pid, uint32_t tid, const char *name)
@@ -227,7 +229,8 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_open(p, r->h.flags, false);
 	*p++ = '}';
 	event_end(c, p);
-	if (waker && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END))
+	if (waker && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END) &&
+		(!c->rec.tgid || c->rec.tgid == waker->tgid))
 		make_arrow(c, r, waker->tgid);
 }
 
@@ -516,6 +519,25 @@ static void chrome_loss(struct sink *s, const struct loss *l)
 	event_end(c, p);
 }
 
+static void chrome_mark(struct sink *s, const struct mark *m)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"g\"");
+	p = fmt_track(p, PID_INFTRACE, PID_INFTRACE);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, m->ns);
+	p = fmt_lit(p, ",\"name\":");
+	p = fmt_string(p, m->name);
+	p = fmt_lit(p, ",\"cat\":\"inftrace\",\"args\":{\"number\":");
+	p = fmt_u32(p, m->number);
+	p = fmt_lit(p, ",\"reason\":");
+	p = fmt_json_str(p, m->reason, strnlen(m->reason, REASON_MAX));
+	*p++ = '}';
+	event_end(c, p);
+}
+
 static int chrome_flush(struct sink *s)
 {
 	return writer_flush(((struct chrome_sink *)s)->w);
@@ -561,6 +583,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
+	.mark = chrome_mark,
 	.flush = chrome_flush,
 	.close = chrome_close,
 	.bytes = chrome_bytes,
@@ -568,7 +591,10 @@ static const struct sink_ops chrome_ops = {
 
 static void write_first_process(struct task *t, void *arg)
 {
-	process_get(arg, t->tgid);
+	struct chrome_sink *c = arg;
+
+	if (!c->rec.tgid || c->rec.tgid == t->tgid)
+		process_get(c, t->tgid);
 }
 
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)

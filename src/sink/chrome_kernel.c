@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Chrome trace JSON: what the kernel did for a thread, or to it. */
 #include "sink/chrome.h"
+#include "sink/ipc.h"
 #include "util/names.h"
 
 static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
@@ -14,35 +15,12 @@ static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
 	return fmt_lit(p, "\"");
 }
 
-/* How a call that passes data between processes or threads went; NULL: it is another call. */
-static const char *ipc_name(const struct rec_hdr *h)
-{
-	uint32_t kind = (h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT;
-	enum transfer way = syscall_transfer(h->id);
-
-	if (!kind || kind >= IPC_MAX)
-		return NULL;
-	if (h->flags & REC_F_BLOCKED)
-		return "ipc_slow";
-	if (!way)
-		way = kind == IPC_FUTEX_WAKE ? TRANSFER_SEND : TRANSFER_RECEIVE;
-	return way == TRANSFER_SEND ? "ipc_fast_send" : "ipc_fast_recv";
-}
-
 static char *fmt_ipc_args(char *p, const struct rec_hdr *h)
 {
-	static const char *const kinds[IPC_MAX] = {
-		[IPC_PIPE] = "pipe",
-		[IPC_UNIX] = "unix",
-		[IPC_EVENTFD] = "eventfd",
-		[IPC_FUTEX_WAIT] = "futex",
-		[IPC_FUTEX_WAKE] = "futex",
-	};
-
 	p = fmt_lit(p, "\"syscall\":");
 	p = fmt_syscall_name(p, h);
 	p = fmt_lit(p, ",\"kind\":");
-	p = fmt_string(p, kinds[(h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT]);
+	p = fmt_string(p, ipc_kind_name(h));
 	*p++ = ',';
 	return p;
 }

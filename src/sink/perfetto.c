@@ -102,6 +102,7 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec)
 			perfetto_compat_syscall(s, (const struct rec_syscall *)rec);
 		else
 			perfetto_syscall(s, (const struct rec_syscall *)rec);
+		perfetto_ipc(s, (const struct rec_syscall *)rec);
 		break;
 	case REC_OFF_CPU:
 		perfetto_off_cpu(s, (const struct rec_off_cpu *)rec);
@@ -140,11 +141,8 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
 	struct event e;
 
-	/* the mark is for readers of the sequence, what follows it must not refer to what was
-	 * before */
-	held_flush(s, true);
-	s->dropped = true;
-	interns_clear(s->interns);
+	/* a mark for readers of the sequence, which forget the names that came before */
+	interns_begin(s, true);
 	perfetto_cpus_lost(s, sched);
 	event_init(&e, s, perfetto_own_track(s), "loss", "lost records");
 	for (int k = 0; k < REC_KIND_MAX; k++) {
@@ -154,11 +152,26 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
 }
 
+static void perfetto_mark(struct sink *sink, const struct mark *m)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+	struct event e;
+
+	event_init(&e, s, perfetto_own_track(s), "inftrace", m->name);
+	event_add(&e, "number", VALUE_UINT, m->number);
+	event_add_text(&e, "reason", m->reason, strlen(m->reason));
+	event_write(&e, EVENT_INSTANT, perfetto_ts(s, m->ns));
+}
+
+static void perfetto_settled(struct sink *sink)
+{
+	held_settled((struct perfetto_sink *)sink);
+}
+
 static int perfetto_flush(struct sink *sink)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
-	held_flush(s, false);
 	perfetto_cpus_flush(s);
 	if (clock_ns(CLOCK_BOOTTIME) - s->clock_ns >= SNAPSHOT_NS)
 		write_clocks_now(s);
@@ -170,28 +183,38 @@ static uint64_t perfetto_bytes(const struct sink *sink)
 	return writer_bytes(((const struct perfetto_sink *)sink)->w);
 }
 
+static void sink_free(struct perfetto_sink *s)
+{
+	if (!s)
+		return;
+	irq_names_free(s->irqs);
+	interns_free(s->interns);
+	held_free(s->held);
+	free(s->processes);
+	free(s->threads);
+	free(s->rows);
+	free(s);
+}
+
 static int perfetto_close(struct sink *sink, const struct window_totals *t)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 	int err;
 
 	(void)t;
-	held_flush(s, true);
-	held_free(s);
+	held_close(s);
 	perfetto_cpus_close(s);
 	write_clocks_now(s);
 	err = writer_close(s->w);
-	irq_names_free(s->irqs);
-	interns_free(s->interns);
-	free(s->processes);
-	free(s->threads);
-	free(s);
+	sink_free(s);
 	return err;
 }
 
 static const struct sink_ops perfetto_ops = {
 	.record = perfetto_record,
 	.loss = perfetto_loss,
+	.mark = perfetto_mark,
+	.settled = perfetto_settled,
 	.flush = perfetto_flush,
 	.close = perfetto_close,
 	.bytes = perfetto_bytes,
@@ -199,15 +222,18 @@ static const struct sink_ops perfetto_ops = {
 
 static void write_first_process(struct task *t, void *arg)
 {
-	perfetto_process(arg, t->tgid);
+	struct perfetto_sink *s = arg;
+
+	if (!s->rec.tgid || s->rec.tgid == t->tgid)
+		perfetto_process(s, t->tgid);
 }
 
 int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
 {
 	struct perfetto_sink *s = calloc(1, sizeof(*s));
 
-	if (!s || interns_new(&s->interns)) {
-		free(s);
+	if (!s || interns_new(&s->interns) || held_new(&s->held)) {
+		sink_free(s);
 		writer_close(w);
 		return -ENOMEM;
 	}
@@ -217,6 +243,7 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	write_uuid(s);
 	write_system(s);
+	interns_begin(s, false);
 	tasks_each_process(rec->tasks, write_first_process, s);
 	*ret_sink = &s->sink;
 	return 0;

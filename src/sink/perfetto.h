@@ -46,11 +46,16 @@ enum {
 	EVENT_COUNTER,
 };
 
+/* Fields of TrackEvent. */
+#define EVENT_FLOW 47
+#define EVENT_FLOW_END 48
+
 /* Fields of InternedData. */
 enum intern_kind {
 	INTERN_CATEGORY = 1,
 	INTERN_NAME = 2,
 	INTERN_ANNOTATION = 3,
+	INTERN_WORD = 29, /* of an annotation's text */
 };
 
 /* Of what a track is. */
@@ -58,6 +63,7 @@ enum track_kind {
 	TRACK_PROCESS,
 	TRACK_CALLS,   /* functions, steps, faults and interrupts of a thread */
 	TRACK_OFF_CPU, /* why a thread did not run */
+	TRACK_IPC,     /* system calls of a thread that pass data */
 	TRACK_STEPS,   /* lanes of a process */
 	TRACK_REQUESTS,
 	TRACK_RSS, /* counters of a process */
@@ -69,31 +75,23 @@ enum track_kind {
 #define PERFETTO_LANES 64
 #define PERFETTO_CPUS 1024
 
-/*
- * Slices of a thread that wait a while for others: a reader sorts packets by time, and those of one
- * time stay in the order of the file. So where one slice ends when the next begins, it must come
- * first, and it does not always: an operator is known to have ended only when the barrier behind it
- * has.
- */
-#define HELD_MAX 512
-
-struct held {
-	uint64_t start_ns, end_ns;
-	char *bytes; /* the packets of its begin and its end */
-	size_t len, size;
-	uint32_t number; /* in the order of arrival */
+/* A track of a thread, as far as the order of its slices goes. */
+struct perfetto_row {
+	uint64_t due_ns;   /* what begins until then need not wait */
+	uint64_t waits_ns; /* begin of the one that waits for another, or 0 */
+	uint32_t open;     /* slices that began before the recording */
 };
+
+#define THREAD_ROWS (TRACK_IPC - TRACK_CALLS + 1)
 
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
 	uint32_t tracks;          /* 1 << enum track_kind: described */
-	uint16_t reused;          /* how often another process got the number */
-	uint16_t open;            /* spans that began before the recording */
+	uint32_t reused;          /* how often another process got the number */
+	uint32_t rows;            /* the first of its THREAD_ROWS */
 	char comm[TASK_COMM_LEN]; /* as written */
-	struct held *held;        /* by begin, and the longer first; of HELD_MAX */
-	unsigned int n_held;
-	uint32_t arrived, settled; /* slices in all, and until the last flush */
+	char seen[TASK_COMM_LEN]; /* the entry in the table of tasks that this was made of */
 };
 
 struct perfetto_process {
@@ -105,6 +103,7 @@ struct perfetto_process {
 };
 
 struct interns;
+struct holder;
 struct perfetto_cpu;
 
 struct perfetto_sink {
@@ -113,14 +112,16 @@ struct perfetto_sink {
 	struct recording rec;
 	struct perfetto_thread *threads; /* open addressing */
 	size_t n_threads, threads_size;
+	struct perfetto_row *rows;
+	uint32_t n_rows, rows_size;
+	struct holder *held;
 	struct perfetto_process *processes;
 	size_t n_processes;
 	struct interns *interns;
 	struct irq_names *irqs;
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns; /* of the last snapshot */
-	bool first_event;  /* a packet of the sequence was written */
-	bool dropped;      /* the next one tells that some before it are missing */
+	uint64_t flow;     /* the last wake-up */
 	bool inftrace_track;
 };
 
@@ -138,9 +139,10 @@ static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
 
 /* ---- perfetto_tracks.c ---- */
 
-/* The number of a thread's track, which is described before. 0 without memory. */
-uint64_t perfetto_thread_track(
-	struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
+/* The number of a thread's track, which is described before. 0 without memory. ret_row may be NULL.
+ */
+uint64_t perfetto_thread_track(struct perfetto_sink *s, uint32_t tgid, uint32_t tid,
+	enum track_kind kind, uint32_t *ret_row);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
@@ -158,6 +160,7 @@ enum value_type { /* fields of DebugAnnotation */
 	VALUE_DOUBLE = 5,
 	VALUE_TEXT = 6,
 	VALUE_POINTER = 7,
+	VALUE_WORD = 17, /* interned text */
 };
 
 #define EVENT_ARGS_MAX 48
@@ -179,17 +182,26 @@ struct event {
 	uint64_t track;
 	uint32_t name, category;
 	const char *text_name; /* not interned */
+	uint32_t flow_field;   /* of TrackEvent; 0: there is no flow */
+	uint64_t flow;
 	unsigned int n, texts;
 	struct event_arg args[EVENT_ARGS_MAX];
 };
 
 int interns_new(struct interns **ret_interns);
 void interns_free(struct interns *in);
-void interns_clear(struct interns *in);
+/* The sequence begins, with all names that are known. dropped: packets before this one are missing.
+ */
+void interns_begin(struct perfetto_sink *s, bool dropped);
 
-/* `name` is interned, and must come from a limited set. */
+/* `name` is interned, and must come from a limited set. `category`, and the names given to
+ * event_add(), must be constants of the program. */
 void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const char *category,
 	const char *name);
+/* The same with a name that may not be there for ever. */
+void event_add_arg(struct event *e, const char *name, enum value_type type, uint64_t v);
+/* For texts that come again: interned, too. */
+void event_add_word(struct event *e, const char *name, const char *text);
 /* Texts must stay until the event is written. */
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
 void event_add_text(struct event *e, const char *name, const char *text, size_t len);
@@ -198,18 +210,29 @@ void event_add_open(struct event *e, uint8_t flags);
 void event_write(const struct event *e, uint32_t type, uint64_t ns);
 /* Begin and end. */
 void event_write_span(const struct event *e, uint64_t start_ns, uint64_t end_ns);
-/* The same for a record on a thread's track. */
-void event_write_record(const struct event *e, const struct rec_hdr *h);
+/* The same for a record on a thread's track, in its turn. */
+enum held_kind {
+	HELD_PLAIN,
+	HELD_PAIR, /* of two functions, begin and end */
+	HELD_END,  /* of a function that is such an end */
+};
+void event_write_record(
+	const struct event *e, const struct rec_hdr *h, uint32_t row, enum held_kind kind);
 void event_write_counter(struct perfetto_sink *s, uint64_t track, uint64_t ns, uint64_t value);
 
 /* ---- perfetto_held.c ---- */
 
-/* The packets of a slice, which are copied. */
-void held_add(struct perfetto_sink *s, struct perfetto_thread *t, uint64_t start_ns,
-	uint64_t end_ns, const char *bytes, size_t len);
-/* Writes those that have waited since before the last call, or all. */
-void held_flush(struct perfetto_sink *s, bool all);
-void held_free(struct perfetto_sink *s);
+/* -ENOMEM */
+int held_new(struct holder **ret_holder);
+void held_free(struct holder *hd);
+/* Room for the packets of a slice, two of WRITER_EVENT_MAX, and where they end. */
+char *held_reserve(struct perfetto_sink *s);
+void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint64_t end_ns,
+	enum held_kind kind, const char *end);
+/* See sink_ops.settled: writes what has waited long enough. */
+void held_settled(struct perfetto_sink *s);
+/* Writes all. */
+void held_close(struct perfetto_sink *s);
 
 /* ---- perfetto_records.c ---- */
 
@@ -222,6 +245,8 @@ void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
 void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
+/* Beside its events of ftrace, if the call passes data. */
+void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 
 /* ---- perfetto_sched.c: what goes into bundles of ftrace events, by CPU ---- */
 

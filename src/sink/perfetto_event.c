@@ -6,19 +6,26 @@
 #include "sink/perfetto.h"
 
 #define INTERNS_FIRST 512
-#define NAME_MAX_LEN 512 /* of symbols, more of which says nothing to a reader */
+#define INTERNS_RECENT_BITS 10
+#define WORDS_MAX (1 << 15) /* with more names than this, texts of arguments are written out */
+#define NAME_MAX_LEN 512    /* of symbols, more of which says nothing to a reader */
 
 struct intern {
 	char *text; /* NULL: the slot is empty */
 	uint64_t hash;
 	enum intern_kind kind;
-	uint32_t iid; /* 0: not in the trace since the last loss */
+	uint32_t iid;
 };
 
 struct interns {
 	struct intern *table; /* open addressing */
 	size_t n, size;
-	uint32_t last;
+	/* by the place of the text in memory, which for most is the same each time */
+	struct recent {
+		const char *place, *text;
+		enum intern_kind kind;
+		uint32_t iid;
+	} recent[1 << INTERNS_RECENT_BITS];
 };
 
 int interns_new(struct interns **ret_interns)
@@ -46,12 +53,6 @@ void interns_free(struct interns *in)
 	free(in);
 }
 
-void interns_clear(struct interns *in)
-{
-	for (size_t i = 0; i < in->size; i++)
-		in->table[i].iid = 0;
-}
-
 static struct intern *find_slot(
 	struct intern *table, size_t size, enum intern_kind kind, const char *text, uint64_t hash)
 {
@@ -61,6 +62,14 @@ static struct intern *find_slot(
 		(table[i].hash != hash || table[i].kind != kind || strcmp(table[i].text, text)))
 		i = (i + 1) & (size - 1);
 	return &table[i];
+}
+
+/* 2^64 / golden ratio: the upper bits are mixed best */
+static inline struct recent *recent_of(struct interns *in, enum intern_kind kind, const char *text)
+{
+	uint64_t hash = ((uintptr_t)text ^ (uint64_t)kind << 40) * 0x9e3779b97f4a7c15ull;
+
+	return &in->recent[hash >> (64 - INTERNS_RECENT_BITS)];
 }
 
 static int interns_grow(struct interns *in)
@@ -81,62 +90,99 @@ static int interns_grow(struct interns *in)
 	return 0;
 }
 
-/* A packet of the sequence that has the interned names. */
-static char *event_packet_put(char *p, struct perfetto_sink *s, char **ret_mark)
+static char *put_intern(char *p, const struct intern *in)
 {
-	uint64_t flags = SEQUENCE_F_NEEDS;
+	char *entry;
 
-	p = proto_open(p, 1 /* Trace.packet */, ret_mark);
+	p = proto_open(p, in->kind, &entry);
+	p = proto_u64(p, 1 /* iid */, in->iid);
+	p = proto_text(p, 2 /* name */, in->text, strnlen(in->text, NAME_MAX_LEN));
+	return proto_close(entry, p);
+}
+
+static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
+{
+	char *p = packet_begin(s, ret_packet);
+
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	if (s->dropped)
-		p = proto_u64(p, PACKET_DROPPED, 1);
-	if (!s->first_event)
-		p = proto_u64(p, PACKET_FIRST, 1);
-	if (s->dropped || !s->first_event)
-		flags |= SEQUENCE_F_CLEARED;
-	s->first_event = true;
-	s->dropped = false;
-	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags);
+	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
 }
 
-static char *event_packet_begin(struct perfetto_sink *s, char **ret_mark)
+void interns_begin(struct perfetto_sink *s, bool dropped)
 {
-	return event_packet_put(writer_reserve(s->w), s, ret_mark);
+	const struct interns *in = s->interns;
+	uint64_t flags = SEQUENCE_F_CLEARED;
+	char *packet, *data, *begin, *p;
+	size_t i = 0;
+
+	do {
+		begin = p = intern_packet_begin(s, flags, &packet);
+		if (flags)
+			p = proto_u64(p, dropped ? PACKET_DROPPED : PACKET_FIRST, 1);
+		p = proto_open(p, PACKET_INTERNED, &data);
+		for (; i < in->size && (size_t)(p - begin) < WRITER_EVENT_MAX / 2; i++) {
+			if (in->table[i].text)
+				p = put_intern(p, &in->table[i]);
+		}
+		packet_end(s, packet, proto_close(data, p));
+		flags = 0;
+	} while (i < in->size);
 }
 
-/* The number of a name, which is written before it is used. 0 without memory. */
-static uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
+static void intern_new(struct perfetto_sink *s, struct intern *e)
+{
+	char *packet, *data, *p;
+
+	e->iid = (uint32_t)++s->interns->n;
+	p = intern_packet_begin(s, 0, &packet);
+	p = proto_open(p, PACKET_INTERNED, &data);
+	p = put_intern(p, e);
+	packet_end(s, packet, proto_close(data, p));
+}
+
+static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
 	struct interns *in = s->interns;
 	uint64_t hash = 0xcbf29ce484222325 ^ kind; /* FNV-1a */
-	char *packet, *data, *entry, *p;
+	struct recent *recent;
 	struct intern *e;
 
-	for (p = (char *)text; *p; p++)
+	for (const char *p = text; *p; p++)
 		hash = (hash ^ (unsigned char)*p) * 0x100000001b3;
 	hash ^= hash >> 32;
 	if (2 * in->n >= in->size && interns_grow(in))
 		return 0;
 	e = find_slot(in->table, in->size, kind, text, hash);
-	if (e->iid)
-		return e->iid;
 	if (!e->text) {
 		e->text = strdup(text);
 		if (!e->text)
 			return 0;
 		e->hash = hash;
 		e->kind = kind;
-		in->n++;
+		intern_new(s, e);
 	}
-	e->iid = ++in->last;
-	p = event_packet_begin(s, &packet);
-	p = proto_open(p, PACKET_INTERNED, &data);
-	p = proto_open(p, kind, &entry);
-	p = proto_u64(p, 1 /* iid */, e->iid);
-	p = proto_text(p, 2 /* name */, text, strnlen(text, NAME_MAX_LEN));
-	p = proto_close(entry, p);
-	packet_end(s, packet, proto_close(data, p));
+	recent = recent_of(in, kind, text);
+	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
 	return e->iid;
+}
+
+/* The number of a name, which is written before it is used. 0 without memory. */
+static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
+{
+	const struct recent *r = recent_of(s->interns, kind, text);
+
+	if (r->place == text && r->kind == kind && !strcmp(r->text, text))
+		return r->iid;
+	return intern_look_up(s, kind, text);
+}
+
+/* Of a text that is there, and the same, as long as the program runs. */
+static inline uint32_t intern_literal(
+	struct perfetto_sink *s, enum intern_kind kind, const char *text)
+{
+	const struct recent *r = recent_of(s->interns, kind, text);
+
+	return r->place == text && r->kind == kind ? r->iid : intern_look_up(s, kind, text);
 }
 
 void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const char *category,
@@ -144,18 +190,41 @@ void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const 
 {
 	e->s = s;
 	e->track = track;
-	e->category = intern(s, INTERN_CATEGORY, category);
+	e->category = intern_literal(s, INTERN_CATEGORY, category);
 	e->name = name ? intern(s, INTERN_NAME, name) : 0;
 	e->text_name = NULL;
+	e->flow_field = 0;
 	e->n = e->texts = 0;
+}
+
+static inline void add(struct event *e, uint32_t name, enum value_type type, uint64_t v)
+{
+	struct event_arg *a = &e->args[e->n];
+
+	if (e->n == EVENT_ARGS_MAX)
+		return;
+	a->name = name;
+	a->type = type;
+	a->u = v;
+	e->n++;
 }
 
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v)
 {
-	if (e->n < EVENT_ARGS_MAX)
-		e->args[e->n++] = (struct event_arg){
-			.name = intern(e->s, INTERN_ANNOTATION, name), .type = type, .u = v
-		};
+	add(e, intern_literal(e->s, INTERN_ANNOTATION, name), type, v);
+}
+
+void event_add_arg(struct event *e, const char *name, enum value_type type, uint64_t v)
+{
+	add(e, intern(e->s, INTERN_ANNOTATION, name), type, v);
+}
+
+void event_add_word(struct event *e, const char *name, const char *text)
+{
+	if (e->s->interns->n < WORDS_MAX)
+		event_add_arg(e, name, VALUE_WORD, intern(e->s, INTERN_WORD, text));
+	else
+		event_add_text(e, name, text, strlen(text));
 }
 
 void event_add_text(struct event *e, const char *name, const char *text, size_t len)
@@ -198,15 +267,23 @@ static char *put_args(char *p, const struct event *e)
 	return p;
 }
 
+static char *put_event_begin(
+	char *p, uint64_t track, uint32_t type, uint64_t ns, char **ret_packet, char **ret_event)
+{
+	p = proto_open(p, 1 /* Trace.packet */, ret_packet);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_u64(p, PACKET_SEQUENCE_FLAGS, SEQUENCE_F_NEEDS);
+	p = proto_u64(p, PACKET_TIMESTAMP, ns);
+	p = proto_open(p, PACKET_EVENT, ret_event);
+	p = proto_u64(p, 9 /* type */, type);
+	return proto_u64(p, 11 /* track_uuid */, track);
+}
+
 static char *put_event(char *p, const struct event *e, uint32_t type, uint64_t ns)
 {
 	char *packet, *event;
 
-	p = event_packet_put(p, e->s, &packet);
-	p = proto_u64(p, PACKET_TIMESTAMP, ns);
-	p = proto_open(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, type);
-	p = proto_u64(p, 11 /* track_uuid */, e->track);
+	p = put_event_begin(p, e->track, type, ns, &packet, &event);
 	if (type != EVENT_END) {
 		p = proto_u64(p, 3 /* category_iids */, e->category);
 		if (e->text_name)
@@ -214,6 +291,8 @@ static char *put_event(char *p, const struct event *e, uint32_t type, uint64_t n
 				strnlen(e->text_name, EVENT_TEXT_MAX));
 		else
 			p = proto_u64(p, 10 /* name_iid */, e->name);
+		if (e->flow_field)
+			p = proto_fixed64(p, e->flow_field, e->flow);
 		p = put_args(p, e);
 	}
 	return proto_close(packet, proto_close(event, p));
@@ -230,34 +309,32 @@ void event_write_span(const struct event *e, uint64_t start_ns, uint64_t end_ns)
 	event_write(e, EVENT_END, end_ns > start_ns ? end_ns : start_ns);
 }
 
-void event_write_record(const struct event *e, const struct rec_hdr *h)
+void event_write_record(
+	const struct event *e, const struct rec_hdr *h, uint32_t row, enum held_kind kind)
 {
-	struct perfetto_thread *t = e->track ? perfetto_thread(e->s, h->tgid, h->tid) : NULL;
+	struct perfetto_sink *s = e->s;
 	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
-	char *bytes, *p;
+	char *p;
 
-	if (!t)
+	if (!e->track)
 		return;
 	/* All that was open at the start began at the same time, as far as is known, and the
 	 * innermost comes first. What is around it begins before. */
-	if (h->flags & REC_F_OPEN_START || start < e->s->rec.start_boot_ns)
-		start = e->s->rec.start_boot_ns - t->open++;
+	if (h->flags & REC_F_OPEN_START || start < s->rec.start_boot_ns)
+		start = s->rec.start_boot_ns - s->rows[row].open++;
 	if (end < start)
 		end = start;
-	bytes = writer_reserve(e->s->w);
-	p = put_event(bytes, e, EVENT_BEGIN, start);
+	p = put_event(held_reserve(s), e, EVENT_BEGIN, start);
 	p = put_event(p, e, EVENT_END, end);
-	held_add(e->s, t, start, end, bytes, (size_t)(p - bytes));
+	held_commit(s, row, start, end, kind, p);
 }
 
 void event_write_counter(struct perfetto_sink *s, uint64_t track, uint64_t ns, uint64_t value)
 {
-	char *packet, *event, *p = event_packet_begin(s, &packet);
+	char *packet, *event, *p;
 
-	p = proto_u64(p, PACKET_TIMESTAMP, perfetto_ts(s, ns));
-	p = proto_open(p, PACKET_EVENT, &event);
-	p = proto_u64(p, 9 /* type */, EVENT_COUNTER);
-	p = proto_u64(p, 11 /* track_uuid */, track);
+	p = put_event_begin(
+		writer_reserve(s->w), track, EVENT_COUNTER, perfetto_ts(s, ns), &packet, &event);
 	p = proto_u64(p, 30 /* counter_value */, value);
-	packet_end(s, packet, proto_close(event, p));
+	writer_commit(s->w, proto_close(packet, proto_close(event, p)));
 }

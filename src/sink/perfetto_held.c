@@ -1,114 +1,208 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Perfetto trace: the slices of a thread in the order of their begins, within a window. */
+/*
+ * Perfetto trace: slices wait until all that must come before them is there.
+ *
+ * A reader sorts packets by time, and those of one time stay in the order of the file. So of two
+ * slices of a track that touch, the earlier must come first, and of two that begin together the
+ * longer. Records come from several rings in whatever order, but whatever was sent before a call of
+ * held_settled() has come by the next one: what came before the last call but one has all of its
+ * predecessors here. It goes, with everything on its track that begins before it, sorted.
+ *
+ * One kind of slice is sent out of turn: a pair of functions that begin and end a span ends at the
+ * last of its ends, and that is known when the next one begins. Where the end has a slice of its
+ * own, the newest such slice of each track waits for the next.
+ */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "sink/perfetto.h"
 
-static void write_bytes(struct perfetto_sink *s, const char *bytes, size_t len)
-{
-	char *p = writer_reserve(s->w);
+#define TURNS 3              /* the one in which slices come, and two in which they wait */
+#define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when it is full */
+#define HELD_MAX (1 << 16)
+#define SLICE_BYTES (2 * WRITER_EVENT_MAX)
+#define RUN 8 /* this many are sorted by insertion */
 
-	memmove(p, bytes, len);
-	writer_commit(s->w, p + len);
+struct held {
+	uint64_t start_ns, end_ns;
+	uint32_t at; /* of its packets among those of its turn */
+	uint32_t turn;
+	uint32_t row;
+	uint16_t len;
+	uint16_t is_end;
+};
+
+struct holder {
+	struct held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
+	size_t n;
+	uint32_t turn;
+	size_t used[TURNS];
+	char bytes[TURNS][TURN_BYTES];
+};
+
+/* It has waited long enough. */
+static bool is_ripe(const struct holder *hd, const struct held *h)
+{
+	return h->turn + 2 <= hd->turn;
 }
 
-/* Whether a slice that is to stay must go with one behind it after all. */
-static bool must_go(const struct perfetto_thread *t, unsigned int i, const bool *goes)
+/* The next one of its kind has not come. */
+static bool waits(const struct perfetto_sink *s, const struct held *h)
 {
-	const struct held *h = &t->held[i];
-
-	for (unsigned int k = i + 1; k < t->n_held && t->held[k].start_ns <= h->end_ns; k++) {
-		if (goes[k] &&
-			(t->held[k].start_ns == h->end_ns || t->held[k].start_ns == h->start_ns))
-			return true;
-	}
-	return false;
+	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
 }
 
-/* All but the last `keep` to arrive, and what must come before those; the buffers are used again.
- */
-static void write_but(struct perfetto_sink *s, struct perfetto_thread *t, uint32_t keep)
+int held_new(struct holder **ret_holder)
 {
-	struct held left[HELD_MAX];
-	unsigned int n = 0, done = 0;
-	bool goes[HELD_MAX];
-
-	for (unsigned int i = t->n_held; i--;)
-		goes[i] = t->arrived - t->held[i].number >= keep || must_go(t, i, goes);
-	for (unsigned int i = 0; i < t->n_held; i++) {
-		struct held h = t->held[i];
-
-		if (!goes[i]) {
-			left[n++] = h;
-			continue;
-		}
-		write_bytes(s, h.bytes, h.len);
-		t->held[done++] = h;
-	}
-	memmove(t->held + n, t->held, done * sizeof(*left));
-	memcpy(t->held, left, n * sizeof(*left));
-	t->n_held = n;
+	/* the pages of what is never used are never there */
+	*ret_holder = calloc(1, sizeof(**ret_holder));
+	return *ret_holder ? 0 : -ENOMEM;
 }
 
-static bool begins_before(const struct held *h, uint64_t start_ns, uint64_t end_ns)
+void held_free(struct holder *hd)
 {
-	return h->start_ns < start_ns || (h->start_ns == start_ns && h->end_ns >= end_ns);
+	free(hd);
 }
 
-void held_add(struct perfetto_sink *s, struct perfetto_thread *t, uint64_t start_ns,
-	uint64_t end_ns, const char *bytes, size_t len)
+static bool goes_before(const struct held *a, const struct held *b)
 {
-	struct held free_one, *list;
-	unsigned int i;
-
-	if (!t->held)
-		t->held = calloc(HELD_MAX, sizeof(*t->held));
-	list = t->held;
-	if (!list) {
-		write_bytes(s, bytes, len);
-		return;
-	}
-	free_one = list[t->n_held]; /* with a buffer from before, perhaps */
-	if (free_one.size < len) {
-		char *room = realloc(free_one.bytes, len);
-
-		if (!room) {
-			write_bytes(s, bytes, len);
-			return;
-		}
-		free_one.bytes = room;
-		free_one.size = len;
-	}
-	memcpy(free_one.bytes, bytes, len);
-	free_one.len = len;
-	free_one.start_ns = start_ns;
-	free_one.end_ns = end_ns;
-	free_one.number = ++t->arrived;
-	for (i = t->n_held; i && !begins_before(&list[i - 1], start_ns, end_ns); i--)
-		;
-	memmove(list + i + 1, list + i, (t->n_held - i) * sizeof(*list));
-	list[i] = free_one;
-	t->n_held++;
-	if (t->n_held == HELD_MAX)
-		write_but(s, t, HELD_MAX / 2);
+	return a->start_ns < b->start_ns || (a->start_ns == b->start_ns && a->end_ns > b->end_ns);
 }
 
-void held_flush(struct perfetto_sink *s, bool all)
+static void sort_run(struct held *list, size_t n)
 {
-	for (size_t i = 0; i < s->threads_size; i++) {
-		struct perfetto_thread *t = &s->threads[i];
+	for (size_t i = 1; i < n; i++) {
+		struct held h = list[i];
+		size_t k = i;
 
-		if (t->n_held)
-			write_but(s, t, all ? 0 : t->arrived - t->settled);
-		t->settled = t->arrived;
+		for (; k && goes_before(&h, &list[k - 1]); k--)
+			list[k] = list[k - 1];
+		list[k] = h;
 	}
 }
 
-void held_free(struct perfetto_sink *s)
+/* Stable; list[0, middle) and list[middle, n) are sorted. */
+static void merge(struct held *list, size_t middle, size_t n, struct held *spare)
 {
-	for (size_t i = 0; i < s->threads_size; i++) {
-		for (unsigned int k = 0; s->threads[i].held && k < HELD_MAX; k++)
-			free(s->threads[i].held[k].bytes);
-		free(s->threads[i].held);
+	size_t from = middle, i, k, to;
+
+	/* they are nearly in order: most of the first part is where it belongs */
+	while (from && goes_before(&list[middle], &list[from - 1]))
+		from--;
+	memcpy(spare, list + from, (middle - from) * sizeof(*list));
+	for (i = 0, k = middle, to = from; i < middle - from; to++) {
+		if (k < n && goes_before(&list[k], &spare[i]))
+			list[to] = list[k++];
+		else
+			list[to] = spare[i++];
 	}
+}
+
+static void sort(struct held *list, size_t n, struct held *spare)
+{
+	for (size_t i = 0; i < n; i += RUN)
+		sort_run(list + i, n - i < RUN ? n - i : RUN);
+	for (size_t width = RUN; width < n; width *= 2) {
+		for (size_t i = 0; i + width < n; i += 2 * width)
+			merge(list + i, width, n - i < 2 * width ? n - i : 2 * width, spare);
+	}
+}
+
+/* A slice that waits for another is as if it had come now. False: there is no room for it. */
+static bool stay(struct holder *hd, struct held *h)
+{
+	char *to = hd->bytes[hd->turn % TURNS];
+	size_t *used = &hd->used[hd->turn % TURNS];
+
+	if (*used + h->len + SLICE_BYTES > TURN_BYTES)
+		return false;
+	memcpy(to + *used, hd->bytes[h->turn % TURNS] + h->at, h->len);
+	h->at = (uint32_t)*used;
+	h->turn = hd->turn;
+	*used += h->len;
+	return true;
+}
+
+static void end_turn(struct perfetto_sink *s, bool all)
+{
+	struct holder *hd = s->held;
+	size_t n_going = 0, n_left = 0;
+
+	/* the packets of three turns ago are gone or have moved */
+	hd->turn++;
+	hd->used[hd->turn % TURNS] = 0;
+	for (size_t i = 0; i < hd->n; i++) {
+		const struct held *h = &hd->list[i];
+		uint64_t *due_ns = &s->rows[h->row].due_ns;
+
+		if (is_ripe(hd, h) && h->start_ns > *due_ns && !waits(s, h))
+			*due_ns = h->start_ns;
+	}
+	for (size_t i = 0; i < hd->n; i++) {
+		struct held *h = &hd->list[i];
+		bool goes;
+
+		if (h->is_end)
+			goes = waits(s, h) ? !stay(hd, h) : is_ripe(hd, h);
+		else
+			goes = h->start_ns <= s->rows[h->row].due_ns;
+		if (goes || all)
+			hd->going[n_going++] = *h;
+		else
+			hd->list[n_left++] = *h;
+	}
+	hd->n = n_left;
+	sort(hd->going, n_going, hd->spare);
+	for (size_t i = 0; i < n_going; i++) {
+		const struct held *h = &hd->going[i];
+
+		writer_append(s->w, hd->bytes[h->turn % TURNS] + h->at, h->len);
+	}
+}
+
+char *held_reserve(struct perfetto_sink *s)
+{
+	struct holder *hd = s->held;
+
+	/* in a storm, or in one go: what came long before has its predecessors most likely */
+	for (int i = 0; i < TURNS && (hd->n == HELD_MAX ||
+					     hd->used[hd->turn % TURNS] + SLICE_BYTES > TURN_BYTES);
+		i++)
+		end_turn(s, i == TURNS - 1);
+	return hd->bytes[hd->turn % TURNS] + hd->used[hd->turn % TURNS];
+}
+
+void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint64_t end_ns,
+	enum held_kind kind, const char *end)
+{
+	struct holder *hd = s->held;
+	size_t at = hd->used[hd->turn % TURNS];
+	size_t len = (size_t)(end - hd->bytes[hd->turn % TURNS]) - at;
+	struct perfetto_row *r = &s->rows[row];
+
+	hd->used[hd->turn % TURNS] += len;
+	hd->list[hd->n++] = (struct held){
+		.start_ns = start_ns,
+		.end_ns = end_ns,
+		.at = (uint32_t)at,
+		.turn = hd->turn,
+		.row = row,
+		.len = (uint16_t)len,
+		.is_end = kind == HELD_END,
+	};
+	if (kind == HELD_END && start_ns > r->waits_ns)
+		r->waits_ns = start_ns;
+	else if (kind == HELD_PAIR && end_ns >= r->waits_ns)
+		r->waits_ns = 0;
+}
+
+void held_settled(struct perfetto_sink *s)
+{
+	if (s->held->n)
+		end_turn(s, false);
+}
+
+void held_close(struct perfetto_sink *s)
+{
+	end_turn(s, true);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
 #include "engine/check.h"
+#include "sink/ipc.h"
 #include "sink/perfetto.h"
 #include "sink/request.h"
 #include "util/fmt.h"
@@ -11,10 +12,14 @@ static void add_string(struct event *e, const char *name, const char *text)
 	event_add_text(e, name, text, strlen(text));
 }
 
-static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
-	const char *category, const char *name)
+/* Returns the row, for event_write_record(). */
+static uint32_t begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+	enum track_kind track, const char *category, const char *name)
 {
-	event_init(e, s, perfetto_thread_track(s, h->tgid, h->tid, TRACK_CALLS), category, name);
+	uint32_t row = 0;
+
+	event_init(e, s, perfetto_thread_track(s, h->tgid, h->tid, track, &row), category, name);
+	return row;
 }
 
 static uint64_t double_bits(uint64_t bits, unsigned int size)
@@ -34,13 +39,13 @@ static uint64_t double_bits(uint64_t bits, unsigned int size)
 static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
 {
 	if (a->names && v < a->names->n && a->names->names[v])
-		add_string(e, a->name, a->names->names[v]);
+		event_add_word(e, a->name, a->names->names[v]);
 	else if (a->is_pointer)
-		event_add(e, a->name, VALUE_POINTER, v);
+		event_add_arg(e, a->name, VALUE_POINTER, v);
 	else if (a->is_float)
-		event_add(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
+		event_add_arg(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
 	else
-		event_add(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
+		event_add_arg(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
 }
 
 static void add_args(
@@ -71,18 +76,24 @@ static void add_args(
 void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 {
 	const struct probe_spec *spec;
+	enum held_kind kind;
 	struct event e;
+	uint32_t row;
 
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	begin(&e, s, &r->h, probe_role_name(spec->role), probe_spec_name(spec, r->vals));
+	row = begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
+		probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
 	event_add_open(&e, r->h.flags);
+	kind = spec->flags & PROBE_F_BEGIN ? HELD_PAIR
+	       : spec->flags & PROBE_F_END ? HELD_END
+					   : HELD_PLAIN;
 	if (spec->flags & PROBE_F_INSTANT)
 		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
 	else
-		event_write_record(&e, &r->h);
+		event_write_record(&e, &r->h, row, kind);
 }
 
 void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
@@ -90,11 +101,12 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
 	const struct probe_spec *spec;
 	struct event e;
 	char key[64];
+	uint32_t row;
 
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	begin(&e, s, &r->h, "step", probe_spec_name(spec, r->vals));
+	row = begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, r->strs[0]);
 	event_add(&e, "step", VALUE_UINT, r->number);
 	for (int i = 0; i < ST_MAX; i++) {
@@ -103,12 +115,12 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
 		if (!r->ns[i])
 			continue;
 		*fmt_str(fmt_lit(key, "breakdown_ns."), name, strlen(name)) = 0;
-		event_add(&e, key, VALUE_UINT, r->ns[i]);
+		event_add_arg(&e, key, VALUE_UINT, r->ns[i]);
 	}
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h);
+	event_write_record(&e, &r->h, row, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	e.track = perfetto_lane(s, &r->h, TRACK_STEPS);
 	if (e.track) /* else more at once than lanes: they are on their threads' tracks all the same
@@ -119,8 +131,9 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 {
 	struct event e;
+	uint32_t row;
 
-	begin(&e, s, &r->h, "fault",
+	row = begin(&e, s, &r->h, TRACK_CALLS, "fault",
 		r->h.flags & REC_F_MAJOR ? "page_fault_major" : "page_fault_minor");
 	event_add(&e, "address", VALUE_POINTER, r->addr);
 	if (r->h.flags & REC_F_KERNEL)
@@ -129,7 +142,7 @@ void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 	if (r->h.flags & REC_F_KERNEL)
 		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
 	else
-		event_write_record(&e, &r->h);
+		event_write_record(&e, &r->h, row, HELD_PLAIN);
 }
 
 void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
@@ -137,6 +150,7 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
 	char buf[IRQ_NAME_LEN];
 	const char *name, *type;
 	struct event e;
+	uint32_t row;
 
 	if (r->h.flags & REC_F_SOFTIRQ) {
 		type = "softirq";
@@ -148,13 +162,13 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
 		type = "handler";
 		name = irq_name(&s->irqs, r->h.id, buf);
 	}
-	begin(&e, s, &r->h, "irq", name);
-	add_string(&e, "type", type);
+	row = begin(&e, s, &r->h, TRACK_CALLS, "irq", name);
+	event_add_word(&e, "type", type);
 	if (!(r->h.flags & REC_F_VECTOR))
 		event_add(&e, "number", VALUE_UINT, r->h.id);
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h);
+	event_write_record(&e, &r->h, row, HELD_PLAIN);
 }
 
 void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
@@ -166,10 +180,13 @@ void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
 		[TASK_COMM] = "rename",
 	};
 	struct event e;
+	uint32_t row;
 
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return;
-	begin(&e, s, &r->h, "task", names[r->h.id]);
+	row = begin(&e, s, &r->h, TRACK_CALLS, "task", names[r->h.id]);
+	if (r->h.id == TASK_EXIT && e.track)
+		s->rows[row].waits_ns = 0; /* whatever it was in has been sent */
 	event_add_text(&e, "comm", r->comm, strnlen(r->comm, sizeof(r->comm)));
 	if (r->h.id == TASK_FORK)
 		event_add(&e, "parent", VALUE_UINT, r->arg);
@@ -226,15 +243,37 @@ void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 	event_write(&e, EVENT_END, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 }
 
+/*
+ * A flow binds to slices or instants. An instant of the waker shows where it was when it did that,
+ * be it in a system call, which is none of our slices; and viewers draw a flow from the end of what
+ * it leaves to the begin of what it enters: the begin of the time off CPU lies before the wake-up.
+ */
+static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, uint32_t waker_tgid)
+{
+	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it does not run yet */
+	struct event e;
+
+	event_init(&e, s, perfetto_thread_track(s, waker_tgid, r->waker_tid, TRACK_CALLS, NULL),
+		"sched", "wake-up");
+	if (!e.track)
+		return;
+	e.flow = ++s->flow;
+	e.flow_field = EVENT_FLOW;
+	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->wake_ns));
+	e.track = perfetto_thread_track(s, r->h.tgid, r->h.tid, TRACK_OFF_CPU, NULL);
+	e.flow_field = EVENT_FLOW_END;
+	event_write(&e, EVENT_INSTANT, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
+}
+
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
 	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
-	struct task *waker = NULL;
+	uint32_t row, waker_tgid = 0;
+	struct task *waker;
 	struct event e;
 
-	event_init(&e, s, perfetto_thread_track(s, r->h.tgid, r->h.tid, TRACK_OFF_CPU), "sched",
-		off_cpu_name((enum time_state)r->h.id));
+	row = begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
 	if (!e.track)
 		return;
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
@@ -246,16 +285,19 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	if (r->wake_ns)
 		event_add(&e, "run_queue_ns", VALUE_UINT, end - r->wake_ns);
 	if (r->wake_ns && from_irq) {
-		add_string(&e, "waker", "interrupt");
+		event_add_word(&e, "waker", "interrupt");
 	} else if (r->wake_ns) {
 		event_add(&e, "waker_tid", VALUE_UINT, r->waker_tid);
 		waker = tasks_get_other(s->rec.tasks, r->waker_tid);
+		waker_tgid = waker ? waker->tgid : 0;
 		if (waker && waker->comm[0])
-			event_add_text(
-				&e, "waker", waker->comm, strnlen(waker->comm, TASK_COMM_LEN));
+			event_add_word(&e, "waker", waker->comm);
 	}
 	event_add_open(&e, r->h.flags);
-	event_write_span(&e, perfetto_ts(s, r->h.start_ns), end);
+	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	if (waker_tgid && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END) &&
+		(!s->rec.tgid || s->rec.tgid == waker_tgid))
+		write_wake_up(s, r, waker_tgid);
 }
 
 /* Perfetto knows the names of the 64-bit table only. */
@@ -263,11 +305,26 @@ void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *
 {
 	struct event e;
 	char name[32];
+	uint32_t row;
 
 	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
-	begin(&e, s, &r->h, "syscall", name);
+	row = begin(&e, s, &r->h, TRACK_CALLS, "syscall", name);
 	if (!(r->h.flags & REC_F_OPEN_END))
 		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h);
+	event_write_record(&e, &r->h, row, HELD_PLAIN);
+}
+
+void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
+{
+	const char *name = ipc_name(&r->h);
+	struct event e;
+	uint32_t row;
+
+	if (!name)
+		return;
+	row = begin(&e, s, &r->h, TRACK_IPC, "ipc", name);
+	event_add_word(&e, "kind", ipc_kind_name(&r->h));
+	event_add_open(&e, r->h.flags);
+	event_write_record(&e, &r->h, row, HELD_PLAIN);
 }

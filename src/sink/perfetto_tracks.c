@@ -5,6 +5,7 @@
 #include "sink/perfetto.h"
 
 #define THREADS_FIRST 256
+#define ROWS_FIRST (64 * THREAD_ROWS)
 #define OWN_PID 4194306 /* above every real pid (PID_MAX_LIMIT) */
 
 /* TrackDescriptor */
@@ -89,7 +90,7 @@ static void describe_process(struct perfetto_sink *s, const struct perfetto_proc
 static void describe_thread(
 	struct perfetto_sink *s, const struct perfetto_thread *t, enum track_kind kind)
 {
-	const char *name = kind == TRACK_OFF_CPU ? "off CPU" : "calls";
+	const char *name = kind == TRACK_OFF_CPU ? "off CPU" : kind == TRACK_IPC ? "ipc" : "calls";
 	char *packet, *track, *thread, *p;
 
 	p = track_begin(s, track_uuid(t->tid, kind, t->reused), &packet, &track);
@@ -164,40 +165,70 @@ static void name_thread(
 		describe_process(s, pr);
 	}
 	write_tree_thread(s, t);
-	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_OFF_CPU; kind++) {
+	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_IPC; kind++) {
 		if (t->tracks & 1u << kind)
 			describe_thread(s, t, (enum track_kind)kind);
 	}
 }
 
-struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+static int rows_add(struct perfetto_sink *s, uint32_t *ret_first)
 {
-	const struct task *task = tasks_get(s->rec.tasks, tgid, tid);
-	struct perfetto_thread *t;
-	char comm[TASK_COMM_LEN] = "";
+	if (s->n_rows + THREAD_ROWS > s->rows_size) {
+		uint32_t size = s->rows_size ? 2 * s->rows_size : ROWS_FIRST;
+		struct perfetto_row *rows = realloc(s->rows, size * sizeof(*rows));
 
-	if (!tid || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
-		return NULL;
+		if (!rows)
+			return -1;
+		s->rows = rows;
+		s->rows_size = size;
+	}
+	memset(s->rows + s->n_rows, 0, THREAD_ROWS * sizeof(*s->rows));
+	*ret_first = s->n_rows;
+	s->n_rows += THREAD_ROWS;
+	return 0;
+}
+
+/* One that is new, or has another name or process than before. */
+static struct perfetto_thread *tell_thread(
+	struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
+{
+	char comm[TASK_COMM_LEN] = "";
+	bool same = t->tid && t->tgid == task->tgid;
+
 	/* the entry's bytes behind its NUL are whatever they are */
-	if (task)
-		memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
-	t = find_slot(s->threads, s->threads_size, tid);
-	if (t->tid && t->tgid == tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
+	memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
+	memcpy(t->seen, task->comm, TASK_COMM_LEN);
+	if (same && !memcmp(t->comm, comm, TASK_COMM_LEN))
 		return t;
 	if (!t->tid) {
-		t->tid = tid;
+		if (rows_add(s, &t->rows))
+			return NULL;
+		t->tid = task->tid;
 		s->n_threads++;
-	} else if (t->tgid != tgid) {
+	} else if (t->tgid != task->tgid) {
 		t->tracks = 0;
 		t->reused++;
 	}
-	t->tgid = tgid;
+	t->tgid = task->tgid;
 	name_thread(s, t, comm);
 	return t;
 }
 
-uint64_t perfetto_thread_track(
-	struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
+struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+{
+	const struct task *task = tid ? tasks_get(s->rec.tasks, tgid, tid) : NULL;
+	struct perfetto_thread *t;
+
+	if (!task || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
+		return NULL;
+	t = find_slot(s->threads, s->threads_size, tid);
+	if (t->tid && t->tgid == tgid && !memcmp(t->seen, task->comm, TASK_COMM_LEN))
+		return t;
+	return tell_thread(s, t, task);
+}
+
+uint64_t perfetto_thread_track(struct perfetto_sink *s, uint32_t tgid, uint32_t tid,
+	enum track_kind kind, uint32_t *ret_row)
 {
 	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
 
@@ -207,6 +238,8 @@ uint64_t perfetto_thread_track(
 		t->tracks |= 1u << kind;
 		describe_thread(s, t, kind);
 	}
+	if (ret_row)
+		*ret_row = t->rows + (kind - TRACK_CALLS);
 	return track_uuid(tid, kind, t->reused);
 }
 

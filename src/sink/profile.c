@@ -66,7 +66,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 
 	if (!p)
 		return;
-	p = add_u64(p, ",\"shape\":{\"step\":", r->number);
+	p = add_u64(p, "\"step\":", r->number);
 	p = add_u64(p, ",\"pid\":", r->h.tgid);
 	p = add_u64(p, ",\"tid\":", r->h.tid);
 	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
@@ -81,6 +81,8 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_u64(p, ",\"faults_major\":", r->n.faults_major);
 	p = add_u64(p, ",\"syscalls\":", r->n.syscalls);
 	p = add_u64(p, ",\"lost\":", r->lost);
+	if (r->h.flags & REC_F_OPEN_START)
+		p = fmt_lit(p, ",\"began_before\":true");
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");
 	p = add_u64(p, ",\"workers\":", r->workers);
@@ -170,8 +172,9 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		records += t->records[k];
 		lost += t->lost[k];
 	}
-	p = add_u64(p, ",\"shape\":{\"window\":", 0);
-	p = add_u64(p, ",\"records\":", records);
+	if (!ps->lines.windows)
+		p = fmt_lit(p, "\"window\":0,");
+	p = add_u64(p, "\"records\":", records);
 	p = add_u64(p, ",\"lost\":", lost);
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		if (!t->lost[k])
@@ -248,6 +251,8 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->sink.ops = &sink_ops;
 	ps->lines.w = w;
 	ps->lines.meta = *meta;
+	ps->lines.windows = rec->windows;
+	ps->lines.window = rec->window;
 	ps->rec = *rec;
 	if (profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
 		profile_requests_new(&ps->lines, &ps->rec, &ps->requests)) {

@@ -46,7 +46,9 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 	p = fmt_lit(l->line, "{\"event\":\"");
 	p = fmt_str(p, event, strlen(event));
 	*p++ = '"';
-	return fmt_str(p, l->head, l->head_len);
+	p = fmt_str(p, l->head, l->head_len);
+	p = fmt_lit(p, ",\"shape\":{");
+	return l->windows ? fmt_lit(add_u64(p, "\"window\":", l->window), ",") : p;
 }
 
 void profile_line_end(struct profile_lines *l, char *p, bool graph)

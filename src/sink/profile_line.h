@@ -22,9 +22,12 @@ struct profile_lines {
 	char *head, *tail; /* of every line: before shape, behind graph_enabled */
 	size_t head_len, tail_len;
 	char *line;
+	bool windows; /* shape begins with the number of the window */
+	uint32_t window;
 };
 
-/* Begins a line about a process (0: none in particular), up to shape. NULL: no memory. */
+/* Begins a line about a process (0: none in particular), up to where the first key of the shape goes, or
+ * with windows the second. NULL: no memory. */
 char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid);
 
 /* p: behind the brace that ends stage_us. */

@@ -212,7 +212,7 @@ static void step_write(struct profile_ops *o, struct step_ops *s)
 	char *p = sums_any(&s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
 
 	if (p) {
-		p = add_u64(p, ",\"shape\":{\"step\":", s->step - 1);
+		p = add_u64(p, "\"step\":", s->step - 1);
 		p = add_u64(p, ",\"pid\":", s->tgid);
 		p = fmt_sums(p, o, &s->sums);
 		profile_line_end(o->lines, p, s->graph);
@@ -324,8 +324,9 @@ static void process_write(struct profile_ops *o, struct process_ops *pr, bool gr
 
 	if (!p)
 		return;
-	p = fmt_lit(p, ",\"shape\":{\"window\":0");
-	p = add_u64(p, ",\"pid\":", pr->tgid);
+	if (!o->lines->windows)
+		p = fmt_lit(p, "\"window\":0,");
+	p = add_u64(p, "\"pid\":", pr->tgid);
 	p = add_string(p, ",\"comm\":", task ? task->comm : "");
 	p = fmt_sums(p, o, &pr->sums);
 	profile_line_end(o->lines, p, graph);
@@ -357,7 +358,7 @@ static void write_call(
 
 	if (!p)
 		return;
-	p = add_string(p, ",\"shape\":{\"call\":", probe_spec_name(s, r->vals));
+	p = add_string(p, "\"call\":", probe_spec_name(s, r->vals));
 	if (r->step)
 		p = add_u64(p, ",\"step\":", r->step - 1);
 	p = add_u64(p, ",\"pid\":", r->h.tgid);

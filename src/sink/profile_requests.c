@@ -5,54 +5,16 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "engine/check.h"
+#include "engine/step_requests.h"
 #include "sink/request.h"
-
-#define QUEUE_MAX 8192      /* steps that wait for those that began before them */
-#define CONTEXTS_MAX 256    /* full: the one that was quiet for longest is forgotten */
-#define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
-
-enum phase {
-	PHASE_PREFILL,
-	PHASE_DECODE,
-};
-
-/* What is needed of a step's record. */
-struct seen {
-	uint64_t start, end, context, round;
-	uint64_t tokens;
-	uint32_t number, tgid;
-	enum phase phase;
-	bool cut, graph;
-};
-
-struct request {
-	uint64_t start, prefill_end, last_end; /* start 0: none */
-	uint64_t prompt_tokens, decodes, prefills;
-	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
-	bool began_before, cut, mixed, graph;
-	uint64_t *intervals;
-	size_t n_intervals, cap;
-	uint64_t stride, skip, longest;
-};
-
-struct context {
-	uint32_t tgid;
-	uint64_t id;
-	struct request request;
-};
 
 struct profile_requests {
 	struct profile_lines *lines;
 	const struct recording *rec;
-	struct seen queue[QUEUE_MAX]; /* by number */
-	size_t n_queue;
-	uint64_t round;
-	struct context contexts[CONTEXTS_MAX];
-	size_t n_contexts;
+	struct step_requests *steps;
 };
 
-/* ---- a request ---- */
+/* ---- from steps ---- */
 
 static int compare_u64(const void *a, const void *b)
 {
@@ -67,7 +29,7 @@ static uint64_t percentile(const uint64_t *sorted, size_t n, unsigned int percen
 	return sorted[(n * percent + 99) / 100 - 1];
 }
 
-static char *add_intervals(char *p, struct request *r)
+static char *add_intervals(char *p, struct step_request *r)
 {
 	if (!r->n_intervals)
 		return p;
@@ -78,184 +40,36 @@ static char *add_intervals(char *p, struct request *r)
 	return add_us(p, ",\"tpot_max\":", r->longest);
 }
 
-static void write_request(struct profile_requests *q, struct context *c)
+static void write_request(struct step_request *r, void *arg)
 {
+	struct profile_requests *q = arg;
 	uint64_t zero = q->rec->start_boot_ns;
-	struct request *r = &c->request;
-	char *p = r->start ? profile_line_begin(q->lines, "request_prof", c->tgid) : NULL;
+	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
 
-	if (p) {
-		p = add_u64(p, ",\"shape\":{\"pid\":", c->tgid);
-		p = fmt_lit(p, ",\"source_kind\":\"steps\"");
-		if (c->id)
-			p = add_u64(p, ",\"context\":", c->id);
-		p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
-		if (!r->began_before)
-			p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
-		/* the prefill gives one, too */
-		p = add_u64(p, ",\"output_tokens\":", r->decodes + (r->prefill_end != 0));
-		p = add_u64(p, ",\"prefill_steps\":", r->prefills);
-		if (r->mixed)
-			p = fmt_lit(p, ",\"mixed\":true");
-		if (r->began_before)
-			p = fmt_lit(p, ",\"began_before\":true");
-		if (r->cut)
-			p = fmt_lit(p, ",\"unfinished\":true");
-		p = add_us(p, "},\"stage_us\":{\"total\":", r->last_end - r->start);
-		if (r->prefill_end)
-			p = add_us(p, ",\"ttft\":", r->prefill_end - r->start);
-		p = add_intervals(p, r);
-		*p++ = '}';
-		profile_line_end(q->lines, p, r->graph);
-	}
-	*r = (struct request){ .intervals = r->intervals, .cap = r->cap };
-}
-
-static void add_interval(struct request *r, uint64_t ns)
-{
-	if (ns > r->longest)
-		r->longest = ns;
-	if (r->skip) {
-		r->skip--;
+	if (!p)
 		return;
-	}
-	if (r->n_intervals == INTERVALS_MAX) {
-		for (size_t i = 0; i < INTERVALS_MAX / 2; i++)
-			r->intervals[i] = r->intervals[2 * i];
-		r->n_intervals /= 2;
-		r->stride = 2 * r->stride + 1;
-	}
-	if (r->n_intervals == r->cap) {
-		size_t cap = r->cap ? 2 * r->cap : 256;
-		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
-
-		if (!list)
-			return;
-		r->intervals = list;
-		r->cap = cap;
-	}
-	r->intervals[r->n_intervals++] = ns;
-	r->skip = r->stride;
-}
-
-/*
- * A prompt that is longer than a batch comes in equal parts, and what is left of it in smaller
- * ones. Other runs are steps of a batch of several sequences, which are named a prefill as well.
- */
-static bool is_next_part(const struct request *r, uint64_t tokens)
-{
-	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
-}
-
-static void take_prefill(struct request *r, const struct seen *s)
-{
-	if (r->prefills && !is_next_part(r, s->tokens))
-		r->mixed = true;
-	if (!r->prefills++)
-		r->first_chunk = s->tokens;
-	r->last_chunk = s->tokens;
-	r->prompt_tokens += s->tokens;
-	r->prefill_end = s->cut ? 0 : s->end;
-}
-
-static void take_decode(struct request *r, const struct seen *s)
-{
-	if (s->cut)
-		return;
-	if (r->decodes || r->prefill_end)
-		add_interval(r, s->end > r->last_end ? s->end - r->last_end : 0);
-	r->decodes++;
-}
-
-static struct context *find_context(struct profile_requests *q, uint32_t tgid, uint64_t id)
-{
-	struct context *c = q->contexts;
-
-	for (size_t i = 0; i < q->n_contexts; i++) {
-		if (q->contexts[i].tgid == tgid && q->contexts[i].id == id)
-			return &q->contexts[i];
-		if (q->contexts[i].request.last_end < c->request.last_end)
-			c = &q->contexts[i];
-	}
-	if (q->n_contexts < CONTEXTS_MAX)
-		c = &q->contexts[q->n_contexts++];
-	else
-		write_request(q, c);
-	c->tgid = tgid;
-	c->id = id;
-	return c;
-}
-
-static void take_step(struct profile_requests *q, const struct seen *s)
-{
-	struct context *c = find_context(q, s->tgid, s->context);
-	struct request *r = &c->request;
-
-	if (s->phase == PHASE_PREFILL && (r->decodes || r->began_before))
-		write_request(q, c);
-	if (!r->start) {
-		r->start = s->start;
-		r->began_before = s->phase == PHASE_DECODE;
-	} else if (s->start < r->last_end) {
-		r->mixed = true; /* two at once */
-	}
-	r->cut |= s->cut;
-	r->graph |= s->graph;
-	if (s->phase == PHASE_PREFILL)
-		take_prefill(r, s);
-	else
-		take_decode(r, s);
-	if (s->end > r->last_end)
-		r->last_end = s->end;
-}
-
-/* ---- steps, in the order in which they began ---- */
-
-static bool find_value(
-	const struct probe_spec *s, const uint64_t *vals, const char *name, uint64_t *ret)
-{
-	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (strcmp(s->args[i].name, name) || !check_shown(s, i, vals))
-			continue;
-		*ret = vals[i];
-		return true;
-	}
-	return false;
-}
-
-static void take_first(struct profile_requests *q, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		take_step(q, &q->queue[i]);
-	q->n_queue -= n;
-	memmove(q->queue, q->queue + n, q->n_queue * sizeof(*q->queue));
-}
-
-void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
-{
-	const struct probe_spec *s = &q->rec->probes->specs[r->h.id];
-	const char *name = probe_spec_name(s, r->vals);
-	struct seen seen = {
-		.start = r->h.start_ns,
-		.end = r->h.start_ns + r->h.dur_ns,
-		.round = q->round,
-		.number = r->number,
-		.tgid = r->h.tgid,
-		.phase = strcmp(name, "decode") ? PHASE_PREFILL : PHASE_DECODE,
-		.cut = r->h.flags & REC_F_OPEN_END,
-		.graph = r->n.graphs > 0,
-	};
-	size_t i;
-
-	if (seen.phase == PHASE_PREFILL && strcmp(name, "prefill"))
-		return;
-	find_value(s, r->vals, "n_tokens", &seen.tokens);
-	find_value(s, r->vals, "context", &seen.context);
-	if (q->n_queue == QUEUE_MAX)
-		take_first(q, QUEUE_MAX / 2);
-	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
-		q->queue[i] = q->queue[i - 1];
-	q->queue[i] = seen;
+	p = add_u64(p, "\"pid\":", r->tgid);
+	p = fmt_lit(p, ",\"source_kind\":\"steps\"");
+	if (r->context)
+		p = add_u64(p, ",\"context\":", r->context);
+	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
+	if (!r->began_before)
+		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
+	/* the prefill gives one, too */
+	p = add_u64(p, ",\"output_tokens\":", r->decodes + (r->prefill_end != 0));
+	p = add_u64(p, ",\"prefill_steps\":", r->prefills);
+	if (r->mixed)
+		p = fmt_lit(p, ",\"mixed\":true");
+	if (r->began_before)
+		p = fmt_lit(p, ",\"began_before\":true");
+	if (r->cut)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	p = add_us(p, "},\"stage_us\":{\"total\":", r->last_end - r->start);
+	if (r->prefill_end)
+		p = add_us(p, ",\"ttft\":", r->prefill_end - r->start);
+	p = add_intervals(p, r);
+	*p++ = '}';
+	profile_line_end(q->lines, p, r->graph);
 }
 
 /* ---- sockets ---- */
@@ -272,7 +86,7 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 
 	if (!p)
 		return;
-	p = add_u64(p, ",\"shape\":{\"pid\":", r->h.tgid);
+	p = add_u64(p, "\"pid\":", r->h.tgid);
 	p = add_string(p, ",\"source_kind\":\"socket\",\"request\":", request_name(r, buf));
 	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
 	p = add_u64(p, ",\"fd\":", r->h.id);
@@ -305,41 +119,47 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 	profile_line_end(q->lines, p, false);
 }
 
+/* ---- the whole ---- */
+
+void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
+{
+	step_requests_step(q->steps, r);
+}
+
 void profile_requests_settled(struct profile_requests *q)
 {
-	size_t n = 0;
-
-	q->round++;
-	/* the first round may have begun before the step's record came */
-	while (n < q->n_queue && q->queue[n].round + 2 <= q->round)
-		n++;
-	if (n)
-		take_first(q, n);
+	step_requests_settled(q->steps);
 }
 
 void profile_requests_finish(struct profile_requests *q)
 {
-	take_first(q, q->n_queue);
-	for (size_t i = 0; i < q->n_contexts; i++)
-		write_request(q, &q->contexts[i]);
+	step_requests_finish(q->steps);
 }
 
 void profile_requests_free(struct profile_requests *q)
 {
-	for (size_t i = 0; q && i < q->n_contexts; i++)
-		free(q->contexts[i].request.intervals);
+	if (!q)
+		return;
+	step_requests_free(q->steps);
 	free(q);
 }
 
 int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
 	struct profile_requests **ret_requests)
 {
+	static const struct step_requests_ops ops = { .done = write_request };
 	struct profile_requests *q = calloc(1, sizeof(*q));
+	int err;
 
 	if (!q)
 		return -ENOMEM;
 	q->lines = lines;
 	q->rec = rec;
+	err = step_requests_new(rec->probes, &ops, q, &q->steps);
+	if (err) {
+		free(q);
+		return err;
+	}
 	*ret_requests = q;
 	return 0;
 }

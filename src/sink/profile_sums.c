@@ -20,7 +20,7 @@ static char *add_stage(char *p, const char *name, uint64_t ns)
 
 static char *shape_begin(char *p, const struct process_totals *t, const char *comm)
 {
-	p = add_u64(p, ",\"shape\":{\"pid\":", t->tgid);
+	p = add_u64(p, "\"pid\":", t->tgid);
 	p = fmt_lit(p, ",\"comm\":");
 	return fmt_json_str(p, comm, strlen(comm));
 }

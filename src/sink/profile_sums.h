@@ -7,7 +7,7 @@
 
 struct profile_family {
 	const char *event;
-	/* Writes shape and stage_us, from the comma before them, and returns the end; NULL when
+	/* Writes the rest of shape, and stage_us, and returns the end; NULL when
 	 * there is nothing to say of this process. At most PROFILE_SUMS_MAX bytes. */
 	char *(*format)(char *p, const struct process_totals *t, const char *comm);
 };

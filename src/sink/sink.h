@@ -6,6 +6,7 @@
 #ifndef INFTRACE_SINK_H
 #define INFTRACE_SINK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,12 +23,24 @@ struct recording {
 	struct tasks *tasks;
 	const struct handles *handles; /* NULL: no handle has a name */
 	unsigned int output; /* its number among those of the recording: the bit in task.written */
+	bool windows;	     /* there may be several */
+	uint32_t window;     /* number of this one, from 0 */
+	uint64_t name_real_ns; /* the time in the names of its files */
+	uint32_t tgid;	     /* the only process of this output; 0: all */
 };
 
 /* Records lost between two looks at the counters. */
 struct loss {
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
 	uint64_t count[REC_KIND_MAX];
+};
+
+/* An instant of the recording itself. */
+struct mark {
+	const char *name; /* window_open, window_close, ... */
+	uint64_t ns;	  /* CLOCK_BOOTTIME */
+	uint32_t number;  /* of the window or dump */
+	const char *reason;
 };
 
 /* Totals for the window's last lines. */
@@ -47,6 +60,8 @@ struct sink;
 struct sink_ops {
 	void (*record)(struct sink *s, const struct rec_hdr *rec);
 	void (*loss)(struct sink *s, const struct loss *l);
+	/* NULL: not wanted. */
+	void (*mark)(struct sink *s, const struct mark *m);
 	/* Every record that the programs had sent before the last call of this was handed over since then,
 	 * in whatever order. NULL: not wanted. */
 	void (*settled)(struct sink *s);

@@ -113,6 +113,27 @@ int process_tgid(pid_t tid, pid_t *ret_tgid)
 	return 0;
 }
 
+int process_user(pid_t pid, uid_t *ret_uid)
+{
+	char path[64], line[256];
+	unsigned int uid;
+	int err = -ESRCH;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return err;
+	while (err && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Uid: %u", &uid) == 1)
+			err = 0;
+	}
+	fclose(f);
+	if (!err)
+		*ret_uid = uid;
+	return err;
+}
+
 static int each_number(const char *path, int (*cb)(pid_t id, void *arg), void *arg)
 {
 	struct dirent *d;

@@ -24,6 +24,9 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 /* tgid of a thread. -ESRCH. */
 int process_tgid(pid_t tid, pid_t *ret_tgid);
 
+/* The real user of a process. -ESRCH. */
+int process_user(pid_t pid, uid_t *ret_uid);
+
 /* Calls cb for each thread of the process; stops at its first non-zero return, which is returned.
  * -ESRCH when the process is gone. */
 int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg);

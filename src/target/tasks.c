@@ -46,6 +46,30 @@ void tasks_free(struct tasks *ts)
 	free(ts);
 }
 
+int tasks_copy(const struct tasks *ts, struct tasks **ret_copy)
+{
+	struct tasks *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *ts;
+	copy->slots = malloc(ts->cap * sizeof(*copy->slots));
+	if (!copy->slots) {
+		free(copy);
+		return -ENOMEM;
+	}
+	memcpy(copy->slots, ts->slots, ts->cap * sizeof(*copy->slots));
+	tasks_forget_outputs(copy);
+	*ret_copy = copy;
+	return 0;
+}
+
+void tasks_forget_outputs(struct tasks *ts)
+{
+	for (size_t i = 0; i < ts->cap; i++)
+		ts->slots[i].written = 0;
+}
+
 static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 {
 	size_t i = (tid * 2654435761u) & (cap - 1); /* Knuth's multiplicative hash */
@@ -141,6 +165,20 @@ struct task *tasks_get_other(struct tasks *ts, uint32_t tid)
 	if (process_tgid((pid_t)tid, &tgid))
 		tgid = (pid_t)tid; /* gone already: remembered as nameless, so it is asked once */
 	return tasks_get(ts, (uint32_t)tgid, tid);
+}
+
+void tasks_add_others(struct tasks *ts, const struct tasks *from)
+{
+	for (size_t i = 0; i < from->cap; i++) {
+		const struct task *other = &from->slots[i];
+		struct task *t;
+
+		if (!other->tgid || other->traced || tasks_find(ts, other->tid))
+			continue;
+		t = add(ts, other->tgid, other->tid);
+		if (t)
+			memcpy(t->comm, other->comm, sizeof(t->comm));
+	}
 }
 
 static struct task *add_traced(struct tasks *ts, uint32_t tgid, uint32_t tid)

@@ -30,6 +30,12 @@ struct tasks;
 int tasks_new(struct tasks **ret_tasks);
 void tasks_free(struct tasks *ts);
 
+/* All that is known, in a table of its own; no output has any name of it. -ENOMEM. */
+int tasks_copy(const struct tasks *ts, struct tasks **ret_copy);
+
+/* Adds those of `from` that are no threads of targets, as far as their numbers are not known. */
+void tasks_add_others(struct tasks *ts, const struct tasks *from);
+
 /* The entry of a thread; created from /proc when there is none. NULL only without memory. The
  * pointer is valid until the next call that can create one. */
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
@@ -39,6 +45,9 @@ struct task *tasks_find(struct tasks *ts, uint32_t tid);
 
 /* Whether the thread is there and has not exited. `tgid` 0: of whatever process. */
 bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
+
+/* No output has any name: all are new. */
+void tasks_forget_outputs(struct tasks *ts);
 
 /* A waker: its name is looked up in /proc once. NULL without memory. */
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid);

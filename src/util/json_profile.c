@@ -95,6 +95,18 @@ static bool check_scalars(struct profile_check *check, const char *name, struct 
 static const char *const whole_families[] = { "token_prof", "op_prof", "syscall_prof", "fault_prof",
 	"sched_prof" };
 
+/* The number of the window, in lines that inftrace wrote. */
+static bool check_window(struct profile_check *check, struct json_object *shape)
+{
+	struct json_object *window;
+
+	if (!json_object_object_get_ex(shape, "window", &window) ||
+		(json_object_is_type(window, json_type_int) && json_object_get_int64(window) >= 0))
+		return true;
+	LINE_PROBLEM(check, "shape.window must be an integer >= 0");
+	return false;
+}
+
 /*
  * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in the families of
  * which it is said below all but total and the workers' sums add up to total, without a nanosecond
@@ -167,7 +179,8 @@ static void check_line(struct profile_check *check, struct json_object *line)
 
 	family = json_object_get_string(json_object_object_get(line, "event"));
 	value = json_object_object_get(line, "source");
-	if (value && !strcmp(json_object_get_string(value), "native"))
+	if (value && !strcmp(json_object_get_string(value), "native") &&
+		check_window(check, json_object_object_get(line, "shape")))
 		check_native_stages(check, json_object_object_get(line, "stage_us"), family);
 	for (size_t i = 0; i < check->required_len; i++)
 		if (!strcmp(family, check->required[i]))

@@ -105,6 +105,54 @@ ln -s /dev/full "$TMP/full.json"
 bad "a full device" 1 'full.json: No space left on device' -q -o "$TMP/full.json" -p "$target"
 bad "a full device, profile" 1 '/dev/full: No space left on device' -q -d 100ms --profile /dev/full -p "$target"
 
+# ---- windows, the flight recorder, rotation ----
+
+by_time='the files are named by time: give --output-dir and --format'
+bad "two kinds of window" 2 'give one of --window-flag and --window$' --window-flag f --window manual -p "$target"
+bad "windows and the flight recorder" 2 'or --flight-recorder, not both$' --window manual --flight-recorder 1s -p "$target"
+bad "windows and -o" 2 "^inftrace: -o: with windows $by_time" --window manual -o x.json -p "$target"
+bad "windows and --profile" 2 "^inftrace: --profile: with windows $by_time" --window-flag f --profile p -p "$target"
+bad "the flight recorder and -o" 2 "^inftrace: -o: with --flight-recorder $by_time" --flight-recorder 1s -o - -p "$target"
+bad "--output-dir without windows" 2 '^inftrace: --output-dir needs --window-flag, ' --output-dir x -p "$target"
+bad "--format without windows" 2 '^inftrace: --format needs --window-flag, ' --format json -p "$target"
+for spec in '' once 2s every=1s for=1s every=1s,for=1s every=1s,for=9ms every=x,for=1s every=1s,every=1s $'\e[31m'; do
+	bad "--window '${spec@Q}'" 2 '^inftrace: --window: ' --window "$spec" -p "$target"
+done
+for list in '' xml json, json,json $'json\n'; do
+	bad "--format '${list@Q}'" 2 '^inftrace: --format: ' --window manual --format "$list" -p "$target"
+done
+bad "--max-steps" 2 '^inftrace: --max-steps: .*number' --max-steps all -p "$target"
+for size in '' 64 1023K 99ms x 9999999999h $'1s\n'; do
+	bad "--flight-recorder '${size@Q}'" 2 '^inftrace: --flight-recorder: ' --flight-recorder "$size" -p "$target"
+done
+for expr in '' step 'step<1s' 'step>=1s' 'step>x' 'steps>1s' 'blocked_futx>1s' 'rate<0' 'rate>1' 'lost>x' 'exit>1' $'\e[2J>1s'; do
+	bad "--trigger '${expr@Q}'" 2 '^inftrace: --trigger: ' --flight-recorder 1s --trigger "$expr" -p "$target"
+done
+bad "--trigger: what was meant" 2 "'blocked_futx' is not known; nearest: blocked_futex" --flight-recorder 1s \
+	--trigger 'blocked_futx>1s' -p "$target"
+bad "--trigger alone" 2 '^inftrace: --trigger needs --flight-recorder' --trigger exit -p "$target"
+bad "--trigger-cooldown alone" 2 '^inftrace: --trigger-cooldown needs --trigger' --trigger-cooldown 1s -p "$target"
+bad "--trigger-cooldown" 2 '^inftrace: --trigger-cooldown: .*duration' --trigger-cooldown x -p "$target"
+bad "--max-dumps alone" 2 '^inftrace: --max-dumps needs --trigger' --flight-recorder 1s --max-dumps 1 -p "$target"
+bad "--max-dumps" 2 '^inftrace: --max-dumps: ' --max-dumps 0 -p "$target"
+bad "--max-size" 2 '^inftrace: --max-size: 1000K is less than 1MB' --max-size 1000K -p "$target"
+bad "--max-size on stdout" 2 '^inftrace: --max-size: what goes to stdout' --max-size 1MB -o - -p "$target"
+bad "--max-files alone" 2 '^inftrace: --max-files needs --max-size' --max-files 3 -p "$target"
+bad "--output-dir is a file" 1 "into $TMP/file: Not a directory" --window manual --output-dir "$TMP/file" -p "$target"
+bad "--output-dir below a file" 1 "into $TMP/file/x: Not a directory" --window manual --output-dir "$TMP/file/x" -p "$target"
+bad "--output-dir where nothing can be created" 1 'into /proc/x: ' --window manual --output-dir /proc/x -p "$target"
+ln -s file "$TMP/link"
+bad "--window-flag in a missing folder" 1 '/nowhere: No such file' --window-flag /nowhere/flag -p "$target"
+bad "--window-flag below a file" 1 "$TMP/file: Not a directory" --window-flag "$TMP/file/flag" -p "$target"
+bad "--window-flag is a symbolic link" 2 "$TMP/link: it is a symbolic link, not a regular file" \
+	--window-flag "$TMP/link" -p "$target"
+bad "--window-flag is a folder" 2 "$TMP/readonly: it is a folder" --window-flag "$TMP/readonly" -p "$target"
+bad "--window-flag without a name" 2 "'/tmp/' names no file" --window-flag /tmp/ -p "$target"
+touch "$TMP/theirs"
+chown 4711 "$TMP/theirs"
+bad "--window-flag of somebody else" 3 "$TMP/theirs: it belongs to user 4711, neither to you" \
+	--window-flag "$TMP/theirs" -p "$target"
+
 # ---- metadata ----
 
 for flags in '' x '[]' 1 '{' '{"a":1' '"{}"' $'{"a":\n\xff}'; do

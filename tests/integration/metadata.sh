@@ -59,6 +59,35 @@ INFTRACE_PROFILE_JSONL=$TMP/env.jsonl "$INFTRACE" record -q -d 20s -- "$mini" -n
 check "INFTRACE_PROFILE_JSONL" "$INFTRACE" validate "$TMP/env.jsonl"
 (cd "$TMP" && INFTRACE_OUTPUT=env.json "$INFTRACE" record -q -- true)
 check "INFTRACE_OUTPUT" "$INFTRACE" validate "$TMP/env.json"
+
+# ---- windows: a tool that knows its own variables, and those of others ----
+
+by_time() { # NAME WANTED DIR: traces, profiles
+	same "$1" "$(find "$3" -name 'trace_pid*.json' | wc -l) $(find "$3" -name 'profile_pid*.jsonl' | wc -l)" "$2 $2"
+	check "$1: valid" "$INFTRACE" validate "$3"/*
+}
+touch "$TMP/flag"
+export VLLM_CHAKRA_FLAG=$TMP/flag VLLM_CHAKRA_TRACE_DIR=$TMP/chakra/new VLLM_CHAKRA_TRACE_MAX_STEPS=5
+"$INFTRACE" record -- "$mini" -q -d 1200 -n 2000 -t 1 >/dev/null 2>"$TMP/chakra.err"
+by_time "VLLM_CHAKRA_* of a command" 1 "$TMP/chakra/new"
+check "VLLM_CHAKRA_TRACE_MAX_STEPS" grep -q 'flag to max_steps' "$TMP/chakra.err"
+background "$mini" -q -r 0 -t 1 >/dev/null
+target=$BG
+env -u VLLM_CHAKRA_FLAG -u VLLM_CHAKRA_TRACE_DIR -u VLLM_CHAKRA_TRACE_MAX_STEPS "$INFTRACE" record -q -o "$TMP/whole.json" \
+	-d 300ms -p "$target"
+check "-o: for the whole run all the same" "$INFTRACE" validate "$TMP/whole.json"
+rm -r "$TMP/chakra"
+(unset "${!VLLM_CHAKRA_@}" && INFTRACE_OUTPUT=$TMP/not.json INFTRACE_PROFILE_JSONL=$TMP/not.jsonl INFTRACE_MAX_STEPS=3 \
+	"$INFTRACE" record -p "$target" 2>"$TMP/chakra.err") &
+recorder=$!
+wait_until 20 grep -q 'flag to max_steps' "$TMP/chakra.err"
+kill "$target"
+wait "$recorder"
+by_time "VLLM_CHAKRA_* of a process" 1 "$TMP/chakra/new"
+check "they are named" grep -q "VLLM_CHAKRA_FLAG of process $target" "$TMP/chakra.err"
+same "outputs of the whole run are left out" "$(find "$TMP" -name 'not.*')" ""
+unset "${!VLLM_CHAKRA_@}"
+
 printf '{"event":"tok' >"$TMP/torn.jsonl"
 "$INFTRACE" record -q --profile "$TMP/torn.jsonl" -- true
 tail -n +2 "$TMP/torn.jsonl" >"$TMP/rest.jsonl"

@@ -15,10 +15,11 @@ both() {
 	local name=$1
 	shift
 	check "$name: records" timeout 120 "$INFTRACE" record --strict -o "$TMP/$name.pftrace" \
-		-o "$TMP/$name.json" "$@"
+		-o "$TMP/$name.json" -o "$TMP/$name.pftrace.gz" "$@"
 	[ -s "$TMP/$name.pftrace" ] || return 0
 	check "$name: as the JSON has it" "$READER" compare "$TMP/$name.pftrace" "$TMP/$name.json"
 	sed 's/^/# /' "$TMP/check.out"
+	check "$name: packed, too" "$READER" compare "$TMP/$name.pftrace.gz" "$TMP/$name.json"
 	protoc --decode_raw <"$TMP/$name.pftrace" >"$TMP/$name.text" || true
 	check "$name: protoc reads every packet" "$READER" protoc "$TMP/$name.pftrace" "$TMP/$name.text"
 	check "$name: cut at 50 places" "$READER" cuts "$TMP/$name.pftrace" 50 1
@@ -27,6 +28,9 @@ both() {
 MINI=$(mini_engine)
 both mini -e +irq,+memory -- "$MINI"
 both mini-cpu -e +cpu -- "$MINI"
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+both ipc -e +cpu -- "$PROGRAMS/ipc"
 
 name=killed
 background "$INFTRACE" record -a -e +cpu --engine none -o "$TMP/$name.pftrace" 2>"$TMP/$name.err"
@@ -34,7 +38,7 @@ wait_until 60 grep -qs recording "$TMP/$name.err"
 sleep 1
 kill -9 "$BG"
 wait "$BG" || true
-check "$name: its whole packets can be read" "$READER" cuts "$TMP/$name.pftrace" 1 1
+check "$name: its whole packets can be read" "$READER" loads "$TMP/$name.pftrace"
 
 name=lost
 "$INFTRACE" record --ring-size 4K -e +irq --engine none -o "$TMP/$name.pftrace" -- \
@@ -44,7 +48,7 @@ n=$(sed -n 's/.*warning: lost \(.*\): a larger.*/\1/p' "$TMP/$name.err" | grep -
 check "$name: marks, and names anew behind them" "$READER" lost "$TMP/$name.pftrace" "${n:-0}"
 sed 's/^/# /' "$TMP/check.out"
 
-check_rc "an unknown suffix" 2 "must end in .json, .json.gz or .pftrace" \
+check_rc "an unknown suffix" 2 "must end in .json, .json.gz, .pftrace or .pftrace.gz" \
 	"$INFTRACE" record -o "$TMP/x.perfetto" -- true
 
 need_llama

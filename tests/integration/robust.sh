@@ -18,14 +18,14 @@ build dl
 build dl_lib -shared -fPIC
 # with the objects of inftrace itself
 cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
-	"$BUILD"/io/writer.o "$BUILD"/util/log.o "$BUILD"/util/json_*.o -ljson-c -lz
+	"$BUILD"/io/{writer,gzip,framing}.o "$BUILD"/util/log.o "$BUILD"/util/json_*.o -ljson-c -lz -pthread
 bpf_ids >"$TMP/bpf.before"
 traces=()
 
 # ---- kill -9 ----
 
 # A recording is seldom inside write(2); here a writer is all the time.
-for mode in plain gzip; do
+for mode in plain gzip packets; do
 	check "a writer killed in its writes, $mode" "$TMP/writer_kill" "$mode" "$TMP/killed" 200
 done
 

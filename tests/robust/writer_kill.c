@@ -3,11 +3,11 @@
  * Kills a process in the middle of its writes, many times, and looks at what is in the file: only
  * whole events may be there, in every mode of the writer.
  *
- *   writer_kill plain|gzip|lines FILE ROUNDS
+ *   writer_kill plain|gzip|lines|packets FILE ROUNDS
  *
  * Prints the number of rounds, of files that did not end as they must, and of bytes. The child
  * does nothing but write, so most kills hit a write(2); a recording spends a few thousandths of
- * its time there.
+ * its time there. Packets are compressed: readers tolerate a torn one at the end, but no torn member.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,11 +74,22 @@ static void write_until_killed(const char *path)
 			if (writer_new(fd, path, mode, &w))
 				die("writer_new");
 		}
+		if (writer_full(w))
+			writer_sync(w);
 		if (mode == WRITER_LINES) {
 			int len = make_event(line, n);
 
 			line[len] = '\n';
 			writer_append(w, line, (size_t)len + 1);
+		} else if (mode == WRITER_PACKETS_GZIP) {
+			int len;
+
+			p = writer_reserve(w);
+			len = make_event(p + 3, n);
+			p[0] = '\n'; /* field 1, of bytes */
+			p[1] = (char)(len | 0x80);
+			p[2] = (char)(len >> 7);
+			writer_commit(w, p + 3 + len);
 		} else {
 			p = writer_reserve(w);
 			p = stpcpy(p, writer_bytes(w) + writer_pending(w) ? ",\n" : "[\n");
@@ -120,7 +131,7 @@ static bool whole(const char *text, size_t len)
 
 	while (p < end) {
 		if (strchr("[,\n ]", *p)) {
-			p++;
+			p += mode == WRITER_PACKETS_GZIP ? 3 : 1;
 			continue;
 		}
 		close = memchr(p, '}', (size_t)(end - p));
@@ -151,7 +162,7 @@ static bool check(const char *path, char *text, size_t *ret_bytes)
 		die(path);
 	close(fd);
 	*ret_bytes += (size_t)len;
-	if (mode == WRITER_GZIP) {
+	if (mode == WRITER_GZIP || mode == WRITER_PACKETS_GZIP) {
 		good = unpack((unsigned char *)data, (size_t)len, text, &text_len);
 	} else {
 		memcpy(text, data, (size_t)len);
@@ -169,10 +180,13 @@ int main(int argc, char **argv)
 	char *text;
 
 	if (argc != 4) {
-		fprintf(stderr, "usage: writer_kill plain|gzip|lines FILE ROUNDS\n");
+		fprintf(stderr, "usage: writer_kill plain|gzip|lines|packets FILE ROUNDS\n");
 		return 2;
 	}
-	mode = argv[1][0] == 'p' ? WRITER_PLAIN : argv[1][0] == 'g' ? WRITER_GZIP : WRITER_LINES;
+	mode = argv[1][0] == 'l' ? WRITER_LINES :
+	       argv[1][0] == 'g' ? WRITER_GZIP :
+	       argv[1][1] == 'a' ? WRITER_PACKETS_GZIP :
+				   WRITER_PLAIN;
 	rounds = (unsigned int)atoi(argv[3]);
 	text = mmap(NULL, TEXT_MAX, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -4,15 +4,18 @@
 
 pftrace.py compare FILE.pftrace FILE.json   of the same recording: prints what was compared
 pftrace.py cuts FILE.pftrace N SEED         N random prefixes: their whole packets are those of the file
+pftrace.py loads FILE.pftrace ...           each can be read up to its last whole packet
 pftrace.py lost FILE.pftrace N               its loss marks; N records were lost
 pftrace.py protoc FILE.pftrace TEXT         TEXT, of protoc --decode_raw, has each packet
 """
 import collections
+import gzip
 import json
 import random
 import sys
 
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
+FLOW, FLOW_END = 47, 48
 
 
 def varint(data, i):
@@ -75,13 +78,16 @@ def numbers(data):
 
 
 class Trace:
+    """What a reader makes of the packets: those of one time stay in the order of the file."""
+
     def __init__(self, data):
         whole, torn = packets(data)
         assert not torn, f"{torn} bytes behind the last packet"
         self.n = len(whole)
-        self.tracks, self.names, self.events = {}, {}, []
-        self.switches, self.wakings = [], 0
-        self.enter, self.exit = collections.Counter(), collections.Counter()
+        self.tracks, self.names, self.events = {}, None, []
+        self.switches, self.wakings = [], []
+        self.enter, self.exit = [], []
+        self.flows = collections.defaultdict(dict)
         self.threads, self.clocks, self.machine = {}, [], None
         for n, packet in enumerate(whole):
             p = fields(packet)
@@ -99,7 +105,7 @@ class Trace:
                     self.names[kind, e[1][0]] = e[2][0].decode()
         for data in p[60]:
             track = fields(data)
-            self.tracks[track[1][0]] = track
+            self.tracks[track[1][0]] = self.track(track)
         for data in p[11]:
             self.event(p[8][0], fields(data))
         for data in p[1]:
@@ -113,6 +119,15 @@ class Trace:
         for data in p[45]:
             self.machine = fields(fields(data)[1][0])[4][0].decode()
 
+    def track(self, t):
+        """(pid, tid) of a thread's, else (pid, name)."""
+        if t[4]:
+            thread = fields(t[4][0])
+            return thread[1][0], thread[2][0]
+        if t[3]:
+            return fields(t[3][0])[1][0], "process"
+        return self.tracks[t[5][0]][0] if t[5] else None, t[2][0].decode()
+
     def event(self, ns, e):
         kind, track = e[9][0], e[11][0]
         assert track in self.tracks, "a track is not described before its event"
@@ -124,8 +139,15 @@ class Trace:
             for data in e[4]:
                 a = fields(data)
                 key = self.names[3, a[1][0]]
-                args[key] = next(v[0] for k, v in a.items() if k != 1 and v)
-        self.events.append((ns, len(self.events), track, kind, name, category, args))
+                args[key] = self.names[29, a[17][0]] if a[17] else next(v[0] for k, v in a.items() if k != 1 and v)
+        elif kind == COUNTER:
+            args = e[30][0]
+        for field in (FLOW, FLOW_END):
+            for flow in e[field]:
+                assert field not in self.flows[flow], "a flow begins or ends twice"
+                self.flows[flow][field] = (*self.tracks[track], ns)
+        if not (e[FLOW] or e[FLOW_END]):
+            self.events.append((ns, len(self.events), track, kind, name, category, args))
 
     def bundle(self, b):
         cpu = b[1][0]
@@ -134,11 +156,12 @@ class Trace:
             if e[4]:
                 s = fields(e[4][0])
                 self.switches.append((e[1][0], cpu, s[6][0], s[5][0].decode(), s[2][0], s[4][0]))
-            self.wakings += len(e[20])
+            for waking in e[20]:
+                self.wakings.append((e[1][0], e[2][0], fields(waking)[2][0]))
             for call in e[329]:
-                self.enter[e[2][0], fields(call)[1][0]] += 1
+                self.enter.append((e[2][0], e[1][0], fields(call)[1][0]))
             for call in e[330]:
-                self.exit[e[2][0], fields(call)[1][0]] += 1
+                self.exit.append((e[2][0], e[1][0], fields(call)[1][0]))
         for data in b[4]:
             c = fields(data)
             comms = [t.decode() for t in c[5]]
@@ -169,18 +192,79 @@ class Trace:
                 stacks[track].append((name, category, ns, args))
             elif kind == END:
                 name, category, start, args = stacks[track].pop()
-                out.append((track, name, category, start, ns, args))
+                out.append((self.tracks[track], name, category, start, ns, args))
         assert not any(stacks.values()), "slices without an end"
         return out
 
 
 def read(path):
-    with open(path, "rb") as f:
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
         return f.read()
 
 
 def ns_of(us):
     return round(us * 1000)
+
+
+class Differences:
+    def __init__(self):
+        self.failed = []
+
+    def same(self, what, got, wanted):
+        got, wanted = collections.Counter(got), collections.Counter(wanted)
+        print(f"{what}: {sum(got.values())}")
+        if got != wanted:
+            self.failed.append(what)
+            print(f"  only here: {list((got - wanted).items())[:5]}")
+            print(f"  only in the JSON: {list((wanted - got).items())[:5]}")
+
+    def end(self):
+        if self.failed:
+            sys.exit(f"not the same: {', '.join(self.failed)}")
+
+
+def json_slice(e):
+    """As compare_slices() has them. Of what began before the recording the begin is not known."""
+    start = ns_of(e["ts"])
+    where = e["cat"] if e["cat"] in ("steps", "requests") else "inftrace" if e["cat"] == "loss" else e["tid"]
+    pid = None if e["cat"] == "loss" else e["pid"]
+    args = e.get("args", {})
+    return (pid, where, e["name"], e["cat"], None if "began_before" in args else start, start + ns_of(e["dur"]))
+
+
+def compare_slices(d, trace, by_phase, origin):
+    slices = []
+    for where, name, category, start, end, args in trace.slices():
+        if where[1] == "steps":
+            category = "steps"
+        if "began_before" in args:
+            assert origin - 64 < start <= origin, "begins neither before the recording nor with it"
+        start = None if "began_before" in args else start - origin
+        slices.append((*where, name, category, start, end - origin))
+    d.same("slices, by track, name, begin and end", slices,
+           [json_slice(e) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
+
+
+def compare_kernel(d, trace, by_phase, origin):
+    cpu = [e for e in by_phase["X"] if e["cat"] == "cpu"]
+    calls = [e for e in by_phase["X"] if e["cat"] in ("syscall", "ipc") and not e["name"].startswith("compat_")]
+    if cpu:
+        d.same("times on CPUs", [(c, tid, a - origin, b - origin) for c, tid, a, b in trace.on_cpu()],
+               [(e["tid"], e["args"]["tid"], ns_of(e["ts"]), ns_of(e["ts"]) + ns_of(e["dur"])) for e in cpu])
+    begins = [(tid, ns - origin) for tid, ns, _ in trace.enter]
+    d.same("system calls, by thread and begin", begins, [(e["tid"], ns_of(e["ts"])) for e in calls])
+    d.same("and by thread and end", [(tid, ns - origin) for tid, ns, _ in trace.exit],
+           [(e["tid"], ns_of(e["ts"]) + ns_of(e["dur"])) for e in calls])
+    names = {(e["tid"], ns_of(e["ts"])): e["args"].get("syscall", e["name"]) for e in calls}
+    pairs = {(number, names.get(where)) for (_, _, number), where in zip(trace.enter, begins)}
+    d.same("different system calls, with one number each", [name for _, name in pairs], {name for _, name in pairs})
+    d.same("wake-ups, by time", [(ns - origin, tid) for ns, _, tid in trace.wakings],
+           [(ns_of(e["ts"]) + ns_of(e["dur"]) - ns_of(e["args"]["run_queue_us"]), e["tid"])
+            for e in by_phase["X"] if e["cat"] == "sched" and "run_queue_us" in e["args"]])
+    ends = {e["id"]: e for e in by_phase["f"]}
+    d.same("arrows", [(f[FLOW][1], f[FLOW][2] - origin, f[FLOW_END][1], f[FLOW_END][2] - origin)
+                      for f in trace.flows.values()],
+           [(e["tid"], ns_of(e["ts"]), ends[e["id"]]["tid"], ns_of(ends[e["id"]]["ts"])) for e in by_phase["s"]])
 
 
 def compare(path, json_path):
@@ -189,75 +273,24 @@ def compare(path, json_path):
     for e in chrome:
         by_phase[e["ph"]].append(e)
     origin = trace.clocks[0][6]
-    failed = []
-
-    def same(what, got, wanted):
-        print(f"{what}: {sum(got.values())}")
-        if got != wanted:
-            failed.append(what)
-            print(f"  only here: {list((got - wanted).items())[:5]}")
-            print(f"  only in the JSON: {list((wanted - got).items())[:5]}")
-
-    calls = [e for e in by_phase["X"] if e["cat"] in ("syscall", "ipc") and not e["name"].startswith("compat_")]
-    cpu = [e for e in by_phase["X"] if e["cat"] == "cpu"]
-    rest = [e for e in by_phase["X"] if e["cat"] not in ("syscall", "ipc", "cpu")]
-    wanted = collections.Counter(
-        (e["name"], e["cat"], ns_of(e["ts"]) + ns_of(e["dur"]), "began_before" in e.get("args", {}) or ns_of(e["dur"]))
-        for e in rest
-    )
-    got = collections.Counter()
-    for _, name, category, start, end, args in trace.slices():
-        if category == "step" and "thread" in args:
-            category = "steps"
-        got[name, category, end - origin, "began_before" in args or end - start] += 1
-    by_name = lambda slices: sum((collections.Counter({s[:2]: n}) for s, n in slices.items()), collections.Counter())
-    same("slices by name and category", by_name(got), by_name(wanted))
-    # Packets of the same nanosecond are read in the order of the file: where the rings were drained in
-    # another order than that of time, an end may go to the slice that begins there.
-    swapped = sum((got - wanted).values())
-    print(f"of these with another length: {swapped}")
-    if swapped > max(4, sum(wanted.values()) / 1000):
-        failed.append("lengths of slices")
-    if cpu:
-        got = collections.Counter((c, tid, a - origin, b - origin) for c, tid, a, b in trace.on_cpu())
-        same(
-            "times on CPUs",
-            got,
-            collections.Counter(
-                (e["tid"], e["args"]["tid"], ns_of(e["ts"]), ns_of(e["ts"]) + ns_of(e["dur"])) for e in cpu
-            ),
-        )
-    same("system calls by thread", collections.Counter(t for t, _ in trace.enter.elements()),
-         collections.Counter(e["tid"] for e in calls))
-    same("and their ends", trace.exit, trace.enter)
-    same(
-        "wake-ups",
-        collections.Counter(all=trace.wakings),
-        collections.Counter(all=sum("run_queue_us" in e.get("args", {}) for e in by_phase["X"] if e["cat"] == "sched")),
-    )
-    same(
-        "instants",
-        collections.Counter((e[4], e[0] - origin) for e in trace.events if e[3] == INSTANT),
-        collections.Counter((e["name"], ns_of(e["ts"])) for e in by_phase["i"] if e["name"] != "inftrace_clock"),
-    )
-    same(
-        "counters",
-        collections.Counter(e[0] - origin for e in trace.events if e[3] == COUNTER),
-        collections.Counter(ns_of(e["ts"]) for e in by_phase["C"]),
-    )
+    d = Differences()
+    compare_slices(d, trace, by_phase, origin)
+    compare_kernel(d, trace, by_phase, origin)
+    pseudo = 4194304
+    d.same("instants, by thread and time",
+           [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT],
+           [(e["name"], e["tid"] if e["tid"] < pseudo else "inftrace", ns_of(e["ts"])) for e in by_phase["i"]
+            if e["name"] != "inftrace_clock"])
+    d.same("counters, with their values",
+           [(*trace.tracks[e[2]], e[0] - origin, e[6]) for e in trace.events if e[3] == COUNTER],
+           [(e["pid"], e["name"], ns_of(e["ts"]), *e["args"].values()) for e in by_phase["C"]])
     names = {e["tid"]: e["args"]["name"] for e in by_phase["M"]
-             if e["name"] == "thread_name" and e["pid"] <= 4194304 and e["tid"] <= 4194304}
-    wrong = {tid: (trace.threads.get(tid), name) for tid, name in names.items() if trace.threads.get(tid) != name}
-    print(f"names of threads: {len(names)}")
-    if wrong:
-        failed.append(f"names of threads {wrong}")
-    if not trace.machine:
-        failed.append("machine")
-    if len(trace.clocks) < 2:
-        failed.append("clocks at the end")
+             if e["name"] == "thread_name" and e["pid"] <= pseudo and e["tid"] <= pseudo}
+    d.same("names of threads", {(tid, trace.threads.get(tid)) for tid in names}, set(names.items()))
+    d.same("machine", [bool(trace.machine)], [True])
+    d.same("clocks, at the end too", [len(trace.clocks) > 1], [True])
     print(f"{trace.n} packets")
-    if failed:
-        sys.exit(f"not the same: {', '.join(failed)}")
+    d.end()
 
 
 def cuts(path, n, seed):
@@ -272,6 +305,13 @@ def cuts(path, n, seed):
         for packet in part[-3:]:
             fields(packet)
     print(f"{n} cuts, {len(whole)} packets")
+
+
+def loads(*paths):
+    for path in paths:
+        data = read(path)
+        _, torn = packets(data)
+        print(f"{path}: {Trace(data[: len(data) - torn]).n} packets, {torn} bytes of another")
 
 
 def lost(path, n):
@@ -293,4 +333,5 @@ def protoc(path, text):
     print(f"{found} packets")
 
 
-{"compare": compare, "cuts": cuts, "lost": lost, "protoc": protoc}[sys.argv[1]](*sys.argv[2:])
+if __name__ == "__main__":
+    {f.__name__: f for f in (compare, cuts, loads, lost, protoc)}[sys.argv[1]](*sys.argv[2:])

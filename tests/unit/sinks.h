@@ -41,6 +41,7 @@ static struct recording rec = {
 struct out {
 	int fd;
 	struct sink *s;
+	struct writer *w; /* the sink's */
 	char *text;
 	size_t len;
 	struct json_object *events;
@@ -114,11 +115,16 @@ static inline void validate(struct out *o, bool profile)
 
 static inline void chrome_open(struct out *o)
 {
-	struct writer *w;
-
 	*o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PLAIN, &w), 0);
-	assert_int_equal(chrome_sink_new(w, &rec, &o->s), 0);
+	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PLAIN, &o->w), 0);
+	assert_int_equal(chrome_sink_new(o->w, &rec, &o->s), 0);
+}
+
+/* Afterwards everything is in the file. */
+static inline void flush(struct out *o)
+{
+	assert_int_equal(o->s->ops->flush(o->s), 0);
+	assert_int_equal(writer_sync(o->w), 0);
 }
 
 /* Closes the sink and reads what it wrote. */

@@ -12,11 +12,9 @@ static const struct window_totals totals = { .open_ns = START, .close_ns = START
 
 static void profile_open(struct out *o)
 {
-	struct writer *w;
-
 	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &w), 0);
-	assert_int_equal(profile_sink_new(w, &rec, &plain, &o->s), 0);
+	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
+	assert_int_equal(profile_sink_new(o->w, &rec, &plain, &o->s), 0);
 }
 
 /* As lines of JSON in o->events, all but window_prof and token_prof. */
@@ -90,7 +88,7 @@ static void settle(struct out *o, unsigned int rounds)
 {
 	while (rounds--)
 		o->s->ops->settled(o->s);
-	assert_int_equal(o->s->ops->flush(o->s), 0);
+	flush(o);
 }
 
 /* ---- operators ---- */

@@ -405,6 +405,51 @@ static void test_window(void **state)
 	profile_done(&o);
 }
 
+/* With windows every line, of whatever family, begins its shape with the number, and has it once. */
+static void test_window_number(void **state)
+{
+	struct syscall_total call = { .nr = 1, .sum = { 1, 100 } };
+	struct process_totals process = { .tgid = PID, .calls = &call, .n_calls = 1 };
+	struct window_totals t = { .open_ns = START,
+		.close_ns = START + 1000,
+		.processes = &process,
+		.n_processes = 1 };
+	struct rec_function call_of[] = { { .h = hdr(REC_FUNCTION, 1) }, { .h = hdr(REC_FUNCTION, 2) } };
+	struct rec_request request = { .h = hdr(REC_REQUEST, 7), .family = 2 };
+	struct rec_step step = { .h = hdr(REC_STEP, 0) };
+	unsigned int lines = 0;
+	struct out o;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	add_probe("op", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("sample", ROLE_SAMPLE, PROBE_F_SPAN, NULL, "");
+	step.ns[ST_CPU] = step.h.dur_ns;
+	rec.windows = true;
+	rec.window = 7;
+	profile_open(&o, &plain);
+	EMIT(&o, &step);
+	EMIT(&o, &call_of[0]);
+	EMIT(&o, &call_of[1]);
+	EMIT(&o, &request);
+	profile_close(&o, &t);
+	rec.windows = false;
+	rec.window = 0;
+	validate(&o, true);
+	for (const char *p = o.text; *p; p = strchr(p, '\n') + 1, lines++) {
+		const char *shape = strstr(p, "\"shape\":{\"window\":7,"), *end = strchr(p, '\n');
+
+		if (!shape || shape > end)
+			fail_msg("%.*s", (int)(end - p), p);
+		shape = strstr(shape + 10, "\"window\":");
+		shape = shape ? strstr(shape + 1, "\"window\":") : NULL;
+		assert_true(!shape || shape > end);
+	}
+	/* token, sample, request, op, syscall, fault, sched, memory, window */
+	assert_int_equal(lines, 9);
+	profile_done(&o);
+}
+
 static void test_coverage(void **state)
 {
 	static const struct {
@@ -451,6 +496,7 @@ int main(void)
 		TEST(test_long_metadata),
 		TEST(test_append),
 		TEST(test_window),
+		TEST(test_window_number),
 		TEST(test_coverage),
 	};
 

@@ -314,6 +314,8 @@ static void test_full(void **state)
 		stderr_grab_begin(&said);
 		for (int k = 0; k < 10000; k++)
 			s->ops->record(s, &r.h);
+		s->ops->flush(s);
+		writer_sync(w);
 		flushed = s->ops->flush(s);
 		closed = s->ops->close(s, &t);
 		stderr_grab_end(&said);

@@ -230,6 +230,7 @@ static void test_profile_envelope(void **state)
 	EXPECT_FIELD(shape, "[]", "shape must be an object");
 	EXPECT_FIELD(shape, "{\"a\":null,\"b\":\"x\",\"c\":1.5}", NULL);
 	EXPECT_FIELD(shape, "{\"dims\":[1,2]}", "shape.dims must be a scalar");
+	EXPECT_FIELD(shape, "{\"window\":\"x\"}", NULL);
 	EXPECT_FIELD(stage_us, "{\"a\":{}}", "stage_us.a must be a scalar");
 	EXPECT_FIELD(stage_us, "null", "stage_us must be an object");
 	EXPECT_FIELD(graph_enabled, "0", "graph_enabled must be true or false");
@@ -250,6 +251,30 @@ static void expect_stages(const char *event, const char *stages, const char *pro
 	fields.stage_us = stages;
 	fields.more = NATIVE;
 	expect_fields(&fields, problem);
+}
+
+static void test_profile_window(void **state)
+{
+	static const struct {
+		const char *shape;
+		bool ok;
+	} cases[] = {
+		{ "{\"window\":0}", true },
+		{ "{\"window\":4294967295,\"step\":1}", true },
+		{ "{\"window\":-1}", false },
+		{ "{\"window\":1.5}", false },
+		{ "{\"window\":\"1\"}", false },
+		{ "{\"window\":null}", false },
+	};
+	struct fields fields = good_fields;
+
+	(void)state;
+	fields.event = "\"x\"";
+	fields.more = NATIVE;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fields.shape = cases[i].shape;
+		expect_fields(&fields, cases[i].ok ? NULL : "shape.window must be an integer >= 0");
+	}
 }
 
 static void test_profile_sum_rule(void **state)
@@ -630,6 +655,7 @@ int main(void)
 		cmocka_unit_test(test_profile_golden),
 		cmocka_unit_test(test_profile_require),
 		cmocka_unit_test(test_profile_envelope),
+		cmocka_unit_test(test_profile_window),
 		cmocka_unit_test(test_profile_sum_rule),
 		cmocka_unit_test(test_profile_lines),
 		cmocka_unit_test(test_trace_golden),

@@ -105,7 +105,12 @@ struct sock {
 };
 
 struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
 };
 
 struct user_pt_regs {

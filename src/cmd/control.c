@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace start, stop, dump, status: talk to a recording that runs. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "io/control_client.h"
+#include "util/json_read.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define TEXT_MAX 4096 /* bytes of a line that is printed */
+
+struct control_args {
+	pid_t pid; /* 0: the only recording there is */
+	const char *reason;
+	bool json;
+};
+
+enum {
+	OPT_REASON = 256,
+	OPT_JSON,
+};
+
+#define OPTION_PID                                                                         \
+	{                                                                                  \
+		"pid", 'p', "PID", 0,                                                      \
+			"the recording of this process, or of the recorder with this PID " \
+			"(default: the "                                                   \
+			"only one)",                                                       \
+			0                                                                  \
+	}
+#define OPTION_JSON                                                                               \
+	{                                                                                         \
+		"json", OPT_JSON, NULL, 0, "print what the recorder answers, JSON on one line", 0 \
+	}
+
+static const struct argp_option options[] = {
+	OPTION_PID,
+	OPTION_JSON,
+	{ 0 },
+};
+
+static const struct argp_option dump_options[] = {
+	OPTION_PID,
+	{ "reason", OPT_REASON, "TEXT", 0, "shown in the dump, at the instant of the request", 0 },
+	OPTION_JSON,
+	{ 0 },
+};
+
+#define DOC_EXIT                                                                                 \
+	"\n\nExit code: 0 done, 1 no such recording, or it could not, 2 usage. A recorder that " \
+	"does not answer within five seconds is given up."
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct control_args *args = state->input;
+	uint32_t pid;
+
+	switch (key) {
+	case 'p':
+		if (parse_u32(arg, &pid) || !pid || pid > INT32_MAX) {
+			log_error("-p: not the PID of a process: %.32s", arg);
+			return EINVAL;
+		}
+		args->pid = (pid_t)pid;
+		return 0;
+	case OPT_REASON:
+		if (strlen(arg) >= CONTROL_REASON_MAX) {
+			log_error("--reason: more than %d bytes", CONTROL_REASON_MAX - 1);
+			return EINVAL;
+		}
+		args->reason = arg;
+		return 0;
+	case OPT_JSON:
+		args->json = true;
+		return 0;
+	case ARGP_KEY_INIT:
+		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		return 0;
+	case ARGP_KEY_ARG:
+		log_error("not an option: %.64s; a process is given with -p", arg);
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* ---- answers ---- */
+
+static void print_json(struct json_object *reply)
+{
+	puts(json_object_to_json_string_ext(
+		reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+static const char *string_of(struct json_object *object, const char *key)
+{
+	struct json_object *value;
+
+	if (!json_object_object_get_ex(object, key, &value) ||
+		!json_object_is_type(value, json_type_string))
+		return NULL;
+	return json_object_get_string(value);
+}
+
+static uint64_t number_of(struct json_object *object, const char *key)
+{
+	struct json_object *value;
+
+	return json_object_object_get_ex(object, key, &value) ? json_object_get_uint64(value) : 0;
+}
+
+static double real_of(struct json_object *object, const char *key)
+{
+	struct json_object *value;
+
+	return json_object_object_get_ex(object, key, &value) ? json_object_get_double(value) : 0;
+}
+
+static void print_text(const char *text)
+{
+	char shown[TEXT_MAX];
+
+	fputs(json_printable(shown, sizeof(shown), text ? text : ""), stdout);
+}
+
+/* Each of an array: a name, or {"name", "bytes"}. */
+static void print_files(struct json_object *reply, const char *key, const char *indent)
+{
+	struct json_object *files, *file, *bytes;
+
+	if (!json_object_object_get_ex(reply, key, &files) ||
+		!json_object_is_type(files, json_type_array))
+		return;
+	for (size_t i = 0; i < json_object_array_length(files); i++) {
+		file = json_object_array_get_idx(files, i);
+		fputs(indent, stdout);
+		if (json_object_is_type(file, json_type_string))
+			print_text(json_object_get_string(file));
+		else
+			print_text(string_of(file, "name"));
+		if (json_object_object_get_ex(file, "bytes", &bytes))
+			printf(" (%.1f MB)", json_object_get_double(bytes) / 1e6);
+		putchar('\n');
+	}
+}
+
+static void print_done(struct json_object *reply)
+{
+	const char *message = string_of(reply, "message");
+
+	if (message) {
+		print_text(message);
+		putchar('\n');
+	}
+	print_files(reply, "files", "");
+}
+
+static void print_status(const struct control_peer *peer)
+{
+	struct json_object *s = peer->status, *value;
+	char targets[TEXT_MAX];
+
+	printf("recorder %d, %.0f s: ", peer->pid, real_of(s, "elapsed_s"));
+	print_text(control_peer_targets(peer, targets, sizeof(targets)));
+	fputs("\n  ", stdout);
+	if (string_of(s, "window")) {
+		printf("window %" PRIu64 " ", number_of(s, "number"));
+		print_text(string_of(s, "window"));
+		fputs(", ", stdout);
+	}
+	printf("%" PRIu64 " steps, %" PRIu64 " records, %" PRIu64 " lost\n", number_of(s, "steps"),
+		number_of(s, "records"), number_of(s, "lost"));
+	if (json_object_object_get_ex(s, "recorder", &value) &&
+		json_object_is_type(value, json_type_object))
+		printf("  flight recorder: %.1f MB, the newest %.1f s, %" PRIu64 " dumps\n",
+			real_of(value, "bytes") / 1e6, real_of(value, "horizon_s"),
+			number_of(value, "dumps"));
+	print_files(s, "outputs", "  ");
+	if (string_of(s, "output_dir")) {
+		fputs("  files go to ", stdout);
+		print_text(string_of(s, "output_dir"));
+		putchar('\n');
+	}
+}
+
+/* ---- commands ---- */
+
+static int status_run(const struct control_args *args)
+{
+	struct control_peer *peers;
+	size_t n;
+	int err;
+
+	err = control_list(NULL, args->pid, &peers, &n);
+	if (err) {
+		log_error("cannot look for recordings: %s", strerror(-err));
+		return err;
+	}
+	if (!n) {
+		control_say_none(args->pid);
+		return -ENOENT;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!peers[i].status) {
+			log_error("%s", peers[i].error);
+			err = -ETIMEDOUT;
+		} else if (args->json) {
+			print_json(peers[i].status);
+		} else {
+			print_status(&peers[i]);
+		}
+	}
+	control_peers_free(peers, n);
+	return err;
+}
+
+static int command_run(const struct control_args *args, const char *command)
+{
+	struct json_object *reply = NULL;
+	struct control_peer peer;
+	int err;
+
+	err = control_find(NULL, args->pid, &peer);
+	if (err)
+		return err;
+	err = control_ask(&peer, command, args->reason, &reply);
+	if (!err && args->json)
+		print_json(reply);
+	else if (!err)
+		print_done(reply);
+	json_object_put(reply);
+	control_peer_free(&peer);
+	return err;
+}
+
+static int run(
+	int argc, char **argv, const char *command, const struct argp_option *opts, const char *doc)
+{
+	const struct argp argp = { opts, parse_option, NULL, doc, NULL, NULL, NULL };
+	struct control_args args = { 0 };
+	int err;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+		return EXIT_USAGE;
+	err = strcmp(command, "status") ? command_run(&args, command) : status_run(&args);
+	if (fflush(stdout)) {
+		log_error("cannot write to the standard output: %s", strerror(errno));
+		return EXIT_RUN;
+	}
+	return err ? EXIT_RUN : EXIT_OK;
+}
+
+int cmd_start(int argc, char **argv)
+{
+	return run(argc, argv, "start", options,
+		"Opens a window in a recording that runs: records are kept from now on."
+		"\vFor recordings with --window or --window-flag, which may go on to open and "
+		"close "
+		"windows as they were told."
+		"\n\nEXAMPLES:\n"
+		"  sudo inftrace start\n"
+		"  sudo inftrace start -p $(pgrep llama-server)\n"
+		"  sudo inftrace start && sleep 2 && sudo inftrace stop\n"
+		"        two seconds of a server that is busy right now" DOC_EXIT);
+}
+
+int cmd_stop(int argc, char **argv)
+{
+	return run(argc, argv, "stop", options,
+		"Closes the window that is open and prints the files that it is in; a recording "
+		"without windows ends."
+		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end "
+		"it."
+		"\n\nEXAMPLES:\n"
+		"  sudo inftrace stop\n"
+		"  sudo inftrace stop -p 4711 --json" DOC_EXIT);
+}
+
+int cmd_dump(int argc, char **argv)
+{
+	return run(argc, argv, "dump", dump_options,
+		"Writes what the flight recorder of a recording holds to files, and prints their "
+		"names. The recording goes on meanwhile."
+		"\vFor recordings with --flight-recorder. SIGUSR1 to the recorder does the same."
+		"\n\nEXAMPLES:\n"
+		"  sudo inftrace dump\n"
+		"  sudo inftrace dump -p $(pgrep llama-server) --reason 'p99 alert'" DOC_EXIT);
+}
+
+int cmd_status(int argc, char **argv)
+{
+	return run(argc, argv, "status", options,
+		"Shows the recordings that run: what they record, whether a window is open, how "
+		"much "
+		"they have, and their files."
+		"\vWith --json a line for each recording. Only root sees recordings of root."
+		"\n\nEXAMPLES:\n"
+		"  sudo inftrace status\n"
+		"  sudo inftrace status -p 4711 --json" DOC_EXIT);
+}

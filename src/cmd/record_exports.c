@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One set of outputs for all processes, or with windows one for each. */
+#include "cmd/record_exports.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+struct export {
+	uint32_t tgid; /* 0: all */
+	struct outputs *out;
+	struct window_totals totals; /* of the process alone */
+};
+
+struct exports {
+	const struct record_options *o;
+	struct recording rec;
+	bool by_process;
+	int err; /* of an export that could not be made */
+	struct export *list;
+	size_t n, last; /* last: where the record before went */
+	uint64_t bytes; /* of those closed */
+};
+
+static int add(struct exports *e, uint32_t tgid, pid_t first)
+{
+	struct export *list = realloc(e->list, (e->n + 1) * sizeof(*list));
+	struct recording own = e->rec;
+	int err;
+
+	if (!list)
+		return -ENOMEM;
+	e->list = list;
+	list[e->n] = (struct export){ .tgid = tgid };
+	own.tgid = tgid;
+	/* a view may keep that of all */
+	err = outputs_open(e->o, tgid ? &own : &e->rec, first, &list[e->n].out);
+	if (!err)
+		e->last = e->n++;
+	return err;
+}
+
+static void add_process(struct task *t, void *arg)
+{
+	struct exports *e = arg;
+
+	if (!e->err)
+		e->err = add(e, t->tgid, (pid_t)t->tgid);
+}
+
+int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
+	struct exports **ret_exports)
+{
+	struct exports *e = calloc(1, sizeof(*e));
+	int err;
+
+	if (!e)
+		return -ENOMEM;
+	e->o = o;
+	e->rec = *rec;
+	e->by_process = by_process;
+	tasks_forget_outputs(rec->tasks);
+	if (by_process)
+		tasks_each_process(rec->tasks, add_process, e);
+	else
+		e->err = add(e, 0, first);
+	err = e->err;
+	if (err) {
+		exports_close(e, NULL, NULL, NULL);
+		return err;
+	}
+	*ret_exports = e;
+	return 0;
+}
+
+/* NULL when it cannot be made: a line has been printed, and flush fails. */
+static struct export *export_of(struct exports *e, uint32_t tgid)
+{
+	if (e->last < e->n && e->list[e->last].tgid == tgid)
+		return &e->list[e->last];
+	for (size_t i = 0; i < e->n; i++) {
+		if (e->list[i].tgid == tgid) {
+			e->last = i;
+			return &e->list[i];
+		}
+	}
+	if (!e->err)
+		e->err = add(e, tgid, (pid_t)tgid);
+	return e->err ? NULL : &e->list[e->last];
+}
+
+static void count(struct export *x, const struct rec_hdr *h)
+{
+	x->totals.records[h->kind]++;
+	x->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
+}
+
+void exports_record(struct exports *e, const struct rec_hdr *h)
+{
+	struct export *x;
+
+	if (!e->by_process) {
+		outputs_record(e->list[0].out, h);
+		return;
+	}
+	/* what ran on the CPUs besides is part of each */
+	if (h->kind == REC_ON_CPU && e->o->events & EVENT_CPU) {
+		for (size_t i = 0; i < e->n; i++)
+			outputs_record(e->list[i].out, h);
+		return;
+	}
+	x = export_of(e, h->tgid);
+	if (!x)
+		return;
+	count(x, h);
+	outputs_record(x->out, h);
+}
+
+void exports_loss(struct exports *e, const struct loss *l)
+{
+	for (size_t i = 0; i < e->n; i++)
+		outputs_loss(e->list[i].out, l);
+}
+
+void exports_mark(struct exports *e, const struct mark *m)
+{
+	for (size_t i = 0; i < e->n; i++)
+		outputs_mark(e->list[i].out, m);
+}
+
+void exports_settled(struct exports *e)
+{
+	for (size_t i = 0; i < e->n; i++)
+		outputs_settled(e->list[i].out);
+}
+
+int exports_flush(struct exports *e)
+{
+	int err = e->err;
+
+	for (size_t i = 0; i < e->n; i++) {
+		int x = outputs_flush(e->list[i].out);
+
+		err = err ? err : x;
+	}
+	return err;
+}
+
+uint64_t exports_pending(const struct exports *e)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < e->n; i++)
+		n += outputs_pending(e->list[i].out);
+	return n;
+}
+
+uint64_t exports_bytes(const struct exports *e)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < e->n; i++)
+		n += outputs_bytes(e->list[i].out);
+	return n;
+}
+
+void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX])
+{
+	memset(ret_dropped, 0, REC_KIND_MAX * sizeof(*ret_dropped));
+	for (size_t i = 0; i < e->n; i++)
+		outputs_dropped(e->list[i].out, ret_dropped);
+}
+
+/* The window's, with the counts and sums of the process. */
+static void fill_totals(struct export *x, const struct window_totals *t)
+{
+	struct window_totals own = *t;
+
+	memcpy(own.records, x->totals.records, sizeof(own.records));
+	own.steps = x->totals.steps;
+	own.bytes = outputs_bytes(x->out);
+	own.processes = NULL;
+	own.n_processes = 0;
+	for (size_t i = 0; i < t->n_processes; i++) {
+		if (t->processes[i].tgid == x->tgid) {
+			own.processes = &t->processes[i];
+			own.n_processes = 1;
+		}
+	}
+	x->totals = own;
+}
+
+int exports_close(struct exports *e, const struct window_totals *t, exports_file_cb cb, void *arg)
+{
+	int err;
+
+	if (!e)
+		return 0;
+	err = e->err;
+	for (size_t i = 0; i < e->n; i++) {
+		struct export *x = &e->list[i];
+		int close_err;
+
+		if (t && e->by_process)
+			fill_totals(x, t);
+		close_err = outputs_close(x->out, t && e->by_process ? &x->totals : t, cb, arg);
+		err = err ? err : close_err;
+	}
+	free(e->list);
+	free(e);
+	return err;
+}

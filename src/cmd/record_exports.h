@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where the records of a window go: one set of outputs, or one for each process. */
+#ifndef INFTRACE_CMD_RECORD_EXPORTS_H
+#define INFTRACE_CMD_RECORD_EXPORTS_H
+
+#include "cmd/record.h"
+
+struct exports;
+
+/* A file that is complete now. */
+typedef void (*exports_file_cb)(const char *name, uint64_t bytes, void *arg);
+
+/*
+ * Opens the outputs for all targets that live; by process, also for those that come later, with
+ * their first record. `first`: the process that the metadata of a common profile are about, 0 for
+ * none. Prints one line on failure.
+ */
+int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
+	struct exports **ret_exports);
+
+void exports_record(struct exports *e, const struct rec_hdr *h);
+void exports_loss(struct exports *e, const struct loss *l);
+void exports_mark(struct exports *e, const struct mark *m);
+void exports_settled(struct exports *e);
+/* Returns the first error of any output so far. */
+int exports_flush(struct exports *e);
+/* Bytes that wait to be written. */
+uint64_t exports_pending(const struct exports *e);
+uint64_t exports_bytes(const struct exports *e);
+/* Records that some output had no room for. */
+void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX]);
+
+/* As outputs_close(). */
+int exports_close(struct exports *e, const struct window_totals *t, exports_file_cb cb, void *arg);
+
+#endif

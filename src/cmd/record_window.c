@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record: the options of windows, of the flight recorder and of rotation. */
+#include "cmd/record_window.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capture/schedule.h"
+#include "capture/trigger.h"
+#include "target/process.h"
+#include "util/log.h"
+#include "util/nearest.h"
+#include "util/parse.h"
+#include "util/user.h"
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define COOLDOWN_NS (10 * NSEC_PER_SEC)
+#define COOLDOWN_DEFAULT UINT64_MAX
+#define MAX_SIZE_MIN (UINT64_C(1) << 20)
+#define FLIGHT_BYTES_MIN (UINT64_C(1) << 20)
+#define FLIGHT_NS_MIN (NSEC_PER_SEC / 10)
+
+enum {
+	OPT_WINDOW_FLAG = 512,
+	OPT_WINDOW,
+	OPT_MAX_STEPS,
+	OPT_OUTPUT_DIR,
+	OPT_FORMAT,
+	OPT_FLIGHT,
+	OPT_TRIGGER,
+	OPT_COOLDOWN,
+	OPT_MAX_DUMPS,
+	OPT_MAX_SIZE,
+	OPT_MAX_FILES,
+};
+
+static const struct argp_option options[] = {
+	{ "max-size", OPT_MAX_SIZE, "SIZE", 0, "begin another file when one has this size", 2 },
+	{ "max-files", OPT_MAX_FILES, "N", 0, "with --max-size: keep the newest N files", 2 },
+	{ "output-dir", OPT_OUTPUT_DIR, "DIR", 0,
+		"folder of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
+		"and profile_pidPID_MS.jsonl (default: the current one)",
+		2 },
+	{ "format", OPT_FORMAT, "LIST", 0,
+		"of the traces in --output-dir: of json,json.gz,pftrace,pftrace.gz (default: json)", 2 },
+	{ NULL, 0, NULL, 0, "Windows:", 3 },
+	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
+		"record while FILE exists; it must be a regular file, yours or root's", 3 },
+	{ "window", OPT_WINDOW, "SPEC", 0,
+		"manual: from inftrace start to inftrace stop; every=60s,for=2s: two seconds of each minute",
+		3 },
+	{ "max-steps", OPT_MAX_STEPS, "N", 0,
+		"end the window, or the run without windows, after N engine steps (default: 0, never)", 3 },
+	{ NULL, 0, NULL, 0, "Flight recorder:", 4 },
+	{ "flight-recorder", OPT_FLIGHT, "SIZE|TIME", 0,
+		"keep the newest 64MB or 30s in memory; dump them on SIGUSR1, inftrace dump, or a trigger", 4 },
+	{ "trigger", OPT_TRIGGER, "EXPR", 0,
+		"dump when step>150ms, ttft>2s, runnable>50ms (any state of the profile, or blocked), rate<10 "
+		"(tokens per second), lost>0, exit, crash; may be repeated",
+		4 },
+	{ "trigger-cooldown", OPT_COOLDOWN, "TIME", 0,
+		"after a trigger only count others for this time (default: 10s)", 4 },
+	{ "max-dumps", OPT_MAX_DUMPS, "N", 0, "after N triggers only count others", 4 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
+{
+	char buf[PARSE_ERROR_MAX];
+
+	log_error("%s", parse_error(buf, kind, option, text, err));
+	return err;
+}
+
+/* ---- values ---- */
+
+static int parse_name(const char *option, const char *arg, const char **ret)
+{
+	if (!*arg) {
+		log_error("%s: the name is empty", option);
+		return -EINVAL;
+	}
+	*ret = arg;
+	return 0;
+}
+
+static int parse_number(const char *option, const char *arg, uint32_t least, uint32_t *ret)
+{
+	uint32_t n = 0;
+	int err = parse_u32(arg, &n);
+
+	if (err)
+		return bad_option(PARSE_U32, option, arg, err);
+	if (n < least) {
+		log_error("%s: must be at least %u", option, least);
+		return -EINVAL;
+	}
+	*ret = n;
+	return 0;
+}
+
+static int add_format(struct record_options *o, const char *name)
+{
+	static const char *const known[] = { "json", "json.gz", "pftrace", "pftrace.gz" };
+	const size_t n_known = sizeof(known) / sizeof(known[0]);
+	const char *format = NULL, *nearest;
+
+	_Static_assert(sizeof(known) / sizeof(known[0]) <= FORMATS_MAX, "each may be given once");
+	for (size_t i = 0; i < n_known; i++) {
+		if (!strcmp(name, known[i]))
+			format = known[i];
+	}
+	if (!format) {
+		nearest = nearest_name(name, known, n_known);
+		log_error("--format: '%.40s' is not a format%s%s; there are json, json.gz, "
+			  "pftrace, pftrace.gz",
+			name, nearest ? "; nearest: " : "", nearest ? nearest : "");
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < o->n_formats; i++) {
+		if (o->formats[i] == format) {
+			log_error("--format: %s is given twice", format);
+			return -EINVAL;
+		}
+	}
+	o->formats[o->n_formats++] = format;
+	return 0;
+}
+
+static int parse_formats(struct record_options *o, const char *list)
+{
+	char *copy = strdup(list), *rest = copy;
+	int err = copy ? 0 : -ENOMEM;
+
+	while (rest && !err)
+		err = add_format(o, strsep(&rest, ","));
+	free(copy);
+	return err;
+}
+
+/* "2m" are minutes: a size has its letter in capitals, or a B. A number alone could be either. */
+static int parse_flight(struct record_options *o, const char *arg)
+{
+	uint64_t bytes = 0, ns = 0;
+	bool has_unit = *arg && !strchr("0123456789.", arg[strlen(arg) - 1]);
+
+	if (has_unit && !parse_duration(arg, &ns)) {
+		if (ns < FLIGHT_NS_MIN) {
+			log_error("--flight-recorder: %.40s is less than 100ms", arg);
+			return -EINVAL;
+		}
+	} else if (has_unit && !parse_size(arg, &bytes)) {
+		if (bytes < FLIGHT_BYTES_MIN) {
+			log_error("--flight-recorder: %.40s is less than 1MB", arg);
+			return -EINVAL;
+		}
+	} else {
+		log_error("--flight-recorder: '%.40s' is neither a size nor a time; write 64MB or "
+			  "30s",
+			arg);
+		return -EINVAL;
+	}
+	o->flight_bytes = bytes;
+	o->flight_ns = ns;
+	return 0;
+}
+
+static int parse_max_size(const char *arg, uint64_t *ret)
+{
+	uint64_t bytes = 0;
+	int err = parse_size(arg, &bytes);
+
+	if (err)
+		return bad_option(PARSE_SIZE, "--max-size", arg, err);
+	if (bytes < MAX_SIZE_MIN) {
+		log_error("--max-size: %.40s is less than 1MB", arg);
+		return -EINVAL;
+	}
+	*ret = bytes;
+	return 0;
+}
+
+static int parse_cooldown(const char *arg, uint64_t *ret)
+{
+	int err = parse_duration(arg, ret);
+
+	return err ? bad_option(PARSE_DURATION, "--trigger-cooldown", arg, err) : 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct record_options *o = state->input;
+	uint32_t n = 0;
+	int err = 0;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		o->trigger_cooldown_ns = COOLDOWN_DEFAULT;
+		break;
+	case OPT_WINDOW_FLAG:
+		err = parse_name("--window-flag", arg, &o->window_flag);
+		break;
+	case OPT_WINDOW:
+		o->window_spec = arg;
+		break;
+	case OPT_MAX_STEPS:
+		err = parse_number("--max-steps", arg, 0, &n);
+		o->max_steps = n;
+		break;
+	case OPT_OUTPUT_DIR:
+		err = parse_name("--output-dir", arg, &o->output_dir);
+		break;
+	case OPT_FORMAT:
+		err = parse_formats(o, arg);
+		break;
+	case OPT_FLIGHT:
+		err = parse_flight(o, arg);
+		break;
+	case OPT_TRIGGER:
+		err = trigger_parse(&o->triggers, arg);
+		break;
+	case OPT_COOLDOWN:
+		err = parse_cooldown(arg, &o->trigger_cooldown_ns);
+		break;
+	case OPT_MAX_DUMPS:
+		err = parse_number("--max-dumps", arg, 1, &o->max_dumps);
+		break;
+	case OPT_MAX_SIZE:
+		err = parse_max_size(arg, &o->max_size);
+		break;
+	case OPT_MAX_FILES:
+		err = parse_number("--max-files", arg, 1, &o->max_files);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return err ? EINVAL : 0;
+}
+
+const struct argp record_window_argp = { options, parse_option, NULL, NULL, NULL, NULL, NULL };
+
+/* ---- together ---- */
+
+static int refuse(const char *line)
+{
+	log_error("%s", line);
+	return -EINVAL;
+}
+
+static int check_together(const struct record_options *o)
+{
+	struct schedule_config schedule;
+	bool windows = o->window_flag || o->window_spec, flight = o->flight_bytes || o->flight_ns;
+
+	if (o->window_flag && o->window_spec)
+		return refuse("give one of --window-flag and --window");
+	if (windows && flight)
+		return refuse(
+			"give windows (--window-flag, --window) or --flight-recorder, not both");
+	if (record_by_time(o) && (o->n_outputs || o->profile)) {
+		log_error("%s: with %s the files are named by time: give --output-dir and --format",
+			o->n_outputs ? "-o" : "--profile",
+			windows ? "windows" : "--flight-recorder");
+		return -EINVAL;
+	}
+	if (!record_by_time(o) && (o->output_dir || o->n_formats)) {
+		log_error("%s needs --window-flag, --window or --flight-recorder: without them "
+			  "give -o",
+			o->output_dir ? "--output-dir" : "--format");
+		return -EINVAL;
+	}
+	if (!flight && o->triggers)
+		return refuse("--trigger needs --flight-recorder, such as 64MB or 30s");
+	if (!o->triggers && o->trigger_cooldown_ns != COOLDOWN_DEFAULT)
+		return refuse("--trigger-cooldown needs --trigger and --flight-recorder");
+	if (!o->triggers && o->max_dumps)
+		return refuse("--max-dumps needs --trigger and --flight-recorder");
+	if (o->max_files && !o->max_size)
+		return refuse("--max-files needs --max-size");
+	for (size_t i = 0; i < o->n_outputs && o->max_size; i++) {
+		if (!strcmp(o->outputs[i], "-"))
+			return refuse("--max-size: what goes to stdout cannot be cut into files");
+	}
+	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;
+}
+
+/* With its parents. */
+static int make_folder(const char *name)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/", name) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	for (char *c = path + 1; *c; c++) {
+		if (*c != '/' || c[-1] == '/')
+			continue;
+		*c = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return -errno;
+		*c = '/';
+	}
+	/* the slash at its end: it must be a folder */
+	return access(path, W_OK | X_OK) ? -errno : 0;
+}
+
+int record_window_check(struct record_options *o)
+{
+	int err = check_together(o);
+
+	if (err)
+		return err;
+	if (o->trigger_cooldown_ns == COOLDOWN_DEFAULT)
+		o->trigger_cooldown_ns = COOLDOWN_NS;
+	if (!record_by_time(o))
+		return 0;
+	if (!o->n_formats)
+		o->formats[o->n_formats++] = "json";
+	if (!o->output_dir)
+		o->output_dir = ".";
+	err = make_folder(o->output_dir);
+	if (err)
+		log_error("--output-dir: cannot write into %s: %s", o->output_dir, strerror(-err));
+	return err;
+}
+
+/* ---- the environment: ours, then that of the first target ---- */
+
+struct variable {
+	const char *name;
+	char *value;
+	pid_t pid; /* whose it is; 0: ours */
+};
+
+/* What a COMMAND gets is ours. */
+static bool look_up(
+	const struct record_options *o, const char *const names[2], struct variable *ret)
+{
+	struct variable v = {};
+
+	for (int i = 0; i < 2 && !v.value; i++) {
+		const char *own = !i || o->command ? getenv(names[i]) : NULL;
+
+		v.name = names[i];
+		v.value = own ? strdup(own) : NULL;
+	}
+	for (int i = 0; i < 2 && !v.value && o->n_pids; i++) {
+		v.name = names[i];
+		v.pid = o->pids[0];
+		if (process_getenv(v.pid, names[i], &v.value))
+			v.value = NULL;
+	}
+	if (v.value && !*v.value) {
+		free(v.value);
+		return false;
+	}
+	*ret = v;
+	return v.value;
+}
+
+static bool same_link(pid_t pid, const char *name)
+{
+	char path[64], theirs[PATH_MAX], ours[PATH_MAX];
+	ssize_t n, k;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	n = readlink(path, theirs, sizeof(theirs));
+	snprintf(path, sizeof(path), "/proc/self/%s", name);
+	k = readlink(path, ours, sizeof(ours));
+	return n > 0 && n == k && !memcmp(theirs, ours, (size_t)n);
+}
+
+/* A path of theirs as one of ours; takes over v->value. NULL without memory. */
+static char *path_for_us(struct variable *v)
+{
+	char *path = v->value, link[64], cwd[PATH_MAX] = "", *whole;
+	bool inside = v->pid && !same_link(v->pid, "ns/mnt");
+	ssize_t n;
+
+	if (!v->pid || (*path == '/' && !inside))
+		return path;
+	if (*path != '/') {
+		snprintf(link, sizeof(link), "/proc/%d/cwd", v->pid);
+		n = readlink(link, cwd, sizeof(cwd) - 1);
+		cwd[n > 0 ? n : 0] = 0;
+	}
+	snprintf(link, sizeof(link), "/proc/%d/root", v->pid);
+	if (asprintf(&whole, "%s%s%s%s", inside ? link : "", cwd, *path == '/' ? "" : "/", path) <
+		0)
+		whole = NULL;
+	free(path);
+	return whole;
+}
+
+static const char *whose(const struct variable *v, char buf[32])
+{
+	if (!v->pid)
+		return "in the environment";
+	snprintf(buf, 32, "of process %d", v->pid);
+	return buf;
+}
+
+static int flag_from(struct record_options *o, struct record_strings *strings)
+{
+	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
+	struct variable v;
+	char buf[32];
+
+	if (record_by_time(o) || !look_up(o, names, &v))
+		return 0;
+	if (o->n_outputs || o->profile) {
+		log_info("%s %s is left out: %s is for the whole run", v.name, whose(&v, buf),
+			o->n_outputs ? "-o" : "--profile");
+		free(v.value);
+		return 0;
+	}
+	o->window_flag = strings->flag = path_for_us(&v);
+	if (!o->window_flag)
+		return -ENOMEM;
+	log_info("windows while %s exists: %s %s", o->window_flag, v.name, whose(&v, buf));
+	return 0;
+}
+
+static int max_steps_from(struct record_options *o)
+{
+	static const char *const names[2] = { "INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS" };
+	char buf[PARSE_ERROR_MAX], who[32];
+	struct variable v;
+	uint32_t n;
+	int err;
+
+	if (o->max_steps || !look_up(o, names, &v))
+		return 0;
+	err = parse_u32(v.value, &n);
+	/* what another program would do is no reason to end the recording of the whole run */
+	if (err && !v.pid) {
+		bad_option(PARSE_U32, v.name, v.value, err);
+	} else if (err) {
+		log_warn("%s; it is left out", parse_error(buf, PARSE_U32, v.name, v.value, err));
+		err = 0;
+	} else if (record_by_time(o) || (!v.pid && v.name == names[0])) {
+		o->max_steps = n;
+		log_info("windows of %u steps: %s %s", n, v.name, whose(&v, who));
+	}
+	free(v.value);
+	return err;
+}
+
+/* A process of somebody else must not choose where root writes. */
+static bool may_choose_folder(const struct variable *v)
+{
+	uid_t uid;
+
+	if (!v->pid)
+		return true;
+	return !process_user(v->pid, &uid) && (!uid || uid == user_calling()) &&
+	       same_link(v->pid, "ns/mnt");
+}
+
+static int folder_from(struct record_options *o, struct record_strings *strings)
+{
+	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
+	struct variable v;
+	char buf[32];
+
+	if (!record_by_time(o) || o->output_dir || !look_up(o, names, &v))
+		return 0;
+	if (!may_choose_folder(&v)) {
+		log_info("%s %s is left out: it is another user's, or sees other files; give "
+			 "--output-dir",
+			v.name, whose(&v, buf));
+		free(v.value);
+		return 0;
+	}
+	o->output_dir = strings->output_dir = path_for_us(&v);
+	return o->output_dir ? 0 : -ENOMEM;
+}
+
+int record_window_environment(struct record_options *o, struct record_strings *strings)
+{
+	int err = flag_from(o, strings);
+
+	if (!err)
+		err = max_steps_from(o);
+	return err ? err : folder_from(o, strings);
+}
+
+void record_strings_free(struct record_strings *strings)
+{
+	free(strings->flag);
+	free(strings->output_dir);
+}

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace serve: a trace, also one that is being written, for the Perfetto UI in a browser. */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "io/control_client.h"
+#include "io/http.h"
+#include "io/http_server.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+/* The only port that the content security policy of the UI lets it fetch from, see
+ * ui/src/frontend/index.ts of Perfetto. */
+#define UI_PORT 9001
+
+#define GRACE_MS 30000 /* in which the file can be fetched once it is complete */
+#define LOOK_MS 500    /* how often it is looked whether a recording still writes it */
+
+enum {
+	KEY_LIVE = 256,
+	KEY_ONCE,
+};
+
+struct serve_args {
+	const char *file;
+	uint32_t port;
+	uint32_t pid; /* 0: of the only recording */
+	bool live, once;
+};
+
+static const struct kind {
+	const char *suffix, *type;
+	const char *first; /* the first byte is one of these */
+} kinds[] = {
+	{ ".json", "application/json", "[{ \t\r\n" },
+	{ ".json.gz", "application/gzip", "\x1f" },       /* RFC 1952, section 2.3.1 */
+	{ ".pftrace", "application/octet-stream", "\n" }, /* the key of a packet */
+};
+
+struct served {
+	const char *path; /* as the user knows it */
+	const struct kind *kind;
+	char name[HTTP_NAME_MAX];
+	int fd;
+	bool growing; /* a recording writes it */
+	int recorder; /* pidfd of that, -1: not known */
+	int signals;
+	struct http_server *server;
+	int64_t end_ms;      /* when the grace ends, once it does not grow any more */
+	uint64_t final_size; /* then */
+};
+
+static const struct argp_option options[] = {
+	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, instead of FILE",
+		0 },
+	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
+		0 },
+	{ "port", 'P', "PORT", 0,
+		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any that is free",
+		0 },
+	{ "once", KEY_ONCE, NULL, 0, "End when the file was fetched once, whole", 0 },
+	{ "verbose", 'v', NULL, 0, "Also a line for each request", 0 },
+	{ "quiet", 'q', NULL, 0, "Only the URL, and errors", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on this "
+	"machine, also while it is still being recorded: each load of the page shows all that was "
+	"recorded until then. Prints the URL to open, and serves until Ctrl-C; a file that is "
+	"being "
+	"recorded until the recording has ended and its file was fetched once more, for 30 s at "
+	"most.\n"
+	"\v"
+	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. "
+	"Nothing "
+	"but this one file can be read, by whoever may connect to 127.0.0.1, and by no pages but "
+	"those "
+	"of the UI and of this machine. A browser may ask whether the UI may access this device: "
+	"allow it.\n"
+	"\n"
+	"From another machine, forward the port first, and open the URL there:\n"
+	"  ssh -L 9001:127.0.0.1:9001 SERVER\n"
+	"\n"
+	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 "
+	"the "
+	"privileges do not allow it.\n"
+	"\n"
+	"EXAMPLES:\n"
+	"  inftrace serve trace.json.gz\n"
+	"  sudo inftrace serve --live\n"
+	"  sudo inftrace serve --live -p $(pgrep llama-server)\n"
+	"  inftrace serve --once trace.pftrace | xargs -n 1 xdg-open";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct serve_args *args = state->input;
+
+	switch (key) {
+	case 'P':
+		if (!parse_u32(arg, &args->port) && args->port <= UINT16_MAX)
+			return 0;
+		log_error("--port: %.32s is no port, give 0 to %d", arg, UINT16_MAX);
+		return EINVAL;
+	case 'p':
+		if (!parse_u32(arg, &args->pid) && args->pid && args->pid <= INT_MAX)
+			return 0;
+		log_error("-p: not the PID of a process: %.32s", arg);
+		return EINVAL;
+	case KEY_LIVE:
+		args->live = true;
+		return 0;
+	case KEY_ONCE:
+		args->once = true;
+		return 0;
+	case 'v':
+		log_set_level(1);
+		return 0;
+	case 'q':
+		log_set_level(-1);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (args->file)
+			argp_error(
+				state, "one FILE only; each further one needs a port of its own");
+		args->file = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->file == !args->live)
+			argp_error(state, args->file ? "give a FILE or --live, not both"
+						     : "no FILE given, nor --live");
+		if (args->pid && !args->live)
+			argp_error(state, "-p needs --live");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int64_t clock_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- the file ---- */
+
+static bool strip_suffix(char *name, const char *suffix)
+{
+	size_t n = strlen(name), k = strlen(suffix);
+
+	if (n <= k || strcmp(name + n - k, suffix))
+		return false;
+	name[n - k] = 0;
+	return true;
+}
+
+/* What the name says it is, NULL when that is not the name of a trace; and the name to serve it
+ * under. */
+static const struct kind *kind_of(const char *path, char name[HTTP_NAME_MAX])
+{
+	char stem[HTTP_NAME_MAX];
+
+	http_name(path, name);
+	strip_suffix(name, ".part"); /* of a window that is open */
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(stem, sizeof(stem), "%s", name);
+		if (strip_suffix(stem, kinds[i].suffix))
+			return &kinds[i];
+	}
+	return NULL;
+}
+
+/* A recording keeps its files locked. To look takes the lock for an instant; a recording that
+ * begins just then would find it taken, so it is not done more often than needed. */
+static bool is_being_written(int fd)
+{
+	if (flock(fd, LOCK_SH | LOCK_NB))
+		return errno == EWOULDBLOCK;
+	flock(fd, LOCK_UN);
+	return false;
+}
+
+/* Whether the file begins as its name says. Other people's secrets, for one, do not. */
+static bool begins_as_trace(int fd, const struct kind *kind)
+{
+	char first = 0;
+
+	return pread(fd, &first, 1, 0) == 1 && first && strchr(kind->first, first);
+}
+
+static int check_file(struct served *sv)
+{
+	struct stat st;
+
+	if (fstat(sv->fd, &st)) {
+		log_error("cannot read %s: %s", sv->path, strerror(errno));
+		return EXIT_RUN;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		log_error("cannot serve %s: %s", sv->path,
+			S_ISDIR(st.st_mode) ? "it is a folder, give a trace in it"
+					    : "it is no regular file");
+		return EXIT_RUN;
+	}
+	sv->growing = is_being_written(sv->fd);
+	if (!st.st_size && sv->growing)
+		return EXIT_OK;
+	if (!st.st_size) {
+		log_error("cannot serve %s: it is empty, and no recording writes it", sv->path);
+		return EXIT_RUN;
+	}
+	if (!begins_as_trace(sv->fd, sv->kind)) {
+		log_error("cannot serve %s: it does not begin as a trace of that name does",
+			sv->path);
+		return EXIT_RUN;
+	}
+	return EXIT_OK;
+}
+
+static int open_file(const char *path, struct served *sv)
+{
+	struct stat st;
+
+	sv->path = path;
+	sv->kind = kind_of(path, sv->name);
+	/* what it is says more than what it is called */
+	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode))) {
+		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile "
+			  "is for "
+			  "inftrace report",
+			path);
+		return EXIT_USAGE;
+	}
+	/* O_NONBLOCK: a named pipe has nobody at its other end */
+	sv->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (sv->fd < 0) {
+		log_error("cannot read %s: %s", path, strerror(errno));
+		return EXIT_RUN;
+	}
+	return check_file(sv);
+}
+
+/* ---- the file of a running recording ---- */
+
+/* The first trace among the files that the recorder says it writes. *ret_path is to be freed. */
+static int find_output(const struct control_peer *peer, char **ret_path)
+{
+	struct json_object *reply, *outputs;
+	char name[HTTP_NAME_MAX], *path;
+	size_t n = 0;
+	int err;
+
+	/* asked anew, behind the pidfd: so that is the one of the recorder */
+	err = control_ask(peer, "status", NULL, &reply);
+	if (err)
+		return err;
+	if (json_object_object_get_ex(reply, "outputs", &outputs) &&
+		json_object_is_type(outputs, json_type_array))
+		n = json_object_array_length(outputs);
+	err = -ENOENT;
+	for (size_t i = 0; i < n && err == -ENOENT; i++) {
+		struct json_object *file = json_object_array_get_idx(outputs, i);
+		const char *text = json_object_get_string(file);
+
+		if (!json_object_is_type(file, json_type_string) || !kind_of(text, name))
+			continue;
+		path = strdup(text);
+		err = path ? 0 : -ENOMEM;
+	}
+	json_object_put(reply);
+	if (err == -ENOENT)
+		log_error("the recording by %d writes no trace: give it -o FILE", peer->pid);
+	else if (err)
+		log_error("out of memory");
+	else
+		*ret_path = path;
+	return err;
+}
+
+static int open_live(pid_t pid, char **ret_path, struct served *sv)
+{
+	struct control_peer peer;
+	int err, ret = EXIT_RUN;
+
+	err = control_find(NULL, pid, &peer);
+	if (err)
+		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
+	sv->recorder = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+	err = find_output(&peer, ret_path);
+	if (!err)
+		ret = open_file(*ret_path, sv);
+	/* it may have ended just now; what it left is served all the same, for the grace */
+	if (ret == EXIT_OK)
+		sv->growing = true;
+	control_peer_free(&peer);
+	return err == -EACCES ? EXIT_ALLOWED : ret;
+}
+
+/* ---- serving ---- */
+
+static int open_signals(struct served *sv)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return sv->signals < 0 ? -errno : 0;
+}
+
+static int open_server(const struct serve_args *args, struct served *sv)
+{
+	int err = http_server_new(
+		(uint16_t)args->port, sv->fd, sv->name, sv->kind->type, &sv->server);
+
+	if (!err)
+		return EXIT_OK;
+	if (err == -EADDRINUSE)
+		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a "
+			  "trace_processor: "
+			  "end that, or use --port",
+			args->port);
+	else
+		log_error("cannot listen on port %u of 127.0.0.1: %s", args->port, strerror(-err));
+	return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
+}
+
+static int say_where(const struct serve_args *args, const struct served *sv)
+{
+	unsigned int port = http_server_port(sv->server);
+	struct stat st = { 0 };
+
+	fstat(sv->fd, &st);
+	log_info("serving %s (%.1f MB%s) until %s%s; open in a browser:", sv->path,
+		(double)st.st_size / 1e6, sv->growing ? " so far" : "",
+		args->once ? "it was fetched, or " : "",
+		sv->growing ? "the recording ends, or Ctrl-C" : "Ctrl-C");
+	printf(HTTP_UI "/#!/?url=http://127.0.0.1:%u/%s\n", port, sv->name);
+	if (fflush(stdout)) {
+		log_error("cannot write the URL: %s", strerror(errno));
+		return EXIT_RUN;
+	}
+	if (port != UI_PORT)
+		log_warn("the UI may fetch from port %d only: forward it, with ssh -L "
+			 "%d:127.0.0.1:%u, and write %d in the URL",
+			UI_PORT, UI_PORT, port, UI_PORT);
+	return EXIT_OK;
+}
+
+static bool recording_ended(const struct served *sv)
+{
+	struct pollfd p = { .fd = sv->recorder, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1 || !is_being_written(sv->fd);
+}
+
+static void begin_grace(struct served *sv, int64_t now)
+{
+	struct stat st = { 0 };
+
+	fstat(sv->fd, &st);
+	sv->growing = false;
+	sv->final_size = (uint64_t)st.st_size;
+	sv->end_ms = now + GRACE_MS;
+	if (http_server_sent_whole(sv->server) != sv->final_size)
+		log_info("the recording has ended: the whole trace can be fetched once more, for "
+			 "%d s",
+			GRACE_MS / 1000);
+}
+
+static bool is_done(const struct serve_args *args, const struct served *sv, int64_t now)
+{
+	uint64_t sent = http_server_sent_whole(sv->server);
+
+	if (http_server_busy(sv->server))
+		return false;
+	if (args->once && sent)
+		return true;
+	if (!sv->end_ms)
+		return false;
+	if (sent == sv->final_size)
+		return true;
+	if (now < sv->end_ms)
+		return false;
+	log_info("nobody fetched the whole trace; it is in %s", sv->path);
+	return true;
+}
+
+static int shorter(int a, int64_t b)
+{
+	if (b < 0)
+		b = 0;
+	return a < 0 || b < a ? (int)b : a;
+}
+
+static int serve(const struct serve_args *args, struct served *sv)
+{
+	struct pollfd fds[2 + HTTP_FDS_MAX];
+	int64_t now = clock_ms();
+	int timeout;
+
+	while (!is_done(args, sv, now)) {
+		timeout = http_server_prepare(sv->server, fds + 2, now);
+		if (sv->growing)
+			timeout = shorter(timeout, LOOK_MS);
+		else if (sv->end_ms)
+			timeout = shorter(timeout, sv->end_ms - now);
+		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
+		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
+		if (poll(fds, 2 + HTTP_FDS_MAX, timeout) < 0 && errno != EINTR) {
+			log_error("cannot wait for requests: %s", strerror(errno));
+			return EXIT_RUN;
+		}
+		if (fds[0].revents)
+			return EXIT_OK;
+		now = clock_ms();
+		http_server_work(sv->server, fds + 2, now);
+		if (sv->growing && recording_ended(sv))
+			begin_grace(sv, now);
+	}
+	return EXIT_OK;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID]", doc, NULL,
+		NULL, NULL };
+	struct serve_args args = { .port = UI_PORT };
+	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
+	char *path = NULL;
+	int ret;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+		return EXIT_USAGE;
+	ret = args.live ? open_live((pid_t)args.pid, &path, &sv) : open_file(args.file, &sv);
+	if (ret == EXIT_OK && open_signals(&sv)) {
+		log_error("cannot take signals: %s", strerror(errno));
+		ret = EXIT_RUN;
+	}
+	if (ret == EXIT_OK)
+		ret = open_server(&args, &sv);
+	if (ret == EXIT_OK)
+		ret = say_where(&args, &sv);
+	if (ret == EXIT_OK)
+		ret = serve(&args, &sv);
+	http_server_free(sv.server);
+	if (sv.signals >= 0)
+		close(sv.signals);
+	if (sv.recorder >= 0)
+		close(sv.recorder);
+	if (sv.fd >= 0)
+		close(sv.fd);
+	free(path);
+	return ret;
+}

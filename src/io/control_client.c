@@ -1,0 +1,644 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "io/control_client.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "record.h"
+#include "target/process.h"
+#include "util/json_read.h"
+#include "util/log.h"
+
+#define NSEC_PER_MSEC UINT64_C(1000000)
+#define RETRY_MS 20 /* while a recorder has no room for one more client */
+#define TARGETS_NAMED 8
+#define PEERS_MAX 256 /* recordings of a user that are looked at */
+
+/* One question and its answer. */
+struct ask {
+	const struct control_peer *peer;
+	int fd;  /* -1: not connected, or over */
+	int err; /* -EAGAIN: not over */
+	uint64_t deadline_ns;
+	bool taken; /* it has said that it works on it */
+	char *text; /* what was read and is no whole line yet */
+	size_t len, total;
+	struct json_object *reply;
+	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 * NSEC_PER_MSEC + (uint64_t)ts.tv_nsec;
+}
+
+static void ask_end(struct ask *a, int err)
+{
+	if (a->fd >= 0)
+		close(a->fd);
+	a->fd = -1;
+	a->err = err;
+}
+
+/* ---- one connection ---- */
+
+/*
+ * The folders of others are theirs to fill: what they named like a socket may be a link to one that
+ * we should not talk to. So: the file itself, no link, and theirs; and behind it, them or root.
+ */
+static int connect_peer(const struct control_peer *peer, int *ret_fd)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int file, fd = -1, err = 0;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct stat st;
+
+	file = open(peer->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (file < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (fstat(file, &st) || !S_ISSOCK(st.st_mode) || st.st_uid != peer->uid) {
+		err = -EACCES;
+		goto out;
+	}
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		err = errno == ECONNREFUSED ? -ESRCH : -errno;
+	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		err = -errno;
+	else if (cred.uid && cred.uid != peer->uid)
+		err = -EACCES;
+out:
+	close(file);
+	if (err && fd >= 0)
+		close(fd);
+	if (!err)
+		*ret_fd = fd;
+	return err;
+}
+
+static void ask_connect(struct ask *a, const char *request, size_t len)
+{
+	int err = connect_peer(a->peer, &a->fd);
+
+	if (err == -EAGAIN) /* it has no room */
+		return;
+	/* a new connection has room for more than a request; one that it refused has an answer */
+	if (!err && send(a->fd, request, len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)len &&
+		errno != EPIPE && errno != ECONNRESET)
+		err = -errno;
+	if (err)
+		ask_end(a, err);
+}
+
+static void ask_line(struct ask *a, const char *line, size_t len)
+{
+	struct json_object *object, *value;
+	int err;
+
+	err = control_parse_line(line, len, &object, a->msg);
+	if (err) {
+		ask_end(a, err == -EBADMSG ? -EPROTO : err);
+		return;
+	}
+	if (!json_object_object_get_ex(object, "ok", &value)) {
+		json_object_put(object);
+		if (!a->taken)
+			a->deadline_ns = now_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
+		a->taken = true;
+		return;
+	}
+	if (json_object_get_boolean(value)) {
+		a->reply = object;
+		ask_end(a, 0);
+		return;
+	}
+	if (!json_object_object_get_ex(object, "error", &value))
+		value = NULL;
+	snprintf(a->msg, sizeof(a->msg), "%s",
+		value ? json_object_get_string(value) : "no reason given");
+	json_object_put(object);
+	ask_end(a, -EREMOTEIO);
+}
+
+static void ask_read(struct ask *a)
+{
+	char *end, *text, buf[16384];
+	size_t used = 0;
+	ssize_t n;
+
+	n = recv(a->fd, buf, sizeof(buf), MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		ask_end(a, n < 0 && errno != ECONNRESET ? -errno : -ESRCH);
+		return;
+	}
+	a->total += (size_t)n;
+	if (a->total > CONTROL_REPLY_MAX) {
+		snprintf(a->msg, sizeof(a->msg), "more than %d bytes", CONTROL_REPLY_MAX);
+		ask_end(a, -EPROTO);
+		return;
+	}
+	text = realloc(a->text, a->len + (size_t)n);
+	if (!text) {
+		ask_end(a, -ENOMEM);
+		return;
+	}
+	a->text = text;
+	memcpy(text + a->len, buf, (size_t)n);
+	a->len += (size_t)n;
+	while (a->err == -EAGAIN && (end = memchr(text + used, '\n', a->len - used))) {
+		ask_line(a, text + used, (size_t)(end - text) - used);
+		used = (size_t)(end - text) + 1;
+	}
+	a->len -= used;
+	memmove(text, text + used, a->len);
+}
+
+/* ---- all at once ---- */
+
+static char *request_new(const char *command, const char *reason)
+{
+	struct json_object *request = json_object_new_object();
+	char *line = NULL;
+
+	if (!request)
+		return NULL;
+	json_object_object_add(request, "command", json_object_new_string(command));
+	if (reason)
+		json_object_object_add(request, "reason", json_object_new_string(reason));
+	if (asprintf(&line, "%s\n",
+		    json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN)) < 0)
+		line = NULL;
+	json_object_put(request);
+	return line;
+}
+
+/* Milliseconds until something is to be done; -1: all is over. */
+static int ask_timeout(struct ask *asks, size_t n)
+{
+	uint64_t now = now_ns(), next = UINT64_MAX;
+
+	for (size_t i = 0; i < n; i++) {
+		struct ask *a = &asks[i];
+
+		if (a->err == -EAGAIN && now >= a->deadline_ns)
+			ask_end(a, -ETIMEDOUT);
+		if (a->err != -EAGAIN)
+			continue;
+		if (a->deadline_ns < next)
+			next = a->deadline_ns;
+		if (a->fd < 0 && now + RETRY_MS * NSEC_PER_MSEC < next)
+			next = now + RETRY_MS * NSEC_PER_MSEC;
+	}
+	return next == UINT64_MAX ? -1 : (int)((next - now) / NSEC_PER_MSEC) + 1;
+}
+
+/* Each a->err, a->reply and a->msg is set afterwards. -ENOMEM. */
+static int ask_all(struct ask *asks, size_t n, const char *command, const char *reason)
+{
+	struct pollfd *fds = calloc(n, sizeof(*fds));
+	char *request = request_new(command, reason);
+	int timeout, err = 0;
+
+	if (!request || !fds) {
+		err = -ENOMEM;
+		goto out;
+	}
+	for (size_t i = 0; i < n; i++) {
+		asks[i].fd = -1;
+		asks[i].err = -EAGAIN;
+		asks[i].deadline_ns = now_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
+	}
+	for (;;) {
+		for (size_t i = 0; i < n; i++) {
+			if (asks[i].err == -EAGAIN && asks[i].fd < 0)
+				ask_connect(&asks[i], request, strlen(request));
+			fds[i] = (struct pollfd){ .fd = asks[i].fd, .events = POLLIN };
+		}
+		timeout = ask_timeout(asks, n);
+		if (timeout < 0)
+			break;
+		if (poll(fds, n, timeout) <= 0)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			if (fds[i].revents && asks[i].fd >= 0)
+				ask_read(&asks[i]);
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		free(asks[i].text);
+out:
+	free(request);
+	free(fds);
+	return err;
+}
+
+/* What became of it, in words. */
+static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
+{
+	pid_t pid = a->peer->pid;
+	char said[CONTROL_MSG_MAX - 64];
+
+	json_printable(said, sizeof(said), a->msg);
+	switch (a->err) {
+	case -EREMOTEIO:
+		snprintf(msg, CONTROL_MSG_MAX, "%s", said);
+		break;
+	case -EPROTO:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave a wrong answer: %s", pid, said);
+		break;
+	case -ESRCH:
+		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
+		break;
+	case -ETIMEDOUT:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
+			a->taken ? "has not finished yet; inftrace status tells how it goes on"
+				 : "does not answer; is it stopped?");
+		break;
+	default:
+		snprintf(msg, CONTROL_MSG_MAX, "cannot talk to recorder %d: %s", pid,
+			strerror(-a->err));
+	}
+}
+
+int control_ask(const struct control_peer *peer, const char *command, const char *reason,
+	struct json_object **ret_reply)
+{
+	struct ask a = { .peer = peer };
+	char msg[CONTROL_MSG_MAX];
+	int err;
+
+	err = ask_all(&a, 1, command, reason) ?: a.err;
+	if (!err) {
+		*ret_reply = a.reply;
+		return 0;
+	}
+	a.err = err;
+	ask_explain(&a, msg);
+	log_error("%s: %s", command, msg);
+	return err;
+}
+
+/* ---- which recordings there are ---- */
+
+void control_peer_free(struct control_peer *peer)
+{
+	free(peer->path);
+	json_object_put(peer->status);
+	memset(peer, 0, sizeof(*peer));
+}
+
+void control_peers_free(struct control_peer *peers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		control_peer_free(&peers[i]);
+	free(peers);
+}
+
+struct peers {
+	struct control_peer *list;
+	size_t n;
+};
+
+static int peers_add(struct peers *p, const char *folder, const char *name, pid_t pid, uid_t uid)
+{
+	struct control_peer *list;
+	char *path;
+
+	if (p->n == PEERS_MAX)
+		return 0;
+	list = realloc(p->list, (p->n + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	p->list = list;
+	if (asprintf(&path, "%s/%s", folder, name) < 0)
+		return -ENOMEM;
+	list[p->n++] = (struct control_peer){ .pid = pid, .uid = uid, .path = path };
+	return 0;
+}
+
+/* A folder that is not there, or not ours to read, has none. */
+static int peers_in(struct peers *p, const char *folder, uid_t uid)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *d;
+	int err = 0;
+
+	if (!dir)
+		return 0;
+	while (!err && (d = readdir(dir))) {
+		int pid = 0, end = 0;
+
+		if (isdigit((unsigned char)d->d_name[0]) &&
+			sscanf(d->d_name, "%d" CONTROL_SUFFIX "%n", &pid, &end) == 1 && end &&
+			!d->d_name[end])
+			err = peers_add(p, folder, d->d_name, pid, uid);
+	}
+	closedir(dir);
+	return err;
+}
+
+/* Root sees the recordings of all users. */
+static int peers_of_users(struct peers *p)
+{
+	DIR *dir = opendir("/run/user");
+	struct dirent *d;
+	char folder[64];
+	int err = 0;
+
+	if (!dir)
+		return 0;
+	while (!err && (d = readdir(dir))) {
+		unsigned int uid;
+		int end = 0;
+
+		if (sscanf(d->d_name, "%u%n", &uid, &end) != 1 || d->d_name[end] || !uid)
+			continue;
+		snprintf(folder, sizeof(folder), "/run/user/%u/inftrace", uid);
+		err = peers_in(p, folder, uid);
+	}
+	closedir(dir);
+	return err;
+}
+
+/* Takes the answers over; leaves out who is gone. */
+static void peers_settle(struct peers *p, struct ask *asks)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		struct control_peer *peer = &p->list[i];
+
+		if (asks[i].err == -ESRCH || asks[i].err == -EACCES) {
+			control_peer_free(peer);
+			continue;
+		}
+		peer->status = asks[i].reply;
+		if (asks[i].err)
+			ask_explain(&asks[i], peer->error);
+		p->list[n++] = *peer;
+	}
+	p->n = n;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct control_peer *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static int find_peers(const char *folder, struct peers *p)
+{
+	char usual[PATH_MAX];
+	int err;
+
+	if (folder)
+		return peers_in(p, folder, geteuid());
+	err = control_folder(usual, sizeof(usual));
+	if (!err)
+		err = peers_in(p, usual, geteuid());
+	if (!err && !geteuid())
+		err = peers_of_users(p);
+	return err == -ENAMETOOLONG ? 0 : err; /* no recorder could have been there either */
+}
+
+static int ask_peers(struct peers *p)
+{
+	struct ask *asks = calloc(p->n + 1, sizeof(*asks));
+	int err;
+
+	if (!asks)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n; i++)
+		asks[i].peer = &p->list[i];
+	err = ask_all(asks, p->n, "status", NULL);
+	if (!err)
+		peers_settle(p, asks);
+	free(asks);
+	return err;
+}
+
+/* ---- which of them is meant ---- */
+
+static bool is_recorder(const struct control_peer *peer, pid_t pid)
+{
+	return peer->pid == pid;
+}
+
+/* Length of an array in its status. */
+static size_t list_of(
+	const struct control_peer *peer, const char *key, struct json_object **ret_list)
+{
+	if (!json_object_object_get_ex(peer->status, key, ret_list) ||
+		!json_object_is_type(*ret_list, json_type_array))
+		return 0;
+	return json_object_array_length(*ret_list);
+}
+
+static bool records(const struct control_peer *peer, pid_t pid)
+{
+	struct json_object *pids;
+
+	for (size_t i = 0; i < list_of(peer, "targets", &pids); i++) {
+		if (json_object_get_int64(json_object_array_get_idx(pids, i)) == pid)
+			return true;
+	}
+	return false;
+}
+
+static bool records_all(const struct control_peer *peer, pid_t pid)
+{
+	struct json_object *all;
+
+	(void)pid;
+	return json_object_object_get_ex(peer->status, "all", &all) && json_object_get_boolean(all);
+}
+
+static bool is_silent(const struct control_peer *peer, pid_t pid)
+{
+	(void)pid;
+	return !peer->status;
+}
+
+/* Leaves those that fit, if any does. */
+static bool peers_keep(
+	struct peers *p, bool (*fits)(const struct control_peer *peer, pid_t pid), pid_t pid)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		n += fits(&p->list[i], pid);
+	if (!n)
+		return false;
+	n = 0;
+	for (size_t i = 0; i < p->n; i++) {
+		if (fits(&p->list[i], pid))
+			p->list[n++] = p->list[i];
+		else
+			control_peer_free(&p->list[i]);
+	}
+	p->n = n;
+	return true;
+}
+
+static void peers_drop(struct peers *p)
+{
+	control_peers_free(p->list, p->n);
+	*p = (struct peers){ 0 };
+}
+
+int control_list(const char *folder, pid_t pid, struct control_peer **ret_peers, size_t *ret_n)
+{
+	struct peers p = { 0 };
+	int err;
+
+	err = find_peers(folder, &p);
+	if (!err) {
+		if (pid)
+			peers_keep(&p, is_recorder, pid);
+		err = ask_peers(&p);
+	}
+	if (err) {
+		peers_drop(&p);
+		return err;
+	}
+	if (pid && !peers_keep(&p, is_recorder, pid) && !peers_keep(&p, records, pid) &&
+		!peers_keep(&p, records_all, pid) && !peers_keep(&p, is_silent, pid))
+		peers_drop(&p);
+	if (p.n)
+		qsort(p.list, p.n, sizeof(*p.list), by_pid);
+	*ret_peers = p.list;
+	*ret_n = p.n;
+	return 0;
+}
+
+static size_t add_text(char *buf, size_t size, size_t len, const char *separator, const char *text)
+{
+	int n = len < size ? snprintf(buf + len, size - len, "%s%s", separator, text) : 0;
+
+	return len + (n > 0 ? (size_t)n : 0);
+}
+
+const char *control_peer_targets(const struct control_peer *peer, char *buf, size_t size)
+{
+	struct json_object *pids;
+	char comm[TASK_COMM_LEN], text[64];
+	size_t n = list_of(peer, "targets", &pids), len = 0;
+
+	if (records_all(peer, 0)) {
+		snprintf(buf, size, "all processes");
+		return buf;
+	}
+	for (size_t i = 0; i < n && i < TARGETS_NAMED; i++) {
+		pid_t pid = json_object_get_int(json_object_array_get_idx(pids, i));
+
+		snprintf(text, sizeof(text), "%s (%d)", process_comm(pid, comm) ? "exited" : comm,
+			pid);
+		len = add_text(buf, size, len, len ? ", " : "", text);
+	}
+	if (n > TARGETS_NAMED) {
+		snprintf(text, sizeof(text), " and %zu more", n - TARGETS_NAMED);
+		add_text(buf, size, len, "", text);
+	}
+	if (!n)
+		snprintf(buf, size, "no process");
+	return buf;
+}
+
+/* "-p 4800: llama-server (4711) into /a.json, /b.pftrace", cut to fit. */
+static void describe(const struct control_peer *peer, char *buf, size_t size)
+{
+	size_t len = (size_t)snprintf(buf, size, "-p %d: ", peer->pid);
+	struct json_object *files;
+
+	if (!peer->status) {
+		add_text(buf, size, len, "", peer->error);
+		return;
+	}
+	control_peer_targets(peer, buf + len, size - len);
+	len = strlen(buf);
+	for (size_t i = 0; i < list_of(peer, "outputs", &files); i++) {
+		const char *file = json_object_get_string(json_object_array_get_idx(files, i));
+
+		len = add_text(buf, size, len, i ? ", " : " into ", file ? file : "");
+	}
+}
+
+void control_say_none(pid_t pid)
+{
+	const char *others =
+		geteuid() && !access("/run/inftrace", F_OK) ? "; those of root need sudo" : "";
+
+	if (pid)
+		log_error("no recording of process %d is running that you may talk to%s; inftrace "
+			  "status "
+			  "lists those that are",
+			pid, others);
+	else
+		log_error("no recording is running that you may talk to%s; inftrace record starts "
+			  "one",
+			others);
+}
+
+static int say_several(pid_t pid, const struct control_peer *peers, size_t n)
+{
+	char line[512];
+
+	if (pid)
+		log_error("%zu recordings of process %d are running; choose one:", n, pid);
+	else
+		log_error("%zu recordings are running; choose one:", n);
+	for (size_t i = 0; i < n; i++) {
+		describe(&peers[i], line, sizeof(line));
+		log_error("  %s", line);
+	}
+	return -ENOTUNIQ;
+}
+
+int control_find(const char *folder, pid_t pid, struct control_peer *ret_peer)
+{
+	struct control_peer *peers;
+	size_t n;
+	int err;
+
+	err = control_list(folder, pid, &peers, &n);
+	if (err) {
+		log_error("cannot look for recordings: %s", strerror(-err));
+		return err;
+	}
+	if (!n) {
+		control_say_none(pid);
+		err = -ENOENT;
+	} else if (n > 1) {
+		err = say_several(pid, peers, n);
+	} else if (!peers[0].status) {
+		log_error("%s", peers[0].error);
+		err = -ETIMEDOUT;
+	} else {
+		*ret_peer = peers[0];
+		free(peers);
+		return 0;
+	}
+	control_peers_free(peers, n);
+	return err;
+}

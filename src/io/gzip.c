@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "io/gzip.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "io/framing.h"
+
+/* RFC 1952, section 2.3 */
+#define MEMBER_HEADER 10
+#define MEMBER_TRAILER 8
+#define MEMBER_F_EXTRA 0x04
+#define MEMBER_F_COMMENT 0x10
+#define MEMBER_GAP_MIN 512           /* less room in a page is not worth a member */
+#define LARGE_BYTES (3 * PAGE_BYTES) /* holds any event, also one that does not compress */
+#define RATIO_ONE 32
+
+struct gzip {
+	enum writer_mode mode;
+	z_stream z;
+	uint64_t offset; /* in the file, of the first member */
+	size_t used;
+	size_t ratio; /* by which a page's text was compressed, in RATIO_ONE: a guess for the next
+		       */
+	unsigned char members[64 * PAGE_BYTES];
+};
+
+int gzip_new(enum writer_mode mode, struct gzip **ret_gzip)
+{
+	struct gzip *g = malloc(sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	g->mode = mode;
+	g->z = (z_stream){ .zalloc = Z_NULL };
+	g->ratio = 6 * RATIO_ONE; /* of little text; that of much comes to 10 and more */
+	/* level 1: a few times smaller already, and fast enough to keep up; raw, since the members
+	 * get headers of ours */
+	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(g);
+		return -ENOMEM;
+	}
+	*ret_gzip = g;
+	return 0;
+}
+
+void gzip_free(struct gzip *g)
+{
+	if (!g)
+		return;
+	deflateEnd(&g->z);
+	free(g);
+}
+
+static unsigned char *put_le32(unsigned char *p, uint32_t v)
+{
+	for (int i = 0; i < 4; i++, v >>= 8)
+		*p++ = (unsigned char)v;
+	return p;
+}
+
+/* A header of MEMBER_HEADER + pad bytes. */
+static unsigned char *put_header(unsigned char *p, size_t pad)
+{
+	static const unsigned char head[MEMBER_HEADER] = { 0x1f, 0x8b, Z_DEFLATED };
+
+	memcpy(p, head, sizeof(head));
+	if (pad)
+		p[3] = pad < 6 ? MEMBER_F_COMMENT : MEMBER_F_EXTRA;
+	p += sizeof(head);
+	if (pad >= 6) { /* one subfield, its name is ours */
+		p[0] = (unsigned char)(pad - 2);
+		p[1] = (unsigned char)((pad - 2) >> 8);
+		p[2] = 'I';
+		p[3] = 'T';
+		p[4] = (unsigned char)(pad - 6);
+		p[5] = (unsigned char)((pad - 6) >> 8);
+		memset(p + 6, 0, pad - 6);
+	} else if (pad) {
+		memset(p, ' ', pad - 1);
+		p[pad - 1] = 0;
+	}
+	return p + pad;
+}
+
+/*
+ * Appends the events as one member of at most `room` bytes. When it leaves too little of the page
+ * for another one, and when it is empty, it is stretched to the end of the page. Returns false,
+ * and appends nothing, when the events need more room.
+ */
+static bool add_member(struct gzip *g, const char *text, size_t len, size_t room)
+{
+	unsigned char *start = g->members + g->used, *p;
+	size_t n, rest;
+
+	deflateReset(&g->z);
+	g->z.next_in = (unsigned char *)text;
+	g->z.avail_in = (unsigned int)len;
+	g->z.next_out = start + MEMBER_HEADER;
+	g->z.avail_out = (unsigned int)(room - MEMBER_HEADER - MEMBER_TRAILER);
+	if (deflate(&g->z, Z_FINISH) != Z_STREAM_END)
+		return false;
+	n = g->z.total_out;
+	rest = PAGE_BYTES - (g->offset + g->used + MEMBER_HEADER + n + MEMBER_TRAILER) % PAGE_BYTES;
+	if (rest == PAGE_BYTES || (len && rest >= MEMBER_GAP_MIN))
+		rest = 0;
+	memmove(start + MEMBER_HEADER + rest, start + MEMBER_HEADER, n);
+	p = put_header(start, rest) + n;
+	p = put_le32(p, (uint32_t)crc32(0, (const unsigned char *)text, (unsigned int)len));
+	p = put_le32(p, (uint32_t)len);
+	g->used = (size_t)(p - g->members);
+	return true;
+}
+
+/* Appends as many events as go into the page, or none and fills it up. Returns their length. */
+static size_t fill_page(struct gzip *g, const char *text, size_t left)
+{
+	size_t gap = PAGE_BYTES - (g->offset + g->used) % PAGE_BYTES;
+	size_t len = framing_within(g->mode, text, left, gap * g->ratio / RATIO_ONE), shorter;
+
+	while (!add_member(g, text, len, gap)) {
+		shorter = framing_within(g->mode, text, len, len - len / 4);
+		if (shorter < len) {
+			len = shorter;
+		} else if (gap < PAGE_BYTES) {
+			add_member(g, text, 0, gap);
+			return 0;
+		} else {
+			gap = LARGE_BYTES; /* one event that is larger than a page, and does not
+					      compress */
+		}
+	}
+	/* a little less, so that the next guess is rarely too long */
+	if (gap == PAGE_BYTES)
+		g->ratio = len * (RATIO_ONE - 2) / (g->z.total_out + MEMBER_HEADER) + 1;
+	return len;
+}
+
+size_t gzip_pack(struct gzip *g, uint64_t offset, const char *text, size_t len,
+	const char **ret_bytes, size_t *ret_len)
+{
+	size_t done = 0;
+
+	g->offset = offset;
+	g->used = 0;
+	while (done < len && g->used + LARGE_BYTES <= sizeof(g->members))
+		done += fill_page(g, text + done, len - done);
+	*ret_bytes = (const char *)g->members;
+	*ret_len = g->used;
+	return done;
+}

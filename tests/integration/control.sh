@@ -1,0 +1,264 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# inftrace start, stop, dump and status against recordings that run: what they do to the recording,
+# and what nobody can do to it. With a /run of its own, so that no other recording is seen.
+
+[ -n "${CONTROL_TEST_RUN:-}" ] || CONTROL_TEST_RUN=1 exec unshare --mount "$0" "$@"
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 setpriv
+mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
+SOCKETS=/run/inftrace
+cd "$TMP" || exit
+
+# A process that calls getppid() as often as it is told to: a line with the number, an answer behind it.
+cat >caller.py <<-'PY'
+	import os, sys
+	for line in sys.stdin:
+	    for _ in range(int(line)):
+	        os.getppid()
+	    print("done", flush=True)
+PY
+
+# caller NAME: its pid is in CALLER
+caller() {
+	local to from
+	mkfifo "$1.in" "$1.out"
+	exec {to}<>"$1.in" {from}<>"$1.out"
+	background sh -c 'exec python3 caller.py <"$0.in" >"$0.out"' "$1"
+	CALLER=$BG
+	printf -v "$1_to" %s "$to"
+	printf -v "$1_from" %s "$from"
+}
+
+# calls NAME NUMBER: returns when they have been made
+calls() {
+	local to=$1_to from=$1_from
+	echo "$2" >&"${!to}"
+	read -r -t 20 -u "${!from}" _
+}
+
+# record NAME ARG...: its pid is in RECORDER
+record() {
+	local name=$1
+	shift
+	background "$INFTRACE" record --engine none -e syscalls "$@" 2>"$name.log"
+	RECORDER=$BG
+	wait_until 20 grep -qE 'recording|waiting|Ctrl-C' "$name.log" ||
+		not_ok "$name: records" "$(tail -n 1 "$name.log")"
+}
+
+# ended NAME PID WANTED_RC
+ended() {
+	local rc=0
+	wait "$2" || rc=$?
+	same "$1" "$rc" "$3"
+}
+
+# as_nobody COMMAND...
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
+# bare PYTHON: with connect(), which returns a connected socket, and `path` of the recorder's socket
+bare() {
+	timeout 60 python3 - "$SOCKETS/$RECORDER.sock" <<-PY
+		import json, os, socket, sys, time
+		path = sys.argv[1]
+		def connect():
+		    s = socket.socket(socket.AF_UNIX)
+		    s.settimeout(20)
+		    s.connect(path)
+		    return s
+		def answer(s):
+		    text = b""
+		    while True:
+		        try:
+		            part = s.recv(65536)
+		        except ConnectionResetError:
+		            return text
+		        if not part:
+		            return text
+		        text += part
+		def ask(line):
+		    s = connect()
+		    try:
+		        s.sendall(line)
+		    except BrokenPipeError:
+		        pass
+		    return answer(s)
+		$1
+	PY
+}
+
+getppids='sum(e["name"] == "getppid" for e in t)'
+ctl() {
+	timeout 60 "$INFTRACE" "$@"
+}
+
+# ---- nobody there ----
+
+for command in start stop dump status; do
+	check_rc "$command: no recording" 1 \
+		'^inftrace: no recording is running that you may talk to; inftrace record starts one$' ctl $command
+	check_rc "$command: none of a process" 1 "no recording of process $$ is running" ctl $command -p $$
+	check_rc "$command: no PID" 2 '^inftrace: -p: not the PID of a process: x$' ctl $command -p x
+	check_rc "$command: help" 0 'EXAMPLES' ctl $command --help
+done
+check_rc "a PID without -p" 2 'a process is given with -p' ctl stop 12
+check_rc "a long reason" 2 'more than 255 bytes' ctl dump --reason "$(printf %0256d 0)"
+
+# ---- a whole recording ----
+
+caller one
+one=$CALLER
+record whole -o whole.json -p "$one"
+same "mode of the folder" "$(stat -c '%a %U %F' $SOCKETS)" "700 root directory"
+same "mode of the socket" "$(stat -c '%a %F' "$SOCKETS/$RECORDER.sock")" "600 socket"
+calls one 100
+check_rc "status: what is recorded" 0 "^recorder $RECORDER, [0-9]+ s: .*python3 \($one\)$" ctl status
+check_rc "status: where to" 0 "^  $TMP/whole.json" ctl status -p "$one"
+check_rc "status by the recorder's PID" 0 "^  $TMP/whole.json" ctl status -p "$RECORDER"
+ctl status --json >status.jsonl
+expect "status as JSON" "s[0]['pid'] == $RECORDER and s[0]['targets'] == [$one] and s[0]['ok']" s=status.jsonl
+check_rc "nothing to start" 1 '^inftrace: start: ' ctl start
+check_rc "no flight recorder" 1 '^inftrace: dump: .*--flight-recorder' ctl dump
+cp "$INFTRACE" ./inftrace && chmod 755 . inftrace
+check_rc "another user" 1 'that you may talk to; those of root need sudo' as_nobody ./inftrace stop
+check_rc "stop ends it" 0 . ctl stop -p "$one"
+ended "it ends well" "$RECORDER" 0
+expect "all calls are there" "$getppids == 100" t=whole.json
+same "no socket is left" "$(ls -A $SOCKETS)" ""
+
+# ---- windows ----
+
+mkdir windows
+record windows --window manual --output-dir windows -p "$one"
+calls one 10
+check_rc "stop without a window" 1 'no window is open' ctl stop
+for n in 100 70; do
+	check_rc "window of $n calls: start" 0 . ctl start -p "$one"
+	calls one $n
+	ctl stop -p "$one" --json >stop.$n
+	calls one 1000
+	trace=$(json 'next(f["name"] for f in s[0]["files"] if "/trace_" in f["name"])' s=stop.$n)
+	expect "window of $n calls: these and no others" "$getppids == $n" t="$trace"
+	same "window of $n calls: size of the file" "$(stat -c %s "$trace")" \
+		"$(json "next(f['bytes'] for f in s[0]['files'] if f['name'] == '$trace')" s=stop.$n)"
+done
+kill -INT "$RECORDER"
+ended "windows: ends well" "$RECORDER" 0
+same "windows: two traces" "$(find windows -name 'trace_*.json' | wc -l)" 2
+
+# ---- the flight recorder ----
+
+mkdir dumps
+record flight --flight-recorder 16MB --output-dir dumps -p "$one"
+calls one 300
+check_rc "dump names its files" 0 "^$TMP/dumps/trace_pid${one}_[0-9]+.json \([0-9.]+ MB\)$" \
+	ctl dump --reason 'p99 "alert"'
+trace=$(find dumps -name "trace_pid${one}_*.json")
+expect "the dump has all calls" "$getppids == 300" t="$trace"
+expect "the dump has the reason" 'any("p99 \"alert\"" in json.dumps(e.get("args")).replace("\\", "")
+	for json in [__import__("json")] for e in t if e["cat" if "cat" in e else "ph"] == "inftrace")' t="$trace"
+for i in 1 2 3; do
+	ctl dump -p "$one" >dump.$i 2>&1 &
+done
+rc=0
+for _ in 1 2 3; do
+	wait -n || rc=$?
+done
+same "three dumps at once" "$rc" 0
+same "three dumps at once: all are written" "$(find dumps -name 'trace_*.json' | wc -l)" 4
+
+# ---- clients ----
+
+fds=$(find "/proc/$RECORDER/fd" | wc -l)
+check "junk" bare '
+for i in range(300):
+    for line in b"\n", b"{}\n", b"[" * 4095 + b"\n", b"x" * 100000, b"\0\n", b"{\"command\":\"%s%n\"}\n":
+        assert b"\"ok\":false" in ask(line), line'
+check "clients that leave at once" bare '
+for i in range(2000):
+    s = connect()
+    if i % 2:
+        s.send(b"{\"command\":\"status\"}\n" if i % 4 == 1 else b"{\"comm")
+    s.close()'
+check "clients that leave during a dump" bare '
+for i in range(3):
+    s = connect()
+    s.send(b"{\"command\":\"dump\"}\n")
+    assert b"taken" in s.recv(100)
+    s.close()'
+check "one client too many" bare '
+idle = [connect() for i in range(8)]
+time.sleep(0.5)
+assert b"8 clients already" in ask(b"{\"command\":\"status\"}\n")
+idle.pop().close()
+time.sleep(0.5)
+assert b"\"ok\":true" in ask(b"{\"command\":\"status\"}\n")
+for s in idle:
+    assert b"no request came" in answer(s)
+assert b"\"ok\":true" in ask(b"{\"command\":\"status\"}\n")'
+check_rc "the recorder goes on" 0 "^recorder $RECORDER, " ctl status
+calls one 50
+check "and dumps" ctl dump
+same "and holds no more files than before" "$(find "/proc/$RECORDER/fd" | wc -l)" "$fds"
+
+# ---- several recordings, and one that is stopped ----
+
+first=$RECORDER
+caller two
+two=$CALLER
+record second -o second.json -p "$two"
+check_rc "which one?" 1 '^inftrace: 2 recordings are running; choose one:$' ctl stop
+check_rc "the one" 1 "^inftrace:   -p $first: python3 \($one\)" ctl dump
+check_rc "the other" 1 "^inftrace:   -p $RECORDER: python3 \($two\) into $TMP/second.json$" ctl start
+same "status lists both" "$(ctl status --json | wc -l)" 2
+check_rc "-p chooses" 0 "^  $TMP/second.json" ctl status -p "$two"
+kill -STOP "$RECORDER"
+check_rc "stopped: status" 1 "^inftrace: recorder $RECORDER does not answer; is it stopped\?$" ctl status -p "$RECORDER"
+check_rc "stopped: the other one answers all the same" 1 "^recorder $first, " ctl status
+check_rc "stopped: stop" 1 "does not answer" ctl stop -p "$two"
+check "stopped, and without room for clients" bare '
+waiting = []
+try:
+    while True:
+        s = socket.socket(socket.AF_UNIX)
+        s.setblocking(False)
+        s.connect(path)
+        waiting.append(s)
+except BlockingIOError:
+    pass
+import subprocess
+p = subprocess.run([os.environ.get("INFTRACE"), "stop", "-p", path.split("/")[-1][:-5]], capture_output=True, timeout=20)
+assert p.returncode == 1 and b"does not answer" in p.stderr, p'
+kill -CONT "$RECORDER"
+check_rc "goes on: status" 0 "^recorder $RECORDER, " ctl status -p "$RECORDER"
+calls two 20
+kill -9 "$RECORDER"
+wait "$RECORDER" || true
+check_rc "killed: only the other one is there" 0 "^recorder $first, " ctl status
+check "killed: its socket is still there" test -S "$SOCKETS/$RECORDER.sock"
+killed=$RECORDER
+record third -o third.json -p "$two"
+check "the next recorder removes it" test ! -e "$SOCKETS/$killed.sock"
+kill -INT "$RECORDER" "$first"
+ended "third ends well" "$RECORDER" 0
+ended "flight ends well" "$first" 0
+same "no socket is left at the end" "$(ls -A $SOCKETS)" ""
+
+# ---- without a socket ----
+
+rmdir $SOCKETS
+ln -s "$TMP" $SOCKETS
+record link -o link.json -p "$two"
+check "a link for a folder: said" grep -q "^inftrace: warning: no control socket in $SOCKETS: .*links are not followed" link.log
+check "a link for a folder: not followed" test ! -e "$TMP/$RECORDER.sock"
+calls two 30
+kill -INT "$RECORDER"
+ended "a link for a folder: recorded without" "$RECORDER" 0
+expect "a link for a folder: all calls" "$getppids == 30" t=link.json
+rm $SOCKETS

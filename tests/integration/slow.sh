@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Disks that are full, at every write, and disks and readers that stall: files are valid, the
+# rings go on being drained, and nothing hangs.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+
+need_root
+need cc node protoc
+
+build storm
+work=$TMP/work
+mkdir "$work"
+cd "$work" || exit
+run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step")
+
+# The thread count of a process that has ended is gone, that of a zombie too.
+has_ended() {
+	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
+}
+
+# ends NAME WANTED_RC PID PATTERN ERR: the recorder ends by itself, and says why in the file ERR.
+ends() {
+	local name=$1 wanted=$2 pid=$3 pattern=$4 err=$5 rc=0
+	if ! wait_until 20 has_ended "$pid"; then
+		not_ok "$name: it ends" "it hangs"
+		return
+	fi
+	wait "$pid" || rc=$?
+	same "$name: exit code" "$rc" "$wanted"
+	same "$name: what it says" "$(grep -cE "$pattern" "$err")" 1
+}
+
+# lost ERR KIND: how many records of a kind the summary says were lost, or else received.
+lost() {
+	sed -n 's/.*warning: lost //p' "$1" | grep -oE "[0-9]+ $2" | cut -d' ' -f1 || echo 0
+}
+received() {
+	grep -E '^inftrace: [0-9.]+ s, ' "$1" | grep -oE "[0-9]+ $2" | cut -d' ' -f1 || echo 0
+}
+
+# ---- a full disk, at 30 sizes ----
+
+pages=(1 2 3 5 7 11 13 17 19 23 29 31 37 41 43 47 53 59 61 67 71 73 79 83 89 97 101 103 107 109)
+kinds=(json json.gz pftrace jsonl)
+full=$TMP/full
+mkdir "$full"
+
+# fill KIND PAGES: a recording to a disk of so many pages. Prints what is wrong.
+fill() {
+	local kind=$1 n=$2 disk=$TMP/disk.$1 rc=0 size
+	local file=$disk/$n.$kind err=$TMP/err.$1 option=-o
+	[ "$kind" != jsonl ] || option=--profile
+	mkdir -p "$disk"
+	mount -t tmpfs -o "size=$((4 * n))k" none "$disk"
+	timeout 30 "${run[@]}" -q -d 20s "$option" "$file" -p "$storm" 2>"$err" || rc=$?
+	cp "$file" "$full/"
+	size=$(stat -c %s "$file")
+	umount "$disk"
+	[ "$rc" -eq 1 ] || echo "$n pages: exit code $rc"
+	[ "$(cat "$err")" = "inftrace: cannot write $file: No space left on device; the file is valid up to here" ] ||
+		echo "$n pages: it says: $(cat "$err")"
+	# no more is cut off than the page with the event that did not fit
+	((size > (n - 2) * 4096 && size <= n * 4096)) || echo "$n pages: a file of $size bytes"
+}
+
+whole_packets() { # FILE...
+	local file rc=0
+	for file; do
+		protoc --decode_raw <"$file" >"$TMP/decoded" || { echo "$file"; rc=1; }
+		[ -s "$TMP/decoded" ] || { echo "$file: nothing in it"; rc=1; }
+	done
+	return "$rc"
+}
+
+mkdir "$TMP/mounted"
+if mount -t tmpfs none "$TMP/mounted" 2>/dev/null; then
+	umount "$TMP/mounted"
+	background "$TMP/storm" -n 20 -s 0 -p 100
+	storm=$BG
+	for n in "${pages[@]}"; do
+		jobs=()
+		for kind in "${kinds[@]}"; do
+			fill "$kind" "$n" >>"$TMP/wrong.$kind" 2>&1 &
+			jobs+=($!)
+		done
+		wait "${jobs[@]}"
+	done
+	kill -9 "$storm"
+	for kind in "${kinds[@]}"; do
+		same "disk full at ${#pages[@]} sizes, .$kind: exit code, message, size" \
+			"$(tr '\n' ' ' <"$TMP/wrong.$kind")" ""
+	done
+	check "disk full: all are valid" "$INFTRACE" validate "$full"/*.json "$full"/*.json.gz "$full"/*.jsonl
+	importer "disk full: all traces open" "$full"/*.json "$full"/*.json.gz
+	check "disk full: all packets are whole" whole_packets "$full"/*.pftrace
+else
+	skip "disk full" "tmpfs cannot be mounted here"
+fi
+
+# ---- a pipe that nobody reads ----
+
+mkfifo "$TMP/fifo"
+exec 9<>"$TMP/fifo"
+nobody='cannot write stdout: nobody reads it; the file is valid up to here'
+"${run[@]}" -o - --profile "$TMP/p.jsonl" -- \
+	sh -c "exec '$TMP/storm' -t 2 -n 2000 -s 100 >'$TMP/counts'" >"$TMP/fifo" 2>"$TMP/err" &
+ends "nobody reads" 1 $! "$nobody" "$TMP/err"
+calls=$(json 'c["calls"]' c=last:"$TMP/counts")
+check "nobody reads: the rings are drained" test "$(received "$TMP/err" syscall)" -ge "$calls"
+check "nobody reads: what did not fit is counted" test "$(lost "$TMP/err" syscall)" -gt 100000
+expect "nobody reads: the profile has every step" \
+	'sum(l["event"] == "token_prof" for l in p) == c["steps"] == 200' p="$TMP/p.jsonl" c=last:"$TMP/counts"
+
+background "$TMP/storm" -n 20 -s 0 -p 100
+storm=$BG
+"${run[@]}" -q -d 1s -o - -p "$storm" >"$TMP/fifo" 2>"$TMP/err" &
+ends "nobody reads: the end of -d" 1 $! "$nobody" "$TMP/err"
+"${run[@]}" -o - -p "$storm" >"$TMP/fifo" 2>"$TMP/err" &
+recorder=$!
+wait_until 20 grep -qs recording "$TMP/err"
+sleep 0.5
+kill -INT "$recorder"
+sleep 0.5
+kill -INT "$recorder" 2>/dev/null || true
+ends "nobody reads: SIGINT twice" 1 "$recorder" "$nobody" "$TMP/err"
+kill -9 "$storm"
+exec 9<&-
+
+# ---- a reader that takes its time, and gets everything ----
+
+{
+	sleep 2
+	cat
+} <"$TMP/fifo" >"$TMP/late.json" &
+reader=$!
+"${run[@]}" -o - -- sh -c "exec '$TMP/storm' -n 100 -s 500 >'$TMP/counts'" >"$TMP/fifo" 2>"$TMP/err" &
+ends "late reader" 0 $! "recording" "$TMP/err"
+wait "$reader"
+check "late reader: valid" "$INFTRACE" validate "$TMP/late.json"
+expect "late reader: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 50000' \
+	t="$TMP/late.json" c=last:"$TMP/counts"
+
+# ---- a disk that stalls ----
+
+disk=$TMP/stalls
+mkdir "$disk"
+truncate -s 64M "$TMP/image"
+if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$disk" 2>/dev/null; then
+	# a write to a frozen filesystem waits in the kernel, as for a disk that does not answer
+	"${run[@]}" --strict --ring-size 1MB -o "$disk/t.json" -- \
+		sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 1000 >'$TMP/counts'" 2>"$TMP/err" &
+	recorder=$!
+	wait_until 20 test -s "$disk/t.json"
+	fsfreeze -f "$disk"
+	# more than the ring holds
+	sleep 3
+	fsfreeze -u "$disk"
+	ends "stalled disk" 0 "$recorder" "recording" "$TMP/err"
+	expect "stalled disk: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 70000' \
+		t="$disk/t.json" c=last:"$TMP/counts"
+	umount "$disk"
+else
+	skip "stalled disk" "no loop device or no mkfs.ext4"
+fi

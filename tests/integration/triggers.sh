@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Each kind of trigger fires at what it is for, each time, and at nothing else; the dump has it.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+
+cat >"$TMP/stalls.json" <<-'JSON'
+	{
+	  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
+	  "probes": [
+	    {
+	      "library": "stalls", "symbol": "step", "role": "step",
+	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
+	    }
+	  ]
+	}
+JSON
+
+# fly NAME OPTION... -- ARG...: the engine with these arguments, and a flight recorder; the exit code is
+# in rc.
+fly() {
+	local name=$1 options=()
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	rc=0
+	"$INFTRACE" record --engine "$TMP/stalls.json" --flight-recorder 16MB --output-dir "$TMP/$name" \
+		"${options[@]}" -- "$PROGRAMS/stalls" pause=1200 "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
+		rc=$?
+}
+
+# dumps NAME WANTED REASON [KIND MS]: what it left, see check_dumps.py
+dumps() {
+	local name=$1 wanted=$2 got
+	shift 2
+	got=$("$TOP/tests/programs/check_dumps.py" "$TMP/$name" "$@" 2>&1) || got=${got##*$'\n'}
+	[ "$got" = "$wanted" ] || sed 's/^/# /' "$TMP/$name.err"
+	same "$name" "$got" "$wanted"
+}
+
+step='step [0-9]+ \((decode|prefill)\) of pid [0-9]+'
+all=(--trigger-cooldown 0)
+
+fly step "${all[@]}" --trigger 'step>150ms' -- repeat=50 prefill=5 decode=3 decode=3 stall=160 pause=20
+dumps step 50 "step>150ms: $step took [0-9.]+ ms" 'blocked: sleep' 150
+fly decode "${all[@]}" --trigger 'decode>50ms' -- repeat=3 prefill=100 decode=3 stall=60
+dumps decode 3 "decode>50ms: $step took [0-9.]+ ms" 'blocked: sleep' 50
+fly prefill "${all[@]}" --trigger 'prefill>50ms' -- repeat=3 prefill=60 decode=3 stall=100
+dumps prefill 3 "prefill>50ms: $step took [0-9.]+ ms"
+fly state "${all[@]}" --trigger 'blocked_sleep>50ms' -- repeat=3 prefill=100 decode=100 stall=60
+dumps state 3 "blocked_sleep>50ms: $step was in it for [0-9.]+ ms of [0-9.]+ ms" 'blocked: sleep' 50
+fly blocked "${all[@]}" --trigger 'blocked>50ms' -- repeat=3 prefill=100 decode=100 stall=60
+dumps blocked 3 "blocked>50ms: $step was in it for .*" 'blocked: sleep' 50
+fly cpu "${all[@]}" --trigger 'cpu>50ms' -- repeat=3 stall=200 decode=80
+dumps cpu 3 "cpu>50ms: $step was in it for .*"
+
+# the parts of a prompt together, none of them alone
+first="a request of pid [0-9]+, from its first prefill step to the end of step [0-9]+: [0-9.]+ ms"
+fly ttft "${all[@]}" --trigger 'ttft>200ms' -- repeat=3 prefill=80 prefill=80 prefill=80 decode=5 decode=5
+dumps ttft 3 "ttft>200ms: $first"
+fly ttft-fast "${all[@]}" --trigger 'ttft>200ms' -- repeat=3 prefill=5 decode=5 stall=300
+dumps ttft-fast 0 ''
+
+# 10 tokens a second for more than one; 200; and 10 between prompts
+fly rate "${all[@]}" --trigger 'rate<20' -- repeat=14 decode=5 pause=95
+dumps rate 1 'rate<20: pid [0-9]+ gave [0-9]+ tokens in [0-9.]+ ms, up to step [0-9]+'
+fly rate-fast "${all[@]}" --trigger 'rate<20' -- repeat=400 decode=5
+dumps rate-fast 0 ''
+fly rate-idle "${all[@]}" --trigger 'rate<20' -- repeat=10 prefill=10 decode=5 pause=300
+dumps rate-idle 0 ''
+
+# ---- the end of a process ----
+
+for end in 'exit=0 0 exit ended with exit code 0' 'exit=3 3 exit ended with exit code 3' \
+	'kill=9 137 crash was killed by SIGKILL' 'kill=15 143 crash was killed by SIGTERM' \
+	'kill=11 139 crash was killed by SIGSEGV(, core dumped)?'; do
+	read -r how code event text <<<"$end"
+	name=${how/=/-}
+	fly "$name" --trigger crash --trigger exit -- decode=1 "$how"
+	dumps "$name" 1 "$event: process [0-9]+ \\(stalls\\) $text"
+	same "$name: the exit code" "$rc" "$code"
+done
+fly crash-not --trigger crash -- exit=3
+dumps crash-not 0 ''
+fly exit-by-signal --trigger exit -- kill=9
+dumps exit-by-signal 1 'exit: process [0-9]+ \(stalls\) was killed by SIGKILL'
+
+# ---- how many ----
+
+fly cooldown --trigger 'step>50ms' --trigger-cooldown 1h -- repeat=5 stall=60
+dumps cooldown 1 "step>50ms: $step took [0-9.]+ ms"
+check "cooldown: said" grep -q -- '--trigger step>50ms: 1 hits, 4 more only counted' "$TMP/cooldown.err"
+fly max "${all[@]}" --max-dumps 2 --trigger 'step>50ms' --trigger exit -- repeat=5 stall=60
+dumps max 2 "step>50ms: $step took [0-9.]+ ms"
+check "max: said" grep -q -- '--trigger step>50ms: 2 hits, 3 more only counted' "$TMP/max.err"
+check "max: said of the other" grep -q -- '--trigger exit: 0 hits, 1 more only counted' "$TMP/max.err"
+fly never --trigger 'prefill>1h' --trigger 'decode>1h' --trigger 'lost>1000000' -- decode=5
+dumps never 0 ''
+check "never: said what was not seen" grep -q 'warning: --trigger prefill>1h: nothing that it is about was seen' \
+	"$TMP/never.err"
+same "never: and only that" "$(grep -c ': no hit' "$TMP/never.err")" 2
+
+# ---- requests on sockets ----
+
+mkfifo "$TMP/stop"
+"$TOP/tests/programs/sse_server.py" "$TMP/told" "$TMP/lines" 1 <>"$TMP/stop" >"$TMP/server" &
+server=$!
+test_pids+=("$server")
+wait_until 60 grep -sqx ready "$TMP/server"
+port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/server")
+background "$INFTRACE" record --engine none -e +requests --flight-recorder 16MB --output-dir "$TMP/socket" \
+	"${all[@]}" --trigger 'ttft>500ms' -p "$server" 2>"$TMP/socket.err"
+wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/socket.err"
+for path in chunked/3/1 chunked/3/600 chunked/3/1 length/1/600; do
+	"$TOP/tests/programs/sse_client.py" get "$port" "/$path" 1 >"$TMP/got"
+done
+echo >"$TMP/stop"
+wait "$server"
+wait "$BG" || not_ok "socket: recorded" "$(tail -n 1 "$TMP/socket.err")"
+dumps socket 2 'ttft>500ms: a request on descriptor [0-9]+ of pid [0-9]+ had its first answer after [0-9.]+ ms'
+
+# ---- loss ----
+
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+build storm
+"$INFTRACE" record --engine none --ring-size 4KB --flight-recorder 16MB --output-dir "$TMP/lost" --trigger 'lost>0' \
+	-- "$TMP/storm" -n 20000 -s 20 >"$TMP/lost.out" 2>"$TMP/lost.err"
+dumps lost 1 'lost>0: [0-9]+ records were lost'

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An engine that does as it is told: each argument is one of
+ *
+ *	decode=MS	a step of one token that computes so long, in CPU time
+ *	prefill=MS	one of 512 tokens
+ *	stall=MS	a step of one token that sleeps so long
+ *	pause=MS	nothing, between steps
+ *	repeat=N	the arguments behind it, N times
+ *	exit=CODE	its end; the last argument
+ *	kill=SIGNAL
+ */
+#include "section.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void step(int n_tokens, uint64_t compute_ms, uint64_t sleep_ms);
+
+static void sleep_for(uint64_t ms)
+{
+	struct timespec t = { .tv_sec = (time_t)(ms / 1000),
+		.tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+__attribute__((noipa)) void step(int n_tokens, uint64_t compute_ms, uint64_t sleep_ms)
+{
+	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + compute_ms * 1000000;
+
+	(void)n_tokens;
+	/* asking for this clock is a system call: seldom */
+	while (compute_ms && clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
+		for (volatile int i = 0; i < 100000; i++)
+			;
+	}
+	if (sleep_ms)
+		sleep_for(sleep_ms);
+}
+
+static void act(const char *what, uint64_t n)
+{
+	if (!strcmp(what, "decode"))
+		step(1, n, 0);
+	else if (!strcmp(what, "prefill"))
+		step(512, n, 0);
+	else if (!strcmp(what, "stall"))
+		step(1, 0, n);
+	else if (!strcmp(what, "pause"))
+		sleep_for(n);
+	else if (!strcmp(what, "kill"))
+		kill(getpid(), (int)n);
+	else if (!strcmp(what, "exit"))
+		exit((int)n);
+}
+
+static void act_all(char **args)
+{
+	for (; *args; args++) {
+		char *value = strchr(*args, '='), what[16];
+		uint64_t n = value ? strtoull(value + 1, NULL, 10) : 0;
+
+		snprintf(what, sizeof(what), "%.*s", value ? (int)(value - *args) : 0, *args);
+		if (!strcmp(what, "repeat")) {
+			while (n--)
+				act_all(args + 1);
+			return;
+		}
+		act(what, n);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	act_all(argv + 1);
+	return 0;
+}

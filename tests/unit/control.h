@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The control socket in a test: a recording that does nothing, and clients that are bare sockets.
+ * Server and client are in one process and have their turns. */
+#ifndef INFTRACE_TEST_CONTROL_H
+#define INFTRACE_TEST_CONTROL_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/control.h"
+
+#define WAIT_MS 60000 /* for what must come */
+
+/* ---- a recording ---- */
+
+struct recording {
+	struct control *control;
+	int starts, stops, dumps, statuses;
+	char reason[CONTROL_REASON_MAX];
+	uint64_t id;                /* of the last dump */
+	bool in_progress;           /* what dump returns */
+	bool done_within;           /* it calls control_done() itself */
+	size_t status_len;          /* of a text in the status */
+	struct json_object *status; /* or instead: this */
+};
+
+static inline int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct recording *r = arg;
+
+	(void)msg;
+	r->starts++;
+	json_object_object_add(reply, "message", json_object_new_string("window 1 is open"));
+	return 0;
+}
+
+static inline int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct recording *r = arg;
+
+	json_object_object_add(reply, "message", json_object_new_string("not to be seen"));
+	snprintf(msg, CONTROL_MSG_MAX, "no window is open");
+	return r->stops++ ? -EBUSY : -EALREADY;
+}
+
+static inline int on_dump(void *arg, uint64_t id, const char *reason, struct json_object *reply,
+	char msg[CONTROL_MSG_MAX])
+{
+	struct recording *r = arg;
+
+	(void)reply;
+	(void)msg;
+	r->dumps++;
+	r->id = id;
+	snprintf(r->reason, sizeof(r->reason), "%s", reason);
+	if (r->done_within)
+		control_done(r->control, id, 0, NULL, NULL);
+	return r->in_progress ? -EINPROGRESS : -ENOSPC;
+}
+
+static inline void on_status(void *arg, struct json_object *reply)
+{
+	struct recording *r = arg;
+	char *text = malloc(r->status_len + 1);
+
+	r->statuses++;
+	if (r->status) {
+		json_object_object_foreach(r->status, key, value)
+		{
+			json_object_object_add(reply, key, json_object_get(value));
+		}
+	}
+	memset(text, 'x', r->status_len);
+	text[r->status_len] = 0;
+	json_object_object_add(reply, "text", json_object_new_string(text));
+	free(text);
+}
+
+static const struct control_ops ops = { on_start, on_stop, on_dump, on_status };
+
+/* ---- folders ---- */
+
+static char top[] = "/tmp/test_control.XXXXXX";
+static char folder[64]; /* of one test; not there yet */
+
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static inline int remove_all(const char *path)
+{
+	int err = nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+
+	return err && errno != ENOENT ? err : 0;
+}
+
+static inline const char *path_of(const char *name)
+{
+	static char paths[2][256]; /* one for each side of a rename */
+	static int i;
+
+	i = !i;
+	snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder, name);
+	return paths[i];
+}
+
+static inline const char *socket_of(pid_t pid)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%d.sock", pid);
+	return path_of(name);
+}
+
+static inline int setup(void **state)
+{
+	struct recording *r = calloc(1, sizeof(*r));
+
+	snprintf(folder, sizeof(folder), "%s/run", top);
+	*state = r;
+	return r ? 0 : -1;
+}
+
+static inline int teardown(void **state)
+{
+	struct recording *r = *state;
+
+	control_free(r->control);
+	json_object_put(r->status);
+	free(r);
+	return remove_all(folder);
+}
+
+static inline void open_control(struct recording *r)
+{
+	assert_int_equal(control_new(&ops, r, folder, &r->control), 0);
+}
+
+/* ---- clients ---- */
+
+/* path: of a socket, short enough. */
+static inline void set_path(struct sockaddr_un *sa, const char *path)
+{
+	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	assert_true(strlen(path) < sizeof(sa->sun_path));
+	strcpy(sa->sun_path, path);
+}
+
+static inline int dial(const char *path)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_un sa;
+
+	assert_true(fd >= 0);
+	set_path(&sa, path);
+	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
+		close(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+static inline int join(void)
+{
+	int fd = dial(socket_of(getpid()));
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static inline void say(int fd, const char *text, size_t len)
+{
+	assert_int_equal(send(fd, text, len, MSG_NOSIGNAL), len);
+}
+
+static inline bool readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Until the server has nothing more to do for now. */
+static inline void settle(struct recording *r)
+{
+	for (int i = 0; readable(control_fd(r->control)); i++) {
+		assert_true(i < 1000); /* else: it would keep the recorder awake */
+		control_serve(r->control);
+	}
+}
+
+/* What the server sends until it closes the connection; *ret_len bytes and a NUL. Serves meanwhile.
+ */
+static inline char *hear(struct recording *r, int fd, size_t *ret_len)
+{
+	struct pollfd p[] = {
+		{ .fd = fd, .events = POLLIN },
+		{ .fd = control_fd(r->control), .events = POLLIN },
+	};
+	char *text = malloc(4 << 20);
+	size_t len = 0;
+	ssize_t n;
+
+	for (;;) {
+		assert_true(poll(p, 2, WAIT_MS) > 0);
+		control_serve(r->control);
+		n = recv(fd, text + len, 65536, MSG_DONTWAIT);
+		if (n < 0 && errno == EAGAIN)
+			continue;
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+		assert_true(len < 3 << 20);
+	}
+	close(fd);
+	text[len] = 0;
+	if (ret_len)
+		*ret_len = len;
+	return text;
+}
+
+static inline void expect(struct recording *r, int fd, const char *wanted)
+{
+	char *text = hear(r, fd, NULL);
+
+	assert_string_equal(text, wanted);
+	free(text);
+}
+
+static inline void expect_part(struct recording *r, int fd, const char *wanted)
+{
+	char *text = hear(r, fd, NULL);
+
+	if (!strstr(text, wanted))
+		assert_string_equal(text, wanted);
+	free(text);
+}
+
+static inline int ask_text(const char *text)
+{
+	int fd = join();
+
+	say(fd, text, strlen(text));
+	return fd;
+}
+
+static inline int count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+#define TAKEN "{\"taken\":true}\n"
+#define DUMP "{\"command\":\"dump\"}\n"
+#define STATUS "{\"command\":\"status\"}\n"
+#define STATUS_EMPTY "{\"ok\":true,\"text\":\"\"}\n"
+
+/* A socket that nobody listens at (any more). */
+static inline void leave_socket(const char *name)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_un sa;
+
+	set_path(&sa, path_of(name));
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static inline int make_top(void **state)
+{
+	(void)state;
+	return mkdtemp(top) ? 0 : -1;
+}
+
+static inline int remove_top(void **state)
+{
+	(void)state;
+	return remove_all(top);
+}
+
+#endif

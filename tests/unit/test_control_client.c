@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The client of control sockets, against recorders that are processes. */
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "control.h"
+#include "io/control_client.h"
+#include "stderr.h"
+
+#define NO_PID 4194304 /* PID_MAX_LIMIT: no process has it */
+
+/* ---- recorders that are processes ---- */
+
+static void server_run(struct recording *r)
+{
+	struct pollfd p = { .events = POLLIN };
+	int rounds = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (control_new(&ops, r, folder, &r->control))
+		_exit(1);
+	p.fd = control_fd(r->control);
+	for (;;) {
+		poll(&p, 1, 10);
+		control_serve(r->control);
+		if (r->id && rounds++ == 5) {
+			struct json_object *reply = json_object_new_object();
+
+			json_object_object_add(reply, "message", json_object_new_string(r->reason));
+			control_done(r->control, r->id, 0, reply, NULL);
+			r->id = 0;
+			rounds = 0;
+		}
+	}
+}
+
+static bool is_up(pid_t pid)
+{
+	return !access(socket_of(pid), F_OK);
+}
+
+/* target: a pid that it records; 0: none; -1: all */
+static pid_t server_start(int target)
+{
+	struct recording r = { .in_progress = true, .status = json_object_new_object() };
+	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
+	pid_t pid;
+
+	if (target > 0)
+		json_object_array_add(targets, json_object_new_int(target));
+	json_object_array_add(outputs, json_object_new_string("/tmp/x.json"));
+	json_object_object_add(r.status, "targets", targets);
+	json_object_object_add(r.status, "outputs", outputs);
+	json_object_object_add(r.status, "all", json_object_new_boolean(target < 0));
+	pid = fork();
+	if (!pid)
+		server_run(&r);
+	assert_true(pid > 0);
+	json_object_put(r.status);
+	for (int i = 0; !is_up(pid); i++) {
+		assert_true(i < WAIT_MS);
+		usleep(1000);
+	}
+	return pid;
+}
+
+static void server_end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static int find(pid_t pid, struct control_peer *peer, struct stderr_grab *g)
+{
+	int err;
+
+	stderr_grab_begin(g);
+	err = control_find(folder, pid, peer);
+	stderr_grab_end(g);
+	return err;
+}
+
+static int ask(const struct control_peer *peer, const char *command, const char *reason,
+	struct json_object **reply, struct stderr_grab *g)
+{
+	int err;
+
+	stderr_grab_begin(g);
+	err = control_ask(peer, command, reason, reply);
+	stderr_grab_end(g);
+	return err;
+}
+
+static void expect_found(pid_t pid, pid_t recorder)
+{
+	struct control_peer peer;
+	struct stderr_grab g;
+
+	assert_int_equal(find(pid, &peer, &g), 0);
+	assert_string_equal(g.text, "");
+	assert_int_equal(peer.pid, recorder);
+	assert_non_null(peer.status);
+	control_peer_free(&peer);
+}
+
+static void expect_not_found(pid_t pid, int err, const char *why)
+{
+	struct control_peer peer;
+	struct stderr_grab g;
+	int got = find(pid, &peer, &g);
+
+	if (!strstr(g.text, why))
+		assert_string_equal(g.text, why);
+	assert_int_equal(got, err);
+}
+
+static void test_find(void **state)
+{
+	pid_t a, b, all;
+	char line[256];
+
+	(void)state;
+	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	assert_int_equal(mkdir(folder, 0700), 0);
+	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	leave_socket("4194304.sock");
+	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	expect_not_found(NO_PID, -ENOENT, "no recording of process 4194304 is running");
+
+	a = server_start(1);
+	expect_found(0, a);
+	expect_found(1, a);
+	expect_found(a, a);
+	expect_not_found(getpid(), -ENOENT, "no recording of process");
+	b = server_start(getpid());
+	expect_found(1, a);
+	expect_found(getpid(), b);
+	expect_found(b, b);
+	expect_not_found(0, -ENOTUNIQ, "2 recordings are running; choose one:\n");
+	snprintf(line, sizeof(line), "\ninftrace:   -p %d: ", b);
+	expect_not_found(0, -ENOTUNIQ, line);
+	snprintf(line, sizeof(line), " (%d) into /tmp/x.json\n", getpid());
+	expect_not_found(0, -ENOTUNIQ, line);
+	all = server_start(-1);
+	expect_found(1, a);
+	expect_found(all, all);
+	expect_found(NO_PID, all);
+	snprintf(line, sizeof(line), "  -p %d: all processes into /tmp/x.json\n", all);
+	expect_not_found(0, -ENOTUNIQ, line);
+	server_end(a);
+	server_end(all);
+	expect_found(0, b);
+	a = server_start(getpid());
+	expect_not_found(getpid(), -ENOTUNIQ, "2 recordings of process");
+	/* stopped: nobody knows what it records */
+	kill(a, SIGSTOP);
+	expect_found(getpid(), b);
+	expect_not_found(1, -ETIMEDOUT, "does not answer; is it stopped?");
+	server_end(a);
+	server_end(b);
+}
+
+static void test_ask(void **state)
+{
+	struct json_object *reply = NULL;
+	struct control_peer peer;
+	struct stderr_grab g;
+	pid_t pid;
+
+	(void)state;
+	pid = server_start(1);
+	assert_int_equal(find(0, &peer, &g), 0);
+	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
+	assert_string_equal(g.text, "");
+	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
+		"window 1 is open");
+	json_object_put(reply);
+	assert_int_equal(ask(&peer, "dump", "a \"reason\"\n\x1b[31m", &reply, &g), 0);
+	assert_string_equal(json_object_get_string(json_object_object_get(reply, "message")),
+		"a \"reason\"\n\x1b[31m");
+	json_object_put(reply);
+	reply = NULL;
+	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EREMOTEIO);
+	assert_string_equal(g.text, "inftrace: stop: no window is open\n");
+	assert_int_equal(ask(&peer, "stop", "\xff", &reply, &g), -EREMOTEIO);
+	assert_non_null(strstr(g.text, "no JSON at byte"));
+	server_end(pid);
+	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -ESRCH);
+	assert_non_null(strstr(g.text, "has ended"));
+	assert_int_equal(unlink(socket_of(pid)), 0);
+	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -ESRCH);
+	assert_null(reply);
+	control_peer_free(&peer);
+}
+
+/* Two that are stopped, of which one has no room for a client: both are waited for at once. */
+static void test_stopped(void **state)
+{
+	struct json_object *reply = NULL;
+	struct control_peer peer, *peers;
+	pid_t full, stopped, up;
+	struct stderr_grab g;
+	int fds[256], n = 0;
+	size_t n_peers;
+
+	(void)state;
+	/* before there are descriptors that they would inherit */
+	full = server_start(1);
+	stopped = server_start(1);
+	up = server_start(1);
+	kill(stopped, SIGSTOP);
+	assert_int_equal(find(full, &peer, &g), 0);
+	kill(full, SIGSTOP);
+	do {
+		assert_true(n < 256);
+		fds[n] = dial(socket_of(full));
+	} while (fds[n++] >= 0);
+	assert_int_equal(fds[--n], -EAGAIN);
+	assert_int_equal(control_list(folder, 0, &peers, &n_peers), 0);
+	assert_int_equal(n_peers, 3);
+	for (int i = 0; i < 3; i++) {
+		if (peers[i].pid == up) {
+			assert_non_null(peers[i].status);
+			continue;
+		}
+		assert_null(peers[i].status);
+		assert_non_null(strstr(peers[i].error, "does not answer; is it stopped?"));
+	}
+	control_peers_free(peers, n_peers);
+	/* goes on while it is waited for, behind all those that have left */
+	while (n)
+		close(fds[--n]);
+	if (!fork()) {
+		usleep(200000);
+		kill(full, SIGCONT);
+		_exit(0);
+	}
+	assert_int_equal(ask(&peer, "status", NULL, &reply, &g), 0);
+	json_object_put(reply);
+	control_peer_free(&peer);
+	wait(NULL);
+	server_end(full);
+	server_end(stopped);
+	server_end(up);
+}
+
+/* ---- what only looks like a recorder ---- */
+
+static pid_t impostor_start(const char *answer, bool again)
+{
+	pid_t pid = fork();
+	struct sockaddr_un sa;
+	int fd, listen_fd;
+	char buf[256];
+
+	if (pid) {
+		assert_true(pid > 0);
+		for (int i = 0; !is_up(pid); i++) {
+			assert_true(i < WAIT_MS);
+			usleep(1000);
+		}
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	listen_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	set_path(&sa, path_of("new"));
+	if (bind(listen_fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(listen_fd, 4) ||
+		rename(sa.sun_path, socket_of(getpid())))
+		_exit(1);
+	for (;;) {
+		fd = accept(listen_fd, NULL, NULL);
+		while (read(fd, buf, sizeof(buf)) == sizeof(buf))
+			;
+		do {
+			if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+				break;
+		} while (again);
+		close(fd);
+	}
+}
+
+static void test_wrong_answers(void **state)
+{
+	static const struct {
+		const char *text, *error;
+		int err;
+		bool again;
+	} wrong[] = {
+		{ "", "has ended", -ESRCH, false },
+		{ "{\"ok\":true", "has ended", -ESRCH, false },
+		{ "HTTP/1.1 400 \x1b[31m\r\n", "gave a wrong answer: no JSON at byte 0", -EPROTO,
+			false },
+		{ "[]\n", "gave a wrong answer: no JSON object", -EPROTO, false },
+		{ "{\"taken\":true}\n", "has ended", -ESRCH, false },
+		{ "{\"taken\":true}\n", "more than 1048576 bytes", -EPROTO, true },
+		{ "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "more than 1048576 bytes", -EPROTO, true },
+		{ "{\"ok\":1,\"error\":7}{}\n", "gave a wrong answer: more than one", -EPROTO,
+			false },
+		{ "{\"ok\":false}\n", "no reason given", -EREMOTEIO, false },
+		{ "{\"ok\":false,\"error\":\"\\u001b[31m%n\"}\n", "stop: \\x1b[31m%n", -EREMOTEIO,
+			false },
+	};
+	struct control_peer peer = { .uid = geteuid() };
+	struct json_object *reply = NULL;
+	struct stderr_grab g;
+	int err;
+
+	(void)state;
+	assert_int_equal(mkdir(folder, 0700), 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		peer.pid = impostor_start(wrong[i].text, wrong[i].again);
+		peer.path = strdup(socket_of(peer.pid));
+		err = ask(&peer, "stop", NULL, &reply, &g);
+		if (!strstr(g.text, wrong[i].error))
+			assert_string_equal(g.text, wrong[i].error);
+		assert_int_equal(err, wrong[i].err);
+		assert_null(reply);
+		free(peer.path);
+		server_end(peer.pid);
+	}
+}
+
+/* A status whose parts are of other types than they should be. */
+static void test_wrong_status(void **state)
+{
+	static const char *const statuses[] = {
+		"{\"ok\":true}\n",
+		"{\"ok\":true,\"targets\":7,\"outputs\":{},\"all\":[]}\n",
+		"{\"ok\":true,\"targets\":[{},null,\"x\",1e300],\"outputs\":[null,[1],\"\\u001b\"]}"
+		"\n",
+	};
+	struct control_peer *peers;
+	char text[64];
+	size_t n;
+
+	(void)state;
+	assert_int_equal(mkdir(folder, 0700), 0);
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		pid_t one = impostor_start(statuses[i], false),
+		      two = impostor_start(statuses[i], false);
+
+		expect_not_found(0, -ENOTUNIQ, "2 recordings are running");
+		assert_int_equal(control_list(folder, NO_PID, &peers, &n), 0);
+		assert_int_equal(n, 0);
+		control_peers_free(peers, n);
+		assert_int_equal(control_list(folder, 0, &peers, &n), 0);
+		assert_int_equal(n, 2);
+		assert_true(
+			strlen(control_peer_targets(&peers[0], text, sizeof(text))) < sizeof(text));
+		control_peers_free(peers, n);
+		server_end(one);
+		server_end(two);
+	}
+}
+
+/* Names in the folder of another user may lead to sockets that are none of theirs. */
+static void test_links(void **state)
+{
+	struct control_peer peer = { .uid = geteuid() }, *peers;
+	struct json_object *reply = NULL;
+	struct stderr_grab g;
+	pid_t pid;
+	size_t n;
+
+	(void)state;
+	pid = server_start(1);
+	assert_int_equal(symlink(socket_of(pid), path_of("link")), 0);
+	assert_int_equal(rename(path_of("link"), socket_of(1)), 0);
+	assert_int_equal(control_list(folder, 0, &peers, &n), 0);
+	assert_int_equal(n, 1);
+	control_peers_free(peers, n);
+	peer.path = strdup(socket_of(1));
+	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
+	free(peer.path);
+	/* the right file, but not of the user whose folder it is in */
+	peer.path = strdup(socket_of(pid));
+	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
+	json_object_put(reply);
+	peer.uid++;
+	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), -EACCES);
+	free(peer.path);
+	server_end(pid);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_find),
+		TEST(test_ask),
+		TEST(test_stopped),
+		TEST(test_wrong_answers),
+		TEST(test_wrong_status),
+		TEST(test_links),
+	};
+
+	return cmocka_run_group_tests(tests, make_top, remove_top);
+}

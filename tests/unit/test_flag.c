@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The flag file: what counts as there, and that no change is missed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "capture/flag.h"
+#include "stderr.h"
+#include "util/log.h"
+
+static char top[64];    /* a folder of this test's own, the current one */
+static char said[8192]; /* by the last call */
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(top, "/tmp/test_flag.XXXXXX");
+	unsetenv("SUDO_UID");
+	return mkdtemp(top) && !chdir(top) && !mkdir("dir", 0755) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return chdir("/") || nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void touch(const char *path)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static struct flag *open_flag(const char *path)
+{
+	struct flag *f = NULL;
+
+	assert_int_equal(flag_open(path, &f), 0);
+	return f;
+}
+
+/* One reading; what it says is in `said`. */
+static int read_one(struct flag *f, bool *ret_there)
+{
+	struct stderr_grab g;
+	int ret;
+
+	stderr_grab_begin(&g);
+	ret = flag_read(f, ret_there);
+	strcpy(said, stderr_grab_end(&g));
+	return ret;
+}
+
+/* All changes up to now, as a text: "+" there, "-" not. */
+static const char *changes(struct flag *f)
+{
+	static char text[64];
+	char all[8192] = "";
+	size_t n = 0;
+	bool there;
+	int more;
+
+	do {
+		more = read_one(f, &there);
+		assert_in_range(more, 0, 1);
+		strcat(all, said);
+		text[n++] = there ? '+' : '-';
+	} while (more && n < sizeof(text) - 1);
+	text[n] = 0;
+	strcpy(said, all);
+	return text;
+}
+
+static void assert_changes(struct flag *f, const char *wanted)
+{
+	assert_string_equal(changes(f), wanted);
+	assert_string_equal(said, "");
+}
+
+static bool readable(const struct flag *f)
+{
+	struct pollfd p = { .fd = flag_fd(f), .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static void test_comes_and_goes(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+
+	(void)state;
+	assert_changes(f, "-");
+	assert_false(readable(f));
+	for (int i = 0; i < 100; i++) {
+		touch("dir/flag");
+		assert_true(readable(f));
+		assert_changes(f, "+");
+		assert_changes(f, "+");
+		assert_false(readable(f));
+		unlink("dir/flag");
+		assert_true(readable(f));
+		assert_changes(f, "-");
+	}
+	touch("dir/flag.part");
+	touch("dir/fla");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+static void test_there_at_the_start(void **state)
+{
+	struct flag *f;
+
+	(void)state;
+	touch("dir/flag");
+	f = open_flag("dir/flag");
+	assert_changes(f, "+");
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+/* Between two readings. */
+static void test_several_changes(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+
+	(void)state;
+	touch("dir/flag");
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	touch("dir/flag");
+	unlink("dir/flag");
+	touch("dir/flag");
+	assert_changes(f, "+");
+	unlink("dir/flag");
+	touch("dir/flag");
+	assert_changes(f, "-+");
+	unlink("dir/flag");
+	touch("dir/flag");
+	unlink("dir/flag");
+	touch("dir/flag");
+	assert_changes(f, "-+");
+	unlink("dir/flag");
+	touch("dir/flag");
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+static void test_other_ways_to_appear(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+
+	(void)state;
+	touch("other");
+	assert_int_equal(rename("other", "dir/flag"), 0);
+	assert_changes(f, "+");
+	assert_int_equal(rename("dir/flag", "dir/other"), 0);
+	assert_changes(f, "-");
+	assert_int_equal(link("dir/other", "dir/flag"), 0);
+	assert_changes(f, "+");
+	/* replaced: never away */
+	touch("other");
+	assert_int_equal(rename("other", "dir/flag"), 0);
+	assert_changes(f, "+");
+	assert_int_equal(rename("dir/flag", "flag"), 0);
+	assert_int_equal(rename("flag", "dir/flag"), 0);
+	assert_changes(f, "-+");
+	flag_free(f);
+}
+
+static void test_paths(void **state)
+{
+	char path[PATH_MAX];
+	struct flag *f;
+
+	(void)state;
+	f = open_flag("flag");
+	touch("flag");
+	assert_changes(f, "+");
+	flag_free(f);
+	snprintf(path, sizeof(path), "%s//dir/../dir/flag", top);
+	f = open_flag(path);
+	touch("dir/flag");
+	assert_changes(f, "+");
+	unlink("dir/flag");
+	flag_free(f);
+	/* a relative one stays where it was */
+	f = open_flag("./dir/flag");
+	assert_int_equal(chdir("/"), 0);
+	snprintf(path, sizeof(path), "%s/dir/flag", top);
+	touch(path);
+	assert_changes(f, "+");
+	assert_int_equal(chdir(top), 0);
+	flag_free(f);
+	/* the folder may be behind a symbolic link */
+	assert_int_equal(symlink("dir", "link"), 0);
+	f = open_flag("link/flag");
+	assert_changes(f, "+");
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	flag_free(f);
+	/* below the root: none is created there */
+	f = open_flag("/test_flag.none");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+/* ---- what is refused ---- */
+
+static void assert_refused(const char *path, int err, const char *line)
+{
+	struct flag *f = (void *)-1;
+	struct stderr_grab g;
+	const char *text;
+	int ret;
+
+	stderr_grab_begin(&g);
+	ret = flag_open(path, &f);
+	text = stderr_grab_end(&g);
+	assert_int_equal(ret, err);
+	assert_ptr_equal(f, (void *)-1);
+	if (!strstr(text, line) || strchr(text, '\n') != text + strlen(text) - 1)
+		fail_msg("'%s' is not in: %s", line, text);
+}
+
+static void test_refused_at_the_start(void **state)
+{
+	char path[PATH_MAX + 8];
+
+	(void)state;
+	assert_refused("", -EINVAL, "--window-flag: '' names no file");
+	assert_refused("dir/", -EINVAL, "--window-flag: 'dir/' names no file");
+	assert_refused("nowhere/flag", -ENOENT, "/nowhere: No such file or directory");
+	touch("file");
+	assert_refused("file/flag", -ENOTDIR, "/file: Not a directory");
+	assert_refused("dir/..", -EINVAL, "/dir/..: it is a folder, not a regular file");
+	memset(path, 'x', sizeof(path));
+	path[NAME_MAX + 1] = 0;
+	assert_refused(path, -EINVAL, "...: File name too long");
+	memset(path, '/', sizeof(path));
+	strcpy(path + sizeof(path) - 2, "x");
+	assert_refused(path, -EINVAL, "...: File name too long");
+
+	touch("target");
+	assert_int_equal(symlink("../target", "dir/flag"), 0);
+	assert_refused("dir/flag", -EINVAL, "/dir/flag: it is a symbolic link, not a regular file");
+	unlink("dir/flag");
+	assert_int_equal(symlink("nowhere", "dir/flag"), 0);
+	assert_refused("dir/flag", -EINVAL, "/dir/flag: it is a symbolic link, not a regular file");
+	unlink("dir/flag");
+	assert_int_equal(mkfifo("dir/flag", 0644), 0);
+	assert_refused("dir/flag", -EINVAL, "/dir/flag: it is a special file, not a regular file");
+}
+
+/* Said once, until a good one has been there. */
+static void test_refused_later(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(symlink("../target", "dir/flag"), 0);
+		assert_string_equal(changes(f), "-");
+		assert_int_equal(
+			strstr(said, "/dir/flag does not count: it is a symbolic link") != NULL,
+			i == 0);
+		unlink("dir/flag");
+		assert_changes(f, "-");
+	}
+	assert_int_equal(mkdir("dir/flag", 0755), 0);
+	assert_changes(f, "-");
+	rmdir("dir/flag");
+	touch("dir/flag");
+	assert_changes(f, "+");
+	/* one that is refused takes the place of a good one */
+	assert_int_equal(symlink("../target", "link"), 0);
+	assert_int_equal(rename("link", "dir/flag"), 0);
+	assert_string_equal(changes(f), "-");
+	assert_non_null(strstr(said, "it is a symbolic link"));
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+static void own(const char *path, uid_t uid)
+{
+	touch(path);
+	assert_int_equal(chown(path, uid, (gid_t)-1), 0);
+}
+
+static void test_owner(void **state)
+{
+	struct flag *f;
+
+	(void)state;
+	if (getuid())
+		skip();
+	own("dir/flag", 4711);
+	assert_refused("dir/flag", -EPERM,
+		"/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
+	setenv("SUDO_UID", "4711", 1);
+	f = open_flag("dir/flag");
+	assert_changes(f, "+");
+	/* root's is as good */
+	own("other", 0);
+	assert_int_equal(rename("other", "dir/flag"), 0);
+	assert_changes(f, "+");
+	own("other", 4712);
+	assert_int_equal(rename("other", "dir/flag"), 0);
+	assert_string_equal(changes(f), "-");
+	assert_non_null(strstr(said, "belongs to user 4712, neither to you (4711) nor to root"));
+	flag_free(f);
+	/* no number: as without sudo */
+	setenv("SUDO_UID", "47x", 1);
+	assert_refused("dir/flag", -EPERM, "neither to you (0)");
+	unsetenv("SUDO_UID");
+}
+
+/* ---- the folder ---- */
+
+static void test_folder_removed(void **state)
+{
+	struct flag *f;
+
+	(void)state;
+	touch("dir/flag");
+	f = open_flag("dir/flag");
+	assert_changes(f, "+");
+	unlink("dir/flag");
+	rmdir("dir");
+	assert_string_equal(changes(f), "-");
+	assert_non_null(
+		strstr(said, "/dir/flag was removed; its window stays closed until it is back"));
+	touch("else"); /* where it is waited for */
+	assert_changes(f, "-");
+	mkdir("dir", 0755);
+	assert_true(readable(f));
+	assert_string_equal(changes(f), "-");
+	assert_non_null(strstr(said, "/dir/flag is back"));
+	touch("dir/flag");
+	assert_changes(f, "+");
+	/* removed and back between two readings */
+	unlink("dir/flag");
+	rmdir("dir");
+	mkdir("dir", 0755);
+	touch("dir/flag");
+	assert_string_equal(changes(f), "-+");
+	assert_non_null(strstr(said, "was removed; it is there again"));
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+static void test_folder_moved(void **state)
+{
+	struct flag *f;
+
+	(void)state;
+	touch("dir/flag");
+	f = open_flag("dir/flag");
+	assert_changes(f, "+");
+	assert_int_equal(rename("dir", "moved"), 0);
+	assert_string_equal(changes(f), "-");
+	assert_non_null(
+		strstr(said, "/dir/flag was moved; its window stays closed until it is back"));
+	unlink("moved/flag");
+	touch("moved/flag");
+	assert_changes(f, "-");
+	assert_int_equal(rename("moved", "dir"), 0);
+	assert_string_equal(changes(f), "+");
+	unlink("dir/flag");
+	assert_changes(f, "-");
+	flag_free(f);
+}
+
+/* With folders above it: as each of them comes back. */
+static void test_folders_above(void **state)
+{
+	struct flag *f;
+
+	(void)state;
+	mkdir("a", 0755);
+	mkdir("a/b", 0755);
+	mkdir("a/b/c", 0755);
+	f = open_flag("a/b/c/flag");
+	assert_changes(f, "-");
+	rmdir("a/b/c");
+	rmdir("a/b");
+	rmdir("a");
+	assert_string_equal(changes(f), "-");
+	assert_non_null(strstr(said, "was removed"));
+	mkdir("a", 0755);
+	assert_changes(f, "-");
+	mkdir("a/b", 0755);
+	assert_changes(f, "-");
+	/* while it is waited for, one above goes, too */
+	assert_int_equal(rename("a", "z"), 0);
+	assert_changes(f, "-");
+	mkdir("z/b/c", 0755);
+	touch("z/b/c/flag");
+	assert_changes(f, "-");
+	assert_int_equal(rename("z", "a"), 0);
+	assert_string_equal(changes(f), "+");
+	assert_non_null(strstr(said, "is back"));
+	/* all at once */
+	unlink("a/b/c/flag");
+	rmdir("a/b/c");
+	rmdir("a/b");
+	rmdir("a");
+	mkdir("a", 0755);
+	mkdir("a/b", 0755);
+	mkdir("a/b/c", 0755);
+	touch("a/b/c/flag");
+	assert_string_equal(changes(f), "-+");
+	flag_free(f);
+}
+
+static void test_folder_becomes_a_file(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+
+	(void)state;
+	rmdir("dir");
+	touch("dir");
+	assert_string_equal(changes(f), "-");
+	assert_non_null(strstr(said, "was removed; its window stays closed until it is back"));
+	unlink("dir");
+	mkdir("dir", 0755);
+	touch("dir/flag");
+	assert_string_equal(changes(f), "+");
+	flag_free(f);
+}
+
+/* In a mount namespace of its own; exit code: 0 passed, 77 not allowed here. */
+static int unmount_it(void)
+{
+	struct flag *f;
+	bool ok;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		mount("none", "dir", "tmpfs", 0, NULL))
+		return 77;
+	touch("dir/flag");
+	f = open_flag("dir/flag");
+	ok = !strcmp(changes(f), "+");
+	umount("dir");
+	ok = ok && !strcmp(changes(f), "-");
+	ok = ok &&
+	     strstr(said,
+		     "can no longer be seen: its folder was unmounted; its window stays closed");
+	ok = ok && !strcmp(changes(f), "-") && !*said;
+	flag_free(f);
+	return ok ? 0 : 1;
+}
+
+static void test_folder_unmounted(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (!pid)
+		_exit(unmount_it());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* fs.inotify.max_queued_events, 16384 by default: the rest is told by one event */
+static void test_overflow(void **state)
+{
+	struct flag *f = open_flag("dir/flag");
+	unsigned int max = 0;
+	FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "re");
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%u", &max), 1);
+	fclose(file);
+	if (max > 100000)
+		skip();
+	for (int there = 1; there >= 0; there--) {
+		for (unsigned int i = 0; i <= max / 2; i++) {
+			touch("dir/other");
+			unlink("dir/other");
+		}
+		if (there)
+			touch("dir/flag");
+		else
+			unlink("dir/flag");
+		assert_changes(f, there ? "+" : "-");
+	}
+	/* and it is watched again */
+	touch("dir/flag");
+	assert_changes(f, "+");
+	flag_free(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_comes_and_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_there_at_the_start, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_several_changes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_ways_to_appear, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_paths, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refused_at_the_start, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refused_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_folder_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_folder_moved, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_folders_above, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_folder_becomes_a_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_folder_unmounted, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_overflow, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("flag", tests, NULL, NULL);
+}

@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One file over real sockets, to clients that are slow, hostile, or gone. The clock is the tests'.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/http.h"
+#include "io/http_server.h"
+
+#define HOST "Host: 127.0.0.1:9001\r\n"
+#define GET "GET /t.json HTTP/1.1\r\n" HOST "\r\n"
+#define LARGE (24 << 20) /* more than the buffers of a connection take */
+#define GIVE_UP_S 30
+
+static struct http_server *server;
+static int64_t now_ms;
+static int file_fd;
+static char *content; /* of LARGE bytes */
+
+static int setup(void **state)
+{
+	uint32_t x = 1;
+
+	(void)state;
+	content = malloc(LARGE);
+	if (!content)
+		return -1;
+	for (size_t i = 0; i < LARGE; i++) {
+		x = x * 1664525 + 1013904223; /* Numerical Recipes, section 7.1 */
+		content[i] = (char)(x >> 24);
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(content);
+	return 0;
+}
+
+static void write_file(size_t from, size_t to)
+{
+	while (from < to) {
+		ssize_t n = pwrite(file_fd, content + from, to - from, (off_t)from);
+
+		assert_true(n > 0);
+		from += (size_t)n;
+	}
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	now_ms = 1000000;
+	file_fd = memfd_create("t", MFD_CLOEXEC);
+	assert_true(file_fd >= 0);
+	assert_int_equal(http_server_new(0, file_fd, "t.json", "application/json", &server), 0);
+	assert_true(http_server_port(server) > 0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	http_server_free(server);
+	close(file_fd);
+	return 0;
+}
+
+/* One turn of the server; waits for something to do for 10 ms at most. */
+static void turn(void)
+{
+	struct pollfd fds[HTTP_FDS_MAX];
+
+	http_server_prepare(server, fds, now_ms);
+	poll(fds, HTTP_FDS_MAX, 10);
+	http_server_work(server, fds, now_ms);
+}
+
+static time_t give_up(void)
+{
+	return time(NULL) + GIVE_UP_S;
+}
+
+/* Time passes, and the server gets to know. */
+static void pass(int64_t ms)
+{
+	now_ms += ms;
+	turn();
+}
+
+static const struct sockaddr *address(void)
+{
+	static struct sockaddr_in addr;
+
+	addr = (struct sockaddr_in){ .sin_family = AF_INET,
+		.sin_port = htons(http_server_port(server)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	return (const struct sockaddr *)&addr;
+}
+
+static int connect_to(int buffer)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	if (buffer)
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer)), 0);
+	assert_int_equal(connect(fd, address(), sizeof(struct sockaddr_in)), 0);
+	turn();
+	return fd;
+}
+
+static void say_n(int fd, const char *text, size_t len)
+{
+	int unheard = 1;
+
+	assert_int_equal(send(fd, text, len, MSG_NOSIGNAL), len);
+	/* until the other socket has it, and the server has looked */
+	for (int i = 0; i < 100 && unheard; i++) {
+		assert_int_equal(ioctl(fd, SIOCOUTQ, &unheard), 0);
+		turn();
+	}
+}
+
+static void say(int fd, const char *text)
+{
+	say_n(fd, text, strlen(text));
+}
+
+/* Up to `max` bytes, as far as they come; fewer only when the server closed: *ret_errno is 0 then,
+ * or ECONNRESET. */
+static size_t hear(int fd, char *buf, size_t max, int *ret_errno)
+{
+	time_t until = give_up();
+	size_t len = 0;
+
+	*ret_errno = -1;
+	while (len < max) {
+		ssize_t n = recv(fd, buf + len, max - len, MSG_DONTWAIT);
+
+		if (n > 0) {
+			len += (size_t)n;
+		} else if (n < 0 && errno == EAGAIN) {
+			assert_true(time(NULL) < until);
+			turn();
+		} else {
+			*ret_errno = n ? errno : 0;
+			break;
+		}
+	}
+	return len;
+}
+
+static bool is_closed(int fd)
+{
+	char byte;
+	int err;
+
+	return !hear(fd, &byte, 1, &err);
+}
+
+static bool is_silent(int fd)
+{
+	char byte;
+
+	for (int i = 0; i < 3; i++)
+		turn();
+	return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Status line and headers, and where asked for the length of the body. Returns the status. */
+static int hear_head(int fd, uint64_t *ret_length)
+{
+	static char head[4096];
+	size_t n = 0;
+	const char *length;
+	int err;
+
+	do {
+		assert_true(n < sizeof(head) - 1);
+		assert_int_equal(hear(fd, head + n, 1, &err), 1);
+		head[++n] = 0;
+	} while (n < 4 || strcmp(head + n - 4, "\r\n\r\n"));
+	assert_memory_equal(head, "HTTP/1.1 ", 9);
+	length = strstr(head, "\r\nContent-Length: ");
+	if (ret_length)
+		*ret_length = length ? strtoull(length + 18, NULL, 10) : 0;
+	return atoi(head + 9);
+}
+
+/* The answer to GET: the file from `from` to `to`. */
+static void hear_file(int fd, int status, size_t from, size_t to)
+{
+	char *body = malloc(to - from + 1);
+	uint64_t length;
+	int err;
+
+	assert_non_null(body);
+	assert_int_equal(hear_head(fd, &length), status);
+	assert_int_equal(length, to - from);
+	assert_int_equal(hear(fd, body, length, &err), length);
+	assert_memory_equal(body, content + from, length);
+	free(body);
+}
+
+static void test_kept_connection(void **state)
+{
+	int fd = connect_to(0);
+
+	(void)state;
+	write_file(0, 5000);
+	for (int i = 0; i < 3; i++) {
+		say(fd, GET);
+		hear_file(fd, 200, 0, 5000);
+		pass(9000);
+	}
+	say(fd, "GET /t.json HTTP/1.1\r\n" HOST "Range: bytes=1000-\r\n\r\n");
+	hear_file(fd, 206, 1000, 5000);
+	say(fd, "GET /t.json HTTP/1.0\r\n" HOST "\r\n");
+	hear_file(fd, 200, 0, 5000);
+	assert_true(is_closed(fd));
+	close(fd);
+}
+
+static void test_pipelined(void **state)
+{
+	int fd = connect_to(0);
+
+	(void)state;
+	write_file(0, 100000);
+	for (int i = 0; i < 50; i++)
+		say(fd, i % 7 ? GET : "HEAD /t.json HTTP/1.1\r\n" HOST "\r\n");
+	say(fd, "GET /t.json HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n" GET);
+	for (int i = 0; i < 50; i++) {
+		if (i % 7)
+			hear_file(fd, 200, 0, 100000);
+		else
+			assert_int_equal(hear_head(fd, NULL), 200);
+	}
+	hear_file(fd, 200, 0, 100000);
+	assert_true(is_closed(fd));
+	close(fd);
+}
+
+static void test_byte_by_byte(void **state)
+{
+	int fd = connect_to(0);
+
+	(void)state;
+	write_file(0, 10);
+	for (const char *p = GET; *p; p++) {
+		assert_true(is_silent(fd));
+		say_n(fd, p, 1);
+	}
+	hear_file(fd, 200, 0, 10);
+	close(fd);
+}
+
+static void test_slow_reader(void **state)
+{
+	char *body = malloc(LARGE);
+	int fd = connect_to(4096), err;
+	uint64_t length;
+	size_t done = 0;
+
+	(void)state;
+	assert_non_null(body);
+	write_file(0, LARGE);
+	say(fd, GET);
+	assert_int_equal(hear_head(fd, &length), 200);
+	assert_int_equal(length, LARGE);
+	while (done < LARGE) {
+		size_t n = LARGE - done < 700000 ? LARGE - done : 700000;
+
+		assert_true(http_server_busy(server) || LARGE - done < 4 << 20);
+		assert_int_equal(hear(fd, body + done, n, &err), n);
+		done += n;
+		pass(HTTP_STALL_MS - 1);
+	}
+	assert_memory_equal(body, content, LARGE);
+	assert_int_equal(http_server_sent_whole(server), LARGE);
+	free(body);
+	close(fd);
+}
+
+static void test_growing_file(void **state)
+{
+	int fd = connect_to(0), other = connect_to(0);
+	size_t n = 0, before = 0;
+
+	(void)state;
+	assert_int_equal(http_server_sent_whole(server), 0);
+	say(fd, GET);
+	hear_file(fd, 200, 0, 0);
+	while (n < LARGE / 2) {
+		n = 2 * n + 1;
+		write_file(before, n);
+		say(fd, GET);
+		/* what comes now is for those who ask now */
+		write_file(n, n + 1000);
+		hear_file(fd, 200, 0, n);
+		assert_int_equal(http_server_sent_whole(server), n);
+		say(other, GET);
+		hear_file(other, 200, 0, n + 1000);
+		before = n += 1000;
+	}
+	close(fd);
+	close(other);
+}
+
+static void test_shrinking_file(void **state)
+{
+	char *body = malloc(LARGE);
+	uint64_t length;
+	size_t n;
+	int err;
+
+	(void)state;
+	assert_non_null(body);
+	/* to nothing; to less than was sent; to less than was asked for, behind what was sent */
+	for (size_t left = 0; left < LARGE; left += LARGE / 2 - 1) {
+		int fd = connect_to(4096);
+
+		write_file(0, LARGE);
+		say(fd, GET);
+		assert_int_equal(hear_head(fd, &length), 200);
+		assert_int_equal(length, LARGE);
+		assert_int_equal(hear(fd, body, 1000, &err), 1000);
+		assert_int_equal(ftruncate(file_fd, (off_t)left), 0);
+		pass(1);
+		n = 1000 + hear(fd, body + 1000, LARGE - 1000, &err);
+		assert_true(err == 0 || err == ECONNRESET);
+		assert_true(n < LARGE);
+		assert_memory_equal(body, content, n);
+		assert_false(http_server_busy(server));
+		assert_int_equal(http_server_sent_whole(server), 0);
+		close(fd);
+	}
+	free(body);
+}
+
+/* As when a recording into the same file begins anew: what it writes is not mixed with what was
+ * sent. */
+static void test_file_written_anew(void **state)
+{
+	char *body = malloc(LARGE);
+	int fd = connect_to(4096), err;
+	uint64_t length;
+	size_t n;
+
+	(void)state;
+	assert_non_null(body);
+	write_file(0, LARGE);
+	say(fd, GET);
+	assert_int_equal(hear_head(fd, &length), 200);
+	assert_int_equal(ftruncate(file_fd, 0), 0);
+	/* nobody reads, so nothing tells the server: it looks by itself */
+	pass(250);
+	for (off_t at = 0; at < LARGE; at += 4096)
+		assert_int_equal(pwrite(file_fd, "anew", 4, at), 4);
+	n = hear(fd, body, LARGE, &err);
+	assert_true(n < LARGE);
+	assert_memory_equal(body, content, n);
+	free(body);
+	close(fd);
+}
+
+static void test_killed_client(void **state)
+{
+	struct linger reset = { .l_onoff = 1 };
+	time_t until = give_up();
+
+	(void)state;
+	write_file(0, LARGE);
+	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
+		int fd = connect_to(4096);
+		uint64_t length;
+
+		say(fd, GET);
+		assert_int_equal(hear_head(fd, &length), 200);
+		assert_true(http_server_busy(server));
+		if (i % 2)
+			assert_int_equal(
+				setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+		close(fd);
+		while (http_server_busy(server)) {
+			assert_true(time(NULL) < until);
+			turn();
+		}
+	}
+	assert_int_equal(http_server_sent_whole(server), 0);
+}
+
+static void test_crowd(void **state)
+{
+	int fds[HTTP_CONNS_MAX], late;
+
+	(void)state;
+	write_file(0, 10);
+	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
+		fds[i] = connect_to(0);
+		/* each has its place before the next one comes */
+		say(fds[i], GET);
+		hear_file(fds[i], 200, 0, 10);
+	}
+	for (int i = 0; i < 3; i++) {
+		late = connect_to(0);
+		assert_int_equal(hear_head(late, NULL), 503);
+		close(late);
+	}
+	close(fds[5]);
+	for (int i = 0; i < 3; i++)
+		turn();
+	fds[5] = connect_to(0);
+	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
+		say(fds[i], GET);
+		hear_file(fds[i], 200, 0, 10);
+		close(fds[i]);
+	}
+}
+
+static void test_slow_request(void **state)
+{
+	int idle = connect_to(0), fd = connect_to(0);
+	time_t until = give_up();
+
+	(void)state;
+	write_file(0, 10);
+	pass(HTTP_HEAD_MS - 1000);
+	say(fd, "GET /t.json HTTP/1.1\r\n");
+	assert_true(is_silent(fd));
+	/* one more header every now and then does not help */
+	for (int i = 0; i < 9; i++) {
+		pass(1000);
+		say(fd, "X: y\r\n");
+		turn();
+	}
+	assert_true(is_silent(fd));
+	assert_true(is_closed(idle));
+	pass(1000);
+	assert_int_equal(hear_head(fd, NULL), 408);
+	/* and is not waited for when it does not close */
+	shutdown(fd, SHUT_RD);
+	pass(HTTP_DRAIN_MS);
+	while (send(fd, "x", 1, MSG_NOSIGNAL) > 0) {
+		assert_true(time(NULL) < until);
+		turn();
+	}
+	close(idle);
+	close(fd);
+}
+
+static void test_stalled_reader(void **state)
+{
+	int fd = connect_to(4096);
+	uint64_t length;
+
+	(void)state;
+	write_file(0, LARGE);
+	say(fd, GET);
+	assert_int_equal(hear_head(fd, &length), 200);
+	for (int i = 0; i < 10; i++)
+		turn();
+	pass(HTTP_STALL_MS - 1);
+	assert_true(http_server_busy(server));
+	pass(1);
+	assert_false(http_server_busy(server));
+	close(fd);
+}
+
+/* The answer is read in full although there is more that nobody reads. */
+static void test_unwanted_bytes(void **state)
+{
+	static char junk[100000];
+	int fd, err;
+
+	(void)state;
+	memset(junk, 'x', sizeof(junk));
+	write_file(0, 10);
+	fd = connect_to(0);
+	say(fd, "POST /t.json HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\n");
+	say_n(fd, junk, sizeof(junk));
+	assert_int_equal(hear_head(fd, NULL), 405);
+	hear(fd, junk, sizeof(junk), &err);
+	assert_int_equal(err, 0);
+	close(fd);
+
+	memset(junk, 'x', sizeof(junk));
+	fd = connect_to(0);
+	say_n(fd, junk, sizeof(junk));
+	assert_int_equal(hear_head(fd, NULL), 431);
+	hear(fd, junk, sizeof(junk), &err);
+	assert_int_equal(err, 0);
+	close(fd);
+
+	fd = connect_to(0);
+	say(fd, "\x16\x03\x01\x02");
+	assert_int_equal(hear_head(fd, NULL), 400);
+	close(fd);
+}
+
+static void test_half_closed(void **state)
+{
+	int fd = connect_to(0);
+
+	(void)state;
+	write_file(0, 1 << 20);
+	say(fd, GET);
+	shutdown(fd, SHUT_WR);
+	hear_file(fd, 200, 0, 1 << 20);
+	assert_true(is_closed(fd));
+	close(fd);
+}
+
+static void test_sent_whole(void **state)
+{
+	static const struct {
+		const char *line, *headers;
+		bool whole;
+	} cases[] = {
+		{ "HEAD /t.json HTTP/1.1", "", false },
+		{ "GET /x.json HTTP/1.1", "", false },
+		{ "OPTIONS /t.json HTTP/1.1", "", false },
+		{ "GET /t.json HTTP/1.1", "Range: bytes=1-\r\n", false },
+		{ "GET /t.json HTTP/1.1", "Range: bytes=0-8\r\n", false },
+		{ "GET /t.json HTTP/1.1", "Range: bytes=10-\r\n", false },
+		{ "GET /t.json HTTP/1.1", "Origin: http://evil.example\r\n", false },
+		{ "GET /t.json HTTP/1.1", "Range: bytes=0-\r\n", true },
+	};
+	char text[300], body[300];
+	int fd = connect_to(0), err;
+	uint64_t length;
+
+	(void)state;
+	write_file(0, 10);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "%s\r\n" HOST "%s\r\n", cases[i].line,
+			cases[i].headers);
+		say(fd, text);
+		hear_head(fd, &length);
+		if (*cases[i].line != 'H')
+			hear(fd, body, length, &err);
+		assert_int_equal(http_server_sent_whole(server), cases[i].whole ? 10 : 0);
+	}
+	close(fd);
+}
+
+static void test_no_more_files(void **state)
+{
+	struct rlimit before, few = { .rlim_cur = 64 };
+	struct pollfd fds[HTTP_FDS_MAX];
+	int fd = connect_to(0), second, filled[64], n = 0;
+	const char *preload = getenv("LD_PRELOAD");
+
+	(void)state;
+	/* which accepts, and then closes what is over the limit */
+	if (preload && strstr(preload, "vgpreload"))
+		skip();
+	write_file(0, 10);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	second = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(second >= 0);
+	while ((filled[n] = dup(file_fd)) >= 0)
+		n++;
+	assert_int_equal(connect(second, address(), sizeof(struct sockaddr_in)), 0);
+	turn();
+	/* it does not turn round and round meanwhile, and serves those who are there */
+	assert_int_equal(http_server_prepare(server, fds, now_ms), 1000);
+	assert_int_equal(fds[0].fd, -1);
+	say(fd, GET);
+	hear_file(fd, 200, 0, 10);
+	while (n)
+		close(filled[--n]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	now_ms += 1000;
+	say(second, GET);
+	hear_file(second, 200, 0, 10);
+	close(fd);
+	close(second);
+}
+
+static void test_timeout(void **state)
+{
+	struct pollfd fds[HTTP_FDS_MAX];
+	int fd;
+
+	(void)state;
+	assert_int_equal(http_server_prepare(server, fds, now_ms), -1);
+	fd = connect_to(0);
+	say(fd, GET);
+	hear_file(fd, 200, 0, 0);
+	assert_int_equal(http_server_prepare(server, fds, now_ms), HTTP_HEAD_MS);
+	assert_int_equal(http_server_prepare(server, fds, now_ms + HTTP_HEAD_MS + 5), 0);
+	close(fd);
+}
+
+static void test_port_taken(void **state)
+{
+	struct http_server *second = NULL;
+
+	(void)state;
+	assert_int_equal(
+		http_server_new(http_server_port(server), file_fd, "t.json", "x/y", &second),
+		-EADDRINUSE);
+	assert_null(second);
+}
+
+#define SERVER_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SERVER_TEST(test_kept_connection),
+		SERVER_TEST(test_pipelined),
+		SERVER_TEST(test_byte_by_byte),
+		SERVER_TEST(test_slow_reader),
+		SERVER_TEST(test_growing_file),
+		SERVER_TEST(test_shrinking_file),
+		SERVER_TEST(test_file_written_anew),
+		SERVER_TEST(test_killed_client),
+		SERVER_TEST(test_crowd),
+		SERVER_TEST(test_slow_request),
+		SERVER_TEST(test_stalled_reader),
+		SERVER_TEST(test_unwanted_bytes),
+		SERVER_TEST(test_half_closed),
+		SERVER_TEST(test_sent_whole),
+		SERVER_TEST(test_no_more_files),
+		SERVER_TEST(test_timeout),
+		SERVER_TEST(test_port_taken),
+	};
+
+	return cmocka_run_group_tests_name("http_server", tests, setup, teardown);
+}

@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The options of windows and of the flight recorder: values, which go together, the environment. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "capture/trigger.h"
+#include "cmd/record_window.h"
+#include "stderr.h"
+
+#define SEC UINT64_C(1000000000)
+#define MB (UINT64_C(1) << 20)
+#define ARGS_MAX 16
+
+static struct record_options o;
+static struct record_strings strings;
+static char said[8192];
+static char top[64];
+
+static const char *const variables[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG",
+	"INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS", "INFTRACE_OUTPUT_DIR",
+	"VLLM_CHAKRA_TRACE_DIR", "SUDO_UID" };
+
+static void forget(void)
+{
+	record_strings_free(&strings);
+	trigger_free(o.triggers);
+	strings = (struct record_strings){};
+	o = (struct record_options){};
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		unsetenv(variables[i]);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	forget();
+	strcpy(top, "/tmp/test_record_window.XXXXXX");
+	return mkdtemp(top) && !chdir(top) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	forget();
+	return chdir("/") || rmdir(top);
+}
+
+/* Options as one text, in which a blank ends each. */
+static int parse(const char *text)
+{
+	static char copy[512];
+	char *argv[ARGS_MAX] = { (char *)"record" }, *save = NULL;
+	struct stderr_grab g;
+	int argc = 1, err;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+		argv[argc++] = w;
+	stderr_grab_begin(&g);
+	err = argp_parse(&record_window_argp, argc, argv, ARGP_NO_EXIT, NULL, &o);
+	strcpy(said, stderr_grab_end(&g));
+	return -err;
+}
+
+static int check(void)
+{
+	struct stderr_grab g;
+	int err;
+
+	stderr_grab_begin(&g);
+	err = record_window_check(&o);
+	strcpy(said, stderr_grab_end(&g));
+	return err;
+}
+
+static int environment(void)
+{
+	struct stderr_grab g;
+	int err;
+
+	stderr_grab_begin(&g);
+	err = record_window_environment(&o, &strings);
+	strcpy(said, stderr_grab_end(&g));
+	return err;
+}
+
+static void assert_text(const char *text, const char *wanted)
+{
+	if (!text || !wanted)
+		assert_ptr_equal(text, wanted);
+	else
+		assert_string_equal(text, wanted);
+}
+
+/* ---- values ---- */
+
+static void test_nothing(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(""), 0);
+	assert_int_equal(environment(), 0);
+	assert_int_equal(check(), 0);
+	assert_false(record_by_time(&o));
+	assert_null(o.output_dir);
+	assert_int_equal(o.n_formats, 0);
+	assert_string_equal(said, "");
+}
+
+static void test_windows(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		parse("--window-flag f --max-steps 70000 --format pftrace,json.gz --output-dir ."),
+		0);
+	assert_int_equal(check(), 0);
+	assert_text(o.window_flag, "f");
+	assert_int_equal(o.max_steps, 70000);
+	assert_int_equal(o.n_formats, 2);
+	assert_text(o.formats[0], "pftrace");
+	assert_text(o.formats[1], "json.gz");
+	assert_text(o.output_dir, ".");
+	forget();
+	assert_int_equal(parse("--window every=60s,for=2s"), 0);
+	assert_int_equal(check(), 0);
+	assert_text(o.window_spec, "every=60s,for=2s");
+	assert_int_equal(o.n_formats, 1);
+	assert_text(o.formats[0], "json");
+	assert_text(o.output_dir, ".");
+	forget();
+	assert_int_equal(
+		parse("--format json --format json.gz,pftrace,pftrace.gz --window manual"), 0);
+	assert_int_equal(check(), 0);
+	assert_int_equal(o.n_formats, 4);
+	assert_string_equal(said, "");
+}
+
+static void test_flight(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes, ns;
+	} sizes[] = {
+		{ "64MB", 64 * MB, 0 },
+		{ "64M", 64 * MB, 0 },
+		{ "1mb", MB, 0 },
+		{ "1.5GiB", 1536 * MB, 0 },
+		{ "1048576B", MB, 0 },
+		{ "30s", 0, 30 * SEC },
+		{ "2m", 0, 120 * SEC },
+		{ "100ms", 0, SEC / 10 },
+		{ "1h", 0, 3600 * SEC },
+	};
+	char text[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		snprintf(text, sizeof(text), "--flight-recorder %s", sizes[i].text);
+		assert_int_equal(parse(text), 0);
+		assert_int_equal(check(), 0);
+		if (o.flight_bytes != sizes[i].bytes || o.flight_ns != sizes[i].ns)
+			fail_msg("%s", text);
+		assert_int_equal(o.trigger_cooldown_ns, 10 * SEC);
+		assert_int_equal(o.max_dumps, 0);
+		forget();
+	}
+	assert_int_equal(
+		parse("--flight-recorder 1s --trigger step>1s --trigger exit --trigger-cooldown 0 "
+		      "--max-dumps 3"),
+		0);
+	assert_int_equal(check(), 0);
+	assert_non_null(o.triggers);
+	assert_int_equal(o.trigger_cooldown_ns, 0);
+	assert_int_equal(o.max_dumps, 3);
+}
+
+static void test_rotation(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--max-size 1MB --max-files 2"), 0);
+	assert_int_equal(check(), 0);
+	assert_int_equal(o.max_size, MB);
+	assert_int_equal(o.max_files, 2);
+	assert_false(record_by_time(&o));
+}
+
+/* ---- what is wrong ---- */
+
+struct bad {
+	const char *options, *line;
+};
+
+static void test_bad_values(void **state)
+{
+	static const struct bad bad[] = {
+		{ "--window-flag=", "--window-flag: the name is empty\n" },
+		{ "--output-dir=", "--output-dir: the name is empty\n" },
+		{ "--max-steps x", "--max-steps: 'x' is not a number; write digits only, at most "
+				   "4294967295\n" },
+		{ "--max-steps -1", "--max-steps: '-1' is not a number" },
+		{ "--format=", "--format: '' is not a format; there are json, json.gz, pftrace, "
+			       "pftrace.gz\n" },
+		{ "--format json,", "--format: '' is not a format" },
+		{ "--format jsn",
+			"--format: 'jsn' is not a format; nearest: json; there are json" },
+		{ "--format perfetto", "--format: 'perfetto' is not a format; there are json" },
+		{ "--format .json", "--format: '.json' is not a format; nearest: json; there are" },
+		{ "--format json,pftrace,json", "--format: json is given twice\n" },
+		{ "--flight-recorder=",
+			"--flight-recorder: '' is neither a size nor a time; write 64MB or 30s\n" },
+		{ "--flight-recorder 64", "--flight-recorder: '64' is neither a size nor a time" },
+		{ "--flight-recorder 1.5",
+			"--flight-recorder: '1.5' is neither a size nor a time" },
+		{ "--flight-recorder much",
+			"--flight-recorder: 'much' is neither a size nor a time" },
+		{ "--flight-recorder 1023K", "--flight-recorder: 1023K is less than 1MB\n" },
+		{ "--flight-recorder 99ms", "--flight-recorder: 99ms is less than 100ms\n" },
+		{ "--flight-recorder 99999999T",
+			"--flight-recorder: '99999999T' is neither a size nor a time" },
+		{ "--trigger stop>1s",
+			"--trigger: 'stop' is not known; nearest: step; there are step, decode" },
+		{ "--trigger step>fast", "--trigger: step: 'fast' is not a duration" },
+		{ "--trigger-cooldown x", "--trigger-cooldown: 'x' is not a duration" },
+		{ "--max-dumps 0", "--max-dumps: must be at least 1\n" },
+		{ "--max-dumps x", "--max-dumps: 'x' is not a number" },
+		{ "--max-size x",
+			"--max-size: 'x' is not a size; write 64MB, 512K or a number of bytes\n" },
+		{ "--max-size 1023KB", "--max-size: 1023KB is less than 1MB\n" },
+		{ "--max-files 0", "--max-files: must be at least 1\n" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(parse(bad[i].options), -EINVAL);
+		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
+			fail_msg("%s: %s", bad[i].options, said);
+		forget();
+	}
+}
+
+static void test_bad_together(void **state)
+{
+	static const struct bad bad[] = {
+		{ "--window-flag f --window manual", "give one of --window-flag and --window\n" },
+		{ "--window manual --flight-recorder 1s",
+			"give windows (--window-flag, --window) or --flight-recorder, not both\n" },
+		{ "--window-flag f --flight-recorder 1MB", "or --flight-recorder, not both\n" },
+		{ "--output-dir x", "--output-dir needs --window-flag, --window or "
+				    "--flight-recorder: without them give -o\n" },
+		{ "--format json", "--format needs --window-flag, --window or --flight-recorder" },
+		{ "--trigger exit", "--trigger needs --flight-recorder, such as 64MB or 30s\n" },
+		{ "--trigger exit --window manual", "--trigger needs --flight-recorder" },
+		{ "--trigger-cooldown 10s",
+			"--trigger-cooldown needs --trigger and --flight-recorder\n" },
+		{ "--trigger-cooldown 0s --flight-recorder 1s",
+			"--trigger-cooldown needs --trigger and" },
+		{ "--max-dumps 1 --flight-recorder 1s",
+			"--max-dumps needs --trigger and --flight-recorder\n" },
+		{ "--max-files 1", "--max-files needs --max-size\n" },
+		{ "--window sometimes",
+			"--window: 'sometimes' is neither manual nor like every=60s,for=2s\n" },
+		{ "--window every=1s,for=1s", "--window: for=1s is not shorter than every=1s\n" },
+		{ "--window=", "--window: '' is neither manual nor like" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(parse(bad[i].options), 0);
+		assert_int_equal(check(), -EINVAL);
+		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
+			fail_msg("%s: %s", bad[i].options, said);
+		forget();
+	}
+	/* those of record itself */
+	for (int flight = 0; flight < 2; flight++) {
+		for (int profile = 0; profile < 2; profile++) {
+			char line[120];
+
+			parse(flight ? "--flight-recorder 1s" : "--window manual");
+			o.profile = profile ? "p.jsonl" : NULL;
+			o.n_outputs = !profile;
+			o.outputs[0] = "t.json";
+			assert_int_equal(check(), -EINVAL);
+			snprintf(line, sizeof(line),
+				"inftrace: %s: with %s the files are named by time: give "
+				"--output-dir and --format\n",
+				profile ? "--profile" : "-o",
+				flight ? "--flight-recorder" : "windows");
+			assert_string_equal(said, line);
+			forget();
+		}
+	}
+	parse("--max-size 1MB");
+	o.outputs[o.n_outputs++] = "t.json";
+	assert_int_equal(check(), 0);
+	forget();
+	parse("--max-size 1MB");
+	o.outputs[o.n_outputs++] = "-";
+	assert_int_equal(check(), -EINVAL);
+	assert_string_equal(said, "inftrace: --max-size: what goes to stdout cannot be cut into files\n");
+}
+
+static void test_folder(void **state)
+{
+	struct stat st;
+	mode_t old = umask(027);
+
+	(void)state;
+	parse("--window manual --output-dir a/b//c/");
+	assert_int_equal(check(), 0);
+	umask(old);
+	assert_int_equal(stat("a/b/c", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0750);
+	forget();
+	parse("--window manual --output-dir a/b/c");
+	assert_int_equal(check(), 0);
+	forget();
+	fclose(fopen("a/file", "we"));
+	parse("--window manual --output-dir a/file");
+	assert_int_equal(check(), -ENOTDIR);
+	assert_string_equal(
+		said, "inftrace: --output-dir: cannot write into a/file: Not a directory\n");
+	forget();
+	parse("--window manual --output-dir a/file/c");
+	assert_int_equal(check(), -ENOTDIR);
+	forget();
+	parse("--window manual --output-dir /proc/nowhere");
+	assert_true(check() < 0);
+	assert_non_null(strstr(said, "--output-dir: cannot write into /proc/nowhere: "));
+	forget();
+	/* nothing is made when something else is wrong */
+	parse("--window sometimes --output-dir never");
+	assert_int_equal(check(), -EINVAL);
+	assert_int_equal(access("never", F_OK), -1);
+	unlink("a/file");
+	rmdir("a/b/c");
+	rmdir("a/b");
+	rmdir("a");
+}
+
+/* ---- the environment ---- */
+
+static void test_own_environment(void **state)
+{
+	(void)state;
+	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
+	setenv("INFTRACE_MAX_STEPS", "5", 1);
+	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
+	parse("");
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "f");
+	assert_int_equal(o.max_steps, 5);
+	assert_text(o.output_dir, "d");
+	assert_string_equal(said,
+		"inftrace: windows while f exists: INFTRACE_WINDOW_FLAG in the environment\n"
+		"inftrace: windows of 5 steps: INFTRACE_MAX_STEPS in the environment\n");
+	forget();
+	/* the options win */
+	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
+	setenv("INFTRACE_MAX_STEPS", "5", 1);
+	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
+	parse("--window-flag g --max-steps 6 --output-dir .");
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "g");
+	assert_int_equal(o.max_steps, 6);
+	assert_text(o.output_dir, ".");
+	assert_string_equal(said, "");
+	forget();
+	for (int i = 0; i < 2; i++) {
+		setenv("INFTRACE_WINDOW_FLAG", "f", 1);
+		parse(i ? "--window manual" : "--flight-recorder 1s");
+		assert_int_equal(environment(), 0);
+		assert_null(o.window_flag);
+		forget();
+	}
+	/* one file for the whole run */
+	setenv("INFTRACE_WINDOW_FLAG", "f", 1);
+	setenv("INFTRACE_OUTPUT_DIR", "d", 1);
+	o.outputs[o.n_outputs++] = "t.json";
+	assert_int_equal(environment(), 0);
+	assert_null(o.window_flag);
+	assert_null(o.output_dir);
+	assert_string_equal(said, "inftrace: INFTRACE_WINDOW_FLAG in the environment is left out: "
+				  "-o is for the whole run\n");
+	forget();
+	/* empty is as good as none, malformed is not */
+	setenv("INFTRACE_WINDOW_FLAG", "", 1);
+	setenv("INFTRACE_MAX_STEPS", "many", 1);
+	assert_int_equal(environment(), -EINVAL);
+	assert_null(o.window_flag);
+	assert_non_null(strstr(said, "INFTRACE_MAX_STEPS: 'many' is not a number"));
+	/* the counterparts are for those who know them */
+	forget();
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	assert_int_equal(environment(), 0);
+	assert_null(o.window_flag);
+}
+
+/* A COMMAND has our environment. */
+static void test_command(void **state)
+{
+	char *command[] = { (char *)"true", NULL };
+
+	(void)state;
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("VLLM_CHAKRA_TRACE_DIR", "d", 1);
+	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
+	o.command = command;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "f");
+	assert_text(o.output_dir, "d");
+	assert_int_equal(o.max_steps, 7);
+	forget();
+	/* without windows that number is of another program only */
+	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
+	o.command = command;
+	assert_int_equal(environment(), 0);
+	assert_int_equal(o.max_steps, 0);
+	forget();
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("INFTRACE_WINDOW_FLAG", "g", 1);
+	o.command = command;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "g");
+}
+
+/* A process with these variables, in `dir`; with another user when that is not 0. It is there with
+ * all of it when this returns. */
+static pid_t child(uid_t user, const char *dir, const char *const env[])
+{
+	int up[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(up), 0);
+	pid = fork();
+	if (!pid) {
+		if (chdir(dir) || (user && setuid(user)))
+			_exit(1);
+		dup2(up[1], STDOUT_FILENO);
+		close(up[0]);
+		close(up[1]);
+		execle("/bin/sh", "sh", "-c", "echo; exec sleep 100 >&-", NULL, env);
+		_exit(1);
+	}
+	close(up[1]);
+	assert_int_equal(read(up[0], &c, 1), 1);
+	close(up[0]);
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_target(void **state)
+{
+	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag",
+		"VLLM_CHAKRA_TRACE_DIR=traces", "VLLM_CHAKRA_TRACE_MAX_STEPS=9", NULL };
+	char line[512], path[128];
+	pid_t pid = child(0, top, env);
+
+	(void)state;
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "/x/flag");
+	snprintf(path, sizeof(path), "%s/traces", top);
+	assert_text(o.output_dir, path);
+	assert_int_equal(o.max_steps, 9);
+	snprintf(line, sizeof(line),
+		"inftrace: windows while /x/flag exists: VLLM_CHAKRA_FLAG of process %d\n"
+		"inftrace: windows of 9 steps: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d\n",
+		pid, pid);
+	assert_string_equal(said, line);
+	forget();
+	/* our own comes first */
+	setenv("INFTRACE_WINDOW_FLAG", "ours", 1);
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "ours");
+	forget();
+	/* nothing of it without windows */
+	o.pids = &pid;
+	o.n_pids = 1;
+	o.profile = "p";
+	assert_int_equal(environment(), 0);
+	assert_null(o.window_flag);
+	assert_null(o.output_dir);
+	assert_int_equal(o.max_steps, 0);
+	forget();
+	end_child(pid);
+	/* one that has gone is somebody else's error */
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	assert_null(o.window_flag);
+}
+
+static void test_target_variants(void **state)
+{
+	static const char *const env[] = { "INFTRACE_WINDOW_FLAG=flag", "VLLM_CHAKRA_FLAG=other",
+		"INFTRACE_MAX_STEPS=x\x1b", NULL };
+	pid_t pid = child(0, top, env);
+	char path[128];
+
+	(void)state;
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	snprintf(path, sizeof(path), "%s/flag", top);
+	assert_text(o.window_flag, path);
+	assert_int_equal(o.max_steps, 0);
+	assert_non_null(strstr(said, "warning: INFTRACE_MAX_STEPS: 'x?' is not a number"));
+	assert_non_null(strstr(said, "; it is left out\n"));
+	forget();
+	end_child(pid);
+}
+
+static void test_target_of_another(void **state)
+{
+	static const char *const env[] = { "VLLM_CHAKRA_FLAG=/x/flag", "VLLM_CHAKRA_TRACE_DIR=/etc",
+		NULL };
+	pid_t pid;
+
+	(void)state;
+	if (getuid())
+		skip();
+	pid = child(4711, "/", env);
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "/x/flag");
+	assert_null(o.output_dir);
+	assert_non_null(strstr(
+		said, "is left out: it is another user's, or sees other files; give --output-dir"));
+	forget();
+	setenv("SUDO_UID", "4711", 1);
+	o.pids = &pid;
+	o.n_pids = 1;
+	assert_int_equal(environment(), 0);
+	assert_text(o.output_dir, "/etc");
+	forget();
+	end_child(pid);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_nothing),
+		T(test_windows),
+		T(test_flight),
+		T(test_rotation),
+		T(test_bad_values),
+		T(test_bad_together),
+		T(test_folder),
+		T(test_own_environment),
+		T(test_command),
+		T(test_target),
+		T(test_target_variants),
+		T(test_target_of_another),
+	};
+
+	return cmocka_run_group_tests_name("record_window", tests, NULL, NULL);
+}

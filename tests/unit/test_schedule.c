@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Windows: every source of a wish and every limit, alone and together. Times are whole numbers. */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "capture/schedule.h"
+#include "stderr.h"
+
+#define SEC UINT64_C(1000000000)
+#define BEGIN (1000 * SEC + 7) /* of the run */
+#define NEVER UINT64_MAX
+
+static struct schedule sched;
+
+/* The time of these is in milliseconds from the begin. */
+static uint64_t at(uint64_t ms)
+{
+	return BEGIN + ms * (SEC / 1000);
+}
+
+static void begin(enum schedule_source source, uint64_t duration_ms, uint64_t max_steps)
+{
+	struct schedule_config c = {
+		.source = source,
+		.every_ns = source == SCHEDULE_EVERY ? 10 * SEC : 0,
+		.for_ns = source == SCHEDULE_EVERY ? 2 * SEC : 0,
+		.duration_ns = duration_ms * (SEC / 1000),
+		.max_steps = max_steps,
+	};
+
+	schedule_init(&sched, &c, BEGIN);
+}
+
+/* `next_ms` from the begin, or NEVER. */
+static void check(
+	int line, uint64_t ms, bool open, uint32_t number, const char *why, uint64_t next_ms)
+{
+	struct schedule_state st = schedule_next(&sched, at(ms));
+	const char *reason = open ? st.opened : st.closed;
+
+	if (st.open != open || st.number != number || strcmp(reason ? reason : "", why))
+		fail_msg("line %d: %s, number %u, %s", line, st.open ? "open" : "closed", st.number,
+			reason ? reason : "no reason");
+	if (st.next_ns != (next_ms == NEVER ? NEVER : at(next_ms)))
+		fail_msg("line %d: next look at %.3f", line,
+			((double)st.next_ns - (double)BEGIN) / 1e6);
+}
+#define OPEN(ms, number, why, next_ms) check(__LINE__, ms, true, number, why, next_ms)
+#define CLOSED(ms, number, why, next_ms) check(__LINE__, ms, false, number, why, next_ms)
+
+static void flag(uint64_t ms, bool there)
+{
+	schedule_flag(&sched, at(ms), there);
+}
+
+static bool is_over(void)
+{
+	return sched.state.over;
+}
+
+/* ---- the whole run ---- */
+
+static void test_whole(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_WHOLE, 0, 0);
+	OPEN(0, 1, "start", NEVER);
+	schedule_steps(&sched, at(5), 1000000);
+	OPEN(100000000, 1, "start", NEVER);
+	schedule_end(&sched, at(100000000));
+	CLOSED(100000000, 1, "end", NEVER);
+	assert_true(is_over());
+	assert_int_equal(schedule_start(&sched, at(100000001)), -ESHUTDOWN);
+	CLOSED(100000001, 1, "end", NEVER);
+}
+
+static void test_whole_duration(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_WHOLE, 500, 0);
+	OPEN(0, 1, "start", 500);
+	OPEN(499, 1, "start", 500);
+	assert_false(is_over());
+	CLOSED(500, 1, "duration", NEVER);
+	assert_true(is_over());
+	/* later than asked for, and stopped in between: the run ends all the same */
+	begin(SCHEDULE_WHOLE, 500, 0);
+	assert_int_equal(schedule_stop(&sched, at(100)), 0);
+	CLOSED(100, 1, "stop", 500);
+	assert_int_equal(schedule_start(&sched, at(200)), 0);
+	OPEN(200, 2, "start", 500);
+	assert_int_equal(schedule_stop(&sched, at(300)), 0);
+	CLOSED(700, 2, "stop", NEVER);
+	assert_true(is_over());
+}
+
+static void test_whole_max_steps(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_WHOLE, 0, 10);
+	schedule_steps(&sched, at(1), 9);
+	OPEN(1, 1, "start", NEVER);
+	schedule_steps(&sched, at(2), 1);
+	CLOSED(2, 1, "max_steps", NEVER);
+	assert_true(is_over());
+}
+
+/* ---- by hand ---- */
+
+static void test_manual(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_MANUAL, 0, 0);
+	CLOSED(0, 0, "", NEVER);
+	assert_int_equal(schedule_stop(&sched, at(1)), 1);
+	assert_int_equal(schedule_start(&sched, at(10)), 0);
+	OPEN(10, 1, "start", NEVER);
+	assert_int_equal(schedule_start(&sched, at(11)), 1);
+	OPEN(11, 1, "start", NEVER);
+	assert_int_equal(schedule_stop(&sched, at(12)), 0);
+	CLOSED(12, 1, "stop", NEVER);
+	assert_int_equal(schedule_stop(&sched, at(12)), 1);
+	assert_int_equal(schedule_start(&sched, at(12)), 0);
+	OPEN(12, 2, "start", NEVER);
+	schedule_end(&sched, at(20));
+	CLOSED(20, 2, "end", NEVER);
+	assert_true(is_over());
+}
+
+static void test_manual_limits(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_MANUAL, 1000, 10);
+	CLOSED(5000, 0, "", NEVER);
+	schedule_start(&sched, at(5000));
+	OPEN(5999, 1, "start", 6000);
+	CLOSED(6000, 1, "duration", NEVER);
+	assert_false(is_over());
+	schedule_steps(&sched, at(6500), 100); /* between windows: of none */
+	schedule_start(&sched, at(7000));
+	schedule_steps(&sched, at(7100), 9);
+	OPEN(7100, 2, "start", 8000);
+	schedule_steps(&sched, at(7200), 5);
+	CLOSED(7200, 2, "max_steps", NEVER);
+	/* counted anew in each */
+	schedule_start(&sched, at(7300));
+	schedule_steps(&sched, at(7400), 9);
+	OPEN(7400, 3, "start", 8300);
+	/* a start while it is open does not make it longer */
+	assert_int_equal(schedule_start(&sched, at(8299)), 1);
+	CLOSED(8300, 3, "duration", NEVER);
+}
+
+/* ---- the flag ---- */
+
+static void test_flag(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_FLAG, 0, 0);
+	CLOSED(0, 0, "", NEVER);
+	flag(1, false);
+	CLOSED(1, 0, "", NEVER);
+	flag(2, true);
+	OPEN(2, 1, "flag", NEVER);
+	flag(3, true);
+	OPEN(3, 1, "flag", NEVER);
+	flag(4, false);
+	CLOSED(4, 1, "flag", NEVER);
+	/* removed and back at once: another window */
+	flag(5, true);
+	flag(6, false);
+	flag(6, true);
+	OPEN(6, 3, "flag", NEVER);
+	schedule_end(&sched, at(7));
+	CLOSED(7, 3, "end", NEVER);
+	flag(8, false);
+	flag(8, true);
+	CLOSED(8, 3, "end", NEVER);
+}
+
+/* After a limit it must go away and come back. */
+static void test_flag_limits(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_FLAG, 1000, 10);
+	flag(0, true);
+	OPEN(0, 1, "flag", 1000);
+	CLOSED(1000, 1, "duration", NEVER);
+	CLOSED(5000, 1, "duration", NEVER);
+	flag(5000, true);
+	CLOSED(5000, 1, "duration", NEVER);
+	flag(5001, false);
+	CLOSED(5001, 1, "duration", NEVER);
+	flag(6000, true);
+	OPEN(6000, 2, "flag", 7000);
+	schedule_steps(&sched, at(6500), 10);
+	CLOSED(6500, 2, "max_steps", NEVER);
+	flag(6600, false);
+	flag(6600, true);
+	OPEN(6600, 3, "flag", 7600);
+	/* noticed late, together with the flag's end: what came first counts */
+	flag(9000, false);
+	CLOSED(9000, 3, "duration", NEVER);
+	assert_false(is_over());
+}
+
+static void test_flag_and_hand(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_FLAG, 0, 0);
+	/* a stop is for this flag */
+	flag(1, true);
+	assert_int_equal(schedule_stop(&sched, at(2)), 0);
+	CLOSED(2, 1, "stop", NEVER);
+	/* a start without a new flag */
+	assert_int_equal(schedule_start(&sched, at(3)), 0);
+	OPEN(3, 2, "start", NEVER);
+	flag(4, false);
+	OPEN(4, 2, "start", NEVER);
+	flag(5, true);
+	OPEN(5, 2, "start", NEVER);
+	assert_int_equal(schedule_stop(&sched, at(6)), 0);
+	CLOSED(6, 2, "stop", NEVER);
+	flag(7, false);
+	/* a start while it is open by the flag: it stays when that goes */
+	flag(8, true);
+	OPEN(8, 3, "flag", NEVER);
+	assert_int_equal(schedule_start(&sched, at(9)), 1);
+	flag(10, false);
+	OPEN(10, 3, "flag", NEVER);
+	assert_int_equal(schedule_stop(&sched, at(11)), 0);
+	CLOSED(11, 3, "stop", NEVER);
+}
+
+/* ---- a part of each period: 2 s in 10 s ---- */
+
+static void test_every(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_EVERY, 0, 0);
+	for (uint32_t i = 0; i < 1000; i++) {
+		OPEN(10000 * i, i + 1, "schedule", 10000 * i + 2000);
+		OPEN(10000 * i + 1999, i + 1, "schedule", 10000 * i + 2000);
+		CLOSED(10000 * i + 2000, i + 1, "schedule", 10000 * i + 10000);
+		CLOSED(10000 * i + 9999, i + 1, "schedule", 10000 * i + 10000);
+	}
+	schedule_end(&sched, at(10000000));
+	CLOSED(10000000, 1001, "end", NEVER);
+}
+
+/* However late each look is, the next window is at its place, and each is as long as asked for. */
+static void test_every_late(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_EVERY, 0, 0);
+	for (uint32_t i = 0; i < 1000; i++) {
+		uint64_t late = i * 7 % 1000;
+
+		OPEN(10000 * i + late, i + 1, "schedule", 10000 * i + late + 2000);
+		CLOSED(10000 * i + late + 2003, i + 1, "schedule", 10000 * i + 10000);
+	}
+}
+
+/* The machine sleeps: what was missed is not made up for. */
+static void test_every_suspend(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_EVERY, 0, 0);
+	OPEN(1000, 1, "schedule", 2000);
+	/* asleep with the window open, awake between two */
+	CLOSED(1005000, 1, "schedule", 1010000);
+	OPEN(1010000, 2, "schedule", 1012000);
+	CLOSED(1012000, 2, "schedule", 1020000);
+	/* awake within one: it has its whole length */
+	OPEN(2001500, 3, "schedule", 2003500);
+	CLOSED(2003500, 3, "schedule", 2010000);
+	/* asleep in one and awake in another: two */
+	OPEN(2010000, 4, "schedule", 2012000);
+	OPEN(3010500, 5, "schedule", 3012500);
+	CLOSED(3012500, 5, "schedule", 3020000);
+}
+
+/* One that opens late goes up to the next, which begins at its own time. */
+static void test_every_without_a_gap(void **state)
+{
+	struct schedule_config c = { SCHEDULE_EVERY, 10 * SEC, 9 * SEC, 0, 0 };
+
+	(void)state;
+	schedule_init(&sched, &c, BEGIN);
+	OPEN(0, 1, "schedule", 9000);
+	CLOSED(9000, 1, "schedule", 10000);
+	OPEN(18000, 2, "schedule", 20000);
+	OPEN(20000, 3, "schedule", 29000);
+	CLOSED(29000, 3, "schedule", 30000);
+}
+
+static void test_every_limits(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_EVERY, 500, 10);
+	OPEN(0, 1, "schedule", 500);
+	CLOSED(500, 1, "duration", 10000);
+	CLOSED(1999, 1, "duration", 10000);
+	OPEN(10000, 2, "schedule", 10500);
+	schedule_steps(&sched, at(10100), 11);
+	CLOSED(10100, 2, "max_steps", 20000);
+	/* both have passed: what came first counts */
+	OPEN(20000, 3, "schedule", 20500);
+	CLOSED(25000, 3, "duration", 30000);
+	assert_false(is_over());
+	begin(SCHEDULE_EVERY, 3000, 0);
+	OPEN(0, 1, "schedule", 2000);
+	CLOSED(5000, 1, "schedule", 10000);
+}
+
+static void test_every_and_hand(void **state)
+{
+	(void)state;
+	begin(SCHEDULE_EVERY, 0, 0);
+	/* a stop is for this period */
+	assert_int_equal(schedule_stop(&sched, at(1000)), 0);
+	CLOSED(1000, 1, "stop", 10000);
+	CLOSED(1999, 1, "stop", 10000);
+	OPEN(10000, 2, "schedule", 12000);
+	CLOSED(12000, 2, "schedule", 20000);
+	/* a start lasts until the stop, through periods */
+	assert_int_equal(schedule_start(&sched, at(15000)), 0);
+	OPEN(15000, 3, "start", 20000);
+	OPEN(20000, 3, "start", 22000);
+	OPEN(22000, 3, "start", 30000);
+	OPEN(30000, 3, "start", 32000);
+	assert_int_equal(schedule_stop(&sched, at(31000)), 0);
+	CLOSED(31000, 3, "stop", 40000);
+	OPEN(40000, 4, "schedule", 42000);
+	/* within a window of the period: it goes on */
+	assert_int_equal(schedule_start(&sched, at(41000)), 1);
+	OPEN(42000, 4, "schedule", 50000);
+	assert_int_equal(schedule_stop(&sched, at(45000)), 0);
+	CLOSED(45000, 4, "stop", 50000);
+	/* a long one by hand ends by a limit: the next period has its own */
+	begin(SCHEDULE_EVERY, 4000, 0);
+	CLOSED(2000, 1, "schedule", 10000);
+	schedule_start(&sched, at(7000));
+	OPEN(7000, 2, "start", 10000);
+	OPEN(10000, 2, "start", 11000);
+	CLOSED(11000, 2, "duration", 20000);
+	OPEN(20000, 3, "schedule", 22000);
+}
+
+/* Each window is opened once and closed once, in this order, whatever happens when. */
+static void test_any_order(void **state)
+{
+	static const enum schedule_source sources[] = { SCHEDULE_WHOLE, SCHEDULE_MANUAL,
+		SCHEDULE_FLAG, SCHEDULE_EVERY };
+	uint64_t seed = 88172645463325252ull; /* xorshift64 (Marsaglia, 2003) */
+
+	(void)state;
+	for (int run = 0; run < 400; run++) {
+		struct schedule_state last = {}, st;
+		uint64_t ms = 0;
+
+		begin(sources[run % 4], run & 4 ? 3000 : 0, run & 8 ? 10 : 0);
+		for (int i = 0; i < 500; i++) {
+			seed ^= seed << 13;
+			seed ^= seed >> 7;
+			seed ^= seed << 17;
+			ms += seed % 1000;
+			switch (seed >> 32 & 7) {
+			case 0:
+			case 1:
+				if (sources[run % 4] == SCHEDULE_FLAG)
+					flag(ms, seed >> 40 & 1);
+				break;
+			case 2:
+				schedule_start(&sched, at(ms));
+				break;
+			case 3:
+				schedule_stop(&sched, at(ms));
+				break;
+			case 4:
+				schedule_steps(&sched, at(ms), seed >> 40 & 3);
+				break;
+			}
+			st = schedule_next(&sched, at(ms));
+			assert_true(st.number >= last.number && (!st.open || st.number));
+			if (st.open && !last.open)
+				assert_true(st.number > last.number);
+			assert_true(!st.number == !st.opened);
+			assert_true(st.open || !st.number || st.closed);
+			assert_true(st.next_ns > at(ms));
+			assert_false(st.over && st.open);
+			/* nothing has happened: nothing changes */
+			last = schedule_next(&sched, at(ms));
+			assert_int_equal(last.number, st.number);
+			assert_int_equal(last.open, st.open);
+		}
+	}
+}
+
+/* ---- what is written ---- */
+
+static void test_parse(void **state)
+{
+	struct schedule_config c = { .duration_ns = 5, .max_steps = 6 };
+
+	(void)state;
+	assert_int_equal(schedule_parse("manual", &c), 0);
+	assert_int_equal(c.source, SCHEDULE_MANUAL);
+	assert_int_equal(schedule_parse("every=60s,for=2s", &c), 0);
+	assert_int_equal(c.source, SCHEDULE_EVERY);
+	assert_int_equal(c.every_ns, 60 * SEC);
+	assert_int_equal(c.for_ns, 2 * SEC);
+	assert_int_equal(schedule_parse("for=10ms,every=10.000001ms", &c), 0);
+	assert_int_equal(c.every_ns, 10000001);
+	assert_int_equal(c.for_ns, 10000000);
+	assert_int_equal(c.duration_ns, 5);
+	assert_int_equal(c.max_steps, 6);
+}
+
+static void test_parse_errors(void **state)
+{
+#define NEITHER "' is neither manual nor like every=60s,for=2s\n"
+	static const struct {
+		const char *text, *line;
+	} bad[] = {
+		{ "", "--window: '" NEITHER },
+		{ "Manual", "'Manual" NEITHER },
+		{ "manual,every=1s,for=1s", "'manual,every=1s,for=1s" NEITHER },
+		{ "60s", "'60s" NEITHER },
+		{ "every=1s,for=20ms,", "'every=1s,for=20ms," NEITHER },
+		{ "every=1s,,for=20ms", NEITHER },
+		{ " every=1s,for=20ms", NEITHER },
+		{ "every", "'every" NEITHER },
+		{ "every=60s", "--window: for is missing, as in every=60s,for=2s\n" },
+		{ "for=2s", "--window: every is missing, as in every=60s,for=2s\n" },
+		{ "every=1s,every=2s,for=1s", "--window: every is given twice\n" },
+		{ "every=1s,for=1s,for=1s", "--window: for is given twice\n" },
+		{ "every=x,for=1s",
+			"--window: every: 'x' is not a duration; write 10s, 500ms or 2m\n" },
+		{ "every=1s,for=", "--window: for: '' is not a duration; write" },
+		{ "every=1s,for=-1s", "--window: for: '-1s' is not a duration; write" },
+		{ "every=999999999999h,for=1s",
+			"--window: every: '999999999999h' is too large a duration" },
+		{ "every=1s,for=9.9ms", "--window: for=9.9ms is shorter than 10ms\n" },
+		{ "every=1s,for=0", "--window: for=0 is shorter than 10ms\n" },
+		{ "every=1s,for=1s", "--window: for=1s is not shorter than every=1s\n" },
+		{ "every=1s,for=1m", "--window: for=1m is not shorter than every=1s\n" },
+		{ "every=0s,for=1m", "--window: for=1m is not shorter than every=0s\n" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct schedule_config c = { .source = SCHEDULE_FLAG, .every_ns = 1, .for_ns = 2 };
+		struct stderr_grab g;
+		const char *said;
+		int err;
+
+		stderr_grab_begin(&g);
+		err = schedule_parse(bad[i].text, &c);
+		said = stderr_grab_end(&g);
+		assert_int_equal(err, -EINVAL);
+		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
+			fail_msg("'%s': %s", bad[i].text, said);
+		assert_true(c.source == SCHEDULE_FLAG && c.every_ns == 1 && c.for_ns == 2);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_whole_duration),
+		cmocka_unit_test(test_whole_max_steps),
+		cmocka_unit_test(test_manual),
+		cmocka_unit_test(test_manual_limits),
+		cmocka_unit_test(test_flag),
+		cmocka_unit_test(test_flag_limits),
+		cmocka_unit_test(test_flag_and_hand),
+		cmocka_unit_test(test_every),
+		cmocka_unit_test(test_every_late),
+		cmocka_unit_test(test_every_suspend),
+		cmocka_unit_test(test_every_without_a_gap),
+		cmocka_unit_test(test_every_limits),
+		cmocka_unit_test(test_every_and_hand),
+		cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_parse_errors),
+	};
+
+	return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
+}

@@ -1,0 +1,775 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Triggers: what is written, what is a hit, and what it says. */
+#include "sinks.h"
+
+#include <inttypes.h>
+#include <signal.h>
+
+#include "capture/rate.h"
+#include "capture/trigger.h"
+#include "stderr.h"
+#include "util/nearest.h"
+
+#define MS UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+static struct trigger_set *set;
+static uint32_t next_step;
+
+static int end_test(void **state)
+{
+	trigger_free(set);
+	return teardown(state);
+}
+
+/* The engine's step: n_tokens and context. */
+static int begin_test(void **state)
+{
+	struct probe_spec *s;
+	const char *why;
+
+	set = NULL;
+	next_step = 0;
+	if (setup(state))
+		return -1;
+	s = spec_append(&probes, NULL, "llama_decode");
+	s->role = ROLE_STEP;
+	s->flags = PROBE_F_SPAN;
+	return spec_add_arg(s, "n_tokens", "s32 arg1", &ops, 1, &why) ||
+			       spec_add_arg(s, "context", "ptr arg2", &ops, 1, &why) ||
+			       spec_set_name(s, "n_tokens == 1 ? decode : prefill", &why)
+		       ? -1
+		       : 0;
+}
+
+static void start(uint64_t cooldown_ns, uint32_t max, const char *first, const char *second)
+{
+	trigger_free(set);
+	set = NULL;
+	assert_int_equal(trigger_parse(&set, first), 0);
+	if (second)
+		assert_int_equal(trigger_parse(&set, second), 0);
+	assert_int_equal(trigger_start(set, &probes, cooldown_ns, max), 0);
+}
+
+/* Times from the start of the recording. */
+static struct rec_step step(uint64_t start_ns, uint64_t dur_ns, uint64_t tokens)
+{
+	struct rec_step r = {
+		.h = hdr(REC_STEP, 0), .vals = { tokens, 0xc0 }, .number = next_step++
+	};
+
+	r.h.start_ns = START + start_ns;
+	r.h.dur_ns = dur_ns;
+	r.ns[ST_CPU] = dur_ns;
+	return r;
+}
+
+/* NULL wanted: no hit. */
+static void assert_hit(
+	const struct trigger_hit *hit, const char *reason, uint64_t ns, uint32_t tgid)
+{
+	if (!hit || !reason) {
+		if (hit || reason)
+			fail_msg("%s", hit ? hit->reason : "no hit");
+		return;
+	}
+	assert_string_equal(hit->reason, reason);
+	assert_int_equal(hit->ns, START + ns);
+	assert_int_equal(hit->tgid, tgid);
+	assert_memory_equal(hit->reason, hit->expr, strlen(hit->expr));
+}
+
+static void assert_counts(uint64_t hits, uint64_t cooling, uint64_t beyond)
+{
+	struct trigger_counts c;
+
+	trigger_counts(set, &c);
+	assert_int_equal(c.hits, hits);
+	assert_int_equal(c.cooling, cooling);
+	assert_int_equal(c.beyond, beyond);
+}
+
+/* ---- steps ---- */
+
+static void test_step(void **state)
+{
+	struct rec_step r;
+
+	(void)state;
+	start(0, 0, "step>150ms", NULL);
+	r = step(5 * MS, 150 * MS, 1);
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	r.h.dur_ns++;
+	r.number = 4711;
+	assert_hit(trigger_record(set, &r.h),
+		"step>150ms: step 4711 (decode) of pid 5000000 took 150.0 ms", 155 * MS + 1, PID);
+	r.vals[0] = 512;
+	r.h.dur_ns = 12345 * MS;
+	r.h.flags = REC_F_OPEN_END;
+	assert_hit(trigger_record(set, &r.h),
+		"step>150ms: step 4711 (prefill) of pid 5000000 took 12.35 s so far", 12350 * MS,
+		PID);
+	/* of a probe that does not exist */
+	r.h.id = 1;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	assert_counts(2, 0, 0);
+}
+
+static void test_phases(void **state)
+{
+	struct rec_step decode = step(0, 20 * MS, 1), prefill = step(100, 300 * MS, 99);
+
+	(void)state;
+	start(0, 0, "decode>10us", "prefill>299.5ms");
+	assert_hit(trigger_record(set, &decode.h),
+		"decode>10us: step 0 (decode) of pid 5000000 took 20.0 ms", 20 * MS, PID);
+	assert_hit(trigger_record(set, &prefill.h),
+		"prefill>299.5ms: step 1 (prefill) of pid 5000000 took 300.0 ms", 300 * MS + 100,
+		PID);
+	start(0, 0, "prefill>1ms", NULL);
+	assert_hit(trigger_record(set, &decode.h), NULL, 0, 0);
+	start(0, 0, "decode>1ms", NULL);
+	assert_hit(trigger_record(set, &prefill.h), NULL, 0, 0);
+}
+
+static void test_every_state(void **state)
+{
+	char expr[40], reason[120];
+
+	(void)state;
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+		bool is_blocked = !strncmp(name, "blocked_", 8);
+		struct rec_step r = step(0, 90 * MS, 1);
+
+		r.ns[ST_CPU] = 0;
+		r.ns[i] = 50 * MS;
+		r.ns[i ? 0 : 1] = 40 * MS;
+		snprintf(expr, sizeof(expr), "%s>50ms", name);
+		start(0, 0, expr, "blocked>49ms");
+		snprintf(reason, sizeof(reason),
+			"blocked>49ms: step %d (decode) of pid 5000000 was in it for 50.0 ms of "
+			"90.0 ms",
+			i);
+		assert_hit(trigger_record(set, &r.h), is_blocked ? reason : NULL, 90 * MS, PID);
+		r.ns[i]++;
+		snprintf(reason, sizeof(reason),
+			"%s: step %d (decode) of pid 5000000 was in it for 50.0 ms of 90.0 ms",
+			expr, i);
+		assert_hit(trigger_record(set, &r.h), reason, 90 * MS, PID);
+	}
+}
+
+/* The sum, where none of them alone is long enough. */
+static void test_blocked(void **state)
+{
+	struct rec_step r = step(0, 100 * MS, 1);
+
+	(void)state;
+	start(0, 0, "blocked>50ms", NULL);
+	r.ns[ST_CPU] = 0;
+	r.ns[ST_RUNNABLE] = 49 * MS;
+	r.ns[ST_BLOCKED_FUTEX] = 20 * MS;
+	r.ns[ST_BLOCKED_IO] = 20 * MS;
+	r.ns[ST_BLOCKED_OTHER] = 10 * MS;
+	r.ns[ST_STOPPED] = 1 * MS;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	r.ns[ST_BLOCKED_OTHER] += 500;
+	assert_hit(trigger_record(set, &r.h),
+		"blocked>50ms: step 0 (decode) of pid 5000000 was in it for 50.0 ms of 100.0 ms",
+		100 * MS, PID);
+}
+
+/* ---- a request's first token ---- */
+
+/* Until the step that was handed over last had its turn. */
+static const struct trigger_hit *settle(void)
+{
+	for (int i = 0; i < 3; i++) {
+		const struct trigger_hit *hit = trigger_settled(set);
+
+		if (hit)
+			return hit;
+	}
+	return NULL;
+}
+
+static const struct trigger_hit *give(struct rec_step r)
+{
+	assert_null(trigger_record(set, &r.h));
+	return settle();
+}
+
+static void test_first_token(void **state)
+{
+	(void)state;
+	start(0, 0, "ttft>2s", NULL);
+	/* a prompt in three parts, told once it is too late for the first token */
+	assert_hit(give(step(0, 900 * MS, 512)), NULL, 0, 0);
+	assert_hit(give(step(1000 * MS, 1000 * MS, 512)), NULL, 0, 0);
+	assert_hit(give(step(2100 * MS, 200 * MS, 100)),
+		"ttft>2s: a request of pid 5000000, from its first prefill step to the end of step "
+		"2: 2300.0 ms",
+		2300 * MS, PID);
+	assert_hit(give(step(2400 * MS, 200 * MS, 50)), NULL, 0, 0);
+	for (int i = 0; i < 10; i++)
+		assert_hit(give(step((2700 + (uint64_t)i * 100) * MS, 50 * MS, 1)), NULL, 0, 0);
+	/* the next one, whose only step is cut by the end */
+	struct rec_step r = step(5000 * MS, 2500 * MS, 9);
+	r.h.flags = REC_F_OPEN_END;
+	assert_hit(give(r),
+		"ttft>2s: a request of pid 5000000, from its first prefill step to the end of step "
+		"14: 2500.0 ms",
+		7500 * MS, PID);
+	assert_counts(2, 0, 0);
+}
+
+/* Decodes alone have no first token; a slow one is another matter. */
+static void test_no_first_token(void **state)
+{
+	(void)state;
+	start(0, 0, "ttft>2s", NULL);
+	for (uint64_t i = 0; i < 10; i++)
+		assert_hit(give(step(i * 3 * SEC, 2500 * MS, 1)), NULL, 0, 0);
+	assert_hit(give(step(40 * SEC, 2 * SEC, 64)), NULL, 0, 0);
+	assert_counts(0, 0, 0);
+}
+
+/* Of two processes and two contexts, and not in order. */
+static void test_first_tokens_apart(void **state)
+{
+	struct rec_step a = step(0, 1 * SEC, 512), b = step(100, 1 * SEC, 512),
+			c = step(200, 1 * SEC, 512);
+	struct rec_step d = step(1100 * MS, 950 * MS, 200);
+
+	(void)state;
+	start(0, 0, "ttft>2s", NULL);
+	b.vals[1] = 0xc1;
+	c.h.tgid = PID + 1;
+	assert_null(trigger_record(set, &d.h));
+	assert_null(trigger_record(set, &c.h));
+	assert_null(trigger_record(set, &b.h));
+	assert_null(trigger_record(set, &a.h));
+	assert_hit(settle(),
+		"ttft>2s: a request of pid 5000000, from its first prefill step to the end of step "
+		"3: 2050.0 ms",
+		2050 * MS, PID);
+	assert_hit(settle(), NULL, 0, 0);
+}
+
+static void test_socket(void **state)
+{
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
+
+	(void)state;
+	start(0, 0, "ttft>2s", NULL);
+	r.h.start_ns = START;
+	r.h.dur_ns = 60 * SEC;
+	r.first_byte_ns = START + 1 * SEC; /* of its header */
+	r.first_chunk_ns = START + 2 * SEC;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	r.first_chunk_ns++;
+	assert_hit(trigger_record(set, &r.h),
+		"ttft>2s: a request on descriptor 7 of pid 5000000 had its first answer after "
+		"2000.0 ms",
+		2 * SEC + 1, PID);
+	r.first_chunk_ns = 0;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	r.first_byte_ns = 0;
+	assert_hit(trigger_record(set, &r.h),
+		"ttft>2s: a request on descriptor 7 of pid 5000000 had no answer after 60.00 s",
+		60 * SEC, PID);
+	/* hostile */
+	r.first_byte_ns = START - 1;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+}
+
+/* ---- the rate ---- */
+
+/* `n` decode steps of dur, one each `every`, from `from`; returns the first hit. */
+static const struct trigger_hit *decode(uint64_t from, uint64_t every, uint64_t dur, unsigned int n)
+{
+	const struct trigger_hit *hit = NULL;
+
+	for (unsigned int i = 0; i < n && !hit; i++)
+		hit = give(step(from + i * every, dur, 1));
+	return hit;
+}
+
+static void test_rate(void **state)
+{
+	(void)state;
+	start(0, 0, "rate<10", NULL);
+	/* 20 a second, of which the steps are a half */
+	assert_hit(decode(0, 50 * MS, 25 * MS, 200), NULL, 0, 0);
+	/* exactly 10 */
+	assert_hit(decode(10000 * MS, 100 * MS, 50 * MS, 50), NULL, 0, 0);
+	/* steps are no slower, but there is more between them: 0.9 of the second before are still
+	 * in it */
+	assert_hit(decode(15000 * MS, 120 * MS, 50 * MS, 1), NULL, 0, 0);
+	assert_hit(decode(15120 * MS, 120 * MS, 50 * MS, 50),
+		"rate<10: pid 5000000 gave 10 tokens in 1020.0 ms, up to step 251", 15170 * MS,
+		PID);
+	/* told once a second */
+	assert_hit(decode(15240 * MS, 120 * MS, 50 * MS, 50),
+		"rate<10: pid 5000000 gave 9 tokens in 1080.0 ms, up to step 260", 16250 * MS, PID);
+	/* one long step among fast ones */
+	assert_hit(decode(20000 * MS, 20 * MS, 10 * MS, 100), NULL, 0, 0);
+	assert_hit(decode(22000 * MS, 0, 1500 * MS, 1),
+		"rate<10: pid 5000000 gave 1 tokens in 1510.0 ms, up to step 361", 23500 * MS, PID);
+}
+
+/* Neither the tokens nor the time of prompts count, and a second is one reason for two expressions.
+ */
+static void test_rate_between_prompts(void **state)
+{
+	const struct trigger_hit *hit = NULL;
+
+	(void)state;
+	start(0, 0, "rate<20", "rate<10");
+	for (uint64_t i = 0; i < 5 && !hit; i++) {
+		assert_hit(give(step(i * 500 * MS, 300 * MS, 999)), NULL, 0, 0);
+		hit = give(step((i * 500 + 300) * MS, 200 * MS, 1));
+	}
+	assert_hit(hit, "rate<20: pid 5000000 gave 5 tokens in 1000.0 ms, up to step 9", 2500 * MS,
+		PID);
+	assert_counts(1, 0, 0);
+}
+
+static void test_rate_when_idle(void **state)
+{
+	(void)state;
+	start(0, 0, "rate<10", NULL);
+	/* requests of 0.5 s, each 5 s, without a prefill to be seen: never a second of decoding */
+	for (uint64_t i = 0; i < 20; i++)
+		assert_hit(decode(i * 5 * SEC, 50 * MS, 10 * MS, 10), NULL, 0, 0);
+	/* closer to each other, each with a prefill, in which no token is missed */
+	for (uint64_t i = 0; i < 20; i++) {
+		assert_hit(give(step(200 * SEC + i * SEC, 400 * MS, 999)), NULL, 0, 0);
+		assert_hit(
+			decode(200 * SEC + i * SEC + 400 * MS, 50 * MS, 10 * MS, 10), NULL, 0, 0);
+	}
+	assert_counts(0, 0, 0);
+}
+
+static void test_rate_of_each_process(void **state)
+{
+	const struct trigger_hit *hit = NULL;
+
+	(void)state;
+	start(0, 0, "rate<10", NULL);
+	for (uint64_t i = 0; i < 40 && !hit; i++) {
+		struct rec_step slow = step(i * 150 * MS, 100 * MS, 1);
+
+		slow.h.tgid = PID + 1;
+		for (uint64_t k = 0; k < 5; k++)
+			assert_hit(give(step((i * 150 + k * 30) * MS, 25 * MS, 1)), NULL, 0, 0);
+		hit = give(slow);
+	}
+	/* the first step took its own time, each behind it 150 ms: 100 + 6 * 150 = 1000 */
+	assert_hit(hit, "rate<10: pid 5000001 gave 7 tokens in 1000.0 ms, up to step 36", 1000 * MS,
+		PID + 1);
+}
+
+/* A batch gives more than one; the cut one gives none. */
+static void test_rate_of_batches(void **state)
+{
+	struct step_seen s = {
+		.tgid = 1, .phase = PHASE_DECODE, .start = 1, .end = 1 + SEC, .tokens = 8
+	};
+	struct rates *rs;
+	struct rate r;
+
+	(void)state;
+	assert_int_equal(rates_new(&rs), 0);
+	assert_true(rates_step(rs, &s, &r));
+	assert_int_equal(r.tokens, 8);
+	assert_int_equal(r.ns, SEC);
+	assert_true(rate_below(&r, 8 * SEC + 1));
+	assert_false(rate_below(&r, 8 * SEC));
+	s.start = s.end;
+	s.end += SEC;
+	s.cut = true;
+	assert_true(rates_step(rs, &s, &r));
+	assert_int_equal(r.tokens, 0);
+	rates_free(rs);
+}
+
+/* Many steps and many processes: what is kept has an end, what is said stays right. */
+static void test_rate_bounds(void **state)
+{
+	struct step_seen s = { .phase = PHASE_DECODE, .tokens = 1 };
+	struct rates *rs;
+	struct rate r;
+
+	(void)state;
+	assert_int_equal(rates_new(&rs), 0);
+	s.tgid = 9;
+	for (uint64_t i = 0; i < 300000; i++) {
+		s.start = 1 + i * 10000;
+		s.end = s.start + 9000;
+		assert_int_equal(rates_step(rs, &s, &r), i >= 100000);
+		if (i < 100000)
+			continue;
+		/* 100000 a second, and at most two milliseconds too many */
+		assert_in_range(r.ns, SEC, SEC + 2 * MS);
+		assert_in_range(r.tokens * 10000, r.ns - 10000, r.ns + 10000);
+	}
+	for (uint32_t pid = 100; pid < 1000; pid++) {
+		s.tgid = pid;
+		s.start = s.end;
+		s.end += SEC;
+		assert_true(rates_step(rs, &s, &r));
+		assert_int_equal(r.tokens, 1);
+	}
+	rates_free(rs);
+}
+
+/* ---- the rest ---- */
+
+static void test_lost(void **state)
+{
+	(void)state;
+	start(0, 0, "lost>0", NULL);
+	assert_hit(trigger_loss(set, 0, START + 1), NULL, 0, 0);
+	assert_hit(trigger_loss(set, 3, START + 2), "lost>0: 3 records were lost", 2, 0);
+	assert_hit(trigger_loss(set, 3, START + 3), NULL, 0, 0);
+	assert_hit(trigger_loss(set, 10, START + 4), "lost>0: 7 records were lost", 4, 0);
+	start(0, 0, "lost>100", NULL);
+	assert_hit(trigger_loss(set, 100, START + 1), NULL, 0, 0);
+	assert_hit(trigger_loss(set, 101, START + 2), "lost>100: 101 records were lost", 2, 0);
+	assert_hit(trigger_loss(set, 201, START + 3), NULL, 0, 0);
+	/* without such an expression */
+	start(0, 0, "exit", NULL);
+	assert_hit(trigger_loss(set, 1000, START + 2), NULL, 0, 0);
+}
+
+static struct rec_task gone(uint32_t status, const char *comm)
+{
+	struct rec_task r = { .h = hdr(REC_TASK, TASK_EXIT), .arg = status };
+
+	r.h.start_ns = START + 77;
+	r.h.flags = TASK_F_LAST;
+	memcpy(r.comm, comm, strnlen(comm, TASK_COMM_LEN));
+	return r;
+}
+
+static void test_exit(void **state)
+{
+	static const struct {
+		uint32_t status; /* of wait(2) */
+		const char *how, *crash;
+	} ends[] = {
+		{ 0, "ended with exit code 0", NULL },
+		{ 3 << 8, "ended with exit code 3", NULL },
+		{ 255 << 8, "ended with exit code 255", NULL },
+		{ SIGKILL, "was killed by SIGKILL", "" },
+		{ SIGSEGV, "was killed by SIGSEGV", "" },
+		{ SIGABRT | 0x80, "was killed by SIGABRT, core dumped", "" },
+		{ SIGTERM, "was killed by SIGTERM", "" },
+		{ 35, "was killed by signal 35", "" },
+		{ 64, "was killed by signal 64", "" },
+	};
+	char reason[120];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		struct rec_task r = gone(ends[i].status, "server");
+
+		start(0, 0, "exit", "crash");
+		snprintf(reason, sizeof(reason), "exit: process 5000000 (server) %s", ends[i].how);
+		assert_hit(trigger_record(set, &r.h), reason, 77, PID);
+		start(0, 0, "crash", NULL);
+		snprintf(reason, sizeof(reason), "crash: process 5000000 (server) %s", ends[i].how);
+		assert_hit(trigger_record(set, &r.h), ends[i].crash ? reason : NULL, 77, PID);
+		/* a thread of it, and the rest of a thread's life */
+		r.h.flags = 0;
+		assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+		r.h.flags = TASK_F_LAST;
+		for (uint32_t id = TASK_FORK; id <= TASK_COMM; id++) {
+			r.h.id = id;
+			if (id != TASK_EXIT)
+				assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+		}
+	}
+	/* a name is the process' own */
+	struct rec_task r = gone(0, "\x1b[31m\n\xff\"0123456789");
+	start(0, 0, "exit", NULL);
+	assert_hit(trigger_record(set, &r.h),
+		"exit: process 5000000 (\\x1b[31m\\x0a\\xff\"01234567) ended with exit code 0", 77,
+		PID);
+}
+
+/* ---- how often ---- */
+
+static void test_cooldown(void **state)
+{
+	struct rec_step r = step(0, 1 * SEC, 1);
+	unsigned int hits = 0;
+
+	(void)state;
+	start(10 * SEC, 0, "step>1ms", "exit");
+	for (uint64_t i = 0; i < 100; i++) {
+		r.h.start_ns = START + i * SEC;
+		hits += trigger_record(set, &r.h) != NULL;
+	}
+	assert_int_equal(hits, 10);
+	assert_counts(10, 90, 0);
+	/* of another expression, too; its own instant counts, not when it is told */
+	struct rec_task t = gone(0, "x");
+	t.h.start_ns = START + 100 * SEC + 999 * MS;
+	assert_hit(trigger_record(set, &t.h), NULL, 0, 0);
+	t.h.start_ns = START + 85 * SEC;
+	assert_hit(trigger_record(set, &t.h), NULL, 0, 0);
+	t.h.start_ns = START + 101 * SEC;
+	assert_hit(trigger_record(set, &t.h), "exit: process 5000000 (x) ended with exit code 0",
+		101 * SEC, PID);
+	assert_counts(11, 92, 0);
+}
+
+/* The exit is told before the step, which was over before. */
+static void test_no_cooldown(void **state)
+{
+	struct rec_task t = gone(0, "x");
+	struct rec_step r = step(0, 40, 1);
+
+	(void)state;
+	start(0, 0, "exit", "step>1ns");
+	assert_hit(trigger_record(set, &t.h), "exit: process 5000000 (x) ended with exit code 0",
+		77, PID);
+	assert_hit(trigger_record(set, &r.h),
+		"step>1ns: step 0 (decode) of pid 5000000 took 0.0 us", 40, PID);
+	start(100, 0, "exit", "step>1ns");
+	assert_non_null(trigger_record(set, &t.h));
+	assert_null(trigger_record(set, &r.h));
+}
+
+static void test_max(void **state)
+{
+	struct rec_step r = step(0, 1 * SEC, 1);
+	unsigned int hits = 0;
+
+	(void)state;
+	start(10 * SEC, 3, "step>1ms", NULL);
+	for (uint64_t i = 0; i < 100; i++) {
+		r.h.start_ns = START + i * SEC;
+		hits += trigger_record(set, &r.h) != NULL;
+	}
+	assert_int_equal(hits, 3);
+	assert_counts(3, 18, 79);
+}
+
+/* Two at once are told once, also without a cool-down. */
+static void test_one_at_a_time(void **state)
+{
+	struct rec_step r = step(0, 1 * SEC, 1);
+
+	(void)state;
+	start(0, 0, "step>1ms", "cpu>1ms");
+	assert_hit(trigger_record(set, &r.h),
+		"step>1ms: step 0 (decode) of pid 5000000 took 1000.0 ms", 1 * SEC, PID);
+	assert_hit(trigger_settled(set), NULL, 0, 0);
+	assert_counts(1, 0, 0);
+	start(0, 0, "ttft>1ms", NULL);
+	for (uint64_t i = 0; i < 4; i++) {
+		r = step(i * 10 * MS, 2 * MS, 5);
+		r.vals[1] = i;
+		assert_null(trigger_record(set, &r.h));
+	}
+	assert_non_null(settle());
+	assert_hit(settle(), NULL, 0, 0);
+	assert_counts(1, 3, 0);
+}
+
+static void test_summary(void **state)
+{
+	struct rec_step r = step(0, 1 * SEC, 1);
+	struct stderr_grab g;
+	const char *said;
+
+	(void)state;
+	start(10 * SEC, 0, "step>1ms", "crash");
+	assert_int_equal(trigger_parse(&set, "prefill>1h"), 0);
+	assert_int_equal(trigger_parse(&set, "decode>1h"), 0);
+	r.ns[ST_CPU] = 0;
+	for (int i = 0; i < 3; i++)
+		trigger_record(set, &r.h);
+	stderr_grab_begin(&g);
+	trigger_summary(set);
+	said = stderr_grab_end(&g);
+	assert_string_equal(said,
+		"inftrace: --trigger step>1ms: 1 hits, 2 more only counted\n"
+		"inftrace: --trigger crash: no hit\n"
+		"inftrace: warning: --trigger prefill>1h: nothing that it is about was seen\n"
+		"inftrace: --trigger decode>1h: no hit\n");
+}
+
+/* ---- what is written ---- */
+
+static void test_parse_errors(void **state)
+{
+#define KNOWN                                                                                   \
+	"; there are step, decode, prefill, ttft, rate, lost, exit, crash, blocked, cpu, "      \
+	"barrier, "                                                                             \
+	"gpu_wait, syscall, fault, irq, runnable, blocked_futex, blocked_io, blocked_net, "     \
+	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, " \
+	"stopped\n"
+	static const struct {
+		const char *text, *line;
+	} bad[] = {
+		{ "", "--trigger: '' is not known" KNOWN },
+		{ "stpe>1s", "--trigger: 'stpe' is not known" KNOWN },
+		{ "setps>1s", "--trigger: 'setps' is not known" KNOWN },
+		{ "steps>1s", "--trigger: 'steps' is not known; nearest: step" KNOWN },
+		{ "blocked_futx>1s", "'blocked_futx' is not known; nearest: blocked_futex" KNOWN },
+		{ "futex>1s", "'futex' is not known; nearest: blocked_futex" KNOWN },
+		{ "runable>1s", "'runable' is not known; nearest: runnable" KNOWN },
+		{ "Step>1s", "'Step' is not known; nearest: step" KNOWN },
+		{ "step >1s", "'step ' is not known; nearest: step" KNOWN },
+		{ "\x1b[2Jx>1", "'\\x1b[2Jx' is not known" KNOWN },
+		{ ">1s", "'' is not known" KNOWN },
+		{ "step", "--trigger: 'step' has not the form of step>150ms\n" },
+		{ "step<1s", "--trigger: 'step<1s' has not the form of step>150ms\n" },
+		{ "step=1s", "--trigger: 'step=1s' has not the form of step>150ms\n" },
+		{ "step>=1s", "--trigger: 'step>=1s' has not the form of step>150ms\n" },
+		{ "step!=1s", "--trigger: 'step!=1s' has not the form of step>150ms\n" },
+		{ "blocked_io<1s",
+			"--trigger: 'blocked_io<1s' has not the form of blocked_io>50ms\n" },
+		{ "blocked", "--trigger: 'blocked' has not the form of blocked>50ms\n" },
+		{ "rate>10", "--trigger: 'rate>10' has not the form of rate<10\n" },
+		{ "lost<1", "--trigger: 'lost<1' has not the form of lost>0\n" },
+		{ "exit>1", "--trigger: 'exit>1' has not the form of exit\n" },
+		{ "crash=", "--trigger: 'crash=' has not the form of crash\n" },
+		{ "step>", "--trigger: step: '' is not a duration; write 10s, 500ms or 2m\n" },
+		{ "step>fast",
+			"--trigger: step: 'fast' is not a duration; write 10s, 500ms or 2m\n" },
+		{ "step>>1s",
+			"--trigger: step: '>1s' is not a duration; write 10s, 500ms or 2m\n" },
+		{ "ttft>-1s", "--trigger: ttft: '-1s' is not a duration; write" },
+		{ "ttft>99999999999h",
+			"--trigger: ttft: '99999999999h' is too large a duration; write" },
+		{ "lost>x", "--trigger: lost: 'x' is not a number; write digits only" },
+		{ "lost>1.5", "--trigger: lost: '1.5' is not a number; write digits only" },
+		{ "rate<", "--trigger: rate: '' is not a number of tokens per second above 0; "
+			   "write rate<10" },
+		{ "rate<0", "--trigger: rate: '0' is not a number of tokens per second above 0; "
+			    "write" },
+		{ "rate<10ms",
+			"--trigger: rate: '10ms' is not a number of tokens per second above 0" },
+		{ "rate<1.5.5",
+			"--trigger: rate: '1.5.5' is not a number of tokens per second above 0" },
+	};
+
+	(void)state;
+	assert_int_equal(trigger_parse(&set, "lost>7"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct trigger_set *none = NULL;
+		struct stderr_grab g;
+		const char *said;
+		int err, err_first;
+
+		stderr_grab_begin(&g);
+		err = trigger_parse(&set, bad[i].text);
+		said = stderr_grab_end(&g);
+		if (!strstr(said, bad[i].line) || strchr(said, '\n') != said + strlen(said) - 1)
+			fail_msg("'%s': %s", bad[i].text, said);
+		assert_true(strlen(said) < 400);
+		assert_int_equal(err, -EINVAL);
+		stderr_grab_begin(&g);
+		err_first = trigger_parse(&none, bad[i].text);
+		stderr_grab_end(&g);
+		assert_int_equal(err_first, -EINVAL);
+		assert_null(none);
+	}
+	/* what was there stays as it was */
+	assert_int_equal(trigger_start(set, &probes, 0, 0), 0);
+	assert_hit(trigger_loss(set, 8, START), "lost>7: 8 records were lost", 0, 0);
+}
+
+static void test_parse_many(void **state)
+{
+	struct stderr_grab g;
+	const char *said;
+	int err;
+
+	(void)state;
+	for (int i = 0; i < TRIGGERS_MAX; i++)
+		assert_int_equal(trigger_parse(&set, "step>0.5"), 0);
+	stderr_grab_begin(&g);
+	err = trigger_parse(&set, "exit");
+	said = stderr_grab_end(&g);
+	assert_int_equal(err, -EINVAL);
+	assert_string_equal(said, "inftrace: --trigger: more than 16 expressions\n");
+}
+
+/* A long way to write a time: the reason has its end. */
+static void test_long_expression(void **state)
+{
+	struct rec_step r = step(0, 100 * SEC, 1);
+	const struct trigger_hit *hit;
+	char text[512] = "step>0.";
+
+	(void)state;
+	memset(text + strlen(text), '1', sizeof(text) - strlen(text) - 2);
+	text[sizeof(text) - 2] = 's';
+	start(0, 0, text, NULL);
+	hit = trigger_record(set, &r.h);
+	assert_non_null(hit);
+	assert_string_equal(hit->expr, text);
+	assert_string_equal(hit->reason + 60, ": step 0 (decode) of pid 5000000 took 100.00 s");
+}
+
+static void test_nearest(void **state)
+{
+	static const char *const names[] = { "every", "for", "blocked_io" };
+	char longest[64] = "";
+
+	(void)state;
+	assert_string_equal(nearest_name("evry", names, 3), "every");
+	assert_string_equal(nearest_name("fr", names, 3), "for");
+	assert_string_equal(nearest_name("every", names, 3), "every");
+	assert_string_equal(nearest_name("blockde_io", names, 3), "blocked_io");
+	assert_string_equal(nearest_name("locked", names, 3), "blocked_io");
+	assert_null(nearest_name("", names, 3));
+	assert_null(nearest_name("io", names, 3));
+	assert_null(nearest_name("nothing", names, 3));
+	assert_null(nearest_name("every", names, 0));
+	memset(longest, 'x', sizeof(longest) - 1);
+	assert_null(nearest_name(longest, names, 3));
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(test_step),
+		T(test_phases),
+		T(test_every_state),
+		T(test_blocked),
+		T(test_first_token),
+		T(test_no_first_token),
+		T(test_first_tokens_apart),
+		T(test_socket),
+		T(test_rate),
+		T(test_rate_between_prompts),
+		T(test_rate_when_idle),
+		T(test_rate_of_each_process),
+		T(test_rate_of_batches),
+		T(test_rate_bounds),
+		T(test_lost),
+		T(test_exit),
+		T(test_cooldown),
+		T(test_no_cooldown),
+		T(test_max),
+		T(test_one_at_a_time),
+		T(test_summary),
+		T(test_parse_errors),
+		T(test_parse_many),
+		T(test_long_expression),
+		T(test_nearest),
+	};
+
+	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);
+}
