@@ -160,19 +160,23 @@ def bpftrace_ops(name, program, engine):
     return Tracer(name, lambda t: ["bpftrace", "-o", t.path("out"), "-e", program], needs="bpftrace", out="out")
 
 
-def run_setup(model, threads, pool, o):
+def all_variants(engine):
+    return [
+        untraced(),
+        inftrace("inftrace --profile only", out=None),
+        inftrace("inftrace, timeline (default)"),
+        inftrace("inftrace -e functions", "-e", "functions"),
+        inftrace("inftrace --engine none (timeline without functions)", "--engine", "none"),
+        inftrace("inftrace on another process with the same libraries", bystander=True),
+        bpftrace_ops("bpftrace, count() on the same functions", COUNT_OPS, engine),
+        bpftrace_ops("bpftrace, printf of their spans", PRINT_OPS, engine),
+    ]
+
+
+def run_setup(model, threads, pool, o, make_variants=all_variants):
     # the other maps the same libraries and does nothing
     with Engine(model, threads, pool) as engine, Engine(model, 1, False) as other:
-        variants = [
-            untraced(),
-            inftrace("inftrace --profile only", out=None),
-            inftrace("inftrace, timeline (default)"),
-            inftrace("inftrace -e functions", "-e", "functions"),
-            inftrace("inftrace --engine none (timeline without functions)", "--engine", "none"),
-            inftrace("inftrace on another process with the same libraries", bystander=True),
-            bpftrace_ops("bpftrace, count() on the same functions", COUNT_OPS, engine),
-            bpftrace_ops("bpftrace, printf of their spans", PRINT_OPS, engine),
-        ]
+        variants = make_variants(engine)
         for v in variants:
             v.cpus = CPUS if threads > 1 else v.cpus
         engine.go()

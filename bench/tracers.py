@@ -159,7 +159,8 @@ class Tracer:
     """
 
     def __init__(self, name, command, weight=1, disk=False, out=None, pattern=None, needs=None,
-                 bystander=False):
+                 bystander=False, settle_s=0):
+        self.settle_s = settle_s  # from then on it is as it will be
         self.name, self.command, self.weight, self.disk = name, command, weight, disk
         self.out, self.pattern, self.needs, self.bystander = out, pattern, needs, bystander
         self.cpus = TRACER_CPUS
@@ -176,7 +177,7 @@ class Tracer:
             raise Failed(f"{self.name}: ended: {self.log()[-300:]}")
         if os.path.basename(self.proc.args[0]) in ("perf", "bpftrace"):
             return self.events_open()
-        return re.search(r"recording|attached", self.log()) is not None
+        return re.search(r"recording|attached|waiting|recorder on", self.log()) is not None
 
     def events_open(self):
         """For those that do not say when they are ready: they have opened their events."""
@@ -201,6 +202,7 @@ class Tracer:
         self.ready_cpu_ns = self.own_cpu_ns()
         if os.path.basename(args[0]) in ("perf", "bpftrace"):
             time.sleep(1)  # all their events, not only the first
+        time.sleep(self.settle_s)
 
     def own_cpu_ns(self):
         return process_cpu_ns(self.proc.pid)

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a sink costs: records of each kind, as the programs send them, to a Chrome and a Perfetto
+ * sink in turns, into a file in memory, with all that its writer does. Prints nanoseconds of CPU
+ * and bytes per record, medians over the rounds, and their ratio.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/spec.h"
+#include "io/writer.h"
+#include "sink/sink.h"
+
+#define RECORDS 20000 /* between two calls of settled(), as in 10 ms of a busy recording */
+#define BATCHES 25
+#define ROUNDS 9
+#define THREADS 8
+#define PID 5000000u
+
+static struct probe_table probes;
+static struct recording rec = { .start_boot_ns = 1000000000000, .probes = &probes };
+
+typedef int sink_new(struct writer *w, const struct recording *r, struct sink **ret_sink);
+
+union any {
+	struct rec_hdr h;
+	struct rec_syscall syscall;
+	struct rec_off_cpu off;
+	struct rec_on_cpu on;
+	struct rec_fault fault;
+	struct rec_function function;
+};
+
+static double cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static union any make(enum rec_kind kind, uint64_t i)
+{
+	union any r = { .h = {
+				.kind = (uint8_t)kind,
+				.start_ns = rec.start_boot_ns + 1000 * i,
+				.dur_ns = 600 + i % 300,
+				.tgid = PID,
+				.tid = PID + (uint32_t)(i / 64 % THREADS),
+				.cpu = (uint16_t)(i / 64 % 2),
+			} };
+
+	switch (kind) {
+	case REC_SYSCALL:
+		r.h.id = 110; /* getppid; 17 is pread64 */
+		r.syscall.ret = 1234;
+		break;
+	case REC_OFF_CPU:
+		r.h.id = ST_BLOCKED_FUTEX;
+		r.off.wake_ns = r.h.start_ns + 500;
+		r.off.waker_tid = PID + 1;
+		break;
+	case REC_FAULT:
+		r.fault.addr = 0x7f0012345000 + 4096 * i;
+		break;
+	case REC_FUNCTION:
+		r.function.vals[0] = 29;
+		r.function.vals[1] = i;
+		break;
+	default:
+		break;
+	}
+	return r;
+}
+
+struct result {
+	double ns, bytes;
+};
+
+static struct result run(sink_new *new, enum rec_kind kind)
+{
+	struct writer *w;
+	struct sink *s;
+	double begin, ns = 0, bytes;
+	uint64_t n = 0;
+	union any *records = malloc(RECORDS * sizeof(*records));
+
+	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w) ||
+		new (w, &rec, &s))
+		exit(1);
+	for (int b = 0; b < BATCHES; b++) {
+		for (int i = 0; i < RECORDS; i++)
+			records[i] = make(kind, n++);
+		begin = cpu_ns();
+		for (int i = 0; i < RECORDS; i++)
+			s->ops->record(s, &records[i].h);
+		if (s->ops->settled)
+			s->ops->settled(s);
+		s->ops->flush(s);
+		writer_sync(w);
+		ns += cpu_ns() - begin;
+	}
+	begin = cpu_ns();
+	bytes = (double)s->ops->bytes(s);
+	s->ops->close(s, NULL);
+	ns += cpu_ns() - begin;
+	free(records);
+	return (struct result){ ns / (double)n, bytes / (double)n };
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *v)
+{
+	qsort(v, ROUNDS, sizeof(*v), compare);
+	return v[ROUNDS / 2];
+}
+
+int main(void)
+{
+	static const struct {
+		enum rec_kind kind;
+		const char *name;
+	} kinds[] = {
+		{ REC_SYSCALL, "system call" },
+		{ REC_OFF_CPU, "time off CPU" },
+		{ REC_ON_CPU, "time on CPU" },
+		{ REC_FAULT, "page fault" },
+		{ REC_FUNCTION, "function, 2 arguments" },
+	};
+	const char *why;
+	struct probe_spec *s;
+
+	if (tasks_new(&rec.tasks))
+		return 1;
+	for (uint32_t i = 0; i < THREADS; i++) {
+		struct rec_task t = {
+			.h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = PID, .tid = PID + i },
+			.comm = "worker"
+		};
+		tasks_update(rec.tasks, &t);
+	}
+	s = spec_append(&probes, NULL, "ggml_compute_forward_mul_mat");
+	spec_set_role(s, "op");
+	spec_add_arg(s, "n", "s32 arg1", NULL, 0, &why);
+	spec_add_arg(s, "bytes", "u64 arg2", NULL, 0, &why);
+	printf("| | JSON ns | .pftrace ns | ratio | JSON bytes | .pftrace bytes "
+	       "|\n|---|---:|---:|---:|---:|---:|\n");
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		double c[ROUNDS], p[ROUNDS], ratio[ROUNDS];
+		struct result a = {}, b = {};
+
+		for (int r = 0; r < ROUNDS; r++) {
+			a = run(chrome_sink_new, kinds[k].kind);
+			b = run(perfetto_sink_new, kinds[k].kind);
+			c[r] = a.ns;
+			p[r] = b.ns;
+			ratio[r] = b.ns / a.ns;
+		}
+		printf("| %s | %.0f | %.0f | %.2f | %.0f | %.0f |\n", kinds[k].name, median(c),
+			median(p), median(ratio), a.bytes, b.bytes);
+	}
+	return 0;
+}
