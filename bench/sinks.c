@@ -43,10 +43,11 @@ static double cpu_ns(void)
 	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-static union any make(enum rec_kind kind, uint64_t i)
+static union any make(enum rec_kind kind, uint8_t flags, uint64_t i)
 {
 	union any r = { .h = {
 				.kind = (uint8_t)kind,
+				.flags = flags,
 				.start_ns = rec.start_boot_ns + 1000 * i,
 				.dur_ns = 600 + i % 300,
 				.tgid = PID,
@@ -81,7 +82,7 @@ struct result {
 	double ns, bytes;
 };
 
-static struct result run(sink_new *new, enum rec_kind kind)
+static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags)
 {
 	struct writer *w;
 	struct sink *s;
@@ -94,7 +95,7 @@ static struct result run(sink_new *new, enum rec_kind kind)
 		exit(1);
 	for (int b = 0; b < BATCHES; b++) {
 		for (int i = 0; i < RECORDS; i++)
-			records[i] = make(kind, n++);
+			records[i] = make(kind, flags, n++);
 		begin = cpu_ns();
 		for (int i = 0; i < RECORDS; i++)
 			s->ops->record(s, &records[i].h);
@@ -129,13 +130,15 @@ int main(void)
 {
 	static const struct {
 		enum rec_kind kind;
+		uint8_t flags;
 		const char *name;
 	} kinds[] = {
-		{ REC_SYSCALL, "system call" },
-		{ REC_OFF_CPU, "time off CPU" },
-		{ REC_ON_CPU, "time on CPU" },
-		{ REC_FAULT, "page fault" },
-		{ REC_FUNCTION, "function, 2 arguments" },
+		{ REC_SYSCALL, 0, "system call" },
+		{ REC_SYSCALL, IPC_PIPE << REC_IPC_SHIFT, "system call that passes data" },
+		{ REC_OFF_CPU, 0, "time off CPU" },
+		{ REC_ON_CPU, 0, "time on CPU" },
+		{ REC_FAULT, 0, "page fault" },
+		{ REC_FUNCTION, 0, "function, 2 arguments" },
 	};
 	const char *why;
 	struct probe_spec *s;
@@ -160,8 +163,8 @@ int main(void)
 		struct result a = {}, b = {};
 
 		for (int r = 0; r < ROUNDS; r++) {
-			a = run(chrome_sink_new, kinds[k].kind);
-			b = run(perfetto_sink_new, kinds[k].kind);
+			a = run(chrome_sink_new, kinds[k].kind, kinds[k].flags);
+			b = run(perfetto_sink_new, kinds[k].kind, kinds[k].flags);
 			c[r] = a.ns;
 			p[r] = b.ns;
 			ratio[r] = b.ns / a.ns;

@@ -238,7 +238,7 @@ class Tracer:
         return {kind: int(n) for n, kind in words}
 
     def lost(self):
-        m = re.search(r"lost (.*): a larger", self.log())
+        m = re.search(r"lost (.*): a ", self.log())
         return m.group(1) if m else ""
 
     def clean(self):

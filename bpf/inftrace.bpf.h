@@ -39,7 +39,7 @@ const volatile struct inf_config cfg __weak = {};
 /* Closed windows cost this load and a branch; steps are followed all the same. */
 volatile u32 enabled __weak = 0;
 
-/* The window has just closed, and the task iterator is on its way through the threads. */
+/* The window has just closed, and the task iterator is on its way through the threads, or soon will be. */
 volatile u32 closing __weak = 0;
 
 struct inf_stats stats __weak = {};

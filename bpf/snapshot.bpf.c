@@ -152,6 +152,63 @@ static __always_inline void peek_function(
 	peek_write(seq, &r, sizeof(r));
 }
 
+static struct rec_step peeked; /* too large for a program's stack; one iterator runs at a time */
+
+/* What holds the thread up now is in no list yet. */
+static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
+{
+	struct stall *s = &peeked.stall;
+	u32 off = t->off;
+
+	stall_none(s);
+	stall_pick(s, t->stalls, 0, ~0ull);
+	if (off <= ST_RUNNABLE || now <= since || now - since <= s->dur_ns)
+		return;
+	__builtin_memset(s, 0, sizeof(*s));
+	s->state = off;
+	s->start_ns = since;
+	s->dur_ns = now - since;
+}
+
+/* The step in flight, up to now, without its workers. */
+__weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 now)
+{
+	struct rec_step *r = &peeked;
+	u64 since, sum = 0;
+	u32 state;
+
+	if (!t)
+		return 0;
+	for (u32 i = 0; i < sizeof(*r) / sizeof(u64); i++)
+		((u64 *)r)[i] = ((u64 *)&t->step)[i];
+	since = times_copy(t, r->ns);
+	state = thread_state(t, t->off);
+	for (u32 i = 0; i < ST_MAX; i++) {
+		r->ns[i] -= t->step_ns[i];
+		if (i == state && now > since)
+			r->ns[i] += now - since;
+		sum += r->ns[i];
+	}
+	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
+		REC_F_OPEN_END);
+	r->lost = stats.lost_total - r->lost;
+	peek_stall(t, since, now);
+	return 0;
+}
+
+static __always_inline void peek_counts(struct thread *t, struct task_struct *task)
+{
+	struct step_counts *n = &peeked.n;
+
+	n->switches_voluntary = task->nvcsw - n->switches_voluntary;
+	n->switches_involuntary = task->nivcsw - n->switches_involuntary;
+	n->migrations = task->se.nr_migrations - n->migrations;
+	n->faults_minor = task->min_flt - n->faults_minor;
+	n->faults_major = task->maj_flt - n->faults_major;
+	n->syscalls = t->syscalls - n->syscalls;
+	n->graphs = t->counts.graphs - n->graphs;
+}
+
 static __always_inline void peek_kernel(struct seq_file *seq, struct thread *t, struct who w, u64 now)
 {
 	if (t->in_syscall && emits(REC_SYSCALL)) {
@@ -209,12 +266,18 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	w.tid = task->pid;
 	now = bpf_ktime_get_boot_ns();
 	step = thread_step(t);
-	for (u32 i = 0; i < FRAMES_MAX && emits(REC_FUNCTION); i++) {
+	for (u32 i = 0; i < FRAMES_MAX; i++) {
 		struct frame *f = frame_at(t, i);
 
 		if (i >= t->depth)
 			break;
-		peek_function(seq, w, step, f->probe, f->start, now, f->vals);
+		if (f->step) {
+			peek_step(t, (u64)w.tgid << 32 | w.tid, f->probe, now);
+			peek_counts(t, task);
+			peek_write(seq, &peeked, sizeof(peeked));
+		} else if (emits(REC_FUNCTION)) {
+			peek_function(seq, w, step, f->probe, f->start, now, f->vals);
+		}
 	}
 	if (t->op.probe && !t->op.end && emits(REC_FUNCTION))
 		peek_function(seq, w, step, t->op.probe - 1, t->op.start, now, t->op.vals);

@@ -147,6 +147,17 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	return since;
 }
 
+/* The window closes with the last step that it may have; user space will find it so. */
+static __always_inline void window_count(u64 end)
+{
+	if (!enabled || __sync_fetch_and_add(&stats.steps, 1) + 1 != cfg.max_steps)
+		return;
+	if (__sync_val_compare_and_swap(&closing, 0, 1)) /* it closes already */
+		return;
+	stats.stop_ns = end;
+	enabled = 0;
+}
+
 /*
  * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
  * has just made. The states are differences of the same clock reads as the total.
@@ -202,6 +213,8 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	t->in_step = 0;
 	if (emits(REC_STEP))
 		emit_step(r, sizeof(*r));
+	if (cfg.max_steps && !(flags & REC_F_OPEN_START))
+		window_count(end);
 	return 0;
 }
 

@@ -29,6 +29,7 @@ struct inf_config {
 	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
 	u8 ipc_only; /* and send no others */
 	u8 windows;  /* it is opened and closed again: what is in flight meanwhile is followed */
+	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* of user space, to know others by */
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
@@ -55,6 +56,8 @@ struct inf_stats {
 	u32 dying; /* threads between their exit and their last switch */
 	u64 start_ns; /* when the window was opened; set by user space */
 	u64 stop_ns;
+	u32 steps; /* that began in the window and have ended */
+	u32 pad;
 };
 
 enum probe_role {

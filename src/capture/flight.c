@@ -45,6 +45,9 @@ struct dump {
 	bool running;
 	uint64_t horizon_ns;
 	struct tasks *names;
+	struct tasks *first_names; /* while more passes follow: as of the first record */
+	unsigned int passes;       /* that follow this one */
+	struct chunk *first;
 	struct chunk *chunk; /* what is handed over next; NULL: all was */
 	uint32_t offset;
 	struct chunk *last;
@@ -337,6 +340,7 @@ int flight_dump_begin(
 		.running = true,
 		.names = names,
 		.horizon_ns = f->horizon_ns,
+		.first = f->oldest,
 		.chunk = f->oldest,
 		.last = f->newest,
 		.last_used = f->newest ? f->newest->used : 0,
@@ -354,7 +358,7 @@ static uint32_t dumped_bytes(const struct flight *f, const struct chunk *c)
 	return c == f->dump.last ? f->dump.last_used : c->used;
 }
 
-/* Done with the dump's chunk. */
+/* Done with the dump's chunk, in this pass. */
 static void unpin(struct flight *f)
 {
 	struct dump *d = &f->dump;
@@ -362,6 +366,8 @@ static void unpin(struct flight *f)
 
 	d->chunk = c == d->last ? NULL : c->next;
 	d->offset = 0;
+	if (d->passes)
+		return;
 	c->pinned = false;
 	if (!c->kept)
 		free_chunk(f, c);
@@ -402,10 +408,125 @@ void flight_dump_end(struct flight *f)
 {
 	struct dump *d = &f->dump;
 
+	if (d->passes)
+		d->chunk = d->first;
+	d->passes = 0;
 	while (d->chunk)
 		unpin(f);
 	tasks_free(d->names);
+	tasks_free(d->first_names);
 	*d = (struct dump){};
+}
+
+/* ---- dumps in passes ---- */
+
+int flight_dump_passes(struct flight *f, unsigned int n)
+{
+	struct dump *d = &f->dump;
+
+	if (n < 2)
+		return 0;
+	d->passes = n - 1;
+	return tasks_copy(d->names, &d->first_names);
+}
+
+int flight_dump_again(struct flight *f, struct tasks **ret_names)
+{
+	struct dump *d = &f->dump;
+	struct tasks *names = d->first_names;
+	int err = 0;
+
+	if (d->passes > 1)
+		err = tasks_copy(d->first_names, &names);
+	else
+		d->first_names = NULL;
+	if (err)
+		return err;
+	tasks_free(d->names);
+	d->names = *ret_names = names;
+	d->chunk = d->first;
+	d->offset = 0;
+	d->passes--;
+	return 0;
+}
+
+struct processes {
+	struct flight_process *table; /* open addressing by tgid; records 0: empty */
+	size_t n, cap;                /* power of two */
+};
+
+static struct flight_process *process_place(struct processes *p, uint32_t tgid)
+{
+	size_t i = tgid * 2654435761u & (p->cap - 1); /* Knuth's multiplicative hash */
+
+	while (p->table[i].records && p->table[i].tgid != tgid)
+		i = (i + 1) & (p->cap - 1);
+	return &p->table[i];
+}
+
+static int grow_processes(struct processes *p)
+{
+	struct processes larger = { .n = p->n, .cap = p->cap ? 2 * p->cap : 64 };
+
+	larger.table = calloc(larger.cap, sizeof(*larger.table));
+	if (!larger.table)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->cap; i++) {
+		if (p->table[i].records)
+			*process_place(&larger, p->table[i].tgid) = p->table[i];
+	}
+	free(p->table);
+	*p = larger;
+	return 0;
+}
+
+static int count_process(struct processes *p, uint32_t tgid)
+{
+	struct flight_process *place;
+
+	if (p->n * 2 >= p->cap && grow_processes(p))
+		return -ENOMEM;
+	place = process_place(p, tgid);
+	p->n += !place->records;
+	place->tgid = tgid;
+	place->records++;
+	return 0;
+}
+
+static int count_chunk(const struct flight *f, const struct chunk *c, struct processes *p)
+{
+	uint32_t end = dumped_bytes(f, c), offset = 0;
+	int err = 0;
+
+	while (offset < end && !err) {
+		const struct entry *e = entry_at(c, offset);
+
+		if (e->rec->kind != REC_ON_CPU && end_of(e->rec) > f->dump.horizon_ns)
+			err = count_process(p, e->rec->tgid);
+		offset += (uint32_t)entry_bytes(e->size);
+	}
+	return err;
+}
+
+int flight_dump_processes(struct flight *f, struct flight_process **ret_list, size_t *ret_n)
+{
+	struct processes p = {};
+	size_t n = 0;
+	int err = 0;
+
+	for (struct chunk *c = f->dump.chunk; c && !err; c = c == f->dump.last ? NULL : c->next)
+		err = count_chunk(f, c, &p);
+	if (err) {
+		free(p.table);
+		return err;
+	}
+	for (size_t i = 0; i < p.cap; i++) {
+		if (p.table[i].records)
+			p.table[n++] = p.table[i];
+	}
+	*ret_list = p.table;
+	*ret_n = n;
+	return 0;
 }
 
 /* ---- spans that were open ---- */
@@ -420,7 +541,8 @@ static struct seen key_of(const struct rec_hdr *rec)
 		.start_ns = rec->start_ns,
 		.tid = rec->tid,
 		.id = several ? rec->id : 0,
-		.kind = rec->kind + 1u,
+		/* of a step, the call may be reported as open */
+		.kind = (rec->kind == REC_STEP ? REC_FUNCTION : rec->kind) + 1u,
 	};
 }
 

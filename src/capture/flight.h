@@ -86,6 +86,28 @@ bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t sinc
  */
 int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max_records);
 
+/*
+ * A dump in several passes, each of which hands over all records: where the outputs of all
+ * processes at once would take too much memory. What was handed over stays until the last pass, and
+ * is missing as room for new records.
+ */
+struct flight_process {
+	uint32_t tgid;
+	uint64_t records; /* of it that will be handed over */
+};
+
+/* The processes that the dump has records of, in no order; *ret_list is to be freed. Before the
+ * first flight_dump_next(). -ENOMEM. */
+int flight_dump_processes(struct flight *f, struct flight_process **ret_list, size_t *ret_n);
+
+/* There will be `n` passes. Before the first flight_dump_next(); without it there is one. -ENOMEM:
+ * the dump is to be ended. */
+int flight_dump_passes(struct flight *f, unsigned int n);
+
+/* Begins the next pass, after flight_dump_next() has returned 0. ret_names: as in struct
+ * flight_dump; those of the pass before are gone. -ENOMEM. */
+int flight_dump_again(struct flight *f, struct tasks **ret_names);
+
 /* Ends the dump, whether or not all was handed over. */
 void flight_dump_end(struct flight *f);
 

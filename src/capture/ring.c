@@ -9,15 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "capture/ringbuf.h"
 #include "probe.h"
 
 #define TURN_RECORDS (1 << 14) /* a few milliseconds of formatting */
 
 struct rings {
-	struct ring_buffer *control, *data[RINGS_MAX];
-	int fds[RINGS_MAX];
+	struct ringbuf *control, *data[RINGS_MAX];
 	unsigned int n;
-	unsigned int turn; /* records that the ring in turn may still hand over */
 	bool in_control;
 	record_cb cb;
 	void *arg;
@@ -48,18 +47,30 @@ int rings_set_template(struct bpf_map *outer)
 	return fd;
 }
 
-static int on_sample(void *ctx, void *data, size_t size)
+static void on_sample(const void *data, size_t size, void *arg)
 {
-	struct rings *r = ctx;
+	struct rings *r = arg;
 
 	if (size >= sizeof(struct rec_hdr))
 		r->cb(data, size, r->arg);
-	/* this record is taken all the same, libbpf only stops behind it */
-	return --r->turn ? 0 : -EAGAIN;
 }
 
-int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t bytes, record_cb cb,
-	void *arg, struct rings **ret_rings)
+static int create_ring(struct rings *r, int outer_fd, uint32_t i, size_t bytes)
+{
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "ring", 0, 0, (uint32_t)bytes, NULL);
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	err = bpf_map_update_elem(outer_fd, &i, &fd, BPF_ANY) ? -errno : 0;
+	if (!err)
+		err = ringbuf_new(fd, bytes, REC_SIZE_MAX, &r->data[i]);
+	close(fd); /* the outer map and the mapping keep it */
+	return err;
+}
+
+int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n, size_t bytes,
+	record_cb cb, void *arg, struct rings **ret_rings)
 {
 	struct rings *r = calloc(1, sizeof(*r));
 	int err;
@@ -68,61 +79,35 @@ int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t b
 		return -ENOMEM;
 	r->cb = cb;
 	r->arg = arg;
-	r->control = ring_buffer__new(control_fd, on_sample, r, NULL);
-	if (!r->control) {
-		err = -errno;
-		goto out;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "ring", 0, 0, (uint32_t)bytes, NULL);
-
-		if (fd < 0) {
-			err = -errno;
-			goto out;
-		}
-		r->fds[r->n++] = fd;
-		err = bpf_map_update_elem(bpf_map__fd(outer), &i, &fd, BPF_ANY) ? -errno : 0;
-		if (err)
-			goto out;
-		r->data[i] = ring_buffer__new(fd, on_sample, r, NULL);
-		if (!r->data[i]) {
-			err = -errno;
-			goto out;
-		}
+	err = ringbuf_new(
+		bpf_map__fd(control), bpf_map__max_entries(control), REC_SIZE_MAX, &r->control);
+	for (; r->n < n && !err; r->n++)
+		err = create_ring(r, bpf_map__fd(outer), r->n, bytes);
+	if (err) {
+		rings_free(r);
+		return err;
 	}
 	*ret_rings = r;
 	return 0;
-out:
-	rings_free(r);
-	return err;
 }
 
 void rings_free(struct rings *r)
 {
 	if (!r)
 		return;
-	ring_buffer__free(r->control);
-	for (unsigned int i = 0; i < r->n; i++) {
-		ring_buffer__free(r->data[i]);
-		close(r->fds[i]);
-	}
+	ringbuf_free(r->control);
+	for (unsigned int i = 0; i < r->n; i++)
+		ringbuf_free(r->data[i]);
 	free(r);
 }
 
-static int drain_ring(struct rings *r, struct ring_buffer *ring)
+static int drain_ring(struct rings *r, struct ringbuf *ring)
 {
-	int n;
-
-	r->turn = TURN_RECORDS;
-	n = ring_buffer__consume(ring);
-	if (n == -EAGAIN)
-		return 1;
-	return n < 0 ? n : 0;
+	return ringbuf_consume(ring, TURN_RECORDS, on_sample, r);
 }
 
 int rings_drain_control(struct rings *r)
 {
-	unsigned int turn = r->turn;
 	int more;
 
 	if (r->in_control) /* from one of its own records: the rest follows behind that */
@@ -130,18 +115,14 @@ int rings_drain_control(struct rings *r)
 	r->in_control = true;
 	more = drain_ring(r, r->control);
 	r->in_control = false;
-	r->turn = turn;
 	return more;
 }
 
 int rings_drain(struct rings *r)
 {
-	int more, err;
+	int more = rings_drain_control(r);
 
-	more = rings_drain_control(r);
-	for (unsigned int i = 0; i < r->n && more >= 0; i++) {
-		err = drain_ring(r, r->data[i]);
-		more = err < 0 ? err : more | err;
-	}
+	for (unsigned int i = 0; i < r->n; i++)
+		more |= drain_ring(r, r->data[i]);
 	return more;
 }

@@ -22,10 +22,10 @@ unsigned int rings_count(unsigned int cpus, unsigned int *ret_shift);
 
 /*
  * Creates n rings of `bytes` each (a power of two, at least a page) and puts them into the map of
- * maps `outer`. `control` is the loaded control ring. Free with rings_free().
+ * maps `outer`. `control` is the loaded control ring. Free with rings_free(). -errno.
  */
-int rings_create(struct bpf_map *outer, int control_fd, unsigned int n, size_t bytes, record_cb cb,
-	void *arg, struct rings **ret_rings);
+int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n, size_t bytes,
+	record_cb cb, void *arg, struct rings **ret_rings);
 void rings_free(struct rings *r);
 
 /* The template that a map of maps needs before it is loaded. Returns a file descriptor to close
@@ -35,7 +35,7 @@ int rings_set_template(struct bpf_map *outer);
 /*
  * Hands records to the callback, those of the control ring first, and of each ring only so many
  * that its producers cannot hold up the rest by being faster than the callback. Returns 1 when a
- * ring may hold more, 0 when all were seen empty, or a negative errno.
+ * ring may hold more, 0 when all were seen empty.
  */
 int rings_drain(struct rings *r);
 

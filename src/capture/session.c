@@ -26,6 +26,7 @@
 
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 
+#define STORAGE_TRIES 20
 #define DYING_WAIT_MS 200 /* usually some microseconds; longer when it waits for a CPU */
 #define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
 
@@ -72,7 +73,7 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 
 /* 8 MB hold a hundred thousand records, a tenth of a second of the worst storm; on large machines
  * the storm is spread over more CPUs, and all rings together stay at 128 MB. Where memory is what the
- * user has given, at 8 MB: they are mapped twice. */
+ * user has given, at 8 MB. */
 static size_t default_ring_bytes(unsigned int rings, bool small)
 {
 	size_t bytes = 8 << 20, all = small ? 8 << 20 : 128 << 20, least = small ? 1 << 19 : 1 << 20;
@@ -135,6 +136,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	s->windows = c->windows;
 	cfg->windows = c->windows;
+	cfg->max_steps = c->max_steps;
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
@@ -246,8 +248,8 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings, c->peek);
-	err = rings_create(s->skel->maps.rings, bpf_map__fd(s->skel->maps.control), s->n_rings,
-		ring_bytes, c->cb, c->cb_arg, &s->rings);
+	err = rings_create(s->skel->maps.rings, s->skel->maps.control, s->n_rings, ring_bytes, c->cb,
+		c->cb_arg, &s->rings);
 	if (err) {
 		log_error("cannot create %u ring buffers of %zu bytes: %s; try a smaller --ring-size",
 			s->n_rings, ring_bytes, strerror(-err));
@@ -396,9 +398,27 @@ static int walk_tasks(struct bpf_program *prog)
 	return err;
 }
 
+/* The kernel refuses storage while another program on that CPU, preempted, is at it: a moment later it is
+ * to be had (kernel/bpf/bpf_task_storage.c). */
+static int meet_threads(struct session *s)
+{
+	volatile uint64_t *refused = (volatile uint64_t *)&s->skel->bss->stats.no_storage;
+	uint64_t before = *refused;
+	int err = 0;
+
+	for (int i = 0; i < STORAGE_TRIES && !err; i++) {
+		*refused = before;
+		err = walk_tasks(s->skel->progs.snapshot_create);
+		if (*refused == before)
+			break;
+		usleep(1000);
+	}
+	return err;
+}
+
 int session_watch(struct session *s)
 {
-	return walk_tasks(s->skel->progs.snapshot_create);
+	return meet_threads(s);
 }
 
 static void set_faults(struct session *s, bool on)
@@ -460,9 +480,10 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 		return err;
 	if (s->windows)
 		forget_sums(s);
-	err = walk_tasks(s->skel->progs.snapshot_create);
+	err = meet_threads(s);
 	if (err)
 		return err;
+	st->steps = 0;
 	st->start_ns = boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
 	err = walk_tasks(s->skel->progs.snapshot_init);
@@ -490,17 +511,27 @@ static void wait_for_programs(void)
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
+bool session_over(const struct session *s)
+{
+	return __atomic_load_n(&s->skel->bss->closing, __ATOMIC_ACQUIRE);
+}
+
 int session_stop(struct session *s, uint64_t *ret_boot_ns)
 {
 	struct inftrace_bpf__bss *bss = s->skel->bss;
+	bool over;
 	int err;
 
-	wait_for_dying(s);
-	bss->stats.stop_ns = *ret_boot_ns = boot_ns();
-	__atomic_store_n(&bss->closing, 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
-	if (s->windows)
+	if (!session_over(s))
+		wait_for_dying(s);
+	over = __atomic_exchange_n(&bss->closing, 1, __ATOMIC_ACQ_REL);
+	if (!over) {
+		bss->stats.stop_ns = boot_ns();
+		__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
+	}
+	if (s->windows || over)
 		wait_for_programs();
+	*ret_boot_ns = bss->stats.stop_ns;
 	err = snapshot_run(s->skel->progs.snapshot_close);
 	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
 	return err;

@@ -41,6 +41,7 @@ struct session_config {
 	uint64_t min_syscall_ns;
 	size_t ring_bytes; /* each; 0: a default */
 	bool windows; /* several: session_start() again after session_stop() */
+	uint32_t max_steps; /* see session_over(); 0: no limit */
 	bool peek;    /* session_peek() will be wanted */
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
@@ -66,6 +67,9 @@ int session_watch(struct session *s);
 
 /* ret_boot_ns: CLOCK_BOOTTIME of the start, the zero of the trace. */
 int session_start(struct session *s, uint64_t *ret_boot_ns);
+
+/* The window has had max_steps steps, and has ended with the last of them: session_stop() comes next. */
+bool session_over(const struct session *s);
 
 /* Afterwards no program of the window is under way, and all its records are in the rings.
  * ret_boot_ns: its end. */

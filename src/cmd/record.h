@@ -137,6 +137,9 @@ void outputs_settled(struct outputs *out);
 int outputs_flush(struct outputs *out);
 uint64_t outputs_bytes(const struct outputs *out);
 
+/* Not all that belongs into the files will come: those named by time keep the names of parts. */
+void outputs_cut(struct outputs *out);
+
 /* Closes, and gives files their last names; t NULL: nothing was recorded, and files that were created
  * are removed. cb, or NULL, is told of each file. */
 int outputs_close(struct outputs *out, const struct window_totals *t,

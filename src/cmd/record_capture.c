@@ -162,7 +162,7 @@ record_cb run_callback(void)
 
 /* ---- loss ---- */
 
-static void check_loss(struct run *r, uint64_t now)
+void run_check_loss(struct run *r, uint64_t now)
 {
 	struct loss l = { .from_ns = r->last_loss_ns, .to_ns = now };
 	uint64_t lost[REC_KIND_MAX], dropped[REC_KIND_MAX] = { 0 };
@@ -174,6 +174,7 @@ static void check_loss(struct run *r, uint64_t now)
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		l.count[k] = lost[k] - r->lost[k] + dropped[k] - r->w.dropped[k];
 		r->lost[k] = lost[k];
+		r->dropped += dropped[k] - r->w.dropped[k];
 		r->w.dropped[k] = dropped[k];
 		r->w.totals.lost[k] += l.count[k];
 		any |= l.count[k] != 0;
@@ -217,6 +218,16 @@ static int open_files(struct run *r)
 	return r->recorder ? 0 : exports_open(o, &r->w.rec, first, record_by_time(o), &r->w.exports);
 }
 
+/* Its files cannot be: nothing is recorded. */
+static void window_discard(struct run *r)
+{
+	uint64_t close_ns;
+
+	session_stop(r->session, &close_ns);
+	r->w.open = false;
+	window_abandon(r);
+}
+
 int window_open(struct run *r, const char *why)
 {
 	uint64_t before = clock_ns(CLOCK_BOOTTIME), open_ns;
@@ -244,9 +255,10 @@ int window_open(struct run *r, const char *why)
 	w->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - before;
 	err = open_files(r);
 	if (err)
-		return err;
-	mark(r, "window_open", open_ns, why);
-	return 0;
+		window_discard(r);
+	else
+		mark(r, "window_open", open_ns, why);
+	return err;
 }
 
 /* Per process, for the end of the profile. */
@@ -286,7 +298,7 @@ static int end_records(struct run *r)
 	left_err = session_requests(r->session);
 	if (left_err)
 		log_warn("requests that were not over are missing: %s", strerror(-left_err));
-	check_loss(r, clock_ns(CLOCK_BOOTTIME));
+	run_check_loss(r, clock_ns(CLOCK_BOOTTIME));
 	return err;
 }
 
@@ -393,7 +405,7 @@ int run_drain(struct run *r)
 	if (now - r->last_flush_ns < FLUSH_NS)
 		return more;
 	follow_strangers(r->follow, now);
-	check_loss(r, now);
+	run_check_loss(r, now);
 	r->last_flush_ns = now;
 	return (r->w.exports ? exports_flush(r->w.exports) : 0) ?: more;
 }

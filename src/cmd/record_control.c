@@ -148,7 +148,10 @@ static void on_status(void *arg, struct json_object *reply)
 
 	run_totals(r, &t);
 	add_number(reply, "pid", (uint64_t)getpid());
-	tasks_each_process(r->tasks, add_target, targets);
+	if (r->o->all)
+		json_object_object_add(reply, "all", json_object_new_boolean(true));
+	else
+		tasks_each_process(r->tasks, add_target, targets);
 	json_object_object_add(reply, "targets", targets);
 	json_object_object_add(reply, "elapsed_s",
 		json_object_new_double((double)(clock_ns(CLOCK_BOOTTIME) - r->begun_ns) / 1e9));

@@ -12,8 +12,21 @@
 
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
 
+/* What to do about records that were lost. */
+static const char *lost_why(const struct run *r, char *buf, size_t size)
+{
+	if (!r->dropped)
+		return "a larger --ring-size or fewer -e keeps up";
+	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; .json.gz or fewer -e writes less",
+		r->dropped);
+	return buf;
+}
+
 static void summarise_counts(const struct run *r)
 {
+	/* 0: no window was opened */
+	uint64_t end = r->whole.close_ns ? r->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
+	char why[160];
 	char line[512] = "";
 	size_t n = 0;
 
@@ -22,7 +35,7 @@ static void summarise_counts(const struct run *r)
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
 				r->whole.records[k], rec_kind_name((enum rec_kind)k));
 	}
-	log_info("%.1f s, %s", (double)(r->whole.close_ns - r->begun_ns) / 1e9,
+	log_info("%.1f s, %s", (double)(end - r->begun_ns) / 1e9,
 		n ? line : "no records");
 	n = 0;
 	for (int k = 0; k < REC_KIND_MAX; k++) {
@@ -31,7 +44,7 @@ static void summarise_counts(const struct run *r)
 				r->whole.lost[k], rec_kind_name((enum rec_kind)k));
 	}
 	if (n)
-		log_warn("lost %s: a larger --ring-size or fewer -e keeps up", line);
+		log_warn("lost %s: %s", line, lost_why(r, why, sizeof(why)));
 }
 
 /* The places of a USDT probe are one probe, and the first of them stands for all. */

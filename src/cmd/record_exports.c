@@ -5,8 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "util/log.h"
+
+#define MARKS_MAX 4
 
 struct export {
 	uint32_t tgid; /* 0: all */
@@ -18,10 +21,14 @@ struct exports {
 	const struct record_options *o;
 	struct recording rec;
 	bool by_process;
+	bool no_others; /* than those that there are */
 	int err; /* of an export that could not be made */
 	struct export *list;
 	size_t n, last; /* last: where the record before went */
-	uint64_t bytes; /* of those closed */
+	/* what those that come later have missed */
+	struct mark marks[MARKS_MAX];
+	size_t n_marks;
+	struct loss lost;
 };
 
 static int add(struct exports *e, uint32_t tgid, pid_t first)
@@ -37,9 +44,14 @@ static int add(struct exports *e, uint32_t tgid, pid_t first)
 	own.tgid = tgid;
 	/* a view may keep that of all */
 	err = outputs_open(e->o, tgid ? &own : &e->rec, first, &list[e->n].out);
-	if (!err)
-		e->last = e->n++;
-	return err;
+	if (err)
+		return err;
+	for (size_t i = 0; i < e->n_marks; i++)
+		outputs_mark(list[e->n].out, &e->marks[i]);
+	if (e->lost.to_ns)
+		outputs_loss(list[e->n].out, &e->lost);
+	e->last = e->n++;
+	return 0;
 }
 
 static void add_process(struct task *t, void *arg)
@@ -48,6 +60,17 @@ static void add_process(struct task *t, void *arg)
 
 	if (!e->err)
 		e->err = add(e, t->tgid, (pid_t)t->tgid);
+}
+
+/* Each process has some files open. */
+static void raise_limit(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == rl.rlim_max)
+		return;
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
 int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
@@ -60,12 +83,14 @@ int exports_open(const struct record_options *o, const struct recording *rec, pi
 		return -ENOMEM;
 	e->o = o;
 	e->rec = *rec;
-	e->by_process = by_process;
+	e->by_process = by_process && !o->all;
 	tasks_forget_outputs(rec->tasks);
-	if (by_process)
+	if (e->by_process) {
+		raise_limit();
 		tasks_each_process(rec->tasks, add_process, e);
-	else
+	} else {
 		e->err = add(e, 0, first);
+	}
 	err = e->err;
 	if (err) {
 		exports_close(e, NULL, NULL, NULL);
@@ -75,7 +100,30 @@ int exports_open(const struct record_options *o, const struct recording *rec, pi
 	return 0;
 }
 
-/* NULL when it cannot be made: a line has been printed, and flush fails. */
+int exports_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
+	struct exports **ret_exports)
+{
+	struct exports *e = calloc(1, sizeof(*e));
+	int err = 0;
+
+	if (!e)
+		return -ENOMEM;
+	e->o = o;
+	e->rec = *rec;
+	e->by_process = e->no_others = true;
+	raise_limit();
+	tasks_forget_outputs(rec->tasks);
+	for (size_t i = 0; i < n && !err; i++)
+		err = add(e, tgids[i], (pid_t)tgids[i]);
+	if (err) {
+		exports_close(e, NULL, NULL, NULL);
+		return err;
+	}
+	*ret_exports = e;
+	return 0;
+}
+
+/* NULL when it is not wanted; or cannot be made: a line has been printed, and flush fails. */
 static struct export *export_of(struct exports *e, uint32_t tgid)
 {
 	if (e->last < e->n && e->list[e->last].tgid == tgid)
@@ -86,6 +134,8 @@ static struct export *export_of(struct exports *e, uint32_t tgid)
 			return &e->list[i];
 		}
 	}
+	if (e->no_others)
+		return NULL;
 	if (!e->err)
 		e->err = add(e, tgid, (pid_t)tgid);
 	return e->err ? NULL : &e->list[e->last];
@@ -97,6 +147,17 @@ static void count(struct export *x, const struct rec_hdr *h)
 	x->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
 }
 
+/* What ran on the CPUs besides is part of each. */
+static bool is_for_all(const struct exports *e, const struct rec_hdr *h)
+{
+	return h->kind == REC_ON_CPU && e->o->events & EVENT_CPU;
+}
+
+bool exports_want(struct exports *e, const struct rec_hdr *h)
+{
+	return !e->by_process || is_for_all(e, h) || export_of(e, h->tgid);
+}
+
 void exports_record(struct exports *e, const struct rec_hdr *h)
 {
 	struct export *x;
@@ -105,10 +166,11 @@ void exports_record(struct exports *e, const struct rec_hdr *h)
 		outputs_record(e->list[0].out, h);
 		return;
 	}
-	/* what ran on the CPUs besides is part of each */
-	if (h->kind == REC_ON_CPU && e->o->events & EVENT_CPU) {
-		for (size_t i = 0; i < e->n; i++)
+	if (is_for_all(e, h)) {
+		for (size_t i = 0; i < e->n; i++) {
+			count(&e->list[i], h);
 			outputs_record(e->list[i].out, h);
+		}
 		return;
 	}
 	x = export_of(e, h->tgid);
@@ -120,12 +182,19 @@ void exports_record(struct exports *e, const struct rec_hdr *h)
 
 void exports_loss(struct exports *e, const struct loss *l)
 {
+	if (!e->lost.to_ns)
+		e->lost.from_ns = l->from_ns;
+	e->lost.to_ns = l->to_ns;
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		e->lost.count[k] += l->count[k];
 	for (size_t i = 0; i < e->n; i++)
 		outputs_loss(e->list[i].out, l);
 }
 
 void exports_mark(struct exports *e, const struct mark *m)
 {
+	if (e->n_marks < MARKS_MAX)
+		e->marks[e->n_marks++] = *m;
 	for (size_t i = 0; i < e->n; i++)
 		outputs_mark(e->list[i].out, m);
 }
@@ -171,6 +240,12 @@ void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX]
 	memset(ret_dropped, 0, REC_KIND_MAX * sizeof(*ret_dropped));
 	for (size_t i = 0; i < e->n; i++)
 		outputs_dropped(e->list[i].out, ret_dropped);
+}
+
+void exports_cut(struct exports *e)
+{
+	for (size_t i = 0; i < e->n; i++)
+		outputs_cut(e->list[i].out);
 }
 
 /* The window's, with the counts and sums of the process. */

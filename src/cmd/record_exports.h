@@ -12,12 +12,19 @@ typedef void (*exports_file_cb)(const char *name, uint64_t bytes, void *arg);
 
 /*
  * Opens the outputs for all targets that live; by process, also for those that come later, with
- * their first record. `first`: the process that the metadata of a common profile are about, 0 for
- * none. Prints one line on failure.
+ * their first record. With -a there is one set all the same: cutting up a system would make hundreds.
+ * `first`: the process that the metadata of a common profile are about, 0 for none. Prints one line on
+ * failure.
  */
 int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
 	struct exports **ret_exports);
 
+/* The same for these processes and no others: records of others are left out. */
+int exports_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
+	struct exports **ret_exports);
+
+/* Whether some output shows it. */
+bool exports_want(struct exports *e, const struct rec_hdr *h);
 void exports_record(struct exports *e, const struct rec_hdr *h);
 void exports_loss(struct exports *e, const struct loss *l);
 void exports_mark(struct exports *e, const struct mark *m);
@@ -29,6 +36,9 @@ uint64_t exports_pending(const struct exports *e);
 uint64_t exports_bytes(const struct exports *e);
 /* Records that some output had no room for. */
 void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX]);
+
+/* Not all that belongs into the files will come: they keep the names of parts. */
+void exports_cut(struct exports *e);
 
 /* As outputs_close(). */
 int exports_close(struct exports *e, const struct window_totals *t, exports_file_cb cb, void *arg);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,10 @@
 #define PENDING_MAX (1u << 20)	   /* bytes that may wait for a slow disk; what more there is stays in the store */
 #define SETTLED_NS NSEC_PER_SEC	   /* longer than records stay in the rings */
 #define DRAINS_MAX 32		   /* all that the rings can hold, and more */
+#define WAIT_US 1000		   /* for the disk */
+#define STALLED_NS NSEC_PER_SEC	   /* so long for one that takes nothing, once it is to end */
+#define BATCH_MAX 64		   /* processes that are written at the same time */
+#define BATCH_BYTES (10u << 20)	   /* of memory for their outputs */
 
 struct request {
 	char reason[REASON_MAX];
@@ -48,16 +53,22 @@ struct recorder {
 	size_t n_requests;
 	struct loss losses[LOSSES_MAX]; /* the newest, a ring */
 	uint64_t n_losses;
+	uint32_t dumps, failed;
+	bool ending;   /* no further requests */
+	bool given_up; /* the user waits no longer for the disk */
 	/* of the dump under way */
 	bool dumping;
 	struct flight_dump dump;
 	struct recording rec;
-	struct exports *exports;
+	struct exports *exports; /* of a batch of processes */
+	bool written;		 /* all of the batch, as far as it is known before the end */
+	uint32_t *tgids;
+	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
+	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
 	struct open_spans open;
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
-	uint32_t dumps, failed;
 };
 
 /* What a time takes is not known: at most this. */
@@ -100,6 +111,8 @@ void recorder_free(struct recorder *rec)
 	exports_close(rec->exports, NULL, NULL, NULL);
 	flight_free(rec->flight);
 	free(rec->open.data);
+	free(rec->tgids);
+	free(rec->batches);
 	free(rec);
 }
 
@@ -124,7 +137,7 @@ int recorder_request(struct recorder *rec, const char *reason, uint64_t id)
 
 static void fire(struct recorder *rec, const struct trigger_hit *hit)
 {
-	if (hit && request(rec, hit->reason, 0, hit->ns))
+	if (hit && !rec->ending && request(rec, hit->reason, 0, hit->ns))
 		log_warn("too many dumps wait already; none for %s", hit->reason);
 }
 
@@ -205,16 +218,156 @@ static void drop_ended(struct recorder *rec, uint64_t since_ns)
 	rec->open.len = (size_t)(to - rec->open.data);
 }
 
+/* ---- batches ---- */
+
+/*
+ * The outputs of a process take memory, whose most was measured; of little, the pages that it goes
+ * through. So many processes are written at a time that it stays within bounds.
+ */
+static const struct {
+	const char *format;
+	uint32_t least, most; /* bytes */
+} outputs_cost[] = {
+	{ "json", 64 << 10, 2560 << 10 },
+	{ "json.gz", 768 << 10, 3584 << 10 },
+	{ "pftrace", 192 << 10, 6 << 20 },
+	{ "pftrace.gz", 896 << 10, 7 << 20 },
+};
+
+#define RECORD_COST 512 /* of each format, and record */
+
+static uint64_t cost_of(const struct record_options *o, uint64_t records)
+{
+	uint64_t sum = 64 << 10; /* the profile's */
+
+	for (size_t i = 0; i < o->n_formats; i++) {
+		for (size_t k = 0; k < sizeof(outputs_cost) / sizeof(outputs_cost[0]); k++) {
+			uint64_t bytes = outputs_cost[k].least + records * RECORD_COST;
+
+			if (!strcmp(o->formats[i], outputs_cost[k].format))
+				sum += bytes < outputs_cost[k].most ? bytes : outputs_cost[k].most;
+		}
+	}
+	return sum;
+}
+
+struct process_list {
+	struct flight_process *list;
+	size_t n;
+	int err;
+};
+
+/* Also one without a record. */
+static void add_process(struct process_list *p, uint32_t tgid)
+{
+	struct flight_process *list;
+
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->list[i].tgid == tgid)
+			return;
+	}
+	list = realloc(p->list, (p->n + 1) * sizeof(*list));
+	if (!list) {
+		p->err = -ENOMEM;
+		return;
+	}
+	p->list = list;
+	list[p->n++] = (struct flight_process){ .tgid = tgid };
+}
+
+static void add_live(struct task *t, void *arg)
+{
+	add_process(arg, t->tgid);
+}
+
+static void add_span(const struct rec_hdr *h, size_t size, void *arg)
+{
+	(void)size;
+	add_process(arg, h->tgid);
+}
+
+static int make_batches(struct recorder *rec, const struct process_list *p)
+{
+	uint64_t bytes = 0;
+	size_t begin = 0;
+
+	rec->tgids = malloc((p->n + 1) * sizeof(*rec->tgids));
+	rec->batches = malloc((p->n + 1) * sizeof(*rec->batches));
+	if (!rec->tgids || !rec->batches)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n; i++) {
+		uint64_t cost = cost_of(rec->r->o, p->list[i].records);
+
+		rec->tgids[i] = p->list[i].tgid;
+		if (i > begin && (bytes + cost > BATCH_BYTES || i - begin == BATCH_MAX)) {
+			rec->batches[rec->n_batches++] = begin = i;
+			bytes = 0;
+		}
+		bytes += cost;
+	}
+	rec->batches[rec->n_batches++] = rec->n_tgids = p->n;
+	return 0;
+}
+
+static int plan_batches(struct recorder *rec)
+{
+	struct process_list p = { 0 };
+	int err;
+
+	rec->n_batches = 1;
+	if (rec->r->o->all)
+		return 0;
+	rec->n_batches = 0;
+	err = flight_dump_processes(rec->flight, &p.list, &p.n);
+	if (err)
+		return err;
+	tasks_each_process(rec->dump.names, add_live, &p);
+	each_open(rec, add_span, &p);
+	err = p.err ?: make_batches(rec, &p);
+	free(p.list);
+	return err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
+}
+
+static int open_batch(struct recorder *rec)
+{
+	const struct record_options *o = rec->r->o;
+	size_t from = rec->batch ? rec->batches[rec->batch - 1] : 0;
+
+	rec->rec.tasks = rec->dump.names;
+	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
+	rec->written = false;
+	if (o->all)
+		return exports_open(o, &rec->rec, 0, true, &rec->exports);
+	return exports_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->exports);
+}
+
 /* ---- a dump ---- */
+
+/* Of one that began before the dump's first instant its beginning cannot be shown. */
+static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
+{
+	static union {
+		struct rec_hdr h;
+		char bytes[REC_SIZE_MAX];
+	} marked;
+
+	if (h->start_ns >= rec->rec.start_boot_ns || h->kind == REC_TASK || !h->dur_ns || size > sizeof(marked))
+		return h;
+	memcpy(&marked, h, size);
+	marked.h.flags |= REC_F_OPEN_START;
+	return &marked.h;
+}
 
 static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
 	uint64_t end = h->start_ns + h->dur_ns;
 
-	h = run_whole(rec->r, h, size);
+	if (!exports_want(rec->exports, h))
+		return;
+	h = with_mark(rec, run_whole(rec->r, h, size), size);
 	rec->totals.records[h->kind]++;
-	rec->totals.steps += h->kind == REC_STEP;
+	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
 	exports_record(rec->exports, h);
 	if (end > rec->newest_ns)
 		rec->newest_ns = end;
@@ -224,7 +377,7 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 	rec->settled_ns = rec->newest_ns;
 }
 
-/* The dump's clocks: its zero is the horizon. */
+/* Its clocks: its zero is the horizon. */
 static void set_recording(struct recorder *rec)
 {
 	const struct recording *run = &rec->r->w.rec;
@@ -239,25 +392,31 @@ static void set_recording(struct recorder *rec)
 	rec->rec.start_real_ns += later;
 	rec->rec.window = rec->dumps;
 	rec->rec.name_real_ns = clock_ns(CLOCK_REALTIME);
-	rec->rec.tasks = rec->dump.names;
 	rec->totals = (struct window_totals){ .open_ns = start };
-	rec->newest_ns = rec->settled_ns = start;
 }
 
-static void write_losses(struct recorder *rec)
+static void each_loss(struct recorder *rec, void (*cb)(struct recorder *rec, const struct loss *l))
 {
 	uint64_t first = rec->n_losses > LOSSES_MAX ? rec->n_losses - LOSSES_MAX : 0;
 
 	for (uint64_t i = first; i < rec->n_losses; i++) {
 		const struct loss *l = &rec->losses[i % LOSSES_MAX];
 
-		if (l->to_ns <= rec->rec.start_boot_ns)
-			continue;
-		for (int k = 0; k < REC_KIND_MAX; k++)
-			rec->totals.lost[k] += l->count[k];
-		rec->totals.lost_ns += l->to_ns - l->from_ns;
-		exports_loss(rec->exports, l);
+		if (l->to_ns > rec->rec.start_boot_ns && l->from_ns < rec->totals.close_ns)
+			cb(rec, l);
 	}
+}
+
+static void count_loss(struct recorder *rec, const struct loss *l)
+{
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		rec->totals.lost[k] += l->count[k];
+	rec->totals.lost_ns += l->to_ns - l->from_ns;
+}
+
+static void write_loss(struct recorder *rec, const struct loss *l)
+{
+	exports_loss(rec->exports, l);
 }
 
 /* What is in the rings belongs to the time before the trigger. */
@@ -276,6 +435,9 @@ static int begin(struct recorder *rec)
 	uint64_t now = clock_ns(CLOCK_BOOTTIME);
 	int err;
 
+	r->w.files = 0;
+	r->w.file_bytes = 0;
+	r->files = json_object_new_array();
 	rec->open.len = 0;
 	err = session_peek(r->session, keep_open, &rec->open) ?: rec->open.err;
 	if (err)
@@ -283,22 +445,38 @@ static int begin(struct recorder *rec)
 	err = drain_all(rec);
 	if (err)
 		return err;
+	run_check_loss(r, clock_ns(CLOCK_BOOTTIME));
 	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, r->tasks, &rec->dump);
 	if (err)
 		return err;
-	drop_ended(rec, now);
-	set_recording(rec);
-	err = exports_open(r->o, &rec->rec, 0, true, &rec->exports);
-	if (err) {
-		flight_dump_end(rec->flight);
-		return err;
-	}
-	rec->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - now;
-	rec->totals.close_ns = now;
 	rec->dumping = true;
 	rec->begun_ns = now;
-	write_losses(rec);
+	drop_ended(rec, now);
+	set_recording(rec);
+	rec->totals.close_ns = now;
+	each_loss(rec, count_loss);
+	err = plan_batches(rec) ?: open_batch(rec);
+	if (err)
+		return err;
+	rec->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - now;
 	return 0;
+}
+
+/* Whether or not it was written. */
+static void end(struct recorder *rec)
+{
+	exports_close(rec->exports, NULL, NULL, NULL);
+	rec->exports = NULL;
+	flight_dump_end(rec->flight);
+	rec->dumping = rec->written = false;
+	free(rec->open.data);
+	rec->open = (struct open_spans){ 0 };
+	free(rec->tgids);
+	free(rec->batches);
+	rec->tgids = NULL;
+	rec->batches = NULL;
+	rec->n_tgids = rec->n_batches = rec->batch = 0;
+	malloc_trim(0);
 }
 
 static void add_file(const char *name, uint64_t bytes, void *arg)
@@ -345,73 +523,101 @@ static void answer(struct recorder *rec, int err)
 	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
 }
 
-static void finish(struct recorder *rec)
+static void write_end(struct recorder *rec)
 {
-	struct run *r = rec->r;
 	struct mark m = {
 		.name = "trigger",
 		.ns = rec->requests[0].at_ns,
 		.number = rec->dumps,
 		.reason = rec->requests[0].reason,
 	};
-	uint64_t before = clock_ns(CLOCK_BOOTTIME);
-	int err;
 
 	each_open(rec, on_dump, rec);
+	each_loss(rec, write_loss);
 	/* twice: the first says that what was sent before the one before it is here */
 	exports_settled(rec->exports);
 	exports_settled(rec->exports);
 	exports_mark(rec->exports, &m);
-	r->w.files = 0;
-	r->w.file_bytes = 0;
-	r->files = json_object_new_array();
-	rec->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - before;
-	err = exports_close(rec->exports, &rec->totals, add_file, r);
-	rec->exports = NULL;
-	flight_dump_end(rec->flight);
-	rec->dumping = false;
-	free(rec->open.data);
-	rec->open = (struct open_spans){ 0 };
-	malloc_trim(0);
-	answer(rec, err);
-	rec->dumps += !err;
+	rec->written = true;
 }
 
-/* Up to `until`, as far as the disk keeps up. */
-static void work(struct recorder *rec, uint64_t until)
+/* Some more of the batch, up to `until` and as far as the disk keeps up. -errno. */
+static int write_some(struct recorder *rec, uint64_t until)
 {
-	int more = 1;
+	int err = 0, more = 1;
 
-	while (more > 0 && clock_ns(CLOCK_BOOTTIME) < until && exports_pending(rec->exports) < PENDING_MAX) {
+	while (more && !err && clock_ns(CLOCK_BOOTTIME) < until && exports_pending(rec->exports) < PENDING_MAX) {
 		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
-		if (exports_flush(rec->exports))
-			more = 0; /* the disk is full: closing will tell */
+		if (!more)
+			write_end(rec);
+		err = exports_flush(rec->exports);
 	}
-	if (more <= 0)
-		finish(rec);
+	return err;
+}
+
+/* Its files are complete; on to the next batch. Returns 1 when there is none. */
+static int close_batch(struct recorder *rec)
+{
+	uint64_t before = clock_ns(CLOCK_BOOTTIME);
+	int err;
+
+	rec->totals.close_cost_ns = before - rec->begun_ns;
+	err = exports_close(rec->exports, &rec->totals, add_file, rec->r);
+	rec->exports = NULL;
+	if (err)
+		return err;
+	if (++rec->batch == rec->n_batches)
+		return 1;
+	return flight_dump_again(rec->flight, &rec->dump.names) ?: open_batch(rec);
+}
+
+/* Returns 1 when the dump is complete. A part of the work: to close a file waits for the disk, so there
+ * must be little left to write by then. */
+static int work(struct recorder *rec, uint64_t until)
+{
+	int err;
+
+	if (rec->given_up)
+		err = -EINTR;
+	else if (!rec->written)
+		err = write_some(rec, until);
+	else
+		err = exports_flush(rec->exports);
+	if (err) {
+		exports_cut(rec->exports);
+		exports_close(rec->exports, &rec->totals, add_file, rec->r);
+		rec->exports = NULL;
+		return err;
+	}
+	if (!rec->written || exports_pending(rec->exports))
+		return 0;
+	return close_batch(rec);
 }
 
 int recorder_round(struct recorder *rec, uint64_t now_ns)
 {
-	int err;
+	int done = 0;
 
 	flight_expire(rec->flight, now_ns);
 	if (!rec->n_requests)
 		return 0;
-	if (!rec->dumping) {
-		err = begin(rec);
-		if (err) {
-			answer(rec, err);
-			return 0;
-		}
-	}
-	work(rec, now_ns + ROUND_NS);
+	if (!rec->dumping)
+		done = begin(rec);
+	if (!done)
+		done = work(rec, now_ns + ROUND_NS);
+	if (!done)
+		return 0;
+	end(rec);
+	answer(rec, done < 0 ? done : 0);
+	rec->dumps += done > 0;
 	return 0;
 }
 
 bool recorder_busy(const struct recorder *rec)
 {
-	return rec->n_requests && (!rec->dumping || exports_pending(rec->exports) < PENDING_MAX);
+	uint64_t pending = rec->exports ? exports_pending(rec->exports) : 0;
+
+	return rec->n_requests && (rec->written ? !pending : pending < PENDING_MAX);
 }
 
 bool recorder_waits(const struct recorder *rec)
@@ -419,10 +625,33 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
+/* Signals are read elsewhere: another one to end it all is pending. */
+static bool is_interrupted(void)
+{
+	sigset_t set;
+
+	return !sigpending(&set) && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
+					    sigismember(&set, SIGHUP) == 1);
+}
+
 void recorder_finish(struct recorder *rec)
 {
-	while (rec->n_requests)
-		recorder_round(rec, clock_ns(CLOCK_BOOTTIME));
+	uint64_t pending, before = 0, moved_ns = clock_ns(CLOCK_BOOTTIME), now;
+
+	rec->ending = true;
+	while (rec->n_requests) {
+		session_drain(rec->r->session);
+		now = clock_ns(CLOCK_BOOTTIME);
+		recorder_round(rec, now);
+		pending = rec->exports ? exports_pending(rec->exports) : 0;
+		if (pending != before || !recorder_waits(rec))
+			moved_ns = now;
+		before = pending;
+		if (!recorder_waits(rec))
+			continue;
+		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
+		usleep(WAIT_US);
+	}
 	if (rec->r->o->triggers)
 		trigger_summary(rec->r->o->triggers);
 }

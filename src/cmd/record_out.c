@@ -37,6 +37,8 @@ struct outputs {
 	struct profile_meta meta;
 	const struct probe_table *probes;
 	pid_t tgid; /* the first target; 0: none */
+	bool by_time; /* named so */
+	bool cut;     /* not all that belongs into the files is there */
 	char *commit_sha, *model, *flags, *given_hash;
 	char hash[ENV_HASH_MAX];
 };
@@ -288,7 +290,15 @@ static int make_name(struct output *o, const char *name)
 	return o->name ? 0 : -ENOMEM;
 }
 
-/* A file that is new, and not yet complete. */
+/* The name that it has for now. */
+static const char *part_name(const struct output *o, char buf[PATH_MAX])
+{
+	snprintf(buf, PATH_MAX, "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
+	return buf;
+}
+
+/* A file that is new, and not yet complete. -EEXIST: the name is taken, also by one of another recording
+ * that is not complete. */
 static int open_part(const char *name, int flags, struct output *ret_out)
 {
 	char part[PATH_MAX];
@@ -301,8 +311,14 @@ static int open_part(const char *name, int flags, struct output *ret_out)
 	if (fd == -1)
 		fd = -errno;
 	if (fd < 0) {
-		log_error("cannot create %s" PART_SUFFIX ": %s", name, strerror(-fd));
+		if (fd != -EEXIST)
+			log_error("cannot create %s" PART_SUFFIX ": %s", name, strerror(-fd));
 		return fd;
+	}
+	if (!access(name, F_OK)) {
+		unlink(part);
+		close(fd);
+		return -EEXIST;
 	}
 	ret_out->created = ret_out->is_part = true;
 	return fd;
@@ -358,10 +374,8 @@ static int output_drop(struct output *o, int fd, int err)
 
 	if (fd >= 0 && fd != STDOUT_FILENO)
 		close(fd);
-	if (o->created && o->name) {
-		snprintf(part, sizeof(part), "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
-		unlink(part);
-	}
+	if (o->created && o->name)
+		unlink(part_name(o, part));
 	free(o->name);
 	*o = (struct output){ 0 };
 	return err;
@@ -375,14 +389,15 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 	bool native = has_suffix(name, gzip ? ".pftrace.gz" : ".pftrace");
 	enum writer_mode mode = native ? (gzip ? WRITER_PACKETS_GZIP : WRITER_PACKETS) :
 					 (gzip ? WRITER_GZIP : WRITER_PLAIN);
+	char part[PATH_MAX];
 	int err, fd;
 
-	fd = open_file(name, 0, rec->tgid, o);
+	fd = open_file(name, 0, out->by_time, o);
 	if (fd < 0)
 		return output_drop(o, -1, fd);
 	err = claim_file(fd, name);
 	if (!err)
-		err = writer_new(fd, is_stdout(name) ? "stdout" : name, mode, &o->w);
+		err = writer_new(fd, is_stdout(name) ? "stdout" : part_name(o, part), mode, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
 	mine.output = (unsigned int)out->n;
@@ -414,16 +429,17 @@ static int end_last_line(const char *name, int fd)
 static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
+	char part[PATH_MAX];
 	int err, fd;
 
-	fd = open_file(name, O_APPEND, rec->tgid, o);
+	fd = open_file(name, O_APPEND, out->by_time, o);
 	if (fd < 0)
 		return output_drop(o, -1, fd);
 	err = end_last_line(name, fd);
 	if (err)
 		log_error("cannot write %s: %s", name, strerror(-err));
 	else
-		err = writer_new(fd, is_stdout(name) ? "stdout" : name, WRITER_LINES, &o->w);
+		err = writer_new(fd, is_stdout(name) ? "stdout" : part_name(o, part), WRITER_LINES, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
 	err = profile_sink_new(o->w, rec, &out->meta, &o->sink);
@@ -448,58 +464,77 @@ static int open_view(struct view *v, const struct recording *rec, struct outputs
 	return 0;
 }
 
-/* DIR/WHAT_pid<pid>_<ms>.SUFFIX; NULL without memory. Sets *taken when it is, also by one of ours that
- * is not complete. */
-static char *name_by_time(const struct record_options *o, const char *what, uint32_t tgid, uint64_t ms,
-	const char *suffix, bool *taken)
+/* It is complete, or the sink has said why not. */
+static int finish_file(struct output *o, bool keep)
 {
-	char *name, *part;
+	char part[PATH_MAX];
+	int err = 0;
 
-	if (asprintf(&name, "%s/%s_pid%u_%" PRIu64 ".%s", o->output_dir, what, tgid, ms, suffix) < 0)
-		return NULL;
-	if (asprintf(&part, "%s" PART_SUFFIX, name) < 0) {
-		free(name);
-		return NULL;
+	part_name(o, part);
+	if (!keep && o->created) {
+		unlink(part);
+	} else if (o->is_part && renameat2(AT_FDCWD, part, AT_FDCWD, o->name, RENAME_NOREPLACE)) {
+		err = -errno;
+		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
 	}
-	*taken |= !access(name, F_OK) || !access(part, F_OK);
-	free(part);
+	return err;
+}
+
+static void drop_outputs(struct outputs *out)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		struct output *o = &out->out[i];
+
+		o->sink->ops->close(o->sink, NULL);
+		finish_file(o, false);
+		free(o->name);
+	}
+	out->n = 0;
+}
+
+/* DIR/WHAT_pid<pid>_<ms>.SUFFIX, or with -a WHAT_system_; NULL without memory. */
+static char *name_by_time(
+	const struct record_options *o, const char *what, uint32_t tgid, uint64_t ms, const char *suffix)
+{
+	char *name, whose[16] = "system";
+
+	if (tgid)
+		snprintf(whose, sizeof(whose), "pid%u", tgid);
+	if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, what, whose, ms, suffix) < 0)
+		return NULL;
 	return name;
 }
 
-/* Nothing that exists is overwritten: the time in the names is moved on until all are free. */
-static int make_names(const struct record_options *o, const struct recording *rec, char **names)
+static int open_at(const struct record_options *o, const struct recording *rec, uint64_t ms, struct outputs *out)
 {
-	uint64_t ms = rec->name_real_ns / 1000000;
-	bool taken;
+	int err = 0;
 
-	do {
-		taken = false;
-		for (size_t i = 0; i <= o->n_formats; i++) {
-			free(names[i]);
-			names[i] = i < o->n_formats ? name_by_time(o, "trace", rec->tgid, ms, o->formats[i], &taken) :
-						      name_by_time(o, "profile", rec->tgid, ms, "jsonl", &taken);
-			if (!names[i])
-				return -ENOMEM;
-		}
-		ms++;
-	} while (taken);
-	return 0;
+	for (size_t i = 0; i <= o->n_formats && !err; i++) {
+		bool trace = i < o->n_formats;
+		char *name = name_by_time(o, trace ? "trace" : "profile", rec->tgid, ms,
+			trace ? o->formats[i] : "jsonl");
+
+		if (!name)
+			return -ENOMEM;
+		err = trace ? open_trace(name, rec, out) : open_profile(name, rec, out);
+		free(name);
+	}
+	return err;
 }
 
+/* Nothing that exists is overwritten: the time in the names is moved on until all are free. */
 static int open_by_time(const struct record_options *o, const struct recording *rec, struct outputs *out)
 {
-	char *names[FORMATS_MAX + 1] = { NULL };
+	uint64_t ms = rec->name_real_ns / 1000000;
 	int err;
 
-	err = make_names(o, rec, names);
-	for (size_t i = 0; i < o->n_formats && !err; i++)
-		err = open_trace(names[i], rec, out);
-	if (!err)
-		err = make_metadata(o, (pid_t)rec->tgid, out);
-	if (!err)
-		err = open_profile(names[o->n_formats], rec, out);
-	for (size_t i = 0; i <= o->n_formats; i++)
-		free(names[i]);
+	err = make_metadata(o, (pid_t)rec->tgid, out);
+	if (err)
+		return err;
+	while ((err = open_at(o, rec, ms, out)) == -EEXIST) {
+		drop_outputs(out);
+		ms++;
+	}
 	return err;
 }
 
@@ -513,7 +548,8 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 		return -ENOMEM;
 	out->probes = rec->probes;
 	out->tgid = tgid;
-	if (rec->tgid)
+	out->by_time = record_by_time(o);
+	if (out->by_time)
 		err = open_by_time(o, rec, out);
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = open_trace(o->outputs[i], rec, out);
@@ -605,28 +641,17 @@ uint64_t outputs_bytes(const struct outputs *out)
 	return n;
 }
 
-/* It is complete, or the sink has said why not. */
-static int finish_file(struct output *o, bool keep)
-{
-	char part[PATH_MAX];
-	int err = 0;
-
-	snprintf(part, sizeof(part), "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
-	if (!keep && o->created) {
-		unlink(part);
-	} else if (o->is_part && renameat2(AT_FDCWD, part, AT_FDCWD, o->name, RENAME_NOREPLACE)) {
-		err = -errno;
-		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
-	}
-	return err;
-}
-
 static void report_file(const struct output *o, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
 	struct stat st;
 
 	if (cb && !is_stdout(o->name) && !stat(o->name, &st))
 		cb(o->name, (uint64_t)st.st_size, arg);
+}
+
+void outputs_cut(struct outputs *out)
+{
+	out->cut = true;
 }
 
 int outputs_close(struct outputs *out, const struct window_totals *t,
@@ -640,7 +665,8 @@ int outputs_close(struct outputs *out, const struct window_totals *t,
 		struct output *o = &out->out[i];
 		int e = o->sink->ops->close(o->sink, t);
 
-		e = e ?: finish_file(o, t);
+		if (!e && !(o->is_part && out->cut))
+			e = finish_file(o, t);
 		err = err ? err : e;
 		if (t)
 			report_file(o, cb, arg);

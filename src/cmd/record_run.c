@@ -179,7 +179,9 @@ static int read_flag(struct run *r)
 
 static void count_steps(struct run *r, uint64_t now)
 {
-	if (r->w.open && r->w.totals.steps > r->counted_steps)
+	if (r->w.open && session_over(r->session)) /* also when the record of one was lost */
+		schedule_steps(&r->schedule, now, r->o->max_steps);
+	else if (r->w.open && r->w.totals.steps > r->counted_steps)
 		schedule_steps(&r->schedule, now, r->w.totals.steps - r->counted_steps);
 	r->counted_steps = r->w.open ? r->w.totals.steps : 0;
 }
@@ -285,6 +287,7 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 		.uprobe_multi = uprobe_multi,
 		.uprobe_multi_pid = uprobe_multi_pid,
 		.windows = record_by_time(o) && !o->flight_bytes && !o->flight_ns,
+		.max_steps = (uint32_t)o->max_steps,
 		.peek = o->flight_bytes || o->flight_ns,
 		.probes = &r->probes,
 		.cb = run_callback(),
@@ -426,6 +429,8 @@ static int run_attached(struct run *r)
 	close_err = window_close(r, "end");
 	if (!err)
 		err = close_err;
+	if (!err && r->recorder && recorder_failed(r->recorder))
+		err = -EIO;
 	if (!r->o->view)
 		run_summary(r);
 	return err;

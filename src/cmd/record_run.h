@@ -52,6 +52,7 @@ struct run {
 	struct window w;
 	struct window_totals whole; /* of all windows that have closed */
 	uint64_t lost[REC_KIND_MAX]; /* all that was counted so far */
+	uint64_t dropped; /* records that an output was too slow for, over all kinds and outputs */
 	uint64_t begun_ns, last_loss_ns, last_flush_ns, last_status_ns, last_check_ns;
 	uint64_t last_records, last_steps;
 	uint64_t idle_ns; /* when the closed window is to cost nothing; 0: it is so already */
@@ -87,6 +88,9 @@ void window_abandon(struct run *r);
 /* Takes what the programs have sent. Returns 1 when more waits, 0 when not, or an error. */
 int run_drain(struct run *r);
 record_cb run_callback(void); /* its argument is the run */
+
+/* Counts what was lost by now, and tells the outputs. */
+void run_check_loss(struct run *r, uint64_t now_ns);
 
 /* The record with all that the outputs expect of it; valid until the next. */
 const struct rec_hdr *run_whole(struct run *r, const struct rec_hdr *h, size_t size);

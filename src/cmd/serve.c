@@ -65,12 +65,11 @@ struct served {
 };
 
 static const struct argp_option options[] = {
-	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, instead of FILE",
-		0 },
+	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, not FILE", 0 },
 	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
 		0 },
 	{ "port", 'P', "PORT", 0,
-		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any that is free",
+		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
 		0 },
 	{ "once", KEY_ONCE, NULL, 0, "End when the file was fetched once, whole", 0 },
 	{ "verbose", 'v', NULL, 0, "Also a line for each request", 0 },
@@ -79,26 +78,22 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on this "
-	"machine, also while it is still being recorded: each load of the page shows all that was "
-	"recorded until then. Prints the URL to open, and serves until Ctrl-C; a file that is "
-	"being "
-	"recorded until the recording has ended and its file was fetched once more, for 30 s at "
-	"most.\n"
+	"Serve a trace (.json, .json.gz, .pftrace) to https://ui.perfetto.dev in a browser on "
+	"this machine, also while it is still being recorded: each load of the page shows all "
+	"that was recorded until then. Prints the URL to open, and serves until Ctrl-C; a file "
+	"that is being recorded until the recording has ended and the file was fetched once "
+	"more, for 30 s at most.\n"
 	"\v"
 	"The trace stays on this machine: the page loads it from 127.0.0.1 into the browser. "
-	"Nothing "
-	"but this one file can be read, by whoever may connect to 127.0.0.1, and by no pages but "
-	"those "
-	"of the UI and of this machine. A browser may ask whether the UI may access this device: "
-	"allow it.\n"
+	"Only this one file can be read, by whoever may connect to 127.0.0.1 on this machine, and "
+	"by no pages but those of the UI and of this machine. The browser may ask whether the UI "
+	"may access this device: allow it.\n"
 	"\n"
 	"From another machine, forward the port first, and open the URL there:\n"
 	"  ssh -L 9001:127.0.0.1:9001 SERVER\n"
 	"\n"
 	"Exit code: 0 done; 1 the file cannot be served, or no recording is running; 2 usage; 3 "
-	"the "
-	"privileges do not allow it.\n"
+	"the privileges do not allow it.\n"
 	"\n"
 	"EXAMPLES:\n"
 	"  inftrace serve trace.json.gz\n"
@@ -262,7 +257,7 @@ static int open_file(const char *path, struct served *sv)
 /* The first trace among the files that the recorder says it writes. *ret_path is to be freed. */
 static int find_output(const struct control_peer *peer, char **ret_path)
 {
-	struct json_object *reply, *outputs;
+	struct json_object *reply, *outputs, *folder;
 	char name[HTTP_NAME_MAX], *path;
 	size_t n = 0;
 	int err;
@@ -284,13 +279,17 @@ static int find_output(const struct control_peer *peer, char **ret_path)
 		path = strdup(text);
 		err = path ? 0 : -ENOMEM;
 	}
-	json_object_put(reply);
-	if (err == -ENOENT)
+	if (err == -ENOENT && json_object_object_get_ex(reply, "output_dir", &folder))
+		log_error("the recording by %d writes a file for each window: give one of those in "
+			  "%s",
+			peer->pid, json_object_get_string(folder));
+	else if (err == -ENOENT)
 		log_error("the recording by %d writes no trace: give it -o FILE", peer->pid);
 	else if (err)
 		log_error("out of memory");
 	else
 		*ret_path = path;
+	json_object_put(reply);
 	return err;
 }
 
@@ -338,8 +337,7 @@ static int open_server(const struct serve_args *args, struct served *sv)
 		return EXIT_OK;
 	if (err == -EADDRINUSE)
 		log_error("port %u of 127.0.0.1 is taken, by another inftrace serve or a "
-			  "trace_processor: "
-			  "end that, or use --port",
+			  "trace_processor: end that, or use --port",
 			args->port);
 	else
 		log_error("cannot listen on port %u of 127.0.0.1: %s", args->port, strerror(-err));
@@ -384,8 +382,7 @@ static void begin_grace(struct served *sv, int64_t now)
 	sv->final_size = (uint64_t)st.st_size;
 	sv->end_ms = now + GRACE_MS;
 	if (http_server_sent_whole(sv->server) != sv->final_size)
-		log_info("the recording has ended: the whole trace can be fetched once more, for "
-			 "%d s",
+		log_info("the recording has ended: the trace can be fetched once more, for %d s",
 			GRACE_MS / 1000);
 }
 
@@ -399,19 +396,22 @@ static bool is_done(const struct serve_args *args, const struct served *sv, int6
 		return true;
 	if (!sv->end_ms)
 		return false;
-	if (sent == sv->final_size)
+	if (sent == sv->final_size) {
+		log_info("the recording has ended, and all of it was fetched");
 		return true;
+	}
 	if (now < sv->end_ms)
 		return false;
-	log_info("nobody fetched the whole trace; it is in %s", sv->path);
+	log_info("nobody fetched all of the trace; it is in %s", sv->path);
 	return true;
 }
 
-static int shorter(int a, int64_t b)
+/* Milliseconds to poll for, -1: no limit. */
+static int wait_ms(const struct served *sv, int server_ms, int64_t now)
 {
-	if (b < 0)
-		b = 0;
-	return a < 0 || b < a ? (int)b : a;
+	int64_t ms = sv->growing ? LOOK_MS : sv->end_ms > now ? sv->end_ms - now : -1;
+
+	return ms < 0 || (server_ms >= 0 && server_ms < ms) ? server_ms : (int)ms;
 }
 
 static int serve(const struct serve_args *args, struct served *sv)
@@ -422,10 +422,7 @@ static int serve(const struct serve_args *args, struct served *sv)
 
 	while (!is_done(args, sv, now)) {
 		timeout = http_server_prepare(sv->server, fds + 2, now);
-		if (sv->growing)
-			timeout = shorter(timeout, LOOK_MS);
-		else if (sv->end_ms)
-			timeout = shorter(timeout, sv->end_ms - now);
+		timeout = wait_ms(sv, timeout, now);
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
 		if (poll(fds, 2 + HTTP_FDS_MAX, timeout) < 0 && errno != EINTR) {

@@ -450,10 +450,11 @@ int top_run(struct record_options *o, const struct top_options *options)
 	}
 	term_free(t.term);
 	release_held(&t);
-	if (t.last_words && print(&t, t.last_words, t.last_len) && code == EXIT_OK)
-		code = EXIT_RUN;
+	if (t.last_words)
+		print(&t, t.last_words, t.last_len);
 	free(t.last_words);
-	writer_close(t.out);
+	if (writer_close(t.out) && code == EXIT_OK)
+		code = EXIT_RUN;
 	live_free(t.live);
 	return code;
 }

@@ -2,11 +2,11 @@
 /*
  * Output files that are valid at every moment, written by a thread of their own.
  *
- * Events are appended to blocks of memory, which the thread compresses and writes: who appends never
- * waits for a disk, nor for the reader of a pipe. Every write ends at an event. It can
- * still be cut short by SIGKILL or a full disk, and the kernel does that at a page boundary of
- * the file. So no event (that fits a page) lies across such a boundary: it is moved behind it, and white space,
- * which JSON allows between events, fills the gap.
+ * Events are appended to blocks of memory, which the thread compresses and writes: who appends
+ * never waits for a disk, nor for the reader of a pipe. Every write ends at an event. It can still
+ * be cut short by SIGKILL or a full disk, and the kernel does that at a page boundary of the file.
+ * So no event (that fits a page) lies across such a boundary: it is moved behind it, and white
+ * space, which JSON allows between events, fills the gap.
  *
  * All functions are for one thread, the caller's.
  */
@@ -25,9 +25,9 @@
 #define WRITER_SLACK (4u << 20)
 
 enum writer_mode {
-	WRITER_PLAIN,	/* events of JSON with padding */
-	WRITER_GZIP,	/* the same without, as gzip members */
-	WRITER_LINES,	/* as is: for formats that must not be padded */
+	WRITER_PLAIN,   /* events of JSON with padding */
+	WRITER_GZIP,    /* the same without, as gzip members */
+	WRITER_LINES,   /* as is: for formats that must not be padded */
 	WRITER_PACKETS, /* as is: fields of protobuf, whose readers tolerate a torn last one */
 	WRITER_PACKETS_GZIP,
 };
@@ -52,7 +52,7 @@ char *writer_reserve(struct writer *w);
 /* The event that began at the reserved place ends at `end`. */
 void writer_commit(struct writer *w, const char *end);
 
-/* Appends bytes of any length below WRITER_LIMIT that must not be torn (mode WRITER_LINES). */
+/* Appends bytes (a few MB at most) that must not be torn (mode WRITER_LINES). */
 void writer_append(struct writer *w, const char *data, size_t len);
 
 /* Everything committed goes out, soon. The first error so far is printed once, kept and returned
@@ -63,7 +63,7 @@ int writer_flush(struct writer *w);
 int writer_sync(struct writer *w);
 
 /* Whether so much waits to be written that further events should be left out, and counted as lost,
- * until less does. For each record: costs two loads. */
+ * until less does. For each record: it costs one load. */
 bool writer_full(const struct writer *w);
 
 /* Events and appended pieces that were left out here, since not even the slack had room, or the

@@ -63,7 +63,8 @@ check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$
 check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
 check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
 check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json
-check_rc "no recording of that process" 1 "inftrace: .*$$" "$INFTRACE" serve --live -p $$
+check_rc "no recording of that process" 1 "inftrace: no recording of process $$ " \
+	timeout 20 "$INFTRACE" serve --live -p $$
 
 # ---- a file ----
 
@@ -115,6 +116,13 @@ for seed in 1 2 3; do
 	check "hostile $seed" timeout 120 "$CLIENT" hostile "$PORT" a_b_c_d_20.json t.json "$seed"
 done
 same "hostile: no line has control bytes" "$(LC_ALL=C tr -d '\n' <static.err | LC_ALL=C grep -c '[[:cntrl:]]')" 0
+if command -v openssl >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+	check "pages in a browser: who may, and who may not" timeout 300 \
+		"$TOP/tests/tools/serve_browser.py" "$PORT" a_b_c_d_20.json t.json
+	sed 's/^/# /' check.out
+else
+	skip "pages in a browser" "chromium or openssl is not installed"
+fi
 kill -INT "$server"
 ended "Ctrl-C" "$server" 0
 
@@ -122,6 +130,12 @@ serve once --once t.json
 answers "--once: not the whole" 206 "GET /t.json HTTP/1.1" "$host" "Range: bytes=5-9"
 check "--once: the whole" "$CLIENT" fetch "$PORT" t.json got
 ended "--once: ends" "$BG" 0
+
+cp t.json w.json.part
+serve part --once w.json.part
+same "of a window that is open: the name it will have" "$(sed 's#.*/##' part.url)" w.json
+check "of a window that is open: fetched" "$CLIENT" fetch "$PORT" w.json got
+ended "of a window that is open: ends" "$BG" 0
 
 serve quiet -q --once t.json
 check "quiet: fetched" "$CLIENT" fetch "$PORT" t.json got
@@ -154,6 +168,14 @@ for file in "${files[@]}"; do
 	followers+=($!)
 	test_pids+=($!)
 done
+serve live --live -p "$target"
+live=$BG live_port=$PORT
+same "--live: the first trace of the recording" "$(cat live.url)" \
+	"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:$PORT/g.json"
+check "--live: fetched" "$CLIENT" fetch "$PORT" g.json got
+serve by-recorder --live -p "$recorder" --once
+check "--live: by the pid of the recorder" "$CLIENT" fetch "$PORT" g.json got
+ended "--live --once: ends when it was fetched" "$BG" 0
 for i in 0 1 2; do
 	rc=0
 	wait "${followers[i]}" || rc=$?
@@ -171,6 +193,9 @@ for i in 0 1; do
 	check "$file: complete" cmp got "$file"
 	ended "$file: ends when it was fetched" "${servers[i]}" 0
 done
+check "--live: fetched at the end" "$CLIENT" fetch "$live_port" g.json got
+check "--live: complete" cmp got g.json
+ended "--live: ends when it was fetched" "$live" 0
 
 # prefixes FILE: what was fetched is how the file begins, and more each time; writes each anew
 prefixes() {
@@ -224,4 +249,4 @@ done
 
 # nobody fetches the last one
 ended "ends when nobody comes" "${servers[2]}" 0
-check "ends when nobody comes: says so" grep -q 'nobody fetched the whole trace; it is in g.pftrace' g.pftrace.err
+check "ends when nobody comes: says so" grep -q 'nobody fetched all of the trace; it is in g.pftrace' g.pftrace.err

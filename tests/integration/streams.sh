@@ -22,12 +22,12 @@ noise() {
 		done &
 	done
 }
-# 8 that do a little now and then
+# 8 that do a little now and then, as long as the shell lives that they are of
 murmur() { # FIFO
 	for i in 0 1 2 3 4 5 6 7; do
-		while :; do
-			read -rt "0.2$i" || kill -0 $$
-		done <>"$1" &
+		while read -rt "0.2$i" || kill -0 $$; do
+			:
+		done <>"$1" 2>/dev/null &
 	done
 }
 export -f noise murmur
@@ -46,7 +46,7 @@ mkdir "$grown"
 mkfifo "$TMP/fifo"
 # shellcheck disable=SC2016,SC2046
 background "$INFTRACE" record -q $(outputs "$grown") -- bash -c \
-	'fifo=$1; shift; murmur "$fifo"; "$@" >/dev/null; wait' - "$TMP/fifo" "$DRIVER" -n 1 -t 2 "${MODEL_ARGS[@]}"
+	'echo $$ >"$1.pid"; murmur "$1"; shift; "$@" >/dev/null; wait' - "$TMP/fifo" "$DRIVER" -n 1 -t 2 "${MODEL_ARGS[@]}"
 recorder=$BG
 background "$STREAMS" sample "$recorder" "$grown"/t.{json,json.gz,pftrace,pftrace.gz}
 sampler=$BG
@@ -81,13 +81,20 @@ while ((SECONDS - begun < 26)); do
 done
 kill -9 "$recorder"
 wait "$recorder" 2>/dev/null || true
+kill "$(cat "$TMP/fifo.pid")"
 wait "$sampler"
+declare -A opens
 for kind in json json.gz pftrace pftrace.gz; do
 	mkdir "$grown/$kind"
 	check "200 prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" 200 1 "$grown/$kind"
 	sed 's/^/# /' "$TMP/check.out"
+	if [[ $kind == json* ]]; then
+		background node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$grown/$kind"/* >"$TMP/open.$kind"
+		opens[$kind]=$BG
+	fi
 done
-importer "they open: .json" "$grown"/json/*
-importer "they open: .json.gz" "$grown"/json.gz/*
+for kind in json json.gz; do
+	check "200 prefixes of a growing .$kind open in chrome://tracing" wait "${opens[$kind]}"
+done
 importer "after the kill: .json, .json.gz" "$grown"/t.json "$grown"/t.json.gz
 check "after the kill: .pftrace, .pftrace.gz" "$READER" loads "$grown"/t.pftrace "$grown"/t.pftrace.gz

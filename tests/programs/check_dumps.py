@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Dumps of the flight recorder, one trace each.
+"""Dumps of the flight recorder, a trace and a profile each.
 
-    check_dumps.py DIR REASON [KIND MS]
-
-Each has one trigger, whose reason matches the regular expression. With KIND, a step ends at its
-instant, and an event of that name took at least MS milliseconds within it. Prints how many dumps.
+    check_dumps.py reasons DIR REGEX
+        each has one trigger, with such a reason; prints how many dumps
+    check_dumps.py all DIR EXPR PLANTED
+        one is that of the process' end, so that the profile of the last has all steps: what they say is
+        how often EXPR came true, PLANTED times at least, and each time there is a dump
 """
 import glob
 import json
@@ -13,31 +14,79 @@ import re
 import sys
 
 
-def check(path, reason, kind=None, ms=0):
+def trigger(path):
+    """The reason and the instant of its trigger, and all events."""
     with open(path) as f:
         events = json.load(f)
     triggers = [e for e in events if e["name"] == "trigger"]
     assert len(triggers) == 1, f"{path}: {len(triggers)} triggers"
-    said, at = triggers[0]["args"]["reason"], triggers[0]["ts"]
-    assert re.fullmatch(reason, said), f"{path}: {said}"
-    if not kind:
-        return
-    steps = [e for e in events if e.get("cat") == "step" and abs(e["ts"] + e["dur"] - at) < 0.002]
-    assert len(steps) == 1, f"{path}: {len(steps)} steps end at {at}"
-    begin, end = steps[0]["ts"], steps[0]["ts"] + steps[0]["dur"]
-    causes = [
-        e["dur"]
-        for e in events
-        if e["name"] == kind and e["ts"] >= begin - 0.002 and e["ts"] + e["dur"] <= end + 0.002
-    ]
-    assert causes and max(causes) >= float(ms) * 1000, f"{path}: {kind} of {causes} within {begin} to {end}"
+    return triggers[0]["args"]["reason"], triggers[0]["ts"], events
 
 
-def main():
-    traces = sorted(glob.glob(f"{sys.argv[1]}/trace_*.json"))
+def time_of(step, name):
+    """What a step's line says of this name, in microseconds."""
+    stages = step["stage_us"]
+    if name == "step" or name == step["shape"]["phase"]:
+        return stages["total"]
+    if name == "blocked":
+        return sum(v for k, v in stages.items() if k.startswith("blocked_"))
+    return stages.get(name, 0)
+
+
+def slow_seconds(steps, limit):
+    """How many seconds of decoding had less than so many tokens a second, each counted once."""
+    found, last_end, second = 0, None, []
+    for s in steps:
+        begin = round(s["shape"]["ts_us"] * 1000)
+        end = begin + round(s["stage_us"]["total"] * 1000)
+        if last_end is None or begin - last_end >= 10**9:
+            last_end, second = begin, []
+        if s["shape"]["phase"] == "decode":
+            second.append(end - last_end)
+            while sum(second[1:]) >= 10**9:
+                second.pop(0)
+            if sum(second) >= 10**9 and len(second) * 10**9 < limit * sum(second):
+                found, second = found + 1, []
+        last_end = end
+    return found
+
+
+def times_true(profile, expr):
+    with open(profile) as f:
+        lines = [json.loads(line) for line in f]
+    steps = sorted((p for p in lines if p["event"] == "token_prof"), key=lambda p: p["shape"]["step"])
+    assert [s["shape"]["step"] for s in steps] == list(range(len(steps))), "steps are missing"
+    name, op, limit = re.fullmatch(r"(\w+)([<>])(\d+)(?:ms)?", expr).groups()
+    if name == "rate":
+        return slow_seconds(steps, int(limit))
+    if name == "ttft":
+        firsts = [p["stage_us"].get("ttft", 0) for p in lines if p["event"] == "request_prof"]
+        return sum(t > int(limit) * 1000 for t in firsts)
+    return sum(time_of(s, name) > int(limit) * 1000 for s in steps)
+
+
+def check_all(directory, expr, planted):
+    traces = sorted(glob.glob(f"{directory}/trace_*.json"), key=lambda p: int(re.findall(r"\d+", p)[-1]))
+    ends = 0
     for path in traces:
-        check(path, *sys.argv[2:])
-    print(len(traces))
+        reason, at, events = trigger(path)
+        if reason.startswith("exit: "):
+            ends += 1
+            continue
+        assert reason.startswith(expr + ": "), f"{path}: {reason}"
+        steps = [e["ts"] + e["dur"] for e in events if e.get("cat") == "step"]
+        assert any(abs(end - at) < 0.002 for end in steps), f"{path}: no step ends at {at}"
+    assert ends == 1, f"{ends} dumps for the end"
+    wanted = times_true(traces[-1].replace("trace_", "profile_") + "l", expr)
+    assert wanted >= planted, f"{wanted} times true, planted {planted}"
+    assert len(traces) - 1 == wanted, f"{len(traces) - 1} dumps, {wanted} times true"
 
 
-main()
+if sys.argv[1] == "all":
+    check_all(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+else:
+    paths = glob.glob(f"{sys.argv[2]}/trace_*.json")
+    for trace in paths:
+        said = trigger(trace)[0]
+        assert re.fullmatch(sys.argv[3], said), f"{trace}: {said}"
+    print(len(paths))

@@ -79,10 +79,12 @@ def ask(port, line, *headers):
 
 
 def attempt(f):
-    """What a server may do to whoever abuses it."""
+    """A server may close the connection of whoever abuses it, but must not leave him waiting."""
     try:
         f()
-    except (ConnectionError, EOFError, BrokenPipeError):
+    except TimeoutError:
+        raise
+    except (OSError, EOFError):
         pass
 
 

@@ -482,6 +482,96 @@ static void test_dump_twice(void **state)
 	model_free(&m);
 }
 
+/* Each pass has all, whatever comes meanwhile; and a dump that ends early holds nothing. */
+static void test_passes(void **state)
+{
+	struct flight_process *list;
+	struct tasks *names;
+	size_t first, n;
+	struct model m;
+
+	(void)state;
+	model_new(&m, MB, 0, 6);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	first = m.dump_next;
+	assert_int_equal(flight_dump_passes(m.f, 3), 0);
+	for (int pass = 0; pass < 3; pass++) {
+		m.dump_next = first;
+		m.handed_over = 0;
+		if (pass)
+			assert_int_equal(flight_dump_again(m.f, &names), 0);
+		while (flight_dump_next(m.f, on_dumped, &m, 1000)) {
+			for (int i = 0; i < 1000; i++)
+				model_append(&m);
+		}
+		assert_true(m.handed_over > 3000);
+		assert_int_equal(m.dump_next, m.dump_end);
+	}
+	flight_dump_end(m.f);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	assert_int_equal(flight_dump_processes(m.f, &list, &n), 0);
+	free(list);
+	assert_int_equal(flight_dump_passes(m.f, 2), 0);
+	flight_dump_next(m.f, on_dumped, &m, 100);
+	flight_dump_end(m.f);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	assert_true(model_check(&m).kept > 3000);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	model_free(&m);
+}
+
+static void test_processes(void **state)
+{
+	struct rec_fault rec = { .h = { .kind = REC_FAULT, .dur_ns = 5 } };
+	uint64_t of[301] = { 0 };
+	unsigned int cut = 0;
+	struct flight_process *list;
+	struct flight_dump dump;
+	struct flight *f;
+	struct tasks *ts;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
+	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
+	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
+	assert_int_equal(n, 0);
+	free(list);
+	flight_dump_end(f);
+	/* process n has n records, of 44,850 */
+	for (uint32_t round = 0; round < 300; round++) {
+		for (uint32_t tgid = 300; tgid > round; tgid--) {
+			rec.h.tgid = tgid;
+			rec.h.start_ns += 10;
+			assert_int_equal(flight_append(f, &rec.h, sizeof(rec)), 0);
+		}
+	}
+	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
+	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		assert_in_range(list[i].tgid, 1, 300);
+		assert_int_equal(of[list[i].tgid], 0);
+		of[list[i].tgid] = list[i].records;
+	}
+	/* the last round is of process 300 alone, the one before of two, ...; of the first one kept a
+	 * part may have left */
+	for (uint32_t tgid = 300; tgid > 1 && of[tgid - 1]; tgid--) {
+		cut += of[tgid - 1] == of[tgid];
+		assert_int_equal(of[tgid - 1], of[tgid] - (of[tgid - 1] != of[tgid]));
+	}
+	assert_true(of[300] > 50 && cut <= 1);
+	free(list);
+	flight_free(f);
+	tasks_free(ts);
+}
+
 static void append_within(const struct rec_hdr *rec, size_t size, void *arg)
 {
 	struct model *m = arg;
@@ -708,6 +798,8 @@ int main(void)
 		cmocka_unit_test(test_overwrite_beside_dump),
 		cmocka_unit_test(test_dump_in_full_memory),
 		cmocka_unit_test(test_dump_twice),
+		cmocka_unit_test(test_passes),
+		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_append_from_callback),
 		cmocka_unit_test(test_keep_time),
 		cmocka_unit_test(test_keep_time_cap),

@@ -252,8 +252,9 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 	assert_false(has(f, REC_OFF_CPU, TID + 1, 0, START + 7, since));
 	assert_true(has(f, REC_FUNCTION, TID, 3, START, since));
 	assert_false(has(f, REC_FUNCTION, TID, 4, START, since));
-	assert_false(has(f, REC_STEP, TID, 3, START, since));
+	assert_false(has(f, REC_STEP, TID, 3, START + 1, since));
 	assert_true(has(f, REC_STEP, TID, 1, START + 1, since));
+	assert_true(has(f, REC_FUNCTION, TID, 1, START + 1, since)); /* the call that is the step */
 	assert_false(has(f, REC_SYSCALL, TID + 3, 202, START, since));
 	if (n) {
 		assert_true(has(f, REC_SYSCALL, TID + 2, 202, START, since));

@@ -363,25 +363,31 @@ static void test_shrinking_file(void **state)
 static void test_file_written_anew(void **state)
 {
 	char *body = malloc(LARGE);
-	int fd = connect_to(4096), err;
 	uint64_t length;
 	size_t n;
+	int err;
 
 	(void)state;
 	assert_non_null(body);
-	write_file(0, LARGE);
-	say(fd, GET);
-	assert_int_equal(hear_head(fd, &length), 200);
-	assert_int_equal(ftruncate(file_fd, 0), 0);
-	/* nobody reads, so nothing tells the server: it looks by itself */
-	pass(250);
-	for (off_t at = 0; at < LARGE; at += 4096)
-		assert_int_equal(pwrite(file_fd, "anew", 4, at), 4);
-	n = hear(fd, body, LARGE, &err);
-	assert_true(n < LARGE);
-	assert_memory_equal(body, content, n);
+	for (off_t left = 0; left < LARGE; left += LARGE - 1) {
+		int fd = connect_to(4096);
+
+		write_file(0, LARGE);
+		say(fd, GET);
+		assert_int_equal(hear_head(fd, &length), 200);
+		/* nobody reads, so nothing tells the server: it looks by itself */
+		for (int i = 0; i < 50; i++)
+			turn();
+		assert_int_equal(ftruncate(file_fd, left), 0);
+		pass(250);
+		for (off_t at = left; at < LARGE; at += 4096)
+			assert_int_equal(pwrite(file_fd, "anew", 4, at), 4);
+		n = hear(fd, body, LARGE, &err);
+		assert_true(n < LARGE);
+		assert_memory_equal(body, content, n);
+		close(fd);
+	}
 	free(body);
-	close(fd);
 }
 
 static void test_killed_client(void **state)
@@ -398,6 +404,8 @@ static void test_killed_client(void **state)
 		say(fd, GET);
 		assert_int_equal(hear_head(fd, &length), 200);
 		assert_true(http_server_busy(server));
+		if (i % 3 == 1) /* it ends with EPIPE and a signal then, not ECONNRESET */
+			shutdown(fd, SHUT_WR);
 		if (i % 2)
 			assert_int_equal(
 				setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);

@@ -329,7 +329,8 @@ static void work(struct machine *m, struct worker *w)
 		if (w->depth < ARRAY_SIZE(w->starts))
 			w->starts[w->depth++] = now;
 		break;
-	case 3: /* the same call seen by two probes, one that begins with it, and one that touches that */
+	case 3: /* the same call seen by two probes, one that begins with it, and one that touches
+		   that */
 		send_call(m, w, SPEC_CALL, now, now + 2);
 		send_call(m, w, SPEC_CALL, now, now + 2);
 		send_call(m, w, SPEC_CALL, now, now + 3);
@@ -597,6 +598,42 @@ static void test_ipc(void **state)
 	reader_free(r);
 }
 
+/* The longest of everything, in bytes that are no UTF-8: each slice still is two packets that can
+ * be read. */
+static void test_longest(void **state)
+{
+	struct rec_function f = { .h = hdr(REC_FUNCTION, 0) };
+	struct rec_step step = { .h = hdr(REC_STEP, 1) };
+	char name[256], args[512] = "";
+	struct reader *r;
+	struct out o;
+
+	(void)state;
+	probe_table_free(&probes);
+	probes = (struct probe_table){ 0 };
+	memset(name, 0xff, sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		strcat(args, i < FUNC_STRS_MAX ? "str arg1," : "u64 arg2,");
+	args[strlen(args) - 1] = 0;
+	add_probe(name, ROLE_OP, PROBE_F_SPAN, NULL, args);
+	add_probe(name, ROLE_STEP, PROBE_F_SPAN, NULL, args);
+	memset(f.vals, 0xff, sizeof(f.vals));
+	memset(f.strs, 0xff, sizeof(f.strs));
+	memset(step.vals, 0xff, sizeof(step.vals));
+	memset(step.strs, 0xff, sizeof(step.strs));
+	memset(step.ns, 0xff, sizeof(step.ns));
+	step.number = step.lost = UINT32_MAX;
+	step.h.flags = f.h.flags = REC_F_OPEN_START | REC_F_OPEN_END;
+	perfetto_open(&o);
+	EMIT(&o, &f);
+	EMIT(&o, &step);
+	r = perfetto_read(&o);
+	/* the function, the step on its thread's track and on that of steps */
+	assert_int_equal(r->n, 6);
+	reader_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -606,6 +643,7 @@ int main(void)
 		cmocka_unit_test(test_mark),
 		cmocka_unit_test(test_wake_up),
 		cmocka_unit_test(test_ipc),
+		cmocka_unit_test(test_longest),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -613,6 +613,25 @@ static void test_chrome_loss(void **state)
 	chrome_done(&o);
 }
 
+static void test_chrome_mark(void **state)
+{
+	struct mark m = { .name = "window_close", .ns = START + 2500, .number = 4294967295u, .reason = "\"x\"" };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	o.s->ops->mark(o.s, &m);
+	chrome_read(&o);
+	validate(&o, false);
+	e = get(&o, "i", "window_close");
+	assert_span(e, "inftrace", "2.500", NULL);
+	assert_track(e, 4194306, 4194306);
+	assert_text(arg(e, "number"), "4294967295");
+	assert_text(arg(e, "reason"), "\"x\"");
+	chrome_done(&o);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -630,6 +649,7 @@ int main(void)
 		TEST(test_chrome_lanes),
 		TEST(test_chrome_tasks),
 		TEST(test_chrome_loss),
+		TEST(test_chrome_mark),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the dumps of a flight recorder hold.
+
+check_flight.py newest TRACE COUNTS    the numbered calls of closes.c: the newest, all of them, up to the COUNTS
+                                       calls of each thread that had returned before the dump was asked for
+check_flight.py counts DIR N           as many records as the profiles say, and N in all; one trigger at one instant
+check_flight.py hung TRACE             spans of hung.c: each is there up to the dump, unfinished
+check_flight.py free TRACE             they have ended meanwhile: each is there once
+check_flight.py cause DIR TIMES STATE WHO     as many dumps, the last step of each slow in STATE, by WHO
+check_flight.py names DIR PIDS NAME    each process of the file PIDS has a trace, and NAME is its name at last
+check_flight.py threads TRACE NAME...  those threads, also when they have exited since
+check_flight.py within PROFILE SECONDS MORE   the dump goes back so far, or a little less or MORE
+
+All but the first: .json.
+"""
+import collections
+import glob
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+
+FIRST, STRIDE = 100000, 200000000  # see closes.c
+
+
+def load(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as f:
+        return json.loads(f.read())
+
+
+def profile(path, event):
+    with open(path) as f:
+        return [p for p in map(json.loads, f) if p["event"] == event]
+
+
+def trigger(events):
+    marks = [e for e in events if e["name"] == "trigger"]
+    assert len(marks) == 1 and marks[0]["ph"] == "i", marks
+    return marks[0]
+
+
+def spans(events):
+    return [e for e in events if e["ph"] == "X"]
+
+
+def began_before(e):
+    return e.get("args", {}).get("began_before", False)
+
+
+def newest(path, counts):
+    """Where numbers are missing, a mark of loss says so, and how many."""
+    events = load(path)
+    at = trigger(events)["ts"]
+    lost = [e for e in spans(events) if e["name"] == "lost records"]
+    calls = collections.defaultdict(dict)
+    missing = 0
+    for e in spans(events):
+        if e["name"] != "close" or e["args"].get("fd", 0) < FIRST or e["args"].get("unfinished"):
+            continue
+        assert began_before(e) == (e["ts"] == 0), e
+        thread, n = divmod(e["args"]["fd"] - FIRST, STRIDE)
+        assert n not in calls[thread], f"twice: {e}"
+        calls[thread][n] = e
+    for thread, returned in enumerate(map(int, counts.split())):
+        mine = calls.pop(thread)
+        first, last = min(mine), max(mine)
+        assert last >= returned - 1, f"thread {thread}: {last} is the last, {returned} had returned before"
+        for n in range(first + 1, last + 1):
+            if n not in mine:
+                missing += 1
+        previous = mine[first]
+        for n in sorted(mine)[1:]:
+            e = mine[n]
+            end, begin = previous["ts"] + previous["dur"], e["ts"]
+            if n != previous["args"]["fd"] - FIRST - thread * STRIDE + 1:
+                assert any(l["ts"] <= begin and l["ts"] + l["dur"] >= end for l in lost), f"a gap before {e}"
+            assert begin >= end - 0.002, f"{e} overlaps with {previous}"
+            previous = e
+        # the horizon is the same for all threads, and what was before the first call had ended by then
+        assert mine[first]["ts"] + mine[first]["dur"] > 0
+        assert last - first > 1000, f"thread {thread}: only {last - first} calls"
+        assert previous["ts"] + previous["dur"] >= 0 and previous["ts"] < at + 1e6
+    assert not calls, sorted(calls)
+    assert missing <= sum(l["args"].get("syscall", 0) for l in lost), f"{missing} calls are missing"
+    print(f"{sum(1 for e in spans(events) if e['name'] == 'close')} calls, {missing} missing and marked")
+
+
+def shown(events):
+    """What stands for a record."""
+    own = ("steps", "inftrace", "loss")
+    return [e for e in events if e["ph"] in "Xi" and e.get("cat") not in own]
+
+
+def traces(folder):
+    paths = sorted(glob.glob(f"{folder}/trace_*.json"))
+    assert paths
+    return paths
+
+
+def profile_of(trace):
+    return re.sub(r"trace_(.*)\.json$", r"profile_\1.jsonl", trace)
+
+
+def counts(folder, wanted):
+    instants, total = set(), 0
+    for path in traces(folder):
+        events, windows = load(path), profile(profile_of(path), "window_prof")
+        assert len(windows) == 1, windows
+        records = len(shown(events))
+        assert records == windows[0]["shape"]["records"], (path, records, windows)
+        pids = {e["pid"] for e in shown(events)}
+        assert pids <= {int(path.split("_pid")[1].split("_")[0])} | {4194305}, (path, pids)
+        instants.add((trigger(events)["ts"], json.dumps(trigger(events)["args"])))
+        total += records
+    assert len(instants) == 1, instants
+    assert total == int(wanted), (total, wanted)
+
+
+# ---- spans that are open ----
+
+
+def thread_names(events):
+    return {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+
+
+def of_thread(events, name):
+    tids = {tid for tid, n in thread_names(events).items() if n == name}
+    return [e for e in spans(events) if e["tid"] in tids]
+
+
+def no_twins(events):
+    seen = collections.Counter((e["tid"], e["name"], e["ts"]) for e in spans(events) if e["ts"] > 0)
+    assert max(seen.values()) == 1, seen.most_common(1)
+
+
+def unfinished(events):
+    return [e for e in events if e["args"].get("unfinished")]
+
+
+def what(e):
+    return e["args"].get("syscall", e["name"])
+
+
+def hung(path):
+    events = load(path)
+    no_twins(events)
+    at = trigger(events)["ts"]
+    for thread, wanted in {
+        "hung_read": ["outer", "inner", "read", "blocked: ipc"],
+        "hung_step": ["decode", "futex", "blocked: futex"],
+    }.items():
+        stack = unfinished(of_thread(events, thread))
+        assert [what(e) for e in stack] == wanted, (thread, stack)
+        for outer, inner in zip(stack, stack[1:]):
+            assert outer["ts"] <= inner["ts"] and outer["ts"] + outer["dur"] >= inner["ts"] + inner["dur"], stack
+        assert all(e["ts"] + e["dur"] >= at for e in stack), (at, stack)
+        if thread == "hung_step":
+            times = stack[0]["args"]["breakdown_us"]
+            assert sum(times.values()) >= stack[0]["dur"] - 0.002, stack[0]
+            assert times["blocked_futex"] >= stack[-1]["dur"] - 0.002, stack
+    ring = of_thread(events, "hung_ring")
+    assert len({e["tid"] for e in ring}) == 2 and len(ring) > 1000, len(ring)
+    assert len(unfinished(ring)) <= 8, unfinished(ring)
+
+
+def free(path):
+    events = load(path)
+    no_twins(events)
+    for thread, wanted in {
+        "hung_read": ["outer", "inner", "read", "blocked: ipc"],
+        "hung_step": ["decode", "futex", "blocked: futex"],
+    }.items():
+        mine = of_thread(events, thread)
+        mine = [e for e in mine if e["name"] != "exit"]  # of which no thread returns
+        assert not unfinished(mine), unfinished(mine)
+        for name in wanted:
+            assert len([e for e in mine if what(e) == name and e["dur"] > 100000]) == 1, (thread, name, mine)
+
+
+# ---- causes ----
+
+
+def cause(folder, times, state, who):
+    paths = [p for p in traces(folder) if any(e.get("cat") == "step" for e in load(p))]
+    assert len(paths) == int(times), paths
+    for path in paths:
+        events = load(path)
+        at = trigger(events)["ts"]
+        step = [e for e in events if e.get("cat") == "step"][-1]
+        assert abs(step["ts"] + step["dur"] - at) < 0.002, (step, at)
+        run = subprocess.run(
+            [os.environ["INFTRACE"], "report", "--json", "--all-steps", profile_of(path)],
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        named = [s for s in json.loads(run.stdout)["steps"] if s["step"] == step["args"]["step"]]
+        assert len(named) == 1 and (named[0]["state"], named[0]["by"]) == (state, who), (path, named)
+
+
+# ---- names ----
+
+
+def names(folder, pids, name):
+    with open(pids) as f:
+        wanted = set(map(int, f.read().split()))
+    found = set()
+    for path in traces(folder):
+        events = load(path)
+        pid = int(path.split("_pid")[1].split("_")[0])
+        last = {e["name"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["pid"] == pid and "name" in e["args"]}
+        if pid in wanted:
+            assert (last["process_name"], last["thread_name"]) == (name, name), (path, last)
+            assert {e["name"] for e in events if e.get("cat") == "task"} >= {"exec", "exit"}, path
+            found.add(pid)
+    assert found == wanted, wanted - found
+
+
+def threads(path, *wanted):
+    events = load(path)
+    got = set(thread_names(events).values())
+    assert got >= set(wanted), got
+    for name in wanted:
+        assert any(e["name"] == "getppid" for e in of_thread(events, name)), name
+
+
+# ---- a recorder of so many seconds ----
+
+
+def within(path, seconds, more):
+    took = profile(path, "window_prof")[0]["stage_us"]["total"] / 1e6
+    assert float(seconds) * 0.9 <= took <= float(seconds) + float(more), took
+
+
+if __name__ == "__main__":
+    functions = (newest, counts, hung, free, cause, names, threads, within)
+    {f.__name__: f for f in functions}[sys.argv[1]](*sys.argv[2:])

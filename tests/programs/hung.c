@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Threads that hang, from the first line on stdin to the second. The program ends with the third.
+ *
+ *	hung_read	in read() of a pipe, called by inner(), which outer() has called
+ *	hung_step	within step(), for a mutex
+ *	hung_ring	two of them, who are never at rest: each wakes the other through a pipe, within pass()
+ *
+ * Prints ready, hung when all are where they hang, and free when they were let go.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void step(int n_tokens);
+int outer(int fd);
+int inner(int fd);
+void pass(int from, int to);
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int stuck[2], ring[2][2];
+static volatile int tids[2];
+
+static void name_thread(const char *name)
+{
+	pthread_setname_np(pthread_self(), name);
+}
+
+__attribute__((noipa)) int inner(int fd)
+{
+	char c;
+
+	return (int)read(fd, &c, 1);
+}
+
+__attribute__((noipa)) int outer(int fd)
+{
+	return inner(fd) + 1;
+}
+
+__attribute__((noipa)) void step(int n_tokens)
+{
+	(void)n_tokens;
+	pthread_mutex_lock(&mutex);
+	pthread_mutex_unlock(&mutex);
+}
+
+__attribute__((noipa)) void pass(int from, int to)
+{
+	char c;
+
+	if (read(from, &c, 1) != 1 || write(to, &c, 1) != 1)
+		exit(1);
+}
+
+static void *hang_in_read(void *arg)
+{
+	name_thread("hung_read");
+	tids[0] = gettid();
+	outer(stuck[0]);
+	return arg;
+}
+
+static void *hang_in_step(void *arg)
+{
+	name_thread("hung_step");
+	tids[1] = gettid();
+	step(1);
+	return arg;
+}
+
+static void *go_round(void *arg)
+{
+	size_t i = (size_t)arg;
+
+	name_thread("hung_ring");
+	for (;;)
+		pass(ring[i][0], ring[1 - i][1]);
+	return arg;
+}
+
+/* Asleep: nothing else makes it wait. */
+static int is_asleep(int tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = tid ? fopen(path, "r") : NULL;
+	if (!f)
+		return 0;
+	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(f);
+	return state == 'S';
+}
+
+static void say_and_wait(const char *word)
+{
+	puts(word);
+	fflush(stdout);
+	while (getchar() != '\n')
+		;
+}
+
+int main(void)
+{
+	pthread_t ids[4];
+
+	if (pipe(stuck) || pipe(ring[0]) || pipe(ring[1]))
+		return 1;
+	say_and_wait("ready");
+	pthread_mutex_lock(&mutex);
+	if (pthread_create(&ids[0], NULL, hang_in_read, NULL) || pthread_create(&ids[1], NULL, hang_in_step, NULL) ||
+		pthread_create(&ids[2], NULL, go_round, (void *)0) ||
+		pthread_create(&ids[3], NULL, go_round, (void *)1) || write(ring[0][1], "", 1) != 1)
+		return 1;
+	while (!is_asleep(tids[0]) || !is_asleep(tids[1]))
+		usleep(1000);
+	say_and_wait("hung");
+	pthread_mutex_unlock(&mutex);
+	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) || pthread_join(ids[1], NULL))
+		return 1;
+	say_and_wait("free");
+	return 0;
+}
