@@ -460,6 +460,10 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = now;
+	/* begun within a function whose entry was not seen, nor is its return: over by now at the latest */
+	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
+		t->op.probe && !t->depth)
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, REC_F_OPEN_END);
 	if (p->flags & PROBE_F_BEGIN) {
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
 		t->op.start = now;

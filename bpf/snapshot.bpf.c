@@ -139,8 +139,8 @@ static __always_inline bool peek_write(struct seq_file *seq, void *rec, u64 size
 	return !bpf_seq_write(seq, &head, sizeof(head)) && !bpf_seq_write(seq, rec, size);
 }
 
-static __always_inline void peek_function(
-	struct seq_file *seq, struct who w, u32 step, u32 probe, u64 start, u64 now, const u64 *vals)
+static __always_inline void peek_function(struct seq_file *seq, struct who w, u32 step, u32 probe, u64 start,
+	u64 end, const u64 *vals, u32 flags)
 {
 	struct {
 		struct rec_hdr h;
@@ -148,7 +148,7 @@ static __always_inline void peek_function(
 		u64 vals[FUNC_VALS_MAX];
 	} r; /* a struct rec_function without the strings */
 
-	function_fill((struct rec_function *)&r, w, probe, step, start, now, vals, REC_F_OPEN_END);
+	function_fill((struct rec_function *)&r, w, probe, step, start, end, vals, flags);
 	peek_write(seq, &r, sizeof(r));
 }
 
@@ -209,7 +209,8 @@ static __always_inline void peek_counts(struct thread *t, struct task_struct *ta
 	n->graphs = t->counts.graphs - n->graphs;
 }
 
-static __always_inline void peek_kernel(struct seq_file *seq, struct thread *t, struct who w, u64 now)
+static __always_inline void peek_kernel(
+	struct seq_file *seq, struct thread *t, struct who w, u64 now, u32 cpu)
 {
 	if (t->in_syscall && emits(REC_SYSCALL)) {
 		struct rec_syscall r = { .arg0 = t->sys_arg0 };
@@ -236,6 +237,14 @@ static __always_inline void peek_kernel(struct seq_file *seq, struct thread *t, 
 			r.waker_tid = t->waker_tid;
 			r.h.flags |= t->waker_irq ? REC_F_WAKER_IRQ : 0;
 		}
+		peek_write(seq, &r, sizeof(r));
+	} else if (!t->off && emits(REC_ON_CPU)) {
+		u64 on = t->on_ns;
+		struct rec_on_cpu r;
+
+		hdr_fill(&r.h, REC_ON_CPU, on ? on : stats.start_ns, now, w.tgid, w.tid, 0,
+			REC_F_OPEN_END | (on ? 0 : REC_F_OPEN_START));
+		r.h.cpu = on ? t->on_cpu : cpu;
 		peek_write(seq, &r, sizeof(r));
 	}
 }
@@ -276,12 +285,13 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 			peek_counts(t, task);
 			peek_write(seq, &peeked, sizeof(peeked));
 		} else if (emits(REC_FUNCTION)) {
-			peek_function(seq, w, step, f->probe, f->start, now, f->vals);
+			peek_function(seq, w, step, f->probe, f->start, now, f->vals, REC_F_OPEN_END);
 		}
 	}
-	if (t->op.probe && !t->op.end && emits(REC_FUNCTION))
-		peek_function(seq, w, step, t->op.probe - 1, t->op.start, now, t->op.vals);
-	peek_kernel(seq, t, w, now);
+	if (t->op.probe && emits(REC_FUNCTION))
+		peek_function(seq, w, step, t->op.probe - 1, t->op.start, t->op.end ? t->op.end : now, t->op.vals,
+			t->op.end ? 0 : REC_F_OPEN_END);
+	peek_kernel(seq, t, w, now, task->wake_cpu);
 	word = READ_ONCE(t->since) == since ? PEEK_WHOLE : PEEK_TORN;
 	bpf_seq_write(seq, &word, sizeof(word));
 	return 0;

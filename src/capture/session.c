@@ -442,7 +442,7 @@ void session_idle(struct session *s)
 	set_faults(s, false);
 }
 
-static int session_wake(struct session *s)
+int session_wake(struct session *s)
 {
 	int err = 0;
 
@@ -539,7 +539,9 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 
 int session_peek(struct session *s, record_cb cb, void *arg)
 {
-	return snapshot_peek(s->skel->progs.snapshot_peek, cb, arg);
+	int err = snapshot_peek(s->skel->progs.snapshot_peek, cb, arg);
+
+	return err ?: requests_left(bpf_map__fd(s->skel->maps.connections), cb, arg);
 }
 
 int session_drain(struct session *s)

@@ -79,7 +79,10 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns);
  * life of tasks and of steps. */
 void session_idle(struct session *s);
 
-/* Hands over what is in flight now, see snapshot_peek(). */
+/* It will open soon: that takes less time then. Prints one line on failure. */
+int session_wake(struct session *s);
+
+/* Hands over what is in flight now, see snapshot_peek(), and requests that nothing has ended yet. */
 int session_peek(struct session *s, record_cb cb, void *arg);
 
 /* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */

@@ -47,6 +47,7 @@ struct trigger_set {
 	struct rates *rates;            /* NULL: no rate */
 	uint64_t cooldown_ns;
 	uint64_t last_ns; /* of the last hit that was told */
+	uint64_t last_crash_ns;
 	uint64_t lost;    /* before the last hit of that kind */
 	uint32_t max_hits;
 	struct trigger_counts counts;
@@ -210,14 +211,22 @@ int trigger_parse(struct trigger_set **set, const char *text)
 
 /* ---- hits ---- */
 
+static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
+{
+	/* what led to a crash may have been told, but not how it went: only other crashes count */
+	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
+	/* records do not come in order */
+	uint64_t since = ns > last ? ns - last : last - ns;
+
+	return last && since < set->cooldown_ns;
+}
+
 /* Whether it is to be told; then the rest of the hit is to be filled in. */
 static bool is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid)
 {
 	bool beyond = set->max_hits && set->counts.hits >= set->max_hits;
-	/* records do not come in order */
-	uint64_t since = ns > set->last_ns ? ns - set->last_ns : set->last_ns - ns;
 
-	if (beyond || set->pending || (set->counts.hits && since < set->cooldown_ns)) {
+	if (beyond || set->pending || is_cooling(set, t, ns)) {
 		set->counts.beyond += beyond;
 		set->counts.cooling += !beyond;
 		t->left_out++;
@@ -226,6 +235,8 @@ static bool is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uin
 	set->counts.hits++;
 	t->hits++;
 	set->last_ns = ns;
+	if (t->kind == KIND_CRASH)
+		set->last_crash_ns = ns;
 	set->pending = true;
 	set->hit = (struct trigger_hit){ .expr = t->expr, .ns = ns, .tgid = tgid };
 	return true;

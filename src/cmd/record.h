@@ -136,6 +136,8 @@ void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX]);
 void outputs_settled(struct outputs *out);
 int outputs_flush(struct outputs *out);
 uint64_t outputs_bytes(const struct outputs *out);
+/* Of the file that is written: of the traces in the order of the options, then of the profile. */
+const char *outputs_name(const struct outputs *out, size_t i);
 
 /* Not all that belongs into the files will come: those named by time keep the names of parts. */
 void outputs_cut(struct outputs *out);

@@ -13,6 +13,7 @@
 #include "util/log.h"
 
 #define FLUSH_NS (NSEC_PER_SEC / 10) /* what was drained is in the file after this time */
+#define FILES_NAMED 20 /* of those that --max-size made, so many are named at the end */
 #define RESCAN_NS NSEC_PER_SEC	     /* while it is idle nothing tells of newly mapped files */
 
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
@@ -308,7 +309,9 @@ static void report_file(const char *name, uint64_t bytes, void *arg)
 
 	r->w.files++;
 	r->w.file_bytes += bytes;
-	if (!record_by_time(r->o))
+	if (r->w.files > FILES_NAMED)
+		r->w.unnamed_bytes += bytes;
+	if (!record_by_time(r->o) && r->w.files <= FILES_NAMED)
 		log_info("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 	else
 		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
@@ -339,11 +342,13 @@ int window_close(struct run *r, const char *why)
 	w->totals.bytes = w->exports ? exports_bytes(w->exports) : 0;
 	add_totals(r);
 	w->files = 0;
-	w->file_bytes = 0;
+	w->file_bytes = w->unnamed_bytes = 0;
 	w->open = false;
 	close_err = exports_close(w->exports, &w->totals, report_file, r);
 	err = err ? err : close_err;
 	w->exports = NULL;
+	if (!record_by_time(r->o) && w->files > FILES_NAMED)
+		log_info("wrote %u more (%.1f MB)", w->files - FILES_NAMED, (double)w->unnamed_bytes / 1e6);
 	if (record_by_time(r->o) && !r->recorder)
 		log_info("window %u (%s to %s): %.1f s, %" PRIu64 " steps, %" PRIu64 " records, %u files in %s (%.1f MB)",
 			w->number, w->why, why, (double)(w->totals.close_ns - w->totals.open_ns) / 1e9,
@@ -369,7 +374,12 @@ void window_abandon(struct run *r)
 /* While the window is closed. */
 static void be_idle(struct run *r, uint64_t now)
 {
-	if (r->idle_ns && now >= r->idle_ns) {
+	bool soon = r->next_ns <= now + PREPARE_NS;
+
+	if (!r->idle_ns && soon) {
+		session_wake(r->session); /* if it fails, so does the opening, which says so */
+		r->idle_ns = r->next_ns + IDLE_NS;
+	} else if (r->idle_ns && now >= r->idle_ns && !soon) {
 		session_idle(r->session);
 		r->idle_ns = 0;
 		r->last_rescan_ns = now;

@@ -31,6 +31,8 @@ static struct json_object *new_path(const char *name)
 
 	if (name[0] == '/' || !strcmp(name, "-") || !getcwd(cwd, sizeof(cwd)))
 		return json_object_new_string(name);
+	if (!strcmp(name, "."))
+		return json_object_new_string(cwd);
 	snprintf(path, sizeof(path), "%s/%s", cwd, strncmp(name, "./", 2) ? name : name + 2);
 	return json_object_new_string(path);
 }
@@ -140,6 +142,14 @@ static void add_target(struct task *t, void *arg)
 	json_object_array_add(arg, json_object_new_int64(t->tgid));
 }
 
+/* With --max-size the newest of its files. */
+static struct json_object *output_path(const struct run *r, size_t i, const char *first)
+{
+	const char *name = r->w.exports ? exports_name(r->w.exports, i) : NULL;
+
+	return new_path(name ? name : first);
+}
+
 static void on_status(void *arg, struct json_object *reply)
 {
 	struct run *r = arg;
@@ -163,9 +173,9 @@ static void on_status(void *arg, struct json_object *reply)
 	add_number(reply, "records", total_of(t.records));
 	add_number(reply, "lost", total_of(t.lost));
 	for (size_t i = 0; i < r->o->n_outputs; i++)
-		json_object_array_add(outputs, new_path(r->o->outputs[i]));
+		json_object_array_add(outputs, output_path(r, i, r->o->outputs[i]));
 	if (r->o->profile)
-		json_object_array_add(outputs, new_path(r->o->profile));
+		json_object_array_add(outputs, output_path(r, r->o->n_outputs, r->o->profile));
 	if (record_by_time(r->o))
 		json_object_object_add(reply, "output_dir", new_path(r->o->output_dir));
 	json_object_object_add(reply, "outputs", outputs);

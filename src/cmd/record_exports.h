@@ -34,6 +34,8 @@ int exports_flush(struct exports *e);
 /* Bytes that wait to be written. */
 uint64_t exports_pending(const struct exports *e);
 uint64_t exports_bytes(const struct exports *e);
+/* As outputs_name(), when there is one set for all. */
+const char *exports_name(const struct exports *e, size_t i);
 /* Records that some output had no room for. */
 void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX]);
 

@@ -170,6 +170,7 @@ void recorder_loss(struct recorder *rec, const struct loss *l)
 static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct open_spans *o = arg;
+	struct rec_hdr *kept;
 	uint64_t head = size;
 
 	if (o->len + sizeof(head) + size > o->cap) {
@@ -183,8 +184,11 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 		o->cap = 2 * o->cap + 65536;
 	}
 	memcpy(o->data + o->len, &head, sizeof(head));
-	memcpy(o->data + o->len + sizeof(head), h, size);
+	kept = memcpy(o->data + o->len + sizeof(head), h, size);
 	o->len += sizeof(head) + size;
+	/* a request ends with the last that was seen of it: this one waits for an answer */
+	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END)
+		kept->dur_ns = clock_ns(CLOCK_BOOTTIME) - h->start_ns;
 }
 
 static void each_open(const struct recorder *rec, record_cb cb, void *arg)
@@ -348,13 +352,19 @@ static const struct rec_hdr *with_mark(const struct recorder *rec, const struct 
 {
 	static union {
 		struct rec_hdr h;
+		struct rec_off_cpu off;
 		char bytes[REC_SIZE_MAX];
 	} marked;
+	struct rec_off_cpu *off = &marked.off;
 
 	if (h->start_ns >= rec->rec.start_boot_ns || h->kind == REC_TASK || !h->dur_ns || size > sizeof(marked))
 		return h;
 	memcpy(&marked, h, size);
 	marked.h.flags |= REC_F_OPEN_START;
+	if (h->kind == REC_OFF_CPU && off->wake_ns && off->wake_ns < rec->rec.start_boot_ns) {
+		off->wake_ns = rec->rec.start_boot_ns;
+		off->waker_slice = 0;
+	}
 	return &marked.h;
 }
 
@@ -523,6 +533,15 @@ static void answer(struct recorder *rec, int err)
 	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
 }
 
+static void on_open(const struct rec_hdr *h, size_t size, void *arg)
+{
+	const struct recorder *rec = arg;
+
+	/* nothing has told that a request is over, which was answered long ago */
+	if (h->start_ns + h->dur_ns > rec->rec.start_boot_ns)
+		on_dump(h, size, arg);
+}
+
 static void write_end(struct recorder *rec)
 {
 	struct mark m = {
@@ -532,7 +551,7 @@ static void write_end(struct recorder *rec)
 		.reason = rec->requests[0].reason,
 	};
 
-	each_open(rec, on_dump, rec);
+	each_open(rec, on_open, rec);
 	each_loss(rec, write_loss);
 	/* twice: the first says that what was sent before the one before it is here */
 	exports_settled(rec->exports);
@@ -638,6 +657,9 @@ void recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_ns(CLOCK_BOOTTIME), now;
 
+	/* the end of the last target may be known from /proc, and its record still on the way */
+	drain_all(rec);
+	recorder_settled(rec);
 	rec->ending = true;
 	while (rec->n_requests) {
 		session_drain(rec->r->session);

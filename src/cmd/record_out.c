@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/record_rotate.h"
 #include "io/writer.h"
 #include "sink/profile.h"
 #include "target/process.h"
@@ -22,19 +23,12 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-struct output {
-	struct sink *sink;
-	struct writer *w; /* the sink's; NULL: a view */
-	char *name;
-	bool is_part; /* until it is complete it has PART_SUFFIX behind its name */
-	bool created; /* by us: removed again when nothing was recorded */
-	uint64_t dropped[REC_KIND_MAX];
-};
-
 struct outputs {
 	struct output out[OUTPUTS_MAX + 2]; /* a profile, a view */
 	size_t n;
 	struct profile_meta meta;
+	const struct record_options *o;
+	int err; /* of a file that could not follow another */
 	const struct probe_table *probes;
 	pid_t tgid; /* the first target; 0: none */
 	bool by_time; /* named so */
@@ -290,16 +284,13 @@ static int make_name(struct output *o, const char *name)
 	return o->name ? 0 : -ENOMEM;
 }
 
-/* The name that it has for now. */
-static const char *part_name(const struct output *o, char buf[PATH_MAX])
+const char *output_part_name(const struct output *o, char buf[PATH_MAX])
 {
 	snprintf(buf, PATH_MAX, "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
 	return buf;
 }
 
-/* A file that is new, and not yet complete. -EEXIST: the name is taken, also by one of another recording
- * that is not complete. */
-static int open_part(const char *name, int flags, struct output *ret_out)
+int output_create_part(const char *name, int flags)
 {
 	char part[PATH_MAX];
 	int fd;
@@ -320,7 +311,6 @@ static int open_part(const char *name, int flags, struct output *ret_out)
 		close(fd);
 		return -EEXIST;
 	}
-	ret_out->created = ret_out->is_part = true;
 	return fd;
 }
 
@@ -332,8 +322,11 @@ static int open_file(const char *name, int flags, bool part, struct output *ret_
 	*ret_out = (struct output){ 0 };
 	if (make_name(ret_out, name))
 		return -ENOMEM;
-	if (part)
-		return open_part(name, flags, ret_out);
+	if (part) {
+		fd = output_create_part(name, flags);
+		ret_out->created = ret_out->is_part = fd >= 0;
+		return fd;
+	}
 	if (is_stdout(name))
 		return STDOUT_FILENO;
 	ret_out->created = stat(name, &st) != 0;
@@ -367,18 +360,39 @@ static int claim_file(int fd, const char *name)
 	return err;
 }
 
-/* What there is of an output that cannot be. Returns err. */
-static int output_drop(struct output *o, int fd, int err)
+int output_drop(struct output *o, int fd, int err)
 {
 	char part[PATH_MAX];
 
 	if (fd >= 0 && fd != STDOUT_FILENO)
 		close(fd);
 	if (o->created && o->name)
-		unlink(part_name(o, part));
+		unlink(output_part_name(o, part));
+	rotation_free(o->rotation);
 	free(o->name);
 	*o = (struct output){ 0 };
 	return err;
+}
+
+static const char *message_name(const struct outputs *out, const struct output *o, char buf[PATH_MAX])
+{
+	if (is_stdout(o->name))
+		return "stdout";
+	return out->by_time ? output_part_name(o, buf) : o->name;
+}
+
+/* With --max-size what is a file goes on in others. */
+static int set_rotation(struct outputs *out, struct output *o, int fd, enum writer_mode mode)
+{
+	struct stat st;
+
+	if (!out->o->max_size)
+		return 0;
+	if (!is_stdout(o->name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		return rotation_new(out->o, o->name, mode, out->by_time, &o->rotation);
+	log_warn("--max-size: %s is no regular file and cannot go on in another",
+		is_stdout(o->name) ? "stdout" : o->name);
+	return 0;
 }
 
 static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
@@ -395,9 +409,9 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 	fd = open_file(name, 0, out->by_time, o);
 	if (fd < 0)
 		return output_drop(o, -1, fd);
-	err = claim_file(fd, name);
+	err = claim_file(fd, name) ?: set_rotation(out, o, fd, mode);
 	if (!err)
-		err = writer_new(fd, is_stdout(name) ? "stdout" : part_name(o, part), mode, &o->w);
+		err = writer_new(fd, message_name(out, o, part), mode, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
 	mine.output = (unsigned int)out->n;
@@ -426,6 +440,26 @@ static int end_last_line(const char *name, int fd)
 	return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
 }
 
+/* One that was there may have its size already. Returns the descriptor to write to. */
+static int behind_profile(struct output *o, int fd, uint64_t max_size)
+{
+	struct output next;
+	struct stat st;
+
+	if (fstat(fd, &st) || (uint64_t)st.st_size < max_size) {
+		rotation_keep_first(o->rotation);
+		return fd;
+	}
+	close(fd);
+	fd = rotation_create(o->rotation, &next);
+	if (fd < 0)
+		return fd;
+	free(o->name);
+	o->name = next.name;
+	o->is_part = o->created = true;
+	return fd;
+}
+
 static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
 {
 	struct output *o = &out->out[out->n];
@@ -435,11 +469,17 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	fd = open_file(name, O_APPEND, out->by_time, o);
 	if (fd < 0)
 		return output_drop(o, -1, fd);
-	err = end_last_line(name, fd);
+	err = set_rotation(out, o, fd, WRITER_LINES);
+	if (!err && o->rotation && !o->created)
+		fd = behind_profile(o, fd, out->o->max_size);
+	if (fd < 0)
+		return output_drop(o, -1, fd);
+	if (!err)
+		err = end_last_line(o->name, fd);
 	if (err)
 		log_error("cannot write %s: %s", name, strerror(-err));
 	else
-		err = writer_new(fd, is_stdout(name) ? "stdout" : part_name(o, part), WRITER_LINES, &o->w);
+		err = writer_new(fd, message_name(out, o, part), WRITER_LINES, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
 	err = profile_sink_new(o->w, rec, &out->meta, &o->sink);
@@ -464,16 +504,23 @@ static int open_view(struct view *v, const struct recording *rec, struct outputs
 	return 0;
 }
 
-/* It is complete, or the sink has said why not. */
-static int finish_file(struct output *o, bool keep)
+static int rename_new(const char *from, const char *to)
+{
+	if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
+		return 0;
+	/* filesystems over a network, and others, cannot */
+	return errno == EINVAL && access(to, F_OK) ? rename(from, to) : -1;
+}
+
+int output_finish(struct output *o, bool keep)
 {
 	char part[PATH_MAX];
 	int err = 0;
 
-	part_name(o, part);
+	output_part_name(o, part);
 	if (!keep && o->created) {
 		unlink(part);
-	} else if (o->is_part && renameat2(AT_FDCWD, part, AT_FDCWD, o->name, RENAME_NOREPLACE)) {
+	} else if (o->is_part && rename_new(part, o->name)) {
 		err = -errno;
 		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
 	}
@@ -486,7 +533,8 @@ static void drop_outputs(struct outputs *out)
 		struct output *o = &out->out[i];
 
 		o->sink->ops->close(o->sink, NULL);
-		finish_file(o, false);
+		output_finish(o, false);
+		rotation_free(o->rotation);
 		free(o->name);
 	}
 	out->n = 0;
@@ -546,6 +594,7 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 
 	if (!out)
 		return -ENOMEM;
+	out->o = o;
 	out->probes = rec->probes;
 	out->tgid = tgid;
 	out->by_time = record_by_time(o);
@@ -578,6 +627,8 @@ void outputs_record(struct outputs *out, const struct rec_hdr *rec)
 			o->dropped[rec->kind]++;
 		else
 			o->sink->ops->record(o->sink, rec);
+		if (o->rotation && !out->err)
+			out->err = output_rotate(o, false);
 	}
 }
 
@@ -599,8 +650,10 @@ uint64_t outputs_pending(const struct outputs *out)
 {
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < out->n; i++)
+	for (size_t i = 0; i < out->n; i++) {
 		n += out->out[i].w ? writer_pending(out->out[i].w) : 0;
+		n += rotation_pending(&out->out[i]);
+	}
 	return n;
 }
 
@@ -625,11 +678,14 @@ int outputs_flush(struct outputs *out)
 	int err = 0;
 
 	for (size_t i = 0; i < out->n; i++) {
-		int e = out->out[i].sink->ops->flush(out->out[i].sink);
+		struct output *o = &out->out[i];
+		int e = o->sink->ops->flush(o->sink);
 
 		err = err ? err : e;
+		if (o->rotation && !out->err)
+			out->err = output_rotate(o, true);
 	}
-	return err;
+	return err ? err : out->err;
 }
 
 uint64_t outputs_bytes(const struct outputs *out)
@@ -637,14 +693,21 @@ uint64_t outputs_bytes(const struct outputs *out)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < out->n; i++)
-		n += out->out[i].sink->ops->bytes(out->out[i].sink);
+		n += out->out[i].sink->ops->bytes(out->out[i].sink) + rotation_bytes(&out->out[i]);
 	return n;
+}
+
+const char *outputs_name(const struct outputs *out, size_t i)
+{
+	return i < out->n ? out->out[i].name : NULL;
 }
 
 static void report_file(const struct output *o, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
 	struct stat st;
 
+	if (cb)
+		rotation_report(o, cb, arg);
 	if (cb && !is_stdout(o->name) && !stat(o->name, &st))
 		cb(o->name, (uint64_t)st.st_size, arg);
 }
@@ -663,13 +726,20 @@ int outputs_close(struct outputs *out, const struct window_totals *t,
 		return 0;
 	for (size_t i = 0; i < out->n; i++) {
 		struct output *o = &out->out[i];
+		int old_err = rotation_close(o);
 		int e = o->sink->ops->close(o->sink, t);
 
+		err = err ? err : old_err;
+		if (t && !e)
+			e = rotation_end(o);
+		else if (t)
+			rotation_end(o);
 		if (!e && !(o->is_part && out->cut))
-			e = finish_file(o, t);
+			e = output_finish(o, t);
 		err = err ? err : e;
 		if (t)
 			report_file(o, cb, arg);
+		rotation_free(o->rotation);
 		free(o->name);
 	}
 	free(out->commit_sha);

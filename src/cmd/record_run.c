@@ -190,16 +190,18 @@ static void count_steps(struct run *r, uint64_t now)
 static int time_to_wait(const struct run *r, uint64_t now)
 {
 	uint64_t drain_ms = record_wants_trace(r->o) || r->o->events & EVENT_MEMORY ? DRAIN_MS : DRAIN_PROFILE_MS;
-	uint64_t wait = (r->w.open ? drain_ms : IDLE_MS) * NSEC_PER_MSEC;
+	uint64_t wait = (r->w.open ? drain_ms : IDLE_MS) * NSEC_PER_MSEC, next = r->next_ns;
 
 	if (r->recorder && recorder_busy(r->recorder))
 		return 0;
 	if (r->recorder && recorder_waits(r->recorder))
 		wait = NSEC_PER_MSEC;
-	if (r->next_ns <= now)
+	if (!r->w.open && !r->idle_ns && next != UINT64_MAX)
+		next -= PREPARE_NS;
+	if (next <= now)
 		return 0;
-	if (r->next_ns - now < wait)
-		wait = r->next_ns - now;
+	if (next - now < wait)
+		wait = next - now;
 	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
@@ -359,7 +361,6 @@ static int plan(struct run *r)
 
 	if (r->o->window_flag) {
 		c.source = SCHEDULE_FLAG;
-		err = flag_open(r->o->window_flag, &r->flag);
 	} else if (r->o->window_spec) {
 		err = schedule_parse(r->o->window_spec, &c);
 	}
@@ -388,7 +389,7 @@ static int start(struct run *r)
 	if (!err)
 		err = plan(r);
 	if (!err)
-		err = r->flag ? read_flag(r) : run_schedule(r, r->begun_ns);
+		err = r->flag ? read_flag(r) : run_schedule(r, clock_ns(CLOCK_BOOTTIME));
 	if (err)
 		return err;
 	if (!r->w.open)
@@ -482,6 +483,8 @@ int record_run(struct record_options *o)
 	err = check_pids(o) ?: check_command(o) ?: outputs_check(o);
 	if (!err)
 		err = check_allowed(&uprobe_multi, &uprobe_multi_pid);
+	if (!err && o->window_flag)
+		err = flag_open(o->window_flag, &r.flag);
 	if (!err)
 		err = load_probes(&r);
 	if (!err)

@@ -19,6 +19,7 @@
 #define NSEC_PER_MSEC UINT64_C(1000000)
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define IDLE_NS NSEC_PER_SEC /* a window that is closed for so long does without its programs */
+#define PREPARE_NS (NSEC_PER_SEC / 10) /* before it opens, where that is known, they are attached again */
 
 struct control;
 struct flag;
@@ -36,7 +37,7 @@ struct window {
 	struct window_totals totals;
 	uint64_t dropped[REC_KIND_MAX]; /* by outputs, so far */
 	unsigned int files; /* that it left */
-	uint64_t file_bytes;
+	uint64_t file_bytes, unnamed_bytes;
 };
 
 struct run {

@@ -64,7 +64,7 @@ static const struct argp_option options[] = {
 		"(tokens per second), lost>0, exit, crash; may be repeated",
 		4 },
 	{ "trigger-cooldown", OPT_COOLDOWN, "TIME", 0,
-		"after a trigger only count others for this time (default: 10s)", 4 },
+		"after a trigger only count others for this time (default: 10s); a crash is dumped all the same", 4 },
 	{ "max-dumps", OPT_MAX_DUMPS, "N", 0, "after N triggers only count others", 4 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };

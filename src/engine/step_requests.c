@@ -87,6 +87,7 @@ static void end_request(struct step_requests *q, struct step_request *r)
 	*r = (struct step_request){
 		.tgid = r->tgid,
 		.context = r->context,
+		.busy_until = r->busy_until,
 		.intervals = r->intervals,
 		.cap = r->cap,
 	};
@@ -108,20 +109,23 @@ static struct step_request *find_request(struct step_requests *q, uint32_t tgid,
 		end_request(q, r);
 	r->tgid = tgid;
 	r->context = context;
+	r->busy_until = 0;
 	return r;
 }
 
 static void take_step(struct step_requests *q, const struct step_seen *s)
 {
 	struct step_request *r = find_request(q, s->tgid, s->context);
+	/* two at once: the request whose step runs, and the one that this step may be the first of */
+	bool overlaps = s->start < r->busy_until;
 
+	r->mixed |= overlaps;
 	if (s->phase == PHASE_PREFILL && (r->decodes || r->began_before))
 		end_request(q, r);
 	if (!r->start) {
 		r->start = s->start;
 		r->began_before = s->phase == PHASE_DECODE;
-	} else if (s->start < r->last_end) {
-		r->mixed = true; /* two at once */
+		r->mixed = overlaps;
 	}
 	r->cut |= s->cut;
 	r->graph |= s->graph;
@@ -131,6 +135,8 @@ static void take_step(struct step_requests *q, const struct step_seen *s)
 		take_decode(r, s, q->ops->done);
 	if (s->end > r->last_end)
 		r->last_end = s->end;
+	if (s->end > r->busy_until)
+		r->busy_until = s->end;
 	if (q->ops->step)
 		q->ops->step(r, s, q->arg);
 }

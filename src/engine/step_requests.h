@@ -29,6 +29,7 @@ struct step_request {
 	uint32_t tgid;
 	uint64_t context;
 	uint64_t start, last_end;
+	uint64_t busy_until; /* the last end of this one and of those before it */
 	uint64_t prefill_end; /* its first token; 0: not seen */
 	uint64_t prompt_tokens, decodes, prefills;
 	bool began_before, cut, mixed, graph;

@@ -22,10 +22,12 @@
 #define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved behind a page boundary */
 #define SPARES_MAX 2                    /* one is filled, one is written */
 #define THREAD_STACK (128u << 10)
+#define GZIP_RATIO 8 /* as long as it is not known */
 #define NSEC_PER_MSEC UINT64_C(1000000)
 
 #define IDLE_MS 1000        /* spare blocks are given back after that */
 #define LOOK_MS 100         /* who waits looks this often whether to wait on */
+#define STALLS_MS 50        /* to make another file there would have to wait, too */
 #define STALLED_MS 5000     /* nobody reads it, it seems */
 #define LAST_CHANCE_MS 1000 /* once it is to end */
 
@@ -52,6 +54,8 @@ struct writer {
 	char *reserved;     /* pos or spill */
 	uint64_t start;     /* size of the file when it was opened */
 	uint64_t committed; /* bytes, padding included */
+	uint64_t handed;    /* of these, to the thread */
+	uint64_t handed_ns; /* when the first of them that may wait were */
 	uint64_t dropped;
 	pthread_t thread;
 	char *name;
@@ -333,6 +337,9 @@ static void start_thread(struct writer *w)
 static void hand_over(struct writer *w)
 {
 	w->cur->ready = (size_t)(w->pos - w->cur->data);
+	if (w->written == w->handed)
+		w->handed_ns = now_ns();
+	w->handed = w->committed;
 	if (!w->started && !w->error && w->cur->ready)
 		start_thread(w);
 	if (w->waiting)
@@ -585,6 +592,28 @@ uint64_t writer_dropped(const struct writer *w)
 uint64_t writer_bytes(const struct writer *w)
 {
 	return atomic_load_explicit(&w->bytes, memory_order_relaxed);
+}
+
+bool writer_stalls(const struct writer *w)
+{
+	uint64_t progress = atomic_load_explicit(&w->progress_ns, memory_order_relaxed);
+	uint64_t since = progress > w->handed_ns ? progress : w->handed_ns;
+
+	return atomic_load_explicit(&w->written, memory_order_relaxed) < w->handed &&
+	       now_ns() > since + STALLS_MS * NSEC_PER_MSEC;
+}
+
+uint64_t writer_size(const struct writer *w, size_t more)
+{
+	uint64_t bytes = writer_bytes(w);
+	uint64_t written = atomic_load_explicit(&w->written, memory_order_relaxed);
+	double ratio = 1.0 / GZIP_RATIO;
+
+	if (!w->gzip)
+		return w->start + w->committed + more;
+	if (written >= BLOCK_SIZE)
+		ratio = (double)bytes / (double)written;
+	return w->start + bytes + (uint64_t)((double)(w->committed - written + more) * ratio);
 }
 
 size_t writer_pending(const struct writer *w)

@@ -73,6 +73,13 @@ uint64_t writer_dropped(const struct writer *w);
 /* Bytes in the file so far, compressed ones with gzip. */
 uint64_t writer_bytes(const struct writer *w);
 
+/* Bytes that the file will have with all that is committed and `more`, those included that it had
+ * before. With gzip about. */
+uint64_t writer_size(const struct writer *w, size_t more);
+
+/* Whether some bytes that were flushed wait, and none went out for a while: the disk stalls. */
+bool writer_stalls(const struct writer *w);
+
 /* Bytes committed that are not in the file yet. */
 size_t writer_pending(const struct writer *w);
 

@@ -34,6 +34,11 @@ void arrows_free(struct arrows *a)
 	free(a);
 }
 
+void arrows_reset(struct arrows *a)
+{
+	memset(a, 0, sizeof(*a));
+}
+
 static size_t hash(uint32_t tid, uint64_t slice_ns)
 {
 	/* 2^64 / golden ratio: the upper bits are mixed best */

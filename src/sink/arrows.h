@@ -27,6 +27,9 @@ struct arrows;
 int arrows_new(struct arrows **ret_arrows);
 void arrows_free(struct arrows *a);
 
+/* Another file begins, in which no slice was written: what waits for one will not be. */
+void arrows_reset(struct arrows *a);
+
 /* A slice in which its thread woke another was written: then its arrows are to be taken. */
 void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns);
 

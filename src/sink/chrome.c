@@ -48,26 +48,34 @@ static void name_pseudo_process(struct chrome_sink *c, uint32_t pid, const char 
 	sort_index(c, "process_sort_index", pid, 0, index);
 }
 
+static struct process *name_process(struct chrome_sink *c, struct process *pr)
+{
+	struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
+
+	metadata(c, "process_name", pr->tgid, pr->tgid, t && t->comm[0] ? t->comm : "?");
+	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
+	if (t)
+		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	pr->named = true;
+	return pr;
+}
+
 static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 {
 	struct process *list;
-	struct task *t;
 
 	for (size_t i = 0; i < c->n_processes; i++) {
-		if (c->processes[i].tgid == tgid)
-			return &c->processes[i];
+		struct process *pr = &c->processes[i];
+
+		if (pr->tgid == tgid)
+			return pr->named ? pr : name_process(c, pr);
 	}
 	list = realloc(c->processes, (c->n_processes + 1) * sizeof(*list));
 	if (!list)
 		return NULL;
 	c->processes = list;
 	list[c->n_processes] = (struct process){ .tgid = tgid };
-	t = tasks_get(c->rec.tasks, tgid, tgid);
-	metadata(c, "process_name", tgid, tgid, t && t->comm[0] ? t->comm : "?");
-	sort_index(c, "process_sort_index", tgid, tgid, tgid);
-	if (t)
-		memcpy(list[c->n_processes].comm, t->comm, TASK_COMM_LEN);
-	return &list[c->n_processes++];
+	return name_process(c, &list[c->n_processes++]);
 }
 
 struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
@@ -397,8 +405,9 @@ uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes 
 	if (!pr || i == kinds[kind].max)
 		return 0;
 	end[i] = h->start_ns + h->dur_ns;
-	if (i == pr->lanes[kind]) {
-		pr->lanes[kind]++;
+	pr->lanes[kind] += i == pr->lanes[kind];
+	if (!(pr->lanes_named[kind] & UINT64_C(1) << i)) {
+		pr->lanes_named[kind] |= UINT64_C(1) << i;
 		metadata(c, "thread_name", h->tgid, kinds[kind].tid + i, kinds[kind].name);
 		sort_index(c, "thread_sort_index", h->tgid, kinds[kind].tid + i, kinds[kind].order);
 	}
@@ -564,17 +573,56 @@ static void chrome_free(struct chrome_sink *c)
 	free(c);
 }
 
+static void clock_instant_now(struct chrome_sink *c)
+{
+	clock_instant(c, clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
+}
+
+static void write_first_process(struct task *t, void *arg)
+{
+	struct chrome_sink *c = arg;
+
+	if (!c->rec.tgid || c->rec.tgid == t->tgid)
+		process_get(c, t->tgid);
+}
+
+static void begin_file(struct chrome_sink *c)
+{
+	tasks_each_process(c->rec.tasks, write_first_process, c);
+	name_pseudo_process(c, PID_INFTRACE, "inftrace", -1);
+}
+
+static void end_file(struct chrome_sink *c)
+{
+	clock_instant_now(c);
+	writer_commit(c->w, fmt_lit(writer_reserve(c->w), "\n]\n"));
+}
+
+static void chrome_rotate(struct sink *s, struct writer *w)
+{
+	struct chrome_sink *c = (struct chrome_sink *)s;
+
+	end_file(c);
+	c->w = w;
+	c->begun = c->loss_named = false;
+	memset(c->cpu_named, 0, sizeof(c->cpu_named));
+	for (size_t i = 0; i < c->n_processes; i++) {
+		c->processes[i].named = false;
+		memset(c->processes[i].lanes_named, 0, sizeof(c->processes[i].lanes_named));
+	}
+	arrows_reset(c->arrows);
+	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
+	begin_file(c);
+	clock_instant_now(c);
+}
+
 static int chrome_close(struct sink *s, const struct window_totals *t)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
-	char *p;
 	int err;
 
 	(void)t;
-	clock_instant(c, clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
-	p = writer_reserve(c->w);
-	p = fmt_lit(p, "\n]\n");
-	writer_commit(c->w, p);
+	end_file(c);
 	err = writer_close(c->w);
 	chrome_free(c);
 	return err;
@@ -585,17 +633,10 @@ static const struct sink_ops chrome_ops = {
 	.loss = chrome_loss,
 	.mark = chrome_mark,
 	.flush = chrome_flush,
+	.rotate = chrome_rotate,
 	.close = chrome_close,
 	.bytes = chrome_bytes,
 };
-
-static void write_first_process(struct task *t, void *arg)
-{
-	struct chrome_sink *c = arg;
-
-	if (!c->rec.tgid || c->rec.tgid == t->tgid)
-		process_get(c, t->tgid);
-}
 
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
 {
@@ -609,8 +650,7 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	c->sink.ops = &chrome_ops;
 	c->w = w;
 	c->rec = *rec;
-	tasks_each_process(rec->tasks, write_first_process, c);
-	name_pseudo_process(c, PID_INFTRACE, "inftrace", -1);
+	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	*ret_sink = &c->sink;
 	return 0;

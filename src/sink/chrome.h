@@ -30,8 +30,10 @@ enum lanes {
 /* Which processes have their metadata, and where their lanes end. */
 struct process {
 	uint32_t tgid;
+	bool named;		  /* in this file */
 	char comm[TASK_COMM_LEN]; /* as written */
 	unsigned int lanes[LANES_KINDS];
+	uint64_t lanes_named[LANES_KINDS]; /* in this file: a bit for each */
 	uint64_t lane_end[LANES_KINDS][LANES_MAX];
 };
 
@@ -43,7 +45,7 @@ struct chrome_sink {
 	size_t n_processes;
 	uint8_t cpu_named[CPUS_MAX];
 	uint64_t flow_id;
-	bool begun; /* the opening bracket is written */
+	bool begun; /* the opening bracket of this file is written */
 	bool loss_named;
 	struct arrows *arrows;
 	struct irq_names *irqs;

@@ -196,15 +196,54 @@ static void sink_free(struct perfetto_sink *s)
 	free(s);
 }
 
+static void write_first_process(struct task *t, void *arg)
+{
+	struct perfetto_sink *s = arg;
+
+	if (!s->rec.tgid || s->rec.tgid == t->tgid)
+		perfetto_process(s, t->tgid);
+}
+
+/* Behind its clocks. */
+static void begin_file(struct perfetto_sink *s)
+{
+	write_uuid(s);
+	write_system(s);
+	interns_begin(s, false);
+	tasks_each_process(s->rec.tasks, write_first_process, s);
+}
+
+static void end_file(struct perfetto_sink *s)
+{
+	held_close(s);
+	perfetto_cpus_close(s);
+	write_clocks_now(s);
+}
+
+static void perfetto_rotate(struct sink *sink, struct writer *w)
+{
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	end_file(s);
+	s->w = w;
+	interns_reset(s->interns);
+	perfetto_tracks_reset(s);
+	write_clocks_now(s);
+	begin_file(s);
+}
+
+static size_t perfetto_held(const struct sink *sink)
+{
+	return held_bytes((const struct perfetto_sink *)sink);
+}
+
 static int perfetto_close(struct sink *sink, const struct window_totals *t)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 	int err;
 
 	(void)t;
-	held_close(s);
-	perfetto_cpus_close(s);
-	write_clocks_now(s);
+	end_file(s);
 	err = writer_close(s->w);
 	sink_free(s);
 	return err;
@@ -216,17 +255,11 @@ static const struct sink_ops perfetto_ops = {
 	.mark = perfetto_mark,
 	.settled = perfetto_settled,
 	.flush = perfetto_flush,
+	.rotate = perfetto_rotate,
+	.held = perfetto_held,
 	.close = perfetto_close,
 	.bytes = perfetto_bytes,
 };
-
-static void write_first_process(struct task *t, void *arg)
-{
-	struct perfetto_sink *s = arg;
-
-	if (!s->rec.tgid || s->rec.tgid == t->tgid)
-		perfetto_process(s, t->tgid);
-}
 
 int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
 {
@@ -241,10 +274,7 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 	s->w = w;
 	s->rec = *rec;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
-	write_uuid(s);
-	write_system(s);
-	interns_begin(s, false);
-	tasks_each_process(rec->tasks, write_first_process, s);
+	begin_file(s);
 	*ret_sink = &s->sink;
 	return 0;
 }

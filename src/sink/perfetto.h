@@ -96,9 +96,11 @@ struct perfetto_thread {
 
 struct perfetto_process {
 	uint32_t tgid;
+	bool described; /* in this file */
 	char comm[TASK_COMM_LEN];
 	uint32_t tracks;
 	unsigned int lanes[2]; /* steps, requests */
+	uint64_t lanes_described[2]; /* in this file: a bit for each */
 	uint64_t lane_end[2][PERFETTO_LANES];
 };
 
@@ -138,6 +140,9 @@ static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
 }
 
 /* ---- perfetto_tracks.c ---- */
+
+/* Another file begins, in which nothing is described. */
+void perfetto_tracks_reset(struct perfetto_sink *s);
 
 /* The number of a thread's track, which is described before. 0 without memory. ret_row may be NULL.
  */
@@ -190,6 +195,8 @@ struct event {
 
 int interns_new(struct interns **ret_interns);
 void interns_free(struct interns *in);
+/* No name is known. */
+void interns_reset(struct interns *in);
 /* The sequence begins, with all names that are known. dropped: packets before this one are missing.
  */
 void interns_begin(struct perfetto_sink *s, bool dropped);
@@ -233,6 +240,7 @@ void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint6
 void held_settled(struct perfetto_sink *s);
 /* Writes all. */
 void held_close(struct perfetto_sink *s);
+size_t held_bytes(const struct perfetto_sink *s);
 
 /* ---- perfetto_records.c ---- */
 
@@ -257,7 +265,7 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
 void perfetto_cpus_lost(struct perfetto_sink *s, uint64_t n);
 /* Writes all bundles. */
 void perfetto_cpus_flush(struct perfetto_sink *s);
-/* What ran last on each CPU does so no longer; frees. */
+/* The file ends: what ran last on each CPU does so no longer. */
 void perfetto_cpus_close(struct perfetto_sink *s);
 
 /* Within the recording. */

@@ -53,6 +53,15 @@ void interns_free(struct interns *in)
 	free(in);
 }
 
+void interns_reset(struct interns *in)
+{
+	for (size_t i = 0; i < in->size; i++)
+		free(in->table[i].text);
+	memset(in->table, 0, in->size * sizeof(*in->table));
+	memset(in->recent, 0, sizeof(in->recent));
+	in->n = 0;
+}
+
 static struct intern *find_slot(
 	struct intern *table, size_t size, enum intern_kind kind, const char *text, uint64_t hash)
 {

@@ -34,7 +34,7 @@ struct held {
 
 struct holder {
 	struct held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
-	size_t n;
+	size_t n, waiting; /* slices, bytes */
 	uint32_t turn;
 	size_t used[TURNS];
 	char bytes[TURNS][TURN_BYTES];
@@ -157,6 +157,7 @@ static void end_turn(struct perfetto_sink *s, bool all)
 		const struct held *h = &hd->going[i];
 
 		writer_append(s->w, hd->bytes[h->turn % TURNS] + h->at, h->len);
+		hd->waiting -= h->len;
 	}
 }
 
@@ -181,6 +182,7 @@ void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint6
 	struct perfetto_row *r = &s->rows[row];
 
 	hd->used[hd->turn % TURNS] += len;
+	hd->waiting += len;
 	hd->list[hd->n++] = (struct held){
 		.start_ns = start_ns,
 		.end_ns = end_ns,
@@ -205,4 +207,9 @@ void held_settled(struct perfetto_sink *s)
 void held_close(struct perfetto_sink *s)
 {
 	end_turn(s, true);
+}
+
+size_t held_bytes(const struct perfetto_sink *s)
+{
+	return s->held->waiting;
 }

@@ -105,14 +105,26 @@ static void describe_thread(
 	track_end(s, packet, track, p);
 }
 
+static struct perfetto_process *name_process(struct perfetto_sink *s, struct perfetto_process *pr)
+{
+	struct task *t = tasks_get(s->rec.tasks, pr->tgid, pr->tgid);
+
+	if (t)
+		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	pr->described = true;
+	describe_process(s, pr);
+	return pr;
+}
+
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
 {
 	struct perfetto_process *list;
-	struct task *t;
 
 	for (size_t i = 0; i < s->n_processes; i++) {
-		if (s->processes[i].tgid == tgid)
-			return &s->processes[i];
+		struct perfetto_process *pr = &s->processes[i];
+
+		if (pr->tgid == tgid)
+			return pr->described ? pr : name_process(s, pr);
 	}
 	list = realloc(s->processes, (s->n_processes + 1) * sizeof(*list));
 	if (!list)
@@ -120,11 +132,22 @@ struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid
 	s->processes = list;
 	list += s->n_processes++;
 	*list = (struct perfetto_process){ .tgid = tgid };
-	t = tasks_get(s->rec.tasks, tgid, tgid);
-	if (t)
-		memcpy(list->comm, t->comm, TASK_COMM_LEN);
-	describe_process(s, list);
-	return list;
+	return name_process(s, list);
+}
+
+void perfetto_tracks_reset(struct perfetto_sink *s)
+{
+	if (s->threads)
+		memset(s->threads, 0, s->threads_size * sizeof(*s->threads));
+	s->n_threads = 0;
+	s->n_rows = 0;
+	/* their lanes go on, so that slices of the files do not overlap */
+	for (size_t i = 0; i < s->n_processes; i++) {
+		s->processes[i].described = false;
+		s->processes[i].tracks = 0;
+		memset(s->processes[i].lanes_described, 0, sizeof(s->processes[i].lanes_described));
+	}
+	s->inftrace_track = false;
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
@@ -257,9 +280,10 @@ uint64_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum tr
 		return 0;
 	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
 	uuid = track_uuid(h->tgid, kind, i);
-	if (i < pr->lanes[which])
+	pr->lanes[which] += i == pr->lanes[which];
+	if (pr->lanes_described[which] & UINT64_C(1) << i)
 		return uuid;
-	pr->lanes[which]++;
+	pr->lanes_described[which] |= UINT64_C(1) << i;
 	p = track_begin(s, uuid, &packet, &track);
 	p = proto_text(p, TRACK_NAME, name, strlen(name));
 	p = proto_u64(p, TRACK_PARENT, track_uuid(h->tgid, TRACK_PROCESS, 0));

@@ -144,6 +144,12 @@ static int profile_flush(struct sink *s)
 	return writer_flush(((struct profile_sink *)s)->lines.w);
 }
 
+/* What began in one file may end in the next: a line is about itself alone. */
+static void profile_rotate(struct sink *s, struct writer *w)
+{
+	((struct profile_sink *)s)->lines.w = w;
+}
+
 static uint64_t profile_bytes(const struct sink *s)
 {
 	return writer_bytes(((const struct profile_sink *)s)->lines.w);
@@ -235,6 +241,7 @@ static const struct sink_ops sink_ops = {
 	.loss = profile_loss,
 	.settled = profile_settled,
 	.flush = profile_flush,
+	.rotate = profile_rotate,
 	.close = profile_close,
 	.bytes = profile_bytes,
 };

@@ -56,6 +56,7 @@ struct window_totals {
 };
 
 struct sink;
+struct writer;
 
 struct sink_ops {
 	void (*record)(struct sink *s, const struct rec_hdr *rec);
@@ -67,6 +68,11 @@ struct sink_ops {
 	void (*settled)(struct sink *s);
 	/* Returns the first error of the output. */
 	int (*flush)(struct sink *s);
+	/* Ends the file, and goes on in another, in which all is said again that a reader needs: each record
+	 * is in one of the two. The writer so far is the caller's then. NULL: it writes no file. */
+	void (*rotate)(struct sink *s, struct writer *w);
+	/* Bytes that are not with the writer yet. NULL: none. */
+	size_t (*held)(const struct sink *s);
 	/* The recording is over: writes what can only be said now, closes and frees. `t` is NULL when
 	 * nothing was recorded. */
 	int (*close)(struct sink *s, const struct window_totals *t);
@@ -78,7 +84,6 @@ struct sink {
 	char *name; /* of the file, for the summary */
 };
 
-struct writer;
 struct profile_meta;
 
 /* Each takes over the writer, also on failure. -ENOMEM. */

@@ -70,6 +70,14 @@ void tasks_forget_outputs(struct tasks *ts)
 		ts->slots[i].written = 0;
 }
 
+void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid)
+{
+	for (size_t i = 0; i < ts->cap; i++) {
+		if (!tgid || ts->slots[i].tgid == tgid)
+			ts->slots[i].written &= ~(1u << output);
+	}
+}
+
 static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 {
 	size_t i = (tid * 2654435761u) & (cap - 1); /* Knuth's multiplicative hash */

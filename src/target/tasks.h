@@ -49,6 +49,9 @@ bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
 /* No output has any name: all are new. */
 void tasks_forget_outputs(struct tasks *ts);
 
+/* This output has no names any more, of threads of a process (0: of all). */
+void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid);
+
 /* A waker: its name is looked up in /proc once. NULL without memory. */
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid);
 

@@ -15,6 +15,7 @@
 Prints one line for each difference, and exits with 1 when there was one.
 """
 import collections
+import itertools
 import json
 import sys
 
@@ -65,21 +66,28 @@ def rank(values, percent):
 PERCENTILES = (("tpot_p50", 50), ("tpot_p90", 90), ("tpot_p99", 99), ("tpot_max", 100))
 
 
-
 def start_of(trace):
     clock = [e for e in events_of(trace) if e["name"] == "inftrace_clock"][0]
     return int(clock["args"]["boottime_ns"])
 
 
+def two_at_once(calls, start, end):
+    """Whether calls of two contexts were in progress at one instant within, and had returned by `end`: only then
+    does whoever sees them return know of both."""
+    calls = [c for c in calls if c["last"] >= start and c["after"] <= end]
+    return any(x["context"] != y["context"] and max(x["first"], y["first"], start) <= min(x["last"], y["last"])
+               for x, y in itertools.combinations(calls, 2))
+
+
 def alike(trace, profile, out):
     zero, mixed = start_of(trace), 0
-    calls = [(s[2], r["context"]) for r in lines_of(out) for s in r["steps"]]
+    calls = [{"context": r["context"], "first": s[2], "last": s[3], "after": s[4]}
+             for r in lines_of(out) for s in r["steps"]]
     for e in family(profile, "request_prof"):
         start = zero + ns(e["shape"]["ts_us"])
-        within = {c for first, c in calls if start <= first <= start + ns(e["stage_us"]["total"])}
-        mixed += len(within) > 1
-        if len(within) > 1:
-            equal(f"request at {start} of {len(within)} contexts: mixed", e["shape"].get("mixed"), True)
+        if two_at_once(calls, start, start + ns(e["stage_us"]["total"])):
+            mixed += 1
+            equal(f"request at {start} of several contexts: mixed", e["shape"].get("mixed"), True)
     between("requests of several contexts", 1, mixed, len(calls))
 
 

@@ -4,7 +4,9 @@
  *
  *	hung_read	in read() of a pipe, called by inner(), which outer() has called
  *	hung_step	within step(), for a mutex
- *	hung_ring	two of them, who are never at rest: each wakes the other through a pipe, within pass()
+ *	hung_spin	within spin(), on a CPU
+ *	hung_ring	two of them, who are never at rest for long: each wakes the other through a pipe, within
+ *			pass()
  *
  * Prints ready, hung when all are where they hang, and free when they were let go.
  */
@@ -19,10 +21,11 @@ void step(int n_tokens);
 int outer(int fd);
 int inner(int fd);
 void pass(int from, int to);
+void spin(void);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int stuck[2], ring[2][2];
-static volatile int tids[2];
+static volatile int tids[2], free_to_go;
 
 static void name_thread(const char *name)
 {
@@ -56,6 +59,19 @@ __attribute__((noipa)) void pass(int from, int to)
 		exit(1);
 }
 
+__attribute__((noipa)) void spin(void)
+{
+	while (!free_to_go)
+		;
+}
+
+static void *hang_on_cpu(void *arg)
+{
+	name_thread("hung_spin");
+	spin();
+	return arg;
+}
+
 static void *hang_in_read(void *arg)
 {
 	name_thread("hung_read");
@@ -77,8 +93,10 @@ static void *go_round(void *arg)
 	size_t i = (size_t)arg;
 
 	name_thread("hung_ring");
-	for (;;)
+	for (;;) {
 		pass(ring[i][0], ring[1 - i][1]);
+		usleep(50);
+	}
 	return arg;
 }
 
@@ -108,7 +126,7 @@ static void say_and_wait(const char *word)
 
 int main(void)
 {
-	pthread_t ids[4];
+	pthread_t ids[5];
 
 	if (pipe(stuck) || pipe(ring[0]) || pipe(ring[1]))
 		return 1;
@@ -116,13 +134,16 @@ int main(void)
 	pthread_mutex_lock(&mutex);
 	if (pthread_create(&ids[0], NULL, hang_in_read, NULL) || pthread_create(&ids[1], NULL, hang_in_step, NULL) ||
 		pthread_create(&ids[2], NULL, go_round, (void *)0) ||
-		pthread_create(&ids[3], NULL, go_round, (void *)1) || write(ring[0][1], "", 1) != 1)
+		pthread_create(&ids[3], NULL, go_round, (void *)1) ||
+		pthread_create(&ids[4], NULL, hang_on_cpu, NULL) || write(ring[0][1], "", 1) != 1)
 		return 1;
 	while (!is_asleep(tids[0]) || !is_asleep(tids[1]))
 		usleep(1000);
 	say_and_wait("hung");
 	pthread_mutex_unlock(&mutex);
-	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) || pthread_join(ids[1], NULL))
+	free_to_go = 1;
+	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) || pthread_join(ids[1], NULL) ||
+		pthread_join(ids[4], NULL))
 		return 1;
 	say_and_wait("free");
 	return 0;

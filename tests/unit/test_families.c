@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* op_prof, graph_prof, sample_prof and request_prof, from records in the orders in which rings give
  * them. */
+#include "cases.h"
 #include "sinks.h"
 
 #include <sys/socket.h>
@@ -258,7 +259,7 @@ static void test_order(void **state)
 	open_detail(&o);
 	memset(calls, 0, sizeof(calls));
 	memset(ns, 0, sizeof(ns));
-	for (uint32_t i = 0; i < OPS; i++) {
+	for (uint32_t i = 0; i < cases(OPS, OPS / 10); i++) {
 		uint32_t now = i / (OPS / STEPS);
 		/* most of the step at hand, some of those before, one that runs all the time, any
 		 */
@@ -504,6 +505,17 @@ static void test_mixed(void **state)
 		{ 512, 200, 300, 1 },
 	};
 	static const struct call overlap[] = { { 0, 10, 5, 0, 0 }, { 9, 20, 1, 0, 0 } };
+	static const struct call begin[] = {
+		{ 0, 10, 5, 0, 0 },
+		{ 20, 90, 1, 0, 0 },
+		{ 30, 40, 5, 0, 0 },
+		{ 40, 50, 1, 0, 0 },
+		{ 60, 70, 5, 0, 0 }, /* the second call still runs */
+		{ 80, 95, 1, 0, 0 },
+		{ 95, 99, 5, 0, 0 },
+		{ 99, 100, 1, 0, 0 },
+		{ 100, 110, 5, 7, 0 }, /* another context */
+	};
 	struct out o;
 
 	(void)state;
@@ -521,6 +533,18 @@ static void test_mixed(void **state)
 	profile_close(&o);
 	assert_int_equal(count(&o), 1);
 	assert_text(shape(&o, 0, "mixed"), "true");
+	profile_done(&o);
+	probe_table_free(&probes);
+
+	/* the next request begins while a step of one before it runs: neither is one alone */
+	open_requests(&o);
+	emit_calls(&o, begin, ARRAY_SIZE(begin));
+	profile_close(&o);
+	assert_int_equal(count(&o), 5);
+	for (size_t i = 0; i < 3; i++)
+		assert_text(shape(&o, i, "mixed"), "true");
+	for (size_t i = 3; i < 5; i++)
+		assert_null(shape(&o, i, "mixed"));
 	profile_done(&o);
 }
 
@@ -541,7 +565,7 @@ static void test_contexts(void **state)
 
 	(void)state;
 	open_requests(&o);
-	for (uint32_t i = 0; i < STEPS; i++) {
+	for (uint32_t i = 0; i < cases(STEPS, STEPS / 5); i++) {
 		uint32_t c = draw() % CONTEXTS;
 		struct call call = { .context = c + 1, .tokens = left[c] ? 1 : 2 + draw() % 100 };
 
@@ -588,7 +612,9 @@ static int compare(const void *a, const void *b)
 
 static void test_percentiles(void **state)
 {
-	static const size_t sizes[] = { 1, 2, 3, 10, 99, 100, 101, 65536, 200000 };
+	/* up to 65536 all are kept */
+	const size_t sizes[] = { 1, 2, 3, 10, 99, 100, 101, cases(65536, 1000),
+		cases(200000, 66000) };
 	static const char *const keys[] = { "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max" };
 	static const double shares[] = { 0.5, 0.9, 0.99, 1 };
 
@@ -617,7 +643,7 @@ static void test_percentiles(void **state)
 
 			if (sizes[i] <= 65536 || k == 3)
 				assert_int_equal(ns, list[at]);
-			else /* of every fourth only */
+			else /* of every second or fourth only */
 				assert_true(llabs(ns - (int64_t)list[at]) < 20000);
 		}
 		profile_done(&o);

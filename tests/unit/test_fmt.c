@@ -11,10 +11,10 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
+#include "cases.h"
 #include "util/fmt.h"
 
 #define GUARD 0x5a
-#define N_RANDOM 200000
 
 /* Fixed seed: a failure can be run again. (xorshift64, Marsaglia 2003) */
 static uint64_t random_u64(void)
@@ -75,7 +75,7 @@ static void test_numbers_small(void **state)
 	uint64_t v;
 
 	(void)state;
-	for (v = 0; v <= 100000; v++) {
+	for (v = 0; v <= cases(100000, 2000); v++) {
 		check_numbers(v);
 		check_numbers(-v);
 	}
@@ -107,7 +107,7 @@ static void test_numbers_random(void **state)
 	int i;
 
 	(void)state;
-	for (i = 0; i < N_RANDOM; i++)
+	for (i = cases(200000, 4000); i > 0; i--)
 		check_numbers(random_width());
 }
 
@@ -297,7 +297,7 @@ static void test_json_round_trip(void **state)
 	int round, kind;
 
 	(void)state;
-	for (round = 0; round < 30000; round++) {
+	for (round = cases(30000, 1000); round > 0; round--) {
 		kind = round % 3;
 		len = random_u64() % (sizeof(s) + 1);
 		for (i = 0; i < len; i++) {
@@ -384,7 +384,7 @@ static void test_floats(void **state)
 static void test_floats_random(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 100000; i++) {
+	for (unsigned int i = cases(100000, 2000); i > 0; i--) {
 		uint64_t bits = random_u64();
 		char buf[FMT_FLOAT_MAX + 1];
 		double v;

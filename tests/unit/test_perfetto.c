@@ -4,6 +4,7 @@
  * order of the file. Random calls of random threads come from rings that are drained in random
  * order, and every slice must be read with its own begin and end.
  */
+#include "cases.h"
 #include "sinks.h"
 
 #define NAMES_MAX 256
@@ -201,22 +202,19 @@ static int by_time(const void *a, const void *b)
 
 static void perfetto_open(struct out *o)
 {
-	struct writer *w;
-
 	*o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PACKETS, &w), 0);
-	assert_int_equal(perfetto_sink_new(w, &rec, &o->s), 0);
+	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PACKETS, &o->w), 0);
+	assert_int_equal(perfetto_sink_new(o->w, &rec, &o->s), 0);
 }
 
-/* Closes the sink and reads what it wrote, in the order of time. */
-static struct reader *perfetto_read(struct out *o)
+/* What is in the file, in the order of time. */
+static struct reader *read_file(struct out *o)
 {
 	struct reader *r = calloc(1, sizeof(*r));
 	struct bytes file, packet;
 	uint64_t v;
 
 	assert_non_null(r);
-	assert_int_equal(o->s->ops->close(o->s, NULL), 0);
 	read_text(o);
 	file = (struct bytes){ (uint8_t *)o->text, (uint8_t *)o->text + o->len };
 	for (; file.p < file.end; r->packets++) {
@@ -227,6 +225,28 @@ static struct reader *perfetto_read(struct out *o)
 		qsort(r->events, r->n, sizeof(*r->events), by_time);
 	free(o->text);
 	close(o->fd);
+	return r;
+}
+
+/* Closes the sink and reads what it wrote. */
+static struct reader *perfetto_read(struct out *o)
+{
+	assert_int_equal(o->s->ops->close(o->s, NULL), 0);
+	return read_file(o);
+}
+
+/* The sink goes on in another file; returns what is in the one before. */
+static struct reader *perfetto_rotate(struct out *o)
+{
+	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s };
+	struct reader *r;
+
+	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
+	o->s->ops->rotate(o->s, next.w);
+	assert_int_equal(o->s->ops->held(o->s), 0);
+	assert_int_equal(writer_close(o->w), 0);
+	r = read_file(o);
+	*o = next;
 	return r;
 }
 
@@ -448,7 +468,7 @@ static void test_order(void **state)
 	(void)state;
 	assert_non_null(m);
 	add_probes();
-	for (int round = 0; round < 20; round++) {
+	for (unsigned int round = cases(20, 4); round > 0; round--) {
 		memset(m, 0, sizeof(*m));
 		m->now = START + 1000;
 		for (uint32_t i = 0; i < THREADS; i++)
@@ -634,6 +654,49 @@ static void test_longest(void **state)
 	reader_free(r);
 }
 
+/* Each of many files has all of its names and tracks, and its slices in order; together they have all. */
+static void test_rotate(void **state)
+{
+	struct machine *m = malloc(sizeof(*m));
+	size_t begins = 0, files = 0;
+	struct reader *r;
+	struct out o;
+
+	(void)state;
+	assert_non_null(m);
+	add_probes();
+	memset(m, 0, sizeof(*m));
+	m->now = START + 1000;
+	for (uint32_t i = 0; i < THREADS; i++)
+		m->workers[i].tid = PID + i;
+	perfetto_open(&o);
+	for (bool more = true; more; files++) {
+		size_t before = begins;
+
+		for (unsigned int k = 0; k < 30; k++) {
+			work_a_while(m, draw() % 60);
+			for (unsigned int i = 0; i < RINGS; i++)
+				give(m, &o, i);
+			if (draw() % 4)
+				o.s->ops->settled(o.s);
+		}
+		more = files < 9;
+		r = more ? perfetto_rotate(&o) : perfetto_read(&o);
+		assert_int_equal(r->cleared, 1);
+		for (size_t i = 0; i < r->n; i++) {
+			const struct seen *e = &r->events[i];
+
+			assert_in_range(tid_of(r, e->track, "calls"), PID, PID + THREADS - 1);
+			begins += e->type == 1;
+		}
+		assert_true(begins > before);
+		reader_free(r);
+	}
+	assert_int_equal(m->given, m->n);
+	assert_int_equal(begins, m->n);
+	free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -644,6 +707,7 @@ int main(void)
 		cmocka_unit_test(test_wake_up),
 		cmocka_unit_test(test_ipc),
 		cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_rotate),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -20,11 +20,9 @@ static const char *env_hash(void *arg, uint32_t tgid)
 
 static void profile_open(struct out *o, const struct profile_meta *meta)
 {
-	struct writer *w;
-
 	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &w), 0);
-	assert_int_equal(profile_sink_new(w, &rec, meta, &o->s), 0);
+	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
+	assert_int_equal(profile_sink_new(o->w, &rec, meta, &o->s), 0);
 }
 
 static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
@@ -374,6 +372,37 @@ static void test_append(void **state)
 	profile_done(&o);
 }
 
+/* The lines go on in another file; that of the window is at the end of the last. */
+static void test_rotate(void **state)
+{
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	struct rec_step r = { .h = hdr(REC_STEP, 0) };
+	struct out o, first;
+	struct writer *w;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, "decode", "u64 arg1");
+	profile_open(&o, &plain);
+	r.number = 1;
+	EMIT(&o, &r);
+	first = (struct out){ .fd = o.fd };
+	o.fd = memfd_create("profile", MFD_CLOEXEC);
+	assert_int_equal(writer_new(dup(o.fd), "profile", WRITER_LINES, &w), 0);
+	o.s->ops->rotate(o.s, w);
+	assert_int_equal(writer_close(o.w), 0);
+	r.number = 2;
+	EMIT(&o, &r);
+	profile_close(&o, &t);
+	read_text(&first);
+	assert_int_equal(count_lines(&first), 1);
+	assert_text(field(json_object_object_get(line(&first, 0), "shape"), "step"), "1");
+	assert_text(field(json_object_object_get(line(&o, 0), "shape"), "step"), "2");
+	assert_text(field(line(&first, 0), "event"), "token_prof");
+	assert_text(field(line(&o, count_lines(&o) - 1), "event"), "window_prof");
+	profile_done(&first);
+	profile_done(&o);
+}
+
 /* ---- window_prof ---- */
 
 static void test_window(void **state)
@@ -495,6 +524,7 @@ int main(void)
 		TEST(test_hostile_metadata),
 		TEST(test_long_metadata),
 		TEST(test_append),
+		TEST(test_rotate),
 		TEST(test_window),
 		TEST(test_window_number),
 		TEST(test_coverage),

@@ -528,6 +528,25 @@ static void test_cooldown(void **state)
 	assert_counts(11, 92, 0);
 }
 
+/* A crash is told behind what led to it, but not one behind the other. */
+static void test_cooldown_crash(void **state)
+{
+	struct rec_step r = step(0, 1 * SEC, 1);
+	struct rec_task t = gone(SIGSEGV, "x");
+
+	(void)state;
+	start(10 * SEC, 0, "step>1ms", "crash");
+	r.h.start_ns = START;
+	assert_non_null(trigger_record(set, &r.h));
+	t.h.start_ns = START + 2 * SEC;
+	assert_non_null(trigger_record(set, &t.h));
+	t.h.start_ns = START + 3 * SEC;
+	assert_null(trigger_record(set, &t.h));
+	t.h.start_ns = START + 13 * SEC;
+	assert_non_null(trigger_record(set, &t.h));
+	assert_counts(3, 1, 0);
+}
+
 /* The exit is told before the step, which was over before. */
 static void test_no_cooldown(void **state)
 {
@@ -761,6 +780,7 @@ int main(void)
 		T(test_lost),
 		T(test_exit),
 		T(test_cooldown),
+		T(test_cooldown_crash),
 		T(test_no_cooldown),
 		T(test_max),
 		T(test_one_at_a_time),

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "cases.h"
 #include "io/writer.h"
 #include "stderr.h"
 #include "util/json_check.h"
@@ -181,6 +182,7 @@ static void test_plain(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(befores) / sizeof(befores[0]); i++) {
 		struct file f;
+		uint64_t size;
 
 		file_open(&f, WRITER_PLAIN, befores[i]);
 		for (unsigned int k = 0; k < 400; k++) {
@@ -190,10 +192,14 @@ static void test_plain(void **state)
 			assert_true(writer_pending(f.w) < TEXT_MAX);
 		}
 		put_end(&f);
+		size = writer_size(f.w, 0);
+		assert_int_equal(writer_size(f.w, 5), size + 5);
 		assert_int_equal(writer_sync(f.w), 0);
 		assert_true(writer_bytes(f.w) > 0);
 		assert_int_equal(writer_pending(f.w), 0);
+		assert_false(writer_stalls(f.w));
 		file_read(&f);
+		assert_int_equal(size, f.len);
 		assert_int_equal(writer_bytes(f.w), f.len - befores[i]);
 		assert_int_equal(writer_close(f.w), 0);
 		file_read(&f);
@@ -423,7 +429,7 @@ static void test_gzip(void **state)
 		free(m.text);
 
 		/* cut at page boundaries, as a kill does: whole members */
-		for (size_t cut = PAGE; cut < f.len; cut += PAGE * 7) {
+		for (size_t cut = PAGE; cut < f.len; cut += PAGE * cases(7, 60)) {
 			struct file part = { .text = f.text, .len = cut };
 
 			read_members(&part, &m, true);

@@ -25,6 +25,7 @@
 
 #include <cmocka.h>
 
+#include "cases.h"
 #include "io/writer.h"
 #include "stderr.h"
 
@@ -350,10 +351,16 @@ static void test_stuck(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, &high, sizeof(high)), sizeof(high));
 	assert_int_equal(writer_new(dup(fd), "it", WRITER_LINES, &w), 0);
+	assert_false(writer_stalls(w));
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, &before);
 	put_line(w, 0, 5);
+	assert_false(writer_stalls(w)); /* it does not know of it */
+	assert_int_equal(writer_flush(w), 0);
+	for (int i = 0; i < 10000 && !writer_stalls(w); i++)
+		usleep(1000);
+	assert_true(writer_stalls(w));
 	raise(SIGINT);
 	err = close_grabbed(w);
 	sigwait(&set, &sig);
@@ -545,7 +552,7 @@ static void test_packets_gzip(void **state)
 	}
 	assert_int_equal(writer_close(f.w), 0);
 	size = file_size(f.fd);
-	for (size_t cut = PAGE; cut < size; cut += (1 + draw(20)) * PAGE) {
+	for (size_t cut = PAGE; cut < size; cut += (1 + draw(cases(20, 200))) * PAGE) {
 		n = unpack(&f, cut);
 		assert_true(n > 0 && n < f.len);
 		assert_memory_equal(text, f.all, n);
@@ -567,7 +574,7 @@ static void limit_files(rlim_t size)
 static void test_packets_limit(void **state)
 {
 	(void)state;
-	for (unsigned int i = 0; i < 40; i++) {
+	for (unsigned int i = 0; i < cases(40, 6); i++) {
 		enum writer_mode mode = i % 2 ? WRITER_PACKETS : WRITER_PACKETS_GZIP;
 		size_t limit = 3 * PAGE + draw(40 * PAGE), n;
 		struct packets f;

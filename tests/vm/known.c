@@ -4,6 +4,7 @@
  *
  *	known OUT GO HOLD
  *	known spin OUT
+ *	known steps IN OUT
  *
  * Two threads, main and peer. Each brackets its work with two system calls that it uses
  * for nothing else, getpgrp and getsid: the last of each on its thread bounds the stretch
@@ -13,6 +14,9 @@
  * calls each of its many functions MANY_CALLS times.
  *
  * With "spin" it calls leaf() until it is killed, and OUT has the address of that.
+ *
+ * With "steps" it does what the bytes from the FIFO IN say, and answers each with a byte to the FIFO OUT:
+ * 's', a step of 10 getppid; 'b', the begin of one, with 10; 'e', its end, with 5 more.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,6 +41,8 @@ enum {
 	MARK_TRIES = 1000,
 	MANY_CALLS = 3,
 	SPIN_PAUSE = 1000,
+	STEP_GETPPIDS = 10,
+	END_GETPPIDS = 5,
 	EXIT_CODE = 7,
 };
 
@@ -53,6 +59,8 @@ static long page_size;
 
 void work(int n);
 int leaf(int n);
+void step_short(void);
+void step_long(int in, int out);
 
 /* many_00() to many_79(): with their returns more than what single links are made for. */
 #define FOR_TEN(do, tens)                                                                     \
@@ -239,6 +247,41 @@ static __attribute__((noreturn)) void spin(const char *path)
 	}
 }
 
+__attribute__((noinline)) void step_short(void)
+{
+	for (int i = 0; i < STEP_GETPPIDS; i++)
+		syscall(SYS_getppid);
+}
+
+__attribute__((noinline)) void step_long(int in, int out)
+{
+	char byte;
+
+	for (int i = 0; i < STEP_GETPPIDS; i++)
+		syscall(SYS_getppid);
+	byte_send(out);
+	byte_receive(in, &byte);
+	for (int i = 0; i < END_GETPPIDS; i++)
+		syscall(SYS_getppid);
+}
+
+static int steps(const char *from, const char *to)
+{
+	int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CLOEXEC);
+	char byte;
+
+	if (in < 0 || out < 0)
+		die("open");
+	while (read(in, &byte, 1) == 1) {
+		if (byte == 'b')
+			step_long(in, out);
+		else
+			step_short();
+		byte_send(out);
+	}
+	return EXIT_CODE;
+}
+
 int main(int argc, char **argv)
 {
 	struct stretch m = { 0 }, p = { 0 };
@@ -248,8 +291,10 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "spin"))
 		spin(argv[2]);
+	if (argc == 4 && !strcmp(argv[1], "steps"))
+		return steps(argv[2], argv[3]);
 	if (argc != 4) {
-		fputs("Usage: known OUT GO HOLD | known spin OUT\n", stderr);
+		fputs("Usage: known OUT GO HOLD | known spin OUT | known steps IN OUT\n", stderr);
 		return 2;
 	}
 	page_size = sysconf(_SC_PAGESIZE);

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The files that --max-size made of one output.
+
+rotated.py same WHOLE FILE ...     WHOLE is all of the recording in one file: each slice, instant, counter, switch
+                                   and system call of it is in one of the FILEs, and nothing else; each FILE has
+                                   the names of its threads; all have one zero of time
+rotated.py sizes SIZE FILE ...     all but the last are as large, and most hardly larger; in any order
+rotated.py load FILE ...           each opens by itself
+"""
+import collections
+import json
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pftrace  # noqa: E402
+import streams  # noqa: E402
+
+PSEUDO = 4194304
+ARROWS = "sf"
+
+
+def number(path):
+    found = re.search(r"\.(\d+)\.(json|pftrace|jsonl)(\.gz)?$", path)
+    return int(found[1]) if found else 1
+
+
+def read(path):
+    data = streams.read(path)
+    return streams.unpacked(data) if path.endswith(".gz") else data
+
+
+def is_json(path):
+    return ".json" in os.path.basename(path)
+
+
+def load_json(path):
+    return streams.events_of(read(path))
+
+
+def load_packets(path):
+    data = read(path)
+    _, torn = pftrace.packets(data)
+    return pftrace.Trace(data[: len(data) - torn])
+
+
+# ---- what is in a file, however it is written ----
+
+def content_json(events):
+    found = collections.Counter()
+    for e in events:
+        if e["ph"] in "XiC" and e["name"] != "inftrace_clock":
+            found[json.dumps(e, sort_keys=True)] += 1
+    return found
+
+
+def content_packets(trace):
+    found = collections.Counter()
+    for track, name, category, start, end, args in trace.slices():
+        found["slice", track, name, category, start, end, json.dumps(args, sort_keys=True, default=repr)] += 1
+    for ns, _, track, kind, name, _, args in trace.events:
+        if kind in (pftrace.INSTANT, pftrace.COUNTER):
+            found[kind, trace.tracks[track], name, ns, json.dumps(args, sort_keys=True, default=repr)] += 1
+    for kind in ("enter", "exit", "wakings"):
+        for what in getattr(trace, kind):
+            found[kind, *what] += 1
+    for what in trace.on_cpu():
+        found["cpu", *what] += 1
+    return found
+
+
+def check_json(path, events):
+    names = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    processes = {e["pid"] for e in events if e["name"] == "process_name"}
+    seen = {(e["pid"], e["tid"]) for e in events if e["ph"] in "Xi" and e.get("cat") != "inftrace"}
+    assert not seen - names, f"{path}: threads without a name: {seen - names}"
+    assert not {pid for pid, _ in seen} - processes, f"{path}: processes without a name"
+    by_id = collections.defaultdict(set)
+    for e in events:
+        if e["ph"] in ARROWS:
+            by_id[e["id"]].add(e["ph"])
+    assert all(ends == set(ARROWS) for ends in by_id.values()), f"{path}: half an arrow"
+    return by_id
+
+
+def check_packets(path, trace):
+    seen = {where[1] for where in trace.tracks.values() if isinstance(where[1], int)}
+    assert not seen - set(trace.threads), f"{path}: threads without a name: {seen - set(trace.threads)}"
+    assert trace.machine, f"{path}: no SystemInfo"
+    assert all(set(ends) == {pftrace.FLOW, pftrace.FLOW_END} for ends in trace.flows.values()), f"{path}: half an arrow"
+    return trace.flows
+
+
+def clocks_json(events):
+    """(zero, when) of each instant that has the clocks."""
+    out = []
+    for e in events:
+        if e["name"] == "inftrace_clock":
+            boot = int(e["args"]["boottime_ns"])
+            out.append((boot - round(e["ts"] * 1000), boot))
+    return out
+
+
+def clocks_packets(trace):
+    return [(0, clock[6]) for clock in trace.clocks]
+
+
+def compare(whole, parts):
+    for path, part in parts:
+        assert not part - whole, f"{path}: not in the whole: {list((part - whole).items())[:3]}"
+    total = sum((part for _, part in parts), collections.Counter())
+    assert total == whole, f"missing: {list((whole - total).items())[:3]}; twice: {list((total - whole).items())[:3]}"
+    print(f"{len(parts)} files: {[sum(part.values()) for _, part in parts]} of {sum(whole.values())}")
+
+
+def same(whole, *paths):
+    if is_json(whole):
+        load, content, check, clocks = load_json, content_json, check_json, clocks_json
+    else:
+        load, content, check, clocks = load_packets, content_packets, check_packets, clocks_packets
+    parts, arrows, last = [], 0, None
+    all_of_it = load(whole)
+    for path in sorted(paths, key=number):
+        file = load(path)
+        arrows += len(check(path, file))
+        parts.append((path, content(file)))
+        found = clocks(file)
+        assert len(found) >= 2, f"{path}: no clocks at its begin or end"
+        for zero, when in found:
+            assert last is None or (zero == last[0] and when >= last[1]), f"{path}: its time does not go on"
+            last = (zero, when)
+    compare(content(all_of_it), parts)
+    had = len(check(whole, all_of_it))
+    print(f"{arrows} of {had} arrows")
+    assert had - arrows <= had // 4 and arrows <= had, "too few arrows: only those between files may be missing"
+
+
+def sizes(limit, *paths):
+    full = [os.stat(path).st_size for path in sorted(paths, key=number)[:-1]]
+    print(full)
+    # with gzip the size is known about
+    least, most = (0.5, 1.5) if paths[0].endswith(".gz") else (1, 1.1)
+    assert full and all(size >= least * int(limit) for size in full), "too small"
+    assert sum(size <= most * int(limit) for size in full) * 2 >= len(full), "too large"
+
+
+def load(*paths):
+    for path in paths:
+        check_json(path, load_json(path)) if is_json(path) else load_packets(path)
+    print(f"{len(paths)} files")
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (same, sizes, load)}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How many cases a test tries. */
+#ifndef INFTRACE_TEST_CASES_H
+#define INFTRACE_TEST_CASES_H
+
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
+/*
+ * `all`, or `few` where valgrind runs the test: it takes thirty times as long and looks at each
+ * access, for which a few cases of each kind do. All of them run without it and under the sanitizers.
+ */
+static inline unsigned int cases(unsigned int all, unsigned int few)
+{
+	return RUNNING_ON_VALGRIND ? few : all;
+}
+
+#endif

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The files of one output: their names, which are left alone, and which are deleted. */
+#include "sinks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "cmd/record_rotate.h"
+
+static char folder[] = "/tmp/test_rotation.XXXXXX";
+
+static void touch(const char *name)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static int enter(void **state)
+{
+	(void)state;
+	strcpy(folder + sizeof(folder) - 7, "XXXXXX");
+	if (setup(state) || !mkdtemp(folder))
+		return -1;
+	return chdir(folder);
+}
+
+static int leave(void **state)
+{
+	DIR *d = opendir(".");
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		unlink(e->d_name);
+	closedir(d);
+	return chdir("/") || rmdir(folder) || teardown(state);
+}
+
+/* The names of the second file and, since a part of the third is there, of the fourth. */
+static void test_names(void **state)
+{
+	static const char *const names[][3] = {
+		{ "t.json", "t.2.json", "t.4.json" },
+		{ "t.json.gz", "t.2.json.gz", "t.4.json.gz" },
+		{ "t.pftrace.gz", "t.2.pftrace.gz", "t.4.pftrace.gz" },
+		{ "./a.b.json", "./a.b.2.json", "./a.b.4.json" },
+		{ ".json", ".2.json", ".4.json" },
+		{ "profile", "profile.2", "profile.4" },
+		{ "x.gz", "x.2.gz", "x.4.gz" },
+		{ "%s%n", "%s%n.2", "%s%n.4" },
+	};
+	struct record_options o = { .max_size = 1 };
+	char part[PATH_MAX];
+	struct rotation *r;
+	struct output out;
+	int fd;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(rotation_new(&o, names[i][0], WRITER_PLAIN, false, &r), 0);
+		for (unsigned int k = 1; k < 3; k++) {
+			fd = rotation_create(r, &out);
+			assert_true(fd >= 0);
+			close(fd);
+			assert_string_equal(out.name, names[i][k]);
+			assert_int_equal(unlink(output_part_name(&out, part)), 0);
+			snprintf(part, sizeof(part), "%s", out.name);
+			if (k == 1)
+				*strrchr(part, '2') = '3';
+			touch(strcat(part, k == 1 ? ".part" : ""));
+			free(out.name);
+		}
+		unlink(names[i][2]);
+		rotation_free(r);
+	}
+}
+
+static void emit(struct output *o, unsigned int n)
+{
+	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
+
+	for (unsigned int i = 0; i < n; i++) {
+		o->sink->ops->record(o->sink, &f.h);
+		assert_int_equal(output_rotate(o, false), 0);
+	}
+}
+
+static bool is_there(const char *name)
+{
+	return !access(name, F_OK);
+}
+
+static bool is_closed(const struct output *o)
+{
+	return !rotation_pending(o) && !writer_pending(o->w);
+}
+
+/* Of five files the newest two stay, and what another run has left. */
+static void test_newest(void **state)
+{
+	struct record_options opt = { .max_size = 20000, .max_files = 2 };
+	struct output o = { .name = strdup("t.json"), .created = true };
+	int fd = open("t.json", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	unsigned int turns = 0;
+
+	(void)state;
+	touch("t.3.json");
+	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.w), 0);
+	assert_int_equal(chrome_sink_new(o.w, &rec, &o.sink), 0);
+	assert_int_equal(rotation_new(&opt, "t.json", WRITER_PLAIN, false, &o.rotation), 0);
+	while (strcmp(o.name, "t.6.json")) {
+		emit(&o, 64);
+		assert_true(turns++ < 100000);
+		assert_int_equal(writer_flush(o.w), 0);
+		while (!is_closed(&o))
+			usleep(100);
+		assert_int_equal(output_rotate(&o, true), 0);
+	}
+	assert_int_equal(rotation_close(&o), 0);
+	assert_int_equal(o.sink->ops->close(o.sink, NULL), 0);
+	assert_int_equal(rotation_end(&o), 0);
+	assert_false(is_there("t.json") || is_there("t.2.json") || is_there("t.4.json"));
+	assert_true(is_there("t.3.json") && is_there("t.5.json") && is_there("t.6.json"));
+	assert_false(is_there("t.6.json.part"));
+	rotation_free(o.rotation);
+	free(o.name);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_names, enter, leave),
+		cmocka_unit_test_setup_teardown(test_newest, enter, leave),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
