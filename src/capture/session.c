@@ -17,6 +17,7 @@
 
 #include "capture/groups.h"
 #include "capture/maps.h"
+#include "capture/preempt.h"
 #include "capture/requests.h"
 #include "capture/snapshot.h"
 #include "capture/sums.h"
@@ -83,23 +84,14 @@ static size_t default_ring_bytes(unsigned int rings, bool small)
 	return bytes;
 }
 
-/* A variable that is in BTF still cannot be loaded when kallsyms does not have it. */
-static bool have_preempt_count(void)
+static bool have_preempt_count(struct inftrace_bpf *k)
 {
-#ifdef __aarch64__
-	return true; /* in the task */
-#else
-	FILE *f = fopen("/proc/kallsyms", "re");
-	char line[512], name[128];
-	bool found = false;
+	int64_t off;
 
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%*x %*c %127s", name) == 1 &&
-			(!strcmp(name, "__preempt_count") || !strcmp(name, "pcpu_hot"));
-	if (f)
-		fclose(f);
-	return found;
-#endif
+	if (preempt_count_offset(&off))
+		return false;
+	k->rodata->preempt_count_off = off;
+	return true;
 }
 
 static void configure(struct session *s, const struct session_config *c)
@@ -107,7 +99,7 @@ static void configure(struct session *s, const struct session_config *c)
 	struct inf_config *cfg = &s->skel->rodata->cfg;
 	struct inftrace_bpf *k = s->skel;
 	bool functions = c->probes && c->probes->n;
-	bool preempt_count = have_preempt_count();
+	bool preempt_count = have_preempt_count(k);
 
 	s->n_rings = rings_count((unsigned int)libbpf_num_possible_cpus(), &cfg->ring_shift);
 	cfg->emit_mask = c->emit_mask;
@@ -169,7 +161,7 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	if (c->track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
 	if (!err && c->track_memory) {
-		err = group_load(k->obj, have_preempt_count() ? "memory_task_" : "memory_any_", NULL,
+		err = group_load(k->obj, have_preempt_count(k) ? "memory_task_" : "memory_any_", NULL,
 			"-e memory");
 		if (!err)
 			err = group_load(k->obj, "memory_rss", NULL, "-e memory");

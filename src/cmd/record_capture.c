@@ -241,8 +241,10 @@ int window_open(struct run *r, const char *why)
 		follow_rescan(r->follow); /* in a closed window nothing tells of mapped files */
 	if (!err)
 		err = session_start(r->session, &open_ns);
-	if (err)
+	if (err) {
+		window_abandon(r);
 		return err;
+	}
 	w->totals = (struct window_totals){ .open_ns = open_ns };
 	memset(w->dropped, 0, sizeof(w->dropped));
 	w->open = true;

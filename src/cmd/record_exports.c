@@ -10,9 +10,12 @@
 #include "util/log.h"
 
 #define MARKS_MAX 4
+/* Processes with files of their own, which take half a megabyte of memory while they are open: a shell
+ * may start thousands within a window. */
+#define EXPORTS_MAX 256
 
 struct export {
-	uint32_t tgid; /* 0: all */
+	uint32_t tgid; /* 0: all, or all others */
 	struct outputs *out;
 	struct window_totals totals; /* of the process alone */
 };
@@ -24,7 +27,9 @@ struct exports {
 	bool no_others; /* than those that there are */
 	int err; /* of an export that could not be made */
 	struct export *list;
-	size_t n, last; /* last: where the record before went */
+	size_t n, others; /* others: 1 + the place of those that are too many, 0: none */
+	size_t last;	  /* where the record before went, which was of last_tgid */
+	uint32_t last_tgid;
 	/* what those that come later have missed */
 	struct mark marks[MARKS_MAX];
 	size_t n_marks;
@@ -50,7 +55,7 @@ static int add(struct exports *e, uint32_t tgid, pid_t first)
 		outputs_mark(list[e->n].out, &e->marks[i]);
 	if (e->lost.to_ns)
 		outputs_loss(list[e->n].out, &e->lost);
-	e->last = e->n++;
+	e->n++;
 	return 0;
 }
 
@@ -58,7 +63,7 @@ static void add_process(struct task *t, void *arg)
 {
 	struct exports *e = arg;
 
-	if (!e->err)
+	if (!e->err && e->n < EXPORTS_MAX)
 		e->err = add(e, t->tgid, (pid_t)t->tgid);
 }
 
@@ -123,22 +128,37 @@ int exports_open_of(const struct record_options *o, const struct recording *rec,
 	return 0;
 }
 
+static int add_others(struct exports *e)
+{
+	int err = add(e, 0, 0);
+
+	if (err)
+		return err;
+	e->others = e->n;
+	log_warn("more than %d processes in one window: the files _others_ have all further ones", EXPORTS_MAX);
+	return 0;
+}
+
 /* NULL when it is not wanted; or cannot be made: a line has been printed, and flush fails. */
 static struct export *export_of(struct exports *e, uint32_t tgid)
 {
-	if (e->last < e->n && e->list[e->last].tgid == tgid)
+	size_t i = 0;
+
+	if (e->last < e->n && e->last_tgid == tgid)
 		return &e->list[e->last];
-	for (size_t i = 0; i < e->n; i++) {
-		if (e->list[i].tgid == tgid) {
-			e->last = i;
-			return &e->list[i];
-		}
+	while (i < e->n && e->list[i].tgid != tgid)
+		i++;
+	if (i == e->n && e->others) {
+		i = e->others - 1;
+	} else if (i == e->n) {
+		if (!e->no_others && !e->err)
+			e->err = e->n < EXPORTS_MAX ? add(e, tgid, (pid_t)tgid) : add_others(e);
+		if (e->no_others || e->err)
+			return NULL;
 	}
-	if (e->no_others)
-		return NULL;
-	if (!e->err)
-		e->err = add(e, tgid, (pid_t)tgid);
-	return e->err ? NULL : &e->list[e->last];
+	e->last = i;
+	e->last_tgid = tgid;
+	return &e->list[i];
 }
 
 static void count(struct export *x, const struct rec_hdr *h)
@@ -253,16 +273,40 @@ void exports_cut(struct exports *e)
 		outputs_cut(e->list[i].out);
 }
 
-/* The window's, with the counts and sums of the process. */
-static void fill_totals(struct export *x, const struct window_totals *t)
+static bool has_own(const struct exports *e, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < e->n && e->list[i].tgid != tgid)
+		i++;
+	return i < e->n;
+}
+
+/* The sums of the processes that have none; NULL without memory. */
+static struct process_totals *others_totals(const struct exports *e, const struct window_totals *t, size_t *ret_n)
+{
+	struct process_totals *list = calloc(t->n_processes + 1, sizeof(*list));
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_processes && list; i++) {
+		if (!has_own(e, t->processes[i].tgid))
+			list[n++] = t->processes[i];
+	}
+	*ret_n = n;
+	return list;
+}
+
+/* The window's, with the counts and sums of the process, or of all others. */
+static void fill_totals(
+	struct export *x, const struct window_totals *t, const struct process_totals *others, size_t n_others)
 {
 	struct window_totals own = *t;
 
 	memcpy(own.records, x->totals.records, sizeof(own.records));
 	own.steps = x->totals.steps;
 	own.bytes = outputs_bytes(x->out);
-	own.processes = NULL;
-	own.n_processes = 0;
+	own.processes = x->tgid ? NULL : others;
+	own.n_processes = x->tgid ? 0 : n_others;
 	for (size_t i = 0; i < t->n_processes; i++) {
 		if (t->processes[i].tgid == x->tgid) {
 			own.processes = &t->processes[i];
@@ -274,20 +318,25 @@ static void fill_totals(struct export *x, const struct window_totals *t)
 
 int exports_close(struct exports *e, const struct window_totals *t, exports_file_cb cb, void *arg)
 {
+	struct process_totals *others = NULL;
+	size_t n_others = 0;
 	int err;
 
 	if (!e)
 		return 0;
 	err = e->err;
+	if (t && e->others)
+		others = others_totals(e, t, &n_others);
 	for (size_t i = 0; i < e->n; i++) {
 		struct export *x = &e->list[i];
 		int close_err;
 
 		if (t && e->by_process)
-			fill_totals(x, t);
+			fill_totals(x, t, others, n_others);
 		close_err = outputs_close(x->out, t && e->by_process ? &x->totals : t, cb, arg);
 		err = err ? err : close_err;
 	}
+	free(others);
 	free(e->list);
 	free(e);
 	return err;

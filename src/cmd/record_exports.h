@@ -12,7 +12,8 @@ typedef void (*exports_file_cb)(const char *name, uint64_t bytes, void *arg);
 
 /*
  * Opens the outputs for all targets that live; by process, also for those that come later, with
- * their first record. With -a there is one set all the same: cutting up a system would make hundreds.
+ * their first record; when there are too many of these, the rest shares one. With -a there is one set all
+ * the same: cutting up a system would make hundreds.
  * `first`: the process that the metadata of a common profile are about, 0 for none. Prints one line on
  * failure.
  */

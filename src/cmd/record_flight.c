@@ -375,7 +375,7 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (!exports_want(rec->exports, h))
 		return;
-	h = with_mark(rec, run_whole(rec->r, h, size), size);
+	h = run_whole(rec->r, with_mark(rec, h, size), size);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
 	exports_record(rec->exports, h);

@@ -540,14 +540,16 @@ static void drop_outputs(struct outputs *out)
 	out->n = 0;
 }
 
-/* DIR/WHAT_pid<pid>_<ms>.SUFFIX, or with -a WHAT_system_; NULL without memory. */
+/* DIR/WHAT_pid<pid>_<ms>.SUFFIX, WHAT_others_, or with -a WHAT_system_; NULL without memory. */
 static char *name_by_time(
 	const struct record_options *o, const char *what, uint32_t tgid, uint64_t ms, const char *suffix)
 {
-	char *name, whose[16] = "system";
+	char *name, whose[16];
 
 	if (tgid)
 		snprintf(whose, sizeof(whose), "pid%u", tgid);
+	else
+		snprintf(whose, sizeof(whose), o->all ? "system" : "others");
 	if (asprintf(&name, "%s/%s_%s_%" PRIu64 ".%s", o->output_dir, what, whose, ms, suffix) < 0)
 		return NULL;
 	return name;

@@ -20,11 +20,12 @@ struct rotation {
 	uint64_t max_size;
 	uint32_t max_files; /* 0: all are kept */
 	enum writer_mode mode;
-	bool part; /* they have names of parts until they are complete, not only until there is something in them */
+	bool part; /* they have names of parts until they are complete, not only until there is
+		      something in them */
 	bool keep_first;
-	uint32_t number; /* of the file that is written */
+	uint32_t number;     /* of the file that is written */
 	unsigned int looked; /* at the size, before so many records */
-	struct output old; /* the file before, until all of it is written; w NULL: it is */
+	struct output old;   /* the file before, until all of it is written; w NULL: it is */
 	/* those before it, the oldest first, and their bytes */
 	uint32_t *files;
 	size_t n;
@@ -95,8 +96,10 @@ int rotation_create(struct rotation *r, struct output *ret_out)
 	do {
 		free(name);
 		name = numbered_name(r, ++number);
-		if (!name)
+		if (!name) {
+			log_error("cannot create what follows %s: %s", r->base, strerror(ENOMEM));
 			return -ENOMEM;
+		}
 		fd = output_create_part(name, flags);
 	} while (fd == -EEXIST && number < NUMBER_MAX);
 	if (fd < 0) {
@@ -193,7 +196,9 @@ static int go_on(struct output *o)
 	/* errors are told later */
 	writer_flush(o->w);
 	writer_flush(next.w);
-	r->old = (struct output){ .w = o->w, .name = o->name, .is_part = o->is_part, .created = o->created };
+	r->old = (struct output){
+		.w = o->w, .name = o->name, .is_part = o->is_part, .created = o->created
+	};
 	o->w = next.w;
 	o->name = next.name;
 	o->is_part = next.is_part;

@@ -274,6 +274,8 @@ static int check_together(const struct record_options *o)
 			o->output_dir ? "--output-dir" : "--format");
 		return -EINVAL;
 	}
+	if (flight && o->max_steps)
+		return refuse("--max-steps is of windows; a flight recorder ends with -d, if at all");
 	if (!flight && o->triggers)
 		return refuse("--trigger needs --flight-recorder, such as 64MB or 30s");
 	if (!o->triggers && o->trigger_cooldown_ns != COOLDOWN_DEFAULT)
@@ -433,7 +435,7 @@ static int max_steps_from(struct record_options *o)
 	uint32_t n;
 	int err;
 
-	if (o->max_steps || !look_up(o, names, &v))
+	if (o->max_steps || o->flight_bytes || o->flight_ns || !look_up(o, names, &v))
 		return 0;
 	err = parse_u32(v.value, &n);
 	/* what another program would do is no reason to end the recording of the whole run */

@@ -230,6 +230,23 @@ as=(setpriv --bounding-set -sys_ptrace --)
 bad "without CAP_SYS_PTRACE" 3 'CAP_SYS_PTRACE' -o x.json -p "$target"
 as=()
 
+# what is enough, where doctor says so: function probes want uprobe_multi then
+caps=-all,+bpf,+perfmon,+sys_ptrace
+few=(setpriv --reuid 65534 --regid 65534 --clear-groups "--inh-caps=$caps" "--ambient-caps=$caps"
+	"--bounding-set=$caps" --)
+name="with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE alone"
+if "${few[@]}" "$INFTRACE" doctor >"$TMP/doctor"; then
+	functions=()
+	! grep -q '^ok *uprobe_multi ' "$TMP/doctor" || functions=(-u "$TMP/storm:storm_step")
+	check "$name" timeout 20 "${few[@]}" "$INFTRACE" record -e +irq,memory,requests -o few.json -d 500ms \
+		--engine none "${functions[@]}" -p "$target"
+	expect "$name: system calls, and functions" \
+		'{"syscall"} | ({"other"} if '"${#functions[@]}"' else set()) <= {e.get("cat") for e in t}' t=few.json
+	rm -f few.json
+else
+	skip "$name" "$(tail -n 1 "$TMP/doctor")"
+fi
+
 check_bpf "bad input" "$TMP/bpf.before"
 check "the target lives" kill -0 "$target"
 

@@ -208,6 +208,16 @@ same "-a: one pair of files for all" "$(find "$TMP/system" -name '*_system_*' | 
 expect "-a: the calls of all" "[sum(e['name'] == 'getppid' and e['pid'] == pid for e in t) for pid in ($server, $a)] == [21, 22]" \
 	t="$(echo "$TMP"/system/trace_system_*.json)"
 
+"$INFTRACE" record --engine none -e syscalls --window every=60s,for=50s --output-dir "$TMP/crowd" -- \
+	sh -c 'i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i + 1)); done' 2>"$TMP/crowd.log"
+same "300 short processes: 256 with files of their own, the rest with one pair" \
+	"$(find "$TMP/crowd" -name '*_pid*' | wc -l) $(find "$TMP/crowd" -name '*_others_*' | wc -l)" "512 2"
+same "300 short processes: each call of exit_group once" \
+	"$(cat "$TMP"/crowd/trace_* | grep -c '"name":"exit_group"')" 301
+expect "300 short processes: sums of all" \
+	'len({e["shape"]["pid"] for e in p if e["event"] == "syscall_prof" and e["shape"]["n_exit_group"] == 1}) == 301' \
+	p=<(cat "$TMP"/crowd/profile_*)
+
 # ---- when it is open ----
 
 record every -e syscalls --window every=700ms,for=200ms -p "$server"
@@ -328,6 +338,7 @@ program() {
 	mkfifo "$TMP/$1.in"
 	exec {fd}<>"$TMP/$1.in"
 	printf -v "$1_in" %s "$fd"
+	: >"$TMP/$1.out"
 	"$probed/call" <&"$fd" >"$TMP/$1.out" &
 	printf -v "$1" %s $!
 	test_pids+=($!)

@@ -24,6 +24,7 @@ import subprocess
 import sys
 
 FIRST, STRIDE = 100000, 200000000  # see closes.c
+ROUNDING = 0.002  # of times in microseconds
 
 
 def load(path):
@@ -46,6 +47,10 @@ def spans(events):
     return [e for e in events if e["ph"] == "X"]
 
 
+def end_of(e):
+    return e["ts"] + e["dur"]
+
+
 def began_before(e):
     return e.get("args", {}).get("began_before", False)
 
@@ -53,22 +58,22 @@ def began_before(e):
 def newest(path, counts):
     """Where numbers are missing, a mark of loss says so, and how many."""
     events = load(path)
-    at = trigger(events)["ts"]
+    trigger(events)
     lost = [e for e in spans(events) if e["name"] == "lost records"]
     calls = collections.defaultdict(dict)
     missing = 0
     for e in spans(events):
         if e["name"] != "close" or e["args"].get("fd", 0) < FIRST or e["args"].get("unfinished"):
             continue
-        assert began_before(e) == (e["ts"] == 0), e
+        assert e["ts"] == 0 or not began_before(e), e
         thread, n = divmod(e["args"]["fd"] - FIRST, STRIDE)
         assert n not in calls[thread], f"twice: {e}"
         calls[thread][n] = e
     for thread, returned in enumerate(map(int, counts.split())):
         mine = calls.pop(thread)
         first, last = min(mine), max(mine)
-        until = mine[last]["ts"] + mine[last]["dur"]
-        assert last >= returned - 1 or any(l["ts"] <= until <= l["ts"] + l["dur"] for l in lost), (
+        until = end_of(mine[last])
+        assert last >= returned - 1 or any(l["ts"] <= until <= end_of(l) for l in lost), (
             f"thread {thread}: {last} is the last, {returned} had returned before"
         )
         for n in range(first + 1, last + 1):
@@ -77,15 +82,12 @@ def newest(path, counts):
         previous = mine[first]
         for n in sorted(mine)[1:]:
             e = mine[n]
-            end, begin = previous["ts"] + previous["dur"], e["ts"]
+            end, begin = end_of(previous), e["ts"]
             if n != previous["args"]["fd"] - FIRST - thread * STRIDE + 1:
-                assert any(l["ts"] <= begin and l["ts"] + l["dur"] >= end for l in lost), f"a gap before {e}"
-            assert begin >= end - 0.002, f"{e} overlaps with {previous}"
+                assert any(l["ts"] <= begin and end_of(l) >= end for l in lost), f"a gap before {e}"
+            assert begin >= end - ROUNDING, f"{e} overlaps with {previous}"
             previous = e
-        # the horizon is the same for all threads, and what was before the first call had ended by then
-        assert mine[first]["ts"] + mine[first]["dur"] > 0
         assert last - first > 1000, f"thread {thread}: only {last - first} calls"
-        assert previous["ts"] + previous["dur"] >= 0 and previous["ts"] < at + 1e6
     assert not calls, sorted(calls)
     assert missing <= sum(l["args"].get("syscall", 0) for l in lost), f"{missing} calls are missing"
     print(f"{sum(1 for e in spans(events) if e['name'] == 'close')} calls, {missing} missing and marked")
@@ -158,16 +160,18 @@ def hung(path):
         stack = unfinished(of_thread(events, thread))
         assert [what(e) for e in stack] == wanted, (thread, stack)
         for outer, inner in zip(stack, stack[1:]):
-            assert outer["ts"] <= inner["ts"] and outer["ts"] + outer["dur"] >= inner["ts"] + inner["dur"], stack
-        assert all(e["ts"] + e["dur"] >= at for e in stack), (at, stack)
+            assert outer["ts"] <= inner["ts"] and end_of(outer) >= end_of(inner) - ROUNDING, stack
+        assert all(end_of(e) >= at - ROUNDING for e in stack), (at, stack)
         if thread == "hung_step":
             times = stack[0]["args"]["breakdown_us"]
-            assert sum(times.values()) >= stack[0]["dur"] - 0.002, stack[0]
-            assert times["blocked_futex"] >= stack[-1]["dur"] - 0.002, stack
-    mine = unfinished(of_thread(events, "hung_spin"))
-    on_cpu = [e for e in unfinished(spans(events)) if e.get("cat") == "cpu" and e["name"] == "hung_spin"]
-    assert mine[0]["name"] == "spin" and len(mine) <= 2, mine  # other work may have taken its CPU
-    assert len(mine) + len(on_cpu) == 2 and (on_cpu or mine[1]["name"] == "runnable"), (mine, on_cpu)
+            assert sum(times.values()) >= stack[0]["dur"] - ROUNDING, stack[0]
+            assert times["blocked_futex"] >= stack[-1]["dur"] - ROUNDING, stack
+    mine = of_thread(events, "hung_spin")
+    assert unfinished(mine)[0]["name"] == "spin", mine
+    # it was on a CPU or, on a busy machine, waited for one
+    mine = [e for e in mine if e["name"] == "runnable"]
+    mine += [e for e in spans(events) if e.get("cat") == "cpu" and e["name"] == "hung_spin"]
+    assert any(end_of(e) >= at - ROUNDING for e in mine), (at, mine)
     ring = of_thread(events, "hung_ring")
     assert len({e["tid"] for e in ring}) == 2 and len(ring) > 1000, len(ring)
     assert len(unfinished(ring)) <= 8, unfinished(ring)
@@ -199,7 +203,7 @@ def cause(folder, times, state, who):
         events = load(path)
         at = trigger(events)["ts"]
         step = [e for e in events if e.get("cat") == "step"][-1]
-        assert abs(step["ts"] + step["dur"] - at) < 0.002, (step, at)
+        assert abs(end_of(step) - at) < ROUNDING, (step, at)
         run = subprocess.run(
             [os.environ["INFTRACE"], "report", "--json", "--all-steps", profile_of(path)],
             stdout=subprocess.PIPE,

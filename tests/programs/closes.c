@@ -5,9 +5,9 @@
  *
  *	closes COUNTS THREADS [CALLS]
  *
- * Thread i calls close(100000 + i * 200000000 + n) with n = 0, 1, ..., until it is killed; with CALLS, so
- * many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its calls have
- * returned. Prints ready.
+ * Thread i calls close(100000 + i * 200000000 + n) with n = 0, 1, ..., until it is killed; with
+ *CALLS, so many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its
+ *calls have returned. Prints ready.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -53,7 +53,8 @@ int main(int argc, char **argv)
 	fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0666);
 	if (fd < 0 || ftruncate(fd, THREADS_MAX * sizeof(*counts)))
 		return 1;
-	counts = mmap(NULL, THREADS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	counts = mmap(
+		NULL, THREADS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (counts == MAP_FAILED)
 		return 1;
 	puts("ready");

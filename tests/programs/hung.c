@@ -5,8 +5,8 @@
  *	hung_read	in read() of a pipe, called by inner(), which outer() has called
  *	hung_step	within step(), for a mutex
  *	hung_spin	within spin(), on a CPU
- *	hung_ring	two of them, who are never at rest for long: each wakes the other through a pipe, within
- *			pass()
+ *	hung_ring	two of them, who are never at rest for long: each wakes the other through a
+ *pipe, within pass()
  *
  * Prints ready, hung when all are where they hang, and free when they were let go.
  */
@@ -132,7 +132,8 @@ int main(void)
 		return 1;
 	say_and_wait("ready");
 	pthread_mutex_lock(&mutex);
-	if (pthread_create(&ids[0], NULL, hang_in_read, NULL) || pthread_create(&ids[1], NULL, hang_in_step, NULL) ||
+	if (pthread_create(&ids[0], NULL, hang_in_read, NULL) ||
+		pthread_create(&ids[1], NULL, hang_in_step, NULL) ||
 		pthread_create(&ids[2], NULL, go_round, (void *)0) ||
 		pthread_create(&ids[3], NULL, go_round, (void *)1) ||
 		pthread_create(&ids[4], NULL, hang_on_cpu, NULL) || write(ring[0][1], "", 1) != 1)
@@ -142,8 +143,8 @@ int main(void)
 	say_and_wait("hung");
 	pthread_mutex_unlock(&mutex);
 	free_to_go = 1;
-	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) || pthread_join(ids[1], NULL) ||
-		pthread_join(ids[4], NULL))
+	if (write(stuck[1], "", 1) != 1 || pthread_join(ids[0], NULL) ||
+		pthread_join(ids[1], NULL) || pthread_join(ids[4], NULL))
 		return 1;
 	say_and_wait("free");
 	return 0;

@@ -4,8 +4,8 @@
  *
  *	planted CAUSE TIMES
  *
- * TIMES times: twenty steps of a millisecond on the CPU, and one in which its thread is held up for 200 ms
- * as well. By CAUSE:
+ * TIMES times: twenty steps of a millisecond on the CPU, and one in which its thread is held up for
+ *200 ms as well. By CAUSE:
  *
  *	lock	it waits for a mutex that the thread "planted_holder" has
  *	hog	the process "planted_hog", of a real-time class, has its CPU
@@ -69,7 +69,8 @@ __attribute__((noipa)) void step(int n_tokens, int slow)
 
 static void sleep_for(uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
+		.tv_nsec = (long)(ns % 1000000000) };
 
 	while (nanosleep(&t, &t) && errno == EINTR)
 		;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How many cases a test tries. */
+/* How many cases a test tries, and why one tries none. */
 #ifndef INFTRACE_TEST_CASES_H
 #define INFTRACE_TEST_CASES_H
 
@@ -9,9 +9,17 @@
 #define RUNNING_ON_VALGRIND 0
 #endif
 
+/* Says why, for scripts/test to show: cmocka has no room for it. */
+#define SKIP(why)                                      \
+	do {                                           \
+		print_message("# skipped: " why "\n"); \
+		skip();                                \
+	} while (0)
+
 /*
  * `all`, or `few` where valgrind runs the test: it takes thirty times as long and looks at each
- * access, for which a few cases of each kind do. All of them run without it and under the sanitizers.
+ * access, for which a few cases of each kind do. All of them run without it and under the
+ * sanitizers.
  */
 static inline unsigned int cases(unsigned int all, unsigned int few)
 {

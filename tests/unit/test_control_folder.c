@@ -2,6 +2,7 @@
 /* Where the control socket is: its folder, its name, and who may use it. */
 #include <sys/wait.h>
 
+#include "cases.h"
 #include "control.h"
 #include "io/control_client.h"
 #include "stderr.h"
@@ -152,7 +153,7 @@ static void test_other_users(void **state)
 	pid_t pid;
 
 	if (geteuid())
-		skip();
+		SKIP("needs root");
 	open_control(r);
 	assert_int_equal(chmod(top, 0755), 0);
 	assert_int_equal(chmod(folder, 0755), 0);

@@ -27,15 +27,13 @@ static void profile_read(struct out *o)
 	o->events = json_object_new_array();
 	read_text(o);
 	for (char *l = strtok_r(o->text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-		struct json_object *line = json_tokener_parse(l);
-		const char *event;
+		struct json_object *line;
 
+		if (strstr(l, "\"event\":\"window_prof\"") || strstr(l, "\"event\":\"token_prof\""))
+			continue;
+		line = json_tokener_parse(l);
 		assert_true(json_object_is_type(line, json_type_object));
-		event = field(line, "event");
-		if (strcmp(event, "window_prof") && strcmp(event, "token_prof"))
-			json_object_array_add(o->events, line);
-		else
-			json_object_put(line);
+		json_object_array_add(o->events, line);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "capture/flag.h"
+#include "cases.h"
 #include "stderr.h"
 #include "util/log.h"
 
@@ -322,7 +323,7 @@ static void test_owner(void **state)
 
 	(void)state;
 	if (getuid())
-		skip();
+		SKIP("needs root");
 	own("dir/flag", 4711);
 	assert_refused("dir/flag", -EPERM,
 		"/dir/flag: it belongs to user 4711, neither to you (0) nor to root");
@@ -492,7 +493,7 @@ static void test_folder_unmounted(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	if (WEXITSTATUS(status) == 77)
-		skip();
+		SKIP("may not mount");
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -508,7 +509,7 @@ static void test_overflow(void **state)
 	assert_int_equal(fscanf(file, "%u", &max), 1);
 	fclose(file);
 	if (max > 100000)
-		skip();
+		SKIP("fs.inotify.max_queued_events is too large");
 	for (int there = 1; there >= 0; there--) {
 		for (unsigned int i = 0; i <= max / 2; i++) {
 			touch("dir/other");

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "capture/flight.h"
+#include "cases.h"
 
 #define MB (UINT64_C(1) << 20)
 #define START UINT64_C(1000000000000)
@@ -292,7 +293,7 @@ static void test_large(void **state)
 	probe = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (probe == MAP_FAILED)
-		skip(); /* vm.overcommit_memory 2, or a limit of this shell */
+		SKIP("vm.overcommit_memory is 2, or memory is limited");
 	munmap(probe, bytes);
 	model_new(&m, bytes, 0, 1);
 	assert_true(mapping_kb(m.f, "Rss") <= 2048);

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "cases.h"
 #include "target/process.h"
 
 #define NO_PID 5000000 /* above PID_MAX_LIMIT */
@@ -349,10 +350,10 @@ static void test_mapped_names(void **state)
 		code = map_file(fd, PROT_READ | PROT_EXEC);
 		data = map_file(fd, PROT_READ);
 		close(fd);
-		if (!code) { /* /tmp is mounted noexec */
+		if (!code) {
 			unlink(path);
 			rmdir(dir);
-			skip();
+			SKIP("/tmp is mounted noexec");
 		}
 		w.address = (uintptr_t)data;
 		assert_int_equal(process_each_mapped(getpid(), find_mapping, &w), 0);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "capture/trigger.h"
+#include "cases.h"
 #include "cmd/record_window.h"
 #include "stderr.h"
 
@@ -255,6 +256,7 @@ static void test_bad_together(void **state)
 		{ "--window manual --flight-recorder 1s",
 			"give windows (--window-flag, --window) or --flight-recorder, not both\n" },
 		{ "--window-flag f --flight-recorder 1MB", "or --flight-recorder, not both\n" },
+		{ "--flight-recorder 1MB --max-steps 5", "--max-steps is of windows" },
 		{ "--output-dir x", "--output-dir needs --window-flag, --window or "
 				    "--flight-recorder: without them give -o\n" },
 		{ "--format json", "--format needs --window-flag, --window or --flight-recorder" },
@@ -450,7 +452,8 @@ static pid_t child(uid_t user, const char *dir, const char *const env[])
 		dup2(up[1], STDOUT_FILENO);
 		close(up[0]);
 		close(up[1]);
-		execle("/bin/sh", "sh", "-c", "echo; exec sleep 100 >&-", NULL, env);
+		/* not another exec: while that is under way the environment is empty */
+		execle("/bin/sh", "sh", "-c", "echo; kill -STOP $$", NULL, env);
 		_exit(1);
 	}
 	close(up[1]);
@@ -538,7 +541,7 @@ static void test_target_of_another(void **state)
 
 	(void)state;
 	if (getuid())
-		skip();
+		SKIP("needs root");
 	pid = child(4711, "/", env);
 	o.pids = &pid;
 	o.n_pids = 1;

@@ -31,6 +31,7 @@
 
 #define PAGE 4096
 #define TEXT_MAX (64u << 20)
+#define PIPE_SIZE (1u << 16)
 #define THREAD_NAME "inftrace-write"
 
 static struct stderr_grab said;
@@ -73,8 +74,12 @@ static unsigned int check_lines(const char *p, size_t len)
 		assert_true(number >= next);
 		next = (unsigned int)number + 1;
 		assert_int_equal(*x, ':');
-		p = x + 1 + strspn(x + 1, "x");
-		assert_true(p < end && *p == '\n');
+		p = memchr(x, '\n', (size_t)(end - x));
+		assert_non_null(p);
+		if (p > ++x) {
+			assert_int_equal(*x, 'x');
+			assert_int_equal(memcmp(x, x + 1, (size_t)(p - x - 1)), 0);
+		}
 		p++;
 		n++;
 	}
@@ -87,7 +92,8 @@ static size_t read_all(int fd)
 	size_t len = 0;
 	ssize_t n;
 
-	while ((n = read(fd, text + len, TEXT_MAX - len)) > 0)
+	/* not into all that is left of it, which valgrind looks at for each call */
+	while (len + PIPE_SIZE <= TEXT_MAX && (n = read(fd, text + len, PIPE_SIZE)) > 0)
 		len += (size_t)n;
 	assert_int_equal(n, 0);
 	return len;
@@ -185,7 +191,7 @@ static void test_stalled(void **state)
 	writer_append(w, text, 100000);
 	assert_true(writer_dropped(w) > 1000);
 	assert_true(writer_pending(w) <= WRITER_LIMIT);
-	assert_true(writer_bytes(w) <= 1 << 16); /* what a pipe takes */
+	assert_true(writer_bytes(w) <= PIPE_SIZE);
 
 	r.fd = fds[0];
 	assert_int_equal(pthread_create(&r.thread, NULL, read_slowly, &r), 0);
@@ -404,7 +410,7 @@ static void test_many(void **state)
 		ssize_t len;
 
 		assert_int_equal(writer_close(w[i]), 0);
-		len = pread(fds[i], text, TEXT_MAX, 0);
+		len = pread(fds[i], text, 1 << 20, 0);
 		assert_true(len > 0);
 		assert_int_equal(check_lines(text, (size_t)len), 200);
 		close(fds[i]);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The reader of rings, on a file that looks like one. */
+#include <linux/bpf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "capture/ringbuf.h"
+
+#define LONGEST 64
+
+/* What the programs do, see kernel/bpf/ringbuf.c; the kernel maps the data twice, and so can this.
+ */
+struct ring {
+	struct ringbuf *r;
+	size_t page, bytes;
+	int fd;
+	char *mapped; /* the two pages with positions, then the data */
+	unsigned long made;
+	uint64_t seed;
+	uint32_t made_n, seen_n; /* samples, and those that were handed over */
+};
+
+static unsigned long *consumer(const struct ring *g)
+{
+	return (unsigned long *)g->mapped;
+}
+
+static unsigned long *producer(const struct ring *g)
+{
+	return (unsigned long *)(g->mapped + g->page);
+}
+
+static void ring_new(struct ring *g)
+{
+	*g = (struct ring){ .page = (size_t)sysconf(_SC_PAGESIZE), .seed = 5 };
+	g->bytes = g->page;
+	g->fd = memfd_create("ring", MFD_CLOEXEC);
+	assert_true(g->fd >= 0);
+	assert_int_equal(ftruncate(g->fd, (off_t)(2 * g->page + g->bytes)), 0);
+	g->mapped =
+		mmap(NULL, 2 * g->page + g->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g->fd, 0);
+	assert_ptr_not_equal(g->mapped, MAP_FAILED);
+	assert_int_equal(ringbuf_new(g->fd, g->bytes, LONGEST, &g->r), 0);
+}
+
+static void ring_free(struct ring *g)
+{
+	ringbuf_free(g->r);
+	munmap(g->mapped, 2 * g->page + g->bytes);
+	close(g->fd);
+}
+
+static void put(struct ring *g, unsigned long pos, const void *data, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		g->mapped[2 * g->page + (pos + i) % g->bytes] = ((const char *)data)[i];
+}
+
+/* The sample of number n has its number in each word of its bytes. */
+static unsigned long make_sample(struct ring *g, uint32_t size, uint32_t flags, uint32_t n)
+{
+	uint32_t head[2] = { size | flags, 0 };
+	unsigned long at = g->made;
+
+	put(g, at, head, sizeof(head));
+	for (uint32_t i = 0; i < size; i += sizeof(n))
+		put(g, at + sizeof(head) + i, &n, size - i < sizeof(n) ? size - i : sizeof(n));
+	g->made += sizeof(head) + (size + 7) / 8 * 8;
+	__atomic_store_n(producer(g), g->made, __ATOMIC_RELEASE);
+	return at;
+}
+
+static bool has_room(const struct ring *g)
+{
+	return g->made - *consumer(g) + LONGEST + 16 < g->bytes;
+}
+
+static uint32_t random_size(struct ring *g)
+{
+	g->seed = g->seed * UINT64_C(6364136223846793005) + 1442695040888963407; /* Knuth's MMIX */
+	return 4 + (uint32_t)(g->seed >> 33) % (LONGEST - 3);
+}
+
+static void on_sample(const void *data, size_t size, void *arg)
+{
+	struct ring *g = arg;
+	uint32_t word;
+
+	assert_in_range(size, 4, LONGEST);
+	for (size_t i = 0; i + sizeof(word) <= size; i += sizeof(word)) {
+		memcpy(&word, (const char *)data + i, sizeof(word));
+		assert_int_equal(word, g->seen_n);
+	}
+	g->seen_n++;
+}
+
+/* Of every size, at every place, round and round; also those that go round the end. */
+static void test_all(void **state)
+{
+	struct ring g;
+
+	(void)state;
+	ring_new(&g);
+	assert_false(ringbuf_consume(g.r, 10, on_sample, &g));
+	while (g.made_n < 100000) {
+		while (has_room(&g))
+			make_sample(&g, random_size(&g), 0, g.made_n++);
+		while (ringbuf_consume(g.r, 1 + g.made_n % 7, on_sample, &g))
+			;
+		assert_int_equal(g.seen_n, g.made_n);
+		assert_int_equal(*consumer(&g), g.made);
+	}
+	ring_free(&g);
+}
+
+/* Room is given back while samples are being handed over. */
+static void on_first(const void *data, size_t size, void *arg)
+{
+	struct ring *g = arg;
+
+	on_sample(data, size, arg);
+	if (g->made_n < 1000 && has_room(g))
+		make_sample(g, LONGEST, 0, g->made_n++);
+}
+
+static void test_grows(void **state)
+{
+	struct ring g;
+
+	(void)state;
+	ring_new(&g);
+	make_sample(&g, LONGEST, 0, g.made_n++);
+	assert_false(ringbuf_consume(g.r, 10000, on_first, &g));
+	assert_int_equal(g.seen_n, 1000);
+	assert_int_equal(*consumer(&g), g.made);
+	ring_free(&g);
+}
+
+static void test_max(void **state)
+{
+	struct ring g;
+
+	(void)state;
+	ring_new(&g);
+	for (int i = 0; i < 5; i++)
+		make_sample(&g, 8, 0, g.made_n++);
+	assert_true(ringbuf_consume(g.r, 3, on_sample, &g));
+	assert_int_equal(g.seen_n, 3);
+	assert_int_equal(*consumer(&g), 3 * 16);
+	assert_false(ringbuf_consume(g.r, 2, on_sample, &g));
+	assert_int_equal(g.seen_n, 5);
+	ring_free(&g);
+}
+
+static void test_left_out(void **state)
+{
+	struct ring g;
+	unsigned long at;
+	uint32_t done = 8;
+
+	(void)state;
+	ring_new(&g);
+	make_sample(&g, 8, BPF_RINGBUF_DISCARD_BIT, 99);
+	make_sample(&g, LONGEST + 1, 0, 99); /* too long */
+	make_sample(&g, 8, 0, g.made_n++);
+	at = make_sample(&g, 8, BPF_RINGBUF_BUSY_BIT, g.made_n++);
+	make_sample(&g, 8, 0, g.made_n++);
+	assert_false(ringbuf_consume(
+		g.r, 10, on_sample, &g)); /* waits for the one that is being written */
+	assert_int_equal(g.seen_n, 1);
+	assert_int_equal(*consumer(&g), at);
+	put(&g, at, &done, sizeof(done));
+	assert_false(ringbuf_consume(g.r, 10, on_sample, &g));
+	assert_int_equal(g.seen_n, 3);
+	ring_free(&g);
+}
+
+static void test_refused(void **state)
+{
+	struct ringbuf *r;
+
+	(void)state;
+	assert_true(ringbuf_new(-1, 4096, LONGEST, &r) < 0);
+	ringbuf_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_grows),
+		cmocka_unit_test(test_max),
+		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
