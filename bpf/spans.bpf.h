@@ -295,9 +295,9 @@ __weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid
 			step_at = t->depth;
 		}
 	}
-	t->role = ST_CPU;
 	if (step_probe)
 		step_end(t, tgid_tid, step_probe - 1, end, REC_F_OPEN_END);
+	t->role = ST_CPU;
 	if (cfg.windows && !enabled && t->step_entered)
 		step_next(t);
 	else if (cfg.windows && !enabled && step_probe && !t->step_left)
