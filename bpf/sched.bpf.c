@@ -222,14 +222,17 @@ static __always_inline bool in_no_syscall(struct task_struct *task)
 #endif
 }
 
-static __always_inline int waking(struct task_struct *p, bool from_irq)
+/* can_tell: in_interrupt() does. */
+static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of(p), *waker;
+	bool from_irq;
 	u64 slice = 0;
 
 	if (!t)
 		return 0;
+	from_irq = can_tell && in_interrupt();
 	waker = thread_of(current);
 	if (!waker && in_no_syscall(current))
 		from_irq = 1; /* a fault that wakes somebody is rarer by far */
@@ -255,7 +258,7 @@ static __always_inline int waking(struct task_struct *p, bool from_irq)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking_irq, struct task_struct *p)
 {
-	return enabled ? waking(p, in_interrupt()) : 0;
+	return enabled ? waking(p, 1) : 0;
 }
 
 /* Elsewhere (its symbol is in /proc/kallsyms only with CONFIG_KALLSYMS_ALL): only wake-ups from

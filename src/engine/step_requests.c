@@ -116,7 +116,7 @@ static struct step_request *find_request(struct step_requests *q, uint32_t tgid,
 static void take_step(struct step_requests *q, const struct step_seen *s)
 {
 	struct step_request *r = find_request(q, s->tgid, s->context);
-	/* two at once: the request whose step runs, and the one that this step may be the first of */
+	/* two at once: the request whose step runs, and the one that this step may begin */
 	bool overlaps = s->start < r->busy_until;
 
 	r->mixed |= overlaps;

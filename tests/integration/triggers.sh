@@ -35,7 +35,7 @@ fly() {
 	shift
 	rc=0
 	"$INFTRACE" record --engine "$TMP/stalls.json" --flight-recorder 64MB --output-dir "$TMP/$name" \
-		"${options[@]}" -- "$PROGRAMS/stalls" pause=1200 "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
+		"${options[@]}" -- "$PROGRAMS/stalls" pause=500 "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
 		rc=$?
 }
 

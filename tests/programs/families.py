@@ -15,7 +15,6 @@
 Prints one line for each difference, and exits with 1 when there was one.
 """
 import collections
-import itertools
 import json
 import sys
 
@@ -74,15 +73,17 @@ def start_of(trace):
 def two_at_once(calls, start, end):
     """Whether calls of two contexts were in progress at one instant within, and had returned by `end`: only then
     does whoever sees them return know of both."""
-    calls = [c for c in calls if c["last"] >= start and c["after"] <= end]
-    return any(x["context"] != y["context"] and max(x["first"], y["first"], start) <= min(x["last"], y["last"])
-               for x, y in itertools.combinations(calls, 2))
+    busy_until = 0
+    for c in sorted((c for c in calls if c["last"] >= start and c["after"] <= end), key=lambda c: c["first"]):
+        if c["first"] <= busy_until:
+            return True  # not of the same one: its calls follow each other
+        busy_until = max(busy_until, c["last"])
+    return False
 
 
 def alike(trace, profile, out):
     zero, mixed = start_of(trace), 0
-    calls = [{"context": r["context"], "first": s[2], "last": s[3], "after": s[4]}
-             for r in lines_of(out) for s in r["steps"]]
+    calls = [{"first": s[2], "last": s[3], "after": s[4]} for r in lines_of(out) for s in r["steps"]]
     for e in family(profile, "request_prof"):
         start = zero + ns(e["shape"]["ts_us"])
         if two_at_once(calls, start, start + ns(e["stage_us"]["total"])):

@@ -137,7 +137,8 @@ static unsigned int count_events(const char *text, size_t len)
 static void check_pages(struct file *f, size_t before)
 {
 	unsigned int last = 0;
-	size_t step = f->len / PAGE / cases(20, 4) + 1; /* of the boundaries some are read as JSON too */
+	/* of the boundaries some are read as JSON too */
+	size_t step = f->len / PAGE / cases(20, 4) + 1;
 
 	for (size_t cut = PAGE; cut <= f->len; cut += PAGE) {
 		size_t end = cut;
