@@ -10,58 +10,61 @@
 
 struct page;
 
-static __always_inline struct process_sums *sums_of_current(void)
+/* What an interrupt allocates and frees is not the thread's that it hit. can_tell: in_interrupt() does,
+ * at a price that only targets pay. */
+static __always_inline struct process_sums *sums_of_current(bool can_tell)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	return thread_of(task) ? process_sums_of(task->tgid) : NULL;
+	if (!thread_of(task) || (can_tell && in_interrupt()))
+		return NULL;
+	return process_sums_of(task->tgid);
 }
 
-static __always_inline int count_alloc(struct page *page, u32 order)
+static __always_inline int count_alloc(struct page *page, u32 order, bool can_tell)
 {
 	struct process_sums *s;
 
 	if (!page)
 		return 0;
-	s = sums_of_current();
+	s = sums_of_current(can_tell);
 	if (s)
 		__sync_fetch_and_add(&s->pages_allocated, 1ull << (order & 63));
 	return 0;
 }
 
-static __always_inline int count_free(u32 order)
+static __always_inline int count_free(u32 order, bool can_tell)
 {
-	struct process_sums *s = sums_of_current();
+	struct process_sums *s = sums_of_current(can_tell);
 
 	if (s)
 		__sync_fetch_and_add(&s->pages_freed, 1ull << (order & 63));
 	return 0;
 }
 
-/* What an interrupt allocates and frees is not the thread's that it hit ... */
 SEC("?tp_btf/mm_page_alloc")
 int BPF_PROG(memory_task_alloc, struct page *page, unsigned int order)
 {
-	return enabled && !in_interrupt() ? count_alloc(page, order) : 0;
+	return enabled ? count_alloc(page, order, 1) : 0;
 }
 
 SEC("?tp_btf/mm_page_free")
 int BPF_PROG(memory_task_free, struct page *page, unsigned int order)
 {
-	return enabled && !in_interrupt() ? count_free(order) : 0;
+	return enabled ? count_free(order, 1) : 0;
 }
 
-/* ... but where the kernel does not tell, it is counted with it. */
+/* Where the kernel does not tell, it is counted with the thread. */
 SEC("?tp_btf/mm_page_alloc")
 int BPF_PROG(memory_any_alloc, struct page *page, unsigned int order)
 {
-	return enabled ? count_alloc(page, order) : 0;
+	return enabled ? count_alloc(page, order, 0) : 0;
 }
 
 SEC("?tp_btf/mm_page_free")
 int BPF_PROG(memory_any_free, struct page *page, unsigned int order)
 {
-	return enabled ? count_free(order) : 0;
+	return enabled ? count_free(order, 0) : 0;
 }
 
 /* Also by others than the process: reclaim, a debugger. */
@@ -77,7 +80,7 @@ int BPF_PROG(memory_rss, struct mm_struct *mm)
 		tgid = mm->owner->tgid;
 		s = bpf_map_lookup_elem(&process_sums, &tgid);
 	} else { /* CONFIG_MEMCG is off */
-		s = sums_of_current();
+		s = sums_of_current(0);
 	}
 	if (s)
 		__sync_fetch_and_add(&s->rss_updates, 1);

@@ -168,6 +168,14 @@ static void sites_free(struct sites *s)
 	link_sites_free(&s->returns);
 }
 
+static void sites_agree(struct sites *a, struct sites *b)
+{
+	link_sites_share(&a->entries, &b->entries);
+	link_sites_share(&a->entries, &b->returns);
+	link_sites_share(&b->entries, &a->entries);
+	link_sites_share(&b->entries, &a->returns);
+}
+
 static int add_sites(struct attach *a, int file, struct sites *s, bool always)
 {
 	int fd, err;
@@ -219,6 +227,7 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 		n = (int)(c.sites.entries.n + c.steps.entries.n);
 	if (n && log_level() > 0)
 		read_build_id(opened, build_id, sizeof(build_id));
+	sites_agree(&c.sites, &c.steps);
 	if (n)
 		err = add_sites(a, fd, &c.steps, true) ?: add_sites(a, fd, &c.sites, false);
 	if (n && !err)

@@ -328,8 +328,7 @@ static int add_multi(struct links *l, const struct file *f)
 	return err;
 }
 
-/* All probes of one place must agree on its semaphore: a function may begin with a USDT probe. */
-static void share_semaphores(const struct link_sites *from, struct link_sites *to)
+void link_sites_share(const struct link_sites *from, struct link_sites *to)
 {
 	for (size_t i = 0; i < from->n; i++) {
 		for (size_t k = 0; from->semaphores[i] && k < to->n; k++) {
@@ -344,8 +343,8 @@ int links_add_file(struct links *l, int fd, struct link_sites *entries, struct l
 	struct file f = { .fd = fd, .always = always, .entries = *entries, .returns = *returns };
 	int err;
 
-	share_semaphores(&f.entries, &f.entries);
-	share_semaphores(&f.entries, &f.returns);
+	link_sites_share(&f.entries, &f.entries);
+	link_sites_share(&f.entries, &f.returns);
 	err = l->multi ? add_multi(l, &f) : add_single(l, &f);
 	if (err)
 		return err;

@@ -43,6 +43,10 @@ struct link_sites {
 int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
 void link_sites_free(struct link_sites *s);
 
+/* All probes of one place must agree on its semaphore, as a function may begin with a USDT probe: gives
+ * those of `from` to the same places in `to`. links_add_file() does so among its own. */
+void link_sites_share(const struct link_sites *from, struct link_sites *to);
+
 /* `multi`: the programs were loaded for uprobe_multi links. gens: shared with the BPF programs, see
  * link_lives() there; NULL: links cannot be by process. */
 int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,

@@ -91,6 +91,8 @@ static void read_signals(struct run *r)
 			view->ops->signal(view, (int)si.ssi_signo);
 		} else if (si.ssi_signo == SIGUSR1 && r->recorder) {
 			recorder_request(r->recorder, "SIGUSR1", 0);
+		} else if (si.ssi_signo == SIGUSR1) {
+			log_warn("SIGUSR1: nothing to dump; a recording with --flight-recorder has");
 		} else {
 			r->stop = true;
 			r->interrupted = true;

@@ -107,16 +107,7 @@ void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
 	const char *name, *type;
 	char *p;
 
-	if (r->h.flags & REC_F_SOFTIRQ) {
-		type = "softirq";
-		name = softirq_name(r->h.id);
-	} else if (r->h.flags & REC_F_VECTOR) {
-		type = "vector";
-		name = irq_vector_name(r->h.id);
-	} else {
-		type = "handler";
-		name = irq_name(&c->irqs, r->h.id, buf);
-	}
+	name = irq_record_name(&c->irqs, r, buf, &type);
 	chrome_thread(c, r->h.tgid, r->h.tid);
 	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
 	p = fmt_string(p, name);

@@ -152,16 +152,7 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
 	struct event e;
 	uint32_t row;
 
-	if (r->h.flags & REC_F_SOFTIRQ) {
-		type = "softirq";
-		name = softirq_name(r->h.id);
-	} else if (r->h.flags & REC_F_VECTOR) {
-		type = "vector";
-		name = irq_vector_name(r->h.id);
-	} else {
-		type = "handler";
-		name = irq_name(&s->irqs, r->h.id, buf);
-	}
+	name = irq_record_name(&s->irqs, r, buf, &type);
 	row = begin(&e, s, &r->h, TRACK_CALLS, "irq", name);
 	event_add_word(&e, "type", type);
 	if (!(r->h.flags & REC_F_VECTOR))

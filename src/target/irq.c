@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/names.h"
+
 #define IRQS_MAX 16384 /* numbers that are remembered: NR_IRQS of the largest machines */
 
 struct irq_names {
@@ -68,4 +70,19 @@ void irq_names_free(struct irq_names *names)
 		return;
 	free(names->names);
 	free(names);
+}
+
+const char *irq_record_name(
+	struct irq_names **names, const struct rec_irq *r, char buf[IRQ_NAME_LEN], const char **ret_type)
+{
+	if (r->h.flags & REC_F_SOFTIRQ) {
+		*ret_type = "softirq";
+		return softirq_name(r->h.id);
+	}
+	if (r->h.flags & REC_F_VECTOR) {
+		*ret_type = "vector";
+		return irq_vector_name(r->h.id);
+	}
+	*ret_type = "handler";
+	return irq_name(names, r->h.id, buf);
 }

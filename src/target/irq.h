@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "record.h"
+
 #define IRQ_NAME_LEN 64 /* with its NUL */
 
 struct irq_names;
@@ -16,5 +18,9 @@ struct irq_names;
  */
 const char *irq_name(struct irq_names **names, uint32_t irq, char buf[IRQ_NAME_LEN]);
 void irq_names_free(struct irq_names *names);
+
+/* The same for a record of any type, which is told: handler, softirq or vector. */
+const char *irq_record_name(
+	struct irq_names **names, const struct rec_irq *r, char buf[IRQ_NAME_LEN], const char **ret_type);
 
 #endif

@@ -80,6 +80,24 @@ check_rc "-u: no such probe" 1 'has no USDT probe sdt:copy; it has: sdt:' \
 check_rc "-u: a probe that is not reached" 0 'usdt:sdt:guarded: attached, never hit' \
 	"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:guarded" -- true
 
+# With windows, steps have links of their own: one at a place whose USDT probe has a semaphore agrees with it.
+mkdir "$TMP/windows"
+"$probed/sdt_pie" 20 <>"$TMP/go" >"$TMP/log" &
+target=$!
+test_pids+=("$target")
+wait_until 30 grep -qx ready "$TMP/log"
+background "$INFTRACE" record --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
+	-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target" 2>"$TMP/err"
+wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/err"
+echo 1<>"$TMP/go"
+wait_until 60 grep -qx "done" "$TMP/log"
+echo 1<>"$TMP/go"
+wait "$target" "$BG" || true
+same "windows: a warning" "$(grep -c warning "$TMP/err")" 0
+expect "windows: a step at the place of a USDT probe" \
+	'[sum(e.get("name") == n and e["ph"] in "Xi" and e.get("cat") != "steps" for e in t)
+		for n in ("sdt:guarded", "sdt_fire_guarded")] == [20, 20]' t="$(echo "$TMP"/windows/trace_*.json)"
+
 # Floating-point numbers in the profile.
 record=(--engine none --profile "$TMP/p.jsonl" -u "$probed/sdt_pie:sdt_take_numbers(d=f64 *(arg1+8),f=f32 *(arg1+4))@step")
 check "steps with floating-point numbers" traced "" "$probed/sdt_pie" 16
