@@ -525,6 +525,30 @@ static void make_shown(char *name)
 	}
 }
 
+/* Everything of the glob but its names, with strings of its own, and nothing counted yet. */
+static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err)
+{
+	char *library = s->library, *symbol = s->symbol;
+
+	*s = *g;
+	s->library = library;
+	s->symbol = symbol;
+	s->span_name = NULL;
+	s->name_part = -1;
+	s->is_glob = s->refused = false;
+	s->attached = s->checked = 0;
+	s->records = s->left_out = 0;
+	s->misfits = s->misfits_late = 0;
+	s->else_name = copy_string(g->else_name, err);
+	for (unsigned int a = 0; a < s->nargs; a++) {
+		s->args[a].name = copy_string(g->args[a].name, err);
+		s->args[a].only_if.name = copy_string(g->args[a].only_if.name, err);
+	}
+	s->when.name = copy_string(g->when.name, err);
+	for (unsigned int i = 0; i < s->n_checks; i++)
+		s->checks[i].name = copy_string(g->checks[i].name, err);
+}
+
 static int make_match(struct probe_table *pt, size_t glob, const char *symbol, const struct fetch *fetch,
 	size_t *ret_id)
 {
@@ -542,41 +566,10 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	if (!s)
 		return pt->n >= SPECS_MAX ? -E2BIG : -ENOMEM;
 	g = &pt->specs[glob];
-	*s = (struct probe_spec){
-		.library = s->library,
-		.symbol = s->symbol,
-		.span_name = g->name_part < 0 ? copy_string(g->span_name, &err) :
-						mangled_part(symbol, g->name_part),
-		.else_name = copy_string(g->else_name, &err),
-		.name_arg = g->name_arg,
-		.cond_arg = g->cond_arg,
-		.cond_value = g->cond_value,
-		.name_part = -1,
-		.role = g->role,
-		.flags = g->flags,
-		.nargs = g->nargs,
-		.nstrs = g->nstrs,
-		.has_enums = g->has_enums,
-		.handle_arg = g->handle_arg,
-		.handle_name = g->handle_name,
-		.hidden = g->hidden,
-		.engine = g->engine,
-		.is_usdt = g->is_usdt,
-		.from = glob + 1,
-	};
+	copy_glob(s, g, &err);
+	s->from = glob + 1;
+	s->span_name = g->name_part < 0 ? copy_string(g->span_name, &err) : mangled_part(symbol, g->name_part);
 	memcpy(s->fetch, fetch, sizeof(s->fetch));
-	memcpy(s->args, g->args, sizeof(s->args));
-	for (unsigned int a = 0; a < s->nargs; a++) {
-		s->args[a].name = copy_string(g->args[a].name, &err);
-		s->args[a].only_if.name = copy_string(g->args[a].only_if.name, &err);
-	}
-	s->when = g->when;
-	s->when.name = copy_string(g->when.name, &err);
-	s->n_checks = g->n_checks;
-	for (unsigned int i = 0; i < s->n_checks; i++) {
-		s->checks[i] = g->checks[i];
-		s->checks[i].name = copy_string(g->checks[i].name, &err);
-	}
 	if (!s->span_name)
 		s->span_name = copy_string(symbol + (s->is_usdt ? strlen(SPEC_USDT) : 0), &err);
 	if (s->span_name)

@@ -336,6 +336,44 @@ static void test_glob(void **state)
 	probe_table_free(&pt);
 }
 
+/* A match is the glob in all but its name: a member that is not copied is lost without a word. */
+static void test_match_whole(void **state)
+{
+	struct probe_table pt = { 0 };
+	struct probe_spec *g, *m;
+	size_t glob, id;
+
+	(void)state;
+	g = spec_append(&pt, "lib.so", "ggml_barrier*");
+	assert_non_null(g);
+	g->role = ROLE_BARRIER;
+	g->flags = PROBE_F_SPAN | PROBE_F_GROUP;
+	g->group = (struct fetch){ .reg = 3, .derefs = 1 };
+	g->past_early_return = true;
+	g->hidden = true;
+	g->attached = 7;
+	g->records = 9;
+	g->refused = true;
+	glob = pt.n - 1;
+	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", &id), 0);
+	g = &pt.specs[glob];
+	m = &pt.specs[id];
+	assert_memory_equal(&m->group, &g->group, sizeof(g->group));
+	assert_true(m->past_early_return);
+	assert_true(m->hidden);
+	assert_int_equal(m->flags, g->flags);
+	assert_int_equal(m->role, ROLE_BARRIER);
+	assert_string_equal(m->symbol, "ggml_barrier_x");
+	assert_string_equal(m->library, "lib.so");
+	assert_int_equal(m->from, glob + 1);
+	/* what was counted is the glob's own */
+	assert_false(m->is_glob);
+	assert_false(m->refused);
+	assert_int_equal(m->attached, 0);
+	assert_int_equal(m->records, 0);
+	probe_table_free(&pt);
+}
+
 static void test_glob_names(void **state)
 {
 	static const struct {
@@ -442,6 +480,7 @@ static void test_strings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_match_whole),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_bad_options),
