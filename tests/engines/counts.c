@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "counts.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,11 @@ uint64_t clock_boottime_ns(void)
 
 int counts_init(struct counts *c, const char *stages_path)
 {
+	const uint64_t *(*count_calls)(void);
+
 	memset(c, 0, sizeof(*c));
+	*(void **)&count_calls = dlsym(RTLD_DEFAULT, "count_calls");
+	c->calls = count_calls ? count_calls() : NULL;
 	if (stages_path) {
 		c->stages = fopen(stages_path, "we");
 		if (!c->stages)
@@ -55,16 +60,23 @@ static int steps_reserve(struct counts *c)
 	return 0;
 }
 
+static uint64_t calls_now(const struct counts *c, int i)
+{
+	return c->calls ? __atomic_load_n(&c->calls[i], __ATOMIC_RELAXED) : 0;
+}
+
 int counts_step_begin(struct counts *c, int32_t n_tokens)
 {
 	struct step *s;
-	int err;
+	int i, err;
 
 	err = steps_reserve(c);
 	if (err)
 		return err;
 	s = &c->steps[c->n_steps];
 	s->n_tokens = n_tokens;
+	for (i = 0; i < COUNT_CALLS; i++)
+		s->calls[i] = calls_now(c, i);
 	/* The narrower the interval, the later it is opened: CPU time is compared within 1 %. */
 	getrusage(RUSAGE_THREAD, &c->before);
 	s->start_ns = clock_boottime_ns();
@@ -76,6 +88,7 @@ void counts_step_end(struct counts *c)
 {
 	struct step *s = &c->steps[c->n_steps];
 	struct rusage after;
+	int i;
 
 	s->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - c->cpu_before;
 	s->wall_ns = clock_boottime_ns() - s->start_ns;
@@ -84,6 +97,8 @@ void counts_step_end(struct counts *c)
 	c->majflt += (uint64_t)(after.ru_majflt - c->before.ru_majflt);
 	c->nvcsw += (uint64_t)(after.ru_nvcsw - c->before.ru_nvcsw);
 	c->nivcsw += (uint64_t)(after.ru_nivcsw - c->before.ru_nivcsw);
+	for (i = 0; i < COUNT_CALLS; i++)
+		s->calls[i] = calls_now(c, i) - s->calls[i];
 	c->n_steps++;
 	if (c->stages)
 		fprintf(c->stages,
@@ -107,6 +122,18 @@ uint64_t counts_stage(struct counts *c, const char *stage, uint64_t start_ns)
 static void member_print(const char *key, uint64_t value)
 {
 	printf(",\"%s\":%llu", key, (unsigned long long)value);
+}
+
+static void calls_print(const struct counts *c, const char *key, int call)
+{
+	size_t i;
+
+	if (!c->calls)
+		return;
+	printf(",\"%s\":[", key);
+	for (i = 0; i < c->n_steps; i++)
+		printf("%s%llu", i ? "," : "", (unsigned long long)c->steps[i].calls[call]);
+	putchar(']');
 }
 
 void counts_print(const struct counts *c, const char *engine, int threads, const char *extra)
@@ -142,6 +169,9 @@ void counts_print(const struct counts *c, const char *engine, int threads, const
 	printf("],\"step_cpu_ns\":[");
 	for (i = 0; i < c->n_steps; i++)
 		printf("%s%llu", i ? "," : "", (unsigned long long)c->steps[i].cpu_ns);
-	printf("]}\n");
+	putchar(']');
+	calls_print(c, "step_barriers", COUNT_BARRIERS);
+	calls_print(c, "step_forwards", COUNT_FORWARDS);
+	puts("}");
 	fflush(stdout);
 }

@@ -12,10 +12,14 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+/* What tests/probed/count_calls.c counts, in its order. */
+enum { COUNT_BARRIERS, COUNT_FORWARDS, COUNT_CALLS };
+
 struct step {
 	int32_t n_tokens;
 	uint64_t start_ns, wall_ns;
-	uint64_t cpu_ns; /* CLOCK_THREAD_CPUTIME_ID */
+	uint64_t cpu_ns;             /* CLOCK_THREAD_CPUTIME_ID */
+	uint64_t calls[COUNT_CALLS]; /* by all threads */
 };
 
 struct counts {
@@ -26,7 +30,8 @@ struct counts {
 	uint64_t minflt, majflt, nvcsw, nivcsw; /* RUSAGE_THREAD, within the steps */
 	struct rusage before;                   /* of the step that is open */
 	uint64_t cpu_before;
-	FILE *stages; /* NULL: not wanted */
+	const uint64_t *calls; /* NULL: count_calls.so is not preloaded */
+	FILE *stages;          /* NULL: not wanted */
 };
 
 uint64_t clock_boottime_ns(void);

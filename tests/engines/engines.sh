@@ -66,6 +66,37 @@ llama_libs() {
 	echo "$dir/node_modules/$package/bins/linux-$arch"
 }
 
+# The builds of the CPU backend that this CPU can run, best first: llama.cpp asks each for its score.
+# On stderr the names of the others.
+llama_variants() {
+	local libs
+	libs=$(llama_libs) || return 1
+	python3 - "$libs" <<-'PY'
+		import ctypes, glob, re, sys
+		able, unable = [], []
+		for path in glob.glob(sys.argv[1] + "/libggml-cpu-*.so"):
+		    name = re.search(r"libggml-cpu-(.*)\.so$", path)[1]
+		    score = ctypes.CDLL(path).ggml_backend_score()
+		    able.append((-score, name)) if score else unable.append(name)
+		print("\n".join(name for _, name in sorted(able)))
+		print(" ".join(sorted(unable)), file=sys.stderr)
+	PY
+}
+
+# llama_variant_libs VARIANT: a folder like llama_libs, with that build of the CPU backend alone
+llama_variant_libs() {
+	local libs dir=$ENGINES/llama-$LLAMA_VERSION-$1
+	libs=$(llama_libs) || return 1
+	if [ ! -d "$dir" ]; then
+		rm -rf "$dir.part"
+		mkdir -p "$dir.part"
+		find "$libs" -name '*.so' ! -name 'libggml-cpu-*' -exec ln -s -t "$dir.part" {} +
+		ln -s -t "$dir.part" "$libs/libggml-cpu-$1.so"
+		mv "$dir.part" "$dir"
+	fi
+	echo "$dir"
+}
+
 # npm_folder NAME PACKAGE...: a folder of that name with these packages, fetched once.
 npm_folder() {
 	local dir=$ENGINES/$1

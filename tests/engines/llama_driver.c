@@ -180,32 +180,35 @@ static int api_load(struct api *api, const char *dir, void **ret_lib)
 	return 0;
 }
 
-/* The CPU backend that ggml picked for this machine, as a dlopen handle; NULL: none. */
-static void *cpu_backend_find(void)
+/* The CPU backend that ggml picked for this machine; false: none. */
+static bool cpu_backend_path(char path[4096])
 {
-	char line[4096], *path = NULL;
+	char line[4096];
+	bool found = false;
 	FILE *maps;
 
 	maps = fopen("/proc/self/maps", "re");
 	if (!maps)
-		return NULL;
-	while (!path && fgets(line, sizeof(line), maps)) {
+		return false;
+	while (!found && fgets(line, sizeof(line), maps)) {
 		if (!strstr(line, "/libggml-cpu"))
 			continue;
-		path = strchr(line, '/');
+		strcpy(path, strchr(line, '/'));
 		path[strcspn(path, "\n")] = '\0';
+		found = true;
 	}
 	fclose(maps);
-	return path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	return found;
 }
 
 static int threadpool_attach(struct llama *l, const struct run_options *o)
 {
 	struct threadpool_params params = l->api.ggml_threadpool_params_default(o->threads);
 	void *(*threadpool_new)(struct threadpool_params *);
+	char path[4096];
 	void *cpu, *pool;
 
-	cpu = cpu_backend_find();
+	cpu = cpu_backend_path(path) ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
 	if (!cpu)
 		return run_fail("%s: no libggml-cpu*.so was loaded from there", o->args[0]);
 	*(void **)&threadpool_new = dlsym(cpu, "ggml_threadpool_new");
@@ -336,6 +339,18 @@ static int driver_piece(void *engine, int32_t token, char *buf, size_t size)
 	return l->api.llama_token_to_piece(l->vocab, token, buf, (int32_t)size, 0, true);
 }
 
+/* Which build of its CPU backend ggml chose. */
+static const char *driver_extra(void *engine)
+{
+	static char text[320];
+	char path[4096] = "";
+
+	(void)engine;
+	cpu_backend_path(path);
+	snprintf(text, sizeof(text), ",\"cpu_backend\":\"%.256s\"", basename(path));
+	return text;
+}
+
 static int driver_finish(void *engine)
 {
 	struct llama *l = engine;
@@ -353,6 +368,7 @@ static const struct engine_ops driver_ops = {
 	.decode = driver_decode,
 	.sample = driver_sample,
 	.piece = driver_piece,
+	.extra = driver_extra,
 	.finish = driver_finish,
 };
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Real llama.cpp: steps, tokens, operators, barriers, faults, switches and CPU time, against what the
-# engine's driver counts around each call.
+# engine's driver counts around each call, the engine's own graphs, and the calls that a preloaded library
+# counts in the same run. How many barriers a token has depends on which CPU the engine computes for.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -12,13 +13,21 @@ need_llama
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
+probed=$BUILD/probed
+run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+
 # A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
 delay=(-d 500)
+
+# Sets COUNTED, the driver under what counts its calls, for a recording of that name.
+counted() { # NAME
+	COUNTED=(env LD_PRELOAD="$probed/count_calls.so" COUNT_CALLS="$TMP/$1.calls" "$DRIVER" -N "$TMP/$1.nodes")
+}
 
 # check_llama NAME: a recording against the driver's last line
 check_llama() {
 	check "$1: steps, n_tokens, operators, barriers, samples, faults and switches" \
-		"$CHECK" llama "$TMP/$1.json" "$TMP/$1.jsonl" "$TMP/$1.out"
+		"$CHECK" llama "$TMP/$1.json" "$TMP/$1.jsonl" "$TMP/$1.out" "$TMP/$1.nodes"
 	check "$1: the breakdown of each step, to the nanosecond, from its spans" \
 		"$CHECK" breakdown "$TMP/$1.json" "$TMP/$1.jsonl"
 }
@@ -27,11 +36,24 @@ check_llama() {
 for threads in 1 2; do
 	tokens=$((threads == 1 ? 64 : 8))
 	args=(-n "$tokens" -r 2 -t "$threads" -q)
-	record "command-$threads" -- "$DRIVER" "${args[@]}" "${delay[@]}" "${MODEL_ARGS[@]}" &&
+	counted "command-$threads"
+	record "command-$threads" -- "${COUNTED[@]}" "${args[@]}" "${delay[@]}" "${MODEL_ARGS[@]}" &&
 		check_llama "command-$threads"
-	record_attached "attached-$threads" -- "$DRIVER" "${args[@]}" -w "${MODEL_ARGS[@]}" &&
+	counted "attached-$threads"
+	record_attached "attached-$threads" -- "${COUNTED[@]}" "${args[@]}" -w "${MODEL_ARGS[@]}" &&
 		check_llama "attached-$threads"
 done
+
+# another build of the CPU backend than the one that the engine chose: the plainest
+variant=$(llama_variants 2>/dev/null | tail -n 1) || variant=
+if [ "$variant" ]; then
+	counted "other-cpu"
+	record_attached "other-cpu" -- "${COUNTED[@]}" -n 8 -t 2 -P 50 -q -w "$(llama_variant_libs "$variant")" \
+		"${MODEL_ARGS[1]}" && check_llama "other-cpu"
+	json '"# other-cpu: " + c["cpu_backend"]' c=last:"$TMP/other-cpu.out"
+else
+	skip "other-cpu" "no build of the CPU backend can be chosen here"
+fi
 
 # Long steps, since the driver's clock readings and the probe lie outside of what is compared. What
 # a hypervisor takes away is no CPU time, but cannot be told from it: then (2) once more.

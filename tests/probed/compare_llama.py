@@ -139,35 +139,46 @@ def check_calls(steps, trace):
          sum(e["name"] != FUSED for s in steps for ops in s.ops.values() for e in ops), forwards)
 
 
-parser = argparse.ArgumentParser()
-parser.add_argument("name")
-parser.add_argument("trace")
-parser.add_argument("--log", required=True)
-parser.add_argument("--nodes", required=True)
-parser.add_argument("--calls")
-parser.add_argument("--detail", action="store_true")
-args = parser.parse_args()
+def read_nodes(path):
+    """The nodes of each step, as the engine's -N writes them."""
+    by_step = collections.defaultdict(list)
+    with open(path) as f:
+        for line in f:
+            n = json.loads(line)
+            by_step[n["step"]].append(n)
+    return [by_step[i] for i in sorted(by_step)]
 
-with open(args.log) as f:
-    counts = json.loads([line for line in f if line.startswith("{")][-1])
-assert counts["threads"] <= 2
-by_step = collections.defaultdict(list)
-with open(args.nodes) as f:
-    for line in f:
-        n = json.loads(line)
-        by_step[n["step"]].append(n)
-graphs = [by_step[i] for i in sorted(by_step)]
-events = read_trace(args.trace)
-all_steps, outside = split_into_steps(events)
 
-same("tokens of each step", [s.event["args"]["n_tokens"] for s in all_steps],
-     counts["step_n_tokens"])
-same("names of the steps", [s.event["name"] for s in all_steps],
-     ["decode" if n == 1 else "prefill" for n in counts["step_n_tokens"]])
-same("operators and barriers outside of steps", outside, 0)
-check_ops(all_steps, graphs)
-if args.calls:
-    check_calls(all_steps, events)
-if args.detail and any("ids" in n for g in graphs for n in g):
-    check_experts(all_steps, graphs)
-sys.exit(failed)
+def main():
+    global args, counts
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("trace")
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--nodes", required=True)
+    parser.add_argument("--calls")
+    parser.add_argument("--detail", action="store_true")
+    args = parser.parse_args()
+
+    with open(args.log) as f:
+        counts = json.loads([line for line in f if line.startswith("{")][-1])
+    assert counts["threads"] <= 2
+    graphs = read_nodes(args.nodes)
+    events = read_trace(args.trace)
+    steps, outside = split_into_steps(events)
+
+    same("tokens of each step", [s.event["args"]["n_tokens"] for s in steps],
+         counts["step_n_tokens"])
+    same("names of the steps", [s.event["name"] for s in steps],
+         ["decode" if n == 1 else "prefill" for n in counts["step_n_tokens"]])
+    same("operators and barriers outside of steps", outside, 0)
+    check_ops(steps, graphs)
+    if args.calls:
+        check_calls(steps, events)
+    if args.detail and any("ids" in n for g in graphs for n in g):
+        check_experts(steps, graphs)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,8 @@
   check.py strace TRACE OUT TABLE OUT2   TABLE: strace -fc -U name,calls,errors of a second run
   check.py faults PROFILE OUT            OUT: of faults
   check.py states TRACE PROFILE OUT      OUT: of states
-  check.py llama TRACE PROFILE LOG       LOG: of a run of the llama.cpp driver
+  check.py llama TRACE PROFILE LOG NODES of a run of the llama.cpp driver under count_calls.so:
+                                         LOG: what it printed, NODES: of its -N
   check.py cpu TRACE PROFILE LOG         its CPU time; exits with 2 when the trace has too much
   check.py workers TRACE PROFILE         the same of the worker, where there is one
   check.py crews PROFILE OUT WORKERS     who was late in the rounds of crews.c
@@ -21,6 +22,9 @@ import json
 import os
 import re
 import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../probed"))
+from compare_llama import FUSED, expected_ops, read_nodes
 
 Count = collections.namedtuple("Count", "n errors sum")
 # Neither return, nor can strace show how they end.
@@ -425,11 +429,6 @@ def states(trace, profile, out):
     return diff.n
 
 
-# A decoded token of the model that make_gguf.py makes with 4 layers: graph nodes that run as
-# operators, the fused norms (two in each layer and the last one), and the barriers, on each thread.
-LLAMA_DECODE = {"operators": 64, "norms": 9, "barriers": 106}
-
-
 def usage_check(events, c, diff):
     """The driver calls getrusage before and after each step: what lies in between it has counted."""
     mine = [e for e in events if e.get("tid") == c["tid"] and "ts" in e]
@@ -453,7 +452,7 @@ def usage_check(events, c, diff):
             diff.equal(f"{what} in the trace", sure[what], c[what])
 
 
-def llama(trace, profile, log):
+def llama(trace, profile, log, nodes):
     diff, events, lines = Differences(), events_of(trace), steps_of(profile)
     c = lines_of(log)[-1]
     spans = sorted((e for e in events if e.get("cat") == "step"), key=start)
@@ -474,12 +473,19 @@ def llama(trace, profile, log):
             starts["barriers"].append(start(e))
     for what in starts.values():
         what.sort()
-    for i, e in enumerate(spans):
-        for what in starts if e["name"] == "decode" else ():
-            n = bisect.bisect_left(starts[what], end(e)) - bisect.bisect_left(starts[what], start(e))
-            # the preset leaves out barriers that have nobody to wait for
-            wanted = 0 if what == "barriers" and c["threads"] == 1 else LLAMA_DECODE[what]
-            diff.equal(f"step {i}: {what}", n, wanted * c["threads"])
+    graphs = [[name for name, _ in expected_ops(g)] for g in read_nodes(nodes)]
+    diff.equal("graphs", len(graphs), len(spans))
+    for i, (e, graph) in enumerate(zip(spans, graphs)):
+        norms = graph.count(FUSED)
+        wanted = {"operators": (len(graph) - norms) * c["threads"], "norms": norms * c["threads"],
+                  # the preset leaves out barriers that have nobody to wait for
+                  "barriers": c["step_barriers"][i] if c["threads"] > 1 else 0}
+        diff.equal(f"step {i}: operators by the graph", wanted["operators"], c["step_forwards"][i])
+        for what, n in wanted.items():
+            got = bisect.bisect_left(starts[what], end(e)) - bisect.bisect_left(starts[what], start(e))
+            diff.equal(f"step {i}: {what}", got, n)
+    diff.equal("there are operators and barriers to count",
+               bool(c["step_forwards"] and min(c["step_forwards"]) and min(c["step_barriers"])), True)
 
     usage_check(events, c, diff)
     for key, own in (("faults_minor", "minflt"), ("faults_major", "majflt"),
@@ -628,7 +634,7 @@ def summary(counts, err):
 
 
 COMMANDS = {"sections": (sections, 2), "strace": (strace, 4), "faults": (faults, 2),
-            "states": (states, 3), "llama": (llama, 3), "cpu": (cpu, 3), "breakdown": (breakdown, 2), "workers": (workers, 2),
+            "states": (states, 3), "llama": (llama, 4), "cpu": (cpu, 3), "breakdown": (breakdown, 2), "workers": (workers, 2),
             "crews": (crews, 3), "summary": (summary, 2)}
 
 if __name__ == "__main__":
