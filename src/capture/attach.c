@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/elf.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "target/usdt.h"
 #include "util/log.h"
@@ -194,8 +194,11 @@ static int add_sites(struct attach *a, int file, struct sites *s, bool always)
 	return err;
 }
 
-/* shown: the path as the target sees it, which the globs are about. Returns sites or an error. */
-static int attach_file(struct attach *a, const char *path, const char *shown)
+/*
+ * fd: the same file from here on, also when it is deleted or replaced meanwhile. shown: the path as
+ * the target sees it, which the globs are about. Returns sites or an error.
+ */
+static int attach_file(struct attach *a, int fd, const char *shown)
 {
 	struct collect c = {
 		.pt = a->pt,
@@ -205,16 +208,10 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 	};
 	size_t left_out = a->pt->left_out;
 	char opened[32], build_id[ELF_BUILD_ID_MAX] = "none";
-	int err, fd, n = 0;
+	int err, n = 0;
 
-	if (!is_claimed(a->pt, shown))
-		return 0;
-	/* the same file from here on, also when it is deleted or replaced meanwhile */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	err = fd < 0 ? -errno : 0;
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
-	if (!err)
-		err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
+	err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
 	if (a->pt->left_out > left_out)
 		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "
 			 "narrower globs",
@@ -234,8 +231,6 @@ static int attach_file(struct attach *a, const char *path, const char *shown)
 		log_debug("%d probes in %s, build-id %s", n, shown, build_id);
 	else if (err)
 		warn_file(shown, err, c.sites.entries.n + c.sites.returns.n + c.steps.entries.n + c.steps.returns.n);
-	if (fd >= 0)
-		close(fd);
 	sites_free(&c.sites);
 	sites_free(&c.steps);
 	return err ? err : n;
@@ -273,23 +268,40 @@ static void remember(struct attach *a, uint64_t dev, uint64_t ino, const char *n
 	seen[a->n_seen++] = (struct seen){ dev, ino, probed ? 0 : hash_name(name) };
 }
 
-/* The engines that claim the file; what they want to know from it is read. */
-static void note_engines(struct attach *a, const char *path, const char *shown)
+static bool engine_claims(const struct engine *e, const char *shown)
 {
 	const char *base = strrchr(shown, '/') + 1;
-	struct elf_file *elf = NULL;
+	bool claims = false;
+
+	for (size_t k = 0; k < e->n_mapped && !claims; k++)
+		claims = !fnmatch(e->mapped[k], base, 0);
+	return claims;
+}
+
+/* Whether the file is one of an engine, or has probes of the command line. */
+static bool is_wanted(struct attach *a, const char *shown)
+{
+	bool wanted = is_claimed(a->pt, shown);
 
 	for (size_t i = 0; i < a->pt->n_engines; i++) {
-		struct engine *e = a->pt->engines[i];
-		bool claimed = false;
-
-		for (size_t k = 0; k < e->n_mapped && !claimed; k++)
-			claimed = !fnmatch(e->mapped[k], base, 0);
-		if (!claimed)
+		if (!engine_claims(a->pt->engines[i], shown))
 			continue;
-		e->matched = true;
-		if (elf || !elf_open(path, &elf))
-			engine_read_enums(e, elf);
+		a->pt->engines[i]->matched = true;
+		wanted = true;
+	}
+	return wanted;
+}
+
+/* What the engines that claim the file want to know from it. */
+static void read_enums(struct attach *a, int fd, const char *shown)
+{
+	struct elf_file *elf = NULL;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	for (size_t i = 0; i < a->pt->n_engines; i++) {
+		if (engine_claims(a->pt->engines[i], shown) && (elf || !elf_open(path, &elf)))
+			engine_read_enums(a->pt->engines[i], elf);
 	}
 	elf_close(elf);
 }
@@ -302,18 +314,17 @@ struct scan {
 
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
-	char path[PATH_MAX];
 	struct scan *s = arg;
-	int n = -ENOENT;
+	int n = 0, fd;
 
 	if (is_seen(s->a, m->dev, m->ino, m->path))
 		return 0;
-	/* deleted between the two: then it is found by its mapping */
-	for (int try = 0; try < 2 && n == -ENOENT; try++) {
-		if (process_file_path(s->pid, m, path, sizeof(path)))
+	if (is_wanted(s->a, m->path)) {
+		if (file_open_mapped(s->pid, m, &fd))
 			return 0; /* gone with its process: another one may still have it */
-		note_engines(s->a, path, m->path);
-		n = attach_file(s->a, path, m->path);
+		read_enums(s->a, fd, m->path);
+		n = attach_file(s->a, fd, m->path);
+		close(fd);
 	}
 	remember(s->a, m->dev, m->ino, m->path, n > 0);
 	if (n > 0)
@@ -485,7 +496,7 @@ static int check_named(const struct probe_spec *s)
 int attach_named_files(struct attach *a)
 {
 	struct stat st;
-	int err;
+	int fd, err;
 
 	for (size_t i = 0; i < a->pt->n; i++) {
 		const struct probe_spec *s = &a->pt->specs[i];
@@ -497,7 +508,10 @@ int attach_named_files(struct attach *a)
 			return err;
 		if (stat(s->library, &st) || is_seen(a, 0, st.st_ino, s->library))
 			continue;
-		err = attach_file(a, s->library, s->library);
+		fd = open(s->library, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		err = fd < 0 ? -errno : attach_file(a, fd, s->library);
+		if (fd >= 0)
+			close(fd);
 		if (err < 0)
 			return err;
 		s = &a->pt->specs[i]; /* the table may have moved */

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "engine/engine.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -134,22 +136,24 @@ static void print_file(const char *path, const char *shown)
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
-	char path[PATH_MAX];
-	int err;
+	char path[32];
+	int fd, err;
 
 	/* the parts of one file follow one another */
 	if (!strcmp(s->last, m->path) || !is_claimed(s->pt, m->path))
 		return 0;
 	snprintf(s->last, sizeof(s->last), "%s", m->path);
-	if (process_file_path(s->pid, m, path, sizeof(path))) {
-		log_warn("cannot find the file %s of process %d", m->path, s->pid);
+	if (file_open_mapped(s->pid, m, &fd)) {
+		log_warn("cannot open the file %s of process %d", m->path, s->pid);
 		return 0;
 	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	print_file(path, m->path);
 	s->files++;
 	err = probe_sites_each(s->pt, path, m->path, false, print_site, s->pt);
 	if (err)
 		log_warn("cannot read %s: %s", m->path, strerror(-err));
+	close(fd);
 	return 0;
 }
 

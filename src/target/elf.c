@@ -189,16 +189,25 @@ static int read_loads(struct elf_file *elf)
 
 int elf_open(const char *path, struct elf_file **ret_elf)
 {
+	/* O_NONBLOCK: a FIFO in the place of a library must not hang us */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	return fd < 0 ? -errno : elf_open_fd(fd, ret_elf);
+}
+
+int elf_open_fd(int fd, struct elf_file **ret_elf)
+{
 	struct elf_file *elf;
 	struct stat st;
 	int err;
 
 	elf = calloc(1, sizeof(*elf));
-	if (!elf)
+	if (!elf) {
+		close(fd);
 		return -ENOMEM;
-	/* O_NONBLOCK: a FIFO in the place of a library must not hang us */
-	elf->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (elf->fd < 0 || fstat(elf->fd, &st) < 0) {
+	}
+	elf->fd = fd;
+	if (fstat(elf->fd, &st) < 0) {
 		err = -errno;
 		goto out;
 	}
@@ -234,8 +243,7 @@ void elf_close(struct elf_file *elf)
 		free(elf->tables[t].strings);
 	}
 	elf_end(elf->elf);
-	if (elf->fd >= 0)
-		close(elf->fd);
+	close(elf->fd);
 	free(elf);
 }
 

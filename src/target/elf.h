@@ -33,6 +33,10 @@ struct elf_symbol {
  * none of ours. -EBADMSG: malformed or truncated. Else what open(2) says. Free with elf_close().
  */
 int elf_open(const char *path, struct elf_file **ret_elf);
+
+/* The same for a descriptor, which it takes over, also when it fails. */
+int elf_open_fd(int fd, struct elf_file **ret_elf);
+
 void elf_close(struct elf_file *elf);
 
 /* EM_X86_64 or EM_AARCH64. */

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -193,28 +192,6 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 	free(line);
 	fclose(f);
 	return err;
-}
-
-static bool is_the_file(const char *path, const struct mapped_file *m)
-{
-	struct stat st;
-
-	/* device numbers in maps differ from stat's on btrfs and overlayfs: the inode must do */
-	return !stat(path, &st) && st.st_ino == m->ino;
-}
-
-int process_file_path(pid_t pid, const struct mapped_file *m, char *buf, size_t size)
-{
-	int n = snprintf(buf, size, "/proc/%d/root%s", pid, m->path);
-
-	/* the plain path lives longer than the process */
-	if (n > 0 && (size_t)n < size && is_the_file(buf, m)) {
-		if (is_the_file(m->path, m))
-			snprintf(buf, size, "%s", m->path);
-		return 0;
-	}
-	n = snprintf(buf, size, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
-	return n > 0 && (size_t)n < size && is_the_file(buf, m) ? 0 : -ENOENT;
 }
 
 int process_getenv(pid_t pid, const char *name, char **ret_value)

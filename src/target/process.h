@@ -45,12 +45,6 @@ struct mapped_file {
  * the kernel does not let us look: ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
-/*
- * A path under which this process can open a mapped file of another: through its root, or, when the
- * file was deleted or replaced, through /proc/PID/map_files. -ENOENT when neither leads to the file.
- */
-int process_file_path(pid_t pid, const struct mapped_file *m, char *buf, size_t size);
-
 /* Value of a variable in the environment that the process was started with, malloc()ed.
  * -ENOENT, -ESRCH, -ENOMEM. */
 int process_getenv(pid_t pid, const char *name, char **ret_value);

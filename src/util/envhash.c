@@ -2,9 +2,9 @@
 #include "util/envhash.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <json-c/json.h>
-#include <limits.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "target/elf.h"
+#include "target/file.h"
 #include "target/process.h"
 #include "util/fmt.h"
 
@@ -94,35 +95,47 @@ static void sort_unique(struct json_object *array)
 			json_object_array_del_idx(array, i, 1);
 }
 
-static struct json_object *build_id_json(const char *path, int *ret_err)
+/* Of a descriptor, which it takes over. */
+static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 {
-	char hex[ELF_BUILD_ID_MAX];
 	struct elf_file *elf;
-	int err;
 
-	err = *ret_err = elf_open(path, &elf);
-	if (!err) {
-		err = elf_build_id(elf, hex, sizeof(hex));
-		elf_close(elf);
-	}
-	return json_object_new_string(err ? "none" : hex);
+	strcpy(hex, "none");
+	if (elf_open_fd(fd, &elf))
+		return;
+	if (elf_build_id(elf, hex, ELF_BUILD_ID_MAX))
+		strcpy(hex, "none");
+	elf_close(elf);
+}
+
+static struct json_object *build_id_json(const struct env_library *lib)
+{
+	char hex[ELF_BUILD_ID_MAX] = "none";
+	int fd;
+
+	if (!lib->path)
+		return json_object_new_string(lib->build_id);
+	fd = open(lib->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0)
+		read_build_id(fd, hex);
+	return json_object_new_string(hex);
 }
 
 static struct json_object *exe_json(pid_t pid, int *err)
 {
-	struct json_object *obj;
-	char path[64];
-	int open_err;
+	char hex[ELF_BUILD_ID_MAX] = "none";
+	int fd, open_err;
 
 	if (!pid)
-		return json_object_new_string("none");
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	obj = build_id_json(path, &open_err);
+		return json_object_new_string(hex);
+	open_err = file_open_exe(pid, &fd);
+	if (!open_err)
+		read_build_id(fd, hex);
 	if (open_err == -ENOENT) /* also of a zombie and of a kernel thread */
 		*err = -ESRCH;
 	else if (open_err == -EACCES || open_err == -EPERM)
 		*err = open_err;
-	return obj;
+	return json_object_new_string(hex);
 }
 
 /* x86 has a model name; arm64 only the numbers that stand for one. */
@@ -169,9 +182,8 @@ static struct json_object *libraries_json(const struct env_input *in, int *err)
 
 	for (size_t i = 0; i < in->n_libraries; i++) {
 		struct json_object *obj = json_object_new_object();
-		int ignored;
 
-		add(obj, "build_id", build_id_json(in->libraries[i].path, &ignored), err);
+		add(obj, "build_id", build_id_json(&in->libraries[i]), err);
 		add(obj, "name", json_bytes(in->libraries[i].name), err);
 		append(array, obj, err);
 	}
@@ -341,9 +353,10 @@ static int collect_file(const struct mapped_file *m, void *arg)
 	static const char deleted[] = " (deleted)";
 	struct collected *c = arg;
 	const char *slash = strrchr(m->path, '/');
-	char *name = strdup(slash ? slash + 1 : m->path), path[PATH_MAX];
+	char *name = strdup(slash ? slash + 1 : m->path), build_id[ELF_BUILD_ID_MAX] = "none";
 	bool claimed = false;
 	size_t len;
+	int fd;
 
 	if (!name)
 		return -ENOMEM;
@@ -361,10 +374,10 @@ static int collect_file(const struct mapped_file *m, void *arg)
 		free(name);
 		return 0;
 	}
-	if (process_file_path(c->pid, m, path, sizeof(path)))
-		path[0] = '\0';
-	c->libraries[c->n] = (struct env_library){ .name = name, .path = strdup(path) };
-	return c->libraries[c->n++].path ? 0 : -ENOMEM;
+	if (!file_open_mapped(c->pid, m, &fd))
+		read_build_id(fd, build_id);
+	c->libraries[c->n] = (struct env_library){ .name = name, .build_id = strdup(build_id) };
+	return c->libraries[c->n++].build_id ? 0 : -ENOMEM;
 }
 
 int env_hash_process(
@@ -398,7 +411,7 @@ int env_hash_process(
 out:
 	for (size_t i = 0; c && i < c->n; i++) {
 		free((char *)c->libraries[i].name);
-		free((char *)c->libraries[i].path);
+		free((char *)c->libraries[i].build_id);
 	}
 	if (c)
 		free(c->claims);

@@ -17,7 +17,8 @@ struct probe_table;
 
 struct env_library {
 	const char *name; /* file name, without folder */
-	const char *path; /* where this process can open it */
+	const char *path; /* of the file whose build-id counts; NULL: the next says it */
+	const char *build_id; /* "none": it has none, or cannot be read */
 };
 
 struct env_preset {

@@ -194,8 +194,8 @@ static void test_equal_and_not(void **state)
 
 static void test_libraries(void **state)
 {
-	struct env_library libraries[] = { { "z.so", "/proc/self/exe" }, { "a.so", NULL },
-		{ "gone.so", "/nonexistent/gone.so" }, { "z.so", "/proc/self/exe" } };
+	struct env_library libraries[] = { { "z.so", "/proc/self/exe", NULL }, { "a.so", NULL, NULL },
+		{ "gone.so", "/nonexistent/gone.so", NULL }, { "z.so", "/proc/self/exe", NULL } };
 	const struct env_preset presets[] = { { "llama.cpp", 2 }, { "cuda", 1 } };
 	struct env_input in = {
 		.libraries = libraries, .n_libraries = 4, .presets = presets, .n_presets = 2

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
+#include "target/file.h"
 #include "target/process.h"
 
 #define NO_PID 5000000 /* above PID_MAX_LIMIT */
@@ -293,8 +294,7 @@ static void test_mapped_self(void **state)
 {
 	struct wanted w = { .address = (uintptr_t)test_mapped_self };
 	struct stat st;
-	char path[PATH_MAX], small[16];
-	int calls = 0;
+	int fd, calls = 0;
 	void *anon;
 
 	(void)state;
@@ -303,9 +303,14 @@ static void test_mapped_self(void **state)
 	assert_true(w.all >= 3); /* this program, the C library, cmocka, ... */
 	assert_int_equal(stat(w.path, &st), 0);
 	assert_int_equal(w.m.ino, st.st_ino);
-	assert_int_equal(process_file_path(getpid(), &w.m, path, sizeof(path)), 0);
-	assert_string_equal(path, w.path);
-	assert_int_equal(process_file_path(getpid(), &w.m, small, sizeof(small)), -ENOENT);
+	assert_int_equal(file_open_mapped(getpid(), &w.m, &fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(w.m.ino, st.st_ino);
+	close(fd);
+	assert_int_equal(file_open_mapped(NO_PID, &w.m, &fd), -ENOENT);
+	assert_int_equal(file_open_exe(NO_PID, &fd), -ENOENT);
+	assert_int_equal(file_open_exe(getpid(), &fd), 0);
+	close(fd);
 
 	assert_int_equal(process_each_mapped(getpid(), stop_at_mapping, &calls), -7);
 	assert_int_equal(calls, 1);
@@ -332,7 +337,7 @@ static void test_mapped_names(void **state)
 {
 	static const char *const names[] = { "/plain", "/with space", "/line\nfeed", "/x (deleted)",
 		"/00400000-00401000 r-xp 00000000 00:01 1 \xff" };
-	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX], found[PATH_MAX];
+	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX];
 
 	(void)state;
 	assert_non_null(mkdtemp(dir));
@@ -340,7 +345,7 @@ static void test_mapped_names(void **state)
 		struct wanted w = {};
 		struct stat st;
 		void *code, *data;
-		int fd;
+		int fd, found;
 
 		snprintf(path, sizeof(path), "%s%s", dir, names[i]);
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
@@ -367,26 +372,56 @@ static void test_mapped_names(void **state)
 		assert_int_equal(w.m.end, (uintptr_t)code + 8192);
 		if (!strchr(names[i], '\n')) {
 			assert_string_equal(w.path, path);
-			assert_int_equal(
-				process_file_path(getpid(), &w.m, found, sizeof(found)), 0);
-			assert_string_equal(found, path);
+			assert_int_equal(file_open_mapped(getpid(), &w.m, &found), 0);
+			close(found);
 		}
 		/* gone, or another file in its place: /proc/PID/map_files leads to the one that is
 		 * mapped, for those who may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
 		assert_int_equal(unlink(path), 0);
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
 		assert_true(fd >= 0);
-		if (process_file_path(getpid(), &w.m, found, sizeof(found))) {
+		if (file_open_mapped(getpid(), &w.m, &found)) {
 			assert_int_not_equal(geteuid(), 0);
 		} else {
-			assert_int_equal(stat(found, &st), 0);
+			assert_int_equal(fstat(found, &st), 0);
 			assert_int_equal(st.st_ino, w.m.ino);
+			close(found);
 		}
 		close(fd);
 		unlink(path);
 		munmap(code, 8192);
 		munmap(data, 8192);
 	}
+	rmdir(dir);
+}
+
+/* What is mapped is no regular file, or what is in its place is none. */
+static void test_open_irregular(void **state)
+{
+	char dir[] = "/tmp/test_process.XXXXXX", path[PATH_MAX];
+	struct mapped_file m = { .start = 1, .end = 2, .path = path }; /* no such mapping */
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(stat(path, &st), 0);
+	m.ino = st.st_ino;
+	m.dev = st.st_dev;
+	assert_int_equal(file_open_mapped(getpid(), &m, &fd), -ENOENT);
+	unlink(path);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	close(fd);
+	m.ino = st.st_ino;
+	assert_int_equal(file_open_mapped(getpid(), &m, &fd), 0);
+	close(fd);
+	m.ino++;
+	assert_int_equal(file_open_mapped(getpid(), &m, &fd), -ENOENT);
+	unlink(path);
 	rmdir(dir);
 }
 
@@ -453,6 +488,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_mapped_self),
 		cmocka_unit_test(test_mapped_names),
+		cmocka_unit_test(test_open_irregular),
 		cmocka_unit_test(test_getenv),
 	};
 
