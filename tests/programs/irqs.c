@@ -9,7 +9,8 @@
  * within sendto(2), maps and writes fresh pages, and computes, so that interrupts hit system calls,
  * faults, user code and each other. A call of close() with descriptor -1001 bounds the beginning,
  * -1002 the end; tried again while an interrupt came beside it, so the last ones count. Prints one
- * line of JSON: the counts in between, or {"skipped": why}.
+ * line of JSON: the counts in between, or {"skipped": why} where they cannot be had (the rounds are
+ * the same).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,11 +51,7 @@ static struct counter {
 
 int work(int round);
 
-static void skip(const char *why)
-{
-	printf("{\"skipped\":\"%s\"}\n", why);
-	exit(0);
-}
+static const char *skipped; /* why there are no counts */
 
 static int tracepoint_id(const char *name)
 {
@@ -75,7 +72,7 @@ static int tracepoint_id(const char *name)
 	return id;
 }
 
-static void counters_open(void)
+static const char *counters_open(void)
 {
 	for (size_t i = 0; i < COUNTERS; i++) {
 		struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT,
@@ -84,15 +81,16 @@ static void counters_open(void)
 
 		counters[i].fd = -1;
 		if (id < 0 && i < 2)
-			skip("no tracefs with the tracepoints of interrupts");
+			return "no tracefs with the tracepoints of interrupts";
 		if (id < 0)
 			continue;
 		attr.config = (uint64_t)id;
 		counters[i].fd =
 			(int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 		if (counters[i].fd < 0)
-			skip("perf_event_open does not count tracepoints here");
+			return "perf_event_open does not count tracepoints here";
 	}
+	return NULL;
 }
 
 static void counters_read(uint64_t counts[COUNTERS])
@@ -109,13 +107,15 @@ static void mark(int fd, uint64_t counts[COUNTERS])
 	uint64_t after[COUNTERS];
 	int tries = 0;
 
+	if (skipped)
+		return;
 	do {
 		counters_read(counts);
 		syscall(SYS_close, fd);
 		counters_read(after);
 		if (++tries == MARK_TRIES)
-			skip("interrupts all the time");
-	} while (memcmp(counts, after, sizeof(after)));
+			skipped = "interrupts all the time";
+	} while (!skipped && memcmp(counts, after, sizeof(after)));
 }
 
 static int loopback;
@@ -130,7 +130,7 @@ static void loopback_open(void)
 	if (loopback < 0 || bind(loopback, (struct sockaddr *)&addr, sizeof(addr)) ||
 		getsockname(loopback, (struct sockaddr *)&addr, &len) ||
 		connect(loopback, (struct sockaddr *)&addr, len))
-		skip("no loopback");
+		die("loopback");
 }
 
 __attribute__((noinline)) int work(int round)
@@ -165,13 +165,17 @@ int main(int argc, char **argv)
 		fputs("Usage: irqs ROUNDS\n", stderr);
 		return 2;
 	}
-	counters_open();
+	skipped = counters_open();
 	loopback_open();
 	work(0);
 	mark(-1001, begin);
 	for (int i = 0; i < rounds; i++)
 		work(i);
 	mark(-1002, end);
+	if (skipped) {
+		printf("{\"skipped\":\"%s\"}\n", skipped);
+		return 0;
+	}
 	printf("{\"tid\":%d,\"sends\":%d", gettid(), rounds * SENDS);
 	for (size_t i = 0; i < COUNTERS; i++)
 		printf(",\"%s\":[\"%s\",%lu]", strchr(counters[i].tracepoint, '/') + 1,
