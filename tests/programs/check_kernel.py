@@ -151,11 +151,12 @@ def pages(trace, profile, out):
         near(f"{line['plateau']}: rss", value_at("rss", at), line["rss"], 256 * page)
         now = {name: value_at(name, at) for name in ("pages_allocated", "pages_freed")}
         if before:
-            # and what page tables, files and printing need
+            # and what page tables, files and printing need, and the slabs of others that a busy
+            # kernel happens to give back in a call of this process
             for name, key in (("pages_allocated", "touched"), ("pages_freed", "freed")):
                 done = line[key] - before[1][key]
                 rise = now[name] - before[0][name]
-                if not done <= rise <= done * 1.02 + 100:
+                if not done <= rise <= done * 1.02 + 1000:
                     diff.equal(f"{line['plateau']}: {name}", rise, done)
         before = (now, line)
     shape = next(p["shape"] for p in lines_of(profile) if p["event"] == "memory_prof")
