@@ -175,6 +175,7 @@ struct thread {
 	u64 waker_slice;
 	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
 	u32 waker_tid;
+	u32 off_tid; /* its tid as it left the CPU; of a dying thread: as it exited */
 	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
@@ -192,6 +193,7 @@ struct thread {
 	u8 throttled;
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
+	u64 tid_ns; /* dying: the last instant at which it was seen to have its tid still */
 	u32 link_gen; /* generation of links whose calls count, as of this call */
 	struct step_counts counts; /* the kernel's, read just now by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];
@@ -392,19 +394,29 @@ static __always_inline void hdr_current(
 
 /* ---- off-CPU spans, and the end of a state ---- */
 
+/*
+ * An exec by another thread than the first exchanges the tids of the two. The first one is dead by then,
+ * but it may still have to leave the CPU for the last time: whatever it does with its new tid would
+ * be shown among what the other one did.
+ */
+static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
+{
+	return t->dying && t->off_tid != tid;
+}
+
+/* The span is that of the tid with which it left the CPU: where its return is seen late, an exec may
+ * have given it another one since. */
 static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now, bool late)
 {
 	struct rec_off_cpu r;
 	u64 wake = t->wake_ns;
 
-	if (!emits(REC_OFF_CPU))
+	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
 		return;
-	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, (u32)pid_tgid, t->off,
+	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, t->off_tid, t->off,
 		t->off_flags | (t->waker_irq ? REC_F_WAKER_IRQ : 0));
 	if (t->off_flags & REC_F_PREEMPT)
 		wake = 0; /* it was never asleep */
-	if (wake && wake < from)
-		wake = from; /* woken on its way out */
 	r.wake_ns = wake > now ? now : wake;
 	r.waker_tid = wake ? t->waker_tid : 0;
 	r.waker_slice = wake ? t->waker_slice : 0;

@@ -43,13 +43,26 @@ static __always_inline void note_who_ran(struct thread *t, struct task_struct *o
 	__builtin_memcpy(t->ran_comm, other->comm, sizeof(t->ran_comm));
 }
 
+/*
+ * A thread that is woken while it is about to sleep may find that it need not, and then no switch
+ * tells that this wake-up is over. One from before the thread entered the kernel is none of this sleep,
+ * whose own may remain unseen. One of this sleep can come from another CPU before the switch does.
+ */
+static __always_inline void wake_forget(struct thread *t)
+{
+	u64 wake = READ_ONCE(t->wake_ns);
+
+	if (wake && wake < (t->in_syscall ? t->sys_start : t->since))
+		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
+}
+
 static __always_inline void switch_out(struct thread *t, struct task_struct *task,
 	struct task_struct *next, u64 now, bool preempt, u32 task_state)
 {
 	u32 state = t->off;
 
 	if (state)
-		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, now);
 	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft one be preempted */
 		__sync_fetch_and_add(&stats.irqs_left, 1);
 		t->irq_depth = 0;
@@ -59,6 +72,10 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		thread_add(t, state, now - t->since);
 	if (cfg.sums)
 		t->switches[preempt || !task_state]++;
+	if (!t->dying)
+		t->off_tid = task->pid;
+	else if (!tid_is_lost(t, task->pid))
+		t->tid_ns = now;
 	t->off_flags = 0;
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
@@ -69,13 +86,14 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		}
 	} else if (task_state & TASK_DEAD) {
 		/* exit(2) never returns: its span ends here, after the wake-ups that it does */
-		struct who w = { .tgid = task->tgid, .tid = task->pid };
+		struct who w = { .tgid = task->tgid, .tid = t->off_tid };
+		u64 end = t->dying ? t->tid_ns : now;
 
 		t->off = ST_STOPPED;
 		t->since = now;
-		task_flush(t, task, w, now);
+		task_flush(t, task, w, end);
 		if (t->in_syscall)
-			syscall_emit(t, w, now, 0, REC_F_OPEN_END);
+			syscall_emit(t, w, end, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
 		if (cfg.sums)
 			thread_sum(t, task->tgid, 0);
@@ -85,6 +103,7 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		return;
 	} else {
 		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
+		wake_forget(t);
 		if (t->in_syscall)
 			t->sys_flags |= REC_F_BLOCKED;
 	}
@@ -227,8 +246,8 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of(p), *waker;
+	u64 slice = 0, now;
 	bool from_irq;
-	u64 slice = 0;
 
 	if (!t)
 		return 0;
@@ -237,8 +256,9 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	if (!waker && in_no_syscall(current))
 		from_irq = 1; /* a fault that wakes somebody is rarer by far */
 	if (waker && cfg.track_syscalls) {
-		/* only a system call, a fault or an interrupt gets a thread into the kernel */
-		if (!waker->in_syscall && !waker->in_fault)
+		/* only a system call, a fault or an interrupt gets a thread into the kernel, from which
+		 * one that dies does not return */
+		if (!waker->in_syscall && !waker->in_fault && !waker->dying)
 			from_irq = 1;
 		/* an interrupt may hit a program that is just ending a span */
 		if (!from_irq && !waker->closing)
@@ -250,7 +270,10 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	if (thread_in_work(t))
 		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
 	/* the last store: switch_in takes a wake-up as seen when this is set */
-	WRITE_ONCE(t->wake_ns, bpf_ktime_get_boot_ns());
+	now = bpf_ktime_get_boot_ns();
+	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
+		waker->tid_ns = now + 1; /* its span lasts until behind the arrow */
+	WRITE_ONCE(t->wake_ns, now);
 	return 0;
 }
 
@@ -302,6 +325,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		t->waker_tid = parent->pid;
 		t->waker_slice = by && by->in_syscall ? slice_that_wakes(by) : 0;
 		t->off_cpu = bpf_get_smp_processor_id();
+		t->off_tid = child->pid;
 		t->off = ST_RUNNABLE;
 		t->since = t->wake_ns = bpf_ktime_get_boot_ns();
 		if (by && (u32)child->tgid == tgid)
@@ -369,6 +393,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		t->in_syscall = 0;
 	}
 	if (cfg.track_sched) {
+		t->off_tid = w.tid;
+		t->tid_ns = now;
 		t->dying = 1;
 		__sync_fetch_and_add(&stats.dying, 1);
 	}

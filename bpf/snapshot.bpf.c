@@ -105,6 +105,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 	/* It has not moved since the window opened, or a program would have set `since`. */
 	if (__sync_val_compare_and_swap(&t->since, 0, stats.start_ns))
 		return 0;
+	t->off_tid = task->pid;
 	t->off = state;
 	t->off_flags = REC_F_OPEN_START;
 	if (nr >= 0) {
@@ -229,7 +230,7 @@ static __always_inline void peek_kernel(
 	if (t->off && emits(REC_OFF_CPU)) {
 		struct rec_off_cpu r = { .cpu_from = t->off_cpu };
 
-		hdr_fill(&r.h, REC_OFF_CPU, t->since, now, w.tgid, w.tid, t->off,
+		hdr_fill(&r.h, REC_OFF_CPU, t->since, now, w.tgid, t->off_tid, t->off,
 			t->off_flags | REC_F_OPEN_END);
 		r.h.cpu = t->off_cpu;
 		if (t->wake_ns >= t->since && !(t->off_flags & REC_F_PREEMPT)) {

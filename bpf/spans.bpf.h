@@ -315,10 +315,10 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 	if (t->off) {
 		struct rec_off_cpu r = {};
 
-		hdr_fill(&r.h, REC_OFF_CPU, t->since, end, w.tgid, w.tid, t->off,
+		hdr_fill(&r.h, REC_OFF_CPU, t->since, end, w.tgid, t->off_tid, t->off,
 			t->off_flags | REC_F_OPEN_END);
 		r.cpu_from = t->off_cpu;
-		if (emits(REC_OFF_CPU))
+		if (emits(REC_OFF_CPU) && !tid_is_lost(t, w.tid))
 			emit(&r, sizeof(r), REC_OFF_CPU);
 	} else if (emits(REC_ON_CPU)) {
 		struct rec_on_cpu r;

@@ -124,7 +124,9 @@ struct rec_syscall {
 
 struct rec_off_cpu {
 	struct rec_hdr h; /* id: enum time_state of the part before the wake-up */
-	u64 wake_ns;      /* when it was woken; 0: it stayed runnable, or was never woken */
+	/* when it was woken, which can be just before it has left the CPU; 0: it stayed runnable, or was
+	 * never woken */
+	u64 wake_ns;
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
 	u8 late;      /* its end was not seen; it ends where the thread was next seen running */

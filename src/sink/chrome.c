@@ -222,7 +222,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 		p = fmt_lit(p, ",\"end_not_seen\":true");
 	if (r->wake_ns) {
 		p = fmt_lit(p, ",\"run_queue_us\":");
-		p = fmt_us(p, end - r->wake_ns);
+		p = fmt_us(p, end - off_cpu_runnable_ns(r));
 	}
 	if (r->wake_ns && from_irq) {
 		p = fmt_lit(p, ",\"waker\":\"interrupt\"");
@@ -237,8 +237,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_open(p, r->h.flags, false);
 	*p++ = '}';
 	event_end(c, p);
-	if (waker && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END) &&
-		(!c->rec.tgid || c->rec.tgid == waker->tgid))
+	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
 		make_arrow(c, r, waker->tgid);
 }
 

@@ -274,7 +274,7 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	if (r->late)
 		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
 	if (r->wake_ns)
-		event_add(&e, "run_queue_ns", VALUE_UINT, end - r->wake_ns);
+		event_add(&e, "run_queue_ns", VALUE_UINT, end - off_cpu_runnable_ns(r));
 	if (r->wake_ns && from_irq) {
 		event_add_word(&e, "waker", "interrupt");
 	} else if (r->wake_ns) {
@@ -286,8 +286,7 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	}
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, row, HELD_PLAIN);
-	if (waker_tgid && r->waker_slice && r->h.dur_ns && !(r->h.flags & REC_F_OPEN_END) &&
-		(!s->rec.tgid || s->rec.tgid == waker_tgid))
+	if (off_cpu_has_arrow(r, &s->rec, waker_tgid))
 		write_wake_up(s, r, waker_tgid);
 }
 

@@ -237,7 +237,7 @@ void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	t = perfetto_thread(s, r->h.tgid, r->h.tid);
 	if (!t)
 		return;
-	p = ftrace_begin(s, c, perfetto_ts(s, r->wake_ns), r->waker_tid,
+	p = ftrace_begin(s, c, perfetto_ts(s, off_cpu_runnable_ns(r)), r->waker_tid,
 		from_irq ? FLAG_HARDIRQ : 0, &event);
 	p = proto_open(p, FTRACE_WAKING, &waking);
 	p = put_comm(p, 1, t->comm);

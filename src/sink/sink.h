@@ -86,6 +86,21 @@ struct sink {
 
 struct profile_meta;
 
+/* Since when the thread was runnable again; only with a wake_ns. */
+static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)
+{
+	return r->wake_ns > r->h.start_ns ? r->wake_ns : r->h.start_ns;
+}
+
+/* Whether the wake-up is an arrow, of a waker that is a thread of this output: from the instant of
+ * the wake-up, which the waker's slice holds, to the thread's last nanosecond off the CPU. */
+static inline bool off_cpu_has_arrow(
+	const struct rec_off_cpu *r, const struct recording *rec, uint32_t waker_tgid)
+{
+	return waker_tgid && r->waker_slice && r->wake_ns >= rec->start_boot_ns && r->h.dur_ns &&
+	       !(r->h.flags & REC_F_OPEN_END) && (!rec->tgid || rec->tgid == waker_tgid);
+}
+
 /* Each takes over the writer, also on failure. -ENOMEM. */
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);

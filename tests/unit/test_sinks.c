@@ -227,6 +227,41 @@ static void test_chrome_wakeups(void **state)
 	chrome_done(&o);
 }
 
+/* A thread can be woken just before it has left the CPU, by one that has gone on since: the arrow begins
+ * when that was, within the waker's slice, and the thread is runnable from its first nanosecond off
+ * the CPU. */
+static void test_chrome_early_wakeup(void **state)
+{
+	struct rec_syscall waker = { .h = hdr(REC_SYSCALL, SYS_futex) };
+	struct rec_off_cpu r = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = PID };
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	waker.h.tid = PID;
+	waker.h.start_ns = START + 1000;
+	waker.h.dur_ns = 500;
+	waker.h.flags = REC_F_WOKE;
+	r.h.start_ns = START + 2000;
+	r.h.dur_ns = 3000;
+	r.wake_ns = START + 1400;
+	r.waker_slice = waker.h.start_ns;
+	EMIT(&o, &waker);
+	EMIT(&o, &r);
+	/* in the file before: nothing to begin in */
+	waker.h.start_ns = r.waker_slice = START - 100;
+	r.wake_ns = START - 1;
+	r.h.start_ns = START + 10000;
+	EMIT(&o, &waker);
+	EMIT(&o, &r);
+	chrome_read(&o);
+	validate(&o, false);
+	assert_text(field(get(&o, "s", "wake-up"), "ts"), "1.400");
+	assert_text(field(get(&o, "f", "wake-up"), "ts"), "4.999");
+	assert_text(arg(find(&o, "X", "blocked: futex", 0), "run_queue_us"), "3.000");
+	chrome_done(&o);
+}
+
 /* Arrows from the waker to the woken: each with an id of its own, both ends in slices. */
 static void test_chrome_arrows(void **state)
 {
@@ -752,6 +787,7 @@ int main(void)
 		TEST(test_chrome_syscalls),
 		TEST(test_chrome_off_cpu),
 		TEST(test_chrome_wakeups),
+		TEST(test_chrome_early_wakeup),
 		TEST(test_chrome_arrows),
 		TEST(test_chrome_cpus_and_faults),
 		TEST(test_chrome_functions),

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Short-lived processes, one after the other, each of which ends at once:
+ *
+ *	spawns COUNT
+ *
+ * by posix_spawn, fork, vfork, and an exec by a thread that is not the first, after any while, so that
+ * the first one is on its way into its sleep, asleep, or runnable when it is killed. Prints "ready"
+ * and waits for a line on stdin.
+ */
+#include <pthread.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SPIN_MAX 65536
+
+static char *child_argv[] = { (char *)"spawns", (char *)"child", NULL };
+static atomic_uint spin;
+
+static _Noreturn void die(const char *what)
+{
+	perror(what);
+	_exit(3);
+}
+
+static void exec_child(void)
+{
+	execv("/proc/self/exe", child_argv);
+	die("execv");
+}
+
+static void *exec_late(void *arg)
+{
+	for (unsigned int n = spin; n; n--)
+		__asm__ volatile("" ::: "memory");
+	exec_child();
+	return arg;
+}
+
+static void exec_from_thread(void)
+{
+	pthread_t thread;
+	int p[2];
+	char c;
+
+	if (pipe(p) || pthread_create(&thread, NULL, exec_late, NULL))
+		die("pthread_create");
+	if (read(p[0], &c, 1) != 1)
+		die("read");
+}
+
+static pid_t spawn(unsigned int i)
+{
+	pid_t pid = 0;
+
+	switch (i % 4) {
+	case 0:
+		if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, child_argv, environ))
+			die("posix_spawn");
+		break;
+	case 1:
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		break;
+	case 2:
+		pid = vfork();
+		if (!pid)
+			exec_child();
+		break;
+	default:
+		/* powers of two of any size: most of the ways through the kernel are short */
+		spin = (unsigned int)rand() % (SPIN_MAX >> (unsigned int)rand() % 16);
+		pid = fork();
+		if (!pid)
+			exec_from_thread();
+	}
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int count;
+	char line[16];
+	int status;
+
+	if (argc != 2) {
+		fputs("Usage: spawns COUNT\n", stderr);
+		return 2;
+	}
+	if (!strcmp(argv[1], "child"))
+		return 0;
+	count = (unsigned int)strtoul(argv[1], NULL, 10);
+	puts("ready");
+	fflush(stdout);
+	if (!fgets(line, sizeof(line), stdin))
+		return 1;
+	for (unsigned int i = 0; i < count; i++) {
+		pid_t pid = spawn(i);
+
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status) {
+			fprintf(stderr, "spawns: child %u failed\n", i);
+			return 1;
+		}
+	}
+	return 0;
+}
