@@ -7,17 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "io/control_client.h"
 #include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define TEXT_MAX 4096 /* bytes of a line that is printed */
 
 struct control_args {
 	pid_t pid; /* 0: the only recording there is */
+	struct control_where where;
 	const char *reason;
 	bool json;
 };
@@ -25,8 +28,14 @@ struct control_args {
 enum {
 	OPT_REASON = 256,
 	OPT_JSON,
+	OPT_USER,
 };
 
+#define OPTION_USER                                                                           \
+	{                                                                                     \
+		"user", OPT_USER, "USER", 0,                                                  \
+			"a recording of this user, a name or a UID (default: one of your own)", 0 \
+	}
 #define OPTION_PID                                                                         \
 	{                                                                                  \
 		"pid", 'p', "PID", 0,                                                      \
@@ -42,12 +51,14 @@ enum {
 
 static const struct argp_option options[] = {
 	OPTION_PID,
+	OPTION_USER,
 	OPTION_JSON,
 	{ 0 },
 };
 
 static const struct argp_option dump_options[] = {
 	OPTION_PID,
+	OPTION_USER,
 	{ "reason", OPT_REASON, "TEXT", 0, "shown in the dump, at the instant of the request", 0 },
 	OPTION_JSON,
 	{ 0 },
@@ -80,6 +91,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_JSON:
 		args->json = true;
 		return 0;
+	case OPT_USER:
+		if (!control_parse_user(arg, &args->where.uid))
+			return 0;
+		log_error("--user: no such user: %.32s", arg);
+		return EINVAL;
 	case ARGP_KEY_INIT:
 		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
 		return 0;
@@ -93,10 +109,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /* ---- answers ---- */
 
+/* What the recorder says is in a terminal, too. */
 static void print_json(struct json_object *reply)
 {
-	puts(json_object_to_json_string_ext(
-		reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	size_t len;
+	const char *text = json_object_to_json_string_length(
+		reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	char *out = malloc(TEXT_JSON_MAX(len) + 1);
+
+	if (!out) {
+		log_error("out of memory");
+		return;
+	}
+	*text_json(out, text, len) = 0;
+	puts(out);
+	free(out);
 }
 
 static const char *string_of(struct json_object *object, const char *key)
@@ -198,13 +225,13 @@ static int status_run(const struct control_args *args)
 	size_t n;
 	int err;
 
-	err = control_list(NULL, args->pid, &peers, &n);
+	err = control_list(&args->where, args->pid, &peers, &n);
 	if (err) {
 		log_error("cannot look for recordings: %s", strerror(-err));
 		return err;
 	}
 	if (!n) {
-		control_say_none(args->pid);
+		control_say_none(&args->where, args->pid);
 		return -ENOENT;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -227,10 +254,10 @@ static int command_run(const struct control_args *args, const char *command)
 	struct control_peer peer;
 	int err;
 
-	err = control_find(NULL, args->pid, &peer);
+	err = control_find(&args->where, args->pid, &peer);
 	if (err)
 		return err;
-	err = control_ask(&peer, command, args->reason, &reply);
+	err = control_ask(&peer, command, args->reason, &reply, NULL);
 	if (!err && args->json)
 		print_json(reply);
 	else if (!err)
@@ -244,7 +271,7 @@ static int run(
 	int argc, char **argv, const char *command, const struct argp_option *opts, const char *doc)
 {
 	const struct argp argp = { opts, parse_option, NULL, doc, NULL, NULL, NULL };
-	struct control_args args = { 0 };
+	struct control_args args = { .where.uid = geteuid() };
 	int err;
 
 	argp_err_exit_status = EXIT_USAGE;
@@ -301,7 +328,7 @@ int cmd_status(int argc, char **argv)
 		"Shows the recordings that run: what they record, whether a window is open, how "
 		"much "
 		"they have, and their files."
-		"\vWith --json a line for each recording. Only root sees recordings of root."
+		"\vWith --json a line for each recording. Those of another user are shown with --user only."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace status\n"
 		"  sudo inftrace status -p 4711 --json" DOC_EXIT);

@@ -138,6 +138,8 @@ int outputs_flush(struct outputs *out);
 uint64_t outputs_bytes(const struct outputs *out);
 /* Of the file that is written: of the traces in the order of the options, then of the profile. */
 const char *outputs_name(const struct outputs *out, size_t i);
+/* Opens the file that outputs_name() names for reading. -ENOENT: it is no file. */
+int outputs_reopen(const struct outputs *out, size_t i);
 
 /* Not all that belongs into the files will come: those named by time keep the names of parts. */
 void outputs_cut(struct outputs *out);

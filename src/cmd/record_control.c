@@ -183,6 +183,32 @@ static void on_status(void *arg, struct json_object *reply)
 		recorder_status(r->recorder, reply);
 }
 
+/* The first trace that is a file. Not by its name: that may be another file's by now. */
+static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+	int fd = -ENOENT;
+
+	if (record_by_time(r->o)) {
+		snprintf(msg, CONTROL_MSG_MAX,
+			"this recording writes a file for each window: give one of those in %.128s",
+			r->o->output_dir);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < r->o->n_outputs && r->w.exports; i++) {
+		fd = exports_reopen(r->w.exports, i);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fd;
+		json_object_object_add(reply, "name", output_path(r, i, r->o->outputs[i]));
+		*ret_fd = fd;
+		return 0;
+	}
+	snprintf(msg, CONTROL_MSG_MAX, "this recording writes no trace: give it -o FILE");
+	return fd;
+}
+
 void run_control(struct run *r)
 {
 	static const struct control_ops ops = {
@@ -190,6 +216,7 @@ void run_control(struct run *r)
 		.stop = on_stop,
 		.dump = on_dump,
 		.status = on_status,
+		.open = on_open,
 	};
 
 	control_new(&ops, r, NULL, &r->control);

@@ -260,6 +260,11 @@ const char *exports_name(const struct exports *e, size_t i)
 	return e->by_process || !e->n ? NULL : outputs_name(e->list[0].out, i);
 }
 
+int exports_reopen(const struct exports *e, size_t i)
+{
+	return e->by_process || !e->n ? -ENOENT : outputs_reopen(e->list[0].out, i);
+}
+
 void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX])
 {
 	memset(ret_dropped, 0, REC_KIND_MAX * sizeof(*ret_dropped));

@@ -37,6 +37,8 @@ uint64_t exports_pending(const struct exports *e);
 uint64_t exports_bytes(const struct exports *e);
 /* As outputs_name(), when there is one set for all. */
 const char *exports_name(const struct exports *e, size_t i);
+/* As outputs_reopen(), when there is one set for all. */
+int exports_reopen(const struct exports *e, size_t i);
 /* Records that some output had no room for. */
 void exports_dropped(const struct exports *e, uint64_t ret_dropped[REC_KIND_MAX]);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cmd/record_rotate.h"
+#include "io/outfile.h"
 #include "io/writer.h"
 #include "sink/profile.h"
 #include "target/process.h"
@@ -79,43 +80,17 @@ static void make_default_name(const struct record_options *o)
 		snprintf(default_name, sizeof(default_name), "inftrace-%s-%d.json", comm, o->pids[0]);
 }
 
-/* Creates the missing folders of a path's parent. */
-static int make_parents(const char *name)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s", name) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	for (char *c = path + 1; *c; c++) {
-		if (*c != '/')
-			continue;
-		*c = 0;
-		if (mkdir(path, 0777) && errno != EEXIST)
-			return -errno;
-		*c = '/';
-	}
-	return 0;
-}
-
 static int check_file(const char *option, const char *name)
 {
-	char dir[PATH_MAX];
-	const char *slash = strrchr(name, '/');
-	struct stat st;
+	char why[OUTFILE_WHY_MAX];
+	int err;
 
 	if (is_stdout(name))
 		return 0;
-	if (!stat(name, &st)) {
-		if (!S_ISDIR(st.st_mode) && !access(name, W_OK))
-			return 0;
-		log_error("%s: cannot write %s: %s", option, name,
-			S_ISDIR(st.st_mode) ? "it is a folder, give a file" : strerror(errno));
-		return -EACCES;
-	}
-	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
-	if (!access(dir, W_OK | X_OK) && !stat(dir, &st) && S_ISDIR(st.st_mode))
+	err = outfile_check(name, why);
+	if (!err)
 		return 0;
-	log_error("%s: cannot create %s: folder %s: %s", option, name, dir, strerror(errno));
+	log_error("%s: cannot write %s: %s", option, name, why);
 	return -EACCES;
 }
 
@@ -174,11 +149,13 @@ int outputs_check(struct record_options *o)
 			return err;
 	}
 	if (o->profile) {
+		char why[OUTFILE_WHY_MAX];
+
 		to_stdout += is_stdout(o->profile);
 		if (!is_stdout(o->profile))
-			err = make_parents(o->profile);
+			err = outfile_make_parent(o->profile, why);
 		if (err)
-			log_error("--profile: cannot create the folder of %s: %s", o->profile, strerror(-err));
+			log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
 		else
 			err = check_file("--profile", o->profile);
 	}
@@ -292,22 +269,23 @@ const char *output_part_name(const struct output *o, char buf[PATH_MAX])
 
 int output_create_part(const char *name, int flags)
 {
-	char part[PATH_MAX];
+	char part[PATH_MAX], why[OUTFILE_WHY_MAX] = "";
+	bool created;
 	int fd;
 
-	if (snprintf(part, sizeof(part), "%s" PART_SUFFIX, name) >= (int)sizeof(part))
+	if (snprintf(part, sizeof(part), "%s" PART_SUFFIX, name) >= (int)sizeof(part)) {
 		fd = -ENAMETOOLONG;
-	else
-		fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
-	if (fd == -1)
-		fd = -errno;
+		snprintf(why, sizeof(why), "%s", strerror(-fd));
+	} else {
+		fd = outfile_open(part, O_EXCL | flags, &created, why);
+	}
 	if (fd < 0) {
 		if (fd != -EEXIST)
-			log_error("cannot create %s" PART_SUFFIX ": %s", name, strerror(-fd));
+			log_error("cannot create %s" PART_SUFFIX ": %s", name, why);
 		return fd;
 	}
-	if (!access(name, F_OK)) {
-		unlink(part);
+	if (!faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
+		outfile_unlink(part);
 		close(fd);
 		return -EEXIST;
 	}
@@ -316,7 +294,7 @@ int output_create_part(const char *name, int flags)
 
 static int open_file(const char *name, int flags, bool part, struct output *ret_out)
 {
-	struct stat st;
+	char why[OUTFILE_WHY_MAX];
 	int fd;
 
 	*ret_out = (struct output){ 0 };
@@ -329,15 +307,12 @@ static int open_file(const char *name, int flags, bool part, struct output *ret_
 	}
 	if (is_stdout(name))
 		return STDOUT_FILENO;
-	ret_out->created = stat(name, &st) != 0;
-	/* O_NONBLOCK: a named pipe without a reader is an error, not a wait without an end */
-	fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+	fd = outfile_open(name, flags, &ret_out->created, why);
 	if (fd < 0) {
-		fd = -errno;
-		log_error("cannot create %s: %s", name, fd == -ENXIO ? "nobody reads it" : strerror(-fd));
+		log_error("cannot create %s: %s", name, why);
 		return fd;
 	}
-	fcntl(fd, F_SETFL, flags);
+	fcntl(fd, F_SETFL, flags); /* without the O_NONBLOCK it was opened with */
 	return fd;
 }
 
@@ -367,7 +342,7 @@ int output_drop(struct output *o, int fd, int err)
 	if (fd >= 0 && fd != STDOUT_FILENO)
 		close(fd);
 	if (o->created && o->name)
-		unlink(output_part_name(o, part));
+		outfile_unlink(output_part_name(o, part));
 	rotation_free(o->rotation);
 	free(o->name);
 	*o = (struct output){ 0 };
@@ -423,7 +398,7 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 }
 
 /* A run that was killed may have left half a line: what is appended begins a new one. */
-static int end_last_line(const char *name, int fd)
+static int end_last_line(int fd)
 {
 	char last = '\n';
 	struct stat st;
@@ -431,7 +406,7 @@ static int end_last_line(const char *name, int fd)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		return 0;
-	in = open(name, O_RDONLY | O_CLOEXEC);
+	in = outfile_reopen(fd);
 	if (in < 0)
 		return 0; /* writable, but not ours to read */
 	if (pread(in, &last, 1, st.st_size - 1) != 1)
@@ -475,7 +450,7 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	if (fd < 0)
 		return output_drop(o, -1, fd);
 	if (!err)
-		err = end_last_line(o->name, fd);
+		err = end_last_line(fd);
 	if (err)
 		log_error("cannot write %s: %s", name, strerror(-err));
 	else
@@ -504,26 +479,18 @@ static int open_view(struct view *v, const struct recording *rec, struct outputs
 	return 0;
 }
 
-static int rename_new(const char *from, const char *to)
-{
-	if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
-		return 0;
-	/* filesystems over a network, and others, cannot */
-	return errno == EINVAL && access(to, F_OK) ? rename(from, to) : -1;
-}
-
 int output_finish(struct output *o, bool keep)
 {
 	char part[PATH_MAX];
 	int err = 0;
 
 	output_part_name(o, part);
-	if (!keep && o->created) {
-		unlink(part);
-	} else if (o->is_part && rename_new(part, o->name)) {
-		err = -errno;
+	if (!keep && o->created)
+		outfile_unlink(part);
+	else if (o->is_part)
+		err = outfile_rename(part, o->name);
+	if (err)
 		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
-	}
 	return err;
 }
 
@@ -702,6 +669,11 @@ uint64_t outputs_bytes(const struct outputs *out)
 const char *outputs_name(const struct outputs *out, size_t i)
 {
 	return i < out->n ? out->out[i].name : NULL;
+}
+
+int outputs_reopen(const struct outputs *out, size_t i)
+{
+	return i < out->n && out->out[i].w ? writer_reopen(out->out[i].w) : -ENOENT;
 }
 
 static void report_file(const struct output *o, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/outfile.h"
 #include "util/log.h"
 
 #define LOOK_RECORDS 32 /* so often is the size looked at: some KB */
@@ -120,8 +121,10 @@ static void remove_first(struct rotation *r, size_t i)
 {
 	char *name = numbered_name(r, r->files[i]);
 
-	if (name && unlink(name) && errno != ENOENT)
-		log_warn("--max-files: cannot delete %s: %s", name, strerror(errno));
+	int err = name ? outfile_unlink(name) : 0;
+
+	if (err && err != -ENOENT)
+		log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
 	free(name);
 	r->n--;
 	memmove(r->files + i, r->files + i + 1, (r->n - i) * sizeof(*r->files));
@@ -247,7 +250,7 @@ int rotation_end(struct output *o)
 		return 0;
 	if (!stat(output_part_name(o, part), &st) && st.st_size)
 		return show(o);
-	unlink(part);
+	outfile_unlink(part);
 	o->is_part = false;
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "capture/schedule.h"
 #include "capture/trigger.h"
+#include "io/outfile.h"
 #include "target/process.h"
 #include "util/log.h"
 #include "util/nearest.h"
@@ -291,27 +292,9 @@ static int check_together(const struct record_options *o)
 	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;
 }
 
-/* With its parents. */
-static int make_folder(const char *name)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s/", name) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	for (char *c = path + 1; *c; c++) {
-		if (*c != '/' || c[-1] == '/')
-			continue;
-		*c = 0;
-		if (mkdir(path, 0777) && errno != EEXIST)
-			return -errno;
-		*c = '/';
-	}
-	/* the slash at its end: it must be a folder */
-	return access(path, W_OK | X_OK) ? -errno : 0;
-}
-
 int record_window_check(struct record_options *o)
 {
+	char why[OUTFILE_WHY_MAX];
 	int err = check_together(o);
 
 	if (err)
@@ -324,9 +307,9 @@ int record_window_check(struct record_options *o)
 		o->formats[o->n_formats++] = "json";
 	if (!o->output_dir)
 		o->output_dir = ".";
-	err = make_folder(o->output_dir);
+	err = outfile_make_directory(o->output_dir, why);
 	if (err)
-		log_error("--output-dir: cannot write into %s: %s", o->output_dir, strerror(-err));
+		log_error("--output-dir: cannot write into %s: %s", o->output_dir, why);
 	return err;
 }
 

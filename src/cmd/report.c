@@ -2,10 +2,14 @@
 /* inftrace report: what profiles and traces say, for people and for machines. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "io/outfile.h"
 #include "report/report.h"
 #include "util/json_read.h"
 #include "util/log.h"
@@ -114,18 +118,44 @@ static void problem_print(void *ctx, const char *text)
 	log_error("%s", text);
 }
 
-/* Returns 0 or -errno. */
+static int page_open(const char *path, FILE **ret_out)
+{
+	char why[OUTFILE_WHY_MAX];
+	struct stat st;
+	bool created;
+	int fd, err = 0;
+
+	fd = outfile_open(path, 0, &created, why);
+	if (fd < 0) {
+		log_error("cannot write %s: %s", path, why);
+		return fd;
+	}
+	fcntl(fd, F_SETFL, 0);
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0))
+		err = -errno;
+	*ret_out = err ? NULL : fdopen(fd, "w");
+	if (*ret_out)
+		return 0;
+	err = err ? err : -errno;
+	close(fd);
+	log_error("cannot write %s: %s", path, strerror(-err));
+	return err;
+}
+
+/* Prints one line on failure. */
 static int page_write(const char *path, const char *page, size_t len)
 {
-	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int err = 0;
+	FILE *out = stdout;
+	int err = strcmp(path, "-") ? page_open(path, &out) : 0;
 
-	if (!out)
-		return -errno;
+	if (err)
+		return err;
 	if (fwrite(page, 1, len, out) != len || fflush(out))
 		err = -errno;
 	if (out != stdout && fclose(out) && !err)
 		err = -errno;
+	if (err)
+		log_error("cannot write %s: %s", path, strerror(-err));
 	return err;
 }
 
@@ -141,9 +171,7 @@ static int html_write(const struct report *r, const struct report_args *args)
 		return err;
 	}
 	err = page_write(args->html, page, len);
-	if (err)
-		log_error("cannot write %s: %s", args->html, strerror(-err));
-	else if (strcmp(args->html, "-"))
+	if (!err && strcmp(args->html, "-"))
 		log_info("%s: %zu KB", args->html, (len + 1023) / 1024);
 	free(page);
 	return err;

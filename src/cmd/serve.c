@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@
 enum {
 	KEY_LIVE = 256,
 	KEY_ONCE,
+	KEY_USER,
 };
 
 struct serve_args {
@@ -40,6 +43,7 @@ struct serve_args {
 	uint32_t port;
 	uint32_t pid; /* 0: of the only recording */
 	bool live, once;
+	struct control_where where;
 };
 
 static const struct kind {
@@ -67,6 +71,9 @@ struct served {
 static const struct argp_option options[] = {
 	{ "live", KEY_LIVE, NULL, 0, "The file of the recording that is running, not FILE", 0 },
 	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
+		0 },
+	{ "user", KEY_USER, "USER", 0,
+		"With --live: a recording of this user, a name or a UID (default: one of your own)",
 		0 },
 	{ "port", 'P', "PORT", 0,
 		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
@@ -119,6 +126,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_LIVE:
 		args->live = true;
 		return 0;
+	case KEY_USER:
+		if (!control_parse_user(arg, &args->where.uid))
+			return 0;
+		log_error("--user: no such user: %.32s", arg);
+		return EINVAL;
 	case KEY_ONCE:
 		args->once = true;
 		return 0;
@@ -140,6 +152,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 						     : "no FILE given, nor --live");
 		if (args->pid && !args->live)
 			argp_error(state, "-p needs --live");
+		if (args->where.uid != geteuid() && !args->live)
+			argp_error(state, "--user needs --live");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -210,7 +224,7 @@ static int check_file(struct served *sv)
 	}
 	if (!S_ISREG(st.st_mode)) {
 		log_error("cannot serve %s: %s", sv->path,
-			S_ISDIR(st.st_mode) ? "it is a folder, give a trace in it"
+			S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it"
 					    : "it is no regular file");
 		return EXIT_RUN;
 	}
@@ -254,57 +268,77 @@ static int open_file(const char *path, struct served *sv)
 
 /* ---- the file of a running recording ---- */
 
-/* The first trace among the files that the recorder says it writes. *ret_path is to be freed. */
-static int find_output(const struct control_peer *peer, char **ret_path)
+/*
+ * The recorder passes the file itself: a name that it told could be that of any file which we may
+ * read and it may not. So what is served here is what its user could read anyway.
+ */
+static int check_passed(const struct control_peer *peer, int fd)
 {
-	struct json_object *reply, *outputs, *folder;
-	char name[HTTP_NAME_MAX], *path;
-	size_t n = 0;
-	int err;
+	struct statfs fs;
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
 
-	/* asked anew, behind the pidfd: so that is the one of the recorder */
-	err = control_ask(peer, "status", NULL, &reply);
+	if (flags < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY) {
+		log_error("recorder %d passed something that is no file to read", peer->pid);
+		return -EPROTO;
+	}
+	/* its owner answers each read of it, when he likes */
+	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)) {
+		log_error("recorder %d passed a file of a file system that a user serves",
+			peer->pid);
+		return -EACCES;
+	}
+	return 0;
+}
+
+/* The first trace among the files that the recorder writes. *ret_path, its name, is to be freed. */
+static int open_passed(const struct control_peer *peer, char **ret_path, int *ret_fd)
+{
+	struct json_object *reply, *name;
+	int err, fd = -1;
+
+	/* asked behind the pidfd: so that is the one of the recorder */
+	err = control_ask(peer, "open", NULL, &reply, &fd);
 	if (err)
 		return err;
-	if (json_object_object_get_ex(reply, "outputs", &outputs) &&
-		json_object_is_type(outputs, json_type_array))
-		n = json_object_array_length(outputs);
-	err = -ENOENT;
-	for (size_t i = 0; i < n && err == -ENOENT; i++) {
-		struct json_object *file = json_object_array_get_idx(outputs, i);
-		const char *text = json_object_get_string(file);
-
-		if (!json_object_is_type(file, json_type_string) || !kind_of(text, name))
-			continue;
-		path = strdup(text);
-		err = path ? 0 : -ENOMEM;
+	if (fd < 0 || !json_object_object_get_ex(reply, "name", &name) ||
+		!json_object_is_type(name, json_type_string)) {
+		log_error("recorder %d passed no file", peer->pid);
+		err = -EPROTO;
 	}
-	if (err == -ENOENT && json_object_object_get_ex(reply, "output_dir", &folder))
-		log_error("the recording by %d writes a file for each window: give one of those in "
-			  "%s",
-			peer->pid, json_object_get_string(folder));
-	else if (err == -ENOENT)
-		log_error("the recording by %d writes no trace: give it -o FILE", peer->pid);
-	else if (err)
-		log_error("out of memory");
-	else
-		*ret_path = path;
+	if (!err)
+		err = check_passed(peer, fd);
+	if (!err) {
+		*ret_path = strdup(json_object_get_string(name));
+		err = *ret_path ? 0 : -ENOMEM;
+	}
 	json_object_put(reply);
+	if (!err)
+		*ret_fd = fd;
+	else if (fd >= 0)
+		close(fd);
 	return err;
 }
 
-static int open_live(pid_t pid, char **ret_path, struct served *sv)
+static int open_live(const struct serve_args *args, char **ret_path, struct served *sv)
 {
 	struct control_peer peer;
 	int err, ret = EXIT_RUN;
 
-	err = control_find(NULL, pid, &peer);
+	err = control_find(&args->where, (pid_t)args->pid, &peer);
 	if (err)
 		return err == -EACCES ? EXIT_ALLOWED : EXIT_RUN;
 	sv->recorder = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	err = find_output(&peer, ret_path);
-	if (!err)
-		ret = open_file(*ret_path, sv);
+	err = open_passed(&peer, ret_path, &sv->fd);
+	if (!err) {
+		sv->path = *ret_path;
+		sv->kind = kind_of(sv->path, sv->name);
+		if (sv->kind)
+			ret = check_file(sv);
+		else
+			log_error("recorder %d writes no trace that can be served", peer.pid);
+	}
 	/* it may have ended just now; what it left is served all the same, for the grace */
 	if (ret == EXIT_OK)
 		sv->growing = true;
@@ -441,9 +475,9 @@ static int serve(const struct serve_args *args, struct served *sv)
 
 int cmd_serve(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID]", doc, NULL,
+	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, NULL,
 		NULL, NULL };
-	struct serve_args args = { .port = UI_PORT };
+	struct serve_args args = { .port = UI_PORT, .where.uid = geteuid() };
 	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
 	char *path = NULL;
 	int ret;
@@ -451,7 +485,7 @@ int cmd_serve(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
 		return EXIT_USAGE;
-	ret = args.live ? open_live((pid_t)args.pid, &path, &sv) : open_file(args.file, &sv);
+	ret = args.live ? open_live(&args, &path, &sv) : open_file(args.file, &sv);
 	if (ret == EXIT_OK && open_signals(&sv)) {
 		log_error("cannot take signals: %s", strerror(errno));
 		ret = EXIT_RUN;

@@ -9,50 +9,31 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "io/control_socket.h"
-#include "util/fmt.h"
-#include "util/json_scan.h"
 #include "util/log.h"
+#include "util/text.h"
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
-#define ACCEPT_MAX 16 /* at a time */
-
-enum client_state {
-	CLIENT_ASKING,   /* its request is not complete */
-	CLIENT_WAITING,  /* control_done() is to follow */
-	CLIENT_ANSWERED, /* it has not taken all of the answer */
-};
+#define TURNS_MAX 16 /* requests that are served before the recording has its turn again */
 
 struct client {
 	int fd; /* -1: nobody */
-	enum client_state state;
-	uint64_t id;          /* of its request, never the same again */
-	uint64_t deadline_ns; /* 0: none */
-	size_t len;
-	char line[CONTROL_REQUEST_MAX];
-	char *out;
-	size_t out_len, out_sent;
+	uint64_t id;
 };
 
 struct control {
 	const struct control_ops *ops;
 	void *arg;
 	struct control_socket socket;
-	int epoll_fd, timer_fd;
-	uint64_t listen_paused_ns; /* until when nobody is accepted; 0: not paused */
+	int epoll_fd;
+	struct client asking; /* its request has not come yet */
+	uint64_t deadline_ns; /* of that client */
+	uint64_t paused_ns;   /* nobody is accepted until then; 0: not paused */
 	uint64_t last_id;
-	struct client clients[CONTROL_CLIENTS_MAX];
-};
-
-/* epoll_data of the sockets that are no client's; clients have their index. */
-enum {
-	EVENT_LISTEN = CONTROL_CLIENTS_MAX,
-	EVENT_TIMER,
-	EVENTS_MAX,
+	struct client waiting[CONTROL_WAITING_MAX];
 };
 
 static uint64_t now_ns(void)
@@ -63,156 +44,116 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* ---- lines ---- */
+/* ---- messages ---- */
 
-static bool only_space(const char *text, size_t len)
+int control_parse(
+	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
 {
-	for (size_t i = 0; i < len; i++) {
-		if (!strchr(" \t\r\n", text[i]) || !text[i])
-			return false;
+	struct json_tokener *tokener = json_tokener_new_ex(CONTROL_DEPTH_MAX);
+	enum json_tokener_error why;
+	struct json_object *object;
+	int err = -EBADMSG;
+
+	if (!tokener)
+		return -ENOMEM;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	object = json_tokener_parse_ex(tokener, text, (int)len);
+	why = json_tokener_get_error(tokener);
+	if (why != json_tokener_success) {
+		snprintf(msg, CONTROL_MSG_MAX, "not JSON: %s", json_tokener_error_desc(why));
+	} else if (!json_object_is_type(object, json_type_object)) {
+		snprintf(msg, CONTROL_MSG_MAX, "not a JSON object");
+	} else {
+		*ret_object = object;
+		object = NULL;
+		err = 0;
 	}
+	json_object_put(object);
+	json_tokener_free(tokener);
+	return err;
+}
+
+/* Halves the longest list of an answer that does not fit a message. Returns false without one. */
+static bool shorten(struct json_object *answer)
+{
+	struct json_object *longest = NULL;
+	size_t n = 1;
+
+	json_object_object_foreach(answer, key, value)
+	{
+		(void)key;
+		if (json_object_is_type(value, json_type_array) &&
+			json_object_array_length(value) > n) {
+			longest = value;
+			n = json_object_array_length(value);
+		}
+	}
+	if (!longest)
+		return false;
+	json_object_array_del_idx(longest, n / 2, n - n / 2);
+	json_object_object_add(answer, "shortened", json_object_new_boolean(true));
 	return true;
 }
 
-/* json-c takes more for JSON than JSON is. */
-static int check_line(const char *text, size_t len, char msg[CONTROL_MSG_MAX])
-{
-	struct json_scan scan;
-	size_t used;
-	int ret;
-
-	json_scan_init(&scan);
-	ret = json_scan_feed(&scan, (const unsigned char *)text, len, &used);
-	if (ret < 0) {
-		snprintf(msg, CONTROL_MSG_MAX, "no JSON at byte %zu: %s", used, scan.error);
-		return ret;
-	}
-	if (!ret && json_scan_end(&scan) < 0) {
-		snprintf(msg, CONTROL_MSG_MAX, "the JSON is not complete");
-		return -EBADMSG;
-	}
-	if (ret && !only_space(text + used, len - used)) {
-		snprintf(msg, CONTROL_MSG_MAX, "more than one JSON value on the line");
-		return -EBADMSG;
-	}
-	return 0;
-}
-
-int control_parse_line(
-	const char *text, size_t len, struct json_object **ret_object, char msg[CONTROL_MSG_MAX])
-{
-	struct json_tokener *tokener;
-	struct json_object *object;
-	int err;
-
-	err = check_line(text, len, msg);
-	if (err)
-		return err;
-	tokener = json_tokener_new_ex(JSON_DEPTH_MAX + 1);
-	if (!tokener)
-		return -ENOMEM;
-	object = json_tokener_parse_ex(tokener, text, (int)len);
-	json_tokener_free(tokener);
-	if (!json_object_is_type(object, json_type_object)) {
-		json_object_put(object);
-		snprintf(msg, CONTROL_MSG_MAX, "no JSON object");
-		return -EBADMSG;
-	}
-	*ret_object = object;
-	return 0;
-}
-
-/* Names of files may be anything, JSON may not. */
-static size_t copy_utf8(char *out, const char *text, size_t len)
-{
-	char *p = out;
-	int n;
-
-	for (size_t i = 0; i < len; i += (size_t)abs(n)) {
-		n = fmt_utf8_scan((const unsigned char *)text + i, len - i);
-		p = n > 0 ? fmt_str(p, text + i, (size_t)n) : fmt_lit(p, "\xef\xbf\xbd");
-	}
-	return (size_t)(p - out);
-}
-
-/* ---- clients ---- */
-
-static void client_close(struct control *c, struct client *cl)
-{
-	/* by hand: a child that was forked and has not called exec yet holds the file as well */
-	epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, cl->fd, NULL);
-	close(cl->fd);
-	free(cl->out);
-	memset(cl, 0, sizeof(*cl));
-	cl->fd = -1;
-}
-
-static void client_watch(struct control *c, struct client *cl)
-{
-	struct epoll_event ev = { .data.u32 = (uint32_t)(cl - c->clients) };
-
-	/* what nobody will read now must not keep the poll awake; that it hung up is told always */
-	if (cl->out_len)
-		ev.events = EPOLLOUT;
-	else if (cl->state == CLIENT_ASKING)
-		ev.events = EPOLLIN;
-	if (epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, cl->fd, &ev))
-		client_close(c, cl);
-}
-
-/* As much as it takes. It may be gone afterwards. */
-static void client_send(struct control *c, struct client *cl)
-{
-	ssize_t n;
-
-	while (cl->out_sent < cl->out_len) {
-		n = send(cl->fd, cl->out + cl->out_sent, cl->out_len - cl->out_sent,
-			MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			client_watch(c, cl);
-			return;
-		}
-		if (n < 0) {
-			client_close(c, cl);
-			return;
-		}
-		cl->out_sent += (size_t)n;
-	}
-	cl->out_len = cl->out_sent = 0;
-	if (cl->state == CLIENT_ANSWERED)
-		client_close(c, cl);
-	else
-		client_watch(c, cl);
-}
-
-static void client_say(struct control *c, struct client *cl, struct json_object *object)
+/* The text of a message, to be freed; NULL without memory, or when it cannot fit one. */
+static char *render(struct json_object *answer, size_t *ret_len)
 {
 	const char *text;
 	size_t len;
 	char *out;
 
-	text = object ? json_object_to_json_string_length(object,
-				JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len)
-		      : NULL;
-	out = text ? realloc(cl->out, cl->out_len + 3 * len + 1) : NULL;
-	if (!out) {
-		client_close(c, cl);
-		return;
-	}
-	cl->out = out;
-	cl->out_len += copy_utf8(out + cl->out_len, text, len);
-	out[cl->out_len++] = '\n';
-	client_send(c, cl);
+	do {
+		text = json_object_to_json_string_length(
+			answer, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+		out = text ? malloc(TEXT_JSON_MAX(len) + 1) : NULL;
+		if (!out)
+			return NULL;
+		*ret_len = (size_t)(text_json(out, text, len) - out);
+		if (*ret_len <= CONTROL_REPLY_MAX)
+			return out;
+		free(out);
+	} while (shorten(answer));
+	return NULL;
 }
 
-static struct json_object *answer_new(int err, struct json_object *reply, const char *msg)
+/* One message, with a descriptor unless that is -1. Who does not take it at once has lost it. */
+static void send_message(int fd, struct json_object *answer, int passed)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec iov = { 0 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	char *text = answer ? render(answer, &iov.iov_len) : NULL;
+
+	if (!text) {
+		text = strdup("{\"ok\":false,\"error\":\"the answer does not fit a message\"}");
+		iov.iov_len = text ? strlen(text) : 0;
+	}
+	if (!text)
+		return;
+	iov.iov_base = text;
+	if (passed >= 0) {
+		m.msg_control = control.buf;
+		m.msg_controllen = sizeof(control.buf);
+		CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
+		CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
+		CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &passed, sizeof(int));
+	}
+	if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("a client of the control socket left: %s", strerror(errno));
+	free(text);
+}
+
+static void send_answer(
+	int fd, int err, struct json_object *reply, const char *msg, int passed)
 {
 	struct json_object *answer = json_object_new_object();
 
 	if (!answer)
-		return NULL;
+		return;
 	json_object_object_add(answer, "ok", json_object_new_boolean(!err));
 	if (err) {
 		json_object_object_add(answer, "error",
@@ -224,31 +165,21 @@ static struct json_object *answer_new(int err, struct json_object *reply, const 
 				json_object_object_add(answer, key, json_object_get(value));
 		}
 	}
-	return answer;
-}
-
-static void client_answer(
-	struct control *c, struct client *cl, int err, struct json_object *reply, const char *msg)
-{
-	struct json_object *answer = answer_new(err, reply, msg);
-
-	cl->state = CLIENT_ANSWERED;
-	cl->deadline_ns = now_ns() + CONTROL_CLIENT_S * NSEC_PER_SEC;
-	client_say(c, cl, answer);
+	send_message(fd, answer, passed);
 	json_object_put(answer);
 }
 
-static void client_taken(struct control *c, struct client *cl)
+static void send_taken(int fd)
 {
 	struct json_object *taken = json_object_new_object();
 
 	if (taken)
 		json_object_object_add(taken, "taken", json_object_new_boolean(true));
-	cl->state = CLIENT_WAITING;
-	cl->deadline_ns = 0;
-	client_say(c, cl, taken);
+	send_message(fd, taken, -1);
 	json_object_put(taken);
 }
+
+/* ---- requests ---- */
 
 /* A string of the request; NULL: there is none. -EBADMSG. */
 static int request_string(
@@ -269,115 +200,112 @@ static int request_string(
 	return 0;
 }
 
-static int request_run(struct control *c, struct client *cl, const char *command,
-	const char *reason, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+static int request_parse(const char *text, size_t len, struct json_object **ret_request,
+	const char **ret_command, const char **ret_reason, char msg[CONTROL_MSG_MAX])
 {
-	uint64_t id = cl->id;
+	int err;
+
+	if (len > CONTROL_REQUEST_MAX) {
+		snprintf(msg, CONTROL_MSG_MAX, "the request is longer than %d bytes",
+			CONTROL_REQUEST_MAX);
+		return -E2BIG;
+	}
+	err = control_parse(text, len, ret_request, msg);
+	if (!err)
+		err = request_string(*ret_request, "command", ret_command, msg);
+	if (!err)
+		err = request_string(*ret_request, "reason", ret_reason, msg);
+	if (!err && !*ret_command) {
+		snprintf(msg, CONTROL_MSG_MAX, "\"command\" is missing");
+		err = -EBADMSG;
+	}
+	if (!err && *ret_reason && strlen(*ret_reason) >= CONTROL_REASON_MAX) {
+		snprintf(msg, CONTROL_MSG_MAX, "the reason is longer than %d bytes",
+			CONTROL_REASON_MAX - 1);
+		err = -E2BIG;
+	}
+	return err;
+}
+
+static int request_run(struct control *c, const char *command, const char *reason, int *ret_passed,
+	struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct client *cl = &c->asking;
 
 	if (!strcmp(command, "status")) {
 		c->ops->status(c->arg, reply);
 		return 0;
 	}
+	if (!strcmp(command, "open"))
+		return c->ops->open(c->arg, ret_passed, reply, msg);
 	if (strcmp(command, "start") && strcmp(command, "stop") && strcmp(command, "dump")) {
 		snprintf(msg, CONTROL_MSG_MAX,
-			"no such command; there are start, stop, dump and status");
+			"no such command; there are start, stop, dump, status and open");
 		return -EINVAL;
 	}
-	client_taken(c, cl);
+	send_taken(cl->fd);
 	if (!strcmp(command, "start"))
 		return c->ops->start(c->arg, reply, msg);
 	if (!strcmp(command, "stop"))
 		return c->ops->stop(c->arg, reply, msg);
-	return c->ops->dump(c->arg, id, reason ? reason : "", reply, msg);
+	return c->ops->dump(c->arg, cl->id, reason ? reason : "", reply, msg);
 }
 
-static void client_request(struct control *c, struct client *cl, size_t len)
+static struct client *free_place(struct control *c)
 {
-	struct json_object *request = NULL, *reply = NULL;
-	const char *command = NULL, *reason = NULL;
-	uint64_t id = cl->id;
-	char msg[CONTROL_MSG_MAX] = "";
-	int err;
-
-	err = control_parse_line(cl->line, len, &request, msg);
-	if (!err)
-		err = request_string(request, "command", &command, msg);
-	if (!err)
-		err = request_string(request, "reason", &reason, msg);
-	if (!err && !command) {
-		snprintf(msg, sizeof(msg), "\"command\" is missing");
-		err = -EBADMSG;
+	for (int i = 0; i < CONTROL_WAITING_MAX; i++) {
+		if (c->waiting[i].fd < 0)
+			return &c->waiting[i];
 	}
-	if (!err && reason && strlen(reason) >= CONTROL_REASON_MAX) {
-		snprintf(msg, sizeof(msg), "the reason is longer than %d bytes",
-			CONTROL_REASON_MAX - 1);
-		err = -E2BIG;
+	return NULL;
+}
+
+static void client_close(struct client *cl)
+{
+	/* nobody else holds it: a child that has not called exec yet would keep it from being closed
+	 * for the client */
+	shutdown(cl->fd, SHUT_RDWR);
+	close(cl->fd);
+	cl->fd = -1;
+}
+
+static void client_request(struct control *c, const char *text, size_t len)
+{
+	const char *command = NULL, *reason = NULL;
+	struct json_object *request = NULL, *reply = NULL;
+	struct client none = { .fd = -1 }, *place = free_place(c) ?: &none, *cl = &c->asking;
+	char msg[CONTROL_MSG_MAX] = "";
+	int err, passed = -1;
+
+	err = request_parse(text, len, &request, &command, &reason, msg);
+	if (!err && place == &none && !strcmp(command, "dump")) {
+		snprintf(msg, sizeof(msg), "%d dumps wait already; try again in a moment",
+			CONTROL_WAITING_MAX);
+		err = -EBUSY;
 	}
 	if (!err) {
 		reply = json_object_new_object();
-		err = reply ? request_run(c, cl, command, reason, reply, msg) : -ENOMEM;
+		err = reply ? 0 : -ENOMEM;
 	}
-	/* it may have left, or got its answer from control_done() already */
-	if (err != -EINPROGRESS && cl->fd >= 0 && cl->id == id && cl->state != CLIENT_ANSWERED)
-		client_answer(c, cl, err, reply, msg);
+	if (!err) {
+		*place = *cl; /* control_done() may be called within the op */
+		err = request_run(c, command, reason, &passed, reply, msg);
+		if (err == -EINPROGRESS || place->fd < 0)
+			cl->fd = -1;
+		else
+			place->fd = -1;
+	}
+	if (cl->fd >= 0) {
+		send_answer(cl->fd, err, reply, msg, passed);
+		client_close(cl);
+	}
+	if (passed >= 0)
+		close(passed);
 	json_object_put(reply);
 	json_object_put(request);
 }
 
-/* Once for each time that the poll says so: nobody keeps the recorder busy. */
-static void client_read(struct control *c, struct client *cl)
-{
-	char *end, msg[CONTROL_MSG_MAX];
-	ssize_t n;
-
-	n = recv(cl->fd, cl->line + cl->len, sizeof(cl->line) - cl->len, MSG_DONTWAIT);
-	if (n < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
-	if (n < 0) {
-		client_close(c, cl);
-		return;
-	}
-	end = memchr(cl->line + cl->len, '\n', (size_t)n);
-	cl->len += (size_t)n;
-	if (end) {
-		client_request(c, cl, (size_t)(end - cl->line));
-	} else if (!n) {
-		client_answer(c, cl, -EBADMSG, NULL, "the request does not end with a newline");
-	} else if (cl->len == sizeof(cl->line)) {
-		snprintf(msg, sizeof(msg), "the request is longer than %d bytes",
-			CONTROL_REQUEST_MAX);
-		client_answer(c, cl, -E2BIG, NULL, msg);
-	}
-}
-
-static void client_event(struct control *c, struct client *cl, uint32_t events)
-{
-	if (cl->fd < 0)
-		return;
-	if (cl->state == CLIENT_ASKING)
-		client_read(c, cl);
-	else if (events & (EPOLLHUP | EPOLLERR))
-		client_close(c, cl);
-	else
-		client_send(c, cl);
-}
-
 /* ---- who comes ---- */
-
-/* Without a place for it: one try to tell why. */
-static void refuse(int fd, const char *why)
-{
-	struct json_object *answer = answer_new(-EBUSY, NULL, why);
-	char line[CONTROL_MSG_MAX + 64];
-	int len;
-
-	len = snprintf(line, sizeof(line), "%s\n",
-		json_object_to_json_string_ext(answer, JSON_C_TO_STRING_PLAIN));
-	json_object_put(answer);
-	if (send(fd, line, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug("a client of the control socket left: %s", strerror(errno));
-	close(fd);
-}
 
 static bool may_control(int fd, char why[CONTROL_MSG_MAX])
 {
@@ -395,144 +323,91 @@ static bool may_control(int fd, char why[CONTROL_MSG_MAX])
 	return false;
 }
 
-static struct client *free_client(struct control *c)
+static void watch(struct control *c, int op, int fd, uint32_t events)
 {
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
-		if (c->clients[i].fd < 0)
-			return &c->clients[i];
-	}
-	return NULL;
+	struct epoll_event ev = { .events = events };
+
+	epoll_ctl(c->epoll_fd, op, fd, &ev);
 }
 
-static void client_add(struct control *c, int fd)
+/* Returns whether there is one whose request is to be read. */
+static bool next_client(struct control *c)
 {
-	struct client *cl = free_client(c);
-	struct epoll_event ev = { .events = EPOLLIN };
-	char why[CONTROL_MSG_MAX];
+	int fd;
 
-	if (!may_control(fd, why)) {
-		refuse(fd, why);
-		return;
-	}
-	if (!cl) {
-		snprintf(why, sizeof(why),
-			"the recording talks to %d clients already; try again in a moment",
-			CONTROL_CLIENTS_MAX);
-		refuse(fd, why);
-		return;
-	}
-	ev.data.u32 = (uint32_t)(cl - c->clients);
-	if (epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
-		refuse(fd, "the recorder is out of memory");
-		return;
-	}
-	cl->fd = fd;
-	cl->state = CLIENT_ASKING;
-	cl->id = ++c->last_id;
-	cl->deadline_ns = now_ns() + CONTROL_CLIENT_S * NSEC_PER_SEC;
-}
-
-static void watch_listen(struct control *c, uint32_t events)
-{
-	struct epoll_event ev = { .events = events, .data.u32 = EVENT_LISTEN };
-
-	epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, c->socket.fd, &ev);
-}
-
-/* Refuses only when all places were taken before: whoever came just now may be done in a moment. */
-static void accept_clients(struct control *c)
-{
-	bool full = !free_client(c);
-
-	for (int i = 0; i < ACCEPT_MAX && (full || free_client(c)); i++) {
-		int fd = accept4(c->socket.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-		if (fd >= 0) {
-			client_add(c, fd);
-			continue;
-		}
-		if (errno == EINTR || errno == ECONNABORTED)
-			continue;
-		if (errno == EAGAIN)
-			return;
+	fd = accept4(c->socket.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+			return false;
 		/* no more files or memory: who waits would keep the poll awake for nothing */
-		c->listen_paused_ns = now_ns() + NSEC_PER_SEC;
-		watch_listen(c, 0);
-		return;
+		c->paused_ns = now_ns() + NSEC_PER_SEC;
+		watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
+		return false;
 	}
+	c->asking = (struct client){ .fd = fd, .id = ++c->last_id };
+	c->deadline_ns = now_ns() + CONTROL_CLIENT_S * NSEC_PER_SEC;
+	return true;
 }
 
-/* ---- time ---- */
-
-static uint64_t earlier(uint64_t a, uint64_t b)
+/* Returns false when the request has not come yet. */
+static bool read_request(struct control *c)
 {
-	return !a || (b && b < a) ? b : a;
-}
+	char text[CONTROL_REQUEST_MAX + 1], why[CONTROL_MSG_MAX];
+	ssize_t n;
 
-static void set_timer(struct control *c)
-{
-	struct itimerspec when = { 0 };
-	uint64_t next = c->listen_paused_ns;
-
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
-		next = earlier(next, c->clients[i].fd < 0 ? 0 : c->clients[i].deadline_ns);
-	when.it_value.tv_sec = (time_t)(next / NSEC_PER_SEC);
-	when.it_value.tv_nsec = (long)(next % NSEC_PER_SEC);
-	timerfd_settime(c->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
-}
-
-static void check_deadlines(struct control *c)
-{
-	uint64_t now = now_ns();
-
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
-		struct client *cl = &c->clients[i];
-
-		if (cl->fd < 0 || !cl->deadline_ns || now < cl->deadline_ns)
-			continue;
-		if (cl->state == CLIENT_ASKING)
-			client_answer(c, cl, -ETIMEDOUT, NULL, "no request came");
-		else
-			client_close(c, cl);
+	n = recv(c->asking.fd, text, sizeof(text), MSG_DONTWAIT);
+	/* not before: an answer is lost when the request behind it has not been read */
+	if (n > 0 && !may_control(c->asking.fd, why)) {
+		send_answer(c->asking.fd, -EACCES, NULL, why, -1);
+		client_close(&c->asking);
+	} else if (n > 0) {
+		client_request(c, text, (size_t)n);
+	} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (now_ns() < c->deadline_ns)
+			return false;
+		send_answer(c->asking.fd, -ETIMEDOUT, NULL, "no request came", -1);
+		client_close(&c->asking);
+	} else {
+		client_close(&c->asking);
 	}
-	if (c->listen_paused_ns && now >= c->listen_paused_ns) {
-		c->listen_paused_ns = 0;
-		watch_listen(c, EPOLLIN);
-	}
+	return true;
 }
 
 void control_serve(struct control *c)
 {
-	struct epoll_event events[EVENTS_MAX];
-	bool come = false;
-	int n;
-
 	if (!c)
 		return;
-	n = epoll_wait(c->epoll_fd, events, EVENTS_MAX, 0);
-	if (n <= 0)
-		return;
-	for (int i = 0; i < n; i++) {
-		if (events[i].data.u32 < CONTROL_CLIENTS_MAX)
-			client_event(c, &c->clients[events[i].data.u32], events[i].events);
-		come |= events[i].data.u32 == EVENT_LISTEN;
+	if (c->paused_ns && now_ns() >= c->paused_ns) {
+		c->paused_ns = 0;
+		watch(c, EPOLL_CTL_MOD, c->socket.fd, EPOLLIN);
 	}
-	check_deadlines(c);
-	/* last: no event of another client that had the place before is left */
-	if (come)
-		accept_clients(c);
-	set_timer(c);
+	for (int i = 0; i < TURNS_MAX && !c->paused_ns; i++) {
+		bool known = c->asking.fd >= 0;
+
+		if (!known && !next_client(c))
+			return;
+		if (c->asking.fd >= 0 && !read_request(c)) {
+			/* who comes meanwhile waits for its turn */
+			if (!known) {
+				watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
+				watch(c, EPOLL_CTL_ADD, c->asking.fd, EPOLLIN);
+			}
+			return;
+		}
+		if (known)
+			watch(c, EPOLL_CTL_MOD, c->socket.fd, EPOLLIN);
+	}
 }
 
 void control_done(
 	struct control *c, uint64_t id, int err, struct json_object *reply, const char *msg)
 {
-	for (int i = 0; c && i < CONTROL_CLIENTS_MAX; i++) {
-		struct client *cl = &c->clients[i];
+	for (int i = 0; c && i < CONTROL_WAITING_MAX; i++) {
+		struct client *cl = &c->waiting[i];
 
-		if (cl->fd >= 0 && cl->id == id && cl->state == CLIENT_WAITING) {
-			client_answer(c, cl, err, reply, msg);
-			set_timer(c);
+		if (cl->fd >= 0 && cl->id == id) {
+			send_answer(cl->fd, err, reply, msg, -1);
+			client_close(cl);
 			break;
 		}
 	}
@@ -541,26 +416,8 @@ void control_done(
 
 /* ---- the whole ---- */
 
-static int open_poll(struct control *c, char msg[CONTROL_MSG_MAX])
-{
-	struct epoll_event listen_ev = { .events = EPOLLIN, .data.u32 = EVENT_LISTEN };
-	struct epoll_event timer_ev = { .events = EPOLLIN, .data.u32 = EVENT_TIMER };
-	int err;
-
-	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	c->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (c->epoll_fd < 0 || c->timer_fd < 0 ||
-		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->socket.fd, &listen_ev) ||
-		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->timer_fd, &timer_ev)) {
-		err = -errno;
-		snprintf(msg, CONTROL_MSG_MAX, "epoll: %s", strerror(-err));
-		return err;
-	}
-	return 0;
-}
-
-int control_new(
-	const struct control_ops *ops, void *arg, const char *folder, struct control **ret_control)
+int control_new(const struct control_ops *ops, void *arg, const char *directory,
+	struct control **ret_control)
 {
 	char usual[PATH_MAX] = "", msg[CONTROL_MSG_MAX] = "";
 	struct control *c;
@@ -571,27 +428,32 @@ int control_new(
 		return -ENOMEM;
 	c->ops = ops;
 	c->arg = arg;
-	c->epoll_fd = c->timer_fd = c->socket.fd = -1;
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++)
-		c->clients[i].fd = -1;
-	if (!folder) {
-		err = control_folder(usual, sizeof(usual));
-		folder = usual;
+	c->epoll_fd = c->socket.fd = c->asking.fd = -1;
+	for (int i = 0; i < CONTROL_WAITING_MAX; i++)
+		c->waiting[i].fd = -1;
+	if (!directory) {
+		err = control_directory(geteuid(), usual, sizeof(usual));
+		directory = usual;
 	}
 	if (err)
 		snprintf(msg, sizeof(msg), "%s", strerror(-err));
 	else
-		err = control_socket_open(folder, &c->socket, msg);
-	if (!err)
-		err = open_poll(c, msg);
+		err = control_socket_open(directory, &c->socket, msg);
+	if (!err) {
+		c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+		if (c->epoll_fd < 0) {
+			err = -errno;
+			snprintf(msg, sizeof(msg), "epoll: %s", strerror(-err));
+		}
+	}
 	if (err) {
 		log_warn("no control socket in %s: %s; inftrace start, stop, dump and status do "
-			 "not reach "
-			 "this recording",
-			folder, msg);
+			 "not reach this recording",
+			directory, msg);
 		control_free(c);
 		return err;
 	}
+	watch(c, EPOLL_CTL_ADD, c->socket.fd, EPOLLIN);
 	*ret_control = c;
 	return 0;
 }
@@ -601,22 +463,23 @@ int control_fd(const struct control *c)
 	return c ? c->epoll_fd : -1;
 }
 
+static void client_end(struct client *cl)
+{
+	if (cl->fd < 0)
+		return;
+	send_answer(cl->fd, -ESRCH, NULL, "the recording has ended", -1);
+	client_close(cl);
+}
+
 void control_free(struct control *c)
 {
 	if (!c)
 		return;
-	for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
-		struct client *cl = &c->clients[i];
-
-		if (cl->fd >= 0 && cl->state != CLIENT_ANSWERED)
-			client_answer(c, cl, -ESRCH, NULL, "the recording has ended");
-		if (cl->fd >= 0)
-			client_close(c, cl);
-	}
+	client_end(&c->asking);
+	for (int i = 0; i < CONTROL_WAITING_MAX; i++)
+		client_end(&c->waiting[i]);
 	if (c->socket.fd >= 0)
 		control_socket_close(&c->socket);
-	if (c->timer_fd >= 0)
-		close(c->timer_fd);
 	if (c->epoll_fd >= 0)
 		close(c->epoll_fd);
 	free(c);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,13 @@
 #include "target/process.h"
 #include "util/json_read.h"
 #include "util/log.h"
+#include "util/parse.h"
 
 #define NSEC_PER_MSEC UINT64_C(1000000)
 #define RETRY_MS 20 /* while a recorder has no room for one more client */
 #define TARGETS_NAMED 8
-#define PEERS_MAX 256 /* recordings of a user that are looked at */
+#define PEERS_MAX 256  /* recordings of a user that are looked at */
+#define MESSAGES_MAX 8 /* before the answer */
 
 /* One question and its answer. */
 struct ask {
@@ -34,9 +37,9 @@ struct ask {
 	int err; /* -EAGAIN: not over */
 	uint64_t deadline_ns;
 	bool taken; /* it has said that it works on it */
-	char *text; /* what was read and is no whole line yet */
-	size_t len, total;
+	unsigned int messages;
 	struct json_object *reply;
+	int passed;                /* the descriptor that came with the answer; -1: none */
 	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
 };
 
@@ -59,8 +62,9 @@ static void ask_end(struct ask *a, int err)
 /* ---- one connection ---- */
 
 /*
- * The folders of others are theirs to fill: what they named like a socket may be a link to one that
- * we should not talk to. So: the file itself, no link, and theirs; and behind it, them or root.
+ * In the directory of a user there may be anything that the user wants: what is named like a socket
+ * may be a link to one that we should not talk to, or the socket of another process. So: the file
+ * itself, no link, and the user's; and behind it the process that the name tells, and the user's.
  */
 static int connect_peer(const struct control_peer *peer, int *ret_fd)
 {
@@ -77,13 +81,13 @@ static int connect_peer(const struct control_peer *peer, int *ret_fd)
 		err = -EACCES;
 		goto out;
 	}
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", file);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
 		err = errno == ECONNREFUSED ? -ESRCH : -errno;
 	else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		err = -errno;
-	else if (cred.uid && cred.uid != peer->uid)
+	else if (cred.uid != peer->uid || cred.pid != peer->pid)
 		err = -EACCES;
 out:
 	close(file);
@@ -94,26 +98,26 @@ out:
 	return err;
 }
 
-static void ask_connect(struct ask *a, const char *request, size_t len)
+static void ask_connect(struct ask *a, const char *request)
 {
 	int err = connect_peer(a->peer, &a->fd);
 
 	if (err == -EAGAIN) /* it has no room */
 		return;
-	/* a new connection has room for more than a request; one that it refused has an answer */
-	if (!err && send(a->fd, request, len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)len &&
+	/* a new connection has room for a request; one that it refused has an answer */
+	if (!err && send(a->fd, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
 		errno != EPIPE && errno != ECONNRESET)
 		err = -errno;
 	if (err)
 		ask_end(a, err);
 }
 
-static void ask_line(struct ask *a, const char *line, size_t len)
+static void ask_message(struct ask *a, const char *text, size_t len)
 {
 	struct json_object *object, *value;
 	int err;
 
-	err = control_parse_line(line, len, &object, a->msg);
+	err = control_parse(text, len, &object, a->msg);
 	if (err) {
 		ask_end(a, err == -EBADMSG ? -EPROTO : err);
 		return;
@@ -138,39 +142,56 @@ static void ask_line(struct ask *a, const char *line, size_t len)
 	ask_end(a, -EREMOTEIO);
 }
 
+/* The descriptor that a message brought; the kernel has closed those that there is no room for. */
+static int passed_with(struct msghdr *m)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(m);
+	int fd = -1;
+
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+		c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
 static void ask_read(struct ask *a)
 {
-	char *end, *text, buf[16384];
-	size_t used = 0;
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { .iov_len = CONTROL_REPLY_MAX };
+	/* not the whole buffer: with its padding there would be room for two descriptors */
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
+		.msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n;
+	int fd;
 
-	n = recv(a->fd, buf, sizeof(buf), MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		ask_end(a, n < 0 && errno != ECONNRESET ? -errno : -ESRCH);
-		return;
-	}
-	a->total += (size_t)n;
-	if (a->total > CONTROL_REPLY_MAX) {
-		snprintf(a->msg, sizeof(a->msg), "more than %d bytes", CONTROL_REPLY_MAX);
-		ask_end(a, -EPROTO);
-		return;
-	}
-	text = realloc(a->text, a->len + (size_t)n);
-	if (!text) {
+	iov.iov_base = malloc(CONTROL_REPLY_MAX);
+	if (!iov.iov_base) {
 		ask_end(a, -ENOMEM);
 		return;
 	}
-	a->text = text;
-	memcpy(text + a->len, buf, (size_t)n);
-	a->len += (size_t)n;
-	while (a->err == -EAGAIN && (end = memchr(text + used, '\n', a->len - used))) {
-		ask_line(a, text + used, (size_t)(end - text) - used);
-		used = (size_t)(end - text) + 1;
+	n = recvmsg(a->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	fd = n >= 0 ? passed_with(&m) : -1;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		;
+	} else if (n <= 0) {
+		ask_end(a, n < 0 && errno != ECONNRESET ? -errno : -ESRCH);
+	} else if (m.msg_flags & MSG_TRUNC || ++a->messages > MESSAGES_MAX) {
+		snprintf(a->msg, sizeof(a->msg), "more than %d bytes or %d messages",
+			CONTROL_REPLY_MAX, MESSAGES_MAX);
+		ask_end(a, -EPROTO);
+	} else {
+		ask_message(a, iov.iov_base, (size_t)n);
 	}
-	a->len -= used;
-	memmove(text, text + used, a->len);
+	if (a->reply && a->passed < 0 && !(m.msg_flags & MSG_CTRUNC)) {
+		a->passed = fd;
+		fd = -1;
+	}
+	if (fd >= 0)
+		close(fd);
+	free(iov.iov_base);
 }
 
 /* ---- all at once ---- */
@@ -178,18 +199,16 @@ static void ask_read(struct ask *a)
 static char *request_new(const char *command, const char *reason)
 {
 	struct json_object *request = json_object_new_object();
-	char *line = NULL;
+	char *text = NULL;
 
 	if (!request)
 		return NULL;
 	json_object_object_add(request, "command", json_object_new_string(command));
 	if (reason)
 		json_object_object_add(request, "reason", json_object_new_string(reason));
-	if (asprintf(&line, "%s\n",
-		    json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN)) < 0)
-		line = NULL;
+	text = strdup(json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN));
 	json_object_put(request);
-	return line;
+	return text;
 }
 
 /* Milliseconds until something is to be done; -1: all is over. */
@@ -224,14 +243,14 @@ static int ask_all(struct ask *asks, size_t n, const char *command, const char *
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
-		asks[i].fd = -1;
+		asks[i].fd = asks[i].passed = -1;
 		asks[i].err = -EAGAIN;
 		asks[i].deadline_ns = now_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
 	}
 	for (;;) {
 		for (size_t i = 0; i < n; i++) {
 			if (asks[i].err == -EAGAIN && asks[i].fd < 0)
-				ask_connect(&asks[i], request, strlen(request));
+				ask_connect(&asks[i], request);
 			fds[i] = (struct pollfd){ .fd = asks[i].fd, .events = POLLIN };
 		}
 		timeout = ask_timeout(asks, n);
@@ -244,8 +263,6 @@ static int ask_all(struct ask *asks, size_t n, const char *command, const char *
 				ask_read(&asks[i]);
 		}
 	}
-	for (size_t i = 0; i < n; i++)
-		free(asks[i].text);
 out:
 	free(request);
 	free(fds);
@@ -269,6 +286,9 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	case -ESRCH:
 		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
 		break;
+	case -EPROTOTYPE:
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d is another version of inftrace", pid);
+		break;
 	case -ETIMEDOUT:
 		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
 			a->taken ? "has not finished yet; inftrace status tells how it goes on"
@@ -281,7 +301,7 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 }
 
 int control_ask(const struct control_peer *peer, const char *command, const char *reason,
-	struct json_object **ret_reply)
+	struct json_object **ret_reply, int *ret_fd)
 {
 	struct ask a = { .peer = peer };
 	char msg[CONTROL_MSG_MAX];
@@ -290,6 +310,10 @@ int control_ask(const struct control_peer *peer, const char *command, const char
 	err = ask_all(&a, 1, command, reason) ?: a.err;
 	if (!err) {
 		*ret_reply = a.reply;
+		if (ret_fd)
+			*ret_fd = a.passed;
+		else if (a.passed >= 0)
+			close(a.passed);
 		return 0;
 	}
 	a.err = err;
@@ -319,7 +343,7 @@ struct peers {
 	size_t n;
 };
 
-static int peers_add(struct peers *p, const char *folder, const char *name, pid_t pid, uid_t uid)
+static int peers_add(struct peers *p, const char *directory, const char *name, pid_t pid, uid_t uid)
 {
 	struct control_peer *list;
 	char *path;
@@ -330,16 +354,30 @@ static int peers_add(struct peers *p, const char *folder, const char *name, pid_
 	if (!list)
 		return -ENOMEM;
 	p->list = list;
-	if (asprintf(&path, "%s/%s", folder, name) < 0)
+	if (asprintf(&path, "%s/%s", directory, name) < 0)
 		return -ENOMEM;
 	list[p->n++] = (struct control_peer){ .pid = pid, .uid = uid, .path = path };
 	return 0;
 }
 
-/* A folder that is not there, or not ours to read, has none. */
-static int peers_in(struct peers *p, const char *folder, uid_t uid)
+/* Only in a directory that is the user's: in another one, others choose what is there. One that
+ * is not there, or not ours to read, has none. */
+static DIR *open_theirs(const char *directory, uid_t uid)
 {
-	DIR *dir = opendir(folder);
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = NULL;
+	struct stat st;
+
+	if (fd >= 0 && !fstat(fd, &st) && st.st_uid == uid && !(st.st_mode & 022))
+		dir = fdopendir(fd);
+	if (fd >= 0 && !dir)
+		close(fd);
+	return dir;
+}
+
+static int peers_in(struct peers *p, const char *directory, uid_t uid)
+{
+	DIR *dir = open_theirs(directory, uid);
 	struct dirent *d;
 	int err = 0;
 
@@ -350,31 +388,8 @@ static int peers_in(struct peers *p, const char *folder, uid_t uid)
 
 		if (isdigit((unsigned char)d->d_name[0]) &&
 			sscanf(d->d_name, "%d" CONTROL_SUFFIX "%n", &pid, &end) == 1 && end &&
-			!d->d_name[end])
-			err = peers_add(p, folder, d->d_name, pid, uid);
-	}
-	closedir(dir);
-	return err;
-}
-
-/* Root sees the recordings of all users. */
-static int peers_of_users(struct peers *p)
-{
-	DIR *dir = opendir("/run/user");
-	struct dirent *d;
-	char folder[64];
-	int err = 0;
-
-	if (!dir)
-		return 0;
-	while (!err && (d = readdir(dir))) {
-		unsigned int uid;
-		int end = 0;
-
-		if (sscanf(d->d_name, "%u%n", &uid, &end) != 1 || d->d_name[end] || !uid)
-			continue;
-		snprintf(folder, sizeof(folder), "/run/user/%u/inftrace", uid);
-		err = peers_in(p, folder, uid);
+			!d->d_name[end] && pid > 0)
+			err = peers_add(p, directory, d->d_name, pid, uid);
 	}
 	closedir(dir);
 	return err;
@@ -393,6 +408,8 @@ static void peers_settle(struct peers *p, struct ask *asks)
 			continue;
 		}
 		peer->status = asks[i].reply;
+		if (asks[i].passed >= 0)
+			close(asks[i].passed);
 		if (asks[i].err)
 			ask_explain(&asks[i], peer->error);
 		p->list[n++] = *peer;
@@ -407,18 +424,16 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static int find_peers(const char *folder, struct peers *p)
+static int find_peers(const struct control_where *where, struct peers *p)
 {
 	char usual[PATH_MAX];
-	int err;
+	int err = 0;
 
-	if (folder)
-		return peers_in(p, folder, geteuid());
-	err = control_folder(usual, sizeof(usual));
+	if (where->directory)
+		return peers_in(p, where->directory, where->uid);
+	err = control_directory(where->uid, usual, sizeof(usual));
 	if (!err)
-		err = peers_in(p, usual, geteuid());
-	if (!err && !geteuid())
-		err = peers_of_users(p);
+		err = peers_in(p, usual, where->uid);
 	return err == -ENAMETOOLONG ? 0 : err; /* no recorder could have been there either */
 }
 
@@ -507,12 +522,13 @@ static void peers_drop(struct peers *p)
 	*p = (struct peers){ 0 };
 }
 
-int control_list(const char *folder, pid_t pid, struct control_peer **ret_peers, size_t *ret_n)
+int control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers,
+	size_t *ret_n)
 {
 	struct peers p = { 0 };
 	int err;
 
-	err = find_peers(folder, &p);
+	err = find_peers(where, &p);
 	if (!err) {
 		if (pid)
 			peers_keep(&p, is_recorder, pid);
@@ -584,20 +600,41 @@ static void describe(const struct control_peer *peer, char *buf, size_t size)
 	}
 }
 
-void control_say_none(pid_t pid)
+void control_say_none(const struct control_where *where, pid_t pid)
 {
-	const char *others =
-		geteuid() && !access("/run/inftrace", F_OK) ? "; those of root need sudo" : "";
+	const char *others = "";
+	char of[48] = "";
 
+	if (geteuid() && !access("/run/inftrace", F_OK))
+		others = "; those of root need sudo";
+	else if (!geteuid() && !where->uid)
+		others = "; one of another user needs --user";
+	if (where->uid != geteuid())
+		snprintf(of, sizeof(of), " by user %u", where->uid);
 	if (pid)
-		log_error("no recording of process %d is running that you may talk to%s; inftrace "
-			  "status "
-			  "lists those that are",
-			pid, others);
+		log_error("no recording of process %d%s is running that you may talk to%s; "
+			  "inftrace status lists those that are",
+			pid, of, others);
 	else
-		log_error("no recording is running that you may talk to%s; inftrace record starts "
-			  "one",
-			others);
+		log_error("no recording%s is running that you may talk to%s; inftrace record "
+			  "starts one",
+			of, others);
+}
+
+int control_parse_user(const char *text, uid_t *ret_uid)
+{
+	const struct passwd *pw;
+	uint32_t uid;
+
+	if (!parse_u32(text, &uid) && uid != (uid_t)-1) {
+		*ret_uid = uid;
+		return 0;
+	}
+	pw = getpwnam(text);
+	if (!pw)
+		return -EINVAL;
+	*ret_uid = pw->pw_uid;
+	return 0;
 }
 
 static int say_several(pid_t pid, const struct control_peer *peers, size_t n)
@@ -615,19 +652,19 @@ static int say_several(pid_t pid, const struct control_peer *peers, size_t n)
 	return -ENOTUNIQ;
 }
 
-int control_find(const char *folder, pid_t pid, struct control_peer *ret_peer)
+int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer)
 {
 	struct control_peer *peers;
 	size_t n;
 	int err;
 
-	err = control_list(folder, pid, &peers, &n);
+	err = control_list(where, pid, &peers, &n);
 	if (err) {
 		log_error("cannot look for recordings: %s", strerror(-err));
 		return err;
 	}
 	if (!n) {
-		control_say_none(pid);
+		control_say_none(where, pid);
 		err = -ENOENT;
 	} else if (n > 1) {
 		err = say_several(pid, peers, n);

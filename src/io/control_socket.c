@@ -15,20 +15,20 @@
 #include <unistd.h>
 
 #define BACKLOG 16 /* clients that the kernel keeps until they are accepted */
-#define FOLDER_MODE 0700
+#define DIRECTORY_MODE 0700
 #define SOCKET_MODE 0600
 
-int control_folder(char *buf, size_t size)
+int control_directory(uid_t uid, char *buf, size_t size)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	int n;
 
-	if (!geteuid())
+	if (!uid)
 		n = snprintf(buf, size, "/run/inftrace");
-	else if (runtime && *runtime == '/')
+	else if (uid == geteuid() && runtime && *runtime == '/')
 		n = snprintf(buf, size, "%s/inftrace", runtime);
 	else
-		n = snprintf(buf, size, "/run/user/%u/inftrace", geteuid());
+		n = snprintf(buf, size, "/run/user/%u/inftrace", uid);
 	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
@@ -38,28 +38,28 @@ static int fail(char msg[CONTROL_MSG_MAX], int err, const char *what)
 	return err;
 }
 
-static int open_folder(const char *folder, int *ret_fd, char msg[CONTROL_MSG_MAX])
+static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_MSG_MAX])
 {
 	struct stat st;
 	int fd, err = 0;
 
-	if (mkdir(folder, FOLDER_MODE) && errno != EEXIST)
-		return fail(msg, -errno, "cannot create the folder");
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (mkdir(directory, DIRECTORY_MODE) && errno != EEXIST)
+		return fail(msg, -errno, "cannot create the directory");
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
-		snprintf(msg, CONTROL_MSG_MAX, "not a folder (links are not followed); remove it");
+		snprintf(msg, CONTROL_MSG_MAX, "not a directory (links are not followed); remove it");
 		return -ENOTDIR;
 	}
 	if (fd < 0)
-		return fail(msg, -errno, "cannot open the folder");
+		return fail(msg, -errno, "cannot open the directory");
 	if (fstat(fd, &st)) {
-		err = fail(msg, -errno, "cannot look at the folder");
+		err = fail(msg, -errno, "cannot look at the directory");
 	} else if (st.st_uid != geteuid()) {
-		snprintf(msg, CONTROL_MSG_MAX, "the folder belongs to user %u", st.st_uid);
+		snprintf(msg, CONTROL_MSG_MAX, "the directory belongs to user %u", st.st_uid);
 		err = -EPERM;
 	} else if (st.st_mode & 022) {
 		snprintf(msg, CONTROL_MSG_MAX,
-			"others may write to the folder; chmod 700 mends that");
+			"others may write to the directory; chmod 700 mends that");
 		err = -EPERM;
 	}
 	if (err)
@@ -69,17 +69,17 @@ static int open_folder(const char *folder, int *ret_fd, char msg[CONTROL_MSG_MAX
 	return err;
 }
 
-/* Through the folder that was checked, and whatever the length of its name (sun_path has 108
+/* Through the directory that was checked, and whatever the length of its name (sun_path has 108
  * bytes). */
-static void address_of(int folder_fd, const char *name, struct sockaddr_un *ret)
+static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->sun_family = AF_UNIX;
-	snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%.32s", folder_fd, name);
+	snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%.32s", dir_fd, name);
 }
 
 /* Whether it is a socket that nobody listens at any more. */
-static bool is_left_behind(int folder_fd, const char *name)
+static bool is_left_behind(int dir_fd, const char *name)
 {
 	struct sockaddr_un sa;
 	struct stat st;
@@ -87,12 +87,13 @@ static bool is_left_behind(int folder_fd, const char *name)
 	int fd;
 
 	/* what is no socket refuses a connection as well */
-	if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISSOCK(st.st_mode))
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISSOCK(st.st_mode))
 		return false;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	address_of(folder_fd, name, &sa);
+	address_of(dir_fd, name, &sa);
+	/* EPROTOTYPE: of another version, which may run */
 	dead = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) && errno == ECONNREFUSED;
 	close(fd);
 	return dead;
@@ -113,9 +114,9 @@ static pid_t pid_of(const char *name)
  * Sockets whose recorder was killed. Only names whose process is gone, or our own: nobody takes
  * such a name between the look at it and its removal.
  */
-static void remove_left_behind(int folder_fd)
+static void remove_left_behind(int dir_fd)
 {
-	int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *d;
 
@@ -129,8 +130,8 @@ static void remove_left_behind(int folder_fd)
 
 		if (!pid || (pid != getpid() && (!kill(pid, 0) || errno != ESRCH)))
 			continue;
-		if (is_left_behind(folder_fd, d->d_name))
-			unlinkat(folder_fd, d->d_name, 0);
+		if (is_left_behind(dir_fd, d->d_name))
+			unlinkat(dir_fd, d->d_name, 0);
 	}
 	closedir(dir);
 }
@@ -144,41 +145,41 @@ static int open_socket(struct control_socket *s, char msg[CONTROL_MSG_MAX])
 
 	snprintf(s->name, sizeof(s->name), "%d" CONTROL_SUFFIX, getpid());
 	snprintf(new_name, sizeof(new_name), ".%d.new", getpid());
-	s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
 		return fail(msg, -errno, "socket");
 	/* the file gets the mode of the socket, less the umask, so it never has another
 	 * (net/unix/af_unix.c, unix_bind_bsd()) */
 	if (fchmod(s->fd, SOCKET_MODE))
 		return fail(msg, -errno, "fchmod");
-	address_of(s->folder_fd, new_name, &sa);
+	address_of(s->dir_fd, new_name, &sa);
 	if (bind(s->fd, (struct sockaddr *)&sa, sizeof(sa)))
 		return fail(msg, -errno, "bind");
 	if (listen(s->fd, BACKLOG)) {
 		err = fail(msg, -errno, "listen");
-	} else if (renameat2(s->folder_fd, new_name, s->folder_fd, s->name, RENAME_NOREPLACE)) {
+	} else if (renameat2(s->dir_fd, new_name, s->dir_fd, s->name, RENAME_NOREPLACE)) {
 		err = fail(msg, errno == EEXIST ? -EADDRINUSE : -errno, s->name);
 	} else {
 		return 0;
 	}
-	unlinkat(s->folder_fd, new_name, 0);
+	unlinkat(s->dir_fd, new_name, 0);
 	return err;
 }
 
-int control_socket_open(const char *folder, struct control_socket *ret, char msg[CONTROL_MSG_MAX])
+int control_socket_open(const char *directory, struct control_socket *ret, char msg[CONTROL_MSG_MAX])
 {
 	struct control_socket s = { .fd = -1 };
 	int err;
 
-	err = open_folder(folder, &s.folder_fd, msg);
+	err = open_directory(directory, &s.dir_fd, msg);
 	if (err)
 		return err;
-	remove_left_behind(s.folder_fd);
+	remove_left_behind(s.dir_fd);
 	err = open_socket(&s, msg);
 	if (err) {
 		if (s.fd >= 0)
 			close(s.fd);
-		close(s.folder_fd);
+		close(s.dir_fd);
 		return err;
 	}
 	*ret = s;
@@ -187,7 +188,7 @@ int control_socket_open(const char *folder, struct control_socket *ret, char msg
 
 void control_socket_close(struct control_socket *s)
 {
-	unlinkat(s->folder_fd, s->name, 0);
+	unlinkat(s->dir_fd, s->name, 0);
 	close(s->fd);
-	close(s->folder_fd);
+	close(s->dir_fd);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The listening socket of a recording and the folder that it is in. See control.h. */
+/* The listening socket of a recording and the directory that it is in. See control.h. */
 #ifndef INFTRACE_CONTROL_SOCKET_H
 #define INFTRACE_CONTROL_SOCKET_H
 
@@ -7,16 +7,16 @@
 
 struct control_socket {
 	int fd; /* listens, never blocks */
-	int folder_fd;
-	char name[32]; /* in the folder */
+	int dir_fd;
+	char name[32]; /* in the directory */
 };
 
 /*
- * Creates FOLDER, with mode 0700, unless it is there and ours alone; removes the sockets of
- * recorders that are gone; and listens at FOLDER/<our pid>.sock. -errno with a reason of one line
+ * Creates DIRECTORY, with mode 0700, unless it is there and ours alone; removes the sockets of
+ * recorders that are gone; and listens at DIRECTORY/<our pid>.sock. -errno with a reason of one line
  * in msg.
  */
-int control_socket_open(const char *folder, struct control_socket *ret, char msg[CONTROL_MSG_MAX]);
+int control_socket_open(const char *directory, struct control_socket *ret, char msg[CONTROL_MSG_MAX]);
 
 /* Removes it. */
 void control_socket_close(struct control_socket *s);

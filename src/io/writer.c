@@ -15,6 +15,7 @@
 
 #include "io/framing.h"
 #include "io/gzip.h"
+#include "io/outfile.h"
 #include "util/log.h"
 
 #define BLOCK_SIZE \
@@ -592,6 +593,11 @@ uint64_t writer_dropped(const struct writer *w)
 uint64_t writer_bytes(const struct writer *w)
 {
 	return atomic_load_explicit(&w->bytes, memory_order_relaxed);
+}
+
+int writer_reopen(const struct writer *w)
+{
+	return w->regular ? outfile_reopen(w->fd) : -ENOENT;
 }
 
 bool writer_stalls(const struct writer *w)

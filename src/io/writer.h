@@ -77,6 +77,10 @@ uint64_t writer_bytes(const struct writer *w);
  * before. With gzip about. */
 uint64_t writer_size(const struct writer *w, size_t more);
 
+/* Opens the file that is written for reading, whatever has its name by now. -ENOENT: it is no
+ * regular file. */
+int writer_reopen(const struct writer *w);
+
 /* Whether some bytes that were flushed wait, and none went out for a while: the disk stalls. */
 bool writer_stalls(const struct writer *w);
 

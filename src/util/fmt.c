@@ -157,7 +157,10 @@ char *fmt_json_str(char *p, const char *s, size_t len)
 			continue;
 		}
 		n = fmt_utf8_scan((const unsigned char *)s, (size_t)(end - s));
-		if (n > 0) {
+		if (n == 2 && c == 0xc2 && (unsigned char)s[1] < 0xa0) {
+			p = fmt_escape(p, (unsigned char)s[1]); /* C1 controls drive terminals */
+			s += n;
+		} else if (n > 0) {
 			p = fmt_str(p, s, (size_t)n);
 			s += n;
 		} else {

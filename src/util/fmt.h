@@ -130,7 +130,7 @@ static inline char *fmt_hex(char *p, uint64_t v)
 /*
  * s as a quoted JSON string, at most FMT_JSON_STR_MAX(len) bytes. Raw UTF-8 stays; each
  * ill-formed part becomes one U+FFFD (as the Unicode standard recommends in section 3.9);
- * control bytes, quotes and backslashes are escaped. Never a surrogate escape: "\ud83d"
+ * control characters (C0 and C1), quotes and backslashes are escaped. Never a surrogate escape: "\ud83d"
  * makes Perfetto refuse the whole file.
  */
 char *fmt_json_str(char *p, const char *s, size_t len);

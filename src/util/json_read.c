@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/fmt.h"
+#include "util/text.h"
+
 int json_reader_init(struct json_reader *reader, struct json_source *source)
 {
 	memset(reader, 0, sizeof(*reader));
@@ -316,40 +319,31 @@ int json_us_to_ns(struct json_object *value, int64_t *ret_ns)
 	}
 }
 
-static int utf8_length(const unsigned char *p)
-{
-	int n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
-
-	if (*p >= 0x80 && *p < 0xc2)
-		return 0;
-	for (int i = 1; i < n; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
-
 const char *json_printable(char *buf, size_t size, const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
-	size_t used = 0;
+	size_t used = 0, left = strlen(text), len;
+	uint32_t c;
 	int n;
 
-	while (*p) {
-		/* C1 controls (U+0080 to U+009F) drive terminals too */
-		bool control = *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
-
-		n = utf8_length(p);
-		if (used + 4 + sizeof("...") > size) {
+	for (; left; p += len, left -= len) {
+		n = fmt_utf8_scan(p, left);
+		c = n > 0 ? text_decode(p, n) : 0;
+		len = n > 0 && (c >= 0xa0 || n == 1) ? (size_t)n : 1;
+		if (used + 4 + (c > 0xffff ? 6 : c > 0x9f ? 2 : 0) + sizeof("...") > size) {
 			strcpy(buf + used, "...");
 			return buf;
 		}
-		if (control || !n) {
-			used += sprintf(buf + used, "\\x%02x", *p++);
-			continue;
+		if (n > 0 && text_is_shown(c)) {
+			memcpy(buf + used, p, len);
+			used += len;
+		} else if (c > 0xffff) {
+			used += sprintf(buf + used, "\\U%08x", c);
+		} else if (c > 0x9f) {
+			used += sprintf(buf + used, "\\u%04x", c);
+		} else {
+			used += sprintf(buf + used, "\\x%02x", *p);
 		}
-		memcpy(buf + used, p, n);
-		used += n;
-		p += n;
 	}
 	buf[used] = '\0';
 	return buf;

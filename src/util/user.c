@@ -13,3 +13,11 @@ uid_t user_calling(void)
 
 	return sudo && !parse_u32(sudo, &uid) ? uid : getuid();
 }
+
+gid_t user_calling_group(void)
+{
+	const char *sudo = getuid() ? NULL : getenv("SUDO_GID");
+	uint32_t gid;
+
+	return sudo && !parse_u32(sudo, &gid) ? gid : getgid();
+}

@@ -6,5 +6,6 @@
 
 /* Who has called inftrace: with sudo, the one who called that. */
 uid_t user_calling(void);
+gid_t user_calling_group(void);
 
 #endif

@@ -89,9 +89,9 @@ done
 mkdir "$TMP/folder.json" "$TMP/readonly"
 chmod 555 "$TMP/readonly"
 touch "$TMP/file"
-bad "-o in a missing folder" 1 '/nowhere/: No such file' -o /nowhere/x.json -p "$target"
-bad "-o below a file" 1 "file/: Not a directory" -o "$TMP/file/x.json" -p "$target"
-bad "-o a folder" 1 'folder.json: it is a folder' -o "$TMP/folder.json" -p "$target"
+bad "-o in a missing folder" 1 '/nowhere/x.json: No such file' -o /nowhere/x.json -p "$target"
+bad "-o below a file" 1 "file/x.json: Not a directory" -o "$TMP/file/x.json" -p "$target"
+bad "-o a folder" 1 'folder.json: it is a directory' -o "$TMP/folder.json" -p "$target"
 bad "-o where nothing can be created" 1 '/proc/x.json: ' -o /proc/x.json -p "$target"
 bad "-o without a suffix that is known" 2 'x.txt: the name must end in' -o x.txt -p "$target"
 bad "-o with nothing but a suffix" 2 "the name must end in" -o .json -p "$target"
@@ -99,10 +99,11 @@ bad "-o with an empty name" 2 'the name must end in' -o '' -p "$target"
 bad "-o with control bytes" 2 'the name must end in' -o $'x\n\e[31m.txt' -p "$target"
 bad "one good, one bad -o" 1 '/nowhere/' -o x.json -o /nowhere/x.json -p "$target"
 bad "two outputs to stdout" 2 'only one output can go to stdout' -o - --profile - -p "$target"
-bad "--profile is a folder" 1 'folder.json: it is a folder' --profile "$TMP/folder.json" -p "$target"
+bad "--profile is a folder" 1 'folder.json: it is a directory' --profile "$TMP/folder.json" -p "$target"
 bad "--profile below a file" 1 "$TMP/file/x" --profile "$TMP/file/x" -p "$target"
-ln -s /dev/full "$TMP/full.json"
-bad "a full device" 1 'full.json: No space left on device' -q -o "$TMP/full.json" -p "$target"
+mkdir "$TMP/own"
+ln -s /dev/full "$TMP/own/full.json"
+bad "a full device" 1 'full.json: No space left on device' -q -o "$TMP/own/full.json" -p "$target"
 bad "a full device, profile" 1 '/dev/full: No space left on device' -q -d 100ms --profile /dev/full -p "$target"
 
 # ---- windows, the flight recorder, rotation ----
@@ -221,7 +222,7 @@ bad "a name with control bytes" 1 'cannot run .*: No such file' -- $'non\n\e[31m
 as=(setpriv --reuid 65534 --clear-groups --)
 bad "not root" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -p "$target"
 bad "not root, with a command" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -- true
-bad "not root, folder not writable" 1 'readonly/: Permission denied' -o "$TMP/readonly/x.json" -p "$target"
+bad "not root, folder not writable" 1 'readonly/x.json: Permission denied' -o "$TMP/readonly/x.json" -p "$target"
 for drop in bpf perfmon; do
 	as=(setpriv --bounding-set "-$drop,-sys_admin" --)
 	bad "without CAP_${drop^^}" 3 "CAP_${drop^^}" -o x.json -p "$target"

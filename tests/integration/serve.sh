@@ -57,13 +57,13 @@ check_rc "-p without --live" 2 'needs --live' "$INFTRACE" serve -p 1 t.json
 check_rc "a port too large" 2 'inftrace: --port: 65536 is no port' "$INFTRACE" serve -P 65536 t.json
 check_rc "no port" 2 'inftrace: --port: x is no port' "$INFTRACE" serve -P x t.json
 check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
-check_rc "a folder" 1 'inftrace: cannot serve folder.json: it is a folder' "$INFTRACE" serve folder.json
-check_rc "a folder without a suffix" 1 'it is a folder' "$INFTRACE" serve /etc
+check_rc "a folder" 1 'inftrace: cannot serve folder.json: it is a directory' "$INFTRACE" serve folder.json
+check_rc "a folder without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
 check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$INFTRACE" serve fifo.json
 check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
 check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
 check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json
-check_rc "no recording of that process" 1 "inftrace: no recording of process $$ " \
+check_rc "no recording of that process" 1 "inftrace: no recording of process $$ is running" \
 	timeout 20 "$INFTRACE" serve --live -p $$
 
 # ---- a file ----

@@ -40,6 +40,7 @@ struct recording {
 	bool done_within;           /* it calls control_done() itself */
 	size_t status_len;          /* of a text in the status */
 	struct json_object *status; /* or instead: this */
+	const char *trace;          /* a file that open passes */
 };
 
 static inline int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
@@ -94,7 +95,20 @@ static inline void on_status(void *arg, struct json_object *reply)
 	free(text);
 }
 
-static const struct control_ops ops = { on_start, on_stop, on_dump, on_status };
+static inline int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct recording *r = arg;
+
+	if (!r->trace) {
+		snprintf(msg, CONTROL_MSG_MAX, "no trace");
+		return -ENOENT;
+	}
+	*ret_fd = open(r->trace, O_RDONLY | O_CLOEXEC);
+	json_object_object_add(reply, "name", json_object_new_string("/a.json"));
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static const struct control_ops ops = { on_start, on_stop, on_dump, on_status, on_open };
 
 /* ---- folders ---- */
 
@@ -170,7 +184,7 @@ static inline void set_path(struct sockaddr_un *sa, const char *path)
 
 static inline int dial(const char *path)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	struct sockaddr_un sa;
 
 	assert_true(fd >= 0);
@@ -211,8 +225,8 @@ static inline void settle(struct recording *r)
 	}
 }
 
-/* What the server sends until it closes the connection; *ret_len bytes and a NUL. Serves meanwhile.
- */
+/* The messages that the server sends until it closes the connection, with a newline behind each and
+ * a NUL at the end. Serves meanwhile. */
 static inline char *hear(struct recording *r, int fd, size_t *ret_len)
 {
 	struct pollfd p[] = {
@@ -223,15 +237,17 @@ static inline char *hear(struct recording *r, int fd, size_t *ret_len)
 	size_t len = 0;
 	ssize_t n;
 
-	for (;;) {
-		assert_true(poll(p, 2, WAIT_MS) > 0);
+	for (int waited = 0;;) {
+		waited += poll(p, 2, 50) <= 0 ? 50 : 0;
+		assert_true(waited < WAIT_MS);
 		control_serve(r->control);
-		n = recv(fd, text + len, 65536, MSG_DONTWAIT);
+		n = recv(fd, text + len, 1 << 20, MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN)
 			continue;
 		if (n <= 0)
 			break;
 		len += (size_t)n;
+		text[len++] = '\n';
 		assert_true(len < 3 << 20);
 	}
 	close(fd);
@@ -278,14 +294,14 @@ static inline int count_fds(void)
 }
 
 #define TAKEN "{\"taken\":true}\n"
-#define DUMP "{\"command\":\"dump\"}\n"
-#define STATUS "{\"command\":\"status\"}\n"
+#define DUMP "{\"command\":\"dump\"}"
+#define STATUS "{\"command\":\"status\"}"
 #define STATUS_EMPTY "{\"ok\":true,\"text\":\"\"}\n"
 
 /* A socket that nobody listens at (any more). */
 static inline void leave_socket(const char *name)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un sa;
 
 	set_path(&sa, path_of(name));

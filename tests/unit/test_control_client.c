@@ -70,12 +70,20 @@ static void server_end(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static const struct control_where *here(void)
+{
+	static struct control_where where;
+
+	where = (struct control_where){ .uid = geteuid(), .directory = folder };
+	return &where;
+}
+
 static int find(pid_t pid, struct control_peer *peer, struct stderr_grab *g)
 {
 	int err;
 
 	stderr_grab_begin(g);
-	err = control_find(folder, pid, peer);
+	err = control_find(here(), pid, peer);
 	stderr_grab_end(g);
 	return err;
 }
@@ -86,7 +94,7 @@ static int ask(const struct control_peer *peer, const char *command, const char 
 	int err;
 
 	stderr_grab_begin(g);
-	err = control_ask(peer, command, reason, reply);
+	err = control_ask(peer, command, reason, reply, NULL);
 	stderr_grab_end(g);
 	return err;
 }
@@ -183,7 +191,7 @@ static void test_ask(void **state)
 	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EREMOTEIO);
 	assert_string_equal(g.text, "inftrace: stop: no window is open\n");
 	assert_int_equal(ask(&peer, "stop", "\xff", &reply, &g), -EREMOTEIO);
-	assert_non_null(strstr(g.text, "no JSON at byte"));
+	assert_non_null(strstr(g.text, "not JSON"));
 	server_end(pid);
 	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -ESRCH);
 	assert_non_null(strstr(g.text, "has ended"));
@@ -216,7 +224,7 @@ static void test_stopped(void **state)
 		fds[n] = dial(socket_of(full));
 	} while (fds[n++] >= 0);
 	assert_int_equal(fds[--n], -EAGAIN);
-	assert_int_equal(control_list(folder, 0, &peers, &n_peers), 0);
+	assert_int_equal(control_list(here(), 0, &peers, &n_peers), 0);
 	assert_int_equal(n_peers, 3);
 	for (int i = 0; i < 3; i++) {
 		if (peers[i].pid == up) {
@@ -246,7 +254,34 @@ static void test_stopped(void **state)
 
 /* ---- what only looks like a recorder ---- */
 
-static pid_t impostor_start(const char *answer, bool again)
+/* Sends `answer` `times` times, with so many descriptors of /dev/null. */
+static void pass(int fd, const char *answer, int times, int n_fds)
+{
+	char control[CMSG_SPACE(8 * sizeof(int))] = { 0 };
+	struct iovec iov = { (char *)answer, strlen(answer) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int fds[8];
+
+	for (int i = 0; i < n_fds; i++)
+		fds[i] = open("/dev/null", O_RDONLY);
+	if (n_fds) {
+		m.msg_control = control;
+		m.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+		CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
+		CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
+		CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), fds, (size_t)n_fds * sizeof(int));
+	}
+	for (int i = 0; i < times; i++) {
+		if (sendmsg(fd, &m, MSG_NOSIGNAL) < 0)
+			break;
+	}
+	for (int i = 0; i < n_fds; i++)
+		close(fds[i]);
+}
+
+/* name: the pid in the name of its socket; 0: its own */
+static pid_t impostor_start(const char *answer, int times, int n_fds, pid_t name)
 {
 	pid_t pid = fork();
 	struct sockaddr_un sa;
@@ -255,50 +290,46 @@ static pid_t impostor_start(const char *answer, bool again)
 
 	if (pid) {
 		assert_true(pid > 0);
-		for (int i = 0; !is_up(pid); i++) {
+		for (int i = 0; !is_up(name ? name : pid); i++) {
 			assert_true(i < WAIT_MS);
 			usleep(1000);
 		}
 		return pid;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	listen_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	listen_fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	set_path(&sa, path_of("new"));
 	if (bind(listen_fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(listen_fd, 4) ||
-		rename(sa.sun_path, socket_of(getpid())))
+		rename(sa.sun_path, socket_of(name ? name : getpid())))
 		_exit(1);
 	for (;;) {
 		fd = accept(listen_fd, NULL, NULL);
-		while (read(fd, buf, sizeof(buf)) == sizeof(buf))
+		while (recv(fd, buf, sizeof(buf), 0) == sizeof(buf))
 			;
-		do {
-			if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
-				break;
-		} while (again);
+		pass(fd, answer, times, n_fds);
 		close(fd);
 	}
 }
 
 static void test_wrong_answers(void **state)
 {
-	static const struct {
+	static char long_text[CONTROL_REPLY_MAX + 2];
+	const struct {
 		const char *text, *error;
-		int err;
-		bool again;
+		int err, times;
 	} wrong[] = {
-		{ "", "has ended", -ESRCH, false },
-		{ "{\"ok\":true", "has ended", -ESRCH, false },
-		{ "HTTP/1.1 400 \x1b[31m\r\n", "gave a wrong answer: no JSON at byte 0", -EPROTO,
-			false },
-		{ "[]\n", "gave a wrong answer: no JSON object", -EPROTO, false },
-		{ "{\"taken\":true}\n", "has ended", -ESRCH, false },
-		{ "{\"taken\":true}\n", "more than 1048576 bytes", -EPROTO, true },
-		{ "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "more than 1048576 bytes", -EPROTO, true },
-		{ "{\"ok\":1,\"error\":7}{}\n", "gave a wrong answer: more than one", -EPROTO,
-			false },
-		{ "{\"ok\":false}\n", "no reason given", -EREMOTEIO, false },
-		{ "{\"ok\":false,\"error\":\"\\u001b[31m%n\"}\n", "stop: \\x1b[31m%n", -EREMOTEIO,
-			false },
+		{ "x", "has ended", -ESRCH, 0 },
+		{ "{\"ok\":true", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "HTTP/1.1 400 \x1b[31m\r\n", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "[]", "gave a wrong answer: not a JSON object", -EPROTO, 1 },
+		{ "[[[[[[[[[[[[]]]]]]]]]]]]", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "{\"taken\":true}", "has ended", -ESRCH, 1 },
+		{ "{\"taken\":true}", "or 8 messages", -EPROTO, 1000000 },
+		{ long_text, "more than 131072 bytes", -EPROTO, 1 },
+		{ "{\"ok\":1,\"error\":7}{}", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "{\"ok\":false}", "no reason given", -EREMOTEIO, 1 },
+		{ "{\"ok\":false,\"error\":\"\\u001b[31m\\u202e%n\"}", "stop: \\x1b[31m\\u202e%n",
+			-EREMOTEIO, 1 },
 	};
 	struct control_peer peer = { .uid = geteuid() };
 	struct json_object *reply = NULL;
@@ -306,9 +337,11 @@ static void test_wrong_answers(void **state)
 	int err;
 
 	(void)state;
+	memset(long_text, ' ', sizeof(long_text) - 1);
+	memcpy(long_text, "{\"ok\":true}", 11);
 	assert_int_equal(mkdir(folder, 0700), 0);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		peer.pid = impostor_start(wrong[i].text, wrong[i].again);
+		peer.pid = impostor_start(wrong[i].text, wrong[i].times, 0, 0);
 		peer.path = strdup(socket_of(peer.pid));
 		err = ask(&peer, "stop", NULL, &reply, &g);
 		if (!strstr(g.text, wrong[i].error))
@@ -318,6 +351,58 @@ static void test_wrong_answers(void **state)
 		free(peer.path);
 		server_end(peer.pid);
 	}
+}
+
+/* One descriptor is taken where one is wanted; all others are closed. */
+static void test_descriptors(void **state)
+{
+	struct control_peer peer = { .uid = geteuid() };
+	struct json_object *reply;
+	int before, fd;
+
+	(void)state;
+	assert_int_equal(mkdir(folder, 0700), 0);
+	before = count_fds();
+	for (int n = 0; n <= 8; n++) {
+		peer.pid = impostor_start("{\"ok\":true}", 1, n, 0);
+		peer.path = strdup(socket_of(peer.pid));
+		assert_int_equal(control_ask(&peer, "open", NULL, &reply, &fd), 0);
+		assert_int_equal(fd >= 0, n == 1);
+		json_object_put(reply);
+		if (fd >= 0)
+			close(fd);
+		assert_int_equal(count_fds(), before);
+		assert_int_equal(control_ask(&peer, "stop", NULL, &reply, NULL), 0);
+		json_object_put(reply);
+		assert_int_equal(count_fds(), before);
+		free(peer.path);
+		server_end(peer.pid);
+	}
+}
+
+/* A socket with the name of another process is not that process. */
+static void test_impostor(void **state)
+{
+	struct control_peer peer = { .uid = geteuid(), .pid = getppid() };
+	struct json_object *reply = NULL;
+	struct stderr_grab g;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(mkdir(folder, 0700), 0);
+	pid = impostor_start("{\"ok\":true,\"targets\":[1]}", 1, 0, peer.pid);
+	expect_not_found(0, -ENOENT, "no recording is running");
+	expect_not_found(peer.pid, -ENOENT, "no recording of process");
+	peer.path = strdup(socket_of(peer.pid));
+	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
+	free(peer.path);
+	server_end(pid);
+	/* a directory that others can write is nobody's word */
+	pid = server_start(1);
+	expect_found(0, pid);
+	assert_int_equal(chmod(folder, 0770), 0);
+	expect_not_found(0, -ENOENT, "no recording is running");
+	server_end(pid);
 }
 
 /* A status whose parts are of other types than they should be. */
@@ -336,14 +421,14 @@ static void test_wrong_status(void **state)
 	(void)state;
 	assert_int_equal(mkdir(folder, 0700), 0);
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		pid_t one = impostor_start(statuses[i], false),
-		      two = impostor_start(statuses[i], false);
+		pid_t one = impostor_start(statuses[i], 1, 0, 0),
+		      two = impostor_start(statuses[i], 1, 0, 0);
 
 		expect_not_found(0, -ENOTUNIQ, "2 recordings are running");
-		assert_int_equal(control_list(folder, NO_PID, &peers, &n), 0);
+		assert_int_equal(control_list(here(), NO_PID, &peers, &n), 0);
 		assert_int_equal(n, 0);
 		control_peers_free(peers, n);
-		assert_int_equal(control_list(folder, 0, &peers, &n), 0);
+		assert_int_equal(control_list(here(), 0, &peers, &n), 0);
 		assert_int_equal(n, 2);
 		assert_true(
 			strlen(control_peer_targets(&peers[0], text, sizeof(text))) < sizeof(text));
@@ -366,12 +451,13 @@ static void test_links(void **state)
 	pid = server_start(1);
 	assert_int_equal(symlink(socket_of(pid), path_of("link")), 0);
 	assert_int_equal(rename(path_of("link"), socket_of(1)), 0);
-	assert_int_equal(control_list(folder, 0, &peers, &n), 0);
+	assert_int_equal(control_list(here(), 0, &peers, &n), 0);
 	assert_int_equal(n, 1);
 	control_peers_free(peers, n);
 	peer.path = strdup(socket_of(1));
 	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
 	free(peer.path);
+	peer.pid = pid;
 	/* the right file, but not of the user whose folder it is in */
 	peer.path = strdup(socket_of(pid));
 	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
@@ -389,6 +475,8 @@ int main(void)
 		TEST(test_ask),
 		TEST(test_stopped),
 		TEST(test_wrong_answers),
+		TEST(test_descriptors),
+		TEST(test_impostor),
 		TEST(test_wrong_status),
 		TEST(test_links),
 	};

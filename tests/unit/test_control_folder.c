@@ -52,19 +52,19 @@ static void test_bad_folders(void **state)
 	assert_int_equal(unlink(folder), 0);
 	assert_int_equal(rmdir(real), 0); /* nothing is in it */
 	close(open(folder, O_CREAT | O_WRONLY, 0600));
-	expect_no_control(r, -ENOTDIR, "not a folder");
+	expect_no_control(r, -ENOTDIR, "not a directory");
 	assert_int_equal(unlink(folder), 0);
 	assert_int_equal(mkdir(folder, 0700), 0);
 	assert_int_equal(chmod(folder, 0770), 0);
-	expect_no_control(r, -EPERM, "others may write to the folder");
+	expect_no_control(r, -EPERM, "others may write to the directory");
 	assert_int_equal(chmod(folder, 0700), 0);
 	if (!geteuid()) {
 		assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
-		expect_no_control(r, -EPERM, "the folder belongs to user 65534");
+		expect_no_control(r, -EPERM, "the directory belongs to user 65534");
 	}
 	assert_int_equal(rmdir(folder), 0);
 	snprintf(folder, sizeof(folder), "%s/missing/run", top);
-	expect_no_control(r, -ENOENT, "cannot create the folder: No such file");
+	expect_no_control(r, -ENOENT, "cannot create the directory: No such file");
 	snprintf(folder, sizeof(folder), "%s/run", top);
 	open_control(r);
 }
@@ -87,7 +87,7 @@ static void test_long_folder(void **state)
 	control_free(r->control);
 	r->control = NULL;
 	assert_int_equal(stat(name, &st), -1);
-	assert_int_equal(control_list(path, 0, &peers, &n), 0);
+	assert_int_equal(control_list(&(struct control_where){ .uid = geteuid(), .directory = path }, 0, &peers, &n), 0);
 	assert_int_equal(n, 0);
 	control_peers_free(peers, n);
 	assert_int_equal(remove_all(middle), 0);
@@ -171,7 +171,7 @@ static void test_other_users(void **state)
 			if (fd < 0)
 				_exit(fd == -EACCES ? 2 : 3);
 			/* it may have been refused already */
-			send(fd, "{\"command\":\"stop\"}\n", 19, MSG_NOSIGNAL);
+			send(fd, "{\"command\":\"stop\"}", 18, MSG_NOSIGNAL);
 			/* it must not be gone before it was looked at; the end of the pipe ends it
 			 */
 			close(fds[1]);

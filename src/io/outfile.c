@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "io/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "util/parse.h"
+#include "util/user.h"
+
+#define LINKS_MAX 40 /* on the way, as the kernel has it */
+#define TRIES_MAX 8  /* somebody creates and removes the file all the time */
+#define CREATE_MODE 0600
+
+static int fail(char why[OUTFILE_WHY_MAX], int err, const char *what)
+{
+	snprintf(why, OUTFILE_WHY_MAX, "%s", what ? what : strerror(-err));
+	return err;
+}
+
+/* ---- who is trusted ---- */
+
+static bool is_trusted(uid_t uid)
+{
+	return !uid || uid == geteuid() || (!geteuid() && uid == user_calling());
+}
+
+static bool is_trusted_group(gid_t gid)
+{
+	return !gid || gid == getegid() || (!geteuid() && gid == user_calling_group());
+}
+
+static bool others_write(const struct stat *dir)
+{
+	return !is_trusted(dir->st_uid) || dir->st_mode & S_IWOTH ||
+	       (dir->st_mode & S_IWGRP && !is_trusted_group(dir->st_gid));
+}
+
+/* A file or directory that we made is for the user behind sudo. */
+static void give(int fd)
+{
+	uid_t uid = user_calling();
+
+	if (geteuid() || !uid)
+		return;
+	if (fchownat(fd, "", uid, user_calling_group(), AT_EMPTY_PATH))
+		log_debug("a file stays root's: %s", strerror(errno));
+}
+
+/* ---- the way to a file ---- */
+
+struct walk {
+	int dir;             /* where it is by now, O_PATH */
+	char rest[PATH_MAX]; /* of the name */
+	unsigned int links;
+	bool create; /* missing directories */
+	char *why;
+};
+
+static int walk_to(struct walk *w, int dir)
+{
+	if (dir < 0)
+		return fail(w->why, -errno, NULL);
+	if (w->dir >= 0)
+		close(w->dir);
+	w->dir = dir;
+	return 0;
+}
+
+static int walk_begin(struct walk *w, const char *name, bool create, char why[OUTFILE_WHY_MAX])
+{
+	*w = (struct walk){ .dir = -1, .create = create, .why = why };
+	if (!*name)
+		return fail(why, -ENOENT, "the name is empty");
+	if (snprintf(w->rest, sizeof(w->rest), "%s", name) >= (int)sizeof(w->rest))
+		return fail(why, -ENAMETOOLONG, NULL);
+	return walk_to(w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+/* Takes the first part of the rest. Returns false when there is none; *ret_last: it is the last. */
+static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
+{
+	char *from = w->rest + strspn(w->rest, "/");
+	size_t len = strcspn(from, "/");
+
+	if (!len || len > NAME_MAX)
+		return false;
+	memcpy(part, from, len);
+	part[len] = 0;
+	/* a slash at the end says that it is a directory */
+	*ret_last = !from[len];
+	memmove(w->rest, from + len, strlen(from + len) + 1);
+	return true;
+}
+
+static int walk_link(struct walk *w, int link, const struct stat *st, const char *part)
+{
+	char target[PATH_MAX], rest[PATH_MAX];
+	struct statfs fs;
+	ssize_t n;
+
+	if (!is_trusted(st->st_uid)) {
+		snprintf(w->why, OUTFILE_WHY_MAX,
+			"%.80s on the way is a link by user %u, which is not followed", part,
+			st->st_uid);
+		return -ELOOP;
+	}
+	if (++w->links > LINKS_MAX)
+		return fail(w->why, -ELOOP, NULL);
+	/* those of /proc are more than their text */
+	if (!fstatfs(link, &fs) && fs.f_type == PROC_SUPER_MAGIC)
+		return walk_to(w, openat(w->dir, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	n = readlinkat(link, "", target, sizeof(target) - 1);
+	if (n < 0)
+		return fail(w->why, -errno, NULL);
+	target[n] = 0;
+	/* the rest is empty, or begins with a slash */
+	if (snprintf(rest, sizeof(rest), "%s%s", target, w->rest) >= (int)sizeof(rest))
+		return fail(w->why, -ENAMETOOLONG, NULL);
+	memcpy(w->rest, rest, sizeof(rest));
+	return *target == '/' ? walk_to(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) : 0;
+}
+
+static int make_one(struct walk *w, const char *part)
+{
+	struct stat st, parent;
+	int fd;
+
+	if (mkdirat(w->dir, part, 0777) && errno != EEXIST)
+		return -1;
+	fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	/* where others can write it may be another one by now */
+	if (fd >= 0 && !fstat(fd, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+		!fstat(w->dir, &parent) && !others_write(&parent))
+		give(fd);
+	return fd;
+}
+
+static int walk_step(struct walk *w, const char *part)
+{
+	int fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC), err;
+	struct stat st;
+
+	if (fd < 0 && errno == ENOENT && w->create)
+		fd = make_one(w, part);
+	if (fd < 0 || fstat(fd, &st)) {
+		err = fail(w->why, -errno, NULL);
+	} else if (S_ISLNK(st.st_mode)) {
+		err = walk_link(w, fd, &st, part);
+	} else if (!S_ISDIR(st.st_mode)) {
+		err = fail(w->why, -ENOTDIR, NULL);
+	} else {
+		return walk_to(w, fd);
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+/* A link at the end of the name, if it is a trusted user's, and nobody else can have put it there. */
+static bool follow_last(struct walk *w, const char *last, int *reterr)
+{
+	int fd = openat(w->dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st, parent;
+	bool follow;
+
+	if (fd < 0)
+		return false;
+	follow = !fstat(fd, &st) && S_ISLNK(st.st_mode) && is_trusted(st.st_uid) &&
+		 !fstat(w->dir, &parent) && !others_write(&parent);
+	if (follow)
+		*reterr = walk_link(w, fd, &st, last);
+	close(fd);
+	return follow;
+}
+
+/* Opens the directory that the file is to be in. Returns an O_PATH descriptor. */
+static int open_parent(
+	const char *name, bool create, char last[NAME_MAX + 1], char why[OUTFILE_WHY_MAX])
+{
+	struct walk w;
+	bool is_last = false;
+	int err = walk_begin(&w, name, create, why);
+
+	while (!err && !is_last) {
+		if (!walk_part(&w, last, &is_last))
+			err = fail(why, strlen(w.rest) > NAME_MAX ? -ENAMETOOLONG : -EISDIR, NULL);
+		else if (is_last && follow_last(&w, last, &err))
+			is_last = false;
+		else if (!is_last)
+			err = walk_step(&w, last);
+	}
+	if (!err)
+		return w.dir;
+	if (w.dir >= 0)
+		close(w.dir);
+	return err;
+}
+
+static int open_directory(const char *name, bool create, char why[OUTFILE_WHY_MAX])
+{
+	char part[NAME_MAX + 1];
+	struct walk w;
+	bool is_last;
+	int err = walk_begin(&w, name, create, why);
+
+	while (!err && walk_part(&w, part, &is_last))
+		err = walk_step(&w, part);
+	if (!err && strlen(w.rest) > NAME_MAX)
+		err = fail(why, -ENAMETOOLONG, NULL);
+	if (!err)
+		return w.dir;
+	if (w.dir >= 0)
+		close(w.dir);
+	return err;
+}
+
+int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX])
+{
+	int dir = open_directory(name, true, why);
+
+	if (dir < 0)
+		return dir;
+	/* not of the descriptor: faccessat() of glibc does not know those of O_PATH */
+	close(dir);
+	return access(name, W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
+}
+
+
+/* ---- the file ---- */
+
+static bool is_own_descriptor(const char *name)
+{
+	static const char *const dirs[] = { "/dev/fd/", "/proc/self/fd/" };
+	uint32_t fd;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		if (!strncmp(name, dirs[i], strlen(dirs[i])))
+			return !parse_u32(name + strlen(dirs[i]), &fd);
+	}
+	return !strcmp(name, "/dev/stdout") || !strcmp(name, "/dev/stderr");
+}
+
+static int check_existing(int dir, int fd, char why[OUTFILE_WHY_MAX])
+{
+	struct stat st, parent;
+
+	if (fstat(fd, &st) || fstat(dir, &parent))
+		return fail(why, -errno, NULL);
+	if (S_ISDIR(st.st_mode))
+		return fail(why, -EISDIR, "it is a directory, give a file");
+	if (S_ISLNK(st.st_mode))
+		return fail(why, -ELOOP,
+			"it is a symbolic link where others can write, which is not followed; give "
+			"the name of the file");
+	if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+		return fail(why, -EINVAL, "it is neither a file nor a pipe");
+	if (others_write(&parent) && !is_trusted(st.st_uid)) {
+		snprintf(why, OUTFILE_WHY_MAX,
+			"it belongs to user %u, in a directory where others can write; remove it, "
+			"or give another name",
+			st.st_uid);
+		return -EPERM;
+	}
+	if (others_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
+		return fail(why, -EPERM,
+			"it has another name, too, and others can write into its directory; give "
+			"another name");
+	return 0;
+}
+
+/* What was looked at, whatever has its name by now. */
+static int open_found(int fd, int flags)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+/* -EAGAIN: it came or went meanwhile. */
+static int open_once(
+	int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
+{
+	int found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd, err;
+
+	if (found < 0 && errno != ENOENT)
+		return fail(why, -errno, NULL);
+	if (found < 0) {
+		fd = openat(dir, last,
+			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, CREATE_MODE);
+		if (fd < 0)
+			return errno == EEXIST ? -EAGAIN : fail(why, -errno, NULL);
+		give(fd);
+		*ret_created = true;
+		return fd;
+	}
+	err = flags & O_EXCL ? fail(why, -EEXIST, NULL) : check_existing(dir, found, why);
+	fd = err ? -1 : open_found(found, O_WRONLY | flags);
+	if (!err && fd < 0)
+		err = fail(why, -errno, errno == ENXIO ? "nobody reads it" : NULL);
+	close(found);
+	if (err)
+		return err;
+	*ret_created = false;
+	return fd;
+}
+
+int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
+{
+	char last[NAME_MAX + 1];
+	int dir, fd = -EAGAIN;
+
+	*ret_created = false;
+	if (is_own_descriptor(name)) {
+		fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+		return fd < 0 ? fail(why, -errno, NULL) : fd;
+	}
+	dir = open_parent(name, false, last, why);
+	if (dir < 0)
+		return dir;
+	for (int i = 0; i < TRIES_MAX && fd == -EAGAIN; i++)
+		fd = open_once(dir, last, flags, ret_created, why);
+	close(dir);
+	return fd == -EAGAIN ? fail(why, fd, "it comes and goes") : fd;
+}
+
+int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX])
+{
+	char last[NAME_MAX + 1];
+	int dir;
+
+	if (is_own_descriptor(name))
+		return 0;
+	dir = open_parent(name, true, last, why);
+	if (dir < 0)
+		return dir;
+	close(dir);
+	return 0;
+}
+
+int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
+{
+	char last[NAME_MAX + 1], path[NAME_MAX + 32];
+	int dir, found, err = 0;
+
+	if (is_own_descriptor(name))
+		return access(name, W_OK) ? fail(why, -errno, NULL) : 0;
+	dir = open_parent(name, false, last, why);
+	if (dir < 0)
+		return dir;
+	found = openat(dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (found < 0 && errno != ENOENT)
+		err = fail(why, -errno, NULL);
+	else if (found >= 0)
+		err = check_existing(dir, found, why);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", found >= 0 ? found : dir);
+	if (!err && access(path, found >= 0 ? W_OK : W_OK | X_OK))
+		err = fail(why, -errno, NULL);
+	if (found >= 0)
+		close(found);
+	close(dir);
+	return err;
+}
+
+/* ---- names ---- */
+
+int outfile_unlink(const char *name)
+{
+	char last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
+	int dir = open_parent(name, false, last, why), err;
+
+	if (dir < 0)
+		return dir;
+	err = unlinkat(dir, last, 0) ? -errno : 0;
+	close(dir);
+	return err;
+}
+
+static int rename_at(int from_dir, const char *from, int to_dir, const char *to)
+{
+	if (!renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE))
+		return 0;
+	/* filesystems over a network, and others, cannot */
+	if (errno != EINVAL)
+		return -errno;
+	if (!faccessat(to_dir, to, F_OK, AT_SYMLINK_NOFOLLOW))
+		return -EEXIST;
+	return renameat(from_dir, from, to_dir, to) ? -errno : 0;
+}
+
+int outfile_rename(const char *from, const char *to)
+{
+	char from_last[NAME_MAX + 1], to_last[NAME_MAX + 1], why[OUTFILE_WHY_MAX];
+	int from_dir = open_parent(from, false, from_last, why), to_dir, err;
+
+	if (from_dir < 0)
+		return from_dir;
+	to_dir = open_parent(to, false, to_last, why);
+	err = to_dir < 0 ? to_dir : rename_at(from_dir, from_last, to_dir, to_last);
+	if (to_dir >= 0)
+		close(to_dir);
+	close(from_dir);
+	return err;
+}
+
+int outfile_reopen(int fd)
+{
+	char path[32];
+	struct stat st;
+	int again;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return -ENOENT;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	return again < 0 ? -errno : again;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "util/fmt.h"
+
+/* Categories Cc, Cf, Zl and Zp of Unicode 15. */
+static const struct range {
+	uint32_t first, last;
+} hidden[] = {
+	{ 0x0000, 0x001f },
+	{ 0x007f, 0x009f },
+	{ 0x00ad, 0x00ad },
+	{ 0x0600, 0x0605 },
+	{ 0x061c, 0x061c },
+	{ 0x06dd, 0x06dd },
+	{ 0x070f, 0x070f },
+	{ 0x0890, 0x0891 },
+	{ 0x08e2, 0x08e2 },
+	{ 0x180e, 0x180e },
+	{ 0x200b, 0x200f },
+	{ 0x2028, 0x202e },
+	{ 0x2060, 0x206f },
+	{ 0xfeff, 0xfeff },
+	{ 0xfff9, 0xfffb },
+	{ 0x110bd, 0x110bd },
+	{ 0x110cd, 0x110cd },
+	{ 0x13430, 0x1343f },
+	{ 0x1bca0, 0x1bca3 },
+	{ 0x1d173, 0x1d17a },
+	{ 0xe0001, 0xe007f },
+};
+
+bool text_is_shown(uint32_t c)
+{
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+		if (c <= hidden[i].last)
+			return c < hidden[i].first;
+	}
+	return true;
+}
+
+uint32_t text_decode(const unsigned char *s, int len)
+{
+	uint32_t c = len == 1 ? s[0] : s[0] & (0x7fu >> len);
+
+	for (int i = 1; i < len; i++)
+		c = c << 6 | (s[i] & 0x3f);
+	return c;
+}
+
+char *text_json(char *out, const char *text, size_t len)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	int n;
+
+	for (size_t i = 0; i < len; i += (size_t)abs(n)) {
+		uint32_t c;
+
+		n = fmt_utf8_scan(s + i, len - i);
+		c = n > 0 ? text_decode(s + i, n) : 0xfffd;
+		if (n > 0 && (text_is_shown(c) || c == '\n' || c == '\t' || c == '\r'))
+			out = fmt_str(out, text + i, (size_t)n);
+		else if (c <= 0xffff && c != 0xfffd)
+			out += sprintf(out, "\\u%04x", c);
+		else
+			out = fmt_lit(out, "\xef\xbf\xbd");
+	}
+	return out;
+}

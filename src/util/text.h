@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Text of others (names of files, processes and symbols, arguments, messages) on its way to a
+ * terminal or into JSON that is read on one. Characters that drive a terminal or change the order
+ * or look of what stands around them become escapes: C0 and C1 controls, U+007F, and the format
+ * characters of Unicode (bidirectional overrides and isolates, zero-width ones, tags).
+ */
+#ifndef INFTRACE_UTIL_TEXT_H
+#define INFTRACE_UTIL_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TEXT_JSON_MAX(len) (6 * (size_t)(len)) /* bytes that text_json() writes, at most */
+
+/* Whether the character is shown as it is. */
+bool text_is_shown(uint32_t c);
+
+/* The character of a well-formed UTF-8 sequence of `len` bytes, see fmt_utf8_scan(). */
+uint32_t text_decode(const unsigned char *s, int len);
+
+/* Copies JSON text: ill-formed UTF-8 becomes U+FFFD, characters that are not shown \uXXXX (one
+ * beyond U+FFFF becomes U+FFFD). Returns the end; nothing is terminated. */
+char *text_json(char *out, const char *text, size_t len);
+
+#endif
