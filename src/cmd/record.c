@@ -249,6 +249,7 @@ int cmd_record(int argc, char **argv)
 	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct record_options o = {
+		.min_free = WRITER_FLOOR,
 		.events = EVENTS_DEFAULT,
 		.engine = "auto",
 	};

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "io/writer.h"
 #include "sink/sink.h"
 
 enum event {
@@ -83,6 +84,7 @@ struct record_options {
 	uint32_t max_dumps;
 	uint64_t max_size;
 	uint32_t max_files;
+	struct writer_floor min_free;
 };
 
 /* The files are named by time, a trace and a profile for each process: windows, the flight recorder. */

@@ -389,6 +389,7 @@ static int open_trace(const char *name, const struct recording *rec, struct outp
 		err = writer_new(fd, message_name(out, o, part), mode, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
+	writer_keep_free(o->w, &out->o->min_free);
 	mine.output = (unsigned int)out->n;
 	err = native ? perfetto_sink_new(o->w, &mine, &o->sink) : chrome_sink_new(o->w, &mine, &o->sink);
 	if (err)
@@ -457,6 +458,7 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 		err = writer_new(fd, message_name(out, o, part), WRITER_LINES, &o->w);
 	if (err)
 		return output_drop(o, fd, err);
+	writer_keep_free(o->w, &out->o->min_free);
 	err = profile_sink_new(o->w, rec, &out->meta, &o->sink);
 	if (err)
 		return output_drop(o, -1, err);

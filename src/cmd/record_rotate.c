@@ -19,6 +19,7 @@
 struct rotation {
 	char *base; /* name of the first file, number 1 */
 	uint64_t max_size;
+	struct writer_floor min_free;
 	uint32_t max_files; /* 0: all are kept */
 	enum writer_mode mode;
 	bool part; /* they have names of parts until they are complete, not only until there is
@@ -46,6 +47,7 @@ int rotation_new(const struct record_options *o, const char *name, enum writer_m
 	}
 	r->max_size = o->max_size;
 	r->max_files = o->max_files;
+	r->min_free = o->min_free;
 	r->mode = mode;
 	r->part = part;
 	r->number = 1;
@@ -189,6 +191,8 @@ static int go_on(struct output *o)
 	if (fd < 0)
 		return fd;
 	err = writer_new(fd, r->part ? output_part_name(&next, part) : next.name, r->mode, &next.w);
+	if (!err)
+		writer_keep_free(next.w, &r->min_free);
 	if (!err && (err = add_file(r, number)))
 		writer_close(next.w);
 	if (err) {

@@ -37,11 +37,14 @@ enum {
 	OPT_COOLDOWN,
 	OPT_MAX_DUMPS,
 	OPT_MAX_SIZE,
+	OPT_MIN_FREE,
 	OPT_MAX_FILES,
 };
 
 static const struct argp_option options[] = {
 	{ "max-size", OPT_MAX_SIZE, "SIZE", 0, "begin another file when one has this size", 2 },
+	{ "min-free", OPT_MIN_FREE, "SIZE|PERCENT%", 0,
+		"end when less than this is free where the files are (default: 5% or 1GB, the less); 0: fill it", 2 },
 	{ "max-files", OPT_MAX_FILES, "N", 0, "with --max-size: keep the newest N files", 2 },
 	{ "output-dir", OPT_OUTPUT_DIR, "DIR", 0,
 		"folder of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
@@ -171,6 +174,30 @@ static int parse_flight(struct record_options *o, const char *arg)
 	return 0;
 }
 
+static int parse_min_free(const char *arg, struct writer_floor *ret)
+{
+	size_t len = strlen(arg);
+	uint32_t percent;
+	uint64_t bytes;
+	char number[8];
+	int err;
+
+	if (len && len < sizeof(number) && arg[len - 1] == '%') {
+		snprintf(number, sizeof(number), "%.*s", (int)len - 1, arg);
+		if (parse_u32(number, &percent) || percent >= 100) {
+			log_error("--min-free: '%s' is no part of a file system; such as 5%%", arg);
+			return -EINVAL;
+		}
+		*ret = (struct writer_floor){ .percent = percent };
+		return 0;
+	}
+	err = parse_size(arg, &bytes);
+	if (err)
+		return bad_option(PARSE_SIZE, "--min-free", arg, err);
+	*ret = (struct writer_floor){ .bytes = bytes };
+	return 0;
+}
+
 static int parse_max_size(const char *arg, uint64_t *ret)
 {
 	uint64_t bytes = 0;
@@ -230,6 +257,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_MAX_DUMPS:
 		err = parse_number("--max-dumps", arg, 1, &o->max_dumps);
+		break;
+	case OPT_MIN_FREE:
+		err = parse_min_free(arg, &o->min_free);
 		break;
 	case OPT_MAX_SIZE:
 		err = parse_max_size(arg, &o->max_size);

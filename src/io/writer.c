@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@
 #define LOOK_MS 100         /* who waits looks this often whether to wait on */
 #define STALLS_MS 50        /* to make another file there would have to wait, too */
 #define STALLED_MS 5000     /* nobody reads it, it seems */
+#define FREE_MS 250         /* what is free is looked at this often, for what others write */
+#define FREE_BYTES (16u << 20) /* and before so many bytes are written */
 #define LAST_CHANCE_MS 1000 /* once it is to end */
 
 /*
@@ -75,11 +78,14 @@ struct writer {
 	_Atomic uint64_t progress_ns; /* when the last ones went out */
 	atomic_bool give_up;
 	atomic_int error, cut_error;
+	_Atomic uint64_t missed_floor; /* bytes that were to be left free, and are not; 0: they are */
 
 	/* the thread's */
 	int fd;
 	uint64_t offset; /* in the file */
 	struct gzip *gzip;
+	struct writer_floor floor;
+	uint64_t look_offset, look_ns; /* when what is free is looked at again */
 
 	char spill[ROOM_MIN]; /* for events that are dropped */
 };
@@ -187,6 +193,38 @@ static int write_members(struct writer *w, const char *data, size_t len)
 	return err;
 }
 
+/* Returns what there must be free, in bytes; 0: anything will do. */
+static uint64_t floor_bytes(const struct writer_floor *f, const struct statvfs *fs)
+{
+	uint64_t part = (uint64_t)((double)fs->f_blocks * (double)fs->f_frsize * f->percent / 100);
+
+	if (!f->bytes || !part)
+		return f->bytes + part;
+	return part < f->bytes ? part : f->bytes;
+}
+
+static int check_free(struct writer *w)
+{
+	uint64_t now = now_ns(), left, least;
+	struct statvfs fs;
+
+	if (!w->regular || (!w->floor.bytes && w->floor.percent <= 0) ||
+		(w->offset < w->look_offset && now < w->look_ns))
+		return 0;
+	if (fstatvfs(w->fd, &fs) || !fs.f_blocks)
+		return 0;
+	left = (uint64_t)fs.f_bavail * fs.f_frsize;
+	least = floor_bytes(&w->floor, &fs);
+	if (left < least) {
+		w->missed_floor = least;
+		return -ENOSPC;
+	}
+	left -= least;
+	w->look_offset = w->offset + (left / 2 < FREE_BYTES ? left / 2 : FREE_BYTES);
+	w->look_ns = now + FREE_MS * NSEC_PER_MSEC;
+	return 0;
+}
+
 /* After an error the rest goes nowhere. */
 static void write_ready(struct writer *w, const char *data, size_t len)
 {
@@ -194,6 +232,8 @@ static void write_ready(struct writer *w, const char *data, size_t len)
 
 	if (!w->error && w->give_up)
 		w->error = -ETIMEDOUT;
+	if (!w->error)
+		w->error = check_free(w);
 	if (w->error)
 		return;
 	atomic_store_explicit(&w->progress_ns, now_ns(), memory_order_relaxed);
@@ -422,6 +462,12 @@ static int first_error(struct writer *w)
 	if (!err || w->said)
 		return err;
 	w->said = true;
+	if (w->missed_floor) {
+		log_error("cannot write %s: less than %.0f MB is free on its file system, see "
+			  "--min-free; the file is valid up to here",
+			w->name, (double)w->missed_floor / 1e6);
+		return err;
+	}
 	log_error("cannot write %s: %s; the file is valid up to here", w->name,
 		err != -ETIMEDOUT ? strerror(-err)
 		: w->regular      ? "it takes nothing"
@@ -576,6 +622,11 @@ int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **
 out:
 	writer_free(w);
 	return -ENOMEM;
+}
+
+void writer_keep_free(struct writer *w, const struct writer_floor *floor)
+{
+	w->floor = *floor;
 }
 
 /* ---- what there is to know ---- */

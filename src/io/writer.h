@@ -34,8 +34,20 @@ enum writer_mode {
 
 struct writer;
 
+/* What a file leaves free of its file system: so many bytes, or this part of it; of both the less;
+ * 0 counts as not given. */
+struct writer_floor {
+	uint64_t bytes;
+	double percent;
+};
+#define WRITER_FLOOR ((struct writer_floor){ .bytes = UINT64_C(1) << 30, .percent = 5 })
+
 /* Takes over fd; `name` is for messages and is copied. -ENOMEM: fd is still open. */
 int writer_new(int fd, const char *name, enum writer_mode mode, struct writer **ret_writer);
+
+/* Before anything is written: when less than that is free, nothing more is, as on a full disk
+ * (-ENOSPC). It is looked at as often as needed for that, by the thread. */
+void writer_keep_free(struct writer *w, const struct writer_floor *floor);
 
 /*
  * Waits until all is written, closes the file and frees. Returns the first error of the writer's
