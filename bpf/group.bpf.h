@@ -48,6 +48,11 @@ struct group {
 	u32 n_members;
 	u32 n_gone; /* members that have exited in this step, and before that was counted their times: */
 	u64 gone_ns[ST_MAX];
+	/* Whom the members waited for a CPU behind since `from`, of the step behind_step: number + 1. */
+	u64 from;
+	u32 behind_step;
+	u32 behind_taken; /* by one of them */
+	struct behind_table behind;
 	struct arrival last[GROUP_EPOCHS];
 	struct member members[GROUP_MEMBERS_MAX];
 };
@@ -150,9 +155,64 @@ static __always_inline void stall_pick(struct stall *ret, const struct stall *st
 	}
 }
 
-/* The group works on the thread's step from now on. */
-static __always_inline void group_take(struct group *g, u32 step, u32 n_members)
+/* The group of a member, with its table of who was in the way. NULL: the thread is none, or somebody else has
+ * the table. */
+static __always_inline struct group *behind_enter(struct thread *t, u64 tgid_tid)
 {
+	struct group *g = t->member_step ? group_of(tgid_tid >> 32, t->group_key) : NULL;
+	u32 i = t->member_slot, step;
+	struct member *m;
+
+	barrier_var(i);
+	if (!g || i >= GROUP_MEMBERS_MAX)
+		return NULL;
+	step = READ_ONCE(g->behind_step);
+	m = &g->members[i];
+	if (!step || m->step != step || m->thread != (u64)t)
+		return NULL;
+	if (__sync_val_compare_and_swap(&g->behind_taken, 0, 1))
+		return NULL;
+	if (READ_ONCE(g->behind_step) == step)
+		return g;
+	__sync_lock_test_and_set(&g->behind_taken, 0);
+	return NULL;
+}
+
+static __always_inline void behind_leave(struct group *g)
+{
+	__sync_lock_test_and_set(&g->behind_taken, 0);
+}
+
+#define TAKE_TRIES 100 /* a member has it for less than a microsecond */
+
+/* In the thread of the step: its members have no table any more, or have a new one. Returns the old one's
+ * step, or 0 when that is still in use. */
+__weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
+{
+	u32 before, taken = 1;
+
+	if (!g)
+		return 0;
+	before = g->behind_step;
+	WRITE_ONCE(g->behind_step, 0);
+	for (int i = 0; i < TAKE_TRIES && taken; i++)
+		taken = __sync_val_compare_and_swap(&g->behind_taken, 0, 1);
+	if (taken)
+		return 0;
+	if (step) {
+		for (int i = 0; i < BEHIND_MAX; i++)
+			g->behind.slots[i].ns = 0;
+		g->from = from;
+		WRITE_ONCE(g->behind_step, step);
+	}
+	behind_leave(g);
+	return before;
+}
+
+/* The group works on the thread's step from now on. */
+static __always_inline void group_take(struct group *g, u32 step, u32 n_members, u64 from)
+{
+	behind_exchange(g, step, from);
 	g->n_members = n_members;
 	g->n_gone = 0;
 	for (int i = 0; i < ST_MAX; i++)
@@ -258,7 +318,7 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 		n = 0; /* those that have exited leave no room: all join anew, one by one */
 	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
 		there += member_continue(t, &g->members[i], from);
-	group_take(g, t->step.number + 1, there ? n : 0);
+	group_take(g, t->step.number + 1, there ? n : 0, from);
 	g->epoch++;
 	return 0;
 }
@@ -312,6 +372,8 @@ __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += g->gone_ns[i];
 	t->step.workers += g->n_gone;
+	if (behind_exchange(g, 0, 0) == step)
+		t->step.workers_behind = g->behind;
 	WRITE_ONCE(g->step, 0);
 	return 0;
 }
@@ -409,7 +471,7 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 	if (!t->in_step)
 		group_join(t, g, tid);
 	else if (g->step != t->step.number + 1)
-		group_take(g, t->step.number + 1, 0);
+		group_take(g, t->step.number + 1, 0, t->step.h.start_ns);
 	/* one that is here already has left: this is the next barrier */
 	epoch = READ_ONCE(g->epoch);
 	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)

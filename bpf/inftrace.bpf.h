@@ -189,6 +189,8 @@ struct thread {
 	u32 member_slot;	   /* its place among the members */
 	u32 ran_tid;		   /* who ran on its CPU instead */
 	char ran_comm[TASK_COMM_LEN];
+	u64 ran_ns;   /* for how long, within the wait in flight */
+	u64 moved_ns; /* to another CPU, while it waited; 0: it was not */
 	char waker_comm[TASK_COMM_LEN];
 	u8 throttled;
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
@@ -264,6 +266,7 @@ static __always_inline void counts_read(struct thread *t, struct task_struct *ta
 	t->counts.faults_minor = task->min_flt;
 	t->counts.faults_major = task->maj_flt;
 	t->counts.syscalls = t->syscalls;
+	t->counts.cpus_allowed = task->nr_cpus_allowed;
 }
 
 /*

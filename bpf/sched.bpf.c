@@ -9,20 +9,13 @@
  * contiguous.
  */
 #include "spans.bpf.h"
+#include "behind.bpf.h"
 #include "blocked.bpf.h"
 #include "interrupt.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define TASK_DEAD 0x0080 /* include/linux/sched.h */
-
-/* When each CPU last switched. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} switched SEC(".maps");
 
 static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
 {
@@ -141,8 +134,13 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		} else {
 			thread_add(t, off, wake - from);
 			thread_add(t, ST_RUNNABLE, now - wake);
-			if (thread_in_work(t))
+			if (thread_in_work(t)) {
+				u64 queued = off == ST_RUNNABLE ? from : wake;
+
+				behind_charge(t, tgid_tid, bpf_get_smp_processor_id(),
+					t->moved_ns > queued ? t->moved_ns : queued, now);
 				stalls_note(t, off, from, wake, now);
+			}
 		}
 		off_cpu_emit(t, tgid_tid, from, now, 0);
 	}
@@ -150,6 +148,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	t->on_cpu = bpf_get_smp_processor_id();
 	t->off = 0;
 	t->wake_ns = 0;
+	t->ran_ns = t->moved_ns = 0;
 	return 0;
 }
 
@@ -158,8 +157,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	unsigned int prev_state)
 {
 	struct thread *t = NULL;
-	u32 zero = 0;
-	u64 *slot, since, now;
+	u64 since, now;
 
 	if (!enabled) {
 		/* the task iterator may come too late for a thread that dies now */
@@ -167,12 +165,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
 	}
-	slot = bpf_map_lookup_elem(&switched, &zero);
-	if (!slot)
-		return 0;
 	now = bpf_ktime_get_boot_ns();
-	since = *slot;
-	*slot = now;
+	since = ran_switch(prev, next, now);
 
 	if (prev->pid)
 		t = thread_of(prev);
@@ -195,12 +189,38 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	t = thread_of(next);
 	if (!t)
 		return 0;
-	/* the one who has just made room; for one that was preempted, the one that it had to make room for */
+	/* where the log does not tell: the one who has just made room; for one that was preempted, the one that
+	 * it had to make room for */
 	if (thread_in_work(t) && !(t->off_flags & REC_F_PREEMPT)) {
-		note_who_ran(t, prev);
+		if (!t->ran_ns)
+			note_who_ran(t, prev);
 		t->throttled = 0;
 	}
 	switch_in(t, (u64)next->tgid << 32 | (u32)next->pid, now);
+	return 0;
+}
+
+/* The load balancer takes a thread that waits for a CPU to another one. (A thread that is just being woken up
+ * goes to one, too: it is in no queue yet.) */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
+{
+	struct thread *t;
+	u64 now, from;
+
+	if (!enabled || !p->on_rq)
+		return 0;
+	t = thread_of(p);
+	if (!t || !t->since || !thread_in_work(t) || t->role == ST_GPU_WAIT || t->throttled)
+		return 0;
+	if (t->off != ST_RUNNABLE && (!t->off || !t->wake_ns))
+		return 0;
+	now = bpf_ktime_get_boot_ns();
+	from = t->off == ST_RUNNABLE || t->wake_ns < t->since ? t->since : t->wake_ns;
+	if (t->moved_ns > from)
+		from = t->moved_ns;
+	behind_charge(t, (u64)p->tgid << 32 | (u32)p->pid, p->thread_info.cpu, from, now);
+	t->moved_ns = now;
 	return 0;
 }
 

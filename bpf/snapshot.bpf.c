@@ -208,6 +208,7 @@ static __always_inline void peek_counts(struct thread *t, struct task_struct *ta
 	n->faults_major = task->maj_flt - n->faults_major;
 	n->syscalls = t->syscalls - n->syscalls;
 	n->graphs = t->counts.graphs - n->graphs;
+	n->cpus_allowed = task->nr_cpus_allowed;
 }
 
 static __always_inline void peek_kernel(

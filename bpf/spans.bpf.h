@@ -127,6 +127,8 @@ static __always_inline void step_clear(struct thread *t)
 	t->step.straggler_tid = 0;
 	stall_none(&t->step.straggler);
 	t->step.held_ns = 0;
+	for (int i = 0; i < BEHIND_MAX; i++)
+		t->step.behind.slots[i].ns = t->step.workers_behind.slots[i].ns = 0;
 }
 
 /* Begins a step, with the counts just read. Returns the instant it begins. */
@@ -142,7 +144,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	step_clear(t);
 	stalls_forget(t);
-	t->in_step = 1;
+	WRITE_ONCE(t->in_step, 1); /* from here on switches write to it */
 	group_begin(t, tgid, since);
 	return since;
 }
@@ -207,6 +209,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	r->n.faults_major = t->counts.faults_major - r->n.faults_major;
 	r->n.syscalls = t->counts.syscalls - r->n.syscalls;
 	r->n.graphs = t->counts.graphs - r->n.graphs;
+	r->n.cpus_allowed = t->counts.cpus_allowed;
 	group_end(t, tgid_tid >> 32, end);
 	stall_none(&r->stall);
 	stall_pick(&r->stall, t->stalls, 0, ~0ull);

@@ -170,6 +170,7 @@ struct step_counts {
 	u32 faults_minor, faults_major;
 	u32 syscalls;
 	u32 graphs; /* launched */
+	u32 cpus_allowed; /* that it may run on: no count, as of the end of the step */
 };
 
 #define TASK_COMM_LEN 16
@@ -188,6 +189,24 @@ struct stall {
 	char by[TASK_COMM_LEN];
 };
 
+/*
+ * Time that threads have waited for a CPU while one other thread ran on it. Of a step the largest few are
+ * kept; what the others, and what nothing is known of, have of it is the rest of the time in ST_RUNNABLE.
+ */
+#define BEHIND_MAX 8
+#define BEHIND_LIMIT 0xffffffffu /* tid: a CPU limit of the cgroup, behind no thread */
+
+struct behind {
+	u64 ns;	  /* 0: none */
+	u32 tid;  /* 0: the idle task, or BEHIND_LIMIT */
+	u32 tgid; /* 0: as tid */
+	char comm[TASK_COMM_LEN];
+};
+
+struct behind_table {
+	struct behind slots[BEHIND_MAX];
+};
+
 struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
@@ -202,6 +221,7 @@ struct rec_step {
 	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
 	u32 lost;       /* records of any kind lost while it ran */
 	struct step_counts n;
+	struct behind_table behind, workers_behind; /* whom the caller, and the workers, waited for a CPU behind */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
 };
 

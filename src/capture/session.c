@@ -116,6 +116,9 @@ static void configure(struct session *s, const struct session_config *c)
 		cfg->sys_class[i] = (uint8_t)syscall_class(i) | (syscall_transfer(i) ? SYS_F_TRANSFER : 0);
 
 	bpf_program__set_autoload(k->progs.sched_switch, c->track_sched);
+	bpf_program__set_autoload(k->progs.sched_migrate, c->track_sched && functions);
+	bpf_map__set_max_entries(
+		k->maps.ran_logs, c->track_sched ? (unsigned int)libbpf_num_possible_cpus() : 1);
 	bpf_program__set_autoload(k->progs.sched_waking, c->track_sched && !preempt_count);
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);

@@ -163,6 +163,73 @@ static bool stands_out(
 	       part > t->own_noise[state] * size;
 }
 
+static int64_t behind_own(const struct process *p, const struct behind_info *rows, size_t n)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i].tid && rows[i].pid == p->pid)
+			sum = ns_add(sum, rows[i].ns);
+	}
+	return sum;
+}
+
+int64_t step_waited_for_own(const struct process *p, const struct step *s)
+{
+	return behind_own(p, p->behind + s->behind, (size_t)s->n_behind + s->n_workers_behind);
+}
+
+bool step_crowded(const struct process *p, const struct step *s)
+{
+	(void)p;
+	return s->cpus_allowed && s->n_workers && s->cpus_allowed <= s->n_workers;
+}
+
+/* Who ran while the threads of the verdict waited for a CPU. */
+static void find_culprits(const struct process *p, const struct step *s, struct cause *c)
+{
+	bool own = c->where == WHERE_OWN;
+
+	if (c->state != ST_RUNNABLE)
+		return;
+	c->n_behind = own ? s->n_behind : s->n_workers_behind;
+	if (!c->n_behind)
+		return;
+	c->behind = p->behind + s->behind + (own ? 0 : s->n_behind);
+	c->behind_whole = own ? s->own[ST_RUNNABLE] : s->workers[ST_RUNNABLE];
+	c->behind_all = !own && c->tid && s->n_workers > 1;
+	c->by = c->behind[0].by;
+	c->by_tid = c->behind[0].tid;
+	c->crowded = step_crowded(p, s) &&
+		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
+}
+
+static void find_open_cause(const struct step *s, const struct typical *t, struct cause *c)
+{
+	struct excess own;
+
+	find_excess(s, s->own, t->own, &own);
+	c->where = WHERE_OWN;
+	c->state = largest(&own, ALL_STATES);
+	c->part = own.ns[c->state];
+	take_stall(c, &s->stall);
+	find_second(&own, c);
+	if (BIT(c->state) & WAITS_FOR_THREADS)
+		look_behind_wait(s, t, c);
+}
+
+void cause_open(const struct process *p, const struct step *s, struct cause *ret_cause)
+{
+	const struct typical none = { 0 };
+	struct cause c = { .state = STATE_NONE, .second = STATE_NONE, .excess = s->total };
+
+	if (s->total > 0) {
+		find_open_cause(s, &none, &c);
+		find_culprits(p, s, &c);
+	}
+	*ret_cause = c;
+}
+
 void cause_find(const struct process *p, const struct step *s, struct cause *ret_cause)
 {
 	const struct typical *t = step_typical(p, s);
@@ -203,6 +270,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		find_excess(s, s->workers, t->workers, &workers);
 		blame_workers(s, &workers, KEPT_OFF, c.part / 2, &c);
 	}
+	find_culprits(p, s, &c);
 out:
 	*ret_cause = c;
 }

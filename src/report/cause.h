@@ -23,11 +23,34 @@ struct cause {
 	int64_t longest;     /* interval of that, at once; 0: not known. What follows is of it */
 	int64_t late;        /* of a blocked state: woken, but waiting for a CPU */
 	uint32_t tid;        /* that was in that state, or (barrier) was waited for; 0: not known */
-	uint32_t by, by_tid; /* who ran instead, or who woke it; 0: not known */
+	uint32_t by, by_tid; /* who ran instead (for longest), or who woke it; 0: not known */
+	/* ST_RUNNABLE: all who ran instead, the longest first, and the time that they are parts of; the rest of
+	 * it has no name */
+	const struct behind_info *behind;
+	uint32_t n_behind;
+	int64_t behind_whole;
+	bool behind_all; /* of all workers together, of whom tid is one */
+	bool crowded;	 /* threads that work on the step have kept each other from the CPUs that they may use */
 };
+
+/* The first of several culprits that need not be told of the others: it has this share of the whole. */
+#define BEHIND_ALONE 0.9
+/* Who has less than this part of the whole is one of the others. */
+#define BEHIND_LEAST 100
 
 /* The verdict on a step, whose process went through typical_find. */
 void cause_find(const struct process *p, const struct step *s, struct cause *ret_cause);
+
+/*
+ * What a step that had not ended was doing: as if nothing of it was usual. cause.part is all the time in the
+ * state.
+ */
+void cause_open(const struct process *p, const struct step *s, struct cause *ret_cause);
+
+/* Of these the thread may use fewer than there are threads that work on the step. */
+bool step_crowded(const struct process *p, const struct step *s);
+/* How long its threads have waited for a CPU behind one another. */
+int64_t step_waited_for_own(const struct process *p, const struct step *s);
 
 /* "none", "own", "straggler", "workers". */
 const char *cause_where_name(enum cause_where where);

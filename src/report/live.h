@@ -25,12 +25,18 @@ enum live_phase {
 };
 
 /* A step, before its names have ids. */
+struct live_behind {
+	struct behind_info row; /* without by */
+	char by[TASK_COMM_LEN + 1];
+};
+
 struct live_step {
 	struct step step; /* without lane, at, gap and the ids of names */
 	uint32_t pid, workers;
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as the preset names it */
 	char by[TASK_COMM_LEN], straggler_by[TASK_COMM_LEN], straggler_comm[TASK_COMM_LEN];
+	struct live_behind behind[2 * BEHIND_MAX]; /* step.n_behind of its own, then n_workers_behind */
 };
 
 /* Of steps. The time of a step and of the gap before it is `wall`: total + between. */

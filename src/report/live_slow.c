@@ -73,11 +73,18 @@ static void evict_old(struct slow_steps *s, int64_t now)
 
 static int model_add(struct model *m, const struct live_step *ls)
 {
+	size_t n_behind = (size_t)ls->step.n_behind + ls->step.n_workers_behind;
+	struct behind_info behind[2 * BEHIND_MAX];
 	struct step step = ls->step;
 	struct process *p;
-	int err;
+	int err = 0;
 
-	err = model_name(m, ls->phase, &step.phase);
+	for (size_t i = 0; !err && i < n_behind; i++) {
+		behind[i] = ls->behind[i].row;
+		err = model_name(m, ls->behind[i].by, &behind[i].by);
+	}
+	if (!err)
+		err = model_name(m, ls->phase, &step.phase);
 	if (!err)
 		err = model_name(m, ls->by, &step.stall.by);
 	if (!err)
@@ -86,6 +93,9 @@ static int model_add(struct model *m, const struct live_step *ls)
 		err = model_name(m, ls->straggler_comm, &step.straggler_comm);
 	if (!err)
 		err = model_process(m, ls->pid, 0, &p);
+	if (!err)
+		err = process_add_behind(
+			p, &step, behind, step.n_behind, behind + step.n_behind, step.n_workers_behind);
 	return err ? err : process_add_step(p, &step);
 }
 

@@ -41,6 +41,7 @@ static void tally_free(struct tally *t)
 static void process_free(struct process *p)
 {
 	free(p->steps);
+	free(p->behind);
 	free(p->step_ops);
 	free(p->typicals);
 	free(p->grouped);
@@ -142,6 +143,24 @@ int process_add_step(struct process *p, const struct step *step)
 	if (array_reserve(&p->steps, p->n_steps + 1, &p->steps_size, sizeof(*p->steps)))
 		return -ENOMEM;
 	p->steps[p->n_steps++] = *step;
+	return 0;
+}
+
+int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
+	const struct behind_info *workers, size_t n_workers)
+{
+	size_t n = n_own + n_workers;
+
+	if (!n)
+		return 0;
+	if (array_reserve(&p->behind, p->n_behind + n, &p->behind_size, sizeof(*p->behind)))
+		return -ENOMEM;
+	step->behind = (uint32_t)p->n_behind;
+	step->n_behind = (uint8_t)n_own;
+	step->n_workers_behind = (uint8_t)n_workers;
+	memcpy(p->behind + p->n_behind, own, n_own * sizeof(*own));
+	memcpy(p->behind + p->n_behind + n_own, workers, n_workers * sizeof(*workers));
+	p->n_behind += n;
 	return 0;
 }
 

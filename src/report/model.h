@@ -25,6 +25,12 @@ struct stall_info {
 	uint8_t state;       /* STATE_NONE: none */
 };
 
+/* Time that threads waited for a CPU while another one ran on it. */
+struct behind_info {
+	int64_t ns;
+	uint32_t by, tid, pid; /* tid 0: nobody; by says what there was instead. pid 0: not known */
+};
+
 struct op_time {
 	uint32_t name;
 	int64_t ns;
@@ -51,6 +57,9 @@ struct step {
 	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
 	uint64_t context;   /* of the engine; 0: not known */
 	uint32_t syscalls, faults_minor, faults_major, lost;
+	uint32_t n_workers, cpus_allowed; /* 0: not known */
+	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest first */
+	uint8_t n_behind, n_workers_behind;
 	uint32_t ops, n_ops; /* in the process' step_ops */
 	uint32_t typical;    /* in the process' typicals. Set by typical_find */
 	bool unfinished;
@@ -81,6 +90,8 @@ struct process {
 	uint32_t comm, model, commit, env_hash;
 	struct step *steps; /* after model_finish: by lane, in the order of time */
 	size_t n_steps, steps_size;
+	struct behind_info *behind;
+	size_t n_behind, behind_size;
 	struct op_time *step_ops;
 	size_t n_step_ops, step_ops_size;
 	struct idmap by_number; /* of the first n_numbered steps: once operators came by step */
@@ -148,6 +159,9 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 bool process_empty(const struct process *p);
 
 int process_add_step(struct process *p, const struct step *step);
+/* Rows for a step that is added next. */
+int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
+	const struct behind_info *workers, size_t n_workers);
 /* Operator times of a step whose line came before. */
 int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
 	const struct op_time *ops, size_t n);

@@ -60,6 +60,29 @@ static struct json_object *phase_object(
 	return o;
 }
 
+/* All who ran while it waited for a CPU; the last element is what has no name. */
+static struct json_object *behind_array(
+	struct json_build *b, const struct model *m, const struct cause *c)
+{
+	struct json_object *array = json_new_array(b), *o;
+	int64_t others = c->behind_whole;
+
+	for (uint32_t i = 0; i < c->n_behind; i++) {
+		o = json_new_object(b);
+		put_name(b, o, "by", m, c->behind[i].by);
+		json_put_u64(b, o, "by_tid", c->behind[i].tid);
+		json_put_us(b, o, "us", c->behind[i].ns);
+		json_append(b, array, o);
+		others -= c->behind[i].ns;
+	}
+	if (others > 0) {
+		o = json_new_object(b);
+		json_put_us(b, o, "us", others);
+		json_append(b, array, o);
+	}
+	return array;
+}
+
 static void put_cause(
 	struct json_build *b, struct json_object *o, const struct model *m, const struct cause *c)
 {
@@ -76,6 +99,10 @@ static void put_cause(
 	put_name(b, o, "by", m, c->by);
 	if (c->by || c->by_tid)
 		json_put_u64(b, o, "by_tid", c->by_tid);
+	if (c->n_behind)
+		json_put(b, o, "behind", behind_array(b, m, c));
+	if (c->crowded)
+		json_put(b, o, "crowded", json_object_new_boolean(true));
 	if (c->longest)
 		json_put_us(b, o, "longest_us", c->longest);
 	if (c->late)
@@ -179,6 +206,42 @@ static int put_slow(struct json_build *b, struct json_object *o, const struct mo
 	return err;
 }
 
+/* The steps that had not ended, each with what it was doing. */
+static int put_open(struct json_build *b, struct json_object *o, const struct model *m,
+	const struct process *p, const struct summary *sum, uint32_t slowest)
+{
+	struct json_object *array = json_new_array(b), *one;
+	char sentence[SENTENCE_MAX];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < sum->n_open && (i < slowest || !i); i++) {
+		const struct slow_step *open = &sum->open[i];
+
+		err = words_open(m, p, open, sentence);
+		one = object_step(b, m, p, open->step, &open->cause);
+		json_put_text(b, one, "text", sentence);
+		json_append(b, array, one);
+	}
+	json_put(b, o, "open", array);
+	return err;
+}
+
+static void put_crowd(struct json_build *b, struct json_object *o, const struct crowd *c)
+{
+	struct json_object *v;
+	char sentence[SENTENCE_MAX];
+
+	if (!c->threads)
+		return;
+	v = json_new_object(b);
+	json_put_u64(b, v, "threads", c->threads);
+	json_put_u64(b, v, "cpus_allowed", c->cpus);
+	json_put_u64(b, v, "steps", c->steps);
+	json_put_us(b, v, "waited_us", c->waited);
+	json_put_text(b, v, "text", words_crowd(c, sentence));
+	json_put(b, o, "crowded", v);
+}
+
 static void put_process_totals(struct json_build *b, struct json_object *o, const struct process *p)
 {
 	struct json_object *v;
@@ -258,14 +321,18 @@ static struct json_object *process_object(
 	json_put_u64(b, o, "recordings", p->recordings);
 	json_put_u64(b, o, "steps", p->n_steps);
 	json_put_us(b, o, "wall_us", p->wall);
+	*err = put_open(b, o, m, p, sum, slowest);
+	put_crowd(b, o, &sum->crowd);
 	put_latencies(b, o, m, sum);
 	for (size_t k = 0; k < sum->n_phases; k++)
 		json_append(b, phases, phase_object(b, m, &sum->phases[k]));
 	json_put(b, o, "phases", phases);
 	json_put_u64(b, o, "slow_steps", sum->slow_steps);
+	json_put_u64(b, o, "slow_alone", sum->slow_alone);
 	json_put_u64(b, o, "slow_between", sum->slow_gaps);
 	json_put(b, o, "causes", causes_array(b, m, sum));
-	*err = put_slow(b, o, m, p, sum, slowest);
+	if (!*err)
+		*err = put_slow(b, o, m, p, sum, slowest);
 	json_put(b, o, "operators", tally_array(b, m, &p->ops));
 	json_put(b, o, "syscalls", tally_array(b, m, &p->syscalls));
 	put_process_totals(b, o, p);

@@ -75,6 +75,8 @@ static const struct key step_keys[] = {
 	STEP_KEY("faults_major", U32, faults_major),
 	STEP_KEY("syscalls", U32, syscalls),
 	STEP_KEY("lost", U32, lost),
+	STEP_KEY("cpus_allowed", U32, cpus_allowed),
+	STEP_KEY("workers", U32, n_workers),
 	STEP_KEY("stall_state", STATE, stall.state),
 	STEP_KEY("stall_us", US, stall.ns),
 	STEP_KEY("stall_by", NAME, stall.by),
@@ -112,9 +114,9 @@ static const char *text_of(struct json_object *value)
 
 /* Returns 0, -EINVAL when the value is not what the key must have, -ENOMEM. */
 static int key_read(
-	struct model *m, const struct key *key, struct json_object *value, struct step *step)
+	struct model *m, const struct key *key, struct json_object *value, void *object)
 {
-	void *member = (char *)step + key->offset;
+	void *member = (char *)object + key->offset;
 	unsigned int hint = 0;
 	const char *text;
 	int state;
@@ -142,14 +144,59 @@ static int key_read(
 	return 0;
 }
 
-/* Returns 0, -EINVAL after telling why, -ENOMEM. */
-static int step_shape(struct profile_reader *r, struct json_object *shape, struct step *step)
+/* Whom a step waited for a CPU behind. */
+struct behind_rows {
+	struct behind_info own[BEHIND_MAX], workers[BEHIND_MAX];
+};
+
+static const struct key behind_keys[] = {
+	{ "_by", KEY_NAME, offsetof(struct behind_info, by) },
+	{ "_tid", KEY_U32, offsetof(struct behind_info, tid) },
+	{ "_pid", KEY_U32, offsetof(struct behind_info, pid) },
+	{ "_us", KEY_US, offsetof(struct behind_info, ns) },
+};
+
+/* "behind1_us", "workers_behind2_by", ...: whether it is one of these that is read. */
+static const struct key *behind_find(
+	const char *name, struct behind_rows *rows, struct behind_info **ret_row)
 {
+	bool workers = !strncmp(name, "workers_", 8);
+	unsigned int n;
+
+	name += workers ? 8 : 0;
+	if (strncmp(name, "behind", 6))
+		return NULL;
+	n = (unsigned int)(unsigned char)name[6] - '1';
+	if (n >= BEHIND_MAX)
+		return NULL;
+	*ret_row = workers ? &rows->workers[n] : &rows->own[n];
+	for (size_t i = 0; i < sizeof(behind_keys) / sizeof(behind_keys[0]); i++) {
+		if (!strcmp(name + 7, behind_keys[i].name))
+			return &behind_keys[i];
+	}
+	return NULL;
+}
+
+/* Returns 0, -EINVAL after telling why, -ENOMEM. */
+static int step_shape(struct profile_reader *r, struct json_object *shape, struct step *step,
+	struct behind_rows *rows)
+{
+	struct behind_info *row;
 	const struct key *key;
 	int err;
 
 	json_object_object_foreach(shape, name, value)
 	{
+		key = behind_find(name, rows, &row);
+		if (key) {
+			err = key_read(r->m, key, value, row);
+			if (err == -EINVAL)
+				LINE_BAD(r, "shape.%s is not %s", name,
+					key->type == KEY_NAME ? "a string" : "a number >= 0");
+			if (err)
+				return err;
+			continue;
+		}
 		key = key_find(name, &r->shape_hint);
 		if (!key)
 			continue;
@@ -224,20 +271,34 @@ static void recording_of_step(struct profile_reader *r, uint32_t number)
 	r->n_steps++;
 }
 
+/* The rows up to the first empty one, or none: of a file that says more than can be. */
+static size_t behind_count(const struct behind_info *rows, int64_t waited)
+{
+	int64_t sum = 0;
+	size_t n = 0;
+
+	while (n < BEHIND_MAX && rows[n].ns > 0)
+		sum = ns_add(sum, rows[n++].ns);
+	return sum <= waited ? n : 0;
+}
+
 static int read_step(struct profile_reader *r, struct process *p, struct json_object *shape,
 	struct json_object *stages)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
+	struct behind_rows rows = { 0 };
 	int err;
 
-	err = step_shape(r, shape, &step);
+	err = step_shape(r, shape, &step, &rows);
 	if (!err)
 		err = step_stages(r, stages, &step);
 	if (err)
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
 	step.recording = r->recording;
-	return process_add_step(p, &step);
+	err = process_add_behind(p, &step, rows.own, behind_count(rows.own, step.own[ST_RUNNABLE]), rows.workers,
+		behind_count(rows.workers, step.workers[ST_RUNNABLE]));
+	return err ? err : process_add_step(p, &step);
 }
 
 static uint64_t shape_count(struct json_object *shape, const char *key)

@@ -11,6 +11,7 @@ void summary_free(struct summary *s)
 	free(s->calls);
 	free(s->slow);
 	free(s->causes);
+	free(s->open);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -19,6 +20,8 @@ void summary_free(struct summary *s)
 #define CAUSES_MAX 1024
 #define CALLS_MAX 64
 #define GAP_CALLS_MAX 10000
+/* Of the time of all threads, as much as is worth a word. */
+#define CROWDED_SHARE 0.05
 
 static int phase_get(struct summary *sum, uint32_t phase, struct phase_summary **ret)
 {
@@ -258,18 +261,20 @@ static int slow_add(struct summary *sum, const struct slow_step *slow)
 	return 0;
 }
 
-static bool same_cause(const struct cause_sum *cs, const struct cause *c)
+static bool same_cause(const struct cause_sum *a, const struct cause_sum *b)
 {
-	return cs->where == c->where && cs->state == c->state && cs->by == c->by &&
-	       cs->by_task == (c->by_tid != 0);
+	return a->where == b->where && a->state == b->state && a->by == b->by &&
+	       a->by_task == b->by_task && a->others == b->others && a->crowded == b->crowded;
 }
 
-static int cause_add(struct summary *sum, const struct cause *c)
+/* again: the step has been counted there. */
+static int cause_add_part(
+	struct summary *sum, const struct cause_sum *part, int64_t excess, bool again)
 {
 	struct cause_sum *cs = NULL;
 
 	for (size_t i = 0; !cs && i < sum->n_causes; i++) {
-		if (same_cause(&sum->causes[i], c) || i + 1 == CAUSES_MAX)
+		if (same_cause(&sum->causes[i], part) || i + 1 == CAUSES_MAX)
 			cs = &sum->causes[i];
 	}
 	if (!cs) {
@@ -277,13 +282,85 @@ static int cause_add(struct summary *sum, const struct cause *c)
 			    sizeof(*sum->causes)))
 			return -ENOMEM;
 		cs = &sum->causes[sum->n_causes++];
-		*cs = (struct cause_sum){
-			.where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid != 0
-		};
+		*cs = *part;
 	}
-	cs->steps++;
-	cs->excess = ns_add(cs->excess, c->excess);
+	cs->steps += !again;
+	cs->excess = ns_add(cs->excess, excess);
 	return 0;
+}
+
+/* Threads of one name are one cause. */
+static bool named_before(const struct cause *c, uint32_t i)
+{
+	for (uint32_t k = 0; k < i; k++) {
+		if (c->behind[k].by == c->behind[i].by && !c->behind[k].tid == !c->behind[i].tid)
+			return true;
+	}
+	return false;
+}
+
+/* Where a step waited behind several, each has the share of its excess that it has of the wait. */
+static int cause_add(struct summary *sum, const struct cause *c)
+{
+	struct cause_sum part = { .where = c->where, .state = c->state, .crowded = c->crowded };
+	int64_t left = c->excess, ns;
+	int err = 0;
+
+	if (c->crowded)
+		return cause_add_part(sum, &part, left, false);
+	for (uint32_t i = 0; !err && i < c->n_behind; i++) {
+		const struct behind_info *row = &c->behind[i];
+
+		if (row->ns < c->behind_whole / BEHIND_LEAST)
+			break;
+		ns = (int64_t)((double)c->excess * (double)row->ns / (double)c->behind_whole);
+		left -= ns;
+		part.by = row->by;
+		part.by_task = row->tid != 0;
+		err = cause_add_part(sum, &part, ns, named_before(c, i));
+	}
+	if (err || left <= 0)
+		return err;
+	part.others = c->n_behind != 0;
+	part.by = part.others ? 0 : c->by;
+	part.by_task = !part.others && c->by_tid;
+	return cause_add_part(sum, &part, left, false);
+}
+
+static int open_add(const struct process *p, struct summary *sum, const struct step *s)
+{
+	struct slow_step open = { .step = s };
+
+	cause_open(p, s, &open.cause);
+	if (array_reserve(&sum->open, sum->n_open + 1, &sum->open_size, sizeof(*sum->open)))
+		return -ENOMEM;
+	sum->open[sum->n_open++] = open;
+	return 0;
+}
+
+/* Steps whose threads waited for a CPU behind one another, since there are more of them than CPUs. */
+static void find_crowd(const struct process *p, struct summary *sum)
+{
+	struct crowd *crowd = &sum->crowd, found = { 0 };
+	int64_t barrier = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+
+		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
+		if (!step_crowded(p, s))
+			continue;
+		found.steps++;
+		found.waited = ns_add(found.waited, step_waited_for_own(p, s));
+		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
+		if (s->n_workers >= found.threads) {
+			found.threads = s->n_workers + 1;
+			found.cpus = s->cpus_allowed;
+		}
+	}
+	found.spin = barrier > found.waited / 4;
+	if ((double)found.waited >= CROWDED_SHARE * (double)found.total && found.waited)
+		*crowd = found;
 }
 
 static int compare_slow(const void *a, const void *b)
@@ -301,7 +378,9 @@ static int compare_causes(const void *a, const void *b)
 
 	if (x->excess != y->excess)
 		return x->excess < y->excess ? 1 : -1;
-	return x->state < y->state ? -1 : x->state > y->state;
+	if (x->state != y->state)
+		return x->state < y->state ? -1 : 1;
+	return x->by < y->by ? -1 : x->by > y->by;
 }
 
 static int find_slow(const struct process *p, struct summary *sum)
@@ -312,9 +391,12 @@ static int find_slow(const struct process *p, struct summary *sum)
 		struct slow_step slow = { .step = &p->steps[i] };
 		struct slow_step gap = { .step = &p->steps[i], .gap = true };
 
+		if (slow.step->unfinished)
+			err = open_add(p, sum, slow.step);
 		cause_find(p, slow.step, &slow.cause);
-		if (slow.cause.where != WHERE_NONE) {
+		if (!err && slow.cause.where != WHERE_NONE) {
 			sum->slow_steps++;
+			sum->slow_alone += !slow.cause.compared;
 			err = slow_add(sum, &slow);
 			if (!err)
 				err = cause_add(sum, &slow.cause);
@@ -329,6 +411,8 @@ static int find_slow(const struct process *p, struct summary *sum)
 	}
 	if (sum->n_slow)
 		qsort(sum->slow, sum->n_slow, sizeof(*sum->slow), compare_slow);
+	if (sum->n_open)
+		qsort(sum->open, sum->n_open, sizeof(*sum->open), compare_slow);
 	if (sum->n_causes)
 		qsort(sum->causes, sum->n_causes, sizeof(*sum->causes), compare_causes);
 	return err;
@@ -353,6 +437,7 @@ int summary_make(const struct process *p, const struct phase_names *names, struc
 		err = sum_calls(p, ret, values);
 	if (!err) {
 		find_latencies(p, names, ret, values);
+		find_crowd(p, ret);
 		err = find_slow(p, ret);
 	}
 	free(values);

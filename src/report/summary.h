@@ -37,6 +37,8 @@ struct cause_sum {
 	uint8_t state;
 	uint32_t by;
 	bool by_task; /* by is the name of a thread; else what was there instead of one */
+	bool others;  /* those of whom none has much: by is none of them */
+	bool crowded; /* as in struct cause */
 	uint64_t steps;
 	int64_t excess;
 };
@@ -58,6 +60,15 @@ struct summary {
 	uint64_t slow_steps, slow_gaps; /* of them; the rest of n_slow */
 	struct cause_sum *causes;       /* the largest excess first */
 	size_t n_causes, causes_size;
+	struct slow_step *open; /* that had not ended: what they were doing. The longest first */
+	size_t n_open, open_size;
+	uint64_t slow_alone; /* of slow_steps: those with nothing to compare with */
+	struct crowd {	     /* threads that kept each other from the CPUs that they may use */
+		uint64_t steps;
+		uint32_t threads, cpus; /* the most threads on a step, and what these may use */
+		int64_t waited, total;	/* for one another; of all time of their threads */
+		bool spin;		/* much of the rest is at barriers */
+	} crowd;
 	uint64_t lossy_steps; /* the timeline has gaps in them */
 	uint64_t unfinished;
 };

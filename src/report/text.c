@@ -168,6 +168,25 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	}
 }
 
+/* What hangs comes before all else. */
+static int put_open(const struct page *page, const struct process *p, const struct summary *sum,
+	uint32_t slowest)
+{
+	char sentence[SENTENCE_MAX];
+	int err;
+
+	if (!sum->n_open)
+		return 0;
+	fprintf(page->out, "\nNot ended: %zu step%s\n", sum->n_open, sum->n_open == 1 ? "" : "s");
+	for (size_t i = 0; i < sum->n_open && (i < slowest || !i); i++) {
+		err = words_open(page->m, p, &sum->open[i], sentence);
+		if (err)
+			return err;
+		fprintf(page->out, "  %s\n", sentence);
+	}
+	return 0;
+}
+
 static int put_slowest(const struct page *page, const struct process *p, const struct summary *sum,
 	uint32_t slowest)
 {
@@ -175,7 +194,10 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 	int err;
 
 	fprintf(page->out, "\nSlow steps: %llu of %zu took longer than those around them",
-		(unsigned long long)sum->slow_steps, p->n_steps);
+		(unsigned long long)(sum->slow_steps - sum->slow_alone), p->n_steps);
+	if (sum->slow_alone)
+		fprintf(page->out, "; %llu waited, with nothing to compare with",
+			(unsigned long long)sum->slow_alone);
 	if (sum->slow_gaps)
 		fprintf(page->out, "; %llu pauses between them did",
 			(unsigned long long)sum->slow_gaps);
@@ -255,10 +277,16 @@ static void put_process_totals(const struct page *page, const struct process *p)
 static int put_process(const struct page *page, const struct process *p, const struct summary *sum,
 	uint32_t slowest)
 {
+	char sentence[SENTENCE_MAX];
 	int err = 0;
 
 	put_head(page, p, sum);
 	if (p->n_steps) {
+		err = put_open(page, p, sum, slowest);
+		if (err)
+			return err;
+		if (sum->crowd.threads)
+			fprintf(page->out, "\n%s\n", words_crowd(&sum->crowd, sentence));
 		put_latencies(page, p, sum);
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);

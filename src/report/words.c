@@ -9,6 +9,7 @@
 #include "util/names.h"
 
 #define NAME_MAX_SHOWN 48
+#define PARTS_SHOWN 4
 
 /* Text that is put together; what does not fit is cut. */
 struct text {
@@ -143,14 +144,15 @@ static const char *by_word(uint8_t state)
 	return state > ST_RUNNABLE && state < ST_MAX ? "woken by " : NULL;
 }
 
-/* Who ran instead, or who ended the wait: of the longest one, that is all that is known of many. */
+/* Who ran instead, or who ended the wait. Without a table of those who ran it is known of the longest wait only,
+ * which may be one of many. */
 static void add_by(struct text *t, const struct model *m, const struct cause *c)
 {
 	char d[DURATION_MAX];
 
 	if ((!c->by && !c->by_tid) || !by_word(c->state))
 		return;
-	if (c->longest < c->part / 2)
+	if (!c->n_behind && c->longest < c->part / 2)
 		add(t, ", at most %s at a time,", words_duration(d, c->longest));
 	else if (c->state != ST_RUNNABLE)
 		add(t, ",");
@@ -159,6 +161,61 @@ static void add_by(struct text *t, const struct model *m, const struct cause *c)
 		add(t, "pid %u%s", c->by_tid, c->by ? " " : "");
 	if (c->by)
 		add_name(t, m, c->by);
+}
+
+/* "pid 990 `cc1plus`" */
+static void add_culprit(struct text *t, const struct model *m, const struct behind_info *row)
+{
+	if (row->tid)
+		add(t, "pid %u ", row->tid);
+	add_name(t, m, row->by);
+}
+
+static void add_part(
+	struct text *t, const struct model *m, const struct behind_info *row, bool first)
+{
+	char d[DURATION_MAX];
+
+	add(t, "%s%s ", first ? "" : ", ", words_duration(d, row->ns));
+	switch (who_ran(m, ST_RUNNABLE, row->by, row->tid != 0)) {
+	case NOBODY_LIMIT:
+		add(t, "held back by a CPU limit (cgroup cpu.max)");
+		break;
+	case NOBODY_IDLE:
+		add(t, "while it was idle");
+		break;
+	case SOMEBODY:
+		add(t, "behind ");
+		add_culprit(t, m, row);
+	}
+}
+
+/* Several were in the way, one after another. */
+static void add_parts(struct text *t, const struct model *m, const struct cause *c)
+{
+	int64_t others = c->behind_whole;
+	char d[DURATION_MAX];
+	uint32_t i;
+
+	add(t, c->behind_all ? " (all workers: " : ": ");
+	for (i = 0; i < c->n_behind && i < PARTS_SHOWN; i++) {
+		const struct behind_info *row = &c->behind[i];
+
+		if (i && row->ns < c->behind_whole / BEHIND_LEAST)
+			break;
+		add_part(t, m, row, !i);
+		others -= row->ns;
+	}
+	if (others >= c->behind_whole / BEHIND_LEAST)
+		add(t, ", %s behind others", words_duration(d, others));
+	if (c->behind_all)
+		add(t, ")");
+}
+
+/* Whether one of those who ran meanwhile is all that need be said. */
+static bool one_culprit(const struct cause *c)
+{
+	return !c->n_behind || (double)c->behind[0].ns >= BEHIND_ALONE * (double)c->behind_whole;
 }
 
 /* Numbers that go with the state. */
@@ -199,6 +256,13 @@ static void add_subject(
 	}
 }
 
+/* Much of the time in which its threads did not wait for one another they spun. */
+static bool step_spins(const struct step *s)
+{
+	return s->own[ST_BARRIER] + s->workers[ST_BARRIER] >
+	       (s->own[ST_RUNNABLE] + s->workers[ST_RUNNABLE]) / 4;
+}
+
 static int add_cause(struct text *t, const struct model *m, const struct process *p,
 	const struct step *s, const struct cause *c)
 {
@@ -207,8 +271,12 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	int64_t ns;
 	int err;
 
+	if (c->crowded) {
+		add(t, "%u %s threads share %u allowed CPU%s: ", s->n_workers + 1,
+			step_spins(s) ? "spinning" : "busy", s->cpus_allowed, s->cpus_allowed == 1 ? "" : "s");
+	}
 	add_subject(t, m, s, c);
-	switch (who_ran(m, c->state, c->by, c->by_tid != 0)) {
+	switch (one_culprit(c) ? who_ran(m, c->state, c->by, c->by_tid != 0) : SOMEBODY) {
 	case NOBODY_LIMIT:
 		add(t, "was held back for %s by a CPU limit (cgroup cpu.max)",
 			words_duration(d, c->part));
@@ -224,7 +292,10 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		}
 		add_phrase(t, phrases[c->state], c->part);
 		add_counts(t, s, c);
-		add_by(t, m, c);
+		if (one_culprit(c))
+			add_by(t, m, c);
+		else
+			add_parts(t, m, c);
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));
@@ -293,6 +364,14 @@ const char *words_cause(
 
 	buf[0] = '\0';
 	add(&t, "%s", cause->where == WHERE_OWN ? "" : "workers: ");
+	if (cause->crowded) {
+		add(&t, "waited for a CPU behind one another: more threads than allowed CPUs");
+		return buf;
+	}
+	if (cause->others) {
+		add(&t, "waited for a CPU behind others");
+		return buf;
+	}
 	switch (who_ran(m, cause->state, cause->by, cause->by_task)) {
 	case NOBODY_LIMIT:
 		add(&t, "held back by a CPU limit (cgroup cpu.max)");
@@ -308,5 +387,38 @@ const char *words_cause(
 			add_name(&t, m, cause->by);
 		}
 	}
+	return buf;
+}
+
+int words_open(const struct model *m, const struct process *p, const struct slow_step *open,
+	char buf[SENTENCE_MAX])
+{
+	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	const struct step *s = open->step;
+	char d[DURATION_MAX];
+	int err = 0;
+
+	buf[0] = '\0';
+	add_step(&t, m, p, s);
+	add(&t, " had not ended after %s", words_duration(d, s->total));
+	if (open->cause.where != WHERE_NONE) {
+		add(&t, ": ");
+		err = add_cause(&t, m, p, s, &open->cause);
+	}
+	if (s->lost)
+		add(&t, " (%u records lost meanwhile)", s->lost);
+	return err;
+}
+
+const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])
+{
+	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	char d[DURATION_MAX];
+
+	buf[0] = '\0';
+	add(&t, "%u %s threads share %u allowed CPU%s: they waited %s for it behind one another, "
+		"%.1f %% of the time of all threads in steps",
+		c->threads, c->spin ? "spinning" : "busy", c->cpus, c->cpus == 1 ? "" : "s",
+		words_duration(d, c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }

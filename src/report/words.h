@@ -21,6 +21,14 @@ const char *words_state(unsigned int state);
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
 	char buf[SENTENCE_MAX]);
 
+/* Of one that had not ended: "step 16 had not ended after 1.13 s: the calling thread was stopped for 1.13 s by a
+ * signal or a debugger". Returns 0 or -ENOMEM. */
+int words_open(const struct model *m, const struct process *p, const struct slow_step *open,
+	char buf[SENTENCE_MAX]);
+
+/* "2 spinning threads share 1 allowed CPU: ...". Returns buf. */
+const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);
+
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(
 	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);

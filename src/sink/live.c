@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/check.h"
+#include "sink/behind.h"
 
 struct live_sink {
 	struct sink sink;
@@ -59,6 +60,21 @@ static void take_times(struct step *step, const struct rec_step *r)
 	}
 }
 
+static uint8_t take_behind(struct live_behind *ret, const struct behind_table *table, uint64_t waited_ns)
+{
+	struct behind_row rows[BEHIND_MAX];
+	uint64_t others;
+	size_t n = behind_rows(table, waited_ns, rows, &others);
+
+	for (size_t i = 0; i < n; i++) {
+		ret[i].row = (struct behind_info){
+			.ns = (int64_t)rows[i].ns, .tid = rows[i].tid, .pid = rows[i].tgid
+		};
+		memcpy(ret[i].by, rows[i].by, sizeof(ret[i].by));
+	}
+	return (uint8_t)n;
+}
+
 void live_step_from(struct live_step *ret, const struct recording *rec, const struct rec_step *r)
 {
 	const struct probe_spec *s = &rec->probes->specs[r->h.id];
@@ -80,6 +96,8 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 			.lost = r->lost,
 			.context = find_value(s, r, "context"),
 			.unfinished = r->h.flags & REC_F_OPEN_END,
+			.n_workers = r->workers,
+			.cpus_allowed = r->n.cpus_allowed,
 			.straggler_tid = r->straggler_tid,
 			.straggler.state = STATE_NONE,
 		},
@@ -88,6 +106,10 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 
 	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
 	take_times(&ls.step, r);
+	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
+	if (r->workers)
+		ls.step.n_workers_behind = take_behind(
+			ls.behind + ls.step.n_behind, &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
 	take_stall(&r->stall, &ls.step.stall, ls.by);
 	if (r->straggler_tid) {
 		ls.step.held = (int64_t)r->held_ns;

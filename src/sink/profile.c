@@ -3,9 +3,11 @@
 #include "sink/profile_line.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sink/behind.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
 #include "sink/sink.h"
@@ -59,6 +61,26 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 	return p;
 }
 
+/* Whom it waited for a CPU behind, the longest first: keys prefix1_by, ... and prefix_others_us. */
+static char *add_behind(
+	char *p, const char *prefix, const struct behind_table *table, uint64_t waited_ns)
+{
+	struct behind_row rows[BEHIND_MAX];
+	uint64_t others;
+	size_t n = behind_rows(table, waited_ns, rows, &others);
+	char key[32];
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%s%zu", prefix, i + 1);
+		p = add_key(p, key, "_by");
+		p = fmt_json_str(p, rows[i].by, strlen(rows[i].by));
+		p = fmt_u64(add_key(p, key, "_tid"), rows[i].tid);
+		p = fmt_u64(add_key(p, key, "_pid"), rows[i].tgid);
+		p = fmt_us(add_key(p, key, "_us"), rows[i].ns);
+	}
+	return n && others ? fmt_us(add_key(p, prefix, "_others_us"), others) : p;
+}
+
 static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
@@ -85,6 +107,8 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = fmt_lit(p, ",\"began_before\":true");
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");
+	if (r->n.cpus_allowed)
+		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
 	p = add_u64(p, ",\"workers\":", r->workers);
 	p = add_stall(p, "stall", &r->stall);
 	if (r->straggler_tid) {
@@ -92,6 +116,9 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = add_us(p, ",\"straggler_held_us\":", r->held_ns);
 		p = add_stall(p, "straggler", &r->straggler);
 	}
+	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
+	if (r->workers)
+		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
 	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
 	p = add_states(p, "", r->ns);
 	if (r->workers) {

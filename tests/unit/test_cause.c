@@ -152,6 +152,30 @@ static struct cause verdict_between(struct series *s, struct step *step)
 	return verdict(s, number);
 }
 
+/* A series with 100 usual steps; returns the next one, to be disturbed. */
+static struct step step_behind_usual(struct series *s)
+{
+	series_begin(s);
+	add_usual(s, 100);
+	return usual(s);
+}
+
+static struct behind_info behind(struct series *s, const char *name, uint32_t tid, int64_t ns)
+{
+	return (struct behind_info){ .by = name_of(s, name), .tid = tid, .pid = tid, .ns = ns };
+}
+
+static void assert_cause(
+	struct series *s, const struct summary *sum, size_t i, int64_t excess, const char *wanted)
+{
+	char text[SENTENCE_MAX];
+
+	assert_true(i < sum->n_causes);
+	assert_string_equal(words_cause(&s->m, &sum->causes[i], text), wanted);
+	assert_near(sum->causes[i].excess, excess);
+	assert_int_equal(sum->causes[i].steps, 1);
+}
+
 static void test_nothing(void **state)
 {
 	struct series s;
@@ -176,9 +200,7 @@ static void test_own_states(void **state)
 		struct step step;
 		struct cause c;
 
-		series_begin(&s);
-		add_usual(&s, 100);
-		step = usual(&s);
+		step = step_behind_usual(&s);
 		step.own[states[i]] += 139 * MS;
 		/* meanwhile the worker waits at the barrier */
 		step.workers[ST_BARRIER] += 139 * MS;
@@ -203,9 +225,7 @@ static void test_straggler(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 139 * MS;
 	step.workers[ST_RUNNABLE] += 139 * MS;
 	step.held = 140 * MS;
@@ -231,9 +251,7 @@ static void test_straggler_slices(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 139 * MS;
 	step.workers[ST_RUNNABLE] += 139 * MS;
 	step.held = 9 * MS;
@@ -256,9 +274,7 @@ static void test_straggler_busy(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 60 * MS;
 	step.workers[ST_CPU] += 60 * MS;
 	step.held = 60 * MS;
@@ -278,9 +294,7 @@ static void test_straggler_late(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 60 * MS;
 	step.held = 60 * MS;
 	c = verdict_between(&s, &step);
@@ -294,6 +308,141 @@ static void test_straggler_late(void **state)
 	model_free(&s.m);
 }
 
+/* Several were in the way: each is named with its share, in the sentence and in the totals, and the shares are
+ * all of it. */
+static void test_hogs_of(bool workers)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+	int64_t all = 0, waited;
+
+	step = step_behind_usual(&s);
+	{
+		const struct behind_info rows[] = { behind(&s, "hoga", 990, 50 * MS),
+			behind(&s, "hogb", 991, 40 * MS), behind(&s, "hogc", 992, 30 * MS),
+			behind(&s, "hogc", 993, 18 * MS) };
+		size_t own = workers ? 0 : 4;
+
+		assert_int_equal(process_add_behind(s.p, &step, rows, own, rows, 4 - own), 0);
+	}
+	waited = 140 * MS;
+	if (workers) {
+		step.own[ST_BARRIER] += waited;
+		step.workers[ST_RUNNABLE] = waited;
+		step.held = 9 * MS;
+		step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 991 };
+	} else {
+		step.own[ST_RUNNABLE] = waited;
+		step.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 991 };
+	}
+	series_add(&s, &step);
+	add_usual(&s, 100);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.n_causes, 4);
+	assert_cause(&s, &sum, 0, 50 * MS,
+		workers ? "workers: waited for a CPU behind `hoga`" : "waited for a CPU behind `hoga`");
+	assert_cause(&s, &sum, 1, 48 * MS,
+		workers ? "workers: waited for a CPU behind `hogc`" : "waited for a CPU behind `hogc`");
+	assert_cause(&s, &sum, 2, 40 * MS,
+		workers ? "workers: waited for a CPU behind `hogb`" : "waited for a CPU behind `hogb`");
+	assert_cause(&s, &sum, 3, 2 * MS,
+		workers ? "workers: waited for a CPU behind others" : "waited for a CPU behind others");
+	for (size_t i = 0; i < sum.n_causes; i++)
+		all += sum.causes[i].excess;
+	assert_int_equal(all, sum.slow[0].cause.excess);
+	summary_free(&sum);
+	s.p->steps[100].total = 180 * MS;
+	assert_sentence(&s,
+		workers ? "step 100, 180 ms instead of 40.0 ms: worker 4712 waited 140 ms for a CPU: 50.0 ms behind "
+			  "pid 990 `hoga`, 40.0 ms behind pid 991 `hogb`, 30.0 ms behind pid 992 `hogc`, 18.0 ms behind "
+			  "pid 993 `hogc`, 2.00 ms behind others" :
+			  "step 100, 180 ms instead of 40.0 ms: the calling thread waited 140 ms for a CPU: 50.0 ms behind "
+			  "pid 990 `hoga`, 40.0 ms behind pid 991 `hogb`, 30.0 ms behind pid 992 `hogc`, 18.0 ms behind "
+			  "pid 993 `hogc`, 2.00 ms behind others");
+	model_free(&s.m);
+}
+
+static void test_hogs(void **state)
+{
+	(void)state;
+	test_hogs_of(false);
+	test_hogs_of(true);
+}
+
+/* More threads than CPUs: that is the cause, and not who was in the way by chance. */
+static void test_crowd(void **state)
+{
+	struct series s;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		struct step step = usual(&s);
+		struct behind_info own = behind(&s, "engine", 4712, 500 * MS);
+		struct behind_info worker = behind(&s, "engine", 4711, 400 * MS);
+
+		own.pid = worker.pid = 4711;
+		step.n_workers = step.cpus_allowed = 1;
+		assert_int_equal(process_add_behind(s.p, &step, &own, 1, &worker, 1), 0);
+		step.own[ST_RUNNABLE] = 500 * MS;
+		step.own[ST_BARRIER] = 460 * MS;
+		step.workers[ST_RUNNABLE] = 500 * MS;
+		step.workers[ST_BARRIER] = 460 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_alone, 3);
+	assert_int_equal(sum.crowd.steps, 3);
+	assert_int_equal(sum.crowd.waited, 3 * 900 * MS);
+	assert_true(strstr(words_crowd(&sum.crowd, text),
+			    "2 spinning threads share 1 allowed CPU: they waited 2.70 s for it ") == text);
+	assert_string_equal(words_cause(&s.m, &sum.causes[0], text),
+		"waited for a CPU behind one another: more threads than allowed CPUs");
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_non_null(strstr(text, ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
+				     "for a CPU behind pid 4712 `engine`"));
+	summary_free(&sum);
+
+	/* with a CPU for each it is the scheduler's choice */
+	for (int i = 0; i < 3; i++)
+		s.p->steps[i].cpus_allowed = 2;
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.crowd.threads, 0);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* A step that hangs is told of, with what it waits for. */
+static void test_open(void **state)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	step = step_behind_usual(&s);
+	step.unfinished = true;
+	step.own[ST_STOPPED] = 1090 * MS;
+	step.stall = (struct stall_info){ .state = ST_STOPPED, .ns = 1090 * MS };
+	series_add(&s, &step);
+	s.p->steps[100].total = 1130 * MS;
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_steps, 0);
+	assert_int_equal(sum.n_open, 1);
+	assert_int_equal(words_open(&s.m, s.p, &sum.open[0], text), 0);
+	assert_string_equal(text, "step 100 had not ended after 1.13 s: the calling thread was stopped for 1.09 s by a "
+				  "signal or a debugger");
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
 /* Older profiles have no straggler; what the workers did says it all the same. */
 static void test_workers(void **state)
 {
@@ -302,9 +451,7 @@ static void test_workers(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 80 * MS;
 	step.workers[ST_STOPPED] += 3 * 80 * MS;
 	step.straggler_tid = 0;
@@ -323,9 +470,7 @@ static void test_barrier_alone(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BARRIER] += 80 * MS;
 	step.straggler_tid = 0;
 	c = verdict_between(&s, &step);
@@ -342,9 +487,7 @@ static void test_taken_over(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_CPU] += 30 * MS;
 	step.workers[ST_RUNNABLE] += 60 * MS;
 	step.workers[ST_CPU] -= 30 * MS;
@@ -363,9 +506,7 @@ static void test_idle_workers(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_CPU] += 60 * MS;
 	step.workers[ST_BLOCKED_FUTEX] += 60 * MS;
 	c = verdict_between(&s, &step);
@@ -382,9 +523,7 @@ static void test_second(void **state)
 	struct cause c;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.own[ST_BLOCKED_IO] += 60 * MS;
 	step.own[ST_SYSCALL] += 30 * MS;
 	c = verdict_between(&s, &step);
@@ -536,9 +675,7 @@ static void test_unfinished(void **state)
 	struct step step;
 
 	(void)state;
-	series_begin(&s);
-	add_usual(&s, 100);
-	step = usual(&s);
+	step = step_behind_usual(&s);
 	step.unfinished = true;
 	step.own[ST_RUNNABLE] += 139 * MS;
 	series_add(&s, &step);
@@ -735,6 +872,9 @@ int main(void)
 		cmocka_unit_test(test_straggler_slices),
 		cmocka_unit_test(test_straggler_busy),
 		cmocka_unit_test(test_straggler_late),
+		cmocka_unit_test(test_hogs),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_barrier_alone),
 		cmocka_unit_test(test_taken_over),

@@ -83,7 +83,7 @@ static void test_line(void **state)
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 *(sp+8),s64 arg2,u64 arg3,op arg4");
 	profile_open(&o, &meta);
-	r.n = (struct step_counts){ 3, 2, 1, 5, 6, 7, 1 };
+	r.n = (struct step_counts){ 3, 2, 1, 5, 6, 7, 1, 4 };
 	r.h.dur_ns = 1234567;
 	r.ns[ST_CPU] = 1000000;
 	r.ns[ST_BARRIER] = 234000;
@@ -99,7 +99,7 @@ static void test_line(void **state)
 		"\"d\":1,"
 		"\"ts_us\":10.000,\"switches\":5,\"switches_voluntary\":3,\"migrations\":1,"
 		"\"faults_minor\":5,\"faults_major\":6,\"syscalls\":7,\"lost\":2,\"unfinished\":"
-		"true,\"workers\":0},"
+		"true,\"cpus_allowed\":4,\"workers\":0},"
 		"\"stage_us\":{\"total\":1234.567,\"cpu\":1000.000,\"barrier\":234.000,"
 		"\"blocked_futex\":0.566,\"stopped\":0.001},\"graph_enabled\":true,"
 		"\"runtime_flags\":{\"threads\":8},\"source\":\"native\"}\n");
@@ -165,6 +165,40 @@ static void test_held_up(void **state)
 	r.stall = (struct stall){ .dur_ns = 10, .state = ST_BLOCKED_IO, .late_ns = 1 };
 	check_held_up(&r, "\"workers\":0,\"stall_state\":\"blocked_io\",\"stall_us\":0.010}",
 		"\"total\":1.000,\"cpu\":1.000}");
+}
+
+static struct behind behind(uint64_t ns, uint32_t tid, uint32_t tgid, const char *comm)
+{
+	struct behind b = { .ns = ns, .tid = tid, .tgid = tgid };
+
+	memcpy(b.comm, comm, strnlen(comm, sizeof(b.comm)));
+	return b;
+}
+
+/* Whom it waited for a CPU behind: the longest first, and with the others all of it; or not at all. */
+static void test_behind(void **state)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 1 };
+
+	(void)state;
+	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, NULL, "s32 arg1");
+	r.h.dur_ns = r.ns[ST_RUNNABLE] = 1000;
+	r.workers_ns[ST_RUNNABLE] = 500;
+	r.behind.slots[1] = behind(100, 7, 5, "exactly16bytes\"\n");
+	r.behind.slots[3] = behind(700, 990, 990, "cc1");
+	r.behind.slots[4] = behind(150, BEHIND_LIMIT, 0, "");
+	r.workers_behind.slots[0] = behind(500, 0, 0, "swapper/1");
+	check_held_up(&r,
+		"\"workers\":1,\"behind1_by\":\"cc1\",\"behind1_tid\":990,\"behind1_pid\":990,\"behind1_us\":0.700,"
+		"\"behind2_by\":\"cpu.max\",\"behind2_tid\":0,\"behind2_pid\":0,\"behind2_us\":0.150,"
+		"\"behind3_by\":\"exactly16bytes\\\"\\n\",\"behind3_tid\":7,\"behind3_pid\":5,\"behind3_us\":0.100,"
+		"\"behind_others_us\":0.050,\"workers_behind1_by\":\"idle\",\"workers_behind1_tid\":0,"
+		"\"workers_behind1_pid\":0,\"workers_behind1_us\":0.500}",
+		"\"total\":1.000,\"runnable\":1.000,\"workers_total\":0.500,\"workers_runnable\":0.500}");
+	/* more than there was: none of it is told */
+	r.behind.slots[3].ns = 800;
+	r.workers = 0;
+	check_held_up(&r, "\"workers\":0}", "\"total\":1.000,\"runnable\":1.000}");
 }
 
 /* Whatever the shares of the states are, they add up to the total in what was written. */
@@ -517,6 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_line),
 		TEST(test_held_up),
+		TEST(test_behind),
 		TEST(test_sums),
 		TEST(test_other_records),
 		TEST(test_early),

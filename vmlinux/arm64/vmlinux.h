@@ -28,6 +28,7 @@ struct thread_info {
 	struct {
 		u32 count;
 	} preempt;
+	u32 cpu;
 };
 
 struct cfs_rq {
@@ -43,7 +44,9 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	int on_cpu;
+	int on_rq;
 	int wake_cpu;
+	int nr_cpus_allowed;
 	int pid;
 	int tgid;
 	int exit_code;

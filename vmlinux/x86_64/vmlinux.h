@@ -26,6 +26,7 @@ typedef _Bool bool;
 
 struct thread_info {
 	u32 status;
+	u32 cpu;
 };
 
 struct sched_entity {
@@ -37,7 +38,9 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	int on_cpu;
+	int on_rq;
 	int wake_cpu;
+	int nr_cpus_allowed;
 	int pid;
 	int tgid;
 	int exit_code;

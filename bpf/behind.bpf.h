@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Whom a thread waited for a CPU behind.
+ *
+ * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, the time
+ * that it has waited is divided among those that ran meanwhile: several may have, one after another. Where the
+ * load balancer takes a waiting thread to another CPU, the time up to there is divided by the log of the CPU
+ * that it leaves. What the log does not reach back to stays without a name.
+ *
+ * All programs here run with the run queue of the log's CPU locked: that of a switch by the scheduler, that of
+ * a thread taken away by the load balancer, so nobody reads a log while it is written.
+ */
+#ifndef INFTRACE_BEHIND_BPF_H
+#define INFTRACE_BEHIND_BPF_H
+
+#include "inftrace.bpf.h"
+#include "group.bpf.h"
+
+#define RAN_LOG 128 /* a power of two */
+
+struct ran {
+	u64 end; /* it began at the end of the one before */
+	u32 tid, tgid;
+	char comm[TASK_COMM_LEN];
+};
+
+struct ran_log {
+	u32 at; /* of the one that runs, whose end is not known */
+	u32 pad;
+	struct ran ran[RAN_LOG];
+};
+
+/* By CPU; user space makes it as large as there are CPUs. A CPU that is beyond it has no log. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ran_log);
+} ran_logs SEC(".maps");
+
+static __always_inline struct ran *ran_at(struct ran_log *log, u32 i)
+{
+	barrier_var(i);
+	return &log->ran[i & (RAN_LOG - 1)];
+}
+
+static __always_inline void ran_is(struct ran *r, struct task_struct *task)
+{
+	r->tid = task->pid;
+	r->tgid = task->tgid;
+	__builtin_memcpy(r->comm, task->comm, sizeof(r->comm));
+}
+
+/* A CPU switches. Returns the time of the switch before; 0: not known. */
+static __always_inline u64 ran_switch(struct task_struct *prev, struct task_struct *next, u64 now)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct ran_log *log = bpf_map_lookup_elem(&ran_logs, &cpu);
+	struct ran *r;
+	u64 since;
+
+	if (!log)
+		return 0;
+	since = ran_at(log, log->at - 1)->end;
+	r = ran_at(log, log->at);
+	if (r->tid != (u32)prev->pid) /* a switch that was not reported */
+		ran_is(r, prev);
+	r->end = now;
+	r = ran_at(log, ++log->at);
+	ran_is(r, next);
+	return since;
+}
+
+/* Adds to the slot of the thread, or takes the place of the one with the least. */
+__weak __noinline int behind_add(struct behind_table *table, const struct ran *r, u64 ns)
+{
+	struct behind *least = NULL;
+
+	if (!table || !r)
+		return 0;
+	for (int i = 0; i < BEHIND_MAX; i++) {
+		struct behind *b = &table->slots[i];
+
+		if (b->ns && b->tid == r->tid) {
+			b->ns += ns;
+			return 0;
+		}
+		if (!least || b->ns < least->ns)
+			least = b;
+	}
+	if (!least || least->ns >= ns)
+		return 0;
+	least->ns = ns;
+	least->tid = r->tid;
+	least->tgid = r->tgid;
+	__builtin_memcpy(least->comm, r->comm, sizeof(least->comm));
+	return 0;
+}
+
+/* Divides from..now among those who ran on the CPU. The one that ran for longest is who was in the way. */
+__weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
+{
+	struct ran_log *log = bpf_map_lookup_elem(&ran_logs, &cpu);
+	u64 end = now;
+	u32 at;
+
+	if (!t || !log)
+		return 0;
+	at = log->at;
+	for (u32 i = 0; i < RAN_LOG && end > from; i++) {
+		struct ran *r = ran_at(log, at - i);
+		u64 start = i + 1 < RAN_LOG ? ran_at(log, at - i - 1)->end : end, ns;
+
+		if (!start) /* before the recording */
+			break;
+		if (start < from)
+			start = from;
+		if (start >= end)
+			continue;
+		ns = end - start;
+		end = start;
+		if (ns > t->ran_ns) {
+			t->ran_ns = ns;
+			t->ran_tid = r->tid;
+			__builtin_memcpy(t->ran_comm, r->comm, sizeof(t->ran_comm));
+		}
+		if (table)
+			behind_add(table, r, ns);
+	}
+	return 0;
+}
+
+/*
+ * A thread has waited for the CPU from..now. In the context of the scheduler, which owns the tables of its own
+ * step; that of the workers is everybody's, for one at a time: who finds it taken leaves its time without
+ * a name.
+ */
+__weak __noinline int behind_charge(struct thread *t, u64 tgid_tid, u32 cpu, u64 from, u64 now)
+{
+	struct ran limit = { .tid = BEHIND_LIMIT };
+	struct behind_table *table = NULL;
+	struct group *g = NULL;
+
+	if (!t || now <= from)
+		return 0;
+	if (t->in_step)
+		table = &t->step.behind;
+	else
+		g = behind_enter(t, tgid_tid);
+	if (g) {
+		table = &g->behind;
+		if (from < g->from)
+			from = g->from;
+	}
+	if (!t->throttled)
+		behind_divide(t, table, cpu, from, now);
+	else if (table && now > from)
+		behind_add(table, &limit, now - from);
+	if (g)
+		behind_leave(g);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Whom threads waited for a CPU behind: each has its share, in the profile and in the report; threads of one step that
+# are in each other's way. Held against who ran on the CPU, by the trace of the same recording.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3 node chrt
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+# ahead of whatever else this machine does, as far as that can be
+chrt -r 1 true || skip_all "no real-time scheduling here"
+
+cat >"$TMP/rivals-engine.json" <<END
+{
+  "name": "rivals",
+  "match": { "mapped": ["rivals"] },
+  "probes": [
+    { "symbol": "work", "role": "step", "args": { "n_tokens": "s32 arg1" } },
+    { "symbol": "meet", "role": "barrier", "group": "ptr arg1" }
+  ]
+}
+END
+cpu=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
+tries=6
+
+# rivals NAME WHAT CHECK...: until it was not disturbed
+rivals() {
+	local name=$1 what=$2 try rc=0
+	for ((try = 0; try < tries; try++)); do
+		record_attached "$name-$try" -e +cpu --engine "$TMP/rivals-engine.json" -- \
+			chrt -r 1 "$PROGRAMS/rivals" "$what" "$cpu" 4 150 >"$TMP/recorded" || {
+			cat "$TMP/recorded"
+			return 0
+		}
+		rc=0
+		"$TOP/tests/programs/check_behind.py" "$3" "$TMP/$name-$try.json" "$TMP/$name-$try.jsonl" \
+			"$TMP/$name-$try.out" "${@:4}" >"$TMP/differences" 2>&1 || rc=$?
+		[ "$rc" -eq 3 ] || break
+	done
+	cp "$TMP/$name-$try.jsonl" "$TMP/$name.jsonl" 2>/dev/null
+	case $rc in
+	0) ok "$name: each has its share, the others have the rest" ;;
+	3) skip "$name" "something else ran on the CPU, $tries times" ;;
+	*)
+		sed 's/^/# /' "$TMP/differences"
+		not_ok "$name: each has its share, the others have the rest" "see above"
+		;;
+	esac
+	return "$rc"
+}
+
+rivals hogs-leader hogs-leader hogs own && {
+	check "hogs-leader: report" "$INFTRACE" report --json "$TMP/hogs-leader.jsonl"
+	tr -d '\n' <"$TMP/check.out" >"$TMP/report.jsonl"
+	expect "hogs-leader: each hog is in the totals" \
+		'{"hoga", "hogb", "hogc"} <= {c.get("by") for c in r[0]["processes"][0]["causes"]}' r="$TMP/report.jsonl"
+	expect "hogs-leader: the totals are the excess of the steps" '(lambda p: abs(sum(c["excess_us"] for c in p["causes"]) -
+		sum(s["excess_us"] for s in p["slowest"])) < 1)(r[0]["processes"][0])' r="$TMP/report.jsonl"
+	expect "hogs-leader: the parts of a step are its wait" 'all(abs(sum(b["us"] for b in s["behind"]) - s["state_us"]) < 1
+		for s in r[0]["processes"][0]["slowest"] if "behind" in s)' r="$TMP/report.jsonl"
+	check "hogs-leader: text" "$INFTRACE" report "$TMP/hogs-leader.jsonl"
+	same "hogs-leader: nothing to compare with is not slower than others" \
+		"$(grep -c '^Slow steps: 0 of 4 took longer than those around them; 4 waited, with nothing to compare with$' \
+			"$TMP/check.out")" 1
+}
+if [ "$(nproc)" -gt 1 ]; then
+	rivals hogs-worker hogs-worker hogs workers || true
+else
+	skip "hogs-worker" "one CPU only"
+fi
+rivals share share share && {
+	check "share: report" "$INFTRACE" report "$TMP/share.jsonl"
+	same "share: what is wrong" "$(grep -c '^2 spinning threads share 1 allowed CPU: they waited ' "$TMP/check.out")" 1
+	same "share: of each step" \
+		"$(grep -c 'step [0-9], .*: 2 spinning threads share 1 allowed CPU: the calling thread waited' "$TMP/check.out")" 4
+}

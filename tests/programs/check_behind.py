@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Holds whom threads waited for a CPU behind, in a profile, against a trace with -e +cpu of the same recording.
+
+  check_behind.py hogs TRACE PROFILE OUT own|workers     OUT: of rivals
+  check_behind.py share TRACE PROFILE OUT
+Exits with 0, or prints every difference and exits with 1; with 3: so much else ran on that CPU that it proves
+nothing.
+"""
+import collections
+import sys
+
+sys.dont_write_bytecode = True
+
+from check import Differences, end, events_of, lines_of, ns, start  # noqa: E402
+
+CPUS = 4194305
+ROWS = 8
+DISTURBED = 3
+
+
+def run_queue(e):
+    """From when to when a slice of time off the CPU waited for one."""
+    if e["name"] == "runnable":
+        return start(e), end(e)
+    return end(e) - ns(e["args"].get("run_queue_us", 0)), end(e)
+
+
+def truth(events, tid, cpu, begin, stop):
+    """Time by tid (0: idle) that others ran on the CPU while the thread waited for it; and the sum."""
+    ran = sorted((start(e), end(e), e["args"]["tid"]) for e in events
+                 if e.get("pid") == CPUS and e.get("tid") == cpu and e.get("ph") == "X")
+    waits = [run_queue(e) for e in events if e.get("tid") == tid and e.get("cat") == "sched" and e.get("ph") == "X"]
+    by, whole = collections.Counter(), 0
+    for w0, w1 in waits:
+        w0, w1 = max(w0, begin), min(w1, stop)
+        if w1 <= w0:
+            continue
+        whole += w1 - w0
+        idle = w1 - w0
+        for r0, r1, who in ran:
+            part = min(r1, w1) - max(r0, w0)
+            if part > 0:
+                by[who] += part
+                idle -= part
+        by[0] += idle
+    return by, whole
+
+
+def rows(shape, prefix):
+    return {shape[f"{prefix}{i}_tid"]: (ns(shape[f"{prefix}{i}_us"]), shape[f"{prefix}{i}_by"], shape[f"{prefix}{i}_pid"])
+            for i in range(1, ROWS + 1) if f"{prefix}{i}_tid" in shape}
+
+
+def steps_of(profile):
+    return [line for line in lines_of(profile) if line["event"] == "token_prof"]
+
+
+def check_step(diff, name, line, prefix, state, by, whole):
+    """The rows of a step are parts of the truth, and with the others all of it."""
+    shape, mine = line["shape"], rows(line["shape"], prefix)
+    waited = ns(line["stage_us"].get(state, 0))
+    others = ns(shape.get(f"{prefix}_others_us", 0))
+    if not mine:
+        diff.equal(f"{name}: rows", waited < 100000, True)
+        return
+    diff.equal(f"{name}: rows and others", sum(r[0] for r in mine.values()) + others, waited)
+    if line["shape"]["step"]:  # in the first, workers join at a barrier
+        diff.equal(f"{name}: waited {waited} of {whole} ns", abs(waited - whole) < 5000000, True)
+    for tid, (part, comm, _) in mine.items():
+        # the trace begins a moment after the first wait, perhaps
+        diff.equal(f"{name}: {comm} {tid} has {part} ns of {by[tid]}", part <= by[tid] + 1000, True)
+
+
+def hogs(trace, profile, out, whose):
+    diff, events, team = Differences(), events_of(trace), lines_of(out)[-1]
+    prefix, state, tid = (("behind", "runnable", team["leader"]) if whose == "own" else
+                          ("workers_behind", "workers_runnable", team["worker"]))
+    named, real, wait = collections.Counter(), collections.Counter(), 0
+    for line in steps_of(profile):
+        begin = ns(line["shape"]["ts_us"])
+        stop = begin + ns(line["stage_us"]["total"])
+        by, whole = truth(events, tid, team["cpu"], begin, stop)
+        check_step(diff, f"step {line['shape']['step']}", line, prefix, state, by, whole)
+        if not line["shape"]["step"]:  # workers join it at a barrier, and what they waited for before is in no row
+            continue
+        real.update(by)
+        wait += whole
+        for who, (part, _, _) in rows(line["shape"], prefix).items():
+            named[who] += part
+    if sum(real[h] for h in team["hogs"]) < 0.7 * wait or min(real[h] for h in team["hogs"]) < 0.1 * wait:
+        print(f"# of {wait} ns the hogs have {[real[h] for h in team['hogs']]}")
+        return DISTURBED
+    for hog in team["hogs"]:
+        diff.equal(f"hog {hog} has {named[hog]} of {real[hog]} ns", named[hog] > 0.8 * real[hog], True)
+    return min(diff.n, 1)
+
+
+def share(trace, profile, out):
+    diff, events, team = Differences(), events_of(trace), lines_of(out)[-1]
+    wait, behind = 0, 0
+    for line in steps_of(profile):
+        shape = line["shape"]
+        begin = ns(shape["ts_us"])
+        stop = begin + ns(line["stage_us"]["total"])
+        name = f"step {shape['step']}"
+        diff.equal(f"{name}: CPUs", (shape.get("cpus_allowed"), shape["workers"]), (1, 1))
+        for prefix, state, tid, other in (("behind", "runnable", team["leader"], team["worker"]),
+                                          ("workers_behind", "workers_runnable", team["worker"], team["leader"])):
+            by, whole = truth(events, tid, team["cpu"], begin, stop)
+            check_step(diff, f"{name}, {prefix}", line, prefix, state, by, whole)
+            row = rows(shape, prefix).get(other)
+            wait += whole
+            behind += by[other]
+            if by[other] > whole / 4:
+                diff.equal(f"{name}: {prefix} the other of both", row and row[2], shape["pid"])
+    if behind < 0.5 * wait:
+        return DISTURBED
+    return min(diff.n, 1)
+
+
+if __name__ == "__main__":
+    sys.exit({"hogs": hogs, "share": share}[sys.argv[1]](*sys.argv[2:]))

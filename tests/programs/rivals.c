@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A leader and a worker that compute and meet at a barrier, where they spin, as engines do; and what is in their
+ * way. Prints the tids of both and of the hogs.
+ *
+ *	rivals hogs-worker CPU STEPS MS	three processes on the CPU that the worker may run on alone
+ *	rivals hogs-leader CPU STEPS MS	on that of the leader, which has no worker
+ *	rivals share CPU STEPS MS	leader and worker may run on one CPU
+ *
+ * MS: what each computes in a step, in CPU time.
+ */
+#include "section.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define HOGS 3
+#define MEETINGS 8 /* in a step */
+
+struct team {
+	int size;
+	atomic_int here, meeting;
+};
+
+static struct team team;
+static int cpu, steps;
+static uint64_t compute_ns;
+static bool worker_pinned;
+static atomic_int step_number = -1, ended, worker_tid;
+
+void work(int n_tokens, int number);
+void meet(struct team *t);
+
+static void pin(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die("sched_setaffinity");
+}
+
+static void compute(uint64_t ns)
+{
+	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
+
+	/* asking for this clock is a system call: seldom */
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
+		for (volatile int i = 0; i < 20000; i++)
+			;
+	}
+}
+
+__attribute__((noipa)) void meet(struct team *t)
+{
+	int meeting = atomic_load(&t->meeting);
+
+	if (atomic_fetch_add(&t->here, 1) + 1 == t->size) {
+		atomic_store(&t->here, 0);
+		atomic_fetch_add(&t->meeting, 1);
+		return;
+	}
+	while (atomic_load(&t->meeting) == meeting)
+		;
+}
+
+static void take_part(void)
+{
+	for (int i = 0; i < MEETINGS; i++) {
+		compute(compute_ns / MEETINGS);
+		meet(&team);
+	}
+}
+
+__attribute__((noipa)) void work(int n_tokens, int number)
+{
+	(void)n_tokens;
+	atomic_store(&step_number, number);
+	take_part();
+}
+
+static void *worker_run(void *arg)
+{
+	(void)arg;
+	if (worker_pinned)
+		pin();
+	atomic_store(&worker_tid, (int)gettid());
+	for (int i = 0; i < steps; i++) {
+		while (atomic_load(&step_number) < i)
+			sched_yield();
+		take_part();
+		atomic_fetch_add(&ended, 1);
+	}
+	return NULL;
+}
+
+static int hog_start(int n)
+{
+	static const char *const names[HOGS] = { "hoga", "hogb", "hogc" };
+	int pid = fork();
+
+	if (pid < 0)
+		die("fork");
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, names[n]);
+	pin();
+	for (;;)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	int hogs[HOGS] = { 0 }, n_hogs;
+	bool with_worker;
+	pthread_t worker;
+
+	if (argc != 5)
+		return 2;
+	cpu = atoi(argv[2]);
+	steps = atoi(argv[3]);
+	compute_ns = (uint64_t)atoi(argv[4]) * 1000000;
+	with_worker = strcmp(argv[1], "hogs-leader") != 0;
+	n_hogs = strcmp(argv[1], "share") ? HOGS : 0;
+	team.size = 1 + with_worker;
+	if (!with_worker || !n_hogs)
+		pin(); /* before the worker is made, which has it from here */
+	worker_pinned = with_worker;
+	if (with_worker && pthread_create(&worker, NULL, worker_run, NULL))
+		die("pthread_create");
+	while (with_worker && !atomic_load(&worker_tid))
+		sched_yield();
+	line_wait();
+	for (int i = 0; i < n_hogs; i++)
+		hogs[i] = hog_start(i);
+	printf("{\"leader\": %d, \"worker\": %d, \"hogs\": [%d, %d, %d], \"cpu\": %d}\n", (int)gettid(),
+		with_worker ? atomic_load(&worker_tid) : 0, hogs[0], hogs[1], hogs[2], cpu);
+	fflush(stdout);
+	for (int i = 0; i < steps; i++) {
+		work(1, i);
+		while (with_worker && atomic_load(&ended) <= i)
+			sched_yield();
+	}
+	if (with_worker)
+		pthread_join(worker, NULL);
+	for (int i = 0; i < n_hogs; i++) {
+		kill(hogs[i], SIGKILL);
+		waitpid(hogs[i], NULL, 0);
+	}
+	return 0;
+}
