@@ -208,6 +208,34 @@ static bool check_track_event(struct trace_check *check, struct json_object *eve
 			    : check_flow(check, event, phase, track);
 }
 
+/* An instant; one of a thread is kept, for what chrome://tracing makes of it. */
+static bool check_instant(struct trace_check *check, struct json_object *event)
+{
+	struct trace_span span = { .event = check->events, .instant = 1 };
+	const char *name, *scope = "t", *pid, *tid;
+	char pid_buf[24], tid_buf[24];
+	struct json_object *value;
+	int64_t track;
+
+	if (!event_time(check, event, "ts", &span.start) || !event_string(check, event, "name", &name))
+		return false;
+	if (json_object_object_get_ex(event, "s", &value) && !event_string(check, event, "s", &scope))
+		return false;
+	if (!check->array || strcmp(scope, "t") || !json_object_object_get(event, "pid") ||
+		!json_object_object_get(event, "tid"))
+		return true;
+	if (!event_id(check, event, "pid", pid_buf, &pid) || !event_id(check, event, "tid", tid_buf, &tid))
+		return false;
+	span.end = span.start;
+	span.line = check->reader.value_line;
+	track = tracks_get(&check->tracks, pid, tid);
+	if (track < 0 || tracks_add_span(&check->tracks, track, &span)) {
+		check->out_of_memory = true;
+		return false;
+	}
+	return true;
+}
+
 static bool check_other_event(struct trace_check *check, struct json_object *event, char phase)
 {
 	char buf[24];
@@ -223,8 +251,7 @@ static bool check_other_event(struct trace_check *check, struct json_object *eve
 		       event_id(check, event, "pid", buf, &text) && event_args(check, event);
 	case 'i':
 	case 'I':
-		return event_time(check, event, "ts", &ts) &&
-		       event_string(check, event, "name", &text);
+		return check_instant(check, event);
 	default:
 		return event_time(check, event, "ts", &ts);
 	}
@@ -455,7 +482,8 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 	}
 	fputs("; slices: ", out);
 	name_counts_print(&check->categories, out);
-	fprintf(out, "; %zu track%s", check->tracks.len, check->tracks.len == 1 ? "" : "s");
+	fprintf(out, "; %zu track%s", tracks_shown(&check->tracks),
+		tracks_shown(&check->tracks) == 1 ? "" : "s");
 	if (check->open)
 		fputs("; open (not closed by ]: recording cut)", out);
 	if (!found->strict && found->overlaps)
@@ -468,6 +496,8 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 		print_note(out, found->flow_no_end, "flow starts without an end");
 		print_note(out, found->flow_no_slice, "flow events outside of every slice");
 	}
+	print_note(out, found->flow_rounded,
+		"arrows that chrome://tracing leaves out, as it nests slices that end within one microsecond");
 	if (!check->array) {
 		print_note(out, check->big_integers, "integers above 2^63-1");
 		print_note(out, check->surrogates, "events with surrogate escapes");
@@ -496,7 +526,7 @@ void check_trace(
 		goto out;
 	if (!check.events)
 		check_problem(report, "no events");
-	check.findings.strict = check.array;
+	check.findings.strict = check.findings.array = check.array;
 	/* of the arrows at the cut one half, or the slice around it, may not have been written */
 	check.findings.strict_flows = check.array && !check.open;
 	err = tracks_check(&check.tracks, report, &check.findings);

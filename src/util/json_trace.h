@@ -8,13 +8,23 @@
 struct trace_span {
 	int64_t start, end; /* ns */
 	uint32_t event;     /* its number in the file, from 1 */
-	uint32_t line;
+	uint32_t line : 31;
+	uint32_t instant : 1; /* an instant of a thread, which is a slice in chrome://tracing only */
+};
+
+/* A slice that chrome://tracing has on the outermost level, in its own milliseconds. */
+struct trace_top {
+	double start, end;
 };
 
 struct trace_track {
 	char *label; /* "pid PID tid TID", printable for pids and tids that are numbers */
 	struct trace_span *spans;
 	size_t len, size;
+	struct trace_top *tops; /* with flows */
+	size_t tops_len;
+	bool flows;
+	bool shown; /* has more than instants */
 };
 
 struct trace_flow {
@@ -49,6 +59,8 @@ struct trace_findings {
 	uint64_t overlaps;
 	int64_t overlap_max; /* ns */
 	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
+	bool array;	       /* the form in which chrome://tracing knows whole microseconds only */
+	uint64_t flow_rounded; /* arrows that it does not find a slice for, though there is one */
 };
 
 /* Returns 0 or -ENOMEM, after which only tracks_free may follow. */
@@ -60,6 +72,8 @@ int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid
 /* Both return 0 or -ENOMEM. */
 int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span);
 int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow);
+/* Without those that have instants only. */
+size_t tracks_shown(const struct trace_tracks *tracks);
 
 /*
  * The checks over everything that was added, to be called once: spans of a track nest, each flow

@@ -18,6 +18,7 @@ void tracks_free(struct trace_tracks *tracks)
 	for (size_t i = 0; i < tracks->len; i++) {
 		free(tracks->all[i]->label);
 		free(tracks->all[i]->spans);
+		free(tracks->all[i]->tops);
 		free(tracks->all[i]);
 	}
 	free(tracks->all);
@@ -102,6 +103,7 @@ int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trac
 	if (array_reserve(&t->spans, t->len, &t->size, sizeof(*t->spans)))
 		return -ENOMEM;
 	t->spans[t->len++] = *span;
+	t->shown |= !span->instant;
 	return 0;
 }
 
@@ -111,7 +113,17 @@ int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow)
 		    &tracks->flows, tracks->flows_len, &tracks->flows_size, sizeof(*tracks->flows)))
 		return -ENOMEM;
 	tracks->flows[tracks->flows_len++] = *flow;
+	tracks->all[flow->track]->flows = tracks->all[flow->track]->shown = true;
 	return 0;
+}
+
+size_t tracks_shown(const struct trace_tracks *tracks)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < tracks->len; i++)
+		n += tracks->all[i]->shown;
+	return n;
 }
 
 /* By start; of those that start together the longest first: it holds the others. */
@@ -161,6 +173,94 @@ static void track_check_nesting(struct trace_track *track, const struct trace_sp
 	}
 }
 
+/* ---- what the importer of chrome://tracing makes of a track ---- */
+
+/*
+ * It nests a slice in the one before, or in what that is in, unless it ends later in whole microseconds. So
+ * two that follow each other nest where both ends round to the same microsecond. It looks for the slice
+ * that an arrow begins or ends in from the outermost ones on, by their times as they are, and does not find
+ * the second of these two. Its arithmetic is that of doubles, as here.
+ */
+static double us_to_ms(int64_t ns)
+{
+	return (double)ns / 1000 * (1e-6 / 1e-3);
+}
+
+/* As Math.round(): halves go up. */
+static int64_t ms_to_whole_us(double ms)
+{
+	double us = ms * 1000 + 0.5;
+	int64_t whole = (int64_t)us;
+
+	return whole - ((double)whole > us);
+}
+
+static bool ends_after(const struct trace_top *a, const struct trace_top *b)
+{
+	return ms_to_whole_us(b->end) < ms_to_whole_us(a->end);
+}
+
+static int compare_in_file(const void *a, const void *b)
+{
+	const struct trace_span *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->event < y->event ? -1 : x->event > y->event;
+}
+
+/* Leaves the spans in another order. */
+static int track_find_tops(struct trace_track *track)
+{
+	struct trace_top *open, *tops;
+	size_t depth = 0, len = 0;
+
+	if (!track->flows || !track->len)
+		return 0;
+	open = calloc(track->len, sizeof(*open));
+	tops = calloc(track->len, sizeof(*tops));
+	if (!open || !tops) {
+		free(open);
+		free(tops);
+		return -ENOMEM;
+	}
+	qsort(track->spans, track->len, sizeof(*track->spans), compare_in_file);
+	for (size_t i = 0; i < track->len; i++) {
+		const struct trace_span *span = &track->spans[i];
+		struct trace_top top = { .start = us_to_ms(span->start), .end = 0 };
+
+		top.end = top.start + us_to_ms(span->end - span->start);
+		while (depth && ends_after(&top, &open[depth - 1]))
+			depth--;
+		if (!depth)
+			tops[len++] = top;
+		open[depth++] = top;
+	}
+	free(open);
+	track->tops = tops;
+	track->tops_len = len;
+	return 0;
+}
+
+static bool tops_hold(const struct trace_track *track, int64_t ns)
+{
+	size_t low = 0, high = track->tops_len;
+	double ts = us_to_ms(ns);
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (track->tops[middle].start < ts)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return (low && track->tops[low - 1].end >= ts) ||
+	       (low < track->tops_len && track->tops[low].start <= ts);
+}
+
+/* ---- flows ---- */
+
 /* Leaves only the times in which the track has a slice: sorted, without overlap. */
 static void track_merge(struct trace_track *track)
 {
@@ -169,6 +269,8 @@ static void track_merge(struct trace_track *track)
 	for (size_t i = 0; i < track->len; i++) {
 		struct trace_span *span = &track->spans[i];
 
+		if (span->instant)
+			continue;
 		if (len && span->start <= track->spans[len - 1].end) {
 			if (span->end > track->spans[len - 1].end)
 				track->spans[len - 1].end = span->end;
@@ -211,7 +313,7 @@ static void flow_found(struct check_report *report, const struct trace_findings 
 static void flows_check(
 	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
-	const struct trace_flow *start = NULL;
+	const struct trace_flow *start = NULL, *rounded = NULL;
 
 	if (tracks->flows_len)
 		qsort(tracks->flows, tracks->flows_len, sizeof(*tracks->flows), compare_flows);
@@ -235,11 +337,17 @@ static void flows_check(
 		} else if (flow->phase != FLOW_STEP) {
 			start = NULL;
 		}
-		if (flow->phase != FLOW_END_NEXT &&
-			(!track->len || !bsearch(&flow->ts, track->spans, track->len,
-						sizeof(*track->spans), compare_time_to_span)))
+		if (flow->phase == FLOW_END_NEXT)
+			continue;
+		if (!track->len || !bsearch(&flow->ts, track->spans, track->len, sizeof(*track->spans),
+					   compare_time_to_span)) {
 			flow_found(report, findings, flow, &findings->flow_no_slice,
 				"flow event outside of every slice of its track");
+		} else if (findings->array && !tops_hold(track, flow->ts)) {
+			/* once for both ends */
+			findings->flow_rounded += !rounded || rounded->key != flow->key;
+			rounded = flow;
+		}
 	}
 	if (start)
 		flow_found(report, findings, start, &findings->flow_no_end,
@@ -251,6 +359,7 @@ int tracks_check(
 {
 	const struct trace_span **stack;
 	size_t longest = 0;
+	int err = 0;
 
 	for (size_t i = 0; i < tracks->len; i++)
 		if (tracks->all[i]->len > longest)
@@ -258,11 +367,15 @@ int tracks_check(
 	stack = calloc(longest + 1, sizeof(*stack));
 	if (!stack)
 		return -ENOMEM;
-	for (size_t i = 0; i < tracks->len; i++) {
+	for (size_t i = 0; i < tracks->len && !err; i++) {
 		track_check_nesting(tracks->all[i], stack, report, findings);
+		if (findings->array)
+			err = track_find_tops(tracks->all[i]);
 		track_merge(tracks->all[i]);
 	}
 	free(stack);
+	if (err)
+		return err;
 	flows_check(tracks, report, findings);
 	return 0;
 }

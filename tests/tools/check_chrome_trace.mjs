@@ -5,6 +5,11 @@
 // plain Node, without a browser and without npm packages, and checks what the importer lets pass:
 // slices of one track that overlap without nesting, and events that it dropped in silence.
 //
+// One warning is expected, where the rule says so and nowhere else: the importer nests slices whose ends are in
+// the same microsecond when rounded, although they follow each other, and does not find an arrow's end
+// in the second of them (docs/trace-format.md). Which arrows it drops for that is computed here, without the
+// importer, and it must have dropped exactly these.
+//
 // usage: check_chrome_trace.mjs [--brief | --counts] TRACE.json[.gz] ...
 //   default   one JSON object a line and file, with the threads and what they hold
 //   --brief   the same without the threads
@@ -116,6 +121,58 @@ function findOverlaps(events) {
   return found;
 }
 
+// The arrows that have both ends in slices, but one of them in a slice that the importer nests in an earlier one,
+// in which it does not look for it: their ids.
+function findRounded(tr, events) {
+  const toMs = (us) => tr.b.Unit.timestampFromUs(us);
+  const roundedLess = tr.b.TimeDisplayModes.ms.roundedLess;
+  const tracks = new Map();
+  const track = (e) => {
+    const key = `${e.pid}/${e.tid}`;
+    if (!tracks.has(key))
+      tracks.set(key, { slices: [], ends: [] });
+    return tracks.get(key);
+  };
+  for (const e of events) {
+    if (e.ph === 'X')
+      track(e).slices.push({ start: toMs(e.ts), end: toMs(e.ts) + toMs(e.dur) });
+    else if (isThreadInstant(e))
+      track(e).slices.push({ start: toMs(e.ts), end: toMs(e.ts), instant: true });
+    else if (e.ph === 's' || (e.ph === 'f' && e.bp === 'e'))
+      track(e).ends.push({ id: e.id, ts: toMs(e.ts) });
+  }
+  const found = new Set();
+  for (const { slices, ends } of tracks.values()) {
+    if (!ends.length)
+      continue;
+    slices.sort((a, b) => a.start - b.start); // stable: in the order of the file
+    const tops = [];
+    const open = [];
+    for (const s of slices) {
+      while (open.length && roundedLess(open.at(-1).end, s.end))
+        open.pop();
+      if (!open.length)
+        tops.push(s);
+      open.push(s);
+    }
+    const holds = (s, ts) => s && s.start <= ts && ts <= s.end;
+    for (const { id, ts } of ends) {
+      let low = 0;
+      for (let high = tops.length; low < high;) {
+        const middle = (low + high) >> 1;
+        if (tops[middle].start < ts)
+          low = middle + 1;
+        else
+          high = middle;
+      }
+      if (!holds(tops[low - 1], ts) && !holds(tops[low], ts) &&
+          slices.some((s) => !s.instant && holds(s, ts)))
+        found.add(id);
+    }
+  }
+  return found;
+}
+
 function countBy(counts, key) {
   counts[key] = (counts[key] || 0) + 1;
 }
@@ -180,12 +237,18 @@ function checkFile(tr, file) {
   // B and E make slices as well, but how many depends on their pairing
   const expected = events.filter((e) => e.ph === 'X' || isThreadInstant(e)).length;
   result.missing = phases.B || phases.E ? 0 : expected - result.slices;
+  const rounded = phases.B || phases.E ? new Set() : findRounded(tr, events);
+  result.arrows_rounded = rounded.size;
+  let warnings = model.importWarnings;
+  if (rounded.size && result.flows === (phases.s || 0) - rounded.size)
+    warnings = warnings.filter((w) => !(/^flow_slice_(start|end|ordering)_error$/.test(w.type) &&
+      rounded.has(Number(/\bid:? (\d+)\b/.exec(w.message)?.[1]))));
   Object.assign(result, {
     phases, instants,
     bounds_ms: model.bounds.isEmpty ? null : [model.bounds.min, model.bounds.max],
     overlaps: overlaps.length, first_overlaps: overlaps.slice(0, 5),
-    warnings: model.importWarnings.length,
-    import_warnings: model.importWarnings.slice(0, 10).map(({ type, message }) => ({ type, message })),
+    warnings: warnings.length,
+    import_warnings: warnings.slice(0, 10).map(({ type, message }) => ({ type, message })),
     import_ms: Math.round(performance.now() - began),
   });
   return result;

@@ -262,6 +262,62 @@ static void test_chrome_early_wakeup(void **state)
 	chrome_done(&o);
 }
 
+/*
+ * Where a system call takes 0.2 us, chrome://tracing nests calls that follow each other, and leaves out
+ * arrows that begin in one that it has nested. They are in the file, at their instants: the checker tells
+ * how many they are. KEEP names a file for the trace, which tests/integration/importer.sh has the importer read.
+ */
+static void test_chrome_fast_calls(void **state)
+{
+	struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_futex) };
+	struct rec_off_cpu off = { .h = hdr(REC_OFF_CPU, ST_BLOCKED_FUTEX), .waker_tid = TID };
+	uint64_t at = START + 20000, off_end = START;
+	const char *keep = getenv("KEEP"), *note;
+	unsigned int arrows = 0, random = 1;
+	char *summary = NULL;
+	size_t summary_len;
+	struct out o;
+	FILE *f;
+
+	(void)state;
+	chrome_open(&o);
+	call.h.tid = TID;
+	off.h.tid = PID;
+	for (unsigned int i = 0; i < 4000; i++) {
+		random = random * 1103515245 + 12345;
+		call.h.start_ns = at;
+		call.h.dur_ns = random >> 16 & 1 ? 200 : 580;
+		off.wake_ns = at + (random >> 17) % call.h.dur_ns;
+		at += call.h.dur_ns + 40 + (random >> 20) % 400;
+		call.h.flags = off.wake_ns > off_end + 1000 ? REC_F_WOKE : 0;
+		EMIT(&o, &call);
+		if (!call.h.flags)
+			continue;
+		off.waker_slice = call.h.start_ns;
+		off.h.start_ns = off_end + 200;
+		off_end = off.wake_ns + 900;
+		off.h.dur_ns = off_end - off.h.start_ns;
+		EMIT(&o, &off);
+		arrows++;
+	}
+	chrome_read(&o);
+	f = open_memstream(&summary, &summary_len);
+	validate_to(&o, false, f);
+	note = strstr(summary, "; note: ");
+	assert_non_null(note);
+	assert_non_null(strstr(note, " arrows that chrome://tracing leaves out"));
+	assert_in_range(atoi(note + strlen("; note: ")), arrows / 20, arrows - arrows / 20);
+	for (unsigned int i = 0; i < arrows; i += 100)
+		assert_non_null(find(&o, "s", "wake-up", i));
+	if (keep) {
+		f = fopen(keep, "we");
+		assert_int_equal(fwrite(o.text, 1, o.len, f), o.len);
+		fclose(f);
+	}
+	free(summary);
+	chrome_done(&o);
+}
+
 /* Arrows from the waker to the woken: each with an id of its own, both ends in slices. */
 static void test_chrome_arrows(void **state)
 {
@@ -788,6 +844,7 @@ int main(void)
 		TEST(test_chrome_off_cpu),
 		TEST(test_chrome_wakeups),
 		TEST(test_chrome_early_wakeup),
+		TEST(test_chrome_fast_calls),
 		TEST(test_chrome_arrows),
 		TEST(test_chrome_cpus_and_faults),
 		TEST(test_chrome_functions),

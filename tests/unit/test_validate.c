@@ -535,6 +535,44 @@ static void test_trace_flow_problems(void **state)
 	assert_non_null(strstr(result.out, "; note: 1 flow starts without an end\n"));
 }
 
+/* What the importer of chrome://tracing makes of the same (tests/integration/importer.sh). */
+static void test_trace_flow_rounding(void **state)
+{
+	static const char note[] = "; note: 1 arrows that chrome://tracing leaves out";
+	/* the second ends in the microsecond in which the first does; or an instant is there */
+	static const char *const nested[] = {
+		"[" SLICE("0.900", "0.200") "," SLICE("1.120", "0.300") "," FLOW("s", "1", "1.200") "," FLOW(
+			"f", "1", "1.300") "]",
+		"[{\"ph\":\"i\",\"s\":\"t\",\"name\":\"n\",\"ts\":0.6,\"pid\":1,\"tid\":2}," SLICE("0.700",
+			"0.500") "," SLICE("0", "0.100") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
+	};
+	/* it ends in another; they are in one that holds both; the instant is another thread's, or the
+	 * process's */
+	static const char *const separate[] = {
+		"[" SLICE("0.900", "0.200") "," SLICE("1.120", "0.400") "," FLOW("s", "1", "1.200") "," FLOW(
+			"f", "1", "1.300") "]",
+		"[" SLICE("0", "9") "," SLICE("0.900", "0.200") "," SLICE("1.120", "0.300") "," FLOW(
+			"s", "1", "1.200") "," FLOW("f", "1", "1.300") "]",
+		"[{\"ph\":\"i\",\"s\":\"t\",\"name\":\"n\",\"ts\":0.6,\"pid\":1,\"tid\":3}," SLICE(
+			"0.700", "0.500") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
+		"[{\"ph\":\"i\",\"s\":\"p\",\"name\":\"n\",\"ts\":0.6,\"pid\":1,\"tid\":2}," SLICE(
+			"0.700", "0.500") "," FLOW("s", "1", "1") "," FLOW("f", "1", "1.100") "]",
+	};
+	struct output result;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++) {
+		run_text(&result, nested[i]);
+		assert_string_equal(result.err, "");
+		assert_non_null(strstr(result.out, note));
+	}
+	for (size_t i = 0; i < sizeof(separate) / sizeof(separate[0]); i++) {
+		run_text(&result, separate[i]);
+		assert_string_equal(result.err, "");
+		assert_null(strstr(result.out, "note"));
+	}
+}
+
 /* --- hostile input --- */
 
 static void test_not_ours(void **state)
@@ -665,6 +703,7 @@ int main(void)
 		cmocka_unit_test(test_trace_nesting),
 		cmocka_unit_test(test_trace_flows),
 		cmocka_unit_test(test_trace_flow_problems),
+		cmocka_unit_test(test_trace_flow_rounding),
 		cmocka_unit_test(test_not_ours),
 		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_many_problems),
