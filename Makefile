@@ -79,7 +79,7 @@ $(O)/inftrace: $(OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
-$(O)/tests/%: tests/unit/%.c $(LIB_OBJS)
+$(O)/tests/%: tests/unit/%.c $(LIB_OBJS) Makefile
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
@@ -101,4 +101,4 @@ format:
 clean:
 	rm -rf build build-san
 
--include $(OBJS:.o=.d)
+-include $(OBJS:.o=.d) $(UNIT_BINS:=.d)

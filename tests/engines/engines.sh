@@ -9,12 +9,13 @@ ENGINES=${ENGINES:-$TOP/build/engines}
 # Presets and llama_driver.c know the layouts of this release (llama.cpp v0.5.0).
 LLAMA_VERSION=3.22.1
 
-# run_logged LOG TEXT COMMAND...: when it fails, TEXT and the first error it printed.
+# run_logged LOG TEXT COMMAND...: when it fails, TEXT and the first error it printed. One at a time for
+# each LOG: tests that run side by side build the same.
 run_logged() {
 	local log=$1 text=$2
 	shift 2
 	mkdir -p "$(dirname "$log")"
-	if ! "$@" >"$log" 2>&1 </dev/null; then
+	if ! (flock 9 && "$@" >"$log" 2>&1 </dev/null) 9>"$log.lock"; then
 		echo "$text: $(grep -m 1 -iE 'error|ERR!' "$log" || tail -n 1 "$log"); see $log" >&2
 		return 1
 	fi
@@ -141,8 +142,8 @@ llama_model() {
 	if [ ! -e "$file" ]; then
 		run_logged "$ENGINES/make_gguf.log" "cannot make the model $preset" \
 			python3 "$TOP/tests/engines/make_gguf.py" --preset "$preset" --type "$type" \
-			--out "$file.part" || return 1
-		mv "$file.part" "$file"
+			--out "$file.part.$$" || return 1
+		mv "$file.part.$$" "$file"
 	fi
 	echo "$file"
 }

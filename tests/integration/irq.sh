@@ -56,11 +56,19 @@ expect "-e irq alone: interrupts, and steps with them" \
 	'{e.get("cat") for e in t if e["ph"] == "X"} == {"irq", "step", "steps"}' t="$TMP/alone.json"
 
 # What is not asked for is not loaded.
-loaded() { bpftool prog show | grep -c " name \(irq_\|memory_\)" || true; }
-before=$(loaded)
+loaded() { # PID: the programs of interrupts and memory that it holds; others may trace, too
+	bpftool -j prog show | python3 -c '
+import glob, json, sys
+held = set()
+for path in glob.glob("/proc/%s/fdinfo/*" % sys.argv[1]):
+    with open(path) as f:
+        held |= {int(l.split()[1]) for l in f if l.startswith("prog_id:")}
+names = [p["name"] for p in json.load(sys.stdin) if p["id"] in held and "name" in p]
+print(sum(n.startswith(("irq_", "memory_")) for n in names), bool(names))' "$1"
+}
 background "$INFTRACE" record -q --engine none -o "$TMP/none.json" -p $$
 wait_until 20 test -s "$TMP/none.json"
-same "without -e irq and -e memory none of their programs is loaded" "$(loaded)" "$before"
+same "without -e irq and -e memory none of their programs is loaded" "$(loaded "$BG")" "0 True"
 kill -INT "$BG"
 wait "$BG" || true
 

@@ -29,17 +29,18 @@ cat >target.sh <<-'SH'
 		./life crowd 50
 		./dl cycle ./libdlx.so 10
 		# a new file each time
-		cp libdlx.so libnew.so && ./dl deleted ./libnew.so
+		echo >>new && cp libdlx.so libnew.so && ./dl deleted ./libnew.so
 	done
 SH
 background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
 	--profile grow.jsonl -- sh target.sh >/dev/null
 recorder=$BG
 wait_until 20 test -s grow.json
+wait_until 20 test -s new
 for ((i = 0; i < 50; i++)); do
 	[ "$i" -lt 10 ] || { # the first ones are warming up
 		echo "$(find "/proc/$recorder/fd" | wc -l) $(wc -l <"/proc/$recorder/maps")" \
-			"$(awk '/^VmRSS/ { print $2 }' "/proc/$recorder/status")"
+			"$(awk '/^VmRSS/ { print $2 }' "/proc/$recorder/status") $(wc -l <new)"
 	}
 	sleep 0.2
 done >samples
@@ -48,13 +49,15 @@ rc=0
 wait "$recorder" || rc=$?
 same "growth: exit code" "$rc" 0
 check "growth: valid" "$INFTRACE" validate grow.json
-# columns: descriptors, mappings, KiB
-awk '{ half = NR <= 20; for (c = 1; c <= 3; c++) if ($c > max[half, c]) max[half, c] = $c }
-	END { for (c = 1; c <= 3; c++) print max[1, c], max[0, c] }' samples >growth
-echo "# first and second half: descriptors $(sed -n 1p growth), mappings $(sed -n 2p growth), KiB $(sed -n 3p growth)"
-# each new file has two links, as long as the recording runs
-files=$(python3 -c 'import json; print(sum(e.get("name") == "dl_work" for e in json.load(open("grow.json"))) // 10)')
-echo "# $files libraries came and went"
+# columns: descriptors, mappings, KiB, new files
+awk '{ half = NR <= 20; for (c = 1; c <= 4; c++) if ($c > max[half, c]) max[half, c] = $c }
+	END { for (c = 1; c <= 4; c++) print max[1, c], max[0, c] }' samples >growth
+echo "# first and second half: descriptors $(sed -n 1p growth), mappings $(sed -n 2p growth)," \
+	"KiB $(sed -n 3p growth), new files $(sed -n 4p growth)"
+expect "growth: the libraries were seen" 'any(e.get("name") == "dl_work" for e in t)' t=grow.json
+# Each new file has two links and stays open as long as the recording runs, so that its inode cannot
+# become another file's; nothing else may grow.
+check "growth: descriptors" awk 'NR == 1 { more = $2 - $1 } NR == 4 { exit !(more <= 3 * ($2 - $1) + 8) }' growth
 check "growth: memory" awk 'NR == 3 { exit !($2 <= $1 + 16384) }' growth
 check "growth: mappings" awk 'NR == 2 { exit !($2 <= $1 + 4) }' growth
 rm -f grow.json stop

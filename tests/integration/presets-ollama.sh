@@ -7,6 +7,8 @@
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 need_root
+# Debian's versioned package has no link in /usr/bin
+PATH=$PATH:/usr/lib/go-1.19/bin
 need cc go python3
 
 mkfifo "$TMP/go"

@@ -16,7 +16,6 @@ for p in python3 /usr/bin/python3; do
 		break
 	fi
 done
-# 163 packages, 145 MB: not for every run of the tests
 [ "$python" ] || skip_all "python3-torch is not installed (apt-get install --no-install-recommends python3-torch)"
 
 background "$python" "$TOP/tests/engines/torch_model.py" "$TMP/go" "$TMP/counts" >"$TMP/out" 2>"$TMP/model.err"

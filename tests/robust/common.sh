@@ -44,16 +44,21 @@ for line in sys.stdin:
         print(line.strip())'
 }
 
+# Others may be on their way in or out at any instant: what stays was left each time one looked.
 bpf_nothing_left() { # BEFORE
-	[ -z "$(bpf_left "$1")" ]
+	bpf_left "$1" | sort >"$1.now"
+	[ ! -e "$1.left" ] || comm -12 "$1.left" "$1.now" >"$1.both"
+	mv "$1.$([ -e "$1.left" ] && echo both || echo now)" "$1.left"
+	[ ! -s "$1.left" ]
 }
 
 # check_bpf NAME BEFORE: the kernel frees programs after a grace period of RCU.
 check_bpf() {
+	rm -f "$2.left"
 	if wait_until 20 bpf_nothing_left "$2"; then
 		ok "$1: nothing stays loaded"
 	else
-		not_ok "$1: nothing stays loaded" "$(bpf_left "$2" | tr '\n' ' ')"
+		not_ok "$1: nothing stays loaded" "$(tr '\n' ' ' <"$2.left")"
 	fi
 }
 
