@@ -135,7 +135,7 @@ json() {
 		        return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
 		    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
-		names = {"math": math, "statistics": statistics}
+		names = {"json": json, "math": math, "statistics": statistics}
 		for arg in sys.argv[2:]:
 		    name, path = arg.split("=", 1)
 		    names[name] = load(path)

@@ -27,6 +27,7 @@
 struct seen {
 	uint64_t dev, ino;
 	uint64_t name; /* hash; 0: it has probes */
+	char *build_id; /* of a file that an engine claims; NULL: of any other */
 };
 
 struct attach {
@@ -35,6 +36,8 @@ struct attach {
 	bool states_only, no_returns, windows;
 	struct seen *seen;
 	size_t n_seen;
+	engine_file_cb engine_file;
+	void *engine_file_arg;
 	struct links *links;
 	struct attach_late late;
 };
@@ -50,6 +53,8 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->probes_fd = c->probes_fd;
 	a->states_only = c->states_only;
 	a->windows = c->windows;
+	a->engine_file = c->engine_file;
+	a->engine_file_arg = c->engine_file_arg;
 	err = links_new(c->entry, c->ret, c->multi, c->link_gens, &a->links);
 	if (err) {
 		free(a);
@@ -64,6 +69,8 @@ void attach_free(struct attach *a)
 	if (!a)
 		return;
 	links_free(a->links);
+	for (size_t i = 0; i < a->n_seen; i++)
+		free(a->seen[i].build_id);
 	free(a->seen);
 	free(a);
 }
@@ -245,7 +252,7 @@ static uint64_t hash_name(const char *name)
 	return hash | 1;
 }
 
-static bool is_seen(const struct attach *a, uint64_t dev, uint64_t ino, const char *name)
+static const struct seen *find_seen(const struct attach *a, uint64_t dev, uint64_t ino, const char *name)
 {
 	for (size_t i = 0; i < a->n_seen; i++) {
 		const struct seen *s = &a->seen[i];
@@ -253,19 +260,22 @@ static bool is_seen(const struct attach *a, uint64_t dev, uint64_t ino, const ch
 		/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
 		if (s->ino == ino && (s->dev == dev || !s->dev) &&
 			(!s->name || s->name == hash_name(name)))
-			return true;
+			return s;
 	}
-	return false;
+	return NULL;
 }
 
-static void remember(struct attach *a, uint64_t dev, uint64_t ino, const char *name, bool probed)
+/* Takes the build-id over. */
+static void remember(struct attach *a, uint64_t dev, uint64_t ino, const char *name, bool probed, char *build_id)
 {
 	struct seen *seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
 
-	if (!seen)
+	if (!seen) {
+		free(build_id);
 		return;
+	}
 	a->seen = seen;
-	seen[a->n_seen++] = (struct seen){ dev, ino, probed ? 0 : hash_name(name) };
+	seen[a->n_seen++] = (struct seen){ dev, ino, probed ? 0 : hash_name(name), build_id };
 }
 
 static bool engine_claims(const struct engine *e, const char *shown)
@@ -292,18 +302,32 @@ static bool is_wanted(struct attach *a, const char *shown)
 	return wanted;
 }
 
-/* What the engines that claim the file want to know from it. */
-static void read_enums(struct attach *a, int fd, const char *shown)
+/* What the engines that claim the file want to know from it. Returns its build-id when there are any; NULL
+ * also without memory. */
+static char *read_enums(struct attach *a, int fd, const char *shown)
 {
+	char path[32], build_id[ELF_BUILD_ID_MAX] = "none";
 	struct elf_file *elf = NULL;
-	char path[32];
+	bool any = false;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	for (size_t i = 0; i < a->pt->n_engines; i++) {
-		if (engine_claims(a->pt->engines[i], shown) && (elf || !elf_open(path, &elf)))
+		if (!engine_claims(a->pt->engines[i], shown))
+			continue;
+		any = true;
+		if (elf || !elf_open(path, &elf))
 			engine_read_enums(a->pt->engines[i], elf);
 	}
+	if (elf && elf_build_id(elf, build_id, sizeof(build_id)))
+		strcpy(build_id, "none");
 	elf_close(elf);
+	return any ? strdup(build_id) : NULL;
+}
+
+static void tell_engine_file(const struct attach *a, pid_t pid, const char *shown, const char *build_id)
+{
+	if (a->engine_file && build_id)
+		a->engine_file(pid, strrchr(shown, '/') + 1, build_id, a->engine_file_arg);
 }
 
 struct scan {
@@ -315,18 +339,23 @@ struct scan {
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
+	const struct seen *seen = find_seen(s->a, m->dev, m->ino, m->path);
+	char *build_id = NULL;
 	int n = 0, fd;
 
-	if (is_seen(s->a, m->dev, m->ino, m->path))
+	if (seen) {
+		tell_engine_file(s->a, s->pid, m->path, seen->build_id);
 		return 0;
+	}
 	if (is_wanted(s->a, m->path)) {
 		if (file_open_mapped(s->pid, m, &fd))
 			return 0; /* gone with its process: another one may still have it */
-		read_enums(s->a, fd, m->path);
+		build_id = read_enums(s->a, fd, m->path);
 		n = attach_file(s->a, fd, m->path);
 		close(fd);
 	}
-	remember(s->a, m->dev, m->ino, m->path, n > 0);
+	tell_engine_file(s->a, s->pid, m->path, build_id);
+	remember(s->a, m->dev, m->ino, m->path, n > 0, build_id);
 	if (n > 0)
 		s->sites += n;
 	return 0;
@@ -506,7 +535,7 @@ int attach_named_files(struct attach *a)
 		err = check_named(s);
 		if (err)
 			return err;
-		if (stat(s->library, &st) || is_seen(a, 0, st.st_ino, s->library))
+		if (stat(s->library, &st) || find_seen(a, 0, st.st_ino, s->library))
 			continue;
 		fd = open(s->library, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		err = fd < 0 ? -errno : attach_file(a, fd, s->library);
@@ -515,7 +544,7 @@ int attach_named_files(struct attach *a)
 		if (err < 0)
 			return err;
 		s = &a->pt->specs[i]; /* the table may have moved */
-		remember(a, 0, st.st_ino, s->library, true);
+		remember(a, 0, st.st_ino, s->library, true, NULL);
 	}
 	return 0;
 }

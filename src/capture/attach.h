@@ -12,6 +12,9 @@
 struct bpf_program;
 struct attach;
 
+/* A process has mapped a file that an engine claims; "none" when it has no build-id. */
+typedef void (*engine_file_cb)(pid_t pid, const char *name, const char *build_id, void *arg);
+
 struct attach_config {
 	struct probe_table *probes; /* must outlive the result; grows by the matches of globs */
 	int probes_fd;		    /* the map that gets what to do at each probe */
@@ -20,6 +23,8 @@ struct attach_config {
 	bool states_only;	      /* leave out functions of presets that only make records of their own */
 	bool windows;		      /* attach_idle() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
+	engine_file_cb engine_file;   /* or NULL */
+	void *engine_file_arg;
 };
 
 int attach_new(const struct attach_config *c, struct attach **ret_attach);

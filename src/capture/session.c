@@ -204,6 +204,8 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,
 		.windows = c->windows,
+		.engine_file = c->engine_file,
+		.engine_file_arg = c->engine_file_arg,
 	};
 
 	if (s->skel->rodata->cfg.count_strangers)

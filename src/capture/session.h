@@ -46,6 +46,8 @@ struct session_config {
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
+	engine_file_cb engine_file; /* or NULL */
+	void *engine_file_arg;
 	record_cb cb;
 	void *cb_arg;
 };

@@ -193,7 +193,7 @@ static int print_env_hash(pid_t pid)
 	if (!err)
 		err = engine_load_all(&pt);
 	if (!err)
-		err = env_hash_process(pid, &pt, &json, hash);
+		err = env_hash_process(pid, NULL, &pt, &json, hash);
 	if (err == -ESRCH)
 		log_error("no such process: %d (pgrep finds the right one)", pid);
 	else if (err == -EACCES || err == -EPERM)

@@ -74,7 +74,8 @@ struct record_options {
 	/* record_window.c; NULL or 0: not given */
 	const char *window_flag; /* open while this file exists */
 	const char *window_spec; /* for schedule_parse() */
-	uint64_t max_steps;
+	uint64_t max_steps;	 /* of all processes together */
+	uint32_t max_steps_each; /* of each process */
 	const char *output_dir; /* where windows and dumps go; set with these */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace" */
 	size_t n_formats;
@@ -122,10 +123,9 @@ void events_configure(
  * on failure; 0, -EINVAL (usage) or another errno. */
 int outputs_check(struct record_options *o);
 
-/* Opens the files and writes their first events. `tgid`: the first target, for the metadata; 0 with
- * -a. Those of rec->tgid are named by time. Prints one line on failure. */
-int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
-	struct outputs **ret_out);
+/* Opens the files and writes their first events. Those of rec->tgid are named by time. Prints one line on
+ * failure. */
+int outputs_open(const struct record_options *o, const struct recording *rec, struct outputs **ret_out);
 
 void outputs_record(struct outputs *out, const struct rec_hdr *rec);
 void outputs_loss(struct outputs *out, const struct loss *l);

@@ -4,10 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "capture/step_limit.h"
 #include "capture/sums.h"
 #include "cmd/record_control.h"
 #include "cmd/record_exports.h"
 #include "cmd/record_flight.h"
+#include "cmd/record_metadata.h"
 #include "cmd/record_run.h"
 #include "engine/check.h"
 #include "util/log.h"
@@ -103,6 +105,8 @@ static const struct rec_hdr *take_record(struct run *r, const struct rec_hdr *h,
 	switch (h->kind) {
 	case REC_TASK:
 		tasks_update(r->tasks, (const struct rec_task *)h);
+		if (h->id == TASK_EXEC) /* before its files are looked at */
+			metadata_process(r->metadata, (pid_t)h->tgid);
 		follow_record(r->follow, h);
 		if (h->id == TASK_EXEC || (h->id == TASK_FORK && h->tid == h->tgid))
 			handles_drop(r->handles, h->tgid);
@@ -147,7 +151,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		meet_threads(r, h);
 	shown = take_record(r, h, size);
-	if (!shown || !r->w.open)
+	if (!shown || !r->w.open || (r->step_limit && !step_limit_take(r->step_limit, h)))
 		return;
 	count_step(r, h);
 	if (r->recorder)
@@ -213,10 +217,7 @@ static void mark(struct run *r, const char *name, uint64_t ns, const char *why)
 
 static int open_files(struct run *r)
 {
-	const struct record_options *o = r->o;
-	pid_t first = o->command ? r->cmd.pid : o->n_pids ? o->pids[0] : 0;
-
-	return r->recorder ? 0 : exports_open(o, &r->w.rec, first, record_by_time(o), &r->w.exports);
+	return r->recorder ? 0 : exports_open(r->o, &r->w.rec, record_by_time(r->o), &r->w.exports);
 }
 
 /* Its files cannot be: nothing is recorded. */
@@ -249,6 +250,8 @@ int window_open(struct run *r, const char *why)
 	memset(w->dropped, 0, sizeof(w->dropped));
 	w->open = true;
 	w->why = why;
+	if (r->step_limit)
+		step_limit_reset(r->step_limit);
 	r->last_loss_ns = r->last_flush_ns = open_ns;
 	r->idle_ns = 0;
 	if (w->memory)

@@ -36,7 +36,7 @@ struct exports {
 	struct loss lost;
 };
 
-static int add(struct exports *e, uint32_t tgid, pid_t first)
+static int add(struct exports *e, uint32_t tgid)
 {
 	struct export *list = realloc(e->list, (e->n + 1) * sizeof(*list));
 	struct recording own = e->rec;
@@ -48,7 +48,7 @@ static int add(struct exports *e, uint32_t tgid, pid_t first)
 	list[e->n] = (struct export){ .tgid = tgid };
 	own.tgid = tgid;
 	/* a view may keep that of all */
-	err = outputs_open(e->o, tgid ? &own : &e->rec, first, &list[e->n].out);
+	err = outputs_open(e->o, tgid ? &own : &e->rec, &list[e->n].out);
 	if (err)
 		return err;
 	for (size_t i = 0; i < e->n_marks; i++)
@@ -64,7 +64,7 @@ static void add_process(struct task *t, void *arg)
 	struct exports *e = arg;
 
 	if (!e->err && e->n < EXPORTS_MAX)
-		e->err = add(e, t->tgid, (pid_t)t->tgid);
+		e->err = add(e, t->tgid);
 }
 
 /* Each process has some files open. */
@@ -78,7 +78,7 @@ static void raise_limit(void)
 	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
-int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
+int exports_open(const struct record_options *o, const struct recording *rec, bool by_process,
 	struct exports **ret_exports)
 {
 	struct exports *e = calloc(1, sizeof(*e));
@@ -94,7 +94,7 @@ int exports_open(const struct record_options *o, const struct recording *rec, pi
 		raise_limit();
 		tasks_each_process(rec->tasks, add_process, e);
 	} else {
-		e->err = add(e, 0, first);
+		e->err = add(e, 0);
 	}
 	err = e->err;
 	if (err) {
@@ -119,7 +119,7 @@ int exports_open_of(const struct record_options *o, const struct recording *rec,
 	raise_limit();
 	tasks_forget_outputs(rec->tasks);
 	for (size_t i = 0; i < n && !err; i++)
-		err = add(e, tgids[i], (pid_t)tgids[i]);
+		err = add(e, tgids[i]);
 	if (err) {
 		exports_close(e, NULL, NULL, NULL);
 		return err;
@@ -130,7 +130,7 @@ int exports_open_of(const struct record_options *o, const struct recording *rec,
 
 static int add_others(struct exports *e)
 {
-	int err = add(e, 0, 0);
+	int err = add(e, 0);
 
 	if (err)
 		return err;
@@ -152,7 +152,7 @@ static struct export *export_of(struct exports *e, uint32_t tgid)
 		i = e->others - 1;
 	} else if (i == e->n) {
 		if (!e->no_others && !e->err)
-			e->err = e->n < EXPORTS_MAX ? add(e, tgid, (pid_t)tgid) : add_others(e);
+			e->err = e->n < EXPORTS_MAX ? add(e, tgid) : add_others(e);
 		if (e->no_others || e->err)
 			return NULL;
 	}

@@ -14,10 +14,9 @@ typedef void (*exports_file_cb)(const char *name, uint64_t bytes, void *arg);
  * Opens the outputs for all targets that live; by process, also for those that come later, with
  * their first record; when there are too many of these, the rest shares one. With -a there is one set all
  * the same: cutting up a system would make hundreds.
- * `first`: the process that the metadata of a common profile are about, 0 for none. Prints one line on
- * failure.
+ * Prints one line on failure.
  */
-int exports_open(const struct record_options *o, const struct recording *rec, pid_t first, bool by_process,
+int exports_open(const struct record_options *o, const struct recording *rec, bool by_process,
 	struct exports **ret_exports);
 
 /* The same for these processes and no others: records of others are left out. */

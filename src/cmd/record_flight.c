@@ -341,7 +341,7 @@ static int open_batch(struct recorder *rec)
 	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
 	rec->written = false;
 	if (o->all)
-		return exports_open(o, &rec->rec, 0, true, &rec->exports);
+		return exports_open(o, &rec->rec, true, &rec->exports);
 	return exports_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->exports);
 }
 

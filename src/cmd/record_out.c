@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The outputs of a recording: names, files, sinks, and the metadata of the profile. */
+/* The outputs of a recording: names, files and sinks. */
 #include "cmd/record.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,27 +14,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/record_metadata.h"
 #include "cmd/record_rotate.h"
 #include "io/outfile.h"
 #include "io/writer.h"
-#include "sink/profile.h"
 #include "target/process.h"
-#include "util/envhash.h"
 #include "util/log.h"
-#include "util/parse.h"
 
 struct outputs {
 	struct output out[OUTPUTS_MAX + 2]; /* a profile, a view */
 	size_t n;
-	struct profile_meta meta;
 	const struct record_options *o;
 	int err; /* of a file that could not follow another */
-	const struct probe_table *probes;
-	pid_t tgid; /* the first target; 0: none */
 	bool by_time; /* named so */
 	bool cut;     /* not all that belongs into the files is there */
-	char *commit_sha, *model, *flags, *given_hash;
-	char hash[ENV_HASH_MAX];
 };
 
 #define PART_SUFFIX ".part"
@@ -96,9 +88,6 @@ static int check_file(const char *option, const char *name)
 
 static int check_metadata(const struct record_options *o)
 {
-	struct json_object *flags;
-	bool ok;
-
 	if (o->model && !o->model[strspn(o->model, " \t")]) {
 		log_error("--model: must not be blank");
 		return -EINVAL;
@@ -107,14 +96,10 @@ static int check_metadata(const struct record_options *o)
 		log_error("--commit-sha: must not be blank");
 		return -EINVAL;
 	}
-	if (!o->runtime_flags)
+	if (!o->runtime_flags || metadata_flags_ok(o->runtime_flags))
 		return 0;
-	flags = json_tokener_parse(o->runtime_flags);
-	ok = flags && json_object_is_type(flags, json_type_object);
-	json_object_put(flags);
-	if (!ok)
-		log_error("--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
-	return ok ? 0 : -EINVAL;
+	log_error("--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
+	return -EINVAL;
 }
 
 int outputs_check(struct record_options *o)
@@ -164,93 +149,6 @@ int outputs_check(struct record_options *o)
 		err = -EINVAL;
 	}
 	return err;
-}
-
-/* ---- profile metadata: the option, our environment, the target's environment ---- */
-
-static char *lookup(const char *option, pid_t tgid, const char *const *names)
-{
-	char *value = NULL;
-
-	if (option)
-		return strdup(option);
-	/* first name by first name: the own environment is asked for INFTRACE_* only */
-	if (getenv(names[0]))
-		value = strdup(getenv(names[0]));
-	for (size_t i = 0; names[i] && !value && tgid; i++)
-		process_getenv(tgid, names[i], &value);
-	if (value && !value[strspn(value, " \t")]) {
-		free(value);
-		value = NULL;
-	}
-	return value;
-}
-
-static char *lookup_flags(const struct record_options *o, pid_t tgid)
-{
-	static const char *const names[] = { "INFTRACE_RUNTIME_FLAGS_JSON",
-		"FERRUM_PROFILE_RUNTIME_FLAGS_JSON", NULL };
-	char *text = lookup(o->runtime_flags, tgid, names), *plain = NULL;
-	struct json_object *obj = text ? json_tokener_parse(text) : NULL;
-
-	if (obj && json_object_is_type(obj, json_type_object))
-		/* printed anew: one line, whatever the target's environment holds */
-		plain = strdup(json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
-	else if (text)
-		log_warn("the runtime flags are not a JSON object and are left out");
-	json_object_put(obj);
-	free(text);
-	return plain ? plain : strdup("{}");
-}
-
-static uint32_t lookup_concurrency(const struct record_options *o, pid_t tgid)
-{
-	static const char *const names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY", NULL };
-	char *text = lookup(NULL, tgid, names);
-	uint32_t n = o->concurrency;
-
-	if (!n && (!text || parse_u32(text, &n) || !n))
-		n = 1;
-	free(text);
-	return n;
-}
-
-static const char *hash_of(void *arg, uint32_t tgid)
-{
-	struct outputs *out = arg;
-
-	if (out->given_hash && !strncmp(out->given_hash, "sha256:", 7))
-		return out->given_hash;
-	if (!tgid)
-		tgid = (uint32_t)out->tgid;
-	if (!tgid || env_hash_process((pid_t)tgid, out->probes, NULL, out->hash))
-		return ENV_HASH_UNKNOWN;
-	return out->hash;
-}
-
-static int make_metadata(const struct record_options *o, pid_t tgid, struct outputs *out)
-{
-	static const char *const commit[] = { "INFTRACE_COMMIT_SHA", "FERRUM_PROFILE_COMMIT_SHA", NULL };
-	static const char *const model[] = { "INFTRACE_MODEL", "FERRUM_PROFILE_MODEL", NULL };
-	static const char *const hash[] = { "INFTRACE_ENV_HASH", "FERRUM_PROFILE_ENV_HASH", NULL };
-
-	out->commit_sha = lookup(o->commit_sha, tgid, commit);
-	out->model = lookup(o->model, tgid, model);
-	out->given_hash = lookup(NULL, tgid, hash);
-	out->flags = lookup_flags(o, tgid);
-	if (!out->model)
-		out->model = strdup("unknown");
-	if (!out->model || !out->flags)
-		return -ENOMEM;
-	out->meta = (struct profile_meta){
-		.commit_sha = out->commit_sha,
-		.model = out->model,
-		.runtime_flags = out->flags,
-		.concurrency = lookup_concurrency(o, tgid),
-		.env_hash = hash_of,
-		.arg = out,
-	};
-	return 0;
 }
 
 /* ---- files ---- */
@@ -459,7 +357,7 @@ static int open_profile(const char *name, const struct recording *rec, struct ou
 	if (err)
 		return output_drop(o, fd, err);
 	writer_keep_free(o->w, &out->o->min_free);
-	err = profile_sink_new(o->w, rec, &out->meta, &o->sink);
+	err = profile_sink_new(o->w, rec, rec->meta, &o->sink);
 	if (err)
 		return output_drop(o, -1, err);
 	out->n++;
@@ -547,9 +445,6 @@ static int open_by_time(const struct record_options *o, const struct recording *
 	uint64_t ms = rec->name_real_ns / 1000000;
 	int err;
 
-	err = make_metadata(o, (pid_t)rec->tgid, out);
-	if (err)
-		return err;
 	while ((err = open_at(o, rec, ms, out)) == -EEXIST) {
 		drop_outputs(out);
 		ms++;
@@ -557,8 +452,7 @@ static int open_by_time(const struct record_options *o, const struct recording *
 	return err;
 }
 
-int outputs_open(const struct record_options *o, const struct recording *rec, pid_t tgid,
-	struct outputs **ret_out)
+int outputs_open(const struct record_options *o, const struct recording *rec, struct outputs **ret_out)
 {
 	struct outputs *out = calloc(1, sizeof(*out));
 	int err = 0;
@@ -566,15 +460,11 @@ int outputs_open(const struct record_options *o, const struct recording *rec, pi
 	if (!out)
 		return -ENOMEM;
 	out->o = o;
-	out->probes = rec->probes;
-	out->tgid = tgid;
 	out->by_time = record_by_time(o);
 	if (out->by_time)
 		err = open_by_time(o, rec, out);
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
 		err = open_trace(o->outputs[i], rec, out);
-	if (!err && o->profile)
-		err = make_metadata(o, tgid, out);
 	if (!err && o->profile)
 		err = open_profile(o->profile, rec, out);
 	if (!err && o->view)
@@ -718,10 +608,6 @@ int outputs_close(struct outputs *out, const struct window_totals *t,
 		rotation_free(o->rotation);
 		free(o->name);
 	}
-	free(out->commit_sha);
-	free(out->model);
-	free(out->flags);
-	free(out->given_hash);
 	free(out);
 	return err;
 }

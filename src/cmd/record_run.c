@@ -14,10 +14,12 @@
 
 #include "capture/features.h"
 #include "capture/flag.h"
+#include "capture/step_limit.h"
 #include "cmd/cmd.h"
 #include "cmd/record_control.h"
 #include "cmd/record_exports.h"
 #include "cmd/record_flight.h"
+#include "cmd/record_metadata.h"
 #include "target/process.h"
 #include "util/log.h"
 
@@ -183,7 +185,9 @@ static void count_steps(struct run *r, uint64_t now)
 {
 	if (r->w.open && session_over(r->session)) /* also when the record of one was lost */
 		schedule_steps(&r->schedule, now, r->o->max_steps);
-	else if (r->w.open && r->w.totals.steps > r->counted_steps)
+	else if (r->step_limit && r->w.open && step_limit_over(r->step_limit, r->tasks))
+		schedule_steps(&r->schedule, now, 1);
+	else if (!r->step_limit && r->w.open && r->w.totals.steps > r->counted_steps)
 		schedule_steps(&r->schedule, now, r->w.totals.steps - r->counted_steps);
 	r->counted_steps = r->w.open ? r->w.totals.steps : 0;
 }
@@ -280,6 +284,13 @@ static int setup_signals(struct run *r)
 	return r->signal_fd < 0 ? -errno : 0;
 }
 
+static void on_engine_file(pid_t pid, const char *name, const char *build_id, void *arg)
+{
+	struct run *r = arg;
+
+	metadata_library(r->metadata, pid, name, build_id);
+}
+
 static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 {
 	const struct record_options *o = r->o;
@@ -294,6 +305,8 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 		.max_steps = (uint32_t)o->max_steps,
 		.peek = o->flight_bytes || o->flight_ns,
 		.probes = &r->probes,
+		.engine_file = on_engine_file,
+		.engine_file_arg = r,
 		.cb = run_callback(),
 		.cb_arg = r,
 	};
@@ -313,6 +326,8 @@ static int add_target(struct run *r, pid_t pid)
 		log_error("-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
 		return err;
 	}
+	if (!r->o->command)
+		metadata_process(r->metadata, pid);
 	err = tasks_add_process(r->tasks, pid);
 	if (!err)
 		err = attach_process(session_probes(r->session), pid, 0);
@@ -361,6 +376,9 @@ static int plan(struct run *r)
 	struct schedule_config c = { .duration_ns = r->o->duration_ns, .max_steps = r->o->max_steps };
 	int err = 0;
 
+	if (r->step_limit)
+		c.max_steps = 1; /* the limit itself is told when all have had theirs */
+
 	if (r->o->window_flag) {
 		c.source = SCHEDULE_FLAG;
 	} else if (r->o->window_spec) {
@@ -382,7 +400,9 @@ static int start(struct run *r)
 		.tasks = r->tasks,
 		.handles = r->handles,
 		.windows = record_by_time(o),
+		.meta = &r->meta,
 	};
+	r->meta = (struct profile_meta){ .of = metadata_of, .arg = r->metadata };
 	r->begun_ns = r->last_status_ns = r->last_check_ns = clock_ns(CLOCK_BOOTTIME);
 	if (record_by_time(o))
 		err = session_watch(r->session);
@@ -399,6 +419,7 @@ static int start(struct run *r)
 	run_control(r);
 	if (!o->command)
 		return 0;
+	metadata_command(r->metadata, r->cmd.pid, o->command);
 	err = command_release(&r->cmd);
 	if (err)
 		log_error("cannot run %s: %s", o->command[0], strerror(-err));
@@ -497,6 +518,10 @@ int record_run(struct record_options *o)
 		r.handles = handles_new();
 		err = r.handles ? 0 : -ENOMEM;
 	}
+	if (!err && o->max_steps_each)
+		err = step_limit_new(o->max_steps_each, &r.step_limit);
+	if (!err && record_wants_profile(o))
+		err = metadata_new(o, &r.probes, &r.metadata);
 	if (!err && o->command)
 		err = o->view ? command_spawn_with(o->command, o->view->command_fds, &r.cmd) :
 				command_spawn(o->command, &r.cmd);
@@ -519,6 +544,8 @@ int record_run(struct record_options *o)
 		r.interrupted = true;
 	tasks_free(r.tasks);
 	handles_free(r.handles);
+	metadata_free(r.metadata);
+	step_limit_free(r.step_limit);
 	probe_table_free(&r.probes);
 	if (r.signal_fd >= 0)
 		close(r.signal_fd);

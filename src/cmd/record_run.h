@@ -14,6 +14,7 @@
 #include "capture/schedule.h"
 #include "capture/session.h"
 #include "cmd/record.h"
+#include "sink/profile.h"
 #include "target/command.h"
 
 #define NSEC_PER_MSEC UINT64_C(1000000)
@@ -23,7 +24,9 @@
 
 struct control;
 struct flag;
+struct metadata;
 struct recorder;
+struct step_limit;
 
 /* The window that is open, or the last one. */
 struct window {
@@ -46,6 +49,8 @@ struct run {
 	struct session *session;
 	struct tasks *tasks;
 	struct handles *handles;
+	struct metadata *metadata; /* NULL: no profile */
+	struct profile_meta meta;
 	struct command cmd;
 	int signal_fd;
 	bool stop, interrupted;
@@ -63,6 +68,7 @@ struct run {
 	uint32_t scheduled; /* number of the window as of the schedule */
 	uint64_t next_ns;   /* when to look at it again */
 	uint64_t counted_steps; /* that it knows of */
+	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct json_object *files; /* that were left, for a client that waits for them; or NULL */
 	int failed; /* within a callback */
 	struct control *control;

@@ -12,12 +12,11 @@
 
 #include "capture/schedule.h"
 #include "capture/trigger.h"
+#include "cmd/record_environment.h"
 #include "io/outfile.h"
-#include "target/process.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/parse.h"
-#include "util/user.h"
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define COOLDOWN_NS (10 * NSEC_PER_SEC)
@@ -30,6 +29,7 @@ enum {
 	OPT_WINDOW_FLAG = 512,
 	OPT_WINDOW,
 	OPT_MAX_STEPS,
+	OPT_MAX_STEPS_EACH,
 	OPT_OUTPUT_DIR,
 	OPT_FORMAT,
 	OPT_FLIGHT,
@@ -60,6 +60,10 @@ static const struct argp_option options[] = {
 		3 },
 	{ "max-steps", OPT_MAX_STEPS, "N", 0,
 		"end the window, or the run without windows, after N engine steps (default: 0, never)", 3 },
+	{ "max-steps-per-process", OPT_MAX_STEPS_EACH, "N", 0,
+		"leave out what a process does behind its Nth step in the window; the window, or the run "
+		"without windows, ends when all processes have had theirs",
+		3 },
 	{ NULL, 0, NULL, 0, "Flight recorder:", 4 },
 	{ "flight-recorder", OPT_FLIGHT, "SIZE|TIME", 0,
 		"keep the newest 64MB or 30s in memory; dump them on SIGUSR1, inftrace dump, or a trigger", 4 },
@@ -240,6 +244,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		err = parse_number("--max-steps", arg, 0, &n);
 		o->max_steps = n;
 		break;
+	case OPT_MAX_STEPS_EACH:
+		err = parse_number("--max-steps-per-process", arg, 0, &o->max_steps_each);
+		break;
 	case OPT_OUTPUT_DIR:
 		err = parse_name("--output-dir", arg, &o->output_dir);
 		break;
@@ -305,8 +312,13 @@ static int check_together(const struct record_options *o)
 			o->output_dir ? "--output-dir" : "--format");
 		return -EINVAL;
 	}
-	if (flight && o->max_steps)
-		return refuse("--max-steps is of windows; a flight recorder ends with -d, if at all");
+	if (flight && (o->max_steps || o->max_steps_each)) {
+		log_error("%s is of windows; a flight recorder ends with -d, if at all",
+			o->max_steps ? "--max-steps" : "--max-steps-per-process");
+		return -EINVAL;
+	}
+	if (o->max_steps && o->max_steps_each)
+		return refuse("give one of --max-steps and --max-steps-per-process");
 	if (!flight && o->triggers)
 		return refuse("--trigger needs --flight-recorder, such as 64MB or 30s");
 	if (!o->triggers && o->trigger_cooldown_ns != COOLDOWN_DEFAULT)
@@ -345,102 +357,41 @@ int record_window_check(struct record_options *o)
 
 /* ---- the environment: ours, then that of the first target ---- */
 
-struct variable {
-	const char *name;
-	char *value;
-	pid_t pid; /* whose it is; 0: ours */
-};
-
-/* What a COMMAND gets is ours. */
-static bool look_up(
-	const struct record_options *o, const char *const names[2], struct variable *ret)
+/* What a process of another user asks for is said, and left out. */
+static bool find(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)
 {
-	struct variable v = {};
+	char buf[32];
 
-	for (int i = 0; i < 2 && !v.value; i++) {
-		const char *own = !i || o->command ? getenv(names[i]) : NULL;
-
-		v.name = names[i];
-		v.value = own ? strdup(own) : NULL;
-	}
-	for (int i = 0; i < 2 && !v.value && o->n_pids; i++) {
-		v.name = names[i];
-		v.pid = o->pids[0];
-		if (process_getenv(v.pid, names[i], &v.value))
-			v.value = NULL;
-	}
-	if (v.value && !*v.value) {
-		free(v.value);
+	if (!environment_find(e, names, ret))
 		return false;
-	}
-	*ret = v;
-	return v.value;
+	if (!ret->pid || e->may_choose)
+		return true;
+	log_info("%s %s is left out: the process is another user's, or sees other files; give %s", ret->name,
+		environment_whose(ret, buf), option);
+	return false;
 }
 
-static bool same_link(pid_t pid, const char *name)
-{
-	char path[64], theirs[PATH_MAX], ours[PATH_MAX];
-	ssize_t n, k;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	n = readlink(path, theirs, sizeof(theirs));
-	snprintf(path, sizeof(path), "/proc/self/%s", name);
-	k = readlink(path, ours, sizeof(ours));
-	return n > 0 && n == k && !memcmp(theirs, ours, (size_t)n);
-}
-
-/* A path of theirs as one of ours; takes over v->value. NULL without memory. */
-static char *path_for_us(struct variable *v)
-{
-	char *path = v->value, link[64], cwd[PATH_MAX] = "", *whole;
-	bool inside = v->pid && !same_link(v->pid, "ns/mnt");
-	ssize_t n;
-
-	if (!v->pid || (*path == '/' && !inside))
-		return path;
-	if (*path != '/') {
-		snprintf(link, sizeof(link), "/proc/%d/cwd", v->pid);
-		n = readlink(link, cwd, sizeof(cwd) - 1);
-		cwd[n > 0 ? n : 0] = 0;
-	}
-	snprintf(link, sizeof(link), "/proc/%d/root", v->pid);
-	if (asprintf(&whole, "%s%s%s%s", inside ? link : "", cwd, *path == '/' ? "" : "/", path) <
-		0)
-		whole = NULL;
-	free(path);
-	return whole;
-}
-
-static const char *whose(const struct variable *v, char buf[32])
-{
-	if (!v->pid)
-		return "in the environment";
-	snprintf(buf, 32, "of process %d", v->pid);
-	return buf;
-}
-
-static int flag_from(struct record_options *o, struct record_strings *strings)
+static int flag_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG" };
 	struct variable v;
 	char buf[32];
 
-	if (record_by_time(o) || !look_up(o, names, &v))
+	if (record_by_time(o) || !find(e, names, "--window-flag", &v))
 		return 0;
 	if (o->n_outputs || o->profile) {
-		log_info("%s %s is left out: %s is for the whole run", v.name, whose(&v, buf),
+		log_info("%s %s is left out: %s is for the whole run", v.name, environment_whose(&v, buf),
 			o->n_outputs ? "-o" : "--profile");
-		free(v.value);
 		return 0;
 	}
-	o->window_flag = strings->flag = path_for_us(&v);
+	o->window_flag = strings->flag = environment_path(&v);
 	if (!o->window_flag)
 		return -ENOMEM;
-	log_info("windows while %s exists: %s %s", o->window_flag, v.name, whose(&v, buf));
+	log_info("windows while %s exists: %s %s", o->window_flag, v.name, environment_whose(&v, buf));
 	return 0;
 }
 
-static int max_steps_from(struct record_options *o)
+static int max_steps_from(struct record_options *o, const struct environment *e)
 {
 	static const char *const names[2] = { "INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS" };
 	char buf[PARSE_ERROR_MAX], who[32];
@@ -448,60 +399,47 @@ static int max_steps_from(struct record_options *o)
 	uint32_t n;
 	int err;
 
-	if (o->max_steps || o->flight_bytes || o->flight_ns || !look_up(o, names, &v))
+	if (o->max_steps || o->max_steps_each || o->flight_bytes || o->flight_ns || !find(e, names, "--max-steps", &v))
 		return 0;
 	err = parse_u32(v.value, &n);
 	/* what another program would do is no reason to end the recording of the whole run */
-	if (err && !v.pid) {
-		bad_option(PARSE_U32, v.name, v.value, err);
-	} else if (err) {
+	if (err && !v.pid)
+		return bad_option(PARSE_U32, v.name, v.value, err);
+	if (err) {
 		log_warn("%s; it is left out", parse_error(buf, PARSE_U32, v.name, v.value, err));
-		err = 0;
-	} else if (record_by_time(o) || (!v.pid && v.name == names[0])) {
-		o->max_steps = n;
-		log_info("windows of %u steps: %s %s", n, v.name, whose(&v, who));
+		return 0;
 	}
-	free(v.value);
-	return err;
+	if (!record_by_time(o) && (v.pid || v.name != names[0]))
+		return 0;
+	if (v.name == names[0])
+		o->max_steps = n;
+	else
+		o->max_steps_each = n; /* as its specification counts */
+	log_info("windows of %u steps%s: %s %s", n, o->max_steps_each ? " of each process" : "", v.name,
+		environment_whose(&v, who));
+	return 0;
 }
 
-/* A process of somebody else must not choose where root writes. */
-static bool may_choose_folder(const struct variable *v)
-{
-	uid_t uid;
-
-	if (!v->pid)
-		return true;
-	return !process_user(v->pid, &uid) && (!uid || uid == user_calling()) &&
-	       same_link(v->pid, "ns/mnt");
-}
-
-static int folder_from(struct record_options *o, struct record_strings *strings)
+static int directory_from(struct record_options *o, const struct environment *e, struct record_strings *strings)
 {
 	static const char *const names[2] = { "INFTRACE_OUTPUT_DIR", "VLLM_CHAKRA_TRACE_DIR" };
 	struct variable v;
-	char buf[32];
 
-	if (!record_by_time(o) || o->output_dir || !look_up(o, names, &v))
+	if (!record_by_time(o) || o->output_dir || !find(e, names, "--output-dir", &v))
 		return 0;
-	if (!may_choose_folder(&v)) {
-		log_info("%s %s is left out: it is another user's, or sees other files; give "
-			 "--output-dir",
-			v.name, whose(&v, buf));
-		free(v.value);
-		return 0;
-	}
-	o->output_dir = strings->output_dir = path_for_us(&v);
+	o->output_dir = strings->output_dir = environment_path(&v);
 	return o->output_dir ? 0 : -ENOMEM;
 }
 
 int record_window_environment(struct record_options *o, struct record_strings *strings)
 {
-	int err = flag_from(o, strings);
+	struct environment e;
+	int err;
 
-	if (!err)
-		err = max_steps_from(o);
-	return err ? err : folder_from(o, strings);
+	environment_read(o->n_pids ? o->pids[0] : 0, &e);
+	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?: directory_from(o, &e, strings);
+	environment_free(&e);
+	return err;
 }
 
 void record_strings_free(struct record_strings *strings)

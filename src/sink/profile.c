@@ -287,6 +287,7 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.meta = *meta;
 	ps->lines.windows = rec->windows;
 	ps->lines.window = rec->window;
+	ps->lines.tgid = rec->tgid;
 	ps->rec = *rec;
 	if (profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
 		profile_requests_new(&ps->lines, &ps->rec, &ps->requests)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the profile's envelope says about the run, the same on every line. */
+/* What the profile's envelope says about the run, the same on every line of a process. */
 #ifndef INFTRACE_PROFILE_H
 #define INFTRACE_PROFILE_H
 
@@ -11,9 +11,12 @@ struct profile_meta {
 	const char *model;	   /* not blank */
 	uint32_t concurrency;	   /* >= 1 */
 	const char *runtime_flags; /* text of a JSON object */
-	/* "sha256:..." of the process; asked once, when the first line is written, since only then
-	 * the engine's libraries are mapped. Belongs to the callee. */
-	const char *(*env_hash)(void *arg, uint32_t tgid);
+	const char *env_hash;	   /* "sha256:..."; NULL: unknown */
+	bool incomplete;	   /* more may be known later */
+	/* What is known of a process, 0: of none in particular, valid until the next call; asked when the
+	 * first line about it is written, since only then the engine's libraries are mapped, and some times
+	 * more as long as it is incomplete. NULL: the members above are those of all. */
+	const struct profile_meta *(*of)(void *arg, uint32_t tgid);
 	void *arg;
 };
 

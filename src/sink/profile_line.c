@@ -6,47 +6,106 @@
 
 #include "engine/check.h"
 
-/* What is the same on every line is made once. */
-static int make_envelope(struct profile_lines *l, uint32_t tgid)
+#define ENVELOPES_MAX 4096 /* then the first ones are made again when they are needed */
+
+static void clear(struct profile_envelope *e)
 {
-	const struct profile_meta *m = &l->meta;
-	const char *hash = m->env_hash ? m->env_hash(m->arg, tgid) : "sha256:unknown";
-	size_t flags = strlen(m->runtime_flags);
+	free(e->head);
+	free(e->tail);
+	e->head = e->tail = NULL;
+}
+
+static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
+{
+	const struct profile_meta *m = l->meta.of ? l->meta.of(l->meta.arg, e->tgid) : &l->meta;
+	const char *hash = m->env_hash ? m->env_hash : "sha256:unknown";
+	size_t flags = strlen(m->runtime_flags), max;
 	char *p;
 
-	l->head = malloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
+	clear(e);
+	e->head = malloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
 			 FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
-	l->tail = malloc(flags + 256);
-	if (!l->head || !l->tail)
+	e->tail = malloc(flags + 256);
+	if (!e->head || !e->tail)
 		return -ENOMEM;
 	if (m->commit_sha)
-		p = add_string(l->head, ",\"commit_sha\":", m->commit_sha);
+		p = add_string(e->head, ",\"commit_sha\":", m->commit_sha);
 	else
-		p = fmt_lit(l->head, ",\"commit_sha\":null");
+		p = fmt_lit(e->head, ",\"commit_sha\":null");
 	p = add_string(p, ",\"env_hash\":", hash);
 	p = add_string(p, ",\"model\":", m->model);
 	p = add_u64(p, ",\"concurrency\":", m->concurrency);
-	l->head_len = (size_t)(p - l->head);
+	e->head_len = (size_t)(p - e->head);
 
-	p = fmt_lit(l->tail, ",\"runtime_flags\":");
+	p = fmt_lit(e->tail, ",\"runtime_flags\":");
 	p = fmt_str(p, m->runtime_flags, flags);
 	p = fmt_lit(p, ",\"source\":\"native\"}\n");
-	l->tail_len = (size_t)(p - l->tail);
+	e->tail_len = (size_t)(p - e->tail);
+	e->incomplete = m->incomplete;
 
-	l->line = malloc(l->head_len + PROFILE_BODY_MAX + l->tail_len);
-	return l->line ? 0 : -ENOMEM;
+	max = e->head_len + PROFILE_BODY_MAX + e->tail_len;
+	if (max <= l->line_max)
+		return 0;
+	p = realloc(l->line, max);
+	if (!p)
+		return -ENOMEM;
+	l->line = p;
+	l->line_max = max;
+	return 0;
+}
+
+static int add_envelope(struct profile_lines *l, uint32_t tgid)
+{
+	struct profile_envelope *list;
+
+	if (l->n_envelopes == ENVELOPES_MAX) {
+		while (l->n_envelopes)
+			clear(&l->envelopes[--l->n_envelopes]);
+	}
+	list = realloc(l->envelopes, (l->n_envelopes + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	l->envelopes = list;
+	list[l->n_envelopes++] = (struct profile_envelope){ .tgid = tgid };
+	return 0;
+}
+
+/* Made once, but for one that is incomplete: again with the 2nd, 4th, 8th ... line. NULL: no memory. */
+static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tgid)
+{
+	struct profile_envelope *e;
+
+	if (l->current >= l->n_envelopes || l->envelopes[l->current].tgid != tgid) {
+		for (l->current = 0; l->current < l->n_envelopes; l->current++) {
+			if (l->envelopes[l->current].tgid == tgid)
+				break;
+		}
+	}
+	if (l->current == l->n_envelopes) {
+		if (add_envelope(l, tgid))
+			return NULL;
+		l->current = l->n_envelopes - 1;
+	}
+	e = &l->envelopes[l->current];
+	if ((!e->head || !e->tail || (e->incomplete && !(e->lines & (e->lines - 1)))) && make_envelope(l, e)) {
+		clear(e);
+		return NULL;
+	}
+	e->lines++;
+	return e;
 }
 
 char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid)
 {
+	const struct profile_envelope *e = envelope_of(l, tgid ? tgid : l->tgid);
 	char *p;
 
-	if (!l->line && make_envelope(l, tgid))
+	if (!e)
 		return NULL;
 	p = fmt_lit(l->line, "{\"event\":\"");
 	p = fmt_str(p, event, strlen(event));
 	*p++ = '"';
-	p = fmt_str(p, l->head, l->head_len);
+	p = fmt_str(p, e->head, e->head_len);
 	p = fmt_lit(p, ",\"shape\":{");
 	return l->windows ? fmt_lit(add_u64(p, "\"window\":", l->window), ",") : p;
 }
@@ -54,14 +113,15 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 void profile_line_end(struct profile_lines *l, char *p, bool graph)
 {
 	p = graph ? fmt_lit(p, ",\"graph_enabled\":true") : fmt_lit(p, ",\"graph_enabled\":false");
-	p = fmt_str(p, l->tail, l->tail_len);
+	p = fmt_str(p, l->envelopes[l->current].tail, l->envelopes[l->current].tail_len);
 	writer_append(l->w, l->line, (size_t)(p - l->line));
 }
 
 void profile_lines_clear(struct profile_lines *l)
 {
-	free(l->head);
-	free(l->tail);
+	while (l->n_envelopes)
+		clear(&l->envelopes[--l->n_envelopes]);
+	free(l->envelopes);
 	free(l->line);
 }
 

@@ -16,12 +16,24 @@
 /* Most bytes of shape, stage_us and graph_enabled together. */
 #define PROFILE_BODY_MAX PROFILE_SUMS_MAX
 
+/* What all lines of a process have in common. */
+struct profile_envelope {
+	uint32_t tgid;
+	char *head, *tail; /* before shape, behind graph_enabled */
+	size_t head_len, tail_len;
+	bool incomplete;
+	uint64_t lines;
+};
+
 struct profile_lines {
 	struct writer *w;
 	struct profile_meta meta;
-	char *head, *tail; /* of every line: before shape, behind graph_enabled */
-	size_t head_len, tail_len;
+	uint32_t tgid; /* the only process; 0: there may be several */
+	struct profile_envelope *envelopes;
+	size_t n_envelopes;
+	size_t current; /* of the line under way, or of the last one */
 	char *line;
+	size_t line_max;
 	bool windows; /* shape begins with the number of the window */
 	uint32_t window;
 };

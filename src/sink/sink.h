@@ -16,6 +16,8 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
+struct profile_meta;
+
 /* What every sink needs to know of the recording. */
 struct recording {
 	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
@@ -27,6 +29,7 @@ struct recording {
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
+	const struct profile_meta *meta; /* for the profile */
 };
 
 /* Records lost between two looks at the counters. */
@@ -83,8 +86,6 @@ struct sink {
 	const struct sink_ops *ops;
 	char *name; /* of the file, for the summary */
 };
-
-struct profile_meta;
 
 /* Since when the thread was runnable again; only with a wake_ns. */
 static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define END_WAIT_MS 2000
+#define INTERPRETERS_MAX 4 /* as the kernel has it */
 
 static int check_path(const char *path)
 {
@@ -25,21 +26,24 @@ static int check_path(const char *path)
 	return access(path, X_OK) ? -errno : 0;
 }
 
-int command_check(const char *name)
+/* Where execvp(3) finds it. */
+static int find_path(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH");
-	char path[PATH_MAX];
 	int err = -ENOENT;
 
-	if (!*name || strchr(name, '/'))
+	if (!*name || strchr(name, '/')) {
+		if (snprintf(path, PATH_MAX, "%s", name) >= PATH_MAX)
+			return -ENAMETOOLONG;
 		return check_path(name);
+	}
 	if (!dirs)
 		dirs = "/bin:/usr/bin"; /* execvp's default */
 	for (;;) {
 		int len = (int)strcspn(dirs, ":");
 		const char *dir = len ? dirs : "."; /* an empty part, also at the end */
 
-		if (snprintf(path, sizeof(path), "%.*s/%s", len ? len : 1, dir, name) < (int)sizeof(path)) {
+		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, dir, name) < PATH_MAX) {
 			int why = check_path(path);
 
 			if (!why)
@@ -51,6 +55,43 @@ int command_check(const char *name)
 			return err;
 		dirs += len + 1;
 	}
+}
+
+int command_check(const char *name)
+{
+	char path[PATH_MAX];
+
+	return find_path(name, path);
+}
+
+/* The interpreter that the first line names; false: it is no script. */
+static bool read_interpreter(char path[PATH_MAX])
+{
+	char line[256];
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	n = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) ? read(fd, line, sizeof(line) - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	if (n < 2 || memcmp(line, "#!", 2))
+		return false;
+	line[n] = 0;
+	return sscanf(line, "#! %255s", path) == 1;
+}
+
+int command_program(const char *name, char path[PATH_MAX])
+{
+	struct stat st;
+	int err = find_path(name, path);
+
+	for (int depth = 0; !err && depth < INTERPRETERS_MAX && read_interpreter(path); depth++)
+		err = check_path(path);
+	if (!err && (stat(path, &st) || !S_ISREG(st.st_mode)))
+		err = -EACCES;
+	return err;
 }
 
 static void run_child(char **argv, const int fds[3], int release_fd, int error_fd)

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_COMMAND_H
 #define INFTRACE_COMMAND_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,6 +17,9 @@ struct command {
 
 /* Whether execvp(3) would find it: 0, -ENOENT, -EACCES, -EISDIR or what else stat(2) says. */
 int command_check(const char *name);
+
+/* The program that will run: of a script its interpreter. As command_check(). */
+int command_program(const char *name, char path[PATH_MAX]);
 
 /* Forks; the child waits. Signals are as they were before inftrace blocked them. fds: what its standard
  * descriptors become, -1 as they are. */

@@ -14,7 +14,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define ENVIRON_MAX (4 << 20) /* bytes; the kernel allows a quarter of the stack limit */
+#define ENVIRON_MAX (4u << 20) /* bytes; the kernel allows a quarter of the stack limit */
+#define CMDLINE_MAX (64u << 10)
+#define TEXT_FIRST (16u << 10)
 
 /* The state of the main thread, and how many threads there are. */
 static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
@@ -194,27 +196,81 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 	return err;
 }
 
-int process_getenv(pid_t pid, const char *name, char **ret_value)
+/* One read of at most `max` bytes of a file of the process; what a process may put there has no bound. */
+static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
-	size_t len = strlen(name), cap = 0, read_bytes = 0;
-	char path[64], *var = NULL;
-	int err = -ENOENT;
-	ssize_t n;
-	FILE *f;
+	size_t cap = TEXT_FIRST, len = 0;
+	char path[64], *data;
+	ssize_t n = 0;
+	int fd, err = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return -ESRCH;
-	while (read_bytes < ENVIRON_MAX && (n = getdelim(&var, &cap, 0, f)) > 0) {
-		read_bytes += (size_t)n;
-		if (strncmp(var, name, len) || var[len] != '=')
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	data = malloc(cap + 1);
+	while (data && len < max && (n = read(fd, data + len, cap - len)) > 0) {
+		char *more;
+
+		len += (size_t)n;
+		if (len < cap || cap >= max)
 			continue;
-		*ret_value = strdup(var + len + 1);
-		err = *ret_value ? 0 : -ENOMEM;
-		break;
+		cap = 2 * cap < max ? 2 * cap : max;
+		more = realloc(data, cap + 1);
+		if (!more)
+			free(data);
+		data = more;
 	}
-	free(var);
-	fclose(f);
-	return err;
+	if (!data)
+		err = -ENOMEM;
+	else if (n < 0)
+		err = -errno;
+	close(fd);
+	if (err) {
+		free(data);
+		return err;
+	}
+	data[len] = 0;
+	*ret = (struct process_text){ .data = data, .len = len };
+	return 0;
+}
+
+int process_environ(pid_t pid, struct process_text *ret)
+{
+	int err = read_text(pid, "environ", ENVIRON_MAX, ret);
+
+	if (err || ret->len < ENVIRON_MAX)
+		return err;
+	/* the last variable is cut, and not known */
+	while (ret->len && ret->data[ret->len - 1])
+		ret->data[--ret->len] = 0;
+	return 0;
+}
+
+int process_cmdline(pid_t pid, struct process_text *ret)
+{
+	return read_text(pid, "cmdline", CMDLINE_MAX, ret);
+}
+
+const char *process_text_next(const struct process_text *t, const char *s)
+{
+	s = s ? s + strlen(s) + 1 : t->data;
+	return s && s < t->data + t->len ? s : NULL;
+}
+
+const char *process_text_variable(const struct process_text *t, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *s = process_text_next(t, NULL); s; s = process_text_next(t, s)) {
+		if (!strncmp(s, name, len) && s[len] == '=')
+			return s + len + 1;
+	}
+	return NULL;
+}
+
+void process_text_free(struct process_text *t)
+{
+	free(t->data);
+	*t = (struct process_text){ 0 };
 }

@@ -45,8 +45,22 @@ struct mapped_file {
  * the kernel does not let us look: ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
-/* Value of a variable in the environment that the process was started with, malloc()ed.
- * -ENOENT, -ESRCH, -ENOMEM. */
-int process_getenv(pid_t pid, const char *name, char **ret_value);
+/* Strings, each ended by a NUL, that a process was started with or has put there since: hostile. */
+struct process_text {
+	char *data;
+	size_t len;
+};
+
+/* The environment, at most 4 MB of it, and the command line, at most 64 KB; empty once the process has
+ * exited and waits for its parent. -ESRCH, -EACCES, -ENOMEM. */
+int process_environ(pid_t pid, struct process_text *ret);
+int process_cmdline(pid_t pid, struct process_text *ret);
+void process_text_free(struct process_text *t);
+
+/* The string behind s, of NULL the first; NULL: there is none. */
+const char *process_text_next(const struct process_text *t, const char *s);
+
+/* The value of a variable, of one set twice the first as for getenv(3); NULL: not set. */
+const char *process_text_variable(const struct process_text *t, const char *name);
 
 #endif

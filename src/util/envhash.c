@@ -13,13 +13,12 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
-#include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/fmt.h"
+#include "util/secret.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define ENVIRON_MAX (4u << 20) /* bytes; the kernel allows a quarter of the stack limit */
 #define VARIABLES_MAX 4096
 #define LIBRARIES_MAX 256
 #define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
@@ -27,9 +26,6 @@
 /* Settings of engines and runtimes. */
 static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
 	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
-
-/* Of these, what may be a secret (VLLM_API_KEY): it must be neither printed nor guessed at. */
-static const char *const secrets[] = { "*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*" };
 
 static bool matches_any(const char *const *globs, size_t n, const char *name)
 {
@@ -39,8 +35,7 @@ static bool matches_any(const char *const *globs, size_t n, const char *name)
 	return false;
 }
 
-/* Bytes of somebody else as a JSON string; what is not UTF-8 in them becomes U+FFFD. */
-static struct json_object *json_bytes(const char *s)
+struct json_object *env_json_string(const char *s)
 {
 	size_t len = strlen(s);
 	char *quoted = malloc(FMT_JSON_STR_MAX(len) + 1);
@@ -108,34 +103,27 @@ static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 	elf_close(elf);
 }
 
-static struct json_object *build_id_json(const struct env_library *lib)
+int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX])
 {
-	char hex[ELF_BUILD_ID_MAX] = "none";
-	int fd;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
-	if (!lib->path)
-		return json_object_new_string(lib->build_id);
-	fd = open(lib->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd >= 0)
-		read_build_id(fd, hex);
-	return json_object_new_string(hex);
+	strcpy(hex, "none");
+	if (fd < 0)
+		return -errno;
+	read_build_id(fd, hex);
+	return 0;
 }
 
-static struct json_object *exe_json(pid_t pid, int *err)
+int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX])
 {
-	char hex[ELF_BUILD_ID_MAX] = "none";
-	int fd, open_err;
+	int fd, err = file_open_exe(pid, &fd);
 
-	if (!pid)
-		return json_object_new_string(hex);
-	open_err = file_open_exe(pid, &fd);
-	if (!open_err)
+	strcpy(hex, "none");
+	if (!err)
 		read_build_id(fd, hex);
-	if (open_err == -ENOENT) /* also of a zombie and of a kernel thread */
-		*err = -ESRCH;
-	else if (open_err == -EACCES || open_err == -EPERM)
-		*err = open_err;
-	return json_object_new_string(hex);
+	if (err == -ENOENT) /* also of a zombie and of a kernel thread */
+		return -ESRCH;
+	return err == -EACCES || err == -EPERM ? err : 0;
 }
 
 /* x86 has a model name; arm64 only the numbers that stand for one. */
@@ -172,7 +160,7 @@ static struct json_object *cpu_json(int *err)
 
 	cpu_model(model, sizeof(model));
 	add(obj, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
-	add(obj, "model", json_bytes(model), err);
+	add(obj, "model", env_json_string(model), err);
 	return obj;
 }
 
@@ -183,8 +171,8 @@ static struct json_object *libraries_json(const struct env_input *in, int *err)
 	for (size_t i = 0; i < in->n_libraries; i++) {
 		struct json_object *obj = json_object_new_object();
 
-		add(obj, "build_id", build_id_json(&in->libraries[i]), err);
-		add(obj, "name", json_bytes(in->libraries[i].name), err);
+		add(obj, "build_id", json_object_new_string(in->libraries[i].build_id), err);
+		add(obj, "name", env_json_string(in->libraries[i].name), err);
 		append(array, obj, err);
 	}
 	if (!*err)
@@ -199,7 +187,7 @@ static struct json_object *presets_json(const struct env_input *in, int *err)
 	for (size_t i = 0; i < in->n_presets; i++) {
 		struct json_object *obj = json_object_new_object();
 
-		add(obj, "name", json_bytes(in->presets[i].name), err);
+		add(obj, "name", env_json_string(in->presets[i].name), err);
 		add(obj, "version", json_object_new_int64(in->presets[i].version), err);
 		append(array, obj, err);
 	}
@@ -213,67 +201,72 @@ static int cmp_variable(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The variables "NAME\0VALUE" that count, sorted by name; of one set twice, the first counts, as
- * for getenv(3). */
-static int read_variables(pid_t pid, char **vars, size_t *ret_n)
+static bool counts(const char *name, const char *value)
 {
-	size_t n = 0, cap = 0, bytes = 0;
-	char path[64], *var = NULL;
-	ssize_t len;
-	int err = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/environ", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return errno == ENOENT ? -ESRCH : -errno;
-	errno = 0;
-	while (!err && bytes < ENVIRON_MAX && n < VARIABLES_MAX &&
-		(len = getdelim(&var, &cap, 0, f)) > 0) {
-		char *eq = strchr(var, '=');
-		bool again = false;
-
-		bytes += (size_t)len;
-		if (!eq)
-			continue;
-		*eq = '\0';
-		/* other names are nobody's setting, and would have to be escaped */
-		if (var[strspn(var, NAME_CHARS)] ||
-			!matches_any(variables, ARRAY_SIZE(variables), var) ||
-			matches_any(secrets, ARRAY_SIZE(secrets), var))
-			continue;
-		for (size_t i = 0; i < n && !again; i++)
-			again = !strcmp(vars[i], var);
-		if (again)
-			continue;
-		vars[n++] = var;
-		var = NULL;
-		cap = 0;
-	}
-	/* the address space is gone once the process has exited: the file is empty, or says so */
-	if (ferror(f))
-		err = errno ? -errno : -EIO;
-	free(var);
-	fclose(f);
-	qsort(vars, n, sizeof(*vars), cmp_variable);
-	*ret_n = n;
-	return err;
+	/* other names are nobody's setting, and would have to be escaped */
+	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
+	       !secret_name(name) && !secret_value(value);
 }
 
-static struct json_object *variables_json(pid_t pid, int *err)
+bool env_is_setting(const char *variable)
 {
-	struct json_object *obj = json_object_new_object();
-	char **vars = calloc(VARIABLES_MAX, sizeof(*vars));
-	size_t n = 0;
-	int ret = vars ? 0 : -ENOMEM;
+	size_t len = strcspn(variable, "=");
+	char name[NAME_MAX + 1];
 
-	if (pid && vars)
-		ret = read_variables(pid, vars, &n);
+	if (!variable[len] || len > NAME_MAX)
+		return false;
+	memcpy(name, variable, len);
+	name[len] = '\0';
+	return counts(name, variable + len + 1);
+}
+
+/* The variables that count, as "NAME\0VALUE"; of one set twice, the first counts, as for getenv(3). */
+static size_t pick_variables(const struct process_text *environ, char **vars)
+{
+	size_t n = 0;
+
+	for (const char *s = process_text_next(environ, NULL); s && n < VARIABLES_MAX;
+		s = process_text_next(environ, s)) {
+		const char *eq = strchr(s, '=');
+		bool again = false;
+		char *var;
+
+		if (!eq || eq - s > NAME_MAX)
+			continue;
+		var = strdup(s);
+		if (!var)
+			break;
+		var[eq - s] = '\0';
+		for (size_t i = 0; i < n && !again; i++)
+			again = !strcmp(vars[i], var);
+		if (again || !counts(var, var + (eq - s) + 1))
+			free(var);
+		else
+			vars[n++] = var;
+	}
+	qsort(vars, n, sizeof(*vars), cmp_variable);
+	return n;
+}
+
+int env_add_settings(const struct process_text *environ, struct json_object *obj)
+{
+	char **vars = calloc(VARIABLES_MAX, sizeof(*vars));
+	size_t n = vars ? pick_variables(environ, vars) : 0;
+	int err = vars ? 0 : -ENOMEM;
+
 	for (size_t i = 0; i < n; i++) {
-		add(obj, vars[i], json_bytes(vars[i] + strlen(vars[i]) + 1), err);
+		add(obj, vars[i], env_json_string(vars[i] + strlen(vars[i]) + 1), &err);
 		free(vars[i]);
 	}
 	free(vars);
+	return err;
+}
+
+static struct json_object *variables_json(const struct process_text *environ, int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	int ret = environ && obj ? env_add_settings(environ, obj) : 0;
+
 	if (ret)
 		*err = ret;
 	return obj;
@@ -288,8 +281,8 @@ static struct json_object *env_json(const struct env_input *in, int *err)
 	if (uname(&uts))
 		*err = -errno;
 	add(obj, "cpu", cpu_json(err), err);
-	add(obj, "env", variables_json(in->pid, err), err);
-	add(obj, "exe", exe_json(in->pid, err), err);
+	add(obj, "env", variables_json(in->environ, err), err);
+	add(obj, "exe", json_object_new_string(in->exe ? in->exe : "none"), err);
 	add(obj, "kernel", json_object_new_string(uts.release), err);
 	add(obj, "libraries", libraries_json(in, err), err);
 	add(obj, "machine", json_object_new_string(uts.machine), err);
@@ -310,6 +303,13 @@ static int hash_text(const char *text, char hash[ENV_HASH_MAX])
 	for (unsigned int i = 0; i < len; i++)
 		sprintf(hash + strlen("sha256:") + 2 * i, "%02x", md[i]);
 	return 0;
+}
+
+bool env_hash_ok(const char *text)
+{
+	if (!strncmp(text, "sha256:", 7))
+		text += 7;
+	return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
 }
 
 int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX])
@@ -380,12 +380,14 @@ static int collect_file(const struct mapped_file *m, void *arg)
 	return c->libraries[c->n++].build_id ? 0 : -ENOMEM;
 }
 
-int env_hash_process(
-	pid_t pid, const struct probe_table *pt, char **ret_json, char hash[ENV_HASH_MAX])
+int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
+	char hash[ENV_HASH_MAX])
 {
 	struct collected *c = calloc(1, sizeof(*c));
 	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
-	struct env_input in = { .pid = pid, .presets = presets };
+	struct process_text now = { 0 };
+	char exe[ELF_BUILD_ID_MAX];
+	struct env_input in = { .environ = environ ? environ : &now, .exe = exe, .presets = presets };
 	int err = -ENOMEM;
 
 	if (hash)
@@ -396,6 +398,11 @@ int env_hash_process(
 		goto out;
 	c->pid = pid;
 	c->pt = pt;
+	err = environ ? 0 : process_environ(pid, &now);
+	if (!err)
+		err = env_exe_build_id(pid, exe);
+	if (err)
+		goto out;
 	err = process_each_mapped(pid, collect_file, c);
 	if (err == -ESRCH && process_exists(pid))
 		err = -EACCES; /* it does not tell one from the other */
@@ -416,6 +423,7 @@ out:
 	if (c)
 		free(c->claims);
 	free(c);
+	process_text_free(&now);
 	free(presets);
 	return err;
 }

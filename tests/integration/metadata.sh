@@ -14,13 +14,14 @@ last() { # EXPRESSION over p, the last line
 }
 # a step of a few instructions in a program that is there anyway
 step() { # OPTION ... : records the mini engine for two tokens
-	"$INFTRACE" record -q -d 20s --profile "$profile" "$@" >/dev/null
+	timeout 60 "$INFTRACE" record -q -d 20s --profile "$profile" "$@" >/dev/null
 }
 mini=$(mini_engine)
 
 step -- "$mini" -n 2 -t 1
-same "defaults" "$(last '[p["commit_sha"], p["model"], p["concurrency"], p["runtime_flags"], p["source"]]')" \
-	'[null, "unknown", 1, {}, "native"]'
+same "defaults" "$(last '[p["commit_sha"], p["model"], p["concurrency"], p["source"]]')" '[null, "unknown", 1, "native"]'
+same "defaults: the settings of the command line" \
+	"$(last '{k: v for k, v in p["runtime_flags"].items() if k.startswith("-")}')" '{"-n": "2", "-t": "1"}'
 expect "keys in their order" 'list(p) == ["event", "commit_sha", "env_hash", "model", "concurrency",
 	"shape", "stage_us", "graph_enabled", "runtime_flags", "source"]' "p=last:$profile"
 lines=$(wc -l <"$profile")
@@ -32,15 +33,23 @@ same "from the target's environment" "$(last '[p["commit_sha"], p["model"], p["c
 	'["f00", "ferrum", 3, {"a": 1, "b": [true]}]'
 expect "appended, one line each" "len(p) > $lines" "p=$profile"
 
-export INFTRACE_MODEL=ours INFTRACE_CONCURRENCY=4 INFTRACE_ENV_HASH=sha256:given
+digits=$(printf '%064d' 7)
+export INFTRACE_MODEL=ours INFTRACE_CONCURRENCY=4 INFTRACE_ENV_HASH=$digits
 step -- "$mini" -n 2 -t 1
 same "INFTRACE_* before them" "$(last '[p["commit_sha"], p["model"], p["concurrency"], p["env_hash"]]')" \
-	'["f00", "ours", 4, "sha256:given"]'
+	"[\"f00\", \"ours\", 4, \"sha256:$digits\"]"
 
 step --model '"quoted" \ name' --concurrency 5 --commit-sha abc --runtime-flags '{"x":null}' -- "$mini" -n 2 -t 1
 same "options before all" "$(last '[p["commit_sha"], p["model"], p["concurrency"], p["runtime_flags"]]')" \
 	'["abc", "\"quoted\" \\ name", 5, {"x": null}]'
 check "every line is valid" "$INFTRACE" validate "$profile"
+
+INFTRACE_ENV_HASH=sha256:given "$INFTRACE" record --profile "$profile" -- "$mini" -n 2 -t 1 >/dev/null 2>"$TMP/given.err"
+check "a hash is 64 digits: said" grep -q 'INFTRACE_ENV_HASH in the environment is left out' "$TMP/given.err"
+expect "a hash is 64 digits: else it is made" 'p["env_hash"] not in ("sha256:given", "sha256:unknown")' \
+	"p=last:$profile"
+INFTRACE_MODEL=' ' INFTRACE_CONCURRENCY= step -- "$mini" -n 2 -t 1
+same "blank variables are not set" "$(last '[p["model"], p["concurrency"]]')" '["ferrum", 3]'
 
 unset INFTRACE_MODEL INFTRACE_CONCURRENCY INFTRACE_ENV_HASH "${!FERRUM_PROFILE_@}"
 export GGML_SCHED_DEBUG=0
@@ -70,12 +79,14 @@ touch "$TMP/flag"
 export VLLM_CHAKRA_FLAG=$TMP/flag VLLM_CHAKRA_TRACE_DIR=$TMP/chakra/new VLLM_CHAKRA_TRACE_MAX_STEPS=5
 "$INFTRACE" record -- "$mini" -q -d 1200 -n 100 -t 2 >/dev/null 2>"$TMP/chakra.err"
 by_time "VLLM_CHAKRA_* of a command" 1 "$TMP/chakra/new"
+expect "VLLM_CHAKRA_TRACE_MAX_STEPS: the lines" 'sum(l["event"] == "token_prof" for l in p) == 5' \
+	p="$(find "$TMP/chakra/new" -name 'profile_*')"
 check "VLLM_CHAKRA_TRACE_MAX_STEPS" grep -q 'flag to max_steps' "$TMP/chakra.err"
 background "$mini" -q -r 0 -t 2 >/dev/null
 target=$BG
 "$INFTRACE" record -o "$TMP/whole.json" -d 300ms -p "$target" 2>"$TMP/whole.err"
 check "-o: for the whole run all the same" test -s "$TMP/whole.json"
-check "-o: said so" grep -q "VLLM_CHAKRA_FLAG of process $target is left out: -o" "$TMP/whole.err"
+check "-o: said so" grep -q "VLLM_CHAKRA_FLAG in the environment is left out: -o" "$TMP/whole.err"
 rm -r "$TMP/chakra" "$TMP/flag"
 (unset "${!VLLM_CHAKRA_@}" && INFTRACE_OUTPUT=$TMP/not.json INFTRACE_PROFILE_JSONL=$TMP/not.jsonl INFTRACE_MAX_STEPS=3 \
 	"$INFTRACE" record -p "$target" 2>"$TMP/of-process.err") &
@@ -90,6 +101,113 @@ by_time "VLLM_CHAKRA_* of a process" 1 "$TMP/chakra/new"
 check "they are named" grep -q "VLLM_CHAKRA_FLAG of process $target" "$TMP/of-process.err"
 same "outputs of the whole run are left out" "$(find "$TMP" -name 'not.*')" ""
 unset "${!VLLM_CHAKRA_@}"
+
+# ---- of each process its own ----
+
+lines_of() { # PID EXPRESSION FILE: over each line l about the process, the values that differ
+	json "sorted({json.dumps($2) for l in p if l['shape'].get('pid') == $1})" p="$3"
+}
+sleeper() { # VARIABLE=VALUE ... -- COMMAND ...: in the background; its environment is these alone
+	local env=()
+	while [ "$1" != -- ]; do
+		env+=("$1")
+		shift
+	done
+	shift
+	background env -i "PATH=$PATH" "${env[@]}" "$@"
+	wait_until 10 is_program "$BG" "$1"
+}
+is_program() { # PID NAME
+	local name
+	IFS= read -r -d "" name <"/proc/$1/cmdline" && [ "${name##*/}" = "$2" ]
+}
+record_each() { # OPTION ...
+	rm -f "$TMP/each.jsonl"
+	timeout 60 "$INFTRACE" record --engine none -d 300ms --profile "$TMP/each.jsonl" "$@" 2>"$TMP/each.err"
+}
+printf '%0100000d' 0 >"$TMP/tiny-llama.gguf"
+printf 'x' >"$TMP/$(printf 'evil\n\xff\033[31m.gguf')"
+map='import mmap, sys, time
+files = [open(p, "rb") for p in sys.argv[2:]]
+maps = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files if sys.argv[1] == "map"]
+[f.close() for f in files if maps]
+while True: time.sleep(0.01)'
+sleeper FERRUM_PROFILE_MODEL=first FERRUM_PROFILE_CONCURRENCY=3 FERRUM_PROFILE_COMMIT_SHA=aaa GGML_X=1 -- \
+	python3 -c "$map" none
+first=$BG
+sleeper INFTRACE_MODEL=second INFTRACE_CONCURRENCY=4 GGML_X=2 VLLM_API_KEY=hush1 VLLM_DB_PASS=hush2 \
+	VLLM_URL=http://me:hush3@host/ -- python3 -c "$map" none
+second=$BG
+sleeper -- python3 -c "$map" map "$TMP/tiny-llama.gguf"
+third=$BG
+sleeper -- python3 -c "$map" open "$TMP/"evil*.gguf
+fourth=$BG
+wait_until 10 grep -q gguf "/proc/$third/maps"
+has_open() {
+	find "/proc/$1/fd" -lname '*.gguf*' | grep -q .
+}
+wait_until 10 has_open "$fourth"
+record_each -p "$first,$second,$third,$fourth"
+check "-p A,B: valid" "$INFTRACE" validate "$TMP/each.jsonl"
+fields='[l["model"], l["concurrency"], l["commit_sha"]]'
+same "-p A,B: the first" "$(lines_of "$first" "$fields" "$TMP/each.jsonl")" '["[\"first\", 3, \"aaa\"]"]'
+same "-p A,B: the second" "$(lines_of "$second" "$fields" "$TMP/each.jsonl")" '["[\"second\", 4, null]"]'
+same "-p A,B: settings" "$(lines_of "$second" 'l["runtime_flags"]' "$TMP/each.jsonl")" '["{\"GGML_X\": \"2\"}"]'
+same "-p A,B: a model that is mapped" "$(lines_of "$third" 'l["model"]' "$TMP/each.jsonl")" '["\"tiny-llama.gguf\""]'
+expect "-p A,B: a model that is open, with a hostile name" \
+	"{l['model'] for l in p if l['shape'].get('pid') == $fourth} == {'evil\\n\ufffd\\x1b[31m.gguf'}" p="$TMP/each.jsonl"
+expect "-p A,B: hashes" "(len({l['env_hash'] for l in p if l['shape'].get('pid') in ($first, $second)}) == 2 and
+	not any(l['env_hash'] == 'sha256:unknown' for l in p if 'pid' in l['shape']))" p="$TMP/each.jsonl"
+expect "-p A,B: what is about none in particular" \
+	'[(l["model"], l["env_hash"]) for l in p if l["event"] == "window_prof"] == [("unknown", "sha256:unknown")]' \
+	p="$TMP/each.jsonl"
+record_each -p "$first,$second" --model both
+expect "-p A,B: an option is for all" '{l["model"] for l in p} == {"both"}' p="$TMP/each.jsonl"
+record_each -a
+same "-a: of each its own" "$(lines_of "$second" "$fields" "$TMP/each.jsonl")" '["[\"second\", 4, null]"]'
+same "no secrets" "$(grep -c hush "$TMP/each.jsonl")" 0
+
+# ---- a command that is over before anybody looks ----
+
+for run in 1 2; do
+	rm -f "$TMP/short$run.jsonl"
+	GGML_X=3 timeout 60 "$INFTRACE" record -q --profile "$TMP/short$run.jsonl" -- \
+		/bin/true --ctx-size 4096 -ngl 99 --api-key hush4 --prompt hush5 -p hush6 -m /x/short.gguf --flash-attn
+done
+expect "a short command: its hash" 'len({l["env_hash"] for l in p + q}) == 1 and p[0]["env_hash"] != "sha256:unknown"' \
+	p="$TMP/short1.jsonl" q="$TMP/short2.jsonl"
+expect "a short command: its settings" 'all(l["runtime_flags"] == {"--ctx-size": "4096", "-ngl": "99", "-m": "/x/short.gguf",
+	"--flash-attn": True, "GGML_X": "3"} or "-m" not in l["runtime_flags"] for l in p)' p="$TMP/short1.jsonl"
+expect "a short command: its model" '{l["model"] for l in p} == {"short.gguf"}' p="$TMP/short1.jsonl"
+same "a short command: no secrets" "$(grep -c hush "$TMP/short1.jsonl")" 0
+
+# ---- what a target of somebody else may say ----
+
+long=$(printf '%0120000d' 0)
+background setpriv --reuid 65534 --clear-groups -- env -i "INFTRACE_MODEL=$long" INFTRACE_ENV_HASH="$digits" \
+	INFTRACE_CONCURRENCY=x VLLM_CHAKRA_FLAG=/never VLLM_CHAKRA_TRACE_DIR=/never sleep 1000
+wait_until 10 is_program "$BG" sleep
+theirs=$BG
+record_each -p "$theirs"
+expect "a value of 120 KB is left out" '{l["model"] for l in p} == {"unknown"}' p="$TMP/each.jsonl"
+check "a value of 120 KB is left out: said" grep -q "INFTRACE_MODEL of process $theirs is longer than 256 bytes" \
+	"$TMP/each.err"
+expect "a hash of somebody else is none" "all(l['env_hash'] != 'sha256:$digits' for l in p)" p="$TMP/each.jsonl"
+rc=0
+(cd "$TMP" && timeout 60 "$INFTRACE" record --engine none -d 300ms -p "$theirs" 2>"$TMP/theirs.err") || rc=$?
+same "a flag file of somebody else is not waited for" "$rc $(grep -c 'VLLM_CHAKRA_FLAG of process .* is left out' \
+	"$TMP/theirs.err") $(find "$TMP" -maxdepth 1 -name 'inftrace-sleep-*.json' | wc -l)" "0 1 1"
+
+# ---- a number of steps for each process ----
+
+for i in 1 2; do
+	background "$mini" -q -r 0 -t 1 -d $((i * 300)) >/dev/null
+	pids[i]=$BG
+done
+timeout 60 "$INFTRACE" record -q --max-steps-per-process 4 --profile "$TMP/steps.jsonl" -p "${pids[1]},${pids[2]}"
+expect "--max-steps-per-process" "[sum(l['event'] == 'token_prof' and l['shape']['pid'] == i and
+	'began_before' not in l['shape'] for l in p) for i in (${pids[1]}, ${pids[2]})] == [4, 4]" p="$TMP/steps.jsonl"
+kill "${pids[@]}"
 
 printf '{"event":"tok' >"$TMP/torn.jsonl"
 "$INFTRACE" record -q --profile "$TMP/torn.jsonl" -- true

@@ -71,13 +71,14 @@ static const char *get_string(struct json_object *obj, const char *key)
 	return json_object_get_string(get(obj, key));
 }
 
-/* What env_hash() says of a process with this environment; the caller frees json. */
+/* What env_hash_process() says of a process with this environment; the caller frees json. */
 static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
 {
-	struct env_input in = { .pid = start(env) };
-	int err = env_hash(&in, json, hash);
+	struct probe_table none = { 0 };
+	pid_t pid = start(env);
+	int err = env_hash_process(pid, NULL, &none, json, hash);
 
-	stop(in.pid);
+	stop(pid);
 	assert_int_equal(err, 0);
 }
 
@@ -86,7 +87,8 @@ static void test_variables(void **state)
 	char *const env[] = { "OMP_NUM_THREADS=8", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1",
 		"ROCR_VISIBLE_DEVICES=", "XOMP_A=1", "OMP_NUM_THREADS=9", "VLLM_API_KEY=hush",
 		"LLAMA_ARG_HF_TOKEN=hush", "GGML_PATH=a=b\"\\\n\xff", "OMP_\x1b[=1", "NCCL_DEBUG",
-		"omp_num_threads=3", NULL };
+		"omp_num_threads=3", "VLLM_DB_PASS=hush", "NCCL_AUTH=hush", "CUDA_CREDENTIALS=hush",
+		"VLLM_PROXY=http://me:hush@proxy:80", NULL };
 	struct json_object *obj, *vars;
 	char *json;
 
@@ -194,13 +196,13 @@ static void test_equal_and_not(void **state)
 
 static void test_libraries(void **state)
 {
-	struct env_library libraries[] = { { "z.so", "/proc/self/exe", NULL }, { "a.so", NULL, NULL },
-		{ "gone.so", "/nonexistent/gone.so", NULL }, { "z.so", "/proc/self/exe", NULL } };
+	struct env_library libraries[] = { { "z.so", "5e1f" }, { "a.so", NULL }, { "gone.so", "none" },
+		{ "z.so", "5e1f" } };
 	const struct env_preset presets[] = { { "llama.cpp", 2 }, { "cuda", 1 } };
 	struct env_input in = {
 		.libraries = libraries, .n_libraries = 4, .presets = presets, .n_presets = 2
 	};
-	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json, hex[ELF_BUILD_ID_MAX];
+	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json, hex[ELF_BUILD_ID_MAX], read[ELF_BUILD_ID_MAX];
 	struct json_object *obj, *array, *lib;
 	struct env_library swap;
 	struct elf_file *elf;
@@ -208,7 +210,10 @@ static void test_libraries(void **state)
 
 	(void)state;
 	assert_int_not_equal(dladdr(dlsym(RTLD_DEFAULT, "json_object_put"), &info), 0);
-	libraries[1].path = info.dli_fname;
+	libraries[1].build_id = read;
+	assert_int_equal(env_build_id("/nonexistent/gone.so", read), -ENOENT);
+	assert_string_equal(read, "none");
+	assert_int_equal(env_build_id(info.dli_fname, read), 0);
 	assert_int_equal(elf_open(info.dli_fname, &elf), 0);
 	assert_int_equal(elf_build_id(elf, hex, sizeof(hex)), 0);
 	elf_close(elf);
@@ -239,7 +244,7 @@ static void test_libraries(void **state)
 	in.n_libraries = 3;
 	assert_int_equal(env_hash(&in, NULL, again), 0);
 	assert_string_equal(hash, again);
-	libraries[2].path = "/nonexistent";
+	libraries[2].build_id = "none";
 	assert_int_equal(env_hash(&in, NULL, again), 0);
 	assert_string_not_equal(hash, again);
 }
@@ -263,7 +268,7 @@ static void test_process(void **state)
 	int err;
 
 	(void)state;
-	err = env_hash_process(pid, &pt, &json, hash);
+	err = env_hash_process(pid, NULL, &pt, &json, hash);
 	stop(pid);
 	assert_int_equal(err, 0);
 	obj = json_tokener_parse(json);
@@ -277,27 +282,41 @@ static void test_process(void **state)
 
 	/* gone, reaped */
 	json = NULL;
-	assert_int_equal(env_hash_process(pid, &pt, &json, hash), -ESRCH);
-	assert_string_equal(hash, ENV_HASH_UNKNOWN);
-	assert_int_equal(env_hash(&(struct env_input){ .pid = pid }, &json, hash), -ESRCH);
+	assert_int_equal(env_hash_process(pid, NULL, &pt, &json, hash), -ESRCH);
 	assert_string_equal(hash, ENV_HASH_UNKNOWN);
 	assert_null(json);
 }
 
 static void test_zombie(void **state)
 {
-	struct env_input in = { 0 };
+	struct probe_table none = { 0 };
 	char hash[ENV_HASH_MAX];
 	siginfo_t info;
+	pid_t pid;
 
 	(void)state;
-	in.pid = fork();
-	if (!in.pid)
+	pid = fork();
+	if (!pid)
 		_exit(0);
-	assert_int_equal(waitid(P_PID, (id_t)in.pid, &info, WEXITED | WNOWAIT), 0);
-	assert_int_equal(env_hash(&in, NULL, hash), -ESRCH);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(env_hash_process(pid, NULL, &none, NULL, hash), -ESRCH);
 	assert_string_equal(hash, ENV_HASH_UNKNOWN);
-	waitpid(in.pid, NULL, 0);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_hash_ok(void **state)
+{
+	char text[] = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF";
+
+	(void)state;
+	assert_true(env_hash_ok(text));
+	assert_true(env_hash_ok(text + 7));
+	assert_false(env_hash_ok(text + 8));
+	assert_false(env_hash_ok("sha256:given"));
+	assert_false(env_hash_ok("sha256:unknown"));
+	assert_false(env_hash_ok(""));
+	text[20] = 'x';
+	assert_false(env_hash_ok(text));
 }
 
 int main(void)
@@ -310,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_libraries),
 		cmocka_unit_test(test_process),
 		cmocka_unit_test(test_zombie),
+		cmocka_unit_test(test_hash_ok),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,12 +33,12 @@ struct child {
 	pid_t pid;
 	int in;  /* what it waits on */
 	int out; /* a byte from it: it is there */
+	char byte;
 };
 
 static void child_start(struct child *c, void (*run)(int in, int out))
 {
 	int in[2], out[2];
-	char byte;
 
 	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
@@ -54,7 +54,7 @@ static void child_start(struct child *c, void (*run)(int in, int out))
 	close(out[1]);
 	c->in = in[1];
 	c->out = out[0];
-	assert_int_equal(read(c->out, &byte, 1), 1);
+	assert_int_equal(read(c->out, &c->byte, 1), 1);
 }
 
 static void child_end(struct child *c)
@@ -443,40 +443,101 @@ static void exec_self(int in, int out)
 	execve(self, argv, env);
 }
 
-static void expect_variable(pid_t pid, const char *name, const char *value)
+static void test_environ(void **state)
 {
-	char *found = NULL;
-
-	assert_int_equal(process_getenv(pid, name, &found), 0);
-	assert_string_equal(found, value);
-	free(found);
-}
-
-static void test_getenv(void **state)
-{
-	char *found = NULL;
+	static const struct {
+		const char *name, *value;
+	} cases[] = {
+		{ "FIRST", "1" }, { "FIRST_LONGER", "2" }, { "EMPTY", "" }, { "SIGNS", "a=b c" },
+		{ "TWICE", "1" }, /* as getenv(3) has it */
+		{ "BYTES", "\xff\x01\n" }, { "LAST", "9" }, { "FIRS", NULL }, { "BARE", NULL }, { "BAR", NULL },
+		{ "NO_SUCH", NULL },
+	};
+	struct process_text env, cmdline;
 	struct child c;
 
 	(void)state;
 	child_start(&c, exec_self);
-	expect_variable(c.pid, "FIRST", "1");
-	expect_variable(c.pid, "FIRST_LONGER", "2");
-	expect_variable(c.pid, "EMPTY", "");
-	expect_variable(c.pid, "SIGNS", "a=b c");
-	expect_variable(c.pid, "TWICE", "1"); /* as getenv(3) has it */
-	expect_variable(c.pid, "BYTES", "\xff\x01\n");
-	expect_variable(c.pid, "LAST", "9");
-	assert_int_equal(process_getenv(c.pid, "LONG", &found), 0);
-	assert_int_equal(strlen(found), LONG_VALUE);
-	free(found);
-	found = NULL;
-	assert_int_equal(process_getenv(c.pid, "FIRS", &found), -ENOENT);
-	assert_int_equal(process_getenv(c.pid, "BARE", &found), -ENOENT);
-	assert_int_equal(process_getenv(c.pid, "BAR", &found), -ENOENT);
-	assert_int_equal(process_getenv(c.pid, "NO_SUCH", &found), -ENOENT);
+	assert_int_equal(process_environ(c.pid, &env), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *value = process_text_variable(&env, cases[i].name);
+
+		if (cases[i].value)
+			assert_string_equal(value, cases[i].value);
+		else
+			assert_null(value);
+	}
+	assert_int_equal(strlen(process_text_variable(&env, "LONG")), LONG_VALUE);
+	process_text_free(&env);
+	assert_int_equal(process_cmdline(c.pid, &cmdline), 0);
+	assert_string_equal(process_text_next(&cmdline, process_text_next(&cmdline, NULL)), "wait_for_end");
+	process_text_free(&cmdline);
 	child_end(&c);
-	assert_int_equal(process_getenv(c.pid, "FIRST", &found), -ESRCH);
-	assert_null(found);
+	assert_int_equal(process_environ(c.pid, &env), -ESRCH);
+}
+
+#define HUGE_ENV (64u << 20)
+
+/* Says that the environment is somewhere else; needs no privileges where the kernel has it. */
+static int move_environ(void *start, void *end)
+{
+	struct prctl_mm_map map = { .exe_fd = (__u32)-1, .brk = (__u64)(uintptr_t)sbrk(0) };
+	unsigned long long v[52] = { 0 };
+	char text[4096], *p, *save;
+	int fd = open("/proc/self/stat", O_RDONLY);
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return -1;
+	text[n] = 0;
+	p = strrchr(text, ')') + 2;
+	p = strtok_r(p, " ", &save);
+	for (int i = 3; p && i < 52; i++, p = strtok_r(NULL, " ", &save))
+		v[i] = strtoull(p, NULL, 10); /* as proc(5) counts them */
+	map.start_code = v[26];
+	map.end_code = v[27];
+	map.start_stack = v[28];
+	map.start_data = v[45];
+	map.end_data = v[46];
+	map.start_brk = v[47];
+	map.arg_start = v[48];
+	map.arg_end = v[49];
+	map.env_start = (__u64)(uintptr_t)start;
+	map.env_end = (__u64)(uintptr_t)end;
+	return prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof(map), 0);
+}
+
+/* An environment without a NUL: the kernel shows whatever the process says that it is. */
+static void huge_environ(int in, int out)
+{
+	char *map = mmap(NULL, HUGE_ENV, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char no = 'n';
+
+	if (map == MAP_FAILED)
+		_exit(1);
+	memset(map, 'A', HUGE_ENV);
+	memcpy(map, "FIRST=1", 8);
+	if (move_environ(map, map + HUGE_ENV))
+		_exit(write(out, &no, 1) != 1);
+	wait_for_end(in, out);
+}
+
+static void test_environ_huge(void **state)
+{
+	struct process_text env;
+	struct child c;
+
+	(void)state;
+	child_start(&c, huge_environ);
+	if (c.byte == 'n')
+		SKIP("this kernel has no PR_SET_MM_MAP");
+	assert_int_equal(process_environ(c.pid, &env), 0);
+	assert_true(env.len <= 4u << 20);
+	assert_string_equal(process_text_variable(&env, "FIRST"), "1");
+	/* the one that was cut is none */
+	assert_null(process_text_next(&env, process_text_next(&env, NULL)));
+	process_text_free(&env);
+	child_end(&c);
 }
 
 int main(int argc, char **argv)
@@ -489,7 +550,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_mapped_self),
 		cmocka_unit_test(test_mapped_names),
 		cmocka_unit_test(test_open_irregular),
-		cmocka_unit_test(test_getenv),
+		cmocka_unit_test(test_environ),
+		cmocka_unit_test(test_environ_huge),
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "wait_for_end"))

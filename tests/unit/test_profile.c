@@ -5,17 +5,18 @@
 #include <fcntl.h>
 
 struct asked {
+	const struct profile_meta *meta;
 	unsigned int n;
 	uint32_t tgid;
 };
 
-static const char *env_hash(void *arg, uint32_t tgid)
+static const struct profile_meta *meta_of(void *arg, uint32_t tgid)
 {
 	struct asked *a = arg;
 
 	a->n++;
 	a->tgid = tgid;
-	return "sha256:0123";
+	return a->meta;
 }
 
 static void profile_open(struct out *o, const struct profile_meta *meta)
@@ -70,7 +71,8 @@ static void test_line(void **state)
 		.model = "qwen 3",
 		.concurrency = 4,
 		.runtime_flags = "{\"threads\":8}",
-		.env_hash = env_hash,
+		.env_hash = "sha256:0123",
+		.of = meta_of,
 		.arg = &asked,
 	};
 	struct rec_step r = { .h = hdr(REC_STEP, 0),
@@ -80,6 +82,7 @@ static void test_line(void **state)
 	struct out o;
 
 	(void)state;
+	asked.meta = &meta;
 	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill",
 		"s32 *(sp+8),s64 arg2,u64 arg3,op arg4");
 	profile_open(&o, &meta);
@@ -212,7 +215,8 @@ static void test_sums(void **state)
 	struct out o;
 
 	(void)state;
-	meta.env_hash = env_hash;
+	asked.meta = &plain;
+	meta.of = meta_of;
 	meta.arg = &asked;
 	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
 	profile_open(&o, &meta);
@@ -241,7 +245,7 @@ static void test_sums(void **state)
 		assert_int_equal(ns_field(stages, "total"), dur[i]);
 		assert_int_equal(sum, dur[i]);
 	}
-	assert_int_equal(asked.n, 1); /* once, and not for each line */
+	assert_int_equal(asked.n, 2); /* once, and not for each line */ /* the process, and the window */
 	profile_done(&o);
 }
 
@@ -306,6 +310,54 @@ static void test_unknown(void **state)
 }
 
 /* What people write, and what a hostile environment of the target holds. */
+/* Of each process its own; what was not known at first is asked for again. */
+static const struct profile_meta *meta_of_each(void *arg, uint32_t tgid)
+{
+	static struct profile_meta meta;
+	unsigned int *asked = arg;
+
+	meta = plain;
+	meta.model = tgid == PID ? "first" : tgid ? "second" : "none";
+	meta.concurrency = tgid == PID ? 3 : 4;
+	meta.incomplete = tgid == PID && !(*asked)++;
+	if (meta.incomplete)
+		meta.model = "unknown";
+	return &meta;
+}
+
+static void test_metadata_of_each(void **state)
+{
+	static const struct {
+		uint32_t tgid;
+		const char *model;
+		int concurrency;
+	} lines[] = { { PID, "unknown", 3 }, { PID + 7, "second", 4 }, { PID, "first", 3 }, { PID + 7, "second", 4 },
+		{ PID, "first", 3 } };
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	unsigned int asked = 0;
+	struct profile_meta meta = { .of = meta_of_each, .arg = &asked };
+	struct out o;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &meta);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		struct rec_step r = { .h = hdr(REC_STEP, 0) };
+
+		r.h.tgid = lines[i].tgid;
+		EMIT(&o, &r);
+	}
+	profile_close(&o, &t);
+	for (unsigned int i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		assert_string_equal(field(line(&o, i), "model"), lines[i].model);
+		assert_int_equal(json_object_get_int(json_object_object_get(o.events, "concurrency")),
+			lines[i].concurrency);
+	}
+	assert_string_equal(field(line(&o, 5), "model"), "none"); /* window_prof */
+	assert_int_equal(asked, 2);
+	profile_done(&o);
+}
+
 static void test_hostile_metadata(void **state)
 {
 	static const char text[] = "\"}\\\n\x01\x1f\x7f\xff\xed\xa0\x80\xc3\xa9\xf0\x9f\x98\x80%s";
@@ -556,6 +608,7 @@ int main(void)
 		TEST(test_other_records),
 		TEST(test_early),
 		TEST(test_unknown),
+		TEST(test_metadata_of_each),
 		TEST(test_hostile_metadata),
 		TEST(test_long_metadata),
 		TEST(test_append),

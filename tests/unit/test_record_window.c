@@ -30,7 +30,7 @@ static char top[64];
 
 static const char *const variables[] = { "INFTRACE_WINDOW_FLAG", "VLLM_CHAKRA_FLAG",
 	"INFTRACE_MAX_STEPS", "VLLM_CHAKRA_TRACE_MAX_STEPS", "INFTRACE_OUTPUT_DIR",
-	"VLLM_CHAKRA_TRACE_DIR", "SUDO_UID" };
+	"VLLM_CHAKRA_TRACE_DIR", "VLLM_CHAKRA_TRACE", "SUDO_UID" };
 
 static void forget(void)
 {
@@ -257,6 +257,8 @@ static void test_bad_together(void **state)
 			"give windows (--window-flag, --window) or --flight-recorder, not both\n" },
 		{ "--window-flag f --flight-recorder 1MB", "or --flight-recorder, not both\n" },
 		{ "--flight-recorder 1MB --max-steps 5", "--max-steps is of windows" },
+		{ "--flight-recorder 1MB --max-steps-per-process 5", "--max-steps-per-process is of windows" },
+		{ "--max-steps 5 --max-steps-per-process 5", "give one of --max-steps and" },
 		{ "--output-dir x", "--output-dir needs --window-flag, --window or "
 				    "--flight-recorder: without them give -o\n" },
 		{ "--format json", "--format needs --window-flag, --window or --flight-recorder" },
@@ -401,11 +403,23 @@ static void test_own_environment(void **state)
 	assert_int_equal(environment(), -EINVAL);
 	assert_null(o.window_flag);
 	assert_non_null(strstr(said, "INFTRACE_MAX_STEPS: 'many' is not a number"));
-	/* the counterparts are for those who know them */
+	/* those of others count, too, unless they are switched off */
 	forget();
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("VLLM_CHAKRA_TRACE", " ", 1);
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "f");
+	forget();
+	setenv("VLLM_CHAKRA_FLAG", "f", 1);
+	setenv("VLLM_CHAKRA_TRACE", "0", 1);
 	assert_int_equal(environment(), 0);
 	assert_null(o.window_flag);
+	/* blank is not set */
+	forget();
+	setenv("INFTRACE_WINDOW_FLAG", " ", 1);
+	setenv("VLLM_CHAKRA_FLAG", "g", 1);
+	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "g");
 }
 
 /* A COMMAND has our environment. */
@@ -421,13 +435,14 @@ static void test_command(void **state)
 	assert_int_equal(environment(), 0);
 	assert_text(o.window_flag, "f");
 	assert_text(o.output_dir, "d");
-	assert_int_equal(o.max_steps, 7);
+	assert_int_equal(o.max_steps, 0);
+	assert_int_equal(o.max_steps_each, 7); /* as its specification counts */
 	forget();
 	/* without windows that number is of another program only */
 	setenv("VLLM_CHAKRA_TRACE_MAX_STEPS", "7", 1);
 	o.command = command;
 	assert_int_equal(environment(), 0);
-	assert_int_equal(o.max_steps, 0);
+	assert_int_equal(o.max_steps_each, 0);
 	forget();
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	setenv("INFTRACE_WINDOW_FLAG", "g", 1);
@@ -482,10 +497,10 @@ static void test_target(void **state)
 	assert_text(o.window_flag, "/x/flag");
 	snprintf(path, sizeof(path), "%s/traces", top);
 	assert_text(o.output_dir, path);
-	assert_int_equal(o.max_steps, 9);
+	assert_int_equal(o.max_steps_each, 9);
 	snprintf(line, sizeof(line),
 		"inftrace: windows while /x/flag exists: VLLM_CHAKRA_FLAG of process %d\n"
-		"inftrace: windows of 9 steps: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d\n",
+		"inftrace: windows of 9 steps of each process: VLLM_CHAKRA_TRACE_MAX_STEPS of process %d\n",
 		pid, pid);
 	assert_string_equal(said, line);
 	forget();
@@ -546,15 +561,16 @@ static void test_target_of_another(void **state)
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
-	assert_text(o.window_flag, "/x/flag");
+	assert_null(o.window_flag); /* it may never come */
 	assert_null(o.output_dir);
-	assert_non_null(strstr(
-		said, "is left out: it is another user's, or sees other files; give --output-dir"));
+	assert_non_null(strstr(said,
+		"is left out: the process is another user's, or sees other files; give --window-flag"));
 	forget();
 	setenv("SUDO_UID", "4711", 1);
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
+	assert_text(o.window_flag, "/x/flag");
 	assert_text(o.output_dir, "/etc");
 	forget();
 	end_child(pid);

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "util/secret.h"
+
+static void test_names(void **state)
+{
+	static const char *const secrets[] = { "VLLM_API_KEY", "LLAMA_ARG_HF_TOKEN", "NCCL_SECRET", "CUDA_PASSWORD",
+		"VLLM_DB_PASS", "PGPASS", "vllm_pass", "OMP_AUTH", "VLLM_BASIC_AUTH", "GGML_CREDENTIALS",
+		"--api-key", "--hf-token", "--ssl-keyfile-password", "VLLM_KEYRING", "VLLM_TOKEN_FILE" };
+	static const char *const settings[] = { "OMP_NUM_THREADS", "GGML_CUDA_NO_PINNED", "CUDA_VISIBLE_DEVICES",
+		"--ctx-size", "-ngl", "LLAMA_ARG_CACHE_TYPE_K" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
+		assert_true(secret_name(secrets[i]));
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		assert_false(secret_name(settings[i]));
+}
+
+static void test_values(void **state)
+{
+	static const char *const secrets[] = { "http://user:hush@host/x", "redis://:hush@host", "user:hush@host:80",
+		"https://host/?api_key=hush", "https://host/?a=b&token=hush", "host=x PASSWORD=hush",
+		"Bearer hush", "Authorization: Basic aHVzaA==", "hf_hush", "sk-hush", "eyJhbGciOi" };
+	static const char *const settings[] = { "", "1", "0,1", "http://host:8000/v1", "q8_0", "a=b", "/x/y.gguf",
+		"name@place" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++)
+		assert_true(secret_value(secrets[i]));
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		assert_false(secret_value(settings[i]));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_values),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
