@@ -72,6 +72,8 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 	return extend(v, f->size, f->flags & FETCH_F_SIGNED);
 }
 
+#include "rows.bpf.h"
+
 static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct probe *p, u64 *vals)
 {
 	for (int i = 0; i < FUNC_VALS_MAX; i++) {
@@ -277,6 +279,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	f->slot = slot;
 	f->flags = 0;
 	f->step = 0;
+	f->role = p->role;
 	f->group = !!(p->flags & PROBE_F_GROUP);
 	if (p->nstrs)
 		s = strings_take(task, p, c, slot);
@@ -327,6 +330,22 @@ __noinline int instant_emit(struct thread *t, struct strings *s, const struct pr
 	return 0;
 }
 
+/* Whether a call of a function with this role is in flight. Those left without a return do not count. */
+__noinline bool role_entered(struct thread *t, u32 role, u64 sp)
+{
+	if (!t)
+		return 0;
+	for (u32 i = 0; i < FRAMES_MAX; i++) {
+		struct frame *f = frame_at(t, i);
+
+		if (i >= t->depth || f->sp <= sp)
+			return 0;
+		if (f->role == role)
+			return 1;
+	}
+	return 0;
+}
+
 /* What a thread does within a function that it enters. */
 static __always_inline u32 role_within(const struct thread *t, const struct probe *p)
 {
@@ -368,6 +387,7 @@ static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread
 	f->late = !!(p->flags & PROBE_F_LATE);
 	f->slot = f->flags = f->group = 0;
 	f->step = 1;
+	f->role = p->role;
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		f->vals[i] = c->vals[i];
 	if (later) {
@@ -447,6 +467,10 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (!when_holds(p, c.vals))
 		return 0;
+	if (p->outermost && role_entered(t, p->role, PT_REGS_SP(ctx)))
+		return 0;
+	if (p->rows)
+		rows_fetch(regs, task, p, &c);
 	if (!open) {
 		step_enter_closed(ctx, t, task, p, id, &c);
 		return 0;

@@ -96,7 +96,8 @@ struct frame {
 	u32 probe;
 	u8 prev_role;
 	u8 nvals;
-	u8 step; /* this frame is the step */
+	u8 step : 1; /* this frame is the step */
+	u8 role : 7;
 	u8 nstrs : 4;
 	u8 late : 4; /* PROBE_F_LATE */
 	u16 slot; /* of its strings */
@@ -239,6 +240,28 @@ struct {
 	__type(key, int);
 	__type(value, struct strings);
 } strings __weak SEC(".maps");
+
+/* Of a thread whose steps have rows: what is too large for the stack while they are looked at. */
+struct rows {
+	u64 array[ROW_COLUMNS];
+	u64 n;		  /* rows that there are */
+	u64 read;	  /* of them; all before this one */
+	u64 nth, of;	  /* sequence of this row that is next, of how many */
+	u64 outputs, ids; /* so far */
+	u64 first;	  /* sequence */
+	u64 mask;
+	u64 round; /* of this step: what is older in the table is as if it were not there */
+	u64 id[ROW_IDS];
+	u64 id_round[ROW_IDS];
+};
+
+/* Full (no memory): the rows of the step are not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct rows);
+} rows __weak SEC(".maps");
 
 /* ---- threads ---- */
 

@@ -143,6 +143,52 @@ struct fetch {
 	s32 off[FETCH_DEREFS_MAX];
 };
 
+/*
+ * The rows of a step: what it works on, such as the tokens of a batch, described by arrays that have an
+ * element for each. A column is one property of them.
+ */
+enum row_column {
+	ROW_SEQUENCE, /* the sequence that the row belongs to, or the first of several ... */
+	ROW_SEQUENCES, /* ... whose number this is; they lie side by side */
+	ROW_POSITION,
+	ROW_OUTPUT, /* not zero: the step gives an output for it */
+	ROW_COLUMNS,
+};
+
+/* The value of row i is at array + off[0] + i * stride; with two loads there is the address of a place,
+ * and the value is at off[1] behind that. */
+struct row_fetch {
+	struct fetch array; /* its address; 0: there is none */
+	u32 stride;
+	s32 off[2];
+	u8 loads; /* 1 or 2; 0: the column is not described */
+	u8 size;
+	u8 flags; /* FETCH_F_SIGNED */
+	u8 pad;
+};
+
+/* What is made of them: values of the step, from probe.rows_at on. */
+enum row_value {
+	ROW_N_OUTPUTS,
+	ROW_N_SEQUENCES,
+	ROW_ONE_SEQUENCE, /* where all rows belong to one: which */
+	ROW_MASK,	  /* where they belong to several, each of 0 to 63: 1 << sequence */
+	ROW_FIRST_POSITION,
+	ROW_READ, /* rows that the others are about: fewer than there are, if those could not be read */
+	ROW_VALUES,
+};
+
+#define ROW_UNKNOWN ((u64)1 << 63) /* of any of them but the mask, where that is 0 */
+#define STEP_ROWS_MAX 16384 /* sequences of rows that are looked at in a step */
+#define ROW_IDS 512    /* a power of two: so many different sequences are told apart */
+
+/* Outputs of a step whose array of outputs is not there. */
+enum row_else {
+	ROW_ELSE_NONE,
+	ROW_ELSE_LAST, /* of the last row */
+	ROW_ELSE_ALL,
+};
+
 enum probe_when {
 	WHEN_ALWAYS,
 	WHEN_EQ,
@@ -159,10 +205,15 @@ struct probe {
 	u8 hit; /* set at the first hit: tells probes that were never reached */
 	u8 when; /* enum probe_when: the call counts only if it holds for ... */
 	u8 when_val; /* ... this value */
-	u8 pad;
+	u8 outermost; /* calls within another one of its role do not count */
+	u8 rows;      /* 1 + the value that says how many rows the step has; 0: none are described */
+	u8 rows_at;   /* the first of ROW_VALUES values */
+	u8 row_else;  /* enum row_else */
+	u8 pad[5];
 	s64 when_than;
 	struct fetch group; /* the same value in all threads of a group, another in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];
+	struct row_fetch row[ROW_COLUMNS];
 };
 
 #endif

@@ -89,12 +89,10 @@ bool rates_step(struct rates *rs, const struct step_seen *s, struct rate *ret_ra
 	}
 	if (s->end > p->last_end)
 		p->last_end = s->end;
-	if (s->phase != PHASE_DECODE)
+	if (s->phase == PHASE_PREFILL)
 		return false;
 	append(p, (struct rate){
-			  .tokens = s->cut      ? 0
-				    : s->tokens ? s->tokens
-						: 1,
+			  .tokens = step_seen_tokens(s),
 			  .ns = s->end > from ? s->end - from : 0,
 		  });
 	if (p->sum.ns < NSEC_PER_SEC)

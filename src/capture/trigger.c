@@ -366,7 +366,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 
 		if (t->kind != KIND_RATE)
 			continue;
-		t->judged += s->phase == PHASE_DECODE;
+		t->judged += s->phase != PHASE_PREFILL;
 		if (!whole || !rate_below(&rate, t->limit))
 			continue;
 		rates_forget(set->rates, s->tgid); /* each second is one reason at most */
@@ -381,7 +381,7 @@ static void on_ordered_step(struct step_request *r, const struct step_seen *s, v
 {
 	struct trigger_set *set = arg;
 
-	if (s->phase == PHASE_PREFILL)
+	if (s->phase == PHASE_PREFILL && !r->mixed && !r->began_before)
 		judge_first_token(set, r, s);
 	if (set->rates)
 		judge_rate(set, s);

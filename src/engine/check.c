@@ -63,6 +63,8 @@ static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 
 		if (s->misfits & 1u << i || !cond_holds(s, &a->only_if, vals))
 			continue;
+		if (a->is_row && !rows_shown(s, i, vals))
+			continue;
 		/* if not loaded, this is a value newer than the preset, no other layout */
 		if (a->names && is_loaded(fetch_of(pt, s, i)) && !check_enum(a->names, vals[i]))
 			return (int)i;

@@ -11,6 +11,7 @@
 #define INFTRACE_CHECK_H
 
 #include "engine/cond.h"
+#include "engine/rows.h"
 
 #define CHECK_CALLS 64
 
@@ -38,6 +39,8 @@ static inline bool check_shown(const struct probe_spec *s, unsigned int i, const
 {
 	const struct probe_arg *a = &s->args[i];
 
+	if (a->is_row && !rows_shown(s, i, vals))
+		return false;
 	return !(s->misfits & 1u << i) && (!a->names || check_enum(a->names, vals[i])) &&
 	       (a->only_if.op == WHEN_ALWAYS ||
 		       (!(s->misfits & 1u << a->only_if.arg) && cond_holds(s, &a->only_if, vals)));

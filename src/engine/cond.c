@@ -40,16 +40,19 @@ int cond_parse(const struct probe_spec *s, const char *text, struct probe_cond *
 		*ret_why = "an f32 or f64 cannot be compared";
 		return -EINVAL;
 	}
-	if (s->args[i].is_float) {
-		*ret_why = "an f32 or f64 cannot be compared";
-		return -EINVAL;
-	}
 	c.arg = (unsigned int)i;
 	errno = 0;
 	c.than = strtoll(value, &num_end, 0);
 	if (*num_end || errno) {
+		int other = s->args[i].names ? -1 : spec_find_arg(s, value, strlen(value));
+
+		if (other >= 0 && !s->args[other].is_float && !s->args[other].is_string) {
+			c.other = (unsigned int)other + 1;
+			*ret_cond = c;
+			return 0;
+		}
 		if (!s->args[i].names) {
-			*ret_why = "the value is not a number";
+			*ret_why = "the value is neither a number nor an argument that is one";
 			return -EINVAL;
 		}
 		c.name = strdup(value);
@@ -102,7 +105,9 @@ bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const ui
 
 	if (c->op == WHEN_ALWAYS)
 		return true;
-	if (cond_value(s, c, &than))
+	if (c->other)
+		than = (int64_t)vals[c->other - 1];
+	else if (cond_value(s, c, &than))
 		return c->op == WHEN_NE; /* nothing is what this release does not have */
 	v = (int64_t)vals[c->arg];
 	switch (c->op) {

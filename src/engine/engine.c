@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/rows.h"
 #include "engine/spec.h"
 #include "engine/text.h"
 #include "target/elf_pointers.h"
@@ -310,17 +311,56 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 	return 0;
 }
 
+/* "rows": how many, and the arrays that have an element for each. */
+static int read_rows(struct reader *r, struct json_object *obj, struct probe_spec *s)
+{
+	const char *key = "rows", *count, *expr, *why = NULL;
+	static const char *known[ROW_COLUMNS + 2] = { "count" };
+	struct json_object *rows;
+	int err;
+
+#ifdef __aarch64__
+	if (json_object_object_get_ex(obj, "rows_arm64", NULL))
+		key = "rows_arm64";
+#endif
+	if (!json_object_object_get_ex(obj, key, &rows))
+		return 0;
+	if (!json_object_is_type(rows, json_type_object))
+		return preset_error(r, key, "must be an object");
+	if (s->role != ROLE_STEP || !(s->flags & PROBE_F_SPAN))
+		return preset_error(r, key, "is for symbols with the role step");
+	memcpy(known + 1, row_column_keys, sizeof(row_column_keys));
+	err = check_keys(r, rows, known);
+	if (!err)
+		err = get_string(r, rows, "count", true, &count);
+	if (err)
+		return err;
+	err = rows_begin(s, count, &why);
+	if (err)
+		return err == -ENOMEM ? err : preset_error(r, key, "%s", why);
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		if (get_string(r, rows, row_column_keys[i], false, &expr))
+			return -EINVAL;
+		err = expr ? rows_add_column(s, (enum row_column)i, expr, &why) : 0;
+		if (err)
+			return err == -ENOMEM ? err : preset_error(r, row_column_keys[i], "%s", why);
+	}
+	if (s->row[ROW_SEQUENCES].loads && !s->row[ROW_SEQUENCE].loads)
+		return preset_error(r, "sequences", "says how many there are from \"sequence\" on, which is missing");
+	return 0;
+}
+
 /* What one entry of "probes" says, but for its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
-	bool usdt, instant, nothrow, past_early_return, graph_launch, hidden;
+	bool usdt, instant, nothrow, past_early_return, graph_launch, outermost, hidden;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow",
-		"past_early_return", "graph_launch", "group", "group_arm64", NULL };
+		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = {
 		.instant = json_object_object_get_ex(obj, "instant", NULL),
@@ -417,7 +457,12 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 			json_printable(shown, sizeof(shown), e->role));
 	if (e->usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT))
 		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier or gpu_wait");
+	if (e->outermost && !(s->flags & PROBE_F_SPAN))
+		return preset_error(r, "outermost", "is for symbols");
+	s->outermost = e->outermost;
 	err = read_arch_args(r, obj, s, false);
+	if (!err)
+		err = read_rows(r, obj, s);
 	if (err)
 		return err;
 	if (e->name && spec_set_name(s, e->name, &why))
@@ -479,7 +524,8 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return err;
 	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow) ||
 		get_bool(r, obj, "past_early_return", &e.past_early_return) ||
-		get_bool(r, obj, "graph_launch", &e.graph_launch))
+		get_bool(r, obj, "graph_launch", &e.graph_launch) ||
+		get_bool(r, obj, "outermost", &e.outermost))
 		return -EINVAL;
 	/* names of handles are wanted all the same */
 	e.hidden = detail_only && !r->pt->op_detail;

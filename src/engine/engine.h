@@ -31,6 +31,14 @@ struct probe_cond {
 	unsigned int arg;
 	int64_t than;
 	char *name; /* NULL: than */
+	unsigned int other; /* 1 + another argument that it is compared with; 0: none */
+};
+
+#define NAME_CASES_MAX 8
+
+struct name_case {
+	struct probe_cond cond;
+	char *name;
 };
 
 struct probe_arg {
@@ -42,6 +50,7 @@ struct probe_arg {
 	bool is_handle; /* a pointer that may have a name */
 	bool is_string;
 	bool is_float; /* the value is its bits */
+	bool is_row; /* made of the step's rows, see rows.h */
 	uint8_t size;
 };
 
@@ -49,11 +58,10 @@ struct probe_arg {
 struct probe_spec {
 	char *library; /* glob on the file name, or a path when it has a slash; NULL: the engine's files */
 	char *symbol;  /* a name, a glob with * or ?, an expression of elf_resolve(), "usdt:provider:name" */
-	char *span_name; /* fixed name; or: */
+	char *span_name; /* fixed name, or that of calls for which no case holds; or: */
+	struct name_case name_cases[NAME_CASES_MAX];
+	unsigned int n_name_cases;
 	int name_arg;	 /* >= 0: the name is this argument's enum name */
-	int cond_arg;	 /* >= 0: argument == cond_value ? span_name : else_name */
-	int64_t cond_value;
-	char *else_name;
 	enum probe_role role;
 	uint8_t flags; /* PROBE_F_* */
 	int name_part;	 /* >= 0: the name is this part of the mangled C++ symbol, 0 the outermost scope */
@@ -68,6 +76,9 @@ struct probe_spec {
 	struct probe_arg args[FUNC_VALS_MAX];
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
+	bool outermost; /* calls within another one of its role do not count */
+	uint8_t row_count, rows_at, row_else; /* as in struct probe: rows, rows_at, row_else */
+	struct row_fetch row[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
 	bool refused;		     /* found where it must not be probed */
 	unsigned int attached;	     /* sites attached so far */
@@ -164,6 +175,10 @@ int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
  */
 int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums, bool usdt,
 	struct fetch *ret_fetch, struct probe_arg *ret_arg, const char **ret_err);
+
+/* The same for a column of rows: one of up to four loads is of an element for each row, *(SOURCE+8*row) or
+ * *(SOURCE+row), and the last one or the last but one. Numbers only. */
+int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **ret_err);
 
 /* What was parsed for a USDT probe, for one of its places. -EINVAL with a reason. */
 struct usdt_note;

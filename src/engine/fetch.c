@@ -136,25 +136,68 @@ static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
 	return 0;
 }
 
-/* expr := REG | '*' '(' expr [+N] ')'; the innermost load comes first in f->off. */
-static int parse_source(const char **p, struct fetch *f, bool usdt, int depth, const char **ret_err)
+/* What one load of a row's column adds for each row. */
+struct row_place {
+	uint32_t stride; /* 0: not met yet */
+	uint8_t load;	 /* its number, the innermost is 0 */
+};
+
+/* "+N*row" or "+row" in front of, behind or instead of the offset that was parsed. */
+static int parse_row(const char **p, const struct fetch *f, struct row_place *row, int32_t *off)
 {
-	int err;
+	const char *at = *p;
+	char *end;
+	long n = 1;
+
+	skip_space(&at);
+	if (*at != '+')
+		return 0;
+	at++;
+	skip_space(&at);
+	if (isdigit((unsigned char)*at)) {
+		n = strtol(at, &end, 0);
+		at = end;
+		skip_space(&at);
+		if (*at++ != '*')
+			return 0;
+		skip_space(&at);
+	}
+	if (word_length(at) != 3 || strncmp(at, "row", 3))
+		return 0;
+	if (row->stride || n < 1 || n > INT16_MAX)
+		return -EINVAL;
+	row->stride = (uint32_t)n;
+	row->load = f->derefs;
+	*p = at + 3;
+	return *off ? 0 : parse_offset(p, off);
+}
+
+/* expr := REG | '*' '(' expr [+N] ')'; the innermost load comes first in f->off. */
+static int parse_source(
+	const char **p, struct fetch *f, bool usdt, struct row_place *row, int depth, const char **ret_err)
+{
+	int max = row ? FETCH_DEREFS_MAX : WRITTEN_DEREFS_MAX, err;
 
 	skip_space(p);
 	if (**p == '*') {
 		(*p)++;
 		skip_space(p);
-		if (**p != '(' || depth >= WRITTEN_DEREFS_MAX) {
-			*ret_err = depth >= WRITTEN_DEREFS_MAX ? "more than three loads" :
-								 "'(' expected after '*'";
+		if (**p != '(' || depth >= max) {
+			*ret_err = depth < max ? "'(' expected after '*'" :
+				   row	       ? "more than four loads" :
+						 "more than three loads";
 			return -EINVAL;
 		}
 		(*p)++;
-		err = parse_source(p, f, usdt, depth + 1, ret_err);
+		err = parse_source(p, f, usdt, row, depth + 1, ret_err);
 		if (err)
 			return err;
-		err = parse_offset(p, &f->off[f->derefs]);
+		if (row)
+			err = parse_row(p, f, row, &f->off[f->derefs]);
+		if (!err && !f->off[f->derefs])
+			err = parse_offset(p, &f->off[f->derefs]);
+		if (!err && row)
+			err = parse_row(p, f, row, &f->off[f->derefs]);
 		skip_space(p);
 		if (err || **p != ')') {
 			*ret_err = "'+OFFSET)' expected";
@@ -213,7 +256,7 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		*ret_err = "not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)";
 		return err;
 	}
-	err = parse_source(&p, &f, usdt, 0, ret_err);
+	err = parse_source(&p, &f, usdt, NULL, 0, ret_err);
 	if (err)
 		return err;
 	skip_space(&p);
@@ -240,6 +283,45 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 	ret_arg->is_string = arg.is_string;
 	ret_arg->is_float = arg.is_float;
 	ret_arg->size = f.size;
+	return 0;
+}
+
+int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **ret_err)
+{
+	struct row_place row = {};
+	struct probe_arg arg = {};
+	struct row_fetch r = {};
+	struct fetch f = {};
+	const char *p = text;
+	int err;
+
+	*ret_err = "not a type of number (u8..u64, s8..s64)";
+	err = parse_type(&p, NULL, 0, &f, &arg);
+	if (err || arg.is_string || arg.is_float)
+		return -EINVAL;
+	err = parse_source(&p, &f, false, &row, 0, ret_err);
+	if (err)
+		return err;
+	skip_space(&p);
+	*ret_err = "text behind the expression";
+	if (*p)
+		return -EINVAL;
+	*ret_err = "the last load or the one before must be of an element for each row: *(SOURCE+8*row)";
+	if (!row.stride || f.derefs - row.load > 2)
+		return -EINVAL;
+	r.stride = row.stride;
+	r.loads = (uint8_t)(f.derefs - row.load);
+	r.size = f.size;
+	r.flags = f.flags;
+	for (int i = 0; i < r.loads; i++) {
+		r.off[i] = f.off[row.load + i];
+		f.off[row.load + i] = 0;
+	}
+	r.array = f;
+	r.array.derefs = row.load;
+	r.array.size = 8;
+	r.array.flags = 0;
+	*ret_fetch = r;
 	return 0;
 }
 

@@ -57,8 +57,16 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		w->warned = s->refused = true;
 		return 0;
 	}
-	for (unsigned int i = 0; i < s->nargs; i++)
-		note_fetch(&s->fetch[i], &regs, &flags);
+	for (unsigned int i = 0; i < s->nargs; i++) {
+		if (!s->args[i].is_row)
+			note_fetch(&s->fetch[i], &regs, &flags);
+	}
+	for (unsigned int i = 0; i < ROW_COLUMNS; i++) {
+		if (!s->row[i].loads)
+			continue;
+		note_fetch(&s->row[i].array, &regs, &flags);
+		flags |= SITE_READS_MEMORY;
+	}
 	if (s->flags & PROBE_F_GROUP)
 		note_fetch(&s->group, &regs, &flags);
 	if (s->flags & PROBE_F_SPAN)

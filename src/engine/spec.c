@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/cond.h"
+#include "engine/name_rule.h"
 #include "target/elf_pointers.h"
 #include "util/json_read.h"
 #include "util/log.h"
@@ -44,7 +45,7 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 		return NULL;
 	pt->specs = specs;
 	s = &specs[pt->n];
-	*s = (struct probe_spec){ .name_arg = -1, .cond_arg = -1, .name_part = -1, .handle_arg = -1 };
+	*s = (struct probe_spec){ .name_arg = -1, .name_part = -1, .handle_arg = -1 };
 	s->is_usdt = !strncmp(symbol, SPEC_USDT, strlen(SPEC_USDT));
 	s->is_glob = strpbrk(symbol, "*?[") && !strstr(symbol, "()");
 	s->library = library ? strdup(library) : NULL;
@@ -113,13 +114,9 @@ int spec_find_arg(const struct probe_spec *s, const char *name, size_t len)
 	return -1;
 }
 
-/* "text", "$arg", "$partN", or "arg == number ? text : text" */
+/* "text", "$arg", "$partN", or conditions */
 int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 {
-	char arg[64], yes[64], no[64];
-	long long value;
-	int end = 0;
-
 	if (!strncmp(rule, "$part", 5)) {
 		uint32_t part;
 
@@ -135,27 +132,11 @@ int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why)
 		*ret_why = "no such argument";
 		return s->name_arg < 0 ? -EINVAL : 0;
 	}
-	if (!strchr(rule, '?')) {
-		s->span_name = strdup(rule);
-		*ret_why = "out of memory";
-		return s->span_name ? 0 : -EINVAL;
-	}
-	if (sscanf(rule, "%63[a-zA-Z0-9_] == %lld ? %63[a-zA-Z0-9_.-] : %63[a-zA-Z0-9_.-]%n", arg, &value,
-		    yes, no, &end) != 4 ||
-		rule[end]) {
-		*ret_why = "write: arg == number ? name : name";
-		return -EINVAL;
-	}
-	s->cond_arg = spec_find_arg(s, arg, strlen(arg));
-	if (s->cond_arg >= 0 && s->args[s->cond_arg].is_float) {
-		*ret_why = "an f32 or f64 cannot be compared";
-		return -EINVAL;
-	}
-	s->cond_value = value;
-	s->span_name = strdup(yes);
-	s->else_name = strdup(no);
-	*ret_why = "no such argument";
-	return s->cond_arg < 0 || !s->span_name || !s->else_name ? -EINVAL : 0;
+	if (strchr(rule, '?'))
+		return name_rule_parse(s, rule, ret_why);
+	s->span_name = strdup(rule);
+	*ret_why = "out of memory";
+	return s->span_name ? 0 : -EINVAL;
 }
 
 int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
@@ -164,6 +145,10 @@ int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why)
 
 	if (!err && s->fetch[s->when.arg].flags & FETCH_F_LATE) {
 		*ret_why = "not known before the function returns";
+		return -EINVAL;
+	}
+	if (!err && (s->when.other || s->args[s->when.arg].is_row)) {
+		*ret_why = "only an argument that is read, and a number or a name of its enum, can be compared here";
 		return -EINVAL;
 	}
 	return err;
@@ -419,7 +404,7 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 /* The arguments that decide the name. */
 static uint32_t name_args(const struct probe_spec *s)
 {
-	return (s->name_arg >= 0 ? 1u << s->name_arg : 0) | (s->cond_arg >= 0 ? 1u << s->cond_arg : 0);
+	return (s->name_arg >= 0 ? 1u << s->name_arg : 0) | name_rule_args(s);
 }
 
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
@@ -432,8 +417,8 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals)
 
 		if (t && v < t->n && t->names[v])
 			return t->names[v];
-	} else if (s->cond_arg >= 0) {
-		return (int64_t)vals[s->cond_arg] == s->cond_value ? s->span_name : s->else_name;
+	} else if (s->n_name_cases) {
+		return name_rule_apply(s, vals);
 	}
 	return s->span_name ? s->span_name : s->symbol;
 }
@@ -459,11 +444,16 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 		.nstrs = (uint8_t)s->nstrs,
 		.when = s->when.op,
 		.when_val = (uint8_t)s->when.arg,
+		.outermost = s->outermost,
+		.rows = s->row_count,
+		.rows_at = s->rows_at,
+		.row_else = s->row_else,
 	};
 	int64_t than = 0;
 	int err;
 
 	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
+	memcpy(p.row, s->row, sizeof(s->row));
 	p.group = s->group;
 	err = cond_value(s, &s->when, &than);
 	if (err)
@@ -493,8 +483,8 @@ static void spec_clear(struct probe_spec *s)
 	cond_clear(&s->when);
 	free(s->library);
 	free(s->symbol);
+	name_rule_clear(s);
 	free(s->span_name);
-	free(s->else_name);
 }
 
 /* Part n of an Itanium-mangled nested name: _ZN2at4_ops3add4callE... has at, _ops, add, call. */
@@ -539,7 +529,7 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 	s->attached = s->checked = 0;
 	s->records = s->left_out = 0;
 	s->misfits = s->misfits_late = 0;
-	s->else_name = copy_string(g->else_name, err);
+	name_rule_own(s, err);
 	for (unsigned int a = 0; a < s->nargs; a++) {
 		s->args[a].name = copy_string(g->args[a].name, err);
 		s->args[a].only_if.name = copy_string(g->args[a].only_if.name, err);

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Requests, as an engine's steps show them: a run of prefill steps and the decode steps behind it
- * are one. Steps of several contexts of a process are told apart by the step's argument `context`.
- * What cannot be told apart, such as the sequences of one batch, is one request that is `mixed`.
+ * are one. Steps of several contexts of a process are told apart by the step's argument `context`, and
+ * those of several sequences of a context where the preset describes the rows of a step (rows.h).
+ *
+ * What cannot be told apart is `mixed`: requests whose steps were shared with other sequences, since which
+ * of a step's rows were whose is not known, and those that ran at the same time.
  */
 #ifndef INFTRACE_ENGINE_STEP_REQUESTS_H
 #define INFTRACE_ENGINE_STEP_REQUESTS_H
 
 #include "engine/engine.h"
+#include "engine/rows.h"
 
 enum step_phase {
 	PHASE_PREFILL,
 	PHASE_DECODE,
+	PHASE_SHARED, /* rows of several sequences, or of which ones could not be read */
 };
 
 /* What is needed of a step's record. */
@@ -21,49 +26,86 @@ struct step_seen {
 	uint64_t round;
 	uint32_t number, tgid;
 	enum step_phase phase;
+	struct step_rows rows; /* with has_rows */
+	bool has_rows;
 	bool cut; /* it went on */
+	bool began_before;
 	bool graph;
 };
 
 struct step_request {
 	uint32_t tgid;
-	uint64_t context;
+	uint32_t serial; /* 1, 2, ... in the order in which they began */
+	uint64_t context, sequence;
 	uint64_t start, last_end;
 	uint64_t busy_until; /* the last end of this one and of those before it */
-	uint64_t prefill_end; /* its first token; 0: not seen */
-	uint64_t prompt_tokens, decodes, prefills;
+	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
+	uint64_t prompt_tokens, prefills;
+	uint64_t decodes; /* steps that gave tokens */
+	uint64_t outputs; /* tokens that they gave, at least */
+	uint64_t shared; /* steps that had rows of other sequences too */
+	uint64_t drafts; /* steps with several outputs: how many were taken shows in the next one's position */
 	bool began_before, cut, mixed, graph;
+	bool end_seen;	     /* another one has begun in its place */
+	bool lost;	     /* steps were lost while it ran, perhaps its own */
+	bool has_rows;
 	bool marked;         /* of the one who is told */
 	uint64_t *intervals; /* between tokens */
 	size_t n_intervals;
 	uint64_t longest; /* of them */
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
+	uint64_t last_outputs; /* of the last prefill step; UINT64_MAX: not known */
+	int64_t position;      /* of the row behind its last step; -1: not known */
+	struct step_seen draft; /* the last step, if it had several outputs */
+	uint64_t draft_from;	/* the end of the step before that */
 	size_t cap;
 	uint64_t stride, skip;
 };
 
 struct step_requests_ops {
-	/* A step, in the order in which they began, after its request was brought up to it. */
+	/* A step, in the order in which they began, after its request was brought up to it. A shared step
+	 * is told once, with one of its requests. */
 	void (*step)(struct step_request *r, const struct step_seen *s, void *arg);
+	/* A token took `ns` since the one before it, `gap` of them outside of steps. `mixed` may become true
+	 * later: what was told of this request then counts for nothing. */
+	void (*token)(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg);
+	/* A request has become mixed. */
+	void (*mixed)(struct step_request *r, void *arg);
 	/* A request is over. NULL: not wanted, and no intervals are kept. */
 	void (*done)(struct step_request *r, void *arg);
 };
 
 struct step_requests;
 
-/* `probes` and `ops` must outlive it. -ENOMEM. */
+/* `probes` and `ops` must outlive it. -ENOMEM. probes: NULL without step_requests_step(). */
 int step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops,
 	void *arg, struct step_requests **ret_requests);
 void step_requests_free(struct step_requests *q);
 
-/* Steps that are neither a prefill nor a decode by name are left out. */
+/* Steps that are neither a prefill nor a decode by name, and have no rows, are left out. */
 void step_requests_step(struct step_requests *q, const struct rec_step *r);
+
+/* A step that began after all that were given before. */
+void step_requests_add(struct step_requests *q, const struct step_seen *s);
+
+/* Steps were lost: whose is not known. */
+void step_requests_lost(struct step_requests *q);
 
 /* See struct sink_ops. */
 void step_requests_settled(struct step_requests *q);
 
 /* Those that are not over. */
 void step_requests_finish(struct step_requests *q);
+
+/* From the start of the request to the end of the step that gave its first token; 0: not known. */
+uint64_t step_request_ttft(const struct step_request *r);
+
+/* Tokens that it gave, at least; of one that is mixed by its own steps. */
+uint64_t step_request_tokens(const struct step_request *r);
+
+/* Tokens that a step gave, at least: of several outputs of a sequence it may be that only the first is
+ * taken (drafts that are verified). */
+uint64_t step_seen_tokens(const struct step_seen *s);
 
 #endif

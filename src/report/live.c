@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/step_requests.h"
+#include "report/cause.h"
 #include "report/live_slow.h"
 #include "util/names.h"
 
@@ -17,9 +19,6 @@ struct lane {
 	uint32_t pid, tid;
 	uint64_t context;
 	int64_t end; /* of the last one */
-	enum live_phase phase;
-	int64_t prompt_start;
-	uint64_t prompt_tokens;
 };
 
 struct queued {
@@ -29,6 +28,7 @@ struct queued {
 
 struct token_time {
 	int64_t at, ns;
+	uint32_t request; /* 0: it has become mixed, and this counts for nothing */
 };
 
 struct rows {
@@ -48,6 +48,7 @@ struct live {
 	struct token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
 	size_t first_tpot, n_tpot;
 	int64_t values[TPOT_MAX];
+	struct step_requests *requests;
 	struct slow_steps *slow;
 	struct rows ops, syscalls;
 	struct idmap pids;
@@ -59,11 +60,63 @@ struct live {
 	struct live_frame frame;
 };
 
+/* ---- requests ---- */
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct live *l = arg;
+
+	(void)r;
+	if (s->phase == PHASE_SHARED)
+		requests_add_shared(&l->frame.requests, s);
+}
+
+static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+{
+	struct live *l = arg;
+	uint64_t ttft = r->decodes == 1 ? step_request_ttft(r) : 0;
+
+	if (r->mixed)
+		return;
+	if (ttft) {
+		l->ttft = (int64_t)ttft;
+		l->ttft_at = (int64_t)r->prefill_end - 1; /* see requests_seen() */
+		l->ttft_tokens = r->prompt_tokens;
+	}
+	if (gap > PAUSE_NS)
+		return;
+	if (l->n_tpot == TPOT_MAX) {
+		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
+		l->n_tpot--;
+	}
+	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] =
+		(struct token_time){ (int64_t)s->end - 1, (int64_t)ns, r->serial };
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	struct live *l = arg;
+
+	l->frame.requests.mixed++;
+	for (size_t i = 0; i < l->n_tpot; i++) {
+		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+
+		if (t->request == r->serial)
+			t->request = 0;
+	}
+}
+
 int live_new(struct live **ret_live)
 {
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = on_mixed };
 	struct live *l = calloc(1, sizeof(*l));
 	int err = l ? slow_steps_new(&l->slow) : -ENOMEM;
 
+	if (!err) {
+		err = step_requests_new(NULL, &ops, l, &l->requests);
+		if (err)
+			slow_steps_free(l->slow);
+	}
 	if (err) {
 		free(l);
 		return err;
@@ -86,6 +139,7 @@ void live_free(struct live *l)
 	if (!l)
 		return;
 	slow_steps_free(l->slow);
+	step_requests_free(l->requests);
 	rows_free(&l->ops);
 	rows_free(&l->syscalls);
 	idmap_free(&l->pids);
@@ -129,7 +183,7 @@ static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *
 	return best;
 }
 
-static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap)
+static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens)
 {
 	const struct step *step = &s->step;
 
@@ -148,58 +202,28 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 		sums->idle = ns_add(sums->idle, gap);
 	else if (gap > 0)
 		sums->between = ns_add(sums->between, gap);
-	if (step->unfinished)
-		return;
-	if (s->live_phase == LIVE_DECODE)
-		sums->tokens += step->n_tokens ? step->n_tokens : 1;
-	else if (s->live_phase == LIVE_PREFILL)
+	sums->tokens += tokens;
+	if (s->live_phase == LIVE_PREFILL && !step->unfinished)
 		sums->prompt_tokens += step->n_tokens;
-}
-
-static void add_token_time(struct live *l, int64_t at, int64_t ns)
-{
-	if (l->n_tpot == TPOT_MAX) {
-		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
-		l->n_tpot--;
-	}
-	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] = (struct token_time){ at, ns };
-}
-
-/* The same as in the report: from the start of a run of prefill steps to its end, where a decode
- * step follows; from the end of a step to the end of the decode step behind it. */
-static void take_latencies(
-	struct live *l, struct lane *lane, const struct live_step *s, int64_t gap)
-{
-	bool follows = gap >= 0 && gap <= PAUSE_NS;
-	const struct step *step = &s->step;
-
-	if (s->live_phase == LIVE_PREFILL) {
-		if (lane->phase != LIVE_PREFILL || !follows) {
-			lane->prompt_start = step->ts;
-			lane->prompt_tokens = 0;
-		}
-		lane->prompt_tokens += step->n_tokens;
-	} else if (s->live_phase == LIVE_DECODE) {
-		if (lane->phase == LIVE_PREFILL && gap >= 0) {
-			l->ttft = lane->end - lane->prompt_start;
-			l->ttft_at = lane->end;
-			l->ttft_tokens = lane->prompt_tokens;
-		}
-		if (follows && !step->unfinished)
-			add_token_time(l, ns_add(step->ts, step->total), ns_add(gap, step->total));
-	}
-	lane->phase = s->live_phase;
 }
 
 static int take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
 	struct lane *lane = lane_of(l, s, &gap);
+	struct step_seen seen;
+	uint64_t tokens = 0;
 	int err;
 
-	sums_add(&l->last, s, gap);
-	sums_add(&l->frame.run, s, gap);
-	take_latencies(l, lane, s, gap);
+	if (requests_seen(&s->step, s->live_phase == LIVE_PREFILL, s->live_phase == LIVE_DECODE, &seen)) {
+		seen.tgid = s->pid;
+		if (!seen.context)
+			seen.context = 1 + (uint64_t)(lane - l->lanes);
+		step_requests_add(l->requests, &seen);
+		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
+	}
+	sums_add(&l->last, s, gap, tokens);
+	sums_add(&l->frame.run, s, gap, tokens);
 	if (end > lane->end)
 		lane->end = end;
 	err = idmap_set(&l->pids, s->pid, 1);
@@ -356,6 +380,7 @@ static int rows_sort(struct rows *r, bool run, struct live_rows *ret)
 static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
 {
 	const struct token_time *t;
+	size_t n = 0;
 
 	while (l->n_tpot && l->tpot[l->first_tpot].at < now - LIVE_TPOT_NS) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
@@ -363,9 +388,10 @@ static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
 	}
 	for (size_t i = 0; i < l->n_tpot; i++) {
 		t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
-		l->values[i] = t->ns;
+		if (t->request)
+			l->values[n++] = t->ns;
 	}
-	f->tpot = percentiles_of(l->values, l->n_tpot);
+	f->tpot = percentiles_of(l->values, n);
 	f->tpot_span = l->n_tpot == TPOT_MAX ? now - l->tpot[l->first_tpot].at : LIVE_TPOT_NS;
 }
 

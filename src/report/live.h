@@ -8,7 +8,7 @@
 #define INFTRACE_REPORT_LIVE_H
 
 #include "process_sums.h"
-#include "report/model.h"
+#include "report/requests.h"
 #include "report/stats.h"
 #include "report/words.h"
 
@@ -78,6 +78,7 @@ struct live_frame {
 	int64_t ttft;               /* of the prompt read last; 0: none yet */
 	uint64_t ttft_tokens;
 	int64_t ttft_at;
+	struct request_summary requests; /* that are left out of these times, since the start */
 	size_t processes;             /* that had steps */
 	size_t minute_slow;           /* slow steps, and gaps, of the last minute */
 	bool minute_more;             /* than are counted */

@@ -158,7 +158,7 @@ static int judge_process(
 	err = typical_find(p);
 	if (err)
 		return err;
-	err = summary_make(p, &none, &sum);
+	err = summary_make(p, NULL, &none, &sum);
 	for (size_t i = 0; !err && i < sum.n_slow; i++)
 		err = take_slow(s, m, p, &sum.slow[i], now);
 	summary_free(&sum);

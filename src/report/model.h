@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record.h"
+#include "probe.h"
 #include "report/idmap.h"
 
 /* The states of record.h, then what a writer put under names that this version does not know. */
@@ -62,7 +62,8 @@ struct step {
 	uint8_t n_behind, n_workers_behind;
 	uint32_t ops, n_ops; /* in the process' step_ops */
 	uint32_t typical;    /* in the process' typicals. Set by typical_find */
-	bool unfinished;
+	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
+	bool unfinished, began_before;
 };
 
 /* Time and number by name. */
@@ -105,7 +106,8 @@ struct process {
 	struct call *calls; /* after model_finish: in the order of time */
 	size_t n_calls, calls_size;
 	struct times ttft; /* of requests, as the engine's steps show them */
-	uint64_t requests, prompt_tokens, output_tokens;
+	uint64_t requests, prompt_tokens, output_tokens; /* without steps, these are all there is */
+	uint64_t requests_mixed;
 	struct times socket_ttft; /* as the server's sockets do: the same ones, seen from outside */
 	uint64_t socket_requests;
 	/* by sched_prof, fault_prof and memory_prof */

@@ -242,17 +242,32 @@ static void put_crowd(struct json_build *b, struct json_object *o, const struct 
 	json_put(b, o, "crowded", v);
 }
 
+static void put_requests(struct json_build *b, struct json_object *o, const struct request_summary *rs)
+{
+	struct json_object *v;
+	char text[REQUESTS_TEXT_MAX];
+
+	if (!rs->count && !rs->mixed)
+		return;
+	v = json_new_object(b);
+	json_put_u64(b, v, "count", rs->count);
+	json_put_u64(b, v, "prompt_tokens", rs->prompt_tokens);
+	json_put_u64(b, v, "output_tokens", rs->output_tokens);
+	json_put_u64(b, v, "began_before", rs->began_before);
+	json_put_u64(b, v, "lost_steps", rs->lost);
+	json_put_u64(b, v, "mixed", rs->mixed);
+	json_put_u64(b, v, "shared_steps", rs->shared_steps);
+	json_put_u64(b, v, "shared_tokens", rs->shared_tokens);
+	json_put_u64(b, v, "max_sequences", rs->max_sequences);
+	if (requests_left_out(rs, text))
+		json_put_text(b, v, "left_out", text);
+	json_put(b, o, "requests", v);
+}
+
 static void put_process_totals(struct json_build *b, struct json_object *o, const struct process *p)
 {
 	struct json_object *v;
 
-	if (p->requests) {
-		v = json_new_object(b);
-		json_put_u64(b, v, "count", p->requests);
-		json_put_u64(b, v, "prompt_tokens", p->prompt_tokens);
-		json_put_u64(b, v, "output_tokens", p->output_tokens);
-		json_put(b, o, "requests", v);
-	}
 	if (p->socket_requests)
 		json_put_u64(b, o, "socket_requests", p->socket_requests);
 	if (p->has_sched) {
@@ -287,7 +302,7 @@ static void put_latencies(struct json_build *b, struct json_object *o, const str
 
 	put_percentiles(b, o, "ttft_us", &sum->ttft);
 	if (sum->ttft.n)
-		json_put_text(b, o, "ttft_from", sum->ttft_of_requests ? "requests" : "steps");
+		json_put_text(b, o, "ttft_from", sum->ttft_of_lines ? "requests" : "steps");
 	if (sum->socket_ttft.n)
 		put_percentiles(b, o, "socket_ttft_us", &sum->socket_ttft);
 	put_percentiles(b, o, "time_per_output_token_us", &sum->tpot);
@@ -335,6 +350,7 @@ static struct json_object *process_object(
 		*err = put_slow(b, o, m, p, sum, slowest);
 	json_put(b, o, "operators", tally_array(b, m, &p->ops));
 	json_put(b, o, "syscalls", tally_array(b, m, &p->syscalls));
+	put_requests(b, o, &sum->requests);
 	put_process_totals(b, o, p);
 	json_put_u64(b, o, "steps_with_loss", sum->lossy_steps);
 	json_put_u64(b, o, "steps_unfinished", sum->unfinished);

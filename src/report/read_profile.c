@@ -46,6 +46,7 @@ static const char *const required[] = {
 enum key_type {
 	KEY_U32,
 	KEY_U64,
+	KEY_PLUS_1, /* a u64; 0: not there */
 	KEY_US,
 	KEY_NAME,
 	KEY_STATE,
@@ -70,6 +71,12 @@ static const struct key step_keys[] = {
 	STEP_KEY("phase", NAME, phase),
 	STEP_KEY("n_tokens", U32, n_tokens),
 	STEP_KEY("context", U64, context),
+	STEP_KEY("n_outputs", PLUS_1, rows[ROW_N_OUTPUTS]),
+	STEP_KEY("n_sequences", PLUS_1, rows[ROW_N_SEQUENCES]),
+	STEP_KEY("sequence", PLUS_1, rows[ROW_ONE_SEQUENCE]),
+	STEP_KEY("sequences", PLUS_1, rows[ROW_MASK]),
+	STEP_KEY("position", PLUS_1, rows[ROW_FIRST_POSITION]),
+	STEP_KEY("rows_read", PLUS_1, rows[ROW_READ]),
 	STEP_KEY("ts_us", US, ts),
 	STEP_KEY("faults_minor", U32, faults_minor),
 	STEP_KEY("faults_major", U32, faults_major),
@@ -90,6 +97,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("straggler_by", NAME, straggler.by),
 	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
 	STEP_KEY("straggler_late_us", US, straggler.late),
+	STEP_KEY("began_before", TRUE, began_before),
 	STEP_KEY("unfinished", TRUE, unfinished),
 };
 #define N_STEP_KEYS (sizeof(step_keys) / sizeof(step_keys[0]))
@@ -126,6 +134,9 @@ static int key_read(
 		return read_u32(value, member) ? 0 : -EINVAL;
 	case KEY_U64:
 		*(uint64_t *)member = json_object_get_uint64(value);
+		return 0;
+	case KEY_PLUS_1:
+		*(uint64_t *)member = json_object_get_uint64(value) + 1;
 		return 0;
 	case KEY_US:
 		return read_us(value, member) ? 0 : -EINVAL;
@@ -409,10 +420,14 @@ static int read_request(struct profile_reader *r, struct process *p, struct json
 		return stage(stages, "ttft", &ns) ? times_add(&p->socket_ttft, ns) : 0;
 	}
 	p->requests++;
+	/* several prompts in one batch, or at once: whose tokens they were is not known */
+	if (shape_true(shape, "mixed")) {
+		p->requests_mixed++;
+		return 0;
+	}
 	p->prompt_tokens += shape_count(shape, "prompt_tokens");
 	p->output_tokens += shape_count(shape, "output_tokens");
-	/* several prompts in one batch, or at once: whose first token it was is not known */
-	if (shape_true(shape, "mixed") || !stage(stages, "ttft", &ns))
+	if (!stage(stages, "ttft", &ns))
 		return 0;
 	return times_add(&p->ttft, ns);
 }

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/read.h"
@@ -56,9 +57,31 @@ static void step_breakdown(struct trace_reader *r, struct json_object *breakdown
 		step->own[STATE_OTHER] = step->total - sum;
 }
 
+/* A number, or a pointer in hex. */
+static bool read_u64(struct json_object *args, const char *key, uint64_t *ret)
+{
+	struct json_object *value = json_object_object_get(args, key);
+
+	if (json_object_is_type(value, json_type_int))
+		*ret = json_object_get_uint64(value);
+	else if (json_object_is_type(value, json_type_string))
+		*ret = strtoull(json_object_get_string(value), NULL, 16);
+	else
+		return false;
+	return true;
+}
+
 static int read_step(struct trace_reader *r, struct json_object *event, int64_t dur)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
+	static const char *const keys[ROW_VALUES] = {
+		[ROW_N_OUTPUTS] = "n_outputs",
+		[ROW_N_SEQUENCES] = "n_sequences",
+		[ROW_ONE_SEQUENCE] = "sequence",
+		[ROW_MASK] = "sequences",
+		[ROW_FIRST_POSITION] = "position",
+		[ROW_READ] = "rows_read",
+	};
 	struct json_object *args = member_object(event, "args"), *breakdown;
 	struct process *p;
 	int err;
@@ -72,7 +95,12 @@ static int read_step(struct trace_reader *r, struct json_object *event, int64_t 
 	read_u32(json_object_object_get(args, "step"), &step.number);
 	read_u32(json_object_object_get(args, "n_tokens"), &step.n_tokens);
 	read_u32(json_object_object_get(args, "lost_records"), &step.lost);
-	step.context = json_object_get_uint64(json_object_object_get(args, "context"));
+	read_u64(args, "context", &step.context);
+	for (size_t i = 0; i < ROW_VALUES; i++) {
+		if (read_u64(args, keys[i], &step.rows[i]))
+			step.rows[i]++;
+	}
+	step.began_before = json_object_get_boolean(json_object_object_get(args, "began_before"));
 	step.unfinished = json_object_get_boolean(json_object_object_get(args, "unfinished"));
 	step_breakdown(r, breakdown, &step);
 	err = model_name(r->m, member_text(event, "name"), &step.phase);

@@ -39,7 +39,7 @@ static int make_summaries(struct report *r)
 	for (size_t i = 0; i < m->n_processes; i++) {
 		err = typical_find(m->processes[i]);
 		if (!err)
-			err = summary_make(m->processes[i], &r->phases, &r->summaries[i]);
+			err = summary_make(m->processes[i], m, &r->phases, &r->summaries[i]);
 		if (err)
 			return err;
 	}

@@ -89,7 +89,7 @@ static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
-	char d[DURATION_MAX];
+	char d[DURATION_MAX], left_out[REQUESTS_TEXT_MAX];
 
 	put_rate(p, "steps/s", sums->steps);
 	if (f->run.tokens)
@@ -123,6 +123,10 @@ static void put_head(struct page *p)
 			(unsigned long long)f->ttft_tokens);
 	if (p->c.column)
 		canvas_line(&p->c);
+	if (requests_left_out(&f->requests, left_out)) {
+		canvas_text(&p->c, left_out);
+		canvas_line(&p->c);
+	}
 }
 
 /* ---- the states ---- */

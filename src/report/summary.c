@@ -7,6 +7,7 @@
 
 void summary_free(struct summary *s)
 {
+	requests_free(&s->requests);
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
@@ -181,76 +182,90 @@ static bool follows(const struct step *s)
 	return s->gap >= 0 && s->gap <= PAUSE_NS;
 }
 
-/* From the start of a run of prefill steps to its end, where a decode step follows. */
-static void find_ttft(const struct process *p, const struct phase_names *names, struct summary *sum,
-	int64_t *values)
+static bool requests_any(const struct request_summary *rs)
 {
-	const struct step *first = NULL, *last = NULL;
-	size_t n = 0;
+	return rs->count || rs->mixed;
+}
+
+/* The time of the steps that gave output, with what lies before each of them. */
+static int64_t output_time(const struct process *p, const struct phase_names *names)
+{
+	int64_t time = 0;
 
 	for (size_t i = 0; i < p->n_steps; i++) {
 		const struct step *s = &p->steps[i];
 
-		if (s->phase == names->prefill) {
-			if (!last || !follows(s))
-				first = s;
-			last = s;
+		if (s->unfinished || !(s->phase == names->decode || (step_has_rows(s) && s->phase != names->prefill)))
 			continue;
-		}
-		if (last && s->phase == names->decode && s->gap >= 0)
-			values[n++] = step_end(last) - first->at;
-		last = NULL;
+		time = ns_add(time, s->total);
+		if (follows(s))
+			time = ns_add(time, s->gap);
 	}
-	sum->ttft = percentiles_of(values, n);
+	return time;
 }
 
-/* From the end of a step to the end of the decode step behind it, which makes the next token. */
-static void find_tpot(const struct process *p, const struct phase_names *names, struct summary *sum,
-	int64_t *values)
+static void find_pauses(const struct process *p, struct summary *sum)
 {
-	uint64_t tokens = 0;
-	size_t n = 0;
-
 	for (size_t i = 0; i < p->n_steps; i++) {
 		const struct step *s = &p->steps[i];
 
-		if (s->gap > PAUSE_NS) {
-			sum->pauses++;
-			if (s->gap > sum->pause_max)
-				sum->pause_max = s->gap;
-		}
-		if (s->phase != names->decode || s->unfinished || !follows(s))
+		if (s->gap <= PAUSE_NS)
 			continue;
-		values[n++] = ns_add(s->gap, s->total);
-		tokens += s->n_tokens ? s->n_tokens : 1;
+		sum->pauses++;
+		if (s->gap > sum->pause_max)
+			sum->pause_max = s->gap;
 	}
-	sum->tpot = percentiles_of(values, n);
-	if (sum->tpot.sum)
-		sum->output_rate = (double)tokens * 1e9 / (double)sum->tpot.sum;
 }
 
-static void find_latencies(const struct process *p, const struct phase_names *names,
-	struct summary *sum, int64_t *values)
+/* What request_prof says, of a profile without steps. */
+static int take_lines(const struct process *p, struct summary *sum)
 {
-	if (names->prefill)
-		find_ttft(p, names, sum, values);
-	if (names->decode)
-		find_tpot(p, names, sum, values);
-	if (p->ttft.len) {
-		memcpy(values, p->ttft.ns, p->ttft.len * sizeof(*values));
-		sum->ttft = percentiles_of(values, p->ttft.len);
-		sum->ttft_of_requests = true;
-	}
-	if (p->socket_ttft.len) {
-		memcpy(values, p->socket_ttft.ns, p->socket_ttft.len * sizeof(*values));
-		sum->socket_ttft = percentiles_of(values, p->socket_ttft.len);
-	}
+	struct request_summary *rs = &sum->requests;
+	int err = 0;
+
+	rs->count = p->requests - p->requests_mixed;
+	rs->mixed = p->requests_mixed;
+	rs->prompt_tokens = p->prompt_tokens;
+	rs->output_tokens = p->output_tokens;
+	for (size_t i = 0; i < p->ttft.len && !err; i++)
+		err = times_add(&rs->ttft, p->ttft.ns[i]);
+	sum->ttft_of_lines = p->ttft.len > 0;
+	return err;
+}
+
+static int find_latencies(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct summary *sum)
+{
+	struct request_summary *rs = &sum->requests;
+	int64_t time;
+	int err;
+
+	err = requests_find(p, m, names, rs);
+	if (!err && !requests_any(rs))
+		err = take_lines(p, sum);
+	if (err)
+		return err;
+	find_pauses(p, sum);
+	sum->ttft = percentiles_of(rs->ttft.ns, rs->ttft.len);
+	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
+	time = output_time(p, names);
+	if (time)
+		sum->output_rate = (double)rs->tokens * 1e9 / (double)time;
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		const struct phase_summary *phase = &sum->phases[i];
 
 		if (names->prefill && phase->phase == names->prefill && phase->total)
 			sum->prefill_rate = (double)phase->tokens * 1e9 / (double)phase->total;
 	}
+	return 0;
+}
+
+static void find_socket_ttft(const struct process *p, struct summary *sum, int64_t *values)
+{
+	if (!p->socket_ttft.len)
+		return;
+	memcpy(values, p->socket_ttft.ns, p->socket_ttft.len * sizeof(*values));
+	sum->socket_ttft = percentiles_of(values, p->socket_ttft.len);
 }
 
 static int slow_add(struct summary *sum, const struct slow_step *slow)
@@ -418,9 +433,10 @@ static int find_slow(const struct process *p, struct summary *sum)
 	return err;
 }
 
-int summary_make(const struct process *p, const struct phase_names *names, struct summary *ret)
+int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct summary *ret)
 {
-	size_t n = p->n_steps > p->ttft.len ? p->n_steps : p->ttft.len;
+	size_t n = p->n_steps;
 	int64_t *values;
 	int err;
 
@@ -435,8 +451,10 @@ int summary_make(const struct process *p, const struct phase_names *names, struc
 	err = sum_phases(p, ret, values);
 	if (!err)
 		err = sum_calls(p, ret, values);
+	if (!err)
+		err = find_latencies(p, m, names, ret);
 	if (!err) {
-		find_latencies(p, names, ret, values);
+		find_socket_ttft(p, ret, values);
 		find_crowd(p, ret);
 		err = find_slow(p, ret);
 	}

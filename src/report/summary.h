@@ -4,6 +4,7 @@
 #define INFTRACE_REPORT_SUMMARY_H
 
 #include "report/cause.h"
+#include "report/requests.h"
 #include "report/stats.h"
 
 /* The steps of one phase. */
@@ -48,8 +49,9 @@ struct summary {
 	size_t n_phases, phases_size;
 	struct call_summary *calls; /* the one that took longest first */
 	size_t n_calls, calls_size;
-	struct percentiles ttft; /* time to first token */
-	bool ttft_of_requests;   /* as the engine shows them */
+	struct request_summary requests;
+	struct percentiles ttft; /* time to first token, of requests that are not mixed */
+	bool ttft_of_lines;	 /* of request_prof, since there are no steps to make it from */
 	struct percentiles socket_ttft;
 	struct percentiles tpot; /* time per output token */
 	uint64_t pauses;         /* between steps, that count for none of these */
@@ -80,7 +82,9 @@ struct phase_names {
 
 /* Of a process that went through typical_find. Returns 0 or -ENOMEM; summary_free is right after
  * both. */
-int summary_make(const struct process *p, const struct phase_names *names, struct summary *ret);
+struct model;
+int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
+	struct summary *ret);
 void summary_free(struct summary *s);
 
 #endif

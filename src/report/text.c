@@ -85,6 +85,18 @@ static void put_head(const struct page *page, const struct process *p, const str
 	fputc('\n', page->out);
 }
 
+static void put_requests(const struct page *page, const struct request_summary *rs)
+{
+	char text[REQUESTS_TEXT_MAX];
+
+	if (rs->count)
+		fprintf(page->out, "  requests: %llu, of %llu prompt and %llu output tokens\n",
+			(unsigned long long)rs->count, (unsigned long long)rs->prompt_tokens,
+			(unsigned long long)rs->output_tokens);
+	if (requests_left_out(rs, text))
+		fprintf(page->out, "  %s\n", text);
+}
+
 static void put_latencies(
 	const struct page *page, const struct process *p, const struct summary *sum)
 {
@@ -93,8 +105,7 @@ static void put_latencies(
 	fprintf(page->out, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99",
 		"max");
 	put_percentiles(page,
-		sum->ttft_of_requests ? "first token (requests)" : "time to first token",
-		&sum->ttft);
+		sum->ttft_of_lines ? "first token (requests)" : "time to first token", &sum->ttft);
 	if (sum->socket_ttft.n)
 		put_percentiles(page, "first token (sockets)", &sum->socket_ttft);
 	put_percentiles(page, "time per output token", &sum->tpot);
@@ -114,10 +125,7 @@ static void put_latencies(
 				sum->output_rate);
 		fputc('\n', page->out);
 	}
-	if (p->requests)
-		fprintf(page->out, "  requests: %llu, of %llu prompt and %llu output tokens\n",
-			(unsigned long long)p->requests, (unsigned long long)p->prompt_tokens,
-			(unsigned long long)p->output_tokens);
+	put_requests(page, &sum->requests);
 	if (p->socket_requests)
 		fprintf(page->out, "  requests seen at sockets: %llu\n", (unsigned long long)p->socket_requests);
 	if (sum->pauses)

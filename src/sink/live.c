@@ -104,6 +104,11 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 	};
 	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
 
+	ls.step.began_before = r->h.flags & REC_F_OPEN_START;
+	for (unsigned int i = 0; s->row_count && i < ROW_VALUES; i++) {
+		if (check_shown(s, s->rows_at + i, r->vals))
+			ls.step.rows[i] = r->vals[s->rows_at + i] + 1;
+	}
 	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
 	take_times(&ls.step, r);
 	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);

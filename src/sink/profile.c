@@ -154,8 +154,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec)
 static void profile_loss(struct sink *s, const struct loss *l)
 {
 	/* in the line of each step that it touched, and in window_prof */
-	(void)s;
-	(void)l;
+	if (l->count[REC_STEP])
+		profile_requests_lost(((struct profile_sink *)s)->requests);
 }
 
 static void profile_settled(struct sink *s)

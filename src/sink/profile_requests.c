@@ -43,7 +43,7 @@ static char *add_intervals(char *p, struct step_request *r)
 static void write_request(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
-	uint64_t zero = q->rec->start_boot_ns;
+	uint64_t zero = q->rec->start_boot_ns, ttft;
 	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
 
 	if (!p)
@@ -52,22 +52,38 @@ static void write_request(struct step_request *r, void *arg)
 	p = fmt_lit(p, ",\"source_kind\":\"steps\"");
 	if (r->context)
 		p = add_u64(p, ",\"context\":", r->context);
+	if (r->has_rows && r->sequence <= INT32_MAX)
+		p = add_u64(p, ",\"sequence\":", r->sequence);
 	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
-	if (!r->began_before)
+	/* which rows of a shared step were its own is not known */
+	if (!r->began_before && !r->shared)
 		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
-	/* the prefill gives one, too */
-	p = add_u64(p, ",\"output_tokens\":", r->decodes + (r->prefill_end != 0));
+	if (!r->shared)
+		p = add_u64(p, ",\"output_tokens\":", step_request_tokens(r));
 	p = add_u64(p, ",\"prefill_steps\":", r->prefills);
+	if (r->drafts)
+		p = add_u64(p, ",\"draft_steps\":", r->drafts);
 	if (r->mixed)
 		p = fmt_lit(p, ",\"mixed\":true");
+	if (r->shared)
+		p = add_u64(p, ",\"shared_steps\":", r->shared);
 	if (r->began_before)
 		p = fmt_lit(p, ",\"began_before\":true");
 	if (r->cut)
 		p = fmt_lit(p, ",\"unfinished\":true");
+	else if (!r->end_seen)
+		p = fmt_lit(p, ",\"end_not_seen\":true");
+	if (r->lost)
+		p = fmt_lit(p, ",\"lost_steps\":true");
 	p = add_us(p, "},\"stage_us\":{\"total\":", r->last_end - r->start);
-	if (r->prefill_end)
-		p = add_us(p, ",\"ttft\":", r->prefill_end - r->start);
-	p = add_intervals(p, r);
+	if (r->mixed) /* nothing of it is one request's alone */
+		goto out;
+	ttft = step_request_ttft(r);
+	if (ttft)
+		p = add_us(p, ",\"ttft\":", ttft);
+	if (!r->lost)
+		p = add_intervals(p, r);
+out:
 	*p++ = '}';
 	profile_line_end(q->lines, p, r->graph);
 }
@@ -124,6 +140,11 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 {
 	step_requests_step(q->steps, r);
+}
+
+void profile_requests_lost(struct profile_requests *q)
+{
+	step_requests_lost(q->steps);
 }
 
 void profile_requests_settled(struct profile_requests *q)

@@ -22,6 +22,9 @@ void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 /* One that a socket shows. */
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r);
 
+/* Steps were lost. */
+void profile_requests_lost(struct profile_requests *q);
+
 /* See struct sink_ops. */
 void profile_requests_settled(struct profile_requests *q);
 

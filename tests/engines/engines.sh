@@ -147,3 +147,8 @@ llama_model() {
 	fi
 	echo "$file"
 }
+
+# The program that serves requests in batches of its own making, with those libraries.
+batch_driver() {
+	engines_build && echo "$ENGINES/batch_driver"
+}

@@ -129,7 +129,7 @@ static void assert_sentence(struct series *s, const char *wanted)
 	struct summary sum;
 	char text[SENTENCE_MAX];
 
-	assert_int_equal(summary_make(s->p, &s->names, &sum), 0);
+	assert_int_equal(summary_make(s->p, NULL, &s->names, &sum), 0);
 	assert_true(sum.n_slow > 0);
 	assert_int_equal(words_slow(&s->m, s->p, &sum.slow[0], text), 0);
 	assert_string_equal(text, wanted);
@@ -339,7 +339,7 @@ static void test_hogs_of(bool workers)
 	series_add(&s, &step);
 	add_usual(&s, 100);
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.n_causes, 4);
 	assert_cause(&s, &sum, 0, 50 * MS,
 		workers ? "workers: waited for a CPU behind `hoga`" : "waited for a CPU behind `hoga`");
@@ -395,7 +395,7 @@ static void test_crowd(void **state)
 		series_add(&s, &step);
 	}
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_alone, 3);
 	assert_int_equal(sum.crowd.steps, 3);
 	assert_int_equal(sum.crowd.waited, 3 * 900 * MS);
@@ -411,7 +411,7 @@ static void test_crowd(void **state)
 	/* with a CPU for each it is the scheduler's choice */
 	for (int i = 0; i < 3; i++)
 		s.p->steps[i].cpus_allowed = 2;
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.crowd.threads, 0);
 	summary_free(&sum);
 	model_free(&s.m);
@@ -433,7 +433,7 @@ static void test_open(void **state)
 	series_add(&s, &step);
 	s.p->steps[100].total = 1130 * MS;
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_steps, 0);
 	assert_int_equal(sum.n_open, 1);
 	assert_int_equal(words_open(&s.m, s.p, &sum.open[0], text), 0);
@@ -703,7 +703,7 @@ static void test_gap(void **state)
 	s.now += 5000 * MS; /* nobody asked for a token */
 	add_usual(&s, 100);
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_steps, 0);
 	assert_int_equal(sum.slow_gaps, 1);
 	assert_int_equal(sum.slow[0].step->number, 100);
@@ -744,7 +744,7 @@ static void test_ttft(void **state)
 		add_usual(&s, 20);
 	}
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.ttft.n, 3);
 	assert_near(sum.ttft.max, start);
 	assert_int_equal(sum.tpot.n, 60);
@@ -775,7 +775,7 @@ static void test_lanes_of(bool contexts)
 		series_add(&s, &step);
 	}
 	series_end(&s);
-	assert_int_equal(summary_make(s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.tpot.n, 198);
 	assert_near(sum.tpot.p50, 41 * MS);
 	assert_int_equal(s.p->steps[0].lane, s.p->steps[99].lane);

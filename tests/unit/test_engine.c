@@ -136,24 +136,59 @@ static void check_llama_step(const struct probe_spec *s)
 		.reg = REG_SP, .derefs = 1, .size = 4, .flags = FETCH_F_SIGNED, .off = { 8 }
 	};
 #endif
+#ifdef __aarch64__
+#define BATCH(at) { .reg = REG_ARG2, .derefs = 1, .size = 8, .off = { at } }
+#else
+#define BATCH(at) { .reg = REG_SP, .derefs = 1, .size = 8, .off = { 8 + at } }
+#endif
+	static const struct row_fetch rows[ROW_COLUMNS] = {
+		[ROW_SEQUENCE] = { BATCH(40), .stride = 8, .loads = 2, .size = 4, .flags = FETCH_F_SIGNED },
+		[ROW_SEQUENCES] = { BATCH(32), .stride = 4, .loads = 1, .size = 4, .flags = FETCH_F_SIGNED },
+		[ROW_POSITION] = { BATCH(24), .stride = 4, .loads = 1, .size = 4, .flags = FETCH_F_SIGNED },
+		[ROW_OUTPUT] = { BATCH(48), .stride = 1, .loads = 1, .size = 1, .flags = FETCH_F_SIGNED },
+	};
+#undef BATCH
+	/* n_tokens, context, n_outputs, n_sequences, sequence, sequences, position, rows_read */
+	static const struct {
+		uint64_t vals[FUNC_VALS_MAX];
+		const char *name;
+	} names[] = {
+		{ { 1, 0, 1, 1, 0, 0, 7, 1 }, "decode" },
+		{ { 1, 0, 1, 2, ROW_UNKNOWN, 3, 7, 1 }, "mixed" }, /* a row of two sequences */
+		{ { 1, 0, ROW_UNKNOWN, ROW_UNKNOWN, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, "decode" },
+		{ { 9, 0, 1, 1, 0, 0, 0, 9 }, "prefill" },
+		{ { 9, 0, 0, 1, 0, 0, 512, 9 }, "prefill" },
+		{ { 9, 0, 1, 1, 0, 0, ROW_UNKNOWN, 9 }, "prefill" }, /* llama_batch_get_one() */
+		{ { 9, 0, 9, 1, 0, 0, 0, 9 }, "prefill" },	     /* embeddings */
+		{ { 4, 0, 4, 1, 3, 0, 77, 4 }, "decode" },	     /* drafts to be verified */
+		{ { 4, 0, 4, 4, ROW_UNKNOWN, 15, 77, 4 }, "mixed" },
+		{ { 40000, 0, 2, 2, ROW_UNKNOWN, 0, 77, 16384 }, "mixed" }, /* at least two */
+		{ { 9, 0, 1, ROW_UNKNOWN, ROW_UNKNOWN, 0, 0, 5 }, "unknown" },
+		{ { 9, 0, ROW_UNKNOWN, ROW_UNKNOWN, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, "unknown" },
+		{ { 0, 0, 0, 0, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, "unknown" },
+		{ { (uint64_t)-1, 0, ROW_UNKNOWN, ROW_UNKNOWN, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, "unknown" },
+	};
 	struct probe p;
 
 	assert_string_equal(s->library, "libllama.*so*");
 	assert_int_equal(s->role, ROLE_STEP);
 	assert_int_equal(s->flags, PROBE_F_SPAN);
-	assert_int_equal(s->nargs, 2);
+	assert_int_equal(s->nargs, 2 + ROW_VALUES);
 	assert_string_equal(s->args[0].name, "n_tokens");
 	assert_string_equal(s->args[1].name, "context");
 	assert_true(s->args[0].is_signed);
-	assert_string_equal(name_of(s, 1), "decode");
-	assert_string_equal(name_of(s, 2), "prefill");
-	assert_string_equal(name_of(s, (uint64_t)-1), "prefill");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		assert_string_equal(probe_spec_name(s, names[i].vals), names[i].name);
 
 	probe_spec_encode(s, &p);
 	assert_int_equal(p.role, ROLE_STEP);
 	assert_int_equal(p.flags, PROBE_F_SPAN);
-	assert_int_equal(p.nvals, 2);
+	assert_int_equal(p.nvals, 2 + ROW_VALUES);
 	assert_memory_equal(&p.fetch[0], &n_tokens, sizeof(n_tokens));
+	assert_int_equal(p.rows, 1);
+	assert_int_equal(p.rows_at, 2);
+	assert_int_equal(p.row_else, ROW_ELSE_LAST);
+	assert_memory_equal(p.row, rows, sizeof(rows));
 }
 
 static void test_llama_cpp(void **state)
@@ -553,13 +588,13 @@ static const struct {
 	{ PROBES("{" F ",'name':'$'}"), "1: name: $: no such argument" },
 	{ PROBES("{" F ",'name':'a == 1 ? x : y'}"), "1: name: a == 1 ? x : y: no such argument" },
 	{ PROBES("{" F ",'name':'a ? x : y'}"),
-		"1: name: a ? x : y: write: arg == number ? name : name" },
+		"1: name: a ? x : y: write: arg == value (or !=, <, >)" },
 	{ PROBES("{" F ",'name':'a == b ? x : y'}"),
-		"1: name: a == b ? x : y: write: arg == number ? name : name" },
+		"1: name: a == b ? x : y: no such argument" },
 	{ PROBES("{" F ",'name':'a == 1 ? x'}"),
-		"1: name: a == 1 ? x: write: arg == number ? name : name" },
+		"1: name: a == 1 ? x: write: arg == value ? name : name" },
 	{ PROBES("{" F ",'name':'a == 1 ? x : y z'}"),
-		"1: name: a == 1 ? x : y z: write: arg == number ? name : name" },
+		"1: name: a == 1 ? x : y z: no such argument" },
 	/* conditions, instants, several functions */
 	{ PROBES("{" F ",\n'when':'a == 1'}"), "2: when: a == 1: no such argument" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'when':'a'}"),
@@ -569,9 +604,9 @@ static const struct {
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 1 2'}"),
 		"1: when: a == 1 2: write: arg == value (or !=, <, >)" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == one'}"),
-		"1: when: a == one: the value is not a number" },
+		"1: when: a == one: the value is neither a number nor an argument that is one" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 99999999999999999999'}"),
-		"1: when: a == 99999999999999999999: the value is not a number" },
+		"1: when: a == 99999999999999999999: the value is neither a number nor an argument that is one" },
 	{ PROBES("{" F ",'when':1}"), "1: when: must be a string" },
 	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'when':'a == 1'}"), "2: when: a == 1: no such argument" },
 	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'name':'$a'}"), "2: name: $a: no such argument" },

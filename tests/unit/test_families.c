@@ -424,13 +424,13 @@ static void test_request(void **state)
 	(void)state;
 	ASSERT_REQUESTS(one, "{\"pid\":5000000," KIND
 			     ",\"ts_us\":1.000,\"prompt_tokens\":11,\"output_tokens\":4,"
-			     "\"prefill_steps\":1} "
+			     "\"prefill_steps\":1,\"end_not_seen\":true} "
 			     "{\"total\":9.000,\"ttft\":4.000,\"tpot_p50\":2.000,\"tpot_p90\":2."
 			     "500,\"tpot_p99\":2.500,"
 			     "\"tpot_max\":2.500}");
 	ASSERT_REQUESTS(chunks,
 		"{\"pid\":5000000," KIND ",\"context\":16,\"ts_us\":0.000,\"prompt_tokens\":1288,"
-		"\"output_tokens\":2,\"prefill_steps\":4} "
+		"\"output_tokens\":2,\"prefill_steps\":4,\"end_not_seen\":true} "
 		"{\"total\":0.050,\"ttft\":0.040,\"tpot_p50\":0.010,\"tpot_p90\":0.010,\"tpot_"
 		"p99\":0.010,"
 		"\"tpot_max\":0.010}");
@@ -440,8 +440,8 @@ static void test_request(void **state)
 		"{\"total\":0.030,\"ttft\":0.010,\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_"
 		"p99\":0.020,"
 		"\"tpot_max\":0.020}",
-		"{\"pid\":5000000," KIND ",\"ts_us\":0.040,\"prompt_tokens\":7,\"output_tokens\":1,"
-		"\"prefill_steps\":1} {\"total\":0.010,\"ttft\":0.010}");
+		"{\"pid\":5000000," KIND ",\"ts_us\":0.040,\"prompt_tokens\":7,\"output_tokens\":0,"
+		"\"prefill_steps\":1,\"end_not_seen\":true} {\"total\":0.010}");
 
 	/* steps of an engine without phases are none of a request */
 	open_requests(&o);

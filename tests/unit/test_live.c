@@ -115,7 +115,7 @@ static void reference_make(struct reference *r, const struct live_step *steps, s
 	}
 	model_finish(&r->m);
 	assert_int_equal(typical_find(r->p), 0);
-	assert_int_equal(summary_make(r->p, &r->names, &r->sum), 0);
+	assert_int_equal(summary_make(r->p, NULL, &r->names, &r->sum), 0);
 }
 
 static void reference_free(struct reference *r)

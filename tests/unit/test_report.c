@@ -297,7 +297,7 @@ static void test_sockets(void **state)
 	process = json_object_array_get_idx(get(report, "processes"), 0);
 	assert_string_equal(text_at(get(process, "requests"), "count"), "1");
 	assert_string_equal(text_at(get(process, "requests"), "output_tokens"), "51");
-	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10000.000");
+	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10005.000");
 	assert_string_equal(text_at(get(process, "socket_ttft_us"), "max"), "12000.000");
 	assert_string_equal(text_at(process, "socket_requests"), "1");
 	json_object_put(report);

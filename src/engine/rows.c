@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/spec.h"
+
+const char *const row_column_keys[ROW_COLUMNS] = {
+	[ROW_SEQUENCE] = "sequence",
+	[ROW_SEQUENCES] = "sequences",
+	[ROW_POSITION] = "position",
+	[ROW_OUTPUT] = "output",
+};
+
+static const struct {
+	const char *name;
+	bool is_signed, is_pointer;
+} values[ROW_VALUES] = {
+	[ROW_N_OUTPUTS] = { "n_outputs", true, false },
+	[ROW_N_SEQUENCES] = { "n_sequences", true, false },
+	[ROW_ONE_SEQUENCE] = { "sequence", true, false },
+	[ROW_MASK] = { "sequences", false, true },
+	[ROW_FIRST_POSITION] = { "position", true, false },
+	[ROW_READ] = { "rows_read", true, false },
+};
+
+int rows_begin(struct probe_spec *s, const char *count, const char **ret_why)
+{
+	int at = spec_find_arg(s, count, strlen(count));
+
+	*ret_why = "count is not the name of an argument that is a number";
+	if (at < 0 || s->args[at].is_string || s->args[at].is_float)
+		return -EINVAL;
+	*ret_why = "they take six of the ten arguments";
+	if (s->nargs + ROW_VALUES > FUNC_VALS_MAX)
+		return -EINVAL;
+	*ret_why = "an argument has the name of what is made of rows: n_outputs, n_sequences, sequence, sequences, "
+		   "position or rows_read";
+	for (int i = 0; i < ROW_VALUES; i++) {
+		if (spec_find_arg(s, values[i].name, strlen(values[i].name)) >= 0)
+			return -EINVAL;
+	}
+	s->row_count = (uint8_t)(at + 1);
+	s->rows_at = (uint8_t)s->nargs;
+	for (int i = 0; i < ROW_VALUES; i++) {
+		s->fetch[s->nargs] = (struct fetch){ .reg = REG_NONE, .size = 8 };
+		s->args[s->nargs] = (struct probe_arg){
+			.name = strdup(values[i].name),
+			.is_signed = values[i].is_signed,
+			.is_pointer = values[i].is_pointer,
+			.is_row = true,
+			.size = 8,
+		};
+		*ret_why = "out of memory";
+		if (!s->args[s->nargs].name)
+			return -ENOMEM;
+		s->nargs++;
+	}
+	return 0;
+}
+
+/* Cuts " else WORD" off. */
+static int parse_else(char *expr, enum row_column column, uint8_t *ret_else)
+{
+	static const char *const words[] = {
+		[ROW_ELSE_NONE] = "none", [ROW_ELSE_LAST] = "last", [ROW_ELSE_ALL] = "all"
+	};
+	char *word = strstr(expr, " else ");
+
+	if (!word)
+		return 0;
+	*word = 0;
+	word += strlen(" else ");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcmp(words[i], word) || column != ROW_OUTPUT)
+			continue;
+		*ret_else = (uint8_t)i;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why)
+{
+	char *source = strdup(expr);
+	int err;
+
+	*ret_why = "out of memory";
+	if (!source)
+		return -ENOMEM;
+	err = parse_else(source, column, &s->row_else);
+	if (err)
+		*ret_why = "only output may end with \" else last\", \" else all\" or \" else none\"";
+	else
+		err = fetch_parse_row(source, &s->row[column], ret_why);
+	free(source);
+	return err;
+}
+
+bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals)
+{
+	if (s->misfits & 1u << (s->row_count - 1))
+		return false;
+	if (i == s->rows_at + (unsigned int)ROW_MASK)
+		return vals[i];
+	if (i == s->rows_at + (unsigned int)ROW_READ)
+		return vals[i] != vals[s->row_count - 1];
+	return vals[i] != ROW_UNKNOWN;
+}
+
+static uint64_t known(uint64_t v, uint64_t otherwise)
+{
+	return v == ROW_UNKNOWN ? otherwise : v;
+}
+
+bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_rows *ret)
+{
+	const uint64_t *v = vals + s->rows_at;
+
+	if (!s->row_count || s->misfits & 1u << (s->row_count - 1))
+		return false;
+	*ret = (struct step_rows){
+		.readable = v[ROW_READ] == vals[s->row_count - 1],
+		.one = v[ROW_ONE_SEQUENCE] != ROW_UNKNOWN,
+		.sequence = known(v[ROW_ONE_SEQUENCE], 0),
+		.mask = v[ROW_MASK],
+		.n_sequences = known(v[ROW_N_SEQUENCES], 0),
+		.n_outputs = known(v[ROW_N_OUTPUTS], 0),
+		.outputs_known = v[ROW_N_OUTPUTS] != ROW_UNKNOWN,
+		.position = (int64_t)known(v[ROW_FIRST_POSITION], (uint64_t)-1),
+	};
+	return true;
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Batches with rows of several sequences: the steps and requests of a profile and of a trace, and what the
+# report makes of either, are those that the driver wrote down itself.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+need python3
+need_llama
+driver=$(batch_driver)
+mkfifo "$TMP/go"
+
+# recorded NAME RECORD-OPTION... -- COMMAND ARG...: attached before the command's first step
+recorded() {
+	local name=$1 options=() engine tracer
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	"$@" <"$TMP/go" >"$TMP/$name.out" 2>&1 &
+	engine=$!
+	test_pids+=("$engine")
+	exec 9>"$TMP/go"
+	wait_until 60 grep -qx ready "$TMP/$name.out" || return 1
+	background "$INFTRACE" record "${options[@]}" -p "$engine" 2>"$TMP/$name.err"
+	tracer=$BG
+	wait_until 60 grep -q 'recording' "$TMP/$name.err" || return 1
+	echo >&9
+	exec 9>&-
+	wait "$engine" && wait "$tracer"
+}
+
+for scene in serve alone one draft turns prefix; do
+	if ! recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
+		"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then
+		sed 's/^/# /' "$TMP/$scene.out" "$TMP/$scene.err"
+		not_ok "$scene" "the run failed"
+		continue
+	fi
+	"$INFTRACE" report --json "$TMP/$scene.jsonl" >"$TMP/$scene.p"
+	"$INFTRACE" report --json "$TMP/$scene.json" >"$TMP/$scene.t"
+	check "$scene: steps, requests and the report's numbers, by the driver's own log" \
+		"$TOP/tests/programs/check_batches.py" "$TMP/$scene.log" "$TMP/$scene.jsonl" "$TMP/$scene.json" \
+		"$TMP/$scene.p" "$TMP/$scene.t"
+	sed 's/^/# /' "$TMP/check.out"
+	check "$scene: files" "$INFTRACE" validate "$TMP/$scene.json" "$TMP/$scene.jsonl"
+done

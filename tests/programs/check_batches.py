@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""check_batches.py LOG PROFILE TRACE REPORT-OF-PROFILE REPORT-OF-TRACE
+
+Holds what inftrace has recorded of tests/engines/batch_driver against the driver's own log: the rows of
+every step, the requests, and the numbers that inftrace report (--json) makes of them."""
+
+import json
+import math
+import sys
+
+
+def lines(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def require(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"{what}: {got}, wanted {wanted}")
+
+
+def phase(step):
+    if step["n_sequences"] > 1:
+        return "mixed"
+    if step["rows"] == 1:
+        return "decode"
+    if step["position"] != 0 and step["outputs"] == step["rows"]:
+        return "decode"
+    return "prefill"
+
+
+def wanted_shape(step):
+    shape = {"n_tokens": step["rows"], "n_outputs": step["outputs"], "n_sequences": step["n_sequences"]}
+    if step["n_sequences"] == 1:
+        shape["sequence"] = int(math.log2(step["sequences"]))
+    else:
+        shape["sequences"] = step["sequences"]
+    if step["position"] >= 0:
+        shape["position"] = step["position"]
+    return shape
+
+
+KEYS = ("n_tokens", "n_outputs", "n_sequences", "sequence", "sequences", "position", "rows_read")
+
+
+def check_steps(log, profile, trace):
+    steps = sorted((e["shape"] | {"total": e["stage_us"]["total"]} for e in profile if e["event"] == "token_prof"),
+                   key=lambda s: s["step"])
+    slices = sorted((e for e in trace if e.get("cat") == "step"), key=lambda e: e["args"]["step"])
+    require("steps of the profile", len(steps), len(log))
+    require("steps of the trace", len(slices), len(log))
+    for got, drawn, wanted in zip(steps, slices, log):
+        name = f"step {wanted['step']}"
+        require(name, {k: got[k] for k in KEYS if k in got}, wanted_shape(wanted))
+        args = {k: drawn["args"][k] for k in KEYS if k in drawn["args"]}
+        if "sequences" in args:
+            args["sequences"] = int(args["sequences"], 16)
+        require(f"{name} of the trace", args, wanted_shape(wanted))
+        require(f"{name}: phase", got["phase"], phase(wanted))
+        require(f"{name}: phase in the trace", drawn["name"], phase(wanted))
+    return [(ns(s["ts_us"]), ns(s["ts_us"]) + ns(s["total"])) for s in steps]
+
+
+def check_requests(log, steps, spans, profile):
+    """Those that had no step with another one: to the nanosecond."""
+    alone = [r for r in log if not r["shared"]]
+    got = [e for e in profile if e["event"] == "request_prof"]
+    clean = sorted((e for e in got if not e["shape"].get("mixed")), key=lambda e: e["shape"]["ts_us"])
+    require("requests alone", len(clean), len(alone))
+    tpot = []
+    for e, r in zip(clean, alone):
+        name = f"request {r['request']}"
+        shape, stage = e["shape"], e["stage_us"]
+        require(f"{name}: sequence", shape["sequence"], r["sequence"])
+        require(f"{name}: prompt", shape["prompt_tokens"], r["prompt"])
+        require(f"{name}: outputs", shape["output_tokens"], r["outputs"])
+        require(f"{name}: ttft", ns(stage["ttft"]), spans[r["first_token_step"]][1] - spans[r["first_step"]][0])
+        require(f"{name}: total", ns(stage["total"]), spans[r["last_step"]][1] - spans[r["first_step"]][0])
+        own = [s for s in steps if r["first_token_step"] <= s["step"] <= r["last_step"] and
+               s["sequences"] == 1 << r["sequence"]]
+        for k, (a, b) in enumerate(zip(own, own[1:])):
+            n = 1
+            if b["outputs"] > 1 and k + 2 < len(own):
+                n = own[k + 2]["position"] - b["position"]
+            tpot += [(spans[b["step"]][1] - spans[a["step"]][1]) // n] * n
+    for e in got:
+        if e["shape"].get("mixed"):
+            if {"prompt_tokens", "output_tokens"} & e["shape"].keys() or {"ttft", "tpot_p50"} & e["stage_us"].keys():
+                sys.exit(f"a mixed request with times or tokens: {e}")
+    sequences = {s for step in steps if step["n_sequences"] > 1 for s in range(64) if step["sequences"] >> s & 1}
+    require("sequences of mixed requests", {e["shape"]["sequence"] for e in got if e["shape"].get("mixed")}, sequences)
+    return alone, [spans[r["first_token_step"]][1] - spans[r["first_step"]][0] for r in alone], tpot
+
+
+def percentiles(values):
+    values = sorted(values)
+    at = lambda p: values[math.ceil(len(values) * p / 100) - 1]
+    return {"count": len(values), "p50": at(50), "p90": at(90), "p99": at(99), "max": values[-1]}
+
+
+def check_report(name, report, steps, alone, ttft, tpot):
+    p = report["processes"][0]
+    shared = [s for s in steps if s["n_sequences"] > 1]
+    for key, values in (("ttft_us", ttft), ("time_per_output_token_us", tpot)):
+        got = p.get(key)
+        if not values:
+            require(f"{name}: {key}", got, None)
+            continue
+        got = {k: v if k == "count" else ns(v) for k, v in got.items()}
+        require(f"{name}: {key}", {k: got[k] for k in percentiles(values)}, percentiles(values))
+    r = p["requests"]
+    require(f"{name}: requests", r["count"], len(alone))
+    require(f"{name}: prompt tokens", r["prompt_tokens"], sum(q["prompt"] for q in alone))
+    require(f"{name}: output tokens", r["output_tokens"], sum(q["outputs"] for q in alone))
+    require(f"{name}: shared steps", r["shared_steps"], len(shared))
+    require(f"{name}: tokens of shared steps", r["shared_tokens"], sum(s["outputs"] for s in shared))
+    require(f"{name}: sequences at once", r["max_sequences"], max([s["n_sequences"] for s in shared], default=0))
+    require(f"{name}: some are left out, and it says so", bool(r["mixed"]), bool(shared))
+    require(f"{name}: it says so", "left_out" in r, bool(shared))
+
+
+def main():
+    log, profile, trace, of_profile, of_trace = sys.argv[1:]
+    log, profile = lines(log), lines(profile)
+    with open(trace, encoding="utf-8") as f:
+        trace = json.load(f)
+    of_profile, of_trace = lines(of_profile)[0], lines(of_trace)[0]
+    steps = [e for e in log if "rows" in e]
+    requests = [e for e in log if "shared" in e]
+    spans = check_steps(steps, profile, trace)
+    alone, ttft, tpot = check_requests(sorted(requests, key=lambda r: r["request"]), steps, spans, profile)
+    for name, report in (("report of the profile", of_profile), ("report of the trace", of_trace)):
+        check_report(name, report, steps, alone, ttft, tpot)
+    samples = [e for e in profile if e["event"] == "sample_prof"]
+    require("samples", len(samples), log[-1]["samples"])
+    print(f"{len(steps)} steps, {len(requests)} requests, {len(alone)} of them alone, {len(tpot)} times of tokens")
+
+
+main()

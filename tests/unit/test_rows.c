@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Rows of a step: how a preset describes them, what is shown of them, and names with conditions. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/check.h"
+#include "engine/spec.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static struct probe_spec *make_spec(struct probe_table *pt)
+{
+	struct probe_spec *s = spec_append(pt, NULL, "f");
+	const char *why;
+
+	assert_non_null(s);
+	s->role = ROLE_STEP;
+	assert_int_equal(spec_add_arg(s, "n", "s32 arg1", NULL, 0, &why), 0);
+	return s;
+}
+
+static void test_columns(void **state)
+{
+	static const struct {
+		const char *text;
+		struct row_fetch want;
+	} good[] = {
+		{ "s8 *(*(sp+56)+row)", { .array = { .reg = REG_SP, .derefs = 1, .size = 8, .off = { 56 } },
+						.stride = 1, .loads = 1, .size = 1, .flags = FETCH_F_SIGNED } },
+		{ "u32 *(arg2+4*row)",
+			{ .array = { .reg = REG_ARG2, .size = 8 }, .stride = 4, .loads = 1, .size = 4 } },
+		{ "s64 *(arg2+24+16*row)", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { 24 }, .stride = 16,
+						   .loads = 1, .size = 8, .flags = FETCH_F_SIGNED } },
+		{ "u16 * ( arg2 + 0x10 * row -8 ) ", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { -8 },
+							 .stride = 16, .loads = 1, .size = 2 } },
+		{ "u32 *(*(*(*(arg1+8)+16)+8*row)+4)",
+			{ .array = { .reg = REG_ARG1, .derefs = 2, .size = 8, .off = { 8, 16 } }, .off = { 0, 4 },
+				.stride = 8, .loads = 2, .size = 4 } },
+	};
+	static const char *const bad[] = { "", "s32", "s32 arg1", "s32 *(arg1)", "s32 *(arg1+8)", "f32 *(arg1+4*row)",
+		"str *(arg1+8*row)", "ptr", "s32 *(arg1+0*row)", "s32 *(arg1+99999*row)", "s32 *(arg1-4*row)",
+		"s32 *(arg1+4*row+4*row)", "s32 *(*(arg1+8*row)+8*row)", "s32 *(*(*(arg1+8*row)))",
+		"s32 *(arg1+4*rows)", "s32 *(arg1+4*row", "s32 *(arg1+4*row) x", "s32 *(arg1+row*4)",
+		"s32 *(*(*(*(*(arg1)))+4*row))" };
+	const char *why;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct row_fetch got = {};
+
+		why = NULL;
+		if (fetch_parse_row(good[i].text, &got, &why))
+			fail_msg("%s: %s", good[i].text, why);
+		if (memcmp(&got, &good[i].want, sizeof(got)))
+			fail_msg("%s", good[i].text);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct row_fetch got = { .loads = 9 };
+
+		why = NULL;
+		if (fetch_parse_row(bad[i], &got, &why) != -EINVAL || !why || got.loads != 9)
+			fail_msg("%s: no error", bad[i]);
+	}
+}
+
+static void test_else(void **state)
+{
+	static const struct {
+		enum row_column column;
+		const char *text;
+		int want; /* < 0: an error */
+	} cases[] = { { ROW_OUTPUT, "s8 *(arg1+row)", ROW_ELSE_NONE }, { ROW_OUTPUT, "s8 *(arg1+row) else last", ROW_ELSE_LAST },
+		{ ROW_OUTPUT, "s8 *(arg1+row) else all", ROW_ELSE_ALL },
+		{ ROW_OUTPUT, "s8 *(arg1+row) else none", ROW_ELSE_NONE }, { ROW_OUTPUT, "s8 *(arg1+row) else first", -1 },
+		{ ROW_OUTPUT, "s8 *(arg1+row) else", -1 }, { ROW_POSITION, "s8 *(arg1+row) else last", -1 } };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct probe_table pt = {};
+		struct probe_spec *s = make_spec(&pt);
+		const char *why = NULL;
+		int err;
+
+		assert_int_equal(rows_begin(s, "n", &why), 0);
+		err = rows_add_column(s, cases[i].column, cases[i].text, &why);
+		assert_int_equal(err, cases[i].want < 0 ? -EINVAL : 0);
+		if (!err)
+			assert_int_equal(s->row_else, cases[i].want);
+		probe_table_free(&pt);
+	}
+}
+
+static void test_begin(void **state)
+{
+	struct probe_table pt = {};
+	struct probe_spec *s = make_spec(&pt);
+	const char *why = NULL;
+
+	(void)state;
+	assert_int_equal(rows_begin(s, "m", &why), -EINVAL);
+	assert_int_equal(spec_add_arg(s, "text", "str arg2", NULL, 0, &why), 0);
+	assert_int_equal(rows_begin(s, "text", &why), -EINVAL);
+	assert_int_equal(spec_add_arg(s, "position", "s32 arg3", NULL, 0, &why), 0);
+	assert_int_equal(rows_begin(s, "n", &why), -EINVAL);
+	assert_string_equal(why, "an argument has the name of what is made of rows: n_outputs, n_sequences, sequence, "
+				 "sequences, position or rows_read");
+	probe_table_free(&pt);
+
+	s = make_spec(&pt);
+	for (char name[] = "a"; name[0] < 'e'; name[0]++)
+		assert_int_equal(spec_add_arg(s, name, "s32 arg3", NULL, 0, &why), 0);
+	assert_int_equal(rows_begin(s, "n", &why), -EINVAL);
+	probe_table_free(&pt);
+}
+
+/* What is not known is not shown, and nothing is where the count does not fit. */
+static void test_shown(void **state)
+{
+	static const struct {
+		uint64_t vals[1 + ROW_VALUES];
+		bool shown[ROW_VALUES];
+	} cases[] = {
+		{ { 3, 1, 1, 0, 0, 7, 3 }, { 1, 1, 1, 0, 1, 0 } },
+		{ { 3, 2, 2, ROW_UNKNOWN, 5, 7, 3 }, { 1, 1, 0, 1, 1, 0 } },
+		{ { 3, 2, 2, ROW_UNKNOWN, 0, ROW_UNKNOWN, 2 }, { 1, 1, 0, 0, 0, 1 } },
+		{ { (uint64_t)-1, ROW_UNKNOWN, ROW_UNKNOWN, ROW_UNKNOWN, 0, ROW_UNKNOWN, 0 }, { 0, 0, 0, 0, 0, 1 } },
+	};
+	struct probe_table pt = {};
+	struct probe_spec *s = make_spec(&pt);
+	struct step_rows rows;
+	const char *why;
+
+	(void)state;
+	assert_false(rows_of_step(s, cases[0].vals, &rows));
+	assert_int_equal(rows_begin(s, "n", &why), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (unsigned int k = 0; k < ROW_VALUES; k++)
+			assert_int_equal(check_shown(s, s->rows_at + k, cases[i].vals), cases[i].shown[k]);
+	}
+	assert_true(rows_of_step(s, cases[0].vals, &rows));
+	assert_true(rows.readable && rows.one && rows.outputs_known);
+	assert_int_equal(rows.position, 7);
+	assert_true(rows_of_step(s, cases[3].vals, &rows));
+	assert_false(rows.readable || rows.one || rows.outputs_known || rows.mask || rows.n_sequences);
+	assert_int_equal(rows.position, -1);
+	s->misfits = 1;
+	assert_false(rows_of_step(s, cases[0].vals, &rows));
+	for (unsigned int k = 0; k < ROW_VALUES; k++)
+		assert_false(check_shown(s, s->rows_at + k, cases[0].vals));
+	probe_table_free(&pt);
+}
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *rule;
+		uint64_t n, m;
+		const char *name;
+	} good[] = { { "n == 1 ? one : n > 1 ? more : none", 1, 0, "one" },
+		{ "n == 1 ? one : n > 1 ? more : none", 2, 0, "more" },
+		{ "n == 1 ? one : n > 1 ? more : none", 0, 0, "none" },
+		{ "n==m?same:n<m?less:more", 4, 4, "same" }, { "n==m?same:n<m?less:more", (uint64_t)-4, 4, "less" },
+		{ "n==m?same:n<m?less:more", 4, (uint64_t)-4, "more" }, { "n != m ? a.b-c_1 : x", 4, 5, "a.b-c_1" } };
+	static const char *const bad[] = { "n ? a : b", "n == 1 ? a", "n == 1 ? : b", "n == 1 ? a :", "n == 1 ? a b : c",
+		"n == 1 ? a : b c", "n == k ? a : b", "k == 1 ? a : b", "n == 1 ? a : n == ? b : c", "? a : b",
+		"n==1?a:n==2?a:n==3?a:n==4?a:n==5?a:n==6?a:n==7?a:n==8?a:n==9?a:b" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct probe_table pt = {};
+		struct probe_spec *s = make_spec(&pt);
+		uint64_t vals[FUNC_VALS_MAX] = { good[i].n, good[i].m };
+		const char *why = NULL;
+
+		assert_int_equal(spec_add_arg(s, "m", "s32 arg2", NULL, 0, &why), 0);
+		if (spec_set_name(s, good[i].rule, &why))
+			fail_msg("%s: %s", good[i].rule, why);
+		assert_string_equal(probe_spec_name(s, vals), good[i].name);
+		s->misfits = 1;
+		assert_string_equal(probe_spec_name(s, vals), "f");
+		probe_table_free(&pt);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct probe_table pt = {};
+		struct probe_spec *s = make_spec(&pt);
+		const char *why = NULL;
+
+		if (spec_set_name(s, bad[i], &why) != -EINVAL || !why)
+			fail_msg("%s: no error", bad[i]);
+		probe_table_free(&pt);
+	}
+}
+
+/* The kernel compares with numbers only, and before rows are looked at. */
+static void test_when(void **state)
+{
+	struct probe_table pt = {};
+	struct probe_spec *s = make_spec(&pt);
+	const char *why = NULL;
+
+	(void)state;
+	assert_int_equal(rows_begin(s, "n", &why), 0);
+	assert_int_equal(spec_set_when(s, "n == n_outputs", &why), -EINVAL);
+	s->when = (struct probe_cond){};
+	assert_int_equal(spec_set_when(s, "n_outputs > 1", &why), -EINVAL);
+	s->when = (struct probe_cond){};
+	assert_int_equal(spec_set_when(s, "n > 1", &why), 0);
+	probe_table_free(&pt);
+}
+
+#define TEST(f) cmocka_unit_test(f)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_begin), TEST(test_shown),
+		TEST(test_names), TEST(test_when) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Requests from steps whose rows are known: sequences apart, shared steps, drafts, cuts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/step_requests.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static struct step_request got[16]; /* in the order in which they were over */
+static size_t n_got;
+static uint64_t tokens[64];
+static size_t n_tokens, n_mixed, n_steps;
+
+static void on_done(struct step_request *r, void *arg)
+{
+	(void)arg;
+	assert_true(n_got < ARRAY_SIZE(got));
+	got[n_got++] = *r;
+}
+
+static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+{
+	(void)r;
+	(void)s;
+	(void)gap;
+	(void)arg;
+	assert_true(n_tokens < ARRAY_SIZE(tokens));
+	tokens[n_tokens++] = ns;
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	(void)arg;
+	assert_true(r->mixed);
+	n_mixed++;
+}
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)s;
+	(void)arg;
+	assert_true(r->start);
+	n_steps++;
+}
+
+/* A step of 10, 10 behind the one before; rows and outputs of one sequence from a position on. */
+static struct step_seen alone(uint64_t nth, enum step_phase phase, uint64_t rows, uint64_t outputs,
+	uint64_t sequence, int64_t position)
+{
+	return (struct step_seen){
+		.start = 100 + 20 * nth,
+		.end = 110 + 20 * nth,
+		.number = (uint32_t)nth,
+		.tgid = 1,
+		.phase = phase,
+		.tokens = rows,
+		.has_rows = true,
+		.rows = { .readable = true, .one = true, .sequence = sequence, .n_sequences = 1,
+			.n_outputs = outputs, .outputs_known = true, .position = position },
+	};
+}
+
+static struct step_seen shared(uint64_t nth, uint64_t mask, uint64_t n, uint64_t outputs)
+{
+	struct step_seen s = alone(nth, PHASE_SHARED, n, outputs, 0, 0);
+
+	s.rows.one = false;
+	s.rows.mask = mask;
+	s.rows.n_sequences = n;
+	return s;
+}
+
+#define PREFILL(nth, ...) alone(nth, PHASE_PREFILL, __VA_ARGS__)
+#define DECODE(nth, sequence, position) alone(nth, PHASE_DECODE, 1, 1, sequence, position)
+
+static void run(const struct step_seen *steps, size_t n)
+{
+	static const struct step_requests_ops ops = {
+		.step = on_step, .token = on_token, .mixed = on_mixed, .done = on_done
+	};
+	struct step_requests *q;
+
+	n_got = n_tokens = n_mixed = n_steps = 0;
+	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
+	for (size_t i = 0; i < n; i++)
+		step_requests_add(q, &steps[i]);
+	step_requests_finish(q);
+	step_requests_free(q);
+	assert_int_equal(n_steps, n);
+}
+
+#define RUN(...)                                                \
+	do {                                                    \
+		const struct step_seen list[] = { __VA_ARGS__ }; \
+		run(list, ARRAY_SIZE(list));                    \
+	} while (0)
+
+static const struct step_request *of_sequence(uint64_t sequence)
+{
+	for (size_t i = 0; i < n_got; i++) {
+		if (got[i].sequence == sequence)
+			return &got[i];
+	}
+	fail_msg("none of sequence %d", (int)sequence);
+	return NULL;
+}
+
+/* Two that take turns: each has its own steps, and its tokens wait for those of the other. */
+static void test_turns(void **state)
+{
+	(void)state;
+	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 9, 1, 1, 0), DECODE(2, 0, 8), DECODE(3, 1, 9), DECODE(4, 0, 9));
+	assert_int_equal(n_got, 2);
+	assert_int_equal(n_mixed, 0);
+	assert_int_equal(step_request_ttft(of_sequence(0)), 10);
+	assert_int_equal(step_request_ttft(of_sequence(1)), 10);
+	assert_int_equal(step_request_tokens(of_sequence(0)), 3);
+	assert_int_equal(step_request_tokens(of_sequence(1)), 2);
+	assert_int_equal(of_sequence(1)->prompt_tokens, 9);
+	assert_int_equal(n_tokens, 3);
+	for (size_t i = 0; i < n_tokens; i++)
+		assert_int_equal(tokens[i], 40);
+}
+
+/* Parts of a prompt give no output but the last one, which may be a single row. */
+static void test_parts(void **state)
+{
+	(void)state;
+	RUN(PREFILL(0, 8, 0, 0, 0), PREFILL(1, 8, 0, 0, 8), DECODE(2, 0, 16), DECODE(3, 0, 17));
+	assert_int_equal(n_got, 1);
+	assert_int_equal(got[0].prompt_tokens, 17);
+	assert_int_equal(step_request_tokens(&got[0]), 2);
+	assert_int_equal(step_request_ttft(&got[0]), 50);
+	assert_int_equal(n_tokens, 1);
+
+	/* prompts without tokens behind them, as for embeddings: each begins anew */
+	RUN(PREFILL(0, 8, 8, 0, 0), PREFILL(1, 8, 8, 0, 0), PREFILL(2, 9, 9, 0, 0));
+	assert_int_equal(n_got, 3);
+	assert_int_equal(n_mixed, 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(step_request_ttft(&got[i]), 0);
+
+	/* the recording ended within the prompt */
+	RUN(PREFILL(0, 8, 0, 0, 0));
+	assert_int_equal(step_request_ttft(&got[0]), 0);
+	assert_int_equal(step_request_tokens(&got[0]), 0);
+	assert_false(got[0].end_seen);
+	/* llama_batch_get_one(): whether it was the last part is not known */
+	RUN(PREFILL(0, 8, 1, 0, -1));
+	assert_int_equal(step_request_ttft(&got[0]), 0);
+	/* a token, and no more asked for */
+	RUN(PREFILL(0, 8, 1, 0, 0));
+	assert_int_equal(step_request_ttft(&got[0]), 10);
+	assert_int_equal(step_request_tokens(&got[0]), 1);
+}
+
+static void test_shared(void **state)
+{
+	(void)state;
+	/* the first one turns mixed, the second is from the start; behind them one more, alone */
+	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
+		PREFILL(5, 6, 1, 0, 0), DECODE(6, 0, 6));
+	assert_int_equal(n_got, 3);
+	assert_int_equal(n_mixed, 2);
+	assert_true(got[0].mixed && got[0].end_seen);
+	assert_int_equal(got[0].shared, 2);
+	assert_int_equal(got[0].sequence, 0);
+	for (size_t i = 1; i < 3; i++) {
+		assert_int_equal(got[i].mixed, got[i].sequence == 1);
+		if (got[i].sequence == 0)
+			assert_int_equal(step_request_ttft(&got[i]), 10);
+	}
+	/* the rest of a prompt that a shared step had no room for is no request of its own ... */
+	RUN(shared(0, 3, 8, 1), PREFILL(1, 4, 1, 1, 7), DECODE(2, 1, 11));
+	assert_int_equal(n_got, 2);
+	assert_true(of_sequence(1)->mixed);
+	/* ... but what comes after steps of others is, with a beginning that was kept */
+	RUN(shared(0, 3, 8, 2), DECODE(1, 0, 11), PREFILL(2, 4, 1, 1, 7), DECODE(3, 1, 11));
+	assert_int_equal(n_got, 3);
+	assert_int_equal(n_mixed, 2);
+	/* another context has nothing to do with it */
+	{
+		struct step_seen other = shared(2, 3, 2, 2);
+
+		other.context = 77;
+		RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), other, DECODE(3, 0, 9));
+		assert_int_equal(n_got, 3);
+		assert_int_equal(n_mixed, 2);
+	}
+}
+
+/* Which sequences is not known: all of the context may have had a part in it. */
+static void test_unknown(void **state)
+{
+	struct step_seen wide = shared(4, 0, 2, 2), unreadable = shared(4, 0, 0, 0), other = PREFILL(2, 5, 1, 0, 0);
+
+	(void)state;
+	other.context = 77;
+	RUN(PREFILL(0, 8, 1, 0, 0), PREFILL(1, 8, 1, 1, 0), other, DECODE(3, 0, 8), wide);
+	assert_int_equal(n_got, 3);
+	assert_int_equal(n_mixed, 2);
+	unreadable.rows.outputs_known = unreadable.rows.readable = false;
+	RUN(unreadable);
+	assert_int_equal(n_got, 1);
+	assert_true(got[0].mixed);
+	assert_int_equal(step_seen_tokens(&unreadable), 0);
+}
+
+/* Of four outputs so many are taken as the next step's position tells. */
+static void test_drafts(void **state)
+{
+	struct step_seen verify = alone(1, PHASE_DECODE, 4, 4, 0, 8);
+
+	(void)state;
+	RUN(PREFILL(0, 8, 1, 0, 0), verify, DECODE(2, 0, 10));
+	assert_int_equal(n_got, 1);
+	assert_int_equal(got[0].drafts, 1);
+	assert_int_equal(step_request_tokens(&got[0]), 1 + 2 + 1);
+	assert_int_equal(n_tokens, 3);
+	assert_int_equal(tokens[0], 10);
+	assert_int_equal(tokens[1], 10);
+	assert_int_equal(tokens[2], 20);
+	/* what is not known is one, and no time */
+	RUN(PREFILL(0, 8, 1, 0, 0), verify);
+	assert_int_equal(step_request_tokens(&got[0]), 2);
+	assert_int_equal(n_tokens, 0);
+	RUN(PREFILL(0, 8, 1, 0, 0), verify, DECODE(2, 0, 99));
+	assert_int_equal(step_request_tokens(&got[0]), 3);
+	assert_int_equal(n_tokens, 1);
+}
+
+static void test_cut(void **state)
+{
+	struct step_seen first = PREFILL(0, 8, 1, 0, 0), last = DECODE(2, 0, 9);
+
+	(void)state;
+	first.began_before = true;
+	RUN(first, DECODE(1, 0, 8));
+	assert_true(got[0].began_before);
+	assert_int_equal(step_request_ttft(&got[0]), 0);
+	last.cut = true;
+	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), last);
+	assert_true(got[0].cut);
+	assert_int_equal(step_request_tokens(&got[0]), 2);
+	RUN(DECODE(0, 0, 40), DECODE(1, 0, 41));
+	assert_true(got[0].began_before);
+	assert_int_equal(n_tokens, 1);
+}
+
+static void test_lost(void **state)
+{
+	static const struct step_requests_ops ops = { .done = on_done };
+	const struct step_seen first = PREFILL(0, 8, 1, 0, 0), second = DECODE(1, 0, 8), third = PREFILL(2, 8, 1, 0, 0),
+			       fourth = DECODE(3, 0, 8);
+	struct step_requests *q;
+
+	(void)state;
+	n_got = 0;
+	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
+	step_requests_add(q, &first);
+	step_requests_add(q, &second);
+	step_requests_lost(q);
+	step_requests_add(q, &third);
+	step_requests_add(q, &fourth);
+	step_requests_finish(q);
+	step_requests_free(q);
+	assert_int_equal(n_got, 2);
+	assert_true(got[0].lost);
+	assert_int_equal(step_request_ttft(&got[0]), 0);
+	assert_false(got[1].lost);
+	assert_int_equal(step_request_ttft(&got[1]), 10);
+}
+
+/* More sequences than are followed at a time: the one that was quiet for longest is over. */
+static void test_many(void **state)
+{
+	static const struct step_requests_ops ops = { .done = NULL };
+	struct step_requests *q;
+
+	(void)state;
+	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
+	for (uint64_t i = 0; i < 5000; i++) {
+		struct step_seen s = i % 3 ? DECODE(i, i * 7 % 3000, (int64_t)i) : shared(i, UINT64_MAX, 64, 64);
+
+		step_requests_add(q, &s);
+	}
+	step_requests_finish(q);
+	step_requests_free(q);
+}
+
+#define TEST(f) cmocka_unit_test(f)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_turns), TEST(test_parts), TEST(test_shared), TEST(test_unknown),
+		TEST(test_drafts), TEST(test_cut), TEST(test_lost), TEST(test_many) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
