@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/text.h"
+
 void check_problem(struct check_report *report, const char *fmt, ...)
 {
 	char text[512];
@@ -126,15 +128,18 @@ static enum check_kind detect_object(const unsigned char *p, const unsigned char
 enum check_kind check_detect(
 	const struct json_source *source, char *buf, size_t size, const char **ret_why)
 {
-	const unsigned char *p = source->pos, *end = source->end;
+	const unsigned char *p = source->pos, *end = source->end, *line;
 
 	if (p == end) {
 		*ret_why = "is empty";
 		return CHECK_NOTHING;
 	}
-	while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
+	/* blank lines, as those of a profile may be */
+	while ((line = memchr(p, '\n', (size_t)(end - p))) && text_is_blank((const char *)p, (size_t)(line - p)))
+		p = line + 1;
+	while (p < end && (*p == ' ' || *p == '\t' || *p == '\r'))
 		p++;
-	if (p == end) {
+	if (text_is_blank((const char *)p, (size_t)(end - p))) {
 		*ret_why = "holds only white space";
 		return CHECK_NOTHING;
 	}

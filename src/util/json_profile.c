@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "util/text.h"
+
 #define REQUIRED_MAX 64
 
 struct profile_check {
@@ -36,9 +38,7 @@ static const char *const envelope[] = {
 
 static bool is_blank(struct json_object *string)
 {
-	const char *text = json_object_get_string(string);
-
-	return text[strspn(text, " \t\r\n\v\f")] == '\0';
+	return text_is_blank(json_object_get_string(string), (size_t)json_object_get_string_len(string));
 }
 
 static bool string_or_null(struct json_object *value)
@@ -62,9 +62,10 @@ static const char *envelope_rule(const char *key, struct json_object *value)
 			       : "a string that starts with sha256:";
 	if (!strcmp(key, "concurrency"))
 		return json_object_is_type(value, json_type_int) &&
-				       json_object_get_int64(value) >= 1
+				       json_object_get_int64(value) >= 1 &&
+				       json_object_get_int64(value) <= UINT32_MAX
 			       ? NULL
-			       : "an integer >= 1";
+			       : "an integer from 1 to 4294967295";
 	if (!strcmp(key, "graph_enabled"))
 		return json_object_is_type(value, json_type_boolean) ? NULL : "true or false";
 	return json_object_is_type(value, json_type_object) ? NULL : "an object";

@@ -223,7 +223,8 @@ static int line_read(struct json_reader *reader, bool *ret_big)
 	return 0;
 }
 
-static bool text_blank(const char *text, size_t len)
+/* What JSON takes for white space. */
+static bool text_ended(const char *text, size_t len)
 {
 	while (len && strchr(" \t\r\n", text[len - 1]) && text[len - 1])
 		len--;
@@ -245,7 +246,7 @@ int json_reader_line(struct json_reader *reader, struct json_object **ret_value)
 		if (big)
 			return reader_fail(
 				reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
-	} while (text_blank(reader->text, reader->len));
+	} while (text_is_blank(reader->text, reader->len));
 
 	json_scan_init(&scan);
 	ret = json_scan_feed(&scan, (unsigned char *)reader->text, reader->len, &used);
@@ -257,7 +258,7 @@ int json_reader_line(struct json_reader *reader, struct json_object **ret_value)
 	if (ret < 0)
 		return reader_fail(
 			reader, ret, "invalid JSON at column %zu: %s", used + 1, scan.error);
-	if (!text_blank(reader->text + used, reader->len - used))
+	if (!text_ended(reader->text + used, reader->len - used))
 		return reader_fail(reader, -EBADMSG,
 			"invalid JSON: text after the value, at column %zu", used + 1);
 	reader->surrogate_escapes = scan.surrogate_escapes;

@@ -8,6 +8,9 @@
 
 /* The phases of the Trace Event Format, those that were deprecated included. */
 #define PHASES "BEXiICbneSTpFstfPNODMVvRc()"
+/* Tools that round the begin and the length of a slice to microseconds make slices that touch overlap. */
+#define FOREIGN_ROUNDING_NS 1000
+
 /* Phases of the thread tracks: these need pid and tid. */
 #define TRACK_PHASES "XBEstf"
 
@@ -19,6 +22,7 @@ struct trace_check {
 	struct name_counts categories;
 	bool array; /* the array form: what inftrace writes, and strictly checked */
 	bool open;  /* ... without the closing bracket: a recording that was cut */
+	bool ours;  /* inftrace wrote it */
 	uint64_t events, slices;
 	uint64_t phases[128];
 	uint64_t surrogates, big_integers;
@@ -221,6 +225,8 @@ static bool check_instant(struct trace_check *check, struct json_object *event)
 		return false;
 	if (json_object_object_get_ex(event, "s", &value) && !event_string(check, event, "s", &scope))
 		return false;
+	if (!strcmp(name, "inftrace_clock"))
+		check->ours = true;
 	if (!check->array || strcmp(scope, "t") || !json_object_object_get(event, "pid") ||
 		!json_object_object_get(event, "tid"))
 		return true;
@@ -486,10 +492,11 @@ static void print_summary(struct trace_check *check, const char *path, FILE *out
 		tracks_shown(&check->tracks) == 1 ? "" : "s");
 	if (check->open)
 		fputs("; open (not closed by ]: recording cut)", out);
-	if (!found->strict && found->overlaps)
+	if (found->overlaps)
 		fprintf(out,
-			"; note: %llu slices overlap another without nesting, by up to %lld ns",
-			(unsigned long long)found->overlaps, (long long)found->overlap_max);
+			"; note: %llu slices overlap another without nesting, by up to %lld ns%s",
+			(unsigned long long)found->overlaps, (long long)found->overlap_max,
+			found->strict ? ", as where microseconds are rounded (not written by inftrace)" : "");
 	if (!found->strict_flows) {
 		print_note(out, found->flow_repeats, "flow starts with an id in use");
 		print_note(out, found->flow_no_start, "flow ends without a start");
@@ -527,6 +534,7 @@ void check_trace(
 	if (!check.events)
 		check_problem(report, "no events");
 	check.findings.strict = check.findings.array = check.array;
+	check.findings.rounding = check.ours ? 0 : FOREIGN_ROUNDING_NS;
 	/* of the arrows at the cut one half, or the slice around it, may not have been written */
 	check.findings.strict_flows = check.array && !check.open;
 	err = tracks_check(&check.tracks, report, &check.findings);

@@ -55,8 +55,9 @@ struct trace_tracks {
  * cut. */
 struct trace_findings {
 	bool strict;       /* problems, not notes, of spans */
+	int64_t rounding;  /* ns: overlaps up to this are notes all the same */
 	bool strict_flows; /* of flows */
-	uint64_t overlaps;
+	uint64_t overlaps;   /* as notes */
 	int64_t overlap_max; /* ns */
 	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
 	bool array;	       /* the form in which chrome://tracing knows whole microseconds only */

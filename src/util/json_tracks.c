@@ -141,16 +141,18 @@ static int compare_spans(const void *a, const void *b)
 static void overlap_found(struct check_report *report, struct trace_findings *findings,
 	const char *label, const struct trace_span *a, const struct trace_span *b)
 {
+	int64_t by = a->end - b->start;
 	char printable[96];
 
-	findings->overlaps++;
-	if (a->end - b->start > findings->overlap_max)
-		findings->overlap_max = a->end - b->start;
-	if (!findings->strict)
+	if (!findings->strict || by <= findings->rounding) {
+		findings->overlaps++;
+		if (by > findings->overlap_max)
+			findings->overlap_max = by;
 		return;
+	}
 	check_problem(report,
 		"events %u (line %u) and %u (line %u) overlap by %lld ns without nesting: %s",
-		a->event, a->line, b->event, b->line, (long long)(a->end - b->start),
+		a->event, a->line, b->event, b->line, (long long)by,
 		json_printable(printable, sizeof(printable), label));
 }
 

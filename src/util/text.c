@@ -51,6 +51,26 @@ uint32_t text_decode(const unsigned char *s, int len)
 	return c;
 }
 
+static bool is_white_space(uint32_t c)
+{
+	return c == ' ' || (c >= 0x09 && c <= 0x0d) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+	       c == 0x3000;
+}
+
+bool text_is_blank(const char *text, size_t len)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	int n;
+
+	for (; len; s += n, len -= (size_t)n) {
+		n = fmt_utf8_scan(s, len);
+		if (n <= 0 || !is_white_space(text_decode(s, n)))
+			return false;
+	}
+	return true;
+}
+
 char *text_json(char *out, const char *text, size_t len)
 {
 	const unsigned char *s = (const unsigned char *)text;

@@ -156,7 +156,7 @@ bad "--window-flag of somebody else" 3 "$TMP/theirs: it belongs to user 4711, ne
 
 # ---- metadata ----
 
-for flags in '' x '[]' 1 '{' '{"a":1' '"{}"' $'{"a":\n\xff}'; do
+for flags in '' x '[]' 1 '{' '{"a":1' '"{}"' "{'a':1}" '{"a":1} trailing' $'{"a":\n\xff}'; do
 	bad "--runtime-flags '${flags@Q}'" 2 '^inftrace: --runtime-flags: ' --runtime-flags "$flags" \
 		--profile p.jsonl -p "$target"
 done

@@ -120,11 +120,49 @@ static void test_profile_golden(void **state)
 		BAD "line 7: missing required field: shape\n" BAD
 		    "line 9: invalid JSON: the line ends inside the value\n" BAD
 		    "line 10: stage_us: the states sum to 61234566 ns, total is 61234567 ns (-1 "
-		    "ns)\n" BAD "line 11: concurrency must be an integer >= 1\n" BAD
+		    "ns)\n" BAD "line 11: concurrency must be an integer from 1 to 4294967295\n" BAD
 		    "line 12: commit_sha must be a non-empty string or null\n");
 	assert_string_equal(result.out, GOLDEN
 		"profile_bad.jsonl: profile, 11 lines: token_prof 7; NOT VALID, 5 problems\n");
 	assert_int_equal(result.rc, EXIT_RUN);
+}
+
+/* The families of the profile's specification: a file of good lines and one of bad ones each, in which every line
+ * has the problem of its line in the .txt. */
+static void test_profile_families(void **state)
+{
+	static const char *const families[][2] = {
+		{ "token_prof", "token_prof" },
+		{ "op_prof", "op_prof" },
+		{ "sample_prof", "sample_prof" },
+		{ "graph_prof", "graph_prof" },
+		{ "request_prof", "request_prof" },
+		{ "kernel_profs", "sched_prof,syscall_prof,fault_prof,memory_prof" },
+		{ "window_prof", "window_prof" },
+	};
+	char path[128], expected[4096], line[512], *p;
+	struct output result;
+	FILE *f;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		snprintf(path, sizeof(path), GOLDEN "family_%s_good.jsonl", families[i][0]);
+		RUN(&result, path, "--require", (char *)families[i][1]);
+		assert_string_equal(result.err, "");
+		assert_int_equal(result.rc, EXIT_OK);
+
+		snprintf(path, sizeof(path), GOLDEN "family_%s_bad.txt", families[i][0]);
+		f = fopen(path, "re");
+		assert_non_null(f);
+		snprintf(path, sizeof(path), GOLDEN "family_%s_bad.jsonl", families[i][0]);
+		for (p = expected, *p = 0; fgets(line, sizeof(line), f); )
+			p += sprintf(p, "inftrace: %s: %s", path, line);
+		fclose(f);
+		assert_true(p > expected);
+		RUN(&result, path);
+		assert_string_equal(result.err, expected);
+		assert_int_equal(result.rc, EXIT_RUN);
+	}
 }
 
 static void test_profile_require(void **state)
@@ -224,9 +262,15 @@ static void test_profile_envelope(void **state)
 	EXPECT_FIELD(env_hash, "\"md5:1\"", "env_hash must be a string that starts with sha256:");
 	EXPECT_FIELD(env_hash, "null", "env_hash must be a string that starts with sha256:");
 	EXPECT_FIELD(model, "\" \"", "model must be a non-empty string");
-	EXPECT_FIELD(concurrency, "0", "concurrency must be an integer >= 1");
-	EXPECT_FIELD(concurrency, "1.0", "concurrency must be an integer >= 1");
-	EXPECT_FIELD(concurrency, "\"1\"", "concurrency must be an integer >= 1");
+	EXPECT_FIELD(concurrency, "0", "concurrency must be an integer from 1 to 4294967295");
+	EXPECT_FIELD(concurrency, "1.0", "concurrency must be an integer from 1 to 4294967295");
+	EXPECT_FIELD(concurrency, "\"1\"", "concurrency must be an integer from 1 to 4294967295");
+	EXPECT_FIELD(concurrency, "4294967295", NULL);
+	EXPECT_FIELD(concurrency, "4294967296", "concurrency must be an integer from 1 to 4294967295");
+	EXPECT_FIELD(concurrency, "18446744073709551615", "concurrency must be an integer from 1 to 4294967295");
+	EXPECT_FIELD(event, "\"\u00a0\"", "event must be a non-empty string");
+	EXPECT_FIELD(event, "\"\xe3\x80\x80\\u2003\\u0085\"", "event must be a non-empty string");
+	EXPECT_FIELD(event, "\"\\u200b\"", NULL); /* of no width, but no white space */
 	EXPECT_FIELD(shape, "[]", "shape must be an object");
 	EXPECT_FIELD(shape, "{\"a\":null,\"b\":\"x\",\"c\":1.5}", NULL);
 	EXPECT_FIELD(shape, "{\"dims\":[1,2]}", "shape.dims must be a scalar");
@@ -320,6 +364,14 @@ static void test_profile_lines(void **state)
 	run_text(&result, text);
 	assert_string_equal(result.out, "-: profile, 2 lines: op_prof 2\n");
 	assert_string_equal(result.err, "");
+
+	/* any white space makes a blank line, also the first */
+	snprintf(text, sizeof(text), "\v\f\n\xc2\xa0\n%s\v\f\n\xe2\x80\x83 \n", line);
+	run_text(&result, text);
+	assert_string_equal(result.out, "-: profile, 1 line: op_prof 1\n");
+	assert_string_equal(result.err, "");
+	snprintf(text, sizeof(text), "%s\v{}\n", line);
+	expect_text_problem(text, "line 2: invalid JSON at column 1: a value expected, not byte 0x0b");
 
 	snprintf(text, sizeof(text), "%s[1]\n", line);
 	expect_text_problem(text, "line 2: profile event must be a JSON object");
@@ -473,6 +525,8 @@ static void test_trace_forms(void **state)
 		"event 0 (line 4): the file ends inside the outer object: readers refuse it");
 }
 
+#define CLOCK "{\"ph\":\"i\",\"s\":\"g\",\"name\":\"inftrace_clock\",\"ts\":0,\"pid\":9,\"tid\":9}"
+
 static void test_trace_nesting(void **state)
 {
 	struct output result;
@@ -481,17 +535,24 @@ static void test_trace_nesting(void **state)
 	/* later in the file, same start, same end, touching, of no length: all nest */
 	expect_good("[" SLICE("5", "1") "," SLICE("0", "10") "," SLICE("0", "4") "," SLICE(
 		"4", "6") "," SLICE("10", "1") "," SLICE("10", "0") "," SLICE("11", "0") "]");
-	expect_text_problem("[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]",
+	expect_text_problem("[" SLICE("0", "1.001") "," SLICE("1.000", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* beyond 2^53 ns a double would not see it */
 	expect_text_problem(
-		"[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "]",
+		"[" SLICE("9007199254740.993", "0.002") "," SLICE("9007199254740.994", "1") "," CLOCK "]",
 		"events 1 (line 1) and 2 (line 1) overlap by 1 ns without nesting: pid 1 tid 2");
 	/* another track: no overlap */
 	expect_good(
 		"[" SLICE("0", "2") ",{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,"
 				    "\"tid\":\"2b\"}]");
-	/* other writers round as they like */
+	/* other writers round as they like; in the array form to microseconds */
+	run_text(&result, "[" SLICE("0", "2") "," SLICE("1", "2") "]");
+	assert_string_equal(result.err, "");
+	assert_string_equal(result.out,
+		"-: Chrome trace (array), 2 events: X 2; slices: (no cat) 2; 1 track; note: 1 slices overlap another "
+		"without nesting, by up to 1000 ns, as where microseconds are rounded (not written by inftrace)\n");
+	expect_text_problem("[" SLICE("0", "2.001") "," SLICE("1", "2") "]",
+		"events 1 (line 1) and 2 (line 1) overlap by 1001 ns without nesting: pid 1 tid 2");
 	run_text(&result, "{\"traceEvents\":[" SLICE("0", "1.001") "," SLICE("1.000", "1") "]}");
 	assert_string_equal(result.err, "");
 	assert_string_equal(result.out,
@@ -691,6 +752,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_profile_golden),
+		cmocka_unit_test(test_profile_families),
 		cmocka_unit_test(test_profile_require),
 		cmocka_unit_test(test_profile_envelope),
 		cmocka_unit_test(test_profile_window),
