@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,30 +11,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/budget.h"
 #include "capture/links.h"
 #include "capture/returns.h"
+#include "capture/seen.h"
+#include "engine/inspector.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
-#include "target/usdt.h"
 #include "util/log.h"
-
-/* A file that was looked at. One that has probes keeps its inode by them; the inode of another may
- * be given to a new file once it is deleted, so that its name counts too. */
-struct seen {
-	uint64_t dev, ino;
-	uint64_t name; /* hash; 0: it has probes */
-	char *build_id; /* of a file that an engine claims; NULL: of any other */
-};
 
 struct attach {
 	struct probe_table *pt;
 	int probes_fd;
 	bool states_only, no_returns, windows;
+	struct inspector *inspector;
 	struct seen *seen;
-	size_t n_seen;
+	struct budget budget;
+	bool budget_told;
 	engine_file_cb engine_file;
 	void *engine_file_arg;
 	struct links *links;
@@ -49,6 +44,13 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 
 	if (!a)
 		return -ENOMEM;
+	a->seen = seen_new();
+	if (!a->seen) {
+		free(a);
+		return -ENOMEM;
+	}
+	budget_init(&a->budget);
+	a->inspector = c->inspector;
 	a->pt = c->probes;
 	a->probes_fd = c->probes_fd;
 	a->states_only = c->states_only;
@@ -57,6 +59,7 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->engine_file_arg = c->engine_file_arg;
 	err = links_new(c->entry, c->ret, c->multi, c->link_gens, &a->links);
 	if (err) {
+		seen_free(a->seen);
 		free(a);
 		return err;
 	}
@@ -69,10 +72,16 @@ void attach_free(struct attach *a)
 	if (!a)
 		return;
 	links_free(a->links);
-	for (size_t i = 0; i < a->n_seen; i++)
-		free(a->seen[i].build_id);
-	free(a->seen);
+	seen_free(a->seen);
 	free(a);
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 struct sites {
@@ -155,18 +164,16 @@ static void warn_file(const char *shown, int err, size_t links)
 		log_warn("%s: %zu probes, at most %d without uprobe_multi (Linux 6.6), where each takes 0.1 s "
 			 "to detach: give narrower globs; none is attached",
 			shown, links, LINKS_SINGLE_MAX);
+	else if (err == -EOVERFLOW)
+		log_warn("cannot probe %s: its symbols take more than 128 MB; its functions are left out", shown);
+	else if (err == -ETIMEDOUT || err == -EPROTO)
+		log_warn("cannot probe %s: reading its symbols took too much time or memory; its functions are "
+			 "left out",
+			shown);
+	else if (err == -ECANCELED)
+		log_debug("%s was not read: the recording ends", shown);
 	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
-}
-
-static void read_build_id(const char *path, char *build_id, size_t size)
-{
-	struct elf_file *elf;
-
-	if (elf_open(path, &elf))
-		return;
-	elf_build_id(elf, build_id, size);
-	elf_close(elf);
 }
 
 static void sites_free(struct sites *s)
@@ -205,7 +212,8 @@ static int add_sites(struct attach *a, int file, struct sites *s, bool always)
  * fd: the same file from here on, also when it is deleted or replaced meanwhile. shown: the path as
  * the target sees it, which the globs are about. Returns sites or an error.
  */
-static int attach_file(struct attach *a, int fd, const char *shown)
+static int attach_file(
+	struct attach *a, int fd, pid_t pid, const char *shown, char build_id[ELF_BUILD_ID_MAX])
 {
 	struct collect c = {
 		.pt = a->pt,
@@ -214,11 +222,12 @@ static int attach_file(struct attach *a, int fd, const char *shown)
 		.windows = a->windows,
 	};
 	size_t left_out = a->pt->left_out;
-	char opened[32], build_id[ELF_BUILD_ID_MAX] = "none";
-	int err, n = 0;
+	uint64_t begun = boot_ns();
+	int err = -EDQUOT, n = 0;
 
-	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
-	err = probe_sites_each(a->pt, opened, shown, a->states_only, collect_site, &c);
+	if (budget_has(&a->budget, pid, begun))
+		err = inspector_sites(a->inspector, fd, shown, a->states_only, build_id, collect_site, &c);
+	budget_spend(&a->budget, pid, boot_ns() - begun);
 	if (a->pt->left_out > left_out)
 		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "
 			 "narrower globs",
@@ -229,63 +238,16 @@ static int attach_file(struct attach *a, int fd, const char *shown)
 			shown, c.refused);
 	if (!err)
 		n = (int)(c.sites.entries.n + c.steps.entries.n);
-	if (n && log_level() > 0)
-		read_build_id(opened, build_id, sizeof(build_id));
 	sites_agree(&c.sites, &c.steps);
 	if (n)
 		err = add_sites(a, fd, &c.steps, true) ?: add_sites(a, fd, &c.sites, false);
 	if (n && !err)
-		log_debug("%d probes in %s, build-id %s", n, shown, build_id);
-	else if (err)
+		log_debug("%d probes in %s, build-id %s", n, shown, *build_id ? build_id : "none");
+	else if (err && err != -EDQUOT && is_claimed(a->pt, shown))
 		warn_file(shown, err, c.sites.entries.n + c.sites.returns.n + c.steps.entries.n + c.steps.returns.n);
 	sites_free(&c.sites);
 	sites_free(&c.steps);
 	return err ? err : n;
-}
-
-static uint64_t hash_name(const char *name)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	while (*name) /* FNV-1a */
-		hash = (hash ^ (unsigned char)*name++) * 0x100000001b3ull;
-	return hash | 1;
-}
-
-static const struct seen *find_seen(const struct attach *a, uint64_t dev, uint64_t ino, const char *name)
-{
-	for (size_t i = 0; i < a->n_seen; i++) {
-		const struct seen *s = &a->seen[i];
-
-		/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
-		if (s->ino == ino && (s->dev == dev || !s->dev) &&
-			(!s->name || s->name == hash_name(name)))
-			return s;
-	}
-	return NULL;
-}
-
-/* Takes the build-id over. */
-static void remember(struct attach *a, uint64_t dev, uint64_t ino, const char *name, bool probed, char *build_id)
-{
-	struct seen *seen = realloc(a->seen, (a->n_seen + 1) * sizeof(*seen));
-
-	if (!seen) {
-		free(build_id);
-		return;
-	}
-	a->seen = seen;
-	seen[a->n_seen++] = (struct seen){ dev, ino, probed ? 0 : hash_name(name), build_id };
-}
-
-static bool engine_claims(const struct engine *e, const char *shown)
-{
-	const char *base = strrchr(shown, '/') + 1;
-	bool claims = false;
-
-	for (size_t k = 0; k < e->n_mapped && !claims; k++)
-		claims = !fnmatch(e->mapped[k], base, 0);
-	return claims;
 }
 
 /* Whether the file is one of an engine, or has probes of the command line. */
@@ -302,26 +264,13 @@ static bool is_wanted(struct attach *a, const char *shown)
 	return wanted;
 }
 
-/* What the engines that claim the file want to know from it. Returns its build-id when there are any; NULL
- * also without memory. */
-static char *read_enums(struct attach *a, int fd, const char *shown)
+static bool is_engine_file(const struct probe_table *pt, const char *shown)
 {
-	char path[32], build_id[ELF_BUILD_ID_MAX] = "none";
-	struct elf_file *elf = NULL;
-	bool any = false;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	for (size_t i = 0; i < a->pt->n_engines; i++) {
-		if (!engine_claims(a->pt->engines[i], shown))
-			continue;
-		any = true;
-		if (elf || !elf_open(path, &elf))
-			engine_read_enums(a->pt->engines[i], elf);
+	for (size_t i = 0; i < pt->n_engines; i++) {
+		if (engine_claims(pt->engines[i], shown))
+			return true;
 	}
-	if (elf && elf_build_id(elf, build_id, sizeof(build_id)))
-		strcpy(build_id, "none");
-	elf_close(elf);
-	return any ? strdup(build_id) : NULL;
+	return false;
 }
 
 static void tell_engine_file(const struct attach *a, pid_t pid, const char *shown, const char *build_id)
@@ -339,23 +288,33 @@ struct scan {
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
-	const struct seen *seen = find_seen(s->a, m->dev, m->ino, m->path);
-	char *build_id = NULL;
+	char build_id[ELF_BUILD_ID_MAX] = "";
+	const char *known = NULL; /* of a file that an engine claims */
 	int n = 0, fd;
 
-	if (seen) {
-		tell_engine_file(s->a, s->pid, m->path, seen->build_id);
+	if (seen_has(s->a->seen, m->dev, m->ino, m->path, &known)) {
+		tell_engine_file(s->a, s->pid, m->path, known);
 		return 0;
 	}
 	if (is_wanted(s->a, m->path)) {
 		if (file_open_mapped(s->pid, m, &fd))
 			return 0; /* gone with its process: another one may still have it */
-		build_id = read_enums(s->a, fd, m->path);
-		n = attach_file(s->a, fd, m->path);
+		n = attach_file(s->a, fd, s->pid, m->path, build_id);
 		close(fd);
 	}
-	tell_engine_file(s->a, s->pid, m->path, build_id);
-	remember(s->a, m->dev, m->ino, m->path, n > 0, build_id);
+	if (n == -EDQUOT) { /* another process may have it, too */
+		if (!s->a->budget_told)
+			log_warn("cannot probe %s: reading the files of process %d has taken too much time already; "
+				 "its functions are left out, and perhaps more",
+				m->path, s->pid);
+		s->a->budget_told = true;
+		return 0;
+	}
+	if (is_engine_file(s->a->pt, m->path))
+		known = *build_id ? build_id : "none";
+	tell_engine_file(s->a, s->pid, m->path, known);
+	/* what could not be read is not tried again under other names */
+	seen_add(s->a->seen, m->dev, m->ino, m->path, n != 0, known);
 	if (n > 0)
 		s->sites += n;
 	return 0;
@@ -370,14 +329,6 @@ void attach_everywhere(struct attach *a, const char *why)
 		log_debug("probes are in all processes again: %s", why);
 	else if (err)
 		log_warn("cannot probe: %s; functions are left out from here on", strerror(-err));
-}
-
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 /* Gives the process links of its own, where that is how it is done. */
@@ -460,91 +411,60 @@ struct attach_late attach_late(const struct attach *a)
 	return a->late;
 }
 
-static int report_missing(const struct probe_spec *s, struct elf_file *elf)
+static int check_named(struct attach *a, size_t spec, int fd)
 {
-	const char *near[3];
-	int n = elf_nearest_symbols(elf, s->symbol, near, 3);
-	char list[256] = "";
+	const struct probe_spec *s = &a->pt->specs[spec];
+	char instead[256];
+	int err = inspector_check(a->inspector, fd, spec, instead, sizeof(instead));
 
-	for (int i = 0; i < n; i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.70s", i ? ", " : "", near[i]);
-	log_error("%s has no function %s; nearest: %s", s->library, s->symbol, n > 0 ? list : "none");
-	return -ENOENT;
-}
-
-/* What it has instead, in 256 bytes. */
-static int list_name(const struct usdt_note *note, void *arg)
-{
-	char *list = arg, *last = strrchr(list, ' ');
-	size_t len = strlen(list);
-
-	if (strcmp(last ? last + 1 : list, note->name)) /* it may have several places */
-		snprintf(list + len, 256 - len, "%s%.70s", len ? ", " : "", note->name);
-	return 0;
-}
-
-static int find_note(const struct usdt_note *note, void *arg)
-{
-	(void)note;
-	(void)arg;
-	return 1;
-}
-
-static int check_named_usdt(const struct probe_spec *s, struct elf_file *elf)
-{
-	const char *name = s->symbol + strlen(SPEC_USDT);
-	char list[256] = "";
-
-	if (usdt_each(elf, name, find_note, NULL) == 1)
-		return 0;
-	usdt_each(elf, "*", list_name, list);
-	log_error("%s has no USDT probe %s; it has: %s", s->library, name, *list ? list : "none");
-	return -ENOENT;
-}
-
-static int check_named(const struct probe_spec *s)
-{
-	struct elf_file *elf;
-	struct elf_symbol sym;
-	int err;
-
-	err = elf_open(s->library, &elf);
-	if (err) {
-		log_error("cannot read %s: %s", s->library,
-			err == -ENOEXEC ? "not an ELF file" : strerror(-err));
-		return err;
-	}
-	if (s->is_usdt)
-		err = check_named_usdt(s, elf);
-	else if (!strpbrk(s->symbol, "*?[") && elf_find_symbol(elf, s->symbol, &sym))
-		err = report_missing(s, elf);
-	elf_close(elf);
+	if (err == -ENOENT && s->is_usdt)
+		log_error("%s has no USDT probe %s; it has: %s", s->library, s->symbol + strlen(SPEC_USDT),
+			*instead ? instead : "none");
+	else if (err == -ENOENT)
+		log_error("%s has no function %s; nearest: %s", s->library, s->symbol, *instead ? instead : "none");
+	else if (err)
+		log_error("cannot read %s: %s", s->library, err == -ENOEXEC ? "not an ELF file" : strerror(-err));
 	return err;
+}
+
+static int attach_named(struct attach *a, size_t spec)
+{
+	const struct probe_spec *s = &a->pt->specs[spec];
+	char build_id[ELF_BUILD_ID_MAX];
+	struct stat st;
+	int err = 0, fd;
+
+	fd = open(s->library, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st)) {
+		err = -errno;
+		log_error("cannot read %s: %s", s->library, strerror(-err));
+	}
+	if (!err)
+		err = check_named(a, spec, fd);
+	if (!err && !seen_has(a->seen, 0, st.st_ino, s->library, NULL)) {
+		err = attach_file(a, fd, 0, s->library, build_id);
+		s = &a->pt->specs[spec]; /* the table may have moved */
+		if (err >= 0)
+			seen_add(a->seen, 0, st.st_ino, s->library, true, NULL);
+	}
+	if (fd >= 0)
+		close(fd);
+	return err == -ECANCELED ? 0 : err;
 }
 
 int attach_named_files(struct attach *a)
 {
-	struct stat st;
-	int fd, err;
+	size_t n = a->pt->n; /* matches of globs are appended */
+	int err;
 
-	for (size_t i = 0; i < a->pt->n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct probe_spec *s = &a->pt->specs[i];
 
 		if (s->engine || s->from || !strchr(s->library, '/'))
 			continue;
-		err = check_named(s);
-		if (err)
-			return err;
-		if (stat(s->library, &st) || find_seen(a, 0, st.st_ino, s->library))
-			continue;
-		fd = open(s->library, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		err = fd < 0 ? -errno : attach_file(a, fd, s->library);
-		if (fd >= 0)
-			close(fd);
+		err = attach_named(a, i);
 		if (err < 0)
 			return err;
-		s = &a->pt->specs[i]; /* the table may have moved */
-		remember(a, 0, st.st_ino, s->library, true, NULL);
 	}
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 
 struct bpf_program;
+struct inspector;
 struct attach;
 
 /* A process has mapped a file that an engine claims; "none" when it has no build-id. */
@@ -17,6 +18,7 @@ typedef void (*engine_file_cb)(pid_t pid, const char *name, const char *build_id
 
 struct attach_config {
 	struct probe_table *probes; /* must outlive the result; grows by the matches of globs */
+	struct inspector *inspector; /* must outlive it, too */
 	int probes_fd;		    /* the map that gets what to do at each probe */
 	struct bpf_program *entry, *ret;
 	bool multi;		      /* they were loaded for uprobe_multi links */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "capture/links.h"
 #include "capture/session.h"
@@ -12,8 +13,20 @@
 #include "target/tasks.h"
 #include "util/log.h"
 
-#define SCANS_MAX 64 /* processes that are looked at in one go */
 #define ROUNDS_MAX 8
+
+/*
+ * Looking at the mappings of a process takes 0.3 ms as a rule, and 20 ms when it has as many as it may.
+ * One that maps files all the time gets a tenth of a CPU of ours, and all together a fifth; those that
+ * were looked at a moment ago wait until then. A birth and an exec do not wait: there is one of each
+ * for a process that does at least as much work as we for it.
+ */
+#define DEAR_NS 500000
+#define DEBT_MAX_NS 5000000
+#define ALL_DEBT_MAX_NS 20000000
+#define SHARE 10
+#define ALL_SHARE 5
+#define DEBTORS 64
 
 /* A call costs a stranger a microsecond: from here on it is more than a thousandth of a CPU. */
 #define STRANGERS_PER_SECOND 1000
@@ -24,12 +37,21 @@ struct scan {
 	uint64_t since_ns; /* of its birth or exec; 0: it mapped a file */
 };
 
+/* Time that was spent on a process, less what it had a right to since. */
+struct debt {
+	uint32_t tgid;
+	uint64_t ns, at_ns;
+};
+
 struct follow {
 	struct session *session;
 	struct attach *attach;
 	struct tasks *tasks;
-	struct scan scans[SCANS_MAX];
-	size_t n_scans;
+	struct scan *scans; /* of each process one */
+	size_t n_scans, cap_scans;
+	bool scanning; /* meanwhile records come in */
+	struct debt all, debts[DEBTORS];
+	unsigned int next_debt;
 	uint64_t strangers, strangers_ns; /* at the begin of the second */
 };
 
@@ -48,14 +70,72 @@ int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
 
 void follow_free(struct follow *f)
 {
+	if (f)
+		free(f->scans);
 	free(f);
 }
 
-void follow_scan(struct follow *f)
+static uint64_t clock_ns(clockid_t id)
 {
-	for (size_t i = 0; i < f->n_scans; i++)
-		attach_process(f->attach, (pid_t)f->scans[i].tgid, f->scans[i].since_ns);
-	f->n_scans = 0;
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static void debt_decay(struct debt *d, uint64_t share, uint64_t now)
+{
+	uint64_t right = (now - d->at_ns) / share;
+
+	d->ns = d->ns > right ? d->ns - right : 0;
+	d->at_ns = now;
+}
+
+static struct debt *debt_find(struct follow *f, uint32_t tgid)
+{
+	for (unsigned int i = 0; i < DEBTORS; i++) {
+		if (f->debts[i].tgid == tgid)
+			return &f->debts[i];
+	}
+	return NULL;
+}
+
+static bool may_scan(struct follow *f, const struct scan *s, uint64_t now)
+{
+	struct debt *d = debt_find(f, s->tgid);
+
+	if (s->since_ns)
+		return true;
+	debt_decay(&f->all, ALL_SHARE, now);
+	if (d)
+		debt_decay(d, SHARE, now);
+	return f->all.ns <= ALL_DEBT_MAX_NS && (!d || d->ns <= DEBT_MAX_NS);
+}
+
+static void add_debt(struct follow *f, uint32_t tgid, uint64_t ns, uint64_t now)
+{
+	struct debt *d = debt_find(f, tgid);
+
+	f->all.ns += ns;
+	if (!d && ns >= DEAR_NS) {
+		d = &f->debts[f->next_debt];
+		*d = (struct debt){ .tgid = tgid, .at_ns = now };
+		f->next_debt = (f->next_debt + 1) % DEBTORS;
+	}
+	if (d)
+		d->ns += ns;
+}
+
+static void scan_process(struct follow *f, const struct scan *s)
+{
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns;
+	int sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
+
+	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+	/* putting probes in is what it is about, and reading the files has a budget of its own */
+	if (sites > 0 && ns > DEAR_NS)
+		ns = DEAR_NS;
+	add_debt(f, s->tgid, ns, clock_ns(CLOCK_BOOTTIME));
 }
 
 static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns)
@@ -67,9 +147,37 @@ static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns)
 			f->scans[i].since_ns = since_ns;
 		return;
 	}
-	if (f->n_scans == SCANS_MAX)
-		follow_scan(f);
+	if (f->n_scans == f->cap_scans) {
+		size_t cap = f->cap_scans ? 2 * f->cap_scans : 64;
+		struct scan *scans = realloc(f->scans, cap * sizeof(*scans));
+
+		if (!scans)
+			return;
+		f->scans = scans;
+		f->cap_scans = cap;
+	}
 	f->scans[f->n_scans++] = (struct scan){ tgid, since_ns };
+}
+
+void follow_scan(struct follow *f)
+{
+	struct scan *scans = f->scans;
+	size_t n = f->n_scans;
+
+	/* records that come in meanwhile go into a new list, as do those that have to wait */
+	if (f->scanning || !n)
+		return;
+	f->scanning = true;
+	f->scans = NULL;
+	f->n_scans = f->cap_scans = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (may_scan(f, &scans[i], clock_ns(CLOCK_BOOTTIME)))
+			scan_process(f, &scans[i]);
+		else
+			request_scan(f, scans[i].tgid, 0);
+	}
+	free(scans);
+	f->scanning = false;
 }
 
 static void forget(struct follow *f, uint32_t tgid)
@@ -148,7 +256,7 @@ static void to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };
 
-	if (attach_in_targets_begin(f->attach))
+	if (f->scanning || attach_in_targets_begin(f->attach))
 		return;
 	session_drain_control(f->session);
 	tasks_each_process(f->tasks, list_target, &l);

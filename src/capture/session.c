@@ -198,6 +198,7 @@ static int open_attach(struct session *s, const struct session_config *c)
 {
 	struct attach_config a = {
 		.probes = c->probes,
+		.inspector = c->inspector,
 		.probes_fd = bpf_map__fd(s->skel->maps.probes),
 		.entry = s->skel->progs.function_entry,
 		.ret = s->skel->progs.function_return,

@@ -48,10 +48,12 @@ struct session_config {
 	struct probe_table *probes;
 	engine_file_cb engine_file; /* or NULL */
 	void *engine_file_arg;
+	struct inspector *inspector; /* must outlive the session; NULL without probes */
 	record_cb cb;
 	void *cb_arg;
 };
 
+struct inspector;
 struct session;
 
 /* -EPERM when the kernel does not allow it, -EOPNOTSUPP when it cannot; one line has been printed. */

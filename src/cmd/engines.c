@@ -2,6 +2,7 @@
 /* inftrace engines: the presets, and what they would probe in a process or a file. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,11 @@
 
 #include "cmd/cmd.h"
 #include "engine/engine.h"
-#include "engine/sites.h"
+#include "engine/inspector.h"
 #include "engine/spec.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -84,16 +86,46 @@ static void list_presets(const struct probe_table *pt)
 	}
 }
 
+struct scan {
+	struct probe_table *pt;
+	struct inspector *inspector;
+	pid_t pid;
+	char last[PATH_MAX];
+	size_t files;
+	const char *shown; /* NULL: its name was printed */
+	char build_id[ELF_BUILD_ID_MAX];
+};
+
+/* Names are the file's, which may be hostile. */
+static void put_name(const char *name)
+{
+	char text[PATH_MAX];
+
+	fputs(json_printable(text, sizeof(text), name), stdout);
+}
+
+static void print_file(struct scan *s)
+{
+	if (!s->shown)
+		return;
+	put_name(s->shown);
+	printf(", build-id %s\n", *s->build_id ? s->build_id : "none");
+	s->shown = NULL;
+}
+
 static int print_site(const struct probe_site *ps, void *arg)
 {
-	struct probe_table *pt = arg;
+	struct scan *scan = arg;
+	struct probe_table *pt = scan->pt;
 	struct probe_spec *s = &pt->specs[ps->spec];
 
+	print_file(scan);
 	s->attached++;
 	if (s->from)
 		pt->specs[s->from - 1].attached++;
-	printf("  %-5s %-8s +0x%-7lx %s", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
-		(unsigned long)ps->site.offset, ps->symbol->name);
+	printf("  %-5s %-8s +0x%-7lx ", ps->site.cheap ? "cheap" : "dear", probe_role_name(s->role),
+		(unsigned long)ps->site.offset);
+	put_name(ps->symbol->name);
 	if (ps->site.offset != ps->symbol->offset)
 		printf("+%lu", (unsigned long)(ps->site.offset - ps->symbol->offset));
 	for (unsigned int i = 0; i < s->nargs; i++)
@@ -101,13 +133,6 @@ static int print_site(const struct probe_site *ps, void *arg)
 	putchar('\n');
 	return 0;
 }
-
-struct scan {
-	struct probe_table *pt;
-	pid_t pid;
-	char last[PATH_MAX];
-	size_t files;
-};
 
 static bool is_claimed(const struct probe_table *pt, const char *path)
 {
@@ -118,25 +143,9 @@ static bool is_claimed(const struct probe_table *pt, const char *path)
 	return false;
 }
 
-static void print_file(const char *path, const char *shown)
-{
-	char build_id[ELF_BUILD_ID_MAX];
-	struct elf_file *elf;
-
-	if (elf_open(path, &elf)) {
-		printf("%s\n", shown);
-		return;
-	}
-	if (elf_build_id(elf, build_id, sizeof(build_id)))
-		snprintf(build_id, sizeof(build_id), "none");
-	printf("%s, build-id %s\n", shown, build_id);
-	elf_close(elf);
-}
-
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
-	char path[32];
 	int fd, err;
 
 	/* the parts of one file follow one another */
@@ -147,10 +156,10 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		log_warn("cannot open the file %s of process %d", m->path, s->pid);
 		return 0;
 	}
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	print_file(path, m->path);
+	s->shown = m->path;
 	s->files++;
-	err = probe_sites_each(s->pt, path, m->path, false, print_site, s->pt);
+	err = inspector_sites(s->inspector, fd, m->path, false, s->build_id, print_site, s);
+	print_file(s);
 	if (err)
 		log_warn("cannot read %s: %s", m->path, strerror(-err));
 	close(fd);
@@ -170,9 +179,9 @@ static void print_missing(const struct probe_table *pt)
 	}
 }
 
-static int show_process(struct probe_table *pt, pid_t pid)
+static int show_process(struct probe_table *pt, struct inspector *ins, pid_t pid)
 {
-	struct scan s = { .pt = pt, .pid = pid };
+	struct scan s = { .pt = pt, .inspector = ins, .pid = pid };
 	int err = process_each_mapped(pid, scan_mapping, &s);
 
 	if (err) {
@@ -185,18 +194,39 @@ static int show_process(struct probe_table *pt, pid_t pid)
 	return EXIT_OK;
 }
 
-static int show_file(struct probe_table *pt, const char *file)
+static int show_file(struct probe_table *pt, struct inspector *ins, const char *file)
 {
-	int err;
+	struct scan s = { .pt = pt, .inspector = ins };
+	int fd, err;
 
 	if (!is_claimed(pt, file))
 		printf("no preset is about files of this name\n");
-	err = probe_sites_each(pt, file, file, false, print_site, pt);
+	fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, s.build_id, print_site, &s);
+	if (fd >= 0)
+		close(fd);
 	if (err) {
 		log_error("cannot read %s: %s", file, err == -ENOEXEC ? "not an ELF file" : strerror(-err));
 		return EXIT_RUN;
 	}
 	return EXIT_OK;
+}
+
+/* What matches in a process or a file. */
+static int show_matches(struct probe_table *pt, const struct engines_options *o)
+{
+	struct inspector *ins;
+	int code, err;
+
+	fflush(stdout);
+	err = inspector_new(pt, &ins);
+	if (err) {
+		log_error("cannot start the process that reads symbols: %s", strerror(-err));
+		return EXIT_RUN;
+	}
+	code = o->pid ? show_process(pt, ins, o->pid) : show_file(pt, ins, o->file);
+	inspector_free(ins);
+	return code;
 }
 
 int cmd_engines(int argc, char **argv)
@@ -211,10 +241,8 @@ int cmd_engines(int argc, char **argv)
 		return EXIT_USAGE;
 	if (o.engine ? engine_load(&pt, o.engine) : engine_load_all(&pt))
 		code = EXIT_USAGE;
-	else if (o.pid)
-		code = show_process(&pt, o.pid);
-	else if (o.file)
-		code = show_file(&pt, o.file);
+	else if (o.pid || o.file)
+		code = show_matches(&pt, &o);
 	else
 		list_presets(&pt);
 	if (pt.left_out)

@@ -395,6 +395,18 @@ static void be_idle(struct run *r, uint64_t now)
 	}
 }
 
+int run_keep_up(struct run *r)
+{
+	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	int err = session_drain(r->session);
+
+	if (err < 0 || !r->w.open || now - r->last_flush_ns < FLUSH_NS)
+		return err < 0 ? err : 0;
+	run_check_loss(r, now);
+	r->last_flush_ns = now;
+	return r->w.exports ? exports_flush(r->w.exports) : 0;
+}
+
 int run_drain(struct run *r)
 {
 	uint64_t now;

@@ -20,6 +20,7 @@
 #include "cmd/record_exports.h"
 #include "cmd/record_flight.h"
 #include "cmd/record_metadata.h"
+#include "engine/inspector.h"
 #include "target/process.h"
 #include "util/log.h"
 
@@ -100,6 +101,15 @@ static void read_signals(struct run *r)
 			r->interrupted = true;
 		}
 	}
+}
+
+/* While the symbols of a file are read. */
+static int keep_up(void *arg)
+{
+	struct run *r = arg;
+
+	read_signals(r);
+	return r->stop ? -ECANCELED : run_keep_up(r);
 }
 
 static void show_status(struct run *r, uint64_t now)
@@ -307,6 +317,7 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 		.probes = &r->probes,
 		.engine_file = on_engine_file,
 		.engine_file_arg = r,
+		.inspector = r->inspector,
 		.cb = run_callback(),
 		.cb_arg = r,
 	};
@@ -314,7 +325,21 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 
 	events_configure(o, &r->probes, &c);
 	err = session_open(&c, &r->session);
+	if (!err && r->inspector)
+		inspector_set_wait(r->inspector, keep_up, r);
 	return err ? err : follow_new(r->session, r->tasks, &r->follow);
+}
+
+static int start_inspector(struct run *r)
+{
+	int err;
+
+	if (!r->probes.n && !r->probes.n_engines)
+		return 0;
+	err = inspector_new(&r->probes, &r->inspector);
+	if (err)
+		log_error("cannot start the process that reads symbols: %s", strerror(-err));
+	return err;
 }
 
 static int add_target(struct run *r, pid_t pid)
@@ -522,6 +547,9 @@ int record_run(struct record_options *o)
 		err = step_limit_new(o->max_steps_each, &r.step_limit);
 	if (!err && record_wants_profile(o))
 		err = metadata_new(o, &r.probes, &r.metadata);
+	/* before there is anything of which it should not have a copy */
+	if (!err)
+		err = start_inspector(&r);
 	if (!err && o->command)
 		err = o->view ? command_spawn_with(o->command, o->view->command_fds, &r.cmd) :
 				command_spawn(o->command, &r.cmd);
@@ -542,6 +570,7 @@ int record_run(struct record_options *o)
 		command_end(&r.cmd);
 	if (!reaped)
 		r.interrupted = true;
+	inspector_free(r.inspector);
 	tasks_free(r.tasks);
 	handles_free(r.handles);
 	metadata_free(r.metadata);

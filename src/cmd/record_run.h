@@ -46,6 +46,7 @@ struct window {
 struct run {
 	struct record_options *o;
 	struct probe_table probes;
+	struct inspector *inspector;
 	struct session *session;
 	struct tasks *tasks;
 	struct handles *handles;
@@ -91,6 +92,9 @@ int window_open(struct run *r, const char *why);
 int window_close(struct run *r, const char *why);
 /* It could not be opened. */
 void window_abandon(struct run *r);
+
+/* The same, and no more, while something else takes long: what comes goes to the outputs. */
+int run_keep_up(struct run *r);
 
 /* Takes what the programs have sent. Returns 1 when more waits, 0 when not, or an error. */
 int run_drain(struct run *r);

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -157,24 +158,32 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 	return 0;
 }
 
-void engine_read_enums(struct engine *e, struct elf_file *elf)
+bool engine_claims(const struct engine *e, const char *path)
 {
-	for (size_t i = 0; i < e->n_enums; i++) {
-		struct enum_table *t = &e->enums[i];
-		char **names;
-		size_t n;
+	const char *slash = strrchr(path, '/');
+	bool claims = false;
 
-		if (!t->object || t->from_file || elf_strings_read(elf, t->object, &names, &n))
-			continue;
-		for (size_t k = 0; k < n; k++) {
-			for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
-				*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
-		}
-		elf_strings_free(t->names, t->n);
-		t->names = names;
-		t->n = n;
-		t->from_file = true;
+	for (size_t k = 0; k < e->n_mapped && !claims; k++)
+		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
+	return claims;
+}
+
+void engine_set_names(struct engine *e, size_t i, char **names, size_t n)
+{
+	struct enum_table *t = &e->enums[i];
+
+	if (!t->object || t->from_file) {
+		elf_strings_free(names, n);
+		return;
 	}
+	for (size_t k = 0; k < n; k++) {
+		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
+			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
+	}
+	elf_strings_free(t->names, t->n);
+	t->names = names;
+	t->n = n;
+	t->from_file = true;
 }
 
 static int read_enums(struct reader *r, struct json_object *root)

@@ -142,12 +142,15 @@ const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const
 
 const char *probe_role_name(enum probe_role role);
 
+/* Whether a file of this path is one of the engine's. */
+bool engine_claims(const struct engine *e, const char *path);
+
 /*
- * Replaces the names of the engine's enums by the tables that this file has, if it is the first one
- * to have them. Numbers move between releases; the file that is loaded knows its own.
+ * Replaces the names of an enum by those that a file of the engine has, if it is the first one to have
+ * them. Numbers move between releases; the file that is loaded knows its own. Takes over the names, as
+ * of elf_strings_read(). Ignored when the enum has no such table.
  */
-struct elf_file;
-void engine_read_enums(struct engine *e, struct elf_file *elf);
+void engine_set_names(struct engine *e, size_t i, char **names, size_t n);
 
 /* The instructions for the BPF side. -ENOENT: its condition names a value that the enum lacks. */
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);

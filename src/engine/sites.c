@@ -14,12 +14,10 @@
 
 struct walk {
 	struct elf_file *elf;
-	struct probe_table *pt;
+	const struct probe_table *pt;
 	size_t id;
-	bool warned; /* about a place of the USDT probe, a function of Go's */
 	struct go_text go;
-	const char *shown;
-	probe_site_cb cb;
+	found_cb cb;
 	void *arg;
 };
 
@@ -33,29 +31,14 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 static int on_symbol(const struct elf_symbol *sym, void *arg)
 {
 	struct walk *w = arg;
-	struct probe_site site = { .spec = w->id, .symbol = sym };
-	struct probe_spec *s;
+	const struct probe_spec *s = &w->pt->specs[w->id];
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym };
 	unsigned int flags = 0;
 	uint32_t regs = 0;
 
-	if (w->pt->specs[w->id].is_glob) {
-		int err = probe_table_match(w->pt, w->id, sym->name, &site.spec);
-
-		if (err == -E2BIG) {
-			w->pt->left_out++;
-			return 0;
-		}
-		if (err)
-			return err;
-	}
-	s = &w->pt->specs[site.spec];
 	if (s->flags & PROBE_F_SPAN && sym->vaddr >= w->go.from && sym->vaddr < w->go.to) {
-		if (!w->warned)
-			log_warn("%s in %s is a Go function, which a return probe would break: left out (a preset can "
-				 "probe its entry, with \"instant\")",
-				sym->name, w->shown);
-		w->warned = s->refused = true;
-		return 0;
+		found.kind = FOUND_GO;
+		return w->cb(&found, w->arg);
 	}
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		if (!s->args[i].is_row)
@@ -73,24 +56,22 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		flags |= SITE_RETURNS;
 	if (s->past_early_return)
 		flags |= SITE_PAST_EARLY_RETURN;
-	site_choose(w->elf, sym, regs, flags, &site.site);
-	return w->cb(&site, w->arg);
+	site_choose(w->elf, sym, regs, flags, &found.site);
+	return w->cb(&found, w->arg);
 }
 
 /* Where the arguments of a USDT probe are at one of its places. */
-static int place_args(struct walk *w, const struct usdt_note *note, struct fetch fetch[FUNC_VALS_MAX])
+static int place_args(const struct walk *w, const struct usdt_note *note, struct fetch fetch[FUNC_VALS_MAX],
+	struct found *found)
 {
 	const struct probe_spec *s = &w->pt->specs[w->id];
-	const char *why;
 
 	memset(fetch, 0, sizeof(s->fetch));
 	for (unsigned int i = 0; i < s->nargs; i++) {
-		if (!fetch_place(&s->fetch[i], &s->args[i], note, &fetch[i], &why))
+		if (!fetch_place(&s->fetch[i], &s->args[i], note, &fetch[i], &found->why))
 			continue;
-		if (!w->warned)
-			log_warn("%s at +0x%lx: argument %s cannot be had: %s; the probe is left out there",
-				note->name, (unsigned long)note->offset, s->args[i].name, why);
-		w->warned = true;
+		found->kind = FOUND_NO_ARG;
+		found->arg = i;
 		return -EINVAL;
 	}
 	return 0;
@@ -99,28 +80,19 @@ static int place_args(struct walk *w, const struct usdt_note *note, struct fetch
 /* The nop of a USDT probe is emulated on x86_64; arm64 does not single-step it either since 6.12. */
 static int on_note(const struct usdt_note *note, void *arg)
 {
-	char name[sizeof(SPEC_USDT) + USDT_NAME_MAX];
-	struct elf_symbol sym = { .name = name, .vaddr = note->vaddr, .offset = note->offset };
+	struct elf_symbol sym = { .name = note->name, .vaddr = note->vaddr, .offset = note->offset };
 	struct walk *w = arg;
-	struct probe_site site = { .symbol = &sym, .semaphore = note->semaphore };
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = &sym, .semaphore = note->semaphore };
 	struct fetch fetch[FUNC_VALS_MAX];
 	uint8_t code = 0;
-	int err;
 
-	if (place_args(w, note, fetch))
-		return 0;
-	snprintf(name, sizeof(name), SPEC_USDT "%s", note->name);
-	err = probe_table_place(w->pt, w->id, name, fetch, &site.spec);
-	if (err == -E2BIG) {
-		w->pt->left_out++;
-		return 0;
+	if (!place_args(w, note, fetch, &found)) {
+		elf_read_at_offset(w->elf, note->offset, &code, sizeof(code));
+		found.fetch = fetch;
+		found.site.offset = note->offset;
+		found.site.cheap = elf_machine(w->elf) == EM_X86_64 && code == 0x90;
 	}
-	if (err)
-		return err;
-	elf_read_at_offset(w->elf, note->offset, &code, sizeof(code));
-	site.site.offset = note->offset;
-	site.site.cheap = elf_machine(w->elf) == EM_X86_64 && code == 0x90;
-	return w->cb(&site, w->arg);
+	return w->cb(&found, w->arg);
 }
 
 /* A file that lacks the function is none of ours to report: another may have it. */
@@ -130,7 +102,6 @@ static int walk_spec(struct walk *w)
 	struct elf_symbol sym;
 	int err;
 
-	w->warned = false;
 	if (s->is_usdt)
 		err = usdt_each(w->elf, s->symbol + strlen(SPEC_USDT), on_note, w);
 	else if (strstr(s->symbol, "()"))
@@ -148,23 +119,82 @@ static bool makes_states(const struct probe_spec *s)
 	       s->flags & PROBE_F_GRAPH;
 }
 
-int probe_sites_each(struct probe_table *pt, const char *path, const char *shown, bool states_only,
-	probe_site_cb cb, void *arg)
+bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only)
 {
-	struct walk w = { .pt = pt, .shown = shown, .cb = cb, .arg = arg };
-	size_t n = pt->n; /* matches of globs are appended, and done when they are */
+	const struct probe_spec *s = &pt->specs[spec];
+
+	return !s->from && !(states_only && s->engine && !makes_states(s)) && probe_spec_matches(s, shown);
+}
+
+int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *shown, bool states_only,
+	found_cb cb, void *arg)
+{
+	struct walk w = { .elf = elf, .pt = pt, .cb = cb, .arg = arg };
+	bool begun = false;
 	int err = 0;
 
-	for (w.id = 0; w.id < n && !err; w.id++) {
-		const struct probe_spec *s = &pt->specs[w.id];
-
-		if (s->from || (states_only && s->engine && !makes_states(s)) || !probe_spec_matches(s, shown))
+	for (w.id = 0; w.id < pt->n && !err; w.id++) {
+		if (!sites_wants(pt, w.id, shown, states_only))
 			continue;
-		if (!w.elf)
-			err = elf_open(path, &w.elf) ?: go_text_read(w.elf, &w.go);
+		if (!begun)
+			err = go_text_read(elf, &w.go);
+		begun = true;
 		if (!err)
 			err = walk_spec(&w);
 	}
-	elf_close(w.elf);
 	return err;
+}
+
+static void tell(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
+{
+	struct probe_spec *s = &pt->specs[f->spec];
+	bool told = *last_told == f->spec;
+
+	*last_told = f->spec;
+	if (f->kind == FOUND_GO)
+		s->refused = true;
+	if (told)
+		return;
+	if (f->kind == FOUND_GO)
+		log_warn("%s in %s is a Go function, which a return probe would break: left out (a preset can "
+			 "probe its entry, with \"instant\")",
+			f->symbol->name, shown);
+	else
+		log_warn("%s at +0x%lx: argument %s cannot be had: %s; the probe is left out there",
+			f->symbol->name, (unsigned long)f->symbol->offset, s->args[f->arg].name, f->why);
+}
+
+/* The specification that the place belongs to. */
+static int find_spec(struct probe_table *pt, const struct found *f, const struct elf_symbol *symbol, size_t *ret_id)
+{
+	const struct probe_spec *s = &pt->specs[f->spec];
+
+	*ret_id = f->spec;
+	if (s->is_usdt)
+		return probe_table_place(pt, f->spec, symbol->name, f->fetch, ret_id);
+	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, ret_id) : 0;
+}
+
+int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,
+	probe_site_cb cb, void *arg)
+{
+	char usdt_name[sizeof(SPEC_USDT) + USDT_NAME_MAX];
+	struct elf_symbol symbol = *f->symbol;
+	struct probe_site ps = { .symbol = &symbol, .site = f->site, .semaphore = f->semaphore };
+	int err;
+
+	if (f->kind != FOUND_SITE) {
+		tell(pt, shown, f, last_told);
+		return 0;
+	}
+	if (pt->specs[f->spec].is_usdt) {
+		snprintf(usdt_name, sizeof(usdt_name), SPEC_USDT "%s", symbol.name);
+		symbol.name = usdt_name;
+	}
+	err = find_spec(pt, f, &symbol, &ps.spec);
+	if (err == -E2BIG) {
+		pt->left_out++;
+		return 0;
+	}
+	return err ? err : cb(&ps, arg);
 }

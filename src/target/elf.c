@@ -16,12 +16,12 @@
 
 /*
  * Limits that no real file comes near (libtorch_cuda.so, the largest known: 1.4 GB, under 2 M
- * symbols), so that a forged one cannot eat the machine.
+ * symbols), so that a forged one cannot eat the machine. A sparse file of any size costs nobody
+ * anything.
  */
 #define LOADS_MAX 256
 #define SECTIONS_MAX (64u << 10)
-#define SYMBOLS_MAX (16u << 20)
-#define STRINGS_MAX (512u << 20)
+#define TABLE_BYTES_MAX (128u << 20) /* symbols and strings of a table */
 #define NAME_LEN_MAX 4096 /* longer names are left out: nobody can write them */
 #define NOTES_MAX (64u << 10)
 #define SECTION_NAMES_MAX (4u << 20) /* bytes */
@@ -371,6 +371,22 @@ static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_v
 	return read_part(elf, sh.sh_offset, n_syms * sizeof(uint16_t), (void **)ret_versions);
 }
 
+/* Room for one more: most symbols of a file need none. */
+static int table_reserve(struct table *t, size_t *cap)
+{
+	size_t more = *cap ? *cap + *cap / 2 : 1024;
+	struct entry *entries;
+
+	if (t->n < *cap)
+		return 0;
+	entries = realloc(t->entries, more * sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	t->entries = entries;
+	*cap = more;
+	return 0;
+}
+
 static int table_load(struct elf_file *elf, enum table_id id)
 {
 	struct table *t = &elf->tables[id];
@@ -378,6 +394,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	Elf64_Sym *syms = NULL;
 	GElf_Shdr sh, str_sh;
 	uint64_t n_syms, names_len = 0;
+	size_t cap = 0;
 	int err;
 
 	if (t->loaded)
@@ -387,11 +404,13 @@ static int table_load(struct elf_file *elf, enum table_id id)
 		return 0;
 	}
 	n_syms = sh.sh_size / sizeof(*syms);
-	if (sh.sh_entsize != sizeof(*syms) || n_syms > SYMBOLS_MAX)
+	if (sh.sh_entsize != sizeof(*syms) ||
+		!gelf_getshdr(elf_getscn(elf->elf, sh.sh_link), &str_sh) || str_sh.sh_type != SHT_STRTAB)
 		return -EBADMSG;
-	if (!gelf_getshdr(elf_getscn(elf->elf, sh.sh_link), &str_sh) ||
-		str_sh.sh_type != SHT_STRTAB || str_sh.sh_size > STRINGS_MAX)
+	if (!in_file(elf, sh.sh_offset, sh.sh_size) || !in_file(elf, str_sh.sh_offset, str_sh.sh_size))
 		return -EBADMSG;
+	if (sh.sh_size > TABLE_BYTES_MAX || str_sh.sh_size > TABLE_BYTES_MAX - sh.sh_size)
+		return -EOVERFLOW;
 	err = read_part(elf, str_sh.sh_offset, str_sh.sh_size, (void **)&t->strings);
 	if (err)
 		goto out;
@@ -402,15 +421,16 @@ static int table_load(struct elf_file *elf, enum table_id id)
 		err = read_versions(elf, n_syms, &versions);
 	if (err)
 		goto out;
-	t->entries = malloc((n_syms + 1) * sizeof(*t->entries));
-	err = t->entries ? 0 : -ENOMEM;
-	if (err)
-		goto out;
 	for (uint32_t i = 0; i < n_syms; i++) {
-		struct entry *e = &t->entries[t->n];
+		struct entry made, *e;
 
-		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, e))
+		if (!entry_make(elf, &syms[i], t->strings, str_sh.sh_size, &made))
 			continue;
+		err = table_reserve(t, &cap);
+		if (err)
+			goto out;
+		e = &t->entries[t->n];
+		*e = made;
 		names_len += e->len;
 		err = names_len > SHARING_MAX * str_sh.sh_size ? -EBADMSG : 0;
 		if (err)
@@ -423,7 +443,8 @@ static int table_load(struct elf_file *elf, enum table_id id)
 	/* Cut the versions off only now: symbols may share a string. */
 	for (size_t i = 0; i < t->n; i++)
 		t->strings[t->entries[i].name - t->strings + t->entries[i].len] = '\0';
-	qsort(t->entries, t->n, sizeof(*t->entries), entry_cmp);
+	if (t->n)
+		qsort(t->entries, t->n, sizeof(*t->entries), entry_cmp);
 	t->loaded = true;
 out:
 	if (err) {

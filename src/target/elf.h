@@ -48,7 +48,7 @@ int elf_machine(const struct elf_file *elf);
  * default version before older ones. elf_find_symbol() finds functions that are defined and lie in
  * executable parts of the file (but not the ".cold" part of one: no probe may sit there),
  * elf_find_object() defined data. -ENOENT when there is none,
- * -EBADMSG when a table is malformed, -ENOMEM.
+ * -EBADMSG when a table is malformed, -EOVERFLOW when it is over 128 MB, -ENOMEM.
  *
  * The first call reads and indexes the table, each further one is a binary search.
  */

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "target/build_id.h"
+#include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
 #include "util/fmt.h"
@@ -93,14 +95,9 @@ static void sort_unique(struct json_object *array)
 /* Of a descriptor, which it takes over. */
 static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 {
-	struct elf_file *elf;
-
-	strcpy(hex, "none");
-	if (elf_open_fd(fd, &elf))
-		return;
-	if (elf_build_id(elf, hex, ELF_BUILD_ID_MAX))
+	if (build_id_read(fd, hex, ELF_BUILD_ID_MAX))
 		strcpy(hex, "none");
-	elf_close(elf);
+	close(fd);
 }
 
 int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX])

@@ -9,8 +9,9 @@
 . "$TOP/tests/robust/common.sh"
 
 need_root
-need cc runuser setpriv
+need cc runuser setpriv python3
 build escape
+build maps
 chmod 755 "$TMP"
 as_nobody=(runuser -u nobody --)
 
@@ -54,3 +55,79 @@ escape "a path leads out of its namespace"
 escape "a path leads out of its namespace, map_files is closed to us" \
 	setpriv --bounding-set=-sys_admin,-cap_40
 rm -rf "$shm"
+
+# ---- files that take long ----
+
+# status_of PID KEY: a line of /proc/PID/status
+status_of() {
+	sed -n "s/^$2:[[:space:]]*//p" "/proc/$1/status"
+}
+
+reader_of() { # RECORDER: the process that reads symbols
+	pgrep -P "$1" -x inftrace-elf
+}
+
+mapping() { # FILE...: a process that has them mapped, in TARGET
+	: >"$TMP/maps.out"
+	background "$TMP/maps" "$@" >"$TMP/maps.out"
+	TARGET=$BG
+	wait_until 60 grep -q ready "$TMP/maps.out"
+}
+
+# start_recorder ARG...: in RECORDER, its messages in recorder.log; when it returns, all is attached
+start_recorder() {
+	background "$INFTRACE" record -v "$@" 2>"$TMP/recorder.log"
+	RECORDER=$BG
+	wait_until 60 grep -qE 'Ctrl-C|rror' "$TMP/recorder.log"
+}
+
+python3 "$ROBUST/make_elf.py" huge "$TMP/libllama.so"
+mapping "$TMP/libllama.so"
+start_recorder -p "$TARGET" -o "$TMP/huge.json"
+check "huge symbol tables: said" grep -q 'libllama.so: its symbols take more than' "$TMP/recorder.log"
+rss=$(status_of "$RECORDER" VmHWM)
+check "huge symbol tables: the recorder stays small (${rss})" test "${rss% kB}" -lt 300000
+reader=$(reader_of "$RECORDER")
+check "the process that reads symbols has no privileges" \
+	grep -qzP 'CapPrm:\t0+\nCapEff:\t0+\nCapBnd:\t0+\n(.*\n)*NoNewPrivs:\t1\nSeccomp:\t2\n' "/proc/$reader/status"
+check "the process that reads symbols holds no file" test -z "$(find "/proc/$reader/fd" -type l \
+	-not -lname /dev/null -not -lname 'socket:*')"
+kill -INT "$RECORDER"
+check "huge symbol tables: the recording is right" wait "$RECORDER"
+check "the process that reads symbols ends with the recorder" wait_until 20 test ! -d "/proc/$reader"
+kill "$TARGET"
+
+slow=()
+for i in 1 2 3 4 5 6 7 8; do
+	mkdir "$TMP/slow$i"
+	python3 "$ROBUST/make_elf.py" slow "$TMP/slow$i/libllama.so"
+	slow+=("$TMP/slow$i/libllama.so")
+done
+mapping "${slow[@]}"
+background "$INFTRACE" record -v -p "$TARGET" -o "$TMP/slow.json" 2>"$TMP/recorder.log"
+RECORDER=$BG
+# the first of them is being read
+wait_until 60 eval '[ -n "$(pgrep -P "$(reader_of "$RECORDER" || echo 0)" || true)" ]' || true
+kill -INT "$RECORDER"
+check "a signal while symbols are read: the recording ends" wait "$RECORDER"
+check "a signal while symbols are read: it was not waited for them" \
+	grep -q 'slow8/libllama.so was not read' "$TMP/recorder.log"
+check "a signal while symbols are read: the trace is valid" "$INFTRACE" validate "$TMP/slow.json"
+kill "$TARGET"
+
+# ---- mappings without end ----
+
+background "$TMP/maps" -m 20000 "$TMP/maps" >"$TMP/maps.out"
+TARGET=$BG
+wait_until 60 grep -q ready "$TMP/maps.out"
+cpu_ns() { # of our children
+	python3 -c 'import os, resource, subprocess, sys, time
+begun = time.monotonic()
+subprocess.run(sys.argv[1:], check=True)
+u = resource.getrusage(resource.RUSAGE_CHILDREN)
+print("%.2f s of a CPU in %.1f s" % (u.ru_utime + u.ru_stime, time.monotonic() - begun))
+sys.exit(u.ru_utime + u.ru_stime > 2)' "$@"
+}
+check "20,000 mappings that change: the recorder takes less than two of five seconds" \
+	cpu_ns "$INFTRACE" record -q -d 5s -p "$TARGET" --engine llama.cpp -e functions -o "$TMP/maps.json"
+kill "$TARGET"

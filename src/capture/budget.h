@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How long the files of a process may keep inftrace busy, and those of all of them: a process can map
+ * any number of files that take long to read, and fork any number of processes that do.
+ */
+#ifndef INFTRACE_BUDGET_H
+#define INFTRACE_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define BUDGET_PROCESSES 64
+
+struct budget {
+	uint64_t left_ns, since_ns; /* of all; grows with time */
+	struct {
+		pid_t pid;
+		uint64_t spent_ns;
+	} processes[BUDGET_PROCESSES]; /* the last ones that have spent much */
+	unsigned int next;
+};
+
+void budget_init(struct budget *b);
+
+/* Whether another file of the process may be read. */
+bool budget_has(struct budget *b, pid_t pid, uint64_t now_ns);
+void budget_spend(struct budget *b, pid_t pid, uint64_t ns);
+
+#endif

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The process that reads ELF files, and its workers. Nothing here may trust what a file says. */
+#include "engine/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "engine/inspector.h"
+#include "engine/sites.h"
+#include "engine/spec.h"
+#include "target/elf.h"
+#include "target/elf_pointers.h"
+#include "target/usdt.h"
+#include "util/confine.h"
+
+#define MEMORY_MAX (UINT64_C(768) << 20) /* bytes of a worker's data */
+#define NEAR_MAX 3
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* What a worker does: read its file, use memory, answer, end. */
+#define WORKER_CALLS                                                                                   \
+	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_sendto, SYS_mmap, SYS_munmap, \
+		SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_sysinfo, \
+		SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid, SYS_gettid, SYS_exit,  \
+		SYS_exit_group
+
+static const int worker_calls[] = { WORKER_CALLS };
+
+/* and the process that forks them. */
+static const int server_calls[] = {
+	WORKER_CALLS, SYS_recvmsg, SYS_clone, SYS_rt_sigaction, SYS_set_robust_list, SYS_rseq, SYS_prlimit64,
+	SYS_setitimer, SYS_prctl, SYS_seccomp,
+};
+
+struct worker {
+	const struct probe_table *pt;
+	struct elf_file *elf;
+	int out;
+	struct inspect_answer answer;
+};
+
+static int send_answer(struct worker *w)
+{
+	size_t len = offsetof(struct inspect_answer, text) + w->answer.text_len;
+
+	/* whoever has asked may have lost interest */
+	return send(w->out, &w->answer, len, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static struct inspect_answer *new_answer(struct worker *w, enum inspect_kind kind)
+{
+	memset(&w->answer, 0, offsetof(struct inspect_answer, text));
+	w->answer.kind = kind;
+	return &w->answer;
+}
+
+static int add_text(struct inspect_answer *a, const char *text)
+{
+	size_t len = strlen(text) + 1;
+
+	if (len > sizeof(a->text) - a->text_len)
+		return -ENAMETOOLONG;
+	memcpy(a->text + a->text_len, text, len);
+	a->text_len += (uint32_t)len;
+	return 0;
+}
+
+static int answer_found(const struct found *f, void *arg)
+{
+	struct worker *w = arg;
+	struct inspect_answer *a = new_answer(w, ANSWER_SITE);
+
+	a->found = f->kind;
+	a->spec = (uint32_t)f->spec;
+	a->arg = f->arg;
+	a->vaddr = f->symbol->vaddr;
+	a->offset = f->symbol->offset;
+	a->size = f->symbol->size;
+	a->site = f->site.offset;
+	a->cheap = f->site.cheap;
+	a->semaphore = f->semaphore;
+	a->has_fetch = f->fetch != NULL;
+	if (f->fetch)
+		memcpy(a->fetch, f->fetch, sizeof(a->fetch));
+	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : ""))
+		return 0; /* nobody can have asked for it */
+	return send_answer(w);
+}
+
+static int answer_enum(struct worker *w, size_t engine, size_t e, char *const *names, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i <= n && !err; i++) {
+		struct inspect_answer *a = new_answer(w, i < n ? ANSWER_ENUM : ANSWER_ENUM_END);
+
+		a->spec = (uint32_t)engine;
+		a->arg = (uint32_t)e;
+		a->offset = i;
+		if (i < n && (!names[i] || add_text(a, names[i])))
+			continue;
+		err = send_answer(w);
+	}
+	return err;
+}
+
+static int answer_enums(struct worker *w, const char *shown)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < w->pt->n_engines; i++) {
+		const struct engine *e = w->pt->engines[i];
+
+		if (!engine_claims(e, shown))
+			continue;
+		for (size_t k = 0; k < e->n_enums && !err; k++) {
+			char **names;
+			size_t n;
+
+			if (!e->enums[k].object || elf_strings_read(w->elf, e->enums[k].object, &names, &n))
+				continue;
+			err = answer_enum(w, i, k, names, n);
+			elf_strings_free(names, n);
+		}
+	}
+	return err;
+}
+
+static int answer_sites(struct worker *w, const struct inspect_request *rq)
+{
+	char build_id[ELF_BUILD_ID_MAX];
+	int err = 0;
+
+	if (!elf_build_id(w->elf, build_id, sizeof(build_id))) {
+		add_text(new_answer(w, ANSWER_BUILD_ID), build_id);
+		err = send_answer(w);
+	}
+	if (!err)
+		err = answer_enums(w, rq->shown);
+	return err ? err : sites_find(w->pt, w->elf, rq->shown, rq->states_only, answer_found, w);
+}
+
+static int answer_instead(struct worker *w, const char *name)
+{
+	if (add_text(new_answer(w, ANSWER_INSTEAD), name))
+		return 0;
+	return send_answer(w);
+}
+
+static int list_note(const struct usdt_note *note, void *arg)
+{
+	return answer_instead(arg, note->name);
+}
+
+static int stop_at_note(const struct usdt_note *note, void *arg)
+{
+	(void)note;
+	(void)arg;
+	return 1;
+}
+
+static int check_usdt(struct worker *w, const char *name)
+{
+	int n = usdt_each(w->elf, name, stop_at_note, NULL);
+
+	if (n == 1)
+		return 0;
+	usdt_each(w->elf, "*", list_note, w);
+	return -ENOENT;
+}
+
+static int check_symbol(struct worker *w, const char *symbol)
+{
+	const char *near[NEAR_MAX];
+	struct elf_symbol sym;
+	int n, err;
+
+	err = strpbrk(symbol, "*?[") ? 0 : elf_find_symbol(w->elf, symbol, &sym);
+	if (err != -ENOENT)
+		return err;
+	n = elf_nearest_symbols(w->elf, symbol, near, NEAR_MAX);
+	for (int i = 0; i < n; i++)
+		answer_instead(w, near[i]);
+	return err;
+}
+
+static int answer(struct worker *w, const struct inspect_request *rq)
+{
+	const struct probe_spec *s;
+
+	if (rq->what == INSPECT_SITES)
+		return answer_sites(w, rq);
+	s = &w->pt->specs[rq->spec];
+	return s->is_usdt ? check_usdt(w, s->symbol + strlen(SPEC_USDT)) : check_symbol(w, s->symbol);
+}
+
+static void set_limit(int resource, uint64_t max)
+{
+	struct rlimit rl = { max, max };
+
+	setrlimit((__rlimit_resource_t)resource, &rl);
+}
+
+static _Noreturn void work(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
+{
+	const struct itimerval until = { .it_value = { .tv_sec = INSPECT_MS_MAX / 1000 } };
+	static struct worker w;
+	int err = 0;
+
+	w.pt = pt;
+	w.out = out;
+	if (!SANITIZED) {
+		set_limit(RLIMIT_DATA, MEMORY_MAX);
+		set_limit(RLIMIT_CPU, INSPECT_CPU_SECONDS);
+		setitimer(ITIMER_REAL, &until, NULL);
+		err = confine_to_calls(worker_calls, sizeof(worker_calls) / sizeof(worker_calls[0]));
+	}
+	if (!err)
+		err = elf_open_fd(fd, &w.elf);
+	if (!err)
+		err = answer(&w, rq);
+	new_answer(&w, ANSWER_END)->err = err;
+	send_answer(&w);
+	_exit(0);
+}
+
+/* 1: a request; 0: there will be no more; or an error of this one. */
+static int read_request(int from, struct inspect_request *rq, int fds[2])
+{
+	union {
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { rq, sizeof(*rq) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+	};
+	struct cmsghdr *c;
+	ssize_t n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return errno == EINTR ? -EINTR : 0;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!n || !c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+		return 0;
+	memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
+	return n == sizeof(*rq) ? 1 : -EPROTO;
+}
+
+/* Only what is needed stays open, and nothing that a message could be written to. */
+static int keep_only(int fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || fd < 3 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || (!SANITIZED && dup2(null, 2) < 0))
+		return -EIO;
+	if (dup2(fd, 3) < 0)
+		return -errno;
+	return syscall(SYS_close_range, 4, ~0U, 0) ? -errno : 3;
+}
+
+void inspect_serve(const struct probe_table *pt, int fd)
+{
+	static struct inspect_request rq;
+	sigset_t all;
+	int fds[2], more;
+
+	/* Ctrl-C is for the recorder, whose end is this one's. */
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "inftrace-elf");
+	prctl(PR_SET_DUMPABLE, 0);
+	sigfillset(&all);
+	sigdelset(&all, SIGALRM);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	signal(SIGALRM, SIG_DFL);
+	signal(SIGCHLD, SIG_IGN); /* workers need not be waited for */
+	set_limit(RLIMIT_CORE, 0);
+	set_limit(RLIMIT_FSIZE, 0);
+	fd = keep_only(fd);
+	if (fd < 0 || confine_capabilities(0))
+		_exit(1);
+	if (!SANITIZED && confine_to_calls(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
+		_exit(1);
+	while ((more = read_request(fd, &rq, fds))) {
+		if (more < 0)
+			continue;
+		if (!fork()) {
+			close(fd);
+			work(pt, &rq, fds[0], fds[1]);
+		}
+		close(fds[0]);
+		close(fds[1]);
+	}
+	_exit(0);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the recorder and the process that reads ELF files say to each other: inspector.h. */
+#ifndef INFTRACE_INSPECT_H
+#define INFTRACE_INSPECT_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+enum inspect_what {
+	INSPECT_SITES,
+	INSPECT_CHECK,
+};
+
+/* One message, with two descriptors: the file, and the socket for the answer. */
+struct inspect_request {
+	uint32_t what;
+	uint32_t spec; /* INSPECT_CHECK */
+	uint8_t states_only;
+	char shown[PATH_MAX]; /* INSPECT_SITES */
+};
+
+#define INSPECT_TEXT_MAX 4608 /* a symbol's name, or two short texts */
+
+enum inspect_kind {
+	ANSWER_SITE,	 /* FOUND_*: `found`; text: the name, a NUL, `why` */
+	ANSWER_ENUM,	 /* a name: of engine `spec`, enum `arg`, value `offset` */
+	ANSWER_ENUM_END, /* of the names before, `offset` of them */
+	ANSWER_BUILD_ID,
+	ANSWER_INSTEAD,
+	ANSWER_END, /* err: of the whole */
+};
+
+/* One message of a SOCK_SEQPACKET, cut off behind the text. */
+struct inspect_answer {
+	uint32_t kind, found;
+	uint32_t spec, arg;
+	int32_t err;
+	uint8_t cheap, has_fetch;
+	uint64_t vaddr, offset, size, site, semaphore;
+	struct fetch fetch[FUNC_VALS_MAX];
+	uint32_t text_len; /* with the NUL behind each text */
+	char text[INSPECT_TEXT_MAX];
+};
+
+/* In the process that reads, which it does not leave. fd: where requests come from. */
+_Noreturn void inspect_serve(const struct probe_table *pt, int fd);
+
+#endif

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The side of the recorder: asks, and checks what is answered. */
+#include "engine/inspector.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/inspect.h"
+#include "target/elf_pointers.h"
+
+#define WAIT_MS 10
+
+struct inspector {
+	struct probe_table *pt;
+	pid_t pid;
+	int fd;
+	int (*wait)(void *arg);
+	void *wait_arg;
+};
+
+int inspector_new(struct probe_table *pt, struct inspector **ret_inspector)
+{
+	struct inspector *ins = calloc(1, sizeof(*ins));
+	int fds[2], err;
+
+	if (!ins)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
+		err = -errno;
+		goto out;
+	}
+	ins->pt = pt;
+	ins->fd = fds[0];
+	ins->pid = fork();
+	if (!ins->pid) {
+		close(fds[0]);
+		inspect_serve(pt, fds[1]);
+	}
+	err = ins->pid < 0 ? -errno : 0;
+	close(fds[1]);
+	if (err) {
+		close(fds[0]);
+		goto out;
+	}
+	*ret_inspector = ins;
+	return 0;
+out:
+	free(ins);
+	return err;
+}
+
+void inspector_free(struct inspector *ins)
+{
+	if (!ins)
+		return;
+	close(ins->fd);
+	/* its group: workers, too */
+	kill(-ins->pid, SIGKILL);
+	kill(ins->pid, SIGKILL);
+	while (waitpid(ins->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(ins);
+}
+
+void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg)
+{
+	ins->wait = wait;
+	ins->wait_arg = arg;
+}
+
+/* ---- one request ---- */
+
+struct reply {
+	struct inspector *ins;
+	const char *shown;
+	size_t last_told;
+	char *build_id;
+	char *instead;
+	size_t instead_size;
+	probe_site_cb cb;
+	void *arg;
+	char *names[ELF_STRINGS_MAX]; /* of the enum that is being told */
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* Hands over the descriptor. Returns the socket for the answer. */
+static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
+{
+	union {
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control = {};
+	struct iovec iov = { (void *)rq, sizeof(*rq) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	int fds[2], pass[2], err;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	pass[0] = fd;
+	pass[1] = fds[1];
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(pass));
+	memcpy(CMSG_DATA(c), pass, sizeof(pass));
+	err = sendmsg(ins->fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	close(fds[1]);
+	if (!err)
+		return fds[0];
+	close(fds[0]);
+	return err;
+}
+
+/* The program that reads the registers looks at their numbers itself. */
+static bool is_fetch(const struct fetch *f)
+{
+	return f->derefs <= FETCH_DEREFS_MAX && f->shift < 64 &&
+	       (!f->size || f->size == 1 || f->size == 2 || f->size == 4 || f->size == 8);
+}
+
+static int take_site(struct reply *r, const struct inspect_answer *a)
+{
+	const struct probe_table *pt = r->ins->pt;
+	struct elf_symbol symbol = { .name = a->text, .vaddr = a->vaddr, .offset = a->offset, .size = a->size };
+	struct found f = {
+		.kind = (enum found_kind)a->found,
+		.spec = a->spec,
+		.symbol = &symbol,
+		.site = { .offset = a->site, .cheap = a->cheap },
+		.semaphore = a->semaphore,
+		.fetch = a->has_fetch ? a->fetch : NULL,
+		.arg = a->arg,
+	};
+	size_t len = strlen(a->text) + 1;
+
+	if (a->found >= FOUND_MAX || a->spec >= pt->n || pt->specs[a->spec].from || len >= a->text_len)
+		return -EPROTO;
+	f.why = a->text + len;
+	if (f.kind == FOUND_NO_ARG && a->arg >= pt->specs[a->spec].nargs)
+		return -EPROTO;
+	if (f.kind == FOUND_SITE && pt->specs[a->spec].is_usdt != (f.fetch != NULL))
+		return -EPROTO;
+	for (size_t i = 0; f.fetch && i < FUNC_VALS_MAX; i++) {
+		if (!is_fetch(&f.fetch[i]))
+			return -EPROTO;
+	}
+	return sites_take(r->ins->pt, r->shown, &f, &r->last_told, r->cb, r->arg);
+}
+
+static void drop_names(struct reply *r)
+{
+	for (size_t i = 0; i < ELF_STRINGS_MAX; i++) {
+		free(r->names[i]);
+		r->names[i] = NULL;
+	}
+}
+
+static int take_enum(struct reply *r, const struct inspect_answer *a)
+{
+	const struct probe_table *pt = r->ins->pt;
+	char **names;
+
+	if (a->spec >= pt->n_engines || a->arg >= pt->engines[a->spec]->n_enums || a->offset > ELF_STRINGS_MAX)
+		return -EPROTO;
+	if (a->kind == ANSWER_ENUM) {
+		if (a->offset == ELF_STRINGS_MAX || !a->text_len || strlen(a->text) > ELF_STRINGS_LEN_MAX)
+			return -EPROTO;
+		free(r->names[a->offset]);
+		r->names[a->offset] = strdup(a->text);
+		return r->names[a->offset] ? 0 : -ENOMEM;
+	}
+	names = calloc(a->offset + 1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	memcpy(names, r->names, a->offset * sizeof(*names));
+	memset(r->names, 0, a->offset * sizeof(*names));
+	drop_names(r);
+	engine_set_names(pt->engines[a->spec], a->arg, names, a->offset);
+	return 0;
+}
+
+static void take_instead(struct reply *r, const char *name)
+{
+	size_t len = r->instead ? strlen(r->instead) : 0;
+	const char *last = len ? strrchr(r->instead, ' ') : NULL;
+
+	/* a USDT probe may have several places */
+	if (!r->instead || (len && !strcmp(last ? last + 1 : r->instead, name)))
+		return;
+	snprintf(r->instead + len, r->instead_size - len, "%s%.70s", len ? ", " : "", name);
+}
+
+/* 1: it was the last. */
+static int take(struct reply *r, struct inspect_answer *a, size_t n)
+{
+	if (n < offsetof(struct inspect_answer, text) || a->text_len > n - offsetof(struct inspect_answer, text))
+		return -EPROTO;
+	if (a->text_len && a->text[a->text_len - 1])
+		return -EPROTO;
+	switch (a->kind) {
+	case ANSWER_SITE:
+		return a->text_len && r->cb ? take_site(r, a) : -EPROTO;
+	case ANSWER_ENUM:
+	case ANSWER_ENUM_END:
+		return take_enum(r, a);
+	case ANSWER_BUILD_ID:
+		if (r->build_id && a->text_len <= ELF_BUILD_ID_MAX && a->text_len &&
+			strspn(a->text, "0123456789abcdef") == a->text_len - 1)
+			memcpy(r->build_id, a->text, a->text_len);
+		return 0;
+	case ANSWER_INSTEAD:
+		if (a->text_len)
+			take_instead(r, a->text);
+		return 0;
+	case ANSWER_END:
+		return a->err < 0 ? (a->err > -4096 ? a->err : -EPROTO) : 1;
+	default:
+		return -EPROTO;
+	}
+}
+
+static int read_answers(struct reply *r, int fd)
+{
+	static struct inspect_answer a;
+	uint64_t now = now_ms(), end = now + INSPECT_MS_MAX, served = now;
+	int err = 0;
+
+	while (!err) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t n;
+
+		now = now_ms();
+		if (r->ins->wait && now - served >= WAIT_MS) {
+			served = now;
+			err = r->ins->wait(r->ins->wait_arg);
+			if (err)
+				return err;
+		}
+		if (now > end)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, WAIT_MS) <= 0)
+			continue;
+		n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
+		if (n > 0)
+			err = take(r, &a, (size_t)n);
+		else if (!n || (errno != EINTR && errno != EAGAIN))
+			err = -EPROTO;
+	}
+	return err > 0 ? 0 : err;
+}
+
+static int inspect(struct reply *r, const struct inspect_request *rq, int fd)
+{
+	int answers, err;
+
+	answers = ask(r->ins, rq, fd);
+	if (answers < 0)
+		return answers;
+	err = read_answers(r, answers);
+	close(answers);
+	drop_names(r);
+	return err;
+}
+
+int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, char *build_id,
+	probe_site_cb cb, void *arg)
+{
+	struct inspect_request rq = { .what = INSPECT_SITES, .states_only = states_only };
+	struct reply r = {
+		.ins = ins, .shown = shown, .last_told = SIZE_MAX, .build_id = build_id, .cb = cb, .arg = arg
+	};
+
+	if (build_id)
+		*build_id = '\0';
+	if (strlen(shown) >= sizeof(rq.shown))
+		return -ENAMETOOLONG;
+	strcpy(rq.shown, shown);
+	return inspect(&r, &rq, fd);
+}
+
+int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
+{
+	struct inspect_request rq = { .what = INSPECT_CHECK, .spec = (uint32_t)spec };
+	struct reply r = { .ins = ins, .instead = instead, .instead_size = size };
+
+	*instead = '\0';
+	return inspect(&r, &rq, fd);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef INFTRACE_BUILD_ID_H
+#define INFTRACE_BUILD_ID_H
+
+#include <stddef.h>
+
+/*
+ * The GNU build-id of an ELF file in lower-case hex, from its program headers alone and without libelf:
+ * few enough lines to be run on a hostile file with all privileges. -ENOENT: it has none there, or is no
+ * ELF file of 64 bits; -ENOSPC: hex is too small.
+ */
+int build_id_read(int fd, char *hex, size_t size);
+
+#endif
