@@ -109,7 +109,8 @@ static void summarise_oddities(const struct run *r)
 	} odd[] = {
 		{ st->no_storage, "threads could not be traced: no memory" },
 		{ st->step_mismatch, "steps did not add up" },
-		{ st->missed_switches, "context switches were not reported by the kernel; their time stays with the state before" },
+		{ st->missed_switches, "times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
+			"(see \"Switches that were not reported\" in docs/trace-format.md)" },
 		{ st->account_retries, "changes of state were preempted in every try" },
 		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
 		{ st->frames_full, "calls were nested too deep for a span" },

@@ -125,6 +125,7 @@ struct window {
 	int64_t total;
 	uint64_t records, lost, steps;
 	double coverage; /* 0 to 1; < 0: not said */
+	uint32_t trigger; /* why it was dumped: a name */
 };
 
 struct names {

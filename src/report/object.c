@@ -373,6 +373,7 @@ static struct json_object *loss_object(struct json_build *b, const struct model 
 		json_put_u64(b, w, "records", m->windows[i].records);
 		json_put_u64(b, w, "lost", m->windows[i].lost);
 		json_put_u64(b, w, "steps", m->windows[i].steps);
+		put_name(b, w, "trigger", m, m->windows[i].trigger);
 		if (m->windows[i].coverage >= 0)
 			json_put_double(b, w, "coverage", m->windows[i].coverage);
 		json_append(b, windows, w);

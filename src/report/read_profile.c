@@ -521,6 +521,9 @@ static int read_window(
 	w.records = shape_count(shape, "records");
 	w.lost = shape_count(shape, "lost");
 	w.steps = shape_count(shape, "steps");
+	err = model_name(m, text_of(json_object_object_get(shape, "trigger")), &w.trigger);
+	if (err)
+		return err;
 	if (json_object_object_get_ex(shape, "coverage", &coverage))
 		w.coverage = json_object_get_double(coverage);
 	if (!(w.coverage >= 0 && w.coverage <= 1))

@@ -352,6 +352,24 @@ static bool terminal_is_utf8(void)
 	return utf8;
 }
 
+/* Why the flight recorder has written what is reported; the same of several processes is told once. */
+static void put_triggers(const struct page *page)
+{
+	const struct model *m = page->m;
+	char shown[160];
+
+	for (size_t i = 0; i < m->n_windows; i++) {
+		uint32_t trigger = m->windows[i].trigger;
+		bool told = !trigger;
+
+		for (size_t k = 0; k < i; k++)
+			told |= m->windows[k].trigger == trigger;
+		if (!told)
+			fprintf(page->out, "Trigger: %s\n\n",
+				json_printable(shown, sizeof(shown), model_text(m, trigger)));
+	}
+}
+
 int report_text(const struct report *r, uint32_t slowest, FILE *out)
 {
 	const struct model *m = &r->model;
@@ -359,6 +377,7 @@ int report_text(const struct report *r, uint32_t slowest, FILE *out)
 	bool first = true;
 	int err;
 
+	put_triggers(&page);
 	for (size_t i = 0; i < m->n_processes; i++) {
 		const struct process *p = m->processes[i];
 

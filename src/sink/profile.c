@@ -13,12 +13,34 @@
 #include "sink/sink.h"
 #include "util/names.h"
 
+#define REASON_MAX 160
+
+/* Marks of the recording, as they are called in window_prof. */
+enum reason_of {
+	REASON_TRIGGER,
+	REASON_OPEN,
+	REASON_CLOSE,
+	REASONS,
+};
+
+static const struct {
+	const char *mark, *key, *at;
+} reason_names[REASONS] = {
+	[REASON_TRIGGER] = { "trigger", ",\"trigger\":", ",\"trigger_ts_us\":" },
+	[REASON_OPEN] = { "window_open", ",\"opened_by\":", NULL },
+	[REASON_CLOSE] = { "window_close", ",\"closed_by\":", NULL },
+};
+
 struct profile_sink {
 	struct sink sink;
 	struct recording rec;
 	struct profile_lines lines;
 	struct profile_ops *ops;
 	struct profile_requests *requests;
+	struct {
+		char text[REASON_MAX]; /* "": there was none */
+		uint64_t ns;
+	} reasons[REASONS];
 	bool graphs; /* some step launched one */
 };
 
@@ -158,6 +180,18 @@ static void profile_loss(struct sink *s, const struct loss *l)
 		profile_requests_lost(((struct profile_sink *)s)->requests);
 }
 
+static void profile_mark(struct sink *s, const struct mark *m)
+{
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	for (int i = 0; i < REASONS && m->reason; i++) {
+		if (strcmp(m->name, reason_names[i].mark))
+			continue;
+		snprintf(ps->reasons[i].text, sizeof(ps->reasons[i].text), "%s", m->reason);
+		ps->reasons[i].ns = m->ns;
+	}
+}
+
 static void profile_settled(struct sink *s)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
@@ -221,6 +255,15 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	p = add_u64(p, ",\"steps\":", t->steps);
 	p = fmt_lit(p, ",\"coverage\":");
 	p = fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
+	for (int i = 0; i < REASONS; i++) {
+		uint64_t at = ps->reasons[i].ns, start = ps->rec.start_boot_ns;
+
+		if (!ps->reasons[i].text[0])
+			continue;
+		p = add_string(p, reason_names[i].key, ps->reasons[i].text);
+		if (reason_names[i].at)
+			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
+	}
 	p = add_us(p, "},\"stage_us\":{\"total\":", total);
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);
@@ -266,6 +309,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 static const struct sink_ops sink_ops = {
 	.record = profile_record,
 	.loss = profile_loss,
+	.mark = profile_mark,
 	.settled = profile_settled,
 	.flush = profile_flush,
 	.rotate = profile_rotate,

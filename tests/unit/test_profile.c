@@ -520,6 +520,28 @@ static void test_window(void **state)
 	profile_done(&o);
 }
 
+/* Why it was recorded, with whatever a reason holds. */
+static void test_reasons(void **state)
+{
+	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
+	char longer[300] = "";
+	struct out o;
+
+	(void)state;
+	memset(longer, 'x', sizeof(longer) - 1);
+	profile_open(&o, &plain);
+	o.s->ops->mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16" });
+	o.s->ops->mark(o.s, &(struct mark){ "another", START, 0, "no" });
+	o.s->ops->mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer });
+	profile_close(&o, &t);
+	assert_non_null(strstr(o.text, ",\"coverage\":1.000000,\"trigger\":\"step>150ms: \\\"step\\\" 16\","
+				       "\"trigger_ts_us\":2.500,\"closed_by\":\"xxx"));
+	assert_null(strstr(o.text, "no\""));
+	longer[160] = 0;
+	assert_null(strstr(o.text, longer));
+	profile_done(&o);
+}
+
 /* With windows every line, of whatever family, begins its shape with the number, and has it once. */
 static void test_window_number(void **state)
 {
@@ -614,6 +636,7 @@ int main(void)
 		TEST(test_append),
 		TEST(test_rotate),
 		TEST(test_window),
+		TEST(test_reasons),
 		TEST(test_window_number),
 		TEST(test_coverage),
 	};
