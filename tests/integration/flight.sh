@@ -179,6 +179,15 @@ check "free: dumped" "$INFTRACE" dump -p "$hung"
 echo >"$TMP/hung.go"
 wait "$hung"
 land hung 0
+profile=$(nth hung 1 | sed -E 's/trace_(.*)\.json$/profile_\1.jsonl/')
+check "hung: report" "$INFTRACE" report "$profile"
+same "hung: the report tells why it was made, and first of the step that hangs, with what it waits for" \
+	"$(grep -cE '^Trigger: |^Not ended: 1 step$|^  step [0-9]+ had not ended after .*: the calling thread waited .* for a lock' \
+		"$TMP/check.out")" 3
+check "hung: JSON" "$INFTRACE" report --json "$profile"
+tr -d '\n' <"$TMP/check.out" >"$TMP/hung.report.jsonl"
+expect "hung: so does the JSON" '([s["state"] for s in r[0]["processes"][0]["open"]] == ["blocked_futex"] and
+	bool(r[0]["loss"]["windows"][0]["trigger"]))' r="$TMP/hung.report.jsonl"
 check "hung: what hangs is there up to the dump" "$FLIGHT" hung "$(nth hung 1)"
 check "free: and is there once when it has ended" "$FLIGHT" free "$(nth hung 2)"
 check "hung: valid" "$INFTRACE" validate "$TMP"/hung/*
