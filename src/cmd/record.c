@@ -10,6 +10,7 @@
 
 #include "capture/trigger.h"
 #include "cmd/cmd.h"
+#include "cmd/record_environment.h"
 #include "cmd/record_window.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -86,7 +87,7 @@ static const char doc[] =
 	"        only what led to a slow step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
 	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
-	"at the end of -d or on Ctrl-C gets SIGTERM.";
+	"at the end of -d or on Ctrl-C gets SIGTERM; when it goes on all the same, that is said, and the code is 1.";
 
 static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
 {
@@ -148,8 +149,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case 'd':
 		err = parse_duration(arg, &o->duration_ns);
-		if (err || !o->duration_ns)
-			err = bad_option(PARSE_DURATION, "-d", arg, err ? err : -EINVAL);
+		if (err) {
+			bad_option(PARSE_DURATION, "-d", arg, err);
+		} else if (!o->duration_ns) {
+			log_error("-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
+			err = -EINVAL;
+		}
 		break;
 	case 'e':
 		err = events_parse(arg, &o->events);
@@ -205,12 +210,32 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = o;
 		break;
 	case ARGP_KEY_ARGS:
-		o->command = state->argv + state->next;
+		err = record_take_arguments(o, state->argv + state->next);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	return err ? EINVAL : 0;
+}
+
+/* -p $(pgrep NAME) with several matches: -p 12 34 56 */
+int record_take_arguments(struct record_options *o, char **args)
+{
+	for (char **a = args; o->n_pids; a++) {
+		if (!*a) {
+			for (a = args; *a; a++) {
+				int err = parse_pid_list(*a, &o->pids, &o->n_pids);
+
+				if (err)
+					return bad_option(PARSE_PID_LIST, "-p", *a, err);
+			}
+			return 0;
+		}
+		if (!**a || (*a)[strspn(*a, "0123456789")])
+			break;
+	}
+	o->command = args;
+	return 0;
 }
 
 int record_check_targets(const struct record_options *o, const char *command)
@@ -236,10 +261,10 @@ static int from_environment(struct record_options *o, struct record_strings *str
 	err = record_window_environment(o, strings);
 	if (err || record_by_time(o))
 		return err;
-	if (!o->n_outputs && getenv("INFTRACE_OUTPUT"))
-		o->outputs[o->n_outputs++] = getenv("INFTRACE_OUTPUT");
+	if (!o->n_outputs && environment_ours("INFTRACE_OUTPUT"))
+		o->outputs[o->n_outputs++] = environment_ours("INFTRACE_OUTPUT");
 	if (!o->profile)
-		o->profile = getenv("INFTRACE_PROFILE_JSONL");
+		o->profile = environment_ours("INFTRACE_PROFILE_JSONL");
 	return 0;
 }
 

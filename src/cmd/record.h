@@ -110,6 +110,8 @@ struct session_config;
 /* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
 int record_add_uprobe(struct record_options *o, const char *spec);
 int record_parse_ring_size(const char *arg, uint64_t *ret);
+/* What is behind the options: a command, or more process ids. */
+int record_take_arguments(struct record_options *o, char **args);
 int record_check_targets(const struct record_options *o, const char *command);
 
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
@@ -122,6 +124,9 @@ void events_configure(
 /* Whether everything can be written, and the default name. Nothing is created yet. Prints one line
  * on failure; 0, -EINVAL (usage) or another errno. */
 int outputs_check(struct record_options *o);
+
+/* Creates the directories that are missing. Prints one line on failure. */
+int outputs_prepare(const struct record_options *o);
 
 /* Opens the files and writes their first events. Those of rec->tgid are named by time. Prints one line on
  * failure. */

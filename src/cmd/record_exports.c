@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "util/log.h"
 
@@ -67,17 +66,6 @@ static void add_process(struct task *t, void *arg)
 		e->err = add(e, t->tgid);
 }
 
-/* Each process has some files open. */
-static void raise_limit(void)
-{
-	struct rlimit rl;
-
-	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == rl.rlim_max)
-		return;
-	rl.rlim_cur = rl.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &rl);
-}
-
 int exports_open(const struct record_options *o, const struct recording *rec, bool by_process,
 	struct exports **ret_exports)
 {
@@ -91,7 +79,6 @@ int exports_open(const struct record_options *o, const struct recording *rec, bo
 	e->by_process = by_process && !o->all;
 	tasks_forget_outputs(rec->tasks);
 	if (e->by_process) {
-		raise_limit();
 		tasks_each_process(rec->tasks, add_process, e);
 	} else {
 		e->err = add(e, 0);
@@ -116,7 +103,6 @@ int exports_open_of(const struct record_options *o, const struct recording *rec,
 	e->o = o;
 	e->rec = *rec;
 	e->by_process = e->no_others = true;
-	raise_limit();
 	tasks_forget_outputs(rec->tasks);
 	for (size_t i = 0; i < n && !err; i++)
 		err = add(e, tgids[i]);

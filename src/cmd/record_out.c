@@ -31,8 +31,9 @@ struct outputs {
 };
 
 #define PART_SUFFIX ".part"
+#define NUMBERS_MAX 10000 /* of default names */
 
-static char default_name[64 + TASK_COMM_LEN];
+static char default_name[80 + TASK_COMM_LEN];
 
 static bool is_stdout(const char *name)
 {
@@ -46,44 +47,94 @@ static bool has_suffix(const char *name, const char *suffix)
 	return n > k && !strcmp(name + n - k, suffix);
 }
 
-static void make_default_name(const struct record_options *o)
+/* Of the process or the command; it comes from the traced side. */
+static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN])
 {
-	char comm[TASK_COMM_LEN] = "";
-
-	if (o->all) {
-		snprintf(default_name, sizeof(default_name), "inftrace-system.json");
-		return;
-	}
+	comm[0] = 0;
 	if (o->command) {
 		const char *base = strrchr(o->command[0], '/');
 
-		snprintf(comm, sizeof(comm), "%.*s", TASK_COMM_LEN - 1, base ? base + 1 : o->command[0]);
+		snprintf(comm, TASK_COMM_LEN, "%.*s", TASK_COMM_LEN - 1, base ? base + 1 : o->command[0]);
 	} else {
 		process_comm(o->pids[0], comm);
 	}
-	/* the name comes from the traced side */
 	for (char *c = comm; *c; c++) {
 		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
 			*c = '_';
 	}
-	if (o->command)
-		snprintf(default_name, sizeof(default_name), "inftrace-%s.json", comm);
+}
+
+/* inftrace-COMM-PID.json, or .2.json and so on where that is the trace of an earlier run. */
+static void make_default_name(const struct record_options *o)
+{
+	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
+
+	if (!o->all)
+		name_target(o, comm);
+	if (o->all)
+		snprintf(base, sizeof(base), "inftrace-system");
+	else if (o->command)
+		snprintf(base, sizeof(base), "inftrace-%s", comm);
 	else
-		snprintf(default_name, sizeof(default_name), "inftrace-%s-%d.json", comm, o->pids[0]);
+		snprintf(base, sizeof(base), "inftrace-%s-%d", comm, o->pids[0]);
+	snprintf(default_name, sizeof(default_name), "%s.json", base);
+	for (unsigned int n = 2; n < NUMBERS_MAX && !faccessat(AT_FDCWD, default_name, F_OK, AT_SYMLINK_NOFOLLOW); n++)
+		snprintf(default_name, sizeof(default_name), "%s.%u.json", base, n);
 }
 
 static int check_file(const char *option, const char *name)
 {
 	char why[OUTFILE_WHY_MAX];
+	struct stat st;
 	int err;
 
 	if (is_stdout(name))
 		return 0;
+	if (!stat(name, &st) && S_ISDIR(st.st_mode)) {
+		log_error("%s: %s is a directory: give the name of a file in it", option, name);
+		return -EINVAL;
+	}
 	err = outfile_check(name, why);
 	if (!err)
 		return 0;
 	log_error("%s: cannot write %s: %s", option, name, why);
 	return -EACCES;
+}
+
+/* Whatever the ways to it are called. Only regular files: two may go to /dev/null. */
+static bool is_same_file(const char *a, const char *b)
+{
+	char dirs[2][PATH_MAX], path[PATH_MAX];
+	const char *names[2] = { a, b }, *base[2];
+	struct stat sa, sb;
+
+	if (!stat(a, &sa) && !stat(b, &sb))
+		return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+	for (int i = 0; i < 2; i++) {
+		const char *slash = strrchr(names[i], '/');
+
+		base[i] = slash ? slash + 1 : names[i];
+		snprintf(path, sizeof(path), "%.*s", slash ? (int)(slash - names[i]) + 1 : 1, slash ? names[i] : ".");
+		if (!realpath(path, dirs[i]))
+			return !strcmp(a, b);
+	}
+	return !strcmp(dirs[0], dirs[1]) && !strcmp(base[0], base[1]);
+}
+
+static int check_twice(const char *option, const char *name, const struct record_options *o, size_t n_before)
+{
+	for (size_t i = 0; i < n_before && !is_stdout(name); i++) {
+		const char *other = o->outputs[i];
+
+		if (is_stdout(other) || !is_same_file(name, other))
+			continue;
+		if (!strcmp(name, other) && !strcmp(option, "-o"))
+			log_error("-o: %s is given twice", name);
+		else
+			log_error("%s: %s is the same file as -o %s: give each its own", option, name, other);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 static int check_metadata(const struct record_options *o)
@@ -102,6 +153,44 @@ static int check_metadata(const struct record_options *o)
 	return -EINVAL;
 }
 
+static int check_suffix(const char *name)
+{
+	struct stat st;
+
+	if (is_stdout(name) || has_suffix(name, ".json") || has_suffix(name, ".json.gz") ||
+		has_suffix(name, ".pftrace") || has_suffix(name, ".pftrace.gz"))
+		return 0;
+	if (!stat(name, &st) && S_ISDIR(st.st_mode))
+		return 0; /* which is said instead */
+	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout", name);
+	return -EINVAL;
+}
+
+/* Its directory may be missing. */
+static int check_profile(const struct record_options *o)
+{
+	char why[OUTFILE_WHY_MAX], dir[PATH_MAX];
+	const char *slash = strrchr(o->profile, '/');
+	int err;
+
+	if (is_stdout(o->profile))
+		return 0;
+	if (!*o->profile) {
+		log_error("--profile: the name is empty");
+		return -EINVAL;
+	}
+	err = check_twice("--profile", o->profile, o, o->n_outputs);
+	if (err)
+		return err;
+	err = outfile_check_parent(o->profile, why);
+	if (err) {
+		log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
+		return err;
+	}
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - o->profile) + 1 : 1, slash ? o->profile : ".");
+	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
+}
+
 int outputs_check(struct record_options *o)
 {
 	unsigned int to_stdout = 0;
@@ -117,36 +206,37 @@ int outputs_check(struct record_options *o)
 		const char *name = o->outputs[i];
 
 		to_stdout += is_stdout(name);
-		for (size_t k = 0; k < i; k++) {
-			if (!strcmp(name, o->outputs[k]) && !is_stdout(name)) {
-				log_error("-o: %s is given twice", name);
-				return -EINVAL;
-			}
-		}
-		if (!is_stdout(name) && !has_suffix(name, ".json") && !has_suffix(name, ".json.gz") &&
-			!has_suffix(name, ".pftrace") && !has_suffix(name, ".pftrace.gz")) {
-			log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout",
-				name);
-			return -EINVAL;
-		}
-		err = check_file("-o", name);
+		err = check_twice("-o", name, o, i);
+		if (!err)
+			err = check_suffix(name);
+		if (!err)
+			err = check_file("-o", name);
 		if (err)
 			return err;
 	}
-	if (o->profile) {
-		char why[OUTFILE_WHY_MAX];
-
-		to_stdout += is_stdout(o->profile);
-		if (!is_stdout(o->profile))
-			err = outfile_make_parent(o->profile, why);
-		if (err)
-			log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
-		else
-			err = check_file("--profile", o->profile);
-	}
+	if (o->profile)
+		err = check_profile(o);
+	to_stdout += o->profile && is_stdout(o->profile);
 	if (!err && to_stdout > 1) {
 		log_error("only one output can go to stdout");
 		err = -EINVAL;
+	}
+	return err;
+}
+
+int outputs_prepare(const struct record_options *o)
+{
+	char why[OUTFILE_WHY_MAX];
+	int err = 0;
+
+	if (record_by_time(o)) {
+		err = outfile_make_directory(o->output_dir, why);
+		if (err)
+			log_error("--output-dir: cannot write into %s: %s", o->output_dir, why);
+	} else if (o->profile && !is_stdout(o->profile)) {
+		err = outfile_make_parent(o->profile, why);
+		if (err)
+			log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
 	}
 	return err;
 }
@@ -603,7 +693,7 @@ int outputs_close(struct outputs *out, const struct window_totals *t,
 		if (!e && !(o->is_part && out->cut))
 			e = output_finish(o, t);
 		err = err ? err : e;
-		if (t)
+		if (t && !e)
 			report_file(o, cb, arg);
 		rotation_free(o->rotation);
 		free(o->name);

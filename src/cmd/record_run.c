@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -46,6 +47,10 @@ static int check_pids(const struct record_options *o)
 			log_error("%d is a thread of process %d: give -p %d", pid, tgid, tgid);
 			return -EINVAL;
 		}
+		if (process_is_kernel_thread(pid))
+			log_warn("-p %d is a kernel thread: it makes no system calls and runs no engine; only its time "
+				 "on and off the CPUs can be recorded",
+				pid);
 		if (pid == getpid()) {
 			log_error("-p %d is inftrace itself", pid);
 			return -EINVAL;
@@ -61,6 +66,30 @@ static int check_command(const struct record_options *o)
 	if (err)
 		log_error("cannot run %s: %s", o->command[0], strerror(-err));
 	return err;
+}
+
+/* Programs, maps, rings and events, of which some are for each CPU: measured, and some more. */
+static int check_descriptors(void)
+{
+	rlim_t need = 96 + 8 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_max >= need)
+		return 0;
+	log_error("only %llu files may be open, and a recording needs up to %llu: ulimit -n %d",
+		(unsigned long long)rl.rlim_max, (unsigned long long)need, need > 1024 ? 65536 : 1024);
+	return -EPERM;
+}
+
+/* After a COMMAND was started, which keeps the limit that it would have without us. */
+static void raise_descriptors(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == rl.rlim_max)
+		return;
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
 static int load_probes(struct run *r)
@@ -420,6 +449,9 @@ static int start(struct run *r)
 	const struct record_options *o = r->o;
 	int err = 0;
 
+	err = outputs_prepare(o);
+	if (err)
+		return err;
 	r->w.rec = (struct recording){
 		.probes = &r->probes,
 		.tasks = r->tasks,
@@ -528,7 +560,7 @@ int record_run(struct record_options *o)
 	int err;
 
 	/* privileges before presets: who may not record need not hear of those */
-	err = check_pids(o) ?: check_command(o) ?: outputs_check(o);
+	err = check_pids(o) ?: check_command(o) ?: outputs_check(o) ?: check_descriptors();
 	if (!err)
 		err = check_allowed(&uprobe_multi, &uprobe_multi_pid);
 	if (!err && o->window_flag)
@@ -553,6 +585,7 @@ int record_run(struct record_options *o)
 	if (!err && o->command)
 		err = o->view ? command_spawn_with(o->command, o->view->command_fds, &r.cmd) :
 				command_spawn(o->command, &r.cmd);
+	raise_descriptors();
 	if (!err)
 		err = open_session(&r, uprobe_multi, uprobe_multi_pid);
 	if (!err && o->view)
@@ -571,6 +604,11 @@ int record_run(struct record_options *o)
 	if (!reaped)
 		r.interrupted = true;
 	inspector_free(r.inspector);
+	if (r.cmd.pid && !r.cmd.exited) {
+		log_warn("%s still runs, %d s after SIGTERM, as process %d: kill -9 %d ends it", o->command[0],
+			COMMAND_END_S, r.cmd.pid, r.cmd.pid);
+		err = err ? err : -EBUSY;
+	}
 	tasks_free(r.tasks);
 	handles_free(r.handles);
 	metadata_free(r.metadata);

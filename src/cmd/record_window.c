@@ -151,6 +151,11 @@ static int parse_formats(struct record_options *o, const char *list)
 	return err;
 }
 
+static uint64_t memory_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* "2m" are minutes: a size has its letter in capitals, or a B. A number alone could be either. */
 static int parse_flight(struct record_options *o, const char *arg)
 {
@@ -165,6 +170,11 @@ static int parse_flight(struct record_options *o, const char *arg)
 	} else if (has_unit && !parse_size(arg, &bytes)) {
 		if (bytes < FLIGHT_BYTES_MIN) {
 			log_error("--flight-recorder: %.40s is less than 1MB", arg);
+			return -EINVAL;
+		}
+		if (bytes > memory_bytes()) {
+			log_error("--flight-recorder: %.40s is more than the %.1f GB of memory of this machine", arg,
+				(double)memory_bytes() / (1u << 30));
 			return -EINVAL;
 		}
 	} else {
@@ -349,7 +359,7 @@ int record_window_check(struct record_options *o)
 		o->formats[o->n_formats++] = "json";
 	if (!o->output_dir)
 		o->output_dir = ".";
-	err = outfile_make_directory(o->output_dir, why);
+	err = outfile_check_directory(o->output_dir, why);
 	if (err)
 		log_error("--output-dir: cannot write into %s: %s", o->output_dir, why);
 	return err;

@@ -94,9 +94,12 @@ static int parse_count(const char *arg, uint32_t *ret)
 {
 	int err = parse_u32(arg, ret);
 
-	if (!err && !*ret)
-		err = -ERANGE;
-	return err ? bad_option(PARSE_U32, "-n", arg, err) : 0;
+	if (err)
+		return bad_option(PARSE_U32, "-n", arg, err);
+	if (*ret)
+		return 0;
+	log_error("-n: 0 updates show nothing; write 1 or more, or leave -n out");
+	return -EINVAL;
 }
 
 struct top_args {
@@ -146,7 +149,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
 		break;
 	case ARGP_KEY_ARGS:
-		a->record.command = state->argv + state->next;
+		err = record_take_arguments(&a->record, state->argv + state->next);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -637,12 +638,24 @@ static int read_root(struct reader *r, struct json_object *root)
 
 static int read_text(const char *path, char **ret_text, size_t *ret_len)
 {
-	FILE *f = fopen(path, "re");
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
 	char *text;
 	size_t n;
+	FILE *f;
 
-	if (!f)
+	if (fd < 0)
 		return -errno;
+	/* a pipe without a writer would be waited for */
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE;
+	}
+	f = fdopen(fd, "r");
+	if (!f) {
+		close(fd);
+		return -ENOMEM;
+	}
 	text = malloc(PRESET_MAX + 1);
 	if (!text) {
 		fclose(f);
@@ -737,6 +750,11 @@ static int load_file(struct probe_table *pt, const char *path)
 	int err;
 
 	err = read_text(path, &text, &len);
+	if (err == -EISDIR || err == -ESPIPE) {
+		log_error("--engine: %s is %s: give a preset's file, or its name", path,
+			err == -EISDIR ? "a directory" : "no regular file");
+		return -EINVAL;
+	}
 	if (err) {
 		log_error("cannot read the preset %s: %s", path, strerror(-err));
 		return err;
@@ -797,8 +815,9 @@ int engine_load(struct probe_table *pt, const char *name)
 	if (engines_dir(dir, sizeof(dir)) ||
 		snprintf(path, sizeof(path), "%s/%s.json", dir, name) >= (int)sizeof(path) ||
 		access(path, R_OK)) {
-		log_error("no preset named %s in %s; give its file, or none", name, dir);
-		return -ENOENT;
+		log_error("--engine: no preset named %.80s in %s; inftrace engines lists them; or give its file, or none", name,
+			dir);
+		return -EINVAL;
 	}
 	return load_file(pt, path);
 }

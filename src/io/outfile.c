@@ -372,6 +372,50 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 	return err;
 }
 
+/* Goes up to the first that exists. */
+static int check_ancestor(char *path, char why[OUTFILE_WHY_MAX])
+{
+	struct stat st;
+	char *slash;
+
+	while (stat(*path ? path : ".", &st)) {
+		if (errno != ENOENT)
+			return fail(why, -errno, NULL);
+		slash = strrchr(path, '/');
+		if (!slash)
+			path[0] = 0;
+		else
+			slash[slash == path] = 0;
+	}
+	if (!S_ISDIR(st.st_mode))
+		return fail(why, -ENOTDIR, NULL);
+	return access(*path ? path : ".", W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
+}
+
+int outfile_check_directory(const char *name, char why[OUTFILE_WHY_MAX])
+{
+	char path[PATH_MAX];
+	size_t len = (size_t)snprintf(path, sizeof(path), "%s", name);
+
+	if (len >= sizeof(path))
+		return fail(why, -ENAMETOOLONG, NULL);
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = 0;
+	return check_ancestor(path, why);
+}
+
+int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX])
+{
+	const char *slash = strrchr(name, '/');
+	char path[PATH_MAX];
+
+	if (!slash)
+		return 0;
+	if (snprintf(path, sizeof(path), "%.*s", slash == name ? 1 : (int)(slash - name), name) >= (int)sizeof(path))
+		return fail(why, -ENAMETOOLONG, NULL);
+	return check_ancestor(path, why);
+}
+
 /* ---- names ---- */
 
 int outfile_unlink(const char *name)

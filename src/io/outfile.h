@@ -39,6 +39,10 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX]);
 int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX]);
 int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX]);
 
+/* Whether what is missing of them may be expected to be created. Creates nothing. */
+int outfile_check_directory(const char *name, char why[OUTFILE_WHY_MAX]);
+int outfile_check_parent(const char *name, char why[OUTFILE_WHY_MAX]);
+
 /* Removes or renames without a link on the way that outfile_open() would not follow. An existing
  * file is not replaced: -EEXIST. */
 int outfile_unlink(const char *name);

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_WAIT_MS 2000
+#define END_WAIT_MS (COMMAND_END_S * 1000)
 #define INTERPRETERS_MAX 4 /* as the kernel has it */
 
 static int check_path(const char *path)

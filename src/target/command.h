@@ -32,7 +32,9 @@ int command_release(struct command *cmd);
 /* Takes the exit status if it has exited. */
 void command_reap(struct command *cmd);
 
-/* Ends it: SIGTERM, and waits up to two seconds. Does nothing when it has exited. */
+#define COMMAND_END_S 2
+
+/* Ends it: SIGTERM, and waits up to COMMAND_END_S. Does nothing when it has exited. */
 void command_end(struct command *cmd);
 
 /* As a shell would say it: its code, or 128 + signal. */

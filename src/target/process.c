@@ -73,6 +73,25 @@ bool process_has_shadow_stack(pid_t pid)
 	return found;
 }
 
+/* The bit PF_KTHREAD of the field flags: proc(5) */
+bool process_is_kernel_thread(pid_t pid)
+{
+	char path[64], text[512], *p;
+	unsigned int flags = 0;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	p = strrchr(text, ')'); /* the name may hold anything */
+	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & 0x00200000;
+}
+
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN])
 {
 	char path[64];

@@ -18,6 +18,9 @@ bool process_main_thread_lives(pid_t pid);
 /* Whether its main thread has a shadow stack (x86). */
 bool process_has_shadow_stack(pid_t pid);
 
+/* It has no memory of its own, and runs no program. */
+bool process_is_kernel_thread(pid_t pid);
+
 /* Name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 

@@ -246,6 +246,9 @@ const char *parse_error(
 	if (err == -ENOMEM)
 		snprintf(buf, PARSE_ERROR_MAX, "%.40s%sout of memory", option ? option : "",
 			option ? ": " : "");
+	else if (err == -ERANGE && kind == PARSE_PID_LIST)
+		snprintf(buf, PARSE_ERROR_MAX, "%.40s%s'%s' is not a list of process ids: the largest is %d; pgrep finds them",
+			option ? option : "", option ? ": " : "", shown, PID_LIMIT);
 	else
 		snprintf(buf, PARSE_ERROR_MAX, "%.40s%s'%s' is %s %s; %s", option ? option : "",
 			option ? ": " : "", shown, err == -ERANGE ? "too large a" : "not a",

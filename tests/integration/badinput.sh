@@ -45,6 +45,15 @@ bad() {
 }
 as=()
 
+# rows <<TABLE: NAME | WANTED_RC | PATTERN | ARG... of inftrace record, with $target and $TMP in it.
+rows() {
+	local name wanted pattern args
+	while IFS='|' read -r name wanted pattern args; do
+		eval "set -- $args"
+		bad "$(xargs <<<"$name")" "$((wanted))" "$(sed 's/^ //; s/ $//' <<<"$pattern")" "$@"
+	done
+}
+
 background "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
 target=$BG
 has_two_threads() {
@@ -91,7 +100,7 @@ chmod 555 "$TMP/readonly"
 touch "$TMP/file"
 bad "-o in a missing folder" 1 '/nowhere/x.json: No such file' -o /nowhere/x.json -p "$target"
 bad "-o below a file" 1 "file/x.json: Not a directory" -o "$TMP/file/x.json" -p "$target"
-bad "-o a folder" 1 'folder.json: it is a directory' -o "$TMP/folder.json" -p "$target"
+bad "-o a directory" 2 "folder.json is a directory: give the name of a file" -o "$TMP/folder.json" -p "$target"
 bad "-o where nothing can be created" 1 '/proc/x.json: ' -o /proc/x.json -p "$target"
 bad "-o without a suffix that is known" 2 'x.txt: the name must end in' -o x.txt -p "$target"
 bad "-o with nothing but a suffix" 2 "the name must end in" -o .json -p "$target"
@@ -99,12 +108,41 @@ bad "-o with an empty name" 2 'the name must end in' -o '' -p "$target"
 bad "-o with control bytes" 2 'the name must end in' -o $'x\n\e[31m.txt' -p "$target"
 bad "one good, one bad -o" 1 '/nowhere/' -o x.json -o /nowhere/x.json -p "$target"
 bad "two outputs to stdout" 2 'only one output can go to stdout' -o - --profile - -p "$target"
-bad "--profile is a folder" 1 'folder.json: it is a directory' --profile "$TMP/folder.json" -p "$target"
+bad "--profile is a directory" 2 "folder.json is a directory: give the name of a file" --profile "$TMP/folder.json" -p "$target"
 bad "--profile below a file" 1 "$TMP/file/x" --profile "$TMP/file/x" -p "$target"
 mkdir "$TMP/own"
 ln -s /dev/full "$TMP/own/full.json"
 bad "a full device" 1 'full.json: No space left on device' -q -o "$TMP/own/full.json" -p "$target"
 bad "a full device, profile" 1 '/dev/full: No space left on device' -q -d 100ms --profile /dev/full -p "$target"
+
+mkfifo "$TMP/pipe.json"
+touch "$TMP/there.json"
+ln -s there.json "$TMP/other.json"
+rows <<-'TABLE'
+	a trace and a profile in one file | 2 | --profile: a.json is the same file as -o a.json | -o a.json --profile a.json -p $target
+	one file by two ways | 2 | -o: ./a.json is the same file as -o a.json | -o a.json -o ./a.json -p $target
+	one file by a link | 2 | same file as -o | -o $TMP/there.json -o $TMP/other.json -p $target
+	a process id that is too large | 2 | the largest is 4194304 | -p 99999999
+	a duration of 0 | 2 | -d: a duration of 0 records nothing; without -d | -d 0 -p $target
+	an empty name of the profile | 2 | --profile: the name is empty | --profile '' -p $target
+	a preset that is a pipe | 2 | pipe.json is no regular file: give a preset | --engine $TMP/pipe.json -p $target
+	more memory than there is | 2 | 999TB is more than the .* of memory | --flight-recorder 999TB -p $target
+	no directory of a refused run | 2 | no preset named nope | --profile new/dir/p --engine nope -p $target
+	no directory of refused windows | 2 | no preset named nope | --window manual --output-dir new --engine nope -p $target
+TABLE
+rc=0
+timeout 20 "$INFTRACE" top -n 0 -p "$target" 2>"$TMP/err" || rc=$?
+same "top -n 0" "$rc $(cat "$TMP/err")" "2 inftrace: -n: 0 updates show nothing; write 1 or more, or leave -n out"
+rc=0
+(ulimit -n 20 && exec timeout 20 "$INFTRACE" record -p "$target" -o x.json) 2>"$TMP/err" || rc=$?
+same "few descriptors" "$rc $(wc -l <"$TMP/err") $(grep -c 'only 20 files may be open, .*: ulimit -n' "$TMP/err")" "3 1 1"
+rc=0
+timeout 20 "$INFTRACE" record -d 100ms --profile /dev/full -p "$target" 2>"$TMP/err" || rc=$?
+same "a full device: nothing was written" "$rc $(grep -c wrote "$TMP/err")" "1 0"
+check_rc "a kernel thread" 0 'warning: -p 2 is a kernel thread' timeout 20 "$INFTRACE" record -d 100ms -o "$TMP/k.json" -p 2
+check "-p with several numbers" timeout 20 "$INFTRACE" record -q -d 100ms -o "$TMP/several.json" -p "$target" "$$"
+expect "-p with several numbers: each is recorded" \
+	"{$target, $$} <= {e['pid'] for e in t if e.get('name') == 'process_name'}" t="$TMP/several.json"
 
 # ---- windows, the flight recorder, rotation ----
 
@@ -166,9 +204,9 @@ bad "--concurrency" 2 '^inftrace: --concurrency: ' --concurrency 0 -p "$target"
 
 # ---- functions ----
 
-bad "unknown engine" 1 "no preset named nonsense" --engine nonsense -p "$target"
+bad "unknown engine" 2 "no preset named nonsense.* inftrace engines lists them" --engine nonsense -p "$target"
 bad "a preset that is not there" 1 'nowhere.json: No such file' --engine /nowhere.json -p "$target"
-bad "a preset that is a folder" 1 'folder.json: ' --engine "$TMP/folder.json" -p "$target"
+bad "a preset that is a directory" 2 'folder.json is a directory: give ' --engine "$TMP/folder.json" -p "$target"
 preset=$TMP/preset.json
 # preset NAME PATTERN TEXT
 preset() {
@@ -328,6 +366,21 @@ done
 rc=0
 "$INFTRACE" record -q --engine none -d 300ms -o "$TMP/c.json" -- sleep "100.$$" || rc=$?
 same "the end of -d: the command is ended" "$rc $(pgrep -fx "sleep 100.$$" | wc -l)" "0 0"
+
+"$INFTRACE" record --engine none -d 300ms -o "$TMP/c.json" -- \
+	sh -c "trap '' TERM; echo \$\$ >$TMP/stubborn; while :; do sleep 0.1; done" 2>"$TMP/err" || rc=$?
+stubborn=$(cat "$TMP/stubborn")
+kill -9 "$stubborn"
+same "a command that ignores SIGTERM" "$rc $(grep -c "sh still runs, .* kill -9 $stubborn ends it" "$TMP/err")" "1 1"
+
+# ---- the default name ----
+
+for i in 1 2 3; do
+	timeout 20 "$INFTRACE" record -q --engine none -d 50ms -p "$target"
+done
+same "the default name: no trace is replaced" "$(cd "$work" && ls | tr '\n' ' ')" \
+	"inftrace-storm-$target.2.json inftrace-storm-$target.3.json inftrace-storm-$target.json "
+rm -f "$work"/*
 
 # ---- loss ----
 

@@ -210,7 +210,7 @@ static void test_error_text(void **state)
 	parse_error(buf, PARSE_PID_LIST, wide, wide, -ERANGE);
 	assert_int_equal(strlen(buf),
 		40 + strlen(": '") + 40 +
-			strlen("' is too large a list of process ids; write 123 or 123,456"));
+			strlen("' is not a list of process ids: the largest is 4194304; pgrep finds them"));
 }
 
 int main(void)
