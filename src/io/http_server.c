@@ -4,11 +4,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,6 +36,7 @@ struct conn {
 	int fd; /* -1: none */
 	enum conn_state state;
 	int64_t deadline_ms;
+	int64_t begun_ms; /* this state */
 	char in[HTTP_HEAD_MAX];
 	size_t in_len;
 	size_t head_len; /* of the request that is being answered */
@@ -140,10 +143,22 @@ static void conn_close(struct conn *c)
 	c->fd = -1;
 }
 
-static void conn_wait(struct conn *c, enum conn_state state, int64_t deadline_ms)
+static void conn_wait(struct conn *c, enum conn_state state, int64_t now_ms, int64_t for_ms)
 {
 	c->state = state;
-	c->deadline_ms = deadline_ms;
+	c->begun_ms = now_ms;
+	c->deadline_ms = now_ms + for_ms;
+}
+
+/* Bytes a second that the reader of an answer takes, those in our own buffer left out. */
+static uint64_t conn_rate(const struct conn *c, int64_t now_ms)
+{
+	uint64_t bytes = c->sent + (c->offset - c->answer.first);
+	int unsent = 0;
+
+	if (!ioctl(c->fd, SIOCOUTQ, &unsent) && unsent > 0)
+		bytes -= (uint64_t)unsent < bytes ? (uint64_t)unsent : bytes;
+	return bytes * 1000 / (uint64_t)(now_ms - c->begun_ms + 1);
 }
 
 static void conn_begin(struct conn *c, size_t head_len, int64_t now_ms)
@@ -151,7 +166,7 @@ static void conn_begin(struct conn *c, size_t head_len, int64_t now_ms)
 	c->head_len = head_len;
 	c->sent = 0;
 	c->offset = c->answer.first;
-	conn_wait(c, CONN_SENDING, now_ms + HTTP_STALL_MS);
+	conn_wait(c, CONN_SENDING, now_ms, HTTP_STALL_MS);
 }
 
 static void conn_refuse(struct conn *c, int err, int64_t now_ms)
@@ -247,13 +262,13 @@ static void conn_sent(struct http_server *s, struct conn *c, int64_t now_ms)
 	c->in_len -= c->head_len;
 	memmove(c->in, c->in + c->head_len, c->in_len);
 	if (a->keep_alive) {
-		conn_wait(c, CONN_READING, now_ms + HTTP_HEAD_MS);
+		conn_wait(c, CONN_READING, now_ms, HTTP_HEAD_MS);
 		return;
 	}
 	/* closed with bytes unread, it would be reset, and the answer lost on the way */
 	shutdown(c->fd, SHUT_WR);
 	c->in_len = 0;
-	conn_wait(c, CONN_DRAINING, now_ms + HTTP_DRAIN_MS);
+	conn_wait(c, CONN_DRAINING, now_ms, HTTP_DRAIN_MS);
 }
 
 /* Answers what has been read, request by request, as far as the socket takes it. */
@@ -331,13 +346,40 @@ static void turn_away(int fd)
 	close(fd);
 }
 
-static struct conn *free_conn(struct http_server *s)
+/* How little a client would miss its place: the most for who has not even asked. */
+static uint64_t conn_excess(const struct conn *c, int64_t now_ms)
 {
+	uint64_t rate;
+
+	if (now_ms - c->begun_ms < HTTP_GRACE_MS)
+		return 0;
+	if (c->state != CONN_SENDING)
+		return HTTP_SLOW_RATE + (uint64_t)(now_ms - c->begun_ms);
+	rate = conn_rate(c, now_ms);
+	return rate < HTTP_SLOW_RATE ? HTTP_SLOW_RATE - rate : 0;
+}
+
+/* A place that is free, or is made so. NULL: all are in use. */
+static struct conn *free_conn(struct http_server *s, int64_t now_ms)
+{
+	struct conn *worst = NULL;
+	uint64_t most = 0;
+
 	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		if (s->conns[i].fd < 0)
-			return &s->conns[i];
+		struct conn *c = &s->conns[i];
+
+		if (c->fd < 0)
+			return c;
+		if (conn_excess(c, now_ms) > most) {
+			most = conn_excess(c, now_ms);
+			worst = c;
+		}
 	}
-	return NULL;
+	if (worst && worst->state == CONN_SENDING)
+		conn_log(worst, -ETIMEDOUT);
+	if (worst)
+		conn_close(worst);
+	return worst;
 }
 
 static void accept_all(struct http_server *s, int64_t now_ms)
@@ -345,7 +387,7 @@ static void accept_all(struct http_server *s, int64_t now_ms)
 	/* not for ever: those that are connected have their turn, too */
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
 		int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct conn *c = free_conn(s);
+		struct conn *c;
 
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
@@ -353,13 +395,14 @@ static void accept_all(struct http_server *s, int64_t now_ms)
 				s->accept_at_ms = now_ms + ACCEPT_PAUSE_MS;
 			return;
 		}
+		c = free_conn(s, now_ms);
 		if (!c) {
 			turn_away(fd);
 			continue;
 		}
 		c->fd = fd;
 		c->in_len = 0;
-		conn_wait(c, CONN_READING, now_ms + HTTP_HEAD_MS);
+		conn_wait(c, CONN_READING, now_ms, HTTP_HEAD_MS);
 	}
 }
 

@@ -21,6 +21,12 @@
 #define HTTP_STALL_MS 60000 /* for a reader that takes nothing */
 #define HTTP_DRAIN_MS 2000  /* for one that does not close */
 
+/* When all places are taken, a new client gets the place of one that asks for nothing, or else of
+ * the reader that takes the least, if that is less than HTTP_SLOW_RATE bytes a second. None loses
+ * its place within HTTP_GRACE_MS. */
+#define HTTP_SLOW_RATE (32 << 10)
+#define HTTP_GRACE_MS 1000
+
 struct http_server;
 
 /*

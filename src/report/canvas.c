@@ -10,6 +10,7 @@
 
 #include "report/model.h"
 #include "util/fmt.h"
+#include "util/text.h"
 
 #define PUT_MAX 1024
 
@@ -65,26 +66,18 @@ struct glyph {
 	unsigned int columns; /* 0: not fit to print, one column for a "?" */
 };
 
-/* Of well-formed UTF-8. */
-static uint32_t decode(const unsigned char *p, int len)
-{
-	uint32_t v = len == 1 ? p[0] : p[0] & (0xff >> (len + 1));
-
-	for (int i = 1; i < len; i++)
-		v = v << 6 | (p[i] & 0x3f);
-	return v;
-}
-
 static struct glyph next_glyph(const struct canvas *c, const char *text)
 {
 	int n = fmt_utf8_scan((const unsigned char *)text, strlen(text)), columns;
+	uint32_t character;
 
 	if (n <= 0)
 		return (struct glyph){ .bytes = n ? -n : 1 };
 	if (n == 1)
 		return (struct glyph){ .bytes = 1, .columns = *text >= ' ' && *text < 0x7f };
-	/* what takes no column of its own may turn text around or stack up */
-	columns = c->utf8 ? wcwidth((wchar_t)decode((const unsigned char *)text, n)) : 0;
+	character = text_decode((const unsigned char *)text, n);
+	/* what takes no column of its own stacks up */
+	columns = c->utf8 && text_is_shown(character) ? wcwidth((wchar_t)character) : 0;
 	return (struct glyph){ .bytes = n, .columns = columns > 0 ? (unsigned int)columns : 0 };
 }
 

@@ -128,6 +128,50 @@ kill "$server"
 wait_until 20 gone "$recorder" || true
 same "root's file is as it was" "$(cat root.json)" '[{"secret":1}]'
 
+# ---- names that drive a terminal ----
+
+cat >named.py <<-'PY'
+	import ctypes, os, sys
+	# U+202E turns text around, U+009B begins a sequence, and so does ESC [
+	ctypes.CDLL(None).prctl(15, "a\u202eb\u009b31m\x1b[1m".encode(), 0, 0, 0)
+	print(flush=True)
+	while True:
+	    os.getppid()
+PY
+background python3 named.py >up
+named=$BG
+wait_until 20 test -s up || not_ok "names" "the process does not start"
+name=$(printf 'p\u202eq\u009b1m')
+mkdir "$name"
+background "$INFTRACE" record --engine none -e syscalls -o "$name/t.json" -o - -p "$named" >stdout.json 2>named.log
+recorder=$BG
+wait_until 20 test -S "/run/inftrace/$recorder.sock" || not_ok "names" "$(tail -n 1 named.log)"
+{
+	"$INFTRACE" status
+	"$INFTRACE" status --json
+	"$INFTRACE" stop --json
+} >named.out 2>&1
+wait_until 20 gone "$recorder" || true
+"$INFTRACE" validate "$name/t.json" >>named.out 2>&1
+"$INFTRACE" report "$name/t.json" >>named.out 2>&1 || true
+"$INFTRACE" serve "$name/x.json" >>named.out 2>&1 || true
+cat named.log >>named.out
+timeout -s INT 2 "$INFTRACE" top --engine none -p "$named" >named.top 2>&1 || true
+drives() { # FILE: lines with what drives a terminal
+	LC_ALL=C grep -caP '\xe2\x80\xae|\xc2\x9b|\x1b' "$1"
+}
+same "names: the process is shown" "$(grep -c 'a.u202eb' named.out | sed 's/[1-9].*/yes/')" yes
+same "names: nothing gets to the terminal" "$(drives named.out)" 0
+same "names: nor by top" "$(drives named.top)" 0
+same "names: in JSON, C1 controls are escaped" "$(LC_ALL=C grep -caP '\xc2\x9b' stdout.json)" 0
+check "names: in JSON, they are as they were" python3 - stdout.json <<-'PY'
+	import json, sys
+	events = json.load(open(sys.argv[1]))
+	names = [e["args"]["name"] for e in events if e.get("name") in ("thread_name", "process_name")]
+	assert any("a\u202eb\u009b31m" in n for n in names), names
+PY
+kill "$named"
+
 # ---- what is planted where files are written ----
 
 mkdir -m 1777 shared

@@ -447,6 +447,46 @@ static void test_crowd(void **state)
 	}
 }
 
+/* Those who keep all places for themselves lose one to each who comes. */
+static void test_slow_crowd(void **state)
+{
+	int fds[HTTP_CONNS_MAX], newer[HTTP_CONNS_MAX + 1], late;
+	uint64_t length;
+
+	(void)state;
+	write_file(0, LARGE);
+	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
+		fds[i] = connect_to(4096);
+		if (i == 3)
+			continue; /* asks for nothing */
+		say(fds[i], GET);
+		assert_int_equal(hear_head(fds[i], &length), 200);
+	}
+	late = connect_to(0);
+	assert_int_equal(hear_head(late, NULL), 503); /* they have just come */
+	close(late);
+	for (int i = 0; i < 20; i++)
+		turn();
+	now_ms += HTTP_HEAD_MS - 1;
+	/* first the place of the idle one, then those of readers that take nothing */
+	for (int i = 0; i <= HTTP_CONNS_MAX; i++) {
+		newer[i] = connect_to(0);
+		say(newer[i], "HEAD /t.json HTTP/1.1\r\n" HOST "\r\n");
+		assert_int_equal(hear_head(newer[i], NULL), 200);
+		if (!i)
+			assert_true(is_closed(fds[3]));
+		if (!i) /* the buffers fill faster than that rate; the one that has just come is
+			 * closed for its silence meanwhile */
+			now_ms += HTTP_STALL_MS / 2;
+	}
+	assert_false(http_server_busy(server));
+	for (int i = 0; i <= HTTP_CONNS_MAX; i++) {
+		if (i < HTTP_CONNS_MAX)
+			close(fds[i]);
+		close(newer[i]);
+	}
+}
+
 static void test_slow_request(void **state)
 {
 	int idle = connect_to(0), fd = connect_to(0);
@@ -647,6 +687,7 @@ int main(void)
 		SERVER_TEST(test_file_written_anew),
 		SERVER_TEST(test_killed_client),
 		SERVER_TEST(test_crowd),
+		SERVER_TEST(test_slow_crowd),
 		SERVER_TEST(test_slow_request),
 		SERVER_TEST(test_stalled_reader),
 		SERVER_TEST(test_unwanted_bytes),

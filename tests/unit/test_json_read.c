@@ -101,6 +101,13 @@ static void test_printable(void **state)
 	assert_string_equal(json_printable(buf, sizeof(buf), "mul_mat"), "mul_mat");
 	assert_string_equal(json_printable(buf, sizeof(buf), "\xc3\xa9\n"), "\xc3\xa9\\x0a");
 	assert_string_equal(json_printable(buf, sizeof(buf), "\xc2\x9b"), "\\xc2\\x9b");
+	/* what turns text around or cannot be seen */
+	assert_string_equal(json_printable(buf, sizeof(buf), "a\xe2\x80\xae"), "a\\u202e");
+	assert_string_equal(json_printable(buf, sizeof(buf), "\xef\xbb\xbf"), "\\ufeff");
+	assert_string_equal(json_printable(buf, sizeof(buf), "\xd8\x9c"), "\\u061c");
+	assert_string_equal(json_printable(buf, sizeof(buf), "\xf3\xa0\x81\x81"), "\\U000e0041");
+	assert_string_equal(json_printable(buf, 14, "\xf3\xa0\x81\x81"), "\\U000e0041");
+	assert_string_equal(json_printable(buf, 13, "\xf3\xa0\x81\x81"), "...");
 	assert_string_equal(json_printable(buf, sizeof(buf), "0123456789abcdefgh"), "012345678...");
 	assert_string_equal(json_printable(buf, sizeof(buf), "\xe2\x82"), "\\xe2\\x82");
 }
