@@ -179,6 +179,16 @@ int64_t step_waited_for_own(const struct process *p, const struct step *s)
 	return behind_own(p, p->behind + s->behind, (size_t)s->n_behind + s->n_workers_behind);
 }
 
+int64_t step_held_back(const struct process *p, const struct step *s)
+{
+	const struct behind_info *rows = p->behind + s->behind;
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < (size_t)s->n_behind + s->n_workers_behind; i++)
+		sum = ns_add(sum, rows[i].limit ? rows[i].ns : 0);
+	return sum;
+}
+
 bool step_crowded(const struct process *p, const struct step *s)
 {
 	(void)p;

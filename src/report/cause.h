@@ -51,6 +51,8 @@ void cause_open(const struct process *p, const struct step *s, struct cause *ret
 bool step_crowded(const struct process *p, const struct step *s);
 /* How long its threads have waited for a CPU behind one another. */
 int64_t step_waited_for_own(const struct process *p, const struct step *s);
+/* How long a CPU limit held its threads back. */
+int64_t step_held_back(const struct process *p, const struct step *s);
 
 /* "none", "own", "straggler", "workers". */
 const char *cause_where_name(enum cause_where where);

@@ -29,6 +29,7 @@ struct stall_info {
 struct behind_info {
 	int64_t ns;
 	uint32_t by, tid, pid; /* tid 0: nobody; by says what there was instead. pid 0: not known */
+	bool limit;	       /* held back by a CPU limit */
 };
 
 struct op_time {
@@ -58,6 +59,7 @@ struct step {
 	uint64_t context;   /* of the engine; 0: not known */
 	uint32_t syscalls, faults_minor, faults_major, lost;
 	uint32_t n_workers, cpus_allowed; /* 0: not known */
+	int64_t cpu_limit;		  /* in thousandths of a CPU; 0: none, or not known */
 	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest first */
 	uint8_t n_behind, n_workers_behind;
 	uint32_t ops, n_ops; /* in the process' step_ops */

@@ -264,6 +264,23 @@ static void put_requests(struct json_build *b, struct json_object *o, const stru
 	json_put(b, o, "requests", v);
 }
 
+static void put_limited(struct json_build *b, struct json_object *o, const struct summary *sum)
+{
+	struct json_object *v;
+	char sentence[SENTENCE_MAX];
+
+	if (!sum->limited.threads)
+		return;
+	v = json_new_object(b);
+	json_put_u64(b, v, "threads", sum->limited.threads);
+	if (sum->cpu_limit)
+		json_put_double(b, v, "cpu_limit", (double)sum->cpu_limit / 1000);
+	json_put_u64(b, v, "steps", sum->limited.steps);
+	json_put_us(b, v, "waited_us", sum->limited.waited);
+	json_put_text(b, v, "text", words_limited(sum, sentence));
+	json_put(b, o, "limited", v);
+}
+
 static void put_process_totals(struct json_build *b, struct json_object *o, const struct process *p)
 {
 	struct json_object *v;
@@ -338,6 +355,7 @@ static struct json_object *process_object(
 	json_put_us(b, o, "wall_us", p->wall);
 	*err = put_open(b, o, m, p, sum, slowest);
 	put_crowd(b, o, &sum->crowd);
+	put_limited(b, o, sum);
 	put_latencies(b, o, m, sum);
 	for (size_t k = 0; k < sum->n_phases; k++)
 		json_append(b, phases, phase_object(b, m, &sum->phases[k]));

@@ -83,6 +83,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("syscalls", U32, syscalls),
 	STEP_KEY("lost", U32, lost),
 	STEP_KEY("cpus_allowed", U32, cpus_allowed),
+	STEP_KEY("cpu_limit", US, cpu_limit),
 	STEP_KEY("workers", U32, n_workers),
 	STEP_KEY("stall_state", STATE, stall.state),
 	STEP_KEY("stall_us", US, stall.ns),
@@ -283,13 +284,15 @@ static void recording_of_step(struct profile_reader *r, uint32_t number)
 }
 
 /* The rows up to the first empty one, or none: of a file that says more than can be. */
-static size_t behind_count(const struct behind_info *rows, int64_t waited)
+static size_t behind_count(const struct model *m, struct behind_info *rows, int64_t waited)
 {
 	int64_t sum = 0;
 	size_t n = 0;
 
-	while (n < BEHIND_MAX && rows[n].ns > 0)
-		sum = ns_add(sum, rows[n++].ns);
+	for (; n < BEHIND_MAX && rows[n].ns > 0; n++) {
+		sum = ns_add(sum, rows[n].ns);
+		rows[n].limit = !rows[n].tid && !strcmp(model_text(m, rows[n].by), "cpu.max");
+	}
 	return sum <= waited ? n : 0;
 }
 
@@ -307,8 +310,8 @@ static int read_step(struct profile_reader *r, struct process *p, struct json_ob
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
 	step.recording = r->recording;
-	err = process_add_behind(p, &step, rows.own, behind_count(rows.own, step.own[ST_RUNNABLE]), rows.workers,
-		behind_count(rows.workers, step.workers[ST_RUNNABLE]));
+	err = process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
+		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	return err ? err : process_add_step(p, &step);
 }
 

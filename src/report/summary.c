@@ -378,6 +378,32 @@ static void find_crowd(const struct process *p, struct summary *sum)
 		*crowd = found;
 }
 
+/* Steps whose threads a CPU limit held back. */
+static void find_limited(const struct process *p, struct summary *sum)
+{
+	struct crowd found = { 0 };
+	int64_t barrier = 0;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		const struct step *s = &p->steps[i];
+		int64_t ns = step_held_back(p, s);
+
+		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
+		if (!ns)
+			continue;
+		found.steps++;
+		found.waited = ns_add(found.waited, ns);
+		barrier = ns_add(barrier, ns_add(s->own[ST_BARRIER], s->workers[ST_BARRIER]));
+		if (s->n_workers >= found.threads)
+			found.threads = s->n_workers + 1;
+		if (s->cpu_limit && (!sum->cpu_limit || s->cpu_limit < sum->cpu_limit))
+			sum->cpu_limit = s->cpu_limit;
+	}
+	found.spin = barrier > found.waited / 4;
+	if ((double)found.waited >= CROWDED_SHARE * (double)found.total && found.waited)
+		sum->limited = found;
+}
+
 static int compare_slow(const void *a, const void *b)
 {
 	const struct slow_step *x = a, *y = b;
@@ -456,6 +482,7 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	if (!err) {
 		find_socket_ttft(p, ret, values);
 		find_crowd(p, ret);
+		find_limited(p, ret);
 		err = find_slow(p, ret);
 	}
 	free(values);

@@ -71,6 +71,8 @@ struct summary {
 		int64_t waited, total;	/* for one another; of all time of their threads */
 		bool spin;		/* much of the rest is at barriers */
 	} crowd;
+	struct crowd limited;  /* threads that a CPU limit of their cgroup held back: waited; cpus: unused */
+	int64_t cpu_limit;     /* the least, in thousandths of a CPU; 0: not known */
 	uint64_t lossy_steps; /* the timeline has gaps in them */
 	uint64_t unfinished;
 };

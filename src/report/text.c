@@ -295,6 +295,8 @@ static int put_process(const struct page *page, const struct process *p, const s
 			return err;
 		if (sum->crowd.threads)
 			fprintf(page->out, "\n%s\n", words_crowd(&sum->crowd, sentence));
+		if (sum->limited.threads)
+			fprintf(page->out, "\n%s\n", words_limited(sum, sentence));
 		put_latencies(page, p, sum);
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);

@@ -422,3 +422,23 @@ const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX])
 		words_duration(d, c->waited), 100 * (double)c->waited / (double)c->total);
 	return buf;
 }
+
+const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX])
+{
+	struct text t = { .buf = buf, .size = SENTENCE_MAX };
+	const struct crowd *c = &sum->limited;
+	char d[DURATION_MAX];
+
+	buf[0] = '\0';
+	if (c->threads == 1)
+		add(&t, "1 thread has ");
+	else
+		add(&t, "%u%s threads share ", c->threads, c->spin ? " spinning" : "");
+	if (sum->cpu_limit)
+		add(&t, "%.3g CPU%s", (double)sum->cpu_limit / 1000, sum->cpu_limit == 1000 ? "" : "s");
+	else
+		add(&t, "a limit of CPU time");
+	add(&t, " (cgroup cpu.max): held back for %s, %.1f %% of the time of all threads in steps",
+		words_duration(d, c->waited), 100 * (double)c->waited / (double)c->total);
+	return buf;
+}

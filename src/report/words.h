@@ -29,6 +29,9 @@ int words_open(const struct model *m, const struct process *p, const struct slow
 /* "2 spinning threads share 1 allowed CPU: ...". Returns buf. */
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);
 
+/* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", of a summary that has some. Returns buf. */
+const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX]);
+
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(
 	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);

@@ -12,6 +12,7 @@ static void take_row(struct behind_row *row, const struct behind *b)
 		row->tgid = b->tgid;
 		memcpy(row->by, b->comm, sizeof(b->comm));
 	} else {
+		row->limit = b->tid;
 		strcpy(row->by, b->tid ? "cpu.max" : "idle");
 	}
 }

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_SINK_BEHIND_H
 #define INFTRACE_SINK_BEHIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "record.h"
@@ -10,6 +11,7 @@
 struct behind_row {
 	uint64_t ns;
 	uint32_t tid, tgid;	  /* 0: nobody; by says what there was instead: "idle", "cpu.max" */
+	bool limit;
 	char by[TASK_COMM_LEN + 1]; /* as its owner named it: not fit to print */
 };
 

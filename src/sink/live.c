@@ -68,7 +68,10 @@ static uint8_t take_behind(struct live_behind *ret, const struct behind_table *t
 
 	for (size_t i = 0; i < n; i++) {
 		ret[i].row = (struct behind_info){
-			.ns = (int64_t)rows[i].ns, .tid = rows[i].tid, .pid = rows[i].tgid
+			.ns = (int64_t)rows[i].ns,
+			.tid = rows[i].tid,
+			.pid = rows[i].tgid,
+			.limit = rows[i].limit,
 		};
 		memcpy(ret[i].by, rows[i].by, sizeof(ret[i].by));
 	}

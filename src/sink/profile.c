@@ -11,6 +11,7 @@
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
 #include "sink/sink.h"
+#include "target/cpu_limit.h"
 #include "util/names.h"
 
 #define REASON_MAX 160
@@ -41,6 +42,10 @@ struct profile_sink {
 		char text[REASON_MAX]; /* "": there was none */
 		uint64_t ns;
 	} reasons[REASONS];
+	struct {
+		uint32_t tgid;
+		uint64_t as_of, limit;
+	} cpu;	     /* asked last */
 	bool graphs; /* some step launched one */
 };
 
@@ -103,6 +108,19 @@ static char *add_behind(
 	return n && others ? fmt_us(add_key(p, prefix, "_others_us"), others) : p;
 }
 
+/* Once a second: it may be changed any time. */
+static uint64_t cpu_limit(struct profile_sink *ps, const struct rec_step *r)
+{
+	uint64_t end = r->h.start_ns + r->h.dur_ns;
+
+	if (ps->cpu.tgid != r->h.tgid || end > ps->cpu.as_of + 1000000000) {
+		ps->cpu.tgid = r->h.tgid;
+		ps->cpu.as_of = end;
+		ps->cpu.limit = cpu_limit_read(r->h.tgid);
+	}
+	return ps->cpu.limit;
+}
+
 static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
@@ -131,6 +149,8 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = fmt_lit(p, ",\"unfinished\":true");
 	if (r->n.cpus_allowed)
 		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
+	if (cpu_limit(ps, r))
+		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* thousandths, too */
 	p = add_u64(p, ",\"workers\":", r->workers);
 	p = add_stall(p, "stall", &r->stall);
 	if (r->straggler_tid) {

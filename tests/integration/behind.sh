@@ -77,3 +77,30 @@ rivals share share share && {
 	same "share: of each step" \
 		"$(grep -c 'step [0-9], .*: 2 spinning threads share 1 allowed CPU: the calling thread waited' "$TMP/check.out")" 4
 }
+
+# ---- a CPU limit of the cgroup ----
+
+# limit_make: a cgroup of an eighth of a CPU, in $limited
+limit_make() {
+	if [ -e /sys/fs/cgroup/cpu/cpu.cfs_quota_us ] || [ -e /sys/fs/cgroup/cpu/cpu.shares ]; then
+		limited=/sys/fs/cgroup/cpu/inftrace-behind-$$
+		mkdir "$limited" && echo 50000 >"$limited/cpu.cfs_period_us" && echo 6250 >"$limited/cpu.cfs_quota_us"
+	else
+		limited=/sys/fs/cgroup/inftrace-behind-$$
+		mkdir "$limited" && echo '6250 50000' >"$limited/cpu.max"
+	fi 2>/dev/null
+}
+
+if limit_make; then
+	export limited
+	# shellcheck disable=SC2016
+	record_attached limited --engine "$TMP/rivals-engine.json" -- \
+		sh -c 'echo $$ >"$limited/cgroup.procs" && exec "$@"' - "$PROGRAMS/rivals" pair "$cpu" 3 20 || true
+	rmdir "$limited"
+	check "limited: report" "$INFTRACE" report "$TMP/limited.jsonl"
+	same "limited: what is wrong" \
+		"$(grep -cE '^2 (spinning )?threads share 0.125 CPUs \(cgroup cpu.max\): held back for ' "$TMP/check.out")" 1
+else
+	skip "limited" "no cgroup with a CPU limit can be made here"
+fi
+traces_check

@@ -6,6 +6,7 @@
  *	rivals hogs-worker CPU STEPS MS	three processes on the CPU that the worker may run on alone
  *	rivals hogs-leader CPU STEPS MS	on that of the leader, which has no worker
  *	rivals share CPU STEPS MS	leader and worker may run on one CPU
+ *	rivals pair CPU STEPS MS	leader and worker may run anywhere
  *
  * MS: what each computes in a step, in CPU time.
  */
@@ -130,11 +131,11 @@ int main(int argc, char **argv)
 	steps = atoi(argv[3]);
 	compute_ns = (uint64_t)atoi(argv[4]) * 1000000;
 	with_worker = strcmp(argv[1], "hogs-leader") != 0;
-	n_hogs = strcmp(argv[1], "share") ? HOGS : 0;
+	n_hogs = strncmp(argv[1], "hogs", 4) ? 0 : HOGS;
 	team.size = 1 + with_worker;
-	if (!with_worker || !n_hogs)
+	if (!with_worker || !strcmp(argv[1], "share"))
 		pin(); /* before the worker is made, which has it from here */
-	worker_pinned = with_worker;
+	worker_pinned = n_hogs;
 	if (with_worker && pthread_create(&worker, NULL, worker_run, NULL))
 		die("pthread_create");
 	while (with_worker && !atomic_load(&worker_tid))

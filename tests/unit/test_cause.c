@@ -417,6 +417,37 @@ static void test_crowd(void **state)
 	model_free(&s.m);
 }
 
+static void test_limited(void **state)
+{
+	struct series s;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		struct step step = usual(&s);
+		struct behind_info row = behind(&s, "cpu.max", 0, 50 * MS);
+
+		row.limit = true;
+		step.n_workers = 1;
+		step.cpus_allowed = 2;
+		step.cpu_limit = 1500;
+		assert_int_equal(process_add_behind(s.p, &step, &row, 1, &row, 1), 0);
+		step.own[ST_RUNNABLE] = step.workers[ST_RUNNABLE] = 50 * MS;
+		step.own[ST_BARRIER] = 40 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(&s.m, s.p, &s.names, &sum), 0);
+	assert_true(strstr(words_limited(&sum, text),
+			    "2 spinning threads share 1.5 CPUs (cgroup cpu.max): held back for 300 ms, ") == text);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_non_null(strstr(text, "the calling thread was held back for 50.0 ms by a CPU limit"));
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
 /* A step that hangs is told of, with what it waits for. */
 static void test_open(void **state)
 {
@@ -874,6 +905,7 @@ int main(void)
 		cmocka_unit_test(test_straggler_late),
 		cmocka_unit_test(test_hogs),
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_workers),
 		cmocka_unit_test(test_barrier_alone),
