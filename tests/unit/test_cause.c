@@ -439,7 +439,7 @@ static void test_limited(void **state)
 		series_add(&s, &step);
 	}
 	series_end(&s);
-	assert_int_equal(summary_make(&s.m, s.p, &s.names, &sum), 0);
+	assert_int_equal(summary_make(s.p, &s.m, &s.names, &sum), 0);
 	assert_true(strstr(words_limited(&sum, text),
 			    "2 spinning threads share 1.5 CPUs (cgroup cpu.max): held back for 300 ms, ") == text);
 	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
