@@ -427,6 +427,67 @@ static int check_named(struct attach *a, size_t spec, int fd)
 	return err;
 }
 
+/* The first mapping of a process that a specification is about. */
+struct look {
+	struct attach *a;
+	size_t spec;
+	pid_t pid;
+	bool mapped;
+	char instead[256];
+};
+
+static int look_at(const struct mapped_file *m, void *arg)
+{
+	struct look *l = arg;
+	int fd;
+
+	if (!probe_spec_matches(&l->a->pt->specs[l->spec], m->path))
+		return 0;
+	l->mapped = true;
+	if (!*l->instead && !file_open_mapped(l->pid, m, &fd)) {
+		inspector_check(l->a->inspector, fd, l->spec, l->instead, sizeof(l->instead));
+		close(fd);
+	}
+	return 0;
+}
+
+/* Whether its library is mapped, and lacks it. */
+static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_t n, bool strict)
+{
+	char line[768];
+
+	const struct probe_spec *s = &a->pt->specs[spec];
+	const char *name = s->span_name ? s->span_name : s->symbol;
+	struct look l = { .a = a, .spec = spec };
+
+	for (size_t i = 0; i < n; i++) {
+		l.pid = pids[i];
+		process_each_mapped(l.pid, look_at, &l);
+	}
+	snprintf(line, sizeof(line), "-u: %s has no %s %.255s%s%s", s->library, s->is_usdt ? "USDT probe" : "function",
+		name, *l.instead ? "; nearest: " : "", l.instead);
+	if (l.mapped && strict)
+		log_error("%s", line);
+	else if (l.mapped)
+		log_warn("%s", line);
+	else
+		log_warn("-u: no target has mapped %s so far: %s is probed when one does", s->library, name);
+	return l.mapped;
+}
+
+unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n, bool strict)
+{
+	unsigned int missing = 0;
+
+	for (size_t i = 0; i < a->pt->n; i++) {
+		const struct probe_spec *s = &a->pt->specs[i];
+
+		if (!s->engine && !s->from && !s->attached && !s->refused && !strchr(s->library, '/'))
+			missing += check_option(a, i, pids, n, strict);
+	}
+	return missing;
+}
+
 static int attach_named(struct attach *a, size_t spec)
 {
 	const struct probe_spec *s = &a->pt->specs[spec];

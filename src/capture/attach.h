@@ -81,6 +81,12 @@ struct attach_late {
 struct attach_late attach_late(const struct attach *a);
 
 /*
+ * After attach_process() for these: says which probes of the command line have no place in any file that they
+ * have mapped by now; strict: with an error where its library is mapped and lacks it. Returns how many such there are.
+ */
+unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n, bool strict);
+
+/*
  * Checks the probes of the command line that name a file by its path, and attaches them. Returns
  * -ENOENT after printing what was not found.
  */

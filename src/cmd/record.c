@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
-		"'libfoo.so:foo(n=s32 arg1)@op'; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
+		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
@@ -54,7 +54,7 @@ static const struct argp_option options[] = {
 		"inftrace-COMM-PID.json, none with --profile alone)",
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
-	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost", 2 },
+	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost, with 2 when no file has what -u names", 2 },
 	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
 	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 5 },

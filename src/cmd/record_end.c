@@ -93,7 +93,7 @@ static void summarise_probes(const struct run *r)
 		else if (never_hit(r, i))
 			log_info("%s: attached, never hit", s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
-			log_warn("%s: no file that the targets mapped has this %s", s->symbol,
+			log_warn("%s: no file that the targets mapped has this %s", s->span_name ? s->span_name : s->symbol,
 				s->is_usdt ? "probe" : "function");
 		else if (!s->attached && s->engine && s->engine->matched)
 			log_debug("%s: not attached", s->symbol);

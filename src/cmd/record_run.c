@@ -420,6 +420,9 @@ static int attach_all(struct run *r)
 		err = add_target(r, r->cmd.pid);
 	for (size_t i = 0; i < o->n_pids && !err; i++)
 		err = add_target(r, o->pids[i]);
+	if (!err && o->n_uprobes && o->n_pids &&
+		attach_check_options(session_probes(r->session), o->pids, o->n_pids, o->strict) && o->strict)
+		err = -EINVAL;
 	if (!err && o->all)
 		err = process_each(add_running, r);
 	return err;
@@ -517,7 +520,19 @@ static int run_attached(struct run *r)
 	return err;
 }
 
-static int exit_code(struct run *r, int err)
+/* What -u asks for was nowhere. */
+static bool lacks_option(const struct run *r)
+{
+	for (size_t i = 0; i < r->probes.n; i++) {
+		const struct probe_spec *s = &r->probes.specs[i];
+
+		if (!s->engine && !s->from && !s->attached)
+			return true;
+	}
+	return false;
+}
+
+static int exit_code(struct run *r, int err, bool lacks)
 {
 	if (err == -EPERM || err == -EOPNOTSUPP)
 		return EXIT_ALLOWED;
@@ -527,6 +542,8 @@ static int exit_code(struct run *r, int err)
 		return EXIT_RUN;
 	if (r->o->strict && total_of(r->whole.lost))
 		return EXIT_LOSS;
+	if (r->o->strict && lacks)
+		return EXIT_USAGE;
 	if (r->o->command && !r->interrupted && r->cmd.exited)
 		return command_exit_code(&r->cmd);
 	return EXIT_OK;
@@ -556,7 +573,7 @@ static int check_allowed(bool *ret_uprobe_multi, bool *ret_uprobe_multi_pid)
 int record_run(struct record_options *o)
 {
 	struct run r = { .o = o, .signal_fd = -1 };
-	bool uprobe_multi = false, uprobe_multi_pid = false, reaped;
+	bool uprobe_multi = false, uprobe_multi_pid = false, reaped, lacks;
 	int err;
 
 	/* privileges before presets: who may not record need not hear of those */
@@ -613,8 +630,9 @@ int record_run(struct record_options *o)
 	handles_free(r.handles);
 	metadata_free(r.metadata);
 	step_limit_free(r.step_limit);
+	lacks = lacks_option(&r);
 	probe_table_free(&r.probes);
 	if (r.signal_fd >= 0)
 		close(r.signal_fd);
-	return exit_code(&r, err);
+	return exit_code(&r, err, lacks);
 }

@@ -267,6 +267,9 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 	return 0;
 }
 
+#define MANGLED_MAX 512
+#define SPEC_IDENTIFIER "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
 static int option_error(const char *option, const char *why)
 {
 	char shown[200];
@@ -294,9 +297,50 @@ static int parse_option_args(struct probe_spec *s, const char *option, char *arg
 	return 0;
 }
 
+/*
+ * "ns::Class::name" as the glob of its mangled names (Itanium C++ ABI, 5.1): whatever the parameters, also
+ * const, and of templates all. The standard's own scope is St; a constructor is C and a destructor D with a
+ * digit. False: it is not made of identifiers.
+ */
+static bool mangled_glob(const char *name, char *glob, size_t size)
+{
+	const char *last = "";
+	size_t n = 0, parts = 0, last_len = 0, len;
+	char inner[MANGLED_MAX / 2] = "";
+	bool std = false;
+
+	for (const char *p = name + (strncmp(name, "::", 2) ? 0 : 2); *p; p += len + (p[len] ? 2 : 0)) {
+		bool destructor = *p == '~';
+		size_t skip = destructor;
+
+		len = skip + strspn(p + skip, SPEC_IDENTIFIER);
+		if (len == skip || isdigit((unsigned char)p[skip]) || (p[len] && (strncmp(p + len, "::", 2) || !p[len + 2])) ||
+			len > size / 4)
+			return false;
+		if (destructor || (parts && len == last_len && !strncmp(p, last, len) && !p[len]))
+			n += (size_t)snprintf(inner + n, sizeof(inner) - n, destructor ? "D[0-9]" : "C[0-9]");
+		else if (!parts && len == 3 && !strncmp(p, "std", 3) && p[len])
+			std = true;
+		else
+			n += (size_t)snprintf(inner + n, sizeof(inner) - n, "%zu%.*s", len, (int)len, p);
+		if (n >= sizeof(inner))
+			return false;
+		last = p;
+		last_len = len;
+		parts++;
+	}
+	if (parts == 1)
+		snprintf(glob, size, "_Z%s*", inner);
+	else if (parts == 2 && std)
+		snprintf(glob, size, "_ZSt%s*", inner);
+	else
+		snprintf(glob, size, "_ZN?(K)%s%s[EIB]*", std ? "St" : "", inner);
+	return parts;
+}
+
 int probe_table_add_option(struct probe_table *pt, const char *option)
 {
-	char *text = strdup(option), *symbol, *args, *role, *end;
+	char *text = strdup(option), *symbol, *args, *role, *end, glob[MANGLED_MAX] = "";
 	struct probe_spec *s;
 	int err = -EINVAL;
 
@@ -341,12 +385,18 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "'(' missing");
 		goto out;
 	}
-	s = spec_append(pt, text, symbol);
+	if (strstr(symbol, "::") && !mangled_glob(symbol, glob, sizeof(glob))) {
+		option_error(option, "a C++ function is LIB:SCOPE::NAME, without its parameters");
+		goto out;
+	}
+	s = spec_append(pt, text, *glob ? glob : symbol);
 	if (!s) {
 		option_error(option, "there are too many probes");
 		goto out;
 	}
-	if (!strncmp(symbol, "_Z", 2))
+	if (*glob)
+		s->span_name = strdup(symbol);
+	if (!strncmp(s->symbol, "_Z", 2))
 		log_warn("%s is C++: an exception that passes through it ends the target while it is probed",
 			symbol);
 	s->flags = s->is_usdt ? PROBE_F_INSTANT : PROBE_F_SPAN;

@@ -611,7 +611,7 @@ int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, 
 		for (size_t i = 0; i < t->n; i++) {
 			const struct entry *e = &t->entries[i];
 
-			if (e->type != STT_FUNC || fnmatch(glob, e->name, 0))
+			if (e->type != STT_FUNC || fnmatch(glob, e->name, FNM_EXTMATCH))
 				continue;
 			if (n == cap) {
 				struct match *bigger;

@@ -244,6 +244,14 @@ bad "-u on a cut ELF file" 1 "$TMP/cut" --engine none -u "$TMP/cut:f" -p "$targe
 bad "-u on a missing function" 1 'no function storm_stop; nearest: storm_step' --engine none \
 	-u "$TMP/storm:storm_stop" -p "$target"
 
+rows <<-'TABLE'
+	-u on a function that the mapped library lacks | 2 | libc.so.6 has no function mallocc; nearest: malloc | --strict --engine none -u libc.so.6:mallocc -o x.json -p $target
+	-u on a C++ function with parameters | 2 | a C.. function is LIB:SCOPE::NAME, without its parameters | -u libc.so.6:a::b+c -p $target
+TABLE
+check_rc "-u on a library that nobody maps: said at once, and exit code 2 with --strict" 2 \
+	'no target has mapped libnope.so so far' timeout 20 "$INFTRACE" record --strict --engine none -d 100ms \
+	-u libnope.so:f -o "$TMP/nope.json" -p "$target"
+
 # ---- commands ----
 
 printf '#!/nowhere/sh\n' >"$TMP/script"

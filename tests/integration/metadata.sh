@@ -91,10 +91,10 @@ rm -r "$TMP/chakra" "$TMP/flag"
 (unset "${!VLLM_CHAKRA_@}" && INFTRACE_OUTPUT=$TMP/not.json INFTRACE_PROFILE_JSONL=$TMP/not.jsonl INFTRACE_MAX_STEPS=3 \
 	"$INFTRACE" record -p "$target" 2>"$TMP/of-process.err") &
 recorder=$!
-wait_until 20 grep -qs 'Ctrl-C ends it' "$TMP/of-process.err"
+wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/of-process.err"
 sleep 1.2 # the probes are in place
 touch "$TMP/flag"
-wait_until 20 grep -q 'flag to max_steps' "$TMP/of-process.err"
+wait_until 60 grep -q "flag to max_steps" "$TMP/of-process.err"
 kill "$target"
 wait "$recorder"
 by_time "VLLM_CHAKRA_* of a process" 1 "$TMP/chakra/new"

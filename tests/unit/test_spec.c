@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Probe specifications: -u options, which files they are about, matches of globs, names. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,6 +109,34 @@ static void test_options(void **state)
 	probe_table_free(&pt);
 }
 
+/* C++ names as people write them. */
+static void test_cpp(void **state)
+{
+	static const struct {
+		const char *option, *symbol, *matches, *other;
+	} names[] = {
+		{ "l:ns::f", "_ZN?(K)2ns1f[EIB]*", "_ZNK2ns1fEi", "_ZN2ns1f1gEv" },
+		{ "l:ns::f", "_ZN?(K)2ns1f[EIB]*", "_ZN2ns1fIiEEvT_", "_ZN1a2ns1fEv" },
+		{ "l:::f(n=s32 arg1)@op", "_Z1f*", "_Z1fi", "_Z2fgi" },
+		{ "l:a::B::B", "_ZN?(K)1a1BC[0-9][EIB]*", "_ZN1a1BC2Ev", "_ZN1a1BD2Ev" },
+		{ "l:a::B::~B", "_ZN?(K)1a1BD[0-9][EIB]*", "_ZN1a1BD1Ev", "_ZN1a1BC1Ev" },
+		{ "l:std::sort", "_ZSt4sort*", "_ZSt4sortIPiEvT_S1_", "_ZN3std4sortEv" },
+		{ "l:std::foo::bar", "_ZN?(K)St3foo3bar[EIB]*", "_ZNSt3foo3barEv", "_ZN3foo3barEv" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct probe_table pt = { 0 };
+
+		assert_int_equal(probe_table_add_option(&pt, names[i].option), 0);
+		assert_string_equal(pt.specs[0].symbol, names[i].symbol);
+		assert_true(pt.specs[0].is_glob);
+		assert_int_equal(fnmatch(pt.specs[0].symbol, names[i].matches, FNM_EXTMATCH), 0);
+		assert_int_equal(fnmatch(pt.specs[0].symbol, names[i].other, FNM_EXTMATCH), FNM_NOMATCH);
+		probe_table_free(&pt);
+	}
+}
+
 /* Each place of a USDT probe whose arguments are elsewhere is a probe of its own. */
 static void test_places(void **state)
 {
@@ -138,6 +167,9 @@ static void test_bad_options(void **state)
 		const char *option, *why;
 	} options[] = {
 		{ "", "no library before ':'" },
+		{ "l:a::", "a C++ function is LIB:SCOPE::NAME, without its parameters" },
+		{ "l:a::b c", "a C++ function is LIB:SCOPE::NAME, without its parameters" },
+		{ "l:a::1", "a C++ function is LIB:SCOPE::NAME, without its parameters" },
 		{ "func", "no library before ':'" },
 		{ ":func", "no library before ':'" },
 		{ "lib:", "no symbol behind ':'" },
@@ -482,6 +514,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_match_whole),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_cpp),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_hostile_options),
