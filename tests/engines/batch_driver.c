@@ -101,6 +101,8 @@ static void *library_open(const char *dir, const char *prefix)
 	}
 	if (d)
 		closedir(d);
+	if (!*path)
+		die("no libggml and libllama in that directory");
 	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 	if (!lib)
 		die(dlerror());

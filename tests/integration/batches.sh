@@ -34,6 +34,17 @@ recorded() {
 	wait "$engine" && wait "$tracer"
 }
 
+# arrays that lead nowhere, end too soon, or are too many
+name=junk
+if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$(dirname "$driver")/mini/junk_batches"; then
+	check "$name: what could be read of each batch, and no more" \
+		"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl"
+	check "$name: files" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
+else
+	sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
+	not_ok "$name" "the run failed"
+fi
+
 for scene in serve alone one draft turns prefix; do
 	if ! recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
 		"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then

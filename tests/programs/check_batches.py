@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """check_batches.py LOG PROFILE TRACE REPORT-OF-PROFILE REPORT-OF-TRACE
+check_batches.py junk OUTPUT PROFILE
 
 Holds what inftrace has recorded of tests/engines/batch_driver against the driver's own log: the rows of
 every step, the requests, and the numbers that inftrace report (--json) makes of them."""
@@ -124,7 +125,31 @@ def check_report(name, report, steps, alone, ttft, tpot):
     require(f"{name}: it says so", "left_out" in r, bool(shared))
 
 
+def check_junk(told, profile):
+    """Batches of tests/engines/junk_batches: what it says is known of each."""
+    keys = ("n_tokens",) + KEYS[1:] + ("phase",)
+    steps = [e["shape"] for e in profile if e["event"] == "token_prof"]
+    require("steps", len(steps), len(told))
+    for i, (got, wanted) in enumerate(zip(steps, told)):
+        got = {k: got[k] for k in keys if k in got}
+        if wanted.pop("misfit", False):
+            require(f"step {i}, a count that cannot be", got, {"phase": "llama_decode"})
+        elif wanted.pop("many", False):
+            n = got.pop("n_sequences")
+            require(f"step {i}: as many as were told apart", (got.pop("rows_read"), got.pop("n_outputs")), (n, n))
+            require(f"step {i}: more than llama.cpp has", 256 < n <= 512, True)
+            require(f"step {i}", got, wanted)
+        else:
+            require(f"step {i}", got, wanted)
+    if any(e["stage_us"].get("ttft") for e in profile if e["event"] == "request_prof" and e["shape"].get("mixed")):
+        sys.exit("a first token of a request that is mixed")
+
+
 def main():
+    if sys.argv[1] == "junk":
+        told = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8") if line.startswith("{")]
+        check_junk(told, lines(sys.argv[3]))
+        return
     log, profile, trace, of_profile, of_trace = sys.argv[1:]
     log, profile = lines(log), lines(profile)
     with open(trace, encoding="utf-8") as f:

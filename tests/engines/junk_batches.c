@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Hands the bundled engine batches whose arrays are not what they should be: it looks at the tokens only, but
+ * a tracer that follows the others must come to no harm, and must not claim to know what it could not read.
+ * For each call it prints what there is to be known, as JSON.
+ */
+#define _GNU_SOURCE
+#include "mini/llama.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ROWS 20000 /* more than are read */
+
+static int32_t tokens[ROWS], positions[ROWS], counts[ROWS], ids[ROWS];
+static int32_t *pointers[ROWS];
+static int8_t logits[ROWS];
+static struct llama_context *ctx;
+
+/* n rows of sequence 3 from position 5 on, each with an output. */
+static struct llama_batch good(int32_t n)
+{
+	for (int i = 0; i < ROWS; i++) {
+		positions[i] = 5 + i;
+		counts[i] = 1;
+		ids[i] = 3;
+		pointers[i] = &ids[i];
+		logits[i] = 1;
+	}
+	return (struct llama_batch){ n, tokens, NULL, positions, counts, pointers, logits };
+}
+
+static void call(struct llama_batch b, const char *wanted)
+{
+	printf("{\"n_tokens\":%d%s}\n", b.n_tokens, wanted);
+	llama_memory_clear(ctx, false);
+	llama_decode(ctx, b);
+}
+
+/* An array of `size` bytes at the very end of what is mapped. */
+static void *at_the_end(const void *from, size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || munmap(p + page, page))
+		abort();
+	return memcpy(p + page - size, from, size);
+}
+
+static void calls_with_junk(void *junk)
+{
+	struct llama_batch b = good(4);
+
+	b.seq_id = junk;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"unknown\"");
+	b = good(4);
+	b.n_seq_id = junk;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"unknown\"");
+	b = good(4);
+	b.logits = junk;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"unknown\"");
+	b = good(4);
+	b.pos = junk;
+	call(b, ",\"n_outputs\":4,\"n_sequences\":1,\"sequence\":3,\"phase\":\"decode\"");
+	b = good(1);
+	b.seq_id = junk;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"decode\"");
+	/* the third row's, of one sequence and of two */
+	b = good(4);
+	pointers[2] = junk;
+	call(b, ",\"n_outputs\":2,\"position\":5,\"rows_read\":2,\"phase\":\"unknown\"");
+	ids[1] = 4;
+	call(b, ",\"n_outputs\":2,\"n_sequences\":2,\"position\":5,\"rows_read\":2,\"phase\":\"mixed\"");
+}
+
+static void calls_of_any_number(void)
+{
+	struct llama_batch b = good(4);
+
+	counts[0] = -1;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"unknown\"");
+	counts[0] = INT_MAX;
+	call(b, ",\"position\":5,\"rows_read\":0,\"phase\":\"unknown\"");
+	counts[0] = 0; /* a row of no sequence */
+	call(b, ",\"n_outputs\":4,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"decode\"");
+	b = good(4);
+	ids[2] = -7; /* as good as any other number, but it has no place among the first 64 */
+	call(b, ",\"n_outputs\":4,\"n_sequences\":2,\"position\":5,\"phase\":\"mixed\"");
+	b = good(4);
+	ids[0] = ids[2] = 63;
+	call(b, ",\"n_outputs\":4,\"n_sequences\":2,\"sequences\":9223372036854775816,\"position\":5,\"phase\":\"mixed\"");
+	b = good(256);
+	for (int i = 0; i < 256; i++)
+		ids[i] = i;
+	call(b, ",\"n_outputs\":256,\"n_sequences\":256,\"position\":5,\"phase\":\"mixed\"");
+	b = good(2);
+	counts[0] = 256;
+	for (int i = 0; i < 256; i++)
+		ids[i] = i;
+	call(b, ",\"n_outputs\":2,\"n_sequences\":256,\"position\":5,\"phase\":\"mixed\"");
+	b = good(0);
+	call(b, ",\"n_outputs\":0,\"n_sequences\":0,\"phase\":\"unknown\"");
+	b = good(ROWS);
+	call(b, ",\"n_outputs\":16384,\"position\":5,\"rows_read\":16384,\"phase\":\"unknown\"");
+	ids[9] = 1;
+	call(b, ",\"n_outputs\":16384,\"n_sequences\":2,\"position\":5,\"rows_read\":16384,\"phase\":\"mixed\"");
+	/* no more than there is room for in a table: as many as were told apart */
+	b = good(ROWS);
+	for (int i = 0; i < ROWS; i++)
+		ids[i] = i * 7;
+	call(b, ",\"position\":5,\"phase\":\"mixed\",\"many\":true");
+}
+
+int main(void)
+{
+	struct llama_batch b;
+
+	ctx = mini_context_new(2048, 512, 1);
+	if (!ctx)
+		abort();
+	puts("ready");
+	fflush(stdout);
+	getchar();
+
+	call(llama_batch_get_one(tokens, 5), ",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"phase\":\"prefill\"");
+	call(llama_batch_get_one(tokens, 1), ",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"phase\":\"decode\"");
+	call(good(4), ",\"n_outputs\":4,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"decode\"");
+	b = good(4);
+	logits[1] = logits[2] = 0;
+	call(b, ",\"n_outputs\":2,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"prefill\"");
+	b.logits = NULL;
+	call(b, ",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"prefill\"");
+	calls_with_junk((void *)8);
+	calls_with_junk((void *)0x5a5a5a5a5a5a5a5a);
+	calls_with_junk((void *)-1L);
+	calls_with_junk((void *)0xffff888000000000);
+	b = good(9);
+	b.logits = at_the_end(logits, 6);
+	call(b, ",\"n_outputs\":6,\"position\":5,\"rows_read\":6,\"phase\":\"unknown\"");
+	b = good(9);
+	b.seq_id = at_the_end(pointers, 6 * sizeof(*pointers));
+	call(b, ",\"n_outputs\":6,\"position\":5,\"rows_read\":6,\"phase\":\"unknown\"");
+	calls_of_any_number();
+
+	/* numbers that show that the preset does not fit: nothing is shown from here on but the step itself */
+	b = good(4);
+	b.n_tokens = -1;
+	call(b, ",\"misfit\":true");
+	b.n_tokens = INT_MIN;
+	call(b, ",\"misfit\":true");
+	b.n_tokens = INT_MAX;
+	call(b, ",\"misfit\":true");
+	call(good(4), ",\"misfit\":true");
+	fflush(stdout);
+	return 0;
+}
