@@ -186,6 +186,7 @@ static void request_end(struct request *r)
 		"\"last_step\":%d,\"shared\":%s}\n",
 		r->id, r->seq, r->prompt, r->given, r->first_step, r->first_token_step, r->last_step,
 		r->shared ? "true" : "false");
+	fflush(out);
 	llama_memory_seq_rm(llama_get_memory(ctx), r->seq, -1, -1);
 	r->want = 0;
 }

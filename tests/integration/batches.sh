@@ -60,3 +60,26 @@ for scene in serve alone one draft turns prefix; do
 	sed 's/^/# /' "$TMP/check.out"
 	check "$scene: files" "$INFTRACE" validate "$TMP/$scene.json" "$TMP/$scene.jsonl"
 done
+
+# requests that the recording has a part of only: whose beginning or end is not in it
+name=edges
+"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &
+engine=$!
+test_pids+=("$engine")
+wait_until 60 grep -sq '"request"' "$TMP/$name.log"
+"$INFTRACE" record --strict --max-steps 300 --profile "$TMP/$name.jsonl" -p "$engine" 2>"$TMP/$name.err"
+kill -9 "$engine"
+wait "$engine" 2>/dev/null || true
+"$INFTRACE" report --json "$TMP/$name.jsonl" >"$TMP/$name.p"
+expect "$name: of each sequence the last request has an end that was not seen, and no other one" \
+	'(lambda r: [bool(e["shape"].get("end_not_seen") or e["shape"].get("unfinished")) for e in r] ==
+		[not any(o["shape"]["sequence"] == e["shape"]["sequence"] for o in r[i + 1:]) for i, e in enumerate(r)])(
+		sorted((e for e in p if e["event"] == "request_prof"), key=lambda e: e["shape"]["ts_us"]))' \
+	p="$TMP/$name.jsonl"
+expect "$name: those that began before have no first token, all others do, and the report says how many" \
+	'(lambda r: all(("ttft" in e["stage_us"]) != e["shape"].get("began_before", False) for e in r
+			if e["shape"]["output_tokens"] > 1) and
+		q[0]["processes"][0]["requests"]["began_before"] == sum(e["shape"].get("began_before", False) for e in r) and
+		q[0]["processes"][0]["ttft_us"]["count"] == sum("ttft" in e["stage_us"] for e in r) and
+		q[0]["processes"][0]["requests"]["count"] == len(r) > 4)(
+		[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"

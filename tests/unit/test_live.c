@@ -334,6 +334,58 @@ static void test_slow_stays(void **state)
 	live_free(l);
 }
 
+/* 1 + each of n_outputs, n_sequences, sequence, sequences */
+static void set_rows(struct live_step *s, uint64_t outputs, uint64_t n, uint64_t sequence, uint64_t mask)
+{
+	s->step.rows[ROW_N_OUTPUTS] = 1 + outputs;
+	s->step.rows[ROW_N_SEQUENCES] = 1 + n;
+	s->step.rows[ROW_ONE_SEQUENCE] = n == 1 ? 1 + sequence : 0;
+	s->step.rows[ROW_MASK] = n > 1 ? 1 + mask : 0;
+}
+
+/* What shares its steps with others counts for no time, from its first token on; its tokens do count. */
+static void test_mixed(void **state)
+{
+	const struct live_frame *f;
+	char text[REQUESTS_TEXT_MAX];
+	struct live_step s;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	for (uint32_t i = 0; i < 12; i++) {
+		/* a prompt and its tokens, then four sequences at once, then another prompt and its tokens */
+		s = make_step(i, 200, i * 20 * MS, 10 * MS, i % 8 ? 1 : 40);
+		set_rows(&s, 1, 1, i < 8 ? 0 : 5, 0);
+		if (i >= 4 && i < 8) {
+			s.step.n_tokens = 4;
+			s.live_phase = LIVE_OTHER;
+			strcpy(s.phase, "mixed");
+			set_rows(&s, 4, 4, 0, 15);
+		}
+		add(l, &s);
+		if (i == 3) {
+			assert_int_equal(live_settled(l), 0);
+			assert_int_equal(live_settled(l), 0);
+			f = frame_at(l, i * 20 * MS, false);
+			assert_int_equal(f->tpot.n, 3);
+			assert_int_equal(f->ttft, 10 * MS);
+			assert_int_equal(f->ttft_tokens, 40);
+			assert_false(requests_left_out(&f->requests, text));
+		}
+	}
+	f = frame_at(l, 240 * MS, true);
+	assert_int_equal(f->run.tokens, 3 + 4 * 4 + 3);
+	assert_int_equal(f->run.prompt_tokens, 80);
+	assert_int_equal(f->tpot.n, 3);
+	assert_int_equal(f->tpot.max, 20 * MS);
+	assert_int_equal(f->ttft_at, (8 * 20 + 10) * MS);
+	assert_true(requests_left_out(&f->requests, text));
+	assert_string_equal(text, "left out of these times: at least 4 requests, which shared 4 steps with others (up to 4 "
+				  "sequences in one)");
+	live_free(l);
+}
+
 /* One after the other from changing threads, and at the same time from two. */
 static void test_lanes(void **state)
 {
@@ -527,7 +579,7 @@ int main(void)
 		cmocka_unit_test(test_latencies),
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_slow_stays),
-		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_rows),

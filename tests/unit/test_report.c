@@ -276,6 +276,48 @@ static void test_processes(void **state)
 	free(p.text);
 }
 
+/* A request alone, then steps of two sequences: what these share is in no time, and it is said. */
+static void test_mixed(void **state)
+{
+	struct json_object *report, *process, *requests;
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	profile_begin(&p);
+	add_step(&p, 1, 0, "prefill", 32, 1000, 10000, "runnable", 5,
+		",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"position\":0");
+	for (int i = 1; i < 4; i++)
+		add_step(&p, 1, i, "decode", 1, 10000 * (i + 1), 1000, "runnable", 5,
+			",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0");
+	for (int i = 4; i < 8; i++)
+		add_step(&p, 1, i, "mixed", 7, 10000 * (i + 1), 2000, "runnable", 5,
+			",\"n_outputs\":2,\"n_sequences\":2,\"sequences\":6");
+	RUN(&result, profile_end(&p), "--json", "-");
+	report = parse(result.out);
+	process = json_object_array_get_idx(get(report, "processes"), 0);
+	requests = get(process, "requests");
+	assert_string_equal(text_at(requests, "count"), "1");
+	assert_string_equal(text_at(requests, "output_tokens"), "4");
+	assert_string_equal(text_at(requests, "mixed"), "2");
+	assert_string_equal(text_at(requests, "shared_steps"), "4");
+	assert_string_equal(text_at(requests, "shared_tokens"), "8");
+	assert_string_equal(text_at(requests, "max_sequences"), "2");
+	assert_string_equal(text_at(get(process, "ttft_us"), "count"), "1");
+	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "count"), "3");
+	assert_string_equal(text_at(requests, "left_out"),
+		"left out of these times: at least 2 requests, which shared 4 steps with others (up to 2 sequences in "
+		"one)");
+	json_object_put(report);
+	output_free(&result);
+
+	RUN(&result, p.text, "-");
+	assert_contains(result.out, "4 mixed");
+	assert_contains(result.out, "  left out of these times: at least 2 requests, which shared 4 steps with others");
+	output_free(&result);
+	free(p.text);
+}
+
 /* The same request by the engine's steps and at the server's socket: told apart, not added up. */
 static void test_sockets(void **state)
 {
@@ -523,7 +565,7 @@ int main(void)
 		cmocka_unit_test(test_text),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_sockets),
+		cmocka_unit_test(test_mixed), cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_limits),
