@@ -39,7 +39,7 @@ static void usage(FILE *out)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
 	fputs("\nEach command has --help. EXAMPLES:\n"
 	      "  sudo inftrace -p $(pgrep llama-server)          until Ctrl-C\n"
-	      "  sudo inftrace record -d 10s --profile p.jsonl -- ./llama-cli -m model.gguf\n"
+	      "  sudo inftrace record --user $USER --profile p.jsonl -- ./llama-cli -m model.gguf\n"
 	      "  inftrace validate p.jsonl --require token_prof\n",
 		out);
 }

@@ -22,6 +22,7 @@ enum {
 	OPT_RING_SIZE,
 	OPT_STRICT,
 	OPT_OP_DETAIL,
+	OPT_USER,
 	OPT_COMMIT_SHA,
 	OPT_MODEL,
 	OPT_CONCURRENCY,
@@ -32,6 +33,7 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
 	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
+	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "duration", 'd', "TIME", 0,
 		"stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited); with windows: the "
 		"longest time of each",
@@ -75,7 +77,7 @@ static const char doc[] =
 	"        timeline of a running server until Ctrl-C\n"
 	"  sudo inftrace record -d 10s -o t.json.gz --profile p.jsonl -p 4711\n"
 	"        ten seconds, compressed, and where the time of each token went\n"
-	"  sudo inftrace record --profile p.jsonl -- ./llama-cli -m model.gguf\n"
+	"  sudo inftrace record --user $USER --profile p.jsonl -- ./llama-cli -m model.gguf\n"
 	"        a command from its first instruction; the profile only, which costs least\n"
 	"  sudo inftrace record -e -syscalls,-ipc -p 4711\n"
 	"        without the system calls\n"
@@ -179,6 +181,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OP_DETAIL:
 		o->op_detail = true;
 		break;
+	case OPT_USER:
+		o->user = arg;
+		break;
 	case OPT_STRICT:
 		o->strict = true;
 		break;
@@ -242,6 +247,10 @@ int record_check_targets(const struct record_options *o, const char *command)
 {
 	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
 
+	if (kinds == 1 && o->user && !o->command) {
+		log_error("--user: is for a COMMAND, and there is none");
+		return -EINVAL;
+	}
 	if (kinds == 1)
 		return 0;
 	if (kinds)

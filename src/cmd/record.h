@@ -55,6 +55,7 @@ struct record_options {
 	size_t n_pids;
 	bool all;
 	char **command; /* NULL: none */
+	const char *user; /* of the command; NULL: that of inftrace */
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;
 	const char *profile;

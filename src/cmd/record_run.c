@@ -15,6 +15,7 @@
 
 #include "capture/features.h"
 #include "capture/flag.h"
+#include "capture/privileges.h"
 #include "capture/step_limit.h"
 #include "cmd/cmd.h"
 #include "cmd/record_control.h"
@@ -90,6 +91,31 @@ static void raise_descriptors(void)
 		return;
 	rl.rlim_cur = rl.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &rl);
+}
+
+static int check_user(struct run *r)
+{
+	const char *name = r->o->user;
+	int err = name ? user_find(name, &r->user) : 0;
+
+	if (err == -ENOENT) {
+		log_error("--user %s: there is no such user", name);
+		err = -EINVAL;
+	}
+	if (!err && name && geteuid() && r->user.uid != getuid()) {
+		log_error("--user %s: only root may run a COMMAND as somebody else", name);
+		err = -EPERM;
+	}
+	return err;
+}
+
+static int spawn_command(struct run *r)
+{
+	static const int as_they_are[3] = { -1, -1, -1 };
+	const struct record_options *o = r->o;
+
+	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are,
+		o->user ? &r->user : NULL, &r->cmd);
 }
 
 static int load_probes(struct run *r)
@@ -493,12 +519,23 @@ static void say_begun(const struct run *r)
 	log_info("%s%s", what, r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 }
 
+static int drop_privileges(void)
+{
+	int err = privileges_drop();
+
+	if (err)
+		log_error("cannot give up privileges: %s", strerror(-err));
+	return err;
+}
+
 /* From here on something is attached. */
 static int run_attached(struct run *r)
 {
 	int err, close_err;
 
 	err = attach_all(r);
+	if (!err)
+		err = drop_privileges();
 	if (!err)
 		err = start(r);
 	if (err) {
@@ -577,7 +614,7 @@ int record_run(struct record_options *o)
 	int err;
 
 	/* privileges before presets: who may not record need not hear of those */
-	err = check_pids(o) ?: check_command(o) ?: outputs_check(o) ?: check_descriptors();
+	err = check_pids(o) ?: check_command(o) ?: check_user(&r) ?: outputs_check(o) ?: check_descriptors();
 	if (!err)
 		err = check_allowed(&uprobe_multi, &uprobe_multi_pid);
 	if (!err && o->window_flag)
@@ -600,8 +637,7 @@ int record_run(struct record_options *o)
 	if (!err)
 		err = start_inspector(&r);
 	if (!err && o->command)
-		err = o->view ? command_spawn_with(o->command, o->view->command_fds, &r.cmd) :
-				command_spawn(o->command, &r.cmd);
+		err = spawn_command(&r);
 	raise_descriptors();
 	if (!err)
 		err = open_session(&r, uprobe_multi, uprobe_multi_pid);
@@ -631,6 +667,7 @@ int record_run(struct record_options *o)
 	metadata_free(r.metadata);
 	step_limit_free(r.step_limit);
 	lacks = lacks_option(&r);
+	user_free(&r.user);
 	probe_table_free(&r.probes);
 	if (r.signal_fd >= 0)
 		close(r.signal_fd);

@@ -16,6 +16,7 @@
 #include "cmd/record.h"
 #include "sink/profile.h"
 #include "target/command.h"
+#include "util/user.h"
 
 #define NSEC_PER_MSEC UINT64_C(1000000)
 #define NSEC_PER_SEC UINT64_C(1000000000)
@@ -53,6 +54,7 @@ struct run {
 	struct metadata *metadata; /* NULL: no profile */
 	struct profile_meta meta;
 	struct command cmd;
+	struct user user; /* of the command */
 	int signal_fd;
 	bool stop, interrupted;
 	struct follow *follow;

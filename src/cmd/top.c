@@ -20,6 +20,7 @@ enum {
 	OPT_ENGINE = 256,
 	OPT_OPS,
 	OPT_RING_SIZE,
+	OPT_USER,
 };
 
 static const struct argp_option options[] = {
@@ -27,6 +28,7 @@ static const struct argp_option options[] = {
 	{ "pid", 'p', "PID,..", 0,
 		"processes, with their threads and children; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
+	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root", 1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0,
 		"preset of functions to probe (default: auto); none for none", 1 },
 	{ "uprobe", 'u', "SPEC", 0,
@@ -64,7 +66,7 @@ static const char doc[] =
 	"        a block each ten seconds\n"
 	"  sudo inftrace top -n 1 -d 5 -p 4711 | cat\n"
 	"        the next five seconds in one block\n"
-	"  sudo inftrace top -- ./llama-cli -m model.gguf -p Hello\n\n"
+	"  sudo inftrace top --user $USER -- ./llama-cli -m model.gguf -p Hello\n\n"
 	"Exit codes: as of inftrace record.";
 
 static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
@@ -129,6 +131,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_OPS:
 		a->record.events |= EVENT_FUNCTIONS_NAMED;
+		break;
+	case OPT_USER:
+		a->record.user = arg;
 		break;
 	case OPT_RING_SIZE:
 		err = record_parse_ring_size(arg, &a->record.ring_bytes);

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "util/user.h"
+
 #define END_WAIT_MS (COMMAND_END_S * 1000)
 #define INTERPRETERS_MAX 4 /* as the kernel has it */
 
@@ -94,7 +96,8 @@ int command_program(const char *name, char path[PATH_MAX])
 	return err;
 }
 
-static void run_child(char **argv, const int fds[3], int release_fd, int error_fd)
+static void run_child(
+	char **argv, const int fds[3], const struct user *user, int release_fd, int error_fd)
 {
 	sigset_t none;
 	char go;
@@ -111,8 +114,12 @@ static void run_child(char **argv, const int fds[3], int release_fd, int error_f
 		if (fds[fd] >= 0)
 			dup2(fds[fd], fd);
 	}
-	execvp(argv[0], argv);
-	err = errno;
+	err = user ? user_become(user) : 0;
+	if (!err) {
+		execvp(argv[0], argv);
+		err = -errno;
+	}
+	err = -err;
 	if (write(error_fd, &err, sizeof(err)) < 0)
 		_exit(126);
 	_exit(127);
@@ -122,10 +129,10 @@ int command_spawn(char **argv, struct command *ret_cmd)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
 
-	return command_spawn_with(argv, as_they_are, ret_cmd);
+	return command_spawn_with(argv, as_they_are, NULL, ret_cmd);
 }
 
-int command_spawn_with(char **argv, const int fds[3], struct command *ret_cmd)
+int command_spawn_with(char **argv, const int fds[3], const struct user *user, struct command *ret_cmd)
 {
 	int release[2], error[2];
 	pid_t pid;
@@ -140,7 +147,7 @@ int command_spawn_with(char **argv, const int fds[3], struct command *ret_cmd)
 	pid = fork();
 	if (!pid) {
 		close(release[1]);
-		run_child(argv, fds, release[0], error[1]);
+		run_child(argv, fds, user, release[0], error[1]);
 	}
 	close(release[0]);
 	close(error[1]);

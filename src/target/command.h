@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct user;
+
 struct command {
 	pid_t pid;
 	int release_fd; /* write end: a byte lets it go, closing it ends it */
@@ -22,8 +24,8 @@ int command_check(const char *name);
 int command_program(const char *name, char path[PATH_MAX]);
 
 /* Forks; the child waits. Signals are as they were before inftrace blocked them. fds: what its standard
- * descriptors become, -1 as they are. */
-int command_spawn_with(char **argv, const int fds[3], struct command *ret_cmd);
+ * descriptors become, -1 as they are. user: whose it is; NULL: ours. */
+int command_spawn_with(char **argv, const int fds[3], const struct user *user, struct command *ret_cmd);
 int command_spawn(char **argv, struct command *ret_cmd);
 
 /* Lets the child run. Returns the errno of its exec as a negative number, or 0. */

@@ -8,4 +8,19 @@
 uid_t user_calling(void);
 gid_t user_calling_group(void);
 
+/* An account of this machine. */
+struct user {
+	char *name, *home;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* By its name or number. -ENOENT: there is none, -ENOMEM. */
+int user_find(const char *name, struct user *ret_user);
+void user_free(struct user *u);
+
+/* Makes this process one of the user, with all groups; HOME, USER and LOGNAME say so, what else is in
+ * the environment stays. Negative errno. */
+int user_become(const struct user *u);
+
 #endif

@@ -131,7 +131,7 @@ for kind in "${kinds[@]}"; do
 	wait_until 30 test -s "$killed/t.3.$kind" || not_ok "killed" "no t.3.$kind"
 done
 "$INFTRACE" status -p "$recorder" --json >"$TMP/status"
-storm=$(pgrep -P "$recorder")
+storm=$(pgrep -P "$recorder" -x storm)
 kill -9 "$recorder"
 kill "$storm"
 wait "$recorder" 2>/dev/null || true

@@ -131,3 +131,46 @@ sys.exit(u.ru_utime + u.ru_stime > 2)' "$@"
 check "20,000 mappings that change: the recorder takes less than two of five seconds" \
 	cpu_ns "$INFTRACE" record -q -d 5s -p "$TARGET" --engine llama.cpp -e functions -o "$TMP/maps.json"
 kill "$TARGET"
+
+# ---- privileges ----
+
+# CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, KILL; SYS_PTRACE, SYS_RESOURCE; PERFMON, BPF, CHECKPOINT_RESTORE
+kept=$((0x2f | 1 << 19 | 1 << 24 | 1 << 38 | 1 << 39 | 1 << 40))
+only_kept() { # TASK
+	local key status
+	status=$(cat "/proc/$1/status" 2>/dev/null) || return 0 # gone
+	for key in CapPrm CapEff CapBnd; do
+		((0x$(sed -n "s/^$key:\t//p" <<<"$status") & ~kept)) && return 1
+	done
+	grep -qx $'NoNewPrivs:\t1' <<<"$status" && grep -qx $'Seccomp:\t2' <<<"$status"
+}
+every_thread_only_kept() { # PID
+	local task
+	for task in "/proc/$1/task/"*; do
+		only_kept "$1/task/${task##*/}" || return 1
+	done
+}
+
+start_recorder --engine none --output-dir "$TMP/out" --window every=200ms,for=100ms -- \
+	"$TMP/maps" "$TMP/maps" >/dev/null
+check "a recording that has begun gives up privileges, in all threads" every_thread_only_kept "$RECORDER"
+check "and goes on to open files" wait_until 20 eval '[ "$(find "$TMP/out" -name "*.json" | wc -l)" -gt 1 ]'
+command=$(pgrep -P "$RECORDER" -x maps)
+check "its COMMAND has kept its own" test "$(status_of "$command" NoNewPrivs)$(status_of "$command" Seccomp)" = 00
+check "its COMMAND has the capabilities of whoever started inftrace" \
+	test "$(status_of "$command" CapBnd)" = "$(status_of $$ CapBnd)"
+kill -INT "$RECORDER"
+wait "$RECORDER" || true
+
+mkdir -m 711 "$TMP/of_nobody"
+chown nobody "$TMP/of_nobody"
+"$INFTRACE" record -q --engine none --user nobody -o "$TMP/of_nobody/user.json" -- \
+	sh -c 'id -un; id -Gn; echo "$USER $LOGNAME $HOME"; kill -0 $PPID' >"$TMP/user.out" 2>/dev/null && rc=0 || rc=$?
+check "--user: the command is that user's, with the user's groups and home" \
+	test "$(sed -n 1,3p "$TMP/user.out")" = "$(id -un nobody; id -Gn nobody; echo "nobody nobody $(getent passwd nobody | cut -d: -f6)")"
+same "--user: and has no power over the recorder; its exit code is passed on" "$rc" 1
+check "--user: it was recorded" "$INFTRACE" validate "$TMP/of_nobody/user.json"
+refused=0
+"$INFTRACE" record -q --user nobody-at-all -- true 2>"$TMP/user.err" || refused=$?
+same "--user: a user that there is not" "$refused $(cat "$TMP/user.err")" \
+	"2 inftrace: --user nobody-at-all: there is no such user"

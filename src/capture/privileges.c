@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/privileges.h"
+
+#include <linux/capability.h>
+
+#include "util/confine.h"
+
+/* bpf() and uprobes for what is mapped and born from here on; /proc and the mapped files of other
+ * users' processes; files and folders of the user, whom they are given to, at each window, dump and
+ * rotation; SIGTERM for a COMMAND of somebody else; descriptors for links of many targets. */
+#define KEPT                                                                                    \
+	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) |        \
+		CONFINE_CAP(CAP_CHECKPOINT_RESTORE) | CONFINE_CAP(CAP_DAC_READ_SEARCH) |        \
+		CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
+		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
+
+int privileges_drop(void)
+{
+	int err = confine_capabilities(KEPT);
+
+#ifndef __SANITIZE_ADDRESS__ /* its check for leaks forks and traces */
+	if (!err)
+		err = confine_recorder();
+#endif
+	return err;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef INFTRACE_PRIVILEGES_H
+#define INFTRACE_PRIVILEGES_H
+
+/*
+ * Gives up what a recording that has begun does not need any more, for this thread and those that it
+ * makes: capabilities (docs and reasons are in SECURITY.md), and with them the system calls to run
+ * programs, to become somebody else and the like. To be called when COMMAND's process was forked and the
+ * targets are attached, before there are other threads. Negative errno.
+ */
+int privileges_drop(void);
+
+#endif
