@@ -76,6 +76,11 @@ wait_until() {
 	done
 }
 
+# often QUICK ALL: how often something is tried; ALL with scripts/test --all.
+often() {
+	if [ "${TEST_ALL:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
 # check NAME COMMAND ARG...: the command must succeed.
 check() {
 	local name=$1 out=$TMP/check.out rc=0

@@ -70,43 +70,50 @@ agrees() { # NAME
 
 # ---- stopped by a signal ----
 
-# Five times 100 ms; prints how long each took on its own clock, in microseconds.
+# Five times 100 ms; prints from when to when, and for how long at least: as it was seen to be stopped.
 stop_often() { # PID GO
 	python3 - "$@" <<-'PY'
 		import os, signal, sys, time
 		os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 		pid = int(sys.argv[1])
+		def now():
+		    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+		def state():
+		    with open(f"/proc/{pid}/stat") as f:
+		        return f.read().rsplit(")", 1)[1].split()[0]
 		open(sys.argv[2], "w").write("\n")
 		for i in range(5):
 		    time.sleep(0.06 + i * 0.013)
-		    start = time.monotonic()
+		    start = now()
 		    os.kill(pid, signal.SIGSTOP)
+		    while state() != "T":
+		        time.sleep(0.001)
+		    seen = now()
 		    time.sleep(0.1)
+		    least = now() - seen
 		    os.kill(pid, signal.SIGCONT)
-		    print('{"us": %.3f}' % ((time.monotonic() - start) * 1e6))
+		    print('{"from": %d, "to": %d, "least": %d}' % (start, now(), least))
 	PY
 }
 
 record stopped stop_often
 report stopped
 agrees stopped
-# a stop is in a step, or between two of them
-expect "stopped: each time is found, with its length" '(lambda found, planted: len(found) == len(planted) == 5 and
-	all(99000 <= f <= p * 1.1 + 5000 for f, p in zip(sorted(found), sorted(planted))))(
-	[s["state_us"] for s in r[0]["steps"] if s["state"] == "stopped"] +
-	[g["excess_us"] for g in r[0]["processes"][0]["slowest_between"] if g["excess_us"] > 90000],
-	[x["us"] for x in l])' r="$TMP/stopped.report.jsonl" l="$TMP/stopped.log"
-expect "stopped: these are the slowest" '(lambda all: [x.get("state", "stopped") for x in all[:5]] == ["stopped"] * 5)(
-	sorted(r[0]["processes"][0]["slowest"] + r[0]["processes"][0]["slowest_between"], key=lambda x: -x["excess_us"]))' \
-	r="$TMP/stopped.report.jsonl"
+planted() { # NAME: each disturbance is found, with its length
+	check "$1: each time is found, with its length" "$TOP/tests/tools/check_planted.py" "$1" \
+		"$TMP/$1.report.jsonl" "$TMP/$1.json" "$TMP/$1.log"
+	sed 's/^/# /' "$TMP/check.out"
+}
+planted stopped
 check "stopped: the sentence" grep -E \
-	'^  step [0-9]+, 1[0-9][0-9] ms instead of [0-9.]+ .s: the calling thread was stopped for 1[0-9][0-9] ms by a signal or a debugger' \
+	'^  step [0-9]+, [0-9]+ ms instead of [0-9.]+ .s: the calling thread was stopped for 1[0-9][0-9] ms by a signal or a debugger' \
 	"$TMP/stopped.txt"
 
 # ---- another program on the same CPU ----
 
 ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$TMP/cc1hog"
-# Five times 60 ms.
+# Five times 60 ms; prints from when to when, how much of that it had the CPU, and how long it can have been
+# there, with what it does before and after.
 hog() { # PID GO
 	"$TMP/cc1hog" - "$@" <<-'PY'
 		import os, sys, time
@@ -114,23 +121,25 @@ hog() { # PID GO
 		os.sched_setaffinity(0, {0})
 		open(sys.argv[2], "w").write("\n")
 		for i in range(5):
-		    time.sleep(0.05 + i * 0.007)
-		    end = time.monotonic() + 0.06
-		    while time.monotonic() < end:
+		    nap = 0.05 + i * 0.007
+		    awake = time.monotonic_ns() + int(nap * 1e9)
+		    time.sleep(nap)
+		    cpu, start = time.thread_time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+		    while time.thread_time_ns() - cpu < 60000000:
 		        pass
+		    cpu, end = time.thread_time_ns() - cpu, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+		    print('{"from": %d, "to": %d, "cpu": %d, "most": %d}' % (start, end, cpu, time.monotonic_ns() - awake),
+		        flush=True)
+		os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0)) # its end is in nobody's way
 	PY
 }
 
 record hog hog
 report hog
 agrees hog
-expect "hog: each time is found, with its length" '(lambda found: len(found) == 5 and all(59000 <= f <= 120000 for f in found))(
-	[s["state_us"] for s in r[0]["steps"] if s["state"] == "runnable" and s["where"] == "own" and s.get("by") == "cc1hog"
-	and s["excess_us"] > 50000] +
-	[g["excess_us"] for g in r[0]["processes"][0]["slowest_between"] if g["excess_us"] > 59000])' \
-	r="$TMP/hog.report.jsonl"
+planted hog
 check "hog: the sentence" grep -E '^  step [0-9]+, [0-9]+\.?[0-9]* ms instead of [0-9.]+ .s: '\
-'the calling thread waited [0-9.]+ ms for a CPU behind pid [0-9]+ `cc1hog`$' "$TMP/hog.txt"
+'the calling thread waited [0-9.]+ ms for a CPU behind pid [0-9]+ `cc1hog`' "$TMP/hog.txt"
 
 # ---- the page ----
 
@@ -176,10 +185,15 @@ if command -v node >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
 		'[document.querySelectorAll("script").length, document.querySelectorAll("main img, main b[onclick]").length,
 		document.body.textContent.includes("<b onclick=alert(3)>")]' "$TMP/hostile.html" | tail -n 1)" '[2,0,true]'
 	page long
+	loaded() {
+		sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out"
+	}
 	# the first start of a browser reads it in from the disk
+	page hostile --size 390x844
+	small=$(loaded)
 	page long --size 390x844
-	ms=$(sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out")
-	same "page: a long recording opens in less than two seconds ($ms ms)" "$((ms < 2000))" 1
+	ms=$(loaded)
+	same "page: a long recording opens about as fast as a small one ($ms and $small ms)" "$((ms < 5 * small + 1000))" 1
 	same "page: all that is slow stands in it" "$("$TOP/tests/tools/check_page.mjs" --eval \
 		'["step 70000, 253 ms", "step 150000, 253 ms"].map((t) => document.body.textContent.includes(t))' \
 		"$TMP/long.html" | tail -n 1)" '[true,true]'

@@ -39,7 +39,9 @@ outputs() {
 	done
 }
 
-# ---- files that grow, over more than 200 flushes ----
+n=$(often 60 200) # prefixes of each growing file
+
+# ---- files that grow, over more flushes than that ----
 
 grown=$TMP/grown
 mkdir "$grown"
@@ -72,11 +74,11 @@ sed 's/^/# /' "$TMP/check.out"
 protoc --decode_raw <"$busy/t.pftrace" >"$busy/text" || true
 check "busy: protoc reads every packet" "$READER" protoc "$busy/t.pftrace" "$busy/text"
 check "busy: .json and .json.gz are valid" "$INFTRACE" validate "$busy"/t.json "$busy"/t.json.gz
-check "busy: .pftrace cut at 200 bytes" "$READER" cuts "$busy/t.pftrace" 200 1
+check "busy: .pftrace cut at $n bytes" "$READER" cuts "$busy/t.pftrace" "$n" 1
 
 # ---- and again those that grow ----
 
-while ((SECONDS - begun < 26)); do
+while ((SECONDS - begun < $(often 10 26))); do
 	sleep 0.1
 done
 kill -9 "$recorder"
@@ -86,7 +88,7 @@ wait "$sampler"
 declare -A opens
 for kind in json json.gz pftrace pftrace.gz; do
 	mkdir "$grown/$kind"
-	check "200 prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" 200 1 "$grown/$kind"
+	check "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
 	sed 's/^/# /' "$TMP/check.out"
 	if [[ $kind == json* ]]; then
 		background node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$grown/$kind"/* >"$TMP/open.$kind"
@@ -94,7 +96,7 @@ for kind in json json.gz pftrace pftrace.gz; do
 	fi
 done
 for kind in json json.gz; do
-	check "200 prefixes of a growing .$kind open in chrome://tracing" wait "${opens[$kind]}"
+	check "$n prefixes of a growing .$kind open in chrome://tracing" wait "${opens[$kind]}"
 done
 importer "after the kill: .json, .json.gz" "$grown"/t.json "$grown"/t.json.gz
 check "after the kill: .pftrace, .pftrace.gz" "$READER" loads "$grown"/t.pftrace "$grown"/t.pftrace.gz
