@@ -152,7 +152,7 @@ full() {
 	local name=$1 options=$2 pattern=$3 disk=$TMP/disk.${1%% *} rc=0
 	mkdir "$disk"
 	mount -t tmpfs -o "$options" none "$disk"
-	timeout 30 "${run[@]}" -e syscalls,functions -d 20s -o "$disk/t.json" -- "$TMP/storm" -n 20 -s 0 -p 100 \
+	timeout 60 "${run[@]}" --min-free 0 -e syscalls,functions -d 20s -o "$disk/t.json" -- "$TMP/storm" -n 20 -s 0 -p 100 \
 		>/dev/null 2>"$TMP/err" || rc=$?
 	same "$name: exit code" "$rc" 1
 	# one for each file that it was writing: two at most
