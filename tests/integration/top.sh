@@ -110,7 +110,7 @@ check_rc "SIGINT ends it with a block of the whole run" 0 "^steps/s" \
 	timeout --preserve-status -s INT 4 "$INFTRACE" top -d 1 -p "$target"
 kill "$target"
 
-check_rc "-n 0" 2 "-n: '0'" "$INFTRACE" top -n 0 -p 1
+check_rc "-n 0" 2 "-n: 0 updates show nothing" "$INFTRACE" top -n 0 -p 1
 check_rc "-d 0" 2 "-d: 0 is not from 0.1 to 3600 seconds" "$INFTRACE" top -d 0 -p 1
 check_rc "-d text" 2 "-d: 'x'" "$INFTRACE" top -d x -p 1
 check_rc "nothing to look at" 2 "inftrace top --help" "$INFTRACE" top

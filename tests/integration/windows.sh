@@ -442,7 +442,7 @@ record_windows() {
 
 # The engine ends as on Ctrl-C, and the recording with it.
 end_windows() { # NAME
-	pkill -INT -P "$RECORDER" || true
+	pkill -INT -P "$RECORDER" -x llama_driver || true
 	wait "$RECORDER" && ok "$1: recorded" || not_ok "$1: recorded" "$(tail -n 1 "$TMP/$1.log")"
 }
 
