@@ -336,8 +336,11 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 
 	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
 	by = thread_of(parent);
-	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid))
+	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid)) {
+		if (cfg.all_cpus)
+			emit_task(child, TASK_STRANGER, 0, 0, 0, child->comm, BPF_RB_NO_WAKEUP);
 		return 0;
+	}
 	t = thread_create(child);
 	if (!t)
 		return 0;
@@ -428,7 +431,11 @@ out:
 SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *task, const char *comm)
 {
-	if ((enabled || cfg.windows) && thread_of(task))
+	if (!enabled && !cfg.windows)
+		return 0;
+	if (thread_of(task))
 		emit_task(task, TASK_COMM, 0, 0, 0, comm, BPF_RB_NO_WAKEUP);
+	else if (cfg.all_cpus) /* exec renames, too */
+		emit_task(task, TASK_STRANGER, 0, 0, 0, comm, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -230,6 +230,7 @@ enum task_event {
 	TASK_EXEC, /* arg: tid before the exec */
 	TASK_EXIT, /* arg: exit code as of wait(2); only the flags say whether the process is gone */
 	TASK_COMM, /* a thread's name, at start or when it changed */
+	TASK_STRANGER, /* the name of a thread that is no target, for the CPUs' tracks: in no output itself */
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
 #define TASK_F_SHARES 0x02 /* TASK_FORK: runs in the memory of its parent: a thread, or after vfork */

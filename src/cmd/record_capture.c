@@ -97,6 +97,11 @@ const struct rec_hdr *run_whole(struct run *r, const struct rec_hdr *h, size_t s
 	return h->kind == REC_FUNCTION ? with_strings(r, h, size) : h;
 }
 
+static bool is_stranger(const struct rec_hdr *h)
+{
+	return h->kind == REC_TASK && h->id == TASK_STRANGER;
+}
+
 /* Whether the record is to be shown, and how; NULL: it is not. What it tells of names is learned. */
 static const struct rec_hdr *take_record(struct run *r, const struct rec_hdr *h, size_t size)
 {
@@ -110,6 +115,8 @@ static const struct rec_hdr *take_record(struct run *r, const struct rec_hdr *h,
 		follow_record(r->follow, h);
 		if (h->id == TASK_EXEC || (h->id == TASK_FORK && h->tid == h->tgid))
 			handles_drop(r->handles, h->tgid);
+		if (is_stranger(h) && !r->recorder) /* a dump learns names anew */
+			return NULL;
 		break;
 	case REC_MAPPED:
 		follow_record(r->follow, h);
@@ -146,7 +153,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (h->kind >= REC_KIND_MAX)
 		return;
-	if (r->w.open)
+	if (r->w.open && !is_stranger(h))
 		r->w.totals.records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		meet_threads(r, h);

@@ -373,7 +373,7 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 	struct recorder *rec = arg;
 	uint64_t end = h->start_ns + h->dur_ns;
 
-	if (!exports_want(rec->exports, h))
+	if (!exports_want(rec->exports, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
 	h = run_whole(rec->r, with_mark(rec, h, size), size);
 	rec->totals.records[h->kind]++;

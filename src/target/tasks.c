@@ -250,6 +250,13 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		if (t)
 			set_comm(t, r);
 		break;
+	case TASK_STRANGER:
+		t = tasks_find(ts, r->h.tid);
+		if (!t || t->tgid != r->h.tgid)
+			t = add(ts, r->h.tgid, r->h.tid);
+		if (t && !t->traced)
+			set_comm(t, r);
+		break;
 	case TASK_EXIT:
 		t = tasks_find(ts, r->h.tid);
 		if (t) {

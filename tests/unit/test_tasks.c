@@ -207,6 +207,28 @@ static void test_rename(void **state)
 	assert_string_equal(tasks_find(ts, TID)->comm, "xxxxxxxxxxxxxxx");
 }
 
+/* The name of a thread that is no target: no more than that. */
+static void test_stranger(void **state)
+{
+	struct tasks *ts = *state;
+
+	tell(ts, TASK_STRANGER, TID, TID, "first", 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "first");
+	assert_false(tasks_find(ts, TID)->traced);
+	assert_int_equal(tasks_alive(ts, false), 0);
+	tell(ts, TASK_STRANGER, TID, TID, "second", 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "second");
+	/* the number is another's now */
+	tell(ts, TASK_STRANGER, TID + 5, TID, "third", 0);
+	assert_int_equal(tasks_find(ts, TID)->tgid, TID + 5);
+	assert_string_equal(tasks_find(ts, TID)->comm, "third");
+	/* a target says its own */
+	tell(ts, TASK_FORK, TID + 1, TID + 1, "target", 0);
+	tell(ts, TASK_STRANGER, TID + 1, TID + 1, "other", 0);
+	assert_string_equal(tasks_find(ts, TID + 1)->comm, "target");
+	assert_int_equal(tasks_alive(ts, false), 1);
+}
+
 /* More threads than the table begins with, many of them in each other's way in it. */
 static void test_many(void **state)
 {
@@ -380,6 +402,7 @@ int main(void)
 		TEST(test_start_not_seen),
 		TEST(test_reuse),
 		TEST(test_rename),
+		TEST(test_stranger),
 		TEST(test_many),
 		TEST(test_reuse_forever),
 		TEST(test_add_process),

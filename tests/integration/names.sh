@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The tracks of CPUs name threads that are not recorded as they are called now: after a rename, after an exec,
+# and those that live for a moment.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need_root
+
+cp /bin/sh "$TMP/inf-executed"
+cat >"$TMP/stranger.sh" <<-'SH'
+	printf inf-first >/proc/self/comm
+	while [ ! -e "$1/go" ]; do sleep 0.01; done
+	printf inf-second >/proc/self/comm
+	while [ ! -e "$1/exec" ]; do sleep 0.01; done
+	exec "$1/inf-executed" -c '( printf inf-short >/proc/self/comm; : ); : >"$0/done"' "$1"
+SH
+
+seen() { # NAME
+	grep -q "\"name\":\"$1\",\"cat\":\"cpu\"" "$TMP/t.json"
+}
+
+sleep 1000 &
+target=$!
+test_pids+=("$target")
+background sh "$TMP/stranger.sh" "$TMP"
+background "$INFTRACE" record -e cpu,sched --engine none -o "$TMP/t.json" -o "$TMP/t.pftrace" -p "$target" 2>"$TMP/err"
+wait_until 60 grep -q recording "$TMP/err"
+check "the name that it had before" wait_until 20 seen inf-first
+: >"$TMP/go"
+check "a rename is followed" wait_until 20 seen inf-second
+: >"$TMP/exec"
+wait_until 60 test -e "$TMP/done"
+check "an exec is followed" wait_until 20 seen inf-executed
+check "so is one that lives for a moment" wait_until 20 seen inf-short
+kill -INT "$BG"
+wait "$BG" || true
+expect "none of them is a thread of the trace" \
+	'not any(e.get("cat") == "task" and str(e["args"]["comm"]).startswith("inf-") for e in t)' t="$TMP/t.json"
+check "valid" "$INFTRACE" validate "$TMP/t.json"
+for name in inf-second inf-executed inf-short; do
+	check ".pftrace: $name" grep -qa "$name" "$TMP/t.pftrace"
+done
