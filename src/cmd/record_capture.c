@@ -146,6 +146,16 @@ static void count_step(struct run *r, const struct rec_hdr *h)
 		r->w.totals.steps++;
 }
 
+/* A step that --max-steps-per-process held back. */
+static void on_released(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct run *r = arg;
+
+	(void)size;
+	count_step(r, h);
+	exports_record(r->w.exports, h);
+}
+
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	const struct rec_hdr *shown;
@@ -158,7 +168,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		meet_threads(r, h);
 	shown = take_record(r, h, size);
-	if (!shown || !r->w.open || (r->step_limit && !step_limit_take(r->step_limit, h)))
+	if (!shown || !r->w.open || (r->step_limit && step_limit_take(r->step_limit, h, size) != STEP_LIMIT_PASS))
 		return;
 	count_step(r, h);
 	if (r->recorder)
@@ -306,6 +316,8 @@ static int end_records(struct run *r)
 	do {
 		err = session_drain(r->session);
 	} while (err > 0);
+	if (r->step_limit)
+		step_limit_release(r->step_limit, UINT64_MAX, on_released, r);
 	if (r->o->events & EVENT_MEMORY)
 		memory_sample(w->memory, r->tasks, w->totals.close_ns, true, on_record, r);
 	left_err = session_requests(r->session);
@@ -430,6 +442,8 @@ int run_drain(struct run *r)
 		be_idle(r, now);
 		return more;
 	}
+	if (!more && r->step_limit)
+		step_limit_settled(r->step_limit, now, on_released, r);
 	if (!more && r->w.exports)
 		exports_settled(r->w.exports);
 	else if (!more && r->recorder)

@@ -8,11 +8,12 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "util/text.h"
 #include "util/user.h"
 
 static const char *unless_blank(const char *value)
 {
-	return value && value[strspn(value, " \t\r\n")] ? value : NULL;
+	return value && !text_is_blank(value, strlen(value)) ? value : NULL;
 }
 
 const char *environment_ours(const char *name)

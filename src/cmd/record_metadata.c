@@ -14,6 +14,7 @@
 #include "target/command.h"
 #include "target/model.h"
 #include "util/envhash.h"
+#include "util/json_scan.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -108,9 +109,24 @@ static char *text_of(struct metadata *m, const struct process *p, const char *op
 	return value ? strdup(value) : NULL;
 }
 
+/* json-c takes single quotes, and more that is no JSON. */
+static bool is_json(const char *text)
+{
+	const char *p = text + strspn(text, " \t\r\n");
+	struct json_scan scan;
+	size_t used = 0;
+	int ret;
+
+	json_scan_init(&scan);
+	ret = json_scan_feed(&scan, (const unsigned char *)p, strlen(p), &used);
+	if (!ret)
+		ret = json_scan_end(&scan);
+	return ret == 1 && !p[used + strspn(p + used, " \t\r\n")];
+}
+
 static struct json_object *parse_object(const char *text)
 {
-	struct json_tokener *tok = json_tokener_new();
+	struct json_tokener *tok = is_json(text) ? json_tokener_new() : NULL;
 	struct json_object *obj = NULL;
 
 	if (!tok)

@@ -20,6 +20,7 @@
 #include "io/writer.h"
 #include "target/process.h"
 #include "util/log.h"
+#include "util/text.h"
 
 struct outputs {
 	struct output out[OUTPUTS_MAX + 2]; /* a profile, a view */
@@ -68,6 +69,7 @@ static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN]
 static void make_default_name(const struct record_options *o)
 {
 	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
+	struct stat st;
 
 	if (!o->all)
 		name_target(o, comm);
@@ -78,7 +80,7 @@ static void make_default_name(const struct record_options *o)
 	else
 		snprintf(base, sizeof(base), "inftrace-%s-%d", comm, o->pids[0]);
 	snprintf(default_name, sizeof(default_name), "%s.json", base);
-	for (unsigned int n = 2; n < NUMBERS_MAX && !faccessat(AT_FDCWD, default_name, F_OK, AT_SYMLINK_NOFOLLOW); n++)
+	for (unsigned int n = 2; n < NUMBERS_MAX && !lstat(default_name, &st) && S_ISREG(st.st_mode); n++)
 		snprintf(default_name, sizeof(default_name), "%s.%u.json", base, n);
 }
 
@@ -139,11 +141,11 @@ static int check_twice(const char *option, const char *name, const struct record
 
 static int check_metadata(const struct record_options *o)
 {
-	if (o->model && !o->model[strspn(o->model, " \t")]) {
+	if (o->model && text_is_blank(o->model, strlen(o->model))) {
 		log_error("--model: must not be blank");
 		return -EINVAL;
 	}
-	if (o->commit_sha && !o->commit_sha[strspn(o->commit_sha, " \t")]) {
+	if (o->commit_sha && text_is_blank(o->commit_sha, strlen(o->commit_sha))) {
 		log_error("--commit-sha: must not be blank");
 		return -EINVAL;
 	}

@@ -16,6 +16,7 @@
 
 #include "target/process.h"
 #include "util/secret.h"
+#include "util/text.h"
 
 #define SUFFIX ".gguf"
 #define FILES_MAX 16   /* models of one process that are told apart */
@@ -195,7 +196,7 @@ static bool set_model(const char *value, char name[MODEL_NAME_MAX])
 	if (slash && (strchr("/.~", value[0]) || strchr(value, '/') != slash))
 		base = slash + 1;
 	len = strlen(base);
-	if (!base[strspn(base, " \t")] || len >= MODEL_NAME_MAX || secret_value(value))
+	if (text_is_blank(base, len) || len >= MODEL_NAME_MAX || secret_value(value))
 		return false;
 	memcpy(name, base, len + 1);
 	return true;

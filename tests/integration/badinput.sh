@@ -24,7 +24,7 @@ cd "$work" || exit
 bad() {
 	local name=$1 wanted=$2 pattern=$3 rc=0 left
 	shift 3
-	timeout 20 "${as[@]}" "$INFTRACE" record "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || rc=$?
+	timeout 100 "${as[@]}" "$INFTRACE" record "$@" >"$TMP/out" 2>"$TMP/err" </dev/null || rc=$?
 	left=$(ls -A "$work")
 	if [ "$rc" -ne "$wanted" ]; then
 		not_ok "$name" "exit code $rc, not $wanted: $(cat "$TMP/err")"
@@ -131,16 +131,16 @@ rows <<-'TABLE'
 	no directory of refused windows | 2 | no preset named nope | --window manual --output-dir new --engine nope -p $target
 TABLE
 rc=0
-timeout 20 "$INFTRACE" top -n 0 -p "$target" 2>"$TMP/err" || rc=$?
+timeout 100 "$INFTRACE" top -n 0 -p "$target" 2>"$TMP/err" || rc=$?
 same "top -n 0" "$rc $(cat "$TMP/err")" "2 inftrace: -n: 0 updates show nothing; write 1 or more, or leave -n out"
 rc=0
-(ulimit -n 20 && exec timeout 20 "$INFTRACE" record -p "$target" -o x.json) 2>"$TMP/err" || rc=$?
+(ulimit -n 20 && exec timeout 100 "$INFTRACE" record -p "$target" -o x.json) 2>"$TMP/err" || rc=$?
 same "few descriptors" "$rc $(wc -l <"$TMP/err") $(grep -c 'only 20 files may be open, .*: ulimit -n' "$TMP/err")" "3 1 1"
 rc=0
-timeout 20 "$INFTRACE" record -d 100ms --profile /dev/full -p "$target" 2>"$TMP/err" || rc=$?
+timeout 100 "$INFTRACE" record -d 100ms --profile /dev/full -p "$target" 2>"$TMP/err" || rc=$?
 same "a full device: nothing was written" "$rc $(grep -c wrote "$TMP/err")" "1 0"
-check_rc "a kernel thread" 0 'warning: -p 2 is a kernel thread' timeout 20 "$INFTRACE" record -d 100ms -o "$TMP/k.json" -p 2
-check "-p with several numbers" timeout 20 "$INFTRACE" record -q -d 100ms -o "$TMP/several.json" -p "$target" "$$"
+check_rc "a kernel thread" 0 'warning: -p 2 is a kernel thread' timeout 100 "$INFTRACE" record -d 100ms -o "$TMP/k.json" -p 2
+check "-p with several numbers" timeout 100 "$INFTRACE" record -q -d 100ms -o "$TMP/several.json" -p "$target" "$$"
 expect "-p with several numbers: each is recorded" \
 	"{$target, $$} <= {e['pid'] for e in t if e.get('name') == 'process_name'}" t="$TMP/several.json"
 
@@ -249,7 +249,7 @@ rows <<-'TABLE'
 	-u on a C++ function with parameters | 2 | a C.. function is LIB:SCOPE::NAME, without its parameters | -u libc.so.6:a::b+c -p $target
 TABLE
 check_rc "-u on a library that nobody maps: said at once, and exit code 2 with --strict" 2 \
-	'no target has mapped libnope.so so far' timeout 20 "$INFTRACE" record --strict --engine none -d 100ms \
+	'no target has mapped libnope.so so far' timeout 100 "$INFTRACE" record --strict --engine none -d 100ms \
 	-u libnope.so:f -o "$TMP/nope.json" -p "$target"
 
 # ---- commands ----
@@ -289,7 +289,7 @@ else
 	cp "$TMP/check.out" "$TMP/doctor"
 	functions=()
 	! grep -q '^ok *uprobe_multi ' "$TMP/doctor" || functions=(-u "$TMP/storm:storm_step")
-	check "$name" timeout 20 "${few[@]}" "$INFTRACE" record -e +irq,memory,requests -o few.json -d 500ms \
+	check "$name" timeout 100 "${few[@]}" "$INFTRACE" record -e +irq,memory,requests -o few.json -d 500ms \
 		--engine none "${functions[@]}" -p "$target"
 	expect "$name: system calls, and functions" \
 		'{"syscall"} | ({"other"} if '"${#functions[@]}"' else set()) <= {e.get("cat") for e in t}' t=few.json
@@ -307,7 +307,7 @@ if mount -t tmpfs -o size=1m none "$small" 2>/dev/null; then
 	for file in t.json t.json.gz p.jsonl; do
 		out=(-o "$small/$file")
 		[ "$file" != p.jsonl ] || out=(--profile "$small/$file")
-		check_rc "disk full: $file" 1 "cannot write .*$file: No space left" "$INFTRACE" record -q \
+		check_rc "disk full: $file" 1 "cannot write .*$file: No space left" "$INFTRACE" record -q --min-free 0 \
 			--engine none -u "$TMP/storm:storm_step@step" "${out[@]}" \
 			-- "$TMP/storm" -t 2 -n 20 -s 0
 		same "disk full: one line for $file" "$(grep -c inftrace: "$TMP/check.out")" 1
@@ -341,7 +341,7 @@ same "quiet: not a word" "$(cat "$TMP/check.out")" ""
 for sig in INT TERM HUP; do
 	background "${run[@]}" -o "$TMP/$sig.json"
 	recorder=$BG
-	wait_until 20 test -s "$TMP/$sig.json"
+	wait_until 100 test -s "$TMP/$sig.json"
 	kill "-$sig" "$recorder"
 	rc=0
 	wait "$recorder" || rc=$?
@@ -359,9 +359,9 @@ is_full() {
 has_ended() {
 	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
 }
-wait_until 20 is_full
+wait_until 100 is_full
 kill -INT "$recorder"
-check "SIGINT while nobody reads stdout: it ends" wait_until 20 has_ended "$recorder"
+check "SIGINT while nobody reads stdout: it ends" wait_until 100 has_ended "$recorder"
 same "SIGINT while nobody reads stdout: it says why" "$(cat "$TMP/err")" \
 	"inftrace: cannot write stdout: nobody reads it; the file is valid up to here"
 exec 9<&-
@@ -384,7 +384,7 @@ same "a command that ignores SIGTERM" "$rc $(grep -c "sh still runs, .* kill -9 
 # ---- the default name ----
 
 for i in 1 2 3; do
-	timeout 20 "$INFTRACE" record -q --engine none -d 50ms -p "$target"
+	timeout 100 "$INFTRACE" record -q --engine none -d 50ms -p "$target"
 done
 same "the default name: no trace is replaced" "$(cd "$work" && ls | tr '\n' ' ')" \
 	"inftrace-storm-$target.2.json inftrace-storm-$target.3.json inftrace-storm-$target.json "
@@ -456,7 +456,7 @@ two=$!
 for i in 1 2; do
 	background "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" \
 		-o "$TMP/two$i.json" --profile "$TMP/two.jsonl" -p "$two"
-	wait_until 20 test -s "$TMP/two$i.json"
+	wait_until 100 test -s "$TMP/two$i.json"
 done
 sleep 0.5
 kill "$two"
@@ -465,7 +465,7 @@ wait "$BG"
 is_closed() {
 	tail -n 1 "$1" | grep -q ']'
 }
-wait_until 20 is_closed "$TMP/two1.json"
+wait_until 100 is_closed "$TMP/two1.json"
 check "two at once: valid" "$INFTRACE" validate "$TMP/two1.json" "$TMP/two2.json" "$TMP/two.jsonl"
 # in each with all its calls; counted from the end, since one began later
 expect "two at once: the same steps" '(lambda a, b: len(b) > 10 and a[-len(b) + 1:] == b[1:])(*[
@@ -474,7 +474,7 @@ expect "two at once: the same steps" '(lambda a, b: len(b) > 10 and a[-len(b) + 
 	t="$TMP/two1.json" u="$TMP/two2.json"
 rc=0
 background "${run[@]}" -o "$TMP/same.json"
-wait_until 20 test -s "$TMP/same.json"
+wait_until 100 test -s "$TMP/same.json"
 "${run[@]}" -d 100ms -o "$TMP/same.json" 2>"$TMP/err" || rc=$?
 same "two into one file" "$rc $(grep -c 'same.json: ' "$TMP/err")" "1 1"
 kill "$BG"

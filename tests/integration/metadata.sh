@@ -14,7 +14,7 @@ last() { # EXPRESSION over p, the last line
 }
 # a step of a few instructions in a program that is there anyway
 step() { # OPTION ... : records the mini engine for two tokens
-	timeout 60 "$INFTRACE" record -q -d 20s --profile "$profile" "$@" >/dev/null
+	timeout 300 "$INFTRACE" record -q -d 20s --profile "$profile" "$@" >/dev/null
 }
 mini=$(mini_engine)
 
@@ -123,7 +123,7 @@ is_program() { # PID NAME
 }
 record_each() { # OPTION ...
 	rm -f "$TMP/each.jsonl"
-	timeout 60 "$INFTRACE" record --engine none -d 300ms --profile "$TMP/each.jsonl" "$@" 2>"$TMP/each.err"
+	timeout 300 "$INFTRACE" record --engine none -d 300ms --profile "$TMP/each.jsonl" "$@" 2>"$TMP/each.err"
 }
 printf '%0100000d' 0 >"$TMP/tiny-llama.gguf"
 printf 'x' >"$TMP/$(printf 'evil\n\xff\033[31m.gguf')"
@@ -171,7 +171,7 @@ same "no secrets" "$(grep -c hush "$TMP/each.jsonl")" 0
 
 for run in 1 2; do
 	rm -f "$TMP/short$run.jsonl"
-	GGML_X=3 timeout 60 "$INFTRACE" record -q --profile "$TMP/short$run.jsonl" -- \
+	GGML_X=3 timeout 300 "$INFTRACE" record -q --profile "$TMP/short$run.jsonl" -- \
 		/bin/true --ctx-size 4096 -ngl 99 --api-key hush4 --prompt hush5 -p hush6 -m /x/short.gguf --flash-attn
 done
 expect "a short command: its hash" 'len({l["env_hash"] for l in p + q}) == 1 and p[0]["env_hash"] != "sha256:unknown"' \
@@ -194,7 +194,7 @@ check "a value of 120 KB is left out: said" grep -q "INFTRACE_MODEL of process $
 	"$TMP/each.err"
 expect "a hash of somebody else is none" "all(l['env_hash'] != 'sha256:$digits' for l in p)" p="$TMP/each.jsonl"
 rc=0
-(cd "$TMP" && timeout 60 "$INFTRACE" record --engine none -d 300ms -p "$theirs" 2>"$TMP/theirs.err") || rc=$?
+(cd "$TMP" && timeout 300 "$INFTRACE" record --engine none -d 300ms -p "$theirs" 2>"$TMP/theirs.err") || rc=$?
 same "a flag file of somebody else is not waited for" "$rc $(grep -c 'VLLM_CHAKRA_FLAG of process .* is left out' \
 	"$TMP/theirs.err") $(find "$TMP" -maxdepth 1 -name 'inftrace-sleep-*.json' | wc -l)" "0 1 1"
 
@@ -204,7 +204,7 @@ for i in 1 2; do
 	background "$mini" -q -r 0 -t 1 -d $((i * 300)) >/dev/null
 	pids[i]=$BG
 done
-timeout 60 "$INFTRACE" record -q --max-steps-per-process 4 --profile "$TMP/steps.jsonl" -p "${pids[1]},${pids[2]}"
+timeout 300 "$INFTRACE" record -q --max-steps-per-process 4 --profile "$TMP/steps.jsonl" -p "${pids[1]},${pids[2]}"
 expect "--max-steps-per-process" "[sum(l['event'] == 'token_prof' and l['shape']['pid'] == i and
 	'began_before' not in l['shape'] for l in p) for i in (${pids[1]}, ${pids[2]})] == [4, 4]" p="$TMP/steps.jsonl"
 kill "${pids[@]}"

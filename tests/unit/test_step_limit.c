@@ -2,21 +2,35 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "capture/step_limit.h"
 
-static bool take(struct step_limit *l, uint32_t tgid, uint8_t kind, uint64_t start_ns, uint8_t flags)
+static struct rec_step step(uint32_t tgid, uint64_t start_ns)
 {
-	struct rec_hdr h = {
-		.tgid = tgid, .tid = tgid, .kind = kind, .start_ns = start_ns, .dur_ns = 10, .flags = flags
-	};
-
-	return step_limit_take(l, &h);
+	return (struct rec_step){ .h = { .tgid = tgid, .tid = tgid, .kind = REC_STEP, .start_ns = start_ns, .dur_ns = 10 } };
 }
 
-/* Of each process two; what began before the end of the second is kept. */
+static enum step_limit_take take(struct step_limit *l, uint32_t tgid, uint8_t kind, uint64_t start_ns)
+{
+	struct rec_step r = step(tgid, start_ns);
+
+	r.h.kind = kind;
+	return step_limit_take(l, &r.h, sizeof(r));
+}
+
+static void note(const struct rec_hdr *h, size_t size, void *arg)
+{
+	char *text = arg;
+
+	assert_int_equal(size, sizeof(struct rec_step));
+	sprintf(text + strlen(text), "%u:%u ", h->tgid, (unsigned int)h->start_ns);
+}
+
+/* Of each process the first two, in whatever order they come. */
 static void test_each(void **state)
 {
 	struct step_limit *l;
@@ -24,17 +38,27 @@ static void test_each(void **state)
 	(void)state;
 	assert_int_equal(step_limit_new(2, &l), 0);
 	for (int window = 0; window < 2; window++) {
-		assert_true(take(l, 1, REC_STEP, 50, REC_F_OPEN_START));
-		assert_true(take(l, 1, REC_STEP, 100, 0));
-		assert_true(take(l, 1, REC_SYSCALL, 130, 0));
-		assert_true(take(l, 1, REC_STEP, 120, 0));
-		assert_true(take(l, 1, REC_SYSCALL, 129, 0));
-		assert_false(take(l, 1, REC_SYSCALL, 130, 0));
-		assert_false(take(l, 1, REC_STEP, 140, 0));
-		assert_true(take(l, 1, REC_TASK, 150, 0));
-		assert_true(take(l, 2, REC_STEP, 140, 0));
-		assert_true(take(l, 2, REC_STEP, 160, 0));
-		assert_false(take(l, 2, REC_STEP, 180, 0));
+		struct rec_step before = step(1, 50);
+		char text[256] = "";
+
+		before.h.flags = REC_F_OPEN_START;
+		assert_int_equal(step_limit_take(l, &before.h, sizeof(before)), STEP_LIMIT_PASS);
+		assert_int_equal(take(l, 1, REC_STEP, 160), STEP_LIMIT_HELD);
+		assert_int_equal(take(l, 1, REC_STEP, 140), STEP_LIMIT_HELD);
+		assert_int_equal(take(l, 2, REC_STEP, 145), STEP_LIMIT_HELD);
+		step_limit_settled(l, 200, note, text); /* one of before may still come */
+		assert_string_equal(text, "");
+		assert_int_equal(take(l, 1, REC_STEP, 120), STEP_LIMIT_HELD);
+		assert_int_equal(take(l, 2, REC_STEP, 210), STEP_LIMIT_HELD);
+		step_limit_settled(l, 300, note, text);
+		assert_string_equal(text, "1:120 1:140 2:145 ");
+		assert_int_equal(take(l, 1, REC_SYSCALL, 149), STEP_LIMIT_PASS);
+		assert_int_equal(take(l, 1, REC_SYSCALL, 150), STEP_LIMIT_DROP);
+		assert_int_equal(take(l, 1, REC_STEP, 150), STEP_LIMIT_DROP);
+		assert_int_equal(take(l, 1, REC_TASK, 150), STEP_LIMIT_PASS);
+		assert_int_equal(take(l, 2, REC_SYSCALL, 220), STEP_LIMIT_PASS);
+		step_limit_release(l, UINT64_MAX, note, text);
+		assert_string_equal(text, "1:120 1:140 2:145 2:210 ");
 		step_limit_reset(l);
 	}
 	step_limit_free(l);
