@@ -251,10 +251,11 @@ static void test_installed(void **state)
 	assert_true(pt.n > n);
 
 	stderr_grab_begin(&said);
-	assert_int_equal(engine_load(&pt, "no_such_preset"), -ENOENT);
+	assert_int_equal(engine_load(&pt, "no_such_preset"), -EINVAL);
 	stderr_grab_end(&said);
 	assert_string_equal(said.text,
-		"inftrace: no preset named no_such_preset in engines; give its file, or none\n");
+		"inftrace: --engine: no preset named no_such_preset in engines; inftrace engines lists them; or give its "
+		"file, or none\n");
 	stderr_grab_begin(&said);
 	assert_int_equal(engine_load(&pt, "engines/no_such.json"), -ENOENT);
 	stderr_grab_end(&said);
