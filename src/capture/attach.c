@@ -293,14 +293,19 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	int n = 0, fd;
 
 	if (seen_has(s->a->seen, m->dev, m->ino, m->path, &known)) {
+		if (known)
+			probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
 		tell_engine_file(s->a, s->pid, m->path, known);
 		return 0;
 	}
 	if (is_wanted(s->a, m->path)) {
 		if (file_open_mapped(s->pid, m, &fd))
 			return 0; /* gone with its process: another one may still have it */
+		s->a->pt->reading.dev = m->dev;
+		s->a->pt->reading.ino = m->ino;
 		n = attach_file(s->a, fd, s->pid, m->path, build_id);
 		close(fd);
+		probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
 	}
 	if (n == -EDQUOT) { /* another process may have it, too */
 		if (!s->a->budget_told)

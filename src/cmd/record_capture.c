@@ -113,6 +113,8 @@ static const struct rec_hdr *take_record(struct run *r, const struct rec_hdr *h,
 		if (h->id == TASK_EXEC) /* before its files are looked at */
 			metadata_process(r->metadata, (pid_t)h->tgid);
 		follow_record(r->follow, h);
+		if (h->id == TASK_FORK && h->tid == h->tgid)
+			probe_table_forked(&r->probes, ((const struct rec_task *)h)->ptgid, h->tgid);
 		if (h->id == TASK_EXEC || (h->id == TASK_FORK && h->tid == h->tgid))
 			handles_drop(r->handles, h->tgid);
 		if (is_stranger(h) && !r->recorder) /* a dump learns names anew */
@@ -129,6 +131,7 @@ static const struct rec_hdr *take_record(struct run *r, const struct rec_hdr *h,
 		s->records++;
 		if (h->kind == REC_FUNCTION)
 			h = with_strings(r, h, size);
+		probe_table_use(&r->probes, h->tgid);
 		if (!check_record(r, h))
 			return NULL;
 		if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)

@@ -376,6 +376,7 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 	if (!exports_want(rec->exports, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
 	h = run_whole(rec->r, with_mark(rec, h, size), size);
+	probe_table_use(&rec->r->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
 	exports_record(rec->exports, h);

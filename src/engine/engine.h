@@ -16,13 +16,28 @@
 
 #define SPEC_CHECKS_MAX 4
 
+/* The names that a file of the engine has for an enumeration. */
+struct enum_variant {
+	uint64_t dev, ino;
+	char **names;
+	size_t n;
+};
+
+struct enum_user {
+	uint32_t tgid;
+	uint32_t variant;
+};
+
 /* Names of an enumeration's values. */
 struct enum_table {
 	char *name;
-	char **names; /* by value; NULL where there is none */
+	char **names; /* by value; NULL where there is none: those of the process in probe_table_use() */
 	size_t n;
 	char *object; /* a table of strings in one of the engine's files that replaces them; or NULL */
-	bool from_file;
+	bool from_file;		       /* names are a variant's */
+	struct enum_variant *variants; /* in the order of their files; who is no user has the first */
+	size_t n_variants;
+	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
 };
 
 /* "ARG == VALUE": the argument's number, then a number or the name of a value of its enum. */
@@ -109,6 +124,11 @@ struct probe_table {
 	struct engine **engines;
 	size_t n_engines;
 	size_t left_out; /* matches of globs for which there was no room */
+	struct {
+		uint64_t dev, ino;
+	} reading; /* the file that engine_set_names() is about */
+	bool many_names; /* some enumeration has several variants */
+	uint32_t used;	 /* by probe_table_use() */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 };
 
@@ -145,12 +165,28 @@ const char *probe_role_name(enum probe_role role);
 /* Whether a file of this path is one of the engine's. */
 bool engine_claims(const struct engine *e, const char *path);
 
+#define ENUM_VARIANTS_MAX 64 /* files with names of their own; those of further ones are not read */
+#define ENUM_USERS_MAX 4096  /* processes; two whose numbers are as far apart may lose theirs */
+
 /*
- * Replaces the names of an enum by those that a file of the engine has, if it is the first one to have
- * them. Numbers move between releases; the file that is loaded knows its own. Takes over the names, as
- * of elf_strings_read(). Ignored when the enum has no such table.
+ * Adds the names of an enum that pt->reading has. Numbers move between releases: the file that a
+ * process has mapped knows those of that process, and of no other one. Until a process is known to use
+ * a file, it is taken to use the first. Takes over the names, as of elf_strings_read(). Ignored when
+ * the enum has no such table, or too many files had one.
  */
-void engine_set_names(struct engine *e, size_t i, char **names, size_t n);
+void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n);
+
+/* The process has mapped the file; has begun as a copy of another one. */
+void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid);
+void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid);
+
+/* Names of enums are those of this process from here on. For each record. */
+void probe_table_switch(struct probe_table *pt, uint32_t tgid);
+static inline void probe_table_use(struct probe_table *pt, uint32_t tgid)
+{
+	if (pt->many_names && pt->used != tgid)
+		probe_table_switch(pt, tgid);
+}
 
 /* The instructions for the BPF side. -ENOENT: its condition names a value that the enum lacks. */
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);

@@ -175,7 +175,7 @@ static void drop_names(struct reply *r)
 
 static int take_enum(struct reply *r, const struct inspect_answer *a)
 {
-	const struct probe_table *pt = r->ins->pt;
+	struct probe_table *pt = r->ins->pt;
 	char **names;
 
 	if (a->spec >= pt->n_engines || a->arg >= pt->engines[a->spec]->n_enums || a->offset > ELF_STRINGS_MAX)
@@ -193,7 +193,7 @@ static int take_enum(struct reply *r, const struct inspect_answer *a)
 	memcpy(names, r->names, a->offset * sizeof(*names));
 	memset(r->names, 0, a->offset * sizeof(*names));
 	drop_names(r);
-	engine_set_names(pt->engines[a->spec], a->arg, names, a->offset);
+	engine_set_names(pt, pt->engines[a->spec], a->arg, names, a->offset);
 	return 0;
 }
 

@@ -643,7 +643,12 @@ int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 
 static void enum_table_clear(struct enum_table *t)
 {
-	elf_strings_free(t->names, t->n);
+	if (!t->from_file)
+		elf_strings_free(t->names, t->n);
+	for (size_t i = 0; i < t->n_variants; i++)
+		elf_strings_free(t->variants[i].names, t->variants[i].n);
+	free(t->variants);
+	free(t->users);
 	free(t->object);
 	free(t->name);
 }
