@@ -81,8 +81,8 @@ struct {
 	__type(value, struct probe);
 } probes __weak SEC(".maps");
 
-/* Processes named by the user (key: tgid), read only by the task iterator and by fork while the
- * recording starts. Full: user space refuses further -p. */
+/* Processes named by the user (key: tgid) until they exit, read only by the task iterator and by fork
+ * while the recording starts. Full: user space refuses further -p. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TARGETS_MAX);

@@ -397,9 +397,11 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 {
 	struct who w = { .tgid = p->tgid, .tid = p->pid };
 	struct thread *t;
-	bool last;
+	bool last = p->signal->live.counter == 0;
 	u64 now;
 
+	if (last && !cfg.trace_all) /* its number may become a stranger's */
+		bpf_map_delete_elem(&targets, &w.tgid);
 	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
 		return 0;
@@ -422,7 +424,6 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		__sync_fetch_and_add(&stats.dying, 1);
 	}
 out:
-	last = p->signal->live.counter == 0;
 	emit_task(p, TASK_EXIT, p->exit_code, 0, last ? TASK_F_LAST : 0, p->comm,
 		last ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;

@@ -290,6 +290,13 @@ int session_target(struct session *s, pid_t tgid)
 	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.targets), &key, &one, BPF_ANY) ? -errno : 0;
 }
 
+void session_target_gone(struct session *s, pid_t tgid)
+{
+	uint32_t key = (uint32_t)tgid;
+
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.targets), &key);
+}
+
 static int open_software_event(unsigned int config, int cpu)
 {
 	struct perf_event_attr attr = {

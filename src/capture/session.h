@@ -62,6 +62,8 @@ void session_free(struct session *s);
 
 /* Names a process as a target; threads and children follow. -E2BIG when there are too many. */
 int session_target(struct session *s, pid_t tgid);
+/* It exited before the programs could see it. */
+void session_target_gone(struct session *s, pid_t tgid);
 
 int session_attach(struct session *s);
 struct attach *session_probes(struct session *s);

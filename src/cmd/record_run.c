@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capture/features.h"
@@ -31,6 +32,7 @@
 #define STATUS_TTY_NS NSEC_PER_SEC
 #define STATUS_FILE_NS (10 * NSEC_PER_SEC)
 #define CHECK_ALIVE_NS NSEC_PER_SEC
+#define PIDFDS_MAX 256 /* of 1024 descriptors, as a rule */
 #define IDLE_MS 500 /* with the window closed, only what wakes the loop up is done sooner */
 
 /* ---- before anything is attached ---- */
@@ -397,11 +399,47 @@ static int start_inspector(struct run *r)
 	return err;
 }
 
-static int add_target(struct run *r, pid_t pid)
+/* Of all that -p names, before it is looked at: a number may become another process's. */
+static int open_pidfds(struct run *r)
+{
+	const struct record_options *o = r->o;
+
+	r->pidfds = calloc(o->n_pids + 1, sizeof(*r->pidfds));
+	if (!r->pidfds)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->n_pids; i++)
+		r->pidfds[i] = i < PIDFDS_MAX ? (int)syscall(SYS_pidfd_open, o->pids[i], 0) : -1;
+	return 0;
+}
+
+static void close_pidfds(struct run *r)
+{
+	for (size_t i = 0; r->pidfds && i < r->o->n_pids; i++) {
+		if (r->pidfds[i] >= 0)
+			close(r->pidfds[i]);
+	}
+	free(r->pidfds);
+	r->pidfds = NULL;
+}
+
+static bool has_exited(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLIN;
+}
+
+static int add_target(struct run *r, pid_t pid, int pidfd)
 {
 	int err;
 
 	err = session_target(r->session, pid);
+	/* from here on the programs see it exit; before, it may have, and the number be a stranger's */
+	if (!err && pidfd >= 0 && has_exited(pidfd)) {
+		session_target_gone(r->session, pid);
+		log_error("process %d has exited while inftrace was attaching", pid);
+		return -ESRCH;
+	}
 	if (err) {
 		log_error("-p %d: %s", pid, err == -E2BIG ? "too many processes" : strerror(-err));
 		return err;
@@ -443,9 +481,9 @@ static int attach_all(struct run *r)
 	if (!err)
 		err = session_attach(r->session);
 	if (!err && o->command)
-		err = add_target(r, r->cmd.pid);
+		err = add_target(r, r->cmd.pid, -1);
 	for (size_t i = 0; i < o->n_pids && !err; i++)
-		err = add_target(r, o->pids[i]);
+		err = add_target(r, o->pids[i], r->pidfds[i]);
 	if (!err && o->n_uprobes && o->n_pids &&
 		attach_check_options(session_probes(r->session), o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
@@ -614,7 +652,7 @@ int record_run(struct record_options *o)
 	int err;
 
 	/* privileges before presets: who may not record need not hear of those */
-	err = check_pids(o) ?: check_command(o) ?: check_user(&r) ?: outputs_check(o) ?: check_descriptors();
+	err = open_pidfds(&r) ?: check_pids(o) ?: check_command(o) ?: check_user(&r) ?: outputs_check(o) ?: check_descriptors();
 	if (!err)
 		err = check_allowed(&uprobe_multi, &uprobe_multi_pid);
 	if (!err && o->window_flag)
@@ -668,6 +706,7 @@ int record_run(struct record_options *o)
 	step_limit_free(r.step_limit);
 	lacks = lacks_option(&r);
 	user_free(&r.user);
+	close_pidfds(&r);
 	probe_table_free(&r.probes);
 	if (r.signal_fd >= 0)
 		close(r.signal_fd);

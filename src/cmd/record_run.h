@@ -53,6 +53,7 @@ struct run {
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
 	struct profile_meta meta;
+	int *pidfds; /* of o->pids, from before anything was attached; -1: not to be had */
 	struct command cmd;
 	struct user user; /* of the command */
 	int signal_fd;

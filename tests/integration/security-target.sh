@@ -12,6 +12,7 @@ need_root
 need cc runuser setpriv python3
 build escape
 build maps
+build same_pid
 chmod 755 "$TMP"
 as_nobody=(runuser -u nobody --)
 
@@ -174,3 +175,45 @@ refused=0
 "$INFTRACE" record -q --user nobody-at-all -- true 2>"$TMP/user.err" || refused=$?
 same "--user: a user that there is not" "$refused $(cat "$TMP/user.err")" \
 	"2 inftrace: --user nobody-at-all: there is no such user"
+
+# ---- a number that becomes another process's ----
+
+calling() {
+	exec python3 -c 'import os, time
+while True:
+    os.getppid()
+    time.sleep(0.001)'
+}
+files_of() { # PID: of the traces that are there, those that have it
+	grep -rlE "\"pid\":$1\b" "$TMP/reuse"
+}
+window() { # what is recorded in it is in reuse/
+	find "$TMP/reuse" -type f -delete
+	touch "$TMP/flag"
+	wait_until 60 eval 'files_of "$lives" >/dev/null'
+	rm "$TMP/flag"
+	wait_until 60 eval '[ "$(grep -c "^inftrace: window" "$TMP/recorder.log")" -gt '"$1"' ]'
+}
+
+mkdir "$TMP/reuse"
+background calling
+dies=$BG
+background calling
+lives=$BG
+start_recorder --engine none -e syscalls --window-flag "$TMP/flag" --output-dir "$TMP/reuse" -p "$dies,$lives"
+window 0
+check "reused number: the target was recorded while it lived" test -n "$(files_of "$dies")"
+kill -9 "$dies"
+wait "$dies" || true
+background "$TMP/same_pid" "$dies" >"$TMP/same.out" 2>"$TMP/same.err"
+wait_until 60 test -s "$TMP/same.out" -o -s "$TMP/same.err"
+if grep -q ready "$TMP/same.out"; then
+	window 1
+	same "reused number: a stranger who has it is not" "$(files_of "$dies")" ""
+	kill -9 "$dies"
+else
+	skip "reused number" "$(cat "$TMP/same.err")"
+fi
+kill -INT "$RECORDER"
+check "reused number: the recording is right" wait "$RECORDER"
+kill "$lives"
