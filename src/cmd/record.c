@@ -223,24 +223,30 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	return err ? EINVAL : 0;
 }
 
+static bool is_number(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
 /* -p $(pgrep NAME) with several matches: -p 12 34 56 */
 int record_take_arguments(struct record_options *o, char **args)
 {
-	for (char **a = args; o->n_pids; a++) {
-		if (!*a) {
-			for (a = args; *a; a++) {
-				int err = parse_pid_list(*a, &o->pids, &o->n_pids);
+	int err = 0;
 
-				if (err)
-					return bad_option(PARSE_PID_LIST, "-p", *a, err);
-			}
-			return 0;
-		}
-		if (!**a || (*a)[strspn(*a, "0123456789")])
-			break;
-	}
 	o->command = args;
-	return 0;
+	if (!o->n_pids || !args[0] || !is_number(args[0]))
+		return 0;
+	for (; *args && is_number(*args) && !err; args++) {
+		err = parse_pid_list(*args, &o->pids, &o->n_pids);
+		if (err)
+			bad_option(PARSE_PID_LIST, "-p", *args, err);
+	}
+	if (!err && *args) {
+		log_error("-p: more options behind several numbers: write -p $(pgrep -d, NAME), or -p at the end");
+		err = -EINVAL;
+	}
+	o->command = NULL;
+	return err;
 }
 
 int record_check_targets(const struct record_options *o, const char *command)

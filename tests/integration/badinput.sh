@@ -123,6 +123,7 @@ rows <<-'TABLE'
 	one file by two ways | 2 | -o: ./a.json is the same file as -o a.json | -o a.json -o ./a.json -p $target
 	one file by a link | 2 | same file as -o | -o $TMP/there.json -o $TMP/other.json -p $target
 	a process id that is too large | 2 | the largest is 4194304 | -p 99999999
+	options behind several numbers | 2 | write -p .*pgrep -d, NAME | -p $target $$ -d 1s
 	a duration of 0 | 2 | -d: a duration of 0 records nothing; without -d | -d 0 -p $target
 	an empty name of the profile | 2 | --profile: the name is empty | --profile '' -p $target
 	a preset that is a pipe | 2 | pipe.json is no regular file: give a preset | --engine $TMP/pipe.json -p $target
