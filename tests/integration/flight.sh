@@ -267,7 +267,8 @@ if mount -t tmpfs -o size=1m none "$TMP/full" 2>/dev/null; then
 	sleep 1
 	check_rc "full disk: said" 1 'dump: the dump could not be written: No space left on device' \
 		"$INFTRACE" dump -p "$RECORDER"
-	check "full disk: said where" grep -q "cannot write $TMP/full/trace_.*: No space left on device; the file is valid" \
+	check "full disk: said where" grep -qE \
+		"cannot write $TMP/full/trace_.*: (No space left on device|less than .* is free.*); the file is valid" \
 		"$TMP/full.err"
 	check "full disk: what there is is valid" "$INFTRACE" validate "$(find "$TMP/full" -name 'trace_*.part')"
 	mount -o remount,size=64m "$TMP/full"
