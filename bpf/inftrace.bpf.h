@@ -241,6 +241,8 @@ struct {
 	__type(value, struct strings);
 } strings __weak SEC(".maps");
 
+#define ROW_CHUNK 32 /* a power of two */
+
 /* Of a thread whose steps have rows: what is too large for the stack while they are looked at. */
 struct rows {
 	u64 array[ROW_COLUMNS];
@@ -250,6 +252,8 @@ struct rows {
 	u64 outputs, ids; /* so far */
 	u64 first;	  /* sequence */
 	u64 mask;
+	u64 have; /* 1 << column: its elements of this chunk of rows are in ahead */
+	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 8]; /* 8 bytes may be taken from any of the first */
 	u64 round; /* of this step: what is older in the table is as if it were not there */
 	u64 id[ROW_IDS];
 	u64 id_round[ROW_IDS];

@@ -9,19 +9,60 @@
 
 #define ROW_TRIES 16 /* places of the table that an id may be in */
 
-/* Row i of a column, number `nth` of the values that lie side by side there. Returns 0 or an error. */
-static __noinline long row_value(const struct row_fetch *f, u64 array, u64 i, u64 nth, u64 *ret)
+/* Reads the elements of the rows that come next, since one read costs as much as another. */
+static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 {
-	u32 size = f->size;
-	u64 at = array + f->off[0] + i * f->stride, v = 0;
+	u64 left = r->n - r->read;
+	u32 rows = left < ROW_CHUNK ? left : ROW_CHUNK;
 
+	r->have = 0;
+	for (u32 i = 0; i < ROW_COLUMNS; i++) {
+		const struct row_fetch *f = &p->row[i];
+		u32 stride = f->stride, size = f->loads > 1 ? 8 : f->size;
+		u64 len = (u64)rows * stride; /* the verifier of 6.1 loses the bounds of 32 bits */
+
+		if (!r->array[i] || i == ROW_POSITION || stride > 8 || size > stride)
+			continue;
+		barrier_var(len);
+		if (len > ROW_CHUNK * 8)
+			continue;
+		if (!bpf_probe_read_user(r->ahead[i], len, (void *)(r->array[i] + f->off[0] + r->read * stride)))
+			r->have |= 1 << i;
+	}
+	return 0;
+}
+
+/* The value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
+ * an error. */
+static __noinline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
+{
+	const struct row_fetch *f;
+	u64 at, v = 0;
+	u32 size, ahead;
+
+	if (column >= ROW_COLUMNS)
+		return -1;
+	f = &p->row[column];
+	size = f->size;
+	at = r->array[column] + f->off[0] + r->read * f->stride;
+	if (r->have & 1 << column) {
+		ahead = (r->read & (ROW_CHUNK - 1)) * f->stride;
+		barrier_var(ahead);
+		ahead &= ROW_CHUNK * 8 - 1;
+		__builtin_memcpy(&v, &r->ahead[column][ahead], sizeof(v));
+		if (f->loads <= 1 && !nth) {
+			*ret = extend(v, size, f->flags & FETCH_F_SIGNED);
+			return 0;
+		}
+	}
 	if (f->loads > 1) {
-		if (bpf_probe_read_user(&at, sizeof(at), (void *)at))
+		if (!(r->have & 1 << column) && bpf_probe_read_user(&v, sizeof(v), (void *)at))
 			return -1;
-		at += f->off[1];
+		at = v + f->off[1];
 	}
 	if (size > sizeof(v))
 		size = sizeof(v);
+	v = 0;
 	if (bpf_probe_read_user(&v, size, (void *)(at + nth * size))) /* little endian */
 		return -1;
 	*ret = extend(v, size, f->flags & FETCH_F_SIGNED);
@@ -71,22 +112,23 @@ static long row_next(u32 nr, struct row_walk *w)
 	if (r->read >= r->n)
 		return 1;
 	if (!r->nth) {
+		if (!(r->read & (ROW_CHUNK - 1)))
+			rows_ahead(r, p);
 		r->of = !!r->array[ROW_SEQUENCE];
 		if (r->array[ROW_SEQUENCES] && r->array[ROW_SEQUENCE] &&
-			row_value(&p->row[ROW_SEQUENCES], r->array[ROW_SEQUENCES], r->read, 0, &r->of))
+			row_value(r, p, ROW_SEQUENCES, 0, &r->of))
 			return 1;
 		if (r->of > ROW_IDS)
 			return 1;
 	}
 	if (r->nth < r->of) {
-		if (row_value(&p->row[ROW_SEQUENCE], r->array[ROW_SEQUENCE], r->read, r->nth, &v) ||
-			!row_id(r, v))
+		if (row_value(r, p, ROW_SEQUENCE, r->nth, &v) || !row_id(r, v))
 			return 1;
 		if (++r->nth < r->of)
 			return 0;
 	}
 	v = 0;
-	if (r->array[ROW_OUTPUT] && row_value(&p->row[ROW_OUTPUT], r->array[ROW_OUTPUT], r->read, 0, &v))
+	if (r->array[ROW_OUTPUT] && row_value(r, p, ROW_OUTPUT, 0, &v))
 		return 1;
 	r->outputs += !!v;
 	r->nth = 0;
@@ -110,6 +152,9 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 	r->n = n;
 	r->read = r->nth = r->of = r->outputs = r->ids = r->first = r->mask = 0;
 	r->round++;
+	r->have = 0;
+	if (n > 0 && r->array[ROW_POSITION] && row_value(r, p, ROW_POSITION, 0, &position))
+		position = ROW_UNKNOWN;
 	if (r->array[ROW_SEQUENCE] || r->array[ROW_OUTPUT])
 		bpf_loop(STEP_ROWS_MAX, row_next, &w, 0);
 	else
@@ -130,9 +175,6 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 		outputs = p->row_else == ROW_ELSE_LAST ? n > 0 : p->row_else == ROW_ELSE_ALL ? n : 0;
 	else if (p->row[ROW_OUTPUT].loads && (read || !n))
 		outputs = r->outputs;
-	if (n > 0 && r->array[ROW_POSITION] &&
-		row_value(&p->row[ROW_POSITION], r->array[ROW_POSITION], 0, 0, &position))
-		position = ROW_UNKNOWN;
 out:
 	at = p->rows_at;
 	if (at > FUNC_VALS_MAX - ROW_VALUES)
