@@ -30,7 +30,7 @@ tries=6
 rivals() {
 	local name=$1 what=$2 try rc=0
 	for ((try = 0; try < tries; try++)); do
-		record_attached "$name-$try" -e +cpu --engine "$TMP/rivals-engine.json" -- \
+		record_attached "$name-$try" -e +cpu,-syscalls,-ipc --engine "$TMP/rivals-engine.json" -- \
 			chrt -r 1 "$PROGRAMS/rivals" "$what" "$cpu" 4 150 >"$TMP/recorded" || {
 			cat "$TMP/recorded"
 			return 0
@@ -94,7 +94,7 @@ limit_make() {
 if limit_make; then
 	export limited
 	# shellcheck disable=SC2016
-	record_attached limited --engine "$TMP/rivals-engine.json" -- \
+	record_attached limited -e -syscalls,-ipc --engine "$TMP/rivals-engine.json" -- \
 		sh -c 'echo $$ >"$limited/cgroup.procs" && exec "$@"' - "$PROGRAMS/rivals" pair "$cpu" 3 20 || true
 	rmdir "$limited"
 	check "limited: report" "$INFTRACE" report "$TMP/limited.jsonl"

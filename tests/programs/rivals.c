@@ -55,7 +55,7 @@ static void compute(uint64_t ns)
 
 	/* asking for this clock is a system call: seldom */
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
-		for (volatile int i = 0; i < 20000; i++)
+		for (volatile int i = 0; i < 400000; i++)
 			;
 	}
 }
