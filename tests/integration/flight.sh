@@ -127,6 +127,15 @@ land memory 0
 build storm
 fly many --engine none --flight-recorder 8MB --format json,json.gz,pftrace \
 	-- sh -c "for i in 1 2 3 4 5 6 7 8; do '$TMP/storm' -t 2 -n 5 -s 0 -p 2000 -w & done; wait"
+storms_run() { # all eight, with both threads
+	local shell pid n=0
+	shell=$(pgrep -P "$RECORDER" -x sh) || return 1
+	for pid in $(pgrep -P "$shell" -x storm); do
+		[ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" -ne 2 ] || n=$((n + 1))
+	done
+	[ "$n" -eq 8 ]
+}
+wait_until 60 storms_run || not_ok "many: all run" "they have not started"
 sleep 3
 kill -USR1 "$RECORDER"
 wait_dumped many 1
