@@ -41,10 +41,14 @@ fly() {
 	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
 }
 
-# land NAME WANTED: the recording ends now, or has; with this exit code.
+# land NAME WANTED: the recording ends now, or has; with this exit code. landed: it ends by itself, as its target
+# has ended. A signal then would say that nobody waits for a dump that is still being written.
 land() {
-	local rc=0
 	kill -INT "$RECORDER" 2>/dev/null || true
+	landed "$@"
+}
+landed() {
+	local rc=0
 	wait "$RECORDER" || rc=$?
 	[ "$rc" = "$2" ] || sed 's/^/# /' "$TMP/$1.err"
 	same "$1: exit code" "$rc" "$2"
@@ -159,7 +163,7 @@ for signal in KILL SEGV; do
 	sleep 1
 	kill -$signal "$CLOSES"
 	wait "$CLOSES" 2>/dev/null || true
-	land "$signal" 0
+	landed "$signal" 0
 	check "SIG$signal: all calls up to the death" \
 		"$FLIGHT" newest "$(nth "$signal" 1)" "$(calls)"
 done
@@ -214,7 +218,7 @@ while read -r planted times state who; do
 		--trigger-cooldown 0 -p "$target"
 	echo >"$TMP/$planted.go"
 	wait "$target" || true
-	land "$planted" 0
+	landed "$planted" 0
 	check "$planted: each stall is caught, with its cause" "$FLIGHT" cause "$TMP/$planted" "$times" "$state" "$who"
 done <<-END
 	lock 4 blocked_futex planted_holder
