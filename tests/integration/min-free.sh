@@ -59,7 +59,7 @@ fill 8192
 background "$INFTRACE" record --engine none -e syscalls -p "$target" --flight-recorder 4MB --min-free 30% \
 	--output-dir disk/dumps 2>flight.log
 recorder=$BG
-wait_until 20 grep -q 'flight recorder on' flight.log || not_ok "flight recorder" "$(tail -n 1 flight.log)"
+wait_until 60 grep -q 'flight recorder on' flight.log || not_ok "flight recorder" "$(tail -n 1 flight.log)"
 kill -USR1 "$recorder"
 check "flight recorder: a dump that would fill the disk says so" \
 	wait_until 60 grep -q 'less than 13 MB is free' flight.log

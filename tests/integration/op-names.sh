@@ -68,19 +68,19 @@ same "-p: the one that was there first" "$(ops "$hostile" two.json)" '["mul_mat"
 same "-p: the other one" "$(ops "$engine" two.json)" '["add", "mul_mat"]'
 
 runs forks sub div 1
-wait_until 20 pgrep -P "$BG" >child || not_ok "a child" "none"
+wait_until 60 pgrep -P "$BG" >child || not_ok "a child" "none"
 runs late scale cpy 0
 seen child.json -a -d 1s
 same "a child has what its parent had" "$(ops "$(cat child)" child.json)" '["div", "sub"]'
 mkdir dumps
 background "$INFTRACE" record --engine "$TMP/preset.json" -e functions -p "$hostile,$engine" \
 	--flight-recorder 8MB --output-dir dumps 2>flight.log
-wait_until 30 grep -q 'flight recorder on' flight.log || not_ok "flight recorder" "$(tail -n 1 flight.log)"
+wait_until 60 grep -q 'flight recorder on' flight.log || not_ok "flight recorder" "$(tail -n 1 flight.log)"
 sleep_calls() { # until it has some
 	"$INFTRACE" status -p "$BG" --json | grep -qE '"records":[0-9]{3}'
 }
-wait_until 20 sleep_calls || not_ok "flight recorder: has records" "none"
+wait_until 60 sleep_calls || not_ok "flight recorder: has records" "none"
 kill -USR1 "$BG"
-wait_until 30 grep -q 'written in' flight.log || not_ok "flight recorder: dumps" "$(tail -n 1 flight.log)"
+wait_until 60 grep -q 'written in' flight.log || not_ok "flight recorder: dumps" "$(tail -n 1 flight.log)"
 same "flight recorder: the one" "$(ops "$hostile" dumps/trace_pid"$hostile"_*.json)" '["mul_mat", "nothing"]'
 same "flight recorder: the other one" "$(ops "$engine" dumps/trace_pid"$engine"_*.json)" '["add", "mul_mat"]'

@@ -74,7 +74,7 @@ fake() {
 	background python3 fake.py /run/user/65534/inftrace "$target" "$1" "$2" "$3" >asked 2>fake.err
 	FAKE=$BG
 	SOCKET=/run/user/65534/inftrace/$([ "$3" = own ] && echo "$FAKE" || echo "$3").sock
-	wait_until 20 test -S "$SOCKET" || not_ok "a fake recorder" "$(tail -n 1 fake.err)"
+	wait_until 60 test -S "$SOCKET" || not_ok "a fake recorder" "$(tail -n 1 fake.err)"
 }
 
 fake "$TMP/root.json" "" own
@@ -83,18 +83,18 @@ for command in status start stop dump; do
 		'you may talk to; one of another user needs --user' "$INFTRACE" "$command" -p "$target"
 done
 check_rc "fake recorder: root's serve --live does not find it" 1 'you may talk to; one of another' \
-	timeout 20 "$INFTRACE" serve --live -P 0 -p "$target"
+	timeout 60 "$INFTRACE" serve --live -P 0 -p "$target"
 same "fake recorder: it was asked nothing" "$(cat asked)" ""
 check_rc "fake recorder: its user sees it" 0 "^recorder $FAKE" as_nobody ./inftrace status
 check_rc "fake recorder: with --user, a name is no file" 1 'passed no file$' \
-	timeout 20 "$INFTRACE" serve --live -P 0 -p "$target" --user nobody
+	timeout 60 "$INFTRACE" serve --live -P 0 -p "$target" --user nobody
 kill "$FAKE"
 fake_passes() { # NAME SAID PASSED
 	fake "$2" "$3" own
 	check_rc "$1" 1 'passed something that is no file to read$|passed no file$|does not begin as a trace' \
-		timeout 20 "$INFTRACE" serve --live -P 0 --user 65534
+		timeout 60 "$INFTRACE" serve --live -P 0 --user 65534
 	kill "$FAKE" || not_ok "a fake recorder" "$(tail -n 1 fake.err)"
-	wait_until 20 gone "$FAKE"
+	wait_until 60 gone "$FAKE"
 }
 fake_passes "fake recorder: passes a device" x.json /dev/zero
 fake_passes "fake recorder: passes a directory" x.json /tmp
@@ -110,14 +110,14 @@ kill "$FAKE"
 rm -r /run/user/65534/inftrace
 background "$INFTRACE" record -q --engine none -e syscalls -o real.json -p "$target"
 recorder=$BG
-wait_until 20 test -S "/run/inftrace/$recorder.sock" || not_ok "a real recorder" "no socket"
+wait_until 60 test -S "/run/inftrace/$recorder.sock" || not_ok "a real recorder" "no socket"
 as_nobody ln -s /run/inftrace /run/user/65534/inftrace
 check_rc "a link to root's sockets: not taken for those of the user" 1 'you may talk to' \
 	"$INFTRACE" stop --user 65534
 check_rc "the real recorder: root sees it" 0 "^recorder $recorder" "$INFTRACE" status
 background "$INFTRACE" serve --live -P 0 >live.url 2>live.err
 server=$BG
-wait_until 20 test -s live.url || not_ok "serve --live" "$(tail -n 1 live.err)"
+wait_until 60 test -s live.url || not_ok "serve --live" "$(tail -n 1 live.err)"
 mv real.json moved.json
 ln -s root.json real.json
 check "serve --live: the file itself, whatever has its name" \
@@ -125,7 +125,7 @@ check "serve --live: the file itself, whatever has its name" \
 check_rc "serve --live: is the recording's" 0 process_name grep -m 1 -o process_name got.json
 "$INFTRACE" stop >/dev/null
 kill "$server"
-wait_until 20 gone "$recorder" || true
+wait_until 60 gone "$recorder" || true
 same "root's file is as it was" "$(cat root.json)" '[{"secret":1}]'
 
 # ---- names that drive a terminal ----
@@ -140,18 +140,18 @@ cat >named.py <<-'PY'
 PY
 background python3 named.py >up
 named=$BG
-wait_until 20 test -s up || not_ok "names" "the process does not start"
+wait_until 60 test -s up || not_ok "names" "the process does not start"
 name=$(printf 'p\u202eq\u009b1m')
 mkdir "$name"
 background "$INFTRACE" record --engine none -e syscalls -o "$name/t.json" -o - -p "$named" >stdout.json 2>named.log
 recorder=$BG
-wait_until 20 test -S "/run/inftrace/$recorder.sock" || not_ok "names" "$(tail -n 1 named.log)"
+wait_until 60 test -S "/run/inftrace/$recorder.sock" || not_ok "names" "$(tail -n 1 named.log)"
 {
 	"$INFTRACE" status
 	"$INFTRACE" status --json
 	"$INFTRACE" stop --json
 } >named.out 2>&1
-wait_until 20 gone "$recorder" || true
+wait_until 60 gone "$recorder" || true
 "$INFTRACE" validate "$name/t.json" >>named.out 2>&1
 "$INFTRACE" report "$name/t.json" >>named.out 2>&1 || true
 "$INFTRACE" serve "$name/x.json" >>named.out 2>&1 || true
@@ -233,7 +233,7 @@ ln -s shared mine
 check "a link of one's own on the way" record -o mine/x.json
 mkfifo pipe.json
 cat pipe.json >from-pipe &
-wait_until 20 grep -q pipe_r "/proc/$!/wchan" 2>/dev/null || sleep 0.2
+wait_until 60 grep -q pipe_r "/proc/$!/wchan" 2>/dev/null || sleep 0.2
 check "a pipe of one's own" record -o pipe.json
 wait $!
 check "a pipe of one's own: was read" test -s from-pipe
