@@ -440,6 +440,7 @@ int function_entry(struct pt_regs *ctx)
 	u64 now, cookie;
 	u32 id, before;
 
+	keep_stack(ctx);
 	if (!open && !cfg.windows)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
@@ -574,6 +575,7 @@ int function_return(struct pt_regs *ctx)
 	u64 now, sp, cookie;
 	u32 id, depth, before;
 
+	keep_stack(ctx);
 	if (!open && !cfg.windows)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);

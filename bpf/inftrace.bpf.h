@@ -90,6 +90,20 @@ struct {
 	__type(value, u8);
 } targets __weak SEC(".maps");
 
+/* Of processes that have mapped executable files; key: tgid. Deleted as the process exits. Full: what it
+ * maps is not waited for; counted. */
+#define HOLDS_MAX 4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HOLDS_MAX);
+	__type(key, u32);
+	__type(value, struct hold_state);
+} holds __weak SEC(".maps");
+
+/* The number that was given to a mapping last. */
+volatile u64 mapping __weak = 0;
+
 struct frame {
 	u64 start;
 	u64 sp; /* stack pointer at the function's entry: tells stale frames from live ones */
@@ -266,6 +280,41 @@ struct {
 	__type(key, int);
 	__type(value, struct rows);
 } rows __weak SEC(".maps");
+
+/* A process has mapped an executable file. Before user space is told, so that it knows when it has seen
+ * all of them. */
+__weak __noinline int hold_mapped(u32 tgid)
+{
+	struct hold_state *h, none = {};
+	u64 n;
+
+	if (!cfg.hold)
+		return 0;
+	h = bpf_map_lookup_elem(&holds, &tgid);
+	if (!h) {
+		bpf_map_update_elem(&holds, &tgid, &none, BPF_NOEXIST);
+		h = bpf_map_lookup_elem(&holds, &tgid);
+	}
+	n = __sync_fetch_and_add(&mapping, 1) + 1;
+	if (h)
+		WRITE_ONCE(h->mapped, n);
+	else
+		__sync_fetch_and_add(&stats.holds_full, 1);
+	return 0;
+}
+
+/*
+ * For programs that may be preempted, which those on uprobes are: first thing in each of them. From 6.13 on x86
+ * (6.18 on arm64) a program of their type with more than 64 bytes of stack gets them from memory of its
+ * own, one for each CPU (bpf_enable_priv_stack() in kernel/bpf/verifier.c), and another thread that runs
+ * the program on this CPU meanwhile overwrites them. A program with a tail call anywhere keeps the
+ * kernel's stack. This one is never made: the verifier knows so and removes it.
+ */
+static __always_inline void keep_stack(void *ctx)
+{
+	if (cfg.never)
+		bpf_tail_call(ctx, NULL, 0);
+}
 
 /* ---- threads ---- */
 

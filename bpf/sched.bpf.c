@@ -387,6 +387,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		t->sys_flags |= REC_F_OPEN_START;
 	}
 out:
+	hold_mapped(w.tgid);
 	emit_task(p, TASK_EXEC, old_pid, 0, 0, p->comm,
 		cfg.watch_maps ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
@@ -424,6 +425,8 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		__sync_fetch_and_add(&stats.dying, 1);
 	}
 out:
+	if (last && cfg.hold)
+		bpf_map_delete_elem(&holds, &w.tgid);
 	emit_task(p, TASK_EXIT, p->exit_code, 0, last ? TASK_F_LAST : 0, p->comm,
 		last ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;

@@ -86,6 +86,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;
 
+		hold_mapped(w.tgid);
 		hdr_fill(&r.h, REC_MAPPED, now, 0, w.tgid, w.tid, 0, 0);
 		emit_control(&r, sizeof(r), REC_MAPPED, BPF_RB_FORCE_WAKEUP);
 	}

@@ -21,6 +21,8 @@ struct inf_config {
 	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
 	u32 watch_maps;	 /* tell user space when a target maps an executable file */
 	u32 map_nr;	 /* number of mmap */
+	u32 never;	 /* 0: for the verifier, see keep_stack() */
+	u32 hold;	 /* keep what the targets map, see struct hold_state */
 	u8 track_syscalls, track_sched; /* these programs are loaded */
 	u8 count_strangers; /* calls of probed functions by other processes */
 	u8 track_irq;
@@ -51,6 +53,7 @@ struct inf_stats {
 	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */
 	u64 sums_full;	     /* what found no room in the sums of a process */
 	u64 strangers;	     /* calls of probed functions by processes that are no targets */
+	u64 holds_full;	     /* mappings of processes beyond HOLDS_MAX: not waited for */
 	u64 workers_full;    /* threads of a group beyond GROUP_MEMBERS_MAX: not in the workers' sums */
 	u32 step_number;
 	u32 dying; /* threads between their exit and their last switch */
@@ -58,6 +61,19 @@ struct inf_stats {
 	u64 stop_ns;
 	u32 steps; /* that began in the window and have ended */
 	u32 pad;
+};
+
+/* A thread of a target is held in the dynamic loader for at most so long. */
+#define HOLD_NS 50000000ull
+
+/*
+ * What a process has mapped. Each mapping of an executable file has a number, which grows over all
+ * processes, so that one that comes to have the pid of another is not taken for it.
+ */
+struct hold_state {
+	u64 mapped; /* the newest; 0: none */
+	u64 missed; /* the newest whose wait has ended at its deadline */
+	u64 waiting; /* threads that wait */
 };
 
 enum probe_role {

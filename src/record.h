@@ -33,6 +33,8 @@ enum rec_kind {
 	REC_IRQ,
 	REC_MEMORY, /* made in user space, from what the programs count */
 	REC_REQUEST,
+	REC_HOLD,   /* waited for its probes */
+	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
 	REC_KIND_MAX,
 };
 
@@ -244,6 +246,24 @@ struct rec_task {
 
 struct rec_mapped {
 	struct rec_hdr h;
+};
+
+enum hold_end {
+	HOLD_READY,
+	HOLD_EXPIRED, /* the probes were not in by then */
+};
+
+/* A thread was held in the dynamic loader. */
+struct rec_hold {
+	struct rec_hdr h; /* id: enum hold_end */
+};
+
+#define PLACED_NAME_LEN 64 /* with its NUL */
+
+/* Until the end of this interval the functions of a file had no probes, though it was mapped. */
+struct rec_placed {
+	struct rec_hdr h; /* tid: the process */
+	char file[PLACED_NAME_LEN]; /* its name, or the end of it */
 };
 
 /* What x86 serves without a handler that has a name. */

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ struct attach {
 	void *engine_file_arg;
 	struct links *links;
 	struct attach_late late;
+	attach_placed_cb placed;
+	void *placed_arg;
 };
 
 int attach_new(const struct attach_config *c, struct attach **ret_attach)
@@ -322,6 +325,8 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	seen_add(s->a->seen, m->dev, m->ino, m->path, n != 0, known);
 	if (n > 0)
 		s->sites += n;
+	if (n > 0 && s->a->placed)
+		s->a->placed(m->path, s->a->placed_arg);
 	return 0;
 }
 
@@ -371,6 +376,31 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	follow(a, pid, since_ns);
 	err = process_each_mapped(pid, scan_mapping, &s);
 	return err ? err : s.sites;
+}
+
+void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg)
+{
+	a->placed = cb;
+	a->placed_arg = arg;
+}
+
+void attach_executable(struct attach *a, const char *path)
+{
+	char real[PATH_MAX], build_id[ELF_BUILD_ID_MAX] = "";
+	struct stat st;
+	int fd, n = 0;
+
+	if (!a->pt->n || !realpath(path, real) || !is_wanted(a, real))
+		return;
+	fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_has(a->seen, 0, st.st_ino, real, NULL))
+		n = attach_file(a, fd, 0, real, build_id);
+	if (n > 0) /* else its own mapping tells the same, and more */
+		seen_add(a->seen, 0, st.st_ino, real, true,
+			is_engine_file(a->pt, real) ? (*build_id ? build_id : "none") : NULL);
+	close(fd);
 }
 
 int attach_in_targets_begin(struct attach *a)

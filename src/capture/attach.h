@@ -50,6 +50,14 @@ void attach_expect_process(struct attach *a, pid_t pid);
  */
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
 
+/* Is told of each file in which attach_process() has placed probes; `file` as the process sees it. */
+typedef void (*attach_placed_cb)(const char *file, void *arg);
+void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg);
+
+/* The executable of a command that is still to be started: one without a loader calls its functions at
+ * once. */
+void attach_executable(struct attach *a, const char *path);
+
 /*
  * From probes in every process that has the files mapped to probes in the targets only:
  * attach_in_targets_begin(), attach_process() for each target, attach_in_targets_commit().

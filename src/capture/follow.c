@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "capture/hold.h"
 #include "capture/links.h"
 #include "capture/session.h"
 #include "target/process.h"
@@ -14,12 +16,13 @@
 #include "util/log.h"
 
 #define ROUNDS_MAX 8
+#define PLACED_MAX 64 /* files with probes that one process maps at once */
 
 /*
  * Looking at the mappings of a process takes 0.3 ms as a rule, and 20 ms when it has as many as it may.
  * One that maps files all the time gets a tenth of a CPU of ours, and all together a fifth; those that
  * were looked at a moment ago wait until then. A birth and an exec do not wait: there is one of each
- * for a process that does at least as much work as we for it.
+ * for a process that does at least as much work as we for it. Nor does one that is held meanwhile.
  */
 #define DEAR_NS 500000
 #define DEBT_MAX_NS 5000000
@@ -35,6 +38,7 @@
 struct scan {
 	uint32_t tgid;
 	uint64_t since_ns; /* of its birth or exec; 0: it mapped a file */
+	uint64_t mapped_ns; /* of the first file that it mapped since the last look; 0: not known */
 };
 
 /* Time that was spent on a process, less what it had a right to since. */
@@ -47,13 +51,27 @@ struct follow {
 	struct session *session;
 	struct attach *attach;
 	struct tasks *tasks;
+	struct hold *hold;
 	struct scan *scans; /* of each process one */
 	size_t n_scans, cap_scans;
 	bool scanning; /* meanwhile records come in */
 	struct debt all, debts[DEBTORS];
 	unsigned int next_debt;
 	uint64_t strangers, strangers_ns; /* at the begin of the second */
+	/* files that the look under way has placed probes in */
+	char placed[PLACED_MAX][PLACED_NAME_LEN];
+	size_t n_placed;
 };
+
+static void note_placed(const char *file, void *arg)
+{
+	struct follow *f = arg;
+	const char *base = strrchr(file, '/');
+
+	base = base ? base + 1 : file;
+	if (f->n_placed < PLACED_MAX)
+		snprintf(f->placed[f->n_placed++], PLACED_NAME_LEN, "%s", base);
+}
 
 int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
 {
@@ -64,6 +82,8 @@ int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
 	f->session = s;
 	f->attach = session_probes(s);
 	f->tasks = ts;
+	f->hold = session_hold(s);
+	attach_on_placed(f->attach, note_placed, f);
 	*ret_follow = f;
 	return 0;
 }
@@ -104,7 +124,7 @@ static bool may_scan(struct follow *f, const struct scan *s, uint64_t now)
 {
 	struct debt *d = debt_find(f, s->tgid);
 
-	if (s->since_ns)
+	if (s->since_ns || hold_waits(f->hold, (pid_t)s->tgid))
 		return true;
 	debt_decay(&f->all, ALL_SHARE, now);
 	if (d)
@@ -126,11 +146,31 @@ static void add_debt(struct follow *f, uint32_t tgid, uint64_t ns, uint64_t now)
 		d->ns += ns;
 }
 
+/* What the process called of these files meanwhile was not seen. */
+static void report_placed(struct follow *f, const struct scan *s)
+{
+	struct rec_placed r = {
+		.h = { .kind = REC_PLACED, .start_ns = s->mapped_ns, .tgid = s->tgid, .tid = s->tgid },
+	};
+	size_t n = f->n_placed;
+
+	r.h.dur_ns = clock_ns(CLOCK_BOOTTIME) - s->mapped_ns;
+	for (size_t i = 0; i < n; i++) {
+		memcpy(r.file, f->placed[i], sizeof(r.file));
+		session_record(f->session, &r.h, sizeof(r));
+	}
+}
+
 static void scan_process(struct follow *f, const struct scan *s)
 {
-	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns;
-	int sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->hold, (pid_t)s->tgid);
+	int sites;
 
+	f->n_placed = 0;
+	sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
+	hold_end(f->hold, (pid_t)s->tgid, mapped);
+	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, (pid_t)s->tgid, mapped, s->mapped_ns))
+		report_placed(f, s);
 	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	/* putting probes in is what it is about, and reading the files has a budget of its own */
 	if (sites > 0 && ns > DEAR_NS)
@@ -138,13 +178,15 @@ static void scan_process(struct follow *f, const struct scan *s)
 	add_debt(f, s->tgid, ns, clock_ns(CLOCK_BOOTTIME));
 }
 
-static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns)
+static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns, uint64_t mapped_ns)
 {
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid != tgid)
 			continue;
 		if (!f->scans[i].since_ns)
 			f->scans[i].since_ns = since_ns;
+		if (!f->scans[i].mapped_ns || (mapped_ns && mapped_ns < f->scans[i].mapped_ns))
+			f->scans[i].mapped_ns = mapped_ns;
 		return;
 	}
 	if (f->n_scans == f->cap_scans) {
@@ -156,7 +198,7 @@ static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns)
 		f->scans = scans;
 		f->cap_scans = cap;
 	}
-	f->scans[f->n_scans++] = (struct scan){ tgid, since_ns };
+	f->scans[f->n_scans++] = (struct scan){ tgid, since_ns, mapped_ns };
 }
 
 void follow_scan(struct follow *f)
@@ -174,7 +216,7 @@ void follow_scan(struct follow *f)
 		if (may_scan(f, &scans[i], clock_ns(CLOCK_BOOTTIME)))
 			scan_process(f, &scans[i]);
 		else
-			request_scan(f, scans[i].tgid, 0);
+			request_scan(f, scans[i].tgid, 0, scans[i].mapped_ns);
 	}
 	free(scans);
 	f->scanning = false;
@@ -183,6 +225,7 @@ void follow_scan(struct follow *f)
 static void forget(struct follow *f, uint32_t tgid)
 {
 	attach_process_gone(f->attach, (pid_t)tgid);
+	hold_forget(f->hold, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid == tgid)
 			f->scans[i--] = f->scans[--f->n_scans];
@@ -199,12 +242,12 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 			break;
 		forget(f, h->tgid); /* the end of the former owner of the number may be lost */
 		if (attach_in_targets(f->attach) && !(h->flags & TASK_F_SHARES))
-			request_scan(f, h->tgid, h->start_ns);
+			request_scan(f, h->tgid, h->start_ns, 0);
 		break;
 	case TASK_EXEC:
 		if (t->arg != h->tgid) /* the main thread is another one now */
 			attach_process_gone(f->attach, (pid_t)h->tgid);
-		request_scan(f, h->tgid, h->start_ns);
+		request_scan(f, h->tgid, h->start_ns, h->start_ns);
 		break;
 	case TASK_EXIT:
 		if (h->flags & TASK_F_LAST)
@@ -220,12 +263,12 @@ void follow_record(struct follow *f, const struct rec_hdr *h)
 	if (h->kind == REC_TASK)
 		follow_task(f, (const struct rec_task *)h);
 	else if (h->kind == REC_MAPPED)
-		request_scan(f, h->tgid, 0);
+		request_scan(f, h->tgid, 0, h->start_ns);
 }
 
 static void rescan_one(struct task *t, void *arg)
 {
-	request_scan(arg, t->tgid, 0);
+	request_scan(arg, t->tgid, 0, 0);
 }
 
 void follow_rescan(struct follow *f)

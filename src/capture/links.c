@@ -215,9 +215,7 @@ void links_free(struct links *l)
 
 /* ---- attaching ---- */
 
-/* pid 0: in every process. */
-static int attach_multi(struct links *l, bool ret, int file, const struct link_sites *s,
-	uint16_t gen, pid_t pid, struct fds *fds)
+int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites *s, pid_t pid)
 {
 	struct {
 		uint32_t prog_fd, target_fd, attach_type, flags;
@@ -225,7 +223,7 @@ static int attach_multi(struct links *l, bool ret, int file, const struct link_s
 		uint32_t cnt, multi_flags, pid;
 		uint32_t pad;
 	} attr = {
-		.prog_fd = (uint32_t)bpf_program__fd(ret ? l->ret : l->entry),
+		.prog_fd = (uint32_t)prog_fd,
 		.attach_type = ATTACH_UPROBE_MULTI,
 		.offsets = (uintptr_t)s->offsets,
 		.ref_ctr_offsets = (uintptr_t)s->semaphores,
@@ -235,6 +233,18 @@ static int attach_multi(struct links *l, bool ret, int file, const struct link_s
 		.pid = (uint32_t)pid,
 	};
 	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	attr.path = (uintptr_t)path;
+	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	return fd < 0 ? -errno : fd;
+}
+
+/* pid 0: in every process. */
+static int attach_multi(struct links *l, bool ret, int file, const struct link_sites *s,
+	uint16_t gen, pid_t pid, struct fds *fds)
+{
 	int *list, fd;
 
 	if (!s->n)
@@ -243,13 +253,11 @@ static int attach_multi(struct links *l, bool ret, int file, const struct link_s
 	if (!list)
 		return -ENOMEM;
 	fds->fds = list;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	attr.path = (uintptr_t)path;
 	for (size_t i = 0; i < s->n; i++)
 		s->cookies[i] = (uint32_t)s->cookies[i] | (uint64_t)gen << 32;
-	fd = (int)syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	fd = links_create_multi(bpf_program__fd(ret ? l->ret : l->entry), ret, file, s, pid);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	list[fds->n++] = fd;
 	return 0;
 }

@@ -47,6 +47,9 @@ void link_sites_free(struct link_sites *s);
  * those of `from` to the same places in `to`. links_add_file() does so among its own. */
 void link_sites_share(const struct link_sites *from, struct link_sites *to);
 
+/* One uprobe_multi link for all sites; pid 0: in every process. Returns its descriptor or an error. */
+int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites *s, pid_t pid);
+
 /* `multi`: the programs were loaded for uprobe_multi links. gens: shared with the BPF programs, see
  * link_lives() there; NULL: links cannot be by process. */
 int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,

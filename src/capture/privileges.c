@@ -14,9 +14,9 @@
 		CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
 		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
 
-int privileges_drop(void)
+int privileges_drop(bool single_links)
 {
-	int err = confine_capabilities(KEPT);
+	int err = confine_capabilities(KEPT | (single_links ? CONFINE_CAP(CAP_SYS_ADMIN) : 0));
 
 #ifndef __SANITIZE_ADDRESS__ /* its check for leaks forks and traces */
 	if (!err)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "capture/groups.h"
+#include "capture/hold.h"
 #include "capture/maps.h"
 #include "capture/preempt.h"
 #include "capture/requests.h"
@@ -48,6 +49,7 @@ struct session {
 	struct inftrace_bpf *skel;
 	struct rings *rings;
 	struct attach *attach;
+	struct hold *hold; /* NULL: nobody waits */
 	unsigned int n_rings;
 	struct tracepoint tps[TRACEPOINTS_MAX];
 	size_t n_tps;
@@ -108,6 +110,7 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->all_cpus = c->all_cpus;
 	cfg->watch_maps = c->watch_maps;
 	cfg->map_nr = SYS_mmap;
+	cfg->hold = c->hold;
 	cfg->track_syscalls = c->track_syscalls;
 	cfg->track_sched = c->track_sched;
 	cfg->min_syscall_ns = c->min_syscall_ns;
@@ -128,6 +131,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_major, c->track_faults);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
+	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	s->windows = c->windows;
 	cfg->windows = c->windows;
@@ -135,10 +139,15 @@ static void configure(struct session *s, const struct session_config *c)
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	}
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
 	if (!functions)
 		bpf_map__set_max_entries(k->maps.probes, 1);
+	if (!c->hold) {
+		bpf_map__set_max_entries(k->maps.holds, 1);
+		bpf_map__set_max_entries(k->maps.holds_done, 1);
+	}
 }
 
 /* What is loaded on demand, and what goes with it. */
@@ -214,6 +223,18 @@ static int open_attach(struct session *s, const struct session_config *c)
 	return attach_new(&a, &s->attach);
 }
 
+static int open_hold(struct session *s, const struct session_config *c)
+{
+	struct hold_config h = {
+		.prog = s->skel->progs.hold_loader,
+		.multi = c->uprobe_multi,
+		.holds_fd = bpf_map__fd(s->skel->maps.holds),
+		.done_fd = bpf_map__fd(s->skel->maps.holds_done),
+	};
+
+	return c->hold ? hold_new(&h, &s->hold) : 0;
+}
+
 int session_open(const struct session_config *c, struct session **ret_session)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -253,7 +274,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
-	err = open_attach(s, c);
+	err = open_attach(s, c) ?: open_hold(s, c);
 	if (err)
 		goto out;
 	*ret_session = s;
@@ -269,6 +290,7 @@ void session_free(struct session *s)
 {
 	if (!s)
 		return;
+	hold_free(s->hold);
 	attach_free(s->attach);
 	for (size_t i = 0; i < s->n_tps; i++)
 		bpf_link__destroy(s->tps[i].link);
@@ -392,6 +414,16 @@ int session_attach(struct session *s)
 struct attach *session_probes(struct session *s)
 {
 	return s->attach;
+}
+
+struct hold *session_hold(struct session *s)
+{
+	return s->hold;
+}
+
+void session_record(const struct session *s, const struct rec_hdr *rec, size_t size)
+{
+	s->cb(rec, size, s->cb_arg);
 }
 
 static int walk_tasks(struct bpf_program *prog)

@@ -27,6 +27,7 @@ struct session_config {
 	bool trace_all;	    /* every task of the system */
 	bool all_cpus;	    /* on-CPU spans of every task */
 	bool watch_maps;    /* REC_MAPPED records */
+	bool hold;	    /* targets wait for the probes of what they map; only with watch_maps */
 	bool track_sched;   /* load the programs that keep these states ... */
 	bool track_syscalls;
 	bool track_faults;
@@ -67,6 +68,7 @@ void session_target_gone(struct session *s, pid_t tgid);
 
 int session_attach(struct session *s);
 struct attach *session_probes(struct session *s);
+struct hold *session_hold(struct session *s); /* NULL: nobody waits */
 
 /* With several windows, before the first. */
 int session_watch(struct session *s);
@@ -100,6 +102,9 @@ void session_drain_control(struct session *s);
 
 /* Readable when a process was born, died or mapped a file: drain at once. */
 int session_control_fd(const struct session *s);
+
+/* Hands a record of user space to the callback. */
+void session_record(const struct session *s, const struct rec_hdr *rec, size_t size);
 
 /* Live counters, written by the BPF programs. */
 const volatile struct inf_stats *session_stats(const struct session *s);

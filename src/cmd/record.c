@@ -23,6 +23,8 @@ enum {
 	OPT_STRICT,
 	OPT_OP_DETAIL,
 	OPT_USER,
+	OPT_HOLD,
+	OPT_NO_HOLD,
 	OPT_COMMIT_SHA,
 	OPT_MODEL,
 	OPT_CONCURRENCY,
@@ -49,6 +51,11 @@ static const struct argp_option options[] = {
 		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
+	{ "hold-libraries", OPT_HOLD, NULL, 0,
+		"with -p: a process that maps a library waits until the functions in it are probed, 50 ms at most; a "
+		"COMMAND does so anyway",
+		1 },
+	{ "no-hold-libraries", OPT_NO_HOLD, NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
@@ -183,6 +190,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_USER:
 		o->user = arg;
+		break;
+	case OPT_HOLD:
+		o->hold = true;
+		break;
+	case OPT_NO_HOLD:
+		o->no_hold = true;
 		break;
 	case OPT_STRICT:
 		o->strict = true;

@@ -69,6 +69,7 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
+	bool hold, no_hold; /* targets wait for the probes of what they map: -p do not, a command does */
 	/* profile metadata; NULL or 0: look elsewhere */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;

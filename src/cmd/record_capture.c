@@ -434,6 +434,9 @@ int run_drain(struct run *r)
 	uint64_t now;
 	int more;
 
+	/* first what somebody may wait for */
+	session_drain_control(r->session);
+	follow_scan(r->follow);
 	more = session_drain(r->session);
 	if (more < 0) {
 		log_error("cannot read the ring buffers: %s", strerror(-more));

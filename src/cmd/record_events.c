@@ -109,7 +109,7 @@ void events_configure(
 	c->sums = profile;
 	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
 	c->ipc_only = !(e & EVENT_SYSCALLS);
-	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP;
+	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (record_wants_trace(o) && e & kinds[i].event)
 			c->emit_mask |= kinds[i].kinds;

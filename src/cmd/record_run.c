@@ -16,6 +16,7 @@
 
 #include "capture/features.h"
 #include "capture/flag.h"
+#include "capture/hold.h"
 #include "capture/privileges.h"
 #include "capture/step_limit.h"
 #include "cmd/cmd.h"
@@ -24,6 +25,7 @@
 #include "cmd/record_flight.h"
 #include "cmd/record_metadata.h"
 #include "engine/inspector.h"
+#include "target/loader.h"
 #include "target/process.h"
 #include "util/log.h"
 
@@ -364,6 +366,7 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 	struct session_config c = {
 		.trace_all = o->all,
 		.watch_maps = r->probes.n,
+		.hold = r->probes.n && (o->command ? !o->no_hold : o->hold),
 		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.uprobe_multi = uprobe_multi,
@@ -470,11 +473,29 @@ static int add_running(pid_t pid, void *arg)
 	return 0;
 }
 
+/* A command waits in its loader; an executable without one has its probes before it begins. */
+static void hold_targets(struct run *r)
+{
+	const struct record_options *o = r->o;
+	char path[PATH_MAX], loader[LOADER_PATH_MAX];
+	bool found = o->command && !command_program(o->command[0], path);
+	int n = hold_loaders(session_hold(r->session), found ? path : NULL);
+
+	if (n < 0)
+		log_warn("libraries that are mapped from here on have their probes some milliseconds later: cannot "
+			 "probe the dynamic loader: %s",
+			strerror(-n));
+	if (found && loader_of(path, loader) == -ENOENT)
+		attach_executable(session_probes(r->session), path);
+}
+
 static int attach_all(struct run *r)
 {
 	const struct record_options *o = r->o;
 	int err;
 
+	if (session_hold(r->session))
+		hold_targets(r);
 	for (size_t i = 0; i < o->n_pids; i++)
 		attach_expect_process(session_probes(r->session), o->pids[i]);
 	err = attach_named_files(session_probes(r->session));
@@ -557,9 +578,9 @@ static void say_begun(const struct run *r)
 	log_info("%s%s", what, r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 }
 
-static int drop_privileges(void)
+static int drop_privileges(const struct run *r)
 {
-	int err = privileges_drop();
+	int err = privileges_drop(r->single_links);
 
 	if (err)
 		log_error("cannot give up privileges: %s", strerror(-err));
@@ -572,8 +593,9 @@ static int run_attached(struct run *r)
 	int err, close_err;
 
 	err = attach_all(r);
+	hold_hurry(session_hold(r->session)); /* takes a privilege */
 	if (!err)
-		err = drop_privileges();
+		err = drop_privileges(r);
 	if (!err)
 		err = start(r);
 	if (err) {
@@ -679,6 +701,7 @@ int record_run(struct record_options *o)
 	raise_descriptors();
 	if (!err)
 		err = open_session(&r, uprobe_multi, uprobe_multi_pid);
+	r.single_links = !uprobe_multi;
 	if (!err && o->view)
 		o->view->session = r.session;
 	if (!err)

@@ -58,6 +58,7 @@ struct run {
 	struct user user; /* of the command */
 	int signal_fd;
 	bool stop, interrupted;
+	bool single_links; /* no uprobe_multi */
 	struct follow *follow;
 	struct window w;
 	struct window_totals whole; /* of all windows that have closed */

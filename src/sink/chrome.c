@@ -495,6 +495,12 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 	case REC_IRQ:
 		chrome_irq(c, (const struct rec_irq *)rec);
 		break;
+	case REC_HOLD:
+		chrome_hold(c, (const struct rec_hold *)rec);
+		break;
+	case REC_PLACED:
+		chrome_placed(c, (const struct rec_placed *)rec);
+		break;
 	case REC_MEMORY:
 		chrome_memory(c, (const struct rec_memory *)rec);
 		break;

@@ -65,6 +65,8 @@ void chrome_request(struct chrome_sink *c, const struct rec_request *r);
 void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
 void chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
 void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
+void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
+void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
 
 /* ---- pieces of an event ---- */

@@ -150,3 +150,35 @@ void chrome_memory(struct chrome_sink *c, const struct rec_memory *r)
 	write_counter(c, &r->h, "pages_allocated", "pages", r->pages_allocated);
 	write_counter(c, &r->h, "pages_freed", "pages", r->pages_freed);
 }
+
+void chrome_hold(struct chrome_sink *c, const struct rec_hold *r)
+{
+	char *p;
+
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	p = fmt_lit(p, "\"waiting for probes\",\"cat\":\"inftrace\",\"args\":{");
+	if (r->h.id == HOLD_EXPIRED)
+		p = fmt_lit(p, "\"expired\":true");
+	*p++ = '}';
+	event_end(c, p);
+}
+
+/* An instant at the end of the interval: several of them overlap. */
+void chrome_placed(struct chrome_sink *c, const struct rec_placed *r)
+{
+	char *p;
+
+	chrome_thread(c, r->h.tgid, r->h.tid);
+	p = event_begin(c);
+	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
+	p = fmt_track(p, r->h.tgid, r->h.tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, r->h.start_ns + r->h.dur_ns);
+	p = fmt_lit(p, ",\"name\":\"probes placed late\",\"cat\":\"inftrace\",\"args\":{\"file\":");
+	p = fmt_json_str(p, r->file, strnlen(r->file, sizeof(r->file)));
+	p = fmt_lit(p, ",\"after_us\":");
+	p = fmt_us(p, r->h.dur_ns);
+	*p++ = '}';
+	event_end(c, p);
+}

@@ -129,6 +129,12 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec)
 	case REC_IRQ:
 		perfetto_irq(s, (const struct rec_irq *)rec);
 		break;
+	case REC_HOLD:
+		perfetto_hold(s, (const struct rec_hold *)rec);
+		break;
+	case REC_PLACED:
+		perfetto_placed(s, (const struct rec_placed *)rec);
+		break;
 	case REC_MEMORY:
 		perfetto_memory(s, (const struct rec_memory *)rec);
 		break;

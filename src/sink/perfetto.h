@@ -249,6 +249,8 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r);
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r);
 void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r);
 void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);
+void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r);
+void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r);
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);

@@ -186,6 +186,28 @@ void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
 	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
 }
 
+void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r)
+{
+	struct event e;
+	uint32_t row;
+
+	row = begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "waiting for probes");
+	if (r->h.id == HOLD_EXPIRED)
+		event_add(&e, "expired", VALUE_BOOL, 1);
+	event_write_record(&e, &r->h, row, HELD_PLAIN);
+}
+
+/* An instant at the end of the interval: several of them overlap. */
+void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r)
+{
+	struct event e;
+
+	begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "probes placed late");
+	event_add_text(&e, "file", r->file, strnlen(r->file, sizeof(r->file)));
+	event_add(&e, "after_ns", VALUE_UINT, r->h.dur_ns);
+	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
+}
+
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 {
 	const struct {

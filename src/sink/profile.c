@@ -47,6 +47,10 @@ struct profile_sink {
 		uint64_t as_of, limit;
 	} cpu;	     /* asked last */
 	bool graphs; /* some step launched one */
+	struct {
+		uint32_t n, expired, placed;
+		uint64_t ns, ns_max, placed_ns_max;
+	} holds;
 };
 
 static char *add_key(char *p, const char *prefix, const char *key)
@@ -176,10 +180,27 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	profile_line_end(&ps->lines, p, r->n.graphs > 0);
 }
 
+static void count_hold(struct profile_sink *ps, const struct rec_hdr *h)
+{
+	if (h->kind == REC_PLACED) {
+		ps->holds.placed++;
+		if (h->dur_ns > ps->holds.placed_ns_max)
+			ps->holds.placed_ns_max = h->dur_ns;
+		return;
+	}
+	ps->holds.n++;
+	ps->holds.expired += h->id == HOLD_EXPIRED;
+	ps->holds.ns += h->dur_ns;
+	if (h->dur_ns > ps->holds.ns_max)
+		ps->holds.ns_max = h->dur_ns;
+}
+
 static void profile_record(struct sink *s, const struct rec_hdr *rec)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
+	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
+		count_hold(ps, rec);
 	if (rec->kind == REC_REQUEST)
 		profile_requests_socket(ps->requests, (const struct rec_request *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
@@ -248,6 +269,22 @@ static char *fmt_share(char *p, uint64_t part, uint64_t whole)
 	return p;
 }
 
+/* Waits for probes, and probes that came late. */
+static char *add_holds(char *p, const struct profile_sink *ps)
+{
+	if (ps->holds.n) {
+		p = add_u64(p, ",\"holds\":", ps->holds.n);
+		p = add_u64(p, ",\"holds_expired\":", ps->holds.expired);
+		p = add_us(p, ",\"held_us\":", ps->holds.ns);
+		p = add_us(p, ",\"held_longest_us\":", ps->holds.ns_max);
+	}
+	if (ps->holds.placed) {
+		p = add_u64(p, ",\"probed_late\":", ps->holds.placed);
+		p = add_us(p, ",\"probed_late_longest_us\":", ps->holds.placed_ns_max);
+	}
+	return p;
+}
+
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
@@ -284,6 +321,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		if (reason_names[i].at)
 			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
 	}
+	p = add_holds(p, ps);
 	p = add_us(p, "},\"stage_us\":{\"total\":", total);
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);

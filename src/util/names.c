@@ -334,6 +334,8 @@ static const char *const rec_kinds[] = {
 	[REC_IRQ] = "irq",
 	[REC_MEMORY] = "memory",
 	[REC_REQUEST] = "request",
+	[REC_HOLD] = "hold",
+	[REC_PLACED] = "placed",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Commands that inftrace starts: found as execvp(3) finds them, held until they are let go. */
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,6 +20,7 @@
 #include <cmocka.h>
 
 #include "target/command.h"
+#include "target/loader.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -145,6 +147,63 @@ static void test_check_errors(void **state)
 	setenv("PATH", before, 1);
 	free(longest);
 	free(before);
+}
+
+/* ---- loaders ---- */
+
+static void write_file(const char *path, const void *data, size_t size)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, size, f), size);
+	fclose(f);
+}
+
+static void test_loader(void **state)
+{
+	char own[LOADER_PATH_MAX], loader[LOADER_PATH_MAX] = "untouched";
+	Elf64_Ehdr e = { .e_ident = ELFMAG, .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(e) };
+	struct {
+		Elf64_Ehdr e;
+		Elf64_Phdr p;
+		char name[LOADER_PATH_MAX + 1];
+	} image;
+
+	(void)state;
+	assert_int_equal(loader_of("/proc/self/exe", own), 0);
+	write_file("script", "#!/bin/sh\n", 10);
+	assert_int_equal(loader_of("script", loader), -ENOEXEC);
+	write_file("script", "", 0);
+	assert_int_equal(loader_of("script", loader), -ENOEXEC);
+	assert_int_equal(loader_of("folder", loader), -ENOEXEC);
+	assert_int_equal(loader_of("nothing", loader), -ENOENT);
+
+	/* no headers; headers beyond the end; a name that is too long, has no end, or is not there */
+	e.e_ident[EI_CLASS] = ELFCLASS64;
+	write_file("exe", &e, sizeof(e));
+	assert_int_equal(loader_of("exe", loader), -ENOENT);
+	e.e_phnum = 1;
+	write_file("exe", &e, sizeof(e));
+	assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+	memset(&image, 'x', sizeof(image));
+	image.e = e;
+	for (size_t len = 0; len <= LOADER_PATH_MAX + 1; len++) {
+		image.p = (Elf64_Phdr){ .p_type = PT_INTERP, .p_offset = offsetof(typeof(image), name), .p_filesz = len };
+		write_file("exe", &image, sizeof(image));
+		assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+	}
+	image.p.p_filesz = 20;
+	image.p.p_offset = UINT64_MAX - 5;
+	write_file("exe", &image, sizeof(image));
+	assert_int_equal(loader_of("exe", loader), -ENOEXEC);
+	image.p.p_offset = offsetof(typeof(image), name);
+	image.name[19] = 0;
+	write_file("exe", &image, sizeof(image));
+	assert_int_equal(loader_of("exe", loader), 0);
+	assert_string_equal(loader, "xxxxxxxxxxxxxxxxxxx");
+	unlink("exe");
+	unlink("script");
 }
 
 /* ---- command_spawn and what follows ---- */
@@ -360,6 +419,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_check_errors),
+		cmocka_unit_test(test_loader),
 		cmocka_unit_test(test_exit_codes),
 		cmocka_unit_test(test_exec_failure),
 		cmocka_unit_test(test_held),

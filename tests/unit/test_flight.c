@@ -64,6 +64,8 @@ static size_t make_record(const struct model *m, size_t n, union any_rec *ret_re
 		[REC_IRQ] = sizeof(struct rec_irq),
 		[REC_MEMORY] = sizeof(struct rec_memory),
 		[REC_REQUEST] = sizeof(struct rec_request),
+		[REC_HOLD] = sizeof(struct rec_hold),
+		[REC_PLACED] = sizeof(struct rec_placed),
 	};
 	uint64_t seed = m->seed + n * UINT64_C(0x9e3779b97f4a7c15), r = 0;
 	enum rec_kind kind;

@@ -161,6 +161,42 @@ static void test_memory(void **state)
 	chrome_done(&o);
 }
 
+static void test_holds(void **state)
+{
+	struct rec_hold h = { .h = hdr(REC_HOLD, HOLD_READY) };
+	struct rec_placed p = { .h = hdr(REC_PLACED, 0), .file = "lib\"\n.so" };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	p.h.dur_ns = 53103426;
+	chrome_open(&o);
+	EMIT(&o, &h);
+	EMIT(&o, &p);
+	chrome_read(&o);
+	validate(&o, false);
+	e = get(&o, "X", "waiting for probes");
+	assert_text(field(e, "cat"), "inftrace");
+	assert_track(e, PID, TID);
+	assert_null(arg(e, "expired"));
+	e = get(&o, "i", "probes placed late");
+	assert_text(field(e, "ts"), "53113.426");
+	assert_text(arg(e, "file"), "lib\"\n.so");
+	assert_text(arg(e, "after_us"), "53103.426");
+	chrome_done(&o);
+
+	h.h.id = HOLD_EXPIRED;
+	memset(p.file, 'x', sizeof(p.file)); /* no NUL */
+	chrome_open(&o);
+	EMIT(&o, &h);
+	EMIT(&o, &p);
+	chrome_read(&o);
+	validate(&o, false);
+	assert_text(arg(get(&o, "X", "waiting for probes"), "expired"), "true");
+	assert_int_equal(strlen(arg(get(&o, "i", "probes placed late"), "file")), sizeof(p.file));
+	chrome_done(&o);
+}
+
 /* ---- the profile ---- */
 
 static struct json_object *line_of(struct out *o, const char *event, unsigned int nth)
@@ -374,6 +410,7 @@ int main(void)
 		TEST(test_ipc),
 		TEST(test_irqs),
 		TEST(test_memory),
+		TEST(test_holds),
 		TEST(test_sums),
 		TEST(test_many_calls),
 		TEST(test_irq_names),

@@ -34,6 +34,8 @@
 #define KNOWN_EXIT_CODE 7
 #define MANY_CALLS 3
 #define SINGLE_LINKS_MAX 128
+#define HOLD_STEPS 201 /* 200, and one of the constructor */
+#define HOLD_TRIES 4
 #define LOG_TAIL_BYTES 2500
 
 static int failures;
@@ -642,6 +644,33 @@ static void record_flight(const char *name)
 	stepper_check(&s, name, 5 * 10, 5, 0);
 }
 
+/*
+ * A library that is called as soon as it is mapped: the command waits in its loader until the probes are in.
+ * A wait that came to its deadline, on a machine as slow as this one, is stated; then it is tried again.
+ */
+static void record_hold(const char *name)
+{
+	char *argv[] = { "/bin/inftrace", "record", "--engine", "none", "-u",
+		"libhold.so:hold_step(n=s32 arg1)@step", "-o", OUT "/hold.json", "--profile", OUT "/hold.jsonl", "--",
+		"/bin/hold", "dlopen", "/lib/libhold.so", "200", NULL };
+	const char *profile = OUT "/hold.jsonl", *trace = OUT "/hold.json";
+	char log[64];
+	int rc, steps, waits, late, tries = 0;
+
+	snprintf(log, sizeof(log), OUT "/%s.log", name);
+	do {
+		unlink(profile);
+		rc = child_finish(child_start(log, argv));
+		steps = lines_with(profile, "\"token_prof\"");
+		waits = lines_with(trace, "\"waiting for probes\"");
+		late = lines_with(trace, "\"probes placed late\"");
+	} while (++tries < HOLD_TRIES && rc == KNOWN_EXIT_CODE && steps < HOLD_STEPS && late);
+	result(rc == KNOWN_EXIT_CODE && (steps == HOLD_STEPS || late) && waits, name,
+		"exit code %d, %d of %d steps, %d waits, %d late, try %d", rc, steps, HOLD_STEPS, waits, late, tries);
+	if (rc != KNOWN_EXIT_CODE)
+		log_print(log);
+}
+
 static void mount_at(const char *type, const char *path)
 {
 	mkdir(path, 0755);
@@ -764,6 +793,7 @@ int main(void)
 	record_max_steps("max-steps");
 	record_every("every");
 	record_flight("flight");
+	record_hold("hold");
 	/* the kernel frees programs some time after the last reference to them is gone */
 	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)
 		pause_ms(20);

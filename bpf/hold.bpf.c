@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Holds a thread in the dynamic loader until the probes of what it has just mapped are in.
+ *
+ * The program sits on the loader's _dl_debug_state(), an empty function which is there for
+ * debuggers: it is called when new files are mapped and before their constructors run. The wait is
+ * a loop in this program, with its own deadline. Nothing outside has to end it: a recorder that is
+ * killed or stopped leaves a process that goes on by itself when the time is over.
+ *
+ * The program may sleep, so that it gives up the CPU where the kernel does not preempt itself:
+ * bpf_copy_from_user_task() passes a cond_resched() on its way (get_user_pages), and fails when the
+ * thread is to be killed. It waits in a section of RCU tasks trace, and attaching a probe waits for
+ * no grace period; it does want to write to the process's mmap_lock, so the copies, which read-lock
+ * it, are far apart.
+ */
+#include "spans.bpf.h"
+
+#define HOLD_TURNS (1 << 22) /* the deadline comes before, by far */
+#define HOLD_YIELD 512       /* turns, some 50 us */
+
+/* By tgid: the newest mapping whose probes are in. Written by user space. Full: nothing new is held
+ * there, counted by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HOLDS_MAX);
+	__type(key, u32);
+	__type(value, u64);
+} holds_done SEC(".maps");
+
+struct hold_wait {
+	u64 mapped, deadline, sp;
+	u32 tgid;
+	u32 ready;
+};
+
+static __always_inline bool hold_over(const struct hold_wait *w)
+{
+	u64 *done = bpf_map_lookup_elem(&holds_done, &w->tgid);
+
+	return done && READ_ONCE(*done) >= w->mapped;
+}
+
+static long hold_turn(u32 i, struct hold_wait *w)
+{
+	u8 byte;
+
+	if (hold_over(w)) {
+		w->ready = 1;
+		return 1;
+	}
+	if (!enabled || bpf_ktime_get_boot_ns() >= w->deadline)
+		return 1;
+	return !(i % HOLD_YIELD) && bpf_copy_from_user_task(&byte, sizeof(byte), (void *)w->sp,
+					    bpf_get_current_task_btf(), 0);
+}
+
+SEC("?uprobe.s")
+int hold_loader(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct hold_wait w = { .tgid = task->tgid, .sp = PT_REGS_SP(ctx) };
+	struct rec_hold r = {};
+	struct hold_state *h;
+	u64 start;
+
+	keep_stack(ctx);
+	if (!enabled || !thread_of(task))
+		return 0;
+	h = bpf_map_lookup_elem(&holds, &w.tgid);
+	if (!h)
+		return 0;
+	w.mapped = READ_ONCE(h->mapped);
+	if (!w.mapped || hold_over(&w))
+		return 0;
+	start = bpf_ktime_get_boot_ns();
+	w.deadline = start + HOLD_NS;
+	__sync_fetch_and_add(&h->waiting, 1);
+	bpf_loop(HOLD_TURNS, hold_turn, &w, 0);
+	__sync_fetch_and_add(&h->waiting, -1);
+	if (!w.ready)
+		h->missed = w.mapped;
+	hdr_fill(&r.h, REC_HOLD, start, bpf_ktime_get_boot_ns(), w.tgid, task->pid,
+		w.ready ? HOLD_READY : HOLD_EXPIRED, 0);
+	emit(&r, sizeof(r), REC_HOLD);
+	return 0;
+}

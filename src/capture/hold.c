@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/hold.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <linux/sched.h>
+#include <linux/sched/types.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/links.h"
+#include "probe.h"
+#include "target/elf.h"
+#include "target/loader.h"
+#include "target/process.h"
+#include "util/log.h"
+
+#define LOADERS_MAX 32 /* more kinds of loaders than any system has */
+#define NICE (-15)
+#define LOADER_FUNCTION "_dl_debug_state"
+
+struct loader {
+	uint64_t ino; /* the device differs between stat(2) and maps on some filesystems */
+	uint64_t since_ns;
+	int fd;                /* of a uprobe_multi link; or -1 */
+	struct bpf_link *link; /* or NULL; neither: it cannot be probed */
+};
+
+struct hold {
+	struct bpf_program *prog;
+	bool multi;
+	int holds_fd, done_fd;
+	struct loader loaders[LOADERS_MAX];
+	size_t n;
+};
+
+int hold_new(const struct hold_config *c, struct hold **ret_hold)
+{
+	struct hold *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -ENOMEM;
+	h->prog = c->prog;
+	h->multi = c->multi;
+	h->holds_fd = c->holds_fd;
+	h->done_fd = c->done_fd;
+	*ret_hold = h;
+	return 0;
+}
+
+void hold_free(struct hold *h)
+{
+	if (!h)
+		return;
+	for (size_t i = 0; i < h->n; i++) {
+		bpf_link__destroy(h->loaders[i].link);
+		if (h->loaders[i].fd >= 0)
+			close(h->loaders[i].fd);
+	}
+	free(h);
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static struct loader *find(struct hold *h, uint64_t ino)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		if (h->loaders[i].ino == ino)
+			return &h->loaders[i];
+	}
+	return NULL;
+}
+
+static int attach(
+	const struct hold *h, struct loader *l, int file, const char *path, uint64_t offset)
+{
+	struct link_sites site = { 0 };
+	int err;
+
+	if (!h->multi) {
+		l->link = bpf_program__attach_uprobe(h->prog, false, -1, path, offset);
+		return l->link ? 0 : -errno;
+	}
+	err = link_sites_add(&site, offset, 0, 0);
+	if (!err)
+		l->fd = links_create_multi(bpf_program__fd(h->prog), false, file, &site, 0);
+	link_sites_free(&site);
+	return err ? err : l->fd < 0 ? l->fd : 0;
+}
+
+/* Takes over fd. shown: for messages. One that is no loader after all is remembered, too. */
+static int add(struct hold *h, int fd, const char *shown)
+{
+	struct loader *l = &h->loaders[h->n];
+	struct elf_file *elf = NULL;
+	struct elf_symbol sym;
+	struct stat st;
+	char opened[32];
+	int err;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || find(h, st.st_ino) || h->n == LOADERS_MAX) {
+		close(fd);
+		return 0;
+	}
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+	*l = (struct loader){ .ino = st.st_ino, .fd = -1 };
+	err = elf_open(opened, &elf);
+	if (!err)
+		err = elf_find_symbol(elf, LOADER_FUNCTION, &sym);
+	if (!err)
+		err = attach(h, l, fd, opened, sym.offset);
+	if (!err)
+		log_debug("the loader %s holds what it maps until its probes are in", shown);
+	l->since_ns = err ? UINT64_MAX : boot_ns();
+	h->n++;
+	elf_close(elf);
+	close(fd);
+	return err ? err : 1;
+}
+
+static int add_path(struct hold *h, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	return fd < 0 ? -errno : add(h, fd, path);
+}
+
+int hold_loaders(struct hold *h, const char *command)
+{
+	static const char *const usual[] = { "/lib*/ld-*.so*", "/lib/*/ld-*.so*",
+		"/usr/lib/*/libc.so" };
+	char loader[LOADER_PATH_MAX];
+	int n = 0, first = -ENOENT, err;
+	glob_t g;
+
+	if (!h)
+		return 0;
+	if (command && !loader_of(command, loader)) {
+		err = add_path(h, loader);
+		n += err > 0;
+		first = err < 0 ? err : first;
+	}
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+		if (glob(usual[i], GLOB_NOSORT, NULL, &g))
+			continue;
+		for (size_t k = 0; k < g.gl_pathc; k++) {
+			err = add_path(h, g.gl_pathv[k]);
+			n += err > 0;
+			/* of others than those of this system it does not matter */
+			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC &&
+				first == -ENOENT)
+				first = err;
+		}
+		globfree(&g);
+	}
+	return n ? n : first;
+}
+
+void hold_hurry(const struct hold *h)
+{
+	struct sched_attr a = {
+		.size = sizeof(a),
+		.sched_policy = SCHED_NORMAL,
+		.sched_flags = SCHED_FLAG_RESET_ON_FORK,
+		.sched_nice = NICE,
+	};
+
+	if (h && syscall(SYS_sched_setattr, 0, &a, 0))
+		log_debug("cannot run before others: %s", strerror(errno));
+}
+
+struct look {
+	struct hold *h;
+	pid_t pid;
+	uint64_t before_ns;
+	bool held;
+};
+
+uint64_t hold_begin(struct hold *h, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	struct hold_state s;
+
+	return h && !bpf_map_lookup_elem(h->holds_fd, &key, &s) ? s.mapped : 0;
+}
+
+void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
+{
+	uint32_t key = (uint32_t)pid;
+
+	if (h && mapped && bpf_map_update_elem(h->done_fd, &key, &mapped, BPF_ANY))
+		log_debug("process %d waits for probes that are in: %s", pid, strerror(errno));
+}
+
+bool hold_waits(struct hold *h, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	struct hold_state s;
+
+	return h && !bpf_map_lookup_elem(h->holds_fd, &key, &s) && s.waiting;
+}
+
+static int find_loader(const struct mapped_file *m, void *arg)
+{
+	struct look *l = arg;
+	const struct loader *found = find(l->h, m->ino);
+
+	l->held |= found && found->since_ns < l->before_ns;
+	return l->held;
+}
+
+bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns)
+{
+	struct look l = { .h = h, .pid = pid, .before_ns = mapped_ns };
+	uint32_t key = (uint32_t)pid;
+	struct hold_state s;
+
+	if (!h || !mapped || bpf_map_lookup_elem(h->holds_fd, &key, &s) || s.missed >= mapped)
+		return false;
+	process_each_mapped(pid, find_loader, &l);
+	return l.held;
+}
+
+void hold_forget(struct hold *h, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+
+	if (h)
+		bpf_map_delete_elem(h->done_fd, &key);
+}
