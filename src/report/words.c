@@ -146,8 +146,9 @@ static const char *by_word(uint8_t state)
 
 /* Who ran instead, or who ended the wait. Without a table of those who ran it is known of the longest wait only,
  * which may be one of many. */
-static void add_by(struct text *t, const struct model *m, const struct cause *c)
+static void add_by(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
+	bool own = c->n_behind && c->behind[0].pid == p->pid;
 	char d[DURATION_MAX];
 
 	if ((!c->by && !c->by_tid) || !by_word(c->state))
@@ -158,21 +159,22 @@ static void add_by(struct text *t, const struct model *m, const struct cause *c)
 		add(t, ",");
 	add(t, " %s", by_word(c->state));
 	if (c->by_tid)
-		add(t, "pid %u%s", c->by_tid, c->by ? " " : "");
+		add(t, "%s %u%s", own ? "its own thread" : "pid", c->by_tid, c->by ? " " : "");
 	if (c->by)
 		add_name(t, m, c->by);
 }
 
-/* "pid 990 `cc1plus`" */
-static void add_culprit(struct text *t, const struct model *m, const struct behind_info *row)
+/* "pid 990 `cc1plus`", or "its own thread 990 `server`" */
+static void add_culprit(
+	struct text *t, const struct model *m, const struct process *p, const struct behind_info *row)
 {
 	if (row->tid)
-		add(t, "pid %u ", row->tid);
+		add(t, "%s %u ", row->pid == p->pid ? "its own thread" : "pid", row->tid);
 	add_name(t, m, row->by);
 }
 
-static void add_part(
-	struct text *t, const struct model *m, const struct behind_info *row, bool first)
+static void add_part(struct text *t, const struct model *m, const struct process *p,
+	const struct behind_info *row, bool first)
 {
 	char d[DURATION_MAX];
 
@@ -186,12 +188,13 @@ static void add_part(
 		break;
 	case SOMEBODY:
 		add(t, "behind ");
-		add_culprit(t, m, row);
+		add_culprit(t, m, p, row);
 	}
 }
 
 /* Several were in the way, one after another. */
-static void add_parts(struct text *t, const struct model *m, const struct cause *c)
+static void add_parts(
+	struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	int64_t others = c->behind_whole;
 	char d[DURATION_MAX];
@@ -203,7 +206,7 @@ static void add_parts(struct text *t, const struct model *m, const struct cause 
 
 		if (i && row->ns < c->behind_whole / BEHIND_LEAST)
 			break;
-		add_part(t, m, row, !i);
+		add_part(t, m, p, row, !i);
 		others -= row->ns;
 	}
 	if (others >= c->behind_whole / BEHIND_LEAST)
@@ -293,9 +296,9 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		add_phrase(t, phrases[c->state], c->part);
 		add_counts(t, s, c);
 		if (one_culprit(c))
-			add_by(t, m, c);
+			add_by(t, m, p, c);
 		else
-			add_parts(t, m, c);
+			add_parts(t, m, p, c);
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));

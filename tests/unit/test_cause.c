@@ -405,7 +405,7 @@ static void test_crowd(void **state)
 		"waited for a CPU behind one another: more threads than allowed CPUs");
 	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
 	assert_non_null(strstr(text, ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
-				     "for a CPU behind pid 4712 `engine`"));
+				     "for a CPU behind its own thread 4712 `engine`"));
 	summary_free(&sum);
 
 	/* with a CPU for each it is the scheduler's choice */
