@@ -88,20 +88,34 @@ static __always_inline struct group *group_of(u32 tgid, u64 key)
 	return NULL;
 }
 
+#define GROUP_KEY_TAKEN 1 /* being made; keys are addresses, which this is none of */
+
+/*
+ * Makes a group in a way that holds `before`. Its key is the last that is written: who finds it by that
+ * finds the rest of it, too.
+ */
+static __always_inline bool group_make(struct group *g, u64 before, u32 tgid, u64 key)
+{
+	if (READ_ONCE(g->step) ||
+		__sync_val_compare_and_swap(&g->key, before, GROUP_KEY_TAKEN) != before)
+		return 0;
+	g->tgid = tgid;
+	g->n_members = 0;
+	__sync_lock_test_and_set(&g->key, key); /* orders the stores before it */
+	return 1;
+}
+
+/* In a way that is empty, or else in one whose group is at no step. */
 __weak __noinline int group_create(u32 tgid, u64 key)
 {
-	for (u32 way = 0; way < GROUP_WAYS; way++) {
-		struct group *g = group_way(tgid, key, way);
-		u64 before;
-
-		if (!g || READ_ONCE(g->step))
-			continue;
-		before = READ_ONCE(g->key);
-		if (__sync_val_compare_and_swap(&g->key, before, key) != before)
-			continue;
-		g->tgid = tgid;
-		g->n_members = 0;
+	if (key <= GROUP_KEY_TAKEN)
 		return 0;
+	for (u32 i = 0; i < 2 * GROUP_WAYS; i++) {
+		struct group *g = group_way(tgid, key, i % GROUP_WAYS);
+		u64 before = g && i >= GROUP_WAYS ? READ_ONCE(g->key) : 0;
+
+		if (g && before != GROUP_KEY_TAKEN && group_make(g, before, tgid, key))
+			return 0;
 	}
 	__sync_fetch_and_add(&stats.workers_full, 1);
 	return 0;

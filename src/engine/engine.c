@@ -2,11 +2,8 @@
 /* Presets: from JSON to probe specifications, with errors that name file, line and key. */
 #include "engine/engine.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -157,122 +154,6 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 			return -ENOMEM;
 	}
 	return 0;
-}
-
-bool engine_claims(const struct engine *e, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	bool claims = false;
-
-	for (size_t k = 0; k < e->n_mapped && !claims; k++)
-		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
-	return claims;
-}
-
-static int add_variant(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
-{
-	struct enum_variant *list;
-
-	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].dev == dev && t->variants[i].ino == ino)
-			return -EEXIST; /* under another path */
-	}
-	if (t->n_variants == ENUM_VARIANTS_MAX)
-		return -E2BIG;
-	if (!t->users)
-		t->users = calloc(ENUM_USERS_MAX, sizeof(*t->users));
-	list = t->users ? realloc(t->variants, (t->n_variants + 1) * sizeof(*list)) : NULL;
-	if (!list)
-		return -ENOMEM;
-	t->variants = list;
-	list[t->n_variants++] = (struct enum_variant){ .dev = dev, .ino = ino, .names = names, .n = n };
-	return 0;
-}
-
-void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n)
-{
-	struct enum_table *t = &e->enums[i];
-
-	if (!t->object || add_variant(t, pt->reading.dev, pt->reading.ino, names, n)) {
-		elf_strings_free(names, n);
-		return;
-	}
-	for (size_t k = 0; k < n; k++) {
-		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
-			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
-	}
-	pt->many_names |= t->n_variants > 1;
-	if (t->from_file)
-		return;
-	elf_strings_free(t->names, t->n);
-	t->names = names;
-	t->n = n;
-	t->from_file = true;
-}
-
-/* ---- whose names ---- */
-
-static struct enum_user *user_of(const struct enum_table *t, uint32_t tgid)
-{
-	return &t->users[tgid % ENUM_USERS_MAX];
-}
-
-static void each_table(struct probe_table *pt, void (*cb)(struct enum_table *t, const uint64_t *arg),
-	const uint64_t *arg)
-{
-	for (size_t i = 0; i < pt->n_engines; i++) {
-		struct engine *e = pt->engines[i];
-
-		for (size_t k = 0; k < e->n_enums; k++) {
-			if (e->enums[k].n_variants)
-				cb(&e->enums[k], arg);
-		}
-	}
-}
-
-static void table_mapped(struct enum_table *t, const uint64_t *arg)
-{
-	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].dev == arg[0] && t->variants[i].ino == arg[1])
-			*user_of(t, (uint32_t)arg[2]) = (struct enum_user){ (uint32_t)arg[2], (uint32_t)i };
-	}
-}
-
-void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid)
-{
-	each_table(pt, table_mapped, (const uint64_t[]){ dev, ino, tgid });
-	pt->used = 0;
-}
-
-static void table_forked(struct enum_table *t, const uint64_t *arg)
-{
-	struct enum_user *parent = user_of(t, (uint32_t)arg[0]), *child = user_of(t, (uint32_t)arg[1]);
-
-	if (parent->tgid == arg[0])
-		*child = (struct enum_user){ (uint32_t)arg[1], parent->variant };
-	else if (child->tgid == arg[1]) /* one of that number is long gone */
-		*child = (struct enum_user){ 0 };
-}
-
-void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid)
-{
-	each_table(pt, table_forked, (const uint64_t[]){ parent, tgid });
-	pt->used = 0;
-}
-
-static void table_switch(struct enum_table *t, const uint64_t *arg)
-{
-	const struct enum_user *user = user_of(t, (uint32_t)arg[0]);
-	const struct enum_variant *v = &t->variants[user->tgid == arg[0] ? user->variant : 0];
-
-	t->names = v->names;
-	t->n = v->n;
-}
-
-void probe_table_switch(struct probe_table *pt, uint32_t tgid)
-{
-	each_table(pt, table_switch, (const uint64_t[]){ tgid });
-	pt->used = tgid;
 }
 
 static int read_enums(struct reader *r, struct json_object *root)
@@ -829,7 +710,7 @@ static int check_detail(const struct reader *r, struct json_object *root)
 	return err;
 }
 
-static int load_file(struct probe_table *pt, const char *path)
+int engine_load_file(struct probe_table *pt, const char *path)
 {
 	struct reader r = { .path = path, .pt = pt };
 	struct json_object *root = NULL;
@@ -865,78 +746,5 @@ out:
 		log_error("cannot read the preset %s: out of memory", path);
 	json_object_put(root);
 	free(text);
-	return err;
-}
-
-/* Installed presets: beside the binary in a build tree, else where make install put them. */
-static int engines_dir(char *buf, size_t size)
-{
-	const char *env = getenv("INFTRACE_ENGINES");
-	char exe[PATH_MAX];
-	struct stat st;
-	ssize_t n;
-
-	if (env) {
-		snprintf(buf, size, "%s", env);
-		return 0;
-	}
-	n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	if (n > 0) {
-		exe[n] = 0;
-		*strrchr(exe, '/') = 0;
-		if (snprintf(buf, size, "%s/../engines", exe) < (int)size && !stat(buf, &st))
-			return 0;
-		if (snprintf(buf, size, "%s/../share/inftrace/engines", exe) < (int)size && !stat(buf, &st))
-			return 0;
-	}
-	snprintf(buf, size, "%s", ENGINES_DIR);
-	return stat(buf, &st) ? -ENOENT : 0;
-}
-
-int engine_load(struct probe_table *pt, const char *name)
-{
-	char dir[PATH_MAX + 32], path[PATH_MAX + 300];
-	size_t len = strlen(name);
-
-	if (strchr(name, '/') || (len > 5 && !strcmp(name + len - 5, ".json")))
-		return load_file(pt, name);
-	if (engines_dir(dir, sizeof(dir)) ||
-		snprintf(path, sizeof(path), "%s/%s.json", dir, name) >= (int)sizeof(path) ||
-		access(path, R_OK)) {
-		log_error("--engine: no preset named %.80s in %s; inftrace engines lists them; or give its file, or none", name,
-			dir);
-		return -EINVAL;
-	}
-	return load_file(pt, path);
-}
-
-static int is_preset(const struct dirent *d)
-{
-	size_t len = strlen(d->d_name);
-
-	return d->d_name[0] != '.' && len > 5 && !strcmp(d->d_name + len - 5, ".json");
-}
-
-int engine_load_all(struct probe_table *pt)
-{
-	char dir[PATH_MAX + 32], path[PATH_MAX + 300];
-	struct dirent **list;
-	int n, err = 0;
-
-	if (engines_dir(dir, sizeof(dir))) {
-		log_warn("no presets in %s: no engine is detected (set INFTRACE_ENGINES)", dir);
-		return 0;
-	}
-	n = scandir(dir, &list, is_preset, alphasort);
-	if (n < 0)
-		log_warn("cannot read the presets in %s: %s; no engine is detected", dir, strerror(errno));
-	for (int i = 0; i < n; i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
-		if (!err)
-			err = load_file(pt, path);
-		free(list[i]);
-	}
-	if (n >= 0)
-		free(list);
 	return err;
 }

@@ -142,6 +142,9 @@ void probe_table_free(struct probe_table *pt);
  */
 int engine_load(struct probe_table *pt, const char *name);
 
+/* The same for a file. */
+int engine_load_file(struct probe_table *pt, const char *path);
+
 /* Loads every installed preset. Returns 0 also when there is none. */
 int engine_load_all(struct probe_table *pt);
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Names of the values of arguments: each process has those of the files that it has mapped itself. */
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "target/elf_pointers.h"
+
+bool engine_claims(const struct engine *e, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	bool claims = false;
+
+	for (size_t k = 0; k < e->n_mapped && !claims; k++)
+		claims = !fnmatch(e->mapped[k], slash ? slash + 1 : path, 0);
+	return claims;
+}
+
+static int add_variant(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
+{
+	struct enum_variant *list;
+
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (t->variants[i].dev == dev && t->variants[i].ino == ino)
+			return -EEXIST; /* under another path */
+	}
+	if (t->n_variants == ENUM_VARIANTS_MAX)
+		return -E2BIG;
+	if (!t->users)
+		t->users = calloc(ENUM_USERS_MAX, sizeof(*t->users));
+	list = t->users ? realloc(t->variants, (t->n_variants + 1) * sizeof(*list)) : NULL;
+	if (!list)
+		return -ENOMEM;
+	t->variants = list;
+	list[t->n_variants++] = (struct enum_variant){ .dev = dev, .ino = ino, .names = names, .n = n };
+	return 0;
+}
+
+void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char **names, size_t n)
+{
+	struct enum_table *t = &e->enums[i];
+
+	if (!t->object || add_variant(t, pt->reading.dev, pt->reading.ino, names, n)) {
+		elf_strings_free(names, n);
+		return;
+	}
+	for (size_t k = 0; k < n; k++) {
+		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
+			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
+	}
+	pt->many_names |= t->n_variants > 1;
+	if (t->from_file)
+		return;
+	elf_strings_free(t->names, t->n);
+	t->names = names;
+	t->n = n;
+	t->from_file = true;
+}
+
+/* ---- whose names ---- */
+
+static struct enum_user *user_of(const struct enum_table *t, uint32_t tgid)
+{
+	return &t->users[tgid % ENUM_USERS_MAX];
+}
+
+static void each_table(struct probe_table *pt, void (*cb)(struct enum_table *t, const uint64_t *arg),
+	const uint64_t *arg)
+{
+	for (size_t i = 0; i < pt->n_engines; i++) {
+		struct engine *e = pt->engines[i];
+
+		for (size_t k = 0; k < e->n_enums; k++) {
+			if (e->enums[k].n_variants)
+				cb(&e->enums[k], arg);
+		}
+	}
+}
+
+static void table_mapped(struct enum_table *t, const uint64_t *arg)
+{
+	for (size_t i = 0; i < t->n_variants; i++) {
+		if (t->variants[i].dev == arg[0] && t->variants[i].ino == arg[1])
+			*user_of(t, (uint32_t)arg[2]) = (struct enum_user){ (uint32_t)arg[2], (uint32_t)i };
+	}
+}
+
+void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid)
+{
+	each_table(pt, table_mapped, (const uint64_t[]){ dev, ino, tgid });
+	pt->used = 0;
+}
+
+static void table_forked(struct enum_table *t, const uint64_t *arg)
+{
+	struct enum_user *parent = user_of(t, (uint32_t)arg[0]), *child = user_of(t, (uint32_t)arg[1]);
+
+	if (parent->tgid == arg[0])
+		*child = (struct enum_user){ (uint32_t)arg[1], parent->variant };
+	else if (child->tgid == arg[1]) /* one of that number is long gone */
+		*child = (struct enum_user){ 0 };
+}
+
+void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid)
+{
+	each_table(pt, table_forked, (const uint64_t[]){ parent, tgid });
+	pt->used = 0;
+}
+
+static void table_switch(struct enum_table *t, const uint64_t *arg)
+{
+	const struct enum_user *user = user_of(t, (uint32_t)arg[0]);
+	const struct enum_variant *v = &t->variants[user->tgid == arg[0] ? user->variant : 0];
+
+	t->names = v->names;
+	t->n = v->n;
+}
+
+void probe_table_switch(struct probe_table *pt, uint32_t tgid)
+{
+	each_table(pt, table_switch, (const uint64_t[]){ tgid });
+	pt->used = tgid;
+}
