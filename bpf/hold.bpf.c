@@ -60,11 +60,12 @@ int hold_loader(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct hold_wait w = { .tgid = task->tgid, .sp = PT_REGS_SP(ctx) };
 	struct rec_hold r = {};
+	struct thread *t = thread_of(task);
 	struct hold_state *h;
-	u64 start;
+	u64 start, end;
 
 	keep_stack(ctx);
-	if (!enabled || !thread_of(task))
+	if (!enabled || !t)
 		return 0;
 	h = bpf_map_lookup_elem(&holds, &w.tgid);
 	if (!h)
@@ -72,15 +73,17 @@ int hold_loader(struct pt_regs *ctx)
 	w.mapped = READ_ONCE(h->mapped);
 	if (!w.mapped || hold_over(&w))
 		return 0;
-	start = bpf_ktime_get_boot_ns();
+	/* ends a time off the CPU whose end was not seen, which would overlap with this span; so does the
+	 * one at the end */
+	start = thread_account(t);
 	w.deadline = start + HOLD_NS;
 	__sync_fetch_and_add(&h->waiting, 1);
 	bpf_loop(HOLD_TURNS, hold_turn, &w, 0);
 	__sync_fetch_and_add(&h->waiting, -1);
 	if (!w.ready)
 		h->missed = w.mapped;
-	hdr_fill(&r.h, REC_HOLD, start, bpf_ktime_get_boot_ns(), w.tgid, task->pid,
-		w.ready ? HOLD_READY : HOLD_EXPIRED, 0);
+	end = thread_account(t);
+	hdr_fill(&r.h, REC_HOLD, start, end, w.tgid, task->pid, w.ready ? HOLD_READY : HOLD_EXPIRED, 0);
 	emit(&r, sizeof(r), REC_HOLD);
 	return 0;
 }

@@ -16,9 +16,10 @@ build storm
 build life
 build dl
 build dl_lib -shared -fPIC
-# with the objects of inftrace itself
+# with the objects of inftrace itself, of which the linker takes those that are used
+ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
 cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
-	"$BUILD"/io/{writer,gzip,framing}.o "$BUILD"/util/log.o "$BUILD"/util/json_*.o -ljson-c -lz -pthread
+	"$TMP/inftrace.a" -ljson-c -lz -pthread
 bpf_ids >"$TMP/bpf.before"
 traces=()
 

@@ -627,12 +627,14 @@ def summary(counts, err):
             diff.equal("more steps on their own track than on the threads'", more, {})
         elif cat == "requests":
             got["request"] += sum(n for name, n in names.items() if name != "ttft")
+        elif cat == "inftrace":
+            got["hold"] += names.get("waiting for probes", 0)
         elif cat != "loss":
             got[KIND_OF_CATEGORY.get(cat, "function")] += sum(names.values())
     with open(err) as f:
         line = re.search(r"^inftrace: [\d.]+ s, (.*)$", f.read(), re.M)
     own = collections.Counter({kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", line[1])})
-    del own["memory"]  # counters are no slices
+    del own["memory"], own["placed"]  # counters, and instants of a process, are no slices
     for kind in sorted(set(got) | set(own)):
         diff.equal(kind, got[kind], own[kind])
     if not diff.n:
