@@ -463,9 +463,9 @@ static int first_error(struct writer *w)
 		return err;
 	w->said = true;
 	if (w->missed_floor) {
-		log_error("cannot write %s: less than %.3g MB is free on its file system, see "
+		log_error("cannot write %s: less than %.*f MB is free on its file system, see "
 			  "--min-free; the file is valid up to here",
-			w->name, (double)w->missed_floor / 1e6);
+			w->name, w->missed_floor < 1000000 ? 3 : 0, (double)w->missed_floor / 1e6);
 		return err;
 	}
 	log_error("cannot write %s: %s; the file is valid up to here", w->name,

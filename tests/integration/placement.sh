@@ -28,7 +28,10 @@ traced() {
 	find "/proc/$BG/fd" -lname '*perf_event*' | wc -l >"$TMP/perf_events"
 	echo 1<>"$TMP/go" # does not wait for a reader
 	wait "$target" || rc=$?
-	wait "$BG" || return 120
+	wait "$BG" || {
+		sed 's/^/# /' "$TMP/err"
+		return 120
+	}
 	return "$rc"
 }
 

@@ -71,7 +71,7 @@ fill() {
 	mkdir -p "$disk"
 	mount -t tmpfs -o "size=$((4 * n))k" none "$disk"
 	rc=0
-	timeout 30 "${run[@]}" -e syscalls,functions -d 5s "$option" "$file" -p "$storm" 2>"$err" || rc=$?
+	timeout 30 "${run[@]}" --min-free 0 -e syscalls,functions -d 5s "$option" "$file" -p "$storm" 2>"$err" || rc=$?
 	size=$(stat -c %s "$file" || echo 0)
 	cp "$file" "$full/" || true
 	umount "$disk"
