@@ -623,7 +623,7 @@ static bool lacks_option(const struct run *r)
 	for (size_t i = 0; i < r->probes.n; i++) {
 		const struct probe_spec *s = &r->probes.specs[i];
 
-		if (!s->engine && !s->from && !s->attached)
+		if (!s->engine && !s->from && !s->attached && !s->refused)
 			return true;
 	}
 	return false;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
 #define PRESET_DEPTH_MAX 8
+#define PIPE_WAIT_MS 5000 /* for each part of a preset that comes through a pipe */
 #define SHOWN_MAX 80 /* bytes of a preset's own text in a message */
 
 struct reader {
@@ -605,43 +607,59 @@ static int read_root(struct reader *r, struct json_object *root)
 	return read_probes(r, root);
 }
 
+/* Something can be read, or has ended. A pipe that nobody writes to is not waited for. */
+static int wait_for_text(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n = poll(&p, 1, PIPE_WAIT_MS);
+
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	return n ? 0 : -ETIMEDOUT;
+}
+
+/* Regular files, and pipes: presets are small, and --engine <(COMMAND) is handy. */
 static int read_text(const char *path, char **ret_text, size_t *ret_len)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
+	size_t len = 0;
 	struct stat st;
 	char *text;
-	size_t n;
-	FILE *f;
+	ssize_t n;
 
 	if (fd < 0)
 		return -errno;
-	/* a pipe without a writer would be waited for */
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE;
-	}
-	f = fdopen(fd, "r");
-	if (!f) {
-		close(fd);
-		return -ENOMEM;
-	}
 	text = malloc(PRESET_MAX + 1);
-	if (!text) {
-		fclose(f);
-		return -ENOMEM;
+	if (!text)
+		err = -ENOMEM;
+	else if (fstat(fd, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
+		err = S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE;
+	while (!err) {
+		err = wait_for_text(fd);
+		if (err)
+			break;
+		n = read(fd, text + len, PRESET_MAX + 1 - len);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			err = -errno;
+		else if (n > 0)
+			len += (size_t)n;
+		else if (n == 0 && !len && S_ISFIFO(st.st_mode))
+			err = -ETIMEDOUT;
+		else if (n == 0)
+			break;
+		if (!err && len > PRESET_MAX)
+			err = -EFBIG;
 	}
-	n = fread(text, 1, PRESET_MAX + 1, f);
-	if (ferror(f) || n > PRESET_MAX) {
-		int err = ferror(f) ? -EIO : -EFBIG;
-
+	close(fd);
+	if (err) {
 		free(text);
-		fclose(f);
 		return err;
 	}
-	text[n] = 0;
-	fclose(f);
+	text[len] = 0;
 	*ret_text = text;
-	*ret_len = n;
+	*ret_len = len;
 	return 0;
 }
 
@@ -719,9 +737,11 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	int err;
 
 	err = read_text(path, &text, &len);
-	if (err == -EISDIR || err == -ESPIPE) {
+	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT) {
 		log_error("--engine: %s is %s: give a preset's file, or its name", path,
-			err == -EISDIR ? "a directory" : "no regular file");
+			err == -EISDIR	 ? "a directory"
+			: err == -ESPIPE ? "no regular file"
+					 : "a pipe that nobody writes to");
 		return -EINVAL;
 	}
 	if (err) {

@@ -126,7 +126,7 @@ rows <<-'TABLE'
 	options behind several numbers | 2 | write -p .*pgrep -d, NAME | -p $target $$ -d 1s
 	a duration of 0 | 2 | -d: a duration of 0 records nothing; without -d | -d 0 -p $target
 	an empty name of the profile | 2 | --profile: the name is empty | --profile '' -p $target
-	a preset that is a pipe | 2 | pipe.json is no regular file: give a preset | --engine $TMP/pipe.json -p $target
+	a preset that is a pipe | 2 | pipe.json is a pipe that nobody writes to | --engine $TMP/pipe.json -p $target
 	more memory than there is | 2 | 999TB is more than the .* of memory | --flight-recorder 999TB -p $target
 	no directory of a refused run | 2 | no preset named nope | --profile new/dir/p --engine nope -p $target
 	no directory of refused windows | 2 | no preset named nope | --window manual --output-dir new --engine nope -p $target

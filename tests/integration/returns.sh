@@ -60,7 +60,9 @@ traced() {
 	wait_until 30 grep -q recording "$TMP/err"
 	echo >&9
 	exec 9>&-
-	wait "$target" && wait "$BG"
+	wait "$target" && wait "$BG" && return
+	sed 's/^/# /' "$TMP/err"
+	return 1
 }
 
 check "functions named as Go's: the program runs" traced "$TMP/like_go" --engine "$TMP/like_go.json" \
