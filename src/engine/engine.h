@@ -95,7 +95,7 @@ struct probe_spec {
 	uint8_t row_count, rows_at, row_else; /* as in struct probe: rows, rows_at, row_else */
 	struct row_fetch row[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
-	bool refused;		     /* found where it must not be probed */
+	bool refused;		     /* found where it must not, or cannot, be probed */
 	unsigned int attached;	     /* sites attached so far */
 	uint64_t records;
 	int handle_arg; /* >= 0: calls tell that this argument's value is called ... */

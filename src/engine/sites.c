@@ -151,8 +151,7 @@ static void tell(struct probe_table *pt, const char *shown, const struct found *
 	bool told = *last_told == f->spec;
 
 	*last_told = f->spec;
-	if (f->kind == FOUND_GO)
-		s->refused = true;
+	s->refused = true;
 	if (told)
 		return;
 	if (f->kind == FOUND_GO)
