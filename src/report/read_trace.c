@@ -8,6 +8,8 @@
 
 #include "report/read.h"
 
+#define PID_MAX_LIMIT 4194304 /* of the kernel: tids above it are inftrace's own */
+
 struct trace_reader {
 	struct model *m;
 	struct json_reader json;
@@ -57,6 +59,17 @@ static void step_breakdown(struct trace_reader *r, struct json_object *breakdown
 		step->own[STATE_OTHER] = step->total - sum;
 }
 
+/* Threads that share a track are named in the args (docs/trace-format.md). */
+static uint32_t event_thread(struct json_object *event, struct json_object *args)
+{
+	uint32_t tid = 0;
+
+	read_u32(json_object_object_get(event, "tid"), &tid);
+	if (tid > PID_MAX_LIMIT)
+		read_u32(json_object_object_get(args, "tid"), &tid);
+	return tid;
+}
+
 /* A number, or a pointer in hex. */
 static bool read_u64(struct json_object *args, const char *key, uint64_t *ret)
 {
@@ -91,7 +104,7 @@ static int read_step(struct trace_reader *r, struct json_object *event, int64_t 
 		return 0;
 	step.total = dur;
 	step.recording = r->recording;
-	read_u32(json_object_object_get(event, "tid"), &step.tid);
+	step.tid = event_thread(event, args);
 	read_u32(json_object_object_get(args, "step"), &step.number);
 	read_u32(json_object_object_get(args, "n_tokens"), &step.n_tokens);
 	read_u32(json_object_object_get(args, "lost_records"), &step.lost);

@@ -15,7 +15,7 @@
 
 struct slice {
 	uint64_t start_ns;
-	uint32_t tid;
+	uint32_t tid, track;
 };
 
 struct arrows {
@@ -45,21 +45,24 @@ static size_t hash(uint32_t tid, uint64_t slice_ns)
 	return (size_t)(((slice_ns ^ (uint64_t)tid << 40) * 0x9e3779b97f4a7c15ull) >> 40);
 }
 
-void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns)
+void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t track)
 {
 	struct slice *set = a->written[hash(tid, slice_ns) % SETS];
 
 	memmove(set + 1, set, (WAYS - 1) * sizeof(*set));
-	set[0] = (struct slice){ slice_ns, tid };
+	set[0] = (struct slice){ slice_ns, tid, track };
 }
 
-static bool is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns)
+/* Sets the track, when the slice is. */
+static bool is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
 {
 	const struct slice *set = a->written[hash(tid, slice_ns) % SETS];
 
 	for (int i = 0; i < WAYS; i++) {
-		if (set[i].start_ns == slice_ns && set[i].tid == tid)
+		if (set[i].start_ns == slice_ns && set[i].tid == tid) {
+			*ret_track = set[i].track;
 			return true;
+		}
 	}
 	return false;
 }
@@ -80,12 +83,12 @@ bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow
 	return false;
 }
 
-bool arrows_add(struct arrows *a, const struct arrow *arrow)
+bool arrows_add(struct arrows *a, struct arrow *arrow)
 {
 	size_t place = hash(arrow->waker_tid, arrow->slice_ns);
 	struct arrow *oldest = &a->waiting[place % WAITING];
 
-	if (is_written(a, arrow->waker_tid, arrow->slice_ns))
+	if (is_written(a, arrow->waker_tid, arrow->slice_ns, &arrow->waker_track))
 		return true;
 	for (int i = 0; i < PROBES; i++) {
 		struct arrow *w = &a->waiting[(place + (size_t)i) % WAITING];

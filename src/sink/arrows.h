@@ -16,6 +16,7 @@
 struct arrow {
 	uint32_t waker_tgid, waker_tid;
 	uint32_t tgid, tid; /* of the woken */
+	uint32_t waker_track, track; /* that their slices are on, in place of their tids */
 	uint64_t slice_ns;  /* begin of the waker's slice */
 	uint64_t wake_ns;   /* the arrow's begin, within it; not 0 */
 	uint64_t end_ns;
@@ -31,13 +32,14 @@ void arrows_free(struct arrows *a);
 void arrows_reset(struct arrows *a);
 
 /* A slice in which its thread woke another was written: then its arrows are to be taken. */
-void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns);
+void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t track);
 
-/* One of the arrows that waited for the slice, each once; false when there is none left. */
+/* One of the arrows that waited for the slice, each once, without the waker's track; false when there is
+ * none left. */
 bool arrows_take(struct arrows *a, uint32_t tid, uint64_t slice_ns, struct arrow *ret_arrow);
 
-/* Returns true when the arrow's slice was written, so that it can be too; else it waits. Room is
- * limited: what waits, or was written, longest is forgotten. */
-bool arrows_add(struct arrows *a, const struct arrow *arrow);
+/* Returns true when the arrow's slice was written, so that it can be too, and sets the waker's track;
+ * else it waits. Room is limited: what waits, or was written, longest is forgotten. */
+bool arrows_add(struct arrows *a, struct arrow *arrow);
 
 #endif

@@ -78,25 +78,52 @@ static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 	return name_process(c, &list[c->n_processes++]);
 }
 
-struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
+static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 {
 	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
 	struct process *pr;
 
 	if (!t || t->written & 1u << c->rec.output)
-		return t;
+		return;
 	pr = process_get(c, tgid);
 	/* which may have made the table grow */
 	t = tasks_get(c->rec.tasks, tgid, tid);
 	if (!t)
-		return NULL;
+		return;
 	if (pr && tid == tgid && strcmp(pr->comm, t->comm)) {
 		metadata(c, "process_name", tgid, tgid, t->comm);
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	}
 	metadata(c, "thread_name", tgid, tid, t->comm[0] ? t->comm : "?");
 	t->written |= 1u << c->rec.output;
-	return t;
+}
+
+static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
+{
+	char name[32], *p;
+
+	process_get(c, tgid);
+	p = fmt_u32(fmt_lit(name, "worker "), lane);
+	*p = 0;
+	metadata(c, "thread_name", tgid, TID_WORKERS + lane - 1, name);
+	/* behind the threads, which have no index: 0 */
+	sort_index(c, "thread_sort_index", tgid, TID_WORKERS + lane - 1, lane);
+}
+
+struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
+{
+	unsigned int lane;
+	bool new_lane;
+
+	if (c->workers.share) {
+		lane = workers_lane(&c->workers, h, &new_lane);
+		if (lane && new_lane)
+			name_lane(c, h->tgid, lane);
+		if (lane)
+			return (struct place){ h->tgid, TID_WORKERS + lane - 1, h->tid };
+	}
+	name_thread(c, h->tgid, h->tid);
+	return (struct place){ h->tgid, h->tid, 0 };
 }
 
 static void cpu_get(struct chrome_sink *c, uint32_t cpu)
@@ -149,7 +176,7 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 
 	p = fmt_lit(p, "{\"ph\":\"s\",\"id\":");
 	p = fmt_u64(p, id);
-	p = fmt_track(p, a->waker_tgid, a->waker_tid);
+	p = fmt_track(p, a->waker_tgid, a->waker_track);
 	p = fmt_lit(p, ",\"ts\":");
 	p = fmt_ts(c, p, a->wake_ns);
 	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
@@ -158,7 +185,7 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 	p = event_begin(c);
 	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
 	p = fmt_u64(p, id);
-	p = fmt_track(p, a->tgid, a->tid);
+	p = fmt_track(p, a->tgid, a->track);
 	p = fmt_lit(p, ",\"ts\":");
 	p = fmt_ts(c, p, a->end_ns);
 	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
@@ -166,26 +193,30 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 }
 
 /* After a slice was written: the arrows that begin in it. */
-static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h)
+static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
 	struct arrow a;
 
 	if (!(h->flags & REC_F_WOKE))
 		return;
-	arrows_add_slice(c->arrows, h->tid, h->start_ns);
-	while (arrows_take(c->arrows, h->tid, h->start_ns, &a))
+	arrows_add_slice(c->arrows, h->tid, h->start_ns, at->tid);
+	while (arrows_take(c->arrows, h->tid, h->start_ns, &a)) {
+		a.waker_track = at->tid;
 		write_arrow(c, &a);
+	}
 }
 
 /* From the waker's thread at the wake-up to the woken thread when it runs: its last nanosecond off
  * the CPU, since an arrow must end inside a slice. */
-static void make_arrow(struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid)
+static void make_arrow(
+	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
 {
 	struct arrow a = {
 		.waker_tgid = waker_tgid,
 		.waker_tid = r->waker_tid,
 		.tgid = r->h.tgid,
 		.tid = r->h.tid,
+		.track = at->tid,
 		.slice_ns = r->waker_slice,
 		.wake_ns = r->wake_ns,
 		.end_ns = r->h.start_ns + r->h.dur_ns - 1,
@@ -204,13 +235,13 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	const char *name = off_cpu_name((enum time_state)r->h.id);
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
 	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
+	struct place at = chrome_place(c, &r->h);
 	struct task *waker = NULL;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
 	if (r->wake_ns && !from_irq)
 		waker = tasks_get_other(c->rec.tasks, r->waker_tid);
-	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	p = span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_string(p, name);
 	p = fmt_lit(p, ",\"cat\":\"sched\",\"args\":{\"cpu\":");
 	p = fmt_u32(p, r->h.cpu);
@@ -235,10 +266,9 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 		}
 	}
 	p = fmt_open(p, r->h.flags, false);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
 	if (off_cpu_has_arrow(r, &c->rec, waker ? waker->tgid : 0))
-		make_arrow(c, r, waker->tgid);
+		make_arrow(c, r, waker->tgid, &at);
 }
 
 static void write_on_cpu(struct chrome_sink *c, const struct rec_on_cpu *r)
@@ -316,40 +346,32 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 static void write_function(struct chrome_sink *c, const struct rec_function *r)
 {
 	const struct probe_spec *s;
+	struct place at;
 	bool first = true;
 	char *p;
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
 	s = &c->rec.probes->specs[r->h.id];
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	if (s->flags & PROBE_F_INSTANT) {
-		p = event_begin(c);
-		p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
-		p = fmt_track(p, r->h.tgid, r->h.tid);
-		p = fmt_lit(p, ",\"ts\":");
-		p = fmt_ts(c, p, r->h.start_ns);
-		p = fmt_lit(p, ",\"name\":");
-	} else {
-		p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
-	}
+	at = chrome_place(c, &r->h);
+	p = s->flags & PROBE_F_INSTANT ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_string(p, probe_spec_name(s, r->vals));
 	p = fmt_lit(p, ",\"cat\":");
 	p = fmt_string(p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
 	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
 	p = fmt_open(p, r->h.flags, first);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
+	write_arrows(c, &r->h, &at);
 }
 
-static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uint32_t tid, bool own_track)
+static void write_step_span(struct chrome_sink *c, const struct rec_step *r, const struct place *at, bool own_track)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
 	bool first = true;
 	char *p;
 
-	p = span_begin(c, &r->h, r->h.tgid, tid);
+	p = span_begin(c, &r->h, at->pid, at->tid);
 	p = fmt_string(p, probe_spec_name(s, r->vals));
 	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
 	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
@@ -381,8 +403,7 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, uin
 		p = fmt_u32(p, r->lost);
 	}
 	p = fmt_open(p, r->h.flags, false);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, at);
 }
 
 uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind)
@@ -415,15 +436,16 @@ uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes 
 
 static void write_step(struct chrome_sink *c, const struct rec_step *r)
 {
-	uint32_t tid;
+	struct place at;
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	write_step_span(c, r, r->h.tid, false);
-	tid = chrome_lane(c, &r->h, LANES_STEPS);
-	if (tid) /* else more at once than lanes: they are on their threads' tracks all the same */
-		write_step_span(c, r, tid, true);
+	at = chrome_place(c, &r->h);
+	write_step_span(c, r, &at, false);
+	write_arrows(c, &r->h, &at);
+	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
+	if (at.tid) /* else more at once than lanes: they are on their threads' tracks all the same */
+		write_step_span(c, r, &at, true);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -434,17 +456,14 @@ static void write_task(struct chrome_sink *c, const struct rec_task *r)
 		[TASK_EXIT] = "exit",
 		[TASK_COMM] = "rename",
 	};
+	struct place at;
 	char *p;
 
+	workers_task(&c->workers, r);
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return;
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	p = event_begin(c);
-	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
-	p = fmt_track(p, r->h.tgid, r->h.tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_ts(c, p, r->h.start_ns);
-	p = fmt_lit(p, ",\"name\":");
+	at = chrome_place(c, &r->h);
+	p = instant_begin(c, &r->h, &at);
 	p = fmt_string(p, names[r->h.id]);
 	p = fmt_lit(p, ",\"cat\":\"task\",\"args\":{\"comm\":");
 	p = fmt_json_str(p, r->comm, strnlen(r->comm, sizeof(r->comm)));
@@ -455,18 +474,18 @@ static void write_task(struct chrome_sink *c, const struct rec_task *r)
 		p = fmt_lit(p, ",\"code\":");
 		p = fmt_u32(p, r->arg);
 	}
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
 }
 
 static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
+	struct place at;
 
 	switch (rec->kind) {
 	case REC_SYSCALL:
-		chrome_syscall(c, (const struct rec_syscall *)rec);
-		write_arrows(c, rec);
+		at = chrome_syscall(c, (const struct rec_syscall *)rec);
+		write_arrows(c, rec, &at);
 		break;
 	case REC_OFF_CPU:
 		write_off_cpu(c, (const struct rec_off_cpu *)rec);
@@ -475,16 +494,14 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec)
 		write_on_cpu(c, (const struct rec_on_cpu *)rec);
 		break;
 	case REC_FAULT:
-		chrome_fault(c, (const struct rec_fault *)rec);
-		write_arrows(c, rec);
+		at = chrome_fault(c, (const struct rec_fault *)rec);
+		write_arrows(c, rec, &at);
 		break;
 	case REC_FUNCTION:
 		write_function(c, (const struct rec_function *)rec);
-		write_arrows(c, rec);
 		break;
 	case REC_STEP:
 		write_step(c, (const struct rec_step *)rec);
-		write_arrows(c, rec);
 		break;
 	case REC_TASK:
 		write_task(c, (const struct rec_task *)rec);
@@ -574,6 +591,7 @@ static void chrome_free(struct chrome_sink *c)
 {
 	irq_names_free(c->irqs);
 	arrows_free(c->arrows);
+	workers_free(&c->workers);
 	free(c->processes);
 	free(c);
 }
@@ -616,6 +634,7 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 		memset(c->processes[i].lanes_named, 0, sizeof(c->processes[i].lanes_named));
 	}
 	arrows_reset(c->arrows);
+	workers_forget_names(&c->workers);
 	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
 	begin_file(c);
 	clock_instant_now(c);

@@ -8,6 +8,7 @@
 
 #include "io/writer.h"
 #include "sink/sink.h"
+#include "sink/workers.h"
 #include "target/irq.h"
 #include "util/fmt.h"
 
@@ -17,6 +18,8 @@
 /* Pseudo threads of a process for spans that are no thread's: one more lane for each that overlaps. */
 #define TID_STEPS 4194307
 #define TID_REQUESTS 4194400
+/* One for each lane that short-lived threads of a process share. */
+#define TID_WORKERS 4194500
 #define LANES_MAX 64
 
 enum lanes {
@@ -48,11 +51,19 @@ struct chrome_sink {
 	bool begun; /* the opening bracket of this file is written */
 	bool loss_named;
 	struct arrows *arrows;
+	struct workers workers;
 	struct irq_names *irqs;
 };
 
-/* Writes a thread's name before its first event, and again after it has changed. */
-struct task *chrome_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid);
+/* Where a thread's event is shown: on the thread's own track or on one that it shares. */
+struct place {
+	uint32_t pid, tid; /* of the track */
+	uint32_t thread;   /* the thread, where the track is not its own; else 0 */
+};
+
+/* The place of a thread's event, whose track has its name by then: it is written before the first event, and
+ * again after it has changed. */
+struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h);
 
 /* The first lane on which the span overlaps with no other; 0: there is none left. Spans come in any
  * order, those of steps in the order of their ends. */
@@ -62,8 +73,8 @@ uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes 
 void chrome_request(struct chrome_sink *c, const struct rec_request *r);
 
 /* chrome_kernel.c: one event, of memory one for each counter. */
-void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
-void chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
+struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
+struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
 void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
 void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
@@ -86,6 +97,18 @@ static inline void event_end(struct chrome_sink *c, char *p)
 {
 	*p++ = '}';
 	writer_commit(c->w, p);
+}
+
+/* Ends the args of a thread's event, which say whose it is when the track is not the thread's own. */
+static inline void args_end(struct chrome_sink *c, char *p, const struct place *at)
+{
+	if (at->thread) {
+		if (p[-1] != '{')
+			*p++ = ',';
+		p = fmt_u32(fmt_lit(p, "\"tid\":"), at->thread);
+	}
+	*p++ = '}';
+	event_end(c, p);
 }
 
 /* Records from before the start (in flight when the window opened) begin with it. */
@@ -122,6 +145,18 @@ static inline char *span_begin(
 	p = fmt_us(p, start - c->rec.start_boot_ns);
 	p = fmt_lit(p, ",\"dur\":");
 	p = fmt_us(p, end > start ? end - start : 0);
+	return fmt_lit(p, ",\"name\":");
+}
+
+/* An instant of a thread, up to its name. */
+static inline char *instant_begin(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
+{
+	char *p = event_begin(c);
+
+	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
+	p = fmt_track(p, at->pid, at->tid);
+	p = fmt_lit(p, ",\"ts\":");
+	p = fmt_ts(c, p, h->start_ns);
 	return fmt_lit(p, ",\"name\":");
 }
 

@@ -25,15 +25,16 @@ static char *fmt_ipc_args(char *p, const struct rec_hdr *h)
 	return p;
 }
 
-void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
+struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 {
 	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
 	bool known = !(r->h.flags & REC_F_COMPAT);
 	const char *ipc = ipc_name(&r->h);
+	struct place at;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	at = chrome_place(c, &r->h);
+	p = span_begin(c, &r->h, at.pid, at.tid);
 	if (ipc) {
 		p = fmt_string(p, ipc);
 		p = fmt_lit(p, ",\"cat\":\"ipc\",\"args\":{");
@@ -70,25 +71,17 @@ void chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 	}
 	if (r->h.flags & REC_F_BLOCKED && !ipc)
 		p = fmt_lit(p, ",\"path\":\"slow\"");
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
+	return at;
 }
 
-void chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
+struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
 {
+	struct place at;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	if (r->h.flags & REC_F_KERNEL) {
-		p = event_begin(c);
-		p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"t\"");
-		p = fmt_track(p, r->h.tgid, r->h.tid);
-		p = fmt_lit(p, ",\"ts\":");
-		p = fmt_ts(c, p, r->h.start_ns);
-		p = fmt_lit(p, ",\"name\":");
-	} else {
-		p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
-	}
+	at = chrome_place(c, &r->h);
+	p = r->h.flags & REC_F_KERNEL ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	p = r->h.flags & REC_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"")
 				     : fmt_lit(p, "\"page_fault_minor\"");
 	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
@@ -97,19 +90,20 @@ void chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
 	if (r->h.flags & REC_F_KERNEL)
 		p = fmt_lit(p, ",\"kernel\":true");
 	p = fmt_open(p, r->h.flags, false);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
+	return at;
 }
 
 void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
 {
 	char buf[IRQ_NAME_LEN];
 	const char *name, *type;
+	struct place at;
 	char *p;
 
 	name = irq_record_name(&c->irqs, r, buf, &type);
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	at = chrome_place(c, &r->h);
+	p = span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_string(p, name);
 	p = fmt_lit(p, ",\"cat\":\"irq\",\"args\":{\"type\":");
 	p = fmt_string(p, type);
@@ -120,8 +114,7 @@ void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
 	p = fmt_lit(p, ",\"cpu\":");
 	p = fmt_u32(p, r->h.cpu);
 	p = fmt_open(p, r->h.flags, false);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
 }
 
 static void write_counter(struct chrome_sink *c, const struct rec_hdr *h, const char *name,
@@ -145,7 +138,7 @@ static void write_counter(struct chrome_sink *c, const struct rec_hdr *h, const 
 
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r)
 {
-	chrome_thread(c, r->h.tgid, r->h.tid);
+	chrome_place(c, &r->h);
 	write_counter(c, &r->h, "rss", "bytes", r->rss_bytes);
 	write_counter(c, &r->h, "pages_allocated", "pages", r->pages_allocated);
 	write_counter(c, &r->h, "pages_freed", "pages", r->pages_freed);
@@ -153,32 +146,32 @@ void chrome_memory(struct chrome_sink *c, const struct rec_memory *r)
 
 void chrome_hold(struct chrome_sink *c, const struct rec_hold *r)
 {
+	struct place at;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
-	p = span_begin(c, &r->h, r->h.tgid, r->h.tid);
+	at = chrome_place(c, &r->h);
+	p = span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_lit(p, "\"waiting for probes\",\"cat\":\"inftrace\",\"args\":{");
 	if (r->h.id == HOLD_EXPIRED)
 		p = fmt_lit(p, "\"expired\":true");
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
 }
 
 /* An instant at the end of the interval: several of them overlap. */
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r)
 {
+	struct place at;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
+	at = chrome_place(c, &r->h);
 	p = event_begin(c);
 	p = fmt_lit(p, "{\"ph\":\"i\",\"s\":\"p\"");
-	p = fmt_track(p, r->h.tgid, r->h.tid);
+	p = fmt_track(p, at.pid, at.tid);
 	p = fmt_lit(p, ",\"ts\":");
 	p = fmt_ts(c, p, r->h.start_ns + r->h.dur_ns);
 	p = fmt_lit(p, ",\"name\":\"probes placed late\",\"cat\":\"inftrace\",\"args\":{\"file\":");
 	p = fmt_json_str(p, r->file, strnlen(r->file, sizeof(r->file)));
 	p = fmt_lit(p, ",\"after_us\":");
 	p = fmt_us(p, r->h.dur_ns);
-	*p++ = '}';
-	event_end(c, p);
+	args_end(c, p, &at);
 }

@@ -10,7 +10,7 @@ void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 	uint32_t tid;
 	char *p;
 
-	chrome_thread(c, r->h.tgid, r->h.tid);
+	chrome_place(c, &r->h);
 	tid = chrome_lane(c, &r->h, LANES_REQUESTS);
 	if (!tid)
 		return;

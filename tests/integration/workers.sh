@@ -52,6 +52,24 @@ crews crews 3 2 40 keep
 crews crew-renewed 1 3 40 renew
 crews crews-renewed 3 2 40 renew
 
+# Threads that share tracks are all there, each apart from the others; and the trace is the same as the one that has a
+# track for each.
+check_shared() { # NAME
+	expect "$1: threads of a process whose threads do not last share tracks" \
+		's["on_lanes"] == s["late"] and s["lanes"] <= 64 and 2 * s["elsewhere"] <= s["late"]' \
+		s=last:<(python3 "$TOP/tests/tools/lanes.py" "$TMP/$1.json")
+	check "$1: the same slices, calls and arrows of each thread as in the .pftrace" \
+		python3 "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
+}
+
+# many that are born and die side by side, and quickly
+name=crews-shared
+record "$name" --engine "$TMP/crews-engine.json" -o "$TMP/$name.pftrace" -- "$p" 3 2 40 renew && {
+	check_shared "$name"
+	expect "$name: fewer shared tracks than threads on them" '0 < s["lanes"] < s["on_lanes"]' \
+		s=last:<(python3 "$TOP/tests/tools/lanes.py" "$TMP/$name.json")
+}
+
 # real ones, with and without a pool of threads
 if (need_llama) >/dev/null 2>&1; then
 	need_llama
@@ -70,6 +88,10 @@ if (need_llama) >/dev/null 2>&1; then
 		expect "$name: a worker of each step, though it is a new thread" \
 			'[e["shape"]["workers"] for e in p if e["event"] == "token_prof"] == [1] * 9' \
 			p="$TMP/$name.jsonl"
+	# of some twenty threads: each that is born when eight have died young is on a shared track
+	name=llama-shared
+	record "$name" -o "$TMP/$name.pftrace" -- "$DRIVER" -n 20 -t 2 -q "${delay[@]}" "${MODEL_ARGS[@]}" &&
+		check_shared "$name"
 else
 	skip "workers of llama.cpp" "no llama.cpp here"
 fi

@@ -26,6 +26,8 @@ import sys
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../probed"))
 from compare_llama import FUSED, expected_ops, read_nodes
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
+from lanes import own_threads
 
 Count = collections.namedtuple("Count", "n errors sum")
 # Neither return, nor can strace show how they end.
@@ -49,9 +51,10 @@ def lines_of(path):
 
 
 def events_of(path):
-    """The events of a trace; a call that passes data between processes or threads under its own name."""
+    """The events of a trace, each under its thread; a call that passes data between processes or threads under its own
+    name."""
     with open(path) as f:
-        events = json.load(f)
+        events = own_threads(json.load(f))
     for e in events:
         if e.get("cat") == "ipc":
             e["name"] = e["args"]["syscall"]

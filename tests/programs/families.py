@@ -16,7 +16,11 @@ Prints one line for each difference, and exits with 1 when there was one.
 """
 import collections
 import json
+import os
 import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
+from lanes import own_threads  # noqa: E402
 
 # ggml_op_is_empty() of ggml-impl.h: they make no work
 EMPTY = {"none", "reshape", "view", "permute", "transpose"}
@@ -51,7 +55,7 @@ def lines_of(path):
 def events_of(path):
     with open(path) as f:
         text = f.read().rstrip()
-    return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
+    return own_threads(json.loads(text if text.endswith("]") else text.rstrip(",") + "]"))
 
 
 def family(path, name):

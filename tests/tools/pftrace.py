@@ -11,8 +11,12 @@ pftrace.py protoc FILE.pftrace TEXT         TEXT, of protoc --decode_raw, has ea
 import collections
 import gzip
 import json
+import os
 import random
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lanes import own_threads  # noqa: E402
 
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
 FLOW, FLOW_END = 47, 48
@@ -268,7 +272,7 @@ def compare_kernel(d, trace, by_phase, origin):
 
 
 def compare(path, json_path):
-    trace, chrome = Trace(read(path)), json.loads(read(json_path))
+    trace, chrome = Trace(read(path)), own_threads(json.loads(read(json_path)))
     by_phase = collections.defaultdict(list)
     for e in chrome:
         by_phase[e["ph"]].append(e)

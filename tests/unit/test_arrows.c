@@ -38,7 +38,7 @@ static void test_slice_first(void **state)
 {
 	struct arrow arrow = arrow_of(7, 1000, 8), got;
 
-	arrows_add_slice(*state, 7, 1000);
+	arrows_add_slice(*state, 7, 1000, 0);
 	assert_false(arrows_take(*state, 7, 1000, &got));
 	assert_true(arrows_add(*state, &arrow));
 	assert_true(arrows_add(*state, &arrow)); /* a slice may wake several */
@@ -58,7 +58,7 @@ static void test_arrow_first(void **state)
 	/* of another thread, another slice */
 	assert_false(arrows_take(*state, 8, 1000, &got));
 	assert_false(arrows_take(*state, 7, 1001, &got));
-	arrows_add_slice(*state, 7, 1000);
+	arrows_add_slice(*state, 7, 1000, 0);
 	while (arrows_take(*state, 7, 1000, &got)) {
 		assert_in_range(got.tid, 100, 104);
 		assert_int_equal(got.wake_ns, 1001);
@@ -76,7 +76,7 @@ static void test_many(void **state)
 	struct arrow arrow, got;
 
 	for (unsigned int i = 0; i < n; i++)
-		arrows_add_slice(*state, 1000 + i % 7, 5000000 + i * 1370ull);
+		arrows_add_slice(*state, 1000 + i % 7, 5000000 + i * 1370ull, 0);
 	for (unsigned int i = 0; i < n; i++) {
 		arrow = arrow_of(1000 + i % 7, 5000000 + i * 1370ull, 1);
 		found += arrows_add(*state, &arrow);
