@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -352,6 +353,44 @@ static void test_sockets(void **state)
 	free(p.text);
 }
 
+/* Two threads in turn, each on its own track, or both on one that says whose each step is; and a third one beside
+ * them, so that whose steps follow each other is told by the threads. */
+static void report_turns(struct output *result, bool shared)
+{
+	struct profile p;
+
+	profile_begin(&p);
+	fputs("[\n{\"ph\":\"M\",\"pid\":7,\"tid\":7,\"name\":\"process_name\",\"args\":{\"name\":\"x\"}}", p.out);
+	fputs(",\n{\"ph\":\"X\",\"pid\":7,\"tid\":7,\"ts\":0.000,\"dur\":50000.000,\"name\":\"decode\",\"cat\":\"step\","
+	      "\"args\":{\"n_tokens\":1,\"step\":99,\"breakdown_us\":{\"cpu\":50000.000}}}", p.out);
+	for (int i = 0; i < 20; i++) {
+		int tid = 100 + i % 2;
+
+		fprintf(p.out,
+			",\n{\"ph\":\"X\",\"pid\":7,\"tid\":%d,\"ts\":%d.000,\"dur\":%d.500,"
+			"\"name\":\"%s\",\"cat\":\"step\",\"args\":{\"n_tokens\":%d,\"step\":%d,"
+			"\"breakdown_us\":{\"cpu\":%d.500},\"tid\":%d}}",
+			shared ? 4194500 : tid, i * 2000, 900 + 10 * i, i < 2 ? "prefill" : "decode",
+			i < 2 ? 8 : 1, i, 900 + 10 * i, tid);
+	}
+	fputs("\n]", p.out);
+	RUN(result, profile_end(&p), "--json", "-");
+	assert_string_equal(result->err, "");
+	free(p.text);
+}
+
+static void test_trace_shared(void **state)
+{
+	struct output own, shared;
+
+	(void)state;
+	report_turns(&own, false);
+	report_turns(&shared, true);
+	assert_string_equal(own.out, shared.out);
+	output_free(&own);
+	output_free(&shared);
+}
+
 /* Steps of a trace count like those of a profile. */
 static void test_trace(void **state)
 {
@@ -567,6 +606,7 @@ int main(void)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_mixed), cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_trace_shared),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_hostile_names),
