@@ -38,6 +38,7 @@ struct loader {
 struct hold {
 	struct bpf_program *prog;
 	bool multi;
+	pid_t pid; /* 0: all targets */
 	int holds_fd, done_fd;
 	struct loader loaders[LOADERS_MAX];
 	size_t n;
@@ -51,6 +52,7 @@ int hold_new(const struct hold_config *c, struct hold **ret_hold)
 		return -ENOMEM;
 	h->prog = c->prog;
 	h->multi = c->multi;
+	h->pid = c->pid;
 	h->holds_fd = c->holds_fd;
 	h->done_fd = c->done_fd;
 	*ret_hold = h;
@@ -93,12 +95,12 @@ static int attach(
 	int err;
 
 	if (!h->multi) {
-		l->link = bpf_program__attach_uprobe(h->prog, false, -1, path, offset);
+		l->link = bpf_program__attach_uprobe(h->prog, false, h->pid ? h->pid : -1, path, offset);
 		return l->link ? 0 : -errno;
 	}
 	err = link_sites_add(&site, offset, 0, 0);
 	if (!err)
-		l->fd = links_create_multi(bpf_program__fd(h->prog), false, file, &site, 0);
+		l->fd = links_create_multi(bpf_program__fd(h->prog), false, file, &site, h->pid);
 	link_sites_free(&site);
 	return err ? err : l->fd < 0 ? l->fd : 0;
 }
@@ -191,12 +193,17 @@ struct look {
 	bool held;
 };
 
+static bool is_held(const struct hold *h, pid_t pid)
+{
+	return h && (!h->pid || h->pid == pid);
+}
+
 uint64_t hold_begin(struct hold *h, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;
 	struct hold_state s;
 
-	return h && !bpf_map_lookup_elem(h->holds_fd, &key, &s) ? s.mapped : 0;
+	return is_held(h, pid) && !bpf_map_lookup_elem(h->holds_fd, &key, &s) ? s.mapped : 0;
 }
 
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
@@ -212,7 +219,7 @@ bool hold_waits(struct hold *h, pid_t pid)
 	uint32_t key = (uint32_t)pid;
 	struct hold_state s;
 
-	return h && !bpf_map_lookup_elem(h->holds_fd, &key, &s) && s.waiting;
+	return is_held(h, pid) && !bpf_map_lookup_elem(h->holds_fd, &key, &s) && s.waiting;
 }
 
 static int find_loader(const struct mapped_file *m, void *arg)

@@ -17,6 +17,7 @@ struct hold;
 struct hold_config {
 	struct bpf_program *prog;
 	bool multi;            /* it was loaded for uprobe_multi links */
+	pid_t pid;             /* the only process that is held; 0: all targets */
 	int holds_fd, done_fd; /* the maps holds and holds_done */
 };
 

@@ -96,6 +96,11 @@ static bool have_preempt_count(struct inftrace_bpf *k)
 	return true;
 }
 
+static bool hold_by_multi(const struct session_config *c)
+{
+	return c->uprobe_multi && (!c->hold_pid || c->uprobe_multi_pid);
+}
+
 static void configure(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
@@ -139,8 +144,9 @@ static void configure(struct session *s, const struct session_config *c)
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
-		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	}
+	if (hold_by_multi(c))
+		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
 	if (!functions)
 		bpf_map__set_max_entries(k->maps.probes, 1);
@@ -227,7 +233,8 @@ static int open_hold(struct session *s, const struct session_config *c)
 {
 	struct hold_config h = {
 		.prog = s->skel->progs.hold_loader,
-		.multi = c->uprobe_multi,
+		.multi = hold_by_multi(c),
+		.pid = c->hold_pid,
 		.holds_fd = bpf_map__fd(s->skel->maps.holds),
 		.done_fd = bpf_map__fd(s->skel->maps.holds_done),
 	};

@@ -28,6 +28,7 @@ struct session_config {
 	bool all_cpus;	    /* on-CPU spans of every task */
 	bool watch_maps;    /* REC_MAPPED records */
 	bool hold;	    /* targets wait for the probes of what they map; only with watch_maps */
+	pid_t hold_pid;	    /* this one only; 0: all of them */
 	bool track_sched;   /* load the programs that keep these states ... */
 	bool track_syscalls;
 	bool track_faults;

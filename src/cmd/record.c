@@ -52,8 +52,8 @@ static const struct argp_option options[] = {
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
-		"with -p: a process that maps a library waits until the functions in it are probed, 50 ms at most; a "
-		"COMMAND does so anyway",
+		"a process that maps a library waits until the functions in it are probed, 50 ms at most; a COMMAND does "
+		"so anyway, with this its children, too",
 		1 },
 	{ "no-hold-libraries", OPT_NO_HOLD, NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },

@@ -360,6 +360,17 @@ static void on_engine_file(pid_t pid, const char *name, const char *build_id, vo
 	metadata_library(r->metadata, pid, name, build_id);
 }
 
+/*
+ * Whose loader is probed. A probe in the loader is in every program that is started meanwhile, and one that
+ * runs on an emulator of the CPU, as under valgrind, dies of it: so it is in one process, unless asked for.
+ */
+static pid_t hold_pid(const struct run *r)
+{
+	if (r->o->command)
+		return r->o->hold ? 0 : r->cmd.pid;
+	return r->o->n_pids == 1 ? r->o->pids[0] : 0;
+}
+
 static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 {
 	const struct record_options *o = r->o;
@@ -367,6 +378,7 @@ static int open_session(struct run *r, bool uprobe_multi, bool uprobe_multi_pid)
 		.trace_all = o->all,
 		.watch_maps = r->probes.n,
 		.hold = r->probes.n && (o->command ? !o->no_hold : o->hold),
+		.hold_pid = hold_pid(r),
 		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.uprobe_multi = uprobe_multi,

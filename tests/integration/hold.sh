@@ -26,12 +26,13 @@ cc "${cflags[@]}" -static -DLINKED -o "$TMP/hold_static" "$probed/hold.c" "$prob
 cc -shared -fPIC -O2 -o "$TMP/no_uprobe_multi.so" "$probed/no_uprobe_multi.c" -ldl
 library=libhold.so
 preload=
+options=()
 
 # Records a command: what it printed is in log, what inftrace said in err.
 record() { # OPTION... -- COMMAND...
 	rm -f "$TMP/p.jsonl"
 	env ${preload:+LD_PRELOAD="$preload"} "$INFTRACE" record -q --engine none -u "$library:$name(n=s32 arg1)@step" \
-		-o "$TMP/t.json" -o "$TMP/t.pftrace" --profile "$TMP/p.jsonl" "$@" >"$TMP/log" 2>"$TMP/err"
+		-o "$TMP/t.json" -o "$TMP/t.pftrace" --profile "$TMP/p.jsonl" "${options[@]}" "$@" >"$TMP/log" 2>"$TMP/err"
 }
 
 seen() {
@@ -44,14 +45,14 @@ window() { # NAME
 }
 
 # all_seen NAME COMMAND ...: RUNS runs in which every call was seen. In the others the wait came to its
-# deadline, and the interval is stated.
+# deadline, which is stated; so is the interval, unless the process was gone by then.
 all_seen() {
 	local what=$1 good=0 rc try late
 	shift
 	for ((try = 0; try < TRIES && good < RUNS; try++)); do
 		rc=0
 		record -- "$@" || rc=$?
-		late=$(window probed_late)
+		late=$(($(window probed_late) + $(window holds_expired)))
 		if [ "$rc" -ne 7 ]; then
 			not_ok "$what" "exit code $rc: $(cat "$TMP/err")"
 			return
@@ -74,7 +75,9 @@ test_ways() {
 	all_seen "mapped by a thread beside others" "$TMP/hold" thread "$TMP/libhold.so" "$calls"
 	all_seen "linked" "$TMP/hold_linked" linked "$calls"
 	# shellcheck disable=SC2016
+	options=(--hold-libraries)
 	all_seen "of a grandchild" sh -c '"$@"; exit $?' sh "$TMP/hold" dlopen "$TMP/libhold.so" "$calls"
+	options=()
 	preload=$TMP/no_uprobe_multi.so
 	all_seen "with single links" "$TMP/hold" dlopen "$TMP/libhold.so" "$calls"
 	preload=
@@ -151,6 +154,15 @@ attached() {
 	wait "$target" || true
 }
 
+# It reads the code that it translates, a probe's breakpoint included.
+test_valgrind() {
+	background "$INFTRACE" record -q --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/v.json" -- sleep 60
+	wait_until 30 pgrep -P "$BG" -x sleep >/dev/null || not_ok "valgrind beside it" "the command does not begin"
+	check "valgrind beside it" valgrind -q /bin/true
+	kill "$BG"
+	wait "$BG" || true
+}
+
 test_attached() {
 	local try good=0
 	for ((try = 0; try < 10 && !good; try++)); do
@@ -179,7 +191,7 @@ test_kill() {
 	for ((i = 0; i < KILLS; i++)); do
 		rm -f "$TMP/go" "$TMP/code" "$TMP/out"
 		# shellcheck disable=SC2016
-		"$INFTRACE" record -q --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/k.json" -- sh -c \
+		"$INFTRACE" record -q --hold-libraries --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/k.json" -- sh -c \
 			'"$1" wait "$2" dlopen "$3" 200 >"$4"; echo $? >"$5"; mv "$5" "$6"' \
 			sh "$TMP/hold" "$TMP/go" "$TMP/libhold.so" "$TMP/out" "$TMP/code.part" "$TMP/code" >"$TMP/err" 2>&1 &
 		rec=$!
@@ -205,4 +217,5 @@ test_marks
 test_bound
 test_bystander
 test_attached
+test_valgrind
 test_kill
