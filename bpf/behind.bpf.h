@@ -97,36 +97,49 @@ __weak __noinline int behind_add(struct behind_table *table, const struct ran *r
 	return 0;
 }
 
+struct behind_division {
+	struct thread *t;
+	struct behind_table *table; /* NULL: only who was in the way is wanted */
+	struct ran_log *log;
+	u32 at;
+	u64 from, end; /* what is not divided yet */
+};
+
+/* Called by bpf_loop() from the newest to the oldest: the verifier looks at it once, not RAN_LOG times, which
+ * took half a second at each start. */
+static long behind_step(u32 i, struct behind_division *d)
+{
+	struct ran *r = ran_at(d->log, d->at - i);
+	u64 start = i + 1 < RAN_LOG ? ran_at(d->log, d->at - i - 1)->end : 0, ns;
+
+	if (!start) /* before the recording, or where the log begins */
+		return 1;
+	if (start < d->from)
+		start = d->from;
+	if (start < d->end) {
+		ns = d->end - start;
+		d->end = start;
+		if (ns > d->t->ran_ns) {
+			d->t->ran_ns = ns;
+			d->t->ran_tid = r->tid;
+			__builtin_memcpy(d->t->ran_comm, r->comm, sizeof(d->t->ran_comm));
+		}
+		if (d->table)
+			behind_add(d->table, r, ns);
+	}
+	return d->end <= d->from;
+}
+
 /* Divides from..now among those who ran on the CPU. The one that ran for longest is who was in the way. */
 __weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
 {
-	struct ran_log *log = bpf_map_lookup_elem(&ran_logs, &cpu);
-	u64 end = now;
-	u32 at;
+	struct behind_division d = { .t = t, .table = table, .from = from, .end = now };
 
-	if (!t || !log)
+	d.log = bpf_map_lookup_elem(&ran_logs, &cpu);
+	if (!t || !d.log || now <= from)
 		return 0;
-	at = log->at;
-	for (u32 i = 0; i < RAN_LOG && end > from; i++) {
-		struct ran *r = ran_at(log, at - i);
-		u64 start = i + 1 < RAN_LOG ? ran_at(log, at - i - 1)->end : end, ns;
-
-		if (!start) /* before the recording */
-			break;
-		if (start < from)
-			start = from;
-		if (start >= end)
-			continue;
-		ns = end - start;
-		end = start;
-		if (ns > t->ran_ns) {
-			t->ran_ns = ns;
-			t->ran_tid = r->tid;
-			__builtin_memcpy(t->ran_comm, r->comm, sizeof(t->ran_comm));
-		}
-		if (table)
-			behind_add(table, r, ns);
-	}
+	d.at = d.log->at;
+	bpf_loop(RAN_LOG, behind_step, &d, 0);
 	return 0;
 }
 

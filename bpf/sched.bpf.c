@@ -304,7 +304,7 @@ int BPF_PROG(sched_waking_irq, struct task_struct *p)
 	return enabled ? waking(p, 1) : 0;
 }
 
-/* Elsewhere (its symbol is in /proc/kallsyms only with CONFIG_KALLSYMS_ALL): only wake-ups from
+/* Elsewhere (the kernel knows the symbol only with CONFIG_KALLSYMS_ALL): only wake-ups from
  * the idle task, whose tid is 0, are known to come from an interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
