@@ -49,7 +49,7 @@ Q := $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 
 .DELETE_ON_ERROR:
-.PHONY: all check install uninstall clean format
+.PHONY: all check lint-includes install uninstall clean format
 all: $(O)/inftrace
 .SECONDARY:
 
@@ -86,6 +86,10 @@ $(O)/tests/%: tests/unit/%.c $(LIB_OBJS) Makefile
 
 check: $(O)/inftrace $(UNIT_BINS)
 	@set -e; for t in $(UNIT_BINS); do $$t; done
+
+# Each directory of src/ includes only those below it.
+lint-includes:
+	scripts/check-includes
 
 install: $(O)/inftrace
 	install -D -m 755 $(O)/inftrace $(DESTDIR)$(PREFIX)/bin/inftrace

@@ -3,13 +3,7 @@
 #ifndef INFTRACE_CMD_H
 #define INFTRACE_CMD_H
 
-enum exit_code {
-	EXIT_OK = 0,
-	EXIT_RUN = 1,     /* failed while running */
-	EXIT_USAGE = 2,   /* the command line is wrong */
-	EXIT_ALLOWED = 3, /* the kernel or the privileges do not allow it */
-	EXIT_LOSS = 4,    /* records were lost and --strict was given */
-};
+#include "util/exit_code.h"
 
 #define INFTRACE_VERSION "0.1.0"
 

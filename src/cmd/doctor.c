@@ -12,8 +12,8 @@
 #include "capture/features.h"
 #include "cmd/cmd.h"
 #include "engine/engine.h"
+#include "record/envhash.h"
 #include "target/process.h"
-#include "util/envhash.h"
 #include "util/log.h"
 #include "util/parse.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace record: what was typed, checked before anything is attached. */
-#include "cmd/record.h"
+#include "record/options.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/trigger.h"
 #include "cmd/cmd.h"
-#include "cmd/record_environment.h"
 #include "cmd/record_window.h"
+#include "record/environment.h"
+#include "record/trigger.h"
 #include "util/log.h"
 #include "util/parse.h"
 

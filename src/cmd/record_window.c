@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "capture/schedule.h"
-#include "capture/trigger.h"
-#include "cmd/record_environment.h"
 #include "io/outfile.h"
+#include "record/environment.h"
+#include "record/schedule.h"
+#include "record/trigger.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/parse.h"

@@ -5,7 +5,7 @@
 
 #include <argp.h>
 
-#include "cmd/record.h"
+#include "record/options.h"
 
 /* A child of record's, with the same input. */
 extern const struct argp record_window_argp;

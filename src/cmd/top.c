@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* inftrace top: what was typed. */
-#include "cmd/top.h"
+#include "top/top.h"
 
 #include <argp.h>
 #include <errno.h>

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "record/envhash.h"
 #include "target/elf.h"
-#include "util/envhash.h"
 
 /* A process with this environment: cat, which is past the dynamic linker once it has echoed. */
 static pid_t start(char *const env[])

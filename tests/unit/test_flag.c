@@ -19,8 +19,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "capture/flag.h"
 #include "cases.h"
+#include "record/flag.h"
 #include "stderr.h"
 #include "util/log.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "capture/flight.h"
+#include "record/flight_store.h"
 
 #define MB (UINT64_C(1) << 20)
 #define START UINT64_C(1000000000000)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "report/live.h"
+#include "top/live.h"
 #include "util/names.h"
 
 #define MS INT64_C(1000000)

@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "capture/trigger.h"
 #include "cases.h"
 #include "cmd/record_window.h"
+#include "record/trigger.h"
 #include "stderr.h"
 
 #define SEC UINT64_C(1000000000)

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 
-#include "cmd/record_rotate.h"
+#include "record/rotate.h"
 
 static char folder[] = "/tmp/test_rotation.XXXXXX";
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "capture/schedule.h"
+#include "record/schedule.h"
 #include "stderr.h"
 
 #define SEC UINT64_C(1000000000)

@@ -15,7 +15,7 @@
 
 #include "cases.h"
 #include "report/canvas.h"
-#include "report/screen.h"
+#include "top/screen.h"
 
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "capture/step_limit.h"
+#include "record/step_limit.h"
 
 static struct rec_step step(uint32_t tgid, uint64_t start_ns)
 {

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <signal.h>
 
-#include "capture/rate.h"
-#include "capture/trigger.h"
+#include "record/rate.h"
+#include "record/trigger.h"
 #include "stderr.h"
 #include "util/nearest.h"
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record: start, stop, dump and status through the control socket. */
+#include "record/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "record/exports.h"
+#include "record/flight.h"
+#include "record/run.h"
+
+static void add_text(struct json_object *o, const char *key, const char *text)
+{
+	json_object_object_add(o, key, json_object_new_string(text));
+}
+
+static void add_number(struct json_object *o, const char *key, uint64_t v)
+{
+	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
+}
+
+/* Clients have folders of their own. */
+static struct json_object *new_path(const char *name)
+{
+	char cwd[PATH_MAX], path[2 * PATH_MAX];
+
+	if (name[0] == '/' || !strcmp(name, "-") || !getcwd(cwd, sizeof(cwd)))
+		return json_object_new_string(name);
+	if (!strcmp(name, "."))
+		return json_object_new_string(cwd);
+	snprintf(path, sizeof(path), "%s/%s", cwd, strncmp(name, "./", 2) ? name : name + 2);
+	return json_object_new_string(path);
+}
+
+void run_file(struct run *r, const char *name, uint64_t bytes)
+{
+	struct json_object *f;
+
+	if (!r->files)
+		return;
+	f = json_object_new_object();
+	json_object_object_add(f, "name", new_path(name));
+	add_number(f, "bytes", bytes);
+	json_object_array_add(r->files, f);
+}
+
+static bool is_whole(const struct run *r)
+{
+	return !record_by_time(r->o);
+}
+
+static int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	char text[64];
+	int err;
+
+	if (r->recorder || is_whole(r)) {
+		snprintf(msg, CONTROL_MSG_MAX, "it records already; start is for --window and --window-flag");
+		return -EALREADY;
+	}
+	err = schedule_start(&r->schedule, now);
+	if (err < 0) {
+		snprintf(msg, CONTROL_MSG_MAX, "the recording is over");
+		return err;
+	}
+	if (!err)
+		err = run_schedule(r, now);
+	if (err < 0) {
+		snprintf(msg, CONTROL_MSG_MAX, "the window cannot be opened: %s", strerror(-err));
+		r->failed = err;
+		return err;
+	}
+	snprintf(text, sizeof(text), "window %u is open%s", r->w.number, err ? " already" : "");
+	add_text(reply, "message", text);
+	add_number(reply, "window", r->w.number);
+	return 0;
+}
+
+static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	char text[128];
+	int err = 0;
+
+	if (r->recorder) {
+		snprintf(msg, CONTROL_MSG_MAX, "a flight recorder has no window; dump writes what it has");
+		return -EINVAL;
+	}
+	if (is_whole(r)) { /* its end is that of the recording */
+		r->stop = true;
+		add_text(reply, "message", "the recording ends");
+		return 0;
+	}
+	if (schedule_stop(&r->schedule, now)) {
+		snprintf(msg, CONTROL_MSG_MAX, "no window is open");
+		return -EALREADY;
+	}
+	r->files = json_object_new_array();
+	err = run_schedule(r, now);
+	json_object_object_add(reply, "files", r->files);
+	r->files = NULL;
+	if (err < 0) {
+		snprintf(msg, CONTROL_MSG_MAX, "the window's files are not complete: %s", strerror(-err));
+		r->failed = err;
+		return err;
+	}
+	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", r->w.number - 1,
+		(double)(r->w.totals.close_ns - r->w.totals.open_ns) / 1e9, r->w.totals.steps);
+	add_text(reply, "message", text);
+	add_number(reply, "window", r->w.number - 1);
+	return 0;
+}
+
+static int on_dump(void *arg, uint64_t id, const char *reason, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+	int err;
+
+	(void)reply;
+	if (!r->recorder) {
+		snprintf(msg, CONTROL_MSG_MAX, "it was not started with --flight-recorder");
+		return -EINVAL;
+	}
+	err = recorder_request(r->recorder, *reason ? reason : "dump", id);
+	if (err) {
+		snprintf(msg, CONTROL_MSG_MAX, "too many dumps wait already");
+		return err;
+	}
+	return -EINPROGRESS;
+}
+
+static void add_target(struct task *t, void *arg)
+{
+	json_object_array_add(arg, json_object_new_int64(t->tgid));
+}
+
+/* With --max-size the newest of its files. */
+static struct json_object *output_path(const struct run *r, size_t i, const char *first)
+{
+	const char *name = r->w.exports ? exports_name(r->w.exports, i) : NULL;
+
+	return new_path(name ? name : first);
+}
+
+static void on_status(void *arg, struct json_object *reply)
+{
+	struct run *r = arg;
+	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
+	struct window_totals t;
+
+	run_totals(r, &t);
+	add_number(reply, "pid", (uint64_t)getpid());
+	if (r->o->all)
+		json_object_object_add(reply, "all", json_object_new_boolean(true));
+	else
+		tasks_each_process(r->tasks, add_target, targets);
+	json_object_object_add(reply, "targets", targets);
+	json_object_object_add(reply, "elapsed_s",
+		json_object_new_double((double)(clock_ns(CLOCK_BOOTTIME) - r->begun_ns) / 1e9));
+	if (!r->recorder) {
+		add_text(reply, "window", r->w.open ? "open" : "closed");
+		add_number(reply, "number", r->w.number);
+	}
+	add_number(reply, "steps", t.steps);
+	add_number(reply, "records", total_of(t.records));
+	add_number(reply, "lost", total_of(t.lost));
+	for (size_t i = 0; i < r->o->n_outputs; i++)
+		json_object_array_add(outputs, output_path(r, i, r->o->outputs[i]));
+	if (r->o->profile)
+		json_object_array_add(outputs, output_path(r, r->o->n_outputs, r->o->profile));
+	if (record_by_time(r->o))
+		json_object_object_add(reply, "output_dir", new_path(r->o->output_dir));
+	json_object_object_add(reply, "outputs", outputs);
+	if (r->recorder)
+		recorder_status(r->recorder, reply);
+}
+
+/* The first trace that is a file. Not by its name: that may be another file's by now. */
+static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
+{
+	struct run *r = arg;
+	int fd = -ENOENT;
+
+	if (record_by_time(r->o)) {
+		snprintf(msg, CONTROL_MSG_MAX,
+			"this recording writes a file for each window: give one of those in %.128s",
+			r->o->output_dir);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < r->o->n_outputs && r->w.exports; i++) {
+		fd = exports_reopen(r->w.exports, i);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fd;
+		json_object_object_add(reply, "name", output_path(r, i, r->o->outputs[i]));
+		*ret_fd = fd;
+		return 0;
+	}
+	snprintf(msg, CONTROL_MSG_MAX, "this recording writes no trace: give it -o FILE");
+	return fd;
+}
+
+void run_control(struct run *r)
+{
+	static const struct control_ops ops = {
+		.start = on_start,
+		.stop = on_stop,
+		.dump = on_dump,
+		.status = on_status,
+		.open = on_open,
+	};
+
+	control_new(&ops, r, NULL, &r->control);
+}

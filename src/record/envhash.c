@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/envhash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <json-c/json.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "target/build_id.h"
+#include "target/elf.h"
+#include "target/file.h"
+#include "target/process.h"
+#include "util/fmt.h"
+#include "util/secret.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define VARIABLES_MAX 4096
+#define LIBRARIES_MAX 256
+#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+/* Settings of engines and runtimes. */
+static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
+	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
+
+static bool matches_any(const char *const *globs, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!fnmatch(globs[i], name, 0))
+			return true;
+	return false;
+}
+
+struct json_object *env_json_string(const char *s)
+{
+	size_t len = strlen(s);
+	char *quoted = malloc(FMT_JSON_STR_MAX(len) + 1);
+	struct json_object *obj;
+
+	if (!quoted)
+		return NULL;
+	*fmt_json_str(quoted, s, len) = '\0';
+	obj = json_tokener_parse(quoted);
+	free(quoted);
+	return obj;
+}
+
+/*
+ * Both take the value over, and keep the first error in *err, so that a caller may build a whole
+ * tree and look once. json-c keeps the order of insertion: keys are added in their order.
+ */
+static void add(struct json_object *obj, const char *key, struct json_object *value, int *err)
+{
+	if (obj && value && !json_object_object_add(obj, key, value))
+		return;
+	json_object_put(value);
+	*err = -ENOMEM;
+}
+
+static void append(struct json_object *array, struct json_object *value, int *err)
+{
+	if (array && value && !json_object_array_add(array, value))
+		return;
+	json_object_put(value);
+	*err = -ENOMEM;
+}
+
+static const char *json_text(struct json_object *obj)
+{
+	return json_object_to_json_string_ext(
+		obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+static int cmp_json(const void *a, const void *b)
+{
+	return strcmp(json_text(*(struct json_object *const *)a),
+		json_text(*(struct json_object *const *)b));
+}
+
+static void sort_unique(struct json_object *array)
+{
+	json_object_array_sort(array, cmp_json);
+	for (size_t i = json_object_array_length(array); i-- > 1;)
+		if (json_object_equal(json_object_array_get_idx(array, i),
+			    json_object_array_get_idx(array, i - 1)))
+			json_object_array_del_idx(array, i, 1);
+}
+
+/* Of a descriptor, which it takes over. */
+static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
+{
+	if (build_id_read(fd, hex, ELF_BUILD_ID_MAX))
+		strcpy(hex, "none");
+	close(fd);
+}
+
+int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX])
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	strcpy(hex, "none");
+	if (fd < 0)
+		return -errno;
+	read_build_id(fd, hex);
+	return 0;
+}
+
+int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX])
+{
+	int fd, err = file_open_exe(pid, &fd);
+
+	strcpy(hex, "none");
+	if (!err)
+		read_build_id(fd, hex);
+	if (err == -ENOENT) /* also of a zombie and of a kernel thread */
+		return -ESRCH;
+	return err == -EACCES || err == -EPERM ? err : 0;
+}
+
+/* x86 has a model name; arm64 only the numbers that stand for one. */
+static void cpu_model(char *model, size_t size)
+{
+	static const char *const keys[] = { "model name", "CPU implementer", "CPU variant",
+		"CPU part" };
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[512];
+	size_t len = 0;
+
+	model[0] = '\0';
+	if (!f)
+		return;
+	/* the first processor only: its block ends at the first empty line */
+	while (fgets(line, sizeof(line), f) && line[0] != '\n') {
+		char *value = strstr(line, ": ");
+
+		if (!value)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		for (size_t i = 0; i < ARRAY_SIZE(keys) && len < size; i++)
+			if (!strncmp(line, keys[i], strlen(keys[i])))
+				len += (size_t)snprintf(
+					model + len, size - len, "%s%s", len ? " " : "", value + 2);
+	}
+	fclose(f);
+}
+
+static struct json_object *cpu_json(int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	char model[256];
+
+	cpu_model(model, sizeof(model));
+	add(obj, "count", json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)), err);
+	add(obj, "model", env_json_string(model), err);
+	return obj;
+}
+
+static struct json_object *libraries_json(const struct env_input *in, int *err)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < in->n_libraries; i++) {
+		struct json_object *obj = json_object_new_object();
+
+		add(obj, "build_id", json_object_new_string(in->libraries[i].build_id), err);
+		add(obj, "name", env_json_string(in->libraries[i].name), err);
+		append(array, obj, err);
+	}
+	if (!*err)
+		sort_unique(array);
+	return array;
+}
+
+static struct json_object *presets_json(const struct env_input *in, int *err)
+{
+	struct json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < in->n_presets; i++) {
+		struct json_object *obj = json_object_new_object();
+
+		add(obj, "name", env_json_string(in->presets[i].name), err);
+		add(obj, "version", json_object_new_int64(in->presets[i].version), err);
+		append(array, obj, err);
+	}
+	if (!*err)
+		sort_unique(array);
+	return array;
+}
+
+static int cmp_variable(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool counts(const char *name, const char *value)
+{
+	/* other names are nobody's setting, and would have to be escaped */
+	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
+	       !secret_name(name) && !secret_value(value);
+}
+
+bool env_is_setting(const char *variable)
+{
+	size_t len = strcspn(variable, "=");
+	char name[NAME_MAX + 1];
+
+	if (!variable[len] || len > NAME_MAX)
+		return false;
+	memcpy(name, variable, len);
+	name[len] = '\0';
+	return counts(name, variable + len + 1);
+}
+
+/* The variables that count, as "NAME\0VALUE"; of one set twice, the first counts, as for getenv(3). */
+static size_t pick_variables(const struct process_text *environ, char **vars)
+{
+	size_t n = 0;
+
+	for (const char *s = process_text_next(environ, NULL); s && n < VARIABLES_MAX;
+		s = process_text_next(environ, s)) {
+		const char *eq = strchr(s, '=');
+		bool again = false;
+		char *var;
+
+		if (!eq || eq - s > NAME_MAX)
+			continue;
+		var = strdup(s);
+		if (!var)
+			break;
+		var[eq - s] = '\0';
+		for (size_t i = 0; i < n && !again; i++)
+			again = !strcmp(vars[i], var);
+		if (again || !counts(var, var + (eq - s) + 1))
+			free(var);
+		else
+			vars[n++] = var;
+	}
+	qsort(vars, n, sizeof(*vars), cmp_variable);
+	return n;
+}
+
+int env_add_settings(const struct process_text *environ, struct json_object *obj)
+{
+	char **vars = calloc(VARIABLES_MAX, sizeof(*vars));
+	size_t n = vars ? pick_variables(environ, vars) : 0;
+	int err = vars ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < n; i++) {
+		add(obj, vars[i], env_json_string(vars[i] + strlen(vars[i]) + 1), &err);
+		free(vars[i]);
+	}
+	free(vars);
+	return err;
+}
+
+static struct json_object *variables_json(const struct process_text *environ, int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	int ret = environ && obj ? env_add_settings(environ, obj) : 0;
+
+	if (ret)
+		*err = ret;
+	return obj;
+}
+
+static struct json_object *env_json(const struct env_input *in, int *err)
+{
+	struct json_object *obj = json_object_new_object();
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	struct utsname uts;
+
+	if (uname(&uts))
+		*err = -errno;
+	add(obj, "cpu", cpu_json(err), err);
+	add(obj, "env", variables_json(in->environ, err), err);
+	add(obj, "exe", json_object_new_string(in->exe ? in->exe : "none"), err);
+	add(obj, "kernel", json_object_new_string(uts.release), err);
+	add(obj, "libraries", libraries_json(in, err), err);
+	add(obj, "machine", json_object_new_string(uts.machine), err);
+	/* whole MiB: what the kernel keeps for itself at boot varies by some pages */
+	add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)), err);
+	add(obj, "presets", presets_json(in, err), err);
+	return obj;
+}
+
+static int hash_text(const char *text, char hash[ENV_HASH_MAX])
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+	unsigned int len;
+
+	if (!EVP_Digest(text, strlen(text), md, &len, EVP_sha256(), NULL) || len != 32)
+		return -EIO;
+	strcpy(hash, "sha256:");
+	for (unsigned int i = 0; i < len; i++)
+		sprintf(hash + strlen("sha256:") + 2 * i, "%02x", md[i]);
+	return 0;
+}
+
+bool env_hash_ok(const char *text)
+{
+	if (!strncmp(text, "sha256:", 7))
+		text += 7;
+	return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
+}
+
+int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX])
+{
+	char found[ENV_HASH_MAX], *json = NULL;
+	struct json_object *obj;
+	int err = 0;
+
+	if (hash)
+		strcpy(hash, ENV_HASH_UNKNOWN);
+	obj = env_json(in, &err);
+	if (err)
+		goto out;
+	json = strdup(json_text(obj));
+	err = json ? hash_text(json, found) : -ENOMEM;
+	if (err)
+		goto out;
+	if (hash)
+		strcpy(hash, found);
+	if (ret_json) {
+		*ret_json = json;
+		json = NULL;
+	}
+out:
+	free(json);
+	json_object_put(obj);
+	return err;
+}
+
+/* What the presets of a table find in a process. */
+struct collected {
+	pid_t pid;
+	const struct probe_table *pt;
+	bool *claims; /* by preset */
+	struct env_library libraries[LIBRARIES_MAX];
+	size_t n;
+};
+
+static int collect_file(const struct mapped_file *m, void *arg)
+{
+	static const char deleted[] = " (deleted)";
+	struct collected *c = arg;
+	const char *slash = strrchr(m->path, '/');
+	char *name = strdup(slash ? slash + 1 : m->path), build_id[ELF_BUILD_ID_MAX] = "none";
+	bool claimed = false;
+	size_t len;
+	int fd;
+
+	if (!name)
+		return -ENOMEM;
+	len = strlen(name);
+	if (len > strlen(deleted) && !strcmp(name + len - strlen(deleted), deleted))
+		name[len - strlen(deleted)] = '\0';
+	for (size_t i = 0; i < c->pt->n_engines; i++) {
+		const struct engine *e = c->pt->engines[i];
+
+		if (!matches_any((const char *const *)e->mapped, e->n_mapped, name))
+			continue;
+		c->claims[i] = claimed = true;
+	}
+	if (!claimed || c->n == LIBRARIES_MAX) {
+		free(name);
+		return 0;
+	}
+	if (!file_open_mapped(c->pid, m, &fd))
+		read_build_id(fd, build_id);
+	c->libraries[c->n] = (struct env_library){ .name = name, .build_id = strdup(build_id) };
+	return c->libraries[c->n++].build_id ? 0 : -ENOMEM;
+}
+
+int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
+	char hash[ENV_HASH_MAX])
+{
+	struct collected *c = calloc(1, sizeof(*c));
+	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
+	struct process_text now = { 0 };
+	char exe[ELF_BUILD_ID_MAX];
+	struct env_input in = { .environ = environ ? environ : &now, .exe = exe, .presets = presets };
+	int err = -ENOMEM;
+
+	if (hash)
+		strcpy(hash, ENV_HASH_UNKNOWN);
+	if (c)
+		c->claims = calloc(pt->n_engines + 1, sizeof(*c->claims));
+	if (!c || !c->claims || !presets)
+		goto out;
+	c->pid = pid;
+	c->pt = pt;
+	err = environ ? 0 : process_environ(pid, &now);
+	if (!err)
+		err = env_exe_build_id(pid, exe);
+	if (err)
+		goto out;
+	err = process_each_mapped(pid, collect_file, c);
+	if (err == -ESRCH && process_exists(pid))
+		err = -EACCES; /* it does not tell one from the other */
+	if (err)
+		goto out;
+	for (size_t i = 0; i < pt->n_engines; i++)
+		if (c->claims[i])
+			presets[in.n_presets++] = (struct env_preset){ pt->engines[i]->name,
+				pt->engines[i]->version };
+	in.libraries = c->libraries;
+	in.n_libraries = c->n;
+	err = env_hash(&in, ret_json, hash);
+out:
+	for (size_t i = 0; c && i < c->n; i++) {
+		free((char *)c->libraries[i].name);
+		free((char *)c->libraries[i].build_id);
+	}
+	if (c)
+		free(c->claims);
+	free(c);
+	process_text_free(&now);
+	free(presets);
+	return err;
+}

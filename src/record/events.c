@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record -e: the events, and what they need of the kernel. */
+#include "record/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture/session.h"
+#include "util/log.h"
+
+static const struct {
+	const char *name;
+	unsigned int bit;
+} event_names[] = {
+	{ "sched", EVENT_SCHED },
+	{ "syscalls", EVENT_SYSCALLS },
+	{ "faults", EVENT_FAULTS },
+	{ "functions", EVENT_FUNCTIONS | EVENT_FUNCTIONS_NAMED },
+	{ "ipc", EVENT_IPC },
+	{ "memory", EVENT_MEMORY },
+	{ "irq", EVENT_IRQ },
+	{ "cpu", EVENT_CPU },
+	{ "requests", EVENT_REQUESTS },
+};
+
+int events_parse(const char *list, unsigned int *ret_events)
+{
+	unsigned int events = list[0] == '+' || list[0] == '-' ? EVENTS_DEFAULT : 0;
+	char *text = strdup(list), *save = NULL;
+	int err = text ? 0 : -ENOMEM;
+
+	for (char *w = text ? strtok_r(text, ",", &save) : NULL; w && !err;
+		w = strtok_r(NULL, ",", &save)) {
+		char sign = *w == '+' || *w == '-' ? *w++ : '+';
+		unsigned int bit = 0;
+
+		for (size_t i = 0; i < sizeof(event_names) / sizeof(event_names[0]); i++) {
+			if (!strcmp(w, event_names[i].name))
+				bit = event_names[i].bit;
+		}
+		if (!bit) {
+			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
+				  "functions, "
+				  "ipc, memory, irq, cpu, requests",
+				w);
+			err = -EINVAL;
+		}
+		events = sign == '-' ? events & ~bit : events | bit;
+	}
+	free(text);
+	if (err)
+		return err;
+	if (!events) {
+		log_error("-e: no events are left to record");
+		return -EINVAL;
+	}
+	*ret_events = events;
+	return 0;
+}
+
+static bool wants_presets(const struct record_options *o)
+{
+	if (!(o->events & EVENT_FUNCTIONS))
+		return false;
+	return record_wants_trace(o) || o->op_detail || o->events & EVENT_FUNCTIONS_NAMED;
+}
+
+/* Whether the profile alone has lines for calls: they cost more than its steps, so somebody must
+ * have asked for them. */
+static bool wants_calls(const struct record_options *o, const struct probe_table *probes)
+{
+	if ((!record_wants_profile(o) && !o->view) || !(o->events & EVENT_FUNCTIONS))
+		return false;
+	for (size_t i = 0; i < probes->n; i++) {
+		const struct probe_spec *s = &probes->specs[i];
+
+		if (!s->engine &&
+			(s->role == ROLE_OP || s->role == ROLE_GRAPH || s->role == ROLE_SAMPLE))
+			return true;
+	}
+	return wants_presets(o);
+}
+
+/* A profile needs the states, and the calls and faults for its counts, whatever the trace shows. */
+void events_configure(
+	const struct record_options *o, const struct probe_table *probes, struct session_config *c)
+{
+	static const struct {
+		unsigned int event, kinds;
+	} kinds[] = {
+		{ EVENT_SCHED, 1u << REC_OFF_CPU | 1u << REC_ON_CPU },
+		{ EVENT_CPU, 1u << REC_ON_CPU },
+		{ EVENT_SYSCALLS | EVENT_IPC, 1u << REC_SYSCALL },
+		{ EVENT_FAULTS, 1u << REC_FAULT },
+		{ EVENT_FUNCTIONS, 1u << REC_FUNCTION },
+		{ EVENT_IRQ, 1u << REC_IRQ },
+	};
+	bool profile = record_wants_profile(o) || o->view;
+	unsigned int e = o->events;
+
+	c->all_cpus = e & EVENT_CPU;
+	c->track_sched = profile || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
+	c->track_syscalls = profile || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
+	c->track_faults = profile || e & EVENT_FAULTS;
+	c->track_irq = e & EVENT_IRQ;
+	c->track_memory = e & EVENT_MEMORY;
+	c->requests = e & EVENT_REQUESTS;
+	c->sums = profile;
+	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
+	c->ipc_only = !(e & EVENT_SYSCALLS);
+	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (record_wants_trace(o) && e & kinds[i].event)
+			c->emit_mask |= kinds[i].kinds;
+	}
+	if (wants_calls(o, probes))
+		c->emit_mask |= 1u << REC_FUNCTION;
+	if (c->requests)
+		c->emit_mask |= 1u << REC_REQUEST;
+	c->states_only = !wants_presets(o);
+}

@@ -1,0 +1,701 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/flight.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/control.h"
+#include "record/control.h"
+#include "record/exports.h"
+#include "record/flight_store.h"
+#include "record/run.h"
+#include "record/trigger.h"
+#include "util/log.h"
+
+#define BYTES_MAX (UINT64_C(1) << 30)
+#define REQUESTS_MAX 16
+#define REASON_MAX 256
+#define LOSSES_MAX 64
+#define SLICE_RECORDS 1024	   /* of a dump, at a time: about 0.5 ms */
+#define ROUND_NS (5 * NSEC_PER_MSEC) /* then the rings have their turn */
+#define PENDING_MAX (1u << 20)	   /* bytes that may wait for a slow disk; what more there is stays in the store */
+#define SETTLED_NS NSEC_PER_SEC	   /* longer than records stay in the rings */
+#define DRAINS_MAX 32		   /* all that the rings can hold, and more */
+#define WAIT_US 1000		   /* for the disk */
+#define STALLED_NS NSEC_PER_SEC	   /* so long for one that takes nothing, once it is to end */
+#define BATCH_MAX 64		   /* processes that are written at the same time */
+#define BATCH_BYTES (10u << 20)	   /* of memory for their outputs */
+
+struct request {
+	char reason[REASON_MAX];
+	uint64_t id; /* of the client that waits for it; 0: none */
+	uint64_t at_ns;
+};
+
+/* Spans that are still open, as records with their sizes. */
+struct open_spans {
+	char *data;
+	size_t len, cap;
+	int err;
+};
+
+struct recorder {
+	struct run *r;
+	struct flight *flight;
+	struct request requests[REQUESTS_MAX]; /* the first is under way while `dumping` */
+	size_t n_requests;
+	struct loss losses[LOSSES_MAX]; /* the newest, a ring */
+	uint64_t n_losses;
+	uint32_t dumps, failed;
+	bool ending;   /* no further requests */
+	bool given_up; /* the user waits no longer for the disk */
+	/* of the dump under way */
+	bool dumping;
+	struct flight_dump dump;
+	struct recording rec;
+	struct exports *exports; /* of a batch of processes */
+	bool written;		 /* all of the batch, as far as it is known before the end */
+	uint32_t *tgids;
+	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
+	size_t *batches, n_batches, batch; /* where each ends */
+	struct window_totals totals;
+	struct open_spans open;
+	uint64_t begun_ns;
+	uint64_t newest_ns, settled_ns;
+};
+
+/* What a time takes is not known: at most this. */
+static uint64_t memory_share(void)
+{
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+
+	return bytes < BYTES_MAX ? bytes : BYTES_MAX;
+}
+
+int recorder_new(struct run *r, struct recorder **ret_recorder)
+{
+	struct recorder *rec = calloc(1, sizeof(*rec));
+	const struct record_options *o = r->o;
+	uint64_t bytes = o->flight_bytes ? o->flight_bytes : memory_share();
+	int err;
+
+	if (!rec)
+		return -ENOMEM;
+	/* what a dump needs is given back behind it, and not kept for the next */
+	mallopt(M_MMAP_THRESHOLD, 64 << 10);
+	rec->r = r;
+	err = flight_new(bytes, o->flight_ns, r->tasks, &rec->flight);
+	if (err)
+		log_error("--flight-recorder: cannot have %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
+	else if (o->triggers)
+		err = trigger_start(o->triggers, &r->probes, o->trigger_cooldown_ns, o->max_dumps);
+	if (err) {
+		recorder_free(rec);
+		return err;
+	}
+	*ret_recorder = rec;
+	return 0;
+}
+
+void recorder_free(struct recorder *rec)
+{
+	if (!rec)
+		return;
+	exports_close(rec->exports, NULL, NULL, NULL);
+	flight_free(rec->flight);
+	free(rec->open.data);
+	free(rec->tgids);
+	free(rec->batches);
+	free(rec);
+}
+
+/* ---- asking for a dump ---- */
+
+static int request(struct recorder *rec, const char *reason, uint64_t id, uint64_t at_ns)
+{
+	struct request *q = &rec->requests[rec->n_requests];
+
+	if (rec->n_requests == REQUESTS_MAX)
+		return -EBUSY;
+	*q = (struct request){ .id = id, .at_ns = at_ns };
+	snprintf(q->reason, sizeof(q->reason), "%s", reason);
+	rec->n_requests++;
+	return 0;
+}
+
+int recorder_request(struct recorder *rec, const char *reason, uint64_t id)
+{
+	return request(rec, reason, id, clock_ns(CLOCK_BOOTTIME));
+}
+
+static void fire(struct recorder *rec, const struct trigger_hit *hit)
+{
+	if (hit && !rec->ending && request(rec, hit->reason, 0, hit->ns))
+		log_warn("too many dumps wait already; none for %s", hit->reason);
+}
+
+void recorder_record(struct recorder *rec, const struct rec_hdr *h, size_t size)
+{
+	struct trigger_set *triggers = rec->r->o->triggers;
+
+	flight_append(rec->flight, h, size);
+	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST))
+		fire(rec, trigger_record(triggers, h));
+}
+
+void recorder_settled(struct recorder *rec)
+{
+	if (rec->r->o->triggers)
+		fire(rec, trigger_settled(rec->r->o->triggers));
+}
+
+void recorder_loss(struct recorder *rec, const struct loss *l)
+{
+	struct trigger_set *triggers = rec->r->o->triggers;
+
+	rec->losses[rec->n_losses++ % LOSSES_MAX] = *l;
+	if (triggers)
+		fire(rec, trigger_loss(triggers, total_of(rec->r->w.totals.lost), l->to_ns));
+}
+
+/* ---- spans in flight ---- */
+
+static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct open_spans *o = arg;
+	struct rec_hdr *kept;
+	uint64_t head = size;
+
+	if (o->len + sizeof(head) + size > o->cap) {
+		char *data = realloc(o->data, 2 * o->cap + 65536);
+
+		if (!data) {
+			o->err = -ENOMEM;
+			return;
+		}
+		o->data = data;
+		o->cap = 2 * o->cap + 65536;
+	}
+	memcpy(o->data + o->len, &head, sizeof(head));
+	kept = memcpy(o->data + o->len + sizeof(head), h, size);
+	o->len += sizeof(head) + size;
+	/* a request ends with the last that was seen of it: this one waits for an answer */
+	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END)
+		kept->dur_ns = clock_ns(CLOCK_BOOTTIME) - h->start_ns;
+}
+
+static void each_open(const struct recorder *rec, record_cb cb, void *arg)
+{
+	const char *p = rec->open.data, *end = p + rec->open.len;
+
+	while (p < end) {
+		uint64_t size;
+
+		memcpy(&size, p, sizeof(size));
+		cb((const struct rec_hdr *)(p + sizeof(size)), size, arg);
+		p += sizeof(size) + size;
+	}
+}
+
+/* Drops those that have ended since, and are in the store. */
+static void drop_ended(struct recorder *rec, uint64_t since_ns)
+{
+	char *from = rec->open.data, *to = from, *end = from + rec->open.len;
+
+	while (from < end) {
+		uint64_t size;
+
+		memcpy(&size, from, sizeof(size));
+		if (!flight_dump_has(rec->flight, (const struct rec_hdr *)(from + sizeof(size)), since_ns)) {
+			memmove(to, from, sizeof(size) + size);
+			to += sizeof(size) + size;
+		}
+		from += sizeof(size) + size;
+	}
+	rec->open.len = (size_t)(to - rec->open.data);
+}
+
+/* ---- batches ---- */
+
+/*
+ * The outputs of a process take memory, whose most was measured; of little, the pages that it goes
+ * through. So many processes are written at a time that it stays within bounds.
+ */
+static const struct {
+	const char *format;
+	uint32_t least, most; /* bytes */
+} outputs_cost[] = {
+	{ "json", 64 << 10, 2560 << 10 },
+	{ "json.gz", 768 << 10, 3584 << 10 },
+	{ "pftrace", 192 << 10, 6 << 20 },
+	{ "pftrace.gz", 896 << 10, 7 << 20 },
+};
+
+#define RECORD_COST 512 /* of each format, and record */
+
+static uint64_t cost_of(const struct record_options *o, uint64_t records)
+{
+	uint64_t sum = 64 << 10; /* the profile's */
+
+	for (size_t i = 0; i < o->n_formats; i++) {
+		for (size_t k = 0; k < sizeof(outputs_cost) / sizeof(outputs_cost[0]); k++) {
+			uint64_t bytes = outputs_cost[k].least + records * RECORD_COST;
+
+			if (!strcmp(o->formats[i], outputs_cost[k].format))
+				sum += bytes < outputs_cost[k].most ? bytes : outputs_cost[k].most;
+		}
+	}
+	return sum;
+}
+
+struct process_list {
+	struct flight_process *list;
+	size_t n;
+	int err;
+};
+
+/* Also one without a record. */
+static void add_process(struct process_list *p, uint32_t tgid)
+{
+	struct flight_process *list;
+
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->list[i].tgid == tgid)
+			return;
+	}
+	list = realloc(p->list, (p->n + 1) * sizeof(*list));
+	if (!list) {
+		p->err = -ENOMEM;
+		return;
+	}
+	p->list = list;
+	list[p->n++] = (struct flight_process){ .tgid = tgid };
+}
+
+static void add_live(struct task *t, void *arg)
+{
+	add_process(arg, t->tgid);
+}
+
+static void add_span(const struct rec_hdr *h, size_t size, void *arg)
+{
+	(void)size;
+	add_process(arg, h->tgid);
+}
+
+static int make_batches(struct recorder *rec, const struct process_list *p)
+{
+	uint64_t bytes = 0;
+	size_t begin = 0;
+
+	rec->tgids = malloc((p->n + 1) * sizeof(*rec->tgids));
+	rec->batches = malloc((p->n + 1) * sizeof(*rec->batches));
+	if (!rec->tgids || !rec->batches)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n; i++) {
+		uint64_t cost = cost_of(rec->r->o, p->list[i].records);
+
+		rec->tgids[i] = p->list[i].tgid;
+		if (i > begin && (bytes + cost > BATCH_BYTES || i - begin == BATCH_MAX)) {
+			rec->batches[rec->n_batches++] = begin = i;
+			bytes = 0;
+		}
+		bytes += cost;
+	}
+	rec->batches[rec->n_batches++] = rec->n_tgids = p->n;
+	return 0;
+}
+
+static int plan_batches(struct recorder *rec)
+{
+	struct process_list p = { 0 };
+	int err;
+
+	rec->n_batches = 1;
+	if (rec->r->o->all)
+		return 0;
+	rec->n_batches = 0;
+	err = flight_dump_processes(rec->flight, &p.list, &p.n);
+	if (err)
+		return err;
+	tasks_each_process(rec->dump.names, add_live, &p);
+	each_open(rec, add_span, &p);
+	err = p.err ?: make_batches(rec, &p);
+	free(p.list);
+	return err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
+}
+
+static int open_batch(struct recorder *rec)
+{
+	const struct record_options *o = rec->r->o;
+	size_t from = rec->batch ? rec->batches[rec->batch - 1] : 0;
+
+	rec->rec.tasks = rec->dump.names;
+	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
+	rec->written = false;
+	if (o->all)
+		return exports_open(o, &rec->rec, true, &rec->exports);
+	return exports_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->exports);
+}
+
+/* ---- a dump ---- */
+
+/* Of one that began before the dump's first instant its beginning cannot be shown. */
+static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
+{
+	static union {
+		struct rec_hdr h;
+		struct rec_off_cpu off;
+		char bytes[REC_SIZE_MAX];
+	} marked;
+	struct rec_off_cpu *off = &marked.off;
+
+	if (h->start_ns >= rec->rec.start_boot_ns || h->kind == REC_TASK || !h->dur_ns || size > sizeof(marked))
+		return h;
+	memcpy(&marked, h, size);
+	marked.h.flags |= REC_F_OPEN_START;
+	if (h->kind == REC_OFF_CPU && off->wake_ns && off->wake_ns < rec->rec.start_boot_ns) {
+		off->wake_ns = rec->rec.start_boot_ns;
+		off->waker_slice = 0;
+	}
+	return &marked.h;
+}
+
+static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct recorder *rec = arg;
+	uint64_t end = h->start_ns + h->dur_ns;
+
+	if (!exports_want(rec->exports, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
+		return;
+	h = run_whole(rec->r, with_mark(rec, h, size), size);
+	probe_table_use(&rec->r->probes, h->tgid);
+	rec->totals.records[h->kind]++;
+	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
+	exports_record(rec->exports, h);
+	if (end > rec->newest_ns)
+		rec->newest_ns = end;
+	if (rec->newest_ns - rec->settled_ns < SETTLED_NS)
+		return;
+	exports_settled(rec->exports);
+	rec->settled_ns = rec->newest_ns;
+}
+
+/* Its clocks: its zero is the horizon. */
+static void set_recording(struct recorder *rec)
+{
+	const struct recording *run = &rec->r->w.rec;
+	uint64_t start = rec->dump.horizon_ns, later;
+
+	if (start < run->start_boot_ns)
+		start = run->start_boot_ns;
+	later = start - run->start_boot_ns;
+	rec->rec = *run;
+	rec->rec.start_boot_ns = start;
+	rec->rec.start_mono_ns += later;
+	rec->rec.start_real_ns += later;
+	rec->rec.window = rec->dumps;
+	rec->rec.name_real_ns = clock_ns(CLOCK_REALTIME);
+	rec->totals = (struct window_totals){ .open_ns = start };
+}
+
+static void each_loss(struct recorder *rec, void (*cb)(struct recorder *rec, const struct loss *l))
+{
+	uint64_t first = rec->n_losses > LOSSES_MAX ? rec->n_losses - LOSSES_MAX : 0;
+
+	for (uint64_t i = first; i < rec->n_losses; i++) {
+		const struct loss *l = &rec->losses[i % LOSSES_MAX];
+
+		if (l->to_ns > rec->rec.start_boot_ns && l->from_ns < rec->totals.close_ns)
+			cb(rec, l);
+	}
+}
+
+static void count_loss(struct recorder *rec, const struct loss *l)
+{
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		rec->totals.lost[k] += l->count[k];
+	rec->totals.lost_ns += l->to_ns - l->from_ns;
+}
+
+static void write_loss(struct recorder *rec, const struct loss *l)
+{
+	exports_loss(rec->exports, l);
+}
+
+/* What is in the rings belongs to the time before the trigger. */
+static int drain_all(struct recorder *rec)
+{
+	int more = 1;
+
+	for (int i = 0; i < DRAINS_MAX && more > 0; i++)
+		more = session_drain(rec->r->session);
+	return more < 0 ? more : 0;
+}
+
+static int begin(struct recorder *rec)
+{
+	struct run *r = rec->r;
+	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	int err;
+
+	r->w.files = 0;
+	r->w.file_bytes = 0;
+	r->files = json_object_new_array();
+	rec->open.len = 0;
+	err = session_peek(r->session, keep_open, &rec->open) ?: rec->open.err;
+	if (err)
+		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
+	err = drain_all(rec);
+	if (err)
+		return err;
+	run_check_loss(r, clock_ns(CLOCK_BOOTTIME));
+	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, r->tasks, &rec->dump);
+	if (err)
+		return err;
+	rec->dumping = true;
+	rec->begun_ns = now;
+	drop_ended(rec, now);
+	set_recording(rec);
+	rec->totals.close_ns = now;
+	each_loss(rec, count_loss);
+	err = plan_batches(rec) ?: open_batch(rec);
+	if (err)
+		return err;
+	rec->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - now;
+	return 0;
+}
+
+/* Whether or not it was written. */
+static void end(struct recorder *rec)
+{
+	exports_close(rec->exports, NULL, NULL, NULL);
+	rec->exports = NULL;
+	flight_dump_end(rec->flight);
+	rec->dumping = rec->written = false;
+	free(rec->open.data);
+	rec->open = (struct open_spans){ 0 };
+	free(rec->tgids);
+	free(rec->batches);
+	rec->tgids = NULL;
+	rec->batches = NULL;
+	rec->n_tgids = rec->n_batches = rec->batch = 0;
+	malloc_trim(0);
+}
+
+static void add_file(const char *name, uint64_t bytes, void *arg)
+{
+	struct run *r = arg;
+
+	r->w.files++;
+	r->w.file_bytes += bytes;
+	log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
+	run_file(r, name, bytes);
+}
+
+/* Tells the client, if one waits, and goes on to the next request. */
+static void answer(struct recorder *rec, int err)
+{
+	struct run *r = rec->r;
+	struct request *q = &rec->requests[0];
+	struct json_object *reply = NULL;
+	char text[REASON_MAX + 128];
+
+	if (err) {
+		rec->failed++;
+		snprintf(text, sizeof(text), "the dump could not be written: %s", strerror(-err));
+		log_error("%s (%s)", text, q->reason);
+	} else {
+		snprintf(text, sizeof(text),
+			"dump %u (%s): the last %.1f s, %" PRIu64 " records, %u files in %s (%.1f MB), written in %.1f s",
+			rec->dumps, q->reason, (double)(rec->totals.close_ns - rec->totals.open_ns) / 1e9,
+			total_of(rec->totals.records), r->w.files, r->o->output_dir, (double)r->w.file_bytes / 1e6,
+			(double)(clock_ns(CLOCK_BOOTTIME) - rec->begun_ns) / 1e9);
+		log_info("%s", text);
+	}
+	if (q->id && !err) {
+		reply = json_object_new_object();
+		json_object_object_add(reply, "message", json_object_new_string(text));
+		json_object_object_add(reply, "files", r->files);
+	} else {
+		json_object_put(r->files);
+	}
+	r->files = NULL;
+	if (q->id)
+		control_done(r->control, q->id, err, reply, err ? text : NULL);
+	rec->n_requests--;
+	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
+}
+
+static void on_open(const struct rec_hdr *h, size_t size, void *arg)
+{
+	const struct recorder *rec = arg;
+
+	/* nothing has told that a request is over, which was answered long ago */
+	if (h->start_ns + h->dur_ns > rec->rec.start_boot_ns)
+		on_dump(h, size, arg);
+}
+
+static void write_end(struct recorder *rec)
+{
+	struct mark m = {
+		.name = "trigger",
+		.ns = rec->requests[0].at_ns,
+		.number = rec->dumps,
+		.reason = rec->requests[0].reason,
+	};
+
+	each_open(rec, on_open, rec);
+	each_loss(rec, write_loss);
+	/* twice: the first says that what was sent before the one before it is here */
+	exports_settled(rec->exports);
+	exports_settled(rec->exports);
+	exports_mark(rec->exports, &m);
+	rec->written = true;
+}
+
+/* Some more of the batch, up to `until` and as far as the disk keeps up. -errno. */
+static int write_some(struct recorder *rec, uint64_t until)
+{
+	int err = 0, more = 1;
+
+	while (more && !err && clock_ns(CLOCK_BOOTTIME) < until && exports_pending(rec->exports) < PENDING_MAX) {
+		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
+		if (!more)
+			write_end(rec);
+		err = exports_flush(rec->exports);
+	}
+	return err;
+}
+
+/* Its files are complete; on to the next batch. Returns 1 when there is none. */
+static int close_batch(struct recorder *rec)
+{
+	uint64_t before = clock_ns(CLOCK_BOOTTIME);
+	int err;
+
+	rec->totals.close_cost_ns = before - rec->begun_ns;
+	err = exports_close(rec->exports, &rec->totals, add_file, rec->r);
+	rec->exports = NULL;
+	if (err)
+		return err;
+	if (++rec->batch == rec->n_batches)
+		return 1;
+	return flight_dump_again(rec->flight, &rec->dump.names) ?: open_batch(rec);
+}
+
+/* Returns 1 when the dump is complete. A part of the work: to close a file waits for the disk, so there
+ * must be little left to write by then. */
+static int work(struct recorder *rec, uint64_t until)
+{
+	int err;
+
+	if (rec->given_up)
+		err = -EINTR;
+	else if (!rec->written)
+		err = write_some(rec, until);
+	else
+		err = exports_flush(rec->exports);
+	if (err) {
+		exports_cut(rec->exports);
+		exports_close(rec->exports, &rec->totals, add_file, rec->r);
+		rec->exports = NULL;
+		return err;
+	}
+	if (!rec->written || exports_pending(rec->exports))
+		return 0;
+	return close_batch(rec);
+}
+
+int recorder_round(struct recorder *rec, uint64_t now_ns)
+{
+	int done = 0;
+
+	flight_expire(rec->flight, now_ns);
+	if (!rec->n_requests)
+		return 0;
+	if (!rec->dumping)
+		done = begin(rec);
+	if (!done)
+		done = work(rec, now_ns + ROUND_NS);
+	if (!done)
+		return 0;
+	end(rec);
+	answer(rec, done < 0 ? done : 0);
+	rec->dumps += done > 0;
+	return 0;
+}
+
+bool recorder_busy(const struct recorder *rec)
+{
+	uint64_t pending = rec->exports ? exports_pending(rec->exports) : 0;
+
+	return rec->n_requests && (rec->written ? !pending : pending < PENDING_MAX);
+}
+
+bool recorder_waits(const struct recorder *rec)
+{
+	return rec->dumping && !recorder_busy(rec);
+}
+
+/* Signals are read elsewhere: another one to end it all is pending. */
+static bool is_interrupted(void)
+{
+	sigset_t set;
+
+	return !sigpending(&set) && (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
+					    sigismember(&set, SIGHUP) == 1);
+}
+
+void recorder_finish(struct recorder *rec)
+{
+	uint64_t pending, before = 0, moved_ns = clock_ns(CLOCK_BOOTTIME), now;
+
+	/* the end of the last target may be known from /proc, and its record still on the way */
+	drain_all(rec);
+	recorder_settled(rec);
+	rec->ending = true;
+	while (rec->n_requests) {
+		session_drain(rec->r->session);
+		now = clock_ns(CLOCK_BOOTTIME);
+		recorder_round(rec, now);
+		pending = rec->exports ? exports_pending(rec->exports) : 0;
+		if (pending != before || !recorder_waits(rec))
+			moved_ns = now;
+		before = pending;
+		if (!recorder_waits(rec))
+			continue;
+		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
+		usleep(WAIT_US);
+	}
+	if (rec->r->o->triggers)
+		trigger_summary(rec->r->o->triggers);
+}
+
+void recorder_status(const struct recorder *rec, struct json_object *reply)
+{
+	struct json_object *o = json_object_new_object();
+	uint64_t now = clock_ns(CLOCK_BOOTTIME), from = rec->r->w.rec.start_boot_ns;
+	struct flight_stats st;
+
+	flight_get_stats(rec->flight, &st);
+	if (st.horizon_ns > from)
+		from = st.horizon_ns;
+	json_object_object_add(o, "bytes", json_object_new_int64((int64_t)st.used_bytes));
+	json_object_object_add(o, "records", json_object_new_int64((int64_t)st.kept));
+	json_object_object_add(o, "horizon_s", json_object_new_double((double)(now - from) / 1e9));
+	json_object_object_add(o, "dumps", json_object_new_int64(rec->dumps));
+	json_object_object_add(reply, "recorder", o);
+}
+
+unsigned int recorder_failed(const struct recorder *rec)
+{
+	return rec->failed;
+}

@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/flight_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES (256 * 1024)
+#define CHUNK_BYTES_MIN (16 * 1024) /* holds several of the largest record */
+#define CHUNKS_MIN 64               /* in a store of the least size, about */
+#define CHUNKS_MAX 8192             /* a larger store has larger ones: each has a header */
+#define SPARE_MIN 2
+#define SPARE_SHARE 16 /* the share of the chunks that is free when a dump begins */
+#define SEEN_MAX (64 * 1024)
+#define SEEN_SHARE 32 /* the share of the memory for the keys of a dump */
+
+/* In front of each record. */
+struct entry {
+	uint32_t size;
+	uint32_t next_task; /* offset of the chunk's next REC_TASK; 0: none */
+	struct rec_hdr rec[];
+};
+
+struct chunk {
+	struct chunk *next; /* newer, or free */
+	char *data;
+	uint64_t start_ns, end_ns; /* earliest start and latest end in it */
+	uint32_t used;
+	uint32_t first_task, last_task; /* offsets, where there is any */
+	uint32_t count[REC_KIND_MAX];
+	bool kept;   /* in the store; else only for the dump */
+	bool pinned; /* not yet handed over by the dump */
+};
+
+/* Key of a record of the dump. */
+struct seen {
+	uint64_t start_ns;
+	uint32_t tid, id;
+	uint32_t kind; /* + 1; 0: the place is empty */
+};
+
+struct dump {
+	bool running;
+	uint64_t horizon_ns;
+	struct tasks *names;
+	struct tasks *first_names; /* while more passes follow: as of the first record */
+	unsigned int passes;       /* that follow this one */
+	struct chunk *first;
+	struct chunk *chunk; /* what is handed over next; NULL: all was */
+	uint32_t offset;
+	struct chunk *last;
+	uint32_t last_used; /* of the last chunk, which may go on growing */
+	uint64_t since_ns;  /* of the keys in f->seen */
+	bool have_seen, seen_full;
+};
+
+/* At the beginning of its memory: the chunks' headers, the keys and the chunks follow. */
+struct flight {
+	size_t bytes, chunk_bytes;
+	uint64_t keep_ns;
+	struct chunk *oldest, *newest; /* chunks of the store; records are appended to the newest */
+	struct chunk *warm, *cold;     /* free ones: with pages behind them, and without */
+	unsigned int n_chunks, n_warm, n_cold, spare;
+	uint64_t horizon_ns, evicted;
+	struct tasks *base; /* the names as of the oldest record kept */
+	struct dump dump;
+	struct seen *seen;
+	size_t seen_cap; /* power of two */
+	struct chunk chunks[];
+};
+
+static size_t round_up(size_t n, size_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static size_t entry_bytes(size_t size)
+{
+	return sizeof(struct entry) + round_up(size, sizeof(uint64_t));
+}
+
+static struct entry *entry_at(const struct chunk *c, uint32_t offset)
+{
+	return (struct entry *)(c->data + offset);
+}
+
+static uint64_t end_of(const struct rec_hdr *rec)
+{
+	return rec->start_ns + rec->dur_ns;
+}
+
+static void push_cold(struct flight *f, struct chunk *c)
+{
+	c->next = f->cold;
+	f->cold = c;
+	f->n_cold++;
+}
+
+/* Divides the memory of f->bytes. */
+static void lay_out(struct flight *f, size_t page)
+{
+	size_t chunk = CHUNK_BYTES, seen = SEEN_MAX, front;
+
+	while (chunk > CHUNK_BYTES_MIN && f->bytes / chunk < CHUNKS_MIN)
+		chunk /= 2;
+	while (f->bytes / chunk > CHUNKS_MAX)
+		chunk *= 2;
+	while (seen * sizeof(struct seen) > f->bytes / SEEN_SHARE)
+		seen /= 2;
+	chunk = round_up(chunk, page);
+	front = sizeof(*f) + seen * sizeof(struct seen) + page;
+	f->n_chunks = (unsigned int)((f->bytes - front) / (chunk + sizeof(struct chunk)));
+	f->chunk_bytes = chunk;
+	f->spare = f->n_chunks / SPARE_SHARE;
+	if (f->spare < SPARE_MIN)
+		f->spare = SPARE_MIN;
+	f->seen = (struct seen *)&f->chunks[f->n_chunks];
+	f->seen_cap = seen;
+	front = (size_t)((char *)(f->seen + seen) - (char *)f);
+	front = round_up(front, page);
+	/* the first is taken first */
+	for (unsigned int i = f->n_chunks; i-- > 0;) {
+		f->chunks[i].data = (char *)f + front + i * chunk;
+		push_cold(f, &f->chunks[i]);
+	}
+}
+
+int flight_new(
+	uint64_t bytes, uint64_t keep_ns, const struct tasks *tasks, struct flight **ret_flight)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct flight *f;
+	int err;
+
+	bytes = bytes / page * page;
+	if (bytes < FLIGHT_BYTES_MIN || bytes > FLIGHT_BYTES_MAX)
+		return -EINVAL;
+	f = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		-1, 0);
+	if (f == MAP_FAILED)
+		return -errno;
+	f->bytes = bytes;
+	f->keep_ns = keep_ns;
+	lay_out(f, page);
+	err = tasks_copy(tasks, &f->base);
+	if (err) {
+		flight_free(f);
+		return err;
+	}
+	*ret_flight = f;
+	return 0;
+}
+
+void flight_free(struct flight *f)
+{
+	if (!f)
+		return;
+	flight_dump_end(f);
+	tasks_free(f->base);
+	munmap(f, f->bytes);
+}
+
+/* ---- chunks ---- */
+
+static void free_chunk(struct flight *f, struct chunk *c)
+{
+	/* a few keep their pages: what goes now is soon needed again */
+	if (f->keep_ns && f->n_warm >= f->spare &&
+		!madvise(c->data, f->chunk_bytes, MADV_DONTNEED)) {
+		push_cold(f, c);
+		return;
+	}
+	c->next = f->warm;
+	f->warm = c;
+	f->n_warm++;
+}
+
+/* What is said of tasks in it happened before all that is kept. */
+static void apply_tasks(struct flight *f, const struct chunk *c)
+{
+	uint32_t offset = c->first_task;
+
+	if (!c->count[REC_TASK])
+		return;
+	do {
+		const struct entry *e = entry_at(c, offset);
+
+		tasks_update(f->base, (const struct rec_task *)e->rec);
+		offset = e->next_task;
+	} while (offset);
+}
+
+/* The oldest chunk leaves the store. One that is not yet handed over stays for the dump, linked to
+ * the next as it is, and is freed behind that. */
+static void evict_oldest(struct flight *f)
+{
+	struct chunk *c = f->oldest;
+
+	apply_tasks(f, c);
+	if (c->end_ns > f->horizon_ns)
+		f->horizon_ns = c->end_ns;
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		f->evicted += c->count[k];
+	f->oldest = c->next;
+	c->kept = false;
+	if (!c->pinned)
+		free_chunk(f, c);
+}
+
+/*
+ * So many chunks are free thereafter. The newest never leaves: without a dump there are more chunks
+ * than are asked for, and a dump begins with spare ones, so that there are others behind it by the
+ * time that none is free.
+ */
+static void make_free(struct flight *f, unsigned int n)
+{
+	while (f->n_warm + f->n_cold < n)
+		evict_oldest(f);
+}
+
+static struct chunk *add_chunk(struct flight *f)
+{
+	struct chunk *c;
+
+	make_free(f, f->dump.running ? 1 : f->spare + 1);
+	if (f->warm) {
+		c = f->warm;
+		f->warm = c->next;
+		f->n_warm--;
+	} else {
+		c = f->cold;
+		f->cold = c->next;
+		f->n_cold--;
+	}
+	*c = (struct chunk){ .data = c->data, .start_ns = UINT64_MAX, .kept = true };
+	if (f->newest)
+		f->newest->next = c;
+	else
+		f->oldest = c;
+	f->newest = c;
+	return c;
+}
+
+/* ---- records ---- */
+
+static void link_task(struct chunk *c, uint32_t offset)
+{
+	if (c->count[REC_TASK])
+		entry_at(c, c->last_task)->next_task = offset;
+	else
+		c->first_task = offset;
+	c->last_task = offset;
+}
+
+int flight_append(struct flight *f, const struct rec_hdr *rec, size_t size)
+{
+	struct chunk *c = f->newest;
+	struct entry *e;
+	uint64_t end_ns;
+
+	if (size < sizeof(*rec) || size > REC_SIZE_MAX || rec->kind >= REC_KIND_MAX ||
+		(rec->kind == REC_TASK && size < sizeof(struct rec_task)))
+		return -EINVAL;
+	if (rec->kind == REC_MAPPED)
+		return 0;
+	if (!c || c->used + entry_bytes(size) > f->chunk_bytes)
+		c = add_chunk(f);
+	e = entry_at(c, c->used);
+	e->size = (uint32_t)size;
+	e->next_task = 0;
+	memcpy(e->rec, rec, size);
+	if (rec->kind == REC_TASK)
+		link_task(c, c->used);
+	c->used += (uint32_t)entry_bytes(size);
+	c->count[rec->kind]++;
+	end_ns = end_of(rec);
+	if (end_ns > c->end_ns)
+		c->end_ns = end_ns;
+	if (rec->start_ns < c->start_ns)
+		c->start_ns = rec->start_ns;
+	return 0;
+}
+
+void flight_expire(struct flight *f, uint64_t now_ns)
+{
+	if (!f->keep_ns || now_ns < f->keep_ns)
+		return;
+	while (f->oldest != f->newest && f->oldest->end_ns < now_ns - f->keep_ns)
+		evict_oldest(f);
+}
+
+void flight_get_stats(const struct flight *f, struct flight_stats *ret_stats)
+{
+	struct flight_stats st = {
+		.bytes = f->bytes,
+		.used_bytes = (f->n_chunks - f->n_warm - f->n_cold) * f->chunk_bytes,
+		.horizon_ns = f->horizon_ns,
+		.evicted = f->evicted,
+		.oldest_ns = UINT64_MAX,
+	};
+
+	for (unsigned int i = 0; i < f->n_chunks; i++) {
+		const struct chunk *c = &f->chunks[i];
+
+		if (!c->kept)
+			continue;
+		if (c->start_ns < st.oldest_ns)
+			st.oldest_ns = c->start_ns;
+		for (int k = 0; k < REC_KIND_MAX; k++) {
+			st.records[k] += c->count[k];
+			st.kept += c->count[k];
+		}
+	}
+	if (!st.kept)
+		st.oldest_ns = 0;
+	*ret_stats = st;
+}
+
+/* ---- dumps ---- */
+
+int flight_dump_begin(
+	struct flight *f, uint64_t at_ns, struct tasks *live, struct flight_dump *ret_dump)
+{
+	struct dump *d = &f->dump;
+	struct tasks *names;
+	int err;
+
+	if (d->running)
+		return -EBUSY;
+	/* the previous dump may have used them up */
+	make_free(f, f->spare);
+	err = tasks_copy(f->base, &names);
+	if (err)
+		return err;
+	if (live)
+		tasks_add_others(names, live);
+	*d = (struct dump){
+		.running = true,
+		.names = names,
+		.horizon_ns = f->horizon_ns,
+		.first = f->oldest,
+		.chunk = f->oldest,
+		.last = f->newest,
+		.last_used = f->newest ? f->newest->used : 0,
+	};
+	if (f->keep_ns && at_ns > f->keep_ns && at_ns - f->keep_ns > d->horizon_ns)
+		d->horizon_ns = at_ns - f->keep_ns;
+	for (struct chunk *c = f->oldest; c; c = c->next)
+		c->pinned = true;
+	*ret_dump = (struct flight_dump){ .horizon_ns = d->horizon_ns, .names = names };
+	return 0;
+}
+
+static uint32_t dumped_bytes(const struct flight *f, const struct chunk *c)
+{
+	return c == f->dump.last ? f->dump.last_used : c->used;
+}
+
+/* Done with the dump's chunk, in this pass. */
+static void unpin(struct flight *f)
+{
+	struct dump *d = &f->dump;
+	struct chunk *c = d->chunk;
+
+	d->chunk = c == d->last ? NULL : c->next;
+	d->offset = 0;
+	if (d->passes)
+		return;
+	c->pinned = false;
+	if (!c->kept)
+		free_chunk(f, c);
+}
+
+static void hand_over(struct flight *f, const struct entry *e, record_cb cb, void *arg)
+{
+	if (e->rec->kind == REC_TASK)
+		tasks_update(f->dump.names, (const struct rec_task *)e->rec);
+	if (end_of(e->rec) > f->dump.horizon_ns)
+		cb(e->rec, e->size, arg);
+}
+
+int flight_dump_next(struct flight *f, record_cb cb, void *arg, unsigned int max_records)
+{
+	struct dump *d = &f->dump;
+
+	while (d->chunk) {
+		struct chunk *c = d->chunk;
+		uint32_t end = dumped_bytes(f, c);
+
+		if (c->end_ns <= d->horizon_ns && !c->count[REC_TASK])
+			d->offset = end;
+		while (d->offset < end) {
+			const struct entry *e = entry_at(c, d->offset);
+
+			if (!max_records--)
+				return 1;
+			d->offset += (uint32_t)entry_bytes(e->size);
+			hand_over(f, e, cb, arg);
+		}
+		unpin(f);
+	}
+	return 0;
+}
+
+void flight_dump_end(struct flight *f)
+{
+	struct dump *d = &f->dump;
+
+	if (d->passes)
+		d->chunk = d->first;
+	d->passes = 0;
+	while (d->chunk)
+		unpin(f);
+	tasks_free(d->names);
+	tasks_free(d->first_names);
+	*d = (struct dump){};
+}
+
+/* ---- dumps in passes ---- */
+
+int flight_dump_passes(struct flight *f, unsigned int n)
+{
+	struct dump *d = &f->dump;
+
+	if (n < 2)
+		return 0;
+	d->passes = n - 1;
+	return tasks_copy(d->names, &d->first_names);
+}
+
+int flight_dump_again(struct flight *f, struct tasks **ret_names)
+{
+	struct dump *d = &f->dump;
+	struct tasks *names = d->first_names;
+	int err = 0;
+
+	if (d->passes > 1)
+		err = tasks_copy(d->first_names, &names);
+	else
+		d->first_names = NULL;
+	if (err)
+		return err;
+	tasks_free(d->names);
+	d->names = *ret_names = names;
+	d->chunk = d->first;
+	d->offset = 0;
+	d->passes--;
+	return 0;
+}
+
+struct processes {
+	struct flight_process *table; /* open addressing by tgid; records 0: empty */
+	size_t n, cap;                /* power of two */
+};
+
+static struct flight_process *process_place(struct processes *p, uint32_t tgid)
+{
+	size_t i = tgid * 2654435761u & (p->cap - 1); /* Knuth's multiplicative hash */
+
+	while (p->table[i].records && p->table[i].tgid != tgid)
+		i = (i + 1) & (p->cap - 1);
+	return &p->table[i];
+}
+
+static int grow_processes(struct processes *p)
+{
+	struct processes larger = { .n = p->n, .cap = p->cap ? 2 * p->cap : 64 };
+
+	larger.table = calloc(larger.cap, sizeof(*larger.table));
+	if (!larger.table)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->cap; i++) {
+		if (p->table[i].records)
+			*process_place(&larger, p->table[i].tgid) = p->table[i];
+	}
+	free(p->table);
+	*p = larger;
+	return 0;
+}
+
+static int count_process(struct processes *p, uint32_t tgid)
+{
+	struct flight_process *place;
+
+	if (p->n * 2 >= p->cap && grow_processes(p))
+		return -ENOMEM;
+	place = process_place(p, tgid);
+	p->n += !place->records;
+	place->tgid = tgid;
+	place->records++;
+	return 0;
+}
+
+static int count_chunk(const struct flight *f, const struct chunk *c, struct processes *p)
+{
+	uint32_t end = dumped_bytes(f, c), offset = 0;
+	int err = 0;
+
+	while (offset < end && !err) {
+		const struct entry *e = entry_at(c, offset);
+
+		if (e->rec->kind != REC_ON_CPU && end_of(e->rec) > f->dump.horizon_ns)
+			err = count_process(p, e->rec->tgid);
+		offset += (uint32_t)entry_bytes(e->size);
+	}
+	return err;
+}
+
+int flight_dump_processes(struct flight *f, struct flight_process **ret_list, size_t *ret_n)
+{
+	struct processes p = {};
+	size_t n = 0;
+	int err = 0;
+
+	for (struct chunk *c = f->dump.chunk; c && !err; c = c == f->dump.last ? NULL : c->next)
+		err = count_chunk(f, c, &p);
+	if (err) {
+		free(p.table);
+		return err;
+	}
+	for (size_t i = 0; i < p.cap; i++) {
+		if (p.table[i].records)
+			p.table[n++] = p.table[i];
+	}
+	*ret_list = p.table;
+	*ret_n = n;
+	return 0;
+}
+
+/* ---- spans that were open ---- */
+
+static struct seen key_of(const struct rec_hdr *rec)
+{
+	/* an open span may not have its id yet (why it is off the CPU), where it needs none */
+	bool several = rec->kind == REC_FUNCTION || rec->kind == REC_STEP || rec->kind == REC_IRQ ||
+		       rec->kind == REC_REQUEST;
+
+	return (struct seen){
+		.start_ns = rec->start_ns,
+		.tid = rec->tid,
+		.id = several ? rec->id : 0,
+		/* of a step, the call may be reported as open */
+		.kind = (rec->kind == REC_STEP ? REC_FUNCTION : rec->kind) + 1u,
+	};
+}
+
+static bool is_same(const struct seen *a, const struct seen *b)
+{
+	return a->start_ns == b->start_ns && a->tid == b->tid && a->id == b->id &&
+	       a->kind == b->kind;
+}
+
+/* Where it is, or the empty place where it belongs. */
+static struct seen *seen_place(const struct flight *f, const struct seen *key)
+{
+	uint64_t hash = (key->start_ns ^ ((uint64_t)key->tid << 32 | key->id << 4 | key->kind)) *
+			UINT64_C(0x9e3779b97f4a7c15); /* 2^64 by the golden ratio */
+	size_t i = (size_t)(hash >> 32) & (f->seen_cap - 1);
+
+	while (f->seen[i].kind && !is_same(&f->seen[i], key))
+		i = (i + 1) & (f->seen_cap - 1);
+	return &f->seen[i];
+}
+
+/* Calls cb for the keys of the dump's records that ended at since_ns or later until it returns
+ * true; returns what it returned last. */
+static bool each_key(struct flight *f, uint64_t since_ns,
+	bool (*cb)(struct flight *f, const struct seen *key, void *arg), void *arg)
+{
+	for (struct chunk *c = f->dump.chunk; c; c = c == f->dump.last ? NULL : c->next) {
+		uint32_t end = dumped_bytes(f, c);
+
+		if (c->end_ns < since_ns)
+			continue;
+		for (uint32_t offset = 0; offset < end;) {
+			const struct entry *e = entry_at(c, offset);
+			struct seen key = key_of(e->rec);
+
+			if (end_of(e->rec) >= since_ns && cb(f, &key, arg))
+				return true;
+			offset += (uint32_t)entry_bytes(e->size);
+		}
+	}
+	return false;
+}
+
+static bool add_seen(struct flight *f, const struct seen *key, void *arg)
+{
+	size_t *n = arg;
+	struct seen *place = seen_place(f, key);
+
+	*n += !place->kind;
+	*place = *key;
+	return *n >= f->seen_cap / 4 * 3;
+}
+
+static bool equals_key(struct flight *f, const struct seen *key, void *arg)
+{
+	(void)f;
+	return is_same(key, arg);
+}
+
+bool flight_dump_has(struct flight *f, const struct rec_hdr *open, uint64_t since_ns)
+{
+	struct dump *d = &f->dump;
+	struct seen key = key_of(open);
+	size_t n = 0;
+
+	if (!d->have_seen || d->since_ns != since_ns) {
+		memset(f->seen, 0, f->seen_cap * sizeof(*f->seen));
+		d->seen_full = each_key(f, since_ns, add_seen, &n);
+		d->since_ns = since_ns;
+		d->have_seen = true;
+	}
+	if (seen_place(f, &key)->kind)
+		return true;
+	return d->seen_full && each_key(f, since_ns, equals_key, &key);
+}

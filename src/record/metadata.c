@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/metadata.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "record/envhash.h"
+#include "record/environment.h"
+#include "target/command.h"
+#include "target/model.h"
+#include "util/json_scan.h"
+#include "util/log.h"
+#include "util/parse.h"
+
+#define PROCESSES_MAX 1024 /* the one not used for longest makes room */
+#define LIBRARIES_MAX 32
+#define THEIRS_MAX 256	   /* bytes of a value that a process chose */
+#define VARIABLE_MAX (THEIRS_MAX + 64) /* with its name */
+#define FLAGS_MAX 1024	   /* of its settings, which are in every line */
+#define KEPT_MAX (64u << 10) /* of its environment */
+#define WARNINGS_MAX 16
+#define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked for again */
+
+struct process {
+	uint32_t tgid;
+	uint64_t used; /* counter of uses */
+	/* as it began */
+	bool read, will_exec;
+	struct process_text environ, cmdline; /* of the environment what matters */
+	char exe[ELF_BUILD_ID_MAX];
+	struct env_library libraries[LIBRARIES_MAX];
+	size_t n_libraries;
+	/* for its lines */
+	bool made, complete;
+	uint64_t made_ns;
+	char *commit_sha, *model, *flags;
+	char hash[ENV_HASH_MAX];
+	struct profile_meta meta;
+};
+
+struct metadata {
+	const struct record_options *o;
+	const struct probe_table *probes;
+	struct process *list[PROCESSES_MAX];
+	size_t n;
+	uint64_t uses;
+	uint32_t only; /* the only target; 0: none, or there are others */
+	unsigned int warnings;
+	bool hash_given;
+	char hash[ENV_HASH_MAX]; /* in our environment */
+};
+
+static const char *const commit_names[] = { "INFTRACE_COMMIT_SHA", "FERRUM_PROFILE_COMMIT_SHA" };
+static const char *const model_names[] = { "INFTRACE_MODEL", "FERRUM_PROFILE_MODEL" };
+static const char *const hash_names[] = { "INFTRACE_ENV_HASH", "FERRUM_PROFILE_ENV_HASH" };
+static const char *const flags_names[] = { "INFTRACE_RUNTIME_FLAGS_JSON", "FERRUM_PROFILE_RUNTIME_FLAGS_JSON" };
+static const char *const concurrency_names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY" };
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- values ---- */
+
+/* Targets may come and go all day, each with something to complain about. */
+static bool may_warn(struct metadata *m)
+{
+	return m->warnings++ < WARNINGS_MAX;
+}
+
+/* The value of the first name that is set, in our environment and then in that of the process. */
+static const char *find(struct metadata *m, const struct process *p, const char *const names[2], bool *ret_theirs)
+{
+	*ret_theirs = false;
+	for (int i = 0; i < 2; i++) {
+		if (environment_ours(names[i]))
+			return environment_ours(names[i]);
+	}
+	*ret_theirs = true;
+	for (int i = 0; i < 2 && p; i++) {
+		struct environment e = { .text = p->environ };
+		const char *value = environment_theirs(&e, names[i]);
+
+		if (value && strlen(value) <= THEIRS_MAX)
+			return value;
+		if (value && may_warn(m))
+			log_warn("%s of process %u is longer than %d bytes and is left out", names[i], p->tgid,
+				THEIRS_MAX);
+	}
+	return NULL;
+}
+
+/* NULL also without memory. */
+static char *text_of(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
+{
+	bool theirs;
+	const char *value = option ? option : find(m, p, names, &theirs);
+
+	return value ? strdup(value) : NULL;
+}
+
+/* json-c takes single quotes, and more that is no JSON. */
+static bool is_json(const char *text)
+{
+	const char *p = text + strspn(text, " \t\r\n");
+	struct json_scan scan;
+	size_t used = 0;
+	int ret;
+
+	json_scan_init(&scan);
+	ret = json_scan_feed(&scan, (const unsigned char *)p, strlen(p), &used);
+	if (!ret)
+		ret = json_scan_end(&scan);
+	return ret == 1 && !p[used + strspn(p + used, " \t\r\n")];
+}
+
+static struct json_object *parse_object(const char *text)
+{
+	struct json_tokener *tok = is_json(text) ? json_tokener_new() : NULL;
+	struct json_object *obj = NULL;
+
+	if (!tok)
+		return NULL;
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	obj = json_tokener_parse_ex(tok, text, (int)strlen(text) + 1);
+	if (json_tokener_get_error(tok) != json_tokener_success || !json_object_is_type(obj, json_type_object)) {
+		json_object_put(obj);
+		obj = NULL;
+	}
+	json_tokener_free(tok);
+	return obj;
+}
+
+bool metadata_flags_ok(const char *text)
+{
+	struct json_object *obj = parse_object(text);
+
+	json_object_put(obj);
+	return obj;
+}
+
+static char *plain_text(struct json_object *obj)
+{
+	const char *text = obj ? json_object_to_json_string_ext(
+					 obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) :
+				 NULL;
+
+	return text ? strdup(text) : NULL;
+}
+
+/* The settings on its command line and in its environment, as many as there is room for. */
+static char *settings_of(const struct process *p)
+{
+	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
+	size_t bytes = 0, left_out = 0;
+	char *text;
+
+	if (all && few && p && !model_add_options(&p->cmdline, all))
+		env_add_settings(&p->environ, all);
+	json_object_object_foreach(all, key, value)
+	{
+		size_t n = strlen(key) + strlen(json_object_to_json_string(value)) + 4;
+
+		if (bytes + n > FLAGS_MAX) {
+			left_out++;
+			continue;
+		}
+		bytes += n;
+		json_object_object_add(few, key, json_object_get(value));
+	}
+	if (left_out)
+		json_object_object_add(few, "left_out", json_object_new_int64((int64_t)left_out));
+	text = plain_text(few);
+	json_object_put(all);
+	json_object_put(few);
+	return text;
+}
+
+static char *flags_of(struct metadata *m, const struct process *p)
+{
+	bool theirs = false;
+	const char *text = m->o->runtime_flags ? m->o->runtime_flags : find(m, p, flags_names, &theirs);
+	struct json_object *obj = text ? parse_object(text) : NULL;
+	char *plain;
+
+	if (text && !obj && may_warn(m))
+		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
+	/* printed anew: one line, whatever the environment holds */
+	plain = obj ? plain_text(obj) : settings_of(p);
+	json_object_put(obj);
+	return plain ? plain : strdup("{}");
+}
+
+static uint32_t concurrency_of(struct metadata *m, const struct process *p)
+{
+	uint32_t n = m->o->concurrency;
+	const char *text;
+	bool theirs;
+
+	if (n)
+		return n;
+	text = find(m, p, concurrency_names, &theirs);
+	if (!text || (!parse_u32(text, &n) && n))
+		return n ? n : 1;
+	if (may_warn(m))
+		log_warn("the concurrency%s is not a number above 0 and is left out", theirs ? " of a process" : "");
+	return 1;
+}
+
+static char *model_of(struct metadata *m, const struct process *p, bool alive)
+{
+	char name[MODEL_NAME_MAX], *model = text_of(m, p, m->o->model, model_names);
+
+	if (model || !p)
+		return model;
+	if ((alive && !model_of_files((pid_t)p->tgid, name)) || !model_of_cmdline(&p->cmdline, name))
+		return strdup(name);
+	return NULL;
+}
+
+/* ---- the hash ---- */
+
+static void set_hash(char hash[ENV_HASH_MAX], const char *text)
+{
+	snprintf(hash, ENV_HASH_MAX, "sha256:%.64s", text + (strncmp(text, "sha256:", 7) ? 0 : 7));
+}
+
+/* Of a process that has gone, from what was seen of it. */
+static void hash_of_gone(const struct metadata *m, const struct process *p, char hash[ENV_HASH_MAX])
+{
+	const struct probe_table *pt = m->probes;
+	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
+	struct env_input in = {
+		.environ = &p->environ,
+		.exe = p->exe,
+		.libraries = p->libraries,
+		.n_libraries = p->n_libraries,
+		.presets = presets,
+	};
+
+	strcpy(hash, ENV_HASH_UNKNOWN);
+	for (size_t i = 0; i < pt->n_engines && presets; i++) {
+		const struct engine *e = pt->engines[i];
+		bool claims = false;
+
+		for (size_t k = 0; k < e->n_mapped * p->n_libraries && !claims; k++)
+			claims = !fnmatch(e->mapped[k % e->n_mapped], p->libraries[k / e->n_mapped].name, 0);
+		if (claims)
+			presets[in.n_presets++] = (struct env_preset){ e->name, e->version };
+	}
+	if (presets && p->read)
+		env_hash(&in, NULL, hash);
+	free(presets);
+}
+
+static void make_hash(struct metadata *m, struct process *p, bool alive)
+{
+	bool theirs = false;
+	const char *given = m->hash_given ? m->hash : find(m, p, hash_names, &theirs);
+
+	/* where a number comes from is not for a stranger to say */
+	if (given && theirs && !(alive && environment_may_choose((pid_t)p->tgid)))
+		given = NULL;
+	if (given && env_hash_ok(given)) {
+		set_hash(p->hash, given);
+		return;
+	}
+	if (given && theirs && may_warn(m))
+		log_warn("the hash in the environment of process %u is not one of 64 digits and is left out", p->tgid);
+	if (!alive || env_hash_process((pid_t)p->tgid, p->read ? &p->environ : NULL, m->probes, NULL, p->hash))
+		hash_of_gone(m, p, p->hash);
+}
+
+/* ---- processes ---- */
+
+static void clear_made(struct process *p)
+{
+	free(p->commit_sha);
+	free(p->model);
+	free(p->flags);
+	p->commit_sha = p->model = p->flags = NULL;
+	p->made = p->complete = false;
+}
+
+static void clear(struct process *p)
+{
+	clear_made(p);
+	process_text_free(&p->environ);
+	process_text_free(&p->cmdline);
+	for (size_t i = 0; i < p->n_libraries; i++) {
+		free((char *)p->libraries[i].name);
+		free((char *)p->libraries[i].build_id);
+	}
+	p->n_libraries = 0;
+	p->read = p->will_exec = false;
+}
+
+static struct process *oldest(struct metadata *m)
+{
+	struct process *p = m->list[0];
+
+	for (size_t i = 1; i < m->n; i++) {
+		if (m->list[i]->used < p->used)
+			p = m->list[i];
+	}
+	clear(p);
+	return p;
+}
+
+/* NULL without memory. */
+static struct process *get(struct metadata *m, uint32_t tgid)
+{
+	struct process *p = NULL;
+
+	for (size_t i = 0; i < m->n && !p; i++) {
+		if (m->list[i]->tgid == tgid)
+			p = m->list[i];
+	}
+	if (!p && m->n < PROCESSES_MAX) {
+		p = calloc(1, sizeof(*p));
+		if (p)
+			m->list[m->n++] = p;
+	} else if (!p) {
+		p = oldest(m);
+	}
+	if (!p)
+		return NULL;
+	p->tgid = tgid;
+	p->used = ++m->uses;
+	return p;
+}
+
+/* What is asked for later, without the rest. */
+static void keep_some(struct process_text *t)
+{
+	size_t len = 0;
+
+	for (const char *s = process_text_next(t, NULL), *next; s; s = next) {
+		bool meta = !strncmp(s, "INFTRACE_", 9) || !strncmp(s, "FERRUM_PROFILE_", 15);
+		size_t n = strlen(s);
+
+		next = process_text_next(t, s);
+		if (meta && n > VARIABLE_MAX)
+			n = VARIABLE_MAX; /* it is too long all the same */
+		if ((!meta && !env_is_setting(s)) || len + n + 1 > KEPT_MAX)
+			continue;
+		memmove(t->data + len, s, n);
+		t->data[len + n] = 0;
+		len += n + 1;
+	}
+	t->len = len;
+	if (t->data) {
+		char *less = realloc(t->data, len + 1);
+
+		t->data = less ? less : t->data;
+		t->data[len] = 0;
+	}
+}
+
+static bool read_process(struct process *p, pid_t pid)
+{
+	char exe[ELF_BUILD_ID_MAX];
+	struct process_text env, cmdline;
+
+	if (env_exe_build_id(pid, exe) || process_environ(pid, &env))
+		return false;
+	if (process_cmdline(pid, &cmdline)) {
+		process_text_free(&env);
+		return false;
+	}
+	clear(p);
+	keep_some(&env);
+	p->environ = env;
+	p->cmdline = cmdline;
+	memcpy(p->exe, exe, sizeof(p->exe));
+	return p->read = true;
+}
+
+void metadata_process(struct metadata *m, pid_t pid)
+{
+	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
+
+	if (!p)
+		return;
+	/* gone already: what is known of it is of the program that ran before, unless that was ours */
+	if (!read_process(p, pid) && !p->will_exec)
+		clear(p);
+	p->will_exec = false;
+}
+
+/* Strings as /proc shows them. */
+static void join(char *const *strings, struct process_text *ret)
+{
+	size_t len = 0, at = 0;
+
+	*ret = (struct process_text){ 0 };
+	for (size_t i = 0; strings[i]; i++)
+		len += strlen(strings[i]) + 1;
+	ret->data = malloc(len + 1);
+	for (size_t i = 0; strings[i] && ret->data; i++)
+		at += (size_t)sprintf(ret->data + at, "%s", strings[i]) + 1;
+	if (ret->data)
+		ret->data[ret->len = len] = 0;
+}
+
+void metadata_command(struct metadata *m, pid_t pid, char **argv)
+{
+	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
+	char path[PATH_MAX];
+
+	if (!p)
+		return;
+	clear(p);
+	m->only = (uint32_t)pid;
+	join(environ, &p->environ);
+	keep_some(&p->environ);
+	join(argv, &p->cmdline);
+	p->read = p->will_exec = !command_program(argv[0], path);
+	if (p->read)
+		env_build_id(path, p->exe);
+}
+
+void metadata_library(struct metadata *m, pid_t pid, const char *name, const char *build_id)
+{
+	struct process *p = m ? get(m, (uint32_t)pid) : NULL;
+	const char *deleted = strstr(name, " (deleted)");
+	size_t len = deleted ? (size_t)(deleted - name) : strlen(name);
+	struct env_library l;
+
+	if (!p || p->n_libraries == LIBRARIES_MAX)
+		return;
+	for (size_t i = 0; i < p->n_libraries; i++) {
+		if (strlen(p->libraries[i].name) == len && !strncmp(p->libraries[i].name, name, len) &&
+			!strcmp(p->libraries[i].build_id, build_id))
+			return;
+	}
+	l = (struct env_library){ .name = strndup(name, len), .build_id = strdup(build_id) };
+	if (!l.name || !l.build_id) {
+		free((char *)l.name);
+		free((char *)l.build_id);
+		return;
+	}
+	p->libraries[p->n_libraries++] = l;
+}
+
+/* ---- lines ---- */
+
+static void make(struct metadata *m, struct process *p)
+{
+	bool alive = p->tgid && process_exists((pid_t)p->tgid);
+
+	if (!alive && p->made) { /* there is no more to know */
+		p->complete = true;
+		p->meta.incomplete = false;
+		return;
+	}
+	if (alive && !p->read)
+		read_process(p, (pid_t)p->tgid);
+	clear_made(p);
+	p->commit_sha = text_of(m, p, m->o->commit_sha, commit_names);
+	p->model = model_of(m, p, alive);
+	p->flags = flags_of(m, p);
+	make_hash(m, p, alive);
+	p->made = true;
+	p->made_ns = now_ns();
+	p->complete = !alive || p->model;
+	p->meta = (struct profile_meta){
+		.commit_sha = p->commit_sha,
+		.model = p->model ? p->model : "unknown",
+		.concurrency = concurrency_of(m, p),
+		.runtime_flags = p->flags ? p->flags : "{}",
+		.env_hash = p->hash,
+		.incomplete = !p->complete,
+	};
+}
+
+const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
+{
+	static const struct profile_meta unknown = { .model = "unknown", .concurrency = 1, .runtime_flags = "{}" };
+	struct metadata *m = arg;
+	struct process *p = get(m, tgid ? tgid : m->only);
+
+	if (!p)
+		return &unknown;
+	if (!p->made || (!p->complete && now_ns() - p->made_ns >= AGAIN_NS))
+		make(m, p);
+	return &p->meta;
+}
+
+static void check_own_hash(struct metadata *m)
+{
+	for (int i = 0; i < 2 && !m->hash_given; i++) {
+		const char *value = environment_ours(hash_names[i]);
+
+		m->hash_given = value && env_hash_ok(value);
+		if (m->hash_given)
+			set_hash(m->hash, value);
+		else if (value)
+			log_warn("%s in the environment is left out: it is not 64 hexadecimal digits", hash_names[i]);
+	}
+}
+
+int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata)
+{
+	struct metadata *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	m->o = o;
+	m->probes = probes;
+	m->only = o->n_pids == 1 ? (uint32_t)o->pids[0] : 0;
+	check_own_hash(m);
+	*ret_metadata = m;
+	return 0;
+}
+
+void metadata_free(struct metadata *m)
+{
+	for (size_t i = 0; m && i < m->n; i++) {
+		clear(m->list[i]);
+		free(m->list[i]);
+	}
+	free(m);
+}

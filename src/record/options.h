@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* inftrace record: the options (record.c), the outputs (record_out.c) and the run (record_run.c). */
+#ifndef INFTRACE_RECORD_OPTIONS_H
+#define INFTRACE_RECORD_OPTIONS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "io/writer.h"
+#include "sink/sink.h"
+
+enum event {
+	EVENT_SCHED = 1 << 0,
+	EVENT_SYSCALLS = 1 << 1,
+	EVENT_FAULTS = 1 << 2,
+	EVENT_FUNCTIONS = 1 << 3,
+	EVENT_CPU = 1 << 4,
+	EVENT_IPC = 1 << 5,
+	EVENT_MEMORY = 1 << 6,
+	EVENT_IRQ = 1 << 7,
+	EVENT_REQUESTS = 1 << 8,
+	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile too wants their calls */
+};
+#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
+
+#define OUTPUTS_MAX 8
+#define FORMATS_MAX 4
+
+struct session;
+struct trigger_set;
+struct view;
+
+struct view_ops {
+	/* The recording has begun: its records go to the sink as well. Prints one line on failure. */
+	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
+	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
+	int (*round)(struct view *v, uint64_t now_ns);
+	void (*signal)(struct view *v, int signo);
+};
+
+/* Shows a recording while it runs, in place of messages: inftrace top. */
+struct view {
+	const struct view_ops *ops;
+	int fd;		    /* to be polled for input; -1: none */
+	sigset_t signals;   /* that it is told of */
+	int command_fds[3]; /* for command_spawn_with() */
+	struct session *session; /* before open() */
+};
+
+struct record_options {
+	pid_t *pids;
+	size_t n_pids;
+	bool all;
+	char **command; /* NULL: none */
+	const char *user; /* of the command; NULL: that of inftrace */
+	const char *outputs[OUTPUTS_MAX];
+	size_t n_outputs;
+	const char *profile;
+	struct view *view;    /* or NULL */
+	uint64_t duration_ns; /* 0: until stopped */
+	unsigned int events;
+	const char *engine; /* "auto", "none", a name or a file */
+	const char **uprobes;
+	size_t n_uprobes;
+	uint64_t min_syscall_ns;
+	uint64_t ring_bytes;
+	bool strict;
+	bool op_detail;
+	bool hold, no_hold; /* targets wait for the probes of what they map: -p do not, a command does */
+	/* profile metadata; NULL or 0: look elsewhere */
+	const char *commit_sha, *model, *runtime_flags;
+	uint32_t concurrency;
+	/* record_window.c; NULL or 0: not given */
+	const char *window_flag; /* open while this file exists */
+	const char *window_spec; /* for schedule_parse() */
+	uint64_t max_steps;	 /* of all processes together */
+	uint32_t max_steps_each; /* of each process */
+	const char *output_dir; /* where windows and dumps go; set with these */
+	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace" */
+	size_t n_formats;
+	uint64_t flight_bytes, flight_ns; /* one of them: the flight recorder's size */
+	struct trigger_set *triggers;
+	uint64_t trigger_cooldown_ns;
+	uint32_t max_dumps;
+	uint64_t max_size;
+	uint32_t max_files;
+	struct writer_floor min_free;
+};
+
+/* The files are named by time, a trace and a profile for each process: windows, the flight recorder. */
+static inline bool record_by_time(const struct record_options *o)
+{
+	return o->window_flag || o->window_spec || o->flight_bytes || o->flight_ns;
+}
+
+static inline bool record_wants_trace(const struct record_options *o)
+{
+	return o->n_outputs || record_by_time(o);
+}
+
+static inline bool record_wants_profile(const struct record_options *o)
+{
+	return o->profile || record_by_time(o);
+}
+
+struct outputs;
+struct session_config;
+
+/* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
+int record_add_uprobe(struct record_options *o, const char *spec);
+int record_parse_ring_size(const char *arg, uint64_t *ret);
+/* What is behind the options: a command, or more process ids. */
+int record_take_arguments(struct record_options *o, char **args);
+int record_check_targets(const struct record_options *o, const char *command);
+
+/* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
+int events_parse(const char *list, unsigned int *ret_events);
+
+/* What the events, the outputs and the function probes want kept and sent. */
+void events_configure(
+	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
+
+/* Whether everything can be written, and the default name. Nothing is created yet. Prints one line
+ * on failure; 0, -EINVAL (usage) or another errno. */
+int outputs_check(struct record_options *o);
+
+/* Creates the directories that are missing. Prints one line on failure. */
+int outputs_prepare(const struct record_options *o);
+
+/* Opens the files and writes their first events. Those of rec->tgid are named by time. Prints one line on
+ * failure. */
+int outputs_open(const struct record_options *o, const struct recording *rec, struct outputs **ret_out);
+
+void outputs_record(struct outputs *out, const struct rec_hdr *rec);
+void outputs_loss(struct outputs *out, const struct loss *l);
+void outputs_mark(struct outputs *out, const struct mark *m);
+/* Bytes that wait to be written. A file that is too far behind drops records; those are added to the
+ * counts. */
+uint64_t outputs_pending(const struct outputs *out);
+void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX]);
+/* See struct sink_ops. */
+void outputs_settled(struct outputs *out);
+int outputs_flush(struct outputs *out);
+uint64_t outputs_bytes(const struct outputs *out);
+/* Of the file that is written: of the traces in the order of the options, then of the profile. */
+const char *outputs_name(const struct outputs *out, size_t i);
+/* Opens the file that outputs_name() names for reading. -ENOENT: it is no file. */
+int outputs_reopen(const struct outputs *out, size_t i);
+
+/* Not all that belongs into the files will come: those named by time keep the names of parts. */
+void outputs_cut(struct outputs *out);
+
+/* Closes, and gives files their last names; t NULL: nothing was recorded, and files that were created
+ * are removed. cb, or NULL, is told of each file. */
+int outputs_close(struct outputs *out, const struct window_totals *t,
+	void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg);
+
+/* Runs the recording. Returns an exit code. */
+int record_run(struct record_options *o);
+
+#endif

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/rotate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/outfile.h"
+#include "util/log.h"
+
+#define LOOK_RECORDS 32 /* so often is the size looked at: some KB */
+#define NUMBER_MAX 1000000
+
+struct rotation {
+	char *base; /* name of the first file, number 1 */
+	uint64_t max_size;
+	struct writer_floor min_free;
+	uint32_t max_files; /* 0: all are kept */
+	enum writer_mode mode;
+	bool part; /* they have names of parts until they are complete, not only until there is
+		      something in them */
+	bool keep_first;
+	uint32_t number;     /* of the file that is written */
+	unsigned int looked; /* at the size, before so many records */
+	struct output old;   /* the file before, until all of it is written; w NULL: it is */
+	/* those before it, the oldest first, and their bytes */
+	uint32_t *files;
+	size_t n;
+	uint64_t bytes;
+};
+
+int rotation_new(const struct record_options *o, const char *name, enum writer_mode mode, bool part,
+	struct rotation **ret_rotation)
+{
+	struct rotation *r = calloc(1, sizeof(*r));
+
+	if (r)
+		r->base = strdup(name);
+	if (!r || !r->base) {
+		free(r);
+		return -ENOMEM;
+	}
+	r->max_size = o->max_size;
+	r->max_files = o->max_files;
+	r->min_free = o->min_free;
+	r->mode = mode;
+	r->part = part;
+	r->number = 1;
+	*ret_rotation = r;
+	return 0;
+}
+
+void rotation_free(struct rotation *r)
+{
+	if (!r)
+		return;
+	free(r->files);
+	free(r->base);
+	free(r);
+}
+
+void rotation_keep_first(struct rotation *r)
+{
+	r->keep_first = true;
+}
+
+/* ---- names ---- */
+
+/* trace.2.json.gz; NULL without memory. */
+static char *numbered_name(const struct rotation *r, uint32_t number)
+{
+	const char *slash = strrchr(r->base, '/'), *file = slash ? slash + 1 : r->base;
+	size_t len = strlen(file), stem = len, at;
+	const char *dot;
+	char *name;
+
+	if (number == 1)
+		return strdup(r->base);
+	if (len > 3 && !strcmp(file + len - 3, ".gz"))
+		stem -= 3;
+	dot = memrchr(file, '.', stem);
+	at = (size_t)((dot ? dot : file + stem) - r->base);
+	if (asprintf(&name, "%.*s.%u%s", (int)at, r->base, number, r->base + at) < 0)
+		return NULL;
+	return name;
+}
+
+int rotation_create(struct rotation *r, struct output *ret_out)
+{
+	int fd, flags = r->mode == WRITER_LINES ? O_APPEND : 0;
+	uint32_t number = r->number;
+	char *name = NULL;
+
+	do {
+		free(name);
+		name = numbered_name(r, ++number);
+		if (!name) {
+			log_error("cannot create what follows %s: %s", r->base, strerror(ENOMEM));
+			return -ENOMEM;
+		}
+		fd = output_create_part(name, flags);
+	} while (fd == -EEXIST && number < NUMBER_MAX);
+	if (fd < 0) {
+		if (fd == -EEXIST)
+			log_error("cannot create %s: all numbers are taken", name);
+		free(name);
+		return fd;
+	}
+	flock(fd, LOCK_EX | LOCK_NB); /* another inftrace does not begin it anew */
+	r->number = number;
+	*ret_out = (struct output){ .name = name, .is_part = true, .created = true };
+	return fd;
+}
+
+/* ---- complete files ---- */
+
+static void remove_first(struct rotation *r, size_t i)
+{
+	char *name = numbered_name(r, r->files[i]);
+
+	int err = name ? outfile_unlink(name) : 0;
+
+	if (err && err != -ENOENT)
+		log_warn("--max-files: cannot delete %s: %s", name, strerror(-err));
+	free(name);
+	r->n--;
+	memmove(r->files + i, r->files + i + 1, (r->n - i) * sizeof(*r->files));
+}
+
+/* With the one that is written there are as many as are to be kept. */
+static void remove_oldest(struct rotation *r)
+{
+	size_t kept = r->n && r->keep_first && r->files[0] == 1;
+
+	while (r->max_files && r->n - kept >= r->max_files)
+		remove_first(r, kept);
+}
+
+static int add_file(struct rotation *r, uint32_t number)
+{
+	uint32_t *files = realloc(r->files, (r->n + 1) * sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+	r->files = files;
+	files[r->n++] = number;
+	return 0;
+}
+
+/* All of it is written, or shall be now. */
+static int finish_old(struct rotation *r)
+{
+	struct output *old = &r->old;
+	int err, finish_err;
+
+	r->bytes += writer_bytes(old->w);
+	err = writer_close(old->w);
+	finish_err = output_finish(old, true);
+	free(old->name);
+	*old = (struct output){ 0 };
+	remove_oldest(r);
+	return err ? err : finish_err;
+}
+
+/* ---- the file that is written ---- */
+
+static bool is_due(const struct output *o)
+{
+	size_t held = o->sink->ops->held ? o->sink->ops->held(o->sink) : 0;
+
+	return writer_size(o->w, held) >= o->rotation->max_size;
+}
+
+static int go_on(struct output *o)
+{
+	struct rotation *r = o->rotation;
+	uint32_t number = r->number;
+	char part[PATH_MAX];
+	struct output next;
+	int err, fd;
+
+	err = writer_flush(o->w);
+	if (err)
+		return err;
+	fd = rotation_create(r, &next);
+	if (fd < 0)
+		return fd;
+	err = writer_new(fd, r->part ? output_part_name(&next, part) : next.name, r->mode, &next.w);
+	if (!err)
+		writer_keep_free(next.w, &r->min_free);
+	if (!err && (err = add_file(r, number)))
+		writer_close(next.w);
+	if (err) {
+		log_error("cannot write %s: %s", next.name, strerror(-err));
+		return output_drop(&next, next.w ? -1 : fd, err);
+	}
+	o->sink->ops->rotate(o->sink, next.w);
+	/* errors are told later */
+	writer_flush(o->w);
+	writer_flush(next.w);
+	r->old = (struct output){
+		.w = o->w, .name = o->name, .is_part = o->is_part, .created = o->created
+	};
+	o->w = next.w;
+	o->name = next.name;
+	o->is_part = next.is_part;
+	o->created = next.created;
+	return 0;
+}
+
+/* Whoever finds it under its name finds something in it. */
+static int show(struct output *o)
+{
+	int err = output_finish(o, true);
+
+	o->is_part = o->is_part && err;
+	return err;
+}
+
+int output_rotate(struct output *o, bool flush)
+{
+	struct rotation *r = o->rotation;
+	int err = 0;
+
+	if (!flush && ++r->looked < LOOK_RECORDS)
+		return 0;
+	r->looked = 0;
+	if (r->old.w && !writer_pending(r->old.w))
+		err = finish_old(r);
+	if (!err && o->is_part && !r->part && writer_bytes(o->w))
+		err = show(o);
+	/* a disk that is so slow gets larger files: two at most wait in memory */
+	if (err || r->old.w || !is_due(o))
+		return err;
+	return writer_stalls(o->w) ? writer_flush(o->w) : go_on(o);
+}
+
+int rotation_close(struct output *o)
+{
+	return o->rotation && o->rotation->old.w ? finish_old(o->rotation) : 0;
+}
+
+int rotation_end(struct output *o)
+{
+	char part[PATH_MAX];
+	struct stat st;
+
+	if (!o->rotation || o->rotation->part || !o->is_part)
+		return 0;
+	if (!stat(output_part_name(o, part), &st) && st.st_size)
+		return show(o);
+	outfile_unlink(part);
+	o->is_part = false;
+	return 0;
+}
+
+/* ---- what there is to know ---- */
+
+uint64_t rotation_bytes(const struct output *o)
+{
+	const struct rotation *r = o->rotation;
+
+	return r ? r->bytes + (r->old.w ? writer_bytes(r->old.w) : 0) : 0;
+}
+
+uint64_t rotation_pending(const struct output *o)
+{
+	return o->rotation && o->rotation->old.w ? writer_pending(o->rotation->old.w) : 0;
+}
+
+void rotation_report(const struct output *o, exports_file_cb cb, void *arg)
+{
+	const struct rotation *r = o->rotation;
+	struct stat st;
+
+	for (size_t i = 0; r && i < r->n; i++) {
+		char *name = numbered_name(r, r->files[i]);
+
+		if (name && !stat(name, &st))
+			cb(name, (uint64_t)st.st_size, arg);
+		free(name);
+	}
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Limits the steps of a window for each process by itself: what a process does behind its last one is left
+ * out. Records come in any order, so steps are held until those before them must have come; what else began
+ * behind the last step and comes before that is known is kept.
+ */
+#ifndef INFTRACE_RECORD_STEP_LIMIT_H
+#define INFTRACE_RECORD_STEP_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/ring.h"
+#include "record.h"
+
+struct step_limit;
+struct tasks;
+
+/* -ENOMEM. */
+int step_limit_new(uint32_t steps, struct step_limit **ret_limit);
+void step_limit_free(struct step_limit *l);
+
+/* A window opens. */
+void step_limit_reset(struct step_limit *l);
+
+enum step_limit_take {
+	STEP_LIMIT_PASS,
+	STEP_LIMIT_DROP,
+	STEP_LIMIT_HELD, /* a copy; see below */
+};
+enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size);
+
+/* Every record that was sent before until_ns has been taken: hands over the steps that are to be kept, in
+ * their order. */
+void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg);
+
+/* The same at each settled() of sinks. */
+void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
+
+/* Whether all targets that live have had their steps; false also when there are none. */
+bool step_limit_over(struct step_limit *l, struct tasks *tasks);
+
+#endif

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace record: what it says at its end. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/check.h"
+#include "engine/spec.h"
+#include "record/run.h"
+#include "util/log.h"
+#include "util/names.h"
+
+#define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
+
+/* What to do about records that were lost. */
+static const char *lost_why(const struct run *r, char *buf, size_t size)
+{
+	if (!r->dropped)
+		return "a larger --ring-size or fewer -e keeps up";
+	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; .json.gz or fewer -e writes less",
+		r->dropped);
+	return buf;
+}
+
+static void summarise_counts(const struct run *r)
+{
+	/* 0: no window was opened */
+	uint64_t end = r->whole.close_ns ? r->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
+	char why[160];
+	char line[512] = "";
+	size_t n = 0;
+
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (r->whole.records[k] && k != REC_MAPPED)
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
+				r->whole.records[k], rec_kind_name((enum rec_kind)k));
+	}
+	log_info("%.1f s, %s", (double)(end - r->begun_ns) / 1e9,
+		n ? line : "no records");
+	n = 0;
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		if (r->whole.lost[k])
+			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
+				r->whole.lost[k], rec_kind_name((enum rec_kind)k));
+	}
+	if (n)
+		log_warn("lost %s: %s", line, lost_why(r, why, sizeof(why)));
+}
+
+/* The places of a USDT probe are one probe, and the first of them stands for all. */
+static bool never_hit(const struct run *r, uint32_t i)
+{
+	const struct probe_spec *specs = r->probes.specs, *s = &specs[i];
+
+	if (!s->attached || session_probe_hit(r->session, i))
+		return false;
+	for (uint32_t k = 0; s->is_usdt && k < r->probes.n; k++) {
+		if (k != i && specs[k].from == s->from && !strcmp(specs[k].symbol, s->symbol) &&
+			(k < i || session_probe_hit(r->session, k)))
+			return false;
+	}
+	return true;
+}
+
+/* A glob may stand for thousands of functions, most of which are not in use. */
+static void summarise_glob(const struct run *r, uint32_t glob)
+{
+	const struct probe_spec *specs = r->probes.specs;
+	uint32_t never = 0;
+
+	for (uint32_t i = 0; i < r->probes.n; i++)
+		never += specs[i].from == glob + 1 && never_hit(r, i);
+	if (never > NEVER_HIT_NAMED && log_level() < 1) {
+		log_info("%s: %u functions attached, %u of them never hit; -v names them",
+			specs[glob].symbol, specs[glob].attached, never);
+		return;
+	}
+	for (uint32_t i = 0; i < r->probes.n; i++) {
+		if (specs[i].from == glob + 1 && never_hit(r, i))
+			log_info("%s: attached, never hit", specs[i].symbol);
+	}
+}
+
+static void summarise_probes(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->probes.n; i++) {
+		const struct probe_spec *s = &r->probes.specs[i];
+
+		if (s->from)
+			continue;
+		if (s->attached && (s->is_glob || s->is_usdt))
+			summarise_glob(r, i);
+		else if (never_hit(r, i))
+			log_info("%s: attached, never hit", s->symbol);
+		else if (!s->attached && !s->engine && !s->refused)
+			log_warn("%s: no file that the targets mapped has this %s", s->span_name ? s->span_name : s->symbol,
+				s->is_usdt ? "probe" : "function");
+		else if (!s->attached && s->engine && s->engine->matched)
+			log_debug("%s: not attached", s->symbol);
+	}
+}
+
+static void summarise_oddities(const struct run *r)
+{
+	const volatile struct inf_stats *st = session_stats(r->session);
+	const struct {
+		uint64_t n;
+		const char *text;
+	} odd[] = {
+		{ st->no_storage, "threads could not be traced: no memory" },
+		{ st->step_mismatch, "steps did not add up" },
+		{ st->missed_switches, "times a thread came back onto a CPU without the kernel reporting it: the time stays with the state before "
+			"(see \"Switches that were not reported\" in docs/trace-format.md)" },
+		{ st->account_retries, "changes of state were preempted in every try" },
+		{ st->frames_stale, "functions were left without a return (longjmp, exception)" },
+		{ st->frames_full, "calls were nested too deep for a span" },
+		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
+		{ st->faults_open, "page faults ended in a signal" },
+		{ st->syscalls_short, "short system calls left out" },
+		{ st->irqs_full, "interrupts were nested too deep for a span" },
+		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
+		{ st->sums_full, "calls or pages found no room in the sums per process of the profile" },
+	};
+
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		if (odd[i].n)
+			log_info("%" PRIu64 " %s", odd[i].n, odd[i].text);
+	}
+}
+
+void run_summary(const struct run *r)
+{
+	summarise_counts(r);
+	summarise_probes(r);
+	check_summary(&r->probes);
+	summarise_oddities(r);
+	follow_summary(r->follow);
+}

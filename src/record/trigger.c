@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/trigger.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "engine/step_requests.h"
+#include "record/rate.h"
+#include "util/json_read.h"
+#include "util/log.h"
+#include "util/names.h"
+#include "util/nearest.h"
+#include "util/parse.h"
+
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define TIME_TEXT_MAX 32
+
+enum kind {
+	KIND_STEP,
+	KIND_STATE,
+	KIND_TTFT,
+	KIND_RATE,
+	KIND_LOST,
+	KIND_EXIT,
+	KIND_CRASH,
+};
+
+struct trigger {
+	char *expr;
+	enum kind kind;
+	const char *phase; /* KIND_STEP: of this name only; NULL: all */
+	uint32_t states;   /* KIND_STATE: 1 << enum time_state */
+	uint64_t limit;    /* nanoseconds; records lost; tokens in 10^9 seconds */
+	uint64_t judged, hits, left_out;
+};
+
+struct trigger_set {
+	struct trigger list[TRIGGERS_MAX];
+	size_t n;
+	const struct probe_table *probes;
+	struct step_requests *requests; /* NULL: no ttft, no rate */
+	struct rates *rates;            /* NULL: no rate */
+	uint64_t cooldown_ns;
+	uint64_t last_ns; /* of the last hit that was told */
+	uint64_t last_crash_ns;
+	uint64_t lost;    /* before the last hit of that kind */
+	uint32_t max_hits;
+	struct trigger_counts counts;
+	struct trigger_hit hit;
+	bool pending; /* hit is to be told */
+};
+
+/* ---- what is written ---- */
+
+static const struct {
+	const char *name, *phase, *example;
+	enum kind kind;
+} events[] = {
+	{ "step", NULL, "step>150ms", KIND_STEP },
+	{ "decode", "decode", "decode>150ms", KIND_STEP },
+	{ "prefill", "prefill", "prefill>2s", KIND_STEP },
+	{ "ttft", NULL, "ttft>2s", KIND_TTFT },
+	{ "rate", NULL, "rate<10", KIND_RATE },
+	{ "lost", NULL, "lost>0", KIND_LOST },
+	{ "exit", NULL, "exit", KIND_EXIT },
+	{ "crash", NULL, "crash", KIND_CRASH },
+};
+
+#define N_EVENTS (sizeof(events) / sizeof(events[0]))
+#define NAMES_MAX (N_EVENTS + ST_MAX + 1)
+
+static const char blocked[] = "blocked"; /* the sum of the states whose names begin with it */
+
+static size_t all_names(const char *names[NAMES_MAX])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < N_EVENTS; i++)
+		names[n++] = events[i].name;
+	names[n++] = blocked;
+	for (int i = 0; i < ST_MAX; i++)
+		names[n++] = time_state_name((enum time_state)i);
+	return n;
+}
+
+static int unknown_name(const char *name)
+{
+	const char *names[NAMES_MAX], *nearest;
+	size_t n = all_names(names), len = 0;
+	char list[512] = "";
+
+	for (size_t i = 0; i < n; i++)
+		len += (size_t)snprintf(
+			list + len, sizeof(list) - len, "%s%s", i ? ", " : "", names[i]);
+	nearest = nearest_name(name, names, n);
+	log_error("--trigger: '%.40s' is not known%s%s; there are %s", name,
+		nearest ? "; nearest: " : "", nearest ? nearest : "", list);
+	return -EINVAL;
+}
+
+static bool find_states(const char *name, uint32_t *ret_states)
+{
+	uint32_t states = 0;
+
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *state = time_state_name((enum time_state)i);
+
+		if (!strcmp(name, blocked) ? !strncmp(state, "blocked_", 8) : !strcmp(name, state))
+			states |= 1u << i;
+	}
+	*ret_states = states;
+	return states;
+}
+
+static int parse_rate(const char *text, uint64_t *ret_rate)
+{
+	uint64_t rate = 0;
+
+	/* a decimal number and nothing else has the form of a number of seconds */
+	if (!text[strspn(text, "0123456789.")] && !parse_duration(text, &rate) && rate) {
+		*ret_rate = rate;
+		return 0;
+	}
+	log_error("--trigger: rate: '%.40s' is not a number of tokens per second above 0; write "
+		  "rate<10 "
+		  "or rate<0.5",
+		text);
+	return -EINVAL;
+}
+
+static int parse_limit(struct trigger *t, const char *name, const char *text)
+{
+	char option[40], buf[PARSE_ERROR_MAX];
+	enum parse_kind kind = t->kind == KIND_LOST ? PARSE_U32 : PARSE_DURATION;
+	uint32_t n = 0;
+	int err;
+
+	if (t->kind == KIND_RATE)
+		return parse_rate(text, &t->limit);
+	err = kind == PARSE_U32 ? parse_u32(text, &n) : parse_duration(text, &t->limit);
+	if (kind == PARSE_U32)
+		t->limit = n;
+	if (!err)
+		return 0;
+	snprintf(option, sizeof(option), "--trigger: %s", name);
+	log_error("%s", parse_error(buf, kind, option, text, err));
+	return -EINVAL;
+}
+
+/* `name` is what stands before the operator in `text`. */
+static int parse_expr(struct trigger *t, const char *name, const char *text)
+{
+	const char *op = text + strlen(name), *example = NULL;
+	char state_example[40];
+	char wanted = '>';
+
+	if (find_states(name, &t->states)) {
+		t->kind = KIND_STATE;
+		snprintf(state_example, sizeof(state_example), "%s>50ms", name);
+		example = state_example;
+	}
+	for (size_t i = 0; i < N_EVENTS && !example; i++) {
+		if (strcmp(name, events[i].name))
+			continue;
+		t->kind = events[i].kind;
+		t->phase = events[i].phase;
+		example = events[i].example;
+	}
+	if (!example)
+		return unknown_name(name);
+	if (t->kind == KIND_EXIT || t->kind == KIND_CRASH)
+		wanted = 0;
+	else if (t->kind == KIND_RATE)
+		wanted = '<';
+	if (*op != wanted || (wanted && op[1] == '=')) {
+		log_error("--trigger: '%.40s' has not the form of %s", text, example);
+		return -EINVAL;
+	}
+	return wanted ? parse_limit(t, name, op + 1) : 0;
+}
+
+int trigger_parse(struct trigger_set **set, const char *text)
+{
+	struct trigger_set *s = *set ? *set : calloc(1, sizeof(*s));
+	char *name = strndup(text, strcspn(text, "<>=!"));
+	struct trigger t = { .expr = strdup(text) };
+	int err = -ENOMEM;
+
+	if (s && s->n == TRIGGERS_MAX) {
+		log_error("--trigger: more than %d expressions", TRIGGERS_MAX);
+		err = -EINVAL;
+	} else if (s && name && t.expr) {
+		err = parse_expr(&t, name, text);
+	}
+	free(name);
+	if (err) {
+		free(t.expr);
+		if (s != *set)
+			free(s);
+		return err;
+	}
+	s->list[s->n++] = t;
+	*set = s;
+	return 0;
+}
+
+/* ---- hits ---- */
+
+static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
+{
+	/* what led to a crash may have been told, but not how it went: only other crashes count */
+	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
+	/* records do not come in order */
+	uint64_t since = ns > last ? ns - last : last - ns;
+
+	return last && since < set->cooldown_ns;
+}
+
+/* Whether it is to be told; then the rest of the hit is to be filled in. */
+static bool is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid)
+{
+	bool beyond = set->max_hits && set->counts.hits >= set->max_hits;
+
+	if (beyond || set->pending || is_cooling(set, t, ns)) {
+		set->counts.beyond += beyond;
+		set->counts.cooling += !beyond;
+		t->left_out++;
+		return false;
+	}
+	set->counts.hits++;
+	t->hits++;
+	set->last_ns = ns;
+	if (t->kind == KIND_CRASH)
+		set->last_crash_ns = ns;
+	set->pending = true;
+	set->hit = (struct trigger_hit){ .expr = t->expr, .ns = ns, .tgid = tgid };
+	return true;
+}
+
+/* Why, behind the expression. */
+static void __attribute__((format(printf, 3, 4)))
+tell(struct trigger_set *set, const struct trigger *t, const char *fmt, ...)
+{
+	char *reason = set->hit.reason;
+	int n = snprintf(reason, TRIGGER_REASON_MAX, "%.60s: ", t->expr);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason + n, TRIGGER_REASON_MAX - (size_t)n, fmt, ap);
+	va_end(ap);
+}
+
+static const struct trigger_hit *take_hit(struct trigger_set *set)
+{
+	bool pending = set->pending;
+
+	set->pending = false;
+	return pending ? &set->hit : NULL;
+}
+
+static const char *time_text(char buf[TIME_TEXT_MAX], uint64_t ns)
+{
+	if (ns < 1000000)
+		snprintf(buf, TIME_TEXT_MAX, "%.1f us", (double)ns / 1e3);
+	else if (ns < 10 * NSEC_PER_SEC)
+		snprintf(buf, TIME_TEXT_MAX, "%.1f ms", (double)ns / 1e6);
+	else
+		snprintf(buf, TIME_TEXT_MAX, "%.2f s", (double)ns / 1e9);
+	return buf;
+}
+
+/* ---- steps ---- */
+
+static uint64_t time_in(const struct rec_step *r, uint32_t states)
+{
+	uint64_t ns = 0;
+
+	for (int i = 0; i < ST_MAX; i++)
+		ns += states & 1u << i ? r->ns[i] : 0;
+	return ns;
+}
+
+/* Returns true for a hit, told or not. `done`: there was one. */
+static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r,
+	const char *name, bool done)
+{
+	bool by_state = t->kind == KIND_STATE;
+	uint64_t ns = by_state ? time_in(r, t->states) : r->h.dur_ns;
+	char spent[TIME_TEXT_MAX], total[TIME_TEXT_MAX];
+	const char *cut = r->h.flags & REC_F_OPEN_END ? " so far" : "";
+
+	if (t->phase && strcmp(name, t->phase))
+		return done;
+	t->judged++;
+	if (done || ns <= t->limit)
+		return done;
+	if (!is_told(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid))
+		return true;
+	time_text(spent, ns);
+	time_text(total, r->h.dur_ns);
+	if (by_state)
+		tell(set, t, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number, name,
+			r->h.tgid, spent, total, cut);
+	else
+		tell(set, t, "step %u (%.32s) of pid %u took %s%s", r->number, name, r->h.tgid,
+			total, cut);
+	return true;
+}
+
+static void take_step(struct trigger_set *set, const struct rec_step *r)
+{
+	const char *name;
+	bool done = false;
+
+	if (!set->probes || r->h.id >= set->probes->n)
+		return;
+	name = probe_spec_name(&set->probes->specs[r->h.id], r->vals);
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind == KIND_STEP || t->kind == KIND_STATE)
+			done = judge_step(set, t, r, name, done);
+	}
+	if (set->requests)
+		step_requests_step(set->requests, r);
+}
+
+/* The end of a prefill step is that of the first token, or before it: more than the limit stays
+ * that. */
+static void judge_first_token(
+	struct trigger_set *set, struct step_request *r, const struct step_seen *s)
+{
+	uint64_t ns = s->end - r->start;
+	char spent[TIME_TEXT_MAX];
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_TTFT)
+			continue;
+		t->judged++;
+		if (r->marked || ns <= t->limit)
+			continue;
+		r->marked = true;
+		if (is_told(set, t, s->end, s->tgid))
+			tell(set, t,
+				"a request of pid %u, from its first prefill step to the end of "
+				"step %u: %s",
+				s->tgid, s->number, time_text(spent, ns));
+	}
+}
+
+static void judge_rate(struct trigger_set *set, const struct step_seen *s)
+{
+	struct rate rate = {};
+	char spent[TIME_TEXT_MAX];
+	bool whole = rates_step(set->rates, s, &rate);
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_RATE)
+			continue;
+		t->judged += s->phase != PHASE_PREFILL;
+		if (!whole || !rate_below(&rate, t->limit))
+			continue;
+		rates_forget(set->rates, s->tgid); /* each second is one reason at most */
+		whole = false;
+		if (is_told(set, t, s->end, s->tgid))
+			tell(set, t, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
+				rate.tokens, time_text(spent, rate.ns), s->number);
+	}
+}
+
+static void on_ordered_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct trigger_set *set = arg;
+
+	if (s->phase == PHASE_PREFILL && !r->mixed && !r->began_before)
+		judge_first_token(set, r, s);
+	if (set->rates)
+		judge_rate(set, s);
+}
+
+/* ---- other records ---- */
+
+static void take_request(struct trigger_set *set, const struct rec_request *r)
+{
+	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
+	uint64_t end = answer ? answer : r->h.start_ns + r->h.dur_ns;
+	uint64_t ns = end > r->h.start_ns ? end - r->h.start_ns : 0;
+	char spent[TIME_TEXT_MAX];
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_TTFT)
+			continue;
+		t->judged++;
+		if (ns <= t->limit)
+			continue;
+		if (is_told(set, t, end, r->h.tgid))
+			tell(set, t, "a request on descriptor %u of pid %u had %s after %s",
+				r->h.id, r->h.tgid, answer ? "its first answer" : "no answer",
+				time_text(spent, ns));
+		return;
+	}
+}
+
+static void take_task(struct trigger_set *set, const struct rec_task *r)
+{
+	int status = (int)r->arg;
+	bool killed = WIFSIGNALED(status);
+	char comm[TASK_COMM_LEN + 1] = "", shown[4 * TASK_COMM_LEN], how[64];
+	const char *name;
+
+	if (r->h.id != TASK_EXIT || !(r->h.flags & TASK_F_LAST))
+		return;
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_EXIT && (t->kind != KIND_CRASH || !killed))
+			continue;
+		if (!is_told(set, t, r->h.start_ns, r->h.tgid))
+			return;
+		name = killed ? signal_name(WTERMSIG(status)) : NULL;
+		if (!killed)
+			snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
+		else if (name)
+			snprintf(how, sizeof(how), "was killed by %s", name);
+		else
+			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
+		memcpy(comm, r->comm, TASK_COMM_LEN);
+		tell(set, t, "process %u (%s) %s%s", r->h.tgid,
+			json_printable(shown, sizeof(shown), comm), how,
+			killed && WCOREDUMP(status) ? ", core dumped" : "");
+		return;
+	}
+}
+
+const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h)
+{
+	switch (h->kind) {
+	case REC_STEP:
+		take_step(set, (const struct rec_step *)h);
+		break;
+	case REC_TASK:
+		take_task(set, (const struct rec_task *)h);
+		break;
+	case REC_REQUEST:
+		take_request(set, (const struct rec_request *)h);
+		break;
+	default:
+		break;
+	}
+	return take_hit(set);
+}
+
+const struct trigger_hit *trigger_settled(struct trigger_set *set)
+{
+	if (set->requests)
+		step_requests_settled(set->requests);
+	return take_hit(set);
+}
+
+const struct trigger_hit *trigger_loss(
+	struct trigger_set *set, uint64_t total_lost, uint64_t now_ns)
+{
+	uint64_t lost = total_lost - set->lost;
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_LOST || lost <= t->limit)
+			continue;
+		set->lost = total_lost;
+		if (is_told(set, t, now_ns, 0))
+			tell(set, t, "%" PRIu64 " records were lost", lost);
+		break;
+	}
+	return take_hit(set);
+}
+
+/* ---- the whole ---- */
+
+int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
+	uint32_t max_hits)
+{
+	static const struct step_requests_ops ops = { .step = on_ordered_step };
+	int err = 0;
+
+	set->probes = probes;
+	set->cooldown_ns = cooldown_ns;
+	set->max_hits = max_hits;
+	for (size_t i = 0; i < set->n && !err; i++) {
+		enum kind kind = set->list[i].kind;
+
+		if ((kind == KIND_TTFT || kind == KIND_RATE) && !set->requests)
+			err = step_requests_new(probes, &ops, set, &set->requests);
+		if (!err && kind == KIND_RATE && !set->rates)
+			err = rates_new(&set->rates);
+	}
+	return err;
+}
+
+void trigger_counts(const struct trigger_set *set, struct trigger_counts *ret_counts)
+{
+	*ret_counts = set->counts;
+}
+
+void trigger_summary(const struct trigger_set *set)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		const struct trigger *t = &set->list[i];
+
+		if (t->hits + t->left_out)
+			log_info("--trigger %s: %" PRIu64 " hits, %" PRIu64 " more only counted",
+				t->expr, t->hits, t->left_out);
+		else if (t->kind <= KIND_RATE && !t->judged)
+			log_warn("--trigger %s: nothing that it is about was seen", t->expr);
+		else
+			log_info("--trigger %s: no hit", t->expr);
+	}
+}
+
+void trigger_free(struct trigger_set *set)
+{
+	if (!set)
+		return;
+	for (size_t i = 0; i < set->n; i++)
+		free(set->list[i].expr);
+	step_requests_free(set->requests);
+	rates_free(set->rates);
+	free(set);
+}

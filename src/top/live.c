@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "top/live.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/step_requests.h"
+#include "report/cause.h"
+#include "top/live_slow.h"
+#include "util/names.h"
+
+#define QUEUE_MAX 4096 /* steps that wait for those that began before them */
+#define LANES_MAX 256  /* full: the one that was quiet for longest is forgotten */
+#define TPOT_MAX 16384
+
+/* Steps that follow one another. */
+struct lane {
+	uint32_t pid, tid;
+	uint64_t context;
+	int64_t end; /* of the last one */
+};
+
+struct queued {
+	struct live_step s;
+	uint64_t round;
+};
+
+struct token_time {
+	int64_t at, ns;
+	uint32_t request; /* 0: it has become mixed, and this counts for nothing */
+};
+
+struct rows {
+	struct live_row *list;
+	size_t len, size;
+	struct idmap by_key;
+	struct live_row *sorted; /* as the frame shows them */
+	size_t sorted_size;
+};
+
+struct live {
+	struct queued queue[QUEUE_MAX]; /* by number */
+	size_t n_queue;
+	uint64_t round;
+	struct lane lanes[LANES_MAX];
+	size_t n_lanes;
+	struct token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
+	size_t first_tpot, n_tpot;
+	int64_t values[TPOT_MAX];
+	struct step_requests *requests;
+	struct slow_steps *slow;
+	struct rows ops, syscalls;
+	struct idmap pids;
+	struct live_sums last; /* since the last frame */
+	int64_t ttft, ttft_at;
+	uint64_t ttft_tokens;
+	int64_t frame_at;
+	uint64_t frame_lost;
+	struct live_frame frame;
+};
+
+/* ---- requests ---- */
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct live *l = arg;
+
+	(void)r;
+	if (s->phase == PHASE_SHARED)
+		requests_add_shared(&l->frame.requests, s);
+}
+
+static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+{
+	struct live *l = arg;
+	uint64_t ttft = r->decodes == 1 ? step_request_ttft(r) : 0;
+
+	if (r->mixed)
+		return;
+	if (ttft) {
+		l->ttft = (int64_t)ttft;
+		l->ttft_at = (int64_t)r->prefill_end - 1; /* see requests_seen() */
+		l->ttft_tokens = r->prompt_tokens;
+	}
+	if (gap > PAUSE_NS)
+		return;
+	if (l->n_tpot == TPOT_MAX) {
+		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
+		l->n_tpot--;
+	}
+	l->tpot[(l->first_tpot + l->n_tpot++) % TPOT_MAX] =
+		(struct token_time){ (int64_t)s->end - 1, (int64_t)ns, r->serial };
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	struct live *l = arg;
+
+	l->frame.requests.mixed++;
+	for (size_t i = 0; i < l->n_tpot; i++) {
+		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+
+		if (t->request == r->serial)
+			t->request = 0;
+	}
+}
+
+int live_new(struct live **ret_live)
+{
+	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = on_mixed };
+	struct live *l = calloc(1, sizeof(*l));
+	int err = l ? slow_steps_new(&l->slow) : -ENOMEM;
+
+	if (!err) {
+		err = step_requests_new(NULL, &ops, l, &l->requests);
+		if (err)
+			slow_steps_free(l->slow);
+	}
+	if (err) {
+		free(l);
+		return err;
+	}
+	*ret_live = l;
+	return 0;
+}
+
+static void rows_free(struct rows *r)
+{
+	for (size_t i = 0; i < r->len; i++)
+		free(r->list[i].name);
+	free(r->list);
+	free(r->sorted);
+	idmap_free(&r->by_key);
+}
+
+void live_free(struct live *l)
+{
+	if (!l)
+		return;
+	slow_steps_free(l->slow);
+	step_requests_free(l->requests);
+	rows_free(&l->ops);
+	rows_free(&l->syscalls);
+	idmap_free(&l->pids);
+	free(l);
+}
+
+/* ---- steps ---- */
+
+/*
+ * The lane that a step belongs to: that of its context. Where contexts are not known, that of its
+ * thread; of a thread that is new, the one that went quiet last, since engines let changing threads
+ * call them. *ret_gap: what lies between, -1 when the step is the lane's first.
+ */
+static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
+{
+	struct lane *best = NULL, *oldest = l->lanes;
+
+	*ret_gap = -1;
+	for (size_t i = 0; i < l->n_lanes; i++) {
+		struct lane *lane = &l->lanes[i];
+
+		if (lane->end < oldest->end)
+			oldest = lane;
+		if (lane->pid != s->pid || lane->context != s->step.context)
+			continue;
+		if (lane->context || lane->tid == s->step.tid) {
+			best = lane;
+			break;
+		}
+		if (lane->end <= s->step.ts && (!best || lane->end > best->end))
+			best = lane;
+	}
+	if (best) {
+		if (s->step.ts >= best->end)
+			*ret_gap = s->step.ts - best->end;
+		best->tid = s->step.tid;
+		return best;
+	}
+	best = l->n_lanes < LANES_MAX ? &l->lanes[l->n_lanes++] : oldest;
+	*best = (struct lane){ .pid = s->pid, .tid = s->step.tid, .context = s->step.context };
+	return best;
+}
+
+static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens)
+{
+	const struct step *step = &s->step;
+
+	sums->steps++;
+	sums->unfinished += step->unfinished;
+	sums->lossy += step->lost != 0;
+	if (s->workers > sums->max_workers)
+		sums->max_workers = s->workers;
+	sums->total = ns_add(sums->total, step->total);
+	sums->workers_total = ns_add(sums->workers_total, step->workers_total);
+	for (unsigned int i = 0; i < STATES; i++) {
+		sums->own[i] = ns_add(sums->own[i], step->own[i]);
+		sums->workers[i] = ns_add(sums->workers[i], step->workers[i]);
+	}
+	if (gap > PAUSE_NS)
+		sums->idle = ns_add(sums->idle, gap);
+	else if (gap > 0)
+		sums->between = ns_add(sums->between, gap);
+	sums->tokens += tokens;
+	if (s->live_phase == LIVE_PREFILL && !step->unfinished)
+		sums->prompt_tokens += step->n_tokens;
+}
+
+static int take_step(struct live *l, const struct live_step *s)
+{
+	int64_t end = ns_add(s->step.ts, s->step.total), gap;
+	struct lane *lane = lane_of(l, s, &gap);
+	struct step_seen seen;
+	uint64_t tokens = 0;
+	int err;
+
+	if (requests_seen(&s->step, s->live_phase == LIVE_PREFILL, s->live_phase == LIVE_DECODE, &seen)) {
+		seen.tgid = s->pid;
+		if (!seen.context)
+			seen.context = 1 + (uint64_t)(lane - l->lanes);
+		step_requests_add(l->requests, &seen);
+		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
+	}
+	sums_add(&l->last, s, gap, tokens);
+	sums_add(&l->frame.run, s, gap, tokens);
+	if (end > lane->end)
+		lane->end = end;
+	err = idmap_set(&l->pids, s->pid, 1);
+	return err ? err : slow_steps_add(l->slow, s);
+}
+
+static int take_first(struct live *l, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = take_step(l, &l->queue[i].s);
+	l->n_queue -= n;
+	memmove(l->queue, l->queue + n, l->n_queue * sizeof(*l->queue));
+	return err;
+}
+
+int live_step(struct live *l, const struct live_step *s)
+{
+	int err = l->n_queue == QUEUE_MAX ? take_first(l, QUEUE_MAX / 2) : 0;
+	size_t i;
+
+	for (i = l->n_queue++; i > 0 && l->queue[i - 1].s.step.number > s->step.number; i--)
+		l->queue[i] = l->queue[i - 1];
+	l->queue[i] = (struct queued){ .s = *s, .round = l->round };
+	return err;
+}
+
+static int take_settled(struct live *l, bool all)
+{
+	size_t n = 0;
+
+	/* the first round may have begun before the step's record came */
+	while (n < l->n_queue && (all || l->queue[n].round + 2 <= l->round))
+		n++;
+	return take_first(l, n);
+}
+
+int live_settled(struct live *l)
+{
+	l->round++;
+	return take_settled(l, false);
+}
+
+/* ---- operators and system calls ---- */
+
+static int rows_get(struct rows *r, uint64_t key, const char *name, struct live_row **ret)
+{
+	uint32_t i;
+	char *copy;
+
+	if (!idmap_get(&r->by_key, key, &i) || strcmp(r->list[i].name, name)) {
+		/* the same name from elsewhere? */
+		for (i = 0; i < r->len && strcmp(r->list[i].name, name); i++)
+			;
+		if (i == r->len) {
+			if (array_reserve(&r->list, i + 1, &r->size, sizeof(*r->list)))
+				return -ENOMEM;
+			copy = strdup(name);
+			if (!copy)
+				return -ENOMEM;
+			r->list[r->len++] = (struct live_row){ .name = copy };
+		}
+		if (idmap_set(&r->by_key, key, i))
+			return -ENOMEM;
+	}
+	*ret = &r->list[i];
+	return 0;
+}
+
+int live_op(struct live *l, const char *name, uint64_t ns)
+{
+	struct live_row *row;
+	int err;
+
+	err = rows_get(&l->ops, (uintptr_t)name, name, &row);
+	if (err)
+		return err;
+	row->last_n++;
+	row->run_n++;
+	row->last_ns = ns_add(row->last_ns, (int64_t)ns);
+	row->run_ns = ns_add(row->run_ns, (int64_t)ns);
+	return 0;
+}
+
+int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
+{
+	struct rows *r = &l->syscalls;
+	struct live_row *row;
+	const char *name;
+	int err;
+
+	for (size_t i = 0; i < r->len; i++) {
+		/* how much more there is now is the last interval's */
+		r->list[i].last_n = 0 - r->list[i].run_n;
+		r->list[i].last_ns = -r->list[i].run_ns;
+		r->list[i].run_n = 0;
+		r->list[i].run_ns = 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint32_t nr = calls[i].key.nr;
+
+		name = nr & SYSCALL_SUM_COMPAT ? "(32 bit)" : syscall_name(nr);
+		err = rows_get(r, nr, name ? name : "(unknown)", &row);
+		if (err)
+			return err;
+		row->run_n += calls[i].sum.n;
+		row->run_ns = ns_add(row->run_ns, (int64_t)calls[i].sum.ns);
+	}
+	for (size_t i = 0; i < r->len; i++) {
+		r->list[i].last_n += r->list[i].run_n;
+		r->list[i].last_ns += r->list[i].run_ns;
+	}
+	return 0;
+}
+
+void live_lost(struct live *l, uint64_t records)
+{
+	l->frame.lost += records;
+}
+
+/* ---- frames ---- */
+
+static int compare_run(const void *a, const void *b)
+{
+	const struct live_row *x = a, *y = b;
+
+	if (x->run_ns != y->run_ns)
+		return x->run_ns < y->run_ns ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+static int compare_last(const void *a, const void *b)
+{
+	const struct live_row *x = a, *y = b;
+
+	if (x->last_ns != y->last_ns)
+		return x->last_ns < y->last_ns ? 1 : -1;
+	return compare_run(a, b);
+}
+
+static int rows_sort(struct rows *r, bool run, struct live_rows *ret)
+{
+	if (array_reserve(&r->sorted, r->len, &r->sorted_size, sizeof(*r->sorted)))
+		return -ENOMEM;
+	if (r->len) {
+		memcpy(r->sorted, r->list, r->len * sizeof(*r->sorted));
+		qsort(r->sorted, r->len, sizeof(*r->sorted), run ? compare_run : compare_last);
+	}
+	*ret = (struct live_rows){ .rows = r->sorted, .len = r->len };
+	return 0;
+}
+
+static void find_tpot(struct live *l, int64_t now, struct live_frame *f)
+{
+	const struct token_time *t;
+	size_t n = 0;
+
+	while (l->n_tpot && l->tpot[l->first_tpot].at < now - LIVE_TPOT_NS) {
+		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
+		l->n_tpot--;
+	}
+	for (size_t i = 0; i < l->n_tpot; i++) {
+		t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
+		if (t->request)
+			l->values[n++] = t->ns;
+	}
+	f->tpot = percentiles_of(l->values, n);
+	f->tpot_span = l->n_tpot == TPOT_MAX ? now - l->tpot[l->first_tpot].at : LIVE_TPOT_NS;
+}
+
+int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame)
+{
+	struct live_frame *f = &l->frame;
+	int err;
+
+	err = take_settled(l, last);
+	f->now = now;
+	f->interval = now - l->frame_at;
+	f->last = l->last;
+	memset(&l->last, 0, sizeof(l->last));
+	f->processes = l->pids.len;
+	f->ttft = l->ttft;
+	f->ttft_at = l->ttft_at;
+	f->ttft_tokens = l->ttft_tokens;
+	f->last_lost = f->lost - l->frame_lost;
+	find_tpot(l, now, f);
+	if (!err)
+		err = slow_steps_frame(l->slow, now, f);
+	if (!err)
+		err = rows_sort(&l->ops, last, &f->ops);
+	if (!err)
+		err = rows_sort(&l->syscalls, last, &f->syscalls);
+	for (size_t i = 0; i < l->ops.len; i++) {
+		l->ops.list[i].last_n = 0;
+		l->ops.list[i].last_ns = 0;
+	}
+	l->frame_at = now;
+	l->frame_lost = f->lost;
+	if (err)
+		return err;
+	*ret_frame = f;
+	return 0;
+}

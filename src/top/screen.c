@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "top/screen.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/canvas.h"
+
+#define WIDE_FROM 60 /* columns: a narrower screen has no room for bars */
+#define STATE_ROWS_MIN 3
+/* of operators and system calls, each; where there is no end of lines more of them */
+#define ROWS_MAX 10
+#define ROWS_MAX_TEXT 20
+#define SHOWN_MIN 0.00005 /* a state with less is 0.00 % */
+
+struct page {
+	struct canvas c;
+	const struct screen *s;
+	const struct live_frame *f;
+	/* of the interval, or of the run */
+	const struct live_sums *sums;
+	double seconds;
+	bool wide;
+	int name_columns, value_columns; /* of the states */
+};
+
+static double share(int64_t part, int64_t whole)
+{
+	return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static int64_t wall(const struct live_sums *sums)
+{
+	return ns_add(sums->total, sums->between);
+}
+
+/* ---- the head ---- */
+
+/* The next of some facts, which follow one another over as many lines as they need. */
+static void __attribute__((format(printf, 2, 3))) put_fact(struct page *p, const char *fmt, ...)
+{
+	struct canvas *c = &p->c;
+	char text[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (c->column && c->column + 2 + canvas_width(c, text) > c->width)
+		canvas_line(c);
+	canvas_put(c, "%s%s", c->column ? "  " : "", text);
+}
+
+static void put_rate(struct page *p, const char *name, uint64_t n)
+{
+	double rate = p->seconds > 0 ? (double)n / p->seconds : 0;
+
+	put_fact(p, "%s %.*f", name, rate < 99.95 ? 1 : 0, rate);
+}
+
+static void put_title(struct page *p)
+{
+	unsigned long long s = (unsigned long long)(p->f->now / 1000000000);
+	const struct screen *sc = p->s;
+	struct canvas *c = &p->c;
+	char elapsed[32];
+
+	if (s >= 3600)
+		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu:%02llu", s / 3600, s / 60 % 60,
+			s % 60);
+	else
+		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu", s / 60, s % 60);
+	canvas_style(c, STYLE_REVERSE);
+	/* the time stays in sight */
+	c->width -= c->width > strlen(elapsed) ? (unsigned int)strlen(elapsed) : 0;
+	canvas_text(c, sc->target ? sc->target : "");
+	canvas_put(c, ", %s", sc->engines ? sc->engines : "no engine found");
+	if (sc->ops)
+		canvas_text(c, ", with operators");
+	canvas_goto(c, c->width);
+	c->width = sc->width;
+	canvas_text(c, elapsed);
+	canvas_line(c);
+}
+
+static void put_head(struct page *p)
+{
+	const struct live_frame *f = p->f;
+	const struct live_sums *sums = p->sums;
+	char d[DURATION_MAX], left_out[REQUESTS_TEXT_MAX];
+
+	put_rate(p, "steps/s", sums->steps);
+	if (f->run.tokens)
+		put_rate(p, "tokens/s", sums->tokens);
+	if (sums->prompt_tokens)
+		put_rate(p, "prompt tokens/s", sums->prompt_tokens);
+	put_fact(p, "steps %llu", (unsigned long long)f->run.steps);
+	if (f->run.tokens)
+		put_fact(p, "tokens %llu", (unsigned long long)f->run.tokens);
+	if (sums->max_workers)
+		put_fact(p, "workers %u", sums->max_workers);
+	if (f->processes > 1)
+		put_fact(p, "engines %zu", f->processes);
+	if (f->run.idle)
+		put_fact(p, "idle %s", words_duration(d, f->run.idle));
+	put_fact(p, "lost %llu", (unsigned long long)f->lost);
+	if (f->last_lost && !p->s->run_only)
+		put_fact(p, "(%llu just now)", (unsigned long long)f->last_lost);
+	canvas_line(&p->c);
+	if (f->tpot.n)
+		put_fact(p, "time per output token (%.*f s):", f->tpot_span < LIVE_TPOT_NS,
+			(double)f->tpot_span / 1e9);
+	if (f->tpot.n)
+		put_fact(p, "p50 %s", words_duration(d, f->tpot.p50));
+	if (f->tpot.n)
+		put_fact(p, "p90 %s", words_duration(d, f->tpot.p90));
+	if (f->tpot.n)
+		put_fact(p, "p99 %s", words_duration(d, f->tpot.p99));
+	if (f->ttft)
+		put_fact(p, "TTFT %s (%llu tokens)", words_duration(d, f->ttft),
+			(unsigned long long)f->ttft_tokens);
+	if (p->c.column)
+		canvas_line(&p->c);
+	if (requests_left_out(&f->requests, left_out)) {
+		canvas_text(&p->c, left_out);
+		canvas_line(&p->c);
+	}
+}
+
+/* ---- the states ---- */
+
+/* One past the states: outside of steps. */
+#define BETWEEN STATES
+#define STATE_ROWS (STATES + 1)
+
+struct state_row {
+	const char *name;
+	int64_t last, run, workers_last, workers_run;
+};
+
+static size_t make_rows(const struct live_frame *f, struct state_row rows[STATE_ROWS])
+{
+	size_t n = 0, k;
+
+	for (unsigned int i = 0; i < STATE_ROWS; i++) {
+		struct state_row row = {
+			.name = "(between steps)", .last = f->last.between, .run = f->run.between
+		};
+
+		if (i < STATES)
+			row = (struct state_row){ words_state(i), f->last.own[i], f->run.own[i],
+				f->last.workers[i], f->run.workers[i] };
+		if (!row.run && !row.workers_run)
+			continue;
+		/* by the time over the run, so that rows keep their places */
+		for (k = n++; k > 0 && rows[k - 1].run < row.run; k--)
+			rows[k] = rows[k - 1];
+		rows[k] = row;
+	}
+	return n;
+}
+
+/* Those for which there is no room become one. */
+static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
+{
+	struct state_row *rest = &rows[max - 1];
+
+	if (n <= max)
+		return n;
+	for (size_t i = max; i < n; i++) {
+		rest->last = ns_add(rest->last, rows[i].last);
+		rest->run = ns_add(rest->run, rows[i].run);
+		rest->workers_last = ns_add(rest->workers_last, rows[i].workers_last);
+		rest->workers_run = ns_add(rest->workers_run, rows[i].workers_run);
+	}
+	rest->name = "(the rest)";
+	return max;
+}
+
+static void put_share(struct page *p, int64_t part, int64_t whole)
+{
+	if (whole > 0)
+		canvas_put(&p->c, "%*.*f %%", p->value_columns - 2, p->wide ? 2 : 1,
+			share(part, whole) * 100);
+	else
+		canvas_put(&p->c, "%*s", p->value_columns, "-");
+}
+
+static bool column_fits(const struct page *p)
+{
+	return p->c.column + (unsigned int)p->value_columns <= p->s->width;
+}
+
+/* The shares of a thread, the calling one or the workers: of the interval with a bar, of the run.
+ * row NULL: the heading. */
+static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
+{
+	const struct live_sums *last = &p->f->last, *run = &p->f->run;
+	int64_t last_whole = workers ? last->workers_total : wall(last);
+	int64_t run_whole = workers ? run->workers_total : wall(run);
+	int64_t last_part = !row ? 0 : workers ? row->workers_last : row->last;
+	int64_t run_part = !row ? 0 : workers ? row->workers_run : row->run;
+	double seconds = (double)p->f->interval / 1e9;
+	bool both = !p->s->run_only;
+	char label[32], d[DURATION_MAX];
+
+	if (!both)
+		snprintf(label, sizeof(label), "run");
+	else if (seconds < 0.8)
+		snprintf(label, sizeof(label), "%s", words_duration(d, p->f->interval));
+	else
+		snprintf(label, sizeof(label), "%s%.0f s", seconds < 99.5 ? "last " : "", seconds);
+	if (!column_fits(p))
+		return;
+	if (row)
+		put_share(p, both ? last_part : run_part, both ? last_whole : run_whole);
+	else
+		canvas_put(&p->c, "%*s", p->value_columns, workers ? "workers" : label);
+	if (bar) {
+		canvas_text(&p->c, " ");
+		canvas_bar(&p->c, both ? share(last_part, last_whole) : share(run_part, run_whole),
+			bar);
+	}
+	if (!both || !column_fits(p))
+		return;
+	if (row)
+		put_share(p, run_part, run_whole);
+	else
+		canvas_put(&p->c, "%*s", p->value_columns, "run");
+}
+
+static void put_state_row(struct page *p, const struct state_row *row)
+{
+	unsigned int groups = p->f->run.workers_total ? 2 : 1, bar = 0;
+	unsigned int columns = groups * (p->s->run_only ? 1 : 2);
+
+	canvas_put(&p->c, "%-*s", p->name_columns, row ? row->name : "Time of steps");
+	if (p->wide)
+		bar = (p->s->width - (unsigned int)p->name_columns -
+			      columns * (unsigned int)p->value_columns) /
+			      groups -
+		      1;
+	for (unsigned int g = 0; g < groups; g++)
+		put_shares(p, row, g, bar);
+	canvas_line(&p->c);
+}
+
+static bool row_shows(const struct page *p, const struct state_row *row)
+{
+	const struct live_sums *last = &p->f->last, *run = &p->f->run;
+
+	return share(row->last, wall(last)) >= SHOWN_MIN ||
+	       share(row->run, wall(run)) >= SHOWN_MIN ||
+	       share(row->workers_last, last->workers_total) >= SHOWN_MIN ||
+	       share(row->workers_run, run->workers_total) >= SHOWN_MIN;
+}
+
+static void put_states(struct page *p)
+{
+	struct state_row rows[STATE_ROWS];
+	size_t n = make_rows(p->f, rows), room = canvas_left(&p->c);
+
+	if (!n)
+		return;
+	if (p->s->height) {
+		/* about half of what is left */
+		room = room > 2 * STATE_ROWS_MIN ? room / 2 : STATE_ROWS_MIN;
+		n = merge_rows(rows, n, room);
+	}
+	canvas_style(&p->c, STYLE_BOLD);
+	put_state_row(p, NULL);
+	for (size_t i = 0; i < n; i++) {
+		if (!p->s->height || row_shows(p, &rows[i]))
+			put_state_row(p, &rows[i]);
+	}
+}
+
+/* ---- what is below ---- */
+
+static void put_slow(struct page *p)
+{
+	const struct live_frame *f = p->f;
+	char text[SENTENCE_MAX + 32];
+
+	canvas_style(&p->c, STYLE_BOLD);
+	canvas_put(&p->c, "Slow steps of the last minute: ");
+	if (!f->minute_slow)
+		canvas_text(&p->c, "none");
+	else
+		canvas_put(&p->c, "%zu%s", f->minute_slow, f->minute_more ? " and more" : "");
+	canvas_line(&p->c);
+	for (size_t i = 0; i < f->n_slow && canvas_left(&p->c); i++) {
+		if (f->processes > 1)
+			snprintf(text, sizeof(text), "pid %u: %s", f->slow[i].pid, f->slow[i].text);
+		else
+			snprintf(text, sizeof(text), "%s", f->slow[i].text);
+		canvas_text(&p->c, "  ");
+		canvas_wrap(&p->c, text, 4);
+		canvas_line(&p->c);
+	}
+}
+
+/* The first column of a table; a longer name is cut. */
+static void put_name(struct page *p, const char *name, unsigned int indent)
+{
+	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20 : 0;
+
+	canvas_goto(&p->c, indent);
+	p->c.width = columns;
+	canvas_text(&p->c, name);
+	p->c.width = p->s->width;
+	canvas_goto(&p->c, columns);
+}
+
+static void put_count(struct page *p, uint64_t n, bool per_second)
+{
+	double v = (double)n;
+
+	if (per_second)
+		v = p->seconds > 0 ? v / p->seconds : 0;
+	canvas_put(&p->c, "%10.*f", per_second && v < 99.95 ? 1 : 0, v);
+}
+
+static void put_row(struct page *p, const struct live_row *row, int64_t total)
+{
+	bool run = p->s->run_only;
+	uint64_t n = run ? row->run_n : row->last_n;
+	int64_t ns = run ? row->run_ns : row->last_ns;
+	char d[DURATION_MAX];
+	double per_second = p->seconds > 0 ? (double)ns / p->seconds : 0;
+	struct canvas *c = &p->c;
+
+	put_name(p, row->name, 2);
+	put_count(p, n, !run);
+	canvas_put(c, "%10s", words_duration(d, run ? ns : (int64_t)per_second));
+	if (p->wide) {
+		canvas_put(c, "%10s  ", n ? words_duration(d, ns / (int64_t)n) : "");
+		canvas_bar(c, share(ns, total), p->s->width - c->column - 1);
+	}
+	canvas_line(c);
+}
+
+static void put_table(struct page *p, const char *title, const struct live_rows *t)
+{
+	size_t max = p->s->height ? ROWS_MAX : ROWS_MAX_TEXT;
+	bool run = p->s->run_only;
+	struct canvas *c = &p->c;
+	int64_t total = 0;
+
+	if (!t->len)
+		return;
+	for (size_t i = 0; i < t->len; i++)
+		total = ns_add(total, run ? t->rows[i].run_ns : t->rows[i].last_ns);
+	canvas_style(c, STYLE_BOLD);
+	put_name(p, title, 0);
+	canvas_put(c, "%10s%10s", run ? "calls" : "calls/s", run ? "time" : "time/s");
+	if (p->wide)
+		canvas_put(c, "%10s", "each");
+	canvas_line(c);
+	for (size_t i = 0; i < t->len && i < max && canvas_left(c); i++) {
+		if (run ? t->rows[i].run_n : t->rows[i].last_n)
+			put_row(p, &t->rows[i], total);
+	}
+}
+
+static void put_part(struct page *p, enum screen_part part)
+{
+	if (canvas_left(&p->c) < 2)
+		return;
+	switch (part) {
+	case PART_SLOW:
+		if (p->f->run.steps)
+			put_slow(p);
+		break;
+	case PART_SYSCALLS:
+		put_table(p, "System calls", &p->f->syscalls);
+		break;
+	case PART_OPS:
+		put_table(p, "Operators", &p->f->ops);
+		break;
+	case PART_MAX:
+		break;
+	}
+}
+
+static void put_foot(struct page *p)
+{
+	struct canvas *c = &p->c;
+
+	c->reserved = 0;
+	while (canvas_left(c) > 1 + (p->s->message != NULL))
+		canvas_line(c);
+	if (p->s->message && canvas_left(c) > 1) {
+		canvas_style(c, STYLE_BOLD);
+		canvas_text(c, p->s->message);
+		canvas_line(c);
+	}
+	if (p->s->keys) {
+		canvas_style(c, STYLE_DIM);
+		canvas_text(c, p->s->keys);
+	}
+	canvas_line(c);
+}
+
+char *screen_render(const struct screen *s, const struct live_frame *f, size_t *ret_len)
+{
+	struct page p = {
+		.c = { .width = s->width, .height = s->height, .utf8 = s->utf8, .ansi = s->ansi },
+		.s = s,
+		.f = f,
+		.sums = s->run_only ? &f->run : &f->last,
+		.seconds = (double)(s->run_only ? f->now : f->interval) / 1e9,
+		.wide = s->width >= WIDE_FROM,
+	};
+
+	/* narrow: "(between steps)", and 100.0 % three times, go into 40 columns */
+	p.name_columns = p.wide ? 16 : 15;
+	p.value_columns = p.wide ? 9 : 8;
+	if (s->height)
+		p.c.reserved = 1 + (s->message != NULL);
+	put_title(&p);
+	put_head(&p);
+	put_states(&p);
+	for (unsigned int i = 0; i < PART_MAX; i++)
+		put_part(&p, (enum screen_part)((s->first + i) % PART_MAX));
+	if (s->height)
+		put_foot(&p);
+	if (p.c.failed || !p.c.text) {
+		free(p.c.text);
+		return NULL;
+	}
+	*ret_len = p.c.len;
+	return p.c.text;
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace top: the view of a recording, on a screen or as blocks of text. */
+#include <errno.h>
+#include <fcntl.h>
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "capture/session.h"
+#include "io/writer.h"
+#include "target/process.h"
+#include "top/live_sink.h"
+#include "top/screen.h"
+#include "top/term.h"
+#include "top/top.h"
+#include "util/exit_code.h"
+#include "util/log.h"
+
+#define BATCH_WIDTH 100
+#define FIRST_FRAME_NS UINT64_C(300000000)
+#define TEXT_MAX 256
+
+struct top {
+	struct view view;
+	const struct record_options *o;
+	const struct top_options *options;
+	const struct recording *rec;
+	struct live *live;
+	const struct live_frame *frame; /* the last one; NULL: none yet */
+	uint64_t next_ns;
+	uint32_t shown; /* frames */
+	bool paused, quit;
+	enum screen_part first;
+	/* a screen, or blocks of text */
+	struct term *term;
+	struct writer *out;
+	bool printed; /* a block */
+	char *last_words;
+	size_t last_len;
+	/* while there is a screen, what is written to the terminal waits here */
+	int held_stderr, held_command;
+	int stderr_before; /* -1: left as it is */
+};
+
+/* ---- what is written meanwhile ---- */
+
+/* A COMMAND may write much; where there is no folder for it, memory must do. */
+static int open_held(void)
+{
+	const char *folder = getenv("TMPDIR");
+	int fd = open(folder && *folder ? folder : P_tmpdir,
+		O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
+
+	return fd >= 0 ? fd : memfd_create("held", MFD_CLOEXEC);
+}
+
+static void hold_command(struct top *t)
+{
+	if (!t->o->command)
+		return;
+	t->held_command = open_held();
+	for (int fd = 1; fd <= 2; fd++) {
+		if (isatty(fd))
+			t->view.command_fds[fd] = t->held_command;
+	}
+	/* the keys are ours */
+	if (isatty(STDIN_FILENO))
+		t->view.command_fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void hold_stderr(struct top *t)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	t->held_stderr = memfd_create("held", MFD_CLOEXEC);
+	t->stderr_before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (t->held_stderr >= 0 && t->stderr_before >= 0)
+		dup2(t->held_stderr, STDERR_FILENO);
+}
+
+static void copy_out(int from, int to)
+{
+	char buf[4096];
+	ssize_t n;
+
+	if (from < 0 || lseek(from, 0, SEEK_SET) < 0)
+		return;
+	while ((n = read(from, buf, sizeof(buf))) > 0) {
+		if (write(to, buf, (size_t)n) != n)
+			break;
+	}
+	close(from);
+}
+
+static void release_held(struct top *t)
+{
+	if (t->stderr_before >= 0) {
+		fflush(stderr);
+		dup2(t->stderr_before, STDERR_FILENO);
+		close(t->stderr_before);
+		t->stderr_before = -1;
+	}
+	copy_out(t->held_stderr, STDERR_FILENO);
+	copy_out(t->held_command, STDOUT_FILENO);
+	t->held_stderr = t->held_command = -1;
+	if (t->view.command_fds[0] >= 0)
+		close(t->view.command_fds[0]);
+	t->view.command_fds[0] = -1;
+}
+
+/* The last message that waits. */
+static const char *last_message(const struct top *t, char buf[TEXT_MAX])
+{
+	off_t size = t->held_stderr >= 0 ? lseek(t->held_stderr, 0, SEEK_END) : 0, from;
+	ssize_t n;
+	char *line;
+
+	if (size <= 0)
+		return NULL;
+	from = size > TEXT_MAX - 1 ? size - (TEXT_MAX - 1) : 0;
+	n = pread(t->held_stderr, buf, TEXT_MAX - 1, from);
+	if (n <= 0)
+		return NULL;
+	if (buf[n - 1] == '\n')
+		n--;
+	buf[n] = '\0';
+	line = strrchr(buf, '\n');
+	return line ? line + 1 : buf;
+}
+
+/* ---- frames ---- */
+
+static void find_target(const struct top *t, char buf[TEXT_MAX])
+{
+	const struct record_options *o = t->o;
+	char comm[TASK_COMM_LEN] = "";
+
+	if (o->all) {
+		snprintf(buf, TEXT_MAX, "system");
+	} else if (o->command) {
+		const char *base = strrchr(o->command[0], '/');
+
+		snprintf(buf, TEXT_MAX, "%.64s", base ? base + 1 : o->command[0]);
+	} else if (o->n_pids == 1) {
+		struct task *task = tasks_find(t->rec->tasks, (uint32_t)o->pids[0]);
+
+		if (task)
+			memcpy(comm, task->comm, sizeof(comm));
+		else
+			process_comm(o->pids[0], comm);
+		snprintf(buf, TEXT_MAX, "%s %d", comm, o->pids[0]);
+	} else {
+		snprintf(buf, TEXT_MAX, "%zu processes", o->n_pids);
+	}
+}
+
+/* The presets that fit; NULL: none. */
+static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
+{
+	const struct probe_table *pt = t->rec->probes;
+	size_t len = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < pt->n_engines; i++) {
+		if (pt->engines[i]->matched && len < TEXT_MAX - 80)
+			len += (size_t)snprintf(buf + len, TEXT_MAX - len, "%s%.64s",
+				len ? ", " : "", pt->engines[i]->name);
+	}
+	for (size_t i = 0; i < pt->n && !len; i++) {
+		if (!pt->specs[i].engine && pt->specs[i].attached)
+			len = (size_t)snprintf(buf, TEXT_MAX, "functions of -u");
+	}
+	return len ? buf : NULL;
+}
+
+static bool has_ops(const struct top *t)
+{
+	return t->o->events & EVENT_FUNCTIONS_NAMED || t->o->n_uprobes;
+}
+
+/* That the key o puts first. */
+static enum screen_part next_part(const struct top *t)
+{
+	enum screen_part next = (t->first + 1) % PART_MAX;
+
+	return next == PART_OPS && !has_ops(t) ? PART_SLOW : next;
+}
+
+static char *render(struct top *t, bool run_only, size_t *ret_len)
+{
+	static const char *const parts[PART_MAX] = {
+		[PART_SLOW] = "slow steps",
+		[PART_SYSCALLS] = "system calls",
+		[PART_OPS] = "operators",
+	};
+	char target[TEXT_MAX], engines[TEXT_MAX], message[TEXT_MAX], keys[TEXT_MAX];
+	struct screen s = {
+		.width = BATCH_WIDTH,
+		.utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8"),
+		.run_only = run_only,
+		.first = t->first,
+		.ops = has_ops(t),
+		.target = target,
+	};
+
+	find_target(t, target);
+	s.engines = find_engines(t, engines);
+	if (t->term)
+		term_size(t->term, &s.width, &s.height);
+	if (run_only)
+		s.height = 0;
+	if (t->term && !run_only) {
+		s.ansi = true;
+		s.message = last_message(t, message);
+		if (!s.message && !s.engines && !t->frame->run.steps)
+			s.message =
+				"no preset fits, so no steps are seen: see inftrace engines -p PID";
+		snprintf(keys, sizeof(keys), "%sq quit  p %s  o %s first",
+			t->paused ? "PAUSED  " : "", t->paused ? "goes on" : "pause",
+			parts[next_part(t)]);
+		s.keys = keys;
+	}
+	return screen_render(&s, t->frame, ret_len);
+}
+
+static int print(struct top *t, const char *text, size_t len)
+{
+	if (t->printed)
+		writer_append(t->out, "\n", 1);
+	t->printed = true;
+	writer_append(t->out, text, len);
+	return writer_flush(t->out);
+}
+
+/* Returns 0 or an error. */
+static int show(struct top *t)
+{
+	size_t len;
+	char *text;
+	int err = 0;
+
+	if (!t->frame)
+		return 0;
+	text = render(t, false, &len);
+	if (!text)
+		return -ENOMEM;
+	if (t->term)
+		term_draw(t->term, text, len);
+	else
+		err = print(t, text, len);
+	free(text);
+	return err;
+}
+
+static int take_syscalls(struct top *t)
+{
+	struct process_call *calls;
+	size_t n;
+	int err;
+
+	if (session_calls(t->view.session, &calls, &n))
+		return 0; /* what is shown of them stays */
+	err = live_syscalls(t->live, calls, n);
+	free(calls);
+	return err;
+}
+
+static int next_frame(struct top *t, uint64_t now_ns, bool last)
+{
+	uint64_t start = t->rec->start_boot_ns;
+	int err;
+
+	err = take_syscalls(t);
+	if (!err)
+		err = live_frame(
+			t->live, now_ns > start ? (int64_t)(now_ns - start) : 0, last, &t->frame);
+	if (err)
+		log_error("out of memory");
+	return err;
+}
+
+/* ---- the view ---- */
+
+static void read_keys(struct top *t)
+{
+	int key;
+
+	while ((key = term_key(t->term)) > 0) {
+		switch (key) {
+		case 'q':
+		case 'Q':
+			t->quit = true;
+			break;
+		case 'p':
+		case ' ':
+			t->paused = !t->paused;
+			break;
+		case 'o':
+			t->first = next_part(t);
+			break;
+		default:
+			continue;
+		}
+		show(t);
+	}
+	t->quit |= key < 0;
+}
+
+static int top_round(struct view *v, uint64_t now_ns)
+{
+	struct top *t = (struct top *)v;
+	int err;
+
+	if (t->term) {
+		read_keys(t);
+		term_flush(t->term);
+	}
+	if (t->quit)
+		return 1;
+	if (t->paused || now_ns < t->next_ns)
+		return 0;
+	t->next_ns += t->options->delay_ns;
+	if (t->next_ns <= now_ns) /* it was stopped, or paused */
+		t->next_ns = now_ns + t->options->delay_ns;
+	err = next_frame(t, now_ns, false);
+	if (err)
+		return err;
+	t->shown++;
+	err = show(t);
+	if (err)
+		return err;
+	return t->options->count && t->shown >= t->options->count;
+}
+
+/* As if it had not been blocked. */
+static void stop_self(struct top *t)
+{
+	sigset_t set;
+
+	term_leave(t->term);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	/* here it stops */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	term_enter(t->term);
+}
+
+static void top_signal(struct view *v, int signo)
+{
+	struct top *t = (struct top *)v;
+
+	if (signo == SIGTSTP)
+		stop_self(t);
+	else if (signo == SIGCONT)
+		term_enter(t->term);
+	show(t);
+}
+
+/* What is left to say when the run is over. */
+static void top_close(const struct window_totals *totals, void *arg)
+{
+	struct top *t = arg;
+
+	if (!totals)
+		return;
+	if (t->term)
+		term_leave(t->term);
+	/* who asked for so many blocks gets no other */
+	if ((t->options->count && t->shown >= t->options->count && !t->term) ||
+		next_frame(t, totals->close_ns, true))
+		return;
+	/* printed once the command has said what it had to say */
+	t->last_words = render(t, true, &t->last_len);
+}
+
+static int top_open(struct view *v, const struct recording *rec, struct sink **ret_sink)
+{
+	struct top *t = (struct top *)v;
+	uint64_t first = t->options->delay_ns;
+	int err;
+
+	t->rec = rec;
+	err = live_sink_new(t->live, rec, top_close, t, ret_sink);
+	if (err) {
+		log_error("out of memory");
+		return err;
+	}
+	if (t->term) {
+		if (first > FIRST_FRAME_NS && !t->options->count)
+			first = FIRST_FRAME_NS;
+		hold_stderr(t);
+		term_enter(t->term);
+	}
+	t->next_ns = rec->start_boot_ns + first;
+	return 0;
+}
+
+static const struct view_ops view_ops = {
+	.open = top_open,
+	.round = top_round,
+	.signal = top_signal,
+};
+
+static int open_screen(struct top *t)
+{
+	int err = t->options->batch ? -ENOTTY : term_open(STDOUT_FILENO, &t->term);
+
+	if (err == -ENOTTY || err == -ENXIO)
+		return 0;
+	if (err) {
+		log_error("cannot use the terminal: %s; -b prints text instead", strerror(-err));
+		return err;
+	}
+	t->view.fd = term_fd(t->term);
+	sigaddset(&t->view.signals, SIGWINCH);
+	sigaddset(&t->view.signals, SIGTSTP);
+	sigaddset(&t->view.signals, SIGCONT);
+	hold_command(t);
+	return 0;
+}
+
+int top_run(struct record_options *o, const struct top_options *options)
+{
+	struct top t = {
+		.view = { .ops = &view_ops, .fd = -1, .command_fds = { -1, -1, -1 } },
+		.o = o,
+		.options = options,
+		.held_stderr = -1,
+		.held_command = -1,
+		.stderr_before = -1,
+	};
+	int code = EXIT_RUN, err;
+
+	sigemptyset(&t.view.signals);
+	err = live_new(&t.live);
+	if (!err)
+		err = writer_new(STDOUT_FILENO, "stdout", WRITER_LINES, &t.out);
+	if (err)
+		log_error("out of memory");
+	else
+		err = open_screen(&t);
+	if (!err) {
+		o->view = &t.view;
+		code = record_run(o);
+	}
+	term_free(t.term);
+	release_held(&t);
+	if (t.last_words)
+		print(&t, t.last_words, t.last_len);
+	free(t.last_words);
+	if (writer_close(t.out) && code == EXIT_OK)
+		code = EXIT_RUN;
+	live_free(t.live);
+	return code;
+}
