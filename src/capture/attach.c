@@ -22,6 +22,7 @@
 #include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 struct attach {
@@ -77,14 +78,6 @@ void attach_free(struct attach *a)
 	links_free(a->links);
 	seen_free(a->seen);
 	free(a);
-}
-
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 struct sites {
@@ -225,12 +218,12 @@ static int attach_file(
 		.windows = a->windows,
 	};
 	size_t left_out = a->pt->left_out;
-	uint64_t begun = boot_ns();
+	uint64_t begun = clock_boot_ns();
 	int err = -EDQUOT, n = 0;
 
 	if (budget_has(&a->budget, pid, begun))
 		err = inspector_sites(a->inspector, fd, shown, a->states_only, build_id, collect_site, &c);
-	budget_spend(&a->budget, pid, boot_ns() - begun);
+	budget_spend(&a->budget, pid, clock_boot_ns() - begun);
 	if (a->pt->left_out > left_out)
 		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "
 			 "narrower globs",
@@ -352,7 +345,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 	if (n < 0) {
 		attach_everywhere(a, n == -E2BIG ? "the targets have become many" : strerror(-n));
 	} else if (n && late && since_ns) {
-		ns = boot_ns() - since_ns;
+		ns = clock_boot_ns() - since_ns;
 		a->late.processes++;
 		if (ns > a->late.ns_max)
 			a->late.ns_max = ns;

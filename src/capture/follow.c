@@ -13,6 +13,7 @@
 #include "capture/session.h"
 #include "target/process.h"
 #include "target/tasks.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define ROUNDS_MAX 8
@@ -33,7 +34,6 @@
 
 /* A call costs a stranger a microsecond: from here on it is more than a thousandth of a CPU. */
 #define STRANGERS_PER_SECOND 1000
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 struct scan {
 	uint32_t tgid;
@@ -93,14 +93,6 @@ void follow_free(struct follow *f)
 	if (f)
 		free(f->scans);
 	free(f);
-}
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
 static void debt_decay(struct debt *d, uint64_t share, uint64_t now)

@@ -22,6 +22,7 @@
 #include "target/elf.h"
 #include "target/loader.h"
 #include "target/process.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define LOADERS_MAX 32 /* more kinds of loaders than any system has */
@@ -69,14 +70,6 @@ void hold_free(struct hold *h)
 			close(h->loaders[i].fd);
 	}
 	free(h);
-}
-
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 static struct loader *find(struct hold *h, uint64_t ino)
@@ -128,7 +121,7 @@ static int add(struct hold *h, int fd, const char *shown)
 		err = attach(h, l, fd, opened, sym.offset);
 	if (!err)
 		log_debug("the loader %s holds what it maps until its probes are in", shown);
-	l->since_ns = err ? UINT64_MAX : boot_ns();
+	l->since_ns = err ? UINT64_MAX : clock_boot_ns();
 	h->n++;
 	elf_close(elf);
 	close(fd);

@@ -23,6 +23,7 @@
 #include "capture/snapshot.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 
@@ -58,14 +59,6 @@ struct session {
 	int eventfd; /* -1: none */
 	bool windows, idle;
 };
-
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
@@ -528,7 +521,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	if (err)
 		return err;
 	st->steps = 0;
-	st->start_ns = boot_ns();
+	st->start_ns = clock_boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
 	err = walk_tasks(s->skel->progs.snapshot_init);
 	if (err)
@@ -570,7 +563,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 		wait_for_dying(s);
 	over = __atomic_exchange_n(&bss->closing, 1, __ATOMIC_ACQ_REL);
 	if (!over) {
-		bss->stats.stop_ns = boot_ns();
+		bss->stats.stop_ns = clock_boot_ns();
 		__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
 	}
 	if (s->windows || over)

@@ -14,11 +14,11 @@
 #include "record/environment.h"
 #include "record/schedule.h"
 #include "record/trigger.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/parse.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define COOLDOWN_NS (10 * NSEC_PER_SEC)
 #define COOLDOWN_DEFAULT UINT64_MAX
 #define MAX_SIZE_MIN (UINT64_C(1) << 20)

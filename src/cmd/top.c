@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define DELAY_MIN_NS (NSEC_PER_SEC / 10)
 #define DELAY_MAX_NS (3600 * NSEC_PER_SEC)
 

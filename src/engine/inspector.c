@@ -16,6 +16,7 @@
 
 #include "engine/inspect.h"
 #include "target/elf_pointers.h"
+#include "util/clock.h"
 
 #define WAIT_MS 10
 
@@ -90,14 +91,6 @@ struct reply {
 	void *arg;
 	char *names[ELF_STRINGS_MAX]; /* of the enum that is being told */
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* Hands over the descriptor. Returns the socket for the answer. */
 static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
@@ -240,14 +233,14 @@ static int take(struct reply *r, struct inspect_answer *a, size_t n)
 static int read_answers(struct reply *r, int fd)
 {
 	static struct inspect_answer a;
-	uint64_t now = now_ms(), end = now + INSPECT_MS_MAX, served = now;
+	uint64_t now = clock_mono_ns() / NSEC_PER_MSEC, end = now + INSPECT_MS_MAX, served = now;
 	int err = 0;
 
 	while (!err) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 		ssize_t n;
 
-		now = now_ms();
+		now = clock_mono_ns() / NSEC_PER_MSEC;
 		if (r->ins->wait && now - served >= WAIT_MS) {
 			served = now;
 			err = r->ins->wait(r->ins->wait_arg);

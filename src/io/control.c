@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "io/control_socket.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/text.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define TURNS_MAX 16 /* requests that are served before the recording has its turn again */
 
 struct client {
@@ -35,14 +35,6 @@ struct control {
 	uint64_t last_id;
 	struct client waiting[CONTROL_WAITING_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- messages ---- */
 
@@ -340,12 +332,12 @@ static bool next_client(struct control *c)
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return false;
 		/* no more files or memory: who waits would keep the poll awake for nothing */
-		c->paused_ns = now_ns() + NSEC_PER_SEC;
+		c->paused_ns = clock_mono_ns() + NSEC_PER_SEC;
 		watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
 		return false;
 	}
 	c->asking = (struct client){ .fd = fd, .id = ++c->last_id };
-	c->deadline_ns = now_ns() + CONTROL_CLIENT_S * NSEC_PER_SEC;
+	c->deadline_ns = clock_mono_ns() + CONTROL_CLIENT_S * NSEC_PER_SEC;
 	return true;
 }
 
@@ -363,7 +355,7 @@ static bool read_request(struct control *c)
 	} else if (n > 0) {
 		client_request(c, text, (size_t)n);
 	} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (now_ns() < c->deadline_ns)
+		if (clock_mono_ns() < c->deadline_ns)
 			return false;
 		send_answer(c->asking.fd, -ETIMEDOUT, NULL, "no request came", -1);
 		client_close(&c->asking);
@@ -377,7 +369,7 @@ void control_serve(struct control *c)
 {
 	if (!c)
 		return;
-	if (c->paused_ns && now_ns() >= c->paused_ns) {
+	if (c->paused_ns && clock_mono_ns() >= c->paused_ns) {
 		c->paused_ns = 0;
 		watch(c, EPOLL_CTL_MOD, c->socket.fd, EPOLLIN);
 	}

@@ -20,11 +20,11 @@
 
 #include "record.h"
 #include "target/process.h"
+#include "util/clock.h"
 #include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
 
-#define NSEC_PER_MSEC UINT64_C(1000000)
 #define RETRY_MS 20 /* while a recorder has no room for one more client */
 #define TARGETS_NAMED 8
 #define PEERS_MAX 256  /* recordings of a user that are looked at */
@@ -42,14 +42,6 @@ struct ask {
 	int passed;                /* the descriptor that came with the answer; -1: none */
 	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 * NSEC_PER_MSEC + (uint64_t)ts.tv_nsec;
-}
 
 static void ask_end(struct ask *a, int err)
 {
@@ -125,7 +117,7 @@ static void ask_message(struct ask *a, const char *text, size_t len)
 	if (!json_object_object_get_ex(object, "ok", &value)) {
 		json_object_put(object);
 		if (!a->taken)
-			a->deadline_ns = now_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
+			a->deadline_ns = clock_mono_ns() + CONTROL_FINISH_MS * NSEC_PER_MSEC;
 		a->taken = true;
 		return;
 	}
@@ -214,7 +206,7 @@ static char *request_new(const char *command, const char *reason)
 /* Milliseconds until something is to be done; -1: all is over. */
 static int ask_timeout(struct ask *asks, size_t n)
 {
-	uint64_t now = now_ns(), next = UINT64_MAX;
+	uint64_t now = clock_mono_ns(), next = UINT64_MAX;
 
 	for (size_t i = 0; i < n; i++) {
 		struct ask *a = &asks[i];
@@ -245,7 +237,7 @@ static int ask_all(struct ask *asks, size_t n, const char *command, const char *
 	for (size_t i = 0; i < n; i++) {
 		asks[i].fd = asks[i].passed = -1;
 		asks[i].err = -EAGAIN;
-		asks[i].deadline_ns = now_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
+		asks[i].deadline_ns = clock_mono_ns() + CONTROL_ANSWER_MS * NSEC_PER_MSEC;
 	}
 	for (;;) {
 		for (size_t i = 0; i < n; i++) {

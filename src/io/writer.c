@@ -17,6 +17,7 @@
 #include "io/framing.h"
 #include "io/gzip.h"
 #include "io/outfile.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define BLOCK_SIZE \
@@ -25,7 +26,6 @@
 #define SPARES_MAX 2                    /* one is filled, one is written */
 #define THREAD_STACK (128u << 10)
 #define GZIP_RATIO 8 /* as long as it is not known */
-#define NSEC_PER_MSEC UINT64_C(1000000)
 
 #define IDLE_MS 1000        /* spare blocks are given back after that */
 #define LOOK_MS 100         /* who waits looks this often whether to wait on */
@@ -89,14 +89,6 @@ struct writer {
 
 	char spill[ROOM_MIN]; /* for events that are dropped */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 * NSEC_PER_MSEC + (uint64_t)ts.tv_nsec;
-}
 
 static struct timespec in_ms(unsigned int ms)
 {
@@ -171,7 +163,7 @@ static int write_all(struct writer *w, const char *data, size_t len)
 		done += (size_t)n;
 		w->offset += (uint64_t)n;
 		atomic_store_explicit(&w->bytes, w->offset - w->start, memory_order_relaxed);
-		atomic_store_explicit(&w->progress_ns, now_ns(), memory_order_relaxed);
+		atomic_store_explicit(&w->progress_ns, clock_mono_ns(), memory_order_relaxed);
 	}
 	if (err) {
 		cut_torn(w, data, len, done);
@@ -205,7 +197,7 @@ static uint64_t floor_bytes(const struct writer_floor *f, const struct statvfs *
 
 static int check_free(struct writer *w)
 {
-	uint64_t now = now_ns(), left, least;
+	uint64_t now = clock_mono_ns(), left, least;
 	struct statvfs fs;
 
 	if (!w->regular || (!w->floor.bytes && w->floor.percent <= 0) ||
@@ -236,7 +228,7 @@ static void write_ready(struct writer *w, const char *data, size_t len)
 		w->error = check_free(w);
 	if (w->error)
 		return;
-	atomic_store_explicit(&w->progress_ns, now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&w->progress_ns, clock_mono_ns(), memory_order_relaxed);
 	err = w->gzip ? write_members(w, data, len) : write_all(w, data, len);
 	if (err)
 		w->error = err;
@@ -379,7 +371,7 @@ static void hand_over(struct writer *w)
 {
 	w->cur->ready = (size_t)(w->pos - w->cur->data);
 	if (w->written == w->handed)
-		w->handed_ns = now_ns();
+		w->handed_ns = clock_mono_ns();
 	w->handed = w->committed;
 	if (!w->started && !w->error && w->cur->ready)
 		start_thread(w);
@@ -506,7 +498,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 /* Returns false when it takes too long. */
 static bool wait_written(struct writer *w)
 {
-	uint64_t began = now_ns(), interrupted = 0;
+	uint64_t began = clock_mono_ns(), interrupted = 0;
 	bool done = false, late = false;
 
 	pthread_mutex_lock(&w->lock);
@@ -518,7 +510,7 @@ static bool wait_written(struct writer *w)
 		if (done)
 			break;
 		pthread_cond_timedwait(&w->all, &w->lock, &until);
-		now = now_ns();
+		now = clock_mono_ns();
 		progress = w->progress_ns;
 		if (!interrupted && is_interrupted())
 			interrupted = now;
@@ -657,7 +649,7 @@ bool writer_stalls(const struct writer *w)
 	uint64_t since = progress > w->handed_ns ? progress : w->handed_ns;
 
 	return atomic_load_explicit(&w->written, memory_order_relaxed) < w->handed &&
-	       now_ns() > since + STALLS_MS * NSEC_PER_MSEC;
+	       clock_mono_ns() > since + STALLS_MS * NSEC_PER_MSEC;
 }
 
 uint64_t writer_size(const struct writer *w, size_t more)

@@ -177,25 +177,33 @@ static struct json_object *libraries_json(const struct env_input *in, int *err)
 	return array;
 }
 
+static bool claims(const struct engine *e, const char *name)
+{
+	return matches_any((const char *const *)e->mapped, e->n_mapped, name);
+}
+
+/* Those that claim one of the libraries. */
 static struct json_object *presets_json(const struct env_input *in, int *err)
 {
 	struct json_object *array = json_object_new_array();
 
-	for (size_t i = 0; i < in->n_presets; i++) {
-		struct json_object *obj = json_object_new_object();
+	for (size_t i = 0; in->presets && i < in->presets->n_engines; i++) {
+		const struct engine *e = in->presets->engines[i];
+		struct json_object *obj;
+		size_t k = 0;
 
-		add(obj, "name", env_json_string(in->presets[i].name), err);
-		add(obj, "version", json_object_new_int64(in->presets[i].version), err);
+		while (k < in->n_libraries && !claims(e, in->libraries[k].name))
+			k++;
+		if (k == in->n_libraries)
+			continue;
+		obj = json_object_new_object();
+		add(obj, "name", env_json_string(e->name), err);
+		add(obj, "version", json_object_new_int64(e->version), err);
 		append(array, obj, err);
 	}
 	if (!*err)
 		sort_unique(array);
 	return array;
-}
-
-static int cmp_variable(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static bool counts(const char *name, const char *value)
@@ -217,68 +225,65 @@ bool env_is_setting(const char *variable)
 	return counts(name, variable + len + 1);
 }
 
-/* The variables that count, as "NAME\0VALUE"; of one set twice, the first counts, as for getenv(3). */
-static size_t pick_variables(const struct process_text *environ, char **vars)
+static int cmp_key(const void *a, const void *b)
 {
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Adds what is in `from` in the order of its keys. */
+static int add_sorted(struct json_object *from, struct json_object *obj)
+{
+	const char **keys = calloc((size_t)json_object_object_length(from) + 1, sizeof(*keys));
+	int err = keys ? 0 : -ENOMEM;
 	size_t n = 0;
 
-	for (const char *s = process_text_next(environ, NULL); s && n < VARIABLES_MAX;
-		s = process_text_next(environ, s)) {
-		const char *eq = strchr(s, '=');
-		bool again = false;
-		char *var;
-
-		if (!eq || eq - s > NAME_MAX)
-			continue;
-		var = strdup(s);
-		if (!var)
-			break;
-		var[eq - s] = '\0';
-		for (size_t i = 0; i < n && !again; i++)
-			again = !strcmp(vars[i], var);
-		if (again || !counts(var, var + (eq - s) + 1))
-			free(var);
-		else
-			vars[n++] = var;
+	json_object_object_foreach(from, name, unused)
+	{
+		(void)unused;
+		if (keys)
+			keys[n++] = name;
 	}
-	qsort(vars, n, sizeof(*vars), cmp_variable);
-	return n;
+	qsort(keys, n, sizeof(*keys), cmp_key);
+	for (size_t i = 0; i < n; i++)
+		add(obj, keys[i], json_object_get(json_object_object_get(from, keys[i])), &err);
+	free(keys);
+	return err;
 }
 
 int env_add_settings(const struct process_text *environ, struct json_object *obj)
 {
-	char **vars = calloc(VARIABLES_MAX, sizeof(*vars));
-	size_t n = vars ? pick_variables(environ, vars) : 0;
-	int err = vars ? 0 : -ENOMEM;
+	struct json_object *found = json_object_new_object();
+	int err = found ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < n; i++) {
-		add(obj, vars[i], env_json_string(vars[i] + strlen(vars[i]) + 1), &err);
-		free(vars[i]);
+	for (const char *s = process_text_next(environ, NULL); s && !err; s = process_text_next(environ, s)) {
+		size_t len = strcspn(s, "=");
+		char name[NAME_MAX + 1];
+
+		if (json_object_object_length(found) == VARIABLES_MAX || !env_is_setting(s))
+			continue;
+		memcpy(name, s, len);
+		name[len] = '\0';
+		if (!json_object_object_get_ex(found, name, NULL)) /* the first counts, as for getenv(3) */
+			add(found, name, env_json_string(s + len + 1), &err);
 	}
-	free(vars);
+	if (!err)
+		err = add_sorted(found, obj);
+	json_object_put(found);
 	return err;
-}
-
-static struct json_object *variables_json(const struct process_text *environ, int *err)
-{
-	struct json_object *obj = json_object_new_object();
-	int ret = environ && obj ? env_add_settings(environ, obj) : 0;
-
-	if (ret)
-		*err = ret;
-	return obj;
 }
 
 static struct json_object *env_json(const struct env_input *in, int *err)
 {
-	struct json_object *obj = json_object_new_object();
+	struct json_object *obj = json_object_new_object(), *env = json_object_new_object();
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct utsname uts;
 
 	if (uname(&uts))
 		*err = -errno;
+	if (in->environ && env && env_add_settings(in->environ, env))
+		*err = -ENOMEM;
 	add(obj, "cpu", cpu_json(err), err);
-	add(obj, "env", variables_json(in->environ, err), err);
+	add(obj, "env", env, err);
 	add(obj, "exe", json_object_new_string(in->exe ? in->exe : "none"), err);
 	add(obj, "kernel", json_object_new_string(uts.release), err);
 	add(obj, "libraries", libraries_json(in, err), err);
@@ -340,7 +345,6 @@ out:
 struct collected {
 	pid_t pid;
 	const struct probe_table *pt;
-	bool *claims; /* by preset */
 	struct env_library libraries[LIBRARIES_MAX];
 	size_t n;
 };
@@ -349,78 +353,61 @@ static int collect_file(const struct mapped_file *m, void *arg)
 {
 	static const char deleted[] = " (deleted)";
 	struct collected *c = arg;
-	const char *slash = strrchr(m->path, '/');
-	char *name = strdup(slash ? slash + 1 : m->path), build_id[ELF_BUILD_ID_MAX] = "none";
-	bool claimed = false;
-	size_t len;
+	const char *slash = strrchr(m->path, '/'), *name = slash ? slash + 1 : m->path;
+	size_t len = strlen(name), i = 0, cut = strlen(deleted);
+	struct env_library *l = &c->libraries[c->n];
+	char build_id[ELF_BUILD_ID_MAX] = "none", *own;
 	int fd;
 
-	if (!name)
+	if (c->n == LIBRARIES_MAX)
+		return 0;
+	own = strndup(name, len > cut && !strcmp(name + len - cut, deleted) ? len - cut : len);
+	if (!own)
 		return -ENOMEM;
-	len = strlen(name);
-	if (len > strlen(deleted) && !strcmp(name + len - strlen(deleted), deleted))
-		name[len - strlen(deleted)] = '\0';
-	for (size_t i = 0; i < c->pt->n_engines; i++) {
-		const struct engine *e = c->pt->engines[i];
-
-		if (!matches_any((const char *const *)e->mapped, e->n_mapped, name))
-			continue;
-		c->claims[i] = claimed = true;
-	}
-	if (!claimed || c->n == LIBRARIES_MAX) {
-		free(name);
+	while (i < c->pt->n_engines && !claims(c->pt->engines[i], own))
+		i++;
+	if (i == c->pt->n_engines) {
+		free(own);
 		return 0;
 	}
 	if (!file_open_mapped(c->pid, m, &fd))
 		read_build_id(fd, build_id);
-	c->libraries[c->n] = (struct env_library){ .name = name, .build_id = strdup(build_id) };
-	return c->libraries[c->n++].build_id ? 0 : -ENOMEM;
+	*l = (struct env_library){ .name = own, .build_id = strdup(build_id) };
+	c->n++;
+	return l->build_id ? 0 : -ENOMEM;
 }
 
 int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
 	char hash[ENV_HASH_MAX])
 {
 	struct collected *c = calloc(1, sizeof(*c));
-	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
 	struct process_text now = { 0 };
 	char exe[ELF_BUILD_ID_MAX];
-	struct env_input in = { .environ = environ ? environ : &now, .exe = exe, .presets = presets };
+	struct env_input in = { .environ = environ ? environ : &now, .exe = exe, .presets = pt };
 	int err = -ENOMEM;
 
 	if (hash)
 		strcpy(hash, ENV_HASH_UNKNOWN);
-	if (c)
-		c->claims = calloc(pt->n_engines + 1, sizeof(*c->claims));
-	if (!c || !c->claims || !presets)
-		goto out;
+	if (!c)
+		return err;
 	c->pid = pid;
 	c->pt = pt;
 	err = environ ? 0 : process_environ(pid, &now);
 	if (!err)
 		err = env_exe_build_id(pid, exe);
-	if (err)
-		goto out;
-	err = process_each_mapped(pid, collect_file, c);
+	if (!err)
+		err = process_each_mapped(pid, collect_file, c);
 	if (err == -ESRCH && process_exists(pid))
 		err = -EACCES; /* it does not tell one from the other */
-	if (err)
-		goto out;
-	for (size_t i = 0; i < pt->n_engines; i++)
-		if (c->claims[i])
-			presets[in.n_presets++] = (struct env_preset){ pt->engines[i]->name,
-				pt->engines[i]->version };
 	in.libraries = c->libraries;
 	in.n_libraries = c->n;
-	err = env_hash(&in, ret_json, hash);
-out:
-	for (size_t i = 0; c && i < c->n; i++) {
+	if (!err)
+		err = env_hash(&in, ret_json, hash);
+	for (size_t i = 0; i < c->n; i++) {
 		free((char *)c->libraries[i].name);
 		free((char *)c->libraries[i].build_id);
 	}
-	if (c)
-		free(c->claims);
 	free(c);
 	process_text_free(&now);
-	free(presets);
 	return err;
 }

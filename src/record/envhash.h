@@ -3,8 +3,8 @@
  * env_hash of the profile: one value that is equal for two runs when kernel, hardware, engine and
  * settings were. docs/profile-schema.md names what goes in.
  */
-#ifndef INFTRACE_RECORD_ENVHASH_H
-#define INFTRACE_RECORD_ENVHASH_H
+#ifndef INFTRACE_ENVHASH_H
+#define INFTRACE_ENVHASH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,19 +25,13 @@ struct env_library {
 	const char *build_id; /* see env_build_id() */
 };
 
-struct env_preset {
-	const char *name;
-	unsigned int version;
-};
-
 /* The order of the lists has no influence, nor have libraries given twice. */
 struct env_input {
 	const struct process_text *environ; /* of the target; NULL: its variables stay out */
 	const char *exe;		    /* its build-id; NULL: none */
 	const struct env_library *libraries;
 	size_t n_libraries;
-	const struct env_preset *presets;
-	size_t n_presets;
+	const struct probe_table *presets; /* those count that claim one of the libraries; or NULL */
 };
 
 /* The canonical JSON (malloc()ed) and its hash; either may be NULL. -ENOMEM; hash then says that it is
@@ -63,8 +57,7 @@ bool env_hash_ok(const char *text);
 struct json_object *env_json_string(const char *s);
 
 /*
- * The same for a process: its libraries are the mapped files that the presets of the table claim,
- * its presets those that claim any. environ NULL: what it has now. -ESRCH, -EACCES and the like when
+ * The same for a process: its libraries are the mapped files that the presets of the table claim. environ NULL: what it has now. -ESRCH, -EACCES and the like when
  * it cannot be read.
  */
 int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,

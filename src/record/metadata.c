@@ -2,7 +2,6 @@
 #include "record/metadata.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "record/environment.h"
 #include "target/command.h"
 #include "target/model.h"
+#include "util/clock.h"
 #include "util/json_scan.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -61,14 +61,6 @@ static const char *const model_names[] = { "INFTRACE_MODEL", "FERRUM_PROFILE_MOD
 static const char *const hash_names[] = { "INFTRACE_ENV_HASH", "FERRUM_PROFILE_ENV_HASH" };
 static const char *const flags_names[] = { "INFTRACE_RUNTIME_FLAGS_JSON", "FERRUM_PROFILE_RUNTIME_FLAGS_JSON" };
 static const char *const concurrency_names[] = { "INFTRACE_CONCURRENCY", "FERRUM_PROFILE_CONCURRENCY" };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- values ---- */
 
@@ -238,29 +230,17 @@ static void set_hash(char hash[ENV_HASH_MAX], const char *text)
 /* Of a process that has gone, from what was seen of it. */
 static void hash_of_gone(const struct metadata *m, const struct process *p, char hash[ENV_HASH_MAX])
 {
-	const struct probe_table *pt = m->probes;
-	struct env_preset *presets = calloc(pt->n_engines + 1, sizeof(*presets));
 	struct env_input in = {
 		.environ = &p->environ,
 		.exe = p->exe,
 		.libraries = p->libraries,
 		.n_libraries = p->n_libraries,
-		.presets = presets,
+		.presets = m->probes,
 	};
 
 	strcpy(hash, ENV_HASH_UNKNOWN);
-	for (size_t i = 0; i < pt->n_engines && presets; i++) {
-		const struct engine *e = pt->engines[i];
-		bool claims = false;
-
-		for (size_t k = 0; k < e->n_mapped * p->n_libraries && !claims; k++)
-			claims = !fnmatch(e->mapped[k % e->n_mapped], p->libraries[k / e->n_mapped].name, 0);
-		if (claims)
-			presets[in.n_presets++] = (struct env_preset){ e->name, e->version };
-	}
-	if (presets && p->read)
+	if (p->read)
 		env_hash(&in, NULL, hash);
-	free(presets);
 }
 
 static void make_hash(struct metadata *m, struct process *p, bool alive)
@@ -472,7 +452,7 @@ static void make(struct metadata *m, struct process *p)
 	p->flags = flags_of(m, p);
 	make_hash(m, p, alive);
 	p->made = true;
-	p->made_ns = now_ns();
+	p->made_ns = clock_mono_ns();
 	p->complete = !alive || p->model;
 	p->meta = (struct profile_meta){
 		.commit_sha = p->commit_sha,
@@ -492,7 +472,7 @@ const struct profile_meta *metadata_of(void *arg, uint32_t tgid)
 
 	if (!p)
 		return &unknown;
-	if (!p->made || (!p->complete && now_ns() - p->made_ns >= AGAIN_NS))
+	if (!p->made || (!p->complete && clock_mono_ns() - p->made_ns >= AGAIN_NS))
 		make(m, p);
 	return &p->meta;
 }

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
+#include "util/clock.h"
+
 #define PROCESSES_MAX 64 /* full: the one that was quiet for longest is forgotten */
 #define PARTS_MAX 1024
 #define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, but for the last */

@@ -16,10 +16,9 @@
 #include "record/schedule.h"
 #include "sink/profile.h"
 #include "target/command.h"
+#include "util/clock.h"
 #include "util/user.h"
 
-#define NSEC_PER_MSEC UINT64_C(1000000)
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define IDLE_NS NSEC_PER_SEC /* a window that is closed for so long does without its programs */
 #define PREPARE_NS (NSEC_PER_SEC / 10) /* before it opens, where that is known, they are attached again */
 
@@ -79,14 +78,6 @@ struct run {
 	struct control *control;
 	struct recorder *recorder;
 };
-
-static inline uint64_t clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- record_capture.c ---- */
 

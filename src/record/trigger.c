@@ -11,13 +11,13 @@
 
 #include "engine/step_requests.h"
 #include "record/rate.h"
+#include "util/clock.h"
 #include "util/json_read.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/nearest.h"
 #include "util/parse.h"
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define TIME_TEXT_MAX 32
 
 enum kind {

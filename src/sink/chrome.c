@@ -10,6 +10,7 @@
 #include "engine/check.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
+#include "util/clock.h"
 #include "util/names.h"
 
 #define REASON_MAX 256 /* bytes of it that are shown */
@@ -577,14 +578,6 @@ static int chrome_flush(struct sink *s)
 static uint64_t chrome_bytes(const struct sink *s)
 {
 	return writer_bytes(((const struct chrome_sink *)s)->w);
-}
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
 static void chrome_free(struct chrome_sink *c)

@@ -12,17 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/names.h"
 
 #define SNAPSHOT_NS UINT64_C(5000000000)
-
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static char *put_clock(char *p, uint32_t id, uint64_t ns)
 {

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/nearest.h"
+
 /*
  * Limits that no real file comes near (libtorch_cuda.so, the largest known: 1.4 GB, under 2 M
  * symbols), so that a forged one cannot eat the machine. A sparse file of any size costs nobody
@@ -645,43 +647,6 @@ out:
 	return err ? err : found;
 }
 
-/*
- * Edit distance of two names of at most NEAR_LEN_MAX bytes, or max + 1 when it is larger. Only the
- * diagonal band within max is computed.
- */
-#define NEAR_LEN_MAX 128
-static int edit_distance(const char *a, int la, const char *b, int lb, int max)
-{
-	int prev[NEAR_LEN_MAX + 1], cur[NEAR_LEN_MAX + 1];
-
-	if (abs(la - lb) > max)
-		return max + 1;
-	for (int j = 0; j <= lb; j++)
-		prev[j] = j;
-	for (int i = 1; i <= la; i++) {
-		int from = i - max > 1 ? i - max : 1, to = i + max < lb ? i + max : lb;
-		int best = max + 1;
-
-		cur[from - 1] = from == 1 ? i : max + 1;
-		for (int j = from; j <= to; j++) {
-			int d = prev[j - 1] + (a[i - 1] != b[j - 1]);
-
-			if (cur[j - 1] + 1 < d)
-				d = cur[j - 1] + 1;
-			/* above the band prev[] holds an older row: not to be used */
-			if (j < i + max && prev[j] + 1 < d)
-				d = prev[j] + 1;
-			cur[j] = d;
-			if (d < best)
-				best = d;
-		}
-		if (best > max)
-			return max + 1;
-		memcpy(prev + from - 1, cur + from - 1, (size_t)(to - from + 2) * sizeof(*cur));
-	}
-	return prev[lb] > max ? max + 1 : prev[lb];
-}
-
 #define NEAR_OUT_MAX 16
 #define NEAR_BUDGET 100000000 /* characters compared, a fraction of a second */
 
@@ -720,7 +685,7 @@ static int nearest_score(const char *name, int len, const struct entry *e, long 
 	int max = len / 3 < 1 ? 1 : len / 3 > 8 ? 8 : len / 3;
 	int d;
 
-	if (len <= NEAR_LEN_MAX && e->len <= NEAR_LEN_MAX && abs(len - e->len) <= max) {
+	if (len <= EDIT_LEN_MAX && e->len <= EDIT_LEN_MAX && abs(len - e->len) <= max) {
 		*budget -= (long)e->len * (2 * max + 1);
 		d = edit_distance(name, len, e->name, e->len, max);
 		if (d <= max)

@@ -198,10 +198,13 @@ static void test_libraries(void **state)
 {
 	struct env_library libraries[] = { { "z.so", "5e1f" }, { "a.so", NULL }, { "gone.so", "none" },
 		{ "z.so", "5e1f" } };
-	const struct env_preset presets[] = { { "llama.cpp", 2 }, { "cuda", 1 } };
-	struct env_input in = {
-		.libraries = libraries, .n_libraries = 4, .presets = presets, .n_presets = 2
-	};
+	char *z[] = { "z*" }, *others[] = { "x*", "gone.so" }, *none[] = { "b*" };
+	struct engine llama = { .name = "llama.cpp", .version = 2, .mapped = z, .n_mapped = 1 };
+	struct engine cuda = { .name = "cuda", .version = 1, .mapped = others, .n_mapped = 2 };
+	struct engine absent = { .name = "absent", .version = 1, .mapped = none, .n_mapped = 1 };
+	struct engine *engines[] = { &llama, &cuda, &absent };
+	const struct probe_table presets = { .engines = engines, .n_engines = 3 };
+	struct env_input in = { .libraries = libraries, .n_libraries = 4, .presets = &presets };
 	char hash[ENV_HASH_MAX], again[ENV_HASH_MAX], *json, hex[ELF_BUILD_ID_MAX], read[ELF_BUILD_ID_MAX];
 	struct json_object *obj, *array, *lib;
 	struct env_library swap;
