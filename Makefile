@@ -6,8 +6,8 @@
 #   make V=1             show the commands
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
-# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone: scripts/setup
-# installs them on Debian. Nothing here touches the network.
+# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone,
+# uthash: scripts/setup installs them on Debian. Nothing here touches the network.
 
 CC ?= cc
 CLANG ?= clang

@@ -6,45 +6,28 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define SLOTS_MAX (1u << 17)
-#define SLOTS_FIRST (1u << 10)
+/* Inode numbers and names that collide cannot be chosen. */
+static uint64_t seed;
+static unsigned int hash_words(const uint64_t *words);
+#define HASH_FUNCTION(key, len, hash) ((hash) = hash_words((const void *)(key)))
+#include "util/map.h"
 
-struct entry {
-	uint64_t dev, ino; /* ino 0: the slot is free */
-	uint64_t name;	   /* hash; 0: under any */
+#define FILES_MAX (1u << 15)
+
+struct key {
+	uint64_t dev, ino;
+	uint64_t name; /* hash; 0: under any */
+};
+
+struct file {
+	struct key key;
 	char *build_id;
+	UT_hash_handle hh;
 };
 
 struct seen {
-	struct entry *slots; /* open addressing; at most half of them are in use */
-	size_t n_slots, n;
-	uint64_t seed; /* inode numbers and names that collide cannot be chosen */
+	struct file *files;
 };
-
-struct seen *seen_new(void)
-{
-	struct seen *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return NULL;
-	s->slots = calloc(SLOTS_FIRST, sizeof(*s->slots));
-	s->n_slots = SLOTS_FIRST;
-	if (!s->slots || getrandom(&s->seed, sizeof(s->seed), 0) != sizeof(s->seed)) {
-		seen_free(s);
-		return NULL;
-	}
-	return s;
-}
-
-void seen_free(struct seen *s)
-{
-	if (!s)
-		return;
-	for (size_t i = 0; s->slots && i < s->n_slots; i++)
-		free(s->slots[i].build_id);
-	free(s->slots);
-	free(s);
-}
 
 static uint64_t mix(uint64_t h)
 {
@@ -53,82 +36,94 @@ static uint64_t mix(uint64_t h)
 	return h ^ h >> 32;
 }
 
-static uint64_t hash_name(const struct seen *s, const char *name)
+static unsigned int hash_words(const uint64_t *words)
 {
-	uint64_t hash = 0xcbf29ce484222325ull ^ s->seed;
+	return (unsigned int)mix(mix(mix(words[0] ^ seed) ^ words[1]) ^ words[2]);
+}
+
+static uint64_t hash_name(const char *name)
+{
+	uint64_t hash = 0xcbf29ce484222325ull ^ seed;
 
 	while (*name) /* FNV-1a */
 		hash = (hash ^ (unsigned char)*name++) * 0x100000001b3ull;
 	return hash | 1;
 }
 
-/* The slot of the file under a name, or the free one where it would be. */
-static struct entry *find(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
+struct seen *seen_new(void)
 {
-	size_t i = mix(mix(ino ^ s->seed) ^ name) & (s->n_slots - 1);
+	if (!seed && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return NULL;
+	return calloc(1, sizeof(struct seen));
+}
 
-	for (;; i = (i + 1) & (s->n_slots - 1)) {
-		struct entry *e = &s->slots[i];
+static void forget(struct seen *s, bool for_good_too)
+{
+	struct file *f, *next;
 
-		/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
-		if (!e->ino || (e->ino == ino && e->name == name && (e->dev == dev || !e->dev)))
-			return e;
+	HASH_ITER(hh, s->files, f, next)
+	{
+		if (!f->key.name && !for_good_too)
+			continue;
+		HASH_DEL(s->files, f);
+		free(f->build_id);
+		free(f);
 	}
 }
 
-/* Moves what is to stay into a table of that many slots. */
-static void rebuild(struct seen *s, size_t n_slots, bool for_good_only)
+void seen_free(struct seen *s)
 {
-	struct seen to = *s;
-
-	to.slots = calloc(n_slots, sizeof(*to.slots));
-	if (!to.slots)
+	if (!s)
 		return;
-	to.n_slots = n_slots;
-	to.n = 0;
-	for (size_t i = 0; i < s->n_slots; i++) {
-		const struct entry *e = &s->slots[i];
+	forget(s, true);
+	free(s);
+}
 
-		if (!e->ino)
-			continue;
-		if (for_good_only && e->name) {
-			free(e->build_id);
-			continue;
-		}
-		*find(&to, e->dev, e->ino, e->name) = *e;
-		to.n++;
-	}
-	free(s->slots);
-	*s = to;
+static const struct file *find(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
+{
+	struct key key = { dev, ino, name };
+	struct file *f;
+
+	HASH_FIND(hh, s->files, &key, sizeof(key), f);
+	if (f)
+		return f;
+	/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
+	key.dev = 0;
+	HASH_FIND(hh, s->files, &key, sizeof(key), f);
+	return f;
 }
 
 void seen_add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, bool for_good, const char *build_id)
 {
-	uint64_t hash = for_good ? 0 : hash_name(s, name);
-	struct entry *e;
+	struct key key = { dev, ino, for_good ? 0 : hash_name(name) };
+	struct file *f;
 
-	if (!ino)
+	if (!ino || find(s, dev, ino, key.name))
 		return;
-	if (2 * (s->n + 1) > s->n_slots)
-		rebuild(s, s->n_slots < SLOTS_MAX ? 2 * s->n_slots : s->n_slots, s->n_slots == SLOTS_MAX);
-	if (2 * (s->n + 1) > s->n_slots)
+	if (HASH_COUNT(s->files) == FILES_MAX)
+		forget(s, false);
+	if (HASH_COUNT(s->files) == FILES_MAX)
 		return;
-	e = find(s, dev, ino, hash);
-	if (e->ino)
+	f = malloc(sizeof(*f));
+	if (!f)
 		return;
-	*e = (struct entry){ dev, ino, hash, build_id ? strdup(build_id) : NULL };
-	s->n++;
+	*f = (struct file){ .key = key, .build_id = build_id ? strdup(build_id) : NULL };
+	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
+	if (!f->hh.tbl) {
+		free(f->build_id);
+		free(f);
+	}
 }
 
 bool seen_has(const struct seen *s, uint64_t dev, uint64_t ino, const char *name, const char **ret_build_id)
 {
-	const struct entry *e = find(s, dev, ino, 0);
+	const struct file *f = find(s, dev, ino, 0);
 
-	if (!e->ino)
-		e = find(s, dev, ino, hash_name(s, name));
-	if (!e->ino)
+	if (!f)
+		f = find(s, dev, ino, hash_name(name));
+	if (!f)
 		return false;
 	if (ret_build_id)
-		*ret_build_id = e->build_id;
+		*ret_build_id = f->build_id;
 	return true;
 }

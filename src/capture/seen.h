@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The mapped files that were looked at. The traced processes choose how many there are and what they are
- * called: a look-up takes the same time with any number, and the memory is bounded (some 3 MB).
+ * called: a look-up takes the same time with any number, and the memory is bounded (some 4 MB).
  */
 #ifndef INFTRACE_SEEN_H
 #define INFTRACE_SEEN_H

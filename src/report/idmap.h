@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A hash map from numbers to numbers. */
+/* A hash map from numbers to numbers, 16 bytes each: there is one for every step (see util/map.h). */
 #ifndef INFTRACE_REPORT_IDMAP_H
 #define INFTRACE_REPORT_IDMAP_H
 

@@ -56,6 +56,7 @@ enum intern_kind {
 	INTERN_NAME = 2,
 	INTERN_ANNOTATION = 3,
 	INTERN_WORD = 29, /* of an annotation's text */
+	INTERN_KINDS,
 };
 
 /* Of what a track is. */

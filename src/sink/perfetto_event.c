@@ -4,22 +4,22 @@
 #include <stdlib.h>
 
 #include "sink/perfetto.h"
+#include "util/map.h"
 
-#define INTERNS_FIRST 512
 #define INTERNS_RECENT_BITS 10
 #define WORDS_MAX (1 << 15) /* with more names than this, texts of arguments are written out */
 #define NAME_MAX_LEN 512    /* of symbols, more of which says nothing to a reader */
 
 struct intern {
-	char *text; /* NULL: the slot is empty */
-	uint64_t hash;
+	UT_hash_handle hh;
 	enum intern_kind kind;
 	uint32_t iid;
+	char text[];
 };
 
 struct interns {
-	struct intern *table; /* open addressing */
-	size_t n, size;
+	struct intern *by_text[INTERN_KINDS];
+	size_t n;
 	/* by the place of the text in memory, which for most is the same each time */
 	struct recent {
 		const char *place, *text;
@@ -32,45 +32,32 @@ int interns_new(struct interns **ret_interns)
 {
 	struct interns *in = calloc(1, sizeof(*in));
 
-	if (in)
-		in->table = calloc(INTERNS_FIRST, sizeof(*in->table));
-	if (!in || !in->table) {
-		free(in);
+	if (!in)
 		return -ENOMEM;
-	}
-	in->size = INTERNS_FIRST;
 	*ret_interns = in;
 	return 0;
 }
 
-void interns_free(struct interns *in)
-{
-	if (!in)
-		return;
-	for (size_t i = 0; i < in->size; i++)
-		free(in->table[i].text);
-	free(in->table);
-	free(in);
-}
-
 void interns_reset(struct interns *in)
 {
-	for (size_t i = 0; i < in->size; i++)
-		free(in->table[i].text);
-	memset(in->table, 0, in->size * sizeof(*in->table));
+	struct intern *e, *next;
+
+	for (size_t kind = 0; kind < INTERN_KINDS; kind++) {
+		HASH_ITER(hh, in->by_text[kind], e, next)
+		{
+			HASH_DEL(in->by_text[kind], e);
+			free(e);
+		}
+	}
 	memset(in->recent, 0, sizeof(in->recent));
 	in->n = 0;
 }
 
-static struct intern *find_slot(
-	struct intern *table, size_t size, enum intern_kind kind, const char *text, uint64_t hash)
+void interns_free(struct interns *in)
 {
-	size_t i = hash & (size - 1);
-
-	while (table[i].text &&
-		(table[i].hash != hash || table[i].kind != kind || strcmp(table[i].text, text)))
-		i = (i + 1) & (size - 1);
-	return &table[i];
+	if (in)
+		interns_reset(in);
+	free(in);
 }
 
 /* 2^64 / golden ratio: the upper bits are mixed best */
@@ -79,24 +66,6 @@ static inline struct recent *recent_of(struct interns *in, enum intern_kind kind
 	uint64_t hash = ((uintptr_t)text ^ (uint64_t)kind << 40) * 0x9e3779b97f4a7c15ull;
 
 	return &in->recent[hash >> (64 - INTERNS_RECENT_BITS)];
-}
-
-static int interns_grow(struct interns *in)
-{
-	struct intern *table = calloc(2 * in->size, sizeof(*table));
-
-	if (!table)
-		return -ENOMEM;
-	for (size_t i = 0; i < in->size; i++) {
-		const struct intern *old = &in->table[i];
-
-		if (old->text)
-			*find_slot(table, 2 * in->size, old->kind, old->text, old->hash) = *old;
-	}
-	free(in->table);
-	in->table = table;
-	in->size *= 2;
-	return 0;
 }
 
 static char *put_intern(char *p, const struct intern *in)
@@ -119,58 +88,63 @@ static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char *
 
 void interns_begin(struct perfetto_sink *s, bool dropped)
 {
-	const struct interns *in = s->interns;
 	uint64_t flags = SEQUENCE_F_CLEARED;
+	const struct intern *e = NULL;
 	char *packet, *data, *begin, *p;
-	size_t i = 0;
+	size_t kind = 0;
 
 	do {
 		begin = p = intern_packet_begin(s, flags, &packet);
 		if (flags)
 			p = proto_u64(p, dropped ? PACKET_DROPPED : PACKET_FIRST, 1);
 		p = proto_open(p, PACKET_INTERNED, &data);
-		for (; i < in->size && (size_t)(p - begin) < WRITER_EVENT_MAX / 2; i++) {
-			if (in->table[i].text)
-				p = put_intern(p, &in->table[i]);
+		while ((e || kind < INTERN_KINDS) && (size_t)(p - begin) < WRITER_EVENT_MAX / 2) {
+			if (!e)
+				e = s->interns->by_text[kind++];
+			if (!e)
+				continue;
+			p = put_intern(p, e);
+			e = e->hh.next;
 		}
 		packet_end(s, packet, proto_close(data, p));
 		flags = 0;
-	} while (i < in->size);
+	} while (e || kind < INTERN_KINDS);
 }
 
-static void intern_new(struct perfetto_sink *s, struct intern *e)
+static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
+	struct intern *e = malloc(sizeof(*e) + len + 1);
 	char *packet, *data, *p;
 
-	e->iid = (uint32_t)++s->interns->n;
+	if (!e)
+		return NULL;
+	e->kind = kind;
+	e->iid = (uint32_t)s->interns->n + 1;
+	memcpy(e->text, text, len + 1);
+	HASH_ADD(hh, s->interns->by_text[kind], text, len, e);
+	if (!e->hh.tbl) {
+		free(e);
+		return NULL;
+	}
+	s->interns->n++;
 	p = intern_packet_begin(s, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_intern(p, e);
 	packet_end(s, packet, proto_close(data, p));
+	return e;
 }
 
 static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
-	struct interns *in = s->interns;
-	uint64_t hash = 0xcbf29ce484222325 ^ kind; /* FNV-1a */
-	struct recent *recent;
+	struct recent *recent = recent_of(s->interns, kind, text);
+	size_t len = strlen(text);
 	struct intern *e;
 
-	for (const char *p = text; *p; p++)
-		hash = (hash ^ (unsigned char)*p) * 0x100000001b3;
-	hash ^= hash >> 32;
-	if (2 * in->n >= in->size && interns_grow(in))
+	HASH_FIND(hh, s->interns->by_text[kind], text, len, e);
+	if (!e)
+		e = intern_new(s, kind, text, len);
+	if (!e)
 		return 0;
-	e = find_slot(in->table, in->size, kind, text, hash);
-	if (!e->text) {
-		e->text = strdup(text);
-		if (!e->text)
-			return 0;
-		e->hash = hash;
-		e->kind = kind;
-		intern_new(s, e);
-	}
-	recent = recent_of(in, kind, text);
 	*recent = (struct recent){ .place = text, .text = e->text, .kind = kind, .iid = e->iid };
 	return e->iid;
 }

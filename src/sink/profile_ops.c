@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "util/map.h"
+
 #define NAMES_MAX 1024 /* of operators; those beyond are "other" */
 #define NAME_LEN 64
-#define NAME_HASH (2 * NAMES_MAX)
 #define NAME_CACHE 256
 #define STEP_WAYS 4
 #define STEP_SETS 256
@@ -47,9 +48,10 @@ struct ended_step {
 struct profile_ops {
 	struct profile_lines *lines;
 	const struct recording *rec;
-	char names[NAMES_MAX][NAME_LEN];
-	uint32_t n_names;
-	uint16_t by_text[NAME_HASH]; /* number + 1 */
+	struct name {
+		char text[NAME_LEN];
+		UT_hash_handle hh;
+	} names[NAMES_MAX], *by_text;
 	struct {
 		const char *name;
 		uint32_t number;
@@ -65,31 +67,21 @@ struct profile_ops {
 
 /* ---- names ---- */
 
-static uint32_t hash_text(const char *text)
-{
-	uint32_t h = 2166136261u; /* FNV-1a */
-
-	for (; *text; text++)
-		h = (h ^ (uint8_t)*text) * 16777619u;
-	return h;
-}
-
 /* The number of an operator's name as it stands in the profile. */
 static uint32_t name_number(struct profile_ops *o, const char *text)
 {
-	uint32_t i = hash_text(text) % NAME_HASH, number;
+	uint32_t n = HASH_COUNT(o->by_text);
+	struct name *name;
 
-	while (o->by_text[i]) {
-		number = o->by_text[i] - 1u;
-		if (!strcmp(o->names[number], text))
-			return number;
-		i = (i + 1) % NAME_HASH;
-	}
-	if (o->n_names == NAMES_MAX)
+	HASH_FIND_STR(o->by_text, text, name);
+	if (name)
+		return (uint32_t)(name - o->names);
+	if (n == NAMES_MAX)
 		return 0;
-	memcpy(o->names[o->n_names], text, strlen(text) + 1);
-	o->by_text[i] = (uint16_t)++o->n_names;
-	return o->n_names - 1;
+	name = &o->names[n];
+	strcpy(name->text, text);
+	HASH_ADD_STR(o->by_text, text, name);
+	return name->hh.tbl ? n : 0;
 }
 
 /* An address stays, but what is there may change, when an engine's own names are read. */
@@ -100,7 +92,7 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 	size_t len = strnlen(name, NAME_LEN - 2);
 
 	if (o->by_address[i].name == name &&
-		!strncmp(o->names[o->by_address[i].number], name, NAME_LEN - 2))
+		!strncmp(o->names[o->by_address[i].number].text, name, NAME_LEN - 2))
 		return o->by_address[i].number;
 	memcpy(text, name, len);
 	text[len] = 0;
@@ -153,7 +145,7 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
 
 	for (uint32_t i = 0; i < s->n; i++) {
 		size_t need =
-			2 * FMT_JSON_STR_MAX(strlen(o->names[i]) + 4) + FMT_U64_MAX + FMT_US_MAX;
+			2 * FMT_JSON_STR_MAX(strlen(o->names[i].text) + 4) + FMT_U64_MAX + FMT_US_MAX;
 
 		if (!s->list[i].n)
 			continue;
@@ -183,12 +175,12 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	p = add_u64(p, ",\"ops\":", n);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
-			p = fmt_u64(add_name(p, "n_", o->names[i]), s->list[i].n);
+			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
 	}
 	p = add_us(p, "},\"stage_us\":{\"total\":", ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
-			p = fmt_us(add_name(p, "", o->names[i]), s->list[i].ns);
+			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
 	}
 	*p++ = '}';
 	memset(s->list, 0, s->n * sizeof(*s->list));
@@ -432,6 +424,7 @@ void profile_ops_free(struct profile_ops *o)
 	for (size_t i = 0; i < o->n_processes; i++)
 		free(o->processes[i].sums.list);
 	free(o->processes);
+	HASH_CLEAR(hh, o->by_text);
 	free(o);
 }
 

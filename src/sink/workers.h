@@ -33,7 +33,7 @@ struct worker;
 
 /* All zero is one without threads. */
 struct workers {
-	struct worker *slots; /* open addressing by tid */
+	struct worker *slots; /* open addressing by tid: every record looks here (see util/map.h) */
 	size_t cap, used;
 	uint64_t now_ns; /* of the newest thread's birth or death */
 	uint32_t crews;  /* processes that have had a short-lived thread */

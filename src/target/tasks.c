@@ -7,7 +7,7 @@
 
 #include "target/process.h"
 
-/* Open addressing by tid. At half load those that nothing is heard of any more leave, and the table
+/* Open addressing by tid, since every record looks here (see util/map.h). At half load those that nothing is heard of any more leave, and the table
  * grows if that was not enough. A reused tid reuses its slot. */
 struct tasks {
 	struct task *slots;
