@@ -14,7 +14,7 @@ struct intern {
 	UT_hash_handle hh;
 	enum intern_kind kind;
 	uint32_t iid;
-	char text[];
+	char *text; /* by itself: texts next to one another are in the cache when records compare them */
 };
 
 struct interns {
@@ -46,6 +46,7 @@ void interns_reset(struct interns *in)
 		HASH_ITER(hh, in->by_text[kind], e, next)
 		{
 			HASH_DEL(in->by_text[kind], e);
+			free(e->text);
 			free(e);
 		}
 	}
@@ -113,16 +114,18 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 
 static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
 {
-	struct intern *e = malloc(sizeof(*e) + len + 1);
+	struct intern *e = calloc(1, sizeof(*e));
 	char *packet, *data, *p;
 
 	if (!e)
 		return NULL;
 	e->kind = kind;
 	e->iid = (uint32_t)s->interns->n + 1;
-	memcpy(e->text, text, len + 1);
-	HASH_ADD(hh, s->interns->by_text[kind], text, len, e);
+	e->text = strdup(text);
+	if (e->text)
+		HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
 	if (!e->hh.tbl) {
+		free(e->text);
 		free(e);
 		return NULL;
 	}
