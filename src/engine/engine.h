@@ -120,7 +120,7 @@ struct engine {
 
 struct probe_table {
 	struct probe_spec *specs;
-	size_t n;
+	size_t n, cap;
 	struct engine **engines;
 	size_t n_engines;
 	size_t left_out; /* matches of globs for which there was no room */

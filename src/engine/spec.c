@@ -36,15 +36,20 @@ const char *probe_role_name(enum probe_role role)
 
 struct probe_spec *spec_append(struct probe_table *pt, const char *library, const char *symbol)
 {
-	struct probe_spec *specs, *s;
+	struct probe_spec *s;
 
 	if (pt->n >= SPECS_MAX)
 		return NULL;
-	specs = realloc(pt->specs, (pt->n + 1) * sizeof(*specs));
-	if (!specs)
-		return NULL;
-	pt->specs = specs;
-	s = &specs[pt->n];
+	if (pt->n == pt->cap) {
+		size_t cap = pt->cap ? 2 * pt->cap : 16;
+		struct probe_spec *specs = realloc(pt->specs, cap * sizeof(*specs));
+
+		if (!specs)
+			return NULL;
+		pt->specs = specs;
+		pt->cap = cap;
+	}
+	s = &pt->specs[pt->n];
 	*s = (struct probe_spec){ .name_arg = -1, .name_part = -1, .handle_arg = -1 };
 	s->is_usdt = !strncmp(symbol, SPEC_USDT, strlen(SPEC_USDT));
 	s->is_glob = strpbrk(symbol, "*?[") && !strstr(symbol, "()");
