@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=bash
 #
-# Shared by the scripts in this folder. Sets TOP, the top of the checkout.
+# Shared by the scripts in this directory. Sets TOP, the top of the checkout.
 
 set -eu -o pipefail
 

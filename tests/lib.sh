@@ -5,7 +5,7 @@
 #
 #   . "$(dirname "$0")/../lib.sh"
 #
-# and gets: TOP, the checkout; INFTRACE, the binary; TMP, a folder of its own that is removed at
+# and gets: TOP, the checkout; INFTRACE, the binary; TMP, a directory of its own that is removed at
 # the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its
 # end whatever "background" started is killed; the exit code is 1 when a check failed, and a
 # script that dies on the way says so as a failure.

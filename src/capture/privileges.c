@@ -6,7 +6,7 @@
 #include "util/confine.h"
 
 /* bpf() and uprobes for what is mapped and born from here on; /proc and the mapped files of other
- * users' processes; files and folders of the user, whom they are given to, at each window, dump and
+ * users' processes; files and directories of the user, whom they are given to, at each window, dump and
  * rotation; SIGTERM for a COMMAND of somebody else; descriptors for links of many targets. */
 #define KEPT                                                                                    \
 	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) |        \

@@ -47,7 +47,7 @@ static const struct argp_option options[] = {
 		"end when less than this is free where the files are (default: 5% or 1GB, the less); 0: fill it", 2 },
 	{ "max-files", OPT_MAX_FILES, "N", 0, "with --max-size: keep the newest N files", 2 },
 	{ "output-dir", OPT_OUTPUT_DIR, "DIR", 0,
-		"folder of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
+		"directory of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
 		"and profile_pidPID_MS.jsonl, with -a one trace_system_MS.json (default: the current one)",
 		2 },
 	{ "format", OPT_FORMAT, "LIST", 0,

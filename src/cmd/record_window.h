@@ -23,7 +23,7 @@ void record_strings_free(struct record_strings *strings);
  */
 int record_window_environment(struct record_options *o, struct record_strings *strings);
 
-/* Whether the options fit each other, the default ones, and the output folder, which is made. One
+/* Whether the options fit each other, the default ones, and the output directory, which is made. One
  * line has been printed on failure; -EINVAL (usage) or another errno. */
 int record_window_check(struct record_options *o);
 

@@ -24,7 +24,7 @@ static void add_number(struct json_object *o, const char *key, uint64_t v)
 	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
 }
 
-/* Clients have folders of their own. */
+/* Clients have directories of their own. */
 static struct json_object *new_path(const char *name)
 {
 	char cwd[PATH_MAX], path[2 * PATH_MAX];

@@ -14,16 +14,16 @@
 #include "util/log.h"
 #include "util/user.h"
 
-#define FOLDER_EVENTS                                                                          \
+#define DIRECTORY_EVENTS                                                                       \
 	(IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | \
 		IN_ONLYDIR)
-/* while the folder is missing, in the nearest one above it */
+/* while the directory is missing, in the nearest one above it */
 #define ABOVE_EVENTS (IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
-#define WATCH_TRIES 16 /* folders come and go while one is looked for */
+#define WATCH_TRIES 16 /* directories come and go while one is looked for */
 #define EVENTS_BYTES 16384
 
 struct flag {
-	char path[PATH_MAX], folder[PATH_MAX];
+	char path[PATH_MAX], directory[PATH_MAX];
 	const char *name; /* the last part of path */
 	uid_t user;
 	int fd;
@@ -50,7 +50,7 @@ static int check_file(const struct flag *f, char *why, size_t size)
 		err = -EINVAL;
 		snprintf(why, size, "it is %s, not a regular file",
 			S_ISLNK(st.st_mode)   ? "a symbolic link"
-			: S_ISDIR(st.st_mode) ? "a folder"
+			: S_ISDIR(st.st_mode) ? "a directory"
 					      : "a special file");
 	} else if (st.st_uid && st.st_uid != f->user) {
 		err = -EPERM;
@@ -76,7 +76,7 @@ static bool look(struct flag *f)
 	return !err;
 }
 
-/* ---- the folder ---- */
+/* ---- the directory ---- */
 
 static void drop(struct flag *f, int *wd)
 {
@@ -85,14 +85,14 @@ static void drop(struct flag *f, int *wd)
 	*wd = -1;
 }
 
-/* Watches the nearest folder above the one that is missing. */
+/* Watches the nearest directory above the one that is missing. */
 static int watch_above(struct flag *f)
 {
 	char path[PATH_MAX];
 	size_t n;
 	int wd;
 
-	memcpy(path, f->folder, sizeof(path));
+	memcpy(path, f->directory, sizeof(path));
 	do {
 		n = strlen(path);
 		while (n > 1 && path[n - 1] != '/')
@@ -110,11 +110,11 @@ static int watch_above(struct flag *f)
 	return 0;
 }
 
-/* 0: the folder is watched; 1: the nearest one above it, for it is missing. */
+/* 0: the directory is watched; 1: the nearest one above it, for it is missing. */
 static int watch(struct flag *f)
 {
 	for (int i = 0; i < WATCH_TRIES; i++) {
-		int wd = inotify_add_watch(f->fd, f->folder, FOLDER_EVENTS), above, err;
+		int wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS), above, err;
 
 		if (wd >= 0) {
 			if (wd == f->above_wd) /* a bind mount: the same one */
@@ -129,7 +129,7 @@ static int watch(struct flag *f)
 		err = watch_above(f);
 		if (err)
 			return err;
-		/* watched before the folder was looked for: nothing is missed */
+		/* watched before the directory was looked for: nothing is missed */
 		if (f->above_wd == above)
 			return 1;
 	}
@@ -144,8 +144,8 @@ static void give_up(struct flag *f, const char *why)
 		why);
 }
 
-/* The folder is not at its place any more. */
-static void folder_gone(struct flag *f, const char *what)
+/* The directory is not at its place any more. */
+static void directory_gone(struct flag *f, const char *what)
 {
 	int err;
 
@@ -154,13 +154,13 @@ static void folder_gone(struct flag *f, const char *what)
 	if (err < 0)
 		give_up(f, strerror(-err));
 	else
-		log_warn("the folder of the flag file %s was %s; %s", f->path, what,
+		log_warn("the directory of the flag file %s was %s; %s", f->path, what,
 			err ? "its window stays closed until it is back" : "it is there again");
 }
 
 /* ---- events ---- */
 
-static void folder_event(struct flag *f, const struct inotify_event *e)
+static void directory_event(struct flag *f, const struct inotify_event *e)
 {
 	bool mine = e->len && !strcmp(e->name, f->name);
 
@@ -173,9 +173,9 @@ static void folder_event(struct flag *f, const struct inotify_event *e)
 		f->wd = -1;
 	/* what is mounted there later cannot be told from what lies below */
 	if (e->mask & IN_UNMOUNT)
-		give_up(f, "its folder was unmounted");
+		give_up(f, "its directory was unmounted");
 	else
-		folder_gone(f, e->mask & IN_IGNORED ? "removed" : "moved");
+		directory_gone(f, e->mask & IN_IGNORED ? "removed" : "moved");
 }
 
 static void above_event(struct flag *f, const struct inotify_event *e)
@@ -191,10 +191,10 @@ static void above_event(struct flag *f, const struct inotify_event *e)
 	if (err < 0)
 		give_up(f, strerror(-err));
 	else if (!err)
-		log_info("the folder of the flag file %s is back", f->path);
+		log_info("the directory of the flag file %s is back", f->path);
 }
 
-/* Events were lost, maybe those of the folder, too. */
+/* Events were lost, maybe those of the directory, too. */
 static void overflow(struct flag *f)
 {
 	int err;
@@ -219,7 +219,7 @@ static int drain(struct flag *f)
 			if (e->mask & IN_Q_OVERFLOW)
 				overflow(f);
 			else if (e->wd == f->wd)
-				folder_event(f, e);
+				directory_event(f, e);
 			else if (e->wd == f->above_wd)
 				above_event(f, e);
 		}
@@ -246,7 +246,7 @@ int flag_read(struct flag *f, bool *ret_there)
 
 /* ---- open ---- */
 
-/* A relative path is one of the folder of now, also when that is moved. */
+/* A relative path is one of the current directory, also when that is moved. */
 static int set_path(struct flag *f, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -259,7 +259,7 @@ static int set_path(struct flag *f, const char *path)
 	}
 	if (*path != '/' && !getcwd(cwd, sizeof(cwd))) {
 		n = -errno;
-		log_error("--window-flag: %s: the folder of now: %s", path, strerror(-n));
+		log_error("--window-flag: %s: the current directory: %s", path, strerror(-n));
 		return n;
 	}
 	n = snprintf(f->path, sizeof(f->path), "%s%s%s", cwd, *cwd ? "/" : "", path);
@@ -269,7 +269,7 @@ static int set_path(struct flag *f, const char *path)
 	}
 	f->name = strrchr(f->path, '/') + 1;
 	n = (int)(f->name - f->path) - 1;
-	memcpy(f->folder, f->path, (size_t)(n ? n : 1));
+	memcpy(f->directory, f->path, (size_t)(n ? n : 1));
 	return 0;
 }
 
@@ -290,10 +290,11 @@ static int watch_first(struct flag *f)
 
 	f->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (f->fd >= 0)
-		f->wd = inotify_add_watch(f->fd, f->folder, FOLDER_EVENTS);
+		f->wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS);
 	if (f->wd < 0) {
 		err = -errno;
-		log_error("--window-flag: cannot watch folder %s: %s", f->folder, watch_error(err));
+		log_error("--window-flag: cannot watch directory %s: %s", f->directory,
+			watch_error(err));
 		return err;
 	}
 	/* watched first: nothing that happens from here on is missed */

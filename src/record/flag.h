@@ -11,7 +11,7 @@
 struct flag;
 
 /*
- * Watches the folder of `path`, which must exist. A file there that is no regular one (a symbolic
+ * Watches the directory of `path`, which must exist. A file there that is no regular one (a symbolic
  * link, too), or belongs to somebody else than root or the user who has called inftrace or its
  * sudo, is refused: here with an error, later with a warning, and does not count as there. On
  * failure one line has been printed; -EINVAL, -EPERM (refused), or what the system says.

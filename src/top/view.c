@@ -47,11 +47,11 @@ struct top {
 
 /* ---- what is written meanwhile ---- */
 
-/* A COMMAND may write much; where there is no folder for it, memory must do. */
+/* A COMMAND may write much; where there is no directory for it, memory must do. */
 static int open_held(void)
 {
-	const char *folder = getenv("TMPDIR");
-	int fd = open(folder && *folder ? folder : P_tmpdir,
+	const char *directory = getenv("TMPDIR");
+	int fd = open(directory && *directory ? directory : P_tmpdir,
 		O_TMPFILE | O_RDWR | O_CLOEXEC | O_APPEND, 0600);
 
 	return fd >= 0 ? fd : memfd_create("held", MFD_CLOEXEC);

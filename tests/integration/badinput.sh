@@ -20,7 +20,7 @@ mkdir "$work"
 chmod 777 "$TMP" "$work"
 cd "$work" || exit
 
-# bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty folder, which stays empty.
+# bad NAME WANTED_RC PATTERN ARG...: inftrace record ARG... in an empty directory, which stays empty.
 bad() {
 	local name=$1 wanted=$2 pattern=$3 rc=0 left
 	shift 3
@@ -95,12 +95,12 @@ done
 
 # ---- where to write ----
 
-mkdir "$TMP/folder.json" "$TMP/readonly"
+mkdir "$TMP/directory.json" "$TMP/readonly"
 chmod 555 "$TMP/readonly"
 touch "$TMP/file"
-bad "-o in a missing folder" 1 '/nowhere/x.json: No such file' -o /nowhere/x.json -p "$target"
+bad "-o in a missing directory" 1 '/nowhere/x.json: No such file' -o /nowhere/x.json -p "$target"
 bad "-o below a file" 1 "file/x.json: Not a directory" -o "$TMP/file/x.json" -p "$target"
-bad "-o a directory" 2 "folder.json is a directory: give the name of a file" -o "$TMP/folder.json" -p "$target"
+bad "-o a directory" 2 "directory.json is a directory: give the name of a file" -o "$TMP/directory.json" -p "$target"
 bad "-o where nothing can be created" 1 '/proc/x.json: ' -o /proc/x.json -p "$target"
 bad "-o without a suffix that is known" 2 'x.txt: the name must end in' -o x.txt -p "$target"
 bad "-o with nothing but a suffix" 2 "the name must end in" -o .json -p "$target"
@@ -108,7 +108,7 @@ bad "-o with an empty name" 2 'the name must end in' -o '' -p "$target"
 bad "-o with control bytes" 2 'the name must end in' -o $'x\n\e[31m.txt' -p "$target"
 bad "one good, one bad -o" 1 '/nowhere/' -o x.json -o /nowhere/x.json -p "$target"
 bad "two outputs to stdout" 2 'only one output can go to stdout' -o - --profile - -p "$target"
-bad "--profile is a directory" 2 "folder.json is a directory: give the name of a file" --profile "$TMP/folder.json" -p "$target"
+bad "--profile is a directory" 2 "directory.json is a directory: give the name of a file" --profile "$TMP/directory.json" -p "$target"
 bad "--profile below a file" 1 "$TMP/file/x" --profile "$TMP/file/x" -p "$target"
 mkdir "$TMP/own"
 ln -s /dev/full "$TMP/own/full.json"
@@ -182,11 +182,11 @@ bad "--output-dir is a file" 1 "into $TMP/file: Not a directory" --window manual
 bad "--output-dir below a file" 1 "into $TMP/file/x: Not a directory" --window manual --output-dir "$TMP/file/x" -p "$target"
 bad "--output-dir where nothing can be created" 1 'into /proc/x: ' --window manual --output-dir /proc/x -p "$target"
 ln -s file "$TMP/link"
-bad "--window-flag in a missing folder" 1 '/nowhere: No such file' --window-flag /nowhere/flag -p "$target"
+bad "--window-flag in a missing directory" 1 '/nowhere: No such file' --window-flag /nowhere/flag -p "$target"
 bad "--window-flag below a file" 1 "$TMP/file: Not a directory" --window-flag "$TMP/file/flag" -p "$target"
 bad "--window-flag is a symbolic link" 2 "$TMP/link: it is a symbolic link, not a regular file" \
 	--window-flag "$TMP/link" -p "$target"
-bad "--window-flag is a folder" 2 "$TMP/readonly: it is a folder" --window-flag "$TMP/readonly" -p "$target"
+bad "--window-flag is a directory" 2 "$TMP/readonly: it is a directory" --window-flag "$TMP/readonly" -p "$target"
 bad "--window-flag without a name" 2 "'/tmp/' names no file" --window-flag /tmp/ -p "$target"
 touch "$TMP/theirs"
 chown 4711 "$TMP/theirs"
@@ -207,7 +207,7 @@ bad "--concurrency" 2 '^inftrace: --concurrency: ' --concurrency 0 -p "$target"
 
 bad "unknown engine" 2 "no preset named nonsense.* inftrace engines lists them" --engine nonsense -p "$target"
 bad "a preset that is not there" 1 'nowhere.json: No such file' --engine /nowhere.json -p "$target"
-bad "a preset that is a directory" 2 'folder.json is a directory: give ' --engine "$TMP/folder.json" -p "$target"
+bad "a preset that is a directory" 2 'directory.json is a directory: give ' --engine "$TMP/directory.json" -p "$target"
 preset=$TMP/preset.json
 # preset NAME PATTERN TEXT
 preset() {
@@ -240,7 +240,7 @@ done
 head -c 100 "$TMP/storm" >"$TMP/cut"
 bad "-u on a file that is not there" 1 '/nowhere: No such file' --engine none -u /nowhere:f -p "$target"
 bad "-u on a text" 1 '/etc/passwd: not an ELF file' --engine none -u /etc/passwd:f -p "$target"
-bad "-u on a folder" 1 "$TMP" --engine none -u "$TMP:f" -p "$target"
+bad "-u on a directory" 1 "$TMP" --engine none -u "$TMP:f" -p "$target"
 bad "-u on a cut ELF file" 1 "$TMP/cut" --engine none -u "$TMP/cut:f" -p "$target"
 bad "-u on a missing function" 1 'no function storm_stop; nearest: storm_step' --engine none \
 	-u "$TMP/storm:storm_stop" -p "$target"
@@ -260,7 +260,7 @@ chmod 755 "$TMP/script"
 bad "no such command" 1 'cannot run nonsense: No such file' -- nonsense
 bad "no such path" 1 'cannot run ./nonsense: No such file' -- ./nonsense
 bad "not executable" 1 'cannot run /etc/passwd: Permission denied' -- /etc/passwd
-bad "a folder" 1 'cannot run /etc: Is a directory' -- /etc
+bad "a directory" 1 'cannot run /etc: Is a directory' -- /etc
 bad "interpreter missing" 1 'cannot run .*/script: No such file' -q -o x.json -- "$TMP/script"
 bad "a name with control bytes" 1 'cannot run .*: No such file' -- $'non\n\e[31msense'
 
@@ -269,7 +269,7 @@ bad "a name with control bytes" 1 'cannot run .*: No such file' -- $'non\n\e[31m
 as=(setpriv --reuid 65534 --clear-groups --)
 bad "not root" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -p "$target"
 bad "not root, with a command" 3 'CAP_BPF.*CAP_PERFMON.*root' -o x.json -- true
-bad "not root, folder not writable" 1 'readonly/x.json: Permission denied' -o "$TMP/readonly/x.json" -p "$target"
+bad "not root, directory not writable" 1 'readonly/x.json: Permission denied' -o "$TMP/readonly/x.json" -p "$target"
 for drop in bpf perfmon; do
 	as=(setpriv --bounding-set "-$drop,-sys_admin" --)
 	bad "without CAP_${drop^^}" 3 "CAP_${drop^^}" -o x.json -p "$target"

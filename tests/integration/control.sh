@@ -116,7 +116,7 @@ check_rc "a long reason" 2 'more than 255 bytes' ctl dump --reason "$(printf %02
 caller one
 one=$CALLER
 record whole -o whole.json -p "$one"
-same "mode of the folder" "$(stat -c '%a %U %F' $SOCKETS)" "700 root directory"
+same "mode of the directory" "$(stat -c '%a %U %F' $SOCKETS)" "700 root directory"
 same "mode of the socket" "$(stat -c '%a %F' "$SOCKETS/$RECORDER.sock")" "600 socket"
 calls one 100
 check_rc "status: what is recorded" 0 "^recorder $RECORDER, [0-9]+ s: .*python3 \($one\)$" ctl status

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# scripts/quickstart, from a folder that is not the checkout: with llama.cpp, with the bundled
+# scripts/quickstart, from a directory that is not the checkout: with llama.cpp, with the bundled
 # engine, and where npm cannot be reached.
 
 # shellcheck source=../lib.sh
@@ -24,8 +24,8 @@ quickstart() {
 		'len([e for e in t if e.get("cat") == "step" and e["ph"] == "X"]) == 65' t=trace.json
 }
 
-mkdir "$TMP/a folder"
-cd "$TMP/a folder" || exit
+mkdir "$TMP/a directory"
+cd "$TMP/a directory" || exit
 
 quickstart bundled --bundled
 

@@ -42,7 +42,7 @@ profile_valid() { # FILE
 	[ ! -s "$1" ] || "$INFTRACE" validate "$1"
 }
 
-# kill_one NUMBER FOLDER: a recording of the storm, killed at a random moment of its first half second
+# kill_one NUMBER DIRECTORY: a recording of the storm, killed at a random moment of its first half second
 kill_one() {
 	local base=$2/kill$1 recorder
 	background "$INFTRACE" record -q -p "$storm" --engine none \

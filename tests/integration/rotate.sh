@@ -68,7 +68,7 @@ same "busy: the summary names 20 files, and counts the others" \
 
 # ---- the newest files, and names that are taken ----
 
-# names FOLDER: of what is there, sorted
+# names DIRECTORY: of what is there, sorted
 names() {
 	(cd "$1" && find . -type f -printf '%P\n' | sort | tr '\n' ' ')
 }

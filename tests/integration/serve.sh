@@ -48,7 +48,7 @@ cp "$TOP/tests/golden/trace_good.json" t.json
 : >empty.json
 echo secret >secret
 ln -s secret link.json
-mkdir folder.json
+mkdir directory.json
 mkfifo fifo.json
 check_rc "no file" 2 'no FILE given' "$INFTRACE" serve
 check_rc "two files" 2 'one FILE only' "$INFTRACE" serve t.json t.json
@@ -57,8 +57,8 @@ check_rc "-p without --live" 2 'needs --live' "$INFTRACE" serve -p 1 t.json
 check_rc "a port too large" 2 'inftrace: --port: 65536 is no port' "$INFTRACE" serve -P 65536 t.json
 check_rc "no port" 2 'inftrace: --port: x is no port' "$INFTRACE" serve -P x t.json
 check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
-check_rc "a folder" 1 'inftrace: cannot serve folder.json: it is a directory' "$INFTRACE" serve folder.json
-check_rc "a folder without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
+check_rc "a directory" 1 'inftrace: cannot serve directory.json: it is a directory' "$INFTRACE" serve directory.json
+check_rc "a directory without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
 check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$INFTRACE" serve fifo.json
 check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
 check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
@@ -100,7 +100,7 @@ answers() {
 get="GET /a_b_c_d_20.json HTTP/1.1"
 host="Host: 127.0.0.1:PORT"
 answers "a path outside" 404 "GET /../../etc/passwd HTTP/1.1" "$host"
-answers "the folder" 404 "GET / HTTP/1.1" "$host"
+answers "the directory" 404 "GET / HTTP/1.1" "$host"
 answers "another name for this machine" 403 "$get" "Host: evil.example:PORT"
 answers "a page of somebody" 403 "$get" "$host" "Origin: https://evil.example"
 answers "a page of the UI" 200 "$get" "$host" "Origin: https://ui.perfetto.dev"

@@ -32,7 +32,7 @@ murmur() { # FIFO
 }
 export -f noise murmur
 
-# outputs FOLDER: options for all four
+# outputs DIRECTORY: options for all four
 outputs() {
 	for kind in json json.gz pftrace pftrace.gz; do
 		echo -o "$1/t.$kind"

@@ -273,7 +273,7 @@ cp "${part[0]}" "$TMP/killed.json"
 check "kill -9: what there is loads" node "$TOP/tests/tools/check_chrome_trace.mjs" "$TMP/killed.json"
 check "kill -9: what there is is valid" "$INFTRACE" validate "$TMP/killed.json"
 
-# others of the same process into the same folder at the same moments
+# others of the same process into the same directory at the same moments
 flag=$TMP/several.on
 recorders=()
 for i in 1 2 3; do
@@ -302,14 +302,14 @@ same "three recorders at once: all calls" \
 
 record gone -e syscalls --window manual -p "$server"
 rm -r "$TMP/gone"
-check_rc "the folder is gone" 1 'window cannot be opened: No such file' timeout 60 "$INFTRACE" start -p "$RECORDER"
+check_rc "the directory is gone" 1 'window cannot be opened: No such file' timeout 60 "$INFTRACE" start -p "$RECORDER"
 finish gone 1
-check "the folder is gone: said" grep -q "^inftrace: cannot create $TMP/gone/trace_pid.*: No such file" "$TMP/gone.log"
+check "the directory is gone: said" grep -q "^inftrace: cannot create $TMP/gone/trace_pid.*: No such file" "$TMP/gone.log"
 record vanishes -e syscalls --window manual -p "$server"
 start
 ask server calls 10
 rm -r "$TMP/vanishes"
-check_rc "the folder goes" 1 'files are not complete: No such file' timeout 60 "$INFTRACE" stop -p "$RECORDER"
+check_rc "the directory goes" 1 'files are not complete: No such file' timeout 60 "$INFTRACE" stop -p "$RECORDER"
 finish vanishes 1
 
 mkdir "$TMP/full"

@@ -110,10 +110,10 @@ static inline int on_open(void *arg, int *ret_fd, struct json_object *reply, cha
 
 static const struct control_ops ops = { on_start, on_stop, on_dump, on_status, on_open };
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 static char top[] = "/tmp/test_control.XXXXXX";
-static char folder[64]; /* of one test; not there yet */
+static char directory[64]; /* of one test; not there yet */
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -136,7 +136,7 @@ static inline const char *path_of(const char *name)
 	static int i;
 
 	i = !i;
-	snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder, name);
+	snprintf(paths[i], sizeof(paths[i]), "%s/%s", directory, name);
 	return paths[i];
 }
 
@@ -152,7 +152,7 @@ static inline int setup(void **state)
 {
 	struct recording *r = calloc(1, sizeof(*r));
 
-	snprintf(folder, sizeof(folder), "%s/run", top);
+	snprintf(directory, sizeof(directory), "%s/run", top);
 	*state = r;
 	return r ? 0 : -1;
 }
@@ -164,12 +164,12 @@ static inline int teardown(void **state)
 	control_free(r->control);
 	json_object_put(r->status);
 	free(r);
-	return remove_all(folder);
+	return remove_all(directory);
 }
 
 static inline void open_control(struct recording *r)
 {
-	assert_int_equal(control_new(&ops, r, folder, &r->control), 0);
+	assert_int_equal(control_new(&ops, r, directory, &r->control), 0);
 }
 
 /* ---- clients ---- */

@@ -37,7 +37,7 @@ static void make_file(const char *name, mode_t mode)
 	close(fd);
 }
 
-static int enter_folder(void **state)
+static int enter_directory(void **state)
 {
 	(void)state;
 	signal(SIGPIPE, SIG_IGN);
@@ -51,7 +51,7 @@ static int enter_folder(void **state)
 	return 0;
 }
 
-static int leave_folder(void **state)
+static int leave_directory(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
@@ -429,5 +429,5 @@ int main(void)
 		cmocka_unit_test(test_descriptors),
 	};
 
-	return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+	return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -17,7 +17,7 @@ static void server_run(struct recording *r)
 	int rounds = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (control_new(&ops, r, folder, &r->control))
+	if (control_new(&ops, r, directory, &r->control))
 		_exit(1);
 	p.fd = control_fd(r->control);
 	for (;;) {
@@ -74,7 +74,7 @@ static const struct control_where *here(void)
 {
 	static struct control_where where;
 
-	where = (struct control_where){ .uid = geteuid(), .directory = folder };
+	where = (struct control_where){ .uid = geteuid(), .directory = directory };
 	return &where;
 }
 
@@ -129,7 +129,7 @@ static void test_find(void **state)
 
 	(void)state;
 	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
 	leave_socket("4194304.sock");
 	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
@@ -339,7 +339,7 @@ static void test_wrong_answers(void **state)
 	(void)state;
 	memset(long_text, ' ', sizeof(long_text) - 1);
 	memcpy(long_text, "{\"ok\":true}", 11);
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		peer.pid = impostor_start(wrong[i].text, wrong[i].times, 0, 0);
 		peer.path = strdup(socket_of(peer.pid));
@@ -361,7 +361,7 @@ static void test_descriptors(void **state)
 	int before, fd;
 
 	(void)state;
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	before = count_fds();
 	for (int n = 0; n <= 8; n++) {
 		peer.pid = impostor_start("{\"ok\":true}", 1, n, 0);
@@ -389,7 +389,7 @@ static void test_impostor(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	pid = impostor_start("{\"ok\":true,\"targets\":[1]}", 1, 0, peer.pid);
 	expect_not_found(0, -ENOENT, "no recording is running");
 	expect_not_found(peer.pid, -ENOENT, "no recording of process");
@@ -400,7 +400,7 @@ static void test_impostor(void **state)
 	/* a directory that others can write is nobody's word */
 	pid = server_start(1);
 	expect_found(0, pid);
-	assert_int_equal(chmod(folder, 0770), 0);
+	assert_int_equal(chmod(directory, 0770), 0);
 	expect_not_found(0, -ENOENT, "no recording is running");
 	server_end(pid);
 }
@@ -419,7 +419,7 @@ static void test_wrong_status(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		pid_t one = impostor_start(statuses[i], 1, 0, 0),
 		      two = impostor_start(statuses[i], 1, 0, 0);
@@ -438,7 +438,7 @@ static void test_wrong_status(void **state)
 	}
 }
 
-/* Names in the folder of another user may lead to sockets that are none of theirs. */
+/* Names in the directory of another user may lead to sockets that are none of theirs. */
 static void test_links(void **state)
 {
 	struct control_peer peer = { .uid = geteuid() }, *peers;
@@ -458,7 +458,7 @@ static void test_links(void **state)
 	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
 	free(peer.path);
 	peer.pid = pid;
-	/* the right file, but not of the user whose folder it is in */
+	/* the right file, but not of the user whose directory it is in */
 	peer.path = strdup(socket_of(pid));
 	assert_int_equal(ask(&peer, "start", NULL, &reply, &g), 0);
 	json_object_put(reply);

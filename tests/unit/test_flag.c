@@ -24,7 +24,7 @@
 #include "stderr.h"
 #include "util/log.h"
 
-static char top[64];    /* a folder of this test's own, the current one */
+static char top[64];    /* a directory of this test's own, the current one */
 static char said[8192]; /* by the last call */
 
 static int setup(void **state)
@@ -221,7 +221,7 @@ static void test_paths(void **state)
 	assert_changes(f, "+");
 	assert_int_equal(chdir(top), 0);
 	flag_free(f);
-	/* the folder may be behind a symbolic link */
+	/* the directory may be behind a symbolic link */
 	assert_int_equal(symlink("dir", "link"), 0);
 	f = open_flag("link/flag");
 	assert_changes(f, "+");
@@ -262,7 +262,7 @@ static void test_refused_at_the_start(void **state)
 	assert_refused("nowhere/flag", -ENOENT, "/nowhere: No such file or directory");
 	touch("file");
 	assert_refused("file/flag", -ENOTDIR, "/file: Not a directory");
-	assert_refused("dir/..", -EINVAL, "/dir/..: it is a folder, not a regular file");
+	assert_refused("dir/..", -EINVAL, "/dir/..: it is a directory, not a regular file");
 	memset(path, 'x', sizeof(path));
 	path[NAME_MAX + 1] = 0;
 	assert_refused(path, -EINVAL, "...: File name too long");
@@ -345,9 +345,9 @@ static void test_owner(void **state)
 	unsetenv("SUDO_UID");
 }
 
-/* ---- the folder ---- */
+/* ---- the directory ---- */
 
-static void test_folder_removed(void **state)
+static void test_directory_removed(void **state)
 {
 	struct flag *f;
 
@@ -380,7 +380,7 @@ static void test_folder_removed(void **state)
 	flag_free(f);
 }
 
-static void test_folder_moved(void **state)
+static void test_directory_moved(void **state)
 {
 	struct flag *f;
 
@@ -402,8 +402,8 @@ static void test_folder_moved(void **state)
 	flag_free(f);
 }
 
-/* With folders above it: as each of them comes back. */
-static void test_folders_above(void **state)
+/* With directories above it: as each of them comes back. */
+static void test_directories_above(void **state)
 {
 	struct flag *f;
 
@@ -444,7 +444,7 @@ static void test_folders_above(void **state)
 	flag_free(f);
 }
 
-static void test_folder_becomes_a_file(void **state)
+static void test_directory_becomes_a_file(void **state)
 {
 	struct flag *f = open_flag("dir/flag");
 
@@ -476,13 +476,13 @@ static int unmount_it(void)
 	ok = ok && !strcmp(changes(f), "-");
 	ok = ok &&
 	     strstr(said,
-		     "can no longer be seen: its folder was unmounted; its window stays closed");
+		     "can no longer be seen: its directory was unmounted; its window stays closed");
 	ok = ok && !strcmp(changes(f), "-") && !*said;
 	flag_free(f);
 	return ok ? 0 : 1;
 }
 
-static void test_folder_unmounted(void **state)
+static void test_directory_unmounted(void **state)
 {
 	pid_t pid = fork();
 	int status;
@@ -538,11 +538,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refused_at_the_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_folder_removed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_folder_moved, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_folders_above, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_folder_becomes_a_file, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_folder_unmounted, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directory_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directory_moved, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directories_above, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directory_becomes_a_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directory_unmounted, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_overflow, setup, teardown),
 	};
 

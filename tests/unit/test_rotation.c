@@ -7,7 +7,7 @@
 
 #include "record/rotate.h"
 
-static char folder[] = "/tmp/test_rotation.XXXXXX";
+static char directory[] = "/tmp/test_rotation.XXXXXX";
 
 static void touch(const char *name)
 {
@@ -20,10 +20,10 @@ static void touch(const char *name)
 static int enter(void **state)
 {
 	(void)state;
-	strcpy(folder + sizeof(folder) - 7, "XXXXXX");
-	if (setup(state) || !mkdtemp(folder))
+	strcpy(directory + sizeof(directory) - 7, "XXXXXX");
+	if (setup(state) || !mkdtemp(directory))
 		return -1;
-	return chdir(folder);
+	return chdir(directory);
 }
 
 static int leave(void **state)
@@ -34,7 +34,7 @@ static int leave(void **state)
 	while (d && (e = readdir(d)))
 		unlink(e->d_name);
 	closedir(d);
-	return chdir("/") || rmdir(folder) || teardown(state);
+	return chdir("/") || rmdir(directory) || teardown(state);
 }
 
 /* The names of the second file and, since a part of the third is there, of the fourth. */

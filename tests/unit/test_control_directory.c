@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Where the control socket is: its folder, its name, and who may use it. */
+/* Where the control socket is: its directory, its name, and who may use it. */
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -17,7 +17,7 @@ static void test_modes(void **state)
 
 	open_control(r);
 	umask(mask);
-	assert_int_equal(stat(folder, &st), 0);
+	assert_int_equal(stat(directory, &st), 0);
 	assert_int_equal(st.st_mode, S_IFDIR | 0700);
 	assert_int_equal(stat(socket_of(getpid()), &st), 0);
 	assert_int_equal(st.st_mode, S_IFSOCK | 0600);
@@ -30,7 +30,7 @@ static void expect_no_control(struct recording *r, int err, const char *why)
 	int got;
 
 	stderr_grab_begin(&g);
-	got = control_new(&ops, r, folder, &r->control);
+	got = control_new(&ops, r, directory, &r->control);
 	text = stderr_grab_end(&g);
 	assert_int_equal(got, err);
 	assert_null(r->control);
@@ -47,30 +47,30 @@ static void test_bad_folders(void **state)
 
 	snprintf(real, sizeof(real), "%s/real", top);
 	assert_int_equal(mkdir(real, 0700), 0);
-	assert_int_equal(symlink(real, folder), 0);
+	assert_int_equal(symlink(real, directory), 0);
 	expect_no_control(r, -ENOTDIR, "links are not followed");
-	assert_int_equal(unlink(folder), 0);
+	assert_int_equal(unlink(directory), 0);
 	assert_int_equal(rmdir(real), 0); /* nothing is in it */
-	close(open(folder, O_CREAT | O_WRONLY, 0600));
+	close(open(directory, O_CREAT | O_WRONLY, 0600));
 	expect_no_control(r, -ENOTDIR, "not a directory");
-	assert_int_equal(unlink(folder), 0);
-	assert_int_equal(mkdir(folder, 0700), 0);
-	assert_int_equal(chmod(folder, 0770), 0);
+	assert_int_equal(unlink(directory), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
+	assert_int_equal(chmod(directory, 0770), 0);
 	expect_no_control(r, -EPERM, "others may write to the directory");
-	assert_int_equal(chmod(folder, 0700), 0);
+	assert_int_equal(chmod(directory, 0700), 0);
 	if (!geteuid()) {
-		assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
+		assert_int_equal(chown(directory, NOBODY, NOBODY), 0);
 		expect_no_control(r, -EPERM, "the directory belongs to user 65534");
 	}
-	assert_int_equal(rmdir(folder), 0);
-	snprintf(folder, sizeof(folder), "%s/missing/run", top);
+	assert_int_equal(rmdir(directory), 0);
+	snprintf(directory, sizeof(directory), "%s/missing/run", top);
 	expect_no_control(r, -ENOENT, "cannot create the directory: No such file");
-	snprintf(folder, sizeof(folder), "%s/run", top);
+	snprintf(directory, sizeof(directory), "%s/run", top);
 	open_control(r);
 }
 
 /* sun_path has room for 108 bytes. */
-static void test_long_folder(void **state)
+static void test_long_directory(void **state)
 {
 	struct recording *r = *state;
 	char path[512], middle[256], name[600];
@@ -108,7 +108,7 @@ static void test_left_behind(void **state)
 	struct recording *r = *state;
 	char own[32];
 
-	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(mkdir(directory, 0700), 0);
 	for (size_t i = 0; i < sizeof(dead) / sizeof(dead[0]); i++)
 		leave_socket(dead[i]);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -134,7 +134,7 @@ static void test_left_behind(void **state)
 	assert_true(there("4194301.sock"));
 }
 
-/* As with two containers that share the folder. */
+/* As with two containers that share the directory. */
 static void test_name_in_use(void **state)
 {
 	struct recording *r = *state, second = { 0 };
@@ -144,7 +144,7 @@ static void test_name_in_use(void **state)
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
 }
 
-/* The modes of folder and socket keep other users away; so does the recorder, where they do not. */
+/* The modes of directory and socket keep other users away; so does the recorder, where they do not. */
 static void test_other_users(void **state)
 {
 	struct recording *r = *state;
@@ -156,7 +156,7 @@ static void test_other_users(void **state)
 		SKIP("needs root");
 	open_control(r);
 	assert_int_equal(chmod(top, 0755), 0);
-	assert_int_equal(chmod(folder, 0755), 0);
+	assert_int_equal(chmod(directory, 0755), 0);
 	assert_int_equal(pipe(fds), 0);
 	for (int open = 0; open < 2; open++) {
 		pid = fork();
@@ -201,7 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_modes),
 		TEST(test_bad_folders),
-		TEST(test_long_folder),
+		TEST(test_long_directory),
 		TEST(test_left_behind),
 		TEST(test_name_in_use),
 		TEST(test_other_users),
