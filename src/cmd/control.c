@@ -11,7 +11,6 @@
 
 #include "cmd/cmd.h"
 #include "io/control_client.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
 #include "util/text.h"
@@ -154,7 +153,7 @@ static void print_text(const char *text)
 {
 	char shown[TEXT_MAX];
 
-	fputs(json_printable(shown, sizeof(shown), text ? text : ""), stdout);
+	fputs(text_printable(shown, sizeof(shown), text ? text : ""), stdout);
 }
 
 /* Each of an array: a name, or {"name", "bytes"}. */

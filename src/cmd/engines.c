@@ -15,9 +15,9 @@
 #include "engine/spec.h"
 #include "target/file.h"
 #include "target/process.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 struct engines_options {
 	pid_t pid;
@@ -101,7 +101,7 @@ static void put_name(const char *name)
 {
 	char text[PATH_MAX];
 
-	fputs(json_printable(text, sizeof(text), name), stdout);
+	fputs(text_printable(text, sizeof(text), name), stdout);
 }
 
 static void print_file(struct scan *s)

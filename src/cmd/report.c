@@ -11,9 +11,9 @@
 #include "cmd/cmd.h"
 #include "io/outfile.h"
 #include "report/report.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define SLOWEST_DEFAULT 10
 #define SLOWEST_MAX 100000

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
-#include "util/json_check.h"
+#include "read/detect.h"
 #include "util/log.h"
+#include "util/text.h"
+#include "validate/check.h"
 
 #define REQUIRE_MAX 64
 
@@ -97,25 +99,25 @@ static bool file_validate(
 {
 	struct json_source source;
 	struct check_report report = { .problem = problem_print };
-	enum check_kind kind = CHECK_NOTHING;
+	enum file_kind kind = FILE_OTHER;
 	char printable[256], buf[160];
 	const char *why = NULL;
 
-	json_printable(printable, sizeof(printable), path);
+	text_printable(printable, sizeof(printable), path);
 	report.ctx = printable;
 	if (json_source_open(&source, path))
 		why = source.error;
 	else
-		kind = check_detect(&source, buf, sizeof(buf), &why);
+		kind = file_detect(&source, buf, sizeof(buf), &why);
 	switch (kind) {
-	case CHECK_NOTHING:
+	case FILE_OTHER:
 		check_problem(&report, "%s", why);
 		break;
-	case CHECK_PROFILE:
+	case FILE_PROFILE:
 		(*profiles)++;
 		check_profile(&source, printable, args->required, args->required_len, &report, out);
 		break;
-	case CHECK_TRACE:
+	case FILE_TRACE:
 		check_trace(&source, printable, &report, out);
 		break;
 	}

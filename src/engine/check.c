@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "util/fmt.h"
-#include "util/json_read.h"
 #include "util/log.h"
+#include "util/text.h"
 
 /* Printable UTF-8; the last character may have been cut off. */
 static bool is_text(const char *s)
@@ -112,7 +112,7 @@ static void describe(const struct probe_spec *s, unsigned int arg, const uint64_
 	if (a->is_string) {
 		memcpy(text, probe_arg_string(s, arg, strs), FUNC_STR_LEN);
 		snprintf(buf, size, "%s is \"%s\"", a->name,
-			json_printable(shown, sizeof(shown), text));
+			text_printable(shown, sizeof(shown), text));
 	} else if (a->names && !check_enum(a->names, vals[arg])) {
 		snprintf(buf, size, "%s is %" PRIu64 ", which is no %s", a->name, vals[arg],
 			a->names->name);

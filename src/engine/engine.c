@@ -19,8 +19,8 @@
 #include "engine/text.h"
 #include "target/elf_pointers.h"
 #include "target/usdt.h"
-#include "util/json_read.h"
 #include "util/log.h"
+#include "util/text.h"
 
 #define PRESET_MAX (1 << 20) /* bytes; the largest of ours has a few thousand */
 #define ENUM_NAMES_MAX 4096
@@ -61,7 +61,7 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
 	log_error("%s:%u: %s: %s", r->path, line_of_key(r, key),
-		json_printable(shown, sizeof(shown), key), why);
+		text_printable(shown, sizeof(shown), key), why);
 	return -EINVAL;
 }
 
@@ -435,7 +435,7 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	s->past_early_return = e->past_early_return && !r->pt->op_detail;
 	if (spec_set_role(s, e->role))
 		return preset_error(r, "role", "%s is not a role",
-			json_printable(shown, sizeof(shown), e->role));
+			text_printable(shown, sizeof(shown), e->role));
 	if (e->usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT))
 		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier or gpu_wait");
 	if (e->outermost && !(s->flags & PROBE_F_SPAN))
@@ -448,10 +448,10 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 		return err;
 	if (e->name && spec_set_name(s, e->name, &why))
 		return preset_error(
-			r, "name", "%s: %s", json_printable(shown, sizeof(shown), e->name), why);
+			r, "name", "%s: %s", text_printable(shown, sizeof(shown), e->name), why);
 	if (e->when && spec_set_when(s, e->when, &why))
 		return preset_error(
-			r, "when", "%s: %s", json_printable(shown, sizeof(shown), e->when), why);
+			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);
 	if (r->pt->op_detail)
 		err = read_arch_args(r, obj, s, true);
 	if (!err)
@@ -673,7 +673,7 @@ static int check_duplicates(const struct reader *r)
 		return err;
 	snprintf(key, sizeof(key), "%.*s", (int)strcspn(at + 1, "\""), at + 1);
 	log_error("%s:%u: %s: %s", r->path, text_line(r->text, at),
-		json_printable(shown, sizeof(shown), key),
+		text_printable(shown, sizeof(shown), key),
 		strchr(key, '\\') ? "a key without escapes is expected" : "is given twice");
 	return -EINVAL;
 }

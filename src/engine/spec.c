@@ -12,9 +12,9 @@
 #include "engine/cond.h"
 #include "engine/name_rule.h"
 #include "target/elf_pointers.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 static const char *const role_names[ROLE_MAX] = {
 	[ROLE_OTHER] = "other",
@@ -280,7 +280,7 @@ static int option_error(const char *option, const char *why)
 	char shown[200];
 
 	log_error("-u %s: %s; write LIB:SYMBOL[(name=EXPR,...)][@role]",
-		json_printable(shown, sizeof(shown), option), why);
+		text_printable(shown, sizeof(shown), option), why);
 	return -EINVAL;
 }
 

@@ -21,9 +21,9 @@
 #include "record.h"
 #include "target/process.h"
 #include "util/clock.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define RETRY_MS 20 /* while a recorder has no room for one more client */
 #define TARGETS_NAMED 8
@@ -267,7 +267,7 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 	pid_t pid = a->peer->pid;
 	char said[CONTROL_MSG_MAX - 64];
 
-	json_printable(said, sizeof(said), a->msg);
+	text_printable(said, sizeof(said), a->msg);
 	switch (a->err) {
 	case -EREMOTEIO:
 		snprintf(msg, CONTROL_MSG_MAX, "%s", said);

@@ -2,7 +2,7 @@
 /*
  * The side of the control socket (control.h) that asks: which recordings there are, and what they
  * answer. No call waits longer than the times below, also for a recorder that is stopped. Answers
- * are another process's words: print them with json_printable().
+ * are another process's words: print them with text_printable().
  *
  *     struct control_where where = { .uid = geteuid() };
  *     struct control_peer p;

@@ -12,11 +12,11 @@
 #include "engine/step_requests.h"
 #include "record/rate.h"
 #include "util/clock.h"
-#include "util/json_read.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/nearest.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #define TIME_TEXT_MAX 32
 
@@ -437,7 +437,7 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
 		memcpy(comm, r->comm, TASK_COMM_LEN);
 		tell(set, t, "process %u (%s) %s%s", r->h.tgid,
-			json_printable(shown, sizeof(shown), comm), how,
+			text_printable(shown, sizeof(shown), comm), how,
 			killed && WCOREDUMP(status) ? ", core dumped" : "");
 		return;
 	}

@@ -7,7 +7,7 @@
 #include "report/object.h"
 #include "report/report.h"
 #include "report/words.h"
-#include "util/json_read.h"
+#include "util/text.h"
 
 static void put_name(struct json_build *b, struct json_object *o, const char *key,
 	const struct model *m, uint32_t name)
@@ -411,7 +411,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	for (size_t i = 0; i < r->n_files; i++)
 		json_append(b, files,
 			json_object_new_string(
-				json_printable(printable, sizeof(printable), r->files[i])));
+				text_printable(printable, sizeof(printable), r->files[i])));
 	json_put(b, o, "files", files);
 	processes = json_new_array(b);
 	for (size_t i = 0; !err && i < r->model.n_processes; i++) {

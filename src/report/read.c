@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "util/json_check.h"
+#include "read/detect.h"
 #include "util/names.h"
 
 /* Eighteen years: what is summed and compared afterwards stays far from what a number can hold. */
@@ -36,10 +36,10 @@ int read_state(const char *key, unsigned int *hint)
 	return -1;
 }
 
-bool read_us(struct json_object *value, int64_t *ret_ns)
+bool read_us(const struct json_node *value, int64_t *ret_ns)
 {
 	int64_t ns;
-	int ret = json_us_to_ns(value, &ns);
+	int ret = node_us_to_ns(value, &ns);
 
 	if (ret < 0 || ns < 0)
 		return false;
@@ -47,13 +47,13 @@ bool read_us(struct json_object *value, int64_t *ret_ns)
 	return true;
 }
 
-bool read_u32(struct json_object *value, uint32_t *ret)
+bool read_u32(const struct json_node *value, uint32_t *ret)
 {
 	int64_t v;
 
-	if (!json_object_is_type(value, json_type_int))
+	if (!node_is(value, JSON_INT))
 		return false;
-	v = json_object_get_int64(value);
+	v = node_s64(value);
 	if (v < 0)
 		return false;
 	*ret = v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
@@ -62,7 +62,7 @@ bool read_u32(struct json_object *value, uint32_t *ret)
 
 int read_file(struct model *m, const char *path, struct read_problems *problems)
 {
-	enum check_kind kind = CHECK_NOTHING;
+	enum file_kind kind = FILE_OTHER;
 	struct json_source source;
 	const char *why = NULL;
 	char buf[160];
@@ -71,15 +71,15 @@ int read_file(struct model *m, const char *path, struct read_problems *problems)
 	if (json_source_open(&source, path))
 		why = source.error;
 	else
-		kind = check_detect(&source, buf, sizeof(buf), &why);
+		kind = file_detect(&source, buf, sizeof(buf), &why);
 	switch (kind) {
-	case CHECK_NOTHING:
+	case FILE_OTHER:
 		read_problem(problems, "%s", why);
 		break;
-	case CHECK_PROFILE:
+	case FILE_PROFILE:
 		err = read_profile(m, &source, path, problems);
 		break;
-	case CHECK_TRACE:
+	case FILE_TRACE:
 		err = read_trace(m, &source, path, problems);
 		break;
 	}

@@ -3,8 +3,10 @@
 #ifndef INFTRACE_REPORT_READ_H
 #define INFTRACE_REPORT_READ_H
 
+#include "read/json_source.h"
 #include "report/model.h"
-#include "util/json_read.h"
+#include "util/json_node.h"
+#include "util/text.h"
 
 struct read_problems {
 	uint64_t count;
@@ -32,8 +34,8 @@ int read_trace(struct model *m, struct json_source *source, const char *path,
 int read_state(const char *key, unsigned int *hint);
 
 /* A time >= 0 of microseconds. */
-bool read_us(struct json_object *value, int64_t *ret_ns);
+bool read_us(const struct json_node *value, int64_t *ret_ns);
 /* A count >= 0; what does not fit becomes UINT32_MAX. */
-bool read_u32(struct json_object *value, uint32_t *ret);
+bool read_u32(const struct json_node *value, uint32_t *ret);
 
 #endif

@@ -7,13 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "read/profile.h"
 #include "report/read.h"
+#include "util/text.h"
 
 struct profile_reader {
 	struct model *m;
-	struct json_reader json;
 	struct read_problems *problems;
 	uint32_t file;          /* its name */
+	uint64_t line;          /* the number of the current one */
 	uint32_t recording;     /* of the lines that come */
 	bool first_step_seen;   /* step 0 of this recording */
 	bool window_ended;      /* the next step is of another recording */
@@ -27,20 +29,8 @@ struct profile_reader {
 
 /* A line that cannot be used. */
 #define LINE_BAD(r, fmt, ...)                                                                    \
-	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->json.value_line, \
+	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->line, \
 		##__VA_ARGS__)
-
-static const char *const required[] = {
-	"event",
-	"commit_sha",
-	"env_hash",
-	"model",
-	"concurrency",
-	"shape",
-	"stage_us",
-	"graph_enabled",
-	"runtime_flags",
-};
 
 /* How a key of a step's shape is read. */
 enum key_type {
@@ -116,14 +106,9 @@ static const struct key *key_find(const char *name, unsigned int *hint)
 	return NULL;
 }
 
-static const char *text_of(struct json_object *value)
-{
-	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
-}
-
 /* Returns 0, -EINVAL when the value is not what the key must have, -ENOMEM. */
 static int key_read(
-	struct model *m, const struct key *key, struct json_object *value, void *object)
+	struct model *m, const struct key *key, const struct json_node *value, void *object)
 {
 	void *member = (char *)object + key->offset;
 	unsigned int hint = 0;
@@ -134,23 +119,23 @@ static int key_read(
 	case KEY_U32:
 		return read_u32(value, member) ? 0 : -EINVAL;
 	case KEY_U64:
-		*(uint64_t *)member = json_object_get_uint64(value);
+		*(uint64_t *)member = node_u64(value);
 		return 0;
 	case KEY_PLUS_1:
-		*(uint64_t *)member = json_object_get_uint64(value) + 1;
+		*(uint64_t *)member = node_u64(value) + 1;
 		return 0;
 	case KEY_US:
 		return read_us(value, member) ? 0 : -EINVAL;
 	case KEY_NAME:
-		text = text_of(value);
+		text = node_string(value);
 		return text ? model_name(m, text, member) : -EINVAL;
 	case KEY_STATE:
-		text = text_of(value);
+		text = node_string(value);
 		state = text ? read_state(text, &hint) : -1;
 		*(uint8_t *)member = state < 0 ? STATE_OTHER : (uint8_t)state;
 		return text ? 0 : -EINVAL;
 	case KEY_TRUE:
-		*(bool *)member = json_object_get_boolean(value);
+		*(bool *)member = node_is(value, JSON_TRUE);
 		return 0;
 	}
 	return 0;
@@ -190,15 +175,17 @@ static const struct key *behind_find(
 }
 
 /* Returns 0, -EINVAL after telling why, -ENOMEM. */
-static int step_shape(struct profile_reader *r, struct json_object *shape, struct step *step,
+static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step,
 	struct behind_rows *rows)
 {
 	struct behind_info *row;
 	const struct key *key;
 	int err;
 
-	json_object_object_foreach(shape, name, value)
+	json_for_each(value, shape)
 	{
+		const char *name = value->key;
+
 		key = behind_find(name, rows, &row);
 		if (key) {
 			err = key_read(r->m, key, value, row);
@@ -224,18 +211,20 @@ static int step_shape(struct profile_reader *r, struct json_object *shape, struc
 }
 
 /* The states of a step, whose sum is made to be the total by what is in none of them. */
-static int step_stages(struct profile_reader *r, struct json_object *stages, struct step *step)
+static int step_stages(struct profile_reader *r, const struct json_node *stages, struct step *step)
 {
 	int64_t ns, sum = 0, workers_sum = 0;
 	bool total = false, workers;
 	char printable[64];
 	int state;
 
-	json_object_object_foreach(stages, key, value)
+	json_for_each(value, stages)
 	{
+		const char *key = value->key;
+
 		if (!read_us(value, &ns)) {
 			LINE_BAD(r, "stage_us.%s is not a number >= 0",
-				json_printable(printable, sizeof(printable), key));
+				text_printable(printable, sizeof(printable), key));
 			return -EINVAL;
 		}
 		workers = !strncmp(key, "workers_", 8);
@@ -296,8 +285,8 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 	return sum <= waited ? n : 0;
 }
 
-static int read_step(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_step(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
 	struct behind_rows rows = { 0 };
@@ -315,50 +304,52 @@ static int read_step(struct profile_reader *r, struct process *p, struct json_ob
 	return err ? err : process_add_step(p, &step);
 }
 
-static uint64_t shape_count(struct json_object *shape, const char *key)
+static uint64_t count_value(const struct json_node *value)
 {
-	struct json_object *value;
-	int64_t v = 0;
+	int64_t v = node_s64(value);
 
-	if (json_object_object_get_ex(shape, key, &value) &&
-		json_object_is_type(value, json_type_int))
-		v = json_object_get_int64(value);
 	return v < 0 ? 0 : (uint64_t)v;
 }
 
-static bool stage(struct json_object *stages, const char *key, int64_t *ret_ns)
+static uint64_t shape_count(const struct json_node *shape, const char *key)
 {
-	struct json_object *value;
-
-	return json_object_object_get_ex(stages, key, &value) && read_us(value, ret_ns);
+	return count_value(node_get(shape, key));
 }
 
-/* "n_<name>" of the shape: how often. */
-static uint64_t count_of(struct json_object *shape, const char *name)
+static bool stage(const struct json_node *stages, const char *key, int64_t *ret_ns)
+{
+	return read_us(node_get(stages, key), ret_ns);
+}
+
+/* "n_<name>" of the shape: how often. They come in the order of the stages. */
+static uint64_t count_of(const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
 	char key[256];
 
 	if (snprintf(key, sizeof(key), "n_%s", name) >= (int)sizeof(key))
 		return 0;
-	return shape_count(shape, key);
+	return count_value(node_get_next(shape, key, cursor));
 }
 
 /* op_prof and syscall_prof: a stage for each name. *ret_n of them stay in r->ops. */
-static int read_tally(struct profile_reader *r, struct tally *tally, struct json_object *shape,
-	struct json_object *stages, size_t *ret_n)
+static int read_tally(struct profile_reader *r, struct tally *tally, const struct json_node *shape,
+	const struct json_node *stages, size_t *ret_n)
 {
+	const struct json_node *cursor = NULL;
 	size_t n = 0;
 	uint32_t name;
 	int64_t ns;
 	int err;
 
-	json_object_object_foreach(stages, key, value)
+	json_for_each(value, stages)
 	{
+		const char *key = value->key;
+
 		if (!strcmp(key, "total") || !read_us(value, &ns))
 			continue;
 		err = model_name(r->m, key, &name);
 		if (!err)
-			err = tally_add(tally, name, ns, count_of(shape, key));
+			err = tally_add(tally, name, ns, count_of(shape, key, &cursor));
 		if (!err)
 			err = array_reserve(&r->ops, n + 1, &r->ops_size, sizeof(*r->ops));
 		if (err)
@@ -369,22 +360,21 @@ static int read_tally(struct profile_reader *r, struct tally *tally, struct json
 	return 0;
 }
 
-static int read_ops(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_ops(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
-	struct json_object *value;
 	uint32_t number;
 	size_t n;
 	int err;
 
 	err = read_tally(r, &p->ops, shape, stages, &n);
-	if (err || !json_object_object_get_ex(shape, "step", &value) || !read_u32(value, &number))
+	if (err || !read_u32(node_get(shape, "step"), &number))
 		return err;
 	return process_add_ops(p, r->recording, number, r->ops, n);
 }
 
-static int read_syscalls(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_syscalls(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	size_t n;
 
@@ -392,29 +382,22 @@ static int read_syscalls(struct profile_reader *r, struct process *p, struct jso
 }
 
 /* sample_prof and graph_prof: one call. */
-static int read_call(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_call(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	struct call call = { .recording = r->recording };
-	struct json_object *value;
 	int err;
 
 	if (!stage(stages, "total", &call.ns) || !stage(shape, "ts_us", &call.ts))
 		return 0;
-	value = json_object_object_get(shape, "call");
-	err = model_name(r->m, text_of(value), &call.name);
+	err = model_name(r->m, node_string(node_get(shape, "call")), &call.name);
 	return err ? err : process_add_call(p, &call);
 }
 
-static bool shape_true(struct json_object *shape, const char *key)
+static int read_request(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
-	return json_object_get_boolean(json_object_object_get(shape, key));
-}
-
-static int read_request(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
-{
-	const char *kind = json_object_get_string(json_object_object_get(shape, "source_kind"));
+	const char *kind = node_string(node_get(shape, "source_kind"));
 	int64_t ns;
 
 	(void)r;
@@ -424,7 +407,7 @@ static int read_request(struct profile_reader *r, struct process *p, struct json
 	}
 	p->requests++;
 	/* several prompts in one batch, or at once: whose tokens they were is not known */
-	if (shape_true(shape, "mixed")) {
+	if (node_is(node_get(shape, "mixed"), JSON_TRUE)) {
 		p->requests_mixed++;
 		return 0;
 	}
@@ -435,8 +418,8 @@ static int read_request(struct profile_reader *r, struct process *p, struct json
 	return times_add(&p->ttft, ns);
 }
 
-static int read_sched(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	unsigned int hint = 0;
 	int64_t ns;
@@ -446,8 +429,10 @@ static int read_sched(struct profile_reader *r, struct process *p, struct json_o
 	p->has_sched = true;
 	p->switches_voluntary += shape_count(shape, "switches_voluntary");
 	p->switches_involuntary += shape_count(shape, "switches_involuntary");
-	json_object_object_foreach(stages, key, value)
+	json_for_each(value, stages)
 	{
+		const char *key = value->key;
+
 		if (!read_us(value, &ns))
 			continue;
 		if (!strcmp(key, "total")) {
@@ -462,8 +447,8 @@ static int read_sched(struct profile_reader *r, struct process *p, struct json_o
 	return 0;
 }
 
-static int read_faults(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_faults(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	int64_t ns;
 
@@ -478,8 +463,8 @@ static int read_faults(struct profile_reader *r, struct process *p, struct json_
 	return 0;
 }
 
-static int read_memory(struct profile_reader *r, struct process *p, struct json_object *shape,
-	struct json_object *stages)
+static int read_memory(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
 {
 	uint64_t peak = shape_count(shape, "rss_peak_bytes");
 
@@ -488,7 +473,7 @@ static int read_memory(struct profile_reader *r, struct process *p, struct json_
 	p->has_memory = true;
 	if (peak > p->rss_peak)
 		p->rss_peak = peak;
-	p->has_pages |= json_object_object_get_ex(shape, "pages_allocated", NULL);
+	p->has_pages |= node_get(shape, "pages_allocated") != NULL;
 	p->pages_allocated += shape_count(shape, "pages_allocated");
 	p->pages_freed += shape_count(shape, "pages_freed");
 	return 0;
@@ -496,8 +481,8 @@ static int read_memory(struct profile_reader *r, struct process *p, struct json_
 
 static const struct family {
 	const char *event;
-	int (*read)(struct profile_reader *r, struct process *p, struct json_object *shape,
-		struct json_object *stages);
+	int (*read)(struct profile_reader *r, struct process *p, const struct json_node *shape,
+		const struct json_node *stages);
 } families[] = {
 	{ "token_prof", read_step },
 	{ "op_prof", read_ops },
@@ -511,11 +496,11 @@ static const struct family {
 };
 
 static int read_window(
-	struct profile_reader *r, struct json_object *shape, struct json_object *stages)
+	struct profile_reader *r, const struct json_node *shape, const struct json_node *stages)
 {
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
-	struct json_object *coverage;
+	const struct json_node *coverage = node_get(shape, "coverage");
 	uint32_t name;
 	int err = 0;
 
@@ -524,17 +509,19 @@ static int read_window(
 	w.records = shape_count(shape, "records");
 	w.lost = shape_count(shape, "lost");
 	w.steps = shape_count(shape, "steps");
-	err = model_name(m, text_of(json_object_object_get(shape, "trigger")), &w.trigger);
+	err = model_name(m, node_string(node_get(shape, "trigger")), &w.trigger);
 	if (err)
 		return err;
-	if (json_object_object_get_ex(shape, "coverage", &coverage))
-		w.coverage = json_object_get_double(coverage);
+	if (coverage)
+		w.coverage = node_double(coverage);
 	if (!(w.coverage >= 0 && w.coverage <= 1))
 		w.coverage = -1;
 	m->lost_records += w.lost;
-	json_object_object_foreach(shape, key, value)
+	json_for_each(value, shape)
 	{
-		if (strncmp(key, "lost_", 5) || !json_object_get_int64(value))
+		const char *key = value->key;
+
+		if (strncmp(key, "lost_", 5) || !node_s64(value))
 			continue;
 		err = model_name(m, key + 5, &name);
 		if (!err)
@@ -549,123 +536,82 @@ static int read_window(
 }
 
 /* The process that a line is of; without a pid that of the line before. */
-static int line_process(struct profile_reader *r, struct json_object *line,
-	struct json_object *shape, struct process **ret_process)
+static int line_process(struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
 {
-	uint32_t pid = 0, origin, id;
-	struct json_object *value;
+	const struct json_node *shape = line->values[PROFILE_KEY_shape], *comm;
+	const struct json_node *pid_value = node_get(shape, "pid");
+	uint32_t pid = 0, origin, model, commit;
 	struct process *p;
 	int err;
 
-	if (json_object_object_get_ex(shape, "pid", &value)) {
-		read_u32(value, &pid);
-	} else if (r->recent) {
+	if (!pid_value && r->recent) {
 		*ret_process = r->recent;
 		return 0;
 	}
-	err = model_name(r->m, text_of(json_object_object_get(line, "env_hash")), &origin);
+	read_u32(pid_value, &pid);
+	err = model_name(r->m, node_string(line->values[PROFILE_KEY_env_hash]), &origin);
+	if (!err)
+		err = model_name(r->m, node_string(line->values[PROFILE_KEY_model]), &model);
+	if (!err)
+		err = model_name(r->m, node_string(line->values[PROFILE_KEY_commit_sha]), &commit);
 	if (!err)
 		err = model_process(r->m, pid, origin, &p);
-	if (!err)
-		err = model_name(r->m, text_of(json_object_object_get(line, "model")), &id);
 	if (err)
 		return err;
 	p->env_hash = origin;
-	p->model = id;
-	err = model_name(r->m, text_of(json_object_object_get(line, "commit_sha")), &id);
-	if (err)
-		return err;
-	p->commit = id;
-	if (json_object_object_get_ex(shape, "comm", &value)) {
-		err = model_name(r->m, text_of(value), &id);
-		if (err)
-			return err;
-		p->comm = id;
-	}
+	p->model = model;
+	p->commit = commit;
+	comm = node_get(shape, "comm");
 	r->recent = *ret_process = p;
-	return 0;
+	return comm ? model_name(r->m, node_string(comm), &p->comm) : 0;
 }
 
-/* The parts of a line that are read; NULL after telling why it cannot be used. */
-static const char *line_event(struct profile_reader *r, struct json_object *line,
-	struct json_object **ret_shape, struct json_object **ret_stages)
+static int read_line(void *ctx, const struct profile_line *line)
 {
-	struct json_object *shape, *stages;
-	const char *event;
-
-	if (!json_object_is_type(line, json_type_object)) {
-		LINE_BAD(r, "profile event must be a JSON object");
-		return NULL;
-	}
-	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
-		if (json_object_object_get_ex(line, required[i], NULL))
-			continue;
-		LINE_BAD(r, "missing required field: %s", required[i]);
-		return NULL;
-	}
-	event = text_of(json_object_object_get(line, "event"));
-	shape = json_object_object_get(line, "shape");
-	stages = json_object_object_get(line, "stage_us");
-	if (!event || !json_object_is_type(shape, json_type_object) ||
-		!json_object_is_type(stages, json_type_object)) {
-		LINE_BAD(r, "%s",
-			event ? "shape and stage_us must be objects"
-			      : "event must be a non-empty string");
-		return NULL;
-	}
-	*ret_shape = shape;
-	*ret_stages = stages;
-	return event;
-}
-
-static int read_line(struct profile_reader *r, struct json_object *line)
-{
-	struct json_object *shape, *stages;
-	const char *event = line_event(r, line, &shape, &stages);
+	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
+	const char *event = node_string(line->values[PROFILE_KEY_event]);
+	struct profile_reader *r = ctx;
 	struct process *p;
 	int err;
 
-	if (!event)
+	r->line = line->number;
+	if (!event || !node_is(shape, JSON_OBJECT) || !node_is(stages, JSON_OBJECT)) {
+		LINE_BAD(r, "%s",
+			event ? "shape and stage_us must be objects"
+			      : "event must be a non-empty string");
 		return 0;
+	}
 	if (!strcmp(event, "window_prof"))
 		return read_window(r, shape, stages);
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		if (strcmp(event, families[i].event))
 			continue;
-		err = line_process(r, line, shape, &p);
+		err = line_process(r, line, &p);
 		return err ? err : families[i].read(r, p, shape, stages);
 	}
 	return 0;
 }
 
+static void bad_line(void *ctx, uint64_t number, const char *why)
+{
+	struct profile_reader *r = ctx;
+
+	r->line = number;
+	LINE_BAD(r, "%s", why);
+}
+
 int read_profile(struct model *m, struct json_source *source, const char *path,
 	struct read_problems *problems)
 {
+	static const struct profile_reader_ops ops = { .line = read_line, .bad = bad_line };
 	struct profile_reader r = { .m = m, .problems = problems };
-	struct json_object *line;
 	char printable[512];
 	int err;
 
-	err = json_reader_init(&r.json, source);
-	if (!err)
-		err = model_name(m, json_printable(printable, sizeof(printable), path), &r.file);
+	err = model_name(m, text_printable(printable, sizeof(printable), path), &r.file);
 	r.recording = m->recordings++;
-	while (!err) {
-		err = json_reader_line(&r.json, &line);
-		if (!err) {
-			err = read_line(&r, line);
-			json_object_put(line);
-			continue;
-		}
-		if (err == -ENODATA || err == -ENOMEM)
-			break;
-		LINE_BAD(&r, "%s", r.json.error);
-		/* the next line may well be good, unless the file itself is not */
-		if ((err != -EBADMSG && err != -E2BIG) || source->error[0])
-			break;
-		err = 0;
-	}
-	json_reader_free(&r.json);
+	if (!err)
+		err = profile_read(source, &ops, &r);
 	free(r.ops);
 	return err == -ENOMEM ? err : 0;
 }

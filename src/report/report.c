@@ -15,7 +15,7 @@ static void tell_problems(const char *path, const struct read_problems *problems
 	if (problems->count > 1)
 		snprintf(more, sizeof(more), " (and %llu more)",
 			(unsigned long long)problems->count - 1);
-	snprintf(text, sizeof(text), "%s: %s%s", json_printable(printable, sizeof(printable), path),
+	snprintf(text, sizeof(text), "%s: %s%s", text_printable(printable, sizeof(printable), path),
 		problems->first, more);
 	problem(ctx, text);
 }

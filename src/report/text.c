@@ -7,7 +7,7 @@
 
 #include "report/report.h"
 #include "report/words.h"
-#include "util/json_read.h"
+#include "util/text.h"
 
 #define OWN_BAR 20
 #define WORKERS_BAR 16
@@ -28,7 +28,7 @@ static double share(int64_t part, int64_t whole)
 
 static const char *printable(char buf[64], const struct page *page, uint32_t name)
 {
-	return json_printable(buf, 64, model_text(page->m, name));
+	return text_printable(buf, 64, model_text(page->m, name));
 }
 
 /* A bar of width columns for a share of 1, in eighths of a column where the terminal has them. */
@@ -368,7 +368,7 @@ static void put_triggers(const struct page *page)
 			told |= m->windows[k].trigger == trigger;
 		if (!told)
 			fprintf(page->out, "Trigger: %s\n\n",
-				json_printable(shown, sizeof(shown), model_text(m, trigger)));
+				text_printable(shown, sizeof(shown), model_text(m, trigger)));
 	}
 }
 

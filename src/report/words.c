@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "util/json_read.h"
 #include "util/names.h"
+#include "util/text.h"
 
 #define NAME_MAX_SHOWN 48
 #define PARTS_SHOWN 4
@@ -131,7 +131,7 @@ static void add_name(struct text *t, const struct model *m, uint32_t name)
 {
 	char shown[NAME_MAX_SHOWN];
 
-	add(t, "`%s`", json_printable(shown, sizeof(shown), model_text(m, name)));
+	add(t, "`%s`", text_printable(shown, sizeof(shown), model_text(m, name)));
 }
 
 /* How the one is introduced who is behind a state; NULL: nobody is. */
@@ -310,7 +310,7 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 		return 0;
 	err = cause_op(p, s, &op, &ns);
 	if (!err && op && ns >= c->part / 10)
-		add(t, " (%s %s more)", json_printable(shown, sizeof(shown), model_text(m, op)),
+		add(t, " (%s %s more)", text_printable(shown, sizeof(shown), model_text(m, op)),
 			words_duration(d, ns));
 	return err;
 }
@@ -325,7 +325,7 @@ static void add_step(
 	add(t, "step %u", s->number);
 	if (s->n_tokens > 1)
 		add(t, " (%s of %u tokens)",
-			json_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
+			text_printable(shown, sizeof(shown), model_text(m, s->phase)), s->n_tokens);
 }
 
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,

@@ -165,7 +165,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
-	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
 	p = add_states(p, "", r->ns);
 	if (r->workers) {
 		uint64_t total = 0;
@@ -322,7 +322,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
 	}
 	p = add_holds(p, ps);
-	p = add_us(p, "},\"stage_us\":{\"total\":", total);
+	p = add_us(p, PROFILE_STAGES "\"total\":", total);
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);
 	*p++ = '}';

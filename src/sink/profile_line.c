@@ -29,17 +29,17 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	if (!e->head || !e->tail)
 		return -ENOMEM;
 	if (m->commit_sha)
-		p = add_string(e->head, ",\"commit_sha\":", m->commit_sha);
+		p = add_string(e->head, "," PROFILE_KEY(commit_sha), m->commit_sha);
 	else
-		p = fmt_lit(e->head, ",\"commit_sha\":null");
-	p = add_string(p, ",\"env_hash\":", hash);
-	p = add_string(p, ",\"model\":", m->model);
-	p = add_u64(p, ",\"concurrency\":", m->concurrency);
+		p = fmt_lit(e->head, "," PROFILE_KEY(commit_sha) "null");
+	p = add_string(p, "," PROFILE_KEY(env_hash), hash);
+	p = add_string(p, "," PROFILE_KEY(model), m->model);
+	p = add_u64(p, "," PROFILE_KEY(concurrency), m->concurrency);
 	e->head_len = (size_t)(p - e->head);
 
-	p = fmt_lit(e->tail, ",\"runtime_flags\":");
+	p = fmt_lit(e->tail, "," PROFILE_KEY(runtime_flags));
 	p = fmt_str(p, m->runtime_flags, flags);
-	p = fmt_lit(p, ",\"source\":\"native\"}\n");
+	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\"}\n");
 	e->tail_len = (size_t)(p - e->tail);
 	e->incomplete = m->incomplete;
 
@@ -102,17 +102,17 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 
 	if (!e)
 		return NULL;
-	p = fmt_lit(l->line, "{\"event\":\"");
+	p = fmt_lit(l->line, "{" PROFILE_KEY(event) "\"");
 	p = fmt_str(p, event, strlen(event));
 	*p++ = '"';
 	p = fmt_str(p, e->head, e->head_len);
-	p = fmt_lit(p, ",\"shape\":{");
+	p = fmt_lit(p, "," PROFILE_KEY(shape) "{");
 	return l->windows ? fmt_lit(add_u64(p, "\"window\":", l->window), ",") : p;
 }
 
 void profile_line_end(struct profile_lines *l, char *p, bool graph)
 {
-	p = graph ? fmt_lit(p, ",\"graph_enabled\":true") : fmt_lit(p, ",\"graph_enabled\":false");
+	p = graph ? fmt_lit(p, "," PROFILE_KEY(graph_enabled) "true") : fmt_lit(p, "," PROFILE_KEY(graph_enabled) "false");
 	p = fmt_str(p, l->envelopes[l->current].tail, l->envelopes[l->current].tail_len);
 	writer_append(l->w, l->line, (size_t)(p - l->line));
 }

@@ -10,11 +10,15 @@
 #include "engine/engine.h"
 #include "io/writer.h"
 #include "sink/profile.h"
+#include "sink/profile_keys.h"
 #include "sink/profile_sums.h"
 #include "util/fmt.h"
 
 /* Most bytes of shape, stage_us and graph_enabled together. */
 #define PROFILE_BODY_MAX PROFILE_SUMS_MAX
+
+/* Between the last value of the shape and the first stage. */
+#define PROFILE_STAGES "}," PROFILE_KEY(stage_us) "{"
 
 /* What all lines of a process have in common. */
 struct profile_envelope {

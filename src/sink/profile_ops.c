@@ -177,7 +177,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 		if (s->list[i].n)
 			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
 	}
-	p = add_us(p, "},\"stage_us\":{\"total\":", ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
 			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
@@ -359,7 +359,7 @@ static void write_call(
 	p = profile_add_args(p, s, r->vals, probe_record_strings(s, r));
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");
-	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
 	*p++ = '}';
 	profile_line_end(o->lines, p, s->flags & PROBE_F_GRAPH);
 }

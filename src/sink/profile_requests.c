@@ -75,7 +75,7 @@ static void write_request(struct step_request *r, void *arg)
 		p = fmt_lit(p, ",\"end_not_seen\":true");
 	if (r->lost)
 		p = fmt_lit(p, ",\"lost_steps\":true");
-	p = add_us(p, "},\"stage_us\":{\"total\":", r->last_end - r->start);
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - r->start);
 	if (r->mixed) /* nothing of it is one request's alone */
 		goto out;
 	ttft = step_request_ttft(r);
@@ -116,7 +116,7 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 		p = fmt_lit(p, ",\"end_not_seen\":true");
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");
-	p = add_us(p, "},\"stage_us\":{\"total\":", r->h.dur_ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
 	if (r->accept_ns)
 		p = add_us(p, ",\"accepted\":", start > r->accept_ns ? start - r->accept_ns : 0);
 	if (r->first_byte_ns)

@@ -53,7 +53,7 @@ static char *format_syscalls(char *p, const struct process_totals *t, const char
 		p = fmt_call_name(p, t->calls[i].nr);
 		p = add_u64(p, "\":", t->calls[i].sum.n);
 	}
-	p = add_us(p, "},\"stage_us\":{\"total\":", ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
 	for (size_t i = 0; i < n; i++) {
 		p = fmt_lit(p, ",\"");
 		p = fmt_call_name(p, t->calls[i].nr);
@@ -70,7 +70,7 @@ static char *format_faults(char *p, const struct process_totals *t, const char *
 	p = add_u64(p, ",\"n_minor\":", s->faults_minor);
 	p = add_u64(p, ",\"n_major\":", s->faults_major);
 	p = add_u64(p, ",\"n_kernel\":", s->faults_kernel);
-	p = add_us(p, "},\"stage_us\":{\"total\":", s->fault_minor_ns + s->fault_major_ns);
+	p = add_us(p, PROFILE_STAGES "\"total\":", s->fault_minor_ns + s->fault_major_ns);
 	p = add_stage(p, "minor", s->fault_minor_ns);
 	p = add_stage(p, "major", s->fault_major_ns);
 	return fmt_lit(p, "}");
@@ -87,7 +87,7 @@ static char *format_sched(char *p, const struct process_totals *t, const char *c
 	p = add_u64(p, ",\"switches_voluntary\":", s->switches_voluntary);
 	p = add_u64(p, ",\"switches_involuntary\":", s->switches_involuntary);
 	p = add_u64(p, ",\"threads\":", s->threads);
-	p = add_us(p, "},\"stage_us\":{\"total\":", total);
+	p = add_us(p, PROFILE_STAGES "\"total\":", total);
 	for (int i = 0; i < ST_MAX; i++) {
 		if (s->ns[i])
 			p = add_stage(p, time_state_name((enum time_state)i), s->ns[i]);
@@ -106,7 +106,7 @@ static char *format_memory(char *p, const struct process_totals *t, const char *
 		p = add_u64(p, ",\"pages_allocated\":", t->sums.pages_allocated);
 		p = add_u64(p, ",\"pages_freed\":", t->sums.pages_freed);
 	}
-	return fmt_lit(p, "},\"stage_us\":{}");
+	return fmt_lit(p, PROFILE_STAGES "}");
 }
 
 const struct profile_family profile_sums[PROFILE_SUMS_FAMILIES] = {

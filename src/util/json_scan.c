@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum scan_state {
@@ -31,7 +32,16 @@ enum scan_state {
 
 void json_scan_init(struct json_scan *scan)
 {
-	memset(scan, 0, sizeof(*scan));
+	memset(scan, 0, offsetof(struct json_scan, open));
+	scan->error[0] = '\0';
+	scan->member.span = 1;
+}
+
+void json_scan_init_nodes(struct json_scan *scan, struct json_nodes *nodes)
+{
+	json_scan_init(scan);
+	scan->nodes = nodes;
+	nodes->len = 0;
 }
 
 static int scan_fail(struct json_scan *scan, const char *what)
@@ -65,19 +75,66 @@ static void value_done(struct json_scan *scan)
 	scan->state = scan->depth ? SC_AFTER : SC_DONE;
 }
 
-static int container_open(struct json_scan *scan, bool array)
+/* Until json_nodes_finish, the texts of nodes are offsets from the begin of the value. */
+static const char *offset_text(size_t offset)
 {
-	if (scan->depth == JSON_DEPTH_MAX)
-		return scan_fail(scan, "nested too deep");
+	return (const char *)(uintptr_t)offset;
+}
+
+static int node_add(struct json_scan *scan, enum json_kind kind, size_t at)
+{
+	struct json_nodes *nodes = scan->nodes;
+	struct json_node *list;
+	uint32_t size;
+
+	if (!nodes)
+		return 0;
+	if (nodes->len == nodes->size) {
+		if (nodes->len == JSON_VALUES_MAX) {
+			snprintf(scan->error, sizeof(scan->error), "more than %u values", JSON_VALUES_MAX);
+			return -E2BIG;
+		}
+		size = nodes->size ? 2 * nodes->size : 64;
+		list = reallocarray(nodes->list, size, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		nodes->list = list;
+		nodes->size = size;
+	}
+	scan->member.kind = (uint8_t)kind;
+	scan->member.text = offset_text(at);
+	nodes->list[nodes->len++] = scan->member;
+	scan->member = (struct json_node){ .span = 1 };
+	return 0;
+}
+
+/* The value that was begun last ends before `at`. */
+static void scalar_end(struct json_scan *scan, size_t at)
+{
+	struct json_node *node;
+
+	if (scan->nodes) {
+		node = &scan->nodes->list[scan->nodes->len - 1];
+		node->len = (uint32_t)(at - (uintptr_t)node->text);
+		node->escapes = scan->escapes;
+	}
+	value_done(scan);
+}
+
+static void container_open(struct json_scan *scan, bool array)
+{
 	scan->depth++;
+	if (scan->nodes)
+		scan->open[scan->depth] = scan->nodes->len - 1;
 	scan->arrays &= ~(1ULL << scan->depth);
 	scan->arrays |= (uint64_t)array << scan->depth;
 	scan->state = array ? SC_VALUE_OR_END : SC_KEY_OR_END;
-	return 0;
 }
 
 static void container_close(struct json_scan *scan)
 {
+	if (scan->nodes)
+		scan->nodes->list[scan->open[scan->depth]].span = scan->nodes->len - scan->open[scan->depth];
 	scan->depth--;
 	value_done(scan);
 }
@@ -87,44 +144,45 @@ static bool in_array(const struct json_scan *scan)
 	return scan->arrays >> scan->depth & 1;
 }
 
-static int value_start(struct json_scan *scan, unsigned char c)
+static int value_start(struct json_scan *scan, unsigned char c, size_t at)
 {
-	scan->values++;
+	int err;
+
 	switch (c) {
 	case '{':
 	case '[':
-		return container_open(scan, c == '[');
+		if (scan->depth == JSON_DEPTH_MAX)
+			return scan_fail(scan, "nested too deep");
+		err = node_add(scan, c == '[' ? JSON_ARRAY : JSON_OBJECT, at);
+		if (!err)
+			container_open(scan, c == '[');
+		return err;
 	case '"':
-		scan->key = false;
+		scan->key = scan->escapes = false;
 		scan->state = SC_STRING;
-		return 0;
+		return node_add(scan, JSON_STRING, at + 1);
 	case 't':
 		scan->literal = "rue";
-		break;
+		scan->state = SC_LITERAL;
+		return node_add(scan, JSON_TRUE, at);
 	case 'f':
 		scan->literal = "alse";
-		break;
+		scan->state = SC_LITERAL;
+		return node_add(scan, JSON_FALSE, at);
 	case 'n':
 		scan->literal = "ull";
-		break;
-	case '-':
-		scan->state = SC_NUM_MINUS;
-		return 0;
-	case '0':
-		scan->state = SC_NUM_ZERO;
-		return 0;
-	default:
-		if (!is_digit(c))
-			return scan_unexpected(scan, c, "a value");
-		scan->state = SC_NUM_INT;
-		return 0;
+		scan->state = SC_LITERAL;
+		return node_add(scan, JSON_NULL, at);
 	}
-	scan->state = SC_LITERAL;
-	return 0;
+	if (c != '-' && !is_digit(c))
+		return scan_unexpected(scan, c, "a value");
+	scan->state = c == '-' ? SC_NUM_MINUS : c == '0' ? SC_NUM_ZERO : SC_NUM_INT;
+	scan->real = scan->escapes = false;
+	return node_add(scan, JSON_INT, at);
 }
 
 /* Everything but the insides of strings and numbers. */
-static int scan_structure(struct json_scan *scan, unsigned char c)
+static int scan_structure(struct json_scan *scan, unsigned char c, size_t at)
 {
 	if (is_space(c))
 		return 0;
@@ -134,9 +192,9 @@ static int scan_structure(struct json_scan *scan, unsigned char c)
 			container_close(scan);
 			return 0;
 		}
-		return value_start(scan, c);
+		return value_start(scan, c, at);
 	case SC_VALUE:
-		return value_start(scan, c);
+		return value_start(scan, c, at);
 	case SC_KEY_OR_END:
 		if (c == '}') {
 			container_close(scan);
@@ -147,6 +205,8 @@ static int scan_structure(struct json_scan *scan, unsigned char c)
 		if (c != '"')
 			return scan_unexpected(scan, c, "a key in quotes");
 		scan->key = true;
+		scan->escapes = false;
+		scan->member.key = offset_text(at + 1);
 		scan->state = SC_STRING;
 		return 0;
 	case SC_COLON:
@@ -191,7 +251,18 @@ static int utf8_start(struct json_scan *scan, unsigned char c)
 	return 0;
 }
 
-static int scan_string(struct json_scan *scan, unsigned char c)
+static void string_end(struct json_scan *scan, size_t at)
+{
+	if (!scan->key) {
+		scalar_end(scan, at);
+		return;
+	}
+	scan->member.key_len = (uint32_t)(at - (uintptr_t)scan->member.key);
+	scan->member.key_escapes = scan->escapes;
+	scan->state = SC_COLON;
+}
+
+static int scan_string(struct json_scan *scan, unsigned char c, size_t at)
 {
 	if (scan->utf8_need) {
 		if (c < scan->utf8_lo || c > scan->utf8_hi)
@@ -207,12 +278,12 @@ static int scan_string(struct json_scan *scan, unsigned char c)
 		snprintf(scan->error, sizeof(scan->error), "control byte 0x%02x in a string", c);
 		return -EBADMSG;
 	}
-	if (c == '\\')
+	if (c == '\\') {
 		scan->state = SC_ESCAPE;
-	else if (c == '"' && scan->key)
-		scan->state = SC_COLON;
-	else if (c == '"')
-		value_done(scan);
+		scan->escapes = true;
+	} else if (c == '"') {
+		string_end(scan, at);
+	}
 	return 0;
 }
 
@@ -281,8 +352,15 @@ static bool number_may_end(int state)
 	       state == SC_NUM_EXP;
 }
 
+static void number_end(struct json_scan *scan, size_t at)
+{
+	if (scan->real && scan->nodes)
+		scan->nodes->list[scan->nodes->len - 1].kind = JSON_REAL;
+	scalar_end(scan, at);
+}
+
 /* Returns 1 when c is part of the number, 0 when the number ended before it. */
-static int scan_number(struct json_scan *scan, unsigned char c)
+static int scan_number(struct json_scan *scan, unsigned char c, size_t at)
 {
 	bool digit = is_digit(c), e = c == 'e' || c == 'E';
 	int next = SC_DONE;
@@ -319,27 +397,43 @@ static int scan_number(struct json_scan *scan, unsigned char c)
 	}
 	if (next != SC_DONE) {
 		scan->state = next;
+		scan->real |= next > SC_NUM_INT;
 		return 1;
 	}
 	if (!number_may_end(scan->state))
 		return scan_unexpected(scan, c, "a digit");
-	value_done(scan);
+	number_end(scan, at);
 	return 0;
 }
 
-/* How many of the bytes are plain: printable ASCII that neither ends a string nor escapes. */
+/* Bytes of a string that neither end it nor need a look: printable ASCII but for " and \. */
+static const bool plain[256] = {
+	[0x20 ... 0x21] = true,
+	[0x23 ... 0x5b] = true,
+	[0x5d ... 0x7f] = true,
+};
+
 static size_t plain_run(const unsigned char *text, size_t len)
 {
 	size_t i = 0;
 
-	while (i < len && text[i] >= 0x20 && text[i] < 0x80 && text[i] != '"' && text[i] != '\\')
+	while (i < len && plain[text[i]])
+		i++;
+	return i;
+}
+
+static size_t digits_run(const unsigned char *text, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && is_digit(text[i]))
 		i++;
 	return i;
 }
 
 int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len, size_t *ret_used)
 {
-	size_t i = 0;
+	size_t i = 0, fed = scan->fed;
 	int ret = 0;
 
 	while (i < len && scan->state != SC_DONE) {
@@ -349,7 +443,7 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 				i += plain_run(text + i, len - i);
 			if (i == len)
 				continue;
-			ret = scan_string(scan, text[i]);
+			ret = scan_string(scan, text[i], fed + i);
 			break;
 		case SC_ESCAPE:
 		case SC_HEX:
@@ -360,13 +454,24 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 		case SC_LITERAL:
 			ret = scan_literal(scan, text[i]);
 			break;
-		case SC_NUM_MINUS ... SC_NUM_EXP:
-			ret = scan_number(scan, text[i]);
+		case SC_NUM_INT:
+		case SC_NUM_FRAC:
+		case SC_NUM_EXP:
+			i += digits_run(text + i, len - i);
+			if (i == len)
+				continue;
+			/* fallthrough */
+		case SC_NUM_MINUS:
+		case SC_NUM_ZERO:
+		case SC_NUM_POINT:
+		case SC_NUM_E:
+		case SC_NUM_SIGN:
+			ret = scan_number(scan, text[i], fed + i);
 			if (!ret)
 				continue; /* text[i] is not part of it */
 			break;
 		default:
-			ret = scan_structure(scan, text[i]);
+			ret = scan_structure(scan, text[i], fed + i);
 			break;
 		}
 		if (ret < 0)
@@ -374,6 +479,7 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 		i++;
 	}
 	*ret_used = i;
+	scan->fed += i;
 	if (ret < 0)
 		return ret;
 	return scan->state == SC_DONE;
@@ -381,7 +487,7 @@ int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len
 
 int json_scan_end(struct json_scan *scan)
 {
-	if (scan->state == SC_DONE || (!scan->depth && number_may_end(scan->state)))
-		return 1;
-	return -ENODATA;
+	if (!scan->depth && number_may_end(scan->state))
+		number_end(scan, scan->fed);
+	return scan->state == SC_DONE ? 1 : -ENODATA;
 }

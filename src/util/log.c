@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "util/log.h"
+#include "util/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "util/json_read.h"
 
 #define TEXT_MAX 1024
 
@@ -38,7 +38,7 @@ static void vlog(const char *prefix, const char *fmt, va_list ap)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	wipe_status();
 	/* names of files, processes and symbols are somebody else's: no newline, no escape sequence */
-	fprintf(stderr, "inftrace: %s%s\n", prefix, json_printable(shown, sizeof(shown), text));
+	fprintf(stderr, "inftrace: %s%s\n", prefix, text_printable(shown, sizeof(shown), text));
 	errno = saved;
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/fmt.h"
 
@@ -89,4 +90,34 @@ char *text_json(char *out, const char *text, size_t len)
 			out = fmt_lit(out, "\xef\xbf\xbd");
 	}
 	return out;
+}
+
+const char *text_printable(char *buf, size_t size, const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+	size_t used = 0, left = strlen(text), len;
+	uint32_t c;
+	int n;
+
+	for (; left; p += len, left -= len) {
+		n = fmt_utf8_scan(p, left);
+		c = n > 0 ? text_decode(p, n) : 0;
+		len = n > 0 && (c >= 0xa0 || n == 1) ? (size_t)n : 1;
+		if (used + 4 + (c > 0xffff ? 6 : c > 0x9f ? 2 : 0) + sizeof("...") > size) {
+			strcpy(buf + used, "...");
+			return buf;
+		}
+		if (n > 0 && text_is_shown(c)) {
+			memcpy(buf + used, p, len);
+			used += len;
+		} else if (c > 0xffff) {
+			used += sprintf(buf + used, "\\U%08x", c);
+		} else if (c > 0x9f) {
+			used += sprintf(buf + used, "\\u%04x", c);
+		} else {
+			used += sprintf(buf + used, "\\x%02x", *p);
+		}
+	}
+	buf[used] = '\0';
+	return buf;
 }

@@ -27,4 +27,8 @@ bool text_is_blank(const char *text, size_t len);
  * beyond U+FFFF becomes U+FFFD). Returns the end; nothing is terminated. */
 char *text_json(char *out, const char *text, size_t len);
 
+/* Untrusted text fit to print on one line: control bytes and invalid UTF-8 as \xNN, cut with "..."
+ * so that it fits in size (at least 8). Returns buf. */
+const char *text_printable(char *buf, size_t size, const char *text);
+
 #endif

@@ -3,7 +3,8 @@
  * libFuzzer target for the readers behind `inftrace validate`: any bytes, as a file.
  *
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -fsanitize=fuzzer,address,undefined \
- *           tests/fuzz/fuzz_validate.c src/util/json_*.c -ljson-c -lz -o fuzz_validate
+ *           tests/fuzz/fuzz_validate.c $(ls src/validate/?*.c src/read/?*.c src/util/json_?*.c) \
+ *           src/util/text.c src/util/fmt.c -ljson-c -lz -o fuzz_validate
  *   mkdir corpus && ./fuzz_validate -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden
  */
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/json_check.h"
+#include "read/detect.h"
+#include "validate/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,15 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!out)
 		abort();
 	if (!json_source_open_mem(&source, data, size)) {
-		switch (check_detect(&source, buf, sizeof(buf), &why)) {
-		case CHECK_NOTHING:
+		switch (file_detect(&source, buf, sizeof(buf), &why)) {
+		case FILE_OTHER:
 			if (!why)
 				abort();
 			break;
-		case CHECK_PROFILE:
+		case FILE_PROFILE:
 			check_profile(&source, "file", required, 2, &report, out);
 			break;
-		case CHECK_TRACE:
+		case FILE_TRACE:
 			check_trace(&source, "file", &report, out);
 			break;
 		}

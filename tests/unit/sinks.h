@@ -16,13 +16,15 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <json-c/json.h>
 
 #include "engine/spec.h"
 #include "io/writer.h"
 #include "sink/profile.h"
 #include "sink/sink.h"
-#include "util/json_check.h"
+#include "util/json_node.h"
 #include "util/names.h"
+#include "validate/check.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -271,9 +273,13 @@ static inline void share_out(struct rec_step *r, uint64_t dur)
 
 static inline int64_t ns_of(struct json_object *v)
 {
+	const struct json_node node = {
+		.text = json_object_get_string(v),
+		.kind = json_object_is_type(v, json_type_int) ? JSON_INT : JSON_REAL,
+	};
 	int64_t ns;
 
-	assert_int_equal(json_us_to_ns(v, &ns), 0);
+	assert_int_equal(node_us_to_ns(&node, &ns), 0);
 	return ns;
 }
 

@@ -1,17 +1,36 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The JSON readers: sources of bytes, values found in a stream, times, untrusted text. */
+/* The JSON readers: sources of bytes, values found in a stream and their nodes, times, untrusted text. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include <cmocka.h>
 
-#include "util/json_read.h"
+#include "read/json_reader.h"
+#include "util/text.h"
+
+/* The text, fed in pieces of n bytes, as nodes that are good until the next call. */
+static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
+{
+	static char buf[1024];
+	size_t len = strlen(text), used;
+	struct json_scan scan;
+	int ret = 0;
+
+	assert_true(len < sizeof(buf));
+	strcpy(buf, text);
+	json_scan_init_nodes(&scan, nodes);
+	for (size_t at = 0; at < len && !ret; at += n)
+		ret = json_scan_feed(&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
+	assert_int_equal(json_scan_end(&scan), 1);
+	assert_int_equal(json_nodes_finish(nodes, buf), 0);
+}
 
 static void test_us_to_ns(void **state)
 {
@@ -42,13 +61,13 @@ static void test_us_to_ns(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct json_object *value = json_tokener_parse(cases[i].text);
+		struct json_nodes nodes = { 0 };
 		int64_t ns = 0;
 
-		assert_non_null(value);
-		assert_int_equal(json_us_to_ns(value, &ns), cases[i].ret);
+		value_parse(&nodes, cases[i].text, 99);
+		assert_int_equal(node_us_to_ns(nodes.list, &ns), cases[i].ret);
 		assert_int_equal(ns, cases[i].ns);
-		json_object_put(value);
+		json_nodes_free(&nodes);
 	}
 }
 
@@ -93,23 +112,167 @@ static void test_scan(void **state)
 	}
 }
 
+static void test_nodes(void **state)
+{
+	static const char text[] = " {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\","
+				   "\"c\":true,\"d\":false,\"e\":{}}";
+	static const char string[] = "x\n\xe2\x82\xac\xf0\x9f\x98\x80\0y";
+	struct json_nodes nodes = { 0 };
+
+	(void)state;
+	for (size_t n = 1; n < sizeof(text); n++) {
+		const struct json_node *root, *a, *child;
+
+		value_parse(&nodes, text, n);
+		root = nodes.list;
+		assert_int_equal(root->kind, JSON_OBJECT);
+		a = node_get(root, "a");
+		assert_true(node_is(a, JSON_ARRAY));
+		child = json_next(a, NULL);
+		assert_int_equal(node_s64(child), 1);
+		assert_string_equal(child->text, "1");
+		child = json_next(a, child);
+		assert_true(node_is(node_get(child, "b"), JSON_NULL));
+		child = json_next(a, child);
+		assert_int_equal(child->kind, JSON_REAL);
+		assert_true(node_double(child) == -25);
+		assert_null(json_next(a, child));
+		assert_int_equal(node_get(root, "b")->len, sizeof(string) - 1);
+		assert_memory_equal(node_string(node_get(root, "b")), string, sizeof(string));
+		assert_true(node_is(node_get(root, "c"), JSON_TRUE) && node_is(node_get(root, "d"), JSON_FALSE));
+		assert_null(json_next(node_get(root, "e"), NULL));
+		assert_null(node_get(root, "f"));
+		assert_null(node_get(a, "b"));
+	}
+	json_nodes_free(&nodes);
+}
+
+/* Of members with one key the last counts, as with json-c, Python and JSON.parse. */
+static void test_nodes_repeated(void **state)
+{
+	static const char text[] = "{\"a\":1,\"b\":{\"c\":1,\"d\":2,\"c\":3},\"\\u0061\":[5],\"b\":6,\"a\":7}";
+	struct json_nodes nodes = { 0 };
+	char many[1024] = "{", *p = many + 1;
+	unsigned int n = 0;
+
+	(void)state;
+	value_parse(&nodes, text, 99);
+	json_for_each(child, nodes.list)
+		n++;
+	assert_int_equal(n, 2);
+	assert_int_equal(node_s64(node_get(nodes.list, "a")), 7);
+	assert_int_equal(node_s64(node_get(nodes.list, "b")), 6);
+
+	for (int i = 0; i < 100; i++)
+		p += sprintf(p, "\"%d\":%d%c", i % 50, i, i < 99 ? ',' : '}');
+	value_parse(&nodes, many, 99);
+	n = 0;
+	json_for_each(child, nodes.list)
+		assert_int_equal(node_s64(child), 50 + n++);
+	assert_int_equal(n, 50);
+	json_nodes_free(&nodes);
+}
+
+static void test_node_numbers(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t s64;
+		uint64_t u64;
+	} cases[] = {
+		{ "0", 0, 0 },
+		{ "-0", 0, 0 },
+		{ "-7", -7, 0 },
+		{ "9223372036854775807", INT64_MAX, INT64_MAX },
+		{ "9223372036854775808", INT64_MAX, 9223372036854775808ULL },
+		{ "-9223372036854775808", INT64_MIN, 0 },
+		{ "-9223372036854775809", INT64_MIN, 0 },
+		{ "18446744073709551615", INT64_MAX, UINT64_MAX },
+		{ "18446744073709551616", INT64_MAX, UINT64_MAX },
+		{ "99999999999999999999999", INT64_MAX, UINT64_MAX },
+		{ "1.0", 0, 0 },
+		{ "\"1\"", 0, 0 },
+	};
+	struct json_nodes nodes = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		value_parse(&nodes, cases[i].text, 99);
+		assert_true(node_s64(nodes.list) == cases[i].s64);
+		assert_true(node_u64(nodes.list) == cases[i].u64);
+	}
+	json_nodes_free(&nodes);
+}
+
+/* Members in a known order are found at once, and in any other all the same. */
+static void test_node_get_next(void **state)
+{
+	static const char order[] = "abcdcab";
+	const struct json_node *cursor = NULL;
+	struct json_nodes nodes = { 0 };
+	char key[2] = "";
+
+	(void)state;
+	value_parse(&nodes, "{\"a\":97,\"b\":98,\"c\":99,\"d\":100}", 99);
+	for (const char *p = order; *p; p++) {
+		key[0] = *p;
+		assert_int_equal(node_s64(node_get_next(nodes.list, key, &cursor)), *p);
+	}
+	assert_null(node_get_next(nodes.list, "x", &cursor));
+	json_nodes_free(&nodes);
+}
+
+/* Values of all sizes, over the borders of the buffer; lines of the file are counted. */
+static void test_reader_values(void **state)
+{
+	const size_t count = 3000;
+	const struct json_node *value;
+	struct json_reader reader;
+	struct json_source source;
+	char *text, *p;
+
+	(void)state;
+	p = text = malloc(count * (count / 2 + 32));
+	assert_non_null(text);
+	for (size_t i = 0; i < count; i++) {
+		p += sprintf(p, "{\"n\":%zu,\n\"s\":\"", i);
+		memset(p, 'x', i % 1400);
+		p = stpcpy(p + i % 1400, "\"}");
+	}
+	assert_int_equal(json_source_open_mem(&source, text, (size_t)(p - text)), 0);
+	json_reader_init(&reader, &source);
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(json_reader_value(&reader, i % 7 == 3 ? NULL : &value), 0);
+		assert_int_equal(reader.value_line, i + 1);
+		if (i % 7 == 3)
+			continue;
+		assert_int_equal(node_s64(node_get(value, "n")), i);
+		assert_int_equal(node_get(value, "s")->len, i % 1400);
+	}
+	assert_int_equal(json_reader_value(&reader, &value), -ENODATA);
+	assert_int_equal(reader.byte, p - text);
+	json_reader_free(&reader);
+	json_source_close(&source);
+	free(text);
+}
+
 static void test_printable(void **state)
 {
 	char buf[16];
 
 	(void)state;
-	assert_string_equal(json_printable(buf, sizeof(buf), "mul_mat"), "mul_mat");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xc3\xa9\n"), "\xc3\xa9\\x0a");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xc2\x9b"), "\\xc2\\x9b");
+	assert_string_equal(text_printable(buf, sizeof(buf), "mul_mat"), "mul_mat");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xc3\xa9\n"), "\xc3\xa9\\x0a");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xc2\x9b"), "\\xc2\\x9b");
 	/* what turns text around or cannot be seen */
-	assert_string_equal(json_printable(buf, sizeof(buf), "a\xe2\x80\xae"), "a\\u202e");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xef\xbb\xbf"), "\\ufeff");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xd8\x9c"), "\\u061c");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xf3\xa0\x81\x81"), "\\U000e0041");
-	assert_string_equal(json_printable(buf, 14, "\xf3\xa0\x81\x81"), "\\U000e0041");
-	assert_string_equal(json_printable(buf, 13, "\xf3\xa0\x81\x81"), "...");
-	assert_string_equal(json_printable(buf, sizeof(buf), "0123456789abcdefgh"), "012345678...");
-	assert_string_equal(json_printable(buf, sizeof(buf), "\xe2\x82"), "\\xe2\\x82");
+	assert_string_equal(text_printable(buf, sizeof(buf), "a\xe2\x80\xae"), "a\\u202e");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xef\xbb\xbf"), "\\ufeff");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xd8\x9c"), "\\u061c");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xf3\xa0\x81\x81"), "\\U000e0041");
+	assert_string_equal(text_printable(buf, 14, "\xf3\xa0\x81\x81"), "\\U000e0041");
+	assert_string_equal(text_printable(buf, 13, "\xf3\xa0\x81\x81"), "...");
+	assert_string_equal(text_printable(buf, sizeof(buf), "0123456789abcdefgh"), "012345678...");
+	assert_string_equal(text_printable(buf, sizeof(buf), "\xe2\x82"), "\\xe2\\x82");
 }
 
 static void *gzip_member(const char *text, size_t len, size_t *ret_len)
@@ -157,6 +320,7 @@ static void test_source_members(void **state)
 		assert_true(got + n <= len);
 		memcpy(read_back + got, source.pos, n);
 		got += n;
+		source.pos = source.end;
 	}
 	assert_int_equal(ret, 0);
 	assert_int_equal(got, len);
@@ -173,6 +337,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_us_to_ns),
 		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_nodes_repeated),
+		cmocka_unit_test(test_node_numbers),
+		cmocka_unit_test(test_node_get_next),
+		cmocka_unit_test(test_reader_values),
 		cmocka_unit_test(test_printable),
 		cmocka_unit_test(test_source_members),
 	};

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "cmd/cmd.h"
-#include "util/json_check.h"
+#include "validate/check.h"
 
 #define GOLDEN "tests/golden/"
 

@@ -23,7 +23,7 @@
 #include "cases.h"
 #include "io/writer.h"
 #include "stderr.h"
-#include "util/json_check.h"
+#include "validate/check.h"
 
 #define PAGE 4096
 #define TEXT_MAX (4 << 20)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The checks behind `inftrace validate`: docs/profile-schema.md and docs/trace-format.md. */
-#ifndef INFTRACE_JSON_CHECK_H
-#define INFTRACE_JSON_CHECK_H
+#ifndef INFTRACE_VALIDATE_CHECK_H
+#define INFTRACE_VALIDATE_CHECK_H
 
 #include <stdio.h>
 
-#include "util/json_read.h"
+#include "read/json_source.h"
 
 /* How many problems of a file are shown; the rest is counted. */
 #define CHECK_SHOWN_MAX 10
@@ -41,16 +41,6 @@ struct name_counts {
 void name_counts_add(struct name_counts *counts, const char *name);
 /* "a 12, b 3", most frequent first, or "none". Sorts the table. */
 void name_counts_print(struct name_counts *counts, FILE *out);
-
-enum check_kind {
-	CHECK_NOTHING, /* unreadable, or neither of the below */
-	CHECK_PROFILE,
-	CHECK_TRACE,
-};
-
-/* What the first buffer of a source holds. CHECK_NOTHING with *ret_why (static text or in buf). */
-enum check_kind check_detect(
-	const struct json_source *source, char *buf, size_t size, const char **ret_why);
 
 /*
  * Both read the source to its end, tell each problem to the report and write one line of summary

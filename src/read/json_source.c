@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "util/json_source.h"
+#include "read/json_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@ struct json_source_state {
 	unsigned char *raw_pos;
 	size_t raw_len;
 	unsigned char raw[RAW_BUF];
-	unsigned char buf[JSON_SOURCE_BUF];
+	unsigned char *buf;
+	size_t size;
 };
 
 static int __attribute__((format(printf, 3, 4)))
@@ -76,11 +77,15 @@ static int raw_fill(struct json_source *source)
 static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t len)
 {
 	struct json_source_state *st = source->state;
-	int err;
+	ssize_t n;
 
-	err = raw_fill(source);
-	if (err)
-		return err;
+	if (!st->raw_len && !st->raw_end) {
+		n = read_some(st, buf, len);
+		if (n < 0)
+			return source_fail(source, n, "cannot read: %s", strerror(-n));
+		st->raw_end = n == 0;
+		return n;
+	}
 	if (len > st->raw_len)
 		len = st->raw_len;
 	memcpy(buf, st->raw_pos, len);
@@ -143,18 +148,43 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 	return len - st->z.avail_out;
 }
 
+/* Makes room behind what is not consumed, which is moved to the begin of the buffer. */
+static int buf_reserve(struct json_source *source, size_t keep)
+{
+	struct json_source_state *st = source->state;
+	size_t size = st->size ? st->size : JSON_SOURCE_BUF;
+	unsigned char *buf;
+
+	if (keep)
+		memmove(st->buf, source->pos, keep);
+	if (keep > size / 2)
+		size *= 2;
+	if (size > st->size) {
+		buf = realloc(st->buf, size);
+		if (!buf)
+			return source_fail(source, -ENOMEM, "out of memory");
+		st->buf = buf;
+		st->size = size;
+	}
+	source->pos = st->buf;
+	source->end = st->buf + keep;
+	return 0;
+}
+
 int json_source_fill(struct json_source *source)
 {
 	struct json_source_state *st = source->state;
-	size_t have = 0;
+	size_t keep = (size_t)(source->end - source->pos), have = keep;
 	ssize_t n;
 
-	source->pos = source->end = st->buf;
-	while (!st->failed && have < sizeof(st->buf)) {
+	n = buf_reserve(source, keep);
+	if (n)
+		return n;
+	while (!st->failed && have < st->size) {
 		if (source->gzip)
-			n = gzip_read(source, st->buf + have, sizeof(st->buf) - have);
+			n = gzip_read(source, st->buf + have, st->size - have);
 		else
-			n = plain_read(source, st->buf + have, sizeof(st->buf) - have);
+			n = plain_read(source, st->buf + have, st->size - have);
 		if (n < 0)
 			st->failed = n;
 		if (n <= 0)
@@ -162,7 +192,7 @@ int json_source_fill(struct json_source *source)
 		have += n;
 	}
 	source->end = st->buf + have;
-	if (have)
+	if (have > keep)
 		return 1;
 	return st->failed;
 }
@@ -244,6 +274,7 @@ void json_source_close(struct json_source *source)
 		inflateEnd(&st->z);
 	if (st->fd >= 0)
 		close(st->fd);
+	free(st->buf);
 	free(st);
 	source->state = NULL;
 	source->pos = source->end = NULL;

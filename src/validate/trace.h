@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the check of a Chrome trace keeps of each event, and the checks that need all of them. */
-#ifndef INFTRACE_JSON_TRACE_H
-#define INFTRACE_JSON_TRACE_H
+#ifndef INFTRACE_VALIDATE_TRACE_H
+#define INFTRACE_VALIDATE_TRACE_H
 
-#include "util/json_check.h"
+#include "validate/check.h"
 
 struct trace_span {
 	int64_t start, end; /* ns */

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Spans by track and flows by id: 32 bytes each at most, so that a trace of a gigabyte fits in memory. */
-#include "util/json_trace.h"
+#include "validate/trace.h"
 
 #include <errno.h>
+#include <json-c/linkhash.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "util/text.h"
 
 int tracks_init(struct trace_tracks *tracks)
 {
@@ -153,7 +157,7 @@ static void overlap_found(struct check_report *report, struct trace_findings *fi
 	check_problem(report,
 		"events %u (line %u) and %u (line %u) overlap by %lld ns without nesting: %s",
 		a->event, a->line, b->event, b->line, (long long)by,
-		json_printable(printable, sizeof(printable), label));
+		text_printable(printable, sizeof(printable), label));
 }
 
 /* Sorts the spans of a track and looks for overlaps; stack has room for all of them. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bytes of a file for the JSON readers: plain or gzip (by magic, not by name), from a file or from
- * memory, in one bounded buffer. */
+ * memory, in one buffer that is as large as what is looked at as a whole. */
 #ifndef INFTRACE_JSON_SOURCE_H
 #define INFTRACE_JSON_SOURCE_H
 
@@ -11,7 +11,7 @@
 #define JSON_SOURCE_BUF (256 * 1024)
 
 struct json_source {
-	const unsigned char *pos, *end; /* decoded, not consumed yet: the caller moves pos */
+	unsigned char *pos, *end; /* decoded, not consumed yet: the caller moves pos */
 	bool gzip;
 	uint64_t members; /* whole gzip members read */
 	char error[160];  /* why the last call failed, fit to print */
@@ -27,9 +27,9 @@ int json_source_open(struct json_source *source, const char *path);
 int json_source_open_mem(struct json_source *source, const void *data, size_t len);
 void json_source_close(struct json_source *source);
 
-/* Replaces the consumed buffer (pos == end) by what follows. Returns 1 when there are bytes, 0 at
- * the end, -errno with source->error set: read errors and gzip data that is damaged or cut inside
- * a member (bytes from before the damage are handed out first). */
+/* Reads what follows to behind what is not consumed yet, which may move and may then be changed. Returns 1 when
+ * there are more bytes, 0 at the end, -errno with source->error set: no memory, read errors and gzip data that
+ * is damaged or cut inside a member (bytes from before the damage are handed out first). */
 int json_source_fill(struct json_source *source);
 
 #endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "read/profile.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "read/json_reader.h"
+
+#define KEY_NAME(name) { #name, sizeof(#name) - 1 },
+static const struct {
+	const char *name;
+	size_t len;
+} keys[PROFILE_KEY_MAX] = { PROFILE_KEYS(KEY_NAME) };
+
+const char *profile_key_name(enum profile_key key)
+{
+	return keys[key].name;
+}
+
+/* Fills values; returns why the line cannot be used, or NULL. buf is for that. */
+static const char *line_values(const struct json_node *object, struct profile_line *line, char *buf, size_t size)
+{
+	unsigned int hint = 0; /* keys come in the order in which they are written */
+
+	memset(line->values, 0, sizeof(line->values));
+	if (!node_is(object, JSON_OBJECT))
+		return "profile event must be a JSON object";
+	json_for_each(value, object)
+	{
+		for (unsigned int i = 0; i < PROFILE_KEY_MAX; i++) {
+			unsigned int k = (hint + i) % PROFILE_KEY_MAX;
+
+			if (value->key_len == keys[k].len && !memcmp(value->key, keys[k].name, keys[k].len)) {
+				line->values[k] = value;
+				hint = k + 1;
+				break;
+			}
+		}
+	}
+	for (unsigned int k = 0; k < PROFILE_REQUIRED; k++) {
+		if (line->values[k])
+			continue;
+		snprintf(buf, size, "missing required field: %s", keys[k].name);
+		return buf;
+	}
+	return NULL;
+}
+
+int profile_read(struct json_source *source, const struct profile_reader_ops *ops, void *ctx)
+{
+	const struct json_node *object;
+	struct json_reader reader;
+	struct profile_line line;
+	char buf[64];
+	const char *why;
+	int err = 0;
+
+	json_reader_init(&reader, source);
+	while (!err) {
+		err = json_reader_line(&reader, &object);
+		if (err == -ENODATA || err == -ENOMEM)
+			break;
+		line.number = reader.value_line;
+		if (err) {
+			ops->bad(ctx, line.number, reader.error);
+			/* the next line may well be good, unless the file itself is not */
+			if ((err == -EBADMSG || err == -E2BIG) && !source->error[0])
+				err = 0;
+			continue;
+		}
+		why = line_values(object, &line, buf, sizeof(buf));
+		if (why)
+			ops->bad(ctx, line.number, why);
+		else
+			err = ops->line(ctx, &line);
+	}
+	json_reader_free(&reader);
+	return err == -ENODATA ? 0 : err;
+}

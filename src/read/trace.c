@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "read/trace.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "read/json_reader.h"
+
+struct trace_reader {
+	struct json_reader json;
+	const struct trace_reader_ops *ops;
+	void *ctx;
+	struct trace_form *form;
+	bool in_events;
+};
+
+#define EVENT_KEY(name) { #name, sizeof(#name) - 1, offsetof(struct trace_event, name) },
+static const struct {
+	const char *name;
+	size_t len, offset;
+} keys[] = { TRACE_KEYS(EVENT_KEY) };
+#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
+
+static void event_members(struct trace_event *event)
+{
+	unsigned int hint = 0; /* keys come in the order in which inftrace writes them */
+
+	if (!node_is(event->value, JSON_OBJECT))
+		return;
+	json_for_each(value, event->value)
+	{
+		for (unsigned int i = 0; i < N_KEYS; i++) {
+			unsigned int k = (hint + i) % N_KEYS;
+
+			if (value->key_len == keys[k].len && !memcmp(value->key, keys[k].name, keys[k].len)) {
+				*(const struct json_node **)((char *)event + keys[k].offset) = value;
+				hint = k + 1;
+				break;
+			}
+		}
+	}
+}
+
+static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char *why)
+{
+	const struct trace_stop stop = { kind, r->json.line, r->form->events, r->in_events, why };
+
+	r->ops->stop(r->ctx, &stop);
+	return -EBADMSG;
+}
+
+/* err: of the JSON reader. where: what the end of the file is within. */
+static int failed(struct trace_reader *r, int err, const char *where)
+{
+	char why[64];
+
+	if (err == -ENOMEM)
+		return err;
+	if (err != -ENODATA)
+		return stopped(r, TRACE_UNREADABLE, r->json.error);
+	snprintf(why, sizeof(why), "the file ends %s", where);
+	return stopped(r, TRACE_CUT, why);
+}
+
+static int unexpected_byte(struct trace_reader *r, int c, const char *wanted)
+{
+	char why[64];
+
+	if (c > 0x20 && c < 0x7f)
+		snprintf(why, sizeof(why), "%s expected, not '%c'", wanted, c);
+	else
+		snprintf(why, sizeof(why), "%s expected, not byte 0x%02x", wanted, c & 0xff);
+	return stopped(r, TRACE_UNEXPECTED, why);
+}
+
+static int read_event(struct trace_reader *r)
+{
+	struct trace_event event = { .number = ++r->form->events };
+	int err;
+
+	err = json_reader_value(&r->json, &event.value);
+	if (err)
+		return failed(r, err, "inside an event");
+	event.line = r->json.value_line;
+	event.surrogate_escapes = r->json.surrogate_escapes;
+	event_members(&event);
+	return r->ops->event(r->ctx, &event);
+}
+
+/*
+ * The events of an array whose bracket was taken, up to and with the closing one. Returns 0 or
+ * -errno after telling why; -ENODATA, untold, where the text ends between two events.
+ */
+static int read_events(struct trace_reader *r)
+{
+	bool comma = true; /* an event may follow */
+	int c, err;
+
+	for (;;) {
+		c = json_reader_peek(&r->json);
+		if (c < 0)
+			return c == -ENODATA ? c : failed(r, c, NULL);
+		if (c == ']') {
+			if (comma && r->form->events)
+				return unexpected_byte(r, c, "an event");
+			json_reader_take(&r->json);
+			return 0;
+		}
+		if (!comma) {
+			if (c != ',')
+				return unexpected_byte(r, c, "',' or ']'");
+			json_reader_take(&r->json);
+			comma = true;
+			continue;
+		}
+		err = read_event(r);
+		if (err)
+			return err;
+		comma = false;
+	}
+}
+
+static int read_end(struct trace_reader *r)
+{
+	int c;
+
+	c = json_reader_peek(&r->json);
+	if (c == -ENODATA)
+		return 0;
+	return c < 0 ? failed(r, c, NULL) : stopped(r, TRACE_AFTER, "text after the end of the trace");
+}
+
+static int read_array_form(struct trace_reader *r)
+{
+	int err;
+
+	json_reader_take(&r->json);
+	r->in_events = true;
+	err = read_events(r);
+	r->in_events = false;
+	if (err == -ENODATA) {
+		r->form->open = true;
+		return 0;
+	}
+	return err ? err : read_end(r);
+}
+
+/* A byte of the object's own syntax; 0 or -errno after telling why. */
+static int expect_byte(struct trace_reader *r, char wanted, const char *name)
+{
+	int c;
+
+	c = json_reader_peek(&r->json);
+	if (c < 0)
+		return failed(r, c, "inside the outer object");
+	if (c != wanted)
+		return unexpected_byte(r, c, name);
+	json_reader_take(&r->json);
+	return 0;
+}
+
+/* One member of the outer object; everything but the events is skipped. */
+static int read_member(struct trace_reader *r, bool *ret_events)
+{
+	const struct json_node *key;
+	bool is_events;
+	int c, err;
+
+	c = json_reader_peek(&r->json);
+	if (c >= 0 && c != '"')
+		return unexpected_byte(r, c, "a key in quotes");
+	err = json_reader_value(&r->json, &key);
+	if (err)
+		return failed(r, err, "inside the outer object");
+	is_events = !strcmp(key->text, "traceEvents");
+	err = expect_byte(r, ':', "':'");
+	if (err)
+		return err;
+	if (!is_events) {
+		err = json_reader_value(&r->json, NULL);
+		return err ? failed(r, err, "inside the outer object") : 0;
+	}
+	*ret_events = true;
+	err = expect_byte(r, '[', "the array of traceEvents");
+	if (err)
+		return err;
+	r->in_events = true;
+	err = read_events(r);
+	r->in_events = false;
+	return err == -ENODATA ? failed(r, err, "inside traceEvents") : err;
+}
+
+static int read_object_form(struct trace_reader *r)
+{
+	bool events = false;
+	int c, err;
+
+	json_reader_take(&r->json);
+	do {
+		err = read_member(r, &events);
+		if (err)
+			return err;
+		c = json_reader_peek(&r->json);
+		if (c == ',')
+			json_reader_take(&r->json);
+	} while (c == ',');
+	err = expect_byte(r, '}', "',' or '}'");
+	if (err)
+		return err;
+	if (!events)
+		return stopped(r, TRACE_NO_EVENTS, "an object without traceEvents: not a Chrome trace");
+	return read_end(r);
+}
+
+int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx, struct trace_form *form)
+{
+	struct trace_reader r = { .ops = ops, .ctx = ctx, .form = form };
+	int err;
+
+	memset(form, 0, sizeof(*form));
+	json_reader_init(&r.json, source);
+	form->array = json_reader_peek(&r.json) == '[';
+	err = form->array ? read_array_form(&r) : read_object_form(&r);
+	json_reader_free(&r.json);
+	return err;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The envelope of a line of a profile (docs/profile-schema.md), for who writes it and who reads it. */
+#ifndef INFTRACE_PROFILE_KEYS_H
+#define INFTRACE_PROFILE_KEYS_H
+
+/* The keys in the order in which they are written. The first nine are required. */
+#define PROFILE_KEYS(KEY)    \
+	KEY(event)           \
+	KEY(commit_sha)      \
+	KEY(env_hash)        \
+	KEY(model)           \
+	KEY(concurrency)     \
+	KEY(shape)           \
+	KEY(stage_us)        \
+	KEY(graph_enabled)   \
+	KEY(runtime_flags)   \
+	KEY(source)          \
+	KEY(source_line)
+
+#define PROFILE_REQUIRED 9
+
+#define PROFILE_KEY_ENUM(name) PROFILE_KEY_##name,
+enum profile_key {
+	PROFILE_KEYS(PROFILE_KEY_ENUM) PROFILE_KEY_MAX,
+};
+#undef PROFILE_KEY_ENUM
+
+/* As it stands before its value. */
+#define PROFILE_KEY(name) "\"" #name "\":"
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looking at the nodes of a JSON value: see json_scan.h. A NULL node is a member that is not there, of no kind. */
+#ifndef INFTRACE_JSON_NODE_H
+#define INFTRACE_JSON_NODE_H
+
+#include <string.h>
+
+#include "util/json_scan.h"
+
+static inline bool node_is(const struct json_node *node, enum json_kind kind)
+{
+	return node && node->kind == kind;
+}
+
+static inline bool node_is_bool(const struct json_node *node)
+{
+	return node_is(node, JSON_TRUE) || node_is(node, JSON_FALSE);
+}
+
+static inline bool node_is_scalar(const struct json_node *node)
+{
+	return node->kind < JSON_ARRAY;
+}
+
+/* The text of a string; NULL when it is none. */
+static inline const char *node_string(const struct json_node *node)
+{
+	return node_is(node, JSON_STRING) ? node->text : NULL;
+}
+
+/* The child behind `child`, of an array or object; the first one after NULL. NULL: there is none. */
+static inline const struct json_node *json_next(const struct json_node *parent, const struct json_node *child)
+{
+	const struct json_node *end = parent + parent->span;
+
+	for (child = child ? child + child->span : parent + 1; child < end; child += child->span) {
+		if (child->kind != JSON_DROPPED)
+			return child;
+	}
+	return NULL;
+}
+
+#define json_for_each(child, parent) \
+	for (const struct json_node *child = json_next(parent, NULL); child; child = json_next(parent, child))
+
+/* A member of an object; NULL when there is none, or it is no object. */
+const struct json_node *node_get(const struct json_node *object, const char *key);
+
+/* The same, where members come in a known order: looks behind *cursor first, which is NULL at first and then the
+ * member that was found last. */
+const struct json_node *node_get_next(
+	const struct json_node *object, const char *key, const struct json_node **cursor);
+
+/* An integer; beyond what fits, the nearest that does. Of anything else 0. */
+int64_t node_s64(const struct json_node *node);
+uint64_t node_u64(const struct json_node *node);
+/* A number; of anything else 0. */
+double node_double(const struct json_node *node);
+
+/*
+ * A number of microseconds as nanoseconds, from its decimal text and not by way of a double.
+ * Returns 0, 1 when digits below the nanosecond were cut off (towards minus infinity), -EINVAL when
+ * it is not a number, -ERANGE when it does not fit.
+ */
+int node_us_to_ns(const struct json_node *node, int64_t *ret_ns);
+
+#endif

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The rules of a profile JSONL: docs/profile-schema.md. */
+#include "read/profile.h"
+
+#include <errno.h>
+
+#include "util/text.h"
+#include "validate/check.h"
+
+#define REQUIRED_MAX 64
+
+struct profile_check {
+	struct check_report *report;
+	struct name_counts families;
+	uint64_t line, lines; /* the number of the current one; how many there were */
+	uint64_t required_seen; /* bit N: the Nth required family was seen */
+	const char *const *required;
+	size_t required_len;
+};
+
+/* A problem of the current line. */
+#define LINE_PROBLEM(check, fmt, ...)                     \
+	check_problem((check)->report, "line %llu: " fmt, \
+		(unsigned long long)(check)->line, ##__VA_ARGS__)
+
+static bool is_text(const struct json_node *value)
+{
+	return node_is(value, JSON_STRING) && !text_is_blank(value->text, value->len);
+}
+
+static bool string_or_null(const struct json_node *value)
+{
+	return !value || node_is(value, JSON_NULL) || node_is(value, JSON_STRING);
+}
+
+/* One value of the envelope; returns what it must be, or NULL when it is that. */
+static const char *envelope_rule(enum profile_key key, const struct json_node *value)
+{
+	switch (key) {
+	case PROFILE_KEY_event:
+	case PROFILE_KEY_model:
+		return is_text(value) ? NULL : "a non-empty string";
+	case PROFILE_KEY_commit_sha:
+		return node_is(value, JSON_NULL) || is_text(value) ? NULL : "a non-empty string or null";
+	case PROFILE_KEY_env_hash:
+		return node_is(value, JSON_STRING) && !strncmp(value->text, "sha256:", 7)
+			       ? NULL
+			       : "a string that starts with sha256:";
+	case PROFILE_KEY_concurrency:
+		return node_s64(value) >= 1 && node_s64(value) <= UINT32_MAX ? NULL
+									     : "an integer from 1 to 4294967295";
+	case PROFILE_KEY_graph_enabled:
+		return node_is_bool(value) ? NULL : "true or false";
+	default:
+		return node_is(value, JSON_OBJECT) ? NULL : "an object";
+	}
+}
+
+/* shape and stage_us of any writer hold no further objects or arrays. */
+static bool check_scalars(struct profile_check *check, const char *name, const struct json_node *object)
+{
+	char key_text[64];
+
+	json_for_each(value, object)
+	{
+		if (node_is_scalar(value))
+			continue;
+		LINE_PROBLEM(check, "%s.%s must be a scalar", name,
+			text_printable(key_text, sizeof(key_text), value->key));
+		return false;
+	}
+	return true;
+}
+
+static const char *const whole_families[] = { "token_prof", "op_prof", "syscall_prof", "fault_prof",
+	"sched_prof" };
+
+/* The number of the window, in lines that inftrace wrote. */
+static bool check_window(struct profile_check *check, const struct json_node *shape)
+{
+	const struct json_node *window = node_get(shape, "window");
+
+	if (!window || (node_is(window, JSON_INT) && node_s64(window) >= 0))
+		return true;
+	LINE_PROBLEM(check, "shape.window must be an integer >= 0");
+	return false;
+}
+
+/*
+ * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in the families of
+ * which it is said below all but total and the workers' sums add up to total, without a nanosecond
+ * to spare.
+ */
+static void check_native_stages(
+	struct profile_check *check, const struct json_node *stages, const char *family)
+{
+	int64_t ns, sum = 0, total = -1;
+	char key_text[64];
+	bool whole = false;
+	int ret;
+
+	for (size_t i = 0; i < sizeof(whole_families) / sizeof(whole_families[0]); i++)
+		whole |= !strcmp(family, whole_families[i]);
+	json_for_each(value, stages)
+	{
+		const char *key = value->key;
+
+		ret = node_us_to_ns(value, &ns);
+		if (ret || ns < 0) {
+			LINE_PROBLEM(check, "stage_us.%s must be %s",
+				text_printable(key_text, sizeof(key_text), key),
+				ret == 1 ? "a whole number of nanoseconds" : "a number >= 0");
+			return;
+		}
+		if (!strcmp(key, "total"))
+			total = ns;
+		else if (strncmp(key, "workers_", 8) && __builtin_add_overflow(sum, ns, &sum))
+			sum = -1;
+	}
+	if (!whole)
+		return;
+	if (total < 0)
+		LINE_PROBLEM(check, "missing stage: stage_us.total");
+	else if (sum != total)
+		LINE_PROBLEM(check,
+			"stage_us: the states sum to %lld ns, total is %lld ns (%+lld ns)",
+			(long long)sum, (long long)total, (long long)(sum - total));
+}
+
+static int check_line(void *ctx, const struct profile_line *line)
+{
+	const struct json_node *const *values = line->values;
+	struct profile_check *check = ctx;
+	const char *family, *rule;
+
+	check->line = line->number;
+	check->lines++;
+	for (enum profile_key key = 0; key < PROFILE_REQUIRED; key++) {
+		rule = envelope_rule(key, values[key]);
+		if (!rule)
+			continue;
+		LINE_PROBLEM(check, "%s must be %s", profile_key_name(key), rule);
+		return 0;
+	}
+	if (!string_or_null(values[PROFILE_KEY_source]) || !string_or_null(values[PROFILE_KEY_source_line])) {
+		LINE_PROBLEM(check, "source and source_line must be strings where they are given");
+		return 0;
+	}
+	if (!check_scalars(check, "shape", values[PROFILE_KEY_shape]) ||
+		!check_scalars(check, "stage_us", values[PROFILE_KEY_stage_us]))
+		return 0;
+
+	family = values[PROFILE_KEY_event]->text;
+	if (node_is(values[PROFILE_KEY_source], JSON_STRING) &&
+		!strcmp(values[PROFILE_KEY_source]->text, "native") && check_window(check, values[PROFILE_KEY_shape]))
+		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
+	for (size_t i = 0; i < check->required_len; i++)
+		if (!strcmp(family, check->required[i]))
+			check->required_seen |= 1ULL << i;
+	name_counts_add(&check->families, family);
+	return 0;
+}
+
+static void bad_line(void *ctx, uint64_t number, const char *why)
+{
+	struct profile_check *check = ctx;
+
+	check->line = number;
+	check->lines++;
+	LINE_PROBLEM(check, "%s", why);
+}
+
+static void check_required(struct profile_check *check)
+{
+	char missing[256], name[64];
+	size_t used = 0;
+
+	for (size_t i = 0; i < check->required_len && used < sizeof(missing); i++) {
+		if (check->required_seen >> i & 1)
+			continue;
+		used += snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "",
+			text_printable(name, sizeof(name), check->required[i]));
+	}
+	if (used)
+		check_problem(check->report, "missing profile event groups: %s", missing);
+}
+
+void check_profile(struct json_source *source, const char *path, const char *const *required,
+	size_t required_len, struct check_report *report, FILE *out)
+{
+	static const struct profile_reader_ops ops = { .line = check_line, .bad = bad_line };
+	struct profile_check check = { .report = report, .required = required };
+	int err;
+
+	check.required_len = required_len < REQUIRED_MAX ? required_len : REQUIRED_MAX;
+	err = profile_read(source, &ops, &check);
+	if (err == -ENOMEM)
+		check_problem(report, "out of memory");
+	if (err)
+		return;
+	check_required(&check);
+	fprintf(out, "%s: profile%s, %llu line%s: ", path, source->gzip ? " (gzip)" : "",
+		(unsigned long long)check.lines, check.lines == 1 ? "" : "s");
+	name_counts_print(&check.families, out);
+	check_summary_end(report, out);
+}
