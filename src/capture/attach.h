@@ -38,8 +38,8 @@ void attach_free(struct attach *a);
 void attach_idle(struct attach *a);
 void attach_wake(struct attach *a);
 
-/* A target that attach_process() will be called for: whether it stands return probes decides for
- * attach_named_files() too. */
+/* Announces a target that attach_process() will be called for: whether it tolerates return probes also
+ * decides for attach_named_files(). */
 void attach_expect_process(struct attach *a, pid_t pid);
 
 /*
@@ -54,14 +54,14 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
 typedef void (*attach_placed_cb)(const char *file, void *arg);
 void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg);
 
-/* The executable of a command that is still to be started: one without a loader calls its functions at
- * once. */
+/* Places probes in the executable of a command that has not been started yet: one without a loader calls its
+ * functions at once. */
 void attach_executable(struct attach *a, const char *path);
 
 /*
- * From probes in every process that has the files mapped to probes in the targets only:
- * attach_in_targets_begin(), attach_process() for each target, attach_in_targets_commit().
- * -EOPNOTSUPP when the kernel cannot, or when it was done and had to be undone.
+ * Switches from probes in every process that has the files mapped to probes in the targets only: call
+ * attach_in_targets_begin(), attach_process() for each target, and attach_in_targets_commit().
+ * -EOPNOTSUPP if the kernel cannot do it, or if it was done before and had to be undone.
  */
 int attach_in_targets_begin(struct attach *a);
 void attach_in_targets_commit(struct attach *a);
@@ -69,18 +69,18 @@ void attach_in_targets_commit(struct attach *a);
 /* Whether attach_process() is to be called for each new target process: from the begin on. */
 bool attach_in_targets(const struct attach *a);
 
-/* And back, for good, from whatever state. */
+/* Switches back for good, from any state. */
 void attach_everywhere(struct attach *a, const char *why);
 
 /* The process has exited, or an exec has replaced its main thread: attach_process() makes it known
  * again. */
 void attach_process_gone(struct attach *a, pid_t pid);
 
-/* A process goes on without its main thread, which is what the kernel knows it by. */
+/* A process continues without its main thread, which the kernel identifies it by. */
 void attach_main_thread_gone(struct attach *a);
 
-/* Processes that began, or called exec, when probes were in the targets only: until theirs were in,
- * their calls were not seen. */
+/* Processes that began, or called exec, while probes were in the targets only: their calls were not seen
+ * until they had probes of their own. */
 struct attach_late {
 	unsigned int processes;
 	uint64_t ns_max;

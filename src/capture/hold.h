@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Targets wait in their dynamic loader until the probes of what they have mapped are in: a program
- * sits on _dl_debug_state() of each loader, and waits there until user space has said so, for
- * HOLD_NS at most (see bpf/hold.bpf.c).
+ * Makes targets wait in their dynamic loader until the probes of what they have mapped are in place: a BPF program
+ * on _dl_debug_state() of each loader waits until user space says so, for at most HOLD_NS (see bpf/hold.bpf.c).
  */
 #ifndef INFTRACE_CAPTURE_HOLD_H
 #define INFTRACE_CAPTURE_HOLD_H
@@ -28,18 +27,18 @@ int hold_new(const struct hold_config *c, struct hold **ret_hold);
 void hold_free(struct hold *h);
 
 /* Attaches to the loaders in the usual places, and to the one that this executable or script asks
- * for, if any. Returns to how many, or the first error if it is none. */
+ * for, if any. Returns the number of loaders, or the first error if there are none. */
 int hold_loaders(struct hold *h, const char *command);
 
-/* The calling thread runs before others from here on, as somebody may wait for it; threads that it
- * makes do not. Without the privilege nothing changes. */
+/* Raises the priority of the calling thread, since a held thread may be waiting for it; threads that it creates
+ * keep the usual one. Does nothing without the privilege. */
 void hold_hurry(const struct hold *h);
 
-/* Before a look at what the process has mapped, and when the probes of that are in. */
+/* Call before looking at what the process has mapped, and after the probes for that are in place. */
 uint64_t hold_begin(struct hold *h, pid_t pid);
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped);
 
-/* Whether a thread of it waits now. */
+/* Whether a thread of the process is waiting now. */
 bool hold_waits(struct hold *h, pid_t pid);
 
 /* Whether the process could not call what it had mapped at mapped_ns (CLOCK_BOOTTIME) before

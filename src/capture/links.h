@@ -72,10 +72,10 @@ void links_idle(struct links *l);
 int links_wake(struct links *l);
 
 /*
- * To links by process: links_begin(), links_add_process() for each, links_commit(), which is when
- * the old ones go. No call is missed or seen twice on the way. -EOPNOTSUPP when it cannot be.
- * links_add_process() returns 1 when links were made, 0 when the process is gone, has them already
- * or needs none; on an error links_everywhere() is what remains.
+ * Switches to links by process: call links_begin(), links_add_process() for each process, and links_commit(), which
+ * closes the old links. No call is missed or seen twice meanwhile. -EOPNOTSUPP if the kernel cannot do it.
+ * links_add_process() returns 1 if it made links, and 0 if the process has exited, has links already
+ * or needs none; after an error only links_everywhere() can be called.
  */
 int links_begin(struct links *l);
 int links_add_process(struct links *l, pid_t pid);
@@ -84,7 +84,7 @@ void links_commit(struct links *l);
 /* The process has exited, or was given another main thread by exec. */
 void links_drop_process(struct links *l, pid_t pid);
 
-/* Back to links that are in every process, to stay there. Returns 1, or 0 when they are. */
+/* Switches back to links in every process, for good. Returns 1, or 0 if they were there already. */
 int links_everywhere(struct links *l);
 
 enum links_state links_state(const struct links *l);

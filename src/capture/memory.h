@@ -19,15 +19,15 @@ struct memory;
 int memory_new(int sums_fd, struct memory **ret_memory);
 void memory_free(struct memory *m);
 
-/* As the window opens: what is known of the targets by now lies before it. */
+/* Call when the window opens: what is known of the targets by then belongs to the time before it. */
 void memory_start(struct memory *m, struct tasks *tasks);
 
-/* A record for each target that changed since, and the last one of each that is gone. What comes
- * sooner than 10 ms after the time before is ignored, but for the `last` of the recording. */
+/* Makes a record for each target that has changed since the previous call, and a last one for each that has exited.
+ * A call within 10 ms of the previous one does nothing, except for the `last` of the recording. */
 void memory_sample(
 	struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
 
-/* Fills in the resident sets, now and at their highest, as the window closes. */
+/* Call when the window closes: fills in the current and the highest resident sets. */
 void memory_totals(const struct memory *m, struct process_totals *list, size_t n);
 
 #endif

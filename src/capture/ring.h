@@ -17,7 +17,7 @@ struct rings;
 
 typedef void (*record_cb)(const struct rec_hdr *rec, size_t size, void *arg);
 
-/* How many rings a machine of this many CPUs gets, and CPU >> shift is the index of each. */
+/* Returns the number of rings for a machine with this many CPUs. The ring of a CPU has the index CPU >> *ret_shift. */
 unsigned int rings_count(unsigned int cpus, unsigned int *ret_shift);
 
 /*

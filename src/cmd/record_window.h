@@ -10,7 +10,7 @@
 /* A child of record's, with the same input. */
 extern const struct argp record_window_argp;
 
-/* What options point to and the command line does not hold. */
+/* Heap copies of values that are not in argv. */
 struct record_strings {
 	char *flag, *output_dir;
 };

@@ -8,8 +8,8 @@
 #include "io/writer.h"
 
 /*
- * The length of the text until where the last event ends that ends within the limit, or else, when
- * that is none, the first one. The text is whole events, and begins with one.
+ * Returns the length of the whole events at the beginning of the text that fit the limit, or of the first event if
+ * none does. The text consists of whole events.
  */
 size_t framing_within(enum writer_mode mode, const char *text, size_t len, size_t limit);
 

@@ -33,7 +33,7 @@
 #define STALLED_MS 5000     /* nobody reads it, it seems */
 #define FREE_MS 250         /* what is free is looked at this often, for what others write */
 #define FREE_BYTES (16u << 20) /* and before so many bytes are written */
-#define LAST_CHANCE_MS 1000 /* once it is to end */
+#define LAST_CHANCE_MS 1000 /* after a stop signal */
 
 /*
  * A block is filled by the caller and written by the thread, at the same time: the caller appends,

@@ -49,7 +49,7 @@ bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
 /* No output has any name: all are new. */
 void tasks_forget_outputs(struct tasks *ts);
 
-/* This output has no names any more, of threads of a process (0: of all). */
+/* Forgets which threads of a process (0: of all) this output has named. */
 void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid);
 
 /* A waker: its name is looked up in /proc once. NULL without memory. */

@@ -74,7 +74,7 @@ int term_open(int fd, struct term **ret_term)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	/* of its own, for O_NONBLOCK is shared with all that the descriptor was inherited by */
+	/* Reopen: O_NONBLOCK belongs to the open file description, and this one is inherited. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	t->fd = open(path, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (t->fd < 0 || tcgetattr(t->fd, &t->before)) {
