@@ -19,6 +19,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	t = thread_of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
+	change_begin(t);
 	now = thread_change(t, thread_next(t, ST_FAULT), &before);
 	if (t->in_fault) /* the one before was broken off by a signal and is tried again */
 		__sync_fetch_and_add(&stats.faults_open, 1);
@@ -27,6 +28,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	t->fault_flags = 0;
 	t->in_fault = 1;
 	thread_changed(t);
+	change_end(t);
 	return 0;
 }
 
@@ -42,12 +44,11 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	t = thread_of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
+	change_begin(t);
 	if (t->in_fault) {
-		WRITE_ONCE(t->closing, 1);
 		now = thread_change(t, t->role, &before);
 		t->in_fault = 0;
 		thread_changed(t);
-		WRITE_ONCE(t->closing, 0);
 		start = t->fault_start;
 		r.addr = t->fault_addr;
 		flags |= t->fault_flags;
@@ -63,10 +64,11 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		t->fault_ns[major] += now - start;
 		t->faults_kernel += !!(flags & REC_F_KERNEL);
 	}
-	if (!emits(REC_FAULT))
-		return 0;
-	hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
-	emit(&r, sizeof(r), REC_FAULT);
+	if (emits(REC_FAULT)) {
+		hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
+		emit(&r, sizeof(r), REC_FAULT);
+	}
+	change_end(t);
 	return 0;
 }
 

@@ -476,6 +476,7 @@ int function_entry(struct pt_regs *ctx)
 		step_enter_closed(ctx, t, task, p, id, &c);
 		return 0;
 	}
+	change_begin(t);
 	now = thread_change(t, role_within(t, p), &before);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
@@ -513,6 +514,7 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, now, &c);
 	thread_changed(t);
+	change_end(t);
 	if (p->flags & PROBE_F_GRAPH)
 		t->counts.graphs++; /* in the step that has begun with it, if so */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
@@ -596,15 +598,14 @@ int function_return(struct pt_regs *ctx)
 	w.tid = task->pid;
 	depth = frame_find(t, sp, id); /* at the place that it keeps when those above it are dropped */
 	f = frame_at(t, depth ? depth - 1 : 0);
-	WRITE_ONCE(t->closing, 1);
+	change_begin(t);
 	now = thread_change(t, depth && depth == t->depth ? f->prev_role : t->role, &before);
 	frames_drop_stale(t, sp);
 	if (!depth) {
 		thread_changed(t);
-		WRITE_ONCE(t->closing, 0);
+		change_end(t);
 		return 0;
 	}
-	WRITE_ONCE(t->closing, 0);
 	if (t->ret_sp == sp)
 		now = t->ret_ns; /* the second probe of one return */
 	t->ret_sp = sp;
@@ -624,5 +625,6 @@ int function_return(struct pt_regs *ctx)
 	}
 	frame_pop(t, depth);
 	thread_changed(t);
+	change_end(t);
 	return 0;
 }

@@ -31,6 +31,27 @@
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 
+/*
+ * Orders the stores before it with those behind it (smp_wmb), or loads (smp_rmb). x86 keeps both in order, so that
+ * only the compiler must be told. On arm64 an atomic operation of BPF that returns a value is a full barrier, on
+ * whatever memory; there is no cheaper one that all verifiers from 6.1 on accept.
+ */
+#ifdef __TARGET_ARCH_x86
+#define smp_wmb() asm volatile("" ::: "memory")
+#define smp_rmb() asm volatile("" ::: "memory")
+#else
+static __always_inline void smp_mb(void)
+{
+	volatile u64 word = 0;
+
+	asm volatile("" ::: "memory");
+	__sync_lock_test_and_set(&word, 1);
+	asm volatile("" ::: "memory");
+}
+#define smp_wmb() smp_mb()
+#define smp_rmb() smp_mb()
+#endif
+
 /* ---- configuration and counters, shared with user space through the skeleton ---- */
 
 /* Fixed when the programs are loaded. */
@@ -155,6 +176,21 @@ struct thread_times {
 	u32 pad;
 };
 
+/*
+ * The state of a thread that has slept since before the window opened, as the task iterator found it. The thread may
+ * wake up at the same moment, so the iterator leaves the thread's own fields alone. This one is valid only while
+ * `since` is the beginning of the window; the first program that sees the thread run takes it over: thread_adopt().
+ */
+struct asleep {
+	u64 sys_arg0;
+	u32 tid;
+	u32 sys_nr;
+	u8 off; /* enum time_state; ST_CPU: nothing is known */
+	u8 in_syscall;
+	u8 sys_flags;
+	u8 pad[5];
+};
+
 /* The longest interval of each kind. */
 enum stall_kind {
 	STALL_BLOCKED,
@@ -194,7 +230,9 @@ struct thread {
 	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
-	u8 closing; /* a span is ending: its end is read from the clock, but it still counts as open */
+	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
+	u8 switching; /* a program of the scheduler is */
+	struct asleep asleep;
 	struct thread_times times;
 	struct thread_times view; /* of another thread, as it was read */
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
@@ -400,6 +438,64 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
 	if (state < ST_MAX)
 		__sync_fetch_and_add(&t->times.ns[state], ns);
+}
+
+/*
+ * A program that is about to change what is in flight on its thread (the state, a function, a system call, a fault)
+ * says so first, and says when it is done, which is when the records of what has ended are in their ring. A program
+ * that reads another thread relies only on what it read while nobody was changing it and while `since` stayed
+ * as it was: see snapshot_peek(). A changing program reads the clock after change_begin(), so that a span that the
+ * reader has seen open ends after the reader looked. Programs on interrupts do not announce themselves: they change
+ * the state and nothing else, and `since` shows that.
+ *
+ * The scheduler's programs have a mark of their own, because they run in the middle of the others.
+ */
+static __always_inline void change_begin(struct thread *t)
+{
+	WRITE_ONCE(t->changing, 1);
+	smp_wmb();
+}
+
+static __always_inline void change_end(struct thread *t)
+{
+	smp_wmb();
+	WRITE_ONCE(t->changing, 0);
+}
+
+static __always_inline void switch_begin(struct thread *t)
+{
+	WRITE_ONCE(t->switching, 1);
+	smp_wmb();
+}
+
+static __always_inline void switch_end(struct thread *t)
+{
+	smp_wmb();
+	WRITE_ONCE(t->switching, 0);
+}
+
+/* Whether what the task iterator knows of the thread still holds. */
+static __always_inline bool thread_asleep(const struct thread *t)
+{
+	return t->asleep.off && READ_ONCE(t->since) == stats.start_ns;
+}
+
+/* Takes what the task iterator has left for the first program that sees the thread come back onto a CPU. */
+static __always_inline void thread_adopt(struct thread *t)
+{
+	if (!t->asleep.off)
+		return;
+	if (thread_asleep(t)) {
+		t->off_tid = t->asleep.tid;
+		t->off_flags = REC_F_OPEN_START;
+		t->off = t->asleep.off;
+		t->sys_nr = t->asleep.sys_nr;
+		t->sys_arg0 = t->asleep.sys_arg0;
+		t->sys_start = stats.start_ns;
+		t->sys_flags = t->asleep.sys_flags;
+		t->in_syscall = t->asleep.in_syscall;
+	}
+	t->asleep.off = 0;
 }
 
 /* Whether somebody will ask what held the thread up. */

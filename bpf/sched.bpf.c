@@ -113,6 +113,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	if (!t)
 		return 0;
 	from = t->since;
+	thread_adopt(t);
 	wake = t->wake_ns;
 	off = t->off;
 	if (from && now < from)
@@ -156,7 +157,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	unsigned int prev_state)
 {
-	struct thread *t = NULL;
+	struct thread *out = NULL, *in = NULL;
 	u64 since, now;
 
 	if (!enabled) {
@@ -165,12 +166,17 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
 	}
+	if (prev->pid)
+		out = thread_of(prev);
+	if (next->pid)
+		in = thread_of(next);
+	if (out)
+		switch_begin(out);
+	if (in)
+		switch_begin(in);
 	now = bpf_ktime_get_boot_ns();
 	since = ran_switch(prev, next, now);
-
-	if (prev->pid)
-		t = thread_of(prev);
-	if (emits(REC_ON_CPU) && prev->pid && (t || cfg.all_cpus)) {
+	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
 		struct rec_on_cpu r;
 		u32 flags = 0;
 
@@ -182,21 +188,21 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
 		emit(&r, sizeof(r), REC_ON_CPU);
 	}
-	if (t)
-		switch_out(t, prev, next, now, preempt, prev_state);
-	if (!next->pid)
-		return 0;
-	t = thread_of(next);
-	if (!t)
+	if (out) {
+		switch_out(out, prev, next, now, preempt, prev_state);
+		switch_end(out);
+	}
+	if (!in)
 		return 0;
 	/* where the log does not tell: the one who has just made room; for one that was preempted, the one that
 	 * it had to make room for */
-	if (thread_in_work(t) && !(t->off_flags & REC_F_PREEMPT)) {
-		if (!t->ran_ns)
-			note_who_ran(t, prev);
-		t->throttled = 0;
+	if (thread_in_work(in) && !(in->off_flags & REC_F_PREEMPT)) {
+		if (!in->ran_ns)
+			note_who_ran(in, prev);
+		in->throttled = 0;
 	}
-	switch_in(t, (u64)next->tgid << 32 | (u32)next->pid, now);
+	switch_in(in, (u64)next->tgid << 32 | (u32)next->pid, now);
+	switch_end(in);
 	return 0;
 }
 
@@ -280,8 +286,8 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 		 * one that dies does not return */
 		if (!waker->in_syscall && !waker->in_fault && !waker->dying)
 			from_irq = 1;
-		/* an interrupt may hit a program that is just ending a span */
-		if (!from_irq && !waker->closing)
+		/* an interrupt may hit a program that is just beginning or ending a span */
+		if (!from_irq && !waker->changing)
 			slice = slice_that_wakes(waker);
 	}
 	t->waker_slice = slice;
@@ -333,6 +339,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	u32 tgid = parent->tgid;
 	struct thread *t, *by;
 	bool shares = child->mm == parent->mm;
+	u64 now;
 
 	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
 	by = thread_of(parent);
@@ -350,7 +357,9 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		t->off_cpu = bpf_get_smp_processor_id();
 		t->off_tid = child->pid;
 		t->off = ST_RUNNABLE;
-		t->since = t->wake_ns = bpf_ktime_get_boot_ns();
+		now = t->wake_ns = bpf_ktime_get_boot_ns();
+		smp_wmb();
+		WRITE_ONCE(t->since, now);
 		if (by && (u32)child->tgid == tgid)
 			group_inherit(t, by, tgid, child->pid);
 	}
@@ -374,6 +383,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		goto out;
 	/* The functions it was in are gone with the old image; they end with the call, which lies
 	 * within them. */
+	change_begin(t);
 	now = thread_account(t);
 	if (old_pid == p->pid && t->in_syscall && cfg.track_syscalls)
 		t->in_exec = 1;
@@ -386,6 +396,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		t->sys_start = now;
 		t->sys_flags |= REC_F_OPEN_START;
 	}
+	change_end(t);
 out:
 	hold_mapped(w.tgid);
 	emit_task(p, TASK_EXEC, old_pid, 0, 0, p->comm,
@@ -408,6 +419,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		return 0;
 	if (!enabled)
 		goto out;
+	change_begin(t);
 	now = thread_account(t);
 	if (t->op.probe && t->op.end) /* it is part of the step that the thread leaves now */
 		op_flush(t, strings_of(p), w, now, 0);
@@ -424,6 +436,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		t->dying = 1;
 		__sync_fetch_and_add(&stats.dying, 1);
 	}
+	change_end(t);
 out:
 	if (last && cfg.hold)
 		bpf_map_delete_elem(&holds, &w.tgid);

@@ -102,21 +102,19 @@ int snapshot_init(struct bpf_iter__task *ctx)
 		if (nr >= 0)
 			state = blocked_in_syscall(task, nr, arg0);
 	}
-	/* It has not moved since the window opened, or a program would have set `since`. */
-	if (__sync_val_compare_and_swap(&t->since, 0, stats.start_ns))
-		return 0;
-	t->off_tid = task->pid;
-	t->off = state;
-	t->off_flags = REC_F_OPEN_START;
+	/* Not the thread's own fields: it may be waking up just now, and its programs set those. */
+	t->asleep.tid = task->pid;
+	t->asleep.in_syscall = nr >= 0;
 	if (nr >= 0) {
-		t->sys_nr = nr;
-		t->sys_arg0 = arg0;
-		t->sys_start = stats.start_ns;
-		t->sys_flags = REC_F_OPEN_START | REC_F_BLOCKED;
+		t->asleep.sys_nr = nr;
+		t->asleep.sys_arg0 = arg0;
+		t->asleep.sys_flags = REC_F_OPEN_START | REC_F_BLOCKED;
 		if (cfg.ipc)
-			t->sys_flags |= ipc_of_call(task, nr, arg0, arg1);
-		t->in_syscall = 1;
+			t->asleep.sys_flags |= ipc_of_call(task, nr, arg0, arg1);
 	}
+	t->asleep.off = state;
+	/* It has not moved since the window opened, or a program would have set `since`. Ordered behind the above. */
+	__sync_val_compare_and_swap(&t->since, 0, stats.start_ns);
 	return 0;
 }
 
@@ -211,6 +209,26 @@ static __always_inline void peek_counts(struct thread *t, struct task_struct *ta
 	n->cpus_allowed = task->nr_cpus_allowed;
 }
 
+/* What peek_kernel() says of a thread that has slept since before the window opened. */
+static __always_inline void peek_asleep(struct seq_file *seq, const struct asleep *a, struct who w, u64 now, u32 cpu)
+{
+	u64 start = stats.start_ns;
+
+	if (a->in_syscall && emits(REC_SYSCALL)) {
+		struct rec_syscall r = { .arg0 = a->sys_arg0 };
+
+		hdr_fill(&r.h, REC_SYSCALL, start, now, w.tgid, w.tid, a->sys_nr, a->sys_flags | REC_F_OPEN_END);
+		peek_write(seq, &r, sizeof(r));
+	}
+	if (emits(REC_OFF_CPU)) {
+		struct rec_off_cpu r = { .cpu_from = cpu };
+
+		hdr_fill(&r.h, REC_OFF_CPU, start, now, w.tgid, w.tid, a->off, REC_F_OPEN_START | REC_F_OPEN_END);
+		r.h.cpu = cpu;
+		peek_write(seq, &r, sizeof(r));
+	}
+}
+
 static __always_inline void peek_kernel(
 	struct seq_file *seq, struct thread *t, struct who w, u64 now, u32 cpu)
 {
@@ -251,32 +269,12 @@ static __always_inline void peek_kernel(
 	}
 }
 
-/*
- * The spans of each thread as records, each with its size in front, and then a word: PEEK_WHOLE, or
- * PEEK_TORN where the thread has changed its state meanwhile, and what was read may not go together.
- */
-SEC("iter/task")
-int snapshot_peek(struct bpf_iter__task *ctx)
+/* Everything that the thread has in flight. */
+static __always_inline void peek_thread(
+	struct seq_file *seq, struct task_struct *task, struct thread *t, struct who w, u64 now)
 {
-	struct task_struct *task = ctx->task;
-	struct seq_file *seq = ctx->meta->seq;
-	struct thread *t;
-	struct who w;
-	u64 since, now, word;
-	u32 step;
+	u32 step = thread_step(t);
 
-	if (!task)
-		return 0;
-	t = thread_of(task);
-	if (!t)
-		return 0;
-	since = READ_ONCE(t->since);
-	if (!since)
-		return 0;
-	w.tgid = task->tgid;
-	w.tid = task->pid;
-	now = bpf_ktime_get_boot_ns();
-	step = thread_step(t);
 	for (u32 i = 0; i < FRAMES_MAX; i++) {
 		struct frame *f = frame_at(t, i);
 
@@ -293,8 +291,47 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	if (t->op.probe && emits(REC_FUNCTION))
 		peek_function(seq, w, step, t->op.probe - 1, t->op.start, t->op.end ? t->op.end : now, t->op.vals,
 			t->op.end ? 0 : REC_F_OPEN_END);
-	peek_kernel(seq, t, w, now, task->wake_cpu);
-	word = READ_ONCE(t->since) == since ? PEEK_WHOLE : PEEK_TORN;
-	bpf_seq_write(seq, &word, sizeof(word));
+	if (thread_asleep(t))
+		peek_asleep(seq, &t->asleep, w, now, task->wake_cpu);
+	else
+		peek_kernel(seq, t, w, now, task->wake_cpu);
+}
+
+/*
+ * The spans of each thread as records, each with its size in front, and then a struct peek_end, which says whether
+ * they go together, and as of which instant. The thread runs on meanwhile: see change_begin(). A thread that is
+ * preempted within one of its own programs stays torn until it goes on.
+ */
+SEC("iter/task")
+int snapshot_peek(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct seq_file *seq = ctx->meta->seq;
+	struct peek_end end = {};
+	struct thread *t;
+	struct who w;
+	bool torn;
+	u64 since;
+
+	if (!task)
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	since = READ_ONCE(t->since);
+	if (!since)
+		return 0;
+	torn = READ_ONCE(t->changing) || READ_ONCE(t->switching);
+	smp_rmb();
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	end.at_ns = bpf_ktime_get_boot_ns();
+	if (!torn)
+		peek_thread(seq, task, t, w, end.at_ns);
+	smp_rmb();
+	torn |= READ_ONCE(t->changing) || READ_ONCE(t->switching) || READ_ONCE(t->since) != since;
+	end.word = torn ? PEEK_TORN : PEEK_WHOLE;
+	end.tid = w.tid;
+	bpf_seq_write(seq, &end, sizeof(end));
 	return 0;
 }

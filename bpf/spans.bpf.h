@@ -372,6 +372,7 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 		return;
 	if (__sync_val_compare_and_swap(&t->closed, 0, CLOSE_BEGUN)) /* by its death or by the task iterator */
 		return;
+	thread_adopt(t); /* it has slept all the time */
 	if (end < t->since) /* it changed its state while the window was closing */
 		end = t->since;
 	if (cfg.sums)

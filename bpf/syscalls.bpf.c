@@ -37,6 +37,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t = thread_of(task);
 	if (!t)
 		return 0;
+	change_begin(t);
 	now = thread_change(t, thread_next(t, ST_SYSCALL), &before);
 	if (t->in_fault) { /* it ended in a signal */
 		t->in_fault = 0;
@@ -53,6 +54,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t->syscalls++;
 	t->in_syscall = 1;
 	thread_changed(t);
+	change_end(t);
 	return 0;
 }
 
@@ -68,13 +70,17 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!enabled)
 		return 0;
 	t = thread_of(task);
-	if (!t || !t->in_syscall)
+	if (!t)
 		return 0;
-	WRITE_ONCE(t->closing, 1);
+	if (!t->in_syscall) {
+		thread_adopt(t); /* its way onto the CPU was not seen */
+		if (!t->in_syscall)
+			return 0;
+	}
+	change_begin(t);
 	now = thread_change(t, t->role, &before);
 	t->in_syscall = 0;
 	thread_changed(t);
-	WRITE_ONCE(t->closing, 0);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	syscall_emit(t, w, now, ret, 0);
@@ -82,6 +88,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		t->in_exec = 0;
 		task_flush(t, task, w, now);
 	}
+	change_end(t);
 	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
 		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;

@@ -114,9 +114,16 @@ enum request_call {
 #define PROBE_F_GROUP 0x40   /* a barrier of threads that work on the same step */
 #define PROBE_F_LATE 0x80    /* some values are FETCH_F_LATE */
 
-/* What ends the records of a thread in the output of snapshot_peek(), where others have their size. */
+/* In the output of snapshot_peek(), behind the records of a thread. `word` is where those have their size. */
 #define PEEK_WHOLE 0ull
-#define PEEK_TORN ~0ull
+#define PEEK_TORN ~0ull /* the thread has changed its state meanwhile: what was read may not go together */
+
+struct peek_end {
+	u64 word;
+	u64 at_ns; /* the records are as of this instant; what was open then has not ended before it */
+	u32 tid;
+	u32 pad;
+};
 
 /* Registers by name; the argument registers of the C ABI come first. */
 enum fetch_reg {

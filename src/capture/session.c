@@ -574,9 +574,9 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	return err;
 }
 
-int session_peek(struct session *s, record_cb cb, void *arg)
+int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg)
 {
-	int err = snapshot_peek(s->skel->progs.snapshot_peek, cb, arg);
+	int err = snapshot_peek(s->skel->progs.snapshot_peek, cb, thread_cb, arg);
 
 	return err ?: requests_left(bpf_map__fd(s->skel->maps.connections), cb, arg);
 }

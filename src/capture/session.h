@@ -20,6 +20,7 @@
 
 #include "capture/attach.h"
 #include "capture/ring.h"
+#include "capture/snapshot.h"
 #include "probe.h"
 #include "process_sums.h"
 
@@ -92,7 +93,7 @@ void session_idle(struct session *s);
 int session_wake(struct session *s);
 
 /* Hands over what is in flight now, see snapshot_peek(), and requests that nothing has ended yet. */
-int session_peek(struct session *s, record_cb cb, void *arg);
+int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);
 
 /* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
 int session_drain(struct session *s);

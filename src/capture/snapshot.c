@@ -107,7 +107,7 @@ static uint64_t word_at(const char *p)
 	return v;
 }
 
-/* The records of one thread, up to its last word. */
+/* The records of one thread, up to its end. */
 static void hand_over(const char *from, const char *to, record_cb cb, void *arg)
 {
 	while (from < to) {
@@ -119,14 +119,14 @@ static void hand_over(const char *from, const char *to, record_cb cb, void *arg)
 }
 
 /* Returns how many threads were torn, or an error. All sizes are multiples of 8. */
-static int parse(const char *data, size_t len, struct done *d, record_cb cb, void *arg)
+static int parse(const char *data, size_t len, struct done *d, record_cb cb, peek_cb thread_cb, void *arg)
 {
 	const char *p = data, *end = data + len, *first = data;
+	struct peek_end thread;
 	int torn = 0;
 
 	while ((size_t)(end - p) >= sizeof(uint64_t)) {
 		uint64_t size = word_at(p);
-		const struct rec_hdr *h = (const struct rec_hdr *)(first + sizeof(size));
 
 		if (size != PEEK_WHOLE && size != PEEK_TORN) {
 			if (size < sizeof(struct rec_hdr) || size > (size_t)(end - p) - sizeof(size))
@@ -134,21 +134,26 @@ static int parse(const char *data, size_t len, struct done *d, record_cb cb, voi
 			p += sizeof(size) + size;
 			continue;
 		}
-		if (p > first && !is_done(d, h->tid)) {
-			if (size == PEEK_TORN)
+		if ((size_t)(end - p) < sizeof(thread))
+			return -EPROTO;
+		memcpy(&thread, p, sizeof(thread));
+		if (!is_done(d, thread.tid)) {
+			if (size == PEEK_TORN) {
 				torn++;
-			else if (add_done(d, h->tid))
+			} else if (add_done(d, thread.tid)) {
 				return -ENOMEM;
-			else
+			} else {
 				hand_over(first, p, cb, arg);
+				thread_cb(thread.tid, thread.at_ns, arg);
+			}
 		}
-		p += sizeof(size);
+		p += sizeof(thread);
 		first = p;
 	}
 	return torn;
 }
 
-int snapshot_peek(struct bpf_program *prog, record_cb cb, void *arg)
+int snapshot_peek(struct bpf_program *prog, record_cb cb, peek_cb thread_cb, void *arg)
 {
 	struct done d = { 0 };
 	int torn = 1;
@@ -159,7 +164,7 @@ int snapshot_peek(struct bpf_program *prog, record_cb cb, void *arg)
 		int fd = open_iterator(prog), err;
 
 		err = fd < 0 ? fd : read_all(fd, &data, &len);
-		torn = err ? err : parse(data, len, &d, cb, arg);
+		torn = err ? err : parse(data, len, &d, cb, thread_cb, arg);
 		free(data);
 		if (fd >= 0)
 			close(fd);

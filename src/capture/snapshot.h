@@ -11,9 +11,11 @@ struct bpf_program;
 int snapshot_run(struct bpf_program *prog);
 
 /*
- * Hands over what every thread has in flight now, as records marked REC_F_OPEN_END. A thread that
- * was never seen at rest in a few tries is left out: what it has in flight changes too fast. -errno.
+ * Hands over what every thread has in flight now, as records marked REC_F_OPEN_END, and behind the records of each
+ * thread the instant as of which they are. By then the records of what the thread has ended before are in their
+ * rings. A thread that was never seen at rest in a few tries is left out. -errno.
  */
-int snapshot_peek(struct bpf_program *prog, record_cb cb, void *arg);
+typedef void (*peek_cb)(uint32_t tid, uint64_t at_ns, void *arg);
+int snapshot_peek(struct bpf_program *prog, record_cb cb, peek_cb thread_cb, void *arg);
 
 #endif

@@ -15,6 +15,7 @@
 #include "record/control.h"
 #include "record/exports.h"
 #include "record/flight_store.h"
+#include "record/in_flight.h"
 #include "record/run.h"
 #include "record/trigger.h"
 #include "util/log.h"
@@ -39,13 +40,6 @@ struct request {
 	uint64_t at_ns;
 };
 
-/* Spans that are still open, as records with their sizes. */
-struct open_spans {
-	char *data;
-	size_t len, cap;
-	int err;
-};
-
 struct recorder {
 	struct run *r;
 	struct flight *flight;
@@ -66,7 +60,7 @@ struct recorder {
 	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
 	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
-	struct open_spans open;
+	struct in_flight *open; /* spans that are still open */
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
 };
@@ -110,7 +104,7 @@ void recorder_free(struct recorder *rec)
 		return;
 	exports_close(rec->exports, NULL, NULL, NULL);
 	flight_free(rec->flight);
-	free(rec->open.data);
+	in_flight_free(rec->open);
 	free(rec->tgids);
 	free(rec->batches);
 	free(rec);
@@ -169,57 +163,36 @@ void recorder_loss(struct recorder *rec, const struct loss *l)
 
 static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 {
-	struct open_spans *o = arg;
-	struct rec_hdr *kept;
-	uint64_t head = size;
+	struct rec_request waits;
 
-	if (o->len + sizeof(head) + size > o->cap) {
-		char *data = realloc(o->data, 2 * o->cap + 65536);
-
-		if (!data) {
-			o->err = -ENOMEM;
-			return;
-		}
-		o->data = data;
-		o->cap = 2 * o->cap + 65536;
-	}
-	memcpy(o->data + o->len, &head, sizeof(head));
-	kept = memcpy(o->data + o->len + sizeof(head), h, size);
-	o->len += sizeof(head) + size;
 	/* a request ends with the last that was seen of it: this one waits for an answer */
-	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END)
-		kept->dur_ns = clock_ns(CLOCK_BOOTTIME) - h->start_ns;
+	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END && size <= sizeof(waits)) {
+		memcpy(&waits, h, size);
+		waits.h.dur_ns = clock_ns(CLOCK_BOOTTIME) - h->start_ns;
+		h = &waits.h;
+	}
+	in_flight_add(h, size, arg);
 }
 
-static void each_open(const struct recorder *rec, record_cb cb, void *arg)
+/* A request that has ended since, and is in the store. */
+static bool has_ended(const struct rec_hdr *h, void *arg)
 {
-	const char *p = rec->open.data, *end = p + rec->open.len;
+	const struct recorder *rec = arg;
 
-	while (p < end) {
-		uint64_t size;
-
-		memcpy(&size, p, sizeof(size));
-		cb((const struct rec_hdr *)(p + sizeof(size)), size, arg);
-		p += sizeof(size) + size;
-	}
+	return flight_dump_has(rec->flight, h, rec->begun_ns);
 }
 
-/* Drops those that have ended since, and are in the store. */
-static void drop_ended(struct recorder *rec, uint64_t since_ns)
+static int look_at_threads(struct recorder *rec)
 {
-	char *from = rec->open.data, *to = from, *end = from + rec->open.len;
+	int err = in_flight_new(&rec->open);
 
-	while (from < end) {
-		uint64_t size;
-
-		memcpy(&size, from, sizeof(size));
-		if (!flight_dump_has(rec->flight, (const struct rec_hdr *)(from + sizeof(size)), since_ns)) {
-			memmove(to, from, sizeof(size) + size);
-			to += sizeof(size) + size;
-		}
-		from += sizeof(size) + size;
-	}
-	rec->open.len = (size_t)(to - rec->open.data);
+	if (err)
+		return err;
+	err = session_peek(rec->r->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
+	if (err)
+		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
+	in_flight_ready(rec->open);
+	return 0;
 }
 
 /* ---- batches ---- */
@@ -326,7 +299,7 @@ static int plan_batches(struct recorder *rec)
 	if (err)
 		return err;
 	tasks_each_process(rec->dump.names, add_live, &p);
-	each_open(rec, add_span, &p);
+	in_flight_each(rec->open, add_span, &p);
 	err = p.err ?: make_batches(rec, &p);
 	free(p.list);
 	return err ?: flight_dump_passes(rec->flight, (unsigned int)rec->n_batches);
@@ -347,7 +320,10 @@ static int open_batch(struct recorder *rec)
 
 /* ---- a dump ---- */
 
-/* Of one that began before the dump's first instant its beginning cannot be shown. */
+/*
+ * The beginning of a span that began before the dump's first instant cannot be shown; nor can a wake-up by a thread
+ * that was looked at before it did that.
+ */
 static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
 	static union {
@@ -355,22 +331,27 @@ static const struct rec_hdr *with_mark(const struct recorder *rec, const struct 
 		struct rec_off_cpu off;
 		char bytes[REC_SIZE_MAX];
 	} marked;
+	const struct rec_off_cpu *woken = h->kind == REC_OFF_CPU ? (const struct rec_off_cpu *)h : NULL;
 	struct rec_off_cpu *off = &marked.off;
+	bool begins = h->start_ns >= rec->rec.start_boot_ns || h->kind == REC_TASK || !h->dur_ns;
+	bool unseen = woken && woken->waker_slice && woken->wake_ns > in_flight_at(rec->open, woken->waker_tid);
 
-	if (h->start_ns >= rec->rec.start_boot_ns || h->kind == REC_TASK || !h->dur_ns || size > sizeof(marked))
+	if ((begins && !unseen) || size > sizeof(marked))
 		return h;
 	memcpy(&marked, h, size);
-	marked.h.flags |= REC_F_OPEN_START;
-	if (h->kind == REC_OFF_CPU && off->wake_ns && off->wake_ns < rec->rec.start_boot_ns) {
+	if (!begins)
+		marked.h.flags |= REC_F_OPEN_START;
+	if (woken && !begins && off->wake_ns && off->wake_ns < rec->rec.start_boot_ns) {
 		off->wake_ns = rec->rec.start_boot_ns;
 		off->waker_slice = 0;
 	}
+	if (unseen)
+		off->waker_slice = 0;
 	return &marked.h;
 }
 
-static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
+static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
-	struct recorder *rec = arg;
 	uint64_t end = h->start_ns + h->dur_ns;
 
 	if (!exports_want(rec->exports, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
@@ -386,6 +367,14 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 		return;
 	exports_settled(rec->exports);
 	rec->settled_ns = rec->newest_ns;
+}
+
+static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct recorder *rec = arg;
+
+	if (!in_flight_replaces(rec->open, h))
+		write_record(rec, h, size);
 }
 
 /* Its clocks: its zero is the horizon. */
@@ -449,11 +438,7 @@ static int begin(struct recorder *rec)
 	r->w.files = 0;
 	r->w.file_bytes = 0;
 	r->files = json_object_new_array();
-	rec->open.len = 0;
-	err = session_peek(r->session, keep_open, &rec->open) ?: rec->open.err;
-	if (err)
-		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
-	err = drain_all(rec);
+	err = look_at_threads(rec) ?: drain_all(rec);
 	if (err)
 		return err;
 	run_check_loss(r, clock_ns(CLOCK_BOOTTIME));
@@ -462,7 +447,7 @@ static int begin(struct recorder *rec)
 		return err;
 	rec->dumping = true;
 	rec->begun_ns = now;
-	drop_ended(rec, now);
+	in_flight_drop(rec->open, has_ended, rec);
 	set_recording(rec);
 	rec->totals.close_ns = now;
 	each_loss(rec, count_loss);
@@ -480,8 +465,8 @@ static void end(struct recorder *rec)
 	rec->exports = NULL;
 	flight_dump_end(rec->flight);
 	rec->dumping = rec->written = false;
-	free(rec->open.data);
-	rec->open = (struct open_spans){ 0 };
+	in_flight_free(rec->open);
+	rec->open = NULL;
 	free(rec->tgids);
 	free(rec->batches);
 	rec->tgids = NULL;
@@ -536,11 +521,11 @@ static void answer(struct recorder *rec, int err)
 
 static void on_open(const struct rec_hdr *h, size_t size, void *arg)
 {
-	const struct recorder *rec = arg;
+	struct recorder *rec = arg;
 
 	/* nothing has told that a request is over, which was answered long ago */
 	if (h->start_ns + h->dur_ns > rec->rec.start_boot_ns)
-		on_dump(h, size, arg);
+		write_record(rec, h, size);
 }
 
 static void write_end(struct recorder *rec)
@@ -552,7 +537,7 @@ static void write_end(struct recorder *rec)
 		.reason = rec->requests[0].reason,
 	};
 
-	each_open(rec, on_open, rec);
+	in_flight_each(rec->open, on_open, rec);
 	each_loss(rec, write_loss);
 	/* twice: the first says that what was sent before the one before it is here */
 	exports_settled(rec->exports);

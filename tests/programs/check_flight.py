@@ -10,6 +10,8 @@ check_flight.py free TRACE             they have ended meanwhile: each is there 
 check_flight.py cause DIR TIMES STATE WHO     as many dumps, the last step of each slow in STATE, by WHO
 check_flight.py names DIR PIDS NAME    each process of the file PIDS has a trace, and NAME is its name at last
 check_flight.py threads TRACE NAME...  those threads, also when they have exited since
+check_flight.py peeks DIR             of relay.c: what each thread has in flight ends at one instant, once each, and nothing
+                                       of the thread is later
 check_flight.py within PROFILE SECONDS MORE   the dump goes back so far, or a little less or MORE
 
 All but the first: .json.
@@ -193,6 +195,25 @@ def free(path):
             assert n == 1 or (n and "futex" in name), (thread, name, mine)
 
 
+def peeks(folder):
+    n = 0
+    for path in traces(folder):
+        events = load(path)
+        no_twins(events)
+        for tid, name in thread_names(events).items():
+            mine = [e for e in spans(events) if e["tid"] == tid and e.get("cat") in ("syscall", "ipc", "other", "step", "sched")]
+            stack = unfinished(mine)
+            assert name != "relay" or len({what(e) for e in stack}) == len(stack) <= 5, (path, tid, stack)
+            if not stack or name != "relay":
+                continue
+            at = end_of(stack[0])
+            assert all(abs(end_of(e) - at) < ROUNDING for e in stack), (path, tid, stack)
+            assert all(end_of(e) <= at + ROUNDING for e in mine), (path, tid, at)
+            n += len(stack)
+    assert n > len(traces(folder)), n
+    print(f"{n} spans in flight")
+
+
 # ---- causes ----
 
 
@@ -248,5 +269,5 @@ def within(path, seconds, more):
 
 
 if __name__ == "__main__":
-    functions = (newest, counts, hung, free, cause, names, threads, within)
+    functions = (newest, counts, hung, free, peeks, cause, names, threads, within)
     {f.__name__: f for f in functions}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Threads that are never at rest, deep in functions: in pairs, each wakes the other through a pipe and waits for it,
+ * within inner(), within outer(), within step(). In between it makes system calls that do not wait.
+ *
+ *	relay PAIRS
+ *
+ * Prints ready, and goes on until it is killed.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PAIRS_MAX 64
+
+void step(int n_tokens, int from, int to);
+void outer(int from, int to);
+void inner(int from, int to);
+
+struct end {
+	int from, to;
+};
+
+static struct end ends[PAIRS_MAX][2];
+
+__attribute__((noipa)) void inner(int from, int to)
+{
+	char c = 0;
+
+	if (write(to, &c, 1) != 1)
+		exit(1);
+	getppid();
+	if (read(from, &c, 1) != 1)
+		exit(1);
+}
+
+__attribute__((noipa)) void outer(int from, int to)
+{
+	inner(from, to);
+	getppid();
+}
+
+__attribute__((noipa)) void step(int n_tokens, int from, int to)
+{
+	(void)n_tokens;
+	outer(from, to);
+	getppid();
+}
+
+static void *run(void *arg)
+{
+	const struct end *e = arg;
+
+	for (;;)
+		step(1, e->from, e->to);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	int pairs = argc > 1 ? atoi(argv[1]) : 1, pipes[2][2];
+	pthread_t id;
+
+	if (pairs < 1 || pairs > PAIRS_MAX)
+		return 2;
+	for (int i = 0; i < pairs; i++) {
+		if (pipe(pipes[0]) || pipe(pipes[1]))
+			return 1;
+		ends[i][0] = (struct end){ pipes[0][0], pipes[1][1] };
+		ends[i][1] = (struct end){ pipes[1][0], pipes[0][1] };
+		for (int k = 0; k < 2; k++) {
+			if (pthread_create(&id, NULL, run, &ends[i][k]))
+				return 1;
+		}
+	}
+	puts("ready");
+	fflush(stdout);
+	pause();
+	return 0;
+}
