@@ -98,9 +98,8 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags)
 			records[i] = make(kind, flags, n++);
 		begin = cpu_ns();
 		for (int i = 0; i < RECORDS; i++)
-			s->ops->record(s, &records[i].h);
-		if (s->ops->settled)
-			s->ops->settled(s);
+			sink_record(s, &records[i].h, sizeof(records[i]));
+		sink_settled(s);
 		s->ops->flush(s);
 		writer_sync(w);
 		ns += cpu_ns() - begin;

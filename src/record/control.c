@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "record/exports.h"
 #include "record/flight.h"
+#include "record/output.h"
 #include "record/run.h"
 
 static void add_text(struct json_object *o, const char *key, const char *text)
@@ -145,7 +145,7 @@ static void add_target(struct task *t, void *arg)
 /* With --max-size the newest of its files. */
 static struct json_object *output_path(const struct run *r, size_t i, const char *first)
 {
-	const char *name = r->w.exports ? exports_name(r->w.exports, i) : NULL;
+	const char *name = outputs_name(r->w.sink, i);
 
 	return new_path(name ? name : first);
 }
@@ -195,8 +195,8 @@ static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[C
 			r->o->output_dir);
 		return -EINVAL;
 	}
-	for (size_t i = 0; i < r->o->n_outputs && r->w.exports; i++) {
-		fd = exports_reopen(r->w.exports, i);
+	for (size_t i = 0; i < r->o->n_outputs && r->w.sink; i++) {
+		fd = outputs_reopen(r->w.sink, i);
 		if (fd == -ENOENT)
 			continue;
 		if (fd < 0)

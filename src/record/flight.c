@@ -13,9 +13,9 @@
 
 #include "io/control.h"
 #include "record/control.h"
-#include "record/exports.h"
 #include "record/flight_store.h"
 #include "record/in_flight.h"
+#include "record/output.h"
 #include "record/run.h"
 #include "record/trigger.h"
 #include "util/log.h"
@@ -54,7 +54,7 @@ struct recorder {
 	bool dumping;
 	struct flight_dump dump;
 	struct recording rec;
-	struct exports *exports; /* of a batch of processes */
+	struct sink *sink; /* of a batch of processes */
 	bool written;		 /* all of the batch, as far as it is known before the end */
 	uint32_t *tgids;
 	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
@@ -102,7 +102,7 @@ void recorder_free(struct recorder *rec)
 {
 	if (!rec)
 		return;
-	exports_close(rec->exports, NULL, NULL, NULL);
+	sink_close(rec->sink, NULL);
 	flight_free(rec->flight);
 	in_flight_free(rec->open);
 	free(rec->tgids);
@@ -314,8 +314,8 @@ static int open_batch(struct recorder *rec)
 	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
 	rec->written = false;
 	if (o->all)
-		return exports_open(o, &rec->rec, true, &rec->exports);
-	return exports_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->exports);
+		return outputs_open(o, &rec->rec, &rec->sink);
+	return outputs_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->sink);
 }
 
 /* ---- a dump ---- */
@@ -354,18 +354,18 @@ static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t s
 {
 	uint64_t end = h->start_ns + h->dur_ns;
 
-	if (!exports_want(rec->exports, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
+	if (!sink_wants(rec->sink, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
 	h = run_whole(rec->r, with_mark(rec, h, size), size);
 	probe_table_use(&rec->r->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
-	exports_record(rec->exports, h);
+	sink_record(rec->sink, h, size);
 	if (end > rec->newest_ns)
 		rec->newest_ns = end;
 	if (rec->newest_ns - rec->settled_ns < SETTLED_NS)
 		return;
-	exports_settled(rec->exports);
+	sink_settled(rec->sink);
 	rec->settled_ns = rec->newest_ns;
 }
 
@@ -375,6 +375,16 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (!in_flight_replaces(rec->open, h))
 		write_record(rec, h, size);
+}
+
+static void add_file(const char *name, uint64_t bytes, void *arg)
+{
+	struct run *r = arg;
+
+	r->w.files++;
+	r->w.file_bytes += bytes;
+	log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
+	run_file(r, name, bytes);
 }
 
 /* Its clocks: its zero is the horizon. */
@@ -387,6 +397,7 @@ static void set_recording(struct recorder *rec)
 		start = run->start_boot_ns;
 	later = start - run->start_boot_ns;
 	rec->rec = *run;
+	rec->rec.on_file = add_file;
 	rec->rec.start_boot_ns = start;
 	rec->rec.start_mono_ns += later;
 	rec->rec.start_real_ns += later;
@@ -416,7 +427,7 @@ static void count_loss(struct recorder *rec, const struct loss *l)
 
 static void write_loss(struct recorder *rec, const struct loss *l)
 {
-	exports_loss(rec->exports, l);
+	sink_loss(rec->sink, l);
 }
 
 /* What is in the rings belongs to the time before the trigger. */
@@ -461,8 +472,8 @@ static int begin(struct recorder *rec)
 /* Whether or not it was written. */
 static void end(struct recorder *rec)
 {
-	exports_close(rec->exports, NULL, NULL, NULL);
-	rec->exports = NULL;
+	sink_close(rec->sink, NULL);
+	rec->sink = NULL;
 	flight_dump_end(rec->flight);
 	rec->dumping = rec->written = false;
 	in_flight_free(rec->open);
@@ -473,16 +484,6 @@ static void end(struct recorder *rec)
 	rec->batches = NULL;
 	rec->n_tgids = rec->n_batches = rec->batch = 0;
 	malloc_trim(0);
-}
-
-static void add_file(const char *name, uint64_t bytes, void *arg)
-{
-	struct run *r = arg;
-
-	r->w.files++;
-	r->w.file_bytes += bytes;
-	log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
-	run_file(r, name, bytes);
 }
 
 /* Tells the client, if one waits, and goes on to the next request. */
@@ -540,9 +541,9 @@ static void write_end(struct recorder *rec)
 	in_flight_each(rec->open, on_open, rec);
 	each_loss(rec, write_loss);
 	/* twice: the first says that what was sent before the one before it is here */
-	exports_settled(rec->exports);
-	exports_settled(rec->exports);
-	exports_mark(rec->exports, &m);
+	sink_settled(rec->sink);
+	sink_settled(rec->sink);
+	sink_mark(rec->sink, &m);
 	rec->written = true;
 }
 
@@ -551,11 +552,11 @@ static int write_some(struct recorder *rec, uint64_t until)
 {
 	int err = 0, more = 1;
 
-	while (more && !err && clock_ns(CLOCK_BOOTTIME) < until && exports_pending(rec->exports) < PENDING_MAX) {
+	while (more && !err && clock_ns(CLOCK_BOOTTIME) < until && sink_pending(rec->sink) < PENDING_MAX) {
 		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
 		if (!more)
 			write_end(rec);
-		err = exports_flush(rec->exports);
+		err = sink_flush(rec->sink);
 	}
 	return err;
 }
@@ -567,8 +568,8 @@ static int close_batch(struct recorder *rec)
 	int err;
 
 	rec->totals.close_cost_ns = before - rec->begun_ns;
-	err = exports_close(rec->exports, &rec->totals, add_file, rec->r);
-	rec->exports = NULL;
+	err = sink_close(rec->sink, &rec->totals);
+	rec->sink = NULL;
 	if (err)
 		return err;
 	if (++rec->batch == rec->n_batches)
@@ -587,14 +588,14 @@ static int work(struct recorder *rec, uint64_t until)
 	else if (!rec->written)
 		err = write_some(rec, until);
 	else
-		err = exports_flush(rec->exports);
+		err = sink_flush(rec->sink);
 	if (err) {
-		exports_cut(rec->exports);
-		exports_close(rec->exports, &rec->totals, add_file, rec->r);
-		rec->exports = NULL;
+		rec->totals.cut = true;
+		sink_close(rec->sink, &rec->totals);
+		rec->sink = NULL;
 		return err;
 	}
-	if (!rec->written || exports_pending(rec->exports))
+	if (!rec->written || sink_pending(rec->sink))
 		return 0;
 	return close_batch(rec);
 }
@@ -620,7 +621,7 @@ int recorder_round(struct recorder *rec, uint64_t now_ns)
 
 bool recorder_busy(const struct recorder *rec)
 {
-	uint64_t pending = rec->exports ? exports_pending(rec->exports) : 0;
+	uint64_t pending = rec->sink ? sink_pending(rec->sink) : 0;
 
 	return rec->n_requests && (rec->written ? !pending : pending < PENDING_MAX);
 }
@@ -651,7 +652,7 @@ void recorder_finish(struct recorder *rec)
 		session_drain(rec->r->session);
 		now = clock_ns(CLOCK_BOOTTIME);
 		recorder_round(rec, now);
-		pending = rec->exports ? exports_pending(rec->exports) : 0;
+		pending = rec->sink ? sink_pending(rec->sink) : 0;
 		if (pending != before || !recorder_waits(rec))
 			moved_ns = now;
 		before = pending;

@@ -106,7 +106,6 @@ static inline bool record_wants_profile(const struct record_options *o)
 	return o->profile || record_by_time(o);
 }
 
-struct outputs;
 struct session_config;
 
 /* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
@@ -122,41 +121,6 @@ int events_parse(const char *list, unsigned int *ret_events);
 /* What the events, the outputs and the function probes want kept and sent. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
-
-/* Whether everything can be written, and the default name. Nothing is created yet. Prints one line
- * on failure; 0, -EINVAL (usage) or another errno. */
-int outputs_check(struct record_options *o);
-
-/* Creates the directories that are missing. Prints one line on failure. */
-int outputs_prepare(const struct record_options *o);
-
-/* Opens the files and writes their first events. Those of rec->tgid are named by time. Prints one line on
- * failure. */
-int outputs_open(const struct record_options *o, const struct recording *rec, struct outputs **ret_out);
-
-void outputs_record(struct outputs *out, const struct rec_hdr *rec);
-void outputs_loss(struct outputs *out, const struct loss *l);
-void outputs_mark(struct outputs *out, const struct mark *m);
-/* Bytes that wait to be written. A file that is too far behind drops records; those are added to the
- * counts. */
-uint64_t outputs_pending(const struct outputs *out);
-void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX]);
-/* See struct sink_ops. */
-void outputs_settled(struct outputs *out);
-int outputs_flush(struct outputs *out);
-uint64_t outputs_bytes(const struct outputs *out);
-/* Of the file that is written: of the traces in the order of the options, then of the profile. */
-const char *outputs_name(const struct outputs *out, size_t i);
-/* Opens the file that outputs_name() names for reading. -ENOENT: it is no file. */
-int outputs_reopen(const struct outputs *out, size_t i);
-
-/* Not all that belongs into the files will come: those named by time keep the names of parts. */
-void outputs_cut(struct outputs *out);
-
-/* Closes, and gives files their last names; t NULL: nothing was recorded, and files that were created
- * are removed. cb, or NULL, is told of each file. */
-int outputs_close(struct outputs *out, const struct window_totals *t,
-	void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg);
 
 /* Runs the recording. Returns an exit code. */
 int record_run(struct record_options *o);

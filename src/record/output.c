@@ -1,415 +1,199 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The outputs of a recording: names, files and sinks. */
-#include "record/options.h"
+#include "record/output.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/outfile.h"
 #include "io/writer.h"
-#include "record/metadata.h"
+#include "record/out_file.h"
 #include "record/rotate.h"
-#include "target/process.h"
+#include "sink/by_process.h"
+#include "sink/tee.h"
 #include "util/log.h"
 #include "util/text.h"
 
-struct outputs {
-	struct output out[OUTPUTS_MAX + 2]; /* a profile, a view */
-	size_t n;
-	const struct record_options *o;
-	int err; /* of a file that could not follow another */
-	bool by_time; /* named so */
-	bool cut;     /* not all that belongs into the files is there */
+struct output {
+	struct sink sink;
+	struct sink *format;
+	struct out_file file;
+	struct rotation *rotation; /* NULL: it is one file */
+	int err;		   /* of a file that could not follow another */
+	uint64_t dropped[REC_KIND_MAX];
+	void (*on_file)(const char *name, uint64_t bytes, void *arg);
+	void *on_file_arg;
 };
 
-#define PART_SUFFIX ".part"
-#define NUMBERS_MAX 10000 /* of default names */
+/* ---- the sink ---- */
 
-static char default_name[80 + TASK_COMM_LEN];
-
-static bool is_stdout(const char *name)
+static void output_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
-	return !strcmp(name, "-");
-}
+	struct output *o = (struct output *)s;
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-	size_t n = strlen(name), k = strlen(suffix);
-
-	return n > k && !strcmp(name + n - k, suffix);
-}
-
-/* Of the process or the command; it comes from the traced side. */
-static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN])
-{
-	comm[0] = 0;
-	if (o->command) {
-		const char *base = strrchr(o->command[0], '/');
-
-		snprintf(comm, TASK_COMM_LEN, "%.*s", TASK_COMM_LEN - 1, base ? base + 1 : o->command[0]);
-	} else {
-		process_comm(o->pids[0], comm);
-	}
-	for (char *c = comm; *c; c++) {
-		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-			*c = '_';
-	}
-}
-
-/* inftrace-COMM-PID.json, or .2.json and so on where that is the trace of an earlier run. */
-static void make_default_name(const struct record_options *o)
-{
-	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
-	struct stat st;
-
-	if (!o->all)
-		name_target(o, comm);
-	if (o->all)
-		snprintf(base, sizeof(base), "inftrace-system");
-	else if (o->command)
-		snprintf(base, sizeof(base), "inftrace-%s", comm);
+	if (writer_full(o->file.w) && h->kind != REC_TASK)
+		o->dropped[h->kind]++;
 	else
-		snprintf(base, sizeof(base), "inftrace-%s-%d", comm, o->pids[0]);
-	snprintf(default_name, sizeof(default_name), "%s.json", base);
-	for (unsigned int n = 2; n < NUMBERS_MAX && !lstat(default_name, &st) && S_ISREG(st.st_mode); n++)
-		snprintf(default_name, sizeof(default_name), "%s.%u.json", base, n);
+		sink_record(o->format, h, size);
+	if (o->rotation && !o->err)
+		o->err = rotation_turn(o->rotation, &o->file, o->format, false);
 }
 
-static int check_file(const char *option, const char *name)
+static void output_loss(struct sink *s, const struct loss *l)
 {
-	char why[OUTFILE_WHY_MAX];
-	struct stat st;
-	int err;
-
-	if (is_stdout(name))
-		return 0;
-	if (!stat(name, &st) && S_ISDIR(st.st_mode)) {
-		log_error("%s: %s is a directory: give the name of a file in it", option, name);
-		return -EINVAL;
-	}
-	err = outfile_check(name, why);
-	if (!err)
-		return 0;
-	log_error("%s: cannot write %s: %s", option, name, why);
-	return -EACCES;
+	sink_loss(((struct output *)s)->format, l);
 }
 
-/* Whatever the ways to it are called. Only regular files: two may go to /dev/null. */
-static bool is_same_file(const char *a, const char *b)
+static void output_mark(struct sink *s, const struct mark *m)
 {
-	char dirs[2][PATH_MAX], path[PATH_MAX];
-	const char *names[2] = { a, b }, *base[2];
-	struct stat sa, sb;
-
-	if (!stat(a, &sa) && !stat(b, &sb))
-		return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-	for (int i = 0; i < 2; i++) {
-		const char *slash = strrchr(names[i], '/');
-
-		base[i] = slash ? slash + 1 : names[i];
-		snprintf(path, sizeof(path), "%.*s", slash ? (int)(slash - names[i]) + 1 : 1, slash ? names[i] : ".");
-		if (!realpath(path, dirs[i]))
-			return !strcmp(a, b);
-	}
-	return !strcmp(dirs[0], dirs[1]) && !strcmp(base[0], base[1]);
+	sink_mark(((struct output *)s)->format, m);
 }
 
-static int check_twice(const char *option, const char *name, const struct record_options *o, size_t n_before)
+static void output_settled(struct sink *s)
 {
-	for (size_t i = 0; i < n_before && !is_stdout(name); i++) {
-		const char *other = o->outputs[i];
-
-		if (is_stdout(other) || !is_same_file(name, other))
-			continue;
-		if (!strcmp(name, other) && !strcmp(option, "-o"))
-			log_error("-o: %s is given twice", name);
-		else
-			log_error("%s: %s is the same file as -o %s: give each its own", option, name, other);
-		return -EINVAL;
-	}
-	return 0;
+	sink_settled(((struct output *)s)->format);
 }
 
-static int check_metadata(const struct record_options *o)
+static int output_flush(struct sink *s)
 {
-	if (o->model && text_is_blank(o->model, strlen(o->model))) {
-		log_error("--model: must not be blank");
-		return -EINVAL;
-	}
-	if (o->commit_sha && text_is_blank(o->commit_sha, strlen(o->commit_sha))) {
-		log_error("--commit-sha: must not be blank");
-		return -EINVAL;
-	}
-	if (!o->runtime_flags || metadata_flags_ok(o->runtime_flags))
-		return 0;
-	log_error("--runtime-flags: not a JSON object: %.60s", o->runtime_flags);
-	return -EINVAL;
+	struct output *o = (struct output *)s;
+	int err = sink_flush(o->format);
+
+	if (o->rotation && !o->err)
+		o->err = rotation_turn(o->rotation, &o->file, o->format, true);
+	return err ? err : o->err;
 }
 
-static int check_suffix(const char *name)
+static uint64_t output_bytes(const struct sink *s)
+{
+	const struct output *o = (const struct output *)s;
+
+	return sink_bytes(o->format) + rotation_bytes(o->rotation);
+}
+
+static uint64_t output_pending(const struct sink *s)
+{
+	const struct output *o = (const struct output *)s;
+
+	return writer_pending(o->file.w) + rotation_pending(o->rotation);
+}
+
+static void output_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
+{
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		counts[k] += ((const struct output *)s)->dropped[k];
+}
+
+static void report_files(const struct output *o)
 {
 	struct stat st;
 
-	if (is_stdout(name) || has_suffix(name, ".json") || has_suffix(name, ".json.gz") ||
-		has_suffix(name, ".pftrace") || has_suffix(name, ".pftrace.gz"))
-		return 0;
-	if (!stat(name, &st) && S_ISDIR(st.st_mode))
-		return 0; /* which is said instead */
-	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout", name);
-	return -EINVAL;
+	if (!o->on_file)
+		return;
+	rotation_report(o->rotation, o->on_file, o->on_file_arg);
+	if (!out_file_is_stdout(o->file.name) && !stat(o->file.name, &st))
+		o->on_file(o->file.name, (uint64_t)st.st_size, o->on_file_arg);
 }
 
-/* Its directory may be missing. */
-static int check_profile(const struct record_options *o)
+static void output_free(struct output *o)
 {
-	char why[OUTFILE_WHY_MAX], dir[PATH_MAX];
-	const char *slash = strrchr(o->profile, '/');
-	int err;
-
-	if (is_stdout(o->profile))
-		return 0;
-	if (!*o->profile) {
-		log_error("--profile: the name is empty");
-		return -EINVAL;
-	}
-	err = check_twice("--profile", o->profile, o, o->n_outputs);
-	if (err)
-		return err;
-	err = outfile_check_parent(o->profile, why);
-	if (err) {
-		log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
-		return err;
-	}
-	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - o->profile) + 1 : 1, slash ? o->profile : ".");
-	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
-}
-
-int outputs_check(struct record_options *o)
-{
-	unsigned int to_stdout = 0;
-	int err = check_metadata(o);
-
-	if (err)
-		return err;
-	if (!o->n_outputs && !o->profile && !o->view && !record_by_time(o)) {
-		make_default_name(o);
-		o->outputs[o->n_outputs++] = default_name;
-	}
-	for (size_t i = 0; i < o->n_outputs; i++) {
-		const char *name = o->outputs[i];
-
-		to_stdout += is_stdout(name);
-		err = check_twice("-o", name, o, i);
-		if (!err)
-			err = check_suffix(name);
-		if (!err)
-			err = check_file("-o", name);
-		if (err)
-			return err;
-	}
-	if (o->profile)
-		err = check_profile(o);
-	to_stdout += o->profile && is_stdout(o->profile);
-	if (!err && to_stdout > 1) {
-		log_error("only one output can go to stdout");
-		err = -EINVAL;
-	}
-	return err;
-}
-
-int outputs_prepare(const struct record_options *o)
-{
-	char why[OUTFILE_WHY_MAX];
-	int err = 0;
-
-	if (record_by_time(o)) {
-		err = outfile_make_directory(o->output_dir, why);
-		if (err)
-			log_error("--output-dir: cannot write into %s: %s", o->output_dir, why);
-	} else if (o->profile && !is_stdout(o->profile)) {
-		err = outfile_make_parent(o->profile, why);
-		if (err)
-			log_error("--profile: cannot create the directory of %s: %s", o->profile, why);
-	}
-	return err;
-}
-
-/* ---- files ---- */
-
-static int make_name(struct output *o, const char *name)
-{
-	o->name = strdup(name);
-	return o->name ? 0 : -ENOMEM;
-}
-
-const char *output_part_name(const struct output *o, char buf[PATH_MAX])
-{
-	snprintf(buf, PATH_MAX, "%s%s", o->name, o->is_part ? PART_SUFFIX : "");
-	return buf;
-}
-
-int output_create_part(const char *name, int flags)
-{
-	char part[PATH_MAX], why[OUTFILE_WHY_MAX] = "";
-	bool created;
-	int fd;
-
-	if (snprintf(part, sizeof(part), "%s" PART_SUFFIX, name) >= (int)sizeof(part)) {
-		fd = -ENAMETOOLONG;
-		snprintf(why, sizeof(why), "%s", strerror(-fd));
-	} else {
-		fd = outfile_open(part, O_EXCL | flags, &created, why);
-	}
-	if (fd < 0) {
-		if (fd != -EEXIST)
-			log_error("cannot create %s" PART_SUFFIX ": %s", name, why);
-		return fd;
-	}
-	if (!faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
-		outfile_unlink(part);
-		close(fd);
-		return -EEXIST;
-	}
-	return fd;
-}
-
-static int open_file(const char *name, int flags, bool part, struct output *ret_out)
-{
-	char why[OUTFILE_WHY_MAX];
-	int fd;
-
-	*ret_out = (struct output){ 0 };
-	if (make_name(ret_out, name))
-		return -ENOMEM;
-	if (part) {
-		fd = output_create_part(name, flags);
-		ret_out->created = ret_out->is_part = fd >= 0;
-		return fd;
-	}
-	if (is_stdout(name))
-		return STDOUT_FILENO;
-	fd = outfile_open(name, flags, &ret_out->created, why);
-	if (fd < 0) {
-		log_error("cannot create %s: %s", name, why);
-		return fd;
-	}
-	fcntl(fd, F_SETFL, flags); /* without the O_NONBLOCK it was opened with */
-	return fd;
-}
-
-/* A trace is written anew, by one recording at a time. */
-static int claim_file(int fd, const char *name)
-{
-	struct stat st;
-	int err = 0;
-
-	if (is_stdout(name) || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return 0;
-	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-		log_error("cannot write %s: another recording is writing it", name);
-		return -EBUSY;
-	}
-	if (ftruncate(fd, 0)) {
-		err = -errno;
-		log_error("cannot write %s: %s", name, strerror(-err));
-	}
-	return err;
-}
-
-int output_drop(struct output *o, int fd, int err)
-{
-	char part[PATH_MAX];
-
-	if (fd >= 0 && fd != STDOUT_FILENO)
-		close(fd);
-	if (o->created && o->name)
-		outfile_unlink(output_part_name(o, part));
 	rotation_free(o->rotation);
-	free(o->name);
-	*o = (struct output){ 0 };
-	return err;
+	free(o->file.name);
+	free(o);
 }
 
-static const char *message_name(const struct outputs *out, const struct output *o, char buf[PATH_MAX])
+static int output_close(struct sink *s, const struct window_totals *t)
 {
-	if (is_stdout(o->name))
+	struct output *o = (struct output *)s;
+	int old_err = rotation_close(o->rotation), end_err = 0;
+	int err = sink_close(o->format, t);
+
+	if (t)
+		end_err = rotation_end(o->rotation, &o->file);
+	err = err ? err : end_err;
+	if (!err && !(o->file.is_part && t && t->cut))
+		err = out_file_finish(&o->file, t);
+	if (t && !err)
+		report_files(o);
+	output_free(o);
+	return old_err ? old_err : err;
+}
+
+static const struct sink_ops output_ops = {
+	.record = output_record,
+	.loss = output_loss,
+	.mark = output_mark,
+	.settled = output_settled,
+	.flush = output_flush,
+	.close = output_close,
+	.bytes = output_bytes,
+	.pending = output_pending,
+	.dropped = output_dropped,
+};
+
+static const struct output *nth_output(const struct sink *s, size_t i)
+{
+	s = s ? tee_nth(s, i) : NULL;
+	return s && s->ops == &output_ops ? (const struct output *)s : NULL;
+}
+
+const char *outputs_name(const struct sink *s, size_t i)
+{
+	const struct output *o = nth_output(s, i);
+
+	return o ? o->file.name : NULL;
+}
+
+int outputs_reopen(const struct sink *s, size_t i)
+{
+	const struct output *o = nth_output(s, i);
+
+	return o ? writer_reopen(o->file.w) : -ENOENT;
+}
+
+/* ---- one output ---- */
+
+static const char *message_name(const struct output *o, bool by_time, char buf[PATH_MAX])
+{
+	if (out_file_is_stdout(o->file.name))
 		return "stdout";
-	return out->by_time ? output_part_name(o, buf) : o->name;
+	return by_time ? out_file_part_name(&o->file, buf) : o->file.name;
 }
 
 /* With --max-size what is a file goes on in others. */
-static int set_rotation(struct outputs *out, struct output *o, int fd, enum writer_mode mode)
+static int set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
 {
+	const char *name = o->file.name;
 	struct stat st;
 
-	if (!out->o->max_size)
+	if (!opt->max_size)
 		return 0;
-	if (!is_stdout(o->name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
-		return rotation_new(out->o, o->name, mode, out->by_time, &o->rotation);
+	if (!out_file_is_stdout(name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		return rotation_new(opt, name, mode, record_by_time(opt), &o->rotation);
 	log_warn("--max-size: %s is no regular file and cannot go on in another",
-		is_stdout(o->name) ? "stdout" : o->name);
+		out_file_is_stdout(name) ? "stdout" : name);
 	return 0;
 }
 
-static int open_trace(const char *name, const struct recording *rec, struct outputs *out)
+/* The file is opened anew. Returns its descriptor. */
+static int open_trace(const struct record_options *opt, struct output *o, const char *name, enum writer_mode mode)
 {
-	struct output *o = &out->out[out->n];
-	struct recording mine = *rec;
-	bool gzip = has_suffix(name, ".gz");
-	bool native = has_suffix(name, gzip ? ".pftrace.gz" : ".pftrace");
-	enum writer_mode mode = native ? (gzip ? WRITER_PACKETS_GZIP : WRITER_PACKETS) :
-					 (gzip ? WRITER_GZIP : WRITER_PLAIN);
-	char part[PATH_MAX];
-	int err, fd;
+	int fd = out_file_open(name, 0, record_by_time(opt), &o->file);
+	int err = fd < 0 ? 0 : out_file_claim(fd, name) ?: set_rotation(opt, o, fd, mode);
 
-	fd = open_file(name, 0, out->by_time, o);
-	if (fd < 0)
-		return output_drop(o, -1, fd);
-	err = claim_file(fd, name) ?: set_rotation(out, o, fd, mode);
-	if (!err)
-		err = writer_new(fd, message_name(out, o, part), mode, &o->w);
 	if (err)
-		return output_drop(o, fd, err);
-	writer_keep_free(o->w, &out->o->min_free);
-	mine.output = (unsigned int)out->n;
-	err = native ? perfetto_sink_new(o->w, &mine, &o->sink) : chrome_sink_new(o->w, &mine, &o->sink);
-	if (err)
-		return output_drop(o, -1, err);
-	out->n++;
-	return 0;
-}
-
-/* A run that was killed may have left half a line: what is appended begins a new one. */
-static int end_last_line(int fd)
-{
-	char last = '\n';
-	struct stat st;
-	int in;
-
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
-		return 0;
-	in = outfile_reopen(fd);
-	if (in < 0)
-		return 0; /* writable, but not ours to read */
-	if (pread(in, &last, 1, st.st_size - 1) != 1)
-		last = '\n';
-	close(in);
-	return last == '\n' || write(fd, "\n", 1) == 1 ? 0 : -errno;
+		out_file_drop(&o->file, fd);
+	return err ? err : fd;
 }
 
 /* One that was there may have its size already. Returns the descriptor to write to. */
 static int behind_profile(struct output *o, int fd, uint64_t max_size)
 {
-	struct output next;
+	struct out_file next;
 	struct stat st;
 
 	if (fstat(fd, &st) || (uint64_t)st.st_size < max_size) {
@@ -420,83 +204,103 @@ static int behind_profile(struct output *o, int fd, uint64_t max_size)
 	fd = rotation_create(o->rotation, &next);
 	if (fd < 0)
 		return fd;
-	free(o->name);
-	o->name = next.name;
-	o->is_part = o->created = true;
+	free(o->file.name);
+	o->file = next;
 	return fd;
 }
 
-static int open_profile(const char *name, const struct recording *rec, struct outputs *out)
+/* The file is appended to. Returns its descriptor. */
+static int open_profile(const struct record_options *opt, struct output *o, const char *name)
 {
-	struct output *o = &out->out[out->n];
-	char part[PATH_MAX];
-	int err, fd;
+	int fd = out_file_open(name, O_APPEND, record_by_time(opt), &o->file);
+	int err = fd < 0 ? 0 : set_rotation(opt, o, fd, WRITER_LINES);
 
-	fd = open_file(name, O_APPEND, out->by_time, o);
-	if (fd < 0)
-		return output_drop(o, -1, fd);
-	err = set_rotation(out, o, fd, WRITER_LINES);
-	if (!err && o->rotation && !o->created)
-		fd = behind_profile(o, fd, out->o->max_size);
-	if (fd < 0)
-		return output_drop(o, -1, fd);
-	if (!err)
-		err = end_last_line(fd);
-	if (err)
-		log_error("cannot write %s: %s", name, strerror(-err));
-	else
-		err = writer_new(fd, message_name(out, o, part), WRITER_LINES, &o->w);
-	if (err)
-		return output_drop(o, fd, err);
-	writer_keep_free(o->w, &out->o->min_free);
-	err = profile_sink_new(o->w, rec, rec->meta, &o->sink);
-	if (err)
-		return output_drop(o, -1, err);
-	out->n++;
-	return 0;
-}
-
-static int open_view(struct view *v, const struct recording *rec, struct outputs *out)
-{
-	struct output *o = &out->out[out->n];
-	int err;
-
-	*o = (struct output){ 0 };
-	err = make_name(o, "-");
-	if (!err)
-		err = v->ops->open(v, rec, &o->sink);
-	if (err)
-		return output_drop(o, -1, err);
-	out->n++;
-	return 0;
-}
-
-int output_finish(struct output *o, bool keep)
-{
-	char part[PATH_MAX];
-	int err = 0;
-
-	output_part_name(o, part);
-	if (!keep && o->created)
-		outfile_unlink(part);
-	else if (o->is_part)
-		err = outfile_rename(part, o->name);
-	if (err)
-		log_error("cannot rename %s to %s: %s", part, o->name, strerror(-err));
-	return err;
-}
-
-static void drop_outputs(struct outputs *out)
-{
-	for (size_t i = 0; i < out->n; i++) {
-		struct output *o = &out->out[i];
-
-		o->sink->ops->close(o->sink, NULL);
-		output_finish(o, false);
-		rotation_free(o->rotation);
-		free(o->name);
+	if (!err && fd >= 0 && o->rotation && !o->file.created)
+		fd = behind_profile(o, fd, opt->max_size);
+	if (!err && fd >= 0) {
+		err = out_file_end_last_line(fd);
+		if (err)
+			log_error("cannot write %s: %s", name, strerror(-err));
 	}
-	out->n = 0;
+	if (err)
+		out_file_drop(&o->file, fd);
+	return err ? err : fd;
+}
+
+static enum writer_mode trace_mode(const char *name, bool *ret_native)
+{
+	bool gzip = text_has_suffix(name, ".gz");
+
+	*ret_native = text_has_suffix(name, gzip ? ".pftrace.gz" : ".pftrace");
+	if (*ret_native)
+		return gzip ? WRITER_PACKETS_GZIP : WRITER_PACKETS;
+	return gzip ? WRITER_GZIP : WRITER_PLAIN;
+}
+
+static int format_new(const struct recording *rec, bool profile, bool native, struct output *o)
+{
+	if (profile)
+		return profile_sink_new(o->file.w, rec, rec->meta, &o->format);
+	return native ? perfetto_sink_new(o->file.w, rec, &o->format) : chrome_sink_new(o->file.w, rec, &o->format);
+}
+
+/* number: of the output among those of the recording. */
+static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
+	unsigned int number, struct sink **ret_sink)
+{
+	struct output *o = calloc(1, sizeof(*o));
+	struct recording mine = *rec;
+	bool native = false;
+	enum writer_mode mode = profile ? WRITER_LINES : trace_mode(name, &native);
+	char part[PATH_MAX];
+	int err = 0, fd;
+
+	if (!o)
+		return -ENOMEM;
+	o->sink.ops = &output_ops;
+	o->on_file = rec->on_file;
+	o->on_file_arg = rec->on_file_arg;
+	mine.output = number;
+	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, mode);
+	if (fd >= 0)
+		err = writer_new(fd, message_name(o, record_by_time(opt), part), mode, &o->file.w);
+	else
+		err = fd;
+	if (!err) {
+		fd = -1; /* the writer's, and then the format's */
+		writer_keep_free(o->file.w, &opt->min_free);
+		err = format_new(&mine, profile, native, o);
+	}
+	if (err) {
+		out_file_drop(&o->file, fd);
+		output_free(o);
+		return err;
+	}
+	*ret_sink = &o->sink;
+	return 0;
+}
+
+/* ---- a set of them ---- */
+
+struct set {
+	struct sink *list[OUTPUTS_MAX + 2]; /* a profile, a view */
+	size_t n;
+};
+
+static void drop_set(struct set *set)
+{
+	for (size_t i = 0; i < set->n; i++)
+		sink_close(set->list[i], NULL);
+	set->n = 0;
+}
+
+static int add_output(struct set *set, const struct record_options *o, const struct recording *rec, const char *name,
+	bool profile)
+{
+	int err = output_new(o, rec, name, profile, (unsigned int)set->n, &set->list[set->n]);
+
+	set->n += !err;
+	return err;
 }
 
 /* DIR/WHAT_pid<pid>_<ms>.SUFFIX, WHAT_others_, or with -a WHAT_system_; NULL without memory. */
@@ -514,192 +318,83 @@ static char *name_by_time(
 	return name;
 }
 
-static int open_at(const struct record_options *o, const struct recording *rec, uint64_t ms, struct outputs *out)
+static int add_at(struct set *set, const struct record_options *o, const struct recording *rec, uint64_t ms)
 {
 	int err = 0;
 
 	for (size_t i = 0; i <= o->n_formats && !err; i++) {
-		bool trace = i < o->n_formats;
-		char *name = name_by_time(o, trace ? "trace" : "profile", rec->tgid, ms,
-			trace ? o->formats[i] : "jsonl");
+		bool profile = i == o->n_formats;
+		char *name = name_by_time(o, profile ? "profile" : "trace", rec->tgid, ms,
+			profile ? "jsonl" : o->formats[i]);
 
 		if (!name)
 			return -ENOMEM;
-		err = trace ? open_trace(name, rec, out) : open_profile(name, rec, out);
+		err = add_output(set, o, rec, name, profile);
 		free(name);
 	}
 	return err;
 }
 
 /* Nothing that exists is overwritten: the time in the names is moved on until all are free. */
-static int open_by_time(const struct record_options *o, const struct recording *rec, struct outputs *out)
+static int add_by_time(struct set *set, const struct record_options *o, const struct recording *rec)
 {
 	uint64_t ms = rec->name_real_ns / 1000000;
 	int err;
 
-	while ((err = open_at(o, rec, ms, out)) == -EEXIST) {
-		drop_outputs(out);
+	while ((err = add_at(set, o, rec, ms)) == -EEXIST) {
+		drop_set(set);
 		ms++;
 	}
 	return err;
 }
 
-int outputs_open(const struct record_options *o, const struct recording *rec, struct outputs **ret_out)
+static int add_view(struct set *set, struct view *v, const struct recording *rec)
 {
-	struct outputs *out = calloc(1, sizeof(*out));
+	int err = v->ops->open(v, rec, &set->list[set->n]);
+
+	set->n += !err;
+	return err;
+}
+
+static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
+{
+	const struct record_options *o = arg;
+	struct set set = { .n = 0 };
 	int err = 0;
 
-	if (!out)
-		return -ENOMEM;
-	out->o = o;
-	out->by_time = record_by_time(o);
-	if (out->by_time)
-		err = open_by_time(o, rec, out);
+	if (record_by_time(o))
+		err = add_by_time(&set, o, rec);
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
-		err = open_trace(o->outputs[i], rec, out);
+		err = add_output(&set, o, rec, o->outputs[i], false);
 	if (!err && o->profile)
-		err = open_profile(o->profile, rec, out);
+		err = add_output(&set, o, rec, o->profile, true);
 	if (!err && o->view)
-		err = open_view(o->view, rec, out);
-	if (!err)
-		err = outputs_flush(out);
+		err = add_view(&set, o->view, rec);
+	for (size_t i = 0; i < set.n && !err; i++)
+		err = sink_flush(set.list[i]);
 	if (err) {
-		outputs_close(out, NULL, NULL, NULL);
+		drop_set(&set);
 		return err;
 	}
-	*ret_out = out;
-	return 0;
+	return tee_new(set.list, set.n, ret_sink);
 }
 
-void outputs_record(struct outputs *out, const struct rec_hdr *rec)
+int outputs_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,
+	struct sink **ret_sink)
 {
-	for (size_t i = 0; i < out->n; i++) {
-		struct output *o = &out->out[i];
+	const struct by_process_config c = {
+		.open = open_set,
+		.arg = (void *)o,
+		.all_cpus = o->events & EVENT_CPU,
+		.tgids = tgids,
+		.n_tgids = n,
+	};
 
-		if (o->w && writer_full(o->w) && rec->kind != REC_TASK)
-			o->dropped[rec->kind]++;
-		else
-			o->sink->ops->record(o->sink, rec);
-		if (o->rotation && !out->err)
-			out->err = output_rotate(o, false);
-	}
+	tasks_forget_outputs(rec->tasks);
+	return record_by_time(o) && !o->all ? by_process_new(&c, rec, ret_sink) : open_set(rec, (void *)o, ret_sink);
 }
 
-void outputs_loss(struct outputs *out, const struct loss *l)
+int outputs_open(const struct record_options *o, const struct recording *rec, struct sink **ret_sink)
 {
-	for (size_t i = 0; i < out->n; i++)
-		out->out[i].sink->ops->loss(out->out[i].sink, l);
-}
-
-void outputs_mark(struct outputs *out, const struct mark *m)
-{
-	for (size_t i = 0; i < out->n; i++) {
-		if (out->out[i].sink->ops->mark)
-			out->out[i].sink->ops->mark(out->out[i].sink, m);
-	}
-}
-
-uint64_t outputs_pending(const struct outputs *out)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < out->n; i++) {
-		n += out->out[i].w ? writer_pending(out->out[i].w) : 0;
-		n += rotation_pending(&out->out[i]);
-	}
-	return n;
-}
-
-void outputs_dropped(const struct outputs *out, uint64_t counts[REC_KIND_MAX])
-{
-	for (size_t i = 0; i < out->n; i++) {
-		for (int k = 0; k < REC_KIND_MAX; k++)
-			counts[k] += out->out[i].dropped[k];
-	}
-}
-
-void outputs_settled(struct outputs *out)
-{
-	for (size_t i = 0; i < out->n; i++) {
-		if (out->out[i].sink->ops->settled)
-			out->out[i].sink->ops->settled(out->out[i].sink);
-	}
-}
-
-int outputs_flush(struct outputs *out)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < out->n; i++) {
-		struct output *o = &out->out[i];
-		int e = o->sink->ops->flush(o->sink);
-
-		err = err ? err : e;
-		if (o->rotation && !out->err)
-			out->err = output_rotate(o, true);
-	}
-	return err ? err : out->err;
-}
-
-uint64_t outputs_bytes(const struct outputs *out)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < out->n; i++)
-		n += out->out[i].sink->ops->bytes(out->out[i].sink) + rotation_bytes(&out->out[i]);
-	return n;
-}
-
-const char *outputs_name(const struct outputs *out, size_t i)
-{
-	return i < out->n ? out->out[i].name : NULL;
-}
-
-int outputs_reopen(const struct outputs *out, size_t i)
-{
-	return i < out->n && out->out[i].w ? writer_reopen(out->out[i].w) : -ENOENT;
-}
-
-static void report_file(const struct output *o, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
-{
-	struct stat st;
-
-	if (cb)
-		rotation_report(o, cb, arg);
-	if (cb && !is_stdout(o->name) && !stat(o->name, &st))
-		cb(o->name, (uint64_t)st.st_size, arg);
-}
-
-void outputs_cut(struct outputs *out)
-{
-	out->cut = true;
-}
-
-int outputs_close(struct outputs *out, const struct window_totals *t,
-	void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
-{
-	int err = 0;
-
-	if (!out)
-		return 0;
-	for (size_t i = 0; i < out->n; i++) {
-		struct output *o = &out->out[i];
-		int old_err = rotation_close(o);
-		int e = o->sink->ops->close(o->sink, t);
-
-		err = err ? err : old_err;
-		if (t && !e)
-			e = rotation_end(o);
-		else if (t)
-			rotation_end(o);
-		if (!e && !(o->is_part && out->cut))
-			e = output_finish(o, t);
-		err = err ? err : e;
-		if (t && !e)
-			report_file(o, cb, arg);
-		rotation_free(o->rotation);
-		free(o->name);
-	}
-	free(out);
-	return err;
+	return outputs_open_of(o, rec, NULL, 0, ret_sink);
 }

@@ -27,7 +27,7 @@ struct rotation {
 	bool keep_first;
 	uint32_t number;     /* of the file that is written */
 	unsigned int looked; /* at the size, before so many records */
-	struct output old;   /* the file before, until all of it is written; w NULL: it is */
+	struct out_file old; /* the file before, until all of it is written; w NULL: it is */
 	/* those before it, the oldest first, and their bytes */
 	uint32_t *files;
 	size_t n;
@@ -90,7 +90,7 @@ static char *numbered_name(const struct rotation *r, uint32_t number)
 	return name;
 }
 
-int rotation_create(struct rotation *r, struct output *ret_out)
+int rotation_create(struct rotation *r, struct out_file *ret_file)
 {
 	int fd, flags = r->mode == WRITER_LINES ? O_APPEND : 0;
 	uint32_t number = r->number;
@@ -103,7 +103,7 @@ int rotation_create(struct rotation *r, struct output *ret_out)
 			log_error("cannot create what follows %s: %s", r->base, strerror(ENOMEM));
 			return -ENOMEM;
 		}
-		fd = output_create_part(name, flags);
+		fd = out_file_create_part(name, flags);
 	} while (fd == -EEXIST && number < NUMBER_MAX);
 	if (fd < 0) {
 		if (fd == -EEXIST)
@@ -113,7 +113,7 @@ int rotation_create(struct rotation *r, struct output *ret_out)
 	}
 	flock(fd, LOCK_EX | LOCK_NB); /* another inftrace does not begin it anew */
 	r->number = number;
-	*ret_out = (struct output){ .name = name, .is_part = true, .created = true };
+	*ret_file = (struct out_file){ .name = name, .is_part = true, .created = true };
 	return fd;
 }
 
@@ -155,76 +155,70 @@ static int add_file(struct rotation *r, uint32_t number)
 /* All of it is written, or shall be now. */
 static int finish_old(struct rotation *r)
 {
-	struct output *old = &r->old;
+	struct out_file *old = &r->old;
 	int err, finish_err;
 
 	r->bytes += writer_bytes(old->w);
 	err = writer_close(old->w);
-	finish_err = output_finish(old, true);
+	finish_err = out_file_finish(old, true);
 	free(old->name);
-	*old = (struct output){ 0 };
+	*old = (struct out_file){ 0 };
 	remove_oldest(r);
 	return err ? err : finish_err;
 }
 
 /* ---- the file that is written ---- */
 
-static bool is_due(const struct output *o)
+static bool is_due(const struct rotation *r, const struct out_file *f, const struct sink *format)
 {
-	size_t held = o->sink->ops->held ? o->sink->ops->held(o->sink) : 0;
+	size_t held = format->ops->held ? format->ops->held(format) : 0;
 
-	return writer_size(o->w, held) >= o->rotation->max_size;
+	return writer_size(f->w, held) >= r->max_size;
 }
 
-static int go_on(struct output *o)
+static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 {
-	struct rotation *r = o->rotation;
 	uint32_t number = r->number;
+	struct out_file next;
 	char part[PATH_MAX];
-	struct output next;
 	int err, fd;
 
-	err = writer_flush(o->w);
+	err = writer_flush(f->w);
 	if (err)
 		return err;
 	fd = rotation_create(r, &next);
 	if (fd < 0)
 		return fd;
-	err = writer_new(fd, r->part ? output_part_name(&next, part) : next.name, r->mode, &next.w);
+	err = writer_new(fd, r->part ? out_file_part_name(&next, part) : next.name, r->mode, &next.w);
 	if (!err)
 		writer_keep_free(next.w, &r->min_free);
 	if (!err && (err = add_file(r, number)))
 		writer_close(next.w);
 	if (err) {
 		log_error("cannot write %s: %s", next.name, strerror(-err));
-		return output_drop(&next, next.w ? -1 : fd, err);
+		out_file_drop(&next, next.w ? -1 : fd);
+		return err;
 	}
-	o->sink->ops->rotate(o->sink, next.w);
+	format->ops->rotate(format, next.w);
 	/* errors are told later */
-	writer_flush(o->w);
+	writer_flush(f->w);
 	writer_flush(next.w);
-	r->old = (struct output){
-		.w = o->w, .name = o->name, .is_part = o->is_part, .created = o->created
-	};
-	o->w = next.w;
-	o->name = next.name;
-	o->is_part = next.is_part;
-	o->created = next.created;
+	r->old = *f;
+	*f = next;
 	return 0;
 }
 
 /* Whoever finds it under its name finds something in it. */
-static int show(struct output *o)
+static int show(struct out_file *f)
 {
-	int err = output_finish(o, true);
+	int err = out_file_finish(f, true);
 
-	o->is_part = o->is_part && err;
+	f->is_part = f->is_part && err;
 	return err;
 }
 
-int output_rotate(struct output *o, bool flush)
+int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, bool flush)
 {
-	struct rotation *r = o->rotation;
 	int err = 0;
 
 	if (!flush && ++r->looked < LOOK_RECORDS)
@@ -232,50 +226,48 @@ int output_rotate(struct output *o, bool flush)
 	r->looked = 0;
 	if (r->old.w && !writer_pending(r->old.w))
 		err = finish_old(r);
-	if (!err && o->is_part && !r->part && writer_bytes(o->w))
-		err = show(o);
+	if (!err && f->is_part && !r->part && writer_bytes(f->w))
+		err = show(f);
 	/* a disk that is so slow gets larger files: two at most wait in memory */
-	if (err || r->old.w || !is_due(o))
+	if (err || r->old.w || !is_due(r, f, format))
 		return err;
-	return writer_stalls(o->w) ? writer_flush(o->w) : go_on(o);
+	return writer_stalls(f->w) ? writer_flush(f->w) : go_on(r, f, format);
 }
 
-int rotation_close(struct output *o)
+int rotation_close(struct rotation *r)
 {
-	return o->rotation && o->rotation->old.w ? finish_old(o->rotation) : 0;
+	return r && r->old.w ? finish_old(r) : 0;
 }
 
-int rotation_end(struct output *o)
+int rotation_end(const struct rotation *r, struct out_file *f)
 {
 	char part[PATH_MAX];
 	struct stat st;
 
-	if (!o->rotation || o->rotation->part || !o->is_part)
+	if (!r || r->part || !f->is_part)
 		return 0;
-	if (!stat(output_part_name(o, part), &st) && st.st_size)
-		return show(o);
+	if (!stat(out_file_part_name(f, part), &st) && st.st_size)
+		return show(f);
 	outfile_unlink(part);
-	o->is_part = false;
+	f->is_part = false;
 	return 0;
 }
 
 /* ---- what there is to know ---- */
 
-uint64_t rotation_bytes(const struct output *o)
+uint64_t rotation_bytes(const struct rotation *r)
 {
-	const struct rotation *r = o->rotation;
-
 	return r ? r->bytes + (r->old.w ? writer_bytes(r->old.w) : 0) : 0;
 }
 
-uint64_t rotation_pending(const struct output *o)
+uint64_t rotation_pending(const struct rotation *r)
 {
-	return o->rotation && o->rotation->old.w ? writer_pending(o->rotation->old.w) : 0;
+	return r && r->old.w ? writer_pending(r->old.w) : 0;
 }
 
-void rotation_report(const struct output *o, exports_file_cb cb, void *arg)
+void rotation_report(
+	const struct rotation *r, void (*cb)(const char *name, uint64_t bytes, void *arg), void *arg)
 {
-	const struct rotation *r = o->rotation;
 	struct stat st;
 
 	for (size_t i = 0; r && i < r->n; i++) {

@@ -19,10 +19,10 @@
 #include "capture/privileges.h"
 #include "engine/inspector.h"
 #include "record/control.h"
-#include "record/exports.h"
 #include "record/flag.h"
 #include "record/flight.h"
 #include "record/metadata.h"
+#include "record/output.h"
 #include "record/step_limit.h"
 #include "target/loader.h"
 #include "target/process.h"
@@ -558,6 +558,8 @@ static int start(struct run *r)
 		.handles = r->handles,
 		.windows = record_by_time(o),
 		.meta = &r->meta,
+		.on_file = window_file,
+		.on_file_arg = r,
 	};
 	r->meta = (struct profile_meta){ .of = metadata_of, .arg = r->metadata };
 	r->begun_ns = r->last_status_ns = r->last_check_ns = clock_ns(CLOCK_BOOTTIME);

@@ -34,7 +34,7 @@ struct window {
 	uint32_t number; /* of the next one while none is open */
 	const char *why; /* it was opened, for the messages */
 	struct recording rec;
-	struct exports *exports;
+	struct sink *sink; /* NULL: with a flight recorder, which takes the records */
 	struct memory *memory; /* NULL: neither -e memory nor a profile */
 	struct process_totals *processes;
 	struct window_totals totals;
@@ -83,6 +83,8 @@ struct run {
 
 /* Opens a window; `why` must be static. Prints one line on failure. */
 int window_open(struct run *r, const char *why);
+/* Has left a file; arg: the run. */
+void window_file(const char *name, uint64_t bytes, void *arg);
 /* Closes it, if one is open. */
 int window_close(struct run *r, const char *why);
 /* It could not be opened. */

@@ -7,9 +7,9 @@
 #include "capture/sums.h"
 #include "engine/check.h"
 #include "record/control.h"
-#include "record/exports.h"
 #include "record/flight.h"
 #include "record/metadata.h"
+#include "record/output.h"
 #include "record/run.h"
 #include "record/step_limit.h"
 #include "util/log.h"
@@ -38,7 +38,7 @@ void run_totals(const struct run *r, struct window_totals *ret_totals)
 			t.lost[k] += w->lost[k];
 		}
 		t.steps += w->steps;
-		t.bytes += r->w.exports ? exports_bytes(r->w.exports) : 0;
+		t.bytes += r->w.sink ? sink_bytes(r->w.sink) : 0;
 	}
 	*ret_totals = t;
 }
@@ -154,9 +154,8 @@ static void on_released(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct run *r = arg;
 
-	(void)size;
 	count_step(r, h);
-	exports_record(r->w.exports, h);
+	sink_record(r->w.sink, h, size);
 }
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
@@ -177,7 +176,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 	if (r->recorder)
 		recorder_record(r->recorder, h, size);
 	else
-		exports_record(r->w.exports, shown);
+		sink_record(r->w.sink, shown, size);
 }
 
 record_cb run_callback(void)
@@ -194,8 +193,8 @@ void run_check_loss(struct run *r, uint64_t now)
 	bool any = false;
 
 	session_lost(r->session, lost);
-	if (r->w.exports)
-		exports_dropped(r->w.exports, dropped);
+	if (r->w.sink)
+		sink_dropped(r->w.sink, dropped);
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		l.count[k] = lost[k] - r->lost[k] + dropped[k] - r->w.dropped[k];
 		r->lost[k] = lost[k];
@@ -211,7 +210,7 @@ void run_check_loss(struct run *r, uint64_t now)
 	if (r->recorder)
 		recorder_loss(r->recorder, &l);
 	else
-		exports_loss(r->w.exports, &l);
+		sink_loss(r->w.sink, &l);
 }
 
 /* ---- windows ---- */
@@ -231,13 +230,13 @@ static void mark(struct run *r, const char *name, uint64_t ns, const char *why)
 {
 	struct mark m = { .name = name, .ns = ns, .number = r->w.number, .reason = why };
 
-	if (r->w.exports && record_by_time(r->o))
-		exports_mark(r->w.exports, &m);
+	if (r->w.sink && record_by_time(r->o))
+		sink_mark(r->w.sink, &m);
 }
 
 static int open_files(struct run *r)
 {
-	return r->recorder ? 0 : exports_open(r->o, &r->w.rec, record_by_time(r->o), &r->w.exports);
+	return r->recorder ? 0 : outputs_open(r->o, &r->w.rec, &r->w.sink);
 }
 
 /* Its files cannot be: nothing is recorded. */
@@ -330,7 +329,7 @@ static int end_records(struct run *r)
 	return err;
 }
 
-static void report_file(const char *name, uint64_t bytes, void *arg)
+void window_file(const char *name, uint64_t bytes, void *arg)
 {
 	struct run *r = arg;
 
@@ -366,14 +365,14 @@ int window_close(struct run *r, const char *why)
 	err = end_records(r);
 	mark(r, "window_close", w->totals.close_ns, why);
 	w->totals.close_cost_ns = clock_ns(CLOCK_BOOTTIME) - w->totals.close_ns;
-	w->totals.bytes = w->exports ? exports_bytes(w->exports) : 0;
+	w->totals.bytes = w->sink ? sink_bytes(w->sink) : 0;
 	add_totals(r);
 	w->files = 0;
 	w->file_bytes = w->unnamed_bytes = 0;
 	w->open = false;
-	close_err = exports_close(w->exports, &w->totals, report_file, r);
+	close_err = sink_close(w->sink, &w->totals);
 	err = err ? err : close_err;
-	w->exports = NULL;
+	w->sink = NULL;
 	if (!record_by_time(r->o) && w->files > FILES_NAMED)
 		log_info("wrote %u more (%.1f MB)", w->files - FILES_NAMED, (double)w->unnamed_bytes / 1e6);
 	if (record_by_time(r->o) && !r->recorder)
@@ -392,8 +391,8 @@ int window_close(struct run *r, const char *why)
 
 void window_abandon(struct run *r)
 {
-	exports_close(r->w.exports, NULL, NULL, NULL);
-	r->w.exports = NULL;
+	sink_close(r->w.sink, NULL);
+	r->w.sink = NULL;
 	memory_free(r->w.memory);
 	r->w.memory = NULL;
 }
@@ -426,7 +425,7 @@ int run_keep_up(struct run *r)
 		return err < 0 ? err : 0;
 	run_check_loss(r, now);
 	r->last_flush_ns = now;
-	return r->w.exports ? exports_flush(r->w.exports) : 0;
+	return r->w.sink ? sink_flush(r->w.sink) : 0;
 }
 
 int run_drain(struct run *r)
@@ -450,8 +449,8 @@ int run_drain(struct run *r)
 	}
 	if (!more && r->step_limit)
 		step_limit_settled(r->step_limit, now, on_released, r);
-	if (!more && r->w.exports)
-		exports_settled(r->w.exports);
+	if (!more && r->w.sink)
+		sink_settled(r->w.sink);
 	else if (!more && r->recorder)
 		recorder_settled(r->recorder);
 	if (r->o->events & EVENT_MEMORY)
@@ -461,5 +460,5 @@ int run_drain(struct run *r)
 	follow_strangers(r->follow, now);
 	run_check_loss(r, now);
 	r->last_flush_ns = now;
-	return (r->w.exports ? exports_flush(r->w.exports) : 0) ?: more;
+	return (r->w.sink ? sink_flush(r->w.sink) : 0) ?: more;
 }

@@ -478,11 +478,12 @@ static void write_task(struct chrome_sink *c, const struct rec_task *r)
 	args_end(c, p, &at);
 }
 
-static void chrome_record(struct sink *s, const struct rec_hdr *rec)
+static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
 	struct place at;
 
+	(void)size;
 	switch (rec->kind) {
 	case REC_SYSCALL:
 		at = chrome_syscall(c, (const struct rec_syscall *)rec);

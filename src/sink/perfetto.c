@@ -85,10 +85,11 @@ static void write_uuid(struct perfetto_sink *s)
 	packet_end(s, packet, proto_close(uuid, p));
 }
 
-static void perfetto_record(struct sink *sink, const struct rec_hdr *rec)
+static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t size)
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
+	(void)size;
 	switch (rec->kind) {
 	case REC_SYSCALL:
 		if (rec->flags & REC_F_COMPAT)

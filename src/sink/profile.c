@@ -195,10 +195,11 @@ static void count_hold(struct profile_sink *ps, const struct rec_hdr *h)
 		ps->holds.ns_max = h->dur_ns;
 }
 
-static void profile_record(struct sink *s, const struct rec_hdr *rec)
+static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
+	(void)size;
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
 	if (rec->kind == REC_REQUEST)

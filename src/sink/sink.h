@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A sink turns records into bytes of one format. Sinks never see libbpf; the capture side
- * never sees a format.
+ * A sink takes records: a format, which turns them into the bytes of a file; an output, which is a format
+ * and its files; a tee, which hands them to several; one for each process; the flight recorder. Sinks
+ * never see libbpf; the capture side never sees a format.
+ *
+ * A sink is made open. It is fed in the order
+ *
+ *   record, loss, mark    in any order, as they come
+ *   settled               whenever the rings have been emptied
+ *   flush                 several times a second
+ *
+ * and closed once, which frees it. All of it happens in one thread, and no call waits for a disk but close.
+ * Only flush and close can fail: a sink that has failed goes on taking records, and says so at the next flush.
  */
 #ifndef INFTRACE_SINK_H
 #define INFTRACE_SINK_H
@@ -30,6 +40,9 @@ struct recording {
 	uint64_t name_real_ns; /* the time in the names of its files */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	const struct profile_meta *meta; /* for the profile */
+	/* Told of each file that is complete; NULL: nobody is. */
+	void (*on_file)(const char *name, uint64_t bytes, void *arg);
+	void *on_file_arg;
 };
 
 /* Records lost between two looks at the counters. */
@@ -56,36 +69,102 @@ struct window_totals {
 	uint64_t lost_ns; /* wall time in which records were lost */
 	const struct process_totals *processes; /* by tgid; with a profile */
 	size_t n_processes;
+	bool cut; /* not all that belongs into the files is there: those with names of parts keep them */
 };
 
 struct sink;
 struct writer;
 
 struct sink_ops {
-	void (*record)(struct sink *s, const struct rec_hdr *rec);
+	/* A record, in any order of time; valid during the call. `size`: of all of it, with its strings. */
+	void (*record)(struct sink *s, const struct rec_hdr *rec, size_t size);
+	/* Records that will never come, with or after those that did in the same time. */
 	void (*loss)(struct sink *s, const struct loss *l);
-	/* NULL: not wanted. */
+	/* An instant of the recording itself. NULL: not wanted. */
 	void (*mark)(struct sink *s, const struct mark *m);
 	/* Every record that the programs had sent before the last call of this was handed over since then,
 	 * in whatever order. NULL: not wanted. */
 	void (*settled)(struct sink *s);
-	/* Returns the first error of the output. */
+	/* What was handed over is to be in the files soon. Returns the first error so far. NULL: nothing to
+	 * do. */
 	int (*flush)(struct sink *s);
 	/* Ends the file, and goes on in another, in which all is said again that a reader needs: each record
-	 * is in one of the two. The writer so far is the caller's then. NULL: it writes no file. */
+	 * is in one of the two. The writer so far is the caller's then. Only called where --max-size is
+	 * given. NULL: it writes no file. */
 	void (*rotate)(struct sink *s, struct writer *w);
 	/* Bytes that are not with the writer yet. NULL: none. */
 	size_t (*held)(const struct sink *s);
-	/* The recording is over: writes what can only be said now, closes and frees. `t` is NULL when
-	 * nothing was recorded. */
+	/* The recording is over: writes what can only be said now, waits until all is written, and frees.
+	 * `t` is NULL when nothing was recorded: files that were created are removed. Returns the first error
+	 * of all. The last call. */
 	int (*close)(struct sink *s, const struct window_totals *t);
+	/* Bytes of the files so far. NULL: there are none. */
 	uint64_t (*bytes)(const struct sink *s);
+	/* Bytes that wait to be written. NULL: none. */
+	uint64_t (*pending)(const struct sink *s);
+	/* Adds the records that a file was too slow for, so far. NULL: none. */
+	void (*dropped)(const struct sink *s, uint64_t counts[REC_KIND_MAX]);
+	/* Whether it will show the record. NULL: any. */
+	bool (*wants)(struct sink *s, const struct rec_hdr *rec);
 };
 
 struct sink {
 	const struct sink_ops *ops;
-	char *name; /* of the file, for the summary */
 };
+
+static inline void sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
+{
+	s->ops->record(s, rec, size);
+}
+
+static inline void sink_loss(struct sink *s, const struct loss *l)
+{
+	s->ops->loss(s, l);
+}
+
+static inline void sink_mark(struct sink *s, const struct mark *m)
+{
+	if (s->ops->mark)
+		s->ops->mark(s, m);
+}
+
+static inline void sink_settled(struct sink *s)
+{
+	if (s->ops->settled)
+		s->ops->settled(s);
+}
+
+static inline int sink_flush(struct sink *s)
+{
+	return s->ops->flush ? s->ops->flush(s) : 0;
+}
+
+static inline uint64_t sink_bytes(const struct sink *s)
+{
+	return s->ops->bytes ? s->ops->bytes(s) : 0;
+}
+
+static inline uint64_t sink_pending(const struct sink *s)
+{
+	return s->ops->pending ? s->ops->pending(s) : 0;
+}
+
+static inline void sink_dropped(const struct sink *s, uint64_t counts[REC_KIND_MAX])
+{
+	if (s->ops->dropped)
+		s->ops->dropped(s, counts);
+}
+
+static inline bool sink_wants(struct sink *s, const struct rec_hdr *rec)
+{
+	return !s->ops->wants || s->ops->wants(s, rec);
+}
+
+/* s NULL: does nothing. */
+static inline int sink_close(struct sink *s, const struct window_totals *t)
+{
+	return s ? s->ops->close(s, t) : 0;
+}
 
 /* Since when the thread was runnable again; only with a wake_ns. */
 static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)

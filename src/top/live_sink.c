@@ -132,13 +132,14 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 	*ret = ls;
 }
 
-static void live_sink_record(struct sink *s, const struct rec_hdr *rec)
+static void live_sink_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct live_sink *ls = (struct live_sink *)s;
 	const struct probe_spec *spec;
 	struct live_step step;
 	int err = 0;
 
+	(void)size;
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ls->rec->probes->n)
 		return;
 	if (rec->kind == REC_STEP) {
@@ -175,12 +176,6 @@ static int live_sink_flush(struct sink *s)
 	return ((struct live_sink *)s)->err;
 }
 
-static uint64_t live_sink_bytes(const struct sink *s)
-{
-	(void)s;
-	return 0;
-}
-
 static int live_sink_close(struct sink *s, const struct window_totals *t)
 {
 	struct live_sink *ls = (struct live_sink *)s;
@@ -197,7 +192,6 @@ static const struct sink_ops sink_ops = {
 	.settled = live_sink_settled,
 	.flush = live_sink_flush,
 	.close = live_sink_close,
-	.bytes = live_sink_bytes,
 };
 
 int live_sink_new(struct live *l, const struct recording *rec, live_close_cb close, void *arg,

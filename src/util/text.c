@@ -121,3 +121,10 @@ const char *text_printable(char *buf, size_t size, const char *text)
 	buf[used] = '\0';
 	return buf;
 }
+
+bool text_has_suffix(const char *text, const char *suffix)
+{
+	size_t n = strlen(text), k = strlen(suffix);
+
+	return n > k && !strcmp(text + n - k, suffix);
+}

@@ -23,6 +23,9 @@ uint32_t text_decode(const unsigned char *s, int len);
 /* Whether there is nothing but white space: Unicode's property White_Space, so a no-break space too. */
 bool text_is_blank(const char *text, size_t len);
 
+/* Whether it ends with the suffix, and has something before it. */
+bool text_has_suffix(const char *text, const char *suffix);
+
 /* Copies JSON text: ill-formed UTF-8 becomes U+FFFD, characters that are not shown \uXXXX (one
  * beyond U+FFFF becomes U+FFFD). Returns the end; nothing is terminated. */
 char *text_json(char *out, const char *text, size_t len);

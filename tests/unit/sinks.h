@@ -157,7 +157,7 @@ static inline void chrome_done(struct out *o)
 	close(o->fd);
 }
 
-#define EMIT(o, r) (o)->s->ops->record((o)->s, &(r)->h)
+#define EMIT(o, r) sink_record((o)->s, &(r)->h, sizeof(*(r)))
 
 /* A header of the worker, 10 us after the start, 1234 ns long. */
 static inline struct rec_hdr hdr(enum rec_kind kind, uint32_t id)

@@ -16,6 +16,7 @@
 
 #include "cases.h"
 #include "cmd/record_window.h"
+#include "record/output.h"
 #include "record/trigger.h"
 #include "stderr.h"
 

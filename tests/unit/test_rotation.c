@@ -53,7 +53,7 @@ static void test_names(void **state)
 	struct record_options o = { .max_size = 1 };
 	char part[PATH_MAX];
 	struct rotation *r;
-	struct output out;
+	struct out_file out;
 	int fd;
 
 	(void)state;
@@ -64,7 +64,7 @@ static void test_names(void **state)
 			assert_true(fd >= 0);
 			close(fd);
 			assert_string_equal(out.name, names[i][k]);
-			assert_int_equal(unlink(output_part_name(&out, part)), 0);
+			assert_int_equal(unlink(out_file_part_name(&out, part)), 0);
 			snprintf(part, sizeof(part), "%s", out.name);
 			if (k == 1)
 				*strrchr(part, '2') = '3';
@@ -76,13 +76,19 @@ static void test_names(void **state)
 	}
 }
 
-static void emit(struct output *o, unsigned int n)
+struct one {
+	struct sink *format;
+	struct out_file file;
+	struct rotation *rotation;
+};
+
+static void emit(struct one *o, unsigned int n)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
 
 	for (unsigned int i = 0; i < n; i++) {
-		o->sink->ops->record(o->sink, &f.h);
-		assert_int_equal(output_rotate(o, false), 0);
+		sink_record(o->format, &f.h, sizeof(f));
+		assert_int_equal(rotation_turn(o->rotation, &o->file, o->format, false), 0);
 	}
 }
 
@@ -91,40 +97,40 @@ static bool is_there(const char *name)
 	return !access(name, F_OK);
 }
 
-static bool is_closed(const struct output *o)
+static bool is_closed(const struct one *o)
 {
-	return !rotation_pending(o) && !writer_pending(o->w);
+	return !rotation_pending(o->rotation) && !writer_pending(o->file.w);
 }
 
 /* Of five files the newest two stay, and what another run has left. */
 static void test_newest(void **state)
 {
 	struct record_options opt = { .max_size = 20000, .max_files = 2 };
-	struct output o = { .name = strdup("t.json"), .created = true };
+	struct one o = { .file = { .name = strdup("t.json"), .created = true } };
 	int fd = open("t.json", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	unsigned int turns = 0;
 
 	(void)state;
 	touch("t.3.json");
-	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.w), 0);
-	assert_int_equal(chrome_sink_new(o.w, &rec, &o.sink), 0);
+	assert_int_equal(writer_new(fd, "t.json", WRITER_PLAIN, &o.file.w), 0);
+	assert_int_equal(chrome_sink_new(o.file.w, &rec, &o.format), 0);
 	assert_int_equal(rotation_new(&opt, "t.json", WRITER_PLAIN, false, &o.rotation), 0);
-	while (strcmp(o.name, "t.6.json")) {
+	while (strcmp(o.file.name, "t.6.json")) {
 		emit(&o, 64);
 		assert_true(turns++ < 100000);
-		assert_int_equal(writer_flush(o.w), 0);
+		assert_int_equal(writer_flush(o.file.w), 0);
 		while (!is_closed(&o))
 			usleep(100);
-		assert_int_equal(output_rotate(&o, true), 0);
+		assert_int_equal(rotation_turn(o.rotation, &o.file, o.format, true), 0);
 	}
-	assert_int_equal(rotation_close(&o), 0);
-	assert_int_equal(o.sink->ops->close(o.sink, NULL), 0);
-	assert_int_equal(rotation_end(&o), 0);
+	assert_int_equal(rotation_close(o.rotation), 0);
+	assert_int_equal(sink_close(o.format, NULL), 0);
+	assert_int_equal(rotation_end(o.rotation, &o.file), 0);
 	assert_false(is_there("t.json") || is_there("t.2.json") || is_there("t.4.json"));
 	assert_true(is_there("t.3.json") && is_there("t.5.json") && is_there("t.6.json"));
 	assert_false(is_there("t.6.json.part"));
 	rotation_free(o.rotation);
-	free(o.name);
+	free(o.file.name);
 }
 
 int main(void)

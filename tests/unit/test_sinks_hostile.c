@@ -26,8 +26,8 @@ static void both_open(struct both *b)
 
 static void both_emit(struct both *b, const struct rec_hdr *h)
 {
-	b->chrome.s->ops->record(b->chrome.s, h);
-	b->profile.s->ops->record(b->profile.s, h);
+	sink_record(b->chrome.s, h, REC_SIZE_MAX);
+	sink_record(b->profile.s, h, REC_SIZE_MAX);
 }
 
 static void both_close(struct both *b)
@@ -315,7 +315,7 @@ static void test_full(void **state)
 			0);
 		stderr_grab_begin(&said);
 		for (int k = 0; k < 10000; k++)
-			s->ops->record(s, &r.h);
+			sink_record(s, &r.h, sizeof(r));
 		s->ops->flush(s);
 		writer_sync(w);
 		flushed = s->ops->flush(s);

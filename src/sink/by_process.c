@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/by_process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sink/tee.h"
+#include "util/log.h"
+
+#define MARKS_MAX 4
+/* Processes with files of their own, which take half a megabyte of memory while they are open: a shell
+ * may start thousands within a window. */
+#define PROCESSES_MAX 256
+
+struct part {
+	uint32_t tgid; /* 0: all others */
+	struct window_totals totals; /* of the process alone */
+};
+
+struct by_process {
+	struct tee tee; /* of the sinks of the parts */
+	struct by_process_config c;
+	struct recording rec;
+	int err; /* of a part that could not be made */
+	struct part *parts;
+	size_t others;	     /* 1 + the place of those that are too many; 0: none are */
+	size_t last;	     /* where the record before went, which was of last_tgid */
+	uint32_t last_tgid;
+	/* what those that come later have missed */
+	struct mark marks[MARKS_MAX];
+	size_t n_marks;
+	struct loss lost;
+};
+
+static int add(struct by_process *b, uint32_t tgid)
+{
+	struct part *parts = realloc(b->parts, (b->tee.n + 1) * sizeof(*parts));
+	struct recording own = b->rec;
+	struct sink *sink;
+	int err;
+
+	if (!parts)
+		return -ENOMEM;
+	b->parts = parts;
+	parts[b->tee.n] = (struct part){ .tgid = tgid };
+	own.tgid = tgid;
+	err = b->c.open(&own, b->c.arg, &sink);
+	if (err)
+		return err;
+	err = tee_add(&b->tee, sink);
+	if (err) {
+		sink_close(sink, NULL);
+		return err;
+	}
+	for (size_t i = 0; i < b->n_marks; i++)
+		sink_mark(sink, &b->marks[i]);
+	if (b->lost.to_ns)
+		sink_loss(sink, &b->lost);
+	return 0;
+}
+
+static void add_process(struct task *t, void *arg)
+{
+	struct by_process *b = arg;
+
+	if (!b->err && b->tee.n < PROCESSES_MAX)
+		b->err = add(b, t->tgid);
+}
+
+static int add_others(struct by_process *b)
+{
+	int err = add(b, 0);
+
+	if (err)
+		return err;
+	b->others = b->tee.n;
+	log_warn("more than %d processes in one window: the files _others_ have all further ones", PROCESSES_MAX);
+	return 0;
+}
+
+/* Its place; that behind the last one when it is not wanted, or cannot be made: a line has been printed, and
+ * flush fails. */
+static size_t part_of(struct by_process *b, uint32_t tgid)
+{
+	size_t i = 0;
+
+	if (b->last < b->tee.n && b->last_tgid == tgid)
+		return b->last;
+	while (i < b->tee.n && b->parts[i].tgid != tgid)
+		i++;
+	if (i == b->tee.n && b->others) {
+		i = b->others - 1;
+	} else if (i == b->tee.n) {
+		if (b->c.tgids || b->err)
+			return i;
+		b->err = i < PROCESSES_MAX ? add(b, tgid) : add_others(b);
+		if (b->err)
+			return b->tee.n;
+	}
+	b->last = i;
+	b->last_tgid = tgid;
+	return i;
+}
+
+static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, size_t size)
+{
+	struct window_totals *t = &b->parts[i].totals;
+
+	t->records[h->kind]++;
+	t->steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
+	sink_record(b->tee.list[i], h, size);
+}
+
+/* What ran on the CPUs besides is part of each. */
+static bool is_for_all(const struct by_process *b, const struct rec_hdr *h)
+{
+	return h->kind == REC_ON_CPU && b->c.all_cpus;
+}
+
+static bool by_process_wants(struct sink *s, const struct rec_hdr *h)
+{
+	struct by_process *b = (struct by_process *)s;
+
+	return is_for_all(b, h) || part_of(b, h->tgid) < b->tee.n;
+}
+
+static void by_process_record(struct sink *s, const struct rec_hdr *h, size_t size)
+{
+	struct by_process *b = (struct by_process *)s;
+	size_t i;
+
+	if (is_for_all(b, h)) {
+		for (i = 0; i < b->tee.n; i++)
+			hand_over(b, i, h, size);
+		return;
+	}
+	i = part_of(b, h->tgid);
+	if (i < b->tee.n)
+		hand_over(b, i, h, size);
+}
+
+static void by_process_loss(struct sink *s, const struct loss *l)
+{
+	struct by_process *b = (struct by_process *)s;
+
+	if (!b->lost.to_ns)
+		b->lost.from_ns = l->from_ns;
+	b->lost.to_ns = l->to_ns;
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		b->lost.count[k] += l->count[k];
+	tee_loss(s, l);
+}
+
+static void by_process_mark(struct sink *s, const struct mark *m)
+{
+	struct by_process *b = (struct by_process *)s;
+
+	if (b->n_marks < MARKS_MAX)
+		b->marks[b->n_marks++] = *m;
+	tee_mark(s, m);
+}
+
+static int by_process_flush(struct sink *s)
+{
+	const struct by_process *b = (const struct by_process *)s;
+	int err = tee_flush(s);
+
+	return b->err ? b->err : err;
+}
+
+/* ---- the end ---- */
+
+static bool has_own(const struct by_process *b, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < b->tee.n && b->parts[i].tgid != tgid)
+		i++;
+	return i < b->tee.n;
+}
+
+/* The sums of the processes that have none; NULL without memory. */
+static struct process_totals *others_totals(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
+{
+	struct process_totals *list = calloc(t->n_processes + 1, sizeof(*list));
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_processes && list; i++) {
+		if (!has_own(b, t->processes[i].tgid))
+			list[n++] = t->processes[i];
+	}
+	*ret_n = n;
+	return list;
+}
+
+/* The window's, with the counts and sums of the process, or of all others. */
+static void fill_totals(struct part *p, const struct window_totals *t, uint64_t bytes,
+	const struct process_totals *others, size_t n_others)
+{
+	struct window_totals own = *t;
+
+	memcpy(own.records, p->totals.records, sizeof(own.records));
+	own.steps = p->totals.steps;
+	own.bytes = bytes;
+	own.processes = p->tgid ? NULL : others;
+	own.n_processes = p->tgid ? 0 : n_others;
+	for (size_t i = 0; i < t->n_processes; i++) {
+		if (t->processes[i].tgid == p->tgid) {
+			own.processes = &t->processes[i];
+			own.n_processes = 1;
+		}
+	}
+	p->totals = own;
+}
+
+static int by_process_close(struct sink *s, const struct window_totals *t)
+{
+	struct by_process *b = (struct by_process *)s;
+	struct process_totals *others = NULL;
+	size_t n_others = 0;
+	int first = b->err;
+
+	if (t && b->others)
+		others = others_totals(b, t, &n_others);
+	for (size_t i = 0; i < b->tee.n; i++) {
+		struct part *p = &b->parts[i];
+		int err;
+
+		if (t)
+			fill_totals(p, t, sink_bytes(b->tee.list[i]), others, n_others);
+		err = sink_close(b->tee.list[i], t ? &p->totals : NULL);
+		first = first ? first : err;
+	}
+	free(others);
+	free(b->parts);
+	free(b->tee.list);
+	free(b);
+	return first;
+}
+
+static const struct sink_ops by_process_ops = {
+	.record = by_process_record,
+	.loss = by_process_loss,
+	.mark = by_process_mark,
+	.settled = tee_settled,
+	.flush = by_process_flush,
+	.close = by_process_close,
+	.bytes = tee_bytes,
+	.pending = tee_pending,
+	.dropped = tee_dropped,
+	.wants = by_process_wants,
+};
+
+int by_process_new(const struct by_process_config *c, const struct recording *rec, struct sink **ret_sink)
+{
+	struct by_process *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b)
+		return -ENOMEM;
+	b->tee.sink.ops = &by_process_ops;
+	b->c = *c;
+	b->rec = *rec;
+	if (!c->tgids)
+		tasks_each_process(rec->tasks, add_process, b);
+	for (size_t i = 0; i < c->n_tgids && !b->err; i++)
+		b->err = add(b, c->tgids[i]);
+	err = b->err;
+	if (err) {
+		by_process_close(&b->tee.sink, NULL);
+		return err;
+	}
+	*ret_sink = &b->tee.sink;
+	return 0;
+}
