@@ -102,4 +102,10 @@ else
 	skip "requests of the node binding" "no node 20 or no node-llama-cpp"
 fi
 
+if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+	check "each line fits the schema" \
+		"$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP"/*.jsonl
+else
+	skip "the schema of the profile" "python3-jsonschema is not installed"
+fi
 traces_check
