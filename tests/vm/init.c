@@ -36,6 +36,7 @@
 #define SINGLE_LINKS_MAX 128
 #define HOLD_STEPS 201 /* 200, and one of the constructor */
 #define HOLD_TRIES 4
+#define SPAWNS_AT_ONCE 200 /* in one recording */
 #define LOG_TAIL_BYTES 2500
 
 static int failures;
@@ -671,6 +672,69 @@ static void record_hold(const char *name)
 		log_print(log);
 }
 
+/* spawns, which waits in a read from the FIFO, from the recording's begin to its end. */
+static bool spawns_recorded(struct files *f, int count)
+{
+	char pid_text[16], count_text[16], syscall_file[48];
+	char *spawns[] = { "/bin/spawns", count_text, NULL };
+	char *record[] = { "/bin/inftrace", "record", "-v", "--strict", "--engine", "none", "-o", f->trace, "--profile",
+		f->profile, "-p", pid_text, NULL };
+	pid_t pid, recorder;
+	int fd, rc;
+
+	snprintf(count_text, sizeof(count_text), "%d", count);
+	pid = fork();
+	if (!pid) {
+		fd = open("/spawn", O_RDONLY);
+		if (fd >= 0 && dup2(fd, 0) == 0 && close(fd) == 0)
+			execv(spawns[0], spawns);
+		_exit(126);
+	}
+	fd = fifo_open("/spawn", pid);
+	snprintf(syscall_file, sizeof(syscall_file), "/proc/%d/syscall", pid);
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	if (fd < 0 || !file_wait(syscall_file, "0 " /* read */, pid)) {
+		close(fd);
+		child_finish(pid);
+		return false;
+	}
+	recorder = child_start(f->log, record);
+	file_wait(f->trace, "[", recorder);
+	if (write(fd, "\n", 1) != 1)
+		kill(pid, SIGKILL);
+	rc = child_finish(pid);
+	close(fd);
+	return !child_finish(recorder) && !rc;
+}
+
+/* Processes that come and go, beside one that computes: in every trace the slices of each thread nest. */
+static void record_spawns(const char *name)
+{
+	char *hog[] = { "/bin/known", "spin", OUT "/hog", NULL };
+	int left = getenv("SPAWNS") ? atoi(getenv("SPAWNS")) : 24, done = 0;
+	pid_t hog_pid = child_start(OUT "/hog.log", hog);
+	struct files f;
+	bool ok = true;
+
+	files_name(&f, name);
+	for (; ok && left > 0; left -= SPAWNS_AT_ONCE) {
+		int count = left < SPAWNS_AT_ONCE ? left : SPAWNS_AT_ONCE;
+		char *validate[] = { "/bin/inftrace", "validate", f.trace, f.profile, NULL };
+
+		unlink(f.profile);
+		ok = spawns_recorded(&f, count);
+		if (!ok)
+			log_print(f.log);
+		ok = ok && !child_finish(child_start(f.log, validate));
+		done += ok ? count : 0;
+		if (!ok)
+			log_print(f.log);
+	}
+	kill(-hog_pid, SIGKILL);
+	waitpid(hog_pid, NULL, 0);
+	result(ok, name, "%d short-lived processes", done);
+}
+
 static void mount_at(const char *type, const char *path)
 {
 	mkdir(path, 0755);
@@ -756,6 +820,7 @@ static void files_send(const char *tty)
 int main(void)
 {
 	char *doctor[] = { "/bin/inftrace", "doctor", NULL };
+	char *verifier[] = { "/bin/verifier_cost", NULL };
 	struct utsname un;
 	int before, left = 0;
 
@@ -775,6 +840,7 @@ int main(void)
 	setenv("PATH", "/bin", 1);
 	mkfifo("/hold", 0600);
 	mkfifo("/go", 0600);
+	mkfifo("/spawn", 0600);
 	mkfifo("/steps", 0600);
 	mkfifo("/stepped", 0600);
 	uname(&un);
@@ -794,6 +860,8 @@ int main(void)
 	record_every("every");
 	record_flight("flight");
 	record_hold("hold");
+	record_spawns("spawns");
+	child_check("verifier", 0, verifier);
 	/* the kernel frees programs some time after the last reference to them is gone */
 	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)
 		pause_ms(20);
