@@ -133,7 +133,7 @@ int main(void)
 		const char *name;
 	} kinds[] = {
 		{ REC_SYSCALL, 0, "system call" },
-		{ REC_SYSCALL, IPC_PIPE << REC_IPC_SHIFT, "system call that passes data" },
+		{ REC_SYSCALL, IPC_PIPE << SYSCALL_IPC_SHIFT, "system call that passes data" },
 		{ REC_OFF_CPU, 0, "time off CPU" },
 		{ REC_ON_CPU, 0, "time on CPU" },
 		{ REC_FAULT, 0, "page fault" },

@@ -113,7 +113,7 @@ static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg
 		kind = IPC_FUTEX_WAIT; /* or wakes: user space knows by the number */
 	else
 		kind = ipc_of_fd(task, arg0);
-	return kind << REC_IPC_SHIFT;
+	return kind << SYSCALL_IPC_SHIFT;
 }
 
 /* What a thread that blocks on a descriptor waits for: the type of the file decides. */

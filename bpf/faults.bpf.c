@@ -55,14 +55,14 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	} else {
 		start = now = bpf_ktime_get_boot_ns();
 		r.addr = READ_ONCE(ctx->addr);
-		flags |= REC_F_KERNEL;
+		flags |= FAULT_F_KERNEL;
 	}
 	if (cfg.sums) {
-		u32 major = !!(flags & REC_F_MAJOR);
+		u32 major = !!(flags & FAULT_F_MAJOR);
 
 		t->faults[major]++;
 		t->fault_ns[major] += now - start;
-		t->faults_kernel += !!(flags & REC_F_KERNEL);
+		t->faults_kernel += !!(flags & FAULT_F_KERNEL);
 	}
 	if (emits(REC_FAULT)) {
 		hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
@@ -81,5 +81,5 @@ int fault_minor(struct bpf_perf_event_data *ctx)
 SEC("perf_event")
 int fault_major(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, REC_F_MAJOR);
+	return fault_end(ctx, FAULT_F_MAJOR);
 }

@@ -589,8 +589,8 @@ static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 fro
 	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
 		return;
 	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, t->off_tid, t->off,
-		t->off_flags | (t->waker_irq ? REC_F_WAKER_IRQ : 0));
-	if (t->off_flags & REC_F_PREEMPT)
+		t->off_flags | (t->waker_irq ? OFF_CPU_F_WAKER_IRQ : 0));
+	if (t->off_flags & OFF_CPU_F_PREEMPT)
 		wake = 0; /* it was never asleep */
 	r.wake_ns = wake > now ? now : wake;
 	r.waker_tid = wake ? t->waker_tid : 0;

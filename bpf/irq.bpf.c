@@ -18,7 +18,7 @@ static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 	return &t->irqs[i & (IRQ_DEPTH - 1)];
 }
 
-/* type: REC_F_SOFTIRQ, REC_F_VECTOR, or 0 for a handler; id: the number, of that type. */
+/* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: the number, of that type. */
 __noinline int irq_begin(u32 id, u32 type)
 {
 	struct thread *t = thread_of(bpf_get_current_task_btf());
@@ -91,13 +91,13 @@ int BPF_PROG(irq_handler_end, int irq)
 SEC("?tp_btf/softirq_entry")
 int BPF_PROG(irq_soft_begin, unsigned int nr)
 {
-	return enabled ? irq_begin(nr, REC_F_SOFTIRQ) : 0;
+	return enabled ? irq_begin(nr, IRQ_F_SOFT) : 0;
 }
 
 SEC("?tp_btf/softirq_exit")
 int BPF_PROG(irq_soft_end, unsigned int nr)
 {
-	return enabled ? irq_end(nr, REC_F_SOFTIRQ) : 0;
+	return enabled ? irq_end(nr, IRQ_F_SOFT) : 0;
 }
 
 /*
@@ -110,12 +110,12 @@ int BPF_PROG(irq_soft_end, unsigned int nr)
 	SEC("?tp_btf/" #name "_entry")                            \
 	int BPF_PROG(irq_vector_##name##_begin, int vector)       \
 	{                                                         \
-		return enabled ? irq_begin(id, REC_F_VECTOR) : 0; \
+		return enabled ? irq_begin(id, IRQ_F_VECTOR) : 0; \
 	}                                                         \
 	SEC("?tp_btf/" #name "_exit")                             \
 	int BPF_PROG(irq_vector_##name##_end, int vector)         \
 	{                                                         \
-		return enabled ? irq_end(id, REC_F_VECTOR) : 0;   \
+		return enabled ? irq_end(id, IRQ_F_VECTOR) : 0;   \
 	}
 
 VECTOR(local_timer, VECTOR_LOCAL_TIMER)

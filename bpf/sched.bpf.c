@@ -72,7 +72,7 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 	t->off_flags = 0;
 	if (preempt || !task_state) {
 		t->off = ST_RUNNABLE;
-		t->off_flags = REC_F_PREEMPT;
+		t->off_flags = OFF_CPU_F_PREEMPT;
 		if (thread_in_work(t)) {
 			note_who_ran(t, next);
 			t->throttled = is_throttled(task);
@@ -98,7 +98,7 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
 		wake_forget(t);
 		if (t->in_syscall)
-			t->sys_flags |= REC_F_BLOCKED;
+			t->sys_flags |= SYSCALL_F_BLOCKED;
 	}
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->since = now;
@@ -196,7 +196,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		return 0;
 	/* where the log does not tell: the one who has just made room; for one that was preempted, the one that
 	 * it had to make room for */
-	if (thread_in_work(in) && !(in->off_flags & REC_F_PREEMPT)) {
+	if (thread_in_work(in) && !(in->off_flags & OFF_CPU_F_PREEMPT)) {
 		if (!in->ran_ns)
 			note_who_ran(in, prev);
 		in->throttled = 0;
@@ -236,7 +236,7 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	struct frame *f;
 
 	if (waker->in_syscall && emits(REC_SYSCALL) && !cfg.min_syscall_ns &&
-		!(cfg.ipc_only && !(waker->sys_flags & REC_IPC_MASK))) {
+		!(cfg.ipc_only && !(waker->sys_flags & SYSCALL_IPC_MASK))) {
 		waker->sys_flags |= REC_F_WOKE;
 		return waker->sys_start;
 	}

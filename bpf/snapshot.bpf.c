@@ -108,7 +108,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 	if (nr >= 0) {
 		t->asleep.sys_nr = nr;
 		t->asleep.sys_arg0 = arg0;
-		t->asleep.sys_flags = REC_F_OPEN_START | REC_F_BLOCKED;
+		t->asleep.sys_flags = REC_F_OPEN_START | SYSCALL_F_BLOCKED;
 		if (cfg.ipc)
 			t->asleep.sys_flags |= ipc_of_call(task, nr, arg0, arg1);
 	}
@@ -252,10 +252,10 @@ static __always_inline void peek_kernel(
 		hdr_fill(&r.h, REC_OFF_CPU, t->since, now, w.tgid, t->off_tid, t->off,
 			t->off_flags | REC_F_OPEN_END);
 		r.h.cpu = t->off_cpu;
-		if (t->wake_ns >= t->since && !(t->off_flags & REC_F_PREEMPT)) {
+		if (t->wake_ns >= t->since && !(t->off_flags & OFF_CPU_F_PREEMPT)) {
 			r.wake_ns = t->wake_ns > now ? now : t->wake_ns;
 			r.waker_tid = t->waker_tid;
-			r.h.flags |= t->waker_irq ? REC_F_WAKER_IRQ : 0;
+			r.h.flags |= t->waker_irq ? OFF_CPU_F_WAKER_IRQ : 0;
 		}
 		peek_write(seq, &r, sizeof(r));
 	} else if (!t->off && emits(REC_ON_CPU)) {

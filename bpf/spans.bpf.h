@@ -227,12 +227,12 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 
 	flags |= t->sys_flags;
 	if (cfg.sums)
-		syscall_add(w.tgid, t->sys_nr | (flags & REC_F_COMPAT ? SYSCALL_SUM_COMPAT : 0),
+		syscall_add(w.tgid, t->sys_nr | (flags & SYSCALL_F_COMPAT ? SYSCALL_SUM_COMPAT : 0),
 			end - t->sys_start);
-	if (!emits(REC_SYSCALL) || (cfg.ipc_only && !(flags & REC_IPC_MASK)))
+	if (!emits(REC_SYSCALL) || (cfg.ipc_only && !(flags & SYSCALL_IPC_MASK)))
 		return;
 	if (cfg.min_syscall_ns && end - t->sys_start < cfg.min_syscall_ns &&
-		!(flags & (REC_F_BLOCKED | REC_F_OPEN_END))) {
+		!(flags & (SYSCALL_F_BLOCKED | REC_F_OPEN_END))) {
 		__sync_fetch_and_add(&stats.syscalls_short, 1);
 		return;
 	}

@@ -48,8 +48,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t->sys_arg0 = sys_arg0(regs);
 	t->sys_flags = 0;
 	if (is_compat(task))
-		t->sys_flags = REC_F_COMPAT;
-	if (cfg.ipc && !(t->sys_flags & REC_F_COMPAT))
+		t->sys_flags = SYSCALL_F_COMPAT;
+	if (cfg.ipc && !(t->sys_flags & SYSCALL_F_COMPAT))
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->in_syscall = 1;
@@ -89,7 +89,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		task_flush(t, task, w, now);
 	}
 	change_end(t);
-	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & REC_F_COMPAT) &&
+	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & SYSCALL_F_COMPAT) &&
 		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;
 

@@ -124,6 +124,7 @@ struct peek_end {
 	u32 tid;
 	u32 pad;
 };
+_Static_assert(sizeof(struct peek_end) % 8 == 0, "the records of the next thread are aligned");
 
 /* Registers by name; the argument registers of the C ABI come first. */
 enum fetch_reg {

@@ -78,19 +78,24 @@ enum sys_class {
 /* Or'ed to it: moves data through its fd; with SYS_FUTEX: waits or wakes by its number alone. */
 #define SYS_F_TRANSFER 0x80
 
-/* rec_hdr.flags */
+/* rec_hdr.flags: these are the same in all kinds ... */
 #define REC_F_OPEN_START 0x01 /* began before the recording: start is the start of the recording */
 #define REC_F_OPEN_END 0x02   /* still open at the end: dur runs to the end of the recording */
-#define REC_F_BLOCKED 0x04    /* syscall: went off CPU in between (the slow path) */
-#define REC_F_COMPAT 0x08     /* syscall: number is of the 32-bit table */
-#define REC_F_MAJOR 0x10      /* fault: major */
-#define REC_F_KERNEL 0x20     /* fault: taken in the kernel, an instant (its start is not seen) */
-#define REC_F_PREEMPT 0x40    /* off CPU: involuntary */
-#define REC_F_WAKER_IRQ 0x80  /* off CPU: woken from an interrupt, waker is unknown */
-#define REC_F_SOFTIRQ 0x10    /* irq: a soft one */
-#define REC_F_VECTOR 0x20     /* irq: enum irq_vector */
-#define REC_F_END_UNSEEN 0x04 /* request: nothing has told that it is over */
-#define REC_F_WOKE 0x80	      /* system call, fault, function, step: woke a thread of the targets */
+#define REC_F_WOKE 0x80	      /* of a span: woke a thread of the targets */
+
+/* ... and each kind has its own of REC_F_OF_KIND, named after it. */
+#define REC_F_OF_KIND 0x7c
+#define SYSCALL_F_BLOCKED 0x04	  /* went off CPU in between (the slow path) */
+#define SYSCALL_F_COMPAT 0x08	  /* the number is of the 32-bit table */
+#define SYSCALL_IPC_SHIFT 4	  /* enum ipc_kind, in these three bits */
+#define SYSCALL_IPC_MASK 0x70
+#define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
+#define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, the waker is unknown */
+#define FAULT_F_MAJOR 0x04
+#define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
+#define IRQ_F_SOFT 0x04		  /* a soft one */
+#define IRQ_F_VECTOR 0x08	  /* enum irq_vector */
+#define REQUEST_F_END_UNSEEN 0x04 /* nothing has told that it is over */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */
@@ -101,9 +106,10 @@ struct rec_hdr {
 	u8 flags;
 	u32 id; /* syscall number, probe id, enum time_state, enum task_event, step number */
 };
+_Static_assert(sizeof(struct rec_hdr) == 32, "no kind has padding behind the header");
 
 /*
- * System call: what it passes data through, in flags >> REC_IPC_SHIFT. Such a call that did not
+ * System call: what it passes data through, in (flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT. Such a call that did not
  * block is the fast path, one that blocked the slow path.
  */
 enum ipc_kind {
@@ -115,8 +121,7 @@ enum ipc_kind {
 	IPC_FUTEX_WAKE,
 	IPC_MAX,
 };
-#define REC_IPC_SHIFT 4
-#define REC_IPC_MASK 0x70
+_Static_assert(IPC_MAX <= (SYSCALL_IPC_MASK >> SYSCALL_IPC_SHIFT) + 1, "the kinds fit into their bits");
 
 struct rec_syscall {
 	struct rec_hdr h; /* id: number */
@@ -164,6 +169,8 @@ struct rec_function {
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
 };
 #define REC_FUNCTION_SIZE(nvals) (sizeof(struct rec_hdr) + 2 * sizeof(u32) + (nvals) * sizeof(u64))
+_Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec_function, strs),
+	"the strings of a function with all values lie where they are declared");
 
 /* Counts of a step, for the calling thread. */
 struct step_counts {
@@ -316,5 +323,23 @@ struct rec_request {
 };
 
 #define REC_SIZE_MAX sizeof(struct rec_request)
+
+/* Both sides copy records in units of 8 bytes, and the rings keep them so. */
+#define REC_ASSERT_WHOLE(type) _Static_assert(sizeof(type) % 8 == 0, #type " is a multiple of 8 bytes")
+REC_ASSERT_WHOLE(struct rec_syscall);
+REC_ASSERT_WHOLE(struct rec_off_cpu);
+REC_ASSERT_WHOLE(struct rec_on_cpu);
+REC_ASSERT_WHOLE(struct rec_fault);
+REC_ASSERT_WHOLE(struct rec_function);
+REC_ASSERT_WHOLE(struct rec_step);
+REC_ASSERT_WHOLE(struct rec_task);
+REC_ASSERT_WHOLE(struct rec_mapped);
+REC_ASSERT_WHOLE(struct rec_hold);
+REC_ASSERT_WHOLE(struct rec_placed);
+REC_ASSERT_WHOLE(struct rec_irq);
+REC_ASSERT_WHOLE(struct rec_memory);
+REC_ASSERT_WHOLE(struct rec_request);
+_Static_assert(sizeof(struct rec_step) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
+	"a request is the largest record");
 
 #endif

@@ -235,7 +235,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 {
 	const char *name = off_cpu_name((enum time_state)r->h.id);
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
-	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
+	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	struct place at = chrome_place(c, &r->h);
 	struct task *waker = NULL;
 	char *p;
@@ -248,7 +248,7 @@ static void write_off_cpu(struct chrome_sink *c, const struct rec_off_cpu *r)
 	p = fmt_u32(p, r->h.cpu);
 	p = fmt_lit(p, ",\"cpu_before\":");
 	p = fmt_u32(p, r->cpu_from);
-	if (r->h.flags & REC_F_PREEMPT)
+	if (r->h.flags & OFF_CPU_F_PREEMPT)
 		p = fmt_lit(p, ",\"preempted\":true");
 	if (r->late)
 		p = fmt_lit(p, ",\"end_not_seen\":true");

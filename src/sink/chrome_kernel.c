@@ -6,11 +6,11 @@
 
 static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
 {
-	const char *name = h->flags & REC_F_COMPAT ? NULL : syscall_name(h->id);
+	const char *name = h->flags & SYSCALL_F_COMPAT ? NULL : syscall_name(h->id);
 
 	if (name)
 		return fmt_lit(fmt_str(fmt_lit(p, "\""), name, strlen(name)), "\"");
-	p = h->flags & REC_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
+	p = h->flags & SYSCALL_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
 	p = fmt_u32(p, h->id);
 	return fmt_lit(p, "\"");
 }
@@ -28,7 +28,7 @@ static char *fmt_ipc_args(char *p, const struct rec_hdr *h)
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 {
 	const char *err = r->ret < 0 && r->ret >= -4095 ? errno_name((int)-r->ret) : NULL;
-	bool known = !(r->h.flags & REC_F_COMPAT);
+	bool known = !(r->h.flags & SYSCALL_F_COMPAT);
 	const char *ipc = ipc_name(&r->h);
 	struct place at;
 	char *p;
@@ -69,7 +69,7 @@ struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 		p = fmt_lit(p, ",\"bytes\":");
 		p = fmt_s64(p, r->ret);
 	}
-	if (r->h.flags & REC_F_BLOCKED && !ipc)
+	if (r->h.flags & SYSCALL_F_BLOCKED && !ipc)
 		p = fmt_lit(p, ",\"path\":\"slow\"");
 	args_end(c, p, &at);
 	return at;
@@ -81,13 +81,13 @@ struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r)
 	char *p;
 
 	at = chrome_place(c, &r->h);
-	p = r->h.flags & REC_F_KERNEL ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
-	p = r->h.flags & REC_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"")
+	p = r->h.flags & FAULT_F_KERNEL ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
+	p = r->h.flags & FAULT_F_MAJOR ? fmt_lit(p, "\"page_fault_major\"")
 				     : fmt_lit(p, "\"page_fault_minor\"");
 	p = fmt_lit(p, ",\"cat\":\"fault\",\"args\":{\"address\":\"");
 	p = fmt_hex(p, r->addr);
 	*p++ = '"';
-	if (r->h.flags & REC_F_KERNEL)
+	if (r->h.flags & FAULT_F_KERNEL)
 		p = fmt_lit(p, ",\"kernel\":true");
 	p = fmt_open(p, r->h.flags, false);
 	args_end(c, p, &at);
@@ -107,7 +107,7 @@ void chrome_irq(struct chrome_sink *c, const struct rec_irq *r)
 	p = fmt_string(p, name);
 	p = fmt_lit(p, ",\"cat\":\"irq\",\"args\":{\"type\":");
 	p = fmt_string(p, type);
-	if (!(r->h.flags & REC_F_VECTOR)) {
+	if (!(r->h.flags & IRQ_F_VECTOR)) {
 		p = fmt_lit(p, ",\"number\":");
 		p = fmt_u32(p, r->h.id);
 	}

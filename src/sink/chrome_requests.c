@@ -26,7 +26,7 @@ void chrome_request(struct chrome_sink *c, const struct rec_request *r)
 	p = fmt_u64(p, r->bytes_written);
 	p = fmt_lit(p, ",\"chunks\":");
 	p = fmt_u32(p, r->chunks);
-	if (r->h.flags & REC_F_END_UNSEEN)
+	if (r->h.flags & REQUEST_F_END_UNSEEN)
 		p = fmt_lit(p, ",\"end_not_seen\":true");
 	p = fmt_open(p, r->h.flags & REC_F_OPEN_END, false);
 	*p++ = '}';

@@ -7,12 +7,12 @@
 
 const char *ipc_name(const struct rec_hdr *h)
 {
-	uint32_t kind = (h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT;
+	uint32_t kind = (h->flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT;
 	enum transfer way = syscall_transfer(h->id);
 
 	if (!kind || kind >= IPC_MAX)
 		return NULL;
-	if (h->flags & REC_F_BLOCKED)
+	if (h->flags & SYSCALL_F_BLOCKED)
 		return "ipc_slow";
 	if (!way)
 		way = kind == IPC_FUTEX_WAKE ? TRANSFER_SEND : TRANSFER_RECEIVE;
@@ -29,5 +29,5 @@ const char *ipc_kind_name(const struct rec_hdr *h)
 		[IPC_FUTEX_WAKE] = "futex",
 	};
 
-	return kinds[(h->flags & REC_IPC_MASK) >> REC_IPC_SHIFT];
+	return kinds[(h->flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT];
 }

@@ -92,7 +92,7 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 	(void)size;
 	switch (rec->kind) {
 	case REC_SYSCALL:
-		if (rec->flags & REC_F_COMPAT)
+		if (rec->flags & SYSCALL_F_COMPAT)
 			perfetto_compat_syscall(s, (const struct rec_syscall *)rec);
 		else
 			perfetto_syscall(s, (const struct rec_syscall *)rec);

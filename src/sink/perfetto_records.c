@@ -134,12 +134,12 @@ void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 	uint32_t row;
 
 	row = begin(&e, s, &r->h, TRACK_CALLS, "fault",
-		r->h.flags & REC_F_MAJOR ? "page_fault_major" : "page_fault_minor");
+		r->h.flags & FAULT_F_MAJOR ? "page_fault_major" : "page_fault_minor");
 	event_add(&e, "address", VALUE_POINTER, r->addr);
-	if (r->h.flags & REC_F_KERNEL)
+	if (r->h.flags & FAULT_F_KERNEL)
 		event_add(&e, "kernel", VALUE_BOOL, 1);
 	event_add_open(&e, r->h.flags);
-	if (r->h.flags & REC_F_KERNEL)
+	if (r->h.flags & FAULT_F_KERNEL)
 		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
 	else
 		event_write_record(&e, &r->h, row, HELD_PLAIN);
@@ -155,7 +155,7 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
 	name = irq_record_name(&s->irqs, r, buf, &type);
 	row = begin(&e, s, &r->h, TRACK_CALLS, "irq", name);
 	event_add_word(&e, "type", type);
-	if (!(r->h.flags & REC_F_VECTOR))
+	if (!(r->h.flags & IRQ_F_VECTOR))
 		event_add(&e, "number", VALUE_UINT, r->h.id);
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
 	event_add_open(&e, r->h.flags);
@@ -244,7 +244,7 @@ void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
 	event_add(&e, "bytes_written", VALUE_UINT, r->bytes_written);
 	event_add(&e, "chunks", VALUE_UINT, r->chunks);
-	if (r->h.flags & REC_F_END_UNSEEN)
+	if (r->h.flags & REQUEST_F_END_UNSEEN)
 		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
 	event_add_open(&e, r->h.flags & REC_F_OPEN_END);
 	/* the inner one between the begin and the end of the outer: they may share an instant */
@@ -280,7 +280,7 @@ static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, 
 
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
-	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
+	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
 	uint32_t row, waker_tgid = 0;
 	struct task *waker;
@@ -291,7 +291,7 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 		return;
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
 	event_add(&e, "cpu_before", VALUE_UINT, r->cpu_from);
-	if (r->h.flags & REC_F_PREEMPT)
+	if (r->h.flags & OFF_CPU_F_PREEMPT)
 		event_add(&e, "preempted", VALUE_BOOL, 1);
 	if (r->late)
 		event_add(&e, "end_not_seen", VALUE_BOOL, 1);

@@ -228,7 +228,7 @@ void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r)
 void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
 	struct perfetto_cpu *c = cpu_get(s, r->h.cpu);
-	bool from_irq = r->h.flags & REC_F_WAKER_IRQ || !r->waker_tid;
+	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	struct perfetto_thread *t;
 	char *event, *waking, *p;
 

@@ -112,7 +112,7 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 	p = add_u64(p, ",\"reads\":", r->reads);
 	p = add_u64(p, ",\"writes\":", r->writes);
 	p = add_u64(p, ",\"chunks\":", r->chunks);
-	if (r->h.flags & REC_F_END_UNSEEN)
+	if (r->h.flags & REQUEST_F_END_UNSEEN)
 		p = fmt_lit(p, ",\"end_not_seen\":true");
 	if (r->h.flags & REC_F_OPEN_END)
 		p = fmt_lit(p, ",\"unfinished\":true");

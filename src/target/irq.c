@@ -75,11 +75,11 @@ void irq_names_free(struct irq_names *names)
 const char *irq_record_name(
 	struct irq_names **names, const struct rec_irq *r, char buf[IRQ_NAME_LEN], const char **ret_type)
 {
-	if (r->h.flags & REC_F_SOFTIRQ) {
+	if (r->h.flags & IRQ_F_SOFT) {
 		*ret_type = "softirq";
 		return softirq_name(r->h.id);
 	}
-	if (r->h.flags & REC_F_VECTOR) {
+	if (r->h.flags & IRQ_F_VECTOR) {
 		*ret_type = "vector";
 		return irq_vector_name(r->h.id);
 	}

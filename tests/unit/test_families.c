@@ -695,7 +695,7 @@ static void test_socket(void **state)
 	r.h.flags = REC_F_OPEN_END;
 	EMIT(&o, &r);
 	r.writes = 1;
-	r.h.flags = REC_F_END_UNSEEN;
+	r.h.flags = REQUEST_F_END_UNSEEN;
 	EMIT(&o, &r);
 	profile_close(&o);
 	assert_int_equal(count(&o), ARRAY_SIZE(names) + 3);
@@ -766,7 +766,7 @@ static void test_trace(void **state)
 	r.first_chunk_ns = 0;
 	r.h.start_ns += 1000; /* while the first one is in progress */
 	EMIT(&o, &r);
-	r.h.flags = REC_F_END_UNSEEN;
+	r.h.flags = REQUEST_F_END_UNSEEN;
 	r.h.start_ns += 1000; /* and when it is over */
 	EMIT(&o, &r);
 	r.h.flags = 0;

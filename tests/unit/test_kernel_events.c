@@ -12,7 +12,7 @@
 
 static uint8_t ipc(enum ipc_kind kind)
 {
-	return (uint8_t)(kind << REC_IPC_SHIFT);
+	return (uint8_t)(kind << SYSCALL_IPC_SHIFT);
 }
 
 static void test_ipc(void **state)
@@ -27,7 +27,7 @@ static void test_ipc(void **state)
 	} calls[] = {
 		{ SYS_write, 5, 3, IPC_PIPE, 0, "ipc_fast_send", "write", "pipe", "5", "3", "5" },
 		{ SYS_read, 5, 4, IPC_PIPE, 0, "ipc_fast_recv", "read", "pipe", "5", "4", "5" },
-		{ SYS_read, 5, 4, IPC_PIPE, REC_F_BLOCKED, "ipc_slow", "read", "pipe", "5", "4",
+		{ SYS_read, 5, 4, IPC_PIPE, SYSCALL_F_BLOCKED, "ipc_slow", "read", "pipe", "5", "4",
 			"5" },
 		{ SYS_recvfrom, -11, 4, IPC_UNIX, 0, "ipc_fast_recv", "recvfrom", "unix", "EAGAIN",
 			"4", NULL },
@@ -40,7 +40,7 @@ static void test_ipc(void **state)
 			NULL },
 		{ SYS_futex, -11, 7, IPC_FUTEX_WAIT, 0, "ipc_fast_recv", "futex", "futex", "EAGAIN",
 			NULL, NULL },
-		{ SYS_futex, 0, 7, IPC_FUTEX_WAIT, REC_F_BLOCKED, "ipc_slow", "futex", "futex", "0",
+		{ SYS_futex, 0, 7, IPC_FUTEX_WAIT, SYSCALL_F_BLOCKED, "ipc_slow", "futex", "futex", "0",
 			NULL, NULL },
 		/* of the newer calls the number alone says whether they wake */
 		{ 454 /* futex_wake */, 1, 0, IPC_FUTEX_WAIT, 0, "ipc_fast_send", "futex_wake",
@@ -48,7 +48,7 @@ static void test_ipc(void **state)
 		{ 449 /* futex_waitv */, 0, 0, IPC_FUTEX_WAIT, 0, "ipc_fast_recv", "futex_waitv",
 			"futex", "0", NULL, NULL },
 		/* still in flight: blocked, or not yet */
-		{ SYS_read, 0, 4, IPC_UNIX, REC_F_BLOCKED | REC_F_OPEN_END, "ipc_slow", "read",
+		{ SYS_read, 0, 4, IPC_UNIX, SYSCALL_F_BLOCKED | REC_F_OPEN_END, "ipc_slow", "read",
 			"unix", NULL, "4", NULL },
 		/* no kind that there is */
 		{ SYS_read, 1, 4, 7, 0, "read", NULL, NULL, "1", "4", "1" },
@@ -97,12 +97,12 @@ static void test_irqs(void **state)
 		uint8_t flags;
 		const char *name, *type, *number;
 	} irqs[] = {
-		{ 3, REC_F_SOFTIRQ, "NET_RX", "softirq", "3" },
-		{ 0, REC_F_SOFTIRQ, "HI", "softirq", "0" },
-		{ 9, REC_F_SOFTIRQ | REC_F_OPEN_END, "RCU", "softirq", "9" },
-		{ 10, REC_F_SOFTIRQ, "softirq", "softirq", "10" },
-		{ VECTOR_LOCAL_TIMER, REC_F_VECTOR, "local_timer", "vector", NULL },
-		{ VECTOR_MAX, REC_F_VECTOR, "vector", "vector", NULL },
+		{ 3, IRQ_F_SOFT, "NET_RX", "softirq", "3" },
+		{ 0, IRQ_F_SOFT, "HI", "softirq", "0" },
+		{ 9, IRQ_F_SOFT | REC_F_OPEN_END, "RCU", "softirq", "9" },
+		{ 10, IRQ_F_SOFT, "softirq", "softirq", "10" },
+		{ VECTOR_LOCAL_TIMER, IRQ_F_VECTOR, "local_timer", "vector", NULL },
+		{ VECTOR_MAX, IRQ_F_VECTOR, "vector", "vector", NULL },
 		{ 4000000000u, 0, "irq_4000000000", "handler", "4000000000" },
 		{ 16000, 0, "irq_16000", "handler", "16000" },
 		{ 16000, 0, "irq_16000", "handler", "16000" },

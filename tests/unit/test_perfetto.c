@@ -533,7 +533,7 @@ static void test_loss(void **state)
 	perfetto_open(&o);
 	EMIT(&o, &f);
 	o.s->ops->loss(o.s, &l);
-	f.h.flags = REC_F_MAJOR;
+	f.h.flags = FAULT_F_MAJOR;
 	f.h.start_ns += 10000;
 	EMIT(&o, &f);
 	r = perfetto_read(&o);
@@ -607,7 +607,7 @@ static void test_ipc(void **state)
 	(void)state;
 	perfetto_open(&o);
 	EMIT(&o, &call);
-	call.h.flags = IPC_PIPE << REC_IPC_SHIFT | REC_F_BLOCKED;
+	call.h.flags = IPC_PIPE << SYSCALL_IPC_SHIFT | SYSCALL_F_BLOCKED;
 	EMIT(&o, &call);
 	r = perfetto_read(&o);
 	e = nth(r, "ipc_slow", 0);

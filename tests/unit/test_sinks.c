@@ -96,9 +96,9 @@ static void test_chrome_syscalls(void **state)
 		{ SYS_read, 4096, 5, 0, "read", "4096", "5", "4096", NULL },
 		{ SYS_read, 0, (uint64_t)-1, 0, "read", "0", "-1", NULL, NULL },
 		{ SYS_read, -11, 7, 0, "read", "EAGAIN", "7", NULL, NULL },
-		{ SYS_write, -32, 0xffffffff00000001, REC_F_BLOCKED, "write", "EPIPE", "1", NULL,
+		{ SYS_write, -32, 0xffffffff00000001, SYSCALL_F_BLOCKED, "write", "EPIPE", "1", NULL,
 			"slow" },
-		{ SYS_futex, -110, 0x7f0000001000, REC_F_BLOCKED, "futex", "ETIMEDOUT", NULL, NULL,
+		{ SYS_futex, -110, 0x7f0000001000, SYSCALL_F_BLOCKED, "futex", "ETIMEDOUT", NULL, NULL,
 			"slow" },
 		{ SYS_futex, -512, 0, 0, "futex", "ERESTARTSYS", NULL, NULL, NULL },
 		{ SYS_getpid, -4095, 0, 0, "getpid", "-4095", NULL, NULL, NULL },
@@ -111,9 +111,9 @@ static void test_chrome_syscalls(void **state)
 		{ 511, 3, 0, 0, "syscall_511", "3", NULL, NULL, NULL },
 		{ UINT32_MAX, 3, 0, 0, "syscall_4294967295", "3", NULL, NULL, NULL },
 		/* numbers of the 32-bit table mean other calls */
-		{ SYS_read, 3, 9, REC_F_COMPAT, NULL, "3", NULL, NULL, NULL },
+		{ SYS_read, 3, 9, SYSCALL_F_COMPAT, NULL, "3", NULL, NULL, NULL },
 		/* what it returned is not known yet */
-		{ SYS_read, 0, 5, REC_F_OPEN_END | REC_F_BLOCKED, "read", NULL, "5", NULL, "slow" },
+		{ SYS_read, 0, 5, REC_F_OPEN_END | SYSCALL_F_BLOCKED, "read", NULL, "5", NULL, "slow" },
 		{ SYS_read, 1, 5, REC_F_OPEN_START, "read", "1", "5", "1", NULL },
 	};
 	struct out o;
@@ -190,10 +190,10 @@ static void test_chrome_wakeups(void **state)
 
 	(void)state;
 	chrome_open(&o);
-	r.h.flags = REC_F_PREEMPT | REC_F_OPEN_START | REC_F_OPEN_END;
+	r.h.flags = OFF_CPU_F_PREEMPT | REC_F_OPEN_START | REC_F_OPEN_END;
 	r.late = 1;
 	EMIT(&o, &r);
-	r.h.flags = REC_F_WAKER_IRQ;
+	r.h.flags = OFF_CPU_F_WAKER_IRQ;
 	r.late = 0;
 	r.h.start_ns += 10000;
 	r.wake_ns = r.h.start_ns + 234;
@@ -355,7 +355,7 @@ static void test_chrome_arrows(void **state)
 	r.h.flags = REC_F_OPEN_END;
 	EMIT(&o, &r);
 	r.h.start_ns += 20000;
-	r.h.flags = REC_F_WAKER_IRQ;
+	r.h.flags = OFF_CPU_F_WAKER_IRQ;
 	EMIT(&o, &r);
 	chrome_read(&o);
 	validate(&o, false); /* which looks at ids and slices */
@@ -394,9 +394,9 @@ static void test_chrome_cpus_and_faults(void **state)
 	EMIT(&o, &on);
 	EMIT(&o, &fault);
 	fault.h.start_ns += 10000;
-	fault.h.flags = REC_F_MAJOR | REC_F_OPEN_START | REC_F_OPEN_END;
+	fault.h.flags = FAULT_F_MAJOR | REC_F_OPEN_START | REC_F_OPEN_END;
 	EMIT(&o, &fault);
-	fault.h.flags = REC_F_KERNEL;
+	fault.h.flags = FAULT_F_KERNEL;
 	fault.addr = 0;
 	EMIT(&o, &fault);
 	chrome_read(&o);

@@ -36,7 +36,7 @@
 #define SINGLE_LINKS_MAX 128
 #define HOLD_STEPS 201 /* 200, and one of the constructor */
 #define HOLD_TRIES 4
-#define SPAWNS_AT_ONCE 200 /* in one recording */
+#define SPAWNS_AT_ONCE 50 /* in one recording */
 #define LOG_TAIL_BYTES 2500
 
 static int failures;
@@ -722,6 +722,7 @@ static void record_spawns(const char *name)
 		char *validate[] = { "/bin/inftrace", "validate", f.trace, f.profile, NULL };
 
 		unlink(f.profile);
+		unlink(f.trace);
 		ok = spawns_recorded(&f, count);
 		if (!ok)
 			log_print(f.log);
