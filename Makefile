@@ -7,7 +7,7 @@
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
 # Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone,
-# uthash: scripts/setup installs them on Debian. Nothing here touches the network.
+# libmicrohttpd, uthash: scripts/setup installs them on Debian. Nothing here touches the network.
 
 CC ?= cc
 CLANG ?= clang
@@ -20,7 +20,7 @@ ARCH := $(shell uname -m | sed 's/aarch64/arm64/')
 BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
 MULTIARCH := $(shell $(CC) -print-multiarch)
 
-PKGS := libbpf libelf zlib json-c libcrypto capstone
+PKGS := libbpf libelf zlib json-c libcrypto capstone libmicrohttpd
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(O) \

@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "io/control_client.h"
 #include "io/http.h"
 #include "io/http_server.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
 
@@ -162,10 +162,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int64_t clock_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return (int64_t)(clock_mono_ns() / NSEC_PER_MSEC);
 }
 
 /* ---- the file ---- */
@@ -450,23 +447,23 @@ static int wait_ms(const struct served *sv, int server_ms, int64_t now)
 
 static int serve(const struct serve_args *args, struct served *sv)
 {
-	struct pollfd fds[2 + HTTP_FDS_MAX];
+	struct pollfd fds[3];
 	int64_t now = clock_ms();
 	int timeout;
 
 	while (!is_done(args, sv, now)) {
-		timeout = http_server_prepare(sv->server, fds + 2, now);
-		timeout = wait_ms(sv, timeout, now);
+		timeout = wait_ms(sv, http_server_timeout(sv->server, now), now);
 		fds[0] = (struct pollfd){ .fd = sv->signals, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = sv->growing ? sv->recorder : -1, .events = POLLIN };
-		if (poll(fds, 2 + HTTP_FDS_MAX, timeout) < 0 && errno != EINTR) {
+		fds[2] = (struct pollfd){ .fd = http_server_fd(sv->server), .events = POLLIN };
+		if (poll(fds, 3, timeout) < 0 && errno != EINTR) {
 			log_error("cannot wait for requests: %s", strerror(errno));
 			return EXIT_RUN;
 		}
 		if (fds[0].revents)
 			return EXIT_OK;
 		now = clock_ms();
-		http_server_work(sv->server, fds + 2, now);
+		http_server_work(sv->server, now);
 		if (sv->growing && recording_ended(sv))
 			begin_grace(sv, now);
 	}

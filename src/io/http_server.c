@@ -3,128 +3,83 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/sockios.h>
+#include <microhttpd.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/http.h"
 #include "util/log.h"
 
-#define ROUND_BYTES (1 << 20) /* for one connection, before it is another's turn */
-#define SEND_BUFFER \
-	(256 << 10)          /* so that a slow reader is seen to take something in HTTP_STALL_MS */
-#define LOOK_MS 250          /* how often the file's size is looked at while it is being sent */
-#define ACCEPT_PAUSE_MS 1000 /* when no more files can be opened */
+#define BLOCK (128 << 10)       /* read at a time */
+#define SEND_BUFFER (256 << 10) /* so that a slow reader is seen to take something in HTTP_STALL_MS */
+#define HEAD_MEMORY (16 << 10)  /* of a connection: a request with 8 KB of headers and the answer fit */
+#define LOOK_MS 250             /* how often the file's size is looked at while it is being sent */
+#define ACCEPT_PAUSE_MS 1000    /* when no more files can be opened */
+#define ENDING_MAX 64		/* that the library has not taken note of yet */
 
 enum conn_state {
 	CONN_READING,
 	CONN_SENDING,
 	CONN_DRAINING, /* all is sent: the other side closes, or is closed */
+	CONN_ENDING,   /* shut down by us: the library lets go of it at its next turn */
 };
 
+/* The library has a descriptor of its own, so that ours stays open until the other side has read all. */
 struct conn {
-	int fd; /* -1: none */
+	struct conn *next;
+	struct http_server *server;
+	int fd;
 	enum conn_state state;
-	int64_t deadline_ms;
-	int64_t begun_ms; /* this state */
-	char in[HTTP_HEAD_MAX];
-	size_t in_len;
-	size_t head_len; /* of the request that is being answered */
-	struct http_answer answer;
-	size_t sent;     /* of the answer's text */
-	uint64_t offset; /* in the file */
-	uint64_t size;   /* of the file, when it was asked for */
-	char what[128];  /* the request, for the log */
+	int64_t begun_ms;    /* this state */
+	int64_t progress_ms; /* the reader has taken something last */
+	uint64_t first, end; /* of the file, what the answer has */
+	uint64_t given;	     /* of that, to the library */
+	uint64_t taken;	     /* when it was looked at last */
+	uint64_t size;	     /* of the file, when it was asked for */
+	int status;
+	bool body;  /* came with it */
+	bool heard; /* a first byte */
+	char method[16], target[104]; /* of the request, for the log; empty before its first line */
 };
 
 struct http_server {
-	int fd, file_fd;
+	struct MHD_Daemon *mhd;
+	int fd, file_fd, epoll;
 	uint16_t port;
-	struct http_file file;
-	struct conn conns[HTTP_CONNS_MAX];
-	int64_t accept_at_ms; /* not before */
+	char name[HTTP_NAME_MAX];
+	const char *type;
+	struct conn *conns, *adding;
+	size_t n_conns;
+	int64_t now_ms, accept_at_ms; /* not before */
 	uint64_t sent_whole;
 };
-
-static int listen_loopback(uint16_t port, int *ret_fd, uint16_t *ret_port)
-{
-	struct sockaddr_in addr = { .sin_family = AF_INET,
-		.sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(addr);
-	int on = 1, buffer = SEND_BUFFER, err, fd;
-
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	/* connections of a server that has ended do not keep its port */
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) ||
-		bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, SOMAXCONN) ||
-		getsockname(fd, (struct sockaddr *)&addr, &len)) {
-		err = -errno;
-		close(fd);
-		return err;
-	}
-	*ret_fd = fd;
-	*ret_port = ntohs(addr.sin_port);
-	return 0;
-}
-
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
-{
-	struct http_server *s = calloc(1, sizeof(*s));
-	int err;
-
-	if (!s)
-		return -ENOMEM;
-	err = listen_loopback(port, &s->fd, &s->port);
-	if (err) {
-		free(s);
-		return err;
-	}
-	signal(SIGPIPE, SIG_IGN);
-	s->file_fd = fd;
-	snprintf(s->file.name, sizeof(s->file.name), "%s", name);
-	s->file.type = type;
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++)
-		s->conns[i].fd = -1;
-	*ret_server = s;
-	return 0;
-}
-
-void http_server_free(struct http_server *s)
-{
-	if (!s)
-		return;
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		if (s->conns[i].fd >= 0)
-			close(s->conns[i].fd);
-	}
-	close(s->fd);
-	free(s);
-}
 
 uint16_t http_server_port(const struct http_server *s)
 {
 	return s->port;
 }
 
+int http_server_fd(const struct http_server *s)
+{
+	return s->epoll;
+}
+
 bool http_server_busy(const struct http_server *s)
 {
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		if (s->conns[i].fd >= 0 && s->conns[i].state == CONN_SENDING)
+	for (const struct conn *c = s->conns; c; c = c->next) {
+		if (c->state == CONN_SENDING)
 			return true;
 	}
 	return false;
@@ -137,197 +92,342 @@ uint64_t http_server_sent_whole(const struct http_server *s)
 
 /* ---- one connection ---- */
 
-static void conn_close(struct conn *c)
+static void conn_free(struct conn *c)
 {
+	struct conn **p = &c->server->conns;
+
+	while (*p != c)
+		p = &(*p)->next;
+	*p = c->next;
+	c->server->n_conns--;
 	close(c->fd);
-	c->fd = -1;
+	free(c);
 }
 
-static void conn_wait(struct conn *c, enum conn_state state, int64_t now_ms, int64_t for_ms)
+static void conn_wait(struct conn *c, enum conn_state state)
 {
+	struct epoll_event e = { .events = state == CONN_SENDING ? EPOLLOUT : EPOLLIN };
+
 	c->state = state;
-	c->begun_ms = now_ms;
-	c->deadline_ms = now_ms + for_ms;
+	c->begun_ms = c->progress_ms = c->server->now_ms;
+	epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->fd, &e);
 }
 
-/* Bytes a second that the reader of an answer takes, those in our own buffer left out. */
-static uint64_t conn_rate(const struct conn *c, int64_t now_ms)
+static void conn_log(const struct conn *c, const char *cut)
 {
-	uint64_t bytes = c->sent + (c->offset - c->answer.first);
-	int unsent = 0;
-
-	if (!ioctl(c->fd, SIOCOUTQ, &unsent) && unsent > 0)
-		bytes -= (uint64_t)unsent < bytes ? (uint64_t)unsent : bytes;
-	return bytes * 1000 / (uint64_t)(now_ms - c->begun_ms + 1);
+	if (cut)
+		log_debug("%s %s: %d, cut after %" PRIu64 " of %" PRIu64 " bytes: %s", c->method, c->target, c->status,
+			c->given, c->end - c->first, cut);
+	else
+		log_debug("%s %s: %d, %" PRIu64 " bytes", c->method, c->target, c->status, c->given);
 }
 
-static void conn_begin(struct conn *c, size_t head_len, int64_t now_ms)
+static void conn_end(struct conn *c, const char *why)
 {
-	c->head_len = head_len;
-	c->sent = 0;
-	c->offset = c->answer.first;
-	conn_wait(c, CONN_SENDING, now_ms, HTTP_STALL_MS);
-}
-
-static void conn_refuse(struct conn *c, int err, int64_t now_ms)
-{
-	http_refuse(err, time(NULL), &c->answer);
-	snprintf(c->what, sizeof(c->what), "a request");
-	conn_begin(c, c->in_len, now_ms);
-}
-
-/* Returns false when the request is not complete. */
-static bool conn_next_request(struct http_server *s, struct conn *c, int64_t now_ms)
-{
-	struct http_request r;
-	struct stat st;
-	int len = http_parse(c->in, c->in_len, &r);
-
-	if (!len)
-		return false;
-	if (len < 0) {
-		conn_refuse(c, len, now_ms);
-		return true;
-	}
-	s->file.size = c->size = fstat(s->file_fd, &st) ? 0 : (uint64_t)st.st_size;
-	http_answer(&r, &s->file, time(NULL), &c->answer);
-	snprintf(c->what, sizeof(c->what), "%.*s %.*s", (int)(r.name.len < 16 ? r.name.len : 16),
-		r.name.p, (int)(r.target.len < 100 ? r.target.len : 100), r.target.p);
-	conn_begin(c, (size_t)len, now_ms);
-	return true;
+	if (c->state == CONN_SENDING)
+		conn_log(c, why);
+	conn_wait(c, CONN_ENDING);
+	shutdown(c->fd, SHUT_RDWR);
 }
 
 /* A file that got smaller may be another one by now: what is left of the answer would not fit. */
-static bool file_shrank(const struct http_server *s, const struct conn *c)
+static bool file_shrank(const struct conn *c)
 {
 	struct stat st;
 
-	return c->offset < c->answer.end &&
-	       (fstat(s->file_fd, &st) || (uint64_t)st.st_size < c->size);
+	return c->first < c->end && (fstat(c->server->file_fd, &st) || (uint64_t)st.st_size < c->size);
 }
 
-/* Sends what can be sent. Returns 1 when all is, 0 when the socket or this round is full. */
-static int conn_send(struct http_server *s, struct conn *c, int64_t now_ms)
+/* Bytes that the reader has taken; those in our own buffer left out. */
+static uint64_t conn_taken(const struct conn *c)
 {
-	const struct http_answer *a = &c->answer;
-	size_t round = ROUND_BYTES;
-	ssize_t n;
+	int unsent = 0;
 
-	if (file_shrank(s, c))
-		return -ESTALE;
-	while (c->sent < a->len) {
-		n = send(c->fd, a->text + c->sent, a->len - c->sent,
-			MSG_NOSIGNAL | (a->first < a->end ? MSG_MORE : 0));
-		if (n < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		c->sent += (size_t)n;
-		c->deadline_ms = now_ms + HTTP_STALL_MS;
-	}
-	while (c->offset < a->end && round) {
-		off_t offset = (off_t)c->offset;
-		size_t part = a->end - c->offset < round ? (size_t)(a->end - c->offset) : round;
-
-		n = sendfile(c->fd, s->file_fd, &offset, part);
-		if (n < 0)
-			return errno == EAGAIN ? 0 : -errno;
-		if (!n)
-			return -ESTALE;
-		c->offset += (uint64_t)n;
-		round -= (size_t)n;
-		c->deadline_ms = now_ms + HTTP_STALL_MS;
-	}
-	return c->offset == a->end;
+	if (ioctl(c->fd, SIOCOUTQ, &unsent) || unsent < 0 || (uint64_t)unsent > c->given)
+		return 0;
+	return c->given - (uint64_t)unsent;
 }
 
-static void conn_log(const struct conn *c, int err)
+/* Closed with bytes unread, it would be reset, and the answer lost on the way. */
+static bool is_drained(const struct conn *c)
 {
-	uint64_t body = c->offset - c->answer.first, all = c->answer.end - c->answer.first;
+	char buf[4096];
+	ssize_t n = 1;
 
-	if (err)
-		log_debug("%s: %d, cut after %" PRIu64 " of %" PRIu64 " bytes: %s", c->what,
-			c->answer.status, body, all,
-			err == -ESTALE ? "the file got smaller" : strerror(-err));
+	for (int i = 0; i < 16 && n > 0; i++)
+		n = recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT);
+	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* What the library has no answer to. */
+static void conn_refuse(struct conn *c, const char *status)
+{
+	char text[128];
+	int len = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", status);
+
+	send(c->fd, text, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	conn_end(c, NULL);
+}
+
+/* TLS and the like need not wait for the end of a line that will not come. */
+static void conn_hear(struct conn *c)
+{
+	unsigned char first;
+
+	if (c->heard || c->state != CONN_READING || recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+		return;
+	c->heard = true;
+	if ((first <= ' ' && first != '\r' && first != '\n') || first >= 0x7f)
+		conn_refuse(c, "400 Bad Request");
+}
+
+static void conn_look(struct conn *c)
+{
+	int64_t ms = c->server->now_ms - c->begun_ms;
+	uint64_t taken;
+
+	switch (c->state) {
+	case CONN_READING:
+		if (ms < HTTP_HEAD_MS)
+			break;
+		if (c->target[0])
+			conn_refuse(c, "408 Request Timeout");
+		else
+			conn_end(c, NULL);
+		break;
+	case CONN_SENDING:
+		taken = conn_taken(c);
+		if (taken != c->taken)
+			c->progress_ms = c->server->now_ms;
+		c->taken = taken;
+		if (file_shrank(c))
+			conn_end(c, "the file got smaller");
+		else if (c->server->now_ms - c->progress_ms >= HTTP_STALL_MS)
+			conn_end(c, "it is not read");
+		break;
+	case CONN_DRAINING:
+		if (is_drained(c) || ms >= HTTP_DRAIN_MS)
+			conn_free(c);
+		break;
+	case CONN_ENDING:
+		break;
+	}
+}
+
+static int64_t conn_next_ms(const struct conn *c)
+{
+	switch (c->state) {
+	case CONN_READING:
+		return c->begun_ms + HTTP_HEAD_MS;
+	case CONN_SENDING:
+		return c->server->now_ms + LOOK_MS;
+	case CONN_DRAINING:
+		return c->begun_ms + HTTP_DRAIN_MS;
+	case CONN_ENDING:
+		break;
+	}
+	return c->server->now_ms;
+}
+
+/* ---- what the library asks ---- */
+
+static struct conn *conn_of(struct MHD_Connection *mhd)
+{
+	return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+static ssize_t read_file(void *arg, uint64_t at, char *buf, size_t max)
+{
+	struct conn *c = arg;
+	ssize_t n = pread(c->server->file_fd, buf, max, (off_t)(c->first + at));
+
+	if (n <= 0 || file_shrank(c)) {
+		conn_end(c, "the file got smaller");
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
+	c->given = at + (uint64_t)n;
+	return n;
+}
+
+static const char *text_of(int status)
+{
+	switch (status) {
+	case 204:
+		return "";
+	case 400:
+		return "this is no request of HTTP/1.1\n";
+	case 403:
+		return "for 127.0.0.1 and localhost, and pages of these and of " HTTP_UI " only\n";
+	case 405:
+		return "GET, HEAD and OPTIONS only\n";
+	case 416:
+		return "the range is behind the end of the file\n";
+	default:
+		return "only one file is served here\n";
+	}
+}
+
+/* What lets the page of an allowed origin have the answer, and ask for ranges. */
+static void add_cors(struct MHD_Response *r, const struct http_request *rq, struct MHD_Connection *mhd)
+{
+	const char *private;
+
+	MHD_add_response_header(r, "Access-Control-Allow-Origin", rq->origin);
+	if (strcmp(rq->method, "OPTIONS")) {
+		MHD_add_response_header(r, "Access-Control-Expose-Headers", "Accept-Ranges, Content-Range");
+		return;
+	}
+	MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
+	MHD_add_response_header(r, "Access-Control-Allow-Headers", "Range, Cache-Control, Pragma");
+	MHD_add_response_header(r, "Access-Control-Max-Age", "60");
+	private = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Access-Control-Request-Private-Network");
+	if (private && !strcmp(private, "true"))
+		MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
+}
+
+static void add_headers(struct conn *c, struct MHD_Response *r, const struct http_request *rq, struct MHD_Connection *mhd)
+{
+	char text[80];
+
+	MHD_add_response_header(r, "Cache-Control", "no-store");
+	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+	/* pages without CORS, which send no Origin, cannot embed it either */
+	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+	MHD_add_response_header(r, "Vary", "Origin");
+	if (rq->origin && c->status != 400 && c->status != 403)
+		add_cors(r, rq, mhd);
+	if (c->status == 405 || c->status == 204)
+		MHD_add_response_header(r, "Allow", "GET, HEAD, OPTIONS");
+	if (c->status == 206)
+		snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, c->first, c->end - 1, c->size);
 	else
-		log_debug("%s: %d, %" PRIu64 " bytes", c->what, c->answer.status, body);
+		snprintf(text, sizeof(text), "bytes */%" PRIu64, c->size);
+	if (c->status == 206 || c->status == 416)
+		MHD_add_response_header(r, "Content-Range", text);
+	if (c->status == 200 || c->status == 206) {
+		MHD_add_response_header(r, "Accept-Ranges", "bytes");
+		MHD_add_response_header(r, "Content-Type", c->server->type);
+	} else if (c->status != 204) {
+		MHD_add_response_header(r, "Content-Type", "text/plain; charset=utf-8");
+	}
 }
 
-/* All of an answer is sent. */
-static void conn_sent(struct http_server *s, struct conn *c, int64_t now_ms)
+static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
 {
-	const struct http_answer *a = &c->answer;
+	struct http_request *rq = arg;
+	const char **once = !strcasecmp(key, "Host") ? &rq->host : !strcasecmp(key, "Origin") ? &rq->origin : NULL;
 
-	conn_log(c, 0);
-	if (!a->first && a->end && a->end == c->size)
+	(void)kind;
+	value = value ? value : "";
+	if (once) {
+		rq->twice |= !!*once;
+		*once = value;
+	}
+	/* several are none; and no tag is ever sent that If-Range could match: it asks for the whole then */
+	if (!strcasecmp(key, "Range"))
+		rq->range = rq->range ? "" : value;
+	if (!strcasecmp(key, "If-Range"))
+		rq->range = "";
+	return MHD_YES;
+}
+
+static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char *target, const char *method,
+	const char *version, const char *body, size_t *body_len, void **called)
+{
+	struct http_request rq = { .method = method, .target = target };
+	struct http_server *s = arg;
+	struct conn *c = conn_of(mhd);
+	struct MHD_Response *r;
+	enum MHD_Result ret;
+	const char *text;
+	struct stat st;
+
+	(void)version;
+	(void)body;
+	/* the answer comes behind the body, if one: nothing here wants that */
+	if (!*called || *body_len) {
+		*called = c;
+		c->body |= *body_len;
+		*body_len = 0;
+		return MHD_YES;
+	}
+	MHD_get_connection_values(mhd, MHD_HEADER_KIND, take_header, &rq);
+	c->size = fstat(s->file_fd, &st) ? 0 : (uint64_t)st.st_size;
+	c->first = c->end = c->given = c->taken = 0;
+	c->status = http_status(&rq, s->name);
+	if (c->status == 200) {
+		c->end = c->size;
+		if (!strcmp(method, "GET"))
+			c->status = http_range(rq.range, c->size, &c->first, &c->end);
+	}
+	text = text_of(c->status);
+	if (c->status == 200 || c->status == 206)
+		r = MHD_create_response_from_callback(c->end - c->first, BLOCK, read_file, c, NULL);
+	else
+		r = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+	if (!r)
+		return MHD_NO;
+	add_headers(c, r, &rq, mhd);
+	if (c->body || c->status == 400)
+		MHD_add_response_header(r, "Connection", "close");
+	if (c->status >= 400 || strcmp(method, "GET"))
+		c->first = c->end = 0;
+	snprintf(c->method, sizeof(c->method), "%s", method);
+	conn_wait(c, CONN_SENDING);
+	ret = MHD_queue_response(mhd, (unsigned int)c->status, r);
+	MHD_destroy_response(r);
+	return ret;
+}
+
+static void *request_begins(void *arg, const char *target, struct MHD_Connection *mhd)
+{
+	struct conn *c = conn_of(mhd);
+
+	(void)arg;
+	snprintf(c->target, sizeof(c->target), "%s", target);
+	return NULL;
+}
+
+static void request_ended(void *arg, struct MHD_Connection *mhd, void **called, enum MHD_RequestTerminationCode why)
+{
+	struct http_server *s = arg;
+	struct conn *c = conn_of(mhd);
+
+	(void)called;
+	if (c->state != CONN_SENDING)
+		return;
+	conn_log(c, why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? NULL : "the connection was closed");
+	if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->first && c->end && c->end == c->size)
 		s->sent_whole = c->size;
-	c->in_len -= c->head_len;
-	memmove(c->in, c->in + c->head_len, c->in_len);
-	if (a->keep_alive) {
-		conn_wait(c, CONN_READING, now_ms, HTTP_HEAD_MS);
+	c->target[0] = 0;
+	c->body = false;
+	conn_wait(c, CONN_READING);
+}
+
+static void connection_changed(
+	void *arg, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode what)
+{
+	struct conn *c = *context;
+
+	(void)mhd;
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		*context = ((struct http_server *)arg)->adding;
 		return;
 	}
-	/* closed with bytes unread, it would be reset, and the answer lost on the way */
+	if (c->state == CONN_ENDING) {
+		conn_free(c);
+		return;
+	}
 	shutdown(c->fd, SHUT_WR);
-	c->in_len = 0;
-	conn_wait(c, CONN_DRAINING, now_ms, HTTP_DRAIN_MS);
+	conn_wait(c, CONN_DRAINING);
 }
 
-/* Answers what has been read, request by request, as far as the socket takes it. */
-static void conn_answer(struct http_server *s, struct conn *c, int64_t now_ms)
+/* The name of the file needs no escapes, so that no other spelling of it is served. */
+static size_t leave_escaped(void *arg, struct MHD_Connection *mhd, char *text)
 {
-	int err;
-
-	while (c->state == CONN_SENDING ||
-		(c->state == CONN_READING && conn_next_request(s, c, now_ms))) {
-		err = conn_send(s, c, now_ms);
-		if (!err)
-			return;
-		if (err < 0) {
-			conn_log(c, err);
-			conn_close(c);
-			return;
-		}
-		conn_sent(s, c, now_ms);
-	}
-}
-
-static void conn_read(struct http_server *s, struct conn *c, int64_t now_ms)
-{
-	ssize_t n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		conn_close(c);
-		return;
-	}
-	if (c->state == CONN_DRAINING)
-		return;
-	if (!c->in_len)
-		c->deadline_ms = now_ms + HTTP_HEAD_MS;
-	c->in_len += (size_t)n;
-	conn_answer(s, c, now_ms);
-}
-
-static void conn_late(struct http_server *s, struct conn *c, int64_t now_ms)
-{
-	if (c->state == CONN_READING && c->in_len) {
-		conn_refuse(c, -ETIMEDOUT, now_ms);
-		conn_answer(s, c, now_ms);
-		return;
-	}
-	if (c->state == CONN_SENDING)
-		conn_log(c, -ETIMEDOUT);
-	conn_close(c);
-}
-
-static void conn_work(struct http_server *s, struct conn *c, short revents, int64_t now_ms)
-{
-	if (c->state == CONN_SENDING && (revents || file_shrank(s, c)))
-		conn_answer(s, c, now_ms);
-	else if (c->state != CONN_SENDING && revents)
-		conn_read(s, c, now_ms);
-	if (c->fd >= 0 && now_ms >= c->deadline_ms)
-		conn_late(s, c, now_ms);
+	(void)arg;
+	(void)mhd;
+	return strlen(text);
 }
 
 /* ---- all of them ---- */
@@ -335,11 +435,11 @@ static void conn_work(struct http_server *s, struct conn *c, short revents, int6
 /* Best effort: whoever comes when all places are taken need not be served well. */
 static void turn_away(int fd)
 {
-	struct http_answer a;
+	static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+				   "Content-Type: text/plain\r\nContent-Length: 21\r\n\r\ntoo many connections\n";
 	char buf[512];
 
-	http_refuse(-EBUSY, time(NULL), &a);
-	send(fd, a.text, a.len, MSG_NOSIGNAL);
+	send(fd, busy, strlen(busy), MSG_NOSIGNAL);
 	shutdown(fd, SHUT_WR);
 	for (int i = 0; i < 16 && recv(fd, buf, sizeof(buf), 0) > 0; i++)
 		;
@@ -347,95 +447,209 @@ static void turn_away(int fd)
 }
 
 /* How little a client would miss its place: the most for who has not even asked. */
-static uint64_t conn_excess(const struct conn *c, int64_t now_ms)
+static uint64_t conn_excess(const struct conn *c)
 {
-	uint64_t rate;
+	uint64_t ms = (uint64_t)(c->server->now_ms - c->begun_ms), rate;
 
-	if (now_ms - c->begun_ms < HTTP_GRACE_MS)
+	if (c->state == CONN_ENDING || ms < HTTP_GRACE_MS)
 		return 0;
 	if (c->state != CONN_SENDING)
-		return HTTP_SLOW_RATE + (uint64_t)(now_ms - c->begun_ms);
-	rate = conn_rate(c, now_ms);
+		return HTTP_SLOW_RATE + ms;
+	rate = conn_taken(c) * 1000 / ms;
 	return rate < HTTP_SLOW_RATE ? HTTP_SLOW_RATE - rate : 0;
 }
 
-/* A place that is free, or is made so. NULL: all are in use. */
-static struct conn *free_conn(struct http_server *s, int64_t now_ms)
+/* Whether there is a place that is free, or is made so. */
+static bool make_place(struct http_server *s)
 {
 	struct conn *worst = NULL;
-	uint64_t most = 0;
+	size_t taken = 0;
 
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		struct conn *c = &s->conns[i];
-
-		if (c->fd < 0)
-			return c;
-		if (conn_excess(c, now_ms) > most) {
-			most = conn_excess(c, now_ms);
+	for (struct conn *c = s->conns; c; c = c->next) {
+		taken += c->state != CONN_ENDING;
+		if (conn_excess(c) > (worst ? conn_excess(worst) : 0))
 			worst = c;
-		}
 	}
-	if (worst && worst->state == CONN_SENDING)
-		conn_log(worst, -ETIMEDOUT);
-	if (worst)
-		conn_close(worst);
-	return worst;
+	if (taken < HTTP_CONNS_MAX)
+		return true;
+	if (!worst)
+		return false;
+	if (worst->state == CONN_DRAINING)
+		conn_free(worst);
+	else
+		conn_end(worst, "others wait, and it takes little");
+	return true;
 }
 
-static void accept_all(struct http_server *s, int64_t now_ms)
+static int conn_add(struct http_server *s, int fd, const struct sockaddr *addr, socklen_t len)
 {
+	struct conn *c = calloc(1, sizeof(*c));
+	struct epoll_event e = { 0 };
+
+	if (!c)
+		goto fail;
+	c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (c->fd < 0)
+		goto fail;
+	epoll_ctl(s->epoll, EPOLL_CTL_ADD, c->fd, &e);
+	c->server = s;
+	c->next = s->conns;
+	s->conns = s->adding = c;
+	s->n_conns++;
+	conn_wait(c, CONN_READING);
+	/* it takes fd over, also when it fails */
+	if (MHD_add_connection(s->mhd, fd, addr, len) == MHD_YES)
+		return 0;
+	conn_free(c);
+	return -ENOMEM;
+fail:
+	free(c);
+	close(fd);
+	return -ENOMEM;
+}
+
+static void accept_more(struct http_server *s, bool on)
+{
+	struct epoll_event e = { .events = on ? EPOLLIN : 0 };
+
+	epoll_ctl(s->epoll, EPOLL_CTL_MOD, s->fd, &e);
+}
+
+static void accept_all(struct http_server *s)
+{
+	if (s->accept_at_ms) {
+		s->accept_at_ms = 0;
+		accept_more(s, true);
+	}
 	/* not for ever: those that are connected have their turn, too */
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
-		int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct conn *c;
+		struct sockaddr_in addr;
+		socklen_t len = sizeof(addr);
+		int fd = accept4(s->fd, &addr, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
-				errno == ENOBUFS)
-				s->accept_at_ms = now_ms + ACCEPT_PAUSE_MS;
+		if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
 			return;
-		}
-		c = free_conn(s, now_ms);
-		if (!c) {
+		if (fd >= 0 && (s->n_conns >= ENDING_MAX || !make_place(s))) {
 			turn_away(fd);
 			continue;
 		}
-		c->fd = fd;
-		c->in_len = 0;
-		conn_wait(c, CONN_READING, now_ms, HTTP_HEAD_MS);
+		if (fd < 0 || conn_add(s, fd, (struct sockaddr *)&addr, len)) {
+			s->accept_at_ms = s->now_ms + ACCEPT_PAUSE_MS;
+			accept_more(s, false);
+			return;
+		}
 	}
 }
 
-int http_server_prepare(struct http_server *s, struct pollfd fds[HTTP_FDS_MAX], int64_t now_ms)
+int http_server_timeout(const struct http_server *s, int64_t now_ms)
 {
-	bool paused = now_ms < s->accept_at_ms;
-	int64_t next = paused ? s->accept_at_ms : INT64_MAX;
+	int64_t next = s->accept_at_ms ? s->accept_at_ms : INT64_MAX;
+	MHD_UNSIGNED_LONG_LONG ms;
 
-	fds[0] = (struct pollfd){ .fd = paused ? -1 : s->fd, .events = POLLIN };
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		const struct conn *c = &s->conns[i];
-		int64_t at = c->deadline_ms;
-
-		fds[i + 1] = (struct pollfd){ .fd = c->fd,
-			.events = c->state == CONN_SENDING ? POLLOUT : POLLIN };
-		if (c->fd < 0)
-			continue;
-		if (c->state == CONN_SENDING && now_ms + LOOK_MS < at)
-			at = now_ms + LOOK_MS;
-		if (at < next)
-			next = at;
+	for (const struct conn *c = s->conns; c; c = c->next) {
+		if (conn_next_ms(c) < next)
+			next = conn_next_ms(c);
 	}
+	if (MHD_get_timeout(s->mhd, &ms) == MHD_YES && !ms)
+		return 0;
 	if (next == INT64_MAX)
 		return -1;
 	return next > now_ms ? (int)(next - now_ms) : 0;
 }
 
-void http_server_work(struct http_server *s, const struct pollfd fds[HTTP_FDS_MAX], int64_t now_ms)
+void http_server_work(struct http_server *s, int64_t now_ms)
 {
-	for (size_t i = 0; i < HTTP_CONNS_MAX; i++) {
-		if (s->conns[i].fd >= 0)
-			conn_work(s, &s->conns[i], fds[i + 1].revents, now_ms);
+	struct conn *next;
+
+	s->now_ms = now_ms;
+	for (struct conn *c = s->conns; c; c = c->next)
+		conn_hear(c);
+	MHD_run(s->mhd);
+	for (struct conn *c = s->conns; c; c = next) {
+		next = c->next;
+		conn_look(c);
 	}
-	if (fds[0].revents)
-		accept_all(s, now_ms);
+	if (now_ms >= s->accept_at_ms)
+		accept_all(s);
+	MHD_run(s->mhd);
+}
+
+/* ---- begin and end ---- */
+
+static int listen_loopback(uint16_t port, struct http_server *s)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+		.sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(addr);
+	int on = 1, buffer = SEND_BUFFER;
+
+	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->fd < 0)
+		return -errno;
+	/* connections of a server that has ended do not keep its port */
+	if (setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+		setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) ||
+		bind(s->fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(s->fd, SOMAXCONN) ||
+		getsockname(s->fd, (struct sockaddr *)&addr, &len))
+		return -errno;
+	s->port = ntohs(addr.sin_port);
+	return 0;
+}
+
+static int start_library(struct http_server *s)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+
+	/* not MHD_USE_EPOLL: waiting for edges, 0.9.75 misses the end of a connection that comes with its last bytes */
+	s->mhd = MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer, s,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)ENDING_MAX + 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)HEAD_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, request_ended, s,
+		MHD_OPTION_NOTIFY_CONNECTION, connection_changed, s, MHD_OPTION_URI_LOG_CALLBACK, request_begins, s,
+		MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
+	if (!s->mhd)
+		return -ENOMEM;
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (s->epoll < 0 || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->fd, &e))
+		return -errno;
+	return 0;
+}
+
+int http_server_new(
+	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->fd = s->epoll = -1;
+	s->file_fd = fd;
+	s->type = type;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	signal(SIGPIPE, SIG_IGN);
+	err = listen_loopback(port, s);
+	if (!err)
+		err = start_library(s);
+	if (err) {
+		http_server_free(s);
+		return err;
+	}
+	*ret_server = s;
+	return 0;
+}
+
+void http_server_free(struct http_server *s)
+{
+	if (!s)
+		return;
+	if (s->mhd)
+		MHD_stop_daemon(s->mhd);
+	while (s->conns)
+		conn_free(s->conns);
+	if (s->epoll >= 0)
+		close(s->epoll);
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s);
 }

@@ -125,7 +125,7 @@ def hostile(port, name, path, seed):
 
     def long_head():
         with connect(port) as sock:
-            sock.sendall(b"GET /%s HTTP/1.1\r\nX: " % name.encode() + b"y" * rng.randrange(8192, 200000))
+            sock.sendall(b"GET /%s HTTP/1.1\r\nX: " % name.encode() + b"y" * rng.randrange(16384, 200000))
             receive_head(sock)
 
     def silent_crowd():
