@@ -8,7 +8,12 @@
 # and gets: TOP, the checkout; INFTRACE, the binary; TMP, a directory of its own that is removed at
 # the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its
 # end whatever "background" started is killed; the exit code is 1 when a check failed, and a
-# script that dies on the way says so as a failure.
+# script that dies on the way says so as a failure. Its tests are functions:
+#
+#   setup() { need_root; build storm; }          before the first one; teardown: after the last one
+#   test_flag() { check "a flag" ...; }
+#   ALL_TESTS=(flag toggle)
+#   run_tests "$@"
 
 set -eu -o pipefail
 
@@ -62,6 +67,28 @@ test_exit() {
 trap test_exit EXIT
 trap 'exit 143' TERM
 trap 'echo "# $0:$LINENO: $BASH_COMMAND"' ERR
+
+# run_tests "$@": the last line of a script. It calls setup, where there is one, and then test_NAME for each NAME in
+# ALL_TESTS, or for those on the command line; each of them can run alone. --list prints the names.
+run_tests() {
+	local run_test # a name that no script has: its own "name" is not to be hidden
+	if [ "${1:-}" = --list ]; then
+		printf '%s\n' "${ALL_TESTS[@]}"
+		exit 0
+	fi
+	for run_test; do
+		[[ " ${ALL_TESTS[*]} " == *" $run_test "* ]] || {
+			not_ok "$TEST" "it has no test $run_test; --list names those it has"
+			exit 0 # of which test_exit makes a 1
+		}
+	done
+	[ $# -gt 0 ] || set -- "${ALL_TESTS[@]}"
+	! declare -F setup >/dev/null || setup
+	for run_test; do
+		"test_$run_test"
+	done
+	! declare -F teardown >/dev/null || teardown
+}
 
 # Starts a command that is killed at the end if it still runs; its process id is in BG.
 background() { # COMMAND ARG...

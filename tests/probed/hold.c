@@ -9,6 +9,7 @@
  *   hold_linked linked N     is linked with it
  *   hold_static linked N     has the step in itself, and no loader
  *   hold wait FILE MODE ...  the rest once FILE is there
+ *   hold MODE ... stay FILE  ends once FILE is there
  *
  * Prints how often the step was called, its constructor's calls included.
  */
@@ -90,13 +91,17 @@ static int in_thread(const char *path, int n)
 
 int main(int argc, char **argv)
 {
-	const char *mode;
+	const char *mode, *stay = NULL;
 	int calls = -1;
 
 	if (argc > 3 && !strcmp(argv[1], "wait")) {
 		while (access(argv[2], F_OK))
 			usleep(1000);
 		argv += 2;
+		argc -= 2;
+	}
+	if (argc > 3 && !strcmp(argv[argc - 2], "stay")) {
+		stay = argv[argc - 1];
 		argc -= 2;
 	}
 	mode = argc > 2 ? argv[1] : "";
@@ -128,6 +133,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "hold: wrong arguments\n");
 		return 2;
 	}
+	while (stay && access(stay, F_OK))
+		usleep(1000);
 	printf("%d\n", calls);
 	return 7;
 }
