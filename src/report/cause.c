@@ -299,11 +299,14 @@ int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t 
 	return excess;
 }
 
-static int64_t op_ns(const struct process *p, const struct step *s, uint32_t name)
+static int64_t op_ns(const struct process *p, size_t step, uint32_t name)
 {
-	for (uint32_t i = 0; i < s->n_ops; i++) {
-		if (p->step_ops[s->ops + i].name == name)
-			return p->step_ops[s->ops + i].ns;
+	const struct op_time *ops = p->step_ops + steps_get(&p->steps, step, STEP_OPS);
+	int64_t n = steps_get(&p->steps, step, STEP_N_OPS);
+
+	for (int64_t i = 0; i < n; i++) {
+		if (ops[i].name == name)
+			return ops[i].ns;
 	}
 	return 0;
 }
@@ -324,9 +327,9 @@ int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, 
 		const struct op_time *op = &p->step_ops[s->ops + i];
 
 		for (uint32_t k = 0; k < t->compared; k++) {
-			const struct step *other = &p->steps[p->grouped[t->first + k]];
+			uint32_t other = p->grouped[t->first + k];
 
-			values[k] = (double)op_ns(p, other, op->name) / step_size(other);
+			values[k] = (double)op_ns(p, other, op->name) / steps_size(&p->steps, other);
 		}
 		excess = (double)op->ns - median_of(values, t->compared) * step_size(s);
 		if (excess > best) {

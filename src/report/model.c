@@ -40,7 +40,7 @@ static void tally_free(struct tally *t)
 
 static void process_free(struct process *p)
 {
-	free(p->steps);
+	steps_free(&p->steps);
 	free(p->behind);
 	free(p->step_ops);
 	free(p->typicals);
@@ -134,16 +134,13 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 
 bool process_empty(const struct process *p)
 {
-	return !p->n_steps && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->requests &&
+	return !p->steps.len && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->requests &&
 	       !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
 int process_add_step(struct process *p, const struct step *step)
 {
-	if (array_reserve(&p->steps, p->n_steps + 1, &p->steps_size, sizeof(*p->steps)))
-		return -ENOMEM;
-	p->steps[p->n_steps++] = *step;
-	return 0;
+	return steps_add(&p->steps, step);
 }
 
 int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
@@ -174,11 +171,11 @@ int process_add_ops(
 {
 	uint32_t at;
 
-	for (; p->n_numbered < p->n_steps; p->n_numbered++) {
-		const struct step *s = &p->steps[p->n_numbered];
+	for (; p->n_numbered < p->steps.len; p->n_numbered++) {
+		uint32_t of = (uint32_t)steps_get(&p->steps, p->n_numbered, STEP_RECORDING);
+		uint32_t step = (uint32_t)steps_get(&p->steps, p->n_numbered, STEP_NUMBER);
 
-		if (idmap_set(&p->by_number, number_key(s->recording, s->number),
-			    (uint32_t)p->n_numbered))
+		if (idmap_set(&p->by_number, number_key(of, step), (uint32_t)p->n_numbered))
 			return -ENOMEM;
 	}
 	if (!idmap_get(&p->by_number, number_key(recording, number), &at))
@@ -188,8 +185,9 @@ int process_add_ops(
 	/* no engine has as many; the search among them is linear */
 	if (n > STEP_OPS_MAX)
 		n = STEP_OPS_MAX;
-	p->steps[at].ops = (uint32_t)p->n_step_ops;
-	p->steps[at].n_ops = (uint32_t)n;
+	if (steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) ||
+		steps_set(&p->steps, at, STEP_N_OPS, (int64_t)n))
+		return -ENOMEM;
 	memcpy(p->step_ops + p->n_step_ops, ops, n * sizeof(*ops));
 	p->n_step_ops += n;
 	return 0;
@@ -245,9 +243,26 @@ int times_add(struct times *t, int64_t ns)
 	return 0;
 }
 
-static int compare_steps(const void *a, const void *b)
+struct sort_key {
+	int64_t ts;
+	uint32_t lane, recording, number;
+	uint32_t step;
+};
+
+static struct sort_key sort_key(const struct process *p, size_t i, bool lanes)
 {
-	const struct step *x = a, *y = b;
+	return (struct sort_key){
+		.ts = steps_get(&p->steps, i, STEP_TS),
+		.lane = lanes ? (uint32_t)steps_get(&p->steps, i, STEP_LANE) : 0,
+		.recording = (uint32_t)steps_get(&p->steps, i, STEP_RECORDING),
+		.number = (uint32_t)steps_get(&p->steps, i, STEP_NUMBER),
+		.step = (uint32_t)i,
+	};
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct sort_key *x = a, *y = b;
 
 	if (x->lane != y->lane)
 		return x->lane < y->lane ? -1 : 1;
@@ -255,28 +270,72 @@ static int compare_steps(const void *a, const void *b)
 		return x->recording < y->recording ? -1 : 1;
 	if (x->ts != y->ts)
 		return x->ts < y->ts ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return x->step < y->step ? -1 : x->step > y->step;
 }
 
-static void sort_steps(struct process *p)
+static bool steps_sorted(const struct process *p, bool lanes)
 {
-	/* as a rule they are in order as they come */
-	for (size_t i = 1; i < p->n_steps; i++) {
-		if (compare_steps(&p->steps[i - 1], &p->steps[i]) > 0) {
-			qsort(p->steps, p->n_steps, sizeof(*p->steps), compare_steps);
-			return;
-		}
+	struct sort_key key, before;
+
+	for (size_t i = 0; i < p->steps.len; i++, before = key) {
+		key = sort_key(p, i, lanes);
+		if (i && compare_keys(&before, &key) > 0)
+			return false;
 	}
+	return true;
+}
+
+int process_order(const struct process *p, bool lanes, uint32_t **ret_order)
+{
+	struct sort_key *keys;
+	uint32_t *order;
+
+	*ret_order = NULL;
+	if (steps_sorted(p, lanes))
+		return 0;
+	keys = calloc(p->steps.len, sizeof(*keys));
+	order = calloc(p->steps.len, sizeof(*order));
+	if (!keys || !order) {
+		free(keys);
+		free(order);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < p->steps.len; i++)
+		keys[i] = sort_key(p, i, lanes);
+	qsort(keys, p->steps.len, sizeof(*keys), compare_keys);
+	for (size_t i = 0; i < p->steps.len; i++)
+		order[i] = keys[i].step;
+	free(keys);
+	*ret_order = order;
+	return 0;
+}
+
+static int sort_steps(struct process *p)
+{
+	uint32_t *order;
+	int err;
+
+	err = process_order(p, true, &order);
+	if (!err && order)
+		err = steps_reorder(&p->steps, order);
+	free(order);
+	return err;
+}
+
+/* Whether a step ran in the same lane and recording as the one before it. */
+static bool is_next(const struct process *p, size_t i)
+{
+	return i && steps_get(&p->steps, i, STEP_LANE) == steps_get(&p->steps, i - 1, STEP_LANE) &&
+	       steps_get(&p->steps, i, STEP_RECORDING) == steps_get(&p->steps, i - 1, STEP_RECORDING);
 }
 
 /* Whether steps of a lane ran at the same time. */
 static bool steps_overlap(const struct process *p)
 {
-	for (size_t i = 1; i < p->n_steps; i++) {
-		const struct step *before = &p->steps[i - 1], *s = &p->steps[i];
-
-		if (before->lane == s->lane && before->recording == s->recording &&
-			s->at < step_end(before))
+	for (size_t i = 1; i < p->steps.len; i++) {
+		if (is_next(p, i) && steps_get(&p->steps, i, STEP_AT) < steps_end(&p->steps, i - 1))
 			return true;
 	}
 	return false;
@@ -288,58 +347,61 @@ static int find_lanes(struct process *p)
 {
 	struct idmap contexts = { 0 };
 	uint32_t lane = 0, n = 0;
+	int err = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		if (!idmap_get(&contexts, p->steps[i].context, &lane)) {
+	for (size_t i = 0; i < p->steps.len && !err; i++) {
+		uint64_t context = (uint64_t)steps_get(&p->steps, i, STEP_CONTEXT);
+
+		if (!idmap_get(&contexts, context, &lane)) {
 			lane = n++;
-			if (idmap_set(&contexts, p->steps[i].context, lane)) {
-				idmap_free(&contexts);
-				return -ENOMEM;
-			}
+			err = idmap_set(&contexts, context, lane);
 		}
-		p->steps[i].lane = lane;
+		if (!err)
+			err = steps_set(&p->steps, i, STEP_LANE, lane);
 	}
 	idmap_free(&contexts);
-	sort_steps(p);
-	if (!steps_overlap(p))
-		return 0;
-	for (size_t i = 0; i < p->n_steps; i++)
-		p->steps[i].lane = p->steps[i].tid;
-	sort_steps(p);
-	return 0;
+	if (!err)
+		err = sort_steps(p);
+	if (err || !steps_overlap(p))
+		return err;
+	for (size_t i = 0; i < p->steps.len && !err; i++)
+		err = steps_set(&p->steps, i, STEP_LANE, steps_get(&p->steps, i, STEP_TID));
+	return err ? err : sort_steps(p);
 }
 
 /* A recording's clock starts at 0: where one would begin before the last one's end, it is moved
  * there. The steps are in the order of recordings. */
-static void join_recordings(struct process *p)
+static int join_recordings(struct process *p)
 {
-	int64_t end = 0, offset = 0, start = 0;
+	int64_t end = 0, offset = 0, start = 0, recording = -1;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		int64_t ts = steps_get(&p->steps, i, STEP_TS), of = steps_get(&p->steps, i, STEP_RECORDING);
 
-		if (!i || s->recording != p->steps[i - 1].recording) {
+		if (of != recording) {
+			recording = of;
 			p->wall = ns_add(p->wall, end - start);
-			offset = p->recordings++ && s->ts < end ? end - s->ts : 0;
-			start = end = ns_add(s->ts, offset);
+			offset = p->recordings++ && ts < end ? end - ts : 0;
+			start = end = ns_add(ts, offset);
 		}
-		s->at = ns_add(s->ts, offset);
-		if (step_end(s) > end)
-			end = step_end(s);
+		if (steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset)))
+			return -ENOMEM;
+		if (steps_end(&p->steps, i) > end)
+			end = steps_end(&p->steps, i);
 	}
 	p->wall = ns_add(p->wall, end - start);
+	return 0;
 }
 
-static void find_gaps(struct process *p)
+static int find_gaps(struct process *p)
 {
-	for (size_t i = 0; i < p->n_steps; i++) {
-		struct step *s = &p->steps[i], *before = i ? s - 1 : NULL;
+	for (size_t i = 0; i < p->steps.len; i++) {
+		int64_t gap = is_next(p, i) ? steps_get(&p->steps, i, STEP_AT) - steps_end(&p->steps, i - 1) : -1;
 
-		s->gap = -1;
-		if (before && before->lane == s->lane && before->recording == s->recording &&
-			s->at >= step_end(before))
-			s->gap = s->at - step_end(before);
+		if (steps_set(&p->steps, i, STEP_GAP, gap < 0 ? -1 : gap))
+			return -ENOMEM;
 	}
+	return 0;
 }
 
 static int compare_calls(const void *a, const void *b)
@@ -360,10 +422,13 @@ int model_finish(struct model *m)
 	for (size_t i = 0; !err && i < m->n_processes; i++) {
 		struct process *p = m->processes[i];
 
-		sort_steps(p);
-		join_recordings(p);
-		err = find_lanes(p);
-		find_gaps(p);
+		err = sort_steps(p);
+		if (!err)
+			err = join_recordings(p);
+		if (!err)
+			err = find_lanes(p);
+		if (!err)
+			err = find_gaps(p);
 		if (p->n_calls)
 			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
 		tally_sort(&p->ops);

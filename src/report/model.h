@@ -10,20 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "probe.h"
 #include "report/idmap.h"
-
-/* The states of record.h, then what a writer put under names that this version does not know. */
-#define STATE_OTHER ST_MAX
-#define STATES (ST_MAX + 1)
-#define STATE_NONE STATES
-
-/* An interval in which a thread did not run. */
-struct stall_info {
-	int64_t ns, late;    /* late: from the wake-up to running */
-	uint32_t by, by_tid; /* who ran instead, or who woke it */
-	uint8_t state;       /* STATE_NONE: none */
-};
+#include "report/steps.h"
 
 /* Time that threads waited for a CPU while another one ran on it. */
 struct behind_info {
@@ -41,31 +29,6 @@ struct op_time {
 struct call {
 	int64_t ts, ns;
 	uint32_t name, recording;
-};
-
-struct step {
-	int64_t ts; /* from the start of the recording */
-	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
-	int64_t total;
-	int64_t gap; /* since the step before it in its lane; -1: none. Set by model_finish */
-	int64_t own[STATES], workers[STATES], workers_total;
-	struct stall_info stall;     /* the calling thread's longest */
-	struct stall_info straggler; /* of the thread that it waited for */
-	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
-	uint32_t straggler_tid, straggler_comm;
-	uint32_t number, tid, n_tokens, phase;
-	uint32_t recording; /* counted from 0 over all files */
-	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
-	uint64_t context;   /* of the engine; 0: not known */
-	uint32_t syscalls, faults_minor, faults_major, lost;
-	uint32_t n_workers, cpus_allowed; /* 0: not known */
-	int64_t cpu_limit;		  /* in thousandths of a CPU; 0: none, or not known */
-	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest first */
-	uint8_t n_behind, n_workers_behind;
-	uint32_t ops, n_ops; /* in the process' step_ops */
-	uint32_t typical;    /* in the process' typicals. Set by typical_find */
-	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
-	bool unfinished, began_before;
 };
 
 /* Time and number by name. */
@@ -91,8 +54,7 @@ struct process {
 	uint32_t pid;
 	uint32_t origin; /* what tells equal pids of several machines apart: a name */
 	uint32_t comm, model, commit, env_hash;
-	struct step *steps; /* after model_finish: by lane, in the order of time */
-	size_t n_steps, steps_size;
+	struct steps steps; /* after model_finish: by lane, in the order of time */
 	struct behind_info *behind;
 	size_t n_behind, behind_size;
 	struct op_time *step_ops;
@@ -163,6 +125,10 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 /* Only its name was met. */
 bool process_empty(const struct process *p);
 
+/* The steps in the order of recordings and of time, or (lanes) so within each lane: *ret_order is the caller's to
+ * free, NULL when they are in that order. Returns 0 or -ENOMEM. */
+int process_order(const struct process *p, bool lanes, uint32_t **ret_order);
+
 int process_add_step(struct process *p, const struct step *step);
 /* Rows for a step that is added next. */
 int process_add_behind(struct process *p, struct step *step, const struct behind_info *own, size_t n_own,
@@ -196,6 +162,11 @@ static inline int64_t ns_add(int64_t a, int64_t b)
 static inline int64_t step_end(const struct step *s)
 {
 	return ns_add(s->at, s->total);
+}
+
+static inline int64_t steps_end(const struct steps *s, size_t i)
+{
+	return ns_add(steps_get(s, i, STEP_AT), steps_get(s, i, STEP_TOTAL));
 }
 
 /* Room for need elements in a growing array. */

@@ -132,13 +132,14 @@ struct json_object *object_step(struct json_build *b, const struct model *m,
 static struct json_object *gap_object(struct json_build *b, const struct model *m,
 	const struct process *p, const struct slow_step *slow)
 {
+	const struct step s = steps_load(&p->steps, slow->step);
 	struct json_object *o = json_new_object(b);
 
-	json_put_u64(b, o, "before_step", slow->step->number);
+	json_put_u64(b, o, "before_step", s.number);
 	json_put_u64(b, o, "pid", p->pid);
-	json_put_u64(b, o, "recording", slow->step->recording);
-	json_put_us(b, o, "ts_us", slow->step->ts - slow->step->gap);
-	json_put_us(b, o, "gap_us", slow->step->gap);
+	json_put_u64(b, o, "recording", s.recording);
+	json_put_us(b, o, "ts_us", s.ts - s.gap);
+	json_put_us(b, o, "gap_us", s.gap);
 	json_put_us(b, o, "typical_us", slow->cause.typical);
 	json_put_us(b, o, "excess_us", slow->cause.excess);
 	if (slow->call) {
@@ -194,10 +195,10 @@ static int put_slow(struct json_build *b, struct json_object *o, const struct mo
 
 	for (size_t i = 0; !err && i < sum->n_slow && i < slowest; i++) {
 		const struct slow_step *slow = &sum->slow[i];
+		const struct step s = steps_load(&p->steps, slow->step);
 
 		err = words_slow(m, p, slow, sentence);
-		one = slow->gap ? gap_object(b, m, p, slow)
-				: object_step(b, m, p, slow->step, &slow->cause);
+		one = slow->gap ? gap_object(b, m, p, slow) : object_step(b, m, p, &s, &slow->cause);
 		json_put_text(b, one, "text", sentence);
 		json_append(b, slow->gap ? gaps : steps, one);
 	}
@@ -216,9 +217,10 @@ static int put_open(struct json_build *b, struct json_object *o, const struct mo
 
 	for (size_t i = 0; !err && i < sum->n_open && (i < slowest || !i); i++) {
 		const struct slow_step *open = &sum->open[i];
+		const struct step s = steps_load(&p->steps, open->step);
 
 		err = words_open(m, p, open, sentence);
-		one = object_step(b, m, p, open->step, &open->cause);
+		one = object_step(b, m, p, &s, &open->cause);
 		json_put_text(b, one, "text", sentence);
 		json_append(b, array, one);
 	}
@@ -351,7 +353,7 @@ static struct json_object *process_object(
 	put_name(b, o, "commit_sha", m, p->commit);
 	put_name(b, o, "env_hash", m, p->env_hash);
 	json_put_u64(b, o, "recordings", p->recordings);
-	json_put_u64(b, o, "steps", p->n_steps);
+	json_put_u64(b, o, "steps", p->steps.len);
 	json_put_us(b, o, "wall_us", p->wall);
 	*err = put_open(b, o, m, p, sum, slowest);
 	put_crowd(b, o, &sum->crowd);
@@ -440,8 +442,8 @@ static int put_all_steps(const struct report *r, FILE *out)
 	for (size_t i = 0; i < m->n_processes; i++) {
 		const struct process *p = m->processes[i];
 
-		for (size_t k = 0; k < p->n_steps; k++) {
-			const struct step *s = &p->steps[k];
+		for (size_t k = 0; k < p->steps.len; k++) {
+			const struct step loaded = steps_load(&p->steps, k), *s = &loaded;
 			int64_t typical = 0, excess;
 
 			cause_find(p, s, &cause);

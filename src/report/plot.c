@@ -24,28 +24,37 @@ static double ms(int64_t ns)
 	return (double)ns / 1e6;
 }
 
+struct point {
+	int64_t at, waited;
+};
+
 /* What is plotted of a step: for a token the reader waits for the pause before it as well. */
-static int64_t waited(const struct step *s)
+static struct point point(const struct process *p, size_t i)
 {
-	return s->gap > 0 && s->gap <= PAUSE_NS ? ns_add(s->gap, s->total) : s->total;
+	int64_t gap = steps_get(&p->steps, i, STEP_GAP), total = steps_get(&p->steps, i, STEP_TOTAL);
+
+	return (struct point){
+		.at = steps_get(&p->steps, i, STEP_AT),
+		.waited = gap > 0 && gap <= PAUSE_NS ? ns_add(gap, total) : total,
+	};
 }
 
 static int compare_at(const void *a, const void *b)
 {
-	const struct step *const *x = a, *const *y = b;
+	const struct point *x = a, *y = b;
 
-	return (*x)->at < (*y)->at ? -1 : (*x)->at > (*y)->at;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static void append_row(struct json_build *b, struct json_object *rows, const struct step **steps,
-	size_t n, int64_t *values)
+static void append_row(
+	struct json_build *b, struct json_object *rows, const struct point *points, size_t n, int64_t *values)
 {
 	struct json_object *row = json_new_array(b);
 
 	for (size_t i = 0; i < n; i++)
-		values[i] = waited(steps[i]);
+		values[i] = points[i].waited;
 	percentiles_of(values, n);
-	append_number(b, row, ms(steps[n / 2]->at));
+	append_number(b, row, ms(points[n / 2].at));
 	append_number(b, row, (double)n);
 	append_number(b, row, ms(values[n / 4]));
 	append_number(b, row, ms(values[n / 2]));
@@ -53,31 +62,36 @@ static void append_row(struct json_build *b, struct json_object *rows, const str
 	json_append(b, rows, row);
 }
 
+static bool is_plotted(const struct process *p, size_t i, uint32_t phase)
+{
+	return (uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED);
+}
+
 /* The steps of the phase by time, as many together as it takes for ROWS_MAX rows. */
 static struct json_object *rows_array(struct json_build *b, const struct process *p, uint32_t phase)
 {
-	const struct step **steps = malloc((p->n_steps + 1) * sizeof(*steps));
-	int64_t *values = malloc((p->n_steps + 1) * sizeof(*values));
+	struct point *points = malloc((p->steps.len + 1) * sizeof(*points));
+	int64_t *values = malloc((p->steps.len + 1) * sizeof(*values));
 	struct json_object *rows = json_new_array(b);
 	size_t n = 0, each, len;
 
-	if (!steps || !values) {
+	if (!points || !values) {
 		b->failed = true;
 		goto out;
 	}
-	for (size_t i = 0; i < p->n_steps; i++) {
-		if (p->steps[i].phase == phase && !p->steps[i].unfinished)
-			steps[n++] = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		if (is_plotted(p, i, phase))
+			points[n++] = point(p, i);
 	}
 	if (n)
-		qsort(steps, n, sizeof(*steps), compare_at);
+		qsort(points, n, sizeof(*points), compare_at);
 	each = (n + ROWS_MAX - 1) / ROWS_MAX;
 	for (size_t i = 0; i < n; i += len) {
 		len = n - i < each ? n - i : each;
-		append_row(b, rows, steps + i, len, values);
+		append_row(b, rows, points + i, len, values);
 	}
 out:
-	free(steps);
+	free(points);
 	free(values);
 	return rows;
 }
@@ -87,21 +101,23 @@ static struct json_object *slow_array(struct json_build *b, const struct model *
 {
 	struct json_object *array = json_new_array(b), *o;
 	char sentence[SENTENCE_MAX];
+	struct point at;
 	size_t n = 0;
 
 	for (size_t i = 0; i < sum->n_slow && n < SLOW_MAX; i++) {
 		const struct slow_step *slow = &sum->slow[i];
 
-		if (slow->step->phase != phase)
+		if ((uint32_t)steps_get(&p->steps, slow->step, STEP_PHASE) != phase)
 			continue;
 		n++;
 		if (words_slow(m, p, slow, sentence)) {
 			b->failed = true;
 			break;
 		}
+		at = point(p, slow->step);
 		o = json_new_object(b);
-		json_put_double(b, o, "t", ms(slow->step->at));
-		json_put_double(b, o, "y", ms(waited(slow->step)));
+		json_put_double(b, o, "t", ms(at.at));
+		json_put_double(b, o, "y", ms(at.waited));
 		json_put_text(
 			b, o, "state", slow->gap ? "between" : words_state(slow->cause.state));
 		json_put_text(b, o, "text", sentence);
@@ -118,10 +134,11 @@ struct columns {
 	double *ns; /* n times STATES */
 };
 
-static void spread(struct columns *c, const struct step *s, const int64_t *states)
+/* states: STEP_OWN or STEP_WORKERS. */
+static void spread(struct columns *c, const struct steps *s, size_t step, enum step_column states)
 {
-	double from = (double)(s->at - c->start) / c->width;
-	double to = (double)(step_end(s) - c->start) / c->width;
+	double from = (double)(steps_get(s, step, STEP_AT) - c->start) / c->width;
+	double to = (double)(steps_end(s, step) - c->start) / c->width;
 	size_t first = from < (double)c->n ? (size_t)from : c->n - 1;
 	size_t last = to < (double)c->n ? (size_t)to : c->n - 1;
 
@@ -131,7 +148,7 @@ static void spread(struct columns *c, const struct step *s, const int64_t *state
 		double part = first == last ? 1 : (hi - lo) / (to - from);
 
 		for (unsigned int k = 0; k < STATES; k++)
-			c->ns[i * STATES + k] += part * (double)states[k];
+			c->ns[i * STATES + k] += part * (double)steps_get(s, step, states + k);
 	}
 }
 
@@ -161,16 +178,14 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 	bool workers = false;
 
 	c.start = INT64_MAX;
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
-
-		if (s->at < c.start)
-			c.start = s->at;
-		if (step_end(s) > end)
-			end = step_end(s);
-		workers |= s->workers_total != 0;
+	for (size_t i = 0; i < p->steps.len; i++) {
+		if (steps_get(&p->steps, i, STEP_AT) < c.start)
+			c.start = steps_get(&p->steps, i, STEP_AT);
+		if (steps_end(&p->steps, i) > end)
+			end = steps_end(&p->steps, i);
+		workers |= steps_get(&p->steps, i, STEP_WORKERS_TOTAL) != 0;
 	}
-	c.n = p->n_steps < COLUMNS_MAX ? p->n_steps : COLUMNS_MAX;
+	c.n = p->steps.len < COLUMNS_MAX ? p->steps.len : COLUMNS_MAX;
 	c.width = (double)(end - c.start) / (double)c.n;
 	if (c.width < 1)
 		c.width = 1;
@@ -179,15 +194,15 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 		b->failed = true;
 		return;
 	}
-	for (size_t i = 0; i < p->n_steps; i++)
-		spread(&c, &p->steps[i], p->steps[i].own);
+	for (size_t i = 0; i < p->steps.len; i++)
+		spread(&c, &p->steps, i, STEP_OWN);
 	json_put_double(b, o, "t0", ms(c.start));
 	json_put_double(b, o, "dt", c.width / 1e6);
 	json_put(b, o, "own", columns_array(b, &c));
 	if (workers) {
 		memset(c.ns, 0, c.n * STATES * sizeof(*c.ns));
-		for (size_t i = 0; i < p->n_steps; i++)
-			spread(&c, &p->steps[i], p->steps[i].workers);
+		for (size_t i = 0; i < p->steps.len; i++)
+			spread(&c, &p->steps, i, STEP_WORKERS);
 		json_put(b, o, "workers", columns_array(b, &c));
 	}
 	free(c.ns);

@@ -153,17 +153,6 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	return true;
 }
 
-static int compare_steps(const void *a, const void *b)
-{
-	const struct step *x = *(const struct step *const *)a, *y = *(const struct step *const *)b;
-
-	if (x->recording != y->recording)
-		return x->recording < y->recording ? -1 : 1;
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
 static void add_step(struct step_requests *q, const struct step *s, struct step_seen *seen)
 {
 	if (!seen->context)
@@ -172,19 +161,21 @@ static void add_step(struct step_requests *q, const struct step *s, struct step_
 }
 
 static void take_steps(const struct process *p, const struct phase_names *names, bool lost,
-	const struct step **order, struct step_requests *q)
+	const uint32_t *order, struct step_requests *q)
 {
 	struct step_seen seen;
+	uint32_t recording = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = order[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		const struct step s = steps_load(&p->steps, order ? order[i] : i);
 
 		/* what one recording ends with is not what the next begins with */
-		if (i && s->recording != order[i - 1]->recording)
+		if (i && s.recording != recording)
 			step_requests_finish(q);
-		if (requests_seen(s, s->phase && s->phase == names->prefill,
-			    s->phase && s->phase == names->decode, &seen))
-			add_step(q, s, &seen);
+		recording = s.recording;
+		if (requests_seen(&s, s.phase && s.phase == names->prefill,
+			    s.phase && s.phase == names->decode, &seen))
+			add_step(q, &s, &seen);
 		if (lost)
 			step_requests_lost(q);
 	}
@@ -208,19 +199,17 @@ int requests_find(const struct process *p, const struct model *m, const struct p
 	};
 	struct finder f = { .rs = ret };
 	struct step_requests *q = NULL;
-	const struct step **order;
+	uint32_t *order = NULL;
 	int err;
 
 	*ret = (struct request_summary){};
-	if (!p->n_steps || (!names->prefill && !names->decode))
+	if (!p->steps.len || (!names->prefill && !names->decode))
 		return 0;
-	order = calloc(p->n_steps, sizeof(*order));
-	err = order ? step_requests_new(NULL, &ops, &f, &q) : -ENOMEM;
+	err = process_order(p, false, &order);
+	if (!err)
+		err = step_requests_new(NULL, &ops, &f, &q);
 	if (err)
 		goto out;
-	for (size_t i = 0; i < p->n_steps; i++)
-		order[i] = &p->steps[i];
-	qsort(order, p->n_steps, sizeof(*order), compare_steps);
 	take_steps(p, names, m && steps_lost(m), order, q);
 	for (size_t i = 0; i < f.n_tokens && !err; i++) {
 		const struct token_time *t = &f.tokens[i];

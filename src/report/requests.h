@@ -39,6 +39,12 @@ static inline bool step_has_rows(const struct step *s)
 	return s->rows[ROW_N_OUTPUTS] || s->rows[ROW_N_SEQUENCES] || s->rows[ROW_READ];
 }
 
+static inline bool steps_have_rows(const struct steps *s, size_t i)
+{
+	return steps_get(s, i, STEP_ROWS + ROW_N_OUTPUTS) || steps_get(s, i, STEP_ROWS + ROW_N_SEQUENCES) ||
+	       steps_get(s, i, STEP_ROWS + ROW_READ);
+}
+
 /* A step with rows of several sequences. */
 struct step_seen;
 void requests_add_shared(struct request_summary *rs, const struct step_seen *s);

@@ -65,25 +65,26 @@ static int sum_phases(const struct process *p, struct summary *sum, int64_t *val
 	struct phase_summary *phase;
 	int err;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		struct step s = steps_load(&p->steps, i);
 
-		sum->lossy_steps += s->lost != 0;
-		sum->unfinished += s->unfinished;
-		if (s->unfinished)
+		sum->lossy_steps += s.lost != 0;
+		sum->unfinished += s.unfinished;
+		if (s.unfinished)
 			continue;
-		err = phase_get(sum, s->phase, &phase);
+		err = phase_get(sum, s.phase, &phase);
 		if (err)
 			return err;
-		phase_add(phase, s);
+		phase_add(phase, &s);
 	}
 	for (size_t k = 0; k < sum->n_phases; k++) {
 		size_t n = 0;
 
 		phase = &sum->phases[k];
-		for (size_t i = 0; i < p->n_steps; i++) {
-			if (p->steps[i].phase == phase->phase && !p->steps[i].unfinished)
-				values[n++] = p->steps[i].total;
+		for (size_t i = 0; i < p->steps.len; i++) {
+			if ((uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase->phase &&
+				!steps_get(&p->steps, i, STEP_UNFINISHED))
+				values[n++] = steps_get(&p->steps, i, STEP_TOTAL);
 		}
 		phase->steps = percentiles_of(values, n);
 	}
@@ -160,7 +161,7 @@ static size_t find_call(const struct process *p, uint32_t recording, int64_t ts)
 /* The longest call in a gap, if it is most of it. Of calls within calls that is the outer one. */
 static void explain_gap(const struct process *p, struct slow_step *gap)
 {
-	const struct step *s = gap->step;
+	const struct step loaded = steps_load(&p->steps, gap->step), *s = &loaded;
 	const struct call *longest = NULL;
 	size_t first = find_call(p, s->recording, s->ts - s->gap);
 
@@ -176,12 +177,6 @@ static void explain_gap(const struct process *p, struct slow_step *gap)
 	gap->call_ns = longest->ns;
 }
 
-/* Whether the step goes on with what the one before it in its lane did: no pause between them. */
-static bool follows(const struct step *s)
-{
-	return s->gap >= 0 && s->gap <= PAUSE_NS;
-}
-
 static bool requests_any(const struct request_summary *rs)
 {
 	return rs->count || rs->mixed;
@@ -192,28 +187,31 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 {
 	int64_t time = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
+		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
 
-		if (s->unfinished || !(s->phase == names->decode || (step_has_rows(s) && s->phase != names->prefill)))
+		if (steps_get(&p->steps, i, STEP_UNFINISHED) ||
+			!(phase == names->decode || (steps_have_rows(&p->steps, i) && phase != names->prefill)))
 			continue;
-		time = ns_add(time, s->total);
-		if (follows(s))
-			time = ns_add(time, s->gap);
+		time = ns_add(time, steps_get(&p->steps, i, STEP_TOTAL));
+		/* it goes on with what the one before it did: no pause between them */
+		if (gap >= 0 && gap <= PAUSE_NS)
+			time = ns_add(time, gap);
 	}
 	return time;
 }
 
 static void find_pauses(const struct process *p, struct summary *sum)
 {
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		int64_t gap = steps_get(&p->steps, i, STEP_GAP);
 
-		if (s->gap <= PAUSE_NS)
+		if (gap <= PAUSE_NS)
 			continue;
 		sum->pauses++;
-		if (s->gap > sum->pause_max)
-			sum->pause_max = s->gap;
+		if (gap > sum->pause_max)
+			sum->pause_max = gap;
 	}
 }
 
@@ -342,9 +340,9 @@ static int cause_add(struct summary *sum, const struct cause *c)
 	return cause_add_part(sum, &part, left, false);
 }
 
-static int open_add(const struct process *p, struct summary *sum, const struct step *s)
+static int open_add(const struct process *p, struct summary *sum, size_t i, const struct step *s)
 {
-	struct slow_step open = { .step = s };
+	struct slow_step open = { .step = i };
 
 	cause_open(p, s, &open.cause);
 	if (array_reserve(&sum->open, sum->n_open + 1, &sum->open_size, sizeof(*sum->open)))
@@ -359,8 +357,8 @@ static void find_crowd(const struct process *p, struct summary *sum)
 	struct crowd *crowd = &sum->crowd, found = { 0 };
 	int64_t barrier = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
 
 		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
 		if (!step_crowded(p, s))
@@ -384,8 +382,10 @@ static void find_limited(const struct process *p, struct summary *sum)
 	struct crowd found = { 0 };
 	int64_t barrier = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	if (!p->n_behind)
+		return;
+	for (size_t i = 0; i < p->steps.len; i++) {
+		const struct step loaded = steps_load(&p->steps, i), *s = &loaded;
 		int64_t ns = step_held_back(p, s);
 
 		found.total = ns_add(found.total, ns_add(s->total, s->workers_total));
@@ -428,13 +428,14 @@ static int find_slow(const struct process *p, struct summary *sum)
 {
 	int err = 0;
 
-	for (size_t i = 0; !err && i < p->n_steps; i++) {
-		struct slow_step slow = { .step = &p->steps[i] };
-		struct slow_step gap = { .step = &p->steps[i], .gap = true };
+	for (size_t i = 0; !err && i < p->steps.len; i++) {
+		const struct step s = steps_load(&p->steps, i);
+		struct slow_step slow = { .step = i };
+		struct slow_step gap = { .step = i, .gap = true };
 
-		if (slow.step->unfinished)
-			err = open_add(p, sum, slow.step);
-		cause_find(p, slow.step, &slow.cause);
+		if (s.unfinished)
+			err = open_add(p, sum, i, &s);
+		cause_find(p, &s, &slow.cause);
 		if (!err && slow.cause.where != WHERE_NONE) {
 			sum->slow_steps++;
 			sum->slow_alone += !slow.cause.compared;
@@ -442,9 +443,8 @@ static int find_slow(const struct process *p, struct summary *sum)
 			if (!err)
 				err = cause_add(sum, &slow.cause);
 		}
-		gap.cause.excess = cause_gap_excess(p, gap.step, &gap.cause.typical);
+		gap.cause.excess = cause_gap_excess(p, &s, &gap.cause.typical);
 		if (!err && gap.cause.excess) {
-			gap.before = gap.step - 1;
 			explain_gap(p, &gap);
 			sum->slow_gaps++;
 			err = slow_add(sum, &gap);
@@ -462,7 +462,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct summary *ret)
 {
-	size_t n = p->n_steps;
+	size_t n = p->steps.len;
 	int64_t *values;
 	int err;
 

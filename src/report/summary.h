@@ -24,9 +24,8 @@ struct call_summary {
 
 /* A step that took longer than usual, or (gap) the pause before it. */
 struct slow_step {
-	const struct step *step;
-	const struct step *before; /* of a gap: the one that it follows */
-	struct cause cause;        /* of a gap: only typical and excess are set */
+	size_t step;        /* its place among the steps of the process */
+	struct cause cause; /* of a gap: only typical and excess are set */
 	uint32_t call; /* of a gap: where more than half of it was spent; 0: not known */
 	int64_t call_ns;
 	bool gap;

@@ -70,11 +70,11 @@ static void put_head(const struct page *page, const struct process *p, const str
 	fprintf(page->out, "pid %u", p->pid);
 	if (p->model && strcmp(model_text(page->m, p->model), "unknown"))
 		fprintf(page->out, ", model %s", printable(name, page, p->model));
-	if (!p->n_steps) {
+	if (!p->steps.len) {
 		fprintf(page->out, ": no engine steps\n");
 		return;
 	}
-	fprintf(page->out, ": %zu step%s in %s", p->n_steps, p->n_steps == 1 ? "" : "s",
+	fprintf(page->out, ": %zu step%s in %s", p->steps.len, p->steps.len == 1 ? "" : "s",
 		words_duration(d, p->wall));
 	for (size_t i = 0; i < sum->n_phases; i++)
 		fprintf(page->out, "%s%zu %s", i ? ", " : " (", sum->phases[i].steps.n,
@@ -202,7 +202,7 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 	int err;
 
 	fprintf(page->out, "\nSlow steps: %llu of %zu took longer than those around them",
-		(unsigned long long)(sum->slow_steps - sum->slow_alone), p->n_steps);
+		(unsigned long long)(sum->slow_steps - sum->slow_alone), p->steps.len);
 	if (sum->slow_alone)
 		fprintf(page->out, "; %llu waited, with nothing to compare with",
 			(unsigned long long)sum->slow_alone);
@@ -289,7 +289,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 	int err = 0;
 
 	put_head(page, p, sum);
-	if (p->n_steps) {
+	if (p->steps.len) {
 		err = put_open(page, p, sum, slowest);
 		if (err)
 			return err;

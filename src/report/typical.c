@@ -48,21 +48,31 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
+static double size_of_tokens(int64_t n_tokens)
+{
+	return n_tokens > EXACT_MAX ? (double)n_tokens : 1;
+}
+
 double step_size(const struct step *s)
 {
-	return s->n_tokens > EXACT_MAX ? s->n_tokens : 1;
+	return size_of_tokens(s->n_tokens);
+}
+
+double steps_size(const struct steps *s, size_t i)
+{
+	return size_of_tokens(steps_get(s, i, STEP_N_TOKENS));
 }
 
 /* Steps of one class are compared: the number of tokens, or half an octave of it. */
-static uint32_t size_class(const struct step *s)
+static uint32_t size_class(uint32_t n_tokens)
 {
 	uint32_t octave;
 	bool upper;
 
-	if (s->n_tokens <= EXACT_MAX)
-		return s->n_tokens;
-	octave = 31 - (uint32_t)__builtin_clz(s->n_tokens);
-	upper = (uint64_t)s->n_tokens * s->n_tokens >= 2ULL << 2 * octave;
+	if (n_tokens <= EXACT_MAX)
+		return n_tokens;
+	octave = 31 - (uint32_t)__builtin_clz(n_tokens);
+	upper = (uint64_t)n_tokens * n_tokens >= 2ULL << 2 * octave;
 	return EXACT_MAX + 1 + 2 * octave + upper;
 }
 
@@ -95,27 +105,28 @@ static size_t gather_gaps(struct typical_finder *f, const struct span *span)
 	size_t n = 0;
 
 	for (size_t i = 0; i < span->len; i++) {
-		const struct step *s = &f->p->steps[span->entries[i].step];
+		int64_t gap = steps_get(&f->p->steps, span->entries[i].step, STEP_GAP);
 
-		if (s->gap >= 0)
-			f->values[n++] = (double)s->gap;
+		if (gap >= 0)
+			f->values[n++] = (double)gap;
 	}
 	return n;
 }
 
 /* ret_deviation: NULL or where that goes. */
-static double median_state(struct typical_finder *f, const struct span *span, bool workers,
-	unsigned int state, double *ret_deviation)
+static double median_column(
+	struct typical_finder *f, const struct span *span, enum step_column column, double *ret_deviation)
 {
+	const struct steps *steps = &f->p->steps;
 	bool any = false;
 	double median;
 
-	for (size_t i = 0; i < span->len; i++) {
-		const struct step *s = &f->p->steps[span->entries[i].step];
-		int64_t ns = workers ? s->workers[state] : s->own[state];
+	for (size_t i = 0; i < span->len && !steps_all_zero(steps, column); i++) {
+		size_t step = span->entries[i].step;
+		int64_t ns = steps_get(steps, step, column);
 
 		any |= ns != 0;
-		f->values[i] = (double)ns / step_size(s);
+		f->values[i] = (double)ns / steps_size(steps, step);
 	}
 	median = any ? median_of(f->values, span->len) : 0;
 	if (ret_deviation)
@@ -216,9 +227,9 @@ static void find_block(struct typical_finder *f, const struct span *near, const 
 	size_t n;
 
 	for (unsigned int s = 0; s < STATES; s++) {
-		t->own[s] = median_state(f, &span, false, s, &deviation);
+		t->own[s] = median_column(f, &span, STEP_OWN + s, &deviation);
 		t->own_noise[s] = NOISE_SIGMAS * deviation;
-		t->workers[s] = median_state(f, &span, true, s, NULL);
+		t->workers[s] = median_column(f, &span, STEP_WORKERS + s, NULL);
 	}
 	n = gather_gaps(f, &span);
 	t->gap = median_of(f->values, n);
@@ -245,9 +256,11 @@ static int find_run(struct typical_finder *f, const struct span *group, const st
 		far = window(group, from + block, FAR);
 		if (group->len >= COMPARED_MIN)
 			find_block(f, &near, &far, &t);
-		for (size_t i = block; i < end; i++)
-			p->steps[run->entries[i].step].typical = (uint32_t)p->n_typicals;
-		err = add_typical(p, &t);
+		err = 0;
+		for (size_t i = block; i < end && !err; i++)
+			err = steps_set(&p->steps, run->entries[i].step, STEP_TYPICAL, (int64_t)p->n_typicals);
+		if (!err)
+			err = add_typical(p, &t);
 		if (err)
 			return err;
 	}
@@ -274,20 +287,20 @@ static size_t make_entries(struct typical_finder *f)
 	uint32_t row = 0;
 	size_t n = 0;
 
-	for (size_t i = 0; i < p->n_steps; i++) {
-		const struct step *s = &p->steps[i];
+	for (size_t i = 0; i < p->steps.len; i++) {
+		uint32_t phase = (uint32_t)steps_get(&p->steps, i, STEP_PHASE);
 
-		row += i && s->phase != s[-1].phase;
-		if (!s->unfinished)
-			f->entries[n++] = (struct group_entry){ s->lane, s->phase, size_class(s),
-				row, (uint32_t)i };
+		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
+		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
+			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
+				size_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS)), row, (uint32_t)i };
 	}
 	qsort(f->entries, n, sizeof(*f->entries), compare_entries);
 	for (size_t i = 0; i < n; i++) {
-		const struct step *s = &p->steps[f->entries[i].step];
+		size_t step = f->entries[i].step;
 
-		f->totals[i] = (double)s->total / step_size(s);
-		p->grouped[i] = f->entries[i].step;
+		f->totals[i] = (double)steps_get(&p->steps, step, STEP_TOTAL) / steps_size(&p->steps, step);
+		p->grouped[i] = (uint32_t)step;
 	}
 	return n;
 }
@@ -300,10 +313,10 @@ int typical_find(struct process *p)
 	size_t n;
 	int err = -ENOMEM;
 
-	p->grouped = malloc((p->n_steps + 1) * sizeof(*p->grouped));
-	f.entries = malloc((p->n_steps + 1) * sizeof(*f.entries));
-	f.totals = malloc((p->n_steps + 1) * sizeof(*f.totals));
-	f.values = malloc((p->n_steps + 1) * sizeof(*f.values));
+	p->grouped = malloc((p->steps.len + 1) * sizeof(*p->grouped));
+	f.entries = malloc((p->steps.len + 1) * sizeof(*f.entries));
+	f.totals = malloc((p->steps.len + 1) * sizeof(*f.totals));
+	f.values = malloc((p->steps.len + 1) * sizeof(*f.values));
 	if (!p->grouped || !f.entries || !f.totals || !f.values)
 		goto out;
 	/* the one that steps have which are in no group */

@@ -25,6 +25,7 @@ struct typical {
  * of a similar number, by token.
  */
 double step_size(const struct step *s);
+double steps_size(const struct steps *s, size_t i);
 
 /* Fills grouped and typicals of the process, and typical of its steps. Returns 0 or -ENOMEM. */
 int typical_find(struct process *p);

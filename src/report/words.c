@@ -332,7 +332,7 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 	char buf[SENTENCE_MAX])
 {
 	struct text t = { .buf = buf, .size = SENTENCE_MAX };
-	const struct step *s = slow->step;
+	const struct step loaded = steps_load(&p->steps, slow->step), *s = &loaded;
 	const struct cause *c = &slow->cause;
 	char d[DURATION_MAX], d2[DURATION_MAX];
 	int err;
@@ -397,7 +397,7 @@ int words_open(const struct model *m, const struct process *p, const struct slow
 	char buf[SENTENCE_MAX])
 {
 	struct text t = { .buf = buf, .size = SENTENCE_MAX };
-	const struct step *s = open->step;
+	const struct step loaded = steps_load(&p->steps, open->step), *s = &loaded;
 	char d[DURATION_MAX];
 	int err = 0;
 

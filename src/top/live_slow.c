@@ -130,16 +130,17 @@ static void slow_sort(struct slow_steps *s)
 static int take_slow(struct slow_steps *s, const struct model *m, const struct process *p,
 	const struct slow_step *slow, int64_t now)
 {
+	const struct step step = steps_load(&p->steps, slow->step);
 	struct live_slow key = {
-		.at = slow->step->ts,
+		.at = step.ts,
 		.excess = slow->cause.excess,
 		.pid = p->pid,
-		.number = slow->step->number,
+		.number = step.number,
 		.gap = slow->gap,
 	};
 	struct live_slow *place;
 
-	if (ns_add(slow->step->ts, slow->step->total) < now - LIVE_MINUTE_NS)
+	if (ns_add(step.ts, step.total) < now - LIVE_MINUTE_NS)
 		return 0;
 	place = slow_place(s, &key);
 	if (!place)

@@ -113,12 +113,14 @@ static struct cause verdict(struct series *s, uint32_t number)
 	struct cause c, found = { 0 };
 
 	series_end(s);
-	for (size_t i = 0; i < s->p->n_steps; i++) {
-		cause_find(s->p, &s->p->steps[i], &c);
-		if (s->p->steps[i].number == number)
+	for (size_t i = 0; i < s->p->steps.len; i++) {
+		const struct step step = steps_load(&s->p->steps, i);
+
+		cause_find(s->p, &step, &c);
+		if (step.number == number)
 			found = c;
 		else if (c.where != WHERE_NONE)
-			fail_msg("step %u: %lld ns more", s->p->steps[i].number,
+			fail_msg("step %u: %lld ns more", step.number,
 				(long long)c.excess);
 	}
 	return found;
@@ -236,7 +238,7 @@ static void test_straggler(void **state)
 	assert_int_equal(c.state, ST_RUNNABLE);
 	assert_int_equal(c.tid, 4712);
 	assert_near(c.part, 139 * MS);
-	s.p->steps[100].total = 183 * MS;
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 183 * MS), 0);
 	assert_sentence(&s,
 		"step 100, 183 ms instead of 40.0 ms: worker 4712 waited 139 ms for a CPU "
 		"behind pid 990 `cc1plus`");
@@ -301,7 +303,7 @@ static void test_straggler_late(void **state)
 	assert_int_equal(c.where, WHERE_OWN);
 	assert_int_equal(c.state, ST_BARRIER);
 	assert_int_equal(c.tid, 4712);
-	s.p->steps[100].total = 100 * MS;
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 100 * MS), 0);
 	assert_sentence(&s,
 		"step 100, 100 ms instead of 40.0 ms: the calling thread waited 60.6 ms "
 		"longer at barriers for worker 4712");
@@ -353,7 +355,7 @@ static void test_hogs_of(bool workers)
 		all += sum.causes[i].excess;
 	assert_int_equal(all, sum.slow[0].cause.excess);
 	summary_free(&sum);
-	s.p->steps[100].total = 180 * MS;
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 180 * MS), 0);
 	assert_sentence(&s,
 		workers ? "step 100, 180 ms instead of 40.0 ms: worker 4712 waited 140 ms for a CPU: 50.0 ms behind "
 			  "pid 990 `hoga`, 40.0 ms behind pid 991 `hogb`, 30.0 ms behind pid 992 `hogc`, 18.0 ms behind "
@@ -410,7 +412,7 @@ static void test_crowd(void **state)
 
 	/* with a CPU for each it is the scheduler's choice */
 	for (int i = 0; i < 3; i++)
-		s.p->steps[i].cpus_allowed = 2;
+		assert_int_equal(steps_set(&s.p->steps, (size_t)i, STEP_CPUS_ALLOWED, 2), 0);
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.crowd.threads, 0);
 	summary_free(&sum);
@@ -462,7 +464,7 @@ static void test_open(void **state)
 	step.own[ST_STOPPED] = 1090 * MS;
 	step.stall = (struct stall_info){ .state = ST_STOPPED, .ns = 1090 * MS };
 	series_add(&s, &step);
-	s.p->steps[100].total = 1130 * MS;
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 1130 * MS), 0);
 	series_end(&s);
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_steps, 0);
@@ -631,8 +633,10 @@ static void test_long_disturbance(void **state)
 	}
 	add_usual(&s, 1000);
 	series_end(&s);
-	for (size_t i = 0; i < s.p->n_steps; i++) {
-		cause_find(s.p, &s.p->steps[i], &c);
+	for (size_t i = 0; i < s.p->steps.len; i++) {
+		const struct step step = steps_load(&s.p->steps, i);
+
+		cause_find(s.p, &step, &c);
 		assert_int_equal(c.where != WHERE_NONE, i >= 1000 && i < 1120);
 		found += c.where == WHERE_OWN && c.state == ST_RUNNABLE;
 	}
@@ -737,7 +741,7 @@ static void test_gap(void **state)
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.slow_steps, 0);
 	assert_int_equal(sum.slow_gaps, 1);
-	assert_int_equal(sum.slow[0].step->number, 100);
+	assert_int_equal(sum.slow[0].step, 100);
 	assert_near(sum.slow[0].cause.excess, 50 * MS);
 	assert_int_equal(sum.pauses, 1);
 	assert_int_equal(sum.tpot.n, 298);
@@ -809,9 +813,9 @@ static void test_lanes_of(bool contexts)
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
 	assert_int_equal(sum.tpot.n, 198);
 	assert_near(sum.tpot.p50, 41 * MS);
-	assert_int_equal(s.p->steps[0].lane, s.p->steps[99].lane);
-	assert_int_equal(s.p->steps[100].lane, s.p->steps[199].lane);
-	assert_true(s.p->steps[0].lane != s.p->steps[100].lane);
+	assert_int_equal(steps_get(&s.p->steps, 0, STEP_LANE), steps_get(&s.p->steps, 99, STEP_LANE));
+	assert_int_equal(steps_get(&s.p->steps, 100, STEP_LANE), steps_get(&s.p->steps, 199, STEP_LANE));
+	assert_true(steps_get(&s.p->steps, 0, STEP_LANE) != steps_get(&s.p->steps, 100, STEP_LANE));
 	summary_free(&sum);
 	model_free(&s.m);
 }
@@ -826,6 +830,7 @@ static void test_lanes(void **state)
 static void test_op(void **state)
 {
 	struct series s;
+	struct step slow;
 	struct op_time ops[2];
 	uint32_t op;
 	int64_t ns;
@@ -846,11 +851,12 @@ static void test_op(void **state)
 		assert_int_equal(process_add_ops(s.p, 1, step.number, ops, 1), 0); /* none */
 	}
 	series_end(&s);
-	assert_int_equal(cause_op(s.p, &s.p->steps[50], &op, &ns), 0);
+	slow = steps_load(&s.p->steps, 50);
+	assert_int_equal(cause_op(s.p, &slow, &op, &ns), 0);
 	assert_string_equal(model_text(&s.m, op), "soft_max");
 	assert_near(ns, 20 * MS);
 	for (int i = 0; i < 100; i++)
-		assert_int_equal(s.p->steps[i].n_ops, 2);
+		assert_int_equal(steps_get(&s.p->steps, (size_t)i, STEP_N_OPS), 2);
 	model_free(&s.m);
 }
 
@@ -871,10 +877,10 @@ static void test_recordings(void **state)
 	}
 	series_end(&s);
 	assert_int_equal(s.p->recordings, 2);
-	for (int i = 1; i < 20; i++)
-		assert_true(s.p->steps[i].at >= step_end(&s.p->steps[i - 1]));
-	assert_int_equal(s.p->steps[10].gap, -1);
-	assert_int_equal(s.p->steps[10].ts, 1 * MS);
+	for (size_t i = 1; i < 20; i++)
+		assert_true(steps_get(&s.p->steps, i, STEP_AT) >= steps_end(&s.p->steps, i - 1));
+	assert_int_equal(steps_get(&s.p->steps, 10, STEP_GAP), -1);
+	assert_int_equal(steps_get(&s.p->steps, 10, STEP_TS), 1 * MS);
 	model_free(&s.m);
 }
 

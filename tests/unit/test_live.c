@@ -188,7 +188,7 @@ static void test_run(void **state)
 	expected.steps = STEPS;
 	expected.max_workers = 1;
 	for (size_t i = 0; i < STEPS; i++) {
-		const struct step *s = &r.p->steps[i];
+		const struct step loaded = steps_load(&r.p->steps, i), *s = &loaded;
 
 		if (s->phase == r.names.decode)
 			expected.tokens++;

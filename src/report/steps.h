@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The steps of a process, kept by column: of each number as many bytes as its largest value needs, none where
+ * all steps have the same. A step takes some 60 bytes, where struct step has 550.
+ */
+#ifndef INFTRACE_REPORT_STEPS_H
+#define INFTRACE_REPORT_STEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "probe.h"
+
+/* The states of record.h, then what a writer put under names that this version does not know. */
+#define STATE_OTHER ST_MAX
+#define STATES (ST_MAX + 1)
+#define STATE_NONE STATES
+
+/* An interval in which a thread did not run. */
+struct stall_info {
+	int64_t ns, late;    /* late: from the wake-up to running */
+	uint32_t by, by_tid; /* who ran instead, or who woke it */
+	uint8_t state;       /* STATE_NONE: none */
+};
+
+struct step {
+	int64_t ts; /* from the start of the recording */
+	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
+	int64_t total;
+	int64_t gap; /* since the step before it in its lane; -1: none. Set by model_finish */
+	int64_t own[STATES], workers[STATES], workers_total;
+	struct stall_info stall;     /* the calling thread's longest */
+	struct stall_info straggler; /* of the thread that it waited for */
+	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
+	uint32_t straggler_tid, straggler_comm;
+	uint32_t number, tid, n_tokens, phase;
+	uint32_t recording; /* counted from 0 over all files */
+	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
+	uint64_t context;   /* of the engine; 0: not known */
+	uint32_t syscalls, faults_minor, faults_major, lost;
+	uint32_t n_workers, cpus_allowed; /* 0: not known */
+	int64_t cpu_limit;		  /* in thousandths of a CPU; 0: none, or not known */
+	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest first */
+	uint8_t n_behind, n_workers_behind;
+	uint32_t ops, n_ops; /* in the process' step_ops */
+	uint32_t typical;    /* in the process' typicals. Set by typical_find */
+	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
+	bool unfinished, began_before;
+};
+
+/* The columns: one for each number of struct step. */
+enum step_column {
+	STEP_TS,
+	STEP_AT,
+	STEP_TOTAL,
+	STEP_GAP,
+	STEP_OWN,
+	STEP_WORKERS = STEP_OWN + STATES,
+	STEP_WORKERS_TOTAL = STEP_WORKERS + STATES,
+	STEP_STALL,
+	STEP_STRAGGLER = STEP_STALL + 5,
+	STEP_HELD = STEP_STRAGGLER + 5,
+	STEP_STRAGGLER_TID,
+	STEP_STRAGGLER_COMM,
+	STEP_NUMBER,
+	STEP_TID,
+	STEP_N_TOKENS,
+	STEP_PHASE,
+	STEP_RECORDING,
+	STEP_LANE,
+	STEP_CONTEXT,
+	STEP_SYSCALLS,
+	STEP_FAULTS_MINOR,
+	STEP_FAULTS_MAJOR,
+	STEP_LOST,
+	STEP_N_WORKERS,
+	STEP_CPUS_ALLOWED,
+	STEP_CPU_LIMIT,
+	STEP_BEHIND,
+	STEP_N_BEHIND,
+	STEP_N_WORKERS_BEHIND,
+	STEP_OPS,
+	STEP_N_OPS,
+	STEP_TYPICAL,
+	STEP_ROWS,
+	STEP_UNFINISHED = STEP_ROWS + ROW_VALUES,
+	STEP_BEGAN_BEFORE,
+	STEP_COLUMNS,
+};
+
+struct column {
+	void *values;
+	int64_t same;  /* width 0: what all steps have */
+	uint8_t width; /* bytes of each value, which is signed */
+};
+
+struct steps {
+	struct column columns[STEP_COLUMNS];
+	size_t len, size;
+	struct step first;          /* what steps have in common, and more */
+	uint8_t wide[STEP_COLUMNS]; /* the columns that have values */
+	size_t n_wide;
+};
+
+void steps_free(struct steps *s);
+
+/* All of these return 0 or -ENOMEM, after which steps_free is the only thing to do. */
+int steps_add(struct steps *s, const struct step *step);
+int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
+/* Brings the steps in the order in which `order` names them: the one that is to come first first. */
+int steps_reorder(struct steps *s, const uint32_t *order);
+
+static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)
+{
+	const struct column *c = &s->columns[column];
+
+	switch (c->width) {
+	case 0:
+		return c->same;
+	case 1:
+		return ((const int8_t *)c->values)[i];
+	case 2:
+		return ((const int16_t *)c->values)[i];
+	case 4:
+		return ((const int32_t *)c->values)[i];
+	default:
+		return ((const int64_t *)c->values)[i];
+	}
+}
+
+static inline bool steps_all_zero(const struct steps *s, enum step_column column)
+{
+	return !s->columns[column].width && !s->columns[column].same;
+}
+
+/* All of a step. */
+struct step steps_load(const struct steps *s, size_t i);
+
+#endif
