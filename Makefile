@@ -2,7 +2,9 @@
 #
 #   make                 build/inftrace
 #   make check           unit tests (no root, no BPF); all tests: scripts/test
+#   make man             man pages and the bash completion, in build/man/
 #   make install PREFIX=/usr/local DESTDIR=
+#   make deb             build/inftrace_VERSION_ARCH.deb, for the Debian that it is made on
 #   make V=1             show the commands
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
@@ -91,18 +93,35 @@ check: $(O)/inftrace $(UNIT_BINS)
 lint-includes:
 	scripts/check-includes
 
-install: $(O)/inftrace
+$(O)/man/inftrace.1: $(O)/inftrace scripts/gen-man docs/environment.md
+	$(call say,MAN,$(@D))
+	$(Q)scripts/gen-man $< $(@D)
+
+man: $(O)/man/inftrace.1
+
+SHARE := $(DESTDIR)$(PREFIX)/share
+
+install: $(O)/inftrace man
 	install -D -m 755 $(O)/inftrace $(DESTDIR)$(PREFIX)/bin/inftrace
-	install -d $(DESTDIR)$(PREFIX)/share/inftrace/engines
-	install -m 644 engines/*.json $(DESTDIR)$(PREFIX)/share/inftrace/engines
+	install -d $(SHARE)/inftrace/engines $(SHARE)/man/man1
+	install -m 644 engines/*.json $(SHARE)/inftrace/engines
+	install -m 644 $(O)/man/*.1 $(SHARE)/man/man1
+	install -D -m 644 $(O)/man/inftrace.bash $(SHARE)/bash-completion/completions/inftrace
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/inftrace $(DESTDIR)$(PREFIX)/share/inftrace
+	rm -rf $(DESTDIR)$(PREFIX)/bin/inftrace $(SHARE)/inftrace $(SHARE)/man/man1/inftrace.1 \
+		$(SHARE)/man/man1/inftrace-*.1 $(SHARE)/bash-completion/completions/inftrace
+
+# A build of its own, since the place of the presets is compiled in.
+deb:
+	$(Q)rm -rf build-deb/root
+	$(Q)$(MAKE) --no-print-directory O=build-deb PREFIX=/usr DESTDIR=build-deb/root install
+	$(Q)scripts/make-deb build-deb/root build
 
 format:
 	clang-format -i $(SRCS) $(wildcard src/*.h src/*/*.h bpf/*.c bpf/*.h tests/unit/*.c)
 
 clean:
-	rm -rf build build-san
+	rm -rf build build-san build-deb
 
 -include $(OBJS:.o=.d) $(UNIT_BINS:=.d)
