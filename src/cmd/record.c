@@ -11,6 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/record_window.h"
 #include "record/environment.h"
+#include "record/run.h"
 #include "record/trigger.h"
 #include "util/log.h"
 #include "util/parse.h"

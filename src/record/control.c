@@ -12,7 +12,7 @@
 
 #include "record/flight.h"
 #include "record/output.h"
-#include "record/run.h"
+#include "util/clock.h"
 
 static void add_text(struct json_object *o, const char *key, const char *text)
 {
@@ -24,40 +24,14 @@ static void add_number(struct json_object *o, const char *key, uint64_t v)
 	json_object_object_add(o, key, json_object_new_int64((int64_t)v));
 }
 
-/* Clients have directories of their own. */
-static struct json_object *new_path(const char *name)
-{
-	char cwd[PATH_MAX], path[2 * PATH_MAX];
-
-	if (name[0] == '/' || !strcmp(name, "-") || !getcwd(cwd, sizeof(cwd)))
-		return json_object_new_string(name);
-	if (!strcmp(name, "."))
-		return json_object_new_string(cwd);
-	snprintf(path, sizeof(path), "%s/%s", cwd, strncmp(name, "./", 2) ? name : name + 2);
-	return json_object_new_string(path);
-}
-
-void run_file(struct run *r, const char *name, uint64_t bytes)
-{
-	struct json_object *f;
-
-	if (!r->files)
-		return;
-	f = json_object_new_object();
-	json_object_object_add(f, "name", new_path(name));
-	add_number(f, "bytes", bytes);
-	json_object_array_add(r->files, f);
-}
-
-static bool is_whole(const struct run *r)
+static bool is_whole(const struct run_control *r)
 {
 	return !record_by_time(r->o);
 }
 
 static int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run *r = arg;
-	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	struct run_control *r = arg;
 	char text[64];
 	int err;
 
@@ -65,28 +39,26 @@ static int on_start(void *arg, struct json_object *reply, char msg[CONTROL_MSG_M
 		snprintf(msg, CONTROL_MSG_MAX, "it records already; start is for --window and --window-flag");
 		return -EALREADY;
 	}
-	err = schedule_start(&r->schedule, now);
-	if (err < 0) {
+	err = windows_start(r->windows);
+	if (err == -ESHUTDOWN) {
 		snprintf(msg, CONTROL_MSG_MAX, "the recording is over");
 		return err;
 	}
-	if (!err)
-		err = run_schedule(r, now);
 	if (err < 0) {
 		snprintf(msg, CONTROL_MSG_MAX, "the window cannot be opened: %s", strerror(-err));
 		r->failed = err;
 		return err;
 	}
-	snprintf(text, sizeof(text), "window %u is open%s", r->w.number, err ? " already" : "");
+	snprintf(text, sizeof(text), "window %u is open%s", r->windows->number, err ? " already" : "");
 	add_text(reply, "message", text);
-	add_number(reply, "window", r->w.number);
+	add_number(reply, "window", r->windows->number);
 	return 0;
 }
 
 static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run *r = arg;
-	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	struct run_control *r = arg;
+	struct windows *w = r->windows;
 	char text[128];
 	int err = 0;
 
@@ -99,29 +71,29 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 		add_text(reply, "message", "the recording ends");
 		return 0;
 	}
-	if (schedule_stop(&r->schedule, now)) {
+	if (!w->open) {
 		snprintf(msg, CONTROL_MSG_MAX, "no window is open");
 		return -EALREADY;
 	}
-	r->files = json_object_new_array();
-	err = run_schedule(r, now);
-	json_object_object_add(reply, "files", r->files);
-	r->files = NULL;
+	w->files.list = json_object_new_array();
+	err = windows_stop(w);
+	json_object_object_add(reply, "files", w->files.list);
+	w->files.list = NULL;
 	if (err < 0) {
 		snprintf(msg, CONTROL_MSG_MAX, "the window's files are not complete: %s", strerror(-err));
 		r->failed = err;
 		return err;
 	}
-	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", r->w.number - 1,
-		(double)(r->w.totals.close_ns - r->w.totals.open_ns) / 1e9, r->w.totals.steps);
+	snprintf(text, sizeof(text), "window %u is closed: %.1f s, %" PRIu64 " steps", w->number - 1,
+		(double)(w->totals.close_ns - w->totals.open_ns) / 1e9, w->totals.steps);
 	add_text(reply, "message", text);
-	add_number(reply, "window", r->w.number - 1);
+	add_number(reply, "window", w->number - 1);
 	return 0;
 }
 
 static int on_dump(void *arg, uint64_t id, const char *reason, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run *r = arg;
+	struct run_control *r = arg;
 	int err;
 
 	(void)reply;
@@ -143,31 +115,31 @@ static void add_target(struct task *t, void *arg)
 }
 
 /* With --max-size the newest of its files. */
-static struct json_object *output_path(const struct run *r, size_t i, const char *first)
+static struct json_object *output_path(const struct run_control *r, size_t i, const char *first)
 {
-	const char *name = outputs_name(r->w.sink, i);
+	const char *name = outputs_name(r->windows->sink, i);
 
-	return new_path(name ? name : first);
+	return file_path_json(name ? name : first);
 }
 
 static void on_status(void *arg, struct json_object *reply)
 {
-	struct run *r = arg;
+	struct run_control *r = arg;
 	struct json_object *targets = json_object_new_array(), *outputs = json_object_new_array();
 	struct window_totals t;
 
-	run_totals(r, &t);
+	windows_totals(r->windows, &t);
 	add_number(reply, "pid", (uint64_t)getpid());
 	if (r->o->all)
 		json_object_object_add(reply, "all", json_object_new_boolean(true));
 	else
-		tasks_each_process(r->tasks, add_target, targets);
+		tasks_each_process(r->windows->c->tasks, add_target, targets);
 	json_object_object_add(reply, "targets", targets);
 	json_object_object_add(reply, "elapsed_s",
-		json_object_new_double((double)(clock_ns(CLOCK_BOOTTIME) - r->begun_ns) / 1e9));
+		json_object_new_double((double)(clock_boot_ns() - r->begun_ns) / 1e9));
 	if (!r->recorder) {
-		add_text(reply, "window", r->w.open ? "open" : "closed");
-		add_number(reply, "number", r->w.number);
+		add_text(reply, "window", r->windows->open ? "open" : "closed");
+		add_number(reply, "number", r->windows->number);
 	}
 	add_number(reply, "steps", t.steps);
 	add_number(reply, "records", total_of(t.records));
@@ -177,7 +149,7 @@ static void on_status(void *arg, struct json_object *reply)
 	if (r->o->profile)
 		json_object_array_add(outputs, output_path(r, r->o->n_outputs, r->o->profile));
 	if (record_by_time(r->o))
-		json_object_object_add(reply, "output_dir", new_path(r->o->output_dir));
+		json_object_object_add(reply, "output_dir", file_path_json(r->o->output_dir));
 	json_object_object_add(reply, "outputs", outputs);
 	if (r->recorder)
 		recorder_status(r->recorder, reply);
@@ -186,7 +158,7 @@ static void on_status(void *arg, struct json_object *reply)
 /* The first trace that is a file. Not by its name: that may be another file's by now. */
 static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
-	struct run *r = arg;
+	struct run_control *r = arg;
 	int fd = -ENOENT;
 
 	if (record_by_time(r->o)) {
@@ -195,8 +167,8 @@ static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[C
 			r->o->output_dir);
 		return -EINVAL;
 	}
-	for (size_t i = 0; i < r->o->n_outputs && r->w.sink; i++) {
-		fd = outputs_reopen(r->w.sink, i);
+	for (size_t i = 0; i < r->o->n_outputs && r->windows->sink; i++) {
+		fd = outputs_reopen(r->windows->sink, i);
 		if (fd == -ENOENT)
 			continue;
 		if (fd < 0)
@@ -209,7 +181,7 @@ static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[C
 	return fd;
 }
 
-void run_control(struct run *r)
+void run_control_open(struct run_control *r)
 {
 	static const struct control_ops ops = {
 		.start = on_start,
@@ -220,4 +192,9 @@ void run_control(struct run *r)
 	};
 
 	control_new(&ops, r, NULL, &r->control);
+}
+
+void run_control_done(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
+{
+	control_done(((struct run_control *)arg)->control, id, err, reply, msg);
 }

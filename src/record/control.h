@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a run does for clients of its control socket. */
+/* What a run does for clients of its control socket: start, stop, dump, status. */
 #ifndef INFTRACE_RECORD_CONTROL_H
 #define INFTRACE_RECORD_CONTROL_H
 
-#include <stdint.h>
-
 #include "io/control.h"
+#include "record/flight.h"
+#include "record/windows.h"
 
-struct run;
+struct run_control {
+	/* to be set by whoever makes it */
+	const struct record_options *o;
+	struct windows *windows;
+	struct recorder *recorder; /* NULL: no --flight-recorder */
+	uint64_t begun_ns;	   /* of the run */
 
-/* Opens the socket; a run can do without. */
-void run_control(struct run *r);
+	bool stop;  /* a client ends the run */
+	int failed; /* of what a client asked for; it ends the run */
+	struct control *control; /* NULL: there is no socket, and the run does without */
+};
 
-/* The window has left a file: whoever closes it is told. */
-void run_file(struct run *r, const char *name, uint64_t bytes);
+void run_control_open(struct run_control *r);
+
+/* For struct recorder_config; arg: the run_control. */
+void run_control_done(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
 
 #endif

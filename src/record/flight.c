@@ -11,13 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/control.h"
-#include "record/control.h"
+#include "record/files.h"
 #include "record/flight_store.h"
 #include "record/in_flight.h"
 #include "record/output.h"
-#include "record/run.h"
 #include "record/trigger.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define BYTES_MAX (UINT64_C(1) << 30)
@@ -41,12 +40,14 @@ struct request {
 };
 
 struct recorder {
-	struct run *r;
+	struct sink sink; /* for the records of the window */
+	struct recorder_config c;
 	struct flight *flight;
 	struct request requests[REQUESTS_MAX]; /* the first is under way while `dumping` */
 	size_t n_requests;
 	struct loss losses[LOSSES_MAX]; /* the newest, a ring */
 	uint64_t n_losses;
+	uint64_t lost; /* records of all kinds */
 	uint32_t dumps, failed;
 	bool ending;   /* no further requests */
 	bool given_up; /* the user waits no longer for the disk */
@@ -54,8 +55,9 @@ struct recorder {
 	bool dumping;
 	struct flight_dump dump;
 	struct recording rec;
-	struct sink *sink; /* of a batch of processes */
-	bool written;		 /* all of the batch, as far as it is known before the end */
+	struct sink *out; /* of a batch of processes */
+	struct left_files files;
+	bool written; /* all of the batch, as far as it is known before the end */
 	uint32_t *tgids;
 	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
 	size_t *batches, n_batches, batch; /* where each ends */
@@ -64,51 +66,6 @@ struct recorder {
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
 };
-
-/* What a time takes is not known: at most this. */
-static uint64_t memory_share(void)
-{
-	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
-
-	return bytes < BYTES_MAX ? bytes : BYTES_MAX;
-}
-
-int recorder_new(struct run *r, struct recorder **ret_recorder)
-{
-	struct recorder *rec = calloc(1, sizeof(*rec));
-	const struct record_options *o = r->o;
-	uint64_t bytes = o->flight_bytes ? o->flight_bytes : memory_share();
-	int err;
-
-	if (!rec)
-		return -ENOMEM;
-	/* what a dump needs is given back behind it, and not kept for the next */
-	mallopt(M_MMAP_THRESHOLD, 64 << 10);
-	rec->r = r;
-	err = flight_new(bytes, o->flight_ns, r->tasks, &rec->flight);
-	if (err)
-		log_error("--flight-recorder: cannot have %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
-	else if (o->triggers)
-		err = trigger_start(o->triggers, &r->probes, o->trigger_cooldown_ns, o->max_dumps);
-	if (err) {
-		recorder_free(rec);
-		return err;
-	}
-	*ret_recorder = rec;
-	return 0;
-}
-
-void recorder_free(struct recorder *rec)
-{
-	if (!rec)
-		return;
-	sink_close(rec->sink, NULL);
-	flight_free(rec->flight);
-	in_flight_free(rec->open);
-	free(rec->tgids);
-	free(rec->batches);
-	free(rec);
-}
 
 /* ---- asking for a dump ---- */
 
@@ -126,7 +83,7 @@ static int request(struct recorder *rec, const char *reason, uint64_t id, uint64
 
 int recorder_request(struct recorder *rec, const char *reason, uint64_t id)
 {
-	return request(rec, reason, id, clock_ns(CLOCK_BOOTTIME));
+	return request(rec, reason, id, clock_boot_ns());
 }
 
 static void fire(struct recorder *rec, const struct trigger_hit *hit)
@@ -135,28 +92,101 @@ static void fire(struct recorder *rec, const struct trigger_hit *hit)
 		log_warn("too many dumps wait already; none for %s", hit->reason);
 }
 
-void recorder_record(struct recorder *rec, const struct rec_hdr *h, size_t size)
+static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size)
 {
-	struct trigger_set *triggers = rec->r->o->triggers;
+	struct recorder *rec = (struct recorder *)s;
+	struct trigger_set *triggers = rec->c.o->triggers;
 
 	flight_append(rec->flight, h, size);
 	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST))
 		fire(rec, trigger_record(triggers, h));
 }
 
-void recorder_settled(struct recorder *rec)
+static void recorder_settled(struct sink *s)
 {
-	if (rec->r->o->triggers)
-		fire(rec, trigger_settled(rec->r->o->triggers));
+	struct recorder *rec = (struct recorder *)s;
+
+	if (rec->c.o->triggers)
+		fire(rec, trigger_settled(rec->c.o->triggers));
 }
 
-void recorder_loss(struct recorder *rec, const struct loss *l)
+static void recorder_loss(struct sink *s, const struct loss *l)
 {
-	struct trigger_set *triggers = rec->r->o->triggers;
+	struct recorder *rec = (struct recorder *)s;
+	struct trigger_set *triggers = rec->c.o->triggers;
 
 	rec->losses[rec->n_losses++ % LOSSES_MAX] = *l;
+	rec->lost += total_of(l->count);
 	if (triggers)
-		fire(rec, trigger_loss(triggers, total_of(rec->r->w.totals.lost), l->to_ns));
+		fire(rec, trigger_loss(triggers, rec->lost, l->to_ns));
+}
+
+/* The window is over; what was kept goes with recorder_free(). */
+static int recorder_close(struct sink *s, const struct window_totals *t)
+{
+	(void)s;
+	(void)t;
+	return 0;
+}
+
+static const struct sink_ops recorder_ops = {
+	.record = recorder_record,
+	.loss = recorder_loss,
+	.settled = recorder_settled,
+	.close = recorder_close,
+};
+
+/* ---- made and freed ---- */
+
+/* A time limit implies no size, so cap the memory. */
+static uint64_t memory_share(void)
+{
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+
+	return bytes < BYTES_MAX ? bytes : BYTES_MAX;
+}
+
+int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder)
+{
+	struct recorder *rec = calloc(1, sizeof(*rec));
+	const struct record_options *o = c->o;
+	uint64_t bytes = o->flight_bytes ? o->flight_bytes : memory_share();
+	int err;
+
+	if (!rec)
+		return -ENOMEM;
+	/* what a dump needs is given back behind it, and not kept for the next */
+	mallopt(M_MMAP_THRESHOLD, 64 << 10);
+	rec->sink.ops = &recorder_ops;
+	rec->c = *c;
+	err = flight_new(bytes, o->flight_ns, c->capture->tasks, &rec->flight);
+	if (err)
+		log_error("--flight-recorder: cannot have %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
+	else if (o->triggers)
+		err = trigger_start(o->triggers, &c->capture->probes, o->trigger_cooldown_ns, o->max_dumps);
+	if (err) {
+		recorder_free(rec);
+		return err;
+	}
+	*ret_recorder = rec;
+	return 0;
+}
+
+struct sink *recorder_sink(struct recorder *rec)
+{
+	return &rec->sink;
+}
+
+void recorder_free(struct recorder *rec)
+{
+	if (!rec)
+		return;
+	sink_close(rec->out, NULL);
+	flight_free(rec->flight);
+	in_flight_free(rec->open);
+	free(rec->tgids);
+	free(rec->batches);
+	free(rec);
 }
 
 /* ---- spans in flight ---- */
@@ -168,7 +198,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	/* a request ends with the last that was seen of it: this one waits for an answer */
 	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END && size <= sizeof(waits)) {
 		memcpy(&waits, h, size);
-		waits.h.dur_ns = clock_ns(CLOCK_BOOTTIME) - h->start_ns;
+		waits.h.dur_ns = clock_boot_ns() - h->start_ns;
 		h = &waits.h;
 	}
 	in_flight_add(h, size, arg);
@@ -188,7 +218,7 @@ static int look_at_threads(struct recorder *rec)
 
 	if (err)
 		return err;
-	err = session_peek(rec->r->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
+	err = session_peek(rec->c.capture->session, keep_open, in_flight_end_thread, rec->open) ?: in_flight_error(rec->open);
 	if (err)
 		log_warn("spans that are still open are missing in the dump: %s", strerror(-err));
 	in_flight_ready(rec->open);
@@ -273,7 +303,7 @@ static int make_batches(struct recorder *rec, const struct process_list *p)
 	if (!rec->tgids || !rec->batches)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->n; i++) {
-		uint64_t cost = cost_of(rec->r->o, p->list[i].records);
+		uint64_t cost = cost_of(rec->c.o, p->list[i].records);
 
 		rec->tgids[i] = p->list[i].tgid;
 		if (i > begin && (bytes + cost > BATCH_BYTES || i - begin == BATCH_MAX)) {
@@ -292,7 +322,7 @@ static int plan_batches(struct recorder *rec)
 	int err;
 
 	rec->n_batches = 1;
-	if (rec->r->o->all)
+	if (rec->c.o->all)
 		return 0;
 	rec->n_batches = 0;
 	err = flight_dump_processes(rec->flight, &p.list, &p.n);
@@ -307,15 +337,15 @@ static int plan_batches(struct recorder *rec)
 
 static int open_batch(struct recorder *rec)
 {
-	const struct record_options *o = rec->r->o;
+	const struct record_options *o = rec->c.o;
 	size_t from = rec->batch ? rec->batches[rec->batch - 1] : 0;
 
 	rec->rec.tasks = rec->dump.names;
 	rec->newest_ns = rec->settled_ns = rec->rec.start_boot_ns;
 	rec->written = false;
 	if (o->all)
-		return outputs_open(o, &rec->rec, &rec->sink);
-	return outputs_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->sink);
+		return outputs_open(o, &rec->rec, &rec->out);
+	return outputs_open_of(o, &rec->rec, rec->tgids + from, rec->batches[rec->batch] - from, &rec->out);
 }
 
 /* ---- a dump ---- */
@@ -354,18 +384,18 @@ static void write_record(struct recorder *rec, const struct rec_hdr *h, size_t s
 {
 	uint64_t end = h->start_ns + h->dur_ns;
 
-	if (!sink_wants(rec->sink, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
+	if (!sink_wants(rec->out, h) || (h->kind == REC_TASK && h->id == TASK_STRANGER))
 		return;
-	h = run_whole(rec->r, with_mark(rec, h, size), size);
-	probe_table_use(&rec->r->probes, h->tgid);
+	h = with_strings(&rec->c.capture->probes, with_mark(rec, h, size), &size);
+	probe_table_use(&rec->c.capture->probes, h->tgid);
 	rec->totals.records[h->kind]++;
 	rec->totals.steps += h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START);
-	sink_record(rec->sink, h, size);
+	sink_record(rec->out, h, size);
 	if (end > rec->newest_ns)
 		rec->newest_ns = end;
 	if (rec->newest_ns - rec->settled_ns < SETTLED_NS)
 		return;
-	sink_settled(rec->sink);
+	sink_settled(rec->out);
 	rec->settled_ns = rec->newest_ns;
 }
 
@@ -379,18 +409,14 @@ static void on_dump(const struct rec_hdr *h, size_t size, void *arg)
 
 static void add_file(const char *name, uint64_t bytes, void *arg)
 {
-	struct run *r = arg;
-
-	r->w.files++;
-	r->w.file_bytes += bytes;
 	log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
-	run_file(r, name, bytes);
+	left_files_add(&((struct recorder *)arg)->files, name, bytes);
 }
 
 /* Its clocks: its zero is the horizon. */
 static void set_recording(struct recorder *rec)
 {
-	const struct recording *run = &rec->r->w.rec;
+	const struct recording *run = rec->c.rec;
 	uint64_t start = rec->dump.horizon_ns, later;
 
 	if (start < run->start_boot_ns)
@@ -398,6 +424,7 @@ static void set_recording(struct recorder *rec)
 	later = start - run->start_boot_ns;
 	rec->rec = *run;
 	rec->rec.on_file = add_file;
+	rec->rec.on_file_arg = rec;
 	rec->rec.start_boot_ns = start;
 	rec->rec.start_mono_ns += later;
 	rec->rec.start_real_ns += later;
@@ -427,7 +454,7 @@ static void count_loss(struct recorder *rec, const struct loss *l)
 
 static void write_loss(struct recorder *rec, const struct loss *l)
 {
-	sink_loss(rec->sink, l);
+	sink_loss(rec->out, l);
 }
 
 /* What is in the rings belongs to the time before the trigger. */
@@ -436,24 +463,21 @@ static int drain_all(struct recorder *rec)
 	int more = 1;
 
 	for (int i = 0; i < DRAINS_MAX && more > 0; i++)
-		more = session_drain(rec->r->session);
+		more = session_drain(rec->c.capture->session);
 	return more < 0 ? more : 0;
 }
 
 static int begin(struct recorder *rec)
 {
-	struct run *r = rec->r;
-	uint64_t now = clock_ns(CLOCK_BOOTTIME);
+	uint64_t now = clock_boot_ns();
 	int err;
 
-	r->w.files = 0;
-	r->w.file_bytes = 0;
-	r->files = json_object_new_array();
+	rec->files = (struct left_files){ .list = json_object_new_array() };
 	err = look_at_threads(rec) ?: drain_all(rec);
 	if (err)
 		return err;
-	run_check_loss(r, clock_ns(CLOCK_BOOTTIME));
-	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, r->tasks, &rec->dump);
+	intake_check_loss(rec->c.in, clock_boot_ns());
+	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, rec->c.capture->tasks, &rec->dump);
 	if (err)
 		return err;
 	rec->dumping = true;
@@ -465,15 +489,15 @@ static int begin(struct recorder *rec)
 	err = plan_batches(rec) ?: open_batch(rec);
 	if (err)
 		return err;
-	rec->totals.open_cost_ns = clock_ns(CLOCK_BOOTTIME) - now;
+	rec->totals.open_cost_ns = clock_boot_ns() - now;
 	return 0;
 }
 
 /* Whether or not it was written. */
 static void end(struct recorder *rec)
 {
-	sink_close(rec->sink, NULL);
-	rec->sink = NULL;
+	sink_close(rec->out, NULL);
+	rec->out = NULL;
 	flight_dump_end(rec->flight);
 	rec->dumping = rec->written = false;
 	in_flight_free(rec->open);
@@ -489,7 +513,6 @@ static void end(struct recorder *rec)
 /* Tells the client, if one waits, and goes on to the next request. */
 static void answer(struct recorder *rec, int err)
 {
-	struct run *r = rec->r;
 	struct request *q = &rec->requests[0];
 	struct json_object *reply = NULL;
 	char text[REASON_MAX + 128];
@@ -502,20 +525,20 @@ static void answer(struct recorder *rec, int err)
 		snprintf(text, sizeof(text),
 			"dump %u (%s): the last %.1f s, %" PRIu64 " records, %u files in %s (%.1f MB), written in %.1f s",
 			rec->dumps, q->reason, (double)(rec->totals.close_ns - rec->totals.open_ns) / 1e9,
-			total_of(rec->totals.records), r->w.files, r->o->output_dir, (double)r->w.file_bytes / 1e6,
-			(double)(clock_ns(CLOCK_BOOTTIME) - rec->begun_ns) / 1e9);
+			total_of(rec->totals.records), rec->files.n, rec->c.o->output_dir, (double)rec->files.bytes / 1e6,
+			(double)(clock_boot_ns() - rec->begun_ns) / 1e9);
 		log_info("%s", text);
 	}
 	if (q->id && !err) {
 		reply = json_object_new_object();
 		json_object_object_add(reply, "message", json_object_new_string(text));
-		json_object_object_add(reply, "files", r->files);
+		json_object_object_add(reply, "files", rec->files.list);
 	} else {
-		json_object_put(r->files);
+		json_object_put(rec->files.list);
 	}
-	r->files = NULL;
+	rec->files.list = NULL;
 	if (q->id)
-		control_done(r->control, q->id, err, reply, err ? text : NULL);
+		rec->c.done(q->id, err, reply, err ? text : NULL, rec->c.done_arg);
 	rec->n_requests--;
 	memmove(rec->requests, rec->requests + 1, rec->n_requests * sizeof(*rec->requests));
 }
@@ -541,9 +564,9 @@ static void write_end(struct recorder *rec)
 	in_flight_each(rec->open, on_open, rec);
 	each_loss(rec, write_loss);
 	/* twice: the first says that what was sent before the one before it is here */
-	sink_settled(rec->sink);
-	sink_settled(rec->sink);
-	sink_mark(rec->sink, &m);
+	sink_settled(rec->out);
+	sink_settled(rec->out);
+	sink_mark(rec->out, &m);
 	rec->written = true;
 }
 
@@ -552,11 +575,11 @@ static int write_some(struct recorder *rec, uint64_t until)
 {
 	int err = 0, more = 1;
 
-	while (more && !err && clock_ns(CLOCK_BOOTTIME) < until && sink_pending(rec->sink) < PENDING_MAX) {
+	while (more && !err && clock_boot_ns() < until && sink_pending(rec->out) < PENDING_MAX) {
 		more = flight_dump_next(rec->flight, on_dump, rec, SLICE_RECORDS);
 		if (!more)
 			write_end(rec);
-		err = sink_flush(rec->sink);
+		err = sink_flush(rec->out);
 	}
 	return err;
 }
@@ -564,12 +587,12 @@ static int write_some(struct recorder *rec, uint64_t until)
 /* Its files are complete; on to the next batch. Returns 1 when there is none. */
 static int close_batch(struct recorder *rec)
 {
-	uint64_t before = clock_ns(CLOCK_BOOTTIME);
+	uint64_t before = clock_boot_ns();
 	int err;
 
 	rec->totals.close_cost_ns = before - rec->begun_ns;
-	err = sink_close(rec->sink, &rec->totals);
-	rec->sink = NULL;
+	err = sink_close(rec->out, &rec->totals);
+	rec->out = NULL;
 	if (err)
 		return err;
 	if (++rec->batch == rec->n_batches)
@@ -588,14 +611,14 @@ static int work(struct recorder *rec, uint64_t until)
 	else if (!rec->written)
 		err = write_some(rec, until);
 	else
-		err = sink_flush(rec->sink);
+		err = sink_flush(rec->out);
 	if (err) {
 		rec->totals.cut = true;
-		sink_close(rec->sink, &rec->totals);
-		rec->sink = NULL;
+		sink_close(rec->out, &rec->totals);
+		rec->out = NULL;
 		return err;
 	}
-	if (!rec->written || sink_pending(rec->sink))
+	if (!rec->written || sink_pending(rec->out))
 		return 0;
 	return close_batch(rec);
 }
@@ -621,7 +644,7 @@ int recorder_round(struct recorder *rec, uint64_t now_ns)
 
 bool recorder_busy(const struct recorder *rec)
 {
-	uint64_t pending = rec->sink ? sink_pending(rec->sink) : 0;
+	uint64_t pending = rec->out ? sink_pending(rec->out) : 0;
 
 	return rec->n_requests && (rec->written ? !pending : pending < PENDING_MAX);
 }
@@ -642,17 +665,17 @@ static bool is_interrupted(void)
 
 void recorder_finish(struct recorder *rec)
 {
-	uint64_t pending, before = 0, moved_ns = clock_ns(CLOCK_BOOTTIME), now;
+	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
 
 	/* the end of the last target may be known from /proc, and its record still on the way */
 	drain_all(rec);
-	recorder_settled(rec);
+	recorder_settled(&rec->sink);
 	rec->ending = true;
 	while (rec->n_requests) {
-		session_drain(rec->r->session);
-		now = clock_ns(CLOCK_BOOTTIME);
+		session_drain(rec->c.capture->session);
+		now = clock_boot_ns();
 		recorder_round(rec, now);
-		pending = rec->sink ? sink_pending(rec->sink) : 0;
+		pending = rec->out ? sink_pending(rec->out) : 0;
 		if (pending != before || !recorder_waits(rec))
 			moved_ns = now;
 		before = pending;
@@ -661,14 +684,14 @@ void recorder_finish(struct recorder *rec)
 		rec->given_up = is_interrupted() && now - moved_ns > STALLED_NS;
 		usleep(WAIT_US);
 	}
-	if (rec->r->o->triggers)
-		trigger_summary(rec->r->o->triggers);
+	if (rec->c.o->triggers)
+		trigger_summary(rec->c.o->triggers);
 }
 
 void recorder_status(const struct recorder *rec, struct json_object *reply)
 {
 	struct json_object *o = json_object_new_object();
-	uint64_t now = clock_ns(CLOCK_BOOTTIME), from = rec->r->w.rec.start_boot_ns;
+	uint64_t now = clock_boot_ns(), from = rec->c.rec->start_boot_ns;
 	struct flight_stats st;
 
 	flight_get_stats(rec->flight, &st);

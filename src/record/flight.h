@@ -7,19 +7,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sink/sink.h"
+#include "record/intake.h"
+#include "record/options.h"
 
 struct json_object;
 struct recorder;
-struct run;
 
-int recorder_new(struct run *r, struct recorder **ret_recorder);
+struct recorder_config {
+	const struct record_options *o;
+	struct capture *capture;
+	struct intake *in;
+	const struct recording *rec; /* of the window whose sink the recorder is */
+	/* A dump that a client waits for is done, or not, with a line that says why. Takes over the reply. */
+	void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
+	void *done_arg;
+};
+
+int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder);
 void recorder_free(struct recorder *rec);
 
-void recorder_record(struct recorder *rec, const struct rec_hdr *h, size_t size);
-/* See struct sink_ops. */
-void recorder_settled(struct recorder *rec);
-void recorder_loss(struct recorder *rec, const struct loss *l);
+/* What takes the records of the window. It belongs to the recorder: to close it does nothing. */
+struct sink *recorder_sink(struct recorder *rec);
 
 /* Asks for a dump. It begins with the next round, or when the one under way is over. id: of a client
  * of the control socket, told when it is done; 0: none. -EBUSY: too many wait. */

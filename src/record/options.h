@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* inftrace record: the options (record.c), the outputs (record_out.c) and the run (record_run.c). */
+/* What a recording is to be: what commands make of their options, and all that a run is told. */
 #ifndef INFTRACE_RECORD_OPTIONS_H
 #define INFTRACE_RECORD_OPTIONS_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "io/writer.h"
-#include "sink/sink.h"
 
 enum event {
 	EVENT_SCHED = 1 << 0,
@@ -29,26 +27,8 @@ enum event {
 #define OUTPUTS_MAX 8
 #define FORMATS_MAX 4
 
-struct session;
 struct trigger_set;
 struct view;
-
-struct view_ops {
-	/* The recording has begun: its records go to the sink as well. Prints one line on failure. */
-	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
-	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
-	int (*round)(struct view *v, uint64_t now_ns);
-	void (*signal)(struct view *v, int signo);
-};
-
-/* Shows a recording while it runs, in place of messages: inftrace top. */
-struct view {
-	const struct view_ops *ops;
-	int fd;		    /* to be polled for input; -1: none */
-	sigset_t signals;   /* that it is told of */
-	int command_fds[3]; /* for command_spawn_with() */
-	struct session *session; /* before open() */
-};
 
 struct record_options {
 	pid_t *pids;
@@ -90,10 +70,15 @@ struct record_options {
 	struct writer_floor min_free;
 };
 
+static inline bool record_is_flight(const struct record_options *o)
+{
+	return o->flight_bytes || o->flight_ns;
+}
+
 /* The files are named by time, a trace and a profile for each process: windows, the flight recorder. */
 static inline bool record_by_time(const struct record_options *o)
 {
-	return o->window_flag || o->window_spec || o->flight_bytes || o->flight_ns;
+	return o->window_flag || o->window_spec || record_is_flight(o);
 }
 
 static inline bool record_wants_trace(const struct record_options *o)
@@ -106,6 +91,7 @@ static inline bool record_wants_profile(const struct record_options *o)
 	return o->profile || record_by_time(o);
 }
 
+struct probe_table;
 struct session_config;
 
 /* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
@@ -121,8 +107,5 @@ int events_parse(const char *list, unsigned int *ret_events);
 /* What the events, the outputs and the function probes want kept and sent. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
-
-/* Runs the recording. Returns an exit code. */
-int record_run(struct record_options *o);
 
 #endif

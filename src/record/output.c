@@ -13,6 +13,7 @@
 #include "io/writer.h"
 #include "record/out_file.h"
 #include "record/rotate.h"
+#include "record/view.h"
 #include "sink/by_process.h"
 #include "sink/tee.h"
 #include "util/log.h"

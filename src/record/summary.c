@@ -6,91 +6,92 @@
 
 #include "engine/check.h"
 #include "engine/spec.h"
-#include "record/run.h"
+#include "record/summary.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
 
 /* What to do about records that were lost. */
-static const char *lost_why(const struct run *r, char *buf, size_t size)
+static const char *lost_why(const struct intake *in, char *buf, size_t size)
 {
-	if (!r->dropped)
+	if (!in->dropped)
 		return "a larger --ring-size or fewer -e keeps up";
 	snprintf(buf, size, "a file was written or a pipe was read too slowly for %" PRIu64 " of them; .json.gz or fewer -e writes less",
-		r->dropped);
+		in->dropped);
 	return buf;
 }
 
-static void summarise_counts(const struct run *r)
+static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 {
 	/* 0: no window was opened */
-	uint64_t end = r->whole.close_ns ? r->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
+	uint64_t end = w->whole.close_ns ? w->whole.close_ns : clock_ns(CLOCK_BOOTTIME);
 	char why[160];
 	char line[512] = "";
 	size_t n = 0;
 
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (r->whole.records[k] && k != REC_MAPPED)
+		if (w->whole.records[k] && k != REC_MAPPED)
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				r->whole.records[k], rec_kind_name((enum rec_kind)k));
+				w->whole.records[k], rec_kind_name((enum rec_kind)k));
 	}
-	log_info("%.1f s, %s", (double)(end - r->begun_ns) / 1e9,
+	log_info("%.1f s, %s", (double)(end - begun_ns) / 1e9,
 		n ? line : "no records");
 	n = 0;
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (r->whole.lost[k])
+		if (w->whole.lost[k])
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
-				r->whole.lost[k], rec_kind_name((enum rec_kind)k));
+				w->whole.lost[k], rec_kind_name((enum rec_kind)k));
 	}
 	if (n)
-		log_warn("lost %s: %s", line, lost_why(r, why, sizeof(why)));
+		log_warn("lost %s: %s", line, lost_why(w->in, why, sizeof(why)));
 }
 
 /* The places of a USDT probe are one probe, and the first of them stands for all. */
-static bool never_hit(const struct run *r, uint32_t i)
+static bool never_hit(const struct capture *c, uint32_t i)
 {
-	const struct probe_spec *specs = r->probes.specs, *s = &specs[i];
+	const struct probe_spec *specs = c->probes.specs, *s = &specs[i];
 
-	if (!s->attached || session_probe_hit(r->session, i))
+	if (!s->attached || session_probe_hit(c->session, i))
 		return false;
-	for (uint32_t k = 0; s->is_usdt && k < r->probes.n; k++) {
+	for (uint32_t k = 0; s->is_usdt && k < c->probes.n; k++) {
 		if (k != i && specs[k].from == s->from && !strcmp(specs[k].symbol, s->symbol) &&
-			(k < i || session_probe_hit(r->session, k)))
+			(k < i || session_probe_hit(c->session, k)))
 			return false;
 	}
 	return true;
 }
 
 /* A glob may stand for thousands of functions, most of which are not in use. */
-static void summarise_glob(const struct run *r, uint32_t glob)
+static void summarise_glob(const struct capture *c, uint32_t glob)
 {
-	const struct probe_spec *specs = r->probes.specs;
+	const struct probe_spec *specs = c->probes.specs;
 	uint32_t never = 0;
 
-	for (uint32_t i = 0; i < r->probes.n; i++)
-		never += specs[i].from == glob + 1 && never_hit(r, i);
+	for (uint32_t i = 0; i < c->probes.n; i++)
+		never += specs[i].from == glob + 1 && never_hit(c, i);
 	if (never > NEVER_HIT_NAMED && log_level() < 1) {
 		log_info("%s: %u functions attached, %u of them never hit; -v names them",
 			specs[glob].symbol, specs[glob].attached, never);
 		return;
 	}
-	for (uint32_t i = 0; i < r->probes.n; i++) {
-		if (specs[i].from == glob + 1 && never_hit(r, i))
+	for (uint32_t i = 0; i < c->probes.n; i++) {
+		if (specs[i].from == glob + 1 && never_hit(c, i))
 			log_info("%s: attached, never hit", specs[i].symbol);
 	}
 }
 
-static void summarise_probes(const struct run *r)
+static void summarise_probes(const struct capture *c)
 {
-	for (uint32_t i = 0; i < r->probes.n; i++) {
-		const struct probe_spec *s = &r->probes.specs[i];
+	for (uint32_t i = 0; i < c->probes.n; i++) {
+		const struct probe_spec *s = &c->probes.specs[i];
 
 		if (s->from)
 			continue;
 		if (s->attached && (s->is_glob || s->is_usdt))
-			summarise_glob(r, i);
-		else if (never_hit(r, i))
+			summarise_glob(c, i);
+		else if (never_hit(c, i))
 			log_info("%s: attached, never hit", s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
 			log_warn("%s: no file that the targets mapped has this %s", s->span_name ? s->span_name : s->symbol,
@@ -100,9 +101,9 @@ static void summarise_probes(const struct run *r)
 	}
 }
 
-static void summarise_oddities(const struct run *r)
+static void summarise_oddities(const struct capture *c)
 {
-	const volatile struct inf_stats *st = session_stats(r->session);
+	const volatile struct inf_stats *st = session_stats(c->session);
 	const struct {
 		uint64_t n;
 		const char *text;
@@ -128,11 +129,13 @@ static void summarise_oddities(const struct run *r)
 	}
 }
 
-void run_summary(const struct run *r)
+void record_summary(const struct windows *w, uint64_t begun_ns)
 {
-	summarise_counts(r);
-	summarise_probes(r);
-	check_summary(&r->probes);
-	summarise_oddities(r);
-	follow_summary(r->follow);
+	const struct capture *c = w->c;
+
+	summarise_counts(w, begun_ns);
+	summarise_probes(c);
+	check_summary(&c->probes);
+	summarise_oddities(c);
+	follow_summary(c->follow);
 }

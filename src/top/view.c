@@ -11,6 +11,8 @@
 
 #include "capture/session.h"
 #include "io/writer.h"
+#include "record/run.h"
+#include "record/view.h"
 #include "target/process.h"
 #include "top/live_sink.h"
 #include "top/screen.h"

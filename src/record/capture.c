@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/capture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "capture/features.h"
+#include "engine/inspector.h"
+#include "engine/spec.h"
+#include "util/log.h"
+
+int capture_check(struct capture *c)
+{
+	struct features f;
+	char why[512];
+	int err;
+
+	err = features_probe_fast(&f);
+	if (!err)
+		err = features_require(&f, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why), "cannot look at the kernel: %s", strerror(-err));
+	if (err) {
+		log_error("%s", why);
+		return err == -EPERM ? err : -EOPNOTSUPP;
+	}
+	c->uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
+	/* in a pid namespace the records have other pids than the links would need */
+	c->uprobe_multi_pid = features_have(&f, FEATURE_UPROBE_MULTI_PID) && !f.pid_ns;
+	return 0;
+}
+
+static int load_probes(struct capture *c, const struct record_options *o)
+{
+	int err = 0;
+
+	c->probes.op_detail = o->op_detail;
+	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o)) {
+		if (!strcmp(o->engine, "auto"))
+			err = engine_load_all(&c->probes);
+		else if (strcmp(o->engine, "none"))
+			err = engine_load(&c->probes, o->engine);
+	}
+	for (size_t i = 0; i < o->n_uprobes && !err; i++)
+		err = probe_table_add_option(&c->probes, o->uprobes[i]);
+	return err;
+}
+
+int capture_prepare(struct capture *c, const struct record_options *o)
+{
+	int err = load_probes(c, o) ?: tasks_new(&c->tasks);
+
+	if (!err) {
+		c->handles = handles_new();
+		err = c->handles ? 0 : -ENOMEM;
+	}
+	if (!err && record_wants_profile(o))
+		err = metadata_new(o, &c->probes, &c->metadata);
+	return err;
+}
+
+int capture_start_inspector(struct capture *c)
+{
+	int err;
+
+	if (!c->probes.n && !c->probes.n_engines)
+		return 0;
+	err = inspector_new(&c->probes, &c->inspector);
+	if (err)
+		log_error("cannot start the process that reads symbols: %s", strerror(-err));
+	return err;
+}
+
+static void on_engine_file(pid_t pid, const char *name, const char *build_id, void *arg)
+{
+	metadata_library(((struct capture *)arg)->metadata, pid, name, build_id);
+}
+
+int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg)
+{
+	struct session_config config = {
+		.trace_all = o->all,
+		.watch_maps = c->probes.n,
+		.hold = c->probes.n && (o->command ? !o->no_hold : o->hold),
+		.hold_pid = hold_pid,
+		.min_syscall_ns = o->min_syscall_ns,
+		.ring_bytes = o->ring_bytes,
+		.uprobe_multi = c->uprobe_multi,
+		.uprobe_multi_pid = c->uprobe_multi_pid,
+		.windows = record_by_time(o) && !record_is_flight(o),
+		.max_steps = (uint32_t)o->max_steps,
+		.peek = record_is_flight(o),
+		.probes = &c->probes,
+		.engine_file = on_engine_file,
+		.engine_file_arg = c,
+		.inspector = c->inspector,
+		.cb = cb,
+		.cb_arg = arg,
+	};
+	int err;
+
+	events_configure(o, &c->probes, &config);
+	err = session_open(&config, &c->session);
+	return err ? err : follow_new(c->session, c->tasks, &c->follow);
+}
+
+void capture_close(struct capture *c)
+{
+	follow_free(c->follow);
+	session_free(c->session);
+	c->follow = NULL;
+	c->session = NULL;
+}
+
+void capture_free(struct capture *c)
+{
+	inspector_free(c->inspector);
+	tasks_free(c->tasks);
+	handles_free(c->handles);
+	metadata_free(c->metadata);
+	probe_table_free(&c->probes);
+}
+
+bool capture_lacks_option(const struct capture *c)
+{
+	for (size_t i = 0; i < c->probes.n; i++) {
+		const struct probe_spec *s = &c->probes.specs[i];
+
+		if (!s->engine && !s->from && !s->attached && !s->refused)
+			return true;
+	}
+	return false;
+}

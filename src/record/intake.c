@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/intake.h"
+
+#include <string.h>
+
+#include "engine/check.h"
+#include "record/step_limit.h"
+
+uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
+{
+	uint64_t n = 0;
+
+	for (int k = 0; k < REC_KIND_MAX; k++)
+		n += counts[k];
+	return n;
+}
+
+void intake_open(struct intake *in, struct sink *s, struct window_totals *totals, uint64_t now_ns)
+{
+	in->sink = s;
+	in->totals = totals;
+	memset(in->dropped_now, 0, sizeof(in->dropped_now));
+	in->last_loss_ns = now_ns;
+	if (in->step_limit)
+		step_limit_reset(in->step_limit);
+}
+
+void intake_close(struct intake *in)
+{
+	in->sink = NULL;
+	in->totals = NULL;
+}
+
+/* ---- one record ---- */
+
+/* Threads that were born after the control ring had its turn: the record of it is there, since it
+ * came before this one. */
+static void meet_threads(struct intake *in, const struct rec_hdr *h)
+{
+	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
+	struct tasks *tasks = in->c->tasks;
+
+	if (!tasks_lives(tasks, h->tgid, h->tid) || (waker && !tasks_lives(tasks, 0, waker)))
+		session_drain_control(in->c->session);
+	if (waker && in->keep_names)
+		tasks_get_other(tasks, waker);
+}
+
+static bool is_stranger(const struct rec_hdr *h)
+{
+	return h->kind == REC_TASK && h->id == TASK_STRANGER;
+}
+
+static void take_task(struct intake *in, const struct rec_task *t)
+{
+	bool forked = t->h.id == TASK_FORK && t->h.tid == t->h.tgid;
+
+	tasks_update(in->c->tasks, t);
+	if (t->h.id == TASK_EXEC) /* before its files are looked at */
+		metadata_process(in->c->metadata, (pid_t)t->h.tgid);
+	follow_record(in->c->follow, &t->h);
+	if (forked)
+		probe_table_forked(&in->c->probes, t->ptgid, t->h.tgid);
+	if (t->h.id == TASK_EXEC || forked)
+		handles_drop(in->c->handles, t->h.tgid);
+}
+
+/* No memory in the kernel, as a rule. */
+const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size)
+{
+	static struct rec_function padded;
+	const struct probe_spec *s;
+	size_t whole;
+
+	if (h->kind != REC_FUNCTION)
+		return h;
+	s = &probes->specs[h->id];
+	whole = REC_FUNCTION_SIZE(s->nargs) + s->nstrs * (size_t)FUNC_STR_LEN;
+	if (*size >= whole || *size > sizeof(padded))
+		return h;
+	memset(&padded, 0, sizeof(padded));
+	memcpy(&padded, h, *size);
+	*size = whole < sizeof(padded) ? whole : sizeof(padded);
+	return &padded.h;
+}
+
+static bool check_record(struct intake *in, struct probe_spec *s, const struct rec_hdr *h)
+{
+	const struct rec_function *f = (const struct rec_function *)h;
+	const struct rec_step *step = (const struct rec_step *)h;
+
+	if (h->kind == REC_STEP)
+		return check_call(&in->c->probes, s, step->vals, step->strs[0]);
+	return check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f));
+}
+
+/* What a call says of a handle. */
+static void learn_name(struct intake *in, const struct probe_spec *s, const struct rec_function *f)
+{
+	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
+
+	if (check_shown(s, arg, f->vals) && check_shown(s, name, f->vals) && !(f->h.flags & REC_F_OPEN_END))
+		handles_set(in->c->handles, f->h.tgid, f->vals[arg],
+			probe_arg_string(s, name, probe_record_strings(s, f)));
+}
+
+/* A step or a call. As it is to be shown; NULL: it is not. */
+static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
+{
+	struct probe_spec *s;
+
+	if (h->id >= in->c->probes.n)
+		return NULL;
+	s = &in->c->probes.specs[h->id];
+	s->records++;
+	h = with_strings(&in->c->probes, h, size);
+	probe_table_use(&in->c->probes, h->tgid);
+	if (!check_record(in, s, h))
+		return NULL;
+	if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)
+		learn_name(in, s, (const struct rec_function *)h);
+	return s->hidden ? NULL : h;
+}
+
+static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct intake *in = arg;
+
+	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the window before has it */
+		in->totals->steps++;
+	sink_record(in->sink, h, size);
+}
+
+void intake_record(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct intake *in = arg;
+
+	if (h->kind >= REC_KIND_MAX)
+		return;
+	if (in->sink && !is_stranger(h))
+		in->totals->records[h->kind]++;
+	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
+		meet_threads(in, h);
+	switch (h->kind) {
+	case REC_TASK:
+		take_task(in, (const struct rec_task *)h);
+		if (is_stranger(h) && !in->keep_names) /* a dump learns names anew */
+			return;
+		break;
+	case REC_MAPPED:
+		follow_record(in->c->follow, h);
+		return;
+	case REC_STEP:
+	case REC_FUNCTION:
+		h = take_call(in, h, &size);
+		break;
+	}
+	if (!h || !in->sink || (in->step_limit && step_limit_take(in->step_limit, h, size) != STEP_LIMIT_PASS))
+		return;
+	hand_over(h, size, in);
+}
+
+void intake_settled(struct intake *in, uint64_t now_ns)
+{
+	if (in->step_limit)
+		step_limit_settled(in->step_limit, now_ns, hand_over, in);
+	sink_settled(in->sink);
+}
+
+void intake_release(struct intake *in)
+{
+	if (in->step_limit)
+		step_limit_release(in->step_limit, UINT64_MAX, hand_over, in);
+}
+
+/* ---- loss ---- */
+
+void intake_check_loss(struct intake *in, uint64_t now_ns)
+{
+	struct loss l = { .from_ns = in->last_loss_ns, .to_ns = now_ns };
+	uint64_t lost[REC_KIND_MAX], dropped[REC_KIND_MAX] = { 0 };
+	bool any = false;
+
+	session_lost(in->c->session, lost);
+	sink_dropped(in->sink, dropped);
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		l.count[k] = lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
+		in->lost[k] = lost[k];
+		in->dropped += dropped[k] - in->dropped_now[k];
+		in->dropped_now[k] = dropped[k];
+		in->totals->lost[k] += l.count[k];
+		any |= l.count[k] != 0;
+	}
+	in->last_loss_ns = now_ns;
+	if (!any)
+		return;
+	in->totals->lost_ns += l.to_ns - l.from_ns;
+	sink_loss(in->sink, &l);
+}

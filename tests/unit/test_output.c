@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Outputs of a recording as sinks: which files they make, and what becomes of those. */
+#include "sinks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "fake_sink.h"
+#include "record/output.h"
+#include "record/view.h"
+#include "stderr.h"
+
+static char directory[] = "/tmp/test_output.XXXXXX";
+static struct fake_sink fake;
+static const struct profile_meta meta = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+static char told[1024]; /* the files that were told of, each with a blank behind it */
+
+static void on_file(const char *name, uint64_t bytes, void *arg)
+{
+	(void)bytes;
+	(void)arg;
+	strcat(strcat(told, name), " ");
+}
+
+static int enter(void **state)
+{
+	strcpy(directory + sizeof(directory) - 7, "XXXXXX");
+	if (setup(state) || !mkdtemp(directory))
+		return -1;
+	told[0] = '\0';
+	memset(&fake, 0, sizeof(fake));
+	rec.meta = &meta;
+	rec.on_file = on_file;
+	rec.name_real_ns = 1763616000123000000;
+	rec.tgid = 0;
+	return chdir(directory);
+}
+
+static int leave(void **state)
+{
+	DIR *d = opendir(".");
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		unlink(e->d_name);
+	closedir(d);
+	rec.on_file = NULL;
+	return chdir("/") || rmdir(directory) || teardown(state);
+}
+
+static bool is_there(const char *name)
+{
+	return !access(name, F_OK);
+}
+
+static size_t n_files(void)
+{
+	DIR *d = opendir(".");
+	struct dirent *e;
+	size_t n = 0;
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void emit(struct sink *s, uint32_t tgid)
+{
+	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
+
+	f.h.tgid = f.h.tid = tgid;
+	sink_record(s, &f.h, sizeof(f));
+}
+
+static struct sink *open_outputs(const struct record_options *o)
+{
+	struct sink *s;
+
+	assert_int_equal(outputs_open(o, &rec, &s), 0);
+	return s;
+}
+
+static void test_named(void **state)
+{
+	const struct record_options o = {
+		.outputs = { "a.json", "b.pftrace.gz" }, .n_outputs = 2, .profile = "p.jsonl" };
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
+	struct sink *s;
+	int fd;
+
+	(void)state;
+	s = open_outputs(&o);
+	assert_string_equal(outputs_name(s, 0), "a.json");
+	assert_string_equal(outputs_name(s, 2), "p.jsonl");
+	assert_null(outputs_name(s, 3));
+	emit(s, PID);
+	fd = outputs_reopen(s, 1);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(sink_flush(s), 0);
+	assert_int_equal(sink_close(s, &t), 0);
+	assert_string_equal(told, "a.json b.pftrace.gz p.jsonl ");
+	assert_int_equal(n_files(), 3);
+}
+
+/* What we have made goes, what was there stays. */
+static void test_nothing_recorded(void **state)
+{
+	const struct record_options o = { .outputs = { "new.json", "old.json" }, .n_outputs = 2 };
+
+	(void)state;
+	close(open("old.json", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	sink_close(open_outputs(&o), NULL);
+	assert_true(is_there("old.json"));
+	assert_int_equal(n_files(), 1);
+	assert_string_equal(told, "");
+}
+
+static void test_written_by_another(void **state)
+{
+	const struct record_options o = { .outputs = { "a.json" }, .n_outputs = 1 };
+	static struct stderr_grab g;
+	struct sink *s = open_outputs(&o), *other = NULL;
+	int err;
+
+	(void)state;
+	stderr_grab_begin(&g);
+	err = outputs_open(&o, &rec, &other);
+	assert_non_null(strstr(stderr_grab_end(&g), "another recording is writing it"));
+	assert_int_equal(err, -EBUSY);
+	assert_null(other);
+	assert_int_equal(sink_close(s, NULL), 0);
+}
+
+static struct record_options by_time(void)
+{
+	return (struct record_options){
+		.window_spec = "manual", .output_dir = ".", .formats = { "json" }, .n_formats = 1 };
+}
+
+/* By process, under the names of parts until they are complete. */
+static void test_by_time(void **state)
+{
+	const struct record_options o = by_time();
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
+	struct sink *s = open_outputs(&o);
+
+	(void)state;
+	emit(s, PID);
+	emit(s, PID + 9);
+	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
+	assert_true(is_there("profile_pid5000009_1763616000123.jsonl.part"));
+	assert_int_equal(sink_close(s, &t), 0);
+	assert_true(is_there("trace_pid5000000_1763616000123.json"));
+	assert_true(is_there("profile_pid5000009_1763616000123.jsonl"));
+	assert_int_equal(n_files(), 4);
+}
+
+/* A file that is not all there keeps the name of a part. */
+static void test_cut(void **state)
+{
+	const struct record_options o = by_time();
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000, .cut = true };
+	struct sink *s = open_outputs(&o);
+
+	(void)state;
+	emit(s, PID);
+	assert_int_equal(sink_close(s, &t), 0);
+	assert_true(is_there("trace_pid5000000_1763616000123.json.part"));
+	assert_false(is_there("trace_pid5000000_1763616000123.json"));
+}
+
+/* Nothing that exists is overwritten, and the files of a process have one time. */
+static void test_taken(void **state)
+{
+	struct record_options o = by_time();
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
+
+	(void)state;
+	o.all = true;
+	close(open("profile_system_1763616000123.jsonl", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	close(open("trace_system_1763616000124.json.part", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	assert_int_equal(sink_close(open_outputs(&o), &t), 0);
+	assert_true(is_there("trace_system_1763616000125.json"));
+	assert_true(is_there("profile_system_1763616000125.jsonl"));
+	assert_int_equal(n_files(), 4);
+}
+
+static int open_view(struct view *v, const struct recording *r, struct sink **ret_sink)
+{
+	(void)v;
+	(void)r;
+	fake.sink.ops = &fake_ops;
+	*ret_sink = &fake.sink;
+	return 0;
+}
+
+/* A view takes what the files take. */
+static void test_view(void **state)
+{
+	static const struct view_ops view_ops = { .open = open_view };
+	struct view v = { .ops = &view_ops };
+	const struct record_options o = { .outputs = { "a.json" }, .n_outputs = 1, .view = &v };
+	struct sink *s = open_outputs(&o);
+
+	(void)state;
+	emit(s, PID);
+	sink_settled(s);
+	assert_int_equal(sink_flush(s), 0);
+	assert_int_equal(fake.records, 1);
+	assert_int_equal(fake.settled, 1);
+	assert_null(outputs_name(s, 1));
+	assert_int_equal(outputs_reopen(s, 1), -ENOENT);
+	fake.close_err = -EPIPE;
+	assert_int_equal(sink_close(s, &(struct window_totals){ .open_ns = START }), -EPIPE);
+	assert_true(is_there("a.json"));
+}
+
+static void *read_all(void *arg)
+{
+	char buf[65536];
+	int fd = *(int *)arg;
+
+	fcntl(fd, F_SETFL, 0);
+	while (read(fd, buf, sizeof(buf)) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+/* A reader of a pipe that stands still costs records, but not the life of tasks; they are counted. */
+static void test_slow_reader(void **state)
+{
+	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };
+	struct window_totals t = { .open_ns = START, .close_ns = START + 1000000 };
+	uint64_t counts[REC_KIND_MAX] = { 0 };
+	pthread_t reader;
+	struct sink *s;
+	int in;
+
+	(void)state;
+	assert_int_equal(mkfifo("pipe.json", 0600), 0);
+	in = open("pipe.json", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	s = open_outputs(&o);
+	for (unsigned int i = 0; i < 2000000 && !counts[REC_FAULT]; i++) {
+		emit(s, PID);
+		sink_dropped(s, counts);
+	}
+	assert_true(counts[REC_FAULT] > 0);
+	assert_true(sink_pending(s) > 0);
+	assert_int_equal(pthread_create(&reader, NULL, read_all, &in), 0);
+	assert_int_equal(sink_close(s, &t), 0);
+	pthread_join(reader, NULL);
+}
+
+#define OUTPUT_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		OUTPUT_TEST(test_named),
+		OUTPUT_TEST(test_nothing_recorded),
+		OUTPUT_TEST(test_written_by_another),
+		OUTPUT_TEST(test_by_time),
+		OUTPUT_TEST(test_cut),
+		OUTPUT_TEST(test_taken),
+		OUTPUT_TEST(test_view),
+		OUTPUT_TEST(test_slow_reader),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
