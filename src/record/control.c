@@ -59,6 +59,7 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 {
 	struct run_control *r = arg;
 	struct windows *w = r->windows;
+	struct json_object *files;
 	char text[128];
 	int err = 0;
 
@@ -71,14 +72,16 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 		add_text(reply, "message", "the recording ends");
 		return 0;
 	}
-	if (!w->open) {
+	files = json_object_new_array();
+	w->files.list = files;
+	err = windows_stop(w);
+	w->files.list = NULL;
+	if (err > 0) {
+		json_object_put(files);
 		snprintf(msg, CONTROL_MSG_MAX, "no window is open");
 		return -EALREADY;
 	}
-	w->files.list = json_object_new_array();
-	err = windows_stop(w);
-	json_object_object_add(reply, "files", w->files.list);
-	w->files.list = NULL;
+	json_object_object_add(reply, "files", files);
 	if (err < 0) {
 		snprintf(msg, CONTROL_MSG_MAX, "the window's files are not complete: %s", strerror(-err));
 		r->failed = err;

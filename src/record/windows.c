@@ -251,7 +251,7 @@ int windows_stop(struct windows *w)
 {
 	uint64_t now = clock_boot_ns();
 
-	return schedule_stop(&w->schedule, now) ? -EALREADY : heed_schedule(w, now);
+	return schedule_stop(&w->schedule, now) ?: heed_schedule(w, now);
 }
 
 int windows_read_flag(struct windows *w)

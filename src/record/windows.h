@@ -67,7 +67,7 @@ int windows_turn(struct windows *w, uint64_t now_ns);
 
 /* As asked for by somebody: 0; 1: one is open already; -ESHUTDOWN: it is over; or another error. */
 int windows_start(struct windows *w);
-/* 0; -EALREADY: none is open; or another error. */
+/* 0; 1: none is open; or an error. */
 int windows_stop(struct windows *w);
 
 /* The end: closes the window, if one is open. */

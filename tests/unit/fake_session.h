@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A session and what follows the targets without a kernel: the test says what a drain hands over, and what was lost.
+ * The program is linked so that these take the place of session.c and follow.c (FAKED in the Makefile).
+ */
+#ifndef INFTRACE_TEST_FAKE_SESSION_H
+#define INFTRACE_TEST_FAKE_SESSION_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "capture/session.h"
+#include "record/capture.h"
+#include "util/clock.h"
+
+static struct {
+	record_cb cb;
+	void *cb_arg;
+	const struct rec_hdr *next; /* for the next drain */
+	size_t next_size;
+	int drained; /* what a drain returns */
+	int start_err, stop_err;
+	bool over;
+	uint64_t lost; /* faults */
+	unsigned int starts, stops, drains, controls, watches, scans;
+} fake_session;
+
+#define FAKE_SESSION ((struct session *)&fake_session)
+
+int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns);
+int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns);
+int __wrap_session_drain(struct session *s);
+void __wrap_session_drain_control(struct session *s);
+void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
+int __wrap_session_requests(const struct session *s);
+bool __wrap_session_over(const struct session *s);
+int __wrap_session_wake(struct session *s);
+void __wrap_session_idle(struct session *s);
+int __wrap_session_watch(struct session *s);
+int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
+int __wrap_session_sums_fd(const struct session *s);
+int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg);
+void __wrap_follow_scan(struct follow *f);
+void __wrap_follow_rescan(struct follow *f);
+void __wrap_follow_strangers(struct follow *f, uint64_t now_ns);
+void __wrap_follow_record(struct follow *f, const struct rec_hdr *h);
+
+int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns)
+{
+	(void)s;
+	fake_session.starts++;
+	*ret_boot_ns = clock_boot_ns();
+	return fake_session.start_err;
+}
+
+int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns)
+{
+	(void)s;
+	fake_session.stops++;
+	*ret_boot_ns = clock_boot_ns();
+	return fake_session.stop_err;
+}
+
+int __wrap_session_drain(struct session *s)
+{
+	const struct rec_hdr *h = fake_session.next;
+
+	(void)s;
+	fake_session.drains++;
+	fake_session.next = NULL;
+	if (h)
+		fake_session.cb(h, fake_session.next_size, fake_session.cb_arg);
+	return fake_session.drained;
+}
+
+void __wrap_session_drain_control(struct session *s)
+{
+	(void)s;
+	fake_session.controls++;
+}
+
+void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX])
+{
+	(void)s;
+	memset(ret_lost, 0, REC_KIND_MAX * sizeof(*ret_lost));
+	ret_lost[REC_FAULT] = fake_session.lost;
+}
+
+int __wrap_session_requests(const struct session *s)
+{
+	(void)s;
+	return 0;
+}
+
+bool __wrap_session_over(const struct session *s)
+{
+	(void)s;
+	return fake_session.over;
+}
+
+int __wrap_session_wake(struct session *s)
+{
+	(void)s;
+	return 0;
+}
+
+void __wrap_session_idle(struct session *s)
+{
+	(void)s;
+}
+
+int __wrap_session_watch(struct session *s)
+{
+	(void)s;
+	fake_session.watches++;
+	return 0;
+}
+
+int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
+{
+	(void)s;
+	*ret_list = NULL;
+	*ret_n = 0;
+	return 0;
+}
+
+int __wrap_session_sums_fd(const struct session *s)
+{
+	(void)s;
+	return -1;
+}
+
+int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg)
+{
+	(void)s;
+	(void)cb;
+	(void)end;
+	(void)arg;
+	return 0;
+}
+
+void __wrap_follow_scan(struct follow *f)
+{
+	(void)f;
+	fake_session.scans++;
+}
+
+void __wrap_follow_rescan(struct follow *f)
+{
+	(void)f;
+}
+
+void __wrap_follow_strangers(struct follow *f, uint64_t now_ns)
+{
+	(void)f;
+	(void)now_ns;
+}
+
+void __wrap_follow_record(struct follow *f, const struct rec_hdr *h)
+{
+	(void)f;
+	(void)h;
+}
+
+#endif

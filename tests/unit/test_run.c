@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A run without a kernel: records on their way in, windows, the flight recorder. */
+#include "sinks.h"
+
+#include <dirent.h>
+
+#include "fake_session.h"
+#include "fake_sink.h"
+#include "record/flight.h"
+#include "record/view.h"
+#include "record/windows.h"
+#include "stderr.h"
+
+static struct fake_sink fake;
+static struct record_options opt;
+static struct capture capture;
+static struct intake intake;
+static struct windows w;
+static char order[FAKE_LOG];
+
+static int fresh(void **state)
+{
+	if (setup(state))
+		return -1;
+	memset(&fake_session, 0, sizeof(fake_session));
+	memset(order, 0, sizeof(order));
+	fake = (struct fake_sink){ .sink.ops = &fake_ops, .log = order };
+	opt = (struct record_options){ .events = EVENTS_DEFAULT };
+	capture = (struct capture){ .session = FAKE_SESSION, .tasks = rec.tasks };
+	intake = (struct intake){ .c = &capture };
+	w = (struct windows){ .o = &opt, .c = &capture, .in = &intake, .recorder = &fake.sink };
+	fake_session.cb = intake_record;
+	fake_session.cb_arg = &intake;
+	return 0;
+}
+
+static void hand_over(enum rec_kind kind, uint32_t id)
+{
+	static struct rec_step s;
+
+	s = (struct rec_step){ .h = hdr(kind, id) };
+	intake_record(&s.h, sizeof(s), &intake);
+}
+
+static uint64_t seen(enum rec_kind kind)
+{
+	struct window_totals t;
+
+	windows_totals(&w, &t);
+	return t.records[kind];
+}
+
+/* ---- records ---- */
+
+/* Without a window records are counted nowhere, but what they tell of tasks is learned. */
+static void test_closed(void **state)
+{
+	(void)state;
+	tell_task(TASK_EXIT, PID, TID, "worker");
+	hand_over(REC_FAULT, 0);
+	assert_int_equal(fake.records, 0);
+	assert_int_equal(fake_session.controls, 1); /* the thread is not known: it may just have been born */
+}
+
+static void test_what_is_shown(void **state)
+{
+	(void)state;
+	assert_int_equal(windows_begin(&w), 0);
+	hand_over(REC_FAULT, 0);
+	assert_int_equal(fake.records, 1);
+	assert_int_equal(fake.size, sizeof(struct rec_step));
+	hand_over(REC_MAPPED, 0);
+	hand_over(REC_TASK, TASK_STRANGER);
+	hand_over(REC_FUNCTION, 0); /* no such probe */
+	hand_over(REC_KIND_MAX, 0);
+	assert_int_equal(fake.records, 1);
+	intake.keep_names = true;
+	hand_over(REC_TASK, TASK_STRANGER);
+	assert_int_equal(fake.records, 2);
+	assert_int_equal(seen(REC_FAULT), 1);
+	assert_int_equal(seen(REC_TASK), 0); /* strangers are no part of the recording */
+	assert_int_equal(windows_end(&w), 0);
+}
+
+/* What the session lost and what a file was too slow for are loss alike, told once. */
+static void test_loss(void **state)
+{
+	struct window_totals t;
+
+	(void)state;
+	fake_session.lost = 100; /* before the window, all the same */
+	assert_int_equal(windows_begin(&w), 0);
+	fake.dropped = 3;
+	intake_check_loss(&intake, clock_boot_ns());
+	assert_int_equal(fake.losses, 1);
+	assert_int_equal(fake.lost, 103);
+	intake_check_loss(&intake, clock_boot_ns());
+	assert_int_equal(fake.losses, 1);
+	fake_session.lost = 110;
+	intake_check_loss(&intake, clock_boot_ns());
+	assert_int_equal(fake.lost, 113);
+	assert_int_equal(intake.dropped, 3);
+	assert_int_equal(windows_end(&w), 0);
+	windows_totals(&w, &t);
+	assert_int_equal(t.lost[REC_FAULT], 113);
+	assert_int_equal(fake.totals.lost[REC_FAULT], 113);
+}
+
+/* ---- windows ---- */
+
+static void test_whole(void **state)
+{
+	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
+
+	(void)state;
+	assert_int_equal(windows_begin(&w), 0);
+	assert_true(w.open);
+	fake_session.next = &f.h;
+	fake_session.next_size = sizeof(f);
+	w.last_flush_ns = 0; /* long ago */
+	assert_int_equal(windows_drain(&w), 0);
+	assert_string_equal(order, "rsf");
+	assert_int_equal(windows_turn(&w, clock_boot_ns()), 0);
+	fake_session.next = &f.h; /* comes as the window is closed */
+	assert_int_equal(windows_end(&w), 0);
+	assert_string_equal(order, "rsfrc");
+	assert_true(fake.with_totals);
+	assert_int_equal(fake.totals.records[REC_FAULT], 2);
+	assert_int_equal(fake_session.stops, 1);
+	assert_int_equal(windows_end(&w), 0);
+	assert_int_equal(fake.closed, 1);
+}
+
+/* While more waits in the rings, nothing is settled. */
+static void test_more_waits(void **state)
+{
+	(void)state;
+	assert_int_equal(windows_begin(&w), 0);
+	fake_session.drained = 1;
+	assert_int_equal(windows_drain(&w), 1);
+	assert_int_equal(fake.settled, 0);
+	fake_session.drained = 0;
+	assert_int_equal(windows_drain(&w), 0);
+	assert_int_equal(fake.settled, 1);
+	assert_int_equal(windows_end(&w), 0);
+}
+
+/* An error of a file ends the drain, and the window is closed all the same. */
+static void test_flush_fails(void **state)
+{
+	(void)state;
+	assert_int_equal(windows_begin(&w), 0);
+	fake.flush_err = -ENOSPC;
+	fake.close_err = -ENOSPC;
+	w.last_flush_ns = 0;
+	assert_int_equal(windows_drain(&w), -ENOSPC);
+	w.last_flush_ns = 0;
+	assert_int_equal(windows_keep_up(&w), -ENOSPC);
+	assert_int_equal(windows_end(&w), -ENOSPC);
+	assert_int_equal(fake.closed, 1);
+}
+
+static void test_manual(void **state)
+{
+	(void)state;
+	opt.window_spec = "manual";
+	assert_int_equal(windows_begin(&w), 0);
+	assert_int_equal(fake_session.watches, 1);
+	assert_false(w.open);
+	assert_int_equal(windows_stop(&w), 1);
+	assert_int_equal(windows_start(&w), 0);
+	assert_true(w.open);
+	assert_int_equal(windows_start(&w), 1);
+	assert_int_equal(windows_stop(&w), 0);
+	assert_int_equal(windows_start(&w), 0);
+	assert_int_equal(w.rec.window, 1);
+	assert_int_equal(windows_end(&w), 0);
+	assert_int_equal(w.number, 2);
+	assert_string_equal(fake.marked, "window_open window_close window_open window_close ");
+	assert_int_equal(fake_session.starts, 2);
+	assert_int_equal(fake.closed, 2);
+}
+
+static void test_max_steps(void **state)
+{
+	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
+
+	(void)state;
+	capture.probes = (struct probe_table){ .specs = &spec, .n = 1 };
+	opt.max_steps = 2;
+	assert_int_equal(windows_begin(&w), 0);
+	hand_over(REC_STEP, 0);
+	assert_int_equal(windows_turn(&w, clock_boot_ns()), 0);
+	assert_true(w.open);
+	hand_over(REC_STEP, 0);
+	assert_int_equal(windows_turn(&w, clock_boot_ns()), 0);
+	assert_false(w.open);
+	assert_true(w.over);
+	assert_int_equal(fake.totals.steps, 2);
+}
+
+/* The session cannot start, or there can be no files: nothing is open, and nobody is fed. */
+static void test_cannot_open(void **state)
+{
+	(void)state;
+	fake_session.start_err = -EBUSY;
+	assert_int_equal(windows_begin(&w), -EBUSY);
+	assert_false(w.open);
+	assert_int_equal(fake.closed, 0);
+	hand_over(REC_FAULT, 0);
+	assert_int_equal(fake.records, 0);
+}
+
+static int refuse(struct view *v, const struct recording *r, struct sink **ret_sink)
+{
+	(void)v;
+	(void)r;
+	(void)ret_sink;
+	return -EIO;
+}
+
+static void test_no_output(void **state)
+{
+	static const struct view_ops view_ops = { .open = refuse };
+	struct view v = { .ops = &view_ops };
+
+	(void)state;
+	opt.view = &v;
+	w.recorder = NULL;
+	assert_int_equal(windows_begin(&w), -EIO);
+	assert_false(w.open);
+	assert_int_equal(fake_session.stops, 1);
+	assert_null(intake.sink);
+}
+
+/* ---- the flight recorder ---- */
+
+static struct {
+	unsigned int n;
+	int err;
+	uint64_t id;
+	size_t files;
+} answered;
+
+static void on_done(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg)
+{
+	struct json_object *files = NULL;
+
+	(void)msg;
+	(void)arg;
+	answered.n++;
+	answered.err = err;
+	answered.id = id;
+	if (reply && json_object_object_get_ex(reply, "files", &files))
+		answered.files = json_object_array_length(files);
+	json_object_put(reply);
+}
+
+static char directory[] = "/tmp/test_run.XXXXXX";
+
+static int enter(void **state)
+{
+	strcpy(directory + sizeof(directory) - 7, "XXXXXX");
+	memset(&answered, 0, sizeof(answered));
+	return fresh(state) || !mkdtemp(directory) ? -1 : chdir(directory);
+}
+
+static int leave(void **state)
+{
+	DIR *d = opendir(".");
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		unlink(e->d_name);
+	closedir(d);
+	return chdir("/") || rmdir(directory) || teardown(state);
+}
+
+static struct recorder *open_recorder(void)
+{
+	struct recorder_config c = {
+		.o = &opt, .capture = &capture, .in = &intake, .rec = &w.rec, .done = on_done };
+	struct recorder *r;
+
+	opt.flight_bytes = 1 << 20;
+	opt.output_dir = ".";
+	opt.formats[0] = "json";
+	opt.n_formats = 1;
+	assert_int_equal(recorder_new(&c, &r), 0);
+	w.recorder = recorder_sink(r);
+	intake.keep_names = true;
+	assert_int_equal(windows_begin(&w), 0);
+	assert_true(w.open);
+	return r;
+}
+
+/* Rounds until what was asked for is answered. */
+static void dump(struct recorder *r, unsigned int until)
+{
+	for (unsigned int i = 0; answered.n < until; i++) {
+		assert_true(i < 100000);
+		assert_int_equal(recorder_round(r, clock_boot_ns()), 0);
+		if (!recorder_busy(r))
+			usleep(100);
+	}
+}
+
+static void test_dump(void **state)
+{
+	struct recorder *r = open_recorder();
+	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
+
+	(void)state;
+	w.meta = (struct profile_meta){ .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+	f.h.start_ns = clock_boot_ns();
+	intake_record(&f.h, sizeof(f), &intake);
+	assert_false(recorder_busy(r));
+	assert_int_equal(recorder_request(r, "asked for", 7), 0);
+	assert_true(recorder_busy(r));
+	dump(r, 1);
+	assert_int_equal(answered.id, 7);
+	assert_int_equal(answered.err, 0);
+	assert_int_equal(answered.files, 2); /* a trace and a profile */
+	assert_int_equal(recorder_failed(r), 0);
+	assert_false(recorder_waits(r));
+	recorder_finish(r);
+	assert_int_equal(windows_end(&w), 0);
+	recorder_free(r);
+}
+
+/* A dump that cannot be written is answered, and the recording goes on. */
+static void test_dump_fails(void **state)
+{
+	struct recorder *r = open_recorder();
+	struct stderr_grab g;
+
+	(void)state;
+	opt.output_dir = "/proc/no such directory";
+	assert_int_equal(recorder_request(r, "asked for", 8), 0);
+	stderr_grab_begin(&g);
+	dump(r, 1);
+	stderr_grab_end(&g);
+	assert_true(answered.err < 0);
+	assert_int_equal(answered.id, 8);
+	assert_int_equal(recorder_failed(r), 1);
+	assert_false(recorder_busy(r));
+	assert_int_equal(windows_end(&w), 0);
+	recorder_free(r);
+}
+
+/* Those that were asked for by the end are written, without anybody who waits. */
+static void test_dump_at_the_end(void **state)
+{
+	struct recorder *r = open_recorder();
+
+	(void)state;
+	w.meta = (struct profile_meta){ .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+	for (unsigned int i = 0; i < 16; i++)
+		assert_int_equal(recorder_request(r, "many", i == 15 ? 9 : 0), 0);
+	assert_int_equal(recorder_request(r, "one more", 0), -EBUSY);
+	recorder_finish(r);
+	assert_int_equal(answered.n, 1);
+	assert_int_equal(answered.id, 9);
+	assert_int_equal(recorder_failed(r), 0);
+	assert_int_equal(windows_end(&w), 0);
+	recorder_free(r);
+}
+
+#define RUN_TEST(name) cmocka_unit_test_setup_teardown(name, fresh, teardown)
+#define DUMP_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+
+/* The table of probes is the test's own. */
+static int drop_probes(void **state)
+{
+	(void)state;
+	capture.probes = (struct probe_table){ 0 };
+	return teardown(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RUN_TEST(test_closed),
+		RUN_TEST(test_what_is_shown),
+		RUN_TEST(test_loss),
+		RUN_TEST(test_whole),
+		RUN_TEST(test_more_waits),
+		RUN_TEST(test_flush_fails),
+		RUN_TEST(test_manual),
+		cmocka_unit_test_setup_teardown(test_max_steps, fresh, drop_probes),
+		RUN_TEST(test_cannot_open),
+		RUN_TEST(test_no_output),
+		DUMP_TEST(test_dump),
+		DUMP_TEST(test_dump_fails),
+		DUMP_TEST(test_dump_at_the_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
