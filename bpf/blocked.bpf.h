@@ -97,14 +97,18 @@ static __always_inline u32 ipc_of_fd(struct task_struct *task, u64 fd)
 #define FUTEX_CMD_MASK 127
 #define FUTEX_WAKES (1u << 1 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 12)
 
+/* enum sys_class, and SYS_F_TRANSFER */
+static __always_inline u32 class_of(u32 nr)
+{
+	barrier_var(nr);
+	return nr < sizeof(cfg.sys_class) ? cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)] : SYS_OTHER;
+}
+
 /* What a call passes data through, as it begins: enum ipc_kind in its place in the flags. */
 static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg0, u64 arg1)
 {
-	u32 class = SYS_OTHER, kind, cmd = arg1 & FUTEX_CMD_MASK;
+	u32 class = class_of(nr), kind, cmd = arg1 & FUTEX_CMD_MASK;
 
-	barrier_var(nr);
-	if (nr < sizeof(cfg.sys_class))
-		class = cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)];
 	if (class == SYS_FUTEX)
 		kind = cmd < 32 && FUTEX_WAKES & 1u << cmd ? IPC_FUTEX_WAKE : IPC_FUTEX_WAIT;
 	else if (!(class & SYS_F_TRANSFER))
@@ -119,15 +123,11 @@ static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg
 /* What a thread that blocks on a descriptor waits for: the type of the file decides. */
 static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
-	struct file **fds, *file = NULL;
+	struct file *file = file_of_fd(task, fd);
 	struct inode *inode;
 	struct socket *sock;
 	u32 mode, major, family;
 
-	if (!task || fd >= BPF_CORE_READ(task, files, fdt, max_fds))
-		return ST_BLOCKED_OTHER;
-	fds = BPF_CORE_READ(task, files, fdt, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
 	if (!file)
 		return ST_BLOCKED_OTHER;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -150,12 +150,7 @@ static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 
 static __always_inline u32 blocked_in_syscall(struct task_struct *task, u32 nr, u64 arg0)
 {
-	u32 class = SYS_OTHER;
-
-	barrier_var(nr);
-	if (nr < sizeof(cfg.sys_class))
-		class = cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)];
-	switch (class & ~SYS_F_TRANSFER) {
+	switch (class_of(nr) & ~SYS_F_TRANSFER) {
 	case SYS_FUTEX:
 		return ST_BLOCKED_FUTEX;
 	case SYS_SLEEP:

@@ -238,30 +238,29 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
-	u64 head[3] = {}, wake = 0, again; /* since, next_since; off, role, in_syscall, in_fault ... */
-	const struct thread *other = (const struct thread *)head;
-	u64 from;
+	struct thread_now other = {};
+	u64 from, wake = 0, again;
 	u32 state;
 
 	if (!t || !thread)
 		return 0;
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		if (bpf_probe_read_kernel(head, sizeof(head), (void *)thread) ||
+		if (bpf_probe_read_kernel(&other, sizeof(other), (void *)thread) ||
 			bpf_probe_read_kernel(&t->view, sizeof(t->view),
 				(void *)(thread + offsetof(struct thread, times))) ||
 			bpf_probe_read_kernel(
 				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
 			bpf_probe_read_kernel(&again, sizeof(again), (void *)thread))
 			return 0;
-		if (head[0] == again)
+		if (other.since == again)
 			break;
 	}
-	if (t->view.tid != tid || !head[0])
+	if (t->view.tid != tid || !other.since)
 		return 0;
-	from = head[0];
-	state = thread_state(other, other->off);
+	from = other.since;
+	state = now_state(&other, other.off);
 	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
-	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
+	if (state == other.off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
 		t->view.ns[state] += wake - from;
 		from = wake;
 		state = ST_RUNNABLE;

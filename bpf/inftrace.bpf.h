@@ -198,9 +198,8 @@ enum stall_kind {
 	STALLS_MAX,
 };
 
-/* The state of one traced thread. Its existence makes the thread a target. What a system call
- * touches comes first: two cache lines, and one of the times. */
-struct thread {
+/* What a thread is doing now. Other threads read it, as a whole: see member_look(). */
+struct thread_now {
 	u64 since;
 	u64 next_since;
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
@@ -210,14 +209,21 @@ struct thread {
 	u8 irq_depth;
 	u8 next_on; /* up to here: what other threads read as its state */
 	u8 sys_flags;
+	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
+};
+
+/* What goes on through a window's end and the next one's begin. */
+struct thread_kept {
 	u8 depth;
 	u8 in_step;
-	u8 in_exec; /* past the point of no return: the old image is gone */
-	u8 dying; /* counted in stats.dying */
-	u8 off_flags; /* REC_F_* of the off-CPU span in flight */
+	u8 pad[2];
+	u32 link_gen; /* generation of links whose calls count, as of this call */
+};
+
+/* What begins anew with each window, like struct thread_now. What a system call touches comes first. */
+struct thread_window {
 	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	u32 sys_nr;
-	u32 syscalls;
 	u64 sys_start;
 	u64 sys_arg0;
 	u64 fault_start;
@@ -233,11 +239,16 @@ struct thread {
 	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
 	u8 switching; /* a program of the scheduler is */
 	struct asleep asleep;
+	u32 syscalls;
+	u8 in_exec; /* past the point of no return: the old image is gone */
+	u8 dying; /* counted in stats.dying */
+	u8 throttled;
+	u8 step_left : 1, step_entered : 1; /* while the step before was still to be sent */
 	struct thread_times times;
 	struct thread_times view; /* of another thread, as it was read */
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
-	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
 	u64 group_key;		   /* the group it was in last */
+	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
 	u32 epoch;		   /* of that group at its last barrier */
 	u32 member_slot;	   /* its place among the members */
 	u32 ran_tid;		   /* who ran on its CPU instead */
@@ -245,23 +256,38 @@ struct thread {
 	u64 ran_ns;   /* for how long, within the wait in flight */
 	u64 moved_ns; /* to another CPU, while it waited; 0: it was not */
 	char waker_comm[TASK_COMM_LEN];
-	u8 throttled;
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
 	u64 tid_ns; /* dying: the last instant at which it was seen to have its tid still */
-	u32 link_gen; /* generation of links whose calls count, as of this call */
 	struct step_counts counts; /* the kernel's, read just now by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];
 	/* With cfg.sums; [1]: involuntary, major. */
 	u32 switches[2], faults[2], faults_kernel;
-	u64 fault_ns[2];
-	u8 step_left, step_entered; /* while that was still to be sent */
 	u32 next_number; /* of the step that was entered */
+	u64 fault_ns[2];
 	struct open_op op;
-	/* All up to here begins anew with each window: thread_renew(). */
+};
+
+/* The state of one traced thread. Its existence makes the thread a target. (Structures without a name:
+ * -fms-extensions.) */
+struct thread {
+	struct thread_now;
+	struct thread_kept;
+	struct thread_window;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
 };
+_Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
+_Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,
+	"thread_renew() clears them in units of 8 bytes");
+_Static_assert(__builtin_offsetof(struct thread, sys_arg0) < 64 && __builtin_offsetof(struct thread, switching) < 128 &&
+		__builtin_offsetof(struct thread, times) < 192,
+	"a system call touches two cache lines, and one of the times");
+
+static __always_inline const struct thread_now *now_of(const struct thread *t)
+{
+	return (const struct thread_now *)t;
+}
 
 /* Full (no memory): the thread is not traced; counted. Freed with the task. */
 struct {
@@ -319,6 +345,17 @@ struct {
 	__type(value, struct rows);
 } rows __weak SEC(".maps");
 
+/* The value of a key in a hash, which begins as *first where there is none yet. NULL: no room; count that. */
+static __always_inline void *lookup_or_create(void *map, const void *key, const void *first)
+{
+	void *value = bpf_map_lookup_elem(map, key);
+
+	if (value)
+		return value;
+	bpf_map_update_elem(map, key, first, BPF_NOEXIST); /* fails if another CPU was first: just as well */
+	return bpf_map_lookup_elem(map, key);
+}
+
 /* A process has mapped an executable file. Before user space is told, so that it knows when it has seen
  * all of them. */
 __weak __noinline int hold_mapped(u32 tgid)
@@ -328,11 +365,7 @@ __weak __noinline int hold_mapped(u32 tgid)
 
 	if (!cfg.hold)
 		return 0;
-	h = bpf_map_lookup_elem(&holds, &tgid);
-	if (!h) {
-		bpf_map_update_elem(&holds, &tgid, &none, BPF_NOEXIST);
-		h = bpf_map_lookup_elem(&holds, &tgid);
-	}
+	h = lookup_or_create(&holds, &tgid, &none);
 	n = __sync_fetch_and_add(&mapping, 1) + 1;
 	if (h)
 		WRITE_ONCE(h->mapped, n);
@@ -371,16 +404,35 @@ static __always_inline struct thread *thread_create(struct task_struct *task)
 	return t;
 }
 
+static __always_inline void counts_fill(struct step_counts *n, const struct thread *t, struct task_struct *task)
+{
+	n->switches_voluntary = task->nvcsw;
+	n->switches_involuntary = task->nivcsw;
+	n->migrations = task->se.nr_migrations;
+	n->faults_minor = task->min_flt;
+	n->faults_major = task->maj_flt;
+	n->syscalls = t->syscalls;
+	n->graphs = t->counts.graphs;
+	n->cpus_allowed = task->nr_cpus_allowed;
+}
+
 /* Global functions cannot be given a task: what they need of it is copied before. */
 static __always_inline void counts_read(struct thread *t, struct task_struct *task)
 {
-	t->counts.switches_voluntary = task->nvcsw;
-	t->counts.switches_involuntary = task->nivcsw;
-	t->counts.migrations = task->se.nr_migrations;
-	t->counts.faults_minor = task->min_flt;
-	t->counts.faults_major = task->maj_flt;
-	t->counts.syscalls = t->syscalls;
-	t->counts.cpus_allowed = task->nr_cpus_allowed;
+	counts_fill(&t->counts, t, task);
+}
+
+/* What has come to *from up to *to. */
+static __always_inline void counts_subtract(struct step_counts *from, const struct step_counts *to)
+{
+	from->switches_voluntary = to->switches_voluntary - from->switches_voluntary;
+	from->switches_involuntary = to->switches_involuntary - from->switches_involuntary;
+	from->migrations = to->migrations - from->migrations;
+	from->faults_minor = to->faults_minor - from->faults_minor;
+	from->faults_major = to->faults_major - from->faults_major;
+	from->syscalls = to->syscalls - from->syscalls;
+	from->graphs = to->graphs - from->graphs;
+	from->cpus_allowed = to->cpus_allowed;
 }
 
 /*
@@ -410,7 +462,7 @@ static __always_inline struct frame *frame_at(struct thread *t, u32 i)
 }
 
 /* The state of a running thread. */
-static __always_inline u32 thread_on_state(const struct thread *t)
+static __always_inline u32 now_on_state(const struct thread_now *t)
 {
 	if (READ_ONCE(t->next_since) == READ_ONCE(t->since) && t->since)
 		return t->next_on;
@@ -427,11 +479,21 @@ static __always_inline u32 thread_on_state(const struct thread *t)
 
 /* Of one that went off the CPU in the state `off`, 0 for none. A wait for the GPU is one state, on
  * and off the CPU. */
-static __always_inline u32 thread_state(const struct thread *t, u32 off)
+static __always_inline u32 now_state(const struct thread_now *t, u32 off)
 {
-	u32 on = thread_on_state(t);
+	u32 on = now_on_state(t);
 
 	return off && on != ST_GPU_WAIT ? off : on;
+}
+
+static __always_inline u32 thread_on_state(const struct thread *t)
+{
+	return now_on_state(now_of(t));
+}
+
+static __always_inline u32 thread_state(const struct thread *t, u32 off)
+{
+	return now_state(now_of(t), off);
 }
 
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)

@@ -49,11 +49,18 @@ static __always_inline void wake_forget(struct thread *t)
 		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
 }
 
-static __always_inline void switch_out(struct thread *t, struct task_struct *task,
-	struct task_struct *next, u64 now, bool preempt, u32 task_state)
-{
-	u32 state = t->off;
+#define SWITCH_PREEMPT (1ull << 32) /* above the state of the task that leaves the CPU */
 
+/* Not inline, so that the verifier goes on behind it with one state, whatever was done here. */
+static __noinline int switch_out(
+	struct thread *t, struct task_struct *task, struct task_struct *next, u64 now, u64 how)
+{
+	bool preempt = how & SWITCH_PREEMPT;
+	u32 task_state = (u32)how, state;
+
+	if (!t)
+		return 0;
+	state = t->off;
 	if (state)
 		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, now);
 	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft one be preempted */
@@ -93,7 +100,7 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 		if (t->dying)
 			__sync_fetch_and_add(&stats.dying, -1);
 		t->since = 0; /* nothing is open in a dead thread when the recording stops */
-		return;
+		return 0;
 	} else {
 		t->off = task_state & TASK_STOPPED_MASK ? ST_STOPPED : blocked_state(t, task);
 		wake_forget(t);
@@ -102,6 +109,7 @@ static __always_inline void switch_out(struct thread *t, struct task_struct *tas
 	}
 	t->off_cpu = bpf_get_smp_processor_id();
 	t->since = now;
+	return 0;
 }
 
 /* Not static: verified once, on its own, and not again behind each way through switch_out(). */
@@ -189,7 +197,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		emit(&r, sizeof(r), REC_ON_CPU);
 	}
 	if (out) {
-		switch_out(out, prev, next, now, preempt, prev_state);
+		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
 		switch_end(out);
 	}
 	if (!in)

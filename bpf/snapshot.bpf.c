@@ -15,16 +15,15 @@
  */
 __weak __noinline int thread_renew(struct thread *t)
 {
-	u64 *words = (u64 *)t;
+	u64 *now = (u64 *)t, *window;
 
 	if (!t)
 		return 0;
-	t->since = t->next_since = 0;
-	t->off = t->role = t->in_syscall = t->in_fault = t->irq_depth = t->next_on = t->sys_flags = 0;
-	t->in_exec = t->dying = t->off_flags = 0;
-	t->closed = 0;
-	for (u32 i = offsetof(struct thread, sys_nr) / 8; i < offsetof(struct thread, step) / 8; i++)
-		words[i] = 0;
+	window = (u64 *)((void *)t + sizeof(struct thread_now) + sizeof(struct thread_kept));
+	for (u32 i = 0; i < sizeof(struct thread_now) / 8; i++)
+		now[i] = 0;
+	for (u32 i = 0; i < sizeof(struct thread_window) / 8; i++)
+		window[i] = 0;
 	return 0;
 }
 
@@ -151,7 +150,9 @@ static __always_inline void peek_function(struct seq_file *seq, struct who w, u3
 	peek_write(seq, &r, sizeof(r));
 }
 
-static struct rec_step peeked; /* too large for a program's stack; one iterator runs at a time */
+/* Too large for a program's stack, or too costly for the verifier there; one iterator runs at a time. */
+static struct rec_step peeked;
+static struct step_counts peeked_now;
 
 /* What holds the thread up now is in no list yet. */
 static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
@@ -195,18 +196,13 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 	return 0;
 }
 
-static __always_inline void peek_counts(struct thread *t, struct task_struct *task)
+static __noinline int peek_counts(struct thread *t, struct task_struct *task)
 {
-	struct step_counts *n = &peeked.n;
-
-	n->switches_voluntary = task->nvcsw - n->switches_voluntary;
-	n->switches_involuntary = task->nivcsw - n->switches_involuntary;
-	n->migrations = task->se.nr_migrations - n->migrations;
-	n->faults_minor = task->min_flt - n->faults_minor;
-	n->faults_major = task->maj_flt - n->faults_major;
-	n->syscalls = t->syscalls - n->syscalls;
-	n->graphs = t->counts.graphs - n->graphs;
-	n->cpus_allowed = task->nr_cpus_allowed;
+	if (!t)
+		return 0;
+	counts_fill(&peeked_now, t, task);
+	counts_subtract(&peeked.n, &peeked_now);
+	return 0;
 }
 
 /* What peek_kernel() says of a thread that has slept since before the window opened. */

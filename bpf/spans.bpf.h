@@ -202,14 +202,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		flags);
 	r->lost = stats.lost_total - r->lost;
-	r->n.switches_voluntary = t->counts.switches_voluntary - r->n.switches_voluntary;
-	r->n.switches_involuntary = t->counts.switches_involuntary - r->n.switches_involuntary;
-	r->n.migrations = t->counts.migrations - r->n.migrations;
-	r->n.faults_minor = t->counts.faults_minor - r->n.faults_minor;
-	r->n.faults_major = t->counts.faults_major - r->n.faults_major;
-	r->n.syscalls = t->counts.syscalls - r->n.syscalls;
-	r->n.graphs = t->counts.graphs - r->n.graphs;
-	r->n.cpus_allowed = t->counts.cpus_allowed;
+	counts_subtract(&r->n, &t->counts);
 	group_end(t, tgid_tid >> 32, end);
 	stall_none(&r->stall);
 	stall_pick(&r->stall, t->stalls, 0, ~0ull);

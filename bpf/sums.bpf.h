@@ -27,12 +27,8 @@ const volatile struct process_sums process_sums_zero __weak = {};
 /* NULL when there is no room. */
 static __always_inline struct process_sums *process_sums_of(u32 tgid)
 {
-	struct process_sums *s = bpf_map_lookup_elem(&process_sums, &tgid);
+	struct process_sums *s = lookup_or_create(&process_sums, &tgid, (void *)&process_sums_zero);
 
-	if (s)
-		return s;
-	bpf_map_update_elem(&process_sums, &tgid, (void *)&process_sums_zero, BPF_NOEXIST);
-	s = bpf_map_lookup_elem(&process_sums, &tgid);
 	if (!s)
 		__sync_fetch_and_add(&stats.sums_full, 1);
 	return s;
@@ -73,11 +69,7 @@ __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 ns)
 	struct syscall_key key = { .tgid = tgid, .nr = nr };
 	struct syscall_sum zero = {}, *s;
 
-	s = bpf_map_lookup_elem(&syscall_sums, &key);
-	if (!s) {
-		bpf_map_update_elem(&syscall_sums, &key, &zero, BPF_NOEXIST);
-		s = bpf_map_lookup_elem(&syscall_sums, &key);
-	}
+	s = lookup_or_create(&syscall_sums, &key, &zero);
 	if (!s) {
 		__sync_fetch_and_add(&stats.sums_full, 1);
 		return 0;
