@@ -5,9 +5,6 @@
 
 #include "inftrace.bpf.h"
 
-/* include/linux/sched.h: __TASK_STOPPED, __TASK_TRACED, and TASK_FROZEN since 6.1 */
-#define TASK_STOPPED_MASK (0x0004 | 0x0008 | 0x8000)
-
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000

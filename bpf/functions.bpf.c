@@ -237,12 +237,32 @@ __noinline int step_strings(struct thread *t, const struct strings *s, u32 slot)
 	return 0;
 }
 
+/* What a call says of its frame; the rest is zero. */
+static __always_inline void frame_fill(
+	struct frame *f, struct pt_regs *ctx, const struct probe *p, u32 id, const struct call_vals *c)
+{
+	f->start = 0;
+	f->sp = PT_REGS_SP(ctx);
+	f->ip = PT_REGS_IP(ctx);
+	f->probe = id;
+	f->prev_role = ST_CPU;
+	f->nvals = p->nvals;
+	f->nstrs = p->nstrs;
+	f->late = !!(p->flags & PROBE_F_LATE);
+	f->slot = 0;
+	f->flags = 0;
+	f->step = 0;
+	f->role = p->role;
+	f->group = 0;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		f->vals[i] = c->vals[i];
+}
+
 static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
 	const struct probe *p, u32 id, u64 now, const struct call_vals *c)
 {
 	u64 sp = PT_REGS_SP(ctx);
 	u32 ip = PT_REGS_IP(ctx);
-	const u64 *vals = c->vals;
 	struct strings *s = NULL;
 	u32 slot = t->depth;
 	struct frame *f;
@@ -268,27 +288,17 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	}
 	t->ret_sp = 0;
 	f = frame_at(t, t->depth);
+	frame_fill(f, ctx, p, id, c);
 	f->start = now;
-	f->ip = ip;
-	f->sp = sp;
-	f->probe = id;
 	f->prev_role = t->role;
-	f->nvals = p->nvals;
-	f->nstrs = p->nstrs;
-	f->late = !!(p->flags & PROBE_F_LATE);
 	f->slot = slot;
-	f->flags = 0;
-	f->step = 0;
-	f->role = p->role;
 	f->group = !!(p->flags & PROBE_F_GROUP);
 	if (p->nstrs)
 		s = strings_take(task, p, c, slot);
-	for (int i = 0; i < FUNC_VALS_MAX; i++)
-		f->vals[i] = vals[i];
 	if (p->role == ROLE_STEP && !t->in_step) {
 		f->step = 1;
 		for (int i = 0; i < FUNC_VALS_MAX; i++)
-			t->step.vals[i] = vals[i];
+			t->step.vals[i] = c->vals[i];
 		if (s)
 			step_strings(t, s, slot);
 		counts_read(t, task);
@@ -377,19 +387,8 @@ static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread
 
 	if ((later ? t->step_entered : t->depth) && f->sp > sp) /* within another one */
 		return;
-	f->sp = sp;
-	f->ip = PT_REGS_IP(ctx);
-	f->start = 0;
-	f->probe = id;
-	f->prev_role = ST_CPU;
-	f->nvals = p->nvals;
-	f->nstrs = p->nstrs;
-	f->late = !!(p->flags & PROBE_F_LATE);
-	f->slot = f->flags = f->group = 0;
+	frame_fill(f, ctx, p, id, c);
 	f->step = 1;
-	f->role = p->role;
-	for (int i = 0; i < FUNC_VALS_MAX; i++)
-		f->vals[i] = c->vals[i];
 	if (later) {
 		t->next_number = number;
 		t->step_entered = 1;

@@ -15,6 +15,15 @@
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
  *   irq_depth, irqs            those on interrupts, innermost first
+ *
+ * docs/time-keeping.md has an example, and why the order of memory suffices.
+ *
+ * Two idioms serve the verifier alone. Functions that are neither static nor inline are global: it checks them once, on
+ * their own, and not again behind every path that leads to a call, which would take it beyond its limit. It then knows
+ * nothing of their arguments, and takes each pointer for one that may be NULL: so they begin with a check that never
+ * fails. They cannot be given a task or a context, only memory. And barrier_var(i) makes the compiler forget what it
+ * knows of a variable, so that the bound that follows (a mask or a comparison) stays in the code in front of the access
+ * for the verifier to see, and is neither folded into what is known of i nor moved behind it.
  */
 #ifndef INFTRACE_BPF_H
 #define INFTRACE_BPF_H
@@ -56,6 +65,8 @@ static __always_inline void smp_mb(void)
 
 /* Fixed when the programs are loaded. */
 const volatile struct inf_config cfg __weak = {};
+
+#include "kernel_fixes.bpf.h"
 
 /* Closed windows cost this load and a branch; steps are followed all the same. */
 volatile u32 enabled __weak = 0;
@@ -372,19 +383,6 @@ __weak __noinline int hold_mapped(u32 tgid)
 	else
 		__sync_fetch_and_add(&stats.holds_full, 1);
 	return 0;
-}
-
-/*
- * For programs that may be preempted, which those on uprobes are: first thing in each of them. From 6.13 on x86
- * (6.18 on arm64) a program of their type with more than 64 bytes of stack gets them from memory of its
- * own, one for each CPU (bpf_enable_priv_stack() in kernel/bpf/verifier.c), and another thread that runs
- * the program on this CPU meanwhile overwrites them. A program with a tail call anywhere keeps the
- * kernel's stack. This one is never made: the verifier knows so and removes it.
- */
-static __always_inline void keep_stack(void *ctx)
-{
-	if (cfg.never)
-		bpf_tail_call(ctx, NULL, 0);
 }
 
 /* ---- threads ---- */

@@ -76,12 +76,8 @@ int BPF_PROG(memory_rss, struct mm_struct *mm)
 
 	if (!enabled)
 		return 0;
-	if (bpf_core_field_exists(mm->owner)) {
-		tgid = mm->owner->tgid;
-		s = bpf_map_lookup_elem(&process_sums, &tgid);
-	} else { /* CONFIG_MEMCG is off */
-		s = sums_of_current(0);
-	}
+	tgid = mm_owner_tgid(mm);
+	s = tgid ? bpf_map_lookup_elem(&process_sums, &tgid) : sums_of_current(0);
 	if (s)
 		__sync_fetch_and_add(&s->rss_updates, 1);
 	return 0;

@@ -24,11 +24,6 @@ static __always_inline u32 blocked_state(struct thread *t, struct task_struct *t
 	return t->in_syscall ? blocked_in_syscall(task, t->sys_nr, t->sys_arg0) : ST_BLOCKED_OTHER;
 }
 
-static __always_inline bool is_throttled(struct task_struct *task)
-{
-	return bpf_core_field_exists(task->se.cfs_rq) && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
-}
-
 /* Who runs on the CPU that the thread waits for. */
 static __always_inline void note_who_ran(struct thread *t, struct task_struct *other)
 {

@@ -11,19 +11,6 @@
 
 #define PROT_EXEC 4
 
-/*
- * The kernel's own way back from a uretprobe (6.11) and into a uprobe on a nop (6.18), on x86:
- * not calls of the program.
- */
-static __always_inline bool is_probe_call(long id)
-{
-#ifdef __TARGET_ARCH_x86
-	return id == 335 || id == 336; /* uretprobe, uprobe: syscall_64.tbl */
-#else
-	return 0;
-#endif
-}
-
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {

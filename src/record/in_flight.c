@@ -12,7 +12,7 @@
 /* The kinds of spans of a thread's time, which nest. */
 #define KINDS_NESTED                                                                                          \
 	(1u << REC_SYSCALL | 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_FUNCTION |    \
-		1u << REC_STEP | 1u << REC_IRQ)
+		1u << REC_STEP | 1u << REC_IRQ | 1u << REC_HOLD)
 
 struct thread {
 	uint32_t tid;
