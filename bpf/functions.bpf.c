@@ -426,6 +426,71 @@ static __always_inline void step_leave_closed(struct thread *t, u64 sp, u32 id)
 	t->depth = 0;
 }
 
+/* Both ends of a call begin alike: the thread and the probe's id, or NULL where the call does not count. */
+static __always_inline struct thread *probed_thread(
+	struct pt_regs *ctx, struct task_struct *task, bool open, bool entry, u32 *ret_id)
+{
+	struct thread *t;
+	u64 cookie;
+
+	if (!open && !cfg.windows)
+		return NULL;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (!open && !(cookie & PROBE_COOKIE_STEP))
+		return NULL;
+	t = thread_of(task);
+	if (!t) {
+		if (entry && cfg.count_strangers)
+			__sync_fetch_and_add(&stats.strangers, 1);
+		return NULL;
+	}
+	if (!link_lives(t, cookie))
+		return NULL;
+	*ret_id = (u32)cookie & ~PROBE_COOKIE_STEP;
+	return t;
+}
+
+/* Conditions that a preset sets on the call. */
+static __always_inline bool call_counts(struct thread *t, const struct probe *p, const u64 *vals, u64 sp)
+{
+	if (!when_holds(p, vals))
+		return 0;
+	return !p->outermost || !role_entered(t, p->role, sp);
+}
+
+/* The begin/end pair in flight: the call may end it, show that it is over, or begin the next one. */
+static __always_inline void op_enter(
+	struct thread *t, struct task_struct *task, const struct probe *p, const struct call_vals *c, struct who w)
+{
+	if (p->flags & PROBE_F_END && t->op.probe)
+		t->op.end = c->now;
+	/* begun within a function whose entry was not seen, nor is its return: over by now at the latest */
+	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
+		t->op.probe && !t->depth)
+		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, REC_F_OPEN_END);
+	if (!(p->flags & PROBE_F_BEGIN))
+		return;
+	op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, 0);
+	t->op.start = c->now;
+	t->op.end = 0;
+	t->op.depth = t->depth;
+	t->op.nvals = p->nvals;
+	t->op.nstrs = p->nstrs;
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		t->op.vals[i] = c->vals[i];
+	if (p->nstrs)
+		strings_take(task, p, c, STRINGS_OP);
+	t->op.probe = c->id + 1;
+}
+
+static __always_inline void instant_enter(
+	struct thread *t, struct task_struct *task, const struct probe *p, struct call_vals *c)
+{
+	/* no slot of its own: the one of the next frame is free */
+	c->slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
+	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
+}
+
 SEC("uprobe")
 int function_entry(struct pt_regs *ctx)
 {
@@ -436,24 +501,12 @@ int function_entry(struct pt_regs *ctx)
 	struct thread *t;
 	struct probe *p;
 	struct who w;
-	u64 now, cookie;
 	u32 id, before;
 
 	keep_stack(ctx);
-	if (!open && !cfg.windows)
+	t = probed_thread(ctx, task, open, 1, &id);
+	if (!t)
 		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!open && !(cookie & PROBE_COOKIE_STEP))
-		return 0;
-	t = thread_of(task);
-	if (!t) {
-		if (cfg.count_strangers)
-			__sync_fetch_and_add(&stats.strangers, 1);
-		return 0;
-	}
-	if (!link_lives(t, cookie))
-		return 0;
-	id = (u32)cookie & ~PROBE_COOKIE_STEP;
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
@@ -465,9 +518,7 @@ int function_entry(struct pt_regs *ctx)
 		regs_read(ctx, regs);
 		fetch_all(regs, p, c.vals);
 	}
-	if (!when_holds(p, c.vals))
-		return 0;
-	if (p->outermost && role_entered(t, p->role, PT_REGS_SP(ctx)))
+	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
 		return 0;
 	if (p->rows)
 		rows_fetch(regs, task, p, &c);
@@ -475,49 +526,27 @@ int function_entry(struct pt_regs *ctx)
 		step_enter_closed(ctx, t, task, p, id, &c);
 		return 0;
 	}
-	change_begin(t);
-	now = thread_change(t, role_within(t, p), &before);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
+	change_begin(t);
+	c.now = thread_change(t, role_within(t, p), &before);
+	c.tgid_tid = (u64)w.tgid << 32 | w.tid;
+	c.id = id;
 	if (t->in_fault) { /* it ended in a signal, this is the handler */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	}
-	if (p->flags & PROBE_F_END && t->op.probe)
-		t->op.end = now;
-	/* begun within a function whose entry was not seen, nor is its return: over by now at the latest */
-	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
-		t->op.probe && !t->depth)
-		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, REC_F_OPEN_END);
-	if (p->flags & PROBE_F_BEGIN) {
-		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
-		t->op.start = now;
-		t->op.end = 0;
-		t->op.depth = t->depth;
-		t->op.nvals = p->nvals;
-		t->op.nstrs = p->nstrs;
-		for (int i = 0; i < FUNC_VALS_MAX; i++)
-			t->op.vals[i] = c.vals[i];
-		if (p->nstrs)
-			strings_take(task, p, &c, STRINGS_OP);
-		t->op.probe = id + 1;
-	}
-	if (p->flags & PROBE_F_INSTANT) {
-		c.now = now;
-		c.tgid_tid = (u64)w.tgid << 32 | w.tid;
-		c.id = id;
-		/* no slot of its own: the one of the next frame is free */
-		c.slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
-		instant_emit(t, p->nstrs ? strings_take(task, p, &c, c.slot) : NULL, p, &c);
-	}
+	op_enter(t, task, p, &c, w);
+	if (p->flags & PROBE_F_INSTANT)
+		instant_enter(t, task, p, &c);
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(ctx, t, task, p, id, now, &c);
+		frame_push(ctx, t, task, p, id, c.now, &c);
 	thread_changed(t);
 	change_end(t);
 	if (p->flags & PROBE_F_GRAPH)
 		t->counts.graphs++; /* in the step that has begun with it, if so */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
-		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), now);
+		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), c.now);
 	return 0;
 }
 
@@ -573,21 +602,13 @@ int function_return(struct pt_regs *ctx)
 	struct thread *t;
 	struct frame *f;
 	struct who w;
-	u64 now, sp, cookie;
 	u32 id, depth, before;
+	u64 now, sp;
 
 	keep_stack(ctx);
-	if (!open && !cfg.windows)
-		return 0;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!open && !(cookie & PROBE_COOKIE_STEP))
-		return 0;
-	t = thread_of(task);
+	t = probed_thread(ctx, task, open, 0, &id);
 	if (!t)
 		return 0;
-	if (!link_lives(t, cookie))
-		return 0;
-	id = (u32)cookie & ~PROBE_COOKIE_STEP;
 	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
 	if (!open) {
 		step_leave_closed(t, sp, id);
