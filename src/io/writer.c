@@ -504,21 +504,22 @@ static bool wait_written(struct writer *w)
 	pthread_mutex_lock(&w->lock);
 	while (!late) {
 		struct timespec until = in_ms(LOOK_MS);
-		uint64_t now, progress, wait_ns = STALLED_MS * NSEC_PER_MSEC;
+		uint64_t now, since, wait_ns = STALLED_MS * NSEC_PER_MSEC;
 
 		done = w->written == w->committed || !w->started;
 		if (done)
 			break;
 		pthread_cond_timedwait(&w->all, &w->lock, &until);
 		now = clock_mono_ns();
-		progress = w->progress_ns;
+		/* the thread may not have had a CPU since they were handed over */
+		since = later(w->progress_ns, w->handed_ns);
 		if (!interrupted && is_interrupted())
 			interrupted = now;
 		if (interrupted)
-			late = now - later(progress, interrupted) >= LAST_CHANCE_MS * NSEC_PER_MSEC;
+			late = now - later(since, interrupted) >= LAST_CHANCE_MS * NSEC_PER_MSEC;
 		else if (!w->regular) /* a disk may take its time */
 			late = now >=
-			       later(progress + wait_ns, began + LAST_CHANCE_MS * NSEC_PER_MSEC);
+			       later(since + wait_ns, began + LAST_CHANCE_MS * NSEC_PER_MSEC);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return done;

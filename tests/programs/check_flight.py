@@ -217,14 +217,28 @@ def peeks(folder):
 # ---- causes ----
 
 
+TOO_LONG_US = 150_000  # the trigger
+QUICK_STEPS = 20  # of planted.c, before each that is held up
+
+
 def cause(folder, times, state, who):
-    paths = [p for p in traces(folder) if any(e.get("cat") == "step" for e in load(p))]
-    assert len(paths) == int(times), paths
-    for path in paths:
+    """Other steps may be too long as well where others use the CPUs, and be so for longer than what was planted."""
+    left, named_right = set(range(QUICK_STEPS, int(times) * (QUICK_STEPS + 1), QUICK_STEPS + 1)), 0
+    for path in [p for p in traces(folder) if any(e.get("cat") == "step" for e in load(p))]:
         events = load(path)
         at = trigger(events)["ts"]
         step = [e for e in events if e.get("cat") == "step"][-1]
         assert abs(end_of(step) - at) < ROUNDING, (step, at)
+        assert step["dur"] > TOO_LONG_US, step
+        number, times_us = step["args"]["step"], step["args"]["breakdown_us"]
+        if number not in left:
+            print(f"step {number} was too long, too: {times_us}")
+            continue
+        left.remove(number)
+        assert times_us[state] > TOO_LONG_US, step
+        if max(times_us, key=times_us.get) != state:
+            print(f"step {number} was disturbed: {times_us}")
+            continue
         run = subprocess.run(
             [os.environ["INFTRACE"], "report", "--json", "--all-steps", profile_of(path)],
             stdout=subprocess.PIPE,
@@ -232,6 +246,9 @@ def cause(folder, times, state, who):
         )
         named = [s for s in json.loads(run.stdout)["steps"] if s["step"] == step["args"]["step"]]
         assert len(named) == 1 and (named[0]["state"], named[0]["by"]) == (state, who), (path, named)
+        named_right += 1
+    assert not left, f"without a dump: {left}"
+    assert named_right, "all were disturbed"
 
 
 # ---- names ----

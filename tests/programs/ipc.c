@@ -3,7 +3,7 @@
  * Passes data through pipes, sockets, eventfds and futexes, and through what is none of these, and
  * prints how often: {"syscall kind way": count, ...}, where way is send, recv or slow.
  *
- * What is slow waits for a second thread, which lets it sleep first. Nothing else waits.
+ * What is slow waits for a second thread, which serves it once it sleeps. Nothing else waits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@
 enum {
 	FAST = 40,
 	SLOW = 6,
-	NAP_NS = 20000000, /* before a waiting thread is served: it sleeps by then */
+	NAP_NS = 1000000,
 };
 
 static struct count {
@@ -117,18 +118,37 @@ static void nap(void)
 	nanosleep(&t, NULL);
 }
 
+/* Until the main thread sleeps, which it does for nothing but what it is served. */
+static void await_sleep(void)
+{
+	char path[64], buf[512], *state = NULL;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	while (!state || state[2] != 'S') {
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		ssize_t n = read(fd, buf, sizeof(buf) - 1);
+
+		must(n > 0, path);
+		close(fd);
+		buf[n] = 0;
+		state = strrchr(buf, ')');
+		must(state, path);
+		nap();
+	}
+}
+
 static void *serve(void *arg)
 {
 	uint64_t one = 1;
 
 	for (int i = 0; i < SLOW; i++) {
-		nap();
+		await_sleep();
 		must(write(pipe_fd[1], "x", 1) == 1, "pipe");
-		nap();
+		await_sleep();
 		must(send(unix_fd[1], "x", 1, 0) == 1, "unix");
-		nap();
+		await_sleep();
 		must(write(event_fd, &one, 8) == 8, "eventfd");
-		nap();
+		await_sleep();
 		__atomic_store_n(&word, i + 1, __ATOMIC_SEQ_CST);
 		must(futex(FUTEX_WAKE, 1) == 1, "futex");
 	}
@@ -199,6 +219,8 @@ int main(void)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
+	struct stat task;
+	int ready = 0;
 	char byte;
 
 	files_open();
@@ -209,11 +231,13 @@ int main(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	must(!pthread_create(&thread, &attr, serve, NULL), "pthread_create");
 	slow();
-	nap();
+	while (!ioctl(done[0], FIONREAD, &ready) && !ready)
+		nap();
 	must(read(done[0], &byte, 1) == 1, "pipe");
 	did("write pipe send");
 	did("read pipe recv");
-	nap(); /* the thread is gone */
+	while (!stat("/proc/self/task", &task) && task.st_nlink > 3) /* the thread is still there */
+		nap();
 	for (struct count *c = counts; c->what[0]; c++)
 		printf("%s\"%s\":%ld", c == counts ? "{" : ",", c->what, c->n);
 	puts("}");

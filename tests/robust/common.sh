@@ -24,11 +24,21 @@ for o in json.load(sys.stdin):
 	done | sort
 }
 
-# Those of them that were not there when BEFORE was written and that no process holds: others may
-# trace at the same time.
+# Those of them that were not there when BEFORE was written and that no process holds, nor a map of maps
+# that one holds (as the rings are): others may trace at the same time.
 bpf_left() { # BEFORE
 	bpf_ids | comm -13 "$1" - | python3 -c '
-import glob, sys
+import glob, json, subprocess, sys
+
+def bpftool(*args):
+    done = subprocess.run(["bpftool", "-j", "map", *args], capture_output=True, text=True)
+    return json.loads(done.stdout or "[]") if not done.returncode else []
+
+def inner(map_id):  # of one that has just gone: none
+    elements = bpftool("dump", "id", map_id)
+    values = [e["value"] for e in elements if isinstance(e, dict) and isinstance(e.get("value"), list)]
+    return [int.from_bytes(bytes(int(b, 16) for b in v), "little") for v in values]
+
 held = set()
 for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
     try:
@@ -39,9 +49,14 @@ for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
         key, _, value = line.partition(":")
         if key in ("prog_id", "link_id", "map_id"):
             held.add(key[:-3] + " " + value.strip())
-for line in sys.stdin:
-    if line.strip() not in held:
-        print(line.strip())'
+left = [line.strip() for line in sys.stdin if line.strip() not in held]
+if any(line.startswith("map ") for line in left):
+    for m in bpftool("show"):
+        if m.get("type") == "array_of_maps" and "map %d" % m["id"] in held:
+            held.update("map %d" % i for i in inner(str(m["id"])))
+for line in left:
+    if line not in held:
+        print(line)'
 }
 
 # Others may be on their way in or out at any instant: what stays was left each time one looked.
