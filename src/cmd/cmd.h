@@ -5,7 +5,7 @@
 
 #include "util/exit_code.h"
 
-#define INFTRACE_VERSION "0.1.0"
+#include "util/version.h"
 
 /* Each takes argv with argv[0] = "inftrace NAME" and returns an exit code. */
 int cmd_record(int argc, char **argv);

@@ -10,6 +10,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/record_window.h"
+#include "record/command_line.h"
 #include "record/environment.h"
 #include "record/run.h"
 #include "record/trigger.h"
@@ -308,12 +309,15 @@ int cmd_record(int argc, char **argv)
 		.engine = "auto",
 	};
 	struct record_strings strings = {};
+	char command_line[COMMAND_LINE_MAX];
 	int code = EXIT_USAGE, err = -EINVAL;
 
 	argp_err_exit_status = EXIT_USAGE;
 	/* in order: the options of a COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
 		err = record_check_targets(&o, "record");
+	if (!err)
+		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)
 		err = from_environment(&o, &strings);
 	if (!err)

@@ -51,6 +51,7 @@ struct record_options {
 	bool op_detail;
 	bool hold, no_hold; /* targets wait for the probes of what they map: -p do not, a command does */
 	/* profile metadata; NULL or 0: look elsewhere */
+	const char *command_line; /* how the recording was started */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;
 	/* record_window.c; NULL or 0: not given */

@@ -418,6 +418,7 @@ int windows_begin(struct windows *w)
 		.tasks = w->c->tasks,
 		.handles = w->c->handles,
 		.windows = record_by_time(w->o),
+		.command_line = w->o->command_line,
 		.meta = &w->meta,
 		.on_file = on_file,
 		.on_file_arg = w,

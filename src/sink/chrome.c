@@ -12,6 +12,7 @@
 #include "sink/chrome.h"
 #include "util/clock.h"
 #include "util/names.h"
+#include "util/version.h"
 
 #define REASON_MAX 256 /* bytes of it that are shown */
 
@@ -164,6 +165,11 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 	p = fmt_clock(p, "monotonic_ns", mono);
 	*p++ = ',';
 	p = fmt_clock(p, "realtime_ns", real);
+	p = fmt_lit(p, ",\"version\":\"" INFTRACE_VERSION "\"");
+	if (c->rec.command_line) {
+		p = fmt_lit(p, ",\"command_line\":");
+		p = fmt_json_str(p, c->rec.command_line, strlen(c->rec.command_line));
+	}
 	*p++ = '}';
 	event_end(c, p);
 }

@@ -14,6 +14,7 @@
 
 #include "util/clock.h"
 #include "util/names.h"
+#include "util/version.h"
 
 #define SNAPSHOT_NS UINT64_C(5000000000)
 
@@ -53,6 +54,7 @@ static void write_system(struct perfetto_sink *s)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	char *packet, *system, *mark, *p = packet_begin(s, &packet);
+	static const char version[] = "inftrace " INFTRACE_VERSION;
 	struct utsname u;
 
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
@@ -67,9 +69,23 @@ static void write_system(struct perfetto_sink *s)
 		p = proto_text(p, 4, u.machine, strlen(u.machine));
 		p = proto_close(mark, p);
 	}
+	p = proto_text(p, 4 /* tracing_service_version */, version, strlen(version));
 	if (cpus > 0)
 		p = proto_u64(p, 8 /* num_cpus */, (uint64_t)cpus);
 	packet_end(s, packet, proto_close(system, p));
+}
+
+/* Where Perfetto has the name that somebody gave to a recording: how it was started. */
+static void write_command_line(struct perfetto_sink *s)
+{
+	char *packet, *config, *p;
+
+	if (!s->rec.command_line)
+		return;
+	p = packet_begin(s, &packet);
+	p = proto_open(p, PACKET_CONFIG, &config);
+	p = proto_text(p, 22 /* unique_session_name */, s->rec.command_line, strlen(s->rec.command_line));
+	packet_end(s, packet, proto_close(config, p));
 }
 
 static void write_uuid(struct perfetto_sink *s)
@@ -209,6 +225,7 @@ static void begin_file(struct perfetto_sink *s)
 {
 	write_uuid(s);
 	write_system(s);
+	write_command_line(s);
 	interns_begin(s, false);
 	tasks_each_process(s->rec.tasks, write_first_process, s);
 }

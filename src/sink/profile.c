@@ -13,6 +13,7 @@
 #include "sink/sink.h"
 #include "target/cpu_limit.h"
 #include "util/names.h"
+#include "util/version.h"
 
 #define REASON_MAX 160
 
@@ -311,6 +312,9 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	}
 	p = add_u64(p, ",\"bytes\":", t->bytes);
 	p = add_u64(p, ",\"steps\":", t->steps);
+	p = add_string(p, ",\"version\":", INFTRACE_VERSION);
+	if (ps->rec.command_line)
+		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
 	p = fmt_lit(p, ",\"coverage\":");
 	p = fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
 	for (int i = 0; i < REASONS; i++) {

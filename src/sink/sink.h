@@ -39,6 +39,7 @@ struct recording {
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
+	const char *command_line; /* how it was started; NULL: not known */
 	const struct profile_meta *meta; /* for the profile */
 	/* Told of each file that is complete; NULL: nobody is. */
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);

@@ -217,3 +217,23 @@ check "a torn line is not continued" "$INFTRACE" validate "$TMP/rest.jsonl" --re
 expect "each output has the names of all processes and threads" \
 	'(lambda a, b: a == b and len(a) > 3)(*[[e for e in t if e["name"] in ("process_name", "thread_name")]
 		for t in (one, two)])' one="$TMP/one.json" two="$TMP/two.json"
+
+# ---- version and command line ----
+
+version=$("$INFTRACE" --version | cut -d' ' -f2)
+odd=$'a "model"\e[31m\u202e%s'
+line="inftrace record -q --engine none -o $TMP/v.json -o $TMP/v.pftrace --profile $TMP/v.jsonl --model '$odd' -- echo ..."
+"$INFTRACE" record -q --engine none -o "$TMP/v.json" -o "$TMP/v.pftrace" --profile "$TMP/v.jsonl" --model "$odd" \
+	-- echo hf_hush >/dev/null
+export line version
+expect "version and command line: of a window" '(lambda s: [s["version"], s["command_line"]])([l for l in p
+	if l["event"] == "window_prof"][0]["shape"]) == [__import__("os").environ[n] for n in ("version", "line")]' p="$TMP/v.jsonl"
+expect "version and command line: of a trace" 'all([e["args"]["version"], e["args"]["command_line"]] ==
+	[__import__("os").environ[n] for n in ("version", "line")] for e in t if e["name"] == "inftrace_clock")' t="$TMP/v.json"
+same "version and command line: of a .pftrace" "$(grep -ac "inftrace record -q --engine none .* -- echo \.\.\." "$TMP/v.pftrace") \
+$(grep -ac "inftrace $version" "$TMP/v.pftrace")" "1 1"
+same "version and command line: no arguments of a COMMAND" \
+	"$(cat "$TMP/v.json" "$TMP/v.pftrace" "$TMP/v.jsonl" | grep -ac '"-- echo hf_hush\|echo hf_hush')" 0
+same "version and command line: nothing drives a terminal" "$(LC_ALL=C grep -c $'\e' "$TMP/v.json" "$TMP/v.jsonl" |
+	cut -d: -f2 | sort -u)" 0
+check "version and command line: valid" "$INFTRACE" validate -q "$TMP/v.json" "$TMP/v.jsonl"

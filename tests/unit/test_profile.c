@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The profile, from records of steps: every byte of a line, sums, and what the envelope holds. */
 #include "sinks.h"
+#include "util/version.h"
 
 #include <fcntl.h>
 
@@ -513,7 +514,7 @@ static void test_window(void **state)
 		"{\"event\":\"window_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:unknown\","
 		"\"model\":\"m\",\"concurrency\":1,\"shape\":{\"window\":0,\"records\":15,\"lost\":"
 		"3,"
-		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"coverage\":0."
+		"\"lost_syscall\":2,\"lost_fault\":1,\"bytes\":123456,\"steps\":5,\"version\":\"" INFTRACE_VERSION "\",\"coverage\":0."
 		"666666},"
 		"\"stage_us\":{\"total\":3000000.001,\"open\":1.500,\"close\":0.007},"
 		"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\"}\n");

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The command line of a recording as its files hold it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "record/command_line.h"
+
+static char text[COMMAND_LINE_MAX];
+
+static void test_words(void **state)
+{
+	static char *const rows[][7] = {
+		{ "inftrace record", "-p", "1", "-o", "a b.json", NULL },
+		{ "/usr/bin/inftrace", "-p", "1", NULL },
+		{ "inftrace record", "-u", "./l.so:f(n=s32 arg1)@step", "-a", NULL },
+		{ "inftrace record", "--uprobe=l.so:f@step", "-a", NULL },
+		{ "inftrace record", "--model", "it's", "--commit-sha=", "", NULL },
+		{ "inftrace record", "--model=hf_abc", "--runtime-flags", "{\"token=x\":1}", NULL },
+		{ "inftrace record", "--model", "http://u:p@h", "-d1s", NULL },
+	};
+	static const char *const wanted[] = {
+		"inftrace record -p 1 -o 'a b.json'",
+		"inftrace -p 1",
+		"inftrace record -u './l.so:f(n=s32 arg1)@step' -a",
+		"inftrace record --uprobe=l.so:f@step -a",
+		"inftrace record --model 'it'\\''s' --commit-sha= ''",
+		"inftrace record --model=*** --runtime-flags ***",
+		"inftrace record --model *** -d1s",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+		assert_string_equal(command_line_text(rows[i], NULL, text), wanted[i]);
+}
+
+/* Prompts and keys are among its arguments. */
+static void test_command(void **state)
+{
+	char *const argv[] = { "inftrace record", "-d", "1s", "--", "./llama cli", "-p", "my prompt", NULL };
+	char *const alone[] = { "inftrace record", "true", NULL };
+
+	(void)state;
+	assert_string_equal(command_line_text(argv, argv + 4, text), "inftrace record -d 1s -- './llama cli' ...");
+	assert_string_equal(command_line_text(alone, alone + 1, text), "inftrace record -- true");
+}
+
+static void test_long(void **state)
+{
+	static char word[4000];
+	char *const argv[] = { "inftrace record", "-a", "-o", word, NULL };
+
+	(void)state;
+	for (size_t n = 1; n < sizeof(word); n++) {
+		word[n - 1] = n % 3 ? 'x' : '\'';
+		assert_in_range(strlen(command_line_text(argv, NULL, text)), 1, COMMAND_LINE_MAX - 1);
+		if (n > COMMAND_LINE_MAX)
+			assert_string_equal(text, "inftrace record -a -o ...");
+		else
+			assert_true(n > 400 || strstr(text, word) || strchr(word, '\''));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_command),
+		cmocka_unit_test(test_long),
+	};
+
+	return cmocka_run_group_tests_name("command_line", tests, NULL, NULL);
+}
