@@ -3,45 +3,27 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "read/json_reader.h"
 
-#define KEY_NAME(name) { #name, sizeof(#name) - 1 },
-static const struct {
-	const char *name;
-	size_t len;
-} keys[PROFILE_KEY_MAX] = { PROFILE_KEYS(KEY_NAME) };
+#define KEY_NAME(name) #name,
+static const char *const names[PROFILE_KEY_MAX] = { PROFILE_KEYS(KEY_NAME) };
 
 const char *profile_key_name(enum profile_key key)
 {
-	return keys[key].name;
+	return names[key];
 }
 
 /* Fills values; returns why the line cannot be used, or NULL. buf is for that. */
 static const char *line_values(const struct json_node *object, struct profile_line *line, char *buf, size_t size)
 {
-	unsigned int hint = 0; /* keys come in the order in which they are written */
-
-	memset(line->values, 0, sizeof(line->values));
 	if (!node_is(object, JSON_OBJECT))
 		return "profile event must be a JSON object";
-	json_for_each(value, object)
-	{
-		for (unsigned int i = 0; i < PROFILE_KEY_MAX; i++) {
-			unsigned int k = (hint + i) % PROFILE_KEY_MAX;
-
-			if (value->key_len == keys[k].len && !memcmp(value->key, keys[k].name, keys[k].len)) {
-				line->values[k] = value;
-				hint = k + 1;
-				break;
-			}
-		}
-	}
+	node_members(object, names, PROFILE_KEY_MAX, line->values);
 	for (unsigned int k = 0; k < PROFILE_REQUIRED; k++) {
 		if (line->values[k])
 			continue;
-		snprintf(buf, size, "missing required field: %s", keys[k].name);
+		snprintf(buf, size, "missing required field: %s", names[k]);
 		return buf;
 	}
 	return NULL;

@@ -2,7 +2,6 @@
 #include "read/trace.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,32 +15,8 @@ struct trace_reader {
 	bool in_events;
 };
 
-#define EVENT_KEY(name) { #name, sizeof(#name) - 1, offsetof(struct trace_event, name) },
-static const struct {
-	const char *name;
-	size_t len, offset;
-} keys[] = { TRACE_KEYS(EVENT_KEY) };
-#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
-
-static void event_members(struct trace_event *event)
-{
-	unsigned int hint = 0; /* keys come in the order in which inftrace writes them */
-
-	if (!node_is(event->value, JSON_OBJECT))
-		return;
-	json_for_each(value, event->value)
-	{
-		for (unsigned int i = 0; i < N_KEYS; i++) {
-			unsigned int k = (hint + i) % N_KEYS;
-
-			if (value->key_len == keys[k].len && !memcmp(value->key, keys[k].name, keys[k].len)) {
-				*(const struct json_node **)((char *)event + keys[k].offset) = value;
-				hint = k + 1;
-				break;
-			}
-		}
-	}
-}
+#define KEY_NAME(name) #name,
+static const char *const names[] = { TRACE_KEYS(KEY_NAME) };
 
 static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char *why)
 {
@@ -85,7 +60,7 @@ static int read_event(struct trace_reader *r)
 		return failed(r, err, "inside an event");
 	event.line = r->json.value_line;
 	event.surrogate_escapes = r->json.surrogate_escapes;
-	event_members(&event);
+	node_members(event.value, names, sizeof(names) / sizeof(names[0]), event.members);
 	return r->ops->event(r->ctx, &event);
 }
 

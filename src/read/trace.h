@@ -21,10 +21,16 @@
 	KEY(s)
 
 #define TRACE_KEY_MEMBER(name) const struct json_node *name;
+#define TRACE_KEY_ONE(name) +1
 struct trace_event {
 	uint64_t number, line;          /* both from 1 */
 	const struct json_node *value;  /* as a whole; it may be no object */
-	TRACE_KEYS(TRACE_KEY_MEMBER)    /* NULL: not there */
+	union {                         /* NULL: not there */
+		struct {
+			TRACE_KEYS(TRACE_KEY_MEMBER)
+		};
+		const struct json_node *members[TRACE_KEYS(TRACE_KEY_ONE)];
+	};
 	bool surrogate_escapes;
 };
 

@@ -7,57 +7,15 @@
 
 #define SIZE_MIN 8
 
-#define FIELD(column, member) \
-	[column] = { offsetof(struct step, member), sizeof(((struct step *)0)->member), 1 }
-#define ARRAY(column, member)                                                              \
-	[column] = { offsetof(struct step, member), sizeof(((struct step *)0)->member[0]), \
-		sizeof(((struct step *)0)->member) / sizeof(((struct step *)0)->member[0]) }
-#define STALL(column, member)                                                                                  \
-	FIELD(column, member.ns), FIELD(column + 1, member.late), FIELD(column + 2, member.by),                \
-		FIELD(column + 3, member.by_tid), FIELD(column + 4, member.state)
+#define FIELD(name, member) ARRAY(name, member, 1)
+#define ARRAY(name, member, n) \
+	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), n },
 
-/* Where the values of each column are in a step, in the order of columns; those of an array stand behind its first
- * one, and have no entry. */
+/* Where the values of each column are in a step; those of an array stand behind its first one, and have no entry. */
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;
-} fields[STEP_COLUMNS] = {
-	FIELD(STEP_TS, ts),
-	FIELD(STEP_AT, at),
-	FIELD(STEP_TOTAL, total),
-	FIELD(STEP_GAP, gap),
-	ARRAY(STEP_OWN, own),
-	ARRAY(STEP_WORKERS, workers),
-	FIELD(STEP_WORKERS_TOTAL, workers_total),
-	STALL(STEP_STALL, stall),
-	STALL(STEP_STRAGGLER, straggler),
-	FIELD(STEP_HELD, held),
-	FIELD(STEP_STRAGGLER_TID, straggler_tid),
-	FIELD(STEP_STRAGGLER_COMM, straggler_comm),
-	FIELD(STEP_NUMBER, number),
-	FIELD(STEP_TID, tid),
-	FIELD(STEP_N_TOKENS, n_tokens),
-	FIELD(STEP_PHASE, phase),
-	FIELD(STEP_RECORDING, recording),
-	FIELD(STEP_LANE, lane),
-	FIELD(STEP_CONTEXT, context),
-	FIELD(STEP_SYSCALLS, syscalls),
-	FIELD(STEP_FAULTS_MINOR, faults_minor),
-	FIELD(STEP_FAULTS_MAJOR, faults_major),
-	FIELD(STEP_LOST, lost),
-	FIELD(STEP_N_WORKERS, n_workers),
-	FIELD(STEP_CPUS_ALLOWED, cpus_allowed),
-	FIELD(STEP_CPU_LIMIT, cpu_limit),
-	FIELD(STEP_BEHIND, behind),
-	FIELD(STEP_N_BEHIND, n_behind),
-	FIELD(STEP_N_WORKERS_BEHIND, n_workers_behind),
-	FIELD(STEP_OPS, ops),
-	FIELD(STEP_N_OPS, n_ops),
-	FIELD(STEP_TYPICAL, typical),
-	ARRAY(STEP_ROWS, rows),
-	FIELD(STEP_UNFINISHED, unfinished),
-	FIELD(STEP_BEGAN_BEFORE, began_before),
-};
+} fields[STEP_COLUMNS] = { STEP_FIELDS(FIELD, ARRAY) };
 
 /* Where a column's value is in a step. */
 static void *place(struct step *step, enum step_column column, uint8_t *ret_size)

@@ -49,45 +49,55 @@ struct step {
 	bool unfinished, began_before;
 };
 
-/* The columns: one for each number of struct step. */
-enum step_column {
-	STEP_TS,
-	STEP_AT,
-	STEP_TOTAL,
-	STEP_GAP,
-	STEP_OWN,
-	STEP_WORKERS = STEP_OWN + STATES,
-	STEP_WORKERS_TOTAL = STEP_WORKERS + STATES,
-	STEP_STALL,
-	STEP_STRAGGLER = STEP_STALL + 5,
-	STEP_HELD = STEP_STRAGGLER + 5,
-	STEP_STRAGGLER_TID,
-	STEP_STRAGGLER_COMM,
-	STEP_NUMBER,
-	STEP_TID,
-	STEP_N_TOKENS,
-	STEP_PHASE,
-	STEP_RECORDING,
-	STEP_LANE,
-	STEP_CONTEXT,
-	STEP_SYSCALLS,
-	STEP_FAULTS_MINOR,
-	STEP_FAULTS_MAJOR,
-	STEP_LOST,
-	STEP_N_WORKERS,
-	STEP_CPUS_ALLOWED,
-	STEP_CPU_LIMIT,
-	STEP_BEHIND,
-	STEP_N_BEHIND,
-	STEP_N_WORKERS_BEHIND,
-	STEP_OPS,
-	STEP_N_OPS,
-	STEP_TYPICAL,
-	STEP_ROWS,
-	STEP_UNFINISHED = STEP_ROWS + ROW_VALUES,
-	STEP_BEGAN_BEFORE,
-	STEP_COLUMNS,
-};
+/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in an array. */
+#define STEP_FIELDS(F, A)                       \
+	F(TS, ts)                               \
+	F(AT, at)                               \
+	F(TOTAL, total)                         \
+	F(GAP, gap)                             \
+	A(OWN, own, STATES)                     \
+	A(WORKERS, workers, STATES)             \
+	F(WORKERS_TOTAL, workers_total)         \
+	F(STALL_NS, stall.ns)                   \
+	F(STALL_LATE, stall.late)               \
+	F(STALL_BY, stall.by)                   \
+	F(STALL_BY_TID, stall.by_tid)           \
+	F(STALL_STATE, stall.state)             \
+	F(STRAGGLER_NS, straggler.ns)           \
+	F(STRAGGLER_LATE, straggler.late)       \
+	F(STRAGGLER_BY, straggler.by)           \
+	F(STRAGGLER_BY_TID, straggler.by_tid)   \
+	F(STRAGGLER_STATE, straggler.state)     \
+	F(HELD, held)                           \
+	F(STRAGGLER_TID, straggler_tid)         \
+	F(STRAGGLER_COMM, straggler_comm)       \
+	F(NUMBER, number)                       \
+	F(TID, tid)                             \
+	F(N_TOKENS, n_tokens)                   \
+	F(PHASE, phase)                         \
+	F(RECORDING, recording)                 \
+	F(LANE, lane)                           \
+	F(CONTEXT, context)                     \
+	F(SYSCALLS, syscalls)                   \
+	F(FAULTS_MINOR, faults_minor)           \
+	F(FAULTS_MAJOR, faults_major)           \
+	F(LOST, lost)                           \
+	F(N_WORKERS, n_workers)                 \
+	F(CPUS_ALLOWED, cpus_allowed)           \
+	F(CPU_LIMIT, cpu_limit)                 \
+	F(BEHIND, behind)                       \
+	F(N_BEHIND, n_behind)                   \
+	F(N_WORKERS_BEHIND, n_workers_behind)   \
+	F(OPS, ops)                             \
+	F(N_OPS, n_ops)                         \
+	F(TYPICAL, typical)                     \
+	A(ROWS, rows, ROW_VALUES)               \
+	F(UNFINISHED, unfinished)               \
+	F(BEGAN_BEFORE, began_before)
+
+#define STEP_COLUMN(name, member) STEP_##name,
+#define STEP_COLUMN_ARRAY(name, member, n) STEP_##name, STEP_##name##_LAST = STEP_##name + (n) - 1,
+enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
 
 struct column {
 	void *values;

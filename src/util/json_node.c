@@ -218,6 +218,28 @@ const struct json_node *node_get_next(
 	return NULL;
 }
 
+void node_members(
+	const struct json_node *object, const char *const *names, size_t n, const struct json_node **ret_members)
+{
+	size_t hint = 0;
+
+	memset(ret_members, 0, n * sizeof(*ret_members));
+	if (!node_is(object, JSON_OBJECT))
+		return;
+	json_for_each(member, object)
+	{
+		for (size_t i = 0; i < n; i++) {
+			size_t k = (hint + i) % n;
+
+			if (strcmp(member->key, names[k]))
+				continue;
+			ret_members[k] = member;
+			hint = k + 1;
+			break;
+		}
+	}
+}
+
 /* The digits of an integer. Returns -ERANGE when they do not fit. */
 static int digits(const char *text, uint32_t len, uint64_t *ret)
 {

@@ -51,6 +51,11 @@ const struct json_node *node_get(const struct json_node *object, const char *key
 const struct json_node *node_get_next(
 	const struct json_node *object, const char *key, const struct json_node **cursor);
 
+/* Of n names the members that have them; NULL where there is none. Members in the order of the names are found at
+ * once. */
+void node_members(
+	const struct json_node *object, const char *const *names, size_t n, const struct json_node **ret_members);
+
 /* An integer; beyond what fits, the nearest that does. Of anything else 0. */
 int64_t node_s64(const struct json_node *node);
 uint64_t node_u64(const struct json_node *node);
