@@ -90,7 +90,10 @@ $(O)/tests/%: tests/unit/%.c $(LIB_OBJS) Makefile
 FAKED := session_start session_stop session_drain session_drain_control session_lost session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek \
 	follow_scan follow_rescan follow_strangers follow_record
-$(O)/tests/test_run: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
+FAKED_LOOP := features_probe_fast features_require session_open session_free session_attach session_probes session_hold \
+	session_control_fd attach_named_files follow_new follow_free privileges_drop process_each control_new
+$(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
+$(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)
 
 check: $(O)/inftrace $(UNIT_BINS)
 	@set -e; for t in $(UNIT_BINS); do $$t; done

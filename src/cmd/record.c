@@ -100,14 +100,6 @@ static const char doc[] =
 	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
 	"at the end of -d or on Ctrl-C gets SIGTERM; when it goes on all the same, that is said, and the code is 1.";
 
-static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
-{
-	char buf[PARSE_ERROR_MAX];
-
-	log_error("%s", parse_error(buf, kind, option, text, err));
-	return err;
-}
-
 static int add_output(struct record_options *o, const char *name)
 {
 	if (o->n_outputs == OUTPUTS_MAX) {
@@ -135,7 +127,7 @@ int record_parse_ring_size(const char *arg, uint64_t *ret)
 	int err = parse_size(arg, &bytes);
 
 	if (err)
-		return bad_option(PARSE_SIZE, "--ring-size", arg, err);
+		return parse_refuse(PARSE_SIZE, "--ring-size", arg, err);
 	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1)) {
 		log_error("--ring-size: %s is not a power of two from 4KB to 1GB", arg);
 		return -EINVAL;
@@ -153,7 +145,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		err = parse_pid_list(arg, &o->pids, &o->n_pids);
 		if (err)
-			bad_option(PARSE_PID_LIST, "-p", arg, err);
+			parse_refuse(PARSE_PID_LIST, "-p", arg, err);
 		break;
 	case 'a':
 		o->all = true;
@@ -161,7 +153,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'd':
 		err = parse_duration(arg, &o->duration_ns);
 		if (err) {
-			bad_option(PARSE_DURATION, "-d", arg, err);
+			parse_refuse(PARSE_DURATION, "-d", arg, err);
 		} else if (!o->duration_ns) {
 			log_error("-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
 			err = -EINVAL;
@@ -179,7 +171,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_MIN_SYSCALL:
 		err = parse_duration(arg, &o->min_syscall_ns);
 		if (err)
-			bad_option(PARSE_DURATION, "--min-syscall", arg, err);
+			parse_refuse(PARSE_DURATION, "--min-syscall", arg, err);
 		break;
 	case 'o':
 		err = add_output(o, arg);
@@ -214,7 +206,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_CONCURRENCY:
 		err = parse_u32(arg, &o->concurrency);
 		if (err || !o->concurrency)
-			err = bad_option(PARSE_U32, "--concurrency", arg, err ? err : -EINVAL);
+			err = parse_refuse(PARSE_U32, "--concurrency", arg, err ? err : -EINVAL);
 		break;
 	case OPT_RUNTIME_FLAGS:
 		o->runtime_flags = arg;
@@ -254,7 +246,7 @@ int record_take_arguments(struct record_options *o, char **args)
 	for (; *args && is_number(*args) && !err; args++) {
 		err = parse_pid_list(*args, &o->pids, &o->n_pids);
 		if (err)
-			bad_option(PARSE_PID_LIST, "-p", *args, err);
+			parse_refuse(PARSE_PID_LIST, "-p", *args, err);
 	}
 	if (!err && *args) {
 		log_error("-p: more options behind several numbers: write -p $(pgrep -d, NAME), or -p at the end");

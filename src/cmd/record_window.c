@@ -77,14 +77,6 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
-static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
-{
-	char buf[PARSE_ERROR_MAX];
-
-	log_error("%s", parse_error(buf, kind, option, text, err));
-	return err;
-}
-
 /* ---- values ---- */
 
 static int parse_name(const char *option, const char *arg, const char **ret)
@@ -103,7 +95,7 @@ static int parse_number(const char *option, const char *arg, uint32_t least, uin
 	int err = parse_u32(arg, &n);
 
 	if (err)
-		return bad_option(PARSE_U32, option, arg, err);
+		return parse_refuse(PARSE_U32, option, arg, err);
 	if (n < least) {
 		log_error("%s: must be at least %u", option, least);
 		return -EINVAL;
@@ -207,7 +199,7 @@ static int parse_min_free(const char *arg, struct writer_floor *ret)
 	}
 	err = parse_size(arg, &bytes);
 	if (err)
-		return bad_option(PARSE_SIZE, "--min-free", arg, err);
+		return parse_refuse(PARSE_SIZE, "--min-free", arg, err);
 	*ret = (struct writer_floor){ .bytes = bytes };
 	return 0;
 }
@@ -218,7 +210,7 @@ static int parse_max_size(const char *arg, uint64_t *ret)
 	int err = parse_size(arg, &bytes);
 
 	if (err)
-		return bad_option(PARSE_SIZE, "--max-size", arg, err);
+		return parse_refuse(PARSE_SIZE, "--max-size", arg, err);
 	if (bytes < MAX_SIZE_MIN) {
 		log_error("--max-size: %.40s is less than 1MB", arg);
 		return -EINVAL;
@@ -231,7 +223,7 @@ static int parse_cooldown(const char *arg, uint64_t *ret)
 {
 	int err = parse_duration(arg, ret);
 
-	return err ? bad_option(PARSE_DURATION, "--trigger-cooldown", arg, err) : 0;
+	return err ? parse_refuse(PARSE_DURATION, "--trigger-cooldown", arg, err) : 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -414,7 +406,7 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	err = parse_u32(v.value, &n);
 	/* what another program would do is no reason to end the recording of the whole run */
 	if (err && !v.pid)
-		return bad_option(PARSE_U32, v.name, v.value, err);
+		return parse_refuse(PARSE_U32, v.name, v.value, err);
 	if (err) {
 		log_warn("%s; it is left out", parse_error(buf, PARSE_U32, v.name, v.value, err));
 		return 0;

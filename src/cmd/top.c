@@ -69,21 +69,13 @@ static const char doc[] =
 	"  sudo inftrace top --user $USER -- ./llama-cli -m model.gguf -p Hello\n\n"
 	"Exit codes: as of inftrace record.";
 
-static int bad_option(enum parse_kind kind, const char *option, const char *text, int err)
-{
-	char buf[PARSE_ERROR_MAX];
-
-	log_error("%s", parse_error(buf, kind, option, text, err));
-	return err;
-}
-
 static int parse_delay(const char *arg, uint64_t *ret_ns)
 {
 	uint64_t ns;
 	int err = parse_duration(arg, &ns);
 
 	if (err)
-		return bad_option(PARSE_DURATION, "-d", arg, err);
+		return parse_refuse(PARSE_DURATION, "-d", arg, err);
 	if (ns < DELAY_MIN_NS || ns > DELAY_MAX_NS) {
 		log_error("-d: %s is not from 0.1 to 3600 seconds", arg);
 		return -ERANGE;
@@ -97,7 +89,7 @@ static int parse_count(const char *arg, uint32_t *ret)
 	int err = parse_u32(arg, ret);
 
 	if (err)
-		return bad_option(PARSE_U32, "-n", arg, err);
+		return parse_refuse(PARSE_U32, "-n", arg, err);
 	if (*ret)
 		return 0;
 	log_error("-n: 0 updates show nothing; write 1 or more, or leave -n out");
@@ -118,7 +110,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		err = parse_pid_list(arg, &a->record.pids, &a->record.n_pids);
 		if (err)
-			bad_option(PARSE_PID_LIST, "-p", arg, err);
+			parse_refuse(PARSE_PID_LIST, "-p", arg, err);
 		break;
 	case 'a':
 		a->record.all = true;

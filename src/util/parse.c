@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/log.h"
 #include "util/parse.h"
 
 /* PID_MAX_LIMIT of include/linux/threads.h on 64-bit machines */
@@ -254,4 +255,12 @@ const char *parse_error(
 			option ? ": " : "", shown, err == -ERANGE ? "too large a" : "not a",
 			kinds[kind].noun, kinds[kind].advice);
 	return buf;
+}
+
+int parse_refuse(enum parse_kind kind, const char *option, const char *s, int err)
+{
+	char buf[PARSE_ERROR_MAX];
+
+	log_error("%s", parse_error(buf, kind, option, s, err));
+	return err;
 }

@@ -47,4 +47,7 @@ enum parse_kind {
 const char *parse_error(char buf[PARSE_ERROR_MAX], enum parse_kind kind, const char *option,
 	const char *s, int err);
 
+/* Prints that line. Returns err. */
+int parse_refuse(enum parse_kind kind, const char *option, const char *s, int err);
+
 #endif

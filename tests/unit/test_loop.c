@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The loop of a run, without a kernel: what ends it, and what it returns then. */
+#include "sinks.h"
+
+#include <signal.h>
+
+#include "capture/features.h"
+#include "fake_session.h"
+#include "fake_sink.h"
+#include "io/control.h"
+#include "record/run.h"
+#include "record/view.h"
+#include "stderr.h"
+#include "util/exit_code.h"
+
+static struct fake_sink fake;
+static struct record_options opt;
+static unsigned int rounds, last_round;
+static int round_err; /* of the last one */
+static int signalled; /* raised in the first */
+static int missing;   /* what the kernel lacks, as an errno */
+
+int __wrap_features_probe_fast(struct features *f);
+int __wrap_features_require(const struct features *f, char *why, size_t size);
+int __wrap_session_open(const struct session_config *c, struct session **ret_session);
+void __wrap_session_free(struct session *s);
+int __wrap_session_attach(struct session *s);
+struct attach *__wrap_session_probes(struct session *s);
+struct hold *__wrap_session_hold(struct session *s);
+int __wrap_session_control_fd(const struct session *s);
+int __wrap_attach_named_files(struct attach *a);
+int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow);
+void __wrap_follow_free(struct follow *f);
+int __wrap_privileges_drop(bool single_links);
+int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
+int __wrap_control_new(
+	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control);
+
+int __wrap_features_probe_fast(struct features *f)
+{
+	memset(f, 0, sizeof(*f));
+	return 0;
+}
+
+int __wrap_features_require(const struct features *f, char *why, size_t size)
+{
+	(void)f;
+	snprintf(why, size, "it is missing");
+	return missing;
+}
+
+int __wrap_session_open(const struct session_config *c, struct session **ret_session)
+{
+	fake_session.cb = c->cb;
+	fake_session.cb_arg = c->cb_arg;
+	*ret_session = FAKE_SESSION;
+	return 0;
+}
+
+void __wrap_session_free(struct session *s)
+{
+	(void)s;
+}
+
+int __wrap_session_attach(struct session *s)
+{
+	(void)s;
+	return 0;
+}
+
+struct attach *__wrap_session_probes(struct session *s)
+{
+	(void)s;
+	return NULL;
+}
+
+struct hold *__wrap_session_hold(struct session *s)
+{
+	(void)s;
+	return NULL;
+}
+
+int __wrap_session_control_fd(const struct session *s)
+{
+	(void)s;
+	return -1;
+}
+
+int __wrap_attach_named_files(struct attach *a)
+{
+	(void)a;
+	return 0;
+}
+
+int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
+{
+	(void)s;
+	(void)ts;
+	*ret_follow = NULL;
+	return 0;
+}
+
+void __wrap_follow_free(struct follow *f)
+{
+	(void)f;
+}
+
+int __wrap_privileges_drop(bool single_links)
+{
+	(void)single_links;
+	return 0;
+}
+
+int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg)
+{
+	(void)cb;
+	(void)arg;
+	return 0;
+}
+
+int __wrap_control_new(
+	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control)
+{
+	(void)c_ops;
+	(void)arg;
+	(void)directory;
+	*ret_control = NULL;
+	return -EADDRINUSE;
+}
+
+static int view_open(struct view *v, const struct recording *r, struct sink **ret_sink)
+{
+	(void)v;
+	(void)r;
+	*ret_sink = &fake.sink;
+	return 0;
+}
+
+static int view_round(struct view *v, uint64_t now_ns)
+{
+	(void)v;
+	(void)now_ns;
+	if (!rounds++ && signalled)
+		raise(signalled);
+	return rounds == last_round ? round_err : 0;
+}
+
+static void view_signal(struct view *v, int signo)
+{
+	(void)v;
+	(void)signo;
+}
+
+static const struct view_ops view_ops = { .open = view_open, .round = view_round, .signal = view_signal };
+static struct view view = { .ops = &view_ops, .fd = -1 };
+
+static int fresh(void **state)
+{
+	(void)state;
+	memset(&fake_session, 0, sizeof(fake_session));
+	fake = (struct fake_sink){ .sink.ops = &fake_ops };
+	opt = (struct record_options){
+		.all = true, .events = EVENT_SYSCALLS, .engine = "none", .view = &view, .min_free = WRITER_FLOOR };
+	rounds = last_round = 0;
+	round_err = signalled = missing = 0;
+	sigemptyset(&view.signals);
+	return 0;
+}
+
+/* What it returns once it has begun; the window is closed and the sink, whatever ended it. */
+static void run_to(int code)
+{
+	assert_int_equal(record_run(&opt), code);
+	assert_int_equal(fake_session.starts, 1);
+	assert_int_equal(fake_session.stops, 1);
+	assert_int_equal(fake.closed, 1);
+	assert_true(fake.with_totals);
+}
+
+static void test_view_ends(void **state)
+{
+	(void)state;
+	last_round = 3;
+	round_err = 1;
+	run_to(EXIT_OK);
+	assert_int_equal(rounds, 3);
+	assert_int_equal(fake.settled, 3);
+}
+
+static void test_view_fails(void **state)
+{
+	(void)state;
+	last_round = 2;
+	round_err = -EIO;
+	run_to(EXIT_RUN);
+}
+
+static void test_duration(void **state)
+{
+	(void)state;
+	opt.duration_ns = 1000000;
+	run_to(EXIT_OK);
+}
+
+static void test_signal(void **state)
+{
+	(void)state;
+	signalled = SIGTERM;
+	run_to(EXIT_OK);
+}
+
+static void test_drain_fails(void **state)
+{
+	static struct stderr_grab g;
+	int code;
+
+	(void)state;
+	fake_session.drained = -EIO;
+	stderr_grab_begin(&g);
+	code = record_run(&opt);
+	assert_non_null(strstr(stderr_grab_end(&g), "cannot read the ring buffers"));
+	assert_int_equal(code, EXIT_RUN);
+	assert_int_equal(fake.closed, 1);
+}
+
+static void test_sink_fails(void **state)
+{
+	(void)state;
+	opt.duration_ns = 1000000;
+	fake.close_err = -ENOSPC;
+	run_to(EXIT_RUN);
+}
+
+static void test_strict(void **state)
+{
+	(void)state;
+	opt.duration_ns = 1000000;
+	fake_session.lost = 1;
+	run_to(EXIT_OK);
+	fresh(state);
+	opt.duration_ns = 1000000;
+	opt.strict = true;
+	fake_session.lost = 1;
+	run_to(EXIT_LOSS);
+	assert_int_equal(fake.totals.lost[REC_FAULT], 1);
+}
+
+static void test_not_allowed(void **state)
+{
+	static struct stderr_grab g;
+	int code[2];
+
+	(void)state;
+	stderr_grab_begin(&g);
+	missing = -EPERM;
+	code[0] = record_run(&opt);
+	missing = -ENOSYS;
+	code[1] = record_run(&opt);
+	assert_non_null(strstr(stderr_grab_end(&g), "it is missing"));
+	assert_int_equal(code[0], EXIT_ALLOWED);
+	assert_int_equal(code[1], EXIT_ALLOWED);
+	assert_int_equal(fake_session.starts, 0);
+}
+
+#define LOOP_TEST(name) cmocka_unit_test_setup(name, fresh)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOOP_TEST(test_view_ends),
+		LOOP_TEST(test_view_fails),
+		LOOP_TEST(test_duration),
+		LOOP_TEST(test_signal),
+		LOOP_TEST(test_drain_fails),
+		LOOP_TEST(test_sink_fails),
+		LOOP_TEST(test_strict),
+		LOOP_TEST(test_not_allowed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
