@@ -54,7 +54,7 @@ struct record_options {
 	const char *command_line; /* how the recording was started */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;
-	/* record_window.c; NULL or 0: not given */
+	/* windows, the flight recorder and files; NULL or 0: not given */
 	const char *window_flag; /* open while this file exists */
 	const char *window_spec; /* for schedule_parse() */
 	uint64_t max_steps;	 /* of all processes together */
