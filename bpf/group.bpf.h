@@ -217,6 +217,7 @@ __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 		for (int i = 0; i < BEHIND_MAX; i++)
 			g->behind.slots[i].ns = 0;
 		g->from = from;
+		smp_wmb(); /* who finds the step may add to the table: behind_enter() */
 		WRITE_ONCE(g->behind_step, step);
 	}
 	behind_leave(g);
@@ -231,28 +232,41 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
 	g->n_gone = 0;
 	for (int i = 0; i < ST_MAX; i++)
 		g->gone_ns[i] = 0;
+	smp_wmb(); /* who finds the step finds no members of the one before: group_join() */
 	WRITE_ONCE(g->step, step);
 }
+
+static __always_inline bool now_equals(const struct thread_now *a, const struct thread_now *b)
+{
+	return a->since == b->since && a->next_since == b->next_since && *(const u64 *)&a->off == *(const u64 *)&b->off;
+}
+_Static_assert(__builtin_offsetof(struct thread_now, off) == 16 && sizeof(struct thread_now) == 24,
+	"from `off` on, struct thread_now is one word");
 
 /* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
-	struct thread_now other = {};
-	u64 from, wake = 0, again;
+	struct thread_now other = {}, again = {};
+	u64 from, wake = 0;
 	u32 state;
 
 	if (!t || !thread)
 		return 0;
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		if (bpf_probe_read_kernel(&other, sizeof(other), (void *)thread) ||
-			bpf_probe_read_kernel(&t->view, sizeof(t->view),
-				(void *)(thread + offsetof(struct thread, times))) ||
-			bpf_probe_read_kernel(
-				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
-			bpf_probe_read_kernel(&again, sizeof(again), (void *)thread))
+		if (bpf_probe_read_kernel(&other, sizeof(other), (void *)thread))
 			return 0;
-		if (other.since == again)
+		smp_rmb();
+		if (bpf_probe_read_kernel(
+			    &t->view, sizeof(t->view), (void *)(thread + offsetof(struct thread, times))) ||
+			bpf_probe_read_kernel(
+				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))))
+			return 0;
+		smp_rmb();
+		/* all of it: the loads of the first time are not in order everywhere */
+		if (bpf_probe_read_kernel(&again, sizeof(again), (void *)thread))
+			return 0;
+		if (now_equals(&other, &again))
 			break;
 	}
 	if (t->view.tid != tid || !other.since)
@@ -310,6 +324,7 @@ __weak __noinline int member_continue(struct thread *t, struct member *m, u64 fr
 	for (int i = 0; i < ST_MAX; i++)
 		m->base[i] = t->view.ns[i];
 	m->step = t->step.number + 1;
+	smp_wmb(); /* who takes the thread finds its base: member_add(), group_leave() */
 	WRITE_ONCE(m->thread, m->next);
 	return 1;
 }
@@ -411,6 +426,7 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 	times_copy(t, m->base);
 	m->step = step;
 	m->next = (u64)t;
+	smp_wmb(); /* as in member_continue() */
 	WRITE_ONCE(m->thread, (u64)t);
 }
 
