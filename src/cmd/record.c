@@ -10,6 +10,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/record_window.h"
+#include "cmd/target.h"
 #include "record/command_line.h"
 #include "record/environment.h"
 #include "record/run.h"
@@ -19,12 +20,9 @@
 
 enum {
 	OPT_PROFILE = 256,
-	OPT_ENGINE,
 	OPT_MIN_SYSCALL,
-	OPT_RING_SIZE,
 	OPT_STRICT,
 	OPT_OP_DETAIL,
-	OPT_USER,
 	OPT_HOLD,
 	OPT_NO_HOLD,
 	OPT_COMMIT_SHA,
@@ -35,9 +33,6 @@ enum {
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
-	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
-	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "duration", 'd', "TIME", 0,
 		"stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited); with windows: the "
 		"longest time of each",
@@ -46,11 +41,6 @@ static const struct argp_option options[] = {
 		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
 		"shows what other processes ran, requests those on the sockets of a server); +x and -x change "
 		"the default",
-		1 },
-	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
-	{ "uprobe", 'u', "SPEC", 0,
-		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
-		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
@@ -66,7 +56,6 @@ static const struct argp_option options[] = {
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
 	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost, with 2 when no file has what -u names", 2 },
-	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
 	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 5 },
 	{ "model", OPT_MODEL, "NAME", 0, NULL, 5 },
@@ -110,46 +99,12 @@ static int add_output(struct record_options *o, const char *name)
 	return 0;
 }
 
-int record_add_uprobe(struct record_options *o, const char *spec)
-{
-	const char **list = realloc(o->uprobes, (o->n_uprobes + 1) * sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	o->uprobes = list;
-	list[o->n_uprobes++] = spec;
-	return 0;
-}
-
-int record_parse_ring_size(const char *arg, uint64_t *ret)
-{
-	uint64_t bytes;
-	int err = parse_size(arg, &bytes);
-
-	if (err)
-		return parse_refuse(PARSE_SIZE, "--ring-size", arg, err);
-	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1)) {
-		log_error("--ring-size: %s is not a power of two from 4KB to 1GB", arg);
-		return -EINVAL;
-	}
-	*ret = bytes;
-	return 0;
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
 	int err = 0;
 
 	switch (key) {
-	case 'p':
-		err = parse_pid_list(arg, &o->pids, &o->n_pids);
-		if (err)
-			parse_refuse(PARSE_PID_LIST, "-p", arg, err);
-		break;
-	case 'a':
-		o->all = true;
-		break;
 	case 'd':
 		err = parse_duration(arg, &o->duration_ns);
 		if (err) {
@@ -161,12 +116,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case 'e':
 		err = events_parse(arg, &o->events);
-		break;
-	case OPT_ENGINE:
-		o->engine = arg;
-		break;
-	case 'u':
-		err = record_add_uprobe(o, arg);
 		break;
 	case OPT_MIN_SYSCALL:
 		err = parse_duration(arg, &o->min_syscall_ns);
@@ -182,9 +131,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OP_DETAIL:
 		o->op_detail = true;
 		break;
-	case OPT_USER:
-		o->user = arg;
-		break;
 	case OPT_HOLD:
 		o->hold = true;
 		break;
@@ -193,9 +139,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_STRICT:
 		o->strict = true;
-		break;
-	case OPT_RING_SIZE:
-		err = record_parse_ring_size(arg, &o->ring_bytes);
 		break;
 	case OPT_COMMIT_SHA:
 		o->commit_sha = arg;
@@ -219,58 +162,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_INIT:
 		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
-		state->child_inputs[0] = o;
+		state->child_inputs[0] = state->child_inputs[1] = o;
 		break;
 	case ARGP_KEY_ARGS:
-		err = record_take_arguments(o, state->argv + state->next);
+		err = target_take_arguments(o, state->argv + state->next);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	return err ? EINVAL : 0;
-}
-
-static bool is_number(const char *text)
-{
-	return *text && !text[strspn(text, "0123456789")];
-}
-
-/* -p $(pgrep NAME) with several matches: -p 12 34 56 */
-int record_take_arguments(struct record_options *o, char **args)
-{
-	int err = 0;
-
-	o->command = args;
-	if (!o->n_pids || !args[0] || !is_number(args[0]))
-		return 0;
-	for (; *args && is_number(*args) && !err; args++) {
-		err = parse_pid_list(*args, &o->pids, &o->n_pids);
-		if (err)
-			parse_refuse(PARSE_PID_LIST, "-p", *args, err);
-	}
-	if (!err && *args) {
-		log_error("-p: more options behind several numbers: write -p $(pgrep -d, NAME), or -p at the end");
-		err = -EINVAL;
-	}
-	o->command = NULL;
-	return err;
-}
-
-int record_check_targets(const struct record_options *o, const char *command)
-{
-	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
-
-	if (kinds == 1 && o->user && !o->command) {
-		log_error("--user: is for a COMMAND, and there is none");
-		return -EINVAL;
-	}
-	if (kinds == 1)
-		return 0;
-	if (kinds)
-		log_error("give one of -p, -a and -- COMMAND");
-	else
-		log_error("nothing to record: give -p PID, -a, or -- COMMAND (inftrace %s --help)", command);
-	return -EINVAL;
 }
 
 static int from_environment(struct record_options *o, struct record_strings *strings)
@@ -292,7 +192,7 @@ static int from_environment(struct record_options *o, struct record_strings *str
 
 int cmd_record(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &record_window_argp, 0, NULL, 0 }, {} };
+	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, { &record_window_argp, 0, NULL, 0 }, {} };
 	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct record_options o = {
@@ -307,7 +207,7 @@ int cmd_record(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	/* in order: the options of a COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
-		err = record_check_targets(&o, "record");
+		err = target_check(&o, "record");
 	if (!err)
 		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/target.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -17,27 +18,14 @@
 #define DELAY_MAX_NS (3600 * NSEC_PER_SEC)
 
 enum {
-	OPT_ENGINE = 256,
-	OPT_OPS,
-	OPT_RING_SIZE,
-	OPT_USER,
+	OPT_OPS = 256,
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to look at:", 1 },
-	{ "pid", 'p', "PID,..", 0,
-		"processes, with their threads and children; may be repeated", 1 },
-	{ "all", 'a', NULL, 0, "every process of the system", 1 },
-	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root", 1 },
-	{ "engine", OPT_ENGINE, "NAME|FILE", 0,
-		"preset of functions to probe (default: auto); none for none", 1 },
-	{ "uprobe", 'u', "SPEC", 0,
-		"one more function, as of inftrace record; may be repeated", 1 },
 	{ "ops", OPT_OPS, NULL, 0,
 		"operators too: each call of one costs the engine half a microsecond or more, "
 		"where steps alone cost next to nothing", 1 },
-	{ "ring-size", OPT_RING_SIZE, "SIZE", 0,
-		"buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "from one update to the next (default: 1)", 2 },
 	{ "count", 'n', "COUNT", 0, "end after so many updates", 2 },
@@ -107,28 +95,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	int err = 0;
 
 	switch (key) {
-	case 'p':
-		err = parse_pid_list(arg, &a->record.pids, &a->record.n_pids);
-		if (err)
-			parse_refuse(PARSE_PID_LIST, "-p", arg, err);
-		break;
-	case 'a':
-		a->record.all = true;
-		break;
-	case OPT_ENGINE:
-		a->record.engine = arg;
-		break;
-	case 'u':
-		err = record_add_uprobe(&a->record, arg);
-		break;
 	case OPT_OPS:
 		a->record.events |= EVENT_FUNCTIONS_NAMED;
-		break;
-	case OPT_USER:
-		a->record.user = arg;
-		break;
-	case OPT_RING_SIZE:
-		err = record_parse_ring_size(arg, &a->record.ring_bytes);
 		break;
 	case 'd':
 		err = parse_delay(arg, &a->top.delay_ns);
@@ -144,9 +112,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_INIT:
 		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		state->child_inputs[0] = &a->record;
 		break;
 	case ARGP_KEY_ARGS:
-		err = record_take_arguments(&a->record, state->argv + state->next);
+		err = target_take_arguments(&a->record, state->argv + state->next);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -156,7 +125,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 int cmd_top(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, NULL,
+	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, {} };
+	static const struct argp argp = { options, parse_option, "[-- COMMAND ARG ...]", doc, children,
 		NULL, NULL };
 	struct top_args a = {
 		.record = { .events = EVENTS_DEFAULT, .engine = "auto" },
@@ -167,7 +137,7 @@ int cmd_top(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	/* in order: the options of a COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a) &&
-		!record_check_targets(&a.record, "top")) {
+		!target_check(&a.record, "top")) {
 		/* which characters the terminal has, and how wide; numbers stay as they are */
 		setlocale(LC_CTYPE, "");
 		code = top_run(&a.record, &a.top);

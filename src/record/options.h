@@ -95,13 +95,6 @@ static inline bool record_wants_profile(const struct record_options *o)
 struct probe_table;
 struct session_config;
 
-/* What several commands parse. Each prints one line on failure; -EINVAL, -ENOMEM. */
-int record_add_uprobe(struct record_options *o, const char *spec);
-int record_parse_ring_size(const char *arg, uint64_t *ret);
-/* What is behind the options: a command, or more process ids. */
-int record_take_arguments(struct record_options *o, char **args);
-int record_check_targets(const struct record_options *o, const char *command);
-
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
 int events_parse(const char *list, unsigned int *ret_events);
 

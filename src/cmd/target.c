@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "cmd/target.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+#include "util/parse.h"
+
+/* Apart from those of the commands that it is a child of. */
+enum {
+	OPT_ENGINE = 1024,
+	OPT_RING_SIZE,
+	OPT_USER,
+};
+
+static const struct argp_option options[] = {
+	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
+	{ "all", 'a', NULL, 0, "every process of the system", 1 },
+	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
+	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },
+	{ "uprobe", 'u', "SPEC", 0,
+		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
+		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
+		1 },
+	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static int add_uprobe(struct record_options *o, const char *spec)
+{
+	const char **list = realloc(o->uprobes, (o->n_uprobes + 1) * sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	o->uprobes = list;
+	list[o->n_uprobes++] = spec;
+	return 0;
+}
+
+static int parse_ring_size(const char *arg, uint64_t *ret)
+{
+	uint64_t bytes;
+	int err = parse_size(arg, &bytes);
+
+	if (err)
+		return parse_refuse(PARSE_SIZE, "--ring-size", arg, err);
+	if (bytes < 4096 || bytes > (1u << 30) || bytes & (bytes - 1)) {
+		log_error("--ring-size: %s is not a power of two from 4KB to 1GB", arg);
+		return -EINVAL;
+	}
+	*ret = bytes;
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct record_options *o = state->input;
+	int err = 0;
+
+	switch (key) {
+	case 'p':
+		err = parse_pid_list(arg, &o->pids, &o->n_pids);
+		if (err)
+			parse_refuse(PARSE_PID_LIST, "-p", arg, err);
+		break;
+	case 'a':
+		o->all = true;
+		break;
+	case OPT_USER:
+		o->user = arg;
+		break;
+	case OPT_ENGINE:
+		o->engine = arg;
+		break;
+	case 'u':
+		err = add_uprobe(o, arg);
+		break;
+	case OPT_RING_SIZE:
+		err = parse_ring_size(arg, &o->ring_bytes);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return err ? EINVAL : 0;
+}
+
+const struct argp target_argp = { options, parse_option, NULL, NULL, NULL, NULL, NULL };
+
+static bool is_number(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
+/* -p $(pgrep NAME) with several matches: -p 12 34 56 */
+int target_take_arguments(struct record_options *o, char **args)
+{
+	int err = 0;
+
+	o->command = args;
+	if (!o->n_pids || !args[0] || !is_number(args[0]))
+		return 0;
+	for (; *args && is_number(*args) && !err; args++) {
+		err = parse_pid_list(*args, &o->pids, &o->n_pids);
+		if (err)
+			parse_refuse(PARSE_PID_LIST, "-p", *args, err);
+	}
+	if (!err && *args) {
+		log_error("-p: more options behind several numbers: write -p $(pgrep -d, NAME), or -p at the end");
+		err = -EINVAL;
+	}
+	o->command = NULL;
+	return err;
+}
+
+int target_check(const struct record_options *o, const char *command)
+{
+	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
+
+	if (kinds == 1 && o->user && !o->command) {
+		log_error("--user: is for a COMMAND, and there is none");
+		return -EINVAL;
+	}
+	if (kinds == 1)
+		return 0;
+	if (kinds)
+		log_error("give one of -p, -a and -- COMMAND");
+	else
+		log_error("nothing to record: give -p PID, -a, or -- COMMAND (inftrace %s --help)", command);
+	return -EINVAL;
+}

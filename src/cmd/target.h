@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What record and top share of their options: what is traced, and with which probes. */
+#ifndef INFTRACE_CMD_TARGET_H
+#define INFTRACE_CMD_TARGET_H
+
+#include <argp.h>
+
+#include "record/options.h"
+
+/* A child of theirs; its input is a struct record_options. Prints one line on failure. */
+extern const struct argp target_argp;
+
+/* What is behind the options: a command, or more process ids. One line has been printed on failure; -EINVAL,
+ * -ENOMEM. */
+int target_take_arguments(struct record_options *o, char **args);
+
+/* Whether there is something to trace, of one kind. `command`: for the message. -EINVAL. */
+int target_check(const struct record_options *o, const char *command);
+
+#endif
