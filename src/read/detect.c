@@ -73,7 +73,8 @@ enum file_kind file_detect(
 		return FILE_OTHER;
 	}
 	/* blank lines, as those of a profile may be */
-	while ((line = memchr(p, '\n', (size_t)(end - p))) && text_is_blank((const char *)p, (size_t)(line - p)))
+	while ((line = memchr(p, '\n', (size_t)(end - p))) &&
+		text_is_blank((const char *)p, (size_t)(line - p)))
 		p = line + 1;
 	while (p < end && (*p == ' ' || *p == '\t' || *p == '\r'))
 		p++;

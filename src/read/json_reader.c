@@ -95,8 +95,8 @@ void json_reader_take(struct json_reader *reader)
 }
 
 /* The scanned text, whose nodes are complete, as a value. */
-static int value_finish(struct json_reader *reader, const struct json_scan *scan, unsigned char *text,
-	const struct json_node **ret_value)
+static int value_finish(struct json_reader *reader, const struct json_scan *scan,
+	unsigned char *text, const struct json_node **ret_value)
 {
 	reader->surrogate_escapes = scan->surrogate_escapes;
 	if (!ret_value)
@@ -122,7 +122,8 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		}
 		if (ret)
 			return ret;
-		ret = json_scan_feed(scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
+		ret = json_scan_feed(
+			scan, source->pos + len, (size_t)(source->end - source->pos) - len, &used);
 		len += used;
 		if (scan->nodes && len > JSON_TEXT_MAX)
 			return too_big(reader);
@@ -136,7 +137,8 @@ static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t
 		return ret == 1 ? 0 : ret;
 	reader_advance(reader, len);
 	if (ret != -EBADMSG)
-		return reader_fail(reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan->error);
+		return reader_fail(
+			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan->error);
 	return reader_fail(reader, ret, "invalid JSON at line %llu (byte %llu): %s",
 		(unsigned long long)reader->line, (unsigned long long)reader->byte, scan->error);
 }
@@ -167,8 +169,8 @@ int json_reader_value(struct json_reader *reader, const struct json_node **ret_v
 }
 
 /*
- * The text up to the next newline, which is taken. It may be changed, and it is good until the next call.
- * -E2BIG: it is over the limit, and was skipped.
+ * The text up to the next newline, which is taken. It may be changed, and it is good until the next
+ * call. -E2BIG: it is over the limit, and was skipped.
  */
 static int line_read(struct json_reader *reader, unsigned char **ret_text, size_t *ret_len)
 {
@@ -235,7 +237,8 @@ int json_reader_line(struct json_reader *reader, const struct json_node **ret_va
 		return reader_fail(
 			reader, ret, "invalid JSON at column %zu: %s", used + 1, scan.error);
 	if (ret < 0)
-		return reader_fail(reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan.error);
+		return reader_fail(
+			reader, ret, "%s", ret == -ENOMEM ? "out of memory" : scan.error);
 	if (!text_ended(text + used, len - used))
 		return reader_fail(reader, -EBADMSG,
 			"invalid JSON: text after the value, at column %zu", used + 1);

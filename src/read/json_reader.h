@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * JSON read as a stream: one value or one line at a time, each in one pass over its text, in memory bounded by
- * the largest of them, so that a trace of gigabytes can be read.
+ * JSON read as a stream: one value or one line at a time, each in one pass over its text, in memory
+ * bounded by the largest of them, so that a trace of gigabytes can be read.
  */
 #ifndef INFTRACE_JSON_READER_H
 #define INFTRACE_JSON_READER_H

@@ -27,9 +27,10 @@ int json_source_open(struct json_source *source, const char *path);
 int json_source_open_mem(struct json_source *source, const void *data, size_t len);
 void json_source_close(struct json_source *source);
 
-/* Reads what follows to behind what is not consumed yet, which may move and may then be changed. Returns 1 when
- * there are more bytes, 0 at the end, -errno with source->error set: no memory, read errors and gzip data that
- * is damaged or cut inside a member (bytes from before the damage are handed out first). */
+/* Reads what follows to behind what is not consumed yet, which may move and may then be changed.
+ * Returns 1 when there are more bytes, 0 at the end, -errno with source->error set: no memory, read
+ * errors and gzip data that is damaged or cut inside a member (bytes from before the damage are
+ * handed out first). */
 int json_source_fill(struct json_source *source);
 
 #endif

@@ -9,8 +9,9 @@
 
 /* A JSON object with all keys that are required; their values may be of any kind. */
 struct profile_line {
-	uint64_t number;                               /* from 1, as an editor counts */
-	const struct json_node *values[PROFILE_KEY_MAX]; /* NULL: one that is optional is not there */
+	uint64_t number; /* from 1, as an editor counts */
+	const struct json_node
+		*values[PROFILE_KEY_MAX]; /* NULL: one that is optional is not there */
 };
 
 struct profile_reader_ops {
@@ -20,8 +21,8 @@ struct profile_reader_ops {
 	void (*bad)(void *ctx, uint64_t number, const char *why);
 };
 
-/* Reads an open source to its end. Returns 0, or -errno: what stopped it was told to bad, unless line() returned
- * it or it is -ENOMEM. */
+/* Reads an open source to its end. Returns 0, or -errno: what stopped it was told to bad, unless
+ * line() returned it or it is -ENOMEM. */
 int profile_read(struct json_source *source, const struct profile_reader_ops *ops, void *ctx);
 
 const char *profile_key_name(enum profile_key key);

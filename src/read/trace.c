@@ -104,7 +104,8 @@ static int read_end(struct trace_reader *r)
 	c = json_reader_peek(&r->json);
 	if (c == -ENODATA)
 		return 0;
-	return c < 0 ? failed(r, c, NULL) : stopped(r, TRACE_AFTER, "text after the end of the trace");
+	return c < 0 ? failed(r, c, NULL)
+		     : stopped(r, TRACE_AFTER, "text after the end of the trace");
 }
 
 static int read_array_form(struct trace_reader *r)
@@ -185,11 +186,13 @@ static int read_object_form(struct trace_reader *r)
 	if (err)
 		return err;
 	if (!events)
-		return stopped(r, TRACE_NO_EVENTS, "an object without traceEvents: not a Chrome trace");
+		return stopped(
+			r, TRACE_NO_EVENTS, "an object without traceEvents: not a Chrome trace");
 	return read_end(r);
 }
 
-int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx, struct trace_form *form)
+int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx,
+	struct trace_form *form)
 {
 	struct trace_reader r = { .ops = ops, .ctx = ctx, .form = form };
 	int err;

@@ -23,9 +23,9 @@
 #define TRACE_KEY_MEMBER(name) const struct json_node *name;
 #define TRACE_KEY_ONE(name) +1
 struct trace_event {
-	uint64_t number, line;          /* both from 1 */
-	const struct json_node *value;  /* as a whole; it may be no object */
-	union {                         /* NULL: not there */
+	uint64_t number, line;         /* both from 1 */
+	const struct json_node *value; /* as a whole; it may be no object */
+	union {                        /* NULL: not there */
 		struct {
 			TRACE_KEYS(TRACE_KEY_MEMBER)
 		};
@@ -63,8 +63,9 @@ struct trace_form {
 	uint64_t events;
 };
 
-/* Reads an open source up to its end. Returns 0, or -errno: what stopped it was told to stop, unless event()
- * returned it or it is -ENOMEM. *form is filled from the begin. */
-int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx, struct trace_form *form);
+/* Reads an open source up to its end. Returns 0, or -errno: what stopped it was told to stop,
+ * unless event() returned it or it is -ENOMEM. *form is filled from the begin. */
+int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx,
+	struct trace_form *form);
 
 #endif

@@ -28,9 +28,8 @@ struct profile_reader {
 };
 
 /* A line that cannot be used. */
-#define LINE_BAD(r, fmt, ...)                                                                    \
-	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->line, \
-		##__VA_ARGS__)
+#define LINE_BAD(r, fmt, ...) \
+	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->line, ##__VA_ARGS__)
 
 /* How a key of a step's shape is read. */
 enum key_type {
@@ -182,8 +181,7 @@ static int step_shape(struct profile_reader *r, const struct json_node *shape, s
 	const struct key *key;
 	int err;
 
-	json_for_each(value, shape)
-	{
+	json_for_each (value, shape) {
 		const char *name = value->key;
 
 		key = behind_find(name, rows, &row);
@@ -218,8 +216,7 @@ static int step_stages(struct profile_reader *r, const struct json_node *stages,
 	char printable[64];
 	int state;
 
-	json_for_each(value, stages)
-	{
+	json_for_each (value, stages) {
 		const char *key = value->key;
 
 		if (!read_us(value, &ns)) {
@@ -299,7 +296,8 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
 	step.recording = r->recording;
-	err = process_add_behind(p, &step, rows.own, behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
+	err = process_add_behind(p, &step, rows.own,
+		behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));
 	return err ? err : process_add_step(p, &step);
 }
@@ -322,7 +320,8 @@ static bool stage(const struct json_node *stages, const char *key, int64_t *ret_
 }
 
 /* "n_<name>" of the shape: how often. They come in the order of the stages. */
-static uint64_t count_of(const struct json_node *shape, const char *name, const struct json_node **cursor)
+static uint64_t count_of(
+	const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
 	char key[256];
 
@@ -341,8 +340,7 @@ static int read_tally(struct profile_reader *r, struct tally *tally, const struc
 	int64_t ns;
 	int err;
 
-	json_for_each(value, stages)
-	{
+	json_for_each (value, stages) {
 		const char *key = value->key;
 
 		if (!strcmp(key, "total") || !read_us(value, &ns))
@@ -429,8 +427,7 @@ static int read_sched(struct profile_reader *r, struct process *p, const struct 
 	p->has_sched = true;
 	p->switches_voluntary += shape_count(shape, "switches_voluntary");
 	p->switches_involuntary += shape_count(shape, "switches_involuntary");
-	json_for_each(value, stages)
-	{
+	json_for_each (value, stages) {
 		const char *key = value->key;
 
 		if (!read_us(value, &ns))
@@ -517,8 +514,7 @@ static int read_window(
 	if (!(w.coverage >= 0 && w.coverage <= 1))
 		w.coverage = -1;
 	m->lost_records += w.lost;
-	json_for_each(value, shape)
-	{
+	json_for_each (value, shape) {
 		const char *key = value->key;
 
 		if (strncmp(key, "lost_", 5) || !node_s64(value))
@@ -536,7 +532,8 @@ static int read_window(
 }
 
 /* The process that a line is of; without a pid that of the line before. */
-static int line_process(struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
+static int line_process(
+	struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
 {
 	const struct json_node *shape = line->values[PROFILE_KEY_shape], *comm;
 	const struct json_node *pid_value = node_get(shape, "pid");
@@ -568,7 +565,8 @@ static int line_process(struct profile_reader *r, const struct profile_line *lin
 
 static int read_line(void *ctx, const struct profile_line *line)
 {
-	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
+	const struct json_node *shape = line->values[PROFILE_KEY_shape],
+			       *stages = line->values[PROFILE_KEY_stage_us];
 	const char *event = node_string(line->values[PROFILE_KEY_event]);
 	struct profile_reader *r = ctx;
 	struct process *p;

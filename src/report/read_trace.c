@@ -28,13 +28,13 @@ static int event_process(
 	return model_process(r->m, pid, r->origin, ret_process);
 }
 
-static void step_breakdown(struct trace_reader *r, const struct json_node *breakdown, struct step *step)
+static void step_breakdown(
+	struct trace_reader *r, const struct json_node *breakdown, struct step *step)
 {
 	int64_t ns, sum = 0;
 	int state;
 
-	json_for_each(value, breakdown)
-	{
+	json_for_each (value, breakdown) {
 		state = read_state(value->key, &r->state_hint);
 		if (state < 0 || !read_us(value, &ns))
 			continue;
@@ -114,8 +114,7 @@ static int read_loss(struct trace_reader *r, const struct trace_event *event)
 
 	if (!node_is(event->args, JSON_OBJECT))
 		return 0;
-	json_for_each(value, event->args)
-	{
+	json_for_each (value, event->args) {
 		if (!read_u32(value, &count))
 			continue;
 		err = model_name(r->m, value->key, &name);
@@ -190,7 +189,8 @@ static void reading_stopped(void *ctx, const struct trace_stop *stop)
 {
 	struct trace_reader *r = ctx;
 
-	if (stop->kind == TRACE_AFTER || (stop->kind != TRACE_UNREADABLE && stop->events && !stop->in_events))
+	if (stop->kind == TRACE_AFTER ||
+		(stop->kind != TRACE_UNREADABLE && stop->events && !stop->in_events))
 		return;
 	read_problem(r->problems, "line %llu: %s", (unsigned long long)stop->line, stop->why);
 }

@@ -8,10 +8,12 @@
 #define SIZE_MIN 8
 
 #define FIELD(name, member) ARRAY(name, member, 1)
-#define ARRAY(name, member, n) \
-	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), n },
+#define ARRAY(name, member, n)                                                                     \
+	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
+		n },
 
-/* Where the values of each column are in a step; those of an array stand behind its first one, and have no entry. */
+/* Where the values of each column are in a step; those of an array stand behind its first one, and
+ * have no entry. */
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;

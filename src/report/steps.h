@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The steps of a process, kept by column: of each number as many bytes as its largest value needs, none where
- * all steps have the same. A step takes some 60 bytes, where struct step has 550.
+ * The steps of a process, kept by column: of each number as many bytes as its largest value needs,
+ * none where all steps have the same. A step takes some 60 bytes, where struct step has 550.
  */
 #ifndef INFTRACE_REPORT_STEPS_H
 #define INFTRACE_REPORT_STEPS_H
@@ -40,63 +40,65 @@ struct step {
 	uint64_t context;   /* of the engine; 0: not known */
 	uint32_t syscalls, faults_minor, faults_major, lost;
 	uint32_t n_workers, cpus_allowed; /* 0: not known */
-	int64_t cpu_limit;		  /* in thousandths of a CPU; 0: none, or not known */
-	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest first */
+	int64_t cpu_limit;                /* in thousandths of a CPU; 0: none, or not known */
+	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest
+			    first */
 	uint8_t n_behind, n_workers_behind;
-	uint32_t ops, n_ops; /* in the process' step_ops */
-	uint32_t typical;    /* in the process' typicals. Set by typical_find */
+	uint32_t ops, n_ops;       /* in the process' step_ops */
+	uint32_t typical;          /* in the process' typicals. Set by typical_find */
 	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
 	bool unfinished, began_before;
 };
 
-/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in an array. */
-#define STEP_FIELDS(F, A)                       \
-	F(TS, ts)                               \
-	F(AT, at)                               \
-	F(TOTAL, total)                         \
-	F(GAP, gap)                             \
-	A(OWN, own, STATES)                     \
-	A(WORKERS, workers, STATES)             \
-	F(WORKERS_TOTAL, workers_total)         \
-	F(STALL_NS, stall.ns)                   \
-	F(STALL_LATE, stall.late)               \
-	F(STALL_BY, stall.by)                   \
-	F(STALL_BY_TID, stall.by_tid)           \
-	F(STALL_STATE, stall.state)             \
-	F(STRAGGLER_NS, straggler.ns)           \
-	F(STRAGGLER_LATE, straggler.late)       \
-	F(STRAGGLER_BY, straggler.by)           \
-	F(STRAGGLER_BY_TID, straggler.by_tid)   \
-	F(STRAGGLER_STATE, straggler.state)     \
-	F(HELD, held)                           \
-	F(STRAGGLER_TID, straggler_tid)         \
-	F(STRAGGLER_COMM, straggler_comm)       \
-	F(NUMBER, number)                       \
-	F(TID, tid)                             \
-	F(N_TOKENS, n_tokens)                   \
-	F(PHASE, phase)                         \
-	F(RECORDING, recording)                 \
-	F(LANE, lane)                           \
-	F(CONTEXT, context)                     \
-	F(SYSCALLS, syscalls)                   \
-	F(FAULTS_MINOR, faults_minor)           \
-	F(FAULTS_MAJOR, faults_major)           \
-	F(LOST, lost)                           \
-	F(N_WORKERS, n_workers)                 \
-	F(CPUS_ALLOWED, cpus_allowed)           \
-	F(CPU_LIMIT, cpu_limit)                 \
-	F(BEHIND, behind)                       \
-	F(N_BEHIND, n_behind)                   \
-	F(N_WORKERS_BEHIND, n_workers_behind)   \
-	F(OPS, ops)                             \
-	F(N_OPS, n_ops)                         \
-	F(TYPICAL, typical)                     \
-	A(ROWS, rows, ROW_VALUES)               \
-	F(UNFINISHED, unfinished)               \
+/* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in
+ * an array. */
+#define STEP_FIELDS(F, A)                     \
+	F(TS, ts)                             \
+	F(AT, at)                             \
+	F(TOTAL, total)                       \
+	F(GAP, gap)                           \
+	A(OWN, own, STATES)                   \
+	A(WORKERS, workers, STATES)           \
+	F(WORKERS_TOTAL, workers_total)       \
+	F(STALL_NS, stall.ns)                 \
+	F(STALL_LATE, stall.late)             \
+	F(STALL_BY, stall.by)                 \
+	F(STALL_BY_TID, stall.by_tid)         \
+	F(STALL_STATE, stall.state)           \
+	F(STRAGGLER_NS, straggler.ns)         \
+	F(STRAGGLER_LATE, straggler.late)     \
+	F(STRAGGLER_BY, straggler.by)         \
+	F(STRAGGLER_BY_TID, straggler.by_tid) \
+	F(STRAGGLER_STATE, straggler.state)   \
+	F(HELD, held)                         \
+	F(STRAGGLER_TID, straggler_tid)       \
+	F(STRAGGLER_COMM, straggler_comm)     \
+	F(NUMBER, number)                     \
+	F(TID, tid)                           \
+	F(N_TOKENS, n_tokens)                 \
+	F(PHASE, phase)                       \
+	F(RECORDING, recording)               \
+	F(LANE, lane)                         \
+	F(CONTEXT, context)                   \
+	F(SYSCALLS, syscalls)                 \
+	F(FAULTS_MINOR, faults_minor)         \
+	F(FAULTS_MAJOR, faults_major)         \
+	F(LOST, lost)                         \
+	F(N_WORKERS, n_workers)               \
+	F(CPUS_ALLOWED, cpus_allowed)         \
+	F(CPU_LIMIT, cpu_limit)               \
+	F(BEHIND, behind)                     \
+	F(N_BEHIND, n_behind)                 \
+	F(N_WORKERS_BEHIND, n_workers_behind) \
+	F(OPS, ops)                           \
+	F(N_OPS, n_ops)                       \
+	F(TYPICAL, typical)                   \
+	A(ROWS, rows, ROW_VALUES)             \
+	F(UNFINISHED, unfinished)             \
 	F(BEGAN_BEFORE, began_before)
 
 #define STEP_COLUMN(name, member) STEP_##name,
-#define STEP_COLUMN_ARRAY(name, member, n) STEP_##name, STEP_##name##_LAST = STEP_##name + (n) - 1,
+#define STEP_COLUMN_ARRAY(name, member, n) STEP_##name, STEP_##name##_LAST = STEP_##name + (n)-1,
 enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
 
 struct column {
@@ -118,7 +120,7 @@ void steps_free(struct steps *s);
 /* All of these return 0 or -ENOMEM, after which steps_free is the only thing to do. */
 int steps_add(struct steps *s, const struct step *step);
 int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
-/* Brings the steps in the order in which `order` names them: the one that is to come first first. */
+/* Brings the steps in the order in which `order` names them. */
 int steps_reorder(struct steps *s, const uint32_t *order);
 
 static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)

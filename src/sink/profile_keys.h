@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The envelope of a line of a profile (docs/profile-schema.md), for who writes it and who reads it. */
+/* The envelope of a profile line (docs/profile-schema.md), for its writer and its readers. */
 #ifndef INFTRACE_PROFILE_KEYS_H
 #define INFTRACE_PROFILE_KEYS_H
 
 /* The keys in the order in which they are written. The first nine are required. */
-#define PROFILE_KEYS(KEY)    \
-	KEY(event)           \
-	KEY(commit_sha)      \
-	KEY(env_hash)        \
-	KEY(model)           \
-	KEY(concurrency)     \
-	KEY(shape)           \
-	KEY(stage_us)        \
-	KEY(graph_enabled)   \
-	KEY(runtime_flags)   \
-	KEY(source)          \
+#define PROFILE_KEYS(KEY)  \
+	KEY(event)         \
+	KEY(commit_sha)    \
+	KEY(env_hash)      \
+	KEY(model)         \
+	KEY(concurrency)   \
+	KEY(shape)         \
+	KEY(stage_us)      \
+	KEY(graph_enabled) \
+	KEY(runtime_flags) \
+	KEY(source)        \
 	KEY(source_line)
 
 #define PROFILE_REQUIRED 9

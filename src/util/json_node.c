@@ -133,7 +133,8 @@ static int drop_repeated(struct json_nodes *nodes, struct json_node *object)
 		at = (uint32_t)hash_key(child->key, child->key_len) & (slots - 1);
 		for (; nodes->table[at]; at = (at + 1) & (slots - 1)) {
 			other = nodes->list + nodes->table[at];
-			if (other->key_len == child->key_len && !memcmp(other->key, child->key, child->key_len)) {
+			if (other->key_len == child->key_len &&
+				!memcmp(other->key, child->key, child->key_len)) {
 				other->kind = JSON_DROPPED;
 				break;
 			}
@@ -162,7 +163,8 @@ static void text_finish(struct json_node *node, char *text, bool root)
 	if (node->escapes)
 		node->len = unescape(value, node->len);
 	/* behind a number at top level stands what does not belong to it */
-	if (node->kind == JSON_STRING || (!root && (node->kind == JSON_INT || node->kind == JSON_REAL)))
+	if (node->kind == JSON_STRING ||
+		(!root && (node->kind == JSON_INT || node->kind == JSON_REAL)))
 		value[node->len] = '\0';
 	node->text = value;
 }
@@ -211,23 +213,23 @@ const struct json_node *node_get_next(
 		if (has_key(member, key, len))
 			return *cursor = member;
 	}
-	for (member = json_next(object, NULL); from && member && member <= from; member = json_next(object, member)) {
+	for (member = json_next(object, NULL); from && member && member <= from;
+		member = json_next(object, member)) {
 		if (has_key(member, key, len))
 			return *cursor = member;
 	}
 	return NULL;
 }
 
-void node_members(
-	const struct json_node *object, const char *const *names, size_t n, const struct json_node **ret_members)
+void node_members(const struct json_node *object, const char *const *names, size_t n,
+	const struct json_node **ret_members)
 {
 	size_t hint = 0;
 
 	memset(ret_members, 0, n * sizeof(*ret_members));
 	if (!node_is(object, JSON_OBJECT))
 		return;
-	json_for_each(member, object)
-	{
+	json_for_each (member, object) {
 		for (size_t i = 0; i < n; i++) {
 			size_t k = (hint + i) % n;
 
@@ -246,7 +248,8 @@ static int digits(const char *text, uint32_t len, uint64_t *ret)
 	uint64_t v = 0;
 
 	for (const char *end = text + len; text < end; text++) {
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
+		if (__builtin_mul_overflow(v, 10, &v) ||
+			__builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
 			return -ERANGE;
 	}
 	*ret = v;

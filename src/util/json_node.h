@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Looking at the nodes of a JSON value: see json_scan.h. A NULL node is a member that is not there, of no kind. */
+/* Looking at the nodes of a JSON value: see json_scan.h. A NULL node is a member that is not there,
+ * of no kind. */
 #ifndef INFTRACE_JSON_NODE_H
 #define INFTRACE_JSON_NODE_H
 
@@ -28,8 +29,9 @@ static inline const char *node_string(const struct json_node *node)
 	return node_is(node, JSON_STRING) ? node->text : NULL;
 }
 
-/* The child behind `child`, of an array or object; the first one after NULL. NULL: there is none. */
-static inline const struct json_node *json_next(const struct json_node *parent, const struct json_node *child)
+/* The child of an array or object that follows `child`, the first one for NULL; NULL at the end. */
+static inline const struct json_node *json_next(
+	const struct json_node *parent, const struct json_node *child)
 {
 	const struct json_node *end = parent + parent->span;
 
@@ -40,21 +42,22 @@ static inline const struct json_node *json_next(const struct json_node *parent, 
 	return NULL;
 }
 
-#define json_for_each(child, parent) \
-	for (const struct json_node *child = json_next(parent, NULL); child; child = json_next(parent, child))
+#define json_for_each(child, parent)                                         \
+	for (const struct json_node *child = json_next(parent, NULL); child; \
+		child = json_next(parent, child))
 
 /* A member of an object; NULL when there is none, or it is no object. */
 const struct json_node *node_get(const struct json_node *object, const char *key);
 
-/* The same, where members come in a known order: looks behind *cursor first, which is NULL at first and then the
- * member that was found last. */
+/* The same, where members come in a known order: looks behind *cursor first, which is NULL at first
+ * and then the member that was found last. */
 const struct json_node *node_get_next(
 	const struct json_node *object, const char *key, const struct json_node **cursor);
 
-/* Of n names the members that have them; NULL where there is none. Members in the order of the names are found at
- * once. */
-void node_members(
-	const struct json_node *object, const char *const *names, size_t n, const struct json_node **ret_members);
+/* Of n names the members that have them; NULL where there is none. Members in the order of the
+ * names are found at once. */
+void node_members(const struct json_node *object, const char *const *names, size_t n,
+	const struct json_node **ret_members);
 
 /* An integer; beyond what fits, the nearest that does. Of anything else 0. */
 int64_t node_s64(const struct json_node *node);

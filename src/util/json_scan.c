@@ -91,7 +91,8 @@ static int node_add(struct json_scan *scan, enum json_kind kind, size_t at)
 		return 0;
 	if (nodes->len == nodes->size) {
 		if (nodes->len == JSON_VALUES_MAX) {
-			snprintf(scan->error, sizeof(scan->error), "more than %u values", JSON_VALUES_MAX);
+			snprintf(scan->error, sizeof(scan->error), "more than %u values",
+				JSON_VALUES_MAX);
 			return -E2BIG;
 		}
 		size = nodes->size ? 2 * nodes->size : 64;
@@ -134,7 +135,8 @@ static void container_open(struct json_scan *scan, bool array)
 static void container_close(struct json_scan *scan)
 {
 	if (scan->nodes)
-		scan->nodes->list[scan->open[scan->depth]].span = scan->nodes->len - scan->open[scan->depth];
+		scan->nodes->list[scan->open[scan->depth]].span =
+			scan->nodes->len - scan->open[scan->depth];
 	scan->depth--;
 	value_done(scan);
 }

@@ -12,16 +12,16 @@
 struct profile_check {
 	struct check_report *report;
 	struct name_counts families;
-	uint64_t line, lines; /* the number of the current one; how many there were */
+	uint64_t line, lines;   /* the number of the current one; how many there were */
 	uint64_t required_seen; /* bit N: the Nth required family was seen */
 	const char *const *required;
 	size_t required_len;
 };
 
 /* A problem of the current line. */
-#define LINE_PROBLEM(check, fmt, ...)                     \
-	check_problem((check)->report, "line %llu: " fmt, \
-		(unsigned long long)(check)->line, ##__VA_ARGS__)
+#define LINE_PROBLEM(check, fmt, ...)                                                        \
+	check_problem((check)->report, "line %llu: " fmt, (unsigned long long)(check)->line, \
+		##__VA_ARGS__)
 
 static bool is_text(const struct json_node *value)
 {
@@ -41,14 +41,16 @@ static const char *envelope_rule(enum profile_key key, const struct json_node *v
 	case PROFILE_KEY_model:
 		return is_text(value) ? NULL : "a non-empty string";
 	case PROFILE_KEY_commit_sha:
-		return node_is(value, JSON_NULL) || is_text(value) ? NULL : "a non-empty string or null";
+		return node_is(value, JSON_NULL) || is_text(value) ? NULL
+								   : "a non-empty string or null";
 	case PROFILE_KEY_env_hash:
 		return node_is(value, JSON_STRING) && !strncmp(value->text, "sha256:", 7)
 			       ? NULL
 			       : "a string that starts with sha256:";
 	case PROFILE_KEY_concurrency:
-		return node_s64(value) >= 1 && node_s64(value) <= UINT32_MAX ? NULL
-									     : "an integer from 1 to 4294967295";
+		return node_s64(value) >= 1 && node_s64(value) <= UINT32_MAX
+			       ? NULL
+			       : "an integer from 1 to 4294967295";
 	case PROFILE_KEY_graph_enabled:
 		return node_is_bool(value) ? NULL : "true or false";
 	default:
@@ -57,12 +59,12 @@ static const char *envelope_rule(enum profile_key key, const struct json_node *v
 }
 
 /* shape and stage_us of any writer hold no further objects or arrays. */
-static bool check_scalars(struct profile_check *check, const char *name, const struct json_node *object)
+static bool check_scalars(
+	struct profile_check *check, const char *name, const struct json_node *object)
 {
 	char key_text[64];
 
-	json_for_each(value, object)
-	{
+	json_for_each (value, object) {
 		if (node_is_scalar(value))
 			continue;
 		LINE_PROBLEM(check, "%s.%s must be a scalar", name,
@@ -101,8 +103,7 @@ static void check_native_stages(
 
 	for (size_t i = 0; i < sizeof(whole_families) / sizeof(whole_families[0]); i++)
 		whole |= !strcmp(family, whole_families[i]);
-	json_for_each(value, stages)
-	{
+	json_for_each (value, stages) {
 		const char *key = value->key;
 
 		ret = node_us_to_ns(value, &ns);
@@ -142,7 +143,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 		LINE_PROBLEM(check, "%s must be %s", profile_key_name(key), rule);
 		return 0;
 	}
-	if (!string_or_null(values[PROFILE_KEY_source]) || !string_or_null(values[PROFILE_KEY_source_line])) {
+	if (!string_or_null(values[PROFILE_KEY_source]) ||
+		!string_or_null(values[PROFILE_KEY_source_line])) {
 		LINE_PROBLEM(check, "source and source_line must be strings where they are given");
 		return 0;
 	}
@@ -152,7 +154,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 
 	family = values[PROFILE_KEY_event]->text;
 	if (node_is(values[PROFILE_KEY_source], JSON_STRING) &&
-		!strcmp(values[PROFILE_KEY_source]->text, "native") && check_window(check, values[PROFILE_KEY_shape]))
+		!strcmp(values[PROFILE_KEY_source]->text, "native") &&
+		check_window(check, values[PROFILE_KEY_shape]))
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
 	for (size_t i = 0; i < check->required_len; i++)
 		if (!strcmp(family, check->required[i]))

@@ -11,7 +11,8 @@
 
 /* The phases of the Trace Event Format, those that were deprecated included. */
 #define PHASES "BEXiICbneSTpFstfPNODMVvRc()"
-/* Tools that round the begin and the length of a slice to microseconds make slices that touch overlap. */
+/* Tools that round the begin and the length of a slice to microseconds make slices that touch
+ * overlap. */
 #define FOREIGN_ROUNDING_NS 1000
 
 /* Phases of the thread tracks: these need pid and tid. */
@@ -28,16 +29,16 @@ struct trace_check {
 	uint64_t surrogates, big_integers;
 };
 
-#define EVENT_PROBLEM(check, event, fmt, ...)                            \
-	check_problem((check)->report, "event %llu (line %llu): " fmt,   \
-		(unsigned long long)(event)->number,                     \
-		(unsigned long long)(event)->line, ##__VA_ARGS__)
+#define EVENT_PROBLEM(check, event, fmt, ...)                                           \
+	check_problem((check)->report, "event %llu (line %llu): " fmt,                  \
+		(unsigned long long)(event)->number, (unsigned long long)(event)->line, \
+		##__VA_ARGS__)
 
-/* Of one event: below these are what checks return when memory is out, and after telling a problem. */
+/* What the check of one event returns after telling a problem; else it is 0 or -ENOMEM. */
 #define EVENT_BAD 1
 
-static bool event_string(struct trace_check *check, const struct trace_event *event, const char *key,
-	const struct json_node *value, const char **ret_text)
+static bool event_string(struct trace_check *check, const struct trace_event *event,
+	const char *key, const struct json_node *value, const char **ret_text)
 {
 	*ret_text = node_string(value);
 	if (!*ret_text)
@@ -79,7 +80,9 @@ static bool event_id(struct trace_check *check, const struct trace_event *event,
 		return true;
 	}
 	EVENT_PROBLEM(check, event, "%s: %s",
-		value && value->kind != JSON_NULL ? "neither an integer nor a string" : "missing key", key);
+		value && value->kind != JSON_NULL ? "neither an integer nor a string"
+						  : "missing key",
+		key);
 	return false;
 }
 
@@ -133,7 +136,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 	return hash;
 }
 
-static int check_flow(struct trace_check *check, const struct trace_event *event, char phase, size_t track)
+static int check_flow(
+	struct trace_check *check, const struct trace_event *event, char phase, size_t track)
 {
 	struct trace_flow flow = { .event = event->number, .line = event->line, .track = track };
 	const char *id, *name, *cat = "", *bp = "";
@@ -173,7 +177,8 @@ static int check_track_event(struct trace_check *check, const struct trace_event
 	track = tracks_get(&check->tracks, pid, tid);
 	if (track < 0)
 		return track;
-	return phase == 'X' ? check_slice(check, event, track) : check_flow(check, event, phase, track);
+	return phase == 'X' ? check_slice(check, event, track)
+			    : check_flow(check, event, phase, track);
 }
 
 /* An instant; one of a thread is kept, for what chrome://tracing makes of it. */
@@ -191,8 +196,8 @@ static int check_instant(struct trace_check *check, const struct trace_event *ev
 		return EVENT_BAD;
 	if (!strcmp(name, "inftrace_clock"))
 		check->ours = true;
-	if (!check->form.array || strcmp(scope, "t") || !event->pid || node_is(event->pid, JSON_NULL) ||
-		!event->tid || node_is(event->tid, JSON_NULL))
+	if (!check->form.array || strcmp(scope, "t") || !event->pid ||
+		node_is(event->pid, JSON_NULL) || !event->tid || node_is(event->tid, JSON_NULL))
 		return 0;
 	if (!event_id(check, event, "pid", event->pid, pid_buf, &pid) ||
 		!event_id(check, event, "tid", event->tid, tid_buf, &tid))
@@ -211,12 +216,14 @@ static int check_other_event(struct trace_check *check, const struct trace_event
 
 	switch (phase) {
 	case 'M':
-		good = event_string(check, event, "name", event->name, &text) && event_args(check, event);
+		good = event_string(check, event, "name", event->name, &text) &&
+		       event_args(check, event);
 		break;
 	case 'C':
 		good = event_time(check, event, "ts", event->ts, &ts) &&
 		       event_string(check, event, "name", event->name, &text) &&
-		       event_id(check, event, "pid", event->pid, buf, &text) && event_args(check, event);
+		       event_id(check, event, "pid", event->pid, buf, &text) &&
+		       event_args(check, event);
 		break;
 	case 'i':
 	case 'I':
@@ -242,7 +249,8 @@ static int check_event(void *ctx, const struct trace_event *event)
 	if (!event_string(check, event, "ph", event->ph, &ph))
 		return 0;
 	if (!ph[0] || ph[1] || !strchr(PHASES, ph[0])) {
-		EVENT_PROBLEM(check, event, "unknown ph: %s", text_printable(printable, sizeof(printable), ph));
+		EVENT_PROBLEM(check, event, "unknown ph: %s",
+			text_printable(printable, sizeof(printable), ph));
 		return 0;
 	}
 	check->phases[(unsigned char)ph[0]]++;
@@ -273,7 +281,8 @@ static void reading_stopped(void *ctx, const struct trace_stop *stop)
 		check_problem(report, "event %llu: %s", events, stop->why);
 		break;
 	case TRACE_CUT:
-		check_problem(report, "event %llu (line %llu): %s: readers refuse it", events, line, stop->why);
+		check_problem(report, "event %llu (line %llu): %s: readers refuse it", events, line,
+			stop->why);
 		break;
 	case TRACE_UNEXPECTED:
 		check_problem(report, "line %llu (after %llu events): %s", line, events, stop->why);
@@ -318,7 +327,9 @@ static void print_summary(
 		fprintf(out,
 			"; note: %llu slices overlap another without nesting, by up to %lld ns%s",
 			(unsigned long long)found->overlaps, (long long)found->overlap_max,
-			found->strict ? ", as where microseconds are rounded (not written by inftrace)" : "");
+			found->strict
+				? ", as where microseconds are rounded (not written by inftrace)"
+				: "");
 	if (!found->strict_flows) {
 		print_note(out, found->flow_repeats, "flow starts with an id in use");
 		print_note(out, found->flow_no_start, "flow ends without a start");
@@ -326,7 +337,8 @@ static void print_summary(
 		print_note(out, found->flow_no_slice, "flow events outside of every slice");
 	}
 	print_note(out, found->flow_rounded,
-		"arrows that chrome://tracing leaves out, as it nests slices that end within one microsecond");
+		"arrows that chrome://tracing leaves out, as it nests slices that end within one "
+		"microsecond");
 	if (!check->form.array) {
 		print_note(out, check->big_integers, "integers above 2^63-1");
 		print_note(out, check->surrogates, "events with surrogate escapes");
@@ -339,7 +351,8 @@ static void print_summary(
 void check_trace(
 	struct json_source *source, const char *path, struct check_report *report, FILE *out)
 {
-	static const struct trace_reader_ops ops = { .event = check_event, .stop = reading_stopped };
+	static const struct trace_reader_ops ops = { .event = check_event,
+		.stop = reading_stopped };
 	struct trace_check check = { .report = report };
 	int err;
 

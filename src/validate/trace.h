@@ -9,7 +9,8 @@ struct trace_span {
 	int64_t start, end; /* ns */
 	uint32_t event;     /* its number in the file, from 1 */
 	uint32_t line : 31;
-	uint32_t instant : 1; /* an instant of a thread, which is a slice in chrome://tracing only */
+	uint32_t
+		instant : 1; /* an instant of a thread, which is a slice in chrome://tracing only */
 };
 
 /* A slice that chrome://tracing has on the outermost level, in its own milliseconds. */
@@ -54,13 +55,13 @@ struct trace_tracks {
 /* What is wrong, but only worth a note where other programs wrote the file or a recording was
  * cut. */
 struct trace_findings {
-	bool strict;       /* problems, not notes, of spans */
-	int64_t rounding;  /* ns: overlaps up to this are notes all the same */
-	bool strict_flows; /* of flows */
+	bool strict;         /* problems, not notes, of spans */
+	int64_t rounding;    /* ns: overlaps up to this are notes all the same */
+	bool strict_flows;   /* of flows */
 	uint64_t overlaps;   /* as notes */
 	int64_t overlap_max; /* ns */
 	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
-	bool array;	       /* the form in which chrome://tracing knows whole microseconds only */
+	bool array; /* the form in which chrome://tracing knows whole microseconds only */
 	uint64_t flow_rounded; /* arrows that it does not find a slice for, though there is one */
 };
 

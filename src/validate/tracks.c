@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Spans by track and flows by id: 32 bytes each at most, so that a trace of a gigabyte fits in memory. */
+/* Spans by track and flows by id: 32 bytes each at most, so that a trace of a gigabyte fits in
+ * memory. */
 #include "validate/trace.h"
 
 #include <errno.h>
@@ -182,10 +183,11 @@ static void track_check_nesting(struct trace_track *track, const struct trace_sp
 /* ---- what the importer of chrome://tracing makes of a track ---- */
 
 /*
- * It nests a slice in the one before, or in what that is in, unless it ends later in whole microseconds. So
- * two that follow each other nest where both ends round to the same microsecond. It looks for the slice
- * that an arrow begins or ends in from the outermost ones on, by their times as they are, and does not find
- * the second of these two. Its arithmetic is that of doubles, as here.
+ * It nests a slice in the one before, or in what that is in, unless it ends later in whole
+ * microseconds. So two that follow each other nest where both ends round to the same microsecond.
+ * It looks for the slice that an arrow begins or ends in from the outermost ones on, by their times
+ * as they are, and does not find the second of these two. Its arithmetic is that of doubles, as
+ * here.
  */
 static double us_to_ms(int64_t ns)
 {
@@ -345,8 +347,8 @@ static void flows_check(
 		}
 		if (flow->phase == FLOW_END_NEXT)
 			continue;
-		if (!track->len || !bsearch(&flow->ts, track->spans, track->len, sizeof(*track->spans),
-					   compare_time_to_span)) {
+		if (!track->len || !bsearch(&flow->ts, track->spans, track->len,
+					   sizeof(*track->spans), compare_time_to_span)) {
 			flow_found(report, findings, flow, &findings->flow_no_slice,
 				"flow event outside of every slice of its track");
 		} else if (findings->array && !tops_hold(track, flow->ts)) {

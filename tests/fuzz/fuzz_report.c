@@ -2,9 +2,9 @@
 /*
  * libFuzzer target for `inftrace report`: any bytes, as a file, through all that it writes.
  *
- *   make && clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -Ibuild -DENGINES_DIR='""' \
- *           -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_report.c $(find src/?* -mindepth 1 -name '*.c') \
- *           $(pkg-config --libs libbpf libelf zlib json-c libcrypto capstone libmicrohttpd) -o fuzz_report
+ *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -DENGINES_DIR='""' -fsanitize=fuzzer,address,undefined \
+ *           tests/fuzz/fuzz_report.c $(ls src/{report,read,util,engine,target}/?*.c) \
+ *           -ljson-c -lelf -lz -lcapstone -lcrypto -o fuzz_report
  *   mkdir corpus && ./fuzz_report -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden
  */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The JSON readers: sources of bytes, values found in a stream and their nodes, times, untrusted text. */
+/* The JSON readers: sources of bytes, values found in a stream and their nodes, times, untrusted
+ * text. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,8 @@ static void value_parse(struct json_nodes *nodes, const char *text, size_t n)
 	strcpy(buf, text);
 	json_scan_init_nodes(&scan, nodes);
 	for (size_t at = 0; at < len && !ret; at += n)
-		ret = json_scan_feed(&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
+		ret = json_scan_feed(
+			&scan, (unsigned char *)buf + at, len - at < n ? len - at : n, &used);
 	assert_int_equal(json_scan_end(&scan), 1);
 	assert_int_equal(json_nodes_finish(nodes, buf), 0);
 }
@@ -114,8 +116,9 @@ static void test_scan(void **state)
 
 static void test_nodes(void **state)
 {
-	static const char text[] = " {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\","
-				   "\"c\":true,\"d\":false,\"e\":{}}";
+	static const char text[] =
+		" {\"a\":[1,{\"b\":null},-2.5e1],\"\\u0062\":\"x\\n\\u20ac\\ud83d\\ude00\\u0000y\","
+		"\"c\":true,\"d\":false,\"e\":{}}";
 	static const char string[] = "x\n\xe2\x82\xac\xf0\x9f\x98\x80\0y";
 	struct json_nodes nodes = { 0 };
 
@@ -139,7 +142,8 @@ static void test_nodes(void **state)
 		assert_null(json_next(a, child));
 		assert_int_equal(node_get(root, "b")->len, sizeof(string) - 1);
 		assert_memory_equal(node_string(node_get(root, "b")), string, sizeof(string));
-		assert_true(node_is(node_get(root, "c"), JSON_TRUE) && node_is(node_get(root, "d"), JSON_FALSE));
+		assert_true(node_is(node_get(root, "c"), JSON_TRUE) &&
+			    node_is(node_get(root, "d"), JSON_FALSE));
 		assert_null(json_next(node_get(root, "e"), NULL));
 		assert_null(node_get(root, "f"));
 		assert_null(node_get(a, "b"));
@@ -150,14 +154,15 @@ static void test_nodes(void **state)
 /* Of members with one key the last counts, as with json-c, Python and JSON.parse. */
 static void test_nodes_repeated(void **state)
 {
-	static const char text[] = "{\"a\":1,\"b\":{\"c\":1,\"d\":2,\"c\":3},\"\\u0061\":[5],\"b\":6,\"a\":7}";
+	static const char text[] =
+		"{\"a\":1,\"b\":{\"c\":1,\"d\":2,\"c\":3},\"\\u0061\":[5],\"b\":6,\"a\":7}";
 	struct json_nodes nodes = { 0 };
 	char many[1024] = "{", *p = many + 1;
 	unsigned int n = 0;
 
 	(void)state;
 	value_parse(&nodes, text, 99);
-	json_for_each(child, nodes.list)
+	json_for_each (child, nodes.list)
 		n++;
 	assert_int_equal(n, 2);
 	assert_int_equal(node_s64(node_get(nodes.list, "a")), 7);
@@ -167,7 +172,7 @@ static void test_nodes_repeated(void **state)
 		p += sprintf(p, "\"%d\":%d%c", i % 50, i, i < 99 ? ',' : '}');
 	value_parse(&nodes, many, 99);
 	n = 0;
-	json_for_each(child, nodes.list)
+	json_for_each (child, nodes.list)
 		assert_int_equal(node_s64(child), 50 + n++);
 	assert_int_equal(n, 50);
 	json_nodes_free(&nodes);

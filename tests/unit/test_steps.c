@@ -83,8 +83,8 @@ static struct step random_step(void)
 
 static void assert_stall(const struct stall_info *a, const struct stall_info *b)
 {
-	assert_true(a->ns == b->ns && a->late == b->late && a->by == b->by && a->by_tid == b->by_tid &&
-		    a->state == b->state);
+	assert_true(a->ns == b->ns && a->late == b->late && a->by == b->by &&
+		    a->by_tid == b->by_tid && a->state == b->state);
 }
 
 static void assert_step(const struct step *a, const struct step *b)
@@ -100,11 +100,12 @@ static void assert_step(const struct step *a, const struct step *b)
 		    a->phase == b->phase && a->recording == b->recording && a->lane == b->lane &&
 		    a->context == b->context);
 	assert_true(a->syscalls == b->syscalls && a->faults_minor == b->faults_minor &&
-		    a->faults_major == b->faults_major && a->lost == b->lost && a->n_workers == b->n_workers &&
-		    a->cpus_allowed == b->cpus_allowed && a->cpu_limit == b->cpu_limit);
+		    a->faults_major == b->faults_major && a->lost == b->lost &&
+		    a->n_workers == b->n_workers && a->cpus_allowed == b->cpus_allowed &&
+		    a->cpu_limit == b->cpu_limit);
 	assert_true(a->behind == b->behind && a->n_behind == b->n_behind &&
-		    a->n_workers_behind == b->n_workers_behind && a->ops == b->ops && a->n_ops == b->n_ops &&
-		    a->typical == b->typical);
+		    a->n_workers_behind == b->n_workers_behind && a->ops == b->ops &&
+		    a->n_ops == b->n_ops && a->typical == b->typical);
 	assert_memory_equal(a->rows, b->rows, sizeof(a->rows));
 	assert_true(a->unfinished == b->unfinished && a->began_before == b->began_before);
 }
@@ -139,7 +140,8 @@ static void test_round_trip(void **state)
 /* A value of any size may come at any time, also into a column that had only one. */
 static void test_widths(void **state)
 {
-	static const int64_t values[] = { 5, 5, -1, 127, 128, -32768, 32768, INT32_MIN, 1LL << 31, INT64_MIN, INT64_MAX, 0 };
+	static const int64_t values[] = { 5, 5, -1, 127, 128, -32768, 32768, INT32_MIN, 1LL << 31,
+		INT64_MIN, INT64_MAX, 0 };
 	const size_t n = sizeof(values) / sizeof(values[0]);
 	const struct step none = { 0 };
 	struct steps steps = { 0 };
@@ -151,7 +153,8 @@ static void test_widths(void **state)
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(steps_set(&steps, n + i, STEP_GAP, values[i]), 0);
 		for (size_t k = 0; k < 3 * n; k++)
-			assert_true(steps_get(&steps, k, STEP_GAP) == (k >= n && k <= n + i ? values[k - n] : 0));
+			assert_true(steps_get(&steps, k, STEP_GAP) ==
+				    (k >= n && k <= n + i ? values[k - n] : 0));
 	}
 	assert_true(!steps_all_zero(&steps, STEP_GAP));
 	assert_true(steps_load(&steps, n + 10).gap == INT64_MAX);
