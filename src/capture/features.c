@@ -85,7 +85,12 @@ static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kin
 	return load(BPF_PROG_TYPE_TRACING, insns, n, &opts);
 }
 
-/* ---- one function per kind of feature: 0 or -errno ---- */
+/*
+ * ---- one function per kind of feature: 0 or -errno ----
+ *
+ * Not libbpf_probe_bpf_map_type() and libbpf_probe_bpf_helper(): without privileges these say "no" and "yes",
+ * where the remedy depends on -EPERM. And a map type says less than a program that uses the map.
+ */
 
 static int try_btf(struct prober *p, const char *path)
 {
