@@ -6,6 +6,8 @@
 #include <sys/random.h>
 
 #define SLOTS_MIN 32
+/* By one search in order, so that an object of 65536 members does not take as many for each. */
+#define LOOKED_AT_MAX 4096
 
 void json_nodes_free(struct json_nodes *nodes)
 {
@@ -196,28 +198,31 @@ static bool has_key(const struct json_node *member, const char *key, size_t len)
 
 const struct json_node *node_get(const struct json_node *object, const char *key)
 {
-	const struct json_node *cursor = NULL;
+	size_t len = strlen(key);
 
-	return node_get_next(object, key, &cursor);
+	if (!node_is(object, JSON_OBJECT))
+		return NULL;
+	json_for_each (member, object) {
+		if (has_key(member, key, len))
+			return member;
+	}
+	return NULL;
 }
 
 const struct json_node *node_get_next(
 	const struct json_node *object, const char *key, const struct json_node **cursor)
 {
-	const struct json_node *member, *from = *cursor;
-	size_t len = strlen(key);
+	const struct json_node *member = *cursor;
+	size_t len = strlen(key), looked_at = 0;
 
 	if (!node_is(object, JSON_OBJECT))
 		return NULL;
-	for (member = json_next(object, from); member; member = json_next(object, member)) {
-		if (has_key(member, key, len))
+	do {
+		member = json_next(object, member);
+		if (member && has_key(member, key, len))
 			return *cursor = member;
-	}
-	for (member = json_next(object, NULL); from && member && member <= from;
-		member = json_next(object, member)) {
-		if (has_key(member, key, len))
-			return *cursor = member;
-	}
+		/* from the last member on to the first one, until all have been looked at */
+	} while (member != *cursor && ++looked_at < LOOKED_AT_MAX);
 	return NULL;
 }
 

@@ -50,7 +50,7 @@ static inline const struct json_node *json_next(
 const struct json_node *node_get(const struct json_node *object, const char *key);
 
 /* The same, where members come in a known order: looks behind *cursor first, which is NULL at first
- * and then the member that was found last. */
+ * and then the member that was found last, and at 4096 members at most. */
 const struct json_node *node_get_next(
 	const struct json_node *object, const char *key, const struct json_node **cursor);
 
