@@ -9,30 +9,34 @@
 # shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-need_root
-need cc node bpftool
-
-build storm
-build life
-build dl
-build dl_lib -shared -fPIC
-# with the objects of inftrace itself, of which the linker takes those that are used
-ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
-cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
-	"$TMP/inftrace.a" -ljson-c -lz -pthread
-bpf_ids >"$TMP/bpf.before"
 traces=()
-
-# ---- kill -9 ----
-
-# A recording is seldom inside write(2); here a writer is all the time.
-for mode in plain gzip packets; do
-	check "a writer killed in its writes, $mode" "$TMP/writer_kill" "$mode" "$TMP/killed" 200
+options=()
+for f in outer inner leaf recurse; do
+	options+=(-u "$TMP/life:life_$f")
 done
 
-disk=$TMP
-shm=$(mktemp -d -p /dev/shm 2>/dev/null) || shm=$TMP
-echo "# filesystems: $(stat -f -c %T "$disk" "$shm" | tr '\n' ' ')"
+setup() {
+	need_root
+	need cc node bpftool
+
+	build storm
+	build life
+	build dl
+	build dl_lib -shared -fPIC
+	# with the objects of inftrace itself, of which the linker takes those that are used
+	ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
+	cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
+		"$TMP/inftrace.a" -ljson-c -lz -pthread
+	bpf_ids >"$TMP/bpf.before"
+}
+
+# A writer that is killed.
+test_writer() {
+	# A recording is seldom inside write(2); here a writer is all the time.
+	for mode in plain gzip packets; do
+		check "a writer killed in its writes, $mode" "$TMP/writer_kill" "$mode" "$TMP/killed" "$(often 60 200)"
+	done
+}
 
 # Until all but the last line is checked: that one may be cut.
 profile_valid() { # FILE
@@ -61,7 +65,7 @@ kill_one() {
 
 kill_all() {
 	local i
-	for ((i = 0; i < 20; i++)); do
+	for ((i = 0; i < kills; i++)); do
 		if ((i % 2)); then
 			kill_one "$i" "$disk" || return 1
 		else
@@ -70,25 +74,26 @@ kill_all() {
 	done
 }
 
-background "$TMP/storm" -t 4 -n 20 -s 0 -p 500 -w
-storm=$BG
-check "killed 20 times: all files are valid" kill_all
-importer "killed 20 times: all traces open" "$disk"/kill*.json "$shm"/kill*.json
-importer "killed 20 times: a compressed trace opens" "$disk"/kill1.json.gz "$shm"/kill2.json.gz
-expect "killed 20 times: the storm was recorded" \
-	'sum(e.get("name") == "getppid" for e in a) + sum(e.get("name") == "getppid" for e in b) > 100' \
-	a="$disk/kill1.json" b="$shm/kill2.json"
-check "killed: the target lives" kill -0 "$storm"
-check_bpf "killed" "$TMP/bpf.before"
-[ "$shm" = "$TMP" ] || rm -rf "$shm"
-rm -f "$TMP"/kill*
+# A recording that is killed.
+test_killed() {
+	disk=$TMP
+	shm=$(mktemp -d -p /dev/shm 2>/dev/null) || shm=$TMP
+	echo "# filesystems: $(stat -f -c %T "$disk" "$shm" | tr '\n' ' ')"
 
-# ---- what a process does ----
-
-spans=()
-for f in outer inner leaf recurse; do
-	spans+=(-u "$TMP/life:life_$f")
-done
+	background "$TMP/storm" -t 4 -n 20 -s 0 -p 500 -w
+	storm=$BG
+	kills=$(often 10 20)
+	check "killed $kills times: all files are valid" kill_all
+	importer "killed $kills times: all traces open" "$disk"/kill*.json "$shm"/kill*.json
+	importer "killed $kills times: a compressed trace opens" "$disk"/kill1.json.gz "$shm"/kill2.json.gz
+	expect "killed $kills times: the storm was recorded" \
+		'sum(e.get("name") == "getppid" for e in a) + sum(e.get("name") == "getppid" for e in b) > 100' \
+		a="$disk/kill1.json" b="$shm/kill2.json"
+	check "killed: the target lives" kill -0 "$storm"
+	check_bpf "killed" "$TMP/bpf.before"
+	[ "$shm" = "$TMP" ] || rm -rf "$shm"
+	rm -f "$TMP"/kill*
+}
 
 # record_case NAME WANTED_RC COMMAND ARG...: records the command to TMP/NAME.json; stdout goes to NAME.out,
 # stderr to NAME.err. The trace is opened at the end, with all others.
@@ -108,99 +113,114 @@ count_case() {
 		(e['name'], e['ph']) for e in t))" t="$TMP/$1.json" c=last:"$TMP/$1.out"
 }
 
-options=("${spans[@]}")
-record_case stop 0 "$TMP/life" stop
-# by cause and effect, not by duration: it sleeps from between the first two instants on, and is
-# woken between the last two
-expect "stop: a span from the stop to the continuation" 'any(
+# What a process does: it is stopped.
+test_stop() {
+	record_case stop 0 "$TMP/life" stop
+	# by cause and effect, not by duration: it sleeps from between the first two instants on, and is
+	# woken between the last two
+	expect "stop: a span from the stop to the continuation" 'any(
 	c["stop"][0] <= start <= c["stop"][1] and c["cont"][0] <= wake <= c["cont"][1]
 	for base in [next(int(e["args"]["boottime_ns"]) for e in t if e["name"] == "inftrace_clock")]
 	for e in t if e["name"] == "stopped" and e["ph"] == "X" and e["tid"] == c["tid"]
 	for start in [base + round(e["ts"] * 1000)]
 	for wake in [start + round((e["dur"] - e["args"].get("run_queue_us", 0)) * 1000)])' \
-	t="$TMP/stop.json" c=last:"$TMP/stop.out"
+		t="$TMP/stop.json" c=last:"$TMP/stop.out"
+}
 
-record_case exec 0 "$TMP/life" exec
-expect "exec: both images" \
-	'[sum(e["name"] == w for e in t) for w in ("exec", "getppid")] == [2, 20]' t="$TMP/exec.json"
+# It becomes another program.
+test_exec() {
+	record_case exec 0 "$TMP/life" exec
+	expect "exec: both images" \
+		'[sum(e["name"] == w for e in t) for w in ("exec", "getppid")] == [2, 20]' t="$TMP/exec.json"
 
-for i in 1 2 3; do
-	record_case "exec-thread$i" 0 "$TMP/life" exec-thread
-done
-expect "exec-thread: one process, and it goes on" '[len({e["pid"] for e in t if e["ph"] == "X" and e["pid"] < 4194304}),
+	for i in 1 2 3; do
+		record_case "exec-thread$i" 0 "$TMP/life" exec-thread
+	done
+	expect "exec-thread: one process, and it goes on" '[len({e["pid"] for e in t if e["ph"] == "X" and e["pid"] < 4194304}),
 	sum(e["name"] == "exit_group" for e in t)] == [1, 1]' t="$TMP/exec-thread1.json"
+}
 
-record_case churn 0 "$TMP/life" churn 2000
-count_case churn 'n[("fork", "i")] == c["threads"] and n[("getppid", "X")] == c["calls"] and
+# Threads and processes without end.
+test_crowds() {
+	record_case churn 0 "$TMP/life" churn 2000
+	count_case churn 'n[("fork", "i")] == c["threads"] and n[("getppid", "X")] == c["calls"] and
 	n[("exit", "i")] == c["threads"] + 1'
 
-record_case crowd 0 "$TMP/life" crowd 200
-count_case crowd 'n[("fork", "i")] == c["threads"] and n[("getppid", "X")] == c["calls"]'
+	record_case crowd 0 "$TMP/life" crowd 200
+	count_case crowd 'n[("fork", "i")] == c["threads"] and n[("getppid", "X")] == c["calls"]'
 
-record_case tree 0 "$TMP/life" tree 3 6
-count_case tree 'n[("fork", "i")] + 1 == n[("exit", "i")] == c["processes"] and
+	record_case tree 0 "$TMP/life" tree 3 6
+	count_case tree 'n[("fork", "i")] + 1 == n[("exit", "i")] == c["processes"] and
 	n[("getppid", "X")] == c["calls"]'
+}
 
-record_case daemon 7 "$TMP/life" daemon "$TMP/daemon.end"
-expect "daemon: recorded to its end" \
-	'sum(e["name"] == "getppid" for e in t) == 10 and sum(e["name"] == "exit" for e in t) >= 3' \
-	t="$TMP/daemon.json"
-check "daemon: its end was waited for" test -e "$TMP/daemon.end"
+# Ends.
+test_ends() {
+	record_case daemon 7 "$TMP/life" daemon "$TMP/daemon.end"
+	expect "daemon: recorded to its end" \
+		'sum(e["name"] == "getppid" for e in t) == 10 and sum(e["name"] == "exit" for e in t) >= 3' \
+		t="$TMP/daemon.json"
+	check "daemon: its end was waited for" test -e "$TMP/daemon.end"
 
-record_case leader 0 "$TMP/life" leader
-expect "leader: recorded to the end of its thread" \
-	'sum(e["name"] == "getppid" for e in t) == 20' t="$TMP/leader.json"
+	record_case leader 0 "$TMP/life" leader
+	expect "leader: recorded to the end of its thread" \
+		'sum(e["name"] == "getppid" for e in t) == 20' t="$TMP/leader.json"
 
-record_case kill 137 "$TMP/life" die 9
-record_case segv 139 "$TMP/life" die 11
-record_case at-once 0 true
-record_case false 1 false
+	record_case kill 137 "$TMP/life" die 9
+	record_case segv 139 "$TMP/life" die 11
+	record_case at-once 0 true
+	record_case false 1 false
+}
 
-for mode in handler altstack; do
-	record_case "$mode" 0 "$TMP/life" "$mode"
-	count_case "$mode" 'all(n[("life_" + f, "X")] == c[f] for f in ("outer", "inner", "leaf"))'
-done
+# Functions that are left otherwise.
+test_left() {
+	for mode in handler altstack; do
+		record_case "$mode" 0 "$TMP/life" "$mode"
+		count_case "$mode" 'all(n[("life_" + f, "X")] == c[f] for f in ("outer", "inner", "leaf"))'
+	done
 
-record_case longjmp 0 "$TMP/life" longjmp 100
-# 34 times it returned
-count_case longjmp 'n[("life_outer", "X")] == 34 and n[("life_inner", "X")] == 68 and n[("life_leaf", "X")] == 1'
-check "longjmp: counted" grep -q ' 200 functions were left without a return' "$TMP/longjmp.err"
+	record_case longjmp 0 "$TMP/life" longjmp 100
+	# 34 times it returned
+	count_case longjmp 'n[("life_outer", "X")] == 34 and n[("life_inner", "X")] == 68 and n[("life_leaf", "X")] == 1'
+	check "longjmp: counted" grep -q ' 200 functions were left without a return' "$TMP/longjmp.err"
 
-for depth in 40 100; do # FRAMES_MAX is 32; the kernel has return probes for 64
-	record_case "recurse$depth" 0 "$TMP/life" recurse "$depth"
-	count_case "recurse$depth" 'n[("life_recurse", "X")] == 320 and n[("life_leaf", "X")] == 10'
-	check "recurse$depth: counted" \
-		grep -q " $((10 * (depth - 32))) calls were nested too deep" "$TMP/recurse$depth.err"
-done
+	for depth in 40 100; do # FRAMES_MAX is 32; the kernel has return probes for 64
+		record_case "recurse$depth" 0 "$TMP/life" recurse "$depth"
+		count_case "recurse$depth" 'n[("life_recurse", "X")] == 320 and n[("life_leaf", "X")] == 10'
+		check "recurse$depth: counted" \
+			grep -q " $((10 * (depth - 32))) calls were nested too deep" "$TMP/recurse$depth.err"
+	done
+}
 
-# ---- libraries ----
-
-options=(-u libdlx.so:dl_work)
-cd "$TMP" || exit
 fresh() {
 	cp dl_lib libdlx.so
 	cp dl_lib other.so
 }
+
 dl_case() {
 	local name=$1
 	shift
 	record_case "$name" 0 ./dl "$@"
 	count_case "$name" 'n[("dl_work", "X")] == c["calls"] > 0'
 }
-fresh
-dl_case cycle cycle ./libdlx.so 50
-fresh
-dl_case deleted deleted ./libdlx.so
-fresh
-dl_case replaced replaced ./libdlx.so ./other.so
-fresh
-rm libdlx.so
-dl_case reused reused ./other.so ./libdlx.so
-json '"# waited at most %d us for a probe; inode reused: %s" % (
-	max(a["longest_us"], b["longest_us"]), d["reused"])' \
-	a=last:cycle.out b=last:replaced.out d=last:reused.out
 
-# ---- targets that go ----
+# Libraries.
+test_libraries() {
+	options=(-u libdlx.so:dl_work)
+	cd "$TMP" || exit
+	fresh
+	dl_case cycle cycle ./libdlx.so 50
+	fresh
+	dl_case deleted deleted ./libdlx.so
+	fresh
+	dl_case replaced replaced ./libdlx.so ./other.so
+	fresh
+	rm libdlx.so
+	dl_case reused reused ./other.so ./libdlx.so
+	json '"# waited at most %d us for a probe; inode reused: %s" % (
+	max(a["longest_us"], b["longest_us"]), d["reused"])' \
+		a=last:cycle.out b=last:replaced.out d=last:reused.out
+}
 
 # The process may be there, be gone, or go at any moment in between: 0, or 1 and one line.
 gone() {
@@ -220,7 +240,16 @@ gone() {
 		wait "$pid" 2>/dev/null || true
 	done
 }
-check "a target that exits while inftrace attaches" gone
 
-importer "all of these open" "${traces[@]}"
-check_bpf "all of these" "$TMP/bpf.before"
+# Targets that go.
+test_gone() {
+	check "a target that exits while inftrace attaches" gone
+}
+
+teardown() {
+	[ ${#traces[@]} -eq 0 ] || importer "all of these open" "${traces[@]}"
+	check_bpf "all of these" "$TMP/bpf.before"
+}
+
+ALL_TESTS=(writer killed stop exec crowds ends left libraries gone)
+run_tests "$@"
