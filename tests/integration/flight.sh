@@ -17,10 +17,10 @@ unmount() {
 }
 trap unmount EXIT
 
-need_root
-need python3 node
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
 FLIGHT=$TOP/tests/programs/check_flight.py
 export INFTRACE
 
@@ -47,6 +47,7 @@ land() {
 	kill -INT "$RECORDER" 2>/dev/null || true
 	landed "$@"
 }
+
 landed() {
 	local rc=0
 	wait "$RECORDER" || rc=$?
@@ -90,47 +91,48 @@ records_of() { # NAME N: as the message of the Nth dump says
 	grep -E '^inftrace: dump [0-9]' "$TMP/$1.err" | sed -nE "$2s/.*, ([0-9]+) records.*/\1/p"
 }
 
-# ---- the newest, and all of them ----
+setup() {
+	need_root
+	need python3 node
+}
 
-closes 2 50
-fly exact --engine none -e syscalls --flight-recorder 8MB -p "$CLOSES"
-sleep 2
-before=("$(calls)")
-kill -USR1 "$RECORDER"
-before+=("$(calls)")
-wait_dumped exact 1
-kill -USR1 "$RECORDER"
-wait_dumped exact 2
-sleep 1
-before+=("$(calls)")
-kill -USR1 "$RECORDER"
-wait_dumped exact 3
-kill_closes
-land exact 0
-for i in 1 2 3; do
-	check "exact: dump $i has the newest calls" "$FLIGHT" newest "$(nth exact $i)" "${before[i - 1]}"
-done
-check "exact: a dump right behind another is as long" test "$(records_of exact 2)" -gt $(($(records_of exact 1) * 3 / 4))
-
-# ---- memory ----
-
-closes 2
-fly memory --engine none --flight-recorder 64MB -p "$CLOSES"
-for i in 1 2 3; do
-	sleep 1.5
+# The newest, and all of them.
+test_newest() {
+	closes 2 50
+	fly exact --engine none -e syscalls --flight-recorder 8MB -p "$CLOSES"
+	sleep 2
+	before=("$(calls)")
 	kill -USR1 "$RECORDER"
-	wait_dumped memory $i
-done
-check "storm: memory stays below 64 + 32 MB" test "$(megabytes "$RECORDER")" -lt $((96 * 1024))
-kill_closes
-land memory 0
+	before+=("$(calls)")
+	wait_dumped exact 1
+	kill -USR1 "$RECORDER"
+	wait_dumped exact 2
+	sleep 1
+	before+=("$(calls)")
+	kill -USR1 "$RECORDER"
+	wait_dumped exact 3
+	kill_closes
+	land exact 0
+	for i in 1 2 3; do
+		check "exact: dump $i has the newest calls" "$FLIGHT" newest "$(nth exact $i)" "${before[i - 1]}"
+	done
+	check "exact: a dump right behind another is as long" test "$(records_of exact 2)" -gt $(($(records_of exact 1) * 3 / 4))
+}
 
-# many processes and all formats at once, who wake each other
-# shellcheck source=../robust/common.sh
-. "$TOP/tests/robust/common.sh"
-build storm
-fly many --engine none --flight-recorder 8MB --format json,json.gz,pftrace \
-	-- sh -c "for i in 1 2 3 4 5 6 7 8; do '$TMP/storm' -t 2 -n 5 -s 0 -p 2000 -w & done; wait"
+# Memory.
+test_memory() {
+	closes 2
+	fly memory --engine none --flight-recorder 64MB -p "$CLOSES"
+	for i in 1 2 3; do
+		sleep 1.5
+		kill -USR1 "$RECORDER"
+		wait_dumped memory $i
+	done
+	check "storm: memory stays below 64 + 32 MB" test "$(megabytes "$RECORDER")" -lt $((96 * 1024))
+	kill_closes
+	land memory 0
+}
+
 storms_run() { # all eight, with both threads
 	local shell pid n=0
 	shell=$(pgrep -P "$RECORDER" -x sh) || return 1
@@ -139,161 +141,150 @@ storms_run() { # all eight, with both threads
 	done
 	[ "$n" -eq 8 ]
 }
-wait_until 60 storms_run || not_ok "many: all run" "they have not started"
-sleep 3
-kill -USR1 "$RECORDER"
-wait_dumped many 1
-check "many: memory stays below 8 + 32 MB" test "$(megabytes "$RECORDER")" -lt $((40 * 1024))
-pkill -TERM -x storm -g 0 || true
-kill -INT "$RECORDER"
-land many 0
-same "many: a trace for each process" "$(find "$TMP/many" -name 'trace_*.json' | wc -l)" 9
-check "many: all records, at the same instant" "$FLIGHT" counts "$TMP/many" "$(records_of many 1)"
-check "many: all are valid" "$INFTRACE" validate "$TMP"/many/*.json "$TMP"/many/*.json.gz "$TMP"/many/*.jsonl
-importer "many: all traces open" "$TMP"/many/*.json "$TMP"/many/*.json.gz
-trace=$(nth many 2)
-check "many: Perfetto's trace has the same" "$TOP/tests/tools/pftrace.py" compare "${trace%.json}.pftrace" "$trace"
-expect "many: and the compressed one" 'a[:-1] == b[:-1]' a="$trace" b="$trace.gz" # the last has the time of the end
 
-# ---- the end of a process ----
+# Many processes, who wake each other, and all formats at once.
+test_many() {
+	build storm
+	fly many --engine none --flight-recorder 8MB --format json,json.gz,pftrace \
+		-- sh -c "for i in 1 2 3 4 5 6 7 8; do '$TMP/storm' -t 2 -n 5 -s 0 -p 2000 -w & done; wait"
+	wait_until 60 storms_run || not_ok "many: all run" "they have not started"
+	sleep 3
+	kill -USR1 "$RECORDER"
+	wait_dumped many 1
+	check "many: memory stays below 8 + 32 MB" test "$(megabytes "$RECORDER")" -lt $((40 * 1024))
+	pkill -TERM -x storm -g 0 || true
+	kill -INT "$RECORDER"
+	land many 0
+	same "many: a trace for each process" "$(find "$TMP/many" -name 'trace_*.json' | wc -l)" 9
+	check "many: all records, at the same instant" "$FLIGHT" counts "$TMP/many" "$(records_of many 1)"
+	check "many: all are valid" "$INFTRACE" validate "$TMP"/many/*.json "$TMP"/many/*.json.gz "$TMP"/many/*.jsonl
+	importer "many: all traces open" "$TMP"/many/*.json "$TMP"/many/*.json.gz
+	trace=$(nth many 2)
+	check "many: Perfetto's trace has the same" "$TOP/tests/tools/pftrace.py" compare "${trace%.json}.pftrace" "$trace"
+	expect "many: and the compressed one" 'a[:-1] == b[:-1]' a="$trace" b="$trace.gz" # the last has the time of the end
+}
 
-for signal in KILL SEGV; do
-	closes 2 50
-	fly "$signal" --engine none -e syscalls --flight-recorder 8MB --trigger crash -p "$CLOSES"
-	sleep 1
-	kill -$signal "$CLOSES"
-	wait "$CLOSES" 2>/dev/null || true
-	landed "$signal" 0
-	check "SIG$signal: all calls up to the death" \
-		"$FLIGHT" newest "$(nth "$signal" 1)" "$(calls)"
-done
+# The end of a process.
+test_death() {
+	for signal in KILL SEGV; do
+		closes 2 50
+		fly "$signal" --engine none -e syscalls --flight-recorder 8MB --trigger crash -p "$CLOSES"
+		sleep 1
+		kill -$signal "$CLOSES"
+		wait "$CLOSES" 2>/dev/null || true
+		landed "$signal" 0
+		check "SIG$signal: all calls up to the death" \
+			"$FLIGHT" newest "$(nth "$signal" 1)" "$(calls)"
+	done
+}
 
-# ---- spans that are open ----
-
-engine hung
-mkfifo "$TMP/hung.go"
-"$PROGRAMS/hung" <>"$TMP/hung.go" >"$TMP/hung.out" &
-hung=$!
-test_pids+=("$hung")
 says() { # WORD
 	grep -qx "$1" "$TMP/hung.out"
 }
-wait_until 20 says ready
-fly hung --engine "$TMP/hung.engine.json" -u hung:outer -u hung:inner -u hung:pass -u hung:spin \
-	--flight-recorder 16MB -p "$hung"
-sleep 1
-echo >"$TMP/hung.go"
-wait_until 20 says hung
-sleep 1
-check "hung: dumped" "$INFTRACE" dump -p "$hung"
-echo >"$TMP/hung.go"
-wait_until 20 says free
-check "free: dumped" "$INFTRACE" dump -p "$hung"
-echo >"$TMP/hung.go"
-wait "$hung"
-land hung 0
-profile=$(nth hung 1 | sed -E 's/trace_(.*)\.json$/profile_\1.jsonl/')
-check "hung: report" "$INFTRACE" report "$profile"
-same "hung: the report tells why it was made, and first of the step that hangs, with what it waits for" \
-	"$(grep -cE '^Trigger: |^Not ended: 1 step$|^  step [0-9]+ had not ended after .*: the calling thread waited .* for a lock' \
-		"$TMP/check.out")" 3
-check "hung: JSON" "$INFTRACE" report --json "$profile"
-tr -d '\n' <"$TMP/check.out" >"$TMP/hung.report.jsonl"
-expect "hung: so does the JSON" '([s["state"] for s in r[0]["processes"][0]["open"]] == ["blocked_futex"] and
+
+# Spans that are open.
+test_open() {
+	engine hung
+	mkfifo "$TMP/hung.go"
+	"$PROGRAMS/hung" <>"$TMP/hung.go" >"$TMP/hung.out" &
+	hung=$!
+	test_pids+=("$hung")
+	wait_until 20 says ready
+	fly hung --engine "$TMP/hung.engine.json" -u hung:outer -u hung:inner -u hung:pass -u hung:spin \
+		--flight-recorder 16MB -p "$hung"
+	sleep 1
+	echo >"$TMP/hung.go"
+	wait_until 20 says hung
+	sleep 1
+	check "hung: dumped" "$INFTRACE" dump -p "$hung"
+	echo >"$TMP/hung.go"
+	wait_until 20 says free
+	check "free: dumped" "$INFTRACE" dump -p "$hung"
+	echo >"$TMP/hung.go"
+	wait "$hung"
+	land hung 0
+	profile=$(nth hung 1 | sed -E 's/trace_(.*)\.json$/profile_\1.jsonl/')
+	check "hung: report" "$INFTRACE" report "$profile"
+	same "hung: the report tells why it was made, and first of the step that hangs, with what it waits for" \
+		"$(grep -cE '^Trigger: |^Not ended: 1 step$|^  step [0-9]+ had not ended after .*: the calling thread waited .* for a lock' \
+			"$TMP/check.out")" 3
+	check "hung: JSON" "$INFTRACE" report --json "$profile"
+	tr -d '\n' <"$TMP/check.out" >"$TMP/hung.report.jsonl"
+	expect "hung: so does the JSON" '([s["state"] for s in r[0]["processes"][0]["open"]] == ["blocked_futex"] and
 	bool(r[0]["loss"]["windows"][0]["trigger"]))' r="$TMP/hung.report.jsonl"
-check "hung: what hangs is there up to the dump" "$FLIGHT" hung "$(nth hung 1)"
-check "free: and is there once when it has ended" "$FLIGHT" free "$(nth hung 2)"
-check "hung: valid" "$INFTRACE" validate "$TMP"/hung/*
+	check "hung: what hangs is there up to the dump" "$FLIGHT" hung "$(nth hung 1)"
+	check "free: and is there once when it has ended" "$FLIGHT" free "$(nth hung 2)"
+	check "hung: valid" "$INFTRACE" validate "$TMP"/hung/*
+}
 
-# ---- a stall, and its cause ----
+# A stall, and its cause.
+test_cause() {
+	engine planted
+	while read -r planted times state who; do
+		mkfifo "$TMP/$planted.go"
+		"$PROGRAMS/planted" "$planted" "$times" <>"$TMP/$planted.go" >"$TMP/$planted.out" &
+		target=$!
+		test_pids+=("$target")
+		wait_until 20 grep -qx ready "$TMP/$planted.out"
+		fly "$planted" --engine "$TMP/planted.engine.json" --flight-recorder 8MB --trigger 'step>150ms' \
+			--trigger-cooldown 0 -p "$target"
+		echo >"$TMP/$planted.go"
+		wait "$target" || true
+		landed "$planted" 0
+		check "$planted: each stall is caught, with its cause" "$FLIGHT" cause "$TMP/$planted" "$times" "$state" "$who"
+	done <<-END
+		lock 4 blocked_futex planted_holder
+		hog 3 runnable planted_hog
+		pipe 3 blocked_ipc planted_writer
+	END
+}
 
-engine planted
-while read -r planted times state who; do
-	mkfifo "$TMP/$planted.go"
-	"$PROGRAMS/planted" "$planted" "$times" <>"$TMP/$planted.go" >"$TMP/$planted.out" &
-	target=$!
-	test_pids+=("$target")
-	wait_until 20 grep -qx ready "$TMP/$planted.out"
-	fly "$planted" --engine "$TMP/planted.engine.json" --flight-recorder 8MB --trigger 'step>150ms' \
-		--trigger-cooldown 0 -p "$target"
-	echo >"$TMP/$planted.go"
-	wait "$target" || true
-	landed "$planted" 0
-	check "$planted: each stall is caught, with its cause" "$FLIGHT" cause "$TMP/$planted" "$times" "$state" "$who"
-done <<-END
-	lock 4 blocked_futex planted_holder
-	hog 3 runnable planted_hog
-	pipe 3 blocked_ipc planted_writer
-END
-
-# ---- names ----
-
-cat >"$TMP/names.py" <<-'PY'
-	import ctypes, os, subprocess, sys, threading
-	libc = ctypes.CDLL(None)
-	def work(name):
-	    libc.prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
-	    os.getppid()
-	for i in range(5):
-	    t = threading.Thread(target=work, args=(f"gone_{i}",))
-	    t.start()
-	    t.join()
-	with open(sys.argv[1], "w") as f:
-	    for i in range(20):
-	        p = subprocess.Popen(["sh", "-c", "exec true"])
-	        p.wait()
-	        print(p.pid, file=f)
-PY
-fly names --engine none --flight-recorder 8MB \
-	-- sh -c "python3 '$TMP/names.py' '$TMP/pids'; kill -USR1 \$PPID; sleep 2"
-wait_dumped names 1
-land names 0
-check "names: of processes that are gone" "$FLIGHT" names "$TMP/names" "$TMP/pids" true
-check "names: of threads that are gone" "$FLIGHT" threads "$(grep -l gone_0 "$TMP"/names/trace_*)" gone_{0,1,2,3,4}
-check "names: all records, at the same instant" "$FLIGHT" counts "$TMP/names" "$(records_of names 1)"
-
-# ---- of so many seconds ----
+# Names.
+test_names() {
+	cat >"$TMP/names.py" <<-'PY'
+		import ctypes, os, subprocess, sys, threading
+		libc = ctypes.CDLL(None)
+		def work(name):
+		    libc.prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
+		    os.getppid()
+		for i in range(5):
+		    t = threading.Thread(target=work, args=(f"gone_{i}",))
+		    t.start()
+		    t.join()
+		with open(sys.argv[1], "w") as f:
+		    for i in range(20):
+		        p = subprocess.Popen(["sh", "-c", "exec true"])
+		        p.wait()
+		        print(p.pid, file=f)
+	PY
+	fly names --engine none --flight-recorder 8MB \
+		-- sh -c "python3 '$TMP/names.py' '$TMP/pids'; kill -USR1 \$PPID; sleep 2"
+	wait_dumped names 1
+	land names 0
+	check "names: of processes that are gone" "$FLIGHT" names "$TMP/names" "$TMP/pids" true
+	check "names: of threads that are gone" "$FLIGHT" threads "$(grep -l gone_0 "$TMP"/names/trace_*)" gone_{0,1,2,3,4}
+	check "names: all records, at the same instant" "$FLIGHT" counts "$TMP/names" "$(records_of names 1)"
+}
 
 held() { # BYTES: it holds less
 	test "$("$INFTRACE" status --json -p "$RECORDER" | python3 -c \
 		'import json, sys; print(json.load(sys.stdin)["recorder"]["bytes"])')" -le "$1"
 }
 
-closes 2 20
-fly seconds --engine none -e syscalls --flight-recorder 1s -p "$CLOSES"
-sleep 3
-check "1s: dumped" "$INFTRACE" dump -p "$RECORDER"
-profile=$(find "$TMP/seconds" -name 'profile_*')
-check "1s: goes back so far" "$FLIGHT" within "$profile" 1 0.5
-check "1s: holds something" test "$(nth seconds 1)"
-kill -STOP "$CLOSES"
-wait_until 20 held 1000000 && ok "1s: gives memory back" || not_ok "1s: gives memory back" "it holds more"
-kill_closes
-land seconds 0
-
-# ---- disks ----
-
-mkdir "$TMP/full" "$TMP/disk"
-if mount -t tmpfs -o size=1m none "$TMP/full" 2>/dev/null; then
-	closes 2 50
-	fly full --engine none -e syscalls --flight-recorder 8MB -p "$CLOSES"
-	sleep 1
-	check_rc "full disk: said" 1 'dump: the dump could not be written: No space left on device' \
-		"$INFTRACE" dump -p "$RECORDER"
-	check "full disk: said where" grep -qE \
-		"cannot write $TMP/full/trace_.*: (No space left on device|less than .* is free.*); the file is valid" \
-		"$TMP/full.err"
-	check "full disk: what there is is valid" "$INFTRACE" validate "$(find "$TMP/full" -name 'trace_*.part')"
-	mount -o remount,size=64m "$TMP/full"
-	sleep 1
-	before=$(calls)
-	check "full disk: with room again, dumped" "$INFTRACE" dump -p "$RECORDER"
+# Of so many seconds.
+test_seconds() {
+	closes 2 20
+	fly seconds --engine none -e syscalls --flight-recorder 1s -p "$CLOSES"
+	sleep 3
+	check "1s: dumped" "$INFTRACE" dump -p "$RECORDER"
+	profile=$(find "$TMP/seconds" -name 'profile_*')
+	check "1s: goes back so far" "$FLIGHT" within "$profile" 1 0.5
+	check "1s: holds something" test "$(nth seconds 1)"
+	kill -STOP "$CLOSES"
+	wait_until 20 held 1000000 && ok "1s: gives memory back" || not_ok "1s: gives memory back" "it holds more"
 	kill_closes
-	land full 1
-	check "full disk: the newest calls" "$FLIGHT" newest "$(nth full 1)" "$before"
-else
-	skip "full disk" "tmpfs cannot be mounted here"
-fi
+	land seconds 0
+}
 
 wait_part() { # a dump has begun to be written
 	local end=$((SECONDS + 20)) part=
@@ -302,29 +293,61 @@ wait_part() { # a dump has begun to be written
 	done
 }
 
-truncate -s 128M "$TMP/image"
-if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$TMP/disk" 2>/dev/null; then
-	closes 2 50
-	fly disk --engine none -e syscalls --flight-recorder 16MB --format json,json.gz,pftrace.gz \
-		-p "$CLOSES"
-	sleep 2
-	kill -USR1 "$RECORDER"
-	wait_part
-	# a write waits in the kernel, as for a disk that does not answer
-	fsfreeze -f "$TMP/disk"
-	sleep 2
-	before=$(calls)
-	kill -USR1 "$RECORDER"
-	fsfreeze -u "$TMP/disk"
-	wait_dumped disk 2
-	check "stalled disk: what came meanwhile is there" "$FLIGHT" newest "$(nth disk 2)" "$before"
-	rm "$TMP"/disk/*json*
-	kill -USR1 "$RECORDER"
-	wait_part
-	kill -9 "$RECORDER"
-	wait "$RECORDER" 2>/dev/null || true
-	kill_closes
-	check "killed: what was written is valid" "$INFTRACE" validate "$TMP"/disk/trace_*.json.part
-else
-	skip "stalled disk" "no loop device or no mkfs.ext4"
-fi
+# Disks.
+test_full() {
+	mkdir "$TMP/full"
+	if mount -t tmpfs -o size=1m none "$TMP/full" 2>/dev/null; then
+		closes 2 50
+		fly full --engine none -e syscalls --flight-recorder 8MB -p "$CLOSES"
+		sleep 1
+		check_rc "full disk: said" 1 'dump: the dump could not be written: No space left on device' \
+			"$INFTRACE" dump -p "$RECORDER"
+		check "full disk: said where" grep -qE \
+			"cannot write $TMP/full/trace_.*: (No space left on device|less than .* is free.*); the file is valid" \
+			"$TMP/full.err"
+		check "full disk: what there is is valid" "$INFTRACE" validate "$(find "$TMP/full" -name 'trace_*.part')"
+		mount -o remount,size=64m "$TMP/full"
+		sleep 1
+		before=$(calls)
+		check "full disk: with room again, dumped" "$INFTRACE" dump -p "$RECORDER"
+		kill_closes
+		land full 1
+		check "full disk: the newest calls" "$FLIGHT" newest "$(nth full 1)" "$before"
+	else
+		skip "full disk" "tmpfs cannot be mounted here"
+	fi
+}
+
+# A disk that stalls.
+test_stalled() {
+	mkdir "$TMP/disk"
+	truncate -s 128M "$TMP/image"
+	if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$TMP/disk" 2>/dev/null; then
+		closes 2 50
+		fly disk --engine none -e syscalls --flight-recorder 16MB --format json,json.gz,pftrace.gz \
+			-p "$CLOSES"
+		sleep 2
+		kill -USR1 "$RECORDER"
+		wait_part
+		# a write waits in the kernel, as for a disk that does not answer
+		fsfreeze -f "$TMP/disk"
+		sleep 2
+		before=$(calls)
+		kill -USR1 "$RECORDER"
+		fsfreeze -u "$TMP/disk"
+		wait_dumped disk 2
+		check "stalled disk: what came meanwhile is there" "$FLIGHT" newest "$(nth disk 2)" "$before"
+		rm "$TMP"/disk/*json*
+		kill -USR1 "$RECORDER"
+		wait_part
+		kill -9 "$RECORDER"
+		wait "$RECORDER" 2>/dev/null || true
+		kill_closes
+		check "killed: what was written is valid" "$INFTRACE" validate "$TMP"/disk/trace_*.json.part
+	else
+		skip "stalled disk" "no loop device or no mkfs.ext4"
+	fi
+}
+
+ALL_TESTS=(newest memory many death open cause names seconds full stalled)
+run_tests "$@"

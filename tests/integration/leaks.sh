@@ -9,63 +9,61 @@
 # shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-need_root
-need cc node bpftool
+setup() {
+	need_root
+	need cc node bpftool
 
-build storm
-build life
-build dl
-build dl_lib -shared -fPIC
-cd "$TMP" || exit
-cp dl_lib libdlx.so
-bpf_ids >bpf.before
+	build storm
+	build life
+	build dl
+	build dl_lib -shared -fPIC
+	cd "$TMP" || exit
+	cp dl_lib libdlx.so
+	bpf_ids >bpf.before
+}
 
-# ---- while it runs ----
-
-cat >target.sh <<-'SH'
-	until [ -e stop ]; do
-		./life churn 300
-		./life tree 3 4
-		./life crowd 50
-		./dl cycle ./libdlx.so 10
-		# a new file each time
-		echo >>new && cp libdlx.so libnew.so && ./dl deleted ./libnew.so
-	done
-SH
-background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
-	--profile grow.jsonl -- sh target.sh >/dev/null
-recorder=$BG
-wait_until 20 test -s grow.json
-wait_until 20 test -s new
-for ((i = 0; i < 50; i++)); do
-	[ "$i" -lt 10 ] || { # the first ones are warming up
-		echo "$(find "/proc/$recorder/fd" | wc -l) $(wc -l <"/proc/$recorder/maps")" \
-			"$(awk '/^VmRSS/ { print $2 }' "/proc/$recorder/status") $(wc -l <new)"
-	}
-	sleep 0.2
-done >samples
-touch stop
-rc=0
-wait "$recorder" || rc=$?
-same "growth: exit code" "$rc" 0
-check "growth: valid" "$INFTRACE" validate grow.json
-# columns: descriptors, mappings, KiB, new files
-awk '{ half = NR <= 20; for (c = 1; c <= 4; c++) if ($c > max[half, c]) max[half, c] = $c }
+# While it runs.
+test_grow() {
+	cat >target.sh <<-'SH'
+		until [ -e stop ]; do
+			./life churn 300
+			./life tree 3 4
+			./life crowd 50
+			./dl cycle ./libdlx.so 10
+			# a new file each time
+			echo >>new && cp libdlx.so libnew.so && ./dl deleted ./libnew.so
+		done
+	SH
+	background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
+		--profile grow.jsonl -- sh target.sh >/dev/null
+	recorder=$BG
+	wait_until 20 test -s grow.json
+	wait_until 20 test -s new
+	for ((i = 0; i < 50; i++)); do
+		[ "$i" -lt 10 ] || { # the first ones are warming up
+			echo "$(find "/proc/$recorder/fd" | wc -l) $(wc -l <"/proc/$recorder/maps")" \
+				"$(awk '/^VmRSS/ { print $2 }' "/proc/$recorder/status") $(wc -l <new)"
+		}
+		sleep 0.2
+	done >samples
+	touch stop
+	rc=0
+	wait "$recorder" || rc=$?
+	same "growth: exit code" "$rc" 0
+	check "growth: valid" "$INFTRACE" validate grow.json
+	# columns: descriptors, mappings, KiB, new files
+	awk '{ half = NR <= 20; for (c = 1; c <= 4; c++) if ($c > max[half, c]) max[half, c] = $c }
 	END { for (c = 1; c <= 4; c++) print max[1, c], max[0, c] }' samples >growth
-echo "# first and second half: descriptors $(sed -n 1p growth), mappings $(sed -n 2p growth)," \
-	"KiB $(sed -n 3p growth), new files $(sed -n 4p growth)"
-expect "growth: the libraries were seen" 'any(e.get("name") == "dl_work" for e in t)' t=grow.json
-# Each new file has two links and stays open as long as the recording runs, so that its inode cannot
-# become another file's; nothing else may grow.
-check "growth: descriptors" awk 'NR == 1 { more = $2 - $1 } NR == 4 { exit !(more <= 3 * ($2 - $1) + 8) }' growth
-check "growth: memory" awk 'NR == 3 { exit !($2 <= $1 + 16384) }' growth
-check "growth: mappings" awk 'NR == 2 { exit !($2 <= $1 + 4) }' growth
-rm -f grow.json stop
-
-# ---- stopped and killed at any moment, also before it records and while it ends ----
-
-background "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
-storm=$BG
+	echo "# first and second half: descriptors $(sed -n 1p growth), mappings $(sed -n 2p growth)," \
+		"KiB $(sed -n 3p growth), new files $(sed -n 4p growth)"
+	expect "growth: the libraries were seen" 'any(e.get("name") == "dl_work" for e in t)' t=grow.json
+	# Each new file has two links and stays open as long as the recording runs, so that its inode cannot
+	# become another file's; nothing else may grow.
+	check "growth: descriptors" awk 'NR == 1 { more = $2 - $1 } NR == 4 { exit !(more <= 3 * ($2 - $1) + 8) }' growth
+	check "growth: memory" awk 'NR == 3 { exit !($2 <= $1 + 16384) }' growth
+	check "growth: mappings" awk 'NR == 2 { exit !($2 <= $1 + 4) }' growth
+	rm -f grow.json stop
+}
 
 # early SIGNAL DELAY ARG...: the trace need not be there, but if it is it opens
 early() {
@@ -81,6 +79,7 @@ early() {
 	wait "$recorder" 2>/dev/null || true
 	[ ! -s "$trace" ] || "$INFTRACE" validate "$trace" || return 1
 }
+
 early_all() {
 	local i
 	for ((i = 0; i < 5; i++)); do
@@ -90,21 +89,35 @@ early_all() {
 		early "$1" "0.$(printf %03d $((RANDOM % 600)))" -- sleep 1 || return 1
 	done
 }
-declare -A early_pids
-for sig in KILL INT TERM; do
-	early_all "$sig" >"early-$sig.out" 2>&1 &
-	early_pids[$sig]=$!
-done
-for sig in KILL INT TERM; do
-	rc=0
-	wait "${early_pids[$sig]}" || rc=$?
-	[ "$rc" -eq 0 ] || sed 's/^/# /' "early-$sig.out"
-	same "SIG$sig at any moment" "$rc" 0
-done
+
 nobody_waits() {
 	! pgrep -f "record -q --engine none -u $TMP/storm" >/dev/null
 }
-# a command that waits to be released leaves when inftrace has gone
-check "no command waits for a recorder that is gone" wait_until 10 nobody_waits
-check "the target lives" kill -0 "$storm"
-check_bpf "all of these" bpf.before
+
+# Stopped and killed at any moment, also before it records and while it ends.
+test_early() {
+	background "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
+	storm=$BG
+
+	declare -A early_pids
+	for sig in KILL INT TERM; do
+		early_all "$sig" >"early-$sig.out" 2>&1 &
+		early_pids[$sig]=$!
+	done
+	for sig in KILL INT TERM; do
+		rc=0
+		wait "${early_pids[$sig]}" || rc=$?
+		[ "$rc" -eq 0 ] || sed 's/^/# /' "early-$sig.out"
+		same "SIG$sig at any moment" "$rc" 0
+	done
+	# a command that waits to be released leaves when inftrace has gone
+	check "no command waits for a recorder that is gone" wait_until 10 nobody_waits
+	check "the target lives" kill -0 "$storm"
+}
+
+teardown() {
+	check_bpf "all of these" bpf.before
+}
+
+ALL_TESTS=(grow early)
+run_tests "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Disks that are full, at 30 sizes, and disks and readers that stall: files are valid, the rings go
+# Disks that are full, at many sizes, and disks and readers that stall: files are valid, the rings go
 # on being drained, and nothing hangs.
 
 # shellcheck source=../lib.sh
@@ -18,13 +18,6 @@ unmount() {
 }
 trap unmount EXIT
 
-need_root
-need cc node protoc
-
-build storm
-work=$TMP/work
-mkdir "$work"
-cd "$work" || exit
 run=("$INFTRACE" record --engine none -u "$TMP/storm:storm_step@step")
 
 has_ended() {
@@ -52,16 +45,19 @@ ends() {
 received() { # KIND ERR
 	sed -nE "s/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) $1.*/\2/p" "$2"
 }
+
 lost() { # KIND ERR
 	sed -nE "s/.*warning: lost (.*, )?([0-9]+) $1.*/\2/p" "$2"
 }
 
-# ---- a full disk, at 30 sizes ----
-
-pages=(1 2 3 5 7 11 13 17 19 23 29 31 37 41 43 47 53 59 61 67 71 73 79 83 89 97 101 103 107 109)
-kinds=(json json.gz pftrace jsonl)
-full=$TMP/full
-mkdir "$full"
+setup() {
+	need_root
+	need cc node protoc
+	build storm
+	mkdir "$TMP/work"
+	cd "$TMP/work"
+	mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
+}
 
 # fill KIND PAGES: a recording to a disk of so many pages. Prints what is wrong.
 fill() {
@@ -85,104 +81,122 @@ fill() {
 whole_packets() { # FILE...
 	local file rc=0
 	for file; do
-		protoc --decode_raw <"$file" >"$TMP/decoded" || { echo "$file"; rc=1; }
-		[ -s "$TMP/decoded" ] || { echo "$file: nothing in it"; rc=1; }
+		protoc --decode_raw <"$file" >"$TMP/decoded" || {
+			echo "$file"
+			rc=1
+		}
+		[ -s "$TMP/decoded" ] || {
+			echo "$file: nothing in it"
+			rc=1
+		}
 	done
 	return "$rc"
 }
 
-mkdir "$TMP/mounted"
-if mount -t tmpfs none "$TMP/mounted" 2>/dev/null; then
-	umount "$TMP/mounted"
+# A full disk, at many sizes.
+test_full() {
+	pages=(1 2 3 5 7 13 23 37 53 71 89 109)
+	[ -z "${TEST_ALL:-}" ] || mapfile -t pages < <(seq 1 2 109)
+	kinds=(json json.gz pftrace jsonl)
+	full=$TMP/full
+	mkdir "$full"
+
+	mkdir "$TMP/mounted"
+	if mount -t tmpfs none "$TMP/mounted" 2>/dev/null; then
+		umount "$TMP/mounted"
+		background "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
+		storm=$BG
+		for n in "${pages[@]}"; do
+			jobs=()
+			for kind in "${kinds[@]}"; do
+				fill "$kind" "$n" >>"$TMP/wrong.$kind" 2>&1 &
+				jobs+=($!)
+			done
+			wait "${jobs[@]}"
+		done
+		end "$storm"
+		for kind in "${kinds[@]}"; do
+			same "disk full at ${#pages[@]} sizes, .$kind: exit code, message, size" \
+				"$(tr '\n' ' ' <"$TMP/wrong.$kind")" ""
+		done
+		check "disk full: all are valid" "$INFTRACE" validate "$full"/*.json "$full"/*.json.gz "$full"/*.jsonl
+		importer "disk full: all traces open" "$full"/*.json "$full"/*.json.gz
+		check "disk full: all packets are whole" whole_packets "$full"/*.pftrace
+	else
+		skip "disk full" "tmpfs cannot be mounted here"
+	fi
+}
+
+# A pipe that nobody reads.
+test_unread() {
+	nobody='cannot write stdout: nobody reads it; the file is valid up to here'
+	exec 7<>"$TMP/fifo1" 8<>"$TMP/fifo2" 9<>"$TMP/fifo3"
 	background "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
 	storm=$BG
-	for n in "${pages[@]}"; do
-		jobs=()
-		for kind in "${kinds[@]}"; do
-			fill "$kind" "$n" >>"$TMP/wrong.$kind" 2>&1 &
-			jobs+=($!)
-		done
-		wait "${jobs[@]}"
-	done
+	"${run[@]}" -o - -p "$storm" >"$TMP/fifo1" 2>"$TMP/err1" &
+	interrupted=$!
+	"${run[@]}" -d 1s -o - -p "$storm" >"$TMP/fifo2" 2>"$TMP/err2" &
+	over=$!
+	# the ring holds it all: what is lost is lost behind it
+	"${run[@]}" --ring-size 64MB -o - --profile "$TMP/p.jsonl" -- \
+		sh -c "exec '$TMP/storm' -t 2 -n 2000 -s 100 >'$TMP/counts'" >"$TMP/fifo3" 2>"$TMP/err3" &
+	drained=$!
+	wait_until 20 grep -qs recording "$TMP/err1"
+	sleep 0.5
+	kill -INT "$interrupted"
+	sleep 0.5
+	kill -INT "$interrupted" 2>/dev/null || true
+	ends "nobody reads: SIGINT twice" 1 "$interrupted" "$nobody" "$TMP/err1"
+	ends "nobody reads: the end of -d" 1 "$over" "$nobody" "$TMP/err2"
+	ends "nobody reads: the end of the command" 1 "$drained" "$nobody" "$TMP/err3"
+	check "nobody reads: the rings are drained" \
+		test "$(received syscall "$TMP/err3")" -ge "$(json 'c["calls"]' c=last:"$TMP/counts")"
+	check "nobody reads: what did not fit is counted" test "$(lost syscall "$TMP/err3")" -gt 100000
+	expect "nobody reads: the profile has every step" \
+		'sum(l["event"] == "token_prof" for l in p) == c["steps"] == 200' p="$TMP/p.jsonl" c=last:"$TMP/counts"
 	end "$storm"
-	for kind in "${kinds[@]}"; do
-		same "disk full at ${#pages[@]} sizes, .$kind: exit code, message, size" \
-			"$(tr '\n' ' ' <"$TMP/wrong.$kind")" ""
-	done
-	check "disk full: all are valid" "$INFTRACE" validate "$full"/*.json "$full"/*.json.gz "$full"/*.jsonl
-	importer "disk full: all traces open" "$full"/*.json "$full"/*.json.gz
-	check "disk full: all packets are whole" whole_packets "$full"/*.pftrace
-else
-	skip "disk full" "tmpfs cannot be mounted here"
-fi
+	exec 7<&- 8<&- 9<&-
+}
 
-# ---- a pipe that nobody reads ----
+# A reader that takes its time, and gets everything.
+test_late() {
+	{
+		sleep 2
+		cat
+	} <"$TMP/fifo1" >"$TMP/late.json" &
+	reader=$!
+	"${run[@]}" -o - -- sh -c "exec '$TMP/storm' -n 100 -s 500 >'$TMP/counts'" >"$TMP/fifo1" 2>"$TMP/err" &
+	ends "late reader" 0 $! "recording" "$TMP/err"
+	wait "$reader"
+	check "late reader: valid" "$INFTRACE" validate "$TMP/late.json"
+	expect "late reader: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 50000' \
+		t="$TMP/late.json" c=last:"$TMP/counts"
+}
 
-nobody='cannot write stdout: nobody reads it; the file is valid up to here'
-for i in 1 2 3; do
-	mkfifo "$TMP/fifo$i"
-done
-exec 7<>"$TMP/fifo1" 8<>"$TMP/fifo2" 9<>"$TMP/fifo3"
-background "$TMP/storm" -n 20 -s 0 -p 100 >/dev/null
-storm=$BG
-"${run[@]}" -o - -p "$storm" >"$TMP/fifo1" 2>"$TMP/err1" &
-interrupted=$!
-"${run[@]}" -d 1s -o - -p "$storm" >"$TMP/fifo2" 2>"$TMP/err2" &
-over=$!
-# the ring holds it all: what is lost is lost behind it
-"${run[@]}" --ring-size 64MB -o - --profile "$TMP/p.jsonl" -- \
-	sh -c "exec '$TMP/storm' -t 2 -n 2000 -s 100 >'$TMP/counts'" >"$TMP/fifo3" 2>"$TMP/err3" &
-drained=$!
-wait_until 20 grep -qs recording "$TMP/err1"
-sleep 0.5
-kill -INT "$interrupted"
-sleep 0.5
-kill -INT "$interrupted" 2>/dev/null || true
-ends "nobody reads: SIGINT twice" 1 "$interrupted" "$nobody" "$TMP/err1"
-ends "nobody reads: the end of -d" 1 "$over" "$nobody" "$TMP/err2"
-ends "nobody reads: the end of the command" 1 "$drained" "$nobody" "$TMP/err3"
-check "nobody reads: the rings are drained" \
-	test "$(received syscall "$TMP/err3")" -ge "$(json 'c["calls"]' c=last:"$TMP/counts")"
-check "nobody reads: what did not fit is counted" test "$(lost syscall "$TMP/err3")" -gt 100000
-expect "nobody reads: the profile has every step" \
-	'sum(l["event"] == "token_prof" for l in p) == c["steps"] == 200' p="$TMP/p.jsonl" c=last:"$TMP/counts"
-end "$storm"
-exec 7<&- 8<&- 9<&-
+# A disk that stalls.
+test_stalled() {
+	disk=$TMP/stalls
+	mkdir "$disk"
+	truncate -s 64M "$TMP/image"
+	if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$disk" 2>/dev/null; then
+		# a write to a frozen filesystem waits in the kernel, as for a disk that does not answer
+		"${run[@]}" --strict --ring-size 1MB -o "$disk/t.json" -- \
+			sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 1000 >'$TMP/counts'" 2>"$TMP/err" &
+		recorder=$!
+		wait_until 20 test -s "$disk/t.json"
+		fsfreeze -f "$disk"
+		# more than the ring holds; whatever happens to this script
+		(trap '' TERM && sleep 3 && fsfreeze -u "$disk") &
+		thaw=$!
+		ends "stalled disk" 0 "$recorder" "recording" "$TMP/err"
+		wait "$thaw"
+		expect "stalled disk: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 70000' \
+			t="$disk/t.json" c=last:"$TMP/counts"
+		umount "$disk"
+	else
+		skip "stalled disk" "no loop device or no mkfs.ext4"
+	fi
+}
 
-# ---- a reader that takes its time, and gets everything ----
-
-{
-	sleep 2
-	cat
-} <"$TMP/fifo1" >"$TMP/late.json" &
-reader=$!
-"${run[@]}" -o - -- sh -c "exec '$TMP/storm' -n 100 -s 500 >'$TMP/counts'" >"$TMP/fifo1" 2>"$TMP/err" &
-ends "late reader" 0 $! "recording" "$TMP/err"
-wait "$reader"
-check "late reader: valid" "$INFTRACE" validate "$TMP/late.json"
-expect "late reader: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 50000' \
-	t="$TMP/late.json" c=last:"$TMP/counts"
-
-# ---- a disk that stalls ----
-
-disk=$TMP/stalls
-mkdir "$disk"
-truncate -s 64M "$TMP/image"
-if mkfs.ext4 -q "$TMP/image" && mount -o loop "$TMP/image" "$disk" 2>/dev/null; then
-	# a write to a frozen filesystem waits in the kernel, as for a disk that does not answer
-	"${run[@]}" --strict --ring-size 1MB -o "$disk/t.json" -- \
-		sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 1000 >'$TMP/counts'" 2>"$TMP/err" &
-	recorder=$!
-	wait_until 20 test -s "$disk/t.json"
-	fsfreeze -f "$disk"
-	# more than the ring holds; whatever happens to this script
-	(trap '' TERM && sleep 3 && fsfreeze -u "$disk") &
-	thaw=$!
-	ends "stalled disk" 0 "$recorder" "recording" "$TMP/err"
-	wait "$thaw"
-	expect "stalled disk: nothing is missing" 'sum(e.get("name") == "getppid" for e in t) >= c["calls"] == 70000' \
-		t="$disk/t.json" c=last:"$TMP/counts"
-	umount "$disk"
-else
-	skip "stalled disk" "no loop device or no mkfs.ext4"
-fi
+ALL_TESTS=(full unread late stalled)
+run_tests "$@"

@@ -5,23 +5,11 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
 CHECK_DUMPS=$TOP/tests/programs/check_dumps.py
-
-cat >"$TMP/stalls.json" <<-'JSON'
-	{
-	  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
-	  "probes": [
-	    {
-	      "library": "stalls", "symbol": "step", "role": "step",
-	      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
-	    }
-	  ]
-	}
-JSON
 
 # fly NAME OPTION... -- ARG...: the engine with these arguments, and a flight recorder; the exit code is
 # in rc.
@@ -56,75 +44,103 @@ each_time() {
 	check "$name" "$CHECK_DUMPS" all "$TMP/$name" "$expr" "$planted"
 }
 
-each_time step 'step>150ms' 50 repeat=50 prefill=5 decode=3 decode=3 stall=160 pause=20
-each_time decode 'decode>50ms' 3 repeat=3 prefill=100 decode=3 stall=60 pause=20
-each_time prefill 'prefill>50ms' 3 repeat=3 prefill=60 decode=3 stall=100 pause=20
-each_time state 'blocked_sleep>50ms' 3 repeat=3 prefill=100 decode=100 stall=60 pause=20
-each_time blocked 'blocked>50ms' 3 repeat=3 prefill=100 decode=100 stall=60 pause=20
-each_time cpu 'cpu>50ms' 3 repeat=3 stall=200 decode=80 pause=20
-# the parts of a prompt together, none of them alone
-each_time ttft 'ttft>200ms' 3 repeat=3 prefill=80 prefill=80 prefill=80 decode=5 decode=5 pause=20
-each_time ttft-fast 'ttft>200ms' 0 repeat=3 prefill=5 decode=5 stall=300 pause=20
-# 10 tokens a second; 200; and some between prompts
-each_time rate 'rate<20' 3 repeat=35 decode=5 pause=100
-each_time rate-fast 'rate<20' 0 repeat=400 decode=5
-each_time rate-idle 'rate<20' 0 repeat=10 prefill=10 decode=5 pause=300
+setup() {
+	need_root
+	need python3
+	cat >"$TMP/stalls.json" <<-'JSON'
+		{
+		  "name": "stalls", "version": 1, "match": { "mapped": ["stalls"] },
+		  "probes": [
+		    {
+		      "library": "stalls", "symbol": "step", "role": "step",
+		      "args": { "n_tokens": "s32 arg1" }, "name": "n_tokens == 1 ? decode : prefill"
+		    }
+		  ]
+		}
+	JSON
+}
 
-# ---- the end of a process ----
+# Steps.
+test_steps() {
+	each_time step 'step>150ms' 50 repeat=50 prefill=5 decode=3 decode=3 stall=160 pause=20
+	each_time decode 'decode>50ms' 3 repeat=3 prefill=100 decode=3 stall=60 pause=20
+	each_time prefill 'prefill>50ms' 3 repeat=3 prefill=60 decode=3 stall=100 pause=20
+	each_time state 'blocked_sleep>50ms' 3 repeat=3 prefill=100 decode=100 stall=60 pause=20
+	each_time blocked 'blocked>50ms' 3 repeat=3 prefill=100 decode=100 stall=60 pause=20
+	each_time cpu 'cpu>50ms' 3 repeat=3 stall=200 decode=80 pause=20
+}
 
-for end in 'exit=0 0 exit ended with exit code 0' 'exit=3 3 exit ended with exit code 3' \
-	'kill=9 137 crash was killed by SIGKILL' 'kill=15 143 crash was killed by SIGTERM' \
-	'kill=11 139 crash was killed by SIGSEGV(, core dumped)?'; do
-	read -r how code event text <<<"$end"
-	name=${how/=/-}
-	fly "$name" --trigger crash --trigger exit -- decode=1 "$how"
-	dumps "$name" 1 "$event: process [0-9]+ \\(stalls\\) $text"
-	same "$name: the exit code" "$rc" "$code"
-done
-fly crash-not --trigger crash -- exit=3
-dumps crash-not 0 ''
-fly exit-by-signal --trigger exit -- kill=9
-dumps exit-by-signal 1 'exit: process [0-9]+ \(stalls\) was killed by SIGKILL'
+# Requests and rates.
+test_requests() {
+	# the parts of a prompt together, none of them alone
+	each_time ttft 'ttft>200ms' 3 repeat=3 prefill=80 prefill=80 prefill=80 decode=5 decode=5 pause=20
+	each_time ttft-fast 'ttft>200ms' 0 repeat=3 prefill=5 decode=5 stall=300 pause=20
+	# 10 tokens a second; 200; and some between prompts
+	each_time rate 'rate<20' 3 repeat=35 decode=5 pause=100
+	each_time rate-fast 'rate<20' 0 repeat=400 decode=5
+	each_time rate-idle 'rate<20' 0 repeat=10 prefill=10 decode=5 pause=300
+}
 
-# ---- how many ----
+# The end of a process.
+test_ends() {
+	for end in 'exit=0 0 exit ended with exit code 0' 'exit=3 3 exit ended with exit code 3' \
+		'kill=9 137 crash was killed by SIGKILL' 'kill=15 143 crash was killed by SIGTERM' \
+		'kill=11 139 crash was killed by SIGSEGV(, core dumped)?'; do
+		read -r how code event text <<<"$end"
+		name=${how/=/-}
+		fly "$name" --trigger crash --trigger exit -- decode=1 "$how"
+		dumps "$name" 1 "$event: process [0-9]+ \\(stalls\\) $text"
+		same "$name: the exit code" "$rc" "$code"
+	done
+	fly crash-not --trigger crash -- exit=3
+	dumps crash-not 0 ''
+	fly exit-by-signal --trigger exit -- kill=9
+	dumps exit-by-signal 1 'exit: process [0-9]+ \(stalls\) was killed by SIGKILL'
+}
 
-fly cooldown --trigger 'step>50ms' --trigger-cooldown 1h -- repeat=5 stall=60
-dumps cooldown 1 'step>50ms: step [0-9]+ \(decode\) of pid [0-9]+ took [0-9.]+ ms'
-check "cooldown: said" grep -q -- '--trigger step>50ms: 1 hits, 4 more only counted' "$TMP/cooldown.err"
-fly max --trigger-cooldown 0 --max-dumps 2 --trigger 'step>50ms' --trigger exit -- repeat=5 stall=60
-dumps max 2 'step>50ms: step [0-9]+ \(decode\) of pid [0-9]+ took [0-9.]+ ms'
-check "max: said" grep -q -- '--trigger step>50ms: 2 hits, 3 more only counted' "$TMP/max.err"
-check "max: said of the other" grep -q -- '--trigger exit: 0 hits, 1 more only counted' "$TMP/max.err"
-fly never --trigger 'prefill>1h' --trigger 'decode>1h' --trigger 'lost>1000000' -- decode=5
-dumps never 0 ''
-check "never: said what was not seen" grep -q 'warning: --trigger prefill>1h: nothing that it is about was seen' \
-	"$TMP/never.err"
-same "never: and only that" "$(grep -c ': no hit' "$TMP/never.err")" 2
+# How many.
+test_limits() {
+	fly cooldown --trigger 'step>50ms' --trigger-cooldown 1h -- repeat=5 stall=60
+	dumps cooldown 1 'step>50ms: step [0-9]+ \(decode\) of pid [0-9]+ took [0-9.]+ ms'
+	check "cooldown: said" grep -q -- '--trigger step>50ms: 1 hits, 4 more only counted' "$TMP/cooldown.err"
+	fly max --trigger-cooldown 0 --max-dumps 2 --trigger 'step>50ms' --trigger exit -- repeat=5 stall=60
+	dumps max 2 'step>50ms: step [0-9]+ \(decode\) of pid [0-9]+ took [0-9.]+ ms'
+	check "max: said" grep -q -- '--trigger step>50ms: 2 hits, 3 more only counted' "$TMP/max.err"
+	check "max: said of the other" grep -q -- '--trigger exit: 0 hits, 1 more only counted' "$TMP/max.err"
+	fly never --trigger 'prefill>1h' --trigger 'decode>1h' --trigger 'lost>1000000' -- decode=5
+	dumps never 0 ''
+	check "never: said what was not seen" grep -q 'warning: --trigger prefill>1h: nothing that it is about was seen' \
+		"$TMP/never.err"
+	same "never: and only that" "$(grep -c ': no hit' "$TMP/never.err")" 2
+}
 
-# ---- requests on sockets ----
+# Requests on sockets.
+test_sockets() {
+	mkfifo "$TMP/stop"
+	"$TOP/tests/programs/sse_server.py" "$TMP/told" "$TMP/lines" 1 <>"$TMP/stop" >"$TMP/server" &
+	server=$!
+	test_pids+=("$server")
+	wait_until 60 grep -sqx ready "$TMP/server"
+	port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/server")
+	background "$INFTRACE" record --engine none -e +requests --flight-recorder 16MB --output-dir "$TMP/socket" \
+		--trigger-cooldown 0 --trigger 'ttft>500ms' -p "$server" 2>"$TMP/socket.err"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/socket.err"
+	for path in chunked/3/1 chunked/3/600 chunked/3/1 length/1/600; do
+		"$TOP/tests/programs/sse_client.py" get "$port" "/$path" 1 >"$TMP/got"
+	done
+	echo >"$TMP/stop"
+	wait "$server"
+	wait "$BG" || not_ok "socket: recorded" "$(tail -n 1 "$TMP/socket.err")"
+	dumps socket 2 'ttft>500ms: a request on descriptor [0-9]+ of pid [0-9]+ had its first answer after [0-9.]+ ms'
+}
 
-mkfifo "$TMP/stop"
-"$TOP/tests/programs/sse_server.py" "$TMP/told" "$TMP/lines" 1 <>"$TMP/stop" >"$TMP/server" &
-server=$!
-test_pids+=("$server")
-wait_until 60 grep -sqx ready "$TMP/server"
-port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/server")
-background "$INFTRACE" record --engine none -e +requests --flight-recorder 16MB --output-dir "$TMP/socket" \
-	--trigger-cooldown 0 --trigger 'ttft>500ms' -p "$server" 2>"$TMP/socket.err"
-wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/socket.err"
-for path in chunked/3/1 chunked/3/600 chunked/3/1 length/1/600; do
-	"$TOP/tests/programs/sse_client.py" get "$port" "/$path" 1 >"$TMP/got"
-done
-echo >"$TMP/stop"
-wait "$server"
-wait "$BG" || not_ok "socket: recorded" "$(tail -n 1 "$TMP/socket.err")"
-dumps socket 2 'ttft>500ms: a request on descriptor [0-9]+ of pid [0-9]+ had its first answer after [0-9.]+ ms'
+# Loss.
+test_loss() {
+	build storm
+	"$INFTRACE" record --engine none --ring-size 4KB --flight-recorder 16MB --output-dir "$TMP/lost" --trigger 'lost>0' \
+		-- "$TMP/storm" -n 20000 -s 20 >"$TMP/lost.out" 2>"$TMP/lost.err"
+	dumps lost 1 'lost>0: [0-9]+ records were lost'
+}
 
-# ---- loss ----
-
-# shellcheck source=../robust/common.sh
-. "$TOP/tests/robust/common.sh"
-build storm
-"$INFTRACE" record --engine none --ring-size 4KB --flight-recorder 16MB --output-dir "$TMP/lost" --trigger 'lost>0' \
-	-- "$TMP/storm" -n 20000 -s 20 >"$TMP/lost.out" 2>"$TMP/lost.err"
-dumps lost 1 'lost>0: [0-9]+ records were lost'
+ALL_TESTS=(steps requests ends limits sockets loss)
+run_tests "$@"
