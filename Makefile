@@ -51,7 +51,7 @@ Q := $(if $(V),,@)
 say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 
 .DELETE_ON_ERROR:
-.PHONY: all check lint-includes install uninstall clean format
+.PHONY: all check lint lint-includes install uninstall clean format
 all: $(O)/inftrace
 .SECONDARY:
 
@@ -101,6 +101,9 @@ check: $(O)/inftrace $(UNIT_BINS)
 # Each directory of src/ includes only those below it.
 lint-includes:
 	scripts/check-includes
+
+lint:
+	scripts/lint
 
 $(O)/man/inftrace.1: $(O)/inftrace scripts/gen-man docs/environment.md
 	$(call say,MAN,$(@D))

@@ -239,7 +239,7 @@ const char *parse_error(
 	char shown[41];
 	size_t i;
 
-	for (i = 0; s[i] && i < sizeof(shown) - 1; i++)
+	for (i = 0; i < sizeof(shown) - 1 && s[i]; i++)
 		shown[i] = s[i] >= ' ' && s[i] <= '~' ? s[i] : '?';
 	shown[i] = '\0';
 	if (s[i])

@@ -308,11 +308,11 @@ test_full() {
 		check "full disk: what there is is valid" "$INFTRACE" validate "$(find "$TMP/full" -name 'trace_*.part')"
 		mount -o remount,size=64m "$TMP/full"
 		sleep 1
-		before=$(calls)
+		calls_before=$(calls)
 		check "full disk: with room again, dumped" "$INFTRACE" dump -p "$RECORDER"
 		kill_closes
 		land full 1
-		check "full disk: the newest calls" "$FLIGHT" newest "$(nth full 1)" "$before"
+		check "full disk: the newest calls" "$FLIGHT" newest "$(nth full 1)" "$calls_before"
 	else
 		skip "full disk" "tmpfs cannot be mounted here"
 	fi
@@ -332,11 +332,11 @@ test_stalled() {
 		# a write waits in the kernel, as for a disk that does not answer
 		fsfreeze -f "$TMP/disk"
 		sleep 2
-		before=$(calls)
+		calls_before=$(calls)
 		kill -USR1 "$RECORDER"
 		fsfreeze -u "$TMP/disk"
 		wait_dumped disk 2
-		check "stalled disk: what came meanwhile is there" "$FLIGHT" newest "$(nth disk 2)" "$before"
+		check "stalled disk: what came meanwhile is there" "$FLIGHT" newest "$(nth disk 2)" "$calls_before"
 		rm "$TMP"/disk/*json*
 		kill -USR1 "$RECORDER"
 		wait_part

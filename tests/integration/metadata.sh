@@ -48,7 +48,7 @@ INFTRACE_ENV_HASH=sha256:given "$INFTRACE" record --profile "$profile" -- "$mini
 check "a hash is 64 digits: said" grep -q 'INFTRACE_ENV_HASH in the environment is left out' "$TMP/given.err"
 expect "a hash is 64 digits: else it is made" 'p["env_hash"] not in ("sha256:given", "sha256:unknown")' \
 	"p=last:$profile"
-INFTRACE_MODEL=' ' INFTRACE_CONCURRENCY= step -- "$mini" -n 2 -t 1
+INFTRACE_MODEL=' ' INFTRACE_CONCURRENCY='' step -- "$mini" -n 2 -t 1
 same "blank variables are not set" "$(last '[p["model"], p["concurrency"]]')" '["ferrum", 3]'
 
 unset INFTRACE_MODEL INFTRACE_CONCURRENCY INFTRACE_ENV_HASH "${!FERRUM_PROFILE_@}"

@@ -55,7 +55,7 @@ setup() {
 	need cc node protoc
 	build storm
 	mkdir "$TMP/work"
-	cd "$TMP/work"
+	cd "$TMP/work" || exit
 	mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
 }
 

@@ -357,6 +357,7 @@ tell() {
 	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
 }
 
+target='' other=''
 program target
 program other
 record links -v -e functions -u 'libcalled*:called(n=u64 arg1)@op' --window manual -p "$target"
