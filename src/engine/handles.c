@@ -40,7 +40,7 @@ void handles_free(struct handles *h)
 	if (!h)
 		return;
 	HASH_ITER(hh, h->all, e, next)
-		drop(h, e);
+	drop(h, e);
 	free(h);
 }
 

@@ -27,7 +27,7 @@
 #define HEAD_MEMORY (16 << 10)  /* of a connection: a request with 8 KB of headers and the answer fit */
 #define LOOK_MS 250             /* how often the file's size is looked at while it is being sent */
 #define ACCEPT_PAUSE_MS 1000    /* when no more files can be opened */
-#define ENDING_MAX 64		/* that the library has not taken note of yet */
+#define ENDING_MAX 64           /* that the library has not taken note of yet */
 
 enum conn_state {
 	CONN_READING,
@@ -45,12 +45,12 @@ struct conn {
 	int64_t begun_ms;    /* this state */
 	int64_t progress_ms; /* the reader has taken something last */
 	uint64_t first, end; /* of the file, what the answer has */
-	uint64_t given;	     /* of that, to the library */
-	uint64_t taken;	     /* when it was looked at last */
-	uint64_t size;	     /* of the file, when it was asked for */
+	uint64_t given;      /* of that, to the library */
+	uint64_t taken;      /* when it was looked at last */
+	uint64_t size;       /* of the file, when it was asked for */
 	int status;
-	bool body;  /* came with it */
-	bool heard; /* a first byte */
+	bool body;                    /* came with it */
+	bool heard;                   /* a first byte */
 	char method[16], target[104]; /* of the request, for the log; empty before its first line */
 };
 
@@ -315,7 +315,8 @@ static void add_headers(struct conn *c, struct MHD_Response *r, const struct htt
 static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
 {
 	struct http_request *rq = arg;
-	const char **once = !strcasecmp(key, "Host") ? &rq->host : !strcasecmp(key, "Origin") ? &rq->origin : NULL;
+	const char **once = !strcasecmp(key, "Host") ? &rq->host : !strcasecmp(key, "Origin") ? &rq->origin
+											      : NULL;
 
 	(void)kind;
 	value = value ? value : "";
