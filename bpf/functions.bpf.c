@@ -484,8 +484,9 @@ static __always_inline void op_enter(
 }
 
 static __always_inline void instant_enter(
-	struct thread *t, struct task_struct *task, const struct probe *p, struct call_vals *c)
+	struct thread *t, struct task_struct *task, const struct probe *p, struct call_vals *c, struct who w)
 {
+	c->tgid_tid = (u64)w.tgid << 32 | w.tid;
 	/* no slot of its own: the one of the next frame is free */
 	c->slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
 	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
@@ -530,7 +531,6 @@ int function_entry(struct pt_regs *ctx)
 	w.tid = task->pid;
 	change_begin(t);
 	c.now = thread_change(t, role_within(t, p), &before);
-	c.tgid_tid = (u64)w.tgid << 32 | w.tid;
 	c.id = id;
 	if (t->in_fault) { /* it ended in a signal, this is the handler */
 		t->in_fault = 0;
@@ -538,7 +538,7 @@ int function_entry(struct pt_regs *ctx)
 	}
 	op_enter(t, task, p, &c, w);
 	if (p->flags & PROBE_F_INSTANT)
-		instant_enter(t, task, p, &c);
+		instant_enter(t, task, p, &c, w);
 	if (p->flags & PROBE_F_SPAN)
 		frame_push(ctx, t, task, p, id, c.now, &c);
 	thread_changed(t);

@@ -512,8 +512,7 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
  */
 static __always_inline void change_begin(struct thread *t)
 {
-	WRITE_ONCE(t->changing, 1);
-	smp_wmb();
+	WRITE_ONCE(t->changing, 1); /* the exchange of thread_change() orders it before what changes */
 }
 
 static __always_inline void change_end(struct thread *t)
