@@ -245,7 +245,7 @@ static int start(struct run *r)
 	status_begin(&r->status, now);
 	r->last_check_ns = now;
 	err = open_recorder(r) ?: windows_begin(&r->windows);
-	r->stop = r->windows.over;
+	r->stop = r->stop || r->windows.over; /* a signal while the targets were attached */
 	if (err)
 		return err;
 	r->control.recorder = r->recorder;

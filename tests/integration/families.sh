@@ -19,7 +19,7 @@ check_sums() { # NAME
 	check "$1: all families" "$INFTRACE" validate "$TMP/$1.jsonl" --require "$FAMILIES"
 }
 
-for run in "switches" "faults $TMP/file" "ipc" "preempt 4 40" "leave thread" "leave killed" "leave exec"; do
+for run in "switches" "faults $TMP/file" "ipc same" "preempt 4 40" "leave thread" "leave killed" "leave exec"; do
 	name=${run// /-}
 	name=${name//\//}
 	name=${name%%-tmp*}
@@ -42,11 +42,11 @@ record_profile() { # NAME [OPTION ...] -- COMMAND ...
 	rm -f "$TMP/$name.jsonl"
 	"$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err"
 }
-record_profile alone --engine none -- "$PROGRAMS/ipc"
+record_profile alone --engine none -- "$PROGRAMS/ipc" same
 check "--profile alone: all families" "$INFTRACE" validate "$TMP/alone.jsonl" --require "$FAMILIES"
-check "--profile alone: the same counts of calls" "$CHECK_KERNEL" same "$TMP/ipc.jsonl" "$TMP/alone.jsonl"
+check "--profile alone: the same counts of calls" "$CHECK_KERNEL" same "$TMP/ipc-same.jsonl" "$TMP/alone.jsonl"
 expect "--profile alone: nothing was sent for them" 'p[-1]["shape"]["records"] < 50' p="$TMP/alone.jsonl"
-record_profile short --engine none --min-syscall 10s -o "$TMP/short.json" -- "$PROGRAMS/ipc"
-check "--min-syscall leaves none out of the sums" "$CHECK_KERNEL" same "$TMP/ipc.jsonl" "$TMP/short.jsonl"
+record_profile short --engine none --min-syscall 10s -o "$TMP/short.json" -- "$PROGRAMS/ipc" same
+check "--min-syscall leaves none out of the sums" "$CHECK_KERNEL" same "$TMP/ipc-same.jsonl" "$TMP/short.jsonl"
 
 traces_check

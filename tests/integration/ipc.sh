@@ -16,7 +16,7 @@ p=$PROGRAMS/ipc
 if record ipc --engine none -- "$p"; then
 	check "calls by kind and path, as the program did them" "$CHECK_KERNEL" ipc "$TMP/ipc.json" "$TMP/ipc.out"
 	expect "a slow call holds the time that it was blocked" \
-		'all(any(s.get("cat") == "sched" and s["tid"] == e["tid"] and s["ts"] >= e["ts"] and
+		'all(any(s.get("cat") == "sched" and s["ph"] == "X" and s["tid"] == e["tid"] and s["ts"] >= e["ts"] and
 			s["ts"] + s["dur"] <= e["ts"] + e["dur"] + .001 for s in t)
 		     for e in t if e["name"] == "ipc_slow" and not e["args"].get("began_before"))' t="$TMP/ipc.json"
 	if command -v strace >/dev/null; then

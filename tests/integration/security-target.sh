@@ -107,8 +107,11 @@ done
 mapping "${slow[@]}"
 background "$INFTRACE" record -v -p "$TARGET" -o "$TMP/slow.json" 2>"$TMP/recorder.log"
 RECORDER=$BG
-# the first of them is being read
-wait_until 60 eval '[ -n "$(pgrep -P "$(reader_of "$RECORDER" || echo 0)" || true)" ]' || true
+being_read() {
+	local reader
+	reader=$(reader_of "$RECORDER") && [ -n "$reader" ] && pgrep -P "$reader" >/dev/null
+}
+wait_until 60 being_read || true # the first of them
 kill -INT "$RECORDER"
 check "a signal while symbols are read: the recording ends" wait "$RECORDER"
 check "a signal while symbols are read: it was not waited for them" \
