@@ -3,6 +3,7 @@
 #ifndef INFTRACE_TEST_SINKS_H
 #define INFTRACE_TEST_SINKS_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,6 +56,19 @@ static inline void tell_task(enum task_event event, uint32_t tgid, uint32_t tid,
 
 	memcpy(r.comm, comm, strnlen(comm, TASK_COMM_LEN - 1));
 	tasks_update(rec.tasks, &r);
+}
+
+/* Removes the current directory, whose path is given, with its files. */
+static inline int leave_directory(const char *directory)
+{
+	DIR *d = opendir(".");
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		unlink(e->d_name);
+	if (d)
+		closedir(d);
+	return chdir("/") || rmdir(directory);
 }
 
 static inline int setup(void **state)

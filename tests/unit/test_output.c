@@ -2,7 +2,6 @@
 /* Outputs of a recording as sinks: which files they make, and what becomes of those. */
 #include "sinks.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -39,14 +38,8 @@ static int enter(void **state)
 
 static int leave(void **state)
 {
-	DIR *d = opendir(".");
-	struct dirent *e;
-
-	while (d && (e = readdir(d)))
-		unlink(e->d_name);
-	closedir(d);
 	rec.on_file = NULL;
-	return chdir("/") || rmdir(directory) || teardown(state);
+	return leave_directory(directory) || teardown(state);
 }
 
 static bool is_there(const char *name)
