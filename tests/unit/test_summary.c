@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What is said of all steps: totals of the causes, requests, gaps; and its words. */
+#include "series.h"
+
+static void assert_cause(
+	struct series *s, const struct summary *sum, size_t i, int64_t excess, const char *wanted)
+{
+	char text[SENTENCE_MAX];
+
+	assert_true(i < sum->n_causes);
+	assert_string_equal(words_cause(&s->m, &sum->causes[i], text), wanted);
+	assert_near(sum->causes[i].excess, excess);
+	assert_int_equal(sum->causes[i].steps, 1);
+}
+
+/* Several were in the way: each is named with its share, in the sentence and in the totals, and the shares are
+ * all of it. */
+static void test_hogs_of(bool workers)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+	int64_t all = 0, waited;
+
+	step = step_behind_usual(&s);
+	{
+		const struct behind_info rows[] = { behind(&s, "hoga", 990, 50 * MS),
+			behind(&s, "hogb", 991, 40 * MS), behind(&s, "hogc", 992, 30 * MS),
+			behind(&s, "hogc", 993, 18 * MS) };
+		size_t own = workers ? 0 : 4;
+
+		assert_int_equal(process_add_behind(s.p, &step, rows, own, rows, 4 - own), 0);
+	}
+	waited = 140 * MS;
+	if (workers) {
+		step.own[ST_BARRIER] += waited;
+		step.workers[ST_RUNNABLE] = waited;
+		step.held = 9 * MS;
+		step.straggler = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 991 };
+	} else {
+		step.own[ST_RUNNABLE] = waited;
+		step.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 8 * MS, .by_tid = 991 };
+	}
+	series_add(&s, &step);
+	add_usual(&s, 100);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.n_causes, 4);
+	assert_cause(&s, &sum, 0, 50 * MS,
+		workers ? "workers: waited for a CPU behind `hoga`" : "waited for a CPU behind `hoga`");
+	assert_cause(&s, &sum, 1, 48 * MS,
+		workers ? "workers: waited for a CPU behind `hogc`" : "waited for a CPU behind `hogc`");
+	assert_cause(&s, &sum, 2, 40 * MS,
+		workers ? "workers: waited for a CPU behind `hogb`" : "waited for a CPU behind `hogb`");
+	assert_cause(&s, &sum, 3, 2 * MS,
+		workers ? "workers: waited for a CPU behind others" : "waited for a CPU behind others");
+	for (size_t i = 0; i < sum.n_causes; i++)
+		all += sum.causes[i].excess;
+	assert_int_equal(all, sum.slow[0].cause.excess);
+	summary_free(&sum);
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 180 * MS), 0);
+	assert_sentence(&s,
+		workers ? "step 100, 180 ms instead of 40.0 ms: worker 4712 waited 140 ms for a CPU: 50.0 ms behind "
+			  "pid 990 `hoga`, 40.0 ms behind pid 991 `hogb`, 30.0 ms behind pid 992 `hogc`, 18.0 ms behind "
+			  "pid 993 `hogc`, 2.00 ms behind others" :
+			  "step 100, 180 ms instead of 40.0 ms: the calling thread waited 140 ms for a CPU: 50.0 ms behind "
+			  "pid 990 `hoga`, 40.0 ms behind pid 991 `hogb`, 30.0 ms behind pid 992 `hogc`, 18.0 ms behind "
+			  "pid 993 `hogc`, 2.00 ms behind others");
+	model_free(&s.m);
+}
+
+static void test_hogs(void **state)
+{
+	(void)state;
+	test_hogs_of(false);
+	test_hogs_of(true);
+}
+
+/* More threads than CPUs: that is the cause, and not who was in the way by chance. */
+static void test_crowd(void **state)
+{
+	struct series s;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		struct step step = usual(&s);
+		struct behind_info own = behind(&s, "engine", 4712, 500 * MS);
+		struct behind_info worker = behind(&s, "engine", 4711, 400 * MS);
+
+		own.pid = worker.pid = 4711;
+		step.n_workers = step.cpus_allowed = 1;
+		assert_int_equal(process_add_behind(s.p, &step, &own, 1, &worker, 1), 0);
+		step.own[ST_RUNNABLE] = 500 * MS;
+		step.own[ST_BARRIER] = 460 * MS;
+		step.workers[ST_RUNNABLE] = 500 * MS;
+		step.workers[ST_BARRIER] = 460 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_alone, 3);
+	assert_int_equal(sum.crowd.steps, 3);
+	assert_int_equal(sum.crowd.waited, 3 * 900 * MS);
+	assert_true(strstr(words_crowd(&sum.crowd, text),
+			    "2 spinning threads share 1 allowed CPU: they waited 2.70 s for it ") == text);
+	assert_string_equal(words_cause(&s.m, &sum.causes[0], text),
+		"waited for a CPU behind one another: more threads than allowed CPUs");
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_non_null(strstr(text, ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
+				     "for a CPU behind its own thread 4712 `engine`"));
+	summary_free(&sum);
+
+	/* with a CPU for each it is the scheduler's choice */
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(steps_set(&s.p->steps, (size_t)i, STEP_CPUS_ALLOWED, 2), 0);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.crowd.threads, 0);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+static void test_limited(void **state)
+{
+	struct series s;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 3; i++) {
+		struct step step = usual(&s);
+		struct behind_info row = behind(&s, "cpu.max", 0, 50 * MS);
+
+		row.limit = true;
+		step.n_workers = 1;
+		step.cpus_allowed = 2;
+		step.cpu_limit = 1500;
+		assert_int_equal(process_add_behind(s.p, &step, &row, 1, &row, 1), 0);
+		step.own[ST_RUNNABLE] = step.workers[ST_RUNNABLE] = 50 * MS;
+		step.own[ST_BARRIER] = 40 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, &s.m, &s.names, &sum), 0);
+	assert_true(strstr(words_limited(&sum, text),
+			    "2 spinning threads share 1.5 CPUs (cgroup cpu.max): held back for 300 ms, ") == text);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_non_null(strstr(text, "the calling thread was held back for 50.0 ms by a CPU limit"));
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* A step that hangs is told of, with what it waits for. */
+static void test_open(void **state)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	step = step_behind_usual(&s);
+	step.unfinished = true;
+	step.own[ST_STOPPED] = 1090 * MS;
+	step.stall = (struct stall_info){ .state = ST_STOPPED, .ns = 1090 * MS };
+	series_add(&s, &step);
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 1130 * MS), 0);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_steps, 0);
+	assert_int_equal(sum.n_open, 1);
+	assert_int_equal(words_open(&s.m, s.p, &sum.open[0], text), 0);
+	assert_string_equal(text, "step 100 had not ended after 1.13 s: the calling thread was stopped for 1.09 s by a "
+				  "signal or a debugger");
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+static void test_gap(void **state)
+{
+	struct series s;
+	struct summary sum;
+	struct call call = { .ns = 45 * MS };
+	char text[SENTENCE_MAX];
+
+	(void)state;
+	series_begin(&s);
+	call.name = name_of(&s, "sample");
+	add_usual(&s, 100);
+	call.ts = s.now + MS;
+	assert_int_equal(process_add_call(s.p, &call), 0);
+	call = (struct call){ call.ts + 1000, 100000, name_of(&s, "inner"), 0 };
+	assert_int_equal(process_add_call(s.p, &call), 0);
+	s.now += 50 * MS;
+	add_usual(&s, 100);
+	s.now += 5000 * MS; /* nobody asked for a token */
+	add_usual(&s, 100);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.slow_steps, 0);
+	assert_int_equal(sum.slow_gaps, 1);
+	assert_int_equal(sum.slow[0].step, 100);
+	assert_near(sum.slow[0].cause.excess, 50 * MS);
+	assert_int_equal(sum.pauses, 1);
+	assert_int_equal(sum.tpot.n, 298);
+	assert_near(sum.tpot.max, 90 * MS);
+	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
+	assert_true(strstr(text, "before step 100, 50.3 ms instead of ") == text);
+	assert_non_null(
+		strstr(text, "us outside of the engine's steps, 45.0 ms of it in `sample`"));
+	assert_int_equal(sum.n_calls, 2);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* From the first of several prefill steps to the end of the last one before a decode step. */
+static void test_ttft(void **state)
+{
+	struct series s;
+	struct summary sum;
+	int64_t start;
+
+	(void)state;
+	series_begin(&s);
+	for (int request = 0; request < 3; request++) {
+		start = s.now;
+		for (int i = 0; i <= request; i++) {
+			struct step step = usual(&s);
+
+			step.phase = s.names.prefill;
+			step.n_tokens = 512;
+			step.own[ST_CPU] = 500 * MS;
+			series_add(&s, &step);
+		}
+		if (request == 2)
+			start = s.now - start;
+		add_usual(&s, 20);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.ttft.n, 3);
+	assert_near(sum.ttft.max, start);
+	assert_int_equal(sum.tpot.n, 60);
+	assert_int_equal(sum.n_phases, 2);
+	assert_int_equal(sum.phases[0].phase, s.names.prefill); /* it took longer */
+	assert_int_equal(sum.phases[0].tokens, 6 * 512);
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+/* Two contexts at the same time: each one's steps follow one another. Where contexts are not known,
+ * it is those of each thread; where they are, threads may change. */
+static void test_lanes_of(bool contexts)
+{
+	struct series s;
+	struct summary sum;
+
+	series_begin(&s);
+	for (int i = 0; i < 200; i++) {
+		struct step step = usual(&s);
+
+		if (contexts)
+			step.context = 0xffff000000001000ULL + (uint64_t)i % 2;
+		step.tid = 4711 + (contexts ? (uint32_t)i / 7 % 3 : (uint32_t)i % 2);
+		step.ts = i / 2 * 41 * MS + i % 2 * 20 * MS;
+		step.own[ST_CPU] = 37 * MS;
+		step.own[ST_BARRIER] = 3 * MS;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.tpot.n, 198);
+	assert_near(sum.tpot.p50, 41 * MS);
+	assert_int_equal(steps_get(&s.p->steps, 0, STEP_LANE), steps_get(&s.p->steps, 99, STEP_LANE));
+	assert_int_equal(steps_get(&s.p->steps, 100, STEP_LANE), steps_get(&s.p->steps, 199, STEP_LANE));
+	assert_true(steps_get(&s.p->steps, 0, STEP_LANE) != steps_get(&s.p->steps, 100, STEP_LANE));
+	summary_free(&sum);
+	model_free(&s.m);
+}
+
+static void test_lanes(void **state)
+{
+	(void)state;
+	test_lanes_of(false);
+	test_lanes_of(true);
+}
+
+/* A recording behind another in the same file: the time axis goes on. */
+static void test_recordings(void **state)
+{
+	struct series s;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 10);
+	s.now = 1 * MS;
+	for (int i = 0; i < 10; i++) {
+		struct step step = usual(&s);
+
+		step.recording = 1;
+		series_add(&s, &step);
+	}
+	series_end(&s);
+	assert_int_equal(s.p->recordings, 2);
+	for (size_t i = 1; i < 20; i++)
+		assert_true(steps_get(&s.p->steps, i, STEP_AT) >= steps_end(&s.p->steps, i - 1));
+	assert_int_equal(steps_get(&s.p->steps, 10, STEP_GAP), -1);
+	assert_int_equal(steps_get(&s.p->steps, 10, STEP_TS), 1 * MS);
+	model_free(&s.m);
+}
+
+static void test_durations(void **state)
+{
+	static const struct {
+		int64_t ns;
+		const char *text;
+	} cases[] = { { 0, "0 ns" }, { 999, "999 ns" }, { 1000, "1.00 us" }, { 9994, "9.99 us" },
+		{ 9996, "10.0 us" }, { 99960, "100 us" }, { 999499, "999 us" },
+		{ 999600, "1.00 ms" }, { 183000000, "183 ms" }, { 41040000, "41.0 ms" },
+		{ 3400000000, "3.40 s" }, { 610000000000, "610 s" }, { -5000, "-5.00 us" } };
+	char buf[DURATION_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hogs),
+		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_limited),
+		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_ttft),
+		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_recordings),
+		cmocka_unit_test(test_durations),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

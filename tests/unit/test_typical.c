@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a step is compared with: those around it, and those of its size. */
+#include "series.h"
+
+/* Steps grow with the context, until the next prompt: each is as slow as those around it. */
+static void test_growing(void **state)
+{
+	static const int lengths[] = { 1000, 700, 20, 30, 100, 400, 1000 };
+	struct series s;
+
+	(void)state;
+	series_begin(&s);
+	for (size_t request = 0; request < sizeof(lengths) / sizeof(lengths[0]); request++) {
+		struct step step = usual(&s);
+
+		step.phase = s.names.prefill;
+		step.n_tokens = 100;
+		series_add(&s, &step);
+		for (int i = 0; i < lengths[request]; i++) {
+			step = usual(&s);
+			step.own[ST_CPU] += i * 40000;
+			series_add(&s, &step);
+		}
+	}
+	verdict(&s, UINT32_MAX);
+	model_free(&s.m);
+}
+
+/* The CPU is now faster and now slower; what is no part of that stands out all the same. */
+static void test_scatter(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 200; i++) {
+		step = usual(&s);
+		step.own[ST_CPU] = about(&s, 37 * MS, 40);
+		if (i == 100) {
+			step.own[ST_CPU] = 40 * MS;
+			step.own[ST_BLOCKED_IO] = 12 * MS;
+		}
+		series_add(&s, &step);
+	}
+	c = verdict(&s, 100);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_BLOCKED_IO);
+	assert_int_equal(c.part, 12 * MS);
+	model_free(&s.m);
+}
+
+/* A hundred slow steps in a row do not become what is usual. */
+static void test_long_disturbance(void **state)
+{
+	struct series s;
+	struct cause c;
+	int found = 0;
+
+	(void)state;
+	series_begin(&s);
+	add_usual(&s, 1000);
+	for (int i = 0; i < 120; i++) {
+		struct step step = usual(&s);
+
+		step.own[ST_RUNNABLE] += 40 * MS;
+		series_add(&s, &step);
+	}
+	add_usual(&s, 1000);
+	series_end(&s);
+	for (size_t i = 0; i < s.p->steps.len; i++) {
+		const struct step step = steps_load(&s.p->steps, i);
+
+		cause_find(s.p, &step, &c);
+		assert_int_equal(c.where != WHERE_NONE, i >= 1000 && i < 1120);
+		found += c.where == WHERE_OWN && c.state == ST_RUNNABLE;
+	}
+	assert_int_equal(found, 120);
+	model_free(&s.m);
+}
+
+/* Batches of several sizes take turns; prompts are of any size. Steps are compared with their like.
+ */
+static void test_sizes(void **state)
+{
+	struct series s;
+	uint32_t slow = 0;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 600; i++) {
+		struct step step = usual(&s);
+
+		if (i % 10 == 9) {
+			step.phase = s.names.prefill;
+			step.n_tokens = (uint32_t)about(&s, 512, 15);
+			step.own[ST_CPU] = about(&s, step.n_tokens * MS, 2);
+		} else {
+			step.n_tokens = 1 + (uint32_t)i % 4;
+			step.own[ST_CPU] += (step.n_tokens - 1) * 30 * MS;
+		}
+		if (i == 399) {
+			slow = s.number;
+			step.own[ST_BLOCKED_FAULT] = 200 * MS;
+		}
+		series_add(&s, &step);
+	}
+	c = verdict(&s, slow);
+	assert_int_equal(c.state, ST_BLOCKED_FAULT);
+	assert_near(c.part, 200 * MS);
+	model_free(&s.m);
+}
+
+/* One prompt: nothing to compare with, but what it waited for can be told. */
+static void test_alone(void **state)
+{
+	struct series s;
+	struct step step;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	step = usual(&s);
+	step.phase = s.names.prefill;
+	step.n_tokens = 2000;
+	step.own[ST_CPU] = 3000 * MS;
+	step.own[ST_STOPPED] = 400 * MS;
+	series_add(&s, &step);
+	add_usual(&s, 50);
+	c = verdict(&s, 0);
+	assert_int_equal(c.compared, 0);
+	assert_int_equal(c.state, ST_STOPPED);
+	assert_int_equal(c.part, 400 * MS);
+	assert_sentence(&s,
+		"step 0 (prefill of 2000 tokens), 3.40 s: the calling thread was stopped "
+		"for 400 ms by a signal or a debugger");
+	model_free(&s.m);
+}
+
+/* A step that was cut is no slow step, whatever its time. */
+static void test_unfinished(void **state)
+{
+	struct series s;
+	struct step step;
+
+	(void)state;
+	step = step_behind_usual(&s);
+	step.unfinished = true;
+	step.own[ST_RUNNABLE] += 139 * MS;
+	series_add(&s, &step);
+	assert_int_equal(verdict(&s, 100).where, WHERE_NONE);
+	model_free(&s.m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_scatter),
+		cmocka_unit_test(test_long_disturbance),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_unfinished),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
