@@ -171,6 +171,20 @@ static inline void chrome_done(struct out *o)
 	close(o->fd);
 }
 
+static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
+
+static inline void profile_open(struct out *o, const struct profile_meta *meta)
+{
+	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
+	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
+	assert_int_equal(profile_sink_new(o->w, &rec, meta, &o->s), 0);
+}
+
+static inline void profile_done(struct out *o)
+{
+	chrome_done(o);
+}
+
 #define EMIT(o, r) sink_record((o)->s, &(r)->h, sizeof(*(r)))
 
 /* A header of the worker, 10 us after the start, 1234 ns long. */

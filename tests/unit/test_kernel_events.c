@@ -218,20 +218,14 @@ static struct json_object *line_of(struct out *o, const char *event, unsigned in
 
 static void profile_write(struct out *o, struct process_totals *processes, size_t n)
 {
-	static const struct profile_meta meta = {
-		.model = "m", .concurrency = 1, .runtime_flags = "{}"
-	};
 	struct window_totals t = {
 		.open_ns = START,
 		.close_ns = START + 1000,
 		.processes = processes,
 		.n_processes = n,
 	};
-	struct writer *w;
 
-	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &w), 0);
-	assert_int_equal(profile_sink_new(w, &rec, &meta, &o->s), 0);
+	profile_open(o, &plain);
 	assert_int_equal(o->s->ops->close(o->s, &t), 0);
 	read_text(o);
 }

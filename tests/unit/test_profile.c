@@ -20,26 +20,10 @@ static const struct profile_meta *meta_of(void *arg, uint32_t tgid)
 	return a->meta;
 }
 
-static void profile_open(struct out *o, const struct profile_meta *meta)
-{
-	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
-	assert_int_equal(profile_sink_new(o->w, &rec, meta, &o->s), 0);
-}
-
-static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
-
 static void profile_close(struct out *o, const struct window_totals *t)
 {
 	assert_int_equal(o->s->ops->close(o->s, t), 0);
 	read_text(o);
-}
-
-static void profile_done(struct out *o)
-{
-	json_object_put(o->events);
-	free(o->text);
-	close(o->fd);
 }
 
 static struct json_object *line(struct out *o, unsigned int nth)

@@ -7,8 +7,6 @@
 
 #include "stderr.h"
 
-static const struct profile_meta plain = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
-
 /* Both sinks, which get the same records. */
 struct both {
 	struct out chrome, profile;
@@ -16,12 +14,8 @@ struct both {
 
 static void both_open(struct both *b)
 {
-	struct writer *w;
-
 	chrome_open(&b->chrome);
-	b->profile = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(b->profile.fd), "profile", WRITER_LINES, &w), 0);
-	assert_int_equal(profile_sink_new(w, &rec, &plain, &b->profile.s), 0);
+	profile_open(&b->profile, &plain);
 }
 
 static void both_emit(struct both *b, const struct rec_hdr *h)
@@ -42,8 +36,7 @@ static void both_close(struct both *b)
 static void both_done(struct both *b)
 {
 	chrome_done(&b->chrome);
-	free(b->profile.text);
-	close(b->profile.fd);
+	profile_done(&b->profile);
 }
 
 /* Each event is a line, none is longer than the writer has room for. */
