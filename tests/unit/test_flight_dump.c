@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Dumps of the flight recorder, whatever is appended meanwhile. */
+#include "flight_model.h"
+
+static void test_empty_dump(void **state)
+{
+	struct rec_hdr open = { .kind = REC_SYSCALL, .start_ns = START };
+	struct flight_dump dump;
+	struct model m;
+
+	(void)state;
+	model_new(&m, MB, 0, 1);
+	assert_false(flight_dump_has(m.f, &open, 0));
+	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
+	flight_dump_end(m.f);
+	assert_int_equal(flight_dump_begin(m.f, START, NULL, &dump), 0);
+	assert_int_equal(dump.horizon_ns, 0);
+	/* what comes after the beginning is none of it */
+	model_append(&m);
+	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
+	flight_dump_end(m.f);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	assert_int_equal(m.handed_over, 1);
+	/* freed in the midst of one */
+	model_dump_begin(&m, START, 0);
+	model_free(&m);
+}
+
+/* A dump that nothing is handed over of: it loses nothing, and the newest go round in the rest. */
+static void test_overwrite_beside_dump(void **state)
+{
+	struct flight_stats before, st;
+	struct model m;
+
+	(void)state;
+	model_new(&m, MB, 0, 77);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	before = model_check(&m);
+	for (int i = 0; i < 200000; i++) {
+		model_append(&m);
+		if (i % 1000 == 0)
+			model_check(&m);
+	}
+	st = model_check(&m);
+	assert_true(st.kept > 0 && st.kept < before.kept / 4);
+	/* what the dump alone holds is memory in use */
+	assert_true(st.used_bytes >= before.used_bytes);
+	model_dump_rest(&m);
+	/* with that gone there is room again */
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	st = model_check(&m);
+	assert_true(st.kept > before.kept / 10 * 9);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	model_free(&m);
+}
+
+/* A dump of a full store, and so many records beside it; UINT_MAX: until any must leave. Returns
+ * how many it took. */
+static unsigned int fill_beside_dump(struct model *m, unsigned int max)
+{
+	unsigned int n = 0;
+	size_t evicted;
+
+	model_new(m, MB, 0, 78);
+	for (int i = 0; i < 50000; i++)
+		model_append(m);
+	model_dump_begin(m, START, 0);
+	for (evicted = model_check(m).evicted; n < max && model_check(m).evicted == evicted; n++)
+		model_append(m);
+	model_dump_rest(m);
+	return n;
+}
+
+/* Another dump right after one beside which all memory was used. */
+static void test_dump_in_full_memory(void **state)
+{
+	struct model m;
+	unsigned int n;
+
+	(void)state;
+	n = fill_beside_dump(&m, UINT_MAX);
+	model_free(&m);
+	assert_int_equal(fill_beside_dump(&m, n - 1), n - 1);
+	for (int round = 0; round < 5; round++) {
+		model_dump_begin(&m, START, 0);
+		for (int i = 0; i < 20000; i++)
+			model_append(&m);
+		model_check(&m);
+		model_dump_rest(&m);
+		assert_true(round || m.handed_over > 3000);
+	}
+	model_free(&m);
+}
+
+/* What was handed over stays: a second dump has it again. */
+static void test_dump_twice(void **state)
+{
+	struct model m;
+	size_t first;
+
+	(void)state;
+	model_new(&m, MB, 0, 5);
+	for (int i = 0; i < 3000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	first = m.handed_over;
+	assert_int_equal(first, 3000);
+	for (int i = 0; i < 10; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	assert_int_equal(m.handed_over, 3010);
+	/* many dumps of little do not use up the memory */
+	for (int i = 0; i < 500; i++) {
+		model_append(&m);
+		model_dump_begin(&m, START, 0);
+		model_dump_rest(&m);
+	}
+	assert_int_equal(m.handed_over, 3510);
+	model_free(&m);
+}
+
+/* Each pass has all, whatever comes meanwhile; and a dump that ends early holds nothing. */
+static void test_passes(void **state)
+{
+	struct flight_process *list;
+	struct tasks *names;
+	size_t first, n;
+	struct model m;
+
+	(void)state;
+	model_new(&m, MB, 0, 6);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	first = m.dump_next;
+	assert_int_equal(flight_dump_passes(m.f, 3), 0);
+	for (int pass = 0; pass < 3; pass++) {
+		m.dump_next = first;
+		m.handed_over = 0;
+		if (pass)
+			assert_int_equal(flight_dump_again(m.f, &names), 0);
+		while (flight_dump_next(m.f, on_dumped, &m, 1000)) {
+			for (int i = 0; i < 1000; i++)
+				model_append(&m);
+		}
+		assert_true(m.handed_over > 3000);
+		assert_int_equal(m.dump_next, m.dump_end);
+	}
+	flight_dump_end(m.f);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START, 0);
+	assert_int_equal(flight_dump_processes(m.f, &list, &n), 0);
+	free(list);
+	assert_int_equal(flight_dump_passes(m.f, 2), 0);
+	flight_dump_next(m.f, on_dumped, &m, 100);
+	flight_dump_end(m.f);
+	for (int i = 0; i < 50000; i++)
+		model_append(&m);
+	assert_true(model_check(&m).kept > 3000);
+	model_dump_begin(&m, START, 0);
+	model_dump_rest(&m);
+	model_free(&m);
+}
+
+static void test_processes(void **state)
+{
+	struct rec_fault rec = { .h = { .kind = REC_FAULT, .dur_ns = 5 } };
+	uint64_t of[301] = { 0 };
+	unsigned int cut = 0;
+	struct flight_process *list;
+	struct flight_dump dump;
+	struct flight *f;
+	struct tasks *ts;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(MB, 0, ts, &f), 0);
+	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
+	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
+	assert_int_equal(n, 0);
+	free(list);
+	flight_dump_end(f);
+	/* process n has n records, of 44,850 */
+	for (uint32_t round = 0; round < 300; round++) {
+		for (uint32_t tgid = 300; tgid > round; tgid--) {
+			rec.h.tgid = tgid;
+			rec.h.start_ns += 10;
+			assert_int_equal(flight_append(f, &rec.h, sizeof(rec)), 0);
+		}
+	}
+	assert_int_equal(flight_dump_begin(f, START, NULL, &dump), 0);
+	assert_int_equal(flight_dump_processes(f, &list, &n), 0);
+	for (size_t i = 0; i < n; i++) {
+		assert_in_range(list[i].tgid, 1, 300);
+		assert_int_equal(of[list[i].tgid], 0);
+		of[list[i].tgid] = list[i].records;
+	}
+	/* the last round is of process 300 alone, the one before of two, ...; of the first one kept a
+	 * part may have left */
+	for (uint32_t tgid = 300; tgid > 1 && of[tgid - 1]; tgid--) {
+		cut += of[tgid - 1] == of[tgid];
+		assert_int_equal(of[tgid - 1], of[tgid] - (of[tgid - 1] != of[tgid]));
+	}
+	assert_true(of[300] > 50 && cut <= 1);
+	free(list);
+	flight_free(f);
+	tasks_free(ts);
+}
+
+static void append_within(const struct rec_hdr *rec, size_t size, void *arg)
+{
+	struct model *m = arg;
+
+	on_dumped(rec, size, m);
+	for (int i = 0; i < 5; i++)
+		model_append(m);
+}
+
+static void test_append_from_callback(void **state)
+{
+	struct model m;
+
+	(void)state;
+	model_new(&m, MB, 0, 9);
+	for (int i = 0; i < 40000; i++)
+		model_append(&m);
+	for (int round = 0; round < 3; round++) {
+		model_dump_begin(&m, START, 0);
+		while (flight_dump_next(m.f, append_within, &m, 100))
+			;
+		assert_int_equal(m.dump_next, m.dump_end);
+		flight_dump_end(m.f);
+		model_check(&m);
+	}
+	model_free(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_empty_dump),
+		cmocka_unit_test(test_overwrite_beside_dump),
+		cmocka_unit_test(test_dump_in_full_memory),
+		cmocka_unit_test(test_dump_twice),
+		cmocka_unit_test(test_passes),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_append_from_callback),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The flight recorder that keeps a time, and a storm of records. */
+#include "flight_model.h"
+
+static void append_at(struct flight *f, uint64_t end_ns)
+{
+	struct rec_syscall rec = {
+		.h = { .kind = REC_SYSCALL, .start_ns = end_ns - 1000, .dur_ns = 1000, .tid = TID }
+	};
+
+	assert_int_equal(flight_append(f, &rec.h, sizeof(rec)), 0);
+}
+
+struct times {
+	uint64_t first_ns, last_ns;
+	size_t n;
+};
+
+static void on_time(const struct rec_hdr *rec, size_t size, void *arg)
+{
+	struct times *t = arg;
+	uint64_t end_ns = rec->start_ns + rec->dur_ns;
+
+	assert_int_equal(size, sizeof(struct rec_syscall));
+	if (!t->n)
+		t->first_ns = end_ns;
+	else
+		assert_true(end_ns > t->last_ns);
+	t->last_ns = end_ns;
+	t->n++;
+}
+
+static struct times dump_times(struct flight *f, uint64_t at_ns, struct flight_dump *ret_dump)
+{
+	struct times t = {};
+
+	assert_int_equal(flight_dump_begin(f, at_ns, NULL, ret_dump), 0);
+	while (flight_dump_next(f, on_time, &t, 100))
+		;
+	flight_dump_end(f);
+	return t;
+}
+
+static void test_keep_time(void **state)
+{
+	const uint64_t keep = 200 * MS, step = 10000; /* 20,000 records within it: 1.3 MB */
+	uint64_t now = START, bytes = 64 * MB;
+	struct flight_dump dump;
+	struct flight_stats st;
+	struct flight *f;
+	struct tasks *ts;
+	struct times t;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(bytes, keep, ts, &f), 0);
+	for (int i = 0; i < 1000000; i++) {
+		now += step;
+		append_at(f, now);
+		if (i % 1000 == 0)
+			flight_expire(f, now);
+	}
+	flight_get_stats(f, &st);
+	assert_true(st.kept >= keep / step);
+	assert_true(st.horizon_ns < now - keep);
+	/* a chunk at either end, and a few that are kept for later */
+	assert_true(st.used_bytes < 3 * MB);
+	assert_true(mapping_kb(f, "Rss") < 12 * 1024);
+	/* exactly that time */
+	t = dump_times(f, now, &dump);
+	assert_int_equal(dump.horizon_ns, now - keep);
+	assert_int_equal(t.n, keep / step);
+	assert_int_equal(t.first_ns, now - keep + step);
+	assert_int_equal(t.last_ns, now);
+	/* and that before a trigger which is past already */
+	t = dump_times(f, now - 1000, &dump);
+	assert_int_equal(dump.horizon_ns, now - keep - 1000);
+	assert_int_equal(t.n, keep / step + 1);
+
+	/* a time in which much happens takes more memory, which is given back behind it */
+	for (int i = 0; i < 600000; i++)
+		append_at(f, now += 200);
+	flight_expire(f, now);
+	assert_true(mapping_kb(f, "Rss") > 30 * 1024);
+	t = dump_times(f, now, &dump);
+	assert_int_equal(t.n, 600000 + (keep - 600000 * 200) / step);
+	for (int i = 0; i < 100000; i++) {
+		append_at(f, now += step);
+		flight_expire(f, now);
+	}
+	assert_true(mapping_kb(f, "Rss") < 12 * 1024);
+	flight_free(f);
+	tasks_free(ts);
+}
+
+/* More than there is memory for: as with a size. */
+static void test_keep_time_cap(void **state)
+{
+	uint64_t now = START;
+	struct flight_dump dump;
+	struct flight_stats st;
+	struct flight *f;
+	struct tasks *ts;
+	struct times t;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(MB, 3600000 * MS, ts, &f), 0);
+	flight_expire(f, 5); /* the machine runs for less than that time */
+	for (int i = 0; i < 200000; i++) {
+		append_at(f, now += 1000);
+		flight_expire(f, now);
+	}
+	flight_get_stats(f, &st);
+	assert_int_equal(st.kept + st.evicted, 200000);
+	assert_int_equal(st.horizon_ns, START + st.evicted * 1000);
+	assert_true(mapping_kb(f, "Rss") <= 1024);
+	t = dump_times(f, now, &dump);
+	assert_int_equal(dump.horizon_ns, st.horizon_ns);
+	assert_int_equal(t.n, st.kept);
+	/* nothing for hours: what is kept is not of the time before the trigger */
+	t = dump_times(f, now + 7200000 * MS, &dump);
+	assert_int_equal(t.n, 0);
+	flight_expire(f, now + 7200000 * MS);
+	append_at(f, now + 7200000 * MS);
+	t = dump_times(f, now + 7200000 * MS, &dump);
+	assert_int_equal(t.n, 1);
+	flight_free(f);
+	tasks_free(ts);
+}
+
+/* It expires in the midst of a dump, which has it all the same. */
+static void test_expire_beside_dump(void **state)
+{
+	struct model m;
+
+	(void)state;
+	model_new(&m, 20 * MB, 100 * MS, 3);
+	for (int i = 0; i < 60000; i++)
+		model_append(&m);
+	model_dump_begin(&m, START + 70 * MS, 100 * MS);
+	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 5000), 1);
+	flight_expire(m.f, START + 3600000 * MS);
+	model_check(&m);
+	for (int i = 0; i < 300000; i++) {
+		model_append(&m);
+		if (i % 1000 == 0)
+			flight_expire(m.f, m.ends[m.n - 1] + 200 * MS);
+	}
+	model_check(&m);
+	model_dump_rest(&m);
+	model_check(&m);
+	model_free(&m);
+}
+
+/* A storm: many times the memory, with a dump every now and then. */
+static void test_storm(void **state)
+{
+	struct rec_off_cpu rec = { .h = { .kind = REC_OFF_CPU, .tid = TID, .tgid = TID } };
+	struct flight_dump dump;
+	struct flight_stats st;
+	struct flight *f;
+	struct tasks *ts;
+	struct times t;
+
+	(void)state;
+	assert_int_equal(tasks_new(&ts), 0);
+	assert_int_equal(flight_new(8 * MB, 0, ts, &f), 0);
+	for (uint64_t i = 0; i < 10000000; i++) {
+		uint64_t now = START + i * 1000;
+
+		rec.h.start_ns = now - 5000;
+		rec.h.dur_ns = 5000;
+		if (flight_append(f, &rec.h, sizeof(struct rec_syscall)))
+			fail();
+		if (i % 1000000 == 999999) {
+			t = dump_times(f, now, &dump);
+			assert_int_equal(t.last_ns, now);
+			assert_int_equal(t.first_ns, dump.horizon_ns + 1000);
+			assert_int_equal(t.n, (now - dump.horizon_ns) / 1000);
+			assert_true(t.n > 8 * MB / 56 / 100 * 80);
+		}
+	}
+	flight_get_stats(f, &st);
+	assert_int_equal(st.kept + st.evicted, 10000000);
+	flight_free(f);
+	tasks_free(ts);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_keep_time),
+		cmocka_unit_test(test_keep_time_cap),
+		cmocka_unit_test(test_expire_beside_dump),
+		cmocka_unit_test(test_storm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
