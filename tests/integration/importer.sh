@@ -8,8 +8,8 @@
 . "$(dirname "$0")/../lib.sh"
 need node
 
-run_logged "$TMP/make.log" "cannot build the unit tests" make -C "$TOP" O="$BUILD" "$BUILD/tests/test_sinks"
-check "fast calls: written by the sink" env -C "$TOP" KEEP="$TMP/fast.json" "$BUILD/tests/test_sinks"
+run_logged "$TMP/make.log" "cannot build the unit tests" make -C "$TOP" O="$BUILD" "$BUILD/tests/test_chrome_waits"
+check "fast calls: written by the sink" env -C "$TOP" KEEP="$TMP/fast.json" "$BUILD/tests/test_chrome_waits"
 "$INFTRACE" validate "$TMP/fast.json" >"$TMP/valid"
 note=$(grep -o '[0-9]* arrows that chrome://tracing leaves out' "$TMP/valid" || true)
 

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The Chrome trace, from records as the BPF programs send them: every field of every kind. */
+#include "sinks.h"
+
+#include <sys/syscall.h>
+
+#define CPUS 4194305 /* the pseudo process of the CPU tracks */
+
+static void test_chrome_empty(void **state)
+{
+	struct json_object *clock;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	/* valid from the first flush on, with the target's name and the clocks */
+	flush(&o);
+	read_text(&o);
+	assert_memory_equal(
+		o.text, "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":5000000,", 48);
+	assert_true(o.text[o.len - 1] == '}');
+	assert_int_equal(o.s->ops->bytes(o.s), o.len);
+	validate(&o, false);
+
+	chrome_read(&o);
+	validate(&o, false);
+	assert_text(arg(find(&o, "M", "process_name", 0), "name"), "server");
+	assert_text(arg(find(&o, "M", "process_name", 1), "name"), "inftrace");
+	clock = find(&o, "i", "inftrace_clock", 0);
+	assert_span(clock, "inftrace", "0.000", NULL);
+	assert_text(arg(clock, "boottime_ns"), "1000000000000");
+	assert_text(arg(clock, "monotonic_ns"), "900000000007");
+	assert_text(arg(clock, "realtime_ns"), "1763616000000000001");
+	assert_true(json_object_is_type(
+		json_object_object_get(json_object_object_get(clock, "args"), "realtime_ns"),
+		json_type_string));
+	assert_non_null(find(&o, "i", "inftrace_clock", 1));
+	assert_null(find(&o, "i", "inftrace_clock", 2));
+	chrome_done(&o);
+}
+
+/* ts and dur, to the nanosecond. */
+static void test_chrome_times(void **state)
+{
+	static const struct {
+		uint64_t start, dur;
+		const char *ts, *dur_us;
+	} times[] = {
+		{ START, 0, "0.000", "0.000" },
+		{ START, 1, "0.000", "0.001" },
+		{ START + 1, 999, "0.001", "0.999" },
+		{ START + 999, 1000, "0.999", "1.000" },
+		{ START + 1000, 1001, "1.000", "1.001" },
+		{ START + 123456789012345, 60, "123456789012.345", "0.060" },
+		/* seven years, where a double has no nanoseconds any more */
+		{ START + 220898664123456789, 100000000000000007, "220898664123456.789",
+			"100000000000000.007" },
+		/* in flight when the recording began */
+		{ START - 500, 1500, "0.000", "1.000" },
+		{ START - 500, 500, "0.000", "0.000" },
+		{ START - 500, 100, "0.000", "0.000" },
+		{ 0, START + 42, "0.000", "0.042" },
+	};
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		struct rec_syscall r = { .h = hdr(REC_SYSCALL, SYS_getpid) };
+
+		r.h.start_ns = times[i].start;
+		r.h.dur_ns = times[i].dur;
+		r.h.tid = TID + (uint32_t)i;
+		EMIT(&o, &r);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		struct json_object *e = find(&o, "X", "getpid", (unsigned int)i);
+
+		assert_span(e, "syscall", times[i].ts, times[i].dur_us);
+		assert_track(e, PID, TID + (uint32_t)i);
+	}
+	chrome_done(&o);
+}
+
+static void test_chrome_syscalls(void **state)
+{
+	static const struct {
+		uint32_t nr;
+		int64_t ret;
+		uint64_t arg0;
+		uint8_t flags;
+		const char *name, *ret_text, *fd, *bytes, *path;
+	} calls[] = {
+		{ SYS_read, 4096, 5, 0, "read", "4096", "5", "4096", NULL },
+		{ SYS_read, 0, (uint64_t)-1, 0, "read", "0", "-1", NULL, NULL },
+		{ SYS_read, -11, 7, 0, "read", "EAGAIN", "7", NULL, NULL },
+		{ SYS_write, -32, 0xffffffff00000001, SYSCALL_F_BLOCKED, "write", "EPIPE", "1", NULL,
+			"slow" },
+		{ SYS_futex, -110, 0x7f0000001000, SYSCALL_F_BLOCKED, "futex", "ETIMEDOUT", NULL, NULL,
+			"slow" },
+		{ SYS_futex, -512, 0, 0, "futex", "ERESTARTSYS", NULL, NULL, NULL },
+		{ SYS_getpid, -4095, 0, 0, "getpid", "-4095", NULL, NULL, NULL },
+		{ SYS_getpid, -4096, 0, 0, "getpid", "-4096", NULL, NULL, NULL },
+		{ SYS_getpid, INT64_MIN, 0, 0, "getpid", "-9223372036854775808", NULL, NULL, NULL },
+		{ SYS_getpid, 0xffffffff, 0, 0, "getpid", "4294967295", NULL, NULL, NULL },
+		{ SYS_getpid, 0x100000000, 0, 0, "getpid", "0x100000000", NULL, NULL, NULL },
+		{ SYS_mmap, 0x7f1234567000, 0, 0, "mmap", "0x7f1234567000", NULL, NULL, NULL },
+		{ SYS_mmap, INT64_MAX, 0, 0, "mmap", "0x7fffffffffffffff", NULL, NULL, NULL },
+		{ 511, 3, 0, 0, "syscall_511", "3", NULL, NULL, NULL },
+		{ UINT32_MAX, 3, 0, 0, "syscall_4294967295", "3", NULL, NULL, NULL },
+		/* numbers of the 32-bit table mean other calls */
+		{ SYS_read, 3, 9, SYSCALL_F_COMPAT, NULL, "3", NULL, NULL, NULL },
+		/* what it returned is not known yet */
+		{ SYS_read, 0, 5, REC_F_OPEN_END | SYSCALL_F_BLOCKED, "read", NULL, "5", NULL, "slow" },
+		{ SYS_read, 1, 5, REC_F_OPEN_START, "read", "1", "5", "1", NULL },
+	};
+	struct out o;
+	size_t n = 0;
+
+	(void)state;
+	chrome_open(&o);
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		struct rec_syscall r = { .h = hdr(REC_SYSCALL, calls[i].nr),
+			.ret = calls[i].ret,
+			.arg0 = calls[i].arg0 };
+
+		r.h.start_ns = START + i * 10000;
+		r.h.flags = calls[i].flags;
+		EMIT(&o, &r);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
+		struct json_object *e = json_object_array_get_idx(o.events, i);
+		char compat[32];
+
+		if (strcmp(field(e, "ph"), "X"))
+			continue;
+		assert_true(n < ARRAY_SIZE(calls));
+		snprintf(compat, sizeof(compat), "compat_%u", calls[n].nr);
+		assert_text(field(e, "name"), calls[n].name ? calls[n].name : compat);
+		assert_text(arg(e, "ret"), calls[n].ret_text);
+		assert_text(arg(e, "fd"), calls[n].fd);
+		assert_text(arg(e, "bytes"), calls[n].bytes);
+		assert_text(arg(e, "path"), calls[n].path);
+		assert_text(
+			arg(e, "began_before"), calls[n].flags & REC_F_OPEN_START ? "true" : NULL);
+		assert_text(arg(e, "unfinished"), calls[n].flags & REC_F_OPEN_END ? "true" : NULL);
+		n++;
+	}
+	assert_int_equal(n, ARRAY_SIZE(calls));
+	chrome_done(&o);
+}
+
+static void test_chrome_cpus_and_faults(void **state)
+{
+	struct rec_fault fault = { .h = hdr(REC_FAULT, 0), .addr = 0x7fff0000beef };
+	struct rec_on_cpu on = { .h = hdr(REC_ON_CPU, 0) };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	EMIT(&o, &on);
+	on.h.start_ns += 10000;
+	on.h.flags = REC_F_OPEN_START | REC_F_OPEN_END;
+	EMIT(&o, &on);
+	on.h.cpu = 65535; /* more than there can be: no name, but no harm */
+	EMIT(&o, &on);
+	EMIT(&o, &fault);
+	fault.h.start_ns += 10000;
+	fault.h.flags = FAULT_F_MAJOR | REC_F_OPEN_START | REC_F_OPEN_END;
+	EMIT(&o, &fault);
+	fault.h.flags = FAULT_F_KERNEL;
+	fault.addr = 0;
+	EMIT(&o, &fault);
+	chrome_read(&o);
+	validate(&o, false);
+
+	e = find(&o, "X", "worker", 0);
+	assert_span(e, "cpu", "10.000", "1.234");
+	assert_track(e, CPUS, 3);
+	assert_text(arg(e, "pid"), "5000000");
+	assert_text(arg(e, "tid"), "5000001");
+	assert_text(arg(e, "unfinished"), NULL);
+	assert_text(arg(find(&o, "X", "worker", 1), "unfinished"), "true");
+	assert_text(arg(find(&o, "X", "worker", 1), "began_before"), "true");
+	assert_track(find(&o, "X", "worker", 2), CPUS, 65535);
+	e = find(&o, "M", "thread_name", 0);
+	assert_track(e, CPUS, 3);
+	assert_text(arg(e, "name"), "CPU 3");
+
+	e = get(&o, "X", "page_fault_minor");
+	assert_span(e, "fault", "10.000", "1.234");
+	assert_track(e, PID, TID);
+	assert_text(arg(e, "address"), "0x7fff0000beef");
+	e = get(&o, "X", "page_fault_major");
+	assert_text(arg(e, "began_before"), "true");
+	assert_text(arg(e, "unfinished"), "true");
+	e = get(&o, "i", "page_fault_minor");
+	assert_span(e, "fault", "20.000", NULL);
+	assert_text(field(e, "s"), "t");
+	assert_text(arg(e, "kernel"), "true");
+	assert_text(arg(e, "address"), "0x0");
+	chrome_done(&o);
+}
+
+static void test_chrome_functions(void **state)
+{
+	static const char ugly[] = "ns::f<\"\\\t\x01\x7f\xff\xc3\xa9>";
+	static const uint64_t vals[] = { 1, 0xdeadbeef0000, (uint64_t)-5, INT64_MAX, UINT64_MAX,
+		(uint64_t)INT64_MIN };
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	add_probe("compute", ROLE_OP, PROBE_F_SPAN, "$a",
+		"op arg1,ptr arg2,s32 arg3,u64 arg4,u64 arg5,s64 arg6");
+	add_probe("mark", ROLE_LAUNCH, PROBE_F_INSTANT, NULL, "");
+	add_probe(ugly, ROLE_OTHER, PROBE_F_SPAN, NULL, "");
+	chrome_open(&o);
+	memcpy(r.vals, vals, sizeof(vals));
+	EMIT(&o, &r);
+	r.vals[0] = 2; /* a number without a name */
+	r.h.start_ns += 10000;
+	r.h.flags = REC_F_OPEN_START | REC_F_OPEN_END;
+	EMIT(&o, &r);
+	r.h.flags = 0;
+	r.h.id = 1;
+	EMIT(&o, &r);
+	r.h.id = 2;
+	r.h.start_ns += 10000;
+	r.h.flags = REC_F_OPEN_END;
+	EMIT(&o, &r);
+	r.h.id = 3; /* no such probe */
+	EMIT(&o, &r);
+	r.h.id = UINT32_MAX;
+	EMIT(&o, &r);
+	chrome_read(&o);
+	validate(&o, false);
+
+	e = get(&o, "X", "mul_mat");
+	assert_span(e, "op", "10.000", "1.234");
+	assert_track(e, PID, TID);
+	assert_text(arg(e, "a"), "mul_mat");
+	assert_text(arg(e, "b"), "0xdeadbeef0000");
+	assert_text(arg(e, "c"), "-5");
+	assert_text(arg(e, "d"), "9223372036854775807");
+	assert_text(arg(e, "e"), "18446744073709551615");
+	assert_true(json_object_is_type(
+		json_object_object_get(json_object_object_get(e, "args"), "e"), json_type_string));
+	assert_text(arg(e, "f"), "-9223372036854775808");
+	e = get(&o, "X", "compute");
+	assert_text(arg(e, "a"), NULL);
+	assert_text(arg(e, "began_before"), "true");
+	assert_text(arg(e, "unfinished"), "true");
+	e = get(&o, "i", "mark");
+	assert_span(e, "launch", "20.000", NULL);
+	assert_text(field(e, "s"), "t");
+	e = get(&o, "X", "ns::f<\"\\\t\x01\x7f\xef\xbf\xbd\xc3\xa9>");
+	assert_text(arg(e, "unfinished"), "true");
+	chrome_done(&o);
+}
+
+static void test_chrome_tasks(void **state)
+{
+	static const char hostile[TASK_COMM_LEN] = "\x1b[2J\"\\\n\xff\xed\xa0\x80"
+						   "x%s";
+	struct rec_task r = { .h = hdr(REC_TASK, TASK_FORK), .arg = PID };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	memcpy(r.comm, "fifteen bytes..", 15);
+	for (r.h.id = TASK_FORK; r.h.id <= TASK_COMM + 1; r.h.id++) {
+		tasks_update(rec.tasks, &r);
+		EMIT(&o, &r);
+	}
+	/* a new name, before and after which the thread does something */
+	memcpy(r.comm, hostile, sizeof(hostile));
+	r.h.id = TASK_COMM;
+	tasks_update(rec.tasks, &r);
+	EMIT(&o, &r);
+	/* and a name of the process, which is that of its main thread */
+	r.h.tid = PID;
+	memcpy(r.comm, "renamed\0", 8);
+	tasks_update(rec.tasks, &r);
+	EMIT(&o, &r);
+	chrome_read(&o);
+	validate(&o, false);
+	e = get(&o, "i", "fork");
+	assert_span(e, "task", "10.000", NULL);
+	assert_track(e, PID, TID);
+	assert_text(arg(e, "comm"), "fifteen bytes..");
+	assert_text(arg(e, "parent"), "5000000");
+	assert_text(arg(get(&o, "i", "exec"), "code"), NULL);
+	assert_text(arg(get(&o, "i", "exit"), "code"), "5000000");
+	e = find(&o, "i", "rename", 1);
+	assert_text(
+		arg(e, "comm"), "\x1b[2J\"\\\n\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx%s");
+	assert_text(arg(find(&o, "M", "thread_name", 0), "name"), "fifteen bytes..");
+	for (unsigned int i = 1; (e = find(&o, "M", "thread_name", i)); i++) {
+		if (strcmp(arg(e, "name"), "fifteen bytes.."))
+			break;
+	}
+	assert_text(
+		arg(e, "name"), "\x1b[2J\"\\\n\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx%s");
+	assert_track(e, PID, TID);
+	e = find(&o, "M", "process_name", 2);
+	assert_track(e, PID, PID);
+	assert_text(arg(e, "name"), "renamed");
+	chrome_done(&o);
+}
+
+static void test_chrome_loss(void **state)
+{
+	struct loss l = { .from_ns = START - 5, .to_ns = START + 1000 };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	l.count[REC_SYSCALL] = 3;
+	l.count[REC_STEP] = UINT64_MAX / 2;
+	o.s->ops->loss(o.s, &l);
+	l.from_ns = l.to_ns;
+	l.to_ns += 7;
+	memset(l.count, 0, sizeof(l.count));
+	l.count[REC_MAPPED] = 1;
+	o.s->ops->loss(o.s, &l);
+	chrome_read(&o);
+	validate(&o, false);
+	e = find(&o, "X", "lost records", 0);
+	assert_span(e, "loss", "0.000", "1.000");
+	assert_text(arg(e, "syscall"), "3");
+	assert_text(arg(e, "step"), "9223372036854775807");
+	assert_text(arg(e, "fault"), NULL);
+	assert_span(find(&o, "X", "lost records", 1), "loss", "1.000", "0.007");
+	chrome_done(&o);
+}
+
+static void test_chrome_mark(void **state)
+{
+	struct mark m = { .name = "window_close", .ns = START + 2500, .number = 4294967295u, .reason = "\"x\"" };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	o.s->ops->mark(o.s, &m);
+	chrome_read(&o);
+	validate(&o, false);
+	e = get(&o, "i", "window_close");
+	assert_span(e, "inftrace", "2.500", NULL);
+	assert_track(e, 4194306, 4194306);
+	assert_text(arg(e, "number"), "4294967295");
+	assert_text(arg(e, "reason"), "\"x\"");
+	chrome_done(&o);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_chrome_empty),
+		TEST(test_chrome_times),
+		TEST(test_chrome_syscalls),
+		TEST(test_chrome_cpus_and_faults),
+		TEST(test_chrome_functions),
+		TEST(test_chrome_tasks),
+		TEST(test_chrome_loss),
+		TEST(test_chrome_mark),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
