@@ -330,13 +330,10 @@ static void take_step(struct trigger_set *set, const struct rec_step *r)
 		step_requests_step(set->requests, r);
 }
 
-/* The end of a prefill step is that of the first token, or before it: more than the limit stays
- * that. */
-static void judge_first_token(
-	struct trigger_set *set, struct step_request *r, const struct step_seen *s)
+/* The first trigger whose limit a request's first token was past; NULL when none was, or one was told of it before. */
+static struct trigger *judge_ttft(struct trigger_set *set, uint64_t ns, bool told)
 {
-	uint64_t ns = s->end - r->start;
-	char spent[TIME_TEXT_MAX];
+	struct trigger *past = NULL;
 
 	for (size_t i = 0; i < set->n; i++) {
 		struct trigger *t = &set->list[i];
@@ -344,15 +341,27 @@ static void judge_first_token(
 		if (t->kind != KIND_TTFT)
 			continue;
 		t->judged++;
-		if (r->marked || ns <= t->limit)
-			continue;
-		r->marked = true;
-		if (is_told(set, t, s->end, s->tgid))
-			tell(set, t,
-				"a request of pid %u, from its first prefill step to the end of "
-				"step %u: %s",
-				s->tgid, s->number, time_text(spent, ns));
+		if (!told && !past && ns > t->limit)
+			past = t;
 	}
+	return past;
+}
+
+/* The end of a prefill step is that of the first token, or before it: more than the limit stays
+ * that. */
+static void judge_first_token(
+	struct trigger_set *set, struct step_request *r, const struct step_seen *s)
+{
+	uint64_t ns = s->end - r->start;
+	struct trigger *t = judge_ttft(set, ns, r->marked);
+	char spent[TIME_TEXT_MAX];
+
+	if (!t)
+		return;
+	r->marked = true;
+	if (is_told(set, t, s->end, s->tgid))
+		tell(set, t, "a request of pid %u, from its first prefill step to the end of step %u: %s",
+			s->tgid, s->number, time_text(spent, ns));
 }
 
 static void judge_rate(struct trigger_set *set, const struct step_seen *s)
@@ -394,22 +403,12 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
 	uint64_t end = answer ? answer : r->h.start_ns + r->h.dur_ns;
 	uint64_t ns = end > r->h.start_ns ? end - r->h.start_ns : 0;
+	struct trigger *t = judge_ttft(set, ns, false);
 	char spent[TIME_TEXT_MAX];
 
-	for (size_t i = 0; i < set->n; i++) {
-		struct trigger *t = &set->list[i];
-
-		if (t->kind != KIND_TTFT)
-			continue;
-		t->judged++;
-		if (ns <= t->limit)
-			continue;
-		if (is_told(set, t, end, r->h.tgid))
-			tell(set, t, "a request on descriptor %u of pid %u had %s after %s",
-				r->h.id, r->h.tgid, answer ? "its first answer" : "no answer",
-				time_text(spent, ns));
-		return;
-	}
+	if (t && is_told(set, t, end, r->h.tgid))
+		tell(set, t, "a request on descriptor %u of pid %u had %s after %s", r->h.id, r->h.tgid,
+			answer ? "its first answer" : "no answer", time_text(spent, ns));
 }
 
 static void take_task(struct trigger_set *set, const struct rec_task *r)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "util/nearest.h"
 #include "util/parse.h"
 
 #define UNTOUCHED 0x5a5a5a5a5a5a5a5aull
@@ -213,6 +214,25 @@ static void test_error_text(void **state)
 			strlen("' is not a list of process ids: the largest is 4194304; pgrep finds them"));
 }
 
+static void test_nearest(void **state)
+{
+	static const char *const names[] = { "every", "for", "blocked_io" };
+	char longest[64] = "";
+
+	(void)state;
+	assert_string_equal(nearest_name("evry", names, 3), "every");
+	assert_string_equal(nearest_name("fr", names, 3), "for");
+	assert_string_equal(nearest_name("every", names, 3), "every");
+	assert_string_equal(nearest_name("blockde_io", names, 3), "blocked_io");
+	assert_string_equal(nearest_name("locked", names, 3), "blocked_io");
+	assert_null(nearest_name("", names, 3));
+	assert_null(nearest_name("io", names, 3));
+	assert_null(nearest_name("nothing", names, 3));
+	assert_null(nearest_name("every", names, 0));
+	memset(longest, 'x', sizeof(longest) - 1);
+	assert_null(nearest_name(longest, names, 3));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +242,7 @@ int main(void)
 		cmocka_unit_test(test_pid_list),
 		cmocka_unit_test(test_pid_list_long),
 		cmocka_unit_test(test_error_text),
+		cmocka_unit_test(test_nearest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

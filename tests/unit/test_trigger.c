@@ -8,7 +8,6 @@
 #include "record/rate.h"
 #include "record/trigger.h"
 #include "stderr.h"
-#include "util/nearest.h"
 
 #define MS UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
@@ -624,6 +623,21 @@ static void test_summary(void **state)
 		"inftrace: --trigger decode>1h: no hit\n");
 }
 
+/* A request that is past the first limit was one for the second trigger too. */
+static void test_summary_of_two(void **state)
+{
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };
+	struct stderr_grab g;
+
+	(void)state;
+	start(0, 0, "ttft>1ns", "ttft>1h");
+	assert_non_null(trigger_record(set, &r.h));
+	stderr_grab_begin(&g);
+	trigger_summary(set);
+	assert_string_equal(stderr_grab_end(&g), "inftrace: --trigger ttft>1ns: 1 hits, 0 more only counted\n"
+						 "inftrace: --trigger ttft>1h: no hit\n");
+}
+
 /* ---- what is written ---- */
 
 static void test_parse_errors(void **state)
@@ -739,25 +753,6 @@ static void test_long_expression(void **state)
 	assert_string_equal(hit->reason + 60, ": step 0 (decode) of pid 5000000 took 100.00 s");
 }
 
-static void test_nearest(void **state)
-{
-	static const char *const names[] = { "every", "for", "blocked_io" };
-	char longest[64] = "";
-
-	(void)state;
-	assert_string_equal(nearest_name("evry", names, 3), "every");
-	assert_string_equal(nearest_name("fr", names, 3), "for");
-	assert_string_equal(nearest_name("every", names, 3), "every");
-	assert_string_equal(nearest_name("blockde_io", names, 3), "blocked_io");
-	assert_string_equal(nearest_name("locked", names, 3), "blocked_io");
-	assert_null(nearest_name("", names, 3));
-	assert_null(nearest_name("io", names, 3));
-	assert_null(nearest_name("nothing", names, 3));
-	assert_null(nearest_name("every", names, 0));
-	memset(longest, 'x', sizeof(longest) - 1);
-	assert_null(nearest_name(longest, names, 3));
-}
-
 #define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
 
 int main(void)
@@ -785,10 +780,10 @@ int main(void)
 		T(test_max),
 		T(test_one_at_a_time),
 		T(test_summary),
+		T(test_summary_of_two),
 		T(test_parse_errors),
 		T(test_parse_many),
 		T(test_long_expression),
-		T(test_nearest),
 	};
 
 	return cmocka_run_group_tests_name("trigger", tests, NULL, NULL);
