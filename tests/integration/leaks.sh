@@ -10,16 +10,9 @@
 . "$TOP/tests/robust/common.sh"
 
 setup() {
-	need_root
-	need cc node bpftool
-
-	build storm
-	build life
-	build dl
-	build dl_lib -shared -fPIC
+	setup_robust
 	cd "$TMP" || exit
 	cp dl_lib libdlx.so
-	bpf_ids >bpf.before
 }
 
 # While it runs.

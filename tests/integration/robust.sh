@@ -16,18 +16,11 @@ for f in outer inner leaf recurse; do
 done
 
 setup() {
-	need_root
-	need cc node bpftool
-
-	build storm
-	build life
-	build dl
-	build dl_lib -shared -fPIC
+	setup_robust
 	# with the objects of inftrace itself, of which the linker takes those that are used
 	ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
 	cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
 		"$TMP/inftrace.a" -ljson-c -lz -pthread
-	bpf_ids >"$TMP/bpf.before"
 }
 
 # A writer that is killed.

@@ -13,6 +13,17 @@ build() {
 		-o "$TMP/$name" "$ROBUST/$name.c" "$@"
 }
 
+# What the recordings are of, and what is loaded before the first of them: TMP/bpf.before.
+setup_robust() {
+	need_root
+	need cc node bpftool
+	build storm
+	build life
+	build dl
+	build dl_lib -shared -fPIC
+	bpf_ids >"$TMP/bpf.before"
+}
+
 # The BPF programs, links and maps in the kernel, a line each.
 bpf_ids() {
 	local kind
