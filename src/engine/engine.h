@@ -35,6 +35,8 @@ struct enum_table {
 	size_t n;
 	char *object; /* a table of strings in one of the engine's files that replaces them; or NULL */
 	bool from_file;		       /* names are a variant's */
+	char **own_names;	       /* of the preset then: texts stay where they are as long as the table */
+	size_t n_own;
 	struct enum_variant *variants; /* in the order of their files; who is no user has the first */
 	size_t n_variants;
 	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
@@ -154,7 +156,8 @@ int probe_table_add_option(struct probe_table *pt, const char *option);
 /* Whether a file of this name and path may have the function. */
 bool probe_spec_matches(const struct probe_spec *s, const char *path);
 
-/* The name of a span with these arguments. Never NULL. */
+/* The name of a span with these arguments. Never NULL. Like all names of the table, those of arguments and
+ * their values included, the text stays where it is until probe_table_free(): sinks keep what they made of it. */
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 
 /* Where the strings of a record are, FUNC_STR_LEN bytes each. */

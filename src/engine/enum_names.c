@@ -54,7 +54,8 @@ void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char *
 	pt->many_names |= t->n_variants > 1;
 	if (t->from_file)
 		return;
-	elf_strings_free(t->names, t->n);
+	t->own_names = t->names;
+	t->n_own = t->n;
 	t->names = names;
 	t->n = n;
 	t->from_file = true;

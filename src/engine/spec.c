@@ -648,7 +648,9 @@ int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 
 static void enum_table_clear(struct enum_table *t)
 {
-	if (!t->from_file)
+	if (t->from_file)
+		elf_strings_free(t->own_names, t->n_own);
+	else
 		elf_strings_free(t->names, t->n);
 	for (size_t i = 0; i < t->n_variants; i++)
 		elf_strings_free(t->variants[i].names, t->variants[i].n);

@@ -40,8 +40,16 @@ static void meet_threads(struct intake *in, const struct rec_hdr *h)
 	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
 	struct tasks *tasks = in->c->tasks;
 
-	if (!tasks_lives(tasks, h->tgid, h->tid) || (waker && !tasks_lives(tasks, 0, waker)))
+	/* records of one thread come in runs */
+	if (!waker && h->tid == in->met_tid && h->tgid == in->met_tgid && tasks_changes(tasks) == in->met_changes)
+		return;
+	if (!tasks_lives(tasks, h->tgid, h->tid) || (waker && !tasks_lives(tasks, 0, waker))) {
 		session_drain_control(in->c->session);
+	} else {
+		in->met_tid = h->tid;
+		in->met_tgid = h->tgid;
+		in->met_changes = tasks_changes(tasks);
+	}
 	if (waker && in->keep_names)
 		tasks_get_other(tasks, waker);
 }

@@ -15,6 +15,9 @@ struct intake {
 	struct capture *c;
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	bool keep_names; /* those of threads are learned at once: by the time of a dump they may be gone */
+	/* the last thread that was found alive, and as of which change of the tasks */
+	uint32_t met_tgid, met_tid;
+	uint64_t met_changes;
 	/* of the window that is open */
 	struct sink *sink;	      /* NULL: none is, and nothing but what is known of tasks is taken */
 	struct window_totals *totals; /* records, steps and loss */

@@ -112,8 +112,43 @@ static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 	sort_index(c, "thread_sort_index", tgid, TID_WORKERS + lane - 1, lane);
 }
 
+struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid)
+{
+	char *p = head->text;
+
+	_Static_assert(sizeof(",\n{'ph':'X','pid':,'tid':,'ts':") - 1 + 2 * FMT_U32_MAX <= HEAD_LEN,
+		"the text has room");
+	p = fmt_lit(p, ",\n{\"ph\":\"X\"");
+	p = fmt_track(p, pid, tid);
+	p = fmt_lit(p, ",\"ts\":");
+	head->pid = pid;
+	head->tid = tid;
+	head->changes = UINT64_MAX; /* none */
+	head->len = (uint32_t)(p - head->text);
+	return head;
+}
+
+char *chrome_quote(struct quoted *q, char *p, const char *name)
+{
+	char *end = fmt_string(p, name);
+
+	if (end - p <= QUOTED_LEN) {
+		q->name = name;
+		q->len = (unsigned char)(end - p);
+		memcpy(q->text, p, q->len);
+	}
+	return end;
+}
+
+void chrome_time_fill(struct chrome_sink *c, uint64_t high)
+{
+	c->time.high = high;
+	c->time.len = (uint32_t)(fmt_u64(c->time.text, high) - c->time.text);
+}
+
 struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 {
+	struct head *head;
 	unsigned int lane;
 	bool new_lane;
 
@@ -124,7 +159,11 @@ struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 		if (lane)
 			return (struct place){ h->tgid, TID_WORKERS + lane - 1, h->tid };
 	}
-	name_thread(c, h->tgid, h->tid);
+	head = chrome_head(c, h->tgid, h->tid);
+	if (head->changes != tasks_changes(c->rec.tasks)) {
+		name_thread(c, h->tgid, h->tid);
+		head->changes = tasks_changes(c->rec.tasks); /* also of those that the call made */
+	}
 	return (struct place){ h->tgid, h->tid, 0 };
 }
 
@@ -300,10 +339,10 @@ static const char *handle_name(const struct chrome_sink *c, uint32_t tgid, uint6
 	return c->rec.handles ? handles_get(c->rec.handles, tgid, handle) : NULL;
 }
 
-static char *fmt_value(char *p, const struct probe_arg *a, uint64_t v)
+static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a, uint64_t v)
 {
 	if (a->names && v < a->names->n && a->names->names[v])
-		return fmt_string(p, a->names->names[v]);
+		return fmt_name(c, p, a->names->names[v]);
 	if (a->is_pointer) {
 		*p++ = '"';
 		p = fmt_hex(p, v);
@@ -338,14 +377,14 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 		if (!*first)
 			*p++ = ',';
 		*first = false;
-		p = fmt_string(p, a->name);
+		p = fmt_name(c, p, a->name);
 		*p++ = ':';
 		if (a->is_string)
 			p = fmt_json_str(p, str, strnlen(str, FUNC_STR_LEN));
 		else if (a->is_handle && (str = handle_name(c, h->tgid, vals[i])))
 			p = fmt_string(p, str);
 		else
-			p = fmt_value(p, a, vals[i]);
+			p = fmt_value(c, p, a, vals[i]);
 	}
 	return p;
 }
@@ -362,9 +401,9 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	s = &c->rec.probes->specs[r->h.id];
 	at = chrome_place(c, &r->h);
 	p = s->flags & PROBE_F_INSTANT ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
-	p = fmt_string(p, probe_spec_name(s, r->vals));
+	p = fmt_name(c, p, probe_spec_name(s, r->vals));
 	p = fmt_lit(p, ",\"cat\":");
-	p = fmt_string(p, probe_role_name(s->role));
+	p = fmt_name(c, p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
 	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
 	p = fmt_open(p, r->h.flags, first);
@@ -379,7 +418,7 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, con
 	char *p;
 
 	p = span_begin(c, &r->h, at->pid, at->tid);
-	p = fmt_string(p, probe_spec_name(s, r->vals));
+	p = fmt_name(c, p, probe_spec_name(s, r->vals));
 	p = own_track ? fmt_lit(p, ",\"cat\":\"steps\",\"args\":{") : fmt_lit(p, ",\"cat\":\"step\",\"args\":{");
 	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
 	if (!first)
@@ -672,6 +711,8 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 		return -ENOMEM;
 	}
 	c->sink.ops = &chrome_ops;
+	for (size_t i = 0; i < HEADS; i++)
+		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
 	c->rec = *rec;
 	begin_file(c);

@@ -40,6 +40,27 @@ struct process {
 	uint64_t lane_end[LANES_KINDS][LANES_MAX];
 };
 
+#define HEADS 256
+#define HEAD_LEN 60
+
+/* The beginning of a track's slices, up to the time, which is the same for all of them. */
+struct head {
+	uint32_t pid, tid;
+	uint64_t changes; /* of the tasks, when its thread had its name in this file */
+	uint32_t len;
+	char text[HEAD_LEN];
+};
+
+#define QUOTED 256
+#define QUOTED_LEN 55
+
+/* A name of the probe table as JSON has it. */
+struct quoted {
+	const char *name; /* where it is: there it stays, as long as the table */
+	unsigned char len;
+	char text[QUOTED_LEN];
+};
+
 struct chrome_sink {
 	struct sink sink;
 	struct writer *w;
@@ -53,6 +74,13 @@ struct chrome_sink {
 	struct arrows *arrows;
 	struct workers workers;
 	struct irq_names *irqs;
+	struct head heads[HEADS]; /* by the last bits of the tid */
+	struct quoted quoted[QUOTED]; /* by the place of the name */
+	struct {
+		uint64_t high; /* tenths of a second; 0: none yet */
+		uint32_t len;
+		char text[FMT_U64_MAX];
+	} time; /* the last one that was written */
 };
 
 /* Where a thread's event is shown: on the thread's own track or on one that it shares. */
@@ -64,6 +92,10 @@ struct place {
 /* The place of a thread's event, whose track has its name by then: it is written before the first event, and
  * again after it has changed. */
 struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h);
+
+struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid);
+char *chrome_quote(struct quoted *q, char *p, const char *name);
+void chrome_time_fill(struct chrome_sink *c, uint64_t high);
 
 /* The first lane on which the span overlaps with no other; 0: there is none left. Spans come in any
  * order, those of steps in the order of their ends. */
@@ -111,10 +143,32 @@ static inline void args_end(struct chrome_sink *c, char *p, const struct place *
 	event_end(c, p);
 }
 
-/* Records from before the start (in flight when the window opened) begin with it. */
-static inline char *fmt_ts(const struct chrome_sink *c, char *p, uint64_t boot_ns)
+/* Records from before the start (in flight when the window opened) begin with it. Times change in their last
+ * eight digits; those before them are kept as text. */
+static inline char *fmt_ts(struct chrome_sink *c, char *p, uint64_t boot_ns)
 {
-	return fmt_us(p, boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0);
+	uint64_t ns = boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0;
+	uint64_t high = ns / 100000000;
+
+	if (!high)
+		return fmt_us(p, ns);
+	if (high != c->time.high)
+		chrome_time_fill(c, high);
+	memcpy(p, c->time.text, sizeof(c->time.text));
+	return fmt_us_8digits(p + c->time.len, fmt_digits8((uint32_t)(ns - high * 100000000)));
+}
+
+/* A name of the probe table. */
+static inline char *fmt_name(struct chrome_sink *c, char *p, const char *name)
+{
+	/* 2^64 / golden ratio: the upper bits are mixed best */
+	struct quoted *q = &c->quoted[(uintptr_t)name * 0x9e3779b97f4a7c15ull >> 56];
+
+	_Static_assert(QUOTED == 256, "as many as the bits of the hash");
+	if (q->name != name)
+		return chrome_quote(q, p, name);
+	memcpy(p, q->text, sizeof(q->text)); /* of one size, hence without a call */
+	return p + q->len;
 }
 
 static inline char *fmt_string(char *p, const char *s)
@@ -130,19 +184,25 @@ static inline char *fmt_track(char *p, uint32_t pid, uint32_t tid)
 	return fmt_u32(p, tid);
 }
 
-/* Up to and including the name; the caller adds cat and args. */
+static inline struct head *chrome_head(struct chrome_sink *c, uint32_t pid, uint32_t tid)
+{
+	struct head *head = &c->heads[tid % HEADS];
+
+	return head->tid == tid && head->pid == pid ? head : chrome_head_fill(head, pid, tid);
+}
+
+/* Up to and including the name; the caller adds cat and args. Never the first event of a file. */
 static inline char *span_begin(
 	struct chrome_sink *c, const struct rec_hdr *h, uint32_t pid, uint32_t tid)
 {
-	char *p = event_begin(c);
+	const struct head *head = chrome_head(c, pid, tid);
 	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
+	char *p = writer_reserve(c->w);
 
 	if (start < c->rec.start_boot_ns)
 		start = c->rec.start_boot_ns;
-	p = fmt_lit(p, "{\"ph\":\"X\"");
-	p = fmt_track(p, pid, tid);
-	p = fmt_lit(p, ",\"ts\":");
-	p = fmt_us(p, start - c->rec.start_boot_ns);
+	memcpy(p, head->text, sizeof(head->text)); /* of one size, hence without a call */
+	p = fmt_ts(c, p + head->len, start);
 	p = fmt_lit(p, ",\"dur\":");
 	p = fmt_us(p, end > start ? end - start : 0);
 	return fmt_lit(p, ",\"name\":");

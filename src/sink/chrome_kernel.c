@@ -6,10 +6,12 @@
 
 static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
 {
-	const char *name = h->flags & SYSCALL_F_COMPAT ? NULL : syscall_name(h->id);
+	const struct syscall_quoted *name = h->flags & SYSCALL_F_COMPAT ? NULL : syscall_quoted(h->id);
 
-	if (name)
-		return fmt_lit(fmt_str(fmt_lit(p, "\""), name, strlen(name)), "\"");
+	if (name) {
+		memcpy(p, name->text, sizeof(name->text));
+		return p + name->len;
+	}
 	p = h->flags & SYSCALL_F_COMPAT ? fmt_lit(p, "\"compat_") : fmt_lit(p, "\"syscall_");
 	p = fmt_u32(p, h->id);
 	return fmt_lit(p, "\"");

@@ -8,12 +8,13 @@
 const char *ipc_name(const struct rec_hdr *h)
 {
 	uint32_t kind = (h->flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT;
-	enum transfer way = syscall_transfer(h->id);
+	enum transfer way;
 
 	if (!kind || kind >= IPC_MAX)
 		return NULL;
 	if (h->flags & SYSCALL_F_BLOCKED)
 		return "ipc_slow";
+	way = syscall_transfer(h->id);
 	if (!way)
 		way = kind == IPC_FUTEX_WAKE ? TRANSFER_SEND : TRANSFER_RECEIVE;
 	return way == TRANSFER_SEND ? "ipc_fast_send" : "ipc_fast_recv";

@@ -15,6 +15,7 @@ struct tasks {
 	size_t used;
 	unsigned int alive; /* entries with alive_process */
 	uint64_t now_ns;    /* of the newest record */
+	uint64_t changes;
 };
 
 #define TASKS_MIN 1024
@@ -64,14 +65,21 @@ int tasks_copy(const struct tasks *ts, struct tasks **ret_copy)
 	return 0;
 }
 
+uint64_t tasks_changes(const struct tasks *ts)
+{
+	return ts->changes;
+}
+
 void tasks_forget_outputs(struct tasks *ts)
 {
+	ts->changes++;
 	for (size_t i = 0; i < ts->cap; i++)
 		ts->slots[i].written = 0;
 }
 
 void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid)
 {
+	ts->changes++;
 	for (size_t i = 0; i < ts->cap; i++) {
 		if (!tgid || ts->slots[i].tgid == tgid)
 			ts->slots[i].written &= ~(1u << output);
@@ -114,6 +122,7 @@ static int make_room(struct tasks *ts)
 	ts->slots = slots;
 	ts->cap = cap;
 	ts->used = needed;
+	ts->changes++;
 	return 0;
 }
 
@@ -148,6 +157,7 @@ static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 		ts->used++;
 	set_alive(ts, t, false);
 	*t = (struct task){ .tid = tid, .tgid = tgid };
+	ts->changes++;
 	return t;
 }
 
@@ -195,6 +205,7 @@ static struct task *add_traced(struct tasks *ts, uint32_t tgid, uint32_t tid)
 
 	if (!t)
 		return NULL;
+	ts->changes++;
 	t->traced = true;
 	t->exited = false; /* a main thread may have, before an exec from another one */
 	if (tid == tgid)
@@ -232,6 +243,7 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 {
 	struct task *t;
 
+	ts->changes++;
 	if (r->h.start_ns > ts->now_ns)
 		ts->now_ns = r->h.start_ns;
 	switch (r->h.id) {

@@ -40,6 +40,10 @@ void tasks_add_others(struct tasks *ts, const struct tasks *from);
  * pointer is valid until the next call that can create one. */
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
+/* A number that is another one after every change of an entry: who has kept what it made of an entry
+ * need not look again as long as this is the same. */
+uint64_t tasks_changes(const struct tasks *ts);
+
 /* The same without creating: NULL when unknown. */
 struct task *tasks_find(struct tasks *ts, uint32_t tid);
 

@@ -5,37 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* clang-format off */
-const char fmt_pairs[201] =
-	"00010203040506070809" "10111213141516171819" "20212223242526272829"
-	"30313233343536373839" "40414243444546474849" "50515253545556575859"
-	"60616263646566676869" "70717273747576777879" "80818283848586878889"
-	"90919293949596979899";
-
-const uint64_t fmt_pow10[20] = {
-	0,
-	10,
-	100,
-	1000,
-	10000,
-	100000,
-	1000000,
-	10000000,
-	100000000,
-	1000000000,
-	10000000000,
-	100000000000,
-	1000000000000,
-	10000000000000,
-	100000000000000,
-	1000000000000000,
-	10000000000000000,
-	100000000000000000,
-	1000000000000000000,
-	10000000000000000000u,
-};
-/* clang-format on */
-
 #define ONES (~(uint64_t)0 / 255)
 #define HIGHS (ONES * 0x80)
 
@@ -132,14 +101,13 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size)
 	}
 }
 
-char *fmt_json_str(char *p, const char *s, size_t len)
+/* What is left of a string that is not, or may not be, plain. */
+static char *fmt_json_rest(char *p, const char *s, const char *end)
 {
-	const char *end = s + len;
 	unsigned char c;
 	uint64_t v;
 	int n;
 
-	*p++ = '"';
 	while (s < end) {
 		if (end - s >= 8) {
 			memcpy(&v, s, 8);
@@ -167,6 +135,56 @@ char *fmt_json_str(char *p, const char *s, size_t len)
 			p = fmt_lit(p, "\xef\xbf\xbd");
 			s -= n;
 		}
+	}
+	*p++ = '"';
+	return p;
+}
+
+/* The 1 to 7 bytes of s, and blanks behind them. Loads overlap: they have the same bytes there. */
+static inline uint64_t load_padded(const char *s, size_t len)
+{
+	uint64_t v = ONES * ' ' << 8 * len, byte;
+	uint32_t low, high;
+
+	if (len >= 4) {
+		memcpy(&low, s, 4);
+		memcpy(&high, s + len - 4, 4);
+		return v | (uint64_t)high << 8 * (len - 4) | low;
+	}
+	byte = (unsigned char)s[0];
+	v |= byte;
+	byte = (unsigned char)s[len / 2];
+	v |= byte << 8 * (len / 2);
+	byte = (unsigned char)s[len - 1];
+	return v | byte << 8 * (len - 1);
+}
+
+char *fmt_json_str(char *p, const char *s, size_t len)
+{
+	const char *end = s + len;
+	uint64_t v;
+
+	*p++ = '"';
+	/* nearly all are plain: whole words, the last of which may overlap with the one before */
+	for (; end - s >= 8; p += 8, s += 8) {
+		memcpy(&v, s, 8);
+		if (!is_plain8(v))
+			return fmt_json_rest(p, s, end);
+		memcpy(p, &v, 8);
+	}
+	if (s < end && len >= 8) {
+		memcpy(&v, end - 8, 8);
+		if (!is_plain8(v))
+			return fmt_json_rest(p, s, end);
+		p -= 8 - (end - s);
+		memcpy(p, &v, 8);
+		p += 8;
+	} else if (s < end) {
+		v = load_padded(s, len);
+		if (!is_plain8(v))
+			return fmt_json_rest(p, s, end);
+		memcpy(p, &v, 8);
+		p += len;
 	}
 	*p++ = '"';
 	return p;

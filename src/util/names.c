@@ -30,6 +30,12 @@ static const char *const syscall_names[] = {
 
 _Static_assert(ARRAY_SIZE(syscall_names) <= SYSCALL_MAX, "raise SYSCALL_MAX");
 
+static const struct syscall_quoted quoted_names[] = {
+#define SYSCALL(nr, name) [nr] = { "\"" #name "\"", sizeof(#name) + 1 },
+#include SYSCALL_TABLE
+#undef SYSCALL
+};
+
 #define ARG_FD 1 /* the first argument is a file descriptor */
 #define BYTES 2  /* the result is a number of bytes */
 #define SENDS 4  /* passes data into what is behind the descriptor, or wakes */
@@ -350,6 +356,11 @@ static struct traits syscall_lookup(unsigned int nr)
 const char *syscall_name(unsigned int nr)
 {
 	return nr < ARRAY_SIZE(syscall_names) ? syscall_names[nr] : NULL;
+}
+
+const struct syscall_quoted *syscall_quoted(unsigned int nr)
+{
+	return nr < ARRAY_SIZE(quoted_names) && quoted_names[nr].len ? &quoted_names[nr] : NULL;
 }
 
 enum sys_class syscall_class(unsigned int nr)

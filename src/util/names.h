@@ -17,6 +17,15 @@
 
 const char *syscall_name(unsigned int nr);
 
+/* The same in quotes, in a piece of memory of one size for all, which can be copied without a call. NULL
+ * for a number without a name. */
+#define SYSCALL_QUOTED 32
+struct syscall_quoted {
+	char text[SYSCALL_QUOTED - 1];
+	unsigned char len;
+};
+const struct syscall_quoted *syscall_quoted(unsigned int nr);
+
 /* What a thread that goes off CPU inside this call waits for. SYS_OTHER when unknown. */
 enum sys_class syscall_class(unsigned int nr);
 

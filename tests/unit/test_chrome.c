@@ -362,6 +362,42 @@ static void test_chrome_mark(void **state)
 	chrome_done(&o);
 }
 
+/* What is kept as text from one event to the next is that of its own thread, time and name. */
+static void test_chrome_kept(void **state)
+{
+	static const uint32_t tids[] = { TID, TID + 256, TID + 512, 7, 0 };
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	for (unsigned int i = 0; i < 300; i++) {
+		struct rec_hdr h = hdr(REC_HOLD, HOLD_READY);
+		char ts[32], dur[32], expect[256];
+		const char *line;
+
+		h.tid = tids[draw() % ARRAY_SIZE(tids)];
+		h.tgid = h.tid ? PID : 0;
+		/* back and forth around the tenths of a second in which a time is kept */
+		h.start_ns = START + draw() % 40 * 50000000 + draw() % 3 - 1;
+		h.dur_ns = draw() >> draw() % 64;
+		sink_record(o.s, &h, sizeof(h));
+		flush(&o);
+		read_text(&o);
+		line = strrchr(o.text, '\n');
+		if (h.start_ns < START) {
+			h.dur_ns = h.dur_ns ? h.dur_ns - 1 : 0;
+			h.start_ns = START;
+		}
+		snprintf(ts, sizeof(ts), "%llu.%03llu", (h.start_ns - START) / 1000ull, (h.start_ns - START) % 1000ull);
+		snprintf(dur, sizeof(dur), "%llu.%03llu", h.dur_ns / 1000ull, h.dur_ns % 1000ull);
+		snprintf(expect, sizeof(expect), "\n{\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%s,\"dur\":%s,\"name\":", h.tgid,
+			h.tid, ts, dur);
+		assert_memory_equal(line, expect, strlen(expect));
+	}
+	chrome_read(&o);
+	chrome_done(&o);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -374,6 +410,7 @@ int main(void)
 		TEST(test_chrome_tasks),
 		TEST(test_chrome_loss),
 		TEST(test_chrome_mark),
+		TEST(test_chrome_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

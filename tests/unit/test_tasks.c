@@ -391,6 +391,32 @@ static void test_alive_is_checked(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Who keeps what it made of an entry is told of every change, and of nothing else. */
+static void test_changes(void **state)
+{
+	struct tasks *ts = *state;
+	static const enum task_event events[] = { TASK_FORK, TASK_COMM, TASK_EXEC, TASK_STRANGER, TASK_EXIT };
+	uint64_t before = tasks_changes(ts);
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		tell(ts, events[i], TID, TID, "name", 0);
+		assert_int_not_equal(tasks_changes(ts), before);
+		before = tasks_changes(ts);
+		tasks_get(ts, TID, TID);
+		tasks_find(ts, TID + 1);
+		tasks_lives(ts, TID, TID);
+		assert_int_equal(tasks_changes(ts), before);
+	}
+	tasks_get(ts, TID, TID + 1);
+	assert_int_not_equal(tasks_changes(ts), before);
+	before = tasks_changes(ts);
+	tasks_forget_output(ts, 0, TID);
+	assert_int_not_equal(tasks_changes(ts), before);
+	before = tasks_changes(ts);
+	tasks_forget_outputs(ts);
+	assert_int_not_equal(tasks_changes(ts), before);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_table, free_table)
@@ -408,6 +434,7 @@ int main(void)
 		TEST(test_add_process),
 		TEST(test_waker_thread),
 		TEST(test_alive_is_checked),
+		TEST(test_changes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
