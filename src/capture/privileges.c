@@ -14,9 +14,10 @@
 		CONFINE_CAP(CAP_DAC_OVERRIDE) | CONFINE_CAP(CAP_CHOWN) | CONFINE_CAP(CAP_FOWNER) | \
 		CONFINE_CAP(CAP_KILL) | CONFINE_CAP(CAP_SYS_RESOURCE))
 
-int privileges_drop(bool single_links)
+int privileges_drop(bool single_links, bool nice)
 {
-	int err = confine_capabilities(KEPT | (single_links ? CONFINE_CAP(CAP_SYS_ADMIN) : 0));
+	int err = confine_capabilities(KEPT | (single_links ? CONFINE_CAP(CAP_SYS_ADMIN) : 0) |
+				       (nice ? CONFINE_CAP(CAP_SYS_NICE) : 0));
 
 #ifndef __SANITIZE_ADDRESS__ /* its check for leaks forks and traces */
 	if (!err)

@@ -118,6 +118,18 @@ int rings_drain_control(struct rings *r)
 	return more;
 }
 
+unsigned int rings_fill(const struct rings *r)
+{
+	unsigned int most = ringbuf_fill(r->control);
+
+	for (unsigned int i = 0; i < r->n; i++) {
+		unsigned int fill = ringbuf_fill(r->data[i]);
+
+		most = fill > most ? fill : most;
+	}
+	return most;
+}
+
 int rings_drain(struct rings *r)
 {
 	int more = rings_drain_control(r);

@@ -39,6 +39,9 @@ int rings_set_template(struct bpf_map *outer);
  */
 int rings_drain(struct rings *r);
 
+/* How full the fullest ring is, in percent; from any thread. */
+unsigned int rings_fill(const struct rings *r);
+
 /* The same for the control ring alone; also from within the callback. */
 int rings_drain_control(struct rings *r);
 

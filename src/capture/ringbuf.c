@@ -61,6 +61,14 @@ void ringbuf_free(struct ringbuf *r)
 	free(r);
 }
 
+unsigned int ringbuf_fill(const struct ringbuf *r)
+{
+	unsigned long begin = __atomic_load_n(r->consumer, __ATOMIC_RELAXED);
+	unsigned long end = __atomic_load_n(r->producer, __ATOMIC_RELAXED);
+
+	return (unsigned int)((uint64_t)(end - begin) * 100 / r->bytes);
+}
+
 static const char *sample_at(struct ringbuf *r, unsigned long pos, size_t len)
 {
 	size_t offset = pos & (r->bytes - 1), first = r->bytes - offset;

@@ -19,6 +19,9 @@ typedef void (*ringbuf_cb)(const void *data, size_t size, void *arg);
 int ringbuf_new(int fd, size_t bytes, size_t longest, struct ringbuf **ret_ring);
 void ringbuf_free(struct ringbuf *r);
 
+/* In percent; from any thread. */
+unsigned int ringbuf_fill(const struct ringbuf *r);
+
 /* Hands over up to `max` samples. Returns true when there may be more. */
 bool ringbuf_consume(struct ringbuf *r, unsigned int max, ringbuf_cb cb, void *arg);
 

@@ -586,6 +586,11 @@ int session_drain(struct session *s)
 	return rings_drain(s->rings);
 }
 
+unsigned int session_fill(const struct session *s)
+{
+	return rings_fill(s->rings);
+}
+
 void session_drain_control(struct session *s)
 {
 	rings_drain_control(s->rings);

@@ -98,6 +98,9 @@ int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);
 /* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
 int session_drain(struct session *s);
 
+/* How full the fullest ring is, in percent; from any thread. */
+unsigned int session_fill(const struct session *s);
+
 /* Hands over what is known of births, deaths and mapped files by now, also from within the callback
  * of another record. */
 void session_drain_control(struct session *s);

@@ -19,6 +19,7 @@
 #include "io/outfile.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/yield.h"
 
 #define BLOCK_SIZE \
 	((256u << 10) - 64) /* with its header and malloc's a little less than 64 pages */
@@ -292,6 +293,7 @@ static void *write_blocks(void *arg)
 	struct writer *w = arg;
 	bool abandoned;
 
+	yield_join();
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		struct block *b = w->first;
@@ -314,6 +316,7 @@ static void *write_blocks(void *arg)
 	}
 	abandoned = w->abandoned;
 	pthread_mutex_unlock(&w->lock);
+	yield_leave();
 	if (abandoned)
 		writer_free(w);
 	return NULL;

@@ -17,6 +17,7 @@
 #include "record/flight.h"
 #include "record/intake.h"
 #include "record/output.h"
+#include "record/pace.h"
 #include "record/status.h"
 #include "record/step_limit.h"
 #include "record/summary.h"
@@ -26,8 +27,10 @@
 #include "util/clock.h"
 #include "util/exit_code.h"
 #include "util/log.h"
+#include "util/yield.h"
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
+#define PENDING_CALM (4u << 20) /* bytes for the files: with more their writers do not yield */
 
 struct run {
 	const struct record_options *o;
@@ -38,6 +41,8 @@ struct run {
 	struct recorder *recorder; /* NULL: no --flight-recorder */
 	struct run_control control;
 	struct status status;
+	bool yields; /* our threads may */
+	struct pace *pace; /* NULL: they do not */
 	uint64_t last_check_ns; /* whether the targets live */
 	int signal_fd;
 	bool stop, interrupted;
@@ -156,6 +161,28 @@ static int serve(struct run *r, int more)
 	return more;
 }
 
+/* Nothing waits for the loop but time. */
+static bool is_calm(const struct run *r)
+{
+	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
+	       windows_pending(&r->windows) < PENDING_CALM;
+}
+
+static unsigned int fullest_ring(void *arg)
+{
+	return session_fill(arg);
+}
+
+/* Without it all goes on as well. */
+static void open_pace(struct run *r, const struct pollfd *fds, nfds_t n_fds)
+{
+	struct pace_config c = { .fds = fds, .n_fds = n_fds, .fill = fullest_ring, .arg = r->capture.session };
+	int err = r->yields ? pace_new(&c, &r->pace) : -EPERM;
+
+	if (err)
+		log_debug("the recording does not yield to others: %s", strerror(-err));
+}
+
 static int loop(struct run *r)
 {
 	struct view *view = r->o->view;
@@ -166,20 +193,27 @@ static int loop(struct run *r)
 		{ .fd = control_fd(r->control.control), .events = POLLIN },
 		{ .fd = r->windows.flag_fd, .events = POLLIN },
 	};
+	nfds_t n_fds = sizeof(fds) / sizeof(fds[0]);
 	int more = 0;
 
+	open_pace(r, fds, n_fds);
 	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_boot_ns();
 
 		if (targets_gone(r, now))
 			break;
-		if (poll(fds, sizeof(fds) / sizeof(fds[0]), more ? 0 : time_to_wait(r, now)) < 0 && errno != EINTR)
-			return -errno;
+		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
+			    windows_due_ns(&r->windows)) < 0 &&
+			errno != EINTR) {
+			more = -errno;
+			break;
+		}
 		read_signals(r);
 		more = windows_drain(&r->windows);
 		if (more >= 0)
 			more = serve(r, more);
 	}
+	pace_free(r->pace);
 	return more < 0 ? more : 0;
 }
 
@@ -269,10 +303,12 @@ static void say_begun(const struct run *r)
 	log_info("%s%s", what, r->o->duration_ns && !record_by_time(r->o) ? "" : "; Ctrl-C ends it");
 }
 
-static int drop_privileges(const struct run *r)
+static int drop_privileges(struct run *r)
 {
-	int err = privileges_drop(!r->capture.uprobe_multi);
+	enum yield_right right = yield_allow();
+	int err = privileges_drop(!r->capture.uprobe_multi, right == YIELD_BY_CAPABILITY);
 
+	r->yields = right != YIELD_NEVER;
 	if (err)
 		log_error("cannot give up privileges: %s", strerror(-err));
 	return err;

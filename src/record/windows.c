@@ -304,6 +304,16 @@ uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 	return next - now < wait ? next - now : wait;
 }
 
+uint64_t windows_due_ns(const struct windows *w)
+{
+	return w->next_ns;
+}
+
+uint64_t windows_pending(const struct windows *w)
+{
+	return w->open ? sink_pending(w->sink) : 0;
+}
+
 /* ---- records ---- */
 
 /* While the window is closed. */

@@ -79,6 +79,12 @@ void windows_abandon(struct windows *w);
 /* How long nothing has to be done, as long as nothing happens. */
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now_ns);
 
+/* When the schedule has something to be done. */
+uint64_t windows_due_ns(const struct windows *w);
+
+/* Bytes that wait to be written. */
+uint64_t windows_pending(const struct windows *w);
+
 /* Of the whole run, the window that is open included. */
 void windows_totals(const struct windows *w, struct window_totals *ret_totals);
 

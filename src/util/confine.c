@@ -67,6 +67,15 @@ int confine_capabilities(uint64_t keep)
 	return syscall(SYS_capset, &head, data) ? -errno : 0;
 }
 
+bool confine_has(uint64_t caps)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	return !syscall(SYS_capget, &head, data) &&
+	       !(caps & ~(data[0].effective | (uint64_t)data[1].effective << 32));
+}
+
 static int install(const struct sock_filter *filter, size_t n)
 {
 	struct sock_fprog prog = { .len = (unsigned short)n, .filter = (struct sock_filter *)filter };

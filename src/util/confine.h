@@ -9,6 +9,9 @@
 
 #define CONFINE_CAP(cap) (UINT64_C(1) << (cap))
 
+/* Whether this thread has all of the capabilities. */
+bool confine_has(uint64_t caps);
+
 /* Keeps those of the capabilities that are in `keep`, for this thread: to be called before there are
  * others. Nothing can bring the others back, also not by an exec. Negative errno. */
 int confine_capabilities(uint64_t keep);

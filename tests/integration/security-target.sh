@@ -140,6 +140,8 @@ kill "$TARGET"
 
 # CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, KILL; SYS_PTRACE, SYS_RESOURCE; PERFMON, BPF, CHECKPOINT_RESTORE
 kept=$((0x2f | 1 << 19 | 1 << 24 | 1 << 38 | 1 << 39 | 1 << 40))
+# without SYS_RESOURCE, which raises RLIMIT_NICE, also SYS_NICE
+((0x$(sed -n "s/^CapEff:\t//p" /proc/self/status) >> 24 & 1)) || kept=$((kept | 1 << 23))
 only_kept() { # TASK
 	local key status
 	status=$(cat "/proc/$1/status" 2>/dev/null) || return 0 # gone

@@ -30,6 +30,7 @@ static struct {
 int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_drain(struct session *s);
+unsigned int __wrap_session_fill(const struct session *s);
 void __wrap_session_drain_control(struct session *s);
 void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 int __wrap_session_requests(const struct session *s);
@@ -71,6 +72,12 @@ int __wrap_session_drain(struct session *s)
 	if (h)
 		fake_session.cb(h, fake_session.next_size, fake_session.cb_arg);
 	return fake_session.drained;
+}
+
+unsigned int __wrap_session_fill(const struct session *s)
+{
+	(void)s;
+	return 0;
 }
 
 void __wrap_session_drain_control(struct session *s)

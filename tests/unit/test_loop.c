@@ -31,7 +31,7 @@ int __wrap_session_control_fd(const struct session *s);
 int __wrap_attach_named_files(struct attach *a);
 int __wrap_follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow);
 void __wrap_follow_free(struct follow *f);
-int __wrap_privileges_drop(bool single_links);
+int __wrap_privileges_drop(bool single_links, bool nice);
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 int __wrap_control_new(
 	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control);
@@ -105,9 +105,10 @@ void __wrap_follow_free(struct follow *f)
 	(void)f;
 }
 
-int __wrap_privileges_drop(bool single_links)
+int __wrap_privileges_drop(bool single_links, bool nice)
 {
 	(void)single_links;
+	(void)nice;
 	return 0;
 }
 

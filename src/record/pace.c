@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/pace.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "util/yield.h"
+
+#define FILL_PERCENT 50
+#define LATE_NS (200 * NSEC_PER_MSEC)
+#define LOOK_MS 10 /* what is left of the rings is full later than that */
+#define THREAD_STACK (64u << 10)
+
+struct pace {
+	struct pace_config c;
+	int epoll; /* what the loop waits for, and: */
+	int wake;  /* to end the watching thread */
+	int timer; /* it looks at the rings */
+	pid_t loop;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t yielded;
+	bool yields; /* the loop */
+	bool ends;
+	int look_ms; /* from the last turn of the loop */
+	uint64_t due_ns;
+};
+
+/* Looks at the rings then, unless the loop comes back before and puts it off. */
+static void arm(const struct pace *p)
+{
+	struct itimerspec at = {
+		.it_value = { p->look_ms / 1000, p->look_ms % 1000 * (long)NSEC_PER_MSEC },
+	};
+
+	timerfd_settime(p->timer, 0, &at, NULL);
+}
+
+/* With the lock, which is given up meanwhile: until there is something to be in a hurry for. */
+static bool look(struct pace *p)
+{
+	struct epoll_event event = {};
+	int n;
+
+	pthread_mutex_unlock(&p->lock);
+	n = epoll_wait(p->epoll, &event, 1, -1);
+	pthread_mutex_lock(&p->lock);
+	if (n <= 0 || event.data.fd != p->timer)
+		return n > 0 || errno != EINTR;
+	if (clock_boot_ns() >= p->due_ns || p->c.fill(p->c.arg) >= FILL_PERCENT)
+		return true;
+	arm(p);
+	return false;
+}
+
+static void *watch(void *arg)
+{
+	struct pace *p = arg;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->ends) {
+		if (!p->yields) {
+			pthread_cond_wait(&p->yielded, &p->lock);
+		} else if (!yield_is_set()) {
+			yield_set(true); /* here: the loop might not run any more before it has told that it has */
+		} else if (look(p) && p->yields && !p->ends) {
+			p->yields = false;
+			yield_set(false);
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static void end_thread(struct pace *p)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&p->lock);
+	p->ends = true;
+	p->yields = false;
+	yield_set(false);
+	pthread_cond_signal(&p->yielded);
+	pthread_mutex_unlock(&p->lock);
+	while (write(p->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	pthread_join(p->thread, NULL);
+}
+
+/* Whoever has to wait for a CPU cannot see that others wait too long, so it goes before all: for some microseconds. */
+static int start_thread(struct pace *p)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	err = pthread_create(&p->thread, &attr, watch, p);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err)
+		return -err;
+	pthread_setname_np(p->thread, "inftrace-watch");
+	err = pthread_setschedparam(p->thread, SCHED_FIFO, &first);
+	if (err)
+		end_thread(p);
+	return -err;
+}
+
+static int add_fd(const struct pace *p, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
+
+	return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/*
+ * Edge-triggered: the control ring is readable whenever a thread was born or has exited, but its reader is woken only
+ * for what cannot wait.
+ */
+static int open_epoll(struct pace *p)
+{
+	int err;
+
+	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	p->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (p->wake < 0 || p->timer < 0 || p->epoll < 0)
+		return -errno;
+	err = add_fd(p, p->wake) ?: add_fd(p, p->timer);
+	for (nfds_t i = 0; i < p->c.n_fds && !err; i++) {
+		err = p->c.fds[i].fd < 0 ? 0 : add_fd(p, p->c.fds[i].fd);
+		err = err == -EPERM ? 0 : err; /* a file as input, which is always readable */
+	}
+	return err;
+}
+
+static void pace_close(struct pace *p)
+{
+	pthread_cond_destroy(&p->yielded);
+	pthread_mutex_destroy(&p->lock);
+	if (p->wake >= 0)
+		close(p->wake);
+	if (p->timer >= 0)
+		close(p->timer);
+	if (p->epoll >= 0)
+		close(p->epoll);
+	free(p);
+}
+
+int pace_new(const struct pace_config *c, struct pace **ret_pace)
+{
+	struct pace *p;
+	int err;
+
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->c = *c;
+	p->loop = gettid();
+	yield_lock_init(&p->lock);
+	pthread_cond_init(&p->yielded, NULL);
+	err = open_epoll(p) ?: start_thread(p);
+	if (err) {
+		pace_close(p);
+		return err;
+	}
+	yield_join();
+	*ret_pace = p;
+	return 0;
+}
+
+void pace_free(struct pace *p)
+{
+	if (!p)
+		return;
+	end_thread(p);
+	yield_leave();
+	pace_close(p);
+}
+
+static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
+{
+	uint64_t late_ns = clock_boot_ns() + (uint64_t)timeout_ms * NSEC_PER_MSEC + LATE_NS;
+	pthread_mutex_lock(&p->lock);
+	p->due_ns = due_ns < late_ns ? due_ns : late_ns;
+	p->look_ms = timeout_ms + LOOK_MS;
+	if (yields != p->yields) {
+		p->yields = yields;
+		if (yields)
+			pthread_cond_signal(&p->yielded);
+		else
+			yield_set(false);
+	}
+	if (yields)
+		arm(p);
+	pthread_mutex_unlock(&p->lock);
+}
+
+int pace_poll(struct pace *p, struct pollfd *fds, nfds_t n_fds, int timeout_ms, bool calm, uint64_t due_ns)
+{
+	int n;
+
+	if (!p)
+		return poll(fds, n_fds, timeout_ms);
+	set(p, calm && timeout_ms > 0, timeout_ms, due_ns);
+	n = poll(fds, n_fds, timeout_ms);
+	if (n > 0 || clock_boot_ns() >= due_ns)
+		set(p, false, 0, due_ns);
+	return n;
+}

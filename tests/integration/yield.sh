@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The threads of a recording stay out of the way of what they record, and nothing is lost because of it.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+
+setup() {
+	need_root
+	need cc python3
+	build storm
+}
+
+# NAME:POLICY of each thread of a process, sorted; without the bit that is not inherited
+classes() { # PID
+	python3 - "$1" <<-'PY'
+		import os, sys
+		names = {os.SCHED_OTHER: "other", os.SCHED_IDLE: "idle", os.SCHED_FIFO: "first"}
+		told = []
+		for tid in os.listdir(f"/proc/{sys.argv[1]}/task"):
+		    try:
+		        name = open(f"/proc/{sys.argv[1]}/task/{tid}/comm").read().strip()
+		        policy = os.sched_getscheduler(int(tid)) & ~os.SCHED_RESET_ON_FORK
+		    except OSError:
+		        continue
+		    told.append(f"{name}:{names.get(policy, policy)}")
+		print(*sorted(told))
+	PY
+}
+
+has_classes() { # PID CLASSES
+	[ "$(classes "$1")" = "$2" ]
+}
+
+test_classes() {
+	local rc=0
+	background "$TMP/storm" -s 0 -n 10 -p 20000
+	background "$INFTRACE" record -o "$TMP/classes.json" -e -functions -p "$BG" 2>"$TMP/classes.err"
+	wait_until 60 has_classes "$BG" "inftrace-watch:first inftrace-write:idle inftrace:idle" || rc=$?
+	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/classes.err"
+	same "those that read and write yield, the one that watches does not: $(classes "$BG")" "$rc" 0
+	kill -INT "$BG"
+	wait "$BG" || rc=$?
+	same "it ends as usual" "$rc" 0
+}
+
+# More threads that never sleep than CPUs: who yields to all of them would not run before its rings are full.
+test_busy() {
+	local cpus calls got rc=0
+	cpus=$(nproc)
+	for ((i = 0; i < cpus; i++)); do
+		background "$TMP/storm" -s 0 -n 1000000000
+	done
+	"$INFTRACE" record --strict -o "$TMP/busy.pftrace" -e syscalls -- \
+		"$TMP/storm" -t "$((2 * cpus))" -s 10 -n 20000 >"$TMP/busy.out" 2>"$TMP/busy.err" || rc=$?
+	same "nothing is lost where all CPUs are busy" "$rc" 0
+	[ "$rc" -eq 0 ] || sed 's/^/# /' "$TMP/busy.err"
+	calls=$(json 'c["calls"]' c=last:"$TMP/busy.out")
+	got=$(sed -nE 's/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) syscall.*/\2/p' "$TMP/busy.err")
+	check "its $calls calls are among $got" test "$got" -ge "$calls"
+	for ((i = 0; i < cpus; i++)); do
+		kill "${test_pids[-1]}" 2>/dev/null || true
+		wait "${test_pids[-1]}" || true
+		unset 'test_pids[-1]'
+	done
+}
+
+test_command() {
+	local show='import os, resource
+print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), resource.getrlimit(resource.RLIMIT_NICE))'
+	python3 -c "$show" >"$TMP/alone"
+	check "a command" "$INFTRACE" record -o "$TMP/command.json" -- sh -c "python3 -c '$show' >$TMP/traced"
+	same "it has the class, the priority and the limit that it would have alone" "$(cat "$TMP/traced")" \
+		"$(cat "$TMP/alone")"
+}
+
+# Who has chosen a class for inftrace keeps it.
+test_chosen() {
+	local rc=0
+	need chrt
+	background "$TMP/storm" -s 0 -n 10 -p 20000
+	background chrt -b 0 "$INFTRACE" record -o "$TMP/chosen.json" -e -functions -p "$BG" 2>"$TMP/chosen.err"
+	wait_until 60 has_classes "$BG" "inftrace-write:3 inftrace:3" || rc=$?
+	same "a class that was chosen stays: $(classes "$BG")" "$rc" 0
+	kill -INT "$BG"
+	wait "$BG" || true
+}
+
+ALL_TESTS=(classes busy command chosen)
+run_tests "$@"

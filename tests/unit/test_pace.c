@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* When the threads of a recording yield to others, and what makes them run like those again. */
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "record/pace.h"
+#include "util/clock.h"
+#include "util/yield.h"
+
+#define WAIT_NS (60 * NSEC_PER_SEC)
+
+static atomic_uint fill;
+static int pipe_fds[2];
+static struct pollfd fds[2];
+static struct pace *pace;
+
+static unsigned int get_fill(void *arg)
+{
+	(void)arg;
+	return fill;
+}
+
+static int class_now(void)
+{
+	return sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+}
+
+static bool becomes(int class)
+{
+	uint64_t end = clock_mono_ns() + WAIT_NS;
+
+	while (class_now() != class && clock_mono_ns() < end)
+		usleep(1000);
+	return class_now() == class;
+}
+
+/* A turn of the loop in which nothing happened. */
+static void rest(bool calm)
+{
+	assert_int_equal(pace_poll(pace, fds, 2, 1, calm, UINT64_MAX), 0);
+}
+
+static int begin(void **state)
+{
+	struct pace_config c = { .fds = fds, .n_fds = 2, .fill = get_fill };
+
+	(void)state;
+	fill = 0;
+	if (pipe(pipe_fds))
+		return -1;
+	fds[0] = (struct pollfd){ .fd = -1 };
+	fds[1] = (struct pollfd){ .fd = pipe_fds[0], .events = POLLIN };
+	return yield_allow() != YIELD_NEVER ? pace_new(&c, &pace) : 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	pace_free(pace);
+	pace = NULL;
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	return class_now() == SCHED_OTHER ? 0 : -1;
+}
+
+static void need_pace(void)
+{
+	if (!pace)
+		skip();
+}
+
+static void test_calm(void **state)
+{
+	(void)state;
+	need_pace();
+	assert_int_equal(class_now(), SCHED_OTHER);
+	rest(false);
+	assert_int_equal(class_now(), SCHED_OTHER);
+	fill = 49;
+	rest(true);
+	assert_true(becomes(SCHED_IDLE));
+	assert_true(yield_is_set());
+	rest(false);
+	assert_int_equal(class_now(), SCHED_OTHER);
+}
+
+static void test_full(void **state)
+{
+	(void)state;
+	need_pace();
+	for (int i = 0; i < 3; i++) {
+		fill = 0;
+		rest(true);
+		assert_true(becomes(SCHED_IDLE));
+		fill = 50;
+		assert_true(becomes(SCHED_OTHER));
+	}
+}
+
+static void test_input(void **state)
+{
+	char c = 0;
+
+	(void)state;
+	need_pace();
+	for (int i = 0; i < 3; i++) {
+		rest(true);
+		assert_true(becomes(SCHED_IDLE));
+		assert_int_equal(write(pipe_fds[1], &c, 1), 1);
+		assert_true(becomes(SCHED_OTHER));
+		/* it is still there: the loop itself finds it, too */
+		assert_int_equal(pace_poll(pace, fds, 2, 1000, true, UINT64_MAX), 1);
+		assert_int_equal(class_now(), SCHED_OTHER);
+		assert_int_equal(read(pipe_fds[0], &c, 1), 1);
+	}
+}
+
+/* The loop does not come back, because others have the CPU. */
+static void test_late(void **state)
+{
+	(void)state;
+	need_pace();
+	rest(true);
+	assert_true(becomes(SCHED_IDLE));
+	assert_true(becomes(SCHED_OTHER));
+}
+
+static void test_due(void **state)
+{
+	(void)state;
+	need_pace();
+	assert_int_equal(pace_poll(pace, fds, 2, 1, true, clock_boot_ns()), 0);
+	assert_int_equal(class_now(), SCHED_OTHER);
+}
+
+static void test_none(void **state)
+{
+	(void)state;
+	assert_int_equal(pace_poll(NULL, fds, 2, 0, true, 0), 0);
+	assert_int_equal(class_now(), SCHED_OTHER);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_calm, begin, end),
+		cmocka_unit_test_setup_teardown(test_full, begin, end),
+		cmocka_unit_test_setup_teardown(test_input, begin, end),
+		cmocka_unit_test_setup_teardown(test_late, begin, end),
+		cmocka_unit_test_setup_teardown(test_due, begin, end),
+		cmocka_unit_test_setup_teardown(test_none, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
