@@ -11,8 +11,6 @@ SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address)
 {
 	struct thread *t;
-	u32 before;
-	u64 now;
 
 	if (!enabled)
 		return 0;
@@ -20,14 +18,9 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	if (!t)
 		return 0;
 	change_begin(t);
-	now = thread_change(t, thread_next(t, ST_FAULT), &before);
-	if (t->in_fault) /* the one before was broken off by a signal and is tried again */
-		__sync_fetch_and_add(&stats.faults_open, 1);
-	t->fault_start = now;
 	t->fault_addr = address;
 	t->fault_flags = 0;
-	t->in_fault = 1;
-	thread_changed(t);
+	t->fault_start = call_begin(t, &t->in_fault, ST_FAULT);
 	change_end(t);
 	return 0;
 }
@@ -37,7 +30,6 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	struct rec_fault r;
 	struct thread *t;
 	u64 now, start;
-	u32 before;
 
 	if (!enabled)
 		return 0;
@@ -46,9 +38,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		return 0;
 	change_begin(t);
 	if (t->in_fault) {
-		now = thread_change(t, t->role, &before);
-		t->in_fault = 0;
-		thread_changed(t);
+		now = call_end(t, &t->in_fault, ST_FAULT);
 		start = t->fault_start;
 		r.addr = t->fault_addr;
 		flags |= t->fault_flags;

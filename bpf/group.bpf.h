@@ -238,9 +238,10 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
 
 static __always_inline bool now_equals(const struct thread_now *a, const struct thread_now *b)
 {
-	return a->since == b->since && a->next_since == b->next_since && *(const u64 *)&a->off == *(const u64 *)&b->off;
+	return a->since == b->since && a->next_since == b->next_since && a->edge == b->edge &&
+	       *(const u64 *)&a->off == *(const u64 *)&b->off;
 }
-_Static_assert(__builtin_offsetof(struct thread_now, off) == 16 && sizeof(struct thread_now) == 24,
+_Static_assert(__builtin_offsetof(struct thread_now, off) == 24 && sizeof(struct thread_now) == 32,
 	"from `off` on, struct thread_now is one word");
 
 /* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
@@ -248,7 +249,7 @@ _Static_assert(__builtin_offsetof(struct thread_now, off) == 16 && sizeof(struct
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
 	struct thread_now other = {}, again = {};
-	u64 from, wake = 0;
+	u64 from, before, wake = 0;
 	u32 state;
 
 	if (!t || !thread)
@@ -279,8 +280,11 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		from = wake;
 		state = ST_RUNNABLE;
 	}
-	if (at > from && state < ST_MAX)
-		t->view.ns[state] += at - from;
+	if (at > from && state < ST_MAX) {
+		before = now_before(&other, from, at);
+		t->view.ns[other.role & 3] += before;
+		t->view.ns[state] += at - from - before;
+	}
 	return 1;
 }
 

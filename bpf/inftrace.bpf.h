@@ -9,7 +9,8 @@
  * counted twice or not at all, and the sum over the states is always since minus the
  * thread's first instant. That matters because programs on uprobes, system calls and
  * page faults can be preempted in their middle, and sched_switch then runs on the same
- * storage, and interrupts do anywhere. Who changes the state announces it with `since`: from
+ * storage, and interrupts do anywhere. A system call or a fault is noted as it begins, and
+ * accounted as it ends or as something comes in between: call_begin(), call_end(). Who changes the state announces it with `since`: from
  * next_since on it is next_on, also before the fields below say so. The fields have one owner each:
  *
  *   off, wake_*                the scheduler's programs (never preempted)
@@ -213,6 +214,7 @@ enum stall_kind {
 struct thread_now {
 	u64 since;
 	u64 next_since;
+	u64 edge; /* when its last system call or fault began, or ended; see now_before() */
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
 	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
 	u8 in_syscall;
@@ -227,16 +229,23 @@ struct thread_now {
 struct thread_kept {
 	u8 depth;
 	u8 in_step;
-	u8 pad[2];
+	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
+	u8 switching; /* a program of the scheduler is */
 	u32 link_gen; /* generation of links whose calls count, as of this call */
 };
 
 /* What begins anew with each window, like struct thread_now. What a system call touches comes first. */
 struct thread_window {
-	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
-	u32 sys_nr;
 	u64 sys_start;
+	u32 sys_nr;
+	u32 syscalls;
 	u64 sys_arg0;
+	u8 in_exec; /* past the point of no return: the old image is gone */
+	u8 dying; /* counted in stats.dying */
+	u8 throttled;
+	u8 step_left : 1, step_entered : 1; /* while the step before was still to be sent */
+	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
+	struct thread_times times;
 	u64 fault_start;
 	u64 fault_addr;
 	u64 wake_ns;
@@ -247,15 +256,8 @@ struct thread_window {
 	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
-	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
-	u8 switching; /* a program of the scheduler is */
+	u8 pad[2];
 	struct asleep asleep;
-	u32 syscalls;
-	u8 in_exec; /* past the point of no return: the old image is gone */
-	u8 dying; /* counted in stats.dying */
-	u8 throttled;
-	u8 step_left : 1, step_entered : 1; /* while the step before was still to be sent */
-	struct thread_times times;
 	struct thread_times view; /* of another thread, as it was read */
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
 	u64 group_key;		   /* the group it was in last */
@@ -291,9 +293,10 @@ struct thread {
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,
 	"thread_renew() clears them in units of 8 bytes");
-_Static_assert(__builtin_offsetof(struct thread, sys_arg0) < 64 && __builtin_offsetof(struct thread, switching) < 128 &&
-		__builtin_offsetof(struct thread, times) < 192,
-	"a system call touches two cache lines, and one of the times");
+/* The kernel has 8 bytes of its own in front, in the first cache line. */
+#define LINE_OF(member) ((__builtin_offsetof(struct thread, member) + 8) / 64)
+_Static_assert(LINE_OF(syscalls) == 0 && LINE_OF(sys_arg0) == 1 && LINE_OF(times.ns[ST_FAULT]) == 1,
+	"a system call touches two cache lines");
 
 static __always_inline const struct thread_now *now_of(const struct thread *t)
 {
@@ -501,6 +504,28 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 }
 
 /*
+ * How much of from..to, which begins at `since`, the thread was not yet in the system call or fault that it is in now,
+ * but in its role: calls are noted as they begin, and not accounted (call_begin()). An announcement is about all of the
+ * time from `since` on.
+ */
+static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 to)
+{
+	u64 edge = READ_ONCE(t->edge);
+
+	if (edge <= from || !(t->in_syscall || t->in_fault) || READ_ONCE(t->next_since) == READ_ONCE(t->since))
+		return 0;
+	return (edge < to ? edge : to) - from;
+}
+
+/* Adds from..to, the time from `since` on: `before` of it to the thread's role, the rest to the state. */
+static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to)
+{
+	if (before)
+		thread_add(t, t->role, before);
+	thread_add(t, state, to - from - before);
+}
+
+/*
  * A program that is about to change what is in flight on its thread (the state, a function, a system call, a fault)
  * says so first, and says when it is done, which is when the records of what has ended are in their ring. A program
  * that reads another thread relies only on what it read while nobody was changing it and while `since` stayed
@@ -512,7 +537,7 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
  */
 static __always_inline void change_begin(struct thread *t)
 {
-	WRITE_ONCE(t->changing, 1); /* the exchange of thread_change() orders it before what changes */
+	WRITE_ONCE(t->changing, 1); /* an exchange, or the barrier of call_begin(), orders it before what changes */
 }
 
 static __always_inline void change_end(struct thread *t)
@@ -720,7 +745,7 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
 {
 	for (int i = 0; i < ACCOUNT_TRIES; i++) {
-		u64 since = READ_ONCE(t->since), from, now;
+		u64 since = READ_ONCE(t->since), from, now, before;
 		u32 state = READ_ONCE(t->off), on;
 
 		now = bpf_ktime_get_boot_ns();
@@ -732,6 +757,7 @@ static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_be
 		from = since ? since : now; /* 0: created, not initialised yet */
 		if (now < from)
 			now = from;
+		before = now_before(now_of(t), from, now);
 		if (next != ST_SAME) {
 			t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
 			WRITE_ONCE(t->next_since, now);
@@ -740,7 +766,7 @@ static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_be
 		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
 			if (next == ST_SAME)
 				WRITE_ONCE(t->next_since, 0);
-			thread_add(t, state, now - from);
+			thread_add_upto(t, state, before, from, now);
 			return now;
 		}
 	}
@@ -764,6 +790,86 @@ static __always_inline void thread_changed(struct thread *t)
 static __always_inline u32 thread_next(const struct thread *t, u32 state)
 {
 	return t->role == ST_GPU_WAIT ? ST_GPU_WAIT : state;
+}
+
+/* Whether the state of a thread is its role, or would be without the call in flight. */
+static __always_inline bool now_is_role(const struct thread_now *t)
+{
+	return !t->off && !(cfg.track_irq && t->irq_depth) && t->role != ST_GPU_WAIT;
+}
+
+/*
+ * A system call or a fault begins: `in` is in_syscall or in_fault, which says so from here on, and `state` is its state.
+ * Returns the instant.
+ *
+ * Usually nothing is added up, and `since` stays. An interrupt that comes before the field is set moves `since` beyond
+ * the edge, and the call would contain what came before it: it begins anew, behind that. (So it does where the interrupt
+ * came right behind the field, which cannot be told from that.)
+ */
+static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
+{
+	u32 before;
+	u64 now;
+
+	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault) {
+		for (int i = 0; i < ACCOUNT_TRIES; i++) {
+			u64 since = READ_ONCE(t->since);
+
+			now = bpf_ktime_get_boot_ns();
+			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
+				break;
+			WRITE_ONCE(t->next_since, 0); /* what an interrupt has left */
+			smp_wmb(); /* behind change_begin() */
+			WRITE_ONCE(t->edge, now);
+			smp_wmb(); /* who finds the call in flight finds its edge: member_look() */
+			WRITE_ONCE(*in, 1);
+			if (READ_ONCE(t->since) == since)
+				return now;
+		}
+	}
+	now = thread_change(t, thread_next(t, state), &before);
+	if (t->in_fault) { /* it ended in a signal, or was broken off by one and is tried again */
+		t->in_fault = 0;
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	}
+	WRITE_ONCE(t->edge, now);
+	WRITE_ONCE(*in, 1);
+	thread_changed(t);
+	return now;
+}
+
+/*
+ * It ends. Its time is taken out of what goes on from `since`, which moves by so much: what lies before the call stays
+ * in front of what comes behind it, in the same state. Where something was accounted within the call, `since` lies in it
+ * and moves to its end.
+ */
+static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
+{
+	u64 now, end;
+	u32 before;
+
+	for (int i = 0; i < ACCOUNT_TRIES && now_is_role(now_of(t)); i++) {
+		u64 since = READ_ONCE(t->since), edge = t->edge, from = edge > since ? edge : since;
+
+		now = bpf_ktime_get_boot_ns();
+		if (!since || now < from)
+			break;
+		end = since + (now - from);
+		t->next_on = t->role;
+		WRITE_ONCE(t->next_since, end);
+		if (__sync_val_compare_and_swap(&t->since, since, end) == since) {
+			/* not atomic: whoever comes in between finds the thread in its role, as announced */
+			t->times.ns[state] += now - from;
+			goto out;
+		}
+	}
+	now = thread_change(t, t->role, &before);
+out:
+	WRITE_ONCE(*in, 0);
+	WRITE_ONCE(t->edge, now);
+	smp_wmb(); /* who no longer finds the announcement finds no call either */
+	thread_changed(t);
+	return now;
 }
 
 #endif

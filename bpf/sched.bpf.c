@@ -38,9 +38,11 @@ static __always_inline void note_who_ran(struct thread *t, struct task_struct *o
  */
 static __always_inline void wake_forget(struct thread *t)
 {
-	u64 wake = READ_ONCE(t->wake_ns);
+	u64 wake = READ_ONCE(t->wake_ns), entered = t->edge > t->since ? t->edge : t->since;
 
-	if (wake && wake < (t->in_syscall ? t->sys_start : t->since))
+	if (t->in_syscall)
+		entered = t->sys_start;
+	if (wake && wake < entered)
 		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
 }
 
@@ -52,6 +54,7 @@ static __noinline int switch_out(
 {
 	bool preempt = how & SWITCH_PREEMPT;
 	u32 task_state = (u32)how, state;
+	u64 since;
 
 	if (!t)
 		return 0;
@@ -63,8 +66,9 @@ static __noinline int switch_out(
 		t->irq_depth = 0;
 	}
 	state = thread_state(t, state);
-	if (t->since && now > t->since)
-		thread_add(t, state, now - t->since);
+	since = t->since;
+	if (since && now > since)
+		thread_add_upto(t, state, now_before(now_of(t), since, now), since, now);
 	if (cfg.sums)
 		t->switches[preempt || !task_state]++;
 	if (!t->dying)
@@ -125,7 +129,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		; /* created, not initialised: its first state begins here */
 	} else if (!off) {
 		__sync_fetch_and_add(&stats.missed_switches, 1);
-		thread_add(t, thread_on_state(t), now - from);
+		thread_add_upto(t, thread_on_state(t), now_before(now_of(t), from, now), from, now);
 	} else {
 		if (off == ST_RUNNABLE || !wake)
 			wake = now;

@@ -174,7 +174,7 @@ static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
 __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 now)
 {
 	struct rec_step *r = &peeked;
-	u64 since, sum = 0;
+	u64 since, before, sum = 0;
 	u32 state;
 
 	if (!t)
@@ -183,10 +183,12 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 		((u64 *)r)[i] = ((u64 *)&t->step)[i];
 	since = times_copy(t, r->ns);
 	state = thread_state(t, t->off);
+	before = now > since ? now_before(now_of(t), since, now) : 0;
+	r->ns[t->role & 3] += before;
 	for (u32 i = 0; i < ST_MAX; i++) {
 		r->ns[i] -= t->step_ns[i];
 		if (i == state && now > since)
-			r->ns[i] += now - since;
+			r->ns[i] += now - since - before;
 		sum += r->ns[i];
 	}
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
@@ -306,8 +308,8 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	struct peek_end end = {};
 	struct thread *t;
 	struct who w;
+	u64 since, edge;
 	bool torn;
-	u64 since;
 
 	if (!task)
 		return 0;
@@ -317,6 +319,7 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	since = READ_ONCE(t->since);
 	if (!since)
 		return 0;
+	edge = READ_ONCE(t->edge);
 	torn = READ_ONCE(t->changing) || READ_ONCE(t->switching);
 	smp_rmb();
 	w.tgid = task->tgid;
@@ -325,7 +328,8 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	if (!torn)
 		peek_thread(seq, task, t, w, end.at_ns);
 	smp_rmb();
-	torn |= READ_ONCE(t->changing) || READ_ONCE(t->switching) || READ_ONCE(t->since) != since;
+	torn |= READ_ONCE(t->changing) || READ_ONCE(t->switching) || READ_ONCE(t->since) != since ||
+		READ_ONCE(t->edge) != edge;
 	end.word = torn ? PEEK_TORN : PEEK_WHOLE;
 	end.tid = w.tid;
 	bpf_seq_write(seq, &end, sizeof(end));

@@ -186,9 +186,11 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	if (end > since) {
 		/* cut by the end of the recording: the state in flight is not accounted yet */
 		u32 state = thread_state(t, t->off);
+		u64 before = now_before(now_of(t), since, end);
 
+		r->ns[t->role & 3] += before;
 		if (state < ST_MAX)
-			r->ns[state] += end - since;
+			r->ns[state] += end - since - before;
 		sum += end - since;
 	} else {
 		end = since;
@@ -368,6 +370,8 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 	thread_adopt(t); /* it has slept all the time */
 	if (end < t->since) /* it changed its state while the window was closing */
 		end = t->since;
+	if (end < t->edge)
+		end = t->edge;
 	if (cfg.sums)
 		thread_sum(t, task->tgid, end);
 	thread_close(t, tgid_tid, end, cpu);

@@ -38,6 +38,7 @@ static __always_inline struct process_sums *process_sums_of(u32 tgid)
 __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 {
 	struct process_sums *s;
+	u64 since, before;
 	u32 state;
 
 	if (!t)
@@ -50,8 +51,13 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 			__sync_fetch_and_add(&s->ns[i], t->times.ns[i]);
 	}
 	state = thread_state(t, t->off);
-	if (end > t->since && state < ST_MAX)
-		__sync_fetch_and_add(&s->ns[state], end - t->since);
+	since = t->since;
+	if (end > since && state < ST_MAX) {
+		before = now_before(now_of(t), since, end);
+		if (before)
+			__sync_fetch_and_add(&s->ns[t->role & 3], before);
+		__sync_fetch_and_add(&s->ns[state], end - since - before);
+	}
 	__sync_fetch_and_add(&s->threads, 1);
 	__sync_fetch_and_add(&s->switches_voluntary, t->switches[0]);
 	__sync_fetch_and_add(&s->switches_involuntary, t->switches[1]);

@@ -16,8 +16,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
-	u32 before;
-	u64 now;
 
 	if (!enabled || is_probe_call(id))
 		return 0;
@@ -25,12 +23,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	if (!t)
 		return 0;
 	change_begin(t);
-	now = thread_change(t, thread_next(t, ST_SYSCALL), &before);
-	if (t->in_fault) { /* it ended in a signal */
-		t->in_fault = 0;
-		__sync_fetch_and_add(&stats.faults_open, 1);
-	}
-	t->sys_start = now;
 	t->sys_nr = id;
 	t->sys_arg0 = sys_arg0(regs);
 	t->sys_flags = 0;
@@ -39,8 +31,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	if (cfg.ipc && !(t->sys_flags & SYSCALL_F_COMPAT))
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
-	t->in_syscall = 1;
-	thread_changed(t);
+	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
 	change_end(t);
 	return 0;
 }
@@ -51,7 +42,6 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
 	struct who w;
-	u32 before;
 	u64 now;
 
 	if (!enabled)
@@ -65,9 +55,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 			return 0;
 	}
 	change_begin(t);
-	now = thread_change(t, t->role, &before);
-	t->in_syscall = 0;
-	thread_changed(t);
+	now = call_end(t, &t->in_syscall, ST_SYSCALL);
 	w.tgid = task->tgid;
 	w.tid = task->pid;
 	syscall_emit(t, w, now, ret, 0);
