@@ -5,6 +5,9 @@
  * and bytes per record, medians over the rounds, and their ratio.
  *
  * sinks json|pftrace KIND feeds one sink once, for bench/instructions, and prints the number of records.
+ *
+ * sinks count, for bench/run --guard, feeds each sink with each kind once and prints bytes per record; valgrind's
+ * callgrind writes a part for each (with --toggle-collect=feed: of what formats, not of the writer's thread).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,12 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_DUMP_STATS_AT(name) (void)(name)
+#endif
 
 #include "engine/spec.h"
 #include "io/writer.h"
@@ -93,7 +102,8 @@ __attribute__((noinline)) static void feed(struct sink *s, const union any *reco
 	s->ops->flush(s);
 }
 
-static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags)
+/* part: what callgrind calls it; NULL: nothing is counted. */
+static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags, int batches, const char *part)
 {
 	struct writer *w;
 	struct sink *s;
@@ -104,7 +114,7 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags)
 	if (!records || writer_new(memfd_create("trace", MFD_CLOEXEC), "trace", WRITER_LINES, &w) ||
 		new (w, &rec, &s))
 		exit(1);
-	for (int b = 0; b < BATCHES; b++) {
+	for (int b = 0; b < batches; b++) {
 		for (int i = 0; i < RECORDS; i++)
 			records[i] = make(kind, flags, n++);
 		begin = cpu_ns();
@@ -112,6 +122,8 @@ static struct result run(sink_new *new, enum rec_kind kind, uint8_t flags)
 		writer_sync(w);
 		ns += cpu_ns() - begin;
 	}
+	if (part)
+		CALLGRIND_DUMP_STATS_AT(part);
 	begin = cpu_ns();
 	bytes = (double)s->ops->bytes(s);
 	s->ops->close(s, NULL);
@@ -155,8 +167,8 @@ static void run_all(void)
 		struct result a = {}, b = {};
 
 		for (int r = 0; r < ROUNDS; r++) {
-			a = run(chrome_sink_new, kinds[k].kind, kinds[k].flags);
-			b = run(perfetto_sink_new, kinds[k].kind, kinds[k].flags);
+			a = run(chrome_sink_new, kinds[k].kind, kinds[k].flags, BATCHES, NULL);
+			b = run(perfetto_sink_new, kinds[k].kind, kinds[k].flags, BATCHES, NULL);
 			c[r] = a.ns;
 			p[r] = b.ns;
 			ratio[r] = b.ns / a.ns;
@@ -173,11 +185,25 @@ static int run_one(const char *format, const char *word)
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 		if (strcmp(kinds[k].word, word))
 			continue;
-		run(new, kinds[k].kind, kinds[k].flags);
+		run(new, kinds[k].kind, kinds[k].flags, BATCHES, NULL);
 		printf("%d\n", BATCHES * RECORDS);
 		return 0;
 	}
 	return 2;
+}
+
+static void count_all(void)
+{
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		for (int json = 0; json < 2; json++) {
+			char part[64];
+			struct result r;
+
+			snprintf(part, sizeof(part), "%s, %s", kinds[k].name, json ? ".json" : ".pftrace");
+			r = run(json ? chrome_sink_new : perfetto_sink_new, kinds[k].kind, kinds[k].flags, 1, part);
+			printf("%d %.2f %s\n", RECORDS, r.bytes, part);
+		}
+	}
 }
 
 int main(int argc, char **argv)
@@ -198,6 +224,10 @@ int main(int argc, char **argv)
 	spec_set_role(s, "op");
 	spec_add_arg(s, "n", "s32 arg1", NULL, 0, &why);
 	spec_add_arg(s, "bytes", "u64 arg2", NULL, 0, &why);
+	if (argc == 2) {
+		count_all();
+		return 0;
+	}
 	if (argc == 3)
 		return run_one(argv[1], argv[2]);
 	run_all();
