@@ -49,10 +49,11 @@ test_classes() {
 
 # More threads that never sleep than CPUs: who yields to all of them would not run before its rings are full.
 test_busy() {
-	local cpus calls got rc=0
+	local cpus calls got hog hogs=() rc=0
 	cpus=$(nproc)
 	for ((i = 0; i < cpus; i++)); do
 		background "$TMP/storm" -s 0 -n 1000000000
+		hogs+=("$BG")
 	done
 	"$INFTRACE" record --strict -o "$TMP/busy.pftrace" -e syscalls -- \
 		"$TMP/storm" -t "$((2 * cpus))" -s 10 -n 20000 >"$TMP/busy.out" 2>"$TMP/busy.err" || rc=$?
@@ -61,10 +62,9 @@ test_busy() {
 	calls=$(json 'c["calls"]' c=last:"$TMP/busy.out")
 	got=$(sed -nE 's/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) syscall.*/\2/p' "$TMP/busy.err")
 	check "its $calls calls are among $got" test "$got" -ge "$calls"
-	for ((i = 0; i < cpus; i++)); do
-		kill "${test_pids[-1]}" 2>/dev/null || true
-		wait "${test_pids[-1]}" || true
-		unset 'test_pids[-1]'
+	for hog in "${hogs[@]}"; do
+		kill "$hog" || true
+		wait "$hog" 2>/dev/null || true
 	done
 }
 
