@@ -7,12 +7,9 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 probed=$BUILD/probed
-run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
 lib=$TMP/libcalled.so
-cp "$probed/libcalled1.so" "$lib"
 
 declare -A input
 
@@ -103,193 +100,240 @@ probes_are() { # COUNT: attached so far
 	[ "$(grep -c '1 probes in' "$TMP/err")" = "$1" ]
 }
 
-# ---- files ----
+setup() {
+	need_root
+	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+	cp "$probed/libcalled1.so" "$lib"
+}
 
-if unshare -m true 2>/dev/null; then
-	mkdir "$TMP/other"
-	# the same path is another file there
-	program inside unshare -m sh -c "mount -t tmpfs none $TMP/other &&
-		cp $probed/libcalled2.so $TMP/other/libcalled.so && exec \"\$0\""
-	wait_until 10 test -e "/proc/$PID/root$TMP/other/libcalled.so"
-	tell inside load "$TMP/other/libcalled.so"
-	inside=$PID
-	cp "$probed/libcalled1.so" "$TMP/other/libcalled.so"
-	program outside
-	tell outside load "$TMP/other/libcalled.so"
-	record "" -p "$inside,$PID"
-	tell inside call 1000
-	tell outside call 2000
-	finish "the same path in two mount namespaces" inside outside
+test_namespaces() {
+	if unshare -m true 2>/dev/null; then
+		mkdir "$TMP/other"
+		# the same path is another file there
+		program inside unshare -m sh -c "mount -t tmpfs none $TMP/other &&
+			cp $probed/libcalled2.so $TMP/other/libcalled.so && exec \"\$0\""
+		wait_until 10 test -e "/proc/$PID/root$TMP/other/libcalled.so"
+		tell inside load "$TMP/other/libcalled.so"
+		inside=$PID
+		cp "$probed/libcalled1.so" "$TMP/other/libcalled.so"
+		program outside
+		tell outside load "$TMP/other/libcalled.so"
+		record "" -p "$inside,$PID"
+		tell inside call 1000
+		tell outside call 2000
+		finish "the same path in two mount namespaces" inside outside
 
-	root=$TMP/root
-	mkdir -p "$root/proc"
-	for file in "$probed/call" "$lib" $(ldd "$probed/call" | grep -o '/[^ ]*'); do
-		mkdir -p "$root$(dirname "$file")"
-		cp "$file" "$root$file"
-	done
-	mv "$root$lib" "$root/libcalled-inside.so"
-	program inside unshare -m chroot "$root"
-	tell inside load /libcalled-inside.so
+		root=$TMP/root
+		mkdir -p "$root/proc"
+		for file in "$probed/call" "$lib" $(ldd "$probed/call" | grep -o '/[^ ]*'); do
+			mkdir -p "$root$(dirname "$file")"
+			cp "$file" "$root$file"
+		done
+		mv "$root$lib" "$root/libcalled-inside.so"
+		program inside unshare -m chroot "$root"
+		tell inside load /libcalled-inside.so
+		record "" -p "$PID"
+		tell inside call 1000
+		tell inside threads 4 100
+		finish "another root" inside
+	else
+		skip "mount namespaces" "unshare -m is not allowed here"
+	fi
+}
+
+test_deleted() {
+	cp "$lib" "$TMP/libcalled-old.so"
+	program old
+	tell old load "$TMP/libcalled-old.so"
+	old=$PID
+	rm "$TMP/libcalled-old.so"
+	record "" -p "$old"
+	tell old call 1000
+	finish "a deleted file" old
+}
+
+test_replaced() {
+	cp "$lib" "$TMP/libcalled-old.so"
+	program old
+	tell old load "$TMP/libcalled-old.so"
+	old=$PID
+	cp "$probed/libcalled2.so" "$TMP/new.so"
+	mv "$TMP/new.so" "$TMP/libcalled-old.so"
+	program new
+	tell new load "$TMP/libcalled-old.so"
+	record "" -p "$old,$PID"
+	tell old call 1000
+	tell new call 2000
+	finish "a replaced file, old and new" old new
+}
+
+test_mapped_later() {
+	cp "$lib" "$TMP/libcalled-copy.so"
+	program twice
 	record "" -p "$PID"
-	tell inside call 1000
-	tell inside threads 4 100
-	finish "another root" inside
-else
-	skip "mount namespaces" "unshare -m is not allowed here"
-fi
+	same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/err")" 0
+	tell twice load "$lib"
+	wait_until 10 probes_are 1
+	tell twice call 1000
+	tell twice load "$TMP/libcalled-copy.so"
+	wait_until 10 probes_are 2
+	tell twice call 500
+	tell twice unload
+	cp "$probed/libcalled2.so" "$TMP/libcalled-copy.so"
+	finish "mapped later, and a copy" twice
+}
 
-cp "$lib" "$TMP/libcalled-old.so"
-program old
-tell old load "$TMP/libcalled-old.so"
-old=$PID
-rm "$TMP/libcalled-old.so"
-record "" -p "$old"
-tell old call 1000
-finish "a deleted file" old
-
-cp "$lib" "$TMP/libcalled-old.so"
-program old
-tell old load "$TMP/libcalled-old.so"
-old=$PID
-cp "$probed/libcalled2.so" "$TMP/new.so"
-mv "$TMP/new.so" "$TMP/libcalled-old.so"
-program new
-tell new load "$TMP/libcalled-old.so"
-record "" -p "$old,$PID"
-tell old call 1000
-tell new call 2000
-finish "a replaced file, old and new" old new
-
-cp "$lib" "$TMP/libcalled-copy.so"
-program twice
-record "" -p "$PID"
-same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/err")" 0
-tell twice load "$lib"
-wait_until 10 probes_are 1
-tell twice call 1000
-tell twice load "$TMP/libcalled-copy.so"
-wait_until 10 probes_are 2
-tell twice call 500
-tell twice unload
-cp "$probed/libcalled2.so" "$TMP/libcalled-copy.so"
-finish "mapped later, and a copy" twice
-
-# ---- processes ----
-
-for links in multi single; do
-	preload=
-	[ "$links" = multi ] || preload=$probed/no_uprobe_multi.so
-	program target
-	tell target load "$lib"
-	record "$preload" -p "$PID"
-	tell target call 1000
-	tell target threads 8 1000
-	for _ in 1 2 3 4 5 6 7 8; do
+test_family() {
+	for links in multi single; do
+		preload=
+		[ "$links" = multi ] || preload=$probed/no_uprobe_multi.so
+		program target
+		tell target load "$lib"
+		record "$preload" -p "$PID"
+		tell target call 1000
+		tell target threads 8 1000
+		for _ in 1 2 3 4 5 6 7 8; do
+			tell target fork 0 50
+		done
+		tell target vfork 0 300 "$lib"
+		tell target leave
+		tell target threads 4 500
 		tell target fork 0 50
+		finish "$links: threads and children, from their first call on" target
+		same "$links: none was late" "$(grep -c 'after they began' "$TMP/err")" 0
 	done
-	tell target vfork 0 300 "$lib"
-	tell target leave
-	tell target threads 4 500
-	tell target fork 0 50
-	finish "$links: threads and children, from their first call on" target
-	same "$links: none was late" "$(grep -c 'after they began' "$TMP/err")" 0
-done
+}
+
+# A process that is not recorded.
+start_other() {
+	program other
+	tell other load "$lib"
+	other=$PID
+}
+
+end_other() {
+	tell other stop
+	say other quit
+	rm "$TMP/other.in"
+}
 
 # A process that is not recorded, and calls the function: after a moment no probe is in it. The target
 # does not miss a call, its children only those of the first milliseconds.
-program target
-tell target load "$lib"
-target=$PID
-program other
-tell other load "$lib"
-other=$PID
-record "" -p "$target"
-same "others: a breakpoint is in both" "$(breakpoint "$target") $(breakpoint "$other")" "yes yes"
-tell target loop 2
-tell other call 500
-sleep 0.5
-same "others: few calls are left alone" "$(breakpoint "$other")" yes
-tell other loop 1
-check "others: none in the other one, once it calls often" wait_until 20 has_breakpoint "$other" no
-same "others: still one in the target" "$(breakpoint "$target")" yes
-grep -q 'probes are only in those recorded now (1)' "$TMP/err" || not_ok "others: -v says so" "$(cat "$TMP/err")"
-sleep 0.3
-tell target stop
-tell target threads 4 1000
-tell target fork 500 200
-tell target vfork 500 200 "$lib"
-cp "$lib" "$TMP/libcalled-later.so"
-tell target load "$TMP/libcalled-later.so"
-wait_until 10 probes_are 2
-tell target threads 2 300
-tell target load "$lib"
-tell target call 400
-same "others: none in the other one at the end" "$(breakpoint "$other")" no
-finish "others" target
-check_rc "others: how late the children were is told" 0 \
-	'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/err"
-tell other stop
+test_others() {
+	program target
+	tell target load "$lib"
+	target=$PID
+	start_other
+	record "" -p "$target"
+	same "others: a breakpoint is in both" "$(breakpoint "$target") $(breakpoint "$other")" "yes yes"
+	tell target loop 2
+	tell other call 500
+	sleep 0.5
+	same "others: few calls are left alone" "$(breakpoint "$other")" yes
+	tell other loop 1
+	check "others: none in the other one, once it calls often" wait_until 20 has_breakpoint "$other" no
+	same "others: still one in the target" "$(breakpoint "$target")" yes
+	grep -q 'probes are only in those recorded now (1)' "$TMP/err" || not_ok "others: -v says so" "$(cat "$TMP/err")"
+	sleep 0.3
+	tell target stop
+	tell target threads 4 1000
+	tell target fork 500 200
+	tell target vfork 500 200 "$lib"
+	cp "$lib" "$TMP/libcalled-later.so"
+	tell target load "$TMP/libcalled-later.so"
+	wait_until 10 probes_are 2
+	tell target threads 2 300
+	tell target load "$lib"
+	tell target call 400
+	same "others: none in the other one at the end" "$(breakpoint "$other")" no
+	finish "others" target
+	check_rc "others: how late the children were is told" 0 \
+		'^inftrace: 2 child processes got their function probes up to [0-9.]+ ms after' cat "$TMP/err"
+	end_other
+}
 
-# another main thread; more processes than links are made for one by one; another image
-program target
-tell target load "$lib"
-record "" -p "$PID"
-tell other loop 1
-check "exec: none in the other one" wait_until 20 has_breakpoint "$other" no
-tell target call 100
-say target execthread 500 300 "$lib"
-finish "an exec of another thread" target
-program target
-tell target load "$lib"
-record "" -p "$PID"
-check "a large family: none in the other one" wait_until 20 has_breakpoint "$other" no
-tell target call 100
-tell target family 1000 20 40
-check "a large family: everywhere again" grep -q 'all processes again: the targets have become many' "$TMP/err"
-same "a large family: in the other one, too" "$(breakpoint "$other")" yes
-finish "a large family" target
-program target
-tell target load "$lib"
-record "" -p "$PID"
-check "exec: none in the other one again" wait_until 20 has_breakpoint "$other" no
-say target exec 500 300 "$lib"
-finish "an exec" target
-same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/err")" 0
-tell other stop
+# Another main thread.
+test_exec_thread() {
+	start_other
+	program target
+	tell target load "$lib"
+	record "" -p "$PID"
+	tell other loop 1
+	check "exec: none in the other one" wait_until 20 has_breakpoint "$other" no
+	tell target call 100
+	say target execthread 500 300 "$lib"
+	finish "an exec of another thread" target
+	end_other
+}
 
-# the kernel knows a process by its main thread
-program target
-tell target load "$lib"
-target=$PID
-record "" -p "$target"
-tell other loop 1
-check "without its main thread: none in the other one" wait_until 20 has_breakpoint "$other" no
-tell target loop 2
-sleep 0.2
-tell target stop
-tell target leave
-check "without its main thread: everywhere again" \
-	wait_until 20 grep -q 'all processes again: the main thread' "$TMP/err"
-check "without its main thread: in the other one, too" wait_until 20 has_breakpoint "$other" yes
-tell target threads 2 300
-tell target fork 0 50
-finish "without its main thread" target
-tell other stop
-say other quit
+# More processes than links are made for one by one.
+test_large_family() {
+	start_other
+	program target
+	tell target load "$lib"
+	record "" -p "$PID"
+	tell other loop 1
+	check "a large family: none in the other one" wait_until 20 has_breakpoint "$other" no
+	tell target call 100
+	tell target family 1000 20 40
+	check "a large family: everywhere again" grep -q 'all processes again: the targets have become many' "$TMP/err"
+	same "a large family: in the other one, too" "$(breakpoint "$other")" yes
+	finish "a large family" target
+	end_other
+}
 
-# before 6.6 it is as it is
-program target
-tell target load "$lib"
-target=$PID
-rm "$TMP/other.in"
-program other
-tell other load "$lib"
-record "$probed/no_uprobe_multi.so" -p "$target"
-tell target loop 2
-tell other loop 1
-sleep 1.5
-same "single links: the breakpoint stays in the other one" "$(breakpoint "$PID")" yes
-tell target stop
-tell other stop
-finish "single links, and another process" target
-say other quit
+# Another image.
+test_exec() {
+	start_other
+	program target
+	tell target load "$lib"
+	record "" -p "$PID"
+	tell other loop 1
+	check "exec: none in the other one again" wait_until 20 has_breakpoint "$other" no
+	say target exec 500 300 "$lib"
+	finish "an exec" target
+	same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/err")" 0
+	end_other
+}
+
+# The kernel knows a process by its main thread.
+test_main_thread() {
+	start_other
+	program target
+	tell target load "$lib"
+	target=$PID
+	record "" -p "$target"
+	tell other loop 1
+	check "without its main thread: none in the other one" wait_until 20 has_breakpoint "$other" no
+	tell target loop 2
+	sleep 0.2
+	tell target stop
+	tell target leave
+	check "without its main thread: everywhere again" \
+		wait_until 20 grep -q 'all processes again: the main thread' "$TMP/err"
+	check "without its main thread: in the other one, too" wait_until 20 has_breakpoint "$other" yes
+	tell target threads 2 300
+	tell target fork 0 50
+	finish "without its main thread" target
+	end_other
+}
+
+# Before 6.6 it is as it is.
+test_single_links() {
+	program target
+	tell target load "$lib"
+	target=$PID
+	start_other
+	record "$probed/no_uprobe_multi.so" -p "$target"
+	tell target loop 2
+	tell other loop 1
+	sleep 1.5
+	same "single links: the breakpoint stays in the other one" "$(breakpoint "$other")" yes
+	tell target stop
+	finish "single links, and another process" target
+	end_other
+}
+
+ALL_TESTS=(namespaces deleted replaced mapped_later family others exec_thread large_family exec main_thread
+	single_links)
+run_tests "$@"
