@@ -419,14 +419,14 @@ char *writer_reserve(struct writer *w)
 	return w->reserved;
 }
 
-void writer_commit(struct writer *w, const char *end)
+bool writer_commit(struct writer *w, const char *end)
 {
 	size_t len = (size_t)(end - w->reserved);
 	size_t gap = PAGE_BYTES - (w->start + w->committed) % PAGE_BYTES;
 
 	if (w->reserved != w->pos) {
 		w->dropped++;
-		return;
+		return false;
 	}
 	if (w->mode == WRITER_PLAIN && w->regular && len > gap && len <= PAGE_BYTES) {
 		memmove(w->pos + gap, w->pos, len);
@@ -435,6 +435,7 @@ void writer_commit(struct writer *w, const char *end)
 	}
 	w->pos += len;
 	w->committed += len;
+	return true;
 }
 
 void writer_append(struct writer *w, const char *data, size_t len)

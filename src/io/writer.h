@@ -61,8 +61,8 @@ int writer_close(struct writer *w);
  * WRITER_LIMIT, what is written there is dropped. */
 char *writer_reserve(struct writer *w);
 
-/* The event that began at the reserved place ends at `end`. */
-void writer_commit(struct writer *w, const char *end);
+/* The event that began at the reserved place ends at `end`. Returns false when it was dropped. */
+bool writer_commit(struct writer *w, const char *end);
 
 /* Appends bytes (a few MB at most) that must not be torn (mode WRITER_LINES). */
 void writer_append(struct writer *w, const char *data, size_t len);

@@ -35,11 +35,10 @@ static void write_clocks(struct perfetto_sink *s, uint64_t boot, uint64_t mono, 
 	p = proto_u64(p, PACKET_TIMESTAMP, boot);
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
 	p = proto_open(p, PACKET_CLOCKS, &clocks);
-	/* BuiltinClock: REALTIME 1, MONOTONIC 3, BOOTTIME 6 */
-	p = put_clock(p, 6, boot);
-	p = put_clock(p, 3, mono);
-	p = put_clock(p, 1, real);
-	p = proto_u64(p, 2 /* primary_trace_clock */, 6);
+	p = put_clock(p, CLOCK_OF_BOOTTIME, boot);
+	p = put_clock(p, CLOCK_OF_MONOTONIC, mono);
+	p = put_clock(p, CLOCK_OF_REALTIME, real);
+	p = proto_u64(p, 2 /* primary_trace_clock */, CLOCK_OF_BOOTTIME);
 	packet_end(s, packet, proto_close(clocks, p));
 	s->clock_ns = boot;
 }
@@ -160,7 +159,7 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 	/* a mark for readers of the sequence, which forget the names that came before */
 	interns_begin(s, true);
 	perfetto_cpus_lost(s, sched);
-	event_init(&e, s, perfetto_own_track(s), "loss", "lost records");
+	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		if (l->count[k])
 			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
@@ -173,10 +172,10 @@ static void perfetto_mark(struct sink *sink, const struct mark *m)
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 	struct event e;
 
-	event_init(&e, s, perfetto_own_track(s), "inftrace", m->name);
+	event_init_copy(&e, s, perfetto_own_row(s), "inftrace", m->name);
 	event_add(&e, "number", VALUE_UINT, m->number);
 	event_add_text(&e, "reason", m->reason, strlen(m->reason));
-	event_write(&e, EVENT_INSTANT, perfetto_ts(s, m->ns));
+	event_write_instant(&e, perfetto_ts(s, m->ns));
 }
 
 static void perfetto_settled(struct sink *sink)
@@ -290,6 +289,7 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 	s->sink.ops = &perfetto_ops;
 	s->w = w;
 	s->rec = *rec;
+	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);
 	*ret_sink = &s->sink;

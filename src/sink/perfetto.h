@@ -28,12 +28,20 @@ enum {
 	PACKET_CONFIG = 33,
 	PACKET_DROPPED = 42,
 	PACKET_SYSTEM = 45,
+	PACKET_CLOCK = 58,
+	PACKET_DEFAULTS = 59,
 	PACKET_TRACK = 60,
 	PACKET_FIRST = 87,
 	PACKET_UUID = 89,
 };
 
-/* Packets of one sequence share interned names. */
+/* Clocks: BuiltinClock, and from 64 on those of one sequence. */
+#define CLOCK_OF_REALTIME 1
+#define CLOCK_OF_MONOTONIC 3
+#define CLOCK_OF_BOOTTIME 6
+#define CLOCK_DELTAS 64 /* from the packet before that has this clock */
+
+/* Packets of one sequence share interned names and the clock of deltas. */
 #define SEQUENCE_EVENTS 1
 #define SEQUENCE_FTRACE 2
 #define SEQUENCE_F_CLEARED 1
@@ -77,7 +85,8 @@ enum track_kind {
 #define PERFETTO_LANES 64
 #define PERFETTO_CPUS 1024
 
-/* A track of a thread, as far as the order of its slices goes. */
+/* A track, as far as the order of its slices goes. Their numbers, from 1, are the tracks' in the file: small
+ * ones, since each event has one. */
 struct perfetto_row {
 	uint64_t due_ns;   /* what begins until then need not wait */
 	uint64_t waits_ns; /* begin of the one that waits for another, or 0 */
@@ -89,20 +98,19 @@ struct perfetto_row {
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
-	uint32_t tracks;          /* 1 << enum track_kind: described */
-	uint32_t reused;          /* how often another process got the number */
-	uint32_t rows;            /* the first of its THREAD_ROWS */
+	uint64_t changes; /* of the tasks, as of which this is right */
+	uint32_t rows[THREAD_ROWS]; /* from TRACK_CALLS on; 0: not described */
 	char comm[TASK_COMM_LEN]; /* as written */
-	char seen[TASK_COMM_LEN]; /* the entry in the table of tasks that this was made of */
 };
 
 struct perfetto_process {
 	uint32_t tgid;
-	bool described; /* in this file */
 	char comm[TASK_COMM_LEN];
-	uint32_t tracks;
-	unsigned int lanes[2]; /* steps, requests */
-	uint64_t lanes_described[2]; /* in this file: a bit for each */
+	/* rows in this file; 0: not described */
+	uint32_t row;
+	uint32_t counter_rows[TRACK_FREED - TRACK_RSS + 1];
+	uint32_t lane_rows[2][PERFETTO_LANES]; /* steps, requests */
+	unsigned int lanes[2];
 	uint64_t lane_end[2][PERFETTO_LANES];
 };
 
@@ -116,8 +124,8 @@ struct perfetto_sink {
 	struct recording rec;
 	struct perfetto_thread *threads; /* open addressing */
 	size_t n_threads, threads_size;
-	struct perfetto_row *rows;
-	uint32_t n_rows, rows_size;
+	struct perfetto_row *rows; /* the first is none */
+	uint32_t n_rows, rows_size, own_row;
 	struct holder *held;
 	struct perfetto_process *processes;
 	size_t n_processes;
@@ -125,8 +133,8 @@ struct perfetto_sink {
 	struct irq_names *irqs;
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns; /* of the last snapshot */
+	uint64_t deltas_ns; /* where the clock of deltas is */
 	uint64_t flow;     /* the last wake-up */
-	bool inftrace_track;
 };
 
 /* ---- packets ---- */
@@ -146,17 +154,15 @@ static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
 /* Another file begins, in which nothing is described. */
 void perfetto_tracks_reset(struct perfetto_sink *s);
 
-/* The number of a thread's track, which is described before. 0 without memory. ret_row may be NULL.
- */
-uint64_t perfetto_thread_track(struct perfetto_sink *s, uint32_t tgid, uint32_t tid,
-	enum track_kind kind, uint32_t *ret_row);
+/* Rows, whose tracks are described before. 0 without memory. Of a thread: */
+uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
 /* Of a process: the first lane on which the span overlaps with no other; 0: there is none left. */
-uint64_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
-uint64_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
-uint64_t perfetto_own_track(struct perfetto_sink *s);
+uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
+uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
+uint32_t perfetto_own_row(struct perfetto_sink *s);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 
@@ -174,25 +180,13 @@ enum value_type { /* fields of DebugAnnotation */
 #define EVENT_TEXT_MAX 160 /* bytes of a string; what is longer is cut */
 #define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
 
-struct event_arg {
-	uint32_t name;
-	enum value_type type;
-	union {
-		uint64_t u; /* also the bits of a double */
-		const char *text;
-	};
-	size_t len;
-};
-
+/* A TrackEvent that is made, up to its event_write*(): all but type, track and time, where those that wait
+ * for their turn are kept. One at a time. */
 struct event {
 	struct perfetto_sink *s;
-	uint64_t track;
-	uint32_t name, category;
-	const char *text_name; /* not interned */
-	uint32_t flow_field;   /* of TrackEvent; 0: there is no flow */
-	uint64_t flow;
+	uint32_t row;
 	unsigned int n, texts;
-	struct event_arg args[EVENT_ARGS_MAX];
+	char *begin, *end;
 };
 
 int interns_new(struct interns **ret_interns);
@@ -203,40 +197,47 @@ void interns_reset(struct interns *in);
  */
 void interns_begin(struct perfetto_sink *s, bool dropped);
 
-/* `name` is interned, and must come from a limited set. `category`, and the names given to
- * event_add(), must be constants of the program. */
-void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const char *category,
-	const char *name);
-/* The same with a name that may not be there for ever. */
-void event_add_arg(struct event *e, const char *name, enum value_type type, uint64_t v);
-/* For texts that come again: interned, too. */
-void event_add_word(struct event *e, const char *name, const char *text);
-/* Texts must stay until the event is written. */
+/* Of a limited set of names that stay where they are as long as the sink is there, as those of the program
+ * and of the probe table do. */
+void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
+/* The same with a name that may not stay. */
+void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
+/* With one that is not interned. */
+void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
+/* Another one with all that the last has, on another track. */
+void event_again(struct event *e, uint32_t row);
+void event_add_flow(struct event *e, uint32_t field, uint64_t flow);
+/* Names as with event_init(). */
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
 void event_add_text(struct event *e, const char *name, const char *text, size_t len);
+/* For texts that come again: interned. */
+void event_add_word(struct event *e, const char *name, const char *text);
+/* With a name that may not stay. */
+void event_add_copy(struct event *e, const char *name, enum value_type type, uint64_t v);
 /* Marks of spans that were cut. */
 void event_add_open(struct event *e, uint8_t flags);
-void event_write(const struct event *e, uint32_t type, uint64_t ns);
-/* Begin and end. */
-void event_write_span(const struct event *e, uint64_t start_ns, uint64_t end_ns);
-/* The same for a record on a thread's track, in its turn. */
+/* In its turn. Of spans without a thread: */
+void event_write_span(struct event *e, uint64_t start_ns, uint64_t end_ns);
+void event_write_instant(struct event *e, uint64_t ns);
+/* Of a record on a thread's track. */
 enum held_kind {
 	HELD_PLAIN,
 	HELD_PAIR, /* of two functions, begin and end */
 	HELD_END,  /* of a function that is such an end */
 };
-void event_write_record(
-	const struct event *e, const struct rec_hdr *h, uint32_t row, enum held_kind kind);
-void event_write_counter(struct perfetto_sink *s, uint64_t track, uint64_t ns, uint64_t value);
+void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind);
+void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value);
 
 /* ---- perfetto_held.c ---- */
 
 /* -ENOMEM */
 int held_new(struct holder **ret_holder);
 void held_free(struct holder *hd);
-/* Room for the packets of a slice, two of WRITER_EVENT_MAX, and where they end. */
+/* Room for what an event is made of, HELD_BYTES, and that it is there: of a slice (EVENT_BEGIN), an instant or
+ * a counter. */
+#define HELD_BYTES (WRITER_EVENT_MAX - 64)
 char *held_reserve(struct perfetto_sink *s);
-void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint64_t end_ns,
+void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, uint64_t start_ns, uint64_t end_ns,
 	enum held_kind kind, const char *end);
 /* See sink_ops.settled: writes what has waited long enough. */
 void held_settled(struct perfetto_sink *s);

@@ -20,6 +20,7 @@ struct intern {
 struct interns {
 	struct intern *by_text[INTERN_KINDS];
 	size_t n;
+	uint32_t n_of[INTERN_KINDS]; /* numbers are by kind, so that they are small */
 	/* by the place of the text in memory, which for most is the same each time */
 	struct recent {
 		const char *place, *text;
@@ -51,6 +52,7 @@ void interns_reset(struct interns *in)
 		}
 	}
 	memset(in->recent, 0, sizeof(in->recent));
+	memset(in->n_of, 0, sizeof(in->n_of));
 	in->n = 0;
 }
 
@@ -87,17 +89,39 @@ static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char *
 	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
 }
 
+/* The clock of deltas goes on from where it is. */
+static void write_deltas_clock(struct perfetto_sink *s)
+{
+	static const uint32_t clocks[] = { CLOCK_DELTAS, CLOCK_OF_BOOTTIME };
+	char *packet, *snapshot, *clock, *p = packet_begin(s, &packet);
+
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = proto_open(p, PACKET_CLOCKS, &snapshot);
+	for (size_t i = 0; i < 2; i++) {
+		p = proto_open(p, 1 /* clocks */, &clock);
+		p = proto_u64(p, 1 /* clock_id */, clocks[i]);
+		p = proto_u64(p, 2 /* timestamp */, s->deltas_ns);
+		if (clocks[i] == CLOCK_DELTAS)
+			p = proto_u64(p, 3 /* is_incremental */, 1);
+		p = proto_close(clock, p);
+	}
+	packet_end(s, packet, proto_close(snapshot, p));
+}
+
 void interns_begin(struct perfetto_sink *s, bool dropped)
 {
 	uint64_t flags = SEQUENCE_F_CLEARED;
 	const struct intern *e = NULL;
-	char *packet, *data, *begin, *p;
+	char *packet, *data, *defaults, *begin, *p;
 	size_t kind = 0;
 
 	do {
 		begin = p = intern_packet_begin(s, flags, &packet);
-		if (flags)
+		if (flags) {
 			p = proto_u64(p, dropped ? PACKET_DROPPED : PACKET_FIRST, 1);
+			p = proto_open(p, PACKET_DEFAULTS, &defaults);
+			p = proto_close(defaults, proto_u64(p, PACKET_CLOCK, CLOCK_DELTAS));
+		}
 		p = proto_open(p, PACKET_INTERNED, &data);
 		while ((e || kind < INTERN_KINDS) && (size_t)(p - begin) < WRITER_EVENT_MAX / 2) {
 			if (!e)
@@ -110,6 +134,7 @@ void interns_begin(struct perfetto_sink *s, bool dropped)
 		packet_end(s, packet, proto_close(data, p));
 		flags = 0;
 	} while (e || kind < INTERN_KINDS);
+	write_deltas_clock(s);
 }
 
 static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind, const char *text, size_t len)
@@ -120,7 +145,7 @@ static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind,
 	if (!e)
 		return NULL;
 	e->kind = kind;
-	e->iid = (uint32_t)s->interns->n + 1;
+	e->iid = s->interns->n_of[kind] + 1;
 	e->text = strdup(text);
 	if (e->text)
 		HASH_ADD_KEYPTR(hh, s->interns->by_text[kind], e->text, len, e);
@@ -130,6 +155,7 @@ static struct intern *intern_new(struct perfetto_sink *s, enum intern_kind kind,
 		return NULL;
 	}
 	s->interns->n++;
+	s->interns->n_of[kind]++;
 	p = intern_packet_begin(s, 0, &packet);
 	p = proto_open(p, PACKET_INTERNED, &data);
 	p = put_intern(p, e);
@@ -171,28 +197,58 @@ static inline uint32_t intern_literal(
 	return r->place == text && r->kind == kind ? r->iid : intern_look_up(s, kind, text);
 }
 
-void event_init(struct event *e, struct perfetto_sink *s, uint64_t track, const char *category,
-	const char *name)
+static void begin(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category)
 {
 	e->s = s;
-	e->track = track;
-	e->category = intern_literal(s, INTERN_CATEGORY, category);
-	e->name = name ? intern(s, INTERN_NAME, name) : 0;
-	e->text_name = NULL;
-	e->flow_field = 0;
+	e->row = row;
 	e->n = e->texts = 0;
+	e->begin = held_reserve(s);
+	e->end = proto_u64(e->begin, 3 /* category_iids */, intern_literal(s, INTERN_CATEGORY, category));
+}
+
+void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
+{
+	begin(e, s, row, category);
+	e->end = proto_u64(e->end, 10 /* name_iid */, intern_literal(s, INTERN_NAME, name));
+}
+
+void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
+{
+	begin(e, s, row, category);
+	e->end = proto_u64(e->end, 10 /* name_iid */, intern(s, INTERN_NAME, name));
+}
+
+void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name)
+{
+	begin(e, s, row, category);
+	e->end = proto_text(e->end, 23 /* name */, name, strnlen(name, EVENT_TEXT_MAX));
+}
+
+void event_again(struct event *e, uint32_t row)
+{
+	char *to = held_reserve(e->s);
+
+	memmove(to, e->begin, (size_t)(e->end - e->begin));
+	e->end = to + (e->end - e->begin);
+	e->begin = to;
+	e->row = row;
+}
+
+void event_add_flow(struct event *e, uint32_t field, uint64_t flow)
+{
+	e->end = proto_fixed64(e->end, field, flow);
 }
 
 static inline void add(struct event *e, uint32_t name, enum value_type type, uint64_t v)
 {
-	struct event_arg *a = &e->args[e->n];
+	char *mark, *p;
 
 	if (e->n == EVENT_ARGS_MAX)
 		return;
-	a->name = name;
-	a->type = type;
-	a->u = v;
 	e->n++;
+	p = proto_u64(proto_open_short(e->end, 4 /* debug_annotations */, &mark), 1 /* name_iid */, name);
+	p = type == VALUE_DOUBLE ? proto_fixed64(p, VALUE_DOUBLE, v) : proto_u64(p, type, v);
+	e->end = proto_close_short(mark, p);
 }
 
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v)
@@ -200,7 +256,7 @@ void event_add(struct event *e, const char *name, enum value_type type, uint64_t
 	add(e, intern_literal(e->s, INTERN_ANNOTATION, name), type, v);
 }
 
-void event_add_arg(struct event *e, const char *name, enum value_type type, uint64_t v)
+void event_add_copy(struct event *e, const char *name, enum value_type type, uint64_t v)
 {
 	add(e, intern(e->s, INTERN_ANNOTATION, name), type, v);
 }
@@ -208,22 +264,23 @@ void event_add_arg(struct event *e, const char *name, enum value_type type, uint
 void event_add_word(struct event *e, const char *name, const char *text)
 {
 	if (e->s->interns->n < WORDS_MAX)
-		event_add_arg(e, name, VALUE_WORD, intern(e->s, INTERN_WORD, text));
+		event_add(e, name, VALUE_WORD, intern(e->s, INTERN_WORD, text));
 	else
 		event_add_text(e, name, text, strlen(text));
 }
 
 void event_add_text(struct event *e, const char *name, const char *text, size_t len)
 {
+	char *mark, *p;
+
 	if (e->n == EVENT_ARGS_MAX || e->texts == EVENT_TEXTS_MAX)
 		return;
+	e->n++;
 	e->texts++;
-	e->args[e->n++] = (struct event_arg){
-		.name = intern(e->s, INTERN_ANNOTATION, name),
-		.type = VALUE_TEXT,
-		.text = text,
-		.len = len < EVENT_TEXT_MAX ? len : EVENT_TEXT_MAX,
-	};
+	p = proto_open(e->end, 4 /* debug_annotations */, &mark);
+	p = proto_u64(p, 1 /* name_iid */, intern_literal(e->s, INTERN_ANNOTATION, name));
+	p = proto_text(p, VALUE_TEXT, text, len < EVENT_TEXT_MAX ? len : EVENT_TEXT_MAX);
+	e->end = proto_close(mark, p);
 }
 
 void event_add_open(struct event *e, uint8_t flags)
@@ -234,93 +291,38 @@ void event_add_open(struct event *e, uint8_t flags)
 		event_add(e, "unfinished", VALUE_BOOL, 1);
 }
 
-static char *put_args(char *p, const struct event *e)
+void event_write_instant(struct event *e, uint64_t ns)
 {
-	for (unsigned int i = 0; i < e->n; i++) {
-		const struct event_arg *a = &e->args[i];
-		char *mark;
-
-		p = proto_open(p, 4 /* debug_annotations */, &mark);
-		p = proto_u64(p, 1 /* name_iid */, a->name);
-		if (a->type == VALUE_TEXT)
-			p = proto_text(p, VALUE_TEXT, a->text, a->len);
-		else if (a->type == VALUE_DOUBLE)
-			p = proto_fixed64(p, VALUE_DOUBLE, a->u);
-		else
-			p = proto_u64(p, a->type, a->u);
-		p = proto_close(mark, p);
-	}
-	return p;
+	if (e->row)
+		held_commit(e->s, e->row, EVENT_INSTANT, ns, ns, HELD_PLAIN, e->end);
 }
 
-static char *put_event_begin(
-	char *p, uint64_t track, uint32_t type, uint64_t ns, char **ret_packet, char **ret_event)
+void event_write_span(struct event *e, uint64_t start_ns, uint64_t end_ns)
 {
-	p = proto_open(p, 1 /* Trace.packet */, ret_packet);
-	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
-	p = proto_u64(p, PACKET_SEQUENCE_FLAGS, SEQUENCE_F_NEEDS);
-	p = proto_u64(p, PACKET_TIMESTAMP, ns);
-	p = proto_open(p, PACKET_EVENT, ret_event);
-	p = proto_u64(p, 9 /* type */, type);
-	return proto_u64(p, 11 /* track_uuid */, track);
+	if (e->row)
+		held_commit(e->s, e->row, EVENT_BEGIN, start_ns, end_ns > start_ns ? end_ns : start_ns, HELD_PLAIN,
+			e->end);
 }
 
-static char *put_event(char *p, const struct event *e, uint32_t type, uint64_t ns)
-{
-	char *packet, *event;
-
-	p = put_event_begin(p, e->track, type, ns, &packet, &event);
-	if (type != EVENT_END) {
-		p = proto_u64(p, 3 /* category_iids */, e->category);
-		if (e->text_name)
-			p = proto_text(p, 23 /* name */, e->text_name,
-				strnlen(e->text_name, EVENT_TEXT_MAX));
-		else
-			p = proto_u64(p, 10 /* name_iid */, e->name);
-		if (e->flow_field)
-			p = proto_fixed64(p, e->flow_field, e->flow);
-		p = put_args(p, e);
-	}
-	return proto_close(packet, proto_close(event, p));
-}
-
-void event_write(const struct event *e, uint32_t type, uint64_t ns)
-{
-	writer_commit(e->s->w, put_event(writer_reserve(e->s->w), e, type, ns));
-}
-
-void event_write_span(const struct event *e, uint64_t start_ns, uint64_t end_ns)
-{
-	event_write(e, EVENT_BEGIN, start_ns);
-	event_write(e, EVENT_END, end_ns > start_ns ? end_ns : start_ns);
-}
-
-void event_write_record(
-	const struct event *e, const struct rec_hdr *h, uint32_t row, enum held_kind kind)
+void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind kind)
 {
 	struct perfetto_sink *s = e->s;
 	uint64_t start = h->start_ns, end = h->start_ns + h->dur_ns;
-	char *p;
 
-	if (!e->track)
+	if (!e->row)
 		return;
 	/* All that was open at the start began at the same time, as far as is known, and the
 	 * innermost comes first. What is around it begins before. */
 	if (h->flags & REC_F_OPEN_START || start < s->rec.start_boot_ns)
-		start = s->rec.start_boot_ns - s->rows[row].open++;
-	if (end < start)
-		end = start;
-	p = put_event(held_reserve(s), e, EVENT_BEGIN, start);
-	p = put_event(p, e, EVENT_END, end);
-	held_commit(s, row, start, end, kind, p);
+		start = s->rec.start_boot_ns - s->rows[e->row].open++;
+	held_commit(s, e->row, EVENT_BEGIN, start, end > start ? end : start, kind, e->end);
 }
 
-void event_write_counter(struct perfetto_sink *s, uint64_t track, uint64_t ns, uint64_t value)
+void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uint64_t value)
 {
-	char *packet, *event, *p;
+	char *p = proto_u64(held_reserve(s), 30 /* counter_value */, value);
 
-	p = put_event_begin(
-		writer_reserve(s->w), track, EVENT_COUNTER, perfetto_ts(s, ns), &packet, &event);
-	p = proto_u64(p, 30 /* counter_value */, value);
-	writer_commit(s->w, proto_close(packet, proto_close(event, p)));
+	ns = perfetto_ts(s, ns);
+	if (row)
+		held_commit(s, row, EVENT_COUNTER, ns, ns, HELD_PLAIN, p);
 }

@@ -8,6 +8,10 @@
  * held_settled() has come by the next one: what came before the last call but one has all of its
  * predecessors here. It goes, with everything on its track that begins before it, sorted.
  *
+ * What goes is written in the order of time, ends among the begins, since each packet has its time as the
+ * distance to the one before. What belongs before that after all (a slice that was open for longer than
+ * others waited) has its time in full.
+ *
  * One kind of slice is sent out of turn: a pair of functions that begin and end a span ends at the
  * last of its ends, and that is known when the next one begins. Where the end has a slice of its
  * own, the newest such slice of each track waits for the next.
@@ -20,25 +24,46 @@
 #define TURNS 3              /* the one in which slices come, and two in which they wait */
 #define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when it is full */
 #define HELD_MAX (1 << 16)
-#define SLICE_BYTES (2 * WRITER_EVENT_MAX)
+#define PIECE_BYTES (WRITER_EVENT_MAX / 2)
+#define PACKET_BYTES 12 /* of one packet around what is kept of its event, at least */
 #define RUN 8 /* this many are sorted by insertion */
 
 struct held {
 	uint64_t start_ns, end_ns;
-	uint32_t at; /* of its packets among those of its turn */
+	uint32_t at; /* of what it is made of among that of its turn */
 	uint32_t turn;
 	uint32_t row;
 	uint16_t len;
-	uint16_t is_end;
+	uint8_t type;
+	uint8_t is_end;
+};
+
+/* Of a slice whose begin is written. */
+struct end {
+	uint64_t ns;
+	uint32_t row;
 };
 
 struct holder {
 	struct held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
+	struct end ends[HELD_MAX]; /* a heap, the earliest first */
+	size_t n_ends;
+	/* packets that are handed to the writer in one piece */
+	struct {
+		char *begin, *end;
+		uint64_t deltas_ns; /* the clock, before them */
+	} piece;
 	size_t n, waiting; /* slices, bytes */
 	uint32_t turn;
 	size_t used[TURNS];
 	char bytes[TURNS][TURN_BYTES];
 };
+
+/* Bytes that it will have in the file, at least. */
+static size_t bytes_of(const struct held *h)
+{
+	return h->len + (h->type == EVENT_BEGIN ? 2 : 1) * PACKET_BYTES;
+}
 
 /* It has waited long enough. */
 static bool is_ripe(const struct holder *hd, const struct held *h)
@@ -114,7 +139,7 @@ static bool stay(struct holder *hd, struct held *h)
 	char *to = hd->bytes[hd->turn % TURNS];
 	size_t *used = &hd->used[hd->turn % TURNS];
 
-	if (*used + h->len + SLICE_BYTES > TURN_BYTES)
+	if (*used + h->len + HELD_BYTES > TURN_BYTES)
 		return false;
 	memcpy(to + *used, hd->bytes[h->turn % TURNS] + h->at, h->len);
 	h->at = (uint32_t)*used;
@@ -122,6 +147,137 @@ static bool stay(struct holder *hd, struct held *h)
 	*used += h->len;
 	return true;
 }
+
+/* ---- packets ---- */
+
+static void piece_begin(struct perfetto_sink *s)
+{
+	struct holder *hd = s->held;
+
+	hd->piece.begin = hd->piece.end = writer_reserve(s->w);
+	hd->piece.deltas_ns = s->deltas_ns;
+}
+
+static void piece_end(struct perfetto_sink *s)
+{
+	struct holder *hd = s->held;
+
+	/* the next distance is to a packet that is there */
+	if (!writer_commit(s->w, hd->piece.end))
+		s->deltas_ns = hd->piece.deltas_ns;
+}
+
+static char *put_time(char *p, uint64_t time, bool before)
+{
+	p = proto_u64(p, PACKET_TIMESTAMP, time);
+	return before ? proto_u64(p, PACKET_CLOCK, CLOCK_OF_BOOTTIME) : p;
+}
+
+/* With so little, lengths have one byte. */
+#define SHORT_LEN 64
+
+static char *put_short(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
+{
+	char *packet, *event;
+
+	p = proto_open_short(p, 1 /* Trace.packet */, &packet);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = put_time(p, time, before);
+	p = proto_open_short(p, PACKET_EVENT, &event);
+	p = proto_u64(p, 9 /* type */, type);
+	p = proto_u64(p, 11 /* track_uuid */, row);
+	memcpy(p, data, SHORT_LEN); /* of one size, hence without a call */
+	return proto_close_short(packet, proto_close_short(event, p + len));
+}
+
+static char *put_long(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
+{
+	char *packet, *event;
+
+	p = proto_open(p, 1 /* Trace.packet */, &packet);
+	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
+	p = put_time(p, time, before);
+	p = proto_open(p, PACKET_EVENT, &event);
+	p = proto_u64(p, 9 /* type */, type);
+	p = proto_u64(p, 11 /* track_uuid */, row);
+	memcpy(p, data, len);
+	return proto_close(packet, proto_close(event, p + len));
+}
+
+/* The fields of an event are those of every type, then what is kept of it. */
+static void write_event(struct perfetto_sink *s, uint32_t type, uint64_t ns, uint32_t row, const char *data, size_t len)
+{
+	struct holder *hd = s->held;
+	bool before = ns < s->deltas_ns;
+	uint64_t time = before ? ns : ns - s->deltas_ns;
+
+	if (hd->piece.end - hd->piece.begin > PIECE_BYTES || len > SHORT_LEN) {
+		piece_end(s);
+		piece_begin(s);
+		before = ns < s->deltas_ns;
+		time = before ? ns : ns - s->deltas_ns;
+	}
+	hd->piece.end = len <= SHORT_LEN ? put_short(hd->piece.end, type, time, before, row, data, len)
+					 : put_long(hd->piece.end, type, time, before, row, data, len);
+	if (!before)
+		s->deltas_ns = ns;
+}
+
+static void push_end(struct holder *hd, uint64_t ns, uint32_t row)
+{
+	size_t i = hd->n_ends++;
+
+	for (; i && hd->ends[(i - 1) / 2].ns > ns; i = (i - 1) / 2)
+		hd->ends[i] = hd->ends[(i - 1) / 2];
+	hd->ends[i] = (struct end){ ns, row };
+}
+
+static struct end pop_end(struct holder *hd)
+{
+	struct end first = hd->ends[0], last = hd->ends[--hd->n_ends];
+	size_t i = 0, k;
+
+	for (; (k = 2 * i + 1) < hd->n_ends; i = k) {
+		k += k + 1 < hd->n_ends && hd->ends[k + 1].ns < hd->ends[k].ns;
+		if (hd->ends[k].ns >= last.ns)
+			break;
+		hd->ends[i] = hd->ends[k];
+	}
+	hd->ends[i] = last;
+	return first;
+}
+
+static void write_ends(struct perfetto_sink *s, uint64_t until_ns)
+{
+	struct holder *hd = s->held;
+
+	while (hd->n_ends && hd->ends[0].ns <= until_ns) {
+		struct end e = pop_end(hd);
+
+		write_event(s, EVENT_END, e.ns, e.row, hd->bytes[0], 0);
+	}
+}
+
+/* Sorted as they are. */
+static void write_going(struct perfetto_sink *s, size_t n)
+{
+	struct holder *hd = s->held;
+
+	piece_begin(s);
+	for (size_t i = 0; i < n; i++) {
+		const struct held *h = &hd->going[i];
+
+		write_ends(s, h->start_ns);
+		write_event(s, h->type, h->start_ns, h->row, hd->bytes[h->turn % TURNS] + h->at, h->len);
+		if (h->type == EVENT_BEGIN)
+			push_end(hd, h->end_ns, h->row);
+		hd->waiting -= bytes_of(h);
+	}
+	write_ends(s, UINT64_MAX);
+	piece_end(s);
+}
+
+/* ---- turns ---- */
 
 static void end_turn(struct perfetto_sink *s, bool all)
 {
@@ -153,12 +309,8 @@ static void end_turn(struct perfetto_sink *s, bool all)
 	}
 	hd->n = n_left;
 	sort(hd->going, n_going, hd->spare);
-	for (size_t i = 0; i < n_going; i++) {
-		const struct held *h = &hd->going[i];
-
-		writer_append(s->w, hd->bytes[h->turn % TURNS] + h->at, h->len);
-		hd->waiting -= h->len;
-	}
+	if (n_going)
+		write_going(s, n_going);
 }
 
 char *held_reserve(struct perfetto_sink *s)
@@ -167,13 +319,13 @@ char *held_reserve(struct perfetto_sink *s)
 
 	/* in a storm, or in one go: what came long before has its predecessors most likely */
 	for (int i = 0; i < TURNS && (hd->n == HELD_MAX ||
-					     hd->used[hd->turn % TURNS] + SLICE_BYTES > TURN_BYTES);
+					     hd->used[hd->turn % TURNS] + HELD_BYTES > TURN_BYTES);
 		i++)
 		end_turn(s, i == TURNS - 1);
 	return hd->bytes[hd->turn % TURNS] + hd->used[hd->turn % TURNS];
 }
 
-void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint64_t end_ns,
+void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, uint64_t start_ns, uint64_t end_ns,
 	enum held_kind kind, const char *end)
 {
 	struct holder *hd = s->held;
@@ -182,16 +334,17 @@ void held_commit(struct perfetto_sink *s, uint32_t row, uint64_t start_ns, uint6
 	struct perfetto_row *r = &s->rows[row];
 
 	hd->used[hd->turn % TURNS] += len;
-	hd->waiting += len;
-	hd->list[hd->n++] = (struct held){
+	hd->list[hd->n] = (struct held){
 		.start_ns = start_ns,
 		.end_ns = end_ns,
 		.at = (uint32_t)at,
 		.turn = hd->turn,
 		.row = row,
 		.len = (uint16_t)len,
+		.type = (uint8_t)type,
 		.is_end = kind == HELD_END,
 	};
+	hd->waiting += bytes_of(&hd->list[hd->n++]);
 	if (kind == HELD_END && start_ns > r->waits_ns)
 		r->waits_ns = start_ns;
 	else if (kind == HELD_PAIR && end_ns >= r->waits_ns)

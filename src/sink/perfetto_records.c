@@ -12,14 +12,17 @@ static void add_string(struct event *e, const char *name, const char *text)
 	event_add_text(e, name, text, strlen(text));
 }
 
-/* Returns the row, for event_write_record(). */
-static uint32_t begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+static void begin(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
 	enum track_kind track, const char *category, const char *name)
 {
-	uint32_t row = 0;
+	event_init(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
+}
 
-	event_init(e, s, perfetto_thread_track(s, h->tgid, h->tid, track, &row), category, name);
-	return row;
+/* With a name that may not stay where it is. */
+static void begin_copy(struct event *e, struct perfetto_sink *s, const struct rec_hdr *h,
+	enum track_kind track, const char *category, const char *name)
+{
+	event_init_copy(e, s, perfetto_row(s, h->tgid, h->tid, track), category, name);
 }
 
 static uint64_t double_bits(uint64_t bits, unsigned int size)
@@ -41,11 +44,11 @@ static void add_value(struct event *e, const struct probe_arg *a, uint64_t v)
 	if (a->names && v < a->names->n && a->names->names[v])
 		event_add_word(e, a->name, a->names->names[v]);
 	else if (a->is_pointer)
-		event_add_arg(e, a->name, VALUE_POINTER, v);
+		event_add(e, a->name, VALUE_POINTER, v);
 	else if (a->is_float)
-		event_add_arg(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
+		event_add(e, a->name, VALUE_DOUBLE, double_bits(v, a->size));
 	else
-		event_add_arg(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
+		event_add(e, a->name, a->is_signed ? VALUE_INT : VALUE_UINT, v);
 }
 
 static void add_args(
@@ -78,12 +81,11 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 	const struct probe_spec *spec;
 	enum held_kind kind;
 	struct event e;
-	uint32_t row;
 
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	row = begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
+	begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
 		probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
 	event_add_open(&e, r->h.flags);
@@ -91,9 +93,9 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 	       : spec->flags & PROBE_F_END ? HELD_END
 					   : HELD_PLAIN;
 	if (spec->flags & PROBE_F_INSTANT)
-		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 	else
-		event_write_record(&e, &r->h, row, kind);
+		event_write_record(&e, &r->h, kind);
 }
 
 void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
@@ -101,12 +103,11 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
 	const struct probe_spec *spec;
 	struct event e;
 	char key[64];
-	uint32_t row;
 
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
-	row = begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
+	begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, r->strs[0]);
 	event_add(&e, "step", VALUE_UINT, r->number);
 	for (int i = 0; i < ST_MAX; i++) {
@@ -115,34 +116,32 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
 		if (!r->ns[i])
 			continue;
 		*fmt_str(fmt_lit(key, "breakdown_ns."), name, strlen(name)) = 0;
-		event_add_arg(&e, key, VALUE_UINT, r->ns[i]);
+		event_add_copy(&e, key, VALUE_UINT, r->ns[i]);
 	}
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, row, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
+	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
+	/* with more at once than lanes they are on their threads' tracks all the same */
+	event_again(&e, perfetto_lane(s, &r->h, TRACK_STEPS));
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
-	e.track = perfetto_lane(s, &r->h, TRACK_STEPS);
-	if (e.track) /* else more at once than lanes: they are on their threads' tracks all the same
-		      */
-		event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
 }
 
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
 {
 	struct event e;
-	uint32_t row;
 
-	row = begin(&e, s, &r->h, TRACK_CALLS, "fault",
+	begin(&e, s, &r->h, TRACK_CALLS, "fault",
 		r->h.flags & FAULT_F_MAJOR ? "page_fault_major" : "page_fault_minor");
 	event_add(&e, "address", VALUE_POINTER, r->addr);
 	if (r->h.flags & FAULT_F_KERNEL)
 		event_add(&e, "kernel", VALUE_BOOL, 1);
 	event_add_open(&e, r->h.flags);
 	if (r->h.flags & FAULT_F_KERNEL)
-		event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 	else
-		event_write_record(&e, &r->h, row, HELD_PLAIN);
+		event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
 void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
@@ -150,16 +149,15 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r)
 	char buf[IRQ_NAME_LEN];
 	const char *name, *type;
 	struct event e;
-	uint32_t row;
 
 	name = irq_record_name(&s->irqs, r, buf, &type);
-	row = begin(&e, s, &r->h, TRACK_CALLS, "irq", name);
+	begin_copy(&e, s, &r->h, TRACK_CALLS, "irq", name);
 	event_add_word(&e, "type", type);
 	if (!(r->h.flags & IRQ_F_VECTOR))
 		event_add(&e, "number", VALUE_UINT, r->h.id);
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
 void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
@@ -171,30 +169,28 @@ void perfetto_task(struct perfetto_sink *s, const struct rec_task *r)
 		[TASK_COMM] = "rename",
 	};
 	struct event e;
-	uint32_t row;
 
 	if (r->h.id >= sizeof(names) / sizeof(names[0]))
 		return;
-	row = begin(&e, s, &r->h, TRACK_CALLS, "task", names[r->h.id]);
-	if (r->h.id == TASK_EXIT && e.track)
-		s->rows[row].waits_ns = 0; /* whatever it was in has been sent */
+	begin(&e, s, &r->h, TRACK_CALLS, "task", names[r->h.id]);
+	if (r->h.id == TASK_EXIT && e.row)
+		s->rows[e.row].waits_ns = 0; /* whatever it was in has been sent */
 	event_add_text(&e, "comm", r->comm, strnlen(r->comm, sizeof(r->comm)));
 	if (r->h.id == TASK_FORK)
 		event_add(&e, "parent", VALUE_UINT, r->arg);
 	else if (r->h.id == TASK_EXIT)
 		event_add(&e, "code", VALUE_UINT, r->arg);
-	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns));
+	event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 }
 
 void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r)
 {
 	struct event e;
-	uint32_t row;
 
-	row = begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "waiting for probes");
+	begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "waiting for probes");
 	if (r->h.id == HOLD_EXPIRED)
 		event_add(&e, "expired", VALUE_BOOL, 1);
-	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
 /* An instant at the end of the interval: several of them overlap. */
@@ -205,7 +201,7 @@ void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r)
 	begin(&e, s, &r->h, TRACK_CALLS, "inftrace", "probes placed late");
 	event_add_text(&e, "file", r->file, strnlen(r->file, sizeof(r->file)));
 	event_add(&e, "after_ns", VALUE_UINT, r->h.dur_ns);
-	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
+	event_write_instant(&e, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 }
 
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
@@ -220,25 +216,24 @@ void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 	};
 
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
-		uint64_t track = perfetto_counter(s, r->h.tgid, counters[i].kind);
+		uint32_t row = perfetto_counter(s, r->h.tgid, counters[i].kind);
 
-		if (track)
-			event_write_counter(s, track, r->h.start_ns, counters[i].value);
+		event_write_counter(s, row, r->h.start_ns, counters[i].value);
 	}
 }
 
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 {
-	uint64_t track, start = perfetto_ts(s, r->h.start_ns);
+	uint64_t start = perfetto_ts(s, r->h.start_ns);
 	char buf[REQUEST_NAME_LEN];
-	struct event e, ttft;
+	struct event e;
+	uint32_t row;
 
 	perfetto_thread(s, r->h.tgid, r->h.tid);
-	track = perfetto_lane(s, &r->h, TRACK_REQUESTS);
-	if (!track)
+	row = perfetto_lane(s, &r->h, TRACK_REQUESTS);
+	if (!row)
 		return;
-	event_init(&e, s, track, "requests", NULL);
-	e.text_name = request_name(r, buf); /* as many names as clients think of */
+	event_init_text(&e, s, row, "requests", request_name(r, buf)); /* as many as clients think of */
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	event_add(&e, "fd", VALUE_UINT, r->h.id);
 	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
@@ -247,13 +242,11 @@ void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 	if (r->h.flags & REQUEST_F_END_UNSEEN)
 		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
 	event_add_open(&e, r->h.flags & REC_F_OPEN_END);
-	/* the inner one between the begin and the end of the outer: they may share an instant */
-	event_write(&e, EVENT_BEGIN, start);
+	event_write_span(&e, start, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 	if (r->first_chunk_ns) {
-		event_init(&ttft, s, track, "requests", "ttft");
-		event_write_span(&ttft, start, r->first_chunk_ns);
+		event_init(&e, s, row, "requests", "ttft");
+		event_write_span(&e, start, r->first_chunk_ns);
 	}
-	event_write(&e, EVENT_END, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 }
 
 /*
@@ -266,28 +259,26 @@ static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, 
 	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it does not run yet */
 	struct event e;
 
-	event_init(&e, s, perfetto_thread_track(s, waker_tgid, r->waker_tid, TRACK_CALLS, NULL),
-		"sched", "wake-up");
-	if (!e.track)
+	event_init(&e, s, perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS), "sched", "wake-up");
+	if (!e.row)
 		return;
-	e.flow = ++s->flow;
-	e.flow_field = EVENT_FLOW;
-	event_write(&e, EVENT_INSTANT, perfetto_ts(s, r->wake_ns));
-	e.track = perfetto_thread_track(s, r->h.tgid, r->h.tid, TRACK_OFF_CPU, NULL);
-	e.flow_field = EVENT_FLOW_END;
-	event_write(&e, EVENT_INSTANT, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
+	event_add_flow(&e, EVENT_FLOW, ++s->flow);
+	event_write_instant(&e, perfetto_ts(s, r->wake_ns));
+	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", "wake-up");
+	event_add_flow(&e, EVENT_FLOW_END, s->flow);
+	event_write_instant(&e, perfetto_ts(s, end > r->wake_ns ? end : r->wake_ns));
 }
 
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 {
 	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
-	uint32_t row, waker_tgid = 0;
+	uint32_t waker_tgid = 0;
 	struct task *waker;
 	struct event e;
 
-	row = begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
-	if (!e.track)
+	begin(&e, s, &r->h, TRACK_OFF_CPU, "sched", off_cpu_name((enum time_state)r->h.id));
+	if (!e.row)
 		return;
 	event_add(&e, "cpu", VALUE_UINT, r->h.cpu);
 	event_add(&e, "cpu_before", VALUE_UINT, r->cpu_from);
@@ -307,7 +298,7 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 			event_add_word(&e, "waker", waker->comm);
 	}
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	event_write_record(&e, &r->h, HELD_PLAIN);
 	if (off_cpu_has_arrow(r, &s->rec, waker_tgid))
 		write_wake_up(s, r, waker_tgid);
 }
@@ -317,26 +308,24 @@ void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *
 {
 	struct event e;
 	char name[32];
-	uint32_t row;
 
 	*fmt_u32(fmt_lit(name, "compat_"), r->h.id) = 0;
-	row = begin(&e, s, &r->h, TRACK_CALLS, "syscall", name);
+	begin_copy(&e, s, &r->h, TRACK_CALLS, "syscall", name);
 	if (!(r->h.flags & REC_F_OPEN_END))
 		event_add(&e, "ret", VALUE_INT, (uint64_t)r->ret);
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
 void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r)
 {
 	const char *name = ipc_name(&r->h);
 	struct event e;
-	uint32_t row;
 
 	if (!name)
 		return;
-	row = begin(&e, s, &r->h, TRACK_IPC, "ipc", name);
+	begin(&e, s, &r->h, TRACK_IPC, "ipc", name);
 	event_add_word(&e, "kind", ipc_kind_name(&r->h));
 	event_add_open(&e, r->h.flags);
-	event_write_record(&e, &r->h, row, HELD_PLAIN);
+	event_write_record(&e, &r->h, HELD_PLAIN);
 }

@@ -5,8 +5,7 @@
 #include "sink/perfetto.h"
 
 #define THREADS_FIRST 256
-#define ROWS_FIRST (64 * THREAD_ROWS)
-#define OWN_PID 4194306 /* above every real pid (PID_MAX_LIMIT) */
+#define ROWS_FIRST 64
 
 /* TrackDescriptor */
 enum {
@@ -18,12 +17,6 @@ enum {
 	TRACK_COUNTER = 8,
 	TRACK_DISALLOW_MERGING = 9,
 };
-
-/* Small numbers, since each event has one: a varint of four bytes for tracks of threads. */
-static uint64_t track_uuid(uint32_t id, enum track_kind kind, uint32_t more)
-{
-	return (uint64_t)id << 4 | kind | (uint64_t)more << 32;
-}
 
 static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 {
@@ -60,14 +53,29 @@ static void write_tree_thread(struct perfetto_sink *s, const struct perfetto_thr
 	packet_end(s, packet, proto_close(tree, p));
 }
 
-static char *track_begin(
-	struct perfetto_sink *s, uint64_t uuid, char **ret_packet, char **ret_track)
+/* Returns 0 without memory. */
+static uint32_t row_add(struct perfetto_sink *s)
+{
+	if (s->n_rows + 2 > s->rows_size) {
+		uint32_t size = s->rows_size ? 2 * s->rows_size : ROWS_FIRST;
+		struct perfetto_row *rows = realloc(s->rows, size * sizeof(*rows));
+
+		if (!rows)
+			return 0;
+		s->rows = rows;
+		s->rows_size = size;
+	}
+	s->rows[++s->n_rows] = (struct perfetto_row){ 0 };
+	return s->n_rows;
+}
+
+static char *track_begin(struct perfetto_sink *s, uint32_t row, char **ret_packet, char **ret_track)
 {
 	char *p = packet_begin(s, ret_packet);
 
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_EVENTS);
 	p = proto_open(p, PACKET_TRACK, ret_track);
-	return proto_u64(p, TRACK_UUID, uuid);
+	return proto_u64(p, TRACK_UUID, row);
 }
 
 static void track_end(struct perfetto_sink *s, char *packet, char *track, char *p)
@@ -80,7 +88,7 @@ static void describe_process(struct perfetto_sink *s, const struct perfetto_proc
 	char *packet, *track, *process, *p;
 
 	write_tree_process(s, pr);
-	p = track_begin(s, track_uuid(pr->tgid, TRACK_PROCESS, 0), &packet, &track);
+	p = track_begin(s, pr->row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
 	p = proto_u64(p, 1 /* pid */, pr->tgid);
 	p = put_comm(p, 6 /* process_name */, pr->comm);
@@ -90,11 +98,15 @@ static void describe_process(struct perfetto_sink *s, const struct perfetto_proc
 static void describe_thread(
 	struct perfetto_sink *s, const struct perfetto_thread *t, enum track_kind kind)
 {
-	const char *name = kind == TRACK_OFF_CPU ? "off CPU" : kind == TRACK_IPC ? "ipc" : "calls";
+	static const char *const names[] = {
+		[TRACK_CALLS] = "calls",
+		[TRACK_OFF_CPU] = "off CPU",
+		[TRACK_IPC] = "ipc",
+	};
 	char *packet, *track, *thread, *p;
 
-	p = track_begin(s, track_uuid(t->tid, kind, t->reused), &packet, &track);
-	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = track_begin(s, t->rows[kind - TRACK_CALLS], &packet, &track);
+	p = proto_text(p, TRACK_NAME, names[kind], strlen(names[kind]));
 	p = proto_open(p, TRACK_THREAD_FIELD, &thread);
 	p = proto_u64(p, 1 /* pid */, t->tgid);
 	p = proto_u64(p, 2 /* tid */, t->tid);
@@ -111,7 +123,9 @@ static struct perfetto_process *name_process(struct perfetto_sink *s, struct per
 
 	if (t)
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
-	pr->described = true;
+	pr->row = row_add(s);
+	if (!pr->row)
+		return NULL;
 	describe_process(s, pr);
 	return pr;
 }
@@ -124,7 +138,7 @@ struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid
 		struct perfetto_process *pr = &s->processes[i];
 
 		if (pr->tgid == tgid)
-			return pr->described ? pr : name_process(s, pr);
+			return pr->row ? pr : name_process(s, pr);
 	}
 	list = realloc(s->processes, (s->n_processes + 1) * sizeof(*list));
 	if (!list)
@@ -143,11 +157,13 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 	s->n_rows = 0;
 	/* their lanes go on, so that slices of the files do not overlap */
 	for (size_t i = 0; i < s->n_processes; i++) {
-		s->processes[i].described = false;
-		s->processes[i].tracks = 0;
-		memset(s->processes[i].lanes_described, 0, sizeof(s->processes[i].lanes_described));
+		struct perfetto_process *pr = &s->processes[i];
+
+		pr->row = 0;
+		memset(pr->counter_rows, 0, sizeof(pr->counter_rows));
+		memset(pr->lane_rows, 0, sizeof(pr->lane_rows));
 	}
-	s->inftrace_track = false;
+	s->own_row = 0;
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
@@ -189,143 +205,136 @@ static void name_thread(
 	}
 	write_tree_thread(s, t);
 	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_IPC; kind++) {
-		if (t->tracks & 1u << kind)
+		if (t->rows[kind - TRACK_CALLS])
 			describe_thread(s, t, (enum track_kind)kind);
 	}
 }
 
-static int rows_add(struct perfetto_sink *s, uint32_t *ret_first)
-{
-	if (s->n_rows + THREAD_ROWS > s->rows_size) {
-		uint32_t size = s->rows_size ? 2 * s->rows_size : ROWS_FIRST;
-		struct perfetto_row *rows = realloc(s->rows, size * sizeof(*rows));
-
-		if (!rows)
-			return -1;
-		s->rows = rows;
-		s->rows_size = size;
-	}
-	memset(s->rows + s->n_rows, 0, THREAD_ROWS * sizeof(*s->rows));
-	*ret_first = s->n_rows;
-	s->n_rows += THREAD_ROWS;
-	return 0;
-}
-
 /* One that is new, or has another name or process than before. */
-static struct perfetto_thread *tell_thread(
-	struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
+static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
 {
 	char comm[TASK_COMM_LEN] = "";
-	bool same = t->tid && t->tgid == task->tgid;
 
 	/* the entry's bytes behind its NUL are whatever they are */
 	memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
-	memcpy(t->seen, task->comm, TASK_COMM_LEN);
-	if (same && !memcmp(t->comm, comm, TASK_COMM_LEN))
-		return t;
-	if (!t->tid) {
-		if (rows_add(s, &t->rows))
-			return NULL;
-		t->tid = task->tid;
-		s->n_threads++;
-	} else if (t->tgid != task->tgid) {
-		t->tracks = 0;
-		t->reused++;
-	}
+	if (t->tid && t->tgid == task->tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
+		return;
+	s->n_threads += !t->tid;
+	if (t->tid && t->tgid != task->tgid)
+		memset(t->rows, 0, sizeof(t->rows)); /* another thread of the same number */
+	t->tid = task->tid;
 	t->tgid = task->tgid;
 	name_thread(s, t, comm);
+}
+
+static struct perfetto_thread *look_at_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
+{
+	const struct task *task = tid ? tasks_get(s->rec.tasks, tgid, tid) : NULL;
+	struct perfetto_thread *t;
+	struct task copy;
+
+	if (!task || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
+		return NULL;
+	copy = *task; /* the table may grow */
+	t = find_slot(s->threads, s->threads_size, tid);
+	tell_thread(s, t, &copy);
+	t->changes = tasks_changes(s->rec.tasks);
 	return t;
 }
 
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid)
 {
-	const struct task *task = tid ? tasks_get(s->rec.tasks, tgid, tid) : NULL;
-	struct perfetto_thread *t;
+	if (tid && s->threads_size) {
+		struct perfetto_thread *t = find_slot(s->threads, s->threads_size, tid);
 
-	if (!task || (2 * s->n_threads >= s->threads_size && threads_grow(s)))
-		return NULL;
-	t = find_slot(s->threads, s->threads_size, tid);
-	if (t->tid && t->tgid == tgid && !memcmp(t->seen, task->comm, TASK_COMM_LEN))
-		return t;
-	return tell_thread(s, t, task);
+		if (t->tid == tid && t->tgid == tgid && t->changes == tasks_changes(s->rec.tasks))
+			return t;
+	}
+	return look_at_thread(s, tgid, tid);
 }
 
-uint64_t perfetto_thread_track(struct perfetto_sink *s, uint32_t tgid, uint32_t tid,
-	enum track_kind kind, uint32_t *ret_row)
+uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
 {
 	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
+	uint32_t *row = t ? &t->rows[kind - TRACK_CALLS] : NULL;
 
 	if (!t)
 		return 0;
-	if (!(t->tracks & 1u << kind)) {
-		t->tracks |= 1u << kind;
-		describe_thread(s, t, kind);
+	if (!*row) {
+		*row = row_add(s);
+		if (*row)
+			describe_thread(s, t, kind);
 	}
-	if (ret_row)
-		*ret_row = t->rows + (kind - TRACK_CALLS);
-	return track_uuid(tid, kind, t->reused);
+	return *row;
 }
 
-uint64_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
+uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)
 {
 	const char *name = kind == TRACK_STEPS ? "steps" : "requests";
 	struct perfetto_process *pr = perfetto_process(s, h->tgid);
 	unsigned int which = kind == TRACK_REQUESTS, i = 0;
 	char *packet, *track, *p;
-	uint64_t uuid;
+	uint32_t *row;
 
 	while (pr && i < pr->lanes[which] && pr->lane_end[which][i] > h->start_ns)
 		i++;
 	if (!pr || i == PERFETTO_LANES)
 		return 0;
 	pr->lane_end[which][i] = h->start_ns + h->dur_ns;
-	uuid = track_uuid(h->tgid, kind, i);
 	pr->lanes[which] += i == pr->lanes[which];
-	if (pr->lanes_described[which] & UINT64_C(1) << i)
-		return uuid;
-	pr->lanes_described[which] |= UINT64_C(1) << i;
-	p = track_begin(s, uuid, &packet, &track);
+	row = &pr->lane_rows[which][i];
+	if (*row)
+		return *row;
+	*row = row_add(s);
+	if (!*row)
+		return 0;
+	p = track_begin(s, *row, &packet, &track);
 	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, track_uuid(h->tgid, TRACK_PROCESS, 0));
+	p = proto_u64(p, TRACK_PARENT, pr->row);
 	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
 	track_end(s, packet, track, p);
-	return uuid;
+	return *row;
 }
 
-uint64_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind)
+uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind)
 {
 	const char *name = kind == TRACK_RSS     ? "rss"
 			   : kind == TRACK_FREED ? "pages_freed"
 						 : "pages_allocated";
 	struct perfetto_process *pr = perfetto_process(s, tgid);
-	uint64_t uuid = track_uuid(tgid, kind, 0);
+	uint32_t *row = pr ? &pr->counter_rows[kind - TRACK_RSS] : NULL;
 	char *packet, *track, *counter, *p;
 
-	if (!pr || pr->tracks & 1u << kind)
-		return pr ? uuid : 0;
-	pr->tracks |= 1u << kind;
-	p = track_begin(s, uuid, &packet, &track);
+	if (!pr)
+		return 0;
+	if (*row)
+		return *row;
+	*row = row_add(s);
+	if (!*row)
+		return 0;
+	p = track_begin(s, *row, &packet, &track);
 	p = proto_text(p, TRACK_NAME, name, strlen(name));
-	p = proto_u64(p, TRACK_PARENT, track_uuid(tgid, TRACK_PROCESS, 0));
+	p = proto_u64(p, TRACK_PARENT, pr->row);
 	p = proto_open(p, TRACK_COUNTER, &counter);
 	if (kind == TRACK_RSS)
 		p = proto_u64(p, 3 /* unit */, 3 /* UNIT_SIZE_BYTES */);
 	else
 		p = proto_text(p, 6 /* unit_name */, "pages", 5);
 	track_end(s, packet, track, proto_close(counter, p));
-	return uuid;
+	return *row;
 }
 
-uint64_t perfetto_own_track(struct perfetto_sink *s)
+uint32_t perfetto_own_row(struct perfetto_sink *s)
 {
-	uint64_t uuid = track_uuid(OWN_PID, TRACK_INFTRACE, 0);
 	char *packet, *track, *p;
 
-	if (s->inftrace_track)
-		return uuid;
-	s->inftrace_track = true;
-	p = track_begin(s, uuid, &packet, &track);
+	if (s->own_row)
+		return s->own_row;
+	s->own_row = row_add(s);
+	if (!s->own_row)
+		return 0;
+	p = track_begin(s, s->own_row, &packet, &track);
 	p = proto_text(p, TRACK_NAME, "inftrace", 8);
 	track_end(s, packet, track, p);
-	return uuid;
+	return s->own_row;
 }

@@ -31,6 +31,17 @@ enum proto_wire {
 
 static inline char *proto_varint(char *p, uint64_t v)
 {
+	uint16_t two = (uint16_t)((v & 0x7f) | 0x80 | v >> 7 << 8);
+
+	/* nearly all are this short */
+	if (v < 0x80) {
+		*p = (char)v;
+		return p + 1;
+	}
+	if (v < 0x4000) {
+		memcpy(p, &two, sizeof(two));
+		return p + 2;
+	}
 	while (v >= 0x80) {
 		*p++ = (char)(v | 0x80);
 		v >>= 7;
@@ -81,6 +92,25 @@ static inline char *proto_close(char *mark, char *p)
 	mark[0] = (char)(len | 0x80);
 	mark[1] = (char)(len >> 7);
 	return p;
+}
+
+/* The same for one of less than 128 bytes: its length takes one. */
+static inline char *proto_open_short(char *p, uint32_t field, char **ret_mark)
+{
+	*ret_mark = proto_key(p, field, WIRE_LEN);
+	return *ret_mark + 1;
+}
+
+static inline char *proto_close_short(char *mark, char *p)
+{
+	*mark = (char)(p - mark - 1);
+	return p;
+}
+
+/* Bytes of a varint: 7 bits each, and 9 / 64 is 1 / 7 rounded down for these few. */
+static inline size_t proto_varint_len(uint64_t v)
+{
+	return (64 - (size_t)__builtin_clzll(v | 1)) * 9 / 64 + 1;
 }
 
 /* A string: well-formed UTF-8 stays, each ill-formed part becomes one U+FFFD. */

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lanes import own_threads  # noqa: E402
 
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
+BOOTTIME = 6
 FLOW, FLOW_END = 47, 48
 
 
@@ -93,6 +94,7 @@ class Trace:
         self.enter, self.exit = [], []
         self.flows = collections.defaultdict(dict)
         self.threads, self.clocks, self.machine = {}, [], None
+        self.default_clock, self.incremental = {}, {}  # by sequence; by sequence and clock
         for n, packet in enumerate(whole):
             p = fields(packet)
             assert n or 6 in p, "the first packet is no ClockSnapshot"
@@ -110,8 +112,11 @@ class Trace:
         for data in p[60]:
             track = fields(data)
             self.tracks[track[1][0]] = self.track(track)
+        sequence = p[10][0] if p[10] else 0
+        for data in p[59]:
+            self.default_clock[sequence] = fields(data)[58][0]
         for data in p[11]:
-            self.event(p[8][0], fields(data))
+            self.event(self.time(sequence, p), fields(data))
         for data in p[1]:
             self.bundle(fields(data))
         for data in p[2]:
@@ -119,9 +124,26 @@ class Trace:
                 t = fields(thread)
                 self.threads[t[1][0]] = t[2][0].decode()
         for data in p[6]:
-            self.clocks.append({fields(c)[1][0]: fields(c)[2][0] for c in fields(data)[1]})
+            self.snapshot(sequence, [fields(c) for c in fields(data)[1]])
         for data in p[45]:
             self.machine = fields(fields(data)[1][0])[4][0].decode()
+
+    def snapshot(self, sequence, clocks):
+        now = {c[1][0]: c[2][0] for c in clocks}
+        deltas = [c[1][0] for c in clocks if c[3]]
+        for clock in deltas:
+            assert 64 <= clock < 128, "only a clock of one sequence counts deltas"
+            assert now[clock] == now[BOOTTIME]
+            self.incremental[sequence, clock] = now[clock]
+        if not deltas:
+            self.clocks.append(now)
+
+    def time(self, sequence, p):
+        clock = p[58][0] if p[58] else self.default_clock.get(sequence, BOOTTIME)
+        if clock == BOOTTIME:
+            return p[8][0]
+        self.incremental[sequence, clock] += p[8][0]
+        return self.incremental[sequence, clock]
 
     def track(self, t):
         """(pid, tid) of a thread's, else (pid, name)."""

@@ -24,6 +24,7 @@ struct seen {
 struct reader {
 	struct seen *events;
 	size_t n, size, packets, cleared, dropped;
+	uint64_t deltas_ns, clock; /* of the events' sequence: where it is, and the one that packets have */
 	char names[32][NAMES_MAX][64]; /* by field of InternedData and number */
 	struct {
 		uint64_t uuid;
@@ -165,15 +166,46 @@ static void read_event(struct reader *r, uint64_t ns, struct bytes data)
 	r->events[r->n++] = e;
 }
 
+/* The only clocks are CLOCK_BOOTTIME and that of deltas, which begins where a snapshot says. */
+static void read_clocks(struct reader *r, struct bytes data)
+{
+	struct bytes clock, in;
+	uint64_t v;
+	uint32_t f;
+
+	while (field_next(&data, &v, &clock) == 1) {
+		uint64_t values[4] = { 0 }; /* clock_id, timestamp, is_incremental */
+
+		while ((f = field_next(&clock, &v, &in)))
+			values[f % 4] = v;
+		assert_int_equal(values[3], values[1] == 64);
+		if (values[3])
+			r->deltas_ns = values[2];
+	}
+}
+
+static uint64_t time_of(struct reader *r, uint64_t clock, uint64_t ns)
+{
+	clock = clock ? clock : r->clock;
+	assert_true(clock == 6 || clock == 64);
+	return clock == 64 ? r->deltas_ns += ns : ns;
+}
+
 static void read_packet(struct reader *r, struct bytes packet)
 {
-	struct bytes in, event = { 0 };
-	uint64_t v, ns = 0;
+	struct bytes in, none, event = { 0 };
+	uint64_t v, ns = 0, clock = 0;
 	uint32_t f;
 
 	while ((f = field_next(&packet, &v, &in))) {
 		if (f == 8)
 			ns = v;
+		else if (f == 58)
+			clock = v;
+		else if (f == 6)
+			read_clocks(r, in);
+		else if (f == 59)
+			assert_int_equal(field_next(&in, &r->clock, &none), 58);
 		else if (f == 11)
 			event = in;
 		else if (f == 12)
@@ -188,7 +220,7 @@ static void read_packet(struct reader *r, struct bytes packet)
 		}
 	}
 	if (event.p)
-		read_event(r, ns, event);
+		read_event(r, time_of(r, clock, ns), event);
 }
 
 static int by_time(const void *a, const void *b)
