@@ -87,10 +87,10 @@ $(O)/tests/%: tests/unit/%.c $(LIB_OBJS) Makefile
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
 
 # A run is tested without a kernel: these take the place of the session's.
-FAKED := session_start session_stop session_drain session_fill session_drain_control session_lost session_requests session_over \
+FAKED := session_start session_stop session_drain session_fill session_hits session_drain_control session_lost session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek \
 	follow_scan follow_rescan follow_strangers follow_record
-FAKED_LOOP := features_probe_fast features_require session_open session_free session_attach session_probes session_hold \
+FAKED_LOOP := calibration_start features_probe_fast features_require session_open session_free session_attach session_probes session_hold \
 	session_control_fd attach_named_files follow_new follow_free privileges_drop process_each control_new
 $(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
 $(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)

@@ -11,17 +11,20 @@ SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address)
 {
 	struct thread *t;
+	u64 begin;
 
 	if (!enabled)
 		return 0;
 	t = thread_of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
+	begin = hit_begin(t, HIT_FAULT);
 	change_begin(t);
 	t->fault_addr = address;
 	t->fault_flags = 0;
 	t->fault_start = call_begin(t, &t->in_fault, ST_FAULT);
 	change_end(t);
+	hit_end(begin, HIT_FAULT);
 	return 0;
 }
 
@@ -29,13 +32,14 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 {
 	struct rec_fault r;
 	struct thread *t;
-	u64 now, start;
+	u64 now, start, begin;
 
 	if (!enabled)
 		return 0;
 	t = thread_of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
+	begin = hit_begin(t, HIT_FAULT_END);
 	change_begin(t);
 	if (t->in_fault) {
 		now = call_end(t, &t->in_fault, ST_FAULT);
@@ -59,6 +63,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		emit(&r, sizeof(r), REC_FAULT);
 	}
 	change_end(t);
+	hit_end(begin, HIT_FAULT_END);
 	return 0;
 }
 

@@ -446,7 +446,9 @@ static __always_inline struct thread *probed_thread(
 	}
 	if (!link_lives(t, cookie))
 		return NULL;
-	*ret_id = (u32)cookie & ~PROBE_COOKIE_STEP;
+	*ret_id = (u32)cookie & ~PROBE_COOKIE_FLAGS;
+	t->timed_kind = !entry ? HIT_RETURN : cookie & PROBE_COOKIE_STEPPED ? HIT_STEPPED : HIT_ENTRY;
+	t->timed_ns = hit_begin(t, t->timed_kind);
 	return t;
 }
 
@@ -547,6 +549,7 @@ int function_entry(struct pt_regs *ctx)
 		t->counts.graphs++; /* in the step that has begun with it, if so */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
 		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), c.now);
+	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }
 
@@ -646,5 +649,6 @@ int function_return(struct pt_regs *ctx)
 	frame_pop(t, depth);
 	thread_changed(t);
 	change_end(t);
+	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
 }

@@ -38,6 +38,7 @@ struct member {
 	u32 tid;
 	u32 step; /* number + 1 of the step that it works on */
 	u64 base[ST_MAX]; /* its times when that began, or when it joined */
+	struct hits hits; /* as base */
 };
 
 struct group {
@@ -48,6 +49,7 @@ struct group {
 	u32 n_members;
 	u32 n_gone; /* members that have exited in this step, and before that was counted their times: */
 	u64 gone_ns[ST_MAX];
+	struct hits gone_hits;
 	/* Whom the members waited for a CPU behind since `from`, of the step behind_step: number + 1. */
 	u64 from;
 	u32 behind_step;
@@ -232,6 +234,7 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
 	g->n_gone = 0;
 	for (int i = 0; i < ST_MAX; i++)
 		g->gone_ns[i] = 0;
+	g->gone_hits = (struct hits){};
 	smp_wmb(); /* who finds the step finds no members of the one before: group_join() */
 	WRITE_ONCE(g->step, step);
 }
@@ -327,6 +330,7 @@ __weak __noinline int member_continue(struct thread *t, struct member *m, u64 fr
 	}
 	for (int i = 0; i < ST_MAX; i++)
 		m->base[i] = t->view.ns[i];
+	m->hits = t->view.hits;
 	m->step = t->step.number + 1;
 	smp_wmb(); /* who takes the thread finds its base: member_add(), group_leave() */
 	WRITE_ONCE(m->thread, m->next);
@@ -373,6 +377,7 @@ __weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u
 	view_since(t, m);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += t->view.ns[i];
+	hits_add(&t->step.workers_hits, &t->view.hits, &m->hits);
 	t->step.workers++;
 	return 0;
 }
@@ -403,6 +408,8 @@ __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 		__sync_fetch_and_add(&stats.workers_full, gone - g->n_gone);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += g->gone_ns[i];
+	for (int i = 0; i < HIT_MAX; i++)
+		t->step.workers_hits.n[i] += g->gone_hits.n[i];
 	t->step.workers += g->n_gone;
 	if (behind_exchange(g, 0, 0) == step)
 		t->step.workers_behind = g->behind;
@@ -428,6 +435,7 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 	m = &g->members[i];
 	t->times.tid = m->tid = tid;
 	times_copy(t, m->base);
+	m->hits = t->times.hits;
 	m->step = step;
 	m->next = (u64)t;
 	smp_wmb(); /* as in member_continue() */
@@ -477,6 +485,8 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 	view_since(t, m);
 	for (int i = 0; i < ST_MAX; i++)
 		__sync_fetch_and_add(&g->gone_ns[i], t->view.ns[i]);
+	for (int i = 0; i < HIT_MAX; i++)
+		__sync_fetch_and_add(&g->gone_hits.n[i], t->times.hits.n[i] - m->hits.n[i]);
 	__sync_fetch_and_add(&g->n_gone, 1); /* the last: now they are there */
 	return 0;
 }

@@ -184,6 +184,7 @@ struct irq_frame {
 /* Where the time of a thread went. Other threads read it, as a whole. */
 struct thread_times {
 	u64 ns[ST_MAX];
+	struct hits hits;
 	u32 tid; /* set when it works on a step for another thread */
 	u32 pad;
 };
@@ -260,6 +261,10 @@ struct thread_window {
 	struct asleep asleep;
 	struct thread_times view; /* of another thread, as it was read */
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
+	struct hits step_hits;
+	s32 untimed;	/* hits until the one that is timed */
+	u32 timed_kind;
+	u64 timed_ns;	/* when the function probe in flight began; 0: it is not timed */
 	u64 group_key;		   /* the group it was in last */
 	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
 	u32 epoch;		   /* of that group at its last barrier */
@@ -404,6 +409,8 @@ static __always_inline struct thread *thread_create(struct task_struct *task)
 		__sync_fetch_and_add(&stats.no_storage, 1);
 	return t;
 }
+
+#include "hits.bpf.h"
 
 static __always_inline void counts_fill(struct step_counts *n, const struct thread *t, struct task_struct *task)
 {

@@ -165,7 +165,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	unsigned int prev_state)
 {
 	struct thread *out = NULL, *in = NULL;
-	u64 since, now;
+	u64 since, now, begin = 0;
 
 	if (!enabled) {
 		/* the task iterator may come too late for a thread that dies now */
@@ -179,8 +179,10 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		in = thread_of(next);
 	if (out)
 		switch_begin(out);
-	if (in)
+	if (in) {
+		begin = hit_begin(in, HIT_SWITCH);
 		switch_begin(in);
+	}
 	now = bpf_ktime_get_boot_ns();
 	since = ran_switch(prev, next, now);
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
@@ -210,6 +212,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	switch_in(in, (u64)next->tgid << 32 | (u32)next->pid, now);
 	switch_end(in);
+	hit_end(begin, HIT_SWITCH);
 	return 0;
 }
 
@@ -279,13 +282,15 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct thread *t = thread_of(p), *waker;
-	u64 slice = 0, now;
+	u64 slice = 0, now, begin = 0;
 	bool from_irq;
 
 	if (!t)
 		return 0;
 	from_irq = can_tell && in_interrupt();
 	waker = thread_of(current);
+	if (waker)
+		begin = hit_begin(waker, HIT_WAKE);
 	if (!waker && in_no_syscall(current))
 		from_irq = 1; /* a fault that wakes somebody is rarer by far */
 	if (waker && cfg.track_syscalls) {
@@ -307,6 +312,7 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
 		waker->tid_ns = now + 1; /* its span lasts until behind the arrow */
 	WRITE_ONCE(t->wake_ns, now);
+	hit_end(begin, HIT_WAKE);
 	return 0;
 }
 

@@ -22,8 +22,10 @@ __weak __noinline int thread_renew(struct thread *t)
 	window = (u64 *)((void *)t + sizeof(struct thread_now) + sizeof(struct thread_kept));
 	for (u32 i = 0; i < sizeof(struct thread_now) / 8; i++)
 		now[i] = 0;
-	for (u32 i = 0; i < sizeof(struct thread_window) / 8; i++)
+	for (u32 i = 0; i < sizeof(struct thread_window) / 8; i++) {
+		barrier_var(window); /* no memset(), which BPF does not have at this size */
 		window[i] = 0;
+	}
 	return 0;
 }
 
@@ -194,6 +196,7 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		REC_F_OPEN_END);
 	r->lost = stats.lost_total - r->lost;
+	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	peek_stall(t, since, now);
 	return 0;
 }

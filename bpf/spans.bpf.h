@@ -124,6 +124,7 @@ static __always_inline void step_clear(struct thread *t)
 	t->step.workers = 0;
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] = 0;
+	t->step.hits = t->step.workers_hits = (struct hits){};
 	t->step.straggler_tid = 0;
 	stall_none(&t->step.straggler);
 	t->step.held_ns = 0;
@@ -139,6 +140,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	if (!t)
 		return 0;
 	since = times_copy(t, t->step_ns);
+	t->step_hits = t->times.hits;
 	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
@@ -205,6 +207,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 		flags);
 	r->lost = stats.lost_total - r->lost;
 	counts_subtract(&r->n, &t->counts);
+	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	group_end(t, tgid_tid >> 32, end);
 	stall_none(&r->stall);
 	stall_pick(&r->stall, t->stalls, 0, ~0ull);

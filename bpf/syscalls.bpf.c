@@ -16,12 +16,14 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
+	u64 begin;
 
 	if (!enabled || is_probe_call(id))
 		return 0;
 	t = thread_of(task);
 	if (!t)
 		return 0;
+	begin = hit_begin(t, HIT_SYSCALL);
 	change_begin(t);
 	t->sys_nr = id;
 	t->sys_arg0 = sys_arg0(regs);
@@ -33,6 +35,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t->syscalls++;
 	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
 	change_end(t);
+	hit_end(begin, HIT_SYSCALL);
 	return 0;
 }
 
@@ -41,14 +44,15 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
+	u64 now, begin;
 	struct who w;
-	u64 now;
 
 	if (!enabled)
 		return 0;
 	t = thread_of(task);
 	if (!t)
 		return 0;
+	begin = hit_begin(t, HIT_SYSCALL);
 	if (!t->in_syscall) {
 		thread_adopt(t); /* its way onto the CPU was not seen */
 		if (!t->in_syscall)
@@ -64,6 +68,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		task_flush(t, task, w, now);
 	}
 	change_end(t);
+	hit_end(begin, HIT_SYSCALL);
 	if (cfg.watch_maps && t->sys_nr == cfg.map_nr && !(t->sys_flags & SYSCALL_F_COMPAT) &&
 		sys_arg2(regs) & PROT_EXEC) {
 		struct rec_mapped r;

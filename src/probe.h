@@ -12,6 +12,9 @@
 
 /* In the cookie of a probe, above its id: a step, which is also followed in closed windows. */
 #define PROBE_COOKIE_STEP 0x80000000u
+/* Likewise: the instruction there is single-stepped. */
+#define PROBE_COOKIE_STEPPED 0x40000000u
+#define PROBE_COOKIE_FLAGS (PROBE_COOKIE_STEP | PROBE_COOKIE_STEPPED)
 
 struct inf_config {
 	u32 ring_shift;	 /* CPU number >> ring_shift is the ring's index */
@@ -35,6 +38,11 @@ struct inf_config {
 	u32 eventfd; /* of user space, to know others by */
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
+};
+
+/* Of programs that were timed. */
+struct hit_time {
+	u64 n, ns;
 };
 
 /* Counters, in memory that user space reads directly. */
@@ -61,6 +69,9 @@ struct inf_stats {
 	u64 stop_ns;
 	u32 steps; /* that began in the window and have ended */
 	u32 pad;
+	struct {
+		struct hit_time kind[HIT_MAX];
+	} hits[RINGS_MAX]; /* by CPU, as the rings are */
 };
 
 /* A thread of a target is held in the dynamic loader for at most so long. */

@@ -216,6 +216,23 @@ struct behind_table {
 	struct behind slots[BEHIND_MAX];
 };
 
+/* Programs that ran on a thread, by what they cost. */
+enum hit_kind {
+	HIT_ENTRY,   /* a function probe whose instruction the kernel emulates */
+	HIT_STEPPED, /* one that it single-steps */
+	HIT_RETURN,
+	HIT_SYSCALL, /* two for each call */
+	HIT_SWITCH,  /* the thread came onto a CPU */
+	HIT_WAKE,    /* it woke another one */
+	HIT_FAULT,
+	HIT_FAULT_END,
+	HIT_MAX,
+};
+
+struct hits {
+	u32 n[HIT_MAX];
+};
+
 struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
@@ -231,6 +248,7 @@ struct rec_step {
 	u32 lost;       /* records of any kind lost while it ran */
 	struct step_counts n;
 	struct behind_table behind, workers_behind; /* whom the caller, and the workers, waited for a CPU behind */
+	struct hits hits, workers_hits; /* of the caller, and of the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
 };
 

@@ -115,6 +115,8 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		cookie |= PROBE_COOKIE_STEP;
 		to = &c->steps;
 	}
+	if (!ps->site.cheap)
+		cookie |= PROBE_COOKIE_STEPPED;
 	if (link_sites_add(&to->entries, ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
@@ -140,7 +142,7 @@ static bool is_claimed(const struct probe_table *pt, const char *shown)
 static void count_sites(struct probe_table *pt, const struct link_sites *s, int by)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		uint32_t id = (uint32_t)s->cookies[i] & ~PROBE_COOKIE_STEP;
+		uint32_t id = (uint32_t)s->cookies[i] & ~PROBE_COOKIE_FLAGS;
 		struct probe_spec *spec = &pt->specs[id], *glob = NULL;
 
 		if (spec->from)

@@ -617,6 +617,19 @@ void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX])
 	}
 }
 
+void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX])
+{
+	const volatile struct inf_stats *st = session_stats(s);
+
+	memset(ret_times, 0, HIT_MAX * sizeof(*ret_times));
+	for (unsigned int r = 0; r < s->n_rings; r++) {
+		for (int k = 0; k < HIT_MAX; k++) {
+			ret_times[k].n += st->hits[r].kind[k].n;
+			ret_times[k].ns += st->hits[r].kind[k].ns;
+		}
+	}
+}
+
 int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
 {
 	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums),

@@ -114,6 +114,9 @@ void session_record(const struct session *s, const struct rec_hdr *rec, size_t s
 /* Live counters, written by the BPF programs. */
 const volatile struct inf_stats *session_stats(const struct session *s);
 
+/* Of the programs that were timed so far, by kind. */
+void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
+
 /* Records lost so far of each kind, over all rings. */
 void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 

@@ -2,13 +2,16 @@
 #include "record/capture.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "capture/calibrate.h"
 #include "capture/features.h"
 #include "engine/inspector.h"
 #include "engine/spec.h"
 #include "util/log.h"
+#include "util/names.h"
 
 int capture_check(struct capture *c)
 {
@@ -72,6 +75,39 @@ int capture_start_inspector(struct capture *c)
 	return err;
 }
 
+void capture_calibrate(struct capture *c)
+{
+	int err = calibration_start(c->uprobe_multi, &c->calibration);
+
+	if (err)
+		log_debug("cannot measure what a hit costs: %s", strerror(-err));
+}
+
+void capture_calibrated(struct capture *c)
+{
+	int err;
+
+	if (!c->calibration)
+		return;
+	err = calibration_end(c->calibration, c->outside_ns);
+	c->calibration = NULL;
+	c->weighs = !err;
+	if (err)
+		log_debug("cannot measure what a hit costs: %s", strerror(-err));
+	for (int k = 0; k < HIT_MAX && !err; k++)
+		log_debug("to a program and back, %s: %" PRIu64 " ns", hit_kind_name((enum hit_kind)k), c->outside_ns[k]);
+}
+
+void capture_weigh(struct capture *c)
+{
+	struct hit_time times[HIT_MAX];
+
+	if (!c->weighs)
+		return;
+	session_hits(c->session, times);
+	prices_make(&c->prices, times, c->outside_ns);
+}
+
 static void on_engine_file(pid_t pid, const char *name, const char *build_id, void *arg)
 {
 	metadata_library(((struct capture *)arg)->metadata, pid, name, build_id);
@@ -107,6 +143,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 
 void capture_close(struct capture *c)
 {
+	capture_calibrated(c);
 	follow_free(c->follow);
 	session_free(c->session);
 	c->follow = NULL;

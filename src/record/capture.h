@@ -9,8 +9,10 @@
 #include "engine/handles.h"
 #include "record/metadata.h"
 #include "record/options.h"
+#include "sink/weight.h"
 #include "target/tasks.h"
 
+struct calibration;
 struct inspector;
 
 struct capture {
@@ -22,6 +24,10 @@ struct capture {
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
 	bool uprobe_multi, uprobe_multi_pid;
+	struct calibration *calibration; /* until it is over; NULL: nothing is weighed */
+	bool weighs;
+	uint64_t outside_ns[HIT_MAX]; /* to get to a program, see calibrate.h */
+	struct prices prices;
 };
 
 /* Whether kernel and privileges allow it. Prints one line on failure; -EPERM, -EOPNOTSUPP. */
@@ -32,6 +38,13 @@ int capture_prepare(struct capture *c, const struct record_options *o);
 
 /* Starts the process that reads symbols, before there is anything of which it should not have a copy. */
 int capture_start_inspector(struct capture *c);
+
+/* Begins to measure what hits of the programs will cost, and waits until that is known. Without it nothing is said. */
+void capture_calibrate(struct capture *c);
+void capture_calibrated(struct capture *c);
+
+/* What is known by now of what the programs cost. */
+void capture_weigh(struct capture *c);
 
 /* Loads the programs. hold_pid: as in struct session_config. */
 int capture_open(struct capture *c, const struct record_options *o, pid_t hold_pid, record_cb cb, void *arg);

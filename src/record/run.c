@@ -242,7 +242,11 @@ static int setup_signals(struct run *r)
 static int open_capture(struct run *r)
 {
 	struct capture *c = &r->capture;
-	int err = capture_open(c, r->o, targets_hold_pid(&r->targets), intake_record, &r->intake);
+	int err;
+
+	if (record_wants_profile(r->o) || r->o->view)
+		capture_calibrate(c);
+	err = capture_open(c, r->o, targets_hold_pid(&r->targets), intake_record, &r->intake);
 
 	if (c->session && c->inspector)
 		inspector_set_wait(c->inspector, keep_up, r);
@@ -320,6 +324,7 @@ static int run_attached(struct run *r)
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
+	capture_calibrated(&r->capture); /* before it would lose its privileges */
 	hold_hurry(session_hold(r->capture.session)); /* takes a privilege */
 	if (!err)
 		err = drop_privileges(r);

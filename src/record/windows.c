@@ -145,6 +145,7 @@ static int end_records(struct windows *w)
 	if (err)
 		log_warn("spans still open at the end are missing: %s", strerror(-err));
 	read_sums(w);
+	capture_weigh(w->c);
 	do {
 		err = session_drain(w->c->session);
 	} while (err > 0);
@@ -360,6 +361,7 @@ int windows_drain(struct windows *w)
 	/* first what somebody may wait for */
 	session_drain_control(w->c->session);
 	follow_scan(w->c->follow);
+	capture_weigh(w->c);
 	more = session_drain(w->c->session);
 	if (more < 0) {
 		log_error("cannot read the ring buffers: %s", strerror(-more));
@@ -427,6 +429,7 @@ int windows_begin(struct windows *w)
 		.probes = &w->c->probes,
 		.tasks = w->c->tasks,
 		.handles = w->c->handles,
+		.prices = &w->c->prices,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
 		.meta = &w->meta,

@@ -66,6 +66,7 @@ struct process {
 	uint32_t *grouped;   /* the steps by what they are compared with, in the order of time */
 	uint32_t recordings; /* that have steps of it */
 	int64_t wall;        /* of all recordings, first step to last */
+	int64_t tracer, tracer_of; /* what the recorder cost, and the time of the steps of which it says so */
 	struct tally ops, syscalls;
 	struct call *calls; /* after model_finish: in the order of time */
 	size_t n_calls, calls_size;

@@ -355,6 +355,8 @@ static struct json_object *process_object(
 	json_put_u64(b, o, "recordings", p->recordings);
 	json_put_u64(b, o, "steps", p->steps.len);
 	json_put_us(b, o, "wall_us", p->wall);
+	if (p->tracer_of)
+		json_put_double(b, o, "tracer_share", (double)p->tracer / (double)p->tracer_of);
 	*err = put_open(b, o, m, p, sum, slowest);
 	put_crowd(b, o, &sum->crowd);
 	put_limited(b, o, sum);

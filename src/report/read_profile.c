@@ -87,6 +87,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("straggler_by", NAME, straggler.by),
 	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
 	STEP_KEY("straggler_late_us", US, straggler.late),
+	STEP_KEY("tracer_us", US, tracer),
 	STEP_KEY("began_before", TRUE, began_before),
 	STEP_KEY("unfinished", TRUE, unfinished),
 };
@@ -285,7 +286,7 @@ static size_t behind_count(const struct model *m, struct behind_info *rows, int6
 static int read_step(struct profile_reader *r, struct process *p, const struct json_node *shape,
 	const struct json_node *stages)
 {
-	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE };
+	struct step step = { .stall.state = STATE_NONE, .straggler.state = STATE_NONE, .tracer = -1 };
 	struct behind_rows rows = { 0 };
 	int err;
 
@@ -296,6 +297,10 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		return err == -EINVAL ? 0 : err;
 	recording_of_step(r, step.number);
 	step.recording = r->recording;
+	if (step.tracer >= 0) {
+		p->tracer = ns_add(p->tracer, step.tracer);
+		p->tracer_of = ns_add(p->tracer_of, step.total);
+	}
 	err = process_add_behind(p, &step, rows.own,
 		behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));

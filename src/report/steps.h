@@ -48,6 +48,7 @@ struct step {
 	uint32_t typical;          /* in the process' typicals. Set by typical_find */
 	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
 	bool unfinished, began_before;
+	int64_t tracer; /* what the recorder says that it cost; -1: nothing. Kept as a sum of the process only */
 };
 
 /* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in

@@ -85,6 +85,13 @@ static void put_head(const struct page *page, const struct process *p, const str
 	fputc('\n', page->out);
 }
 
+static void put_tracer(const struct page *page, const struct process *p)
+{
+	if (p->tracer_of)
+		fprintf(page->out, "  inftrace itself: %.1f %% of the time of a token\n",
+			100 * share(p->tracer, p->tracer_of));
+}
+
 static void put_requests(const struct page *page, const struct request_summary *rs)
 {
 	char text[REQUESTS_TEXT_MAX];
@@ -290,6 +297,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 
 	put_head(page, p, sum);
 	if (p->steps.len) {
+		put_tracer(page, p);
 		err = put_open(page, p, sum, slowest);
 		if (err)
 			return err;

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sink/behind.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
 #include "sink/sink.h"
+#include "sink/weight.h"
 #include "target/cpu_limit.h"
 #include "util/names.h"
 #include "util/version.h"
@@ -47,6 +49,7 @@ struct profile_sink {
 		uint32_t tgid;
 		uint64_t as_of, limit;
 	} cpu;	     /* asked last */
+	uint32_t self; /* the recorder */
 	bool graphs; /* some step launched one */
 	struct {
 		uint32_t n, expired, placed;
@@ -130,6 +133,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
 	char *p = profile_line_begin(&ps->lines, "token_prof", r->h.tgid);
+	struct weight weight;
 
 	if (!p)
 		return;
@@ -166,6 +170,10 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
+	if (weight_of(r, ps->rec.prices, ps->self, &weight)) {
+		p = add_us(p, ",\"tracer_us\":", weight.ns);
+		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
+	}
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
 	p = add_states(p, "", r->ns);
 	if (r->workers) {
@@ -396,6 +404,7 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.window = rec->window;
 	ps->lines.tgid = rec->tgid;
 	ps->rec = *rec;
+	ps->self = (uint32_t)getpid();
 	if (profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
 		profile_requests_new(&ps->lines, &ps->rec, &ps->requests)) {
 		profile_close(&ps->sink, NULL);

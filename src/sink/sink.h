@@ -26,6 +26,7 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
+struct prices;
 struct profile_meta;
 
 /* What every sink needs to know of the recording. */
@@ -38,6 +39,7 @@ struct recording {
 	bool windows;	     /* there may be several */
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
+	const struct prices *prices; /* of hits, as they are known by now; NULL: unknown */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	const char *command_line; /* how it was started; NULL: not known */
 	const struct profile_meta *meta; /* for the profile */

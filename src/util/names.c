@@ -437,6 +437,22 @@ const char *off_cpu_name(enum time_state state)
 	return time_state_name(state);
 }
 
+const char *hit_kind_name(enum hit_kind kind)
+{
+	static const char *const names[] = {
+		[HIT_ENTRY] = "function",
+		[HIT_STEPPED] = "function, single-stepped",
+		[HIT_RETURN] = "return",
+		[HIT_SYSCALL] = "system call, each way",
+		[HIT_SWITCH] = "context switch",
+		[HIT_WAKE] = "wake-up",
+		[HIT_FAULT] = "fault",
+		[HIT_FAULT_END] = "end of a fault",
+	};
+
+	return (unsigned int)kind < HIT_MAX ? names[kind] : "invalid";
+}
+
 const char *rec_kind_name(enum rec_kind kind)
 {
 	return (unsigned int)kind < REC_KIND_MAX ? rec_kinds[kind] : "invalid";

@@ -67,5 +67,7 @@ const char *off_cpu_name(enum time_state state);
 
 /* "syscall", "off_cpu", ... Never NULL; "invalid" when out of range. */
 const char *rec_kind_name(enum rec_kind kind);
+/* For messages. */
+const char *hit_kind_name(enum hit_kind kind);
 
 #endif

@@ -128,6 +128,24 @@ static void check_native_stages(
 			(long long)sum, (long long)total, (long long)(sum - total));
 }
 
+/* Of a step, what the recorder says that it cost: not more than its threads had. */
+static void check_tracer(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
+{
+	const struct json_node *tracer = node_get(shape, "tracer_us"), *waited = node_get(shape, "tracer_waited_us");
+	const struct json_node *total = node_get(stages, "total"), *workers = node_get(stages, "workers_total");
+	int64_t ns, waited_ns = 0, total_ns = 0, workers_ns = 0;
+
+	if (!tracer)
+		return;
+	if (node_us_to_ns(tracer, &ns) || ns < 0 || (waited && (node_us_to_ns(waited, &waited_ns) || waited_ns < 0)))
+		LINE_PROBLEM(check, "shape.tracer_us must be a number >= 0");
+	else if (waited_ns > ns)
+		LINE_PROBLEM(check, "shape.tracer_waited_us is more than tracer_us");
+	else if (total && !node_us_to_ns(total, &total_ns) && (!workers || !node_us_to_ns(workers, &workers_ns)) &&
+		 ns - total_ns > workers_ns)
+		LINE_PROBLEM(check, "shape.tracer_us is more than all threads of the step had");
+}
+
 static int check_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *const *values = line->values;
@@ -155,8 +173,11 @@ static int check_line(void *ctx, const struct profile_line *line)
 	family = values[PROFILE_KEY_event]->text;
 	if (node_is(values[PROFILE_KEY_source], JSON_STRING) &&
 		!strcmp(values[PROFILE_KEY_source]->text, "native") &&
-		check_window(check, values[PROFILE_KEY_shape]))
+		check_window(check, values[PROFILE_KEY_shape])) {
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
+		if (!strcmp(family, "token_prof"))
+			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+	}
 	for (size_t i = 0; i < check->required_len; i++)
 		if (!strcmp(family, check->required[i]))
 			check->required_seen |= 1ULL << i;

@@ -31,6 +31,7 @@ int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_drain(struct session *s);
 unsigned int __wrap_session_fill(const struct session *s);
+void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
 void __wrap_session_drain_control(struct session *s);
 void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 int __wrap_session_requests(const struct session *s);
@@ -78,6 +79,12 @@ unsigned int __wrap_session_fill(const struct session *s)
 {
 	(void)s;
 	return 0;
+}
+
+void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX])
+{
+	(void)s;
+	memset(ret_times, 0, HIT_MAX * sizeof(*ret_times));
 }
 
 void __wrap_session_drain_control(struct session *s)

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include "capture/calibrate.h"
 #include "capture/features.h"
 #include "fake_session.h"
 #include "fake_sink.h"
@@ -20,6 +21,7 @@ static int round_err; /* of the last one */
 static int signalled; /* raised in the first */
 static int missing;   /* what the kernel lacks, as an errno */
 
+int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
 int __wrap_features_probe_fast(struct features *f);
 int __wrap_features_require(const struct features *f, char *why, size_t size);
 int __wrap_session_open(const struct session_config *c, struct session **ret_session);
@@ -35,6 +37,13 @@ int __wrap_privileges_drop(bool single_links, bool nice);
 int __wrap_process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 int __wrap_control_new(
 	const struct control_ops *c_ops, void *arg, const char *directory, struct control **ret_control);
+
+int __wrap_calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
+{
+	(void)uprobe_multi;
+	(void)ret_calibration;
+	return -EPERM;
+}
 
 int __wrap_features_probe_fast(struct features *f)
 {

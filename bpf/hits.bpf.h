@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the programs themselves take of a thread's time. Each program that runs on a thread of the targets is a hit,
+ * which is counted by its kind. Now and then one is timed: user space has the mean of each kind from that, and adds what
+ * the kernel needs to get to a program.
+ */
+#ifndef INFTRACE_HITS_BPF_H
+#define INFTRACE_HITS_BPF_H
+
+#define HITS_TIMED 64 /* one in so many, at random: a power of two */
+#define HIT_NS_MAX 10000 /* one that took longer was interrupted or preempted */
+
+/* One in some has come. Returns when it began; 0: it was the thread's first, which only says when the next one is. */
+__weak __noinline u64 hit_time(struct thread *t)
+{
+	s32 left;
+
+	if (!t)
+		return 0;
+	left = t->untimed;
+	t->untimed = 1 + (bpf_get_prandom_u32() & (2 * HITS_TIMED - 1));
+	return left ? 0 : bpf_ktime_get_boot_ns();
+}
+
+__weak __noinline int hit_timed(u64 begin, u32 kind)
+{
+	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
+	struct hit_time *h;
+	u64 ns;
+
+	thread_of(bpf_get_current_task_btf()); /* so is its beginning, which was not timed */
+	ns = bpf_ktime_get_boot_ns() - begin;
+	if (ns > HIT_NS_MAX || group >= RINGS_MAX || kind >= HIT_MAX)
+		return 0;
+	h = &stats.hits[group].kind[kind];
+	__sync_fetch_and_add(&h->ns, ns);
+	__sync_fetch_and_add(&h->n, 1);
+	return 0;
+}
+
+/* Returns when it began, if it is to be timed; else 0. */
+static __always_inline u64 hit_begin(struct thread *t, u32 kind)
+{
+	t->times.hits.n[kind]++;
+	return --t->untimed > 0 ? 0 : hit_time(t);
+}
+
+static __always_inline void hit_end(u64 begin, u32 kind)
+{
+	if (begin)
+		hit_timed(begin, kind);
+}
+
+/* What has come to *now since *base. */
+static __always_inline void hits_add(struct hits *to, const struct hits *now, const struct hits *base)
+{
+	for (int i = 0; i < HIT_MAX; i++)
+		to->n[i] += READ_ONCE(now->n[i]) - base->n[i];
+}
+
+#endif

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/calibrate.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capture/links.h"
+#include "target/process.h"
+#include "util/clock.h"
+
+#define SAMPLES_MAX 1024
+#define SAMPLES 601
+#define SAMPLES_STEPPED 201
+#define PAGES 512
+
+#define WORK_BYTES (256u << 10) /* that an engine has in its caches, in place of the kernel */
+#define LINE 64
+
+#define ATTACH_UPROBE_MULTI 48
+#define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
+#define UPROBE_RETURN "/sys/bus/event_source/devices/uprobe/format/retprobe" /* "config:0" */
+
+struct calibration {
+	pthread_t thread;
+	bool multi;
+	int err;
+	uint64_t ns[HIT_MAX];
+};
+
+/* ---- what is measured ---- */
+
+/* Their first instructions: one that the kernel emulates, and one that it single-steps. */
+#ifdef __x86_64__
+__asm__(".text\n"
+	".balign 64\n"
+	".type inftrace_emulated, @function\n"
+	"inftrace_emulated:\n"
+	"	push %rbp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".size inftrace_emulated, .-inftrace_emulated\n"
+	".balign 64\n"
+	".type inftrace_stepped, @function\n"
+	"inftrace_stepped:\n"
+	"	lea 8(%rsp), %rax\n"
+	"	ret\n"
+	".size inftrace_stepped, .-inftrace_stepped\n");
+#else
+__asm__(".text\n"
+	".balign 64\n"
+	".type inftrace_emulated, %function\n"
+	"inftrace_emulated:\n"
+	"	nop\n"
+	"	ret\n"
+	".size inftrace_emulated, .-inftrace_emulated\n"
+	".balign 64\n"
+	".type inftrace_stepped, %function\n"
+	"inftrace_stepped:\n"
+	"	add x0, x0, #0\n"
+	"	ret\n"
+	".size inftrace_stepped, .-inftrace_stepped\n");
+#endif
+
+void inftrace_emulated(void);
+void inftrace_stepped(void);
+
+#define PAGE 4096
+
+static char *pages; /* of which each faults once, when it is touched */
+static unsigned int next_page;
+
+static void touch_page(void)
+{
+	((volatile char *)pages)[next_page++ % PAGES * PAGE] = 1;
+}
+
+static void call_kernel(void)
+{
+	syscall(SYS_getppid);
+}
+
+static char work[WORK_BYTES];
+
+/*
+ * Between two hits an engine goes through its own data, and the kernel's has to be fetched again. In a loop of nothing
+ * but hits each would take half of the time.
+ */
+static void do_work(void)
+{
+	for (unsigned int i = 0; i < WORK_BYTES; i += LINE)
+		((volatile char *)work)[i]++;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Nanoseconds: the middle one of many, since others may want the CPU, too. */
+static uint64_t measure(void (*what)(void), unsigned int n)
+{
+	uint64_t ns[SAMPLES_MAX];
+
+	for (unsigned int i = 0; i < n; i++) {
+		do_work();
+		ns[i] = clock_mono_ns();
+		what();
+		ns[i] = clock_mono_ns() - ns[i];
+	}
+	qsort(ns, n, sizeof(*ns), compare);
+	return ns[n / 2];
+}
+
+static uint64_t measure_fault(void)
+{
+	madvise(pages, PAGES * PAGE, MADV_DONTNEED);
+	return measure(touch_page, PAGES);
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* ---- empty programs ---- */
+
+static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
+	const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+
+	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, &opts);
+}
+
+/* Those that are attached; closing them detaches. */
+struct attached {
+	int fds[8];
+	size_t n;
+};
+
+static void detach(struct attached *a)
+{
+	while (a->n)
+		close(a->fds[--a->n]);
+}
+
+static int keep(struct attached *a, int fd)
+{
+	if (fd < 0)
+		return fd == -1 ? -errno : fd;
+	a->fds[a->n++] = fd;
+	return 0;
+}
+
+static int attach_tracepoint(struct attached *a, const char *name)
+{
+	int prog = load_empty(BPF_PROG_TYPE_RAW_TRACEPOINT, 0), err = keep(a, prog);
+
+	return err ?: keep(a, bpf_raw_tracepoint_open(name, prog));
+}
+
+static int attach_event(struct attached *a, struct perf_event_attr *attr, enum bpf_prog_type type)
+{
+	int prog = load_empty(type, 0), err = keep(a, prog), fd;
+
+	if (err)
+		return err;
+	attr->size = sizeof(*attr);
+	fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	err = keep(a, fd);
+	if (!err && (ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)))
+		err = -errno;
+	return err;
+}
+
+static int attach_fault_end(struct attached *a)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_PAGE_FAULTS_MIN,
+		.sample_period = 1,
+	};
+
+	return attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+}
+
+struct place {
+	uint64_t addr, offset;
+};
+
+static int find_place(const struct mapped_file *m, void *arg)
+{
+	struct place *p = arg;
+
+	if (p->addr < m->start || p->addr >= m->end)
+		return 0;
+	p->offset = p->addr - m->start + m->offset;
+	return 1;
+}
+
+static int read_number(const char *path, const char *format, unsigned int *ret)
+{
+	FILE *f = fopen(path, "re");
+	int n = f ? fscanf(f, format, ret) : 0;
+
+	if (f)
+		fclose(f);
+	return n == 1 ? 0 : -ENOENT;
+}
+
+static int attach_single(struct attached *a, bool ret, uint64_t offset)
+{
+	unsigned int type, bit;
+	struct perf_event_attr attr = {
+		.uprobe_path = (uintptr_t) "/proc/self/exe",
+		.probe_offset = offset,
+	};
+	int err = read_number(UPROBE_TYPE, "%u", &type) ?: read_number(UPROBE_RETURN, "config:%u", &bit);
+
+	if (err)
+		return err;
+	attr.type = type;
+	attr.config = ret ? UINT64_C(1) << bit : 0;
+	return attach_event(a, &attr, BPF_PROG_TYPE_KPROBE);
+}
+
+static int attach_multi(struct attached *a, bool ret, uint64_t offset)
+{
+	int prog = load_empty(BPF_PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI), err = keep(a, prog), file, link;
+	struct link_sites site = { 0 };
+
+	if (err)
+		return err;
+	file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return -errno;
+	err = link_sites_add(&site, offset, 0, 0);
+	link = err ? err : links_create_multi(prog, ret, file, &site, getpid());
+	link_sites_free(&site);
+	close(file);
+	return link < 0 ? link : keep(a, link);
+}
+
+static int attach_function(const struct calibration *c, struct attached *a, bool ret, void (*function)(void))
+{
+	struct place place = { .addr = (uintptr_t)function };
+
+	process_each_mapped(getpid(), find_place, &place);
+	if (!place.offset)
+		return -ENOENT;
+	return c->multi ? attach_multi(a, ret, place.offset) : attach_single(a, ret, place.offset);
+}
+
+/* ---- the kinds ---- */
+
+static int calibrate_syscalls(struct calibration *c)
+{
+	uint64_t without = measure(call_kernel, SAMPLES);
+	struct attached a = { 0 };
+	int err = attach_tracepoint(&a, "sys_enter") ?: attach_tracepoint(&a, "sys_exit");
+
+	if (!err)
+		c->ns[HIT_SYSCALL] = less(measure(call_kernel, SAMPLES), without) / 2;
+	detach(&a);
+	return err;
+}
+
+/* A tracepoint that is hit anyway: what it takes to call a program there. */
+static int calibrate_faults(struct calibration *c)
+{
+	uint64_t without, start;
+	struct attached a = { 0 };
+	int err;
+
+	pages = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages == MAP_FAILED)
+		return -errno;
+	madvise(pages, PAGES * PAGE, MADV_NOHUGEPAGE);
+	without = measure_fault();
+	err = attach_tracepoint(&a, "page_fault_user");
+	start = err ? 0 : measure_fault();
+	err = err ?: attach_fault_end(&a);
+	if (!err) {
+		c->ns[HIT_FAULT] = c->ns[HIT_SWITCH] = c->ns[HIT_WAKE] = less(start, without);
+		c->ns[HIT_FAULT_END] = less(measure_fault(), start);
+	}
+	detach(&a);
+	munmap(pages, PAGES * PAGE);
+	return err;
+}
+
+static int calibrate_functions(struct calibration *c)
+{
+	uint64_t without = measure(inftrace_emulated, SAMPLES), stepped_without = measure(inftrace_stepped, SAMPLES_STEPPED), entry;
+	struct attached a = { 0 };
+	int err = attach_function(c, &a, false, inftrace_emulated) ?: attach_function(c, &a, false, inftrace_stepped);
+
+	if (!err) {
+		entry = measure(inftrace_emulated, SAMPLES);
+		c->ns[HIT_ENTRY] = less(entry, without);
+		c->ns[HIT_STEPPED] = less(measure(inftrace_stepped, SAMPLES_STEPPED), stepped_without);
+		err = attach_function(c, &a, true, inftrace_emulated);
+	}
+	if (!err)
+		c->ns[HIT_RETURN] = less(measure(inftrace_emulated, SAMPLES), entry);
+	detach(&a);
+	return err;
+}
+
+static void *calibrate(void *arg)
+{
+	struct calibration *c = arg;
+
+	c->err = calibrate_syscalls(c) ?: calibrate_faults(c) ?
+							      : calibrate_functions(c);
+	return NULL;
+}
+
+int calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
+{
+	struct calibration *c = calloc(1, sizeof(*c));
+	sigset_t all, before;
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->multi = uprobe_multi;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&c->thread, NULL, calibrate, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err) {
+		free(c);
+		return -err;
+	}
+	pthread_setname_np(c->thread, "inftrace-weigh");
+	*ret_calibration = c;
+	return 0;
+}
+
+int calibration_end(struct calibration *c, uint64_t ret_ns[HIT_MAX])
+{
+	int err;
+
+	if (!c)
+		return -ENOENT;
+	pthread_join(c->thread, NULL);
+	err = c->err;
+	if (!err)
+		memcpy(ret_ns, c->ns, sizeof(c->ns));
+	free(c);
+	return err;
+}

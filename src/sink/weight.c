@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/weight.h"
+
+void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const uint64_t outside_ns[HIT_MAX])
+{
+	struct hit_time all = { 0 };
+
+	for (int k = 0; k < HIT_MAX; k++) {
+		all.n += timed[k].n;
+		all.ns += timed[k].ns;
+	}
+	p->known = all.n > 0;
+	for (int k = 0; k < HIT_MAX && p->known; k++) {
+		const struct hit_time *t = timed[k].n ? &timed[k] : &all;
+
+		p->ns[k] = outside_ns[k] + t->ns / t->n;
+	}
+}
+
+static uint64_t hits_ns(const struct hits *h, const struct prices *p)
+{
+	uint64_t ns = 0;
+
+	for (int k = 0; k < HIT_MAX; k++)
+		ns += h->n[k] * p->ns[k];
+	return ns;
+}
+
+static uint64_t waited_ns(const struct behind_table *table, uint32_t self)
+{
+	uint64_t ns = 0;
+
+	for (int i = 0; i < BEHIND_MAX; i++) {
+		if (table->slots[i].ns && table->slots[i].tgid == self)
+			ns += table->slots[i].ns;
+	}
+	return ns;
+}
+
+bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, struct weight *ret_weight)
+{
+	uint64_t hits, waited, threads_ns = r->h.dur_ns;
+
+	if (!p || !p->known)
+		return false;
+	hits = hits_ns(&r->hits, p);
+	waited = waited_ns(&r->behind, self);
+	if (r->workers) {
+		hits = (hits + hits_ns(&r->workers_hits, p)) / (1 + (uint64_t)r->workers);
+		waited += waited_ns(&r->workers_behind, self);
+		for (int i = 0; i < ST_MAX; i++)
+			threads_ns += r->workers_ns[i];
+	}
+	if (waited > threads_ns)
+		waited = threads_ns;
+	ret_weight->waited_ns = waited;
+	ret_weight->ns = waited + hits < threads_ns ? waited + hits : threads_ns;
+	return true;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How much longer a step took because it was recorded: the arithmetic. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sink/weight.h"
+
+#define SELF 77
+
+static const uint64_t outside[HIT_MAX] = {
+	[HIT_ENTRY] = 500, [HIT_STEPPED] = 9000, [HIT_RETURN] = 600, [HIT_SYSCALL] = 60
+};
+
+static struct prices prices(void)
+{
+	struct hit_time timed[HIT_MAX] = {
+		[HIT_ENTRY] = { .n = 10, .ns = 3000 },
+		[HIT_SYSCALL] = { .n = 30, .ns = 3000 },
+	};
+	struct prices p;
+
+	prices_make(&p, timed, outside);
+	return p;
+}
+
+static void test_prices(void **state)
+{
+	struct prices p = prices();
+	const struct hit_time none[HIT_MAX] = { 0 };
+
+	(void)state;
+	assert_true(p.known);
+	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
+	assert_int_equal(p.ns[HIT_SYSCALL], 60 + 100);
+	/* of these none was timed: as the others on average */
+	assert_int_equal(p.ns[HIT_STEPPED], 9000 + 150);
+	assert_int_equal(p.ns[HIT_RETURN], 600 + 150);
+	assert_int_equal(p.ns[HIT_WAKE], 150);
+	prices_make(&p, none, outside);
+	assert_false(p.known);
+}
+
+static void test_unknown(void **state)
+{
+	struct rec_step r = { .h.dur_ns = 1000 };
+	struct prices p = { .known = false };
+	struct weight w;
+
+	(void)state;
+	assert_false(weight_of(&r, &p, SELF, &w));
+	assert_false(weight_of(&r, NULL, SELF, &w));
+}
+
+static void test_alone(void **state)
+{
+	struct rec_step r = { .h.dur_ns = 1000000 };
+	struct prices p = prices();
+	struct weight w;
+
+	(void)state;
+	r.hits.n[HIT_ENTRY] = 2;
+	r.hits.n[HIT_STEPPED] = 1;
+	r.hits.n[HIT_SYSCALL] = 10;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 2 * 800 + 9150 + 10 * 160);
+	assert_int_equal(w.waited_ns, 0);
+	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
+	r.behind.slots[3] = (struct behind){ .ns = 2000, .tid = 6, .tgid = SELF + 1 };
+	r.behind.slots[7] = (struct behind){ .ns = 1000, .tid = 7, .tgid = SELF };
+	/* no workers: what their table holds is nobody's */
+	r.workers_behind.slots[0] = r.behind.slots[0];
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.waited_ns, 5000);
+	assert_int_equal(w.ns, 2 * 800 + 9150 + 10 * 160 + 5000);
+}
+
+/* They pass the probes side by side, and wait for one another. */
+static void test_workers(void **state)
+{
+	struct rec_step r = { .h.dur_ns = 1000000, .workers = 3 };
+	struct prices p = prices();
+	struct weight w;
+
+	(void)state;
+	r.workers_ns[ST_CPU] = 3000000;
+	r.hits.n[HIT_ENTRY] = 100;
+	r.workers_hits.n[HIT_ENTRY] = 300;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 100 * 800);
+	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
+	r.workers_behind.slots[0] = (struct behind){ .ns = 6000, .tid = 5, .tgid = SELF };
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.waited_ns, 10000);
+	assert_int_equal(w.ns, 100 * 800 + 10000);
+}
+
+/* It cannot be more than there was. */
+static void test_limit(void **state)
+{
+	struct rec_step r = { .h.dur_ns = 1000, .workers = 1 };
+	struct prices p = prices();
+	struct weight w;
+
+	(void)state;
+	r.workers_ns[ST_RUNNABLE] = 500;
+	r.hits.n[HIT_ENTRY] = UINT32_MAX;
+	r.workers_hits.n[HIT_STEPPED] = UINT32_MAX;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 1500);
+	assert_int_equal(w.waited_ns, 0);
+	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 1500);
+	assert_int_equal(w.waited_ns, 1500);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_prices),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_workers),
+		cmocka_unit_test(test_limit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
