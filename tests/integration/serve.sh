@@ -8,10 +8,9 @@
 # shellcheck source=../robust/common.sh
 . "$TOP/tests/robust/common.sh"
 
-need_root
-need cc node python3
 CLIENT=$TOP/tests/tools/serve_client.py
-cd "$TMP" || exit
+get="GET /a_b_c_d_20.json HTTP/1.1"
+host="Host: 127.0.0.1:PORT"
 
 # serve NAME ARG...: in the background, on a port of its own, which is in PORT; its pid is in BG, what
 # it prints in NAME.url and NAME.err.
@@ -42,39 +41,52 @@ has_ended() {
 	! grep -qs '^State:.[^ZX]' "/proc/$1/status"
 }
 
-# ---- what cannot be served ----
+# answers NAME STATUS LINE HEADER...
+answers() {
+	local name=$1 status=$2
+	shift 2
+	check_rc "$name: $status" 0 "^HTTP/1.1 $status " "$CLIENT" ask "$PORT" "$@"
+}
 
-cp "$TOP/tests/golden/trace_good.json" t.json
-: >empty.json
-echo secret >secret
-ln -s secret link.json
-mkdir directory.json
-mkfifo fifo.json
-check_rc "no file" 2 'no FILE given' "$INFTRACE" serve
-check_rc "two files" 2 'one FILE only' "$INFTRACE" serve t.json t.json
-check_rc "a file and --live" 2 'not both' "$INFTRACE" serve --live t.json
-check_rc "-p without --live" 2 'needs --live' "$INFTRACE" serve -p 1 t.json
-check_rc "a port too large" 2 'inftrace: --port: 65536 is no port' "$INFTRACE" serve -P 65536 t.json
-check_rc "no port" 2 'inftrace: --port: x is no port' "$INFTRACE" serve -P x t.json
-check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
-check_rc "a directory" 1 'inftrace: cannot serve directory.json: it is a directory' "$INFTRACE" serve directory.json
-check_rc "a directory without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
-check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$INFTRACE" serve fifo.json
-check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
-check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
-check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json
-check_rc "no recording of that process" 1 "inftrace: no recording of process $$ is running" \
-	timeout 20 "$INFTRACE" serve --live -p $$
+setup() {
+	need_root
+	need cc node python3
+	cd "$TMP" || exit
+	cp "$TOP/tests/golden/trace_good.json" t.json
+	echo secret >secret
+}
 
-# ---- a file ----
+# What cannot be served.
+test_refused() {
+	: >empty.json
+	ln -s secret link.json
+	mkdir directory.json
+	mkfifo fifo.json
+	check_rc "no file" 2 'no FILE given' "$INFTRACE" serve
+	check_rc "two files" 2 'one FILE only' "$INFTRACE" serve t.json t.json
+	check_rc "a file and --live" 2 'not both' "$INFTRACE" serve --live t.json
+	check_rc "-p without --live" 2 'needs --live' "$INFTRACE" serve -p 1 t.json
+	check_rc "a port too large" 2 'inftrace: --port: 65536 is no port' "$INFTRACE" serve -P 65536 t.json
+	check_rc "no port" 2 'inftrace: --port: x is no port' "$INFTRACE" serve -P x t.json
+	check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
+	check_rc "a directory" 1 'inftrace: cannot serve directory.json: it is a directory' "$INFTRACE" serve directory.json
+	check_rc "a directory without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
+	check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$INFTRACE" serve fifo.json
+	check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
+	check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
+	check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json
+	check_rc "no recording of that process" 1 "inftrace: no recording of process $$ is running" \
+		timeout 20 "$INFTRACE" serve --live -p $$
+}
 
-cp t.json "$TMP/a b&c#d%20.json"
-serve static -v "a b&c#d%20.json"
-server=$BG
-same "the URL" "$(cat static.url)" "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:$PORT/a_b_c_d_20.json"
-check "another port than the UI's: says so" grep -q "ssh -L 9001:127.0.0.1:$PORT" static.err
-check_rc "the port is taken" 1 "port $PORT of 127.0.0.1 is taken" "$INFTRACE" serve -P "$PORT" t.json
-same "on the loopback address only" "$(python3 - "$PORT" <<'PY'
+test_file() {
+	cp t.json "$TMP/a b&c#d%20.json"
+	serve static -v "a b&c#d%20.json"
+	server=$BG
+	same "the URL" "$(cat static.url)" "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:$PORT/a_b_c_d_20.json"
+	check "another port than the UI's: says so" grep -q "ssh -L 9001:127.0.0.1:$PORT" static.err
+	check_rc "the port is taken" 1 "port $PORT of 127.0.0.1 is taken" "$INFTRACE" serve -P "$PORT" t.json
+	same "on the loopback address only" "$(python3 - "$PORT" <<'PY'
 import sys
 port = ":%04X" % int(sys.argv[1])
 for table in ("tcp", "tcp6"):
@@ -84,118 +96,61 @@ for table in ("tcp", "tcp6"):
             print(table, fields[1].split(":")[0])
 PY
 )" "tcp 0100007F"
-check "fetched" "$CLIENT" fetch "$PORT" a_b_c_d_20.json got
-check "as it is" cmp got t.json
-rm "a b&c#d%20.json"
-ln -s secret "a b&c#d%20.json"
-check "fetched, with another file of that name there" "$CLIENT" fetch "$PORT" a_b_c_d_20.json got
-check "the same as before" cmp got t.json
+	check "fetched" "$CLIENT" fetch "$PORT" a_b_c_d_20.json got
+	check "as it is" cmp got t.json
+	rm "a b&c#d%20.json"
+	ln -s secret "a b&c#d%20.json"
+	check "fetched, with another file of that name there" "$CLIENT" fetch "$PORT" a_b_c_d_20.json got
+	check "the same as before" cmp got t.json
 
-# answers NAME STATUS LINE HEADER...
-answers() {
-	local name=$1 status=$2
-	shift 2
-	check_rc "$name: $status" 0 "^HTTP/1.1 $status " "$CLIENT" ask "$PORT" "$@"
+	answers "a path outside" 404 "GET /../../etc/passwd HTTP/1.1" "$host"
+	answers "the directory" 404 "GET / HTTP/1.1" "$host"
+	answers "another name for this machine" 403 "$get" "Host: evil.example:PORT"
+	answers "a page of somebody" 403 "$get" "$host" "Origin: https://evil.example"
+	answers "a page of the UI" 200 "$get" "$host" "Origin: https://ui.perfetto.dev"
+	same "a page of the UI: is let read it" \
+		"$(grep -c "^Access-Control-Allow-Origin: https://ui.perfetto.dev" check.out)" 1
+	answers "the UI looks for a trace_processor" 405 "POST /status HTTP/1.1" "$host" "Origin: https://ui.perfetto.dev" \
+		"Content-Length: 0"
+	answers "a range" 206 "$get" "$host" "Range: bytes=5-9"
+	same "a range: which" "$(grep -c "^Content-Range: bytes 5-9/$(stat -c %s t.json)" check.out)" 1
+	check "a line for each request" grep -q 'inftrace: GET /a_b_c_d_20.json: 206, 5 bytes' static.err
+
+	for seed in 1 2 3; do
+		check "hostile $seed" timeout 120 "$CLIENT" hostile "$PORT" a_b_c_d_20.json t.json "$seed"
+	done
+	same "hostile: no line has control bytes" "$(LC_ALL=C tr -d '\n' <static.err | LC_ALL=C grep -c '[[:cntrl:]]')" 0
+	if command -v openssl >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+		check "pages in a browser: who may, and who may not" timeout 300 \
+			"$TOP/tests/tools/serve_browser.py" "$PORT" a_b_c_d_20.json t.json
+		sed 's/^/# /' check.out
+	else
+		skip "pages in a browser" "chromium or openssl is not installed"
+	fi
+	kill -INT "$server"
+	ended "Ctrl-C" "$server" 0
 }
-get="GET /a_b_c_d_20.json HTTP/1.1"
-host="Host: 127.0.0.1:PORT"
-answers "a path outside" 404 "GET /../../etc/passwd HTTP/1.1" "$host"
-answers "the directory" 404 "GET / HTTP/1.1" "$host"
-answers "another name for this machine" 403 "$get" "Host: evil.example:PORT"
-answers "a page of somebody" 403 "$get" "$host" "Origin: https://evil.example"
-answers "a page of the UI" 200 "$get" "$host" "Origin: https://ui.perfetto.dev"
-same "a page of the UI: is let read it" \
-	"$(grep -c "^Access-Control-Allow-Origin: https://ui.perfetto.dev" check.out)" 1
-answers "the UI looks for a trace_processor" 405 "POST /status HTTP/1.1" "$host" "Origin: https://ui.perfetto.dev" \
-	"Content-Length: 0"
-answers "a range" 206 "$get" "$host" "Range: bytes=5-9"
-same "a range: which" "$(grep -c "^Content-Range: bytes 5-9/$(stat -c %s t.json)" check.out)" 1
-check "a line for each request" grep -q 'inftrace: GET /a_b_c_d_20.json: 206, 5 bytes' static.err
 
-for seed in 1 2 3; do
-	check "hostile $seed" timeout 120 "$CLIENT" hostile "$PORT" a_b_c_d_20.json t.json "$seed"
-done
-same "hostile: no line has control bytes" "$(LC_ALL=C tr -d '\n' <static.err | LC_ALL=C grep -c '[[:cntrl:]]')" 0
-if command -v openssl >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
-	check "pages in a browser: who may, and who may not" timeout 300 \
-		"$TOP/tests/tools/serve_browser.py" "$PORT" a_b_c_d_20.json t.json
-	sed 's/^/# /' check.out
-else
-	skip "pages in a browser" "chromium or openssl is not installed"
-fi
-kill -INT "$server"
-ended "Ctrl-C" "$server" 0
+test_once() {
+	serve once --once t.json
+	answers "--once: not the whole" 206 "GET /t.json HTTP/1.1" "$host" "Range: bytes=5-9"
+	check "--once: the whole" "$CLIENT" fetch "$PORT" t.json got
+	ended "--once: ends" "$BG" 0
 
-serve once --once t.json
-answers "--once: not the whole" 206 "GET /t.json HTTP/1.1" "$host" "Range: bytes=5-9"
-check "--once: the whole" "$CLIENT" fetch "$PORT" t.json got
-ended "--once: ends" "$BG" 0
+	cp t.json w.json.part
+	serve part --once w.json.part
+	same "of a window that is open: the name it will have" "$(sed 's#.*/##' part.url)" w.json
+	check "of a window that is open: fetched" "$CLIENT" fetch "$PORT" w.json got
+	ended "of a window that is open: ends" "$BG" 0
 
-cp t.json w.json.part
-serve part --once w.json.part
-same "of a window that is open: the name it will have" "$(sed 's#.*/##' part.url)" w.json
-check "of a window that is open: fetched" "$CLIENT" fetch "$PORT" w.json got
-ended "of a window that is open: ends" "$BG" 0
-
-serve quiet -q --once t.json
-check "quiet: fetched" "$CLIENT" fetch "$PORT" t.json got
-ended "quiet: ends" "$BG" 0
-same "quiet: not a word but the URL" "$(cat quiet.err)" ""
-rc=0
-"$INFTRACE" serve -P 0 t.json >/dev/full 2>full.err || rc=$?
-same "the URL cannot be written" "$rc $(grep -c 'cannot write the URL' full.err)" "1 1"
-
-# ---- while it is recorded ----
-
-build storm
-background ./storm -t 2 -n 20 -s 0 -p 10000
-target=$BG
-files=(g.json g.json.gz g.pftrace)
-background "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" -p "$target" \
-	-o g.json -o g.json.gz -o g.pftrace
-recorder=$BG
-all_begun() {
-	[ -s g.json ] && [ -s g.json.gz ] && [ -s g.pftrace ]
-}
-wait_until 60 all_begun
-servers=() followers=() ports=()
-for file in "${files[@]}"; do
-	serve "$file" "$file"
-	servers+=("$BG")
-	ports+=("$PORT")
-	check "$file: is being recorded" grep -q 'so far) until the recording ends' "$file.err"
-	"$CLIENT" follow "$PORT" "$file" 50 10 >"$file.seen" &
-	followers+=($!)
-	test_pids+=($!)
-done
-serve live --live -p "$target"
-live=$BG live_port=$PORT
-same "--live: the first trace of the recording" "$(cat live.url)" \
-	"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:$PORT/g.json"
-check "--live: fetched" "$CLIENT" fetch "$PORT" g.json got
-serve by-recorder --live -p "$recorder" --once
-check "--live: by the pid of the recorder" "$CLIENT" fetch "$PORT" g.json got
-ended "--live --once: ends when it was fetched" "$BG" 0
-for i in 0 1 2; do
+	serve quiet -q --once t.json
+	check "quiet: fetched" "$CLIENT" fetch "$PORT" t.json got
+	ended "quiet: ends" "$BG" 0
+	same "quiet: not a word but the URL" "$(cat quiet.err)" ""
 	rc=0
-	wait "${followers[i]}" || rc=$?
-	same "${files[i]}: fetched 50 times" "$rc $(wc -l <"${files[i]}.seen")" "0 50"
-done
-kill -INT "$recorder"
-rc=0
-wait "$recorder" || rc=$?
-same "recorded" "$rc" 0
-kill "$target"
-for i in 0 1; do
-	file=${files[i]}
-	wait_until 20 grep -q 'the recording has ended' "$file.err" || true
-	check "$file: fetched at the end" "$CLIENT" fetch "${ports[i]}" "$file" got
-	check "$file: complete" cmp got "$file"
-	ended "$file: ends when it was fetched" "${servers[i]}" 0
-done
-check "--live: fetched at the end" "$CLIENT" fetch "$live_port" g.json got
-check "--live: complete" cmp got g.json
-ended "--live: ends when it was fetched" "$live" 0
+	"$INFTRACE" serve -P 0 t.json >/dev/full 2>full.err || rc=$?
+	same "the URL cannot be written" "$rc $(grep -c 'cannot write the URL' full.err)" "1 1"
+}
 
 # prefixes FILE: what was fetched is how the file begins, and more each time; writes each anew
 prefixes() {
@@ -236,17 +191,74 @@ packets() {
 		    assert n > 3, path
 	PY
 }
-for file in "${files[@]}"; do
-	rm -rf prefixes
-	check "$file: what was fetched is how it begins" prefixes "$file"
-	if [ "$file" = g.pftrace ]; then
-		check "$file: each of the 50 can be read" packets prefixes/*
-		continue
-	fi
-	check "$file: each of the 50 is valid" "$INFTRACE" validate -q prefixes/*
-	check "$file: they open" "$TOP/tests/tools/check_chrome_trace.mjs" --brief prefixes/{0,1,2,3,10,20,49}."${file#g.}"
-done
 
-# nobody fetches the last one
-ended "ends when nobody comes" "${servers[2]}" 0
-check "ends when nobody comes: says so" grep -q 'nobody fetched all of the trace; it is in g.pftrace' g.pftrace.err
+# While it is recorded.
+test_recorded() {
+	build storm
+	background ./storm -t 2 -n 20 -s 0 -p 10000
+	target=$BG
+	files=(g.json g.json.gz g.pftrace)
+	background "$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" -p "$target" \
+		-o g.json -o g.json.gz -o g.pftrace
+	recorder=$BG
+	all_begun() {
+		[ -s g.json ] && [ -s g.json.gz ] && [ -s g.pftrace ]
+	}
+	wait_until 60 all_begun
+	servers=() followers=() ports=()
+	for file in "${files[@]}"; do
+		serve "$file" "$file"
+		servers+=("$BG")
+		ports+=("$PORT")
+		check "$file: is being recorded" grep -q 'so far) until the recording ends' "$file.err"
+		"$CLIENT" follow "$PORT" "$file" 50 10 >"$file.seen" &
+		followers+=($!)
+		test_pids+=($!)
+	done
+	serve live --live -p "$target"
+	live=$BG live_port=$PORT
+	same "--live: the first trace of the recording" "$(cat live.url)" \
+		"https://ui.perfetto.dev/#!/?url=http://127.0.0.1:$PORT/g.json"
+	check "--live: fetched" "$CLIENT" fetch "$PORT" g.json got
+	serve by-recorder --live -p "$recorder" --once
+	check "--live: by the pid of the recorder" "$CLIENT" fetch "$PORT" g.json got
+	ended "--live --once: ends when it was fetched" "$BG" 0
+	for i in 0 1 2; do
+		rc=0
+		wait "${followers[i]}" || rc=$?
+		same "${files[i]}: fetched 50 times" "$rc $(wc -l <"${files[i]}.seen")" "0 50"
+	done
+	kill -INT "$recorder"
+	rc=0
+	wait "$recorder" || rc=$?
+	same "recorded" "$rc" 0
+	kill "$target"
+	for i in 0 1; do
+		file=${files[i]}
+		wait_until 20 grep -q 'the recording has ended' "$file.err" || true
+		check "$file: fetched at the end" "$CLIENT" fetch "${ports[i]}" "$file" got
+		check "$file: complete" cmp got "$file"
+		ended "$file: ends when it was fetched" "${servers[i]}" 0
+	done
+	check "--live: fetched at the end" "$CLIENT" fetch "$live_port" g.json got
+	check "--live: complete" cmp got g.json
+	ended "--live: ends when it was fetched" "$live" 0
+
+	for file in "${files[@]}"; do
+		rm -rf prefixes
+		check "$file: what was fetched is how it begins" prefixes "$file"
+		if [ "$file" = g.pftrace ]; then
+			check "$file: each of the 50 can be read" packets prefixes/*
+			continue
+		fi
+		check "$file: each of the 50 is valid" "$INFTRACE" validate -q prefixes/*
+		check "$file: they open" "$TOP/tests/tools/check_chrome_trace.mjs" --brief prefixes/{0,1,2,3,10,20,49}."${file#g.}"
+	done
+
+	# nobody fetches the last one
+	ended "ends when nobody comes" "${servers[2]}" 0
+	check "ends when nobody comes: says so" grep -q 'nobody fetched all of the trace; it is in g.pftrace' g.pftrace.err
+}
+
+ALL_TESTS=(refused file once recorded)
+run_tests "$@"
