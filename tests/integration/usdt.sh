@@ -6,15 +6,10 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3
-echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
 
 probed=$BUILD/probed
-run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed" sdt
 preset=$TOP/tests/probed/sdt.json
 record=(--engine "$preset")
-mkfifo "$TMP/go"
 
 # traced PRELOAD PROGRAM ARG...: records the program, with the options in record, from when it has said
 # "ready" and waits until it says "done" and waits again; leaves t.json, err (of inftrace) and log (of the
@@ -50,119 +45,141 @@ fired() {
 	check "$1: the trace is valid" "$INFTRACE" validate "$TMP/t.json"
 }
 
-for build in pie fixed O0 clang; do
-	fired "$build" "" "$probed/sdt_$build" 1000
-done
-fired "single links" "$probed/no_uprobe_multi.so" "$probed/sdt_pie" 1000
-same "single links were used" "$([ "$(cat "$TMP/perf_events")" -gt 10 ] && echo yes)" yes
+setup() {
+	need_root
+	need python3
+	echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 || skip_all "no sys/sdt.h (systemtap-sdt-dev)"
+	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed" sdt
+	mkfifo "$TMP/go"
+}
 
-"$INFTRACE" engines -e "$preset" "$probed/sdt_pie" >"$TMP/list"
-same "inftrace engines lists a line for each place" "$(grep -c ' usdt:sdt:copies(n)' "$TMP/list")" 6
-same "all of them are cheap" "$(grep ' usdt:' "$TMP/list" | grep -vc '^  cheap')" 0
+test_fired() {
+	for build in pie fixed O0 clang; do
+		fired "$build" "" "$probed/sdt_$build" 1000
+	done
+	fired "single links" "$probed/no_uprobe_multi.so" "$probed/sdt_pie" 1000
+	same "single links were used" "$([ "$(cat "$TMP/perf_events")" -gt 10 ] && echo yes)" yes
 
-# From the command line; what cannot be had is said.
+	"$INFTRACE" engines -e "$preset" "$probed/sdt_pie" >"$TMP/list"
+	same "inftrace engines lists a line for each place" "$(grep -c ' usdt:sdt:copies(n)' "$TMP/list")" 6
+	same "all of them are cheap" "$(grep ' usdt:' "$TMP/list" | grep -vc '^  cheap')" 0
+}
+
 try() { # OPTION
 	record=(--engine none -u "$1")
 	traced "" "$probed/sdt_pie" 10 && cat "$TMP/err"
 }
-check_rc "-u with a file" 0 '[^0-9]30 function' try "$probed/sdt_pie:usdt:sdt:copies(n=s32 arg1)@op"
-check_rc "-u with a name and a glob" 0 '[^0-9]20 function' try "sdt_pie:usdt:*:p[ao]*(n=ptr arg1)@op"
-check_rc "-u: an argument too many" 0 \
-	'warning: sdt:copies at .* argument n cannot be had: the probe has no such argument' \
-	try "sdt_pie:usdt:sdt:copies(n=s32 arg2)"
-check_rc "-u: a variable whose name stands for two" 0 'argument n cannot be had: it is in a variable that' \
-	try "sdt_pie:usdt:sdt:twice(n=s32 arg1)"
-check_rc "-u: no pointer" 0 'argument n cannot be had: it is no pointer' try "sdt_pie:usdt:sdt:parts(n=u8 *(arg1))"
-check_rc "-u: another size" 0 'argument n cannot be had: it has another size' \
-	try "sdt_pie:usdt:sdt:floats(n=f32 arg1)"
-check_rc "-u: no such probe" 1 'has no USDT probe sdt:copy; it has: sdt:' \
-	"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:copy" -- true
-check_rc "-u: a probe that is not reached" 0 'usdt:sdt:guarded: attached, never hit' \
-	"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:guarded" -- true
+
+# From the command line; what cannot be had is said.
+test_command_line() {
+	check_rc "-u with a file" 0 '[^0-9]30 function' try "$probed/sdt_pie:usdt:sdt:copies(n=s32 arg1)@op"
+	check_rc "-u with a name and a glob" 0 '[^0-9]20 function' try "sdt_pie:usdt:*:p[ao]*(n=ptr arg1)@op"
+	check_rc "-u: an argument too many" 0 \
+		'warning: sdt:copies at .* argument n cannot be had: the probe has no such argument' \
+		try "sdt_pie:usdt:sdt:copies(n=s32 arg2)"
+	check_rc "-u: a variable whose name stands for two" 0 'argument n cannot be had: it is in a variable that' \
+		try "sdt_pie:usdt:sdt:twice(n=s32 arg1)"
+	check_rc "-u: no pointer" 0 'argument n cannot be had: it is no pointer' try "sdt_pie:usdt:sdt:parts(n=u8 *(arg1))"
+	check_rc "-u: another size" 0 'argument n cannot be had: it has another size' \
+		try "sdt_pie:usdt:sdt:floats(n=f32 arg1)"
+	check_rc "-u: no such probe" 1 'has no USDT probe sdt:copy; it has: sdt:' \
+		"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:copy" -- true
+	check_rc "-u: a probe that is not reached" 0 'usdt:sdt:guarded: attached, never hit' \
+		"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:guarded" -- true
+}
 
 # With windows, steps have links of their own: one at a place whose USDT probe has a semaphore agrees with it.
-mkdir "$TMP/windows"
-"$probed/sdt_pie" 20 <>"$TMP/go" >"$TMP/log" &
-target=$!
-test_pids+=("$target")
-wait_until 30 grep -qx ready "$TMP/log"
-background "$INFTRACE" record --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
-	-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target" 2>"$TMP/err"
-wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/err"
-echo 1<>"$TMP/go"
-wait_until 60 grep -qx "done" "$TMP/log"
-echo 1<>"$TMP/go"
-wait "$target" "$BG" || true
-same "windows: a warning" "$(grep -c warning "$TMP/err")" 0
-expect "windows: a step at the place of a USDT probe" \
-	'[sum(e.get("name") == n and e["ph"] in "Xi" and e.get("cat") != "steps" for e in t)
-		for n in ("sdt:guarded", "sdt_fire_guarded")] == [20, 20]' t="$(echo "$TMP"/windows/trace_*.json)"
+test_windows() {
+	mkdir "$TMP/windows"
+	"$probed/sdt_pie" 20 <>"$TMP/go" >"$TMP/log" &
+	target=$!
+	test_pids+=("$target")
+	wait_until 30 grep -qx ready "$TMP/log"
+	background "$INFTRACE" record --engine none --window every=60s,for=50s --output-dir "$TMP/windows" -e functions \
+		-u "$probed/sdt_pie:usdt:sdt:guarded" -u "$probed/sdt_pie:sdt_fire_guarded@step" -p "$target" 2>"$TMP/err"
+	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/err"
+	echo 1<>"$TMP/go"
+	wait_until 60 grep -qx "done" "$TMP/log"
+	echo 1<>"$TMP/go"
+	wait "$target" "$BG" || true
+	same "windows: a warning" "$(grep -c warning "$TMP/err")" 0
+	expect "windows: a step at the place of a USDT probe" \
+		'[sum(e.get("name") == n and e["ph"] in "Xi" and e.get("cat") != "steps" for e in t)
+			for n in ("sdt:guarded", "sdt_fire_guarded")] == [20, 20]' t="$(echo "$TMP"/windows/trace_*.json)"
+}
 
 # Floating-point numbers in the profile.
-record=(--engine none --profile "$TMP/p.jsonl" -u "$probed/sdt_pie:sdt_take_numbers(d=f64 *(arg1+8),f=f32 *(arg1+4))@step")
-check "steps with floating-point numbers" traced "" "$probed/sdt_pie" 16
-check "their profile is valid" "$INFTRACE" validate "$TMP/p.jsonl"
-grep '"take_numbers"' "$TMP/log" >"$TMP/said.jsonl"
-expect "their numbers are in the profile" \
-	'([str(float(l["shape"]["d"])) for l in p if l["event"] == "token_prof"] ==
-		[str(float.fromhex(s["args"]["d"])) for s in said] and
-		{"NaN", "Infinity", "-Infinity"} < {l["shape"]["f"] for l in p if l["event"] == "token_prof"})' \
-	p="$TMP/p.jsonl" said="$TMP/said.jsonl"
+test_numbers() {
+	record=(--engine none --profile "$TMP/p.jsonl" -u "$probed/sdt_pie:sdt_take_numbers(d=f64 *(arg1+8),f=f32 *(arg1+4))@step")
+	check "steps with floating-point numbers" traced "" "$probed/sdt_pie" 16
+	check "their profile is valid" "$INFTRACE" validate "$TMP/p.jsonl"
+	grep '"take_numbers"' "$TMP/log" >"$TMP/said.jsonl"
+	expect "their numbers are in the profile" \
+		'([str(float(l["shape"]["d"])) for l in p if l["event"] == "token_prof"] ==
+			[str(float.fromhex(s["args"]["d"])) for s in said] and
+			{"NaN", "Infinity", "-Infinity"} < {l["shape"]["f"] for l in p if l["event"] == "token_prof"})' \
+		p="$TMP/p.jsonl" said="$TMP/said.jsonl"
+}
 
 # CPython: garbage collections as slices, by its own count.
-python=$(readlink -f /usr/bin/python3)
-readelf -n "$python" 2>/dev/null | grep -q gc__start || {
-	skip "python" "$python has no USDT probes"
-	exit
-}
-cat >"$TMP/python.json" <<-EOF
-	{
-	  "name": "python", "match": { "mapped": ["${python##*/}"] },
-	  "probes": [
-	    {
-	      "begin": "usdt:python:gc__start", "end": "usdt:python:gc__done", "role": "other", "name": "gc",
-	      "args": { "generation": "s32 arg1" }
-	    },
-	    { "usdt": "python:gc__done", "role": "other", "name": "gc_done", "args": { "collected": "s64 arg1" } },
-	    {
-	      "usdt": "python:function__return", "role": "op", "name": "return",
-	      "args": { "file": "str arg1", "function": "str arg2", "line": "s32 arg3" }
-	    }
-	  ]
+test_python() {
+	python=$(readlink -f /usr/bin/python3)
+	readelf -n "$python" 2>/dev/null | grep -q gc__start || {
+		skip "python" "$python has no USDT probes"
+		return
 	}
-EOF
-cat >"$TMP/collect.py" <<-EOF
-	import gc
-	import json
-	import os
+	cat >"$TMP/python.json" <<-EOF
+		{
+		  "name": "python", "match": { "mapped": ["${python##*/}"] },
+		  "probes": [
+		    {
+		      "begin": "usdt:python:gc__start", "end": "usdt:python:gc__done", "role": "other", "name": "gc",
+		      "args": { "generation": "s32 arg1" }
+		    },
+		    { "usdt": "python:gc__done", "role": "other", "name": "gc_done", "args": { "collected": "s64 arg1" } },
+		    {
+		      "usdt": "python:function__return", "role": "op", "name": "return",
+		      "args": { "file": "str arg1", "function": "str arg2", "line": "s32 arg3" }
+		    }
+		  ]
+		}
+	EOF
+	cat >"$TMP/collect.py" <<-EOF
+		import gc
+		import json
+		import os
 
-	def leaf(n):
-	    return n + 1
+		def leaf(n):
+		    return n + 1
 
-	seen = []
-	gc.callbacks.append(lambda phase, info: phase == "stop" and seen.append((info["generation"], info["collected"])))
-	gc.disable()
-	print("ready", flush=True)
-	os.read(0, 1)
-	for n in range(60):
-	    for i in range(n):
-	        knot = []
-	        knot.append(knot)
-	    knot = None
-	    gc.collect(n % 3)
-	print(json.dumps({"seen": seen, "sum": sum(map(leaf, range(1000)))}))
-	print("done", flush=True)
-	os.read(0, 1)
-EOF
-record=(--engine "$TMP/python.json")
-check "python runs" traced "" "$python" -I -S "$TMP/collect.py"
-grep '^{' "$TMP/log" >"$TMP/said"
-expect "python: a slice for each collection, with its generation" \
-	'[e["args"]["generation"] for e in t if e["name"] == "gc"] == [s[0] for s in said["seen"]]' \
-	t="$TMP/t.json" said=last:"$TMP/said"
-expect "python: what each collected" \
-	'[e["args"]["collected"] for e in t if e["name"] == "gc_done"] == [s[1] for s in said["seen"]]' \
-	t="$TMP/t.json" said=last:"$TMP/said"
-expect "python: calls of a function, with its file" \
-	'len([e for e in t if e["name"] == "return" and e["args"]["function"] == "leaf" and
-		e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"
+		seen = []
+		gc.callbacks.append(lambda phase, info: phase == "stop" and seen.append((info["generation"], info["collected"])))
+		gc.disable()
+		print("ready", flush=True)
+		os.read(0, 1)
+		for n in range(60):
+		    for i in range(n):
+		        knot = []
+		        knot.append(knot)
+		    knot = None
+		    gc.collect(n % 3)
+		print(json.dumps({"seen": seen, "sum": sum(map(leaf, range(1000)))}))
+		print("done", flush=True)
+		os.read(0, 1)
+	EOF
+	record=(--engine "$TMP/python.json")
+	check "python runs" traced "" "$python" -I -S "$TMP/collect.py"
+	grep '^{' "$TMP/log" >"$TMP/said"
+	expect "python: a slice for each collection, with its generation" \
+		'[e["args"]["generation"] for e in t if e["name"] == "gc"] == [s[0] for s in said["seen"]]' \
+		t="$TMP/t.json" said=last:"$TMP/said"
+	expect "python: what each collected" \
+		'[e["args"]["collected"] for e in t if e["name"] == "gc_done"] == [s[1] for s in said["seen"]]' \
+		t="$TMP/t.json" said=last:"$TMP/said"
+	expect "python: calls of a function, with its file" \
+		'len([e for e in t if e["name"] == "return" and e["args"]["function"] == "leaf" and
+			e["args"]["file"].endswith("collect.py") and e["args"]["line"] == 6]) == 1000' t="$TMP/t.json"
+}
+
+ALL_TESTS=(fired command_line windows numbers python)
+run_tests "$@"
