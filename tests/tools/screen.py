@@ -40,7 +40,12 @@ class Screen:
         return ["".join(row).rstrip() for row in self.cells]
 
     def feed(self, data):
-        self.pending += self.decoder.decode(data)
+        try:
+            self.pending += self.decoder.decode(data)
+        except UnicodeDecodeError:
+            self.errors.append("bytes that are no UTF-8: %r" % data[:12])
+            self.decoder.reset()
+            self.pending += data.decode("utf-8", "replace")
         while self.pending:
             if self.pending[0] == "\x1b":
                 m = re.match(r"\x1b\[(\??)([0-9;]*)([A-Za-z])", self.pending)
