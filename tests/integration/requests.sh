@@ -5,8 +5,6 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3 node
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 FAMILIES=$TOP/tests/programs/families.py
@@ -41,71 +39,88 @@ stop() {
 	record_result "$1" "$rc"
 }
 
-background "$CLIENT" upstream >"$TMP/upstream"
-wait_until 60 grep -sq . "$TMP/upstream"
+setup() {
+	need_root
+	need python3 node
+	background "$CLIENT" upstream >"$TMP/upstream"
+	wait_until 60 grep -sq . "$TMP/upstream"
+}
 
-for clients in 1 8; do
-	name=clients-$clients
-	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" "$(cat "$TMP/upstream")"
+test_clients() {
+	for clients in 1 8; do
+		name=clients-$clients
+		serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" "$(cat "$TMP/upstream")"
+		attach "$name" -o "$TMP/$name.json"
+		check "$name: clients" timeout 300 "$CLIENT" load "$PORT" "$TMP/$name.socket" "$clients" 16
+		cp "$TMP/check.out" "$TMP/$name.asked"
+		stop "$name" || continue
+		check "$name: every request and its times, by the server's and the clients' clock" \
+			"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told" "$TMP/$name.asked"
+		sed 's/^/# /' "$TMP/check.out"
+	done
+}
+
+# A connection that is older than the recording.
+test_early() {
+	name=early
+	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
+	mkfifo "$TMP/early.go"
+	"$CLIENT" early "$PORT" <>"$TMP/early.go" >"$TMP/early.asked" &
+	client=$!
+	test_pids+=("$client")
+	wait_until 60 grep -sqx open "$TMP/early.asked"
 	attach "$name" -o "$TMP/$name.json"
-	check "$name: clients" timeout 300 "$CLIENT" load "$PORT" "$TMP/$name.socket" "$clients" 16
-	cp "$TMP/check.out" "$TMP/$name.asked"
-	stop "$name" || continue
-	check "$name: every request and its times, by the server's and the clients' clock" \
-		"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told" "$TMP/$name.asked"
-	sed 's/^/# /' "$TMP/check.out"
-done
+	echo >"$TMP/early.go"
+	wait "$client"
+	stop "$name"
+	sed -i 1d "$TMP/$name.told"
+	check "$name: the request within the recording" \
+		"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told"
+}
 
-# a connection that is older than the recording
-name=early
-serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
-mkfifo "$TMP/early.go"
-"$CLIENT" early "$PORT" <>"$TMP/early.go" >"$TMP/early.asked" &
-client=$!
-test_pids+=("$client")
-wait_until 60 grep -sqx open "$TMP/early.asked"
-attach "$name" -o "$TMP/$name.json"
-echo >"$TMP/early.go"
-wait "$client"
-stop "$name"
-sed -i 1d "$TMP/$name.told"
-check "$name: the request within the recording" \
-	"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told"
+# No system calls in the trace, no trace at all.
+test_alone() {
+	name=alone
+	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
+	attach "$name"
+	check "$name: client" "$CLIENT" get "$PORT" /split/5/3 4
+	"$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late" &
+	client=$!
+	test_pids+=("$client")
+	wait_until 60 grep -sq begins "$TMP/late"
+	kill -INT "$TRACER"
+	wait "$TRACER"
+	kill "$client"
+	wait "$client" || true
+	expect "$name: a profile without a trace, cut within a request" \
+		'([(e["shape"]["request"], e["shape"].get("end_not_seen")) for e in p if e["event"] == "request_prof"] ==
+			[("POST /split/5/3", None)] * 4 + [("POST /chunked/100/20", True)])' p="$TMP/$name.jsonl"
+}
 
-# no system calls in the trace, no trace at all
-name=alone
-serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
-attach "$name"
-check "$name: client" "$CLIENT" get "$PORT" /split/5/3 4
-"$CLIENT" get "$PORT" /chunked/100/20 1 >"$TMP/late" &
-client=$!
-test_pids+=("$client")
-wait_until 60 grep -sq begins "$TMP/late"
-kill -INT "$TRACER"
-wait "$TRACER"
-kill "$client"
-wait "$client" || true
-expect "$name: a profile without a trace, cut within a request" \
-	'([(e["shape"]["request"], e["shape"].get("end_not_seen")) for e in p if e["event"] == "request_prof"] ==
-		[("POST /split/5/3", None)] * 4 + [("POST /chunked/100/20", True)])' p="$TMP/$name.jsonl"
+# A second opinion on an engine.
+test_node() {
+	if node=$(node_20 2>/dev/null) && folder=$(node_llama 2>/dev/null); then
+		model=$(llama_model)
+		cd "$folder" || exit
+		name=node
+		serve "$name" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 20 1
+		attach "$name" -o "$TMP/$name.json"
+		check "$name: client" "$CLIENT" get "$PORT" / 4
+		stop "$name" && check "$name: requests of the sockets and of the steps" "$FAMILIES" served "$TMP/$name.jsonl" || true
+	else
+		skip "requests of the node binding" "no node 20 or no node-llama-cpp"
+	fi
+}
 
-# a second opinion on an engine
-if node=$(node_20 2>/dev/null) && folder=$(node_llama 2>/dev/null); then
-	model=$(llama_model)
-	cd "$folder" || exit
-	name=node
-	serve "$name" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 20 1
-	attach "$name" -o "$TMP/$name.json"
-	check "$name: client" "$CLIENT" get "$PORT" / 4
-	stop "$name" && check "$name: requests of the sockets and of the steps" "$FAMILIES" served "$TMP/$name.jsonl"
-else
-	skip "requests of the node binding" "no node 20 or no node-llama-cpp"
-fi
+teardown() {
+	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+		check "each line fits the schema" \
+			"$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP"/*.jsonl
+	else
+		skip "the schema of the profile" "python3-jsonschema is not installed"
+	fi
+	traces_check
+}
 
-if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
-	check "each line fits the schema" \
-		"$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/profile.schema.json" "$TMP"/*.jsonl
-else
-	skip "the schema of the profile" "python3-jsonschema is not installed"
-fi
-traces_check
+ALL_TESTS=(clients early alone node)
+run_tests "$@"
