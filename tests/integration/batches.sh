@@ -6,11 +6,6 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3
-need_llama
-driver=$(batch_driver)
-mkfifo "$TMP/go"
 
 # recorded NAME RECORD-OPTION... -- COMMAND ARG...: attached before the command's first step
 recorded() {
@@ -34,52 +29,69 @@ recorded() {
 	wait "$engine" && wait "$tracer"
 }
 
-# arrays that lead nowhere, end too soon, or are too many
-name=junk
-if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$(dirname "$driver")/mini/junk_batches"; then
-	check "$name: what could be read of each batch, and no more" \
-		"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl"
-	check "$name: files" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
-else
-	sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
-	not_ok "$name" "the run failed"
-fi
+setup() {
+	need_root
+	need python3
+	need_llama
+	driver=$(batch_driver)
+	mkfifo "$TMP/go"
+}
 
-for scene in serve alone one draft turns prefix; do
-	if ! recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
-		"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then
-		sed 's/^/# /' "$TMP/$scene.out" "$TMP/$scene.err"
-		not_ok "$scene" "the run failed"
-		continue
+# Arrays that lead nowhere, end too soon, or are too many.
+test_junk() {
+	name=junk
+	if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$(dirname "$driver")/mini/junk_batches"; then
+		check "$name: what could be read of each batch, and no more" \
+			"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl"
+		check "$name: files" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
+	else
+		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
+		not_ok "$name" "the run failed"
 	fi
-	"$INFTRACE" report --json "$TMP/$scene.jsonl" >"$TMP/$scene.p"
-	"$INFTRACE" report --json "$TMP/$scene.json" >"$TMP/$scene.t"
-	check "$scene: steps, requests and the report's numbers, by the driver's own log" \
-		"$TOP/tests/programs/check_batches.py" "$TMP/$scene.log" "$TMP/$scene.jsonl" "$TMP/$scene.json" \
-		"$TMP/$scene.p" "$TMP/$scene.t"
-	sed 's/^/# /' "$TMP/check.out"
-	check "$scene: files" "$INFTRACE" validate "$TMP/$scene.json" "$TMP/$scene.jsonl"
-done
+}
 
-# requests that the recording has a part of only: whose beginning or end is not in it
-name=edges
-"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &
-engine=$!
-test_pids+=("$engine")
-wait_until 60 grep -sq '"request"' "$TMP/$name.log"
-"$INFTRACE" record --strict --max-steps 300 --profile "$TMP/$name.jsonl" -p "$engine" 2>"$TMP/$name.err"
-kill -9 "$engine"
-wait "$engine" 2>/dev/null || true
-"$INFTRACE" report --json "$TMP/$name.jsonl" >"$TMP/$name.p"
-expect "$name: of each sequence the last request has an end that was not seen, and no other one" \
-	'(lambda r: [bool(e["shape"].get("end_not_seen") or e["shape"].get("unfinished")) for e in r] ==
-		[not any(o["shape"]["sequence"] == e["shape"]["sequence"] for o in r[i + 1:]) for i, e in enumerate(r)])(
-		sorted((e for e in p if e["event"] == "request_prof"), key=lambda e: e["shape"]["ts_us"]))' \
-	p="$TMP/$name.jsonl"
-expect "$name: those that began before have no first token, all others do, and the report says how many" \
-	'(lambda r: all(("ttft" in e["stage_us"]) != e["shape"].get("began_before", False) for e in r
-			if e["shape"]["output_tokens"] > 1) and
-		q[0]["processes"][0]["requests"]["began_before"] == sum(e["shape"].get("began_before", False) for e in r) and
-		q[0]["processes"][0]["ttft_us"]["count"] == sum("ttft" in e["stage_us"] for e in r) and
-		q[0]["processes"][0]["requests"]["count"] == len(r) > 4)(
-		[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"
+test_scenes() {
+	for scene in serve alone one draft turns prefix; do
+		if ! recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
+			"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then
+			sed 's/^/# /' "$TMP/$scene.out" "$TMP/$scene.err"
+			not_ok "$scene" "the run failed"
+			continue
+		fi
+		"$INFTRACE" report --json "$TMP/$scene.jsonl" >"$TMP/$scene.p"
+		"$INFTRACE" report --json "$TMP/$scene.json" >"$TMP/$scene.t"
+		check "$scene: steps, requests and the report's numbers, by the driver's own log" \
+			"$TOP/tests/programs/check_batches.py" "$TMP/$scene.log" "$TMP/$scene.jsonl" "$TMP/$scene.json" \
+			"$TMP/$scene.p" "$TMP/$scene.t"
+		sed 's/^/# /' "$TMP/check.out"
+		check "$scene: files" "$INFTRACE" validate "$TMP/$scene.json" "$TMP/$scene.jsonl"
+	done
+}
+
+# Requests that the recording has a part of only: whose beginning or end is not in it.
+test_edges() {
+	name=edges
+	"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &
+	engine=$!
+	test_pids+=("$engine")
+	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
+	"$INFTRACE" record --strict --max-steps 300 --profile "$TMP/$name.jsonl" -p "$engine" 2>"$TMP/$name.err"
+	kill -9 "$engine"
+	wait "$engine" 2>/dev/null || true
+	"$INFTRACE" report --json "$TMP/$name.jsonl" >"$TMP/$name.p"
+	expect "$name: of each sequence the last request has an end that was not seen, and no other one" \
+		'(lambda r: [bool(e["shape"].get("end_not_seen") or e["shape"].get("unfinished")) for e in r] ==
+			[not any(o["shape"]["sequence"] == e["shape"]["sequence"] for o in r[i + 1:]) for i, e in enumerate(r)])(
+			sorted((e for e in p if e["event"] == "request_prof"), key=lambda e: e["shape"]["ts_us"]))' \
+		p="$TMP/$name.jsonl"
+	expect "$name: those that began before have no first token, all others do, and the report says how many" \
+		'(lambda r: all(("ttft" in e["stage_us"]) != e["shape"].get("began_before", False) for e in r
+				if e["shape"]["output_tokens"] > 1) and
+			q[0]["processes"][0]["requests"]["began_before"] == sum(e["shape"].get("began_before", False) for e in r) and
+			q[0]["processes"][0]["ttft_us"]["count"] == sum("ttft" in e["stage_us"] for e in r) and
+			q[0]["processes"][0]["requests"]["count"] == len(r) > 4)(
+			[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"
+}
+
+ALL_TESTS=(junk scenes edges)
+run_tests "$@"

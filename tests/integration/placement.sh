@@ -7,11 +7,8 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
 
 probed=$BUILD/probed
-run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
-mkfifo "$TMP/go"
 
 # traced PRELOAD PRESET COMMAND ARG...: the command's exit code, or 120 when inftrace failed; leaves
 # t.json, err (of inftrace) and log (of the command) in $TMP. PRELOAD: of inftrace, or "".
@@ -25,7 +22,6 @@ traced() {
 	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 256MB \
 		-o "$TMP/t.json" --engine "$preset" -p "$target" 2>"$TMP/err"
 	wait_until 60 grep -q recording "$TMP/err"
-	find "/proc/$BG/fd" -lname '*perf_event*' | wc -l >"$TMP/perf_events"
 	echo 1<>"$TMP/go" # does not wait for a reader
 	wait "$target" || rc=$?
 	wait "$BG" || {
@@ -79,11 +75,9 @@ within() { # NAME OUTER INNER...
 			for o in [outers[i["args"]["n"]]])' t="$TMP/t.json"
 }
 
-for links in multi single; do
-	preload='' calls=$(often 500 2300) perf_events=0
-	if [ "$links" = single ]; then
-		preload=$probed/no_uprobe_multi.so calls=$(often 150 300) perf_events=56
-	fi
+# with_links KIND PRELOAD CALLS
+with_links() {
+	local links=$1 preload=$2 calls=$3
 	if [ "$(uname -m)" = x86_64 ]; then
 		placed "$links: spans" "$preload" spans "$calls"
 		placed "$links: instants" "$preload" instants "$calls"
@@ -101,4 +95,21 @@ for links in multi single; do
 	within "$links: longjmp" stays plain
 	left "$links: exceptions" "$preload" "catches=1000 plain=1000 throws=1000" "" "" exception 1000
 	within "$links: exceptions" catches plain
-done
+}
+
+setup() {
+	need_root
+	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"
+	mkfifo "$TMP/go"
+}
+
+test_multi() {
+	with_links multi '' "$(often 500 2300)"
+}
+
+test_single() {
+	with_links single "$probed/no_uprobe_multi.so" "$(often 150 300)"
+}
+
+ALL_TESTS=(multi single)
+run_tests "$@"
