@@ -6,14 +6,18 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3 node chrt
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-# ahead of whatever else this machine does, as far as that can be
-chrt -r 1 true || skip_all "no real-time scheduling here"
 
-cat >"$TMP/rivals-engine.json" <<END
+cpu=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
+tries=6
+
+setup() {
+	need_root
+	need python3 node chrt
+	# ahead of whatever else this machine does, as far as that can be
+	chrt -r 1 true || skip_all "no real-time scheduling here"
+	cat >"$TMP/rivals-engine.json" <<END
 {
   "name": "rivals",
   "match": { "mapped": ["rivals"] },
@@ -23,8 +27,7 @@ cat >"$TMP/rivals-engine.json" <<END
   ]
 }
 END
-cpu=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
-tries=6
+}
 
 # rivals NAME WHAT CHECK...: until it was not disturbed
 rivals() {
@@ -52,33 +55,39 @@ rivals() {
 	return "$rc"
 }
 
-rivals hogs-leader hogs-leader hogs own && {
-	check "hogs-leader: report" "$INFTRACE" report --json "$TMP/hogs-leader.jsonl"
-	tr -d '\n' <"$TMP/check.out" >"$TMP/report.jsonl"
-	expect "hogs-leader: each hog is in the totals" \
-		'{"hoga", "hogb", "hogc"} <= {c.get("by") for c in r[0]["processes"][0]["causes"]}' r="$TMP/report.jsonl"
-	expect "hogs-leader: the totals are the excess of the steps" '(lambda p: abs(sum(c["excess_us"] for c in p["causes"]) -
-		sum(s["excess_us"] for s in p["slowest"])) < 1)(r[0]["processes"][0])' r="$TMP/report.jsonl"
-	expect "hogs-leader: the parts of a step are its wait" 'all(abs(sum(b["us"] for b in s["behind"]) - s["state_us"]) < 1
-		for s in r[0]["processes"][0]["slowest"] if "behind" in s)' r="$TMP/report.jsonl"
-	check "hogs-leader: text" "$INFTRACE" report "$TMP/hogs-leader.jsonl"
-	same "hogs-leader: nothing to compare with is not slower than others" \
-		"$(grep -c '^Slow steps: 0 of 4 took longer than those around them; 4 waited, with nothing to compare with$' \
-			"$TMP/check.out")" 1
-}
-if [ "$(nproc)" -gt 1 ]; then
-	rivals hogs-worker hogs-worker hogs workers || true
-else
-	skip "hogs-worker" "one CPU only"
-fi
-rivals share share share && {
-	check "share: report" "$INFTRACE" report "$TMP/share.jsonl"
-	same "share: what is wrong" "$(grep -c '^2 spinning threads share 1 allowed CPU: they waited ' "$TMP/check.out")" 1
-	same "share: of each step" \
-		"$(grep -c 'step [0-9], .*: 2 spinning threads share 1 allowed CPU: the calling thread waited' "$TMP/check.out")" 4
+test_hogs_leader() {
+	rivals hogs-leader hogs-leader hogs own && {
+		check "hogs-leader: report" "$INFTRACE" report --json "$TMP/hogs-leader.jsonl"
+		tr -d '\n' <"$TMP/check.out" >"$TMP/report.jsonl"
+		expect "hogs-leader: each hog is in the totals" \
+			'{"hoga", "hogb", "hogc"} <= {c.get("by") for c in r[0]["processes"][0]["causes"]}' r="$TMP/report.jsonl"
+		expect "hogs-leader: the totals are the excess of the steps" '(lambda p: abs(sum(c["excess_us"] for c in p["causes"]) -
+			sum(s["excess_us"] for s in p["slowest"])) < 1)(r[0]["processes"][0])' r="$TMP/report.jsonl"
+		expect "hogs-leader: the parts of a step are its wait" 'all(abs(sum(b["us"] for b in s["behind"]) - s["state_us"]) < 1
+			for s in r[0]["processes"][0]["slowest"] if "behind" in s)' r="$TMP/report.jsonl"
+		check "hogs-leader: text" "$INFTRACE" report "$TMP/hogs-leader.jsonl"
+		same "hogs-leader: nothing to compare with is not slower than others" \
+			"$(grep -c '^Slow steps: 0 of 4 took longer than those around them; 4 waited, with nothing to compare with$' \
+				"$TMP/check.out")" 1
+	} || true
 }
 
-# ---- a CPU limit of the cgroup ----
+test_hogs_worker() {
+	if [ "$(nproc)" -gt 1 ]; then
+		rivals hogs-worker hogs-worker hogs workers || true
+	else
+		skip "hogs-worker" "one CPU only"
+	fi
+}
+
+test_share() {
+	rivals share share share && {
+		check "share: report" "$INFTRACE" report "$TMP/share.jsonl"
+		same "share: what is wrong" "$(grep -c '^2 spinning threads share 1 allowed CPU: they waited ' "$TMP/check.out")" 1
+		same "share: of each step" \
+			"$(grep -c 'step [0-9], .*: 2 spinning threads share 1 allowed CPU: the calling thread waited' "$TMP/check.out")" 4
+	} || true
+}
 
 # limit_make: a cgroup of an eighth of a CPU, in $limited
 limit_make() {
@@ -91,16 +100,25 @@ limit_make() {
 	fi 2>/dev/null
 }
 
-if limit_make; then
-	export limited
-	# shellcheck disable=SC2016
-	record_attached limited -e -syscalls,-ipc --engine "$TMP/rivals-engine.json" -- \
-		sh -c 'echo $$ >"$limited/cgroup.procs" && exec "$@"' - "$PROGRAMS/rivals" pair "$cpu" 3 20 || true
-	rmdir "$limited"
-	check "limited: report" "$INFTRACE" report "$TMP/limited.jsonl"
-	same "limited: what is wrong" \
-		"$(grep -cE '^2 (spinning )?threads share 0.125 CPUs \(cgroup cpu.max\): held back for ' "$TMP/check.out")" 1
-else
-	skip "limited" "no cgroup with a CPU limit can be made here"
-fi
-traces_check
+# A CPU limit of the cgroup.
+test_limited() {
+	if limit_make; then
+		export limited
+		# shellcheck disable=SC2016
+		record_attached limited -e -syscalls,-ipc --engine "$TMP/rivals-engine.json" -- \
+			sh -c 'echo $$ >"$limited/cgroup.procs" && exec "$@"' - "$PROGRAMS/rivals" pair "$cpu" 3 20 || true
+		rmdir "$limited"
+		check "limited: report" "$INFTRACE" report "$TMP/limited.jsonl"
+		same "limited: what is wrong" \
+			"$(grep -cE '^2 (spinning )?threads share 0.125 CPUs \(cgroup cpu.max\): held back for ' "$TMP/check.out")" 1
+	else
+		skip "limited" "no cgroup with a CPU limit can be made here"
+	fi
+}
+
+teardown() {
+	traces_check
+}
+
+ALL_TESTS=(hogs_leader hogs_worker share limited)
+run_tests "$@"

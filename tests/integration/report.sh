@@ -6,11 +6,6 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3 taskset chrt
-need_llama
-# ahead of whatever else this machine does: only what is planted here is in the way
-chrt -f 1 true || skip_all "no real-time scheduling here"
 
 recording_or_gone() {
 	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null
@@ -68,8 +63,6 @@ agrees() { # NAME
 		r="$TMP/$1.report.jsonl" t="$TMP/$1-trace.report.jsonl"
 }
 
-# ---- stopped by a signal ----
-
 # Five times 100 ms; prints from when to when, and for how long at least: as it was seen to be stopped.
 stop_often() { # PID GO
 	python3 - "$@" <<-'PY'
@@ -96,22 +89,31 @@ stop_often() { # PID GO
 	PY
 }
 
-record stopped stop_often
-report stopped
-agrees stopped
 planted() { # NAME: each disturbance is found, with its length
 	check "$1: each time is found, with its length" "$TOP/tests/tools/check_planted.py" "$1" \
 		"$TMP/$1.report.jsonl" "$TMP/$1.json" "$TMP/$1.log"
 	sed 's/^/# /' "$TMP/check.out"
 }
-planted stopped
-check "stopped: the sentence" grep -E \
-	'^  step [0-9]+, [0-9]+ ms instead of [0-9.]+ .s: the calling thread was stopped for 1[0-9][0-9] ms by a signal or a debugger' \
-	"$TMP/stopped.txt"
 
-# ---- another program on the same CPU ----
+setup() {
+	need_root
+	need python3 taskset chrt
+	need_llama
+	# ahead of whatever else this machine does: only what is planted here is in the way
+	chrt -f 1 true || skip_all "no real-time scheduling here"
+}
 
-ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$TMP/cc1hog"
+# Stopped by a signal.
+test_stopped() {
+	record stopped stop_often
+	report stopped
+	agrees stopped
+	planted stopped
+	check "stopped: the sentence" grep -E \
+		'^  step [0-9]+, [0-9]+ ms instead of [0-9.]+ .s: the calling thread was stopped for 1[0-9][0-9] ms by a signal or a debugger' \
+		"$TMP/stopped.txt"
+}
+
 # Five times 60 ms; prints from when to when, how much of that it had the CPU, and how long it can have been
 # there, with what it does before and after.
 hog() { # PID GO
@@ -134,17 +136,26 @@ hog() { # PID GO
 	PY
 }
 
-record hog hog
-report hog
-agrees hog
-planted hog
-check "hog: the sentence" grep -E '^  step [0-9]+, [0-9]+\.?[0-9]* ms instead of [0-9.]+ .s: '\
-'the calling thread waited [0-9.]+ ms for a CPU behind pid [0-9]+ `cc1hog`' "$TMP/hog.txt"
+# Another program on the same CPU.
+test_hog() {
+	ln -s "$(python3 -c 'import sys; print(sys.executable)')" "$TMP/cc1hog"
+	record hog hog
+	report hog
+	agrees hog
+	planted hog
+	check "hog: the sentence" grep -E \
+		'^  step [0-9]+, [0-9]+\.?[0-9]* ms instead of [0-9.]+ .s: the calling thread waited [0-9.]+ ms for a CPU behind pid [0-9]+ `cc1hog`' "$TMP/hog.txt"
+}
 
-# ---- the page ----
+page() { # NAME OPTION...
+	local name=$1
+	shift
+	check "page: $name ${*:-wide}" "$TOP/tests/tools/check_page.mjs" "$@" "$TMP/$name.html"
+}
 
 # A recording of ten minutes, with two steps that stand out.
-python3 - >"$TMP/long.jsonl" <<'PY'
+test_page() {
+	python3 - >"$TMP/long.jsonl" <<'PY'
 import random
 random.seed(7)
 ts = 0
@@ -160,43 +171,42 @@ for i in range(200000):
           ',"stopped":' + us(stopped) if stopped else '', us(total), us(total)))
     ts += total + 100000
 PY
-cat >"$TMP/hostile.jsonl" <<'END'
+	cat >"$TMP/hostile.jsonl" <<'END'
 {"event":"op_prof","commit_sha":null,"env_hash":"sha256:1","model":"<img src=x onerror=alert(1)>","concurrency":1,"shape":{"pid":1,"comm":"</script><script>alert(2)</script>"},"stage_us":{"total":1.000,"<b onclick=alert(3)>'\"\u2028&amp;":1.000},"graph_enabled":false,"runtime_flags":{},"source":"native"}
 END
 
-for name in stopped long hostile; do
-	check "page: $name: written" "$INFTRACE" report --html "$TMP/$name.html" "$TMP/$name.jsonl"
-done
-same "page: of a long recording it is small" "$(($(stat -c %s "$TMP/long.html") < 400000))" 1
+	[ -e "$TMP/stopped.jsonl" ] || record stopped stop_often
+	for name in stopped long hostile; do
+		check "page: $name: written" "$INFTRACE" report --html "$TMP/$name.html" "$TMP/$name.jsonl"
+	done
+	same "page: of a long recording it is small" "$(($(stat -c %s "$TMP/long.html") < 400000))" 1
 
-page() { # NAME OPTION...
-	local name=$1
-	shift
-	check "page: $name ${*:-wide}" "$TOP/tests/tools/check_page.mjs" "$@" "$TMP/$name.html"
+	if command -v node >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+		page stopped
+		page stopped --dark
+		page stopped --size 390x844
+		page hostile --size 390x844
+		page hostile
+		same "page: hostile names are shown as text" "$("$TOP/tests/tools/check_page.mjs" --eval \
+			'[document.querySelectorAll("script").length, document.querySelectorAll("main img, main b[onclick]").length,
+			document.body.textContent.includes("<b onclick=alert(3)>")]' "$TMP/hostile.html" | tail -n 1)" '[2,0,true]'
+		page long
+		loaded() {
+			sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out"
+		}
+		# the first start of a browser reads it in from the disk
+		page hostile --size 390x844
+		small=$(loaded)
+		page long --size 390x844
+		ms=$(loaded)
+		same "page: a long recording opens about as fast as a small one ($ms and $small ms)" "$((ms < 5 * small + 1000))" 1
+		same "page: all that is slow stands in it" "$("$TOP/tests/tools/check_page.mjs" --eval \
+			'["step 70000, 253 ms", "step 150000, 253 ms"].map((t) => document.body.textContent.includes(t))' \
+			"$TMP/long.html" | tail -n 1)" '[true,true]'
+	else
+		skip "page" "chromium or node is not installed"
+	fi
 }
 
-if command -v node >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
-	page stopped
-	page stopped --dark
-	page stopped --size 390x844
-	page hostile --size 390x844
-	page hostile
-	same "page: hostile names are shown as text" "$("$TOP/tests/tools/check_page.mjs" --eval \
-		'[document.querySelectorAll("script").length, document.querySelectorAll("main img, main b[onclick]").length,
-		document.body.textContent.includes("<b onclick=alert(3)>")]' "$TMP/hostile.html" | tail -n 1)" '[2,0,true]'
-	page long
-	loaded() {
-		sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out"
-	}
-	# the first start of a browser reads it in from the disk
-	page hostile --size 390x844
-	small=$(loaded)
-	page long --size 390x844
-	ms=$(loaded)
-	same "page: a long recording opens about as fast as a small one ($ms and $small ms)" "$((ms < 5 * small + 1000))" 1
-	same "page: all that is slow stands in it" "$("$TOP/tests/tools/check_page.mjs" --eval \
-		'["step 70000, 253 ms", "step 150000, 253 ms"].map((t) => document.body.textContent.includes(t))' \
-		"$TMP/long.html" | tail -n 1)" '[true,true]'
-else
-	skip "page" "chromium or node is not installed"
-fi
+ALL_TESTS=(stopped hog page)
+run_tests "$@"

@@ -6,11 +6,13 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need cc python3
 
-# What tells Go code, made by hand: the section, and the two symbols around it.
-cat >"$TMP/like_go.c" <<'C'
+setup() {
+	need_root
+	need cc python3
+	mkfifo "$TMP/go"
+	# What tells Go code, made by hand: the section, and the two symbols around it.
+	cat >"$TMP/like_go.c" <<'C'
 #include <stdio.h>
 
 int c_work(int n), go_work(int n) __asm__("main.work");
@@ -39,14 +41,14 @@ int main(void)
 	return n == 0;
 }
 C
-cc -O1 -fno-toplevel-reorder "$TMP/like_go.c" -o "$TMP/like_go"
-cat >"$TMP/like_go.json" <<'JSON'
+	cc -O1 -fno-toplevel-reorder "$TMP/like_go.c" -o "$TMP/like_go"
+	cat >"$TMP/like_go.json" <<'JSON'
 {
   "name": "like_go", "match": { "mapped": ["like_go"] },
   "probes": [{ "instant": "main.work", "role": "op" }, { "symbol": "c_work", "role": "graph" }]
 }
 JSON
-mkfifo "$TMP/go"
+}
 
 # traced PROGRAM RECORD-OPTION...: from before its line of input to its end
 traced() {
@@ -65,13 +67,15 @@ traced() {
 	return 1
 }
 
-check "functions named as Go's: the program runs" traced "$TMP/like_go" --engine "$TMP/like_go.json" \
-	-u like_go:main.work@sample
-expect "one has no return probe" \
-	'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph", "sample")] == [100, 100, 0]' t="$TMP/t.json"
-same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/err")" 1
-check_rc "inftrace engines says so" 0 'warning: main.work in .* is a Go function' "$INFTRACE" engines \
-	-e <(sed 's/"instant"/"symbol"/' "$TMP/like_go.json") "$TMP/like_go"
+test_like_go() {
+	check "functions named as Go's: the program runs" traced "$TMP/like_go" --engine "$TMP/like_go.json" \
+		-u like_go:main.work@sample
+	expect "one has no return probe" \
+		'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph", "sample")] == [100, 100, 0]' t="$TMP/t.json"
+	same "a line says so" "$(grep -c 'warning: main.work in .* is a Go function' "$TMP/err")" 1
+	check_rc "inftrace engines says so" 0 'warning: main.work in .* is a Go function' "$INFTRACE" engines \
+		-e <(sed 's/"instant"/"symbol"/' "$TMP/like_go.json") "$TMP/like_go"
+}
 
 # A process that says it has a shadow stack.
 bound() { # PID TEXT: what stands in its /proc/PID/status, in this mount namespace
@@ -95,17 +99,22 @@ shadowed() { # RECORD-OPTION...
 	return $rc
 }
 
-if ! unshare -m mount --bind "$TMP/like_go.c" /proc/self/status 2>/dev/null; then
-	skip "shadow stack" "/proc/PID/status cannot be covered"
-	exit
-fi
-check "a shadow stack: recorded" shadowed --engine "$TMP/like_go.json" -u "$TMP/like_go:c_work@sample"
-if bpftool btf dump file /sys/kernel/btf/vmlinux | grep -q "FUNC 'shstk_update_last_frame'"; then
-	returns=100 warnings=0
-else
-	returns=0 warnings=1
-fi
-expect "a shadow stack: returns where the kernel can" \
-	'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph")] == [100, '$returns']' t="$TMP/t.json"
-same "a shadow stack: a line says so" "$(grep -c 'warning: .* functions left out: a target has a shadow stack' "$TMP/err")" \
-	"$warnings"
+test_shadow_stack() {
+	if ! unshare -m mount --bind "$TMP/like_go.c" /proc/self/status 2>/dev/null; then
+		skip "shadow stack" "/proc/PID/status cannot be covered"
+		return
+	fi
+	check "a shadow stack: recorded" shadowed --engine "$TMP/like_go.json" -u "$TMP/like_go:c_work@sample"
+	if bpftool btf dump file /sys/kernel/btf/vmlinux | grep -q "FUNC 'shstk_update_last_frame'"; then
+		returns=100 warnings=0
+	else
+		returns=0 warnings=1
+	fi
+	expect "a shadow stack: returns where the kernel can" \
+		'[len([e for e in t if e.get("cat") == c]) for c in ("op", "graph")] == [100, '$returns']' t="$TMP/t.json"
+	same "a shadow stack: a line says so" "$(grep -c 'warning: .* functions left out: a target has a shadow stack' "$TMP/err")" \
+		"$warnings"
+}
+
+ALL_TESTS=(like_go shadow_stack)
+run_tests "$@"
