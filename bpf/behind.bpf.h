@@ -13,7 +13,7 @@
 #ifndef INFTRACE_BEHIND_BPF_H
 #define INFTRACE_BEHIND_BPF_H
 
-#include "inftrace.bpf.h"
+#include "states.bpf.h"
 #include "group.bpf.h"
 
 #define RAN_LOG 128 /* a power of two */

@@ -311,19 +311,24 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		t->role = ST_GPU_WAIT;
 }
 
-/* Not in group_arrive(): the calls would nest too deep for the verifier. */
+/* A thread leaves its group for another. Not in group_arrive(): the calls would nest too deep for the verifier. */
+static __always_inline void group_change(struct thread *t, struct who w, u64 key, u64 now)
+{
+	if (t->group_key == key)
+		return;
+	if (t->in_step) {
+		group_end(t, w.tgid, now);
+		t->step.workers = 0; /* most likely they have moved too, and count there */
+	} else {
+		group_leave(t, w.tgid);
+	}
+}
+
 static __always_inline void group_meet(struct thread *t, struct who w, u64 key, u64 now)
 {
 	if (!key)
 		return;
-	if (t->group_key != key) {
-		if (t->in_step) {
-			group_end(t, w.tgid, now);
-			t->step.workers = 0; /* most likely they have moved too, and count there */
-		} else {
-			group_leave(t, w.tgid);
-		}
-	}
+	group_change(t, w, key, now);
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
@@ -360,10 +365,10 @@ __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 static __always_inline u32 role_within(const struct thread *t, const struct probe *p)
 {
 	if (!(p->flags & PROBE_F_SPAN) || t->depth >= FRAMES_MAX)
-		return t->role;
+		return role_now(t);
 	if (p->role == ROLE_BARRIER)
 		return ST_BARRIER;
-	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : t->role;
+	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : role_now(t);
 }
 
 /* The window has just closed, and what the thread had in flight is still to be sent: stays as it is. */
@@ -534,6 +539,7 @@ int function_entry(struct pt_regs *ctx)
 	change_begin(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
+	wait_finish(t, w, c.now, 0);
 	if (t->in_fault) { /* it ended in a signal, this is the handler */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
@@ -622,7 +628,8 @@ int function_return(struct pt_regs *ctx)
 	depth = frame_find(t, sp, id); /* at the place that it keeps when those above it are dropped */
 	f = frame_at(t, depth ? depth - 1 : 0);
 	change_begin(t);
-	now = thread_change(t, depth && depth == t->depth ? f->prev_role : t->role, &before);
+	now = thread_change(t, depth && depth == t->depth ? f->prev_role : role_now(t), &before);
+	wait_finish(t, w, now, 0);
 	frames_drop_stale(t, sp);
 	if (!depth) {
 		thread_changed(t);
@@ -647,6 +654,73 @@ int function_return(struct pt_regs *ctx)
 			f->nvals, f->nstrs, f->slot, f->flags);
 	}
 	frame_pop(t, depth);
+	thread_changed(t);
+	change_end(t);
+	hit_end(t->timed_ns, t->timed_kind);
+	return 0;
+}
+
+/* Whether the comparison before this place found what it compared equal. */
+static __always_inline bool found_equal(struct pt_regs *ctx)
+{
+#ifdef __TARGET_ARCH_x86
+	return ctx->flags & 0x40; /* ZF */
+#else
+	return 0; /* such places are looked for on x86 only */
+#endif
+}
+
+/*
+ * A thread has come to a barrier and been counted there: SITE_ARRIVAL. The only probe of the whole wait, see
+ * wait.bpf.h. Engines pass hundreds of barriers in each step.
+ */
+SEC("uprobe")
+int barrier_arrival(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool last = found_equal(ctx);
+	u64 regs[REG_MAX], now, key;
+	u32 id, before, group;
+	struct thread *t;
+	struct probe *p;
+	struct who w;
+
+	keep_stack(ctx);
+	if (!enabled)
+		return 0;
+	t = probed_thread(ctx, task, 1, 1, &id);
+	if (!t)
+		return 0;
+	p = bpf_map_lookup_elem(&probes, &id);
+	if (!p)
+		return 0;
+	if (!p->hit)
+		p->hit = 1;
+	group = p->group.reg;
+	regs_read(ctx, regs);
+	key = group < REG_MAX ? regs[group] >> (p->group.off[0] & 63) : 0;
+	w.tgid = task->tgid;
+	w.tid = task->pid;
+	change_begin(t);
+	now = thread_change(t, last ? role_now(t) : ST_BARRIER, &before);
+	if (t->in_fault) { /* as in function_entry() */
+		t->in_fault = 0;
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	}
+	wait_finish(t, w, now, 0);
+	if (p->flags & PROBE_F_END && t->op.probe)
+		t->op.end = now;
+	t->wait.start = now;
+	t->wait.end = last ? now : 0;
+	t->wait.ip = PT_REGS_IP(ctx);
+	t->wait.prev_role = t->role;
+	t->wait.last = last;
+	t->wait.held = 0;
+	group_change(t, w, key, now);
+	group_arrive_once(t, (u64)w.tgid << 32 | w.tid, key, now, last);
+	t->wait.probe = id + 1;
+	if (!last)
+		t->role = ST_BARRIER;
 	thread_changed(t);
 	change_end(t);
 	hit_end(t->timed_ns, t->timed_kind);

@@ -11,12 +11,10 @@
 #ifndef INFTRACE_GROUP_BPF_H
 #define INFTRACE_GROUP_BPF_H
 
-#include "inftrace.bpf.h"
+#include "states.bpf.h"
 
-#define GROUPS_MAX 128 /* a power of two */
 #define GROUP_WAYS 4
 #define GROUP_MEMBERS_MAX 64
-#define GROUP_EPOCHS 4 /* a power of two; a thread is at most one barrier behind the others */
 
 /* The last thread that arrived at a barrier, and what had held it up since the one before. */
 struct arrival {
@@ -47,6 +45,7 @@ struct group {
 	u32 step;  /* number + 1 of the step in flight; 0: none */
 	u32 epoch; /* counts the barriers */
 	u32 n_members;
+	u32 once; /* its threads are seen once at each barrier: struct releases counts those */
 	u32 n_gone; /* members that have exited in this step, and before that was counted their times: */
 	u64 gone_ns[ST_MAX];
 	struct hits gone_hits;
@@ -71,23 +70,37 @@ struct {
 	__type(value, struct group);
 } groups __weak SEC(".maps");
 
-static __always_inline struct group *group_way(u32 tgid, u64 key, u32 way)
+static __always_inline u32 group_slot(u32 tgid, u64 key, u32 way)
 {
 	/* keys are addresses: the low bits are those of the allocator */
-	u32 i = ((u32)((key >> 6) * 0x9e3779b1u >> 16) + tgid + way) & (GROUPS_MAX - 1);
+	return ((u32)((key >> 6) * 0x9e3779b1u >> 16) + tgid + way) & (GROUPS_MAX - 1);
+}
+
+static __always_inline struct group *group_way(u32 tgid, u64 key, u32 way)
+{
+	u32 i = group_slot(tgid, key, way);
 
 	return bpf_map_lookup_elem(&groups, &i);
 }
 
-static __always_inline struct group *group_of(u32 tgid, u64 key)
+static __always_inline struct group *group_find(u32 tgid, u64 key, u32 *ret_slot)
 {
 	for (u32 way = 0; way < GROUP_WAYS && key; way++) {
 		struct group *g = group_way(tgid, key, way);
 
-		if (g && g->key == key && g->tgid == tgid)
-			return g;
+		if (!g || g->key != key || g->tgid != tgid)
+			continue;
+		*ret_slot = group_slot(tgid, key, way);
+		return g;
 	}
 	return NULL;
+}
+
+static __always_inline struct group *group_of(u32 tgid, u64 key)
+{
+	u32 slot;
+
+	return group_find(tgid, key, &slot);
 }
 
 #define GROUP_KEY_TAKEN 1 /* being made; keys are addresses, which this is none of */
@@ -251,42 +264,47 @@ _Static_assert(__builtin_offsetof(struct thread_now, off) == 24 && sizeof(struct
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
-	struct thread_now other = {}, again = {};
-	u64 from, before, wake = 0;
+	struct thread_now *other;
+	u64 from, before, left, wake = 0;
 	u32 state;
 
 	if (!t || !thread)
 		return 0;
+	other = &t->view_now[0];
 	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		if (bpf_probe_read_kernel(&other, sizeof(other), (void *)thread))
+		if (bpf_probe_read_kernel(other, sizeof(*other), (void *)thread))
 			return 0;
 		smp_rmb();
 		if (bpf_probe_read_kernel(
 			    &t->view, sizeof(t->view), (void *)(thread + offsetof(struct thread, times))) ||
 			bpf_probe_read_kernel(
-				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))))
+				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
+			bpf_probe_read_kernel(&t->view_wait, sizeof(t->view_wait),
+				(void *)(thread + offsetof(struct thread, wait))))
 			return 0;
 		smp_rmb();
 		/* all of it: the loads of the first time are not in order everywhere */
-		if (bpf_probe_read_kernel(&again, sizeof(again), (void *)thread))
+		if (bpf_probe_read_kernel(&t->view_now[1], sizeof(*other), (void *)thread))
 			return 0;
-		if (now_equals(&other, &again))
+		if (now_equals(other, &t->view_now[1]))
 			break;
 	}
-	if (t->view.tid != tid || !other.since)
+	if (t->view.tid != tid || !other->since)
 		return 0;
-	from = other.since;
-	state = now_state(&other, other.off);
+	from = other->since;
+	state = now_state(other, other->off);
 	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
-	if (state == other.off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
+	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
 		t->view.ns[state] += wake - from;
 		from = wake;
 		state = ST_RUNNABLE;
 	}
 	if (at > from && state < ST_MAX) {
-		before = now_before(&other, from, at);
-		t->view.ns[other.role & 3] += before;
-		t->view.ns[state] += at - from - before;
+		before = now_before(other, from, at);
+		left = state == ST_BARRIER ? wait_left(&t->view_wait, from, at) : 0;
+		t->view.ns[other->role & 3] += before;
+		t->view.ns[ST_CPU] += left;
+		t->view.ns[state] += at - from - before - left;
 	}
 	return 1;
 }
@@ -355,7 +373,8 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
 		there += member_continue(t, &g->members[i], from);
 	group_take(g, t->step.number + 1, there ? n : 0, from);
-	g->epoch++;
+	if (!g->once)
+		g->epoch++;
 	return 0;
 }
 
@@ -442,6 +461,16 @@ static __always_inline void group_join(struct thread *t, struct group *g, u32 ti
 	WRITE_ONCE(m->thread, (u64)t);
 }
 
+static __always_inline u32 group_passed_last(u32 tgid, u64 key)
+{
+	struct releases *r = NULL;
+	u32 slot;
+
+	if (group_find(tgid, key, &slot))
+		r = bpf_map_lookup_elem(&releases, &slot);
+	return r ? r->epoch : 0;
+}
+
 /* A thread that is made within a step works on it from its birth, and not from the first barrier that it
  * comes to. */
 __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32 tgid, u32 tid)
@@ -454,7 +483,7 @@ __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32
 	if (!g || g->step != parent->step.number + 1)
 		return 0;
 	t->group_key = parent->group_key;
-	t->epoch = g->epoch - 1;
+	t->epoch = g->once ? group_passed_last(tgid, t->group_key) : g->epoch - 1;
 	group_join(t, g, tid);
 	return 0;
 }
@@ -491,36 +520,28 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 	return 0;
 }
 
-/* A thread comes to the barrier of a group, and has left the one it was in before. */
-__weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 now)
+/* The group of a thread that comes to a barrier. */
+static __always_inline struct group *group_enter(u32 tgid, u64 key, u32 *ret_slot)
 {
-	u32 tgid = tgid_tid >> 32, tid = (u32)tgid_tid, epoch;
-	struct arrival *a;
-	struct group *g;
+	struct group *g = group_find(tgid, key, ret_slot);
 
-	if (!t)
-		return 0;
-	g = group_of(tgid, key);
-	if (!g) {
-		group_create(tgid, key);
-		g = group_of(tgid, key);
-	}
-	if (!g)
-		return 0;
-	if (t->group_key != key) {
-		t->group_key = key;
-		t->epoch = g->epoch - 1;
-	}
+	if (g)
+		return g;
+	group_create(tgid, key);
+	return group_find(tgid, key, ret_slot);
+}
+
+/* And that thread works on a step there. */
+static __always_inline void group_work(struct thread *t, struct group *g, u32 tid)
+{
 	if (!t->in_step)
 		group_join(t, g, tid);
 	else if (g->step != t->step.number + 1)
 		group_take(g, t->step.number + 1, 0, t->step.h.start_ns);
-	/* one that is here already has left: this is the next barrier */
-	epoch = READ_ONCE(g->epoch);
-	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
-		epoch++;
-	t->epoch = epoch;
-	a = &g->last[epoch & (GROUP_EPOCHS - 1)];
+}
+
+static __always_inline void arrival_note(struct arrival *a, struct thread *t, u32 tid, u64 now)
+{
 	a->ns = now;
 	a->thread = (u64)t;
 	a->tid = tid;
@@ -530,8 +551,99 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 		else
 			a->stalls[i].dur_ns = 0;
 	}
+}
+
+/* A thread comes to the barrier of a group, and has left the one it was in before. */
+__weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 now)
+{
+	u32 tgid = tgid_tid >> 32, tid = (u32)tgid_tid, epoch, slot;
+	struct group *g;
+
+	if (!t)
+		return 0;
+	g = group_enter(tgid, key, &slot);
+	if (!g)
+		return 0;
+	if (t->group_key != key) {
+		t->group_key = key;
+		t->epoch = g->epoch - 1;
+	}
+	group_work(t, g, tid);
+	/* one that is here already has left: this is the next barrier */
+	epoch = READ_ONCE(g->epoch);
+	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
+		epoch++;
+	t->epoch = epoch;
+	arrival_note(&g->last[epoch & (GROUP_EPOCHS - 1)], t, tid, now);
 	if (!t->in_step)
 		stalls_forget(t);
+	return 0;
+}
+
+/*
+ * The same where each thread is seen once, and the last one known as such. Sets what the wait is for.
+ *
+ * The number of this barrier follows from the last one that was passed, which may be this one already: the thread was
+ * counted by the barrier before it came here. It is so if it is the next one after its own last. A thread that missed
+ * some of them, or is new, takes it for one that was not passed. Whoever is the last to arrive knows for certain.
+ */
+__weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key, u64 now, u32 last)
+{
+	u32 tid = (u32)tgid_tid, slot, passed;
+	struct releases *r;
+	struct group *g;
+
+	if (!t)
+		return 0;
+	t->wait.slot = GROUPS_MAX;
+	g = group_enter(tgid_tid >> 32, key, &slot);
+	if (!g)
+		return 0;
+	r = bpf_map_lookup_elem(&releases, &slot);
+	if (!r)
+		return 0;
+	if (!g->once)
+		g->once = 1;
+	passed = READ_ONCE(r->epoch);
+	if (t->group_key != key) {
+		t->group_key = key;
+		t->epoch = passed;
+	}
+	group_work(t, g, tid);
+	t->epoch = !last && passed - t->epoch == 1 ? passed : passed + 1;
+	t->wait.slot = slot;
+	t->wait.epoch = t->epoch;
+	if (last) {
+		arrival_note(&g->last[t->epoch & (GROUP_EPOCHS - 1)], t, tid, now);
+		WRITE_ONCE(r->ns[t->epoch & (GROUP_EPOCHS - 1)], now);
+		smp_wmb(); /* who finds the number finds the time: wait_end() */
+		WRITE_ONCE(r->epoch, t->epoch);
+	}
+	if (!t->in_step)
+		stalls_forget(t);
+	return 0;
+}
+
+/* The thread that has come last lets the others go later than it said: it is taken off the CPU first, and goes on
+ * at `now` (0: not yet). */
+__weak __noinline int release_move(struct thread *t, u64 now)
+{
+	u32 slot, i;
+	struct releases *r;
+	struct group *g;
+
+	if (!t)
+		return 0;
+	slot = t->wait.slot;
+	i = t->wait.epoch & (GROUP_EPOCHS - 1);
+	r = bpf_map_lookup_elem(&releases, &slot);
+	g = bpf_map_lookup_elem(&groups, &slot);
+	if (!r || !g || r->epoch != t->wait.epoch)
+		return 0;
+	WRITE_ONCE(r->ns[i], now);
+	if (now)
+		g->last[i].ns = now;
+	t->wait.held = !now;
 	return 0;
 }
 

@@ -10,7 +10,7 @@
  * stored the new state, the state is known by its announcement, and it is announced anew at the
  * end.
  */
-#include "inftrace.bpf.h"
+#include "states.bpf.h"
 
 static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 {

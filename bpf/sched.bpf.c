@@ -46,6 +46,19 @@ static __always_inline void wake_forget(struct thread *t)
 		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
 }
 
+#define BARRIER_REST 64 /* bytes of code behind the place of an arrival, at least up to where the others are let go */
+
+/* The last thread to arrive at a barrier may be preempted on its way out of the probe, before it lets the others go. */
+static __always_inline void hold_release(struct thread *t, struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	if ((u32)regs->ip - t->wait.ip - 1 < BARRIER_REST)
+		release_move(t, 0);
+#endif
+}
+
 #define SWITCH_PREEMPT (1ull << 32) /* above the state of the task that leaves the CPU */
 
 /* Not inline, so that the verifier goes on behind it with one state, whatever was done here. */
@@ -65,6 +78,8 @@ static __noinline int switch_out(
 		__sync_fetch_and_add(&stats.irqs_left, 1);
 		t->irq_depth = 0;
 	}
+	if (t->wait.probe && t->wait.last)
+		hold_release(t, task);
 	state = thread_state(t, state);
 	since = t->since;
 	if (since && now > since)
@@ -121,6 +136,8 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		return 0;
 	from = t->since;
 	thread_adopt(t);
+	if (t->wait.held)
+		release_move(t, now);
 	wake = t->wake_ns;
 	off = t->off;
 	if (from && now < from)

@@ -193,6 +193,12 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 			r->ns[i] += now - since - before;
 		sum += r->ns[i];
 	}
+	if (state == ST_BARRIER && now > since) {
+		u64 left = wait_left(&t->wait, since, now);
+
+		r->ns[ST_BARRIER] -= left;
+		r->ns[ST_CPU] += left;
+	}
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		REC_F_OPEN_END);
 	r->lost = stats.lost_total - r->lost;
@@ -288,6 +294,12 @@ static __always_inline void peek_thread(
 		} else if (emits(REC_FUNCTION)) {
 			peek_function(seq, w, step, f->probe, f->start, now, f->vals, REC_F_OPEN_END);
 		}
+	}
+	if (t->wait.probe && emits(REC_FUNCTION)) {
+		u64 end = wait_over(t, now);
+
+		peek_function(seq, w, step, t->wait.probe - 1, t->wait.start, end ? end : now, t->op.vals,
+			end ? 0 : REC_F_OPEN_END);
 	}
 	if (t->op.probe && emits(REC_FUNCTION))
 		peek_function(seq, w, step, t->op.probe - 1, t->op.start, t->op.end ? t->op.end : now, t->op.vals,

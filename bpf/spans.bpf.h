@@ -6,7 +6,7 @@
 #ifndef INFTRACE_SPANS_BPF_H
 #define INFTRACE_SPANS_BPF_H
 
-#include "inftrace.bpf.h"
+#include "states.bpf.h"
 #include "group.bpf.h"
 #include "sums.bpf.h"
 
@@ -116,6 +116,44 @@ static __always_inline void op_flush(
 		op_emit(t, s, (u64)w.tgid << 32 | w.tid, open_end, flags);
 }
 
+__weak __noinline int wait_emit(struct thread *t, u64 tgid_tid, u64 end, u32 flags)
+{
+	struct {
+		struct rec_hdr h;
+		u32 step, pad;
+	} r; /* a struct rec_function without values */
+
+	if (!t || !emits(REC_FUNCTION))
+		return 0;
+	hdr_fill(&r.h, REC_FUNCTION, t->wait.start, end, tgid_tid >> 32, (u32)tgid_tid, t->wait.probe - 1, flags);
+	r.step = thread_step(t);
+	r.pad = 0;
+	emit(&r, sizeof(r), REC_FUNCTION);
+	return 0;
+}
+
+/*
+ * The thread does something else now, so its wait at a barrier is over, if it has one. flags: of the span where
+ * nobody is known to have let it go.
+ */
+static __always_inline void wait_finish(struct thread *t, struct who w, u64 now, u32 flags)
+{
+	u64 tgid_tid = (u64)w.tgid << 32 | w.tid, end;
+
+	if (!t->wait.probe)
+		return;
+	end = wait_over(t, now);
+	if (end)
+		flags = 0;
+	else
+		end = now;
+	if (t->in_step)
+		group_passed(t, tgid_tid, t->wait.start, end);
+	t->role = t->wait.prev_role;
+	wait_emit(t, tgid_tid, end, flags);
+	t->wait.probe = 0;
+}
+
 /* Nothing has happened in the step yet; the counts have just been read. */
 static __always_inline void step_clear(struct thread *t)
 {
@@ -162,6 +200,24 @@ static __always_inline void window_count(u64 end)
 	enabled = 0;
 }
 
+/* The step is cut by the end of the recording: the state in flight is not accounted yet. */
+__weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
+{
+	u64 before, left;
+	u32 state;
+
+	if (!t)
+		return 0;
+	state = thread_state(t, t->off);
+	before = now_before(now_of(t), since, end);
+	left = state == ST_BARRIER ? wait_left(&t->wait, since, end) : 0;
+	t->step.ns[t->role & 3] += before;
+	t->step.ns[ST_CPU] += left;
+	if (state < ST_MAX)
+		t->step.ns[state] += end - since - before - left;
+	return 0;
+}
+
 /*
  * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
  * has just made. The states are differences of the same clock reads as the total.
@@ -186,13 +242,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 			break;
 	}
 	if (end > since) {
-		/* cut by the end of the recording: the state in flight is not accounted yet */
-		u32 state = thread_state(t, t->off);
-		u64 before = now_before(now_of(t), since, end);
-
-		r->ns[t->role & 3] += before;
-		if (state < ST_MAX)
-			r->ns[state] += end - since - before;
+		step_cut(t, since, end);
 		sum += end - since;
 	} else {
 		end = since;
@@ -287,6 +337,7 @@ __weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid
 
 	if (!t)
 		return 0;
+	wait_finish(t, w, end, REC_F_OPEN_END);
 	op_flush(t, s, w, end, REC_F_OPEN_END);
 	for (int i = 0; i < FRAMES_MAX && t->depth; i++) {
 		u32 probe = frame_flush(t, s, tgid_tid, end);

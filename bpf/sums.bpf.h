@@ -3,7 +3,7 @@
 #ifndef INFTRACE_SUMS_BPF_H
 #define INFTRACE_SUMS_BPF_H
 
-#include "inftrace.bpf.h"
+#include "states.bpf.h"
 #include "process_sums.h"
 
 /* Full: stats.sums_full. User space makes both small where they are not used. */
@@ -38,7 +38,7 @@ static __always_inline struct process_sums *process_sums_of(u32 tgid)
 __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 {
 	struct process_sums *s;
-	u64 since, before;
+	u64 since, before, left;
 	u32 state;
 
 	if (!t)
@@ -54,9 +54,11 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 	since = t->since;
 	if (end > since && state < ST_MAX) {
 		before = now_before(now_of(t), since, end);
+		left = state == ST_BARRIER ? thread_wait_left(t, since, end) : 0;
 		if (before)
 			__sync_fetch_and_add(&s->ns[t->role & 3], before);
-		__sync_fetch_and_add(&s->ns[state], end - since - before);
+		__sync_fetch_and_add(&s->ns[ST_CPU], left);
+		__sync_fetch_and_add(&s->ns[state], end - since - before - left);
 	}
 	__sync_fetch_and_add(&s->threads, 1);
 	__sync_fetch_and_add(&s->switches_voluntary, t->switches[0]);

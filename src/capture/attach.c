@@ -61,7 +61,7 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->windows = c->windows;
 	a->engine_file = c->engine_file;
 	a->engine_file_arg = c->engine_file_arg;
-	err = links_new(c->entry, c->ret, c->multi, c->link_gens, &a->links);
+	err = links_new(c->programs, c->multi, c->link_gens, &a->links);
 	if (err) {
 		seen_free(a->seen);
 		free(a);
@@ -80,16 +80,12 @@ void attach_free(struct attach *a)
 	free(a);
 }
 
-struct sites {
-	struct link_sites entries, returns;
-};
-
 struct collect {
 	struct probe_table *pt;
 	int probes_fd;
 	bool no_returns, windows;
 	size_t refused;
-	struct sites sites, steps; /* steps: with several windows, apart */
+	struct file_sites sites, steps; /* steps: with several windows, apart */
 };
 
 static int collect_site(const struct probe_site *ps, void *arg)
@@ -97,10 +93,11 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	struct collect *c = arg;
 	struct probe_spec *spec = &c->pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie = id;
-	struct sites *to = &c->sites;
+	struct file_sites *to = &c->sites;
+	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival;
 	struct probe probe;
 
-	if (c->no_returns && spec->flags & PROBE_F_SPAN) {
+	if (c->no_returns && returns) {
 		spec->refused = true;
 		c->refused++;
 		return 0;
@@ -117,11 +114,11 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	}
 	if (!ps->site.cheap)
 		cookie |= PROBE_COOKIE_STEPPED;
-	if (link_sites_add(&to->entries, ps->site.offset, cookie, ps->semaphore))
+	if (link_sites_add(&to->of[ps->site.arrival ? LINK_ARRIVAL : LINK_ENTRY], ps->site.offset, cookie,
+		    ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site too */
-	if (spec->flags & PROBE_F_SPAN &&
-		link_sites_add(&to->returns, ps->site.offset, cookie, ps->semaphore))
+	if (returns && link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
 		(unsigned long)(ps->site.offset - ps->symbol->offset),
@@ -138,8 +135,7 @@ static bool is_claimed(const struct probe_table *pt, const char *shown)
 	return false;
 }
 
-/* by -1: they could not be attached after all. */
-static void count_sites(struct probe_table *pt, const struct link_sites *s, int by)
+static void count_links(struct probe_table *pt, const struct link_sites *s, int by)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		uint32_t id = (uint32_t)s->cookies[i] & ~PROBE_COOKIE_FLAGS;
@@ -154,6 +150,18 @@ static void count_sites(struct probe_table *pt, const struct link_sites *s, int 
 		if (glob && by < 0)
 			glob->refused = true;
 	}
+}
+
+/* by -1: they could not be attached after all. Each has an entry, or an arrival in its place. */
+static void count_sites(struct probe_table *pt, const struct file_sites *s, int by)
+{
+	count_links(pt, &s->of[LINK_ENTRY], by);
+	count_links(pt, &s->of[LINK_ARRIVAL], by);
+}
+
+static size_t sites_placed(const struct file_sites *s)
+{
+	return s->of[LINK_ENTRY].n + s->of[LINK_ARRIVAL].n;
 }
 
 static void warn_file(const char *shown, int err, size_t links)
@@ -174,33 +182,19 @@ static void warn_file(const char *shown, int err, size_t links)
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 }
 
-static void sites_free(struct sites *s)
-{
-	link_sites_free(&s->entries);
-	link_sites_free(&s->returns);
-}
-
-static void sites_agree(struct sites *a, struct sites *b)
-{
-	link_sites_share(&a->entries, &b->entries);
-	link_sites_share(&a->entries, &b->returns);
-	link_sites_share(&b->entries, &a->entries);
-	link_sites_share(&b->entries, &a->returns);
-}
-
-static int add_sites(struct attach *a, int file, struct sites *s, bool always)
+static int add_sites(struct attach *a, int file, struct file_sites *s, bool always)
 {
 	int fd, err;
 
-	if (!s->entries.n)
+	if (!sites_placed(s))
 		return 0;
 	fd = fcntl(file, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	count_sites(a->pt, &s->entries, 1);
-	err = links_add_file(a->links, fd, &s->entries, &s->returns, always);
+	count_sites(a->pt, s, 1);
+	err = links_add_file(a->links, fd, s, always);
 	if (err) {
-		count_sites(a->pt, &s->entries, -1);
+		count_sites(a->pt, s, -1);
 		close(fd);
 	}
 	return err;
@@ -235,16 +229,17 @@ static int attach_file(
 			 "would end it at a return probe",
 			shown, c.refused);
 	if (!err)
-		n = (int)(c.sites.entries.n + c.steps.entries.n);
-	sites_agree(&c.sites, &c.steps);
+		n = (int)(sites_placed(&c.sites) + sites_placed(&c.steps));
+	file_sites_share(&c.sites, &c.steps);
+	file_sites_share(&c.steps, &c.sites);
 	if (n)
 		err = add_sites(a, fd, &c.steps, true) ?: add_sites(a, fd, &c.sites, false);
 	if (n && !err)
 		log_debug("%d probes in %s, build-id %s", n, shown, *build_id ? build_id : "none");
 	else if (err && err != -EDQUOT && is_claimed(a->pt, shown))
-		warn_file(shown, err, c.sites.entries.n + c.sites.returns.n + c.steps.entries.n + c.steps.returns.n);
-	sites_free(&c.sites);
-	sites_free(&c.steps);
+		warn_file(shown, err, file_sites_count(&c.sites) + file_sites_count(&c.steps));
+	file_sites_free(&c.sites);
+	file_sites_free(&c.steps);
 	return err ? err : n;
 }
 

@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "capture/links.h"
 #include "engine/engine.h"
 
-struct bpf_program;
 struct inspector;
 struct attach;
 
@@ -20,7 +20,7 @@ struct attach_config {
 	struct probe_table *probes; /* must outlive the result; grows by the matches of globs */
 	struct inspector *inspector; /* must outlive it, too */
 	int probes_fd;		    /* the map that gets what to do at each probe */
-	struct bpf_program *entry, *ret;
+	struct bpf_program *programs[LINK_KINDS];
 	bool multi;		      /* they were loaded for uprobe_multi links */
 	bool states_only;	      /* leave out functions of presets that only make records of their own */
 	bool windows;		      /* attach_idle() will be called */

@@ -28,7 +28,7 @@ struct fds {
 struct file {
 	int fd;
 	bool always;
-	struct link_sites entries, returns;
+	struct file_sites sites;
 };
 
 /* Those that are detached while idle, and the others. */
@@ -54,7 +54,7 @@ struct closing {
 };
 
 struct links {
-	struct bpf_program *entry, *ret;
+	struct bpf_program *programs[LINK_KINDS];
 	bool multi, idle;
 	struct bpf_link **single;
 	size_t n_single;
@@ -100,15 +100,29 @@ void link_sites_free(struct link_sites *s)
 	*s = (struct link_sites){ 0 };
 }
 
-int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,
-	volatile uint32_t *gens, struct links **ret_links)
+size_t file_sites_count(const struct file_sites *s)
+{
+	size_t n = 0;
+
+	for (int kind = 0; kind < LINK_KINDS; kind++)
+		n += s->of[kind].n;
+	return n;
+}
+
+void file_sites_free(struct file_sites *s)
+{
+	for (int kind = 0; kind < LINK_KINDS; kind++)
+		link_sites_free(&s->of[kind]);
+}
+
+int links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens,
+	struct links **ret_links)
 {
 	struct links *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return -ENOMEM;
-	l->entry = entry;
-	l->ret = ret_prog;
+	memcpy(l->programs, programs, sizeof(l->programs));
 	l->multi = multi;
 	l->gens = gens;
 	*ret_links = l;
@@ -192,8 +206,7 @@ static void close_both(struct links *l, struct fds fds[WANTED_MAX])
 static void file_free(struct file *f)
 {
 	close(f->fd);
-	link_sites_free(&f->entries);
-	link_sites_free(&f->returns);
+	file_sites_free(&f->sites);
 }
 
 void links_free(struct links *l)
@@ -242,9 +255,10 @@ int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites 
 }
 
 /* pid 0: in every process. */
-static int attach_multi(struct links *l, bool ret, int file, const struct link_sites *s,
-	uint16_t gen, pid_t pid, struct fds *fds)
+static int attach_multi(
+	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct fds *fds)
 {
+	const struct link_sites *s = &f->sites.of[kind];
 	int *list, fd;
 
 	if (!s->n)
@@ -255,32 +269,30 @@ static int attach_multi(struct links *l, bool ret, int file, const struct link_s
 	fds->fds = list;
 	for (size_t i = 0; i < s->n; i++)
 		s->cookies[i] = (uint32_t)s->cookies[i] | (uint64_t)gen << 32;
-	fd = links_create_multi(bpf_program__fd(ret ? l->ret : l->entry), ret, file, s, pid);
+	fd = links_create_multi(bpf_program__fd(l->programs[kind]), kind == LINK_RETURN, f->fd, s, pid);
 	if (fd < 0)
 		return fd;
 	list[fds->n++] = fd;
 	return 0;
 }
 
-/* Returns first: a return without its entry is nothing, an entry without its return stays open. */
-static int attach_both(
+static int attach_all(
 	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds to[WANTED_MAX])
 {
 	struct fds *fds = &to[f->always ? WANTED_ALWAYS : WANTED_SOMETIMES];
-	int err;
+	int err = 0;
 
 	if (l->idle && !f->always)
 		return 0;
-	err = attach_multi(l, true, f->fd, &f->returns, gen, pid, fds);
-	if (!err)
-		err = attach_multi(l, false, f->fd, &f->entries, gen, pid, fds);
+	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
+		err = attach_multi(l, kind, f, gen, pid, fds);
 	return err;
 }
 
-static int attach_single(struct links *l, bool ret, int file, const struct link_sites *s)
+static int attach_single(struct links *l, enum link_kind kind, const struct file *f)
 {
+	const struct link_sites *s = &f->sites.of[kind];
 	struct bpf_link **single = realloc(l->single, (l->n_single + s->n) * sizeof(*single));
-	struct bpf_program *prog = ret ? l->ret : l->entry;
 	char path[32];
 
 	if (!s->n)
@@ -288,12 +300,12 @@ static int attach_single(struct links *l, bool ret, int file, const struct link_
 	if (!single)
 		return -ENOMEM;
 	l->single = single;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
 	for (size_t i = 0; i < s->n; i++) {
-		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = ret, .bpf_cookie = s->cookies[i],
+		LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = kind == LINK_RETURN, .bpf_cookie = s->cookies[i],
 			.ref_ctr_offset = s->semaphores[i]);
 		struct bpf_link *link =
-			bpf_program__attach_uprobe_opts(prog, -1, path, s->offsets[i], &opts);
+			bpf_program__attach_uprobe_opts(l->programs[kind], -1, path, s->offsets[i], &opts);
 
 		if (!link)
 			return -errno;
@@ -304,13 +316,12 @@ static int attach_single(struct links *l, bool ret, int file, const struct link_
 
 static int add_single(struct links *l, const struct file *f)
 {
-	int err;
+	int err = 0;
 
-	if (f->entries.n + f->returns.n > LINKS_SINGLE_MAX)
+	if (file_sites_count(&f->sites) > LINKS_SINGLE_MAX)
 		return -EFBIG;
-	err = attach_single(l, true, f->fd, &f->returns);
-	if (!err)
-		err = attach_single(l, false, f->fd, &f->entries);
+	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
+		err = attach_single(l, kind, f);
 	return err;
 }
 
@@ -323,11 +334,11 @@ static int add_multi(struct links *l, const struct file *f)
 		return -ENOMEM;
 	l->files = files;
 	if (l->state != LINKS_BY_PROCESS)
-		err = attach_both(l, f, l->live, 0, l->everywhere);
+		err = attach_all(l, f, l->live, 0, l->everywhere);
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
 		struct process *p = &l->processes[i];
 
-		err = attach_both(l, f, l->newest, p->pid, p->links);
+		err = attach_all(l, f, l->newest, p->pid, p->links);
 		if (err == -ESRCH) /* just gone */
 			err = 0;
 	}
@@ -336,7 +347,7 @@ static int add_multi(struct links *l, const struct file *f)
 	return err;
 }
 
-void link_sites_share(const struct link_sites *from, struct link_sites *to)
+static void link_sites_share(const struct link_sites *from, struct link_sites *to)
 {
 	for (size_t i = 0; i < from->n; i++) {
 		for (size_t k = 0; from->semaphores[i] && k < to->n; k++) {
@@ -346,17 +357,22 @@ void link_sites_share(const struct link_sites *from, struct link_sites *to)
 	}
 }
 
-int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns, bool always)
+void file_sites_share(const struct file_sites *from, struct file_sites *to)
 {
-	struct file f = { .fd = fd, .always = always, .entries = *entries, .returns = *returns };
+	for (int kind = 0; kind < LINK_KINDS; kind++)
+		link_sites_share(&from->of[LINK_ENTRY], &to->of[kind]);
+}
+
+int links_add_file(struct links *l, int fd, struct file_sites *sites, bool always)
+{
+	struct file f = { .fd = fd, .always = always, .sites = *sites };
 	int err;
 
-	link_sites_share(&f.entries, &f.entries);
-	link_sites_share(&f.entries, &f.returns);
+	file_sites_share(&f.sites, &f.sites);
 	err = l->multi ? add_multi(l, &f) : add_single(l, &f);
 	if (err)
 		return err;
-	*entries = *returns = (struct link_sites){ 0 };
+	*sites = (struct file_sites){ 0 };
 	if (!l->multi)
 		file_free(&f);
 	return 0;
@@ -403,7 +419,7 @@ int links_add_process(struct links *l, pid_t pid)
 	*p = (struct process){ .pid = pid };
 	l->n_processes++;
 	for (size_t i = 0; i < l->n_files && !err; i++)
-		err = attach_both(l, &l->files[i], l->newest, pid, p->links);
+		err = attach_all(l, &l->files[i], l->newest, pid, p->links);
 	if (!err)
 		return 1;
 	links_drop_process(l, pid);
@@ -443,7 +459,7 @@ int links_everywhere(struct links *l)
 		l->newest++;
 		publish(l);
 		for (size_t i = 0; i < l->n_files && !err; i++)
-			err = attach_both(l, &l->files[i], l->newest, 0, l->everywhere);
+			err = attach_all(l, &l->files[i], l->newest, 0, l->everywhere);
 		l->live = l->newest;
 	} else {
 		l->newest = l->live;
@@ -482,10 +498,10 @@ int links_wake(struct links *l)
 		if (f->always)
 			continue;
 		if (l->state != LINKS_BY_PROCESS)
-			e = attach_both(l, f, l->live, 0, l->everywhere);
+			e = attach_all(l, f, l->live, 0, l->everywhere);
 		err = err ? err : e;
 		for (size_t k = 0; k < l->n_processes; k++) {
-			e = attach_both(l, f, l->newest, l->processes[k].pid, l->processes[k].links);
+			e = attach_all(l, f, l->newest, l->processes[k].pid, l->processes[k].links);
 			if (!err && e != -ESRCH)
 				err = e;
 		}

@@ -31,6 +31,15 @@ enum links_state {
 /* Processes that links are made for one by one: each call looks at the links of all of them. */
 #define LINKS_PROCESSES_MAX 32
 
+/* What is told of a call, each by a program of its own. In the order in which they are attached: a return without its
+ * entry is nothing, an entry without its return stays open. */
+enum link_kind {
+	LINK_RETURN,
+	LINK_ENTRY,
+	LINK_ARRIVAL, /* at a barrier: SITE_ARRIVAL */
+	LINK_KINDS,
+};
+
 /* Places in a file, and what tells the program which one it was called at. */
 struct link_sites {
 	unsigned long *offsets;
@@ -43,17 +52,25 @@ struct link_sites {
 int link_sites_add(struct link_sites *s, uint64_t offset, uint32_t cookie, uint64_t semaphore);
 void link_sites_free(struct link_sites *s);
 
+/* The same of a file, by enum link_kind. */
+struct file_sites {
+	struct link_sites of[LINK_KINDS];
+};
+
+size_t file_sites_count(const struct file_sites *s);
+void file_sites_free(struct file_sites *s);
+
 /* All probes of one place must agree on its semaphore, as a function may begin with a USDT probe: gives
- * those of `from` to the same places in `to`. links_add_file() does so among its own. */
-void link_sites_share(const struct link_sites *from, struct link_sites *to);
+ * those of the entries in `from` to the same places in `to`. links_add_file() does so among its own. */
+void file_sites_share(const struct file_sites *from, struct file_sites *to);
 
 /* One uprobe_multi link for all sites; pid 0: in every process. Returns its descriptor or an error. */
 int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites *s, pid_t pid);
 
-/* `multi`: the programs were loaded for uprobe_multi links. gens: shared with the BPF programs, see
- * link_lives() there; NULL: links cannot be by process. */
-int links_new(struct bpf_program *entry, struct bpf_program *ret_prog, bool multi,
-	volatile uint32_t *gens, struct links **ret_links);
+/* programs: by enum link_kind. `multi`: they were loaded for uprobe_multi links. gens: shared with the BPF
+ * programs, see link_lives() there; NULL: links cannot be by process. */
+int links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volatile uint32_t *gens,
+	struct links **ret_links);
 
 /* Detaches everything; some 0.1 s. */
 void links_free(struct links *l);
@@ -62,7 +79,7 @@ void links_free(struct links *l);
  * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's.
  * always: while idle too. -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
  */
-int links_add_file(struct links *l, int fd, struct link_sites *entries, struct link_sites *returns, bool always);
+int links_add_file(struct links *l, int fd, struct file_sites *sites, bool always);
 
 /*
  * Detaches what is not always wanted, in the background, and attaches it again. Single links stay: each

@@ -129,6 +129,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_major, c->track_faults);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
+	bpf_program__set_autoload(k->progs.barrier_arrival, functions);
 	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	s->windows = c->windows;
@@ -137,6 +138,7 @@ static void configure(struct session *s, const struct session_config *c)
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(k->progs.barrier_arrival, ATTACH_UPROBE_MULTI);
 	}
 	if (hold_by_multi(c))
 		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
@@ -208,8 +210,11 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.probes = c->probes,
 		.inspector = c->inspector,
 		.probes_fd = bpf_map__fd(s->skel->maps.probes),
-		.entry = s->skel->progs.function_entry,
-		.ret = s->skel->progs.function_return,
+		.programs = {
+			[LINK_RETURN] = s->skel->progs.function_return,
+			[LINK_ENTRY] = s->skel->progs.function_entry,
+			[LINK_ARRIVAL] = s->skel->progs.barrier_arrival,
+		},
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,
 		.windows = c->windows,

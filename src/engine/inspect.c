@@ -94,6 +94,7 @@ static int answer_found(const struct found *f, void *arg)
 	a->size = f->symbol->size;
 	a->site = f->site.offset;
 	a->cheap = f->site.cheap;
+	a->arrival = f->site.arrival;
 	a->semaphore = f->semaphore;
 	a->has_fetch = f->fetch != NULL;
 	if (f->fetch)

@@ -37,7 +37,7 @@ struct inspect_answer {
 	uint32_t kind, found;
 	uint32_t spec, arg;
 	int32_t err;
-	uint8_t cheap, has_fetch;
+	uint8_t cheap, arrival, has_fetch;
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
 	uint32_t text_len; /* with the NUL behind each text */

@@ -137,7 +137,7 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		.kind = (enum found_kind)a->found,
 		.spec = a->spec,
 		.symbol = &symbol,
-		.site = { .offset = a->site, .cheap = a->cheap },
+		.site = { .offset = a->site, .cheap = a->cheap, .arrival = a->arrival },
 		.semaphore = a->semaphore,
 		.fetch = a->has_fetch ? a->fetch : NULL,
 		.arg = a->arg,

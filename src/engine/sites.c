@@ -56,6 +56,9 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		flags |= SITE_RETURNS;
 	if (s->past_early_return)
 		flags |= SITE_PAST_EARLY_RETURN;
+	/* its values would be those at the entry */
+	if (s->past_early_return && s->flags & PROBE_F_GROUP && !s->nargs)
+		flags |= SITE_ARRIVAL;
 	site_choose(w->elf, sym, regs, flags, &found.site);
 	return w->cb(&found, w->arg);
 }

@@ -220,6 +220,41 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 		cs_free(in, 1);
 }
 
+/*
+ * Where a thread that has come to a barrier knows whether it is the last: at the je or jne behind
+ *	lock xadd counter, reg;  ...;  cmp
+ * A jump on equality is what the zero flag alone decides, and equal are the count and the number of threads.
+ */
+static bool choose_arrival(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, uint32_t regs,
+	unsigned int flags, struct site *site)
+{
+	cs_insn *in = cs_malloc(cs);
+	const uint8_t *p = code;
+	size_t left = len;
+	uint64_t addr = sym->vaddr;
+	bool counted = false, compared = false, found = false;
+
+	while (in && !found && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
+		if (compared && (in->id == X86_INS_JE || in->id == X86_INS_JNE) && is_emulated(in)) {
+			found = is_reached_once(cs, code, len, sym, in);
+			break;
+		}
+		compared = counted && in->id == X86_INS_CMP;
+		if (is_early_return(cs, code, len, sym, in))
+			continue;
+		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, flags, false))
+			break;
+		counted |= in->id == X86_INS_XADD && in->detail->x86.prefix[0] == X86_PREFIX_LOCK;
+	}
+	if (found) {
+		site->cheap = site->arrival = true;
+		site->offset = sym->offset + (in->address - sym->vaddr);
+	}
+	if (in)
+		cs_free(in, 1);
+	return found;
+}
+
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs,
 	unsigned int flags, struct site *ret_site)
 {
@@ -228,9 +263,7 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 	csh cs;
 
 	ret_site->offset = sym->offset;
-	ret_site->cheap = false;
-	if (flags & SITE_RETURNS)
-		regs |= 1u << REG_SP;
+	ret_site->cheap = ret_site->arrival = false;
 	if (elf_machine(elf) != EM_X86_64)
 		return; /* arm64 simulates adr, branches and literal loads only: all entries cost
 			   alike */
@@ -242,7 +275,11 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 		return;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
 		return;
-	if (!cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON))
-		choose_x86(cs, code, len, sym, regs, flags, ret_site);
+	if (cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON)) {
+		cs_close(&cs);
+		return;
+	}
+	if (!(flags & SITE_ARRIVAL) || !choose_arrival(cs, code, len, sym, regs, flags, ret_site))
+		choose_x86(cs, code, len, sym, flags & SITE_RETURNS ? regs | 1u << REG_SP : regs, flags, ret_site);
 	cs_close(&cs);
 }

@@ -11,6 +11,7 @@
 struct site {
 	uint64_t offset; /* in the file */
 	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
+	bool arrival;	 /* SITE_ARRIVAL, and found */
 };
 
 /* A return probe will sit there. */
@@ -19,6 +20,13 @@ struct site {
 #define SITE_READS_MEMORY 0x04
 /* Calls that return after no more than a test need not be seen: the site may lie behind it. */
 #define SITE_PAST_EARLY_RETURN 0x02
+/*
+ * The function is a barrier: each thread adds itself to a counter (lock xadd), compares, and the last one to arrive
+ * lets the others go. The conditional jump behind the comparison is wanted, where the zero flag tells the last one from
+ * the others. Implies SITE_PAST_EARLY_RETURN. No return probe can sit there: without such a place it is chosen as if
+ * the flag were not given.
+ */
+#define SITE_ARRIVAL 0x08
 
 /*
  * Chooses the site for a function: its entry, or a later instruction on the straight way in that is

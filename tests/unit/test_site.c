@@ -260,6 +260,66 @@ static void test_cases(void **state)
 	elf_close(elf);
 }
 
+/* Barriers: where a thread knows whether it is the last to arrive. */
+#define COUNT "mov r8d, 1\n lock xadd [rdi + 128], r8d\n"
+CODE(arrive_jne, "endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192]\n" COUNT
+		 "cmp esi, r8d\n" SITE(arrive_jne) "jne 1f\n jmp 3f\n 1: pause\n cmp edx, [rdi + 192]\n je 1b\n"
+		 "2: ret\n 3: lock add dword ptr [rdi + 192], 1\n ret");
+CODE(arrive_je, COUNT "inc r8d\n cmp r8d, [rdi + 8]\n" SITE(arrive_je) "je 2f\n 1: pause\n cmp edx, [rdi + 192]\n"
+	"je 1b\n 2: ret");
+CODE(arrive_far, COUNT "cmp esi, r8d\n" SITE(arrive_far) ".byte 0x0f, 0x85, 1, 0, 0, 0\n ret\n ret");
+/* and where it does not */
+CODE(arrive_unlocked, SITE(arrive_unlocked) "mov r8d, 1\n xadd [rdi], r8d\n cmp esi, r8d\n jne 1f\n 1: ret");
+CODE(arrive_uncounted, "mov r8d, [rdi]\n cmp esi, r8d\n" SITE(arrive_uncounted) "jne 1f\n inc eax\n 1: ret");
+CODE(arrive_less, COUNT "cmp esi, r8d\n" SITE(arrive_less) "jg 1f\n 1: ret");
+CODE(arrive_later, COUNT "cmp esi, r8d\n mov eax, 1\n" SITE(arrive_later) "jne 1f\n 1: ret");
+CODE(arrive_moved, COUNT "mov rdi, rsi\n cmp esi, r8d\n" SITE(arrive_moved) "jne 1f\n 1: ret");
+CODE(arrive_again, COUNT "cmp esi, r8d\n" SITE(arrive_again) "jne 1f\n ret\n 1: pause\n jmp arrive_again");
+
+static const struct arrival_case {
+	const char *name, *entry, *site;
+	unsigned int flags;
+	bool arrival;
+} arrival_cases[] = {
+#define ARRIVAL(name, flags, arrival) { #name, name, name##_site, flags, arrival }
+	ARRIVAL(arrive_jne, 0, true),
+	ARRIVAL(arrive_je, 0, true),
+	ARRIVAL(arrive_far, 0, true),
+	ARRIVAL(arrive_jne, SITE_READS_MEMORY, false), /* the count is in memory, too */
+	ARRIVAL(arrive_unlocked, 0, false),
+	ARRIVAL(arrive_uncounted, 0, false),
+	ARRIVAL(arrive_less, 0, false),
+	ARRIVAL(arrive_later, 0, false),
+	ARRIVAL(arrive_moved, 0, false),
+	ARRIVAL(arrive_again, 0, false),
+};
+
+static void test_arrivals(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(arrival_cases); i++) {
+		const struct arrival_case *c = &arrival_cases[i];
+		unsigned int flags = RETURNS | PAST_TEST | c->flags;
+		struct site site, without;
+		struct elf_symbol sym;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		site_choose(elf, &sym, ARG(1), flags | SITE_ARRIVAL, &site);
+		site_choose(elf, &sym, ARG(1), flags, &without);
+		assert_false(without.arrival);
+		if (site.arrival != c->arrival)
+			fail_msg("%s: %s", c->name, c->arrival ? "not found" : "found");
+		if (c->arrival)
+			assert_true(site.cheap && site.offset - sym.offset == (uint64_t)(c->site - c->entry));
+		else /* as if it had not been asked for */
+			assert_true(site.offset == without.offset && site.cheap == without.cheap);
+	}
+	elf_close(elf);
+}
+
 /* Instructions that change one argument register, before a push: a good site for all others. */
 #define CHANGE(name, instruction) CODE(name, instruction "\n" SITE(name) "push rbx\n ret")
 
@@ -438,6 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #ifdef __x86_64__
 		cmocka_unit_test(test_cases),
+		cmocka_unit_test(test_arrivals),
 		cmocka_unit_test(test_changed_arguments),
 		cmocka_unit_test(test_libc),
 #endif

@@ -126,6 +126,7 @@ struct pt_regs {
 	unsigned long bp;
 	unsigned long sp;
 	unsigned long ip;
+	unsigned long flags;
 	unsigned long orig_ax;
 };
 

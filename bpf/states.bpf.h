@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Time keeping. A thread's storage holds the time up to which it is accounted
+ * (`since`) and nanoseconds per state. Whoever ends a state moves `since` with a
+ * compare-and-exchange and so owns the interval that it moved it over: no interval is
+ * counted twice or not at all, and the sum over the states is always since minus the
+ * thread's first instant. That matters because programs on uprobes, system calls and
+ * page faults can be preempted in their middle, and sched_switch then runs on the same
+ * storage, and interrupts do anywhere. A system call or a fault is noted as it begins, and
+ * accounted as it ends or as something comes in between: call_begin(), call_end(). A wait at a
+ * barrier ends before anybody notes it: wait_account(). Who changes the state announces it with
+ * `since`: from next_since on it is next_on, also before the fields below say so. The fields have
+ * one owner each:
+ *
+ *   off, wake_*                the scheduler's programs (never preempted)
+ *   role, in_syscall, in_fault programs that run in the thread's own context
+ *   irq_depth, irqs            those on interrupts, innermost first
+ *
+ * docs/time-keeping.md has an example, and why the order of memory suffices.
+ */
+#ifndef INFTRACE_STATES_BPF_H
+#define INFTRACE_STATES_BPF_H
+
+#include "inftrace.bpf.h"
+
+static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
+{
+	if (state < ST_MAX)
+		__sync_fetch_and_add(&t->times.ns[state], ns);
+}
+
+/*
+ * How much of from..to, which begins at `since`, the thread was not yet in the system call or fault that it is in now,
+ * but in its role: calls are noted as they begin, and not accounted (call_begin()). An announcement is about all of the
+ * time from `since` on.
+ */
+static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 to)
+{
+	u64 edge = READ_ONCE(t->edge);
+
+	if (edge <= from || !(t->in_syscall || t->in_fault) || READ_ONCE(t->next_since) == READ_ONCE(t->since))
+		return 0;
+	return (edge < to ? edge : to) - from;
+}
+
+/* wait_left() on a stack of its own. */
+__weak __noinline u64 thread_wait_left(struct thread *t, u64 from, u64 to)
+{
+	return t ? wait_left(&t->wait, from, to) : 0;
+}
+
+/*
+ * Accounts what has passed since the wait was over. Returns how much that was. A thread that was off the CPU, or in the
+ * kernel, when the others were let go has waited until it came back.
+ */
+__weak __noinline u64 wait_account(struct thread *t, u64 from, u64 to)
+{
+	u64 left;
+
+	if (!t)
+		return 0;
+	left = wait_left(&t->wait, from, to);
+	if (left) {
+		if (!t->wait.end)
+			t->wait.end = to - left;
+		thread_add(t, ST_CPU, left);
+	}
+	return left;
+}
+
+/* When the wait ended, also where it is not accounted yet, as of `now`; 0: it has not. */
+static __always_inline u64 wait_over(const struct thread *t, u64 now)
+{
+	u64 since = t->since, left;
+
+	if (t->wait.end || thread_state(t, t->off) != ST_BARRIER)
+		return t->wait.end;
+	left = now > since ? wait_left(&t->wait, since, now) : 0;
+	return left ? now - left : 0;
+}
+
+/* What the thread does but for a wait, which whoever sees it next takes for over. */
+static __always_inline u8 role_now(const struct thread *t)
+{
+	return t->wait.probe ? t->wait.prev_role : t->role;
+}
+
+/* Adds from..to, the time from `since` on: `before` of it to the thread's role, the rest to the state. */
+static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 before, u64 from, u64 to)
+{
+	u64 ns = to - from - before;
+
+	if (before)
+		thread_add(t, t->role, before);
+	if (state == ST_BARRIER)
+		ns -= wait_account(t, from, to);
+	thread_add(t, state, ns);
+}
+
+/* ---- off-CPU spans, and the end of a state ---- */
+
+/*
+ * An exec by another thread than the first exchanges the tids of the two. The first one is dead by then,
+ * but it may still have to leave the CPU for the last time: whatever it does with its new tid would
+ * be shown among what the other one did.
+ */
+static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
+{
+	return t->dying && t->off_tid != tid;
+}
+
+/* The span is that of the tid with which it left the CPU: where its return is seen late, an exec may
+ * have given it another one since. */
+static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now, bool late)
+{
+	struct rec_off_cpu r;
+	u64 wake = t->wake_ns;
+
+	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
+		return;
+	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, t->off_tid, t->off,
+		t->off_flags | (t->waker_irq ? OFF_CPU_F_WAKER_IRQ : 0));
+	if (t->off_flags & OFF_CPU_F_PREEMPT)
+		wake = 0; /* it was never asleep */
+	r.wake_ns = wake > now ? now : wake;
+	r.waker_tid = wake ? t->waker_tid : 0;
+	r.waker_slice = wake ? t->waker_slice : 0;
+	r.cpu_from = t->off_cpu;
+	r.late = late;
+	r.pad = 0;
+	emit(&r, sizeof(r), REC_OFF_CPU);
+}
+
+/* A thread has been off the CPU since `from` in the state `off`, woken at `wake`. */
+static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64 wake, u64 now)
+{
+	struct stall *s = &t->stalls[STALL_BLOCKED];
+
+	if (off != ST_RUNNABLE && wake - from > s->dur_ns) {
+		s->start_ns = from;
+		s->dur_ns = wake - from;
+		s->late_ns = now - wake > ~0u ? ~0u : now - wake;
+		s->state = off;
+		s->by_tid = t->waker_irq ? 0 : t->waker_tid;
+		__builtin_memcpy(s->by, t->waker_comm, sizeof(s->by));
+	}
+	s = &t->stalls[STALL_RUNNABLE];
+	if (off == ST_RUNNABLE)
+		wake = from;
+	if (now - wake > s->dur_ns) {
+		s->start_ns = wake;
+		s->dur_ns = now - wake;
+		s->state = ST_RUNNABLE;
+		s->flags = t->throttled ? STALL_F_THROTTLED : 0;
+		s->by_tid = t->ran_tid;
+		__builtin_memcpy(s->by, t->ran_comm, sizeof(s->by));
+	}
+}
+
+/*
+ * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
+ * its tracepoint did not fire. All the time up to here stays with the state before.
+ */
+__weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
+{
+	if (!t)
+		return 0;
+	__sync_fetch_and_add(&stats.missed_switches, 1);
+	if (t->since)
+		off_cpu_emit(t, pid_tgid, t->since, now, 1);
+	if (t->since && now > t->since && thread_in_work(t))
+		stalls_note(t, t->off, t->since, now, now);
+	WRITE_ONCE(t->off, 0);
+	t->wake_ns = 0;
+	return 0;
+}
+
+#define ACCOUNT_TRIES 4
+
+/* thread_account(): the state goes on as it is. */
+#define ST_SAME ST_MAX
+
+/*
+ * Ends the current state now, in the context of the thread itself: the time since the
+ * last change goes to that state. Returns the instant. The clock is read after `since`, so
+ * the difference cannot be negative but for a clock step between CPUs, which is clamped.
+ *
+ * next: the state from here on, or ST_SAME. Then thread_changed() follows, once the fields say so.
+ * ret_before: what the thread was running in.
+ */
+static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
+{
+	for (int i = 0; i < ACCOUNT_TRIES; i++) {
+		u64 since = READ_ONCE(t->since), from, now, before;
+		u32 state = READ_ONCE(t->off), on;
+
+		now = bpf_ktime_get_boot_ns();
+		if (state) /* it runs, so a switch-in was not seen */
+			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+		on = thread_on_state(t);
+		if (!state || on == ST_GPU_WAIT)
+			state = on;
+		from = since ? since : now; /* 0: created, not initialised yet */
+		if (now < from)
+			now = from;
+		before = now_before(now_of(t), from, now);
+		if (next != ST_SAME) {
+			t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
+			WRITE_ONCE(t->next_since, now);
+		}
+		*ret_before = on;
+		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
+			if (next == ST_SAME)
+				WRITE_ONCE(t->next_since, 0);
+			thread_add_upto(t, state, before, from, now);
+			return now;
+		}
+	}
+	__sync_fetch_and_add(&stats.account_retries, 1);
+	return READ_ONCE(t->since);
+}
+
+static __always_inline u64 thread_account(struct thread *t)
+{
+	u32 before;
+
+	return thread_change(t, ST_SAME, &before);
+}
+
+static __always_inline void thread_changed(struct thread *t)
+{
+	WRITE_ONCE(t->next_since, 0);
+}
+
+/* A state of a running thread where it does not wait for the GPU meanwhile: that is one state. */
+static __always_inline u32 thread_next(const struct thread *t, u32 state)
+{
+	return t->role == ST_GPU_WAIT ? ST_GPU_WAIT : state;
+}
+
+/* Whether the state of a thread is its role, or would be without the call in flight. */
+static __always_inline bool now_is_role(const struct thread_now *t)
+{
+	return !t->off && !(cfg.track_irq && t->irq_depth) && t->role != ST_GPU_WAIT;
+}
+
+/*
+ * A system call or a fault begins: `in` is in_syscall or in_fault, which says so from here on, and `state` is its state.
+ * Returns the instant.
+ *
+ * Usually nothing is added up, and `since` stays. An interrupt that comes before the field is set moves `since` beyond
+ * the edge, and the call would contain what came before it: it begins anew, behind that. (So it does where the interrupt
+ * came right behind the field, which cannot be told from that.)
+ */
+static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
+{
+	u32 before;
+	u64 now;
+
+	/* a wait at a barrier is divided at an instant, so that `since` must be one */
+	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !t->wait.probe) {
+		for (int i = 0; i < ACCOUNT_TRIES; i++) {
+			u64 since = READ_ONCE(t->since);
+
+			now = bpf_ktime_get_boot_ns();
+			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
+				break;
+			WRITE_ONCE(t->next_since, 0); /* what an interrupt has left */
+			smp_wmb(); /* behind change_begin() */
+			WRITE_ONCE(t->edge, now);
+			smp_wmb(); /* who finds the call in flight finds its edge: member_look() */
+			WRITE_ONCE(*in, 1);
+			if (READ_ONCE(t->since) == since)
+				return now;
+		}
+	}
+	now = thread_change(t, thread_next(t, state), &before);
+	if (t->in_fault) { /* it ended in a signal, or was broken off by one and is tried again */
+		t->in_fault = 0;
+		__sync_fetch_and_add(&stats.faults_open, 1);
+	}
+	WRITE_ONCE(t->edge, now);
+	WRITE_ONCE(*in, 1);
+	thread_changed(t);
+	return now;
+}
+
+/*
+ * It ends. Its time is taken out of what goes on from `since`, which moves by so much: what lies before the call stays
+ * in front of what comes behind it, in the same state. Where something was accounted within the call, `since` lies in it
+ * and moves to its end.
+ */
+static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
+{
+	u64 now, end;
+	u32 before;
+
+	for (int i = 0; i < ACCOUNT_TRIES && now_is_role(now_of(t)); i++) {
+		u64 since = READ_ONCE(t->since), edge = t->edge, from = edge > since ? edge : since;
+
+		now = bpf_ktime_get_boot_ns();
+		if (!since || now < from)
+			break;
+		end = since + (now - from);
+		t->next_on = t->role;
+		WRITE_ONCE(t->next_since, end);
+		if (__sync_val_compare_and_swap(&t->since, since, end) == since) {
+			/* not atomic: whoever comes in between finds the thread in its role, as announced */
+			t->times.ns[state] += now - from;
+			goto out;
+		}
+	}
+	now = thread_change(t, t->role, &before);
+out:
+	WRITE_ONCE(*in, 0);
+	WRITE_ONCE(t->edge, now);
+	smp_wmb(); /* who no longer finds the announcement finds no call either */
+	thread_changed(t);
+	return now;
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Waits at a barrier that is seen once by each thread: as it arrives. Where the wait ended is when the last thread
+ * arrived, which lets the others go. Nobody is told: whoever has to do with the waiting thread next asks here, and
+ * divides what has passed since between the barrier and what came behind it.
+ *
+ * A thread that waits sees the end later than this by what the last one needs to leave its probe and to store the
+ * word that they all look at, and by what that store takes to reach it: bench/README.md has how much.
+ */
+#ifndef INFTRACE_WAIT_BPF_H
+#define INFTRACE_WAIT_BPF_H
+
+#define GROUPS_MAX 128 /* a power of two */
+#define GROUP_EPOCHS 4 /* a power of two; a thread is at most one barrier behind the others */
+
+/* The wait of a thread. The last one to arrive has one that is over as it begins. */
+struct open_wait {
+	u64 start;
+	u64 end;   /* once it is accounted; 0: not yet */
+	u32 probe; /* 0: none; else probe id + 1 */
+	u32 epoch; /* the barrier's number in its group */
+	u32 slot;  /* the group's place in the maps; GROUPS_MAX: there was no room for it */
+	u32 ip;	   /* low half: where the thread arrived */
+	u8 prev_role;
+	u8 last; /* it lets the others go */
+	u8 held; /* but was taken off the CPU before it did */
+	u8 pad[5];
+};
+
+/*
+ * When the last barriers of a group were passed. Only the last thread to arrive writes, once for each barrier, and it
+ * is a cache line of its own: the others read it when they are through.
+ */
+struct releases {
+	u32 epoch; /* the last one that was passed */
+	u32 pad;
+	u64 ns[GROUP_EPOCHS]; /* by number; 0: the thread that is to let the others go does not run */
+	u64 line[3];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GROUPS_MAX); /* as there are groups */
+	__type(key, u32);
+	__type(value, struct releases);
+} releases __weak SEC(".maps");
+
+/* When the wait ended; 0: it has not, or the group has gone on so far that it is forgotten. */
+static __always_inline u64 wait_end(const struct open_wait *w)
+{
+	struct releases *r;
+	u32 slot = w->slot;
+	u64 end = w->end;
+
+	if (end)
+		return end;
+	r = bpf_map_lookup_elem(&releases, &slot);
+	if (!r || READ_ONCE(r->epoch) - w->epoch >= GROUP_EPOCHS)
+		return 0;
+	smp_rmb();
+	end = READ_ONCE(r->ns[w->epoch & (GROUP_EPOCHS - 1)]);
+	return end && end < w->start ? w->start : end;
+}
+
+/* What of from..to, in which a thread was at the barrier by its state, it did not wait there any more. */
+static __always_inline u64 wait_left(const struct open_wait *w, u64 from, u64 to)
+{
+	u64 end = w->probe ? wait_end(w) : 0;
+
+	if (!end || end >= to)
+		return 0;
+	return to - (end > from ? end : from);
+}
+
+#endif
