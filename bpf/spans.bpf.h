@@ -154,6 +154,16 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 	t->wait.probe = 0;
 }
 
+/* Where that is rare, out of the way of what is not. */
+__weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now)
+{
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+
+	if (t)
+		wait_finish(t, w, now, 0);
+	return 0;
+}
+
 /* Nothing has happened in the step yet; the counts have just been read. */
 static __always_inline void step_clear(struct thread *t)
 {

@@ -17,7 +17,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
 	u64 begin;
-	struct who w;
 
 	if (!enabled || is_probe_call(id))
 		return 0;
@@ -35,11 +34,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
-	if (t->wait.end) { /* else that barrier would be told of when it wakes up again */
-		w.tgid = task->tgid;
-		w.tid = task->pid;
-		wait_finish(t, w, t->sys_start, 0);
-	}
+	if (t->wait.end) /* that barrier would be told of when the thread wakes up again */
+		wait_told(t, (u64)task->tgid << 32 | (u32)task->pid, t->sys_start);
 	change_end(t);
 	hit_end(begin, HIT_SYSCALL);
 	return 0;

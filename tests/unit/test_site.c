@@ -281,7 +281,10 @@ static const struct arrival_case {
 	unsigned int flags;
 	bool arrival;
 } arrival_cases[] = {
-#define ARRIVAL(name, flags, arrival) { #name, name, name##_site, flags, arrival }
+#define ARRIVAL(name, flags, arrival)             \
+	{                                         \
+#name, name, name##_site, flags, arrival \
+	}
 	ARRIVAL(arrive_jne, 0, true),
 	ARRIVAL(arrive_je, 0, true),
 	ARRIVAL(arrive_far, 0, true),
