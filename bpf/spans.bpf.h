@@ -152,6 +152,7 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 	t->role = t->wait.prev_role;
 	wait_emit(t, tgid_tid, end, flags);
 	t->wait.probe = 0;
+	t->wait.end = 0;
 }
 
 /* Where that is rare, out of the way of what is not. */
