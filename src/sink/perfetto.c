@@ -205,6 +205,7 @@ static void sink_free(struct perfetto_sink *s)
 	irq_names_free(s->irqs);
 	interns_free(s->interns);
 	held_free(s->held);
+	perfetto_tracks_reset(s);
 	free(s->processes);
 	free(s->threads);
 	free(s->rows);

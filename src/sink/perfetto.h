@@ -14,6 +14,7 @@
 #include "sink/proto.h"
 #include "sink/sink.h"
 #include "target/irq.h"
+#include "util/names.h"
 
 /* TracePacket */
 enum {
@@ -44,6 +45,7 @@ enum {
 /* Packets of one sequence share interned names and the clock of deltas. */
 #define SEQUENCE_EVENTS 1
 #define SEQUENCE_FTRACE 2
+#define SEQUENCE_CALLS 3 /* and further ones, one for each thread */
 #define SEQUENCE_F_CLEARED 1
 #define SEQUENCE_F_NEEDS 2
 
@@ -74,6 +76,7 @@ enum track_kind {
 	TRACK_CALLS,   /* functions, steps, faults and interrupts of a thread */
 	TRACK_OFF_CPU, /* why a thread did not run */
 	TRACK_IPC,     /* system calls of a thread that pass data */
+	TRACK_SYSCALLS, /* all of them */
 	TRACK_STEPS,   /* lanes of a process */
 	TRACK_REQUESTS,
 	TRACK_RSS, /* counters of a process */
@@ -93,13 +96,16 @@ struct perfetto_row {
 	uint32_t open;     /* slices that began before the recording */
 };
 
-#define THREAD_ROWS (TRACK_IPC - TRACK_CALLS + 1)
+#define THREAD_ROWS (TRACK_SYSCALLS - TRACK_CALLS + 1)
+
+struct perfetto_calls;
 
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
 	uint64_t changes; /* of the tasks, as of which this is right */
 	uint32_t rows[THREAD_ROWS]; /* from TRACK_CALLS on; 0: not described */
+	struct perfetto_calls *calls; /* NULL: it has made none */
 	char comm[TASK_COMM_LEN]; /* as written */
 };
 
@@ -126,6 +132,8 @@ struct perfetto_sink {
 	size_t n_threads, threads_size;
 	struct perfetto_row *rows; /* the first is none */
 	uint32_t n_rows, rows_size, own_row;
+	uint32_t n_calls;
+	uint16_t call_iids[SYSCALL_MAX], n_call_iids; /* of names, by system call: small ones for those in use */
 	struct holder *held;
 	struct perfetto_process *processes;
 	size_t n_processes;
@@ -151,11 +159,12 @@ static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
 
 /* ---- perfetto_tracks.c ---- */
 
-/* Another file begins, in which nothing is described. */
+/* Another file begins, or none, in which nothing is described. */
 void perfetto_tracks_reset(struct perfetto_sink *s);
 
 /* Rows, whose tracks are described before. 0 without memory. Of a thread: */
 uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
+uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
@@ -261,11 +270,15 @@ void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *
 /* Beside its events of ftrace, if the call passes data. */
 void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 
+/* ---- perfetto_calls.c ---- */
+
+void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
+void perfetto_calls_free(struct perfetto_calls *c);
+
 /* ---- perfetto_sched.c: what goes into bundles of ftrace events, by CPU ---- */
 
 void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r);
 void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r);
-void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
 /* Records were lost: each CPU says so in its next bundle. */
 void perfetto_cpus_lost(struct perfetto_sink *s, uint64_t n);
 /* Writes all bundles. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Perfetto trace: what its reader wants as events of ftrace, in bundles by CPU: switches, of which
- * it makes the tracks of CPUs and the states of threads, wake-ups and system calls.
+ * it makes the tracks of CPUs and the states of threads, and wake-ups.
  *
  * A switch has a task that leaves and one that comes. Here it is made of two records, of the times
  * that the two ran on the CPU, and without one that follows at once the CPU is shown idle: without
@@ -25,8 +25,6 @@ enum {
 	FTRACE_SWITCH = 4,
 	FTRACE_FLAGS = 5,
 	FTRACE_WAKING = 20,
-	FTRACE_SYS_ENTER = 329,
-	FTRACE_SYS_EXIT = 330,
 };
 
 #define FLAG_HARDIRQ 0x08 /* common_flags, TRACE_FLAG_HARDIRQ of the kernel */
@@ -246,30 +244,6 @@ void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	p = proto_u64(p, 4 /* success */, 1);
 	p = proto_u64(p, 5 /* target_cpu */, r->h.cpu);
 	ftrace_end(c, event, proto_close(waking, p));
-}
-
-/* ---- system calls ---- */
-
-void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
-{
-	struct perfetto_cpu *c = cpu_get(s, r->h.cpu);
-	uint64_t start = perfetto_ts(s, r->h.start_ns), end = r->h.start_ns + r->h.dur_ns;
-	char *event, *call, *p;
-
-	if (!c || !perfetto_thread(s, r->h.tgid, r->h.tid))
-		return;
-	p = ftrace_begin(s, c, start, r->h.tid, 0, &event);
-	p = proto_open(p, FTRACE_SYS_ENTER, &call);
-	p = proto_u64(p, 1 /* id */, r->h.id);
-	p = proto_u64(p, 2 /* args */, r->arg0);
-	ftrace_end(c, event, proto_close(call, p));
-
-	p = ftrace_begin(s, c, end > start ? end : start, r->h.tid, 0, &event);
-	p = proto_open(p, FTRACE_SYS_EXIT, &call);
-	p = proto_u64(p, 1 /* id */, r->h.id);
-	if (!(r->h.flags & REC_F_OPEN_END))
-		p = proto_s64(p, 2 /* ret */, r->ret);
-	ftrace_end(c, event, proto_close(call, p));
 }
 
 /* ---- */

@@ -102,6 +102,7 @@ static void describe_thread(
 		[TRACK_CALLS] = "calls",
 		[TRACK_OFF_CPU] = "off CPU",
 		[TRACK_IPC] = "ipc",
+		[TRACK_SYSCALLS] = "system calls",
 	};
 	char *packet, *track, *thread, *p;
 
@@ -151,10 +152,12 @@ struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid
 
 void perfetto_tracks_reset(struct perfetto_sink *s)
 {
+	for (size_t i = 0; i < s->threads_size; i++)
+		perfetto_calls_free(s->threads[i].calls);
 	if (s->threads)
 		memset(s->threads, 0, s->threads_size * sizeof(*s->threads));
 	s->n_threads = 0;
-	s->n_rows = 0;
+	s->n_rows = s->n_calls = 0;
 	/* their lanes go on, so that slices of the files do not overlap */
 	for (size_t i = 0; i < s->n_processes; i++) {
 		struct perfetto_process *pr = &s->processes[i];
@@ -204,7 +207,7 @@ static void name_thread(
 		describe_process(s, pr);
 	}
 	write_tree_thread(s, t);
-	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_IPC; kind++) {
+	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_SYSCALLS; kind++) {
 		if (t->rows[kind - TRACK_CALLS])
 			describe_thread(s, t, (enum track_kind)kind);
 	}
@@ -220,8 +223,11 @@ static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, cons
 	if (t->tid && t->tgid == task->tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
 		return;
 	s->n_threads += !t->tid;
-	if (t->tid && t->tgid != task->tgid)
-		memset(t->rows, 0, sizeof(t->rows)); /* another thread of the same number */
+	if (t->tid && t->tgid != task->tgid) { /* another thread of the same number */
+		memset(t->rows, 0, sizeof(t->rows));
+		perfetto_calls_free(t->calls);
+		t->calls = NULL;
+	}
 	t->tid = task->tid;
 	t->tgid = task->tgid;
 	name_thread(s, t, comm);
@@ -253,19 +259,23 @@ struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, 
 	return look_at_thread(s, tgid, tid);
 }
 
-uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
+uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind)
 {
-	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
-	uint32_t *row = t ? &t->rows[kind - TRACK_CALLS] : NULL;
+	uint32_t *row = &t->rows[kind - TRACK_CALLS];
 
-	if (!t)
-		return 0;
 	if (!*row) {
 		*row = row_add(s);
 		if (*row)
 			describe_thread(s, t, kind);
 	}
 	return *row;
+}
+
+uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind)
+{
+	struct perfetto_thread *t = perfetto_thread(s, tgid, tid);
+
+	return t ? perfetto_thread_row(s, t, kind) : 0;
 }
 
 uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind)

@@ -82,6 +82,11 @@ def numbers(data):
     return out
 
 
+def value(annotation):
+    kind, v = next((k, v[0]) for k, v in annotation.items() if k not in (1, 10) and v)
+    return v - (1 << 64) if kind == 4 and v >> 63 else v
+
+
 class Trace:
     """What a reader makes of the packets: those of one time stay in the order of the file."""
 
@@ -89,9 +94,9 @@ class Trace:
         whole, torn = packets(data)
         assert not torn, f"{torn} bytes behind the last packet"
         self.n = len(whole)
-        self.tracks, self.names, self.events = {}, None, []
+        self.tracks, self.names, self.events = {}, {}, []
         self.switches, self.wakings = [], []
-        self.enter, self.exit = [], []
+        self.calls, self.default_track = set(), {}  # tracks of system calls; by sequence
         self.flows = collections.defaultdict(dict)
         self.threads, self.clocks, self.machine = {}, [], None
         self.default_clock, self.incremental = {}, {}  # by sequence; by sequence and clock
@@ -101,22 +106,29 @@ class Trace:
             self.packet(p)
 
     def packet(self, p):
+        sequence = p[10][0] if p[10] else 0
         if p[13] and p[13][0] & 1:
-            self.names = {}
+            self.names[sequence] = {}
+        names = self.names.get(sequence)
         for data in p[12]:
             for kind, entries in fields(data).items():
                 for entry in entries:
                     e = fields(entry)
-                    assert (kind, e[1][0]) not in self.names, "a number is given twice"
-                    self.names[kind, e[1][0]] = e[2][0].decode()
+                    assert (kind, e[1][0]) not in names, "a number is given twice"
+                    names[kind, e[1][0]] = e[2][0].decode()
         for data in p[60]:
             track = fields(data)
             self.tracks[track[1][0]] = self.track(track)
-        sequence = p[10][0] if p[10] else 0
+            if track[4] and track[2][0] == b"system calls":
+                self.calls.add(track[1][0])
         for data in p[59]:
-            self.default_clock[sequence] = fields(data)[58][0]
+            defaults = fields(data)
+            self.default_clock[sequence] = defaults[58][0]
+            for event in defaults[11]:
+                self.default_track[sequence] = fields(event)[11][0]
         for data in p[11]:
-            self.event(self.time(sequence, p), fields(data))
+            e = fields(data)
+            self.event(self.time(sequence, p), e, e[11][0] if e[11] else self.default_track[sequence], names)
         for data in p[1]:
             self.bundle(fields(data))
         for data in p[2]:
@@ -154,18 +166,18 @@ class Trace:
             return fields(t[3][0])[1][0], "process"
         return self.tracks[t[5][0]][0] if t[5] else None, t[2][0].decode()
 
-    def event(self, ns, e):
-        kind, track = e[9][0], e[11][0]
+    def event(self, ns, e, track, names):
+        kind = e[9][0]
         assert track in self.tracks, "a track is not described before its event"
         name = category = None
         args = {}
         if kind in (START, INSTANT):
-            name = e[23][0].decode() if e[23] else self.names[2, e[10][0]]
-            category = self.names[1, e[3][0]]
+            name = e[23][0].decode() if e[23] else names[2, e[10][0]]
+            category = names[1, e[3][0]] if e[3] else "syscall"
             for data in e[4]:
                 a = fields(data)
-                key = self.names[3, a[1][0]]
-                args[key] = self.names[29, a[17][0]] if a[17] else next(v[0] for k, v in a.items() if k != 1 and v)
+                key = a[10][0].decode() if a[10] else names[3, a[1][0]]
+                args[key] = names[29, a[17][0]] if a[17] else value(a)
         elif kind == COUNTER:
             args = e[30][0]
         for field in (FLOW, FLOW_END):
@@ -184,10 +196,6 @@ class Trace:
                 self.switches.append((e[1][0], cpu, s[6][0], s[5][0].decode(), s[2][0], s[4][0]))
             for waking in e[20]:
                 self.wakings.append((e[1][0], e[2][0], fields(waking)[2][0]))
-            for call in e[329]:
-                self.enter.append((e[2][0], e[1][0], fields(call)[1][0]))
-            for call in e[330]:
-                self.exit.append((e[2][0], e[1][0], fields(call)[1][0]))
         for data in b[4]:
             c = fields(data)
             comms = [t.decode() for t in c[5]]
@@ -218,6 +226,7 @@ class Trace:
                 stacks[track].append((name, category, ns, args))
             elif kind == END:
                 name, category, start, args = stacks[track].pop()
+                assert track not in self.calls or not stacks[track], "a system call within another one"
                 out.append((self.tracks[track], name, category, start, ns, args))
         assert not any(stacks.values()), "slices without an end"
         return out
@@ -261,6 +270,8 @@ def json_slice(e):
 def compare_slices(d, trace, by_phase, origin):
     slices = []
     for where, name, category, start, end, args in trace.slices():
+        if category == "syscall" and not name.startswith("compat_"):
+            continue
         if where[1] == "steps":
             category = "steps"
         if "began_before" in args:
@@ -271,19 +282,23 @@ def compare_slices(d, trace, by_phase, origin):
            [json_slice(e) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
 
 
+def result(ret):
+    """As the JSON has it: integers that are too large for a double are addresses."""
+    return f"0x{ret:x}" if isinstance(ret, int) and ret > 0xFFFFFFFF else ret
+
+
 def compare_kernel(d, trace, by_phase, origin):
     cpu = [e for e in by_phase["X"] if e["cat"] == "cpu"]
     calls = [e for e in by_phase["X"] if e["cat"] in ("syscall", "ipc") and not e["name"].startswith("compat_")]
     if cpu:
         d.same("times on CPUs", [(c, tid, a - origin, b - origin) for c, tid, a, b in trace.on_cpu()],
                [(e["tid"], e["args"]["tid"], ns_of(e["ts"]), ns_of(e["ts"]) + ns_of(e["dur"])) for e in cpu])
-    begins = [(tid, ns - origin) for tid, ns, _ in trace.enter]
-    d.same("system calls, by thread and begin", begins, [(e["tid"], ns_of(e["ts"])) for e in calls])
-    d.same("and by thread and end", [(tid, ns - origin) for tid, ns, _ in trace.exit],
-           [(e["tid"], ns_of(e["ts"]) + ns_of(e["dur"])) for e in calls])
-    names = {(e["tid"], ns_of(e["ts"])): e["args"].get("syscall", e["name"]) for e in calls}
-    pairs = {(number, names.get(where)) for (_, _, number), where in zip(trace.enter, begins)}
-    d.same("different system calls, with one number each", [name for _, name in pairs], {name for _, name in pairs})
+    d.same("system calls, by thread, begin, end, result and descriptor",
+           [(tid, name, start - origin, end - origin, result(args.get("ret")), args.get("fd"))
+            for (_, tid), name, category, start, end, args in trace.slices()
+            if category == "syscall" and not name.startswith("compat_")],
+           [(e["tid"], e["args"].get("syscall", e["name"]), ns_of(e["ts"]), ns_of(e["ts"]) + ns_of(e["dur"]),
+             e["args"].get("ret"), e["args"].get("fd")) for e in calls])
     d.same("wake-ups, by time", [(ns - origin, tid) for ns, _, tid in trace.wakings],
            [(ns_of(e["ts"]) + ns_of(e["dur"]) - ns_of(e["args"]["run_queue_us"]), e["tid"])
             for e in by_phase["X"] if e["cat"] == "sched" and "run_queue_us" in e["args"]])

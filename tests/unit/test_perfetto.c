@@ -5,300 +5,9 @@
  * order, and every slice must be read with its own begin and end.
  */
 #include "cases.h"
-#include "sinks.h"
+#include "pftrace.h"
 
-#define NAMES_MAX 256
-#define ARGS_MAX 8
-
-struct bytes {
-	const uint8_t *p, *end;
-};
-
-/* What is read of a packet. */
-struct seen {
-	uint64_t ns, track, type, name, category, arg, flow_begin, flow_end;
-	size_t place;
-	char text[64], category_text[64], arg_text[64];
-};
-
-struct reader {
-	struct seen *events;
-	size_t n, size, packets, cleared, dropped;
-	uint64_t deltas_ns, clock; /* of the events' sequence: where it is, and the one that packets have */
-	char names[32][NAMES_MAX][64]; /* by field of InternedData and number */
-	struct {
-		uint64_t uuid;
-		uint32_t tid;
-		char name[32];
-	} tracks[512];
-	size_t n_tracks;
-};
-
-static uint64_t varint(struct bytes *b)
-{
-	uint64_t v = 0;
-
-	for (int shift = 0;; shift += 7) {
-		assert_true(b->p < b->end && shift < 64);
-		v |= (uint64_t)(*b->p & 0x7f) << shift;
-		if (!(*b->p++ & 0x80))
-			return v;
-	}
-}
-
-/* The next field: its number, and its value or its bytes. 0 at the end. */
-static uint32_t field_next(struct bytes *b, uint64_t *ret_v, struct bytes *ret_in)
-{
-	uint64_t key, len = 8;
-
-	*ret_v = 0;
-	*ret_in = (struct bytes){ b->p, b->p };
-	if (b->p == b->end)
-		return 0;
-	key = varint(b);
-	switch (key & 7) {
-	case 0:
-		*ret_v = varint(b);
-		return (uint32_t)(key >> 3);
-	case 2:
-		len = varint(b);
-		break;
-	default:
-		assert_int_equal(key & 7, 1);
-	}
-	assert_true(len <= (size_t)(b->end - b->p));
-	*ret_in = (struct bytes){ b->p, b->p + len };
-	b->p += len;
-	if ((key & 7) == 1)
-		memcpy(ret_v, ret_in->p, sizeof(*ret_v));
-	return (uint32_t)(key >> 3);
-}
-
-static void copy_text(char *to, size_t size, struct bytes in)
-{
-	snprintf(to, size, "%.*s", (int)(in.end - in.p), (const char *)in.p);
-}
-
-static void read_names(struct reader *r, struct bytes data)
-{
-	struct bytes entry, in;
-	uint64_t v, iid = 0;
-	uint32_t kind, f;
-
-	while ((kind = field_next(&data, &v, &entry))) {
-		assert_true(kind < 32);
-		while ((f = field_next(&entry, &v, &in))) {
-			iid = f == 1 ? v : iid;
-			assert_in_range(iid, 1, NAMES_MAX - 1);
-			if (f == 2)
-				copy_text(r->names[kind][iid], 64, in);
-		}
-	}
-}
-
-static void read_track(struct reader *r, struct bytes data)
-{
-	uint64_t v, uuid = 0, tid = 0;
-	struct bytes in, sub;
-	char name[32] = "";
-	uint32_t f;
-	size_t i;
-
-	while ((f = field_next(&data, &v, &in))) {
-		uuid = f == 1 ? v : uuid;
-		if (f == 2)
-			copy_text(name, sizeof(name), in);
-		while (f == 4 && (f = field_next(&in, &v, &sub)))
-			tid = f == 2 ? v : tid, f = 4;
-	}
-	for (i = 0; i < r->n_tracks && r->tracks[i].uuid != uuid; i++)
-		;
-	assert_true(i < ARRAY_SIZE(r->tracks));
-	r->n_tracks += i == r->n_tracks;
-	r->tracks[i].uuid = uuid;
-	r->tracks[i].tid = (uint32_t)tid;
-	memcpy(r->tracks[i].name, name, sizeof(name));
-}
-
-static void read_annotation(const struct reader *r, struct seen *e, struct bytes data)
-{
-	struct bytes in;
-	uint64_t v;
-	uint32_t f;
-
-	while ((f = field_next(&data, &v, &in))) {
-		if (f == 1)
-			assert_true(*r->names[3][v]);
-		else if (f == 17)
-			strcpy(e->arg_text, r->names[29][v]);
-		else if (f == 6)
-			copy_text(e->arg_text, sizeof(e->arg_text), in);
-		else
-			e->arg = v;
-	}
-}
-
-static void read_event(struct reader *r, uint64_t ns, struct bytes data)
-{
-	struct seen e = { .ns = ns, .place = r->n };
-	struct bytes in;
-	uint64_t v;
-	uint32_t f;
-
-	while ((f = field_next(&data, &v, &in))) {
-		e.type = f == 9 ? v : e.type;
-		e.track = f == 11 ? v : e.track;
-		e.flow_begin = f == 47 ? v : e.flow_begin;
-		e.flow_end = f == 48 ? v : e.flow_end;
-		if (f == 10)
-			strcpy(e.text, r->names[2][v]);
-		else if (f == 3)
-			strcpy(e.category_text, r->names[1][v]);
-		else if (f == 4)
-			read_annotation(r, &e, in);
-	}
-	assert_true(e.type == 2 || e.type == 4 || (e.text[0] && e.category_text[0]));
-	if (r->n == r->size) {
-		r->size = r->size ? 2 * r->size : 1024;
-		r->events = realloc(r->events, r->size * sizeof(e));
-		assert_non_null(r->events);
-	}
-	r->events[r->n++] = e;
-}
-
-/* The only clocks are CLOCK_BOOTTIME and that of deltas, which begins where a snapshot says. */
-static void read_clocks(struct reader *r, struct bytes data)
-{
-	struct bytes clock, in;
-	uint64_t v;
-	uint32_t f;
-
-	while (field_next(&data, &v, &clock) == 1) {
-		uint64_t values[4] = { 0 }; /* clock_id, timestamp, is_incremental */
-
-		while ((f = field_next(&clock, &v, &in)))
-			values[f % 4] = v;
-		assert_int_equal(values[3], values[1] == 64);
-		if (values[3])
-			r->deltas_ns = values[2];
-	}
-}
-
-static uint64_t time_of(struct reader *r, uint64_t clock, uint64_t ns)
-{
-	clock = clock ? clock : r->clock;
-	assert_true(clock == 6 || clock == 64);
-	return clock == 64 ? r->deltas_ns += ns : ns;
-}
-
-static void read_packet(struct reader *r, struct bytes packet)
-{
-	struct bytes in, none, event = { 0 };
-	uint64_t v, ns = 0, clock = 0;
-	uint32_t f;
-
-	while ((f = field_next(&packet, &v, &in))) {
-		if (f == 8)
-			ns = v;
-		else if (f == 58)
-			clock = v;
-		else if (f == 6)
-			read_clocks(r, in);
-		else if (f == 59)
-			assert_int_equal(field_next(&in, &r->clock, &none), 58);
-		else if (f == 11)
-			event = in;
-		else if (f == 12)
-			read_names(r, in);
-		else if (f == 60)
-			read_track(r, in);
-		else if (f == 42)
-			r->dropped++;
-		else if (f == 13 && v & 1) {
-			memset(r->names, 0, sizeof(r->names));
-			r->cleared++;
-		}
-	}
-	if (event.p)
-		read_event(r, time_of(r, clock, ns), event);
-}
-
-static int by_time(const void *a, const void *b)
-{
-	const struct seen *x = a, *y = b;
-
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? -1 : 1;
-	return x->place < y->place ? -1 : x->place > y->place;
-}
-
-static void perfetto_open(struct out *o)
-{
-	*o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PACKETS, &o->w), 0);
-	assert_int_equal(perfetto_sink_new(o->w, &rec, &o->s), 0);
-}
-
-/* What is in the file, in the order of time. */
-static struct reader *read_file(struct out *o)
-{
-	struct reader *r = calloc(1, sizeof(*r));
-	struct bytes file, packet;
-	uint64_t v;
-
-	assert_non_null(r);
-	read_text(o);
-	file = (struct bytes){ (uint8_t *)o->text, (uint8_t *)o->text + o->len };
-	for (; file.p < file.end; r->packets++) {
-		assert_int_equal(field_next(&file, &v, &packet), 1);
-		read_packet(r, packet);
-	}
-	if (r->n)
-		qsort(r->events, r->n, sizeof(*r->events), by_time);
-	free(o->text);
-	close(o->fd);
-	return r;
-}
-
-/* Closes the sink and reads what it wrote. */
-static struct reader *perfetto_read(struct out *o)
-{
-	assert_int_equal(o->s->ops->close(o->s, NULL), 0);
-	return read_file(o);
-}
-
-/* The sink goes on in another file; returns what is in the one before. */
-static struct reader *perfetto_rotate(struct out *o)
-{
-	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s };
-	struct reader *r;
-
-	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
-	o->s->ops->rotate(o->s, next.w);
-	assert_int_equal(o->s->ops->held(o->s), 0);
-	assert_int_equal(writer_close(o->w), 0);
-	r = read_file(o);
-	*o = next;
-	return r;
-}
-
-static void reader_free(struct reader *r)
-{
-	free(r->events);
-	free(r);
-}
-
-static uint32_t tid_of(const struct reader *r, uint64_t track, const char *name)
-{
-	for (size_t i = 0; i < r->n_tracks; i++) {
-		if (r->tracks[i].uuid == track) {
-			assert_string_equal(r->tracks[i].name, name);
-			return r->tracks[i].tid;
-		}
-	}
-	fail_msg("a track that is not described");
-	return 0;
-}
+#include <sys/syscall.h>
 
 /* ---- random calls ---- */
 
@@ -650,6 +359,74 @@ static void test_ipc(void **state)
 	reader_free(r);
 }
 
+#define CALLS 400
+#define CALLERS 5
+
+/* Times, results and descriptors of each thread's calls, in whatever order they come. */
+static void test_calls(void **state)
+{
+	static const struct {
+		uint32_t nr;
+		int64_t ret;
+		const char *name, *text; /* of the result; NULL: the number */
+	} calls[] = {
+		{ SYS_getppid, 0, "getppid", NULL },
+		{ SYS_getppid, 4194303, "getppid", NULL },
+		{ SYS_openat, -ENOENT, "openat", "ENOENT" },
+		{ SYS_futex, -512, "futex", "ERESTARTSYS" },
+		{ SYS_openat, -4000, "openat", NULL },
+		{ SYS_mmap, 0x7f0012345000, "mmap", NULL },
+		{ 511, 3, "syscall_511", NULL },
+		{ UINT32_MAX, 3, "syscall_4294967295", NULL },
+	};
+	static struct rec_syscall sent[CALLS];
+	struct reader *r;
+	struct out o;
+	size_t n = 0;
+
+	(void)state;
+	perfetto_open(&o);
+	for (size_t i = 0; i < CALLS; i++) {
+		size_t k = draw() % ARRAY_SIZE(calls);
+		bool swap;
+
+		sent[i] = (struct rec_syscall){ .h = hdr(REC_SYSCALL, calls[k].nr), .ret = calls[k].ret };
+		sent[i].h.tid = TID + (uint32_t)(draw() % CALLERS);
+		sent[i].h.start_ns = START + 1000 * i + 1;
+		sent[i].h.dur_ns = draw() % 900;
+		swap = draw() % 8 == 0; /* they come from two rings */
+		if (i % 2) {
+			EMIT(&o, &sent[i - !swap]);
+			EMIT(&o, &sent[i - swap]);
+		}
+	}
+	r = perfetto_read(&o);
+	for (size_t i = 0; i + 1 < r->n; i++) {
+		const struct seen *b = &r->events[i];
+
+		if (b->type != 1)
+			continue;
+		for (n = 0; n < CALLS && (sent[n].h.start_ns != b->ns || sent[n].h.tid != tid_of(r, b->track, "system calls") ||
+						  sent[n].h.dur_ns == UINT64_MAX);)
+			n++;
+		assert_true(n < CALLS);
+		for (size_t k = 0; k < ARRAY_SIZE(calls); k++) {
+			if (calls[k].nr != sent[n].h.id || calls[k].ret != sent[n].ret)
+				continue;
+			assert_string_equal(b->text, calls[k].name);
+			assert_string_equal(b->arg_text, calls[k].text ? calls[k].text : "");
+			assert_int_equal(b->arg, calls[k].text ? 0 : calls[k].ret);
+		}
+		assert_int_equal(b[1].type, 2);
+		assert_int_equal(b[1].track, b->track);
+		assert_int_equal(b[1].ns, b->ns + sent[n].h.dur_ns);
+		sent[n].h.dur_ns = UINT64_MAX; /* found */
+	}
+	for (n = 0; n < CALLS; n++)
+		assert_int_equal(sent[n].h.dur_ns, UINT64_MAX);
+	reader_free(r);
+}
+
 /* The longest of everything, in bytes that are no UTF-8: each slice still is two packets that can
  * be read. */
 static void test_longest(void **state)
@@ -738,6 +515,7 @@ int main(void)
 		cmocka_unit_test(test_mark),
 		cmocka_unit_test(test_wake_up),
 		cmocka_unit_test(test_ipc),
+		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_longest),
 		cmocka_unit_test(test_rotate),
 	};
