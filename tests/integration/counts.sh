@@ -6,12 +6,8 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3 node
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
-
-# ---- system calls ----
 
 compare_strace() { # NAME MODE
 	if ! command -v strace >/dev/null; then
@@ -29,40 +25,52 @@ check_sections() { # NAME
 		"$CHECK" sections "$TMP/$1.json" "$TMP/$1.out"
 }
 
-for mode in single threads signals spawn; do
-	record "calls-$mode" --engine none -- "$PROGRAMS/syscalls" "$mode" || continue
-	check_sections "calls-$mode"
-	compare_strace "calls-$mode" "$mode"
-done
-for mode in single threads signals spawn; do
-	record_attached "calls-$mode-attached" --engine none -- "$PROGRAMS/syscalls" "$mode" -w &&
-		check_sections "calls-$mode-attached"
-done
+setup() {
+	need_root
+	need python3 node
+}
 
-# ---- page faults ----
+test_syscalls() {
+	for mode in single threads signals spawn; do
+		record "calls-$mode" --engine none -- "$PROGRAMS/syscalls" "$mode" || continue
+		check_sections "calls-$mode"
+		compare_strace "calls-$mode" "$mode"
+	done
+	for mode in single threads signals spawn; do
+		record_attached "calls-$mode-attached" --engine none -- "$PROGRAMS/syscalls" "$mode" -w || continue
+		check_sections "calls-$mode-attached"
+	done
+}
 
 # A file on a disk: those of a tmpfs never leave the memory.
-pages=$PROGRAMS/pages.$$
-step="$PROGRAMS/faults:work(kind=s32 arg1)@step"
-if record faults --engine none -u "$step" -- "$PROGRAMS/faults" "$pages"; then
-	check_sections faults
-	check "faults: the profile's as getrusage counts them" \
-		"$CHECK" faults "$TMP/faults.jsonl" "$TMP/faults.out"
-	if [ "$(json 'sum(l["faults_major"] for l in o if "step" in l)' o="$TMP/faults.out")" -gt 0 ]; then
-		ok "faults: major ones among them"
-	else
-		skip "faults: major ones" "the pages of a file in $PROGRAMS stay in memory"
+test_faults() {
+	pages=$PROGRAMS/pages.$$
+	step="$PROGRAMS/faults:work(kind=s32 arg1)@step"
+	if record faults --engine none -u "$step" -- "$PROGRAMS/faults" "$pages"; then
+		check_sections faults
+		check "faults: the profile's as getrusage counts them" \
+			"$CHECK" faults "$TMP/faults.jsonl" "$TMP/faults.out"
+		if [ "$(json 'sum(l["faults_major"] for l in o if "step" in l)' o="$TMP/faults.out")" -gt 0 ]; then
+			ok "faults: major ones among them"
+		else
+			skip "faults: major ones" "the pages of a file in $PROGRAMS stay in memory"
+		fi
+		check "faults: those that end in a signal are told" \
+			grep -q ' 40 page faults ended in a signal' "$TMP/faults.err"
 	fi
-	check "faults: those that end in a signal are told" \
-		grep -q ' 40 page faults ended in a signal' "$TMP/faults.err"
-fi
-record_attached faults-attached --engine none -u "$step" -- "$PROGRAMS/faults" "$pages" -w &&
-	check_sections faults-attached
+	record_attached faults-attached --engine none -u "$step" -- "$PROGRAMS/faults" "$pages" -w &&
+		check_sections faults-attached || true
+}
 
-# ---- context switches ----
+test_switches() {
+	record switches --engine none -- "$PROGRAMS/switches" && check_sections switches || true
+	record_attached switches-attached --engine none -- "$PROGRAMS/switches" -w &&
+		check_sections switches-attached || true
+}
 
-record switches --engine none -- "$PROGRAMS/switches" && check_sections switches
-record_attached switches-attached --engine none -- "$PROGRAMS/switches" -w &&
-	check_sections switches-attached
+teardown() {
+	traces_check
+}
 
-traces_check
+ALL_TESTS=(syscalls faults switches)
+run_tests "$@"

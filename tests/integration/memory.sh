@@ -5,41 +5,55 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-need_root
-need python3 node
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 CHECK_KERNEL=$TOP/tests/programs/check_kernel.py
 p=$PROGRAMS/pages
 
-if record pages -e +memory --engine none -- "$p"; then
-	check "pages: counters at each plateau, and the profile" \
-		"$CHECK_KERNEL" pages "$TMP/pages.json" "$TMP/pages.jsonl" "$TMP/pages.out"
-	expect "pages: a process that is gone has no resident set" \
-		'[e["args"]["bytes"] for e in t if e["name"] == "rss"][-1] == 0' t="$TMP/pages.json"
-fi
-if record_attached attached -e memory --engine none -- "$p" -w; then
-	check "attached: counters at each plateau, and the profile" \
-		"$CHECK_KERNEL" pages "$TMP/attached.json" "$TMP/attached.jsonl" "$TMP/attached.out"
-fi
+setup() {
+	need_root
+	need python3 node
+}
 
-# a process that stays: as /proc has it
-mkfifo "$TMP/idle.go"
-"$p" -i <>"$TMP/idle.go" >"$TMP/idle.lines" &
-target=$!
-test_pids+=("$target")
-wait_until 20 grep -qs ready "$TMP/idle.lines"
-record idle -e +memory --engine none -d 300ms -p "$target"
-rss=$(awk '$1 == "VmRSS:" { print $2 * 1024 }' "/proc/$target/status")
-same "idle: VmRSS" "$(json '[p["shape"]["rss_bytes"] for p in p if p["event"] == "memory_prof"][0]' \
-	p="$TMP/idle.jsonl")" "$rss"
-expect "idle: the counter has it, once" "[e['args']['bytes'] for e in t if e['name'] == 'rss'] == [$rss]" \
-	t="$TMP/idle.json"
+test_pages() {
+	if record pages -e +memory --engine none -- "$p"; then
+		check "pages: counters at each plateau, and the profile" \
+			"$CHECK_KERNEL" pages "$TMP/pages.json" "$TMP/pages.jsonl" "$TMP/pages.out"
+		expect "pages: a process that is gone has no resident set" \
+			'[e["args"]["bytes"] for e in t if e["name"] == "rss"][-1] == 0' t="$TMP/pages.json"
+	fi
+	if record_attached attached -e memory --engine none -- "$p" -w; then
+		check "attached: counters at each plateau, and the profile" \
+			"$CHECK_KERNEL" pages "$TMP/attached.json" "$TMP/attached.jsonl" "$TMP/attached.out"
+	fi
+}
 
-# without -e memory the profile has what /proc has
-record profile --engine none -- "$p"
-expect "without -e memory: the highest resident set" \
-	'[abs(p["shape"]["rss_peak_bytes"] - o[-1]["maxrss"]) <= 1 << 20 and "pages_allocated" not in p["shape"]
-	  for p in p if p["event"] == "memory_prof"] == [True]' p="$TMP/profile.jsonl" o="$TMP/profile.out"
+# A process that stays: as /proc has it.
+test_idle() {
+	mkfifo "$TMP/idle.go"
+	"$p" -i <>"$TMP/idle.go" >"$TMP/idle.lines" &
+	target=$!
+	test_pids+=("$target")
+	wait_until 20 grep -qs ready "$TMP/idle.lines"
+	record idle -e +memory --engine none -d 300ms -p "$target"
+	rss=$(awk '$1 == "VmRSS:" { print $2 * 1024 }' "/proc/$target/status")
+	same "idle: VmRSS" "$(json '[p["shape"]["rss_bytes"] for p in p if p["event"] == "memory_prof"][0]' \
+		p="$TMP/idle.jsonl")" "$rss"
+	expect "idle: the counter has it, once" "[e['args']['bytes'] for e in t if e['name'] == 'rss'] == [$rss]" \
+		t="$TMP/idle.json"
+}
 
-traces_check
+# Without -e memory the profile has what /proc has.
+test_profile() {
+	record profile --engine none -- "$p"
+	expect "without -e memory: the highest resident set" \
+		'[abs(p["shape"]["rss_peak_bytes"] - o[-1]["maxrss"]) <= 1 << 20 and "pages_allocated" not in p["shape"]
+		  for p in p if p["event"] == "memory_prof"] == [True]' p="$TMP/profile.jsonl" o="$TMP/profile.out"
+}
+
+teardown() {
+	traces_check
+}
+
+ALL_TESTS=(pages idle profile)
+run_tests "$@"
