@@ -452,7 +452,8 @@ static __always_inline struct thread *probed_thread(
 	if (!link_lives(t, cookie))
 		return NULL;
 	*ret_id = (u32)cookie & ~PROBE_COOKIE_FLAGS;
-	t->timed_kind = !entry ? HIT_RETURN : cookie & PROBE_COOKIE_STEPPED ? HIT_STEPPED : HIT_ENTRY;
+	t->timed_kind = !entry ? HIT_RETURN : cookie & PROBE_COOKIE_STEPPED ? HIT_STEPPED
+									    : HIT_ENTRY;
 	t->timed_ns = hit_begin(t, t->timed_kind);
 	return t;
 }
