@@ -190,6 +190,7 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 		return 0;
 	since = times_copy(t, t->step_ns);
 	t->step_hits = t->times.hits;
+	t->step_hits.n[t->timed_kind & (HIT_MAX - 1)]--; /* the hit that it begins with is its first */
 	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);

@@ -229,6 +229,8 @@ enum hit_kind {
 	HIT_MAX,
 };
 
+_Static_assert(!(HIT_MAX & (HIT_MAX - 1)), "a power of two, by which programs bound an index");
+
 struct hits {
 	u32 n[HIT_MAX];
 };

@@ -19,11 +19,12 @@
 #include "capture/links.h"
 #include "target/process.h"
 #include "util/clock.h"
+#include "util/confine.h"
 
 #define SAMPLES_MAX 1024
-#define SAMPLES 601
-#define SAMPLES_STEPPED 201
-#define PAGES 512
+#define SAMPLES 301
+#define SAMPLES_STEPPED 101
+#define PAGES 256
 
 #define WORK_BYTES (256u << 10) /* that an engine has in its caches, in place of the kernel */
 #define LINE 64
@@ -32,12 +33,28 @@
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
 #define UPROBE_RETURN "/sys/bus/event_source/devices/uprobe/format/retprobe" /* "config:0" */
 
+/* Those that are attached; closing them detaches. */
+struct attached {
+	int fds[8];
+	size_t n;
+};
+
 struct calibration {
-	pthread_t thread;
 	bool multi;
 	int err;
 	uint64_t ns[HIT_MAX];
+	struct attached functions;
+	pthread_mutex_t lock;
+	pthread_cond_t is_measured;
+	bool measured, taken, over; /* the last of the two that are done with it frees it */
 };
+
+static void calibration_free(struct calibration *c)
+{
+	pthread_cond_destroy(&c->is_measured);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
 
 /* ---- what is measured ---- */
 
@@ -148,12 +165,6 @@ static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach)
 
 	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, &opts);
 }
-
-/* Those that are attached; closing them detaches. */
-struct attached {
-	int fds[8];
-	size_t n;
-};
 
 static void detach(struct attached *a)
 {
@@ -308,28 +319,47 @@ static int calibrate_faults(struct calibration *c)
 
 static int calibrate_functions(struct calibration *c)
 {
-	uint64_t without = measure(inftrace_emulated, SAMPLES), stepped_without = measure(inftrace_stepped, SAMPLES_STEPPED), entry;
-	struct attached a = { 0 };
-	int err = attach_function(c, &a, false, inftrace_emulated) ?: attach_function(c, &a, false, inftrace_stepped);
+	uint64_t without = measure(inftrace_emulated, SAMPLES), entry;
+	uint64_t stepped_without = measure(inftrace_stepped, SAMPLES_STEPPED);
+	struct attached *a = &c->functions;
+	int err = attach_function(c, a, false, inftrace_emulated);
 
-	if (!err) {
-		entry = measure(inftrace_emulated, SAMPLES);
-		c->ns[HIT_ENTRY] = less(entry, without);
-		c->ns[HIT_STEPPED] = less(measure(inftrace_stepped, SAMPLES_STEPPED), stepped_without);
-		err = attach_function(c, &a, true, inftrace_emulated);
-	}
+	if (!err)
+		err = attach_function(c, a, false, inftrace_stepped);
+	if (err)
+		return err;
+	entry = measure(inftrace_emulated, SAMPLES);
+	c->ns[HIT_ENTRY] = less(entry, without);
+	c->ns[HIT_STEPPED] = less(measure(inftrace_stepped, SAMPLES_STEPPED), stepped_without);
+	err = attach_function(c, a, true, inftrace_emulated);
 	if (!err)
 		c->ns[HIT_RETURN] = less(measure(inftrace_emulated, SAMPLES), entry);
-	detach(&a);
 	return err;
 }
 
 static void *calibrate(void *arg)
 {
 	struct calibration *c = arg;
+	bool taken;
 
-	c->err = calibrate_syscalls(c) ?: calibrate_faults(c) ?
-							      : calibrate_functions(c);
+	pthread_setname_np(pthread_self(), "inftrace-weigh");
+	c->err = calibrate_syscalls(c);
+	if (!c->err)
+		c->err = calibrate_faults(c);
+	if (!c->err)
+		c->err = calibrate_functions(c);
+	confine_capabilities(0); /* what is left to do needs none */
+	pthread_mutex_lock(&c->lock);
+	c->measured = true;
+	pthread_cond_signal(&c->is_measured);
+	pthread_mutex_unlock(&c->lock);
+	detach(&c->functions); /* each waits for a grace period: nobody waits for that */
+	pthread_mutex_lock(&c->lock);
+	c->over = true;
+	taken = c->taken;
+	pthread_mutex_unlock(&c->lock);
+	if (taken)
+		calibration_free(c);
 	return NULL;
 }
 
@@ -337,34 +367,44 @@ int calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
 {
 	struct calibration *c = calloc(1, sizeof(*c));
 	sigset_t all, before;
+	pthread_t thread;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->multi = uprobe_multi;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->is_measured, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&c->thread, NULL, calibrate, c);
+	err = pthread_create(&thread, NULL, calibrate, c);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err) {
-		free(c);
+		calibration_free(c);
 		return -err;
 	}
-	pthread_setname_np(c->thread, "inftrace-weigh");
+	pthread_detach(thread);
 	*ret_calibration = c;
 	return 0;
 }
 
 int calibration_end(struct calibration *c, uint64_t ret_ns[HIT_MAX])
 {
+	bool over;
 	int err;
 
 	if (!c)
 		return -ENOENT;
-	pthread_join(c->thread, NULL);
+	pthread_mutex_lock(&c->lock);
+	while (!c->measured)
+		pthread_cond_wait(&c->is_measured, &c->lock);
 	err = c->err;
 	if (!err)
 		memcpy(ret_ns, c->ns, sizeof(c->ns));
-	free(c);
+	c->taken = true;
+	over = c->over;
+	pthread_mutex_unlock(&c->lock);
+	if (over)
+		calibration_free(c);
 	return err;
 }

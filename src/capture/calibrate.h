@@ -16,7 +16,7 @@ struct calibration;
 /* Before the programs of the recording are attached. -errno. */
 int calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
 
-/* Waits for the end, and frees. Returns 0, or why it could not be measured. NULL: -ENOENT. */
+/* Waits until all is measured, and lets go of it. Returns 0, or why it could not be. NULL: -ENOENT. */
 int calibration_end(struct calibration *c, uint64_t ret_ns[HIT_MAX]);
 
 #endif
