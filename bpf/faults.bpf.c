@@ -30,13 +30,15 @@ int BPF_PROG(page_fault_user, unsigned long address)
 
 static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 {
-	struct rec_fault r;
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 now, start, addr;
+	struct rec_fault *r;
 	struct thread *t;
-	u64 now, start, begin;
+	u64 begin;
 
 	if (!enabled)
 		return 0;
-	t = thread_of(bpf_get_current_task_btf());
+	t = thread_of(task);
 	if (!t)
 		return 0;
 	begin = hit_begin(t, HIT_FAULT_END);
@@ -44,11 +46,11 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	if (t->in_fault) {
 		now = call_end(t, &t->in_fault, ST_FAULT);
 		start = t->fault_start;
-		r.addr = t->fault_addr;
+		addr = t->fault_addr;
 		flags |= t->fault_flags;
 	} else {
-		start = now = bpf_ktime_get_boot_ns();
-		r.addr = READ_ONCE(ctx->addr);
+		start = now = now_ns();
+		addr = READ_ONCE(ctx->addr);
 		flags |= FAULT_F_KERNEL;
 	}
 	if (cfg.sums) {
@@ -59,8 +61,12 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		t->faults_kernel += !!(flags & FAULT_F_KERNEL);
 	}
 	if (emits(REC_FAULT)) {
-		hdr_current(&r.h, REC_FAULT, start, now, 0, flags);
-		emit(&r, sizeof(r), REC_FAULT);
+		r = emit_reserve(sizeof(*r), REC_FAULT);
+		if (r) {
+			hdr_fill(&r->h, REC_FAULT, start, now, task->tgid, task->pid, 0, flags);
+			r->addr = addr;
+			emit_submit(r);
+		}
 	}
 	change_end(t);
 	hit_end(begin, HIT_FAULT_END);

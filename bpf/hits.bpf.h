@@ -17,9 +17,9 @@ __weak __noinline u64 hit_time(struct thread *t)
 
 	if (!t)
 		return 0;
-	left = t->untimed;
-	t->untimed = 1 + (bpf_get_prandom_u32() & (2 * HITS_TIMED - 1));
-	return left ? 0 : bpf_ktime_get_boot_ns();
+	left = t->times.untimed;
+	t->times.untimed = 1 + (bpf_get_prandom_u32() & (2 * HITS_TIMED - 1));
+	return left ? 0 : now_ns();
 }
 
 __weak __noinline int hit_timed(u64 begin, u32 kind)
@@ -29,7 +29,7 @@ __weak __noinline int hit_timed(u64 begin, u32 kind)
 	u64 ns;
 
 	thread_of(bpf_get_current_task_btf()); /* so is its beginning, which was not timed */
-	ns = bpf_ktime_get_boot_ns() - begin;
+	ns = now_ns() - begin;
 	if (ns > HIT_NS_MAX || group >= RINGS_MAX || kind >= HIT_MAX)
 		return 0;
 	h = &stats.hits[group].kind[kind];
@@ -41,8 +41,10 @@ __weak __noinline int hit_timed(u64 begin, u32 kind)
 /* Returns when it began, if it is to be timed; else 0. */
 static __always_inline u64 hit_begin(struct thread *t, u32 kind)
 {
+	if (!cfg.steps) /* only they tell */
+		return 0;
 	t->times.hits.n[kind]++;
-	return --t->untimed > 0 ? 0 : hit_time(t);
+	return --t->times.untimed > 0 ? 0 : hit_time(t);
 }
 
 static __always_inline void hit_end(u64 begin, u32 kind)

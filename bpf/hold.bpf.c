@@ -48,7 +48,7 @@ static long hold_turn(u32 i, struct hold_wait *w)
 		w->ready = 1;
 		return 1;
 	}
-	if (!enabled || bpf_ktime_get_boot_ns() >= w->deadline)
+	if (!enabled || now_ns() >= w->deadline)
 		return 1;
 	return !(i % HOLD_YIELD) && bpf_copy_from_user_task(&byte, sizeof(byte), (void *)w->sp,
 					    bpf_get_current_task_btf(), 0);

@@ -56,6 +56,9 @@ const volatile struct inf_config cfg __weak = {};
 /* Closed windows cost this load and a branch; steps are followed all the same. */
 volatile u32 enabled __weak = 0;
 
+/* By how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. User space keeps it right: see session_drain(). */
+volatile u64 boot_offset __weak = 0;
+
 /* The window has just closed, and the task iterator is on its way through the threads, or soon will be. */
 volatile u32 closing __weak = 0;
 
@@ -172,7 +175,7 @@ struct thread_times {
 	u64 ns[ST_MAX];
 	struct hits hits;
 	u32 tid; /* set when it works on a step for another thread */
-	u32 pad;
+	s32 untimed; /* hits until the one that is timed */
 };
 
 /*
@@ -233,9 +236,7 @@ struct thread_window {
 	u8 step_left : 1, step_entered : 1; /* while the step before was still to be sent */
 	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
-	u64 fault_start;
-	u64 fault_addr;
-	u64 wake_ns;
+	u64 wake_ns; /* from here to `asleep`: what a switch touches beside all of the above */
 	u64 waker_slice;
 	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
 	u32 waker_tid;
@@ -245,13 +246,15 @@ struct thread_window {
 	u8 fault_flags;
 	u8 pad[2];
 	struct asleep asleep;
+	u64 fault_start;
+	u64 fault_addr;
+	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
 	struct thread_times view; /* of another thread, as it was read */
 	struct open_wait view_wait; /* likewise: it would not fit on the stack of a program */
 	struct thread_now view_now[2];
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
 	struct hits step_hits;
-	s32 untimed;	/* hits until the one that is timed */
-	u32 timed_kind;
+	u32 timed_kind, pad_timed;
 	u64 timed_ns;	/* when the function probe in flight began; 0: it is not timed */
 	u64 group_key;		   /* the group it was in last */
 	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
@@ -264,7 +267,6 @@ struct thread_window {
 	u64 moved_ns; /* to another CPU, while it waited; 0: it was not */
 	char waker_comm[TASK_COMM_LEN];
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
-	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
 	u64 tid_ns; /* dying: the last instant at which it was seen to have its tid still */
 	struct step_counts counts; /* the kernel's, read just now by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];
@@ -291,6 +293,7 @@ _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window
 #define LINE_OF(member) ((__builtin_offsetof(struct thread, member) + 8) / 64)
 _Static_assert(LINE_OF(syscalls) == 0 && LINE_OF(sys_arg0) == 1 && LINE_OF(times.ns[ST_FAULT]) == 1,
 	"a system call touches two cache lines");
+_Static_assert(LINE_OF(wake_ns) == 4 && LINE_OF(asleep.pad) == 4, "a switch touches two more, and one of the times");
 
 static __always_inline const struct thread_now *now_of(const struct thread *t)
 {
@@ -382,11 +385,21 @@ __weak __noinline int hold_mapped(u32 tgid)
 	return 0;
 }
 
+/*
+ * CLOCK_BOOTTIME. bpf_ktime_get_boot_ns() would be a function more on the way to the clock, and each that returns costs
+ * 10 ns where the kernel guards returns against speculation.
+ */
+static __always_inline u64 now_ns(void)
+{
+	return bpf_ktime_get_ns() + boot_offset;
+}
+
 /* ---- threads ---- */
 
+/* NULL: no target. Most tasks that are none have no storage of any kind, which is seen without a call. */
 static __always_inline struct thread *thread_of(struct task_struct *task)
 {
-	return bpf_task_storage_get(&threads, task, 0, 0);
+	return task->bpf_storage ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
 }
 
 static __always_inline struct thread *thread_create(struct task_struct *task)
@@ -553,7 +566,7 @@ static __always_inline void thread_adopt(struct thread *t)
 /* Whether somebody will ask what held the thread up. */
 static __always_inline bool thread_in_work(const struct thread *t)
 {
-	return t->in_step || t->member_step;
+	return cfg.steps && (t->in_step || t->member_step);
 }
 
 /* ---- into the rings ---- */
@@ -574,6 +587,28 @@ static __always_inline void emit(void *rec, u64 size, u32 kind)
 	 * hold up the reader of the whole ring */
 	if (!ring || bpf_ringbuf_output(ring, rec, size, BPF_RB_NO_WAKEUP))
 		count_lost(group, kind);
+}
+
+/*
+ * Room for a record, which is filled in place and handed to emit_submit(): a third less than emit(). For programs on
+ * tracepoints and software events, which run with preemption disabled (but on PREEMPT_RT, where the rings have to bear with it).
+ * NULL: full, and counted.
+ */
+static __always_inline void *emit_reserve(u64 size, u32 kind)
+{
+	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
+	void *ring = bpf_map_lookup_elem(&rings, &group), *rec = NULL;
+
+	if (ring)
+		rec = bpf_ringbuf_reserve(ring, size, 0);
+	if (!rec)
+		count_lost(group, kind);
+	return rec;
+}
+
+static __always_inline void emit_submit(void *rec)
+{
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
 /* wake: BPF_RB_NO_WAKEUP or BPF_RB_FORCE_WAKEUP */
@@ -614,9 +649,9 @@ static __always_inline void hdr_fill(
 static __always_inline void hdr_current(
 	struct rec_hdr *h, u32 kind, u64 start, u64 end, u32 id, u32 flags)
 {
-	u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	hdr_fill(h, kind, start, end, pid_tgid >> 32, (u32)pid_tgid, id, flags);
+	hdr_fill(h, kind, start, end, task->tgid, task->pid, id, flags);
 }
 
 #endif

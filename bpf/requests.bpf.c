@@ -374,7 +374,7 @@ static __always_inline void connection_end(const struct connection_key *key, str
 	if (!c || c->file == (u64)file)
 		return;
 	if (!c->r.writes) /* nobody will answer any more */
-		c->r.h.dur_ns = bpf_ktime_get_boot_ns() - c->r.h.start_ns;
+		c->r.h.dur_ns = now_ns() - c->r.h.start_ns;
 	request_end(c);
 	bpf_map_delete_elem(&connections, key);
 }
@@ -388,7 +388,7 @@ static __always_inline void connection_accept(
 		request_end(c);
 	c = connection_new(key, file, family, SIDE_SERVER);
 	if (c)
-		c->accept_ns = bpf_ktime_get_boot_ns();
+		c->accept_ns = now_ns();
 }
 
 SEC("?tp_btf/sys_exit")
@@ -428,7 +428,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	if ((call == REQUEST_CALL_RECVFROM && sys_arg3(regs) & MSG_PEEK) ||
 		(call == REQUEST_CALL_RECVMSG && sys_arg2(regs) & MSG_PEEK))
 		return 0;
-	x.to = bpf_ktime_get_boot_ns();
+	x.to = now_ns();
 	x.from = t->sys_nr == nr ? t->sys_start : x.to;
 	x.bytes = ret;
 	x.tid = task->pid;

@@ -155,10 +155,10 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 		if (wake > now)
 			wake = now;
 		if (t->role == ST_GPU_WAIT) {
-			thread_add(t, ST_GPU_WAIT, now - from);
+			thread_add_alone(t, ST_GPU_WAIT, now - from);
 		} else {
-			thread_add(t, off, wake - from);
-			thread_add(t, ST_RUNNABLE, now - wake);
+			thread_add_alone(t, off, wake - from);
+			thread_add_alone(t, ST_RUNNABLE, now - wake);
 			if (thread_in_work(t)) {
 				u64 queued = off == ST_RUNNABLE ? from : wake;
 
@@ -167,13 +167,14 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 				stalls_note(t, off, from, wake, now);
 			}
 		}
-		off_cpu_emit(t, tgid_tid, from, now, 0);
+		off_cpu_emit(t, tgid_tid, from, now);
 	}
 	t->since = t->on_ns = now;
 	t->on_cpu = bpf_get_smp_processor_id();
 	t->off = 0;
 	t->wake_ns = 0;
-	t->ran_ns = t->moved_ns = 0;
+	if (cfg.steps)
+		t->ran_ns = t->moved_ns = 0;
 	return 0;
 }
 
@@ -200,19 +201,21 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		begin = hit_begin(in, HIT_SWITCH);
 		switch_begin(in);
 	}
-	now = bpf_ktime_get_boot_ns();
+	now = now_ns();
 	since = ran_switch(prev, next, now);
 	if (emits(REC_ON_CPU) && prev->pid && (out || cfg.all_cpus)) {
-		struct rec_on_cpu r;
+		struct rec_on_cpu *r = emit_reserve(sizeof(*r), REC_ON_CPU);
 		u32 flags = 0;
 
 		if (since < stats.start_ns) {
 			since = stats.start_ns;
 			flags = REC_F_OPEN_START;
 		}
-		hdr_fill(&r.h, REC_ON_CPU, since, now, prev->tgid, prev->pid,
-			preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
-		emit(&r, sizeof(r), REC_ON_CPU);
+		if (r) {
+			hdr_fill(&r->h, REC_ON_CPU, since, now, prev->tgid, prev->pid,
+				preempt ? REC_ON_CPU_PREEMPTED : prev_state, flags);
+			emit_submit(r);
+		}
 	}
 	if (out) {
 		switch_out(out, prev, next, now, prev_state | (preempt ? SWITCH_PREEMPT : 0));
@@ -248,7 +251,7 @@ int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 		return 0;
 	if (t->off != ST_RUNNABLE && (!t->off || !t->wake_ns))
 		return 0;
-	now = bpf_ktime_get_boot_ns();
+	now = now_ns();
 	from = t->off == ST_RUNNABLE || t->wake_ns < t->since ? t->since : t->wake_ns;
 	if (t->moved_ns > from)
 		from = t->moved_ns;
@@ -320,12 +323,12 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 			slice = slice_that_wakes(waker);
 	}
 	t->waker_slice = slice;
-	t->waker_tid = (u32)bpf_get_current_pid_tgid();
+	t->waker_tid = current->pid;
 	t->waker_irq = from_irq;
 	if (thread_in_work(t))
 		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
 	/* the last store: switch_in takes a wake-up as seen when this is set */
-	now = bpf_ktime_get_boot_ns();
+	now = now_ns();
 	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
 		waker->tid_ns = now + 1; /* its span lasts until behind the arrow */
 	WRITE_ONCE(t->wake_ns, now);
@@ -356,7 +359,7 @@ static __always_inline void emit_task(
 	/* in closed windows too: the names, and where probes are to go */
 	if ((!enabled && !cfg.windows) || !emits(REC_TASK))
 		return;
-	hdr_fill(&r.h, REC_TASK, bpf_ktime_get_boot_ns(), 0, task->tgid, task->pid, event, flags);
+	hdr_fill(&r.h, REC_TASK, now_ns(), 0, task->tgid, task->pid, event, flags);
 	r.arg = arg;
 	r.ptgid = ptgid;
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), comm);
@@ -387,7 +390,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		t->off_cpu = bpf_get_smp_processor_id();
 		t->off_tid = child->pid;
 		t->off = ST_RUNNABLE;
-		now = t->wake_ns = bpf_ktime_get_boot_ns();
+		now = t->wake_ns = now_ns();
 		smp_wmb();
 		WRITE_ONCE(t->since, now);
 		if (by && (u32)child->tgid == tgid)

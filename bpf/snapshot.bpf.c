@@ -339,7 +339,7 @@ int snapshot_peek(struct bpf_iter__task *ctx)
 	smp_rmb();
 	w.tgid = task->tgid;
 	w.tid = task->pid;
-	end.at_ns = bpf_ktime_get_boot_ns();
+	end.at_ns = now_ns();
 	if (!torn)
 		peek_thread(seq, task, t, w, end.at_ns);
 	smp_rmb();

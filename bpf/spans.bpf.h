@@ -283,7 +283,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 
 static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)
 {
-	struct rec_syscall r;
+	struct rec_syscall *r;
 
 	flags |= t->sys_flags;
 	if (cfg.sums)
@@ -296,10 +296,13 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 		__sync_fetch_and_add(&stats.syscalls_short, 1);
 		return;
 	}
-	hdr_fill(&r.h, REC_SYSCALL, t->sys_start, end, w.tgid, w.tid, t->sys_nr, flags);
-	r.ret = ret;
-	r.arg0 = t->sys_arg0;
-	emit(&r, sizeof(r), REC_SYSCALL);
+	r = emit_reserve(sizeof(*r), REC_SYSCALL);
+	if (!r)
+		return;
+	hdr_fill(&r->h, REC_SYSCALL, t->sys_start, end, w.tgid, w.tid, t->sys_nr, flags);
+	r->ret = ret;
+	r->arg0 = t->sys_arg0;
+	emit_submit(r);
 }
 
 /* Ends the innermost function in flight. Returns its probe's id + 1 if it is the step, which the caller

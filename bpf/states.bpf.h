@@ -29,6 +29,13 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 		__sync_fetch_and_add(&t->times.ns[state], ns);
 }
 
+/* Only in the programs of the scheduler, into which nothing comes. */
+static __always_inline void thread_add_alone(struct thread *t, u32 state, u64 ns)
+{
+	if (state < ST_MAX)
+		t->times.ns[state] += ns;
+}
+
 /*
  * How much of from..to, which begins at `since`, the thread was not yet in the system call or fault that it is in now,
  * but in its role: calls are noted as they begin, and not accounted (call_begin()). An announcement is about all of the
@@ -111,23 +118,44 @@ static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
 
 /* The span is that of the tid with which it left the CPU: where its return is seen late, an exec may
  * have given it another one since. */
-static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now, bool late)
+static __always_inline void off_cpu_fill(
+	struct rec_off_cpu *r, const struct thread *t, u32 tgid, u64 from, u64 now, bool late)
 {
-	struct rec_off_cpu r;
 	u64 wake = t->wake_ns;
 
-	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
-		return;
-	hdr_fill(&r.h, REC_OFF_CPU, from, now, pid_tgid >> 32, t->off_tid, t->off,
+	hdr_fill(&r->h, REC_OFF_CPU, from, now, tgid, t->off_tid, t->off,
 		t->off_flags | (t->waker_irq ? OFF_CPU_F_WAKER_IRQ : 0));
 	if (t->off_flags & OFF_CPU_F_PREEMPT)
 		wake = 0; /* it was never asleep */
-	r.wake_ns = wake > now ? now : wake;
-	r.waker_tid = wake ? t->waker_tid : 0;
-	r.waker_slice = wake ? t->waker_slice : 0;
-	r.cpu_from = t->off_cpu;
-	r.late = late;
-	r.pad = 0;
+	r->wake_ns = wake > now ? now : wake;
+	r->waker_tid = wake ? t->waker_tid : 0;
+	r->waker_slice = wake ? t->waker_slice : 0;
+	r->cpu_from = t->off_cpu;
+	r->late = late;
+	r->pad = 0;
+}
+
+/* In the programs of the scheduler. */
+static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now)
+{
+	struct rec_off_cpu *r;
+
+	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
+		return;
+	r = emit_reserve(sizeof(*r), REC_OFF_CPU);
+	if (!r)
+		return;
+	off_cpu_fill(r, t, pid_tgid >> 32, from, now, 0);
+	emit_submit(r);
+}
+
+static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u64 from, u64 now)
+{
+	struct rec_off_cpu r;
+
+	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
+		return;
+	off_cpu_fill(&r, t, pid_tgid >> 32, from, now, 1);
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
@@ -167,7 +195,7 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 		return 0;
 	__sync_fetch_and_add(&stats.missed_switches, 1);
 	if (t->since)
-		off_cpu_emit(t, pid_tgid, t->since, now, 1);
+		off_cpu_emit_late(t, pid_tgid, t->since, now);
 	if (t->since && now > t->since && thread_in_work(t))
 		stalls_note(t, t->off, t->since, now, now);
 	WRITE_ONCE(t->off, 0);
@@ -194,7 +222,7 @@ static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_be
 		u64 since = READ_ONCE(t->since), from, now, before;
 		u32 state = READ_ONCE(t->off), on;
 
-		now = bpf_ktime_get_boot_ns();
+		now = now_ns();
 		if (state) /* it runs, so a switch-in was not seen */
 			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
 		on = thread_on_state(t);
@@ -258,11 +286,11 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 	u64 now;
 
 	/* a wait at a barrier is divided at an instant, so that `since` must be one */
-	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !t->wait.probe) {
+	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe)) {
 		for (int i = 0; i < ACCOUNT_TRIES; i++) {
 			u64 since = READ_ONCE(t->since);
 
-			now = bpf_ktime_get_boot_ns();
+			now = now_ns();
 			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
 				break;
 			WRITE_ONCE(t->next_since, 0); /* what an interrupt has left */
@@ -298,7 +326,7 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 	for (int i = 0; i < ACCOUNT_TRIES && now_is_role(now_of(t)); i++) {
 		u64 since = READ_ONCE(t->since), edge = t->edge, from = edge > since ? edge : since;
 
-		now = bpf_ktime_get_boot_ns();
+		now = now_ns();
 		if (!since || now < from)
 			break;
 		end = since + (now - from);

@@ -33,6 +33,7 @@ struct inf_config {
 	u8 memory;   /* likewise: pages */
 	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
 	u8 ipc_only; /* and send no others */
+	u8 steps;    /* functions have probes, so that there may be steps */
 	u8 windows;  /* it is opened and closed again: what is in flight meanwhile is followed */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* of user space, to know others by */

@@ -111,6 +111,7 @@ static void configure(struct session *s, const struct session_config *c)
 	cfg->hold = c->hold;
 	cfg->track_syscalls = c->track_syscalls;
 	cfg->track_sched = c->track_sched;
+	cfg->steps = functions;
 	cfg->min_syscall_ns = c->min_syscall_ns;
 	cfg->count_strangers = c->uprobe_multi && c->uprobe_multi_pid && !c->trace_all;
 	for (unsigned int i = 0; i < sizeof(cfg->sys_class); i++)
@@ -240,6 +241,16 @@ static int open_hold(struct session *s, const struct session_config *c)
 	return c->hold ? hold_new(&h, &s->hold) : 0;
 }
 
+/* The two clocks drift apart while the machine is suspended, and only then. */
+static void follow_clock(struct session *s)
+{
+	volatile uint64_t *offset = (volatile uint64_t *)&s->skel->bss->boot_offset;
+	uint64_t now = clock_boot_offset_ns();
+
+	if (now > *offset + NSEC_PER_MSEC || now + NSEC_PER_MSEC < *offset)
+		*offset = now;
+}
+
 int session_open(const struct session_config *c, struct session **ret_session)
 {
 	struct session *s = calloc(1, sizeof(*s));
@@ -279,6 +290,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 			s->n_rings, ring_bytes, strerror(-err));
 		goto out;
 	}
+	follow_clock(s);
 	err = open_attach(s, c) ?: open_hold(s, c);
 	if (err)
 		goto out;
@@ -526,6 +538,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	if (err)
 		return err;
 	st->steps = 0;
+	follow_clock(s);
 	st->start_ns = clock_boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
 	err = walk_tasks(s->skel->progs.snapshot_init);
@@ -588,6 +601,7 @@ int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg)
 
 int session_drain(struct session *s)
 {
+	follow_clock(s);
 	return rings_drain(s->rings);
 }
 

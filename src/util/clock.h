@@ -27,4 +27,22 @@ static inline uint64_t clock_boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
+/* The time that the machine was suspended since it booted, by which CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. */
+static inline uint64_t clock_boot_offset_ns(void)
+{
+	uint64_t before, boot, after, best = UINT64_MAX, offset = 0;
+
+	/* as much as passes between the readings is not known, but 0 is by far the most frequent */
+	for (int try = 0; try < 8 && best > 1000; try++) {
+		before = clock_mono_ns();
+		boot = clock_boot_ns();
+		after = clock_mono_ns();
+		if (after - before >= best)
+			continue;
+		best = after - before;
+		offset = boot <= after ? 0 : boot - before - best / 2;
+	}
+	return offset;
+}
+
 #endif

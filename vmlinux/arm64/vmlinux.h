@@ -59,6 +59,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct mm_struct *mm;
+	struct bpf_local_storage *bpf_storage;
 };
 
 typedef struct {
