@@ -215,6 +215,14 @@ struct thread_now {
 	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
 };
 
+/* System calls of one number that are still to be added to the sums of the process. */
+struct kept_calls {
+	u32 nr; /* perhaps with SYSCALL_SUM_COMPAT */
+	u32 n;
+	u64 ns;
+};
+#define KEPT_CALLS 4 /* a power of two */
+
 /* What goes on through a window's end and the next one's begin. */
 struct thread_kept {
 	u8 depth;
@@ -274,6 +282,7 @@ struct thread_window {
 	u32 switches[2], faults[2], faults_kernel;
 	u32 next_number; /* of the step that was entered */
 	u64 fault_ns[2];
+	struct kept_calls calls[KEPT_CALLS];
 	struct open_op op;
 };
 

@@ -109,8 +109,10 @@ static __noinline int switch_out(
 		if (t->in_syscall)
 			syscall_emit(t, w, end, 0, REC_F_OPEN_END);
 		t->in_syscall = 0;
-		if (cfg.sums)
+		if (cfg.sums) {
 			thread_sum(t, task->tgid, 0);
+			syscalls_flush(t, task->tgid);
+		}
 		if (t->dying)
 			__sync_fetch_and_add(&stats.dying, -1);
 		t->since = 0; /* nothing is open in a dead thread when the recording stops */

@@ -287,7 +287,7 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 
 	flags |= t->sys_flags;
 	if (cfg.sums)
-		syscall_add(w.tgid, t->sys_nr | (flags & SYSCALL_F_COMPAT ? SYSCALL_SUM_COMPAT : 0),
+		syscall_sum(t, w.tgid, t->sys_nr | (flags & SYSCALL_F_COMPAT ? SYSCALL_SUM_COMPAT : 0),
 			end - t->sys_start);
 	if (!emits(REC_SYSCALL) || (cfg.ipc_only && !(flags & SYSCALL_IPC_MASK)))
 		return;
@@ -444,6 +444,8 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 	if (cfg.sums)
 		thread_sum(t, task->tgid, end);
 	thread_close(t, tgid_tid, end, cpu);
+	if (cfg.sums)
+		syscalls_flush(t, task->tgid);
 	counts_read(t, task);
 	frames_flush(t, strings_of(task), tgid_tid, end);
 	WRITE_ONCE(t->closed, CLOSE_DONE);

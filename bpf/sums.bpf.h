@@ -72,7 +72,7 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 }
 
 /* nr: with SYSCALL_SUM_COMPAT, where it applies. */
-__weak __noinline int syscall_add(u32 tgid, u32 nr, u64 ns)
+__weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 {
 	struct syscall_key key = { .tgid = tgid, .nr = nr };
 	struct syscall_sum zero = {}, *s;
@@ -83,8 +83,51 @@ __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 ns)
 		return 0;
 	}
 	/* several threads of the process may be here at once */
-	__sync_fetch_and_add(&s->n, 1);
+	__sync_fetch_and_add(&s->n, n);
 	__sync_fetch_and_add(&s->ns, ns);
+	return 0;
+}
+
+#define KEPT_MAX (1u << 20) /* calls */
+
+/*
+ * A call of the thread has ended. Where the sums are read at the end only, they are kept with the thread, by the low
+ * bits of their number: a loop of a few calls then never comes to the hash.
+ */
+static __always_inline void syscall_sum(struct thread *t, u32 tgid, u32 nr, u64 ns)
+{
+	struct kept_calls *k;
+	u32 i = nr;
+
+	if (cfg.sums_live) {
+		syscall_add(tgid, nr, 1, ns);
+		return;
+	}
+	barrier_var(i);
+	k = &t->calls[i & (KEPT_CALLS - 1)];
+	if (k->n && (k->nr != nr || k->n >= KEPT_MAX)) {
+		syscall_add(tgid, k->nr, k->n, k->ns);
+		k->n = 0;
+		k->ns = 0;
+	}
+	k->nr = nr;
+	k->n++;
+	k->ns += ns;
+}
+
+/* The thread has made its last call, or the window has closed and no program adds to them. */
+__weak __noinline int syscalls_flush(struct thread *t, u32 tgid)
+{
+	if (!t)
+		return 0;
+	for (u32 i = 0; i < KEPT_CALLS; i++) {
+		struct kept_calls *k = &t->calls[i];
+
+		if (k->n)
+			syscall_add(tgid, k->nr, k->n, k->ns);
+		k->n = 0;
+		k->ns = 0;
+	}
 	return 0;
 }
 

@@ -30,6 +30,7 @@ struct inf_config {
 	u8 count_strangers; /* calls of probed functions by other processes */
 	u8 track_irq;
 	u8 sums;     /* per process, see process_sums.h: times and system calls */
+	u8 sums_live; /* and read meanwhile */
 	u8 memory;   /* likewise: pages */
 	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
 	u8 ipc_only; /* and send no others */

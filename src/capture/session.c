@@ -58,6 +58,7 @@ struct session {
 	size_t n_faults;
 	int eventfd; /* -1: none */
 	bool windows, idle;
+	bool sums_kept; /* with the threads, until the end */
 };
 
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
@@ -134,6 +135,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	s->windows = c->windows;
+	s->sums_kept = c->sums && !c->sums_live;
 	cfg->windows = c->windows;
 	cfg->max_steps = c->max_steps;
 	if (c->uprobe_multi) {
@@ -162,6 +164,7 @@ static int configure_groups(struct session *s, const struct session_config *c)
 	cfg->track_irq = c->track_irq;
 	cfg->memory = c->track_memory;
 	cfg->sums = c->sums;
+	cfg->sums_live = c->sums_live;
 	cfg->ipc = c->ipc;
 	cfg->ipc_only = c->ipc_only;
 	if (!c->sums && !c->track_memory)
@@ -584,7 +587,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 		bss->stats.stop_ns = clock_boot_ns();
 		__atomic_store_n(&bss->enabled, 0, __ATOMIC_RELEASE);
 	}
-	if (s->windows || over)
+	if (s->windows || over || s->sums_kept)
 		wait_for_programs();
 	*ret_boot_ns = bss->stats.stop_ns;
 	err = snapshot_run(s->skel->progs.snapshot_close);

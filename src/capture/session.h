@@ -37,6 +37,7 @@ struct session_config {
 	bool track_memory; /* count pages, for session_sums() */
 	bool requests;	   /* on sockets */
 	bool sums;	   /* of times and system calls per process, for session_sums() */
+	bool sums_live;	   /* session_calls() will be called before the stop */
 	bool ipc;	   /* tell calls that pass data between processes or threads from others */
 	bool ipc_only;	   /* and send no others */
 	bool states_only;  /* of the presets' functions, probe only those that make states */
@@ -123,7 +124,7 @@ void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 /* After the stop: what was added up per process, by tgid; sums_free() frees it. -errno. */
 int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
 
-/* At any time: system calls so far, which the caller frees. -errno. */
+/* At any time, with sums_live: system calls so far, which the caller frees. -errno. */
 int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n);
 
 /* After the stop: hands requests that nothing has ended yet to the callback. -errno. */

@@ -107,6 +107,7 @@ void events_configure(
 	c->track_memory = e & EVENT_MEMORY;
 	c->requests = e & EVENT_REQUESTS;
 	c->sums = profile;
+	c->sums_live = o->view;
 	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
 	c->ipc_only = !(e & EVENT_SYSCALLS);
 	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
