@@ -7,6 +7,7 @@
 #include "cases.h"
 #include "pftrace.h"
 
+#include <pthread.h>
 #include <sys/syscall.h>
 
 /* ---- random calls ---- */
@@ -463,6 +464,80 @@ static void test_longest(void **state)
 	reader_free(r);
 }
 
+struct pipe_reader {
+	int from, to;
+};
+
+static void *read_all(void *arg)
+{
+	const struct pipe_reader *p = arg;
+	static char buf[1 << 16];
+	ssize_t n;
+
+	while ((n = read(p->from, buf, sizeof(buf))) > 0)
+		assert_int_equal(write(p->to, buf, (size_t)n), n);
+	return NULL;
+}
+
+static void feed_numbered(struct out *o, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++) {
+		struct rec_function f = { .h = hdr(REC_FUNCTION, 0), .vals = { 0, 0, i } };
+		struct rec_syscall call = { .h = hdr(REC_SYSCALL, SYS_getppid), .ret = (int64_t)i };
+
+		memset(&f.vals[3], 0xff, 2 * (size_t)FUNC_STR_LEN);
+		f.h.start_ns = call.h.start_ns = START + 1000 * i;
+		f.h.dur_ns = call.h.dur_ns = 500;
+		EMIT(o, &f);
+		EMIT(o, &call);
+		if (i % 1000 == 999)
+			o->s->ops->settled(o->s);
+	}
+}
+
+/* Nobody reads the file, so that events are left out in its middle: those behind have their own times all the
+ * same. */
+static void test_dropped(void **state)
+{
+	const uint64_t many = 45000, all = many + 3000;
+	struct pipe_reader p;
+	struct reader *r;
+	uint64_t kept = 0;
+	pthread_t thread;
+	int ends[2];
+	struct out o;
+
+	(void)state;
+	probe_table_free(&probes);
+	probes = (struct probe_table){ 0 };
+	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "str arg1,str arg2,u64 arg3");
+	o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(writer_new(ends[1], "pipe", WRITER_PACKETS, &o.w), 0);
+	assert_int_equal(perfetto_sink_new(o.w, &rec, &o.s), 0);
+	feed_numbered(&o, 0, many);
+	assert_true(writer_dropped(o.w) > 0);
+	p = (struct pipe_reader){ ends[0], o.fd };
+	assert_int_equal(pthread_create(&thread, NULL, read_all, &p), 0);
+	assert_int_equal(writer_sync(o.w), 0);
+	feed_numbered(&o, many, all);
+	assert_int_equal(o.s->ops->close(o.s, NULL), 0);
+	pthread_join(thread, NULL);
+	close(ends[0]);
+	r = read_file(&o);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct seen *e = &r->events[i];
+
+		if (e->type == 1)
+			assert_int_equal(e->ns, START + 1000 * e->arg);
+		else
+			assert_int_equal((e->ns - START) % 1000, 500);
+		kept += e->type == 1;
+	}
+	assert_in_range(kept, 2 * (all - many), 2 * all - 1);
+	reader_free(r);
+}
+
 /* Each of many files has all of its names and tracks, and its slices in order; together they have all. */
 static void test_rotate(void **state)
 {
@@ -517,6 +592,7 @@ int main(void)
 		cmocka_unit_test(test_ipc),
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_dropped),
 		cmocka_unit_test(test_rotate),
 	};
 
