@@ -194,6 +194,10 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 		sums->max_workers = s->workers;
 	sums->total = ns_add(sums->total, step->total);
 	sums->workers_total = ns_add(sums->workers_total, step->workers_total);
+	if (s->weighed) {
+		sums->tracer = ns_add(sums->tracer, step->tracer);
+		sums->tracer_of = ns_add(sums->tracer_of, step->total);
+	}
 	for (unsigned int i = 0; i < STATES; i++) {
 		sums->own[i] = ns_add(sums->own[i], step->own[i]);
 		sums->workers[i] = ns_add(sums->workers[i], step->workers[i]);

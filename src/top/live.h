@@ -33,6 +33,7 @@ struct live_behind {
 struct live_step {
 	struct step step; /* without lane, at, gap and the ids of names */
 	uint32_t pid, workers;
+	bool weighed; /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as the preset names it */
 	char by[TASK_COMM_LEN], straggler_by[TASK_COMM_LEN], straggler_comm[TASK_COMM_LEN];
@@ -46,6 +47,7 @@ struct live_sums {
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
 	int64_t between;      /* outside of steps */
+	int64_t tracer, tracer_of; /* what the recording cost, and the time of the steps of which that is known */
 	int64_t idle;         /* pauses in which nobody asked for a token; not in between */
 	uint32_t max_workers; /* of a step */
 };

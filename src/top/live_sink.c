@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/check.h"
 #include "sink/behind.h"
+#include "sink/weight.h"
 
 struct live_sink {
 	struct sink sink;
@@ -105,6 +107,7 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 			.straggler.state = STATE_NONE,
 		},
 	};
+	struct weight weight;
 	struct task *task = r->straggler_tid ? tasks_find(rec->tasks, r->straggler_tid) : NULL;
 
 	ls.step.began_before = r->h.flags & REC_F_OPEN_START;
@@ -114,6 +117,8 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 	}
 	snprintf(ls.phase, sizeof(ls.phase), "%s", probe_spec_name(s, r->vals));
 	take_times(&ls.step, r);
+	ls.weighed = weight_of(r, rec->prices, (uint32_t)getpid(), &weight);
+	ls.step.tracer = ls.weighed ? (int64_t)weight.ns : -1;
 	ls.step.n_behind = take_behind(ls.behind, &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
 		ls.step.n_workers_behind = take_behind(

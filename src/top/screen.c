@@ -105,6 +105,8 @@ static void put_head(struct page *p)
 		put_fact(p, "engines %zu", f->processes);
 	if (f->run.idle)
 		put_fact(p, "idle %s", words_duration(d, f->run.idle));
+	if (sums->tracer_of)
+		put_fact(p, "inftrace %.1f %%", 100 * share(sums->tracer, sums->tracer_of));
 	put_fact(p, "lost %llu", (unsigned long long)f->lost);
 	if (f->last_lost && !p->s->run_only)
 		put_fact(p, "(%llu just now)", (unsigned long long)f->last_lost);

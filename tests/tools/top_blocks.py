@@ -21,7 +21,7 @@ def parse(block):
             if line.startswith("Slow"):
                 part = "slow"
         elif part == "facts":
-            for name, value in re.findall(r"([A-Za-z/][A-Za-z/ ]*?) ([0-9.]+)(?=  |$)", line):
+            for name, value in re.findall(r"([A-Za-z/][A-Za-z/ ]*?) ([0-9.]+)(?: %)?(?=  |$)", line):
                 out["facts"][name.strip()] = float(value)
         elif part == "states":
             shares = re.findall(r"([0-9.]+) %|(-)(?: |$)", line[16:])

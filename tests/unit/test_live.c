@@ -143,6 +143,8 @@ static void sums_add(struct live_sums *a, const struct live_sums *b)
 	a->prompt_tokens += b->prompt_tokens;
 	a->total += b->total;
 	a->workers_total += b->workers_total;
+	a->tracer += b->tracer;
+	a->tracer_of += b->tracer_of;
 	a->between += b->between;
 	a->idle += b->idle;
 	if (b->max_workers > a->max_workers)
@@ -151,6 +153,27 @@ static void sums_add(struct live_sums *a, const struct live_sums *b)
 		a->own[i] += b->own[i];
 		a->workers[i] += b->workers[i];
 	}
+}
+
+/* What the recording cost, of the steps of which it is known. */
+static void test_weight(void **state)
+{
+	const struct live_frame *f;
+	struct live_step s;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		s = make_step(i, 100, i * MS, MS, 1);
+		s.weighed = i > 1;
+		s.step.tracer = i > 1 ? 1000 * (int64_t)i : -1;
+		assert_int_equal(live_step(l, &s), 0);
+	}
+	f = frame_at(l, 5 * MS, true);
+	assert_int_equal(f->run.tracer, 5000);
+	assert_int_equal(f->run.tracer_of, 2 * MS);
+	live_free(l);
 }
 
 /* Steps come out of order within a round of two; each interval's sums make those of the run, which
@@ -576,6 +599,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_weight),
 		cmocka_unit_test(test_latencies),
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_slow_stays),

@@ -224,7 +224,7 @@ static void test_80x24(void **state)
 		"llama-server 4711, llama.cpp                                                2:05");
 	assert_string_equal(d.lines[1],
 		"steps/s 0.8  tokens/s 0.8  prompt tokens/s 1.0  steps 100  tokens 98  workers 3");
-	assert_string_equal(d.lines[2], "lost 17  (17 just now)");
+	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* what none of the steps says is not told */
 	expect_line(&d, "Slow steps of the last minute: none");
 	expect_line(&d,
 		"Time of steps       125 s                    run  workers                    run");
