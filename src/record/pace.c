@@ -15,7 +15,7 @@
 #include "util/yield.h"
 
 #define FILL_PERCENT 50
-#define LATE_NS (200 * NSEC_PER_MSEC)
+#define LATE_NS (50 * NSEC_PER_MSEC)
 #define LOOK_MS 10 /* what is left of the rings is full later than that */
 #define THREAD_STACK (64u << 10)
 
