@@ -31,6 +31,7 @@ int capture_check(struct capture *c)
 	c->uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
 	/* in a pid namespace the records have other pids than the links would need */
 	c->uprobe_multi_pid = features_have(&f, FEATURE_UPROBE_MULTI_PID) && !f.pid_ns;
+	c->pid_ns = f.pid_ns;
 	return 0;
 }
 
@@ -77,7 +78,8 @@ int capture_start_inspector(struct capture *c)
 
 void capture_calibrate(struct capture *c)
 {
-	int err = calibration_start(c->uprobe_multi, &c->calibration);
+	/* in a pid namespace we do not know which of those that others waited behind are we */
+	int err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, &c->calibration);
 
 	if (err)
 		log_debug("cannot measure what a hit costs: %s", strerror(-err));

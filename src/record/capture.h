@@ -23,7 +23,7 @@ struct capture {
 	struct tasks *tasks;
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
-	bool uprobe_multi, uprobe_multi_pid;
+	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	struct calibration *calibration; /* until it is over; NULL: nothing is weighed */
 	bool weighs;
 	uint64_t outside_ns[HIT_MAX]; /* to get to a program, see calibrate.h */

@@ -11,6 +11,8 @@
 setup() {
 	need_root
 	need cc python3
+	# the initial one has this number in every kernel
+	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "not told in a pid namespace"
 	build storm
 }
 
