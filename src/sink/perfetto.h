@@ -107,6 +107,8 @@ struct perfetto_thread {
 	uint32_t rows[THREAD_ROWS]; /* from TRACK_CALLS on; 0: not described */
 	struct perfetto_calls *calls; /* NULL: it has made none */
 	char comm[TASK_COMM_LEN]; /* as written */
+	char text[3 * TASK_COMM_LEN]; /* the same as UTF-8 */
+	unsigned char text_len;
 };
 
 struct perfetto_process {

@@ -123,23 +123,19 @@ static void cpu_flush(struct perfetto_sink *s, struct perfetto_cpu *c)
 	c->lost = 0;
 }
 
-/* An event of the bundle, up to the message of its kind. */
-static char *ftrace_begin(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_t ns,
-	uint32_t pid, uint32_t flags, char **ret_event)
+/* Where the next event of the bundle goes. */
+static char *ftrace_reserve(struct perfetto_sink *s, struct perfetto_cpu *c)
 {
-	char *p;
-
 	if (c->used + EVENT_BYTES > EVENTS_BYTES)
 		cpu_flush(s, c);
-	p = proto_open(c->events + c->used, 2 /* event */, ret_event);
+	return c->events + c->used;
+}
+
+static char *put_ftrace(char *p, uint64_t ns, uint32_t pid, uint32_t flags)
+{
 	p = proto_u64(p, FTRACE_TIMESTAMP, ns);
 	p = proto_u64(p, FTRACE_PID, pid);
 	return flags ? proto_u64(p, FTRACE_FLAGS, flags) : p;
-}
-
-static void ftrace_end(struct perfetto_cpu *c, char *event, char *p)
-{
-	c->used = (size_t)(proto_close(event, p) - c->events);
 }
 
 /* ---- switches ---- */
@@ -147,8 +143,9 @@ static void ftrace_end(struct perfetto_cpu *c, char *event, char *p)
 static void write_whole(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_t ns,
 	const struct ran *prev, uint32_t prev_state, const struct ran *next)
 {
-	char *event, *sw, *p = ftrace_begin(s, c, ns, prev->tid, 0, &event);
+	char *event, *sw, *p = proto_open(ftrace_reserve(s, c), 2 /* event */, &event);
 
+	p = put_ftrace(p, ns, prev->tid, 0);
 	p = proto_open(p, FTRACE_SWITCH, &sw);
 	p = put_comm(p, 1, prev->comm);
 	p = proto_u64(p, 2, prev->tid);
@@ -157,7 +154,7 @@ static void write_whole(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_
 	p = put_comm(p, 5, next->comm);
 	p = proto_u64(p, 6, next->tid);
 	p = proto_u64(p, 7, PRIO);
-	ftrace_end(c, event, proto_close(sw, p));
+	c->used = (size_t)(proto_close(event, proto_close(sw, p)) - c->events);
 }
 
 static uint32_t intern_comm(struct perfetto_cpu *c, const char comm[TASK_COMM_LEN])
@@ -228,22 +225,25 @@ void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	struct perfetto_cpu *c = cpu_get(s, r->h.cpu);
 	bool from_irq = r->h.flags & OFF_CPU_F_WAKER_IRQ || !r->waker_tid;
 	struct perfetto_thread *t;
-	char *event, *waking, *p;
+	char *event, *waking, *comm, *p;
 
 	if (!r->wake_ns || !c)
 		return;
 	t = perfetto_thread(s, r->h.tgid, r->h.tid);
 	if (!t)
 		return;
-	p = ftrace_begin(s, c, perfetto_ts(s, off_cpu_runnable_ns(r)), r->waker_tid,
-		from_irq ? FLAG_HARDIRQ : 0, &event);
-	p = proto_open(p, FTRACE_WAKING, &waking);
-	p = put_comm(p, 1, t->comm);
+	/* as many as there are times off the CPU, and all that is in one has less than 128 bytes */
+	p = proto_open_short(ftrace_reserve(s, c), 2 /* event */, &event);
+	p = put_ftrace(p, perfetto_ts(s, off_cpu_runnable_ns(r)), r->waker_tid, from_irq ? FLAG_HARDIRQ : 0);
+	p = proto_open_short(p, FTRACE_WAKING, &waking);
+	p = proto_open_short(p, 1 /* comm */, &comm);
+	memcpy(p, t->text, sizeof(t->text)); /* of one size, hence without a call */
+	p = proto_close_short(comm, p + t->text_len);
 	p = proto_u64(p, 2 /* pid */, t->tid);
 	p = proto_u64(p, 3 /* prio */, PRIO);
 	p = proto_u64(p, 4 /* success */, 1);
 	p = proto_u64(p, 5 /* target_cpu */, r->h.cpu);
-	ftrace_end(c, event, proto_close(waking, p));
+	c->used = (size_t)(proto_close_short(event, proto_close_short(waking, p)) - c->events);
 }
 
 /* ---- */

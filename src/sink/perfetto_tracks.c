@@ -200,8 +200,12 @@ static void name_thread(
 	struct perfetto_sink *s, struct perfetto_thread *t, const char comm[TASK_COMM_LEN])
 {
 	struct perfetto_process *pr = perfetto_process(s, t->tgid);
+	char text[PROTO_TEXT_MAX(TASK_COMM_LEN)], *end;
 
 	memcpy(t->comm, comm, TASK_COMM_LEN);
+	end = proto_text(text, 1, comm, strnlen(comm, TASK_COMM_LEN));
+	t->text_len = (unsigned char)(end - text - PROTO_TEXT_HEAD);
+	memcpy(t->text, text + PROTO_TEXT_HEAD, t->text_len);
 	if (pr && t->tid == t->tgid && memcmp(pr->comm, comm, TASK_COMM_LEN)) {
 		memcpy(pr->comm, comm, TASK_COMM_LEN);
 		describe_process(s, pr);

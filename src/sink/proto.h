@@ -28,6 +28,7 @@ enum proto_wire {
 #define PROTO_OPEN_MAX (PROTO_KEY_MAX + 2)
 /* each ill-formed byte becomes the three of U+FFFD */
 #define PROTO_TEXT_MAX(len) (PROTO_OPEN_MAX + 3 * (size_t)(len))
+#define PROTO_TEXT_HEAD 3 /* before the text itself, of a field below 16 */
 
 static inline char *proto_varint(char *p, uint64_t v)
 {
