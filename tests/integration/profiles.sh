@@ -115,8 +115,9 @@ test_llama() {
 
 # The binding calls llama_decode from changing threads.
 test_node() {
-	if node=$(node_20 2>/dev/null) && folder=$(node_llama 2>/dev/null); then
+	if node=$(node_20 2>/dev/null) && folder=$(node_llama 2>/dev/null) && (need_llama) >/dev/null 2>&1; then
 		name=node
+		need_llama
 		cd "$folder" || exit
 		record_attached "$name" -- "$node" "$TOP/tests/engines/node_llama_gen.mjs" -w "${MODEL_ARGS[1]}" 20 2 3 && {
 			check "$name: requests" "$FAMILIES" requests "$TMP/$name.jsonl"
@@ -126,7 +127,7 @@ test_node() {
 					for e in p if e["event"] == "request_prof") == c["evaluated"])' p="$TMP/$name.jsonl" c=last:"$TMP/$name.out"
 		} || true
 	else
-		skip "families of the node binding" "no node 20 or no node-llama-cpp"
+		skip "families of the node binding" "no node 20, no node-llama-cpp or no model"
 	fi
 }
 
