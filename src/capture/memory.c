@@ -155,8 +155,7 @@ static void sample_one(struct task *t, void *arg)
 	if (p->round + 1 != r->m->round) /* a new process, perhaps with the number of an old one */
 		p->gone = false;
 	p->round = r->m->round;
-	if (!p->gone)
-		process_sample(p, r, false);
+	process_sample(p, r, false); /* also one that has no memory any more: the kernel frees the rest of it later */
 }
 
 void memory_sample(
@@ -174,6 +173,8 @@ void memory_sample(
 
 		if (p->round + 1 == m->round)
 			process_sample(p, &r, true);
+		else if (last && p->round != m->round)
+			process_sample(p, &r, false);
 	}
 }
 
