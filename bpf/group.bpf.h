@@ -292,6 +292,9 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 	if (t->view.tid != tid || !other->since)
 		return 0;
 	from = other->since;
+	/* a call that has begun or ended since then is in its times, whole */
+	if (other->edge > at)
+		at = other->edge;
 	state = now_state(other, other->off);
 	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
 	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
@@ -403,6 +406,32 @@ __weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u
 
 #define GONE_TRIES 1000
 
+struct awaited {
+	struct group *g;
+	u32 wanted;
+	u32 gone;
+};
+
+/* A round of bpf_loop(): the verifier would walk those of a loop one by one, at each start. */
+static long members_gone(u32 i, struct awaited *a)
+{
+	a->gone = READ_ONCE(a->g->n_gone);
+	return a->gone >= a->wanted;
+}
+
+/* Members that are just exiting are done in a moment: so many in all. */
+__weak __noinline int group_await(struct group *g, u32 gone)
+{
+	struct awaited a = { .g = g, .wanted = gone };
+
+	if (!g)
+		return 0;
+	bpf_loop(GONE_TRIES, members_gone, &a, 0);
+	if (a.gone < gone)
+		__sync_fetch_and_add(&stats.workers_full, gone - a.gone);
+	return 0;
+}
+
 /* The times of all who worked on the thread's step in the group that it is in. */
 __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 {
@@ -420,11 +449,7 @@ __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 		gone += member_add(t, &g->members[i], step, end);
 	if (n > GROUP_MEMBERS_MAX)
 		__sync_fetch_and_add(&stats.workers_full, n - GROUP_MEMBERS_MAX);
-	/* one that is just exiting is done in a moment */
-	for (int try = 0; try < GONE_TRIES && READ_ONCE(g->n_gone) < gone; try++)
-		;
-	if (READ_ONCE(g->n_gone) < gone)
-		__sync_fetch_and_add(&stats.workers_full, gone - g->n_gone);
+	group_await(g, gone);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += g->gone_ns[i];
 	for (int i = 0; i < HIT_MAX; i++)

@@ -572,7 +572,7 @@ def workers(trace, profile):
             diff.equal(f"step {shape['step']}: workers", got, dict(states))
     if not diff.n:
         print(f"{n} steps with one worker, {ended} that it left early, {late} looked at later than their end")
-    return diff.n or not n or late > n / 10 or ended > 1
+    return diff.n or not n or late > n / 4 or ended > 1
 
 
 def crews(profile, out, n_workers):
