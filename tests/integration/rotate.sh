@@ -55,9 +55,11 @@ test_busy() {
 	same "busy: pipes are not cut, and it says so once" \
 		"$(grep -cE 'warning: --max-size: .*/whole\.(json|pftrace) is no regular file' "$TMP/said")" 2
 	for kind in json json.gz pftrace pftrace.gz; do
-		files=("$busy/t.$kind" "$busy"/t.[0-9]*."$kind")
+		mapfile -t files < <(printf '%s\n' "$busy/t.$kind" "$busy"/t.[0-9]*."$kind" | grep -vF '*')
 		check "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
 		sed 's/^/# /' "$TMP/check.out"
+		# the whole of a .pftrace.gz is hardly as much as one file may have
+		[ ${#files[@]} -gt 1 ] || [ "$kind" != pftrace.gz ] || continue
 		check "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
 		sed 's/^/# /' "$TMP/check.out"
 	done

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The files that --max-size made of one output.
 
-rotated.py same WHOLE FILE ...     WHOLE is all of the recording in one file: each slice, instant, counter, switch
-                                   and system call of it is in one of the FILEs, and nothing else; each FILE has
+rotated.py same WHOLE FILE ...     WHOLE is all of the recording in one file: each slice, instant, counter and
+                                   switch of it is in one of the FILEs, and nothing else; each FILE has
                                    the names of its threads; all have one zero of time
 rotated.py sizes SIZE FILE ...     all but the last are as large, and most hardly larger; in any order
 rotated.py load FILE ...           each opens by itself
@@ -63,9 +63,8 @@ def content_packets(trace):
     for ns, _, track, kind, name, _, args in trace.events:
         if kind in (pftrace.INSTANT, pftrace.COUNTER):
             found[kind, trace.tracks[track], name, ns, json.dumps(args, sort_keys=True, default=repr)] += 1
-    for kind in ("enter", "exit", "wakings"):
-        for what in getattr(trace, kind):
-            found[kind, *what] += 1
+    for what in trace.wakings:
+        found["waking", *what] += 1
     for what in trace.on_cpu():
         found["cpu", *what] += 1
     return found
