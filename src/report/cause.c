@@ -199,6 +199,7 @@ bool step_crowded(const struct process *p, const struct step *s)
 static void find_culprits(const struct process *p, const struct step *s, struct cause *c)
 {
 	bool own = c->where == WHERE_OWN;
+	int64_t unnamed;
 
 	if (c->state != ST_RUNNABLE)
 		return;
@@ -208,8 +209,12 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 	c->behind = p->behind + s->behind + (own ? 0 : s->n_behind);
 	c->behind_whole = own ? s->own[ST_RUNNABLE] : s->workers[ST_RUNNABLE];
 	c->behind_all = !own && c->tid && s->n_workers > 1;
-	c->by = c->behind[0].by;
-	c->by_tid = c->behind[0].tid;
+	unnamed = c->behind_whole;
+	for (uint32_t i = 0; i < c->n_behind; i++)
+		unnamed -= c->behind[i].ns;
+	/* most of it may be behind somebody whose name nobody has: the log of a CPU that switches often is short */
+	c->by = unnamed > c->behind[0].ns ? 0 : c->behind[0].by;
+	c->by_tid = unnamed > c->behind[0].ns ? 0 : c->behind[0].tid;
 	c->crowded = step_crowded(p, s) &&
 		     behind_own(p, c->behind, c->n_behind) >= c->behind_whole / 2;
 }

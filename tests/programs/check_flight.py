@@ -247,7 +247,12 @@ def cause(folder, times, state, who):
             check=True,
         )
         named = [s for s in json.loads(run.stdout)["steps"] if s["step"] == step["args"]["step"]]
-        assert len(named) == 1 and (named[0]["state"], named[0]["by"]) == (state, who), (path, named)
+        assert len(named) == 1 and named[0]["state"] == state, (path, named)
+        if "by" not in named[0] and any("by" not in b for b in named[0].get("behind", ())):
+            # others switched so often that the log of the CPU does not reach back
+            print(f"step {number}: who was in the way has no name: {named[0]['behind']}")
+            continue
+        assert named[0]["by"] == who, (path, named)
         named_right += 1
     assert not left, f"without a dump: {left}"
     assert named_right, "all were disturbed"

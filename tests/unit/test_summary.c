@@ -76,6 +76,36 @@ static void test_hogs(void **state)
 	test_hogs_of(true);
 }
 
+/* Most of it is behind somebody whom nobody named: then it is nobody's whose name is known. */
+static void test_unnamed(void **state)
+{
+	struct series s;
+	struct step step;
+	struct summary sum;
+
+	(void)state;
+	step = step_behind_usual(&s);
+	{
+		struct behind_info row = behind(&s, "late", 990, 3 * MS);
+
+		assert_int_equal(process_add_behind(s.p, &step, &row, 1, NULL, 0), 0);
+	}
+	step.own[ST_RUNNABLE] = 200 * MS;
+	step.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 200 * MS, .by_tid = 990 };
+	series_add(&s, &step);
+	add_usual(&s, 100);
+	series_end(&s);
+	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
+	assert_int_equal(sum.slow[0].cause.by, 0);
+	assert_int_equal(sum.slow[0].cause.by_tid, 0);
+	summary_free(&sum);
+	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 240 * MS), 0);
+	assert_sentence(&s,
+		"step 100, 240 ms instead of 40.0 ms: the calling thread waited 200 ms for a CPU: 3.00 ms behind pid 990 "
+		"`late`, 197 ms behind others");
+	model_free(&s.m);
+}
+
 /* More threads than CPUs: that is the cause, and not who was in the way by chance. */
 static void test_crowd(void **state)
 {
@@ -332,6 +362,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hogs),
+		cmocka_unit_test(test_unnamed),
 		cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_open),
