@@ -88,7 +88,7 @@ static void test_unnamed(void **state)
 	{
 		struct behind_info row = behind(&s, "late", 990, 3 * MS);
 
-		assert_int_equal(process_add_behind(s.p, &step, &row, 1, NULL, 0), 0);
+		assert_int_equal(process_add_behind(s.p, &step, &row, 1, &row, 0), 0);
 	}
 	step.own[ST_RUNNABLE] = 200 * MS;
 	step.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 200 * MS, .by_tid = 990 };
