@@ -600,8 +600,8 @@ static __always_inline void emit(void *rec, u64 size, u32 kind)
 
 /*
  * Room for a record, which is filled in place and handed to emit_submit(): a third less than emit(). For programs on
- * tracepoints and software events, which run with preemption disabled (but on PREEMPT_RT, where the rings have to bear with it).
- * NULL: full, and counted.
+ * tracepoints and software events, which are seldom preempted. One that is, between the two, holds up the reader of its
+ * ring until it goes on; nothing is lost unless the ring fills up meanwhile. NULL: full, and counted.
  */
 static __always_inline void *emit_reserve(u64 size, u32 kind)
 {
