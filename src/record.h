@@ -235,6 +235,18 @@ struct hits {
 	u32 n[HIT_MAX];
 };
 
+/* What a step has of one sequence: those of its rows that belong to it. */
+#define STEP_PARTS_MAX 64
+struct row_part {
+	u64 sequence;
+	s64 position; /* of the first of them; -1: not known */
+	u32 rows;
+	u32 outputs; /* rows that the step gives an output for; ROW_PART_UNKNOWN */
+};
+#define ROW_PART_UNKNOWN 0xffffffffu
+
+/* Followed by n_parts of struct row_part, in the order in which their first rows lie in the batch. A row of several
+ * sequences counts in each. */
 struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
@@ -252,6 +264,13 @@ struct rec_step {
 	struct behind_table behind, workers_behind; /* whom the caller, and the workers, waited for a CPU behind */
 	struct hits hits, workers_hits; /* of the caller, and of the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
+	u32 n_parts;	/* 0: its rows are not described, or could not be read */
+	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, of which nothing is told */
+};
+
+struct rec_step_parts {
+	struct rec_step s;
+	struct row_part parts[STEP_PARTS_MAX];
 };
 
 enum task_event {
@@ -342,7 +361,7 @@ struct rec_request {
 	u16 gaps[REQUEST_GAPS];
 };
 
-#define REC_SIZE_MAX sizeof(struct rec_request)
+#define REC_SIZE_MAX sizeof(struct rec_step_parts)
 
 /* Both sides copy records in units of 8 bytes, and the rings keep them so. */
 #define REC_ASSERT_WHOLE(type) _Static_assert(sizeof(type) % 8 == 0, #type " is a multiple of 8 bytes")
@@ -352,6 +371,7 @@ REC_ASSERT_WHOLE(struct rec_on_cpu);
 REC_ASSERT_WHOLE(struct rec_fault);
 REC_ASSERT_WHOLE(struct rec_function);
 REC_ASSERT_WHOLE(struct rec_step);
+REC_ASSERT_WHOLE(struct row_part);
 REC_ASSERT_WHOLE(struct rec_task);
 REC_ASSERT_WHOLE(struct rec_mapped);
 REC_ASSERT_WHOLE(struct rec_hold);
@@ -359,7 +379,7 @@ REC_ASSERT_WHOLE(struct rec_placed);
 REC_ASSERT_WHOLE(struct rec_irq);
 REC_ASSERT_WHOLE(struct rec_memory);
 REC_ASSERT_WHOLE(struct rec_request);
-_Static_assert(sizeof(struct rec_step) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
-	"a request is the largest record");
+_Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
+	"a step with all its parts is the largest record");
 
 #endif
