@@ -203,17 +203,22 @@ static void touch(struct step_request *r, const struct step_seen *s)
 		r->busy_until = s->end;
 }
 
-static void begin_request(struct step_requests *q, struct step_request *r, const struct step_seen *s)
+/* `began_before`: what came before this step was not seen. */
+static void begin_request(
+	struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)
 {
 	if (r->start)
 		return;
 	r->start = s->start;
 	r->serial = ++q->serial;
+	r->began_before = began_before;
+	if (q->ops->begin)
+		q->ops->begin(r, s, q->arg);
 }
 
 static struct step_request *share(struct step_requests *q, struct step_request *r, const struct step_seen *s)
 {
-	begin_request(q, r, s);
+	begin_request(q, r, s, false);
 	set_mixed(q, r);
 	r->shared++;
 	r->position = -1;
@@ -272,12 +277,32 @@ static bool goes_on(
 	return s->rows.position > 0 && r->shared && is_latest(q, r);
 }
 
+/* The same as of a step with parts. */
+static void tell_alone(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool prompt)
+{
+	const struct row_part rows = {
+		.sequence = r->sequence,
+		.position = s->has_rows ? s->rows.position : -1,
+		.rows = (uint32_t)s->tokens,
+		.outputs = s->has_rows && s->rows.outputs_known ? (uint32_t)s->rows.n_outputs : ROW_PART_UNKNOWN,
+	};
+	const struct request_part part = { .rows = &rows, .prompt = prompt ? rows.rows : 0 };
+
+	if (q->ops->part)
+		q->ops->part(r, s, &part, q->arg);
+	if (r->first_output || r->mixed || !step_request_ttft(r))
+		return;
+	r->first_output = r->prefill_end;
+	if (q->ops->first)
+		q->ops->first(r, s, q->arg);
+}
+
 static void take_alone(struct step_requests *q, const struct step_seen *s)
 {
 	uint64_t sequence = s->has_rows ? s->rows.sequence : 0;
 	struct step_request *r = find_request(q, s->tgid, s->context, sequence);
 	/* two at once: the request whose step runs, and the one that this step may begin */
-	bool overlaps = s->start < r->busy_until;
+	bool overlaps = s->start < r->busy_until, prompt;
 
 	if (overlaps)
 		set_mixed(q, r);
@@ -287,17 +312,18 @@ static void take_alone(struct step_requests *q, const struct step_seen *s)
 		end_request(q, r);
 	}
 	if (!r->start) {
-		begin_request(q, r, s);
-		r->began_before = s->phase == PHASE_DECODE || s->began_before;
+		begin_request(q, r, s, s->phase == PHASE_DECODE || s->began_before);
 		if (overlaps)
 			set_mixed(q, r);
 	}
-	if (s->phase == PHASE_PREFILL || ends_prompt(r))
+	prompt = s->phase == PHASE_PREFILL || ends_prompt(r);
+	if (prompt)
 		take_prefill(q, r, s);
 	else
 		take_decode(q, r, s);
 	touch(r, s);
 	r->position = s->has_rows && s->rows.position >= 0 ? s->rows.position + (int64_t)s->tokens : -1;
+	tell_alone(q, r, s, prompt);
 	if (q->ops->step)
 		q->ops->step(r, s, q->arg);
 }
@@ -353,10 +379,29 @@ static bool find_value(
 
 static void take_first(struct step_requests *q, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		step_requests_add(q, &q->queue[i]);
+		free((void *)q->queue[i].parts);
+	}
 	q->n_queue -= n;
 	memmove(q->queue, q->queue + n, q->n_queue * sizeof(*q->queue));
+}
+
+/* Without memory its rows are not known. */
+static void copy_parts(struct step_seen *seen, const struct rec_step *r)
+{
+	size_t size = r->n_parts * sizeof(struct row_part);
+	struct row_part *parts;
+
+	if (!r->n_parts || r->n_parts > STEP_PARTS_MAX)
+		return;
+	parts = malloc(size);
+	if (!parts)
+		return;
+	memcpy(parts, ((const struct rec_step_parts *)r)->parts, size);
+	seen->parts = parts;
+	seen->n_parts = r->n_parts;
+	seen->parts_left = r->parts_left;
 }
 
 void step_requests_step(struct step_requests *q, const struct rec_step *r)
@@ -390,6 +435,9 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 		take_first(q, QUEUE_MAX / 2);
 	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
 		q->queue[i] = q->queue[i - 1];
+	copy_parts(&seen, r);
+	memcpy(seen.ns, r->ns, sizeof(seen.ns));
+	seen.has_states = true;
 	q->queue[i] = seen;
 }
 
@@ -414,6 +462,8 @@ void step_requests_finish(struct step_requests *q)
 
 void step_requests_free(struct step_requests *q)
 {
+	for (size_t i = 0; q && i < q->n_queue; i++)
+		free((void *)q->queue[i].parts);
 	for (size_t i = 0; q && i < q->n_requests; i++)
 		free(q->requests[i].intervals);
 	free(q);

@@ -4,14 +4,18 @@
  * are one. Steps of several contexts of a process are told apart by the step's argument `context`, and
  * those of several sequences of a context where the preset describes the rows of a step (rows.h).
  *
- * What cannot be told apart is `mixed`: requests whose steps were shared with other sequences, since which
- * of a step's rows were whose is not known, and those that ran at the same time.
+ * Where a step's record says which of its rows belong to which sequence (struct row_part), each of the
+ * sequences has its own request, with a partition of its whole time.
+ *
+ * What cannot be told apart is `mixed`: requests whose steps were shared with other sequences where it is not
+ * known which of the rows were whose, and those that ran at the same time.
  */
 #ifndef INFTRACE_ENGINE_STEP_REQUESTS_H
 #define INFTRACE_ENGINE_STEP_REQUESTS_H
 
 #include "engine/engine.h"
 #include "engine/rows.h"
+#include "record.h"
 
 enum step_phase {
 	PHASE_PREFILL,
@@ -28,18 +32,49 @@ struct step_seen {
 	enum step_phase phase;
 	struct step_rows rows; /* with has_rows */
 	bool has_rows;
+	bool has_states; /* ns is known */
 	bool cut; /* it went on */
 	bool began_before;
 	bool graph;
+	bool beside_loss; /* steps were lost at about its time */
+	uint32_t parts_left;
+	/* Its rows by sequence. While it is queued they are a copy that belongs to the queue. */
+	uint32_t n_parts; /* 0: not known */
+	const struct row_part *parts;
+	uint64_t ns[ST_MAX]; /* the caller's time by state: sums to end - start */
+};
+
+/* The parts of a request's whole time, which they sum to. */
+enum request_span {
+	SPAN_QUEUED, /* from the first byte on its socket to its first step; without a socket none */
+	SPAN_OWN_PREFILL,
+	SPAN_OWN_DECODE,
+	SPAN_OTHERS,  /* for prompt rows of others in its steps, and for steps of others between those */
+	SPAN_BETWEEN, /* no step of its context ran */
+	SPAN_MAX,
+};
+
+/* How long it waited for one other request: of SPAN_OTHERS. */
+struct step_wait {
+	uint32_t serial, tgid;
+	uint64_t sequence, ns;
+};
+
+/* What a step has of a request. */
+struct request_part {
+	const struct row_part *rows; /* sequence, position (-1: not known), rows, outputs */
+	uint32_t prompt; /* so many of its rows are prompt, the others are decodes */
+	uint64_t own_ns, others_ns; /* sum to the step's time; 0 and 0: not known */
 };
 
 struct step_request {
 	uint32_t tgid;
-	uint32_t serial; /* 1, 2, ... in the order in which they began */
+	uint32_t serial; /* 1, 2, ... in the order in which they began: its number */
 	uint64_t context, sequence;
 	uint64_t start, last_end;
 	uint64_t busy_until; /* the last end of this one and of those before it */
 	uint64_t prefill_end; /* of its last prefill step; 0: not seen */
+	uint64_t first_output; /* the end of the step that gave its first one; 0: not known */
 	uint64_t prompt_tokens, prefills;
 	uint64_t decodes; /* steps that gave tokens */
 	uint64_t outputs; /* tokens that they gave, at least */
@@ -54,6 +89,20 @@ struct step_request {
 	size_t n_intervals;
 	uint64_t longest; /* of them */
 
+	/* With by_parts only. */
+	bool by_parts; /* its rows are known in each of its steps */
+	bool split;    /* spans is known: sums to the time from start to last_end, or from queued_from */
+	bool cancelled;
+	int64_t cached;	       /* position of its first row: what a kept prefix saved; -1: not known */
+	uint64_t steps;	       /* that had rows of it */
+	uint64_t queued_from;  /* 0: not known */
+	uint64_t spans[SPAN_MAX];
+	uint64_t span_states[SPAN_MAX][ST_MAX]; /* each sums to its span, unless states_unknown */
+	bool states_unknown[SPAN_MAX];
+	struct step_wait *waits; /* whom it waited for; as of `done` the longest first */
+	size_t n_waits;
+	uint64_t waits_rest; /* for those that are not in waits: the sum of both is SPAN_OTHERS */
+
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
 	uint64_t last_outputs; /* of the last prefill step; UINT64_MAX: not known */
 	int64_t position;      /* of the row behind its last step; -1: not known */
@@ -64,6 +113,13 @@ struct step_request {
 };
 
 struct step_requests_ops {
+	/* A request begins with this step. NULL: not wanted, as are the next two. */
+	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
+	/* A step's part was given to a request. After `begin`, and before `step` of the same step. */
+	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
+	/* Its first output is known, as of r->first_output: with the step that gave it, or where only the next one
+	 * shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
+	void (*first)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A step, in the order in which they began, after its request was brought up to it. A shared step
 	 * is told once, with one of its requests. */
 	void (*step)(struct step_request *r, const struct step_seen *s, void *arg);

@@ -15,7 +15,7 @@
 static struct step_request got[16]; /* in the order in which they were over */
 static size_t n_got;
 static uint64_t tokens[64];
-static size_t n_tokens, n_mixed, n_steps;
+static size_t n_tokens, n_mixed, n_steps, n_begun, n_parts, n_firsts;
 
 static void on_done(struct step_request *r, void *arg)
 {
@@ -47,6 +47,30 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 	(void)arg;
 	assert_true(r->start);
 	n_steps++;
+}
+
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)arg;
+	n_begun++;
+	assert_int_equal(r->serial, n_begun);
+	assert_int_equal(r->start, s->start);
+}
+
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	(void)arg;
+	n_parts++;
+	assert_true(r->last_end >= s->end);
+	assert_true(p->rows->sequence == r->sequence && p->prompt <= p->rows->rows);
+}
+
+static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)arg;
+	n_firsts++;
+	assert_true(r->first_output && r->first_output <= s->end);
+	assert_int_equal(r->first_output - r->start, step_request_ttft(r));
 }
 
 /* A step of 10, 10 behind the one before; rows and outputs of one sequence from a position on. */
@@ -82,17 +106,19 @@ static struct step_seen shared(uint64_t nth, uint64_t mask, uint64_t n, uint64_t
 static void run(const struct step_seen *steps, size_t n)
 {
 	static const struct step_requests_ops ops = {
+		.begin = on_begin, .part = on_part, .first = on_first,
 		.step = on_step, .token = on_token, .mixed = on_mixed, .done = on_done
 	};
 	struct step_requests *q;
 
-	n_got = n_tokens = n_mixed = n_steps = 0;
+	n_got = n_tokens = n_mixed = n_steps = n_begun = n_parts = n_firsts = 0;
 	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
 	for (size_t i = 0; i < n; i++)
 		step_requests_add(q, &steps[i]);
 	step_requests_finish(q);
 	step_requests_free(q);
 	assert_int_equal(n_steps, n);
+	assert_int_equal(n_begun, n_got);
 }
 
 #define RUN(...)                                                \
@@ -123,6 +149,8 @@ static void test_turns(void **state)
 	assert_int_equal(step_request_tokens(of_sequence(0)), 3);
 	assert_int_equal(step_request_tokens(of_sequence(1)), 2);
 	assert_int_equal(of_sequence(1)->prompt_tokens, 9);
+	assert_int_equal(n_parts, 5);
+	assert_int_equal(n_firsts, 2);
 	assert_int_equal(n_tokens, 3);
 	for (size_t i = 0; i < n_tokens; i++)
 		assert_int_equal(tokens[i], 40);
