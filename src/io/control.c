@@ -17,10 +17,10 @@
 #include "util/log.h"
 #include "util/text.h"
 
-#define TURNS_MAX 16 /* requests that are served before the recording has its turn again */
+#define TURNS_MAX 16 /* requests served before control returns to the recording */
 
 struct client {
-	int fd; /* -1: nobody */
+	int fd; /* -1: unused */
 	uint64_t id;
 };
 
@@ -29,9 +29,9 @@ struct control {
 	void *arg;
 	struct control_socket socket;
 	int epoll_fd;
-	struct client asking; /* its request has not come yet */
-	uint64_t deadline_ns; /* of that client */
-	uint64_t paused_ns;   /* nobody is accepted until then; 0: not paused */
+	struct client asking; /* connected, request not received yet */
+	uint64_t deadline_ns; /* for its request */
+	uint64_t paused_ns;   /* no client is accepted until then; 0: not paused */
 	uint64_t last_id;
 	struct client waiting[CONTROL_WAITING_MAX];
 };
@@ -65,7 +65,7 @@ int control_parse(
 	return err;
 }
 
-/* Halves the longest list of an answer that does not fit a message. Returns false without one. */
+/* Halves the longest list of an answer that is too long for a message. Returns false if there is none. */
 static bool shorten(struct json_object *answer)
 {
 	struct json_object *longest = NULL;
@@ -87,7 +87,7 @@ static bool shorten(struct json_object *answer)
 	return true;
 }
 
-/* The text of a message, to be freed; NULL without memory, or when it cannot fit one. */
+/* Returns the text of a message, to be freed; NULL without memory, or when it cannot be made to fit. */
 static char *render(struct json_object *answer, size_t *ret_len)
 {
 	const char *text;
@@ -108,7 +108,7 @@ static char *render(struct json_object *answer, size_t *ret_len)
 	return NULL;
 }
 
-/* One message, with a descriptor unless that is -1. Who does not take it at once has lost it. */
+/* Sends one message, with a descriptor unless that is -1. A client that cannot take it at once loses it. */
 static void send_message(int fd, struct json_object *answer, int passed)
 {
 	union {
@@ -173,7 +173,7 @@ static void send_taken(int fd)
 
 /* ---- requests ---- */
 
-/* A string of the request; NULL: there is none. -EBADMSG. */
+/* A string of the request; NULL if it is not there. -EBADMSG. */
 static int request_string(
 	struct json_object *request, const char *key, const char **ret, char msg[CONTROL_MSG_MAX])
 {
@@ -254,8 +254,8 @@ static struct client *free_place(struct control *c)
 
 static void client_close(struct client *cl)
 {
-	/* nobody else holds it: a child that has not called exec yet would keep it from being closed
-	 * for the client */
+	/* close() alone would leave the connection open as long as a child that has not called exec
+	 * yet holds it */
 	shutdown(cl->fd, SHUT_RDWR);
 	close(cl->fd);
 	cl->fd = -1;
@@ -271,7 +271,7 @@ static void client_request(struct control *c, const char *text, size_t len)
 
 	err = request_parse(text, len, &request, &command, &reason, msg);
 	if (!err && place == &none && !strcmp(command, "dump")) {
-		snprintf(msg, sizeof(msg), "%d dumps wait already; try again in a moment",
+		snprintf(msg, sizeof(msg), "%d dumps are waiting already; try again in a moment",
 			CONTROL_WAITING_MAX);
 		err = -EBUSY;
 	}
@@ -297,7 +297,7 @@ static void client_request(struct control *c, const char *text, size_t len)
 	json_object_put(request);
 }
 
-/* ---- who comes ---- */
+/* ---- new clients ---- */
 
 static bool may_control(int fd, char why[CONTROL_MSG_MAX])
 {
@@ -305,7 +305,7 @@ static bool may_control(int fd, char why[CONTROL_MSG_MAX])
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len)) {
-		snprintf(why, CONTROL_MSG_MAX, "cannot tell who asks: %s", strerror(errno));
+		snprintf(why, CONTROL_MSG_MAX, "cannot tell who is asking: %s", strerror(errno));
 		return false;
 	}
 	if (!peer.uid || peer.uid == geteuid())
@@ -322,7 +322,7 @@ static void watch(struct control *c, int op, int fd, uint32_t events)
 	epoll_ctl(c->epoll_fd, op, fd, &ev);
 }
 
-/* Returns whether there is one whose request is to be read. */
+/* Returns whether there is a client whose request is to be read. */
 static bool next_client(struct control *c)
 {
 	int fd;
@@ -331,7 +331,7 @@ static bool next_client(struct control *c)
 	if (fd < 0) {
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return false;
-		/* no more files or memory: who waits would keep the poll awake for nothing */
+		/* out of files or memory: clients in the queue would keep waking the poll for nothing */
 		c->paused_ns = clock_mono_ns() + NSEC_PER_SEC;
 		watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
 		return false;
@@ -341,14 +341,14 @@ static bool next_client(struct control *c)
 	return true;
 }
 
-/* Returns false when the request has not come yet. */
+/* Returns false if the request has not arrived yet. */
 static bool read_request(struct control *c)
 {
 	char text[CONTROL_REQUEST_MAX + 1], why[CONTROL_MSG_MAX];
 	ssize_t n;
 
 	n = recv(c->asking.fd, text, sizeof(text), MSG_DONTWAIT);
-	/* not before: an answer is lost when the request behind it has not been read */
+	/* only now: closing a socket with an unread request would discard the answer */
 	if (n > 0 && !may_control(c->asking.fd, why)) {
 		send_answer(c->asking.fd, -EACCES, NULL, why, -1);
 		client_close(&c->asking);
@@ -379,7 +379,7 @@ void control_serve(struct control *c)
 		if (!known && !next_client(c))
 			return;
 		if (c->asking.fd >= 0 && !read_request(c)) {
-			/* who comes meanwhile waits for its turn */
+			/* further clients wait for their turn */
 			if (!known) {
 				watch(c, EPOLL_CTL_MOD, c->socket.fd, 0);
 				watch(c, EPOLL_CTL_ADD, c->asking.fd, EPOLLIN);
@@ -406,7 +406,7 @@ void control_done(
 	json_object_put(reply);
 }
 
-/* ---- the whole ---- */
+/* ---- start and end ---- */
 
 int control_new(const struct control_ops *ops, void *arg, const char *directory,
 	struct control **ret_control)

@@ -25,21 +25,21 @@
 #include "util/parse.h"
 #include "util/text.h"
 
-#define RETRY_MS 20 /* while a recorder has no room for one more client */
+#define RETRY_MS 20 /* between attempts while a recorder has no room for another client */
 #define TARGETS_NAMED 8
-#define PEERS_MAX 256  /* recordings of a user that are looked at */
-#define MESSAGES_MAX 8 /* before the answer */
+#define PEERS_MAX 256  /* recordings of a user that are asked, at most */
+#define MESSAGES_MAX 8 /* before the answer, at most */
 
 /* One question and its answer. */
 struct ask {
 	const struct control_peer *peer;
-	int fd;  /* -1: not connected, or over */
-	int err; /* -EAGAIN: not over */
+	int fd;  /* -1: not connected, or finished */
+	int err; /* -EAGAIN: not finished */
 	uint64_t deadline_ns;
-	bool taken; /* it has said that it works on it */
+	bool taken; /* the recorder has said that work has begun */
 	unsigned int messages;
 	struct json_object *reply;
-	int passed;                /* the descriptor that came with the answer; -1: none */
+	int passed;                /* the descriptor that came with the answer, or -1 */
 	char msg[CONTROL_MSG_MAX]; /* with -EREMOTEIO and -EPROTO */
 };
 
@@ -54,9 +54,9 @@ static void ask_end(struct ask *a, int err)
 /* ---- one connection ---- */
 
 /*
- * In the directory of a user there may be anything that the user wants: what is named like a socket
- * may be a link to one that we should not talk to, or the socket of another process. So: the file
- * itself, no link, and the user's; and behind it the process that the name tells, and the user's.
+ * A user's directory can hold anything that the user puts there: what is named like a socket may be a link to
+ * one that we should not talk to, or the socket of another process. So the file must be a socket (no link) of
+ * that user, and the process that listens must be the one in the name, running as that user.
  */
 static int connect_peer(const struct control_peer *peer, int *ret_fd)
 {
@@ -94,9 +94,9 @@ static void ask_connect(struct ask *a, const char *request)
 {
 	int err = connect_peer(a->peer, &a->fd);
 
-	if (err == -EAGAIN) /* it has no room */
+	if (err == -EAGAIN) /* it has no room for another client */
 		return;
-	/* a new connection has room for a request; one that it refused has an answer */
+	/* a new connection always has room for a request; one that refused it holds an answer already */
 	if (!err && send(a->fd, request, strlen(request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
 		errno != EPIPE && errno != ECONNRESET)
 		err = -errno;
@@ -134,7 +134,7 @@ static void ask_message(struct ask *a, const char *text, size_t len)
 	ask_end(a, -EREMOTEIO);
 }
 
-/* The descriptor that a message brought; the kernel has closed those that there is no room for. */
+/* The descriptor that a message brought. The kernel closes those that do not fit. */
 static int passed_with(struct msghdr *m)
 {
 	struct cmsghdr *c = CMSG_FIRSTHDR(m);
@@ -153,7 +153,7 @@ static void ask_read(struct ask *a)
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = { .iov_len = CONTROL_REPLY_MAX };
-	/* not the whole buffer: with its padding there would be room for two descriptors */
+	/* not the whole buffer: its padding would leave room for a second descriptor */
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
 		.msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n;
@@ -186,7 +186,7 @@ static void ask_read(struct ask *a)
 	free(iov.iov_base);
 }
 
-/* ---- all at once ---- */
+/* ---- all recordings at once ---- */
 
 static char *request_new(const char *command, const char *reason)
 {
@@ -203,7 +203,7 @@ static char *request_new(const char *command, const char *reason)
 	return text;
 }
 
-/* Milliseconds until something is to be done; -1: all is over. */
+/* Milliseconds until something has to be done; -1: all have finished. */
 static int ask_timeout(struct ask *asks, size_t n)
 {
 	uint64_t now = clock_mono_ns(), next = UINT64_MAX;
@@ -223,7 +223,7 @@ static int ask_timeout(struct ask *asks, size_t n)
 	return next == UINT64_MAX ? -1 : (int)((next - now) / NSEC_PER_MSEC) + 1;
 }
 
-/* Each a->err, a->reply and a->msg is set afterwards. -ENOMEM. */
+/* Sets a->err, a->reply and a->msg of each. -ENOMEM. */
 static int ask_all(struct ask *asks, size_t n, const char *command, const char *reason)
 {
 	struct pollfd *fds = calloc(n, sizeof(*fds));
@@ -261,7 +261,7 @@ out:
 	return err;
 }
 
-/* What became of it, in words. */
+/* The outcome in words. */
 static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 {
 	pid_t pid = a->peer->pid;
@@ -273,7 +273,7 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 		snprintf(msg, CONTROL_MSG_MAX, "%s", said);
 		break;
 	case -EPROTO:
-		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave a wrong answer: %s", pid, said);
+		snprintf(msg, CONTROL_MSG_MAX, "recorder %d gave an invalid answer: %s", pid, said);
 		break;
 	case -ESRCH:
 		snprintf(msg, CONTROL_MSG_MAX, "the recording of recorder %d has ended", pid);
@@ -283,7 +283,7 @@ static void ask_explain(const struct ask *a, char msg[CONTROL_MSG_MAX])
 		break;
 	case -ETIMEDOUT:
 		snprintf(msg, CONTROL_MSG_MAX, "recorder %d %s", pid,
-			a->taken ? "has not finished yet; inftrace status tells how it goes on"
+			a->taken ? "has not finished yet; inftrace status shows its progress"
 				 : "does not answer; is it stopped?");
 		break;
 	default:
@@ -352,8 +352,8 @@ static int peers_add(struct peers *p, const char *directory, const char *name, p
 	return 0;
 }
 
-/* Only in a directory that is the user's: in another one, others choose what is there. One that
- * is not there, or not ours to read, has none. */
+/* Opens the directory only if it belongs to the user, since in any other directory somebody else decides
+ * what is there. A directory that does not exist, or that we may not read, holds no recordings. */
 static DIR *open_theirs(const char *directory, uid_t uid)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -387,7 +387,7 @@ static int peers_in(struct peers *p, const char *directory, uid_t uid)
 	return err;
 }
 
-/* Takes the answers over; leaves out who is gone. */
+/* Takes over the answers; leaves out recordings that have ended. */
 static void peers_settle(struct peers *p, struct ask *asks)
 {
 	size_t n = 0;
@@ -426,7 +426,7 @@ static int find_peers(const struct control_where *where, struct peers *p)
 	err = control_directory(where->uid, usual, sizeof(usual));
 	if (!err)
 		err = peers_in(p, usual, where->uid);
-	return err == -ENAMETOOLONG ? 0 : err; /* no recorder could have been there either */
+	return err == -ENAMETOOLONG ? 0 : err; /* then no recorder could have made a socket either */
 }
 
 static int ask_peers(struct peers *p)
@@ -445,14 +445,14 @@ static int ask_peers(struct peers *p)
 	return err;
 }
 
-/* ---- which of them is meant ---- */
+/* ---- choosing one ---- */
 
 static bool is_recorder(const struct control_peer *peer, pid_t pid)
 {
 	return peer->pid == pid;
 }
 
-/* Length of an array in its status. */
+/* The length of an array in its status. */
 static size_t list_of(
 	const struct control_peer *peer, const char *key, struct json_object **ret_list)
 {
@@ -487,7 +487,7 @@ static bool is_silent(const struct control_peer *peer, pid_t pid)
 	return !peer->status;
 }
 
-/* Leaves those that fit, if any does. */
+/* Keeps only those that fit, if any does. */
 static bool peers_keep(
 	struct peers *p, bool (*fits)(const struct control_peer *peer, pid_t pid), pid_t pid)
 {
@@ -604,11 +604,11 @@ void control_say_none(const struct control_where *where, pid_t pid)
 	if (where->uid != geteuid())
 		snprintf(of, sizeof(of), " by user %u", where->uid);
 	if (pid)
-		log_error("no recording of process %d%s is running that you may talk to%s; "
+		log_error("no recording of process %d%s is running that you may control%s; "
 			  "inftrace status lists those that are",
 			pid, of, others);
 	else
-		log_error("no recording%s is running that you may talk to%s; inftrace record "
+		log_error("no recording%s is running that you may control%s; inftrace record "
 			  "starts one",
 			of, others);
 }

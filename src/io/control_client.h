@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The side of the control socket (control.h) that asks: which recordings there are, and what they
- * answer. No call waits longer than the times below, also for a recorder that is stopped. Answers
- * are another process's words: print them with text_printable().
+ * The client side of the control socket (control.h): finds recordings and asks them. No call waits
+ * longer than the times below, even when a recorder is stopped. Answers come from another process:
+ * print them with text_printable().
  *
  *     struct control_where where = { .uid = geteuid() };
  *     struct control_peer p;
  *
  *     err = control_find(&where, pid, &p);      prints a line on failure
  *     if (!err)
- *             err = control_ask(&p, "status", NULL, &reply, NULL);   the same
+ *             err = control_ask(&p, "status", NULL, &reply, NULL);   prints a line, too
  *     ...
  *     json_object_put(reply);
  *     control_peer_free(&p);
@@ -23,32 +23,32 @@
 
 #include "io/control.h"
 
-#define CONTROL_ANSWER_MS 5000  /* until a recorder says something, or has room for a client */
-#define CONTROL_FINISH_MS 30000 /* until it is done with what it has taken */
+#define CONTROL_ANSWER_MS 5000  /* until a recorder answers anything, or has room for a client */
+#define CONTROL_FINISH_MS 30000 /* until it has finished what it began */
 
 /*
  * Whose recordings: those of one user only, so that no other user's socket can pass for a
- * recorder's. For root that is root; other users are to be named.
+ * recorder's. By default root's for root; other users have to be named.
  */
 struct control_where {
 	uid_t uid;
-	const char *directory; /* NULL: control_directory() of that user */
+	const char *directory; /* NULL: that user's control_directory() */
 };
 
 struct control_peer {
 	pid_t pid;                   /* of the recorder */
 	uid_t uid;                   /* that it runs as */
 	char *path;                  /* of its socket */
-	struct json_object *status;  /* what it said when it was found; NULL: nothing */
-	char error[CONTROL_MSG_MAX]; /* why not */
+	struct json_object *status;  /* its answer when it was found; NULL: none */
+	char error[CONTROL_MSG_MAX]; /* why there is none */
 };
 
 /*
- * The recordings of that user, by pid, with their status. pid: those that -p PID means: by that
- * recorder, else of that process, else of all processes, else any that does not answer; 0: all
- * there are. Sockets without a recorder are left out, and those where the process that listens is
- * not the user's, or not the one in the name. The array is freed with control_peers_free().
- * 0, -ENOMEM.
+ * The user's recordings, sorted by pid, with their status. pid selects what -p PID means: the
+ * recording by that recorder, else of that process, else of all processes, else any that does not
+ * answer; 0: all recordings. Sockets without a recorder are left out, as are those where the
+ * listening process is not the user's or not the one in the name. Free the array with
+ * control_peers_free(). 0, -ENOMEM.
  */
 int control_list(const struct control_where *where, pid_t pid, struct control_peer **ret_peers,
 	size_t *ret_n);
@@ -56,24 +56,23 @@ void control_peers_free(struct control_peer *peers, size_t n);
 void control_peer_free(struct control_peer *peer);
 
 /*
- * The one recording that -p PID means; 0: the only one there is. Prints a line on failure, of
- * several also a list of them. -ENOENT: none; -ENOTUNIQ: several; -ETIMEDOUT: it does not answer;
- * -ENOMEM.
+ * The one recording that -p PID means, or with 0 the only one. Prints a line on failure, and a list
+ * if there are several. -ENOENT: none; -ENOTUNIQ: several; -ETIMEDOUT: it does not answer; -ENOMEM.
  */
 int control_find(const struct control_where *where, pid_t pid, struct control_peer *ret_peer);
 
-/* Prints that there is none, or none of that process. */
+/* Prints that there is no recording, or none of that process. */
 void control_say_none(const struct control_where *where, pid_t pid);
 
 /* What it records: "llama-server (4711), worker (4712)" or "all processes", cut to fit. Names of
- * processes are as they are. Returns buf. */
+ * processes are not escaped. Returns buf. */
 const char *control_peer_targets(const struct control_peer *peer, char *buf, size_t size);
 
 /*
- * Asks for a command, with a reason or NULL. *ret_reply: the answer, with "ok" true, to be put by
- * the caller. ret_fd, or NULL: the descriptor that came with it, to be closed by the caller, -1 for
- * none. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
- * -EREMOTEIO: it said no; -EPROTO: it talks nonsense; -EACCES.
+ * Sends a command, with a reason or NULL. *ret_reply is the answer, with "ok" true, to be put by
+ * the caller. *ret_fd (unless NULL) is the descriptor that came with it, to be closed by the
+ * caller, or -1. Prints a line on failure: -ETIMEDOUT: no answer; -ESRCH: the recording has ended;
+ * -EREMOTEIO: it refused; -EPROTO: invalid answer; -EACCES.
  */
 int control_ask(const struct control_peer *peer, const char *command, const char *reason,
 	struct json_object **ret_reply, int *ret_fd);

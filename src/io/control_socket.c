@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 16 /* clients that the kernel keeps until they are accepted */
+#define BACKLOG 16 /* clients the kernel queues until they are accepted */
 #define DIRECTORY_MODE 0700
 #define SOCKET_MODE 0600
 
@@ -59,7 +59,7 @@ static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_M
 		err = -EPERM;
 	} else if (st.st_mode & 022) {
 		snprintf(msg, CONTROL_MSG_MAX,
-			"others may write to the directory; chmod 700 mends that");
+			"others may write to the directory; chmod 700 fixes that");
 		err = -EPERM;
 	}
 	if (err)
@@ -69,8 +69,8 @@ static int open_directory(const char *directory, int *ret_fd, char msg[CONTROL_M
 	return err;
 }
 
-/* Through the directory that was checked, and whatever the length of its name (sun_path has 108
- * bytes). */
+/* Goes through the descriptor of the directory that was checked, which also allows long names
+ * (sun_path has 108 bytes). */
 static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -78,7 +78,7 @@ static void address_of(int dir_fd, const char *name, struct sockaddr_un *ret)
 	snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%.32s", dir_fd, name);
 }
 
-/* Whether it is a socket that nobody listens at any more. */
+/* Whether it is a socket that nobody listens on any more. */
 static bool is_left_behind(int dir_fd, const char *name)
 {
 	struct sockaddr_un sa;
@@ -86,20 +86,20 @@ static bool is_left_behind(int dir_fd, const char *name)
 	bool dead;
 	int fd;
 
-	/* what is no socket refuses a connection as well */
+	/* connecting to something that is no socket is refused as well */
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISSOCK(st.st_mode))
 		return false;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
 	address_of(dir_fd, name, &sa);
-	/* EPROTOTYPE: of another version, which may run */
+	/* EPROTOTYPE: of another version, which may be running */
 	dead = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) && errno == ECONNREFUSED;
 	close(fd);
 	return dead;
 }
 
-/* The process that a name is of; 0: it is not one of ours. */
+/* The process in the name; 0: the file is not one of ours. */
 static pid_t pid_of(const char *name)
 {
 	int pid = 0, end = 0;
@@ -111,8 +111,8 @@ static pid_t pid_of(const char *name)
 }
 
 /*
- * Sockets whose recorder was killed. Only names whose process is gone, or our own: nobody takes
- * such a name between the look at it and its removal.
+ * Removes the sockets of recorders that were killed. Only names whose process is gone, or our own:
+ * nobody can take such a name between the check and the removal.
  */
 static void remove_left_behind(int dir_fd)
 {
@@ -136,7 +136,7 @@ static void remove_left_behind(int dir_fd)
 	closedir(dir);
 }
 
-/* Bound under another name, renamed when it listens: who finds the socket can connect to it. */
+/* The socket is bound under another name and renamed once it listens, so that whoever finds it can connect. */
 static int open_socket(struct control_socket *s, char msg[CONTROL_MSG_MAX])
 {
 	struct sockaddr_un sa;
@@ -148,7 +148,7 @@ static int open_socket(struct control_socket *s, char msg[CONTROL_MSG_MAX])
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
 		return fail(msg, -errno, "socket");
-	/* the file gets the mode of the socket, less the umask, so it never has another
+	/* the file gets the mode of the socket, less the umask, so it never has any other
 	 * (net/unix/af_unix.c, unix_bind_bsd()) */
 	if (fchmod(s->fd, SOCKET_MODE))
 		return fail(msg, -errno, "fchmod");

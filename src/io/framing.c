@@ -4,11 +4,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Events are told apart by ",\n", and have no such newline in them; each begins with the separator
- * or with "[\n", behind newlines for padding. */
+/* Events are separated by ",\n" and contain no newline; each begins with the separator or with
+ * "[\n", preceded by newlines for padding. */
 static size_t json_within(const char *text, size_t len, size_t limit)
 {
-	/* with the separator behind an event that ends at the limit */
+	/* includes the separator after an event that ends at the limit */
 	const char *end = len - limit > 2 ? text + limit + 2 : text + len, *p;
 
 	while (end > text + 2 && (p = memrchr(text + 2, '\n', (size_t)(end - text) - 2))) {
@@ -33,7 +33,7 @@ static size_t lines_within(const char *text, size_t len, size_t limit)
 	return p ? (size_t)(p - text) + 1 : len;
 }
 
-/* The length of the first packet: a key of one byte, the length of what follows, and that. */
+/* The length of the first packet: a key of one byte, the length, and as many bytes as it says. */
 static size_t packet_length(const char *text, size_t len)
 {
 	size_t i = 1, n = 0;

@@ -8,8 +8,8 @@
 #include "io/writer.h"
 
 /*
- * Returns the length of the whole events at the beginning of the text that fit the limit, or of the first event if
- * none does. The text consists of whole events.
+ * Returns the length of the whole events at the beginning of the text that fit the limit, or that of the first
+ * event if none fits. The text consists of whole events.
  */
 size_t framing_within(enum writer_mode mode, const char *text, size_t len, size_t limit);
 

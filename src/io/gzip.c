@@ -14,8 +14,8 @@
 #define MEMBER_TRAILER 8
 #define MEMBER_F_EXTRA 0x04
 #define MEMBER_F_COMMENT 0x10
-#define MEMBER_GAP_MIN 512           /* less room in a page is not worth a member */
-#define LARGE_BYTES (3 * PAGE_BYTES) /* holds any event, also one that does not compress */
+#define MEMBER_GAP_MIN 512           /* smaller gaps in a page do not get a member */
+#define LARGE_BYTES (3 * PAGE_BYTES) /* holds any event, even one that does not compress */
 #define RATIO_ONE 32
 
 struct gzip {
@@ -23,8 +23,7 @@ struct gzip {
 	z_stream z;
 	uint64_t offset; /* in the file, of the first member */
 	size_t used;
-	size_t ratio; /* by which a page's text was compressed, in RATIO_ONE: a guess for the next
-		       */
+	size_t ratio; /* how far a page's text was compressed, in RATIO_ONE: a guess for the next */
 	unsigned char members[64 * PAGE_BYTES];
 };
 
@@ -36,9 +35,9 @@ int gzip_new(enum writer_mode mode, struct gzip **ret_gzip)
 		return -ENOMEM;
 	g->mode = mode;
 	g->z = (z_stream){ .zalloc = Z_NULL };
-	g->ratio = 6 * RATIO_ONE; /* of little text; that of much comes to 10 and more */
-	/* level 1: a few times smaller already, and fast enough to keep up; raw, since the members
-	 * get headers of ours */
+	g->ratio = 6 * RATIO_ONE; /* for a short text; long ones reach 10 and more */
+	/* level 1 makes it several times smaller and is fast enough to keep up; raw, since the
+	 * members get our own headers */
 	if (deflateInit2(&g->z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
 		free(g);
 		return -ENOMEM;
@@ -62,7 +61,7 @@ static unsigned char *put_le32(unsigned char *p, uint32_t v)
 	return p;
 }
 
-/* A header of MEMBER_HEADER + pad bytes. */
+/* Writes a header of MEMBER_HEADER + pad bytes. */
 static unsigned char *put_header(unsigned char *p, size_t pad)
 {
 	static const unsigned char head[MEMBER_HEADER] = { 0x1f, 0x8b, Z_DEFLATED };
@@ -71,7 +70,7 @@ static unsigned char *put_header(unsigned char *p, size_t pad)
 	if (pad)
 		p[3] = pad < 6 ? MEMBER_F_COMMENT : MEMBER_F_EXTRA;
 	p += sizeof(head);
-	if (pad >= 6) { /* one subfield, its name is ours */
+	if (pad >= 6) { /* one subfield, with a name of our own */
 		p[0] = (unsigned char)(pad - 2);
 		p[1] = (unsigned char)((pad - 2) >> 8);
 		p[2] = 'I';
@@ -87,9 +86,9 @@ static unsigned char *put_header(unsigned char *p, size_t pad)
 }
 
 /*
- * Appends the events as one member of at most `room` bytes. When it leaves too little of the page
- * for another one, and when it is empty, it is stretched to the end of the page. Returns false,
- * and appends nothing, when the events need more room.
+ * Appends the events as one member of at most `room` bytes. If it leaves too little of the page for
+ * another one, or if there are no events, it is padded to the end of the page. Returns false and
+ * appends nothing when the events need more room.
  */
 static bool add_member(struct gzip *g, const char *text, size_t len, size_t room)
 {
@@ -115,7 +114,7 @@ static bool add_member(struct gzip *g, const char *text, size_t len, size_t room
 	return true;
 }
 
-/* Appends as many events as go into the page, or none and fills it up. Returns their length. */
+/* Appends as many events as fit into the page, or if none fits fills it up. Returns their length. */
 static size_t fill_page(struct gzip *g, const char *text, size_t left)
 {
 	size_t gap = PAGE_BYTES - (g->offset + g->used) % PAGE_BYTES;
@@ -129,11 +128,10 @@ static size_t fill_page(struct gzip *g, const char *text, size_t left)
 			add_member(g, text, 0, gap);
 			return 0;
 		} else {
-			gap = LARGE_BYTES; /* one event that is larger than a page, and does not
-					      compress */
+			gap = LARGE_BYTES; /* one event that is larger than a page and does not compress */
 		}
 	}
-	/* a little less, so that the next guess is rarely too long */
+	/* slightly less, so that the next guess is rarely too long */
 	if (gap == PAGE_BYTES)
 		g->ratio = len * (RATIO_ONE - 2) / (g->z.total_out + MEMBER_HEADER) + 1;
 	return len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Events as gzip members of which none lies across a page boundary of the file, so that a file that
- * is cut at one is whole members.
+ * Events as gzip members, none of which crosses a page boundary of the file, so that a file cut at
+ * one consists of whole members.
  */
 #ifndef INFTRACE_GZIP_H
 #define INFTRACE_GZIP_H
@@ -11,18 +11,18 @@
 
 #include "io/writer.h"
 
-#define PAGE_BYTES 4096 /* the smallest page: larger ones end at its multiples */
+#define PAGE_BYTES 4096 /* the smallest page size: larger pages end at its multiples */
 
 struct gzip;
 
-/* -ENOMEM. The mode says where events end. */
+/* -ENOMEM. The mode determines where events end. */
 int gzip_new(enum writer_mode mode, struct gzip **ret_gzip);
 void gzip_free(struct gzip *g);
 
 /*
- * Compresses whole events from the beginning of the text, for this offset in the file: all of them,
- * or as many as go into one write. Returns the length of their text; the members are in *ret_bytes
- * until the next call.
+ * Compresses whole events from the beginning of the text, to be written at this offset of the file:
+ * all of them, or as many as fit one write. Returns the length of their text; the members are in
+ * *ret_bytes until the next call.
  */
 size_t gzip_pack(struct gzip *g, uint64_t offset, const char *text, size_t len,
 	const char **ret_bytes, size_t *ret_len);

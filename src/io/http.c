@@ -10,7 +10,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Cuts the prefix off. */
+/* Skips the prefix. */
 static bool skip_prefix(const char **s, const char *prefix)
 {
 	size_t n = strlen(prefix);
@@ -23,8 +23,8 @@ static bool skip_prefix(const char **s, const char *prefix)
 
 /* ---- who may ask ---- */
 
-/* "127.0.0.1:9001", "localhost". Any port: it may have been forwarded from another one (ssh -L). What
- * tells a page that calls itself this machine from others is the name. */
+/* "127.0.0.1:9001", "localhost". Any port, since it may have been forwarded from another one (ssh
+ * -L). The name is what tells this machine from a page that only resolves to it. */
 static bool is_this_machine(const char *host, size_t len)
 {
 	const char *end = host + len;
@@ -54,7 +54,7 @@ int http_status(const struct http_request *r, const char *name)
 	bool options = !strcmp(r->method, "OPTIONS");
 	size_t host_len = host ? strlen(host) : 0;
 
-	/* RFC 9112, section 3.2.2: the host of the target counts, not the header */
+	/* RFC 9112, section 3.2.2: the host in the target overrides the header */
 	if (skip_prefix(&path, "http://")) {
 		host = path;
 		host_len = strcspn(host, "/");
@@ -64,7 +64,7 @@ int http_status(const struct http_request *r, const char *name)
 	}
 	if (r->twice || !host)
 		return 400;
-	while (host_len && strchr(" \t", host[host_len - 1])) /* the library leaves what is behind a value */
+	while (host_len && strchr(" \t", host[host_len - 1])) /* the library keeps white space after a value */
 		host_len--;
 	if (!is_this_machine(host, host_len) || (r->origin && !is_allowed_origin(r->origin)))
 		return 403;
@@ -79,7 +79,7 @@ int http_status(const struct http_request *r, const char *name)
 
 /* ---- ranges: RFC 9110, section 14 ---- */
 
-/* Digits only, UINT64_MAX for what does not fit. Returns what is behind them, NULL: there are none. */
+/* Digits only, UINT64_MAX if the number does not fit. Returns the text after them, NULL if there are none. */
 static const char *parse_position(const char *s, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -105,7 +105,7 @@ int http_range(const char *range, uint64_t size, uint64_t *ret_first, uint64_t *
 	if (!range || !skip_prefix(&range, "bytes="))
 		return 200;
 	range += strspn(range, " \t");
-	suffix = *range == '-'; /* the last so many bytes */
+	suffix = *range == '-'; /* the last N bytes */
 	if (!suffix)
 		range = parse_position(range, &first);
 	if (!range || *range++ != '-')

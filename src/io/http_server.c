@@ -23,35 +23,35 @@
 #include "util/log.h"
 
 #define BLOCK (128 << 10)       /* read at a time */
-#define SEND_BUFFER (256 << 10) /* so that a slow reader is seen to take something in HTTP_STALL_MS */
-#define HEAD_MEMORY (16 << 10)  /* of a connection: a request with 8 KB of headers and the answer fit */
-#define LOOK_MS 250             /* how often the file's size is looked at while it is being sent */
+#define SEND_BUFFER (256 << 10) /* small enough that a slow reader is seen to take something within HTTP_STALL_MS */
+#define HEAD_MEMORY (16 << 10)  /* for a connection: fits a request with 8 KB of headers and the answer */
+#define LOOK_MS 250             /* how often the size of the file is checked while it is being sent */
 #define ACCEPT_PAUSE_MS 1000    /* when no more files can be opened */
-#define ENDING_MAX 64           /* that the library has not taken note of yet */
+#define ENDING_MAX 64           /* connections that the library has yet to close */
 
 enum conn_state {
 	CONN_READING,
 	CONN_SENDING,
-	CONN_DRAINING, /* all is sent: the other side closes, or is closed */
-	CONN_ENDING,   /* shut down by us: the library lets go of it at its next turn */
+	CONN_DRAINING, /* all sent: waiting for the other side to close */
+	CONN_ENDING,   /* shut down by us: the library closes it at its next turn */
 };
 
-/* The library has a descriptor of its own, so that ours stays open until the other side has read all. */
+/* The library has a descriptor of its own, so ours stays open until the other side has read everything. */
 struct conn {
 	struct conn *next;
 	struct http_server *server;
 	int fd;
 	enum conn_state state;
-	int64_t begun_ms;    /* this state */
-	int64_t progress_ms; /* the reader has taken something last */
-	uint64_t first, end; /* of the file, what the answer has */
-	uint64_t given;      /* of that, to the library */
-	uint64_t taken;      /* when it was looked at last */
-	uint64_t size;       /* of the file, when it was asked for */
+	int64_t begun_ms;    /* when this state began */
+	int64_t progress_ms; /* when the reader last took something */
+	uint64_t first, end; /* the part of the file that the answer has */
+	uint64_t given;      /* of that, passed to the library */
+	uint64_t taken;      /* as of the last look */
+	uint64_t size;       /* of the file at the time of the request */
 	int status;
-	bool body;                    /* came with it */
-	bool heard;                   /* a first byte */
-	char method[16], target[104]; /* of the request, for the log; empty before its first line */
+	bool body;                    /* the request had one */
+	bool heard;                   /* its first byte has arrived */
+	char method[16], target[104]; /* of the request, for the log; empty until its first line has arrived */
 };
 
 struct http_server {
@@ -62,7 +62,7 @@ struct http_server {
 	const char *type;
 	struct conn *conns, *adding;
 	size_t n_conns;
-	int64_t now_ms, accept_at_ms; /* not before */
+	int64_t now_ms, accept_at_ms; /* accept_at_ms: accept nothing before */
 	uint64_t sent_whole;
 };
 
@@ -130,7 +130,7 @@ static void conn_end(struct conn *c, const char *why)
 	shutdown(c->fd, SHUT_RDWR);
 }
 
-/* A file that got smaller may be another one by now: what is left of the answer would not fit. */
+/* A file that got smaller may be a different one by now: the rest of the answer would not match. */
 static bool file_shrank(const struct conn *c)
 {
 	struct stat st;
@@ -138,7 +138,7 @@ static bool file_shrank(const struct conn *c)
 	return c->first < c->end && (fstat(c->server->file_fd, &st) || (uint64_t)st.st_size < c->size);
 }
 
-/* Bytes that the reader has taken; those in our own buffer left out. */
+/* Bytes that the reader has taken, without those in our own buffer. */
 static uint64_t conn_taken(const struct conn *c)
 {
 	int unsent = 0;
@@ -148,7 +148,7 @@ static uint64_t conn_taken(const struct conn *c)
 	return c->given - (uint64_t)unsent;
 }
 
-/* Closed with bytes unread, it would be reset, and the answer lost on the way. */
+/* Closing a socket with unread bytes would reset the connection and lose the answer on the way. */
 static bool is_drained(const struct conn *c)
 {
 	char buf[4096];
@@ -159,7 +159,7 @@ static bool is_drained(const struct conn *c)
 	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* What the library has no answer to. */
+/* Answers what the library has no answer for. */
 static void conn_refuse(struct conn *c, const char *status)
 {
 	char text[128];
@@ -169,7 +169,7 @@ static void conn_refuse(struct conn *c, const char *status)
 	conn_end(c, NULL);
 }
 
-/* TLS and the like need not wait for the end of a line that will not come. */
+/* Does not make TLS and the like wait for the end of a line that will not come. */
 static void conn_hear(struct conn *c)
 {
 	unsigned char first;
@@ -203,7 +203,7 @@ static void conn_look(struct conn *c)
 		if (file_shrank(c))
 			conn_end(c, "the file got smaller");
 		else if (c->server->now_ms - c->progress_ms >= HTTP_STALL_MS)
-			conn_end(c, "it is not read");
+			conn_end(c, "the client does not read");
 		break;
 	case CONN_DRAINING:
 		if (is_drained(c) || ms >= HTTP_DRAIN_MS)
@@ -229,7 +229,7 @@ static int64_t conn_next_ms(const struct conn *c)
 	return c->server->now_ms;
 }
 
-/* ---- what the library asks ---- */
+/* ---- callbacks of the library ---- */
 
 static struct conn *conn_of(struct MHD_Connection *mhd)
 {
@@ -255,19 +255,19 @@ static const char *text_of(int status)
 	case 204:
 		return "";
 	case 400:
-		return "this is no request of HTTP/1.1\n";
+		return "not an HTTP/1.1 request\n";
 	case 403:
-		return "for 127.0.0.1 and localhost, and pages of these and of " HTTP_UI " only\n";
+		return "only for 127.0.0.1 and localhost, and for pages from these and from " HTTP_UI "\n";
 	case 405:
 		return "GET, HEAD and OPTIONS only\n";
 	case 416:
-		return "the range is behind the end of the file\n";
+		return "the range is beyond the end of the file\n";
 	default:
 		return "only one file is served here\n";
 	}
 }
 
-/* What lets the page of an allowed origin have the answer, and ask for ranges. */
+/* Lets pages of an allowed origin read the answer and ask for ranges. */
 static void add_cors(struct MHD_Response *r, const struct http_request *rq, struct MHD_Connection *mhd)
 {
 	const char *private;
@@ -291,7 +291,7 @@ static void add_headers(struct conn *c, struct MHD_Response *r, const struct htt
 
 	MHD_add_response_header(r, "Cache-Control", "no-store");
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-	/* pages without CORS, which send no Origin, cannot embed it either */
+	/* nor can pages embed it without CORS, in which case they send no Origin */
 	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
 	MHD_add_response_header(r, "Vary", "Origin");
 	if (rq->origin && c->status != 400 && c->status != 403)
@@ -324,7 +324,8 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
 		rq->twice |= !!*once;
 		*once = value;
 	}
-	/* several are none; and no tag is ever sent that If-Range could match: it asks for the whole then */
+	/* several ranges count as none; If-Range asks for the whole file unless a tag matches, and no tag is
+	 * ever sent */
 	if (!strcasecmp(key, "Range"))
 		rq->range = rq->range ? "" : value;
 	if (!strcasecmp(key, "If-Range"))
@@ -345,7 +346,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char 
 
 	(void)version;
 	(void)body;
-	/* the answer comes behind the body, if one: nothing here wants that */
+	/* the answer comes after the body, if there is one: nothing here uses it */
 	if (!*called || *body_len) {
 		*called = c;
 		c->body |= *body_len;
@@ -423,7 +424,7 @@ static void connection_changed(
 	conn_wait(c, CONN_DRAINING);
 }
 
-/* The name of the file needs no escapes, so that no other spelling of it is served. */
+/* The name of the file needs no escapes, so no other spelling of it is served. */
 static size_t leave_escaped(void *arg, struct MHD_Connection *mhd, char *text)
 {
 	(void)arg;
@@ -431,9 +432,9 @@ static size_t leave_escaped(void *arg, struct MHD_Connection *mhd, char *text)
 	return strlen(text);
 }
 
-/* ---- all of them ---- */
+/* ---- all connections ---- */
 
-/* Best effort: whoever comes when all places are taken need not be served well. */
+/* Best effort, for clients that come when all places are taken. */
 static void turn_away(int fd)
 {
 	static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
@@ -447,7 +448,7 @@ static void turn_away(int fd)
 	close(fd);
 }
 
-/* How little a client would miss its place: the most for who has not even asked. */
+/* How easily a client can be dropped: most of all one that has not even sent a request. */
 static uint64_t conn_excess(const struct conn *c)
 {
 	uint64_t ms = (uint64_t)(c->server->now_ms - c->begun_ms), rate;
@@ -460,7 +461,7 @@ static uint64_t conn_excess(const struct conn *c)
 	return rate < HTTP_SLOW_RATE ? HTTP_SLOW_RATE - rate : 0;
 }
 
-/* Whether there is a place that is free, or is made so. */
+/* Returns whether a place is free, or could be freed. */
 static bool make_place(struct http_server *s)
 {
 	struct conn *worst = NULL;
@@ -478,7 +479,7 @@ static bool make_place(struct http_server *s)
 	if (worst->state == CONN_DRAINING)
 		conn_free(worst);
 	else
-		conn_end(worst, "others wait, and it takes little");
+		conn_end(worst, "too slow while others wait");
 	return true;
 }
 
@@ -498,7 +499,7 @@ static int conn_add(struct http_server *s, int fd, const struct sockaddr *addr, 
 	s->conns = s->adding = c;
 	s->n_conns++;
 	conn_wait(c, CONN_READING);
-	/* it takes fd over, also when it fails */
+	/* takes over fd even on failure */
 	if (MHD_add_connection(s->mhd, fd, addr, len) == MHD_YES)
 		return 0;
 	conn_free(c);
@@ -522,7 +523,7 @@ static void accept_all(struct http_server *s)
 		s->accept_at_ms = 0;
 		accept_more(s, true);
 	}
-	/* not for ever: those that are connected have their turn, too */
+	/* bounded, so that those that are connected get their turn, too */
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
 		struct sockaddr_in addr;
 		socklen_t len = sizeof(addr);
@@ -575,7 +576,7 @@ void http_server_work(struct http_server *s, int64_t now_ms)
 	MHD_run(s->mhd);
 }
 
-/* ---- begin and end ---- */
+/* ---- start and end ---- */
 
 static int listen_loopback(uint16_t port, struct http_server *s)
 {
@@ -588,7 +589,7 @@ static int listen_loopback(uint16_t port, struct http_server *s)
 	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return -errno;
-	/* connections of a server that has ended do not keep its port */
+	/* connections of an earlier server must not block its port */
 	if (setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
 		setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) ||
 		bind(s->fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(s->fd, SOMAXCONN) ||
@@ -602,7 +603,7 @@ static int start_library(struct http_server *s)
 {
 	struct epoll_event e = { .events = EPOLLIN };
 
-	/* not MHD_USE_EPOLL: waiting for edges, 0.9.75 misses the end of a connection that comes with its last bytes */
+	/* not MHD_USE_EPOLL: edge-triggered, 0.9.75 misses the end of a connection that comes with its last bytes */
 	s->mhd = MHD_start_daemon(MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, answer, s,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)ENDING_MAX + 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)HEAD_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, request_ended, s,

@@ -17,8 +17,8 @@
 #include "util/parse.h"
 #include "util/user.h"
 
-#define LINKS_MAX 40 /* on the way, as the kernel has it */
-#define TRIES_MAX 8  /* somebody creates and removes the file all the time */
+#define LINKS_MAX 40 /* symbolic links in one path, the kernel's limit */
+#define TRIES_MAX 8  /* in case somebody keeps creating and removing the file */
 #define CREATE_MODE 0600
 
 static int fail(char why[OUTFILE_WHY_MAX], int err, const char *what)
@@ -27,7 +27,7 @@ static int fail(char why[OUTFILE_WHY_MAX], int err, const char *what)
 	return err;
 }
 
-/* ---- who is trusted ---- */
+/* ---- trust ---- */
 
 static bool is_trusted(uid_t uid)
 {
@@ -45,7 +45,7 @@ static bool others_write(const struct stat *dir)
 	       (dir->st_mode & S_IWGRP && !is_trusted_group(dir->st_gid));
 }
 
-/* A file or directory that we made is for the user behind sudo. */
+/* A file or directory that we made belongs to the user behind sudo. */
 static void give(int fd)
 {
 	uid_t uid = user_calling();
@@ -56,13 +56,13 @@ static void give(int fd)
 		log_debug("a file stays root's: %s", strerror(errno));
 }
 
-/* ---- the way to a file ---- */
+/* ---- resolving a path ---- */
 
 struct walk {
-	int dir;             /* where it is by now, O_PATH */
-	char rest[PATH_MAX]; /* of the name */
+	int dir;             /* the directory reached so far, O_PATH */
+	char rest[PATH_MAX]; /* of the path */
 	unsigned int links;
-	bool create; /* missing directories */
+	bool create; /* creates missing directories */
 	char *why;
 };
 
@@ -86,7 +86,7 @@ static int walk_begin(struct walk *w, const char *name, bool create, char why[OU
 	return walk_to(w, open(*name == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-/* Takes the first part of the rest. Returns false when there is none; *ret_last: it is the last. */
+/* Takes the first part of the rest. Returns false if there is none; *ret_last: nothing follows it. */
 static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
 {
 	char *from = w->rest + strspn(w->rest, "/");
@@ -96,7 +96,7 @@ static bool walk_part(struct walk *w, char part[NAME_MAX + 1], bool *ret_last)
 		return false;
 	memcpy(part, from, len);
 	part[len] = 0;
-	/* a slash at the end says that it is a directory */
+	/* a slash at the end means a directory */
 	*ret_last = !from[len];
 	memmove(w->rest, from + len, strlen(from + len) + 1);
 	return true;
@@ -116,14 +116,14 @@ static int walk_link(struct walk *w, int link, const struct stat *st, const char
 	}
 	if (++w->links > LINKS_MAX)
 		return fail(w->why, -ELOOP, NULL);
-	/* those of /proc are more than their text */
+	/* links in /proc are more than their text */
 	if (!fstatfs(link, &fs) && fs.f_type == PROC_SUPER_MAGIC)
 		return walk_to(w, openat(w->dir, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	n = readlinkat(link, "", target, sizeof(target) - 1);
 	if (n < 0)
 		return fail(w->why, -errno, NULL);
 	target[n] = 0;
-	/* the rest is empty, or begins with a slash */
+	/* the rest is empty or begins with a slash */
 	if (snprintf(rest, sizeof(rest), "%s%s", target, w->rest) >= (int)sizeof(rest))
 		return fail(w->why, -ENAMETOOLONG, NULL);
 	memcpy(w->rest, rest, sizeof(rest));
@@ -138,7 +138,7 @@ static int make_one(struct walk *w, const char *part)
 	if (mkdirat(w->dir, part, 0777) && errno != EEXIST)
 		return -1;
 	fd = openat(w->dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	/* where others can write it may be another one by now */
+	/* where others can write, it may be a different one by now */
 	if (fd >= 0 && !fstat(fd, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
 		!fstat(w->dir, &parent) && !others_write(&parent))
 		give(fd);
@@ -166,7 +166,7 @@ static int walk_step(struct walk *w, const char *part)
 	return err;
 }
 
-/* A link at the end of the name, if it is a trusted user's, and nobody else can have put it there. */
+/* Follows a link at the end of the path if it belongs to a trusted user and nobody else can have put it there. */
 static bool follow_last(struct walk *w, const char *last, int *reterr)
 {
 	int fd = openat(w->dir, last, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -183,7 +183,7 @@ static bool follow_last(struct walk *w, const char *last, int *reterr)
 	return follow;
 }
 
-/* Opens the directory that the file is to be in. Returns an O_PATH descriptor. */
+/* Opens the directory of the file. Returns an O_PATH descriptor. */
 static int open_parent(
 	const char *name, bool create, char last[NAME_MAX + 1], char why[OUTFILE_WHY_MAX])
 {
@@ -230,7 +230,7 @@ int outfile_make_directory(const char *name, char why[OUTFILE_WHY_MAX])
 
 	if (dir < 0)
 		return dir;
-	/* not of the descriptor: faccessat() of glibc does not know those of O_PATH */
+	/* not on the descriptor: glibc's faccessat() cannot handle O_PATH ones */
 	close(dir);
 	return access(name, W_OK | X_OK) ? fail(why, -errno, NULL) : 0;
 }
@@ -273,12 +273,12 @@ static int check_existing(int dir, int fd, char why[OUTFILE_WHY_MAX])
 	}
 	if (others_write(&parent) && S_ISREG(st.st_mode) && st.st_nlink > 1)
 		return fail(why, -EPERM,
-			"it has another name, too, and others can write into its directory; give "
+			"it has another hard link, and others can write to its directory; give "
 			"another name");
 	return 0;
 }
 
-/* What was looked at, whatever has its name by now. */
+/* Opens the file that was checked, whatever has its name by now. */
 static int open_found(int fd, int flags)
 {
 	char path[32];
@@ -287,7 +287,7 @@ static int open_found(int fd, int flags)
 	return open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
-/* -EAGAIN: it came or went meanwhile. */
+/* -EAGAIN: it appeared or vanished meanwhile. */
 static int open_once(
 	int dir, const char *last, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX])
 {
@@ -331,7 +331,7 @@ int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFIL
 	for (int i = 0; i < TRIES_MAX && fd == -EAGAIN; i++)
 		fd = open_once(dir, last, flags, ret_created, why);
 	close(dir);
-	return fd == -EAGAIN ? fail(why, fd, "it comes and goes") : fd;
+	return fd == -EAGAIN ? fail(why, fd, "it keeps appearing and disappearing") : fd;
 }
 
 int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX])
@@ -372,7 +372,7 @@ int outfile_check(const char *name, char why[OUTFILE_WHY_MAX])
 	return err;
 }
 
-/* Goes up to the first that exists. */
+/* Goes up to the first directory that exists. */
 static int check_ancestor(char *path, char why[OUTFILE_WHY_MAX])
 {
 	struct stat st;
@@ -434,7 +434,7 @@ static int rename_at(int from_dir, const char *from, int to_dir, const char *to)
 {
 	if (!renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE))
 		return 0;
-	/* filesystems over a network, and others, cannot */
+	/* network filesystems and some others cannot do it */
 	if (errno != EINVAL)
 		return -errno;
 	if (!faccessat(to_dir, to, F_OK, AT_SYMLINK_NOFOLLOW))

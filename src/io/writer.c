@@ -22,23 +22,23 @@
 #include "util/yield.h"
 
 #define BLOCK_SIZE \
-	((256u << 10) - 64) /* with its header and malloc's a little less than 64 pages */
-#define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved behind a page boundary */
-#define SPARES_MAX 2                    /* one is filled, one is written */
+	((256u << 10) - 64) /* with its header and malloc's slightly less than 64 pages */
+#define ROOM_MIN (2 * WRITER_EVENT_MAX) /* an event may be moved beyond a page boundary */
+#define SPARES_MAX 2                    /* one being filled, one being written */
 #define THREAD_STACK (128u << 10)
-#define GZIP_RATIO 8 /* as long as it is not known */
+#define GZIP_RATIO 8 /* assumed until it is known */
 
-#define IDLE_MS 1000        /* spare blocks are given back after that */
-#define LOOK_MS 100         /* who waits looks this often whether to wait on */
-#define STALLS_MS 50        /* to make another file there would have to wait, too */
-#define STALLED_MS 5000     /* nobody reads it, it seems */
-#define FREE_MS 250         /* what is free is looked at this often, for what others write */
-#define FREE_BYTES (16u << 20) /* and before so many bytes are written */
+#define IDLE_MS 1000        /* spare blocks are freed after that */
+#define LOOK_MS 100         /* a waiting caller checks this often whether to go on waiting */
+#define STALLS_MS 50        /* creating another file there would have to wait, too */
+#define STALLED_MS 5000     /* nobody seems to read it */
+#define FREE_MS 250         /* free space is checked this often, since others write, too */
+#define FREE_BYTES (16u << 20) /* and at least once for this many bytes written */
 #define LAST_CHANCE_MS 1000 /* after a stop signal */
 
 /*
- * A block is filled by the caller and written by the thread, at the same time: the caller appends,
- * and what it has handed over is not touched again. The next block is begun when one is full.
+ * A block is filled by the caller and written by the thread at the same time: the caller only appends,
+ * and never touches again what it has handed over. When a block is full, the next one is begun.
  */
 struct block {
 	struct block *next; /* set when this one is full */
@@ -49,44 +49,44 @@ struct block {
 };
 
 struct writer {
-	/* the caller's */
+	/* the caller's part */
 	enum writer_mode mode;
-	bool regular; /* padding has a meaning, and writes cannot be waited for */
-	bool started; /* the thread */
-	bool said;    /* the error */
+	bool regular; /* padding makes sense, and writes cannot be waited for */
+	bool started; /* the thread exists */
+	bool said;    /* the error was printed */
 	struct block *cur;
-	char *pos, *end;    /* of the room in it */
+	char *pos, *end;    /* the free room in it */
 	char *reserved;     /* pos or spill */
 	uint64_t start;     /* size of the file when it was opened */
-	uint64_t committed; /* bytes, padding included */
-	uint64_t handed;    /* of these, to the thread */
-	uint64_t handed_ns; /* when the first of them that may wait were */
+	uint64_t committed; /* bytes, including padding */
+	uint64_t handed;    /* of these, handed to the thread */
+	uint64_t handed_ns; /* when the first of those that may be waiting were handed over */
 	uint64_t dropped;
 	pthread_t thread;
 	char *name;
 
 	pthread_mutex_t lock;
-	pthread_cond_t more, all; /* is ready, is written */
-	struct block *first;      /* up to cur */
+	pthread_cond_t more, all; /* conditions: more is ready; all is written */
+	struct block *first;      /* the list of blocks, up to cur */
 	struct block *spares;
 	unsigned int n_spares;
-	bool waiting; /* for more */
+	bool waiting; /* for `more` */
 	bool ending, abandoned;
 
 	_Atomic size_t memory;        /* of all blocks; changed with the lock */
-	_Atomic uint64_t written;     /* of the committed bytes, or discarded after an error */
+	_Atomic uint64_t written;     /* of the committed bytes; includes those discarded after an error */
 	_Atomic uint64_t bytes;       /* in the file */
-	_Atomic uint64_t progress_ns; /* when the last ones went out */
+	_Atomic uint64_t progress_ns; /* when bytes last went out */
 	atomic_bool give_up;
 	atomic_int error, cut_error;
-	_Atomic uint64_t missed_floor; /* bytes that were to be left free, and are not; 0: they are */
+	_Atomic uint64_t missed_floor; /* bytes that should stay free and do not; 0: they do */
 
-	/* the thread's */
+	/* the thread's part */
 	int fd;
 	uint64_t offset; /* in the file */
 	struct gzip *gzip;
 	struct writer_floor floor;
-	uint64_t look_offset, look_ns; /* when what is free is looked at again */
+	uint64_t look_offset, look_ns; /* when free space is checked again */
 
 	char spill[ROOM_MIN]; /* for events that are dropped */
 };
@@ -107,17 +107,17 @@ static struct timespec in_ms(unsigned int ms)
 
 /* ---- the thread: writes ---- */
 
-/* A write that failed half-way left a torn event: the file ends before it again. */
+/* A write that failed half-way left a torn event: cuts the file off before it. */
 static void cut_torn(struct writer *w, const char *data, size_t len, size_t done)
 {
-	/* not the offset: others may append to the file too */
+	/* not w->offset: others may append to the file, too */
 	off_t end = lseek(w->fd, 0, SEEK_CUR);
 	size_t keep;
 
 	if (!w->regular || !done)
 		return;
 	if (w->gzip) {
-		/* of the members in this page one may be torn, those before are whole */
+		/* one of the members in this page may be torn, earlier ones are whole */
 		size_t in_page = w->offset % PAGE_BYTES;
 
 		keep = done > in_page ? done - in_page : 0;
@@ -147,7 +147,7 @@ static int write_all(struct writer *w, const char *data, size_t len)
 	int err = 0;
 
 	while (done < len && !err) {
-		/* what a pipe that is writable takes without waiting */
+		/* the amount that a writable pipe takes without blocking */
 		size_t part = w->regular || len - done < PIPE_BUF ? len - done : PIPE_BUF;
 		ssize_t n;
 
@@ -186,7 +186,7 @@ static int write_members(struct writer *w, const char *data, size_t len)
 	return err;
 }
 
-/* Returns what there must be free, in bytes; 0: anything will do. */
+/* Returns how many bytes have to stay free; 0: no limit. */
 static uint64_t floor_bytes(const struct writer_floor *f, const struct statvfs *fs)
 {
 	uint64_t part = (uint64_t)((double)fs->f_blocks * (double)fs->f_frsize * f->percent / 100);
@@ -218,7 +218,7 @@ static int check_free(struct writer *w)
 	return 0;
 }
 
-/* After an error the rest goes nowhere. */
+/* After an error everything else is discarded. */
 static void write_ready(struct writer *w, const char *data, size_t len)
 {
 	int err;
@@ -353,7 +353,7 @@ static void start_thread(struct writer *w)
 	int err;
 
 	w->started = true;
-	/* every signal is for the caller */
+	/* signals are left to the caller */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attr);
@@ -369,7 +369,7 @@ static void start_thread(struct writer *w)
 	pthread_setname_np(w->thread, "inftrace-write");
 }
 
-/* With the lock. */
+/* Call with the lock. */
 static void hand_over(struct writer *w)
 {
 	w->cur->ready = (size_t)(w->pos - w->cur->data);
@@ -382,7 +382,7 @@ static void hand_over(struct writer *w)
 		pthread_cond_signal(&w->more);
 }
 
-/* Makes room for so many bytes at w->pos. Returns false when there is none. */
+/* Makes room for `size` bytes at w->pos. Returns false when there is none. */
 static bool make_room(struct writer *w, size_t size)
 {
 	struct block *b = w->cur, *next = NULL;
@@ -390,7 +390,7 @@ static bool make_room(struct writer *w, size_t size)
 
 	pthread_mutex_lock(&w->lock);
 	if (b->done == (size_t)(w->pos - b->data)) {
-		/* all is written: a writer of little uses the same few pages again and again */
+		/* all is written: a slow writer reuses the same few pages again and again */
 		b->ready = b->done = 0;
 		w->pos = b->data;
 	}
@@ -466,7 +466,7 @@ static int first_error(struct writer *w)
 	}
 	log_error("cannot write %s: %s; the file is valid up to here", w->name,
 		err != -ETIMEDOUT ? strerror(-err)
-		: w->regular      ? "it takes nothing"
+		: w->regular      ? "it accepts no data"
 				  : "nobody reads it");
 	if (w->cut_error)
 		log_warn("cannot cut the torn end of %s: %s", w->name, strerror(w->cut_error));
@@ -484,7 +484,7 @@ int writer_flush(struct writer *w)
 
 /* ---- the caller: the end ---- */
 
-/* The signals that end a recording are read elsewhere: those that are pending stay so. */
+/* The signals that end a recording are read elsewhere: this leaves them pending. */
 static bool is_interrupted(void)
 {
 	sigset_t set;
@@ -534,7 +534,7 @@ int writer_sync(struct writer *w)
 	writer_flush(w);
 	if (!wait_written(w)) {
 		w->give_up = true;
-		/* it has heard, unless it is stuck within a write */
+		/* it has noticed, unless it is stuck within a write */
 		if (!wait_written(w) && !w->error)
 			w->error = -ETIMEDOUT;
 	}
@@ -553,7 +553,7 @@ int writer_close(struct writer *w)
 	w->ending = true;
 	if (w->waiting)
 		pthread_cond_signal(&w->more);
-	/* stuck: when the kernel lets go of the thread, it frees what it uses */
+	/* it is stuck: once the kernel lets go of the thread, the thread frees everything */
 	abandoned = w->started && w->written != w->committed;
 	w->abandoned = abandoned;
 	if (abandoned)
@@ -571,7 +571,7 @@ int writer_close(struct writer *w)
 	return err;
 }
 
-/* ---- the beginning ---- */
+/* ---- the caller: the beginning ---- */
 
 static int init_lock(struct writer *w)
 {
@@ -626,7 +626,7 @@ void writer_keep_free(struct writer *w, const struct writer_floor *floor)
 	w->floor = *floor;
 }
 
-/* ---- what there is to know ---- */
+/* ---- the caller: queries ---- */
 
 bool writer_full(const struct writer *w)
 {

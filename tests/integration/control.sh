@@ -112,7 +112,7 @@ setup() {
 test_nobody_there() {
 	for command in start stop dump status; do
 		check_rc "$command: no recording" 1 \
-			'^inftrace: no recording is running that you may talk to; one of another user needs --user; inftrace record' ctl $command
+			'^inftrace: no recording is running that you may control; one of another user needs --user; inftrace record' ctl $command
 		check_rc "$command: none of a process" 1 "no recording of process $$ is running" ctl $command -p $$
 		check_rc "$command: no PID" 2 '^inftrace: -p: not the PID of a process: x$' ctl $command -p x
 		check_rc "$command: help" 0 'EXAMPLES' ctl $command --help
@@ -133,7 +133,7 @@ test_whole() {
 	expect "status as JSON" "s[0]['pid'] == $RECORDER and s[0]['targets'] == [$one] and s[0]['ok']" s=status.jsonl
 	check_rc "nothing to start" 1 '^inftrace: start: ' ctl start
 	check_rc "no flight recorder" 1 '^inftrace: dump: .*--flight-recorder' ctl dump
-	check_rc "another user" 1 'that you may talk to; those of root need sudo' as_nobody ./inftrace stop
+	check_rc "another user" 1 'that you may control; those of root need sudo' as_nobody ./inftrace stop
 	check_rc "stop ends it" 0 . ctl stop -p "$one"
 	ended "it ends well" "$RECORDER" 0
 	expect "all calls are there" "$getppids == 100" t=whole.json

@@ -220,7 +220,7 @@ test_planted() {
 		rm -f $name
 	done
 	ln precious shared/t.json
-	check_rc "shared: a second name of a file of root" 1 'it has another name' record -o shared/t.json
+	check_rc "shared: a second name of a file of root" 1 'it has another hard link' record -o shared/t.json
 	same "nothing was written through any of them" "$(cat precious) $(find . -maxdepth 1 -name 'created*')" "precious "
 
 	(

@@ -206,7 +206,7 @@ static void test_waiting(void **state)
 		settle(r);
 		ids[i] = r->id;
 	}
-	expect_part(r, ask_text(DUMP), "16 dumps wait already; try again in a moment");
+	expect_part(r, ask_text(DUMP), "16 dumps are waiting already; try again in a moment");
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
 	/* more than a request: nobody reads it, and it wakes nobody up */
 	fd = ask_text(DUMP);

@@ -128,11 +128,11 @@ static void test_find(void **state)
 	char line[256];
 
 	(void)state;
-	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	expect_not_found(0, -ENOENT, "no recording is running that you may control");
 	assert_int_equal(mkdir(directory, 0700), 0);
-	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	expect_not_found(0, -ENOENT, "no recording is running that you may control");
 	leave_socket("4194304.sock");
-	expect_not_found(0, -ENOENT, "no recording is running that you may talk to");
+	expect_not_found(0, -ENOENT, "no recording is running that you may control");
 	expect_not_found(NO_PID, -ENOENT, "no recording of process 4194304 is running");
 
 	a = server_start(1);
@@ -319,14 +319,14 @@ static void test_wrong_answers(void **state)
 		int err, times;
 	} wrong[] = {
 		{ "x", "has ended", -ESRCH, 0 },
-		{ "{\"ok\":true", "gave a wrong answer: not JSON", -EPROTO, 1 },
-		{ "HTTP/1.1 400 \x1b[31m\r\n", "gave a wrong answer: not JSON", -EPROTO, 1 },
-		{ "[]", "gave a wrong answer: not a JSON object", -EPROTO, 1 },
-		{ "[[[[[[[[[[[[]]]]]]]]]]]]", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "{\"ok\":true", "gave an invalid answer: not JSON", -EPROTO, 1 },
+		{ "HTTP/1.1 400 \x1b[31m\r\n", "gave an invalid answer: not JSON", -EPROTO, 1 },
+		{ "[]", "gave an invalid answer: not a JSON object", -EPROTO, 1 },
+		{ "[[[[[[[[[[[[]]]]]]]]]]]]", "gave an invalid answer: not JSON", -EPROTO, 1 },
 		{ "{\"taken\":true}", "has ended", -ESRCH, 1 },
 		{ "{\"taken\":true}", "or 8 messages", -EPROTO, 1000000 },
 		{ long_text, "more than 131072 bytes", -EPROTO, 1 },
-		{ "{\"ok\":1,\"error\":7}{}", "gave a wrong answer: not JSON", -EPROTO, 1 },
+		{ "{\"ok\":1,\"error\":7}{}", "gave an invalid answer: not JSON", -EPROTO, 1 },
 		{ "{\"ok\":false}", "no reason given", -EREMOTEIO, 1 },
 		{ "{\"ok\":false,\"error\":\"\\u001b[31m\\u202e%n\"}", "stop: \\x1b[31m\\u202e%n",
 			-EREMOTEIO, 1 },
