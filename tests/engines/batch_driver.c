@@ -15,10 +15,8 @@
  *   prefix    all four sequences share their prompt's rows, then go on apart
  */
 #define _GNU_SOURCE
-#include "llama_api.h"
+#include "llama_load.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,31 +26,6 @@
 #define N_SLOTS 4
 #define N_BATCH 64
 #define N_CTX 2048
-
-#define API_FUNCTIONS(X)                                                              \
-	X(ggml, void, ggml_backend_load_all_from_path, (const char *))                \
-	X(llama, void, llama_log_set, (void (*)(int, const char *, void *), void *))  \
-	X(llama, void, llama_backend_init, (void))                                    \
-	X(llama, struct model_params, llama_model_default_params, (void))             \
-	X(llama, struct context_params, llama_context_default_params, (void))         \
-	X(llama, void *, llama_model_load_from_file, (const char *, struct model_params)) \
-	X(llama, void *, llama_init_from_model, (void *, struct context_params))      \
-	X(llama, void *, llama_get_memory, (const void *))                            \
-	X(llama, bool, llama_memory_seq_rm, (void *, int32_t, int32_t, int32_t))      \
-	X(llama, struct batch, llama_batch_init, (int32_t, int32_t, int32_t))         \
-	X(llama, struct batch, llama_batch_get_one, (int32_t *, int32_t))             \
-	X(llama, int32_t, llama_decode, (void *, struct batch))                       \
-	X(llama, struct sampler_chain_params, llama_sampler_chain_default_params, (void)) \
-	X(llama, void *, llama_sampler_chain_init, (struct sampler_chain_params))     \
-	X(llama, void, llama_sampler_chain_add, (void *, void *))                     \
-	X(llama, void *, llama_sampler_init_top_k, (int32_t))                         \
-	X(llama, void *, llama_sampler_init_temp, (float))                            \
-	X(llama, void *, llama_sampler_init_dist, (uint32_t))                         \
-	X(llama, int32_t, llama_sampler_sample, (void *, void *, int32_t))
-
-#define DECLARE(lib, ret, name, params) static ret(*name) params;
-API_FUNCTIONS(DECLARE)
-#undef DECLARE
 
 struct request {
 	int id, seq, prompt, fed, want, given; /* tokens */
@@ -81,81 +54,17 @@ static int draw(int from, int to)
 	return from + (int)(seed / 65536 % (unsigned int)(to - from + 1));
 }
 
-static void on_log(int level, const char *text, void *data)
-{
-	(void)data;
-	if (level == 4)
-		fputs(text, stderr);
-}
-
-static void *library_open(const char *dir, const char *prefix)
-{
-	char path[4096] = "";
-	struct dirent *e;
-	DIR *d = opendir(dir);
-	void *lib;
-
-	while (d && (e = readdir(d))) {
-		if (!strncmp(e->d_name, prefix, strlen(prefix)) && strstr(e->d_name, ".so"))
-			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
-	}
-	if (d)
-		closedir(d);
-	if (!*path)
-		die("no libggml and libllama in that directory");
-	lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (!lib)
-		die(dlerror());
-	return lib;
-}
-
 static void load(const char *dir, const char *path)
 {
-	void *ggml = library_open(dir, "libggml."), *llama = library_open(dir, "libllama.");
-	struct context_params cp;
-	struct model_params mp;
-	void *model;
-
-#define LOAD(lib, ret, name, params)        \
-	*(void **)&name = dlsym(lib, #name); \
-	if (!name)                          \
-		die("no " #name);
-	API_FUNCTIONS(LOAD)
-#undef LOAD
-	llama_log_set(on_log, NULL);
-	ggml_backend_load_all_from_path(dir);
-	llama_backend_init();
-	mp = llama_model_default_params();
-	mp.n_gpu_layers = 0;
-	model = llama_model_load_from_file(path, mp);
-	if (!model)
-		die("cannot load the model");
-	cp = llama_context_default_params();
-	cp.n_ctx = N_CTX;
-	cp.n_batch = cp.n_ubatch = N_BATCH;
-	cp.n_seq_max = N_SLOTS;
-	cp.n_threads = cp.n_threads_batch = 1;
-	cp.kv_unified = true;
-	ctx = llama_init_from_model(model, cp);
-	if (!ctx)
-		die("cannot make a context");
+	ctx = llama_open(&(struct llama_setup){ .dir = dir, .model = path, .n_ctx = N_CTX, .n_batch = N_BATCH,
+		.n_seq_max = N_SLOTS, .n_threads = 1 });
 	batch = llama_batch_init(N_BATCH, 0, N_SLOTS);
-	sampler = llama_sampler_chain_init(llama_sampler_chain_default_params());
-	llama_sampler_chain_add(sampler, llama_sampler_init_top_k(40));
-	llama_sampler_chain_add(sampler, llama_sampler_init_temp(0.8f));
-	llama_sampler_chain_add(sampler, llama_sampler_init_dist(1));
+	sampler = llama_open_sampler(1);
 }
 
 static int add_row(int32_t token, int pos, int seq, bool output)
 {
-	int i = batch.n_tokens++;
-
-	batch.token[i] = token;
-	batch.pos[i] = pos;
-	batch.n_seq_id[i] = 1;
-	batch.seq_id[i][0] = seq;
-	batch.logits[i] = output;
-	return i;
+	return llama_batch_row(&batch, token, pos, seq, output);
 }
 
 /* sequences, as a mask, and outputs that it asks for */

@@ -152,3 +152,8 @@ llama_model() {
 batch_driver() {
 	engines_build && echo "$ENGINES/batch_driver"
 }
+
+# The same with a queue, a cache of prompts and cancellations, as llama.cpp's server has them.
+serve_driver() {
+	engines_build && echo "$ENGINES/serve_driver"
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * llama.cpp's functions, loaded from a directory of its shared libraries, for the drivers that make batches of
+ * their own. A failure ends the program with a line on stderr.
+ */
+#ifndef LLAMA_LOAD_H
+#define LLAMA_LOAD_H
+
+#include "llama_api.h"
+
+#define LLAMA_FUNCTIONS(X)                                                            \
+	X(ggml, void, ggml_backend_load_all_from_path, (const char *))                \
+	X(llama, void, llama_log_set, (void (*)(int, const char *, void *), void *))  \
+	X(llama, void, llama_backend_init, (void))                                    \
+	X(llama, struct model_params, llama_model_default_params, (void))             \
+	X(llama, struct context_params, llama_context_default_params, (void))         \
+	X(llama, void *, llama_model_load_from_file, (const char *, struct model_params)) \
+	X(llama, void *, llama_init_from_model, (void *, struct context_params))      \
+	X(llama, void *, llama_get_memory, (const void *))                            \
+	X(llama, bool, llama_memory_seq_rm, (void *, int32_t, int32_t, int32_t))      \
+	X(llama, struct batch, llama_batch_init, (int32_t, int32_t, int32_t))         \
+	X(llama, struct batch, llama_batch_get_one, (int32_t *, int32_t))             \
+	X(llama, int32_t, llama_decode, (void *, struct batch))                       \
+	X(llama, struct sampler_chain_params, llama_sampler_chain_default_params, (void)) \
+	X(llama, void *, llama_sampler_chain_init, (struct sampler_chain_params))     \
+	X(llama, void, llama_sampler_chain_add, (void *, void *))                     \
+	X(llama, void *, llama_sampler_init_top_k, (int32_t))                         \
+	X(llama, void *, llama_sampler_init_temp, (float))                            \
+	X(llama, void *, llama_sampler_init_dist, (uint32_t))                         \
+	X(llama, int32_t, llama_sampler_sample, (void *, void *, int32_t))
+
+#define LLAMA_EXTERN(lib, ret, name, params) extern ret(*name) params;
+LLAMA_FUNCTIONS(LLAMA_EXTERN)
+#undef LLAMA_EXTERN
+
+struct llama_setup {
+	const char *dir, *model;
+	uint32_t n_ctx, n_batch, n_seq_max;
+	int32_t n_threads;
+	bool separate; /* each sequence has its share of the context, instead of all of it together */
+};
+
+/* A context of that model. */
+void *llama_open(const struct llama_setup *s);
+
+/* A chain as servers have it: top k, temperature, a random choice. */
+void *llama_open_sampler(uint32_t seed);
+
+/* Appends a row of one sequence; returns its number in the batch. */
+int llama_batch_row(struct batch *b, int32_t token, int pos, int seq, bool output);
+
+#endif

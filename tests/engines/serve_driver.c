@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Serves requests with a real llama.cpp build in the way of llama.cpp's server: slots, a queue for those that find
+ * none free, and continuous batching. Each step has a token of every request that is being answered, and behind
+ * these as much of the waiting prompts as the batch has room for. A slot keeps what it has decoded, so that a
+ * prompt that begins alike, or goes on with a chat, is decoded from there. Requests arrive at random, some are
+ * cancelled, some have their tokens guessed.
+ *
+ *   serve_driver [OPTION ...] LIBDIR MODEL.gguf
+ *
+ *   -l LOG  -w              the log (default: stdout); once loaded, say "ready" and wait for a line of input
+ *   -r N -s SEED            requests; another seed has others
+ *   -p N -b TOKENS -c TOKENS -u -t N   slots, size of a batch, context of a slot (-u: kept apart), threads
+ *   -a STEPS                mean time between arrivals (0: all at once); counted in steps, so that what is in which
+ *                           batch depends on the seed alone
+ *   -m TOKENS -n TOKENS     the longest prompt and answer
+ *   -x PERCENT -d PERCENT   requests that are cancelled; that have drafts
+ *   -L EVERY:TOKENS         each so manieth request has a prompt of that length
+ *   -S PERCENT:US           so many steps have a stall behind them, in the sampler of one request
+ *
+ * The log tells of every step the rows of each sequence and the clock (CLOCK_BOOTTIME) right before and right
+ * after, of every request its tokens and steps. A tracer has to find the same.
+ */
+#define _GNU_SOURCE
+#include "llama_load.h"
+#include "serve.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define N_DRAFTS 3
+
+/* What a step has of a request. */
+struct part {
+	const struct request *r;
+	int sequence, position, rows, outputs, taken;
+};
+
+static struct serve_options opt = { .requests = 100, .slots = 8, .batch = 64, .context = 512, .prompt = 100,
+	.outputs = 12, .cancels = 10, .threads = 1, .between = 1, .seed = 1 };
+static void *ctx, *memory, *sampler;
+static struct batch batch;
+static FILE *out;
+static struct slot slots[SLOTS_MAX];
+static struct part parts[SLOTS_MAX];
+static struct request *queue, **queue_end = &queue;
+static int n_parts, n_steps, n_done;
+static double now, arrival; /* in steps; arrival: of the next request */
+static bool more = true;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "serve_driver: %s\n", what);
+	exit(1);
+}
+
+static uint64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* How often this thread was made to leave its CPU. */
+static long preemptions(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return u.ru_nivcsw;
+}
+
+/* ---- requests ---- */
+
+static void arrival_next(void)
+{
+	double interval = load_interval();
+
+	more = interval >= 0;
+	arrival += interval;
+}
+
+static void requests_arrive(void)
+{
+	for (; more && arrival <= now; arrival_next()) {
+		struct request *r = load_request(slots);
+
+		r->arrived_ns = clock_ns();
+		*queue_end = r;
+		queue_end = &r->next;
+	}
+}
+
+/* The free slot that holds most of its prompt, else the one that was free for longest. */
+static struct slot *slot_for(const struct request *r)
+{
+	struct slot *best = NULL;
+	int most = -1;
+
+	for (int i = 0; i < opt.slots; i++) {
+		struct slot *s = &slots[i];
+		int n = s->request ? -1 : slot_cached(s, r);
+
+		if (2 * n < r->n_prompt && n > 0)
+			n = 0;
+		if (n > most || (best && n == most && s->used < best->used)) {
+			most = n;
+			best = s;
+		}
+	}
+	return best;
+}
+
+static void slots_fill(void)
+{
+	struct slot *s;
+
+	while (queue && (s = slot_for(queue))) {
+		struct request *r = queue;
+
+		queue = r->next;
+		if (!queue)
+			queue_end = &queue;
+		s->request = r;
+		r->cached = r->fed = slot_cached(s, r);
+		s->n_tokens = r->cached;
+		s->answered = false;
+		s->last_prompt = r->n_prompt;
+	}
+}
+
+static void request_end(struct slot *s, bool cancelled)
+{
+	struct request *r = s->request;
+
+	fprintf(out,
+		"{\"request\":%d,\"sequence\":%d,\"prompt\":%d,\"cached\":%d,\"outputs\":%d,\"first_step\":%d,"
+		"\"last_step\":%d,\"steps\":%d,\"drafts\":%s,\"cancelled\":%s,\"arrived\":%lu}\n",
+		r->id, (int)(s - slots), r->fed - r->cached, r->cached, r->given, r->first_step, r->last_step,
+		r->steps, r->drafts ? "true" : "false", cancelled ? "true" : "false",
+		(unsigned long)r->arrived_ns);
+	if (r->clears) {
+		llama_memory_seq_rm(memory, (int)(s - slots), -1, -1);
+		s->n_tokens = 0;
+	}
+	s->request = NULL;
+	s->used = (uint64_t)++n_done;
+	request_free(r);
+}
+
+/* ---- a step ---- */
+
+static void slot_row(struct slot *s, int32_t token, bool output)
+{
+	int i = llama_batch_row(&batch, token, s->n_tokens, (int)(s - slots), output);
+
+	s->tokens[s->n_tokens++] = token;
+	if (output && !s->n_rows++)
+		s->row = i;
+	parts[s->part].rows++;
+	parts[s->part].outputs += output;
+}
+
+static void slot_part(struct slot *s)
+{
+	struct request *r = s->request;
+
+	s->part = n_parts++;
+	parts[s->part] = (struct part){ .r = r, .sequence = (int)(s - slots), .position = s->n_tokens };
+	if (!r->steps++)
+		r->first_step = n_steps;
+	r->last_step = n_steps;
+}
+
+/* The token before, and guesses of the next ones. */
+static void slot_decode(struct slot *s)
+{
+	struct request *r = s->request;
+	int room = opt.batch - batch.n_tokens - 1, left = r->n_outputs - r->given;
+	int drafts = r->drafts && left > 1 ? draw(0, N_DRAFTS) : 0;
+
+	slot_part(s);
+	slot_row(s, s->sampled, true);
+	for (; drafts > 0 && room > opt.slots; drafts--, room--)
+		slot_row(s, draw(300, 400), true);
+}
+
+static void slot_prefill(struct slot *s)
+{
+	struct request *r = s->request;
+
+	/* what it does for each part of a prompt, also where there is nothing to remove */
+	llama_memory_seq_rm(memory, (int)(s - slots), s->n_tokens, -1);
+	slot_part(s);
+	while (r->fed < r->n_prompt && batch.n_tokens < opt.batch) {
+		r->fed++;
+		slot_row(s, r->prompt[r->fed - 1], r->fed == r->n_prompt);
+	}
+}
+
+static void batch_make(void)
+{
+	batch.n_tokens = 0;
+	n_parts = 0;
+	for (int i = 0; i < opt.slots; i++) {
+		slots[i].part = -1;
+		slots[i].n_rows = 0;
+		if (slots[i].request && slots[i].request->fed == slots[i].request->n_prompt)
+			slot_decode(&slots[i]);
+	}
+	for (int i = 0; i < opt.slots && batch.n_tokens < opt.batch; i++) {
+		if (slots[i].request && slots[i].request->fed < slots[i].request->n_prompt)
+			slot_prefill(&slots[i]);
+	}
+}
+
+/* Its next tokens: the first of those that have an output, and as many of the guesses as fit. */
+static void slot_sample(struct slot *s)
+{
+	struct request *r = s->request;
+	int taken = s->n_rows > 1 ? draw(1, s->n_rows) : s->n_rows;
+
+	if (!taken)
+		return;
+	if (taken > r->n_outputs - r->given)
+		taken = r->n_outputs - r->given;
+	for (int i = 0; i < taken; i++)
+		s->sampled = llama_sampler_sample(sampler, ctx, s->row + i);
+	if (taken < s->n_rows) {
+		s->n_tokens -= s->n_rows - taken;
+		llama_memory_seq_rm(memory, (int)(s - slots), s->n_tokens, -1);
+	}
+	parts[s->part].taken = taken;
+	r->given += taken;
+	s->answered = true;
+}
+
+static void stall(struct slot *s)
+{
+	uint64_t start = clock_ns();
+
+	nanosleep(&(struct timespec){ .tv_sec = opt.stall_us / 1000000, .tv_nsec = opt.stall_us % 1000000 * 1000 }, NULL);
+	fprintf(out, "{\"stall\":%d,\"step\":%d,\"start\":%lu,\"end\":%lu}\n", s->request->id, n_steps,
+		(unsigned long)start, (unsigned long)clock_ns());
+}
+
+static void step(void)
+{
+	static long preempted;
+	uint64_t before, after;
+	long then = preempted;
+
+	batch_make();
+	before = clock_ns();
+	if (llama_decode(ctx, batch))
+		die("llama_decode failed");
+	after = clock_ns();
+	preempted = preemptions();
+	for (int i = 0; i < opt.slots; i++) {
+		if (slots[i].part >= 0)
+			slot_sample(&slots[i]);
+	}
+	fprintf(out, "{\"step\":%d,\"before\":%lu,\"after\":%lu,\"preempted\":%s,\"parts\":[", n_steps, (unsigned long)before,
+		(unsigned long)after, preempted != then ? "true" : "false");
+	for (int i = 0; i < n_parts; i++)
+		fprintf(out, "%s[%d,%d,%d,%d,%d,%d]", i ? "," : "", parts[i].r->id, parts[i].sequence, parts[i].position,
+			parts[i].rows, parts[i].outputs, parts[i].taken);
+	fputs("]}\n", out);
+	for (int i = 0; i < opt.slots; i++) {
+		struct request *r = slots[i].part >= 0 ? slots[i].request : NULL;
+
+		if (r && r->given == r->n_outputs)
+			request_end(&slots[i], false);
+		else if (r && r->cancel_after && r->steps >= r->cancel_after)
+			request_end(&slots[i], true);
+	}
+	if (chance(opt.stalls)) {
+		struct slot *s = &slots[draw(0, opt.slots - 1)];
+
+		if (s->request && s->part >= 0)
+			stall(s);
+	}
+	n_steps++;
+}
+
+static bool any_request(void)
+{
+	for (int i = 0; i < opt.slots; i++) {
+		if (slots[i].request)
+			return true;
+	}
+	return false;
+}
+
+static void serve(void)
+{
+	arrival_next();
+	for (;;) {
+		requests_arrive();
+		slots_fill();
+		if (any_request()) {
+			step();
+			now++;
+		} else if (more) {
+			now = arrival;
+		} else {
+			return;
+		}
+	}
+}
+
+/* ---- options ---- */
+
+static void pair(const char *text, int *a, int *b)
+{
+	if (sscanf(text, "%d:%d", a, b) != 2)
+		die("-L EVERY:TOKENS, -S PERCENT:US");
+}
+
+static bool options(int argc, char **argv)
+{
+	bool wait = false;
+
+	for (int c; (c = getopt(argc, argv, "l:wr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
+		switch (c) {
+		case 'l':
+			out = fopen(optarg, "we");
+			break;
+		case 'w':
+			wait = true;
+			break;
+		case 'r':
+			opt.requests = atoi(optarg);
+			break;
+		case 's':
+			opt.seed = strtoul(optarg, NULL, 0);
+			break;
+		case 'p':
+			opt.slots = atoi(optarg);
+			break;
+		case 'b':
+			opt.batch = atoi(optarg);
+			break;
+		case 'c':
+			opt.context = atoi(optarg);
+			break;
+		case 'u':
+			opt.separate = true;
+			break;
+		case 't':
+			opt.threads = atoi(optarg);
+			break;
+		case 'a':
+			opt.between = atof(optarg);
+			break;
+		case 'm':
+			opt.prompt = atoi(optarg);
+			break;
+		case 'n':
+			opt.outputs = atoi(optarg);
+			break;
+		case 'x':
+			opt.cancels = atoi(optarg);
+			break;
+		case 'd':
+			opt.drafts = atoi(optarg);
+			break;
+		case 'L':
+			pair(optarg, &opt.long_every, &opt.long_prompt);
+			break;
+		case 'S':
+			pair(optarg, &opt.stalls, &opt.stall_us);
+			break;
+		default:
+			die("bad option");
+		}
+	}
+	if (argc - optind != 2 || !out)
+		die("serve_driver [OPTION ...] LIBDIR MODEL.gguf");
+	if (opt.slots < 1 || opt.slots > SLOTS_MAX || opt.batch <= opt.slots || opt.context < opt.outputs + 64 ||
+		opt.long_prompt + opt.outputs + 8 > opt.context)
+		die("1 to 64 slots, fewer than rows of a batch; prompts and answers must fit the context of a slot");
+	return wait;
+}
+
+int main(int argc, char **argv)
+{
+	bool wait;
+
+	out = stdout;
+	wait = options(argc, argv);
+	setvbuf(out, NULL, _IOFBF, 4 << 20);
+	ctx = llama_open(&(struct llama_setup){ .dir = argv[optind], .model = argv[optind + 1],
+		.n_ctx = (uint32_t)(opt.slots * opt.context), .n_batch = (uint32_t)opt.batch,
+		.n_seq_max = (uint32_t)opt.slots, .n_threads = opt.threads, .separate = opt.separate });
+	memory = llama_get_memory(ctx);
+	batch = llama_batch_init(opt.batch, 0, 1);
+	sampler = llama_open_sampler((uint32_t)opt.seed);
+	load_init(&opt);
+	for (int i = 0; i < opt.slots; i++)
+		slots[i].tokens = malloc((size_t)opt.context * sizeof(*slots[i].tokens));
+	if (wait) {
+		puts("ready");
+		fflush(stdout);
+		getchar();
+	}
+	serve();
+	fprintf(out, "{\"steps\":%d,\"requests\":%d}\n", n_steps, n_done);
+	fflush(out);
+	_exit(0);
+}
