@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The subcommands: one file each, they parse options and compose the other parts. */
+/* The subcommands, one file each: they parse options and compose the other parts. */
 #ifndef INFTRACE_CMD_H
 #define INFTRACE_CMD_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace start, stop, dump, status: talk to a recording that runs. */
+/* inftrace start, stop, dump, status: talk to a running recording. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #define TEXT_MAX 4096 /* bytes of a line that is printed */
 
 struct control_args {
-	pid_t pid; /* 0: the only recording there is */
+	pid_t pid; /* 0: the only recording */
 	struct control_where where;
 	const char *reason;
 	bool json;
@@ -96,7 +96,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_error("--user: no such user: %.32s", arg);
 		return EINVAL;
 	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		return 0;
 	case ARGP_KEY_ARG:
 		log_error("not an option: %.64s; a process is given with -p", arg);
@@ -108,7 +108,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /* ---- answers ---- */
 
-/* What the recorder says is in a terminal, too. */
+/* What the recorder says ends up in a terminal, too. */
 static void print_json(struct json_object *reply)
 {
 	size_t len;
@@ -156,7 +156,7 @@ static void print_text(const char *text)
 	fputs(text_printable(shown, sizeof(shown), text ? text : ""), stdout);
 }
 
-/* Each of an array: a name, or {"name", "bytes"}. */
+/* Prints each element of an array: a name, or {"name", "bytes"}. */
 static void print_files(struct json_object *reply, const char *key, const char *indent)
 {
 	struct json_object *files, *file, *bytes;

@@ -127,7 +127,7 @@ static void print_surroundings(const struct features *f)
 		snprintf(text, sizeof(text), "%" PRIu64 " KiB, not used since 5.11",
 			f->memlock >> 10);
 	print_line("ok", "RLIMIT_MEMLOCK", text);
-	/* the values above 2 are a patch of Debian and Ubuntu, which knows no CAP_PERFMON */
+	/* values above 2 come from a patch of Debian and Ubuntu, which does not know CAP_PERFMON */
 	print_sysctl("perf_event_paranoid", f->perf_paranoid,
 		f->perf_paranoid > 2 ? "CAP_SYS_ADMIN" : "CAP_PERFMON");
 	print_sysctl("unprivileged_bpf_disabled", f->unprivileged_bpf_disabled, "CAP_BPF");
@@ -207,7 +207,7 @@ static int print_env_hash(pid_t pid)
 	return err ? EXIT_RUN : EXIT_OK;
 }
 
-/* libbpf's own messages would stand between the lines. */
+/* keeps libbpf's own messages from appearing between the lines */
 static int print_nothing(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	(void)level;

@@ -22,7 +22,7 @@
 struct engines_options {
 	pid_t pid;
 	const char *file;
-	const char *engine; /* NULL: all that are installed */
+	const char *engine; /* NULL: all installed ones */
 };
 
 static const struct argp_option options[] = {
@@ -96,7 +96,7 @@ struct scan {
 	char build_id[ELF_BUILD_ID_MAX];
 };
 
-/* Names are the file's, which may be hostile. */
+/* Names come from the file, which may be hostile. */
 static void put_name(const char *name)
 {
 	char text[PATH_MAX];
@@ -148,7 +148,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	struct scan *s = arg;
 	int fd, err;
 
-	/* the parts of one file follow one another */
+	/* the probes of one file are adjacent */
 	if (!strcmp(s->last, m->path) || !is_claimed(s->pt, m->path))
 		return 0;
 	snprintf(s->last, sizeof(s->last), "%s", m->path);
@@ -166,7 +166,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Probes of an engine whose files were there, that none of them has. */
+/* Probes of an engine that none of its files, though found, has. */
 static void print_missing(const struct probe_table *pt)
 {
 	for (size_t i = 0; i < pt->n; i++) {
@@ -212,7 +212,7 @@ static int show_file(struct probe_table *pt, struct inspector *ins, const char *
 	return EXIT_OK;
 }
 
-/* What matches in a process or a file. */
+/* Shows what matches in a process or a file. */
 static int show_matches(struct probe_table *pt, const struct engines_options *o)
 {
 	struct inspector *ins;

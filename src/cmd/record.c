@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace record: what was typed, checked before anything is attached. */
+/* inftrace record: the command line, checked before anything is attached. */
 #include "record/options.h"
 
 #include <argp.h>
@@ -161,7 +161,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_set_level(log_level() + 1);
 		break;
 	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		state->child_inputs[0] = state->child_inputs[1] = o;
 		break;
 	case ARGP_KEY_ARGS:
@@ -205,7 +205,7 @@ int cmd_record(int argc, char **argv)
 	int code = EXIT_USAGE, err = -EINVAL;
 
 	argp_err_exit_status = EXIT_USAGE;
-	/* in order: the options of a COMMAND are its own */
+	/* in order: the options after COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
 		err = target_check(&o, "record");
 	if (!err)

@@ -148,7 +148,7 @@ static uint64_t memory_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* "2m" are minutes: a size has its letter in capitals, or a B. A number alone could be either. */
+/* "2m" means minutes: a size has its letter in capitals, or a B. A number alone could be either. */
 static int parse_flight(struct record_options *o, const char *arg)
 {
 	uint64_t bytes = 0, ns = 0;
@@ -284,7 +284,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 const struct argp record_window_argp = { options, parse_option, NULL, NULL, NULL, NULL, NULL };
 
-/* ---- together ---- */
+/* ---- checks of the whole ---- */
 
 static int refuse(const char *line)
 {
@@ -359,7 +359,7 @@ int record_window_check(struct record_options *o)
 
 /* ---- the environment: ours, then that of the first target ---- */
 
-/* What a process of another user asks for is said, and left out. */
+/* Settings of another user's process are reported and ignored. */
 static bool find(const struct environment *e, const char *const names[2], const char *option, struct variable *ret)
 {
 	char buf[32];
@@ -404,7 +404,7 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	if (o->max_steps || o->max_steps_each || o->flight_bytes || o->flight_ns || !find(e, names, "--max-steps", &v))
 		return 0;
 	err = parse_u32(v.value, &n);
-	/* what another program would do is no reason to end the recording of the whole run */
+	/* a setting meant for another program must not keep the recording from starting */
 	if (err && !v.pid)
 		return parse_refuse(PARSE_U32, v.name, v.value, err);
 	if (err) {
@@ -416,7 +416,7 @@ static int max_steps_from(struct record_options *o, const struct environment *e)
 	if (v.name == names[0])
 		o->max_steps = n;
 	else
-		o->max_steps_each = n; /* as its specification counts */
+		o->max_steps_each = n; /* the meaning in its specification */
 	log_info("windows of %u steps%s: %s %s", n, o->max_steps_each ? " of each process" : "", v.name,
 		environment_whose(&v, who));
 	return 0;

@@ -7,7 +7,7 @@
 
 #include "record/options.h"
 
-/* A child of record's, with the same input. */
+/* A child parser of record's, with the same input. */
 extern const struct argp record_window_argp;
 
 /* Heap copies of values that are not in argv. */
@@ -17,13 +17,13 @@ struct record_strings {
 void record_strings_free(struct record_strings *strings);
 
 /*
- * What the environment says where no option does: ours, then that of the first target. Before
- * outputs are taken from there, which would be for the whole run. -EINVAL (one line has been
- * printed), -ENOMEM.
+ * Applies the environment where no option was given: ours, then that of the first target. Call it
+ * before outputs for the whole run are derived from options. -EINVAL (one line has been printed),
+ * -ENOMEM.
  */
 int record_window_environment(struct record_options *o, struct record_strings *strings);
 
-/* Whether the options fit each other, the default ones, and the output directory, which is made. One
+/* Checks that the options fit each other, fills in the defaults, and makes the output directory. One
  * line has been printed on failure; -EINVAL (usage) or another errno. */
 int record_window_check(struct record_options *o);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace serve: a trace, also one that is being written, for the Perfetto UI in a browser. */
+/* inftrace serve: serves a trace, finished or still being written, to the Perfetto UI in a browser. */
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@
  * ui/src/frontend/index.ts of Perfetto. */
 #define UI_PORT 9001
 
-#define GRACE_MS 30000 /* in which the file can be fetched once it is complete */
-#define LOOK_MS 500    /* how often it is looked whether a recording still writes it */
+#define GRACE_MS 30000 /* how long the file can be fetched once it is complete */
+#define LOOK_MS 500    /* how often to check whether a recording still writes it */
 
 enum {
 	KEY_LIVE = 256,
@@ -41,14 +41,14 @@ enum {
 struct serve_args {
 	const char *file;
 	uint32_t port;
-	uint32_t pid; /* 0: of the only recording */
+	uint32_t pid; /* 0: the only recording */
 	bool live, once;
 	struct control_where where;
 };
 
 static const struct kind {
 	const char *suffix, *type;
-	const char *first; /* the first byte is one of these */
+	const char *first; /* the file must begin with one of these */
 } kinds[] = {
 	{ ".json", "application/json", "[{ \t\r\n" },
 	{ ".json.gz", "application/gzip", "\x1f" },       /* RFC 1952, section 2.3.1 */
@@ -56,16 +56,16 @@ static const struct kind {
 };
 
 struct served {
-	const char *path; /* as the user knows it */
+	const char *path; /* as the user calls it */
 	const struct kind *kind;
 	char name[HTTP_NAME_MAX];
 	int fd;
-	bool growing; /* a recording writes it */
-	int recorder; /* pidfd of that, -1: not known */
+	bool growing; /* a recording is writing it */
+	int recorder; /* the recorder's pidfd, -1: not known */
 	int signals;
 	struct http_server *server;
-	int64_t end_ms;      /* when the grace ends, once it does not grow any more */
-	uint64_t final_size; /* then */
+	int64_t end_ms;      /* when the grace ends, once the file has stopped growing */
+	uint64_t final_size; /* the size at that time */
 };
 
 static const struct argp_option options[] = {
@@ -177,14 +177,14 @@ static bool strip_suffix(char *name, const char *suffix)
 	return true;
 }
 
-/* What the name says it is, NULL when that is not the name of a trace; and the name to serve it
- * under. */
+/* Determines the kind of trace from its name, NULL if that is not the name of a trace; and the name
+ * to serve it under. */
 static const struct kind *kind_of(const char *path, char name[HTTP_NAME_MAX])
 {
 	char stem[HTTP_NAME_MAX];
 
 	http_name(path, name);
-	strip_suffix(name, ".part"); /* of a window that is open */
+	strip_suffix(name, ".part"); /* of an open window */
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		snprintf(stem, sizeof(stem), "%s", name);
 		if (strip_suffix(stem, kinds[i].suffix))
@@ -193,8 +193,8 @@ static const struct kind *kind_of(const char *path, char name[HTTP_NAME_MAX])
 	return NULL;
 }
 
-/* A recording keeps its files locked. To look takes the lock for an instant; a recording that
- * begins just then would find it taken, so it is not done more often than needed. */
+/* A recording keeps its files locked. Checking takes the lock for an instant, and a recording that
+ * begins just then would find it taken, so this is done no more often than needed. */
 static bool is_being_written(int fd)
 {
 	if (flock(fd, LOCK_SH | LOCK_NB))
@@ -203,7 +203,7 @@ static bool is_being_written(int fd)
 	return false;
 }
 
-/* Whether the file begins as its name says. Other people's secrets, for one, do not. */
+/* Whether the file begins as its name says. Other people's secrets, for example, do not. */
 static bool begins_as_trace(int fd, const struct kind *kind)
 {
 	char first = 0;
@@ -246,7 +246,7 @@ static int open_file(const char *path, struct served *sv)
 
 	sv->path = path;
 	sv->kind = kind_of(path, sv->name);
-	/* what it is says more than what it is called */
+	/* its type says more than its name */
 	if (!sv->kind && (stat(path, &st) || S_ISREG(st.st_mode))) {
 		log_error("%s: the name of a trace ends in .json, .json.gz or .pftrace; a profile "
 			  "is for "
@@ -254,7 +254,7 @@ static int open_file(const char *path, struct served *sv)
 			path);
 		return EXIT_USAGE;
 	}
-	/* O_NONBLOCK: a named pipe has nobody at its other end */
+	/* O_NONBLOCK: a named pipe may have nobody at its other end */
 	sv->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (sv->fd < 0) {
 		log_error("cannot read %s: %s", path, strerror(errno));
@@ -266,8 +266,8 @@ static int open_file(const char *path, struct served *sv)
 /* ---- the file of a running recording ---- */
 
 /*
- * The recorder passes the file itself: a name that it told could be that of any file which we may
- * read and it may not. So what is served here is what its user could read anyway.
+ * The recorder passes the descriptor itself: a name could be that of any file that we may read and
+ * the recorder may not. So only what its user could read anyway is served.
  */
 static int check_passed(const struct control_peer *peer, int fd)
 {
@@ -280,7 +280,7 @@ static int check_passed(const struct control_peer *peer, int fd)
 		log_error("recorder %d passed something that is no file to read", peer->pid);
 		return -EPROTO;
 	}
-	/* its owner answers each read of it, when he likes */
+	/* its owner answers each read, whenever they like */
 	if (peer->uid != geteuid() && (fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)) {
 		log_error("recorder %d passed a file of a file system that a user serves",
 			peer->pid);
@@ -289,13 +289,13 @@ static int check_passed(const struct control_peer *peer, int fd)
 	return 0;
 }
 
-/* The first trace among the files that the recorder writes. *ret_path, its name, is to be freed. */
+/* Opens the first trace among the files that the recorder writes. *ret_path, its name, is to be freed. */
 static int open_passed(const struct control_peer *peer, char **ret_path, int *ret_fd)
 {
 	struct json_object *reply, *name;
 	int err, fd = -1;
 
-	/* asked behind the pidfd: so that is the one of the recorder */
+	/* asked after opening the pidfd, so the pidfd is that of this recorder */
 	err = control_ask(peer, "open", NULL, &reply, &fd);
 	if (err)
 		return err;
@@ -336,7 +336,7 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 		else
 			log_error("recorder %d writes no trace that can be served", peer.pid);
 	}
-	/* it may have ended just now; what it left is served all the same, for the grace */
+	/* it may have ended just now; what it left is still served for the grace period */
 	if (ret == EXIT_OK)
 		sv->growing = true;
 	control_peer_free(&peer);

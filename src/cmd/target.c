@@ -8,7 +8,7 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-/* Apart from those of the commands that it is a child of. */
+/* Distinct from the keys of the commands that include it. */
 enum {
 	OPT_ENGINE = 1024,
 	OPT_RING_SIZE,

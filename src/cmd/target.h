@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What record and top share of their options: what is traced, and with which probes. */
+/* The options that record and top share: what is traced, and with which probes. */
 #ifndef INFTRACE_CMD_TARGET_H
 #define INFTRACE_CMD_TARGET_H
 
@@ -7,14 +7,14 @@
 
 #include "record/options.h"
 
-/* A child of theirs; its input is a struct record_options. Prints one line on failure. */
+/* A child parser for both; its input is a struct record_options. Prints one line on failure. */
 extern const struct argp target_argp;
 
-/* What is behind the options: a command, or more process ids. One line has been printed on failure; -EINVAL,
- * -ENOMEM. */
+/* Takes what follows the options: a command, or more process ids. One line has been printed on failure;
+ * -EINVAL, -ENOMEM. */
 int target_take_arguments(struct record_options *o, char **args);
 
-/* Whether there is something to trace, of one kind. `command`: for the message. -EINVAL. */
+/* Checks that there is something to trace, of one kind. `command`: for the message. -EINVAL. */
 int target_check(const struct record_options *o, const char *command);
 
 #endif

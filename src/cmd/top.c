@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace top: what was typed. */
+/* inftrace top: the command line. */
 #include "top/top.h"
 
 #include <argp.h>
@@ -111,7 +111,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		log_set_level(log_level() + 1);
 		break;
 	case ARGP_KEY_INIT:
-		state->err_stream = NULL; /* after getopt's own line no second one, and no exit */
+		state->err_stream = NULL; /* no second line after getopt's own, and no exit */
 		state->child_inputs[0] = &a->record;
 		break;
 	case ARGP_KEY_ARGS:
@@ -135,10 +135,10 @@ int cmd_top(int argc, char **argv)
 	int code = EXIT_USAGE;
 
 	argp_err_exit_status = EXIT_USAGE;
-	/* in order: the options of a COMMAND are its own */
+	/* in order: the options after COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a) &&
 		!target_check(&a.record, "top")) {
-		/* which characters the terminal has, and how wide; numbers stay as they are */
+		/* for the terminal's characters and their width; numbers stay as they are */
 		setlocale(LC_CTYPE, "");
 		code = top_run(&a.record, &a.top);
 	}

@@ -14,7 +14,7 @@
 #define REQUIRE_MAX 64
 
 struct validate_args {
-	char *require_text; /* what required points into */
+	char *require_text; /* what `required` points into */
 	const char *required[REQUIRE_MAX];
 	size_t required_len;
 	char **files;
@@ -93,7 +93,7 @@ static void problem_print(void *ctx, const char *text)
 	log_error("%s: %s", (const char *)ctx, text);
 }
 
-/* Returns whether the file is valid; adds to *profiles when it is a profile. */
+/* Returns whether the file is valid; increments *profiles if it is a profile. */
 static bool file_validate(
 	const struct validate_args *args, const char *path, FILE *out, int *profiles)
 {

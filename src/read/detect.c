@@ -6,7 +6,7 @@
 
 #include "util/text.h"
 
-/* The key at p (behind its opening quote) is name; escapes do not occur in these names. */
+/* Whether the key at p (after its opening quote) is name; escapes do not occur in these names. */
 static bool key_is(const unsigned char *p, const unsigned char *end, const char *name)
 {
 	size_t len = strlen(name);
@@ -15,9 +15,9 @@ static bool key_is(const unsigned char *p, const unsigned char *end, const char 
 }
 
 /*
- * An object at the start of the file: the first line of a profile, or {"traceEvents": ...}? The
- * keys at depth 1 tell. A profile that is broken in its first line should still be called one, a
- * trace may have anything of any size before its traceEvents, over any number of lines.
+ * Classifies an object at the start of the file: the first line of a profile, or {"traceEvents":
+ * ...}? The keys at depth 1 tell. A profile whose first line is broken should still be recognised,
+ * and a trace may have anything of any size before its traceEvents, over any number of lines.
  */
 static enum file_kind detect_object(const unsigned char *p, const unsigned char *end)
 {
@@ -72,7 +72,7 @@ enum file_kind file_detect(
 		*ret_why = "is empty";
 		return FILE_OTHER;
 	}
-	/* blank lines, as those of a profile may be */
+	/* skips blank lines, which a profile may have */
 	while ((line = memchr(p, '\n', (size_t)(end - p))) &&
 		text_is_blank((const char *)p, (size_t)(line - p)))
 		p = line + 1;

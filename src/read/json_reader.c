@@ -36,7 +36,7 @@ static int too_big(struct json_reader *reader)
 	return reader_fail(reader, -E2BIG, "larger than %u MB", JSON_TEXT_MAX >> 20);
 }
 
-/* Sees to it that there are more than `have` bytes at source->pos. */
+/* Makes sure that there are more than `have` bytes at source->pos. */
 static int reader_fill(struct json_reader *reader, size_t have)
 {
 	struct json_source *source = reader->source;
@@ -50,7 +50,7 @@ static int reader_fill(struct json_reader *reader, size_t have)
 	return ret ? 0 : -ENODATA;
 }
 
-/* Moves past n bytes that stand in the buffer. */
+/* Skips n bytes of the buffer. */
 static void reader_advance(struct json_reader *reader, size_t n)
 {
 	const unsigned char *p = reader->source->pos, *end = p + n;
@@ -94,7 +94,7 @@ void json_reader_take(struct json_reader *reader)
 		reader_advance(reader, 1);
 }
 
-/* The scanned text, whose nodes are complete, as a value. */
+/* Returns the scanned text, whose nodes are complete, as a value. */
 static int value_finish(struct json_reader *reader, const struct json_scan *scan,
 	unsigned char *text, const struct json_node **ret_value)
 {
@@ -107,7 +107,7 @@ static int value_finish(struct json_reader *reader, const struct json_scan *scan
 	return 0;
 }
 
-/* Runs the scanner over one value. *ret_len: of it stands at source->pos, unless it is skipped. */
+/* Runs the scanner over one value. *ret_len bytes of it are at source->pos, unless it is skipped. */
 static int value_scan(struct json_reader *reader, struct json_scan *scan, size_t *ret_len)
 {
 	struct json_source *source = reader->source;
@@ -169,8 +169,8 @@ int json_reader_value(struct json_reader *reader, const struct json_node **ret_v
 }
 
 /*
- * The text up to the next newline, which is taken. It may be changed, and it is good until the next
- * call. -E2BIG: it is over the limit, and was skipped.
+ * Returns the text up to the next newline, which is consumed. It may be changed, and is valid until
+ * the next call. -E2BIG: it is over the limit, and was skipped.
  */
 static int line_read(struct json_reader *reader, unsigned char **ret_text, size_t *ret_len)
 {
@@ -204,7 +204,7 @@ static int line_read(struct json_reader *reader, unsigned char **ret_text, size_
 	return big ? too_big(reader) : 0;
 }
 
-/* What JSON takes for white space. */
+/* Whether only JSON's white space is left. */
 static bool text_ended(const unsigned char *text, size_t len)
 {
 	while (len && strchr(" \t\r\n", text[len - 1]) && text[len - 1])

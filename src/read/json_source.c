@@ -17,7 +17,7 @@ struct json_source_state {
 	int fd; /* -1: from memory */
 	const unsigned char *mem;
 	size_t mem_left;
-	bool raw_end;      /* nothing follows what is in raw */
+	bool raw_end;      /* nothing follows the bytes in raw */
 	int failed;        /* -errno that the next fill returns */
 	bool in_member;    /* between the header of a gzip member and its trailer */
 	bool zlib_started; /* inflateEnd is due */
@@ -57,7 +57,7 @@ static ssize_t read_some(struct json_source_state *st, void *buf, size_t len)
 	return n < 0 ? -errno : n;
 }
 
-/* Refills raw when it is used up. */
+/* Refills raw once it is used up. */
 static int raw_fill(struct json_source *source)
 {
 	struct json_source_state *st = source->state;
@@ -105,7 +105,7 @@ static int gzip_error(struct json_source *source, int zret)
 		(unsigned long long)source->members, st->z.msg ? st->z.msg : "not a gzip header");
 }
 
-/* A file is a run of members, as gzip(1) and every reader of the trace formats has it. */
+/* A file is a sequence of members, as for gzip(1) and every reader of the trace formats. */
 static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t len)
 {
 	struct json_source_state *st = source->state;
@@ -138,7 +138,7 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 			st->in_member = false;
 			source->members++;
 		} else if (zret != Z_OK && zret != Z_BUF_ERROR) {
-			/* what was decoded so far comes first, the error with the next call */
+			/* returns what was decoded so far first, the error with the next call */
 			err = gzip_error(source, zret);
 			if (st->z.avail_out == len)
 				return err;
@@ -148,7 +148,7 @@ static ssize_t gzip_read(struct json_source *source, unsigned char *buf, size_t 
 	return len - st->z.avail_out;
 }
 
-/* Makes room behind what is not consumed, which is moved to the begin of the buffer. */
+/* Makes room after what is not consumed yet, which is moved to the beginning of the buffer. */
 static int buf_reserve(struct json_source *source, size_t keep)
 {
 	struct json_source_state *st = source->state;
@@ -205,7 +205,7 @@ static int source_start(struct json_source *source)
 	err = raw_fill(source);
 	if (err)
 		return err;
-	if (st->raw_len == 1) { /* a pipe may give the magic in two parts */
+	if (st->raw_len == 1) { /* a pipe may deliver the magic in two parts */
 		ssize_t n = read_some(st, st->raw + 1, sizeof(st->raw) - 1);
 
 		if (n < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bytes of a file for the JSON readers: plain or gzip (by magic, not by name), from a file or from
- * memory, in one buffer that is as large as what is looked at as a whole. */
+ * memory, in one buffer that grows to the largest piece needed at once. */
 #ifndef INFTRACE_JSON_SOURCE_H
 #define INFTRACE_JSON_SOURCE_H
 
@@ -19,15 +19,15 @@ struct json_source {
 };
 
 /*
- * Opens path ("-": standard input) or len bytes at data, which must outlive the source.
- * On return the first JSON_SOURCE_BUF bytes (or all, if fewer) stand at pos.
- * Returns 0 or -errno with source->error set; json_source_close is right after both.
+ * Opens path ("-": standard input) or len bytes at data, which must outlive the source. On return
+ * the first JSON_SOURCE_BUF bytes (or all, if fewer) are at pos. Returns 0 or -errno with
+ * source->error set; call json_source_close in both cases.
  */
 int json_source_open(struct json_source *source, const char *path);
 int json_source_open_mem(struct json_source *source, const void *data, size_t len);
 void json_source_close(struct json_source *source);
 
-/* Reads what follows to behind what is not consumed yet, which may move and may then be changed.
+/* Reads more bytes after those not consumed yet, which may move and may be changed afterwards.
  * Returns 1 when there are more bytes, 0 at the end, -errno with source->error set: no memory, read
  * errors and gzip data that is damaged or cut inside a member (bytes from before the damage are
  * handed out first). */

@@ -14,7 +14,7 @@ const char *profile_key_name(enum profile_key key)
 	return names[key];
 }
 
-/* Fills values; returns why the line cannot be used, or NULL. buf is for that. */
+/* Fills values; returns why the line cannot be used (static text or in buf), or NULL. */
 static const char *line_values(
 	const struct json_node *object, struct profile_line *line, char *buf, size_t size)
 {
@@ -47,7 +47,7 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 		line.number = reader.value_line;
 		if (err) {
 			ops->bad(ctx, line.number, reader.error);
-			/* the next line may well be good, unless the file itself is not */
+			/* the next line may well be good, unless the file itself is damaged */
 			if ((err == -EBADMSG || err == -E2BIG) && !source->error[0])
 				err = 0;
 			continue;

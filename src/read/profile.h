@@ -7,22 +7,22 @@
 #include "sink/profile_keys.h"
 #include "util/json_node.h"
 
-/* A JSON object with all keys that are required; their values may be of any kind. */
+/* A JSON object with all required keys; their values may be of any kind. */
 struct profile_line {
-	uint64_t number; /* from 1, as an editor counts */
+	uint64_t number; /* from 1, as editors count */
 	const struct json_node
-		*values[PROFILE_KEY_MAX]; /* NULL: one that is optional is not there */
+		*values[PROFILE_KEY_MAX]; /* NULL: optional and not there */
 };
 
 struct profile_reader_ops {
-	/* The line is good for the time of the call. Returns 0, or -errno to stop. */
+	/* The line is valid during the call. Returns 0, or -errno to stop. */
 	int (*line)(void *ctx, const struct profile_line *line);
-	/* A line that cannot be used, or the place where the file cannot be read any further. */
+	/* Reports a line that cannot be used, or the place where the file becomes unreadable. */
 	void (*bad)(void *ctx, uint64_t number, const char *why);
 };
 
-/* Reads an open source to its end. Returns 0, or -errno: what stopped it was told to bad, unless
- * line() returned it or it is -ENOMEM. */
+/* Reads an open source to its end. Returns 0, or -errno; the reason has been passed to bad(),
+ * unless line() returned the error or it is -ENOMEM. */
 int profile_read(struct json_source *source, const struct profile_reader_ops *ops, void *ctx);
 
 const char *profile_key_name(enum profile_key key);

@@ -26,7 +26,7 @@ static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char
 	return -EBADMSG;
 }
 
-/* err: of the JSON reader. where: what the end of the file is within. */
+/* err: from the JSON reader. where: what the end of the file cuts. */
 static int failed(struct trace_reader *r, int err, const char *where)
 {
 	char why[64];
@@ -65,8 +65,8 @@ static int read_event(struct trace_reader *r)
 }
 
 /*
- * The events of an array whose bracket was taken, up to and with the closing one. Returns 0 or
- * -errno after telling why; -ENODATA, untold, where the text ends between two events.
+ * Reads the events of an array after its opening bracket, up to and including the closing one. Returns 0
+ * or -errno after reporting why; -ENODATA, unreported, if the text ends between two events.
  */
 static int read_events(struct trace_reader *r)
 {
@@ -123,7 +123,7 @@ static int read_array_form(struct trace_reader *r)
 	return err ? err : read_end(r);
 }
 
-/* A byte of the object's own syntax; 0 or -errno after telling why. */
+/* Reads a byte of the object's own syntax; 0 or -errno after reporting why. */
 static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 {
 	int c;
@@ -137,7 +137,7 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 	return 0;
 }
 
-/* One member of the outer object; everything but the events is skipped. */
+/* Reads one member of the outer object; everything but the events is skipped. */
 static int read_member(struct trace_reader *r, bool *ret_events)
 {
 	const struct json_node *key;

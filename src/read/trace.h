@@ -6,7 +6,7 @@
 #include "read/json_source.h"
 #include "util/json_node.h"
 
-/* The members of an event that mean something to viewers; any of them may be of any kind. */
+/* The members of an event that mean something to viewers; each may be of any kind. */
 #define TRACE_KEYS(KEY) \
 	KEY(name)       \
 	KEY(cat)        \
@@ -24,7 +24,7 @@
 #define TRACE_KEY_ONE(name) +1
 struct trace_event {
 	uint64_t number, line;         /* both from 1 */
-	const struct json_node *value; /* as a whole; it may be no object */
+	const struct json_node *value; /* the whole event; it may not be an object */
 	union {                        /* NULL: not there */
 		struct {
 			TRACE_KEYS(TRACE_KEY_MEMBER)
@@ -34,26 +34,26 @@ struct trace_event {
 	bool surrogate_escapes;
 };
 
-/* What stopped the reading. */
+/* Why reading stopped. */
 enum trace_stop_kind {
-	TRACE_UNREADABLE, /* the file, or an event is no JSON or too big */
+	TRACE_UNREADABLE, /* the file; or an event that is not JSON or too big */
 	TRACE_CUT,        /* within an event, or in the object form anywhere but at its end */
 	TRACE_UNEXPECTED, /* a character between events */
-	TRACE_AFTER,      /* text behind the end */
+	TRACE_AFTER,      /* text after the end */
 	TRACE_NO_EVENTS,  /* an object without traceEvents */
 };
 
 struct trace_stop {
 	enum trace_stop_kind kind;
-	uint64_t line, events; /* events: begun so far */
-	bool in_events;        /* not before them and not behind them */
+	uint64_t line, events; /* events: those begun so far */
+	bool in_events;        /* neither before nor after them */
 	const char *why;
 };
 
 struct trace_reader_ops {
-	/* The event is good for the time of the call. Returns 0, or -errno to stop. */
+	/* The event is valid during the call. Returns 0, or -errno to stop. */
 	int (*event)(void *ctx, const struct trace_event *event);
-	/* The trace is damaged: what comes behind is not read. */
+	/* The trace is damaged: the rest is not read. */
 	void (*stop)(void *ctx, const struct trace_stop *stop);
 };
 
@@ -63,8 +63,8 @@ struct trace_form {
 	uint64_t events;
 };
 
-/* Reads an open source up to its end. Returns 0, or -errno: what stopped it was told to stop,
- * unless event() returned it or it is -ENOMEM. *form is filled from the begin. */
+/* Reads an open source to its end. Returns 0, or -errno; the reason has been passed to stop(),
+ * unless event() returned the error or it is -ENOMEM. *form is filled in from the beginning. */
 int trace_read(struct json_source *source, const struct trace_reader_ops *ops, void *ctx,
 	struct trace_form *form);
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define SEGMENTS_MAX 256
-#define NOTES_MAX 4096 /* bytes of a segment that are looked at */
+#define NOTES_MAX 4096 /* bytes of a segment that are read */
 #define ID_MAX 64
 
 static int write_hex(const unsigned char *id, size_t len, char *hex, size_t size)
@@ -25,7 +25,7 @@ static size_t align4(size_t n)
 	return (n + 3) & ~(size_t)3;
 }
 
-/* The notes of a segment; all lengths in them are below 2^32, so that no sum wraps. */
+/* Searches the notes of a segment. All lengths in them are below 2^32, so no sum wraps. */
 static int find_in_notes(const unsigned char *notes, size_t len, char *hex, size_t size)
 {
 	size_t at = 0;

@@ -6,8 +6,8 @@
 
 /*
  * The GNU build-id of an ELF file in lower-case hex, from its program headers alone and without libelf:
- * few enough lines to be run on a hostile file with all privileges. -ENOENT: it has none there, or is no
- * ELF file of 64 bits; -ENOSPC: hex is too small.
+ * little enough code to run on a hostile file with all privileges. -ENOENT: it has none there, or is not
+ * a 64-bit ELF file; -ENOSPC: hex is too small.
  */
 int build_id_read(int fd, char *hex, size_t size);
 

@@ -15,7 +15,7 @@
 #include "util/user.h"
 
 #define END_WAIT_MS (COMMAND_END_S * 1000)
-#define INTERPRETERS_MAX 4 /* as the kernel has it */
+#define INTERPRETERS_MAX 4 /* the kernel's limit */
 
 static int check_path(const char *path)
 {
@@ -28,7 +28,7 @@ static int check_path(const char *path)
 	return access(path, X_OK) ? -errno : 0;
 }
 
-/* Where execvp(3) finds it. */
+/* Finds it where execvp(3) would. */
 static int find_path(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH");
@@ -40,10 +40,10 @@ static int find_path(const char *name, char path[PATH_MAX])
 		return check_path(name);
 	}
 	if (!dirs)
-		dirs = "/bin:/usr/bin"; /* execvp's default */
+		dirs = "/bin:/usr/bin"; /* the default of execvp */
 	for (;;) {
 		int len = (int)strcspn(dirs, ":");
-		const char *dir = len ? dirs : "."; /* an empty part, also at the end */
+		const char *dir = len ? dirs : "."; /* an empty part means the current directory, also at the end */
 
 		if (snprintf(path, PATH_MAX, "%.*s/%s", len ? len : 1, dir, name) < PATH_MAX) {
 			int why = check_path(path);
@@ -66,7 +66,7 @@ int command_check(const char *name)
 	return find_path(name, path);
 }
 
-/* The interpreter that the first line names; false: it is no script. */
+/* Reads the interpreter from the first line; false: it is not a script. */
 static bool read_interpreter(char path[PATH_MAX])
 {
 	char line[256];
@@ -169,7 +169,7 @@ int command_release(struct command *cmd)
 		return -EPIPE;
 	close(cmd->release_fd);
 	cmd->release_fd = -1;
-	/* the end of the pipe comes with a successful exec */
+	/* a successful exec closes the pipe */
 	do {
 		n = read(cmd->error_fd, &err, sizeof(err));
 	} while (n < 0 && errno == EINTR);

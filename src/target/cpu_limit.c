@@ -13,7 +13,7 @@
 #define CGROUPS_MAX 4096
 #define FILE_MAX 64
 
-/* Up to size - 1 bytes and a NUL. */
+/* Reads up to size - 1 bytes and adds a NUL. */
 static bool file_text(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -36,7 +36,7 @@ static uint64_t thousandths(uint64_t quota, uint64_t period)
 	return quota * 1000 / period ? quota * 1000 / period : 1;
 }
 
-/* Of one cgroup, by its directory. "max 100000", or -1, is no limit. */
+/* The limit of the cgroup in this directory. "max 100000", or -1, means none. */
 static uint64_t limit_at(const char *dir)
 {
 	char path[PATH_MAX + 32], quota[FILE_MAX], period[FILE_MAX];
@@ -54,7 +54,7 @@ static uint64_t limit_at(const char *dir)
 	return sscanf(quota, "%" SCNu64, &q) == 1 && sscanf(period, "%" SCNu64, &p) == 1 ? thousandths(q, p) : 0;
 }
 
-/* The least of a cgroup and those above it, up to the root of the hierarchy. */
+/* The smallest limit of a cgroup and those above it, up to the root of the hierarchy. */
 static uint64_t limit_upwards(const char *mount, const char *cgroup, size_t len)
 {
 	char dir[PATH_MAX];
@@ -94,7 +94,7 @@ static bool has_cpu(const char *controllers, size_t len)
 	return false;
 }
 
-/* A line is "N:CONTROLLERS:PATH"; of version 2 "0::PATH". */
+/* Lines are "N:CONTROLLERS:PATH", for version 2 "0::PATH". */
 uint64_t cpu_limit_of(const char *cgroups, const char *root)
 {
 	uint64_t least = 0;

@@ -18,17 +18,17 @@
 
 /*
  * Limits that no real file comes near (libtorch_cuda.so, the largest known: 1.4 GB, under 2 M
- * symbols), so that a forged one cannot eat the machine. A sparse file of any size costs nobody
- * anything.
+ * symbols), so that a forged one cannot exhaust the machine: a sparse file of any size is easy to
+ * make.
  */
 #define LOADS_MAX 256
 #define SECTIONS_MAX (64u << 10)
-#define TABLE_BYTES_MAX (128u << 20) /* symbols and strings of a table */
-#define NAME_LEN_MAX 4096 /* longer names are left out: nobody can write them */
+#define TABLE_BYTES_MAX (128u << 20) /* symbols and strings of one table */
+#define NAME_LEN_MAX 4096 /* longer names are left out: nobody can type them */
 #define NOTES_MAX (64u << 10)
 #define SECTION_NAMES_MAX (4u << 20) /* bytes */
 /* All names of a table together may be this many times as long as its strings: a forged table whose
- * symbols all share one long string would cost hours. Linkers share the odd static name. */
+ * symbols all share one long string would cost hours. Linkers share only a few names. */
 #define SHARING_MAX 16
 
 enum table_id {
@@ -37,7 +37,7 @@ enum table_id {
 	TABLE_MAX,
 };
 
-/* How good a symbol is among those of the same name. */
+/* Ranks of symbols with the same name. */
 #define RANK_DEFAULT_VERSION 1
 #define RANK_WEAK 2
 #define RANK_GLOBAL 4
@@ -102,7 +102,7 @@ int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t 
 	return 0;
 }
 
-/* A copy of a part of the file with a NUL behind it. To be freed by the caller. */
+/* Copies a part of the file and adds a NUL. The caller frees it. */
 static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void **ret_buf)
 {
 	char *buf;
@@ -124,7 +124,7 @@ static int read_part(struct elf_file *elf, uint64_t offset, uint64_t len, void *
 }
 
 /*
- * What libelf would take at its word: it allocates for the section count before it looks at the
+ * Checks what libelf would trust: it allocates for the section count before it looks at the
  * sections, and with e_shnum 0 that count is any 64-bit number (gABI, "sh_size" of section 0).
  */
 static int check_header(struct elf_file *elf)
@@ -191,7 +191,7 @@ static int read_loads(struct elf_file *elf)
 
 int elf_open(const char *path, struct elf_file **ret_elf)
 {
-	/* O_NONBLOCK: a FIFO in the place of a library must not hang us */
+	/* O_NONBLOCK: a FIFO in place of a library must not block us */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	return fd < 0 ? -errno : elf_open_fd(fd, ret_elf);
@@ -221,7 +221,7 @@ int elf_open_fd(int fd, struct elf_file **ret_elf)
 	if (err)
 		goto out;
 	elf_version(EV_CURRENT);
-	/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would end us with SIGBUS */
+	/* not ELF_C_READ_MMAP: a file that shrinks meanwhile would kill us with SIGBUS */
 	elf->elf = elf_begin(elf->fd, ELF_C_READ, NULL);
 	err = -EBADMSG;
 	if (!elf->elf || elf_kind(elf->elf) != ELF_K_ELF)
@@ -254,7 +254,7 @@ int elf_machine(const struct elf_file *elf)
 	return elf->machine;
 }
 
-/* The loaded part that holds vaddr in memory (in_mem) or in the file, or NULL. */
+/* The loaded part that contains vaddr in memory (in_mem) or in the file, or NULL. */
 static const struct load *load_find(const struct elf_file *elf, uint64_t vaddr, bool in_mem)
 {
 	for (int i = 0; i < elf->n_loads; i++) {
@@ -276,7 +276,7 @@ int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *re
 	return 0;
 }
 
-/* FNV-1a. A collision costs one more comparison, so it need not withstand an attacker. */
+/* FNV-1a. A collision costs one more comparison, so it does not have to withstand an attacker. */
 static uint64_t name_hash(const char *name, size_t len)
 {
 	uint64_t h = 0xcbf29ce484222325;
@@ -298,7 +298,7 @@ static int entry_cmp(const void *a, const void *b)
 }
 
 /*
- * "f.cold", "f.cold.1": the unlikely part of f that the compiler moved away. It is jumped to with
+ * "f.cold", "f.cold.1": the unlikely part of f, which the compiler moved away. It is jumped to with
  * f's frame in place, so a return probe there would overwrite a local variable of the target.
  */
 static bool is_cold_part(const char *name)
@@ -308,7 +308,7 @@ static bool is_cold_part(const char *name)
 	return cold && (!cold[5] || cold[5] == '.');
 }
 
-/* Whether a symbol is one that we could look up: defined, of a kept type, in a loaded part. */
+/* Whether a symbol can be looked up: defined, of a kept type, in a loaded part. */
 static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const char *strings,
 	uint64_t strings_len, struct entry *ret_entry)
 {
@@ -328,7 +328,7 @@ static bool entry_make(const struct elf_file *elf, const Elf64_Sym *sym, const c
 	if (sym->st_name >= strings_len)
 		return false;
 	name = strings + sym->st_name;
-	len = strnlen(name, NAME_LEN_MAX + 1); /* ends at the NUL behind the table at the latest */
+	len = strnlen(name, NAME_LEN_MAX + 1); /* at the latest ends at the NUL after the table */
 	if (len > NAME_LEN_MAX)
 		return false;
 	*ret_entry = (struct entry){
@@ -363,7 +363,7 @@ static Elf_Scn *section_find(const struct elf_file *elf, uint32_t type, GElf_Shd
 	return NULL;
 }
 
-/* .dynsym names carry no version: the hidden bit beside them tells the older ones. */
+/* Names in .dynsym carry no version: the hidden bit tells which are older. */
 static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_versions)
 {
 	GElf_Shdr sh;
@@ -373,7 +373,7 @@ static int read_versions(struct elf_file *elf, uint64_t n_syms, uint16_t **ret_v
 	return read_part(elf, sh.sh_offset, n_syms * sizeof(uint16_t), (void **)ret_versions);
 }
 
-/* Room for one more: most symbols of a file need none. */
+/* Makes room for one more, for the few symbols of a file that are kept. */
 static int table_reserve(struct table *t, size_t *cap)
 {
 	size_t more = *cap ? *cap + *cap / 2 : 1024;
@@ -442,7 +442,7 @@ static int table_load(struct elf_file *elf, enum table_id id)
 			e->rank &= ~RANK_DEFAULT_VERSION;
 		t->n++;
 	}
-	/* Cut the versions off only now: symbols may share a string. */
+	/* versions are cut off only now, since symbols may share a string */
 	for (size_t i = 0; i < t->n; i++)
 		t->strings[t->entries[i].name - t->strings + t->entries[i].len] = '\0';
 	if (t->n)
@@ -578,7 +578,7 @@ int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_
 	return 0;
 }
 
-/* A function that matched, with what decides whose name stands for an offset. */
+/* A function that matched, with what decides which name is used for an offset. */
 struct match {
 	uint64_t offset;
 	const struct entry *e;
@@ -679,7 +679,7 @@ static void nearest_add(struct nearest *near, const char *name, int score)
 	near->scores[at] = score;
 }
 
-/* How far a function's name is from the wanted one, or -1 for too far. */
+/* The distance of a function's name from the wanted one, or -1 if it is too far. */
 static int nearest_score(const char *name, int len, const struct entry *e, long *budget)
 {
 	int max = len / 3 < 1 ? 1 : len / 3 > 8 ? 8 : len / 3;
@@ -691,7 +691,7 @@ static int nearest_score(const char *name, int len, const struct entry *e, long 
 		if (d <= max)
 			return d;
 	}
-	/* a part of a mangled or prefixed name: behind typing errors, the shortest first */
+	/* a part of a mangled or prefixed name: ranked after typing errors, the shortest first */
 	*budget -= e->len;
 	if (len >= 3 && e->len > len && memmem(e->name, e->len, name, (size_t)len))
 		return 3 + (e->len - len) / 4;
@@ -752,7 +752,7 @@ static bool build_id_in(struct elf_file *elf, uint64_t offset, uint64_t len, uin
 	return false;
 }
 
-/* Segments first: they are there without section headers too. */
+/* Segments first: they exist even without section headers. */
 static bool build_id_find(struct elf_file *elf, const uint8_t **ret_id, size_t *ret_len)
 {
 	Elf_Scn *scn = NULL;

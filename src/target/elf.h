@@ -3,8 +3,8 @@
  * Symbols, code bytes and the build-id of an ELF file, as uprobes need them.
  *
  * The file is only read, never executed, mapped or loaded, and it may be hostile or change
- * meanwhile: whatever it says is checked, work and memory are bounded by its size and by fixed
- * limits. Only 64-bit little-endian executables and shared objects of x86_64 and aarch64.
+ * meanwhile: everything in it is checked; work and memory are bounded by its size and by fixed
+ * limits. Supports only 64-bit little-endian executables and shared objects of x86_64 and aarch64.
  */
 #ifndef INFTRACE_ELF_H
 #define INFTRACE_ELF_H
@@ -12,29 +12,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* libbpf.a has had an elf_open and an elf_close of its own since 1.3: a static link sees both. */
+/* Since 1.3 libbpf.a has an elf_open and an elf_close, which a static link would see as well. */
 #define elf_open inftrace_elf_open
 #define elf_close inftrace_elf_close
 
 struct elf_file;
 
 struct elf_symbol {
-	const char *name; /* without version suffix; belongs to the elf_file */
+	const char *name; /* without version suffix; owned by the elf_file */
 	uint64_t vaddr;   /* as linked, without load bias */
-	uint64_t offset;  /* in the file; 0 for an object that is not in it (.bss) */
-	uint64_t size;    /* bytes, 0 when the file does not say */
+	uint64_t offset;  /* in the file; 0 for an object that is not in the file (.bss) */
+	uint64_t size;    /* in bytes, 0 if the file does not say */
 };
 
-/* A build-id in hex is at most this long, with its NUL. */
+/* The longest build-id in hex, with its NUL. */
 #define ELF_BUILD_ID_MAX 129
 
 /*
- * Open the file at path. -ENOEXEC: no ELF file. -EOPNOTSUPP: class, byte order, type or machine is
- * none of ours. -EBADMSG: malformed or truncated. Else what open(2) says. Free with elf_close().
+ * Opens the file at path. -ENOEXEC: not an ELF file. -EOPNOTSUPP: unsupported class, byte order, type or
+ * machine. -EBADMSG: malformed or truncated. Else an error of open(2). Free with elf_close().
  */
 int elf_open(const char *path, struct elf_file **ret_elf);
 
-/* The same for a descriptor, which it takes over, also when it fails. */
+/* The same for a descriptor, which it takes over even on failure. */
 int elf_open_fd(int fd, struct elf_file **ret_elf);
 
 void elf_close(struct elf_file *elf);
@@ -43,47 +43,47 @@ void elf_close(struct elf_file *elf);
 int elf_machine(const struct elf_file *elf);
 
 /*
- * Look a name up in .symtab, then in .dynsym; a version suffix ("@VER", "@@VER") is ignored on
- * both sides. Among symbols of one name the global goes before the weak before the local, the
- * default version before older ones. elf_find_symbol() finds functions that are defined and lie in
- * executable parts of the file (but not the ".cold" part of one: no probe may sit there),
- * elf_find_object() defined data. -ENOENT when there is none,
- * -EBADMSG when a table is malformed, -EOVERFLOW when it is over 128 MB, -ENOMEM.
+ * Looks a name up in .symtab, then in .dynsym; a version suffix ("@VER", "@@VER") is ignored on
+ * both sides. Among symbols with the same name, global comes before weak before local, and the
+ * default version before older ones. elf_find_symbol() finds defined functions in executable parts
+ * of the file (but not their ".cold" parts, where no probe may sit), elf_find_object() defined
+ * data. -ENOENT when there is none, -EBADMSG when a table is malformed, -EOVERFLOW when it is over
+ * 128 MB, -ENOMEM.
  *
  * The first call reads and indexes the table, each further one is a binary search.
  */
 int elf_find_symbol(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
 int elf_find_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
 
-/* elf_find_object() for a name that must stand for one object: -ENOTUNIQ where several static ones
- * share it. */
+/* elf_find_object() for a name that must be unique: -ENOTUNIQ if several static objects share
+ * it. */
 int elf_find_only_object(struct elf_file *elf, const char *name, struct elf_symbol *ret_sym);
 
 /*
- * A copy of the first section of that name, with a NUL behind it, and its address as linked. The
- * caller frees it. -ENOENT; -EBADMSG: malformed, compressed, not in the file, or longer than max; -ENOMEM.
+ * Copies the first section with that name, adds a NUL, and returns its address as linked. The caller frees
+ * the copy. -ENOENT; -EBADMSG: malformed, compressed, not in the file, or longer than max; -ENOMEM.
  */
 int elf_read_section(struct elf_file *elf, const char *name, size_t max, uint64_t *ret_vaddr,
 	void **ret_data, size_t *ret_len);
 
 /*
- * Call cb for each function whose name matches glob (fnmatch(3)), once per file offset, in the
- * order of offsets. A non-zero return of cb ends the walk and is returned. Otherwise the number of
- * functions, possibly 0, or -EBADMSG, -ENOMEM.
+ * Calls cb for each function whose name matches glob (fnmatch(3)), once per file offset, in the
+ * order of offsets. A non-zero return of cb ends the walk and is returned. Otherwise returns the
+ * number of functions, possibly 0, or -EBADMSG, -ENOMEM.
  */
 typedef int (*elf_symbol_cb)(const struct elf_symbol *sym, void *arg);
 int elf_match_symbols(struct elf_file *elf, const char *glob, elf_symbol_cb cb, void *arg);
 
 /*
- * The names of up to n functions that a person who wrote name may have meant, likeliest first, in
- * out (they belong to the elf_file). Returns how many, or -EBADMSG, -ENOMEM.
+ * Finds the names of up to n functions that somebody who typed name may have meant, likeliest
+ * first, in out (owned by the elf_file). Returns how many, or -EBADMSG, -ENOMEM.
  */
 int elf_nearest_symbols(struct elf_file *elf, const char *name, const char *out[], int n);
 
-/* Read exactly len bytes at a file offset. -ENODATA when the file ends before. */
+/* Reads exactly len bytes at a file offset. -ENODATA if the file is too short. */
 int elf_read_at_offset(struct elf_file *elf, uint64_t offset, void *buf, size_t len);
 
-/* The file offset of an address as linked. -ENXIO when no loaded part of the file has it. */
+/* The file offset of an address as linked. -ENXIO if no loaded part of the file has it. */
 int elf_vaddr_to_offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *ret_offset);
 
 /* The GNU build-id in lower-case hex. -ENOENT: it has none. -ENOSPC: hex is too small. */

@@ -18,7 +18,7 @@ struct relocations {
 	uint64_t n;
 };
 
-/* The dynamic section says where the relocations are; no section headers are needed. */
+/* The dynamic section says where the relocations are, so no section headers are needed. */
 static int find_relocations(struct elf_file *elf, struct relocations *ret)
 {
 	uint64_t rela = 0, size = 0;
@@ -64,7 +64,7 @@ static int apply_relocations(struct elf_file *elf, uint64_t vaddr, uint64_t *poi
 
 	err = find_relocations(elf, &rel);
 	if (err)
-		return err == -ENOENT ? 0 : err; /* packed (DT_RELR) or not relocated: it is in place */
+		return err == -ENOENT ? 0 : err; /* packed (DT_RELR) or not relocated: the value is in place */
 	for (uint64_t i = 0; i < rel.n; i += RELAS_CHUNK) {
 		uint64_t k = rel.n - i < RELAS_CHUNK ? rel.n - i : RELAS_CHUNK;
 
@@ -151,9 +151,9 @@ int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strin
 	return 0;
 }
 
-#define RETURNS_WAY 64 /* bytes of a function in which it must have returned */
+#define RETURNS_WAY 64 /* bytes of a function within which it must return */
 
-/* The address that a function returns: of its first "lea rax, [rip + x]; ret". */
+/* The address that a function returns, taken from its first "lea rax, [rip + x]; ret". */
 static int returned_address(struct elf_file *elf, uint64_t vaddr, uint64_t *ret)
 {
 	uint8_t code[RETURNS_WAY];
@@ -226,7 +226,7 @@ int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_s
 	if (err)
 		return err == -ENXIO ? -EBADMSG : err;
 	sym.name = expr;
-	sym.size = 0; /* nobody says */
+	sym.size = 0; /* not known */
 	*ret_sym = sym;
 	return 0;
 }

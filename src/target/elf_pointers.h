@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pointers in the data of an ELF file, and what they lead to, without running anything in it. */
+/* Pointers in the data of an ELF file, and what they point to, without running any of its code. */
 #ifndef INFTRACE_ELF_POINTERS_H
 #define INFTRACE_ELF_POINTERS_H
 
 #include "target/elf.h"
 
-/* No string of a table is longer; one that is ends the table. */
+/* The longest string of a table; a longer one ends the table. */
 #define ELF_STRINGS_LEN_MAX 63
 #define ELF_STRINGS_MAX 1024
 
 /*
- * Reads n pointers from data at an address as linked, before any relocation by the dynamic linker:
- * from the relocations themselves, as addresses as linked. -ENXIO: no such data; -EBADMSG.
+ * Reads n pointers from data at an address as linked, the way they are before the dynamic linker relocates
+ * them: from the relocations themselves, as addresses as linked. -ENXIO: no such data; -EBADMSG.
  */
 int elf_pointers_read(struct elf_file *elf, uint64_t vaddr, uint64_t *ret_pointers, size_t n);
 
 /*
- * Follows an expression from a function to another that has no symbol. It is a symbol and then any
+ * Follows an expression from a function to another one that has no symbol. It is a symbol and then any
  * number of "()", the address that the function returns, and "[N]", the N-th pointer stored at the
- * address: "OrtGetApiBase()[0]()[9]". A function must return the address the plain way (lea, ret).
- * On success the symbol is the function at the end, named by the expression (which must outlive it).
- * -ENOENT: the first symbol is missing; -EINVAL: malformed; -EBADMSG: the code is not of that form.
+ * address: "OrtGetApiBase()[0]()[9]". A function must return the address in the plain way (lea, ret). On
+ * success the symbol is the function at the end, named by the expression (which must outlive it).
+ * -ENOENT: the first symbol is missing; -EINVAL: malformed; -EBADMSG: the code does not have that form.
  */
 int elf_resolve(struct elf_file *elf, const char *expr, struct elf_symbol *ret_sym);
 
 /*
- * Reads the strings that the pointers of a data object lead to, before any relocation by the
- * dynamic linker: from the relocations themselves. Entries that are null or lead nowhere are NULL.
- * The caller frees each string and the array. -ENOENT: no such object; -EBADMSG: not such a table;
- * -ENOMEM.
+ * Reads the strings that the pointers of a data object point to, the way they are before
+ * relocation. Entries that are null or point nowhere are NULL. The caller frees each string and the
+ * array. -ENOENT: no such object; -EBADMSG: not such a table; -ENOMEM.
  */
 int elf_strings_read(struct elf_file *elf, const char *object, char ***ret_strings, size_t *ret_n);
 

@@ -19,7 +19,7 @@
 #define BTRFS_MAGIC 0x9123683E
 #define BCACHEFS_MAGIC 0xca451a4e
 
-/* Filesystems on which stat(2) tells another device than the maps file does. */
+/* Filesystems on which stat(2) reports another device than the maps file does. */
 static bool has_own_devices(int fd)
 {
 	struct statfs fs;
@@ -34,8 +34,8 @@ static bool is_mapped_file(int fd, const struct stat *st, const struct mapped_fi
 }
 
 /*
- * From a descriptor that only stands for an inode to one that can be read. Opening is what acts on
- * FIFOs and devices, hence the look before. Closes path_fd.
+ * Turns a descriptor that only stands for an inode into one that can be read. Opening is what acts
+ * on FIFOs and devices, so it is checked first. Closes path_fd.
  */
 static int reopen_regular(int path_fd, const struct mapped_file *m, int *ret_fd)
 {
@@ -69,7 +69,7 @@ static int open_by_mapping(pid_t pid, const struct mapped_file *m, int *ret_fd)
 	return fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 }
 
-/* Symbolic links, ".." and mounts are those of the process, and nothing leads out of its root. */
+/* Symbolic links, ".." and mounts are those of the process, and none leads out of its root. */
 static int open_by_path(pid_t pid, const struct mapped_file *m, int *ret_fd)
 {
 	struct open_how how = {
@@ -93,7 +93,7 @@ int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd)
 {
 	int err = open_by_mapping(pid, m, ret_fd);
 
-	/* -ENOENT: the mapping has grown or was split meanwhile */
+	/* -ENOENT: the mapping grew or was split meanwhile */
 	if (err == -EPERM || err == -EACCES || err == -ENOENT)
 		err = open_by_path(pid, m, ret_fd);
 	return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Opens files of a traced process. It chooses their paths and what they lead to, in a mount namespace
- * that may be its own, so that a path of its is never resolved with our root.
+ * Opens files of a traced process. The process chooses their paths and what they lead to, possibly in
+ * a mount namespace of its own, so its paths are never resolved from our root.
  */
 #ifndef INFTRACE_TARGET_FILE_H
 #define INFTRACE_TARGET_FILE_H
@@ -12,14 +12,14 @@ struct mapped_file;
 
 /*
  * Opens the file of a mapping for reading: through /proc/PID/map_files, which leads to the very inode
- * that is mapped, also when it was deleted or replaced; where the kernel does not allow that
+ * that is mapped even if it was deleted or replaced; where the kernel does not allow that
  * (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), by its path within the root of the process. Either way
- * it is a regular file with the device and inode of the mapping before anything but its inode is
- * opened: a FIFO or a device is never. -ENOENT: neither leads to it; or what open(2) says.
+ * it is checked to be a regular file with the device and inode of the mapping before it is opened, so
+ * a FIFO or a device never is. -ENOENT: neither leads to it; or an error of open(2).
  */
 int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd);
 
-/* The same for the program that the process runs. -ENOENT also for a zombie and a kernel thread. */
+/* The same for the program that the process runs. -ENOENT also for a zombie or a kernel thread. */
 int file_open_exe(pid_t pid, int *ret_fd);
 
 #endif

@@ -20,7 +20,7 @@ static int is_go(struct elf_file *elf)
 	return err == -ENOENT ? 0 : err == -ENOMEM ? err : 1; /* whatever is in it */
 }
 
-/* The linker puts it in one piece between two symbols, and what other compilers made around it. */
+/* The linker puts Go's code in one piece between two symbols, and the code of other compilers around it. */
 int go_text_read(struct elf_file *elf, struct go_text *ret_text)
 {
 	struct go_text text = {};
@@ -31,7 +31,7 @@ int go_text_read(struct elf_file *elf, struct go_text *ret_text)
 		err = elf_find_symbol(elf, "runtime.text", &sym);
 		if (!err) {
 			text.from = sym.vaddr;
-			text.to = UINT64_MAX; /* without others this end is no place in the code */
+			text.to = UINT64_MAX; /* without other code this end is not an address in the code */
 			err = elf_find_symbol(elf, "runtime.etext", &sym);
 			if (!err)
 				text.to = sym.vaddr;

@@ -9,13 +9,13 @@
 
 #include "target/elf.h"
 
-/* The code that Go's own tools made, as linked; nothing: from == to. */
+/* The code that Go's own tools made, as linked; none: from == to. */
 struct go_text {
 	uint64_t from, to;
 };
 
-/* 0, also for a file without any: one that is stripped, for whose Go functions there are no names.
- * Or -EBADMSG, -ENOMEM. */
+/* Returns 0, also for a file without any Go code, or for a stripped one, in which Go functions have
+ * no names. -EBADMSG, -ENOMEM. */
 int go_text_read(struct elf_file *elf, struct go_text *ret_text);
 
 #endif

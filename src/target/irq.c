@@ -8,14 +8,14 @@
 
 #include "util/names.h"
 
-#define IRQS_MAX 16384 /* numbers that are remembered: NR_IRQS of the largest machines */
+#define IRQS_MAX 16384 /* numbers that are remembered: the NR_IRQS of the largest machines */
 
 struct irq_names {
 	char (*names)[IRQ_NAME_LEN]; /* "": not looked up yet */
 	uint32_t n;
 };
 
-/* /proc/interrupts has them too, with a column for each CPU: a megabyte on a large machine. */
+/* /proc/interrupts has them too, but with a column for each CPU: a megabyte on a large machine. */
 static void irq_read(uint32_t irq, char buf[IRQ_NAME_LEN])
 {
 	char path[64];

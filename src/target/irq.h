@@ -12,14 +12,14 @@
 struct irq_names;
 
 /*
- * The handlers' names of an interrupt, as their drivers gave them, separated by commas: text from
- * outside. "irq_27" when there are none. Looked up in /sys/kernel/irq once for each number, and
- * kept in *names (NULL at first; belongs to the caller). Returns that, or buf without memory.
+ * The names of an interrupt's handlers, as their drivers gave them, separated by commas: untrusted
+ * text. "irq_27" if there are none. Looked up in /sys/kernel/irq once for each number, and kept in
+ * *names (NULL at first; owned by the caller). Returns the kept name, or buf without memory.
  */
 const char *irq_name(struct irq_names **names, uint32_t irq, char buf[IRQ_NAME_LEN]);
 void irq_names_free(struct irq_names *names);
 
-/* The same for a record of any type, which is told: handler, softirq or vector. */
+/* The same for a record of any type: a handler, a softirq or a vector. */
 const char *irq_record_name(
 	struct irq_names **names, const struct rec_irq *r, char buf[IRQ_NAME_LEN], const char **ret_type);
 

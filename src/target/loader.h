@@ -5,8 +5,8 @@
 
 #define LOADER_PATH_MAX 256
 
-/* The loader that an executable asks for (PT_INTERP). -ENOENT: none; -ENOEXEC: no 64-bit executable; else
- * what open(2) says. */
+/* The loader that an executable asks for (PT_INTERP). -ENOENT: none; -ENOEXEC: not a 64-bit executable;
+ * else an error of open(2). */
 int loader_of(const char *path, char ret_loader[LOADER_PATH_MAX]);
 
 #endif

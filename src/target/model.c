@@ -19,13 +19,13 @@
 #include "util/text.h"
 
 #define SUFFIX ".gguf"
-#define FILES_MAX 16   /* models of one process that are told apart */
-#define FDS_MAX 4096   /* descriptors that are looked at */
-#define LINES_MAX 65536 /* of maps: the kernel's default limit of mappings */
+#define FILES_MAX 16   /* models of one process that are distinguished */
+#define FDS_MAX 4096   /* descriptors that are checked */
+#define LINES_MAX 65536 /* lines of maps: the kernel's default limit of mappings */
 #define VALUE_MAX 64
 #define OPTIONS_MAX 32
 
-/* The name of a model's file in a path, without " (deleted)"; false: it is none. */
+/* Takes the name of a model's file from a path, without " (deleted)"; false: it is not one. */
 static bool file_name(const char *path, char name[MODEL_NAME_MAX])
 {
 	static const char deleted[] = " (deleted)";
@@ -92,7 +92,7 @@ static int read_maps(pid_t pid, struct model_files *files)
 	return 0;
 }
 
-/* Only the links are read: to open or stat what is behind them may take for ever. */
+/* Only the links are read: opening or stat() of what they lead to may take for ever. */
 static void read_fds(pid_t pid, struct model_files *files)
 {
 	char path[64], target[PATH_MAX], name[MODEL_NAME_MAX];
@@ -144,7 +144,8 @@ int model_of_files(pid_t pid, char name[MODEL_NAME_MAX])
 
 /* ---- the command line ---- */
 
-/* The value of the option at *s, in it or behind it; *s is moved to the last string that belongs to it. */
+/* The value of the option at *s, in the same string or the next one; moves *s to the last string that
+ * belongs to the option. */
 static const char *option_value(const struct process_text *t, const char **s, char name[VALUE_MAX])
 {
 	size_t len = strcspn(*s, "=");
@@ -158,7 +159,7 @@ static const char *option_value(const struct process_text *t, const char **s, ch
 	if ((*s)[len] == '=')
 		return *s + len + 1;
 	next = process_text_next(t, *s);
-	/* a negative number is a value */
+	/* a negative number is a value, not an option */
 	if (!next || (next[0] == '-' && !isdigit((unsigned char)next[1]) && next[1] != '.'))
 		return NULL;
 	*s = next;
@@ -178,7 +179,7 @@ static bool is_model_option(const char *name, const char *value)
 	static const char *const names[] = { "--model", "--model-path", "--model_path", "--model-id", "--hf-repo" };
 	size_t len = strlen(value), suffix = strlen(SUFFIX);
 
-	if (!strcmp(name, "-m")) /* of Python it is a module */
+	if (!strcmp(name, "-m")) /* for Python -m is a module */
 		return len > suffix && !strcasecmp(value + len - suffix, SUFFIX);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(name, names[i]))
@@ -187,7 +188,7 @@ static bool is_model_option(const char *name, const char *value)
 	return false;
 }
 
-/* Of a file its name; of a repository, "org/name", both. */
+/* For a file its name; for a repository, "org/name", both parts. */
 static bool set_model(const char *value, char name[MODEL_NAME_MAX])
 {
 	const char *slash = strrchr(value, '/'), *base = value;
@@ -216,7 +217,7 @@ int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MA
 	return -ENOENT;
 }
 
-/* Letters, digits and what stands between them in words, lists and names of files. */
+/* Letters, digits and the characters that occur in words, lists and file names. */
 static bool is_plain(const char *text)
 {
 	for (const char *p = text; *p; p++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a process says about the model that it serves without being asked. All of it is hostile. */
+/* What a process reveals about the model that it serves. All of it is hostile. */
 #ifndef INFTRACE_MODEL_H
 #define INFTRACE_MODEL_H
 
@@ -12,18 +12,18 @@ struct json_object;
 struct process_text;
 
 /*
- * The name, without its directory, of the .gguf file that it has mapped the most of, else of one that it
- * has open. -ENOENT, -ESRCH, -EACCES.
+ * The name, without its directory, of the .gguf file of which it has mapped the most, else of one that
+ * it has open. -ENOENT, -ESRCH, -EACCES.
  */
 int model_of_files(pid_t pid, char name[MODEL_NAME_MAX]);
 
-/* What --model and the like on its command line name. -ENOENT. */
+/* The model that --model or the like on its command line names. -ENOENT. */
 int model_of_cmdline(const struct process_text *cmdline, char name[MODEL_NAME_MAX]);
 
 /*
- * Adds the options on its command line as "--name": "value", or true for those without a value; only
- * settings: numbers, words and names of files, and of short options only numbers, since the word behind one
- * may be a prompt. No secrets. -ENOMEM.
+ * Adds the options on its command line as "--name": "value", or true for those without a value. Only
+ * settings: numbers, words and file names; for short options only numbers, since the word after one may be
+ * a prompt. No secrets. -ENOMEM.
  */
 int model_add_options(const struct process_text *cmdline, struct json_object *obj);
 

@@ -18,7 +18,7 @@
 #define CMDLINE_MAX (64u << 10)
 #define TEXT_FIRST (16u << 10)
 
-/* The state of the main thread, and how many threads there are. */
+/* Reads the state of the main thread, and how many threads there are. */
 static bool read_status(pid_t pid, char *ret_state, unsigned int *ret_threads)
 {
 	char path[64], line[256], state = 'Z';
@@ -56,7 +56,7 @@ bool process_main_thread_lives(pid_t pid)
 	return read_status(pid, &state, &threads) && !strchr("ZX", state);
 }
 
-/* "x86_Thread_features:\tshstk wrss": Documentation/arch/x86/shstk.rst of the kernel */
+/* Looks for "x86_Thread_features:\tshstk wrss": the kernel's Documentation/arch/x86/shstk.rst */
 bool process_has_shadow_stack(pid_t pid)
 {
 	char path[64], line[256];
@@ -73,7 +73,7 @@ bool process_has_shadow_stack(pid_t pid)
 	return found;
 }
 
-/* The bit PF_KTHREAD of the field flags: proc(5) */
+/* The bit PF_KTHREAD of the field `flags`: proc(5) */
 bool process_is_kernel_thread(pid_t pid)
 {
 	char path[64], text[512], *p;
@@ -88,7 +88,7 @@ bool process_is_kernel_thread(pid_t pid)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	p = strrchr(text, ')'); /* the name may hold anything */
+	p = strrchr(text, ')'); /* the name may contain anything */
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & 0x00200000;
 }
 
@@ -215,7 +215,8 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 	return err;
 }
 
-/* One read of at most `max` bytes of a file of the process; what a process may put there has no bound. */
+/* Reads at most `max` bytes of a file of the process, in one read; the process can make such a file
+ * arbitrarily long. */
 static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
 	size_t cap = TEXT_FIRST, len = 0;
@@ -260,7 +261,7 @@ int process_environ(pid_t pid, struct process_text *ret)
 
 	if (err || ret->len < ENVIRON_MAX)
 		return err;
-	/* the last variable is cut, and not known */
+	/* the last variable is cut off, so it is not known */
 	while (ret->len && ret->data[ret->len - 1])
 		ret->data[--ret->len] = 0;
 	return 0;

@@ -12,29 +12,29 @@
 
 bool process_exists(pid_t pid);
 
-/* Other threads may go on without it. */
+/* If not, other threads may still be running. */
 bool process_main_thread_lives(pid_t pid);
 
 /* Whether its main thread has a shadow stack (x86). */
 bool process_has_shadow_stack(pid_t pid);
 
-/* It has no memory of its own, and runs no program. */
+/* A kernel thread has no memory of its own and runs no program. */
 bool process_is_kernel_thread(pid_t pid);
 
-/* Name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
+/* Copies the name of a process or thread into comm, NUL-terminated. -ESRCH when it is gone. */
 int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 
-/* tgid of a thread. -ESRCH. */
+/* The tgid of a thread. -ESRCH. */
 int process_tgid(pid_t tid, pid_t *ret_tgid);
 
 /* The real user of a process. -ESRCH. */
 int process_user(pid_t pid, uid_t *ret_uid);
 
-/* Calls cb for each thread of the process; stops at its first non-zero return, which is returned.
+/* Calls cb for each thread of the process; the first non-zero return ends the walk and is returned.
  * -ESRCH when the process is gone. */
 int process_each_thread(pid_t pid, int (*cb)(pid_t tid, void *arg), void *arg);
 
-/* Calls cb for every process; same returns, but for -ESRCH. */
+/* Calls cb for every process; same returns, except for -ESRCH. */
 int process_each(int (*cb)(pid_t pid, void *arg), void *arg);
 
 struct mapped_file {
@@ -45,25 +45,25 @@ struct mapped_file {
 };
 
 /* Calls cb for each executable file mapping. Same returns as process_each_thread(), and -EACCES when
- * the kernel does not let us look: ptrace(2), "Ptrace access mode checking". */
+ * the kernel does not let us look: see ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
-/* Strings, each ended by a NUL, that a process was started with or has put there since: hostile. */
+/* Strings, each terminated by a NUL, that a process was started with or has put there since: hostile. */
 struct process_text {
 	char *data;
 	size_t len;
 };
 
-/* The environment, at most 4 MB of it, and the command line, at most 64 KB; empty once the process has
- * exited and waits for its parent. -ESRCH, -EACCES, -ENOMEM. */
+/* Reads the environment, at most 4 MB of it, or the command line, at most 64 KB. They are empty once
+ * the process has exited and waits for its parent. -ESRCH, -EACCES, -ENOMEM. */
 int process_environ(pid_t pid, struct process_text *ret);
 int process_cmdline(pid_t pid, struct process_text *ret);
 void process_text_free(struct process_text *t);
 
-/* The string behind s, of NULL the first; NULL: there is none. */
+/* The string after s, the first for NULL; NULL: there is none. */
 const char *process_text_next(const struct process_text *t, const char *s);
 
-/* The value of a variable, of one set twice the first as for getenv(3); NULL: not set. */
+/* The value of a variable; if it is set twice the first one, as for getenv(3); NULL: not set. */
 const char *process_text_variable(const struct process_text *t, const char *name);
 
 #endif

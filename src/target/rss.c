@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file of /proc, in one read as far as it fits. */
+/* Reads a file of /proc in one read, as far as it fits. */
 static int file_read(pid_t tgid, const char *name, char *buf, size_t size)
 {
 	char path[64];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The resident set of a process, as /proc has it: in bytes. */
+/* The resident set of a process in bytes, from /proc. */
 #ifndef INFTRACE_RSS_H
 #define INFTRACE_RSS_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Now. -ESRCH when the process has exited (of a zombie too). */
+/* The current size. -ESRCH when the process has exited (or is a zombie). */
 int rss_read(pid_t tgid, uint64_t *ret_bytes);
 
-/* The highest since the process's last exec (VmHWM). */
+/* The highest since the last exec of the process (VmHWM). */
 int rss_peak_read(pid_t tgid, uint64_t *ret_bytes);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * A uprobe on an instruction that the kernel emulates costs a twentieth of one that it must
  * single-step (every #DB leaves a guest). Most functions start with endbr64, which is
- * single-stepped; right behind it there usually is a push, which is emulated.
+ * single-stepped; right after it there usually is a push, which is emulated.
  */
 #include "target/site.h"
 
@@ -13,8 +13,8 @@
 #include "probe.h"
 
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
-#define WAY_MAX 64    /* bytes from the entry to the site, at most */
-#define UNSIZED_LEN 8 /* bytes of a function of unknown size: an endbr64 and a push */
+#define WAY_MAX 64    /* the most bytes from the entry to the site */
+#define UNSIZED_LEN 8 /* bytes read of a function of unknown size: an endbr64 and a push */
 
 /*
  * What arch/x86/kernel/uprobes.c emulates: branch_setup_xol_ops() and push_setup_xol_ops().
@@ -36,7 +36,7 @@ static bool is_emulated(const cs_insn *in)
 	return n == 6 && b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
 }
 
-/* Only the second group has loop, which also has calls. */
+/* The loop instructions are only in the second group, which also has calls. */
 static bool is_jump(csh cs, const cs_insn *in)
 {
 	return cs_insn_group(cs, in, CS_GRP_JUMP) ||
@@ -76,7 +76,7 @@ static bool is_part(x86_reg reg, uint32_t regs)
 	return false;
 }
 
-/* Where the stack is realigned, r10 holds the old stack pointer: lea r10, [rsp + 8]. */
+/* A function that realigns the stack keeps the old stack pointer in r10: lea r10, [rsp + 8]. */
 static bool saves_sp_in_r10(const cs_insn *in)
 {
 	const cs_x86 *x = &in->detail->x86;
@@ -87,7 +87,7 @@ static bool saves_sp_in_r10(const cs_insn *in)
 }
 
 /* Whether the operand lies in the function's own frame, which holds no argument that is read. rbp
- * is the caller's until it was pushed, and that push is a site. */
+ * belongs to the caller until it is pushed, and that push is a site. */
 static bool is_own_frame(const cs_x86_op *op, bool r10_is_sp)
 {
 	return op->mem.index == X86_REG_INVALID &&
@@ -95,7 +95,7 @@ static bool is_own_frame(const cs_x86_op *op, bool r10_is_sp)
 }
 
 /*
- * Whether everything that a probe at the entry would read is still there behind this instruction.
+ * Whether everything that a probe at the entry would read is still there after this instruction.
  * Without REG_SP in regs the function may have begun to build its frame.
  */
 static bool keeps_entry_state(
@@ -109,7 +109,7 @@ static bool keeps_entry_state(
 		return true;
 	if (in->id == X86_INS_ENTER)
 		return false; /* capstone does not know that it moves rsp */
-	/* what a store hits is not known; it may be an argument that is in memory */
+	/* it is not known what a store hits; it may be an argument in memory */
 	for (uint8_t i = 0; i < in->detail->x86.op_count && memory; i++) {
 		const cs_x86_op *op = &in->detail->x86.operands[i];
 
@@ -127,8 +127,8 @@ static bool keeps_entry_state(
 	return true;
 }
 
-/* Whether a direct jump in the code, which begins at vaddr, goes to from..to, both included. Bytes
- * that do not decode may hide one: what to say where there are any. */
+/* Whether a direct jump in the code, which begins at vaddr, goes to from..to, inclusive. Bytes that
+ * do not decode may hide one: `undecoded` is the answer then. */
 static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, uint64_t from,
 	uint64_t to, bool undecoded)
 {
@@ -150,7 +150,7 @@ static bool jumps_into(csh cs, const uint8_t *code, size_t len, uint64_t vaddr, 
 	return found;
 }
 
-/* Whether the site is reached once per call, as far as is seen. */
+/* Whether the site is reached once per call, as far as can be seen. */
 static bool is_reached_once(
 	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *site)
 {
@@ -158,8 +158,8 @@ static bool is_reached_once(
 
 	if (!at)
 		return true; /* no worse than the entry */
-	/* callers may skip an endbr64: behind it is an entry too, if the function does not loop
-	 * there, which none does that pushes there */
+	/* callers may skip an endbr64, so the instruction after it is an entry, too; unless the
+	 * function loops there, and none loops to a push */
 	if (at == 4 && !memcmp(code, "\xf3\x0f\x1e\xfa", 4))
 		return site->id == X86_INS_PUSH ||
 		       !jumps_into(cs, code, len, sym->vaddr, site->address, site->address, false);
@@ -167,8 +167,7 @@ static bool is_reached_once(
 	       !jumps_into(cs, code, len, sym->vaddr, sym->vaddr, site->address, true);
 }
 
-/* A conditional jump to a return: what is behind it is the way of the calls that have work to do.
- */
+/* A conditional jump to a return: the code after it is for the calls that have work to do. */
 static bool is_early_return(
 	csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, const cs_insn *in)
 {
@@ -221,9 +220,9 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 }
 
 /*
- * Where a thread that has come to a barrier knows whether it is the last: at the je or jne behind
+ * The place where a thread that has come to a barrier knows whether it is the last: the je or jne after
  *	lock xadd counter, reg;  ...;  cmp
- * A jump on equality is what the zero flag alone decides, and equal are the count and the number of threads.
+ * The zero flag alone decides a jump on equality; what is equal is the count and the number of threads.
  */
 static bool choose_arrival(csh cs, const uint8_t *code, size_t len, const struct elf_symbol *sym, uint32_t regs,
 	unsigned int flags, struct site *site)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where in a function to put its probe: the cheapest instruction that is as good as the entry. */
+/* Where to put the probe of a function: at the cheapest instruction that is as good as the entry. */
 #ifndef INFTRACE_SITE_H
 #define INFTRACE_SITE_H
 
@@ -11,29 +11,29 @@
 struct site {
 	uint64_t offset; /* in the file */
 	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
-	bool arrival;	 /* SITE_ARRIVAL, and found */
+	bool arrival;	 /* SITE_ARRIVAL was given, and the place was found */
 };
 
-/* A return probe will sit there. */
+/* There will be a return probe. */
 #define SITE_RETURNS 0x01
 /* Some arguments are read from memory. */
 #define SITE_READS_MEMORY 0x04
-/* Calls that return after no more than a test need not be seen: the site may lie behind it. */
+/* Calls that return after a mere test may be missed: the site may lie after it. */
 #define SITE_PAST_EARLY_RETURN 0x02
 /*
  * The function is a barrier: each thread adds itself to a counter (lock xadd), compares, and the last one to arrive
- * lets the others go. The conditional jump behind the comparison is wanted, where the zero flag tells the last one from
- * the others. Implies SITE_PAST_EARLY_RETURN. No return probe can sit there: without such a place it is chosen as if
- * the flag were not given.
+ * lets the others go. The site is the conditional jump after the comparison, where the zero flag tells the last one
+ * from the others. Implies SITE_PAST_EARLY_RETURN. No return probe can sit there. Without such a place the site is
+ * chosen as if the flag were not given.
  */
 #define SITE_ARRIVAL 0x08
 
 /*
- * Chooses the site for a function: its entry, or a later instruction on the straight way in that is
- * reached exactly once per call with the registers in `regs` (1 << enum fetch_reg) as at the entry.
- * flags: SITE_*. With SITE_RETURNS, or when REG_SP is among the registers, the stack pointer and the
- * return address are as at the entry too, so that a return probe works there. Falls back to the entry
- * whenever it cannot be sure.
+ * Chooses the site for a function: its entry, or a later instruction of its straight-line beginning
+ * that is reached exactly once per call with the registers in `regs` (1 << enum fetch_reg) as at the
+ * entry. flags: SITE_*. With SITE_RETURNS, or when REG_SP is among the registers, the stack pointer
+ * and the return address are as at the entry, too, so a return probe works there. Falls back to the
+ * entry whenever it cannot be sure.
  */
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, unsigned int flags,
 	struct site *ret_site);

@@ -7,8 +7,8 @@
 
 #include "target/process.h"
 
-/* Open addressing by tid, since every record looks here (see util/map.h). At half load those that nothing is heard of any more leave, and the table
- * grows if that was not enough. A reused tid reuses its slot. */
+/* Open addressing by tid, since every record is looked up here (see util/map.h). At half load, entries that are no
+ * longer needed are dropped, and the table grows if that is not enough. A reused tid reuses its slot. */
 struct tasks {
 	struct task *slots;
 	size_t cap; /* power of two */
@@ -20,7 +20,7 @@ struct tasks {
 
 #define TASKS_MIN 1024
 
-/* What a thread did last is in the sinks by then. */
+/* By then, what a thread did last is in the sinks. */
 #define KEEP_EXITED_NS UINT64_C(10000000000)
 
 int tasks_new(struct tasks **ret_tasks)
@@ -97,7 +97,7 @@ static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 
 static bool is_needed(const struct tasks *ts, const struct task *t)
 {
-	if (!t->tgid || !t->traced) /* empty, or one that /proc can be asked about again */
+	if (!t->tgid || !t->traced) /* empty, or /proc can be asked again */
 		return false;
 	return !t->exited || t->alive_process || ts->now_ns - t->exit_ns < KEEP_EXITED_NS;
 }
@@ -181,7 +181,7 @@ struct task *tasks_get_other(struct tasks *ts, uint32_t tid)
 	if (t->tgid)
 		return t;
 	if (process_tgid((pid_t)tid, &tgid))
-		tgid = (pid_t)tid; /* gone already: remembered as nameless, so it is asked once */
+		tgid = (pid_t)tid; /* gone already: remembered without a name, so that /proc is asked only once */
 	return tasks_get(ts, (uint32_t)tgid, tid);
 }
 
@@ -207,7 +207,7 @@ static struct task *add_traced(struct tasks *ts, uint32_t tgid, uint32_t tid)
 		return NULL;
 	ts->changes++;
 	t->traced = true;
-	t->exited = false; /* a main thread may have, before an exec from another one */
+	t->exited = false; /* a main thread may have exited before another thread's exec */
 	if (tid == tgid)
 		set_alive(ts, t, true);
 	return t;
@@ -248,7 +248,7 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		ts->now_ns = r->h.start_ns;
 	switch (r->h.id) {
 	case TASK_FORK:
-		/* the tid may be a reused one: nothing of its former owner stays */
+		/* the tid may be reused: nothing of its former owner is kept */
 		t = add(ts, r->h.tgid, r->h.tid);
 		if (!t)
 			return;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names of the threads and processes that records speak of, and which processes of the
- * targets are alive. Kept from the task records, so threads that have exited keep their name while
- * records of them may still come; /proc fills in those that never sent one (wakers outside the
- * targets).
+ * Names of the threads and processes that occur in records, and which target processes are alive.
+ * They come from task records, so threads that have exited keep their names while records of them
+ * may still arrive; /proc fills in those without task records (wakers outside the targets).
  */
 #ifndef INFTRACE_TASKS_H
 #define INFTRACE_TASKS_H
@@ -18,10 +17,10 @@
 struct task {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */
 	bool traced;	    /* a thread of a target */
-	bool alive_process; /* on the entry of a process's main thread: a target that lives */
+	bool alive_process; /* on the entry of a process's main thread: a target that is alive */
 	bool exited;
 	char comm[TASK_COMM_LEN];
-	uint32_t written; /* a bit for each output that has its name */
+	uint32_t written; /* a bit for each output that has written its name */
 	uint64_t exit_ns;
 };
 
@@ -30,45 +29,45 @@ struct tasks;
 int tasks_new(struct tasks **ret_tasks);
 void tasks_free(struct tasks *ts);
 
-/* All that is known, in a table of its own; no output has any name of it. -ENOMEM. */
+/* Copies everything that is known; in the copy no output has any name yet. -ENOMEM. */
 int tasks_copy(const struct tasks *ts, struct tasks **ret_copy);
 
-/* Adds those of `from` that are no threads of targets, as far as their numbers are not known. */
+/* Adds those of `from` that are not threads of targets, unless their numbers are known already. */
 void tasks_add_others(struct tasks *ts, const struct tasks *from);
 
-/* The entry of a thread; created from /proc when there is none. NULL only without memory. The
- * pointer is valid until the next call that can create one. */
+/* The entry of a thread, created from /proc if needed. NULL only without memory. The pointer is
+ * valid until the next call that can create one. */
 struct task *tasks_get(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
-/* A number that is another one after every change of an entry: who has kept what it made of an entry
- * need not look again as long as this is the same. */
+/* A number that changes with every change of an entry: as long as it stays the same, anything
+ * derived from an entry is still valid. */
 uint64_t tasks_changes(const struct tasks *ts);
 
-/* The same without creating: NULL when unknown. */
+/* The same without creating one: NULL when unknown. */
 struct task *tasks_find(struct tasks *ts, uint32_t tid);
 
-/* Whether the thread is there and has not exited. `tgid` 0: of whatever process. */
+/* Whether the thread exists and has not exited. `tgid` 0: of any process. */
 bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
-/* No output has any name: all are new. */
+/* Forgets all names that outputs have written: all threads are new to them. */
 void tasks_forget_outputs(struct tasks *ts);
 
 /* Forgets which threads of a process (0: of all) this output has named. */
 void tasks_forget_output(struct tasks *ts, unsigned int output, uint32_t tgid);
 
-/* A waker: its name is looked up in /proc once. NULL without memory. */
+/* The entry of a waker, whose name is looked up in /proc once. NULL without memory. */
 struct task *tasks_get_other(struct tasks *ts, uint32_t tid);
 
-/* Adds a target and its threads, as /proc shows them. -ESRCH. */
+/* Adds a target and its threads from /proc. -ESRCH. */
 int tasks_add_process(struct tasks *ts, pid_t tgid);
 
-/* Follows a REC_TASK record. */
+/* Applies a REC_TASK record. */
 void tasks_update(struct tasks *ts, const struct rec_task *r);
 
 /* Calls cb for each target process that is alive, as far as the records tell. */
 void tasks_each_process(struct tasks *ts, void (*cb)(struct task *t, void *arg), void *arg);
 
-/* Target processes alive. With `check`, /proc is asked about each (records may have been lost). */
+/* The number of target processes alive. `check` asks /proc about each, since records may have been lost. */
 unsigned int tasks_alive(struct tasks *ts, bool check);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "probe.h"
 
-/* The largest known, of a Java VM, has 100 KB. */
+/* The largest known, that of a Java VM, has 100 KB. */
 #define SECTION_MAX (4u << 20)
 #define NOTE_TYPE 3
 #define ADDRS_SIZE (3 * sizeof(uint64_t)) /* location, base, semaphore */
@@ -20,7 +20,7 @@ static const char why_form[] = "it is not written in a known form";
 static const char why_float[] = "it is in a floating-point register, which no probe can read";
 static const char why_symbol[] = "it is in a variable that the file does not name, or names twice";
 
-/* Places in struct pt_regs of x86_64 and, after x30, struct user_pt_regs of arm64. */
+/* Offsets in struct pt_regs of x86_64 and, after x30, struct user_pt_regs of arm64. */
 enum {
 	X86_IP = 16,
 	ARM64_SP = 31,
@@ -29,7 +29,7 @@ enum {
 
 #define X86_NAMES_MAX 5
 
-/* By their place, each under the names for 64, 32, 16 and 8 bits; the last is bits 8 to 15. */
+/* In that order, each with its names for 64, 32, 16 and 8 bits; the last is bits 8 to 15. */
 static const char *const x86_names[][X86_NAMES_MAX] = {
 	{ "r15", "r15d", "r15w", "r15b" },
 	{ "r14", "r14d", "r14w", "r14b" },
@@ -53,12 +53,12 @@ static const char *const x86_names[][X86_NAMES_MAX] = {
 	{ "rsp", "esp", "sp", "spl" },
 };
 
-/* What is left of an operand. */
+/* The rest of an operand. */
 struct text {
 	const char *p, *end;
 };
 
-/* What an operand is read for. */
+/* The context of an operand. */
 struct reader {
 	struct elf_file *elf;
 	uint64_t vaddr;
@@ -88,7 +88,7 @@ static size_t word_length(const struct text *t)
 	return (size_t)(p - t->p);
 }
 
-/* A number without a sign, up to 64 bits of it. */
+/* A number without a sign, of up to 64 bits. */
 static bool get_number(struct text *t, uint64_t *ret)
 {
 	char *end;
@@ -135,9 +135,9 @@ static int add_symbol(struct reader *r, const char *name, size_t len, int64_t *o
 	return 0;
 }
 
-/* ---- x86_64, as the GNU assembler writes it ---- */
+/* ---- x86_64, in the syntax of the GNU assembler ---- */
 
-/* The name stands behind a '%'. */
+/* The name follows a '%'. */
 static int x86_register(struct text *t, uint8_t *ret_reg, unsigned int *ret_shift)
 {
 	size_t len = word_length(t);
@@ -176,7 +176,7 @@ static int x86_plain_register(struct reader *r, struct text *t)
 	return 0;
 }
 
-/* Numbers and at most one symbol, before the '(': -8, sym, sym+4, 4+sym. */
+/* Numbers and at most one symbol before the '(': -8, sym, sym+4, 4+sym. */
 static int x86_displacement(struct reader *r, struct text *t, bool *ret_symbol)
 {
 	struct usdt_arg *a = r->arg;
@@ -245,7 +245,7 @@ static int x86_memory(struct reader *r, struct text *t)
 	if (a->reg == X86_IP) {
 		if (!symbol || a->index != REG_NONE)
 			return nowhere(a, why_form);
-		/* as far from the probe in memory as in the file */
+		/* the distance from the probe is the same in memory as in the file */
 		a->value = (int64_t)((uint64_t)a->value - r->vaddr);
 	}
 	a->place = USDT_MEM;
@@ -286,7 +286,7 @@ static int arm64_register(struct text *t, uint8_t *ret_reg)
 	return 0;
 }
 
-/* "[x0]", "[x0, 8]", "[x0, #8]", "[x0, x1]", "[x0, x1, lsl 3]": the '[' is read */
+/* "[x0]", "[x0, 8]", "[x0, #8]", "[x0, x1]", "[x0, x1, lsl 3]": the '[' has been read */
 static int arm64_memory(struct usdt_arg *a, struct text *t)
 {
 	uint64_t shift = 0;
@@ -341,9 +341,9 @@ static int parse_arm64(struct reader *r, struct text *t)
 	return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- both ---- */
 
-/* "-4@OPERAND"; newer ones say "8f@OPERAND" where it is a floating-point number. */
+/* "-4@OPERAND"; newer ones say "8f@OPERAND" for a floating-point number. */
 static int parse_arg(struct reader *r, int machine, struct text *t)
 {
 	struct usdt_arg *a = r->arg;
@@ -403,7 +403,7 @@ struct walk {
 	size_t n, cap;
 };
 
-/* The name that people write. False: nobody can write it. */
+/* Joins the name that people type. False: nobody can type it. */
 static bool join_name(const char *provider, const char *name, char buf[USDT_NAME_MAX + 1])
 {
 	size_t len = strlen(provider), name_len = strlen(name);
@@ -420,7 +420,7 @@ static bool join_name(const char *provider, const char *name, char buf[USDT_NAME
 	return true;
 }
 
-/* The three strings of a note; NULL where it ends before. */
+/* The three strings of a note; NULL if it ends before. */
 static const char *next_string(const char **p, const char *end)
 {
 	const char *s = *p, *nul = memchr(s, 0, (size_t)(end - s));
@@ -445,7 +445,7 @@ static int read_note(struct walk *w, const char *desc, size_t len)
 	f.args = f.name ? next_string(&p, end) : NULL;
 	if (!f.args || !join_name(f.provider, f.name, name) || fnmatch(w->glob, name, 0))
 		return 0;
-	/* what the addresses were written for has been moved (prelink) */
+	/* the code has been moved since the addresses were written (prelink) */
 	if (w->base && addr[1]) {
 		addr[0] += w->base - addr[1];
 		addr[2] += addr[2] ? w->base - addr[1] : 0;
@@ -453,7 +453,7 @@ static int read_note(struct walk *w, const char *desc, size_t len)
 	f.vaddr = addr[0];
 	if (elf_vaddr_to_offset(w->elf, f.vaddr, &f.offset))
 		return 0;
-	/* the kernel takes no odd ones: they are two bytes */
+	/* the kernel takes no odd ones: they are two bytes long */
 	if (addr[2] && (elf_vaddr_to_offset(w->elf, addr[2], &f.semaphore) || f.semaphore & 1))
 		return 0;
 	if (w->n == w->cap) {
@@ -513,7 +513,7 @@ static int report_found(const struct walk *w, usdt_cb cb, void *arg)
 		const struct found *f = &w->found[i];
 
 		if (i && !found_cmp(f, f - 1))
-			continue; /* the same twice */
+			continue; /* a duplicate */
 		join_name(f->provider, f->name, name);
 		note.vaddr = f->vaddr;
 		note.offset = f->offset;

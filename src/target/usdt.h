@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * USDT probes: a nop in the code, and a note in .note.stapsdt that says where it is, what it is
- * called and where its arguments are, in the words of the assembler. The form is described in
+ * called and where its arguments are, in assembler syntax. The format is described in
  * https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation
  */
 #ifndef INFTRACE_USDT_H
@@ -12,11 +12,11 @@
 
 #include "target/elf.h"
 
-#define USDT_ARGS_MAX 12  /* as many as sys/sdt.h knows */
-#define USDT_NAME_MAX 240 /* bytes of "provider:name"; probes of longer names are left out */
+#define USDT_ARGS_MAX 12  /* the maximum in sys/sdt.h */
+#define USDT_NAME_MAX 240 /* bytes of "provider:name"; probes with longer names are left out */
 
 enum usdt_place {
-	USDT_NOWHERE, /* or where no probe can read it */
+	USDT_NOWHERE, /* unknown, or where no probe can read it */
 	USDT_REG,     /* reg >> value */
 	USDT_MEM,     /* *(reg + (index << shift) + value) */
 	USDT_CONST,   /* value */
@@ -25,7 +25,7 @@ enum usdt_place {
 /* Where an argument is. Registers are given as enum fetch_reg says for PROBE_F_REGS. */
 struct usdt_arg {
 	enum usdt_place place;
-	const char *why; /* USDT_NOWHERE: for people */
+	const char *why; /* USDT_NOWHERE: the reason, for people */
 	uint8_t size;    /* 1, 2, 4 or 8 bytes */
 	bool is_signed;
 	uint8_t reg, index; /* REG_NONE: none */
@@ -33,8 +33,8 @@ struct usdt_arg {
 	int64_t value;
 };
 
-/* One place of a probe. Compilers that inline or copy code make several of one probe, each with
- * places of its own for the arguments. */
+/* One place of a probe. Compilers that inline or copy code make several places, each with its own
+ * locations of the arguments. */
 struct usdt_note {
 	const char *name;   /* "provider:name" */
 	uint64_t vaddr;     /* as linked */
@@ -49,15 +49,15 @@ typedef int (*usdt_cb)(const struct usdt_note *note, void *arg);
 
 /*
  * Calls cb for each place of the probes whose "provider:name" matches glob (fnmatch(3)), in the
- * order of offsets. Returns how many, possibly 0, or -EBADMSG (malformed), -ENOMEM. Notes that lead
- * nowhere or have unprintable names are left out.
+ * order of offsets. Returns how many, possibly 0, or -EBADMSG (malformed), -ENOMEM. Notes that
+ * point nowhere or have unprintable names are left out.
  */
 int usdt_each(struct elf_file *elf, const char *glob, usdt_cb cb, void *arg);
 
 /*
- * Reads a note's argument string, such as "-4@%edi 8@-8(%rbp) 4@$5", into ret_args, at most
- * USDT_ARGS_MAX; returns how many. Symbols are looked up in elf (NULL: none is known) and taken
- * relative to the probe at vaddr. What cannot be understood is an argument that is nowhere.
+ * Parses a note's argument string, such as "-4@%edi 8@-8(%rbp) 4@$5", into ret_args, at most
+ * USDT_ARGS_MAX; returns how many. Symbols are looked up in elf (NULL: none is known) and made
+ * relative to the probe at vaddr. An argument that cannot be understood is USDT_NOWHERE.
  */
 unsigned int usdt_parse_args(struct elf_file *elf, int machine, uint64_t vaddr, const char *text,
 	struct usdt_arg *ret_args);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading a clock, in nanoseconds. Records and steps carry CLOCK_BOOTTIME. */
+/* Reads clocks, in nanoseconds. Records and steps carry CLOCK_BOOTTIME. */
 #ifndef INFTRACE_UTIL_CLOCK_H
 #define INFTRACE_UTIL_CLOCK_H
 
@@ -27,12 +27,13 @@ static inline uint64_t clock_boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
-/* The time that the machine was suspended since it booted, by which CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. */
+/* How long the machine has been suspended since it booted, which is how far CLOCK_BOOTTIME is ahead of
+ * CLOCK_MONOTONIC. */
 static inline uint64_t clock_boot_offset_ns(void)
 {
 	uint64_t before, boot, after, best = UINT64_MAX, offset = 0;
 
-	/* as much as passes between the readings is not known, but 0 is by far the most frequent */
+	/* the time between the readings is not known exactly; an offset of 0 is by far the most frequent */
 	for (int try = 0; try < 8 && best > 1000; try++) {
 		before = clock_mono_ns();
 		boot = clock_boot_ns();

@@ -16,7 +16,7 @@
 
 #ifdef __x86_64__
 #define ARCH AUDIT_ARCH_X86_64
-#define NR_OTHER_ABI 0x40000000 /* from here on x32, with the same numbers */
+#define NR_OTHER_ABI 0x40000000 /* x32 from here on, with the same numbers */
 #else
 #define ARCH AUDIT_ARCH_AARCH64
 #define NR_OTHER_ABI 0x7fffffff
@@ -28,7 +28,7 @@
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
 #define REFUSE RETURN(SECCOMP_RET_ERRNO | EPERM)
 #define ALLOW RETURN(SECCOMP_RET_ALLOW)
-/* skips `n` instructions unless it is equal, or is less */
+/* skips `n` instructions unless the value is equal, or is less */
 #define UNLESS_EQUAL(value, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, (n))
 #define IF_EQUAL(value, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (n), 0)
 #define IF_LESS(value, n) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (value), 0, (n))
@@ -50,8 +50,8 @@ int confine_capabilities(uint64_t keep)
 
 	if (syscall(SYS_capget, &head, data))
 		return -errno;
-	/* the bounding set needs CAP_SETPCAP, and goes first; without it there are no privileges that
-	 * an exec could add by it other than those of files */
+	/* the bounding set needs CAP_SETPCAP, so it goes first; without CAP_SETPCAP an exec cannot
+	 * gain anything but the privileges of a file */
 	for (int cap = 0; cap <= LAST_CAP; cap++) {
 		if (!(keep & CONFINE_CAP(cap)) && prctl(PR_CAPBSET_READ, cap) == 1 &&
 			prctl(PR_CAPBSET_DROP, cap) && errno != EPERM)
@@ -85,7 +85,7 @@ static int install(const struct sock_filter *filter, size_t n)
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) ? -EBUSY : 0;
 }
 
-/* more: what is looked at besides the numbers, behind which all others are `otherwise`. */
+/* `more` follows the check of the numbers; calls that pass both are `otherwise`. */
 static int filter_calls(const int *calls, size_t n, bool allow, const struct sock_filter *more, size_t n_more)
 {
 	const struct sock_filter hit = allow ? (struct sock_filter)ALLOW : (struct sock_filter)REFUSE;
@@ -142,7 +142,7 @@ static const int not_for_recorders[] = {
 #ifdef SYS_iopl
 	SYS_iopl, SYS_ioperm, SYS_modify_ldt,
 #endif
-	/* ways around the above, and what has nothing to do with it */
+	/* ways around the above, and calls that a recorder never needs */
 	SYS_mknodat, SYS_open_by_handle_at, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter,
 	SYS_io_uring_register, SYS_add_key, SYS_request_key, SYS_keyctl, SYS_nfsservctl,
 #ifdef SYS_mknod
@@ -150,8 +150,8 @@ static const int not_for_recorders[] = {
 #endif
 };
 
-/* Threads are made by clone(2), whose flags can be seen, unlike those of clone3(2), for which the C
- * library has clone(2) to fall back to. Sockets: of this machine, the control socket. */
+/* Threads are made by clone(2), whose flags a filter can see, unlike those of clone3(2), for which
+ * the C library falls back to clone(2). Sockets only of this machine: the control socket. */
 static const struct sock_filter arguments[] = {
 	UNLESS_EQUAL(SYS_clone3, 1),
 	RETURN(SECCOMP_RET_ERRNO | ENOSYS),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Gives up privileges of this process, for good. */
+/* Gives up privileges of this process for good. */
 #ifndef INFTRACE_CONFINE_H
 #define INFTRACE_CONFINE_H
 
@@ -12,17 +12,17 @@
 /* Whether this thread has all of the capabilities. */
 bool confine_has(uint64_t caps);
 
-/* Keeps those of the capabilities that are in `keep`, for this thread: to be called before there are
- * others. Nothing can bring the others back, also not by an exec. Negative errno. */
+/* Drops all capabilities of this thread that are not in `keep`. Call it before other threads exist.
+ * Nothing can bring the others back, not even an exec. Negative errno. */
 int confine_capabilities(uint64_t keep);
 
-/* System calls by number that are refused (EPERM), or the only ones that are not. A filter stays for
- * what is forked, and comes on top of those before. Sets no_new_privs. Negative errno. */
+/* Refuses these system calls, by number, with EPERM; or refuses all others. Children inherit a
+ * filter, and a later one adds to those before. Sets no_new_privs. Negative errno. */
 int confine_to_calls(const int *calls, size_t n);
 int confine_without_calls(const int *calls, size_t n);
 
-/* What nobody does who only records: run other programs, become somebody else, change mounts, modules
- * or clocks, look into other processes by ptrace, speak to a network, fork. */
+/* Refuses what a process that only records never does: run other programs, change its user, mounts,
+ * modules or clocks, look into other processes by ptrace, use the network, fork. */
 int confine_recorder(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What inftrace exits with. */
+/* The exit codes of inftrace. */
 #ifndef INFTRACE_UTIL_EXIT_CODE_H
 #define INFTRACE_UTIL_EXIT_CODE_H
 

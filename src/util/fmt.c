@@ -8,13 +8,13 @@
 #define ONES (~(uint64_t)0 / 255)
 #define HIGHS (ONES * 0x80)
 
-/* Not zero when one of the 8 bytes is zero; exact as long as none has its high bit set. */
+/* Non-zero when one of the 8 bytes is zero; exact as long as none has its high bit set. */
 static inline uint64_t has_zero(uint64_t v)
 {
 	return (v - ONES) & ~v & HIGHS;
 }
 
-/* Whether all 8 bytes are printable ASCII that JSON takes as it is. */
+/* Whether all 8 bytes are printable ASCII that JSON needs not escape. */
 static inline int is_plain8(uint64_t v)
 {
 	uint64_t control = (v - ONES * 0x20) & ~v;
@@ -90,7 +90,7 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size)
 		return v < 0 ? fmt_lit(p, "\"-Infinity\"") : fmt_lit(p, "\"Infinity\"");
 	if (v == 0 && signbit(v))
 		return fmt_lit(p, "-0.0"); /* -0 is an integer to some readers */
-	/* never in a locale with another point: nothing calls setlocale() */
+	/* no locale with another decimal point: nothing calls setlocale() */
 	for (;; digits++) {
 		int n = snprintf(p, FMT_FLOAT_MAX, "%.*g", digits, v);
 
@@ -101,7 +101,7 @@ char *fmt_float(char *p, uint64_t bits, unsigned int size)
 	}
 }
 
-/* What is left of a string that is not, or may not be, plain. */
+/* The rest of a string from the first bytes on that may not be plain. */
 static char *fmt_json_rest(char *p, const char *s, const char *end)
 {
 	unsigned char c;
@@ -140,7 +140,7 @@ static char *fmt_json_rest(char *p, const char *s, const char *end)
 	return p;
 }
 
-/* The 1 to 7 bytes of s, and blanks behind them. Loads overlap: they have the same bytes there. */
+/* The 1 to 7 bytes of s, padded with blanks. The loads overlap where they have the same bytes. */
 static inline uint64_t load_padded(const char *s, size_t len)
 {
 	uint64_t v = ONES * ' ' << 8 * len, byte;
@@ -165,7 +165,7 @@ char *fmt_json_str(char *p, const char *s, size_t len)
 	uint64_t v;
 
 	*p++ = '"';
-	/* nearly all are plain: whole words, the last of which may overlap with the one before */
+	/* nearly all strings are plain: copies whole words, the last of which may overlap with the one before */
 	for (; end - s >= 8; p += 8, s += 8) {
 		memcpy(&v, s, 8);
 		if (!is_plain8(v))

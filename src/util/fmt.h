@@ -2,10 +2,9 @@
 /*
  * Formatting of events, the hot path of every sink.
  *
- * Each function writes at p and returns the new end; nothing is terminated with a NUL
- * and nothing is bounds checked: the caller reserves the sum of the FMT_*_MAX of what
- * it writes before it starts. Up to so many bytes may be touched, whatever the end is. stdio costs more for one number than these do for a
- * whole event, and it follows the locale.
+ * Each function writes at p and returns the new end; nothing is terminated with a NUL and nothing is bounds checked:
+ * before it starts the caller reserves the sum of the FMT_*_MAX of what it writes. That many bytes may be touched,
+ * wherever the end is. stdio costs more for one number than these do for a whole event, and it follows the locale.
  */
 #ifndef INFTRACE_UTIL_FMT_H
 #define INFTRACE_UTIL_FMT_H
@@ -14,14 +13,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Most bytes that each function writes. */
+/* The most bytes that each function writes. */
 #define FMT_U32_MAX 10
 #define FMT_U64_MAX 20
 #define FMT_S64_MAX 20
 #define FMT_US_MAX 21 /* 17 digits, the point, 3 decimals */
 #define FMT_HEX_MAX 18
 #define FMT_FLOAT_MAX 25 /* -1.2345678901234567e-308, and a NUL */
-#define FMT_JSON_STR_MAX(len) (6 * (size_t)(len) + 9) /* each byte a \u00XX, the quotes, a word's rest */
+#define FMT_JSON_STR_MAX(len) (6 * (size_t)(len) + 9) /* each byte a \u00XX, the quotes, padding to a word */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first digit is the lowest byte");
 
@@ -37,10 +36,10 @@ static inline char *fmt_str(char *p, const char *s, size_t len)
 #define FMT_ZEROS UINT64_C(0x3030303030303030) /* eight times '0' */
 
 /*
- * The eight decimal digits of v < 10^8, a byte each, the first one lowest. All are made at once, in
- * halves, quarters and single digits of one register, so that there is neither a table to load from
- * nor a branch on how many there are: 10486 / 2^20 is 1 / 100 for what is below 10^4, 103 / 2^10 is
- * 1 / 10 for what is below 100.
+ * The eight decimal digits of v < 10^8, one per byte, the first in the lowest byte. All are
+ * computed at once, in halves, quarters and single digits of one register, so there is neither a
+ * table to load from nor a branch on their number: 10486 / 2^20 is 1 / 100 for values below 10^4,
+ * 103 / 2^10 is 1 / 10 for values below 100.
  */
 static inline uint64_t fmt_digits8(uint32_t v)
 {
@@ -60,11 +59,11 @@ static inline void fmt_8digits(char *p, uint32_t v)
 	memcpy(p, &text, sizeof(text));
 }
 
-/* v < 10^8, without leading zeros. Writes 8 bytes, of which those that count come first. */
+/* v < 10^8, without leading zeros. Writes 8 bytes, the significant digits first. */
 static inline char *fmt_below_1e8(char *p, uint32_t v)
 {
 	uint64_t digits = fmt_digits8(v);
-	/* the last digit is there also when it is zero */
+	/* the last digit is written even if it is zero */
 	unsigned int zeros = (unsigned int)__builtin_ctzll(digits | UINT64_C(1) << 56) / 8;
 	uint64_t text = (digits | FMT_ZEROS) >> 8 * zeros;
 
@@ -106,7 +105,7 @@ static inline char *fmt_s64(char *p, int64_t v)
 	return fmt_u64(p, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
-/* Eight digits of nanoseconds, those of microseconds being the first five: "12345.678". */
+/* Eight digits of nanoseconds, five of them before the point: "12345.678". */
 static inline char *fmt_us_8digits(char *p, uint64_t digits)
 {
 	uint64_t text = digits | FMT_ZEROS;
@@ -118,8 +117,8 @@ static inline char *fmt_us_8digits(char *p, uint64_t digits)
 	return p + 9;
 }
 
-/* Nanoseconds as microseconds with exactly three decimals, "1234.567". Never by way of a
- * double, which would round neighbouring spans into each other. */
+/* Nanoseconds as microseconds with exactly three decimals, "1234.567". Not by way of a double,
+ * which would round neighbouring spans into each other. */
 static inline char *fmt_us(char *p, uint64_t ns)
 {
 	uint64_t digits, text;
@@ -160,12 +159,12 @@ static inline char *fmt_hex(char *p, uint64_t v)
  */
 char *fmt_json_str(char *p, const char *s, size_t len);
 
-/* The shortest number that reads back as the same f32 (size 4) or f64 (size 8), of these bits; what is
- * no number to JSON as a string: "NaN", "Infinity", "-Infinity". */
+/* The shortest number that reads back as the same f32 (size 4) or f64 (size 8) with these bits; values
+ * that JSON cannot express become strings: "NaN", "Infinity", "-Infinity". */
 char *fmt_float(char *p, uint64_t bits, unsigned int size);
 
-/* Length of the well-formed UTF-8 sequence at s, of which there are len >= 1 bytes, or minus the
- * length of the ill-formed part that one U+FFFD stands for. */
+/* The length of the well-formed UTF-8 sequence at s, where there are len >= 1 bytes, or minus the
+ * length of the ill-formed part for which one U+FFFD stands. */
 int fmt_utf8_scan(const unsigned char *s, size_t len);
 
 #endif

@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #define SLOTS_MIN 32
-/* By one search in order, so that an object of 65536 members does not take as many for each. */
+/* The limit of one search in order, so that an object of 65536 members does not take that many steps for each. */
 #define LOOKED_AT_MAX 4096
 
 void json_nodes_free(struct json_nodes *nodes)
@@ -48,7 +48,7 @@ static char *utf8_put(char *out, uint32_t c)
 	return out;
 }
 
-/* Decodes a string that json_scan accepted, in its place. Returns its new length. */
+/* Decodes a string that json_scan accepted in place. Returns its new length. */
 static uint32_t unescape(char *text, uint32_t len)
 {
 	static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
@@ -81,7 +81,7 @@ static uint32_t unescape(char *text, uint32_t len)
 
 /* ---- equal keys ---- */
 
-/* Keys are somebody else's: the seed keeps them from being chosen to collide. */
+/* Keys come from outside: the seed prevents keys that were chosen to collide. */
 static uint64_t hash_key(const char *key, uint32_t len)
 {
 	static uint64_t seed;
@@ -118,13 +118,13 @@ static bool table_reserve(struct json_nodes *nodes, uint32_t want)
 	return true;
 }
 
-/* As all readers do: of members with one key the last one counts. */
+/* Of several members with the same key the last one counts, as in all readers. */
 static int drop_repeated(struct json_nodes *nodes, struct json_node *object)
 {
 	struct json_node *end = object + object->span, *other;
 	uint32_t slots = SLOTS_MIN, at;
 
-	/* at most half of the slots are taken, since each member has a node */
+	/* each member has a node, so at most half of the slots are taken */
 	while (slots < 2 * object->span)
 		slots *= 2;
 	if (object->span < 3)
@@ -164,7 +164,7 @@ static void text_finish(struct json_node *node, char *text, bool root)
 
 	if (node->escapes)
 		node->len = unescape(value, node->len);
-	/* behind a number at top level stands what does not belong to it */
+	/* the byte after a number at top level does not belong to it */
 	if (node->kind == JSON_STRING ||
 		(!root && (node->kind == JSON_INT || node->kind == JSON_REAL)))
 		value[node->len] = '\0';
@@ -221,7 +221,7 @@ const struct json_node *node_get_next(
 		member = json_next(object, member);
 		if (member && has_key(member, key, len))
 			return *cursor = member;
-		/* from the last member on to the first one, until all have been looked at */
+		/* wraps around from the last member to the first until all have been looked at */
 	} while (member != *cursor && ++looked_at < LOOKED_AT_MAX);
 	return NULL;
 }
@@ -288,7 +288,7 @@ double node_double(const struct json_node *node)
 	return node_is(node, JSON_INT) || node_is(node, JSON_REAL) ? strtod(node->text, NULL) : 0;
 }
 
-/* Decimal text scaled by 10^shift to an integer; the rules of node_us_to_ns. */
+/* Converts decimal text scaled by 10^shift to an integer, by the rules of node_us_to_ns. */
 static int decimal_scale(const char *text, bool real, int shift, int64_t *ret)
 {
 	bool negative = *text == '-', point = false, cut = false, e = real && strpbrk(text, "eE");
@@ -302,7 +302,7 @@ static int decimal_scale(const char *text, bool real, int shift, int64_t *ret)
 			continue;
 		}
 		if (point && shift == 0 && !e) {
-			cut |= *text != '0'; /* the usual case of too many decimals */
+			cut |= *text != '0'; /* the usual case: too many decimals */
 			continue;
 		}
 		if (__builtin_mul_overflow(value, 10, &value) ||

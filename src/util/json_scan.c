@@ -16,7 +16,7 @@ enum scan_state {
 	SC_STRING,
 	SC_ESCAPE,
 	SC_HEX,
-	SC_LOW_BACKSLASH, /* a high surrogate wants \uDC00 behind it */
+	SC_LOW_BACKSLASH, /* a high surrogate must be followed by \uDC00 */
 	SC_LOW_U,
 	SC_LITERAL,
 	SC_NUM_MINUS,
@@ -75,7 +75,7 @@ static void value_done(struct json_scan *scan)
 	scan->state = scan->depth ? SC_AFTER : SC_DONE;
 }
 
-/* Until json_nodes_finish, the texts of nodes are offsets from the begin of the value. */
+/* Until json_nodes_finish, the texts of nodes are offsets from the beginning of the value. */
 static const char *offset_text(size_t offset)
 {
 	return (const char *)(uintptr_t)offset;
@@ -109,7 +109,7 @@ static int node_add(struct json_scan *scan, enum json_kind kind, size_t at)
 	return 0;
 }
 
-/* The value that was begun last ends before `at`. */
+/* The value that began last ends before `at`. */
 static void scalar_end(struct json_scan *scan, size_t at)
 {
 	struct json_node *node;
@@ -183,7 +183,7 @@ static int value_start(struct json_scan *scan, unsigned char c, size_t at)
 	return node_add(scan, JSON_INT, at);
 }
 
-/* Everything but the insides of strings and numbers. */
+/* Handles everything but the insides of strings and numbers. */
 static int scan_structure(struct json_scan *scan, unsigned char c, size_t at)
 {
 	if (is_space(c))
@@ -408,7 +408,7 @@ static int scan_number(struct json_scan *scan, unsigned char c, size_t at)
 	return 0;
 }
 
-/* Bytes of a string that neither end it nor need a look: printable ASCII but for " and \. */
+/* Bytes of a string that neither end it nor need a closer look: printable ASCII except " and \. */
 static const bool plain[256] = {
 	[0x20 ... 0x21] = true,
 	[0x23 ... 0x5b] = true,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A recogniser of one JSON value (RFC 8259) that is fed pieces of text.
+ * A recogniser for one JSON value (RFC 8259), fed piece by piece.
  *
  * It is strict where json-c is not: control bytes in strings, NaN, numbers such as 01 or 1., and
- * lone surrogates are refused, as JSON.parse or Perfetto refuse them. On the same pass it notes
- * where each value within it begins and ends, as a list of nodes, so that nothing has to be parsed
- * a second time.
+ * lone surrogates are refused, as by JSON.parse and Perfetto. In the same pass it notes where each
+ * value within it begins and ends, as a list of nodes, so that nothing has to be parsed a second
+ * time.
  */
 #ifndef INFTRACE_JSON_SCAN_H
 #define INFTRACE_JSON_SCAN_H
@@ -16,7 +16,7 @@
 
 /* Deeper nesting is refused. Traces nest 4 deep, 7 with tensor shapes. */
 #define JSON_DEPTH_MAX 63
-/* More nodes are refused: 2 MB of them. */
+/* More nodes are refused: these take 2 MB. */
 #define JSON_VALUES_MAX 65536u
 
 enum json_kind {
@@ -24,20 +24,20 @@ enum json_kind {
 	JSON_NULL,
 	JSON_FALSE,
 	JSON_TRUE,
-	JSON_INT, /* without fraction and exponent */
+	JSON_INT, /* without a fraction or exponent */
 	JSON_REAL,
 	JSON_STRING,
 	JSON_ARRAY,
 	JSON_OBJECT,
 };
 
-/* A value. Its text is decoded for a string, of a number as written; both end in a NUL that is not
- * counted. */
+/* A value. The text of a string is decoded, that of a number is as written; both end in a NUL that
+ * is not counted. */
 struct json_node {
 	const char *key; /* as a C string; NULL: not a member of an object */
 	const char *text;
 	uint32_t key_len, len;
-	uint32_t span; /* nodes from this one to the one behind all that is within it */
+	uint32_t span; /* nodes from this one to the first after all that it contains */
 	uint8_t kind;
 	bool key_escapes, escapes; /* until json_nodes_finish */
 };
@@ -59,31 +59,31 @@ struct json_scan {
 	uint8_t utf8_need, utf8_lo, utf8_hi;
 	uint8_t hex_left;
 	uint16_t hex, high_surrogate;
-	const char *literal;               /* what is left of true, false or null */
+	const char *literal;               /* the rest of true, false or null */
 	size_t fed;                        /* bytes of earlier pieces */
 	struct json_nodes *nodes;          /* NULL: none are made */
-	struct json_node member;           /* the key of the value that comes */
+	struct json_node member;           /* the key of the next value */
 	uint32_t open[JSON_DEPTH_MAX + 1]; /* the node of the container at each depth */
 	char error[64];
 };
 
-/* The value is only checked. */
+/* For a value that is only checked. */
 void json_scan_init(struct json_scan *scan);
-/* nodes: where they go, replacing what is there. */
+/* nodes: where they are stored, replacing what is there. */
 void json_scan_init_nodes(struct json_scan *scan, struct json_nodes *nodes);
 
 /* Feeds text; *ret_used is how much of it belongs to the value. Returns 1 when the value is
- * complete, 0 when it goes on, -EBADMSG with scan->error set (the byte at *ret_used is wrong),
+ * complete, 0 when more is needed, -EBADMSG with scan->error set (the byte at *ret_used is wrong),
  * -E2BIG likewise, -ENOMEM. */
 int json_scan_feed(struct json_scan *scan, const unsigned char *text, size_t len, size_t *ret_used);
 
-/* The text has ended: returns 1 when the value is complete (a number at top level has no end of
- * its own), -ENODATA when it was cut. */
+/* The text has ended. Returns 1 when the value is complete (a number at top level has no end of its
+ * own), -ENODATA when it is cut short. */
 int json_scan_end(struct json_scan *scan);
 
 /*
- * Makes a complete value's nodes ready for use. text is all that was fed, in one piece; it is
- * changed, and the nodes point into it. The first node is the value. Returns 0 or -ENOMEM.
+ * Makes the nodes of a complete value ready for use. text is everything that was fed, in one piece;
+ * it is changed, and the nodes point into it. The first node is the value. Returns 0 or -ENOMEM.
  */
 int json_nodes_finish(struct json_nodes *nodes, char *text);
 void json_nodes_free(struct json_nodes *nodes);

@@ -37,7 +37,7 @@ static void vlog(const char *prefix, const char *fmt, va_list ap)
 
 	vsnprintf(text, sizeof(text), fmt, ap);
 	wipe_status();
-	/* names of files, processes and symbols are somebody else's: no newline, no escape sequence */
+	/* names of files, processes and symbols come from outside: no newline, no escape sequence */
 	fprintf(stderr, "inftrace: %s%s\n", prefix, text_printable(shown, sizeof(shown), text));
 	errno = saved;
 }

@@ -13,8 +13,8 @@
 void log_set_level(int level);
 int log_level(void);
 
-/* Each prints "inftrace: TEXT\n"; the text of log_warn starts with "warning: ". A status line
- * that stands on the terminal is wiped first. errno is preserved. */
+/* Each prints "inftrace: TEXT\n"; the text of log_warn starts with "warning: ". Wipes a status line
+ * that is on the terminal first. Preserves errno. */
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

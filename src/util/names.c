@@ -15,7 +15,7 @@
 #error "no table of system calls for this architecture: see scripts/gen-syscalls"
 #endif
 
-/* Own numbers, since the headers installed may be older than the table. */
+/* Own numbers, since the installed headers may be older than the table. */
 enum {
 #define SYSCALL(nr, name) NR_##name = (nr),
 #include SYSCALL_TABLE
@@ -38,7 +38,7 @@ static const struct syscall_quoted quoted_names[] = {
 
 #define ARG_FD 1 /* the first argument is a file descriptor */
 #define BYTES 2  /* the result is a number of bytes */
-#define SENDS 4  /* passes data into what is behind the descriptor, or wakes */
+#define SENDS 4  /* sends data through the descriptor, or wakes */
 #define RECEIVES 8
 
 struct traits {
@@ -48,9 +48,9 @@ struct traits {
 #define T(name, class_, flags_) [NR_##name] = { SYS_##class_, flags_ }
 
 /*
- * What is not here can go off CPU only for a lock or for a wait of its own kind (wait4,
- * pause), and is SYS_OTHER. The descriptor of an *at() call is not worth showing: it is
- * nearly always AT_FDCWD.
+ * A call that is not listed can go off CPU only for a lock or for a wait of its own kind (wait4,
+ * pause), and is SYS_OTHER. The descriptor of an *at() call is not worth showing: it is nearly
+ * always AT_FDCWD.
  */
 static const struct traits syscall_traits[] = {
 	T(read, FD, ARG_FD | BYTES | RECEIVES),
@@ -387,7 +387,7 @@ enum transfer syscall_transfer(unsigned int nr)
 
 const char *softirq_name(unsigned int nr)
 {
-	/* include/linux/interrupt.h, as /proc/softirqs has them */
+	/* include/linux/interrupt.h, in the spelling of /proc/softirqs */
 	static const char *const names[] = { "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET",
 		"SCHED", "HRTIMER", "RCU" };
 
@@ -396,7 +396,7 @@ const char *softirq_name(unsigned int nr)
 
 const char *irq_vector_name(unsigned int vector)
 {
-	/* as the kernel's tracepoints have them */
+	/* in the spelling of the kernel's tracepoints */
 	static const char *const names[VECTOR_MAX] = {
 		[VECTOR_LOCAL_TIMER] = "local_timer",
 		[VECTOR_RESCHEDULE] = "reschedule",

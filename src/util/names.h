@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names of the numbers that the kernel hands out, and what is known of each system call.
+ * Names for the kernel's numbers, and what is known about each system call.
  *
  * System calls are those of the machine this is built for (its 64-bit table). All strings
  * are static. A function that can meet an unknown number returns NULL for it.
@@ -17,7 +17,7 @@
 
 const char *syscall_name(unsigned int nr);
 
-/* The same in quotes, in a piece of memory of one size for all, which can be copied without a call. NULL
+/* The name in quotes, in memory of the same size for all, so that it can be copied without a call. NULL
  * for a number without a name. */
 #define SYSCALL_QUOTED 32
 struct syscall_quoted {
@@ -32,12 +32,12 @@ enum sys_class syscall_class(unsigned int nr);
 /* Whether the first argument is a file descriptor. */
 bool syscall_has_fd(unsigned int nr);
 
-/* Whether a result above zero is a number of bytes moved. */
+/* Whether a positive result is a number of bytes moved. */
 bool syscall_ret_is_bytes(unsigned int nr);
 
-/* Which way data goes through the descriptor of the first argument; of the calls on futexes whether
- * they wake (send) or wait, TRANSFER_NONE for futex(2) itself. Calls that no pipe or socket can
- * serve, such as pread64, are none. */
+/* The direction of data through the descriptor of the first argument; for futex calls, whether they
+ * wake (send) or wait, with TRANSFER_NONE for futex(2) itself. Calls that cannot be used on a pipe
+ * or socket, such as pread64, have none. */
 enum transfer {
 	TRANSFER_NONE,
 	TRANSFER_SEND,
@@ -58,11 +58,11 @@ const char *errno_name(int err);
 /* "SIGKILL" for 9; NULL for the real-time signals. */
 const char *signal_name(int sig);
 
-/* Key in the profile: "cpu", "blocked_futex". Never NULL; "invalid" when out of range. */
+/* The key in the profile: "cpu", "blocked_futex". Never NULL; "invalid" when out of range. */
 const char *time_state_name(enum time_state state);
 
-/* Name of an off-CPU span in a trace: "blocked: futex", "runnable", "stopped"; the other
- * states give their profile key. Never NULL. */
+/* The name of an off-CPU span in a trace: "blocked: futex", "runnable", "stopped"; for other states
+ * their profile key. Never NULL. */
 const char *off_cpu_name(enum time_state state);
 
 /* "syscall", "off_cpu", ... Never NULL; "invalid" when out of range. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEN_MAX 32 /* of names that are compared */
+#define LEN_MAX 32 /* longer names are not compared */
 
 /* Only the diagonal band within max is computed. */
 int edit_distance(const char *a, int la, const char *b, int lb, int max)
@@ -25,7 +25,7 @@ int edit_distance(const char *a, int la, const char *b, int lb, int max)
 
 			if (cur[j - 1] + 1 < d)
 				d = cur[j - 1] + 1;
-			/* above the band prev[] holds an older row: not to be used */
+			/* beyond the band prev[] holds an older row, which must not be used */
 			if (j < i + max && prev[j] + 1 < d)
 				d = prev[j] + 1;
 			cur[j] = d;
@@ -50,7 +50,7 @@ const char *nearest_name(const char *typed, const char *const *names, size_t n)
 		int len_i = (int)strnlen(names[i], LEN_MAX + 1);
 		int d = len_i <= LEN_MAX ? edit_distance(typed, len, names[i], len_i, max) : max + 1;
 
-		if (d <= max) { /* from here on only a nearer one counts */
+		if (d <= max) { /* from here on only a closer one counts */
 			max = d - 1;
 			nearest = names[i];
 		}

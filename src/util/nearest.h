@@ -6,10 +6,11 @@
 
 #define EDIT_LEN_MAX 128
 
-/* Edit distance (Levenshtein's) of two names of at most EDIT_LEN_MAX bytes, or max + 1 when it is larger. */
+/* The edit distance (Levenshtein's) of two names of at most EDIT_LEN_MAX bytes, or max + 1 when it is larger. */
 int edit_distance(const char *a, int la, const char *b, int lb, int max);
 
-/* Which of the names was most likely meant: by a typing error, or by a part of it. NULL: none. */
+/* The name that was most likely meant: one that differs by a typing error, or that contains what
+ * was typed. NULL: none. */
 const char *nearest_name(const char *typed, const char *const *names, size_t n);
 
 #endif

@@ -47,7 +47,7 @@ static char to_lower(char c)
 	return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
 }
 
-/* Reads digits up to max and moves *s behind them. */
+/* Reads digits up to max and moves *s past them. */
 static int take_digits(const char **s, uint64_t max, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -96,7 +96,7 @@ static int take_decimal(const char **s, struct decimal *ret)
 		p++;
 		if (!is_digit(*p))
 			return -EINVAL;
-		/* what is left below 10^-15 of a unit is less than any unit can show */
+		/* the remainder, below 10^-15 of a unit, is too small for any unit to show */
 		for (; is_digit(*p); p++) {
 			if (d.den < 1000000000000000ull) {
 				d.frac = d.frac * 10 + (unsigned int)(*p - '0');

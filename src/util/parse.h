@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Parsing of what people type: options and environment variables.
+ * Parses what people type: options and environment variables.
  *
- * The whole string must match: no white space, no sign, nothing behind it. The locale has
- * no say. Each returns 0, -EINVAL (malformed) or -ERANGE (does not fit), and writes its
- * result on success only.
+ * The whole string must match: no white space, no sign, nothing after it. The locale does not
+ * matter. Each returns 0, -EINVAL (malformed) or -ERANGE (does not fit), and writes its result on
+ * success only.
  */
 #ifndef INFTRACE_UTIL_PARSE_H
 #define INFTRACE_UTIL_PARSE_H
@@ -25,8 +25,8 @@ int parse_size(const char *s, uint64_t *ret_bytes);
 int parse_u32(const char *s, uint32_t *ret);
 
 /*
- * "123" or "123,456": appends to the array at *pids of *n, which may be NULL and 0, and leaves
- * out those it already holds. The caller frees *pids. Also -ENOMEM. On failure nothing changes.
+ * "123" or "123,456": appends to the array *pids of length *n, initially NULL and 0, skipping those
+ * it already holds. The caller frees *pids. Also -ENOMEM. On failure nothing changes.
  */
 int parse_pid_list(const char *s, pid_t **pids, size_t *n);
 

@@ -7,11 +7,11 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Better one setting too few than one secret too many. */
+/* Better to leave out one setting too many than to reveal one secret. */
 static const char *const names[] = { "key", "token", "secret", "pass", "pwd", "auth", "credential", "cookie",
 	"bearer" };
 
-/* Parameters of a URL, and of settings that are lists of such. */
+/* Parameters of a URL, or of settings that contain such lists. */
 static const char *const parameters[] = { "key=", "token=", "secret=", "pass=", "password=", "passwd=", "pwd=",
 	"auth=", "sig=", "signature=", "credential=", "bearer ", "basic " };
 

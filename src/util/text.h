@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Text of others (names of files, processes and symbols, arguments, messages) on its way to a
+ * Untrusted text (names of files, processes and symbols, arguments, messages) on its way to a
  * terminal or into JSON that is read on one. Characters that drive a terminal or change the order
- * or look of what stands around them become escapes: C0 and C1 controls, U+007F, and the format
+ * or look of the text around them become escapes: C0 and C1 controls, U+007F, and the format
  * characters of Unicode (bidirectional overrides and isolates, zero-width ones, tags).
  */
 #ifndef INFTRACE_UTIL_TEXT_H
@@ -17,21 +17,21 @@
 /* Whether the character is shown as it is. */
 bool text_is_shown(uint32_t c);
 
-/* The character of a well-formed UTF-8 sequence of `len` bytes, see fmt_utf8_scan(). */
+/* Decodes a well-formed UTF-8 sequence of `len` bytes, see fmt_utf8_scan(). */
 uint32_t text_decode(const unsigned char *s, int len);
 
-/* Whether there is nothing but white space: Unicode's property White_Space, so a no-break space too. */
+/* Whether there is nothing but white space, by Unicode's property White_Space, so including no-break spaces. */
 bool text_is_blank(const char *text, size_t len);
 
-/* Whether it ends with the suffix, and has something before it. */
+/* Whether the text ends with the suffix and has something before it. */
 bool text_has_suffix(const char *text, const char *suffix);
 
 /* Copies JSON text: ill-formed UTF-8 becomes U+FFFD, characters that are not shown \uXXXX (one
  * beyond U+FFFF becomes U+FFFD). Returns the end; nothing is terminated. */
 char *text_json(char *out, const char *text, size_t len);
 
-/* Untrusted text fit to print on one line: control bytes and invalid UTF-8 as \xNN, cut with "..."
- * so that it fits in size (at least 8). Returns buf. */
+/* Makes untrusted text fit to print on one line: control bytes and invalid UTF-8 as \xNN, cut with
+ * "..." to fit in size (at least 8). Returns buf. */
 const char *text_printable(char *buf, size_t size, const char *text);
 
 #endif

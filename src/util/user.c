@@ -54,7 +54,7 @@ void user_free(struct user *u)
 
 int user_become(const struct user *u)
 {
-	/* who has no privileges may still name himself */
+	/* an unprivileged user may still name themselves */
 	if (!geteuid() && (initgroups(u->name, u->gid) || setresgid(u->gid, u->gid, u->gid)))
 		return -errno;
 	if (setresuid(u->uid, u->uid, u->uid))

@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* Who has called inftrace: with sudo, the one who called that. */
+/* The user who called inftrace; under sudo, the one who called sudo. */
 uid_t user_calling(void);
 gid_t user_calling_group(void);
 
@@ -15,11 +15,11 @@ struct user {
 	gid_t gid;
 };
 
-/* By its name or number. -ENOENT: there is none, -ENOMEM. */
+/* Finds it by its name or number. -ENOENT: there is none, -ENOMEM. */
 int user_find(const char *name, struct user *ret_user);
 void user_free(struct user *u);
 
-/* Makes this process one of the user, with all groups; HOME, USER and LOGNAME say so, what else is in
+/* Makes this process run as the user, with all groups, and sets HOME, USER and LOGNAME; the rest of
  * the environment stays. Negative errno. */
 int user_become(const struct user *u);
 

@@ -11,17 +11,17 @@
 
 #include "util/confine.h"
 
-#define NICE_LIMIT 40 /* of RLIMIT_NICE: any priority */
+#define NICE_LIMIT 40 /* in units of RLIMIT_NICE: any priority */
 
 static struct {
 	pthread_mutex_t lock;
 	pid_t tids[YIELD_THREADS_MAX];
 	size_t n;
 	bool allowed, yields;
-} yield = { .lock = PTHREAD_MUTEX_INITIALIZER }; /* until yield_allow() */
+} yield = { .lock = PTHREAD_MUTEX_INITIALIZER }; /* lock: until yield_allow() */
 
-/* A thread that has just become idle may not run any more, and still holds what it took before. A waiter in a real-time
- * class lends it that. */
+/* A thread that has just become idle may not get to run any more while it still holds the lock. A waiter in a real-time
+ * class lends it that class. */
 void yield_lock_init(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;
@@ -37,7 +37,8 @@ static void init(void)
 	yield_lock_init(&yield.lock);
 }
 
-/* Its nice value stays, also while it is idle. That of the first thread is not for those that it makes. */
+/* A thread keeps its nice value while it is idle. Threads that the first one makes do not inherit
+ * its nice value. */
 static bool set_class(pid_t tid, bool idle)
 {
 	struct sched_param none = {};
@@ -45,7 +46,8 @@ static bool set_class(pid_t tid, bool idle)
 	return !sched_setscheduler(tid, (idle ? SCHED_IDLE : SCHED_OTHER) | SCHED_RESET_ON_FORK, &none);
 }
 
-/* The right to leave SCHED_IDLE is that to have the nice value. A COMMAND has been forked before, and keeps its own limit. */
+/* To leave SCHED_IDLE a thread needs the right to its nice value. A COMMAND was forked before and keeps its own
+ * limit. */
 enum yield_right yield_allow(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -59,7 +61,7 @@ enum yield_right yield_allow(void)
 		(before.rlim_cur >= NICE_LIMIT || !setrlimit(RLIMIT_NICE, &limit)))
 		right = YIELD_BY_LIMIT;
 	if (right == YIELD_BY_LIMIT)
-		setrlimit(RLIMIT_RTPRIO, &first); /* for who watches the others */
+		setrlimit(RLIMIT_RTPRIO, &first); /* for the thread that watches the others */
 	else if (confine_has(CONFINE_CAP(CAP_SYS_NICE)))
 		right = YIELD_BY_CAPABILITY;
 	pthread_mutex_lock(&yield.lock);

@@ -12,13 +12,13 @@
 struct profile_check {
 	struct check_report *report;
 	struct name_counts families;
-	uint64_t line, lines;   /* the number of the current one; how many there were */
+	uint64_t line, lines;   /* the number of the current line; how many there were */
 	uint64_t required_seen; /* bit N: the Nth required family was seen */
 	const char *const *required;
 	size_t required_len;
 };
 
-/* A problem of the current line. */
+/* Reports a problem of the current line. */
 #define LINE_PROBLEM(check, fmt, ...)                                                        \
 	check_problem((check)->report, "line %llu: " fmt, (unsigned long long)(check)->line, \
 		##__VA_ARGS__)
@@ -33,7 +33,7 @@ static bool string_or_null(const struct json_node *value)
 	return !value || node_is(value, JSON_NULL) || node_is(value, JSON_STRING);
 }
 
-/* One value of the envelope; returns what it must be, or NULL when it is that. */
+/* Checks one value of the envelope; returns what it must be, or NULL if it is that. */
 static const char *envelope_rule(enum profile_key key, const struct json_node *value)
 {
 	switch (key) {
@@ -58,7 +58,7 @@ static const char *envelope_rule(enum profile_key key, const struct json_node *v
 	}
 }
 
-/* shape and stage_us of any writer hold no further objects or arrays. */
+/* shape and stage_us, whoever wrote them, contain no objects or arrays. */
 static bool check_scalars(
 	struct profile_check *check, const char *name, const struct json_node *object)
 {
@@ -77,7 +77,7 @@ static bool check_scalars(
 static const char *const whole_families[] = { "token_prof", "op_prof", "syscall_prof", "fault_prof",
 	"sched_prof" };
 
-/* The number of the window, in lines that inftrace wrote. */
+/* Checks the number of the window, in lines that inftrace wrote. */
 static bool check_window(struct profile_check *check, const struct json_node *shape)
 {
 	const struct json_node *window = node_get(shape, "window");
@@ -89,9 +89,8 @@ static bool check_window(struct profile_check *check, const struct json_node *sh
 }
 
 /*
- * The stages of a line that inftrace wrote: microseconds of whole nanoseconds; in the families of
- * which it is said below all but total and the workers' sums add up to total, without a nanosecond
- * to spare.
+ * Checks the stages of a line that inftrace wrote: microseconds with whole nanoseconds; in the
+ * families named below, all except total and the workers' sums add up to total, to the nanosecond.
  */
 static void check_native_stages(
 	struct profile_check *check, const struct json_node *stages, const char *family)
@@ -128,7 +127,7 @@ static void check_native_stages(
 			(long long)sum, (long long)total, (long long)(sum - total));
 }
 
-/* Of a step, what the recorder says that it cost: not more than its threads had. */
+/* Checks what the recorder says it cost a step: not more than the time of its threads. */
 static void check_tracer(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
 	const struct json_node *tracer = node_get(shape, "tracer_us"), *waited = node_get(shape, "tracer_waited_us");

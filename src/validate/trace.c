@@ -9,9 +9,9 @@
 #include "util/text.h"
 #include "validate/trace.h"
 
-/* The phases of the Trace Event Format, those that were deprecated included. */
+/* The phases of the Trace Event Format, including deprecated ones. */
 #define PHASES "BEXiICbneSTpFstfPNODMVvRc()"
-/* Tools that round the begin and the length of a slice to microseconds make slices that touch
+/* Tools that round the beginning and the length of a slice to microseconds make adjacent slices
  * overlap. */
 #define FOREIGN_ROUNDING_NS 1000
 
@@ -34,7 +34,7 @@ struct trace_check {
 		(unsigned long long)(event)->number, (unsigned long long)(event)->line, \
 		##__VA_ARGS__)
 
-/* What the check of one event returns after telling a problem; else it is 0 or -ENOMEM. */
+/* Returned by the check of one event after reporting a problem; otherwise it returns 0 or -ENOMEM. */
 #define EVENT_BAD 1
 
 static bool event_string(struct trace_check *check, const struct trace_event *event,
@@ -63,7 +63,7 @@ static bool event_time(struct trace_check *check, const struct trace_event *even
 	return false;
 }
 
-/* A pid, tid or id: an integer or, as Kineto has it, a string. buf is for the integers. */
+/* A pid, tid or id: an integer or, as in Kineto's traces, a string. buf is for integers. */
 static bool event_id(struct trace_check *check, const struct trace_event *event, const char *key,
 	const struct json_node *value, char buf[24], const char **ret_text)
 {
@@ -94,7 +94,7 @@ static bool event_args(struct trace_check *check, const struct trace_event *even
 	return false;
 }
 
-/* Integers above 2^63-1: Perfetto refuses the file, other readers round them. */
+/* Counts integers above 2^63-1: Perfetto refuses the file, other readers round them. */
 static uint64_t count_big_integers(const struct json_node *value)
 {
 	const struct json_node *end = value + value->span;
@@ -181,7 +181,7 @@ static int check_track_event(struct trace_check *check, const struct trace_event
 			    : check_flow(check, event, phase, track);
 }
 
-/* An instant; one of a thread is kept, for what chrome://tracing makes of it. */
+/* Checks an instant; those of threads are kept, for what chrome://tracing makes of them. */
 static int check_instant(struct trace_check *check, const struct trace_event *event)
 {
 	struct trace_span span = { .event = event->number, .line = event->line, .instant = 1 };
@@ -365,7 +365,7 @@ void check_trace(
 		check_problem(report, "no events");
 	check.findings.strict = check.findings.array = check.form.array;
 	check.findings.rounding = check.ours ? 0 : FOREIGN_ROUNDING_NS;
-	/* of the arrows at the cut one half, or the slice around it, may not have been written */
+	/* where the trace is cut, one half of an arrow, or the slice around it, may be missing */
 	check.findings.strict_flows = check.form.array && !check.form.open;
 	err = tracks_check(&check.tracks, report, &check.findings);
 	if (!err)

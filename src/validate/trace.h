@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the check of a Chrome trace keeps of each event, and the checks that need all of them. */
+/* What the check of a Chrome trace keeps of each event, and the checks that need all events. */
 #ifndef INFTRACE_VALIDATE_TRACE_H
 #define INFTRACE_VALIDATE_TRACE_H
 
@@ -10,26 +10,26 @@ struct trace_span {
 	uint32_t event;     /* its number in the file, from 1 */
 	uint32_t line : 31;
 	uint32_t
-		instant : 1; /* an instant of a thread, which is a slice in chrome://tracing only */
+		instant : 1; /* an instant of a thread, which only chrome://tracing treats as a slice */
 };
 
-/* A slice that chrome://tracing has on the outermost level, in its own milliseconds. */
+/* A slice on chrome://tracing's outermost level, in its own milliseconds. */
 struct trace_top {
 	double start, end;
 };
 
 struct trace_track {
-	char *label; /* "pid PID tid TID", printable for pids and tids that are numbers */
+	char *label; /* "pid PID tid TID", printable for numeric pids and tids */
 	struct trace_span *spans;
 	size_t len, size;
-	struct trace_top *tops; /* with flows */
+	struct trace_top *tops; /* if there are flows */
 	size_t tops_len;
 	bool flows;
 	bool shown; /* has more than instants */
 };
 
 struct trace_flow {
-	uint64_t key; /* hash of cat, name and id: what the viewers match arrows by */
+	uint64_t key; /* hash of cat, name and id, by which viewers match arrows */
 	int64_t ts;
 	uint32_t event, line;
 	uint32_t track : 29;
@@ -39,47 +39,47 @@ struct trace_flow {
 enum trace_flow_phase {
 	FLOW_START,
 	FLOW_STEP,
-	FLOW_END,      /* with bp "e": at the slice around it */
-	FLOW_END_NEXT, /* without: at the next slice */
+	FLOW_END,      /* with bp "e": ends at the slice around it */
+	FLOW_END_NEXT, /* without: ends at the next slice */
 };
 
 struct trace_tracks {
 	struct lh_table *by_label;
 	struct trace_track **all;
 	size_t len, size;
-	size_t last; /* events come in runs of one track */
+	size_t last; /* events of one track come in runs */
 	struct trace_flow *flows;
 	size_t flows_len, flows_size;
 };
 
-/* What is wrong, but only worth a note where other programs wrote the file or a recording was
+/* Findings that are only worth a note where another program wrote the file or a recording was
  * cut. */
 struct trace_findings {
-	bool strict;         /* problems, not notes, of spans */
-	int64_t rounding;    /* ns: overlaps up to this are notes all the same */
-	bool strict_flows;   /* of flows */
-	uint64_t overlaps;   /* as notes */
+	bool strict;         /* faults of spans are problems, not notes */
+	int64_t rounding;    /* ns: overlaps up to this are notes in any case */
+	bool strict_flows;   /* the same for flows */
+	uint64_t overlaps;   /* reported as notes */
 	int64_t overlap_max; /* ns */
 	uint64_t flow_repeats, flow_no_start, flow_no_end, flow_no_slice;
-	bool array; /* the form in which chrome://tracing knows whole microseconds only */
-	uint64_t flow_rounded; /* arrows that it does not find a slice for, though there is one */
+	bool array; /* the form in which chrome://tracing keeps whole microseconds only */
+	uint64_t flow_rounded; /* arrows for which it finds no slice, though there is one */
 };
 
-/* Returns 0 or -ENOMEM, after which only tracks_free may follow. */
+/* Returns 0 or -ENOMEM; then only tracks_free may follow. */
 int tracks_init(struct trace_tracks *tracks);
 void tracks_free(struct trace_tracks *tracks);
 
-/* The number of a track, made when it is new; -ENOMEM. */
+/* The number of a track, which is created if new; -ENOMEM. */
 int64_t tracks_get(struct trace_tracks *tracks, const char *pid, const char *tid);
 /* Both return 0 or -ENOMEM. */
 int tracks_add_span(struct trace_tracks *tracks, size_t track, const struct trace_span *span);
 int tracks_add_flow(struct trace_tracks *tracks, const struct trace_flow *flow);
-/* Without those that have instants only. */
+/* The number of tracks, without those that have only instants. */
 size_t tracks_shown(const struct trace_tracks *tracks);
 
 /*
- * The checks over everything that was added, to be called once: spans of a track nest, each flow
- * start has one end after it, flows bind to slices. Spans are used up. Returns 0 or -ENOMEM.
+ * Checks everything that was added; call it once: spans of a track nest, each flow start has one
+ * end after it, flows bind to slices. Uses up the spans. Returns 0 or -ENOMEM.
  */
 int tracks_check(
 	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Spans by track and flows by id: 32 bytes each at most, so that a trace of a gigabyte fits in
- * memory. */
+/* Spans by track and flows by id: at most 32 bytes each, so that those of a trace of a gigabyte fit
+ * in memory. */
 #include "validate/trace.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void tracks_free(struct trace_tracks *tracks)
 	memset(tracks, 0, sizeof(*tracks));
 }
 
-/* Room for one more element in a growing array. */
+/* Makes room for one more element in a growing array. */
 static int array_reserve(void *array, size_t len, size_t *size, size_t element)
 {
 	size_t want = *size ? *size * 2 : 8;
@@ -131,7 +131,7 @@ size_t tracks_shown(const struct trace_tracks *tracks)
 	return n;
 }
 
-/* By start; of those that start together the longest first: it holds the others. */
+/* By start; of those that start together the longest first, since it contains the others. */
 static int compare_spans(const void *a, const void *b)
 {
 	const struct trace_span *x = a, *y = b;
@@ -180,21 +180,20 @@ static void track_check_nesting(struct trace_track *track, const struct trace_sp
 	}
 }
 
-/* ---- what the importer of chrome://tracing makes of a track ---- */
+/* ---- how chrome://tracing imports a track ---- */
 
 /*
- * It nests a slice in the one before, or in what that is in, unless it ends later in whole
- * microseconds. So two that follow each other nest where both ends round to the same microsecond.
- * It looks for the slice that an arrow begins or ends in from the outermost ones on, by their times
- * as they are, and does not find the second of these two. Its arithmetic is that of doubles, as
- * here.
+ * It nests a slice in the previous one, or in one around that, unless it ends later in whole
+ * microseconds. So two slices in a row nest if both ends round to the same microsecond. It looks
+ * for the slice in which an arrow begins or ends from the outermost level on, by unrounded times,
+ * and does not find the second of the two. It calculates with doubles, as here.
  */
 static double us_to_ms(int64_t ns)
 {
 	return (double)ns / 1000 * (1e-6 / 1e-3);
 }
 
-/* As Math.round(): halves go up. */
+/* Like Math.round(): halves go up. */
 static int64_t ms_to_whole_us(double ms)
 {
 	double us = ms * 1000 + 0.5;
@@ -217,7 +216,7 @@ static int compare_in_file(const void *a, const void *b)
 	return x->event < y->event ? -1 : x->event > y->event;
 }
 
-/* Leaves the spans in another order. */
+/* Leaves the spans in a different order. */
 static int track_find_tops(struct trace_track *track)
 {
 	struct trace_top *open, *tops;
@@ -269,7 +268,7 @@ static bool tops_hold(const struct trace_track *track, int64_t ns)
 
 /* ---- flows ---- */
 
-/* Leaves only the times in which the track has a slice: sorted, without overlap. */
+/* Reduces the spans to the times at which the track has a slice: sorted, without overlaps. */
 static void track_merge(struct trace_track *track)
 {
 	size_t len = 0;
@@ -294,7 +293,7 @@ static int compare_time_to_span(const void *time, const void *member)
 	const struct trace_span *span = member;
 	int64_t ts = *(const int64_t *)time;
 
-	/* the viewers take a slice to end before its end */
+	/* for viewers a slice ends before its end */
 	return ts < span->start ? -1 : ts >= span->end && ts > span->start;
 }
 
@@ -317,7 +316,7 @@ static void flow_found(struct check_report *report, const struct trace_findings 
 		check_problem(report, "event %u (line %u): %s", flow->event, flow->line, what);
 }
 
-/* The rules of the chrome://tracing importer, which warns of each of these. */
+/* The rules of the chrome://tracing importer, which warns about each of these. */
 static void flows_check(
 	struct trace_tracks *tracks, struct check_report *report, struct trace_findings *findings)
 {
@@ -352,7 +351,7 @@ static void flows_check(
 			flow_found(report, findings, flow, &findings->flow_no_slice,
 				"flow event outside of every slice of its track");
 		} else if (findings->array && !tops_hold(track, flow->ts)) {
-			/* once for both ends */
+			/* counted once for both ends */
 			findings->flow_rounded += !rounded || rounded->key != flow->key;
 			rounded = flow;
 		}
