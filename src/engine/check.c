@@ -36,14 +36,14 @@ static bool fails_check(const struct probe_spec *s, unsigned int arg, const uint
 	return false;
 }
 
-/* As the preset has it: that of a USDT probe says where in the file's code the argument is. */
+/* As written in the preset: for a USDT probe s->fetch says where the argument is in the file's code. */
 static const struct fetch *fetch_of(
 	const struct probe_table *pt, const struct probe_spec *s, unsigned int arg)
 {
 	return s->is_usdt && s->from ? &pt->specs[s->from - 1].fetch[arg] : &s->fetch[arg];
 }
 
-/* Read from a structure of the engine's. Others are where the ABI has them. */
+/* Read from one of the engine's structures. Other arguments are where the ABI puts them. */
 static bool is_loaded(const struct fetch *f)
 {
 	return f->derefs > (f->reg == REG_SP);
@@ -54,7 +54,7 @@ static bool same_pointer(const struct fetch *a, const struct fetch *b)
 	return a->reg == b->reg && (a->reg != REG_SP || a->off[0] == b->off[0]);
 }
 
-/* Number of the first argument that does not fit, among those in use; -1: none. */
+/* The number of the first argument in use that does not fit; -1: none. */
 static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 	const uint64_t *vals, const char *strs)
 {
@@ -65,7 +65,7 @@ static int find_misfit(const struct probe_table *pt, const struct probe_spec *s,
 			continue;
 		if (a->is_row && !rows_shown(s, i, vals))
 			continue;
-		/* if not loaded, this is a value newer than the preset, no other layout */
+		/* without a load this is a value newer than the preset, not another layout */
 		if (a->names && is_loaded(fetch_of(pt, s, i)) && !check_enum(a->names, vals[i]))
 			return (int)i;
 		if (a->is_string && !is_text(probe_arg_string(s, i, strs)))
@@ -82,8 +82,8 @@ static bool same_function(const struct probe_spec *a, const struct probe_spec *b
 	       !a->library == !b->library && (!a->library || !strcmp(a->library, b->library));
 }
 
-/* What is read through the same pointer, in all probes of the function, is of the same structure.
- */
+/* Everything read through the same pointer, in all probes of the function, belongs to the same
+ * structure. */
 static void turn_off(struct probe_table *pt, struct probe_spec *s, unsigned int arg)
 {
 	const struct fetch *f = fetch_of(pt, s, arg);

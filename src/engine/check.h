@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A preset knows the layouts of some releases of its engine. In another one the same offsets hold
- * something else: what is read there must not be shown as if it were an operator's name or shape.
+ * A preset knows the layouts of some releases of its engine. In other releases the same offsets
+ * hold something else, which must not be shown as if it were an operator's name or shape.
  *
- * The values of a probe's first calls are looked at: a number must be one of its enum, a text must
- * be printable, the preset's own checks must hold. One that does not fit takes with it all that is
- * read through the same pointer. Enums are looked at for ever, since that is next to nothing.
+ * The values of a probe's first calls are checked: a number must belong to its enum, a text must be
+ * printable, the preset's own checks must hold. If one does not fit, everything read through the
+ * same pointer is left out. Enums are checked for ever, since that costs next to nothing.
  */
 #ifndef INFTRACE_CHECK_H
 #define INFTRACE_CHECK_H
@@ -19,8 +19,8 @@
 bool check_values(
 	struct probe_table *pt, struct probe_spec *s, const uint64_t *vals, const char *strs);
 
-/* Before a call is shown. Prints a line when the preset turns out not to fit. Returns false for a
- * call that must not be shown at all: whether it counts depends on a value that does not fit. */
+/* Call before a call is shown. Prints a line when the preset turns out not to fit. Returns false for a
+ * call that must not be shown at all, because whether it counts depends on a value that does not fit. */
 static inline bool check_call(
 	struct probe_table *pt, struct probe_spec *s, const uint64_t *vals, const char *strs)
 {
@@ -34,7 +34,7 @@ static inline bool check_enum(const struct enum_table *t, uint64_t v)
 	return !t->n || (v < t->n && t->names[v]);
 }
 
-/* Whether a call with these values has the argument, and it is fit to be shown. */
+/* Whether a call with these values has the argument, and it may be shown. */
 static inline bool check_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals)
 {
 	const struct probe_arg *a = &s->args[i];
@@ -46,7 +46,7 @@ static inline bool check_shown(const struct probe_spec *s, unsigned int i, const
 		       (!(s->misfits & 1u << a->only_if.arg) && cond_holds(s, &a->only_if, vals)));
 }
 
-/* Says at the end what was left out. */
+/* Prints at the end what was left out. */
 void check_summary(const struct probe_table *pt);
 
 #endif

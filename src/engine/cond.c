@@ -108,7 +108,7 @@ bool cond_holds(const struct probe_spec *s, const struct probe_cond *c, const ui
 	if (c->other)
 		than = (int64_t)vals[c->other - 1];
 	else if (cond_value(s, c, &than))
-		return c->op == WHEN_NE; /* nothing is what this release does not have */
+		return c->op == WHEN_NE; /* a value that this release does not have equals nothing */
 	v = (int64_t)vals[c->arg];
 	switch (c->op) {
 	case WHEN_EQ:

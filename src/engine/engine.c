@@ -31,13 +31,13 @@
 struct reader {
 	const char *path;
 	const char *text;
-	/* what is being read, in the text; NULL: members of the outermost object */
+	/* the text of what is being read; NULL: members of the outermost object */
 	const char *part, *part_end;
 	struct probe_table *pt;
 	struct engine *e;
 };
 
-/* The line of a key in what is being read, or of the whole when it has no such key. */
+/* The line of a key in what is being read, or of the beginning when it has no such key. */
 static unsigned int line_of_key(const struct reader *r, const char *key)
 {
 	const char *p;
@@ -65,7 +65,7 @@ preset_error(const struct reader *r, const char *key, const char *fmt, ...)
 	return -EINVAL;
 }
 
-/* Errors are about this member of the outermost object from now on. */
+/* From now on errors are about this member of the outermost object. */
 static void enter_member(struct reader *r, const char *key)
 {
 	r->part = text_find_key(r->text, r->text + strlen(r->text), key, 1);
@@ -101,7 +101,7 @@ static bool is_text(struct json_object *v, size_t max)
 	return strlen(text) == (size_t)json_object_get_string_len(v) && spec_text_ok(text, max);
 }
 
-/* A string that is shown to people and written to traces. */
+/* Reads a string that is shown to people and written to traces. */
 static int get_string(
 	const struct reader *r, struct json_object *obj, const char *key, bool required, const char **ret)
 {
@@ -228,7 +228,7 @@ static int read_args(struct reader *r, struct json_object *obj, const char *key,
 	return 0;
 }
 
-/* The arguments of this architecture, or those that only --op-detail shows. */
+/* Reads the arguments of this architecture, or those that only --op-detail shows. */
 static int read_arch_args(struct reader *r, struct json_object *obj, struct probe_spec *s, bool detail)
 {
 	const char *keys[] = { "args", "detail" };
@@ -261,14 +261,14 @@ static int read_checks(struct reader *r, struct json_object *obj, struct probe_s
 			v = json_object_array_get_idx(checks, i);
 		if (is_text(v, SPEC_STRING_MAX))
 			err = spec_add_check(s, json_object_get_string(v), &why);
-		/* without --op-detail it may be about what is not read; check_detail() has seen it */
+		/* without --op-detail it may refer to an argument that is not read; check_detail() has checked it */
 		if (err == -ENOMEM || (err && r->pt->op_detail))
 			return err == -ENOMEM ? err : preset_error(r, "check", "%s", why);
 	}
 	return 0;
 }
 
-/* What the threads that meet at a barrier have in common: read, but no argument that is shown. */
+/* Reads what the threads that meet at a barrier have in common; it is not shown as an argument. */
 static int read_group(struct reader *r, struct json_object *obj, struct probe_spec *s)
 {
 	const char *key = "group", *expr, *why;
@@ -292,7 +292,7 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 	return 0;
 }
 
-/* "rows": how many, and the arrays that have an element for each. */
+/* "rows": how many, and the arrays with an element for each. */
 static int read_rows(struct reader *r, struct json_object *obj, struct probe_spec *s)
 {
 	const char *key = "rows", *count, *expr, *why = NULL;
@@ -331,7 +331,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 	return 0;
 }
 
-/* What one entry of "probes" says, but for its arguments. */
+/* One entry of "probes", without its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
 	bool usdt, instant, nothrow, past_early_return, graph_launch, outermost, hidden;
@@ -365,7 +365,7 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 	return 0;
 }
 
-/* "names": what a call says a handle is called. */
+/* "names": which argument gives a handle its name. */
 static int read_names(struct reader *r, struct json_object *obj, struct probe_spec *s)
 {
 	struct json_object *names;
@@ -508,7 +508,7 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		get_bool(r, obj, "graph_launch", &e.graph_launch) ||
 		get_bool(r, obj, "outermost", &e.outermost))
 		return -EINVAL;
-	/* names of handles are wanted all the same */
+	/* names of handles are needed even then */
 	e.hidden = detail_only && !r->pt->op_detail;
 	if (e.hidden && !json_object_object_get_ex(obj, "names", NULL))
 		return 0;
@@ -542,7 +542,7 @@ static int read_probes(struct reader *r, struct json_object *root)
 		return preset_error(r, "probes", "must be an array");
 	enter_member(r, "probes");
 	p = text_value(r->part);
-	p += strspn(p, " \t\r\n") + 1; /* behind '[' */
+	p += strspn(p, " \t\r\n") + 1; /* after '[' */
 	for (size_t i = 0; i < json_object_array_length(probes) && !err; i++) {
 		r->part = p;
 		r->part_end = text_value_end(p);
@@ -552,7 +552,7 @@ static int read_probes(struct reader *r, struct json_object *root)
 	return err;
 }
 
-/* Of the preset, and of the engine releases that it was tried with. */
+/* The versions of the preset, and of the engine releases that it was tried with. */
 static int read_versions(struct reader *r, struct json_object *root)
 {
 	struct json_object *v;
@@ -607,7 +607,7 @@ static int read_root(struct reader *r, struct json_object *root)
 	return read_probes(r, root);
 }
 
-/* Something can be read, or has ended. A pipe that nobody writes to is not waited for. */
+/* Waits until something can be read, or the end. Does not wait for ever for a pipe that nobody writes to. */
 static int wait_for_text(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -715,7 +715,8 @@ static int read_preset(struct reader *r, struct json_object *root)
 	return read_root(r, root);
 }
 
-/* What only --op-detail would read is checked without it too, so that a preset is good or is not. */
+/* Checks what only --op-detail would read even without it, so that whether a preset is valid does
+ * not depend on the option. */
 static int check_detail(const struct reader *r, struct json_object *root)
 {
 	struct probe_table pt = { .op_detail = true };

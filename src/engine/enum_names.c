@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names of the values of arguments: each process has those of the files that it has mapped itself. */
+/* Names of the values of arguments: each process has those of the files that it has mapped. */
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -25,7 +25,7 @@ static int add_variant(struct enum_table *t, uint64_t dev, uint64_t ino, char **
 
 	for (size_t i = 0; i < t->n_variants; i++) {
 		if (t->variants[i].dev == dev && t->variants[i].ino == ino)
-			return -EEXIST; /* under another path */
+			return -EEXIST; /* the same file under another path */
 	}
 	if (t->n_variants == ENUM_VARIANTS_MAX)
 		return -E2BIG;
@@ -61,7 +61,7 @@ void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char *
 	t->from_file = true;
 }
 
-/* ---- whose names ---- */
+/* ---- whose names are in use ---- */
 
 static struct enum_user *user_of(const struct enum_table *t, uint32_t tgid)
 {
@@ -101,7 +101,7 @@ static void table_forked(struct enum_table *t, const uint64_t *arg)
 
 	if (parent->tgid == arg[0])
 		*child = (struct enum_user){ (uint32_t)arg[1], parent->variant };
-	else if (child->tgid == arg[1]) /* one of that number is long gone */
+	else if (child->tgid == arg[1]) /* left over from an earlier process with that number */
 		*child = (struct enum_user){ 0 };
 }
 

@@ -82,7 +82,7 @@ static int parse_offset(const char **p, int32_t *ret)
 	return 0;
 }
 
-/* A part of a register: the upper half is the second member of a structure passed by value. */
+/* A part of a register: its upper half is the second member of a structure passed by value. */
 static int parse_shift(const char **p, int32_t *ret)
 {
 	char *end;
@@ -142,7 +142,7 @@ struct row_place {
 	uint8_t load;	 /* its number, the innermost is 0 */
 };
 
-/* "+N*row" or "+row" in front of, behind or instead of the offset that was parsed. */
+/* "+N*row" or "+row" before, after or instead of the offset that was parsed. */
 static int parse_row(const char **p, const struct fetch *f, struct row_place *row, int32_t *off)
 {
 	const char *at = *p;
@@ -265,7 +265,7 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		*ret_err = "'>>0' to '>>63' expected";
 		return -EINVAL;
 	}
-	/* a structure with integers in it is in a general register as a whole */
+	/* a structure that contains integers is in a general register as a whole */
 	if (arg.is_float && !f.derefs && !usdt && p == shift) {
 		*ret_err = "floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)";
 		return -EINVAL;
@@ -332,7 +332,7 @@ static uint64_t extend(uint64_t v, unsigned int size, bool is_signed)
 	return is_signed ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
 }
 
-/* As C converts it: cut to the type, or, where the type is wider, extended as the argument's own says. */
+/* As a C conversion: cut to the type, or, if the type is wider, extended by the argument's own sign. */
 static void narrow(struct fetch *f, const struct usdt_arg *a)
 {
 	if (a->size >= f->size)
@@ -367,7 +367,7 @@ static int place_memory(struct fetch *f, const struct usdt_arg *a, const char **
 		return -EINVAL;
 	}
 	if (f->flags & FETCH_F_STRING && !f->derefs)
-		f->off[f->derefs++] = 0; /* the string is what the load leads to */
+		f->off[f->derefs++] = 0; /* the string is where the load points */
 	memmove(&f->off[1], &f->off[0], sizeof(f->off) - sizeof(f->off[0]));
 	f->off[0] = (int32_t)a->value;
 	f->derefs++;

@@ -33,7 +33,7 @@
 #define SANITIZED 0
 #endif
 
-/* What a worker does: read its file, use memory, answer, end. */
+/* What a worker may do: read its file, use memory, answer, end. */
 #define WORKER_CALLS                                                                                   \
 	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_sendto, SYS_mmap, SYS_munmap, \
 		SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_sysinfo, \
@@ -42,7 +42,7 @@
 
 static const int worker_calls[] = { WORKER_CALLS };
 
-/* and the process that forks them. */
+/* and the process that forks the workers. */
 static const int server_calls[] = {
 	WORKER_CALLS, SYS_recvmsg, SYS_clone, SYS_rt_sigaction, SYS_set_robust_list, SYS_rseq, SYS_prlimit64,
 	SYS_setitimer, SYS_prctl, SYS_seccomp,
@@ -59,7 +59,7 @@ static int send_answer(struct worker *w)
 {
 	size_t len = offsetof(struct inspect_answer, text) + w->answer.text_len;
 
-	/* whoever has asked may have lost interest */
+	/* whoever asked may have lost interest */
 	return send(w->out, &w->answer, len, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -100,7 +100,7 @@ static int answer_found(const struct found *f, void *arg)
 	if (f->fetch)
 		memcpy(a->fetch, f->fetch, sizeof(a->fetch));
 	if (add_text(a, f->symbol->name) || add_text(a, f->why ? f->why : ""))
-		return 0; /* nobody can have asked for it */
+		return 0; /* too long to have been asked for */
 	return send_answer(w);
 }
 
@@ -241,7 +241,7 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	_exit(0);
 }
 
-/* 1: a request; 0: there will be no more; or an error of this one. */
+/* 1: a request; 0: there will be no more; or an error of this request. */
 static int read_request(int from, struct inspect_request *rq, int fds[2])
 {
 	union {
@@ -264,7 +264,7 @@ static int read_request(int from, struct inspect_request *rq, int fds[2])
 	return n == sizeof(*rq) ? 1 : -EPROTO;
 }
 
-/* Only what is needed stays open, and nothing that a message could be written to. */
+/* Closes everything that is not needed, so that there is nothing a message could be written to. */
 static int keep_only(int fd)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -282,7 +282,7 @@ void inspect_serve(const struct probe_table *pt, int fd)
 	sigset_t all;
 	int fds[2], more;
 
-	/* Ctrl-C is for the recorder, whose end is this one's. */
+	/* Ctrl-C is for the recorder; this process ends when the recorder does. */
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "inftrace-elf");
@@ -291,7 +291,7 @@ void inspect_serve(const struct probe_table *pt, int fd)
 	sigdelset(&all, SIGALRM);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGALRM, SIG_DFL);
-	signal(SIGCHLD, SIG_IGN); /* workers need not be waited for */
+	signal(SIGCHLD, SIG_IGN); /* no need to wait for workers */
 	set_limit(RLIMIT_CORE, 0);
 	set_limit(RLIMIT_FSIZE, 0);
 	fd = keep_only(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the recorder and the process that reads ELF files say to each other: inspector.h. */
+/* The messages between the recorder and the process that reads ELF files: inspector.h. */
 #ifndef INFTRACE_INSPECT_H
 #define INFTRACE_INSPECT_H
 
@@ -26,13 +26,13 @@ struct inspect_request {
 enum inspect_kind {
 	ANSWER_SITE,	 /* FOUND_*: `found`; text: the name, a NUL, `why` */
 	ANSWER_ENUM,	 /* a name: of engine `spec`, enum `arg`, value `offset` */
-	ANSWER_ENUM_END, /* of the names before, `offset` of them */
+	ANSWER_ENUM_END, /* ends the names before, of which there are `offset` */
 	ANSWER_BUILD_ID,
 	ANSWER_INSTEAD,
-	ANSWER_END, /* err: of the whole */
+	ANSWER_END, /* err: the result of the whole request */
 };
 
-/* One message of a SOCK_SEQPACKET, cut off behind the text. */
+/* One message of a SOCK_SEQPACKET, cut off after the text. */
 struct inspect_answer {
 	uint32_t kind, found;
 	uint32_t spec, arg;
@@ -40,11 +40,11 @@ struct inspect_answer {
 	uint8_t cheap, arrival, has_fetch;
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
-	uint32_t text_len; /* with the NUL behind each text */
+	uint32_t text_len; /* including the NUL after each text */
 	char text[INSPECT_TEXT_MAX];
 };
 
-/* In the process that reads, which it does not leave. fd: where requests come from. */
+/* Runs in the process that reads, and does not return. fd: where requests arrive. */
 _Noreturn void inspect_serve(const struct probe_table *pt, int fd);
 
 #endif

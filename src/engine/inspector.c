@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side of the recorder: asks, and checks what is answered. */
+/* The recorder's side: asks, and checks the answers. */
 #include "engine/inspector.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ void inspector_free(struct inspector *ins)
 	if (!ins)
 		return;
 	close(ins->fd);
-	/* its group: workers, too */
+	/* its process group, which includes the workers */
 	kill(-ins->pid, SIGKILL);
 	kill(ins->pid, SIGKILL);
 	while (waitpid(ins->pid, NULL, 0) < 0 && errno == EINTR)
@@ -89,10 +89,10 @@ struct reply {
 	size_t instead_size;
 	probe_site_cb cb;
 	void *arg;
-	char *names[ELF_STRINGS_MAX]; /* of the enum that is being told */
+	char *names[ELF_STRINGS_MAX]; /* of the enum whose names are arriving */
 };
 
-/* Hands over the descriptor. Returns the socket for the answer. */
+/* Passes the descriptor on. Returns the socket for the answer. */
 static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
 {
 	union {
@@ -122,7 +122,7 @@ static int ask(struct inspector *ins, const struct inspect_request *rq, int fd)
 	return err;
 }
 
-/* The program that reads the registers looks at their numbers itself. */
+/* The numbers of registers are checked by the program that reads the registers. */
 static bool is_fetch(const struct fetch *f)
 {
 	return f->derefs <= FETCH_DEREFS_MAX && f->shift < 64 &&
@@ -201,7 +201,7 @@ static void take_instead(struct reply *r, const char *name)
 	snprintf(r->instead + len, r->instead_size - len, "%s%.70s", len ? ", " : "", name);
 }
 
-/* 1: it was the last. */
+/* 1: it was the last message. */
 static int take(struct reply *r, struct inspect_answer *a, size_t n)
 {
 	if (n < offsetof(struct inspect_answer, text) || a->text_len > n - offsetof(struct inspect_answer, text))

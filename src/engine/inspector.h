@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads ELF files in a process of its own. Symbols, debug notes and machine code of a file that a
- * traced process has mapped are what it has put there: libelf, capstone and the code around them see
- * them only where there is nothing to be had. That process is forked once, early, and gives up all
- * capabilities and all system calls but the few that it needs; for each file it forks a worker that has
- * an open descriptor of the file, limits on memory and time, and a socket for its answer. What it answers
- * is checked like any other data of the traced process.
+ * Reads ELF files in a process of its own. Symbols, debug notes and machine code of a file that a traced
+ * process has mapped are under its control: libelf, capstone and the code around them handle them only
+ * where there is nothing to gain. That process is forked once, early, and gives up all capabilities and
+ * all but the few system calls that it needs; for each file it forks a worker that has an open descriptor
+ * of the file, limits on memory and time, and a socket for its answer. What it answers is checked like
+ * any other data of the traced process.
  */
 #ifndef INFTRACE_INSPECTOR_H
 #define INFTRACE_INSPECTOR_H
@@ -17,29 +17,29 @@
 
 struct inspector;
 
-/* The time in which a file must be read, by the clock and of a CPU. */
+/* The time within which a file must be read, by the clock and by CPU time. */
 #define INSPECT_MS_MAX 10000
 #define INSPECT_CPU_SECONDS 5
 
-/* Forks. pt: complete but for the matches of globs, must outlive the result. Negative errno. */
+/* Forks. pt must be complete except for the matches of globs, and must outlive the result. Negative errno. */
 int inspector_new(struct probe_table *pt, struct inspector **ret_inspector);
 void inspector_free(struct inspector *ins);
 
-/* wait is called every few ms while a file is read; what it returns but 0 ends that at once and is
- * returned by the functions below. */
+/* wait is called every few ms while a file is being read; a non-zero return ends that at once and
+ * is returned by the functions below. */
 void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg);
 
 /*
  * Calls cb for each place in the file where a probe of the table goes, as sites_find() and sites_take()
- * say, and replaces the names of the enums of the engines that claim it. build_id: ELF_BUILD_ID_MAX
- * bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or -EPROTO when its reader
- * took too long or ended without a word, or what cb returned.
+ * describe, and replaces the names of the enums of the engines that claim it. build_id:
+ * ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or
+ * -EPROTO if the worker took too long or ended without an answer, or what cb returned.
  */
 int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, char *build_id,
 	probe_site_cb cb, void *arg);
 
-/* Whether the file has what a specification of the command line names; if not (-ENOENT), up to `size`
- * bytes of what it has instead. */
+/* Whether the file has what a specification of the command line names. If not (-ENOENT), returns up
+ * to `size` bytes of what it has instead. */
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size);
 
 #endif

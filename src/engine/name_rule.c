@@ -10,7 +10,7 @@
 
 #define NAME_CHARS "a-zA-Z0-9_.-"
 
-/* "COND ? NAME :" at the start of *rule, which is moved behind it. */
+/* Parses "COND ? NAME :" at the start of *rule, and moves *rule past it. */
 static int parse_case(struct probe_spec *s, const char **rule, const char **ret_why)
 {
 	struct name_case *c = &s->name_cases[s->n_name_cases];

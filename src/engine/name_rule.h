@@ -5,19 +5,19 @@
 
 #include "engine/engine.h"
 
-/* The rule of a specification that has none. -EINVAL with the reason in ret_why, -ENOMEM likewise; what
+/* Sets the rule of a specification that has none. -EINVAL or -ENOMEM with the reason in ret_why; what
  * has been set by then is freed with the specification. */
 int name_rule_parse(struct probe_spec *s, const char *rule, const char **ret_why);
 
-/* The name by the first condition that holds, or the one behind the last. */
+/* The name after the first condition that holds, or the last name. */
 const char *name_rule_apply(const struct probe_spec *s, const uint64_t *vals);
 
-/* 1 << argument, for those that decide it. */
+/* 1 << argument, for those that the name depends on. */
 uint32_t name_rule_args(const struct probe_spec *s);
 
 void name_rule_clear(struct probe_spec *s);
 
-/* Replaces what was copied by assignment by strings of its own. Sets *err to -ENOMEM, or leaves it. */
+/* Replaces strings that were copied by assignment with copies of its own. Sets *err to -ENOMEM, or leaves it. */
 void name_rule_own(struct probe_spec *s, int *err);
 
 #endif

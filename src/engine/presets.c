@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "util/log.h"
 
-/* Installed presets: beside the binary in a build tree, else where make install put them. */
+/* The directory of installed presets: beside the binary in a build tree, else where make install puts them. */
 static int engines_dir(char *buf, size_t size)
 {
 	const char *env = getenv("INFTRACE_ENGINES");

@@ -56,14 +56,14 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		flags |= SITE_RETURNS;
 	if (s->past_early_return)
 		flags |= SITE_PAST_EARLY_RETURN;
-	/* its values would be those at the entry */
+	/* its values would have to be those at the entry */
 	if (s->past_early_return && s->flags & PROBE_F_GROUP && !s->nargs)
 		flags |= SITE_ARRIVAL;
 	site_choose(w->elf, sym, regs, flags, &found.site);
 	return w->cb(&found, w->arg);
 }
 
-/* Where the arguments of a USDT probe are at one of its places. */
+/* Finds where the arguments of a USDT probe are at one of its places. */
 static int place_args(const struct walk *w, const struct usdt_note *note, struct fetch fetch[FUNC_VALS_MAX],
 	struct found *found)
 {
@@ -80,7 +80,7 @@ static int place_args(const struct walk *w, const struct usdt_note *note, struct
 	return 0;
 }
 
-/* The nop of a USDT probe is emulated on x86_64; arm64 does not single-step it either since 6.12. */
+/* The nop of a USDT probe is emulated on x86_64; arm64 does not single-step it since 6.12, either. */
 static int on_note(const struct usdt_note *note, void *arg)
 {
 	struct elf_symbol sym = { .name = note->name, .vaddr = note->vaddr, .offset = note->offset };
@@ -98,7 +98,7 @@ static int on_note(const struct usdt_note *note, void *arg)
 	return w->cb(&found, w->arg);
 }
 
-/* A file that lacks the function is none of ours to report: another may have it. */
+/* A file that lacks the function is not reported: another one may have it. */
 static int walk_spec(struct walk *w)
 {
 	const struct probe_spec *s = &w->pt->specs[w->id];

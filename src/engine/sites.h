@@ -19,23 +19,23 @@ struct probe_site {
 };
 
 /*
- * What a file says of one specification. Everything here but `spec` comes from the file, which may be
- * hostile.
+ * What a file reveals about one specification. Everything here but `spec` comes from the file, which
+ * may be hostile.
  */
 enum found_kind {
 	FOUND_SITE,
 	FOUND_GO,     /* a function that a return probe would break */
-	FOUND_NO_ARG, /* a place of a USDT probe, one of whose arguments cannot be had */
+	FOUND_NO_ARG, /* a place of a USDT probe with an argument that cannot be read */
 	FOUND_MAX,
 };
 
 struct found {
 	enum found_kind kind;
-	size_t spec; /* index in the table: a glob or a USDT probe stands for what it makes */
+	size_t spec; /* index in the table; a glob or a USDT probe stands for the specifications that it makes */
 	const struct elf_symbol *symbol;
 	struct site site;
 	uint64_t semaphore;
-	const struct fetch *fetch; /* FUNC_VALS_MAX of them at a place of a USDT probe; else NULL */
+	const struct fetch *fetch; /* at a place of a USDT probe FUNC_VALS_MAX of them; else NULL */
 	unsigned int arg;	   /* FOUND_NO_ARG: which, and why not */
 	const char *why;
 };
@@ -45,9 +45,9 @@ typedef int (*found_cb)(const struct found *f, void *arg);
 
 /*
  * Calls cb for each place in the file where a probe of the table goes. `shown` is the path as the
- * target sees it, which the globs are about. `states_only`: of the presets' functions only those that
- * make time states (steps, barriers, GPU waits) and launches of graphs. Changes nothing: it is run in a
- * process that has no more than the file. Returns 0, or an error of elf_find_symbol() and the like.
+ * target sees it, to which the globs apply. `states_only`: of the presets' functions only those that
+ * make time states (steps, barriers, GPU waits) and launches of graphs. Changes nothing: it runs in a
+ * process that has nothing but the file. Returns 0, or an error of elf_find_symbol() and the like.
  */
 int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *shown, bool states_only,
 	found_cb cb, void *arg);
@@ -56,14 +56,14 @@ int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *s
 typedef int (*probe_site_cb)(const struct probe_site *site, void *arg);
 
 /*
- * Takes what was found into the table, which grows by the matches of globs, and calls cb for a site.
- * Functions for which the table has no room are left out and counted in it. What cannot be probed is
- * told to the user, once for each specification and file: *last_told, which begins as SIZE_MAX.
+ * Adds what was found to the table, which grows by the matches of globs, and calls cb for a site.
+ * Functions for which the table has no room are left out and counted. The user is told what cannot
+ * be probed, once for each specification and file: *last_told, initially SIZE_MAX.
  */
 int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,
 	probe_site_cb cb, void *arg);
 
-/* Whether the specification is looked for in a file of that name. */
+/* Whether the specification applies to a file with that name. */
 bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only);
 
 #endif

@@ -185,7 +185,7 @@ int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why)
 	return err;
 }
 
-/* What the sinks write beside the arguments. */
+/* Names that the sinks write beside the arguments. */
 static bool is_reserved(const char *name)
 {
 	static const char *const reserved[] = { "step", "thread", "breakdown_us", "lost_records",
@@ -200,7 +200,7 @@ static bool is_reserved(const char *name)
 	return false;
 }
 
-/* What a function stores where an argument points is there when it returns. */
+/* Where an argument points, a function may store a value that is there only when it returns. */
 static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 {
 	*ret_why = "only a number that is loaded, in a function with a return that is no step, is had at the return";
@@ -303,9 +303,9 @@ static int parse_option_args(struct probe_spec *s, const char *option, char *arg
 }
 
 /*
- * "ns::Class::name" as the glob of its mangled names (Itanium C++ ABI, 5.1): whatever the parameters, also
- * const, and of templates all. The standard's own scope is St; a constructor is C and a destructor D with a
- * digit. False: it is not made of identifiers.
+ * Turns "ns::Class::name" into a glob for its mangled names (Itanium C++ ABI, 5.1): with any parameters,
+ * const or not, and all instances of templates. The scope std is St; a constructor is C and a destructor D
+ * with a digit. False: it does not consist of identifiers.
  */
 static bool mangled_glob(const char *name, char *glob, size_t size)
 {
@@ -419,8 +419,8 @@ out:
 	return err;
 }
 
-/* An engine's library is a glob on the name; what a person types may also be a path or a name
- * without its version: libfoo.so finds libfoo.so.1. */
+/* An engine's library is a glob on the file name; on the command line it may also be a path, or a
+ * name without its version: libfoo.so finds libfoo.so.1. */
 static bool matches(const struct probe_spec *s, const char *path)
 {
 	const char *base = strrchr(path, '/');
@@ -444,7 +444,7 @@ static bool matches(const struct probe_spec *s, const char *path)
 
 bool probe_spec_matches(const struct probe_spec *s, const char *path)
 {
-	static const char deleted[] = " (deleted)"; /* so does the kernel call a file that was replaced */
+	static const char deleted[] = " (deleted)"; /* what the kernel appends to a file that was deleted or replaced */
 	size_t len = strlen(path), tail = sizeof(deleted) - 1;
 	char plain[PATH_MAX];
 
@@ -456,7 +456,7 @@ bool probe_spec_matches(const struct probe_spec *s, const char *path)
 	return matches(s, plain);
 }
 
-/* The arguments that decide the name. */
+/* The arguments that determine the name. */
 static uint32_t name_args(const struct probe_spec *s)
 {
 	return (s->name_arg >= 0 ? 1u << s->name_arg : 0) | name_rule_args(s);
@@ -559,7 +559,7 @@ static char *mangled_part(const char *symbol, int n)
 	}
 }
 
-/* A symbol is the choice of whoever made the file: cut and cleaned to be the name of spans. */
+/* A symbol is chosen by whoever made the file: it is cut and cleaned for use as the name of spans. */
 static void make_shown(char *name)
 {
 	if (strlen(name) > SPEC_STRING_MAX)
@@ -570,7 +570,7 @@ static void make_shown(char *name)
 	}
 }
 
-/* Everything of the glob but its names, with strings of its own, and nothing counted yet. */
+/* Copies the glob's specification with strings of its own, except for its names and counts. */
 static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err)
 {
 	char *library = s->library, *symbol = s->symbol;

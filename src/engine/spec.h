@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Building probe specifications: shared by the presets and the -u option. */
+/* Builds probe specifications, for the presets and for the -u option. */
 #ifndef INFTRACE_SPEC_H
 #define INFTRACE_SPEC_H
 
 #include "engine/engine.h"
 
-/* Bytes of a symbol or span name, and of the name of an argument or of an enum's value. A span with
- * ten arguments of the longest names still is an event of less than WRITER_EVENT_MAX bytes. */
+/* Bytes of a symbol or span name, and of the name of an argument or of an enum's value. Even a span
+ * with ten arguments of the longest names is an event of less than WRITER_EVENT_MAX bytes. */
 #define SPEC_STRING_MAX 255
 #define SPEC_NAME_MAX 63
 #define SPECS_MAX 4096 /* as many as the BPF map of probes holds */
 
-/* What the symbol of a USDT probe begins with; "provider:name" follows. */
+/* The beginning of the symbol of a USDT probe; "provider:name" follows. */
 #define SPEC_USDT "usdt:"
 
-/* Appends a span probe named after its symbol. The table owns all strings (copies). NULL: full.
- * Pointers to earlier specifications are invalid afterwards. */
+/* Appends a span probe named after its symbol. The table copies all strings. NULL: full. Pointers
+ * to earlier specifications are invalid afterwards. */
 struct probe_spec *spec_append(struct probe_table *pt, const char *library, const char *symbol);
 
 struct probe_spec *spec_find(
 	struct probe_table *pt, const struct engine *e, const char *library, const char *symbol);
 
-/* The number of an argument, or -1. The name need not be ended by a NUL. */
+/* The number of an argument, or -1. The name need not be terminated by a NUL. */
 int spec_find_arg(const struct probe_spec *s, const char *name, size_t len);
 
 /* Whether a text has 1 to max bytes and no control characters. */
 bool spec_text_ok(const char *text, size_t max);
 
-/* False: it says that it is a USDT probe, but not which. */
+/* False: it begins like a USDT probe, but does not say which. */
 bool spec_usdt_ok(const char *symbol);
 
 /* Each returns 0 or -EINVAL, with the reason in ret_why where there is more than one. */
 int spec_set_role(struct probe_spec *s, const char *role);
 int spec_set_name(struct probe_spec *s, const char *rule, const char **ret_why);
 int spec_set_when(struct probe_spec *s, const char *rule, const char **ret_why);
-/* The argument `handle` is called what the argument `name`, "$ARG", says. */
+/* The name of the argument `handle` is in the argument `name`, "$ARG". */
 int spec_set_names(struct probe_spec *s, const char *handle, const char *name, const char **ret_why);
 int spec_add_check(struct probe_spec *s, const char *rule, const char **ret_why);
 /* expr: "TYPE SOURCE", "TYPE SOURCE at return", or "TYPE SOURCE if CONDITION" on arguments that came before. */

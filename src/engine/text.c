@@ -9,7 +9,7 @@
 #define DEPTH_MAX 32 /* more than a preset may have */
 
 struct key {
-	const char *text; /* behind the opening quote */
+	const char *text; /* after the opening quote */
 	size_t len;
 };
 
@@ -18,7 +18,7 @@ static const char *skip_space(const char *p)
 	return p + strspn(p, " \t\r\n");
 }
 
-/* From an opening quote to behind the closing one. */
+/* From an opening quote to after the closing one. */
 static const char *skip_string(const char *p)
 {
 	for (p++; *p && *p != '"'; p++)
@@ -101,7 +101,7 @@ static int compare_keys(const void *a, const void *b)
 	return diff ? diff : (x->text > y->text) - (x->text < y->text);
 }
 
-/* The first key in the text that is a repetition. Sorts the keys. */
+/* Returns the first key in the text that repeats another. Sorts the keys. */
 static const char *find_repeated(struct key *keys, size_t n)
 {
 	const char *found = NULL;
@@ -133,9 +133,9 @@ static int add_key(struct key **keys, size_t n, size_t *cap, struct key key)
 
 int text_find_duplicate(const char *text, const char **ret_key)
 {
-	size_t first[DEPTH_MAX]; /* key of the object that is open at this depth */
+	size_t first[DEPTH_MAX]; /* the first key of the object that is open at this depth */
 	const char *found = NULL;
-	struct key *keys = NULL; /* of all objects that are open */
+	struct key *keys = NULL; /* of all open objects */
 	size_t n = 0, cap = 0, depth = 0;
 	int err = 0;
 
