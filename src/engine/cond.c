@@ -52,7 +52,7 @@ int cond_parse(const struct probe_spec *s, const char *text, struct probe_cond *
 			return 0;
 		}
 		if (!s->args[i].names) {
-			*ret_why = "the value is neither a number nor an argument that is one";
+			*ret_why = "the value is neither a number nor an argument that is a number";
 			return -EINVAL;
 		}
 		c.name = strdup(value);

@@ -327,7 +327,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 			return err == -ENOMEM ? err : preset_error(r, row_column_keys[i], "%s", why);
 	}
 	if (s->row[ROW_SEQUENCES].loads && !s->row[ROW_SEQUENCE].loads)
-		return preset_error(r, "sequences", "says how many there are from \"sequence\" on, which is missing");
+		return preset_error(r, "sequences", "counts what begins at \"sequence\", which is missing");
 	return 0;
 }
 
@@ -741,7 +741,7 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	if (err == -EISDIR || err == -ESPIPE || err == -ETIMEDOUT) {
 		log_error("--engine: %s is %s: give a preset's file, or its name", path,
 			err == -EISDIR	 ? "a directory"
-			: err == -ESPIPE ? "no regular file"
+			: err == -ESPIPE ? "not a regular file"
 					 : "a pipe that nobody writes to");
 		return -EINVAL;
 	}

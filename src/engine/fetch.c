@@ -272,7 +272,7 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 	}
 	skip_space(&p);
 	if (*p) {
-		*ret_err = "text behind the expression";
+		*ret_err = "text after the expression";
 		return -EINVAL;
 	}
 	*ret_fetch = f;
@@ -303,10 +303,10 @@ int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **
 	if (err)
 		return err;
 	skip_space(&p);
-	*ret_err = "text behind the expression";
+	*ret_err = "text after the expression";
 	if (*p)
 		return -EINVAL;
-	*ret_err = "the last load or the one before must be of an element for each row: *(SOURCE+8*row)";
+	*ret_err = "the last load or the one before it must be of an element for each row: *(SOURCE+8*row)";
 	if (!row.stride || f.derefs - row.load > 2)
 		return -EINVAL;
 	r.stride = row.stride;
@@ -363,7 +363,7 @@ static int place_const(struct fetch *f, int64_t value, const char **ret_why)
 static int place_memory(struct fetch *f, const struct usdt_arg *a, const char **ret_why)
 {
 	if (a->value != (int32_t)a->value) {
-		*ret_why = "it is in a variable too far away";
+		*ret_why = "its variable is too far away";
 		return -EINVAL;
 	}
 	if (f->flags & FETCH_F_STRING && !f->derefs)
@@ -392,9 +392,9 @@ int fetch_place(const struct fetch *f, const struct probe_arg *arg, const struct
 	else if (a->place == USDT_NOWHERE)
 		*ret_why = a->why;
 	else if ((f->derefs || arg->is_string) && a->size != 8)
-		*ret_why = "it is no pointer";
+		*ret_why = "it is not a pointer";
 	else if (arg->is_float && !f->derefs && a->size != f->size)
-		*ret_why = "it has another size";
+		*ret_why = "it has a different size";
 	if (*ret_why)
 		return -EINVAL;
 	if (!f->derefs && !arg->is_string)

@@ -162,7 +162,7 @@ static void tell(struct probe_table *pt, const char *shown, const struct found *
 			 "probe its entry, with \"instant\")",
 			f->symbol->name, shown);
 	else
-		log_warn("%s at +0x%lx: argument %s cannot be had: %s; the probe is left out there",
+		log_warn("%s at +0x%lx: argument %s cannot be read: %s; the probe is left out there",
 			f->symbol->name, (unsigned long)f->symbol->offset, s->args[f->arg].name, f->why);
 }
 

@@ -203,7 +203,7 @@ static bool is_reserved(const char *name)
 /* Where an argument points, a function may store a value that is there only when it returns. */
 static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 {
-	*ret_why = "only a number that is loaded, in a function with a return that is no step, is had at the return";
+	*ret_why = "\"at return\" is for numbers that are loaded, in functions that return and are not steps";
 	if (!f->derefs || f->flags & FETCH_F_STRING || !(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
 		return -EINVAL;
 	f->flags |= FETCH_F_LATE;
@@ -248,11 +248,11 @@ int spec_add_arg(struct probe_spec *s, const char *name, const char *expr,
 		return -EINVAL;
 	}
 	if (is_reserved(name)) {
-		*ret_why = "this name stands for something else in traces and profiles";
+		*ret_why = "this name has another meaning in traces and profiles";
 		return -EINVAL;
 	}
 	if (spec_find_arg(s, name, strlen(name)) >= 0) {
-		*ret_why = "two arguments of one name";
+		*ret_why = "two arguments with the same name";
 		return -EINVAL;
 	}
 	err = parse_arg(s, expr, enums, n_enums, ret_why);
@@ -371,7 +371,7 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		*end = 0;
 	}
 	if (!*symbol) {
-		option_error(option, "no symbol behind ':'");
+		option_error(option, "no symbol after ':'");
 		goto out;
 	}
 	if (!spec_text_ok(symbol, SPEC_STRING_MAX)) {
@@ -383,7 +383,7 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		goto out;
 	}
 	if (args && strchr(symbol, '@')) {
-		option_error(option, "the role stands behind the arguments");
+		option_error(option, "the role goes after the arguments");
 		goto out;
 	}
 	if (strchr(symbol, ')')) {

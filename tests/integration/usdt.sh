@@ -75,12 +75,12 @@ test_command_line() {
 	check_rc "-u with a file" 0 '[^0-9]30 function' try "$probed/sdt_pie:usdt:sdt:copies(n=s32 arg1)@op"
 	check_rc "-u with a name and a glob" 0 '[^0-9]20 function' try "sdt_pie:usdt:*:p[ao]*(n=ptr arg1)@op"
 	check_rc "-u: an argument too many" 0 \
-		'warning: sdt:copies at .* argument n cannot be had: the probe has no such argument' \
+		'warning: sdt:copies at .* argument n cannot be read: the probe has no such argument' \
 		try "sdt_pie:usdt:sdt:copies(n=s32 arg2)"
-	check_rc "-u: a variable whose name stands for two" 0 'argument n cannot be had: it is in a variable that' \
+	check_rc "-u: a variable whose name stands for two" 0 'argument n cannot be read: it is in a variable that' \
 		try "sdt_pie:usdt:sdt:twice(n=s32 arg1)"
-	check_rc "-u: no pointer" 0 'argument n cannot be had: it is no pointer' try "sdt_pie:usdt:sdt:parts(n=u8 *(arg1))"
-	check_rc "-u: another size" 0 'argument n cannot be had: it has another size' \
+	check_rc "-u: no pointer" 0 'argument n cannot be read: it is not a pointer' try "sdt_pie:usdt:sdt:parts(n=u8 *(arg1))"
+	check_rc "-u: another size" 0 'argument n cannot be read: it has a different size' \
 		try "sdt_pie:usdt:sdt:floats(n=f32 arg1)"
 	check_rc "-u: no such probe" 1 'has no USDT probe sdt:copy; it has: sdt:' \
 		"$INFTRACE" record -o "$TMP/t.json" --engine none -u "$probed/sdt_pie:usdt:sdt:copy" -- true

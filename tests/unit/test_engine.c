@@ -299,7 +299,7 @@ static void test_detail(void **state)
 	assert_int_equal(
 		load_text(&pt, PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'a':'u8 arg2'}}")),
 		-EINVAL);
-	assert_non_null(strstr(said.text, "a: two arguments of one name"));
+	assert_non_null(strstr(said.text, "a: two arguments with the same name"));
 	probe_table_free(&pt);
 }
 

@@ -18,7 +18,7 @@ static void expect_bad(const char *text, const char *problem)
 }
 
 #define LATE_RULE \
-	"only a number that is loaded, in a function with a return that is no step, is had at the return"
+	"\"at return\" is for numbers that are loaded, in functions that return and are not steps"
 #define NAMES_RULE "write: {\"ARG\": \"$ARG\"}, the second a str"
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
@@ -137,16 +137,16 @@ static const struct {
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 1 2'}"),
 		"1: when: a == 1 2: write: arg == value (or !=, <, >)" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == one'}"),
-		"1: when: a == one: the value is neither a number nor an argument that is one" },
+		"1: when: a == one: the value is neither a number nor an argument that is a number" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},'when':'a == 99999999999999999999'}"),
-		"1: when: a == 99999999999999999999: the value is neither a number nor an argument that is one" },
+		"1: when: a == 99999999999999999999: the value is neither a number nor an argument that is a number" },
 	{ PROBES("{" F ",'when':1}"), "1: when: must be a string" },
 	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'when':'a == 1'}"), "2: when: a == 1: no such argument" },
 	{ PROBES("{" F ",'detail':{'a':'u8 arg1'},\n'name':'$a'}"), "2: name: $a: no such argument" },
 	/* also without --op-detail */
 	{ PROBES("{" F ",\n'detail':[]}"), "2: detail: must be an object" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'detail':{'b':'u8 arg2','a':'u8 arg1'}}"),
-		"1: a: two arguments of one name" },
+		"1: a: two arguments with the same name" },
 	{ PROBES(FIRST "{'symbol':'f','role':'op','detail_only':true,\n'args':{'a':'u8 arg9'}}"),
 		"3: a: not a register (arg1 to arg6, sp)" },
 	{ PROBES("{" F ",'args':{'a':'u8 arg1 if b > 1',\n'b':'u8 arg1'}}"), "1: a: no such argument" },

@@ -122,7 +122,7 @@ static void test_good(void **state)
 #define NO_OFFSET "'+OFFSET)' expected"
 #define NO_PAREN "'(' expected after '*'"
 #define NO_SHIFT "'>>0' to '>>63' expected"
-#define BEHIND "text behind the expression"
+#define BEHIND "text after the expression"
 #define DEEP "more than three loads"
 #define NO_FLOAT "floating-point registers cannot be read: an f32 or f64 must be loaded, *(...)"
 

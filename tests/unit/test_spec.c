@@ -172,9 +172,9 @@ static void test_bad_options(void **state)
 		{ "l:a::1", "a C++ function is LIB:SCOPE::NAME, without its parameters" },
 		{ "func", "no library before ':'" },
 		{ ":func", "no library before ':'" },
-		{ "lib:", "no symbol behind ':'" },
-		{ "lib:@op", "no symbol behind ':'" },
-		{ "lib:(a=u8 arg1)", "no symbol behind ':'" },
+		{ "lib:", "no symbol after ':'" },
+		{ "lib:@op", "no symbol after ':'" },
+		{ "lib:(a=u8 arg1)", "no symbol after ':'" },
 		{ "lib:f@", "no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
 		{ "lib:f@nope",
 			"no such role (step, op, graph, sample, barrier, gpu_wait, other)" },
@@ -198,12 +198,12 @@ static void test_bad_options(void **state)
 		{ "lib:usdt:p:n(a=u8 sp)", "not an argument of a USDT probe (arg1 to arg12)" },
 		{ "lib:usdt:p:n@step", "a USDT probe is an instant: no step, barrier or gpu_wait" },
 		{ "lib:usdt:p:n@gpu_wait", "a USDT probe is an instant: no step, barrier or gpu_wait" },
-		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments of one name" },
+		{ "lib:f(a=u8 arg1,a=u8 arg2)", "two arguments with the same name" },
 		{ "lib:f(a=u8 arg1,b=u8 arg1,c=u8 arg1,d=u8 arg1,e=u8 arg1,f=u8 arg1,g=u8 arg1,"
 		  "h=u8 arg1,i=u8 arg1,j=u8 arg1,k=u8 arg1)",
 			"more than ten arguments" },
 		/* a role in the wrong place would be taken for the symbol's version */
-		{ "lib:f@step(a=u8 arg1)", "the role stands behind the arguments" },
+		{ "lib:f@step(a=u8 arg1)", "the role goes after the arguments" },
 	};
 
 	(void)state;

@@ -347,14 +347,14 @@ static const struct place_case place_cases[] = {
 	{ "u8 arg1", "", .why = "the probe has no such argument here" },
 	{ "f64 arg1", "8f@%xmm0", .why = FLOAT },
 	{ "u64 arg1", "8@sym(%rip)", .why = SYMBOL },
-	{ "u8 *(arg1)", "4@%edi", .why = "it is no pointer" },
-	{ "str arg1", "-4@%edi", .why = "it is no pointer" },
-	{ "f32 arg1", "8f@%rax", .why = "it has another size" },
-	{ "f64 arg1", "4f@%eax", .why = "it has another size" },
-	{ "f64 arg1", "-4@$1", .why = "it has another size" },
+	{ "u8 *(arg1)", "4@%edi", .why = "it is not a pointer" },
+	{ "str arg1", "-4@%edi", .why = "it is not a pointer" },
+	{ "f32 arg1", "8f@%rax", .why = "it has a different size" },
+	{ "f64 arg1", "4f@%eax", .why = "it has a different size" },
+	{ "f64 arg1", "-4@$1", .why = "it has a different size" },
 	{ "u8 *(arg1)", "8@$0x80000000", .why = "it is an address that is too large" },
 	{ "u8 *(arg1+1)", "8@$0x7fffffffffffffff", .why = "it is an address that is too large" },
-	{ "u8 arg1", "8@0x80000000(%rax)", .why = "it is in a variable too far away" },
+	{ "u8 arg1", "8@0x80000000(%rax)", .why = "its variable is too far away" },
 };
 
 static void test_places(void **state)
@@ -392,7 +392,7 @@ static void test_expressions(void **state)
 		{ "u8 arg-1", no_arg },
 		{ "u8 sp", no_arg },
 		{ "u8 *(sp+8)", no_arg },
-		{ "u8 arg1>>8", "text behind the expression" },
+		{ "u8 arg1>>8", "text after the expression" },
 		{ "u8 *(*(*(*(arg1))))", "more than three loads" },
 	};
 	struct probe_arg arg;
