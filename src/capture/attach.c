@@ -85,7 +85,7 @@ struct collect {
 	int probes_fd;
 	bool no_returns, windows;
 	size_t refused;
-	struct file_sites sites, steps; /* steps: with several windows, apart */
+	struct file_sites sites, steps; /* steps: kept apart if there are several windows */
 };
 
 static int collect_site(const struct probe_site *ps, void *arg)
@@ -117,7 +117,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 	if (link_sites_add(&to->of[ps->site.arrival ? LINK_ARRIVAL : LINK_ENTRY], ps->site.offset, cookie,
 		    ps->semaphore))
 		return -ENOMEM;
-	/* the return address is on top of the stack at the site too */
+	/* the return address is on top of the stack at the site, too */
 	if (returns && link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	log_debug("probe %s: +0x%lx %s", ps->symbol->name,
@@ -152,7 +152,7 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 	}
 }
 
-/* by -1: they could not be attached after all. Each has an entry, or an arrival in its place. */
+/* by -1: they could not be attached after all. Each has an entry, or an arrival instead. */
 static void count_sites(struct probe_table *pt, const struct file_sites *s, int by)
 {
 	count_links(pt, &s->of[LINK_ENTRY], by);
@@ -178,7 +178,7 @@ static void warn_file(const char *shown, int err, size_t links)
 			shown);
 	else if (err == -ECANCELED)
 		log_debug("%s was not read: the recording ends", shown);
-	else if (err != -ENOENT) /* gone: no longer to be probed, or to be found elsewhere */
+	else if (err != -ENOENT) /* gone: nothing to probe any more, or to be found elsewhere */
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 }
 
@@ -201,8 +201,8 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, bool alwa
 }
 
 /*
- * fd: the same file from here on, also when it is deleted or replaced meanwhile. shown: the path as
- * the target sees it, which the globs are about. Returns sites or an error.
+ * fd stands for the same file even if it is deleted or replaced meanwhile. shown: the path as the
+ * target sees it, to which the globs apply. Returns the number of sites or an error.
  */
 static int attach_file(
 	struct attach *a, int fd, pid_t pid, const char *shown, char build_id[ELF_BUILD_ID_MAX])
@@ -243,7 +243,7 @@ static int attach_file(
 	return err ? err : n;
 }
 
-/* Whether the file is one of an engine, or has probes of the command line. */
+/* Whether the file belongs to an engine, or has probes of the command line. */
 static bool is_wanted(struct attach *a, const char *shown)
 {
 	bool wanted = is_claimed(a->pt, shown);
@@ -282,7 +282,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
 	char build_id[ELF_BUILD_ID_MAX] = "";
-	const char *known = NULL; /* of a file that an engine claims */
+	const char *known = NULL; /* set for a file that an engine claims */
 	int n = 0, fd;
 
 	if (seen_has(s->a->seen, m->dev, m->ino, m->path, &known)) {
@@ -293,14 +293,14 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	if (is_wanted(s->a, m->path)) {
 		if (file_open_mapped(s->pid, m, &fd))
-			return 0; /* gone with its process: another one may still have it */
+			return 0; /* gone with its process; another process may still have it */
 		s->a->pt->reading.dev = m->dev;
 		s->a->pt->reading.ino = m->ino;
 		n = attach_file(s->a, fd, s->pid, m->path, build_id);
 		close(fd);
 		probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
 	}
-	if (n == -EDQUOT) { /* another process may have it, too */
+	if (n == -EDQUOT) { /* another process may have the file, too */
 		if (!s->a->budget_told)
 			log_warn("cannot probe %s: reading the files of process %d has taken too much time already; "
 				 "its functions are left out, and perhaps more",
@@ -311,7 +311,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	if (is_engine_file(s->a->pt, m->path))
 		known = *build_id ? build_id : "none";
 	tell_engine_file(s->a, s->pid, m->path, known);
-	/* what could not be read is not tried again under other names */
+	/* a file that could not be read is not tried again under another name */
 	seen_add(s->a->seen, m->dev, m->ino, m->path, n != 0, known);
 	if (n > 0)
 		s->sites += n;
@@ -331,7 +331,7 @@ void attach_everywhere(struct attach *a, const char *why)
 		log_warn("cannot probe: %s; functions are left out from here on", strerror(-err));
 }
 
-/* Gives the process links of its own, where that is how it is done. */
+/* Gives the process links of its own, if links are by process. */
 static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 {
 	bool late = links_state(a->links) == LINKS_BY_PROCESS;
@@ -349,7 +349,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 	}
 }
 
-/* Probes are in files, which targets share: one that does not stand them is enough. */
+/* Probes are in files, which targets share: one target that does not tolerate them is enough. */
 void attach_expect_process(struct attach *a, pid_t pid)
 {
 	a->no_returns = a->no_returns || returns_break(pid);
@@ -387,7 +387,7 @@ void attach_executable(struct attach *a, const char *path)
 		return;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_has(a->seen, 0, st.st_ino, real, NULL))
 		n = attach_file(a, fd, 0, real, build_id);
-	if (n > 0) /* else its own mapping tells the same, and more */
+	if (n > 0) /* else its own mapping says the same, and more */
 		seen_add(a->seen, 0, st.st_ino, real, true,
 			is_engine_file(a->pt, real) ? (*build_id ? build_id : "none") : NULL);
 	close(fd);
@@ -452,7 +452,7 @@ static int check_named(struct attach *a, size_t spec, int fd)
 	return err;
 }
 
-/* The first mapping of a process that a specification is about. */
+/* The first mapping of a process to which a specification applies. */
 struct look {
 	struct attach *a;
 	size_t spec;
@@ -476,7 +476,7 @@ static int look_at(const struct mapped_file *m, void *arg)
 	return 0;
 }
 
-/* Whether its library is mapped, and lacks it. */
+/* Returns whether its library is mapped, but lacks it. */
 static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_t n, bool strict)
 {
 	char line[768];
@@ -540,7 +540,7 @@ static int attach_named(struct attach *a, size_t spec)
 
 int attach_named_files(struct attach *a)
 {
-	size_t n = a->pt->n; /* matches of globs are appended */
+	size_t n = a->pt->n; /* matches of globs are appended at the end */
 	int err;
 
 	for (size_t i = 0; i < n; i++) {

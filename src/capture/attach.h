@@ -13,16 +13,16 @@
 struct inspector;
 struct attach;
 
-/* A process has mapped a file that an engine claims; "none" when it has no build-id. */
+/* Reports that a process has mapped a file that an engine claims; build_id "none" if it has none. */
 typedef void (*engine_file_cb)(pid_t pid, const char *name, const char *build_id, void *arg);
 
 struct attach_config {
-	struct probe_table *probes; /* must outlive the result; grows by the matches of globs */
-	struct inspector *inspector; /* must outlive it, too */
-	int probes_fd;		    /* the map that gets what to do at each probe */
+	struct probe_table *probes; /* must outlive the result; grows by matches of globs */
+	struct inspector *inspector; /* must outlive the result, too */
+	int probes_fd;		    /* the map that says what to do at each probe */
 	struct bpf_program *programs[LINK_KINDS];
-	bool multi;		      /* they were loaded for uprobe_multi links */
-	bool states_only;	      /* leave out functions of presets that only make records of their own */
+	bool multi;		      /* the programs were loaded for uprobe_multi links */
+	bool states_only;	      /* leaves out functions of presets that only make records of their own */
 	bool windows;		      /* attach_idle() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
 	engine_file_cb engine_file;   /* or NULL */
@@ -34,52 +34,52 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach);
 /* Detaches everything. */
 void attach_free(struct attach *a);
 
-/* Detaches all but steps, and attaches them again. */
+/* Detaches all probes but steps, and attaches them again. */
 void attach_idle(struct attach *a);
 void attach_wake(struct attach *a);
 
-/* Announces a target that attach_process() will be called for: whether it tolerates return probes also
- * decides for attach_named_files(). */
+/* Announces a target for which attach_process() will be called: whether it tolerates return probes
+ * also matters for attach_named_files(). */
 void attach_expect_process(struct attach *a, pid_t pid);
 
 /*
  * Looks at the executable files that the process has mapped and attaches what matches in those not
- * seen before. since_ns: CLOCK_BOOTTIME of when the process began or called exec; 0: not during the
+ * seen before. since_ns: when the process began or called exec (CLOCK_BOOTTIME); 0: not during the
  * recording. Returns the number of sites attached, or -ESRCH. A file that cannot be probed is reported
  * once and left out.
  */
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
 
-/* Is told of each file in which attach_process() has placed probes; `file` as the process sees it. */
+/* Called for each file in which attach_process() has placed probes; `file` as the process sees it. */
 typedef void (*attach_placed_cb)(const char *file, void *arg);
 void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg);
 
-/* Places probes in the executable of a command that has not been started yet: one without a loader calls its
- * functions at once. */
+/* Places probes in the executable of a command that has not been started yet, since a program without a
+ * loader calls its functions at once. */
 void attach_executable(struct attach *a, const char *path);
 
 /*
  * Switches from probes in every process that has the files mapped to probes in the targets only: call
  * attach_in_targets_begin(), attach_process() for each target, and attach_in_targets_commit().
- * -EOPNOTSUPP if the kernel cannot do it, or if it was done before and had to be undone.
+ * -EOPNOTSUPP if the kernel cannot do it, or if it was done before and undone.
  */
 int attach_in_targets_begin(struct attach *a);
 void attach_in_targets_commit(struct attach *a);
 
-/* Whether attach_process() is to be called for each new target process: from the begin on. */
+/* Whether attach_process() must be called for each new target process: true from attach_in_targets_begin() on. */
 bool attach_in_targets(const struct attach *a);
 
 /* Switches back for good, from any state. */
 void attach_everywhere(struct attach *a, const char *why);
 
-/* The process has exited, or an exec has replaced its main thread: attach_process() makes it known
- * again. */
+/* The process has exited, or an exec has replaced its main thread: attach_process() will make it
+ * known again. */
 void attach_process_gone(struct attach *a, pid_t pid);
 
-/* A process continues without its main thread, which the kernel identifies it by. */
+/* A process continues without its main thread, by which the kernel identifies it. */
 void attach_main_thread_gone(struct attach *a);
 
-/* Processes that began, or called exec, while probes were in the targets only: their calls were not seen
+/* Processes that began, or called exec, while probes were only in the targets: their calls were missed
  * until they had probes of their own. */
 struct attach_late {
 	unsigned int processes;
@@ -89,14 +89,15 @@ struct attach_late {
 struct attach_late attach_late(const struct attach *a);
 
 /*
- * After attach_process() for these: says which probes of the command line have no place in any file that they
- * have mapped by now; strict: with an error where its library is mapped and lacks it. Returns how many such there are.
+ * Call after attach_process() for these processes: reports the probes of the command line that have no place in any
+ * file mapped by now; with `strict` as an error where the library is mapped and lacks the function. Returns the number
+ * of such errors.
  */
 unsigned int attach_check_options(struct attach *a, const pid_t *pids, size_t n, bool strict);
 
 /*
  * Checks the probes of the command line that name a file by its path, and attaches them. Returns
- * -ENOENT after printing what was not found.
+ * -ENOENT after printing what is missing.
  */
 int attach_named_files(struct attach *a);
 

@@ -9,7 +9,7 @@
 #define PROCESS_NS (20 * SEC)
 #define ALL_NS (60 * SEC)
 #define GROWS_BY 5	       /* 1/5 s per s */
-#define SMALL_NS (SEC / 100) /* what takes less is in no process's account */
+#define SMALL_NS (SEC / 100) /* less than this is not charged to a process */
 
 void budget_init(struct budget *b)
 {

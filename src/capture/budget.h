@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How long the files of a process may keep inftrace busy, and those of all of them: a process can map
- * any number of files that take long to read, and fork any number of processes that do.
+ * Limits how long the files of one process, and of all processes, may keep inftrace busy: a process
+ * can map any number of files that take long to read, and fork any number of processes that do.
  */
 #ifndef INFTRACE_BUDGET_H
 #define INFTRACE_BUDGET_H
@@ -13,7 +13,7 @@
 #define BUDGET_PROCESSES 64
 
 struct budget {
-	uint64_t left_ns, since_ns; /* of all; grows with time */
+	uint64_t left_ns, since_ns; /* of all processes; grows with time */
 	struct {
 		pid_t pid;
 		uint64_t spent_ns;

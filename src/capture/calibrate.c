@@ -26,14 +26,14 @@
 #define SAMPLES_STEPPED 101
 #define PAGES 256
 
-#define WORK_BYTES (256u << 10) /* that an engine has in its caches, in place of the kernel */
+#define WORK_BYTES (256u << 10) /* stands for the data of an engine, which pushes the kernel's out of the caches */
 #define LINE 64
 
 #define ATTACH_UPROBE_MULTI 48
 #define UPROBE_TYPE "/sys/bus/event_source/devices/uprobe/type"
 #define UPROBE_RETURN "/sys/bus/event_source/devices/uprobe/format/retprobe" /* "config:0" */
 
-/* Those that are attached; closing them detaches. */
+/* Attached programs; closing the descriptors detaches them. */
 struct attached {
 	int fds[8];
 	size_t n;
@@ -46,7 +46,7 @@ struct calibration {
 	struct attached functions;
 	pthread_mutex_t lock;
 	pthread_cond_t is_measured;
-	bool measured, taken, over; /* the last of the two that are done with it frees it */
+	bool measured, taken, over; /* freed by whichever of thread and caller is done with it last */
 };
 
 static void calibration_free(struct calibration *c)
@@ -95,7 +95,7 @@ void inftrace_stepped(void);
 
 #define PAGE 4096
 
-static char *pages; /* of which each faults once, when it is touched */
+static char *pages; /* each page faults once, when it is first touched */
 static unsigned int next_page;
 
 static void touch_page(void)
@@ -111,8 +111,8 @@ static void call_kernel(void)
 static char work[WORK_BYTES];
 
 /*
- * Between two hits an engine goes through its own data, and the kernel's has to be fetched again. In a loop of nothing
- * but hits each would take half of the time.
+ * Between two hits an engine works on its own data, so the kernel's has to be fetched again. In a loop of nothing but
+ * hits each would take half as long.
  */
 static void do_work(void)
 {
@@ -127,7 +127,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Nanoseconds: the middle one of many, since others may want the CPU, too. */
+/* The median of many, in nanoseconds, since others may want the CPU, too. */
 static uint64_t measure(void (*what)(void), unsigned int n)
 {
 	uint64_t ns[SAMPLES_MAX];
@@ -279,7 +279,7 @@ static int attach_function(const struct calibration *c, struct attached *a, bool
 	return c->multi ? attach_multi(a, ret, place.offset) : attach_single(a, ret, place.offset);
 }
 
-/* ---- the kinds ---- */
+/* ---- the kinds of hits ---- */
 
 static int calibrate_syscalls(struct calibration *c)
 {
@@ -293,7 +293,7 @@ static int calibrate_syscalls(struct calibration *c)
 	return err;
 }
 
-/* A tracepoint that is hit anyway: what it takes to call a program there. */
+/* Uses a tracepoint that is hit anyway: measures what it takes to call a program there. */
 static int calibrate_faults(struct calibration *c)
 {
 	uint64_t without, start;
@@ -348,12 +348,12 @@ static void *calibrate(void *arg)
 		c->err = calibrate_faults(c);
 	if (!c->err)
 		c->err = calibrate_functions(c);
-	confine_capabilities(0); /* what is left to do needs none */
+	confine_capabilities(0); /* the rest needs none */
 	pthread_mutex_lock(&c->lock);
 	c->measured = true;
 	pthread_cond_signal(&c->is_measured);
 	pthread_mutex_unlock(&c->lock);
-	detach(&c->functions); /* each waits for a grace period: nobody waits for that */
+	detach(&c->functions); /* each detach waits for a grace period; by now nobody waits for this thread */
 	pthread_mutex_lock(&c->lock);
 	c->over = true;
 	taken = c->taken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the kernel needs on this machine to get to a program and back: measured with empty programs on loops of our own
- * process, in the background while the recording is prepared. No target is touched, and nothing is recorded.
+ * How long the kernel takes on this machine to reach a program and return, measured with empty programs in loops of
+ * our own process, in the background while the recording is prepared. Touches no target, and records nothing.
  */
 #ifndef INFTRACE_CALIBRATE_H
 #define INFTRACE_CALIBRATE_H
@@ -13,10 +13,10 @@
 
 struct calibration;
 
-/* Before the programs of the recording are attached. -errno. */
+/* Call before the programs of the recording are attached. -errno. */
 int calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
 
-/* Waits until all is measured, and lets go of it. Returns 0, or why it could not be. NULL: -ENOENT. */
+/* Waits for the result, and releases the calibration. Returns 0, or why nothing could be measured. NULL: -ENOENT. */
 int calibration_end(struct calibration *c, uint64_t ret_ns[HIT_MAX]);
 
 #endif

@@ -20,10 +20,10 @@
 #define PLACED_MAX 64 /* files with probes that one process maps at once */
 
 /*
- * Looking at the mappings of a process takes 0.3 ms as a rule, and 20 ms when it has as many as it may.
- * One that maps files all the time gets a tenth of a CPU of ours, and all together a fifth; those that
- * were looked at a moment ago wait until then. A birth and an exec do not wait: there is one of each
- * for a process that does at least as much work as we for it. Nor does one that is held meanwhile.
+ * Looking at the mappings of a process usually takes 0.3 ms, and 20 ms if it has as many as it may. A
+ * process that maps files all the time gets a tenth of one of our CPUs, and all together a fifth; a
+ * process that was looked at a moment ago has to wait. A birth or an exec does not wait, since it costs
+ * the process at least as much work as us. Nor does a process that is held meanwhile.
  */
 #define DEAR_NS 500000
 #define DEBT_MAX_NS 5000000
@@ -32,16 +32,16 @@
 #define ALL_SHARE 5
 #define DEBTORS 64
 
-/* A call costs a stranger a microsecond: from here on it is more than a thousandth of a CPU. */
+/* A call costs other processes a microsecond: beyond this it is more than a thousandth of a CPU. */
 #define STRANGERS_PER_SECOND 1000
 
 struct scan {
 	uint32_t tgid;
-	uint64_t since_ns; /* of its birth or exec; 0: it mapped a file */
-	uint64_t mapped_ns; /* of the first file that it mapped since the last look; 0: not known */
+	uint64_t since_ns; /* when it was born or called exec; 0: it mapped a file */
+	uint64_t mapped_ns; /* when it mapped the first file since the last look; 0: unknown */
 };
 
-/* Time that was spent on a process, less what it had a right to since. */
+/* The time that was spent on a process, less its allowance since then. */
 struct debt {
 	uint32_t tgid;
 	uint64_t ns, at_ns;
@@ -52,13 +52,13 @@ struct follow {
 	struct attach *attach;
 	struct tasks *tasks;
 	struct hold *hold;
-	struct scan *scans; /* of each process one */
+	struct scan *scans; /* one for each process */
 	size_t n_scans, cap_scans;
-	bool scanning; /* meanwhile records come in */
+	bool scanning; /* records arrive meanwhile */
 	struct debt all, debts[DEBTORS];
 	unsigned int next_debt;
-	uint64_t strangers, strangers_ns; /* at the begin of the second */
-	/* files that the look under way has placed probes in */
+	uint64_t strangers, strangers_ns; /* at the beginning of the second */
+	/* files in which the current look has placed probes */
 	char placed[PLACED_MAX][PLACED_NAME_LEN];
 	size_t n_placed;
 };
@@ -138,7 +138,7 @@ static void add_debt(struct follow *f, uint32_t tgid, uint64_t ns, uint64_t now)
 		d->ns += ns;
 }
 
-/* What the process called of these files meanwhile was not seen. */
+/* Reports that calls of the process in these files may have been missed. */
 static void report_placed(struct follow *f, const struct scan *s)
 {
 	struct rec_placed r = {
@@ -164,7 +164,7 @@ static void scan_process(struct follow *f, const struct scan *s)
 	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, (pid_t)s->tgid, mapped, s->mapped_ns))
 		report_placed(f, s);
 	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
-	/* putting probes in is what it is about, and reading the files has a budget of its own */
+	/* placing probes is the purpose, and reading the files has a budget of its own */
 	if (sites > 0 && ns > DEAR_NS)
 		ns = DEAR_NS;
 	add_debt(f, s->tgid, ns, clock_ns(CLOCK_BOOTTIME));
@@ -198,7 +198,7 @@ void follow_scan(struct follow *f)
 	struct scan *scans = f->scans;
 	size_t n = f->n_scans;
 
-	/* records that come in meanwhile go into a new list, as do those that have to wait */
+	/* records that arrive meanwhile go into a new list, as do processes that have to wait */
 	if (f->scanning || !n)
 		return;
 	f->scanning = true;
@@ -232,12 +232,12 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 	case TASK_FORK:
 		if (h->tid != h->tgid)
 			break;
-		forget(f, h->tgid); /* the end of the former owner of the number may be lost */
+		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
 		if (attach_in_targets(f->attach) && !(h->flags & TASK_F_SHARES))
 			request_scan(f, h->tgid, h->start_ns, 0);
 		break;
 	case TASK_EXEC:
-		if (t->arg != h->tgid) /* the main thread is another one now */
+		if (t->arg != h->tgid) /* another thread is the main thread now */
 			attach_process_gone(f->attach, (pid_t)h->tgid);
 		request_scan(f, h->tgid, h->start_ns, h->start_ns);
 		break;
@@ -272,7 +272,7 @@ void follow_rescan(struct follow *f)
 struct target_list {
 	pid_t pids[LINKS_PROCESSES_MAX];
 	size_t n;
-	bool fit; /* to be told apart by the kernel */
+	bool fit; /* the kernel can tell them apart */
 };
 
 static void list_target(struct task *t, void *arg)
@@ -286,7 +286,7 @@ static void list_target(struct task *t, void *arg)
 		l->pids[l->n++] = (pid_t)t->tgid;
 }
 
-/* Children are born meanwhile: until a moment in which none was, or else they are late. */
+/* Children may be born meanwhile: repeats until none was, or they are late. */
 static void to_targets(struct follow *f)
 {
 	struct target_list l = { .fit = true };

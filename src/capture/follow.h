@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Keeps function probes where the targets are: adds them to files that targets map during the recording and to
- * children that they fork, and removes them from other processes to which they are a cost.
+ * children that they fork, and removes them from other processes where they cost too much.
  */
 #ifndef INFTRACE_FOLLOW_H
 #define INFTRACE_FOLLOW_H
@@ -18,20 +18,20 @@ struct follow;
 int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow);
 void follow_free(struct follow *f);
 
-/* Takes a record of the life of a task (after tasks_update()), or of a mapped file. */
+/* Handles a record of the life of a task (after tasks_update()), or of a mapped file. */
 void follow_record(struct follow *f, const struct rec_hdr *h);
 
-/* Acts on the records taken; not for use within a record's callback, since it may take milliseconds. */
+/* Acts on the records so far; must not be called within a record's callback, since it may take milliseconds. */
 void follow_scan(struct follow *f);
 
-/* Looks at the files of all targets again: for use when no record tells what they have mapped. */
+/* Looks at the files of all targets again, for when no record says what they have mapped. */
 void follow_rescan(struct follow *f);
 
 /* Call now and then: checks whether processes that are not targets call the probed functions often, and if so
  * removes the probes from them. now_ns: CLOCK_BOOTTIME. */
 void follow_strangers(struct follow *f, uint64_t now_ns);
 
-/* Prints, at the end, what was not seen. */
+/* Prints at the end what was missed. */
 void follow_summary(const struct follow *f);
 
 #endif

@@ -30,10 +30,10 @@
 #define LOADER_FUNCTION "_dl_debug_state"
 
 struct loader {
-	uint64_t ino; /* the device differs between stat(2) and maps on some filesystems */
+	uint64_t ino; /* on some filesystems stat(2) and maps have different devices */
 	uint64_t since_ns;
 	int fd;                /* of a uprobe_multi link; or -1 */
-	struct bpf_link *link; /* or NULL; neither: it cannot be probed */
+	struct bpf_link *link; /* or NULL; if there is neither, it cannot be probed */
 };
 
 struct hold {
@@ -98,7 +98,7 @@ static int attach(
 	return err ? err : l->fd < 0 ? l->fd : 0;
 }
 
-/* Takes over fd. shown: for messages. One that is no loader after all is remembered, too. */
+/* Takes over fd. shown: for messages. A file that turns out not to be a loader is remembered, too. */
 static int add(struct hold *h, int fd, const char *shown)
 {
 	struct loader *l = &h->loaders[h->n];
@@ -156,7 +156,7 @@ int hold_loaders(struct hold *h, const char *command)
 		for (size_t k = 0; k < g.gl_pathc; k++) {
 			err = add_path(h, g.gl_pathv[k]);
 			n += err > 0;
-			/* of others than those of this system it does not matter */
+			/* loaders other than those of this system do not matter */
 			if (err < 0 && err != -EOPNOTSUPP && err != -ENOENT && err != -ENOEXEC &&
 				first == -ENOENT)
 				first = err;

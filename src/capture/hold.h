@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Makes targets wait in their dynamic loader until the probes of what they have mapped are in place: a BPF program
- * on _dl_debug_state() of each loader waits until user space says so, for at most HOLD_NS (see bpf/hold.bpf.c).
+ * Makes targets wait in their dynamic loader until the files that they have mapped are probed: a BPF program on
+ * _dl_debug_state() of each loader waits until user space says so, for at most HOLD_NS (see bpf/hold.bpf.c).
  */
 #ifndef INFTRACE_CAPTURE_HOLD_H
 #define INFTRACE_CAPTURE_HOLD_H
@@ -15,7 +15,7 @@ struct hold;
 
 struct hold_config {
 	struct bpf_program *prog;
-	bool multi;            /* it was loaded for uprobe_multi links */
+	bool multi;            /* the program was loaded for uprobe_multi links */
 	pid_t pid;             /* the only process that is held; 0: all targets */
 	int holds_fd, done_fd; /* the maps holds and holds_done */
 };
@@ -23,26 +23,27 @@ struct hold_config {
 /* -ENOMEM. */
 int hold_new(const struct hold_config *c, struct hold **ret_hold);
 
-/* Detaches. h may be NULL, also below: nothing is held. */
+/* Detaches. h may be NULL here and below: then nothing is held. */
 void hold_free(struct hold *h);
 
 /* Attaches to the loaders in the usual places, and to the one that this executable or script asks
  * for, if any. Returns the number of loaders, or the first error if there are none. */
 int hold_loaders(struct hold *h, const char *command);
 
-/* Raises the priority of the calling thread, since a held thread may be waiting for it; threads that it creates
+/* Raises the priority of the calling thread, since held threads may be waiting for it; threads that it creates
  * keep the usual one. Does nothing without the privilege. */
 void hold_hurry(const struct hold *h);
 
-/* Call before looking at what the process has mapped, and after the probes for that are in place. */
+/* Call hold_begin() before looking at what the process has mapped, and hold_end() once the probes
+ * for that are in place. */
 uint64_t hold_begin(struct hold *h, pid_t pid);
 void hold_end(struct hold *h, pid_t pid, uint64_t mapped);
 
 /* Whether a thread of the process is waiting now. */
 bool hold_waits(struct hold *h, pid_t pid);
 
-/* Whether the process could not call what it had mapped at mapped_ns (CLOCK_BOOTTIME) before
- * hold_end(). */
+/* Whether the process could not have called anything that it mapped at mapped_ns (CLOCK_BOOTTIME)
+ * before hold_end(). */
 bool hold_covers(struct hold *h, pid_t pid, uint64_t mapped, uint64_t mapped_ns);
 
 void hold_forget(struct hold *h, pid_t pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* BPF maps that begin anew with each window. */
+/* BPF maps that start afresh with each window. */
 #ifndef INFTRACE_MAPS_H
 #define INFTRACE_MAPS_H
 

@@ -30,7 +30,7 @@ struct memory {
 	uint64_t last_ns;
 };
 
-/* What tasks_each_process() hands through. */
+/* The context of tasks_each_process(). */
 struct round {
 	struct memory *m;
 	uint64_t now_ns;
@@ -57,7 +57,7 @@ void memory_free(struct memory *m)
 	free(m);
 }
 
-/* The place of a process in the list, or where it belongs. */
+/* The index of a process in the list, or where it belongs. */
 static size_t process_place(const struct memory *m, uint32_t tgid)
 {
 	size_t low = 0, high = m->n;
@@ -136,7 +136,7 @@ static void process_sample(struct process *p, const struct round *r, bool gone)
 	struct process_sums s;
 
 	if (bpf_map_lookup_elem(r->m->fd, &p->tgid, &s))
-		return; /* nothing has happened yet, or there is no room */
+		return; /* nothing has happened yet, or there was no room */
 	if (gone)
 		p->gone = true;
 	else if (s.rss_updates == p->rss_updates && s.pages_allocated == p->last.pages_allocated &&
@@ -155,7 +155,7 @@ static void sample_one(struct task *t, void *arg)
 	if (p->round + 1 != r->m->round) /* a new process, perhaps with the number of an old one */
 		p->gone = false;
 	p->round = r->m->round;
-	process_sample(p, r, false); /* also one that has no memory any more: the kernel frees the rest of it later */
+	process_sample(p, r, false); /* even if it has no memory any more, since the kernel frees some of it later */
 }
 
 void memory_sample(
@@ -179,8 +179,8 @@ void memory_sample(
 }
 
 /*
- * The highest resident set that the kernel remembers counts when it rose in the window. Else the
- * samples must do.
+ * The highest resident set that the kernel remembers counts if it rose within the window. Otherwise
+ * the samples have to do.
  */
 void memory_totals(const struct memory *m, struct process_totals *list, size_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory of the target processes: what the programs count is looked at every few milliseconds, and
- * turned into REC_MEMORY records where it changed.
+ * Memory of the target processes: the counts of the BPF programs are read every few milliseconds,
+ * and turned into REC_MEMORY records where they changed.
  */
 #ifndef INFTRACE_MEMORY_H
 #define INFTRACE_MEMORY_H
@@ -19,11 +19,11 @@ struct memory;
 int memory_new(int sums_fd, struct memory **ret_memory);
 void memory_free(struct memory *m);
 
-/* Call when the window opens: what is known of the targets by then belongs to the time before it. */
+/* Call when the window opens: what the targets have used so far belongs to the time before it. */
 void memory_start(struct memory *m, struct tasks *tasks);
 
-/* Makes a record for each target that has changed since the previous call, and a last one for each that has exited.
- * A call within 10 ms of the previous one does nothing, except for the `last` of the recording. */
+/* Makes a record for each target whose memory has changed since the previous call, and a last one for each that has
+ * exited. A call within 10 ms of the previous one does nothing, except the `last` of the recording. */
 void memory_sample(
 	struct memory *m, struct tasks *tasks, uint64_t now_ns, bool last, record_cb cb, void *arg);
 

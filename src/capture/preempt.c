@@ -21,8 +21,8 @@ int preempt_count_offset(int64_t *ret_off)
 
 #define ANCHOR "bpf_prog_active"
 
-/* A variable that is in BTF still cannot be loaded when the kernel does not find its symbol: those of
- * data are kept only with CONFIG_KALLSYMS_ALL. Asked by loading a program, since to read all of
+/* A variable that is in BTF still cannot be used if the kernel does not find its symbol: symbols of
+ * data are kept only with CONFIG_KALLSYMS_ALL. Loading a program is the test, since reading all of
  * /proc/kallsyms takes a third of the time of a start. */
 static bool can_load(int var_id)
 {
@@ -40,7 +40,7 @@ static bool can_load(int var_id)
 	return fd >= 0;
 }
 
-/* All per-CPU variables of the kernel itself are in one section, of which each CPU has a copy. */
+/* All per-CPU variables of the kernel proper are in one section, of which each CPU has a copy. */
 static int find_offset(const struct btf *btf, int64_t *ret_off, int *ret_anchor)
 {
 	int id = btf__find_by_name_kind(btf, ".data..percpu", BTF_KIND_DATASEC);

@@ -5,9 +5,9 @@
 
 #include "util/confine.h"
 
-/* bpf() and uprobes for what is mapped and born from here on; /proc and the mapped files of other
- * users' processes; files and directories of the user, whom they are given to, at each window, dump and
- * rotation; SIGTERM for a COMMAND of somebody else; descriptors for links of many targets. */
+/* For bpf() and uprobes on what is mapped and born from now on; for /proc and the mapped files of other
+ * users' processes; for files and directories that are given to the user, at each window, dump and
+ * rotation; for SIGTERM to another user's COMMAND; for descriptors for the links of many targets. */
 #define KEPT                                                                                    \
 	(CONFINE_CAP(CAP_BPF) | CONFINE_CAP(CAP_PERFMON) | CONFINE_CAP(CAP_SYS_PTRACE) |        \
 		CONFINE_CAP(CAP_CHECKPOINT_RESTORE) | CONFINE_CAP(CAP_DAC_READ_SEARCH) |        \
@@ -19,7 +19,7 @@ int privileges_drop(bool single_links, bool nice)
 	int err = confine_capabilities(KEPT | (single_links ? CONFINE_CAP(CAP_SYS_ADMIN) : 0) |
 				       (nice ? CONFINE_CAP(CAP_SYS_NICE) : 0));
 
-#ifndef __SANITIZE_ADDRESS__ /* its check for leaks forks and traces */
+#ifndef __SANITIZE_ADDRESS__ /* its leak check forks and traces */
 	if (!err)
 		err = confine_recorder();
 #endif

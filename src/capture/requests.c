@@ -9,8 +9,8 @@
 
 #include "probe.h"
 
-/* Each CPU takes free entries in lots of 128 (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), which the
- * others then lack: without room for these, entries in use would be given up. Each has 1.5 KB. */
+/* Each CPU takes free entries in batches of 128 (LOCAL_FREE_TARGET of kernel/bpf/bpf_lru_list.c), which
+ * the others then lack: without room for these, entries in use would be evicted. Each takes 1.5 KB. */
 uint32_t requests_connections(unsigned int cpus)
 {
 	return 1024 + 128 * cpus;
@@ -31,7 +31,7 @@ void requests_calls(uint8_t ret_calls[512])
 	ret_calls[SYS_close] = REQUEST_CALL_CLOSE;
 }
 
-/* Of each connection the record comes first. */
+/* The record is the first member of a connection. */
 int requests_left(int connections_fd, record_cb cb, void *arg)
 {
 	struct bpf_map_info info = {};

@@ -3,8 +3,8 @@
  * A return probe replaces the return address on the stack. Where the thread has a shadow stack
  * (x86, since Linux 6.6, for programs that ask for it) the kernel must change that too, or the
  * return faults. It does since 6.11, and in some later releases of older branches: commit
- * 1713b63a07a2
- * ("x86/shstk: Make return uprobe work with shadow stack"), by the function looked for here.
+ * 1713b63a07a2 ("x86/shstk: Make return uprobe work with shadow stack"), whose function is looked
+ * for here.
  */
 #include "capture/returns.h"
 

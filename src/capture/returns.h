@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a return probe ends this process at the first return. */
+/* Whether a return probe would end this process at its first return. */
 bool returns_break(pid_t pid);
 
 #endif

@@ -12,7 +12,7 @@
 #include "capture/ringbuf.h"
 #include "probe.h"
 
-#define TURN_RECORDS (1 << 14) /* a few milliseconds of formatting */
+#define TURN_RECORDS (1 << 14) /* takes a few milliseconds to format */
 
 struct rings {
 	struct ringbuf *control, *data[RINGS_MAX];
@@ -65,7 +65,7 @@ static int create_ring(struct rings *r, int outer_fd, uint32_t i, size_t bytes)
 	err = bpf_map_update_elem(outer_fd, &i, &fd, BPF_ANY) ? -errno : 0;
 	if (!err)
 		err = ringbuf_new(fd, bytes, REC_SIZE_MAX, &r->data[i]);
-	close(fd); /* the outer map and the mapping keep it */
+	close(fd); /* the outer map and the mapping hold references */
 	return err;
 }
 
@@ -110,7 +110,7 @@ int rings_drain_control(struct rings *r)
 {
 	int more;
 
-	if (r->in_control) /* from one of its own records: the rest follows behind that */
+	if (r->in_control) /* called from one of its own records: the rest follows after that */
 		return 0;
 	r->in_control = true;
 	more = drain_ring(r, r->control);

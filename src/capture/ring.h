@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ring buffers: one per group of CPUs for the stream of records, drained on a timer
- * without any wake-up, and a small one for the life of tasks, which wakes the reader where
- * it must act at once (exec, a mapped library, the exit of a process).
+ * The ring buffers: one per group of CPUs for the stream of records, drained on a timer without any
+ * wake-up, and a small one for the life of tasks, which wakes the reader when it must act at once
+ * (exec, a mapped library, the exit of a process).
  */
 #ifndef INFTRACE_RING_H
 #define INFTRACE_RING_H
@@ -28,21 +28,21 @@ int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n,
 	record_cb cb, void *arg, struct rings **ret_rings);
 void rings_free(struct rings *r);
 
-/* The template that a map of maps needs before it is loaded. Returns a file descriptor to close
- * after the load, or a negative errno. */
+/* Makes the template that a map of maps needs before it is loaded. Returns a file descriptor to
+ * close after the load, or a negative errno. */
 int rings_set_template(struct bpf_map *outer);
 
 /*
- * Hands records to the callback, those of the control ring first, and of each ring only so many
- * that its producers cannot hold up the rest by being faster than the callback. Returns 1 when a
- * ring may hold more, 0 when all were seen empty.
+ * Passes records to the callback, those of the control ring first, and no more of each ring than
+ * keeps producers from holding up the others by being faster than the callback. Returns 1 if a ring
+ * may hold more, 0 if all were seen empty.
  */
 int rings_drain(struct rings *r);
 
-/* How full the fullest ring is, in percent; from any thread. */
+/* The fill level of the fullest ring in percent; callable from any thread. */
 unsigned int rings_fill(const struct rings *r);
 
-/* The same for the control ring alone; also from within the callback. */
+/* Drains the control ring alone; also callable within the callback. */
 int rings_drain_control(struct rings *r);
 
 #endif

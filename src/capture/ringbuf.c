@@ -9,18 +9,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Room is given back in parts: the line with the position is shared with the programs' CPUs. */
+/* Space is given back in pieces, since the cache line of the position is shared with the programs' CPUs. */
 #define PUBLISH_MAX (64 << 10)
-#define PUBLISH_SHARE 16 /* of a small ring */
+#define PUBLISH_SHARE 16 /* for a small ring */
 
-/* Positions count bytes since the ring was made. See kernel/bpf/ringbuf.c: a page with the
- * consumer's, one with the producers', then the data. */
+/* Positions count bytes since the ring was made. The layout (kernel/bpf/ringbuf.c): a page with the
+ * consumer's position, one with the producers', then the data. */
 struct ringbuf {
 	unsigned long *consumer;
 	const unsigned long *producer;
 	const char *data;
 	size_t bytes, page, longest;
-	char wrapped[]; /* a sample that goes round the end of the data */
+	char wrapped[]; /* for a sample that wraps around the end of the data */
 };
 
 int ringbuf_new(int fd, size_t bytes, size_t longest, struct ringbuf **ret_ring)

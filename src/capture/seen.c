@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Inode numbers and names that collide cannot be chosen. */
+/* Random, so that nobody can choose inode numbers and names that collide. */
 static uint64_t seed;
 static unsigned int hash_words(const uint64_t *words);
 #define HASH_FUNCTION(key, len, hash) ((hash) = hash_words((const void *)(key)))
@@ -16,7 +16,7 @@ static unsigned int hash_words(const uint64_t *words);
 
 struct key {
 	uint64_t dev, ino;
-	uint64_t name; /* hash; 0: under any */
+	uint64_t name; /* hash; 0: any name */
 };
 
 struct file {
@@ -87,7 +87,7 @@ static const struct file *find(const struct seen *s, uint64_t dev, uint64_t ino,
 	HASH_FIND(hh, s->files, &key, sizeof(key), f);
 	if (f)
 		return f;
-	/* dev 0: named by its path; stat's device differs from that in maps on some filesystems */
+	/* dev 0: named by its path; on some filesystems stat's device differs from that in maps */
 	key.dev = 0;
 	HASH_FIND(hh, s->files, &key, sizeof(key), f);
 	return f;

@@ -25,7 +25,7 @@ static int open_iterator(struct bpf_program *prog)
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0)
 		fd = -errno;
-	bpf_link__destroy(link); /* the file has a reference of its own */
+	bpf_link__destroy(link); /* the file holds a reference of its own */
 	return fd;
 }
 
@@ -107,7 +107,7 @@ static uint64_t word_at(const char *p)
 	return v;
 }
 
-/* The records of one thread, up to its end. */
+/* Passes on the records of one thread, up to its end. */
 static void hand_over(const char *from, const char *to, record_cb cb, void *arg)
 {
 	while (from < to) {

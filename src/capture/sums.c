@@ -23,7 +23,7 @@ static int compare_calls(const void *a, const void *b)
 	return x->nr < y->nr ? -1 : x->nr > y->nr;
 }
 
-/* Nothing adds to the maps any more, so a walk by keys sees each entry once. */
+/* Nothing adds to the maps any more, so a walk over the keys sees each entry once. */
 static int processes_read(int fd, struct process_totals **ret_list, size_t *ret_n)
 {
 	struct process_totals *list;
@@ -62,7 +62,7 @@ int sums_read_calls(int fd, struct process_call **ret_calls, size_t *ret_n)
 	return 0;
 }
 
-/* Of a process that is in no list, since that one was full, the calls are left out. */
+/* Leaves out the calls of a process that is in no list, since the list was full. */
 static int calls_share(
 	struct process_totals *list, size_t n, const struct process_call *calls, size_t n_calls)
 {
