@@ -21,6 +21,7 @@
 enum {
 	KEY_HTML = 256,
 	KEY_ALL_STEPS,
+	KEY_SLO,
 };
 
 struct report_args {
@@ -29,15 +30,18 @@ struct report_args {
 	size_t n_files;
 	uint32_t slowest;
 	bool json, all_steps;
+	struct slo slo;
 };
 
 static const struct argp_option options[] = {
 	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
 	{ "html", KEY_HTML, "FILE", 0,
 		"Write one self-contained page to FILE ('-': standard output)", 0 },
-	{ "slowest", 'n', "N", 0, "How many of the slow steps are told one by one (10)", 0 },
+	{ "slowest", 'n', "N", 0, "How many of the slow steps, and requests, are told one by one (10)", 0 },
 	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
 		"With --json: each step with what was typical and the verdict on its cause", 0 },
+	{ "slo", KEY_SLO, "ttft=T,tpot=T", 0,
+		"How many requests got their first token, and on average each one behind it, within these times", 0 },
 	{ 0 },
 };
 
@@ -63,6 +67,7 @@ static const char doc[] =
 	"\n"
 	"EXAMPLES:\n"
 	"  inftrace report profile.jsonl\n"
+	"  inftrace report profile.jsonl --slo ttft=500ms,tpot=50ms\n"
 	"  inftrace report profile.jsonl -n 30 --html report.html\n"
 	"  inftrace report a.jsonl b.jsonl --json | jq '.processes[].ttft_us'\n"
 	"  inftrace report trace.json.gz";
@@ -75,6 +80,16 @@ static int parse_slowest(const char *arg, uint32_t *ret)
 	if (!err && *ret <= SLOWEST_MAX)
 		return 0;
 	log_error("%s", parse_error(buf, PARSE_U32, "-n", arg, err ? err : -ERANGE));
+	return EINVAL;
+}
+
+static int parse_slo(const char *arg, struct slo *ret)
+{
+	char why[SLO_WHY_MAX];
+
+	if (!slo_parse(arg, ret, why))
+		return 0;
+	log_error("%s", why);
 	return EINVAL;
 }
 
@@ -94,6 +109,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_ALL_STEPS:
 		args->all_steps = true;
 		return 0;
+	case KEY_SLO:
+		return parse_slo(arg, &args->slo);
 	case ARGP_KEY_ARGS:
 		args->files = (const char *const *)state->argv + state->next;
 		args->n_files = (size_t)(state->argc - state->next);
@@ -218,6 +235,8 @@ int cmd_report(int argc, char **argv)
 				  "FILE while the engine runs");
 		goto out;
 	}
+	if (args.slo.ttft || args.slo.tpot)
+		report_slo(&report, &args.slo);
 	if (args.html && html_write(&report, &args))
 		goto out;
 	if ((!args.html || args.json) && stdout_write(&report, &args))

@@ -49,7 +49,7 @@ static void process_free(struct process *p)
 	tally_free(&p->syscalls);
 	idmap_free(&p->by_number);
 	free(p->calls);
-	free(p->ttft.ns);
+	seqs_free(&p->seqs);
 	free(p->socket_ttft.ns);
 	free(p);
 }
@@ -134,7 +134,7 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 
 bool process_empty(const struct process *p)
 {
-	return !p->steps.len && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->requests &&
+	return !p->steps.len && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->seqs.len &&
 	       !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
@@ -369,9 +369,15 @@ static int find_lanes(struct process *p)
 	return err ? err : sort_steps(p);
 }
 
+struct places {
+	struct recording_place *rows;
+	size_t len, size;
+	int64_t end; /* of the last step */
+};
+
 /* A recording's clock starts at 0: where one would begin before the last one's end, it is moved
  * there. The steps are in the order of recordings. */
-static int join_recordings(struct process *p)
+static int join_recordings(struct process *p, struct places *places)
 {
 	int64_t end = 0, offset = 0, start = 0, recording = -1;
 
@@ -383,6 +389,10 @@ static int join_recordings(struct process *p)
 			p->wall = ns_add(p->wall, end - start);
 			offset = p->recordings++ && ts < end ? end - ts : 0;
 			start = end = ns_add(ts, offset);
+			if (array_reserve(&places->rows, places->len + 1, &places->size, sizeof(*places->rows)))
+				return -ENOMEM;
+			places->rows[places->len++] =
+				(struct recording_place){ .recording = (uint32_t)of, .offset = offset };
 		}
 		if (steps_set(&p->steps, i, STEP_AT, ns_add(ts, offset)))
 			return -ENOMEM;
@@ -390,7 +400,21 @@ static int join_recordings(struct process *p)
 			end = steps_end(&p->steps, i);
 	}
 	p->wall = ns_add(p->wall, end - start);
+	places->end = end;
 	return 0;
+}
+
+/* The requests on the time axis that the steps have. */
+static int join_requests(struct process *p)
+{
+	struct places places = { 0 };
+	int err;
+
+	err = join_recordings(p, &places);
+	if (!err)
+		err = seq_finish(&p->seqs, places.rows, places.len, places.end);
+	free(places.rows);
+	return err;
 }
 
 static int find_gaps(struct process *p)
@@ -424,7 +448,7 @@ int model_finish(struct model *m)
 
 		err = sort_steps(p);
 		if (!err)
-			err = join_recordings(p);
+			err = join_requests(p);
 		if (!err)
 			err = find_lanes(p);
 		if (!err)

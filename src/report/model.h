@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "report/idmap.h"
+#include "report/seq.h"
 #include "report/steps.h"
 
 /* Time that threads waited for a CPU while another one ran on it. */
@@ -70,9 +71,7 @@ struct process {
 	struct tally ops, syscalls;
 	struct call *calls; /* after model_finish: in the order of time */
 	size_t n_calls, calls_size;
-	struct times ttft; /* of requests, as the engine's steps show them */
-	uint64_t requests, prompt_tokens, output_tokens; /* without steps, these are all there is */
-	uint64_t requests_mixed;
+	struct seqs seqs; /* requests, as lines of the profile tell */
 	struct times socket_ttft; /* as the server's sockets do: the same ones, seen from outside */
 	uint64_t socket_requests;
 	/* by sched_prof, fault_prof and memory_prof */

@@ -397,28 +397,34 @@ static int read_call(struct profile_reader *r, struct process *p, const struct j
 	return err ? err : process_add_call(p, &call);
 }
 
+/* The numbers of requests begin anew with each recording, as those of steps do. */
+static void recording_of_request(struct profile_reader *r)
+{
+	if (!r->window_ended)
+		return;
+	r->recording = r->m->recordings++;
+	r->window_ended = false;
+	r->first_step_seen = false;
+	r->n_steps = 0;
+}
+
 static int read_request(struct profile_reader *r, struct process *p, const struct json_node *shape,
 	const struct json_node *stages)
 {
-	const char *kind = node_string(node_get(shape, "source_kind"));
+	const char *kind = node_string(node_get(shape, "source_kind")), *bad;
+	char printable[64];
 	int64_t ns;
+	int err;
 
-	(void)r;
 	if (kind && !strcmp(kind, "socket")) {
 		p->socket_requests++;
 		return stage(stages, "ttft", &ns) ? times_add(&p->socket_ttft, ns) : 0;
 	}
-	p->requests++;
-	/* several prompts in one batch, or at once: whose tokens they were is not known */
-	if (node_is(node_get(shape, "mixed"), JSON_TRUE)) {
-		p->requests_mixed++;
-		return 0;
-	}
-	p->prompt_tokens += shape_count(shape, "prompt_tokens");
-	p->output_tokens += shape_count(shape, "output_tokens");
-	if (!stage(stages, "ttft", &ns))
-		return 0;
-	return times_add(&p->ttft, ns);
+	recording_of_request(r);
+	err = seq_read(&p->seqs, shape, stages, r->recording, &bad);
+	if (!err && bad)
+		LINE_BAD(r, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
+	return err;
 }
 
 static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape,

@@ -65,6 +65,12 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 	return err ? err : make_summaries(r);
 }
 
+void report_slo(struct report *r, const struct slo *slo)
+{
+	for (size_t i = 0; i < r->model.n_processes; i++)
+		slo_judge(r->model.processes[i], slo, &r->summaries[i].seqs.slo);
+}
+
 void report_free(struct report *r)
 {
 	if (r->summaries) {

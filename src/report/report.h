@@ -26,6 +26,9 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 	void (*problem)(void *ctx, const char *text), void *ctx);
 void report_free(struct report *r);
 
+/* Judges the requests by what the service has promised, for what is written afterwards. */
+void report_slo(struct report *r, const struct slo *slo);
+
 /* Whether there is anything to tell. */
 bool report_empty(const struct report *r);
 

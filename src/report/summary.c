@@ -8,6 +8,7 @@
 void summary_free(struct summary *s)
 {
 	requests_free(&s->requests);
+	seq_summary_free(&s->seqs);
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
@@ -215,19 +216,36 @@ static void find_pauses(const struct process *p, struct summary *sum)
 	}
 }
 
-/* What request_prof says, of a profile without steps. */
+/* What request_prof says: of requests in batches nothing else does, and without steps it is all there is. */
 static int take_lines(const struct process *p, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
+	bool steps = p->steps.len && (rs->count || rs->mixed), tpot = !steps || rs->mixed;
 	int err = 0;
 
-	rs->count = p->requests - p->requests_mixed;
-	rs->mixed = p->requests_mixed;
-	rs->prompt_tokens = p->prompt_tokens;
-	rs->output_tokens = p->output_tokens;
-	for (size_t i = 0; i < p->ttft.len && !err; i++)
-		err = times_add(&rs->ttft, p->ttft.ns[i]);
-	sum->ttft_of_lines = p->ttft.len > 0;
+	rs->count = rs->mixed = rs->prompt_tokens = rs->output_tokens = rs->began_before = rs->lost = 0;
+	rs->ttft.len = 0;
+	if (tpot)
+		rs->tpot.len = 0;
+	for (size_t i = 0; i < p->seqs.len && !err; i++) {
+		const struct seq_request *r = &p->seqs.requests[i];
+
+		if (r->flags & SEQ_MIXED) {
+			rs->mixed++;
+			continue;
+		}
+		rs->count++;
+		rs->prompt_tokens += r->prompt_tokens;
+		rs->output_tokens += r->output_tokens;
+		rs->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
+		rs->lost += (r->flags & SEQ_LOST) != 0;
+		if (r->ttft >= 0)
+			err = times_add(&rs->ttft, seq_first_token(r));
+		if (!err && tpot && r->tpot >= 0)
+			err = times_add(&rs->tpot, r->tpot);
+	}
+	sum->ttft_of_lines = rs->ttft.len > 0;
+	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
 	return err;
 }
 
@@ -239,7 +257,7 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 	int err;
 
 	err = requests_find(p, m, names, rs);
-	if (!err && !requests_any(rs))
+	if (!err && (p->seqs.in_batches || !requests_any(rs)))
 		err = take_lines(p, sum);
 	if (err)
 		return err;
@@ -479,6 +497,8 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 		err = sum_calls(p, ret, values);
 	if (!err)
 		err = find_latencies(p, m, names, ret);
+	if (!err)
+		err = seq_summary_make(p, &ret->seqs);
 	if (!err) {
 		find_socket_ttft(p, ret, values);
 		find_crowd(p, ret);

@@ -5,6 +5,7 @@
 
 #include "report/cause.h"
 #include "report/requests.h"
+#include "report/seq_summary.h"
 #include "report/stats.h"
 
 /* The steps of one phase. */
@@ -49,8 +50,10 @@ struct summary {
 	struct call_summary *calls; /* the one that took longest first */
 	size_t n_calls, calls_size;
 	struct request_summary requests;
+	struct seq_summary seqs;
 	struct percentiles ttft; /* time to first token, of requests that are not mixed */
-	bool ttft_of_lines;	 /* of request_prof, since there are no steps to make it from */
+	bool ttft_of_lines;	 /* of request_prof: of requests in batches, or without steps to make it from */
+	bool tpot_of_lines;	 /* the same; the mean of each request */
 	struct percentiles socket_ttft;
 	struct percentiles tpot; /* time per output token */
 	uint64_t pauses;         /* between steps, that count for none of these */

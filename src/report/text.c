@@ -6,22 +6,16 @@
 #include <string.h>
 
 #include "report/report.h"
+#include "report/text_page.h"
 #include "report/words.h"
 #include "util/text.h"
 
-#define OWN_BAR 20
 #define WORKERS_BAR 16
 #define ROWS_MAX 15 /* of operators and system calls */
 #define CAUSES_SHOWN 8
 #define CALLS_SHOWN 8
 
-struct page {
-	const struct model *m;
-	FILE *out;
-	bool utf8;
-};
-
-static double share(int64_t part, int64_t whole)
+double page_share(int64_t part, int64_t whole)
 {
 	return whole > 0 ? (double)part / (double)whole : 0;
 }
@@ -31,8 +25,7 @@ static const char *printable(char buf[64], const struct page *page, uint32_t nam
 	return text_printable(buf, 64, model_text(page->m, name));
 }
 
-/* A bar of width columns for a share of 1, in eighths of a column where the terminal has them. */
-static void put_bar(const struct page *page, double part, int width)
+void page_bar(const struct page *page, double part, int width)
 {
 	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
 	int n = (int)(part * width * 8 + 0.5), columns = 0;
@@ -50,7 +43,7 @@ static void put_bar(const struct page *page, double part, int width)
 	fprintf(page->out, "%*s", width - columns, "");
 }
 
-static void put_percentiles(const struct page *page, const char *name, const struct percentiles *p)
+void page_percentiles(const struct page *page, const char *name, const struct percentiles *p)
 {
 	char d[4][DURATION_MAX];
 
@@ -89,7 +82,7 @@ static void put_tracer(const struct page *page, const struct process *p)
 {
 	if (p->tracer_of)
 		fprintf(page->out, "  inftrace itself: %.1f %% of the time of a token\n",
-			100 * share(p->tracer, p->tracer_of));
+			100 * page_share(p->tracer, p->tracer_of));
 }
 
 static void put_requests(const struct page *page, const struct request_summary *rs)
@@ -111,17 +104,18 @@ static void put_latencies(
 
 	fprintf(page->out, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99",
 		"max");
-	put_percentiles(page,
-		sum->ttft_of_lines ? "first token (requests)" : "time to first token", &sum->ttft);
+	page_percentiles(page,
+		sum->ttft_of_lines && !p->seqs.in_batches ? "first token (requests)" : "time to first token", &sum->ttft);
 	if (sum->socket_ttft.n)
-		put_percentiles(page, "first token (sockets)", &sum->socket_ttft);
-	put_percentiles(page, "time per output token", &sum->tpot);
+		page_percentiles(page, "first token (sockets)", &sum->socket_ttft);
+	page_percentiles(page, sum->tpot_of_lines ? "mean time per token" : "time per output token", &sum->tpot);
+	page_request_times(page, &sum->seqs);
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		snprintf(row, sizeof(row), "%s step", printable(name, page, sum->phases[i].phase));
-		put_percentiles(page, row, &sum->phases[i].steps);
+		page_percentiles(page, row, &sum->phases[i].steps);
 	}
 	for (size_t i = 0; i < sum->n_calls && i < CALLS_SHOWN; i++)
-		put_percentiles(
+		page_percentiles(
 			page, printable(name, page, sum->calls[i].name), &sum->calls[i].times);
 	if (sum->prefill_rate || sum->output_rate) {
 		fprintf(page->out, "  tokens/s:");
@@ -168,16 +162,16 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	fprintf(page->out, "\n%-54s%s\n", title, phase->workers_total ? "workers" : "");
 	for (size_t i = 0; i < n; i++) {
 		unsigned int s = order[i];
-		double own = share(phase->own[s], phase->total);
-		double workers = share(phase->workers[s], phase->workers_total);
+		double own = page_share(phase->own[s], phase->total);
+		double workers = page_share(phase->workers[s], phase->workers_total);
 
 		fprintf(page->out, "  %-15s%6.2f %% ", words_state(s), own * 100);
-		put_bar(page, own, OWN_BAR);
+		page_bar(page, own, PAGE_BAR);
 		fprintf(page->out, "%8s ",
 			words_duration(d, phase->own[s] / (int64_t)phase->steps.n));
 		if (phase->workers_total) {
 			fprintf(page->out, "%6.2f %% ", workers * 100);
-			put_bar(page, workers, WORKERS_BAR);
+			page_bar(page, workers, WORKERS_BAR);
 		}
 		fputc('\n', page->out);
 	}
@@ -250,7 +244,7 @@ static void put_tally(const struct page *page, const char *title, const struct t
 		fprintf(page->out, " %10s  ",
 			row->count ? words_duration(d, (int64_t)((uint64_t)row->ns / row->count))
 				   : "");
-		put_bar(page, share(row->ns, total), OWN_BAR - 2);
+		page_bar(page, page_share(row->ns, total), PAGE_BAR - 2);
 		fputc('\n', page->out);
 	}
 	if (t->len > ROWS_MAX)
@@ -270,7 +264,7 @@ static void put_process_totals(const struct page *page, const struct process *p)
 		fprintf(page->out, "\nAll threads:");
 		for (size_t i = 0; i < n && i < 6; i++)
 			fprintf(page->out, "%s %s %.1f %%", i ? "," : "", words_state(order[i]),
-				100 * share(p->sched[order[i]], p->sched_total));
+				100 * page_share(p->sched[order[i]], p->sched_total));
 		fprintf(page->out, "\n  switches: %llu voluntary, %llu involuntary\n",
 			(unsigned long long)p->switches_voluntary,
 			(unsigned long long)p->switches_involuntary);
@@ -306,9 +300,13 @@ static int put_process(const struct page *page, const struct process *p, const s
 		if (sum->limited.threads)
 			fprintf(page->out, "\n%s\n", words_limited(sum, sentence));
 		put_latencies(page, p, sum);
+		page_requests(page, p, &sum->seqs, slowest);
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);
 		err = put_slowest(page, p, sum, slowest);
+	} else if (p->seqs.len) {
+		put_latencies(page, p, sum);
+		page_requests(page, p, &sum->seqs, slowest);
 	}
 	put_tally(page, "Operators", &p->ops);
 	put_tally(page, "System calls", &p->syscalls);

@@ -63,8 +63,7 @@ double steps_size(const struct steps *s, size_t i)
 	return size_of_tokens(steps_get(s, i, STEP_N_TOKENS));
 }
 
-/* Steps of one class are compared: the number of tokens, or half an octave of it. */
-static uint32_t size_class(uint32_t n_tokens)
+uint32_t tokens_class(uint32_t n_tokens)
 {
 	uint32_t octave;
 	bool upper;
@@ -293,7 +292,7 @@ static size_t make_entries(struct typical_finder *f)
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
 		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
 			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
-				size_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS)), row, (uint32_t)i };
+				tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS)), row, (uint32_t)i };
 	}
 	qsort(f->entries, n, sizeof(*f->entries), compare_entries);
 	for (size_t i = 0; i < n; i++) {

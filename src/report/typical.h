@@ -27,6 +27,9 @@ struct typical {
 double step_size(const struct step *s);
 double steps_size(const struct steps *s, size_t i);
 
+/* The class of a number of tokens, within which times are compared: the number, or half an octave of it. */
+uint32_t tokens_class(uint32_t n_tokens);
+
 /* Fills grouped and typicals of the process, and typical of its steps. Returns 0 or -ENOMEM. */
 int typical_find(struct process *p);
 

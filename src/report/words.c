@@ -1,33 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/words.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "report/sentence.h"
 #include "util/names.h"
 #include "util/text.h"
 
 #define NAME_MAX_SHOWN 48
 #define PARTS_SHOWN 4
-
-/* Text that is put together; what does not fit is cut. */
-struct text {
-	char *buf;
-	size_t size, len;
-};
-
-static void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(t->buf + t->len, t->size - t->len, fmt, ap);
-	va_end(ap);
-	if (n > 0)
-		t->len += (size_t)n < t->size - t->len ? (size_t)n : t->size - t->len - 1;
-}
 
 const char *words_duration(char buf[DURATION_MAX], int64_t ns)
 {
@@ -125,6 +107,15 @@ static void add_phrase(struct text *t, const char *phrase, int64_t ns)
 	char d[DURATION_MAX];
 
 	add(t, "%.*s%s%s", (int)(where - phrase), phrase, words_duration(d, ns), where + 2);
+}
+
+const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns)
+{
+	struct text t = { .buf = buf, .size = PHRASE_MAX };
+
+	buf[0] = '\0';
+	add_phrase(&t, phrases[state], ns);
+	return buf;
 }
 
 static void add_name(struct text *t, const struct model *m, uint32_t name)

@@ -11,6 +11,10 @@
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 
+/* "waited 20.0 ms for a CPU": what more time in a state is, of a state of record.h or STATE_OTHER. Returns buf. */
+#define PHRASE_MAX 96
+const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);
+
 /* "cpu", ...; "(other)" for STATE_OTHER and "none" for STATE_NONE. */
 const char *words_state(unsigned int state);
 

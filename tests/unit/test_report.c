@@ -16,100 +16,10 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <json-c/json.h>
 
-#include "cmd/cmd.h"
+#include "report.h"
 
 #define GOLDEN "tests/golden/"
-
-struct output {
-	int rc;
-	char *out, *err;
-};
-
-static char *fd_text(int fd)
-{
-	struct stat sb;
-	char *text;
-
-	assert_int_equal(fstat(fd, &sb), 0);
-	text = malloc((size_t)sb.st_size + 1);
-	assert_non_null(text);
-	assert_int_equal(pread(fd, text, (size_t)sb.st_size, 0), sb.st_size);
-	text[sb.st_size] = '\0';
-	close(fd);
-	return text;
-}
-
-/* Runs cmd_report in a child (argp exits by itself on usage errors) with text as its stdin. */
-static void run_input(struct output *result, const char *text, char **argv)
-{
-	int in, out, err, status, argc = 0;
-	pid_t pid;
-
-	while (argv[argc])
-		argc++;
-	in = memfd_create("in", MFD_CLOEXEC);
-	out = memfd_create("out", MFD_CLOEXEC);
-	err = memfd_create("err", MFD_CLOEXEC);
-	assert_true(in >= 0 && out >= 0 && err >= 0);
-	assert_int_equal(write(in, text, strlen(text)), strlen(text));
-	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		dup2(in, STDIN_FILENO);
-		dup2(out, STDOUT_FILENO);
-		dup2(err, STDERR_FILENO);
-		exit(cmd_report(argc, argv));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	result->rc = WEXITSTATUS(status);
-	result->out = fd_text(out);
-	result->err = fd_text(err);
-	close(in);
-}
-
-static void output_free(struct output *result)
-{
-	free(result->out);
-	free(result->err);
-}
-
-#define ARGV(...) ((char *[]){ "inftrace report", ##__VA_ARGS__, NULL })
-#define RUN(result, text, ...) run_input(result, text, ARGV(__VA_ARGS__))
-
-static void assert_contains(const char *text, const char *wanted)
-{
-	if (!strstr(text, wanted))
-		fail_msg("no \"%s\" in:\n%s", wanted, text);
-}
-
-/* --- a profile, made line by line --- */
-
-struct profile {
-	char *text;
-	size_t len;
-	FILE *out;
-};
-
-static void profile_begin(struct profile *p)
-{
-	p->out = open_memstream(&p->text, &p->len);
-	assert_non_null(p->out);
-}
-
-static const char *profile_end(struct profile *p)
-{
-	assert_int_equal(fclose(p->out), 0);
-	return p->text;
-}
-
-#define HEAD                                                                               \
-	"\"commit_sha\":null,\"env_hash\":\"sha256:1\",\"model\":\"m\",\"concurrency\":1," \
-	"\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\""
 
 /* Times in microseconds; more: further keys of the shape, with a comma before them. */
 static void add_step(struct profile *p, int pid, int step, const char *phase, int tokens, int ts,
@@ -174,29 +84,6 @@ static void test_text(void **state)
 	assert_contains(result.out, "; coverage 99.0000 %\n");
 	output_free(&result);
 	free(p.text);
-}
-
-static struct json_object *parse(const char *text)
-{
-	struct json_object *o = json_tokener_parse(text);
-
-	if (!o)
-		fail_msg("not JSON: %s", text);
-	return o;
-}
-
-static struct json_object *get(struct json_object *o, const char *key)
-{
-	struct json_object *value;
-
-	if (!json_object_object_get_ex(o, key, &value))
-		fail_msg("no %s in %s", key, json_object_to_json_string(o));
-	return value;
-}
-
-static const char *text_at(struct json_object *o, const char *key)
-{
-	return json_object_get_string(get(o, key));
 }
 
 static void test_json(void **state)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which requests kept what a service has promised. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/seq_summary.h"
+#include "util/parse.h"
+#include "util/text.h"
+
+static int parse_one(const char *key, const char *value, struct slo *slo, char why[SLO_WHY_MAX])
+{
+	bool ttft = !strcmp(key, "ttft"), tpot = !strcmp(key, "tpot");
+	int64_t *member = ttft ? &slo->ttft : &slo->tpot;
+	char shown[64], line[PARSE_ERROR_MAX];
+	uint64_t ns;
+	int err;
+
+	if ((!ttft && !tpot) || *member) {
+		snprintf(why, SLO_WHY_MAX, "--slo: %s `%s`; write ttft=500ms,tpot=50ms or one of them",
+			ttft || tpot ? "twice" : "there is no", text_printable(shown, sizeof(shown), key));
+		return -EINVAL;
+	}
+	err = parse_duration(value, &ns);
+	if (!err && !ns)
+		err = -EINVAL;
+	if (err) {
+		snprintf(why, SLO_WHY_MAX, "%s", parse_error(line, PARSE_DURATION, "--slo", value, err));
+		return -EINVAL;
+	}
+	*member = (int64_t)ns;
+	return 0;
+}
+
+int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX])
+{
+	char copy[128], *save = NULL, shown[64];
+	struct slo slo = { 0 };
+	int err = 0;
+
+	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy) || !*text)
+		goto bad;
+	for (char *part = strtok_r(copy, ",", &save); part && !err; part = strtok_r(NULL, ",", &save)) {
+		char *value = strchr(part, '=');
+
+		if (!value)
+			goto bad;
+		*value++ = '\0';
+		err = parse_one(part, value, &slo, why);
+	}
+	if (err)
+		return err;
+	if (!slo.ttft && !slo.tpot)
+		goto bad;
+	*ret = slo;
+	return 0;
+bad:
+	snprintf(why, SLO_WHY_MAX, "--slo: '%s' is none; write ttft=500ms,tpot=50ms or one of them",
+		text_printable(shown, sizeof(shown), text));
+	return -EINVAL;
+}
+
+/* Whether it kept the limit so far; *ret_known: that will not change. */
+static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
+{
+	if (!limit)
+		return true;
+	if (value >= 0)
+		return value <= limit;
+	/* it has waited longer than that already */
+	if (so_far > limit)
+		return false;
+	*ret_known = false;
+	return true;
+}
+
+static void judge(const struct seq_request *r, struct slo_result *ret)
+{
+	bool known = true, ttft, tpot;
+
+	if (r->flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED)) {
+		ret->unknown++;
+		return;
+	}
+	ttft = kept(ret->slo.ttft, seq_first_token(r), r->output_tokens ? 0 : r->total, &known);
+	/* one token has no time between tokens, and so keeps any; none has kept nothing */
+	known &= r->output_tokens != 0;
+	tpot = r->output_tokens < 2 || kept(ret->slo.tpot, r->tpot, 0, &known);
+	if (ttft && tpot && !known) {
+		ret->unknown++;
+		return;
+	}
+	ret->judged++;
+	ret->kept += ttft && tpot;
+	ret->missed_ttft += !ttft;
+	ret->missed_tpot += !tpot;
+}
+
+void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret)
+{
+	int64_t start = 0, end = 0;
+
+	*ret = (struct slo_result){ .slo = *slo };
+	for (size_t i = 0; i < p->seqs.len; i++) {
+		const struct seq_request *r = &p->seqs.requests[i];
+
+		judge(r, ret);
+		/* recordings do not overlap */
+		if (!i || r->recording != p->seqs.requests[i - 1].recording) {
+			ret->time = ns_add(ret->time, end - start);
+			start = end = r->at;
+		}
+		if (ns_add(r->at, r->total) > end)
+			end = ns_add(r->at, r->total);
+	}
+	ret->time = ns_add(ret->time, end - start);
+}

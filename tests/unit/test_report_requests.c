@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace report of requests in batches, by the profile's lines of them. */
+#include "report.h"
+
+/* A request, times in milliseconds; what is 0 is left out as far as it can be. */
+struct line {
+	int number, sequence, ts, prompt, outputs;
+	int queued, prefill, decode, others, between;
+	int first_others, first_between; /* before its first token */
+	const char *shape, *stages;	 /* more of them, with a comma before each */
+	const char *event;		 /* NULL: "sequence" */
+};
+
+static void add_line(struct profile *p, const struct line *l)
+{
+	int total = l->queued + l->prefill + l->decode + l->others + l->between;
+
+	fprintf(p->out,
+		"{\"event\":\"request_prof\"," HEAD ",\"shape\":{\"pid\":1,\"source_kind\":\"%s\",\"number\":%d,"
+		"\"context\":7,\"sequence\":%d,\"ts_us\":%d.000,\"prompt_tokens\":%d,\"cached_tokens\":0,"
+		"\"output_tokens\":%d,\"steps\":%d,\"steps_shared\":0,\"prefill_steps\":1%s},\"stage_us\":{"
+		"\"total\":%d.000,\"queued\":%d.000,\"own_prefill\":%d.000,\"own_decode\":%d.000,"
+		"\"others\":%d.000,\"between\":%d.000",
+		l->event ? l->event : "sequence", l->number, l->sequence, 1000 * l->ts, l->prompt, l->outputs, l->outputs,
+		l->shape ? l->shape : "", 1000 * total, 1000 * l->queued, 1000 * l->prefill,
+		1000 * l->decode, 1000 * l->others, 1000 * l->between);
+	if (l->outputs)
+		fprintf(p->out, ",\"ttft\":%d.000,\"ttft_others\":%d.000,\"ttft_between\":%d.000",
+			1000 * (l->prefill + l->first_others + l->first_between), 1000 * l->first_others,
+			1000 * l->first_between);
+	fprintf(p->out, "%s}}\n", l->stages ? l->stages : "");
+}
+
+#define LINE(p, ...) add_line(p, &(struct line){ __VA_ARGS__ })
+
+/* Ten of 100 ms to the first token and 11 ms for each of ten behind it. */
+static void add_usual(struct profile *p, int first)
+{
+	for (int i = 0; i < 10; i++) {
+		LINE(p, .number = first + i, .sequence = i % 4, .ts = 1000 * (first + i), .prompt = 500 + i, .outputs = 11,
+			.prefill = 100, .decode = 100, .between = 10);
+	}
+}
+
+/* Runs the report of what the profile holds. */
+#define TEXT(result, p, ...)                                 \
+	do {                                                 \
+		RUN(result, profile_end(p), ##__VA_ARGS__, "-"); \
+		assert_string_equal((result)->err, "");          \
+		assert_int_equal((result)->rc, EXIT_OK);         \
+	} while (0)
+
+static void done(struct output *result, struct profile *p)
+{
+	output_free(result);
+	free(p->text);
+}
+
+static void test_table(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	TEXT(&result, &p);
+	assert_contains(result.out, "  time to first token            10     100 ms     100 ms");
+	assert_contains(result.out, "  mean time per token            10    11.0 ms    11.0 ms");
+	assert_contains(result.out, "  whole request                  10     210 ms     210 ms");
+	assert_contains(result.out, "  requests: 10, of 5045 prompt and 110 output tokens\n");
+	assert_contains(result.out, "  own prefill     47.62 % ");
+	assert_contains(result.out, "  between steps    4.76 % ");
+	assert_null(strstr(result.out, "queued"));
+	assert_null(strstr(result.out, "slowest requests"));
+	done(&result, &p);
+}
+
+static void test_late_first(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 21, .sequence = 2, .ts = 30000, .prompt = 2048, .outputs = 1, .prefill = 400);
+	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 512, .outputs = 11, .queued = 1400, .prefill = 110,
+		.decode = 100, .others = 310, .between = 10, .first_others = 310,
+		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
+	TEXT(&result, &p);
+	assert_contains(result.out, "  request 17 (sequence 3, 512 prompt tokens), first token after 1.82 s instead of 100 ms: "
+				    "1.40 s queued; 310 ms for request 21 (2048 prompt tokens)\n");
+	assert_contains(result.out, "Requests waited 310 ms while steps worked for others, longest for\n"
+				    "  request 21 (sequence 2, 2048 prompt tokens): 310 ms, by request 17\n");
+	assert_contains(result.out, "  queued                          1     1.40 s");
+	done(&result, &p);
+}
+
+/* What it waited for is told by what of it was behind the first token. */
+static void test_late_tokens(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .others = 800,
+		.between = 10, .first_others = 300,
+		.shape = ",\"waited1_for\":30,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":500000.000,"
+			 "\"waited1_ttft_us\":100000.000,\"waited2_for\":31,\"waited2_pid\":1,\"waited2_sequence\":1,"
+			 "\"waited2_us\":200000.000,\"waited2_ttft_us\":200000.000,\"waited_others_us\":100000.000");
+	LINE(&p, .number = 12, .ts = 21000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .between = 2010,
+		.stages = ",\"between_cpu\":110000.000,\"between_blocked_sleep\":1900000.000");
+	TEXT(&result, &p);
+	assert_contains(result.out, "  request 11 (sequence 0, 500 prompt tokens), first token after 400 ms instead of 100 ms: "
+				    "200 ms for request 31, 100 ms for request 30\n");
+	assert_contains(result.out, "  request 11 (sequence 0, 500 prompt tokens), 61.0 ms per token instead of 11.0 ms over 10: "
+				    "400 ms for request 30 and 100 ms for others\n");
+	assert_contains(result.out, "  request 12 (sequence 0, 500 prompt tokens), 211 ms per token instead of 11.0 ms over 10: "
+				    "2.01 s between steps (the calling thread slept for 1.90 s)\n");
+	done(&result, &p);
+}
+
+/* With too few to compare with, what plainly was a wait is told; of requests without a token, too. */
+static void test_alone(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	LINE(&p, .number = 1, .ts = 1000, .prompt = 500, .outputs = 11, .queued = 900, .prefill = 100, .decode = 100,
+		.between = 10);
+	LINE(&p, .number = 2, .sequence = 1, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
+		.shape = ",\"end_not_seen\":true");
+	LINE(&p, .number = 3, .sequence = 2, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
+		.shape = ",\"cancelled\":true");
+	TEXT(&result, &p);
+	assert_contains(result.out, "  request 1 (sequence 0, 500 prompt tokens), first token after 1.00 s: 900 ms queued\n");
+	assert_contains(result.out, "  request 2 (sequence 1, 256 prompt tokens), no token after 1.00 s: 700 ms queued; "
+				    "250 ms for other requests\n");
+	assert_contains(result.out, "  request 3 (sequence 2, 256 prompt tokens), cancelled without a token after 1.00 s: ");
+	assert_contains(result.out, "  1 requests were cancelled, 1 had not ended\n");
+	done(&result, &p);
+}
+
+static void test_slo(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 11, .ts = 20000, .prompt = 500, .outputs = 11, .queued = 450, .prefill = 100, .decode = 1000);
+	LINE(&p, .number = 12, .ts = 22000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100,
+		.shape = ",\"lost_steps\":true");
+	LINE(&p, .number = 13, .ts = 22000, .prompt = 500, .prefill = 400, .shape = ",\"unfinished\":true");
+	LINE(&p, .number = 14, .ts = 22000, .prompt = 500, .prefill = 600, .shape = ",\"unfinished\":true");
+	LINE(&p, .number = 15, .ts = 20900, .prompt = 500, .outputs = 1, .prefill = 100);
+	TEXT(&result, &p, "--slo", "ttft=500ms,tpot=50ms");
+	/* from 1 s to 22.6 s */
+	assert_contains(result.out, "  goodput 84.6 % (11 of 13 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
+				    "2 missed ttft; 1 missed tpot; of 2 it is not known\n");
+	output_free(&result);
+	RUN(&result, p.text, "--slo", "tpot=5ms", "-");
+	assert_contains(result.out, "  goodput 8.3 % (1 of 12 requests");
+	output_free(&result);
+	for (int i = 0; i < 6; i++) {
+		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s" };
+
+		RUN(&result, p.text, "--slo", (char *)bad[i], "-");
+		assert_int_equal(result.rc, EXIT_USAGE);
+		assert_contains(result.err, "--slo");
+		output_free(&result);
+	}
+	free(p.text);
+}
+
+/* Engines whose rows are not known have requests, too; those that cannot be told apart are not judged. */
+static void test_slo_steps(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	LINE(&p, .event = "steps", .ts = 1000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 100);
+	LINE(&p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .decode = 800);
+	LINE(&p, .event = "steps", .ts = 2000, .prompt = 10, .outputs = 11, .prefill = 100, .shape = ",\"mixed\":true");
+	TEXT(&result, &p, "--slo", "ttft=500ms,tpot=50ms");
+	assert_contains(result.out, "  goodput 50.0 % (1 of 2 requests, 0.526 per s) with");
+	assert_contains(result.out, "1 missed tpot; of 1 it is not known\n");
+	assert_contains(result.out, "first token (requests)          2");
+	assert_null(strstr(result.out, "Where the time of requests"));
+	done(&result, &p);
+}
+
+/* Times that do not add up are in no sum; their request is still there. */
+static void test_wrong(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 11, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100,
+		.stages = ",\"others\":5000.000");
+	LINE(&p, .number = 12, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .others = 10,
+		.shape = ",\"waited1_for\":3,\"waited1_us\":11000.000");
+	TEXT(&result, &p);
+	assert_contains(result.out, "  requests: 12, of");
+	assert_null(strstr(result.out, "work for others"));
+	assert_null(strstr(result.out, "worked for others"));
+	output_free(&result);
+	free(p.text);
+
+	profile_begin(&p);
+	LINE(&p, .number = 1, .shape = ",\"waited2_us\":-1");
+	LINE(&p, .number = 1, .stages = ",\"between_cpu\":\"x\"");
+	LINE(&p, .number = 1, .prompt = 3, .outputs = 1, .prefill = 2);
+	RUN(&result, profile_end(&p), "-");
+	assert_int_equal(result.rc, EXIT_RUN);
+	assert_contains(result.err, "line 1: waited2_us of a request is not a number >= 0 (and 1 more)");
+	assert_contains(result.out, "  requests: 1, of 3 prompt and 1 output tokens\n");
+	done(&result, &p);
+}
+
+/* Each recording has numbers of its own. */
+static void test_recordings(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	LINE(&p, .number = 1, .prompt = 70, .outputs = 1, .prefill = 2);
+	fputs("{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0},\"stage_us\":{\"total\":1.000}}\n", p.out);
+	LINE(&p, .number = 1, .prompt = 90, .outputs = 1, .prefill = 2);
+	LINE(&p, .number = 2, .prompt = 90, .outputs = 1, .prefill = 2, .others = 9, .first_others = 9,
+		.shape = ",\"waited1_for\":1,\"waited1_us\":9000.000");
+	TEXT(&result, &p);
+	assert_contains(result.out, ": 9.00 ms for request 1 (90 prompt tokens)\n");
+	done(&result, &p);
+}
+
+/* Steps by the sequences that have rows in them. */
+static void test_occupancy(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	for (int i = 0; i < 6; i++) {
+		int sequences = i < 3 ? 5 : 8;
+
+		fprintf(p.out,
+			"{\"event\":\"token_prof\"," HEAD ",\"shape\":{\"step\":%d,\"pid\":1,\"tid\":1,\"phase\":\"mixed\","
+			"\"n_tokens\":%d,\"ts_us\":%d.000,\"n_outputs\":1,\"n_sequences\":%d},\"stage_us\":{"
+			"\"total\":1000.000,\"cpu\":1000.000}}\n",
+			i, i < 2 ? 1 : 10, 2000 * i, i < 2 ? 1 : sequences);
+	}
+	add_usual(&p, 1);
+	TEXT(&result, &p);
+	assert_contains(result.out, "  1                               2        1.0    1.00 ms   33.33 % ");
+	assert_contains(result.out, "  5 to 8                          4       10.0    1.00 ms   66.67 % ");
+	done(&result, &p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_late_first),
+		cmocka_unit_test(test_late_tokens),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_slo),
+		cmocka_unit_test(test_slo_steps),
+		cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_recordings),
+		cmocka_unit_test(test_occupancy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
