@@ -204,7 +204,7 @@ void hold_end(struct hold *h, pid_t pid, uint64_t mapped)
 	uint32_t key = (uint32_t)pid;
 
 	if (h && mapped && bpf_map_update_elem(h->done_fd, &key, &mapped, BPF_ANY))
-		log_debug("process %d waits for probes that are in: %s", pid, strerror(errno));
+		log_debug("process %d still waits, though its probes are in place: %s", pid, strerror(errno));
 }
 
 bool hold_waits(struct hold *h, pid_t pid)

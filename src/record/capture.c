@@ -29,7 +29,7 @@ int capture_check(struct capture *c)
 		return err == -EPERM ? err : -EOPNOTSUPP;
 	}
 	c->uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
-	/* in a pid namespace the records have other pids than the links would need */
+	/* in a pid namespace records have other pids than the links would need */
 	c->uprobe_multi_pid = features_have(&f, FEATURE_UPROBE_MULTI_PID) && !f.pid_ns;
 	c->pid_ns = f.pid_ns;
 	return 0;
@@ -78,7 +78,7 @@ int capture_start_inspector(struct capture *c)
 
 void capture_calibrate(struct capture *c)
 {
-	/* in a pid namespace we do not know which of those that others waited behind are we */
+	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
 	int err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, &c->calibration);
 
 	if (err)

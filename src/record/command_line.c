@@ -44,11 +44,11 @@ static void put_word(struct line *l, const char *word)
 		put(l, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
 	if (!plain)
 		put(l, "'", 1);
-	if (l->cut) /* no half words */
+	if (l->cut) /* no partial words */
 		l->len = before;
 }
 
-/* The place of a function looks like a URL with a user: LIB:SYMBOL@ROLE. */
+/* Tells a secret from the place of a function, which looks like a URL with a user: LIB:SYMBOL@ROLE. */
 static bool is_secret(const char *option, const char *word)
 {
 	return strncmp(option, "-u", 2) && strncmp(option, "--uprobe", 8) && secret_value(word);
@@ -59,7 +59,7 @@ const char *command_line_text(char *const argv[], char *const *command, char tex
 	struct line l = { .text = text };
 	const char *option = "";
 
-	/* argv[0]: "inftrace record", or the path that the shell found */
+	/* argv[0] is "inftrace record", or the path that the shell found */
 	put(&l, "inftrace", strlen("inftrace"));
 	if (!strncmp(argv[0], "inftrace ", strlen("inftrace ")))
 		put_word(&l, argv[0] + strlen("inftrace "));

@@ -5,9 +5,9 @@
 #define COMMAND_LINE_MAX 1024
 
 /*
- * How the recording was started, as it stands in its files: the words of argv, quoted for a shell where that is
- * needed. Of a COMMAND (NULL: none; else a place in argv) the program alone, since its arguments may hold prompts;
- * what may be a secret is "***". Cut with "..." at COMMAND_LINE_MAX. Returns text.
+ * How the recording was started, for its files: the words of argv, quoted for a shell where needed. Of a COMMAND
+ * (a place in argv; NULL: none) only the program, since its arguments may hold prompts; possible secrets become
+ * "***". Cut with "..." at COMMAND_LINE_MAX. Returns text.
  */
 const char *command_line_text(char *const argv[], char *const *command, char text[COMMAND_LINE_MAX]);
 

@@ -67,7 +67,7 @@ static int on_stop(void *arg, struct json_object *reply, char msg[CONTROL_MSG_MA
 		snprintf(msg, CONTROL_MSG_MAX, "a flight recorder has no window; dump writes what it has");
 		return -EINVAL;
 	}
-	if (is_whole(r)) { /* its end is that of the recording */
+	if (is_whole(r)) { /* it ends only with the recording */
 		r->stop = true;
 		add_text(reply, "message", "the recording ends");
 		return 0;
@@ -106,7 +106,7 @@ static int on_dump(void *arg, uint64_t id, const char *reason, struct json_objec
 	}
 	err = recorder_request(r->recorder, *reason ? reason : "dump", id);
 	if (err) {
-		snprintf(msg, CONTROL_MSG_MAX, "too many dumps wait already");
+		snprintf(msg, CONTROL_MSG_MAX, "too many dumps are waiting already");
 		return err;
 	}
 	return -EINPROGRESS;
@@ -158,7 +158,7 @@ static void on_status(void *arg, struct json_object *reply)
 		recorder_status(r->recorder, reply);
 }
 
-/* The first trace that is a file. Not by its name: that may be another file's by now. */
+/* Opens the first trace that is a file. Not by its name, which may belong to another file by now. */
 static int on_open(void *arg, int *ret_fd, struct json_object *reply, char msg[CONTROL_MSG_MAX])
 {
 	struct run_control *r = arg;

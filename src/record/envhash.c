@@ -52,8 +52,8 @@ struct json_object *env_json_string(const char *s)
 }
 
 /*
- * Both take the value over, and keep the first error in *err, so that a caller may build a whole
- * tree and look once. json-c keeps the order of insertion: keys are added in their order.
+ * Both take over the value and keep the first error in *err, so that a caller can build a whole
+ * tree and check once. json-c keeps the order of insertion: keys are added in their order.
  */
 static void add(struct json_object *obj, const char *key, struct json_object *value, int *err)
 {
@@ -92,7 +92,7 @@ static void sort_unique(struct json_object *array)
 			json_object_array_del_idx(array, i, 1);
 }
 
-/* Of a descriptor, which it takes over. */
+/* Reads it from a descriptor, which it takes over. */
 static void read_build_id(int fd, char hex[ELF_BUILD_ID_MAX])
 {
 	if (build_id_read(fd, hex, ELF_BUILD_ID_MAX))
@@ -118,12 +118,12 @@ int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX])
 	strcpy(hex, "none");
 	if (!err)
 		read_build_id(fd, hex);
-	if (err == -ENOENT) /* also of a zombie and of a kernel thread */
+	if (err == -ENOENT) /* also for a zombie or a kernel thread */
 		return -ESRCH;
 	return err == -EACCES || err == -EPERM ? err : 0;
 }
 
-/* x86 has a model name; arm64 only the numbers that stand for one. */
+/* x86 has a model name; arm64 only the numbers that identify one. */
 static void cpu_model(char *model, size_t size)
 {
 	static const char *const keys[] = { "model name", "CPU implementer", "CPU variant",
@@ -135,7 +135,7 @@ static void cpu_model(char *model, size_t size)
 	model[0] = '\0';
 	if (!f)
 		return;
-	/* the first processor only: its block ends at the first empty line */
+	/* only the first processor: its block ends at the first empty line */
 	while (fgets(line, sizeof(line), f) && line[0] != '\n') {
 		char *value = strstr(line, ": ");
 
@@ -182,7 +182,7 @@ static bool claims(const struct engine *e, const char *name)
 	return matches_any((const char *const *)e->mapped, e->n_mapped, name);
 }
 
-/* Those that claim one of the libraries. */
+/* The presets that claim one of the libraries. */
 static struct json_object *presets_json(const struct env_input *in, int *err)
 {
 	struct json_object *array = json_object_new_array();
@@ -208,7 +208,7 @@ static struct json_object *presets_json(const struct env_input *in, int *err)
 
 static bool counts(const char *name, const char *value)
 {
-	/* other names are nobody's setting, and would have to be escaped */
+	/* no setting has any other name, and it would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
 	       !secret_name(name) && !secret_value(value);
 }
@@ -230,7 +230,7 @@ static int cmp_key(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds what is in `from` in the order of its keys. */
+/* Adds the members of `from` sorted by key. */
 static int add_sorted(struct json_object *from, struct json_object *obj)
 {
 	const char **keys = calloc((size_t)json_object_object_length(from) + 1, sizeof(*keys));
@@ -263,7 +263,7 @@ int env_add_settings(const struct process_text *environ, struct json_object *obj
 			continue;
 		memcpy(name, s, len);
 		name[len] = '\0';
-		if (!json_object_object_get_ex(found, name, NULL)) /* the first counts, as for getenv(3) */
+		if (!json_object_object_get_ex(found, name, NULL)) /* the first one counts, as for getenv(3) */
 			add(found, name, env_json_string(s + len + 1), &err);
 	}
 	if (!err)
@@ -288,7 +288,7 @@ static struct json_object *env_json(const struct env_input *in, int *err)
 	add(obj, "kernel", json_object_new_string(uts.release), err);
 	add(obj, "libraries", libraries_json(in, err), err);
 	add(obj, "machine", json_object_new_string(uts.machine), err);
-	/* whole MiB: what the kernel keeps for itself at boot varies by some pages */
+	/* whole MiB: what the kernel reserves at boot varies by some pages */
 	add(obj, "memory_mib", json_object_new_int64((int64_t)(memory >> 20)), err);
 	add(obj, "presets", presets_json(in, err), err);
 	return obj;
@@ -398,7 +398,7 @@ int env_hash_process(pid_t pid, const struct process_text *environ, const struct
 	if (!err)
 		err = process_each_mapped(pid, collect_file, c);
 	if (err == -ESRCH && process_exists(pid))
-		err = -EACCES; /* it does not tell one from the other */
+		err = -EACCES; /* the kernel does not say which of the two it was */
 	in.libraries = c->libraries;
 	in.n_libraries = c->n;
 	if (!err)

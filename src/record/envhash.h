@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * env_hash of the profile: one value that is equal for two runs when kernel, hardware, engine and
- * settings were. docs/profile-schema.md names what goes in.
+ * env_hash of the profile: one value that is equal for two runs if their kernels, hardware, engines
+ * and settings were. docs/profile-schema.md lists its input.
  */
 #ifndef INFTRACE_ENVHASH_H
 #define INFTRACE_ENVHASH_H
@@ -25,40 +25,40 @@ struct env_library {
 	const char *build_id; /* see env_build_id() */
 };
 
-/* The order of the lists has no influence, nor have libraries given twice. */
+/* The order of the lists does not matter, nor do duplicate libraries. */
 struct env_input {
-	const struct process_text *environ; /* of the target; NULL: its variables stay out */
+	const struct process_text *environ; /* of the target; NULL: its variables are left out */
 	const char *exe;		    /* its build-id; NULL: none */
 	const struct env_library *libraries;
 	size_t n_libraries;
-	const struct probe_table *presets; /* those count that claim one of the libraries; or NULL */
+	const struct probe_table *presets; /* only those that claim one of the libraries count; or NULL */
 };
 
-/* The canonical JSON (malloc()ed) and its hash; either may be NULL. -ENOMEM; hash then says that it is
- * unknown. */
+/* Returns the canonical JSON (malloc()ed) and its hash; either may be NULL. -ENOMEM; the hash then
+ * says that it is unknown. */
 int env_hash(const struct env_input *in, char **ret_json, char hash[ENV_HASH_MAX]);
 
-/* "none" for a file that cannot be read or has none; returns why it could not be opened. */
+/* The build-id, "none" for a file that cannot be read or has none; returns why it could not be opened. */
 int env_build_id(const char *path, char hex[ELF_BUILD_ID_MAX]);
 
-/* Of the program that a process runs. -ESRCH, -EACCES, -EPERM. */
+/* The build-id of the program that a process runs. -ESRCH, -EACCES, -EPERM. */
 int env_exe_build_id(pid_t pid, char hex[ELF_BUILD_ID_MAX]);
 
-/* Adds the variables that configure engines, in the order of their names, without secrets. -ENOMEM. */
+/* Adds the variables that configure engines, sorted by name, without secrets. -ENOMEM. */
 int env_add_settings(const struct process_text *environ, struct json_object *obj);
 
 /* Whether "NAME=VALUE" is one of them. */
 bool env_is_setting(const char *variable);
 
-/* Whether it is "sha256:" and 64 hexadecimal digits, or these alone. */
+/* Whether it is 64 hexadecimal digits, with or without "sha256:" before them. */
 bool env_hash_ok(const char *text);
 
-/* Bytes of somebody else as a JSON string; what is not UTF-8 in them becomes U+FFFD. NULL: no memory. */
+/* Untrusted bytes as a JSON string; what is not UTF-8 becomes U+FFFD. NULL: no memory. */
 struct json_object *env_json_string(const char *s);
 
 /*
- * The same for a process: its libraries are the mapped files that the presets of the table claim. environ NULL: what it has now. -ESRCH, -EACCES and the like when
- * it cannot be read.
+ * The same for a process: its libraries are the mapped files that the presets of the table claim. environ NULL: its
+ * current one. -ESRCH, -EACCES and the like if it cannot be read.
  */
 int env_hash_process(pid_t pid, const struct process_text *environ, const struct probe_table *pt, char **ret_json,
 	char hash[ENV_HASH_MAX]);

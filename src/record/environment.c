@@ -40,7 +40,7 @@ void environment_free(struct environment *e)
 	*e = (struct environment){ 0 };
 }
 
-/* Its own tracing is off, so nothing is wanted of what its variables describe. */
+/* The other tool's tracing is off, so its other variables do not count. */
 static bool is_off(const char *name, const char *value)
 {
 	static const char *const words[] = { "0", "false", "off", "no" };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace record -e: the events, and what they need of the kernel. */
+/* inftrace record -e: the events, and what they need from the kernel. */
 #include "record/options.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static bool wants_presets(const struct record_options *o)
 	return record_wants_trace(o) || o->op_detail || o->events & EVENT_FUNCTIONS_NAMED;
 }
 
-/* Whether the profile alone has lines for calls: they cost more than its steps, so somebody must
- * have asked for them. */
+/* Whether a profile without a trace has lines for calls: they cost more than its steps, so only on
+ * request. */
 static bool wants_calls(const struct record_options *o, const struct probe_table *probes)
 {
 	if ((!record_wants_profile(o) && !o->view) || !(o->events & EVENT_FUNCTIONS))
@@ -82,7 +82,7 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 	return wants_presets(o);
 }
 
-/* A profile needs the states, and the calls and faults for its counts, whatever the trace shows. */
+/* A profile needs the states, and for its counts the calls and faults, whatever the trace shows. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c)
 {

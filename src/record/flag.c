@@ -17,9 +17,9 @@
 #define DIRECTORY_EVENTS                                                                       \
 	(IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | \
 		IN_ONLYDIR)
-/* while the directory is missing, in the nearest one above it */
+/* for the nearest directory above, while the flag's directory is missing */
 #define ABOVE_EVENTS (IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
-#define WATCH_TRIES 16 /* directories come and go while one is looked for */
+#define WATCH_TRIES 16 /* directories may come and go while one is looked for */
 #define EVENTS_BYTES 16384
 
 struct flag {
@@ -28,14 +28,14 @@ struct flag {
 	uid_t user;
 	int fd;
 	int wd, above_wd; /* -1: none */
-	bool there;       /* as told */
+	bool there;       /* as last reported */
 	bool look;        /* something has happened to it */
 	bool away;        /* ... and it was gone for a while */
-	bool warned;      /* that it is refused; until one is not */
+	bool warned;      /* that the file is refused; until one is not */
 };
 
 /*
- * 0: there. -ENOENT: not there; others with the reason. The file itself is looked at, not what its
+ * 0: there. -ENOENT: not there; other errors with the reason. Checks the file itself, not what its
  * name may lead to a moment later.
  */
 static int check_file(const struct flag *f, char *why, size_t size)
@@ -85,7 +85,7 @@ static void drop(struct flag *f, int *wd)
 	*wd = -1;
 }
 
-/* Watches the nearest directory above the one that is missing. */
+/* Watches the nearest existing directory above the missing one. */
 static int watch_above(struct flag *f)
 {
 	char path[PATH_MAX];
@@ -110,14 +110,14 @@ static int watch_above(struct flag *f)
 	return 0;
 }
 
-/* 0: the directory is watched; 1: the nearest one above it, for it is missing. */
+/* 0: the directory is watched; 1: it is missing, and the nearest one above it is watched. */
 static int watch(struct flag *f)
 {
 	for (int i = 0; i < WATCH_TRIES; i++) {
 		int wd = inotify_add_watch(f->fd, f->directory, DIRECTORY_EVENTS), above, err;
 
 		if (wd >= 0) {
-			if (wd == f->above_wd) /* a bind mount: the same one */
+			if (wd == f->above_wd) /* a bind mount of the same directory */
 				f->above_wd = -1;
 			drop(f, &f->above_wd);
 			f->wd = wd;
@@ -129,7 +129,7 @@ static int watch(struct flag *f)
 		err = watch_above(f);
 		if (err)
 			return err;
-		/* watched before the directory was looked for: nothing is missed */
+		/* watched before the directory was looked for, so nothing is missed */
 		if (f->above_wd == above)
 			return 1;
 	}
@@ -140,11 +140,11 @@ static void give_up(struct flag *f, const char *why)
 {
 	drop(f, &f->wd);
 	drop(f, &f->above_wd);
-	log_warn("the flag file %s can no longer be seen: %s; its window stays closed", f->path,
+	log_warn("the flag file %s can no longer be watched: %s; its window stays closed", f->path,
 		why);
 }
 
-/* The directory is not at its place any more. */
+/* The directory is no longer in its place. */
 static void directory_gone(struct flag *f, const char *what)
 {
 	int err;
@@ -171,7 +171,7 @@ static void directory_event(struct flag *f, const struct inotify_event *e)
 	f->look = f->away = true;
 	if (e->mask & IN_IGNORED)
 		f->wd = -1;
-	/* what is mounted there later cannot be told from what lies below */
+	/* what is mounted there later cannot be told from what is below it */
 	if (e->mask & IN_UNMOUNT)
 		give_up(f, "its directory was unmounted");
 	else
@@ -194,7 +194,7 @@ static void above_event(struct flag *f, const struct inotify_event *e)
 		log_info("the directory of the flag file %s is back", f->path);
 }
 
-/* Events were lost, maybe those of the directory, too. */
+/* Events were lost, perhaps including those of the directory. */
 static void overflow(struct flag *f)
 {
 	int err;
@@ -246,7 +246,7 @@ int flag_read(struct flag *f, bool *ret_there)
 
 /* ---- open ---- */
 
-/* A relative path is one of the current directory, also when that is moved. */
+/* A relative path starts at the current directory, even if that is moved. */
 static int set_path(struct flag *f, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -297,7 +297,7 @@ static int watch_first(struct flag *f)
 			watch_error(err));
 		return err;
 	}
-	/* watched first: nothing that happens from here on is missed */
+	/* watched first, so nothing that happens from here on is missed */
 	err = check_file(f, why, sizeof(why));
 	f->look = !err;
 	if (!err || err == -ENOENT)
@@ -336,6 +336,6 @@ void flag_free(struct flag *f)
 	if (!f)
 		return;
 	if (f->fd >= 0)
-		close(f->fd); /* and all watches */
+		close(f->fd); /* also ends all watches */
 	free(f);
 }

@@ -24,18 +24,18 @@
 #define REASON_MAX 256
 #define LOSSES_MAX 64
 #define SLICE_RECORDS 1024	   /* of a dump, at a time: about 0.5 ms */
-#define ROUND_NS (5 * NSEC_PER_MSEC) /* then the rings have their turn */
-#define PENDING_MAX (1u << 20)	   /* bytes that may wait for a slow disk; what more there is stays in the store */
+#define ROUND_NS (5 * NSEC_PER_MSEC) /* then it is the turn of the rings */
+#define PENDING_MAX (1u << 20)	   /* bytes that may wait for a slow disk; the rest stays in the store */
 #define SETTLED_NS NSEC_PER_SEC	   /* longer than records stay in the rings */
-#define DRAINS_MAX 32		   /* all that the rings can hold, and more */
+#define DRAINS_MAX 32		   /* enough to empty the rings */
 #define WAIT_US 1000		   /* for the disk */
-#define STALLED_NS NSEC_PER_SEC	   /* so long for one that takes nothing, once it is to end */
-#define BATCH_MAX 64		   /* processes that are written at the same time */
+#define STALLED_NS NSEC_PER_SEC	   /* after a stop signal, how long to wait for a disk that takes nothing */
+#define BATCH_MAX 64		   /* processes written at the same time */
 #define BATCH_BYTES (10u << 20)	   /* of memory for their outputs */
 
 struct request {
 	char reason[REASON_MAX];
-	uint64_t id; /* of the client that waits for it; 0: none */
+	uint64_t id; /* of the waiting client; 0: none */
 	uint64_t at_ns;
 };
 
@@ -43,23 +43,23 @@ struct recorder {
 	struct sink sink; /* for the records of the window */
 	struct recorder_config c;
 	struct flight *flight;
-	struct request requests[REQUESTS_MAX]; /* the first is under way while `dumping` */
+	struct request requests[REQUESTS_MAX]; /* the first is in progress while `dumping` */
 	size_t n_requests;
-	struct loss losses[LOSSES_MAX]; /* the newest, a ring */
+	struct loss losses[LOSSES_MAX]; /* the newest, as a ring */
 	uint64_t n_losses;
 	uint64_t lost; /* records of all kinds */
 	uint32_t dumps, failed;
-	bool ending;   /* no further requests */
-	bool given_up; /* the user waits no longer for the disk */
-	/* of the dump under way */
+	bool ending;   /* no more requests */
+	bool given_up; /* the user has stopped waiting for the disk */
+	/* of the current dump */
 	bool dumping;
 	struct flight_dump dump;
 	struct recording rec;
 	struct sink *out; /* of a batch of processes */
 	struct left_files files;
-	bool written; /* all of the batch, as far as it is known before the end */
+	bool written; /* all of the batch that can be known before its end */
 	uint32_t *tgids;
-	size_t n_tgids, next_tgid; /* the first that is not in a batch yet */
+	size_t n_tgids, next_tgid; /* the first that is not yet in a batch */
 	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
 	struct in_flight *open; /* spans that are still open */
@@ -89,7 +89,7 @@ int recorder_request(struct recorder *rec, const char *reason, uint64_t id)
 static void fire(struct recorder *rec, const struct trigger_hit *hit)
 {
 	if (hit && !rec->ending && request(rec, hit->reason, 0, hit->ns))
-		log_warn("too many dumps wait already; none for %s", hit->reason);
+		log_warn("too many dumps are waiting already; no dump for %s", hit->reason);
 }
 
 static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size)
@@ -121,7 +121,7 @@ static void recorder_loss(struct sink *s, const struct loss *l)
 		fire(rec, trigger_loss(triggers, rec->lost, l->to_ns));
 }
 
-/* The window is over; what was kept goes with recorder_free(). */
+/* The window closes; what was kept is freed by recorder_free(). */
 static int recorder_close(struct sink *s, const struct window_totals *t)
 {
 	(void)s;
@@ -136,7 +136,7 @@ static const struct sink_ops recorder_ops = {
 	.close = recorder_close,
 };
 
-/* ---- made and freed ---- */
+/* ---- creation and removal ---- */
 
 /* A time limit implies no size, so cap the memory. */
 static uint64_t memory_share(void)
@@ -155,13 +155,13 @@ int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder
 
 	if (!rec)
 		return -ENOMEM;
-	/* what a dump needs is given back behind it, and not kept for the next */
+	/* memory for a dump is returned after it, and not kept for the next */
 	mallopt(M_MMAP_THRESHOLD, 64 << 10);
 	rec->sink.ops = &recorder_ops;
 	rec->c = *c;
 	err = flight_new(bytes, o->flight_ns, c->capture->tasks, &rec->flight);
 	if (err)
-		log_error("--flight-recorder: cannot have %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
+		log_error("--flight-recorder: cannot allocate %.0f MB of memory: %s", (double)bytes / 1e6, strerror(-err));
 	else if (o->triggers)
 		err = trigger_start(o->triggers, &c->capture->probes, o->trigger_cooldown_ns, o->max_dumps);
 	if (err) {
@@ -195,7 +195,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct rec_request waits;
 
-	/* a request ends with the last that was seen of it: this one waits for an answer */
+	/* a request would end where it was last seen: this one is still waiting for an answer */
 	if (h->kind == REC_REQUEST && h->flags & REC_F_OPEN_END && size <= sizeof(waits)) {
 		memcpy(&waits, h, size);
 		waits.h.dur_ns = clock_boot_ns() - h->start_ns;
@@ -204,7 +204,7 @@ static void keep_open(const struct rec_hdr *h, size_t size, void *arg)
 	in_flight_add(h, size, arg);
 }
 
-/* A request that has ended since, and is in the store. */
+/* A request that has ended since then, and is in the store. */
 static bool has_ended(const struct rec_hdr *h, void *arg)
 {
 	const struct recorder *rec = arg;
@@ -228,8 +228,8 @@ static int look_at_threads(struct recorder *rec)
 /* ---- batches ---- */
 
 /*
- * The outputs of a process take memory, whose most was measured; of little, the pages that it goes
- * through. So many processes are written at a time that it stays within bounds.
+ * The memory that the outputs of a process take: the maximum as measured, and for few records the pages
+ * that they touch. The number of processes written at a time is limited so that it stays within bounds.
  */
 static const struct {
 	const char *format;
@@ -245,7 +245,7 @@ static const struct {
 
 static uint64_t cost_of(const struct record_options *o, uint64_t records)
 {
-	uint64_t sum = 64 << 10; /* the profile's */
+	uint64_t sum = 64 << 10; /* for the profile */
 
 	for (size_t i = 0; i < o->n_formats; i++) {
 		for (size_t k = 0; k < sizeof(outputs_cost) / sizeof(outputs_cost[0]); k++) {
@@ -264,7 +264,7 @@ struct process_list {
 	int err;
 };
 
-/* Also one without a record. */
+/* Adds a process, even one without a record. */
 static void add_process(struct process_list *p, uint32_t tgid)
 {
 	struct flight_process *list;
@@ -351,8 +351,8 @@ static int open_batch(struct recorder *rec)
 /* ---- a dump ---- */
 
 /*
- * The beginning of a span that began before the dump's first instant cannot be shown; nor can a wake-up by a thread
- * that was looked at before it did that.
+ * The beginning of a span that began before the dump's first instant cannot be shown; nor can a wake-up that the
+ * waker did after it was looked at.
  */
 static const struct rec_hdr *with_mark(const struct recorder *rec, const struct rec_hdr *h, size_t size)
 {
@@ -413,7 +413,7 @@ static void add_file(const char *name, uint64_t bytes, void *arg)
 	left_files_add(&((struct recorder *)arg)->files, name, bytes);
 }
 
-/* Its clocks: its zero is the horizon. */
+/* The clocks of the dump: its zero is the horizon. */
 static void set_recording(struct recorder *rec)
 {
 	const struct recording *run = rec->c.rec;
@@ -457,7 +457,7 @@ static void write_loss(struct recorder *rec, const struct loss *l)
 	sink_loss(rec->out, l);
 }
 
-/* What is in the rings belongs to the time before the trigger. */
+/* What is in the rings happened before the trigger. */
 static int drain_all(struct recorder *rec)
 {
 	int more = 1;
@@ -493,7 +493,7 @@ static int begin(struct recorder *rec)
 	return 0;
 }
 
-/* Whether or not it was written. */
+/* Cleans up, whether or not the dump was written. */
 static void end(struct recorder *rec)
 {
 	sink_close(rec->out, NULL);
@@ -510,7 +510,7 @@ static void end(struct recorder *rec)
 	malloc_trim(0);
 }
 
-/* Tells the client, if one waits, and goes on to the next request. */
+/* Tells the client, if one is waiting, and goes on to the next request. */
 static void answer(struct recorder *rec, int err)
 {
 	struct request *q = &rec->requests[0];
@@ -547,7 +547,7 @@ static void on_open(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct recorder *rec = arg;
 
-	/* nothing has told that a request is over, which was answered long ago */
+	/* drops a request that was answered long ago, but whose end nothing has reported */
 	if (h->start_ns + h->dur_ns > rec->rec.start_boot_ns)
 		write_record(rec, h, size);
 }
@@ -563,14 +563,14 @@ static void write_end(struct recorder *rec)
 
 	in_flight_each(rec->open, on_open, rec);
 	each_loss(rec, write_loss);
-	/* twice: the first says that what was sent before the one before it is here */
+	/* twice, since sink_settled() covers what was sent before the previous call */
 	sink_settled(rec->out);
 	sink_settled(rec->out);
 	sink_mark(rec->out, &m);
 	rec->written = true;
 }
 
-/* Some more of the batch, up to `until` and as far as the disk keeps up. -errno. */
+/* Writes more of the batch, until `until` and as far as the disk keeps up. -errno. */
 static int write_some(struct recorder *rec, uint64_t until)
 {
 	int err = 0, more = 1;
@@ -584,7 +584,7 @@ static int write_some(struct recorder *rec, uint64_t until)
 	return err;
 }
 
-/* Its files are complete; on to the next batch. Returns 1 when there is none. */
+/* Its files are complete: begins the next batch. Returns 1 if there is none. */
 static int close_batch(struct recorder *rec)
 {
 	uint64_t before = clock_boot_ns();
@@ -600,8 +600,8 @@ static int close_batch(struct recorder *rec)
 	return flight_dump_again(rec->flight, &rec->dump.names) ?: open_batch(rec);
 }
 
-/* Returns 1 when the dump is complete. A part of the work: to close a file waits for the disk, so there
- * must be little left to write by then. */
+/* Does a part of the work. Returns 1 when the dump is complete. Closing a file waits for the disk, so
+ * little must be left to write by then. */
 static int work(struct recorder *rec, uint64_t until)
 {
 	int err;
@@ -654,7 +654,7 @@ bool recorder_waits(const struct recorder *rec)
 	return rec->dumping && !recorder_busy(rec);
 }
 
-/* Signals are read elsewhere: another one to end it all is pending. */
+/* Signals are read elsewhere: checks whether another stop signal is pending. */
 static bool is_interrupted(void)
 {
 	sigset_t set;
@@ -667,7 +667,7 @@ void recorder_finish(struct recorder *rec)
 {
 	uint64_t pending, before = 0, moved_ns = clock_boot_ns(), now;
 
-	/* the end of the last target may be known from /proc, and its record still on the way */
+	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
 	recorder_settled(&rec->sink);
 	rec->ending = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The flight recorder of a run: keeps the newest records, and writes them out when asked. */
+/* The flight recorder of a run: keeps the newest records, and writes them to files on request. */
 #ifndef INFTRACE_RECORD_FLIGHT_H
 #define INFTRACE_RECORD_FLIGHT_H
 
@@ -17,8 +17,8 @@ struct recorder_config {
 	const struct record_options *o;
 	struct capture *capture;
 	struct intake *in;
-	const struct recording *rec; /* of the window whose sink the recorder is */
-	/* A dump that a client waits for is done, or not, with a line that says why. Takes over the reply. */
+	const struct recording *rec; /* of the window that the recorder serves as the sink */
+	/* A dump that a client is waiting for has ended, or failed, with a line that says so. Takes over the reply. */
 	void (*done)(uint64_t id, int err, struct json_object *reply, const char *msg, void *arg);
 	void *done_arg;
 };
@@ -26,29 +26,29 @@ struct recorder_config {
 int recorder_new(const struct recorder_config *c, struct recorder **ret_recorder);
 void recorder_free(struct recorder *rec);
 
-/* What takes the records of the window. It belongs to the recorder: to close it does nothing. */
+/* The sink for the records of the window. It belongs to the recorder: closing it does nothing. */
 struct sink *recorder_sink(struct recorder *rec);
 
-/* Asks for a dump. It begins with the next round, or when the one under way is over. id: of a client
- * of the control socket, told when it is done; 0: none. -EBUSY: too many wait. */
+/* Requests a dump. It begins with the next round, or when the current one has ended. id: the client
+ * of the control socket to tell when it is done; 0: none. -EBUSY: too many are waiting. */
 int recorder_request(struct recorder *rec, const char *reason, uint64_t id);
 
-/* A piece of the work, some milliseconds, between two drains. An error ends the run: a dump that could
- * not be written does not. */
+/* Does some milliseconds of the work, between two drains. An error ends the run; a dump that could not
+ * be written is no such error. */
 int recorder_round(struct recorder *rec, uint64_t now_ns);
 
 /* Whether the next round should come at once. */
 bool recorder_busy(const struct recorder *rec);
 
-/* Whether it only waits for the disk. */
+/* Whether it is only waiting for the disk. */
 bool recorder_waits(const struct recorder *rec);
 
-/* The run ends: dumps that were asked for are written. */
+/* The run ends: writes the dumps that were requested. */
 void recorder_finish(struct recorder *rec);
 
 void recorder_status(const struct recorder *rec, struct json_object *reply);
 
-/* Dumps that could not be written. */
+/* The number of dumps that could not be written. */
 unsigned int recorder_failed(const struct recorder *rec);
 
 #endif

@@ -9,14 +9,14 @@
 
 #define CHUNK_BYTES (256 * 1024)
 #define CHUNK_BYTES_MIN (16 * 1024) /* holds several of the largest record */
-#define CHUNKS_MIN 64               /* in a store of the least size, about */
-#define CHUNKS_MAX 8192             /* a larger store has larger ones: each has a header */
+#define CHUNKS_MIN 64               /* roughly, in the smallest store */
+#define CHUNKS_MAX 8192             /* a larger store has larger chunks, since each has a header */
 #define SPARE_MIN 2
-#define SPARE_SHARE 16 /* the share of the chunks that is free when a dump begins */
+#define SPARE_SHARE 16 /* 1/16 of the chunks is free when a dump begins */
 #define SEEN_MAX (64 * 1024)
-#define SEEN_SHARE 32 /* the share of the memory for the keys of a dump */
+#define SEEN_SHARE 32 /* 1/32 of the memory is for the keys of a dump */
 
-/* In front of each record. */
+/* Precedes each record. */
 struct entry {
 	uint32_t size;
 	uint32_t next_task; /* offset of the chunk's next REC_TASK; 0: none */
@@ -26,45 +26,45 @@ struct entry {
 struct chunk {
 	struct chunk *next; /* newer, or free */
 	char *data;
-	uint64_t start_ns, end_ns; /* earliest start and latest end in it */
+	uint64_t start_ns, end_ns; /* the earliest start and latest end in it */
 	uint32_t used;
-	uint32_t first_task, last_task; /* offsets, where there is any */
+	uint32_t first_task, last_task; /* offsets, if there are any */
 	uint32_t count[REC_KIND_MAX];
-	bool kept;   /* in the store; else only for the dump */
-	bool pinned; /* not yet handed over by the dump */
+	bool kept;   /* in the store; else only needed by the dump */
+	bool pinned; /* the dump has not handed it over yet */
 };
 
-/* Key of a record of the dump. */
+/* The key of a record of the dump. */
 struct seen {
 	uint64_t start_ns;
 	uint32_t tid, id;
-	uint32_t kind; /* + 1; 0: the place is empty */
+	uint32_t kind; /* + 1; 0: the slot is empty */
 };
 
 struct dump {
 	bool running;
 	uint64_t horizon_ns;
 	struct tasks *names;
-	struct tasks *first_names; /* while more passes follow: as of the first record */
-	unsigned int passes;       /* that follow this one */
+	struct tasks *first_names; /* while more passes follow: the names at the first record */
+	unsigned int passes;       /* how many follow this one */
 	struct chunk *first;
-	struct chunk *chunk; /* what is handed over next; NULL: all was */
+	struct chunk *chunk; /* handed over next; NULL: all were */
 	uint32_t offset;
 	struct chunk *last;
-	uint32_t last_used; /* of the last chunk, which may go on growing */
+	uint32_t last_used; /* of the last chunk, which may keep growing */
 	uint64_t since_ns;  /* of the keys in f->seen */
 	bool have_seen, seen_full;
 };
 
-/* At the beginning of its memory: the chunks' headers, the keys and the chunks follow. */
+/* At the beginning of its memory, followed by the chunks' headers, the keys and the chunks. */
 struct flight {
 	size_t bytes, chunk_bytes;
 	uint64_t keep_ns;
 	struct chunk *oldest, *newest; /* chunks of the store; records are appended to the newest */
-	struct chunk *warm, *cold;     /* free ones: with pages behind them, and without */
+	struct chunk *warm, *cold;     /* free ones: with and without pages */
 	unsigned int n_chunks, n_warm, n_cold, spare;
 	uint64_t horizon_ns, evicted;
-	struct tasks *base; /* the names as of the oldest record kept */
+	struct tasks *base; /* the names at the oldest record kept */
 	struct dump dump;
 	struct seen *seen;
 	size_t seen_cap; /* power of two */
@@ -98,7 +98,7 @@ static void push_cold(struct flight *f, struct chunk *c)
 	f->n_cold++;
 }
 
-/* Divides the memory of f->bytes. */
+/* Divides up the f->bytes of memory. */
 static void lay_out(struct flight *f, size_t page)
 {
 	size_t chunk = CHUNK_BYTES, seen = SEEN_MAX, front;
@@ -166,7 +166,7 @@ void flight_free(struct flight *f)
 
 static void free_chunk(struct flight *f, struct chunk *c)
 {
-	/* a few keep their pages: what goes now is soon needed again */
+	/* a few keep their pages, since they will soon be needed again */
 	if (f->keep_ns && f->n_warm >= f->spare &&
 		!madvise(c->data, f->chunk_bytes, MADV_DONTNEED)) {
 		push_cold(f, c);
@@ -177,7 +177,7 @@ static void free_chunk(struct flight *f, struct chunk *c)
 	f->n_warm++;
 }
 
-/* What is said of tasks in it happened before all that is kept. */
+/* The task records in it precede everything that is kept. */
 static void apply_tasks(struct flight *f, const struct chunk *c)
 {
 	uint32_t offset = c->first_task;
@@ -192,8 +192,8 @@ static void apply_tasks(struct flight *f, const struct chunk *c)
 	} while (offset);
 }
 
-/* The oldest chunk leaves the store. One that is not yet handed over stays for the dump, linked to
- * the next as it is, and is freed behind that. */
+/* Removes the oldest chunk from the store. One that is not yet handed over is kept for the dump,
+ * still linked to the next, and freed after that. */
 static void evict_oldest(struct flight *f)
 {
 	struct chunk *c = f->oldest;
@@ -210,9 +210,8 @@ static void evict_oldest(struct flight *f)
 }
 
 /*
- * So many chunks are free thereafter. The newest never leaves: without a dump there are more chunks
- * than are asked for, and a dump begins with spare ones, so that there are others behind it by the
- * time that none is free.
+ * Makes n chunks free. The newest is never evicted: without a dump there are more chunks than that,
+ * and a dump begins with spare ones, so by the time they run out there are chunks after it.
  */
 static void make_free(struct flight *f, unsigned int n)
 {
@@ -358,7 +357,7 @@ static uint32_t dumped_bytes(const struct flight *f, const struct chunk *c)
 	return c == f->dump.last ? f->dump.last_used : c->used;
 }
 
-/* Done with the dump's chunk, in this pass. */
+/* The dump's chunk is done, in this pass. */
 static void unpin(struct flight *f)
 {
 	struct dump *d = &f->dump;
@@ -533,7 +532,7 @@ int flight_dump_processes(struct flight *f, struct flight_process **ret_list, si
 
 static struct seen key_of(const struct rec_hdr *rec)
 {
-	/* an open span may not have its id yet (why it is off the CPU), where it needs none */
+	/* an open span may not have its id yet (why it is off the CPU), but does not need it */
 	bool several = rec->kind == REC_FUNCTION || rec->kind == REC_STEP || rec->kind == REC_IRQ ||
 		       rec->kind == REC_REQUEST;
 
@@ -541,7 +540,7 @@ static struct seen key_of(const struct rec_hdr *rec)
 		.start_ns = rec->start_ns,
 		.tid = rec->tid,
 		.id = several ? rec->id : 0,
-		/* of a step, the call may be reported as open */
+		/* the call of a step may be reported as open */
 		.kind = (rec->kind == REC_STEP ? REC_FUNCTION : rec->kind) + 1u,
 	};
 }
@@ -552,11 +551,11 @@ static bool is_same(const struct seen *a, const struct seen *b)
 	       a->kind == b->kind;
 }
 
-/* Where it is, or the empty place where it belongs. */
+/* The slot of the key, or the empty one where it belongs. */
 static struct seen *seen_place(const struct flight *f, const struct seen *key)
 {
 	uint64_t hash = (key->start_ns ^ ((uint64_t)key->tid << 32 | key->id << 4 | key->kind)) *
-			UINT64_C(0x9e3779b97f4a7c15); /* 2^64 by the golden ratio */
+			UINT64_C(0x9e3779b97f4a7c15); /* 2^64 divided by the golden ratio */
 	size_t i = (size_t)(hash >> 32) & (f->seen_cap - 1);
 
 	while (f->seen[i].kind && !is_same(&f->seen[i], key))
@@ -564,8 +563,8 @@ static struct seen *seen_place(const struct flight *f, const struct seen *key)
 	return &f->seen[i];
 }
 
-/* Calls cb for the keys of the dump's records that ended at since_ns or later until it returns
- * true; returns what it returned last. */
+/* Calls cb for the keys of the dump's records that ended at since_ns or later, until it returns
+ * true; returns its last result. */
 static bool each_key(struct flight *f, uint64_t since_ns,
 	bool (*cb)(struct flight *f, const struct seen *key, void *arg), void *arg)
 {

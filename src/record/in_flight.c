@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A program reads the clock a moment before others can see what it changes: by so much can a span seem to have ended
- * before the instant at which it was still seen open. */
+/* A program reads the clock a moment before others can see what it changes, so a span can seem to have ended this
+ * much before the instant at which it was still seen open. */
 #define CLOCK_SLACK_NS 10000
 
 /* The kinds of spans of a thread's time, which nest. */
@@ -17,15 +17,15 @@
 struct thread {
 	uint32_t tid;
 	uint64_t at_ns;
-	size_t from, to; /* its spans */
+	size_t from, to; /* its spans, as offsets in `data` */
 };
 
 struct in_flight {
-	char *data; /* records, each with its size in front */
+	char *data; /* records, each preceded by its size */
 	size_t len, cap;
-	struct thread *threads; /* once ready, in the order of their tids */
+	struct thread *threads; /* once ready, sorted by tid */
 	size_t n_threads, threads_cap;
-	size_t thread_from; /* spans of the thread that is being added */
+	size_t thread_from; /* start of the spans of the thread that is being added */
 	uint64_t since_ns;  /* what ended before is neither later nor in flight */
 	int err;
 };
@@ -73,7 +73,7 @@ void in_flight_add(const struct rec_hdr *h, size_t size, void *in_flight)
 	memcpy(f->data + f->len, &head, sizeof(head));
 	memcpy(f->data + f->len + sizeof(head), h, size);
 	f->len += sizeof(head) + size;
-	/* the operator in flight may have come to an end already, which is its last if no other follows */
+	/* the operator in flight may have ended already: it is the thread's last one if no other follows */
 	if (1u << h->kind & KINDS_NESTED && end_of(h) < f->since_ns)
 		f->since_ns = end_of(h);
 }
@@ -155,7 +155,7 @@ void in_flight_each(const struct in_flight *f, record_cb cb, void *arg)
 
 void in_flight_drop(struct in_flight *f, bool (*drop)(const struct rec_hdr *h, void *arg), void *arg)
 {
-	size_t to = f->thread_from; /* those of threads stay where their threads say */
+	size_t to = f->thread_from; /* the spans of threads stay where the threads' offsets point */
 
 	for (size_t offset = to; offset < f->len;) {
 		size_t from = offset;
@@ -174,7 +174,8 @@ static uint32_t nested_kind(const struct rec_hdr *h)
 	return h->kind == REC_STEP ? REC_FUNCTION : h->kind; /* the call of a step may be reported as either */
 }
 
-/* Why a thread is off the CPU may not be known yet, and a thread is in one fault and one system call at a time. */
+/* Compares no ids but those of functions, since it may not be known yet why a thread is off the CPU, and a thread
+ * is in one fault and one system call at a time. */
 static bool is_same(const struct rec_hdr *a, const struct rec_hdr *b)
 {
 	return a->start_ns == b->start_ns && nested_kind(a) == nested_kind(b) &&

@@ -33,8 +33,8 @@ void intake_close(struct intake *in)
 
 /* ---- one record ---- */
 
-/* Threads that were born after the control ring had its turn: the record of it is there, since it
- * came before this one. */
+/* Learns of threads that were born after the control ring was drained last: their record is in it,
+ * since it was sent before this one. */
 static void meet_threads(struct intake *in, const struct rec_hdr *h)
 {
 	uint32_t waker = h->kind == REC_OFF_CPU ? ((const struct rec_off_cpu *)h)->waker_tid : 0;
@@ -73,7 +73,7 @@ static void take_task(struct intake *in, const struct rec_task *t)
 		handles_drop(in->c->handles, t->h.tgid);
 }
 
-/* No memory in the kernel, as a rule. */
+/* Strings are usually missing because the kernel had no memory. */
 const struct rec_hdr *with_strings(const struct probe_table *probes, const struct rec_hdr *h, size_t *size)
 {
 	static struct rec_function padded;
@@ -102,7 +102,7 @@ static bool check_record(struct intake *in, struct probe_spec *s, const struct r
 	return check_call(&in->c->probes, s, f->vals, probe_record_strings(s, f));
 }
 
-/* What a call says of a handle. */
+/* Learns a handle's name from a call. */
 static void learn_name(struct intake *in, const struct probe_spec *s, const struct rec_function *f)
 {
 	unsigned int arg = (unsigned int)s->handle_arg, name = (unsigned int)s->handle_name;
@@ -112,7 +112,7 @@ static void learn_name(struct intake *in, const struct probe_spec *s, const stru
 			probe_arg_string(s, name, probe_record_strings(s, f)));
 }
 
-/* A step or a call. As it is to be shown; NULL: it is not. */
+/* Takes a step or a call. Returns it as it is to be shown; NULL: not at all. */
 static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
 	struct probe_spec *s;
@@ -134,7 +134,7 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the window before has it */
+	if (h->kind == REC_STEP && !(h->flags & REC_F_OPEN_START)) /* else the previous window counts it */
 		in->totals->steps++;
 	sink_record(in->sink, h, size);
 }

@@ -18,21 +18,21 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define PROCESSES_MAX 1024 /* the one not used for longest makes room */
+#define PROCESSES_MAX 1024 /* the one not used for longest is replaced */
 #define LIBRARIES_MAX 32
-#define THEIRS_MAX 256	   /* bytes of a value that a process chose */
-#define VARIABLE_MAX (THEIRS_MAX + 64) /* with its name */
-#define FLAGS_MAX 1024	   /* of its settings, which are in every line */
-#define KEPT_MAX (64u << 10) /* of its environment */
+#define THEIRS_MAX 256	   /* bytes of a value chosen by a process */
+#define VARIABLE_MAX (THEIRS_MAX + 64) /* including the name */
+#define FLAGS_MAX 1024	   /* bytes of its settings, which are in every line */
+#define KEPT_MAX (64u << 10) /* bytes of its environment */
 #define WARNINGS_MAX 16
-#define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked for again */
+#define AGAIN_NS UINT64_C(1000000000) /* what is not known yet is looked up again after this time */
 
 struct process {
 	uint32_t tgid;
 	uint64_t used; /* counter of uses */
-	/* as it began */
+	/* as of its beginning */
 	bool read, will_exec;
-	struct process_text environ, cmdline; /* of the environment what matters */
+	struct process_text environ, cmdline; /* only what matters of the environment */
 	char exe[ELF_BUILD_ID_MAX];
 	struct env_library libraries[LIBRARIES_MAX];
 	size_t n_libraries;
@@ -53,7 +53,7 @@ struct metadata {
 	uint32_t only; /* the only target; 0: none, or there are others */
 	unsigned int warnings;
 	bool hash_given;
-	char hash[ENV_HASH_MAX]; /* in our environment */
+	char hash[ENV_HASH_MAX]; /* from our environment */
 };
 
 static const char *const commit_names[] = { "INFTRACE_COMMIT_SHA", "FERRUM_PROFILE_COMMIT_SHA" };
@@ -64,7 +64,7 @@ static const char *const concurrency_names[] = { "INFTRACE_CONCURRENCY", "FERRUM
 
 /* ---- values ---- */
 
-/* Targets may come and go all day, each with something to complain about. */
+/* Targets may come and go all day, each with something to warn about. */
 static bool may_warn(struct metadata *m)
 {
 	return m->warnings++ < WARNINGS_MAX;
@@ -92,7 +92,7 @@ static const char *find(struct metadata *m, const struct process *p, const char 
 	return NULL;
 }
 
-/* NULL also without memory. */
+/* NULL also if there is no memory. */
 static char *text_of(struct metadata *m, const struct process *p, const char *option, const char *const names[2])
 {
 	bool theirs;
@@ -101,7 +101,7 @@ static char *text_of(struct metadata *m, const struct process *p, const char *op
 	return value ? strdup(value) : NULL;
 }
 
-/* json-c takes single quotes, and more that is no JSON. */
+/* json-c accepts single quotes, and other things that are not JSON. */
 static bool is_json(const char *text)
 {
 	const char *p = text + strspn(text, " \t\r\n");
@@ -150,7 +150,7 @@ static char *plain_text(struct json_object *obj)
 	return text ? strdup(text) : NULL;
 }
 
-/* The settings on its command line and in its environment, as many as there is room for. */
+/* The settings on its command line and in its environment, as many as fit. */
 static char *settings_of(const struct process *p)
 {
 	struct json_object *all = json_object_new_object(), *few = json_object_new_object();
@@ -187,7 +187,7 @@ static char *flags_of(struct metadata *m, const struct process *p)
 
 	if (text && !obj && may_warn(m))
 		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
-	/* printed anew: one line, whatever the environment holds */
+	/* printed anew, so that it is one line whatever the environment contains */
 	plain = obj ? plain_text(obj) : settings_of(p);
 	json_object_put(obj);
 	return plain ? plain : strdup("{}");
@@ -227,7 +227,7 @@ static void set_hash(char hash[ENV_HASH_MAX], const char *text)
 	snprintf(hash, ENV_HASH_MAX, "sha256:%.64s", text + (strncmp(text, "sha256:", 7) ? 0 : 7));
 }
 
-/* Of a process that has gone, from what was seen of it. */
+/* The hash for a process that is gone, from what was seen of it. */
 static void hash_of_gone(const struct metadata *m, const struct process *p, char hash[ENV_HASH_MAX])
 {
 	struct env_input in = {
@@ -248,7 +248,7 @@ static void make_hash(struct metadata *m, struct process *p, bool alive)
 	bool theirs = false;
 	const char *given = m->hash_given ? m->hash : find(m, p, hash_names, &theirs);
 
-	/* where a number comes from is not for a stranger to say */
+	/* another user's process must not determine the origin of a number */
 	if (given && theirs && !(alive && environment_may_choose((pid_t)p->tgid)))
 		given = NULL;
 	if (given && env_hash_ok(given)) {
@@ -320,7 +320,7 @@ static struct process *get(struct metadata *m, uint32_t tgid)
 	return p;
 }
 
-/* What is asked for later, without the rest. */
+/* Keeps the variables that are used later, and drops the others. */
 static void keep_some(struct process_text *t)
 {
 	size_t len = 0;
@@ -331,7 +331,7 @@ static void keep_some(struct process_text *t)
 
 		next = process_text_next(t, s);
 		if (meta && n > VARIABLE_MAX)
-			n = VARIABLE_MAX; /* it is too long all the same */
+			n = VARIABLE_MAX; /* still too long, and reported as such */
 		if ((!meta && !env_is_setting(s)) || len + n + 1 > KEPT_MAX)
 			continue;
 		memmove(t->data + len, s, n);
@@ -372,13 +372,13 @@ void metadata_process(struct metadata *m, pid_t pid)
 
 	if (!p)
 		return;
-	/* gone already: what is known of it is of the program that ran before, unless that was ours */
+	/* gone already: what is known belongs to the program that ran before, unless that was ours */
 	if (!read_process(p, pid) && !p->will_exec)
 		clear(p);
 	p->will_exec = false;
 }
 
-/* Strings as /proc shows them. */
+/* Joins strings like those in /proc. */
 static void join(char *const *strings, struct process_text *ret)
 {
 	size_t len = 0, at = 0;
@@ -439,7 +439,7 @@ static void make(struct metadata *m, struct process *p)
 {
 	bool alive = p->tgid && process_exists((pid_t)p->tgid);
 
-	if (!alive && p->made) { /* there is no more to know */
+	if (!alive && p->made) { /* there is nothing more to learn */
 		p->complete = true;
 		p->meta.incomplete = false;
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What each process's lines of the profile say about the run: commit, model, concurrency, settings, and
- * the hash of the environment. From the options, else our environment, else the process itself, which
- * is read when it begins and again when its first line is written: it may be gone by then.
+ * the hash of the environment. It comes from the options, else our environment, else the process itself,
+ * which is read when it begins, since it may be gone later, and again when its first line is written.
  */
 #ifndef INFTRACE_RECORD_METADATA_H
 #define INFTRACE_RECORD_METADATA_H
@@ -16,19 +16,19 @@ struct metadata;
 int metadata_new(const struct record_options *o, const struct probe_table *probes, struct metadata **ret_metadata);
 void metadata_free(struct metadata *m);
 
-/* All but metadata_free() do nothing when m is NULL: no profile is wanted. */
+/* All functions but metadata_free() do nothing if m is NULL: no profile is wanted. */
 
-/* The process has begun to run a program, or is attached to. */
+/* The process runs a new program, or was attached to. */
 void metadata_process(struct metadata *m, pid_t pid);
 
-/* A command of ours that will call exec, with our environment: it may be over before anybody looks. */
+/* A command of ours that will call exec, with our environment: it may end before anybody looks. */
 void metadata_command(struct metadata *m, pid_t pid, char **argv);
 
-/* It maps a file of an engine. */
+/* It has mapped a file of an engine. */
 void metadata_library(struct metadata *m, pid_t pid, const char *name, const char *build_id);
 
-/* tgid 0: a line about no process in particular, which has what is the same for all. Belongs to m, and
- * is valid until the next call. */
+/* tgid 0: for a line about no process in particular, with what is common to all. Owned by m, and valid
+ * until the next call. */
 const struct profile_meta *metadata_of(void *m, uint32_t tgid);
 
 /* Whether the text is a JSON object and nothing else. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a recording is to be: what commands make of their options, and all that a run is told. */
+/* Describes a recording: commands fill it in from their options, and a run is told nothing else. */
 #ifndef INFTRACE_RECORD_OPTIONS_H
 #define INFTRACE_RECORD_OPTIONS_H
 
@@ -20,7 +20,7 @@ enum event {
 	EVENT_MEMORY = 1 << 6,
 	EVENT_IRQ = 1 << 7,
 	EVENT_REQUESTS = 1 << 8,
-	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile too wants their calls */
+	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
 
@@ -49,20 +49,20 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
-	bool hold, no_hold; /* targets wait for the probes of what they map: -p do not, a command does */
-	/* profile metadata; NULL or 0: look elsewhere */
+	bool hold, no_hold; /* targets wait for probes; by default a command does, those of -p do not */
+	/* profile metadata; NULL or 0: take it from elsewhere */
 	const char *command_line; /* how the recording was started */
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;
 	/* windows, the flight recorder and files; NULL or 0: not given */
 	const char *window_flag; /* open while this file exists */
 	const char *window_spec; /* for schedule_parse() */
-	uint64_t max_steps;	 /* of all processes together */
-	uint32_t max_steps_each; /* of each process */
-	const char *output_dir; /* where windows and dumps go; set with these */
+	uint64_t max_steps;	 /* for all processes together */
+	uint32_t max_steps_each; /* for each process */
+	const char *output_dir; /* of windows and dumps; set with these */
 	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace" */
 	size_t n_formats;
-	uint64_t flight_bytes, flight_ns; /* one of them: the flight recorder's size */
+	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */
 	struct trigger_set *triggers;
 	uint64_t trigger_cooldown_ns;
 	uint32_t max_dumps;
@@ -76,7 +76,7 @@ static inline bool record_is_flight(const struct record_options *o)
 	return o->flight_bytes || o->flight_ns;
 }
 
-/* The files are named by time, a trace and a profile for each process: windows, the flight recorder. */
+/* Whether files are named by time, a trace and a profile for each process: for windows and the flight recorder. */
 static inline bool record_by_time(const struct record_options *o)
 {
 	return o->window_flag || o->window_spec || record_is_flight(o);
@@ -98,7 +98,7 @@ struct session_config;
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
 int events_parse(const char *list, unsigned int *ret_events);
 
-/* What the events, the outputs and the function probes want kept and sent. */
+/* Configures which kinds are kept and sent, for the events, the outputs and the function probes. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c);
 

@@ -71,7 +71,7 @@ int out_file_open(const char *name, int flags, bool part, struct out_file *ret_f
 		log_error("cannot create %s: %s", name, why);
 		return fd;
 	}
-	fcntl(fd, F_SETFL, flags); /* without the O_NONBLOCK it was opened with */
+	fcntl(fd, F_SETFL, flags); /* removes the O_NONBLOCK that it was opened with */
 	return fd;
 }
 
@@ -103,7 +103,7 @@ int out_file_end_last_line(int fd)
 		return 0;
 	in = outfile_reopen(fd);
 	if (in < 0)
-		return 0; /* writable, but not ours to read */
+		return 0; /* we may write it, but not read it */
 	if (pread(in, &last, 1, st.st_size - 1) != 1)
 		last = '\n';
 	close(in);

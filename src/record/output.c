@@ -23,8 +23,8 @@ struct output {
 	struct sink sink;
 	struct sink *format;
 	struct out_file file;
-	struct rotation *rotation; /* NULL: it is one file */
-	int err;		   /* of a file that could not follow another */
+	struct rotation *rotation; /* NULL: a single file */
+	int err;		   /* from a file that could not continue another */
 	uint64_t dropped[REC_KIND_MAX];
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
@@ -165,7 +165,7 @@ static const char *message_name(const struct output *o, bool by_time, char buf[P
 	return by_time ? out_file_part_name(&o->file, buf) : o->file.name;
 }
 
-/* With --max-size what is a file goes on in others. */
+/* With --max-size an output continues in further files, if it is a regular file. */
 static int set_rotation(const struct record_options *opt, struct output *o, int fd, enum writer_mode mode)
 {
 	const char *name = o->file.name;
@@ -175,12 +175,12 @@ static int set_rotation(const struct record_options *opt, struct output *o, int 
 		return 0;
 	if (!out_file_is_stdout(name) && !fstat(fd, &st) && S_ISREG(st.st_mode))
 		return rotation_new(opt, name, mode, record_by_time(opt), &o->rotation);
-	log_warn("--max-size: %s is no regular file and cannot go on in another",
+	log_warn("--max-size: %s is not a regular file and cannot continue in another",
 		out_file_is_stdout(name) ? "stdout" : name);
 	return 0;
 }
 
-/* The file is opened anew. Returns its descriptor. */
+/* Opens a trace from its beginning. Returns its descriptor. */
 static int open_trace(const struct record_options *opt, struct output *o, const char *name, enum writer_mode mode)
 {
 	int fd = out_file_open(name, 0, record_by_time(opt), &o->file);
@@ -191,7 +191,7 @@ static int open_trace(const struct record_options *opt, struct output *o, const 
 	return err ? err : fd;
 }
 
-/* One that was there may have its size already. Returns the descriptor to write to. */
+/* An existing profile may have reached its size already. Returns the descriptor to write to. */
 static int behind_profile(struct output *o, int fd, uint64_t max_size)
 {
 	struct out_file next;
@@ -210,7 +210,7 @@ static int behind_profile(struct output *o, int fd, uint64_t max_size)
 	return fd;
 }
 
-/* The file is appended to. Returns its descriptor. */
+/* Opens a profile to append to. Returns its descriptor. */
 static int open_profile(const struct record_options *opt, struct output *o, const char *name)
 {
 	int fd = out_file_open(name, O_APPEND, record_by_time(opt), &o->file);
@@ -245,7 +245,7 @@ static int format_new(const struct recording *rec, bool profile, bool native, st
 	return native ? perfetto_sink_new(o->file.w, rec, &o->format) : chrome_sink_new(o->file.w, rec, &o->format);
 }
 
-/* number: of the output among those of the recording. */
+/* number: the index of the output in the recording. */
 static int output_new(const struct record_options *opt, const struct recording *rec, const char *name, bool profile,
 	unsigned int number, struct sink **ret_sink)
 {
@@ -268,7 +268,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 	else
 		err = fd;
 	if (!err) {
-		fd = -1; /* the writer's, and then the format's */
+		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
 		err = format_new(&mine, profile, native, o);
 	}
@@ -281,10 +281,10 @@ static int output_new(const struct record_options *opt, const struct recording *
 	return 0;
 }
 
-/* ---- a set of them ---- */
+/* ---- a set of outputs ---- */
 
 struct set {
-	struct sink *list[OUTPUTS_MAX + 2]; /* a profile, a view */
+	struct sink *list[OUTPUTS_MAX + 2]; /* plus a profile and a view */
 	size_t n;
 };
 
@@ -336,7 +336,7 @@ static int add_at(struct set *set, const struct record_options *o, const struct 
 	return err;
 }
 
-/* Nothing that exists is overwritten: the time in the names is moved on until all are free. */
+/* Nothing that exists is overwritten: increases the time in the names until all of them are free. */
 static int add_by_time(struct set *set, const struct record_options *o, const struct recording *rec)
 {
 	uint64_t ms = rec->name_real_ns / 1000000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Whether everything can be written, before anything is attached; and the default name. */
+/* Checks that everything can be written, before anything is attached, and chooses the default name. */
 #include "record/output.h"
 
 #include <ctype.h>
@@ -18,11 +18,11 @@
 #include "util/log.h"
 #include "util/text.h"
 
-#define NUMBERS_MAX 10000 /* of default names */
+#define NUMBERS_MAX 10000 /* tried for default names */
 
 static char default_name[80 + TASK_COMM_LEN];
 
-/* Of the process or the command; it comes from the traced side. */
+/* The name of the process or the command; it comes from the traced side. */
 static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN])
 {
 	comm[0] = 0;
@@ -39,7 +39,7 @@ static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN]
 	}
 }
 
-/* inftrace-COMM-PID.json, or .2.json and so on where that is the trace of an earlier run. */
+/* inftrace-COMM-PID.json, or .2.json and so on if an earlier run has left that one. */
 static void make_default_name(const struct record_options *o)
 {
 	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
@@ -77,7 +77,7 @@ static int check_file(const char *option, const char *name)
 	return -EACCES;
 }
 
-/* Whatever the ways to it are called. Only regular files: two may go to /dev/null. */
+/* Compares the files, not their paths. Regular files only: two outputs may go to /dev/null. */
 static bool is_same_file(const char *a, const char *b)
 {
 	char dirs[2][PATH_MAX], path[PATH_MAX];
@@ -137,7 +137,7 @@ static int check_suffix(const char *name)
 		text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz"))
 		return 0;
 	if (!stat(name, &st) && S_ISDIR(st.st_mode))
-		return 0; /* which is said instead */
+		return 0; /* which is reported instead */
 	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout", name);
 	return -EINVAL;
 }

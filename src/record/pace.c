@@ -16,25 +16,25 @@
 
 #define FILL_PERCENT 50
 #define LATE_NS (50 * NSEC_PER_MSEC)
-#define LOOK_MS 10 /* what is left of the rings is full later than that */
+#define LOOK_MS 10 /* later than that, the free part of the rings may be full */
 #define THREAD_STACK (64u << 10)
 
 struct pace {
 	struct pace_config c;
-	int epoll; /* what the loop waits for, and: */
-	int wake;  /* to end the watching thread */
-	int timer; /* it looks at the rings */
+	int epoll; /* what the loop waits for, and the next two */
+	int wake;  /* wakes the watching thread so that it ends */
+	int timer; /* for a look at the rings */
 	pid_t loop;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
-	bool yields; /* the loop */
+	bool yields; /* the loop yields */
 	bool ends;
-	int look_ms; /* from the last turn of the loop */
+	int look_ms; /* after the last turn of the loop */
 	uint64_t due_ns;
 };
 
-/* Looks at the rings then, unless the loop comes back before and puts it off. */
+/* Arms the timer for a look at the rings, unless the loop comes back before and puts it off. */
 static void arm(const struct pace *p)
 {
 	struct itimerspec at = {
@@ -44,7 +44,7 @@ static void arm(const struct pace *p)
 	timerfd_settime(p->timer, 0, &at, NULL);
 }
 
-/* With the lock, which is given up meanwhile: until there is something to be in a hurry for. */
+/* Called with the lock, which it releases while waiting. Returns true when something is urgent. */
 static bool look(struct pace *p)
 {
 	struct epoll_event event = {};
@@ -70,7 +70,7 @@ static void *watch(void *arg)
 		if (!p->yields) {
 			pthread_cond_wait(&p->yielded, &p->lock);
 		} else if (!yield_is_set()) {
-			yield_set(true); /* here: the loop might not run any more before it has told that it has */
+			yield_set(true); /* not in the loop, which might not run any more before it has announced that */
 		} else if (look(p) && p->yields && !p->ends) {
 			p->yields = false;
 			yield_set(false);
@@ -95,7 +95,8 @@ static void end_thread(struct pace *p)
 	pthread_join(p->thread, NULL);
 }
 
-/* Whoever has to wait for a CPU cannot see that others wait too long, so it goes before all: for some microseconds. */
+/* A thread that has to wait for a CPU itself cannot see that others wait too long, so this one precedes all others,
+ * for some microseconds. */
 static int start_thread(struct pace *p)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -128,7 +129,7 @@ static int add_fd(const struct pace *p, int fd)
 
 /*
  * Edge-triggered: the control ring is readable whenever a thread was born or has exited, but its reader is woken only
- * for what cannot wait.
+ * for what is urgent.
  */
 static int open_epoll(struct pace *p)
 {
@@ -142,7 +143,7 @@ static int open_epoll(struct pace *p)
 	err = add_fd(p, p->wake) ?: add_fd(p, p->timer);
 	for (nfds_t i = 0; i < p->c.n_fds && !err; i++) {
 		err = p->c.fds[i].fd < 0 ? 0 : add_fd(p, p->c.fds[i].fd);
-		err = err == -EPERM ? 0 : err; /* a file as input, which is always readable */
+		err = err == -EPERM ? 0 : err; /* a regular file as input, which is always readable */
 	}
 	return err;
 }

@@ -6,15 +6,15 @@
 
 #include "util/clock.h"
 
-#define PROCESSES_MAX 64 /* full: the one that was quiet for longest is forgotten */
+#define PROCESSES_MAX 64 /* if full, the one that was quiet for longest is forgotten */
 #define PARTS_MAX 1024
-#define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, but for the last */
+#define PART_NS (NSEC_PER_SEC / 1000) /* each has at least that, except the last */
 
 struct process {
 	uint32_t tgid;
 	uint64_t last_end;
 	struct rate sum;
-	struct rate parts[PARTS_MAX]; /* steps; a ring */
+	struct rate parts[PARTS_MAX]; /* steps, as a ring */
 	unsigned int first, n;
 };
 
@@ -58,7 +58,7 @@ static struct rate *nth(struct process *p, unsigned int i)
 	return &p->parts[(p->first + i) % PARTS_MAX];
 }
 
-/* Short ones are kept together, so that there is room for a second of them. */
+/* Merges short ones, so that there is room for a second of them. */
 static void append(struct process *p, struct rate step)
 {
 	if (!p->n || nth(p, p->n - 1)->ns >= PART_NS)
@@ -67,7 +67,7 @@ static void append(struct process *p, struct rate step)
 	nth(p, p->n - 1)->ns += step.ns;
 	p->sum.tokens += step.tokens;
 	p->sum.ns += step.ns;
-	/* no more than it takes for a second */
+	/* keeps no more than needed for a second */
 	while (p->sum.ns - nth(p, 0)->ns >= NSEC_PER_SEC) {
 		p->sum.tokens -= nth(p, 0)->tokens;
 		p->sum.ns -= nth(p, 0)->ns;

@@ -13,22 +13,21 @@
 #include "io/outfile.h"
 #include "util/log.h"
 
-#define LOOK_RECORDS 32 /* so often is the size looked at: some KB */
+#define LOOK_RECORDS 32 /* records between two checks of the size: some KB */
 #define NUMBER_MAX 1000000
 
 struct rotation {
-	char *base; /* name of the first file, number 1 */
+	char *base; /* the name of the first file, which has number 1 */
 	uint64_t max_size;
 	struct writer_floor min_free;
 	uint32_t max_files; /* 0: all are kept */
 	enum writer_mode mode;
-	bool part; /* they have names of parts until they are complete, not only until there is
-		      something in them */
+	bool part; /* files have names of parts until they are complete, not only until they have content */
 	bool keep_first;
-	uint32_t number;     /* of the file that is written */
-	unsigned int looked; /* at the size, before so many records */
-	struct out_file old; /* the file before, until all of it is written; w NULL: it is */
-	/* those before it, the oldest first, and their bytes */
+	uint32_t number;     /* of the file being written */
+	unsigned int looked; /* records since the last check of the size */
+	struct out_file old; /* the previous file, until all of it is written; w NULL: it is */
+	/* the files before that, oldest first, and their bytes */
 	uint32_t *files;
 	size_t n;
 	uint64_t bytes;
@@ -100,7 +99,7 @@ int rotation_create(struct rotation *r, struct out_file *ret_file)
 		free(name);
 		name = numbered_name(r, ++number);
 		if (!name) {
-			log_error("cannot create what follows %s: %s", r->base, strerror(ENOMEM));
+			log_error("cannot create the file after %s: %s", r->base, strerror(ENOMEM));
 			return -ENOMEM;
 		}
 		fd = out_file_create_part(name, flags);
@@ -111,7 +110,7 @@ int rotation_create(struct rotation *r, struct out_file *ret_file)
 		free(name);
 		return fd;
 	}
-	flock(fd, LOCK_EX | LOCK_NB); /* another inftrace does not begin it anew */
+	flock(fd, LOCK_EX | LOCK_NB); /* so that no other inftrace claims it */
 	r->number = number;
 	*ret_file = (struct out_file){ .name = name, .is_part = true, .created = true };
 	return fd;
@@ -132,7 +131,7 @@ static void remove_first(struct rotation *r, size_t i)
 	memmove(r->files + i, r->files + i + 1, (r->n - i) * sizeof(*r->files));
 }
 
-/* With the one that is written there are as many as are to be kept. */
+/* Leaves as many as are to be kept, including the file being written. */
 static void remove_oldest(struct rotation *r)
 {
 	size_t kept = r->n && r->keep_first && r->files[0] == 1;
@@ -152,7 +151,7 @@ static int add_file(struct rotation *r, uint32_t number)
 	return 0;
 }
 
-/* All of it is written, or shall be now. */
+/* All of it has been written, or will be now. */
 static int finish_old(struct rotation *r)
 {
 	struct out_file *old = &r->old;
@@ -167,7 +166,7 @@ static int finish_old(struct rotation *r)
 	return err ? err : finish_err;
 }
 
-/* ---- the file that is written ---- */
+/* ---- the file being written ---- */
 
 static bool is_due(const struct rotation *r, const struct out_file *f, const struct sink *format)
 {
@@ -200,7 +199,7 @@ static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 		return err;
 	}
 	format->ops->rotate(format, next.w);
-	/* errors are told later */
+	/* errors are reported later */
 	writer_flush(f->w);
 	writer_flush(next.w);
 	r->old = *f;
@@ -208,7 +207,7 @@ static int go_on(struct rotation *r, struct out_file *f, struct sink *format)
 	return 0;
 }
 
-/* Whoever finds it under its name finds something in it. */
+/* Gives the file its own name, now that there is something in it. */
 static int show(struct out_file *f)
 {
 	int err = out_file_finish(f, true);
@@ -228,7 +227,7 @@ int rotation_turn(struct rotation *r, struct out_file *f, struct sink *format, b
 		err = finish_old(r);
 	if (!err && f->is_part && !r->part && writer_bytes(f->w))
 		err = show(f);
-	/* a disk that is so slow gets larger files: two at most wait in memory */
+	/* a slow disk gets larger files, so that at most two wait in memory */
 	if (err || r->old.w || !is_due(r, f, format))
 		return err;
 	return writer_stalls(f->w) ? writer_flush(f->w) : go_on(r, f, format);
@@ -253,7 +252,7 @@ int rotation_end(const struct rotation *r, struct out_file *f)
 	return 0;
 }
 
-/* ---- what there is to know ---- */
+/* ---- queries ---- */
 
 uint64_t rotation_bytes(const struct rotation *r)
 {

@@ -9,7 +9,7 @@
 
 struct stepped {
 	uint32_t tgid, steps;
-	uint64_t end_ns; /* of its last step; UINT64_MAX: there are more to come */
+	uint64_t end_ns; /* end of its last step; UINT64_MAX: more are to come */
 };
 
 struct held {
@@ -106,7 +106,7 @@ enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr 
 
 	if (p && h->kind != REC_TASK && h->start_ns >= p->end_ns)
 		return STEP_LIMIT_DROP;
-	/* one that began in the window before counts there */
+	/* a step that began in the previous window counts there */
 	if (h->kind != REC_STEP || h->flags & REC_F_OPEN_START)
 		return STEP_LIMIT_PASS;
 	if (p && p->steps >= l->max)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Limits the steps of a window for each process by itself: what a process does behind its last one is left
- * out. Records come in any order, so steps are held until those before them must have come; what else began
- * behind the last step and comes before that is known is kept.
+ * Limits the steps of a window for each process separately: what a process does after its last one is left
+ * out. Records come in any order, so steps are held until all earlier ones must have arrived; other records
+ * that began after the last step are kept if they arrive before it is known to be the last.
  */
 #ifndef INFTRACE_RECORD_STEP_LIMIT_H
 #define INFTRACE_RECORD_STEP_LIMIT_H
@@ -30,14 +30,14 @@ enum step_limit_take {
 };
 enum step_limit_take step_limit_take(struct step_limit *l, const struct rec_hdr *h, size_t size);
 
-/* Every record that was sent before until_ns has been taken: hands over the steps that are to be kept, in
- * their order. */
+/* Every record that was sent before until_ns has been taken: hands over the steps to keep, in their
+ * order. */
 void step_limit_release(struct step_limit *l, uint64_t until_ns, record_cb cb, void *arg);
 
-/* The same at each settled() of sinks. */
+/* Does the same at each settled() of sinks. */
 void step_limit_settled(struct step_limit *l, uint64_t now_ns, record_cb cb, void *arg);
 
-/* Whether all targets that live have had their steps; false also when there are none. */
+/* Whether all living targets have had their steps; false if there are none. */
 bool step_limit_over(struct step_limit *l, struct tasks *tasks);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace record: what it says at its end. */
+/* inftrace record: the messages at its end. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "util/log.h"
 #include "util/names.h"
 
-#define NEVER_HIT_NAMED 16 /* functions of a glob that are named one by one */
+#define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
-/* What to do about records that were lost. */
+/* What to do about lost records. */
 static const char *lost_why(const struct intake *in, char *buf, size_t size)
 {
 	if (!in->dropped)
@@ -48,7 +48,7 @@ static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 		log_warn("lost %s: %s", line, lost_why(w->in, why, sizeof(why)));
 }
 
-/* The places of a USDT probe are one probe, and the first of them stands for all. */
+/* The places of a USDT probe are one probe, represented by the first of them. */
 static bool never_hit(const struct capture *c, uint32_t i)
 {
 	const struct probe_spec *specs = c->probes.specs, *s = &specs[i];
@@ -63,7 +63,7 @@ static bool never_hit(const struct capture *c, uint32_t i)
 	return true;
 }
 
-/* A glob may stand for thousands of functions, most of which are not in use. */
+/* A glob may stand for thousands of functions, most of them unused. */
 static void summarise_glob(const struct capture *c, uint32_t glob)
 {
 	const struct probe_spec *specs = c->probes.specs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a run says at its end. */
+/* The messages at the end of a run. */
 #ifndef INFTRACE_RECORD_SUMMARY_H
 #define INFTRACE_RECORD_SUMMARY_H
 

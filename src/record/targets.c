@@ -16,7 +16,7 @@
 #include "target/process.h"
 #include "util/log.h"
 
-#define PIDFDS_MAX 256 /* of 1024 descriptors, as a rule */
+#define PIDFDS_MAX 256 /* usually 1024 descriptors are allowed */
 
 /* ---- before anything is attached ---- */
 
@@ -64,7 +64,7 @@ static int check_user(struct targets *t)
 		err = -EINVAL;
 	}
 	if (!err && name && geteuid() && t->user.uid != getuid()) {
-		log_error("--user %s: only root may run a COMMAND as somebody else", name);
+		log_error("--user %s: only root may run a COMMAND as another user", name);
 		err = -EPERM;
 	}
 	return err;
@@ -79,7 +79,7 @@ int targets_spawn(struct targets *t)
 		o->user ? &t->user : NULL, &t->cmd);
 }
 
-/* Of all that -p names, before it is looked at: a number may become another process's. */
+/* For all processes of -p, before they are looked at, since a number may be reused by another process. */
 static int open_pidfds(struct targets *t)
 {
 	const struct record_options *o = t->o;
@@ -121,7 +121,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	int err;
 
 	err = session_target(c->session, pid);
-	/* from here on the programs see it exit; before, it may have, and the number be a stranger's */
+	/* from now on the programs see it exit; it may have exited before, and its number may have been reused */
 	if (!err && pidfd >= 0 && has_exited(pidfd)) {
 		session_target_gone(c->session, pid);
 		log_error("process %d has exited while inftrace was attaching", pid);
@@ -139,7 +139,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
 	if (err == -EACCES) {
-		log_warn("process %d has privileges that inftrace has not: its files may not be read and "
+		log_warn("process %d has privileges that inftrace does not have: its files may not be read and "
 			 "its functions are left out",
 			pid);
 		err = 0;
@@ -147,7 +147,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	return err < 0 ? err : 0;
 }
 
-/* -a: the names of what runs already, and the engines among it. Processes come and go meanwhile. */
+/* -a: the names of running processes, and the engines among them. Processes come and go meanwhile. */
 static int add_running(pid_t pid, void *arg)
 {
 	struct capture *c = arg;
@@ -157,7 +157,7 @@ static int add_running(pid_t pid, void *arg)
 	return 0;
 }
 
-/* A command waits in its loader; an executable without one has its probes before it begins. */
+/* A command waits in its loader; an executable without a loader gets its probes before it begins. */
 static void hold_targets(const struct targets *t, struct capture *c)
 {
 	const struct record_options *o = t->o;
@@ -166,7 +166,7 @@ static void hold_targets(const struct targets *t, struct capture *c)
 	int n = hold_loaders(session_hold(c->session), found ? path : NULL);
 
 	if (n < 0)
-		log_warn("libraries that are mapped from here on have their probes some milliseconds later: cannot "
+		log_warn("libraries that are mapped from here on get their probes some milliseconds late: cannot "
 			 "probe the dynamic loader: %s",
 			strerror(-n));
 	if (found && loader_of(path, loader) == -ENOENT)
@@ -198,8 +198,8 @@ int targets_attach(struct targets *t, struct capture *c)
 }
 
 /*
- * Whose loader is probed. A probe in the loader is in every program that is started meanwhile, and one that
- * runs on an emulator of the CPU, as under valgrind, dies of it: so it is in one process, unless asked for.
+ * The process whose loader is probed. A probe in the loader affects every program that is started meanwhile, and
+ * one that runs on a CPU emulator, as under valgrind, dies of it: so it is in one process only, unless asked for.
  */
 pid_t targets_hold_pid(const struct targets *t)
 {
@@ -208,7 +208,7 @@ pid_t targets_hold_pid(const struct targets *t)
 	return t->o->n_pids == 1 ? t->o->pids[0] : 0;
 }
 
-/* ---- the end ---- */
+/* ---- end ---- */
 
 void targets_end(struct targets *t)
 {

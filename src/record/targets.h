@@ -9,28 +9,28 @@
 #include "util/user.h"
 
 struct targets {
-	const struct record_options *o; /* to be set by whoever makes it */
-	int *pidfds; /* of o->pids, from before anything was attached; -1: not to be had */
+	const struct record_options *o; /* to be set by the creator */
+	int *pidfds; /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
 	struct user user; /* of the command */
 	bool command_exited; /* by itself, before targets_end() */
 };
 
-/* Whether they are there and may be recorded. Prints one line on failure. */
+/* Checks that they exist and may be recorded. Prints one line on failure. */
 int targets_check(struct targets *t);
 
 /* Starts the command, which waits. */
 int targets_spawn(struct targets *t);
 
-/* Whose loader is probed; 0: every one. */
+/* The process whose loader is probed; 0: all processes. */
 pid_t targets_hold_pid(const struct targets *t);
 
 /* Attaches to them. Prints one line on failure. */
 int targets_attach(struct targets *t, struct capture *c);
 
-/* Ends a command that still runs. */
+/* Ends a command that is still running. */
 void targets_end(struct targets *t);
-/* -EBUSY: it runs all the same, which has been said. */
+/* -EBUSY: it is still running, which has been reported. */
 int targets_check_ended(const struct targets *t);
 void targets_free(struct targets *t);
 

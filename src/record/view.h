@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shows a recording while it runs, in place of messages. */
+/* Shows a recording while it runs, instead of messages. */
 #ifndef INFTRACE_RECORD_VIEW_H
 #define INFTRACE_RECORD_VIEW_H
 
@@ -11,7 +11,7 @@ struct session;
 struct view;
 
 struct view_ops {
-	/* The recording has begun: its records go to the sink as well. Prints one line on failure. */
+	/* The recording begins: its records also go to the sink. Prints one line on failure. */
 	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
 	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
 	int (*round)(struct view *v, uint64_t now_ns);
@@ -20,10 +20,10 @@ struct view_ops {
 
 struct view {
 	const struct view_ops *ops;
-	int fd;		    /* to be polled for input; -1: none */
-	sigset_t signals;   /* that it is told of */
+	int fd;		    /* to be polled for input, or -1 */
+	sigset_t signals;   /* signals to pass to it */
 	int command_fds[3]; /* for command_spawn_with() */
-	struct session *session; /* before open() */
+	struct session *session; /* set before open() */
 };
 
 #endif

@@ -15,12 +15,12 @@
 
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* the rings are drained this often, without wake-ups */
 #define DRAIN_PROFILE_NS (100 * NSEC_PER_MSEC) /* steps alone are few; each wake-up takes a CPU from a busy engine */
-#define CLOSED_NS (500 * NSEC_PER_MSEC) /* with the window closed, only what wakes the loop up is done sooner */
+#define CLOSED_NS (500 * NSEC_PER_MSEC) /* while the window is closed, only urgent events are handled sooner */
 #define FLUSH_NS (NSEC_PER_SEC / 10) /* what was drained is in the file after this time */
-#define FILES_NAMED 20 /* of those that --max-size made, so many are named at the end */
-#define IDLE_NS NSEC_PER_SEC /* a window that is closed for so long does without its programs */
-#define PREPARE_NS (NSEC_PER_SEC / 10) /* before it opens, where that is known, they are attached again */
-#define RESCAN_NS NSEC_PER_SEC	     /* while it is idle nothing tells of newly mapped files */
+#define FILES_NAMED 20 /* with --max-size this many files are named at the end */
+#define IDLE_NS NSEC_PER_SEC /* a window closed for this long detaches its programs */
+#define PREPARE_NS (NSEC_PER_SEC / 10) /* they are attached again this long before it opens, if that is known */
+#define RESCAN_NS NSEC_PER_SEC	     /* meanwhile no records report newly mapped files */
 
 void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 {
@@ -39,7 +39,7 @@ void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 
 /* ---- a window opens ---- */
 
-/* The other clocks at the same instant: both differences are constant over microseconds. */
+/* Reads the other clocks at the same instant: their differences are constant over microseconds. */
 static void set_clocks(struct recording *rec, uint64_t open_ns)
 {
 	rec->start_boot_ns = open_ns;
@@ -62,7 +62,7 @@ static int open_sink(struct windows *w)
 	return w->sink ? 0 : outputs_open(w->o, &w->rec, &w->sink);
 }
 
-/* The files could not be opened: nothing is recorded. */
+/* The files could not be opened, so nothing is recorded. */
 static void discard(struct windows *w)
 {
 	uint64_t close_ns;
@@ -89,7 +89,7 @@ static int window_open(struct windows *w, const char *why)
 	if (record_wants_profile(w->o) || w->o->events & EVENT_MEMORY)
 		err = memory_new(session_sums_fd(w->c->session), &w->memory);
 	if (!err && record_by_time(w->o))
-		follow_rescan(w->c->follow); /* in a closed window nothing tells of mapped files */
+		follow_rescan(w->c->follow); /* no records report mapped files while the window is closed */
 	if (!err)
 		err = session_start(w->c->session, &open_ns);
 	if (err) {
@@ -116,9 +116,9 @@ static int window_open(struct windows *w, const char *why)
 	return 0;
 }
 
-/* ---- it closes ---- */
+/* ---- a window closes ---- */
 
-/* Per process, for the end of the profile. */
+/* Reads the sums per process, for the end of the profile. */
 static void read_sums(struct windows *w)
 {
 	int err;
@@ -136,7 +136,7 @@ static void read_sums(struct windows *w)
 	w->totals.processes = w->processes;
 }
 
-/* Everything that the programs have sent is in the outputs afterwards. */
+/* Afterwards everything that the programs have sent is in the outputs. */
 static int end_records(struct windows *w)
 {
 	int err, left_err;
@@ -173,7 +173,7 @@ static void on_file(const char *name, uint64_t bytes, void *arg)
 		log_debug("wrote %s (%.1f MB)", name, (double)bytes / 1e6);
 }
 
-/* Into the totals of the run. */
+/* Adds to the totals of the run. */
 static void add_totals(struct windows *w)
 {
 	struct window_totals *t = &w->whole;
@@ -223,9 +223,9 @@ static int window_close(struct windows *w, const char *why)
 	return err;
 }
 
-/* ---- when ---- */
+/* ---- the schedule ---- */
 
-/* Makes the window what the schedule says it is from now on. */
+/* Opens or closes the window according to the schedule. */
 static int heed_schedule(struct windows *w, uint64_t now)
 {
 	struct schedule_state st = schedule_next(&w->schedule, now);
@@ -278,7 +278,7 @@ static void count_steps(struct windows *w, uint64_t now)
 {
 	struct step_limit *each = w->in->step_limit;
 
-	if (w->open && session_over(w->c->session)) /* also when the record of one was lost */
+	if (w->open && session_over(w->c->session)) /* also if the record of a step was lost */
 		schedule_steps(&w->schedule, now, w->o->max_steps);
 	else if (each && w->open && step_limit_over(each, w->c->tasks))
 		schedule_steps(&w->schedule, now, 1);
@@ -323,7 +323,7 @@ static void be_idle(struct windows *w, uint64_t now)
 	bool soon = w->next_ns <= now + PREPARE_NS;
 
 	if (!w->idle_ns && soon) {
-		session_wake(w->c->session); /* if it fails, so does the opening, which says so */
+		session_wake(w->c->session); /* a failure shows when the window is opened, and is reported then */
 		w->idle_ns = w->next_ns + IDLE_NS;
 	} else if (w->idle_ns && now >= w->idle_ns && !soon) {
 		session_idle(w->c->session);
@@ -358,7 +358,7 @@ int windows_drain(struct windows *w)
 	uint64_t now;
 	int more;
 
-	/* first what somebody may wait for */
+	/* urgent records first */
 	session_drain_control(w->c->session);
 	follow_scan(w->c->follow);
 	capture_weigh(w->c);
@@ -383,7 +383,7 @@ int windows_drain(struct windows *w)
 	return flush(w, now) ?: more;
 }
 
-/* ---- from the beginning to the end ---- */
+/* ---- start and end ---- */
 
 int windows_check(struct windows *w)
 {
@@ -409,7 +409,7 @@ static int plan(struct windows *w)
 	int err = 0;
 
 	if (w->in->step_limit)
-		c.max_steps = 1; /* the limit itself is told when all have had theirs */
+		c.max_steps = 1; /* one "step" is reported once all processes have had theirs */
 
 	if (w->o->window_flag)
 		c.source = SCHEDULE_FLAG;

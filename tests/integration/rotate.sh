@@ -53,7 +53,7 @@ test_busy() {
 	cp "$TMP/check.out" "$TMP/said"
 	wait "${cats[@]}"
 	same "busy: pipes are not cut, and it says so once" \
-		"$(grep -cE 'warning: --max-size: .*/whole\.(json|pftrace) is no regular file' "$TMP/said")" 2
+		"$(grep -cE 'warning: --max-size: .*/whole\.(json|pftrace) is not a regular file' "$TMP/said")" 2
 	for kind in json json.gz pftrace pftrace.gz; do
 		mapfile -t files < <(printf '%s\n' "$busy/t.$kind" "$busy"/t.[0-9]*."$kind" | grep -vF '*')
 		check "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"

@@ -476,7 +476,7 @@ static int unmount_it(void)
 	ok = ok && !strcmp(changes(f), "-");
 	ok = ok &&
 	     strstr(said,
-		     "can no longer be seen: its directory was unmounted; its window stays closed");
+		     "can no longer be watched: its directory was unmounted; its window stays closed");
 	ok = ok && !strcmp(changes(f), "-") && !*said;
 	flag_free(f);
 	return ok ? 0 : 1;
