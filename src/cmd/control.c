@@ -45,7 +45,7 @@ enum {
 	}
 #define OPTION_JSON                                                                               \
 	{                                                                                         \
-		"json", OPT_JSON, NULL, 0, "print what the recorder answers, JSON on one line", 0 \
+		"json", OPT_JSON, NULL, 0, "print the answer of the recorder, JSON on one line", 0 \
 	}
 
 static const struct argp_option options[] = {
@@ -64,8 +64,8 @@ static const struct argp_option dump_options[] = {
 };
 
 #define DOC_EXIT                                                                                 \
-	"\n\nExit code: 0 done, 1 no such recording, or it could not, 2 usage. A recorder that " \
-	"does not answer within five seconds is given up."
+	"\n\nExit code: 0 done, 1 no such recording, or it failed, 2 usage. A recorder that does " \
+	"not answer within five seconds counts as failed."
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -287,22 +287,21 @@ static int run(
 int cmd_start(int argc, char **argv)
 {
 	return run(argc, argv, "start", options,
-		"Opens a window in a recording that runs: records are kept from now on."
-		"\vFor recordings with --window or --window-flag, which may go on to open and "
-		"close "
-		"windows as they were told."
+		"Opens a window in a running recording: from then on it keeps records."
+		"\vFor recordings with --window or --window-flag, which also continue to open and "
+		"close windows by themselves."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace start\n"
 		"  sudo inftrace start -p $(pgrep llama-server)\n"
 		"  sudo inftrace start && sleep 2 && sudo inftrace stop\n"
-		"        two seconds of a server that is busy right now" DOC_EXIT);
+		"        two seconds of a busy server" DOC_EXIT);
 }
 
 int cmd_stop(int argc, char **argv)
 {
 	return run(argc, argv, "stop", options,
-		"Closes the window that is open and prints the files that it is in; a recording "
-		"without windows ends."
+		"Closes the open window and prints the names of its files; a recording without "
+		"windows ends."
 		"\vA recorder with windows stays attached, for the next one; Ctrl-C or SIGTERM end "
 		"it."
 		"\n\nEXAMPLES:\n"
@@ -324,10 +323,9 @@ int cmd_dump(int argc, char **argv)
 int cmd_status(int argc, char **argv)
 {
 	return run(argc, argv, "status", options,
-		"Shows the recordings that run: what they record, whether a window is open, how "
-		"much "
+		"Shows the running recordings: what they record, whether a window is open, how much "
 		"they have, and their files."
-		"\vWith --json a line for each recording. Those of another user are shown with --user only."
+		"\vWith --json a line for each recording. Those of another user are shown only with --user."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace status\n"
 		"  sudo inftrace status -p 4711 --json" DOC_EXIT);

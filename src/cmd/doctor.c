@@ -23,7 +23,7 @@ struct doctor_args {
 };
 
 static const struct argp_option options[] = {
-	{ "env-hash", 'E', NULL, 0, "Print what the env_hash of the process is made of, and it",
+	{ "env-hash", 'E', NULL, 0, "Print the env_hash of the process and what it is made of",
 		0 },
 	{ "pid", 'p', "PID", 0, "The process for --env-hash", 0 },
 	{ 0 },
@@ -33,7 +33,7 @@ static const char doc[] =
 	"Say what this kernel and these privileges allow inftrace to do.\n"
 	"\v"
 	"One line for each thing that matters: ok, missing (with the remedy, or, for optional "
-	"things, what goes without them) or unknown (it cannot be tried without the privileges "
+	"things, what is lost without them) or unknown (it cannot be tried without the privileges "
 	"that are missing). Everything is tried, for a moment, rather than derived from the "
 	"kernel's release.\n"
 	"\n"

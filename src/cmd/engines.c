@@ -200,7 +200,7 @@ static int show_file(struct probe_table *pt, struct inspector *ins, const char *
 	int fd, err;
 
 	if (!is_claimed(pt, file))
-		printf("no preset is about files of this name\n");
+		printf("no preset covers files with this name\n");
 	fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, s.build_id, print_site, &s);
 	if (fd >= 0)

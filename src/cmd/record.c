@@ -38,14 +38,14 @@ static const struct argp_option options[] = {
 		"longest time of each",
 		1 },
 	{ "events", 'e', "LIST", 0,
-		"of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
+		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
 		"shows what other processes ran, requests those on the sockets of a server); +x and -x change "
 		"the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
 		"a process that maps a library waits until the functions in it are probed, 50 ms at most; a COMMAND does "
-		"so anyway, with this its children, too",
+		"so anyway; with this option its children do, too",
 		1 },
 	{ "no-hold-libraries", OPT_NO_HOLD, NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
@@ -55,7 +55,7 @@ static const struct argp_option options[] = {
 		"inftrace-COMM-PID.json, none with --profile alone)",
 		2 },
 	{ "profile", OPT_PROFILE, "FILE", 0, "profile, a JSON line per engine step, appended; - for stdout", 2 },
-	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 when a record was lost, with 2 when no file has what -u names", 2 },
+	{ "strict", OPT_STRICT, NULL, 0, "exit with 4 if a record was lost, with 2 if no file has what -u names", 2 },
 	{ NULL, 0, NULL, 0, "Metadata in the profile:", 5 },
 	{ "commit-sha", OPT_COMMIT_SHA, "SHA", 0, NULL, 5 },
 	{ "model", OPT_MODEL, "NAME", 0, NULL, 5 },
@@ -63,7 +63,7 @@ static const struct argp_option options[] = {
 	{ "runtime-flags", OPT_RUNTIME_FLAGS, "JSON", 0, NULL, 5 },
 	{ NULL, 0, NULL, 0, "Messages:", 6 },
 	{ "quiet", 'q', NULL, 0, "errors only", 6 },
-	{ "verbose", 'v', NULL, 0, "also what is attached where", 6 },
+	{ "verbose", 'v', NULL, 0, "also print what is attached where", 6 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -86,8 +86,8 @@ static const char doc[] =
 	"  sudo inftrace record --flight-recorder 64MB --trigger 'step>200ms' -p 4711\n"
 	"        only what led to a slow step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
-	"records lost with --strict; of a COMMAND its own when all went well. A COMMAND that still runs "
-	"at the end of -d or on Ctrl-C gets SIGTERM; when it goes on all the same, that is said, and the code is 1.";
+	"records lost with --strict; with a COMMAND its own when all went well. A COMMAND that still runs "
+	"at the end of -d or on Ctrl-C gets SIGTERM; if it keeps running, a message says so, and the code is 1.";
 
 static int add_output(struct record_options *o, const char *name)
 {

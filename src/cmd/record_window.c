@@ -42,16 +42,16 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "max-size", OPT_MAX_SIZE, "SIZE", 0, "begin another file when one has this size", 2 },
+	{ "max-size", OPT_MAX_SIZE, "SIZE", 0, "begin a new file when one has reached this size", 2 },
 	{ "min-free", OPT_MIN_FREE, "SIZE|PERCENT%", 0,
-		"end when less than this is free where the files are (default: 5% or 1GB, the less); 0: fill it", 2 },
+		"end when less than this is free on the file system of the files (default: 5% or 1GB, whichever is less); 0: no limit", 2 },
 	{ "max-files", OPT_MAX_FILES, "N", 0, "with --max-size: keep the newest N files", 2 },
 	{ "output-dir", OPT_OUTPUT_DIR, "DIR", 0,
 		"directory of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
 		"and profile_pidPID_MS.jsonl, with -a one trace_system_MS.json (default: the current one)",
 		2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
-		"of the traces in --output-dir: of json,json.gz,pftrace,pftrace.gz (default: json)", 2 },
+		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz (default: json)", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
@@ -61,8 +61,8 @@ static const struct argp_option options[] = {
 	{ "max-steps", OPT_MAX_STEPS, "N", 0,
 		"end the window, or the run without windows, after N engine steps (default: 0, never)", 3 },
 	{ "max-steps-per-process", OPT_MAX_STEPS_EACH, "N", 0,
-		"leave out what a process does behind its Nth step in the window; the window, or the run "
-		"without windows, ends when all processes have had theirs",
+		"leave out what a process does after its Nth step in the window; the window, or the run "
+		"without windows, ends when all processes have reached theirs",
 		3 },
 	{ NULL, 0, NULL, 0, "Flight recorder:", 4 },
 	{ "flight-recorder", OPT_FLIGHT, "SIZE|TIME", 0,
@@ -72,7 +72,7 @@ static const struct argp_option options[] = {
 		"(tokens per second), lost>0, exit, crash; may be repeated",
 		4 },
 	{ "trigger-cooldown", OPT_COOLDOWN, "TIME", 0,
-		"after a trigger only count others for this time (default: 10s); a crash is dumped all the same", 4 },
+		"after a trigger only count others for this time (default: 10s); a crash is always dumped", 4 },
 	{ "max-dumps", OPT_MAX_DUMPS, "N", 0, "after N triggers only count others", 4 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
@@ -191,7 +191,7 @@ static int parse_min_free(const char *arg, struct writer_floor *ret)
 	if (len && len < sizeof(number) && arg[len - 1] == '%') {
 		snprintf(number, sizeof(number), "%.*s", (int)len - 1, arg);
 		if (parse_u32(number, &percent) || percent >= 100) {
-			log_error("--min-free: '%s' is no part of a file system; such as 5%%", arg);
+			log_error("--min-free: '%s' is not a part of a file system; write 5%%, for example", arg);
 			return -EINVAL;
 		}
 		*ret = (struct writer_floor){ .percent = percent };
@@ -315,7 +315,7 @@ static int check_together(const struct record_options *o)
 		return -EINVAL;
 	}
 	if (flight && (o->max_steps || o->max_steps_each)) {
-		log_error("%s is of windows; a flight recorder ends with -d, if at all",
+		log_error("%s is for windows; a flight recorder ends with -d, if at all",
 			o->max_steps ? "--max-steps" : "--max-steps-per-process");
 		return -EINVAL;
 	}
@@ -331,7 +331,7 @@ static int check_together(const struct record_options *o)
 		return refuse("--max-files needs --max-size");
 	for (size_t i = 0; i < o->n_outputs && o->max_size; i++) {
 		if (!strcmp(o->outputs[i], "-"))
-			return refuse("--max-size: what goes to stdout cannot be cut into files");
+			return refuse("--max-size: output to stdout cannot be split into files");
 	}
 	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;
 }

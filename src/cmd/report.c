@@ -37,11 +37,11 @@ static const struct argp_option options[] = {
 	{ "json", 'j', NULL, 0, "One JSON object instead of text", 0 },
 	{ "html", KEY_HTML, "FILE", 0,
 		"Write one self-contained page to FILE ('-': standard output)", 0 },
-	{ "slowest", 'n', "N", 0, "How many of the slow steps, and requests, are told one by one (10)", 0 },
+	{ "slowest", 'n', "N", 0, "How many slow steps and requests to list (10)", 0 },
 	{ "all-steps", KEY_ALL_STEPS, NULL, 0,
 		"With --json: each step with what was typical and the verdict on its cause", 0 },
 	{ "slo", KEY_SLO, "ttft=T,tpot=T", 0,
-		"How many requests got their first token, and on average each one behind it, within these times", 0 },
+		"How many requests got their first token, and on average each later one, within these times", 0 },
 	{ 0 },
 };
 
@@ -230,7 +230,7 @@ int cmd_report(int argc, char **argv)
 	}
 	if (report_empty(&report)) {
 		if (!problems)
-			log_error("nothing to report: no engine steps in there; record with "
+			log_error("nothing to report: no engine steps in the input; record with "
 				  "--profile "
 				  "FILE while the engine runs");
 		goto out;

@@ -78,7 +78,7 @@ static const struct argp_option options[] = {
 	{ "port", 'P', "PORT", 0,
 		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
 		0 },
-	{ "once", KEY_ONCE, NULL, 0, "End when the file was fetched once, whole", 0 },
+	{ "once", KEY_ONCE, NULL, 0, "End once the whole file has been fetched", 0 },
 	{ "verbose", 'v', NULL, 0, "Also a line for each request", 0 },
 	{ "quiet", 'q', NULL, 0, "Only the URL, and errors", 0 },
 	{ 0 },
@@ -116,7 +116,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'P':
 		if (!parse_u32(arg, &args->port) && args->port <= UINT16_MAX)
 			return 0;
-		log_error("--port: %.32s is no port, give 0 to %d", arg, UINT16_MAX);
+		log_error("--port: %.32s is not a port; give 0 to %d", arg, UINT16_MAX);
 		return EINVAL;
 	case 'p':
 		if (!parse_u32(arg, &args->pid) && args->pid && args->pid <= INT_MAX)
@@ -222,7 +222,7 @@ static int check_file(struct served *sv)
 	if (!S_ISREG(st.st_mode)) {
 		log_error("cannot serve %s: %s", sv->path,
 			S_ISDIR(st.st_mode) ? "it is a directory, give a trace in it"
-					    : "it is no regular file");
+					    : "it is not a regular file");
 		return EXIT_RUN;
 	}
 	sv->growing = is_being_written(sv->fd);
@@ -233,7 +233,7 @@ static int check_file(struct served *sv)
 		return EXIT_RUN;
 	}
 	if (!begins_as_trace(sv->fd, sv->kind)) {
-		log_error("cannot serve %s: it does not begin as a trace of that name does",
+		log_error("cannot serve %s: its content does not fit its name",
 			sv->path);
 		return EXIT_RUN;
 	}
@@ -277,7 +277,7 @@ static int check_passed(const struct control_peer *peer, int fd)
 
 	if (flags < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
 		(flags & (O_ACCMODE | O_PATH)) != O_RDONLY) {
-		log_error("recorder %d passed something that is no file to read", peer->pid);
+		log_error("recorder %d passed something that is not a file to read", peer->pid);
 		return -EPROTO;
 	}
 	/* its owner answers each read, whenever they like */
@@ -334,7 +334,7 @@ static int open_live(const struct serve_args *args, char **ret_path, struct serv
 		if (sv->kind)
 			ret = check_file(sv);
 		else
-			log_error("recorder %d writes no trace that can be served", peer.pid);
+			log_error("recorder %d is not writing a trace that can be served", peer.pid);
 	}
 	/* it may have ended just now; what it left is still served for the grace period */
 	if (ret == EXIT_OK)

@@ -107,7 +107,7 @@ int target_take_arguments(struct record_options *o, char **args)
 			parse_refuse(PARSE_PID_LIST, "-p", *args, err);
 	}
 	if (!err && *args) {
-		log_error("-p: more options behind several numbers: write -p $(pgrep -d, NAME), or -p at the end");
+		log_error("-p: options after several process ids: write -p $(pgrep -d, NAME), or -p at the end");
 		err = -EINVAL;
 	}
 	o->command = NULL;
@@ -119,7 +119,7 @@ int target_check(const struct record_options *o, const char *command)
 	int kinds = (o->n_pids > 0) + o->all + (o->command != NULL);
 
 	if (kinds == 1 && o->user && !o->command) {
-		log_error("--user: is for a COMMAND, and there is none");
+		log_error("--user: needs a COMMAND");
 		return -EINVAL;
 	}
 	if (kinds == 1)

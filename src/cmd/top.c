@@ -27,10 +27,10 @@ static const struct argp_option options[] = {
 		"operators too: each call of one costs the engine half a microsecond or more, "
 		"where steps alone cost next to nothing", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
-	{ "delay", 'd', "SECONDS", 0, "from one update to the next (default: 1)", 2 },
-	{ "count", 'n', "COUNT", 0, "end after so many updates", 2 },
-	{ "batch", 'b', NULL, 0, "blocks of text, one behind the other, also on a terminal", 2 },
-	{ "verbose", 'v', NULL, 0, "also what is attached where", 2 },
+	{ "delay", 'd', "SECONDS", 0, "between updates (default: 1)", 2 },
+	{ "count", 'n', "COUNT", 0, "end after COUNT updates", 2 },
+	{ "batch", 'b', NULL, 0, "blocks of text, one after the other, also on a terminal", 2 },
+	{ "verbose", 'v', NULL, 0, "also print what is attached where", 2 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -38,7 +38,7 @@ static const char doc[] =
 	"Where the time of an engine's steps goes, live: steps and tokens a second, time per output "
 	"token, what the thread that calls the engine and its workers do meanwhile, the slow steps of "
 	"the last minute with the cause of each, system calls. Ends on q, Ctrl-C, or when all targets "
-	"have exited. Where stdout is no terminal, prints a block of text at each update."
+	"have exited. If stdout is not a terminal, prints a block of text at each update."
 	"\vThe states are shares of the time from step to step, without pauses of more than a second, "
 	"in which nobody asked for tokens; those of the workers are shares of the time for which they "
 	"worked on a step. The time of system calls includes what they waited for. While the screen is "
@@ -55,7 +55,7 @@ static const char doc[] =
 	"  sudo inftrace top -n 1 -d 5 -p 4711 | cat\n"
 	"        the next five seconds in one block\n"
 	"  sudo inftrace top --user $USER -- ./llama-cli -m model.gguf -p Hello\n\n"
-	"Exit codes: as of inftrace record.";
+	"Exit codes: as for inftrace record.";
 
 static int parse_delay(const char *arg, uint64_t *ret_ns)
 {

@@ -313,7 +313,7 @@ static void test_bad_together(void **state)
 	parse("--max-size 1MB");
 	o.outputs[o.n_outputs++] = "-";
 	assert_int_equal(check(), -EINVAL);
-	assert_string_equal(said, "inftrace: --max-size: what goes to stdout cannot be cut into files\n");
+	assert_string_equal(said, "inftrace: --max-size: output to stdout cannot be split into files\n");
 }
 
 static void test_folder(void **state)
