@@ -74,7 +74,7 @@ $(O)/%.o: src/%.c Makefile | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
 
-# what it has the assembler include
+# included by the assembler
 $(O)/report/html.o: src/report/page.html
 
 $(O)/inftrace: $(OBJS)
@@ -86,7 +86,7 @@ $(O)/tests/%: tests/unit/%.c $(LIB_OBJS) Makefile
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB_OBJS) -o $@ $(LDLIBS) -lcmocka
 
-# A run is tested without a kernel: these take the place of the session's.
+# Runs are tested without a kernel: these replace the functions of the session.
 FAKED := session_start session_stop session_drain session_fill session_hits session_drain_control session_lost session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek \
 	follow_scan follow_rescan follow_strangers follow_record

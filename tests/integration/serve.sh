@@ -71,7 +71,7 @@ test_refused() {
 	check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
 	check_rc "a directory" 1 'inftrace: cannot serve directory.json: it is a directory' "$INFTRACE" serve directory.json
 	check_rc "a directory without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
-	check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is no regular file' "$INFTRACE" serve fifo.json
+	check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is not a regular file' "$INFTRACE" serve fifo.json
 	check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
 	check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
 	check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json

@@ -258,8 +258,8 @@ static void test_bad_together(void **state)
 		{ "--window manual --flight-recorder 1s",
 			"give windows (--window-flag, --window) or --flight-recorder, not both\n" },
 		{ "--window-flag f --flight-recorder 1MB", "or --flight-recorder, not both\n" },
-		{ "--flight-recorder 1MB --max-steps 5", "--max-steps is of windows" },
-		{ "--flight-recorder 1MB --max-steps-per-process 5", "--max-steps-per-process is of windows" },
+		{ "--flight-recorder 1MB --max-steps 5", "--max-steps is for windows" },
+		{ "--flight-recorder 1MB --max-steps-per-process 5", "--max-steps-per-process is for windows" },
 		{ "--max-steps 5 --max-steps-per-process 5", "give one of --max-steps and" },
 		{ "--output-dir x", "--output-dir needs --window-flag, --window or "
 				    "--flight-recorder: without them give -o\n" },
