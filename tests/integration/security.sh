@@ -105,7 +105,7 @@ test_fake() {
 	kill "$FAKE"
 	fake_passes() { # NAME SAID PASSED
 		fake "$2" "$3" own
-		check_rc "$1" 1 'passed something that is not a file to read$|passed no file$|does not begin as a trace' \
+		check_rc "$1" 1 'passed something that is not a file to read$|passed no file$|its content does not fit its name' \
 			timeout 60 "$INFTRACE" serve --live -P 0 --user 65534
 		kill "$FAKE" || not_ok "a fake recorder" "$(tail -n 1 fake.err)"
 		wait_until 60 gone "$FAKE"

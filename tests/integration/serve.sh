@@ -66,15 +66,15 @@ test_refused() {
 	check_rc "two files" 2 'one FILE only' "$INFTRACE" serve t.json t.json
 	check_rc "a file and --live" 2 'not both' "$INFTRACE" serve --live t.json
 	check_rc "-p without --live" 2 'needs --live' "$INFTRACE" serve -p 1 t.json
-	check_rc "a port too large" 2 'inftrace: --port: 65536 is no port' "$INFTRACE" serve -P 65536 t.json
-	check_rc "no port" 2 'inftrace: --port: x is no port' "$INFTRACE" serve -P x t.json
+	check_rc "a port too large" 2 'inftrace: --port: 65536 is not a port' "$INFTRACE" serve -P 65536 t.json
+	check_rc "no port" 2 'inftrace: --port: x is not a port' "$INFTRACE" serve -P x t.json
 	check_rc "missing" 1 'inftrace: cannot read x.json: No such file' "$INFTRACE" serve x.json
 	check_rc "a directory" 1 'inftrace: cannot serve directory.json: it is a directory' "$INFTRACE" serve directory.json
 	check_rc "a directory without a suffix" 1 'it is a directory' "$INFTRACE" serve /etc
 	check_rc "a pipe" 1 'inftrace: cannot serve fifo.json: it is not a regular file' "$INFTRACE" serve fifo.json
 	check_rc "empty" 1 'inftrace: cannot serve empty.json: it is empty' "$INFTRACE" serve empty.json
 	check_rc "a profile" 2 'inftrace: p.jsonl: .*inftrace report' "$INFTRACE" serve p.jsonl
-	check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: it does not begin' "$INFTRACE" serve link.json
+	check_rc "no trace behind the name" 1 'inftrace: cannot serve link.json: its content does not fit its name' "$INFTRACE" serve link.json
 	check_rc "no recording of that process" 1 "inftrace: no recording of process $$ is running" \
 		timeout 20 "$INFTRACE" serve --live -p $$
 }
