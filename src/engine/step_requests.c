@@ -6,22 +6,7 @@
 #include <string.h>
 
 #include "engine/check.h"
-
-#define QUEUE_MAX 8192      /* steps that wait for those that began before them */
-#define REQUESTS_MAX 1024   /* full: the one that was quiet for longest is over */
-#define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
-
-struct step_requests {
-	const struct probe_table *probes;
-	const struct step_requests_ops *ops;
-	void *arg;
-	struct step_seen queue[QUEUE_MAX]; /* by number */
-	size_t n_queue;
-	uint64_t round;
-	struct step_request requests[REQUESTS_MAX]; /* of each sequence of a context the last */
-	size_t n_requests;
-	uint32_t serial;
-};
+#include "engine/step_requests_inner.h"
 
 uint64_t step_seen_tokens(const struct step_seen *s)
 {
@@ -29,6 +14,13 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 		return 0;
 	if (!s->has_rows)
 		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens : 1;
+	if (s->n_parts) {
+		uint64_t n = 0;
+
+		for (uint32_t i = 0; i < s->n_parts; i++)
+			n += s->parts[i].outputs && s->parts[i].outputs != ROW_PART_UNKNOWN;
+		return n;
+	}
 	if (!s->rows.outputs_known)
 		return s->phase == PHASE_DECODE;
 	if (s->phase == PHASE_SHARED)
@@ -36,34 +28,7 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 	return s->rows.n_outputs > 0;
 }
 
-/* ---- a request ---- */
-
-static void add_interval(struct step_request *r, uint64_t ns)
-{
-	if (ns > r->longest)
-		r->longest = ns;
-	if (r->skip) {
-		r->skip--;
-		return;
-	}
-	if (r->n_intervals == INTERVALS_MAX) {
-		for (size_t i = 0; i < INTERVALS_MAX / 2; i++)
-			r->intervals[i] = r->intervals[2 * i];
-		r->n_intervals /= 2;
-		r->stride = 2 * r->stride + 1;
-	}
-	if (r->n_intervals == r->cap) {
-		size_t cap = r->cap ? 2 * r->cap : 256;
-		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
-
-		if (!list)
-			return;
-		r->intervals = list;
-		r->cap = cap;
-	}
-	r->intervals[r->n_intervals++] = ns;
-	r->skip = r->stride;
-}
+/* ---- steps whose rows are not known by sequence ---- */
 
 /*
  * A prompt that is longer than a batch comes in equal parts, and what is left of it in smaller
@@ -73,15 +38,6 @@ static void add_interval(struct step_request *r, uint64_t ns)
 static bool is_next_part(const struct step_request *r, uint64_t tokens)
 {
 	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
-}
-
-static void set_mixed(struct step_requests *q, struct step_request *r)
-{
-	if (r->mixed)
-		return;
-	r->mixed = true;
-	if (q->ops->mixed)
-		q->ops->mixed(r, q->arg);
 }
 
 /* The prompt's last part may be a single row, and is no step behind the prompt where its first part gave no
@@ -95,44 +51,13 @@ static void take_prefill(struct step_requests *q, struct step_request *r, const 
 {
 	if (r->prefills && s->phase == PHASE_PREFILL && (r->position < 0 || !s->has_rows) &&
 		!is_next_part(r, s->tokens))
-		set_mixed(q, r);
+		request_set_mixed(q, r);
 	if (!r->prefills++)
 		r->first_chunk = s->tokens;
 	r->last_chunk = s->tokens;
 	r->prompt_tokens += s->tokens;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = s->has_rows && s->rows.outputs_known ? s->rows.n_outputs : UINT64_MAX;
-}
-
-static void add_token(
-	struct step_requests *q, struct step_request *r, const struct step_seen *s, uint64_t from, uint64_t n)
-{
-	uint64_t gap = s->start > from ? s->start - from : 0, ns = s->end > from ? s->end - from : 0;
-
-	for (uint64_t i = 0; i < n; i++) {
-		if (q->ops->done)
-			add_interval(r, ns / n);
-		if (q->ops->token)
-			q->ops->token(r, s, ns / n, gap / n, q->arg);
-	}
-}
-
-/* Several outputs of one sequence: drafts, of which the first that fit are taken. The next step goes on
- * behind those. */
-static void settle_draft(struct step_requests *q, struct step_request *r, const struct step_seen *next)
-{
-	int64_t taken = next->has_rows && next->rows.position >= 0 && r->draft.rows.position >= 0 ?
-				next->rows.position - r->draft.rows.position :
-				0;
-
-	if (!r->draft.end)
-		return;
-	if (taken > 0 && (uint64_t)taken <= r->draft.rows.n_outputs) {
-		r->outputs += (uint64_t)taken - 1;
-		if (r->draft_from)
-			add_token(q, r, &r->draft, r->draft_from, (uint64_t)taken);
-	}
-	r->draft.end = 0;
 }
 
 static void take_decode(struct step_requests *q, struct step_request *r, const struct step_seen *s)
@@ -143,128 +68,61 @@ static void take_decode(struct step_requests *q, struct step_request *r, const s
 		return;
 	r->decodes++;
 	r->outputs += step_seen_tokens(s);
-	if (s->has_rows && s->rows.n_outputs > 1) {
-		r->drafts++;
-		r->draft = *s;
-		r->draft_from = from;
-	} else if (from && !s->began_before) {
-		add_token(q, r, s, from, 1);
-	}
-}
-
-static void end_request(struct step_requests *q, struct step_request *r)
-{
-	if (r->start && q->ops->done)
-		q->ops->done(r, q->arg);
-	*r = (struct step_request){
-		.tgid = r->tgid,
-		.context = r->context,
-		.sequence = r->sequence,
-		.busy_until = r->busy_until,
-		.intervals = r->intervals,
-		.cap = r->cap,
-		.position = -1,
-	};
-}
-
-static struct step_request *find_request(
-	struct step_requests *q, uint32_t tgid, uint64_t context, uint64_t sequence)
-{
-	struct step_request *r = q->requests;
-
-	for (size_t i = 0; i < q->n_requests; i++) {
-		struct step_request *other = &q->requests[i];
-
-		if (other->tgid == tgid && other->context == context && other->sequence == sequence)
-			return other;
-		if (other->last_end < r->last_end)
-			r = other;
-	}
-	if (q->n_requests < REQUESTS_MAX)
-		r = &q->requests[q->n_requests++];
-	else
-		end_request(q, r);
-	r->tgid = tgid;
-	r->context = context;
-	r->sequence = sequence;
-	r->busy_until = 0;
-	r->position = -1;
-	return r;
-}
-
-static void touch(struct step_request *r, const struct step_seen *s)
-{
-	r->cut |= s->cut;
-	r->graph |= s->graph;
-	r->has_rows |= s->has_rows;
-	if (s->end > r->last_end)
-		r->last_end = s->end;
-	if (s->end > r->busy_until)
-		r->busy_until = s->end;
-}
-
-/* `began_before`: what came before this step was not seen. */
-static void begin_request(
-	struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)
-{
-	if (r->start)
-		return;
-	r->start = s->start;
-	r->serial = ++q->serial;
-	r->began_before = began_before;
-	if (q->ops->begin)
-		q->ops->begin(r, s, q->arg);
+	if (s->has_rows && s->rows.n_outputs > 1)
+		request_keep_draft(r, s, s->rows.position, s->rows.n_outputs, from);
+	else if (from && !s->began_before)
+		request_add_tokens(q, r, s, from, 1);
 }
 
 static struct step_request *share(struct step_requests *q, struct step_request *r, const struct step_seen *s)
 {
-	begin_request(q, r, s, false);
-	set_mixed(q, r);
+	request_begin(q, r, s, false);
+	request_set_mixed(q, r);
 	r->shared++;
 	r->position = -1;
 	r->draft.end = 0;
-	touch(r, s);
+	request_touch(r, s);
 	return r;
 }
 
 #define NO_SEQUENCE UINT64_MAX
 
 /* Those that had a part in it: where it is not known which, all of the context. */
-static void take_shared(struct step_requests *q, const struct step_seen *s)
+static void take_shared(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = NULL;
+	struct step_slot *slot;
 
 	for (uint64_t i = 0; i < 64 && s->rows.mask; i++) {
 		if (s->rows.mask & UINT64_C(1) << i)
-			r = share(q, find_request(q, s->tgid, s->context, i), s);
+			r = share(q, &step_slots_get(&q->slots, c, i)->r, s);
 	}
-	for (size_t i = 0; i < q->n_requests && !s->rows.mask; i++) {
-		struct step_request *other = &q->requests[i];
-
-		if (other->start && other->tgid == s->tgid && other->context == s->context)
-			r = share(q, other, s);
+	if (!s->rows.mask) {
+		for (slot = c->slots.first; slot; slot = slot_after(slot)) {
+			if (slot->r.start)
+				r = share(q, &slot->r, s);
+		}
 	}
 	if (!r)
-		r = share(q, find_request(q, s->tgid, s->context, NO_SEQUENCE), s);
+		r = share(q, &step_slots_get(&q->slots, c, NO_SEQUENCE)->r, s);
 	if (q->ops->step)
 		q->ops->step(r, s, q->arg);
 }
 
 /* Whether none of the context has had a step since. */
-static bool is_latest(const struct step_requests *q, const struct step_request *r)
+static bool is_latest(struct step_request *r)
 {
-	for (size_t i = 0; i < q->n_requests; i++) {
-		const struct step_request *other = &q->requests[i];
+	const struct step_slot *other;
 
-		if (other->tgid == r->tgid && other->context == r->context && other->last_end > r->last_end)
+	for (other = slot_of(r)->context->slots.first; other; other = slot_after(other)) {
+		if (other->r.last_end > r->last_end)
 			return false;
 	}
 	return true;
 }
 
 /* Whether a prefill step goes on with the prompt that the request before it in its place has begun. */
-static bool goes_on(
-	const struct step_requests *q, const struct step_request *r, const struct step_seen *s)
+static bool goes_on(struct step_request *r, const struct step_seen *s)
 {
 	if (r->decodes || r->began_before)
 		return false;
@@ -274,7 +132,7 @@ static bool goes_on(
 		return s->rows.position == r->position;
 	/* the rest of what the shared step just before had no room for; else a new one whose beginning was
 	 * kept from an earlier one */
-	return s->rows.position > 0 && r->shared && is_latest(q, r);
+	return s->rows.position > 0 && r->shared && is_latest(r);
 }
 
 /* The same as of a step with parts. */
@@ -297,70 +155,91 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 		q->ops->first(r, s, q->arg);
 }
 
-static void take_alone(struct step_requests *q, const struct step_seen *s)
+static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
-	uint64_t sequence = s->has_rows ? s->rows.sequence : 0;
-	struct step_request *r = find_request(q, s->tgid, s->context, sequence);
+	struct step_request *r = &step_slots_get(&q->slots, c, s->has_rows ? s->rows.sequence : 0)->r;
 	/* two at once: the request whose step runs, and the one that this step may begin */
 	bool overlaps = s->start < r->busy_until, prompt;
 
 	if (overlaps)
-		set_mixed(q, r);
-	settle_draft(q, r, s);
-	if (s->phase == PHASE_PREFILL && r->start && !goes_on(q, r, s)) {
+		request_set_mixed(q, r);
+	request_settle_draft(q, r, s->has_rows ? s->rows.position : -1);
+	if (s->phase == PHASE_PREFILL && r->start && !goes_on(r, s)) {
 		r->end_seen = true;
-		end_request(q, r);
+		request_end(q, r);
 	}
 	if (!r->start) {
-		begin_request(q, r, s, s->phase == PHASE_DECODE || s->began_before);
+		request_begin(q, r, s, s->phase == PHASE_DECODE || s->began_before);
 		if (overlaps)
-			set_mixed(q, r);
+			request_set_mixed(q, r);
 	}
 	prompt = s->phase == PHASE_PREFILL || ends_prompt(r);
 	if (prompt)
 		take_prefill(q, r, s);
 	else
 		take_decode(q, r, s);
-	touch(r, s);
+	request_touch(r, s);
 	r->position = s->has_rows && s->rows.position >= 0 ? s->rows.position + (int64_t)s->tokens : -1;
 	tell_alone(q, r, s, prompt);
 	if (q->ops->step)
 		q->ops->step(r, s, q->arg);
 }
 
+/* ---- the time line of a context ---- */
+
+/* Up to where a step begins. Two at once would be in each other's partition twice. */
+static void pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
+{
+	struct step_slot *slot;
+
+	if (!c->busy_until || s->start == c->busy_until)
+		return;
+	if (s->start > c->busy_until) {
+		c->tally.gaps += s->start - c->busy_until;
+		c->tally.blind_gaps++;
+		return;
+	}
+	for (slot = c->slots.first; slot; slot = slot_after(slot)) {
+		if (slot->r.by_parts && slot->r.last_end > s->start)
+			request_set_mixed(q, &slot->r);
+	}
+}
+
+static void set_lost(struct step_requests *q)
+{
+	struct step_slots *t = &q->slots;
+
+	for (size_t i = 0; i < t->n; i++) {
+		t->slots[i].r.lost |= t->slots[i].r.start != 0;
+		t->slots[i].beside_loss = true;
+	}
+}
+
 void step_requests_add(struct step_requests *q, const struct step_seen *s)
 {
-	if (s->phase == PHASE_SHARED)
-		take_shared(q, s);
+	struct step_context *c = step_slots_context(&q->slots, s->tgid, s->context);
+
+	if (s->beside_loss)
+		set_lost(q);
+	pass_gap(q, c, s);
+	if (s->n_parts)
+		step_parts_take(q, c, s);
+	else if (s->phase == PHASE_SHARED)
+		take_shared(q, c, s);
 	else
-		take_alone(q, s);
+		take_alone(q, c, s);
+	if (!s->n_parts)
+		step_context_pass(c, s);
+	if (s->beside_loss)
+		set_lost(q);
 }
 
 void step_requests_lost(struct step_requests *q)
 {
-	for (size_t i = 0; i < q->n_requests; i++)
-		q->requests[i].lost |= q->requests[i].start != 0;
-}
-
-/*
- * Where no token has followed the prompt, it is not sure that the prompt was over: llama_batch_get_one() asks
- * for an output of each part of it.
- */
-static bool has_first_token(const struct step_request *r)
-{
-	if (r->began_before || !r->prefill_end || !r->last_outputs)
-		return false;
-	return r->decodes || (r->has_rows ? r->last_outputs == 1 && r->position >= 0 : r->end_seen);
-}
-
-uint64_t step_request_ttft(const struct step_request *r)
-{
-	return has_first_token(r) && !r->lost && r->prefill_end > r->start ? r->prefill_end - r->start : 0;
-}
-
-uint64_t step_request_tokens(const struct step_request *r)
-{
-	return r->outputs + has_first_token(r);
+	set_lost(q);
+	/* theirs were among those that are lost, or just before or behind them */
+	for (size_t i = 0; i < q->n_queue; i++)
+		q->queue[i].beside_loss = true;
 }
 
 /* ---- steps, in the order in which they began ---- */
@@ -388,20 +267,28 @@ static void take_first(struct step_requests *q, size_t n)
 }
 
 /* Without memory its rows are not known. */
-static void copy_parts(struct step_seen *seen, const struct rec_step *r)
+static void copy_parts(struct step_requests *q, struct step_seen *seen, const struct rec_step *r)
 {
-	size_t size = r->n_parts * sizeof(struct row_part);
-	struct row_part *parts;
+	const struct row_part *parts = ((const struct rec_step_parts *)r)->parts;
+	const struct row_part all = { seen->rows.sequence, seen->rows.position, (uint32_t)seen->tokens,
+		(uint32_t)seen->rows.n_outputs };
+	uint32_t n = r->n_parts <= STEP_PARTS_MAX ? r->n_parts : 0;
+	struct row_part *copy;
 
-	if (!r->n_parts || r->n_parts > STEP_PARTS_MAX)
+	q->parts_seen |= n > 0;
+	/* where some steps have parts, all are given them, so that one sequence's requests are all alike */
+	if (!n && q->parts_seen && seen->has_rows && seen->rows.readable && seen->rows.one && seen->rows.position >= 0 &&
+		seen->rows.outputs_known && seen->tokens && seen->tokens <= INT32_MAX) {
+		parts = &all;
+		n = 1;
+	}
+	copy = n ? malloc(n * sizeof(*copy)) : NULL;
+	if (!copy)
 		return;
-	parts = malloc(size);
-	if (!parts)
-		return;
-	memcpy(parts, ((const struct rec_step_parts *)r)->parts, size);
-	seen->parts = parts;
-	seen->n_parts = r->n_parts;
-	seen->parts_left = r->parts_left;
+	memcpy(copy, parts, n * sizeof(*copy));
+	seen->parts = copy;
+	seen->n_parts = n;
+	seen->parts_left = r->n_parts ? r->parts_left : 0;
 }
 
 void step_requests_step(struct step_requests *q, const struct rec_step *r)
@@ -431,11 +318,11 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 		return;
 	find_value(s, r->vals, "n_tokens", &seen.tokens);
 	find_value(s, r->vals, "context", &seen.context);
-	if (q->n_queue == QUEUE_MAX)
-		take_first(q, QUEUE_MAX / 2);
+	if (q->n_queue == STEP_QUEUE_MAX)
+		take_first(q, STEP_QUEUE_MAX / 2);
 	for (i = q->n_queue++; i > 0 && q->queue[i - 1].number > seen.number; i--)
 		q->queue[i] = q->queue[i - 1];
-	copy_parts(&seen, r);
+	copy_parts(q, &seen, r);
 	memcpy(seen.ns, r->ns, sizeof(seen.ns));
 	seen.has_states = true;
 	q->queue[i] = seen;
@@ -455,18 +342,26 @@ void step_requests_settled(struct step_requests *q)
 
 void step_requests_finish(struct step_requests *q)
 {
+	struct step_slots *t = &q->slots;
+
 	take_first(q, q->n_queue);
-	for (size_t i = 0; i < q->n_requests; i++)
-		end_request(q, &q->requests[i]);
+	for (size_t i = 0; i < t->n; i++)
+		request_end(q, &t->slots[i].r);
 }
 
 void step_requests_free(struct step_requests *q)
 {
-	for (size_t i = 0; q && i < q->n_queue; i++)
+	if (!q)
+		return;
+	for (size_t i = 0; i < q->n_queue; i++)
 		free((void *)q->queue[i].parts);
-	for (size_t i = 0; q && i < q->n_requests; i++)
-		free(q->requests[i].intervals);
+	step_slots_clear(&q->slots);
 	free(q);
+}
+
+static void on_leave(struct step_slot *slot, void *arg)
+{
+	request_end(arg, &slot->r);
 }
 
 int step_requests_new(const struct probe_table *probes, const struct step_requests_ops *ops,
@@ -479,6 +374,7 @@ int step_requests_new(const struct probe_table *probes, const struct step_reques
 	q->probes = probes;
 	q->ops = ops;
 	q->arg = arg;
+	step_slots_init(&q->slots, on_leave, q);
 	*ret_requests = q;
 	return 0;
 }

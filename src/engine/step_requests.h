@@ -91,7 +91,7 @@ struct step_request {
 
 	/* With by_parts only. */
 	bool by_parts; /* its rows are known in each of its steps */
-	bool split;    /* spans is known: sums to the time from start to last_end, or from queued_from */
+	bool unsplit;  /* what of a step was others' is not known */
 	bool cancelled;
 	int64_t cached;	       /* position of its first row: what a kept prefix saved; -1: not known */
 	uint64_t steps;	       /* that had rows of it */
@@ -100,7 +100,7 @@ struct step_request {
 	uint64_t span_states[SPAN_MAX][ST_MAX]; /* each sums to its span, unless states_unknown */
 	bool states_unknown[SPAN_MAX];
 	struct step_wait *waits; /* whom it waited for; as of `done` the longest first */
-	size_t n_waits;
+	size_t n_waits, waits_cap;
 	uint64_t waits_rest; /* for those that are not in waits: the sum of both is SPAN_OTHERS */
 
 	uint64_t first_chunk, last_chunk; /* tokens of prefill steps */
@@ -156,6 +156,9 @@ void step_requests_finish(struct step_requests *q);
 
 /* From the start of the request to the end of the step that gave its first token; 0: not known. */
 uint64_t step_request_ttft(const struct step_request *r);
+
+/* Whether spans is known: they sum to the time from start to last_end, or from queued_from. */
+bool step_request_split(const struct step_request *r);
 
 /* Tokens that it gave, at least; of one that is mixed by its own steps. */
 uint64_t step_request_tokens(const struct step_request *r);

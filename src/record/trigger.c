@@ -386,12 +386,17 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 	}
 }
 
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	if (p->prompt && !r->mixed && !r->began_before)
+		judge_first_token(arg, r, s);
+}
+
 static void on_ordered_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct trigger_set *set = arg;
 
-	if (s->phase == PHASE_PREFILL && !r->mixed && !r->began_before)
-		judge_first_token(set, r, s);
+	(void)r;
 	if (set->rates)
 		judge_rate(set, s);
 }
@@ -490,7 +495,7 @@ const struct trigger_hit *trigger_loss(
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
 	uint32_t max_hits)
 {
-	static const struct step_requests_ops ops = { .step = on_ordered_step };
+	static const struct step_requests_ops ops = { .part = on_part, .step = on_ordered_step };
 	int err = 0;
 
 	set->probes = probes;

@@ -57,23 +57,6 @@ struct profile_sink {
 	} holds;
 };
 
-static char *add_key(char *p, const char *prefix, const char *key)
-{
-	p = fmt_lit(p, ",\"");
-	p = fmt_str(p, prefix, strlen(prefix));
-	p = fmt_str(p, key, strlen(key));
-	return fmt_lit(p, "\":");
-}
-
-static char *add_states(char *p, const char *prefix, const uint64_t *ns)
-{
-	for (int i = 0; i < ST_MAX; i++) {
-		if (ns[i])
-			p = fmt_us(add_key(p, prefix, time_state_name((enum time_state)i)), ns[i]);
-	}
-	return p;
-}
-
 /* What held a thread up for longest, and who. */
 static char *add_stall(char *p, const char *prefix, const struct stall *s)
 {
@@ -81,18 +64,18 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 
 	if (s->state == ST_CPU || s->state >= ST_MAX)
 		return p;
-	p = add_key(p, prefix, "_state");
+	p = profile_add_key(p, prefix, "_state");
 	p = fmt_json_str(p, state, strlen(state));
-	p = fmt_us(add_key(p, prefix, "_us"), s->dur_ns);
+	p = fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
 	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
 		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
 	else if (!s->by_tid)
 		return p; /* woken by an interrupt, or it ended otherwise */
-	p = add_key(p, prefix, "_by");
+	p = profile_add_key(p, prefix, "_by");
 	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
-	p = fmt_u64(add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
+	p = fmt_u64(profile_add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
 	if (s->state != ST_RUNNABLE && s->late_ns)
-		p = fmt_us(add_key(p, prefix, "_late_us"), s->late_ns);
+		p = fmt_us(profile_add_key(p, prefix, "_late_us"), s->late_ns);
 	return p;
 }
 
@@ -107,13 +90,13 @@ static char *add_behind(
 
 	for (size_t i = 0; i < n; i++) {
 		snprintf(key, sizeof(key), "%s%zu", prefix, i + 1);
-		p = add_key(p, key, "_by");
+		p = profile_add_key(p, key, "_by");
 		p = fmt_json_str(p, rows[i].by, strlen(rows[i].by));
-		p = fmt_u64(add_key(p, key, "_tid"), rows[i].tid);
-		p = fmt_u64(add_key(p, key, "_pid"), rows[i].tgid);
-		p = fmt_us(add_key(p, key, "_us"), rows[i].ns);
+		p = fmt_u64(profile_add_key(p, key, "_tid"), rows[i].tid);
+		p = fmt_u64(profile_add_key(p, key, "_pid"), rows[i].tgid);
+		p = fmt_us(profile_add_key(p, key, "_us"), rows[i].ns);
 	}
-	return n && others ? fmt_us(add_key(p, prefix, "_others_us"), others) : p;
+	return n && others ? fmt_us(profile_add_key(p, prefix, "_others_us"), others) : p;
 }
 
 /* Once a second: it may be changed any time. */
@@ -175,14 +158,14 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
 	}
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
-	p = add_states(p, "", r->ns);
+	p = profile_add_states(p, "", r->ns);
 	if (r->workers) {
 		uint64_t total = 0;
 
 		for (int i = 0; i < ST_MAX; i++)
 			total += r->workers_ns[i];
 		p = add_us(p, ",\"workers_total\":", total);
-		p = add_states(p, "workers_", r->workers_ns);
+		p = profile_add_states(p, "workers_", r->workers_ns);
 	}
 	*p++ = '}';
 	ps->graphs |= r->n.graphs > 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/check.h"
+#include "util/names.h"
 
 #define ENVELOPES_MAX 4096 /* then the first ones are made again when they are needed */
 
@@ -144,6 +145,23 @@ char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals
 		} else {
 			p = a->is_signed ? fmt_s64(p, (int64_t)vals[i]) : fmt_u64(p, vals[i]);
 		}
+	}
+	return p;
+}
+
+char *profile_add_key(char *p, const char *prefix, const char *key)
+{
+	p = fmt_lit(p, ",\"");
+	p = fmt_str(p, prefix, strlen(prefix));
+	p = fmt_str(p, key, strlen(key));
+	return fmt_lit(p, "\":");
+}
+
+char *profile_add_states(char *p, const char *prefix, const uint64_t *ns)
+{
+	for (int i = 0; i < ST_MAX; i++) {
+		if (ns[i])
+			p = fmt_us(profile_add_key(p, prefix, time_state_name((enum time_state)i)), ns[i]);
 	}
 	return p;
 }

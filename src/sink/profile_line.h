@@ -55,6 +55,12 @@ void profile_lines_clear(struct profile_lines *l);
 /* The arguments of a call, as scalars. strs: of its record; NULL leaves strings out. */
 char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs);
 
+/* ,"PREFIXKEY": */
+char *profile_add_key(char *p, const char *prefix, const char *key);
+
+/* ,"PREFIXcpu":1.000 and so on, of the states that there are. */
+char *profile_add_states(char *p, const char *prefix, const uint64_t *ns);
+
 /* ---- pieces; key: with all that stands between the value before and this one ---- */
 
 static inline char *add_string(char *p, const char *key, const char *value)

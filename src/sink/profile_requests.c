@@ -2,6 +2,7 @@
 #include "sink/profile_requests.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -40,14 +41,31 @@ static char *add_intervals(char *p, struct step_request *r)
 	return add_us(p, ",\"tpot_max\":", r->longest);
 }
 
-static void write_request(struct step_request *r, void *arg)
+static char *add_flags(char *p, const struct step_request *r)
 {
-	struct profile_requests *q = arg;
-	uint64_t zero = q->rec->start_boot_ns, ttft;
-	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
+	if (r->began_before)
+		p = fmt_lit(p, ",\"began_before\":true");
+	if (r->cut)
+		p = fmt_lit(p, ",\"unfinished\":true");
+	else if (!r->end_seen)
+		p = fmt_lit(p, ",\"end_not_seen\":true");
+	if (r->lost)
+		p = fmt_lit(p, ",\"lost_steps\":true");
+	return p;
+}
 
-	if (!p)
-		return;
+static char *add_tokens(char *p, struct step_request *r)
+{
+	uint64_t ttft = step_request_ttft(r);
+
+	if (ttft)
+		p = add_us(p, ",\"ttft\":", ttft);
+	return r->lost ? p : add_intervals(p, r);
+}
+
+/* Of engines whose rows are not known by sequence. */
+static char *add_steps(char *p, struct step_request *r, uint64_t zero)
+{
 	p = add_u64(p, "\"pid\":", r->tgid);
 	p = fmt_lit(p, ",\"source_kind\":\"steps\"");
 	if (r->context)
@@ -67,23 +85,96 @@ static void write_request(struct step_request *r, void *arg)
 		p = fmt_lit(p, ",\"mixed\":true");
 	if (r->shared)
 		p = add_u64(p, ",\"shared_steps\":", r->shared);
-	if (r->began_before)
-		p = fmt_lit(p, ",\"began_before\":true");
-	if (r->cut)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	else if (!r->end_seen)
-		p = fmt_lit(p, ",\"end_not_seen\":true");
-	if (r->lost)
-		p = fmt_lit(p, ",\"lost_steps\":true");
+	p = add_flags(p, r);
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - r->start);
-	if (r->mixed) /* nothing of it is one request's alone */
-		goto out;
-	ttft = step_request_ttft(r);
-	if (ttft)
-		p = add_us(p, ",\"ttft\":", ttft);
-	if (!r->lost)
-		p = add_intervals(p, r);
-out:
+	/* of one that is mixed nothing is one request's alone */
+	return r->mixed ? p : add_tokens(p, r);
+}
+
+#define WAITS_SHOWN 8
+
+/* For which other requests it waited, the longest first. */
+static char *add_waits(char *p, const struct step_request *r)
+{
+	uint64_t others = r->spans[SPAN_OTHERS];
+	char key[16];
+
+	for (size_t i = 0; i < r->n_waits && i < WAITS_SHOWN; i++) {
+		const struct step_wait *w = &r->waits[i];
+
+		snprintf(key, sizeof(key), "waited%zu", i + 1);
+		p = fmt_u64(profile_add_key(p, key, "_for"), w->serial);
+		p = fmt_u64(profile_add_key(p, key, "_pid"), w->tgid);
+		p = fmt_u64(profile_add_key(p, key, "_sequence"), w->sequence);
+		p = fmt_us(profile_add_key(p, key, "_us"), w->ns);
+		others -= w->ns;
+	}
+	return others ? add_us(p, ",\"waited_others_us\":", others) : p;
+}
+
+static char *add_spans(char *p, const struct step_request *r)
+{
+	static const char *const names[] = {
+		[SPAN_QUEUED] = "queued", [SPAN_OWN_PREFILL] = "own_prefill", [SPAN_OWN_DECODE] = "own_decode",
+		[SPAN_OTHERS] = "others", [SPAN_BETWEEN] = "between"
+	};
+	char prefix[16];
+
+	for (int i = 0; i < SPAN_MAX; i++) {
+		if (i == SPAN_QUEUED && !r->queued_from)
+			continue;
+		p = fmt_us(profile_add_key(p, names[i], ""), r->spans[i]);
+		if (r->states_unknown[i])
+			continue;
+		snprintf(prefix, sizeof(prefix), "%s_", names[i]);
+		p = profile_add_states(p, prefix, r->span_states[i]);
+	}
+	return p;
+}
+
+/* Of a sequence whose rows are known. */
+static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
+{
+	bool split = step_request_split(r);
+
+	p = add_u64(p, "\"pid\":", r->tgid);
+	p = add_u64(p, ",\"source_kind\":\"sequence\",\"number\":", r->serial);
+	if (r->context)
+		p = add_u64(p, ",\"context\":", r->context);
+	p = add_u64(p, ",\"sequence\":", r->sequence);
+	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
+	if (!r->mixed && !r->began_before)
+		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
+	if (!r->mixed && r->cached >= 0)
+		p = add_u64(p, ",\"cached_tokens\":", (uint64_t)r->cached);
+	if (!r->mixed)
+		p = add_u64(p, ",\"output_tokens\":", step_request_tokens(r));
+	p = add_u64(p, ",\"steps\":", r->steps);
+	p = add_u64(p, ",\"steps_shared\":", r->shared);
+	p = add_u64(p, ",\"prefill_steps\":", r->prefills);
+	if (r->drafts)
+		p = add_u64(p, ",\"draft_steps\":", r->drafts);
+	if (r->mixed)
+		p = fmt_lit(p, ",\"mixed\":true");
+	if (r->cancelled)
+		p = fmt_lit(p, ",\"cancelled\":true");
+	p = add_flags(p, r);
+	if (split)
+		p = add_waits(p, r);
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - (r->queued_from ? r->queued_from : r->start));
+	if (split)
+		p = add_spans(p, r);
+	return r->mixed ? p : add_tokens(p, r);
+}
+
+static void write_request(struct step_request *r, void *arg)
+{
+	struct profile_requests *q = arg;
+	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
+
+	if (!p)
+		return;
+	p = r->by_parts ? add_sequence(p, r, q->rec->start_boot_ns) : add_steps(p, r, q->rec->start_boot_ns);
 	*p++ = '}';
 	profile_line_end(q->lines, p, r->graph);
 }

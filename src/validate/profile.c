@@ -127,6 +127,61 @@ static void check_native_stages(
 			(long long)sum, (long long)total, (long long)(sum - total));
 }
 
+/* The parts that a request's whole time is divided into; each may be divided again by state. */
+static const char *const spans[] = { "queued", "own_prefill", "own_decode", "others", "between" };
+
+#define N_SPANS (sizeof(spans) / sizeof(spans[0]))
+
+/* Whether a stage belongs to a span; *ret_state: it is one of the states of the span. */
+static bool find_span(const char *key, size_t *ret_span, bool *ret_state)
+{
+	for (size_t i = 0; i < N_SPANS; i++) {
+		size_t len = strlen(spans[i]);
+
+		if (strncmp(key, spans[i], len) || (key[len] && key[len] != '_'))
+			continue;
+		*ret_span = i;
+		*ret_state = key[len];
+		return true;
+	}
+	return false;
+}
+
+/* Checks that the spans of a request add up to total, and the states of a span to the span. */
+static void check_spans(struct profile_check *check, const struct json_node *stages)
+{
+	int64_t ns, sum = 0, total = -1, span_ns[N_SPANS], states[N_SPANS];
+	bool any = false, state;
+	size_t span;
+
+	for (size_t i = 0; i < N_SPANS; i++)
+		span_ns[i] = states[i] = -1;
+	json_for_each (value, stages) {
+		if (node_us_to_ns(value, &ns) || ns < 0)
+			return; /* it was said */
+		if (!strcmp(value->key, "total"))
+			total = ns;
+		if (!find_span(value->key, &span, &state))
+			continue;
+		if (!state) {
+			any = true;
+			span_ns[span] = ns;
+			if (__builtin_add_overflow(sum, ns, &sum))
+				sum = -1;
+		} else if (__builtin_add_overflow(states[span] < 0 ? 0 : states[span], ns, &states[span])) {
+			states[span] = INT64_MAX;
+		}
+	}
+	for (size_t i = 0; i < N_SPANS; i++) {
+		if (states[i] >= 0 && states[i] != span_ns[i])
+			LINE_PROBLEM(check, "stage_us: the states of %s sum to %lld ns, it is %lld ns", spans[i],
+				(long long)states[i], (long long)(span_ns[i] < 0 ? 0 : span_ns[i]));
+	}
+	if (any && sum != total)
+		LINE_PROBLEM(check, "stage_us: the parts of the request sum to %lld ns, total is %lld ns (%+lld ns)",
+			(long long)sum, (long long)total, (long long)(sum - total));
+}
+
 /* Checks what the recorder says it cost a step: not more than the time of its threads. */
 static void check_tracer(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
@@ -174,6 +229,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 		!strcmp(values[PROFILE_KEY_source]->text, "native") &&
 		check_window(check, values[PROFILE_KEY_shape])) {
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
+		if (!strcmp(family, "request_prof"))
+			check_spans(check, values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 	}

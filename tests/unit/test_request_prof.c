@@ -266,6 +266,61 @@ static void test_contexts(void **state)
 	profile_done(&o);
 }
 
+static void emit_parts(struct out *o, uint32_t number, const struct call *c, const struct row_part *parts, uint32_t n)
+{
+	struct rec_step_parts r = {
+		.s = { .h = hdr(REC_STEP, 0), .number = number, .vals = { c->tokens, c->context }, .n_parts = n }
+	};
+
+	r.s.h.start_ns = START + c->start;
+	r.s.h.dur_ns = c->end - c->start;
+	r.s.h.flags = c->flags;
+	r.s.ns[ST_CPU] = r.s.h.dur_ns - 1;
+	r.s.ns[ST_BLOCKED_FUTEX] = 1;
+	memcpy(r.parts, parts, n * sizeof(*parts));
+	sink_record(o->s, &r.s.h, sizeof(r.s) + n * sizeof(*parts));
+}
+
+/* Of three requests two are in the same steps, and one comes later in a slot that was used. */
+static void test_sequences(void **state)
+{
+	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 }, { 5, 0, 3, 1 } },
+				     third[] = { { 5, 3, 1, 1 } }, fourth[] = { { 5, 4, 1, 1 }, { 3, 10, 1, 1 } },
+				     fifth[] = { { 3, 7, 2, 1 } };
+	struct out o;
+
+	(void)state;
+	open_requests(&o);
+	/* in the order in which rings may give them */
+	emit_parts(&o, 1, &(struct call){ 1000, 2000, 4, 77, 0 }, second, 2);
+	emit_parts(&o, 0, &(struct call){ 0, 900, 9, 77, 0 }, first, 1);
+	settle(&o, 2);
+	emit_parts(&o, 3, &(struct call){ 3200, 3300, 2, 77, 0 }, fourth, 2);
+	emit_parts(&o, 2, &(struct call){ 2100, 3100, 1, 77, 0 }, third, 1);
+	emit_parts(&o, 4, &(struct call){ 4000, 5000, 2, 77, 0 }, fifth, 1);
+	profile_close(&o);
+	assert_int_equal(count(&o), 3);
+	assert_body(&o, 0, "request_prof",
+		"{\"pid\":5000000,\"source_kind\":\"sequence\",\"number\":1,\"context\":77,\"sequence\":3,"
+		"\"ts_us\":0.000,\"prompt_tokens\":9,\"cached_tokens\":0,\"output_tokens\":3,\"steps\":3,"
+		"\"steps_shared\":2,\"prefill_steps\":1,\"waited1_for\":2,\"waited1_pid\":5000000,"
+		"\"waited1_sequence\":5,\"waited1_us\":1.750} "
+		"{\"total\":3.300,\"own_prefill\":0.900,\"own_prefill_cpu\":0.899,\"own_prefill_blocked_futex\":0.001,"
+		"\"own_decode\":0.350,\"own_decode_cpu\":0.349,\"own_decode_blocked_futex\":0.001,"
+		"\"others\":1.750,\"others_cpu\":1.748,\"others_blocked_futex\":0.002,\"between\":0.300,"
+		"\"ttft\":0.900,\"tpot_p50\":1.100,\"tpot_p90\":1.300,\"tpot_p99\":1.300,\"tpot_max\":1.300}");
+	assert_text(shape(&o, 1, "sequence"), "3");
+	assert_text(shape(&o, 1, "cached_tokens"), "7");
+	assert_text(shape(&o, 1, "number"), "3");
+	assert_int_equal(stage(&o, 1, "ttft"), 1000);
+	assert_text(shape(&o, 2, "sequence"), "5");
+	assert_text(shape(&o, 2, "prompt_tokens"), "3");
+	assert_int_equal(stage(&o, 2, "total"), 2300);
+	assert_null(shape(&o, 2, "waited1_for"));
+	profile_done(&o);
+	probe_table_free(&probes);
+}
+
 static int compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -471,6 +526,7 @@ int main(void)
 		TEST(test_request),
 		TEST(test_cut),
 		TEST(test_mixed),
+		TEST(test_sequences),
 		TEST(test_contexts),
 		TEST(test_percentiles),
 		TEST(test_socket),

@@ -346,6 +346,19 @@ static void test_profile_sum_rule(void **state)
 	expect_stages("\"op_prof\"", "{\"total\":5.000,\"mul_mat\":1.000}",
 		"stage_us: the states sum to 1000 ns, total is 5000 ns (-4000 ns)");
 	expect_stages("\"request_prof\"", "{\"total\":5.000,\"ttft\":1.000}", NULL);
+	/* what a request's time is divided into, and that again by state */
+	expect_stages("\"request_prof\"",
+		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"own_decode_cpu\":1.500,"
+		"\"own_decode_blocked_io\":0.500,\"others\":2.000,\"between\":0.000,\"ttft\":1.000}",
+		NULL);
+	expect_stages("\"request_prof\"",
+		"{\"total\":5.000,\"own_prefill\":1.000,\"own_decode\":2.000,\"others\":2.001,\"between\":0.000}",
+		"stage_us: the parts of the request sum to 5001 ns, total is 5000 ns (+1 ns)");
+	expect_stages("\"request_prof\"",
+		"{\"total\":5.000,\"queued\":1.000,\"own_prefill\":1.000,\"own_decode\":3.000,\"own_decode_cpu\":2.999}",
+		"stage_us: the states of own_decode sum to 2999 ns, it is 3000 ns");
+	expect_stages("\"request_prof\"", "{\"total\":5.000,\"others_cpu\":1.000}",
+		"stage_us: the states of others sum to 1000 ns, it is 0 ns");
 	foreign.event = event;
 	foreign.stage_us = "{\"total\":5.000,\"cpu\":1.000}";
 	expect_fields(&foreign, NULL);

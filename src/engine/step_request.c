@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* One request, of whatever steps it was found in. */
+#include <stdlib.h>
+
+#include "engine/step_requests_inner.h"
+
+#define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
+#define WAITS_MAX 1024	    /* that are told apart; what there is for more is in waits_rest */
+
+/* ---- tokens ---- */
+
+static void add_interval(struct step_request *r, uint64_t ns)
+{
+	if (ns > r->longest)
+		r->longest = ns;
+	if (r->skip) {
+		r->skip--;
+		return;
+	}
+	if (r->n_intervals == INTERVALS_MAX) {
+		for (size_t i = 0; i < INTERVALS_MAX / 2; i++)
+			r->intervals[i] = r->intervals[2 * i];
+		r->n_intervals /= 2;
+		r->stride = 2 * r->stride + 1;
+	}
+	if (r->n_intervals == r->cap) {
+		size_t cap = r->cap ? 2 * r->cap : 256;
+		uint64_t *list = realloc(r->intervals, cap * sizeof(*list));
+
+		if (!list)
+			return;
+		r->intervals = list;
+		r->cap = cap;
+	}
+	r->intervals[r->n_intervals++] = ns;
+	r->skip = r->stride;
+}
+
+void request_add_tokens(
+	struct step_requests *q, struct step_request *r, const struct step_seen *s, uint64_t from, uint64_t n)
+{
+	uint64_t gap = s->start > from ? s->start - from : 0, ns = s->end > from ? s->end - from : 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (q->ops->done)
+			add_interval(r, ns / n);
+		if (q->ops->token)
+			q->ops->token(r, s, ns / n, gap / n, q->arg);
+	}
+}
+
+void request_keep_draft(struct step_request *r, const struct step_seen *s, int64_t position, uint64_t n_outputs,
+	uint64_t from)
+{
+	r->drafts++;
+	r->draft = *s;
+	r->draft.parts = NULL;
+	r->draft.n_parts = 0;
+	r->draft.rows.position = position;
+	r->draft.rows.n_outputs = n_outputs;
+	r->draft_from = from;
+}
+
+void request_settle_draft(struct step_requests *q, struct step_request *r, int64_t position)
+{
+	int64_t taken = position >= 0 && r->draft.rows.position >= 0 ? position - r->draft.rows.position : 0;
+
+	if (!r->draft.end)
+		return;
+	if (taken > 0 && (uint64_t)taken <= r->draft.rows.n_outputs) {
+		r->outputs += (uint64_t)taken - 1;
+		if (r->draft_from)
+			request_add_tokens(q, r, &r->draft, r->draft_from, (uint64_t)taken);
+	}
+	r->draft.end = 0;
+}
+
+/* ---- whom it waited for ---- */
+
+void request_add_wait(struct step_request *r, const struct step_wait *w)
+{
+	if (!w->ns)
+		return;
+	/* most often one of the last */
+	for (size_t i = r->n_waits; w->serial && i-- > 0;) {
+		if (r->waits[i].serial == w->serial) {
+			r->waits[i].ns += w->ns;
+			return;
+		}
+	}
+	if (w->serial && r->n_waits == r->waits_cap && r->waits_cap < WAITS_MAX) {
+		size_t cap = r->waits_cap ? 2 * r->waits_cap : 8;
+		struct step_wait *list = realloc(r->waits, cap * sizeof(*list));
+
+		if (list) {
+			r->waits = list;
+			r->waits_cap = cap;
+		}
+	}
+	if (w->serial && r->n_waits < r->waits_cap)
+		r->waits[r->n_waits++] = *w;
+	else
+		r->waits_rest += w->ns;
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+	const struct step_wait *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? 1 : -1;
+	return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+/* ---- its life ---- */
+
+void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)
+{
+	if (r->start)
+		return;
+	r->start = s->start;
+	r->serial = ++q->serial;
+	r->began_before = began_before;
+	if (q->ops->begin)
+		q->ops->begin(r, s, q->arg);
+}
+
+void request_set_mixed(struct step_requests *q, struct step_request *r)
+{
+	if (r->mixed)
+		return;
+	r->mixed = true;
+	if (q->ops->mixed)
+		q->ops->mixed(r, q->arg);
+}
+
+void request_touch(struct step_request *r, const struct step_seen *s)
+{
+	r->cut |= s->cut;
+	r->graph |= s->graph;
+	r->has_rows |= s->has_rows;
+	if (s->end > r->last_end)
+		r->last_end = s->end;
+	if (s->end > r->busy_until)
+		r->busy_until = s->end;
+}
+
+void request_end(struct step_requests *q, struct step_request *r)
+{
+	struct step_slot *slot = slot_of(r);
+
+	if (r->start && q->ops->done) {
+		if (r->n_waits)
+			qsort(r->waits, r->n_waits, sizeof(*r->waits), compare_waits);
+		q->ops->done(r, q->arg);
+	}
+	slot->known |= r->start != 0;
+	slot->in_prompt = slot->all_outputs = false;
+	slot->last_output = 0;
+	*r = (struct step_request){
+		.tgid = r->tgid,
+		.context = r->context,
+		.sequence = r->sequence,
+		.busy_until = r->busy_until,
+		.intervals = r->intervals,
+		.cap = r->cap,
+		.waits = r->waits,
+		.waits_cap = r->waits_cap,
+		.position = -1,
+		.cached = -1,
+	};
+}
+
+/* ---- what is told of it ---- */
+
+/*
+ * Where no token has followed the prompt, it is not sure that the prompt was over: llama_batch_get_one() asks
+ * for an output of each part of it.
+ */
+static bool has_first_token(const struct step_request *r)
+{
+	if (r->by_parts)
+		return r->first_output;
+	if (r->began_before || !r->prefill_end || !r->last_outputs)
+		return false;
+	return r->decodes || (r->has_rows ? r->last_outputs == 1 && r->position >= 0 : r->end_seen);
+}
+
+uint64_t step_request_ttft(const struct step_request *r)
+{
+	uint64_t end = r->by_parts ? r->first_output : r->prefill_end;
+
+	return has_first_token(r) && !r->began_before && !r->lost && end > r->start ? end - r->start : 0;
+}
+
+uint64_t step_request_tokens(const struct step_request *r)
+{
+	return r->outputs + has_first_token(r);
+}
+
+bool step_request_split(const struct step_request *r)
+{
+	return r->by_parts && !r->mixed && !r->lost && !r->unsplit;
+}
