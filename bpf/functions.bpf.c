@@ -259,7 +259,7 @@ static __always_inline void frame_fill(
 }
 
 static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
-	const struct probe *p, u32 id, u64 now, const struct call_vals *c)
+	const struct probe *p, u32 id, u64 now, const struct call_vals *c, struct rows *r)
 {
 	u64 sp = PT_REGS_SP(ctx);
 	u32 ip = PT_REGS_IP(ctx);
@@ -301,6 +301,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 			t->step.vals[i] = c->vals[i];
 		if (s)
 			step_strings(t, s, slot);
+		parts_take(t, r);
 		counts_read(t, task);
 		f->start = step_begin(t, task->tgid);
 	}
@@ -382,7 +383,7 @@ static __always_inline bool step_later(const struct thread *t)
  * it returns, it is a step of that too.
  */
 static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
-	const struct probe *p, u32 id, const struct call_vals *c)
+	const struct probe *p, u32 id, const struct call_vals *c, struct rows *r)
 {
 	bool later = step_later(t);
 	struct frame *f = frame_at(t, later ? FRAME_NEXT : 0);
@@ -397,8 +398,10 @@ static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread
 	if (later) {
 		t->next_number = number;
 		t->step_entered = 1;
+		parts_take_next(r);
 		return;
 	}
+	parts_take(t, r);
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		t->step.vals[i] = c->vals[i];
 	if (p->nstrs) {
@@ -508,6 +511,7 @@ int function_entry(struct pt_regs *ctx)
 	u64 regs[REG_MAX];
 	struct call_vals c;
 	struct thread *t;
+	struct rows *r = NULL;
 	struct probe *p;
 	struct who w;
 	u32 id, before;
@@ -530,9 +534,9 @@ int function_entry(struct pt_regs *ctx)
 	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
 		return 0;
 	if (p->rows)
-		rows_fetch(regs, task, p, &c);
+		r = rows_fetch(regs, task, p, &c);
 	if (!open) {
-		step_enter_closed(ctx, t, task, p, id, &c);
+		step_enter_closed(ctx, t, task, p, id, &c, r);
 		return 0;
 	}
 	w.tgid = task->tgid;
@@ -549,7 +553,7 @@ int function_entry(struct pt_regs *ctx)
 	if (p->flags & PROBE_F_INSTANT)
 		instant_enter(t, task, p, &c, w);
 	if (p->flags & PROBE_F_SPAN)
-		frame_push(ctx, t, task, p, id, c.now, &c);
+		frame_push(ctx, t, task, p, id, c.now, &c, r);
 	thread_changed(t);
 	change_end(t);
 	if (p->flags & PROBE_F_GRAPH)
@@ -650,6 +654,7 @@ int function_return(struct pt_regs *ctx)
 	if (f->step) {
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
+		step_send(t, parts_kept(t, task));
 	} else {
 		emit_call(thread_step(t), f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals,
 			f->nvals, f->nstrs, f->slot, f->flags);

@@ -339,32 +339,6 @@ struct {
 	__type(value, struct strings);
 } strings __weak SEC(".maps");
 
-#define ROW_CHUNK 32 /* a power of two */
-
-/* Of a thread whose steps have rows: what is too large for the stack while they are looked at. */
-struct rows {
-	u64 array[ROW_COLUMNS];
-	u64 n;		  /* rows that there are */
-	u64 read;	  /* of them; all before this one */
-	u64 nth, of;	  /* sequence of this row that is next, of how many */
-	u64 outputs, ids; /* so far */
-	u64 first;	  /* sequence */
-	u64 mask;
-	u64 have; /* 1 << column: its elements of this chunk of rows are in ahead */
-	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 8]; /* 8 bytes may be taken from any of the first */
-	u64 round; /* of this step: what is older in the table is as if it were not there */
-	u64 id[ROW_IDS];
-	u64 id_round[ROW_IDS];
-};
-
-/* Full (no memory): the rows of the step are not known. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct rows);
-} rows __weak SEC(".maps");
-
 /* The value of a key in a hash, which begins as *first where there is none yet. NULL: no room; count that. */
 static __always_inline void *lookup_or_create(void *map, const void *key, const void *first)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The rows of a step, see struct row_fetch: how many sequences they belong to, and how many have an
- * output. Part of functions.bpf.c. Arrays are the engine's, and may be anything: what cannot be read ends
+ * The rows of a step, see struct row_fetch: how many sequences they belong to, how many have an output, and what
+ * of them each sequence has. Part of functions.bpf.c. Arrays are the engine's, and may be anything: what cannot be read ends
  * the reading, and ROW_READ says where.
  */
 #ifndef INFTRACE_ROWS_BPF_H
 #define INFTRACE_ROWS_BPF_H
 
 #define ROW_TRIES 16 /* places of the table that an id may be in */
+#define ROW_BLOCK 8  /* rows that are looked at together */
 
 /* Reads the elements of the rows that come next, since one read costs as much as another. */
 static __noinline int rows_ahead(struct rows *r, const struct probe *p)
@@ -21,7 +22,7 @@ static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 		u32 stride = f->stride, size = f->loads > 1 ? 8 : f->size;
 		u64 len = (u64)rows * stride; /* the verifier of 6.1 loses the bounds of 32 bits */
 
-		if (!r->array[i] || i == ROW_POSITION || stride > 8 || size > stride)
+		if (!r->array[i] || stride > 8 || size > stride)
 			continue;
 		barrier_var(len);
 		if (len > ROW_CHUNK * 8)
@@ -32,13 +33,71 @@ static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
+/* 8 bytes of what was read ahead. (As a word: the compiler would take it byte by byte from an array of those.) */
+static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
+{
+	barrier_var(offset);
+	return *(const u64 *)(ahead + (offset & (size - 1)));
+}
+
+#define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
+
+/*
+ * The first ids of the rows that come next, which are behind pointers: engines mostly have them side by side, in this
+ * order or another. Returns whether they lie close enough together.
+ */
+static __noinline bool ids_find(struct rows *r)
+{
+	u64 at = r->read & (ROW_CHUNK - 1), left = r->n - r->read, low, high, any;
+
+	low = high = any = AHEAD(r, ROW_SEQUENCE, at, 8);
+	for (u64 i = 1; i < ROW_CHUNK; i++) {
+		u64 id, below, above;
+
+		if (i >= r->ids_rows || i >= left)
+			break;
+		id = AHEAD(r, ROW_SEQUENCE, at + i, 8);
+		below = id - low;
+		above = high - id;
+		low += below & (s64)below >> 63; /* without a branch, which the verifier would follow both ways */
+		high -= above & (s64)above >> 63;
+		any |= id;
+	}
+	r->ids_base = low;
+	r->ids_span = high - low;
+	return r->ids_span < ROW_IDS_SPAN && (s64)any >= 0; /* which the above relies on */
+}
+
+/* Reads them. Where they cannot be had together, each is read when its row has its turn. */
+static __noinline int ids_ahead(struct rows *r, const struct probe *p)
+{
+	const struct row_fetch *f = &p->row[ROW_SEQUENCE];
+	u64 len;
+
+	r->have &= ~ROW_HAVE_IDS;
+	if (!(r->have & 1 << ROW_SEQUENCE) || f->loads <= 1 || f->stride != 8)
+		return 0;
+	if (!ids_find(r)) {
+		r->ids_rows = ROW_CHUNK / 4;
+		if (!ids_find(r))
+			return 0;
+	}
+	len = r->ids_span + f->size;
+	barrier_var(len);
+	if (len > ROW_IDS_SPAN + 8)
+		return 0;
+	if (!bpf_probe_read_user(r->id_ahead, len, (void *)(r->ids_base + f->off[1])))
+		r->have |= ROW_HAVE_IDS;
+	return 0;
+}
+
 /* The value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
  * an error. */
 static __noinline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f;
 	u64 at, v = 0;
-	u32 size, ahead;
+	u32 size;
 
 	if (column >= ROW_COLUMNS)
 		return -1;
@@ -46,13 +105,12 @@ static __noinline long row_value(struct rows *r, const struct probe *p, u32 colu
 	size = f->size;
 	at = r->array[column] + f->off[0] + r->read * f->stride;
 	if (r->have & 1 << column) {
-		ahead = (r->read & (ROW_CHUNK - 1)) * f->stride;
-		barrier_var(ahead);
-		ahead &= ROW_CHUNK * 8 - 1;
-		__builtin_memcpy(&v, &r->ahead[column][ahead], sizeof(v));
-		if (f->loads <= 1 && !nth) {
-			*ret = extend(v, size, f->flags & FETCH_F_SIGNED);
-			return 0;
+		v = ahead_at(r->ahead[column], (r->read & (ROW_CHUNK - 1)) * f->stride, ROW_CHUNK * 8);
+		if (f->loads <= 1 && !nth)
+			goto out;
+		if (r->have & ROW_HAVE_IDS && !nth) { /* of no other column */
+			v = ahead_at(r->id_ahead, v - r->ids_base, ROW_IDS_SPAN);
+			goto out;
 		}
 	}
 	if (f->loads > 1) {
@@ -65,26 +123,63 @@ static __noinline long row_value(struct rows *r, const struct probe *p, u32 colu
 	v = 0;
 	if (bpf_probe_read_user(&v, size, (void *)(at + nth * size))) /* little endian */
 		return -1;
+out:
 	*ret = extend(v, size, f->flags & FETCH_F_SIGNED);
 	return 0;
 }
 
-/* Returns whether there was room for it: only then is the number of different ones known. */
-static __always_inline bool row_id(struct rows *r, u64 id)
+/* The first row of a sequence: returns its part. */
+static __always_inline u32 part_begin(struct rows *r, u64 id)
+{
+	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+	u64 i = parts->n;
+
+	if (i >= STEP_PARTS_MAX) {
+		parts->left++;
+		return STEP_PARTS_MAX;
+	}
+	barrier_var(i);
+	i &= STEP_PARTS_MAX - 1;
+	parts->part[i] = (struct row_part){ .sequence = id, .position = -1 };
+	parts->n++;
+	return i;
+}
+
+/* Not in part_begin(): the calls would nest too deep for the verifier. */
+static __always_inline void part_position(struct rows *r, const struct probe *p, u64 part)
+{
+	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+	u64 position;
+
+	if (part >= STEP_PARTS_MAX || !r->array[ROW_POSITION])
+		return;
+	barrier_var(part);
+	part &= STEP_PARTS_MAX - 1;
+	if (parts->part[part].rows)
+		return;
+	if (!row_value(r, p, ROW_POSITION, 0, &position))
+		parts->part[part].position = position;
+}
+
+/* The part of the step that a sequence is. Returns an error if there was no room for it: only without one the number
+ * of different ones is known. */
+static __noinline int row_id(struct rows *r, u64 id)
 {
 	u32 place = (u32)(id * 0x9e3779b97f4a7c15ull >> 32);
 
 	for (u32 i = 0; i < ROW_TRIES; i++) {
 		u32 at = place + i;
+		int part;
 
 		barrier_var(at);
 		at &= ROW_IDS - 1;
-		if (r->id_round[at] == r->round) {
+		if (r->id_mark[at] >> 8 == r->round) {
 			if (r->id[at] == id)
-				return 1;
+				return r->id_mark[at] & 0xff;
 			continue;
 		}
-		r->id_round[at] = r->round;
+		part = part_begin(r, id);
+		r->id_mark[at] = r->round << 8 | (u8)part;
 		r->id[at] = id;
 		if (!r->ids++)
 			r->first = id;
@@ -92,9 +187,54 @@ static __always_inline bool row_id(struct rows *r, u64 id)
 			r->mask = 0;
 		else if (r->mask || r->ids == 1)
 			r->mask |= 1ull << id;
-		return 1;
+		return part;
 	}
-	return 0;
+	return -1;
+}
+
+static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 outputs)
+{
+	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+
+	if (part >= STEP_PARTS_MAX)
+		return;
+	r->in |= 1ull << part;
+	barrier_var(part);
+	part &= STEP_PARTS_MAX - 1;
+	parts->part[part].rows += rows;
+	parts->part[part].outputs += outputs;
+}
+
+/* Whether all of the next ROW_BLOCK rows belong to the sequence of the one before, and to no other; takes them then.
+ * Most rows of a prompt do. */
+static __noinline bool rows_same(struct rows *r, const struct probe *p)
+{
+	u64 at = r->read & (ROW_CHUNK - 1);
+	u64 id_stride = p->row[ROW_SEQUENCE].stride, n_stride = p->row[ROW_SEQUENCES].stride,
+	    out_stride = p->row[ROW_OUTPUT].stride;
+	u64 id_shift = r->shift[ROW_SEQUENCE], n_shift = r->shift[ROW_SEQUENCES], out_shift = r->shift[ROW_OUTPUT];
+	u64 last = r->last << id_shift, one = 1ull << n_shift, behind = p->row[ROW_SEQUENCE].loads > 1;
+	u64 base = r->ids_base, differ_id = 0, differ_n = 0, outputs = 0;
+
+	if (at + ROW_BLOCK > ROW_CHUNK || r->n - r->read < ROW_BLOCK || (r->have & r->need) != r->need)
+		return 0;
+	for (u32 i = 0; i < ROW_BLOCK; i++) {
+		u64 v = AHEAD(r, ROW_SEQUENCE, at + i, id_stride), n = AHEAD(r, ROW_SEQUENCES, at + i, n_stride),
+		    output = AHEAD(r, ROW_OUTPUT, at + i, out_stride) << out_shift;
+
+		if (behind)
+			v = ahead_at(r->id_ahead, v - base, ROW_IDS_SPAN);
+		differ_id |= v << id_shift ^ last;
+		differ_n |= n << n_shift ^ one;
+		outputs += (output | -output) >> 63;
+	}
+	if ((differ_id & r->is[ROW_SEQUENCE]) | (differ_n & r->is[ROW_SEQUENCES]))
+		return 0;
+	outputs &= r->is[ROW_OUTPUT];
+	part_add(r, r->last_part, ROW_BLOCK, outputs);
+	r->outputs += outputs;
+	r->read += ROW_BLOCK;
+	return 1;
 }
 
 struct row_walk {
@@ -102,38 +242,127 @@ struct row_walk {
 	const struct probe *p;
 };
 
-/* One sequence of one row, and with the last of them the row's output. */
+/* A row has its turn. Returns whether it can be read. */
+static __always_inline bool row_begin(struct rows *r, const struct probe *p)
+{
+	u64 output = 0;
+
+	r->in = 0;
+	r->of = !!r->array[ROW_SEQUENCE];
+	if (r->array[ROW_SEQUENCES] && r->array[ROW_SEQUENCE] && row_value(r, p, ROW_SEQUENCES, 0, &r->of))
+		return 0;
+	if (r->of > ROW_IDS)
+		return 0;
+	if (r->array[ROW_OUTPUT] && row_value(r, p, ROW_OUTPUT, 0, &output))
+		return 0;
+	r->output = !!output;
+	return 1;
+}
+
+/* One sequence of one row, and with the last of them the row is done; or several rows that are alike. */
 static long row_next(u32 nr, struct row_walk *w)
 {
 	const struct probe *p = w->p;
 	struct rows *r = w->r;
-	u64 v = 0;
+	u64 id = 0;
+	int part;
 
-	if (r->read >= r->n)
+	if (r->read >= r->n || r->read >= STEP_ROWS_MAX)
 		return 1;
 	if (!r->nth) {
 		if (!(r->read & (ROW_CHUNK - 1)))
 			rows_ahead(r, p);
-		r->of = !!r->array[ROW_SEQUENCE];
-		if (r->array[ROW_SEQUENCES] && r->array[ROW_SEQUENCE] &&
-			row_value(r, p, ROW_SEQUENCES, 0, &r->of))
-			return 1;
-		if (r->of > ROW_IDS)
+		if (!(r->read & (r->ids_rows - 1)))
+			ids_ahead(r, p);
+		if (r->run && rows_same(r, p))
+			return 0;
+		if (!row_begin(r, p))
 			return 1;
 	}
 	if (r->nth < r->of) {
-		if (row_value(r, p, ROW_SEQUENCE, r->nth, &v) || !row_id(r, v))
+		if (row_value(r, p, ROW_SEQUENCE, r->nth, &id))
 			return 1;
+		r->run = r->of == 1 && r->last_part <= STEP_PARTS_MAX && r->last == id;
+		part = r->run ? r->last_part : row_id(r, id);
+		if (part < 0)
+			return 1;
+		part_position(r, p, part);
+		part_add(r, part, 1, r->output);
+		r->last = id;
+		r->last_part = r->of == 1 ? part : ROW_PART_NONE;
 		if (++r->nth < r->of)
 			return 0;
+	} else {
+		r->run = !r->array[ROW_SEQUENCE];
+		r->last_part = ROW_PART_NONE;
 	}
-	v = 0;
-	if (r->array[ROW_OUTPUT] && row_value(r, p, ROW_OUTPUT, 0, &v))
-		return 1;
-	r->outputs += !!v;
+	r->outputs += r->output;
 	r->nth = 0;
 	r->read++;
 	return 0;
+}
+
+/* All bits, or none. */
+static __always_inline u64 all_if(bool b)
+{
+	return -(u64)b;
+}
+
+static __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
+{
+	r->n = n;
+	r->read = r->nth = r->of = r->outputs = r->ids = r->first = r->mask = 0;
+	r->round++;
+	r->have = r->need = r->in = r->last = 0;
+	r->last_part = ROW_PART_NONE;
+	r->run = !r->array[ROW_SEQUENCE];
+	r->ids_rows = ROW_CHUNK;
+	for (u32 i = 0; i < ROW_COLUMNS; i++) {
+		r->is[i] = all_if(r->array[i]);
+		r->shift[i] = (64 - 8 * p->row[i].size) & 63;
+		if (i != ROW_POSITION && r->array[i])
+			r->need |= 1 << i;
+	}
+	if (!r->array[ROW_SEQUENCE]) {
+		r->is[ROW_SEQUENCES] = 0;
+		r->need &= ~(1ull << ROW_SEQUENCES);
+	} else if (p->row[ROW_SEQUENCE].loads > 1) {
+		r->need |= ROW_HAVE_IDS;
+	}
+	return 0;
+}
+
+/* Outputs that no array tells. */
+static __noinline int parts_outputs(struct rows *r, const struct probe *p)
+{
+	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+
+	for (u32 i = 0; i < STEP_PARTS_MAX; i++) {
+		struct row_part *part = &parts->part[i];
+
+		if (i >= parts->n)
+			break;
+		if (!p->row[ROW_OUTPUT].loads)
+			part->outputs = ROW_PART_UNKNOWN;
+		else if (p->row_else == ROW_ELSE_ALL)
+			part->outputs = part->rows;
+		else if (p->row_else == ROW_ELSE_LAST)
+			part->outputs = r->in >> i & 1;
+	}
+	return 0;
+}
+
+/* The engine's default. */
+static __always_inline void rows_of_one(struct rows *r, u64 position)
+{
+	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+
+	r->ids = r->in = 1;
+	r->first = 0;
+	parts->n = 1;
+	parts->part[0] = (struct row_part){
+		.position = position == ROW_UNKNOWN ? -1 : position, .rows = r->n, .outputs = r->outputs
+	};
 }
 
 /* n: rows as the engine says, which may be any number. r: NULL without memory. */
@@ -147,12 +376,11 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 
 	if (!p || !c)
 		return 0;
+	if (r)
+		parts_of(r, PARTS_FRESH)->n = parts_of(r, PARTS_FRESH)->left = 0;
 	if (!r || n < 0 || (u64)n > 0x7fffffff)
 		goto out;
-	r->n = n;
-	r->read = r->nth = r->of = r->outputs = r->ids = r->first = r->mask = 0;
-	r->round++;
-	r->have = 0;
+	rows_begin(r, p, n);
 	if (n > 0 && r->array[ROW_POSITION] && row_value(r, p, ROW_POSITION, 0, &position))
 		position = ROW_UNKNOWN;
 	if (r->array[ROW_SEQUENCE] || r->array[ROW_OUTPUT])
@@ -161,10 +389,12 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 		r->read = n;
 	read = r->read;
 	all = read == r->n;
-	if (p->row[ROW_SEQUENCE].loads && !r->array[ROW_SEQUENCE] && n > 0) {
-		r->ids = 1; /* the engine's default */
-		r->first = 0;
-	}
+	if (p->row[ROW_SEQUENCE].loads && !r->array[ROW_SEQUENCE] && n > 0)
+		rows_of_one(r, position);
+	if (!all)
+		parts_of(r, PARTS_FRESH)->n = 0;
+	else if (!r->array[ROW_OUTPUT])
+		parts_outputs(r, p);
 	if (p->row[ROW_SEQUENCE].loads && (all || r->ids > 1))
 		ids = r->ids;
 	if (all && ids == 1)
@@ -189,14 +419,15 @@ out:
 	return 0;
 }
 
-static __always_inline void rows_fetch(
+/* NULL without memory. */
+static __always_inline struct rows *rows_fetch(
 	const u64 regs[REG_MAX], struct task_struct *task, const struct probe *p, struct call_vals *c)
 {
 	struct rows *r = bpf_task_storage_get(&rows, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	u32 count = p->rows - 1;
 
 	if (count >= FUNC_VALS_MAX)
-		return;
+		return NULL;
 	for (int i = 0; r && i < ROW_COLUMNS; i++) {
 		u32 reg = p->row[i].array.reg;
 
@@ -206,6 +437,7 @@ static __always_inline void rows_fetch(
 	}
 	barrier_var(count);
 	rows_count(r, p, c, count < FUNC_VALS_MAX ? c->vals[count] : 0);
+	return r;
 }
 
 #endif

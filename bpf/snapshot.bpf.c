@@ -139,6 +139,28 @@ static __always_inline bool peek_write(struct seq_file *seq, void *rec, u64 size
 	return !bpf_seq_write(seq, &head, sizeof(head)) && !bpf_seq_write(seq, rec, size);
 }
 
+/* Too large for a program's stack, or too costly for the verifier there; one iterator runs at a time. */
+static struct rec_step peeked;
+static struct step_counts peeked_now;
+
+/* The step that was looked at, with what it has of each sequence. Its size is in front, so that is read but once. */
+static __always_inline void peek_write_step(struct seq_file *seq, struct task_struct *task, struct thread *t)
+{
+	struct rows *r = parts_kept(t, task);
+	u64 n = r ? peeked.n_parts : 0, head;
+
+	barrier_var(n); /* see rows_ahead() */
+	if (n > STEP_PARTS_MAX)
+		n = 0;
+	if (!n)
+		peeked.n_parts = peeked.parts_left = 0;
+	head = sizeof(peeked) + n * sizeof(struct row_part);
+	if (bpf_seq_write(seq, &head, sizeof(head)) || bpf_seq_write(seq, &peeked, sizeof(peeked)))
+		return;
+	if (r && n)
+		bpf_seq_write(seq, parts_of(r, PARTS_STEP)->part, n * sizeof(struct row_part));
+}
+
 static __always_inline void peek_function(struct seq_file *seq, struct who w, u32 step, u32 probe, u64 start,
 	u64 end, const u64 *vals, u32 flags)
 {
@@ -151,10 +173,6 @@ static __always_inline void peek_function(struct seq_file *seq, struct who w, u3
 	function_fill((struct rec_function *)&r, w, probe, step, start, end, vals, flags);
 	peek_write(seq, &r, sizeof(r));
 }
-
-/* Too large for a program's stack, or too costly for the verifier there; one iterator runs at a time. */
-static struct rec_step peeked;
-static struct step_counts peeked_now;
 
 /* What holds the thread up now is in no list yet. */
 static __always_inline void peek_stall(struct thread *t, u64 since, u64 now)
@@ -290,7 +308,7 @@ static __always_inline void peek_thread(
 		if (f->step) {
 			peek_step(t, (u64)w.tgid << 32 | w.tid, f->probe, now);
 			peek_counts(t, task);
-			peek_write(seq, &peeked, sizeof(peeked));
+			peek_write_step(seq, task, t);
 		} else if (emits(REC_FUNCTION)) {
 			peek_function(seq, w, step, f->probe, f->start, now, f->vals, REC_F_OPEN_END);
 		}

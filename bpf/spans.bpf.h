@@ -8,6 +8,7 @@
 
 #include "states.bpf.h"
 #include "group.bpf.h"
+#include "parts.bpf.h"
 #include "sums.bpf.h"
 
 /*
@@ -232,7 +233,7 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 
 /*
  * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
- * has just made. The states are differences of the same clock reads as the total.
+ * has just made. The states are differences of the same clock reads as the total. step_send() follows.
  */
 __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 end, u32 flags)
 {
@@ -274,11 +275,16 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	stall_none(&r->stall);
 	stall_pick(&r->stall, t->stalls, 0, ~0ull);
 	t->in_step = 0;
-	if (emits(REC_STEP))
-		emit_step(r, sizeof(*r));
-	if (cfg.max_steps && !(flags & REC_F_OPEN_START))
-		window_count(end);
 	return 0;
+}
+
+/* The step that has just ended. Not in step_end(), whose stack is as deep as it may be. */
+static __always_inline void step_send(struct thread *t, struct rows *r)
+{
+	if (emits(REC_STEP))
+		step_emit(t, r);
+	if (cfg.max_steps && !(t->step.h.flags & REC_F_OPEN_START))
+		window_count(t->step.h.start_ns + t->step.h.dur_ns);
 }
 
 static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end, s64 ret, u32 flags)
@@ -334,9 +340,10 @@ static __always_inline void step_keep(struct thread *t, u32 at)
 }
 
 /* It has ended since, and the next one has begun. */
-static __always_inline void step_next(struct thread *t)
+static __always_inline void step_next(struct thread *t, struct rows *r)
 {
 	step_keep(t, FRAME_NEXT);
+	parts_next(t, r);
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		t->step.vals[i] = t->frames[0].vals[i];
 	t->step.strs[0][0] = t->step.strs[1][0] = 0;
@@ -344,8 +351,9 @@ static __always_inline void step_next(struct thread *t)
 }
 
 /* Ends all function spans in flight, innermost first, and the step among them. The counts have just
- * been read. */
-__weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
+ * been read. rows: of parts_kept(). */
+__weak __noinline int frames_flush(
+	struct thread *t, struct strings *s, u64 tgid_tid, u64 end, struct rows *rows)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
 	u32 step_probe = 0, step_at = 0;
@@ -362,11 +370,13 @@ __weak __noinline int frames_flush(struct thread *t, struct strings *s, u64 tgid
 			step_at = t->depth;
 		}
 	}
-	if (step_probe)
+	if (step_probe) {
 		step_end(t, tgid_tid, step_probe - 1, end, REC_F_OPEN_END);
+		step_send(t, rows);
+	}
 	t->role = ST_CPU;
 	if (cfg.windows && !enabled && t->step_entered)
-		step_next(t);
+		step_next(t, rows);
 	else if (cfg.windows && !enabled && step_probe && !t->step_left)
 		step_keep(t, step_at);
 	return 0;
@@ -421,7 +431,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 static __always_inline void task_flush(struct thread *t, struct task_struct *task, struct who w, u64 end)
 {
 	counts_read(t, task);
-	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end);
+	frames_flush(t, strings_of(task), (u64)w.tgid << 32 | w.tid, end, parts_kept(t, task));
 	group_leave(t, w.tgid); /* what was in flight is part of the step that it leaves */
 }
 
@@ -447,7 +457,7 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 	if (cfg.sums)
 		syscalls_flush(t, task->tgid);
 	counts_read(t, task);
-	frames_flush(t, strings_of(task), tgid_tid, end);
+	frames_flush(t, strings_of(task), tgid_tid, end, parts_kept(t, task));
 	WRITE_ONCE(t->closed, CLOSE_DONE);
 }
 

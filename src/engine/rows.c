@@ -2,6 +2,8 @@
 #include "engine/rows.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,4 +134,40 @@ bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_
 		.position = (int64_t)known(v[ROW_FIRST_POSITION], (uint64_t)-1),
 	};
 	return true;
+}
+
+unsigned int step_parts(const struct rec_step *r, size_t size, const struct row_part **ret_parts)
+{
+	if (size < sizeof(*r) || r->n_parts > STEP_PARTS_MAX ||
+		(size - sizeof(*r)) / sizeof(struct row_part) < r->n_parts)
+		return 0;
+	*ret_parts = ((const struct rec_step_parts *)r)->parts;
+	return r->n_parts;
+}
+
+size_t parts_text(const struct rec_step *r, size_t size, char buf[static PARTS_TEXT_MAX])
+{
+	const struct row_part *parts;
+	unsigned int n = step_parts(r, size, &parts), i;
+	uint64_t left = n ? r->parts_left : 0;
+	size_t len = 0;
+	char one[80], more[32] = "";
+
+	for (i = 0; i < n; i++) {
+		const struct row_part *part = &parts[i];
+		int one_len = snprintf(one, sizeof(one), "%s%" PRId64 ": %u", i ? ", " : "", (int64_t)part->sequence,
+			part->rows);
+
+		if (part->position >= 0)
+			one_len += snprintf(one + one_len, sizeof(one) - (size_t)one_len, " at %" PRId64, part->position);
+		if (len + (size_t)one_len + sizeof(more) > PARTS_TEXT_MAX)
+			break;
+		memcpy(buf + len, one, (size_t)one_len);
+		len += (size_t)one_len;
+	}
+	left += n - i;
+	if (left)
+		snprintf(more, sizeof(more), ", and %" PRIu64 " more", left);
+	memcpy(buf + len, more, strlen(more) + 1);
+	return len + strlen(more);
 }

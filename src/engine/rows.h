@@ -35,4 +35,12 @@ struct step_rows {
 
 bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_rows *ret);
 
+/* What a step has of each sequence: what lies behind its record, which has `size` bytes. Returns how many; 0 also where
+ * the record has not as many as it says. */
+unsigned int step_parts(const struct rec_step *r, size_t size, const struct row_part **ret_parts);
+
+/* "3: 1 at 57, 0: 128 at 0, and 12 more": sequence, rows, position of the first. Returns its length. */
+#define PARTS_TEXT_MAX 160
+size_t parts_text(const struct rec_step *r, size_t size, char buf[static PARTS_TEXT_MAX]);
+
 #endif

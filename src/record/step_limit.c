@@ -16,7 +16,7 @@ struct held {
 	size_t size;
 	union {
 		struct rec_hdr h;
-		char bytes[sizeof(struct rec_step)];
+		char bytes[sizeof(struct rec_step_parts)];
 	} rec;
 };
 

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "engine/check.h"
+#include "engine/rows.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
 #include "util/clock.h"
@@ -411,10 +412,13 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	write_arrows(c, &r->h, &at);
 }
 
-static void write_step_span(struct chrome_sink *c, const struct rec_step *r, const struct place *at, bool own_track)
+static void write_step_span(
+	struct chrome_sink *c, const struct rec_step *r, size_t size, const struct place *at, bool own_track)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
+	char text[PARTS_TEXT_MAX];
 	bool first = true;
+	size_t len;
 	char *p;
 
 	p = span_begin(c, &r->h, at->pid, at->tid);
@@ -423,6 +427,8 @@ static void write_step_span(struct chrome_sink *c, const struct rec_step *r, con
 	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
 	if (!first)
 		*p++ = ',';
+	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
+		p = fmt_lit(fmt_json_str(fmt_lit(p, "\"batch\":"), text, len), ",");
 	p = fmt_lit(p, "\"step\":");
 	p = fmt_u32(p, r->number);
 	if (own_track) {
@@ -480,18 +486,18 @@ uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes 
 	return kinds[kind].tid + i;
 }
 
-static void write_step(struct chrome_sink *c, const struct rec_step *r)
+static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t size)
 {
 	struct place at;
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
 	at = chrome_place(c, &r->h);
-	write_step_span(c, r, &at, false);
+	write_step_span(c, r, size, &at, false);
 	write_arrows(c, &r->h, &at);
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* else more at once than lanes: they are on their threads' tracks all the same */
-		write_step_span(c, r, &at, true);
+		write_step_span(c, r, size, &at, true);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -528,7 +534,6 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 	struct chrome_sink *c = (struct chrome_sink *)s;
 	struct place at;
 
-	(void)size;
 	switch (rec->kind) {
 	case REC_SYSCALL:
 		at = chrome_syscall(c, (const struct rec_syscall *)rec);
@@ -548,7 +553,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		write_function(c, (const struct rec_function *)rec);
 		break;
 	case REC_STEP:
-		write_step(c, (const struct rec_step *)rec);
+		write_step(c, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
 		write_task(c, (const struct rec_task *)rec);

@@ -104,7 +104,6 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 {
 	struct perfetto_sink *s = (struct perfetto_sink *)sink;
 
-	(void)size;
 	switch (rec->kind) {
 	case REC_SYSCALL:
 		if (rec->flags & SYSCALL_F_COMPAT)
@@ -127,7 +126,7 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		perfetto_function(s, (const struct rec_function *)rec);
 		break;
 	case REC_STEP:
-		perfetto_step(s, (const struct rec_step *)rec);
+		perfetto_step(s, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
 		perfetto_task(s, (const struct rec_task *)rec);

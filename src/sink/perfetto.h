@@ -259,7 +259,7 @@ size_t held_bytes(const struct perfetto_sink *s);
 /* ---- perfetto_records.c ---- */
 
 void perfetto_function(struct perfetto_sink *s, const struct rec_function *r);
-void perfetto_step(struct perfetto_sink *s, const struct rec_step *r);
+void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size);
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r);
 void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r);
 void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);

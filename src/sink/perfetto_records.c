@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
 #include "engine/check.h"
+#include "engine/rows.h"
 #include "sink/ipc.h"
 #include "sink/perfetto.h"
 #include "sink/request.h"
@@ -98,17 +99,20 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 		event_write_record(&e, &r->h, kind);
 }
 
-void perfetto_step(struct perfetto_sink *s, const struct rec_step *r)
+void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
 {
 	const struct probe_spec *spec;
+	char key[64], text[PARTS_TEXT_MAX];
 	struct event e;
-	char key[64];
+	size_t len;
 
 	if (r->h.id >= s->rec.probes->n)
 		return;
 	spec = &s->rec.probes->specs[r->h.id];
 	begin(&e, s, &r->h, TRACK_CALLS, "step", probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, r->strs[0]);
+	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
+		event_add_text(&e, "batch", text, len);
 	event_add(&e, "step", VALUE_UINT, r->number);
 	for (int i = 0; i < ST_MAX; i++) {
 		const char *name = time_state_name((enum time_state)i);

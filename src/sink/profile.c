@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/rows.h"
 #include "sink/behind.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
@@ -116,6 +117,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
 	char *p = profile_line_begin(&ps->lines, "token_prof", r->h.tgid);
+	struct step_rows rows;
 	struct weight weight;
 
 	if (!p)
@@ -125,6 +127,8 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	p = add_u64(p, ",\"tid\":", r->h.tid);
 	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
 	p = profile_add_args(p, s, r->vals, NULL);
+	if (rows_of_step(s, r->vals, &rows) && rows.readable)
+		p = add_u64(p, ",\"rows\":", r->vals[s->row_count - 1]);
 	p = add_us(p, ",\"ts_us\":",
 		r->h.start_ns > ps->rec.start_boot_ns ? r->h.start_ns - ps->rec.start_boot_ns : 0);
 	p = add_u64(p, ",\"switches\":",

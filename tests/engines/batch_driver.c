@@ -67,11 +67,41 @@ static int add_row(int32_t token, int pos, int seq, bool output)
 	return llama_batch_row(&batch, token, pos, seq, output);
 }
 
+static bool has_sequence(struct batch b, int row, int seq)
+{
+	for (int i = 0; i < b.n_seq_id[row]; i++) {
+		if (b.seq_id[row][i] == seq)
+			return true;
+	}
+	return false;
+}
+
+/* What it has of each sequence, in the order in which they come: "SEQUENCE: ROWS at POSITION, ..." */
+static void put_batch(struct batch b)
+{
+	unsigned int told = 0;
+
+	for (int i = 0; b.seq_id && i < b.n_tokens; i++) {
+		for (int k = 0; k < b.n_seq_id[i]; k++) {
+			int seq = b.seq_id[i][k], rows = 0;
+
+			if (told & 1u << seq)
+				continue;
+			for (int row = i; row < b.n_tokens; row++)
+				rows += has_sequence(b, row, seq);
+			fprintf(out, "%s%d: %d at %d", told ? ", " : "", seq, rows, b.pos[i]);
+			told |= 1u << seq;
+		}
+	}
+}
+
 /* sequences, as a mask, and outputs that it asks for */
 static void decode(struct batch b, unsigned int sequences, int outputs)
 {
-	fprintf(out, "{\"step\":%d,\"rows\":%d,\"outputs\":%d,\"sequences\":%u,\"n_sequences\":%d,\"position\":%d}\n",
+	fprintf(out, "{\"step\":%d,\"rows\":%d,\"outputs\":%d,\"sequences\":%u,\"n_sequences\":%d,\"position\":%d,\"batch\":\"",
 		n_steps++, b.n_tokens, outputs, sequences, __builtin_popcount(sequences), b.pos ? b.pos[0] : -1);
+	put_batch(b);
+	fputs("\"}\n", out);
 	if (llama_decode(ctx, b))
 		die("llama_decode failed");
 }

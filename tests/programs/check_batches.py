@@ -62,6 +62,9 @@ def check_steps(log, profile, trace):
         if "sequences" in args:
             args["sequences"] = int(args["sequences"], 16)
         require(f"{name} of the trace", args, wanted_shape(wanted))
+        require(f"{name}: rows", got["rows"], wanted["rows"])
+        require(f"{name}: its batch in the trace", drawn["args"].get("batch"),
+                wanted["batch"] if wanted["n_sequences"] > 1 else None)
         require(f"{name}: phase", got["phase"], phase(wanted))
         require(f"{name}: phase in the trace", drawn["name"], phase(wanted))
     return [(ns(s["ts_us"]), ns(s["ts_us"]) + ns(s["total"])) for s in steps]

@@ -156,6 +156,58 @@ static void test_shown(void **state)
 	probe_table_free(&pt);
 }
 
+/* No more than the record has. */
+static void test_parts(void **state)
+{
+	struct rec_step_parts r = { .s.n_parts = 3 };
+	size_t whole = sizeof(r.s) + 3 * sizeof(struct row_part);
+	const struct row_part *parts = NULL;
+
+	(void)state;
+	assert_int_equal(step_parts(&r.s, whole, &parts), 3);
+	assert_ptr_equal(parts, r.parts);
+	assert_int_equal(step_parts(&r.s, whole + 8, &parts), 3);
+	assert_int_equal(step_parts(&r.s, whole - 1, &parts), 0);
+	assert_int_equal(step_parts(&r.s, sizeof(r.s), &parts), 0);
+	assert_int_equal(step_parts(&r.s, 0, &parts), 0);
+	r.s.n_parts = STEP_PARTS_MAX;
+	assert_int_equal(step_parts(&r.s, sizeof(r), &parts), STEP_PARTS_MAX);
+	r.s.n_parts = STEP_PARTS_MAX + 1;
+	assert_int_equal(step_parts(&r.s, SIZE_MAX, &parts), 0);
+	r.s.n_parts = 0;
+	assert_int_equal(step_parts(&r.s, sizeof(r), &parts), 0);
+}
+
+static void test_parts_text(void **state)
+{
+	struct rec_step_parts r = { .s = { .n_parts = 3 }, .parts = { { 3, 57, 1, 1 }, { 0, 0, 128, 0 },
+		{ (uint64_t)-7, -1, 2, ROW_PART_UNKNOWN } } };
+	char text[PARTS_TEXT_MAX];
+	size_t len;
+
+	(void)state;
+	parts_text(&r.s, sizeof(r), text);
+	assert_string_equal(text, "3: 1 at 57, 0: 128 at 0, -7: 2");
+	r.s.parts_left = 5;
+	len = parts_text(&r.s, sizeof(r), text);
+	assert_string_equal(text, "3: 1 at 57, 0: 128 at 0, -7: 2, and 5 more");
+	assert_int_equal(len, strlen(text));
+	parts_text(&r.s, sizeof(r.s), text);
+	assert_string_equal(text, "");
+	/* the longest */
+	r.s.n_parts = STEP_PARTS_MAX;
+	r.s.parts_left = UINT32_MAX;
+	for (int i = 0; i < STEP_PARTS_MAX; i++)
+		r.parts[i] = (struct row_part){ INT64_MIN, INT64_MAX, UINT32_MAX, UINT32_MAX };
+	for (int i = 0; i < STEP_PARTS_MAX; i++) {
+		assert_in_range(parts_text(&r.s, sizeof(r), text), 20, PARTS_TEXT_MAX - 1);
+		assert_non_null(strstr(text, " more"));
+		r.parts[i] = (struct row_part){ 0, 0, 1, 0 };
+	}
+	parts_text(&r.s, sizeof(r), text);
+	assert_null(strstr(text, "4294967295"));
+}
+
 static void test_names(void **state)
 {
 	static const struct {
@@ -219,7 +271,7 @@ static void test_when(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_begin), TEST(test_shown),
-		TEST(test_names), TEST(test_when) };
+		TEST(test_parts), TEST(test_parts_text), TEST(test_names), TEST(test_when) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

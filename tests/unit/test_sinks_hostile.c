@@ -154,6 +154,7 @@ static union {
 	struct rec_fault fault;
 	struct rec_function function;
 	struct rec_step step;
+	struct rec_step_parts parts;
 	struct rec_request request;
 	struct rec_task task;
 } noise;
@@ -176,6 +177,8 @@ static void make_noise(void)
 		noise.h.start_ns = START + draw() % 1000000;
 	if (draw() % 4)
 		noise.h.dur_ns %= 1000000;
+	if (noise.h.kind == REC_STEP && draw() % 4)
+		noise.step.n_parts %= STEP_PARTS_MAX + 2;
 }
 
 /* Whatever the records hold, what is written is JSON, line by line, and nothing is overrun (that is

@@ -64,9 +64,36 @@ static void test_each(void **state)
 	step_limit_free(l);
 }
 
+static void note_parts(const struct rec_hdr *h, size_t size, void *arg)
+{
+	const struct rec_step_parts *r = (const struct rec_step_parts *)h;
+
+	assert_int_equal(size, sizeof(*r));
+	assert_int_equal(r->parts[STEP_PARTS_MAX - 1].sequence, 7);
+	(*(int *)arg)++;
+}
+
+/* What is behind the step's record is held as well. */
+static void test_parts(void **state)
+{
+	struct rec_step_parts r = { .s = step(1, 100) };
+	struct step_limit *l;
+	int n = 0;
+
+	(void)state;
+	r.s.n_parts = STEP_PARTS_MAX;
+	r.parts[STEP_PARTS_MAX - 1].sequence = 7;
+	assert_int_equal(step_limit_new(2, &l), 0);
+	assert_int_equal(step_limit_take(l, &r.s.h, sizeof(r)), STEP_LIMIT_HELD);
+	step_limit_release(l, UINT64_MAX, note_parts, &n);
+	assert_int_equal(n, 1);
+	step_limit_free(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_each),
 	};
 
