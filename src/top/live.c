@@ -10,15 +10,15 @@
 #include "top/live_slow.h"
 #include "util/names.h"
 
-#define QUEUE_MAX 4096 /* steps that wait for those that began before them */
-#define LANES_MAX 256  /* full: the one that was quiet for longest is forgotten */
+#define QUEUE_MAX 4096 /* steps waiting for those that began before them */
+#define LANES_MAX 256  /* if full, the one that was quiet for longest is forgotten */
 #define TPOT_MAX 16384
 
-/* Steps that follow one another. */
+/* Consecutive steps. */
 struct lane {
 	uint32_t pid, tid;
 	uint64_t context;
-	int64_t end; /* of the last one */
+	int64_t end; /* of the last step */
 };
 
 struct queued {
@@ -28,19 +28,19 @@ struct queued {
 
 struct token_time {
 	int64_t at, ns;
-	uint32_t request; /* 0: it has become mixed, and this counts for nothing */
+	uint32_t request; /* 0: it has become mixed, and does not count */
 };
 
 struct rows {
 	struct live_row *list;
 	size_t len, size;
 	struct idmap by_key;
-	struct live_row *sorted; /* as the frame shows them */
+	struct live_row *sorted; /* in the order of the frame */
 	size_t sorted_size;
 };
 
 struct live {
-	struct queued queue[QUEUE_MAX]; /* by number */
+	struct queued queue[QUEUE_MAX]; /* sorted by number */
 	size_t n_queue;
 	uint64_t round;
 	struct lane lanes[LANES_MAX];
@@ -149,9 +149,9 @@ void live_free(struct live *l)
 /* ---- steps ---- */
 
 /*
- * The lane that a step belongs to: that of its context. Where contexts are not known, that of its
- * thread; of a thread that is new, the one that went quiet last, since engines let changing threads
- * call them. *ret_gap: what lies between, -1 when the step is the lane's first.
+ * The lane of a step: that of its context. If contexts are unknown, that of its thread; for a new
+ * thread, the one that went quiet last, since engines let different threads call them. *ret_gap:
+ * the time in between, -1 if the step is the lane's first.
  */
 static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *ret_gap)
 {
@@ -260,7 +260,7 @@ static int take_settled(struct live *l, bool all)
 {
 	size_t n = 0;
 
-	/* the first round may have begun before the step's record came */
+	/* the first round may have begun before the record of the step arrived */
 	while (n < l->n_queue && (all || l->queue[n].round + 2 <= l->round))
 		n++;
 	return take_first(l, n);
@@ -280,7 +280,7 @@ static int rows_get(struct rows *r, uint64_t key, const char *name, struct live_
 	char *copy;
 
 	if (!idmap_get(&r->by_key, key, &i) || strcmp(r->list[i].name, name)) {
-		/* the same name from elsewhere? */
+		/* the same name at another address? */
 		for (i = 0; i < r->len && strcmp(r->list[i].name, name); i++)
 			;
 		if (i == r->len) {
@@ -321,7 +321,7 @@ int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 	int err;
 
 	for (size_t i = 0; i < r->len; i++) {
-		/* how much more there is now is the last interval's */
+		/* the increase belongs to the last interval */
 		r->list[i].last_n = 0 - r->list[i].run_n;
 		r->list[i].last_ns = -r->list[i].run_ns;
 		r->list[i].run_n = 0;

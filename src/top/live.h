@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A run as it goes on: what inftrace top shows. Fed with steps, calls and sums, asked for a frame
- * once an interval. Times are nanoseconds; `now` and a step's ts count from the start of the
- * recording.
+ * A run in progress, as inftrace top shows it. It is fed with steps, calls and sums, and asked for
+ * a frame once per interval. Times are nanoseconds; `now` and a step's ts count from the start of
+ * the recording.
  */
 #ifndef INFTRACE_TOP_LIVE_H
 #define INFTRACE_TOP_LIVE_H
@@ -14,7 +14,7 @@
 
 #define LIVE_SLOW_MAX 10
 #define LIVE_MINUTE_NS (60 * INT64_C(1000000000))
-#define LIVE_TPOT_NS (10 * INT64_C(1000000000)) /* the percentiles are of this time */
+#define LIVE_TPOT_NS (10 * INT64_C(1000000000)) /* the period that the percentiles cover */
 
 #define LIVE_PHASE_LEN 32
 
@@ -24,31 +24,31 @@ enum live_phase {
 	LIVE_DECODE,
 };
 
-/* A step, before its names have ids. */
+/* A step before its names have ids. */
 struct live_behind {
-	struct behind_info row; /* without by */
+	struct behind_info row; /* without `by` */
 	char by[TASK_COMM_LEN + 1];
 };
 
 struct live_step {
-	struct step step; /* without lane, at, gap and the ids of names */
+	struct step step; /* without lane, at, gap and ids of names */
 	uint32_t pid, workers;
 	bool weighed; /* step.tracer is known */
 	enum live_phase live_phase;
-	char phase[LIVE_PHASE_LEN]; /* as the preset names it */
+	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
 	char by[TASK_COMM_LEN], straggler_by[TASK_COMM_LEN], straggler_comm[TASK_COMM_LEN];
-	struct live_behind behind[2 * BEHIND_MAX]; /* step.n_behind of its own, then n_workers_behind */
+	struct live_behind behind[2 * BEHIND_MAX]; /* step.n_behind rows of its own, then n_workers_behind */
 };
 
-/* Of steps. The time of a step and of the gap before it is `wall`: total + between. */
+/* Sums over steps. The time of a step and of the gap before it is `wall`: total + between. */
 struct live_sums {
 	uint64_t steps, unfinished, lossy;
 	uint64_t tokens, prompt_tokens;
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
 	int64_t between;      /* outside of steps */
-	int64_t tracer, tracer_of; /* what the recording cost, and the time of the steps of which that is known */
-	int64_t idle;         /* pauses in which nobody asked for a token; not in between */
+	int64_t tracer, tracer_of; /* the cost of the recording, and the time of the steps for which it is known */
+	int64_t idle;         /* pauses in which nobody asked for a token; not included in between */
 	uint32_t max_workers; /* of a step */
 };
 
@@ -60,8 +60,7 @@ struct live_row {
 };
 
 struct live_rows {
-	struct live_row *rows; /* the one with most time first: since the last frame, at the end
-				  since the start */
+	struct live_row *rows; /* longest time first: since the last frame, at the end since the start */
 	size_t len;
 };
 
@@ -76,15 +75,15 @@ struct live_frame {
 	int64_t now, interval;
 	struct live_sums last, run; /* since the last frame; since the start */
 	struct percentiles tpot;    /* time per output token */
-	int64_t tpot_span;          /* of this time: less than LIVE_TPOT_NS when steps are many */
-	int64_t ttft;               /* of the prompt read last; 0: none yet */
+	int64_t tpot_span;          /* over this period: less than LIVE_TPOT_NS if there are many steps */
+	int64_t ttft;               /* of the last prompt; 0: none yet */
 	uint64_t ttft_tokens;
 	int64_t ttft_at;
-	struct request_summary requests; /* that are left out of these times, since the start */
-	size_t processes;             /* that had steps */
+	struct request_summary requests; /* requests left out of these times, since the start */
+	size_t processes;             /* with steps */
 	size_t minute_slow;           /* slow steps, and gaps, of the last minute */
-	bool minute_more;             /* than are counted */
-	const struct live_slow *slow; /* of them; the largest excess first */
+	bool minute_more;             /* there were more than are counted */
+	const struct live_slow *slow; /* these, with the largest excess first */
 	size_t n_slow;
 	struct live_rows ops, syscalls;
 	uint64_t lost, last_lost; /* records */
@@ -92,25 +91,25 @@ struct live_frame {
 
 struct live;
 
-/* What returns an int returns 0 or -ENOMEM. */
+/* Functions that return an int return 0 or -ENOMEM. */
 int live_new(struct live **ret_live);
 void live_free(struct live *l);
 
-/* Steps may come in any order within what live_settled() tells apart: every step that had ended
- * before the last call of it was handed over since then. */
+/* Steps may come in any order within a round: a step must be given before the second live_settled()
+ * after its end. */
 int live_step(struct live *l, const struct live_step *s);
 int live_settled(struct live *l);
 
-/* The call of an operator. */
+/* A call of an operator. */
 int live_op(struct live *l, const char *name, uint64_t ns);
 
-/* All system calls since the start. Adds up those of several processes. */
+/* All system calls since the start, summed over processes. */
 int live_syscalls(struct live *l, const struct process_call *calls, size_t n);
 
 void live_lost(struct live *l, uint64_t records);
 
-/* Ends the interval. `last`: the recording is over, no step is waited for. The frame is valid until
- * the next call. */
+/* Ends the interval. `last`: the recording is over, so do not wait for earlier steps. The frame is
+ * valid until the next call. */
 int live_frame(struct live *l, int64_t now, bool last, const struct live_frame **ret_frame);
 
 #endif

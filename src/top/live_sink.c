@@ -20,7 +20,7 @@ struct live_sink {
 	int err;
 };
 
-/* As in the profile: see add_stall() there. */
+/* As in the profile: see add_stall() in sink/profile.c. */
 static void take_stall(const struct stall *s, struct stall_info *ret, char by[TASK_COMM_LEN])
 {
 	bool throttled = s->flags & STALL_F_THROTTLED;
@@ -43,7 +43,7 @@ static void take_stall(const struct stall *s, struct stall_info *ret, char by[TA
 		ret->late = s->late_ns;
 }
 
-/* An argument of the step's function; 0: it has none of this name. */
+/* An argument of the step's function; 0: it has none with this name. */
 static uint64_t find_value(const struct probe_spec *s, const struct rec_step *r, const char *name)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Each frame makes the report anew, of the steps that are kept, so that a step is compared with
- * those behind it too as soon as these are there. What was said of steps that had to make room
- * stays.
+ * Each frame makes the report again from the steps that are kept, so a step is compared with later
+ * ones as soon as these exist. Verdicts on steps that were evicted stay.
  */
 #include "top/live_slow.h"
 
@@ -11,15 +10,15 @@
 #include <string.h>
 
 #define KEPT_MAX \
-	2048 /* steps: a minute of 34 a second; to judge them all takes a few milliseconds */
-#define KEPT_MIN 256 /* these are compared with, however old they are */
+	2048 /* steps: a minute at 34 per second; judging all of them takes a few milliseconds */
+#define KEPT_MIN 256 /* kept for comparison, however old they are */
 #define SLOW_MAX 256
 
 struct slow_steps {
-	struct live_step kept[KEPT_MAX]; /* a ring from first */
+	struct live_step kept[KEPT_MAX]; /* a ring, beginning at `first` */
 	size_t first, n;
-	int64_t evicted_at; /* what began up to here is kept no more */
-	bool added;         /* since they were judged */
+	int64_t evicted_at; /* what began up to then is no longer kept */
+	bool added;         /* since the last verdicts */
 	struct live_slow slow[SLOW_MAX];
 	size_t n_slow;
 };
@@ -183,7 +182,7 @@ static int judge(struct slow_steps *s, int64_t now)
 	return err;
 }
 
-/* What is judged again goes, and what is older than a minute. */
+/* Drops what is judged again, and what is older than a minute. */
 static void drop_slow(struct slow_steps *s, int64_t now)
 {
 	size_t n = 0;

@@ -8,22 +8,22 @@
 
 #include "report/canvas.h"
 
-#define WIDE_FROM 60 /* columns: a narrower screen has no room for bars */
+#define WIDE_FROM 60 /* columns: a narrower screen has no bars */
 #define STATE_ROWS_MIN 3
-/* of operators and system calls, each; where there is no end of lines more of them */
+/* rows of operators and of system calls; more if the number of lines is unlimited */
 #define ROWS_MAX 10
 #define ROWS_MAX_TEXT 20
-#define SHOWN_MIN 0.00005 /* a state with less is 0.00 % */
+#define SHOWN_MIN 0.00005 /* a state with a smaller share would show as 0.00 % */
 
 struct page {
 	struct canvas c;
 	const struct screen *s;
 	const struct live_frame *f;
-	/* of the interval, or of the run */
+	/* for the interval, or for the run */
 	const struct live_sums *sums;
 	double seconds;
 	bool wide;
-	int name_columns, value_columns; /* of the states */
+	int name_columns, value_columns; /* of the table of states */
 };
 
 static double share(int64_t part, int64_t whole)
@@ -38,7 +38,7 @@ static int64_t wall(const struct live_sums *sums)
 
 /* ---- the head ---- */
 
-/* The next of some facts, which follow one another over as many lines as they need. */
+/* Adds a fact to a list that takes as many lines as it needs. */
 static void __attribute__((format(printf, 2, 3))) put_fact(struct page *p, const char *fmt, ...)
 {
 	struct canvas *c = &p->c;
@@ -73,7 +73,7 @@ static void put_title(struct page *p)
 	else
 		snprintf(elapsed, sizeof(elapsed), " %llu:%02llu", s / 60, s % 60);
 	canvas_style(c, STYLE_REVERSE);
-	/* the time stays in sight */
+	/* the elapsed time stays visible */
 	c->width -= c->width > strlen(elapsed) ? (unsigned int)strlen(elapsed) : 0;
 	canvas_text(c, sc->target ? sc->target : "");
 	canvas_put(c, ", %s", sc->engines ? sc->engines : "no engine found");
@@ -133,7 +133,7 @@ static void put_head(struct page *p)
 
 /* ---- the states ---- */
 
-/* One past the states: outside of steps. */
+/* Follows the states: time outside of steps. */
 #define BETWEEN STATES
 #define STATE_ROWS (STATES + 1)
 
@@ -164,7 +164,7 @@ static size_t make_rows(const struct live_frame *f, struct state_row rows[STATE_
 	return n;
 }
 
-/* Those for which there is no room become one. */
+/* Merges the rows for which there is no room into one. */
 static size_t merge_rows(struct state_row *rows, size_t n, size_t max)
 {
 	struct state_row *rest = &rows[max - 1];
@@ -195,7 +195,7 @@ static bool column_fits(const struct page *p)
 	return p->c.column + (unsigned int)p->value_columns <= p->s->width;
 }
 
-/* The shares of a thread, the calling one or the workers: of the interval with a bar, of the run.
+/* The shares of a thread, calling or worker: those of the interval with a bar, those of the run.
  * row NULL: the heading. */
 static void put_shares(struct page *p, const struct state_row *row, bool workers, unsigned int bar)
 {
@@ -267,7 +267,7 @@ static void put_states(struct page *p)
 	if (!n)
 		return;
 	if (p->s->height) {
-		/* about half of what is left */
+		/* about half of the remaining lines */
 		room = room > 2 * STATE_ROWS_MIN ? room / 2 : STATE_ROWS_MIN;
 		n = merge_rows(rows, n, room);
 	}
@@ -279,7 +279,7 @@ static void put_states(struct page *p)
 	}
 }
 
-/* ---- what is below ---- */
+/* ---- the tables below ---- */
 
 static void put_slow(struct page *p)
 {
@@ -417,7 +417,7 @@ char *screen_render(const struct screen *s, const struct live_frame *f, size_t *
 		.wide = s->width >= WIDE_FROM,
 	};
 
-	/* narrow: "(between steps)", and 100.0 % three times, go into 40 columns */
+	/* narrow: "(between steps)" and 100.0 % three times fit into 40 columns */
 	p.name_columns = p.wide ? 16 : 15;
 	p.value_columns = p.wide ? 9 : 8;
 	if (s->height)

@@ -5,7 +5,7 @@
 
 #include "top/live.h"
 
-/* What comes first below the states. */
+/* The first table below the states. */
 enum screen_part {
 	PART_SLOW,
 	PART_SYSCALLS,
@@ -14,18 +14,18 @@ enum screen_part {
 };
 
 struct screen {
-	unsigned int width, height; /* height 0: as many lines as there are */
-	bool utf8;                  /* of the terminal; the process' LC_CTYPE knows widths */
-	bool ansi;                  /* from the upper left corner, over what stands there */
-	bool run_only;              /* the last word: nothing of an interval */
+	unsigned int width, height; /* height 0: unlimited */
+	bool utf8;                  /* the terminal is UTF-8; widths come from the process' LC_CTYPE */
+	bool ansi;                  /* draws from the upper left corner, over the previous screen */
+	bool run_only;              /* the final summary: nothing about an interval */
 	enum screen_part first;
 	bool ops; /* operators are recorded */
-	/* fit to print or not; NULL: none */
+	/* may be unprintable; NULL: none */
 	const char *target, *engines, *message, *keys;
 };
 
-/* Lines that are no wider than the screen, in which nothing drives the terminal that is not meant
- * to. NULL without memory; the caller's to free. */
+/* Returns lines that fit the width of the screen, without any control sequence that is not
+ * intended. NULL without memory; to be freed by the caller. */
 char *screen_render(const struct screen *s, const struct live_frame *f, size_t *ret_len);
 
 #endif

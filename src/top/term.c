@@ -15,7 +15,7 @@
 #define LEAVE_WAIT_MS 500
 #define WIDTH_DEFAULT 80
 #define HEIGHT_DEFAULT 24
-#define SIZE_LIMIT 1000 /* columns, lines: what a terminal claims beyond is not believed */
+#define SIZE_LIMIT 1000 /* columns, lines: a terminal that claims more is not believed */
 
 /* xterm control sequences (ctlseqs): alternate screen (1049), cursor (25), wrap at the margin (7)
  */
@@ -29,8 +29,8 @@ static const int fatal_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, S
 
 enum key_state {
 	KEY_PLAIN,
-	KEY_ESCAPE,   /* behind ESC */
-	KEY_SEQUENCE, /* behind ESC [ or ESC O: up to a letter or ~ */
+	KEY_ESCAPE,   /* after ESC */
+	KEY_SEQUENCE, /* after ESC [ or ESC O: up to a letter or ~ */
 };
 
 struct term {
@@ -43,7 +43,7 @@ struct term {
 	enum key_state key_state;
 };
 
-/* What the handler of a fatal signal needs. */
+/* For the handler of fatal signals. */
 static struct {
 	volatile sig_atomic_t entered;
 	int fd;
@@ -57,7 +57,7 @@ static void on_fatal(int sig)
 		if (write(screen.fd, LEAVE, sizeof(LEAVE) - 1) >= 0)
 			tcsetattr(screen.fd, TCSANOW, &screen.before);
 	}
-	/* reset by SA_RESETHAND: this time it does what it would have done */
+	/* SA_RESETHAND has restored the default action */
 	raise(sig);
 }
 
@@ -122,7 +122,7 @@ bool term_flush(struct term *t)
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return false;
-		if (n <= 0) /* it is gone: term_key() will say so */
+		if (n <= 0) /* the terminal is gone: term_key() will report it */
 			break;
 		t->out_done += (size_t)n;
 	}
@@ -158,7 +158,7 @@ void term_enter(struct term *t)
 		t->entered = true;
 	}
 	attributes = t->before;
-	/* keys at once and unseen, but those that send signals still do */
+	/* keys arrive at once and without echo, but those that send signals still do */
 	attributes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 	attributes.c_cc[VMIN] = 1;
 	attributes.c_cc[VTIME] = 0;
@@ -188,11 +188,11 @@ void term_leave(struct term *t)
 
 	if (!t->entered)
 		return;
-	/* in the background each of the calls below would stop us */
+	/* in the background each of the following calls would stop us */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTTOU);
 	sigprocmask(SIG_BLOCK, &set, &old);
-	tcflow(t->fd, TCOON); /* Ctrl-S */
+	tcflow(t->fd, TCOON); /* undoes Ctrl-S */
 	if (!wait_out(t))
 		tcflush(t->fd, TCOFLUSH);
 	t->out_len = t->out_done = 0;

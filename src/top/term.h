@@ -11,32 +11,32 @@
 
 struct term;
 
-/* The terminal behind a descriptor, opened anew: what is set on it is not set for others. -ENOTTY,
- * -ENXIO for one that cannot show a screen (TERM=dumb), -ENOMEM and what else open(2) says. */
+/* Opens the terminal behind a descriptor again, so that its flags are not shared with others.
+ * -ENOTTY, -ENXIO if it cannot show a screen (TERM=dumb), -ENOMEM or another error of open(2). */
 int term_open(int fd, struct term **ret_term);
-/* Leaves the screen, too. */
+/* Also leaves the screen. */
 void term_free(struct term *t);
 
-/* The screen (again, after the process was stopped), and back to how the terminal was. A signal
- * that kills the process (SIGSEGV, SIGABRT, SIGQUIT, ...) leaves it, too. term_leave waits for what
- * was drawn, but not for ever. */
+/* Shows the screen (also again, after the process was stopped), and restores the terminal. A signal
+ * that kills the process (SIGSEGV, SIGABRT, SIGQUIT, ...) restores it, too. term_leave waits for
+ * the output, but not for ever. */
 void term_enter(struct term *t);
 void term_leave(struct term *t);
 
-/* To be polled for keys. */
+/* The descriptor to poll for keys. */
 int term_fd(const struct term *t);
 
-/* The next key that was pressed; 0: none; -1: the terminal is gone. Keys that send several bytes
- * (arrows) are none. */
+/* The next key that was pressed; 0: none; -1: the terminal is gone. Ignores keys that send several
+ * bytes (arrows). */
 int term_key(struct term *t);
 
 void term_size(const struct term *t, unsigned int *ret_width, unsigned int *ret_height);
 
-/* Draws from the upper left corner. Copied; while a slow terminal still takes the frame before,
- * dropped. */
+/* Draws from the upper left corner. The text is copied; it is dropped if a slow terminal is still
+ * taking the previous frame. */
 void term_draw(struct term *t, const char *text, size_t len);
 
-/* Goes on with what the terminal did not take at once; true when all is out. */
+/* Writes more of what the terminal did not take at once; true when all is written. */
 bool term_flush(struct term *t);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* inftrace top: a recording that is shown while it runs. */
+/* inftrace top: shows a recording while it runs. */
 #ifndef INFTRACE_TOP_TOP_H
 #define INFTRACE_TOP_TOP_H
 

@@ -31,7 +31,7 @@ struct top {
 	const struct top_options *options;
 	const struct recording *rec;
 	struct live *live;
-	const struct live_frame *frame; /* the last one; NULL: none yet */
+	const struct live_frame *frame; /* the last one, or NULL */
 	uint64_t next_ns;
 	uint32_t shown; /* frames */
 	bool paused, quit;
@@ -39,17 +39,17 @@ struct top {
 	/* a screen, or blocks of text */
 	struct term *term;
 	struct writer *out;
-	bool printed; /* a block */
+	bool printed; /* a block was printed */
 	char *last_words;
 	size_t last_len;
-	/* while there is a screen, what is written to the terminal waits here */
+	/* while the screen is shown, output to the terminal is held here */
 	int held_stderr, held_command;
-	int stderr_before; /* -1: left as it is */
+	int stderr_before; /* -1: not redirected */
 };
 
-/* ---- what is written meanwhile ---- */
+/* ---- output of others ---- */
 
-/* A COMMAND may write much; where there is no directory for it, memory must do. */
+/* A COMMAND may write a lot; without a directory for it, memory has to do. */
 static int open_held(void)
 {
 	const char *directory = getenv("TMPDIR");
@@ -68,7 +68,7 @@ static void hold_command(struct top *t)
 		if (isatty(fd))
 			t->view.command_fds[fd] = t->held_command;
 	}
-	/* the keys are ours */
+	/* keys are for us */
 	if (isatty(STDIN_FILENO))
 		t->view.command_fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
@@ -113,7 +113,7 @@ static void release_held(struct top *t)
 	t->view.command_fds[0] = -1;
 }
 
-/* The last message that waits. */
+/* The last message that was held. */
 static const char *last_message(const struct top *t, char buf[TEXT_MAX])
 {
 	off_t size = t->held_stderr >= 0 ? lseek(t->held_stderr, 0, SEEK_END) : 0, from;
@@ -159,7 +159,7 @@ static void find_target(const struct top *t, char buf[TEXT_MAX])
 	}
 }
 
-/* The presets that fit; NULL: none. */
+/* The presets that match; NULL: none. */
 static const char *find_engines(const struct top *t, char buf[TEXT_MAX])
 {
 	const struct probe_table *pt = t->rec->probes;
@@ -183,7 +183,7 @@ static bool has_ops(const struct top *t)
 	return t->o->events & EVENT_FUNCTIONS_NAMED || t->o->n_uprobes;
 }
 
-/* That the key o puts first. */
+/* The table that the key o will move to the top. */
 static enum screen_part next_part(const struct top *t)
 {
 	enum screen_part next = (t->first + 1) % PART_MAX;
@@ -264,7 +264,7 @@ static int take_syscalls(struct top *t)
 	int err;
 
 	if (session_calls(t->view.session, &calls, &n))
-		return 0; /* what is shown of them stays */
+		return 0; /* the last screen stays */
 	err = live_syscalls(t->live, calls, n);
 	free(calls);
 	return err;
@@ -325,7 +325,7 @@ static int top_round(struct view *v, uint64_t now_ns)
 	if (t->paused || now_ns < t->next_ns)
 		return 0;
 	t->next_ns += t->options->delay_ns;
-	if (t->next_ns <= now_ns) /* it was stopped, or paused */
+	if (t->next_ns <= now_ns) /* after having been stopped or paused */
 		t->next_ns = now_ns + t->options->delay_ns;
 	err = next_frame(t, now_ns, false);
 	if (err)
@@ -337,7 +337,7 @@ static int top_round(struct view *v, uint64_t now_ns)
 	return t->options->count && t->shown >= t->options->count;
 }
 
-/* As if it had not been blocked. */
+/* Stops this process as if the signal had not been blocked. */
 static void stop_self(struct top *t)
 {
 	sigset_t set;
@@ -347,7 +347,7 @@ static void stop_self(struct top *t)
 	sigaddset(&set, SIGTSTP);
 	raise(SIGTSTP);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
-	/* here it stops */
+	/* stops here */
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	term_enter(t->term);
 }
@@ -363,7 +363,7 @@ static void top_signal(struct view *v, int signo)
 	show(t);
 }
 
-/* What is left to say when the run is over. */
+/* Prints the final words when the run is over. */
 static void top_close(const struct window_totals *totals, void *arg)
 {
 	struct top *t = arg;
@@ -372,11 +372,11 @@ static void top_close(const struct window_totals *totals, void *arg)
 		return;
 	if (t->term)
 		term_leave(t->term);
-	/* who asked for so many blocks gets no other */
+	/* if a number of blocks was asked for, there are no others */
 	if ((t->options->count && t->shown >= t->options->count && !t->term) ||
 		next_frame(t, totals->close_ns, true))
 		return;
-	/* printed once the command has said what it had to say */
+	/* printed once the command has written its last */
 	t->last_words = render(t, true, &t->last_len);
 }
 
