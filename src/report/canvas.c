@@ -52,7 +52,7 @@ void canvas_style(struct canvas *c, enum canvas_style style)
 	c->styled = true;
 }
 
-/* A character that is in columns wide and says nothing to the terminal, or else "?". */
+/* Writes a character that takes `columns` columns and does not control the terminal, or else "?". */
 static void put_char(struct canvas *c, const char *bytes, size_t len, unsigned int columns)
 {
 	if (full(c) || c->column + columns > c->width)
@@ -63,7 +63,7 @@ static void put_char(struct canvas *c, const char *bytes, size_t len, unsigned i
 
 struct glyph {
 	int bytes;
-	unsigned int columns; /* 0: not fit to print, one column for a "?" */
+	unsigned int columns; /* 0: unprintable, shown as "?" in one column */
 };
 
 static struct glyph next_glyph(const struct canvas *c, const char *text)
@@ -76,7 +76,7 @@ static struct glyph next_glyph(const struct canvas *c, const char *text)
 	if (n == 1)
 		return (struct glyph){ .bytes = 1, .columns = *text >= ' ' && *text < 0x7f };
 	character = text_decode((const unsigned char *)text, n);
-	/* what takes no column of its own stacks up */
+	/* stacks up characters that take no column of their own */
 	columns = c->utf8 && text_is_shown(character) ? wcwidth((wchar_t)character) : 0;
 	return (struct glyph){ .bytes = n, .columns = columns > 0 ? (unsigned int)columns : 0 };
 }
@@ -145,7 +145,7 @@ void canvas_bar(struct canvas *c, double share, unsigned int width)
 	canvas_goto(c, end);
 }
 
-/* How many bytes go into so many columns: up to a blank, if there is one. */
+/* How many bytes fit into this many columns: up to a blank, if there is one. */
 static size_t wrap_at(const struct canvas *c, const char *text, unsigned int columns)
 {
 	unsigned int used = 0;
@@ -169,7 +169,7 @@ void canvas_wrap(struct canvas *c, const char *text, unsigned int indent)
 	while (*text && !full(c)) {
 		size_t n = wrap_at(c, text, c->width > c->column ? c->width - c->column : 0);
 
-		if (!n) /* not even a character: it is cut */
+		if (!n) /* not even one character fits: it is cut */
 			n = strlen(text);
 		put_bytes(c, text, n);
 		text += n;
@@ -192,10 +192,10 @@ void canvas_line(struct canvas *c)
 	} else {
 		if (c->styled)
 			append(c, "\x1b[0m", 4);
-		/* the rest of the line is wiped, unless the cursor stands on its last column */
+		/* wipes the rest of the line, unless the cursor is on its last column */
 		if (c->column < c->width)
 			append(c, "\x1b[K", 3);
-		/* a newline behind the last one would scroll */
+		/* a newline after the last line would scroll */
 		if (!c->height || c->row + 1 < c->height)
 			append(c, "\r\n", 2);
 	}

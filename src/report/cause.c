@@ -6,21 +6,21 @@
 
 #include "report/stats.h"
 
-/* Less than this is not worth a word, however steady the other steps are. */
+/* A smaller excess is not worth mentioning, however steady the other steps are. */
 #define EXCESS_MIN_NS 20000
-/* A step that there is nothing to compare with: slow when it waited for this share of its time. */
+/* A step without others to compare with is slow if it waited for this share of its time. */
 #define WAITED_SHARE 0.1
 
 #define BIT(state) (1u << (state))
 #define ALL_STATES (BIT(STATES) - 1)
 
-/* In these a thread does not get on with its work; no engine means it to be in the first ones. */
+/* In these states a thread makes no progress with its work; no engine intends the first ones. */
 #define KEPT_OFF                                                                           \
 	(BIT(ST_RUNNABLE) | BIT(ST_BLOCKED_IO) | BIT(ST_BLOCKED_FAULT) | BIT(ST_STOPPED) | \
 		BIT(ST_IRQ))
 #define HINDERED (KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
 
-/* In these it waits for other threads of the engine, as it should. */
+/* In these states it waits for other threads of the engine, as intended. */
 #define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
 
 const char *cause_where_name(enum cause_where where)
@@ -35,7 +35,7 @@ const char *cause_where_name(enum cause_where where)
 	return names[where];
 }
 
-/* Time in one state beyond what is typical, for the thread or the workers. */
+/* Time in a state beyond what is typical, for the thread or the workers. */
 struct excess {
 	int64_t ns[STATES];
 };
@@ -49,7 +49,7 @@ static void find_excess(
 		e->ns[i] = ns[i] - (int64_t)(typical[i] * size);
 }
 
-/* The state of the mask with the largest excess. */
+/* The state in the mask with the largest excess. */
 static uint8_t largest(const struct excess *e, uint32_t mask)
 {
 	uint8_t best = STATE_NONE;
@@ -71,7 +71,7 @@ static void take_stall(struct cause *c, const struct stall_info *stall)
 	c->late = stall->late;
 }
 
-/* The verdict goes to others: what is known of the calling thread's wait is not about them. */
+/* The verdict is about other threads: what is known of the calling thread's wait does not apply to them. */
 static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32_t tid)
 {
 	c->where = where;
@@ -81,7 +81,7 @@ static void blame(struct cause *c, enum cause_where where, uint8_t state, uint32
 	c->by = c->by_tid = 0;
 }
 
-/* The workers spent at least min of their time in one of the states of the mask, beyond what is
+/* Returns whether the workers spent at least `min` in one of the states of the mask, beyond what is
  * typical. */
 static bool blame_workers(const struct step *s, const struct excess *workers, uint32_t mask,
 	int64_t min, struct cause *c)
@@ -99,26 +99,26 @@ static bool blame_workers(const struct step *s, const struct excess *workers, ui
 		take_stall(c, &s->straggler);
 	} else if (state < ST_RUNNABLE && s->straggler_tid && s->straggler.state == STATE_NONE &&
 		   s->held >= min) {
-		/* it ran all the while */
+		/* it ran the whole time */
 		c->where = WHERE_STRAGGLER;
 		c->tid = s->straggler_tid;
 	}
 	return true;
 }
 
-/* It waited for this one thread, which was kept from running. */
+/* The calling thread waited for this one thread, which was kept from running. */
 static void blame_straggler(const struct step *s, const struct excess *workers, struct cause *c)
 {
 	int64_t all;
 
 	blame(c, WHERE_STRAGGLER, s->straggler.state, s->straggler_tid);
 	take_stall(c, &s->straggler);
-	/* what is known of the thread is its longest interval, of the workers the sum */
+	/* of the straggler the longest interval is known, of the workers the sum */
 	all = workers->ns[c->state] < c->part ? workers->ns[c->state] : c->part;
 	c->part = all > s->straggler.ns ? all : s->straggler.ns;
 }
 
-/* The calling thread waited for others: what held these up? c says what is known of the wait. */
+/* The calling thread waited for others: what held them up? c says what is known of the wait. */
 static void look_behind_wait(const struct step *s, const struct typical *t, struct cause *c)
 {
 	struct excess workers;
@@ -130,11 +130,11 @@ static void look_behind_wait(const struct step *s, const struct typical *t, stru
 		return;
 	}
 	if (c->state == ST_BLOCKED_FUTEX && c->by)
-		return; /* whoever woke it kept it waiting */
+		return; /* the thread that woke it kept it waiting */
 	if (blame_workers(s, &workers, HINDERED, half, c) ||
 		blame_workers(s, &workers, ALL_STATES & ~WAITS_FOR_THREADS, half, c))
 		return;
-	/* as of a thread that was late to join: what it did before is in no sum */
+	/* a thread that joined late: what it did before is in no sum */
 	if (s->straggler_tid && s->held >= half)
 		c->tid = s->straggler_tid;
 }
@@ -150,8 +150,8 @@ static void find_second(const struct excess *own, struct cause *c)
 }
 
 /*
- * Steps whose times scatter, since the CPU is now faster and now slower, hide what is not part of
- * that: most of the excess lies in one state that steps are otherwise hardly in.
+ * If the times of steps scatter, since the CPU runs at varying speed, a smaller excess counts as
+ * well: when most of it lies in one state in which steps usually spend hardly any time.
  */
 static bool stands_out(
 	const struct typical *t, const struct excess *own, double size, int64_t excess)
@@ -195,7 +195,7 @@ bool step_crowded(const struct process *p, const struct step *s)
 	return s->cpus_allowed && s->n_workers && s->cpus_allowed <= s->n_workers;
 }
 
-/* Who ran while the threads of the verdict waited for a CPU. */
+/* Finds out which threads ran while those of the verdict waited for a CPU. */
 static void find_culprits(const struct process *p, const struct step *s, struct cause *c)
 {
 	bool own = c->where == WHERE_OWN;
@@ -212,7 +212,7 @@ static void find_culprits(const struct process *p, const struct step *s, struct 
 	unnamed = c->behind_whole;
 	for (uint32_t i = 0; i < c->n_behind; i++)
 		unnamed -= c->behind[i].ns;
-	/* most of it may be behind somebody whose name nobody has: the log of a CPU that switches often is short */
+	/* most of it may be behind threads without a name: the log of a CPU that switches often is short */
 	c->by = unnamed > c->behind[0].ns ? 0 : c->behind[0].by;
 	c->by_tid = unnamed > c->behind[0].ns ? 0 : c->behind[0].tid;
 	c->crowded = step_crowded(p, s) &&
@@ -258,7 +258,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		c.excess = s->total - c.typical;
 		noise = t->noise * size;
 	} else {
-		/* nothing to compare with: what it waited for would not have been needed */
+		/* nothing to compare with: counts waits that should not have been necessary */
 		for (unsigned int i = 0; i < STATES; i++) {
 			if (KEPT_OFF & BIT(i))
 				c.excess = ns_add(c.excess, s->own[i]);
@@ -281,7 +281,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		look_behind_wait(s, t, &c);
 	} else if (c.state == ST_CPU) {
 		/* engines hand out work in pieces: what a worker that was held up did not do, the
-		 * others did, and no one waited */
+		 * others did, and nobody waited */
 		find_excess(s, s->workers, t->workers, &workers);
 		blame_workers(s, &workers, KEPT_OFF, c.part / 2, &c);
 	}

@@ -16,7 +16,7 @@ void idmap_free(struct idmap *map)
 	*map = (struct idmap){ 0 };
 }
 
-/* The slot that holds the key, or the free one where it would go. There always is a free one. */
+/* The slot of the key, or the free slot where it would go. There always is one. */
 static struct idmap_slot *slot_find(const struct idmap *map, uint64_t key)
 {
 	/* Fibonacci hashing: the high bits of the product depend on all bits of the key */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All zero is an empty one. */
+/* All zero: an empty map. */
 struct idmap {
 	struct idmap_slot *slots;
 	size_t len, size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Building of objects with json-c: memory that runs out is noticed once, at the end. */
+/* Builds objects with json-c; a lack of memory is checked once, at the end. */
 #ifndef INFTRACE_REPORT_JSON_H
 #define INFTRACE_REPORT_JSON_H
 
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Set by any of the functions below that had no memory; what they return then may be NULL, which is
- * fine to hand on to them. */
+/* Set by any of these functions that found no memory; they may then return NULL, which they also
+ * accept. */
 struct json_build {
 	bool failed;
 };
@@ -27,7 +27,7 @@ void json_put_double(struct json_build *b, struct json_object *o, const char *ke
 /* Nanoseconds as microseconds with three decimals, exactly. */
 void json_put_us(struct json_build *b, struct json_object *o, const char *key, int64_t ns);
 
-/* Compact. The text is the object's; NULL without memory. */
+/* Compact. The object owns the text; NULL without memory. */
 const char *json_text(struct json_build *b, struct json_object *o, size_t *ret_len);
 
 #endif

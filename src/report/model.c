@@ -182,7 +182,7 @@ int process_add_ops(
 		return 0;
 	if (array_reserve(&p->step_ops, p->n_step_ops + n, &p->step_ops_size, sizeof(*p->step_ops)))
 		return -ENOMEM;
-	/* no engine has as many; the search among them is linear */
+	/* no engine has that many; the search among them is linear */
 	if (n > STEP_OPS_MAX)
 		n = STEP_OPS_MAX;
 	if (steps_set(&p->steps, at, STEP_OPS, (int64_t)p->n_step_ops) ||
@@ -324,7 +324,7 @@ static int sort_steps(struct process *p)
 	return err;
 }
 
-/* Whether a step ran in the same lane and recording as the one before it. */
+/* Whether a step ran in the same lane and recording as the previous one. */
 static bool is_next(const struct process *p, size_t i)
 {
 	return i && steps_get(&p->steps, i, STEP_LANE) == steps_get(&p->steps, i - 1, STEP_LANE) &&
@@ -341,8 +341,8 @@ static bool steps_overlap(const struct process *p)
 	return false;
 }
 
-/* The steps of a context follow one another, on whatever thread. Where contexts are not known, or
- * two had the same address, steps at the same time are told apart by their threads. */
+/* Steps of a context are consecutive, on whatever thread. If contexts are unknown, or two had the
+ * same address, steps that overlap are told apart by their threads. */
 static int find_lanes(struct process *p)
 {
 	struct idmap contexts = { 0 };
@@ -375,8 +375,8 @@ struct places {
 	int64_t end; /* of the last step */
 };
 
-/* A recording's clock starts at 0: where one would begin before the last one's end, it is moved
- * there. The steps are in the order of recordings. */
+/* The clock of each recording starts at 0: one that would begin before the end of the previous one
+ * is moved to that end. The steps are in the order of recordings. */
 static int join_recordings(struct process *p, struct places *places)
 {
 	int64_t end = 0, offset = 0, start = 0, recording = -1;
@@ -404,7 +404,7 @@ static int join_recordings(struct process *p, struct places *places)
 	return 0;
 }
 
-/* The requests on the time axis that the steps have. */
+/* Moves the requests to the time axis of the steps. */
 static int join_requests(struct process *p)
 {
 	struct places places = { 0 };

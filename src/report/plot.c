@@ -28,7 +28,7 @@ struct point {
 	int64_t at, waited;
 };
 
-/* What is plotted of a step: for a token the reader waits for the pause before it as well. */
+/* The value that is plotted for a step: whoever waits for a token waits for the pause before it as well. */
 static struct point point(const struct process *p, size_t i)
 {
 	int64_t gap = steps_get(&p->steps, i, STEP_GAP), total = steps_get(&p->steps, i, STEP_TOTAL);
@@ -67,7 +67,7 @@ static bool is_plotted(const struct process *p, size_t i, uint32_t phase)
 	return (uint32_t)steps_get(&p->steps, i, STEP_PHASE) == phase && !steps_get(&p->steps, i, STEP_UNFINISHED);
 }
 
-/* The steps of the phase by time, as many together as it takes for ROWS_MAX rows. */
+/* The steps of the phase by time, merged so that there are at most ROWS_MAX rows. */
 static struct json_object *rows_array(struct json_build *b, const struct process *p, uint32_t phase)
 {
 	struct point *points = malloc((p->steps.len + 1) * sizeof(*points));
@@ -126,7 +126,7 @@ static struct json_object *slow_array(struct json_build *b, const struct model *
 	return array;
 }
 
-/* Time per state in columns of equal width; a step is spread over those in which it ran. */
+/* Time per state in columns of equal width; a step is divided among those in which it ran. */
 struct columns {
 	size_t n;
 	int64_t start;
@@ -152,7 +152,7 @@ static void spread(struct columns *c, const struct steps *s, size_t step, enum s
 	}
 }
 
-/* Thousandths, rounded; a column in which nothing ran is null. */
+/* Thousandths, rounded; null for a column in which nothing ran. */
 static struct json_object *columns_array(struct json_build *b, const struct columns *c)
 {
 	struct json_object *array = json_new_array(b), *column;
@@ -208,7 +208,7 @@ static void put_breakdown(struct json_build *b, struct json_object *o, const str
 	free(c.ns);
 }
 
-/* Decode, or what took longest. */
+/* Decode, or the phase that took longest. */
 static uint32_t plotted_phase(const struct phase_names *names, const struct summary *sum)
 {
 	for (size_t i = 0; i < sum->n_phases; i++) {

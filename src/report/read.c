@@ -9,7 +9,7 @@
 #include "read/detect.h"
 #include "util/names.h"
 
-/* Eighteen years: what is summed and compared afterwards stays far from what a number can hold. */
+/* Eighteen years: sums and differences of such values stay far from overflow. */
 #define NS_MAX (INT64_MAX / 16)
 
 void read_problem(struct read_problems *problems, const char *fmt, ...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Lines of a profile (docs/profile-schema.md), with or without the keys that not every version
- * writes. */
+/* Reads the lines of a profile (docs/profile-schema.md), with or without keys that only some
+ * versions write. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,27 +15,27 @@ struct profile_reader {
 	struct model *m;
 	struct read_problems *problems;
 	uint32_t file;          /* its name */
-	uint64_t line;          /* the number of the current one */
-	uint32_t recording;     /* of the lines that come */
+	uint64_t line;          /* the number of the current line */
+	uint32_t recording;     /* of the current lines */
 	bool first_step_seen;   /* step 0 of this recording */
-	bool window_ended;      /* the next step is of another recording */
+	bool window_ended;      /* the next step belongs to another recording */
 	uint32_t n_steps;       /* of this recording */
-	struct process *recent; /* of the line before */
+	struct process *recent; /* of the previous line */
 	struct op_time *ops;    /* of one line */
 	size_t ops_size;
-	/* hints of where the next key is: see read_state */
+	/* where to look for the next key: see read_state */
 	unsigned int shape_hint, own_hint, workers_hint;
 };
 
-/* A line that cannot be used. */
+/* Reports a line that cannot be used. */
 #define LINE_BAD(r, fmt, ...) \
 	read_problem((r)->problems, "line %llu: " fmt, (unsigned long long)(r)->line, ##__VA_ARGS__)
 
-/* How a key of a step's shape is read. */
+/* How to read a key of a step's shape. */
 enum key_type {
 	KEY_U32,
 	KEY_U64,
-	KEY_PLUS_1, /* a u64; 0: not there */
+	KEY_PLUS_1, /* a u64; 0: missing */
 	KEY_US,
 	KEY_NAME,
 	KEY_STATE,
@@ -106,7 +106,7 @@ static const struct key *key_find(const char *name, unsigned int *hint)
 	return NULL;
 }
 
-/* Returns 0, -EINVAL when the value is not what the key must have, -ENOMEM. */
+/* Returns 0, -EINVAL if the value is not valid for the key, -ENOMEM. */
 static int key_read(
 	struct model *m, const struct key *key, const struct json_node *value, void *object)
 {
@@ -141,7 +141,7 @@ static int key_read(
 	return 0;
 }
 
-/* Whom a step waited for a CPU behind. */
+/* The threads behind which a step waited for a CPU. */
 struct behind_rows {
 	struct behind_info own[BEHIND_MAX], workers[BEHIND_MAX];
 };
@@ -153,7 +153,7 @@ static const struct key behind_keys[] = {
 	{ "_us", KEY_US, offsetof(struct behind_info, ns) },
 };
 
-/* "behind1_us", "workers_behind2_by", ...: whether it is one of these that is read. */
+/* Looks up "behind1_us", "workers_behind2_by" and the like among the keys that are read. */
 static const struct key *behind_find(
 	const char *name, struct behind_rows *rows, struct behind_info **ret_row)
 {
@@ -174,7 +174,7 @@ static const struct key *behind_find(
 	return NULL;
 }
 
-/* Returns 0, -EINVAL after telling why, -ENOMEM. */
+/* Returns 0, -EINVAL after reporting why, -ENOMEM. */
 static int step_shape(struct profile_reader *r, const struct json_node *shape, struct step *step,
 	struct behind_rows *rows)
 {
@@ -209,7 +209,7 @@ static int step_shape(struct profile_reader *r, const struct json_node *shape, s
 	return 0;
 }
 
-/* The states of a step, whose sum is made to be the total by what is in none of them. */
+/* The states of a step; the difference between their sum and the total becomes STATE_OTHER. */
 static int step_stages(struct profile_reader *r, const struct json_node *stages, struct step *step)
 {
 	int64_t ns, sum = 0, workers_sum = 0;
@@ -257,7 +257,7 @@ static int step_stages(struct profile_reader *r, const struct json_node *stages,
 	return 0;
 }
 
-/* A recorder that was killed wrote no window_prof: the steps of the next one start from 0 again. */
+/* A recorder that was killed has written no window_prof: the steps of the next one start from 0 again. */
 static void recording_of_step(struct profile_reader *r, uint32_t number)
 {
 	if (r->n_steps && (r->window_ended || (!number && r->first_step_seen))) {
@@ -270,7 +270,7 @@ static void recording_of_step(struct profile_reader *r, uint32_t number)
 	r->n_steps++;
 }
 
-/* The rows up to the first empty one, or none: of a file that says more than can be. */
+/* The number of rows up to the first empty one, or 0 if the file claims the impossible. */
 static size_t behind_count(const struct model *m, struct behind_info *rows, int64_t waited)
 {
 	int64_t sum = 0;
@@ -324,7 +324,7 @@ static bool stage(const struct json_node *stages, const char *key, int64_t *ret_
 	return read_us(node_get(stages, key), ret_ns);
 }
 
-/* "n_<name>" of the shape: how often. They come in the order of the stages. */
+/* "n_<name>" in the shape: the number of calls. They come in the order of the stages. */
 static uint64_t count_of(
 	const struct json_node *shape, const char *name, const struct json_node **cursor)
 {
@@ -335,7 +335,7 @@ static uint64_t count_of(
 	return count_value(node_get_next(shape, key, cursor));
 }
 
-/* op_prof and syscall_prof: a stage for each name. *ret_n of them stay in r->ops. */
+/* op_prof and syscall_prof: a stage for each name. *ret_n of them are put into r->ops. */
 static int read_tally(struct profile_reader *r, struct tally *tally, const struct json_node *shape,
 	const struct json_node *stages, size_t *ret_n)
 {
@@ -397,7 +397,7 @@ static int read_call(struct profile_reader *r, struct process *p, const struct j
 	return err ? err : process_add_call(p, &call);
 }
 
-/* The numbers of requests begin anew with each recording, as those of steps do. */
+/* Numbers of requests start again with each recording, like those of steps. */
 static void recording_of_request(struct profile_reader *r)
 {
 	if (!r->window_ended)
@@ -542,7 +542,7 @@ static int read_window(
 	return err;
 }
 
-/* The process that a line is of; without a pid that of the line before. */
+/* The process of a line; without a pid that of the previous line. */
 static int line_process(
 	struct profile_reader *r, const struct profile_line *line, struct process **ret_process)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Chrome traces (docs/trace-format.md): the steps with their breakdowns, and what adds up by name.
+/* Reads Chrome traces (docs/trace-format.md): the steps with their breakdowns, and sums by name.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "read/trace.h"
 #include "report/read.h"
 
-#define PID_MAX_LIMIT 4194304 /* of the kernel: tids above it are inftrace's own */
+#define PID_MAX_LIMIT 4194304 /* the kernel's: tids above it are inftrace's own */
 
 struct trace_reader {
 	struct model *m;
@@ -45,7 +45,7 @@ static void step_breakdown(
 		step->own[STATE_OTHER] = step->total - sum;
 }
 
-/* Threads that share a track are named in the args (docs/trace-format.md). */
+/* For threads that share a track, the args name the thread (docs/trace-format.md). */
 static uint32_t event_thread(const struct trace_event *event, const struct json_node *args)
 {
 	uint32_t tid = 0;
@@ -184,7 +184,7 @@ static int read_event(void *ctx, const struct trace_event *event)
 	return model_name(r->m, node_string(node_get(event->args, "name")), &p->comm);
 }
 
-/* Behind the events, and between two of them, a recording may have been cut. */
+/* After the events, or between two of them, a recording may have been cut. */
 static void reading_stopped(void *ctx, const struct trace_stop *stop)
 {
 	struct trace_reader *r = ctx;
@@ -204,7 +204,7 @@ int read_trace(struct model *m, struct json_source *source, const char *path,
 	char origin[512];
 	int err;
 
-	/* a trace does not say which machine it is from */
+	/* a trace does not say which machine it comes from */
 	snprintf(origin, sizeof(origin), "trace %s", path);
 	err = model_name(m, origin, &r.origin);
 	r.recording = m->recordings++;

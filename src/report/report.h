@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The report: what is read, made of it and written. */
+/* The report: reads files, evaluates them, and writes the result. */
 #ifndef INFTRACE_REPORT_REPORT_H
 #define INFTRACE_REPORT_REPORT_H
 
@@ -12,36 +12,36 @@
 struct report {
 	struct model model;
 	struct phase_names phases;
-	struct summary *summaries; /* of the model's processes */
+	struct summary *summaries; /* one for each of the model's processes */
 	const char *const *files;
 	size_t n_files;
 };
 
 /*
- * Reads the files, which must outlive the report, and makes the summaries. problem is called for
- * each file that could not be read as a whole, with a line that is fit to print. Returns 0 or
- * -ENOMEM; report_free is right after both.
+ * Reads the files, which must outlive the report, and makes the summaries. Calls problem with a
+ * printable line for each file that could not be read completely. Returns 0 or -ENOMEM; call
+ * report_free in both cases.
  */
 int report_make(struct report *r, const char *const *files, size_t n_files,
 	void (*problem)(void *ctx, const char *text), void *ctx);
 void report_free(struct report *r);
 
-/* Judges the requests by what the service has promised, for what is written afterwards. */
+/* Judges the requests by what the service has promised, for the output that follows. */
 void report_slo(struct report *r, const struct slo *slo);
 
-/* Whether there is anything to tell. */
+/* Whether there is nothing to report. */
 bool report_empty(const struct report *r);
 
-/* For a terminal of 80 columns; slowest: how many of the slow steps. Returns 0 or -ENOMEM. */
+/* For a terminal of 80 columns; slowest: how many slow steps to show. Returns 0 or -ENOMEM. */
 int report_text(const struct report *r, uint32_t slowest, FILE *out);
 
-/* One object. Each step gets its verdict with all_steps. Returns 0 or -ENOMEM. */
+/* One object; with all_steps the verdict on each step. Returns 0 or -ENOMEM. */
 int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *out);
 
 /* The members of that object, without those of all_steps; NULL: -ENOMEM. */
 struct json_object *report_object(const struct report *r, uint32_t slowest);
 
-/* A page on its own. *ret_page is the caller's to free. Returns 0 or -ENOMEM. */
+/* A self-contained page. *ret_page is to be freed by the caller. Returns 0 or -ENOMEM. */
 int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len);
 
 #endif

@@ -10,7 +10,7 @@
 #include "report/cause.h"
 #include "report/summary.h"
 
-/* A time between tokens, until it is known that its request was not mixed. */
+/* A time between tokens that counts only if its request turns out not to be mixed. */
 struct token_time {
 	uint32_t request;
 	int64_t ns;
@@ -20,7 +20,7 @@ struct finder {
 	struct request_summary *rs;
 	struct token_time *tokens;
 	size_t n_tokens, tokens_size;
-	bool *mixed; /* by the request's number */
+	bool *mixed; /* by request number */
 	size_t n_mixed, mixed_size;
 	bool failed; /* out of memory */
 };
@@ -86,7 +86,7 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 	f->tokens[f->n_tokens++] = (struct token_time){ .request = r->serial, .ns = (int64_t)ns };
 }
 
-/* Nothing of it counts. */
+/* Leaves out everything about this request. */
 static void leave_out(struct step_request *r, void *arg)
 {
 	struct finder *f = arg;
@@ -130,7 +130,7 @@ bool requests_seen(const struct step *s, bool prefill, bool decode, struct step_
 	if (!prefill && !decode && !step_has_rows(s))
 		return false;
 	*ret = (struct step_seen){
-		.start = (uint64_t)s->ts + 1, /* 0 is none */
+		.start = (uint64_t)s->ts + 1, /* 0 means none */
 		.end = (uint64_t)ns_add(s->ts, s->total) + 1,
 		.context = s->context,
 		.tokens = s->n_tokens,
@@ -169,7 +169,7 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 	for (size_t i = 0; i < p->steps.len; i++) {
 		const struct step s = steps_load(&p->steps, order ? order[i] : i);
 
-		/* what one recording ends with is not what the next begins with */
+		/* requests do not continue from one recording into the next */
 		if (i && s.recording != recording)
 			step_requests_finish(q);
 		recording = s.recording;

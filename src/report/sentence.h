@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sentence that is put together piece by piece. */
+/* Puts sentences together piece by piece. */
 #ifndef INFTRACE_REPORT_SENTENCE_H
 #define INFTRACE_REPORT_SENTENCE_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Text that is put together; what does not fit is cut. */
+/* The text so far; what does not fit is cut. */
 struct text {
 	char *buf;
 	size_t size, len;

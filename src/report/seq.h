@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests as the profile's lines of them tell (docs/profile-schema.md): those that were told apart within the batches
- * of an engine, with the partition of their time; and, without one, those of engines whose rows are not known.
+ * Requests from the lines of a profile (docs/profile-schema.md): those that were told apart within the batches of an
+ * engine, with the parts of their time; and, without parts, those of engines whose rows are not known.
  */
 #ifndef INFTRACE_REPORT_SEQ_H
 #define INFTRACE_REPORT_SEQ_H
@@ -31,12 +31,12 @@ enum seq_flags {
 	SEQ_END_NOT_SEEN = 1 << 2,
 	SEQ_LOST = 1 << 3,	   /* steps were lost while it ran */
 	SEQ_CANCELLED = 1 << 4,
-	SEQ_OF_STEPS = 1 << 5,	   /* of an engine whose rows are not known: it has no partition */
+	SEQ_OF_STEPS = 1 << 5,	   /* of an engine whose rows are not known: its time is not divided into parts */
 	SEQ_MIXED = 1 << 6,	   /* of these: it has no times of its own */
 	SEQ_PARTED = 1 << 7,	   /* its parts add up to its time */
 };
 
-/* Part of a part: by what the calling thread did meanwhile. */
+/* A part of a part, by what the calling thread did meanwhile. */
 struct seq_state {
 	int64_t ns;
 	uint8_t part, state;
@@ -44,43 +44,43 @@ struct seq_state {
 
 #define SEQ_WAITS_MAX 8
 
-/* For whose rows a request waited. */
+/* A request for whose rows another one waited. */
 struct seq_wait {
 	int64_t ns;
-	int64_t first; /* before its first token; -1: not known */
+	int64_t first; /* before the first token; -1: unknown */
 	uint32_t number, sequence;
 };
 
 struct seq_request {
 	int64_t ts;    /* from the start of the recording */
 	int64_t at;    /* on the process' time axis; set by seq_finish */
-	int64_t total; /* from the socket's first byte, if that is known, else from its first step */
-	int64_t ttft;  /* from its first step; -1: there was none, or it is not known */
+	int64_t total; /* from the first byte on the socket, if that is known, else from its first step */
+	int64_t ttft;  /* from its first step; -1: none, or unknown */
 	int64_t tpot;  /* mean; -1: as above */
 	int64_t tpot_max;
 	int64_t parts[SEQ_PARTS];
-	int64_t first_others, first_between; /* of these parts, before the first token; -1: not known */
+	int64_t first_others, first_between; /* the shares of these parts before the first token; -1: unknown */
 	int64_t waited_others; /* for requests that are not among its waits */
 	uint64_t context;
-	uint32_t number;    /* of the recording; 0: not known */
+	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */
 	uint32_t sequence;
 	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
-	uint32_t first_state, first_wait; /* in the process' states and waits */
+	uint32_t first_state, first_wait; /* indices into the process' states and waits */
 	uint16_t n_states;
 	uint8_t n_waits;
 	uint8_t flags;
 };
 
-/* Of a process. */
+/* The requests of a process. */
 struct seqs {
-	struct seq_request *requests; /* after seq_finish: in the order of time */
+	struct seq_request *requests; /* after seq_finish: sorted by time */
 	size_t len, size;
 	struct seq_state *states;
 	size_t n_states, states_size;
 	struct seq_wait *waits;
 	size_t n_waits, waits_size;
-	size_t in_batches; /* requests that are not SEQ_OF_STEPS */
+	size_t in_batches; /* requests without SEQ_OF_STEPS */
 	struct idmap by_number;
 };
 
@@ -89,24 +89,25 @@ const char *seq_part_name(enum seq_part part);
 
 void seqs_free(struct seqs *s);
 
-/* A line of request_prof. *ret_bad: the key whose value cannot be; NULL: the request was added. Returns 0 or -ENOMEM. */
+/* Reads a line of request_prof. *ret_bad: the key with an impossible value; NULL: the request was added. Returns 0 or
+ * -ENOMEM. */
 int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
 	const char **ret_bad);
 
-/* Where a recording lies on the time axis of a process. */
+/* The place of a recording on the time axis of a process. */
 struct recording_place {
 	uint32_t recording;
 	int64_t offset;
 };
 
-/* Brings them in order once all is read; places: of the recordings that have steps, end: of the last step. Returns 0 or
+/* Sorts them once everything is read; places: of the recordings that have steps, end: of the last step. Returns 0 or
  * -ENOMEM. */
 int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end);
 
-/* The request with a number; NULL: not in the files. */
+/* The request with this number; NULL: not in the files. */
 const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number);
 
-/* To its first token as its client waits for it: with the time in the queue, where that is known. -1: not known. */
+/* The time to its first token as seen by its client: including the queue, if that is known. -1: unknown. */
 static inline int64_t seq_first_token(const struct seq_request *r)
 {
 	return r->ttft < 0 ? -1 : r->ttft + r->parts[SEQ_QUEUED];

@@ -10,14 +10,14 @@
 
 /* Below this number nothing is typical. */
 #define COMPARED_MIN 5
-/* Of so many the medians are taken; of more, from as many that are spread evenly over them. */
+/* At most this many are used for the medians; of more, a selection spread evenly over them. */
 #define SAMPLE_MAX 1024
 /* A quarter of an octave. */
 #define MARGIN 1.19
-/* What is too little to matter. */
+/* Smaller differences do not matter. */
 #define LEAST_SHARE 0.1
 #define LEAST_NS 100000
-/* A part, and a state of a part, explains this share of what there is to explain. */
+/* A part, or a state of a part, must explain this share of the excess to be named. */
 #define PART_SHARE 0.1
 #define STATE_SHARE 0.5
 
@@ -43,13 +43,13 @@ static double tokens_behind(const struct seq_request *r)
 	return r->output_tokens > 1 ? r->output_tokens - 1 : 1;
 }
 
-/* What a time is divided by before it is compared: the parts of decoding are longer with more tokens. */
+/* A time is divided by this before it is compared: the parts of decoding are longer with more tokens. */
 static double part_size(const struct seq_request *r, unsigned int part)
 {
 	return part == SEQ_OWN_DECODE || part == SEQ_BETWEEN ? tokens_behind(r) : 1;
 }
 
-/* The parts of the time to the first token; those that are not known are -1. */
+/* The parts of the time to the first token; -1 if unknown. */
 static void first_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
 {
 	parts[SEQ_QUEUED] = r->parts[SEQ_QUEUED];
@@ -59,7 +59,7 @@ static void first_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
 	parts[SEQ_BETWEEN] = r->first_between;
 }
 
-/* Of the time behind it. */
+/* The parts of the time after it. */
 static void token_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
 {
 	parts[SEQ_QUEUED] = parts[SEQ_OWN_PREFILL] = 0;
@@ -68,7 +68,7 @@ static void token_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
 	parts[SEQ_BETWEEN] = r->first_between < 0 ? -1 : r->parts[SEQ_BETWEEN] - r->first_between;
 }
 
-/* Whether its times say what is usual. */
+/* Whether its times can be compared with. */
 static bool is_compared(const struct seq_request *r)
 {
 	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED | SEQ_LOST | SEQ_BEGAN_BEFORE)) && (r->flags & SEQ_PARTED) &&
@@ -153,8 +153,8 @@ static int compare_members(const void *a, const void *b)
 	return x->request < y->request ? -1 : x->request > y->request;
 }
 
-/* The members from `first` to before `end` are of one class. They are compared with those of similar prompts on both
- * sides of it, too: who is at the edge of a class has its like in the next. */
+/* The members from `first` to before `end` belong to one class. They are also compared with similar prompts on both
+ * sides, since those most similar to one at the edge of a class may be in the next class. */
 static int add_class(struct seq_typicals *t, struct sample *s, const struct member *members, size_t n, size_t first,
 	size_t end)
 {
@@ -240,7 +240,7 @@ int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, 
 
 	if (kind == SEQ_LATE_NONE)
 		return wait->ns;
-	/* all or none of its waits was before the first token */
+	/* all of its waits were before the first token, or all were after it */
 	if (r->first_others >= 0 && !behind)
 		return kind == SEQ_LATE_FIRST ? wait->ns : 0;
 	if (!r->first_others)
@@ -250,7 +250,7 @@ int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, 
 	return kind == SEQ_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
-/* Which state of the part it is that took longer; the states of a part are known of the whole request only. */
+/* Finds the state of the part that took longer. The states of a part are known only for the whole request. */
 static void explain_part(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
 	struct seq_late_part *part)
 {
@@ -288,7 +288,7 @@ static void add_part(struct seq_late *late, const struct seq_late_part *part)
 	late->parts[k] = *part;
 }
 
-/* What plainly is a wait, with nothing to compare with. */
+/* What obviously is a wait, without anything to compare with. */
 static bool is_wait(unsigned int part)
 {
 	return part == SEQ_QUEUED || part == SEQ_OTHERS;
@@ -320,7 +320,7 @@ static void find_parts(const struct process *p, const struct seq_typical *t, con
 	}
 }
 
-/* With nothing to compare with: what it waited in the queue and for others. */
+/* Without anything to compare with: what it waited in the queue and for others. */
 static int64_t waited(const struct seq_request *r, enum seq_kind kind)
 {
 	int64_t others = kind == SEQ_LATE_NONE ? r->parts[SEQ_OTHERS] : r->first_others;
@@ -333,7 +333,7 @@ static int64_t waited(const struct seq_request *r, enum seq_kind kind)
 bool seq_late_find(const struct process *p, const struct seq_typicals *typicals, const struct seq_request *r,
 	enum seq_kind kind, struct seq_late *ret)
 {
-	/* how long its prompt is has not been seen */
+	/* the length of its prompt was not seen */
 	const struct seq_typical *t = kind == SEQ_LATE_NONE ? &nothing_typical : typical_of(typicals, r);
 	bool tokens = kind == SEQ_LATE_TOKENS;
 	double typical = tokens ? t->token : t->first, each;

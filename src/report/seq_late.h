@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Why a request was late: its times against those of requests whose prompts are about as long. */
+/* Why a request was late: compares its times with those of requests with prompts of similar length. */
 #ifndef INFTRACE_REPORT_SEQ_LATE_H
 #define INFTRACE_REPORT_SEQ_LATE_H
 
@@ -7,28 +7,28 @@
 
 enum seq_kind {
 	SEQ_LATE_FIRST, /* the first token */
-	SEQ_LATE_TOKENS, /* those behind it */
-	SEQ_LATE_NONE,	/* it has got no token */
+	SEQ_LATE_TOKENS, /* the tokens after the first */
+	SEQ_LATE_NONE,	/* it never got a token */
 	SEQ_KINDS,
 };
 
 /* Requests that are compared with one another. */
 struct seq_typical {
-	uint32_t class;	   /* of the length of their prompts */
+	uint32_t class;	   /* the length of their prompts, as a class */
 	uint32_t compared; /* 0: too few */
-	double first;	   /* medians, to the first token: */
+	double first;	   /* medians, up to the first token: */
 	double first_parts[SEQ_PARTS];
-	double token;	   /* and of each token behind it */
+	double token;	   /* and for each token after it */
 	double token_parts[SEQ_PARTS];
-	double states[SEQ_PARTS][STATES]; /* of the whole request; of SEQ_OWN_DECODE and SEQ_BETWEEN by token */
+	double states[SEQ_PARTS][STATES]; /* for the whole request; SEQ_OWN_DECODE and SEQ_BETWEEN per token */
 };
 
 struct seq_typicals {
-	struct seq_typical *rows; /* by class */
+	struct seq_typical *rows; /* sorted by class */
 	size_t len, size;
 };
 
-/* Of all requests in batches. Returns 0 or -ENOMEM; seq_typicals_free is right after both. */
+/* For all requests in batches. Returns 0 or -ENOMEM; call seq_typicals_free in both cases. */
 int seq_typicals_find(const struct process *p, struct seq_typicals *ret);
 void seq_typicals_free(struct seq_typicals *t);
 
@@ -36,15 +36,15 @@ void seq_typicals_free(struct seq_typicals *t);
 struct seq_late_part {
 	enum seq_part part;
 	int64_t ns, typical;
-	uint8_t state; /* that explains most of what it is more than typical; STATE_NONE: none does, or not known */
-	int64_t state_ns; /* how much more */
+	uint8_t state; /* the state that explains most of the excess; STATE_NONE: none does, or unknown */
+	int64_t state_ns; /* its excess */
 };
 
 struct seq_late {
 	enum seq_kind kind;
-	int64_t value, typical; /* of SEQ_LATE_TOKENS: each */
-	int64_t excess;		/* in all; without anything to compare with the time that it waited */
-	uint32_t compared;	/* requests */
+	int64_t value, typical; /* for SEQ_LATE_TOKENS: per token */
+	int64_t excess;		/* of the whole; without anything to compare with the time that it waited */
+	uint32_t compared;	/* number of requests compared with */
 	struct seq_late_part parts[SEQ_PARTS]; /* those that explain a tenth or more, the largest first */
 	uint32_t n_parts;
 };
@@ -53,7 +53,7 @@ struct seq_late {
 bool seq_late_find(const struct process *p, const struct seq_typicals *t, const struct seq_request *r,
 	enum seq_kind kind, struct seq_late *ret);
 
-/* The time that it waited for the rows of another request, of what the verdict is about; -1: not known. */
+/* How long it waited for the rows of another request, within the time that the verdict is about; -1: unknown. */
 int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind);
 
 /* "ttft", "tpot", "no_token". */

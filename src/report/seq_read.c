@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Lines of request_prof, and the requests in the order of time. */
+/* Reads lines of request_prof, and sorts the requests by time. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ void seqs_free(struct seqs *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* How a key is read. */
+/* How to read a key. */
 enum key_type {
 	KEY_U32,
 	KEY_U64,
@@ -90,7 +90,7 @@ static const struct key wait_keys[] = {
 	{ "_ttft_us", KEY_US, offsetof(struct seq_wait, first) },
 };
 
-/* hint: where the next one is likely to be. */
+/* hint: where the key is likely to be. */
 static const struct key *key_find(const struct key *keys, size_t n, const char *name, size_t *hint)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -126,7 +126,7 @@ static bool key_read(const struct key *key, const struct json_node *value, void 
 	return false;
 }
 
-/* "waited1_for", ...: whether it is one of these. */
+/* Looks up "waited1_for" and the like. */
 static const struct key *wait_find(const char *name, struct seq_wait *waits, struct seq_wait **ret_wait, size_t *hint)
 {
 	unsigned int n;
@@ -163,7 +163,7 @@ static bool read_shape(const struct json_node *shape, struct seq_request *r, str
 	return true;
 }
 
-/* "own_prefill_cpu": a part by what the calling thread did. */
+/* "own_prefill_cpu": a part, by the state of the calling thread. */
 static bool state_find(const char *name, unsigned int *hint, struct seq_state *ret_state)
 {
 	for (unsigned int part = 0; part < SEQ_PARTS; part++) {
@@ -241,7 +241,7 @@ static int add_waits(struct seqs *s, struct seq_request *r, const struct seq_wai
 	return 0;
 }
 
-/* What of the line can be relied on. */
+/* Determines what can be relied on in the line. */
 static void check_request(struct seq_request *r, const struct seq_wait *waits)
 {
 	int64_t sum = 0, waited = r->waited_others, first;
@@ -256,7 +256,7 @@ static void check_request(struct seq_request *r, const struct seq_wait *waits)
 		memset(r->parts, 0, sizeof(r->parts));
 	if (r->ttft > r->total)
 		r->ttft = -1;
-	/* nothing came behind its first token */
+	/* nothing came after its first token */
 	if (r->first_others < 0 && r->ttft >= 0 && r->ttft + r->parts[SEQ_QUEUED] == r->total) {
 		r->first_others = r->parts[SEQ_OTHERS];
 		r->first_between = r->parts[SEQ_BETWEEN];
@@ -321,7 +321,7 @@ static uint64_t number_key(uint32_t recording, uint32_t number)
 	return (uint64_t)recording << 32 | number;
 }
 
-/* The lines of a recording stand together. */
+/* The lines of a recording are adjacent. */
 static void place_requests(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	int64_t offset = 0;

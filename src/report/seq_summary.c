@@ -59,7 +59,7 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 	}
 	PERCENTILES(ttft, seq_first_token(r));
 	PERCENTILES(tpot, r->tpot);
-	/* of one that was seen as a whole */
+	/* only if it was seen completely */
 	PERCENTILES(total,
 		r->flags & (SEQ_BEGAN_BEFORE | SEQ_UNFINISHED | SEQ_END_NOT_SEEN | SEQ_LOST) ? -1 : r->total);
 	PERCENTILES(queued, r->parts[SEQ_QUEUED] ? r->parts[SEQ_QUEUED] : -1);
@@ -95,7 +95,7 @@ static int find_late(const struct process *p, struct seq_summary *sum)
 	return 0;
 }
 
-/* Keeps the longest, in their order. */
+/* Keeps the longest ones, sorted. */
 static void add_pair(struct seq_summary *sum, const struct seq_pair *pair)
 {
 	size_t k;
@@ -178,7 +178,7 @@ static void find_occupancy(const struct process *p, struct seq_summary *sum)
 		sum->occupancy[i].to = i + 1 < OCCUPANCY_ROWS ? 1u << i : UINT32_MAX;
 	}
 	for (size_t i = 0; i < p->steps.len; i++) {
-		/* 1 + the number, as long as they could be read */
+		/* 1 + the number, if they could be read */
 		int64_t n = steps_get(&p->steps, i, STEP_ROWS + ROW_N_SEQUENCES) - 1;
 		unsigned int k = 0;
 

@@ -6,20 +6,20 @@
 #include "report/seq_late.h"
 #include "report/stats.h"
 
-/* What a service has promised: to the first token, and for each one behind it on average. 0: nothing. */
+/* What a service has promised: to the first token, and on average for each later one. 0: nothing. */
 struct slo {
 	int64_t ttft, tpot;
 };
 
 struct slo_result {
-	struct slo slo; /* both 0: none was given */
+	struct slo slo; /* both 0: none given */
 	uint64_t kept, missed_ttft, missed_tpot; /* a request may miss both */
 	uint64_t judged;
-	uint64_t unknown; /* whose times are not known */
+	uint64_t unknown; /* with unknown times */
 	int64_t time;	  /* from the start of the first request to the end of the last, of each recording */
 };
 
-/* A request that was late, by its place among the process' requests. */
+/* A request that was late, by its index among the process' requests. */
 struct seq_late_ref {
 	int64_t excess;
 	uint32_t request;
@@ -31,19 +31,19 @@ struct seq_culprit {
 	int64_t ns, worst;
 	uint64_t victims;
 	uint32_t number, recording, sequence;
-	uint32_t worst_of; /* the place of the request that waited longest for it */
+	uint32_t worst_of; /* index of the request that waited longest for it */
 };
 
-/* Who waited for whom. */
+/* Which request waited for which. */
 struct seq_pair {
 	int64_t ns;
-	uint32_t request; /* its place */
+	uint32_t request; /* its index */
 	uint32_t number, sequence;
 };
 
 #define SEQ_PAIRS_MAX 64
 
-/* Steps by how many sequences had rows in them. */
+/* Steps by the number of sequences with rows in them. */
 struct occupancy_row {
 	uint32_t from, to;
 	uint64_t steps, rows, sequences;
@@ -55,7 +55,7 @@ struct occupancy_row {
 struct seq_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
-	struct percentiles ttft, tpot, total, queued; /* queued: of those that were */
+	struct percentiles ttft, tpot, total, queued; /* queued: of those that were queued */
 	int64_t parts[SEQ_PARTS], parts_total, states[SEQ_PARTS][STATES];
 	struct seq_typicals typicals;
 	struct seq_late_ref *late; /* the largest excess first */
@@ -64,20 +64,20 @@ struct seq_summary {
 	size_t n_culprits, culprits_size;
 	struct seq_pair pairs[SEQ_PAIRS_MAX]; /* the longest first */
 	size_t n_pairs;
-	int64_t unnamed; /* of the time for others: for whom is not known */
+	int64_t unnamed; /* of the time for others: for whom is unknown */
 	struct occupancy_row occupancy[OCCUPANCY_ROWS];
 	uint64_t batches, max_sequences; /* steps whose sequences are known */
 	struct slo_result slo;
 };
 
-/* Returns 0 or -ENOMEM; seq_summary_free is right after both. */
+/* Returns 0 or -ENOMEM; call seq_summary_free in both cases. */
 int seq_summary_make(const struct process *p, struct seq_summary *ret);
 void seq_summary_free(struct seq_summary *s);
 
-/* How many requests kept it. */
+/* Counts how many requests kept it. */
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret);
 
-/* "ttft=500ms,tpot=50ms", or one of them. Returns 0, or -EINVAL with a line for the person who typed it. */
+/* "ttft=500ms,tpot=50ms", or one of them. Returns 0, or -EINVAL with a line for the user. */
 #define SLO_WHY_MAX 256
 int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX]);
 

@@ -30,7 +30,7 @@ static void put_counts(const struct page *page, const struct seq_summary *sum)
 		fputc('\n', page->out);
 }
 
-/* The states in which most of a part was spent. */
+/* The states that took most of a part. */
 static void put_states(const struct page *page, const int64_t *states, int64_t whole)
 {
 	int64_t below = INT64_MAX, best;

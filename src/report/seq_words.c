@@ -7,9 +7,9 @@
 #include "report/sentence.h"
 
 #define WAITS_SHOWN 3
-/* A typical time below this share of one is not worth a word. */
+/* A typical time below this share of one is not mentioned. */
 #define TYPICAL_SHARE 0.1
-/* Of the time for others: what is shorter is one of the others. */
+/* A wait with a smaller share of the time for others counts among "others". */
 #define WAIT_SHARE 0.1
 
 const char *seq_words_part(enum seq_part part)
@@ -44,7 +44,7 @@ static void add_request(struct text *t, const struct process *p, const struct se
 	add(t, ")");
 }
 
-/* Its longest waits of the time that the verdict is about, in ret: the longest first. */
+/* Puts the longest waits within the time of the verdict into ret, longest first. */
 static unsigned int longest_waits(const struct process *p, const struct seq_request *r, enum seq_kind kind, int64_t least,
 	struct seq_wait ret[WAITS_SHOWN + 1])
 {

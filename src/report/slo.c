@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which requests kept what a service has promised. */
+/* Which requests kept the promise of a service. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,14 +60,14 @@ bad:
 	return -EINVAL;
 }
 
-/* Whether it kept the limit so far; *ret_known: that will not change. */
+/* Whether it has kept the limit so far; *ret_known: that will not change. */
 static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 {
 	if (!limit)
 		return true;
 	if (value >= 0)
 		return value <= limit;
-	/* it has waited longer than that already */
+	/* it has already waited longer than that */
 	if (so_far > limit)
 		return false;
 	*ret_known = false;
@@ -83,7 +83,7 @@ static void judge(const struct seq_request *r, struct slo_result *ret)
 		return;
 	}
 	ttft = kept(ret->slo.ttft, seq_first_token(r), r->output_tokens ? 0 : r->total, &known);
-	/* one token has no time between tokens, and so keeps any; none has kept nothing */
+	/* one token has no time between tokens, so it keeps any limit; a request without tokens has not kept it */
 	known &= r->output_tokens != 0;
 	tpot = r->output_tokens < 2 || kept(ret->slo.tpot, r->tpot, 0, &known);
 	if (ttft && tpot && !known) {

@@ -35,7 +35,7 @@ struct percentiles percentiles_of(int64_t *values, size_t n)
 	return p;
 }
 
-/* Hoare's selection: the k-th smallest ends up at its place. */
+/* Hoare's selection: moves the k-th smallest value to its place. */
 static double select_rank(double *v, size_t n, size_t k)
 {
 	size_t lo = 0, hi = n - 1;

@@ -7,20 +7,20 @@
 #include <stdint.h>
 
 struct percentiles {
-	size_t n; /* 0: the others are 0 as well */
+	size_t n; /* 0: the other members are 0 as well */
 	int64_t p50, p90, p99, max, sum;
 };
 
-/* By nearest rank: each is one of the values, the smallest that is not below that share of them.
- * Sorts the values. */
+/* By nearest rank: each is one of the values, the smallest that at least that share of them does
+ * not exceed. Sorts the values. */
 struct percentiles percentiles_of(int64_t *values, size_t n);
 
-/* The median (of an even number the upper one), by selection: the values change their order. 0 when
- * there are none. */
+/* The median (the upper one of an even number), by selection: reorders the values. 0 if there are
+ * none. */
 double median_of(double *values, size_t n);
 
-/* Median absolute deviation from the center, scaled so that of a normal distribution it is the
- * standard deviation. The values are overwritten. */
+/* The median absolute deviation from the center, scaled so that it is the standard deviation of a
+ * normal distribution. Overwrites the values. */
 double mad_of(double *values, size_t n, double center);
 
 #endif

@@ -12,8 +12,8 @@
 	[STEP_##name] = { offsetof(struct step, member), sizeof(((struct step *)0)->member) / (n), \
 		n },
 
-/* Where the values of each column are in a step; those of an array stand behind its first one, and
- * have no entry. */
+/* Where the values of each column are in a step; those of an array follow its first one, and have
+ * no entry. */
 static const struct {
 	uint16_t offset;
 	uint8_t size, count;
@@ -89,7 +89,7 @@ static void put(struct column *c, size_t i, int64_t value)
 	}
 }
 
-/* Makes the values of a column wider, so that this one fits. */
+/* Makes the values of a column wide enough for this one. */
 static int widen(struct steps *s, enum step_column column, int64_t value)
 {
 	struct column *c = &s->columns[column], wide = { .width = width_of(value) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The steps of a process, kept by column: of each number as many bytes as its largest value needs,
- * none where all steps have the same. A step takes some 60 bytes, where struct step has 550.
+ * The steps of a process, kept by column: each number takes as many bytes as the largest value of its
+ * column needs, and none if all are equal. A step takes some 60 bytes, where struct step has 550.
  */
 #ifndef INFTRACE_REPORT_STEPS_H
 #define INFTRACE_REPORT_STEPS_H
@@ -12,7 +12,7 @@
 
 #include "probe.h"
 
-/* The states of record.h, then what a writer put under names that this version does not know. */
+/* The states of record.h, then one for names that this version does not know. */
 #define STATE_OTHER ST_MAX
 #define STATES (ST_MAX + 1)
 #define STATE_NONE STATES
@@ -28,27 +28,26 @@ struct step {
 	int64_t ts; /* from the start of the recording */
 	int64_t at; /* on the process' time axis, which joins its recordings. Set by model_finish */
 	int64_t total;
-	int64_t gap; /* since the step before it in its lane; -1: none. Set by model_finish */
+	int64_t gap; /* since the previous step in its lane; -1: none. Set by model_finish */
 	int64_t own[STATES], workers[STATES], workers_total;
-	struct stall_info stall;     /* the calling thread's longest */
+	struct stall_info stall;     /* the longest one of the calling thread */
 	struct stall_info straggler; /* of the thread that it waited for */
 	int64_t held;                /* its longest wait at a barrier, for straggler_tid */
 	uint32_t straggler_tid, straggler_comm;
 	uint32_t number, tid, n_tokens, phase;
 	uint32_t recording; /* counted from 0 over all files */
-	uint32_t lane;      /* steps of one lane follow one another. Set by model_finish */
-	uint64_t context;   /* of the engine; 0: not known */
+	uint32_t lane;      /* steps of one lane are consecutive. Set by model_finish */
+	uint64_t context;   /* of the engine; 0: unknown */
 	uint32_t syscalls, faults_minor, faults_major, lost;
-	uint32_t n_workers, cpus_allowed; /* 0: not known */
-	int64_t cpu_limit;                /* in thousandths of a CPU; 0: none, or not known */
-	uint32_t behind; /* in the process' behind: the calling thread's, then the workers'; longest
-			    first */
+	uint32_t n_workers, cpus_allowed; /* 0: unknown */
+	int64_t cpu_limit;                /* in thousandths of a CPU; 0: none, or unknown */
+	uint32_t behind; /* index into the process' behind: own rows, then the workers'; longest first */
 	uint8_t n_behind, n_workers_behind;
-	uint32_t ops, n_ops;       /* in the process' step_ops */
-	uint32_t typical;          /* in the process' typicals. Set by typical_find */
-	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: nothing */
+	uint32_t ops, n_ops;       /* index into the process' step_ops */
+	uint32_t typical;          /* index into the process' typicals. Set by typical_find */
+	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: unknown */
 	bool unfinished, began_before;
-	int64_t tracer; /* what the recorder says that it cost; -1: nothing. Kept as a sum of the process only */
+	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
 
 /* The columns: F(name, member) for each number of struct step, A(name, member, n) for n of them in
@@ -104,24 +103,24 @@ enum step_column { STEP_FIELDS(STEP_COLUMN, STEP_COLUMN_ARRAY) STEP_COLUMNS };
 
 struct column {
 	void *values;
-	int64_t same;  /* width 0: what all steps have */
+	int64_t same;  /* width 0: the value of all steps */
 	uint8_t width; /* bytes of each value, which is signed */
 };
 
 struct steps {
 	struct column columns[STEP_COLUMNS];
 	size_t len, size;
-	struct step first;          /* what steps have in common, and more */
+	struct step first;          /* holds the values that all steps share */
 	uint8_t wide[STEP_COLUMNS]; /* the columns that have values */
 	size_t n_wide;
 };
 
 void steps_free(struct steps *s);
 
-/* All of these return 0 or -ENOMEM, after which steps_free is the only thing to do. */
+/* These return 0 or -ENOMEM, after which only steps_free may follow. */
 int steps_add(struct steps *s, const struct step *step);
 int steps_set(struct steps *s, size_t i, enum step_column column, int64_t value);
-/* Brings the steps in the order in which `order` names them. */
+/* Sorts the steps according to `order`. */
 int steps_reorder(struct steps *s, const uint32_t *order);
 
 static inline int64_t steps_get(const struct steps *s, size_t i, enum step_column column)
@@ -147,7 +146,7 @@ static inline bool steps_all_zero(const struct steps *s, enum step_column column
 	return !s->columns[column].width && !s->columns[column].same;
 }
 
-/* All of a step. */
+/* A whole step. */
 struct step steps_load(const struct steps *s, size_t i);
 
 #endif

@@ -17,12 +17,12 @@ void summary_free(struct summary *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* More phases, or more causes, than any engine has: the rest is counted as one. */
+/* More phases, or more causes, than any engine has: the rest counts as one. */
 #define PHASES_MAX 64
 #define CAUSES_MAX 1024
 #define CALLS_MAX 64
 #define GAP_CALLS_MAX 10000
-/* Of the time of all threads, as much as is worth a word. */
+/* This share of the time of all threads is worth mentioning. */
 #define CROWDED_SHARE 0.05
 
 static int phase_get(struct summary *sum, uint32_t phase, struct phase_summary **ret)
@@ -159,7 +159,7 @@ static size_t find_call(const struct process *p, uint32_t recording, int64_t ts)
 	return lo;
 }
 
-/* The longest call in a gap, if it is most of it. Of calls within calls that is the outer one. */
+/* The longest call in a gap, if it takes most of it. Of nested calls it is the outer one. */
 static void explain_gap(const struct process *p, struct slow_step *gap)
 {
 	const struct step loaded = steps_load(&p->steps, gap->step), *s = &loaded;
@@ -183,7 +183,7 @@ static bool requests_any(const struct request_summary *rs)
 	return rs->count || rs->mixed;
 }
 
-/* The time of the steps that gave output, with what lies before each of them. */
+/* The time of the steps that gave output, and of the gaps before them. */
 static int64_t output_time(const struct process *p, const struct phase_names *names)
 {
 	int64_t time = 0;
@@ -196,7 +196,7 @@ static int64_t output_time(const struct process *p, const struct phase_names *na
 			!(phase == names->decode || (steps_have_rows(&p->steps, i) && phase != names->prefill)))
 			continue;
 		time = ns_add(time, steps_get(&p->steps, i, STEP_TOTAL));
-		/* it goes on with what the one before it did: no pause between them */
+		/* it continues what the previous step did, without a pause in between */
 		if (gap >= 0 && gap <= PAUSE_NS)
 			time = ns_add(time, gap);
 	}
@@ -216,7 +216,7 @@ static void find_pauses(const struct process *p, struct summary *sum)
 	}
 }
 
-/* What request_prof says: of requests in batches nothing else does, and without steps it is all there is. */
+/* Takes what request_prof says: the only source for requests in batches, and the only one at all without steps. */
 static int take_lines(const struct process *p, struct summary *sum)
 {
 	struct request_summary *rs = &sum->requests;
@@ -298,7 +298,7 @@ static bool same_cause(const struct cause_sum *a, const struct cause_sum *b)
 	       a->by_task == b->by_task && a->others == b->others && a->crowded == b->crowded;
 }
 
-/* again: the step has been counted there. */
+/* again: the step has been counted under this cause already. */
 static int cause_add_part(
 	struct summary *sum, const struct cause_sum *part, int64_t excess, bool again)
 {
@@ -320,7 +320,7 @@ static int cause_add_part(
 	return 0;
 }
 
-/* Threads of one name are one cause. */
+/* Threads with the same name are one cause. */
 static bool named_before(const struct cause *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < i; k++) {
@@ -330,7 +330,7 @@ static bool named_before(const struct cause *c, uint32_t i)
 	return false;
 }
 
-/* Where a step waited behind several, each has the share of its excess that it has of the wait. */
+/* If a step waited behind several threads, each gets the share of its excess that it has of the wait. */
 static int cause_add(struct summary *sum, const struct cause *c)
 {
 	struct cause_sum part = { .where = c->where, .state = c->state, .crowded = c->crowded };
@@ -369,7 +369,7 @@ static int open_add(const struct process *p, struct summary *sum, size_t i, cons
 	return 0;
 }
 
-/* Steps whose threads waited for a CPU behind one another, since there are more of them than CPUs. */
+/* Steps whose threads waited for a CPU behind one another, because there are more of them than CPUs. */
 static void find_crowd(const struct process *p, struct summary *sum)
 {
 	struct crowd *crowd = &sum->crowd, found = { 0 };
@@ -394,7 +394,7 @@ static void find_crowd(const struct process *p, struct summary *sum)
 		*crowd = found;
 }
 
-/* Steps whose threads a CPU limit held back. */
+/* Steps whose threads were held back by a CPU limit. */
 static void find_limited(const struct process *p, struct summary *sum)
 {
 	struct crowd found = { 0 };

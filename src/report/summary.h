@@ -17,7 +17,7 @@ struct phase_summary {
 	int64_t workers_total, workers[STATES];
 };
 
-/* Calls of one function that is no step. */
+/* Calls of one function that is not a step. */
 struct call_summary {
 	uint32_t name;
 	struct percentiles times;
@@ -25,9 +25,9 @@ struct call_summary {
 
 /* A step that took longer than usual, or (gap) the pause before it. */
 struct slow_step {
-	size_t step;        /* its place among the steps of the process */
+	size_t step;        /* its index among the steps of the process */
 	struct cause cause; /* of a gap: only typical and excess are set */
-	uint32_t call; /* of a gap: where more than half of it was spent; 0: not known */
+	uint32_t call; /* of a gap: the call that took more than half of it; 0: unknown */
 	int64_t call_ns;
 	bool gap;
 };
@@ -37,8 +37,8 @@ struct cause_sum {
 	enum cause_where where;
 	uint8_t state;
 	uint32_t by;
-	bool by_task; /* by is the name of a thread; else what was there instead of one */
-	bool others;  /* those of whom none has much: by is none of them */
+	bool by_task; /* `by` is the name of a thread; otherwise what there was instead */
+	bool others;  /* all with small shares: `by` is none of them */
 	bool crowded; /* as in struct cause */
 	uint64_t steps;
 	int64_t excess;
@@ -52,40 +52,39 @@ struct summary {
 	struct request_summary requests;
 	struct seq_summary seqs;
 	struct percentiles ttft; /* time to first token, of requests that are not mixed */
-	bool ttft_of_lines;	 /* of request_prof: of requests in batches, or without steps to make it from */
+	bool ttft_of_lines;	 /* from request_prof, for requests in batches, or without steps */
 	bool tpot_of_lines;	 /* the same; the mean of each request */
 	struct percentiles socket_ttft;
 	struct percentiles tpot; /* time per output token */
-	uint64_t pauses;         /* between steps, that count for none of these */
+	uint64_t pauses;         /* between steps; left out of these times */
 	int64_t pause_max;
-	double prefill_rate, output_rate; /* tokens per second; 0: not known */
+	double prefill_rate, output_rate; /* tokens per second; 0: unknown */
 	struct slow_step *slow;           /* the largest excess first */
 	size_t n_slow, slow_size;
-	uint64_t slow_steps, slow_gaps; /* of them; the rest of n_slow */
+	uint64_t slow_steps, slow_gaps; /* the numbers of both in `slow` */
 	struct cause_sum *causes;       /* the largest excess first */
 	size_t n_causes, causes_size;
-	struct slow_step *open; /* that had not ended: what they were doing. The longest first */
+	struct slow_step *open; /* steps that had not ended: what they were doing. The longest first */
 	size_t n_open, open_size;
-	uint64_t slow_alone; /* of slow_steps: those with nothing to compare with */
+	uint64_t slow_alone; /* of slow_steps: those without others to compare with */
 	struct crowd {	     /* threads that kept each other from the CPUs that they may use */
 		uint64_t steps;
-		uint32_t threads, cpus; /* the most threads on a step, and what these may use */
-		int64_t waited, total;	/* for one another; of all time of their threads */
-		bool spin;		/* much of the rest is at barriers */
+		uint32_t threads, cpus; /* the most threads on a step, and the CPUs that these may use */
+		int64_t waited, total;	/* for one another; all time of their threads */
+		bool spin;		/* much of the rest was spent at barriers */
 	} crowd;
-	struct crowd limited;  /* threads that a CPU limit of their cgroup held back: waited; cpus: unused */
-	int64_t cpu_limit;     /* the least, in thousandths of a CPU; 0: not known */
-	uint64_t lossy_steps; /* the timeline has gaps in them */
+	struct crowd limited;  /* threads held back by a CPU limit of their cgroup: waited; cpus: unused */
+	int64_t cpu_limit;     /* the lowest, in thousandths of a CPU; 0: unknown */
+	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;
 };
 
-/* Names of the phases in which a prompt is read and in which tokens come out. */
+/* The names of the phases in which a prompt is read and in which tokens are produced. */
 struct phase_names {
 	uint32_t prefill, decode;
 };
 
-/* Of a process that went through typical_find. Returns 0 or -ENOMEM; summary_free is right after
- * both. */
+/* Call it after typical_find(). Returns 0 or -ENOMEM; call summary_free in both cases. */
 struct model;
 int summary_make(const struct process *p, const struct model *m, const struct phase_names *names,
 	struct summary *ret);

@@ -11,7 +11,7 @@
 #include "util/text.h"
 
 #define WORKERS_BAR 16
-#define ROWS_MAX 15 /* of operators and system calls */
+#define ROWS_MAX 15 /* of operators, and of system calls */
 #define CAUSES_SHOWN 8
 #define CALLS_SHOWN 8
 
@@ -136,7 +136,7 @@ static void put_latencies(
 			(unsigned long long)sum->pauses, words_duration(d, sum->pause_max));
 }
 
-/* The states in the order of their time. */
+/* Sorts the states by time. */
 static size_t order_states(const int64_t *own, const int64_t *workers, unsigned int order[STATES])
 {
 	size_t n = 0, k;
@@ -177,7 +177,7 @@ static void put_breakdown(const struct page *page, const struct phase_summary *p
 	}
 }
 
-/* What hangs comes before all else. */
+/* Steps that hang come first. */
 static int put_open(const struct page *page, const struct process *p, const struct summary *sum,
 	uint32_t slowest)
 {
@@ -360,7 +360,7 @@ static bool terminal_is_utf8(void)
 	return utf8;
 }
 
-/* Why the flight recorder has written what is reported; the same of several processes is told once. */
+/* Why the flight recorder has written the input; the same reason in several processes is printed once. */
 static void put_triggers(const struct page *page)
 {
 	const struct model *m = page->m;

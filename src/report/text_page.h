@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the report on a terminal share. */
+/* Shared by the parts of the report on a terminal. */
 #ifndef INFTRACE_REPORT_TEXT_PAGE_H
 #define INFTRACE_REPORT_TEXT_PAGE_H
 
@@ -16,14 +16,14 @@ struct page {
 	bool utf8;
 };
 
-/* 0 of nothing. */
+/* 0 if whole is 0. */
 double page_share(int64_t part, int64_t whole);
-/* A bar of width columns for a share of 1, in eighths of a column where the terminal has them. */
+/* A bar that is `width` columns wide for a share of 1, in eighths of a column if the terminal has them. */
 void page_bar(const struct page *page, double part, int width);
-/* A row of a table; none without values. */
+/* A row of a table; nothing without values. */
 void page_percentiles(const struct page *page, const char *name, const struct percentiles *p);
 
-/* Of the requests in batches of a process, if there are any: rows of its table, and the rest. */
+/* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
 void page_request_times(const struct page *page, const struct seq_summary *sum);
 void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum, uint32_t slowest);
 

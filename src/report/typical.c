@@ -7,38 +7,38 @@
 
 #include "report/stats.h"
 
-/* Steps that share one typical, and how many of them before and behind they are compared with. A
- * step is compared with some 160 around it: few enough to follow a context that grows, enough that
- * a disturbance over dozens of steps does not become the rule. */
+/* Steps that share one typical, and how many of these blocks before and after they are compared
+ * with. A step is compared with some 160 around it: few enough to follow a context that grows,
+ * enough that a disturbance over dozens of steps does not become the norm. */
 #define BLOCK 32
 #define NEAR 2
-/* Where the near steps as a whole are slower than these, they are what is wrong. */
+/* If the near steps are all slower than these, they are the anomaly. */
 #define FAR 32
 /* Below this number nothing is typical. */
 #define COMPARED_MIN 5
 
 #define EXACT_MAX 8 /* tokens */
 
-/* By chance: of a normal distribution one step in 10^9 lies beyond; measured times have longer
+/* By chance: in a normal distribution one step in 10^9 exceeds it; measured times have longer
  * tails, so also a tenth of the median. */
 #define NOISE_SIGMAS 6.0
 #define NOISE_SHARE 0.1
-/* The near steps are slower than the far ones. */
+/* By how much the near steps must be slower than the far ones. */
 #define SLOWER_SHARE 0.25
 
-/* With a new prompt the context starts anew: as many steps in a row are not compared with others.
- */
+/* With a new prompt the context starts again: this many consecutive steps are not compared with
+ * others. */
 #define RUN_MIN 64
 
 struct group_entry {
 	uint32_t lane, phase, class;
-	uint32_t row; /* steps of one phase in a row, in their lane */
+	uint32_t row; /* consecutive steps of one phase in their lane */
 	uint32_t step;
 };
 
 struct typical_finder {
 	struct process *p;
-	struct group_entry *entries; /* by group, in the order of time */
+	struct group_entry *entries; /* sorted by group and time */
 	double *totals;              /* of these, per unit */
 	double *values;              /* of one window */
 };
@@ -112,7 +112,7 @@ static size_t gather_gaps(struct typical_finder *f, const struct span *span)
 	return n;
 }
 
-/* ret_deviation: NULL or where that goes. */
+/* ret_deviation: where the deviation goes, or NULL. */
 static double median_column(
 	struct typical_finder *f, const struct span *span, enum step_column column, double *ret_deviation)
 {
@@ -149,7 +149,7 @@ static double total_deviation(struct typical_finder *f, const struct span *span,
 	return mad_of(gather_totals(f, span), span->len, median);
 }
 
-/* Up to blocks * BLOCK steps before and behind a block; at the ends of a group as many, on one
+/* Up to blocks * BLOCK steps before and after a block; at the ends of a group as many on one
  * side. */
 static struct span window(const struct span *group, size_t block, size_t blocks)
 {
@@ -172,8 +172,8 @@ static int add_typical(struct process *p, const struct typical *t)
 }
 
 /*
- * The steps from a place in the group that are to be compared among themselves: RUN_MIN or more in
- * a row, or all up to the next such row. len is 0 at the end.
+ * The steps from an index in the group on that are to be compared among themselves: RUN_MIN or more
+ * in a row, or all up to the next such row. len is 0 at the end.
  */
 static struct span next_run(const struct span *group, size_t from)
 {
@@ -194,7 +194,7 @@ static struct span next_run(const struct span *group, size_t from)
 	return run;
 }
 
-/* The steps in near, unless the far ones tell that these are all slow. */
+/* The near steps, unless compared with the far ones they are all slow. */
 static struct span choose_span(struct typical_finder *f, const struct span *near,
 	const struct span *far, struct typical *t)
 {
@@ -233,7 +233,7 @@ static void find_block(struct typical_finder *f, const struct span *near, const 
 	n = gather_gaps(f, &span);
 	t->gap = median_of(f->values, n);
 	n = gather_gaps(f, &span);
-	/* a pause matters where it is long for a step */
+	/* a pause matters if it is long compared with a step */
 	t->gap_noise = larger(NOISE_SIGMAS * mad_of(f->values, n, t->gap), NOISE_SHARE * t->total);
 	t->compared = (uint32_t)span.len;
 	t->first = (uint32_t)(span.entries - f->entries);
@@ -279,7 +279,7 @@ static int find_group(struct typical_finder *f, const struct span *group)
 	return err;
 }
 
-/* All steps but those whose end was not seen. */
+/* All steps except those whose end was not seen. */
 static size_t make_entries(struct typical_finder *f)
 {
 	struct process *p = f->p;
@@ -318,7 +318,7 @@ int typical_find(struct process *p)
 	f.values = malloc((p->steps.len + 1) * sizeof(*f.values));
 	if (!p->grouped || !f.entries || !f.totals || !f.values)
 		goto out;
-	/* the one that steps have which are in no group */
+	/* for steps that are in no group */
 	err = add_typical(p, &none);
 	n = make_entries(&f);
 	for (group.entries = f.entries; !err && n; group.entries += group.len, n -= group.len) {

@@ -20,7 +20,7 @@ const char *words_duration(char buf[DURATION_MAX], int64_t ns)
 	double v, abs_ns = ns < 0 ? -(double)ns : (double)ns;
 	size_t u = 0;
 
-	/* 999.5 us are 1 ms already: three digits */
+	/* 999.5 us are shown as 1 ms already: three digits */
 	while (u + 1 < sizeof(units) / sizeof(units[0]) && abs_ns < units[u].ns * 0.9995)
 		u++;
 	v = (double)ns / units[u].ns;
@@ -41,7 +41,7 @@ const char *words_state(unsigned int state)
 	return state == STATE_OTHER ? "(other)" : time_state_name((enum time_state)state);
 }
 
-/* %D stands for how long. */
+/* %D stands for the duration. */
 static const char *const phrases[STATES] = {
 	[ST_CPU] = "computed %D longer",
 	[ST_BARRIER] = "waited %D longer at barriers for the other threads",
@@ -63,7 +63,7 @@ static const char *const phrases[STATES] = {
 	[STATE_OTHER] = "spent %D more in states that this version does not know",
 };
 
-/* The same without how long. */
+/* The same without the duration. */
 static const char *const waited[STATES] = {
 	[ST_CPU] = "computed longer",
 	[ST_BARRIER] = "waited at barriers for the other threads",
@@ -85,11 +85,11 @@ static const char *const waited[STATES] = {
 	[STATE_OTHER] = "states that this version does not know",
 };
 
-/* Who ran instead, when it was none: see stall_by in docs/profile-schema.md. */
+/* What ran instead, if it was not a thread: see stall_by in docs/profile-schema.md. */
 enum nobody {
 	SOMEBODY,
 	NOBODY_IDLE,  /* its CPU had nothing to do */
-	NOBODY_LIMIT, /* a limit of its cgroup held it back */
+	NOBODY_LIMIT, /* a limit of its cgroup held the thread back */
 };
 
 static enum nobody who_ran(const struct model *m, uint8_t state, uint32_t by, bool by_task)
@@ -125,7 +125,7 @@ static void add_name(struct text *t, const struct model *m, uint32_t name)
 	add(t, "`%s`", text_printable(shown, sizeof(shown), model_text(m, name)));
 }
 
-/* How the one is introduced who is behind a state; NULL: nobody is. */
+/* The words before the culprit of a state; NULL: it has none. */
 static const char *by_word(uint8_t state)
 {
 	if (state == ST_RUNNABLE)
@@ -135,8 +135,8 @@ static const char *by_word(uint8_t state)
 	return state > ST_RUNNABLE && state < ST_MAX ? "woken by " : NULL;
 }
 
-/* Who ran instead, or who ended the wait. Without a table of those who ran it is known of the longest wait only,
- * which may be one of many. */
+/* Who ran instead, or who ended the wait. Without a table of the threads that ran it is known only for the
+ * longest wait, which may be one of many. */
 static void add_by(struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
 	bool own = c->n_behind && c->behind[0].pid == p->pid;
@@ -183,7 +183,7 @@ static void add_part(struct text *t, const struct model *m, const struct process
 	}
 }
 
-/* Several were in the way, one after another. */
+/* Several threads were in the way, one after another. */
 static void add_parts(
 	struct text *t, const struct model *m, const struct process *p, const struct cause *c)
 {
@@ -206,7 +206,7 @@ static void add_parts(
 		add(t, ")");
 }
 
-/* Whether one of those who ran meanwhile is all that need be said. */
+/* Whether it is enough to name one of those that ran meanwhile. */
 static bool one_culprit(const struct cause *c)
 {
 	return !c->n_behind || (double)c->behind[0].ns >= BEHIND_ALONE * (double)c->behind_whole;
@@ -250,7 +250,7 @@ static void add_subject(
 	}
 }
 
-/* Much of the time in which its threads did not wait for one another they spun. */
+/* Whether its threads spun for much of the time in which they did not wait for one another. */
 static bool step_spins(const struct step *s)
 {
 	return s->own[ST_BARRIER] + s->workers[ST_BARRIER] >

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the report says of a step and of times, in words. */
+/* What the report says about steps and times, in words. */
 #ifndef INFTRACE_REPORT_WORDS_H
 #define INFTRACE_REPORT_WORDS_H
 
@@ -11,7 +11,7 @@
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 
-/* "waited 20.0 ms for a CPU": what more time in a state is, of a state of record.h or STATE_OTHER. Returns buf. */
+/* "waited 20.0 ms for a CPU": what more time in a state means, for a state of record.h or STATE_OTHER. Returns buf. */
 #define PHRASE_MAX 96
 const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);
 
@@ -19,21 +19,21 @@ const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);
 const char *words_state(unsigned int state);
 
 /*
- * One sentence, fit to print: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a
- * CPU behind pid 990 `cc1plus`". Returns 0 or -ENOMEM.
+ * One printable sentence: "step 412, 183 ms instead of 41.0 ms: worker 4711 waited 139 ms for a CPU
+ * behind pid 990 `cc1plus`". Returns 0 or -ENOMEM.
  */
 int words_slow(const struct model *m, const struct process *p, const struct slow_step *slow,
 	char buf[SENTENCE_MAX]);
 
-/* Of one that had not ended: "step 16 had not ended after 1.13 s: the calling thread was stopped for 1.13 s by a
- * signal or a debugger". Returns 0 or -ENOMEM. */
+/* The same for a step that had not ended: "step 16 had not ended after 1.13 s: the calling thread was stopped
+ * for 1.13 s by a signal or a debugger". Returns 0 or -ENOMEM. */
 int words_open(const struct model *m, const struct process *p, const struct slow_step *open,
 	char buf[SENTENCE_MAX]);
 
 /* "2 spinning threads share 1 allowed CPU: ...". Returns buf. */
 const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);
 
-/* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", of a summary that has some. Returns buf. */
+/* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", for a summary with some. Returns buf. */
 const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX]);
 
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
