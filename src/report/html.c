@@ -7,6 +7,7 @@
 #include "report/json.h"
 #include "report/plot.h"
 #include "report/report.h"
+#include "report/seq_object.h"
 #include "report/words.h"
 
 /* The file as it stands, with a NUL behind it. */
@@ -59,6 +60,9 @@ static void put_plots(struct json_build *b, const struct report *r, struct json_
 		plot = plot_object(b, &r->model, p, &r->phases, &r->summaries[i]);
 		if (plot)
 			json_put(b, json_object_array_get_idx(processes, at), "plot", plot);
+		plot = seq_plot_object(b, p, &r->summaries[i].seqs);
+		if (plot)
+			json_put(b, json_object_array_get_idx(processes, at), "requests_plot", plot);
 		at++;
 	}
 	states = json_new_array(b);

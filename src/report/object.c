@@ -6,6 +6,7 @@
 #include "report/json.h"
 #include "report/object.h"
 #include "report/report.h"
+#include "report/seq_object.h"
 #include "report/words.h"
 #include "util/text.h"
 
@@ -16,7 +17,7 @@ static void put_name(struct json_build *b, struct json_object *o, const char *ke
 		json_put_text(b, o, key, model_text(m, name));
 }
 
-static void put_percentiles(
+void object_percentiles(
 	struct json_build *b, struct json_object *o, const char *key, const struct percentiles *p)
 {
 	struct json_object *v;
@@ -52,7 +53,7 @@ static struct json_object *phase_object(
 	put_name(b, o, "phase", m, phase->phase);
 	json_put_u64(b, o, "steps", phase->steps.n);
 	json_put_u64(b, o, "tokens", phase->tokens);
-	put_percentiles(b, o, "step_us", &phase->steps);
+	object_percentiles(b, o, "step_us", &phase->steps);
 	json_put(b, o, "breakdown_us", object_states(b, phase->own, phase->total));
 	if (phase->workers_total)
 		json_put(
@@ -319,16 +320,16 @@ static void put_latencies(struct json_build *b, struct json_object *o, const str
 {
 	struct json_object *calls = json_new_array(b), *call;
 
-	put_percentiles(b, o, "ttft_us", &sum->ttft);
+	object_percentiles(b, o, "ttft_us", &sum->ttft);
 	if (sum->ttft.n)
 		json_put_text(b, o, "ttft_from", sum->ttft_of_lines ? "requests" : "steps");
 	if (sum->socket_ttft.n)
-		put_percentiles(b, o, "socket_ttft_us", &sum->socket_ttft);
-	put_percentiles(b, o, "time_per_output_token_us", &sum->tpot);
+		object_percentiles(b, o, "socket_ttft_us", &sum->socket_ttft);
+	object_percentiles(b, o, sum->tpot_of_lines ? "mean_time_per_token_us" : "time_per_output_token_us", &sum->tpot);
 	for (size_t i = 0; i < sum->n_calls; i++) {
 		call = json_new_object(b);
 		put_name(b, call, "name", m, sum->calls[i].name);
-		put_percentiles(b, call, "us", &sum->calls[i].times);
+		object_percentiles(b, call, "us", &sum->calls[i].times);
 		json_append(b, calls, call);
 	}
 	json_put(b, o, "calls", calls);
@@ -373,6 +374,7 @@ static struct json_object *process_object(
 	json_put(b, o, "operators", tally_array(b, m, &p->ops));
 	json_put(b, o, "syscalls", tally_array(b, m, &p->syscalls));
 	put_requests(b, o, &sum->requests);
+	seq_put(b, o, p, &sum->seqs, slowest);
 	put_process_totals(b, o, p);
 	json_put_u64(b, o, "steps_with_loss", sum->lossy_steps);
 	json_put_u64(b, o, "steps_unfinished", sum->unfinished);

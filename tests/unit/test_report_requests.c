@@ -146,6 +146,44 @@ static void test_alone(void **state)
 	done(&result, &p);
 }
 
+static void test_json(void **state)
+{
+	struct json_object *process, *requests, *late, *part, *report;
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 505, .outputs = 11, .queued = 1400, .prefill = 110,
+		.decode = 100, .others = 310, .between = 10, .first_others = 310,
+		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
+	TEXT(&result, &p, "--json", "--slo", "ttft=1s", "-n", "5");
+	report = parse(result.out);
+	process = json_object_array_get_idx(get(report, "processes"), 0);
+	assert_string_equal(text_at(process, "ttft_from"), "requests");
+	assert_string_equal(text_at(get(process, "mean_time_per_token_us"), "p50"), "11000.000");
+	assert_string_equal(text_at(get(process, "goodput"), "kept"), "10");
+	requests = get(process, "batch_requests");
+	assert_string_equal(text_at(requests, "count"), "11");
+	assert_string_equal(text_at(get(requests, "parts_us"), "others"), "310000.000");
+	assert_string_equal(text_at(get(requests, "parts_us"), "total"), "4030000.000");
+	assert_int_equal(json_object_array_length(get(requests, "slowest")), 1);
+	late = json_object_array_get_idx(get(requests, "slowest"), 0);
+	assert_string_equal(text_at(late, "request"), "17");
+	assert_string_equal(text_at(late, "kind"), "ttft");
+	assert_string_equal(text_at(late, "us"), "1820000.000");
+	assert_string_equal(text_at(late, "typical_us"), "100000.000");
+	assert_string_equal(text_at(late, "excess_us"), "1720000.000");
+	part = json_object_array_get_idx(get(late, "parts"), 1);
+	assert_string_equal(text_at(part, "part"), "others");
+	assert_string_equal(text_at(part, "us"), "310000.000");
+	assert_string_equal(text_at(json_object_array_get_idx(get(late, "waited_for"), 0), "request"), "21");
+	assert_string_equal(text_at(json_object_array_get_idx(get(requests, "pairs"), 0), "for"), "21");
+	json_object_put(report);
+	done(&result, &p);
+}
+
 static void test_slo(void **state)
 {
 	struct output result;
@@ -278,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_late_first),
 		cmocka_unit_test(test_late_tokens),
 		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_slo),
 		cmocka_unit_test(test_slo_steps),
 		cmocka_unit_test(test_wrong),
