@@ -45,10 +45,16 @@ static void sort_index(struct chrome_sink *c, const char *what, uint32_t pid, ui
 	event_end(c, p);
 }
 
-static void name_pseudo_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index)
+void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index)
 {
 	metadata(c, "process_name", pid, 0, name);
 	sort_index(c, "process_sort_index", pid, 0, index);
+}
+
+void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index)
+{
+	metadata(c, "thread_name", pid, tid, name);
+	sort_index(c, "thread_sort_index", pid, tid, index);
 }
 
 static struct process *name_process(struct chrome_sink *c, struct process *pr)
@@ -108,9 +114,8 @@ static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 	process_get(c, tgid);
 	p = fmt_u32(fmt_lit(name, "worker "), lane);
 	*p = 0;
-	metadata(c, "thread_name", tgid, TID_WORKERS + lane - 1, name);
 	/* behind the threads, which have no index: 0 */
-	sort_index(c, "thread_sort_index", tgid, TID_WORKERS + lane - 1, lane);
+	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
 }
 
 struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid)
@@ -175,12 +180,11 @@ static void cpu_get(struct chrome_sink *c, uint32_t cpu)
 	if (cpu >= CPUS_MAX || c->cpu_named[cpu])
 		return;
 	if (!memchr(c->cpu_named, 1, sizeof(c->cpu_named)))
-		name_pseudo_process(c, PID_CPUS, "CPUs", -2);
+		chrome_name_process(c, PID_CPUS, "CPUs", -2);
 	c->cpu_named[cpu] = 1;
 	p = fmt_u32(fmt_lit(name, "CPU "), cpu);
 	*p = 0;
-	metadata(c, "thread_name", PID_CPUS, cpu, name);
-	sort_index(c, "thread_sort_index", PID_CPUS, cpu, cpu);
+	chrome_name_track(c, PID_CPUS, cpu, name, cpu);
 }
 
 static char *fmt_clock(char *p, const char *name, uint64_t ns)
@@ -480,8 +484,7 @@ uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes 
 	pr->lanes[kind] += i == pr->lanes[kind];
 	if (!(pr->lanes_named[kind] & UINT64_C(1) << i)) {
 		pr->lanes_named[kind] |= UINT64_C(1) << i;
-		metadata(c, "thread_name", h->tgid, kinds[kind].tid + i, kinds[kind].name);
-		sort_index(c, "thread_sort_index", h->tgid, kinds[kind].tid + i, kinds[kind].order);
+		chrome_name_track(c, h->tgid, kinds[kind].tid + i, kinds[kind].name, kinds[kind].order);
 	}
 	return kinds[kind].tid + i;
 }
@@ -498,6 +501,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* else more at once than lanes: they are on their threads' tracks all the same */
 		write_step_span(c, r, size, &at, true);
+	request_tracks_step(c->requests, r, at.tid);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -600,6 +604,7 @@ static void chrome_loss(struct sink *s, const struct loss *l)
 	}
 	*p++ = '}';
 	event_end(c, p);
+	request_tracks_loss(c->requests, l);
 }
 
 static void chrome_mark(struct sink *s, const struct mark *m)
@@ -621,6 +626,11 @@ static void chrome_mark(struct sink *s, const struct mark *m)
 	event_end(c, p);
 }
 
+static void chrome_settled(struct sink *s)
+{
+	request_tracks_settled(((struct chrome_sink *)s)->requests);
+}
+
 static int chrome_flush(struct sink *s)
 {
 	return writer_flush(((struct chrome_sink *)s)->w);
@@ -634,6 +644,7 @@ static uint64_t chrome_bytes(const struct sink *s)
 static void chrome_free(struct chrome_sink *c)
 {
 	irq_names_free(c->irqs);
+	request_tracks_free(c->requests);
 	arrows_free(c->arrows);
 	workers_free(&c->workers);
 	free(c->processes);
@@ -656,7 +667,7 @@ static void write_first_process(struct task *t, void *arg)
 static void begin_file(struct chrome_sink *c)
 {
 	tasks_each_process(c->rec.tasks, write_first_process, c);
-	name_pseudo_process(c, PID_INFTRACE, "inftrace", -1);
+	chrome_name_process(c, PID_INFTRACE, "inftrace", -1);
 }
 
 static void end_file(struct chrome_sink *c)
@@ -671,13 +682,14 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 
 	end_file(c);
 	c->w = w;
-	c->begun = c->loss_named = false;
+	c->begun = c->loss_named = c->requests_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
 	for (size_t i = 0; i < c->n_processes; i++) {
 		c->processes[i].named = false;
 		memset(c->processes[i].lanes_named, 0, sizeof(c->processes[i].lanes_named));
 	}
 	arrows_reset(c->arrows);
+	request_tracks_rotate(c->requests);
 	workers_forget_names(&c->workers);
 	tasks_forget_output(c->rec.tasks, c->rec.output, c->rec.tgid);
 	begin_file(c);
@@ -690,6 +702,7 @@ static int chrome_close(struct sink *s, const struct window_totals *t)
 	int err;
 
 	(void)t;
+	request_tracks_finish(c->requests);
 	end_file(c);
 	err = writer_close(c->w);
 	chrome_free(c);
@@ -700,6 +713,7 @@ static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
 	.mark = chrome_mark,
+	.settled = chrome_settled,
 	.flush = chrome_flush,
 	.rotate = chrome_rotate,
 	.close = chrome_close,
@@ -710,8 +724,11 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 {
 	struct chrome_sink *c = calloc(1, sizeof(*c));
 
-	if (!c || arrows_new(&c->arrows)) {
-		free(c);
+	if (c)
+		c->rec = *rec;
+	if (!c || arrows_new(&c->arrows) || request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests)) {
+		if (c)
+			chrome_free(c);
 		writer_close(w);
 		return -ENOMEM;
 	}
@@ -719,7 +736,6 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
-	c->rec = *rec;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	*ret_sink = &c->sink;

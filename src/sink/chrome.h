@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/writer.h"
+#include "sink/request_track.h"
 #include "sink/sink.h"
 #include "sink/workers.h"
 #include "target/irq.h"
@@ -81,6 +82,8 @@ struct chrome_sink {
 		uint32_t len;
 		char text[FMT_U64_MAX];
 	} time; /* the last one that was written */
+	struct request_tracks *requests;
+	bool requests_named; /* in this file */
 };
 
 /* Where a thread's event is shown: on the thread's own track or on one that it shares. */
@@ -101,8 +104,13 @@ void chrome_time_fill(struct chrome_sink *c, uint64_t high);
  * order, those of steps in the order of their ends. */
 uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind);
 
-/* chrome_requests.c */
+/* The name of a pseudo process, or of a track of one, and where it belongs among the others. */
+void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index);
+void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index);
+
+/* chrome_requests.c: those of sockets, and those that steps show */
 void chrome_request(struct chrome_sink *c, const struct rec_request *r);
+extern const struct request_tracks_ops chrome_request_ops;
 
 /* chrome_kernel.c: one event, of memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);

@@ -164,6 +164,7 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
 	}
 	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
+	request_tracks_loss(s->requests, l);
 }
 
 static void perfetto_mark(struct sink *sink, const struct mark *m)
@@ -179,7 +180,10 @@ static void perfetto_mark(struct sink *sink, const struct mark *m)
 
 static void perfetto_settled(struct sink *sink)
 {
-	held_settled((struct perfetto_sink *)sink);
+	struct perfetto_sink *s = (struct perfetto_sink *)sink;
+
+	request_tracks_settled(s->requests);
+	held_settled(s);
 }
 
 static int perfetto_flush(struct sink *sink)
@@ -202,6 +206,7 @@ static void sink_free(struct perfetto_sink *s)
 	if (!s)
 		return;
 	irq_names_free(s->irqs);
+	request_tracks_free(s->requests);
 	interns_free(s->interns);
 	held_free(s->held);
 	perfetto_tracks_reset(s);
@@ -244,6 +249,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	s->w = w;
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
+	request_tracks_rotate(s->requests);
 	write_clocks_now(s);
 	begin_file(s);
 }
@@ -259,6 +265,7 @@ static int perfetto_close(struct sink *sink, const struct window_totals *t)
 	int err;
 
 	(void)t;
+	request_tracks_finish(s->requests);
 	end_file(s);
 	err = writer_close(s->w);
 	sink_free(s);
@@ -281,14 +288,16 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 {
 	struct perfetto_sink *s = calloc(1, sizeof(*s));
 
-	if (!s || interns_new(&s->interns) || held_new(&s->held)) {
+	if (s)
+		s->rec = *rec;
+	if (!s || interns_new(&s->interns) || held_new(&s->held) ||
+		request_tracks_new(&s->rec, &perfetto_request_ops, s, &s->requests)) {
 		sink_free(s);
 		writer_close(w);
 		return -ENOMEM;
 	}
 	s->sink.ops = &perfetto_ops;
 	s->w = w;
-	s->rec = *rec;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);

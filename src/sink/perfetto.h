@@ -12,6 +12,7 @@
 
 #include "io/writer.h"
 #include "sink/proto.h"
+#include "sink/request_track.h"
 #include "sink/sink.h"
 #include "target/irq.h"
 #include "util/names.h"
@@ -144,7 +145,9 @@ struct perfetto_sink {
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns; /* of the last snapshot */
 	uint64_t deltas_ns; /* where the clock of deltas is */
-	uint64_t flow;     /* the last wake-up */
+	uint64_t flow;     /* the last arrow */
+	struct request_tracks *requests;
+	uint32_t requests_row; /* of their process in this file; 0: not described */
 };
 
 /* ---- packets ---- */
@@ -174,6 +177,9 @@ struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid
 uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
 uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
 uint32_t perfetto_own_row(struct perfetto_sink *s);
+/* In the process `requests`. */
+uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row);
+uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter counter);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 
@@ -266,11 +272,15 @@ void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);
 void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r);
 void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r);
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
-void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
 void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
 /* Beside its events of ftrace, if the call passes data. */
 void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
+
+/* ---- perfetto_requests.c: those of sockets, and those that steps show ---- */
+
+void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
+extern const struct request_tracks_ops perfetto_request_ops;
 
 /* ---- perfetto_calls.c ---- */
 

@@ -4,7 +4,6 @@
 #include "engine/rows.h"
 #include "sink/ipc.h"
 #include "sink/perfetto.h"
-#include "sink/request.h"
 #include "util/fmt.h"
 #include "util/names.h"
 
@@ -104,6 +103,7 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	const struct probe_spec *spec;
 	char key[64], text[PARTS_TEXT_MAX];
 	struct event e;
+	uint32_t lane;
 	size_t len;
 
 	if (r->h.id >= s->rec.probes->n)
@@ -127,9 +127,11 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
 	/* with more at once than lanes they are on their threads' tracks all the same */
-	event_again(&e, perfetto_lane(s, &r->h, TRACK_STEPS));
+	lane = perfetto_lane(s, &r->h, TRACK_STEPS);
+	event_again(&e, lane);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+	request_tracks_step(s->requests, r, lane);
 }
 
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)
@@ -223,33 +225,6 @@ void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 		uint32_t row = perfetto_counter(s, r->h.tgid, counters[i].kind);
 
 		event_write_counter(s, row, r->h.start_ns, counters[i].value);
-	}
-}
-
-void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
-{
-	uint64_t start = perfetto_ts(s, r->h.start_ns);
-	char buf[REQUEST_NAME_LEN];
-	struct event e;
-	uint32_t row;
-
-	perfetto_thread(s, r->h.tgid, r->h.tid);
-	row = perfetto_lane(s, &r->h, TRACK_REQUESTS);
-	if (!row)
-		return;
-	event_init_text(&e, s, row, "requests", request_name(r, buf)); /* as many as clients think of */
-	event_add(&e, "thread", VALUE_UINT, r->h.tid);
-	event_add(&e, "fd", VALUE_UINT, r->h.id);
-	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
-	event_add(&e, "bytes_written", VALUE_UINT, r->bytes_written);
-	event_add(&e, "chunks", VALUE_UINT, r->chunks);
-	if (r->h.flags & REQUEST_F_END_UNSEEN)
-		event_add(&e, "end_not_seen", VALUE_BOOL, 1);
-	event_add_open(&e, r->h.flags & REC_F_OPEN_END);
-	event_write_span(&e, start, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
-	if (r->first_chunk_ns) {
-		event_init(&e, s, row, "requests", "ttft");
-		event_write_span(&e, start, r->first_chunk_ns);
 	}
 }
 

@@ -16,6 +16,8 @@ enum {
 	TRACK_PARENT = 5,
 	TRACK_COUNTER = 8,
 	TRACK_DISALLOW_MERGING = 9,
+	TRACK_CHILD_ORDERING = 11,
+	TRACK_RANK = 12,
 };
 
 static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
@@ -166,7 +168,7 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 		memset(pr->counter_rows, 0, sizeof(pr->counter_rows));
 		memset(pr->lane_rows, 0, sizeof(pr->lane_rows));
 	}
-	s->own_row = 0;
+	s->own_row = s->requests_row = 0;
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
@@ -351,4 +353,72 @@ uint32_t perfetto_own_row(struct perfetto_sink *s)
 	p = proto_text(p, TRACK_NAME, "inftrace", 8);
 	track_end(s, packet, track, p);
 	return s->own_row;
+}
+
+static uint32_t requests_row(struct perfetto_sink *s)
+{
+	char *packet, *track, *process, *p;
+
+	if (s->requests_row)
+		return s->requests_row;
+	s->requests_row = row_add(s);
+	if (!s->requests_row)
+		return 0;
+	p = track_begin(s, s->requests_row, &packet, &track);
+	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
+	p = proto_u64(p, 1 /* pid */, REQUESTS_PID);
+	p = proto_text(p, 6 /* process_name */, REQUESTS_NAME, strlen(REQUESTS_NAME));
+	p = proto_close(process, p);
+	p = proto_u64(p, TRACK_CHILD_ORDERING, 3 /* EXPLICIT */);
+	track_end(s, packet, track, p);
+	return s->requests_row;
+}
+
+/* Up to what is behind its name and rank; NULL without memory. */
+static char *request_track_begin(
+	struct perfetto_sink *s, uint32_t *id, const char *name, int64_t rank, char **ret_packet, char **ret_track)
+{
+	uint32_t parent = requests_row(s);
+	char *p;
+
+	*id = parent ? row_add(s) : 0;
+	if (!*id)
+		return NULL;
+	p = track_begin(s, *id, ret_packet, ret_track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_u64(p, TRACK_PARENT, parent);
+	return proto_s64(p, TRACK_RANK, rank);
+}
+
+uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row)
+{
+	uint32_t *id = request_tracks_row_id(s->requests, row);
+	char name[REQUEST_NAME_MAX], *packet, *track, *p;
+	int64_t rank;
+
+	if (*id)
+		return *id;
+	request_tracks_row_name(s->requests, row, name, &rank);
+	p = request_track_begin(s, id, name, rank, &packet, &track);
+	if (p)
+		track_end(s, packet, track, proto_u64(p, TRACK_DISALLOW_MERGING, 1));
+	return *id;
+}
+
+uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter which)
+{
+	uint32_t *id = request_tracks_counter_id(s->requests, group, which);
+	char name[REQUEST_NAME_MAX], *packet, *track, *counter, *p;
+	const char *unit;
+
+	if (*id)
+		return *id;
+	request_tracks_counter_name(s->requests, group, which, name, &unit);
+	p = request_track_begin(s, id, name, (int64_t)which - REQUEST_COUNTERS, &packet, &track);
+	if (!p)
+		return 0;
+	p = proto_open(p, TRACK_COUNTER, &counter);
+	p = proto_text(p, 6 /* unit_name */, unit, strlen(unit));
+	track_end(s, packet, track, proto_close(counter, p));
+	return *id;
 }

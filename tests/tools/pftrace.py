@@ -258,16 +258,26 @@ class Differences:
             sys.exit(f"not the same: {', '.join(self.failed)}")
 
 
-def json_slice(e):
+def pseudo_names(chrome):
+    """Of the tracks that are no thread's, by pid and tid."""
+    return {(e["pid"], e["tid"]): e["args"]["name"] for e in chrome
+            if e["ph"] == "M" and e["name"] == "thread_name" and e["tid"] > 4194304}
+
+
+def track(e, names):
+    return names.get((e["pid"], e["tid"]), e["tid"])
+
+
+def json_slice(e, names):
     """As compare_slices() has them. Of what began before the recording the begin is not known."""
     start = ns_of(e["ts"])
-    where = e["cat"] if e["cat"] in ("steps", "requests") else "inftrace" if e["cat"] == "loss" else e["tid"]
+    where = "inftrace" if e["cat"] == "loss" else track(e, names)
     pid = None if e["cat"] == "loss" else e["pid"]
     args = e.get("args", {})
     return (pid, where, e["name"], e["cat"], None if "began_before" in args else start, start + ns_of(e["dur"]))
 
 
-def compare_slices(d, trace, by_phase, origin):
+def compare_slices(d, trace, by_phase, names, origin):
     slices = []
     for where, name, category, start, end, args in trace.slices():
         if category == "syscall" and not name.startswith("compat_"):
@@ -279,7 +289,7 @@ def compare_slices(d, trace, by_phase, origin):
         start = None if "began_before" in args else start - origin
         slices.append((*where, name, category, start, end - origin))
     d.same("slices, by track, name, begin and end", slices,
-           [json_slice(e) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
+           [json_slice(e, names) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
 
 
 def result(ret):
@@ -287,7 +297,7 @@ def result(ret):
     return f"0x{ret:x}" if isinstance(ret, int) and ret > 0xFFFFFFFF else ret
 
 
-def compare_kernel(d, trace, by_phase, origin):
+def compare_kernel(d, trace, by_phase, names, origin):
     cpu = [e for e in by_phase["X"] if e["cat"] == "cpu"]
     calls = [e for e in by_phase["X"] if e["cat"] in ("syscall", "ipc") and not e["name"].startswith("compat_")]
     if cpu:
@@ -305,7 +315,7 @@ def compare_kernel(d, trace, by_phase, origin):
     ends = {e["id"]: e for e in by_phase["f"]}
     d.same("arrows", [(f[FLOW][1], f[FLOW][2] - origin, f[FLOW_END][1], f[FLOW_END][2] - origin)
                       for f in trace.flows.values()],
-           [(e["tid"], ns_of(e["ts"]), ends[e["id"]]["tid"], ns_of(ends[e["id"]]["ts"])) for e in by_phase["s"]])
+           [(track(e, names), ns_of(e["ts"]), track(ends[e["id"]], names), ns_of(ends[e["id"]]["ts"])) for e in by_phase["s"]])
 
 
 def compare(path, json_path):
@@ -315,8 +325,9 @@ def compare(path, json_path):
         by_phase[e["ph"]].append(e)
     origin = trace.clocks[0][6]
     d = Differences()
-    compare_slices(d, trace, by_phase, origin)
-    compare_kernel(d, trace, by_phase, origin)
+    names = pseudo_names(by_phase["M"])
+    compare_slices(d, trace, by_phase, names, origin)
+    compare_kernel(d, trace, by_phase, names, origin)
     pseudo = 4194304
     d.same("instants, by thread and time",
            [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT],
@@ -325,9 +336,9 @@ def compare(path, json_path):
     d.same("counters, with their values",
            [(*trace.tracks[e[2]], e[0] - origin, e[6]) for e in trace.events if e[3] == COUNTER],
            [(e["pid"], e["name"], ns_of(e["ts"]), *e["args"].values()) for e in by_phase["C"]])
-    names = {e["tid"]: e["args"]["name"] for e in by_phase["M"]
-             if e["name"] == "thread_name" and e["pid"] <= pseudo and e["tid"] <= pseudo}
-    d.same("names of threads", {(tid, trace.threads.get(tid)) for tid in names}, set(names.items()))
+    threads = {e["tid"]: e["args"]["name"] for e in by_phase["M"]
+               if e["name"] == "thread_name" and e["pid"] <= pseudo and e["tid"] <= pseudo}
+    d.same("names of threads", {(tid, trace.threads.get(tid)) for tid in threads}, set(threads.items()))
     d.same("machine", [bool(trace.machine)], [True])
     d.same("clocks, at the end too", [len(trace.clocks) > 1], [True])
     print(f"{trace.n} packets")

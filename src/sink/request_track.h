@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The pseudo process `requests` of a trace: what both formats share of it. Requests that steps with rows show
+ * become slices on a row for each slot (the sequence of a context that they run in), arrows from steps that
+ * carried them, and counters; a format only has to write these.
+ *
+ * Slices of one row nest or follow each other. A request is told when it is over, which may be long after its
+ * last step: all times lie in the past then.
+ */
+#ifndef INFTRACE_REQUEST_TRACK_H
+#define INFTRACE_REQUEST_TRACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sink/sink.h"
+
+/* The pseudo process, above every real pid and the other pseudo processes and threads; rows are threads of it. */
+#define REQUESTS_PID 4194600
+#define REQUESTS_NAME "requests"
+
+/* Rows: of slots, of requests whose slot has none left or is not free, and of those that wait for a slot. */
+#define REQUEST_SLOTS 256
+#define REQUEST_LANES 64
+#define REQUEST_ROWS (REQUEST_SLOTS + 2 * REQUEST_LANES)
+/* Contexts with counters of their own; further ones have none. */
+#define REQUEST_GROUPS 64
+
+enum request_counter {
+	REQUEST_BATCH_SIZE,
+	REQUEST_TOKENS,
+	REQUEST_ACTIVE,
+	REQUEST_WAITING,
+	REQUEST_COUNTERS,
+};
+
+#define REQUEST_NAME_MAX 96 /* of a row or a counter, with its NUL */
+#define REQUEST_ARGS_MAX 44
+
+enum request_arg_kind {
+	REQUEST_ARG_NUMBER,
+	REQUEST_ARG_POINTER,
+	REQUEST_ARG_TIME, /* nanoseconds; the name lacks its unit */
+	REQUEST_ARG_FLAG,
+};
+
+struct request_arg {
+	const char *name; /* a literal */
+	enum request_arg_kind kind;
+	uint64_t v;
+};
+
+struct request_slice {
+	uint32_t row;
+	const char *name;
+	bool numbered; /* " NUMBER" of the request follows the name */
+	uint64_t number;
+	uint64_t start, end; /* CLOCK_BOOTTIME */
+	size_t n_args;
+	struct request_arg args[REQUEST_ARGS_MAX];
+};
+
+struct request_arrow {
+	const char *name;
+	uint32_t tgid; /* of the step */
+	uint32_t lane; /* of its slice, as the format named it; 0: from another row */
+	uint32_t from_row, row;
+	uint64_t from_ns, ns; /* within the slices at either end, before their ends */
+};
+
+struct request_tracks_ops {
+	/* Those that hold others come first. */
+	void (*slice)(const struct request_slice *s, void *arg);
+	/* After the slice that it ends in. */
+	void (*arrow)(const struct request_arrow *a, void *arg);
+	/* Those of one counter come in the order of time. */
+	void (*counter)(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg);
+};
+
+struct request_tracks;
+
+/* `rec` and `ops` must outlive it. -ENOMEM. */
+int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
+	struct request_tracks **ret_tracks);
+void request_tracks_free(struct request_tracks *t);
+
+/* A step, whose slice the format has written on one of the lanes for steps (0: on none). */
+void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane);
+
+/* See struct sink_ops. */
+void request_tracks_loss(struct request_tracks *t, const struct loss *l);
+void request_tracks_settled(struct request_tracks *t);
+
+/* The file ends and another one begins: in that nothing is described, and no step is written. */
+void request_tracks_rotate(struct request_tracks *t);
+
+/* Tells all that is not told. */
+void request_tracks_finish(struct request_tracks *t);
+
+/* The format's own number of a row or counter; 0: not described in this file. */
+uint32_t *request_tracks_row_id(struct request_tracks *t, uint32_t row);
+uint32_t *request_tracks_counter_id(struct request_tracks *t, uint32_t group, enum request_counter counter);
+
+/* For a reader: "slot 3", in which `rank` is where it belongs among the others. */
+void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank);
+void request_tracks_counter_name(struct request_tracks *t, uint32_t group, enum request_counter counter,
+	char name[REQUEST_NAME_MAX], const char **ret_unit);
+
+#endif

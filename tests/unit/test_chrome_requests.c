@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The Chrome trace: the process `requests`, of steps with rows. */
+#include "request_steps.h"
+
+#include "io/writer.h"
+#include "sink/request_track.h"
+
+static void feed(struct sink *s, const struct rows_step *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		emit_rows(s, &list[i]);
+}
+
+static void settle(struct sink *s)
+{
+	for (int i = 0; i < 3; i++)
+		sink_settled(s);
+}
+
+/* The nth event of a name on a track of the process, in the order of the file. */
+static struct json_object *on_row(const struct out *o, const char *ph, const char *name, const char *row, unsigned int nth)
+{
+	int64_t tid = -1;
+
+	for (size_t i = 0; i < json_object_array_length(o->events); i++) {
+		struct json_object *e = json_object_array_get_idx(o->events, i);
+
+		if (json_object_get_int64(json_object_object_get(e, "pid")) != REQUESTS_PID)
+			continue;
+		if (!strcmp(field(e, "name"), "thread_name") && !strcmp(arg(e, "name"), row))
+			tid = json_object_get_int64(json_object_object_get(e, "tid"));
+		if (!strcmp(field(e, "ph"), ph) && !strcmp(field(e, "name"), name) &&
+			json_object_get_int64(json_object_object_get(e, "tid")) == tid && !nth--)
+			return e;
+	}
+	return NULL;
+}
+
+static void test_slices(void **state)
+{
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, turns, ARRAY_SIZE(turns));
+	settle(o.s);
+	flush(&o);
+	read_text(&o);
+	validate(&o, false); /* as it is before its end */
+	chrome_read(&o);
+	validate(&o, false);
+
+	e = find(&o, "M", "process_name", 2);
+	assert_text(arg(e, "name"), "requests");
+	assert_track(e, REQUESTS_PID, 0);
+
+	e = on_row(&o, "X", "request 1", "slot 0", 0);
+	assert_span(e, "request", "1.000", "15.000");
+	assert_text(arg(e, "number"), "1");
+	assert_text(arg(e, "pid"), "5000000");
+	assert_text(arg(e, "context"), NULL);
+	assert_text(arg(e, "sequence"), "0");
+	assert_text(arg(e, "prompt_tokens"), "16");
+	assert_text(arg(e, "output_tokens"), "3");
+	assert_text(arg(e, "first_step"), "0");
+	assert_text(arg(e, "first_token_step"), "0");
+	assert_text(arg(e, "last_step"), "4");
+	assert_text(arg(e, "ttft_us"), "4.000");
+	assert_text(arg(e, "end_not_seen"), NULL);
+	e = on_row(&o, "X", "prefill", "slot 0", 0);
+	assert_span(e, "request", "1.000", "4.000");
+	assert_text(arg(e, "tokens"), "16");
+	assert_text(arg(e, "steps"), "1");
+	e = on_row(&o, "X", "decode", "slot 0", 0);
+	assert_span(e, "request", "5.000", "11.000");
+	assert_text(arg(e, "tokens"), "2");
+	assert_text(arg(e, "steps"), "2");
+
+	e = on_row(&o, "X", "request 2", "slot 3", 0);
+	assert_span(e, "request", "6.000", "11.000");
+	assert_text(arg(e, "first_step"), "1");
+	assert_text(arg(e, "first_token_step"), "3");
+	assert_text(arg(e, "last_step"), "5");
+	assert_text(arg(e, "end_not_seen"), "true");
+	assert_span(on_row(&o, "X", "prefill", "slot 3", 0), "request", "6.000", "8.001");
+	assert_span(on_row(&o, "X", "decode", "slot 3", 0), "request", "14.001", "2.999");
+
+	/* a single step, which gave its only token: no decode */
+	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "request", "17.000", "3.000");
+	assert_span(on_row(&o, "X", "prefill", "slot 0", 1), "request", "17.000", "3.000");
+	assert_null(on_row(&o, "X", "decode", "slot 0", 1));
+	chrome_done(&o);
+}
+
+/* From the slices of the steps, as numbered in the args, to those of the requests. */
+static void test_arrows(void **state)
+{
+	static const struct {
+		const char *name, *from, *to;
+	} want[] = {
+		{ "first step", "1.000", "1.000" },
+		{ "first token", "4.999", "5.000" },
+		{ "last step", "15.999", "15.999" },
+		{ "first step", "17.000", "17.000" },
+		{ "first token", "19.999", "19.999" },
+		{ "first step", "6.000", "6.000" },
+		{ "first token", "14.000", "14.001" },
+		{ "last step", "16.999", "16.999" },
+	};
+	unsigned int n[2] = { 0 }, arrows = 0;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, turns, ARRAY_SIZE(turns));
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
+		struct json_object *e = json_object_array_get_idx(o.events, i);
+		bool end = !strcmp(field(e, "ph"), "f");
+
+		if (!end && strcmp(field(e, "ph"), "s"))
+			continue;
+		assert_text(field(e, "cat"), "request");
+		assert_text(field(e, "name"), want[n[end]].name);
+		assert_text(field(e, "ts"), end ? want[n[end]].to : want[n[end]].from);
+		assert_int_equal(json_object_get_int64(json_object_object_get(e, "pid")), end ? REQUESTS_PID : PID);
+		n[end]++;
+		arrows += end;
+	}
+	assert_int_equal(arrows, ARRAY_SIZE(want));
+	chrome_done(&o);
+}
+
+static void assert_counter(const struct out *o, const char *name, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct json_object *e = find(o, "C", name, (unsigned int)i);
+		char text[64] = "missing";
+
+		if (e)
+			snprintf(text, sizeof(text), "%s %s%s", field(e, "ts"), arg(e, "rows") ? arg(e, "rows") : "",
+				arg(e, "requests") ? arg(e, "requests") : arg(e, "tokens") ? arg(e, "tokens")
+											   : "");
+		assert_string_equal(text, list[i]);
+	}
+	assert_null(find(o, "C", name, (unsigned int)n));
+}
+
+#define ASSERT_COUNTER(o, name, ...)                               \
+	do {                                                       \
+		static const char *const list[] = { __VA_ARGS__ }; \
+		assert_counter(o, name, list, ARRAY_SIZE(list));   \
+	} while (0)
+
+static void test_counters(void **state)
+{
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, turns, ARRAY_SIZE(turns));
+	chrome_read(&o);
+	ASSERT_COUNTER(&o, "batch size", "1.000 16", "5.000 0", "6.000 8", "9.000 0", "9.000 1", "10.000 0", "11.000 4",
+		"14.001 0", "15.000 1", "16.000 0", "16.000 1", "17.000 0", "17.000 5", "20.000 0");
+	ASSERT_COUNTER(&o, "tokens per step", "1.000 1", "5.000 0", "6.000 0", "9.000 0", "9.000 1", "10.000 0", "11.000 1",
+		"14.001 0", "15.000 1", "16.000 0", "16.000 1", "17.000 0", "17.000 1", "20.000 0");
+	ASSERT_COUNTER(&o, "active requests", "1.000 1", "6.000 2", "16.000 1", "20.000 0");
+	/* by turns, while the step of the other one runs */
+	ASSERT_COUNTER(&o, "waiting requests", "6.000 1", "10.000 0", "11.000 1", "14.001 0", "15.000 1", "16.000 0");
+	chrome_done(&o);
+}
+
+/* Nothing of it without rows. */
+static void test_none(void **state)
+{
+	struct out o;
+
+	(void)state;
+	add_probe("step", ROLE_STEP, PROBE_F_SPAN, NULL, "");
+	add_probe("other", ROLE_STEP, PROBE_F_SPAN, "a == 1 ? decode : prefill", "s32 arg1");
+	chrome_open(&o);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct rec_step r = { .h = hdr(REC_STEP, i % 2), .number = i, .vals = { i / 4 } };
+
+		r.h.start_ns += 10000 * i;
+		share_out(&r, 1000);
+		EMIT(&o, &r);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	assert_null(strstr(o.text, "4194600"));
+	assert_null(find(&o, "C", "batch size", 0));
+	chrome_done(&o);
+}
+
+/* Contexts and processes are told apart, by names that say so from the second on. */
+static void test_groups(void **state)
+{
+	static const struct rows_step list[] = {
+		{ .number = 0, .start = 1000, .end = 2000, .context = 16, .n = 1, .parts = { { 0, 0, 16, 1 } } },
+		{ .number = 1, .start = 3000, .end = 4000, .context = UINT64_MAX, .n = 1, .parts = { { 0, 0, 8, 1 } } },
+		{ .number = 2, .start = 5000, .end = 6000, .context = 16, .n = 1, .parts = { { 7, 0, 8, 1 } } },
+	};
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, list, ARRAY_SIZE(list));
+	chrome_read(&o);
+	validate(&o, false);
+	e = on_row(&o, "X", "request 1", "slot 0", 0);
+	assert_text(arg(e, "context"), "0x10");
+	e = on_row(&o, "X", "request 2", "slot 0, context 2", 0);
+	assert_text(arg(e, "context"), "0xffffffffffffffff");
+	assert_span(e, "request", "3.000", "1.000");
+	assert_non_null(on_row(&o, "X", "request 3", "slot 7", 0));
+	assert_non_null(find(&o, "C", "batch size", 3));
+	assert_non_null(find(&o, "C", "batch size, context 2", 1));
+	chrome_done(&o);
+}
+
+/* A request is in the file in which it is over; arrows to steps of another file are in none. */
+static void test_rotated(void **state)
+{
+	struct out o, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, turns, 2);
+	settle(o.s);
+	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PLAIN, &next.w), 0);
+	next.s = o.s;
+	o.s->ops->rotate(o.s, next.w);
+	assert_int_equal(writer_close(o.w), 0);
+	read_text(&o);
+	validate(&o, false);
+	assert_null(strstr(o.text, "request 1"));
+	assert_non_null(strstr(o.text, "batch size"));
+	feed(next.s, turns + 2, ARRAY_SIZE(turns) - 2);
+	chrome_read(&next);
+	validate(&next, false);
+	assert_span(on_row(&next, "X", "request 1", "slot 0", 0), "request", "1.000", "15.000");
+	assert_span(on_row(&next, "X", "request 2", "slot 3", 0), "request", "6.000", "11.000");
+	assert_int_equal(json_object_get_int64(json_object_object_get(find(&next, "M", "process_name", 2), "pid")),
+		REQUESTS_PID);
+	assert_text(field(find(&next, "s", "first step", 0), "ts"), "17.000");
+	assert_null(find(&next, "s", "first step", 1));
+	assert_text(field(find(&next, "s", "first token", 0), "ts"), "19.999");
+	assert_non_null(find(&next, "s", "last step", 1));
+	chrome_done(&o);
+	chrome_done(&next);
+}
+
+/* Sequences and contexts of any value, times that lie anywhere: the file is valid, and has no more tracks than there is
+ * room for. */
+static void test_hostile(void **state)
+{
+	uint64_t now = 0;
+	size_t rows = 0;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	for (uint32_t i = 0; i < 5000; i++) {
+		struct rows_step s = { .number = i, .start = now, .n = 1, .context = draw() % 3 ? 1 : draw() };
+
+		now += draw() % 10 ? draw() % 1000 : 0;
+		s.end = draw() % 10 ? now : s.start;
+		s.flags = (uint8_t)(draw() % 50 ? 0 : draw() % 4);
+		s.parts[0] = (struct row_part){ .sequence = draw() % 4 ? draw() % 4 : draw(),
+			.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
+			.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
+			.outputs = (uint32_t)(draw() % 3) };
+		emit_rows(o.s, &s);
+		if (draw() % 16 == 0)
+			sink_settled(o.s);
+	}
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
+		struct json_object *e = json_object_array_get_idx(o.events, i);
+
+		rows += !strcmp(field(e, "name"), "thread_name") &&
+			json_object_get_int64(json_object_object_get(e, "pid")) == REQUESTS_PID;
+	}
+	assert_in_range(rows, 10, REQUEST_ROWS);
+	chrome_done(&o);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_slices),
+		TEST(test_arrows),
+		TEST(test_counters),
+		TEST(test_none),
+		TEST(test_groups),
+		TEST(test_rotated),
+		TEST(test_hostile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
