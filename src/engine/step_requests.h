@@ -117,8 +117,8 @@ struct step_requests_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A step's part was given to a request. After `begin`, and before `step` of the same step. */
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	/* Its first output is known, as of r->first_output: with the step that gave it, or where only the next one
-	 * shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
+	/* After `part`. Its first output is known, as of r->first_output: with the step that gave it, or where only
+	 * the next one shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
 	void (*first)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A step, in the order in which they began, after its request was brought up to it. A shared step
 	 * is told once, with one of its requests. */
