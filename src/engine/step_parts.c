@@ -170,6 +170,8 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	r->prompt_tokens += p->rows;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = seen ? p->outputs : UINT64_MAX;
+	/* its first output may be this step's, which for some shows later */
+	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
 		return;
 	slot->all_outputs = p->outputs == p->rows && p->rows > 1;
@@ -206,7 +208,7 @@ static void add_waits_between(struct step_requests *q, struct step_slot *slot, u
 	const struct carried *c = carried_get(&q->slots, slot->context->last_carried);
 
 	for (; c && c->step >= slot->seen.n && ns; c = carried_get(&q->slots, c->before)) {
-		struct step_wait w = { c->serial, c->tgid, c->sequence, c->ns < ns ? c->ns : ns };
+		struct step_wait w = { c->serial, c->tgid, c->sequence, c->ns < ns ? c->ns : ns, 0 };
 
 		request_add_wait(&slot->r, &w);
 		ns -= w.ns;
@@ -262,7 +264,7 @@ static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 		if (other == t || !other->prompt)
 			continue;
 		request_add_wait(r, &(struct step_wait){
-					    o->serial, o->tgid, o->sequence, division_next(&waits, other->prompt) });
+					    o->serial, o->tgid, o->sequence, division_next(&waits, other->prompt), 0 });
 	}
 	return others;
 }

@@ -308,7 +308,7 @@ static void test_sequences(void **state)
 		"{\"total\":3.300,\"own_prefill\":0.900,\"own_prefill_cpu\":0.899,\"own_prefill_blocked_futex\":0.001,"
 		"\"own_decode\":0.350,\"own_decode_cpu\":0.349,\"own_decode_blocked_futex\":0.001,"
 		"\"others\":1.750,\"others_cpu\":1.748,\"others_blocked_futex\":0.002,\"between\":0.300,"
-		"\"ttft\":0.900,\"tpot_p50\":1.100,\"tpot_p90\":1.300,\"tpot_p99\":1.300,\"tpot_max\":1.300}");
+		"\"ttft_others\":0.000,\"ttft_between\":0.000,\"ttft\":0.900,\"tpot_p50\":1.100,\"tpot_p90\":1.300,\"tpot_p99\":1.300,\"tpot_max\":1.300}");
 	assert_text(shape(&o, 1, "sequence"), "3");
 	assert_text(shape(&o, 1, "cached_tokens"), "7");
 	assert_text(shape(&o, 1, "number"), "3");
