@@ -33,7 +33,7 @@ static void add_line(struct profile *p, const struct line *l)
 
 #define LINE(p, ...) add_line(p, &(struct line){ __VA_ARGS__ })
 
-/* Ten of 100 ms to the first token and 11 ms for each of ten behind it. */
+/* Ten with 100 ms to the first token and 11 ms for each of ten later ones. */
 static void add_usual(struct profile *p, int first)
 {
 	for (int i = 0; i < 10; i++) {
@@ -97,7 +97,7 @@ static void test_late_first(void **state)
 	done(&result, &p);
 }
 
-/* What it waited for is told by what of it was behind the first token. */
+/* The wait is explained by its part after the first token. */
 static void test_late_tokens(void **state)
 {
 	struct output result;
@@ -124,7 +124,7 @@ static void test_late_tokens(void **state)
 	done(&result, &p);
 }
 
-/* With too few to compare with, what plainly was a wait is told; of requests without a token, too. */
+/* With too few to compare with, obvious waits are reported; also for requests without a token. */
 static void test_alone(void **state)
 {
 	struct output result;
@@ -218,7 +218,7 @@ static void test_slo(void **state)
 	free(p.text);
 }
 
-/* Engines whose rows are not known have requests, too; those that cannot be told apart are not judged. */
+/* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
 static void test_slo_steps(void **state)
 {
 	struct output result;
