@@ -15,7 +15,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 
 	if (!enabled)
 		return 0;
-	t = thread_of(bpf_get_current_task_btf());
+	t = thread_of_any(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	begin = hit_begin(t, HIT_FAULT);
@@ -38,7 +38,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 
 	if (!enabled)
 		return 0;
-	t = thread_of(task);
+	t = thread_of_any(task);
 	if (!t)
 		return 0;
 	begin = hit_begin(t, HIT_FAULT_END);

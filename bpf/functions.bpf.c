@@ -74,13 +74,20 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 
 #include "rows.bpf.h"
 
+/* Apart from the loops that fill them, which end at the last one in use: the verifier walks each way through them. */
+static __always_inline void vals_clear(u64 *vals)
+{
+	for (int i = 0; i < FUNC_VALS_MAX; i++)
+		vals[i] = 0;
+}
+
 static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct probe *p, u64 *vals)
 {
-	for (int i = 0; i < FUNC_VALS_MAX; i++) {
+	vals_clear(vals);
+	for (int i = 0; i < FUNC_VALS_MAX && i < p->nvals; i++) {
 		u32 reg = p->fetch[i].reg;
 
-		vals[i] = 0;
-		if (i < p->nvals && reg < REG_MAX)
+		if (reg < REG_MAX)
 			vals[i] = fetch_value(regs[reg], &p->fetch[i]);
 	}
 }
@@ -98,13 +105,11 @@ static __always_inline u64 reg_at(struct pt_regs *ctx, u32 place)
 /* PROBE_F_REGS: the arguments of a USDT probe are where the compiler had them. */
 static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u64 *vals)
 {
-	for (u32 i = 0; i < FUNC_VALS_MAX; i++) {
+	vals_clear(vals);
+	for (u32 i = 0; i < FUNC_VALS_MAX && i < p->nvals; i++) {
 		const struct fetch *f = &p->fetch[i];
 		u64 v;
 
-		vals[i] = 0;
-		if (i >= p->nvals)
-			continue;
 		if (f->flags & FETCH_F_CONST) {
 			vals[i] = (u32)f->off[0] | (u64)f->off[1] << 32;
 			continue;
@@ -165,29 +170,60 @@ static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
 	}
 }
 
-/* Drops frames whose functions were left without a return: their entry is below the stack now. */
+/* A walk through the frames, from the innermost on. A round of bpf_loop(), here and below: the verifier would walk those
+ * of a loop one by one, at each start. Usually the first frame is looked at only, before the loop. */
+struct frame_walk {
+	struct thread *t;
+	u64 sp;
+	u32 id, found;
+};
+
+/* Its function was left without a return: its entry is below the stack now. */
+static __always_inline bool frame_is_stale(struct thread *t, u64 sp)
+{
+	u32 depth = t->depth;
+
+	return depth && depth <= FRAMES_MAX && frame_at(t, depth - 1)->sp < sp;
+}
+
+static long frame_drop(u32 i, struct frame_walk *w)
+{
+	struct thread *t = w->t;
+	struct frame *f;
+
+	if (!frame_is_stale(t, w->sp))
+		return 1;
+	f = frame_at(t, --t->depth);
+	t->role = f->prev_role;
+	if (f->step)
+		t->in_step = 0;
+	if (t->op.depth > t->depth)
+		t->op.probe = 0; /* left with it */
+	__sync_fetch_and_add(&stats.frames_stale, 1);
+	return 0;
+}
+
 __noinline int frames_drop_stale(struct thread *t, u64 sp)
 {
-	if (!t)
-		return 0;
-	for (int i = 0; i < FRAMES_MAX; i++) {
-		u32 depth = t->depth;
-		struct frame *f;
+	struct frame_walk w = { .t = t, .sp = sp };
 
-		if (depth == 0 || depth > FRAMES_MAX)
-			break;
-		f = frame_at(t, depth - 1);
-		if (f->sp >= sp)
-			break;
-		t->role = f->prev_role;
-		if (f->step)
-			t->in_step = 0;
-		t->depth = depth - 1;
-		if (t->op.depth > t->depth)
-			t->op.probe = 0; /* left with it */
-		__sync_fetch_and_add(&stats.frames_stale, 1);
-	}
+	if (t && frame_is_stale(t, sp))
+		bpf_loop(FRAMES_MAX, frame_drop, &w, 0);
 	return 0;
+}
+
+/* Whether the walk ends here, since frames further out were entered earlier still. */
+static long frame_match(u32 i, struct frame_walk *w)
+{
+	u32 depth = w->t->depth - i;
+	struct frame *f;
+
+	if (depth == 0 || depth > FRAMES_MAX)
+		return 1;
+	f = frame_at(w->t, depth - 1);
+	if (f->sp == w->sp && f->probe == w->id)
+		w->found = depth;
+	return w->found || f->sp > w->sp;
 }
 
 /*
@@ -196,21 +232,11 @@ __noinline int frames_drop_stale(struct thread *t, u64 sp)
  */
 __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 {
-	if (!t)
-		return 0;
-	for (u32 i = 0; i < FRAMES_MAX; i++) {
-		u32 depth = t->depth - i;
-		struct frame *f;
+	struct frame_walk w = { .t = t, .sp = sp, .id = id };
 
-		if (depth == 0 || depth > FRAMES_MAX)
-			return 0;
-		f = frame_at(t, depth - 1);
-		if (f->sp > sp)
-			return 0;
-		if (f->sp == sp && f->probe == id)
-			return depth;
-	}
-	return 0;
+	if (t && !frame_match(0, &w))
+		bpf_loop(FRAMES_MAX, frame_match, &w, 0);
+	return w.found;
 }
 
 /*
@@ -346,20 +372,24 @@ __noinline int instant_emit(struct thread *t, struct strings *s, const struct pr
 	return 0;
 }
 
+static long frame_has_role(u32 i, struct frame_walk *w)
+{
+	struct frame *f = frame_at(w->t, i);
+
+	if (i >= w->t->depth || f->sp <= w->sp)
+		return 1;
+	w->found = f->role == w->id;
+	return w->found;
+}
+
 /* Whether a call of a function with this role is in flight. Those left without a return do not count. */
 __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 {
-	if (!t)
-		return 0;
-	for (u32 i = 0; i < FRAMES_MAX; i++) {
-		struct frame *f = frame_at(t, i);
+	struct frame_walk w = { .t = t, .sp = sp, .id = role };
 
-		if (i >= t->depth || f->sp <= sp)
-			return 0;
-		if (f->role == role)
-			return 1;
-	}
-	return 0;
+	if (t && t->depth)
+		bpf_loop(FRAMES_MAX, frame_has_role, &w, 0);
+	return w.found;
 }
 
 /* What a thread does within a function that it enters. */
@@ -564,21 +594,28 @@ int function_entry(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The last load of the values that the function was to store. */
+/* The last load of a value that the function was to store. */
+__noinline u64 fetch_last(const struct fetch *f, u64 addr)
+{
+	u64 v = 0;
+	u32 size;
+
+	if (!f)
+		return 0;
+	size = f->size;
+	if (size > 8)
+		size = 8;
+	bpf_probe_read_user(&v, size, (void *)addr);
+	return extend(v, size, f->flags & FETCH_F_SIGNED);
+}
+
 __noinline int fetch_late(struct frame *f, const struct probe *p)
 {
 	if (!f || !p)
 		return 0;
 	for (int i = 0; i < FUNC_VALS_MAX; i++) {
-		u32 size = p->fetch[i].size;
-		u64 v = 0;
-
-		if (!(p->fetch[i].flags & FETCH_F_LATE))
-			continue;
-		if (size > 8)
-			size = 8;
-		bpf_probe_read_user(&v, size, (void *)f->vals[i]);
-		f->vals[i] = extend(v, size, p->fetch[i].flags & FETCH_F_SIGNED);
+		if (p->fetch[i].flags & FETCH_F_LATE)
+			f->vals[i] = fetch_last(&p->fetch[i], f->vals[i]);
 	}
 	return 0;
 }

@@ -96,11 +96,20 @@ static __always_inline struct group *group_find(u32 tgid, u64 key, u32 *ret_slot
 	return NULL;
 }
 
-static __always_inline struct group *group_of(u32 tgid, u64 key)
+/* Its place; GROUPS_MAX: there is none. */
+__weak __noinline u32 group_look(u32 tgid, u64 key)
 {
 	u32 slot;
 
-	return group_find(tgid, key, &slot);
+	return group_find(tgid, key, &slot) ? slot : GROUPS_MAX;
+}
+
+/* As group_find(), but for what is done at every barrier. */
+static __always_inline struct group *group_of(u32 tgid, u64 key)
+{
+	u32 slot = group_look(tgid, key);
+
+	return bpf_map_lookup_elem(&groups, &slot);
 }
 
 #define GROUP_KEY_TAKEN 1 /* being made; keys are addresses, which this is none of */
@@ -138,20 +147,31 @@ __weak __noinline int group_create(u32 tgid, u64 key)
 
 #define SNAPSHOT_TRIES 4
 
+struct times_read {
+	struct thread *t;
+	u64 *ns, since;
+};
+
+/* A switch between two of these reads moves `since`, and the copy is made anew. A round of bpf_loop(), as elsewhere
+ * here: the verifier would walk those of a loop one by one, at each start. */
+static long times_try(u32 i, struct times_read *r)
+{
+	struct thread *t = r->t;
+	u64 *ns = r->ns;
+
+	r->since = READ_ONCE(t->since);
+	for (int i = 0; i < ST_MAX; i++)
+		ns[i] = READ_ONCE(t->times.ns[i]);
+	return READ_ONCE(t->since) == r->since;
+}
+
 /* The thread's own times. Returns the instant up to which they count. */
 static __always_inline u64 times_copy(struct thread *t, u64 *ns)
 {
-	u64 since = 0;
+	struct times_read r = { .t = t, .ns = ns };
 
-	/* A switch between two of these reads moves `since`, and the copy is made anew. */
-	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		since = READ_ONCE(t->since);
-		for (int i = 0; i < ST_MAX; i++)
-			ns[i] = READ_ONCE(t->times.ns[i]);
-		if (READ_ONCE(t->since) == since)
-			break;
-	}
-	return since;
+	bpf_loop(SNAPSHOT_TRIES, times_try, &r, 0);
+	return r.since;
 }
 
 static __always_inline void stall_none(struct stall *s)
@@ -166,22 +186,31 @@ static __always_inline void stalls_forget(struct thread *t)
 		t->stalls[i].dur_ns = 0;
 }
 
-/* The longest of them within from..to, cut to it, takes the place of a shorter one. */
+/* The part of it within from..to takes the place of a shorter one. */
+__weak __noinline int stall_take(struct stall *ret, const struct stall *s, u64 from, u64 to)
+{
+	u64 start, end;
+
+	if (!ret || !s)
+		return 0;
+	start = s->start_ns;
+	end = start + s->dur_ns;
+	if (start < from)
+		start = from;
+	if (end > to)
+		end = to;
+	if (end <= start || end - start <= ret->dur_ns)
+		return 0;
+	*ret = *s;
+	ret->start_ns = start;
+	ret->dur_ns = end - start;
+	return 0;
+}
+
 static __always_inline void stall_pick(struct stall *ret, const struct stall *stalls, u64 from, u64 to)
 {
-	for (int i = 0; i < STALLS_MAX; i++) {
-		u64 start = stalls[i].start_ns, end = start + stalls[i].dur_ns;
-
-		if (start < from)
-			start = from;
-		if (end > to)
-			end = to;
-		if (end <= start || end - start <= ret->dur_ns)
-			continue;
-		*ret = stalls[i];
-		ret->start_ns = start;
-		ret->dur_ns = end - start;
-	}
+	for (int i = 0; i < STALLS_MAX; i++)
+		stall_take(ret, &stalls[i], from, to);
 }
 
 /* The group of a member, with its table of who was in the way. NULL: the thread is none, or somebody else has
@@ -214,19 +243,30 @@ static __always_inline void behind_leave(struct group *g)
 
 #define TAKE_TRIES 100 /* a member has it for less than a microsecond */
 
+struct taking {
+	struct group *g;
+	u32 taken; /* by somebody else */
+};
+
+static long behind_take(u32 i, struct taking *a)
+{
+	a->taken = __sync_val_compare_and_swap(&a->g->behind_taken, 0, 1);
+	return !a->taken;
+}
+
 /* In the thread of the step: its members have no table any more, or have a new one. Returns the old one's
  * step, or 0 when that is still in use. */
 __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 {
-	u32 before, taken = 1;
+	struct taking a = { .g = g };
+	u32 before;
 
 	if (!g)
 		return 0;
 	before = g->behind_step;
 	WRITE_ONCE(g->behind_step, 0);
-	for (int i = 0; i < TAKE_TRIES && taken; i++)
-		taken = __sync_val_compare_and_swap(&g->behind_taken, 0, 1);
-	if (taken)
+	bpf_loop(TAKE_TRIES, behind_take, &a, 0);
+	if (a.taken)
 		return 0;
 	if (step) {
 		for (int i = 0; i < BEHIND_MAX; i++)
@@ -260,42 +300,57 @@ static __always_inline bool now_equals(const struct thread_now *a, const struct 
 _Static_assert(__builtin_offsetof(struct thread_now, off) == 24 && sizeof(struct thread_now) == 32,
 	"from `off` on, struct thread_now is one word");
 
+struct look {
+	struct thread *t;
+	u64 thread, wake;
+	u32 gone;
+};
+
+static long look_try(u32 i, struct look *l)
+{
+	struct thread *t = l->t;
+	u64 thread = l->thread;
+
+	l->gone = 1;
+	if (bpf_probe_read_kernel(&t->view_now[0], sizeof(t->view_now[0]), (void *)thread))
+		return 1;
+	smp_rmb();
+	if (bpf_probe_read_kernel(
+		    &t->view, sizeof(t->view), (void *)(thread + offsetof(struct thread, times))) ||
+		bpf_probe_read_kernel(
+			&l->wake, sizeof(l->wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
+		bpf_probe_read_kernel(&t->view_wait, sizeof(t->view_wait),
+			(void *)(thread + offsetof(struct thread, wait))))
+		return 1;
+	smp_rmb();
+	/* all of it: the loads of the first time are not in order everywhere */
+	if (bpf_probe_read_kernel(&t->view_now[1], sizeof(t->view_now[1]), (void *)thread))
+		return 1;
+	l->gone = 0;
+	return now_equals(&t->view_now[0], &t->view_now[1]);
+}
+
 /* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
+	struct look l = { .t = t, .thread = thread };
+	u64 from, before, left, wake;
 	struct thread_now *other;
-	u64 from, before, left, wake = 0;
 	u32 state;
 
 	if (!t || !thread)
 		return 0;
 	other = &t->view_now[0];
-	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		if (bpf_probe_read_kernel(other, sizeof(*other), (void *)thread))
-			return 0;
-		smp_rmb();
-		if (bpf_probe_read_kernel(
-			    &t->view, sizeof(t->view), (void *)(thread + offsetof(struct thread, times))) ||
-			bpf_probe_read_kernel(
-				&wake, sizeof(wake), (void *)(thread + offsetof(struct thread, wake_ns))) ||
-			bpf_probe_read_kernel(&t->view_wait, sizeof(t->view_wait),
-				(void *)(thread + offsetof(struct thread, wait))))
-			return 0;
-		smp_rmb();
-		/* all of it: the loads of the first time are not in order everywhere */
-		if (bpf_probe_read_kernel(&t->view_now[1], sizeof(*other), (void *)thread))
-			return 0;
-		if (now_equals(other, &t->view_now[1]))
-			break;
-	}
-	if (t->view.tid != tid || !other->since)
+	bpf_loop(SNAPSHOT_TRIES, look_try, &l, 0);
+	if (l.gone || t->view.tid != tid || !other->since)
 		return 0;
+	wake = l.wake;
 	from = other->since;
 	/* a call that has begun or ended since then is in its times, whole */
 	if (other->edge > at)
 		at = other->edge;
-	state = now_state(other, other->off);
+	state = now_state_apart(other, other->off);
 	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
 	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
 		t->view.ns[state] += wake - from;
@@ -303,13 +358,33 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		state = ST_RUNNABLE;
 	}
 	if (at > from && state < ST_MAX) {
-		before = now_before(other, from, at);
-		left = state == ST_BARRIER ? wait_left(&t->view_wait, from, at) : 0;
+		before = now_before_apart(other, from, at);
+		left = state == ST_BARRIER ? wait_left_apart(&t->view_wait, from, at) : 0;
 		t->view.ns[other->role & 3] += before;
 		t->view.ns[ST_CPU] += left;
 		t->view.ns[state] += at - from - before - left;
 	}
 	return 1;
+}
+
+/* What states have too little, which others have too much. */
+struct shortage {
+	struct thread *t;
+	u64 missing;
+};
+
+static long shortage_share(u32 i, struct shortage *s)
+{
+	u64 *ns, less;
+
+	barrier_var(i);
+	if (i >= ST_MAX)
+		return 1;
+	ns = &s->t->view.ns[i];
+	less = *ns < s->missing ? *ns : s->missing;
+	*ns -= less;
+	s->missing -= less;
+	return !s->missing;
 }
 
 /*
@@ -318,22 +393,19 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
  */
 __weak __noinline int view_since(struct thread *t, const struct member *m)
 {
-	u64 missing = 0;
+	struct shortage s = { .t = t };
 
 	if (!t || !m)
 		return 0;
 	for (u32 i = 0; i < ST_MAX; i++) {
-		u64 now = t->view.ns[i], base = m->base[i], added = now > base ? now - base : 0;
+		u64 added = t->view.ns[i] - m->base[i], none = (s64)added >> 63; /* all ones below the base */
 
-		t->view.ns[i] = added;
-		missing += added + base - now;
+		barrier_var(none); /* or clang makes a branch of it, and the verifier walks both ways of each */
+		t->view.ns[i] = added & ~none;
+		s.missing -= added & none;
 	}
-	for (u32 i = 0; i < ST_MAX && missing; i++) {
-		u64 less = t->view.ns[i] < missing ? t->view.ns[i] : missing;
-
-		t->view.ns[i] -= less;
-		missing -= less;
-	}
+	if (s.missing)
+		bpf_loop(ST_MAX, shortage_share, &s, 0);
 	return 0;
 }
 
@@ -381,26 +453,49 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 	return 0;
 }
 
-/* Adds the times of one member up to `end`, in the programs of the thread whose step it is. Returns 1
- * if the member does that itself. */
-__weak __noinline int member_add(struct thread *t, struct member *m, u32 step, u64 end)
+__weak __noinline int member_take(struct thread *t, const struct member *m)
 {
-	u64 thread;
-
-	if (!t || !m || m->step != step)
+	if (!t || !m)
 		return 0;
-	thread = __sync_lock_test_and_set(&m->thread, 0);
-	if (!thread)
-		return 1;
-	if (!member_look(t, thread, m->tid, end)) {
-		m->next = 0;
-		return 0;
-	}
-	view_since(t, m);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += t->view.ns[i];
 	hits_add(&t->step.workers_hits, &t->view.hits, &m->hits);
 	t->step.workers++;
+	return 0;
+}
+
+struct ending {
+	struct thread *t;
+	struct group *g;
+	u64 end;
+	u32 step;
+	u32 gone; /* members that add up their times themselves */
+};
+
+/* Adds the times of one member up to `end`, in the programs of the thread whose step it is. */
+static long member_add(u32 i, struct ending *e)
+{
+	struct thread *t = e->t;
+	struct member *m;
+	u64 thread;
+
+	barrier_var(i);
+	if (i >= GROUP_MEMBERS_MAX)
+		return 1;
+	m = &e->g->members[i];
+	if (m->step != e->step)
+		return 0;
+	thread = __sync_lock_test_and_set(&m->thread, 0);
+	if (!thread) {
+		e->gone++;
+		return 0;
+	}
+	if (!member_look(t, thread, m->tid, e->end)) {
+		m->next = 0;
+		return 0;
+	}
+	view_since(t, m);
+	member_take(t, m); /* apart: as many calls are nested as the verifier allows, 8 */
 	return 0;
 }
 
@@ -412,7 +507,6 @@ struct awaited {
 	u32 gone;
 };
 
-/* A round of bpf_loop(): the verifier would walk those of a loop one by one, at each start. */
 static long members_gone(u32 i, struct awaited *a)
 {
 	a->gone = READ_ONCE(a->g->n_gone);
@@ -435,27 +529,27 @@ __weak __noinline int group_await(struct group *g, u32 gone)
 /* The times of all who worked on the thread's step in the group that it is in. */
 __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 {
+	struct ending e = { .t = t, .end = end };
 	struct group *g;
-	u32 step, n, gone = 0;
+	u32 n;
 
 	if (!t)
 		return 0;
-	g = group_of(tgid, t->group_key);
-	step = t->step.number + 1;
-	if (!g || g->step != step)
+	e.g = g = group_of(tgid, t->group_key);
+	e.step = t->step.number + 1;
+	if (!g || g->step != e.step)
 		return 0;
 	n = g->n_members;
-	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
-		gone += member_add(t, &g->members[i], step, end);
+	bpf_loop(n, member_add, &e, 0);
 	if (n > GROUP_MEMBERS_MAX)
 		__sync_fetch_and_add(&stats.workers_full, n - GROUP_MEMBERS_MAX);
-	group_await(g, gone);
+	group_await(g, e.gone);
 	for (int i = 0; i < ST_MAX; i++)
 		t->step.workers_ns[i] += g->gone_ns[i];
 	for (int i = 0; i < HIT_MAX; i++)
 		t->step.workers_hits.n[i] += g->gone_hits.n[i];
 	t->step.workers += g->n_gone;
-	if (behind_exchange(g, 0, 0) == step)
+	if (behind_exchange(g, 0, 0) == e.step)
 		t->step.workers_behind = g->behind;
 	WRITE_ONCE(g->step, 0);
 	return 0;
@@ -674,16 +768,19 @@ __weak __noinline int release_move(struct thread *t, u64 now)
 
 /* Takes an arrival of another thread within the wait as what the thread waited for, if nothing is known
  * yet, or if this one was held up for longer. */
-static __always_inline void straggler_note(
-	struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
+__weak __noinline int straggler_note(struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
 {
-	u64 longest = step->straggler.dur_ns;
+	u64 longest;
 
+	if (!step || !a)
+		return 0;
+	longest = step->straggler.dur_ns;
 	if (a->tid == tid || a->ns < from || a->ns > now)
-		return;
+		return 0;
 	stall_pick(&step->straggler, a->stalls, from, now);
 	if (!step->straggler_tid || step->straggler.dur_ns > longest)
 		step->straggler_tid = a->tid;
+	return 0;
 }
 
 /*

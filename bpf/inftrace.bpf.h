@@ -282,6 +282,7 @@ struct thread_window {
 	u32 switches[2], faults[2], faults_kernel;
 	u32 next_number; /* of the step that was entered */
 	u64 fault_ns[2];
+	u32 cut_probe, cut_depth; /* of the step that frames_end() has found: the probe's id + 1, or 0 */
 	struct kept_calls calls[KEPT_CALLS];
 	struct open_op op;
 };
@@ -379,10 +380,20 @@ static __always_inline u64 now_ns(void)
 
 /* ---- threads ---- */
 
-/* NULL: no target. Most tasks that are none have no storage of any kind, which is seen without a call. */
+/* NULL: no target. */
 static __always_inline struct thread *thread_of(struct task_struct *task)
 {
-	return task->bpf_storage ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
+	return bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+/*
+ * The same where most tasks are none: those have no storage of any kind, which is seen without a call. Not everywhere,
+ * since a pointer that is loaded from a task costs a millisecond at the start of a recording: the verifier goes through
+ * all of the kernel's types four times to learn whether it is to be trusted.
+ */
+static __always_inline struct thread *thread_of_any(struct task_struct *task)
+{
+	return task->bpf_storage ? thread_of(task) : NULL;
 }
 
 static __always_inline struct thread *thread_create(struct task_struct *task)

@@ -21,7 +21,7 @@ static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 /* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: the number, of that type. */
 __noinline int irq_begin(u32 id, u32 type)
 {
-	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct thread *t = thread_of_any(bpf_get_current_task_btf());
 	u32 depth, hit = ST_CPU;
 	struct irq_frame *f;
 	u64 now;
@@ -47,7 +47,7 @@ __noinline int irq_begin(u32 id, u32 type)
 
 __noinline int irq_end(u32 id, u32 type)
 {
-	struct thread *t = thread_of(bpf_get_current_task_btf());
+	struct thread *t = thread_of_any(bpf_get_current_task_btf());
 	u32 depth, hit = ST_SAME, before;
 	u64 start = 0, now;
 	struct rec_irq r;

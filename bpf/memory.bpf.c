@@ -16,7 +16,7 @@ static __always_inline struct process_sums *sums_of_current(bool can_tell)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!thread_of(task) || (can_tell && in_interrupt()))
+	if (!thread_of_any(task) || (can_tell && in_interrupt()))
 		return NULL;
 	return process_sums_of(task->tgid);
 }

@@ -408,7 +408,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	call = request_calls[nr & (sizeof(request_calls) - 1)];
 	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE))
 		return 0;
-	t = thread_of(task);
+	t = thread_of_any(task);
 	if (!t || is_compat(task))
 		return 0;
 	key.tgid = task->tgid;

@@ -15,7 +15,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define TASK_DEAD 0x0080 /* include/linux/sched.h */
+/* include/linux/sched.h */
+#define TASK_DEAD 0x0080
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
 
 static __always_inline u32 blocked_state(struct thread *t, struct task_struct *task)
 {
@@ -184,7 +187,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	unsigned int prev_state)
 {
-	struct thread *out = NULL, *in = NULL;
+	struct thread *out, *in;
 	u64 since, now, begin = 0;
 
 	if (!enabled) {
@@ -193,10 +196,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
 	}
-	if (prev->pid)
-		out = thread_of(prev);
-	if (next->pid)
-		in = thread_of(next);
+	out = thread_of_any(prev);
+	in = thread_of_any(next);
 	if (out)
 		switch_begin(out);
 	if (in) {
@@ -290,8 +291,8 @@ static __always_inline bool in_no_syscall(struct task_struct *task)
 #ifdef __TARGET_ARCH_x86
 	struct pt_regs *regs;
 
-	if (!task->mm)
-		return 0; /* a kernel thread */
+	if (task->flags & (PF_KTHREAD | PF_EXITING))
+		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	return (long)regs->orig_ax < 0;
 #else
@@ -303,7 +304,7 @@ static __always_inline bool in_no_syscall(struct task_struct *task)
 static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	struct thread *t = thread_of(p), *waker;
+	struct thread *t = thread_of_any(p), *waker;
 	u64 slice = 0, now, begin = 0;
 	bool from_irq;
 
@@ -373,7 +374,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	u32 tgid = parent->tgid;
 	struct thread *t, *by;
-	bool shares = child->mm == parent->mm;
+	bool shares = BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm); /* see thread_of_any() */
 	u64 now;
 
 	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
@@ -444,7 +445,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 {
 	struct who w = { .tgid = p->tgid, .tid = p->pid };
 	struct thread *t;
-	bool last = p->signal->live.counter == 0;
+	bool last = BPF_CORE_READ(p, signal, live.counter) == 0; /* see thread_of_any() */
 	u64 now;
 
 	if (last && !cfg.trace_all) /* its number may become a stranger's */

@@ -142,6 +142,11 @@ static __always_inline bool peek_write(struct seq_file *seq, void *rec, u64 size
 /* Too large for a program's stack, or too costly for the verifier there; one iterator runs at a time. */
 static struct rec_step peeked;
 static struct step_counts peeked_now;
+static struct {
+	struct rec_hdr h;
+	u32 step, pad;
+	u64 vals[FUNC_VALS_MAX];
+} peeked_function; /* a struct rec_function without the strings */
 
 /* The step that was looked at, with what it has of each sequence. Its size is in front, so that is read but once. */
 static __always_inline void peek_write_step(struct seq_file *seq, struct task_struct *task, struct thread *t)
@@ -164,14 +169,8 @@ static __always_inline void peek_write_step(struct seq_file *seq, struct task_st
 static __always_inline void peek_function(struct seq_file *seq, struct who w, u32 step, u32 probe, u64 start,
 	u64 end, const u64 *vals, u32 flags)
 {
-	struct {
-		struct rec_hdr h;
-		u32 step, pad;
-		u64 vals[FUNC_VALS_MAX];
-	} r; /* a struct rec_function without the strings */
-
-	function_fill((struct rec_function *)&r, w, probe, step, start, end, vals, flags);
-	peek_write(seq, &r, sizeof(r));
+	function_fill((struct rec_function *)&peeked_function, w, probe, step, start, end, vals, flags);
+	peek_write(seq, &peeked_function, sizeof(peeked_function));
 }
 
 /* What holds the thread up now is in no list yet. */
@@ -202,20 +201,19 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 	for (u32 i = 0; i < sizeof(*r) / sizeof(u64); i++)
 		((u64 *)r)[i] = ((u64 *)&t->step)[i];
 	since = times_copy(t, r->ns);
-	state = thread_state(t, t->off);
-	before = now > since ? now_before(now_of(t), since, now) : 0;
-	r->ns[t->role & 3] += before;
+	state = now_state_apart(now_of(t), t->off);
+	before = now > since ? now_before_apart(now_of(t), since, now) : 0;
 	for (u32 i = 0; i < ST_MAX; i++) {
 		r->ns[i] -= t->step_ns[i];
-		if (i == state && now > since)
-			r->ns[i] += now - since - before;
 		sum += r->ns[i];
 	}
-	if (state == ST_BARRIER && now > since) {
-		u64 left = wait_left(&t->wait, since, now);
+	if (now > since && state < ST_MAX) {
+		u64 left = state == ST_BARRIER ? wait_left_apart(&t->wait, since, now) : 0;
 
-		r->ns[ST_BARRIER] -= left;
+		r->ns[t->role & 3] += before;
 		r->ns[ST_CPU] += left;
+		r->ns[state] += now - since - before - left;
+		sum += now - since;
 	}
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		REC_F_OPEN_END);
@@ -294,25 +292,40 @@ static __always_inline void peek_kernel(
 	}
 }
 
+struct peek {
+	struct seq_file *seq;
+	struct task_struct *task;
+	struct thread *t;
+	u64 now;
+	struct who w;
+};
+
+static long peek_frame(u32 i, struct peek *p)
+{
+	struct thread *t = p->t;
+	struct frame *f = frame_at(t, i);
+
+	if (i >= t->depth)
+		return 1;
+	if (f->step) {
+		peek_step(t, (u64)p->w.tgid << 32 | p->w.tid, f->probe, p->now);
+		peek_counts(t, p->task);
+		peek_write_step(p->seq, p->task, t);
+	} else if (emits(REC_FUNCTION)) {
+		peek_function(p->seq, p->w, thread_step(t), f->probe, f->start, p->now, f->vals, REC_F_OPEN_END);
+	}
+	return 0;
+}
+
 /* Everything that the thread has in flight. */
 static __always_inline void peek_thread(
 	struct seq_file *seq, struct task_struct *task, struct thread *t, struct who w, u64 now)
 {
+	struct peek p = { .seq = seq, .task = task, .t = t, .now = now, .w = w };
 	u32 step = thread_step(t);
 
-	for (u32 i = 0; i < FRAMES_MAX; i++) {
-		struct frame *f = frame_at(t, i);
-
-		if (i >= t->depth)
-			break;
-		if (f->step) {
-			peek_step(t, (u64)w.tgid << 32 | w.tid, f->probe, now);
-			peek_counts(t, task);
-			peek_write_step(seq, task, t);
-		} else if (emits(REC_FUNCTION)) {
-			peek_function(seq, w, step, f->probe, f->start, now, f->vals, REC_F_OPEN_END);
-		}
-	}
+	if (t->depth)
+		bpf_loop(FRAMES_MAX, peek_frame, &p, 0);
 	if (t->wait.probe && emits(REC_FUNCTION)) {
 		u64 end = wait_over(t, now);
 

@@ -221,9 +221,9 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 
 	if (!t)
 		return 0;
-	state = thread_state(t, t->off);
-	before = now_before(now_of(t), since, end);
-	left = state == ST_BARRIER ? wait_left(&t->wait, since, end) : 0;
+	state = now_state_apart(now_of(t), t->off);
+	before = now_before_apart(now_of(t), since, end);
+	left = state == ST_BARRIER ? wait_left_apart(&t->wait, since, end) : 0;
 	t->step.ns[t->role & 3] += before;
 	t->step.ns[ST_CPU] += left;
 	if (state < ST_MAX)
@@ -238,21 +238,15 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 end, u32 flags)
 {
 	struct rec_step *r;
-	u64 sum = 0, since = 0;
+	u64 sum = 0, since;
 
 	if (!t)
 		return 0;
 	r = &t->step;
-
-	for (int try = 0; try < SNAPSHOT_TRIES; try++) {
-		since = READ_ONCE(t->since);
-		sum = 0;
-		for (int i = 0; i < ST_MAX; i++) {
-			r->ns[i] = READ_ONCE(t->times.ns[i]) - t->step_ns[i];
-			sum += r->ns[i];
-		}
-		if (READ_ONCE(t->since) == since)
-			break;
+	since = times_copy(t, r->ns);
+	for (int i = 0; i < ST_MAX; i++) {
+		r->ns[i] -= t->step_ns[i];
+		sum += r->ns[i];
 	}
 	if (end > since) {
 		step_cut(t, since, end);
@@ -328,6 +322,40 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 	return 0;
 }
 
+struct flushing {
+	struct thread *t;
+	struct strings *s;
+	u64 tgid_tid, end;
+};
+
+static long frame_next(u32 i, struct flushing *fl)
+{
+	struct thread *t = fl->t;
+	u32 probe;
+
+	if (!t->depth)
+		return 1;
+	probe = frame_flush(t, fl->s, fl->tgid_tid, fl->end);
+	if (probe) {
+		t->cut_probe = probe;
+		t->cut_depth = t->depth;
+	}
+	return 0;
+}
+
+/* Ends all of them. Where the step is among them, cut_probe says so, and the caller ends it. */
+__weak __noinline int frames_end(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
+{
+	struct flushing fl = { .t = t, .s = s, .tgid_tid = tgid_tid, .end = end };
+
+	if (!t)
+		return 0;
+	t->cut_probe = 0;
+	if (t->depth)
+		bpf_loop(FRAMES_MAX, frame_next, &fl, 0);
+	return 0;
+}
+
 /* The window has closed within the step, and the next one may open within it. */
 static __always_inline void step_keep(struct thread *t, u32 at)
 {
@@ -356,29 +384,21 @@ __weak __noinline int frames_flush(
 	struct thread *t, struct strings *s, u64 tgid_tid, u64 end, struct rows *rows)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
-	u32 step_probe = 0, step_at = 0;
 
 	if (!t)
 		return 0;
 	wait_finish(t, w, end, REC_F_OPEN_END);
 	op_flush(t, s, w, end, REC_F_OPEN_END);
-	for (int i = 0; i < FRAMES_MAX && t->depth; i++) {
-		u32 probe = frame_flush(t, s, tgid_tid, end);
-
-		if (probe) {
-			step_probe = probe;
-			step_at = t->depth;
-		}
-	}
-	if (step_probe) {
-		step_end(t, tgid_tid, step_probe - 1, end, REC_F_OPEN_END);
+	frames_end(t, s, tgid_tid, end);
+	if (t->cut_probe) {
+		step_end(t, tgid_tid, t->cut_probe - 1, end, REC_F_OPEN_END);
 		step_send(t, rows);
 	}
 	t->role = ST_CPU;
 	if (cfg.windows && !enabled && t->step_entered)
 		step_next(t, rows);
-	else if (cfg.windows && !enabled && step_probe && !t->step_left)
-		step_keep(t, step_at);
+	else if (cfg.windows && !enabled && t->cut_probe && !t->step_left)
+		step_keep(t, t->cut_depth);
 	return 0;
 }
 

@@ -25,6 +25,7 @@
 
 static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 {
+	barrier_var(state); /* in a register, up to where it is used */
 	if (state < ST_MAX)
 		__sync_fetch_and_add(&t->times.ns[state], ns);
 }
@@ -50,10 +51,27 @@ static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 
 	return (edge < to ? edge : to) - from;
 }
 
-/* wait_left() on a stack of its own. */
-__weak __noinline u64 thread_wait_left(struct thread *t, u64 from, u64 to)
+/* For what is rare: the verifier goes on behind a call of these with one state, whatever was done in it. */
+__weak __noinline u32 now_on_state_apart(const struct thread_now *t)
 {
-	return t ? wait_left(&t->wait, from, to) : 0;
+	return t ? now_on_state(t) : ST_CPU;
+}
+
+__weak __noinline u64 now_before_apart(const struct thread_now *t, u64 from, u64 to)
+{
+	return t ? now_before(t, from, to) : 0;
+}
+
+__weak __noinline u64 wait_left_apart(const struct open_wait *w, u64 from, u64 to)
+{
+	return w ? wait_left(w, from, to) : 0;
+}
+
+static __always_inline u32 now_state_apart(const struct thread_now *t, u32 off)
+{
+	u32 on = now_on_state_apart(t);
+
+	return off && on != ST_GPU_WAIT ? off : on;
 }
 
 /*
@@ -204,9 +222,78 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 }
 
 #define ACCOUNT_TRIES 4
+#define CALL_TRIES 2 /* what comes in between comes once; behind that thread_change() tries */
 
-/* thread_account(): the state goes on as it is. */
+/* thread_change(): the state goes on as it is. */
 #define ST_SAME ST_MAX
+
+__weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, u64 from, u64 to)
+{
+	if (t)
+		thread_add_upto(t, state, before, from, to);
+	return 0;
+}
+
+/* One try of thread_change(). Returns whether nothing came in between. rare: to be verified fast, not to be fast. */
+static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u64 *ret_now, u32 *ret_before)
+{
+	u64 since = READ_ONCE(t->since), from, now, before;
+	u32 state = READ_ONCE(t->off), on;
+
+	now = now_ns();
+	if (state) /* it runs, so a switch-in was not seen */
+		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
+	on = rare ? now_on_state_apart(now_of(t)) : thread_on_state(t);
+	if (!state || on == ST_GPU_WAIT)
+		state = on;
+	from = since ? since : now; /* 0: created, not initialised yet */
+	if (now < from)
+		now = from;
+	before = rare ? now_before_apart(now_of(t), from, now) : now_before(now_of(t), from, now);
+	if (next != ST_SAME) {
+		t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
+		WRITE_ONCE(t->next_since, now);
+	}
+	*ret_now = now;
+	*ret_before = on;
+	if (__sync_val_compare_and_swap(&t->since, since, now) != since)
+		return 0;
+	if (next == ST_SAME)
+		WRITE_ONCE(t->next_since, 0);
+	if (rare)
+		thread_add_apart(t, state, before, from, now);
+	else
+		thread_add_upto(t, state, before, from, now);
+	return 1;
+}
+
+struct change {
+	struct thread *t;
+	u64 now;
+	u32 next, before;
+	u32 done;
+};
+
+static long change_try(u32 i, struct change *c)
+{
+	c->done = thread_try(c->t, c->next, 1, &c->now, &c->before);
+	return c->done;
+}
+
+/* The first try has failed. Apart from that one, so that the verifier looks at the others once for all callers. */
+__weak __noinline u64 thread_change_again(struct thread *t, u32 next, u32 *ret_before)
+{
+	struct change c = { .t = t, .next = next };
+
+	if (!t || !ret_before)
+		return 0;
+	bpf_loop(ACCOUNT_TRIES - 1, change_try, &c, 0);
+	*ret_before = c.before;
+	if (c.done)
+		return c.now;
+	__sync_fetch_and_add(&stats.account_retries, 1);
+	return READ_ONCE(t->since);
+}
 
 /*
  * Ends the current state now, in the context of the thread itself: the time since the
@@ -218,34 +305,9 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
  */
 static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
 {
-	for (int i = 0; i < ACCOUNT_TRIES; i++) {
-		u64 since = READ_ONCE(t->since), from, now, before;
-		u32 state = READ_ONCE(t->off), on;
+	u64 now;
 
-		now = now_ns();
-		if (state) /* it runs, so a switch-in was not seen */
-			off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
-		on = thread_on_state(t);
-		if (!state || on == ST_GPU_WAIT)
-			state = on;
-		from = since ? since : now; /* 0: created, not initialised yet */
-		if (now < from)
-			now = from;
-		before = now_before(now_of(t), from, now);
-		if (next != ST_SAME) {
-			t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
-			WRITE_ONCE(t->next_since, now);
-		}
-		*ret_before = on;
-		if (__sync_val_compare_and_swap(&t->since, since, now) == since) {
-			if (next == ST_SAME)
-				WRITE_ONCE(t->next_since, 0);
-			thread_add_upto(t, state, before, from, now);
-			return now;
-		}
-	}
-	__sync_fetch_and_add(&stats.account_retries, 1);
-	return READ_ONCE(t->since);
+	return thread_try(t, next, 0, &now, ret_before) ? now : thread_change_again(t, next, ret_before);
 }
 
 static __always_inline u64 thread_account(struct thread *t)
@@ -287,7 +349,7 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 
 	/* a wait at a barrier is divided at an instant, so that `since` must be one */
 	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe)) {
-		for (int i = 0; i < ACCOUNT_TRIES; i++) {
+		for (int i = 0; i < CALL_TRIES; i++) {
 			u64 since = READ_ONCE(t->since);
 
 			now = now_ns();
@@ -323,7 +385,7 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 	u64 now, end;
 	u32 before;
 
-	for (int i = 0; i < ACCOUNT_TRIES && now_is_role(now_of(t)); i++) {
+	for (int i = 0; i < CALL_TRIES && now_is_role(now_of(t)); i++) {
 		u64 since = READ_ONCE(t->since), edge = t->edge, from = edge > since ? edge : since;
 
 		now = now_ns();

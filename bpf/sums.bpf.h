@@ -54,7 +54,7 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 	since = t->since;
 	if (end > since && state < ST_MAX) {
 		before = now_before(now_of(t), since, end);
-		left = state == ST_BARRIER ? thread_wait_left(t, since, end) : 0;
+		left = state == ST_BARRIER ? wait_left_apart(&t->wait, since, end) : 0;
 		if (before)
 			__sync_fetch_and_add(&s->ns[t->role & 3], before);
 		__sync_fetch_and_add(&s->ns[ST_CPU], left);

@@ -20,7 +20,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 
 	if (!enabled || is_probe_call(id))
 		return 0;
-	t = thread_of(task);
+	t = thread_of_any(task);
 	if (!t)
 		return 0;
 	begin = hit_begin(t, HIT_SYSCALL);
@@ -51,7 +51,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 
 	if (!enabled)
 		return 0;
-	t = thread_of(task);
+	t = thread_of_any(task);
 	if (!t)
 		return 0;
 	begin = hit_begin(t, HIT_SYSCALL);

@@ -25,7 +25,7 @@ enum profile_key {
 };
 #undef PROFILE_KEY_ENUM
 
-/* A key with the punctuation before its value. */
+/* As it stands before its value. */
 #define PROFILE_KEY(name) "\"" #name "\":"
 
 #endif

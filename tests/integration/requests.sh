@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Requests as seen on sockets, compared with what the server and its clients measure.
+# Requests as sockets show them, with what the server and its clients measure themselves.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -43,6 +43,7 @@ struct sched_entity {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
+	unsigned int flags;
 	int on_cpu;
 	int on_rq;
 	int wake_cpu;
