@@ -266,19 +266,28 @@ static void take_first(struct step_requests *q, size_t n)
 	memmove(q->queue, q->queue + n, q->n_queue * sizeof(*q->queue));
 }
 
+bool step_seen_whole(const struct step_seen *s, struct row_part *ret)
+{
+	if (!s->has_rows || !s->rows.readable || !s->rows.one || s->rows.position < 0 || !s->rows.outputs_known ||
+		!s->tokens || s->tokens > INT32_MAX)
+		return false;
+	*ret = (struct row_part){
+		s->rows.sequence, s->rows.position, (uint32_t)s->tokens, (uint32_t)s->rows.n_outputs
+	};
+	return true;
+}
+
 /* Without memory its rows are not known. */
 static void copy_parts(struct step_requests *q, struct step_seen *seen, const struct rec_step *r)
 {
 	const struct row_part *parts = ((const struct rec_step_parts *)r)->parts;
-	const struct row_part all = { seen->rows.sequence, seen->rows.position, (uint32_t)seen->tokens,
-		(uint32_t)seen->rows.n_outputs };
+	struct row_part all;
 	uint32_t n = r->n_parts <= STEP_PARTS_MAX ? r->n_parts : 0;
 	struct row_part *copy;
 
 	q->parts_seen |= n > 0;
 	/* where some steps have parts, all are given them, so that one sequence's requests are all alike */
-	if (!n && q->parts_seen && seen->has_rows && seen->rows.readable && seen->rows.one && seen->rows.position >= 0 &&
-		seen->rows.outputs_known && seen->tokens && seen->tokens <= INT32_MAX) {
+	if (!n && q->parts_seen && step_seen_whole(seen, &all)) {
 		parts = &all;
 		n = 1;
 	}

@@ -163,6 +163,9 @@ bool step_request_split(const struct step_request *r);
 /* Tokens that it gave, at least; of one that is mixed by its own steps. */
 uint64_t step_request_tokens(const struct step_request *r);
 
+/* The rows of a step as the only part of it; false: they are not known, or of several sequences. */
+bool step_seen_whole(const struct step_seen *s, struct row_part *ret);
+
 /* Tokens that a step gave, at least: of several outputs of a sequence it may be that only the first is
  * taken (drafts that are verified). */
 uint64_t step_seen_tokens(const struct step_seen *s);

@@ -49,6 +49,9 @@ struct live {
 	size_t first_tpot, n_tpot;
 	int64_t values[TPOT_MAX];
 	struct step_requests *requests;
+	struct live_requests *batches;
+	bool parts_seen;	   /* of some step it is known which rows are whose */
+	uint64_t step_prompt_rows; /* of the step that requests is given */
 	struct slow_steps *slow;
 	struct rows ops, syscalls;
 	struct idmap pids;
@@ -62,28 +65,54 @@ struct live {
 
 /* ---- requests ---- */
 
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct live *l = arg;
+
+	(void)s;
+	if (r->by_parts)
+		live_requests_begin(l->batches, r);
+}
+
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	struct live *l = arg;
+
+	if (!r->by_parts || !s->n_parts)
+		return;
+	l->step_prompt_rows += p->prompt;
+	live_requests_part(l->batches, r, s);
+}
+
+static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	struct live *l = arg;
+	uint64_t ttft = step_request_ttft(r);
+
+	(void)s;
+	if (r->by_parts)
+		live_requests_first(l->batches, r);
+	if (!ttft)
+		return;
+	l->ttft = (int64_t)ttft;
+	l->ttft_at = (int64_t)r->first_output - 1; /* see requests_seen() */
+	l->ttft_tokens = r->prompt_tokens;
+}
+
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct live *l = arg;
 
 	(void)r;
-	if (s->phase == PHASE_SHARED)
+	if (s->phase == PHASE_SHARED && !s->n_parts)
 		requests_add_shared(&l->frame.requests, s);
 }
 
 static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
 {
 	struct live *l = arg;
-	uint64_t ttft = r->decodes == 1 ? step_request_ttft(r) : 0;
 
-	if (r->mixed)
-		return;
-	if (ttft) {
-		l->ttft = (int64_t)ttft;
-		l->ttft_at = (int64_t)r->prefill_end - 1; /* see requests_seen() */
-		l->ttft_tokens = r->prompt_tokens;
-	}
-	if (gap > PAUSE_NS)
+	if (r->mixed || gap > PAUSE_NS)
 		return;
 	if (l->n_tpot == TPOT_MAX) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
@@ -98,6 +127,8 @@ static void on_mixed(struct step_request *r, void *arg)
 	struct live *l = arg;
 
 	l->frame.requests.mixed++;
+	if (r->by_parts)
+		live_requests_mixed(l->batches, r);
 	for (size_t i = 0; i < l->n_tpot; i++) {
 		struct token_time *t = &l->tpot[(l->first_tpot + i) % TPOT_MAX];
 
@@ -108,17 +139,25 @@ static void on_mixed(struct step_request *r, void *arg)
 
 int live_new(struct live **ret_live)
 {
-	static const struct step_requests_ops ops = { .step = on_step, .token = on_token, .mixed = on_mixed };
+	static const struct step_requests_ops ops = {
+		.begin = on_begin,
+		.part = on_part,
+		.first = on_first,
+		.step = on_step,
+		.token = on_token,
+		.mixed = on_mixed,
+	};
 	struct live *l = calloc(1, sizeof(*l));
 	int err = l ? slow_steps_new(&l->slow) : -ENOMEM;
 
-	if (!err) {
+	if (!err)
 		err = step_requests_new(NULL, &ops, l, &l->requests);
-		if (err)
-			slow_steps_free(l->slow);
+	if (!err) {
+		l->batches = live_requests_new();
+		err = l->batches ? 0 : -ENOMEM;
 	}
 	if (err) {
-		free(l);
+		live_free(l);
 		return err;
 	}
 	*ret_live = l;
@@ -138,8 +177,11 @@ void live_free(struct live *l)
 {
 	if (!l)
 		return;
+	for (size_t i = 0; i < l->n_queue; i++)
+		free((void *)l->queue[i].s.parts);
 	slow_steps_free(l->slow);
 	step_requests_free(l->requests);
+	live_requests_free(l->batches);
 	rows_free(&l->ops);
 	rows_free(&l->syscalls);
 	idmap_free(&l->pids);
@@ -183,7 +225,7 @@ static struct lane *lane_of(struct live *l, const struct live_step *s, int64_t *
 	return best;
 }
 
-static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens)
+static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t gap, uint64_t tokens, uint64_t prompt)
 {
 	const struct step *step = &s->step;
 
@@ -207,27 +249,45 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	else if (gap > 0)
 		sums->between = ns_add(sums->between, gap);
 	sums->tokens += tokens;
-	if (s->live_phase == LIVE_PREFILL && !step->unfinished)
-		sums->prompt_tokens += step->n_tokens;
+	sums->prompt_tokens += prompt;
+}
+
+/* Which of its rows are whose. */
+static void give_parts(struct live *l, const struct live_step *s, struct step_seen *seen, struct row_part *all)
+{
+	l->parts_seen |= s->n_parts != 0;
+	seen->n_parts = s->n_parts;
+	seen->parts = s->parts;
+	seen->parts_left = s->n_parts ? s->parts_left : 0;
+	/* where some steps have parts, all are given them */
+	if (!s->n_parts && l->parts_seen && step_seen_whole(seen, all)) {
+		seen->parts = all;
+		seen->n_parts = 1;
+	}
 }
 
 static int take_step(struct live *l, const struct live_step *s)
 {
 	int64_t end = ns_add(s->step.ts, s->step.total), gap;
 	struct lane *lane = lane_of(l, s, &gap);
+	uint64_t tokens = 0, prompt = s->live_phase == LIVE_PREFILL && !s->step.unfinished ? s->step.n_tokens : 0;
 	struct step_seen seen;
-	uint64_t tokens = 0;
+	struct row_part all;
 	int err;
 
 	if (requests_seen(&s->step, s->live_phase == LIVE_PREFILL, s->live_phase == LIVE_DECODE, &seen)) {
 		seen.tgid = s->pid;
 		if (!seen.context)
 			seen.context = 1 + (uint64_t)(lane - l->lanes);
+		give_parts(l, s, &seen, &all);
+		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
+		if (seen.n_parts && !s->step.unfinished)
+			prompt = l->step_prompt_rows;
 		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
 	}
-	sums_add(&l->last, s, gap, tokens);
-	sums_add(&l->frame.run, s, gap, tokens);
+	sums_add(&l->last, s, gap, tokens, prompt);
+	sums_add(&l->frame.run, s, gap, tokens, prompt);
 	if (end > lane->end)
 		lane->end = end;
 	err = idmap_set(&l->pids, s->pid, 1);
@@ -238,8 +298,11 @@ static int take_first(struct live *l, size_t n)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < n && !err; i++)
-		err = take_step(l, &l->queue[i].s);
+	for (size_t i = 0; i < n; i++) {
+		if (!err)
+			err = take_step(l, &l->queue[i].s);
+		free((void *)l->queue[i].s.parts);
+	}
 	l->n_queue -= n;
 	memmove(l->queue, l->queue + n, l->n_queue * sizeof(*l->queue));
 	return err;
@@ -248,11 +311,19 @@ static int take_first(struct live *l, size_t n)
 int live_step(struct live *l, const struct live_step *s)
 {
 	int err = l->n_queue == QUEUE_MAX ? take_first(l, QUEUE_MAX / 2) : 0;
+	struct row_part *parts = NULL;
 	size_t i;
 
+	if (s->n_parts) {
+		parts = calloc(s->n_parts, sizeof(*parts));
+		if (!parts)
+			return -ENOMEM;
+		memcpy(parts, s->parts, s->n_parts * sizeof(*parts));
+	}
 	for (i = l->n_queue++; i > 0 && l->queue[i - 1].s.step.number > s->step.number; i--)
 		l->queue[i] = l->queue[i - 1];
 	l->queue[i] = (struct queued){ .s = *s, .round = l->round };
+	l->queue[i].s.parts = parts;
 	return err;
 }
 
@@ -415,6 +486,7 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	f->ttft_tokens = l->ttft_tokens;
 	f->last_lost = f->lost - l->frame_lost;
 	find_tpot(l, now, f);
+	f->has_batches = live_requests_find(l->batches, (uint64_t)now + 1, &f->batches);
 	if (!err)
 		err = slow_steps_frame(l->slow, now, f);
 	if (!err)

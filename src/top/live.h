@@ -11,6 +11,7 @@
 #include "report/requests.h"
 #include "report/stats.h"
 #include "report/words.h"
+#include "top/live_requests.h"
 
 #define LIVE_SLOW_MAX 10
 #define LIVE_MINUTE_NS (60 * INT64_C(1000000000))
@@ -33,6 +34,8 @@ struct live_behind {
 struct live_step {
 	struct step step; /* without lane, at, gap and ids of names */
 	uint32_t pid, workers;
+	uint32_t n_parts, parts_left; /* as in struct rec_step */
+	const struct row_part *parts; /* n_parts of them, for the time of the call */
 	bool weighed; /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
@@ -80,6 +83,8 @@ struct live_frame {
 	uint64_t ttft_tokens;
 	int64_t ttft_at;
 	struct request_summary requests; /* requests left out of these times, since the start */
+	struct live_batches batches;
+	bool has_batches;	      /* there have been requests in batches */
 	size_t processes;             /* with steps */
 	size_t minute_slow;           /* slow steps, and gaps, of the last minute */
 	bool minute_more;             /* there were more than are counted */

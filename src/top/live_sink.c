@@ -144,11 +144,12 @@ static void live_sink_record(struct sink *s, const struct rec_hdr *rec, size_t s
 	struct live_step step;
 	int err = 0;
 
-	(void)size;
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ls->rec->probes->n)
 		return;
 	if (rec->kind == REC_STEP) {
 		live_step_from(&step, ls->rec, (const struct rec_step *)rec);
+		step.n_parts = step_parts((const struct rec_step *)rec, size, &step.parts);
+		step.parts_left = ((const struct rec_step *)rec)->parts_left;
 		err = live_step(ls->live, &step);
 	} else {
 		spec = &ls->rec->probes->specs[rec->id];

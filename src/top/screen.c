@@ -85,6 +85,38 @@ static void put_title(struct page *p)
 	canvas_line(c);
 }
 
+static void put_serving(struct page *p, const struct live_process *serving)
+{
+	const struct percentiles *ttft = &serving->ttft;
+	char d[DURATION_MAX];
+
+	if (!p->s->run_only)
+		put_fact(p, "%u active, %u waiting", serving->active, serving->waiting);
+	if (!ttft->n)
+		return;
+	put_fact(p, "TTFT (1 min, %zu):", ttft->n);
+	put_fact(p, "p50 %s", words_duration(d, ttft->p50));
+	put_fact(p, "p90 %s", words_duration(d, ttft->p90));
+	put_fact(p, "p99 %s", words_duration(d, ttft->p99));
+}
+
+/* The requests in batches: of all processes, and of each where there are several. */
+static void put_batches(struct page *p)
+{
+	const struct live_batches *b = &p->f->batches;
+
+	if (!p->f->has_batches)
+		return;
+	put_fact(p, "requests:");
+	put_serving(p, &b->all);
+	canvas_line(&p->c);
+	for (size_t i = 0; i < b->n_processes && b->n_processes > 1; i++) {
+		put_fact(p, "  pid %u:", b->processes[i].pid);
+		put_serving(p, &b->processes[i]);
+		canvas_line(&p->c);
+	}
+}
+
 static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
@@ -120,11 +152,12 @@ static void put_head(struct page *p)
 		put_fact(p, "p90 %s", words_duration(d, f->tpot.p90));
 	if (f->tpot.n)
 		put_fact(p, "p99 %s", words_duration(d, f->tpot.p99));
-	if (f->ttft)
+	if (f->ttft && !f->batches.all.ttft.n)
 		put_fact(p, "TTFT %s (%llu tokens)", words_duration(d, f->ttft),
 			(unsigned long long)f->ttft_tokens);
 	if (p->c.column)
 		canvas_line(&p->c);
+	put_batches(p);
 	if (requests_left_out(&f->requests, left_out)) {
 		canvas_text(&p->c, left_out);
 		canvas_line(&p->c);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# inftrace report of requests in batches: on profiles of a simulated server, of which everything is known, and its
-# page in a headless Chromium.
+# inftrace report of requests in batches: on profiles of a simulated server, of which everything is known, of a real
+# llama.cpp that batches, and its page in a headless Chromium; inftrace top of the same.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -64,6 +64,39 @@ test_queue() {
 		r="$TMP/stall.report.jsonl"
 }
 
+# A real llama.cpp that serves requests, and what it says of them itself.
+test_real() {
+	[ "$(id -u)" -eq 0 ] || { skip real "needs root"; return; }
+	need_llama
+	local serve model
+	serve=$(serve_driver)
+	model=$(llama_model mite)
+	check "real: recorded" "$INFTRACE" record -q --profile "$TMP/real.jsonl" -- "$serve" -l "$TMP/real.log" -r 200 -s 5 \
+		-p 6 -a 3 -L 20:300 "${MODEL_ARGS[0]}" "$model"
+	check "real: text" "$INFTRACE" report "$TMP/real.jsonl"
+	cp "$TMP/check.out" "$TMP/real.txt"
+	check "real: JSON" "$INFTRACE" report --json -n 10000 --slo ttft=1h,tpot=1h "$TMP/real.jsonl"
+	cp "$TMP/check.out" "$TMP/real.report.jsonl"
+	expect "real: all requests, with their tokens" '(lambda b, t: (b["count"], b["prompt_tokens"], b["cached_tokens"],
+		b["output_tokens"], b["ttft_us"]["count"]) == (len(t), sum(q["prompt"] for q in t), sum(q["cached"] for q in t),
+		sum(q["outputs"] for q in t), sum(q["outputs"] > 0 for q in t)))(r[0]["processes"][0]["batch_requests"],
+		[q for q in l if "outputs" in q])' r="$TMP/real.report.jsonl" l="$TMP/real.log"
+	expect "real: none is mixed" '(lambda p: p["requests"]["mixed"] == 0 and "left_out" not in p["requests"] and
+		p["goodput"]["kept"] == p["goodput"]["judged"] == p["batch_requests"]["ttft_us"]["count"])(r[0]["processes"][0])' \
+		r="$TMP/real.report.jsonl"
+	expect "real: the parts are all of their time" '(lambda u: round(1000 * u["total"]) == sum(round(1000 * v)
+		for k, v in u.items() if k != "total") > 0)(r[0]["processes"][0]["batch_requests"]["parts_us"])' \
+		r="$TMP/real.report.jsonl"
+	expect "real: steps by sequences, as it filled them" '(lambda o, n: all(sum(q["steps"] for q in o if q["from"] == a) ==
+		sum(a <= k <= b for k in n) for a, b in ((1, 1), (2, 2), (3, 4), (5, 8))))(
+		r[0]["processes"][0]["batch_requests"]["occupancy"], [len({q[1] for q in s["parts"]}) for s in l if "parts" in s])' \
+		r="$TMP/real.report.jsonl" l="$TMP/real.log"
+	same "real: the text says so" "$(grep -c '^Where the time of requests went\|^Sequences in a step' "$TMP/real.txt")" 2
+	check "real: top" "$INFTRACE" top -b -- "$serve" -l "$TMP/top.log" -r 100 -s 6 -p 6 -a 3 "${MODEL_ARGS[0]}" "$model"
+	same "real: top has the first tokens of all" "$(sed -n 's/^requests: .*TTFT (1 min, \([0-9]*\)):.*/\1/p' "$TMP/check.out" |
+		tail -n 1)" "$(json 'sum(q["outputs"] > 0 for q in l if "outputs" in q)' l="$TMP/top.log")"
+}
+
 test_page() {
 	local size
 	simulate page --requests 400 --long 15:1024 --stall 300:400 --rate 12
@@ -86,5 +119,5 @@ test_page() {
 	done
 }
 
-ALL_TESTS=(interference queue page)
+ALL_TESTS=(interference queue real page)
 run_tests "$@"

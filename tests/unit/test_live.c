@@ -409,6 +409,85 @@ static void test_mixed(void **state)
 	live_free(l);
 }
 
+struct live_part {
+	uint64_t sequence;
+	int64_t position;
+	uint32_t rows, outputs;
+};
+
+/* A step with rows of several sequences, of which it is known which are whose. */
+static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struct live_part *parts, uint32_t n)
+{
+	struct live_step s = make_step(number, 200, number * 20 * MS, 10 * MS, 2);
+	struct row_part rows[8];
+
+	s.pid = pid;
+	s.step.n_tokens = 0;
+	s.live_phase = LIVE_OTHER;
+	strcpy(s.phase, "mixed");
+	for (uint32_t i = 0; i < n; i++) {
+		rows[i] = (struct row_part){ parts[i].sequence, parts[i].position, parts[i].rows, parts[i].outputs };
+		s.step.n_tokens += parts[i].rows;
+	}
+	set_rows(&s, n, n, 0, n > 1 ? 15 : 0);
+	s.n_parts = n;
+	s.parts = rows;
+	add(l, &s);
+	memset(rows, 0xff, sizeof(rows));
+}
+
+#define BATCH(l, number, pid, ...)                                          \
+	add_batch(l, number, pid, (const struct live_part[]){ __VA_ARGS__ }, \
+		sizeof((const struct live_part[]){ __VA_ARGS__ }) / sizeof(struct live_part))
+
+/* Where it is known which rows are whose, requests in one batch have their own times. */
+static void test_batches(void **state)
+{
+	const struct live_frame *f;
+	char text[REQUESTS_TEXT_MAX];
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	BATCH(l, 0, 100, { 0, 0, 30, 1 });
+	/* 1 begins, while 0 has its second token; 2 has its prompt in two parts, and waits for the second one */
+	BATCH(l, 1, 100, { 0, 30, 1, 1 }, { 1, 0, 8, 1 }, { 2, 0, 5, 0 });
+	BATCH(l, 2, 100, { 0, 31, 1, 1 }, { 1, 8, 1, 1 });
+	f = frame_at(l, 55 * MS, true);
+	assert_true(f->has_batches);
+	assert_int_equal(f->batches.all.active, 2);
+	assert_int_equal(f->batches.all.waiting, 1);
+	assert_int_equal(f->batches.all.ttft.n, 2);
+	assert_int_equal(f->batches.all.ttft.max, 10 * MS);
+	assert_int_equal(f->run.prompt_tokens, 43);
+	assert_int_equal(f->tpot.n, 3);
+	assert_int_equal(f->tpot.max, 20 * MS);
+	assert_false(requests_left_out(&f->requests, text));
+
+	/* 2 has its first token, 1 is over: another one is in its slot; a second process */
+	BATCH(l, 3, 100, { 0, 32, 1, 1 }, { 1, 0, 3, 1 }, { 2, 5, 5, 1 });
+	BATCH(l, 4, 101, { 0, 0, 3, 1 });
+	f = frame_at(l, 95 * MS, true);
+	assert_int_equal(f->batches.all.active, 4);
+	assert_int_equal(f->batches.all.waiting, 0);
+	assert_int_equal(f->batches.all.ttft.n, 5);
+	assert_int_equal(f->batches.all.ttft.max, 50 * MS);
+	assert_int_equal(f->batches.n_processes, 2);
+	assert_int_equal(f->batches.processes[0].pid, 100);
+	assert_int_equal(f->batches.processes[0].active, 3);
+	assert_int_equal(f->batches.processes[0].ttft.n, 4);
+	assert_int_equal(f->batches.processes[1].active, 1);
+	assert_int_equal(f->batches.processes[1].ttft.max, 10 * MS);
+
+	/* nobody asks for anything any more; and a minute later */
+	f = frame_at(l, 5 * SECOND, true);
+	assert_int_equal(f->batches.all.active, 0);
+	assert_int_equal(f->batches.all.ttft.n, 5);
+	f = frame_at(l, 100 * SECOND, true);
+	assert_int_equal(f->batches.all.ttft.n, 0);
+	live_free(l);
+}
+
 /* One after the other from changing threads, and at the same time from two. */
 static void test_lanes(void **state)
 {
@@ -604,6 +683,7 @@ int main(void)
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_slow_stays),
 		cmocka_unit_test(test_lanes), cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_unfinished),
 		cmocka_unit_test(test_rows),
