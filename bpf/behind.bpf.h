@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Whom a thread waited for a CPU behind.
+ * Behind which threads a thread waited for a CPU.
  *
  * Each CPU keeps a log of the threads that ran on it last. When a thread of a step comes onto the CPU, the time
- * that it has waited is divided among those that ran meanwhile: several may have, one after another. Where the
- * load balancer takes a waiting thread to another CPU, the time up to there is divided by the log of the CPU
- * that it leaves. What the log does not reach back to stays without a name.
+ * that it has waited is divided among those that ran meanwhile, perhaps several, one after another. If the load
+ * balancer takes a waiting thread to another CPU, the time up to then is divided by the log of the CPU that it
+ * leaves. The part of a wait before the beginning of the log stays without a name.
  *
  * All programs here run with the run queue of the log's CPU locked: that of a switch by the scheduler, that of
  * a thread taken away by the load balancer, so nobody reads a log while it is written.
@@ -19,18 +19,18 @@
 #define RAN_LOG 128 /* a power of two */
 
 struct ran {
-	u64 end; /* it began at the end of the one before */
+	u64 end; /* it began at the end of the previous one */
 	u32 tid, tgid;
 	char comm[TASK_COMM_LEN];
 };
 
 struct ran_log {
-	u32 at; /* of the one that runs, whose end is not known */
+	u32 at; /* index of the running thread, whose end is not known */
 	u32 pad;
 	struct ran ran[RAN_LOG];
 };
 
-/* By CPU; user space makes it as large as there are CPUs. A CPU that is beyond it has no log. */
+/* By CPU; user space sizes it to the number of CPUs. A CPU beyond that has no log. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -51,7 +51,7 @@ static __always_inline void ran_is(struct ran *r, struct task_struct *task)
 	__builtin_memcpy(r->comm, task->comm, sizeof(r->comm));
 }
 
-/* A CPU switches. Returns the time of the switch before; 0: not known. */
+/* A CPU switches. Returns the time of the previous switch; 0: unknown. */
 static __always_inline u64 ran_switch(struct task_struct *prev, struct task_struct *next, u64 now)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -61,7 +61,7 @@ static __always_inline u64 ran_switch(struct task_struct *prev, struct task_stru
 
 	if (!log)
 		return 0;
-	if (!cfg.steps) { /* nobody will ask who ran */
+	if (!cfg.steps) { /* without steps nobody asks who ran */
 		since = log->ran[0].end;
 		log->ran[0].end = now;
 		return since;
@@ -76,7 +76,7 @@ static __always_inline u64 ran_switch(struct task_struct *prev, struct task_stru
 	return since;
 }
 
-/* Adds to the slot of the thread, or takes the place of the one with the least. */
+/* Adds to the slot of the thread, or replaces the slot with the least time. */
 __weak __noinline int behind_add(struct behind_table *table, const struct ran *r, u64 ns)
 {
 	struct behind *least = NULL;
@@ -104,13 +104,13 @@ __weak __noinline int behind_add(struct behind_table *table, const struct ran *r
 
 struct behind_division {
 	struct thread *t;
-	struct behind_table *table; /* NULL: only who was in the way is wanted */
+	struct behind_table *table; /* NULL: only wants to know who was in the way */
 	struct ran_log *log;
 	u32 at;
-	u64 from, end; /* what is not divided yet */
+	u64 from, end; /* not divided yet */
 };
 
-/* Called by bpf_loop() from the newest to the oldest: the verifier looks at it once, not RAN_LOG times, which
+/* Called by bpf_loop() from the newest to the oldest: the verifier checks it once, not RAN_LOG times, which
  * took half a second at each start. */
 static long behind_step(u32 i, struct behind_division *d)
 {
@@ -135,7 +135,7 @@ static long behind_step(u32 i, struct behind_division *d)
 	return d->end <= d->from;
 }
 
-/* Divides from..now among those who ran on the CPU. The one that ran for longest is who was in the way. */
+/* Divides from..now among the threads that ran on the CPU. The one that ran for longest was in the way. */
 __weak __noinline int behind_divide(struct thread *t, struct behind_table *table, u32 cpu, u64 from, u64 now)
 {
 	struct behind_division d = { .t = t, .table = table, .from = from, .end = now };
@@ -149,9 +149,9 @@ __weak __noinline int behind_divide(struct thread *t, struct behind_table *table
 }
 
 /*
- * A thread has waited for the CPU from..now. In the context of the scheduler, which owns the tables of its own
- * step; that of the workers is everybody's, for one at a time: who finds it taken leaves its time without
- * a name.
+ * A thread has waited for the CPU from..now. Runs in the context of the scheduler, which owns the tables of a
+ * step that the thread calls. The table of the workers is shared, and used by one thread at a time: a thread
+ * that finds it taken leaves its time without a name.
  */
 __weak __noinline int behind_charge(struct thread *t, u64 tgid_tid, u32 cpu, u64 from, u64 now)
 {

@@ -16,11 +16,11 @@
 #define MAJOR_NVIDIA 195
 #define MAJOR_DRM 226
 
-/* The operations of an eventfd, learnt from one of user space: nothing else tells it from other
- * anonymous inodes. */
+/* The operations of an eventfd, learnt from one of user space: nothing else distinguishes it from
+ * other anonymous inodes. */
 volatile u64 eventfd_fops __weak = 0;
 
-/* What a file is, by its operations, as far as met: saves most calls all but two of the reads. */
+/* The kind of a file by its operations, for those seen so far: saves most calls all but two of the reads. */
 enum fops_kind {
 	FOPS_PLAIN,
 	FOPS_PIPE,
@@ -42,7 +42,7 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, u64 fd)
 	return file;
 }
 
-/* By the iterator, in the context of user space. */
+/* Called by the iterator, in the context of user space. */
 static __always_inline void ipc_learn(void)
 {
 	struct file *file = file_of_fd(bpf_get_current_task_btf(), cfg.eventfd);
@@ -90,7 +90,7 @@ static __always_inline u32 ipc_of_fd(struct task_struct *task, u64 fd)
 }
 
 /* FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET, CMP_REQUEUE_PI of
- * <linux/futex.h>. The others wait. */
+ * <linux/futex.h>. The other operations wait. */
 #define FUTEX_CMD_MASK 127
 #define FUTEX_WAKES (1u << 1 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 12)
 
@@ -101,7 +101,7 @@ static __always_inline u32 class_of(u32 nr)
 	return nr < sizeof(cfg.sys_class) ? cfg.sys_class[nr & (sizeof(cfg.sys_class) - 1)] : SYS_OTHER;
 }
 
-/* What a call passes data through, as it begins: enum ipc_kind in its place in the flags. */
+/* What a call that begins passes data through: enum ipc_kind, shifted to its place in the flags. */
 static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg0, u64 arg1)
 {
 	u32 class = class_of(nr), kind, cmd = arg1 & FUTEX_CMD_MASK;
@@ -111,13 +111,13 @@ static __always_inline u32 ipc_of_call(struct task_struct *task, u32 nr, u64 arg
 	else if (!(class & SYS_F_TRANSFER))
 		return 0;
 	else if (class == (SYS_FUTEX | SYS_F_TRANSFER))
-		kind = IPC_FUTEX_WAIT; /* or wakes: user space knows by the number */
+		kind = IPC_FUTEX_WAIT; /* or wakes: user space can tell by the number */
 	else
 		kind = ipc_of_fd(task, arg0);
 	return kind << SYSCALL_IPC_SHIFT;
 }
 
-/* What a thread that blocks on a descriptor waits for: the type of the file decides. */
+/* What a thread that blocks on a descriptor waits for, by the type of the file. */
 static __noinline u32 blocked_on_fd(struct task_struct *task, u64 fd)
 {
 	struct file *file = file_of_fd(task, fd);

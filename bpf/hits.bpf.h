@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the programs themselves take of a thread's time. Each program that runs on a thread of the targets is a hit,
- * which is counted by its kind. Now and then one is timed: user space has the mean of each kind from that, and adds what
- * the kernel needs to get to a program.
+ * How much of a thread's time the programs themselves take. Each program that runs on a thread of the targets is a hit,
+ * which is counted by kind. Now and then one is timed: from these user space derives the mean of each kind, and adds
+ * the time that the kernel needs to reach a program.
  */
 #ifndef INFTRACE_HITS_BPF_H
 #define INFTRACE_HITS_BPF_H
 
-#define HITS_TIMED 64 /* one in so many, at random: a power of two */
+#define HITS_TIMED 64 /* one in this many, at random: a power of two */
 #define HIT_NS_MAX 10000 /* one that took longer was interrupted or preempted */
 
-/* One in some has come. Returns when it began; 0: it was the thread's first, which only says when the next one is. */
+/* It is the turn of a hit to be timed. Returns when it began; 0: it was the thread's first, which only determines
+ * when the next one is. */
 __weak __noinline u64 hit_time(struct thread *t)
 {
 	s32 left;
@@ -41,7 +42,7 @@ __weak __noinline int hit_timed(u64 begin, u32 kind)
 /* Returns when it began, if it is to be timed; else 0. */
 static __always_inline u64 hit_begin(struct thread *t, u32 kind)
 {
-	if (!cfg.steps) /* only they tell */
+	if (!cfg.steps) /* only steps report them */
 		return 0;
 	t->times.hits.n[kind]++;
 	return --t->times.untimed > 0 ? 0 : hit_time(t);
@@ -53,7 +54,7 @@ static __always_inline void hit_end(u64 begin, u32 kind)
 		hit_timed(begin, kind);
 }
 
-/* What has come to *now since *base. */
+/* Adds what has been added to *now since *base. */
 static __always_inline void hits_add(struct hits *to, const struct hits *now, const struct hits *base)
 {
 	for (int i = 0; i < HIT_MAX; i++)

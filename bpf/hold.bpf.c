@@ -2,24 +2,24 @@
 /*
  * Holds a thread in the dynamic loader until the probes of what it has just mapped are in.
  *
- * The program sits on the loader's _dl_debug_state(), an empty function which is there for
- * debuggers: it is called when new files are mapped and before their constructors run. The wait is
- * a loop in this program, with its own deadline. Nothing outside has to end it: a recorder that is
- * killed or stopped leaves a process that goes on by itself when the time is over.
+ * The program is attached to the loader's _dl_debug_state(), an empty function for debuggers that
+ * is called when new files have been mapped and before their constructors run. The wait is a loop
+ * in this program, with its own deadline. Nothing outside has to end it: if the recorder is killed
+ * or stopped, the process continues by itself after that time.
  *
- * The program may sleep, so that it gives up the CPU where the kernel does not preempt itself:
- * bpf_copy_from_user_task() passes a cond_resched() on its way (get_user_pages), and fails when the
- * thread is to be killed. It waits in a section of RCU tasks trace, and attaching a probe waits for
- * no grace period; it does want to write to the process's mmap_lock, so the copies, which read-lock
- * it, are far apart.
+ * The program is sleepable, so it can give up the CPU on kernels that do not preempt themselves:
+ * bpf_copy_from_user_task() calls cond_resched() (in get_user_pages), and fails when the thread is
+ * to be killed. It waits in a section of RCU tasks trace, and attaching a probe waits for no grace
+ * period of that kind; but attaching write-locks the process's mmap_lock, so the copies, which
+ * read-lock it, are far apart.
  */
 #include "spans.bpf.h"
 
-#define HOLD_TURNS (1 << 22) /* the deadline comes before, by far */
+#define HOLD_TURNS (1 << 22) /* far more than fit before the deadline */
 #define HOLD_YIELD 512       /* turns, some 50 us */
 
-/* By tgid: the newest mapping whose probes are in. Written by user space. Full: nothing new is held
- * there, counted by user space. */
+/* By tgid: the newest mapping whose probes are in place. Written by user space. Full: nothing new
+ * is held in that process; user space counts it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, HOLDS_MAX);
@@ -73,8 +73,8 @@ int hold_loader(struct pt_regs *ctx)
 	w.mapped = READ_ONCE(h->mapped);
 	if (!w.mapped || hold_over(&w))
 		return 0;
-	/* ends a time off the CPU whose end was not seen, which would overlap with this span; so does the
-	 * one at the end */
+	/* ends a time off the CPU whose end was not seen, which would overlap with this span; the call at
+	 * the end does, too */
 	start = thread_account(t);
 	w.deadline = start + HOLD_NS;
 	__sync_fetch_and_add(&h->waiting, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Whether a program runs in an interrupt that hit the thread. Programs that ask are loaded only
- * where the kernel tells (src/capture/preempt.h).
+ * Whether a program runs in an interrupt that hit the thread. Programs that need this are loaded
+ * only if the kernel reveals it (src/capture/preempt.h).
  */
 #ifndef INFTRACE_INTERRUPT_BPF_H
 #define INFTRACE_INTERRUPT_BPF_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Every difference between kernels that the programs know of, from 6.1 on, in one place. Each says which release it
- * came with; what follows from it is with the code that calls these. What user space finds out before it loads the
- * programs (uprobe_multi, the vector tracepoints, the memory tracepoints) is in src/capture/features.c.
+ * All differences between kernels that the programs account for, from 6.1 on, in one place. Each comment names the
+ * release that brought the difference; its consequences are described where these functions are called. What user
+ * space finds out before it loads the programs (uprobe_multi, the vector tracepoints, the memory tracepoints) is in
+ * src/capture/features.c.
  *
- * Differences that need no code here, because the programs hold with either behaviour:
+ * Differences that need no code here, because the programs work with either behaviour:
  *
  * - Before 6.2 bpf_task_storage_get() fails when it is called within another call on the same CPU. The switch of a
  *   thread is then not seen: see off_cpu_missed().
@@ -21,11 +22,11 @@
 #define TASK_STOPPED_MASK (0x0004 | 0x0008 | 0x8000)
 
 /*
- * For programs that may be preempted, which those on uprobes are: first thing in each of them. From 6.13 on x86
- * (6.18 on arm64) a program of their type with more than 64 bytes of stack gets them from memory of its
- * own, one for each CPU (bpf_enable_priv_stack() in kernel/bpf/verifier.c), and another thread that runs
- * the program on this CPU meanwhile overwrites them. A program with a tail call anywhere keeps the
- * kernel's stack. This one is never made: the verifier knows so and removes it.
+ * Must be called first by programs that may be preempted, such as those on uprobes. From 6.13 on x86 (6.18 on
+ * arm64) a program of their type with more than 64 bytes of stack has its stack in memory of its own, one per
+ * CPU (bpf_enable_priv_stack() in kernel/bpf/verifier.c), and another thread that runs the program on this CPU
+ * meanwhile overwrites it. A program with a tail call anywhere keeps the kernel's stack. This tail call is
+ * never made: the verifier sees that and removes it.
  */
 static __always_inline void keep_stack(void *ctx)
 {
@@ -34,8 +35,9 @@ static __always_inline void keep_stack(void *ctx)
 }
 
 /*
- * The kernel's own ways into and out of probes on x86, which are no calls of the program: from a return probe since
- * 6.11 (uretprobe, 335), into a probe on a nop since 6.18 (uprobe, 336). Numbers of syscall_64.tbl.
+ * System calls by which the kernel itself enters and leaves probes on x86, which are not calls of the program: from
+ * a return probe since 6.11 (uretprobe, 335), into a probe on a nop since 6.18 (uprobe, 336). The numbers are from
+ * syscall_64.tbl.
  */
 static __always_inline bool is_probe_call(long id)
 {
@@ -48,9 +50,9 @@ static __always_inline bool is_probe_call(long id)
 
 /*
  * The preempt count of this CPU. On x86 it is a per-CPU variable, which no program can name: __preempt_count before
- * 6.2 and since 6.15, a member of pcpu_hot in between. What every kernel lets be named is bpf_prog_active, so user
- * space says how far from that the other one is (src/capture/preempt.h). An extern for each will not do: libbpf looks
- * for the one that is not there in the BTF of the modules, which takes CAP_SYS_ADMIN.
+ * 6.2 and since 6.15, a member of pcpu_hot in between. bpf_prog_active can be named on every kernel, so user space
+ * passes the distance from that to the other one (src/capture/preempt.h). An extern for each will not do: libbpf
+ * looks for a missing one in the BTF of the modules, which needs CAP_SYS_ADMIN.
  */
 extern const int bpf_prog_active __ksym __weak;
 const volatile s64 preempt_count_off __weak = 0;
@@ -72,14 +74,14 @@ static __always_inline int preempt_count(void)
 #endif
 }
 
-/* Whether a CPU limit of its cgroup holds the task back. A kernel without CONFIG_FAIR_GROUP_SCHED has no such limits,
- * nor the member. */
+/* Whether a CPU limit of its cgroup holds the task back. A kernel without CONFIG_FAIR_GROUP_SCHED has neither such
+ * limits nor the member. */
 static __always_inline bool is_throttled(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->se.cfs_rq) && BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
 }
 
-/* The process that memory belongs to; 0: not known, since without CONFIG_MEMCG nobody owns it. */
+/* The process that owns the memory; 0: unknown, since without CONFIG_MEMCG memory has no owner. */
 static __always_inline u32 mm_owner_tgid(struct mm_struct *mm)
 {
 	return bpf_core_field_exists(mm->owner) ? mm->owner->tgid : 0;

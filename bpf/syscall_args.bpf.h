@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What a system call was given, at its entry and at its exit alike. */
+/* The arguments of a system call, at its entry or its exit. */
 #ifndef INFTRACE_SYSCALL_ARGS_BPF_H
 #define INFTRACE_SYSCALL_ARGS_BPF_H
 
@@ -25,7 +25,7 @@ static __always_inline u32 sys_number(const struct pt_regs *regs)
 #endif
 }
 
-/* Plain loads: the macros of libbpf call a helper for each. */
+/* Plain loads: libbpf's macros call a helper for each. */
 static __always_inline u64 sys_arg0(const struct pt_regs *regs)
 {
 #ifdef __TARGET_ARCH_x86

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace: dispatch to the subcommands. */
+/* inftrace: dispatches to the subcommands. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void usage(FILE *out)
 		out);
 }
 
-/* Where 0 to 2 are closed, the next file would become stderr. Opened the wrong way round: writing
- * to a stdout that was closed stays an error. */
+/* If any of 0 to 2 is closed, the next file would become stderr, for example. Opens them for the
+ * wrong direction, so that writing to a closed stdout stays an error. */
 static void fill_standard_fds(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the BPF programs add up per process, for the families of the profile that are written once,
- * at the end. Shared by both sides, like record.h.
+ * Sums that the BPF programs keep per process, for the families of the profile that are written
+ * once, at the end. Shared by both sides, like record.h.
  */
 #ifndef INFTRACE_PROCESS_SUMS_H
 #define INFTRACE_PROCESS_SUMS_H
@@ -9,12 +9,12 @@
 #include "record.h"
 
 /* Processes, and system calls by process and number: what does not fit is counted in
- * inf_stats.sums_full, and is missing in the sums only. Some 1.3 MB each. */
+ * inf_stats.sums_full, and is missing only from the sums. Some 1.3 MB each. */
 #define PROCESS_SUMS_MAX 4096
 #define SYSCALL_SUMS_MAX 16384
 
-/* Of all threads that the process had while it was recorded. Those that live are added in at the
- * end, all but what is below `pages_allocated`, which is counted at once. */
+/* Over all threads that the process had while it was recorded. Those of living threads are added at
+ * the end, except for the members from `pages_allocated` on, which are counted immediately. */
 struct process_sums {
 	u64 ns[ST_MAX];
 	u64 switches_voluntary, switches_involuntary; /* nvcsw and nivcsw */
@@ -23,8 +23,8 @@ struct process_sums {
 	u64 fault_minor_ns, fault_major_ns;
 	u64 threads;
 	u64 pages_allocated, pages_freed; /* by its threads; in pages of the smallest size */
-	u64 rss_updates;                  /* changes of its resident set, by whomever */
-	u64 maxrss_pages;                 /* when it has exited: ru_maxrss of its life */
+	u64 rss_updates;                  /* changes of its resident set, by any process */
+	u64 maxrss_pages;                 /* after it has exited: ru_maxrss of its lifetime */
 };
 
 #define SYSCALL_SUM_COMPAT 0x80000000u /* in nr: of the 32-bit table */
@@ -43,7 +43,7 @@ struct syscall_sum {
 #include <stddef.h>
 
 struct syscall_total {
-	u32 nr; /* perhaps with SYSCALL_SUM_COMPAT */
+	u32 nr; /* may include SYSCALL_SUM_COMPAT */
 	struct syscall_sum sum;
 };
 
@@ -52,13 +52,13 @@ struct process_call {
 	struct syscall_sum sum;
 };
 
-/* What the recording has of one process, at its end. */
+/* What the recording knows about one process at its end. */
 struct process_totals {
 	u32 tgid;
 	struct process_sums sums;
-	struct syscall_total *calls; /* by number */
+	struct syscall_total *calls; /* sorted by number */
 	size_t n_calls;
-	bool pages; /* were counted */
+	bool pages; /* pages were counted */
 	bool lives; /* rss_bytes is known */
 	u64 rss_bytes;
 	u64 rss_peak_bytes; /* 0: unknown */

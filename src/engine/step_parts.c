@@ -150,17 +150,13 @@ static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 
 /* ---- its tokens ---- */
 
-static void set_first(struct step_requests *q, struct step_slot *slot, const struct step_seen *s, uint64_t at)
+static void set_first(struct step_slot *slot, uint64_t at)
 {
-	struct step_request *r = &slot->r;
-
-	r->first_output = at;
+	slot->r.first_output = at;
 	slot->last_output = at;
-	if (q->ops->first && !r->began_before && !r->mixed)
-		q->ops->first(r, s, q->arg);
 }
 
-static void take_prompt(struct step_requests *q, const struct taken *t, const struct step_seen *s)
+static void take_prompt(const struct taken *t, const struct step_seen *s)
 {
 	struct step_slot *slot = t->slot;
 	struct step_request *r = &slot->r;
@@ -174,12 +170,14 @@ static void take_prompt(struct step_requests *q, const struct taken *t, const st
 	r->prompt_tokens += p->rows;
 	r->prefill_end = s->cut ? 0 : s->end;
 	r->last_outputs = seen ? p->outputs : UINT64_MAX;
+	/* its first output may be this step's, which for some shows later */
+	request_keep_first(r);
 	if (!seen || !p->outputs || s->cut)
 		return;
 	slot->all_outputs = p->outputs == p->rows && p->rows > 1;
 	slot->in_prompt = slot->all_outputs;
 	if (p->outputs == 1)
-		set_first(q, slot, s, s->end);
+		set_first(slot, s->end);
 }
 
 static void take_decode(struct step_requests *q, const struct taken *t, const struct step_seen *s)
@@ -192,7 +190,7 @@ static void take_decode(struct step_requests *q, const struct taken *t, const st
 		return;
 	/* now it is known that the prompt was over */
 	if (!r->decodes && !r->first_output && r->prefill_end && r->last_outputs == UINT64_MAX)
-		set_first(q, slot, s, r->prefill_end);
+		set_first(slot, r->prefill_end);
 	r->decodes++;
 	r->outputs++;
 	if (outputs_known(p) && p->outputs > 1)
@@ -210,7 +208,7 @@ static void add_waits_between(struct step_requests *q, struct step_slot *slot, u
 	const struct carried *c = carried_get(&q->slots, slot->context->last_carried);
 
 	for (; c && c->step >= slot->seen.n && ns; c = carried_get(&q->slots, c->before)) {
-		struct step_wait w = { c->serial, c->tgid, c->sequence, c->ns < ns ? c->ns : ns };
+		struct step_wait w = { c->serial, c->tgid, c->sequence, c->ns < ns ? c->ns : ns, 0 };
 
 		request_add_wait(&slot->r, &w);
 		ns -= w.ns;
@@ -266,7 +264,7 @@ static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 		if (other == t || !other->prompt)
 			continue;
 		request_add_wait(r, &(struct step_wait){
-					    o->serial, o->tgid, o->sequence, division_next(&waits, other->prompt) });
+					    o->serial, o->tgid, o->sequence, division_next(&waits, other->prompt), 0 });
 	}
 	return others;
 }
@@ -326,6 +324,7 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
 	struct request_part part = { .rows = &t->part, .prompt = t->prompt };
+	bool had_first = r->first_output;
 
 	add_between(q, t->slot);
 	part.others_ns = add_within(ts, t);
@@ -333,13 +332,15 @@ static void give(struct step_requests *q, const struct taken_step *ts, const str
 	r->steps++;
 	r->shared += ts->n > 1 || s->parts_left;
 	if (t->prompt)
-		take_prompt(q, t, s);
+		take_prompt(t, s);
 	else
 		take_decode(q, t, s);
 	request_touch(r, s);
 	r->position = t->part.position >= 0 ? t->part.position + t->part.rows : -1;
 	if (q->ops->part)
 		q->ops->part(r, s, &part, q->arg);
+	if (q->ops->first && r->first_output && !had_first && !r->began_before && !r->mixed)
+		q->ops->first(r, s, q->arg);
 }
 
 void step_parts_take(struct step_requests *q, struct step_context *c, const struct step_seen *s)

@@ -112,6 +112,14 @@ static int compare_waits(const void *a, const void *b)
 	return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
+void request_keep_first(struct step_request *r)
+{
+	r->first_others = r->spans[SPAN_OTHERS];
+	r->first_between = r->spans[SPAN_BETWEEN];
+	for (size_t i = 0; i < r->n_waits; i++)
+		r->waits[i].first_ns = r->waits[i].ns;
+}
+
 /* ---- its life ---- */
 
 void request_begin(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool began_before)

@@ -58,6 +58,7 @@ enum request_span {
 struct step_wait {
 	uint32_t serial, tgid;
 	uint64_t sequence, ns;
+	uint64_t first_ns; /* of it: before its own first output */
 };
 
 /* What a step has of a request. */
@@ -99,6 +100,8 @@ struct step_request {
 	uint64_t spans[SPAN_MAX];
 	uint64_t span_states[SPAN_MAX][ST_MAX]; /* each sums to its span, unless states_unknown */
 	bool states_unknown[SPAN_MAX];
+	/* With first_output: these, and SPAN_OWN_PREFILL, sum to the time from start to first_output. */
+	uint64_t first_others, first_between; /* of SPAN_OTHERS and SPAN_BETWEEN: before it */
 	struct step_wait *waits; /* whom it waited for; as of `done` the longest first */
 	size_t n_waits, waits_cap;
 	uint64_t waits_rest; /* for those that are not in waits: the sum of both is SPAN_OTHERS */
@@ -117,8 +120,8 @@ struct step_requests_ops {
 	void (*begin)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A step's part was given to a request. After `begin`, and before `step` of the same step. */
 	void (*part)(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg);
-	/* Its first output is known, as of r->first_output: with the step that gave it, or where only the next one
-	 * shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
+	/* After `part`. Its first output is known, as of r->first_output: with the step that gave it, or where only
+	 * the next one shows that, with that. Not told of one whose beginning was not seen, or that is mixed. */
 	void (*first)(struct step_request *r, const struct step_seen *s, void *arg);
 	/* A step, in the order in which they began, after its request was brought up to it. A shared step
 	 * is told once, with one of its requests. */

@@ -44,6 +44,9 @@ void request_touch(struct step_request *r, const struct step_seen *s);
 /* It waited for another one, of SPAN_OTHERS. serial 0: it is not known for which. */
 void request_add_wait(struct step_request *r, const struct step_wait *w);
 
+/* Its first output, as far as is known, is that of the step whose time was added last. */
+void request_keep_first(struct step_request *r);
+
 /* ---- step_parts.c: steps whose rows are known by sequence ---- */
 
 void step_parts_take(struct step_requests *q, struct step_context *c, const struct step_seen *s);

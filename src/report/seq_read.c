@@ -232,6 +232,9 @@ static int add_waits(struct seqs *s, struct seq_request *r, const struct seq_wai
 		struct seq_wait *wait = &s->waits[s->n_waits + i];
 
 		*wait = waits[i];
+		/* the key is absent of those that were not before the first token */
+		if (wait->first < 0 && r->first_others >= 0)
+			wait->first = 0;
 		if (wait->first > wait->ns)
 			wait->first = -1;
 	}

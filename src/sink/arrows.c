@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In one turn over the rings come a few thousand slices with a wake-up, at most: a set overflows
- * by chance, and then an arrow is missing. */
+/* In one pass over the rings at most a few thousand slices with a wake-up arrive: a set overflows
+ * only by chance, and then an arrow is missing. */
 #define SETS (1 << 14)
 #define WAYS 4
 #define WAITING (1 << 13)
@@ -20,7 +20,7 @@ struct slice {
 
 struct arrows {
 	struct slice written[SETS][WAYS]; /* the newest first */
-	struct arrow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES places */
+	struct arrow waiting[WAITING];    /* wake_ns 0: empty; open addressing over PROBES slots */
 };
 
 int arrows_new(struct arrows **ret_arrows)
@@ -53,7 +53,7 @@ void arrows_add_slice(struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_
 	set[0] = (struct slice){ slice_ns, tid, track };
 }
 
-/* Sets the track, when the slice is. */
+/* Returns whether the slice was written, and then sets the track. */
 static bool is_written(const struct arrows *a, uint32_t tid, uint64_t slice_ns, uint32_t *ret_track)
 {
 	const struct slice *set = a->written[hash(tid, slice_ns) % SETS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whom the threads of a step waited for a CPU behind, as it is told. */
+/* The threads behind which those of a step waited for a CPU, as rows of a table. */
 #ifndef INFTRACE_SINK_BEHIND_H
 #define INFTRACE_SINK_BEHIND_H
 
@@ -10,14 +10,14 @@
 
 struct behind_row {
 	uint64_t ns;
-	uint32_t tid, tgid;	  /* 0: nobody; by says what there was instead: "idle", "cpu.max" */
+	uint32_t tid, tgid;	  /* 0: no thread; `by` says what there was instead: "idle", "cpu.max" */
 	bool limit;
-	char by[TASK_COMM_LEN + 1]; /* as its owner named it: not fit to print */
+	char by[TASK_COMM_LEN + 1]; /* as its owner named it: may be unprintable */
 };
 
 /*
- * The rows of a table, the longest first. waited_ns: the time that all of it is part of; a table that has
- * more is not used. Returns how many; *ret_others is what no row has.
+ * Returns the number of rows of a table, longest first. waited_ns: the time of which the rows are parts;
+ * a table with a larger sum is not used. *ret_others is what no row has.
  */
 size_t behind_rows(const struct behind_table *table, uint64_t waited_ns,
 	struct behind_row rows[BEHIND_MAX], uint64_t *ret_others);

@@ -9,25 +9,25 @@
 #include "util/log.h"
 
 #define MARKS_MAX 4
-/* Processes with files of their own, which take half a megabyte of memory while they are open: a shell
- * may start thousands within a window. */
+/* Processes with files of their own, which take half a megabyte of memory while open: a shell may
+ * start thousands within a window. */
 #define PROCESSES_MAX 256
 
 struct part {
 	uint32_t tgid; /* 0: all others */
-	struct window_totals totals; /* of the process alone */
+	struct window_totals totals; /* of this process alone */
 };
 
 struct by_process {
-	struct tee tee; /* of the sinks of the parts */
+	struct tee tee; /* of the sinks of all parts */
 	struct by_process_config c;
 	struct recording rec;
 	int err; /* of a part that could not be made */
 	struct part *parts;
-	size_t others;	     /* 1 + the place of those that are too many; 0: none are */
-	size_t last;	     /* where the record before went, which was of last_tgid */
+	size_t others;	     /* 1 + the index of the part for further processes; 0: there is none */
+	size_t last;	     /* index of the previous record's part; it was of last_tgid */
 	uint32_t last_tgid;
-	/* what those that come later have missed */
+	/* what later parts have missed */
 	struct mark marks[MARKS_MAX];
 	size_t n_marks;
 	struct loss lost;
@@ -79,8 +79,8 @@ static int add_others(struct by_process *b)
 	return 0;
 }
 
-/* Its place; that behind the last one when it is not wanted, or cannot be made: a line has been printed, and
- * flush fails. */
+/* Returns the index of the part; one past the last if it is not wanted or cannot be made: then a line has
+ * been printed, and flush will fail. */
 static size_t part_of(struct by_process *b, uint32_t tgid)
 {
 	size_t i = 0;
@@ -112,7 +112,7 @@ static void hand_over(struct by_process *b, size_t i, const struct rec_hdr *h, s
 	sink_record(b->tee.list[i], h, size);
 }
 
-/* What ran on the CPUs besides is part of each. */
+/* Whether the record is part of every output: what other processes ran on the CPUs. */
 static bool is_for_all(const struct by_process *b, const struct rec_hdr *h)
 {
 	return h->kind == REC_ON_CPU && b->c.all_cpus;
@@ -180,7 +180,7 @@ static bool has_own(const struct by_process *b, uint32_t tgid)
 	return i < b->tee.n;
 }
 
-/* The sums of the processes that have none; NULL without memory. */
+/* The sums of the processes without a part; NULL without memory. */
 static struct process_totals *others_totals(const struct by_process *b, const struct window_totals *t, size_t *ret_n)
 {
 	struct process_totals *list = calloc(t->n_processes + 1, sizeof(*list));
@@ -194,7 +194,7 @@ static struct process_totals *others_totals(const struct by_process *b, const st
 	return list;
 }
 
-/* The window's, with the counts and sums of the process, or of all others. */
+/* The totals of the window, with the counts and sums of the process, or of all others. */
 static void fill_totals(struct part *p, const struct window_totals *t, uint64_t bytes,
 	const struct process_totals *others, size_t n_others)
 {

@@ -54,7 +54,7 @@ struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r)
 			p = fmt_str(p, err, strlen(err));
 			*p++ = '"';
 		} else if ((uint64_t)r->ret > 0xffffffffull && r->ret > 0) {
-			/* addresses, and integers that a double cannot hold */
+			/* addresses, and integers that do not fit a double */
 			*p++ = '"';
 			p = fmt_hex(p, (uint64_t)r->ret);
 			*p++ = '"';
@@ -159,7 +159,7 @@ void chrome_hold(struct chrome_sink *c, const struct rec_hold *r)
 	args_end(c, p, &at);
 }
 
-/* An instant at the end of the interval: several of them overlap. */
+/* An instant at the end of the interval, since several intervals overlap. */
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r)
 {
 	struct place at;

@@ -2,9 +2,9 @@
 /*
  * Perfetto trace: system calls, the most frequent of all records.
  *
- * Those of a thread follow one another: none holds another one. So they need not wait for their turn, if
- * they have a track of their own. Each thread's are a sequence, with the thread's track as its default, a
- * clock of deltas and names of its own: both packets of a call take 24 bytes and what it returned.
+ * Those of a thread do not nest. So on a track of their own they need not be held back for sorting. Each
+ * thread's are a sequence, with the thread's track as its default, a clock of deltas and names of its
+ * own: both packets of a call take 24 bytes plus its result.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #define ERRNO_MAX 1024
 #define BITS(n) (((n) + 63) / 64)
 
-/* Numbers of the names of arguments, the same in all sequences. */
+/* Ids of the names of arguments, the same in all sequences. */
 #define ARG_RET 1
 #define ARG_FD 2
 
@@ -21,7 +21,7 @@ struct perfetto_calls {
 	uint32_t sequence;
 	bool begun;
 	uint64_t deltas_ns;
-	uint64_t names[BITS(SYSCALL_MAX)], errors[BITS(ERRNO_MAX)]; /* written: a bit for each */
+	uint64_t names[BITS(SYSCALL_MAX)], errors[BITS(ERRNO_MAX)]; /* a bit for each that was written */
 };
 
 static bool is_known(const uint64_t *bits, uint32_t i)
@@ -51,7 +51,7 @@ static char *put_clock(char *p, uint32_t id, uint64_t ns, bool deltas)
 	return proto_close_short(clock, p);
 }
 
-/* Returns false when there is no room for it now. */
+/* Returns false if there is no room for it now. */
 static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, uint32_t row, uint64_t ns)
 {
 	char *packet, *part, *event, *p = packet_begin(s, &packet);
@@ -80,7 +80,7 @@ static bool begin_sequence(struct perfetto_sink *s, struct perfetto_calls *c, ui
 	return c->begun;
 }
 
-/* Writes it, once. */
+/* Writes a name, once. */
 static void learn(struct perfetto_sink *s, const struct perfetto_calls *c, enum intern_kind kind, uint32_t iid,
 	const char *name, uint64_t *bits, uint32_t i)
 {
@@ -132,7 +132,7 @@ static char *put_mark(char *p, const char *name)
 	return proto_close(mark, proto_u64(p, VALUE_BOOL, 1));
 }
 
-/* Errors by their names, addresses as such, as in the JSON. */
+/* Errors by name, addresses as such, as in the JSON. */
 static char *put_ret(char *p, const struct perfetto_calls *c, int64_t ret)
 {
 	if (ret >= 0)
@@ -165,7 +165,7 @@ static char *put_call_name(const struct perfetto_sink *s, char *p, const struct 
 	return proto_text(p, 23 /* name */, name, (size_t)(end - name));
 }
 
-/* With a length of one byte: what is in it has less than 128. */
+/* With a length of one byte: the content has less than 128. */
 static char *put_begin(const struct perfetto_sink *s, char *p, struct perfetto_calls *c, const struct rec_syscall *r,
 	uint64_t ns)
 {
@@ -225,7 +225,7 @@ void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 	before = c->deltas_ns;
 	p = put_begin(s, writer_reserve(s->w), c, r, start);
 	p = put_end(p, c, end > start ? end : start);
-	/* the next distance is to a packet that is there */
+	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->w, p))
 		c->deltas_ns = before;
 }

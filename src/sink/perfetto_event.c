@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Perfetto trace: TrackEvents and the names that they refer to by number. */
+/* Perfetto trace: TrackEvents, and the names that they refer to by id. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,21 +7,21 @@
 #include "util/map.h"
 
 #define INTERNS_RECENT_BITS 10
-#define WORDS_MAX (1 << 15) /* with more names than this, texts of arguments are written out */
-#define NAME_MAX_LEN 512    /* of symbols, more of which says nothing to a reader */
+#define WORDS_MAX (1 << 15) /* beyond that number of names, texts of arguments are written out */
+#define NAME_MAX_LEN 512    /* of symbols; longer ones tell a reader nothing more */
 
 struct intern {
 	UT_hash_handle hh;
 	enum intern_kind kind;
 	uint32_t iid;
-	char *text; /* by itself: texts next to one another are in the cache when records compare them */
+	char *text; /* stored together, so that comparisons by records hit the cache */
 };
 
 struct interns {
 	struct intern *by_text[INTERN_KINDS];
 	size_t n;
-	uint32_t n_of[INTERN_KINDS]; /* numbers are by kind, so that they are small */
-	/* by the place of the text in memory, which for most is the same each time */
+	uint32_t n_of[INTERN_KINDS]; /* ids are per kind, so that they are small */
+	/* by the address of the text, which for most is the same each time */
 	struct recent {
 		const char *place, *text;
 		enum intern_kind kind;
@@ -89,7 +89,7 @@ static char *intern_packet_begin(struct perfetto_sink *s, uint64_t flags, char *
 	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
 }
 
-/* The clock of deltas goes on from where it is. */
+/* The clock of deltas continues from where it is. */
 static void write_deltas_clock(struct perfetto_sink *s)
 {
 	static const uint32_t clocks[] = { CLOCK_DELTAS, CLOCK_OF_BOOTTIME };
@@ -178,7 +178,7 @@ static uint32_t intern_look_up(struct perfetto_sink *s, enum intern_kind kind, c
 	return e->iid;
 }
 
-/* The number of a name, which is written before it is used. 0 without memory. */
+/* Returns the id of a name, which is written before its first use. 0 without memory. */
 static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
 	const struct recent *r = recent_of(s->interns, kind, text);
@@ -188,7 +188,7 @@ static inline uint32_t intern(struct perfetto_sink *s, enum intern_kind kind, co
 	return intern_look_up(s, kind, text);
 }
 
-/* Of a text that is there, and the same, as long as the program runs. */
+/* For a text whose address and content do not change. */
 static inline uint32_t intern_literal(
 	struct perfetto_sink *s, enum intern_kind kind, const char *text)
 {
@@ -311,8 +311,8 @@ void event_write_record(struct event *e, const struct rec_hdr *h, enum held_kind
 
 	if (!e->row)
 		return;
-	/* All that was open at the start began at the same time, as far as is known, and the
-	 * innermost comes first. What is around it begins before. */
+	/* Everything open at the start seems to begin at the same time, and the innermost slice
+	 * comes first. What surrounds it begins earlier. */
 	if (h->flags & REC_F_OPEN_START || start < s->rec.start_boot_ns)
 		start = s->rec.start_boot_ns - s->rows[e->row].open++;
 	held_commit(s, e->row, EVENT_BEGIN, start, end > start ? end : start, kind, e->end);

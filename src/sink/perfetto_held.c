@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Perfetto trace: slices wait until all that must come before them is there.
+ * Perfetto trace: slices wait until everything that must precede them has arrived.
  *
- * A reader sorts packets by time, and those of one time stay in the order of the file. So of two
- * slices of a track that touch, the earlier must come first, and of two that begin together the
- * longer. Records come from several rings in whatever order, but whatever was sent before a call of
- * held_settled() has come by the next one: what came before the last call but one has all of its
- * predecessors here. It goes, with everything on its track that begins before it, sorted.
+ * A reader sorts packets by time, and those of equal time stay in the order of the file. So of two
+ * adjacent slices of a track the earlier must come first, and of two that begin together the
+ * longer. Records come from several rings in any order, but everything sent before a call of
+ * held_settled() has arrived by the next one: what arrived before the second last call has all of
+ * its predecessors here. It is written, sorted, with everything on its track that begins before it.
  *
- * What goes is written in the order of time, ends among the begins, since each packet has its time as the
- * distance to the one before. What belongs before that after all (a slice that was open for longer than
- * others waited) has its time in full.
+ * Slices are written in the order of time, ends among beginnings, since the time of each packet is
+ * relative to the previous one. A slice that belongs before those (it was open for longer than others
+ * waited) has its absolute time.
  *
- * One kind of slice is sent out of turn: a pair of functions that begin and end a span ends at the
- * last of its ends, and that is known when the next one begins. Where the end has a slice of its
+ * One kind of slice is sent out of order: a pair of functions that begin and end a span ends at the
+ * last of its ends, which is known only when the next one begins. If the end has a slice of its
  * own, the newest such slice of each track waits for the next.
  */
 #include <errno.h>
@@ -21,16 +21,16 @@
 
 #include "sink/perfetto.h"
 
-#define TURNS 3              /* the one in which slices come, and two in which they wait */
-#define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when it is full */
+#define TURNS 3              /* the one in which slices arrive, and two in which they wait */
+#define TURN_BYTES (1 << 20) /* some 10 ms of a storm; a turn ends early when this is full */
 #define HELD_MAX (1 << 16)
 #define PIECE_BYTES (WRITER_EVENT_MAX / 2)
-#define PACKET_BYTES 12 /* of one packet around what is kept of its event, at least */
+#define PACKET_BYTES 12 /* at least this for each packet around what is kept of its event */
 #define RUN 8 /* this many are sorted by insertion */
 
 struct held {
 	uint64_t start_ns, end_ns;
-	uint32_t at; /* of what it is made of among that of its turn */
+	uint32_t at; /* offset of the event's data among that of its turn */
 	uint32_t turn;
 	uint32_t row;
 	uint16_t len;
@@ -38,7 +38,7 @@ struct held {
 	uint8_t is_end;
 };
 
-/* Of a slice whose begin is written. */
+/* The end of a slice whose beginning was written. */
 struct end {
 	uint64_t ns;
 	uint32_t row;
@@ -48,30 +48,30 @@ struct holder {
 	struct held list[HELD_MAX], going[HELD_MAX], spare[HELD_MAX / 2];
 	struct end ends[HELD_MAX]; /* a heap, the earliest first */
 	size_t n_ends;
-	/* packets that are handed to the writer in one piece */
+	/* packets that are passed to the writer in one piece */
 	struct {
 		char *begin, *end;
-		uint64_t deltas_ns; /* the clock, before them */
+		uint64_t deltas_ns; /* the clock before them */
 	} piece;
-	size_t n, waiting; /* slices, bytes */
+	size_t n, waiting; /* number of slices; bytes */
 	uint32_t turn;
 	size_t used[TURNS];
 	char bytes[TURNS][TURN_BYTES];
 };
 
-/* Bytes that it will have in the file, at least. */
+/* The least number of bytes that it will take in the file. */
 static size_t bytes_of(const struct held *h)
 {
 	return h->len + (h->type == EVENT_BEGIN ? 2 : 1) * PACKET_BYTES;
 }
 
-/* It has waited long enough. */
+/* Whether it has waited long enough. */
 static bool is_ripe(const struct holder *hd, const struct held *h)
 {
 	return h->turn + 2 <= hd->turn;
 }
 
-/* The next one of its kind has not come. */
+/* Whether the next one of its kind has not arrived. */
 static bool waits(const struct perfetto_sink *s, const struct held *h)
 {
 	return h->is_end && s->rows[h->row].waits_ns == h->start_ns;
@@ -79,7 +79,7 @@ static bool waits(const struct perfetto_sink *s, const struct held *h)
 
 int held_new(struct holder **ret_holder)
 {
-	/* the pages of what is never used are never there */
+	/* pages that are never touched are never allocated */
 	*ret_holder = calloc(1, sizeof(**ret_holder));
 	return *ret_holder ? 0 : -ENOMEM;
 }
@@ -111,7 +111,7 @@ static void merge(struct held *list, size_t middle, size_t n, struct held *spare
 {
 	size_t from = middle, i, k, to;
 
-	/* they are nearly in order: most of the first part is where it belongs */
+	/* they are nearly in order: most of the first part is in place already */
 	while (from && goes_before(&list[middle], &list[from - 1]))
 		from--;
 	memcpy(spare, list + from, (middle - from) * sizeof(*list));
@@ -133,7 +133,7 @@ static void sort(struct held *list, size_t n, struct held *spare)
 	}
 }
 
-/* A slice that waits for another is as if it had come now. False: there is no room for it. */
+/* A slice that waits for another is treated as if it had just arrived. False: there is no room for it. */
 static bool stay(struct holder *hd, struct held *h)
 {
 	char *to = hd->bytes[hd->turn % TURNS];
@@ -162,7 +162,7 @@ static void piece_end(struct perfetto_sink *s)
 {
 	struct holder *hd = s->held;
 
-	/* the next distance is to a packet that is there */
+	/* the next delta is relative to a packet that was written */
 	if (!writer_commit(s->w, hd->piece.end))
 		s->deltas_ns = hd->piece.deltas_ns;
 }
@@ -173,7 +173,7 @@ static char *put_time(char *p, uint64_t time, bool before)
 	return before ? proto_u64(p, PACKET_CLOCK, CLOCK_OF_BOOTTIME) : p;
 }
 
-/* With so little, lengths have one byte. */
+/* Up to this length, lengths take one byte. */
 #define SHORT_LEN 64
 
 static char *put_short(char *p, uint32_t type, uint64_t time, bool before, uint32_t row, const char *data, size_t len)
@@ -186,7 +186,7 @@ static char *put_short(char *p, uint32_t type, uint64_t time, bool before, uint3
 	p = proto_open_short(p, PACKET_EVENT, &event);
 	p = proto_u64(p, 9 /* type */, type);
 	p = proto_u64(p, 11 /* track_uuid */, row);
-	memcpy(p, data, SHORT_LEN); /* of one size, hence without a call */
+	memcpy(p, data, SHORT_LEN); /* a constant size, hence no call */
 	return proto_close_short(packet, proto_close_short(event, p + len));
 }
 
@@ -204,7 +204,7 @@ static char *put_long(char *p, uint32_t type, uint64_t time, bool before, uint32
 	return proto_close(packet, proto_close(event, p + len));
 }
 
-/* The fields of an event are those of every type, then what is kept of it. */
+/* The fields that all types have, then what is kept of the event. */
 static void write_event(struct perfetto_sink *s, uint32_t type, uint64_t ns, uint32_t row, const char *data, size_t len)
 {
 	struct holder *hd = s->held;
@@ -258,7 +258,7 @@ static void write_ends(struct perfetto_sink *s, uint64_t until_ns)
 	}
 }
 
-/* Sorted as they are. */
+/* Writes the slices, which are sorted. */
 static void write_going(struct perfetto_sink *s, size_t n)
 {
 	struct holder *hd = s->held;
@@ -284,7 +284,7 @@ static void end_turn(struct perfetto_sink *s, bool all)
 	struct holder *hd = s->held;
 	size_t n_going = 0, n_left = 0;
 
-	/* the packets of three turns ago are gone or have moved */
+	/* the packets of three turns ago have been written or moved */
 	hd->turn++;
 	hd->used[hd->turn % TURNS] = 0;
 	for (size_t i = 0; i < hd->n; i++) {
@@ -317,7 +317,7 @@ char *held_reserve(struct perfetto_sink *s)
 {
 	struct holder *hd = s->held;
 
-	/* in a storm, or in one go: what came long before has its predecessors most likely */
+	/* in a storm, or when many arrive at once: what arrived long ago most likely has all of its predecessors */
 	for (int i = 0; i < TURNS && (hd->n == HELD_MAX ||
 					     hd->used[hd->turn % TURNS] + HELD_BYTES > TURN_BYTES);
 		i++)

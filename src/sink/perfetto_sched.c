@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Perfetto trace: what its reader wants as events of ftrace, in bundles by CPU: switches, of which
- * it makes the tracks of CPUs and the states of threads, and wake-ups.
+ * Perfetto trace: what its reader expects as events of ftrace, in bundles by CPU: wake-ups, and
+ * switches, from which it makes the tracks of CPUs and the states of threads.
  *
- * A switch has a task that leaves and one that comes. Here it is made of two records, of the times
- * that the two ran on the CPU, and without one that follows at once the CPU is shown idle: without
+ * A switch has a task that leaves and one that arrives. It is made from two records, for the times
+ * that the two ran on the CPU; if no record follows immediately, the CPU is shown as idle: without
  * -e cpu only the targets' times are known.
  */
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define SWITCHES_MAX 160
 #define COMMS_MAX 32
 
-#define PRIO 120 /* of a task without a priority of its own; what it has is not recorded */
+#define PRIO 120 /* for all tasks: priorities are not recorded */
 
 /* FtraceEvent */
 enum {
@@ -29,12 +29,12 @@ enum {
 
 #define FLAG_HARDIRQ 0x08 /* common_flags, TRACE_FLAG_HARDIRQ of the kernel */
 
-/* prev_state as ftrace shows it: include/linux/sched.h, __task_state_index() */
+/* prev_state as in ftrace: include/linux/sched.h, __task_state_index() */
 #define STATE_REPORTED 0x7f
 #define STATE_EXIT_DEAD 0x10
-#define STATE_DEAD 0x80 /* of the task itself */
+#define STATE_DEAD 0x80 /* in the task itself */
 #define STATE_NOLOAD 0x400
-#define STATE_IDLE 0x80 /* as shown */
+#define STATE_IDLE 0x80 /* as displayed */
 
 struct ran {
 	uint32_t tid; /* 0: idle */
@@ -43,9 +43,9 @@ struct ran {
 
 struct perfetto_cpu {
 	uint32_t cpu;
-	bool begun; /* a whole switch was written: compact ones may follow */
+	bool begun; /* a whole switch was written, so compact ones may follow */
 	struct ran now;
-	uint64_t end_ns;  /* when the one that ran last left, `left` */
+	uint64_t end_ns;  /* when the last task, `left`, left the CPU */
 	uint64_t last_ns; /* of the last switch */
 	uint32_t left;
 	uint64_t lost;
@@ -78,7 +78,7 @@ static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 
 /* ---- bundles ---- */
 
-/* Packed fields of varints: their length is not known before. */
+/* Packed fields of varints, whose length is not known in advance. */
 #define PACK(p, field, c, expression)                                \
 	do {                                                         \
 		char *mark_;                                         \
@@ -123,7 +123,7 @@ static void cpu_flush(struct perfetto_sink *s, struct perfetto_cpu *c)
 	c->lost = 0;
 }
 
-/* Where the next event of the bundle goes. */
+/* Room for the next event of the bundle. */
 static char *ftrace_reserve(struct perfetto_sink *s, struct perfetto_cpu *c)
 {
 	if (c->used + EVENT_BYTES > EVENTS_BYTES)
@@ -167,7 +167,7 @@ static uint32_t intern_comm(struct perfetto_cpu *c, const char comm[TASK_COMM_LE
 	return c->n_comms++;
 }
 
-/* From what runs now. A compact switch does not say what that is, so time must not go back. */
+/* Switches away from the current task. A compact switch does not name that task, so time must not go back. */
 static void write_switch(struct perfetto_sink *s, struct perfetto_cpu *c, uint64_t ns,
 	uint32_t prev_state, const struct ran *next)
 {
@@ -232,12 +232,12 @@ void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r)
 	t = perfetto_thread(s, r->h.tgid, r->h.tid);
 	if (!t)
 		return;
-	/* as many as there are times off the CPU, and all that is in one has less than 128 bytes */
+	/* as frequent as times off the CPU; the content of one has less than 128 bytes */
 	p = proto_open_short(ftrace_reserve(s, c), 2 /* event */, &event);
 	p = put_ftrace(p, perfetto_ts(s, off_cpu_runnable_ns(r)), r->waker_tid, from_irq ? FLAG_HARDIRQ : 0);
 	p = proto_open_short(p, FTRACE_WAKING, &waking);
 	p = proto_open_short(p, 1 /* comm */, &comm);
-	memcpy(p, t->text, sizeof(t->text)); /* of one size, hence without a call */
+	memcpy(p, t->text, sizeof(t->text)); /* a constant size, hence no call */
 	p = proto_close_short(comm, p + t->text_len);
 	p = proto_u64(p, 2 /* pid */, t->tid);
 	p = proto_u64(p, 3 /* prio */, PRIO);

@@ -12,10 +12,10 @@ struct profile_meta {
 	uint32_t concurrency;	   /* >= 1 */
 	const char *runtime_flags; /* text of a JSON object */
 	const char *env_hash;	   /* "sha256:..."; NULL: unknown */
-	bool incomplete;	   /* more may be known later */
-	/* What is known of a process, 0: of none in particular, valid until the next call; asked when the
-	 * first line about it is written, since only then the engine's libraries are mapped, and some times
-	 * more as long as it is incomplete. NULL: the members above are those of all. */
+	bool incomplete;	   /* more may become known later */
+	/* Returns what is known of a process (0: of none in particular), valid until the next call. Called
+	 * when the first line about it is written, since the engine's libraries are not mapped before, and
+	 * again while it is incomplete. NULL: the members above apply to all. */
 	const struct profile_meta *(*of)(void *arg, uint32_t tgid);
 	void *arg;
 };

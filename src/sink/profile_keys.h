@@ -25,7 +25,7 @@ enum profile_key {
 };
 #undef PROFILE_KEY_ENUM
 
-/* As it stands before its value. */
+/* A key with the punctuation before its value. */
 #define PROFILE_KEY(name) "\"" #name "\":"
 
 #endif

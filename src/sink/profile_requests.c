@@ -107,6 +107,8 @@ static char *add_waits(char *p, const struct step_request *r)
 		p = fmt_u64(profile_add_key(p, key, "_pid"), w->tgid);
 		p = fmt_u64(profile_add_key(p, key, "_sequence"), w->sequence);
 		p = fmt_us(profile_add_key(p, key, "_us"), w->ns);
+		if (w->first_ns && r->first_output && !r->began_before)
+			p = fmt_us(profile_add_key(p, key, "_ttft_us"), w->first_ns);
 		others -= w->ns;
 	}
 	return others ? add_us(p, ",\"waited_others_us\":", others) : p;
@@ -135,6 +137,7 @@ static char *add_spans(char *p, const struct step_request *r)
 /* Of a sequence whose rows are known. */
 static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
 {
+	uint64_t start = r->queued_from ? r->queued_from : r->start;
 	bool split = step_request_split(r);
 
 	p = add_u64(p, "\"pid\":", r->tgid);
@@ -142,7 +145,7 @@ static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
 	if (r->context)
 		p = add_u64(p, ",\"context\":", r->context);
 	p = add_u64(p, ",\"sequence\":", r->sequence);
-	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
+	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
 	if (!r->mixed && !r->began_before)
 		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
 	if (!r->mixed && r->cached >= 0)
@@ -161,9 +164,13 @@ static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
 	p = add_flags(p, r);
 	if (split)
 		p = add_waits(p, r);
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - (r->queued_from ? r->queued_from : r->start));
+	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - start);
 	if (split)
 		p = add_spans(p, r);
+	if (split && step_request_ttft(r)) {
+		p = add_us(p, ",\"ttft_others\":", r->first_others);
+		p = add_us(p, ",\"ttft_between\":", r->first_between);
+	}
 	return r->mixed ? p : add_tokens(p, r);
 }
 

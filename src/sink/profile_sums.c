@@ -6,7 +6,7 @@
 
 #define CALL_NAME_MAX 32
 #define CALL_BYTES (2 * (CALL_NAME_MAX + 8) + FMT_U64_MAX + FMT_US_MAX)
-/* More than there are. A program can make up numbers: those that do not fit are left out of the
+/* More calls than exist. A program can invent numbers: calls that do not fit are left out of the
  * line. */
 #define CALLS_MAX (PROFILE_SUMS_MAX / CALL_BYTES - 8)
 

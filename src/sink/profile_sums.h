@@ -7,8 +7,8 @@
 
 struct profile_family {
 	const char *event;
-	/* Writes the rest of shape, and stage_us, and returns the end; NULL when
-	 * there is nothing to say of this process. At most PROFILE_SUMS_MAX bytes. */
+	/* Writes the rest of shape, and stage_us, and returns the end; NULL if there is nothing to
+	 * say about this process. At most PROFILE_SUMS_MAX bytes. */
 	char *(*format)(char *p, const struct process_totals *t, const char *comm);
 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Encoding of protobuf messages, the hot path of the Perfetto sink.
+ * Encodes protobuf messages; the hot path of the Perfetto sink.
  *
- * https://protobuf.dev/programming-guides/encoding/ has the format. As in util/fmt.h each function
+ * The format: https://protobuf.dev/programming-guides/encoding/. As in util/fmt.h each function
  * writes at p and returns the new end; nothing is bounds checked: the caller reserves the sum of
- * the PROTO_*_MAX of what it writes. Field numbers are below 2048, messages within messages
- * shorter than PROTO_NESTED_MAX.
+ * the PROTO_*_MAX of what it writes. Field numbers are below 2048, nested messages shorter than
+ * PROTO_NESTED_MAX.
  */
 #ifndef INFTRACE_SINK_PROTO_H
 #define INFTRACE_SINK_PROTO_H
@@ -28,7 +28,7 @@ enum proto_wire {
 #define PROTO_OPEN_MAX (PROTO_KEY_MAX + 2)
 /* each ill-formed byte becomes the three of U+FFFD */
 #define PROTO_TEXT_MAX(len) (PROTO_OPEN_MAX + 3 * (size_t)(len))
-#define PROTO_TEXT_HEAD 3 /* before the text itself, of a field below 16 */
+#define PROTO_TEXT_HEAD 3 /* before the text itself, for a field number below 16 */
 
 static inline char *proto_varint(char *p, uint64_t v)
 {
@@ -77,8 +77,8 @@ static inline char *proto_fixed64(char *p, uint32_t field, uint64_t v)
 }
 
 /*
- * A message within: what is written between the two calls. Its length takes two bytes always (a
- * varint may be longer than it must be), so that nothing is moved.
+ * A nested message, written between the two calls. Its length always takes two bytes (a varint may
+ * be longer than necessary), so nothing has to be moved.
  */
 static inline char *proto_open(char *p, uint32_t field, char **ret_mark)
 {
@@ -95,7 +95,7 @@ static inline char *proto_close(char *mark, char *p)
 	return p;
 }
 
-/* The same for one of less than 128 bytes: its length takes one. */
+/* The same for a message of less than 128 bytes, whose length takes one. */
 static inline char *proto_open_short(char *p, uint32_t field, char **ret_mark)
 {
 	*ret_mark = proto_key(p, field, WIRE_LEN);

@@ -17,7 +17,7 @@ const char *request_name(const struct rec_request *r, char buf[REQUEST_NAME_LEN]
 	return buf;
 }
 
-/* In the middle of what the place stands for. */
+/* The middle of the range that the index stands for. */
 static uint64_t place_ns(unsigned int place)
 {
 	unsigned int octave = REQUEST_GAP_LOW + place / REQUEST_GAP_PARTS;

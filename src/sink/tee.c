@@ -36,7 +36,7 @@ void tee_settled(struct sink *s)
 		sink_settled(t->list[i]);
 }
 
-/* All of them, also behind one that has failed. */
+/* Flushes all of them, even after one has failed. */
 int tee_flush(struct sink *s)
 {
 	struct tee *t = (struct tee *)s;

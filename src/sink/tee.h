@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One sink that hands all that it gets to several, in their order. */
+/* A sink that passes everything on to several others, in their order. */
 #ifndef INFTRACE_SINK_TEE_H
 #define INFTRACE_SINK_TEE_H
 
@@ -13,13 +13,13 @@ struct tee {
 	size_t n;
 };
 
-/* Takes over the sinks; one alone is returned as it is. -ENOMEM: they were closed, and nothing recorded. */
+/* Takes over the sinks; a single one is returned as it is. -ENOMEM: they were closed, and nothing recorded. */
 int tee_new(struct sink *const *list, size_t n, struct sink **ret_sink);
 
-/* The i-th of a tee, NULL behind the last. Any other sink is its own only one. */
+/* The i-th sink of a tee, NULL after the last. For any other sink, itself is the only one. */
 const struct sink *tee_nth(const struct sink *s, size_t i);
 
-/* For sinks that begin with a struct tee. -ENOMEM: the sink is still the caller's. */
+/* For sinks that begin with a struct tee. -ENOMEM: the sink still belongs to the caller. */
 int tee_add(struct tee *t, struct sink *s);
 void tee_loss(struct sink *s, const struct loss *l);
 void tee_mark(struct sink *s, const struct mark *m);

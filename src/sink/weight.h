@@ -8,26 +8,26 @@
 
 #include "probe.h"
 
-/* What a hit of each kind costs the thread that it is on, in nanoseconds. */
+/* The cost of a hit of each kind for the thread that it occurs on, in nanoseconds. */
 struct prices {
 	bool known;
 	uint64_t ns[HIT_MAX];
 };
 
 /*
- * Of programs that were timed, and of what the kernel needs to get to one. A kind of which none was timed yet is taken
- * to need what the others do on average. Without any, nothing is known.
+ * Combines the times of programs that were timed with what the kernel needs to reach one. A kind that was never timed
+ * is assumed to cost as much as the others on average. Without any, nothing is known.
  */
 void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const uint64_t outside_ns[HIT_MAX]);
 
 struct weight {
-	uint64_t ns;        /* in all */
-	uint64_t waited_ns; /* of it: for a CPU, behind threads of the recorder */
+	uint64_t ns;        /* the total */
+	uint64_t waited_ns; /* of that, the time spent waiting for a CPU behind threads of the recorder */
 };
 
 /*
- * The threads of a step pass its probes side by side, so the step pays what they pay on average; a thread that waits for
- * a CPU holds up all. self: the recorder. Returns false while nothing is known.
+ * The threads of a step pass its probes side by side, so the step loses what they lose on average; a thread that waits
+ * for a CPU holds up all of them. self: the recorder. Returns false while nothing is known.
  */
 bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, struct weight *ret_weight);
 

@@ -4,21 +4,21 @@
 #include <stdlib.h>
 
 #define CAP_MIN 256
-/* Spans are this late at most, by far. */
+/* Spans arrive at most this late, by a wide margin. */
 #define KEEP_NS UINT64_C(10000000000)
-/* A lane rests so long while there are others: a thread's last spans end when it leaves the CPU for
- * the last time, which on a busy machine is some time after its exit was told. */
+/* A lane rests this long if there are others: a thread's last spans end when it leaves the CPU for
+ * the last time, which on a busy machine is some time after its exit was reported. */
 #define REST_NS UINT64_C(100000000)
 
 struct lane {
 	uint32_t tid;        /* the owner */
-	uint64_t birth_ns;   /* with it, tells the owner from another thread of this tid */
-	uint64_t done_ns;    /* from then on it does not need the lane */
-	uint64_t used_until; /* the last end of what is on the lane */
+	uint64_t birth_ns;   /* together with tid, identifies the owner */
+	uint64_t done_ns;    /* from then on the owner does not need the lane */
+	uint64_t used_until; /* the last end of anything on the lane */
 	bool named;          /* in this file */
 };
 
-/* What there is of a process that has had a short-lived thread. */
+/* The lanes of a process that has had a short-lived thread. */
 struct crew {
 	uint32_t id;
 	unsigned int short_lived;
@@ -29,12 +29,11 @@ struct crew {
 struct worker {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */
 	unsigned int lane;  /* from 1; 0: none */
-	uint32_t crew_id; /* that it has the lane of: its process's, unless that is a new one of the
-			     same pid */
+	uint32_t crew_id; /* whose lane it has: its process's, unless that is a new one with the same pid */
 	uint64_t birth_ns;
 	uint64_t from_ns, to_ns; /* what lies within is on the lane */
 	uint64_t exit_ns;        /* 0: it lives */
-	struct crew *crew;       /* of the process: on the entry of its main thread only */
+	struct crew *crew;       /* of the process: only on the entry of its main thread */
 };
 
 static struct worker *slot_of(struct worker *slots, size_t cap, uint32_t tid)
@@ -56,8 +55,8 @@ static struct worker *find(const struct workers *ws, uint32_t tid)
 	return w->tgid ? w : NULL;
 }
 
-/* A process's entry for as long as it lives; a thread's while spans of it can come that
- * are for a lane. */
+/* The entry of a process is needed as long as it lives; that of a thread while spans for a lane may
+ * arrive. */
 static bool is_needed(const struct workers *ws, const struct worker *w)
 {
 	uint64_t since = w->tid == w->tgid ? w->exit_ns : w->birth_ns + WORKERS_STAY_NS;
@@ -92,7 +91,7 @@ static bool make_room(struct workers *ws)
 	return true;
 }
 
-/* An entry without anything of who had the tid before. NULL without memory. */
+/* Adds an entry without anything from a former owner of the tid. NULL without memory. */
 static struct worker *add(struct workers *ws, uint32_t tgid, uint32_t tid, uint64_t birth_ns)
 {
 	struct worker *w;
@@ -128,14 +127,14 @@ void workers_free(struct workers *ws)
 	*ws = (struct workers){ 0 };
 }
 
-/* ---- births: who takes over which lane ---- */
+/* ---- births: which lane a thread takes over ---- */
 
 static bool is_free(const struct lane *l, uint64_t birth_ns, uint64_t rest_ns)
 {
 	return l->done_ns + rest_ns <= birth_ns && l->used_until <= birth_ns;
 }
 
-/* The one that has been free longest; NULL: none is. */
+/* The lane that has been free longest; NULL: none is free. */
 static struct lane *lane_free(struct crew *crew, uint64_t birth_ns, uint64_t rest_ns)
 {
 	struct lane *best = NULL;
@@ -149,9 +148,9 @@ static struct lane *lane_free(struct crew *crew, uint64_t birth_ns, uint64_t res
 	return best;
 }
 
-/* Where one owner's time ends and the next one's begins. Between the exit of the one and the birth
- * of the other there is room for both: the first span of a thread begins just before its birth is
- * told. */
+/* Where the time of one owner ends and that of the next begins. Between the exit of the one and the
+ * birth of the other there is room for both: the first span of a thread begins just before its
+ * birth is reported. */
 static uint64_t lane_border(const struct lane *l, uint64_t birth_ns)
 {
 	uint64_t border = l->done_ns + (birth_ns - l->done_ns) / 2;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Where probes get to: libraries in other mount namespaces, deleted, replaced, mapped later, mapped
-# twice; threads, children and their images; and that they leave processes alone that are not
-# recorded. Every call that the programs say they made is in the trace, once.
+# Where probes reach: libraries in other mount namespaces, deleted, replaced, mapped later, mapped
+# twice; threads, children and their images; and that they leave other processes alone. Every call
+# that the programs report is in the trace, once.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -54,7 +54,7 @@ record() {
 	wait_until 60 grep -q recording "$TMP/err" || not_ok "$TEST" "no recording: $(cat "$TMP/err")"
 }
 
-# finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are there
+# finish NAME PROGRAM...: the programs end, and with them the recording; all their calls are in the trace
 finish() {
 	local name=$1 program rc=0 wanted got fd
 	shift
@@ -109,7 +109,7 @@ setup() {
 test_namespaces() {
 	if unshare -m true 2>/dev/null; then
 		mkdir "$TMP/other"
-		# the same path is another file there
+		# the same path leads to another file there
 		program inside unshare -m sh -c "mount -t tmpfs none $TMP/other &&
 			cp $probed/libcalled2.so $TMP/other/libcalled.so && exec \"\$0\""
 		wait_until 10 test -e "/proc/$PID/root$TMP/other/libcalled.so"
@@ -217,8 +217,8 @@ end_other() {
 	rm "$TMP/other.in"
 }
 
-# A process that is not recorded, and calls the function: after a moment no probe is in it. The target
-# does not miss a call, its children only those of the first milliseconds.
+# A process that is not recorded, and calls the function: after a moment it has no probe. No call of
+# the target is missed, and of its children only those of the first milliseconds.
 test_others() {
 	program target
 	tell target load "$lib"
@@ -266,7 +266,7 @@ test_exec_thread() {
 	end_other
 }
 
-# More processes than links are made for one by one.
+# More processes than can have links of their own.
 test_large_family() {
 	start_other
 	program target
@@ -318,7 +318,7 @@ test_main_thread() {
 	end_other
 }
 
-# Before 6.6 it is as it is.
+# Before 6.6 nothing can be done about it.
 test_single_links() {
 	program target
 	tell target load "$lib"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What cannot work: one line on stderr that names it, the right exit code, nothing attached and no
-# file left behind.
+# Input that cannot work: one line on stderr that names it, the right exit code, nothing attached
+# and no file left behind.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -292,7 +292,7 @@ test_privileges() {
 	bad "without CAP_SYS_PTRACE" 3 'CAP_SYS_PTRACE' -o x.json -p "$target"
 	as=()
 
-	# what is enough, where doctor says so: function probes want uprobe_multi then
+	# what is enough according to doctor: function probes need uprobe_multi then
 	caps=-all,+bpf,+perfmon,+sys_ptrace
 	few=(setpriv --reuid 65534 --regid 65534 --clear-groups "--inh-caps=$caps" "--ambient-caps=$caps"
 		"--bounding-set=$caps" --)
@@ -420,7 +420,7 @@ test_loss() {
 	importer "loss: opens" "$TMP/loss.json"
 	"$INFTRACE" record -q --engine none -u "$TMP/storm:storm_step@step" -o "$TMP/kept.json" \
 		-- "$TMP/storm" -n 10 -s 20 >"$TMP/kept.out"
-	# what the program does besides getppid is the same in both runs
+	# apart from getppid the program does the same in both runs
 	expect "loss: recorded and lost are all the system calls there were" '(
 	sum(e.get("cat") == "syscall" for e in t) + p[-1]["shape"].get("lost_syscall", 0) - c["calls"] ==
 	sum(e.get("cat") == "syscall" for e in k) - d["calls"])' \
@@ -437,7 +437,7 @@ test_loss() {
 		'[s["shape"]["lost"] > 0 for s in p if s["event"] == "token_prof"] == [True] * c["steps"]' \
 		p="$TMP/loss.jsonl" c=last:"$TMP/loss.out"
 
-	# an arrow whose slice was lost is none
+	# an arrow whose slice was lost does not count
 	"$INFTRACE" record -q --ring-size 4KB --engine none -o "$TMP/arrows.json" -- \
 		"$TMP/storm" -t 4 -n 5 -s 1000 -w -p 1000 >"$TMP/arrows.out"
 	expect "loss of slices: some, and some arrows" \
@@ -456,7 +456,7 @@ test_names() {
 	same "names: exit code" "$rc" 0
 	check "names: valid" "$INFTRACE" validate "$TMP/names.json" "$TMP/names.jsonl"
 	importer "names: open" "$TMP/names.json"
-	# short-lived threads share tracks: their names are where they take them
+	# short-lived threads share tracks: their names are where they begin
 	expect "names: as they are, but for what no text can hold" '(
 	{bytes.fromhex(h).decode("utf-8", "replace") for h in c["names"]} <=
 	{e["args"]["name"] for e in t if e.get("name") == "thread_name"} |
@@ -490,7 +490,7 @@ test_two() {
 	wait "$BG"
 	wait_until 100 is_closed "$TMP/two1.json"
 	check "two at once: valid" "$INFTRACE" validate "$TMP/two1.json" "$TMP/two2.json" "$TMP/two.jsonl"
-	# in each with all its calls; counted from the end, since one began later
+	# each has all calls; counted from the end, since one began later
 	expect "two at once: the same steps" '(lambda a, b: len(b) > 10 and a[-len(b) + 1:] == b[1:])(*[
 	[sum(e.get("name") == "getppid" and s["ts"] <= e["ts"] <= s["ts"] + s["dur"] for e in t)
 	for s in t if s.get("cat") == "step"][-50:] for t in (t, u)])' \

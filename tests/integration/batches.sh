@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Batches with rows of several sequences: the steps and requests of a profile and of a trace, and what the
-# report makes of either, are those that the driver wrote down itself.
+# Batches with rows of several sequences: the steps and requests of a profile and of a trace, and the
+# reports on both, agree with what the driver itself has written down.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -37,7 +37,7 @@ setup() {
 	mkfifo "$TMP/go"
 }
 
-# Arrays that lead nowhere, end too soon, or are too many.
+# Arrays that point nowhere, end too soon, or are too long.
 test_junk() {
 	name=junk
 	if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$(dirname "$driver")/mini/junk_batches"; then
@@ -68,7 +68,7 @@ test_scenes() {
 	done
 }
 
-# Requests that the recording has a part of only: whose beginning or end is not in it.
+# Requests of which the recording has only a part, without the beginning or the end.
 test_edges() {
 	name=edges
 	"$driver" -r 1000000 -l "$TMP/$name.log" turns "${MODEL_ARGS[@]}" &

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Whom threads waited for a CPU behind: each has its share, in the profile and in the report; threads of one step that
-# are in each other's way. Held against who ran on the CPU, by the trace of the same recording.
+# Behind which threads a thread waited for a CPU: each has its share, in the profile and in the report; threads of one
+# step that are in each other's way. Compared with what ran on the CPU, by the trace of the same recording.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -15,7 +15,7 @@ tries=6
 setup() {
 	need_root
 	need python3 node chrt
-	# ahead of whatever else this machine does, as far as that can be
+	# ahead of everything else on this machine, as far as possible
 	chrt -r 1 true || skip_all "no real-time scheduling here"
 	cat >"$TMP/rivals-engine.json" <<END
 {

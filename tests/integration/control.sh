@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# inftrace start, stop, dump and status against recordings that run: what they do to the recording,
-# and what nobody can do to it. With a /run of its own, so that no other recording is seen.
+# inftrace start, stop, dump and status with running recordings: what they do to a recording, and
+# what nobody can do to it. With a /run of its own, so that no other recording is seen.
 
 [ -n "${CONTROL_TEST_RUN:-}" ] || [ "${1:-}" = --list ] || CONTROL_TEST_RUN=1 exec unshare --mount "$0" "$@"
 # shellcheck source=../lib.sh
@@ -94,7 +94,7 @@ setup() {
 	cd "$TMP" || exit
 	cp "$INFTRACE" ./inftrace
 	chmod 755 . inftrace
-	# A process that calls getppid() as often as it is told to: a line with the number, an answer behind it.
+	# A process that calls getppid() as often as it is told to: a line with the number, then an answer.
 	cat >caller.py <<-'PY'
 		import os, sys
 		for line in sys.stdin:
@@ -160,7 +160,7 @@ test_windows() {
 	same "windows: two traces" "$(find windows -name 'trace_*.json' | wc -l)" 2
 }
 
-# flight: a recording into memory, whose process id is in RECORDER
+# flight: a recording into memory; its process id is in RECORDER
 flight() {
 	mkdir -p dumps
 	record flight --flight-recorder 16MB --output-dir dumps -p "$one"
@@ -188,7 +188,7 @@ test_dumps() {
 	ended "dumps: ends well" "$RECORDER" 0
 }
 
-# Whatever clients do.
+# Misbehaving clients.
 test_clients() {
 	flight
 	calls one 10

@@ -3,7 +3,7 @@
 #
 # Real llama.cpp: steps, tokens, operators, barriers, faults, switches and CPU time, against what the
 # engine's driver counts around each call, the engine's own graphs, and the calls that a preloaded library
-# counts in the same run. How many barriers a token has depends on which CPU the engine computes for.
+# counts in the same run. How many barriers a token has depends on the CPU that the engine was built for.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -19,7 +19,7 @@ run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/pr
 # A pause before the first prompt: the probes are in place 10 ms after a library is mapped.
 delay=(-d 500)
 
-# Sets COUNTED, the driver under what counts its calls, for a recording of that name.
+# Sets COUNTED, the driver with the library that counts its calls, for a recording of that name.
 counted() { # NAME
 	COUNTED=(env LD_PRELOAD="$probed/count_calls.so" COUNT_CALLS="$TMP/$1.calls" "$DRIVER" -N "$TMP/$1.nodes")
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # System calls, page faults and context switches in a trace, against strace, getrusage(2), /proc and
-# what the traced programs know themselves. All counts are exact.
+# the traced programs' own counts. All counts are exact.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

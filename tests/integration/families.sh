@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What the profile has per process at its end, against the spans of the same recording, and without
-# a timeline.
+# The lines per process at the end of a profile, compared with the spans of the same recording, and
+# without a timeline.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The flight recorder: a dump has the newest records, all of them; memory is bounded; the recording goes
-# on whatever happens to a dump.
+# The flight recorder: a dump has the newest records, all of them; memory is bounded; the recording
+# continues whatever happens to a dump.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -42,7 +42,7 @@ fly() {
 }
 
 # land NAME WANTED: the recording ends now, or has; with this exit code. landed: it ends by itself, as its target
-# has ended. A signal then would say that nobody waits for a dump that is still being written.
+# has ended. A signal then would mean that nobody waits for a dump that is still being written.
 land() {
 	kill -INT "$RECORDER" 2>/dev/null || true
 	landed "$@"
@@ -142,7 +142,7 @@ storms_run() { # all eight, with both threads
 	[ "$n" -eq 8 ]
 }
 
-# Many processes, who wake each other, and all formats at once.
+# Many processes that wake each other, and all formats at once.
 test_many() {
 	build storm
 	fly many --engine none --flight-recorder 8MB --format json,json.gz,pftrace \
@@ -271,7 +271,7 @@ held() { # BYTES: it holds less
 		'import json, sys; print(json.load(sys.stdin)["recorder"]["bytes"])')" -le "$1"
 }
 
-# Of so many seconds.
+# The last seconds only.
 test_seconds() {
 	closes 2 20
 	fly seconds --engine none -e syscalls --flight-recorder 1s -p "$CLOSES"
@@ -329,7 +329,7 @@ test_stalled() {
 		sleep 2
 		kill -USR1 "$RECORDER"
 		wait_part
-		# a write waits in the kernel, as for a disk that does not answer
+		# a write waits in the kernel, as with a disk that does not respond
 		fsfreeze -f "$TMP/disk"
 		sleep 2
 		calls_before=$(calls)

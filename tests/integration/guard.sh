@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What inftrace costs, as far as it can be counted: no more than the figures that are kept in bench/guard.json.
+# What inftrace costs, as far as it can be counted: no more than the figures in bench/guard.json.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -29,7 +29,7 @@ test_figures() {
 	[ "$rc" -eq 0 ] || grep -q '^not ok ' "$TMP/out" || not_ok "guard" "$(tail -n 1 "$TMP/out")"
 }
 
-# changed FACTOR ENVIRONMENT: the figures of one group, and whose they are
+# changed FACTOR ENVIRONMENT: the figures of one group, and their origin
 changed() {
 	python3 - "$TOP/bench/guard.json" "$1" "$2" >"$TMP/figures.json" <<-'PY'
 		import json, sys
@@ -43,7 +43,7 @@ guard_of() { # FACTOR ENVIRONMENT
 	guard --figures "$TMP/figures.json" bytes
 }
 
-# It says what is above, and what nothing is known of.
+# Reports figures that are too high, and unknown ones.
 test_above() {
 	check_rc "6 % above the figures is a failure" 1 '^not ok guard: bytes per record: system call, .json - ' \
 		guard_of 0.943 any

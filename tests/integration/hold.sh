@@ -3,7 +3,7 @@
 #
 # Libraries that are called as soon as they are mapped: a command that inftrace starts waits in its loader
 # until the probes are in, so that every call is seen. Nobody else waits, nobody waits for longer than 50 ms,
-# and inftrace may be killed at any time. What was missed all the same is stated.
+# and inftrace may be killed at any time. What was missed nevertheless is reported.
 #
 #   RUNS=20 KILLS=100 tests/integration/hold.sh      more of the same
 
@@ -47,8 +47,8 @@ window() { # NAME
 	json "w[-1]['shape'].get('$1', 0)" w="$TMP/p.jsonl"
 }
 
-# all_seen NAME COMMAND ...: RUNS runs in which every call was seen. In the others the wait came to its
-# deadline, which is stated; so is the interval, unless the process was gone by then.
+# all_seen NAME COMMAND ...: RUNS runs in which every call was seen. In the others the wait reached its
+# deadline, which is reported, as is the interval, unless the process was gone by then.
 all_seen() {
 	local what=$1 good=0 rc try late
 	shift
@@ -118,8 +118,8 @@ test_marks() {
 		all(h["cat"] == "inftrace" and h["ph"] == "X" for h in t if h["name"] == "waiting for probes"))' \
 		t="$TMP/t.json" w="$TMP/p.jsonl"
 	check "the .pftrace has them, too" grep -qa "waiting for probes" "$TMP/t.pftrace"
-	# A thread that waits is on the CPU but for the time that others take it, or the lock of its memory: these end
-	# at the deadline or before. What it spent on the CPU is bounded by it whatever the load.
+	# A waiting thread is on the CPU except while others take it, or hold the lock of its memory: these end at the
+	# deadline or before. Its time on the CPU is bounded by the deadline whatever the load.
 	expect "no wait is longer than 50 ms" '(all(h["dur"] - sum(o["dur"] for o in t if o.get("cat") == "sched" and o["ph"] == "X"
 		and o["tid"] == h["tid"] and o["ts"] >= h["ts"] and o["ts"] <= h["ts"] + h["dur"]) <= 50001
 		for h in t if h["name"] == "waiting for probes"))' t="$TMP/t.json"
@@ -138,8 +138,8 @@ test_bystander() {
 	wait "$other" || true
 }
 
-# attached NAME OPTION...: the library is mapped once the recording runs. The process ends when its probes are in:
-# of one that is gone by then nobody knows what it had mapped.
+# attached NAME OPTION...: the library is mapped once the recording runs. The process ends when its probes are in
+# place: what a process had mapped that is gone by then cannot be known.
 attached() {
 	local what=$1 rec target
 	shift
@@ -158,7 +158,7 @@ attached() {
 	wait "$target" || true
 }
 
-# It reads the code that it translates, a probe's breakpoint included.
+# It reads the code that it translates, including a probe's breakpoint.
 test_valgrind() {
 	background "$INFTRACE" record -q --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/v.json" -- sleep 60
 	wait_until 30 pgrep -P "$BG" -x sleep >/dev/null || not_ok "valgrind beside it" "the command does not begin"
@@ -182,7 +182,7 @@ test_attached() {
 		[("libhold.so", w[-1]["shape"]["probed_late_longest_us"])])' t="$TMP/t.json" w="$TMP/p.jsonl"
 }
 
-# The command is through, or there is none: inftrace was killed before it let the command go.
+# The command has finished, or there is none: inftrace was killed before it released the command.
 command_over() {
 	[ -e "$TMP/code" ] || ! pgrep -f "$TMP/code.part" >/dev/null
 }

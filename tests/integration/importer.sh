@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What chrome://tracing makes of calls that are shorter than the microseconds in which it nests, as its own
-# importer says, and as inftrace validate does. No root.
+# How chrome://tracing shows calls that are shorter than the microseconds by which it nests, according to
+# its own importer and to inftrace validate. Needs no root.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -25,7 +25,7 @@ expect "fast calls: it drops what the rule says" \
 same "fast calls: inftrace validate knows as many" "${note%% *}" \
 	"$(json 'i["arrows_rounded"]' i=last:"$TMP/importer")"
 
-# An arrow that is outside of every slice is one that nobody may drop in silence.
+# An arrow outside of every slice must not be dropped silently.
 sed -e 's/,"ts":20.000,"dur":[0-9.]*,/,"ts":20.000,"dur":0.001,/' "$TMP/fast.json" >"$TMP/outside.json"
 rc=0
 node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$TMP/outside.json" >/dev/null 2>&1 || rc=$?

@@ -47,7 +47,7 @@ variables() {
 		grep -oE '[A-Z_]{4,}' | sort -u
 }
 
-# The table is the one place for variables: what the sources read is in it, and nothing else.
+# The table lists exactly the variables that the sources read.
 test_variables() {
 	same "all environment variables are in the table" "$(grep '^| `' "$TOP/docs/environment.md" | cut -d'|' -f2 |
 		grep -oE '[A-Z_]{4,}' | sort -u)" "$(variables)"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # -e ipc: what passes data through pipes, UNIX sockets, eventfds and futexes, by call, kind and path,
-# as the program and strace have it.
+# compared with the program and strace.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -35,7 +35,7 @@ record without -e -ipc --engine none -- "$p"
 expect "-e -ipc: calls are calls" \
 	'"ipc" not in {e.get("cat") for e in t} and sum(e["name"] in ("read", "write") for e in t) > 200' t="$TMP/without.json"
 
-# a call that the recording finds its thread in
+# a call in which the recording finds its thread
 mkfifo "$TMP/fifo"
 cat <>"$TMP/fifo" >/dev/null &
 target=$!

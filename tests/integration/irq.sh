@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# -e irq: interrupts as the kernel's own counters have them, and steps that still add up.
+# -e irq: interrupts agree with the kernel's own counters, and steps still add up.
 
 # The second opinion on counts needs tracefs: in a mount namespace of its own where it is not mounted.
 if [ "${1:-}" != --list ] && [ "$(id -u)" -eq 0 ] && [ ! -e /sys/kernel/tracing/events/irq ] && [ -z "${IRQ_NAMESPACE:-}" ]; then
@@ -44,7 +44,7 @@ test_irqs() {
 	fi
 }
 
-# Interrupts, preemption and probes in each other's middle.
+# Interrupts, preemption and probes in the middle of each other.
 test_preempt() {
 	p=$PROGRAMS/preempt
 	if record preempt -e +irq --engine none --ring-size 64MB -u "$p:work(round=s32 arg1)@step" \

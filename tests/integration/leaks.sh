@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What inftrace holds does not grow while threads, processes and libraries come and go, and nothing
-# stays behind when it is stopped or killed on its way in or out.
+# is left when it is stopped or killed while it starts or ends.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -58,7 +58,7 @@ test_grow() {
 	rm -f grow.json stop
 }
 
-# early SIGNAL DELAY ARG...: the trace need not be there, but if it is it opens
+# early SIGNAL DELAY ARG...: the trace need not exist, but if it does it opens
 early() {
 	local sig=$1 delay=$2 trace=early-$1.json recorder
 	shift 2
@@ -87,7 +87,7 @@ nobody_waits() {
 	! pgrep -f "record -q --engine none -u $TMP/storm" >/dev/null
 }
 
-# Stopped and killed at any moment, also before it records and while it ends.
+# Stopped and killed at any moment, also before it records and while it is ending.
 test_early() {
 	background "$TMP/storm" -t 2 -n 20 -s 0 -p 1000
 	storm=$BG

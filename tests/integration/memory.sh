@@ -28,7 +28,7 @@ test_pages() {
 	fi
 }
 
-# A process that stays: as /proc has it.
+# A process that stays alive: compared with /proc.
 test_idle() {
 	mkfifo "$TMP/idle.go"
 	"$p" -i <>"$TMP/idle.go" >"$TMP/idle.lines" &
@@ -43,7 +43,7 @@ test_idle() {
 		t="$TMP/idle.json"
 }
 
-# Without -e memory the profile has what /proc has.
+# Without -e memory the profile has the values of /proc.
 test_profile() {
 	record profile --engine none -- "$p"
 	expect "without -e memory: the highest resident set" \

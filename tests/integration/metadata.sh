@@ -135,7 +135,7 @@ record_each() { # OPTION ...
 	timeout 300 "$INFTRACE" record --engine none -d 300ms --profile "$TMP/each.jsonl" "$@" 2>"$TMP/each.err"
 }
 
-# Of each process its own.
+# Each process has its own.
 test_each_process() {
 	printf '%0100000d' 0 >"$TMP/tiny-llama.gguf"
 	printf 'x' >"$TMP/$(printf 'evil\n\xff\033[31m.gguf')"
@@ -195,7 +195,7 @@ test_short_command() {
 	same "a short command: no secrets" "$(grep -c hush "$TMP/short1.jsonl")" 0
 }
 
-# What a target of somebody else may say.
+# What a target of another user may determine.
 test_of_others() {
 	long=$(printf '%0120000d' 0)
 	background setpriv --reuid 65534 --clear-groups -- env -i "INFTRACE_MODEL=$long" INFTRACE_ENV_HASH="$digits" \

@@ -19,7 +19,7 @@ fill() {
 ends() {
 	check_rc "$1" 1 "$2" timeout 120 "$INFTRACE" record -q --engine none -e syscalls -p "$target" "${@:3}"
 }
-# left NAME FROM_KB TO_KB: a little less than the floor may be: what was being written when it was looked at
+# left NAME FROM_KB TO_KB: slightly less than the floor is possible: what was being written at the time of the check
 left() {
 	local kb
 	kb=$(free_kb)

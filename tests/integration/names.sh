@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The tracks of CPUs name threads that are not recorded as they are called now: after a rename, after an exec,
-# and those that live for a moment.
+# The tracks of CPUs show the current names of threads that are not recorded: after a rename, after an exec,
+# and of those that live for a moment.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What a file of an engine calls its operators is for the processes that have mapped that file: with -a
-# anybody can map one that claims to be the engine's, first.
+# The names of operators in a file of an engine apply only to processes that have mapped that file:
+# with -a anybody can be the first to map one that claims to be the engine's.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

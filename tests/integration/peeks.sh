@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Dumps of the flight recorder while no thread is at rest: what was open and what had ended fit together, as of one
-# instant for each thread, at every dump.
-# PEEKS_ROUNDS makes it longer.
+# Dumps of the flight recorder while no thread is at rest: what was open and what had ended fit together, at one
+# instant for each thread, in every dump. PEEKS_ROUNDS makes it longer.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Where probes are put, proved by running it: functions of every kind of beginning, called a million
-# times by 8 threads, have every call recorded once with the right arguments and return what they
-# should. Functions that are left by other ways than a return. With and without uprobe_multi links.
+# Where probes are placed, proved by running them: functions with every kind of beginning, called a
+# million times by 8 threads, have every call recorded once with the right arguments and return the
+# right values. Functions that are left other than by a return. With and without uprobe_multi links.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

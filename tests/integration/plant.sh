@@ -11,7 +11,7 @@ need python3
 need_llama
 
 causes=(hog hog-worker quota stop evict drop mutex pipe socket sleep fsync storm fork debugger softirq)
-# Some sixty plants, of which four may not be named for what else the machine does meanwhile: then others are planted.
+# Some sixty plants, of which four may not be recognised because of other load on the machine: then more are planted.
 for _ in 1 2 3; do
 	rc=0
 	PLANT_TARGET=0.9 ENGINES=$ENGINES BUILD=$BUILD "$TOP/tests/plant/run" -v -n 2 "${causes[@]}" >"$TMP/table" 2>"$TMP/err" || rc=$?

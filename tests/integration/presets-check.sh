@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The preset llama.cpp on builds of the bundled engine whose tensors have another layout: what does
-# not fit is left out with a warning, the rest stays.
+# The preset llama.cpp on builds of the bundled engine whose tensors have a different layout: what
+# does not fit is left out with a warning, the rest stays.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

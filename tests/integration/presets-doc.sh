@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The example of docs/engines.md, run as it stands there; the schema, against all presets.
+# The example of docs/engines.md, run exactly as written there; the schema, against all presets.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -10,7 +10,7 @@ need python3
 
 doc=$TOP/docs/engines.md
 
-# block INFO: what stands in the fenced block that begins with that line
+# block INFO: the contents of the fenced block that begins with that line
 block() {
 	awk -v info="\`\`\`$1" '$0 == info { on = 1; next } /^```/ { on = 0 } on' "$doc"
 }
@@ -50,7 +50,7 @@ same "every key of the schema is in the document" "$(python3 - "$TOP/docs/preset
 	PY
 )" ""
 
-# What is no preset is one neither to the schema nor to inftrace: changes to p, the preset, and s and o,
+# What is not a preset is refused by both the schema and inftrace: changes to p, the preset, and s and o,
 # its probes of the step and of the operators.
 wrong=(
 	'del p["name"]' 'p["name"] = ""' 'p["name"] = "a\nb"' 'p["name"] = 5' 'p["version"] = -1'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Names of CUDA kernels: launches have a handle, which shows as the name that it was made for, where
-# that was seen. Against libraries with the same functions, that need no GPU.
+# Names of CUDA kernels: launches have a handle, which is shown as the name that it was created
+# with, if that was seen. Against libraries with the same functions, which need no GPU.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

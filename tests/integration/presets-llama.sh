@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The llama.cpp preset on real llama.cpp: steps, operators, tensors and experts are those of the
-# graphs that the engine tells its own callback, calls are as many as a preloaded library counts.
+# graphs that the engine passes to its own callback, calls are as many as a preloaded library
+# counts.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

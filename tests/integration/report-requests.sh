@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# inftrace report of requests in batches: on profiles of a simulated server, of which everything is known, of a real
+# inftrace report of requests in batches: on profiles of a simulated server, about which everything is known, of a real
 # llama.cpp that batches, and its page in a headless Chromium; inftrace top of the same.
 
 # shellcheck source=../lib.sh
@@ -42,7 +42,7 @@ agrees() { # NAME
 		r="$TMP/$1.report.jsonl" t="$TMP/$1.truth.jsonl"
 }
 
-# Prompts of 1,024 tokens beside requests that decode: the victims are told for whom they waited.
+# Prompts of 1,024 tokens beside requests that decode: the report says for whom the victims waited.
 test_interference() {
 	simulate long --requests 300 --long 15:1024 --outputs 20:60 --rate 12
 	agrees long

@@ -45,7 +45,7 @@ report() {
 	tr -d '\n' <"$TMP/check.out" >"$TMP/$1-trace.report.jsonl"
 }
 
-# What every report must stand: all steps of the engine, in sums to the nanosecond those of the file.
+# What every report must satisfy: all steps of the engine, with sums that equal those of the file to the nanosecond.
 agrees() { # NAME
 	expect "$1: every step of the engine has a verdict" '([s["step"] for s in r[0]["steps"]] ==
 		list(range(c["steps"])) and sum(s["n_tokens"] for s in r[0]["steps"]) == c["n_tokens"])' \
@@ -63,7 +63,7 @@ agrees() { # NAME
 		r="$TMP/$1.report.jsonl" t="$TMP/$1-trace.report.jsonl"
 }
 
-# Five times 100 ms; prints from when to when, and for how long at least: as it was seen to be stopped.
+# Five times 100 ms; prints from when to when, and for how long at least it was seen to be stopped.
 stop_often() { # PID GO
 	python3 - "$@" <<-'PY'
 		import os, signal, sys, time

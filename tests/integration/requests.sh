@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Requests as sockets show them, with what the server and its clients measure themselves.
+# Requests as seen on sockets, compared with what the server and its clients measure.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Where a return probe would end the target there is none: functions of Go's, processes with a shadow
-# stack on kernels that do not keep it in step.
+# There is no return probe where it would end the target: in Go functions, and in processes with a
+# shadow stack on kernels that do not keep it in step.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -11,7 +11,7 @@ setup() {
 	need_root
 	need cc python3
 	mkfifo "$TMP/go"
-	# What tells Go code, made by hand: the section, and the two symbols around it.
+	# What identifies Go code, made by hand: the section, and the two symbols around it.
 	cat >"$TMP/like_go.c" <<'C'
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # inftrace is killed, and the traced processes do what processes do: what was written must be valid
-# and hold what happened, and nothing may stay loaded in the kernel.
+# and complete, and nothing may stay loaded in the kernel.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -109,8 +109,8 @@ count_case() {
 # What a process does: it is stopped.
 test_stop() {
 	record_case stop 0 "$TMP/life" stop
-	# by cause and effect, not by duration: it sleeps from between the first two instants on, and is
-	# woken between the last two
+	# by cause and effect, not by duration: it falls asleep between the first two instants, and is woken
+	# between the last two
 	expect "stop: a span from the stop to the continuation" 'any(
 	c["stop"][0] <= start <= c["stop"][1] and c["cont"][0] <= wake <= c["cont"][1]
 	for base in [next(int(e["args"]["boottime_ns"]) for e in t if e["name"] == "inftrace_clock")]
@@ -165,7 +165,7 @@ test_ends() {
 	record_case false 1 false
 }
 
-# Functions that are left otherwise.
+# Functions that are left without a return.
 test_left() {
 	for mode in handler altstack; do
 		record_case "$mode" 0 "$TMP/life" "$mode"

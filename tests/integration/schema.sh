@@ -21,7 +21,7 @@ report() {
 	fits "$1: its report fits the schema" "$REPORT" "$TMP/$1.report.json"
 }
 
-# A process beside it on its CPU, so that steps wait and have somebody to name; operators by step.
+# Another process on its CPU, so that steps wait and have a culprit; operators by step.
 taskset -c 0 sh -c 'while :; do :; done' &
 test_pids+=($!)
 check "recording: operators by step" "$INFTRACE" record -q --op-detail -e +memory -o "$TMP/ops.json" \
@@ -41,7 +41,7 @@ report window "$TMP"/windows/*.jsonl
 fits "each line fits the schema that inftrace validate is tested with" "$PROFILE" "$TOP"/tests/golden/family_*_good.jsonl
 report golden "$TOP"/tests/golden/*good.js* "$TOP/tests/golden/kineto.json.gz"
 
-# What is none is refused.
+# Invalid ones are refused.
 sed 's/"concurrency":1/"concurrency":0/' "$TMP/steps.jsonl" >"$TMP/bad.jsonl"
 check_rc "a value out of its range" 1 'concurrency: 0 is less than' \
 	"$TOP/tests/tools/json_schema.py" "$PROFILE" "$TMP/bad.jsonl"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Traced processes that are hostile: what they can make the recorder do, and what it may do at all.
+# Traced processes that are hostile: what they can make the recorder do, and what it is able to do at all.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -51,7 +51,7 @@ escape() { # NAME COMMAND...
 	kill "$target"
 }
 
-# A path that means something else to us.
+# A path that leads elsewhere for us.
 test_escape() {
 	shm=$(mktemp -d -p /dev/shm)
 	chmod 755 "$shm"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What other local users can do to inftrace that root runs: fake recorders, and what they plant where
-# it writes its files. With a /run of its own, so that no other recording is seen. See SECURITY.md.
+# root writes files. With a /run of its own, so that no other recording is seen. See SECURITY.md.
 
 [ -n "${SECURITY_TEST_RUN:-}" ] || [ "${1:-}" = --list ] || SECURITY_TEST_RUN=1 exec unshare --mount "$0" "$@"
 # shellcheck source=../lib.sh
@@ -47,8 +47,8 @@ test_fake() {
 	background setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000
 	target=$BG
 
-	# A recorder that nobody has: says that it records the target, into a file of root's, and passes WHAT:
-	# a path (that it says only), or a descriptor of it.
+	# An impostor: claims to record the target, into a file of root's, and passes WHAT: a path (only as text), or
+	# a descriptor of it.
 	cat >fake.py <<-'PY'
 		import array, json, os, socket, sys
 		directory, target, said, passed, name = sys.argv[1:]
@@ -231,7 +231,7 @@ test_planted() {
 	) || test_failed=1
 }
 
-# What goes on as before.
+# What must keep working.
 test_as_before() {
 	ln -s alone.json link.json
 	check "a link of one's own, where nobody else can write" record -o link.json
@@ -239,7 +239,7 @@ test_as_before() {
 	ln -s shared mine
 	check "a link of one's own on the way" record -o mine/x.json
 	mkfifo pipe.json
-	# a reader that is there before the recording, and sees the end behind it
+	# a reader that is there before the recording, and sees its end
 	exec 9<>pipe.json 8<pipe.json 7>pipe.json 9>&-
 	cat <&8 >from-pipe 7>&- &
 	exec 8<&-

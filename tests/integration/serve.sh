@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# inftrace serve: what it hands out, to whom, and while a recording writes it.
+# inftrace serve: what it serves, to whom, and while a recording is writing it.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -152,7 +152,7 @@ test_once() {
 	same "the URL cannot be written" "$rc $(grep -c 'cannot write the URL' full.err)" "1 1"
 }
 
-# prefixes FILE: what was fetched is how the file begins, and more each time; writes each anew
+# prefixes FILE: what was fetched is the beginning of the file, and more each time; writes each again
 prefixes() {
 	python3 - "$1" <<-'PY'
 		import hashlib, os, sys

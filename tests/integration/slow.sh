@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Disks that are full, at many sizes, and disks and readers that stall: files are valid, the rings go
-# on being drained, and nothing hangs.
+# Disks that are full, at many sizes, and disks and readers that stall: files are valid, the rings
+# keep being drained, and nothing hangs.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"

@@ -70,34 +70,85 @@ def check_steps(log, profile, trace):
     return [(ns(s["ts_us"]), ns(s["ts_us"]) + ns(s["total"])) for s in steps]
 
 
+def parts_of(step):
+    """{sequence: (rows, position)} of what the driver wrote down of a batch."""
+    parts = {}
+    for part in filter(None, step["batch"].split(", ")):
+        sequence, rest = part.split(": ")
+        rows, position = rest.split(" at ")
+        parts[int(sequence)] = (int(rows), int(position))
+    return parts
+
+
+def times_of(request, steps, spans):
+    """What a request's time is divided into, and the times of its tokens, from the driver's steps alone."""
+    spent = dict.fromkeys(("own_prefill", "own_decode", "others", "between"), 0)
+    tpot, previous, own = [], None, []
+    for step in steps[request["first_step"]:request["last_step"] + 1]:
+        start, end = spans[step["step"]]
+        if step["step"] != request["first_step"]:
+            spent["between"] += start - spans[step["step"] - 1][1]
+        parts = step["parts"]
+        if request["sequence"] not in parts:
+            spent["others"] += end - start
+            continue
+        own.append(step)
+        rows, _ = parts[request["sequence"]]
+        prompts = sum(r for s, (r, _) in parts.items() if s != request["sequence"] and s in step["prompts"])
+        # rows that several sequences share are not in each other's way
+        others = (end - start) * min(prompts, step["rows"] - rows) // step["rows"]
+        spent["others"] += others
+        spent["own_prefill" if request["sequence"] in step["prompts"] else "own_decode"] += end - start - others
+    for k, step in enumerate(own):
+        if step["step"] < request["first_token_step"]:
+            continue
+        rows, position = step["parts"][request["sequence"]]
+        end, n = spans[step["step"]][1], 1
+        if step["step"] > request["first_token_step"]:
+            if rows > 1 and k + 1 < len(own):
+                n = own[k + 1]["parts"][request["sequence"]][1] - position
+            if rows == 1 or k + 1 < len(own):
+                tpot += [(end - previous) // n] * n
+        previous = end
+    return spent, tpot
+
+
 def check_requests(log, steps, spans, profile):
-    """Those that had no step with another one: to the nanosecond."""
-    alone = [r for r in log if not r["shared"]]
-    got = [e for e in profile if e["event"] == "request_prof"]
-    clean = sorted((e for e in got if not e["shape"].get("mixed")), key=lambda e: e["shape"]["ts_us"])
-    require("requests alone", len(clean), len(alone))
+    """Each of them, to the nanosecond."""
+    got = sorted((e for e in profile if e["event"] == "request_prof"), key=lambda e: e["shape"]["ts_us"])
+    log = sorted(log, key=lambda r: (r["first_step"], r["request"]))
+    require("requests", len(got), len(log))
+    for step in steps:
+        step["parts"] = parts_of(step) or {step["sequences"].bit_length() - 1: (step["rows"], step["position"])}
+        step["prompts"] = {r["sequence"] for r in log if r["first_step"] <= step["step"] <= r["first_token_step"]}
+    if "number" in got[0]["shape"]:
+        got.sort(key=lambda e: e["shape"]["number"])
     tpot = []
-    for e, r in zip(clean, alone):
+    for e, r in zip(got, log):
         name = f"request {r['request']}"
         shape, stage = e["shape"], e["stage_us"]
+        require(f"{name}: mixed", shape.get("mixed"), None)
         require(f"{name}: sequence", shape["sequence"], r["sequence"])
         require(f"{name}: prompt", shape["prompt_tokens"], r["prompt"])
         require(f"{name}: outputs", shape["output_tokens"], r["outputs"])
         require(f"{name}: ttft", ns(stage["ttft"]), spans[r["first_token_step"]][1] - spans[r["first_step"]][0])
         require(f"{name}: total", ns(stage["total"]), spans[r["last_step"]][1] - spans[r["first_step"]][0])
-        own = [s for s in steps if r["first_token_step"] <= s["step"] <= r["last_step"] and
-               s["sequences"] == 1 << r["sequence"]]
-        for k, (a, b) in enumerate(zip(own, own[1:])):
-            n = 1
-            if b["outputs"] > 1 and k + 2 < len(own):
-                n = own[k + 2]["position"] - b["position"]
-            tpot += [(spans[b["step"]][1] - spans[a["step"]][1]) // n] * n
-    for e in got:
-        if e["shape"].get("mixed"):
-            if {"prompt_tokens", "output_tokens"} & e["shape"].keys() or {"ttft", "tpot_p50"} & e["stage_us"].keys():
-                sys.exit(f"a mixed request with times or tokens: {e}")
-    sequences = {s for step in steps if step["n_sequences"] > 1 for s in range(64) if step["sequences"] >> s & 1}
-    require("sequences of mixed requests", {e["shape"]["sequence"] for e in got if e["shape"].get("mixed")}, sequences)
+        spent, times = times_of(r, steps, spans)
+        tpot += times
+        require(f"{name}: times", {k: ns(v) for k, v in stage.items() if k in spent}, spent)
+        if times:
+            wanted = percentiles(times)
+            require(f"{name}: times of tokens", {k: ns(stage[f"tpot_{k}"]) for k in ("p50", "p90", "p99", "max")},
+                    {k: v for k, v in wanted.items() if k != "count"})
+    return [spans[r["first_token_step"]][1] - spans[r["first_step"]][0] for r in log], tpot
+
+
+def check_alone(log, steps, spans):
+    """What is known of requests from the steps alone, as in a trace: of those that shared none with others."""
+    alone = [r for r in log if not r["shared"]]
+    tpot = []
+    for r in alone:
+        tpot += times_of(r, steps, spans)[1]
     return alone, [spans[r["first_token_step"]][1] - spans[r["first_step"]][0] for r in alone], tpot
 
 
@@ -107,23 +158,40 @@ def percentiles(values):
     return {"count": len(values), "p50": at(50), "p90": at(90), "p99": at(99), "max": values[-1]}
 
 
-def check_report(name, report, steps, alone, ttft, tpot):
-    p = report["processes"][0]
+def check_percentiles(name, p, key, values):
+    got = p.get(key)
+    if not values:
+        require(f"{name}: {key}", got, None)
+        return
+    got = {k: v if k == "count" else ns(v) for k, v in got.items()}
+    require(f"{name}: {key}", {k: got[k] for k in percentiles(values)}, percentiles(values))
+
+
+def check_counts(name, r, steps, requests):
     shared = [s for s in steps if s["n_sequences"] > 1]
-    for key, values in (("ttft_us", ttft), ("time_per_output_token_us", tpot)):
-        got = p.get(key)
-        if not values:
-            require(f"{name}: {key}", got, None)
-            continue
-        got = {k: v if k == "count" else ns(v) for k, v in got.items()}
-        require(f"{name}: {key}", {k: got[k] for k in percentiles(values)}, percentiles(values))
-    r = p["requests"]
-    require(f"{name}: requests", r["count"], len(alone))
-    require(f"{name}: prompt tokens", r["prompt_tokens"], sum(q["prompt"] for q in alone))
-    require(f"{name}: output tokens", r["output_tokens"], sum(q["outputs"] for q in alone))
+    require(f"{name}: requests", r["count"], len(requests))
+    require(f"{name}: prompt tokens", r["prompt_tokens"], sum(q["prompt"] for q in requests))
+    require(f"{name}: output tokens", r["output_tokens"], sum(q["outputs"] for q in requests))
     require(f"{name}: shared steps", r["shared_steps"], len(shared))
-    require(f"{name}: tokens of shared steps", r["shared_tokens"], sum(s["outputs"] for s in shared))
     require(f"{name}: sequences at once", r["max_sequences"], max([s["n_sequences"] for s in shared], default=0))
+    return shared
+
+
+def check_report(name, report, steps, requests, ttft):
+    """Of a profile: all requests."""
+    p = report["processes"][0]
+    check_percentiles(name, p, "ttft_us", ttft)
+    check_counts(name, p["requests"], steps, requests)
+    require(f"{name}: none is left out", p["requests"]["mixed"], 0)
+
+
+def check_report_of_trace(name, report, steps, alone, ttft, tpot):
+    p = report["processes"][0]
+    check_percentiles(name, p, "ttft_us", ttft)
+    check_percentiles(name, p, "time_per_output_token_us", tpot)
+    r = p["requests"]
+    shared = check_counts(name, r, steps, alone)
+    require(f"{name}: tokens of shared steps", r["shared_tokens"], sum(s["outputs"] for s in shared))
     require(f"{name}: some are left out, and it says so", bool(r["mixed"]), bool(shared))
     require(f"{name}: it says so", "left_out" in r, bool(shared))
 
@@ -161,9 +229,11 @@ def main():
     steps = [e for e in log if "rows" in e]
     requests = [e for e in log if "shared" in e]
     spans = check_steps(steps, profile, trace)
-    alone, ttft, tpot = check_requests(sorted(requests, key=lambda r: r["request"]), steps, spans, profile)
-    for name, report in (("report of the profile", of_profile), ("report of the trace", of_trace)):
-        check_report(name, report, steps, alone, ttft, tpot)
+    requests.sort(key=lambda r: r["request"])
+    ttft, tpot = check_requests(requests, steps, spans, profile)
+    check_report("report of the profile", of_profile, steps, requests, ttft)
+    alone, ttft, tpot_alone = check_alone(requests, steps, spans)
+    check_report_of_trace("report of the trace", of_trace, steps, alone, ttft, tpot_alone)
     samples = [e for e in profile if e["event"] == "sample_prof"]
     require("samples", len(samples), log[-1]["samples"])
     print(f"{len(steps)} steps, {len(requests)} requests, {len(alone)} of them alone, {len(tpot)} times of tokens")

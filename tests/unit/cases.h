@@ -17,8 +17,8 @@
 	} while (0)
 
 /*
- * `all`, or `few` where valgrind runs the test: it takes thirty times as long and looks at each
- * access, for which a few cases of each kind do. All of them run without it and under the
+ * `all`, or `few` if valgrind runs the test: it takes thirty times as long and checks each access,
+ * for which a few cases of each kind are enough. All of them run without it and under the
  * sanitizers.
  */
 static inline unsigned int cases(unsigned int all, unsigned int few)

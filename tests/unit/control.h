@@ -27,7 +27,7 @@
 
 #include "io/control.h"
 
-#define WAIT_MS 60000 /* for what must come */
+#define WAIT_MS 60000 /* for what must arrive */
 
 /* ---- a recording ---- */
 
@@ -113,7 +113,7 @@ static const struct control_ops ops = { on_start, on_stop, on_dump, on_status, o
 /* ---- directories ---- */
 
 static char top[] = "/tmp/test_control.XXXXXX";
-static char directory[64]; /* of one test; not there yet */
+static char directory[64]; /* for one test; does not exist yet */
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -225,8 +225,8 @@ static inline void settle(struct recording *r)
 	}
 }
 
-/* The messages that the server sends until it closes the connection, with a newline behind each and
- * a NUL at the end. Serves meanwhile. */
+/* The messages that the server sends until it closes the connection, each followed by a newline,
+ * with a NUL at the end. Serves meanwhile. */
 static inline char *hear(struct recording *r, int fd, size_t *ret_len)
 {
 	struct pollfd p[] = {
@@ -298,7 +298,7 @@ static inline int count_fds(void)
 #define STATUS "{\"command\":\"status\"}"
 #define STATUS_EMPTY "{\"ok\":true,\"text\":\"\"}\n"
 
-/* A socket that nobody listens at (any more). */
+/* A socket that nobody listens on (any more). */
 static inline void leave_socket(const char *name)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A sink that counts what it is told, and fails when it is told to. */
+/* A sink that counts its calls, and fails when it is told to. */
 #ifndef INFTRACE_TEST_FAKE_SINK_H
 #define INFTRACE_TEST_FAKE_SINK_H
 
@@ -18,7 +18,7 @@ struct fake_sink {
 	uint64_t lost;	 /* records, of all losses */
 	size_t size;	 /* of the last record */
 	uint32_t thread; /* of it */
-	char marked[64]; /* the names of the marks, each with a blank behind it */
+	char marked[64]; /* the names of the marks, each followed by a blank */
 	int flush_err, close_err;
 	uint64_t bytes, pending, dropped;
 	bool with_totals; /* closed so */

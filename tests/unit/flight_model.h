@@ -47,7 +47,7 @@ struct model {
 	size_t n, cap;
 	/* of the dump */
 	uint64_t horizon_ns;
-	size_t dump_next, dump_end; /* the next to come, if it is no older than the horizon */
+	size_t dump_next, dump_end; /* the next one, if it is no older than the horizon */
 	size_t handed_over;
 };
 
@@ -92,7 +92,7 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 		ret_rec->h.dur_ns = next_random(&seed) % (500 * MS);
 		ret_rec->h.start_ns -= ret_rec->h.dur_ns;
 	}
-	if (next_random(&seed) % 1000 == 0) /* of a ring that is ahead of the others */
+	if (next_random(&seed) % 1000 == 0) /* from a ring that is ahead of the others */
 		ret_rec->h.start_ns += 5 * MS;
 	if (kind == REC_TASK) {
 		ret_rec->h.id = TASK_COMM;
@@ -178,7 +178,7 @@ static inline void model_dump_begin(struct model *m, uint64_t at_ns, uint64_t ke
 	skip_older(m);
 }
 
-/* Each record that is expected, in order, with each of its bytes. */
+/* Checks each expected record, in order, byte by byte. */
 static inline void on_dumped(const struct rec_hdr *rec, size_t size, void *arg)
 {
 	struct model *m = arg;

@@ -30,7 +30,7 @@
 #define HOST "Host: 127.0.0.1:9001\r\n"
 #define UI "Origin: https://ui.perfetto.dev\r\n"
 #define GET "GET /t.json HTTP/1.1\r\n" HOST "\r\n"
-#define LARGE (24 << 20) /* more than the buffers of a connection take */
+#define LARGE (24 << 20) /* more than the buffers of a connection hold */
 #define GIVE_UP_S 30
 
 static struct http_server *server;
@@ -149,8 +149,7 @@ static inline void say(int fd, const char *text)
 	say_n(fd, text, strlen(text));
 }
 
-/* Up to `max` bytes, as far as they come; fewer only when the server closed: *ret_errno is 0 then,
- * or ECONNRESET. */
+/* Reads up to `max` bytes; fewer only if the server closed: *ret_errno is 0 then, or ECONNRESET. */
 static inline size_t hear(int fd, char *buf, size_t max, int *ret_errno)
 {
 	time_t until = give_up();
@@ -190,7 +189,7 @@ static inline bool is_silent(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* Status line and headers, and where asked for the length of the body. Returns the status. */
+/* Reads status line and headers, and the length of the body if wanted. Returns the status. */
 static inline int hear_head(int fd, uint64_t *ret_length)
 {
 	static char head[4096];

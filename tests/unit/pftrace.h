@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A Perfetto trace as a reader sees it: packets in the order of time, those of one time in the order of the
+/* A Perfetto trace as a reader sees it: packets sorted by time, those of equal time in the order of the
  * file. */
 #ifndef INFTRACE_TEST_PFTRACE_H
 #define INFTRACE_TEST_PFTRACE_H
@@ -13,7 +13,7 @@ struct bytes {
 	const uint8_t *p, *end;
 };
 
-/* What is read of a packet. */
+/* The parts of a packet that are read. */
 struct seen {
 	uint64_t ns, track, type, name, category, arg, flow_begin, flow_end;
 	size_t place;
@@ -22,7 +22,7 @@ struct seen {
 
 typedef char name_table[32][NAMES_MAX][64]; /* by field of InternedData and number */
 
-/* Where its clock of deltas is, and what packets have that do not say it. */
+/* The position of its clock of deltas, and defaults for packets. */
 struct sequence {
 	uint64_t id, deltas_ns, clock, track;
 	name_table *names;
@@ -314,7 +314,7 @@ static inline struct reader *perfetto_read(struct out *o)
 	return read_file(o);
 }
 
-/* The sink goes on in another file; returns what is in the one before. */
+/* The sink continues in another file; returns the contents of the previous one. */
 static inline struct reader *perfetto_rotate(struct out *o)
 {
 	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s };

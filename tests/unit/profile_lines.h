@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The lines of a profile, but those of windows and tokens, as JSON. */
+/* The lines of a profile as JSON, except those of windows and tokens. */
 #ifndef INFTRACE_TEST_PROFILE_LINES_H
 #define INFTRACE_TEST_PROFILE_LINES_H
 

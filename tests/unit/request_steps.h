@@ -54,7 +54,7 @@ static inline void emit_rows(struct sink *sink, const struct rows_step *step)
 	sink_record(sink, &r.s.h, sizeof(r.s) + step->n * sizeof(struct row_part));
 }
 
-/* Two requests of two slots in turns, then another one of the first slot. */
+/* Two requests in two slots, taking turns, then another one in the first slot. */
 static const struct rows_step turns[] = {
 	{ .number = 0, .start = 1000, .end = 5000, .n = 1, .parts = { { 0, 0, 16, 1 } } },
 	{ .number = 1, .start = 6000, .end = 9000, .n = 1, .parts = { { 3, 0, 8, 0 } } },

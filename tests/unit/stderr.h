@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the code under test says on stderr. No assertion may stand between the two calls: where it
- * fails, the message would go into the grab. */
+/* What the code under test prints on stderr. No assertion may be between the two calls: the message
+ * of a failed one would be captured. */
 #ifndef INFTRACE_TEST_STDERR_H
 #define INFTRACE_TEST_STDERR_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Arrows and their slices, in whatever order they come. */
+/* Arrows and their slices, in any order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static void test_arrow_first(void **state)
 	assert_int_equal(woken, 0x1f);
 }
 
-/* As many as come in one turn over the rings: hardly one is forgotten. */
+/* As many as arrive in one pass over the rings: hardly one is forgotten. */
 static void test_many(void **state)
 {
 	const unsigned int n = 4000;

@@ -106,7 +106,7 @@ struct disturbance {
 	uint32_t tid, by_tid;
 };
 
-/* Many slices: the longest is known, the sum is told. */
+/* Many slices: the longest is known, the sum is reported. */
 static struct disturbance straggler_slices = {
 	.own = { [ST_BARRIER] = 139 * MS }, .workers = { [ST_RUNNABLE] = 139 * MS },
 	.held = 9 * MS, .runnable = 8 * MS,
@@ -140,7 +140,7 @@ static struct disturbance taken_over = {
 	.where = WHERE_WORKERS, .state = ST_RUNNABLE, .part = 30 * MS,
 };
 
-/* Workers that had nothing to do slept; that is no reason. */
+/* Workers that had nothing to do slept; that is not a reason. */
 static struct disturbance idle_workers = {
 	.own = { [ST_CPU] = 60 * MS }, .workers = { [ST_BLOCKED_FUTEX] = 60 * MS },
 	.where = WHERE_OWN, .state = ST_CPU, .part = 60 * MS,

@@ -8,7 +8,7 @@
 static struct engine engine = { .name = "lab" };
 static struct stderr_grab said;
 
-/* A call's values and strings; what it says is in said.text. */
+/* A call's values and strings; its messages are in said.text. */
 static bool call_strings(
 	struct probe_spec *s, const uint64_t *vals, const char *one, const char *two)
 {
@@ -78,7 +78,7 @@ static void test_pointer(void **state)
 	for (unsigned int i = 0; i < s->nargs; i++)
 		assert_int_equal(check_shown(s, i, vals), i == 2 || i == 3);
 
-	/* said once, counted on */
+	/* reported once, counted further */
 	assert_true(call_strings(s, vals, "", ""));
 	assert_string_equal(said.text, "");
 	assert_int_equal(s->left_out, 6);
@@ -103,7 +103,7 @@ static void test_stack(void **state)
 	assert_int_equal(s->misfits, 0x05);
 }
 
-/* Where the ABI has the argument, this is a value that the preset does not know. */
+/* If the ABI defines where the argument is, this is a value that the preset does not know. */
 static void test_unknown(void **state)
 {
 	uint64_t vals[FUNC_VALS_MAX] = { 2, 1, 1 };
@@ -127,7 +127,7 @@ static void test_unknown(void **state)
 	assert_int_equal(s->left_out, 3);
 }
 
-/* Behind the first calls, too, of a probe that fits so far. */
+/* Also after the first calls, for a probe that fits so far. */
 static void test_late(void **state)
 {
 	struct probe_spec *s = add("f", "op *(arg1),str arg2");
@@ -224,7 +224,7 @@ static void test_when(void **state)
 	assert_false(call_strings(s, vals, "fine", ""));
 }
 
-/* A person's own probe shows what there is. */
+/* A probe of the user shows everything. */
 static void test_option(void **state)
 {
 	struct probe_spec *s = add("f", "op *(arg1+8),str *(arg1+16)");
@@ -290,8 +290,8 @@ static void test_written(void **state)
 	chrome_done(&o);
 }
 
-/* A handle shows as its name where it has one in this process; what is stored late is not there in
- * a call that is cut. */
+/* A handle is shown with its name if it has one in this process; a value that is stored late is
+ * missing from a call that is cut. */
 static void test_handles(void **state)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 0x77, 0x77, 1 } };

@@ -52,7 +52,7 @@ static void test_chrome_times(void **state)
 		{ START + 999, 1000, "0.999", "1.000" },
 		{ START + 1000, 1001, "1.000", "1.001" },
 		{ START + 123456789012345, 60, "123456789012.345", "0.060" },
-		/* seven years, where a double has no nanoseconds any more */
+		/* seven years, at which a double cannot hold nanoseconds any more */
 		{ START + 220898664123456789, 100000000000000007, "220898664123456.789",
 			"100000000000000.007" },
 		/* in flight when the recording began */
@@ -285,7 +285,7 @@ static void test_chrome_tasks(void **state)
 	r.h.id = TASK_COMM;
 	tasks_update(rec.tasks, &r);
 	EMIT(&o, &r);
-	/* and a name of the process, which is that of its main thread */
+	/* and the name of the process, which is that of its main thread */
 	r.h.tid = PID;
 	memcpy(r.comm, "renamed\0", 8);
 	tasks_update(rec.tasks, &r);
@@ -362,7 +362,7 @@ static void test_chrome_mark(void **state)
 	chrome_done(&o);
 }
 
-/* What is kept as text from one event to the next is that of its own thread, time and name. */
+/* Texts that are kept from one event to the next belong to the right thread, time and name. */
 static void test_chrome_kept(void **state)
 {
 	static const uint32_t tids[] = { TID, TID + 256, TID + 512, 7, 0 };
@@ -377,7 +377,7 @@ static void test_chrome_kept(void **state)
 
 		h.tid = tids[draw() % ARRAY_SIZE(tids)];
 		h.tgid = h.tid ? PID : 0;
-		/* back and forth around the tenths of a second in which a time is kept */
+		/* back and forth around the tenths of a second for which a time is kept */
 		h.start_ns = START + draw() % 40 * 50000000 + draw() % 3 - 1;
 		h.dur_ns = draw() >> draw() % 64;
 		sink_record(o.s, &h, sizeof(h));

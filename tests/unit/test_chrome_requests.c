@@ -175,7 +175,7 @@ static void test_counters(void **state)
 	chrome_done(&o);
 }
 
-/* Nothing of it without rows. */
+/* Nothing of this without rows. */
 static void test_none(void **state)
 {
 	struct out o;
@@ -198,7 +198,7 @@ static void test_none(void **state)
 	chrome_done(&o);
 }
 
-/* Contexts and processes are told apart, by names that say so from the second on. */
+/* Contexts and processes are distinguished by their names, from the second on. */
 static void test_groups(void **state)
 {
 	static const struct rows_step list[] = {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The Chrome trace in two files, each of which is whole. */
+/* The Chrome trace in two files, each of which is complete. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
 
-/* In each of two files, which the one sink writes, all is said that a reader needs, and of what was sent
- * each is in the one where it belongs. */
+/* Each of two files written by one sink holds everything that a reader needs, and each record is in the
+ * file where it belongs. */
 static void rotate(struct out *o, struct out *ret_first)
 {
 	struct writer *w;
@@ -75,7 +75,7 @@ static void test_chrome_rotate(void **state)
 	check_names(&o);
 	assert_text(field(get(&first, "X", "getpid"), "ts"), "1.000");
 	assert_text(field(get(&o, "X", "getpid"), "ts"), "400.000");
-	/* the lanes go on */
+	/* the lanes continue */
 	for (unsigned int i = 0; i < 4; i++) {
 		struct json_object *e = find(i < 2 ? &first : &o, "X", "decode", 2 * (i % 2) + 1);
 

@@ -54,7 +54,7 @@ static void test_chrome_wakeups(void **state)
 	r.wake_ns = r.h.start_ns + 1234; /* ran at once */
 	EMIT(&o, &r);
 	r.h.start_ns += 10000;
-	r.waker_tid = PID + 99; /* nobody knows */
+	r.waker_tid = PID + 99; /* unknown */
 	EMIT(&o, &r);
 	chrome_read(&o);
 	validate(&o, false);
@@ -113,9 +113,9 @@ static void test_chrome_early_wakeup(void **state)
 }
 
 /*
- * Where a system call takes 0.2 us, chrome://tracing nests calls that follow each other, and leaves out
- * arrows that begin in one that it has nested. They are in the file, at their instants: the checker tells
- * how many they are. KEEP names a file for the trace, which tests/integration/importer.sh has the importer read.
+ * Where a system call takes 0.2 us, chrome://tracing nests calls that follow each other, and leaves out arrows
+ * that begin in one that it has nested. They are in the file, at their instants: the checker says how many there
+ * are. KEEP names a file for the trace, which tests/integration/importer.sh has the importer read.
  */
 static void test_chrome_fast_calls(void **state)
 {

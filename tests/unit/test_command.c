@@ -289,7 +289,7 @@ static void test_exec_failure(void **state)
 	assert_int_equal(count_fds(), fds);
 }
 
-/* Not a byte of it runs before it is let go, and it never runs when that does not come. */
+/* Not a byte of it runs before it is released, and it never runs if it is not. */
 static void test_held(void **state)
 {
 	unsigned int fds = count_fds();
@@ -343,7 +343,7 @@ static void test_end(void **state)
 	command_end(&cmd);
 	assert_true(cmd.exited);
 	assert_int_equal(command_exit_code(&cmd), 128 + SIGTERM);
-	command_end(&cmd); /* again: it is no one else's process now */
+	command_end(&cmd); /* again: by now it belongs to nobody else */
 
 	/* what it says as it ends is its own */
 	spawn_shell(&cmd, "trap 'exit 3' TERM; echo > out; while :; do sleep 0.01; done");

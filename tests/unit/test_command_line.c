@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The command line of a recording as its files hold it. */
+/* The command line of a recording as its files contain it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

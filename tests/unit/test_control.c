@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The control socket: what a recording makes of its clients, of the hostile and the slow, too. */
+/* The control socket: what a recording does with its clients, including hostile and slow ones. */
 #include <sys/resource.h>
 
 #include "cases.h"
@@ -165,7 +165,7 @@ static void test_killed_clients(void **state)
 	open_control(r);
 	r->in_progress = true;
 	before = count_fds();
-	/* before, within and behind the request */
+	/* before, within and after the request */
 	close(join());
 	close(ask_text("{\"comm"));
 	settle(r);

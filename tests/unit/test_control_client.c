@@ -201,7 +201,7 @@ static void test_ask(void **state)
 	control_peer_free(&peer);
 }
 
-/* Two that are stopped, of which one has no room for a client: both are waited for at once. */
+/* Two recorders are stopped, and one has no room for a client: the client waits for both at once. */
 static void test_stopped(void **state)
 {
 	struct json_object *reply = NULL;
@@ -235,7 +235,7 @@ static void test_stopped(void **state)
 		assert_non_null(strstr(peers[i].error, "does not answer; is it stopped?"));
 	}
 	control_peers_free(peers, n_peers);
-	/* goes on while it is waited for, behind all those that have left */
+	/* continues while the client waits for it, after all those that have left */
 	while (n)
 		close(fds[--n]);
 	if (!fork()) {
@@ -254,7 +254,7 @@ static void test_stopped(void **state)
 
 /* ---- what only looks like a recorder ---- */
 
-/* Sends `answer` `times` times, with so many descriptors of /dev/null. */
+/* Sends `answer` `times` times, with n_fds descriptors of /dev/null. */
 static void pass(int fd, const char *answer, int times, int n_fds)
 {
 	char control[CMSG_SPACE(8 * sizeof(int))] = { 0 };
@@ -353,7 +353,7 @@ static void test_wrong_answers(void **state)
 	}
 }
 
-/* One descriptor is taken where one is wanted; all others are closed. */
+/* One descriptor is taken if one is wanted; all others are closed. */
 static void test_descriptors(void **state)
 {
 	struct control_peer peer = { .uid = geteuid() };
@@ -397,7 +397,7 @@ static void test_impostor(void **state)
 	assert_int_equal(ask(&peer, "stop", NULL, &reply, &g), -EACCES);
 	free(peer.path);
 	server_end(pid);
-	/* a directory that others can write is nobody's word */
+	/* a directory to which others can write is not trusted */
 	pid = server_start(1);
 	expect_found(0, pid);
 	assert_int_equal(chmod(directory, 0770), 0);

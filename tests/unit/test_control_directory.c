@@ -144,7 +144,7 @@ static void test_name_in_use(void **state)
 	expect(r, ask_text(STATUS), STATUS_EMPTY);
 }
 
-/* The modes of directory and socket keep other users away; so does the recorder, where they do not. */
+/* The modes of directory and socket keep other users away; if they do not, the recorder does. */
 static void test_other_users(void **state)
 {
 	struct recording *r = *state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The ELF reader, against files of this system (whose truth the dynamic linker tells) and against
- * a small image whose every field a test may forge.
+ * The ELF reader, against files of this system (compared with the dynamic linker) and against a
+ * small image whose every field a test can forge.
  */
 #include <dlfcn.h>
 #include <elf.h>

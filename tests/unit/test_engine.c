@@ -92,7 +92,7 @@ static void test_llama_cpp(void **state)
 	assert_string_equal(name_of(s, 4000), "ggml_cpu_extra_compute_forward");
 	assert_string_equal(name_of(s, UINT64_MAX), "ggml_cpu_extra_compute_forward");
 
-	/* one probe for the end of two pairs and a span of its own */
+	/* one probe for the ends of two pairs and a span of its own */
 	s = get(&pt, "ggml_barrier");
 	assert_int_equal(s->role, ROLE_BARRIER);
 	assert_int_equal(s->flags, PROBE_F_SPAN | PROBE_F_END | PROBE_F_GROUP);
@@ -141,7 +141,7 @@ static void test_installed(void **state)
 	stderr_grab_end(&said);
 	assert_one_line(said.text);
 
-	/* no presets: none is detected, which is no error, but told */
+	/* no presets: none is detected, which is not an error, but is reported */
 	n = pt.n;
 	assert_int_equal(setenv("INFTRACE_ENGINES", "/nonexistent", 1), 0);
 	stderr_grab_begin(&said);
@@ -329,7 +329,7 @@ static void test_names(void **state)
 	s = get(&pt, "use");
 	assert_true(s->args[0].is_handle && s->args[0].is_pointer);
 	assert_int_equal(s->handle_arg, -1);
-	/* for its names, also where it is not shown */
+	/* for its names, even if it is not shown */
 	assert_true(get(&pt, "tell")->hidden);
 	probe_table_free(&pt);
 	pt.op_detail = true;

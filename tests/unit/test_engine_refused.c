@@ -3,7 +3,7 @@
 #include "cases.h"
 #include "preset.h"
 
-/* `problem`: what stands behind the path: LINE: KEY: WHY. */
+/* `problem`: what follows the path: LINE: KEY: WHY. */
 static void expect_bad(const char *text, const char *problem)
 {
 	struct probe_table pt = {};
@@ -215,7 +215,7 @@ static void test_bad(void **state)
 		expect_bad(bads[i].text, bads[i].problem);
 }
 
-/* What is no JSON at all: json-c words the reason. */
+/* Not JSON at all: json-c words the reason. */
 static void test_not_json(void **state)
 {
 	static const char *const texts[] = { "", " ", "\n\n", "{", "}", "x", "{'name' 'x'}",

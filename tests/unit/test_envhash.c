@@ -71,7 +71,7 @@ static const char *get_string(struct json_object *obj, const char *key)
 	return json_object_get_string(get(obj, key));
 }
 
-/* What env_hash_process() says of a process with this environment; the caller frees json. */
+/* The result of env_hash_process() for a process with this environment; the caller frees json. */
 static void hash_with(char *const env[], char **json, char hash[ENV_HASH_MAX])
 {
 	struct probe_table none = { 0 };

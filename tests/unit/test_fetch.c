@@ -214,7 +214,7 @@ static void test_bad(void **state)
 	}
 }
 
-/* Every prefix of a good text is bad, and none is read behind its end (ASan, valgrind). */
+/* Every prefix of a good text is bad, and none is read beyond its end (ASan, valgrind). */
 static void test_prefixes(void **state)
 {
 	static const char whole[] = "ptr *(*(*(arg6-1)+0x10)-0x20)";

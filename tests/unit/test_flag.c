@@ -65,7 +65,7 @@ static struct flag *open_flag(const char *path)
 	return f;
 }
 
-/* One reading; what it says is in `said`. */
+/* One reading; its messages are in `said`. */
 static int read_one(struct flag *f, bool *ret_there)
 {
 	struct stderr_grab g;
@@ -301,7 +301,7 @@ static void test_refused_later(void **state)
 	rmdir("dir/flag");
 	touch("dir/flag");
 	assert_changes(f, "+");
-	/* one that is refused takes the place of a good one */
+	/* a file that is refused replaces a good one */
 	assert_int_equal(symlink("../target", "link"), 0);
 	assert_int_equal(rename("link", "dir/flag"), 0);
 	assert_string_equal(changes(f), "-");
@@ -402,7 +402,7 @@ static void test_directory_moved(void **state)
 	flag_free(f);
 }
 
-/* With directories above it: as each of them comes back. */
+/* With directories above it, as each of them reappears. */
 static void test_directories_above(void **state)
 {
 	struct flag *f;
@@ -422,7 +422,7 @@ static void test_directories_above(void **state)
 	assert_changes(f, "-");
 	mkdir("a/b", 0755);
 	assert_changes(f, "-");
-	/* while it is waited for, one above goes, too */
+	/* meanwhile one above disappears, too */
 	assert_int_equal(rename("a", "z"), 0);
 	assert_changes(f, "-");
 	mkdir("z/b/c", 0755);
@@ -497,7 +497,7 @@ static void test_directory_unmounted(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* fs.inotify.max_queued_events, 16384 by default: the rest is told by one event */
+/* fs.inotify.max_queued_events, 16384 by default: one event reports the rest */
 static void test_overflow(void **state)
 {
 	struct flag *f = open_flag("dir/flag");

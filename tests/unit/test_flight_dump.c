@@ -15,14 +15,14 @@ static void test_empty_dump(void **state)
 	flight_dump_end(m.f);
 	assert_int_equal(flight_dump_begin(m.f, START, NULL, &dump), 0);
 	assert_int_equal(dump.horizon_ns, 0);
-	/* what comes after the beginning is none of it */
+	/* what is appended after the beginning is not part of it */
 	model_append(&m);
 	assert_int_equal(flight_dump_next(m.f, on_dumped, &m, 10), 0);
 	flight_dump_end(m.f);
 	model_dump_begin(&m, START, 0);
 	model_dump_rest(&m);
 	assert_int_equal(m.handed_over, 1);
-	/* freed in the midst of one */
+	/* freed in the middle of one */
 	model_dump_begin(&m, START, 0);
 	model_free(&m);
 }
@@ -59,8 +59,8 @@ static void test_overwrite_beside_dump(void **state)
 	model_free(&m);
 }
 
-/* A dump of a full store, and so many records beside it; UINT_MAX: until any must leave. Returns
- * how many it took. */
+/* A dump of a full store, and this many records beside it; UINT_MAX: until some must be evicted.
+ * Returns how many it took. */
 static unsigned int fill_beside_dump(struct model *m, unsigned int max)
 {
 	unsigned int n = 0;
@@ -126,7 +126,7 @@ static void test_dump_twice(void **state)
 	model_free(&m);
 }
 
-/* Each pass has all, whatever comes meanwhile; and a dump that ends early holds nothing. */
+/* Each pass has everything, whatever is appended meanwhile; and a dump that ends early keeps nothing. */
 static void test_passes(void **state)
 {
 	struct flight_process *list;

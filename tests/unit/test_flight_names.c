@@ -72,7 +72,7 @@ static void live_on(struct people *p)
 	} else if (r < 8 && !p->exited[i]) {
 		p->exited[i] = true;
 		tell(p->f, p->now_ns, TASK_EXIT, rec.h.tid, p->name[i]);
-	} else if (!p->exited[i] || r < 100) { /* a few come after the end */
+	} else if (!p->exited[i] || r < 100) { /* a few arrive after the end */
 		rec.arg0 = p->name[i];
 		rec.ret = p->exited[i];
 		assert_int_equal(flight_append(p->f, &rec.h, sizeof(rec)), 0);
@@ -113,7 +113,7 @@ static void test_names(void **state)
 		assert_int_equal(flight_dump_begin(p.f, p.now_ns, NULL, &dump), 0);
 		p.dump_names = dump.names;
 		p.checked = 0;
-		/* in the end much more comes than is handed over, and the dump leaves the store */
+		/* in the end much more arrives than is handed over, and the dump is evicted from the store */
 		while (flight_dump_next(p.f, on_person, &p, 200)) {
 			for (unsigned int i = 0; i < turn * 20; i++)
 				live_on(&p);
@@ -174,7 +174,7 @@ static void test_names_from_outside(void **state)
 	tasks_update(live, &fork);
 	tasks_find(live, TID)->written = 3;
 	assert_int_equal(flight_new(MB, 0, live, &f), 0);
-	/* has exited and is forgotten, its number is another's: none of which the dump may know */
+	/* it has exited and is forgotten, and its number belongs to another: the dump must not know of that */
 	fork.h.id = TASK_COMM;
 	memcpy(fork.comm, "renamed", sizeof("renamed"));
 	tasks_update(live, &fork);
@@ -265,7 +265,7 @@ static void check_open_spans(uint64_t bytes, unsigned int n)
 	}
 	assert_true(has(f, REC_SYSCALL, TID, 202, START, since - 1));
 	flight_dump_end(f);
-	/* the next dump has what came since */
+	/* the next dump has what was appended since */
 	assert_int_equal(flight_dump_begin(f, since, NULL, &dump), 0);
 	assert_true(has(f, REC_SYSCALL, TID + 3, 202, START, since));
 	flight_free(f);

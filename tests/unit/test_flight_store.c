@@ -66,8 +66,8 @@ static void test_large(void **state)
 	model_free(&m);
 }
 
-/* All of it is one mapping of no more than was asked for, most of it is records, and pages that are
- * not used yet are not taken. */
+/* The memory is one mapping of no more than was asked for, most of it is for records, and unused
+ * pages are not allocated. */
 static void test_bound(void **state)
 {
 	static const uint64_t sizes[] = { MB, MB + 4095, 3 * MB + 12345, 20 * MB, 64 * MB };
@@ -124,7 +124,7 @@ static void test_against_model(void **state)
 				continue;
 			model_dump_begin(&m, START, 0);
 			dumps++;
-			/* from much slower than the records come to much faster */
+			/* from much slower than the records arrive to much faster */
 			for (unsigned int part = 0; part < 40; part++) {
 				if (!flight_dump_next(m.f, on_dumped, &m,
 					    (unsigned int)(next_random(&dice) % 500) << speed))

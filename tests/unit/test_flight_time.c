@@ -77,7 +77,7 @@ static void test_keep_time(void **state)
 	assert_int_equal(dump.horizon_ns, now - keep - 1000);
 	assert_int_equal(t.n, keep / step + 1);
 
-	/* a time in which much happens takes more memory, which is given back behind it */
+	/* a busy time takes more memory, which is given back afterwards */
 	for (int i = 0; i < 600000; i++)
 		append_at(f, now += 200);
 	flight_expire(f, now);
@@ -129,7 +129,7 @@ static void test_keep_time_cap(void **state)
 	tasks_free(ts);
 }
 
-/* It expires in the midst of a dump, which has it all the same. */
+/* It expires in the middle of a dump, which has it nevertheless. */
 static void test_expire_beside_dump(void **state)
 {
 	struct model m;

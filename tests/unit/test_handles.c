@@ -22,7 +22,7 @@ static void test_set(void **state)
 	assert_string_equal(handles_get(h, 1, 0x1000), "gemm");
 	assert_string_equal(handles_get(h, 2, 0x1000), "softmax");
 	assert_null(handles_get(h, 1, 0x1001));
-	/* made anew for another */
+	/* created again for another */
 	handles_set(h, 1, 0x1000, "a much longer name than the one before");
 	assert_string_equal(handles_get(h, 1, 0x1000), "a much longer name than the one before");
 	/* what is no name, and what is no handle */

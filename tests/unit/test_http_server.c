@@ -97,7 +97,7 @@ static void test_growing_file(void **state)
 		n = 2 * n + 1;
 		write_file(before, n);
 		say(fd, GET);
-		/* what comes now is for those who ask now */
+		/* what comes now is for new requests */
 		write_file(n, n + 1000);
 		hear_file(fd, 200, 0, n);
 		assert_int_equal(http_server_sent_whole(server), n);
@@ -118,7 +118,7 @@ static void test_shrinking_file(void **state)
 
 	(void)state;
 	assert_non_null(body);
-	/* to nothing; to less than was sent; to less than was asked for, behind what was sent */
+	/* to nothing; to less than was sent; to less than was requested, but more than was sent */
 	for (size_t left = 0; left < LARGE; left += LARGE / 2 - 1) {
 		int fd = connect_to(4096);
 
@@ -140,7 +140,7 @@ static void test_shrinking_file(void **state)
 	free(body);
 }
 
-/* As when a recording into the same file begins anew: what it writes is not mixed with what was
+/* As when a new recording into the same file begins: what it writes is not mixed with what was
  * sent. */
 static void test_file_written_anew(void **state)
 {
@@ -157,7 +157,7 @@ static void test_file_written_anew(void **state)
 		write_file(0, LARGE);
 		say(fd, GET);
 		assert_int_equal(hear_head(fd, &length), 200);
-		/* nobody reads, so nothing tells the server: it looks by itself */
+		/* nobody reads, so nothing triggers the server: it checks by itself */
 		for (int i = 0; i < 50; i++)
 			turn();
 		assert_int_equal(ftruncate(file_fd, left), 0);
@@ -208,7 +208,7 @@ static void test_crowd(void **state)
 	write_file(0, 10);
 	for (int i = 0; i < HTTP_CONNS_MAX; i++) {
 		fds[i] = connect_to(0);
-		/* each has its place before the next one comes */
+		/* each has its place before the next one connects */
 		say(fds[i], GET);
 		hear_file(fds[i], 200, 0, 10);
 	}
@@ -228,7 +228,7 @@ static void test_crowd(void **state)
 	}
 }
 
-/* Those who keep all places for themselves lose one to each who comes. */
+/* Clients that keep all places for themselves lose one to each new client. */
 static void test_slow_crowd(void **state)
 {
 	int fds[HTTP_CONNS_MAX], newer[HTTP_CONNS_MAX + 1], late;
@@ -244,7 +244,7 @@ static void test_slow_crowd(void **state)
 		assert_int_equal(hear_head(fds[i], &length), 200);
 	}
 	late = connect_to(0);
-	assert_int_equal(hear_head(late, NULL), 503); /* they have just come */
+	assert_int_equal(hear_head(late, NULL), 503); /* they have just connected */
 	close(late);
 	for (int i = 0; i < 20; i++)
 		turn();
@@ -256,8 +256,8 @@ static void test_slow_crowd(void **state)
 		assert_int_equal(hear_head(newer[i], NULL), 200);
 		if (!i)
 			assert_true(is_closed(fds[3]));
-		if (!i) /* the buffers fill faster than that rate; the one that has just come is
-			 * closed for its silence meanwhile */
+		if (!i) /* the buffers fill faster than that rate; the one that has just connected
+			 * is closed for its silence meanwhile */
 			now_ms += HTTP_STALL_MS / 2;
 	}
 	assert_false(http_server_busy(server));
@@ -317,7 +317,7 @@ static void test_stalled_reader(void **state)
 	close(fd);
 }
 
-/* The answer is read in full although there is more that nobody reads. */
+/* The answer is read completely although more was sent than anybody reads. */
 static void test_unwanted_bytes(void **state)
 {
 	static char junk[100000];

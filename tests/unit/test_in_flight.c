@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is in flight as a dump begins, against records that came before and after. */
+/* What is in flight when a dump begins, compared with earlier and later records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

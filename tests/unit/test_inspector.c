@@ -97,7 +97,7 @@ static void test_sites(void **state)
 	assert_int_equal(inspector_sites(ins, null, "/x/program", false, NULL, note_site, &seen), -ENOEXEC);
 	close(null);
 
-	/* whoever waits may end it; the next is answered all the same */
+	/* the caller may end the wait; the next request is answered nevertheless */
 	inspector_set_wait(ins, give_up, &waits);
 	err = inspector_sites(ins, fd, "/x/program", false, NULL, note_site, &(struct seen_sites){});
 	assert_true(waits ? err == -ECANCELED : !err);

@@ -302,7 +302,7 @@ static void test_sums(void **state)
 		"bytes\":8192,"
 		"\"pages_allocated\":8,\"pages_freed\":9}",
 		"{}");
-	/* nothing is known of it but that it was there */
+	/* nothing is known of it except that it was there */
 	assert_body(&o, "sched_prof", 1,
 		"{\"pid\":5000007,\"comm\":\"\",\"switches_voluntary\":0,\"switches_involuntary\":"
 		"0,\"threads\":0}",

@@ -66,8 +66,8 @@ static void add(struct live *l, const struct live_step *s)
 	assert_int_equal(live_step(l, s), 0);
 }
 
-/* Prompts of 100 tokens in two parts, each with 28 decode steps behind it; some of them slow; now
- * and then nobody asks for anything. */
+/* Prompts of 100 tokens in two parts, each followed by 28 decode steps; some of them slow; now and
+ * then nobody asks for anything. */
 static void make_run(struct live_step steps[STEPS], int64_t *ret_end)
 {
 	int64_t now = 5 * MS;
@@ -155,7 +155,7 @@ static void sums_add(struct live_sums *a, const struct live_sums *b)
 	}
 }
 
-/* What the recording cost, of the steps of which it is known. */
+/* What the recording cost, for the steps for which it is known. */
 static void test_weight(void **state)
 {
 	const struct live_frame *f;
@@ -176,8 +176,8 @@ static void test_weight(void **state)
 	live_free(l);
 }
 
-/* Steps come out of order within a round of two; each interval's sums make those of the run, which
- * are the report's. */
+/* Steps arrive out of order within a round of two; the sums of the intervals add up to those of the
+ * run, which are the report's. */
 static void test_run(void **state)
 {
 	static struct live_step steps[STEPS];
@@ -236,7 +236,7 @@ static void test_run(void **state)
 	reference_free(&r);
 }
 
-/* The latencies of the last ten seconds are those of a report of these. */
+/* The latencies of the last ten seconds are those of a report on these. */
 static void test_latencies(void **state)
 {
 	static struct live_step steps[STEPS];
@@ -258,7 +258,7 @@ static void test_latencies(void **state)
 	f = frame_at(l, now, true);
 	while (steps[first].step.ts + steps[first].step.total < now - LIVE_TPOT_NS)
 		first++;
-	/* the one before tells where the first one's time begins */
+	/* the previous one says where the time of the first begins */
 	first--;
 	n -= first;
 	reference_make(&r, steps + first, n);
@@ -317,8 +317,7 @@ static void test_slow(void **state)
 	reference_free(&r);
 }
 
-/* More steps than are kept: what was said of those that are gone stays, until the minute is over.
- */
+/* More steps than are kept: verdicts on those that are gone stay until the minute is over. */
 static void test_slow_stays(void **state)
 {
 	const struct live_frame *f;

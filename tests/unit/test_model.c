@@ -16,7 +16,7 @@
 #include "target/model.h"
 #include "target/process.h"
 
-/* A command line as one text, in which '|' stands for the NUL behind each string. */
+/* A command line as one text, in which '|' stands for the NUL after each string. */
 static struct process_text cmdline(const char *text)
 {
 	static char copy[1024];

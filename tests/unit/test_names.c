@@ -92,7 +92,7 @@ static void test_syscall_class(void **state)
 	assert_int_equal(syscall_class(SYS_wait4), SYS_OTHER);
 	assert_int_equal(syscall_class(SYS_getpid), SYS_OTHER);
 	assert_int_equal(syscall_class(UINT_MAX), SYS_OTHER);
-	/* the file behind the first argument can decide only where that is a descriptor */
+	/* the file behind the first argument can decide only if that is a descriptor */
 	for (nr = 0; nr < SYSCALL_MAX; nr++) {
 		if (syscall_class(nr) == SYS_FD)
 			assert_true(syscall_has_fd(nr));

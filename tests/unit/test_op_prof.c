@@ -31,7 +31,7 @@ static void test_window(void **state)
 	add_probe("seen", ROLE_OP, PROBE_F_INSTANT, NULL, "");
 	profile_open(&o, &plain);
 	emit_op(&o, 0, 0, 1, 1000); /* mul_mat */
-	emit_op(&o, 0, 4, 1, 2001); /* steps are told apart with --op-detail only */
+	emit_op(&o, 0, 4, 1, 2001); /* steps are distinguished only with --op-detail */
 	emit_op(&o, 1, 0, 0, 5);
 	emit_op(&o, 2, 0, 0, 3);
 	emit_op(&o, 3, 0, 0, 0);
@@ -73,7 +73,7 @@ static void test_processes(void **state)
 	profile_done(&o);
 }
 
-/* More names than there is room for, and such as nobody wants to read. */
+/* More names than there is room for, including ones that are unreadable. */
 static void test_names(void **state)
 {
 	const uint32_t n = 3000;
@@ -157,7 +157,7 @@ static void test_steps(void **state)
 	profile_done(&o);
 }
 
-/* In whatever order: the lines of a step add up to its operators. */
+/* In any order: the lines of a step add up to its operators. */
 static void test_order(void **state)
 {
 	enum { STEPS = 4000, OPS = 40000 };

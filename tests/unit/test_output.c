@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Outputs of a recording as sinks: which files they make, and what becomes of those. */
+/* Outputs of a recording as sinks: which files they make, and what happens to those. */
 #include "sinks.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 static char directory[] = "/tmp/test_output.XXXXXX";
 static struct fake_sink fake;
 static const struct profile_meta meta = { .model = "m", .concurrency = 1, .runtime_flags = "{}" };
-static char told[1024]; /* the files that were told of, each with a blank behind it */
+static char told[1024]; /* the files that were reported, each followed by a blank */
 
 static void on_file(const char *name, uint64_t bytes, void *arg)
 {
@@ -151,7 +151,7 @@ static void test_by_time(void **state)
 	assert_int_equal(n_files(), 4);
 }
 
-/* A file that is not all there keeps the name of a part. */
+/* An incomplete file keeps the name of a part. */
 static void test_cut(void **state)
 {
 	const struct record_options o = by_time();
@@ -165,7 +165,7 @@ static void test_cut(void **state)
 	assert_false(is_there("trace_pid5000000_1763616000123.json"));
 }
 
-/* Nothing that exists is overwritten, and the files of a process have one time. */
+/* Nothing that exists is overwritten, and the files of a process have the same time. */
 static void test_taken(void **state)
 {
 	struct record_options o = by_time();
@@ -223,7 +223,7 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-/* A reader of a pipe that stands still costs records, but not the life of tasks; they are counted. */
+/* A reader of a pipe that stops reading costs records, but not the life of tasks; they are counted. */
 static void test_slow_reader(void **state)
 {
 	const struct record_options o = { .outputs = { "pipe.json" }, .n_outputs = 1 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* When the threads of a recording yield to others, and what makes them run like those again. */
+/* When the threads of a recording yield to others, and what makes them run normally again. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

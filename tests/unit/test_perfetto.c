@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The Perfetto sink as a reader sees it: packets in the order of time, those of one time in the
- * order of the file. Random calls of random threads come from rings that are drained in random
- * order, and every slice must be read with its own begin and end.
+ * The Perfetto sink as a reader sees it: packets sorted by time, those of equal time in the order
+ * of the file. Random calls of random threads arrive from rings that are drained in random order,
+ * and every slice must be read with its own beginning and end.
  */
 #include "cases.h"
 #include "pftrace.h"
@@ -64,8 +64,8 @@ static void send_op(struct machine *m, struct worker *w)
 	w->op.h.start_ns = 0;
 }
 
-/* What one of the threads does next, as the BPF programs would tell it. Times of different changes
- * differ, one change has one time. */
+/* What one of the threads does next, as the BPF programs would report it. Different changes have
+ * different times, one change has one time. */
 static void work(struct machine *m, struct worker *w)
 {
 	uint64_t now = ++m->now;
@@ -133,7 +133,7 @@ static void run_machine(struct machine *m, struct out *o)
 	while (m->n + 64 < SENDS_MAX) {
 		unsigned int first = (unsigned int)(draw() % RINGS);
 
-		/* the rings in turn, and the threads go on meanwhile */
+		/* drains the rings in turn, while the threads continue */
 		for (unsigned int i = 0; i < RINGS; i++) {
 			work_a_while(m, draw() % 40);
 			give(m, o, (first + i) % RINGS);
@@ -225,7 +225,7 @@ static void test_order(void **state)
 	free(m);
 }
 
-/* Many more than can wait come at once, nothing ever settles: all are there, and still in order. */
+/* Many more than can wait arrive at once, nothing ever settles: all are there, and still in order. */
 static void test_flood(void **state)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
@@ -262,7 +262,7 @@ static const struct seen *nth(const struct reader *r, const char *name, size_t n
 	return NULL;
 }
 
-/* Names are sent anew behind a loss, and slices that wait then keep theirs. */
+/* Names are sent again after a loss, and slices that are waiting then keep theirs. */
 static void test_loss(void **state)
 {
 	struct rec_fault f = { .h = hdr(REC_FAULT, 0) };
@@ -363,7 +363,7 @@ static void test_ipc(void **state)
 #define CALLS 400
 #define CALLERS 5
 
-/* Times, results and descriptors of each thread's calls, in whatever order they come. */
+/* Times, results and descriptors of each thread's calls, in any order. */
 static void test_calls(void **state)
 {
 	static const struct {
@@ -428,7 +428,7 @@ static void test_calls(void **state)
 	reader_free(r);
 }
 
-/* The longest of everything, in bytes that are no UTF-8: each slice still is two packets that can
+/* The longest of everything, in bytes that are not UTF-8: each slice still is two packets that can
  * be read. */
 static void test_longest(void **state)
 {
@@ -495,8 +495,8 @@ static void feed_numbered(struct out *o, uint64_t from, uint64_t to)
 	}
 }
 
-/* Nobody reads the file, so that events are left out in its middle: those behind have their own times all the
- * same. */
+/* Nobody reads the file, so events are left out in its middle: those after have the right times
+ * nevertheless. */
 static void test_dropped(void **state)
 {
 	const uint64_t many = 45000, all = many + 3000;
@@ -538,7 +538,7 @@ static void test_dropped(void **state)
 	reader_free(r);
 }
 
-/* Each of many files has all of its names and tracks, and its slices in order; together they have all. */
+/* Each of many files has all of its names and tracks, and its slices in order; together they have everything. */
 static void test_rotate(void **state)
 {
 	struct machine *m = malloc(sizeof(*m));

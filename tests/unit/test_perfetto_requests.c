@@ -14,7 +14,7 @@ static const char *track_name(const struct reader *r, uint64_t uuid)
 	return "";
 }
 
-/* The events of a track or counter as text, in the order of time: "1000 +request 1", "5000 -", "5000 =3". */
+/* The events of a track or counter as text, sorted by time: "1000 +request 1", "5000 -", "5000 =3". */
 static void put_track(const struct reader *r, const char *name, char *text, size_t size)
 {
 	size_t len = 0;

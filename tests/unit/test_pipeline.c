@@ -98,7 +98,7 @@ static void test_tee_of_one_is_itself(void **state)
 	assert_null(tee_nth(s, 1));
 }
 
-/* The first error is told, and the others are called all the same. */
+/* The first error is reported, and the others are called nevertheless. */
 static void test_tee_errors(void **state)
 {
 	struct sink *s;
@@ -227,7 +227,7 @@ static void test_by_process_cpus_for_all(void **state)
 	sink_close(s, NULL);
 }
 
-/* Those that are too many share one, which has the sums of all that have none of their own. */
+/* Excess processes share one sink, which has the sums of all that have none of their own. */
 static void test_by_process_too_many(void **state)
 {
 	enum { OWN = 256, MORE = 3 };
@@ -254,7 +254,7 @@ static void test_by_process_too_many(void **state)
 	assert_int_equal(others->totals.records[REC_FAULT], MORE);
 }
 
-/* One that cannot be opened: records of it are left out, and the next flush fails. */
+/* One that cannot be opened: its records are left out, and the next flush fails. */
 static void test_by_process_open_fails(void **state)
 {
 	struct by_process_config c = { .open = open_fake };

@@ -316,7 +316,7 @@ static void test_mapped_self(void **state)
 	assert_int_equal(calls, 1);
 	assert_int_equal(process_each_mapped(NO_PID, stop_at_mapping, &calls), -ESRCH);
 
-	/* code that is in no file is no file */
+	/* code that is in no file does not count as a file */
 	anon = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(anon, MAP_FAILED);
 	w = (struct wanted){ .address = (uintptr_t)anon };
@@ -375,8 +375,8 @@ static void test_mapped_names(void **state)
 			assert_int_equal(file_open_mapped(getpid(), &w.m, &found), 0);
 			close(found);
 		}
-		/* gone, or another file in its place: /proc/PID/map_files leads to the one that is
-		 * mapped, for those who may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
+		/* deleted, or replaced by another file: /proc/PID/map_files leads to the one that
+		 * is mapped, for those who may (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE) */
 		assert_int_equal(unlink(path), 0);
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
 		assert_true(fd >= 0);
@@ -482,7 +482,7 @@ static void test_environ(void **state)
 
 #define HUGE_ENV (64u << 20)
 
-/* Says that the environment is somewhere else; needs no privileges where the kernel has it. */
+/* Claims that the environment is somewhere else; needs no privileges where the kernel supports it. */
 static int move_environ(void *start, void *end)
 {
 	struct prctl_mm_map map = { .exe_fd = (__u32)-1, .brk = (__u64)(uintptr_t)sbrk(0) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The profile, from records of steps: every byte of a line, sums, and what the envelope holds. */
+/* The profile, from records of steps: every byte of a line, sums, and the contents of the envelope. */
 #include "sinks.h"
 #include "util/version.h"
 
@@ -96,7 +96,7 @@ static void test_line(void **state)
 	profile_done(&o);
 }
 
-/* What is behind "workers" and "total" in the line of a step that was held up. */
+/* What follows "workers" and "total" in the line of a step that was held up. */
 static void check_held_up(const struct rec_step *r, const char *shape, const char *stages)
 {
 	struct out o;
@@ -163,7 +163,7 @@ static struct behind behind(uint64_t ns, uint32_t tid, uint32_t tgid, const char
 	return b;
 }
 
-/* Whom it waited for a CPU behind: the longest first, and with the others all of it; or not at all. */
+/* Behind which threads it waited for a CPU: the longest first, and with the others all of it; or not at all. */
 static void test_behind(void **state)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0), .workers = 1 };
@@ -183,7 +183,7 @@ static void test_behind(void **state)
 		"\"behind_others_us\":0.050,\"workers_behind1_by\":\"idle\",\"workers_behind1_tid\":0,"
 		"\"workers_behind1_pid\":0,\"workers_behind1_us\":0.500}",
 		"\"total\":1.000,\"runnable\":1.000,\"workers_total\":0.500,\"workers_runnable\":0.500}");
-	/* more than there was: none of it is told */
+	/* more than possible: none of it is written */
 	r.behind.slots[3].ns = 800;
 	r.workers = 0;
 	check_held_up(&r, "\"workers\":0}", "\"total\":1.000,\"runnable\":1.000}");
@@ -380,7 +380,7 @@ static char *fill(size_t len, char c)
 	return text;
 }
 
-/* Nothing of it is cut, and no buffer is too short: also not where every byte becomes six. */
+/* Nothing is cut, and no buffer is too short, not even if every byte becomes six. */
 static void test_long_metadata(void **state)
 {
 	const size_t len = 100 << 10, flags_len = 2 << 20;
@@ -443,7 +443,7 @@ static void test_append(void **state)
 	profile_done(&o);
 }
 
-/* The lines go on in another file; that of the window is at the end of the last. */
+/* The lines continue in another file; that of the window is at the end of the last. */
 static void test_rotate(void **state)
 {
 	struct window_totals t = { .open_ns = START, .close_ns = START + 1000 };
@@ -584,7 +584,7 @@ static void test_coverage(void **state)
 		{ 1000, 1000, "\"coverage\":0.000000}" },
 		{ 1000, 2000, "\"coverage\":0.000000}" }, /* the last look was after the end */
 		{ 3, 1, "\"coverage\":0.666666}" },
-		{ 10000000, 1, "\"coverage\":0.999999}" }, /* never rounded up to all of it */
+		{ 10000000, 1, "\"coverage\":0.999999}" }, /* never rounded up to 1 */
 		{ 0, 0, "\"coverage\":1.000000}" },
 		{ UINT64_MAX / 2, UINT64_MAX / 8, "\"coverage\":0.750000}" },
 	};

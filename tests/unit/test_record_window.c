@@ -413,7 +413,7 @@ static void test_own_environment(void **state)
 	assert_int_equal(environment(), -EINVAL);
 	assert_null(o.window_flag);
 	assert_non_null(strstr(said, "INFTRACE_MAX_STEPS: 'many' is not a number"));
-	/* those of others count, too, unless they are switched off */
+	/* those of the other tool count, too, unless they are switched off */
 	forget();
 	setenv("VLLM_CHAKRA_FLAG", "f", 1);
 	setenv("VLLM_CHAKRA_TRACE", " ", 1);
@@ -461,8 +461,8 @@ static void test_command(void **state)
 	assert_text(o.window_flag, "g");
 }
 
-/* A process with these variables, in `dir`; with another user when that is not 0. It is there with
- * all of it when this returns. */
+/* A process with these variables, in `dir`; of another user if that is not 0. Everything is set up
+ * when this returns. */
 static pid_t child(uid_t user, const char *dir, const char *const env[])
 {
 	int up[2];
@@ -514,14 +514,14 @@ static void test_target(void **state)
 		pid, pid);
 	assert_string_equal(said, line);
 	forget();
-	/* our own comes first */
+	/* ours comes first */
 	setenv("INFTRACE_WINDOW_FLAG", "ours", 1);
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
 	assert_text(o.window_flag, "ours");
 	forget();
-	/* nothing of it without windows */
+	/* ignored without windows */
 	o.pids = &pid;
 	o.n_pids = 1;
 	o.profile = "p";
@@ -531,7 +531,7 @@ static void test_target(void **state)
 	assert_int_equal(o.max_steps, 0);
 	forget();
 	end_child(pid);
-	/* one that has gone is somebody else's error */
+	/* a process that is gone is reported elsewhere */
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
@@ -571,7 +571,7 @@ static void test_target_of_another(void **state)
 	o.pids = &pid;
 	o.n_pids = 1;
 	assert_int_equal(environment(), 0);
-	assert_null(o.window_flag); /* it may never come */
+	assert_null(o.window_flag); /* it may never appear */
 	assert_null(o.output_dir);
 	assert_non_null(strstr(said,
 		"is left out: the process is another user's, or sees other files; give --window-flag"));

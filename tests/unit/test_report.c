@@ -131,7 +131,7 @@ static void test_json(void **state)
 	free(p.text);
 }
 
-/* Two processes in one file, and one of them in a file before: apart by pid, together by pid. */
+/* Two processes in one file, and one of them in an earlier file: separated by pid, joined by pid. */
 static void test_processes(void **state)
 {
 	char path[] = "/tmp/test_report_XXXXXX";
@@ -164,7 +164,7 @@ static void test_processes(void **state)
 	free(p.text);
 }
 
-/* A request alone, then steps of two sequences: what these share is in no time, and it is said. */
+/* A request alone, then steps of two sequences: what these share is in no time, and the report says so. */
 static void test_mixed(void **state)
 {
 	struct json_object *report, *process, *requests;
@@ -206,7 +206,7 @@ static void test_mixed(void **state)
 	free(p.text);
 }
 
-/* The same request by the engine's steps and at the server's socket: told apart, not added up. */
+/* The same request from the engine's steps and from the server's socket: distinguished, not added up. */
 static void test_sockets(void **state)
 {
 	struct json_object *report, *process;
@@ -240,8 +240,8 @@ static void test_sockets(void **state)
 	free(p.text);
 }
 
-/* Two threads in turn, each on its own track, or both on one that says whose each step is; and a third one beside
- * them, so that whose steps follow each other is told by the threads. */
+/* Two threads in turn, each on its own track, or both on one whose events name the thread; and a third one in
+ * parallel, so that only the threads tell which steps are consecutive. */
 static void report_turns(struct output *result, bool shared)
 {
 	struct profile p;
@@ -362,7 +362,7 @@ static void test_malformed(void **state)
 		"line 1: stage_us.a\\x1bb is not a number >= 0");
 	expect_refused("[\n{\"ph\":", "line 2: the file ends inside an event");
 
-	/* one bad line among good ones is told, the others are reported */
+	/* one bad line among good ones is reported, and the others count */
 	RUN(&result, "", GOLDEN "profile_bad.jsonl");
 	assert_string_equal(result.err,
 		"inftrace: " GOLDEN "profile_bad.jsonl: line 7: missing required field: shape "

@@ -33,7 +33,7 @@ static void add_line(struct profile *p, const struct line *l)
 
 #define LINE(p, ...) add_line(p, &(struct line){ __VA_ARGS__ })
 
-/* Ten of 100 ms to the first token and 11 ms for each of ten behind it. */
+/* Ten with 100 ms to the first token and 11 ms for each of ten later ones. */
 static void add_usual(struct profile *p, int first)
 {
 	for (int i = 0; i < 10; i++) {
@@ -97,7 +97,7 @@ static void test_late_first(void **state)
 	done(&result, &p);
 }
 
-/* What it waited for is told by what of it was behind the first token. */
+/* The wait is explained by its part after the first token. */
 static void test_late_tokens(void **state)
 {
 	struct output result;
@@ -110,20 +110,21 @@ static void test_late_tokens(void **state)
 		.between = 10, .first_others = 300,
 		.shape = ",\"waited1_for\":30,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":500000.000,"
 			 "\"waited1_ttft_us\":100000.000,\"waited2_for\":31,\"waited2_pid\":1,\"waited2_sequence\":1,"
-			 "\"waited2_us\":200000.000,\"waited2_ttft_us\":200000.000,\"waited_others_us\":100000.000");
+			 "\"waited2_us\":200000.000,\"waited2_ttft_us\":200000.000,\"waited3_for\":32,"
+			 "\"waited3_sequence\":1,\"waited3_us\":90000.000,\"waited_others_us\":10000.000");
 	LINE(&p, .number = 12, .ts = 21000, .prompt = 500, .outputs = 11, .prefill = 100, .decode = 100, .between = 2010,
 		.stages = ",\"between_cpu\":110000.000,\"between_blocked_sleep\":1900000.000");
 	TEXT(&result, &p);
 	assert_contains(result.out, "  request 11 (sequence 0, 500 prompt tokens), first token after 400 ms instead of 100 ms: "
 				    "200 ms for request 31, 100 ms for request 30\n");
 	assert_contains(result.out, "  request 11 (sequence 0, 500 prompt tokens), 61.0 ms per token instead of 11.0 ms over 10: "
-				    "400 ms for request 30 and 100 ms for others\n");
+				    "400 ms for request 30, 90.0 ms for request 32\n");
 	assert_contains(result.out, "  request 12 (sequence 0, 500 prompt tokens), 211 ms per token instead of 11.0 ms over 10: "
 				    "2.01 s between steps (the calling thread slept for 1.90 s)\n");
 	done(&result, &p);
 }
 
-/* With too few to compare with, what plainly was a wait is told; of requests without a token, too. */
+/* With too few to compare with, obvious waits are reported; also for requests without a token. */
 static void test_alone(void **state)
 {
 	struct output result;
@@ -217,7 +218,7 @@ static void test_slo(void **state)
 	free(p.text);
 }
 
-/* Engines whose rows are not known have requests, too; those that cannot be told apart are not judged. */
+/* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
 static void test_slo_steps(void **state)
 {
 	struct output result;

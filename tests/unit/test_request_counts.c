@@ -92,7 +92,7 @@ static void test_random(void **state)
 	}
 }
 
-/* A slot that stays empty holds the others up for some time only; when it goes on it counts again. */
+/* A slot that stays empty holds up the others only for some time; when it continues it counts again. */
 static void test_quiet(void **state)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));
@@ -124,7 +124,7 @@ static void test_quiet(void **state)
 	free(c);
 }
 
-/* More changes than there is room for: those that are told are in order, and in the end nothing is left. */
+/* More changes than there is room for: those that are reported are in order, and in the end nothing is left. */
 static void test_many(void **state)
 {
 	struct request_counts *c = calloc(1, sizeof(*c));

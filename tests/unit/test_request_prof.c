@@ -113,7 +113,7 @@ static void test_request(void **state)
 		"{\"pid\":5000000," KIND ",\"ts_us\":0.040,\"prompt_tokens\":7,\"output_tokens\":0,"
 		"\"prefill_steps\":1,\"end_not_seen\":true} {\"total\":0.010}");
 
-	/* steps of an engine without phases are none of a request */
+	/* steps of an engine without phases belong to no request */
 	open_requests(&o);
 	EMIT(&o, &r);
 	profile_close(&o);
@@ -163,7 +163,7 @@ static void test_cut(void **state)
 		"\"tpot_p50\":0.020,\"tpot_p90\":0.020,\"tpot_p99\":0.020,\"tpot_max\":0.020}");
 }
 
-/* Sequences of one batch cannot be told apart, and it shows. */
+/* Sequences of one batch cannot be distinguished, and the profile says so. */
 static void test_mixed(void **state)
 {
 	static const uint64_t runs[][8] = {
@@ -199,7 +199,7 @@ static void test_mixed(void **state)
 	profile_done(&o);
 	probe_table_free(&probes);
 
-	/* the next request begins while a step of one before it runs: neither is one alone */
+	/* the next request begins while a step of the previous one is running: neither is one alone */
 	open_requests(&o);
 	emit_calls(&o, begin, ARRAY_SIZE(begin));
 	profile_close(&o);
@@ -212,8 +212,8 @@ static void test_mixed(void **state)
 }
 
 /*
- * Several contexts at once, each with requests of its own, in the order of several rings: steps
- * come within two rounds of when they ended.
+ * Several contexts at once, each with its own requests, in the order of several rings: steps arrive
+ * within two rounds of their end.
  */
 static void test_contexts(void **state)
 {
@@ -254,7 +254,7 @@ static void test_contexts(void **state)
 	profile_close(&o);
 	for (size_t i = 0; i < count(&o); i++) {
 		got += (uint64_t)atoi(shape(&o, i, "output_tokens"));
-		/* runs of prompts that follow each other are not told apart */
+		/* runs of consecutive prompts are not distinguished */
 		requests -= (uint64_t)atoi(shape(&o, i, "prefill_steps"));
 		if (atoi(shape(&o, i, "prefill_steps")) > 1)
 			got += (uint64_t)atoi(shape(&o, i, "prefill_steps")) - 1;
@@ -281,7 +281,7 @@ static void emit_parts(struct out *o, uint32_t number, const struct call *c, con
 	sink_record(o->s, &r.s.h, sizeof(r.s) + n * sizeof(*parts));
 }
 
-/* Of three requests two are in the same steps, and one comes later in a slot that was used. */
+/* Two of three requests are in the same steps, and one comes later in a used slot. */
 static void test_sequences(void **state)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 }, { 5, 0, 3, 1 } },
@@ -308,7 +308,7 @@ static void test_sequences(void **state)
 		"{\"total\":3.300,\"own_prefill\":0.900,\"own_prefill_cpu\":0.899,\"own_prefill_blocked_futex\":0.001,"
 		"\"own_decode\":0.350,\"own_decode_cpu\":0.349,\"own_decode_blocked_futex\":0.001,"
 		"\"others\":1.750,\"others_cpu\":1.748,\"others_blocked_futex\":0.002,\"between\":0.300,"
-		"\"ttft\":0.900,\"tpot_p50\":1.100,\"tpot_p90\":1.300,\"tpot_p99\":1.300,\"tpot_max\":1.300}");
+		"\"ttft_others\":0.000,\"ttft_between\":0.000,\"ttft\":0.900,\"tpot_p50\":1.100,\"tpot_p90\":1.300,\"tpot_p99\":1.300,\"tpot_max\":1.300}");
 	assert_text(shape(&o, 1, "sequence"), "3");
 	assert_text(shape(&o, 1, "cached_tokens"), "7");
 	assert_text(shape(&o, 1, "number"), "3");
@@ -444,7 +444,7 @@ static void test_socket(void **state)
 	profile_done(&o);
 }
 
-/* From counts by length, within what a place stands for. */
+/* From counts by length, within the range that a count stands for. */
 static void test_gaps(void **state)
 {
 	static const unsigned int percents[] = { 50, 90, 99 };

@@ -64,7 +64,7 @@ static void put(struct ring *g, unsigned long pos, const void *data, size_t n)
 		g->mapped[2 * g->page + (pos + i) % g->bytes] = ((const char *)data)[i];
 }
 
-/* The sample of number n has its number in each word of its bytes. */
+/* Sample number n has its number in each of its words. */
 static unsigned long make_sample(struct ring *g, uint32_t size, uint32_t flags, uint32_t n)
 {
 	uint32_t head[2] = { size | flags, 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The files of one output: their names, which are left alone, and which are deleted. */
+/* The files of one output: their names, which ones are left alone, and which are deleted. */
 #include "sinks.h"
 
 #include <fcntl.h>

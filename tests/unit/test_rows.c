@@ -119,7 +119,7 @@ static void test_begin(void **state)
 	probe_table_free(&pt);
 }
 
-/* What is not known is not shown, and nothing is where the count does not fit. */
+/* What is unknown is not shown, and nothing is if the count does not fit. */
 static void test_shown(void **state)
 {
 	static const struct {

@@ -51,7 +51,7 @@ static uint64_t seen(enum rec_kind kind)
 
 /* ---- records ---- */
 
-/* Without a window records are counted nowhere, but what they tell of tasks is learned. */
+/* Without a window records are not counted, but what they say about tasks is learned. */
 static void test_closed(void **state)
 {
 	(void)state;
@@ -77,11 +77,11 @@ static void test_what_is_shown(void **state)
 	hand_over(REC_TASK, TASK_STRANGER);
 	assert_int_equal(fake.records, 2);
 	assert_int_equal(seen(REC_FAULT), 1);
-	assert_int_equal(seen(REC_TASK), 0); /* strangers are no part of the recording */
+	assert_int_equal(seen(REC_TASK), 0); /* strangers are not part of the recording */
 	assert_int_equal(windows_end(&w), 0);
 }
 
-/* What the session lost and what a file was too slow for are loss alike, told once. */
+/* What the session lost and what a file was too slow for are both loss, reported once. */
 static void test_loss(void **state)
 {
 	struct window_totals t;
@@ -120,7 +120,7 @@ static void test_whole(void **state)
 	assert_int_equal(windows_drain(&w), 0);
 	assert_string_equal(order, "rsf");
 	assert_int_equal(windows_turn(&w, clock_boot_ns()), 0);
-	fake_session.next = &f.h; /* comes as the window is closed */
+	fake_session.next = &f.h; /* arrives while the window is being closed */
 	assert_int_equal(windows_end(&w), 0);
 	assert_string_equal(order, "rsfrc");
 	assert_true(fake.with_totals);
@@ -144,7 +144,7 @@ static void test_more_waits(void **state)
 	assert_int_equal(windows_end(&w), 0);
 }
 
-/* An error of a file ends the drain, and the window is closed all the same. */
+/* An error of a file ends the drain, and the window is closed nevertheless. */
 static void test_flush_fails(void **state)
 {
 	(void)state;
@@ -198,7 +198,7 @@ static void test_max_steps(void **state)
 	assert_int_equal(fake.totals.steps, 2);
 }
 
-/* The session cannot start, or there can be no files: nothing is open, and nobody is fed. */
+/* The session cannot start, or there can be no files: nothing is open, and no sink is fed. */
 static void test_cannot_open(void **state)
 {
 	(void)state;
@@ -321,7 +321,7 @@ static void test_dump(void **state)
 	recorder_free(r);
 }
 
-/* A dump that cannot be written is answered, and the recording goes on. */
+/* A dump that cannot be written is answered, and the recording continues. */
 static void test_dump_fails(void **state)
 {
 	struct recorder *r = open_recorder();

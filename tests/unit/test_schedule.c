@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Windows: every source of a wish and every limit, alone and together. Times are whole numbers. */
+/* Windows: every source of a request and every limit, alone and together. Times are whole numbers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 
 static struct schedule sched;
 
-/* The time of these is in milliseconds from the begin. */
+/* Times here are in milliseconds from the beginning. */
 static uint64_t at(uint64_t ms)
 {
 	return BEGIN + ms * (SEC / 1000);
@@ -150,7 +150,7 @@ static void test_manual_limits(void **state)
 	OPEN(7100, 2, "start", 8000);
 	schedule_steps(&sched, at(7200), 5);
 	CLOSED(7200, 2, "max_steps", NEVER);
-	/* counted anew in each */
+	/* counted separately in each */
 	schedule_start(&sched, at(7300));
 	schedule_steps(&sched, at(7400), 9);
 	OPEN(7400, 3, "start", 8300);
@@ -186,7 +186,7 @@ static void test_flag(void **state)
 	CLOSED(8, 3, "end", NEVER);
 }
 
-/* After a limit it must go away and come back. */
+/* After a limit it must disappear and reappear. */
 static void test_flag_limits(void **state)
 {
 	(void)state;
@@ -206,7 +206,7 @@ static void test_flag_limits(void **state)
 	flag(6600, false);
 	flag(6600, true);
 	OPEN(6600, 3, "flag", 7600);
-	/* noticed late, together with the flag's end: what came first counts */
+	/* noticed late, together with the flag's end: whichever came first counts */
 	flag(9000, false);
 	CLOSED(9000, 3, "duration", NEVER);
 	assert_false(is_over());
@@ -312,7 +312,7 @@ static void test_every_limits(void **state)
 	OPEN(10000, 2, "schedule", 10500);
 	schedule_steps(&sched, at(10100), 11);
 	CLOSED(10100, 2, "max_steps", 20000);
-	/* both have passed: what came first counts */
+	/* both have passed: whichever came first counts */
 	OPEN(20000, 3, "schedule", 20500);
 	CLOSED(25000, 3, "duration", 30000);
 	assert_false(is_over());
@@ -340,7 +340,7 @@ static void test_every_and_hand(void **state)
 	assert_int_equal(schedule_stop(&sched, at(31000)), 0);
 	CLOSED(31000, 3, "stop", 40000);
 	OPEN(40000, 4, "schedule", 42000);
-	/* within a window of the period: it goes on */
+	/* within a window of the period, which continues */
 	assert_int_equal(schedule_start(&sched, at(41000)), 1);
 	OPEN(42000, 4, "schedule", 50000);
 	assert_int_equal(schedule_stop(&sched, at(45000)), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames of inftrace top as text: what fits, what is cut, and that nobody's name drives the
+/* Frames of inftrace top as text: what fits, what is cut, and that no name controls the
  * terminal. */
 #include <locale.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@
 static const char hostile[] = "\x1b[2J\a\xc2\x9b"
 			      "1m\xff\xe2\x80\xae日本e\xcc\x81";
 
-/* A run with a bit of all, whose names are somebody else's. */
+/* A run with a bit of everything, whose names come from outside. */
 static struct live *make_live(const char *name)
 {
 	static const uint8_t states[] = { ST_CPU, ST_BARRIER, ST_SYSCALL, ST_FAULT, ST_RUNNABLE,
@@ -81,7 +81,7 @@ struct drawn {
 	size_t n;
 };
 
-/* What the columns of a line hold; fails on all that a screen is not to be sent. */
+/* The columns that a line takes; fails on everything that must not be sent to a screen. */
 static unsigned int check_line(const char *line, bool ansi, bool utf8)
 {
 	unsigned int columns = 0;
@@ -145,7 +145,7 @@ static void draw(const struct screen *s, const struct live_frame *f, struct draw
 		fail_msg("%zu lines of %u", d->n, s->height);
 }
 
-/* All sizes, from silly ones up: exactly so many lines, none of them wider. */
+/* All sizes, even silly ones: exactly that many lines, none of them wider. */
 static void test_sizes(void **state)
 {
 	static const char *const names[] = { hostile, "cc1plus", "" };
@@ -224,7 +224,7 @@ static void test_80x24(void **state)
 		"llama-server 4711, llama.cpp                                                2:05");
 	assert_string_equal(d.lines[1],
 		"steps/s 0.8  tokens/s 0.8  prompt tokens/s 1.0  steps 100  tokens 98  workers 3");
-	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* what none of the steps says is not told */
+	assert_string_equal(d.lines[2], "lost 17  (17 just now)"); /* what none of the steps says is not shown */
 	expect_line(&d, "Slow steps of the last minute: none");
 	expect_line(&d,
 		"Time of steps       125 s                    run  workers                    run");
@@ -284,7 +284,7 @@ static bool read_shares(const char *line, double v[4])
 	return sscanf(text, "%lf %% %lf %% %lf %% %lf %%", v, v + 1, v + 2, v + 3) == 4;
 }
 
-/* The shares of a column add up, with all rows and with some merged for want of room. */
+/* The shares of a column add up, with all rows and with some merged for lack of room. */
 static void test_shares(void **state)
 {
 	static const unsigned int heights[] = { 0, 60, 24, 16, 12 };
@@ -349,7 +349,7 @@ static void test_bars(void **state)
 	}
 }
 
-/* What is cut, and what stands for it. */
+/* What is cut, and what replaces it. */
 static void test_text(void **state)
 {
 	struct canvas c = { .width = 8, .utf8 = true };
@@ -357,7 +357,7 @@ static void test_text(void **state)
 	(void)state;
 	canvas_text(&c, "a\x1b[m");
 	canvas_text(&c, "\xc2\x9b\xff");
-	canvas_text(&c, "日本"); /* two columns each: of the second one there is no room */
+	canvas_text(&c, "日本"); /* two columns each: the second one does not fit */
 	canvas_line(&c);
 	assert_string_equal(c.text, "a?[m??日\n");
 	assert_int_equal(canvas_width(&c, "日本e\xcc\x81"), 6);

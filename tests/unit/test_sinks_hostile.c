@@ -51,7 +51,7 @@ static size_t longest_line(const struct out *o)
 
 /* ---- the longest names ---- */
 
-/* Bytes that grow most when they are escaped: those of an invalid sequence, or quotes. */
+/* Bytes that grow most when escaped: those of an invalid sequence, or quotes. */
 static const char growing[] = { '\xff', '"', '\\' };
 
 static void make_name(char *buf, size_t len, char c)
@@ -220,8 +220,8 @@ static void test_noise(void **state)
 
 /* ---- many threads ---- */
 
-/* The first record of a thread makes its process known too, for which the table of threads may
- * have to grow: the thread's name must still be its own. */
+/* The first record of a thread also makes its process known, for which the table of threads may
+ * have to grow: the thread must keep its own name. */
 static void test_growing_table(void **state)
 {
 	const uint32_t n = 3000;
@@ -259,7 +259,7 @@ static void test_growing_table(void **state)
 	chrome_done(&o);
 }
 
-/* A number that another process's thread takes over is named anew. */
+/* A number that a thread of another process takes over gets a new name. */
 static void test_reused_thread(void **state)
 {
 	struct rec_syscall r = { .h = hdr(REC_SYSCALL, 0) };
@@ -290,7 +290,7 @@ static void test_reused_thread(void **state)
 
 /* ---- outputs that fail ---- */
 
-/* A full disk is an error once, not a crash; the sinks go on and are closed with it. */
+/* A full disk is reported once, and is not a crash; the sinks continue and are closed with that error. */
 static void test_full(void **state)
 {
 	struct rec_step r = { .h = hdr(REC_STEP, 0) };

@@ -22,15 +22,15 @@
 #ifdef __x86_64__
 
 /*
- * CODE(name, body): a function of which nothing is ever run, with the cheapest instruction at the
- * label NAME_site. The rule is the kernel's: it emulates push, nop, call, jmp and jcc.
+ * CODE(name, body): a function that is never run, with the cheapest instruction at the label
+ * NAME_site. The rule is the kernel's: it emulates push, nop, call, jmp and jcc.
  */
 #define CODE(name, body)                                                                         \
 	extern const char name[], name##_site[];                                                 \
 	asm(".pushsection .text." #name ", \"ax\", @progbits\n.intel_syntax noprefix\n"          \
 	    ".type " #name ", @function\n" #name ":\n" body "\n.size " #name ", . - " #name "\n" \
 	    "ret\n.att_syntax prefix\n.popsection\n")
-/* The same, of a size of its own. */
+/* The same with a size of its own. */
 #define CODE_SIZED(name, size, body)                                                    \
 	extern const char name[], name##_site[];                                        \
 	asm(".pushsection .text." #name ", \"ax\", @progbits\n.intel_syntax noprefix\n" \
@@ -38,7 +38,7 @@
 	    "\n.att_syntax prefix\n.popsection\n")
 #define SITE(name) #name "_site:\n"
 
-/* at the entry, and behind endbr64 */
+/* at the entry, and after endbr64 */
 CODE(push_first, SITE(push_first) "push rbx\n pop rbx\n ret");
 CODE(push_high, SITE(push_high) "push r12\n pop r12\n ret");
 CODE(push_endbr, "endbr64\n" SITE(push_endbr) "push rbp\n mov rbp, rsp\n pop rbp\n ret");
@@ -130,7 +130,7 @@ CODE(far_site, ".rept 13\n mov eax, 0x12345678\n .endr\n" SITE(far_site) "push r
 CODE_SIZED(
 	unsized, 0, "xor eax, eax\n" SITE(unsized) "push rbx\n dec edi\n jnz unsized_site\n ret");
 CODE_SIZED(unsized_endbr, 0, "endbr64\n" SITE(unsized_endbr) "push rbx\n pop rbx\n ret");
-/* what is behind the end of a function is another one's */
+/* what follows the end of a function belongs to another one */
 CODE_SIZED(short_endbr, 4, "endbr64\n" SITE(short_endbr) "push rbx\n pop rbx\n ret\n nop\n nop");
 CODE_SIZED(short_xor, 2,
 	"xor eax, eax\n" SITE(short_xor) "push rbx\n pop rbx\n ret\n nop\n nop\n nop");
@@ -260,7 +260,7 @@ static void test_cases(void **state)
 	elf_close(elf);
 }
 
-/* Barriers: where a thread knows whether it is the last to arrive. */
+/* Barriers: places where a thread knows whether it is the last to arrive. */
 #define COUNT "mov r8d, 1\n lock xadd [rdi + 128], r8d\n"
 CODE(arrive_jne, "endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192]\n" COUNT
 		 "cmp esi, r8d\n" SITE(arrive_jne) "jne 1f\n jmp 3f\n 1: pause\n cmp edx, [rdi + 192]\n je 1b\n"
@@ -268,7 +268,7 @@ CODE(arrive_jne, "endbr64\n cmp dword ptr [rdi], 1\n je 2f\n mov edx, [rdi + 192
 CODE(arrive_je, COUNT "inc r8d\n cmp r8d, [rdi + 8]\n" SITE(arrive_je) "je 2f\n 1: pause\n cmp edx, [rdi + 192]\n"
 	"je 1b\n 2: ret");
 CODE(arrive_far, COUNT "cmp esi, r8d\n" SITE(arrive_far) ".byte 0x0f, 0x85, 1, 0, 0, 0\n ret\n ret");
-/* and where it does not */
+/* and places where it does not */
 CODE(arrive_unlocked, SITE(arrive_unlocked) "mov r8d, 1\n xadd [rdi], r8d\n cmp esi, r8d\n jne 1f\n 1: ret");
 CODE(arrive_uncounted, "mov r8d, [rdi]\n cmp esi, r8d\n" SITE(arrive_uncounted) "jne 1f\n inc eax\n 1: ret");
 CODE(arrive_less, COUNT "cmp esi, r8d\n" SITE(arrive_less) "jg 1f\n 1: ret");
@@ -400,7 +400,7 @@ static void test_changed_arguments(void **state)
 		site_choose(elf, &sym, ARG(c->arg), false, &site);
 		if (site.cheap || site.offset != sym.offset)
 			fail_msg("%s: arg%d is not what it was", c->name, c->arg);
-		/* cpuid, for one, changes others too */
+		/* cpuid, for example, changes others, too */
 		site_choose(elf, &sym, ARG(1) & ~ARG(c->arg), false, &site);
 		if (!site.cheap || site.offset == sym.offset)
 			fail_msg("%s: nobody asked for arg%d", c->name, c->arg);

@@ -137,7 +137,7 @@ static void test_cpp(void **state)
 	}
 }
 
-/* Each place of a USDT probe whose arguments are elsewhere is a probe of its own. */
+/* Each place of a USDT probe with its arguments elsewhere is a probe of its own. */
 static void test_places(void **state)
 {
 	struct fetch here[FUNC_VALS_MAX] = { { .reg = 5, .size = 4 } }, there[FUNC_VALS_MAX] = { { .reg = 6, .size = 4 } };
@@ -309,7 +309,7 @@ static void test_matches(void **state)
 	}
 }
 
-/* Without a library of its own a function may be in any of the engine's files. */
+/* A function without a library of its own may be in any of the engine's files. */
 static void test_matches_engine(void **state)
 {
 	char *mapped[] = { "libllama.*so*", "libggml-*.so*" };
@@ -443,8 +443,8 @@ static void test_glob_names(void **state)
 	}
 }
 
-/* A symbol may have thousands of bytes; the name of a span has no more than its event has room for.
- */
+/* A symbol may have thousands of bytes; the name of a span has only as many as its event has room
+ * for. */
 static void test_glob_long(void **state)
 {
 	static const char *const rules[] = { NULL, "$part0" };

@@ -30,7 +30,7 @@ static void note(const struct rec_hdr *h, size_t size, void *arg)
 	sprintf(text + strlen(text), "%u:%u ", h->tgid, (unsigned int)h->start_ns);
 }
 
-/* Of each process the first two, in whatever order they come. */
+/* The first two of each process, in any order. */
 static void test_each(void **state)
 {
 	struct step_limit *l;
@@ -46,7 +46,7 @@ static void test_each(void **state)
 		assert_int_equal(take(l, 1, REC_STEP, 160), STEP_LIMIT_HELD);
 		assert_int_equal(take(l, 1, REC_STEP, 140), STEP_LIMIT_HELD);
 		assert_int_equal(take(l, 2, REC_STEP, 145), STEP_LIMIT_HELD);
-		step_limit_settled(l, 200, note, text); /* one of before may still come */
+		step_limit_settled(l, 200, note, text); /* an earlier one may still arrive */
 		assert_string_equal(text, "");
 		assert_int_equal(take(l, 1, REC_STEP, 120), STEP_LIMIT_HELD);
 		assert_int_equal(take(l, 2, REC_STEP, 210), STEP_LIMIT_HELD);
@@ -73,7 +73,7 @@ static void note_parts(const struct rec_hdr *h, size_t size, void *arg)
 	(*(int *)arg)++;
 }
 
-/* What is behind the step's record is held as well. */
+/* What follows the step's record is held as well. */
 static void test_parts(void **state)
 {
 	struct rec_step_parts r = { .s = step(1, 100) };

@@ -276,6 +276,7 @@ static const struct played *step_of(const struct truth *t, size_t number, uint32
 static void check_times(const struct truth *t, const struct step_request *r)
 {
 	uint64_t spans[SPAN_MAX] = {}, waits[REQUESTS] = {}, previous = 0, others = 0, named = 0;
+	uint64_t first_waits[REQUESTS] = {}, first_named = 0;
 	const struct played *before = NULL;
 	size_t n_steps = 0, n_shared = 0, n_intervals = 0;
 	uint32_t part;
@@ -308,8 +309,13 @@ static void check_times(const struct truth *t, const struct step_request *r)
 		spans[p->prompt[part] ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE] += total - total * prompts / p->s.tokens;
 		for (uint64_t k = 0; previous && k < p->taken[part]; k++)
 			assert_int_equal(got_intervals[r->serial - 1][n_intervals++], (p->s.end - previous) / p->taken[part]);
-		if (!previous && p->taken[part])
+		if (!previous && p->taken[part]) {
 			assert_int_equal(r->first_output, p->s.end);
+			assert_int_equal(r->first_others, spans[SPAN_OTHERS]);
+			assert_int_equal(r->first_between, spans[SPAN_BETWEEN]);
+			assert_int_equal(spans[SPAN_OWN_PREFILL] + r->first_others + r->first_between, step_request_ttft(r));
+			memcpy(first_waits, waits, sizeof(waits));
+		}
 		previous = p->taken[part] ? p->s.end : previous;
 	}
 	assert_int_equal(r->first_output != 0, previous != 0);
@@ -336,7 +342,11 @@ static void check_times(const struct truth *t, const struct step_request *r)
 		assert_true(w->ns + 2 * (t->last - t->first + 1) >= truth && truth + 2 * (t->last - t->first + 1) >= w->ns);
 		assert_true(!i || w[-1].ns >= w->ns);
 		named += w->ns;
+		truth = r->first_output ? first_waits[w->serial - 1] : w->first_ns;
+		assert_true(w->first_ns + 2 * (t->last - t->first + 1) >= truth && truth + 2 * (t->last - t->first + 1) >= w->first_ns);
+		first_named += w->first_ns;
 	}
+	assert_int_equal(first_named, r->first_others);
 	assert_int_equal(named + r->waits_rest, spans[SPAN_OTHERS]);
 	assert_int_equal(r->waits_rest, 0);
 }

@@ -73,7 +73,7 @@ static void on_first(struct step_request *r, const struct step_seen *s, void *ar
 	assert_int_equal(r->first_output - r->start, step_request_ttft(r));
 }
 
-/* A step of 10, 10 behind the one before; rows and outputs of one sequence from a position on. */
+/* A step of 10, 10 after the previous one; rows and outputs of one sequence, beginning at a position. */
 static struct step_seen alone(uint64_t nth, enum step_phase phase, uint64_t rows, uint64_t outputs,
 	uint64_t sequence, int64_t position)
 {
@@ -156,7 +156,7 @@ static void test_turns(void **state)
 		assert_int_equal(tokens[i], 40);
 }
 
-/* Parts of a prompt give no output but the last one, which may be a single row. */
+/* Only the last part of a prompt gives an output; it may be a single row. */
 static void test_parts(void **state)
 {
 	(void)state;
@@ -167,7 +167,7 @@ static void test_parts(void **state)
 	assert_int_equal(step_request_ttft(&got[0]), 50);
 	assert_int_equal(n_tokens, 1);
 
-	/* prompts without tokens behind them, as for embeddings: each begins anew */
+	/* prompts without tokens after them, as for embeddings: each begins a new request */
 	RUN(PREFILL(0, 8, 8, 0, 0), PREFILL(1, 8, 8, 0, 0), PREFILL(2, 9, 9, 0, 0));
 	assert_int_equal(n_got, 3);
 	assert_int_equal(n_mixed, 0);
@@ -191,7 +191,7 @@ static void test_parts(void **state)
 static void test_shared(void **state)
 {
 	(void)state;
-	/* the first one turns mixed, the second is from the start; behind them one more, alone */
+	/* the first one becomes mixed, the second is so from the start; after them one more, alone */
 	RUN(PREFILL(0, 8, 1, 0, 0), DECODE(1, 0, 8), shared(2, 3, 2, 2), shared(3, 3, 2, 2), DECODE(4, 1, 30),
 		PREFILL(5, 6, 1, 0, 0), DECODE(6, 0, 6));
 	assert_int_equal(n_got, 3);
@@ -204,7 +204,7 @@ static void test_shared(void **state)
 		if (got[i].sequence == 0)
 			assert_int_equal(step_request_ttft(&got[i]), 10);
 	}
-	/* the rest of a prompt that a shared step had no room for is no request of its own ... */
+	/* the rest of a prompt that did not fit a shared step is not a request of its own ... */
 	RUN(shared(0, 3, 8, 1), PREFILL(1, 4, 1, 1, 7), DECODE(2, 1, 11));
 	assert_int_equal(n_got, 2);
 	assert_true(of_sequence(1)->mixed);
@@ -240,7 +240,7 @@ static void test_unknown(void **state)
 	assert_int_equal(step_seen_tokens(&unreadable), 0);
 }
 
-/* Of four outputs so many are taken as the next step's position tells. */
+/* How many of four outputs are accepted follows from the next step's position. */
 static void test_drafts(void **state)
 {
 	struct step_seen verify = alone(1, PHASE_DECODE, 4, 4, 0, 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The steps of a report by column: what is put in comes out again. */
+/* The steps of a report by column: what is stored can be read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +137,7 @@ static void test_round_trip(void **state)
 	steps_free(&steps);
 }
 
-/* A value of any size may come at any time, also into a column that had only one. */
+/* A value of any size may come at any time, even in a column that had only one value. */
 static void test_widths(void **state)
 {
 	static const int64_t values[] = { 5, 5, -1, 127, 128, -32768, 32768, INT32_MIN, 1LL << 31,

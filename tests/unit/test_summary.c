@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is said of all steps: totals of the causes, requests, gaps; and its words. */
+/* What the report says about all steps: totals of the causes, requests, gaps; and its wording. */
 #include "series.h"
 
 static void assert_cause(
@@ -13,8 +13,8 @@ static void assert_cause(
 	assert_int_equal(sum->causes[i].steps, 1);
 }
 
-/* Several were in the way: each is named with its share, in the sentence and in the totals, and the shares are
- * all of it. */
+/* Several threads were in the way: each is named with its share, in the sentence and in the totals, and the
+ * shares add up to the whole. */
 static void test_hogs_of(bool workers)
 {
 	struct series s;
@@ -76,7 +76,7 @@ static void test_hogs(void **state)
 	test_hogs_of(true);
 }
 
-/* Most of it is behind somebody whom nobody named: then it is nobody's whose name is known. */
+/* Most of it is behind a thread without a name: then none of the named ones is blamed. */
 static void test_unnamed(void **state)
 {
 	struct series s;
@@ -183,7 +183,7 @@ static void test_limited(void **state)
 	model_free(&s.m);
 }
 
-/* A step that hangs is told of, with what it waits for. */
+/* A step that hangs is reported, with what it waits for. */
 static void test_open(void **state)
 {
 	struct series s;
@@ -281,8 +281,8 @@ static void test_ttft(void **state)
 	model_free(&s.m);
 }
 
-/* Two contexts at the same time: each one's steps follow one another. Where contexts are not known,
- * it is those of each thread; where they are, threads may change. */
+/* Two contexts at the same time: the steps of each are consecutive. If contexts are unknown, those
+ * of each thread are; if they are known, threads may change. */
 static void test_lanes_of(bool contexts)
 {
 	struct series s;
@@ -318,7 +318,7 @@ static void test_lanes(void **state)
 	test_lanes_of(true);
 }
 
-/* A recording behind another in the same file: the time axis goes on. */
+/* A second recording in the same file continues the time axis. */
 static void test_recordings(void **state)
 {
 	struct series s;

@@ -93,7 +93,7 @@ static void test_life(void **state)
 	t = tasks_find(ts, TID + 1);
 	assert_int_equal(t->tgid, TID);
 	assert_string_equal(t->comm, "worker-0");
-	assert_false(t->alive_process); /* a thread is no process */
+	assert_false(t->alive_process); /* a thread is not a process */
 	assert_string_equal(tasks_find(ts, TID)->comm, "server");
 	assert_int_equal(tasks_alive(ts, false), 1);
 	assert_int_equal(count_processes(ts), 1);
@@ -121,7 +121,7 @@ static void test_main_thread_first(void **state)
 	assert_int_equal(tasks_alive(ts, false), 0);
 }
 
-/* An exec from another thread: that thread goes on under the process's number. */
+/* An exec by another thread: that thread continues under the number of the process. */
 static void test_exec_from_thread(void **state)
 {
 	struct tasks *ts = *state;
@@ -155,7 +155,7 @@ static void test_start_not_seen(void **state)
 	assert_int_equal(tasks_alive(ts, false), 1);
 }
 
-/* A number that is used again: nothing of its former owner stays. */
+/* A number that is used again: nothing of its former owner remains. */
 static void test_reuse(void **state)
 {
 	struct tasks *ts = *state;
@@ -173,7 +173,7 @@ static void test_reuse(void **state)
 	assert_int_equal(t->written, 0);
 	assert_int_equal(tasks_alive(ts, false), 2);
 
-	/* and a process's a thread's, also when only a record of it tells */
+	/* and a process that of a thread, even if only a record of it says so */
 	tell(ts, TASK_EXIT, TID + 1, TID + 1, "second", TASK_F_LAST);
 	tasks_find(ts, TID + 1)->written = 7;
 	t = tasks_get(ts, TID, TID + 1);
@@ -183,14 +183,14 @@ static void test_reuse(void **state)
 	assert_false(t->alive_process);
 	assert_int_equal(tasks_alive(ts, false), 1);
 
-	/* a fork of the same number in the same process is another thread too */
+	/* a fork with the same number in the same process is another thread, too */
 	tasks_find(ts, TID + 1)->written = 7;
 	tell(ts, TASK_FORK, TID, TID + 1, "third", 0);
 	assert_int_equal(tasks_find(ts, TID + 1)->written, 0);
 	assert_string_equal(tasks_find(ts, TID + 1)->comm, "third");
 }
 
-/* What the sinks have written is no longer true after a change of name. */
+/* What the sinks have written is no longer right after a change of name. */
 static void test_rename(void **state)
 {
 	struct tasks *ts = *state;
@@ -207,7 +207,7 @@ static void test_rename(void **state)
 	assert_string_equal(tasks_find(ts, TID)->comm, "xxxxxxxxxxxxxxx");
 }
 
-/* The name of a thread that is no target: no more than that. */
+/* The name of a thread that is not a target, and nothing else of it. */
 static void test_stranger(void **state)
 {
 	struct tasks *ts = *state;
@@ -265,7 +265,7 @@ static void test_many(void **state)
 	assert_int_equal(tasks_alive(ts, false), 0);
 }
 
-/* The table does not grow by threads that come and go under the numbers of others. */
+/* The table does not grow because of threads that come and go under the numbers of others. */
 static void test_reuse_forever(void **state)
 {
 	struct tasks *ts = *state;
@@ -278,7 +278,7 @@ static void test_reuse_forever(void **state)
 	assert_ptr_equal(tasks_find(ts, TID), slot);
 }
 
-/* ---- what /proc tells ---- */
+/* ---- /proc ---- */
 
 struct live {
 	pthread_t thread;
@@ -338,7 +338,7 @@ static void test_add_process(void **state)
 	assert_int_equal(t->tgid, 1);
 	assert_false(t->traced || t->alive_process);
 	assert_true(t->comm[0]);
-	/* one that is gone has no name, and is a process of its own as far as is known */
+	/* a thread that is gone has no name, and counts as a process of its own */
 	t = tasks_get_other(ts, TID);
 	assert_int_equal(t->tgid, TID);
 	assert_string_equal(t->comm, "");
@@ -391,7 +391,7 @@ static void test_alive_is_checked(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Who keeps what it made of an entry is told of every change, and of nothing else. */
+/* A user of derived data learns of every change of an entry, and of nothing else. */
 static void test_changes(void **state)
 {
 	struct tasks *ts = *state;

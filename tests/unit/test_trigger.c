@@ -160,7 +160,7 @@ static void test_every_state(void **state)
 	}
 }
 
-/* The sum, where none of them alone is long enough. */
+/* The sum, when no single one is long enough. */
 static void test_blocked(void **state)
 {
 	struct rec_step r = step(0, 100 * MS, 1);
@@ -204,7 +204,7 @@ static void test_first_token(void **state)
 {
 	(void)state;
 	start(0, 0, "ttft>2s", NULL);
-	/* a prompt in three parts, told once it is too late for the first token */
+	/* a prompt in three parts, reported once it is too late for the first token */
 	assert_hit(give(step(0, 900 * MS, 512)), NULL, 0, 0);
 	assert_hit(give(step(1000 * MS, 1000 * MS, 512)), NULL, 0, 0);
 	assert_hit(give(step(2100 * MS, 200 * MS, 100)),
@@ -300,17 +300,17 @@ static void test_rate(void **state)
 {
 	(void)state;
 	start(0, 0, "rate<10", NULL);
-	/* 20 a second, of which the steps are a half */
+	/* 20 per second, half of the time within steps */
 	assert_hit(decode(0, 50 * MS, 25 * MS, 200), NULL, 0, 0);
 	/* exactly 10 */
 	assert_hit(decode(10000 * MS, 100 * MS, 50 * MS, 50), NULL, 0, 0);
-	/* steps are no slower, but there is more between them: 0.9 of the second before are still
-	 * in it */
+	/* steps are not slower, but there is more between them: 0.9 of the second before still
+	 * count */
 	assert_hit(decode(15000 * MS, 120 * MS, 50 * MS, 1), NULL, 0, 0);
 	assert_hit(decode(15120 * MS, 120 * MS, 50 * MS, 50),
 		"rate<10: pid 5000000 gave 10 tokens in 1020.0 ms, up to step 251", 15170 * MS,
 		PID);
-	/* told once a second */
+	/* reported once per second */
 	assert_hit(decode(15240 * MS, 120 * MS, 50 * MS, 50),
 		"rate<10: pid 5000000 gave 9 tokens in 1080.0 ms, up to step 260", 16250 * MS, PID);
 	/* one long step among fast ones */
@@ -366,7 +366,7 @@ static void test_rate_of_each_process(void **state)
 			assert_hit(give(step((i * 150 + k * 30) * MS, 25 * MS, 1)), NULL, 0, 0);
 		hit = give(slow);
 	}
-	/* the first step took its own time, each behind it 150 ms: 100 + 6 * 150 = 1000 */
+	/* the first step took its own time, each later one 150 ms: 100 + 6 * 150 = 1000 */
 	assert_hit(hit, "rate<10: pid 5000001 gave 7 tokens in 1000.0 ms, up to step 36", 1000 * MS,
 		PID + 1);
 }
@@ -395,7 +395,7 @@ static void test_rate_of_batches(void **state)
 	rates_free(rs);
 }
 
-/* Many steps and many processes: what is kept has an end, what is said stays right. */
+/* Many steps and many processes: the memory is bounded, the results stay right. */
 static void test_rate_bounds(void **state)
 {
 	struct step_seen s = { .phase = PHASE_DECODE, .tokens = 1 };
@@ -482,7 +482,7 @@ static void test_exit(void **state)
 		start(0, 0, "crash", NULL);
 		snprintf(reason, sizeof(reason), "crash: process 5000000 (server) %s", ends[i].how);
 		assert_hit(trigger_record(set, &r.h), ends[i].crash ? reason : NULL, 77, PID);
-		/* a thread of it, and the rest of a thread's life */
+		/* a thread of it, and the other events of a thread's life */
 		r.h.flags = 0;
 		assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
 		r.h.flags = TASK_F_LAST;
@@ -515,7 +515,7 @@ static void test_cooldown(void **state)
 	}
 	assert_int_equal(hits, 10);
 	assert_counts(10, 90, 0);
-	/* of another expression, too; its own instant counts, not when it is told */
+	/* also for another expression; its own instant counts, not when it is reported */
 	struct rec_task t = gone(0, "x");
 	t.h.start_ns = START + 100 * SEC + 999 * MS;
 	assert_hit(trigger_record(set, &t.h), NULL, 0, 0);
@@ -527,7 +527,7 @@ static void test_cooldown(void **state)
 	assert_counts(11, 92, 0);
 }
 
-/* A crash is told behind what led to it, but not one behind the other. */
+/* A crash is reported after what led to it, but not one crash after another. */
 static void test_cooldown_crash(void **state)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
@@ -546,7 +546,7 @@ static void test_cooldown_crash(void **state)
 	assert_counts(3, 1, 0);
 }
 
-/* The exit is told before the step, which was over before. */
+/* The exit is reported before the step, which ended before it. */
 static void test_no_cooldown(void **state)
 {
 	struct rec_task t = gone(0, "x");
@@ -578,7 +578,7 @@ static void test_max(void **state)
 	assert_counts(3, 18, 79);
 }
 
-/* Two at once are told once, also without a cool-down. */
+/* Two at once are reported once, even without a cool-down. */
 static void test_one_at_a_time(void **state)
 {
 	struct rec_step r = step(0, 1 * SEC, 1);
@@ -623,7 +623,7 @@ static void test_summary(void **state)
 		"inftrace: --trigger decode>1h: no hit\n");
 }
 
-/* A request that is past the first limit was one for the second trigger too. */
+/* A request that exceeded the first limit counted for the second trigger, too. */
 static void test_summary_of_two(void **state)
 {
 	struct rec_request r = { .h = hdr(REC_REQUEST, 7) };

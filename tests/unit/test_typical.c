@@ -26,7 +26,7 @@ static void test_growing(void **state)
 	model_free(&s.m);
 }
 
-/* The CPU is now faster and now slower; what is no part of that stands out all the same. */
+/* The CPU runs at varying speed; anything else stands out nevertheless. */
 static void test_scatter(void **state)
 {
 	struct series s;
@@ -113,7 +113,7 @@ static void test_sizes(void **state)
 	model_free(&s.m);
 }
 
-/* One prompt: nothing to compare with, but what it waited for can be told. */
+/* One prompt: nothing to compare with, but its waits can be reported. */
 static void test_alone(void **state)
 {
 	struct series s;
@@ -139,7 +139,7 @@ static void test_alone(void **state)
 	model_free(&s.m);
 }
 
-/* A step that was cut is no slow step, whatever its time. */
+/* A step that was cut is not a slow step, whatever its time. */
 static void test_unfinished(void **state)
 {
 	struct series s;

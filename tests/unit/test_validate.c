@@ -127,8 +127,8 @@ static void test_profile_golden(void **state)
 	assert_int_equal(result.rc, EXIT_RUN);
 }
 
-/* The families of the profile's specification: a file of good lines and one of bad ones each, in which every line
- * has the problem of its line in the .txt. */
+/* The families of the profile's specification: for each a file of good lines and one of bad lines, in which every
+ * line has the problem that the same line of the .txt names. */
 static void test_profile_families(void **state)
 {
 	static const char *const families[][2] = {
@@ -329,7 +329,7 @@ static void test_profile_sum_rule(void **state)
 	(void)state;
 	expect_stages(event, "{\"total\":0.3,\"cpu\":0.1,\"irq\":0.2}", NULL);
 	expect_stages(event, "{\"cpu\":2,\"total\":2.000,\"workers_cpu\":9.999}", NULL);
-	/* no double tells these apart: 2^53 us is 9007199254740992 */
+	/* no double distinguishes these: 2^53 us is 9007199254740992 */
 	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.001}", NULL);
 	expect_stages(event, "{\"total\":9007199254740993.001,\"cpu\":9007199254740993.002}",
 		"stage_us: the states sum to 9007199254740993002 ns, total is 9007199254740993001 "

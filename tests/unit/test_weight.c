@@ -36,7 +36,7 @@ static void test_prices(void **state)
 	assert_true(p.known);
 	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
 	assert_int_equal(p.ns[HIT_SYSCALL], 60 + 100);
-	/* of these none was timed: as the others on average */
+	/* none of these was timed: assumed to be like the others on average */
 	assert_int_equal(p.ns[HIT_STEPPED], 9000 + 150);
 	assert_int_equal(p.ns[HIT_RETURN], 600 + 150);
 	assert_int_equal(p.ns[HIT_WAKE], 150);
@@ -71,7 +71,7 @@ static void test_alone(void **state)
 	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
 	r.behind.slots[3] = (struct behind){ .ns = 2000, .tid = 6, .tgid = SELF + 1 };
 	r.behind.slots[7] = (struct behind){ .ns = 1000, .tid = 7, .tgid = SELF };
-	/* no workers: what their table holds is nobody's */
+	/* no workers: what their table holds does not count */
 	r.workers_behind.slots[0] = r.behind.slots[0];
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.waited_ns, 5000);

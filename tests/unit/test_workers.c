@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tracks that short-lived threads share: who is on which, whatever comes late or is reused. */
+/* Tracks that short-lived threads share: which thread is on which, whatever arrives late or is reused. */
 #include "sinks.h"
 
 #include <sys/syscall.h>
@@ -107,9 +107,9 @@ static void test_two_owners(void **state)
 	assert_int_equal(lane(PID + 1000, 0, 0), 0);
 	assert_int_equal(lane(PID, 0, 5), 0);
 	fork_at(TID, 10 * MS);
-	/* what begins just before its birth is told */
+	/* a span that begins just before its birth is reported */
 	assert_int_equal(lane(TID, 10 * MS - 500, 11 * MS), 1);
-	/* another one of the same time */
+	/* another thread with the same time */
 	fork_at(TID + 1, 12 * MS);
 	assert_int_equal(lane(TID + 1, 12 * MS, 13 * MS), 2);
 	exit_at(TID, 20 * MS);
@@ -117,10 +117,10 @@ static void test_two_owners(void **state)
 	exit_at(TID + 1, 30 * MS);
 	fork_at(TID + 2, 220 * MS);
 	assert_int_equal(lane(TID + 2, 220 * MS, 221 * MS), 1);
-	/* the first one's, late: also where it ends behind the exit that was told */
+	/* those of the first one, late: even one that ends after the exit was reported */
 	assert_int_equal(lane(TID, 15 * MS, 16 * MS), 1);
 	assert_int_equal(lane(TID, 19 * MS, 21 * MS), 1);
-	/* and not where it would lie across the next one's begin, or behind it */
+	/* and not where it would overlap the beginning of the next one, or lie after it */
 	assert_int_equal(lane(TID, 19 * MS, 219 * MS + MS / 2), 0);
 	assert_int_equal(lane(TID, 221 * MS, 222 * MS), 0);
 	/* nor the next one's before it */
@@ -134,7 +134,7 @@ static void test_two_owners(void **state)
 	assert_int_equal(lane(TID + 3, 503 * MS, 501 * MS + WORKERS_STAY_NS), 0);
 }
 
-/* A lane is used up to the end of the last span that came, whenever the exit was told. */
+/* A lane is in use up to the end of the last span that arrived, whenever the exit was reported. */
 static void test_late_end(void **state)
 {
 	(void)state;
@@ -161,14 +161,14 @@ static void test_reused_tid(void **state)
 	fork_at(TID, 21 * MS);
 	assert_int_equal(lane(TID, 22 * MS, 23 * MS), 2);
 	exit_at(TID, 30 * MS);
-	/* and on the lane that it had: nothing of the one before is behind the border, or across it
-	 */
+	/* and on the lane that it had: nothing of the previous one is after the border, or across
+	 * it */
 	fork_at(TID, 190 * MS);
 	assert_int_equal(lane(TID, 190 * MS, 191 * MS), 1);
 	assert_int_equal(lane(TID, 15 * MS, 16 * MS), 0);
 	assert_int_equal(lane(TID, 15 * MS, 195 * MS), 0);
 	exit_at(TID, 200 * MS);
-	/* a process takes the number, and threads of it are none of the former's */
+	/* a process takes the number, and its threads are not those of the former one */
 	struct rec_task r = task(TASK_FORK, TID, 210 * MS);
 
 	r.h.tgid = TID;
@@ -176,7 +176,7 @@ static void test_reused_tid(void **state)
 	assert_int_equal(lane(TID, 211 * MS, 212 * MS), 0);
 }
 
-/* The process itself is another one: lanes begin anew, and what was on the old ones is on none. */
+/* The process itself is a new one: lanes start again, and spans of the old ones are on none. */
 static void test_reused_pid(void **state)
 {
 	(void)state;
@@ -207,8 +207,8 @@ static void test_many(void **state)
 	assert_int_equal(lane(TID + 5, 19 * MS, 20 * MS + 6), 0);
 }
 
-/* What nothing comes of any more is forgotten, and a lane whose owner's exit was lost is taken all
- * the same. */
+/* Threads of which nothing more arrives are forgotten, and a lane whose owner's exit was lost is
+ * reused nevertheless. */
 static void test_bounded(void **state)
 {
 	(void)state;
@@ -226,8 +226,8 @@ static void test_bounded(void **state)
 		lane(TID + 100, 200000 * MS + WORKERS_STAY_NS, 200001 * MS + WORKERS_STAY_NS), 0);
 }
 
-/* Any threads, whose spans come in any order: those on one lane never overlap, but for those of one
- * thread. */
+/* Any threads, whose spans arrive in any order: those on one lane never overlap, except those of
+ * one thread. */
 static void test_drawn(void **state)
 {
 	enum { THREADS = 3000, SPANS = 8 };
@@ -244,7 +244,7 @@ static void test_drawn(void **state)
 	assert_non_null(used);
 	eight();
 	for (uint32_t t = 0; t < THREADS + 20; t++) {
-		/* a thread is born, and of those before it some spans come */
+		/* a thread is born, and some spans of earlier ones arrive */
 		if (t < THREADS) {
 			all[t].birth = (t ? all[t - 1].birth : MS) + draw() % (8 * MS);
 			for (int s = 0; s < SPANS; s++) {
@@ -371,7 +371,7 @@ static void test_chrome(void **state)
 	chrome_done(&o);
 }
 
-/* Another file has the name of a lane again. */
+/* Another file names a lane again. */
 static void test_rotated(void **state)
 {
 	struct out o, first;

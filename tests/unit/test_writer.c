@@ -137,7 +137,7 @@ static unsigned int count_events(const char *text, size_t len)
 static void check_pages(struct file *f, size_t before)
 {
 	unsigned int last = 0;
-	/* of the boundaries some are read as JSON too */
+	/* at some of the boundaries it is also parsed as JSON */
 	size_t step = f->len / PAGE / cases(20, 4) + 1;
 
 	for (size_t cut = PAGE; cut <= f->len; cut += PAGE) {
@@ -231,7 +231,7 @@ static void test_plain_edges(void **state)
 	}
 }
 
-/* The second event just fills the first page, or is a byte too long or too short for it. */
+/* The second event exactly fills the first page, or is a byte too long or too short for it. */
 static void test_plain_gaps(void **state)
 {
 	(void)state;
@@ -272,7 +272,7 @@ static void test_plain_large(void **state)
 	file_done(&f);
 }
 
-/* A pipe has no pages to mind: what goes in comes out. */
+/* A pipe has no pages to consider: what goes in comes out. */
 static void test_pipe(void **state)
 {
 	static char out[1 << 16];
@@ -368,7 +368,7 @@ static void append_text(struct members *m, const char *p, size_t len)
 	m->len += len;
 }
 
-/* Decodes member by member, each by itself; looks at where they lie and what is in them. */
+/* Decodes each member separately; checks where they are and what they contain. */
 static void read_members(const struct file *f, struct members *m, bool strict)
 {
 	static char out[TEXT_MAX];
@@ -487,7 +487,7 @@ static void test_nothing(void **state)
 
 /* ---- writes that fail ---- */
 
-/* Every write fails, or is cut short, behind this size of a file. */
+/* Every write beyond this size of a file fails, or is cut short. */
 static void limit_files(rlim_t size)
 {
 	struct rlimit r;

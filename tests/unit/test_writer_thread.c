@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the writer's thread makes of slow and stuck files; and packets, plain and as gzip members.
- */
+/* What the writer's thread does with slow and stuck files; and packets, plain and as gzip
+ * members. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ static unsigned int put_line(struct writer *w, unsigned int number, size_t len)
 	return number + 1;
 }
 
-/* Whole lines, their numbers in order; some may be left out. Returns how many there are. */
+/* Whole lines, their numbers in order; some may be missing. Returns how many there are. */
 static unsigned int check_lines(const char *p, size_t len)
 {
 	const char *end = p + len;
@@ -86,13 +86,13 @@ static unsigned int check_lines(const char *p, size_t len)
 	return n;
 }
 
-/* Whatever is in the pipe, until its end. */
+/* Everything in the pipe, until its end. */
 static size_t read_all(int fd)
 {
 	size_t len = 0;
 	ssize_t n;
 
-	/* not into all that is left of it, which valgrind looks at for each call */
+	/* not into all of the remaining buffer, which valgrind checks for each call */
 	while (len + PIPE_SIZE <= TEXT_MAX && (n = read(fd, text + len, PIPE_SIZE)) > 0)
 		len += (size_t)n;
 	assert_int_equal(n, 0);
@@ -126,7 +126,7 @@ static struct writer *open_pipe(int fds[2])
 
 /* ---- threads ---- */
 
-/* Calls for each thread of a writer that lives. Returns their number. */
+/* Calls `look` for each thread of a writer that is alive. Returns their number. */
 static unsigned int each_thread(void (*look)(const char *status))
 {
 	static char status[8192];
@@ -159,7 +159,7 @@ static unsigned int each_thread(void (*look)(const char *status))
 
 /* ---- a pipe that nobody reads ---- */
 
-/* Who appends goes on, within the memory, and when the pipe is read after all it is all there. */
+/* Appending continues within the memory, and when the pipe is read after all everything is there. */
 static void test_stalled(void **state)
 {
 	struct reader r = {};
@@ -185,7 +185,7 @@ static void test_stalled(void **state)
 		assert_int_equal(writer_flush(w), 0);
 	}
 	assert_int_equal(writer_dropped(w), 0);
-	/* what is too much is left out, and counted */
+	/* what does not fit is left out, and counted */
 	for (unsigned int i = 0; i < 10000; i++)
 		n = put_line(w, n, 1000);
 	writer_append(w, text, 100000);
@@ -220,7 +220,7 @@ static int close_grabbed(struct writer *w)
 
 #define NOBODY "inftrace: cannot write the pipe: nobody reads it; the file is valid up to here\n"
 
-/* Its end is not waited for without end. */
+/* Closing it does not wait for ever. */
 static void test_nobody_reads(void **state)
 {
 	struct writer *w;
@@ -257,7 +257,7 @@ static void test_interrupted(void **state)
 		raise(signals[i]);
 		assert_int_equal(close_grabbed(w), -ETIMEDOUT);
 		assert_string_equal(said.text, NOBODY);
-		/* it is left for who waits for it */
+		/* it stays pending for whoever waits for it */
 		sigpending(&pending);
 		assert_int_equal(sigismember(&pending, signals[i]), 1);
 		sigwait(&set, &sig);
@@ -266,7 +266,7 @@ static void test_interrupted(void **state)
 	}
 }
 
-/* One that comes in time gets everything. */
+/* A reader that comes in time gets everything. */
 static void test_late_reader(void **state)
 {
 	struct reader r = { .delay_ms = 1500 };
@@ -341,9 +341,8 @@ static void test_signals(void **state)
 }
 
 /*
- * A write that the kernel does not come back from, whatever poll(2) had said: the writer is left
- * alone with it. An eventfd takes eight bytes as a number, and waits while the sum would be too
- * large.
+ * A write from which the kernel does not return, whatever poll(2) had said: the writer is abandoned
+ * with it. An eventfd takes eight bytes as a number, and waits while the sum would be too large.
  */
 static void test_stuck(void **state)
 {
@@ -362,7 +361,7 @@ static void test_stuck(void **state)
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, &before);
 	put_line(w, 0, 5);
-	assert_false(writer_stalls(w)); /* it does not know of it */
+	assert_false(writer_stalls(w)); /* nothing was flushed yet */
 	assert_int_equal(writer_flush(w), 0);
 	for (int i = 0; i < 10000 && !writer_stalls(w); i++)
 		usleep(1000);
@@ -375,7 +374,7 @@ static void test_stuck(void **state)
 	assert_string_equal(said.text,
 		"inftrace: cannot write it: nobody reads it; the file is valid up to here\n");
 	assert_int_equal(each_thread(NULL), 1);
-	/* let go, it ends, and frees what it has */
+	/* once released it ends, and frees everything */
 	assert_int_equal(read(fd, &sum, sizeof(sum)), sizeof(sum));
 	assert_int_equal(sum, high);
 	for (int i = 0; i < 10000 && each_thread(NULL); i++)
@@ -423,7 +422,7 @@ static void test_many(void **state)
 struct packets {
 	int fd;
 	struct writer *w;
-	char *all; /* as they were put */
+	char *all; /* as they were appended */
 	size_t len;
 	unsigned int n;
 };
@@ -470,7 +469,7 @@ static size_t file_size(int fd)
 	return (size_t)st.st_size;
 }
 
-/* Where the whole packets end. */
+/* The end of the last whole packet. */
 static size_t whole_packets(const char *p, size_t len)
 {
 	size_t at = 0, size, head;
@@ -487,7 +486,7 @@ static size_t whole_packets(const char *p, size_t len)
 	}
 }
 
-/* Unpacks the first `len` bytes of the file, which are whole members, each of whole packets. */
+/* Unpacks the first `len` bytes of the file, which are whole members, each with whole packets. */
 static size_t unpack(const struct packets *f, size_t len)
 {
 	unsigned char *file = malloc(len + 1);
@@ -576,7 +575,7 @@ static void limit_files(rlim_t size)
 	setrlimit(RLIMIT_FSIZE, &r);
 }
 
-/* No more is cut than must be. */
+/* No more is cut than necessary. */
 static void test_packets_limit(void **state)
 {
 	(void)state;
