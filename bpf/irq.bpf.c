@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Interrupts, hard and soft: what they take from the thread that they hit is the state `irq`, and
- * each is a span of that thread. Soft interrupts that a system call runs on its way are among them.
+ * Interrupts, hard and soft: the time that they take from the thread that they hit is the state `irq`,
+ * and each is a span of that thread. That includes soft interrupts that a system call runs itself.
  *
- * They nest, and they come in the middle of any other program here. Each begin and end is a change
- * of state like any other: where two of them meet, the compare-and-exchange of thread_change()
- * fails for the one that was interrupted, which then takes a later instant. So no span begins or
- * ends within an interrupt that hit its program. Where it hits behind that, before the program has
- * stored the new state, the state is known by its announcement, and it is announced anew at the
- * end.
+ * They nest, and they come in the middle of any other program here. Each beginning and end is a
+ * change of state like any other: if two of them collide, the compare-and-exchange of
+ * thread_change() fails for the one that was interrupted, which then takes a later instant. So no
+ * span begins or ends within an interrupt that hit its program. If the interrupt comes after that,
+ * before the program has stored the new state, the state is known from its announcement, and is
+ * announced again at the end.
  */
 #include "states.bpf.h"
 
@@ -18,7 +18,7 @@ static __always_inline struct irq_frame *irq_frame_at(struct thread *t, u32 i)
 	return &t->irqs[i & (IRQ_DEPTH - 1)];
 }
 
-/* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: the number, of that type. */
+/* type: IRQ_F_SOFT, IRQ_F_VECTOR, or 0 for a handler; id: the number among those of that type. */
 __noinline int irq_begin(u32 id, u32 type)
 {
 	struct thread *t = thread_of_any(bpf_get_current_task_btf());
@@ -30,7 +30,7 @@ __noinline int irq_begin(u32 id, u32 type)
 		return 0;
 	now = thread_change(t, ST_IRQ, &hit);
 	depth = t->irq_depth;
-	/* first the place, then what is in it: an interrupt that hits here takes the next one */
+	/* first the slot, then its contents: an interrupt that hits here takes the next one */
 	WRITE_ONCE(t->irq_depth, depth + 1);
 	thread_changed(t);
 	if (depth >= IRQ_DEPTH) {
@@ -65,8 +65,8 @@ __noinline int irq_end(u32 id, u32 type)
 		start = f->start;
 		hit = f->hit;
 	}
-	/* announced until the next change: the program that was hit may not have stored its own yet
-	 */
+	/* announced until the next change: the interrupted program may not have stored its own
+	 * state yet */
 	now = thread_change(t, hit, &before);
 	WRITE_ONCE(t->irq_depth, depth - 1);
 	if (depth > IRQ_DEPTH || !emits(REC_IRQ))
@@ -101,9 +101,9 @@ int BPF_PROG(irq_soft_end, unsigned int nr)
 }
 
 /*
- * What x86 serves without a handler: the timer tick and the calls of other CPUs. Each has
- * tracepoints of its own (arch/x86/include/asm/trace/irq_vectors.h), which are loaded where the
- * kernel has them. arm64 has handlers for these too.
+ * What x86 serves without a handler: the timer tick and calls from other CPUs. Each has its own
+ * tracepoints (arch/x86/include/asm/trace/irq_vectors.h), whose programs are loaded if the kernel
+ * has them. arm64 uses handlers for these, too.
  */
 #ifdef __TARGET_ARCH_x86
 #define VECTOR(name, id)                                          \

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * Memory of processes: pages that their threads allocate and free are counted, and changes of a
- * resident set are noted. User space looks at the counts every few milliseconds, and reads the
- * resident set from /proc where it changed: since 6.2 the kernel keeps it in parts, one for each
- * CPU, which no program can add up. All programs here are loaded on demand.
+ * resident set are noted. User space reads the counts every few milliseconds, and the resident set
+ * from /proc if it changed: since 6.2 the kernel keeps it in parts, one for each CPU, which no
+ * program can add up. All programs here are loaded on demand.
  */
 #include "interrupt.bpf.h"
 #include "sums.bpf.h"
 
 struct page;
 
-/* What an interrupt allocates and frees is not the thread's that it hit. can_tell: in_interrupt() does,
- * at a price that only targets pay. */
+/* Pages that an interrupt allocates or frees do not belong to the thread that it hit. can_tell:
+ * in_interrupt() can detect that, at a price that only targets pay. */
 static __always_inline struct process_sums *sums_of_current(bool can_tell)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -54,7 +54,7 @@ int BPF_PROG(memory_task_free, struct page *page, unsigned int order)
 	return enabled ? count_free(order, 1) : 0;
 }
 
-/* Where the kernel does not tell, it is counted with the thread. */
+/* If the kernel does not reveal interrupts, their pages count for the thread. */
 SEC("?tp_btf/mm_page_alloc")
 int BPF_PROG(memory_any_alloc, struct page *page, unsigned int order)
 {
@@ -67,7 +67,7 @@ int BPF_PROG(memory_any_free, struct page *page, unsigned int order)
 	return enabled ? count_free(order, 0) : 0;
 }
 
-/* Also by others than the process: reclaim, a debugger. */
+/* Also called for other processes: reclaim, a debugger. */
 SEC("?tp_btf/rss_stat")
 int BPF_PROG(memory_rss, struct mm_struct *mm)
 {
@@ -83,7 +83,7 @@ int BPF_PROG(memory_rss, struct mm_struct *mm)
 	return 0;
 }
 
-/* do_exit() has put the highest resident set there when the last thread comes by. */
+/* When the last thread gets here, do_exit() has stored the highest resident set. */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(sums_process_exit, struct task_struct *p)
 {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Requests, as the sockets of a server show them, whatever the engine: from the first bytes that
- * are read to the last that are written before the next are read, or the socket is closed. Loaded
- * on demand.
+ * Requests as seen on the sockets of a server, whatever the engine: from the first bytes that are
+ * read to the last ones written before the next are read or the socket is closed. Loaded on demand.
  *
- * What is read and written is looked at only as far as it tells one request from the next: whether
- * it begins like a request or an answer of HTTP, and whether it ends like the last of an answer's
- * parts.
+ * Data is examined only as far as needed to tell one request from the next: whether it begins like
+ * an HTTP request or answer, and whether it ends like the last part of an answer.
  */
 #include "blocked.bpf.h"
 #include "syscall_args.bpf.h"
@@ -15,15 +13,15 @@
 #define MSG_PEEK 2
 #define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
 
-/* Writes that follow each other so fast are one part: the answers of some servers take several
- * calls for each of theirs. */
+/* Writes in such quick succession are one part: some servers need several calls for each part of an
+ * answer. */
 #define BURST_NS 100000
 
 /* enum request_call by number. */
 const volatile u8 request_calls[512] = {};
 
 enum side {
-	SIDE_UNKNOWN, /* it was written to first: within an answer, or by a client */
+	SIDE_UNKNOWN, /* it was written to first: within an answer, or it is a client */
 	SIDE_SERVER,
 	SIDE_CLIENT,
 };
@@ -35,15 +33,15 @@ struct connection_key {
 
 struct connection {
 	struct rec_request
-		r; /* as of now; r.reads: 0: no request in progress. First: user space reads it */
-	u64 file;  /* its address: tells that the number stands for another one now */
+		r; /* so far; r.reads: 0: no request in progress. First, since user space reads it */
+	u64 file;  /* its address: shows when the number stands for another file */
 	u64 accept_ns;
 	u32 side;
-	u32 ended; /* the answer was written to its end */
+	u32 ended; /* the answer was written completely */
 };
 
-/* Full: the one that was used least recently is forgotten with its request. User space makes it
- * small where it is not used, and reads what is left in it at the end. */
+/* Full: the connection that was not used for longest is forgotten with its request. User space
+ * makes the map small if it is not used, and reads what is left in it at the end. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, CONNECTIONS_MAX);
@@ -51,7 +49,7 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
-/* What a connection begins as; too large for a program's stack. */
+/* A new connection; too large for a program's stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -59,20 +57,20 @@ struct {
 	__type(value, struct connection);
 } connection_none SEC(".maps");
 
-/* The operations of sockets, once one was met: saves all other files the rest. */
+/* The operations of sockets, once one was seen: saves other files the remaining reads. */
 volatile u64 socket_fops = 0;
 
 /* One system call that moved data. */
 struct transfer {
-	u64 buf, len;   /* the first piece of it in memory */
+	u64 buf, len;   /* its first piece in memory */
 	u64 end;        /* the last byte + 1 */
-	u64 from, to;   /* when */
-	u64 head, tail; /* the first and the last eight bytes, if it has so many */
+	u64 from, to;   /* the time of the call */
+	u64 head, tail; /* the first and the last eight bytes, if there are as many */
 	u32 bytes;
 	u32 tid;
 };
 
-/* ---- what the bytes say ---- */
+/* ---- contents ---- */
 
 #define TEXT4(a, b, c, d) ((u32)(a) | (u32)(b) << 8 | (u32)(c) << 16 | (u32)(d) << 24)
 
@@ -102,13 +100,13 @@ static __always_inline bool is_handshake(u64 head)
 	return (head & 0xff) == 0x16 || (head & 0xff) == 0x14;
 }
 
-/* The header alone: an empty line is its end. */
+/* Only the header, which ends with an empty line. */
 static __always_inline bool is_header(const struct transfer *x)
 {
 	return is_answer(x->head) && x->tail >> 32 == TEXT4('\r', '\n', '\r', '\n');
 }
 
-/* The last chunk, of no bytes (RFC 9112, 7.1). */
+/* The last chunk, which is empty (RFC 9112, 7.1). */
 static __always_inline bool is_last_chunk(const struct transfer *x)
 {
 	if (x->bytes == 5)
@@ -133,8 +131,8 @@ struct user_iovec {
 	u64 base, len;
 };
 
-/* The first and the last piece of several. Where not all was taken the last is not the last byte.
- */
+/* The first and the last of several pieces. If not everything was transferred, the last byte is
+ * elsewhere. */
 static __always_inline void transfer_pieces(struct transfer *x, u64 iov, u64 n)
 {
 	struct user_iovec v = {};
@@ -237,7 +235,7 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 	r->bytes_read = r->bytes_written = 0;
 	r->reads = r->writes = r->chunks = 0;
 	r->http = is_method(x->head);
-	for (u32 i = 0; i < sizeof(r->gaps) / 8; i++) /* too much for a memset here */
+	for (u32 i = 0; i < sizeof(r->gaps) / 8; i++) /* too large for a memset here */
 		WRITE_ONCE(((u64 *)r->gaps)[i], 0);
 	__builtin_memset(r->head, 0, sizeof(r->head));
 	n = x->len < sizeof(r->head) ? x->len : sizeof(r->head);
@@ -248,7 +246,7 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 	return 0;
 }
 
-/* Whether these bytes are the first of a request, and not more of the one in progress. */
+/* Whether these bytes are the first of a request, and not more of the current one. */
 static __always_inline bool is_first(const struct connection *c, const struct transfer *x)
 {
 	const struct rec_request *r = &c->r;
@@ -257,7 +255,7 @@ static __always_inline bool is_first(const struct connection *c, const struct tr
 		return 1;
 	if (!r->writes)
 		return 0;
-	/* HTTP says where one begins, such as behind the answer that a body is welcome */
+	/* HTTP shows where one begins, for example after the answer that a body is welcome */
 	return !r->http || is_method(x->head);
 }
 
@@ -357,7 +355,7 @@ static __always_inline struct connection *connection_new(
 	return c;
 }
 
-/* Of a socket that was there before the recording, what is seen first tells which side it is. */
+/* For a socket that existed before the recording, the first data seen shows which side it is. */
 static __always_inline u32 side_of(bool reads, const struct transfer *x)
 {
 	if (!reads)
@@ -365,15 +363,15 @@ static __always_inline u32 side_of(bool reads, const struct transfer *x)
 	return is_answer(x->head) ? SIDE_CLIENT : SIDE_SERVER;
 }
 
-/* The connection of this number is over, if it is another one than that of the file now. */
+/* Ends the connection with this number, if it is not that of the current file. */
 static __always_inline void connection_end(const struct connection_key *key, struct file *file)
 {
 	struct connection *c = bpf_map_lookup_elem(&connections, key);
 
-	/* Another thread may have got the number already, and said so before this one could */
+	/* another thread may have got the number already, and been recorded before this one */
 	if (!c || c->file == (u64)file)
 		return;
-	if (!c->r.writes) /* nobody will answer any more */
+	if (!c->r.writes) /* there will be no answer any more */
 		c->r.h.dur_ns = now_ns() - c->r.h.start_ns;
 	request_end(c);
 	bpf_map_delete_elem(&connections, key);
@@ -435,7 +433,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	transfer_data(&x, call, regs);
 	transfer_peek(&x);
 	c = bpf_map_lookup_elem(&connections, &key);
-	if (c && c->file != (u64)file) { /* closed in a way that is not seen here */
+	if (c && c->file != (u64)file) { /* it was closed in a way that is not seen here */
 		request_end(c);
 		c = NULL;
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Scheduling: who is off the CPU, why, since when, woken by whom, and the life of
- * threads (fork, exec, exit, rename).
+ * Scheduling: which threads are off the CPU, why, since when, woken by which thread, and the life
+ * of threads (fork, exec, exit, rename).
  *
  * The programs on sched_switch and sched_waking are not preempted, so they own the
  * off-CPU part of a thread's state. One switch ends the on-CPU span of one task and the
@@ -27,7 +27,7 @@ static __always_inline u32 blocked_state(struct thread *t, struct task_struct *t
 	return t->in_syscall ? blocked_in_syscall(task, t->sys_nr, t->sys_arg0) : ST_BLOCKED_OTHER;
 }
 
-/* Who runs on the CPU that the thread waits for. */
+/* Notes which thread runs on the CPU that the thread waits for. */
 static __always_inline void note_who_ran(struct thread *t, struct task_struct *other)
 {
 	t->ran_tid = other->pid;
@@ -35,9 +35,9 @@ static __always_inline void note_who_ran(struct thread *t, struct task_struct *o
 }
 
 /*
- * A thread that is woken while it is about to sleep may find that it need not, and then no switch
- * tells that this wake-up is over. One from before the thread entered the kernel is none of this sleep,
- * whose own may remain unseen. One of this sleep can come from another CPU before the switch does.
+ * A thread that is woken while it is about to sleep may find that it need not, and then no switch shows that
+ * this wake-up is over. A wake-up from before the thread entered the kernel does not belong to this sleep,
+ * whose own may remain unseen. A wake-up of this sleep can come from another CPU before the switch does.
  */
 static __always_inline void wake_forget(struct thread *t)
 {
@@ -49,9 +49,9 @@ static __always_inline void wake_forget(struct thread *t)
 		__sync_val_compare_and_swap(&t->wake_ns, wake, 0);
 }
 
-#define BARRIER_REST 64 /* bytes of code behind the place of an arrival, at least up to where the others are let go */
+#define BARRIER_REST 64 /* bytes of code after the place of an arrival, at least up to where the others are released */
 
-/* The last thread to arrive at a barrier may be preempted on its way out of the probe, before it lets the others go. */
+/* The last thread to arrive at a barrier may be preempted after its probe, before it lets the others go. */
 static __always_inline void hold_release(struct thread *t, struct task_struct *task)
 {
 #ifdef __TARGET_ARCH_x86
@@ -64,7 +64,7 @@ static __always_inline void hold_release(struct thread *t, struct task_struct *t
 
 #define SWITCH_PREEMPT (1ull << 32) /* above the state of the task that leaves the CPU */
 
-/* Not inline, so that the verifier goes on behind it with one state, whatever was done here. */
+/* Not inline, so that the verifier continues after it with one state, whatever was done here. */
 static __noinline int switch_out(
 	struct thread *t, struct task_struct *task, struct task_struct *next, u64 now, u64 how)
 {
@@ -77,7 +77,7 @@ static __noinline int switch_out(
 	state = t->off;
 	if (state)
 		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, now);
-	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft one be preempted */
+	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft interrupt be preempted */
 		__sync_fetch_and_add(&stats.irqs_left, 1);
 		t->irq_depth = 0;
 	}
@@ -102,7 +102,7 @@ static __noinline int switch_out(
 			t->throttled = is_throttled(task);
 		}
 	} else if (task_state & TASK_DEAD) {
-		/* exit(2) never returns: its span ends here, after the wake-ups that it does */
+		/* exit(2) never returns: its span ends here, after its wake-ups */
 		struct who w = { .tgid = task->tgid, .tid = t->off_tid };
 		u64 end = t->dying ? t->tid_ns : now;
 
@@ -131,7 +131,7 @@ static __noinline int switch_out(
 	return 0;
 }
 
-/* Not static: verified once, on its own, and not again behind each way through switch_out(). */
+/* Not static: verified once, on its own, and not again for each path through switch_out(). */
 __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 {
 	u64 from, wake;
@@ -191,7 +191,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	u64 since, now, begin = 0;
 
 	if (!enabled) {
-		/* the task iterator may come too late for a thread that dies now */
+		/* the task iterator may come too late for a thread that is dying now */
 		if (closing && prev_state & TASK_DEAD)
 			task_close(prev, bpf_get_smp_processor_id());
 		return 0;
@@ -226,8 +226,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	if (!in)
 		return 0;
-	/* where the log does not tell: the one who has just made room; for one that was preempted, the one that
-	 * it had to make room for */
+	/* if the log does not say: the thread that has just made room; for a preempted thread, the one for
+	 * which it had to make room */
 	if (thread_in_work(in) && !(in->off_flags & OFF_CPU_F_PREEMPT)) {
 		if (!in->ran_ns)
 			note_who_ran(in, prev);
@@ -239,8 +239,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	return 0;
 }
 
-/* The load balancer takes a thread that waits for a CPU to another one. (A thread that is just being woken up
- * goes to one, too: it is in no queue yet.) */
+/* The load balancer moves a thread that waits for a CPU to another one. (A thread that is just being woken up
+ * is moved, too, but it is in no queue yet.) */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 {
@@ -263,7 +263,7 @@ int BPF_PROG(sched_migrate, struct task_struct *p, int dest_cpu)
 	return 0;
 }
 
-/* The innermost span of the trace that the waker is in, marked as one that an arrow begins in. */
+/* The innermost span of the trace that the waker is in, which is marked as the beginning of an arrow. */
 static __always_inline u64 slice_that_wakes(struct thread *waker)
 {
 	struct frame *f;
@@ -284,8 +284,8 @@ static __always_inline u64 slice_that_wakes(struct thread *waker)
 	return f->start;
 }
 
-/* Whether a process is in the kernel for something else than a system call: an interrupt or a fault that
- * hit its user code. The entry of those leaves -1 where that of a call leaves its number. */
+/* Whether a process is in the kernel for anything but a system call: an interrupt or a fault that hit
+ * its user code. Their entry leaves -1 where that of a call leaves its number. */
 static __always_inline bool in_no_syscall(struct task_struct *task)
 {
 #ifdef __TARGET_ARCH_x86
@@ -300,7 +300,7 @@ static __always_inline bool in_no_syscall(struct task_struct *task)
 #endif
 }
 
-/* can_tell: in_interrupt() does. */
+/* can_tell: in_interrupt() works. */
 static __always_inline int waking(struct task_struct *p, bool can_tell)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -315,10 +315,10 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	if (waker)
 		begin = hit_begin(waker, HIT_WAKE);
 	if (!waker && in_no_syscall(current))
-		from_irq = 1; /* a fault that wakes somebody is rarer by far */
+		from_irq = 1; /* a fault that wakes a thread is far rarer */
 	if (waker && cfg.track_syscalls) {
-		/* only a system call, a fault or an interrupt gets a thread into the kernel, from which
-		 * one that dies does not return */
+		/* only a system call, a fault or an interrupt takes a thread into the kernel, from
+		 * which a dying one does not return */
 		if (!waker->in_syscall && !waker->in_fault && !waker->dying)
 			from_irq = 1;
 		/* an interrupt may hit a program that is just beginning or ending a span */
@@ -330,16 +330,16 @@ static __always_inline int waking(struct task_struct *p, bool can_tell)
 	t->waker_irq = from_irq;
 	if (thread_in_work(t))
 		__builtin_memcpy(t->waker_comm, current->comm, sizeof(t->waker_comm));
-	/* the last store: switch_in takes a wake-up as seen when this is set */
+	/* stored last: switch_in considers a wake-up seen once this is set */
 	now = now_ns();
 	if (waker && waker->dying && !tid_is_lost(waker, current->pid))
-		waker->tid_ns = now + 1; /* its span lasts until behind the arrow */
+		waker->tid_ns = now + 1; /* its span lasts until after the arrow */
 	WRITE_ONCE(t->wake_ns, now);
 	hit_end(begin, HIT_WAKE);
 	return 0;
 }
 
-/* Loaded where the preempt count can be read: an interrupt is not taken for the thread it hit. */
+/* Loaded if the preempt count can be read: then an interrupt is not mistaken for the thread that it hit. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking_irq, struct task_struct *p)
 {
@@ -359,7 +359,7 @@ static __always_inline void emit_task(
 {
 	struct rec_task r = {};
 
-	/* in closed windows too: the names, and where probes are to go */
+	/* also in closed windows: for names, and to place probes */
 	if ((!enabled && !cfg.windows) || !emits(REC_TASK))
 		return;
 	hdr_fill(&r.h, REC_TASK, now_ns(), 0, task->tgid, task->pid, event, flags);
@@ -377,7 +377,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	bool shares = BPF_CORE_READ(child, mm) == BPF_CORE_READ(parent, mm); /* see thread_of_any() */
 	u64 now;
 
-	/* The hash closes a gap: a parent that the task iterator has not reached yet. */
+	/* Closes a gap: a parent that the task iterator has not reached yet is only in the hash. */
 	by = thread_of(parent);
 	if (cfg.trace_all ? tgid == cfg.self_tgid : !by && !bpf_map_lookup_elem(&targets, &tgid)) {
 		if (cfg.all_cpus)
@@ -399,7 +399,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		if (by && (u32)child->tgid == tgid)
 			group_inherit(t, by, tgid, child->pid);
 	}
-	/* where probes are in the targets only, the child has none yet */
+	/* if probes are only in the targets, the child has none yet */
 	emit_task(child, TASK_FORK, parent->pid, tgid, shares ? TASK_F_SHARES : 0, child->comm,
 		link_gens && !shares ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
@@ -417,7 +417,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		return 0;
 	if (!enabled)
 		goto out;
-	/* The functions it was in are gone with the old image; they end with the call, which lies
+	/* The functions it was in are gone with the old image; they end with the call, which is
 	 * within them. */
 	change_begin(t);
 	now = thread_account(t);
@@ -427,7 +427,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p, int old_pid)
 		task_flush(t, p, w, now);
 	if (old_pid != p->pid && t->in_syscall) {
 		/* it was not the main thread and takes over that one's tid, on whose track its call
-		 * would overlap with what the main thread did: a part on each */
+		 * would overlap with what the main thread did: each track gets a part */
 		syscall_emit(t, w, now, 0, REC_F_OPEN_END);
 		t->sys_start = now;
 		t->sys_flags |= REC_F_OPEN_START;
@@ -448,7 +448,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	bool last = BPF_CORE_READ(p, signal, live.counter) == 0; /* see thread_of_any() */
 	u64 now;
 
-	if (last && !cfg.trace_all) /* its number may become a stranger's */
+	if (last && !cfg.trace_all) /* the number may be reused for a stranger */
 		bpf_map_delete_elem(&targets, &w.tgid);
 	t = enabled || cfg.windows ? thread_of(p) : NULL;
 	if (!t)
@@ -457,10 +457,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 		goto out;
 	change_begin(t);
 	now = thread_account(t);
-	if (t->op.probe && t->op.end) /* it is part of the step that the thread leaves now */
+	if (t->op.probe && t->op.end) /* it is part of the step that the thread is leaving */
 		op_flush(t, strings_of(p), w, now, 0);
 	group_leave(t, w.tgid);
-	if (!t->in_syscall || !cfg.track_sched) { /* else the last switch ends it and what it is in */
+	if (!t->in_syscall || !cfg.track_sched) { /* otherwise the last switch ends it and what it is in */
 		task_flush(t, p, w, now);
 		if (t->in_syscall)
 			syscall_emit(t, w, now, 0, REC_F_OPEN_END);

@@ -10,8 +10,8 @@
 #define ENOSYS 38
 
 /*
- * Between two windows, in which only the programs of steps touch it: nothing stays of the one before.
- * Of a step in flight the next one will have the time from its own begin on.
+ * Called between two windows, in which only the programs of steps touch it: clears what belongs to the
+ * previous one. A step in flight will have, in the next one, the time from that one's beginning on.
  */
 __weak __noinline int thread_renew(struct thread *t)
 {
@@ -23,7 +23,7 @@ __weak __noinline int thread_renew(struct thread *t)
 	for (u32 i = 0; i < sizeof(struct thread_now) / 8; i++)
 		now[i] = 0;
 	for (u32 i = 0; i < sizeof(struct thread_window) / 8; i++) {
-		barrier_var(window); /* no memset(), which BPF does not have at this size */
+		barrier_var(window); /* not memset(), which BPF does not have for this size */
 		window[i] = 0;
 	}
 	return 0;
@@ -43,7 +43,7 @@ int snapshot_create(struct bpf_iter__task *ctx)
 		ipc_learn();
 	tgid = task->tgid;
 	t = thread_of(task);
-	/* children of the targets have it already */
+	/* children of the targets have theirs already */
 	if (!t && (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)))
 		t = thread_create(task);
 	if (!t)
@@ -77,7 +77,7 @@ static __always_inline s64 sleeping_syscall(struct task_struct *task, u64 *ret_a
 #endif
 }
 
-/* Right after it has opened: the state of threads that no other program has seen yet. */
+/* Right after it has opened: sets the state of threads that no other program has seen yet. */
 SEC("iter/task")
 int snapshot_init(struct bpf_iter__task *ctx)
 {
@@ -103,7 +103,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 		if (nr >= 0)
 			state = blocked_in_syscall(task, nr, arg0);
 	}
-	/* Not the thread's own fields: it may be waking up just now, and its programs set those. */
+	/* Not in the thread's own fields: it may be waking up just now, and its programs set those. */
 	t->asleep.tid = task->pid;
 	t->asleep.in_syscall = nr >= 0;
 	if (nr >= 0) {
@@ -114,7 +114,7 @@ int snapshot_init(struct bpf_iter__task *ctx)
 			t->asleep.sys_flags |= ipc_of_call(task, nr, arg0, arg1);
 	}
 	t->asleep.off = state;
-	/* It has not moved since the window opened, or a program would have set `since`. Ordered behind the above. */
+	/* It has not moved since the window opened, or a program would have set `since`. Ordered after the above. */
 	__sync_val_compare_and_swap(&t->since, 0, stats.start_ns);
 	return 0;
 }
@@ -139,7 +139,7 @@ static __always_inline bool peek_write(struct seq_file *seq, void *rec, u64 size
 	return !bpf_seq_write(seq, &head, sizeof(head)) && !bpf_seq_write(seq, rec, size);
 }
 
-/* Too large for a program's stack, or too costly for the verifier there; one iterator runs at a time. */
+/* Too large for a program's stack, or too costly for the verifier there; only one iterator runs at a time. */
 static struct rec_step peeked;
 static struct step_counts peeked_now;
 static struct {
@@ -148,7 +148,8 @@ static struct {
 	u64 vals[FUNC_VALS_MAX];
 } peeked_function; /* a struct rec_function without the strings */
 
-/* The step that was looked at, with what it has of each sequence. Its size is in front, so that is read but once. */
+/* Writes the step that was looked at, with its parts by sequence, preceded by its size, so that this is read only
+ * once. */
 static __always_inline void peek_write_step(struct seq_file *seq, struct task_struct *task, struct thread *t)
 {
 	struct rows *r = parts_kept(t, task);
@@ -232,7 +233,7 @@ static __noinline int peek_counts(struct thread *t, struct task_struct *task)
 	return 0;
 }
 
-/* What peek_kernel() says of a thread that has slept since before the window opened. */
+/* The same as peek_kernel() for a thread that has slept since before the window opened. */
 static __always_inline void peek_asleep(struct seq_file *seq, const struct asleep *a, struct who w, u64 now, u32 cpu)
 {
 	u64 start = stats.start_ns;
@@ -342,9 +343,9 @@ static __always_inline void peek_thread(
 }
 
 /*
- * The spans of each thread as records, each with its size in front, and then a struct peek_end, which says whether
- * they go together, and as of which instant. The thread runs on meanwhile: see change_begin(). A thread that is
- * preempted within one of its own programs stays torn until it goes on.
+ * Writes the spans of each thread as records, each preceded by its size, and then a struct peek_end, which says
+ * whether they are consistent, and at which instant they were taken. The thread keeps running: see change_begin().
+ * A thread that is preempted within one of its own programs stays torn until it continues.
  */
 SEC("iter/task")
 int snapshot_peek(struct bpf_iter__task *ctx)

@@ -6,7 +6,7 @@
 #include "states.bpf.h"
 #include "process_sums.h"
 
-/* Full: stats.sums_full. User space makes both small where they are not used. */
+/* Full: stats.sums_full. User space makes both small if they are not used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PROCESS_SUMS_MAX);
@@ -21,10 +21,10 @@ struct {
 	__type(value, struct syscall_sum);
 } syscall_sums __weak SEC(".maps");
 
-/* What an entry begins as: too large for a program's stack. */
+/* A new entry; too large for a program's stack. */
 const volatile struct process_sums process_sums_zero __weak = {};
 
-/* NULL when there is no room. */
+/* NULL if there is no room. */
 static __always_inline struct process_sums *process_sums_of(u32 tgid)
 {
 	struct process_sums *s = lookup_or_create(&process_sums, &tgid, (void *)&process_sums_zero);
@@ -34,7 +34,7 @@ static __always_inline struct process_sums *process_sums_of(u32 tgid)
 	return s;
 }
 
-/* Adds a thread's time and counts to its process. `end`: of the state in flight; 0: it is over. */
+/* Adds a thread's time and counts to its process. `end`: of the state in flight; 0: there is none. */
 __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 {
 	struct process_sums *s;
@@ -71,7 +71,7 @@ __weak __noinline int thread_sum(struct thread *t, u32 tgid, u64 end)
 	return 0;
 }
 
-/* nr: with SYSCALL_SUM_COMPAT, where it applies. */
+/* nr: including SYSCALL_SUM_COMPAT, if it applies. */
 __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 {
 	struct syscall_key key = { .tgid = tgid, .nr = nr };
@@ -82,7 +82,7 @@ __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 		__sync_fetch_and_add(&stats.sums_full, 1);
 		return 0;
 	}
-	/* several threads of the process may be here at once */
+	/* several threads of the process may be here at the same time */
 	__sync_fetch_and_add(&s->n, n);
 	__sync_fetch_and_add(&s->ns, ns);
 	return 0;
@@ -91,8 +91,8 @@ __weak __noinline int syscall_add(u32 tgid, u32 nr, u64 n, u64 ns)
 #define KEPT_MAX (1u << 20) /* calls */
 
 /*
- * A call of the thread has ended. Where the sums are read at the end only, they are kept with the thread, by the low
- * bits of their number: a loop of a few calls then never comes to the hash.
+ * A call of the thread has ended. If the sums are read only at the end, they are kept with the thread, by the low
+ * bits of the number: a loop of a few calls then never uses the hash.
  */
 static __always_inline void syscall_sum(struct thread *t, u32 tgid, u32 nr, u64 ns)
 {
@@ -115,7 +115,7 @@ static __always_inline void syscall_sum(struct thread *t, u32 tgid, u32 nr, u64 
 	k->ns += ns;
 }
 
-/* The thread has made its last call, or the window has closed and no program adds to them. */
+/* The thread has made its last call, or the window has closed and programs add nothing more. */
 __weak __noinline int syscalls_flush(struct thread *t, u32 tgid)
 {
 	if (!t)

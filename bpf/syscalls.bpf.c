@@ -2,8 +2,8 @@
 /*
  * System calls: one span each, sent at its exit.
  *
- * The tracepoints are system-wide and hit every task, so the first thing is the task's
- * own storage: a task that is no target costs one look-up.
+ * The tracepoints are system-wide and hit every task, so the task's own storage is checked first: a
+ * task that is not a target costs one look-up.
  */
 #include "spans.bpf.h"
 #include "blocked.bpf.h"
@@ -34,7 +34,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		t->sys_flags |= ipc_of_call(task, id, t->sys_arg0, sys_arg1(regs));
 	t->syscalls++;
 	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
-	if (t->wait.end) /* that barrier would be told of when the thread wakes up again */
+	if (t->wait.end) /* otherwise that barrier would be reported when the thread wakes up again */
 		wait_told(t, (u64)task->tgid << 32 | (u32)task->pid, t->sys_start);
 	change_end(t);
 	hit_end(begin, HIT_SYSCALL);
@@ -56,7 +56,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	begin = hit_begin(t, HIT_SYSCALL);
 	if (!t->in_syscall) {
-		thread_adopt(t); /* its way onto the CPU was not seen */
+		thread_adopt(t); /* it was not seen coming onto the CPU */
 		if (!t->in_syscall)
 			return 0;
 	}
