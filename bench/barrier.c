@@ -5,8 +5,8 @@
  *	barrier THREADS WORK-NS ROUNDS
  *
  * Prints "ready", waits for a line on stdin, and makes ROUNDS rounds, a hundred in each step: every thread works for
- * WORK-NS, one of them, another one each time, for twice as long, and then they meet. Prints a line of JSON: ns of a
- * round, how many waits there were (all but those of the last to arrive), and their sum in ns.
+ * WORK-NS, one of them, a different one each time, for twice as long, and then they meet. Prints a line of JSON: ns of
+ * a round, how many waits there were (all but those of the last to arrive), and their sum in ns.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a barrier costs each thread that meets there, and how right the waits are that are told."""
+"""What a barrier costs each thread that meets there, and how exact the reported waits are."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def barrier(o):
             results = interleave(variants, o, lambda v: measure(threads, v), [])
             print(f"\n### {threads} threads on {len(CPUS)} CPUs, {WORK_NS / 1000:g} us of work between two barriers\n\n"
                   f"{neighbours_text(results)}\n")
-            print(table(["", "a round, us", "x untraced", "waits: own clock - told, ns"], [
+            print(table(["", "a round, us", "x untraced", "waits: own clock - reported, ns"], [
                 [name, number(statistics.median(s.wall for s in samples) / 1000),
                  f"{statistics.median(s.wall / b.wall for s, b in zip(samples, results['untraced'])):.2f}",
                  "" if samples[0].error is None else number(statistics.median(s.error for s in samples))]

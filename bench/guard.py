@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What does not depend on the load of a machine is counted and compared with the figures in guard.json: a run fails
 when one of them is 5 % above. They are kept for each environment that they depend on (kernel, compilers); where there are
-none, that is said. A result is a line "ok NAME", "not ok NAME - WHY" or "skip NAME - WHY", as in the tests.
+none, a line says so. A result is a line "ok NAME", "not ok NAME - WHY" or "skip NAME - WHY", as in the tests.
 
     sudo bench/run --guard --renew      writes the figures of this environment
 
@@ -60,7 +60,7 @@ def bytes_per_record():
 
 
 def own_instructions(path, program):
-    """(name of the part, instructions in code of the program itself): what libc makes of memcpy() on this CPU
+    """(name of the part, instructions in code of the program itself): the memcpy() that libc chooses on this CPU
     is not counted."""
     name, total, own, skip = None, 0, False, False
     for line in read_text(path).splitlines():
@@ -175,7 +175,7 @@ def recorded(tmp, mini, threads, *options):
 
 
 def recordings():
-    """Hits of probes per token, and the size of the programs as they run: what a run does not use is not in them."""
+    """Hits of probes per token, and the size of the programs as they run: code that a run does not use is not in them."""
     hits, sizes = {}, {}
     stats = bpf(BPF_ENABLE_STATS, struct.pack("=I", 0))
     try:
@@ -247,7 +247,7 @@ def load(path):
 
 
 def guard(parts, renew, path):
-    """Those of the groups whose names have one of the parts in them; all, without any."""
+    """The groups whose names contain one of the parts; all of them when there are no parts."""
     chosen = [g for g in groups() if not parts or any(part in g.what for part in parts)]
     if not chosen:
         raise Failed(f"--guard: {' '.join(parts)}: there are {', '.join(g.what for g in groups())}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What tracing costs a real llama.cpp per token; what the files of inftrace need."""
+"""What tracing costs a real llama.cpp per token, and how large the files of inftrace are."""
 
 import json
 import os
@@ -58,8 +58,8 @@ def engines(function, *args):
 
 
 class Engine:
-    """The llama.cpp driver of the tests, generating until it is closed. What each token took, it
-    writes itself, with the clock that we read too."""
+    """The llama.cpp driver of the tests, generating until it is closed. It writes the time of each
+    token itself, by the clock that we read too."""
 
     def __init__(self, model, threads, pool, tokens=64):
         preset, kind, self.seconds = MODELS[model]

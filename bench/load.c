@@ -180,7 +180,7 @@ static void run_fault(struct timing *t, uint64_t n)
 
 	if (mem == MAP_FAILED)
 		die("mmap");
-	madvise(mem, size, MADV_NOHUGEPAGE); /* fails where the kernel has none, which is as good */
+	madvise(mem, size, MADV_NOHUGEPAGE); /* fails where the kernel has no huge pages, which does as well */
 	while (n) {
 		uint64_t now = n < FAULT_PAGES ? n : FAULT_PAGES;
 

@@ -4,8 +4,8 @@
 
     bench/reading.py [-n STEPS] [-r ROUNDS] [BINARY...]
 
-Makes a profile of so many steps and a trace of eight times as many events, plain and compressed, and has each BINARY
-(build/inftrace; several versions to be compared) read them, in rounds in which all take turns. Prints the
+Makes a profile of STEPS steps and a trace of eight times as many events, plain and compressed, and has each BINARY
+(build/inftrace; several versions to compare) read them, in rounds in which all take turns. Prints the
 medians of the CPU time as MB of text per second, and the highest memory. No root, nothing is recorded.
 """
 import argparse

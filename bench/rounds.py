@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Interleaved rounds of measurements, and what is made of them."""
+"""Interleaved rounds of measurements, and the tables made of them."""
 
 import os
 import statistics
@@ -22,7 +22,7 @@ BATCHES = 5
 
 
 def batches(load, what, ops):
-    """The medians of a few runs: one that something else on the machine came into does not count."""
+    """The medians of a few runs: one that other work on the machine disturbed does not count."""
     load.run(what, ops // BATCHES)
     runs = [load.run(what, ops // BATCHES) for _ in range(BATCHES)]
     return statistics.median(w for w, _ in runs), statistics.median(c for _, c in runs)
@@ -83,7 +83,7 @@ def measure_quietly(one, variant, o, pids):
 
 def interleave(variants, o, one, pids):
     """one(variant) measures once; pids: the processes that run all the time. Returns a list of
-    samples per variant, round by round; a variant that cannot be measured is said and left out."""
+    samples per variant, round by round; a variant that cannot be measured is reported and left out."""
     results = {v.name: [] for v in variants}
     broken = set()
     for v in variants:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a sink costs: records of each kind, as the programs send them, to a Chrome and a Perfetto
+ * What a sink costs: records of each kind, as the BPF programs send them, to a Chrome and a Perfetto
  * sink in turns, into a file in memory, with all that its writer does. Prints nanoseconds of CPU
  * and bytes per record, medians over the rounds, and their ratio.
  *

@@ -55,7 +55,7 @@ def read_text(path):
 
 
 def process_cpu_ns(pid):
-    """Nanoseconds on a CPU of all threads of a process, also of those that are gone: the clock of
+    """Nanoseconds on a CPU of all threads of a process, also of those that have ended: the clock of
     clock_getcpuclockid(3)."""
     return time.clock_gettime_ns(~pid << 3 | 2)
 
@@ -89,14 +89,14 @@ class Neighbours:
 
 
 def tracers_attached():
-    """Whether someone else has tracing programs in the kernel; they slow all of it down."""
+    """Whether anyone else has tracing programs in the kernel: they slow everything down."""
     out = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True)
     kinds = ("tracing", "tracepoint", "raw_tracepoint", "kprobe", "perf_event")
     return out.returncode == 0 and any(f'"type":"{k}"' in out.stdout for k in kinds)
 
 
 def wait_for_quiet(seconds, *pids):
-    """Until the neighbours are quiet, but no longer than that."""
+    """Waits until the neighbours are quiet, but no longer than that."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         n = Neighbours(*pids)
@@ -107,8 +107,8 @@ def wait_for_quiet(seconds, *pids):
 
 def warm(folder):
     """In a virtual machine a page of memory costs microseconds when it is used for the first time
-    (the host has to find one), and a file that grows takes new pages. This has the host find
-    them; a tracer that writes then gets them back."""
+    (the host has to find one), and a file that grows takes new pages. This makes the host find
+    them; a tracer that writes then reuses them."""
     path = os.path.join(folder, "warm")
     with open(path, "wb", buffering=0) as f:
         block = b"x" * (1 << 20)
@@ -125,7 +125,7 @@ def prepare(cpus):
 
 
 class Load:
-    """bench/load, which does COUNT of something when it is told to."""
+    """bench/load, which does something COUNT times on request."""
 
     def __init__(self):
         self.proc = subprocess.Popen([LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -154,7 +154,7 @@ class Tracer:
     """
     A tracer in one way of using it. command(t) gives the arguments; t.pid is the traced process,
     t.dir a folder for its files. weight: how many times fewer operations it gets, since they take
-    so much longer. disk: the folder is on a disk and not on a tmpfs. pattern: every record it keeps
+    much longer. disk: the folder is on a disk and not on a tmpfs. pattern: every record it keeps
     is a line with this in its output (out).
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether what inftrace says that it costs a token is what it costs."""
+"""Whether a token costs what inftrace says that it costs."""
 
 import json
 
@@ -11,7 +11,7 @@ SETUPS = [("tiny", 1, False), ("tiny", 2, True), ("198 MB", 2, True)]
 
 
 def told(path):
-    """Of each step of one token: the time it says that it lost, and its whole time. Means in ns."""
+    """For each step of one token, the time reported as lost and the whole time. Means in ns."""
     with open(path) as f:
         lines = [json.loads(line) for line in f if line.endswith("\n")]
     steps = [x for x in lines if x["event"] == "token_prof" and x["shape"].get("n_tokens") == 1 and
@@ -23,7 +23,7 @@ def told(path):
 
 
 class Told(Tracer):
-    """inftrace, which is asked before its files are removed."""
+    """inftrace, whose profile is read before its files are removed."""
 
     def __init__(self, name, *args, out=None):
         def command(t):
@@ -44,11 +44,11 @@ def weight(o):
             continue
         tracers = [Told("--profile only"), Told("timeline", out="t.json")]
         results = run_setup(model, threads, pool, o, lambda engine: [untraced(), *tracers])
-        print(f"\n### {title}: what is told of a token, and what was measured\n\n{neighbours_text(results)}\n")
+        print(f"\n### {title}: what is reported for a token, and what was measured\n\n{neighbours_text(results)}\n")
         rows = []
         for t in tracers:
             says = sorted(a for a, _ in t.told)[len(t.told) // 2]
             is_ns = added(results, t.name)
             rows.append([t.name, number(median(results["untraced"], "wall") / 1000), number(is_ns / 1000),
                          number(says / 1000), f"{says / is_ns:.2f}" if is_ns > 0 else ""])
-        print(table(["", "us per token", "added us, measured", "told", "told / measured"], rows))
+        print(table(["", "us per token", "added us, measured", "reported", "reported / measured"], rows))

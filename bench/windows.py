@@ -46,7 +46,7 @@ def first_record(path):
 
 
 def openings(engine, closed_s):
-    """From the making of the flag to the first record, in ms."""
+    """From the creation of the flag file to the first record, in ms."""
     folder = tempfile.mkdtemp(prefix="inftrace-bench-", dir=TMPFS)
     flag, found = os.path.join(folder, "flag"), []
     log = os.path.join(folder, "log")
