@@ -3,14 +3,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "engine/step_requests.h"
 #include "record/rate.h"
+#include "record/trigger_set.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -18,53 +17,19 @@
 #include "util/parse.h"
 #include "util/text.h"
 
-#define TIME_TEXT_MAX 32
-
-enum kind {
-	KIND_STEP,
-	KIND_STATE,
-	KIND_TTFT,
-	KIND_RATE,
-	KIND_LOST,
-	KIND_EXIT,
-	KIND_CRASH,
-};
-
-struct trigger {
-	char *expr;
-	enum kind kind;
-	const char *phase; /* KIND_STEP: of this name only; NULL: all */
-	uint32_t states;   /* KIND_STATE: 1 << enum time_state */
-	uint64_t limit;    /* nanoseconds; records lost; tokens in 10^9 seconds */
-	uint64_t judged, hits, left_out;
-};
-
-struct trigger_set {
-	struct trigger list[TRIGGERS_MAX];
-	size_t n;
-	const struct probe_table *probes;
-	struct step_requests *requests; /* NULL: no ttft, no rate */
-	struct rates *rates;            /* NULL: no rate */
-	uint64_t cooldown_ns;
-	uint64_t last_ns; /* of the last hit that was told */
-	uint64_t last_crash_ns;
-	uint64_t lost;    /* before the last hit of that kind */
-	uint32_t max_hits;
-	struct trigger_counts counts;
-	struct trigger_hit hit;
-	bool pending; /* hit is to be told */
-};
-
 /* ---- what is written ---- */
 
 static const struct {
 	const char *name, *phase, *example;
-	enum kind kind;
+	enum trigger_kind kind;
 } events[] = {
 	{ "step", NULL, "step>150ms", KIND_STEP },
 	{ "decode", "decode", "decode>150ms", KIND_STEP },
 	{ "prefill", "prefill", "prefill>2s", KIND_STEP },
 	{ "ttft", NULL, "ttft>2s", KIND_TTFT },
+	{ "request_ttft", NULL, "request_ttft>2s", KIND_REQUEST_TTFT },
+	{ "request_tpot", NULL, "request_tpot>100ms", KIND_REQUEST_TPOT },
+	{ "queue", NULL, "queue>1s", KIND_QUEUE },
 	{ "rate", NULL, "rate<10", KIND_RATE },
 	{ "lost", NULL, "lost>0", KIND_LOST },
 	{ "exit", NULL, "exit", KIND_EXIT },
@@ -209,71 +174,6 @@ int trigger_parse(struct trigger_set **set, const char *text)
 	return 0;
 }
 
-/* ---- hits ---- */
-
-static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
-{
-	/* what led to a crash may have been told, but not how it went: only other crashes count */
-	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
-	/* records do not come in order */
-	uint64_t since = ns > last ? ns - last : last - ns;
-
-	return last && since < set->cooldown_ns;
-}
-
-/* Whether it is to be told; then the rest of the hit is to be filled in. */
-static bool is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid)
-{
-	bool beyond = set->max_hits && set->counts.hits >= set->max_hits;
-
-	if (beyond || set->pending || is_cooling(set, t, ns)) {
-		set->counts.beyond += beyond;
-		set->counts.cooling += !beyond;
-		t->left_out++;
-		return false;
-	}
-	set->counts.hits++;
-	t->hits++;
-	set->last_ns = ns;
-	if (t->kind == KIND_CRASH)
-		set->last_crash_ns = ns;
-	set->pending = true;
-	set->hit = (struct trigger_hit){ .expr = t->expr, .ns = ns, .tgid = tgid };
-	return true;
-}
-
-/* Why, behind the expression. */
-static void __attribute__((format(printf, 3, 4)))
-tell(struct trigger_set *set, const struct trigger *t, const char *fmt, ...)
-{
-	char *reason = set->hit.reason;
-	int n = snprintf(reason, TRIGGER_REASON_MAX, "%.60s: ", t->expr);
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(reason + n, TRIGGER_REASON_MAX - (size_t)n, fmt, ap);
-	va_end(ap);
-}
-
-static const struct trigger_hit *take_hit(struct trigger_set *set)
-{
-	bool pending = set->pending;
-
-	set->pending = false;
-	return pending ? &set->hit : NULL;
-}
-
-static const char *time_text(char buf[TIME_TEXT_MAX], uint64_t ns)
-{
-	if (ns < 1000000)
-		snprintf(buf, TIME_TEXT_MAX, "%.1f us", (double)ns / 1e3);
-	else if (ns < 10 * NSEC_PER_SEC)
-		snprintf(buf, TIME_TEXT_MAX, "%.1f ms", (double)ns / 1e6);
-	else
-		snprintf(buf, TIME_TEXT_MAX, "%.2f s", (double)ns / 1e9);
-	return buf;
-}
-
 /* ---- steps ---- */
 
 static uint64_t time_in(const struct rec_step *r, uint32_t states)
@@ -299,15 +199,15 @@ static bool judge_step(struct trigger_set *set, struct trigger *t, const struct 
 	t->judged++;
 	if (done || ns <= t->limit)
 		return done;
-	if (!is_told(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid))
+	if (!trigger_is_told(set, t, r->h.start_ns + r->h.dur_ns, r->h.tgid))
 		return true;
-	time_text(spent, ns);
-	time_text(total, r->h.dur_ns);
+	trigger_time(spent, ns);
+	trigger_time(total, r->h.dur_ns);
 	if (by_state)
-		tell(set, t, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number, name,
+		trigger_tell(set, t, "step %u (%.32s) of pid %u was in it for %s of %s%s", r->number, name,
 			r->h.tgid, spent, total, cut);
 	else
-		tell(set, t, "step %u (%.32s) of pid %u took %s%s", r->number, name, r->h.tgid,
+		trigger_tell(set, t, "step %u (%.32s) of pid %u took %s%s", r->number, name, r->h.tgid,
 			total, cut);
 	return true;
 }
@@ -359,9 +259,9 @@ static void judge_first_token(
 	if (!t)
 		return;
 	r->marked = true;
-	if (is_told(set, t, s->end, s->tgid))
-		tell(set, t, "a request of pid %u, from its first prefill step to the end of step %u: %s",
-			s->tgid, s->number, time_text(spent, ns));
+	if (trigger_is_told(set, t, s->end, s->tgid))
+		trigger_tell(set, t, "a request of pid %u, from its first prefill step to the end of step %u: %s",
+			s->tgid, s->number, trigger_time(spent, ns));
 }
 
 static void judge_rate(struct trigger_set *set, const struct step_seen *s)
@@ -380,9 +280,9 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 			continue;
 		rates_forget(set->rates, s->tgid); /* each second is one reason at most */
 		whole = false;
-		if (is_told(set, t, s->end, s->tgid))
-			tell(set, t, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
-				rate.tokens, time_text(spent, rate.ns), s->number);
+		if (trigger_is_told(set, t, s->end, s->tgid))
+			trigger_tell(set, t, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
+				rate.tokens, trigger_time(spent, rate.ns), s->number);
 	}
 }
 
@@ -392,11 +292,34 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 		judge_first_token(arg, r, s);
 }
 
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)s;
+	trigger_request_begin(arg, r);
+}
+
+static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	trigger_request_first(arg, r, s);
+}
+
+static void on_token(struct step_request *r, const struct step_seen *s, uint64_t ns, uint64_t gap, void *arg)
+{
+	(void)gap;
+	trigger_request_token(arg, r, s, ns);
+}
+
+static void on_mixed(struct step_request *r, void *arg)
+{
+	trigger_request_mixed(arg, r);
+}
+
 static void on_ordered_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
 	struct trigger_set *set = arg;
 
 	(void)r;
+	trigger_request_step(set, s);
 	if (set->rates)
 		judge_rate(set, s);
 }
@@ -411,9 +334,9 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 	struct trigger *t = judge_ttft(set, ns, false);
 	char spent[TIME_TEXT_MAX];
 
-	if (t && is_told(set, t, end, r->h.tgid))
-		tell(set, t, "a request on descriptor %u of pid %u had %s after %s", r->h.id, r->h.tgid,
-			answer ? "its first answer" : "no answer", time_text(spent, ns));
+	if (t && trigger_is_told(set, t, end, r->h.tgid))
+		trigger_tell(set, t, "a request on descriptor %u of pid %u had %s after %s", r->h.id, r->h.tgid,
+			answer ? "its first answer" : "no answer", trigger_time(spent, ns));
 }
 
 static void take_task(struct trigger_set *set, const struct rec_task *r)
@@ -430,7 +353,7 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 
 		if (t->kind != KIND_EXIT && (t->kind != KIND_CRASH || !killed))
 			continue;
-		if (!is_told(set, t, r->h.start_ns, r->h.tgid))
+		if (!trigger_is_told(set, t, r->h.start_ns, r->h.tgid))
 			return;
 		name = killed ? signal_name(WTERMSIG(status)) : NULL;
 		if (!killed)
@@ -440,7 +363,7 @@ static void take_task(struct trigger_set *set, const struct rec_task *r)
 		else
 			snprintf(how, sizeof(how), "was killed by signal %d", WTERMSIG(status));
 		memcpy(comm, r->comm, TASK_COMM_LEN);
-		tell(set, t, "process %u (%s) %s%s", r->h.tgid,
+		trigger_tell(set, t, "process %u (%s) %s%s", r->h.tgid,
 			text_printable(shown, sizeof(shown), comm), how,
 			killed && WCOREDUMP(status) ? ", core dumped" : "");
 		return;
@@ -462,14 +385,14 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 	default:
 		break;
 	}
-	return take_hit(set);
+	return trigger_take(set);
 }
 
 const struct trigger_hit *trigger_settled(struct trigger_set *set)
 {
 	if (set->requests)
 		step_requests_settled(set->requests);
-	return take_hit(set);
+	return trigger_take(set);
 }
 
 const struct trigger_hit *trigger_loss(
@@ -483,11 +406,11 @@ const struct trigger_hit *trigger_loss(
 		if (t->kind != KIND_LOST || lost <= t->limit)
 			continue;
 		set->lost = total_lost;
-		if (is_told(set, t, now_ns, 0))
-			tell(set, t, "%" PRIu64 " records were lost", lost);
+		if (trigger_is_told(set, t, now_ns, 0))
+			trigger_tell(set, t, "%" PRIu64 " records were lost", lost);
 		break;
 	}
-	return take_hit(set);
+	return trigger_take(set);
 }
 
 /* ---- the whole ---- */
@@ -495,16 +418,23 @@ const struct trigger_hit *trigger_loss(
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
 	uint32_t max_hits)
 {
-	static const struct step_requests_ops ops = { .part = on_part, .step = on_ordered_step };
+	static const struct step_requests_ops ops = {
+		.begin = on_begin,
+		.part = on_part,
+		.first = on_first,
+		.step = on_ordered_step,
+		.token = on_token,
+		.mixed = on_mixed,
+	};
 	int err = 0;
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
 	for (size_t i = 0; i < set->n && !err; i++) {
-		enum kind kind = set->list[i].kind;
+		enum trigger_kind kind = set->list[i].kind;
 
-		if ((kind == KIND_TTFT || kind == KIND_RATE) && !set->requests)
+		if (kind >= KIND_TTFT && kind <= KIND_RATE && !set->requests)
 			err = step_requests_new(probes, &ops, set, &set->requests);
 		if (!err && kind == KIND_RATE && !set->rates)
 			err = rates_new(&set->rates);

@@ -2,6 +2,10 @@
 /*
  * The expressions of --trigger: which record is a reason to dump the flight recorder.
  *
+ *   request_ttft>2s  a request had no first token for so long after it began, in a batch or alone: told as soon as
+ *                    a step ends behind that. With the time on its socket, where it can be joined with one
+ *   request_tpot>T   a token of a request came so long after the one before it
+ *   queue>T          a request waited so long from its first byte on a socket to its first step, where that is known
  *   step>150ms       an engine step of any kind; decode>T, prefill>T: of this one
  *   STATE>50ms       the thread that called a step was so long in a state of the breakdown within
  * it: runnable, blocked_futex, ...; blocked: in all the blocked_ ones together ttft>2s from the
@@ -19,21 +23,10 @@
 #include <stdint.h>
 
 #include "record.h"
-
-#define TRIGGER_REASON_MAX 192
-
-/* More than this many expressions are refused. */
-#define TRIGGERS_MAX 16
+#include "record/trigger_hit.h"
 
 struct probe_table;
 struct trigger_set;
-
-struct trigger_hit {
-	const char *expr;                /* as it was written */
-	char reason[TRIGGER_REASON_MAX]; /* a text for people, which begins with it */
-	uint64_t ns;                     /* CLOCK_BOOTTIME of the end of what was too long */
-	uint32_t tgid;                   /* 0: of no process */
-};
 
 /* Adds an expression to *set, which is made when it is NULL. On failure one line has been printed;
  * -EINVAL, -ENOMEM. */
@@ -60,10 +53,6 @@ const struct trigger_hit *trigger_settled(struct trigger_set *set);
 const struct trigger_hit *trigger_loss(
 	struct trigger_set *set, uint64_t total_lost, uint64_t now_ns);
 
-struct trigger_counts {
-	uint64_t hits;            /* that were told */
-	uint64_t cooling, beyond; /* that were not: in a cool-down, behind the last */
-};
 void trigger_counts(const struct trigger_set *set, struct trigger_counts *ret_counts);
 
 /* At the end: a line for each expression. */

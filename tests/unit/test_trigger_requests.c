@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Triggers about one request, in a batch with others. */
+#include "sinks.h"
+
+#include "record/trigger.h"
+#include "record/trigger_set.h"
+
+#define MS UINT64_C(1000000)
+
+static struct trigger_set *set;
+static uint32_t next_step;
+
+static int end_test(void **state)
+{
+	trigger_free(set);
+	return teardown(state);
+}
+
+static int begin_test(void **state)
+{
+	struct probe_spec *s;
+	const char *why;
+
+	set = NULL;
+	next_step = 0;
+	if (setup(state))
+		return -1;
+	s = spec_append(&probes, NULL, "llama_decode");
+	s->role = ROLE_STEP;
+	s->flags = PROBE_F_SPAN;
+	return spec_add_arg(s, "n_tokens", "s32 arg1", &ops, 1, &why) ||
+			       spec_add_arg(s, "context", "ptr arg2", &ops, 1, &why) ||
+			       spec_set_name(s, "n_tokens == 1 ? decode : prefill", &why)
+		       ? -1
+		       : 0;
+}
+
+static void start(const char *expr)
+{
+	assert_int_equal(trigger_parse(&set, expr), 0);
+	assert_int_equal(trigger_start(set, &probes, 0, 0), 0);
+}
+
+/* A step of so many milliseconds with rows of these sequences. Returns the hit that there was by then. */
+static const struct trigger_hit *batch(uint64_t start_ms, uint64_t ms, uint64_t context, const struct row_part *parts,
+	uint32_t n)
+{
+	struct rec_step_parts r = { .s = { .h = hdr(REC_STEP, 0), .number = next_step++, .n_parts = n } };
+	const struct trigger_hit *hit;
+
+	for (uint32_t i = 0; i < n; i++) {
+		r.parts[i] = parts[i];
+		r.s.vals[0] += parts[i].rows;
+	}
+	r.s.vals[1] = context;
+	r.s.h.start_ns = START + start_ms * MS;
+	r.s.h.dur_ns = ms * MS;
+	r.s.ns[ST_CPU] = r.s.h.dur_ns;
+	assert_null(trigger_record(set, &r.s.h));
+	for (int i = 0; i < 3; i++) {
+		hit = trigger_settled(set);
+		if (hit)
+			return hit;
+	}
+	return NULL;
+}
+
+#define BATCH(start_ms, ms, ...)                                               \
+	batch(start_ms, ms, 0xc0, (const struct row_part[]){ __VA_ARGS__ },    \
+		sizeof((const struct row_part[]){ __VA_ARGS__ }) / sizeof(struct row_part))
+
+static void assert_hit(const struct trigger_hit *hit, const char *reason, uint64_t ms)
+{
+	assert_non_null(hit);
+	assert_string_equal(hit->reason, reason);
+	assert_int_equal(hit->ns, START + ms * MS);
+	assert_int_equal(hit->tgid, PID);
+}
+
+/* One that has no rows in the steps for long is told of while it waits, and once. */
+static void test_first(void **state)
+{
+	(void)state;
+	start("request_ttft>100ms");
+	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }));
+	assert_null(BATCH(60, 20, { 0, 30, 1, 1 }, { 1, 0, 8, 0 }));
+	assert_null(BATCH(100, 40, { 0, 31, 1, 1 }));
+	/* steps of another context say nothing of it */
+	assert_null(batch(150, 100, 0xc1, (const struct row_part[]){ { 7, 0, 3, 1 } }, 1));
+	assert_hit(BATCH(260, 10, { 0, 32, 1, 1 }),
+		"request_ttft>100ms: the request of sequence 1 of pid 5000000 had no token after 210.0 ms, at the end of step 4",
+		270);
+	assert_null(BATCH(300, 20, { 1, 8, 8, 1 }));
+	assert_null(BATCH(330, 20, { 1, 16, 1, 1 }));
+	/* the next one in its slot: at the end of the step that gave its first token */
+	assert_hit(BATCH(400, 150, { 1, 0, 8, 1 }),
+		"request_ttft>100ms: the request of sequence 1 of pid 5000000 had its first token after 150.0 ms, in step 7", 550);
+	assert_null(BATCH(560, 500, { 1, 8, 1, 1 }));
+}
+
+static void test_token(void **state)
+{
+	(void)state;
+	start("request_tpot>100ms");
+	assert_null(BATCH(0, 500, { 0, 0, 30, 1 }, { 1, 0, 3, 1 }));
+	assert_null(BATCH(510, 50, { 0, 30, 1, 1 }, { 1, 3, 1, 1 }));
+	/* 1 has no rows for a while */
+	assert_null(BATCH(570, 50, { 0, 31, 1, 1 }));
+	assert_null(BATCH(630, 25, { 0, 32, 1, 1 }));
+	assert_hit(BATCH(660, 20, { 0, 33, 1, 1 }, { 1, 4, 1, 1 }),
+		"request_tpot>100ms: a token of sequence 1 of pid 5000000 took 120.0 ms, up to the end of step 4", 680);
+	/* what is another request's prompt is no token of the one before */
+	assert_null(BATCH(900, 20, { 0, 0, 3, 1 }));
+}
+
+static void test_queue(void **state)
+{
+	struct step_request r = {
+		.tgid = PID, .sequence = 3, .start = START + 150 * MS, .queued_from = START + 50 * MS, .serial = 1
+	};
+	const struct trigger_hit *hit;
+
+	(void)state;
+	start("queue>100ms");
+	trigger_request_begin(set, &r);
+	assert_null(trigger_settled(set));
+	r.queued_from--;
+	trigger_request_begin(set, &r);
+	hit = trigger_settled(set);
+	assert_hit(hit, "queue>100ms: a request was queued for 100.0 ms before it began as sequence 3 of pid 5000000", 150);
+	r.queued_from = 0; /* not known */
+	trigger_request_begin(set, &r);
+	assert_null(trigger_settled(set));
+}
+
+/* More than there is room for: the newest are still told of. */
+static void test_many(void **state)
+{
+	struct row_part parts[STEP_PARTS_MAX] = { 0 };
+	const struct trigger_hit *hit = NULL;
+
+	(void)state;
+	start("request_ttft>100ms");
+	for (uint64_t k = 0; k < 10; k++) {
+		for (uint32_t i = 0; i < STEP_PARTS_MAX; i++)
+			parts[i] = (struct row_part){ k * STEP_PARTS_MAX + i, 0, 2, 0 };
+		assert_null(batch(k * 5, 4, 0xc0, parts, STEP_PARTS_MAX));
+	}
+	assert_int_equal(set->n_no_token, NO_TOKEN_MAX);
+	hit = BATCH(130, 2, { 9 * STEP_PARTS_MAX, 2, 2, 1 });
+	assert_non_null(hit);
+	assert_int_equal(set->n_no_token, NO_TOKEN_MAX - 1);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
+	const struct CMUnitTest tests[] = { T(test_first), T(test_token), T(test_queue), T(test_many) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
