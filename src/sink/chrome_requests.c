@@ -106,7 +106,7 @@ static void write_request_slice(const struct request_slice *s, void *arg)
 	p = fmt_str(p, s->name, strlen(s->name));
 	if (s->numbered)
 		p = fmt_u64(fmt_lit(p, " "), s->number);
-	p = fmt_lit(p, "\",\"cat\":\"request\",\"args\":{");
+	p = fmt_lit(p, "\",\"cat\":\"batch\",\"args\":{");
 	for (size_t i = 0; i < s->n_args; i++) {
 		if (i)
 			*p++ = ',';
@@ -122,7 +122,7 @@ static char *arrow_end(struct chrome_sink *c, char *p, uint32_t pid, uint32_t ti
 	p = fmt_track(p, pid, tid);
 	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
 	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
-	return fmt_lit(p, ",\"cat\":\"request\"");
+	return fmt_lit(p, ",\"cat\":\"batch\"");
 }
 
 static void write_request_arrow(const struct request_arrow *a, void *arg)
@@ -149,7 +149,7 @@ static void write_request_counter(
 	p = fmt_track(p, REQUESTS_PID, REQUESTS_PID);
 	p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), ns);
 	p = fmt_string(fmt_lit(p, ",\"name\":"), name);
-	p = fmt_string(fmt_lit(p, ",\"cat\":\"request\",\"args\":{"), unit);
+	p = fmt_string(fmt_lit(p, ",\"cat\":\"batch\",\"args\":{"), unit);
 	*p++ = ':';
 	p = fmt_number(p, value);
 	*p++ = '}';

@@ -66,9 +66,9 @@ static void write_slice(const struct request_slice *rs, void *arg)
 		return;
 	if (rs->numbered) { /* not interned: each has another name */
 		snprintf(name, sizeof(name), "%s %llu", rs->name, (unsigned long long)rs->number);
-		event_init_text(&e, s, row, "request", name);
+		event_init_text(&e, s, row, "batch", name);
 	} else {
-		event_init(&e, s, row, "request", rs->name);
+		event_init(&e, s, row, "batch", rs->name);
 	}
 	for (size_t i = 0; i < rs->n_args; i++)
 		add_request_arg(&e, &rs->args[i]);
@@ -84,10 +84,10 @@ static void write_arrow(const struct request_arrow *a, void *arg)
 
 	if (!from || !to)
 		return;
-	event_init(&e, s, from, "request", a->name);
+	event_init(&e, s, from, "batch", a->name);
 	event_add_flow(&e, EVENT_FLOW, ++s->flow);
 	event_write_instant(&e, perfetto_ts(s, a->from_ns));
-	event_init(&e, s, to, "request", a->name);
+	event_init(&e, s, to, "batch", a->name);
 	event_add_flow(&e, EVENT_FLOW_END, s->flow);
 	event_write_instant(&e, perfetto_ts(s, a->ns));
 }

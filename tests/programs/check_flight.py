@@ -97,7 +97,7 @@ def newest(path, counts):
 
 def shown(events):
     """What stands for a record."""
-    own = ("steps", "inftrace", "loss")
+    own = ("steps", "batch", "inftrace", "loss")
     return [e for e in events if e["ph"] in "Xi" and e.get("cat") not in own]
 
 

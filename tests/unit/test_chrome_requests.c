@@ -57,7 +57,7 @@ static void test_slices(void **state)
 	assert_track(e, REQUESTS_PID, 0);
 
 	e = on_row(&o, "X", "request 1", "slot 0", 0);
-	assert_span(e, "request", "1.000", "15.000");
+	assert_span(e, "batch", "1.000", "15.000");
 	assert_text(arg(e, "number"), "1");
 	assert_text(arg(e, "pid"), "5000000");
 	assert_text(arg(e, "context"), NULL);
@@ -70,26 +70,26 @@ static void test_slices(void **state)
 	assert_text(arg(e, "ttft_us"), "4.000");
 	assert_text(arg(e, "end_not_seen"), NULL);
 	e = on_row(&o, "X", "prefill", "slot 0", 0);
-	assert_span(e, "request", "1.000", "4.000");
+	assert_span(e, "batch", "1.000", "4.000");
 	assert_text(arg(e, "tokens"), "16");
 	assert_text(arg(e, "steps"), "1");
 	e = on_row(&o, "X", "decode", "slot 0", 0);
-	assert_span(e, "request", "5.000", "11.000");
+	assert_span(e, "batch", "5.000", "11.000");
 	assert_text(arg(e, "tokens"), "2");
 	assert_text(arg(e, "steps"), "2");
 
 	e = on_row(&o, "X", "request 2", "slot 3", 0);
-	assert_span(e, "request", "6.000", "11.000");
+	assert_span(e, "batch", "6.000", "11.000");
 	assert_text(arg(e, "first_step"), "1");
 	assert_text(arg(e, "first_token_step"), "3");
 	assert_text(arg(e, "last_step"), "5");
 	assert_text(arg(e, "end_not_seen"), "true");
-	assert_span(on_row(&o, "X", "prefill", "slot 3", 0), "request", "6.000", "8.001");
-	assert_span(on_row(&o, "X", "decode", "slot 3", 0), "request", "14.001", "2.999");
+	assert_span(on_row(&o, "X", "prefill", "slot 3", 0), "batch", "6.000", "8.001");
+	assert_span(on_row(&o, "X", "decode", "slot 3", 0), "batch", "14.001", "2.999");
 
 	/* a single step, which gave its only token: no decode */
-	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "request", "17.000", "3.000");
-	assert_span(on_row(&o, "X", "prefill", "slot 0", 1), "request", "17.000", "3.000");
+	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "batch", "17.000", "3.000");
+	assert_span(on_row(&o, "X", "prefill", "slot 0", 1), "batch", "17.000", "3.000");
 	assert_null(on_row(&o, "X", "decode", "slot 0", 1));
 	chrome_done(&o);
 }
@@ -124,7 +124,7 @@ static void test_arrows(void **state)
 
 		if (!end && strcmp(field(e, "ph"), "s"))
 			continue;
-		assert_text(field(e, "cat"), "request");
+		assert_text(field(e, "cat"), "batch");
 		assert_text(field(e, "name"), want[n[end]].name);
 		assert_text(field(e, "ts"), end ? want[n[end]].to : want[n[end]].from);
 		assert_int_equal(json_object_get_int64(json_object_object_get(e, "pid")), end ? REQUESTS_PID : PID);
@@ -219,7 +219,7 @@ static void test_groups(void **state)
 	assert_text(arg(e, "context"), "0x10");
 	e = on_row(&o, "X", "request 2", "slot 0, context 2", 0);
 	assert_text(arg(e, "context"), "0xffffffffffffffff");
-	assert_span(e, "request", "3.000", "1.000");
+	assert_span(e, "batch", "3.000", "1.000");
 	assert_non_null(on_row(&o, "X", "request 3", "slot 7", 0));
 	assert_non_null(find(&o, "C", "batch size", 3));
 	assert_non_null(find(&o, "C", "batch size, context 2", 1));
@@ -247,8 +247,8 @@ static void test_rotated(void **state)
 	feed(next.s, turns + 2, ARRAY_SIZE(turns) - 2);
 	chrome_read(&next);
 	validate(&next, false);
-	assert_span(on_row(&next, "X", "request 1", "slot 0", 0), "request", "1.000", "15.000");
-	assert_span(on_row(&next, "X", "request 2", "slot 3", 0), "request", "6.000", "11.000");
+	assert_span(on_row(&next, "X", "request 1", "slot 0", 0), "batch", "1.000", "15.000");
+	assert_span(on_row(&next, "X", "request 2", "slot 3", 0), "batch", "6.000", "11.000");
 	assert_int_equal(json_object_get_int64(json_object_object_get(find(&next, "M", "process_name", 2), "pid")),
 		REQUESTS_PID);
 	assert_text(field(find(&next, "s", "first step", 0), "ts"), "17.000");

@@ -23,7 +23,7 @@ static void put_track(const struct reader *r, const char *name, char *text, size
 	for (size_t i = 0; i < r->n; i++) {
 		const struct seen *e = &r->events[i];
 
-		if (strcmp(track_name(r, e->track), name) || (e->type != 4 && e->type != 2 && strcmp(e->category_text, "request")))
+		if (strcmp(track_name(r, e->track), name) || (e->type != 4 && e->type != 2 && strcmp(e->category_text, "batch")))
 			continue;
 		len += (size_t)snprintf(text + len, size - len, "%s%llu %s%s", len ? ", " : "",
 			(unsigned long long)(e->ns - START),
@@ -156,7 +156,7 @@ static void test_hostile(void **state)
 		const struct seen *e = &r->events[i];
 
 		assert_in_range(e->track, 1, ARRAY_SIZE(depth) - 1);
-		if (e->type == 1 && !strcmp(e->category_text, "request"))
+		if (e->type == 1 && !strcmp(e->category_text, "batch"))
 			slices++;
 		depth[e->track] += e->type == 1 ? 1 : e->type == 2 ? -1
 								   : 0;
