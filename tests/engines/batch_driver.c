@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Serves requests with a real llama.cpp build in batches of its own making, and writes down what it did:
- * every step with the rows, sequences and outputs of its batch, every request with the steps that it began
- * in and had its tokens from. A tracer has to find the same.
+ * Serves requests with a real llama.cpp build in batches that it makes itself, and logs what it did: every
+ * step with the rows, sequences and outputs of its batch, every request with the steps in which it began
+ * and got its tokens. A tracer has to find the same.
  *
  *   batch_driver [-w] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL.gguf
  *
  * SCENE:
- *   serve     four sequences at once in one context, a new request as soon as one is over; at last two alone
+ *   serve     four sequences at once in one context, a new request as soon as one is over; at the end two alone
  *   alone     one request after the other, each in another sequence; prompts in parts of n_batch
- *   one       the same with llama_batch_get_one(), which leaves all arrays but the tokens away
+ *   one       the same with llama_batch_get_one(), which leaves out all arrays but the tokens
  *   draft     steps that verify three drafts, of which none to all are taken
  *   turns     two requests at once, each with steps of its own, one after the other
  *   prefix    all four sequences share their prompt's rows, then go on apart
@@ -76,7 +76,7 @@ static bool has_sequence(struct batch b, int row, int seq)
 	return false;
 }
 
-/* What it has of each sequence, in the order in which they come: "SEQUENCE: ROWS at POSITION, ..." */
+/* Its rows of each sequence, in their order: "SEQUENCE: ROWS at POSITION, ..." */
 static void put_batch(struct batch b)
 {
 	unsigned int told = 0;
@@ -130,7 +130,7 @@ static void request_end(struct request *r)
 	r->want = 0;
 }
 
-/* Its token of the step before. */
+/* Adds its token of the step before. */
 static int request_decode(struct request *r)
 {
 	r->row = -1;
@@ -140,7 +140,7 @@ static int request_decode(struct request *r)
 	return 1;
 }
 
-/* As many rows of its prompt as there is room for. */
+/* Adds as many rows of its prompt as there is room for. */
 static int request_prefill(struct request *r)
 {
 	int rows = 0;
@@ -168,7 +168,7 @@ static void request_token(struct request *r)
 		request_end(r);
 }
 
-/* One step of all that are given. */
+/* One step of all requests in the list. */
 static void step(struct request *list, int n)
 {
 	unsigned int sequences = 0;
@@ -261,7 +261,7 @@ static void scene_one(int requests)
 	}
 }
 
-/* The token that is certain and three guesses, each with an output; what is not taken is removed. */
+/* The token that is certain and three guesses, each with an output; guesses that are not accepted are removed. */
 static void scene_draft(int requests)
 {
 	struct request r;
@@ -284,7 +284,7 @@ static void scene_draft(int requests)
 			r.last_step = n_steps - 1;
 			llama_memory_seq_rm(llama_get_memory(ctx), r.seq, r.position, -1);
 		}
-		step(&r, 1); /* it shows how many of the last were taken */
+		step(&r, 1); /* it shows how many of the last guesses were accepted */
 		request_end(&r);
 	}
 }

@@ -77,7 +77,7 @@ int counts_step_begin(struct counts *c, int32_t n_tokens)
 	s->n_tokens = n_tokens;
 	for (i = 0; i < COUNT_CALLS; i++)
 		s->calls[i] = calls_now(c, i);
-	/* The narrower the interval, the later it is opened: CPU time is compared within 1 %. */
+	/* The last to be opened has the narrowest interval: CPU time is compared within 1 %. */
 	getrusage(RUSAGE_THREAD, &c->before);
 	s->start_ns = clock_boottime_ns();
 	c->cpu_before = clock_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a test engine knows about its own run, to be compared with what a tracer saw.
+ * What a test engine knows about its own run, for comparison with what a tracer saw.
  *
  * Everything is measured by the thread that calls the step function, directly around
  * each call. Times are nanoseconds; starts are CLOCK_BOOTTIME, the clock of the traces.

@@ -44,7 +44,7 @@ static void __attribute__((format(printf, 2, 3))) add(struct line *l, const char
 		abort();
 }
 
-/* One write a line: lines of threads, and of libraries, do not mix. */
+/* One write for each line, so that those of different threads and libraries do not mix. */
 static void put(const struct line *l)
 {
 	static int fd = -1;
@@ -62,7 +62,7 @@ static void put(const struct line *l)
 		abort();
 }
 
-/* ---- what is recorded of a parameter ---- */
+/* ---- the recorded form of a parameter ---- */
 
 static inline void log_ptr(struct line *l, const char *name, t_ptr v)
 {

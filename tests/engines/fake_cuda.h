@@ -5,8 +5,8 @@
  * that the compiler and not a preset decides which register an argument is in.
  *
  * A family is a parameter list: P(type, name) for each, S between them. A parameter that a preset
- * shows has the name that it has there. Of it come the functions of the libraries (fake_cuda.c) and
- * their calls (fake_cuda_driver.c).
+ * shows has the preset's name. The functions of the libraries (fake_cuda.c) and their calls
+ * (fake_cuda_driver.c) are generated from these lists.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -57,7 +57,7 @@ typedef enum {
 	ncclMax = 2,
 	ncclMin = 3,
 	ncclAvg = 4,
-	ncclNumOps = 5, /* those that a program makes itself follow */
+	ncclNumOps = 5, /* operators that a program creates follow */
 } t_redop;
 
 typedef struct {
@@ -331,8 +331,8 @@ typedef const struct copy3d *t_copy3d;
 /* at::cuda::CUDAGraph::replay() */
 #define FUNCTIONS_torch(F, W, N) N(_ZN2at4cuda9CUDAGraph6replayEv, replay, cudaGraphLaunch(self, self))
 
-/* Two that the preset knows, of both kinds of tensor, and two that it must leave alone: the
- * template has the name in another place, the last one only begins like a known name. */
+/* Two that the preset knows, of both kinds of tensor, and two that it must leave alone: a template,
+ * whose name is elsewhere, and one that only begins like a known name. */
 #define FUNCTIONS_vllm(F, W, N) \
 	F(_Z8rms_normRN2at6TensorES1_S1_d, norm) \
 	F(_Z12silu_and_mulRN5torch6stable6TensorES2_, tensors) \

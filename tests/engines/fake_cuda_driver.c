@@ -72,7 +72,7 @@ static t_unused random_unused(void)
 	return 0;
 }
 
-/* Longer than what is kept of a string, too. */
+/* Sometimes longer than the kept part of a string. */
 static t_str random_str(void)
 {
 	static __thread char text[100];
@@ -89,7 +89,7 @@ static t_dim3 random_dim3(void)
 	return (t_dim3){ random_u32(), random_u32(), random_u32() };
 }
 
-/* One more than there is. */
+/* Includes one value beyond the last. */
 static t_kind random_kind(void)
 {
 	return (t_kind)(next_random() % (cudaMemcpyDefault + 2));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A library given with -H takes part in the run, without the engines knowing what it does. It
- * exports this struct as "engine_hook". All is called by the thread that calls the step function;
- * what is not needed may be NULL.
+ * exports this struct as "engine_hook". The thread that calls the step function calls all of them;
+ * those not needed may be NULL.
  */
 #ifndef TEST_HOOK_H
 #define TEST_HOOK_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Hands the bundled engine batches whose arrays are not what they should be: it looks at the tokens only, but
- * a tracer that follows the others must come to no harm, and must not claim to know what it could not read.
- * For each call it prints what there is to be known, as JSON.
+ * Hands the bundled engine batches with broken arrays: it only looks at the tokens, but a tracer that follows
+ * the other arrays must not fail, nor claim to know what it could not read. Prints for each call what can be
+ * known, as JSON.
  */
 #define _GNU_SOURCE
 #include "mini/llama.h"
@@ -41,7 +41,7 @@ static void call(struct llama_batch b, const char *wanted)
 	llama_decode(ctx, b);
 }
 
-/* An array of `size` bytes at the very end of what is mapped. */
+/* An array of `size` bytes at the very end of a mapping. */
 static void *at_the_end(const void *from, size_t size)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -89,7 +89,7 @@ static void calls_of_any_number(void)
 	counts[0] = 0; /* a row of no sequence */
 	call(b, ",\"n_outputs\":4,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"decode\"");
 	b = good(4);
-	ids[2] = -7; /* as good as any other number, but it has no place among the first 64 */
+	ids[2] = -7; /* valid as a number, but not among the first 64 */
 	call(b, ",\"n_outputs\":4,\"n_sequences\":2,\"position\":5,\"phase\":\"mixed\"");
 	b = good(4);
 	ids[0] = ids[2] = 63;
@@ -109,7 +109,7 @@ static void calls_of_any_number(void)
 	call(b, ",\"n_outputs\":16384,\"position\":5,\"rows_read\":16384,\"phase\":\"unknown\"");
 	ids[9] = 1;
 	call(b, ",\"n_outputs\":16384,\"n_sequences\":2,\"position\":5,\"rows_read\":16384,\"phase\":\"mixed\"");
-	/* no more than there is room for in a table: as many as were told apart */
+	/* more than a table has room for: only as many as could be told apart */
 	b = good(ROWS);
 	for (int i = 0; i < ROWS; i++)
 		ids[i] = i * 7;
@@ -147,7 +147,7 @@ int main(void)
 	call(b, ",\"n_outputs\":6,\"position\":5,\"rows_read\":6,\"phase\":\"unknown\"");
 	calls_of_any_number();
 
-	/* numbers that show that the preset does not fit: nothing is shown from here on but the step itself */
+	/* numbers that show that the preset does not fit: from here on only the step itself is shown */
 	b = good(4);
 	b.n_tokens = -1;
 	call(b, ",\"misfit\":true");

@@ -37,13 +37,13 @@ struct llama_setup {
 	const char *dir, *model;
 	uint32_t n_ctx, n_batch, n_seq_max;
 	int32_t n_threads;
-	bool separate; /* each sequence has its share of the context, instead of all of it together */
+	bool separate; /* each sequence has its share of the context, instead of sharing all of it */
 };
 
 /* A context of that model. */
 void *llama_open(const struct llama_setup *s);
 
-/* A chain as servers have it: top k, temperature, a random choice. */
+/* A chain as servers use it: top k, temperature, a random choice. */
 void *llama_open_sampler(uint32_t seed);
 
 /* Appends a row of one sequence; returns its number in the batch. */

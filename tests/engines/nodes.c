@@ -87,7 +87,7 @@ static bool fits(const struct node_log *log, const struct tensor *t)
 	       log->ggml_nrows(t) == ne[1] * ne[2] * ne[3];
 }
 
-/* Names of ours have nothing to escape; what comes from a model might. */
+/* Our own names need no escaping; those from a model might. */
 static void text_print(const struct node_log *log, const char *key, const char *text, bool lower)
 {
 	fprintf(log->f, "\"%s\":\"", key);

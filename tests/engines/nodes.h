@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The nodes of every graph that llama.cpp computes, as the engine itself tells them to the callback
- * that it has for this (llama_context_params.cb_eval): one JSON line each, in order,
+ * The nodes of every graph that llama.cpp computes, as the engine passes them to its callback for
+ * this (llama_context_params.cb_eval): one JSON line each, in order,
  *
  *   {"step":0,"op":"mul_mat","name":"Qcur-0","type":"f32","ne":[256,11,1,1],
  *    "src0":{"name":"blk.0.attn_q.weight","type":"f16","ne":[256,256,1,1]}}
  *
- * and, for the node that chooses experts, "ids": a list for each token. That node alone is computed
- * with all before it at once, to be read; otherwise the graphs stay as they are.
+ * and, for the node that chooses experts, "ids": a list for each token. Only that node is computed
+ * together with all before it, so that it can be read; otherwise the graphs are not changed.
  */
 #ifndef TEST_NODES_H
 #define TEST_NODES_H
@@ -25,8 +25,8 @@ void node_log_step(struct node_log *log, unsigned int step);
 /* ggml_backend_sched_eval_callback; data: the log. */
 bool node_log_eval(void *tensor, bool ask, void *data);
 
-/* Returns 0, or -1 and has said why: not all could be written, or a tensor is not what nodes.c
- * takes it for. */
+/* Returns 0, or -1 and has said why: not all could be written, or a tensor does not have the layout
+ * that nodes.c expects. */
 int node_log_close(struct node_log *log);
 
 #endif

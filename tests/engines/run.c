@@ -55,7 +55,7 @@ static void usage(const struct engine_ops *ops)
 	       "  -P POLL      one thread pool for the whole run with this polling level, 0..100;\n"
 	       "               default: new threads for every graph; llama.cpp only\n"
 	       "  -p PROMPT    text of the prompt\n"
-	       "  -b TOKENS    stretch the prompt to so many tokens, at most %d\n"
+	       "  -b TOKENS    stretch the prompt to TOKENS tokens, at most %d\n"
 	       "  -s SEED      of the sampler (1)\n"
 	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
 	       "  -d MS        pause before the first prompt: time for a tracer to find the "
@@ -303,6 +303,6 @@ int run_main(int argc, char **argv, const struct engine_ops *ops)
 	counts_fini(&r.c);
 	fflush(stdout);
 	/* The engine is not torn down: its threads may be asleep in a pool, and nothing that
-	 * follows is of interest to a trace. */
+	 * follows matters to a trace. */
 	_exit(err ? 1 : 0);
 }

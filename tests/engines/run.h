@@ -31,7 +31,7 @@ struct engine_ops {
 	int n_args;
 	/* The engine, ready to decode; NULL when it failed and said why (run_fail). */
 	void *(*open)(const struct run_options *o);
-	/* Writes at most max tokens; returns their number, <= 0 when the text cannot be had. */
+	/* Writes at most max tokens; returns their number, <= 0 when there is no such text. */
 	int (*tokenize)(void *engine, const char *text, int32_t *tokens, int max);
 	void (*clear)(void *engine);                             /* forget the context */
 	int (*decode)(void *engine, int32_t *tokens, int32_t n); /* 0, or an error code */

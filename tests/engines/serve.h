@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What serve_driver serves: requests with prompts that are new, that begin like others, that go on where the last
- * request of a slot ended, or that were seen before.
+ * What serve_driver serves: requests whose prompts are new, begin like others, continue where the last request of
+ * a slot ended, or were seen before.
  */
 #ifndef TEST_SERVE_H
 #define TEST_SERVE_H
@@ -16,7 +16,7 @@ struct serve_options {
 	int prompt, outputs;		     /* of a request, at most */
 	int cancels, drafts, stalls;	     /* percent of requests; of requests; of steps */
 	int stall_us;
-	int long_every, long_prompt; /* each so manieth request has a prompt of that length, and two outputs */
+	int long_every, long_prompt; /* every long_every-th request has a prompt of that length, and two outputs */
 	int threads;
 	double between; /* steps between arrivals, on average; 0: all at once */
 	uint64_t seed;
@@ -37,7 +37,7 @@ struct request {
 };
 
 struct slot {
-	int32_t *tokens; /* what the context holds of it */
+	int32_t *tokens; /* its tokens in the context */
 	int n_tokens;
 	int32_t sampled; /* the last token, which is not in the context */
 	bool answered;	 /* its last request had an output */

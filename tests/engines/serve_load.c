@@ -72,12 +72,12 @@ static void prompt_make(struct request *r, const struct slot *slots)
 	if (opt.long_every && r->id % opt.long_every == opt.long_every - 1) {
 		prompt_add_new(r, opt.long_prompt);
 	} else if (kind <= 20 && s->n_tokens && s->answered && s->n_tokens + n + opt.outputs + 16 < opt.context) {
-		/* the next turn of a chat: all so far, the last token, and what is said to it */
+		/* the next turn of a chat: all so far, the last token, and the user's answer */
 		prompt_add(r, s->tokens, s->n_tokens);
 		prompt_add(r, &s->sampled, 1);
 		prompt_add_new(r, n + 1);
 	} else if (kind <= 30 && s->last_prompt > 1 && s->last_prompt <= s->n_tokens) {
-		/* the same once more */
+		/* the same prompt once more */
 		prompt_add(r, s->tokens, s->last_prompt);
 	} else if (kind <= 65) {
 		for (int32_t token = 3; token < 3 + N_SYSTEM; token++)
@@ -114,9 +114,9 @@ struct request *load_request(const struct slot *slots)
 }
 
 /*
- * As llama.cpp's server has it: the common prefix, but at least one token is decoded, since its output is needed.
- * One less in two cases, in which nobody could tell from the rows alone that it is another request: it would go on
- * where one ended of which no output was seen, or look like the next token of one that had some.
+ * As in llama.cpp's server: the common prefix, but at least one token is decoded, since its output is needed. One
+ * less in two cases, in which the rows alone could not show that it is another request: it would continue one
+ * that ended without an output, or look like the next token of one that had some.
  */
 int slot_cached(const struct slot *s, const struct request *r)
 {

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static unsigned int lines;
 
-/* In the place of util/log.c: every error is told once, in one line fit to print. */
+/* Replaces util/log.c: every error is reported once, in one printable line. */
 static void check_line(const char *fmt, va_list ap)
 {
 	char text[4096];
@@ -61,7 +61,7 @@ void log_warn(const char *fmt, ...)
 	va_end(ap);
 }
 
-/* What the sinks and the BPF side rely on. */
+/* Checks what the sinks and the BPF side rely on. */
 static void check_spec(const struct probe_spec *s)
 {
 	static const uint64_t vals[] = { 0, 1, 2, 100, UINT32_MAX, INT64_MAX, UINT64_MAX };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * libFuzzer target: any bytes as an ELF file with notes of USDT probes or, behind an 'x' or an 'a',
+ * libFuzzer target: any bytes as an ELF file with notes of USDT probes or, after an 'x' or an 'a',
  * as the argument string of one on x86_64 or arm64.
  *
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Isrc tests/fuzz/fuzz_usdt.c \
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const char *const exprs[] = { "s8 arg1", "u32 arg2", "f32 arg3", "f64 arg1", "str arg2",
 	"str *(*(*(arg1+8)))", "ptr *(arg12-8)", "s64 *(*(*(arg1+8)-8)+0x7fffffff)" };
 
-/* What the BPF side relies on. */
+/* Checks what the BPF side relies on. */
 static void check_place(const struct usdt_note *note)
 {
 	for (size_t i = 0; i < sizeof(exprs) / sizeof(exprs[0]); i++) {

@@ -56,7 +56,7 @@ static void spin(struct rival *r)
 
 /*
  * Datagrams that nobody reads. They are sent 64 at a time and taken apart where they are received:
- * what they cost is in that softirq, and little in the interrupts that it takes to get there.
+ * their cost is in that softirq, and little of it in the interrupts that lead to it.
  */
 static void flood_open(struct rival *r)
 {
@@ -206,7 +206,7 @@ static int tasks_list(int pid, int *tids)
 	return n;
 }
 
-/* As gdb -p does: all threads are stopped, looked at, and let go. */
+/* As gdb -p does: all threads are stopped, inspected and released. */
 int debugger_plant(const struct target *t, uint64_t size_ns, uint64_t *ret_start, uint64_t *ret_end)
 {
 	int tids[TASKS_MAX], n = tasks_list(t->pid, tids), status, err = 0;
@@ -240,7 +240,7 @@ int caches_drop(void)
 
 #define RPS_CPUS "/sys/class/net/lo/queues/rx-0/rps_cpus"
 
-/* What comes in on the loopback interface is handled on the engine's CPU. */
+/* The engine's CPU handles what arrives on the loopback interface. */
 int softirq_plant(const struct target *t, struct rival *r, uint64_t size_ns, uint64_t *ret_start,
 	uint64_t *ret_end)
 {

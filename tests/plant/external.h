@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is planted from outside of the engine. All functions return 0, or -1 and have said why; the
- * instants are those between which it was in force.
+ * What is planted from outside of the engine. All functions return 0, or -1 and have said why; it
+ * was in force between the two instants.
  */
 #ifndef PLANT_EXTERNAL_H
 #define PLANT_EXTERNAL_H

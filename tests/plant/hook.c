@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Loaded into the engine (../engines/hook.h): plants what must happen within a step, and notes for
- * each step what the kernel says of its threads, a line of JSON in PLANT_DIR/steps:
+ * Loaded into the engine (../engines/hook.h): plants what must happen within a step, and writes for
+ * each step what the kernel says about its threads, a line of JSON in PLANT_DIR/steps:
  *
  *   {"step":7,"n_tokens":1,"nvcsw":0,"majflt":0,"packets":0,
  *    "threads":[{"tid":4711,"cpu_ns":1,"delay_ns":0,"start_ns":1,"end_ns":2}, ...]}
  *
  * cpu_ns is the thread's clock, delay_ns its time in the run queue (/proc/PID/task/TID/schedstat);
- * the first thread is the one that calls the step; majflt is of all, packets are those that its CPU
- * has received (/proc/net/softnet_stat). The system calls that read them are outside of
- * start_ns to end_ns, since a CPU limit takes effect at the end of a system call.
+ * the first thread is the one that calls the step; majflt is that of all threads, packets are those
+ * that its CPU has received (/proc/net/softnet_stat). The system calls that read them are outside
+ * of start_ns to end_ns, since a CPU limit takes effect at the end of a system call.
  */
 #include "plant.h"
 
@@ -36,7 +36,7 @@
 
 #define THREADS_MAX 16
 #define FORK_BYTES ((size_t)1 << 30)
-#define FORK_PAGES 500 /* of them written behind the fork */
+#define FORK_PAGES 500 /* of them written after the fork */
 #define PAGE 4096
 #define CHUNK (16 << 20)
 
@@ -88,7 +88,7 @@ static void cpu_read(const struct thread *t, struct evidence *e)
 	e->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
 }
 
-/* What came in on this CPU so far; 0 when no packets are planted. */
+/* Packets received on this CPU so far; 0 when none are planted. */
 static unsigned int packets_read(void)
 {
 	unsigned int packets = 0, n = 0, cpu, here = (unsigned int)sched_getcpu();
@@ -109,7 +109,7 @@ static unsigned int packets_read(void)
 	return packets;
 }
 
-/* The thread that calls the step comes last, and closest to it. */
+/* The thread that calls the step is read last, closest to the step. */
 static void evidence_begin(void)
 {
 	for (unsigned int i = hook.n_threads; i--;) {

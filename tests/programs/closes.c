@@ -6,8 +6,8 @@
  *	closes COUNTS THREADS [CALLS]
  *
  * Thread i calls close(100000 + i * 200000000 + n) with n = 0, 1, ..., until it is killed; with
- *CALLS, so many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its
- *calls have returned. Prints ready.
+ * CALLS, that many in each millisecond. The file COUNTS has 8 bytes for each thread, how many of its
+ * calls have returned. Prints ready.
  */
 #include <fcntl.h>
 #include <pthread.h>

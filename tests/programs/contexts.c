@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Several contexts at once, each with requests of its own: a prompt in parts, then tokens. Prints
- *what it did for each request, with the times right before, within and right after each call of the
- *step function.
+ * what it did for each request, with the times right before, within and right after each call of the
+ * step function.
  *
  *	contexts CONTEXTS REQUESTS TOKENS keep|hop	hop: each call is made by another thread
  */
@@ -26,7 +26,7 @@ struct context {
 	int id;
 	pthread_t thread;
 	unsigned int seed;
-	struct step *step; /* the one at hand */
+	struct step *step; /* the current one */
 	struct step steps[STEPS_MAX];
 	int n_steps;
 };
@@ -98,8 +98,8 @@ static void *context_run(void *arg)
 		int prompt = 2 + rand_r(&c->seed) % (4 * PART), output = rand_r(&c->seed) % tokens;
 
 		c->n_steps = 0;
-		/* a last part of one token would be a decode to whoever looks at the number alone
-		 */
+		/* a last part of one token would look like a decode to a reader that only knows the
+		 * number */
 		for (prompt += prompt % PART == 1; prompt > 0; prompt -= PART)
 			call(c, prompt < PART ? prompt : PART);
 		for (int k = 0; k < 1 + output; k++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Crews: a leader and its workers, several of them at once in one process, which meet at a barrier of
- * their own. In every round of a crew one worker comes late, since it sleeps. Prints for each round who
- * that was and for how long the leader waited.
+ * their own. In every round of a crew one worker comes late, since it sleeps. Prints for each round
+ * which one that was and for how long the leader waited.
  *
  *	crews CREWS WORKERS ROUNDS keep|renew	renew: the workers of each round are new threads
  */
@@ -41,7 +41,7 @@ static bool renew;
 void work(struct crew *crew, int id, int round);
 void meet(struct crew *crew);
 
-/* Sleeps until it may have changed: there are more threads than CPUs, and nobody shall be in the way. */
+/* Sleeps until it may have changed: there are more threads than CPUs, and none shall be in the way. */
 static void wait_change(atomic_int *word, int from)
 {
 	while (atomic_load(word) == from)

@@ -5,8 +5,8 @@
  *
  *	faults FILE [-w]
  *
- * FILE is made, and gone at the end; it is read without its pages in the page cache. -w waits for a
- * line on stdin first.
+ * FILE is created, and removed at the end; it is read while its pages are not in the page cache. -w
+ * waits for a line on stdin first.
  */
 #include "section.h"
 
@@ -30,7 +30,7 @@ enum kind {
 	KERNEL,      /* read(2) into such pages */
 	COPY,        /* writes to pages that a child shares */
 	FILE_USER,   /* reads of a mapped file that is not in memory: major faults */
-	FILE_KERNEL, /* write(2) from it */
+	FILE_KERNEL, /* write(2) from such pages */
 	POPULATED,   /* mmap(2) fills in the pages itself: no instruction takes a fault */
 	HANDLED,     /* the first write to each page ends in SIGSEGV, whose handler allows it */
 	SHARED,      /* two threads, the same pages */
@@ -94,14 +94,14 @@ static void *sharer_run(void *arg)
 	pthread_barrier_wait(&barrier);
 	pages_write(arg);
 	pthread_barrier_wait(&barrier);
-	/* of a barrier that is not counted */
+	/* calls of a barrier, which are not counted */
 	s.skip_calls = true;
 	section_end(&s);
 	section_print(&s);
 	return NULL;
 }
 
-/* The step. noipa: its argument is where the calling convention has it. */
+/* The step. noipa: its argument is where the calling convention puts it. */
 __attribute__((noipa)) void work(int kind)
 {
 	char *area = areas[kind], *p;
@@ -140,7 +140,7 @@ __attribute__((noipa)) void work(int kind)
 	}
 }
 
-/* Until none of the file's pages is in memory: writing back and dropping take their time. */
+/* Waits until none of the file's pages is in memory: writing back and dropping them takes time. */
 static void file_evict(void)
 {
 	unsigned char resident[PAGES];
@@ -223,7 +223,7 @@ static void kind_run(enum kind kind)
 	}
 	if (kind == SHARED)
 		pthread_join(sharer, NULL);
-	/* what is mapped stays in memory */
+	/* mapped pages would stay in memory */
 	if (kind == FILE_USER)
 		munmap(areas[FILE_USER], PAGES * page);
 	if (kind == WARM_UP)

@@ -5,10 +5,10 @@
  *	hung_read	in read() of a pipe, called by inner(), which outer() has called
  *	hung_step	within step(), for a mutex
  *	hung_spin	within spin(), on a CPU
- *	hung_ring	two of them, who are never at rest for long: each wakes the other through a
- *pipe, within pass()
+ *	hung_ring	two of them, which never rest for long: each wakes the other through a
+ *			pipe, within pass()
  *
- * Prints ready, hung when all are where they hang, and free when they were let go.
+ * Prints ready, hung when all of them hang, and free when they have been released.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ static void *go_round(void *arg)
 	return arg;
 }
 
-/* Asleep: nothing else makes it wait. */
+/* Whether it sleeps: nothing else makes it wait. */
 static int is_asleep(int tid)
 {
 	char path[64], state = 0;

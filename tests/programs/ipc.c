@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Passes data through pipes, sockets, eventfds and futexes, and through what is none of these, and
- * prints how often: {"syscall kind way": count, ...}, where way is send, recv or slow.
+ * Passes data through pipes, sockets, eventfds and futexes, and through other files, and prints how
+ * often: {"syscall kind way": count, ...}, where way is send, recv or slow.
  *
- * What is slow waits for a second thread, which serves it once it sleeps. Nothing else waits.
+ * A slow call waits for a second thread, which serves it once the caller sleeps. No other call waits.
  *
  *	ipc		looks whether it sleeps, which takes more system calls now and then
- *	ipc same	the same calls each time: it naps instead, after which what is slow most often sleeps
+ *	ipc same	the same calls each time: it naps instead, after which a slow call most often sleeps
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +64,7 @@ static long futex(int op, uint32_t value)
 	return syscall(SYS_futex, &word, op, value, NULL, NULL, 0);
 }
 
-/* What has its data, or room, already. */
+/* Calls that have their data, or room, already. */
 static void fast(void)
 {
 	char buf[8] = "";
@@ -123,7 +123,7 @@ static void nap(long ns)
 	nanosleep(&t, NULL);
 }
 
-/* Until the main thread sleeps, which it does for nothing but what it is served. */
+/* Waits until the main thread sleeps, which it only does in calls that this thread serves. */
 static void await_sleep(void)
 {
 	char path[64], buf[512], *state = NULL;
@@ -206,7 +206,7 @@ static void files_open(void)
 {
 	char path[64], fifo[80];
 
-	/* not mkstemp(3), which asks for random numbers as often as it likes */
+	/* not mkstemp(3), which asks for random numbers an unknown number of times */
 	snprintf(path, sizeof(path), "/tmp/inftrace-ipc-%d", getpid());
 	file_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	must(file_fd >= 0, path);

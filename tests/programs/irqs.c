@@ -8,9 +8,9 @@
  * Each round sends datagrams to itself over the loopback, whose receive path is a soft interrupt
  * within sendto(2), maps and writes fresh pages, and computes, so that interrupts hit system calls,
  * faults, user code and each other. A call of close() with descriptor -1001 bounds the beginning,
- * -1002 the end; tried again while an interrupt came beside it, so the last ones count. Prints one
- * line of JSON: the counts in between, or {"skipped": why} where they cannot be had (the rounds are
- * the same).
+ * -1002 the end; it is repeated when an interrupt came in between, so the last ones count. Prints
+ * one line of JSON: the counts in between, or {"skipped": why} where they are not available (the
+ * rounds are the same).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  *
  *	leave exec | exit | thread | killed
  *
- * by execve, by exit_group, by the exit of its thread, or since another thread ends the process.
+ * by execve, by exit_group, by the exit of its thread, or because another thread ends the process.
  */
 #include "section.h"
 

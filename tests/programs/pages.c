@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Allocates and frees a known number of pages, and says at each plateau what the kernel says of it.
+ * Allocates and frees a known number of pages, and reports at each plateau what the kernel says about it.
  *
  *	pages [-w|-i]       -w: prints "ready" first and waits for a line; -i: at the end
  *
- * One line of JSON for each plateau: when it was (CLOCK_BOOTTIME), the resident set as of
- * /proc/self/statm, the highest as of getrusage(2), and the pages touched and given back so far.
+ * One line of JSON for each plateau: its time (CLOCK_BOOTTIME), the resident set from
+ * /proc/self/statm, the highest from getrusage(2), and the pages touched and given back so far.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -97,8 +97,8 @@ int main(int argc, char **argv)
 	b = map(huge);
 	if (madvise(a, small, MADV_NOHUGEPAGE))
 		die("madvise");
-	madvise(b, huge, MADV_HUGEPAGE); /* a kernel without them has small ones */
-	plateau("before");               /* what printing needs is there after this one */
+	madvise(b, huge, MADV_HUGEPAGE); /* a kernel without huge pages gives small ones */
+	plateau("before");               /* the memory that printing needs is there from now on */
 	if (!strcmp(option, "-w"))
 		line_wait();
 	plateau("start");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Steps of an engine of which some are slow, for a known reason.
+ * Steps of an engine, some of which are slow for a known reason.
  *
  *	planted CAUSE TIMES
  *
@@ -31,7 +31,7 @@
 void step(int n_tokens, int slow);
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int ask[2], answer[2]; /* pipes to and from who holds it up */
+static int ask[2], answer[2]; /* pipes to and from the one that holds it up */
 static void (*held_up)(void);
 
 static void ask_for_it(void)
@@ -76,7 +76,7 @@ static void sleep_for(uint64_t ns)
 		;
 }
 
-/* It says so when it has the mutex. */
+/* Reports when it has the mutex. */
 static void *hold_lock(void *arg)
 {
 	char c;

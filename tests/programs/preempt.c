@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Many threads that take turns on few CPUs at any instruction: each calls work() again and again,
- * while others compute, a thread of real-time priority cuts in every 100 us, and signals arrive.
- * Prints what each thread did (section.h), and how often the functions were called in all.
+ * Many threads that share few CPUs and lose them at any instruction: each calls work() again and again,
+ * while others compute, a thread of real-time priority cuts in every 100 us, and signals arrive. Prints
+ * what each thread did (section.h), and how often the functions were called in total.
  *
  *	preempt [THREADS [ROUNDS]]
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Threads that are never at rest, deep in functions: in pairs, each wakes the other through a pipe and waits for it,
- * within inner(), within outer(), within step(). In between it makes system calls that do not wait.
+ * Threads that never rest, deep in functions: in pairs, each wakes the other through a pipe and waits for it, within
+ * inner(), within outer(), within step(). In between it makes system calls that do not wait.
  *
  *	relay PAIRS
  *

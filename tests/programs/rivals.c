@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A leader and a worker that compute and meet at a barrier, where they spin, as engines do; and what is in their
- * way. Prints the tids of both and of the hogs.
+ * A leader and a worker that compute and meet at a barrier, where they spin, as engines do; and processes that
+ * are in their way. Prints the tids of both and of the hogs.
  *
  *	rivals hogs-worker CPU STEPS MS	three processes on the CPU that the worker may run on alone
  *	rivals hogs-leader CPU STEPS MS	on that of the leader, which has no worker
@@ -53,7 +53,7 @@ static void compute(uint64_t ns)
 {
 	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
 
-	/* asking for this clock is a system call: seldom */
+	/* reading this clock is a system call, so it is done rarely */
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
 		for (volatile int i = 0; i < 400000; i++)
 			;
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 	n_hogs = strncmp(argv[1], "hogs", 4) ? 0 : HOGS;
 	team.size = 1 + with_worker;
 	if (!with_worker || !strcmp(argv[1], "share"))
-		pin(); /* before the worker is made, which has it from here */
+		pin(); /* before the worker is created, which inherits it */
 	worker_pinned = n_hogs;
 	if (with_worker && pthread_create(&worker, NULL, worker_run, NULL))
 		die("pthread_create");

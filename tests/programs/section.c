@@ -88,10 +88,9 @@ static void usage_read(const struct section *s, struct usage *ret_usage)
 }
 
 /*
- * The usage as of the marker. A switch or fault between one of the two readings and the marker
- * would leave in doubt on which side it fell: then again, and the last marker is the one that
- * counts. Returns the number of tries. With SECTION_ONCE in the environment it is one: under
- * strace every call is a switch.
+ * The usage at the marker. A switch or fault between one of the two readings and the marker might
+ * belong to either side: then it is tried again, and the last marker counts. Returns the number of
+ * tries. With SECTION_ONCE in the environment it is one: under strace every call is a switch.
  */
 static int mark(struct section *s, int fd, struct usage *ret_usage)
 {

@@ -15,15 +15,15 @@
 
 #define SECTION_CALLS_MAX 64
 
-/* As of one instant; from /proc/thread-self/status and getrusage(RUSAGE_THREAD). */
+/* At one instant; from /proc/thread-self/status and getrusage(RUSAGE_THREAD). */
 struct usage {
 	long voluntary, involuntary, minor, major;
 };
 
 struct section {
 	int id, tid, status_fd;
-	long populated; /* minor faults that no instruction took: MAP_POPULATE */
-	int retries;    /* of the markers: 2 pread64, 2 getrusage, 1 close each */
+	long populated; /* minor faults that no instruction caused: MAP_POPULATE */
+	int retries;    /* of the markers; each is 2 pread64, 2 getrusage, 1 close */
 	int signals; /* that it took: one that comes when the thread goes to sleep keeps it awake */
 	bool skip_calls; /* the system calls are not counted */
 	bool from_birth; /* the switches since the thread began, not since the begin marker */
@@ -54,7 +54,7 @@ void line_wait(void);
 void section_begin(struct section *s, int id);
 void section_end(struct section *s);
 
-/* Counts a call of that name in the section, and returns its result. */
+/* Counts a call of that name in the section, and returns `ret`, its result. */
 long section_did(struct section *s, const char *name, long ret);
 
 /* Prints one line of JSON on stdout, with one write. */

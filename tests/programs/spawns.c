@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Short-lived processes, one after the other, each of which ends at once:
+ * Short-lived processes, one after another, each of which ends at once:
  *
  *	spawns COUNT
  *
- * by posix_spawn, fork, vfork, and an exec by a thread that is not the first, after any while, so that
- * the first one is on its way into its sleep, asleep, or runnable when it is killed. Prints "ready"
- * and waits for a line on stdin.
+ * by posix_spawn, fork, vfork, and an exec by a thread that is not the first, after a random time, so
+ * that the first one is about to sleep, asleep, or runnable when it is killed. Prints "ready" and
+ * waits for a line on stdin.
  */
 #include <pthread.h>
 #include <spawn.h>
@@ -74,7 +74,7 @@ static pid_t spawn(unsigned int i)
 			exec_child();
 		break;
 	default:
-		/* powers of two of any size: most of the ways through the kernel are short */
+		/* a random size up to a random power of two: most paths through the kernel are short */
 		spin = (unsigned int)rand() % (SPIN_MAX >> (unsigned int)rand() % 16);
 		pid = fork();
 		if (!pid)

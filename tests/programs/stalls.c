@@ -2,11 +2,11 @@
 /*
  * An engine that does as it is told: each argument is one of
  *
- *	decode=MS	a step of one token that computes so long, in CPU time
+ *	decode=MS	a step of one token that computes for MS, in CPU time
  *	prefill=MS	one of 512 tokens
- *	stall=MS	a step of one token that sleeps so long
+ *	stall=MS	a step of one token that sleeps for MS
  *	pause=MS	nothing, between steps
- *	repeat=N	the arguments behind it, N times
+ *	repeat=N	the arguments after it, N times
  *	exit=CODE	its end; the last argument
  *	kill=SIGNAL
  */
@@ -33,7 +33,7 @@ __attribute__((noipa)) void step(int n_tokens, uint64_t compute_ms, uint64_t sle
 	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + compute_ms * 1000000;
 
 	(void)n_tokens;
-	/* asking for this clock is a system call: seldom */
+	/* reading this clock is a system call, so it is done rarely */
 	while (compute_ms && clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
 		for (volatile int i = 0; i < 100000; i++)
 			;

@@ -6,8 +6,8 @@
  *	states FILE
  *
  * The other thread waits until /proc says that the first one is off the CPU, reads the clock, waits
- * HOLD_MS, reads the clock, and makes sure that it has been asleep all along. FILE is made, for
- *locks.
+ * HOLD_MS, reads the clock, and makes sure that it has been asleep all along. FILE is created, for
+ * locks.
  */
 #include "section.h"
 
@@ -84,7 +84,7 @@ static const struct {
 static struct shared {
 	atomic_int doing;    /* 0: nothing yet; 1: main does what it is to do; 2: it has done it */
 	atomic_int released; /* of a spinning main */
-	atomic_long held_ns; /* -1: not known yet; 0: it was not off the CPU all the time */
+	atomic_long held_ns; /* -1: not known yet; 0: it was on the CPU at some time */
 } * shared;
 
 static int main_tid, pipes[2], events, unixes[2], tcps[2], locks[2], epoll, uffd = -1;
@@ -234,7 +234,7 @@ __attribute__((noipa)) void work(int kind, int seq)
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
 
 	__asm__ volatile("" : : "r"(seq));
-	if (kind != BARRIER) /* which is watched from within its function on */
+	if (kind != BARRIER) /* which is watched from within its function */
 		shared->doing = 1;
 	kind_do((enum kind)kind);
 	inner_ns = clock_ns(CLOCK_BOOTTIME) - start;
@@ -304,7 +304,7 @@ static long hold(int status_fd, const char *letters)
 	return (long)(end - start);
 }
 
-/* main spins: held is the time from when it had begun until it is let go. */
+/* main spins: it is held from when it has begun until it is released. */
 static long hold_spinning(void)
 {
 	uint64_t start = clock_ns(CLOCK_BOOTTIME);
@@ -477,7 +477,7 @@ static void *locker_run(void *arg)
 	return watcher_run(arg);
 }
 
-/* Returns whether the watcher can vouch for what it saw. */
+/* Returns whether the watcher is certain of what it saw. */
 static bool kind_run(enum kind kind, int seq, uint64_t *ret_outer_ns)
 {
 	pthread_t watcher;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Gets its threads switched in every way, and prints what the kernel counted (section.h).
+ * Has its threads switched in every way, and prints what the kernel counted (section.h).
  *
  *	switches [-w]
  *
@@ -62,7 +62,7 @@ static void futex_run(struct section *s, struct pair *p, int side)
 	}
 }
 
-/* Both at once, or there is nothing to switch to. */
+/* Both must run at once, or there is nothing to switch to. */
 static void both_wait(struct pair *p)
 {
 	p->running++;
@@ -175,7 +175,7 @@ static void *birth_run(void *arg)
 	return NULL;
 }
 
-/* New threads compete for the CPU from their first instant on. */
+/* New threads compete for the CPU from their first instant. */
 static void births_run(int id)
 {
 	static struct section sections[BIRTHS];

@@ -9,8 +9,8 @@
  * signals: calls that a signal interrupts, with and without restart; a stop and a continue
  * spawn: children by vfork, posix_spawn and fork, and an exec from another thread than the first
  *
- * A second run makes the same calls, but for those that wait for another thread or process by
- * looking again and again: they are printed as "variable". -w waits for a line on stdin first.
+ * A second run makes the same calls, except for those that poll for another thread or process: they
+ * are printed as "variable". -w waits for a line on stdin first.
  */
 #include "section.h"
 
@@ -43,7 +43,7 @@
 
 static const struct timespec ms = { .tv_nsec = 1000000 };
 
-/* Calls whose number depends on timing, in all processes; and how far the waited for has come. */
+/* Calls whose number depends on timing, in all processes; and the progress of the one that is waited for. */
 static struct shared {
 	atomic_long pread64, nanosleep, tgkill;
 	atomic_int stage;
@@ -64,7 +64,7 @@ static char state_counted(int status_fd)
 	return status_read(status_fd, &u);
 }
 
-/* A thread that has said that it is about to sleep sleeps when it does. */
+/* Waits until a thread that has announced its sleep is asleep. */
 static void sleep_wait(int status_fd)
 {
 	while (state_counted(status_fd) != 'S')
@@ -293,7 +293,7 @@ static void on_signal(int sig)
 	handled->signals++;
 }
 
-/* Each sleep of this thread is interrupted by main, which knows by the stage in which one it is. */
+/* Each sleep of this thread is interrupted by main, which knows the sleep by the stage. */
 static void *interrupted_run(void *arg)
 {
 	struct section *s = arg;
@@ -322,7 +322,7 @@ static void *interrupted_run(void *arg)
 	return NULL;
 }
 
-/* Sends a signal into the sleep of that stage. */
+/* Interrupts the sleep of that stage with a signal. */
 static void interrupt(int n, int sig, int status_fd)
 {
 	int runs = handler_runs;
@@ -444,7 +444,7 @@ static void *exec_run(void *arg)
 	die("execv");
 }
 
-/* The first thread waits for ever, and is gone when the other one becomes the new program. */
+/* The first thread waits for ever, and ends when the other one becomes the new program. */
 static void exec_from_thread(char **argv)
 {
 	int p[2];
@@ -460,7 +460,7 @@ static void exec_from_thread(char **argv)
 }
 
 /* All alive until the last one is forked: a SIGCHLD that arrives while fork() is under way makes
- * the kernel start it anew when there is a debugger. */
+ * the kernel restart it when there is a debugger. */
 static void crowd_run(void)
 {
 	int p[2], i;

@@ -45,7 +45,7 @@ static int64_t now_us(void)
 	return ts.tv_sec * INT64_C(1000000) + ts.tv_nsec / 1000;
 }
 
-/* What the file has at an address of the process, read through the mapping: it may be deleted. */
+/* Reads the file's bytes at an address of the process, through the mapping: the file may be deleted. */
 static void read_file_at(uintptr_t addr, unsigned char code[CODE_BYTES])
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -89,7 +89,7 @@ static void work(int (*dl_work)(int))
 {
 	unsigned char code[CODE_BYTES];
 	int64_t start = now_us(), waited;
-	unsigned int slack = 0; /* entry and return are not probed in the same moment */
+	unsigned int slack = 0; /* entry and return are not probed at the same moment */
 
 	read_file_at((uintptr_t)dl_work, code);
 	while (!memcmp(code, *(void **)&dl_work, CODE_BYTES)) {
@@ -117,7 +117,7 @@ static void run(const char *lib, bool delete)
 	dlclose(handle);
 }
 
-/* A file with the inode that was last given back, or, where that is not to be had, with another. */
+/* A file with the inode that was last freed, or, where that fails, with another. */
 static int create_with_inode(const char *path, ino_t wanted)
 {
 	char other[TRIES][64];

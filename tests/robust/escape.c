@@ -4,7 +4,7 @@
  * FOLDER it maps a copy of FILE as NAME whose inode number is that of FIFO, and puts a symbolic link to
  * FIFO in the place of NAME. Within the namespace, FIFO's path leads to nothing. Prints "ready".
  *
- * escape --opened FILE: prints how often FILE was opened, when it is told to end (SIGTERM).
+ * escape --opened FILE: prints how often FILE was opened, when it receives SIGTERM.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* Numbers on a tmpfs are given in order. */
+/* A tmpfs gives numbers in order. */
 static int make_inode(const char *name, ino_t ino)
 {
 	struct stat st;

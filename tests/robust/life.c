@@ -7,8 +7,8 @@
  *   life churn N | crowd N    N threads one after the other; at the same time
  *   life leader               its main thread ends first
  *   life tree DEPTH FANOUT    processes that fork
- *   life daemon FILE          ends with 7 in front, goes on behind and creates FILE at its end
- *   life die SIGNAL           by its own hand
+ *   life daemon FILE          ends with 7 in the foreground, continues in the background and creates FILE at its end
+ *   life die SIGNAL           kills itself
  *   life handler | altstack   a signal handler interrupts probed functions, on their stack or not
  *   life longjmp N            leaves probed functions N times without a return
  *   life recurse N            a probed function calls itself N deep

@@ -2,8 +2,8 @@
 /*
  * maps FILE...: maps the files as code, prints "ready" and waits.
  *
- * maps -m N FILE: maps N pages of FILE as code, each apart from the others, and then another one again
- * and again.
+ * maps -m N FILE: maps N pages of FILE as code, none next to another, and then one more again and
+ * again.
  */
 #include <fcntl.h>
 #include <stdio.h>

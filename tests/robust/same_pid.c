@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* same_pid PID: a process with that number makes system calls, until it is killed; 77: it cannot be had. */
+/* same_pid PID: a process with that number makes system calls, until it is killed; exits with 77 where it
+ * cannot get that number. */
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>

@@ -25,7 +25,7 @@
 
 #include "io/writer.h"
 
-#define FILE_MAX (64u << 20) /* bytes; the child starts anew behind that */
+#define FILE_MAX (64u << 20) /* bytes; the child starts anew after that */
 #define TEXT_MAX (1u << 30)  /* of a whole file, unpacked */
 
 static enum writer_mode mode;
@@ -46,7 +46,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* An event says how long it is, and ends with the only '}'. */
+/* An event contains its length, and ends with its only '}'. */
 static int make_event(char *buf, unsigned int number)
 {
 	int len = sprintf(buf, "{\"n\":%u,\"len\":", number);

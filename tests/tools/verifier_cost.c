@@ -4,9 +4,9 @@
  *
  *	verifier_cost [LIMIT]
  *
- * Loads the programs, with everything on that makes them longer, and prints how many instructions the
- * verifier walked. Exits with 1 when one took more than LIMIT, or when one that inftrace cannot do without did not
- * load. The others are for kernels that have what they attach to: those that do not load are counted.
+ * Loads the programs, with everything on that makes them longer, and prints how many instructions the verifier
+ * walked. Exits with 1 when one took more than LIMIT, or when one that inftrace cannot do without did not load.
+ * The others are for kernels that have their attachment points: those that do not load are counted.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 	return 0;
 }
 
-/* What is off is known to the verifier, which then leaves out what depends on it. */
+/* The verifier knows what is off, and leaves out the code that depends on it. */
 static void turn_on_everything(struct inftrace_bpf *skel)
 {
 	struct inf_config *c = &skel->rodata->cfg;
@@ -68,8 +68,8 @@ static void turn_on_everything(struct inftrace_bpf *skel)
 	c->min_syscall_ns = 1;
 }
 
-/* Loads programs from..to - 1 together; where that fails, each half of them. Less than loading them one by one, and
- * where all load it is done at once. */
+/* Loads programs from..to - 1 together; where that fails, each half of them. That is less work than loading them
+ * one by one, and a single load where none fails. */
 static void load_range(unsigned int from, unsigned int to)
 {
 	struct inftrace_bpf *skel = inftrace_bpf__open();

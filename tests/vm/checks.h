@@ -12,7 +12,7 @@
 __attribute__((format(printf, 3, 4))) void result(
 	bool ok, const char *name, const char *fmt, ...);
 void pause_ms(long ms);
-/* The last bytes of a file, each line behind "| ", so that it is no result line. */
+/* The last bytes of a file, each line after "| ", so that none is taken for a result. */
 void log_print(const char *path);
 
 /* Starts argv in a process group of its own, with stdout and stderr in the file log. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Holds a Chrome trace and a profile of tests/vm/known.c against its own counts.
+ * Compares a Chrome trace and a profile of tests/vm/known.c with its own counts.
  *
  *	count COUNTS TRACE PROFILE
  *
@@ -113,7 +113,7 @@ static bool is_syscall(struct json_object *e)
 	return !strcmp(text(e, "cat"), "syscall") || !strcmp(text(e, "cat"), "ipc");
 }
 
-/* Its name; of a call that passes data between processes or threads that of the call. */
+/* Its name; for a call that passes data between processes or threads, the name of the call. */
 static const char *name_of(struct json_object *e)
 {
 	struct json_object *args;
@@ -173,7 +173,7 @@ static void began_before_count(struct json_object *e, const struct stretch *s)
 		c->seen++;
 }
 
-/* What an event counts as; false: nothing that COUNTS knows of. */
+/* What an event counts as; false: not in COUNTS. */
 static bool event_class(struct json_object *e, const char **ret_what, const char **ret_name)
 {
 	const char *cat = text(e, "cat"), *name = name_of(e), *ph = text(e, "ph");

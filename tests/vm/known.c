@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A program that knows exactly what it did, to hold a trace against.
+ * A program that knows exactly what it did, for comparison with a trace.
  *
  *	known OUT GO HOLD
  *	known spin OUT
  *	known steps IN OUT
  *
- * Two threads, main and peer. Each brackets its work with two system calls that it uses
- * for nothing else, getpgrp and getsid: the last of each on its thread bounds the stretch
- * that OUT is about. OUT has one line per count: THREAD WHAT NAME COUNT. GO and HOLD are
- * FIFOs that are waited for before the work and after it, "-" for no waiting.
- * Exits with 7, so that a tracer that passes its exit code on can be told apart. Before the work it
- * calls each of its many functions MANY_CALLS times.
+ * Two threads, main and peer. Each brackets its work with two system calls that it uses for nothing
+ * else, getpgrp and getsid: the last of each on its thread bounds the stretch that OUT is about.
+ * OUT has one line per count: THREAD WHAT NAME COUNT. GO and HOLD are FIFOs that are waited for
+ * before the work and after it, "-" for no waiting. Exits with 7, so that a tracer's passing on of
+ * the exit code shows. Before the work it calls each of its many functions MANY_CALLS times.
  *
  * With "spin" it calls leaf() until it is killed, and OUT has the address of that.
  *
  * With "steps" it does what the bytes from the FIFO IN say, and answers each with a byte to the FIFO OUT:
- * 's', a step of 10 getppid; 'b', the begin of one, with 10; 'e', its end, with 5 more.
+ * 's', a step of 10 getppid; 'b', the beginning of one, with 10; 'e', its end, with 5 more.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -62,7 +61,7 @@ int leaf(int n);
 void step_short(void);
 void step_long(int in, int out);
 
-/* many_00() to many_79(): with their returns more than what single links are made for. */
+/* many_00() to many_79(): with their returns more than single links are created for. */
 #define FOR_TEN(do, tens)                                                                     \
 	do                                                                                    \
 	(tens##0) do(tens##1) do(tens##2) do(tens##3) do(tens##4) do(tens##5) do(tens##6) do( \
@@ -100,8 +99,8 @@ static bool usage_equal(const struct rusage *a, const struct rusage *b)
 }
 
 /*
- * The counts as of the marker system call. A switch or fault between a read and the marker
- * would leave in doubt on which side it fell, so that attempt does not count.
+ * The counts at the marker system call. A switch or fault between a read and the marker might
+ * belong to either side, so that attempt does not count.
  */
 static int mark(long marker, struct rusage *ret_usage)
 {

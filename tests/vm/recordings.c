@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Recordings of programs that know what they did: what is in the files agrees with that. */
+/* Recordings of programs that know what they did: the files agree with that. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void files_name(struct files *f, const char *name)
 	snprintf(f->log, sizeof(f->log), OUT "/%s.log", name);
 }
 
-/* What is in the files of a recording is valid and agrees with the counts. */
+/* The files of a recording are valid and agree with the counts. */
 static void files_check(const char *name, struct files *f)
 {
 	char *trace[] = { "/bin/inftrace", "validate", f->trace, NULL };
@@ -47,7 +47,7 @@ static void files_check(const char *name, struct files *f)
 	child_check(check, 0, count);
 }
 
-/* inftrace record -- known: from the command's first instruction on. */
+/* inftrace record -- known: from the command's first instruction. */
 void record_command(char *name, char *events)
 {
 	struct files f;
@@ -72,7 +72,7 @@ void record_command(char *name, char *events)
 		log_print(f.log);
 }
 
-/* A process that calls leaf() all the time and is not recorded, and the code of that. */
+/* A process that calls leaf() all the time and is not recorded, and the code of leaf(). */
 struct stranger {
 	pid_t pid;
 	off_t leaf;
@@ -109,8 +109,7 @@ static bool stranger_start(struct stranger *s)
 	return stranger_code(s, s->code);
 }
 
-/* Waits, while that child lives, until the stranger's code is, or is not, as it was without a
- * probe. */
+/* Waits, while that child lives, until the stranger's code has a probe, or has none. */
 static void stranger_check(const struct stranger *s, const char *name, bool probed, pid_t pid)
 {
 	char code[16];
@@ -192,7 +191,7 @@ void record_processes(void)
 }
 
 /* A glob for some of known's many functions: all calls, or, where there is no uprobe_multi and it
- * would take too long to detach, a word on that and no recording. */
+ * would take too long to detach, a message about that and no recording. */
 void record_many(const char *name, const char *probe, int functions)
 {
 	bool multi = file_has(OUT "/doctor.log", "ok       uprobe_multi  ");
@@ -231,7 +230,7 @@ void record_requests(const char *name)
 
 /*
  * A library that is called as soon as it is mapped: the command waits in its loader until the probes are in.
- * A wait that came to its deadline, on a machine as slow as this one, is stated; then it is tried again.
+ * A wait that came to its deadline, on a machine as slow as this one, is reported; then it is tried again.
  */
 void record_hold(const char *name)
 {
@@ -256,7 +255,7 @@ void record_hold(const char *name)
 		log_print(log);
 }
 
-/* spawns, which waits in a read from the FIFO, from the recording's begin to its end. */
+/* spawns, which waits in a read from the FIFO, from the recording's beginning to its end. */
 static bool spawns_recorded(struct files *f, int count)
 {
 	char pid_text[16], count_text[16], syscall_file[48];
@@ -291,7 +290,7 @@ static bool spawns_recorded(struct files *f, int count)
 	return !child_finish(recorder) && !rc;
 }
 
-/* Processes that come and go, beside one that computes: in every trace the slices of each thread nest. */
+/* Short-lived processes beside one that computes: in every trace the slices of each thread nest. */
 void record_spawns(const char *name)
 {
 	char *hog[] = { "/bin/known", "spin", OUT "/hog", NULL };

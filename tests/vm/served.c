@@ -31,7 +31,7 @@ static void send_text(int fd, const char *text)
 		die("write");
 }
 
-/* Reads until what has come ends so. */
+/* Reads until the received text ends in `end`. */
 static void read_until(int fd, const char *end)
 {
 	char buf[4096];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Recordings of a program that makes the steps that it is told to: windows, and dumps of the flight recorder. */
+/* Recordings of a program that makes steps on request: windows, and dumps of the flight recorder. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #include "checks.h"
 
-/* known, which makes the steps that it is told to, and a recording of it. */
+/* known, which makes steps on request, and a recording of it. */
 struct stepper {
 	pid_t pid, recorder;
 	int to, from;
@@ -50,8 +50,8 @@ static bool stepper_tell(const struct stepper *s, const char *bytes)
 	return true;
 }
 
-/* Of the files that were made of it: how many begin with `what` and end so, and the lines in them
- * that have that text. */
+/* How many of its files begin with `what` and end in `suffix`, and the lines in them that contain
+ * the text. */
 static int stepper_files(const struct stepper *s, const char *what, const char *suffix,
 	const char *line_text, int *ret_lines)
 {
@@ -86,7 +86,7 @@ static int stepper_lines(
 	return lines;
 }
 
-/* The flag is there, or not, and the window open, or closed. */
+/* Creates or removes the flag, and waits until the window is open or closed. */
 static bool stepper_flag(const struct stepper *s, const char *flag, bool on)
 {
 	int lines;
@@ -125,7 +125,7 @@ static void stepper_finish(struct stepper *s, bool ok)
 		log_print(s->log);
 }
 
-/* What the files of all windows have, together. */
+/* Checks what the files of all windows have together. */
 static void stepper_check(const struct stepper *s, const char *name, int calls, int steps, int cut)
 {
 	char check[48];
@@ -138,7 +138,7 @@ static void stepper_check(const struct stepper *s, const char *name, int calls, 
 		check, "wanted %d calls, %d steps, %d of them in two windows", calls, steps, cut);
 }
 
-/* Two windows, with a step cut by the end of one and the begin of the other; in between, its
+/* Two windows, with a step cut by the end of one and the beginning of the other; in between, its
  * programs are detached. */
 void record_windows(const char *name)
 {
@@ -181,7 +181,7 @@ void record_every(const char *name)
 	result(lines >= 3, "every-windows", "%d windows", lines);
 }
 
-/* All that was done since its start is in the dump. */
+/* Everything since its start is in the dump. */
 void record_flight(const char *name)
 {
 	struct stepper s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Computes a graph on the CPU the way ggml does: every thread walks all the nodes, does its
- * share of each, and spins at a barrier behind each.
+ * Computes a graph on the CPU the way ggml does: every thread walks all the nodes, does its share
+ * of each, and spins at a barrier after each.
  */
 #include "ggml.h"
 
@@ -84,8 +84,8 @@ void ggml_compute_forward_rms_norm(
 	}
 }
 
-/* src0: weights, one row per output; src1: one row per token. The outputs are shared out, since
- * while decoding there is but one token. */
+/* src0: weights, one row per output; src1: one row per token. The threads share the outputs, since
+ * there is only one token while decoding. */
 void ggml_compute_forward_mul_mat(const struct ggml_compute_params *params, struct ggml_tensor *dst)
 {
 	int64_t first, r, i, end = share(params, dst->ne[0], &first);

@@ -138,7 +138,7 @@ void mini_context_counts(const struct llama_context *ctx, uint64_t *ret_ops, uin
 	*ret_barriers = ctx->graph.barriers;
 }
 
-/* A node with room for its result; name as in llama.cpp, with the layer behind a dash. */
+/* A node with room for its result; name as in llama.cpp, with the layer after a dash. */
 static struct ggml_tensor *node_add(struct llama_context *ctx, enum ggml_op op, const char *name,
 	int layer, int64_t ne0, int64_t ne1, struct ggml_tensor *src0, struct ggml_tensor *src1)
 {
