@@ -16,7 +16,10 @@
  *   -m TOKENS -n TOKENS     the longest prompt and answer
  *   -x PERCENT -d PERCENT   requests that are cancelled; that have drafts
  *   -L EVERY:TOKENS         each so manieth request has a prompt of that length
- *   -S PERCENT:US           so many steps have a stall behind them, in the sampler of one request
+ *   -S PERCENT:US[:KIND]    so many steps have a stall behind them, in the sampler of one request: sleep (default),
+ *                           cpu, pipe
+ *
+ * On SIGTERM it ends what it has begun, and begins no more.
  *
  * The log tells of every step the rows of each sequence and the clock (CLOCK_BOOTTIME) right before and right
  * after, of every request its tokens and steps. A tracer has to find the same.
@@ -26,6 +29,7 @@
 #include "serve.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +54,10 @@ static struct slot slots[SLOTS_MAX];
 static struct part parts[SLOTS_MAX];
 static struct request *queue, **queue_end = &queue;
 static int n_parts, n_steps, n_done;
+static char stall_kind[8] = "sleep";
 static double now, arrival; /* in steps; arrival: of the next request */
 static bool more = true;
+static volatile sig_atomic_t stopped;
 
 static void die(const char *what)
 {
@@ -241,11 +247,35 @@ static void slot_sample(struct slot *s)
 	s->answered = true;
 }
 
+static void spin_until(uint64_t end)
+{
+	while (clock_ns() < end) {
+	}
+}
+
+/* Reads from an empty pipe until a timer's signal ends that. */
+static void wait_for_pipe(void)
+{
+	static int pipe_ends[2];
+	char c;
+
+	if (!pipe_ends[1] && pipe(pipe_ends))
+		die("pipe");
+	ualarm((useconds_t)opt.stall_us, 0);
+	if (read(pipe_ends[0], &c, 1) != -1)
+		die("read of an empty pipe");
+}
+
 static void stall(struct slot *s)
 {
 	uint64_t start = clock_ns();
 
-	nanosleep(&(struct timespec){ .tv_sec = opt.stall_us / 1000000, .tv_nsec = opt.stall_us % 1000000 * 1000 }, NULL);
+	if (!strcmp(stall_kind, "cpu"))
+		spin_until(start + (uint64_t)opt.stall_us * 1000);
+	else if (!strcmp(stall_kind, "pipe"))
+		wait_for_pipe();
+	else
+		nanosleep(&(struct timespec){ opt.stall_us / 1000000, opt.stall_us % 1000000 * 1000 }, NULL);
 	fprintf(out, "{\"stall\":%d,\"step\":%d,\"start\":%lu,\"end\":%lu}\n", s->request->id, n_steps,
 		(unsigned long)start, (unsigned long)clock_ns());
 }
@@ -302,6 +332,10 @@ static void serve(void)
 {
 	arrival_next();
 	for (;;) {
+		if (stopped) {
+			more = false;
+			queue = NULL;
+		}
 		requests_arrive();
 		slots_fill();
 		if (any_request()) {
@@ -317,10 +351,9 @@ static void serve(void)
 
 /* ---- options ---- */
 
-static void pair(const char *text, int *a, int *b)
+static void on_signal(int signal)
 {
-	if (sscanf(text, "%d:%d", a, b) != 2)
-		die("-L EVERY:TOKENS, -S PERCENT:US");
+	stopped |= signal == SIGTERM;
 }
 
 static bool options(int argc, char **argv)
@@ -372,10 +405,12 @@ static bool options(int argc, char **argv)
 			opt.drafts = atoi(optarg);
 			break;
 		case 'L':
-			pair(optarg, &opt.long_every, &opt.long_prompt);
+			if (sscanf(optarg, "%d:%d", &opt.long_every, &opt.long_prompt) != 2)
+				die("-L EVERY:TOKENS");
 			break;
 		case 'S':
-			pair(optarg, &opt.stalls, &opt.stall_us);
+			if (sscanf(optarg, "%d:%d:%7s", &opt.stalls, &opt.stall_us, stall_kind) < 2)
+				die("-S PERCENT:US[:KIND]");
 			break;
 		default:
 			die("bad option");
@@ -395,6 +430,9 @@ int main(int argc, char **argv)
 
 	out = stdout;
 	wait = options(argc, argv);
+	/* without SA_RESTART: it ends the wait for a pipe */
+	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_signal }, NULL);
+	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_signal }, NULL);
 	setvbuf(out, NULL, _IOFBF, 4 << 20);
 	ctx = llama_open(&(struct llama_setup){ .dir = argv[optind], .model = argv[optind + 1],
 		.n_ctx = (uint32_t)(opt.slots * opt.context), .n_batch = (uint32_t)opt.batch,

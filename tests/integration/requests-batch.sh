@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Requests that share their steps: each that a server with slots, a queue and kept prompts has answered is in the
+# profile, with the tokens and times that the server's own log and clock say.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+setup() {
+	need_root
+	need python3
+	need_llama
+	driver=$(serve_driver)
+	model=$(llama_model mite)
+	libs=${MODEL_ARGS[0]}
+	mkfifo "$TMP/go"
+}
+
+# served NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a run of the driver, recorded from before its first step on
+served() {
+	local name=$1 args=() engine rc=0
+	shift
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		args+=("$1")
+		shift
+	done
+	shift || true
+	"$driver" -w -l "$TMP/$name.log" "${args[@]}" "$libs" "$model" <"$TMP/go" >"$TMP/$name.out" 2>&1 &
+	engine=$!
+	test_pids+=("$engine")
+	exec 9>"$TMP/go"
+	wait_until 60 grep -qx ready "$TMP/$name.out" || return 1
+	background "$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
+	wait_until 60 grep -q 'recording' "$TMP/$name.err" || return 1
+	echo >&9
+	exec 9>&-
+	wait "$engine" && { wait "$BG" || rc=$?; }
+	[ "$rc" -eq 0 ] || [ "$rc" -eq "${may:-0}" ]
+}
+
+# compared NAME [CHECK-OPTION...]: with the driver's log
+compared() {
+	local name=$1
+	shift
+	check "$name: requests, tokens, times and whom they waited for, by the driver's own log" \
+		"$TOP/tests/programs/check_requests.py" "$@" "$TMP/$name.log" "$TMP/$name.jsonl"
+	sed 's/^/# /' "$TMP/check.out"
+	check "$name: valid" "$INFTRACE" validate "$TMP/$name.jsonl" --require token_prof,request_prof
+}
+
+# run_served NAME DRIVER-OPTION... [-- RECORD-OPTION...]
+run_served() {
+	local name=$1
+	if ! served "$@"; then
+		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
+		not_ok "$name" "the run failed"
+		return 1
+	fi
+}
+
+# From 1 to 16 at once, prompts in parts, slots that are used again, cancellations.
+test_served() {
+	local seed
+	for seed in $(often "${SEEDS:-1}" "1 2 3 4 5"); do
+		run_served "served $seed" -r 1000 -s "$seed" -p 16 -a 0.8 -- --strict || continue
+		compared "served $seed"
+	done
+}
+
+# Mostly few at once, so that chats go on where they ended; guessed tokens.
+test_chats() {
+	run_served chats -r 300 -s 6 -p 6 -a 4 -d 30 -- --strict || return 0
+	compared chats
+}
+
+# Two threads, and all events beside the profile.
+test_traced() {
+	run_served traced -r 40 -s 7 -p 4 -t 2 -u -- --strict -o "$TMP/traced.json" || return 0
+	compared traced
+	check "traced: the trace is valid" "$INFTRACE" validate "$TMP/traced.json"
+}
+
+# attach NAME RECORD-OPTION...: to a server that has been at work for a while, and goes on
+attach() {
+	local name=$1 engine
+	shift
+	"$driver" -r 1000000 -s 8 -p 8 -a 1.2 -d 10 -l "$TMP/$name.log" "$libs" "$model" &
+	engine=$!
+	test_pids+=("$engine")
+	wait_until 60 [ -s "$TMP/$name.log" ]
+	"$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err" &
+	BG=$!
+	test_pids+=("$BG")
+	if [ "${stop:-}" ]; then
+		stopped "$name"
+	fi
+	wait "$BG"
+	kill -TERM "$engine"
+	wait "$engine"
+}
+
+# Some are begun when the recording begins, others when it ends: they say so, and the rest is exact.
+test_edges() {
+	attach edges --strict --max-steps 300
+	compared edges --edges --least 50
+}
+
+# inftrace does not run for a while, so that steps are lost.
+stopped() {
+	wait_until 60 grep -sq token_prof "$TMP/$1.jsonl"
+	kill -STOP "$BG"
+	n=$(grep -c '"parts"' "$TMP/$1.log")
+	wait_until 60 more_steps "$TMP/$1.log" $((n + 2000))
+	kill -CONT "$BG"
+	kill -INT "$BG"
+}
+
+more_steps() {
+	[ "$(grep -c '"parts"' "$1")" -gt "$2" ]
+}
+
+test_loss() {
+	stop=1 attach loss --ring-size 4KB
+	compared loss --loss --least 50
+	expect "loss: steps were lost" 'p[-1]["shape"]["lost_step"] > 0' p="$TMP/loss.jsonl"
+}
+
+ALL_TESTS=(served chats traced edges)
+run_tests "$@"
