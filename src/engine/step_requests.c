@@ -173,6 +173,8 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 		if (overlaps)
 			request_set_mixed(q, r);
 	}
+	/* of the other steps its rows were known */
+	r->unsplit |= r->by_parts;
 	prompt = s->phase == PHASE_PREFILL || ends_prompt(r);
 	if (prompt)
 		take_prefill(q, r, s);

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Requests of steps with parts, where something is missing: cut steps, losses, what began before, junk. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/step_requests.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+struct told {
+	struct step_request r;
+	struct step_wait waits[8];
+};
+
+static struct told got[64]; /* by number */
+static size_t n_got, n_firsts, n_steps;
+static struct step_requests *requests;
+
+static void on_done(struct step_request *r, void *arg)
+{
+	struct told *t = &got[r->serial - 1];
+
+	(void)arg;
+	assert_true(r->serial <= ARRAY_SIZE(got));
+	n_got++;
+	t->r = *r;
+	for (size_t i = 0; i < r->n_waits && i < ARRAY_SIZE(t->waits); i++)
+		t->waits[i] = r->waits[i];
+}
+
+static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)s;
+	(void)arg;
+	assert_true(r->first_output && !r->began_before && !r->mixed);
+	n_firsts++;
+}
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)r;
+	(void)s;
+	(void)arg;
+	n_steps++;
+}
+
+static const struct step_requests_ops ops = { .first = on_first, .step = on_step, .done = on_done };
+
+static void begin(void)
+{
+	n_got = n_firsts = n_steps = 0;
+	memset(got, 0, sizeof(got));
+	assert_int_equal(step_requests_new(NULL, &ops, NULL, &requests), 0);
+}
+
+static void end(void)
+{
+	step_requests_finish(requests);
+	step_requests_free(requests);
+}
+
+/* In units of 10 from 100 on; of the rows all are told unless `rows` says otherwise. */
+struct step {
+	uint64_t start, end;
+	uint32_t n;
+	struct row_part parts[4];
+	uint64_t rows;
+	bool cut, began_before;
+};
+
+static void add_seen(struct step_seen *seen, const struct step *s)
+{
+	static uint32_t number;
+
+	seen->start = 100 + 10 * s->start;
+	seen->end = 100 + 10 * s->end;
+	seen->number = number++;
+	seen->tgid = 1;
+	seen->context = 9;
+	seen->phase = PHASE_SHARED;
+	seen->has_rows = true;
+	seen->cut = s->cut;
+	seen->began_before = s->began_before;
+	seen->tokens = s->rows;
+	for (uint32_t i = 0; i < seen->n_parts && !s->rows; i++)
+		seen->tokens += seen->parts[i].rows;
+	step_requests_add(requests, seen);
+}
+
+static void add(const struct step *s)
+{
+	struct step_seen seen = { .parts = s->parts, .n_parts = s->n };
+
+	add_seen(&seen, s);
+}
+
+#define ADD_AS(...) add(&(struct step){ __VA_ARGS__ })
+#define ADD(from, to, n_parts, ...) ADD_AS(.start = (from), .end = (to), .n = (n_parts), .parts = __VA_ARGS__)
+
+/* Adds up to what it is divided into. */
+static void check_split(const struct step_request *r)
+{
+	uint64_t sum = 0, waits = r->waits_rest;
+
+	assert_true(step_request_split(r));
+	for (int i = 0; i < SPAN_MAX; i++)
+		sum += r->spans[i];
+	assert_int_equal(sum, r->last_end - r->start);
+	for (size_t i = 0; i < r->n_waits && r->n_waits <= 8; i++)
+		waits += got[r->serial - 1].waits[i].ns;
+	if (r->n_waits <= 8)
+		assert_int_equal(waits, r->spans[SPAN_OTHERS]);
+}
+
+/* What is under way when a recording begins has a beginning that was not seen. */
+static void test_began_before(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 3, { { 0, 40, 1, 1 }, { 1, 64, 8, 1 }, { 2, 0, 4, 1 } });
+	ADD(2, 3, 3, { { 0, 41, 1, 1 }, { 1, 72, 1, 1 }, { 2, 4, 1, 1 } });
+	/* then the slot is known, and what it keeps of the one before is the next one's */
+	ADD(4, 5, 1, { { 0, 12, 3, 1 } });
+	end();
+	assert_int_equal(n_got, 4);
+	assert_int_equal(n_firsts, 2);
+	assert_true(got[0].r.began_before && got[1].r.began_before && !got[2].r.began_before && !got[3].r.began_before);
+	assert_int_equal(got[0].r.cached, -1);
+	assert_int_equal(got[0].r.prompt_tokens, 0);
+	assert_int_equal(step_request_tokens(&got[0].r), 2);
+	assert_int_equal(step_request_ttft(&got[0].r), 0);
+	assert_int_equal(got[0].r.n_intervals, 1);
+	/* the end of a prompt shows: it had its first token there, which took nobody knows how long */
+	assert_int_equal(step_request_tokens(&got[1].r), 2);
+	assert_int_equal(step_request_ttft(&got[1].r), 0);
+	assert_int_equal(step_request_ttft(&got[2].r), 10);
+	assert_int_equal(got[3].r.cached, 12);
+	assert_int_equal(step_request_ttft(&got[3].r), 10);
+	for (int i = 0; i < 4; i++)
+		check_split(&got[i].r);
+
+	/* a first step that the recording has the end of only */
+	begin();
+	ADD_AS(.start = 0, .end = 1, .n = 1, .parts = { { 0, 0, 8, 1 } }, .began_before = true);
+	ADD(2, 3, 1, { { 0, 8, 1, 1 } });
+	end();
+	assert_true(got[0].r.began_before);
+	assert_int_equal(step_request_ttft(&got[0].r), 0);
+	assert_int_equal(n_firsts, 0);
+}
+
+static void test_cut(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
+	ADD_AS(.start = 2, .end = 3, .n = 2, .parts = { { 0, 8, 1, 1 }, { 1, 8, 8, 1 } }, .cut = true);
+	end();
+	assert_int_equal(n_got, 2);
+	assert_true(got[0].r.cut && got[1].r.cut);
+	assert_int_equal(step_request_tokens(&got[0].r), 1);
+	assert_int_equal(got[0].r.n_intervals, 0);
+	assert_int_equal(step_request_ttft(&got[1].r), 0);
+	assert_int_equal(step_request_tokens(&got[1].r), 0);
+	check_split(&got[0].r);
+	check_split(&got[1].r);
+}
+
+/* What was under way as steps were lost may have had some of them; what begins at position 0 had none. */
+static void test_lost(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
+	step_requests_lost(requests);
+	ADD(4, 5, 1, { { 0, 12, 1, 1 } }); /* goes on behind what was lost */
+	ADD(6, 7, 1, { { 1, 0, 8, 1 } });
+	ADD(8, 9, 1, { { 2, 4, 8, 1 } }); /* perhaps it began before */
+	ADD(10, 11, 1, { { 2, 6, 8, 1 } });
+	end();
+	assert_int_equal(n_got, 6);
+	for (size_t i = 0; i < 6; i++) {
+		bool lost = i < 3 || got[i].r.start == 180;
+
+		assert_int_equal(got[i].r.lost, lost);
+		assert_int_equal(step_request_split(&got[i].r), !lost);
+		assert_int_equal(step_request_ttft(&got[i].r), lost ? 0 : 10);
+	}
+}
+
+/* Rows of several sequences count in each, but are in nobody's way. */
+static void test_rows_of_several(void **state)
+{
+	(void)state;
+	begin();
+	ADD_AS(.start = 0, .end = 10, .n = 3, .parts = { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } }, .rows = 8);
+	ADD(10, 20, 3, { { 0, 8, 1, 1 }, { 1, 8, 1, 1 }, { 2, 8, 1, 1 } });
+	/* a part of the prompt is shared */
+	ADD_AS(.start = 20, .end = 30, .n = 2, .parts = { { 0, 0, 6, 1 }, { 1, 0, 8, 1 } }, .rows = 10);
+	end();
+	assert_int_equal(n_got, 5);
+	for (size_t i = 0; i < 5; i++)
+		check_split(&got[i].r);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(got[i].r.prompt_tokens, 8);
+		assert_int_equal(got[i].r.spans[SPAN_OTHERS], 0);
+		assert_int_equal(got[i].r.spans[SPAN_OWN_PREFILL], 100);
+		assert_int_equal(got[i].r.shared, 2);
+	}
+	assert_int_equal(got[3].r.spans[SPAN_OTHERS], 40);
+	assert_int_equal(got[4].r.spans[SPAN_OTHERS], 20);
+}
+
+/* Steps of a context that overlap, and a step whose rows could not be read. */
+static void test_mixed(void **state)
+{
+	struct step_seen unread = { .tokens = 2, .rows = { .n_sequences = 2, .mask = 5 } };
+
+	(void)state;
+	begin();
+	ADD(0, 2, 1, { { 0, 0, 8, 1 } });
+	ADD(1, 3, 1, { { 1, 0, 8, 1 } });
+	ADD(4, 5, 1, { { 2, 0, 8, 1 } });
+	end();
+	assert_int_equal(n_got, 3);
+	assert_true(got[0].r.mixed && got[1].r.mixed && !got[2].r.mixed);
+
+	begin();
+	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
+	add_seen(&unread, &(struct step){ .start = 2, .end = 3 });
+	ADD(4, 5, 3, { { 0, 9, 1, 1 }, { 1, 8, 1, 1 }, { 2, 9, 1, 1 } });
+	ADD(6, 7, 1, { { 0, 0, 8, 1 } });
+	end();
+	assert_int_equal(n_got, 4);
+	assert_true(got[0].r.mixed && !got[1].r.mixed && got[2].r.mixed && !got[3].r.mixed);
+	check_split(&got[1].r);
+	/* for whom it waited there is not known */
+	assert_int_equal(got[1].r.waits_rest, 10);
+	check_split(&got[3].r);
+
+	/* more sequences than a record tells of */
+	begin();
+	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 } });
+	unread = (struct step_seen){ .n_parts = 1, .parts = &(struct row_part){ 1, 8, 1, 1 }, .parts_left = 3 };
+	add_seen(&unread, &(struct step){ .start = 2, .end = 3, .rows = 40 });
+	end();
+	assert_true(got[0].r.mixed && !got[1].r.mixed);
+	assert_false(step_request_split(&got[1].r));
+	assert_int_equal(step_request_ttft(&got[1].r), 10);
+}
+
+/* Embeddings: an output for each row, and no token follows. */
+static void test_all_outputs(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 2, { { 0, 0, 8, 8 }, { 1, 0, 8, 8 } });
+	ADD(2, 3, 2, { { 0, 8, 8, 8 }, { 1, 0, 9, 9 } });
+	end();
+	assert_int_equal(n_got, 3);
+	assert_int_equal(got[0].r.prompt_tokens, 16);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(step_request_ttft(&got[i].r), 0);
+		assert_int_equal(step_request_tokens(&got[i].r), 0);
+		assert_int_equal(got[i].r.decodes, 0);
+	}
+}
+
+static void test_turns(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 1, { { 0, 0, 8, 1 } });
+	ADD(2, 3, 1, { { 0, 8, 1, 1 } });
+	ADD(4, 5, 1, { { 0, 9, 1, 0 } }); /* one row that asks for no token: a prompt's first part */
+	ADD(6, 7, 1, { { 0, 10, 4, 1 } });
+	ADD(8, 9, 1, { { 0, 14, 1, 1 } });
+	ADD(10, 11, 1, { { 0, 40, 1, 1 } }); /* how it came so far was not seen */
+	end();
+	assert_int_equal(n_got, 3);
+	assert_int_equal(got[1].r.cached, 9);
+	assert_int_equal(got[1].r.prompt_tokens, 5);
+	assert_int_equal(step_request_ttft(&got[1].r), 30);
+	assert_int_equal(step_request_tokens(&got[1].r), 2);
+	assert_true(got[2].r.began_before);
+	assert_int_equal(step_request_ttft(&got[2].r), 0);
+}
+
+/* No positions, as llama_batch_get_one() has none: parts of a prompt are equal ones and a smaller one. */
+static void test_unplaced(void **state)
+{
+	(void)state;
+	begin();
+	ADD(0, 1, 1, { { 0, -1, 8, 1 } });
+	ADD(2, 3, 1, { { 0, -1, 8, 1 } });
+	ADD(4, 5, 1, { { 0, -1, 3, 1 } });
+	ADD(6, 7, 1, { { 0, -1, 1, 1 } });
+	ADD(8, 9, 1, { { 0, -1, 1, 1 } });
+	ADD(10, 11, 1, { { 0, INT64_MAX, 5, ROW_PART_UNKNOWN } });
+	ADD(12, 13, 1, { { 0, -1, 1, ROW_PART_UNKNOWN } });
+	end();
+	assert_int_equal(n_got, 2);
+	assert_int_equal(n_firsts, 2);
+	assert_int_equal(got[0].r.prompt_tokens, 19);
+	assert_int_equal(step_request_ttft(&got[0].r), 50);
+	assert_int_equal(step_request_tokens(&got[0].r), 3);
+	assert_int_equal(got[1].r.prompt_tokens, 5);
+	assert_int_equal(step_request_ttft(&got[1].r), 10);
+	assert_int_equal(got[0].r.cached, -1);
+}
+
+/* More sequences than are followed: the quietest is over, and known by nobody when it comes again. */
+static void test_pushed_out(void **state)
+{
+	static const struct step_requests_ops none;
+
+	(void)state;
+	begin();
+	ADD(0, 1, 1, { { 5, 0, 8, 1 } });
+	for (uint64_t i = 0; i < 20; i++)
+		ADD(2 + 2 * i, 3 + 2 * i, 2, { { 100 + i, 0, 8, 1 }, { 5, 8 + (int64_t)i, 1, 1 } });
+	end();
+	assert_int_equal(n_got, 21);
+	assert_int_equal(step_request_tokens(&got[0].r), 21);
+	assert_int_equal(step_requests_new(NULL, &none, NULL, &requests), 0);
+	for (uint64_t i = 0; i < 5000; i++)
+		ADD(2 * i, 2 * i + 1, 2, { { i * 7 % 3000, 0, 8, 1 }, { i, 0, 8, 1 } });
+	end();
+}
+
+/* ---- anything ---- */
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t any(uint64_t from, uint64_t to)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return from + seed % (to - from + 1);
+}
+
+static void on_any_done(struct step_request *r, void *arg)
+{
+	uint64_t sum = 0, waits = r->waits_rest, *n = arg;
+
+	++*n;
+	assert_true(r->start && r->last_end >= r->start);
+	assert_true(step_request_ttft(r) <= r->last_end - r->start);
+	assert_true(step_request_tokens(r) <= r->outputs + 1);
+	if (!step_request_split(r))
+		return;
+	for (int i = 0; i < SPAN_MAX; i++) {
+		uint64_t states = 0;
+
+		sum += r->spans[i];
+		for (int k = 0; k < ST_MAX; k++)
+			states += r->span_states[i][k];
+		if (!r->states_unknown[i])
+			assert_int_equal(states, r->spans[i]);
+	}
+	assert_int_equal(sum, r->last_end - r->start);
+	for (size_t i = 0; i < r->n_waits; i++)
+		waits += r->waits[i].ns;
+	assert_int_equal(waits, r->spans[SPAN_OTHERS]);
+}
+
+static int64_t any_position(void)
+{
+	static const int64_t odd[] = { -1, INT64_MIN, INT64_MAX, INT64_MAX / 2, INT32_MAX, 0 };
+
+	return any(0, 3) ? (int64_t)any(0, 12) : odd[any(0, ARRAY_SIZE(odd) - 1)];
+}
+
+static void test_junk(void **state)
+{
+	static const struct step_requests_ops any_ops = { .done = on_any_done };
+	static const uint32_t odd[] = { 0, 1, UINT32_MAX, 1u << 31 };
+	uint64_t n = 0, now = 1000;
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		assert_int_equal(step_requests_new(NULL, &any_ops, &n, &requests), 0);
+		for (int i = 0; i < 1000; i++) {
+			struct row_part parts[STEP_PARTS_MAX];
+			struct step_seen s = { .tgid = 1, .context = any(0, 2), .parts = parts, .has_rows = true };
+
+			s.n_parts = (uint32_t)(any(0, 9) ? any(1, 6) : any(0, STEP_PARTS_MAX));
+			for (uint32_t k = 0; k < s.n_parts; k++) {
+				uint32_t rows = any(0, 9) ? (uint32_t)any(1, 4) : odd[any(0, 3)];
+
+				parts[k] = (struct row_part){ any(0, 9) ? any(0, 7) : any(0, UINT64_MAX - 1), any_position(), rows,
+					any(0, 3) ? 1 : odd[any(0, 3)] };
+			}
+			s.tokens = any(0, 3) ? 0 : any(0, UINT32_MAX);
+			s.phase = (enum step_phase)any(PHASE_PREFILL, PHASE_SHARED);
+			s.parts_left = any(0, 50) == 0;
+			s.cut = any(0, 50) == 0;
+			s.began_before = any(0, 50) == 0;
+			s.start = now - (any(0, 60) ? 0 : any(0, 500));
+			s.end = now += any(0, 1000);
+			now += any(0, 1) ? any(0, 100) : 0;
+			s.has_states = any(0, 60);
+			s.ns[ST_CPU] = s.has_states ? s.end - s.start : 0;
+			step_requests_add(requests, &s);
+			if (any(0, 400) == 0)
+				step_requests_lost(requests);
+		}
+		end();
+	}
+	assert_true(n > 1000);
+}
+
+#define TEST(f) cmocka_unit_test(f)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_began_before),
+		TEST(test_cut),
+		TEST(test_lost),
+		TEST(test_rows_of_several),
+		TEST(test_mixed),
+		TEST(test_all_outputs),
+		TEST(test_turns),
+		TEST(test_unplaced),
+		TEST(test_pushed_out),
+		TEST(test_junk),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
