@@ -72,7 +72,7 @@ class Cgroup:
         if not self.path:
             return
         for path in (self.part("engine"), self.part("planter"), self.path):
-            for _ in range(50):  # until who was in there has exited
+            for _ in range(50):  # until the processes in it have exited
                 with contextlib.suppress(OSError):
                     os.rmdir(path)
                 if not os.path.exists(path):
@@ -130,8 +130,8 @@ def lines_of(path):
 
 
 def record(cause, times, seed, threads, contended, model, driver, libs, cgroup, folder, events=()):
-    """Plants the cause so many times. contended: index of the thread whose CPU is. Leaves the profile in folder;
-    returns its path, the plants and the steps, as planter.c and hook.c print them."""
+    """Plants the cause `times` times. contended: index of the thread whose CPU is contended. Leaves the profile
+    in folder; returns its path, the plants and the steps, as planter.c and hook.c print them."""
     cpus = sorted(os.sched_getaffinity(0))
     own = [cpus[-1 - i % len(cpus)] for i in range(threads)]
     other = next((c for c in cpus if c not in own), own[contended - 1])

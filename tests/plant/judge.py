@@ -8,10 +8,9 @@ parts of the thread that calls it,
     delay  waiting for a CPU (schedstat)
     off    the rest: blocked or stopped; or, without a voluntary switch, taken away by a hypervisor
 
-What a step has more of a part than the typical step, and more than the plant itself makes up, is of another origin:
-the machine has other work. A planted step with much of that proves nothing either way; it is not judged,
-and planted anew. A step that is not planted may be named where these counts say the same: else it is a false
-alarm.
+Where a step has more of a part than the typical step and than the plant itself adds, that time has another origin:
+other work of the machine. A planted step with much of that proves nothing either way; it is not judged, and planted
+again. A step that is not planted may be named if these counts say the same; otherwise it is a false alarm.
 """
 
 import collections
@@ -21,7 +20,7 @@ import statistics
 MS = 1e6
 NOISE = 1 * MS
 TOLERANCE = 0.1
-PACKETS = 50  # and more: their cost can be told
+PACKETS = 50  # and more: their cost can be measured
 LEAST = 3 * MS  # smaller parts, as at the edges of a plant, may go unnamed
 
 PARTS = ("cpu", "delay", "off")
@@ -35,9 +34,9 @@ def part_of(state):
 @dataclasses.dataclass(frozen=True)
 class Cause:
     """state: what it must be called. also: further states that it consists of. measure: how its size is known:
-    "plant", by who planted it; "overlap", the part of the step that it was in force; "packets", by their number and
-    what one usually costs; else the parts of the step's time that it adds to, by the kernel's counts. by: who is
-    behind it."""
+    "plant", by the planter; "overlap", the part of the step in which it was in force; "packets", by their number
+    and the usual cost of one; else the parts of the step's time that it adds to, by the kernel's counts. by: who
+    causes it."""
     planted: str
     state: str
     also: tuple = ()
@@ -70,7 +69,7 @@ CAUSES = {
 
 
 class Step:
-    """A step as hook.c has seen it, in nanoseconds, with what the profile and the report say of it."""
+    """A step as hook.c has seen it, in nanoseconds, with what the profile and the report say about it."""
 
     def __init__(self, line, profile, report):
         caller, *workers = line["threads"]
@@ -79,7 +78,7 @@ class Step:
         self.total = profile["stage_us"]["total"] * 1e3
         self.start, self.end = caller["start_ns"], caller["end_ns"]
         self.wall, self.cpu = self.end - self.start, caller["cpu_ns"]
-        # what is read just behind the step may hold a delay behind it
+        # a value read just after the step may include a delay after it
         self.delay = min(caller["delay_ns"], max(0, self.wall - self.cpu))
         self.off = max(0, self.wall - self.cpu - self.delay)
         self.blocked = line["nvcsw"] > 0
@@ -110,7 +109,7 @@ def close(a, b):
 
 
 class Judge:
-    """Counts what became of each step; notes say why those were not right that were not."""
+    """Counts the results of the steps; notes say why the wrong ones were wrong."""
 
     def __init__(self, cause, plants, steps):
         self.cause, self.plants = cause, plants
@@ -118,7 +117,7 @@ class Judge:
         usual = [s for s in self.steps if not s.packets and not any(s.overlaps(p) for p in plants)]
         self.typical = {p: statistics.median(getattr(s, p) for s in usual) for p in ("wall", "worker", *PARTS)}
         self.usual_states = {state: [u.states.get(state, 0) for u in usual] for s in self.steps for state in s.states}
-        # as much as chance adds to one in 10^9, were it a normal distribution
+        # as much as chance would add to one in 10^9, if the distribution were normal
         scatter = statistics.median(abs(s.wall - self.typical["wall"]) for s in usual)
         self.least = max(LEAST, TOLERANCE * self.typical["wall"], 9 * scatter)
         costs = [self.more(s, "cpu") / s.packets for s in self.steps if s.packets >= PACKETS]
@@ -129,21 +128,21 @@ class Judge:
             self.step(s)
 
     def more(self, s, part):
-        """Than steps usually have."""
+        """More of a part than steps usually have."""
         return getattr(s, part) - self.typical[part]
 
     def more_in_state(self, s, state):
         return s.states.get(state, 0) - statistics.median(self.usual_states[state])
 
     def noise(self, state):
-        """How much more of it one in twenty of the usual steps has."""
+        """How much more of a part one in twenty of the usual steps has."""
         values = sorted(self.usual_states[state])
         return values[len(values) * 19 // 20] - statistics.median(values)
 
     def own(self, s):
         """What the plants add to each part of the step; None: nothing."""
         c, own = self.cause, dict.fromkeys(PARTS, 0)
-        if c.measure == "packets":  # they are received until a while after the last is sent
+        if c.measure == "packets":  # they are received until some time after the last is sent
             own["cpu"] = s.packets * self.packet_cost
             return own if s.packets else None
         hit = [p for p in self.plants if s.overlaps(p) and p.get("step", s.number) == s.number]
@@ -181,7 +180,7 @@ class Judge:
 
     def disturbed(self, s, own, size):
         """Whether something else has added to the step, or to a part of it; or has come between the step and the
-        clock readings around it."""
+        clock reads around it."""
         limit = max(NOISE, TOLERANCE * size)
         return (s.wall - s.total > NOISE or abs(self.more(s, "wall") - size) > limit or
                 self.cause.contended is not None and self.cause.measure != "worker" and
@@ -189,7 +188,7 @@ class Judge:
                 any(abs(self.more(s, p) - own[p]) > limit for p in PARTS))
 
     def confirmed(self, s):
-        """Whether the kernel's counts tell of the same."""
+        """Whether the kernel's counts say the same."""
         parts = {p: self.more(s, p) for p in PARTS}
         if not s.blocked:  # the hypervisor
             parts["cpu"] += parts["off"]
@@ -208,7 +207,7 @@ class Judge:
             self.note(s, "false alarm")
 
     def limit(self, size):
-        """For sizes by state. What the kernel counts as one part is several states."""
+        """For sizes by state. One part of the kernel's counts is several states."""
         mixed = "cpu" in self.cause.measure
         return max(NOISE, TOLERANCE * size, self.noise("cpu") if mixed else 0)
 
@@ -219,7 +218,7 @@ class Judge:
         return sum(self.more_in_state(s, state) for state in (self.cause.state, *self.cause.also))
 
     def others(self, s, own, size):
-        """States that have risen though they are none of the cause, by more than something else in the step."""
+        """States that have grown although the cause does not consist of them, by more than the other work explains."""
         c = self.cause
         for state in s.states if "own" in c.where else ():
             if state not in (c.state, *c.also):

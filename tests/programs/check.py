@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Holds what inftrace wrote against counts that come from elsewhere.
+"""Compares what inftrace wrote with counts that come from elsewhere.
 
   check.py sections TRACE OUT            OUT: what a program here printed (section.h)
   check.py strace TRACE OUT TABLE OUT2   TABLE: strace -fc -U name,calls,errors of a second run
@@ -90,7 +90,7 @@ def count_calls(events):
 
 
 def markers(events, section):
-    """The end of the begin marker and the start of the end marker, in nanoseconds."""
+    """The end of the first marker and the start of the last one, in nanoseconds."""
     first, last = -1000 - 2 * section["section"], -1001 - 2 * section["section"]
     calls = [e for e in events
              if is_syscall(e) and e["tid"] == section["tid"] and e["name"] == "close"]
@@ -116,12 +116,12 @@ def section_check(events, s, diff):
     name = f"section {s['section']}: "
 
     calls = count_calls(e for e in within if is_syscall(e))
-    # a clock is read without a call, or not, as the machine allows
+    # reading a clock takes a call on some machines only
     names = set() if s["skip_calls"] else (set(calls) | set(s["calls"])) - {"clock_gettime"}
     for call in sorted(names):
         got, wanted = calls[call], Count(*s["calls"].get(call, (0, 0, 0)))
         diff.equal(f"{name}{call}", got.n, wanted.n)
-        if call != "rt_sigreturn":  # returns what was interrupted
+        if call != "rt_sigreturn":  # returns the result of the interrupted call
             diff.equal(f"{name}{call}, errors", got.errors, wanted.errors)
         # the markers' own readings of /proc are longer or shorter
         if call not in ("pread64", "mmap", "rt_sigreturn"):
@@ -157,7 +157,7 @@ def sections(trace, out):
 
 
 def killed_in(events):
-    """The calls that a death ended: they return within the kernel only, where strace cannot see."""
+    """The calls that a death ended: they return within the kernel only, which strace cannot see."""
     killed, last = [], {}
     for e in sorted((e for e in events if is_syscall(e) or e.get("cat") == "task"), key=end):
         if is_syscall(e):
@@ -170,7 +170,7 @@ def killed_in(events):
 
 
 def whole_calls(trace):
-    """What the command did from its exec on."""
+    """What the command did since its exec."""
     events = events_of(trace)
     main = next(e for e in events if e.get("cat") == "task" and e["name"] == "exec")
     killed = killed_in(events)
@@ -243,7 +243,7 @@ def off_state(e):
 
 
 def boundaries(events):
-    """When what a thread is in changes: (time, what, +1 or -1), in the order of time."""
+    """When a thread enters or leaves a span: (time, what, +1 or -1), in the order of time."""
     found = []
 
     def add(begin, stop, what):
@@ -255,7 +255,7 @@ def boundaries(events):
         if e["ph"] != "X":
             continue
         if cat == "sched":
-            # of one whose end was not seen nobody knows from when on it could have run
+            # where the end of a wait was not seen, the time from which it could have run is unknown
             queued = 0 if e["args"].get("end_not_seen") else ns(e["args"].get("run_queue_us", 0))
             add(start(e), end(e) - queued, "off " + off_state(e))
             add(end(e) - queued, end(e), "off runnable")
@@ -279,7 +279,7 @@ def state_of(inside):
 
 
 def states_by_step(events):
-    """Nanoseconds per step and state, from nothing but the spans."""
+    """Nanoseconds per step and state, from the spans alone."""
     threads, steps = collections.defaultdict(list), {}
     for e in events:
         threads[e["pid"], e["tid"]].append(e)
@@ -328,8 +328,9 @@ def counts_by_step(events):
 
 
 def fully_preemptible():
-    """Whether the kernel may switch threads within a BPF program. Then what a program takes its time
-    for, a microsecond or so, can end up in the state before, and the switch itself beside a step."""
+    """Whether the kernel may switch threads within a BPF program. Then the time that a program
+    accounts, a microsecond or so, can end up in the state before, and the switch itself outside of a
+    step."""
     try:
         with open("/sys/kernel/debug/sched/preempt") as f:
             return "(full)" in (mode := f.read()) or "(lazy)" in mode
@@ -408,7 +409,7 @@ def states(trace, profile, out):
                 diff.equal(f"{kind}: what it was blocked in", s, state)
         if state.startswith("blocked_") or state in ("stopped", "gpu_wait"):
             at_least(f"{kind}: {state}", stages.get(state, 0), w["held_ns"])
-            # where others use the CPUs it may have waited for one for longer
+            # where others use the CPUs it may have waited longer for one
             spans_of = [e for e in off if state in ("gpu_wait", off_state(e))]
             at_least(f"{kind}: its longest span", max((ns(e["dur"]) for e in spans_of), default=0), w["held_ns"])
         elif state == "barrier":
@@ -433,7 +434,7 @@ def states(trace, profile, out):
 
 
 def usage_check(events, c, diff):
-    """The driver calls getrusage before and after each step: what lies in between it has counted."""
+    """The driver calls getrusage before and after each step, and so has counted everything in between."""
     mine = [e for e in events if e.get("tid") == c["tid"] and "ts" in e]
     calls = sorted((e for e in mine if is_syscall(e) and e["name"] == "getrusage"), key=start)
     diff.equal("calls of getrusage", len(calls), 2 * c["steps"])
@@ -481,7 +482,7 @@ def llama(trace, profile, log, nodes):
     for i, (e, graph) in enumerate(zip(spans, graphs)):
         norms = graph.count(FUSED)
         wanted = {"operators": (len(graph) - norms) * c["threads"], "norms": norms * c["threads"],
-                  # the preset leaves out barriers that have nobody to wait for
+                  # the preset leaves out barriers of a single thread
                   "barriers": c["step_barriers"][i] if c["threads"] > 1 else 0}
         diff.equal(f"step {i}: operators by the graph", wanted["operators"], c["step_forwards"][i])
         for what, n in wanted.items():
@@ -502,8 +503,8 @@ def llama(trace, profile, log, nodes):
 
 
 def cpu(trace, profile, log):
-    """On the CPU by the profile and by the thread's own clock, within 1 %. Of a span whose end the
-    kernel did not report an unknown part was on the CPU."""
+    """Time on the CPU by the profile and by the thread's own clock, within 1 %. An unknown part of
+    a span whose end the kernel did not report was on the CPU."""
     lines, events = steps_of(profile), events_of(trace)
     clock = lines_of(log)[-1]["cpu_ns"]
     on = sum(stages_of(p).get(s, 0) for p in lines for s in ("cpu", "barrier", "syscall", "fault"))
@@ -519,7 +520,7 @@ def cpu(trace, profile, log):
 
 
 def states_within(spans, begin, stop):
-    """Nanoseconds per state from begin to stop, from nothing but the spans of a thread."""
+    """Nanoseconds per state from begin to stop, from the spans of a thread alone."""
     inside, before, states = collections.Counter(), begin, collections.Counter()
     for time, delta, what in boundaries(spans) + [(stop, 0, "end")]:
         at = min(max(time, begin), stop)
@@ -533,8 +534,8 @@ def states_within(spans, begin, stop):
 
 
 def workers(trace, profile):
-    """Of steps with one worker, which lives on: its time by state, from the start of the step, or where it
-    is new from one of its barriers, to the end. Its state may have changed while it was looked at."""
+    """For steps with one worker, which goes on living: its time by state, from the start of the step, or
+    from one of its barriers where it is new, to the end. Its state may have changed while it was read."""
     diff, events = Differences(), events_of(trace)
     steps = {e["args"]["step"]: e for e in events if e.get("cat") == "step"}
     threads = collections.defaultdict(list)
@@ -598,7 +599,7 @@ def crews(profile, out, n_workers):
                                   r["sleep_ns"] / 10):
             continue
         judged += 1
-        # the timer runs from the call on, which is before the thread is off the CPU
+        # the timer runs from the call, which is before the thread is off the CPU
         if asleep < 0.9 * r["sleep_ns"]:
             diff.equal(f"{name}sleep of the workers", asleep, r["sleep_ns"])
         diff.equal(f"{name}late", shape.get("straggler_tid"), r["late"])

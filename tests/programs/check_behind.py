@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Holds whom threads waited for a CPU behind, in a profile, against a trace with -e +cpu of the same recording.
+"""Compares who ran while threads waited for a CPU, by a profile, with a trace with -e +cpu of the same recording.
 
   check_behind.py hogs TRACE PROFILE OUT own|workers     OUT: of rivals
   check_behind.py share TRACE PROFILE OUT
-Exits with 0, or prints every difference and exits with 1; with 3: so much else ran on that CPU that it proves
-nothing.
+Exits with 0, or prints every difference and exits with 1; with 3: too much else ran on that CPU for a result.
 """
 import collections
 import sys
@@ -46,7 +45,7 @@ def truth(events, tid, cpu, begin, stop):
             if part > 0:
                 by[who] += part
                 idle -= part
-                entries += 1 if r1 >= later else 2  # and the idle time behind it
+                entries += 1 if r1 >= later else 2  # and the idle time after it
                 later = r0
                 if entries <= LOGGED:
                     logged[who] += part
@@ -64,7 +63,7 @@ def steps_of(profile):
 
 
 def check_step(diff, name, line, prefix, state, by, whole):
-    """The rows of a step are parts of the truth, and with the others all of it."""
+    """The rows of a step are parts of the expected ones; together with the others they are all of them."""
     shape, mine = line["shape"], rows(line["shape"], prefix)
     waited = ns(line["stage_us"].get(state, 0))
     others = ns(shape.get(f"{prefix}_others_us", 0))

@@ -5,9 +5,9 @@
     check_dumps.py reasons DIR REGEX
         each has one trigger, with such a reason; prints how many dumps
     check_dumps.py all DIR EXPR PLANTED REFUSED
-        one is that of the process' end, so that the profile of the last has all steps: what they say is
-        how often EXPR came true, PLANTED times at least, and each time there is a dump, but for those that
-        the recorder has said it had no place for
+        one is that of the process' end, so that the last profile has all steps: by these EXPR came true at
+        least PLANTED times, and each time there is a dump, except where the recorder has said that it had
+        no place for it
 """
 import glob
 import json
@@ -25,7 +25,7 @@ def trigger(path):
 
 
 def time_of(step, name):
-    """What a step's line says of this name, in microseconds."""
+    """The value of this name in a step's line, in microseconds."""
     stages = step["stage_us"]
     if name == "step" or name == step["shape"]["phase"]:
         return stages["total"]
@@ -35,7 +35,7 @@ def time_of(step, name):
 
 
 def slow_seconds(steps, limit):
-    """How many seconds of decoding had less than so many tokens a second, each counted once."""
+    """How many seconds of decoding had fewer tokens than that, each counted once."""
     found, last_end, second = 0, None, []
     for s in steps:
         begin = round(s["shape"]["ts_us"] * 1000)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compare the files of the windows of a recording of many processes with what these did.
+"""Compares the files of the windows of a recording of many processes with what these did.
 
   check_exports.py FOLDER LOG WANTED [--whole] [--faults]
 
@@ -53,7 +53,7 @@ class Export:
         if abs(marks["window_close"]["ts"] - self.window["stage_us"]["total"]) > 0.001:
             fail(f"{self.name}: {self.window['stage_us']['total']} us, closed at {marks['window_close']['ts']}")
         for e in self.events:
-            # a program may be preempted between its look at the window and its look at the clock
+            # a program may be preempted between reading the window and reading the clock
             if e["ph"] in "Xi" and e["name"] != "inftrace_clock" and not (
                     0 <= e["ts"] <= marks["window_close"]["ts"] + 100000):
                 fail(f"{self.name}: {e['name']} at {e['ts']}")

@@ -6,13 +6,13 @@ check_flight.py newest TRACE COUNTS    the numbered calls of closes.c: the newes
                                        calls of each thread that had returned before the dump was asked for
 check_flight.py counts DIR N           as many records as the profiles say, and N in all; one trigger at one instant
 check_flight.py hung TRACE             spans of hung.c: each is there up to the dump, unfinished
-check_flight.py free TRACE             they have ended meanwhile: each is there once
+check_flight.py free TRACE             they have ended since: each is there once
 check_flight.py cause DIR TIMES STATE WHO     as many dumps, the last step of each slow in STATE, by WHO
 check_flight.py names DIR PIDS NAME    each process of the file PIDS has a trace, and NAME is its name at last
 check_flight.py threads TRACE NAME...  those threads, also when they have exited since
 check_flight.py peeks DIR             of relay.c: what each thread has in flight ends at one instant, once each, and nothing
                                        of the thread is later
-check_flight.py within PROFILE SECONDS MORE   the dump goes back so far, or a little less or MORE
+check_flight.py within PROFILE SECONDS MORE   the dump goes back SECONDS, or a little less or MORE
 
 All but the first: .json.
 """
@@ -222,12 +222,12 @@ QUICK_STEPS = 20  # of planted.c, before each that is held up
 
 
 def cause(folder, times, state, who):
-    """Other steps may be too long as well where others use the CPUs, and be so for longer than what was planted."""
+    """Other steps may be too long, too, where others use the CPUs, even by more than what was planted."""
     left, named_right = set(range(QUICK_STEPS, int(times) * (QUICK_STEPS + 1), QUICK_STEPS + 1)), 0
     for path in [p for p in traces(folder) if any(e.get("cat") == "step" for e in load(p))]:
         events = load(path)
         at = trigger(events)["ts"]
-        # steps that came between it and the dump, which may be late, are behind it
+        # steps between it and the dump, which may be late, come after it
         ended = [e for e in events if e.get("cat") == "step" and abs(end_of(e) - at) < ROUNDING]
         assert len(ended) == 1, (path, ended, at)
         step = ended[0]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Holds interrupts, IPC, memory and the sums of a profile against counts that come from elsewhere.
+"""Compares interrupts, IPC, memory and the sums of a profile with counts that come from elsewhere.
 
   check_kernel.py irqs TRACE OUT         OUT: of irqs
   check_kernel.py ipc TRACE OUT          OUT: of ipc
@@ -83,7 +83,7 @@ def ipc(trace, out):
     return diff.n
 
 
-# What strace -y shows of a descriptor.
+# What strace -y shows for a descriptor.
 STRACE_KINDS = (("pipe:[", "pipe"), (".fifo", "pipe"), ("UNIX", "unix"), ("anon_inode:[eventfd]", "eventfd"))
 STRACE_CALLS = ("read", "write", "readv", "writev", "sendto", "recvfrom", "sendmsg", "recvmsg")
 
@@ -147,7 +147,7 @@ def pages(trace, profile, out):
 
     for line in lines:
         at = line["to_ns"] - zero
-        # what the kernel keeps for each CPU aside, before 6.16
+        # what the kernel sets aside for each CPU, before 6.16
         near(f"{line['plateau']}: rss", value_at("rss", at), line["rss"], 256 * page)
         now = {name: value_at(name, at) for name in ("pages_allocated", "pages_freed")}
         if before:

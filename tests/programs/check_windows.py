@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compare the files of the windows of a recording with what the engine says of its steps.
+"""Compares the files of the windows of a recording with what the engine says about its steps.
 
   check_windows.py FOLDER STAGES [--windows N]
 
-FOLDER has a trace and a profile for each window; STAGES is what llama_driver -S wrote: the begin and
-the end of each step on CLOCK_MONOTONIC. Steps are numbered over the whole run, also those that no
-window has.
+FOLDER has a trace and a profile for each window; STAGES is what llama_driver -S wrote: the beginning
+and the end of each step on CLOCK_MONOTONIC. Steps are numbered over the whole run, including those
+in no window.
 """
 import argparse
 import glob
@@ -33,8 +33,8 @@ fail.n = 0
 
 
 def at_edge(text):
-    """A step at an edge of the window that the engine's clock has on its other side. One now and then was preempted
-    there: the driver reads its clock a little before the step's begin and after its end."""
+    """A step at an edge of the window that is on the other side by the engine's clock. Now and then one was
+    preempted there: the driver reads its clock a little before the step's beginning and after its end."""
     print(f"# {text}")
     at_edge.n += 1
 

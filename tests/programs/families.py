@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compares the families of a profile that come from function calls with what else is known of them.
+"""Compares the families of a profile that come from function calls with what other sources say about them.
 
   families.py contexts TRACE PROFILE OUT   request_prof with what contexts.c printed
   families.py alike TRACE PROFILE OUT      the same where the contexts are not told apart
   families.py requests PROFILE             request_prof with the steps of the same profile
-  families.py ops PROFILE NODES LOG        op_prof by step with the graphs that llama.cpp told of itself
+  families.py ops PROFILE NODES LOG        op_prof by step with the graphs that llama.cpp reported itself
   families.py window TRACE PROFILE         op_prof by window with the operators of the trace
   families.py calls TRACE PROFILE          graph_prof and sample_prof with the slices of the trace
   families.py sockets TRACE PROFILE LOG CLIENT...   request_prof of sockets with what sse_server.py and
@@ -22,7 +22,7 @@ import sys
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
 from lanes import own_threads  # noqa: E402
 
-# ggml_op_is_empty() of ggml-impl.h: they make no work
+# ggml_op_is_empty() of ggml-impl.h: they do no work
 EMPTY = {"none", "reshape", "view", "permute", "transpose"}
 
 problems = 0
@@ -76,7 +76,7 @@ def start_of(trace):
 
 def two_at_once(calls, start, end):
     """Whether calls of two contexts were in progress at one instant within, and had returned by `end`: only then
-    does whoever sees them return know of both."""
+    does a reader of the returns know of both."""
     busy_until = 0
     for c in sorted((c for c in calls if c["last"] >= start and c["after"] <= end), key=lambda c: c["first"]):
         if c["first"] <= busy_until:
@@ -235,7 +235,7 @@ def calls(trace, profile):
 
 
 BURST = 100000  # of bpf/requests.bpf.c
-PLACE = 1.017  # an interval is known so well
+PLACE = 1.017  # the precision of an interval
 
 
 def parts_of(writes):

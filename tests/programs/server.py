@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A server with workers that do what they are told, a line of stdin each, and answer with a line.
+"""A server with workers that execute commands, each a line of stdin, and answer with a line.
 
   fork W        a worker named W is forked             -> its pid
-  exec W        ... and starts this program anew       -> its pid
+  exec W        ... and starts this program again      -> its pid
   W calls N     it calls getppid() N times             -> "done"
   W thread T    starts a thread named T                -> its tid
   W T N         its thread T calls getppid() N times   -> "done"

@@ -6,7 +6,7 @@
   sse_client.py early PORT                        opens a connection, prints "open", waits for a line, and
                                                   then makes a request on it
   sse_client.py load PORT UNIX-SOCKET CLIENTS REQUESTS
-  sse_client.py get PORT PATH COUNT               one after the other, on one connection; prints a line
+  sse_client.py get PORT PATH COUNT               one after another, on one connection; prints a line
                                                   when each answer begins, too
 """
 import json
@@ -36,7 +36,7 @@ class Connection:
         self.rest = b""
 
     def until(self, mark):
-        """Everything up to and with the mark; when it came."""
+        """Everything up to and including the mark, and when it came."""
         while mark not in self.rest:
             data = self.sock.recv(65536)
             if not data:

@@ -11,8 +11,8 @@ Prints its port and "ready". A request says in its path how it wants to be answe
                                   length), message (sendmsg of pieces, and readv), continue (the body is
                                   asked for), proxy (asks the upstream server first)
 
-Behind the UNIX socket is a protocol of lines: "TOKENS MILLISECONDS\\n" is answered by so many lines. Times
-are of CLOCK_BOOTTIME, each pair right before and right behind a call.
+The UNIX socket speaks a protocol of lines: "TOKENS MILLISECONDS\\n" is answered by TOKENS lines. Times
+are of CLOCK_BOOTTIME, each pair right before and right after a call.
 """
 import json
 import os

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Holds a report of the steps against what was in the way of the engine, as the disturber measured it.
+"""Compares a report of the steps with what was in the engine's way, as the disturber measured it.
 
 check_planted.py stopped REPORT TRACE LOG    LOG: {"from", "to", "least"}: within these times the engine was
-                                             stopped, for so long at least
+                                             stopped, for at least that long
 check_planted.py hog REPORT TRACE LOG        LOG: {"from", "to", "cpu", "most"}: another program had its CPU for "cpu",
                                              and can have had it for "most"
 
 REPORT: of inftrace report --json --all-steps; TRACE: of the same recording, for the zero of its times. Times are
-nanoseconds of CLOCK_BOOTTIME. Whatever else runs here can make a step longer, but not shorten the disturbance:
-it is in the one step, or between the two, in which the engine was when it began.
+nanoseconds of CLOCK_BOOTTIME. Other work can make a step longer, but cannot shorten the disturbance: it is in
+the one step, or between the two, in which the engine was when it began.
 """
 import json
 import sys

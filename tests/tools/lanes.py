@@ -20,8 +20,8 @@ def is_lane(e):
 
 
 def own_threads(events):
-    """Every event under the tid of its thread. Arrows do not say theirs: it is that of the slice that holds them, and the
-    last one that had begun is of the same thread."""
+    """Every event under the tid of its thread. Arrows do not have one: it is that of the slice that contains them,
+    and the last one that had begun belongs to the same thread."""
     slices = collections.defaultdict(list)
     for e in events:
         if is_lane(e) and e["ph"] == "X":

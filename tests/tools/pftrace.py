@@ -59,7 +59,7 @@ def fields(data):
 
 
 def packets(data):
-    """The whole packets, and the number of bytes behind the last of them."""
+    """The whole packets, and the number of bytes after the last of them."""
     out, i = [], 0
     while i < len(data):
         assert data[i] == 0x0A, f"byte {i} begins no packet"
@@ -88,7 +88,7 @@ def value(annotation):
 
 
 class Trace:
-    """What a reader makes of the packets: those of one time stay in the order of the file."""
+    """The order in which a reader takes the packets: those with the same time stay in the order of the file."""
 
     def __init__(self, data):
         whole, torn = packets(data)
@@ -207,7 +207,7 @@ class Trace:
                 self.switches.append((ns, cpu, tid, comms[comm], None, state))
 
     def on_cpu(self):
-        """(cpu, tid, start, end) as a reader makes them of the switches."""
+        """(cpu, tid, start, end) as a reader derives them from the switches."""
         out, now = [], {}
         for ns, cpu, tid, _, prev, _ in sorted(self.switches, key=lambda s: s[0]):
             before = now.get(cpu)
@@ -269,7 +269,7 @@ def track(e, names):
 
 
 def json_slice(e, names):
-    """As compare_slices() has them. Of what began before the recording the begin is not known."""
+    """As compare_slices() has them. The beginning of what began before the recording is not known."""
     start = ns_of(e["ts"])
     where = "inftrace" if e["cat"] == "loss" else track(e, names)
     pid = None if e["cat"] == "loss" else e["pid"]

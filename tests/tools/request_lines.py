@@ -57,7 +57,7 @@ class Request:
         self.states[part, next(iter(states))] += left
 
     def wait(self, ns, rows, states):
-        """Time that rows of others took: rows is a list of (request, rows)."""
+        """The time that rows of others took: rows is a list of (request, rows)."""
         self.others += ns
         self.split("others", ns, states)
         whole = sum(n for _, n in rows)
@@ -184,7 +184,7 @@ class Server:
         print(HEAD % ("request_prof", 1, shape, ",".join('"%s":%s' % (k, us(v)) for k, v in stages)))
 
     def pause(self, ns, state):
-        """The server does something else than steps."""
+        """The server does something other than steps."""
         for r in self.slots:
             if r and r.steps:
                 r.between += ns

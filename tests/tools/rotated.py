@@ -139,7 +139,7 @@ def same(whole, *paths):
 def sizes(limit, *paths):
     full = [os.stat(path).st_size for path in sorted(paths, key=number)[:-1]]
     print(full)
-    # with gzip the size is known about
+    # with gzip the size is only roughly known
     least = 0.5 if paths[0].endswith(".gz") else 1
     assert full and all(size >= least * int(limit) for size in full), "too small"
     # the next one is not begun while the one before is being written, which takes as long as a busy machine lets it take

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A terminal that shows what a program under test draws, and nothing but what it knows: an escape
-sequence that is not listed here, or a control byte, is an error of the program."""
+"""A terminal that shows what a program under test draws. It only knows the escape sequences listed
+here: any other one, or a control byte, is an error of the program."""
 import codecs
 import fcntl
 import os
@@ -107,8 +107,8 @@ class Screen:
 
 
 def lead(slave, command, env, report):
-    """As a shell does: its own session, and the program as the job in the foreground. Tells the pid, and
-    what becomes of it."""
+    """As a shell does: its own session, and the program as the job in the foreground. Reports the pid,
+    and how the program ends."""
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     for fd in range(3):
@@ -211,7 +211,7 @@ class Terminal:
         return self.exit_code
 
     def restored(self):
-        """What is not as it was before; an empty list is well."""
+        """What is not as it was before: an empty list if all is well."""
         wrong = list(self.screen.errors)
         if termios.tcgetattr(self.slave) != self.before:
             wrong.append("attributes of the terminal")

@@ -4,10 +4,10 @@
 
 serve_browser.py PORT NAME FILE
 
-The page of https://ui.perfetto.dev comes from here: its name is mapped to this machine. It does as the UI
-does (ui/src/frontend/index.ts, trace_url_handler.ts of Perfetto): the same policy of what it may connect to,
-POST /status, then the fetch. Prints a line for each origin; exit code 1 when one got what it should not, or
-did not get what it should. CHROMIUM names another browser; needs openssl for a certificate.
+This program serves the page of https://ui.perfetto.dev: the name is mapped to this machine. It does what the
+UI does (ui/src/frontend/index.ts, trace_url_handler.ts of Perfetto): the same policy of what it may connect
+to, POST /status, then the fetch. Prints a line for each origin; exit code 1 when one got what it should not,
+or did not get what it should. CHROMIUM names another browser; needs openssl for a certificate.
 """
 import hashlib
 import http.server
@@ -119,7 +119,7 @@ def main(port, name, path):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         plain, tls = start(about, results), start(about, results, certificate(folder))
         rules = "MAP ui.perfetto.dev:443 127.0.0.1:%d, MAP *.example 127.0.0.1" % tls
-        # a script is none of them: only what asks with CORS may have it
+        # a script is none of them: only a request with CORS may have it
         allowed = {"status": 405, "file": hashlib.sha256(content).hexdigest(), "range": span, "script": "refused"}
         for url, wanted in [
             ("https://ui.perfetto.dev/", allowed),

@@ -21,7 +21,7 @@ def connect(port):
 
 
 def receive_head(sock):
-    """(status, head, what came of the body)"""
+    """(status, head, the received part of the body)"""
     data = b""
     while b"\r\n\r\n" not in data:
         part = sock.recv(65536)
@@ -79,7 +79,7 @@ def ask(port, line, *headers):
 
 
 def attempt(f):
-    """A server may close the connection of whoever abuses it, but must not leave him waiting."""
+    """A server may close the connection of a client that abuses it, but must not leave it waiting."""
     try:
         f()
     except TimeoutError:
@@ -136,7 +136,7 @@ def hostile(port, name, path, seed):
     for i in range(300):
         attempt(rng.choice([noise, damaged, half, cut, long_head, silent_crowd]))
     end = time.monotonic() + TIMEOUT_S
-    while True:  # what the last of them left may still take all places
+    while True:  # connections of the last one may still take all places
         status, head, body = fetch(port, name)
         if status != 503 or time.monotonic() > end:
             break

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Files that are being written: what a reader finds in them at any moment.
+"""Files that are being written, and what a reader finds in them at any moment.
 
 streams.py sample PID FILE ...            while the process is there: the sizes that the files have at random
                                           moments, in FILE.sizes
@@ -54,7 +54,7 @@ def unpacked(data):
 
 
 def events_of(text):
-    """Of a Chrome trace, with its end or cut behind an event."""
+    """The events of a Chrome trace, with its end or cut after an event."""
     text = text.decode().rstrip()
     return json.loads(text if text.endswith("]") else text.rstrip(",") + "]")
 
@@ -106,7 +106,7 @@ def same(path, packed):
 
 
 def kind_of(e):
-    """The record that an event was made of; None: of another event's, or of none."""
+    """The record that an event was made from; None: from that of another event, or from none."""
     cat = e.get("cat")
     if e["ph"] == "C":
         return "memory" if e["name"] == "rss" else None

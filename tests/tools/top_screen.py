@@ -4,7 +4,7 @@
 
     top_screen.py INFTRACE ENGINE [ARG ...]
 
-ENGINE is a command that generates tokens until it is told to end. Prints a result for each case."""
+ENGINE is a command that generates tokens until it receives a signal. Prints a result for each case."""
 import re
 import signal
 import subprocess
@@ -92,7 +92,7 @@ def case_keys(process):
             wrong.append("%r ... %r" % (t.screen.text()[0], t.screen.text()[-1]))
         result("resized to %d x %d" % (columns, lines), "; ".join(wrong))
 
-    t.press("\x1b[A")  # an arrow: nothing that it knows
+    t.press("\x1b[A")  # an arrow: not a key that it knows
     t.read(0.5)
     t.press("q")
     wrong = why(t)
@@ -142,7 +142,7 @@ def case_stopped(process):
 
 
 def case_stuck_terminal(process):
-    """Nobody reads what it draws: it neither waits nor grows, and goes when it is told to."""
+    """Nobody reads what it draws: it neither waits nor grows, and ends on request."""
     t = attached(process, "-d", "0.1")
     time.sleep(4)
     t.press("q")
@@ -151,7 +151,7 @@ def case_stuck_terminal(process):
         time.sleep(0.1)
     wrong = "it hangs" if t.running() else ""
     t.wait_exit()
-    # what had not been taken is gone, in the middle of whatever it was
+    # what was not read is lost, in the middle of a sequence perhaps
     t.screen.errors = []
     result("a terminal that takes nothing: q ends it, the terminal is restored",
            wrong or "; ".join(t.restored()))
