@@ -86,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	path = name;
 	if (report_make(&r, &path, 1, problem, NULL))
 		abort();
+	report_slo(&r, &(struct slo){ .ttft = 1000000, .tpot = 1000000 });
 	check_text(&r);
 	check_json(&r);
 	check_html(&r);
