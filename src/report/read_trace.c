@@ -139,6 +139,20 @@ static int read_call(
 	return err ? err : process_add_call(p, &call);
 }
 
+/* Requests have a process of their own in the trace: whose they are is in the args. */
+static int read_request(struct trace_reader *r, const struct trace_event *event, int64_t dur)
+{
+	struct process *p;
+	uint32_t pid;
+	int64_t ts;
+	int err;
+
+	if (!read_us(event->ts, &ts) || !read_u32(node_get(event->args, "pid"), &pid))
+		return 0;
+	err = model_process(r->m, pid, r->origin, &p);
+	return err ? err : seq_read_slice(&p->seqs, event->args, ts, dur, r->recording);
+}
+
 static int read_slice(struct trace_reader *r, const struct trace_event *event)
 {
 	const char *cat = node_string(event->cat) ? event->cat->text : "";
@@ -154,6 +168,8 @@ static int read_slice(struct trace_reader *r, const struct trace_event *event)
 		return read_step(r, event, dur);
 	if (!strcmp(cat, "loss"))
 		return read_loss(r, event);
+	if (!strcmp(cat, "batch") && node_string(event->name) && !strncmp(event->name->text, "request ", 8))
+		return read_request(r, event, dur);
 	if (!op && !call && strcmp(cat, "syscall") && strcmp(cat, "ipc"))
 		return 0;
 	err = event_process(r, event, &p);

@@ -44,6 +44,8 @@ struct seq_state {
 
 #define SEQ_WAITS_MAX 8
 
+#define SEQ_UNKNOWN UINT32_MAX /* no sequence */
+
 /* A request for whose rows another one waited. */
 struct seq_wait {
 	int64_t ns;
@@ -93,6 +95,10 @@ void seqs_free(struct seqs *s);
  * -ENOMEM. */
 int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
 	const char **ret_bad);
+
+/* A slice `request NUMBER` of a trace (docs/trace-format.md), with its args; one that cannot be used is left out. Returns 0
+ * or -ENOMEM. */
+int seq_read_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording);
 
 /* The place of a recording on the time axis of a process. */
 struct recording_place {

@@ -66,7 +66,8 @@ static struct json_object *waits_array(struct json_build *b, const struct proces
 
 		o = json_new_object(b);
 		json_put_u64(b, o, "request", wait->number);
-		json_put_u64(b, o, "sequence", wait->sequence);
+		if (wait->sequence != SEQ_UNKNOWN)
+			json_put_u64(b, o, "sequence", wait->sequence);
 		json_put_us(b, o, "us", wait->ns);
 		if (wait->first >= 0)
 			json_put_us(b, o, "ttft_us", wait->first);
@@ -125,7 +126,8 @@ static struct json_object *culprits_array(
 		o = json_new_object(b);
 		json_put_u64(b, o, "request", c->number);
 		json_put_u64(b, o, "recording", c->recording);
-		json_put_u64(b, o, "sequence", c->sequence);
+		if (c->sequence != SEQ_UNKNOWN)
+			json_put_u64(b, o, "sequence", c->sequence);
 		json_put_us(b, o, "us", c->ns);
 		json_put_u64(b, o, "requests", c->victims);
 		json_put_u64(b, o, "longest_by", p->seqs.requests[c->worst_of].number);

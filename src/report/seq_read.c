@@ -83,6 +83,18 @@ static const struct key stage_keys[] = {
 	MEMBER("tpot_max", US, tpot_max),
 };
 
+/* Of a trace, where they stand beside those of the shape. */
+static const struct key trace_keys[] = {
+	MEMBER("ttft_us", US, ttft),
+	MEMBER("own_prefill_us", US, parts[SEQ_OWN_PREFILL]),
+	MEMBER("own_decode_us", US, parts[SEQ_OWN_DECODE]),
+	MEMBER("others_us", US, parts[SEQ_OTHERS]),
+	MEMBER("between_us", US, parts[SEQ_BETWEEN]),
+	MEMBER("queued_us", US, parts[SEQ_QUEUED]),
+	MEMBER("ttft_others_us", US, first_others),
+	MEMBER("ttft_between_us", US, first_between),
+};
+
 static const struct key wait_keys[] = {
 	{ "_for", KEY_U32, offsetof(struct seq_wait, number) },
 	{ "_sequence", KEY_U32, offsetof(struct seq_wait, sequence) },
@@ -220,6 +232,15 @@ static int read_stages(struct seqs *s, const struct json_node *stages, struct se
 	return err;
 }
 
+/* A wait of which the profile says nothing else was not before the first token. */
+static void find_first_waits(const struct seq_request *r, struct seq_wait *waits)
+{
+	for (size_t i = 0; i < SEQ_WAITS_MAX && r->first_others >= 0; i++) {
+		if (waits[i].first < 0)
+			waits[i].first = 0;
+	}
+}
+
 static int add_waits(struct seqs *s, struct seq_request *r, const struct seq_wait *waits)
 {
 	size_t n = 0;
@@ -232,9 +253,6 @@ static int add_waits(struct seqs *s, struct seq_request *r, const struct seq_wai
 		struct seq_wait *wait = &s->waits[s->n_waits + i];
 
 		*wait = waits[i];
-		/* the key is absent of those that were not before the first token */
-		if (wait->first < 0 && r->first_others >= 0)
-			wait->first = 0;
 		if (wait->first > wait->ns)
 			wait->first = -1;
 	}
@@ -278,18 +296,34 @@ static void check_request(struct seq_request *r, const struct seq_wait *waits)
 		r->tpot = (r->total - r->ttft - r->parts[SEQ_QUEUED]) / (r->output_tokens - 1);
 }
 
+static struct seq_request new_request(uint32_t recording, struct seq_wait *waits)
+{
+	for (unsigned int i = 0; i < SEQ_WAITS_MAX; i++)
+		waits[i] = (struct seq_wait){ .first = -1, .sequence = SEQ_UNKNOWN };
+	return (struct seq_request){
+		.total = -1, .ttft = -1, .tpot = -1, .first_others = -1, .first_between = -1, .recording = recording
+	};
+}
+
+static int add_request(struct seqs *s, struct seq_request *r, const struct seq_wait *waits)
+{
+	check_request(r, waits);
+	if (add_waits(s, r, waits) || array_reserve(&s->requests, s->len + 1, &s->size, sizeof(*s->requests)))
+		return -ENOMEM;
+	s->requests[s->len++] = *r;
+	s->in_batches += !(r->flags & SEQ_OF_STEPS);
+	return 0;
+}
+
 int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
 	const char **ret_bad)
 {
 	const char *kind = node_string(node_get(shape, "source_kind"));
-	struct seq_request r = { .total = -1, .ttft = -1, .tpot = -1, .first_others = -1, .first_between = -1 };
 	struct seq_wait waits[SEQ_WAITS_MAX];
+	struct seq_request r = new_request(recording, waits);
 	int err;
 
-	for (unsigned int i = 0; i < SEQ_WAITS_MAX; i++)
-		waits[i] = (struct seq_wait){ .first = -1 };
 	*ret_bad = NULL;
-	r.recording = recording;
 	r.first_state = (uint32_t)s->n_states;
 	if (!kind || strcmp(kind, "sequence"))
 		r.flags = SEQ_OF_STEPS;
@@ -300,12 +334,31 @@ int seq_read(struct seqs *s, const struct json_node *shape, const struct json_no
 		s->n_states = r.first_state;
 		return err;
 	}
-	check_request(&r, waits);
-	if (add_waits(s, &r, waits) || array_reserve(&s->requests, s->len + 1, &s->size, sizeof(*s->requests)))
-		return -ENOMEM;
-	s->requests[s->len++] = r;
-	s->in_batches += !(r.flags & SEQ_OF_STEPS);
-	return 0;
+	find_first_waits(&r, waits);
+	return add_request(s, &r, waits);
+}
+
+int seq_read_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)
+{
+	struct seq_wait waits[SEQ_WAITS_MAX];
+	struct seq_request r = new_request(recording, waits);
+	const char *bad = NULL;
+	const struct key *key;
+	size_t hint = 0;
+
+	if (!read_shape(args, &r, waits, &bad))
+		return 0;
+	json_for_each (value, args) {
+		key = KEY_FIND(trace_keys, value->key, &hint);
+		if (key && !key_read(key, value, &r))
+			return 0;
+	}
+	if (!r.number)
+		return 0;
+	/* the slice begins where the queue ends */
+	r.ts = ts > r.parts[SEQ_QUEUED] ? ts - r.parts[SEQ_QUEUED] : 0;
+	r.total = ns_add(dur, r.parts[SEQ_QUEUED]);
+	return add_request(s, &r, waits);
 }
 
 static int compare_requests(const void *a, const void *b)
@@ -345,6 +398,22 @@ static void place_requests(struct seqs *s, const struct recording_place *places,
 	}
 }
 
+/* A trace does not say in which sequences the requests were that others waited for. */
+static void find_sequences(struct seqs *s)
+{
+	for (size_t i = 0; i < s->len; i++) {
+		const struct seq_request *r = &s->requests[i], *other;
+
+		for (unsigned int k = 0; k < r->n_waits; k++) {
+			struct seq_wait *wait = &s->waits[r->first_wait + k];
+
+			other = wait->sequence == SEQ_UNKNOWN ? seq_find(s, r->recording, wait->number) : NULL;
+			if (other)
+				wait->sequence = other->sequence;
+		}
+	}
+}
+
 int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_places, int64_t end)
 {
 	place_requests(s, places, n_places, end);
@@ -356,6 +425,7 @@ int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_pl
 		if (r->number && idmap_set(&s->by_number, number_key(r->recording, r->number), (uint32_t)i))
 			return -ENOMEM;
 	}
+	find_sequences(s);
 	return 0;
 }
 

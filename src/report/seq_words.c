@@ -164,11 +164,13 @@ const char *seq_words_culprit(const struct process *p, const struct seq_culprit 
 	char d[DURATION_MAX];
 
 	buf[0] = '\0';
-	add_recording(&t, p, c->recording);
-	add(&t, "request %u (sequence %u", c->number, c->sequence);
-	if (r)
-		add_tokens(&t, r, ", ");
-	add(&t, "): %s, by ", words_duration(d, c->ns));
+	if (r) {
+		add_request(&t, p, r);
+	} else {
+		add_recording(&t, p, c->recording);
+		add(&t, "request %u", c->number);
+	}
+	add(&t, ": %s, by ", words_duration(d, c->ns));
 	if (c->victims > 1)
 		add(&t, "%llu requests (%s by request %u)", (unsigned long long)c->victims, words_duration(d, c->worst),
 			p->seqs.requests[c->worst_of].number);

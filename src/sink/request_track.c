@@ -271,6 +271,10 @@ static void add_request(struct request_slice *s, const struct step_request *r, c
 	add_carrier(s, "last_step", &l->last);
 	if (step_request_ttft(r))
 		add(s, "ttft", REQUEST_ARG_TIME, step_request_ttft(r));
+	if (step_request_ttft(r) && step_request_split(r)) {
+		add(s, "ttft_others", REQUEST_ARG_TIME, r->first_others);
+		add(s, "ttft_between", REQUEST_ARG_TIME, r->first_between);
+	}
 	if (step_request_split(r)) {
 		add_spans(s, r);
 		add_waits(s, r);

@@ -71,7 +71,7 @@ test_real() {
 	local serve model
 	serve=$(serve_driver)
 	model=$(llama_model mite)
-	check "real: recorded" "$INFTRACE" record -q --profile "$TMP/real.jsonl" -- "$serve" -l "$TMP/real.log" -r 200 -s 5 \
+	check "real: recorded" "$INFTRACE" record -q --profile "$TMP/real.jsonl" -o "$TMP/real.json" -- "$serve" -l "$TMP/real.log" -r 200 -s 5 \
 		-p 6 -a 3 -L 20:300 "${MODEL_ARGS[0]}" "$model"
 	check "real: text" "$INFTRACE" report "$TMP/real.jsonl"
 	cp "$TMP/check.out" "$TMP/real.txt"
@@ -91,6 +91,12 @@ test_real() {
 		sum(a <= k <= b for k in n) for a, b in ((1, 1), (2, 2), (3, 4), (5, 8))))(
 		r[0]["processes"][0]["batch_requests"]["occupancy"], [len({q[1] for q in s["parts"]}) for s in l if "parts" in s])' \
 		r="$TMP/real.report.jsonl" l="$TMP/real.log"
+	check "real: JSON of the trace" "$INFTRACE" report --json -n 10000 --slo ttft=1h,tpot=1h "$TMP/real.json"
+	cp "$TMP/check.out" "$TMP/trace.report.jsonl"
+	expect "real: the trace says the same of them" '(lambda f: f(r[0]["processes"][0]) == f(t[0]["processes"][0]))(lambda p:
+		(p["goodput"], p["mean_time_per_token_us"], [(s["request"], s["kind"], s["us"], s["excess_us"]) for s in
+		p["batch_requests"]["slowest"]], {k: v for k, v in p["batch_requests"].items() if k not in ("slowest", "parts_states_us")}))' \
+		r="$TMP/real.report.jsonl" t="$TMP/trace.report.jsonl"
 	same "real: the text says so" "$(grep -c '^Where the time of requests went\|^Sequences in a step' "$TMP/real.txt")" 2
 	check "real: top" "$INFTRACE" top -b -- "$serve" -l "$TMP/top.log" -r 100 -s 6 -p 6 -a 3 "${MODEL_ARGS[0]}" "$model"
 	same "real: top has the first tokens of all" "$(sed -n 's/^requests: .*TTFT (1 min, \([0-9]*\)):.*/\1/p' "$TMP/check.out" |

@@ -286,6 +286,37 @@ static void test_recordings(void **state)
 	done(&result, &p);
 }
 
+/* A trace says the same, in a process of their own. */
+static void test_trace(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	fputs("[\n{\"ph\":\"M\",\"pid\":4194600,\"tid\":4194600,\"name\":\"process_name\",\"args\":{\"name\":\"requests\"}}", p.out);
+	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":630000.000,\"name\":\"request 17\","
+	      "\"cat\":\"batch\",\"args\":{\"number\":17,\"pid\":7,\"context\":\"0x5647da916260\",\"sequence\":3,"
+	      "\"prompt_tokens\":512,\"cached_tokens\":4,\"output_tokens\":11,\"steps\":11,\"steps_shared\":2,\"ttft_us\":420000.000,"
+	      "\"ttft_others_us\":310000.000,\"ttft_between_us\":0.000,\"own_prefill_us\":110000.000,\"own_decode_us\":200000.000,"
+	      "\"others_us\":310000.000,\"between_us\":10000.000,\"queued_us\":1400000.000,\"waited1_for\":21,"
+	      "\"waited1_us\":310000.000}}", p.out);
+	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":420000.000,\"name\":\"prefill\","
+	      "\"cat\":\"batch\",\"args\":{}}", p.out);
+	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194602,\"ts\":5100000.000,\"dur\":500000.000,\"name\":\"request 21\","
+	      "\"cat\":\"batch\",\"args\":{\"number\":21,\"pid\":7,\"sequence\":2,\"prompt_tokens\":2048,\"output_tokens\":1,"
+	      "\"ttft_us\":500000.000,\"own_prefill_us\":500000.000}}\n]\n", p.out);
+	TEXT(&result, &p);
+	assert_contains(result.out, "pid 7: no engine steps\n");
+	assert_contains(result.out, "  requests: 2, of 2560 prompt and 12 output tokens\n");
+	assert_contains(result.out, "  time to first token             2     500 ms     1.82 s");
+	assert_contains(result.out, "  mean time per token             1    21.0 ms");
+	assert_contains(result.out, "  request 17 (sequence 3, 512 prompt tokens), first token after 1.82 s: 1.40 s queued; "
+				    "310 ms for request 21 (2048 prompt tokens)\n");
+	assert_contains(result.out, "  request 21 (sequence 2, 2048 prompt tokens): 310 ms, by request 17\n");
+	done(&result, &p);
+}
+
 /* Steps by the sequences that have rows in them. */
 static void test_occupancy(void **state)
 {
@@ -322,6 +353,7 @@ int main(void)
 		cmocka_unit_test(test_slo_steps),
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_recordings),
+		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_occupancy),
 	};
 
