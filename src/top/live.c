@@ -50,8 +50,8 @@ struct live {
 	int64_t values[TPOT_MAX];
 	struct step_requests *requests;
 	struct live_requests *batches;
-	bool parts_seen;	   /* of some step it is known which rows are whose */
-	uint64_t step_prompt_rows; /* of the step that requests is given */
+	bool parts_seen;	   /* the rows of each sequence are known for some step */
+	uint64_t step_prompt_rows; /* prompt rows of the step that `requests` gets now */
 	struct slow_steps *slow;
 	struct rows ops, syscalls;
 	struct idmap pids;
@@ -252,14 +252,14 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->prompt_tokens += prompt;
 }
 
-/* Which of its rows are whose. */
+/* Passes on the sequences of the step's rows. */
 static void give_parts(struct live *l, const struct live_step *s, struct step_seen *seen, struct row_part *all)
 {
 	l->parts_seen |= s->n_parts != 0;
 	seen->n_parts = s->n_parts;
 	seen->parts = s->parts;
 	seen->parts_left = s->n_parts ? s->parts_left : 0;
-	/* where some steps have parts, all are given them */
+	/* once a step has had parts, every step gets some */
 	if (!s->n_parts && l->parts_seen && step_seen_whole(seen, all)) {
 		seen->parts = all;
 		seen->n_parts = 1;

@@ -35,7 +35,7 @@ struct live_step {
 	struct step step; /* without lane, at, gap and ids of names */
 	uint32_t pid, workers;
 	uint32_t n_parts, parts_left; /* as in struct rec_step */
-	const struct row_part *parts; /* n_parts of them, for the time of the call */
+	const struct row_part *parts; /* n_parts of them; valid during the call only */
 	bool weighed; /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */

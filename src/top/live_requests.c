@@ -6,7 +6,7 @@
 
 #include "util/clock.h"
 
-#define REQUESTS_MAX 1024 /* the newest: by their numbers */
+#define REQUESTS_MAX 1024 /* the newest */
 #define CONTEXTS_MAX 256
 #define FIRST_MAX 2048 /* first tokens that are kept */
 #define FIRST_NS (60 * NSEC_PER_SEC)
@@ -69,7 +69,7 @@ void live_requests_begin(struct live_requests *lr, const struct step_request *r)
 	lr->any = true;
 }
 
-/* When all are taken, that of the one that was quiet for longest. */
+/* Takes the place of the one that was quiet for longest when there is no room. */
 static struct context *context_of(struct live_requests *lr, uint32_t tgid, uint64_t context)
 {
 	struct context *oldest = lr->contexts;

@@ -7,12 +7,12 @@
 #include "engine/step_requests.h"
 #include "report/stats.h"
 
-#define LIVE_PROCESSES_MAX 8 /* that are told apart; the others are only in the sum */
+#define LIVE_PROCESSES_MAX 8 /* counted separately; others are only in the sum */
 
 struct live_process {
 	uint32_t pid;
-	uint32_t active;  /* with rows in the last step of their context */
-	uint32_t waiting; /* whose prompts have begun, but had none in it */
+	uint32_t active;  /* requests with rows in the last step of their context */
+	uint32_t waiting; /* requests whose prompt has begun, but without rows in that step */
 	struct percentiles ttft; /* of requests that got their first token in the last minute */
 };
 
@@ -34,7 +34,7 @@ void live_requests_part(struct live_requests *lr, const struct step_request *r, 
 void live_requests_first(struct live_requests *lr, const struct step_request *r);
 void live_requests_mixed(struct live_requests *lr, const struct step_request *r);
 
-/* As of now. False: there have been no such requests. */
+/* The state at `now`. False: there have been no such requests. */
 bool live_requests_find(struct live_requests *lr, uint64_t now, struct live_batches *ret);
 
 #endif

@@ -100,7 +100,7 @@ static void put_serving(struct page *p, const struct live_process *serving)
 	put_fact(p, "p99 %s", words_duration(d, ttft->p99));
 }
 
-/* The requests in batches: of all processes, and of each where there are several. */
+/* The requests in batches: those of all processes together, then of each if there are several. */
 static void put_batches(struct page *p)
 {
 	const struct live_batches *b = &p->f->batches;

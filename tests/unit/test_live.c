@@ -365,7 +365,7 @@ static void set_rows(struct live_step *s, uint64_t outputs, uint64_t n, uint64_t
 	s->step.rows[ROW_MASK] = n > 1 ? 1 + mask : 0;
 }
 
-/* What shares its steps with others counts for no time, from its first token on; its tokens do count. */
+/* A request that shares steps with others counts for no time after its first token; its tokens do count. */
 static void test_mixed(void **state)
 {
 	const struct live_frame *f;
@@ -414,7 +414,7 @@ struct live_part {
 	uint32_t rows, outputs;
 };
 
-/* A step with rows of several sequences, of which it is known which are whose. */
+/* A step with rows of several sequences, each known by its sequence. */
 static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struct live_part *parts, uint32_t n)
 {
 	struct live_step s = make_step(number, 200, number * 20 * MS, 10 * MS, 2);
@@ -439,7 +439,7 @@ static void add_batch(struct live *l, uint32_t number, uint32_t pid, const struc
 	add_batch(l, number, pid, (const struct live_part[]){ __VA_ARGS__ }, \
 		sizeof((const struct live_part[]){ __VA_ARGS__ }) / sizeof(struct live_part))
 
-/* Where it is known which rows are whose, requests in one batch have their own times. */
+/* Where the sequences of the rows are known, requests in one batch have their own times. */
 static void test_batches(void **state)
 {
 	const struct live_frame *f;

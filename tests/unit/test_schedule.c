@@ -39,7 +39,7 @@ static void begin(enum schedule_source source, uint64_t duration_ms, uint64_t ma
 	schedule_init(&sched, &c, BEGIN);
 }
 
-/* `next_ms` from the begin, or NEVER. */
+/* `next_ms` from the beginning, or NEVER. */
 static void check(
 	int line, uint64_t ms, bool open, uint32_t number, const char *why, uint64_t next_ms)
 {
@@ -256,7 +256,7 @@ static void test_every(void **state)
 	CLOSED(10000000, 1001, "end", NEVER);
 }
 
-/* However late each look is, the next window is at its place, and each is as long as asked for. */
+/* However late each look is, the next window begins on time, and each has its full length. */
 static void test_every_late(void **state)
 {
 	(void)state;
@@ -355,7 +355,7 @@ static void test_every_and_hand(void **state)
 	OPEN(20000, 3, "schedule", 22000);
 }
 
-/* Each window is opened once and closed once, in this order, whatever happens when. */
+/* Each window is opened once and closed once, in this order, whatever happens. */
 static void test_any_order(void **state)
 {
 	static const enum schedule_source sources[] = { SCHEDULE_WHOLE, SCHEDULE_MANUAL,

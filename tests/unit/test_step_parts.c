@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Requests of steps that say which of their rows are whose: a server with slots is played, with chunks of
- * prompts, kept prefixes, drafts, pauses and cancellations, and what it knows of its requests is compared with
- * what is found, nanosecond by nanosecond.
+ * Requests of steps that say which of their rows are whose: a server with slots is simulated, with chunks of
+ * prompts, kept prefixes, drafts, pauses and cancellations, and what it knows about its requests is compared
+ * with the result, to the nanosecond.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,8 +49,8 @@ struct slot {
 	struct truth *now; /* NULL: free */
 	uint64_t left;	   /* rows of the prompt that are to be decoded */
 	uint64_t answer;   /* outputs that are still wanted */
-	uint64_t end;	   /* position behind what is kept */
-	uint64_t verify;   /* of so many drafts of the step before some were taken */
+	uint64_t end;	   /* position after the kept part */
+	uint64_t verify;   /* number of drafts in the step before, of which some were accepted */
 	bool paused;
 };
 
@@ -66,7 +66,7 @@ struct played {
 	struct row_part parts[SLOTS_MAX];
 	uint32_t prompt[SLOTS_MAX];
 	struct truth *of[SLOTS_MAX];
-	uint64_t taken[SLOTS_MAX]; /* outputs that were taken of it */
+	uint64_t taken[SLOTS_MAX]; /* outputs that each slot got */
 };
 
 static struct played played[STEPS_MAX];
@@ -86,7 +86,7 @@ static void arrive(struct server *sv, struct slot *slot)
 	slot->answer = chance(20) ? 1 : any(1, 30);
 	if (slot->end > 1 && chance(60))
 		t->cached = any(1, slot->end - 1);
-	/* the next turn of a chat; one that was cancelled within its prompt, or of drafts, is not gone on with */
+	/* the next turn of a chat; one that was cancelled within its prompt, or of drafts, is not continued */
 	if (slot->end && !slot->verify && chance(30) && slot->paused) {
 		t->cached = slot->end;
 		slot->left += 2;
@@ -99,12 +99,12 @@ static void arrive(struct server *sv, struct slot *slot)
 static void leave(struct slot *slot, bool cancelled)
 {
 	slot->now->cancelled = cancelled;
-	/* paused: it may be gone on with */
+	/* paused: it may be continued */
 	slot->paused = slot->now->outputs > 0;
 	slot->now = NULL;
 }
 
-/* What the slot has in the step that is made. */
+/* Adds the rows of the slot to the step that is made. */
 static void add_rows(struct server *sv, struct slot *slot, struct played *p)
 {
 	uint32_t i = p->s.n_parts;
@@ -126,7 +126,7 @@ static void add_rows(struct server *sv, struct slot *slot, struct played *p)
 		rows = sv->drafts && room > 4 && chance(30) ? any(2, 4) : 1;
 		part->outputs = (uint32_t)rows;
 		p->taken[i] = any(1, rows);
-		/* of the last one it is not known how many were taken */
+		/* of the last one it is unknown how many were accepted */
 		if (p->taken[i] > slot->answer || (rows > 1 && p->taken[i] == slot->answer))
 			p->taken[i] = part->outputs = (uint32_t)(rows = 1);
 		slot->now->drafts += rows > 1;
@@ -158,7 +158,7 @@ static void play_step(struct server *sv, uint64_t *now)
 		if (!sv->slots[i].now && chance(20))
 			arrive(sv, &sv->slots[i]);
 	}
-	/* those that decode come first, as in llama.cpp's server */
+	/* slots that decode come first, as in llama.cpp's server */
 	for (int prompts = 0; prompts < 2; prompts++) {
 		for (size_t i = 0; i < sv->n_slots; i++) {
 			struct slot *slot = &sv->slots[i];
@@ -187,7 +187,7 @@ static void play_step(struct server *sv, uint64_t *now)
 	n_played++;
 }
 
-/* ---- what is found ---- */
+/* ---- the result ---- */
 
 static struct step_request got[REQUESTS];
 static struct step_wait *got_waits[REQUESTS];
@@ -351,7 +351,7 @@ static void check_times(const struct truth *t, const struct step_request *r)
 	assert_int_equal(r->waits_rest, 0);
 }
 
-/* Requests have numbers in the order in which their rows came first. */
+/* Requests are numbered in the order of their first rows. */
 static void sort_truths(void)
 {
 	static struct truth sorted[REQUESTS];
@@ -397,7 +397,7 @@ static void compare_all(void)
 	}
 }
 
-/* How many of the last drafts were taken shows in no other step. */
+/* No other step shows how many of the last drafts were accepted. */
 static void settle(void)
 {
 	for (size_t i = 0; i < n_played; i++) {
