@@ -39,7 +39,7 @@ static uint64_t waited_ns(const struct behind_table *table, uint32_t self)
 
 bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, struct weight *ret_weight)
 {
-	uint64_t hits, waited, threads_ns = r->h.dur_ns;
+	uint64_t hits, waited;
 
 	if (!p || !p->known)
 		return false;
@@ -48,12 +48,11 @@ bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, 
 	if (r->workers) {
 		hits = (hits + hits_ns(&r->workers_hits, p)) / (1 + (uint64_t)r->workers);
 		waited += waited_ns(&r->workers_behind, self);
-		for (int i = 0; i < ST_MAX; i++)
-			threads_ns += r->workers_ns[i];
 	}
-	if (waited > threads_ns)
-		waited = threads_ns;
+	/* no step would have ended before it began, though several threads may have waited at once */
+	if (waited > r->h.dur_ns)
+		waited = r->h.dur_ns;
 	ret_weight->waited_ns = waited;
-	ret_weight->ns = waited + hits < threads_ns ? waited + hits : threads_ns;
+	ret_weight->ns = waited + hits < r->h.dur_ns ? waited + hits : r->h.dur_ns;
 	return true;
 }

@@ -90,7 +90,7 @@ test_attached() {
 
 	# A cause of which one knows: stops of the whole process. One may fall between two steps, and on a busy
 	# machine slower ones than it may have pushed it out of the list before it is printed, or the thread that calls the step
-	# may have waited for a CPU for a part of it: then once more.
+	# may have waited for a CPU for a part of it: then once more, and for longer.
 	background env --default-signal=INT "$INFTRACE" top -n 1000 -d 0.5 -p "$target" >"$TMP/stopped.txt" \
 		2>"$TMP/stopped.err" </dev/null
 	top=$BG
@@ -98,10 +98,10 @@ test_attached() {
 	is_stopped() {
 		grep -q '^State:.T' "/proc/$target/status"
 	}
-	for _ in 1 2 3 4 5 6 7 8; do
+	for seconds in 0.5 0.5 0.5 1 1 2 4 4; do
 		kill -STOP "$target"
 		wait_until 20 is_stopped
-		sleep 0.5
+		sleep "$seconds"
 		kill -CONT "$target"
 		! wait_until 3 grep -qE "was stopped for ((49[0-9]|[5-9][0-9]{2}) ms|[0-9.]+ s) " "$TMP/stopped.txt" || break
 	done

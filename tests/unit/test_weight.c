@@ -98,7 +98,7 @@ static void test_workers(void **state)
 	assert_int_equal(w.ns, 100 * 800 + 10000);
 }
 
-/* It cannot be more than there was. */
+/* It cannot be more than the step took. */
 static void test_limit(void **state)
 {
 	struct rec_step r = { .h.dur_ns = 1000, .workers = 1 };
@@ -110,12 +110,12 @@ static void test_limit(void **state)
 	r.hits.n[HIT_ENTRY] = UINT32_MAX;
 	r.workers_hits.n[HIT_STEPPED] = UINT32_MAX;
 	assert_true(weight_of(&r, &p, SELF, &w));
-	assert_int_equal(w.ns, 1500);
+	assert_int_equal(w.ns, 1000);
 	assert_int_equal(w.waited_ns, 0);
 	r.behind.slots[0] = (struct behind){ .ns = 4000, .tid = 5, .tgid = SELF };
 	assert_true(weight_of(&r, &p, SELF, &w));
-	assert_int_equal(w.ns, 1500);
-	assert_int_equal(w.waited_ns, 1500);
+	assert_int_equal(w.ns, 1000);
+	assert_int_equal(w.waited_ns, 1000);
 }
 
 int main(void)
