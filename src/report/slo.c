@@ -55,7 +55,7 @@ int slo_parse(const char *text, struct slo *ret, char why[SLO_WHY_MAX])
 	*ret = slo;
 	return 0;
 bad:
-	snprintf(why, SLO_WHY_MAX, "--slo: '%s' is none; write ttft=500ms,tpot=50ms or one of them",
+	snprintf(why, SLO_WHY_MAX, "--slo: '%s' is not understood; write ttft=500ms,tpot=50ms or one of them",
 		text_printable(shown, sizeof(shown), text));
 	return -EINVAL;
 }

@@ -131,7 +131,7 @@ static const char *by_word(uint8_t state)
 	if (state == ST_RUNNABLE)
 		return "behind ";
 	if (state == ST_STOPPED)
-		return "until it was let go on by ";
+		return "until it was continued by ";
 	return state > ST_RUNNABLE && state < ST_MAX ? "woken by " : NULL;
 }
 

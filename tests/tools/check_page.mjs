@@ -44,7 +44,7 @@ function parseCommandLine() {
   return { ...parsed.values, file: parsed.positionals[0], width: Number(size[1]), height: Number(size[2]) };
 }
 
-// The DevTools protocol over the pipes 3 and 4: JSON texts, each with a NUL behind it.
+// The DevTools protocol over the pipes 3 and 4: JSON texts, each followed by a NUL.
 class Browser {
   constructor(profile) {
     this.process = spawn(BROWSER, ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run',

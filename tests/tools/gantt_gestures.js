@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // For check_page.mjs --eval: zooms the chart of requests of a report's page by keys, wheel, mouse and fingers, and says
-// for each whether it then showed a part, and after "0" all again; and whether choosing a request tells of it.
+// for each whether it then showed a part, and after "0" all again; and whether choosing a request shows its details.
 (async () => {
   const box = document.querySelector('.gantt'), card = box.closest('section'), range = card.querySelector('span.muted');
   const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
