@@ -501,7 +501,8 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* else more at once than lanes: they are on their threads' tracks all the same */
 		write_step_span(c, r, size, &at, true);
-	request_tracks_step(c->requests, r, at.tid);
+	if (c->requests || !request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests))
+		request_tracks_step(c->requests, r, at.tid);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -724,11 +725,8 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 {
 	struct chrome_sink *c = calloc(1, sizeof(*c));
 
-	if (c)
-		c->rec = *rec;
-	if (!c || arrows_new(&c->arrows) || request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests)) {
-		if (c)
-			chrome_free(c);
+	if (!c || arrows_new(&c->arrows)) {
+		free(c);
 		writer_close(w);
 		return -ENOMEM;
 	}
@@ -736,6 +734,7 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
+	c->rec = *rec;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	*ret_sink = &c->sink;

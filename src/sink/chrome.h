@@ -34,7 +34,7 @@ enum lanes {
 /* Which processes have their metadata, and where their lanes end. */
 struct process {
 	uint32_t tgid;
-	bool named;		  /* in this file */
+	bool named;               /* in this file */
 	char comm[TASK_COMM_LEN]; /* as written */
 	unsigned int lanes[LANES_KINDS];
 	uint64_t lanes_named[LANES_KINDS]; /* in this file: a bit for each */
@@ -75,15 +75,15 @@ struct chrome_sink {
 	struct arrows *arrows;
 	struct workers workers;
 	struct irq_names *irqs;
-	struct head heads[HEADS]; /* by the last bits of the tid */
+	struct head heads[HEADS];     /* by the last bits of the tid */
 	struct quoted quoted[QUOTED]; /* by the place of the name */
 	struct {
 		uint64_t high; /* tenths of a second; 0: none yet */
 		uint32_t len;
 		char text[FMT_U64_MAX];
-	} time; /* the last one that was written */
-	struct request_tracks *requests;
-	bool requests_named; /* in this file */
+	} time;                          /* the last one that was written */
+	struct request_tracks *requests; /* NULL: there was no step */
+	bool requests_named;             /* in this file */
 };
 
 /* Where a thread's event is shown: on the thread's own track or on one that it shares. */

@@ -288,16 +288,14 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 {
 	struct perfetto_sink *s = calloc(1, sizeof(*s));
 
-	if (s)
-		s->rec = *rec;
-	if (!s || interns_new(&s->interns) || held_new(&s->held) ||
-		request_tracks_new(&s->rec, &perfetto_request_ops, s, &s->requests)) {
+	if (!s || interns_new(&s->interns) || held_new(&s->held)) {
 		sink_free(s);
 		writer_close(w);
 		return -ENOMEM;
 	}
 	s->sink.ops = &perfetto_ops;
 	s->w = w;
+	s->rec = *rec;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);

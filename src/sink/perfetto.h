@@ -146,7 +146,7 @@ struct perfetto_sink {
 	uint64_t clock_ns; /* of the last snapshot */
 	uint64_t deltas_ns; /* where the clock of deltas is */
 	uint64_t flow;     /* the last arrow */
-	struct request_tracks *requests;
+	struct request_tracks *requests; /* NULL: there was no step */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
 };
 

@@ -131,7 +131,8 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	event_again(&e, lane);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
-	request_tracks_step(s->requests, r, lane);
+	if (s->requests || !request_tracks_new(&s->rec, &perfetto_request_ops, s, &s->requests))
+		request_tracks_step(s->requests, r, lane);
 }
 
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)

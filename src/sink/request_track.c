@@ -429,10 +429,9 @@ static void on_first(struct step_request *r, const struct step_seen *s, void *ar
 {
 	struct live *l = find_live(arg, r);
 
-	/* it may be told before the part of its step, or with a later step */
-	if (l && s->end == r->first_output)
-		l->gave_first = carrier_of(arg, s);
-	else if (l && l->last.end == r->first_output)
+	(void)s;
+	/* it may be told with a later step */
+	if (l && l->last.end == r->first_output)
 		l->gave_first = l->last;
 	else if (l && l->before_last.end == r->first_output)
 		l->gave_first = l->before_last;
@@ -529,17 +528,20 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 
 void request_tracks_loss(struct request_tracks *t, const struct loss *l)
 {
-	if (l->count[REC_STEP])
+	if (t && l->count[REC_STEP])
 		step_requests_lost(t->steps);
 }
 
 void request_tracks_settled(struct request_tracks *t)
 {
-	step_requests_settled(t->steps);
+	if (t)
+		step_requests_settled(t->steps);
 }
 
 void request_tracks_rotate(struct request_tracks *t)
 {
+	if (!t)
+		return;
 	t->file++;
 	memset(t->row_ids, 0, sizeof(t->row_ids));
 	for (uint32_t i = 0; i < t->n_groups; i++)
@@ -548,6 +550,8 @@ void request_tracks_rotate(struct request_tracks *t)
 
 void request_tracks_finish(struct request_tracks *t)
 {
+	if (!t)
+		return;
 	step_requests_finish(t->steps);
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		tell_counts(t, i);

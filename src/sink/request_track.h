@@ -80,13 +80,16 @@ struct request_tracks_ops {
 
 struct request_tracks;
 
-/* `rec` and `ops` must outlive it. -ENOMEM. */
+/* `rec` and `ops` must outlive it; it is not needed before the first step. -ENOMEM. */
 int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
 	struct request_tracks **ret_tracks);
-void request_tracks_free(struct request_tracks *t);
 
 /* A step, whose slice the format has written on one of the lanes for steps (0: on none). */
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane);
+
+/* ---- those of these that have nothing to do where `t` is NULL ---- */
+
+void request_tracks_free(struct request_tracks *t);
 
 /* See struct sink_ops. */
 void request_tracks_loss(struct request_tracks *t, const struct loss *l);
@@ -97,6 +100,8 @@ void request_tracks_rotate(struct request_tracks *t);
 
 /* Tells all that is not told. */
 void request_tracks_finish(struct request_tracks *t);
+
+/* ---- what formats ask when they are told something ---- */
 
 /* The format's own number of a row or counter; 0: not described in this file. */
 uint32_t *request_tracks_row_id(struct request_tracks *t, uint32_t row);

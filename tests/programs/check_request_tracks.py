@@ -123,8 +123,8 @@ def check_args(name, args, line):
 def check_request(trace, line, outer):
     """The slices of one request; returns which arrows it has to have."""
     shape, stages, name = line["shape"], line["stage_us"], outer.name
-    start = ns(shape["ts_us"])
-    end = start + ns(stages["total"]) - ns(stages.get("queued", 0))
+    queued = ns(stages.get("queued", 0))
+    start, end = ns(shape["ts_us"]) + queued, ns(shape["ts_us"]) + ns(stages["total"])
     require(f"{name}: times", (outer.start, outer.end), (start, end))
     if not outer.track.startswith("other slots"):
         require(f"{name}: its slot", outer.track.split(",")[0], f"slot {shape['sequence']}")
@@ -200,7 +200,8 @@ def check_profile(trace, outer, profile):
     require("requests", len(outer), len(told_of))
     for line in told_of:
         shape = line["shape"]
-        found = by_start[ns(shape["ts_us"]), shape["pid"], shape["sequence"]]
+        start = ns(shape["ts_us"]) + ns(line["stage_us"].get("queued", 0))
+        found = by_start[start, shape["pid"], shape["sequence"]]
         require(f"a slice for {shape}", len(found), 1)
         wanted += check_request(trace, line, found.pop())
     arrows = [(to, t) for _, track, t, to, _ in trace.arrows if track == "steps"]

@@ -65,4 +65,13 @@ static const struct rows_step turns[] = {
 	{ .number = 6, .start = 17000, .end = 20000, .n = 1, .parts = { { 0, 0, 5, 1 } } },
 };
 
+/* Three requests in one batch: the prompt of the second is in the way of the first one's decodes. */
+static const struct rows_step together[] = {
+	{ .number = 0, .start = 1000, .end = 5000, .context = 8, .n = 1, .parts = { { 0, 0, 16, 1 } } },
+	{ .number = 1, .start = 6000, .end = 16000, .context = 8, .n = 2, .parts = { { 0, 16, 1, 1 }, { 5, 0, 7, 0 } } },
+	{ .number = 2, .start = 16000, .end = 26000, .context = 8, .n = 2, .parts = { { 0, 17, 1, 1 }, { 5, 7, 4, 1 } } },
+	{ .number = 3, .start = 27000, .end = 29000, .context = 8, .n = 1, .parts = { { 5, 11, 1, 1 } } },
+	{ .number = 4, .start = 30000, .end = 32000, .context = 8, .n = 2, .parts = { { 5, 12, 1, 1 }, { 0, 0, 1, 1 } } },
+};
+
 #endif

@@ -175,6 +175,48 @@ static void test_counters(void **state)
 	chrome_done(&o);
 }
 
+static void test_together(void **state)
+{
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	chrome_open(&o);
+	feed(o.s, together, ARRAY_SIZE(together));
+	chrome_read(&o);
+	validate(&o, false);
+	e = on_row(&o, "X", "request 1", "slot 0", 0);
+	assert_span(e, "batch", "1.000", "25.000");
+	assert_text(arg(e, "context"), "0x8");
+	assert_text(arg(e, "steps"), "3");
+	assert_text(arg(e, "steps_shared"), "2");
+	assert_text(arg(e, "cached_tokens"), "0");
+	assert_text(arg(e, "own_prefill_us"), "4.000");
+	/* 7 of 8 rows, and 4 of 5, were of the other one's prompt */
+	assert_text(arg(e, "others_us"), "16.750");
+	assert_text(arg(e, "own_decode_us"), "3.250");
+	assert_text(arg(e, "between_us"), "1.000");
+	assert_text(arg(e, "queued_us"), NULL);
+	assert_text(arg(e, "waited1_for"), "2");
+	assert_text(arg(e, "waited1_us"), "16.750");
+	assert_text(arg(e, "waited2_for"), NULL);
+	assert_text(arg(e, "waited_others_us"), NULL);
+	e = on_row(&o, "X", "request 2", "slot 5", 0);
+	assert_span(e, "batch", "6.000", "26.000");
+	assert_text(arg(e, "ttft_us"), "20.000");
+	assert_text(arg(e, "waited1_for"), "3");
+	assert_span(on_row(&o, "X", "prefill", "slot 5", 0), "batch", "6.000", "20.000");
+	assert_span(on_row(&o, "X", "request 3", "slot 0", 0), "batch", "30.000", "2.000");
+	ASSERT_COUNTER(&o, "batch size", "1.000 16", "5.000 0", "6.000 8", "16.000 0", "16.000 5", "26.000 0", "27.000 1",
+		"29.000 0", "30.000 2", "32.000 0");
+	ASSERT_COUNTER(&o, "tokens per step", "1.000 1", "5.000 0", "6.000 1", "16.000 0", "16.000 2", "26.000 0",
+		"27.000 1", "29.000 0", "30.000 2", "32.000 0");
+	ASSERT_COUNTER(&o, "active requests", "1.000 1", "6.000 2", "26.000 1", "30.000 2", "32.000 0");
+	assert_null(find(&o, "C", "waiting requests", 0));
+	chrome_done(&o);
+}
+
 /* Nothing of this without rows. */
 static void test_none(void **state)
 {
@@ -271,15 +313,19 @@ static void test_hostile(void **state)
 	add_rows_probe();
 	chrome_open(&o);
 	for (uint32_t i = 0; i < 5000; i++) {
-		struct rows_step s = { .number = i, .start = now, .n = 1, .context = draw() % 3 ? 1 : draw() };
+		struct rows_step s = { .number = i, .start = now, .n = 1 + (uint32_t)(draw() % 6), .context = draw() % 3 ? 1 : draw() };
 
 		now += draw() % 10 ? draw() % 1000 : 0;
 		s.end = draw() % 10 ? now : s.start;
 		s.flags = (uint8_t)(draw() % 50 ? 0 : draw() % 4);
-		s.parts[0] = (struct row_part){ .sequence = draw() % 4 ? draw() % 4 : draw(),
-			.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
-			.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
-			.outputs = (uint32_t)(draw() % 3) };
+		for (uint32_t k = 0; k < s.n; k++) {
+			s.parts[k] = (struct row_part){
+				.sequence = draw() % 4 ? draw() % 4 : draw(),
+				.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
+				.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
+				.outputs = (uint32_t)(draw() % 16 ? draw() % 3 : draw()),
+			};
+		}
 		emit_rows(o.s, &s);
 		if (draw() % 16 == 0)
 			sink_settled(o.s);
@@ -303,6 +349,7 @@ int main(void)
 		TEST(test_slices),
 		TEST(test_arrows),
 		TEST(test_counters),
+		TEST(test_together),
 		TEST(test_none),
 		TEST(test_groups),
 		TEST(test_rotated),

@@ -67,6 +67,28 @@ static void test_slices(void **state)
 	reader_free(r);
 }
 
+static void test_together(void **state)
+{
+	struct reader *r;
+	struct out o;
+
+	(void)state;
+	add_rows_probe();
+	perfetto_open(&o);
+	for (size_t i = 0; i < ARRAY_SIZE(together); i++)
+		emit_rows(o.s, &together[i]);
+	r = perfetto_read(&o);
+	assert_track_is(r, "slot 0",
+		"1000 +request 1, 1000 +prefill, 1000 !first step, 5000 -, 5000 +decode, 5000 !first token, "
+		"25999 !last step, 26000 -, 26000 -, "
+		"30000 +request 3, 30000 +prefill, 30000 !first step, 31999 !first token, 32000 -, 32000 -");
+	assert_track_is(r, "slot 5",
+		"6000 +request 2, 6000 +prefill, 6000 !first step, 26000 -, 26000 +decode, 26000 !first token, "
+		"31999 !last step, 32000 -, 32000 -");
+	assert_track_is(r, "active requests", "1000 =, 6000 =, 26000 =, 30000 =, 32000 =");
+	reader_free(r);
+}
+
 /* Each arrow begins within a step's slice on the track `steps`, and ends on the track of its slot. */
 static void test_arrows(void **state)
 {
@@ -139,14 +161,18 @@ static void test_hostile(void **state)
 	add_rows_probe();
 	perfetto_open(&o);
 	for (uint32_t i = 0; i < 2000; i++) {
-		struct rows_step s = { .number = i, .start = now, .n = 1, .context = draw() % 3 ? 1 : draw() % 7 };
+		struct rows_step s = { .number = i, .start = now, .n = 1 + (uint32_t)(draw() % 6), .context = draw() % 3 ? 1 : draw() % 7 };
 
 		now += draw() % 10 ? draw() % 1000 : 0;
 		s.end = now;
-		s.parts[0] = (struct row_part){ .sequence = draw() % 4 ? draw() % 4 : draw(),
-			.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
-			.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
-			.outputs = (uint32_t)(draw() % 3) };
+		for (uint32_t k = 0; k < s.n; k++) {
+			s.parts[k] = (struct row_part){
+				.sequence = draw() % 4 ? draw() % 4 : draw(),
+				.position = draw() % 3 ? (int64_t)(draw() % 8) : (int64_t)draw(),
+				.rows = (uint32_t)(draw() % 2 ? 1 : draw() % 64),
+				.outputs = (uint32_t)(draw() % 16 ? draw() % 3 : draw()),
+			};
+		}
 		emit_rows(o.s, &s);
 		if (draw() % 16 == 0)
 			sink_settled(o.s);
@@ -173,6 +199,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_slices),
+		TEST(test_together),
 		TEST(test_arrows),
 		TEST(test_rotated),
 		TEST(test_hostile),
