@@ -34,7 +34,7 @@ all_valid() {
 
 # parts N NAME: waits until so many traces are being written
 parts() {
-	local end=$((SECONDS + 10)) found
+	local end=$((SECONDS + 60)) found
 	while [ "$SECONDS" -lt "$end" ]; do
 		found=$(compgen -G "$TMP/$2/trace_*.part" || true)
 		[ "$(grep -c . <<<"$found")" -ne "$1" ] || return 0
@@ -481,7 +481,7 @@ test_max_steps() {
 	record_windows steps 64 --window manual --max-steps 5
 	for i in 0 1 2; do
 		start
-		wait_until 30 grep -q "window $i (start to max_steps): .* 5 steps" "$TMP/steps.log" ||
+		wait_until 150 grep -q "window $i (start to max_steps): .* 5 steps" "$TMP/steps.log" ||
 			not_ok "--max-steps: window $i ends" "$(tail -n 1 "$TMP/steps.log")"
 		[ "$i" -ne 1 ] || idle_now
 	done
