@@ -73,6 +73,7 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 }
 
 #include "rows.bpf.h"
+#include "shed.bpf.h"
 
 /* Apart from the loops that fill them, which end at the last one in use: the verifier walks each way through them. */
 static __always_inline void vals_clear(u64 *vals)
@@ -275,6 +276,7 @@ static __always_inline void frame_fill(
 	f->nvals = p->nvals;
 	f->nstrs = p->nstrs;
 	f->late = !!(p->flags & PROBE_F_LATE);
+	f->shed = p->shed;
 	f->slot = 0;
 	f->flags = 0;
 	f->step = 0;
@@ -544,7 +546,7 @@ int function_entry(struct pt_regs *ctx)
 	struct rows *r = NULL;
 	struct probe *p;
 	struct who w;
-	u32 id, before;
+	u32 id, before, changes;
 
 	keep_stack(ctx);
 	t = probed_thread(ctx, task, open, 1, &id);
@@ -555,6 +557,9 @@ int function_entry(struct pt_regs *ctx)
 		return 0;
 	if (!p->hit)
 		p->hit = 1;
+	changes = shed_changes(p);
+	if (changes & 1)
+		return 0;
 	if (p->flags & PROBE_F_REGS) {
 		fetch_places(ctx, p, c.vals);
 	} else {
@@ -580,6 +585,10 @@ int function_entry(struct pt_regs *ctx)
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	}
 	op_enter(t, task, p, &c, w);
+	if (cfg.budget && p->flags & PROBE_F_BEGIN)
+		t->op.changes = changes;
+	if (p->role == ROLE_BARRIER)
+		wait_enter(t, changes, c.now);
 	if (p->flags & PROBE_F_INSTANT)
 		instant_enter(t, task, p, &c, w);
 	if (p->flags & PROBE_F_SPAN)
@@ -723,7 +732,7 @@ int barrier_arrival(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool last = found_equal(ctx);
 	u64 regs[REG_MAX], now, key;
-	u32 id, before, group;
+	u32 id, before, group, changes;
 	struct thread *t;
 	struct probe *p;
 	struct who w;
@@ -739,6 +748,9 @@ int barrier_arrival(struct pt_regs *ctx)
 		return 0;
 	if (!p->hit)
 		p->hit = 1;
+	changes = shed_changes(p);
+	if (changes & 1)
+		return 0;
 	group = p->group.reg;
 	regs_read(ctx, regs);
 	key = group < REG_MAX ? regs[group] >> (p->group.off[0] & 63) : 0;
@@ -753,6 +765,7 @@ int barrier_arrival(struct pt_regs *ctx)
 	wait_finish(t, w, now, 0);
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = now;
+	wait_enter(t, changes, now);
 	t->wait.start = now;
 	t->wait.end = last ? now : 0;
 	t->wait.ip = PT_REGS_IP(ctx);

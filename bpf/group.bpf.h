@@ -439,6 +439,8 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 
 	if (!t)
 		return 0;
+	if (wait_void(&t->wait))
+		t->group_key = 0; /* until it comes to a barrier that is seen */
 	g = group_of(tgid, t->group_key);
 	if (!g)
 		return 0;
@@ -603,6 +605,7 @@ __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32
 		return 0;
 	t->group_key = parent->group_key;
 	t->epoch = g->once ? group_passed_last(tgid, t->group_key) : g->epoch - 1;
+	t->wait.changes = parent->wait.changes;
 	group_join(t, g, tid);
 	return 0;
 }

@@ -64,6 +64,10 @@ volatile u32 closing __weak = 0;
 
 struct inf_stats stats __weak = {};
 
+/* With cfg.budget: by enum shed_part, and the kinds of records that are not sent. User space writes them. */
+volatile struct shed_state sheds[SHED_PROBES] __weak = {};
+volatile u32 kinds_off __weak = 0;
+
 /* Generations of links, see link_lives(): the newest << 16 | the one whose calls count. */
 volatile u32 link_gens __weak = 0;
 
@@ -133,7 +137,8 @@ struct frame {
 	u8 step : 1; /* this frame is the step */
 	u8 role : 7;
 	u8 nstrs : 4;
-	u8 late : 4; /* PROBE_F_LATE */
+	u8 late : 2; /* PROBE_F_LATE */
+	u8 shed : 2; /* struct probe */
 	u16 slot; /* of its strings */
 	u8 flags; /* REC_F_* of its span */
 	u8 group; /* the barrier of a group */
@@ -148,7 +153,7 @@ struct open_op {
 	u32 probe; /* 0: none; else probe id + 1 */
 	u8 nvals, nstrs;
 	u8 depth; /* frames that it is in */
-	u8 pad;
+	u8 changes; /* the low part of shed_state.changes as it began */
 	u64 vals[FUNC_VALS_MAX];
 };
 
@@ -624,7 +629,7 @@ static __always_inline void emit_step(void *rec, u64 size)
 
 static __always_inline bool emits(u32 kind)
 {
-	return cfg.emit_mask & (1u << kind);
+	return cfg.emit_mask & (1u << kind) && !(cfg.budget && kinds_off & (1u << kind));
 }
 
 static __always_inline void hdr_fill(

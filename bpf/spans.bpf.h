@@ -23,7 +23,9 @@ struct who {
 /* The step that the thread works on, its own or another's: number + 1; 0: none. */
 static __always_inline u32 thread_step(const struct thread *t)
 {
-	return t->in_step ? t->step.number + 1 : t->member_step;
+	if (t->in_step)
+		return t->step.number + 1;
+	return wait_void(&t->wait) ? 0 : t->member_step; /* barriers are what tells it */
 }
 
 static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
@@ -94,12 +96,14 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 	probe = t->op.probe;
 	end = t->op.end;
 	t->op.probe = 0;
+	if (cfg.budget && t->op.changes != (u8)sheds[SHED_OPERATORS].changes)
+		return 0; /* nobody has seen what came behind it */
 	if (end)
 		flags = 0;
 	else
 		end = open_end;
 	step = thread_step(t);
-	if (!step && t->group_key) {
+	if (!step && t->group_key && !wait_void(&t->wait)) {
 		/* it came to the first barrier of the step before the thread whose step it is */
 		struct group *g = group_of(w.tgid, t->group_key);
 
@@ -151,7 +155,8 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 	if (t->in_step)
 		group_passed(t, tgid_tid, t->wait.start, end);
 	t->role = t->wait.prev_role;
-	wait_emit(t, tgid_tid, end, flags);
+	if (!wait_void(&t->wait)) /* else its end was not seen */
+		wait_emit(t, tgid_tid, end, flags);
 	t->wait.probe = 0;
 	t->wait.end = 0;
 }
@@ -305,6 +310,14 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	emit_submit(r);
 }
 
+/* Of a function whose probes were turned off since it was called, nobody knows when it returned. */
+static __always_inline bool frame_void(const struct frame *f)
+{
+	if (!f->shed)
+		return 0;
+	return f->start < (f->shed == 1 + SHED_BARRIERS ? sheds[SHED_BARRIERS].off_ns : sheds[SHED_OPERATORS].off_ns);
+}
+
 /* Ends the innermost function in flight. Returns its probe's id + 1 if it is the step, which the caller
  * ends, else 0. */
 __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
@@ -317,6 +330,8 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 	f = frame_at(t, --t->depth);
 	if (f->step)
 		return f->probe + 1;
+	if (cfg.budget && frame_void(f))
+		return 0;
 	emit_call(thread_step(t), s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
 		f->flags | REC_F_OPEN_END);
 	return 0;

@@ -348,7 +348,8 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 	u64 now;
 
 	/* a wait at a barrier is divided at an instant, so that `since` must be one */
-	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe)) {
+	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe) &&
+		!(cfg.budget && t->role == ST_BARRIER)) {
 		for (int i = 0; i < CALL_TRIES; i++) {
 			u64 since = READ_ONCE(t->since);
 

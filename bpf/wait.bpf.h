@@ -24,7 +24,8 @@ struct open_wait {
 	u8 prev_role;
 	u8 last; /* it lets the others go */
 	u8 held; /* but was taken off the CPU before it did */
-	u8 pad[5];
+	u8 pad;
+	u32 changes; /* with cfg.budget: shed_state.changes of the barriers as it began */
 };
 
 /*
@@ -62,11 +63,36 @@ static __always_inline u64 wait_end(const struct open_wait *w)
 	return end && end < w->start ? w->start : end;
 }
 
+/*
+ * With --budget: the barriers were turned off since the thread came to its last one, so that nobody knows what it does.
+ * Also of waits that are seen by their entry and return.
+ */
+static __always_inline bool wait_void(const struct open_wait *w)
+{
+	return cfg.budget && w->changes != sheds[SHED_BARRIERS].changes;
+}
+
+/* It waited until then, as far as is known. */
+static __always_inline u64 wait_void_end(const struct open_wait *w)
+{
+	u64 off = sheds[SHED_BARRIERS].off_ns, end = w->probe ? wait_end(w) : 0;
+
+	if (sheds[SHED_BARRIERS].changes - w->changes > 2) /* that was another time */
+		off = w->start;
+	if (!end || end > off)
+		end = off;
+	return end < w->start ? w->start : end;
+}
+
 /* What of from..to, in which a thread was at the barrier by its state, it did not wait there any more. */
 static __always_inline u64 wait_left(const struct open_wait *w, u64 from, u64 to)
 {
-	u64 end = w->probe ? wait_end(w) : 0;
+	u64 end = 0;
 
+	if (wait_void(w))
+		end = wait_void_end(w);
+	else if (w->probe)
+		end = wait_end(w);
 	if (!end || end >= to)
 		return 0;
 	return to - (end > from ? end : from);

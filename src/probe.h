@@ -36,6 +36,7 @@ struct inf_config {
 	u8 ipc_only; /* and send no others */
 	u8 steps;    /* functions have probes, so that there may be steps */
 	u8 windows;  /* it is opened and closed again: what is in flight meanwhile is followed */
+	u8 budget;   /* parts are turned off and on, see struct shed_state */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* of user space, to know others by */
 	u64 min_syscall_ns;
@@ -46,6 +47,18 @@ struct inf_config {
 struct hit_time {
 	u64 n, ns;
 };
+
+/*
+ * Probes that --budget turns off: those of SHED_BARRIERS and SHED_OPERATORS. They are detached, but those that are hit
+ * before that, and those that cannot be detached, are ignored. Of what was in flight as they were turned off the end is
+ * not seen: it is left out, and waits at barriers count up to there.
+ */
+struct shed_state {
+	u64 off_ns; /* the last time; CLOCK_BOOTTIME */
+	u32 changes; /* odd: they are off */
+	u32 pad;
+};
+#define SHED_PROBES (SHED_OPERATORS + 1)
 
 /* Counters, in memory that user space reads directly. */
 struct inf_stats {
@@ -246,7 +259,8 @@ struct probe {
 	u8 rows;      /* 1 + the value that says how many rows the step has; 0: none are described */
 	u8 rows_at;   /* the first of ROW_VALUES values */
 	u8 row_else;  /* enum row_else */
-	u8 pad[5];
+	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
+	u8 pad[4];
 	s64 when_than;
 	struct fetch group; /* the same value in all threads of a group, another in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];

@@ -235,6 +235,15 @@ struct hits {
 	u32 n[HIT_MAX];
 };
 
+/* What --budget turns off, one after the other. */
+enum shed_part {
+	SHED_BARRIERS,	/* the probes of barriers */
+	SHED_OPERATORS, /* those of functions that make no states and no steps */
+	SHED_SYSCALLS,	/* the records of system calls */
+	SHED_TIMELINE,	/* all other records but steps and the life of tasks */
+	SHED_PARTS,
+};
+
 /* What a step has of one sequence: those of its rows that belong to it. */
 #define STEP_PARTS_MAX 64
 struct row_part {
@@ -266,6 +275,8 @@ struct rec_step {
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
 	u32 n_parts;	/* 0: its rows are not described, or could not be read */
 	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, of which nothing is told */
+	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
+	u32 pad;
 };
 
 struct rec_step_parts {

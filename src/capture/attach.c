@@ -28,7 +28,8 @@
 struct attach {
 	struct probe_table *pt;
 	int probes_fd;
-	bool states_only, no_returns, windows;
+	bool states_only, no_returns, windows, multi, sheds;
+	uint32_t parts; /* 1 << enum shed_part: there are probes of these */
 	struct inspector *inspector;
 	struct seen *seen;
 	struct budget budget;
@@ -59,6 +60,8 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->probes_fd = c->probes_fd;
 	a->states_only = c->states_only;
 	a->windows = c->windows;
+	a->multi = c->multi;
+	a->sheds = c->sheds;
 	a->engine_file = c->engine_file;
 	a->engine_file_arg = c->engine_file_arg;
 	err = links_new(c->programs, c->multi, c->link_gens, &a->links);
@@ -83,17 +86,35 @@ void attach_free(struct attach *a)
 struct collect {
 	struct probe_table *pt;
 	int probes_fd;
-	bool no_returns, windows;
+	bool no_returns, windows, multi, sheds;
+	uint32_t parts; /* 1 << enum shed_part: of which there are sites */
 	size_t refused;
-	struct file_sites sites, steps; /* steps: kept apart if there are several windows */
+	struct file_sites sites[LINK_WHENS];
 };
+
+/* Steps are apart only where there are several windows, parts where they can be detached. */
+static enum link_when when_of(const struct collect *c, const struct probe_spec *spec, enum shed_part part)
+{
+	if (c->windows && spec->role == ROLE_STEP)
+		return LINK_WHEN_ALWAYS;
+	switch (c->multi ? part : SHED_PARTS) {
+	case SHED_BARRIERS:
+		return LINK_WHEN_BARRIERS;
+	case SHED_OPERATORS:
+		return LINK_WHEN_OPERATORS;
+	default:
+		return LINK_WHEN_RECORDING;
+	}
+}
 
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
 	struct probe_spec *spec = &c->pt->specs[ps->spec];
 	uint32_t id = (uint32_t)ps->spec, cookie = id;
-	struct file_sites *to = &c->sites;
+	enum shed_part part = c->sheds ? probe_spec_part(spec) : SHED_PARTS;
+	enum link_when when = when_of(c, spec, part);
+	struct file_sites *to = &c->sites[when];
 	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival;
 	struct probe probe;
 
@@ -106,12 +127,14 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		log_warn("%s: this build has no %s; left out", spec->symbol, spec->when.name);
 		return 0;
 	}
+	if (part < SHED_PROBES) {
+		probe.shed = (uint8_t)(1 + part);
+		c->parts |= 1u << part;
+	}
 	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
-	if (c->windows && spec->role == ROLE_STEP) {
+	if (when == LINK_WHEN_ALWAYS)
 		cookie |= PROBE_COOKIE_STEP;
-		to = &c->steps;
-	}
 	if (!ps->site.cheap)
 		cookie |= PROBE_COOKIE_STEPPED;
 	if (link_sites_add(&to->of[ps->site.arrival ? LINK_ARRIVAL : LINK_ENTRY], ps->site.offset, cookie,
@@ -182,7 +205,7 @@ static void warn_file(const char *shown, int err, size_t links)
 		log_warn("cannot probe %s: %s; its functions are left out", shown, strerror(-err));
 }
 
-static int add_sites(struct attach *a, int file, struct file_sites *s, bool always)
+static int add_sites(struct attach *a, int file, struct file_sites *s, enum link_when when)
 {
 	int fd, err;
 
@@ -192,11 +215,28 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, bool alwa
 	if (fd < 0)
 		return -errno;
 	count_sites(a->pt, s, 1);
-	err = links_add_file(a->links, fd, s, always);
+	err = links_add_file(a->links, fd, s, when);
 	if (err) {
 		count_sites(a->pt, s, -1);
 		close(fd);
 	}
+	return err;
+}
+
+/* Steps first: what is attached behind them is seen within one. */
+static int add_all(struct attach *a, int file, struct collect *c)
+{
+	static const enum link_when order[LINK_WHENS] = {
+		LINK_WHEN_ALWAYS, LINK_WHEN_RECORDING, LINK_WHEN_BARRIERS, LINK_WHEN_OPERATORS
+	};
+	int err = 0;
+
+	for (int i = 0; i < LINK_WHENS; i++) {
+		for (int k = 0; k < LINK_WHENS; k++)
+			file_sites_share(&c->sites[i], &c->sites[k]);
+	}
+	for (int i = 0; i < LINK_WHENS && !err; i++)
+		err = add_sites(a, file, &c->sites[order[i]], order[i]);
 	return err;
 }
 
@@ -212,8 +252,10 @@ static int attach_file(
 		.probes_fd = a->probes_fd,
 		.no_returns = a->no_returns,
 		.windows = a->windows,
+		.multi = a->multi,
+		.sheds = a->sheds,
 	};
-	size_t left_out = a->pt->left_out;
+	size_t links = 0, left_out = a->pt->left_out;
 	uint64_t begun = clock_boot_ns();
 	int err = -EDQUOT, n = 0;
 
@@ -228,18 +270,20 @@ static int attach_file(
 		log_warn("%s: %zu functions left out: a target has a shadow stack, and this kernel (before 6.11) "
 			 "would end it at a return probe",
 			shown, c.refused);
-	if (!err)
-		n = (int)(sites_placed(&c.sites) + sites_placed(&c.steps));
-	file_sites_share(&c.sites, &c.steps);
-	file_sites_share(&c.steps, &c.sites);
+	for (int i = 0; i < LINK_WHENS && !err; i++) {
+		n += (int)sites_placed(&c.sites[i]);
+		links += file_sites_count(&c.sites[i]);
+	}
 	if (n)
-		err = add_sites(a, fd, &c.steps, true) ?: add_sites(a, fd, &c.sites, false);
+		err = add_all(a, fd, &c);
+	if (!err)
+		a->parts |= c.parts;
 	if (n && !err)
 		log_debug("%d probes in %s, build-id %s", n, shown, *build_id ? build_id : "none");
 	else if (err && err != -EDQUOT && is_claimed(a->pt, shown))
-		warn_file(shown, err, file_sites_count(&c.sites) + file_sites_count(&c.steps));
-	file_sites_free(&c.sites);
-	file_sites_free(&c.steps);
+		warn_file(shown, err, links);
+	for (int i = 0; i < LINK_WHENS; i++)
+		file_sites_free(&c.sites[i]);
 	return err ? err : n;
 }
 
@@ -419,6 +463,24 @@ void attach_wake(struct attach *a)
 
 	if (err)
 		log_warn("cannot attach all function probes again: %s", strerror(-err));
+}
+
+void attach_shed(struct attach *a, enum shed_part part, bool off)
+{
+	int err = links_shed(a->links, part == SHED_BARRIERS ? LINK_WHEN_BARRIERS : LINK_WHEN_OPERATORS, off);
+
+	if (err)
+		log_warn("cannot attach all function probes again: %s", strerror(-err));
+}
+
+bool attach_detaching(struct attach *a)
+{
+	return links_closing(a->links);
+}
+
+uint32_t attach_parts(const struct attach *a)
+{
+	return a->parts;
 }
 
 void attach_process_gone(struct attach *a, pid_t pid)

@@ -27,20 +27,13 @@ struct fds {
 
 struct file {
 	int fd;
-	bool always;
+	enum link_when when;
 	struct file_sites sites;
-};
-
-/* Those that are detached while idle, and the others. */
-enum wanted {
-	WANTED_SOMETIMES,
-	WANTED_ALWAYS,
-	WANTED_MAX,
 };
 
 struct process {
 	pid_t pid;
-	struct fds links[WANTED_MAX];
+	struct fds links[LINK_WHENS];
 };
 
 /* Links on their way out. */
@@ -56,6 +49,7 @@ struct closing {
 struct links {
 	struct bpf_program *programs[LINK_KINDS];
 	bool multi, idle;
+	bool shed[LINK_WHENS];
 	struct bpf_link **single;
 	size_t n_single;
 	/* the rest is for uprobe_multi links only */
@@ -64,7 +58,7 @@ struct links {
 	enum links_state state;
 	struct file *files;
 	size_t n_files;
-	struct fds everywhere[WANTED_MAX];
+	struct fds everywhere[LINK_WHENS];
 	struct process processes[LINKS_PROCESSES_MAX];
 	size_t n_processes;
 	struct closing *closings;
@@ -197,9 +191,9 @@ static void close_links(struct links *l, struct fds *fds)
 	l->closings = c;
 }
 
-static void close_both(struct links *l, struct fds fds[WANTED_MAX])
+static void close_all(struct links *l, struct fds fds[LINK_WHENS])
 {
-	for (int i = 0; i < WANTED_MAX; i++)
+	for (int i = 0; i < LINK_WHENS; i++)
 		close_links(l, &fds[i]);
 }
 
@@ -216,9 +210,9 @@ void links_free(struct links *l)
 	for (size_t i = 0; i < l->n_single; i++)
 		bpf_link__destroy(l->single[i]);
 	free(l->single);
-	close_both(l, l->everywhere);
+	close_all(l, l->everywhere);
 	for (size_t i = 0; i < l->n_processes; i++)
-		close_both(l, l->processes[i].links);
+		close_all(l, l->processes[i].links);
 	closings_reap(l, true);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
@@ -277,12 +271,12 @@ static int attach_multi(
 }
 
 static int attach_all(
-	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds to[WANTED_MAX])
+	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds to[LINK_WHENS])
 {
-	struct fds *fds = &to[f->always ? WANTED_ALWAYS : WANTED_SOMETIMES];
+	struct fds *fds = &to[f->when];
 	int err = 0;
 
-	if (l->idle && !f->always)
+	if (l->shed[f->when] || (l->idle && f->when != LINK_WHEN_ALWAYS))
 		return 0;
 	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
 		err = attach_multi(l, kind, f, gen, pid, fds);
@@ -363,9 +357,9 @@ void file_sites_share(const struct file_sites *from, struct file_sites *to)
 		link_sites_share(&from->of[LINK_ENTRY], &to->of[kind]);
 }
 
-int links_add_file(struct links *l, int fd, struct file_sites *sites, bool always)
+int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_when when)
 {
-	struct file f = { .fd = fd, .always = always, .sites = *sites };
+	struct file f = { .fd = fd, .when = when, .sites = *sites };
 	int err;
 
 	file_sites_share(&f.sites, &f.sites);
@@ -433,7 +427,7 @@ void links_commit(struct links *l)
 	l->live = l->newest;
 	publish(l);
 	l->state = LINKS_BY_PROCESS;
-	close_both(l, l->everywhere);
+	close_all(l, l->everywhere);
 }
 
 void links_drop_process(struct links *l, pid_t pid)
@@ -443,7 +437,7 @@ void links_drop_process(struct links *l, pid_t pid)
 
 		if (p->pid != pid)
 			continue;
-		close_both(l, p->links);
+		close_all(l, p->links);
 		*p = l->processes[--l->n_processes];
 		return;
 	}
@@ -472,30 +466,24 @@ int links_everywhere(struct links *l)
 	return err ? err : 1;
 }
 
-/* ---- idle ---- */
+/* ---- for some time ---- */
 
-void links_idle(struct links *l)
+static void detach(struct links *l, enum link_when when)
 {
-	if (!l->multi || l->idle)
-		return;
-	l->idle = true;
-	close_links(l, &l->everywhere[WANTED_SOMETIMES]);
+	close_links(l, &l->everywhere[when]);
 	for (size_t i = 0; i < l->n_processes; i++)
-		close_links(l, &l->processes[i].links[WANTED_SOMETIMES]);
+		close_links(l, &l->processes[i].links[when]);
 }
 
-int links_wake(struct links *l)
+static int attach_again(struct links *l, enum link_when when)
 {
 	int err = 0;
 
-	if (!l->idle)
-		return 0;
-	l->idle = false;
 	for (size_t i = 0; i < l->n_files; i++) {
 		const struct file *f = &l->files[i];
 		int e = 0;
 
-		if (f->always)
+		if (f->when != when)
 			continue;
 		if (l->state != LINKS_BY_PROCESS)
 			e = attach_all(l, f, l->live, 0, l->everywhere);
@@ -507,6 +495,49 @@ int links_wake(struct links *l)
 		}
 	}
 	return err;
+}
+
+void links_idle(struct links *l)
+{
+	if (!l->multi || l->idle)
+		return;
+	l->idle = true;
+	for (enum link_when when = 0; when < LINK_WHENS; when++) {
+		if (when != LINK_WHEN_ALWAYS)
+			detach(l, when);
+	}
+}
+
+int links_wake(struct links *l)
+{
+	int err = 0;
+
+	if (!l->idle)
+		return 0;
+	l->idle = false;
+	for (enum link_when when = 0; when < LINK_WHENS; when++) {
+		int e = when != LINK_WHEN_ALWAYS ? attach_again(l, when) : 0;
+
+		err = err ? err : e;
+	}
+	return err;
+}
+
+int links_shed(struct links *l, enum link_when when, bool off)
+{
+	if (!l->multi || l->shed[when] == off)
+		return 0;
+	l->shed[when] = off;
+	if (!off)
+		return attach_again(l, when);
+	detach(l, when);
+	return 0;
+}
+
+bool links_closing(struct links *l)
+{
+	closings_reap(l, false);
+	return l->closings;
 }
 
 enum links_state links_state(const struct links *l)

@@ -40,6 +40,15 @@ enum link_kind {
 	LINK_KINDS,
 };
 
+/* When links are wanted. */
+enum link_when {
+	LINK_WHEN_RECORDING, /* not while idle */
+	LINK_WHEN_ALWAYS,
+	LINK_WHEN_BARRIERS, /* as LINK_WHEN_RECORDING, and links_shed() turns them off and on: SHED_BARRIERS */
+	LINK_WHEN_OPERATORS, /* likewise: SHED_OPERATORS */
+	LINK_WHENS,
+};
+
 /* Places in a file, and what tells the program which one it was called at. */
 struct link_sites {
 	unsigned long *offsets;
@@ -77,9 +86,9 @@ void links_free(struct links *l);
 
 /*
  * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's.
- * always: while idle too. -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
+ * -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
  */
-int links_add_file(struct links *l, int fd, struct file_sites *sites, bool always);
+int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_when when);
 
 /*
  * Detaches what is not always wanted, in the background, and attaches it again. Single links stay: each
@@ -87,6 +96,15 @@ int links_add_file(struct links *l, int fd, struct file_sites *sites, bool alway
  */
 void links_idle(struct links *l);
 int links_wake(struct links *l);
+
+/*
+ * Detaches those of a part, in the background, or attaches them again; also while idle, when they stay detached in any
+ * case. Single links stay. Returns the first error; then some are missing.
+ */
+int links_shed(struct links *l, enum link_when when, bool off);
+
+/* Whether some are still on their way out. */
+bool links_closing(struct links *l);
 
 /*
  * Switches to links by process: call links_begin(), links_add_process() for each process, and links_commit(), which

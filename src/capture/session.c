@@ -137,6 +137,7 @@ static void configure(struct session *s, const struct session_config *c)
 	s->windows = c->windows;
 	s->sums_kept = c->sums && !c->sums_live;
 	cfg->windows = c->windows;
+	cfg->budget = c->budget;
 	cfg->max_steps = c->max_steps;
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
@@ -222,6 +223,7 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,
 		.windows = c->windows,
+		.sheds = c->budget,
 		.engine_file = c->engine_file,
 		.engine_file_arg = c->engine_file_arg,
 	};
@@ -593,6 +595,61 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	err = snapshot_run(s->skel->progs.snapshot_close);
 	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
 	return err;
+}
+
+static uint32_t kinds_of(enum shed_part part)
+{
+	if (part == SHED_SYSCALLS)
+		return 1u << REC_SYSCALL;
+	if (part == SHED_TIMELINE)
+		return 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_IRQ | 1u << REC_FUNCTION;
+	return 0;
+}
+
+/* On the way on, the programs are told last: they see all from there. */
+static void shed_probes(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
+{
+	volatile struct shed_state *st = (volatile struct shed_state *)&s->skel->bss->sheds[part];
+
+	if (!off)
+		attach_shed(s->attach, part, false);
+	else
+		st->off_ns = *ret_boot_ns = clock_boot_ns();
+	__atomic_store_n(&st->changes, st->changes + 1, __ATOMIC_RELEASE);
+	if (off)
+		attach_shed(s->attach, part, true);
+	else
+		*ret_boot_ns = clock_boot_ns();
+}
+
+void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
+{
+	if (part < SHED_PROBES) {
+		shed_probes(s, part, off, ret_boot_ns);
+	} else {
+		uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of(part);
+
+		*ret_boot_ns = clock_boot_ns();
+		__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
+		if (!off)
+			*ret_boot_ns = clock_boot_ns();
+	}
+}
+
+uint32_t session_parts(const struct session *s)
+{
+	uint32_t parts = attach_parts(s->attach);
+
+	for (int part = SHED_PROBES; part < SHED_PARTS; part++) {
+		if (s->skel->rodata->cfg.emit_mask & kinds_of(part))
+			parts |= 1u << part;
+	}
+	return parts;
+}
+
+bool session_shedding(const struct session *s)
+{
+	return attach_detaching(s->attach);
 }
 
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg)

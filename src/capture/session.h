@@ -47,6 +47,7 @@ struct session_config {
 	bool windows; /* several: session_start() again after session_stop() */
 	uint32_t max_steps; /* see session_over(); 0: no limit */
 	bool peek;    /* session_peek() will be wanted */
+	bool budget;  /* session_shed() will be */
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
@@ -92,6 +93,18 @@ void session_idle(struct session *s);
 
 /* It will open soon: that takes less time then. Prints one line on failure. */
 int session_wake(struct session *s);
+
+/*
+ * From here on this part is off, or on again; told is the instant from which something is missing, or from which
+ * nothing is.
+ */
+void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns);
+
+/* Which parts there are to be turned off: 1 << enum shed_part. */
+uint32_t session_parts(const struct session *s);
+
+/* What is off costs something until then. */
+bool session_shedding(const struct session *s);
 
 /* Hands over what is in flight now, see snapshot_peek(), and requests that nothing has ended yet. */
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);

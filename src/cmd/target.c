@@ -13,6 +13,7 @@ enum {
 	OPT_ENGINE = 1024,
 	OPT_RING_SIZE,
 	OPT_USER,
+	OPT_BUDGET,
 };
 
 static const struct argp_option options[] = {
@@ -23,6 +24,10 @@ static const struct argp_option options[] = {
 	{ "uprobe", 'u', "SPEC", 0,
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
 		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
+		1 },
+	{ "budget", OPT_BUDGET, "SHARE", 0,
+		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off barriers, operators, system "
+		"calls one by one and the timeline, in this order, and on again when they fit",
 		1 },
 	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
@@ -76,6 +81,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case 'u':
 		err = add_uprobe(o, arg);
+		break;
+	case OPT_BUDGET:
+		err = parse_share(arg, &o->budget);
+		if (err)
+			parse_refuse(PARSE_SHARE, "--budget", arg, err);
+		o->has_budget = !err;
 		break;
 	case OPT_RING_SIZE:
 		err = parse_ring_size(arg, &o->ring_bytes);

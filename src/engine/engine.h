@@ -155,6 +155,12 @@ int probe_table_add_option(struct probe_table *pt, const char *option);
 /* Whether a file of this name and path may have the function. */
 bool probe_spec_matches(const struct probe_spec *s, const char *path);
 
+/* Whether its calls are steps, or states of a thread, or counted in steps. */
+bool probe_spec_makes_states(const struct probe_spec *s);
+
+/* What it is turned off with by --budget; SHED_PARTS: nothing. */
+enum shed_part probe_spec_part(const struct probe_spec *s);
+
 /* The name of a span with these arguments. Never NULL. Like all names of the table, including those of arguments and
  * their values, the text stays where it is until probe_table_free(), since sinks keep what they derive from it. */
 const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);

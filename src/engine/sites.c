@@ -116,17 +116,11 @@ static int walk_spec(struct walk *w)
 	return err == -ENOENT || err > 0 ? 0 : err;
 }
 
-static bool makes_states(const struct probe_spec *s)
-{
-	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT ||
-	       s->flags & PROBE_F_GRAPH;
-}
-
 bool sites_wants(const struct probe_table *pt, size_t spec, const char *shown, bool states_only)
 {
 	const struct probe_spec *s = &pt->specs[spec];
 
-	return !s->from && !(states_only && s->engine && !makes_states(s)) && probe_spec_matches(s, shown);
+	return !s->from && !(states_only && s->engine && !probe_spec_makes_states(s)) && probe_spec_matches(s, shown);
 }
 
 int sites_find(const struct probe_table *pt, struct elf_file *elf, const char *shown, bool states_only,

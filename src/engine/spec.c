@@ -442,6 +442,20 @@ static bool matches(const struct probe_spec *s, const char *path)
 	return !fnmatch(s->library, base, 0);
 }
 
+bool probe_spec_makes_states(const struct probe_spec *s)
+{
+	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT ||
+	       s->flags & PROBE_F_GRAPH;
+}
+
+/* Who learns names from a call needs each. */
+enum shed_part probe_spec_part(const struct probe_spec *s)
+{
+	if (s->role == ROLE_BARRIER)
+		return SHED_BARRIERS;
+	return probe_spec_makes_states(s) || s->handle_arg >= 0 ? SHED_PARTS : SHED_OPERATORS;
+}
+
 bool probe_spec_matches(const struct probe_spec *s, const char *path)
 {
 	static const char deleted[] = " (deleted)"; /* what the kernel appends to a file that was deleted or replaced */

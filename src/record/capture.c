@@ -51,10 +51,31 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
+/* What a recording costs is told by steps. */
+static int check_budget(const struct capture *c, const struct record_options *o)
+{
+	bool steps = !o->has_budget;
+
+	for (size_t i = 0; i < c->probes.n && !steps; i++)
+		steps = c->probes.specs[i].role == ROLE_STEP;
+	if (!steps) {
+		log_error("--budget: what inftrace costs is told by steps, and nothing here is one; give an --engine, or a "
+			  "function as @step with -u");
+		return -EINVAL;
+	}
+	if (o->has_budget && c->pid_ns) {
+		log_error("--budget: in a pid namespace inftrace does not know what it costs; run it in that of the host");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
 int capture_prepare(struct capture *c, const struct record_options *o)
 {
-	int err = load_probes(c, o) ?: tasks_new(&c->tasks);
+	int err = load_probes(c, o) ?: check_budget(c, o);
 
+	if (!err)
+		err = tasks_new(&c->tasks);
 	if (!err) {
 		c->handles = handles_new();
 		err = c->handles ? 0 : -ENOMEM;
@@ -129,6 +150,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.windows = record_by_time(o) && !record_is_flight(o),
 		.max_steps = (uint32_t)o->max_steps,
 		.peek = record_is_flight(o),
+		.budget = o->has_budget,
 		.probes = &c->probes,
 		.engine_file = on_engine_file,
 		.engine_file_arg = c,

@@ -100,7 +100,7 @@ void events_configure(
 	unsigned int e = o->events;
 
 	c->all_cpus = e & EVENT_CPU;
-	c->track_sched = profile || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
+	c->track_sched = profile || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
 	c->track_syscalls = profile || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
 	c->track_faults = profile || e & EVENT_FAULTS;
 	c->track_irq = e & EVENT_IRQ;

@@ -15,6 +15,7 @@
 #include "record/flight_store.h"
 #include "record/in_flight.h"
 #include "record/output.h"
+#include "record/overhead.h"
 #include "record/trigger.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -567,6 +568,7 @@ static void write_end(struct recorder *rec)
 	sink_settled(rec->out);
 	sink_settled(rec->out);
 	sink_mark(rec->out, &m);
+	overhead_marks(rec->rec.left_out, rec->out, rec->rec.start_boot_ns, rec->totals.close_ns);
 	rec->written = true;
 }
 
@@ -591,6 +593,7 @@ static int close_batch(struct recorder *rec)
 	int err;
 
 	rec->totals.close_cost_ns = before - rec->begun_ns;
+	left_out_times(rec->rec.left_out, rec->totals.open_ns, rec->totals.close_ns, rec->totals.left_out_ns);
 	err = sink_close(rec->out, &rec->totals);
 	rec->out = NULL;
 	if (err)

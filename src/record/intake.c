@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/check.h"
+#include "record/overhead.h"
 #include "record/step_limit.h"
 
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
@@ -121,6 +122,8 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 		return NULL;
 	s = &in->c->probes.specs[h->id];
 	s->records++;
+	if (h->kind == REC_STEP && in->overhead)
+		h = overhead_step(in->overhead, h, *size);
 	h = with_strings(&in->c->probes, h, size);
 	probe_table_use(&in->c->probes, h->tgid);
 	if (!check_record(in, s, h))

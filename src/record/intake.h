@@ -9,10 +9,12 @@
 #include "record/capture.h"
 #include "sink/sink.h"
 
+struct overhead;
 struct step_limit;
 
 struct intake {
 	struct capture *c;
+	struct overhead *overhead; /* NULL: no --budget */
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	bool keep_names; /* learns those of threads at once, since they may be gone by the time of a dump */
 	/* the last thread that was found alive, and the state of the tasks at that time */

@@ -49,6 +49,8 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
+	bool has_budget;
+	uint64_t budget; /* in millionths of the time of steps */
 	bool hold, no_hold; /* targets wait for probes; by default a command does, those of -p do not */
 	/* profile metadata; NULL or 0: take it from elsewhere */
 	const char *command_line; /* how the recording was started */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include "record/flight.h"
 #include "record/intake.h"
 #include "record/output.h"
+#include "record/overhead.h"
 #include "record/pace.h"
 #include "record/status.h"
 #include "record/step_limit.h"
@@ -152,6 +154,7 @@ static int serve(struct run *r, int more)
 		err = recorder_round(r->recorder, now);
 	if (!err)
 		err = windows_turn(&r->windows, now);
+	overhead_turn(r->windows.overhead, r->windows.sink, now);
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)
 		return err;
@@ -244,7 +247,7 @@ static int open_capture(struct run *r)
 	struct capture *c = &r->capture;
 	int err;
 
-	if (record_wants_profile(r->o) || r->o->view)
+	if (record_wants_profile(r->o) || r->o->view || r->o->has_budget)
 		capture_calibrate(c);
 	err = capture_open(c, r->o, targets_hold_pid(&r->targets), intake_record, &r->intake);
 
@@ -325,6 +328,10 @@ static int run_attached(struct run *r)
 
 	err = targets_attach(&r->targets, &r->capture);
 	capture_calibrated(&r->capture); /* before it would lose its privileges */
+	if (!err && r->o->has_budget && !r->capture.weighs) {
+		log_error("--budget: what inftrace costs could not be measured here (-v says why)");
+		err = -EOPNOTSUPP;
+	}
 	hold_hurry(session_hold(r->capture.session)); /* takes a privilege */
 	if (!err)
 		err = drop_privileges(r);
@@ -378,6 +385,10 @@ static int prepare(struct run *r, struct record_options *o)
 	err = targets_check(&r->targets) ?: outputs_check(o) ?: check_descriptors() ?: capture_check(&r->capture);
 	if (!err)
 		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?: setup_signals(r);
+	if (!err && o->has_budget) {
+		r->windows.overhead = r->intake.overhead = overhead_new(&r->capture, o->budget);
+		err = r->windows.overhead ? 0 : -ENOMEM;
+	}
 	if (!err && o->max_steps_each)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
 	/* before there is anything of which it should not have a copy */
@@ -409,6 +420,7 @@ int record_run(struct record_options *o)
 	control_free(r.control.control);
 	recorder_free(r.recorder);
 	windows_free(&r.windows);
+	free(r.intake.overhead);
 	capture_close(&r.capture);
 	targets_end(&r.targets);
 	if (!r.targets.command_exited)

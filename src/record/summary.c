@@ -7,6 +7,8 @@
 #include "engine/check.h"
 #include "engine/spec.h"
 #include "record/summary.h"
+
+#include "record/overhead.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -137,5 +139,6 @@ void record_summary(const struct windows *w, uint64_t begun_ns)
 	summarise_probes(c);
 	check_summary(&c->probes);
 	summarise_oddities(c);
+	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);
 	follow_summary(c->follow);
 }

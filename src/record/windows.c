@@ -9,6 +9,7 @@
 #include "capture/sums.h"
 #include "record/flag.h"
 #include "record/output.h"
+#include "record/overhead.h"
 #include "record/step_limit.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -113,6 +114,8 @@ static int window_open(struct windows *w, const char *why)
 	}
 	intake_open(w->in, w->sink, &w->totals, open_ns);
 	mark(w, "window_open", open_ns, why);
+	if (w->overhead)
+		overhead_marks(&w->overhead->left_out, w->sink, open_ns, open_ns);
 	return 0;
 }
 
@@ -157,6 +160,8 @@ static int end_records(struct windows *w)
 		log_warn("requests that were not over are missing: %s", strerror(-left_err));
 	intake_check_loss(w->in, clock_boot_ns());
 	intake_close(w->in);
+	if (w->overhead)
+		left_out_times(&w->overhead->left_out, w->totals.open_ns, w->totals.close_ns, w->totals.left_out_ns);
 	return err;
 }
 
@@ -430,6 +435,7 @@ int windows_begin(struct windows *w)
 		.tasks = w->c->tasks,
 		.handles = w->c->handles,
 		.prices = &w->c->prices,
+		.left_out = w->overhead ? &w->overhead->left_out : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
 		.meta = &w->meta,

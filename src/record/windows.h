@@ -13,12 +13,14 @@
 
 struct flag;
 struct memory;
+struct overhead;
 
 struct windows {
 	/* to be set by the creator */
 	const struct record_options *o;
 	struct capture *c;
 	struct intake *in;
+	struct overhead *overhead; /* NULL: no --budget */
 	struct sink *recorder; /* takes the records instead of files; NULL: there are files */
 
 	bool over;   /* no more windows will open */

@@ -11,6 +11,7 @@
 #include "engine/rows.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
+#include "sink/left_out.h"
 #include "util/clock.h"
 #include "util/names.h"
 #include "util/version.h"
@@ -420,7 +421,7 @@ static void write_step_span(
 	struct chrome_sink *c, const struct rec_step *r, size_t size, const struct place *at, bool own_track)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[r->h.id];
-	char text[PARTS_TEXT_MAX];
+	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
 	bool first = true;
 	size_t len;
 	char *p;
@@ -438,6 +439,10 @@ static void write_step_span(
 	if (own_track) {
 		p = fmt_lit(p, ",\"thread\":");
 		p = fmt_u32(p, r->h.tid);
+	}
+	if (r->left_out) {
+		p = fmt_lit(p, ",\"left_out\":");
+		p = fmt_string(p, shed_text(r->left_out, off));
 	}
 	p = fmt_lit(p, ",\"breakdown_us\":{");
 	first = true;

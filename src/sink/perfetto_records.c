@@ -3,6 +3,7 @@
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "sink/ipc.h"
+#include "sink/left_out.h"
 #include "sink/perfetto.h"
 #include "util/fmt.h"
 #include "util/names.h"
@@ -100,8 +101,8 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 
 void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
 {
+	char key[64], text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
 	const struct probe_spec *spec;
-	char key[64], text[PARTS_TEXT_MAX];
 	struct event e;
 	uint32_t lane;
 	size_t len;
@@ -124,6 +125,8 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	}
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
+	if (r->left_out)
+		event_add_word(&e, "left_out", shed_text(r->left_out, off));
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
 	/* with more at once than lanes they are on their threads' tracks all the same */

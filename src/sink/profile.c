@@ -10,6 +10,7 @@
 
 #include "engine/rows.h"
 #include "sink/behind.h"
+#include "sink/left_out.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
 #include "sink/sink.h"
@@ -118,6 +119,7 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
 	char *p = profile_line_begin(&ps->lines, "token_prof", r->h.tgid);
 	struct step_rows rows;
+	char off[SHED_TEXT_MAX];
 	struct weight weight;
 
 	if (!p)
@@ -147,7 +149,10 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
 	if (cpu_limit(ps, r))
 		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* thousandths, too */
-	p = add_u64(p, ",\"workers\":", r->workers);
+	if (r->left_out)
+		p = add_string(p, ",\"left_out\":", shed_text(r->left_out, off));
+	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* barriers are what tells them */
+		p = add_u64(p, ",\"workers\":", r->workers);
 	p = add_stall(p, "stall", &r->stall);
 	if (r->straggler_tid) {
 		p = add_u64(p, ",\"straggler_tid\":", r->straggler_tid);
@@ -282,6 +287,30 @@ static char *add_holds(char *p, const struct profile_sink *ps)
 	return p;
 }
 
+/* Of --budget: what it was, and what was off for how long. */
+static char *add_left_out(char *p, const struct profile_sink *ps, const struct window_totals *t)
+{
+	const struct left_out *l = ps->rec.left_out;
+	char text[SHED_TEXT_MAX];
+	uint32_t parts = 0;
+
+	if (!l)
+		return p;
+	p = fmt_lit(p, ",\"budget\":");
+	p = fmt_share(p, l->budget, 1000000);
+	for (int i = 0; i < SHED_PARTS; i++)
+		parts |= t->left_out_ns[i] ? 1u << i : 0;
+	if (parts)
+		p = add_string(p, ",\"left_out\":", shed_text(parts, text));
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (!t->left_out_ns[i])
+			continue;
+		snprintf(text, sizeof(text), "%s_us", shed_part_name(i));
+		p = fmt_us(profile_add_key(p, "left_out_", text), t->left_out_ns[i]);
+	}
+	return p;
+}
+
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
@@ -322,6 +351,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
 	}
 	p = add_holds(p, ps);
+	p = add_left_out(p, ps, t);
 	p = add_us(p, PROFILE_STAGES "\"total\":", total);
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);

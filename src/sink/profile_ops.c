@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "sink/left_out.h"
 #include "util/map.h"
 
 #define NAMES_MAX 1024 /* of operators; those beyond are "other" */
@@ -32,6 +33,7 @@ struct step_ops {
 	uint32_t step; /* number + 1; 0: free */
 	uint32_t tgid;
 	bool ended, graph;
+	uint32_t left_out; /* as in struct rec_step */
 	struct op_sums sums;
 };
 
@@ -198,6 +200,14 @@ static bool sums_any(const struct op_sums *s)
 	return false;
 }
 
+/* What --budget left out. */
+static char *add_parts(char *p, uint32_t parts)
+{
+	char text[SHED_TEXT_MAX];
+
+	return parts ? add_string(p, ",\"left_out\":", shed_text(parts, text)) : p;
+}
+
 /* Writes the line, if it has anything to say, and frees the place. */
 static void step_write(struct profile_ops *o, struct step_ops *s)
 {
@@ -206,6 +216,7 @@ static void step_write(struct profile_ops *o, struct step_ops *s)
 	if (p) {
 		p = add_u64(p, "\"step\":", s->step - 1);
 		p = add_u64(p, ",\"pid\":", s->tgid);
+		p = add_parts(p, s->left_out);
 		p = fmt_sums(p, o, &s->sums);
 		profile_line_end(o->lines, p, s->graph);
 	}
@@ -279,6 +290,7 @@ static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t 
 	s->step = step;
 	s->tgid = tgid;
 	s->ended = s->graph = false;
+	s->left_out = 0;
 	if (step <= o->written) /* late: nobody will tell again that it has ended */
 		step_end(o, s);
 	return s;
@@ -320,6 +332,7 @@ static void process_write(struct profile_ops *o, struct process_ops *pr, bool gr
 		p = fmt_lit(p, "\"window\":0,");
 	p = add_u64(p, "\"pid\":", pr->tgid);
 	p = add_string(p, ",\"comm\":", task ? task->comm : "");
+	p = add_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
 	p = fmt_sums(p, o, &pr->sums);
 	profile_line_end(o->lines, p, graph);
 }
@@ -382,6 +395,7 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 		return;
 	s = step_get(o, r->number + 1, r->h.tgid);
 	s->graph = r->n.graphs > 0;
+	s->left_out = r->left_out;
 	if (!s->ended)
 		step_end(o, s);
 }

@@ -26,6 +26,7 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
+struct left_out;
 struct prices;
 struct profile_meta;
 
@@ -40,6 +41,7 @@ struct recording {
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
 	const struct prices *prices; /* of hits, as they are known by now; NULL: unknown */
+	const struct left_out *left_out; /* by --budget; NULL: without one */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	const char *command_line; /* how it was started; NULL: not known */
 	const struct profile_meta *meta; /* for the profile */
@@ -69,6 +71,7 @@ struct window_totals {
 	uint64_t bytes; /* of all outputs */
 	uint64_t steps;
 	uint64_t open_cost_ns, close_cost_ns; /* time that opening and closing took */
+	uint64_t left_out_ns[SHED_PARTS]; /* by --budget */
 	uint64_t lost_ns; /* wall time in which records were lost */
 	const struct process_totals *processes; /* by tgid; with a profile */
 	size_t n_processes;

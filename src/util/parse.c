@@ -135,6 +135,25 @@ int parse_duration(const char *s, uint64_t *ret_ns)
 	return scale(&d, factor, ret_ns);
 }
 
+int parse_share(const char *s, uint64_t *ret_millionths)
+{
+	struct decimal d;
+	uint64_t v;
+	int err;
+
+	err = take_decimal(&s, &d);
+	if (err)
+		return err;
+	s += *s == ' ';
+	if (strcmp(s, "%"))
+		return -EINVAL;
+	err = scale(&d, 10000, &v);
+	if (err || v > 1000000 || (v == 1000000 && d.frac))
+		return -ERANGE;
+	*ret_millionths = v;
+	return 0;
+}
+
 int parse_size(const char *s, uint64_t *ret_bytes)
 {
 	struct decimal d;
@@ -231,6 +250,7 @@ static const struct {
 	[PARSE_SIZE] = { "size", "write 64MB, 512K or a number of bytes" },
 	[PARSE_U32] = { "number", "write digits only, at most 4294967295" },
 	[PARSE_PID_LIST] = { "list of process ids", "write 123 or 123,456" },
+	[PARSE_SHARE] = { "share of the time", "write 2% or 0.5%, at most 100%" },
 };
 
 const char *parse_error(

@@ -21,6 +21,9 @@ int parse_duration(const char *s, uint64_t *ret_ns);
  * of two. At most INT64_MAX, so that it can be an off_t. */
 int parse_size(const char *s, uint64_t *ret_bytes);
 
+/* "2%", "0.5 %": in millionths. -ERANGE: more than 100 %. */
+int parse_share(const char *s, uint64_t *ret_millionths);
+
 /* Decimal digits only. */
 int parse_u32(const char *s, uint32_t *ret);
 
@@ -35,6 +38,7 @@ enum parse_kind {
 	PARSE_SIZE,
 	PARSE_U32,
 	PARSE_PID_LIST,
+	PARSE_SHARE,
 };
 
 #define PARSE_ERROR_MAX 192

@@ -86,6 +86,25 @@ static void test_duration(void **state)
 	check_bad(parse_duration, large, COUNT(large), -ERANGE);
 }
 
+static void test_share(void **state)
+{
+	static const struct good good[] = {
+		{ "2%", 20000 },
+		{ "0%", 0 },
+		{ "100%", 1000000 },
+		{ "0.5%", 5000 },
+		{ "1.25 %", 12500 },
+		{ "0.0001%", 1 },
+	};
+	static const char *const bad[] = { "", "%", "2", "2%%", "-1%", "2 percent", " 2%", "2%x", "x%", ".5%", "0.%", "1e1%", "2  %" };
+	static const char *const large[] = { "101%", "100.5%", "100.0000001%", "99999999999999999999%" };
+
+	(void)state;
+	check_good(parse_share, good, COUNT(good));
+	check_bad(parse_share, bad, COUNT(bad), -EINVAL);
+	check_bad(parse_share, large, COUNT(large), -ERANGE);
+}
+
 static void test_size(void **state)
 {
 	static const struct good good[] = {
@@ -238,6 +257,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_duration),
 		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_share),
 		cmocka_unit_test(test_u32),
 		cmocka_unit_test(test_pid_list),
 		cmocka_unit_test(test_pid_list_long),

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What --budget left out of a recording, and when: a list of the instants at which that changed. */
+#ifndef INFTRACE_SINK_LEFT_OUT_H
+#define INFTRACE_SINK_LEFT_OUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+/* Changes become rare where they do not stay; of more than these, the oldest are taken together. */
+#define LEFT_OUT_MAX 1024
+
+struct left_out {
+	uint64_t budget; /* share of the time of steps, in millionths */
+	struct left_out_change {
+		uint64_t ns;	/* CLOCK_BOOTTIME */
+		uint32_t parts; /* 1 << enum shed_part, from here to the next change */
+	} changes[LEFT_OUT_MAX];
+	size_t n;
+};
+
+/* "barriers", ... */
+const char *shed_part_name(enum shed_part part);
+
+#define SHED_TEXT_MAX 64
+
+/* "barriers,operators"; "" for none. Returns buf. */
+const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX]);
+
+/* ns: not before that of the last change. */
+void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts);
+
+/* All that was left out at any instant from..to. l NULL: nothing ever is. */
+uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to);
+
+/* For how long each part was, within from..to. */
+void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64_t ret_ns[SHED_PARTS]);
+
+#endif

@@ -1,0 +1,223 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# --budget: what a recording costs decides what is left out of it, and the files say what that was.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../robust/common.sh
+. "$TOP/tests/robust/common.sh"
+
+WAIT=200 # seconds: with a machine full of others a step takes half a second
+
+setup() {
+	need_root
+	need cc python3
+	# the initial one has this number in every kernel
+	[ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ] || skip_all "no weight is told in a pid namespace"
+	build steps
+}
+
+# NAME ARGUMENT...: records in the background, and leaves the recorder's pid in $recorder.
+begin() {
+	local name=$1
+	shift
+	background "$INFTRACE" record "$@" >"$TMP/$name.out" 2>"$TMP/$name.err"
+	recorder=$BG
+}
+
+# COMMAND...: succeeds, or the recorder has ended, which makes waiting useless
+or_ended() {
+	"$@" || ! kill -0 "$recorder" 2>/dev/null
+}
+
+said() { # NAME TEXT
+	grep -q -- "$2" "$TMP/$1.err"
+}
+
+# NAME TEXT: the recorder says so in time
+says() {
+	wait_until "$WAIT" or_ended said "$1" "$2" || true
+	said "$1" "$2" || sed 's/^/# /' "$TMP/$1.err"
+	check "$1: $2" said "$1" "$2"
+}
+
+lines() { # FILE PATTERN NUMBER
+	[ "$(grep -c -- "$2" "$1")" -ge "$3" ]
+}
+
+# NAME FILE PATTERN NUMBER: so many lines of the file are such, in time
+holds() {
+	wait_until "$WAIT" or_ended lines "$2" "$3" "$4" 2>/dev/null || true
+	check "$1: $4 lines like $3" lines "$2" "$3" "$4"
+}
+
+finish() { # NAME
+	local rc=0
+	kill -INT "$recorder"
+	wait "$recorder" || rc=$?
+	same "$1: the recording ends as usual" "$rc" 0
+}
+
+steps='[x for x in p if x["event"] == "token_prof"]'
+whole="[x for x in $steps if \"left_out\" not in x[\"shape\"] and \"began_before\" not in x[\"shape\"]]"
+without="[x for x in $steps if \"barriers\" in x[\"shape\"].get(\"left_out\", \"\")]"
+window='[x["shape"] for x in p if x["event"] == "window_prof"]'
+
+set_llama() {
+	need_llama
+	llama=("$DRIVER" -q -n 2000 -t 2 "${MODEL_ARGS[@]}")
+}
+
+# The profile alone has nothing to leave out but barriers.
+test_profile() {
+	set_llama
+	begin tight --budget 0% --profile "$TMP/tight.jsonl" -- "${llama[@]}"
+	says tight "barriers are off"
+	holds tight "$TMP/tight.jsonl" '"left_out":"barriers"' 20
+	says tight "nothing is left to turn off"
+	finish tight
+	check "tight: the profile is valid, with the partition of each step" \
+		"$INFTRACE" validate "$TMP/tight.jsonl" --require token_prof,window_prof
+	expect "tight: time at barriers is told where they were seen" \
+		"all('barrier' in x['stage_us'] and x['shape']['workers'] == 1 for x in ${whole}[1:]) and len($whole) > 2" p="$TMP/tight.jsonl"
+	expect "tight: and nowhere else" \
+		"not any('barrier' in x['stage_us'] or 'workers_barrier' in x['stage_us'] or 'straggler_tid' in x['shape'] for x in $without)" \
+		p="$TMP/tight.jsonl"
+	expect "tight: most of those steps say nothing of workers" \
+		"sum('workers' in x['shape'] for x in $without) <= 3" p="$TMP/tight.jsonl"
+	# the least of each: with others on the CPUs a step has more switches, which cost, too
+	expect "tight: what inftrace costs a step is less than half of what it was" \
+		"(lambda cost: 2 * min(map(cost, $without)) < min(map(cost, $whole)))(lambda x: x['shape']['tracer_us'] - x['shape']['tracer_waited_us'])" \
+		p="$TMP/tight.jsonl"
+	expect "tight: the window says what was left out, and for how long" \
+		"all(w['budget'] == 0 and w['left_out'] == 'barriers' and w['left_out_barriers_us'] > 0 for w in $window) and len($window) == 1" \
+		p="$TMP/tight.jsonl"
+	check "tight: inftrace report reads it" "$INFTRACE" report "$TMP/tight.jsonl"
+
+	begin wide --budget 100% --profile "$TMP/wide.jsonl" -- "${llama[@]}"
+	holds wide "$TMP/wide.jsonl" '"barrier":' 40
+	finish wide
+	expect "wide: nothing is left out" \
+		"not any('left_out' in x['shape'] for x in p) and len($whole) >= 40 and ${window}[0]['budget'] == 1" p="$TMP/wide.jsonl"
+	check "wide: and nothing is said of it" [ -z "$(grep -e --budget "$TMP/wide.err")" ]
+}
+
+# With a timeline everything goes, in the order that is documented; the marks say when.
+test_timeline() {
+	set_llama
+	begin all --budget 0% --op-detail -o "$TMP/all.json" -o "$TMP/all.pftrace" --profile "$TMP/all.jsonl" -- "${llama[@]}"
+	says all "the timeline is off"
+	holds all "$TMP/all.jsonl" '"left_out":"barriers,operators,syscalls,timeline"' 5
+	finish all
+	check "all: the trace is valid" "$INFTRACE" validate "$TMP/all.json"
+	check "all: the profile is valid" "$INFTRACE" validate "$TMP/all.jsonl" --require token_prof,op_prof
+	expect "all: a mark for each change, in order" \
+		'[e["args"]["reason"] for e in t if e["name"] == "budget" and e["ph"] == "i"] == [p + " off" for p in ("barriers", "operators", "syscalls", "timeline")]' \
+		t="$TMP/all.json"
+	expect "all: behind a mark there is no such slice" \
+		'all(e["ts"] + e["dur"] <= m["ts"] for m in t if m["name"] == "budget" for e in t if e["ph"] == "X" and e.get("cat") == {"barriers off": "barrier", "operators off": "op"}.get(m["args"]["reason"]))' \
+		t="$TMP/all.json"
+	expect "all: steps are in the trace to the end, and say what was left out" \
+		"[e['args'].get('left_out') for e in t if e.get('cat') == 'step'][-1] == 'barriers,operators,syscalls,timeline'" \
+		t="$TMP/all.json"
+	expect "all: each operator of a step, or a word that some were left out" \
+		"len({x['shape']['ops'] for x in p if x['event'] == 'op_prof' and 'left_out' not in x['shape'] and x['shape']['step'] > ${steps}[0]['shape']['step'] + 1}) <= 2" \
+		p="$TMP/all.jsonl"
+}
+
+# What fits is turned on again.
+test_again() {
+	background "$TMP/steps"
+	target=$BG
+	begin again -p "$target" --budget 0.1% --engine none --op-detail -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
+		--profile "$TMP/again.jsonl"
+	says again "operators are off"
+	kill -USR1 "$target"
+	says again "operators are on again"
+	wait_until "$WAIT" or_ended again_seen || true
+	finish again
+	check "again: the profile is valid" "$INFTRACE" validate "$TMP/again.jsonl" --require token_prof,op_prof
+	expect "again: a step whose operators were not left out has all of them" \
+		"all(x['shape']['ops'] == 50 for x in p if x['event'] == 'op_prof' and 'left_out' not in x['shape'] and x['shape']['step'] != ${steps}[0]['shape']['step'])" \
+		p="$TMP/again.jsonl"
+	expect "again: there are such steps after those without" \
+		"(lambda s: max(s) > min(s | {x['shape']['step'] for x in $steps if 'left_out' in x['shape']}))({x['shape']['step'] for x in $whole})" \
+		p="$TMP/again.jsonl"
+	kill "$target"
+}
+
+# A line of operators of a step behind one that had them left out.
+again_seen() {
+	awk '/"left_out":"[a-z,]*operators/ { out = 1 } /"op_prof"/ && !/left_out/ && out { seen = 1 } END { exit !seen }' "$TMP/again.jsonl"
+}
+
+# Each window and dump says what was off already as it began.
+test_windows() {
+	local f n=0
+	background "$TMP/steps"
+	target=$BG
+	begin windows -p "$target" --budget 0% --engine none -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
+		--window every=500ms,for=250ms --output-dir "$TMP/windows"
+	says windows "the timeline is off"
+	wait_until "$WAIT" or_ended last_window || true
+	finish windows
+	for f in "$TMP"/windows/profile_*.jsonl; do
+		check "windows: valid" "$INFTRACE" validate "$f"
+		n=$((n + 1))
+	done
+	f=$(ls -t "$TMP"/windows/profile_*.jsonl | sed -n 2p)
+	expect "windows: one that began without says so for all of its time" \
+		"all(w['left_out'] == 'operators,syscalls,timeline' and abs(w['left_out_timeline_us'] - x['stage_us']['total']) < 1 for x in p if x['event'] == 'window_prof' for w in [x['shape']])" \
+		p="$f"
+	f=${f/profile_/trace_}
+	expect "windows: and has the marks at its beginning" \
+		"(lambda open: [e['args']['reason'] for e in t if e['name'] == 'budget' and e['ts'] == open])(next(e['ts'] for e in t if e['name'] == 'window_open')) == ['operators off', 'syscalls off', 'timeline off']" \
+		t="${f%.jsonl}.json"
+	kill "$target"
+}
+
+# Three windows that have closed since.
+last_window() {
+	[ "$(grep -l '"left_out":"operators,syscalls,timeline"' "$TMP"/windows/profile_*.jsonl 2>/dev/null | wc -l)" -ge 3 ]
+}
+
+test_flight() {
+	background "$TMP/steps"
+	target=$BG
+	begin flight -p "$target" --budget 0% --engine none -u "$TMP/steps:steps_step@step" -u "$TMP/steps:steps_op@op" \
+		--flight-recorder 8MB --output-dir "$TMP/flight"
+	says flight "the timeline is off"
+	kill -USR1 "$recorder"
+	says flight "dump 0"
+	finish flight
+	check "flight: the dump is valid" "$INFTRACE" validate "$TMP"/flight/trace_*.json
+	check "flight: its profile is valid" "$INFTRACE" validate "$TMP"/flight/profile_*.jsonl
+	expect "flight: it has the marks" \
+		'{e["args"]["reason"] for e in t if e["name"] == "budget"} == {"operators off", "syscalls off", "timeline off"}' \
+		t="$(ls "$TMP"/flight/trace_*.json)"
+	expect "flight: and says for how long" "all(w['left_out_timeline_us'] > 0 for w in $window) and len($window) == 1" \
+		p="$(ls "$TMP"/flight/profile_*.jsonl)"
+	kill "$target"
+}
+
+refused() { # WORDS OPTION...
+	local words=$1
+	shift
+	check_rc "refused: $*" 2 "$words" "$INFTRACE" record "$@" -o "$TMP/never.json" -- true
+}
+
+test_usage() {
+	local text
+	for text in "" 2 two 2%% -1% 2%x .5% nan%; do
+		refused "--budget: '$text' is not a share of the time; write 2% or 0.5%, at most 100%" --budget "$text"
+	done
+	refused "--budget: '101%' is too large a share of the time" --budget 101%
+	refused "nothing here is one" --budget 2% --engine none
+	refused "nothing here is one" --budget 2% -e -functions
+	check "no file was made" [ ! -e "$TMP/never.json" ]
+	check_rc "top has it, too" 2 "is not a share of the time" "$INFTRACE" top --budget 2 -- true
+}
+
+ALL_TESTS=(usage again windows flight profile timeline)
+run_tests "$@"
