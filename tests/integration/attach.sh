@@ -76,7 +76,7 @@ finish() {
 	done
 }
 
-# breakpoint PID: "yes" when the code of called() is not as in the file
+# breakpoint PID: "yes" when the code of called() differs from the file
 breakpoint() {
 	python3 - "$1" "$lib" "$(nm -D "$lib" | awk '$3 == "called" { print $1 }')" <<-'PY'
 		import sys

@@ -292,7 +292,7 @@ test_privileges() {
 	bad "without CAP_SYS_PTRACE" 3 'CAP_SYS_PTRACE' -o x.json -p "$target"
 	as=()
 
-	# what is enough according to doctor: function probes need uprobe_multi then
+	# the capabilities that suffice according to doctor: function probes need uprobe_multi then
 	caps=-all,+bpf,+perfmon,+sys_ptrace
 	few=(setpriv --reuid 65534 --regid 65534 --clear-groups "--inh-caps=$caps" "--ambient-caps=$caps"
 		"--bounding-set=$caps" --)
@@ -312,7 +312,7 @@ test_privileges() {
 	fi
 }
 
-# It works, and then the disk is full.
+# The disk becomes full during the recording.
 test_full() {
 	small=$TMP/small
 	mkdir "$small"
@@ -370,7 +370,7 @@ test_ends() {
 		same "SIG$sig: exit code and end of the trace" "$rc $(tail -n 1 "$TMP/$sig.json")" "0 ]"
 		check "SIG$sig: valid" "$INFTRACE" validate "$TMP/$sig.json"
 	done
-	# stuck in a write that nobody reads
+	# stuck in a write to a pipe that nobody reads
 	mkfifo "$TMP/fifo"
 	exec 9<>"$TMP/fifo"
 	background "${run[@]}" -o - >"$TMP/fifo" 2>"$TMP/err"

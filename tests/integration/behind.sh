@@ -29,7 +29,7 @@ setup() {
 END
 }
 
-# rivals NAME WHAT CHECK...: until it was not disturbed
+# rivals NAME WHAT CHECK...: repeated until nothing disturbed it
 rivals() {
 	local name=$1 what=$2 try rc=0
 	for ((try = 0; try < tries; try++)); do

@@ -22,7 +22,7 @@ caller() {
 	calls "$1" 0 # it is up
 }
 
-# calls NAME NUMBER: returns when they have been made
+# calls NAME NUMBER: returns when the calls have been made
 calls() {
 	local to=$1_to from=$1_from
 	echo "$2" >&"${!to}"
@@ -94,7 +94,7 @@ setup() {
 	cd "$TMP" || exit
 	cp "$INFTRACE" ./inftrace
 	chmod 755 . inftrace
-	# A process that calls getppid() as often as it is told to: a line with the number, then an answer.
+	# A process that calls getppid() as often as a line of input says, and answers each line.
 	cat >caller.py <<-'PY'
 		import os, sys
 		for line in sys.stdin:
@@ -295,7 +295,7 @@ test_not_root() {
 		-o mine/mine.json -p "$two" 2>mine.log
 	RECORDER=$BG
 	name="a recorder that is not root's"
-	# the thing under test must not decide whether it is tested
+	# the program under test must not decide whether it is tested
 	if ! env CAPS="$caps" bash as_user.sh true 2>mine.caps; then
 		skip "$name" "capabilities cannot be given to another user here: $(tail -n 1 mine.caps)"
 	elif ! wait_until 20 test -S "$user/inftrace/$RECORDER.sock"; then

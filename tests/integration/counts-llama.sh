@@ -55,8 +55,8 @@ else
 	skip "other-cpu" "no build of the CPU backend can be chosen here"
 fi
 
-# Long steps, since the driver's clock readings and the probe lie outside of what is compared. What
-# a hypervisor takes away is no CPU time, but cannot be told from it: then (2) once more.
+# Long steps, since the driver's clock reads and the probe lie outside of the compared stretch. The time
+# that a hypervisor takes away is no CPU time, but looks the same: then (2) it is tried again.
 check_cpu() { # NAME THREADS TOKENS
 	local text="$1: time on the CPU within 1 % of the thread's clock" rc try
 	for try in 1 2 3; do

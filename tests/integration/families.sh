@@ -35,7 +35,7 @@ check_sums several
 expect "several: a line for each process, with its name" \
 	'sorted(p["shape"]["comm"] for p in p if p["event"] == "sched_prof") == ["ipc", "pages", "sh"]' p="$TMP/several.jsonl"
 
-# without a timeline: the counts of the calls are those of the run before
+# without a timeline: the numbers of calls are those of the previous run
 record_profile() { # NAME [OPTION ...] -- COMMAND ...
 	local name=$1
 	shift

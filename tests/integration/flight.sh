@@ -41,8 +41,8 @@ fly() {
 	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
 }
 
-# land NAME WANTED: the recording ends now, or has; with this exit code. landed: it ends by itself, as its target
-# has ended. A signal then would mean that nobody waits for a dump that is still being written.
+# land NAME WANTED: ends the recording if it has not ended; its exit code is WANTED. landed: it ends by itself, as its
+# target has ended. A signal then would mean not to wait for a dump that is still being written.
 land() {
 	kill -INT "$RECORDER" 2>/dev/null || true
 	landed "$@"

@@ -15,7 +15,7 @@ guard() {
 	BUILD=$BUILD "$TOP/bench/run" --guard "$@"
 }
 
-# its results are ours
+# its results are those of this test
 test_figures() {
 	local rc=0 line
 	guard >"$TMP/out" 2>&1 || rc=$?

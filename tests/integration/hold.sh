@@ -42,13 +42,13 @@ seen() {
 	grep -c '"event":"token_prof"' "$TMP/p.jsonl" || true
 }
 
-# Of the line of the window; 0: not there.
+# A value of the line of the window; 0: not there.
 window() { # NAME
 	json "w[-1]['shape'].get('$1', 0)" w="$TMP/p.jsonl"
 }
 
 # all_seen NAME COMMAND ...: RUNS runs in which every call was seen. In the others the wait reached its
-# deadline, which is reported, as is the interval, unless the process was gone by then.
+# deadline, which is reported, as is the interval, unless the process had exited.
 all_seen() {
 	local what=$1 good=0 rc try late
 	shift
@@ -139,7 +139,7 @@ test_bystander() {
 }
 
 # attached NAME OPTION...: the library is mapped once the recording runs. The process ends when its probes are in
-# place: what a process had mapped that is gone by then cannot be known.
+# place: the mappings of a process that has exited before cannot be known.
 attached() {
 	local what=$1 rec target
 	shift

@@ -75,7 +75,7 @@ names = [p["name"] for p in json.load(sys.stdin) if p["id"] in held and "name" i
 print(sum(n.startswith(("irq_", "memory_")) for n in names), bool(names))' "$1"
 }
 
-# What is not asked for is not loaded.
+# Programs that are not needed are not loaded.
 test_loaded() {
 	background "$INFTRACE" record -q --engine none -o "$TMP/none.json" -p $$
 	wait_until 20 test -s "$TMP/none.json"

@@ -58,7 +58,7 @@ test_grow() {
 	rm -f grow.json stop
 }
 
-# early SIGNAL DELAY ARG...: the trace need not exist, but if it does it opens
+# early SIGNAL DELAY ARG...: the trace need not exist, but must open if it does
 early() {
 	local sig=$1 delay=$2 trace=early-$1.json recorder
 	shift 2
@@ -77,7 +77,7 @@ early_all() {
 	local i
 	for ((i = 0; i < 5; i++)); do
 		early "$1" "0.$(printf %03d $((RANDOM % 600)))" -p "$storm" || return 1
-		# its end: the window is closed, links go
+		# at the end the window is closed and links are removed
 		early "$1" "0.$(printf %03d $((400 + RANDOM % 400)))" -d 100ms -p "$storm" || return 1
 		early "$1" "0.$(printf %03d $((RANDOM % 600)))" -- sleep 1 || return 1
 	done
@@ -103,7 +103,7 @@ test_early() {
 		[ "$rc" -eq 0 ] || sed 's/^/# /' "early-$sig.out"
 		same "SIG$sig at any moment" "$rc" 0
 	done
-	# a command that waits to be released leaves when inftrace has gone
+	# a command that waits to be released ends when inftrace has gone
 	check "no command waits for a recorder that is gone" wait_until 10 nobody_waits
 	check "the target lives" kill -0 "$storm"
 }

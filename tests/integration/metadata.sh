@@ -11,7 +11,7 @@ profile=$TMP/new/folder/p.jsonl
 last() { # EXPRESSION over p, the last line
 	json "$1" "p=last:$profile"
 }
-# a step of a few instructions in a program that is there anyway
+# a step of a few instructions in a program that exists anyway
 step() { # OPTION ... : records the mini engine for two tokens
 	timeout 300 "$INFTRACE" record -q -d 20s --profile "$profile" "$@" >/dev/null
 }
@@ -180,7 +180,7 @@ while True: time.sleep(0.01)'
 	same "no secrets" "$(grep -c hush "$TMP/each.jsonl")" 0
 }
 
-# A command that is over before anybody looks.
+# A command that has ended before it is looked at.
 test_short_command() {
 	for run in 1 2; do
 		rm -f "$TMP/short$run.jsonl"
@@ -195,7 +195,7 @@ test_short_command() {
 	same "a short command: no secrets" "$(grep -c hush "$TMP/short1.jsonl")" 0
 }
 
-# What a target of another user may determine.
+# What the target of another user may influence.
 test_of_others() {
 	long=$(printf '%0120000d' 0)
 	background setpriv --reuid 65534 --clear-groups -- env -i "INFTRACE_MODEL=$long" INFTRACE_ENV_HASH="$digits" \

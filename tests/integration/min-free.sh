@@ -10,7 +10,7 @@
 free_kb() {
 	df --output=avail -k disk | tail -n 1 | tr -d ' '
 }
-# fill KB: leaves so many free
+# fill KB: leaves KB free
 fill() {
 	rm -rf disk/*
 	head -c $(((40 * 1024 - $1) * 1024)) /dev/zero >disk/filler
@@ -37,7 +37,7 @@ while True: os.getppid()'
 	target=$BG
 }
 
-# Until less than the floor is free.
+# Records until less than the floor is free.
 test_files() {
 	fill 8192
 	ends "default" 'cannot write disk/t.json: less than 2 MB is free on its file system, see --min-free; the file is valid' \

@@ -48,7 +48,7 @@ count() {
 	grep -c "\"name\":\"$1\"" "$TMP/t.json" || true
 }
 
-# left NAME PRELOAD COUNTS STALE DEEP ARG...: COUNTS: "name=count ..." of what the trace must hold;
+# left NAME PRELOAD COUNTS STALE DEEP ARG...: COUNTS: "name=count ..." that the trace must contain;
 # STALE, DEEP: what inftrace must count, "" for nothing
 left() {
 	local name=$1 preload=$2 counts=$3 stale=$4 deep=$5 entry got=

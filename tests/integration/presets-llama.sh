@@ -140,7 +140,7 @@ test_barriers() {
 			for s in sorted((s for s in t if s.get("cat") == "step"), key=lambda s: s["ts"])] ==
 			c["step_barriers"] and min(c["step_barriers"]) > 0)' t="$TMP/t.json" c=last:"$TMP/log"
 
-	# the same calls of two threads, at the cheap place behind the test for a single one
+	# the same calls of two threads, at the cheap place after the test for a single one
 	traced "$TMP/t.json" "$TMP/log" --strict -- env LD_PRELOAD="$probed/count_calls.so" \
 		COUNT_CALLS="$TMP/calls" "$DRIVER" -w -q -n 20 -t 2 -P 50 "${MODEL_ARGS[@]}"
 	read -r barriers _ < <(od -An -tu8 "$TMP/calls")

@@ -13,7 +13,7 @@ need cc go python3
 
 mkfifo "$TMP/go"
 
-# traced PROGRAM RECORD-OPTION...: from before its line of input to its end
+# traced PROGRAM RECORD-OPTION...: records it from before its line of input to its end
 traced() {
 	local program=$1 target
 	shift

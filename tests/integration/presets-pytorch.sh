@@ -58,7 +58,7 @@ with open(f"{tmp}/engines") as f:
         words = line.split()
         if len(words) > 3 and words[1] == "op" and "at4_ops" in words[3]:
             sites[words[0]] += 1
-# how many there are depends on the release: 2952 in 1.13.1
+# their number depends on the release: 2952 in 1.13.1
 good = sites["cheap"] > 1000 and not sites["dear"]
 print("ok entry points are cheap" if good else f"not ok entry points are cheap - {dict(sites)}")
 sys.exit(bool(wrong) or not counts or not good)

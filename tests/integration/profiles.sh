@@ -84,7 +84,7 @@ test_llama() {
 		need_llama
 		for threads in "-t 1" "-t 2" "-t 2 -P 50" "-t 3 -P 0"; do
 			name=llama${threads// /} n=12
-			# they spin for each other, in vain for the most part on two CPUs
+			# they spin for each other, mostly in vain on two CPUs
 			[ "$threads" != "-t 3 -P 0" ] || n=4
 			# shellcheck disable=SC2086
 			llama "$name" --op-detail -- $threads -r 3 -n "$n" || continue

@@ -29,7 +29,7 @@ cd "$TMP/a directory" || exit
 
 quickstart bundled --bundled
 
-# An empty cache, and a registry that nobody serves.
+# An empty cache, and a registry that does not answer.
 export ENGINES=$TMP/engines npm_config_registry=http://127.0.0.1:9
 quickstart no-npm
 check "no-npm: says so" grep "^npm cannot be reached" "$TMP/no-npm.out"

@@ -64,7 +64,7 @@ test_queue() {
 		r="$TMP/stall.report.jsonl"
 }
 
-# A real llama.cpp that serves requests, and what it says of them itself.
+# A real llama.cpp that serves requests, and its own log of them.
 test_real() {
 	[ "$(id -u)" -eq 0 ] || { skip real "needs root"; return; }
 	need_llama

@@ -63,7 +63,7 @@ agrees() { # NAME
 		r="$TMP/$1.report.jsonl" t="$TMP/$1-trace.report.jsonl"
 }
 
-# Five times 100 ms; prints from when to when, and for how long at least it was seen to be stopped.
+# Five times 100 ms; prints start and end of each, and for how long at least it was seen to be stopped.
 stop_often() { # PID GO
 	python3 - "$@" <<-'PY'
 		import os, signal, sys, time
@@ -99,7 +99,7 @@ setup() {
 	need_root
 	need python3 taskset chrt
 	need_llama
-	# ahead of whatever else this machine does: only what is planted here is in the way
+	# ahead of all other work of this machine: only what is planted here is in the way
 	chrt -f 1 true || skip_all "no real-time scheduling here"
 }
 
@@ -114,8 +114,8 @@ test_stopped() {
 		"$TMP/stopped.txt"
 }
 
-# Five times 60 ms; prints from when to when, how much of that it had the CPU, and how long it can have been
-# there, with what it does before and after.
+# Five times 60 ms; prints start and end of each, how much of that it had the CPU, and how long it can have been
+# there, including its work before and after.
 hog() { # PID GO
 	"$TMP/cc1hog" - "$@" <<-'PY'
 		import os, sys, time
@@ -194,7 +194,7 @@ END
 		loaded() {
 			sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out"
 		}
-		# the first start of a browser reads it in from the disk
+		# the first start of a browser reads it from the disk
 		page hostile --size 390x844
 		small=$(loaded)
 		page long --size 390x844

@@ -15,7 +15,7 @@ setup() {
 	model=$(llama_model mite)
 }
 
-# dumps NAME WANTED REASON: so many, each for such a reason
+# dumps NAME WANTED REASON: there are WANTED dumps, each for such a reason
 dumps() {
 	local got
 	got=$("$CHECK_DUMPS" reasons "$TMP/$1" "$3" 2>&1) || got=${got##*$'\n'}
@@ -40,7 +40,7 @@ test_token() {
 		[e["shape"] for e in p if e["event"] == "request_prof"])' p="$TMP/batch.jsonl" l="$TMP/batch.log"
 }
 
-# Prompts in many parts, and a server that stands still meanwhile.
+# Prompts in many parts, and a server that stands still during them.
 test_first() {
 	"$INFTRACE" record --flight-recorder 64MB --output-dir "$TMP/first" --trigger 'request_ttft>600ms' --max-dumps 1 -- \
 		"$serve" -l "$TMP/first.log" -r 20 -s 6 -p 6 -a 2 -b 16 -L 7:200 -S 15:300000 "${MODEL_ARGS[0]}" "$model" \

@@ -60,7 +60,7 @@ test_clients() {
 	done
 }
 
-# A connection that is older than the recording.
+# A connection opened before the recording.
 test_early() {
 	name=early
 	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1

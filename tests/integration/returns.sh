@@ -50,7 +50,7 @@ C
 JSON
 }
 
-# traced PROGRAM RECORD-OPTION...: from before its line of input to its end
+# traced PROGRAM RECORD-OPTION...: records it from before its line of input to its end
 traced() {
 	local program=$1 target
 	shift

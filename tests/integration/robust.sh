@@ -17,7 +17,7 @@ done
 
 setup() {
 	setup_robust
-	# with the objects of inftrace itself, of which the linker takes those that are used
+	# with the objects of inftrace itself: the linker takes those that are used
 	ar rcs "$TMP/inftrace.a" "$BUILD"/{io,util}/*.o
 	cc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TOP/src" -o "$TMP/writer_kill" "$ROBUST/writer_kill.c" \
 		"$TMP/inftrace.a" -ljson-c -lz -pthread
@@ -25,13 +25,13 @@ setup() {
 
 # A writer that is killed.
 test_writer() {
-	# A recording is seldom inside write(2); here a writer is all the time.
+	# A recording is seldom inside write(2); this writer is all the time.
 	for mode in plain gzip packets; do
 		check "a writer killed in its writes, $mode" "$TMP/writer_kill" "$mode" "$TMP/killed" "$(often 60 200)"
 	done
 }
 
-# Until all but the last line is checked: that one may be cut.
+# Checks all but the last line, which may be cut.
 profile_valid() { # FILE
 	if [ -s "$1" ] && [ "$(tail -c 1 "$1" | wc -l)" -eq 0 ]; then
 		sed -i '$d' "$1"
@@ -106,10 +106,10 @@ count_case() {
 		(e['name'], e['ph']) for e in t))" t="$TMP/$1.json" c=last:"$TMP/$1.out"
 }
 
-# What a process does: it is stopped.
+# What happens to a process: it is stopped.
 test_stop() {
 	record_case stop 0 "$TMP/life" stop
-	# by cause and effect, not by duration: it falls asleep between the first two instants, and is woken
+	# checked by cause and effect, not by duration: it falls asleep between the first two instants, and is woken
 	# between the last two
 	expect "stop: a span from the stop to the continuation" 'any(
 	c["stop"][0] <= start <= c["stop"][1] and c["cont"][0] <= wake <= c["cont"][1]
@@ -234,7 +234,7 @@ gone() {
 	done
 }
 
-# Targets that go.
+# Targets that disappear.
 test_gone() {
 	check "a target that exits while inftrace attaches" gone
 }

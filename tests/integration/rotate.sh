@@ -58,7 +58,7 @@ test_busy() {
 		mapfile -t files < <(printf '%s\n' "$busy/t.$kind" "$busy"/t.[0-9]*."$kind" | grep -vF '*')
 		check "busy: .$kind: together they are the recording" "$ROTATED" same "$TMP/whole.${kind%.gz}" "${files[@]}"
 		sed 's/^/# /' "$TMP/check.out"
-		# the whole of a .pftrace.gz is hardly as much as one file may have
+		# a whole .pftrace.gz is hardly larger than one file may be
 		[ ${#files[@]} -gt 1 ] || [ "$kind" != pftrace.gz ] || continue
 		check "busy: .$kind: sizes" "$ROTATED" sizes "$SIZE" "${files[@]}"
 		sed 's/^/# /' "$TMP/check.out"
@@ -71,7 +71,7 @@ test_busy() {
 		"$( ((n <= 20)) || echo $((n - 20))) $((n > 20 ? 20 : n))"
 }
 
-# names DIRECTORY: of what is there, sorted
+# names DIRECTORY: those of its files, sorted
 names() {
 	(cd "$1" && find . -type f -printf '%P\n' | sort | tr '\n' ' ')
 }
@@ -160,7 +160,7 @@ full() {
 	timeout 60 "${run[@]}" --min-free 0 -e syscalls,functions -d 20s -o "$disk/t.json" -- "$TMP/storm" -n 20 -s 0 -p 100 \
 		>/dev/null 2>"$TMP/err" || rc=$?
 	same "$name: exit code" "$rc" 1
-	# one for each file that it was writing: two at most
+	# one for each file that was being written: two at most
 	check "$name: what it says" grep -qE "$pattern" "$TMP/err"
 	same "$name: and no more" "$(grep cannot "$TMP/err" | grep -cvE "$pattern" || true)" 0
 	sed 's/^/# /' "$TMP/err"
@@ -202,7 +202,7 @@ test_windows() {
 	firsts=$(find "$win" -regex '.*/trace_pid[0-9]*_[0-9]*\.json' -printf .)
 	check "windows: several, each with a name" test "${#firsts}" -ge 2
 	check "windows: a large one is cut" test -n "$(find "$win" -name 'trace_pid*.2.json')"
-	# not each large one: the next file is begun when the one before is written, which may be after the window
+	# not each large one: the next file begins when the one before is written, which may be after the window
 	for second in "$win"/trace_pid*.2.json; do
 		[ "$(stat -c %s "${second%.2.json}.json")" -ge "$SIZE" ] ||
 			not_ok "windows: only a large one is cut" "${second%.2.json}.json is small"

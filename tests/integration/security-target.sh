@@ -77,7 +77,7 @@ mapping() { # FILE...: a process that has them mapped, in TARGET
 	wait_until 60 grep -q ready "$TMP/maps.out"
 }
 
-# start_recorder ARG...: in RECORDER, its messages in recorder.log; when it returns, all is attached
+# start_recorder ARG...: its pid is in RECORDER, its messages in recorder.log; on return everything is attached
 start_recorder() {
 	background "$INFTRACE" record -v "$@" 2>"$TMP/recorder.log"
 	RECORDER=$BG
@@ -190,7 +190,7 @@ test_user() {
 		"2 inftrace: --user nobody-at-all: there is no such user"
 }
 
-# A number that becomes another process's.
+# A process number that another process gets.
 test_reused_number() {
 	calling() {
 		exec python3 -c 'import os, time

@@ -20,7 +20,7 @@ gone() {
 record() {
 	"$INFTRACE" record -q --engine none -e syscalls "$@" -- true
 }
-# plant DIRECTORY NAME: each kind of thing that somebody may have put there
+# plant DIRECTORY NAME: each kind of file that somebody may have put there
 plant() {
 	rm -f "$1/$2"
 	as_nobody "${@:3}" "$1/$2"
@@ -47,7 +47,7 @@ test_fake() {
 	background setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000
 	target=$BG
 
-	# An impostor: claims to record the target, into a file of root's, and passes WHAT: a path (only as text), or
+	# An impostor: claims to record the target to a file of root's, and passes WHAT: a path (only as text), or
 	# a descriptor of it.
 	cat >fake.py <<-'PY'
 		import array, json, os, socket, sys
@@ -188,7 +188,7 @@ test_names() {
 	kill "$named"
 }
 
-# What is planted where files are written.
+# Files planted where output is written.
 test_planted() {
 	echo precious >precious
 	chmod 600 precious
@@ -231,7 +231,7 @@ test_planted() {
 	) || test_failed=1
 }
 
-# What must keep working.
+# Uses that must keep working.
 test_as_before() {
 	ln -s alone.json link.json
 	check "a link of one's own, where nobody else can write" record -o link.json
@@ -239,7 +239,7 @@ test_as_before() {
 	ln -s shared mine
 	check "a link of one's own on the way" record -o mine/x.json
 	mkfifo pipe.json
-	# a reader that is there before the recording, and sees its end
+	# a reader that starts before the recording, and sees its end
 	exec 9<>pipe.json 8<pipe.json 7>pipe.json 9>&-
 	cat <&8 >from-pipe 7>&- &
 	exec 8<&-
@@ -252,7 +252,7 @@ test_as_before() {
 	check "-" sh -c "'$INFTRACE' record -q --engine none -e syscalls -o - -- true >out && test -s out"
 }
 
-# Whose the files are.
+# The owners of the files.
 test_owners() {
 	umask 022
 	record -o own.json --profile own.jsonl

@@ -152,7 +152,7 @@ test_once() {
 	same "the URL cannot be written" "$rc $(grep -c 'cannot write the URL' full.err)" "1 1"
 }
 
-# prefixes FILE: what was fetched is the beginning of the file, and more each time; writes each again
+# prefixes FILE: each fetched part is the beginning of the file, and longer than the one before; writes each again
 prefixes() {
 	python3 - "$1" <<-'PY'
 		import hashlib, os, sys
@@ -169,7 +169,7 @@ prefixes() {
 		assert sizes == sorted(sizes) and len(set(sizes)) >= 20, sizes
 	PY
 }
-# packets FILE...: packets and nothing else, but for a torn one at the end
+# packets FILE...: nothing but packets, except for a torn one at the end
 packets() {
 	python3 - "$@" <<-'PY'
 		import sys

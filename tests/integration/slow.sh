@@ -41,7 +41,7 @@ ends() {
 	same "$name: what it says" "$(grep -cE "$pattern" "$err")" 1
 }
 
-# Of a kind of records, the summary in the file ERR: how many were received, and were lost.
+# How many records of a kind were received and lost, by the summary in the file ERR.
 received() { # KIND ERR
 	sed -nE "s/^inftrace: [0-9.]+ s, (.*, )?([0-9]+) $1.*/\2/p" "$2"
 }
@@ -59,7 +59,7 @@ setup() {
 	mkfifo "$TMP/fifo1" "$TMP/fifo2" "$TMP/fifo3"
 }
 
-# fill KIND PAGES: a recording to a disk of so many pages. Prints what is wrong.
+# fill KIND PAGES: a recording to a disk of PAGES pages. Prints what is wrong.
 fill() {
 	local kind=$1 n=$2 disk=$TMP/disk.$1 rc size
 	local file=$disk/$n.$kind err=$TMP/err.$1 option=-o
@@ -74,7 +74,7 @@ fill() {
 	[ "$rc" -eq 1 ] || echo "$n pages: exit code $rc"
 	[ "$(grep cannot "$err")" = "inftrace: cannot write $file: No space left on device; the file is valid up to here" ] ||
 		echo "$n pages: it says: $(cat "$err")"
-	# no more is cut off than the page with the event that did not fit
+	# only the page with the event that did not fit is cut off
 	((size > (n - 2) * 4096 && size <= n * 4096)) || echo "$n pages: a file of $size bytes"
 }
 
@@ -137,7 +137,7 @@ test_unread() {
 	interrupted=$!
 	"${run[@]}" -d 1s -o - -p "$storm" >"$TMP/fifo2" 2>"$TMP/err2" &
 	over=$!
-	# the ring holds it all: what is lost is lost behind it
+	# the ring holds it all: records are only lost after it
 	"${run[@]}" --ring-size 64MB -o - --profile "$TMP/p.jsonl" -- \
 		sh -c "exec '$TMP/storm' -t 2 -n 2000 -s 100 >'$TMP/counts'" >"$TMP/fifo3" 2>"$TMP/err3" &
 	drained=$!
@@ -158,7 +158,7 @@ test_unread() {
 	exec 7<&- 8<&- 9<&-
 }
 
-# A reader that takes its time, and gets everything.
+# A slow reader that gets everything.
 test_late() {
 	{
 		sleep 2

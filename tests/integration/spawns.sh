@@ -15,7 +15,7 @@ need node
 runs=${SPAWNS_RUNS:-3}
 count=${SPAWNS_COUNT:-400}
 
-# One that computes, and one that comes and goes.
+# A process that computes, and short-lived ones.
 background sh -c 'while :; do :; done'
 background sh -c 'while :; do /bin/true; done'
 

@@ -22,7 +22,7 @@ noise() {
 		done &
 	done
 }
-# 8 that do a little now and then, as long as the shell lives that they are of
+# 8 that do a little now and then, as long as their shell lives
 murmur() { # FIFO
 	for i in 0 1 2 3 4 5 6 7; do
 		while read -rt "0.2$i" || kill -0 $$; do
@@ -41,7 +41,7 @@ outputs() {
 
 n=$(often 60 200) # prefixes of each growing file
 
-# ---- files that grow, over more flushes than that ----
+# ---- growing files, over many flushes ----
 
 grown=$TMP/grown
 mkdir "$grown"
@@ -76,7 +76,7 @@ check "busy: protoc reads every packet" "$READER" protoc "$busy/t.pftrace" "$bus
 check "busy: .json and .json.gz are valid" "$INFTRACE" validate "$busy"/t.json "$busy"/t.json.gz
 check "busy: .pftrace cut at $n bytes" "$READER" cuts "$busy/t.pftrace" "$n" 1
 
-# ---- and again those that grow ----
+# ---- the growing files again ----
 
 while ((SECONDS - begun < $(often 10 26))); do
 	sleep 0.1

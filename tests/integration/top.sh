@@ -14,7 +14,7 @@ blocks() { # NAME
 	"$tools/top_blocks.py" "$TMP/$1.txt" >"$TMP/$1.blocks"
 }
 
-# Each column of shares is all of the time, but for what the rounding of each row takes.
+# Each column of shares adds up to all of the time, except for the rounding of each row.
 check_shares() { # NAME
 	expect "$1: the shares of each column add up" 'all(
 		sum(column) == 0 or abs(sum(column) - 100) < 0.1
@@ -75,7 +75,7 @@ test_ops() {
 		b="$TMP/ops.blocks" nodes="$TMP/nodes"
 }
 
-# Attached: so many blocks, and the target goes on.
+# Attached: it prints the wanted number of blocks, and the target goes on.
 test_attached() {
 	background "$DRIVER" -n 2000 -r 0 -t 1 -q "${MODEL_ARGS[@]}" >/dev/null
 	target=$BG
@@ -88,9 +88,9 @@ test_attached() {
 	check_shares attached
 	check "attached: the target goes on" kill -0 "$target"
 
-	# A cause of which one knows: stops of the whole process. One may fall between two steps, and on a busy
+	# A known cause: stops of the whole process. One may fall between two steps, and on a busy
 	# machine slower ones than it may have pushed it out of the list before it is printed, or the thread that calls the step
-	# may have waited for a CPU for a part of it: then once more, and for longer.
+	# may have waited for a CPU for a part of it: then it is tried again, for longer.
 	background env --default-signal=INT "$INFTRACE" top -n 1000 -d 0.5 -p "$target" >"$TMP/stopped.txt" \
 		2>"$TMP/stopped.err" </dev/null
 	top=$BG

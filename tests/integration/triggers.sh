@@ -27,7 +27,7 @@ fly() {
 		rc=$?
 }
 
-# dumps NAME WANTED REASON: so many, each for such a reason
+# dumps NAME WANTED REASON: there are WANTED dumps, each for such a reason
 dumps() {
 	local got
 	got=$("$CHECK_DUMPS" reasons "$TMP/$1" "$3" 2>&1) || got=${got##*$'\n'}
@@ -35,7 +35,7 @@ dumps() {
 	same "$1" "$got" "$2"
 }
 
-# each_time NAME EXPR PLANTED ARG...: it fires whenever it is true, and it is so PLANTED times at least
+# each_time NAME EXPR PLANTED ARG...: it fires whenever EXPR is true, which is at least PLANTED times
 # (more on a busy machine, on which anything can take long)
 each_time() {
 	local name=$1 expr=$2 planted=$3 refused
@@ -100,7 +100,7 @@ test_ends() {
 	dumps exit-by-signal 1 'exit: process [0-9]+ \(stalls\) was killed by SIGKILL'
 }
 
-# How many.
+# The number of dumps.
 test_limits() {
 	fly cooldown --trigger 'step>50ms' --trigger-cooldown 1h -- repeat=5 stall=60
 	dumps cooldown 1 'step>50ms: step [0-9]+ \(decode\) of pid [0-9]+ took [0-9.]+ ms'

@@ -70,7 +70,7 @@ try() { # OPTION
 	traced "" "$probed/sdt_pie" 10 && cat "$TMP/err"
 }
 
-# From the command line; what cannot be had is said.
+# From the command line; probes that cannot be placed are reported.
 test_command_line() {
 	check_rc "-u with a file" 0 '[^0-9]30 function' try "$probed/sdt_pie:usdt:sdt:copies(n=s32 arg1)@op"
 	check_rc "-u with a name and a glob" 0 '[^0-9]20 function' try "sdt_pie:usdt:*:p[ao]*(n=ptr arg1)@op"

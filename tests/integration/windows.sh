@@ -32,7 +32,7 @@ all_valid() {
 	done
 }
 
-# parts N NAME: waits until so many traces are being written
+# parts N NAME: waits until N traces are being written
 parts() {
 	local end=$((SECONDS + 60)) found
 	while [ "$SECONDS" -lt "$end" ]; do
@@ -43,7 +43,7 @@ parts() {
 	not_ok "$2" "$found instead of $1 traces"
 }
 
-# started NAME: the recording is on its way
+# started NAME: the recording has begun
 started() {
 	wait_until 30 grep -qE 'Ctrl-C ends it' "$TMP/$1.log" ||
 		not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
@@ -65,7 +65,7 @@ finish() {
 	same "$1: exit code" "$rc" "$2"
 }
 
-# Closed for so long that its programs are detached.
+# Closed for long enough that its programs are detached.
 idle_now() {
 	sleep 1.6
 }
@@ -233,7 +233,7 @@ test_every() {
 	record every -e syscalls --window every=700ms,for=200ms -p "$server"
 	wait_until 20 grep -q 'window 3 ' "$TMP/every.log" || not_ok "every" "no window 3"
 	finish every 0
-	# the last one may be cut by the end; what opening takes is part of the time
+	# the end may cut the last one; the time to open a window is part of it
 	expect "every: as long as they should be" "all(w['stage_us']['total'] > 100e3 for w in p)" \
 		p=<(cat "$TMP"/every/profile_*.jsonl | grep window_prof | head -n 4)
 	check "every: says why" grep -q '^inftrace: window 0 (schedule to schedule): ' "$TMP/every.log"
@@ -282,7 +282,7 @@ test_killed() {
 	start
 	ask server calls 500
 	part=("$TMP"/killed/trace_*.json.part)
-	# what was drained is in the file within 0.1 s
+	# drained records are in the file within 0.1 s
 	wait_until 10 grep -q '"name":"getppid"' "${part[0]}" || not_ok "killed: written" "nothing in ${part[0]}"
 	kill -9 "$RECORDER"
 	wait "$RECORDER" 2>/dev/null || true
@@ -372,7 +372,7 @@ tell() {
 	wait_until 60 answered "$1" $((before + 1)) || not_ok "$TEST" "$1: no answer to ${*:2}"
 }
 
-# Functions, of which another process makes so many calls that they get links of their own.
+# Functions that another process calls so often that they get links of their own.
 test_links() {
 	probed=$BUILD/probed
 	run_logged "$probed/make.log" "cannot build tests/probed" make -C "$TOP/tests/probed" O="$probed"

@@ -25,12 +25,11 @@ END
 sed '/"meet"/s/}$/, "past_early_return": true }/' "$TMP/crews-engine.json" >"$TMP/crews-once.json"
 engine=$TMP/crews-engine.json
 
-# Ahead of what else this machine does, which would be in the way of most rounds.
+# Ahead of other work of this machine, which would be in the way of most rounds.
 ahead=()
 ! chrt -f 1 true 2>/dev/null || ahead=(chrt -f 1)
 
-# crews NAME CREWS WORKERS ROUNDS keep|renew: with too many rounds in which somebody else was in the way,
-# once more
+# crews NAME CREWS WORKERS ROUNDS keep|renew: tried again when other work was in the way in too many rounds
 crews() {
 	local name=$1 text rc try
 	text="$name: the latecomer of each round, why, for how long; sums of each crew apart"
@@ -82,7 +81,7 @@ check_shared() { # NAME
 		python3 "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
 }
 
-# many that are born and die side by side, and quickly
+# many short-lived ones, side by side
 name=crews-shared
 record "$name" --engine "$TMP/crews-engine.json" -o "$TMP/$name.pftrace" -- "$p" 3 2 40 renew && {
 	check_shared "$name"
@@ -108,7 +107,7 @@ if (need_llama) >/dev/null 2>&1; then
 		expect "$name: a worker of each step, though it is a new thread" \
 			'[e["shape"]["workers"] for e in p if e["event"] == "token_prof"] == [1] * 9' \
 			p="$TMP/$name.jsonl"
-	# of some twenty threads: each that is born when eight have died young is on a shared track
+	# of some twenty threads: each that is born after eight short-lived ones is on a shared track
 	name=llama-shared
 	record "$name" -o "$TMP/$name.pftrace" -- "$DRIVER" -n 20 -t 2 -q "${delay[@]}" "${MODEL_ARGS[@]}" &&
 		check_shared "$name"

@@ -47,7 +47,7 @@ test_classes() {
 	same "it ends as usual" "$rc" 0
 }
 
-# More threads that never sleep than CPUs: who yields to all of them would not run before its rings are full.
+# More threads that never sleep than CPUs: a thread that yields to all of them would run too late for its rings.
 test_busy() {
 	local cpus calls got hog hogs=() rc=0
 	cpus=$(nproc)
@@ -77,7 +77,7 @@ print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), resource.get
 		"$(cat "$TMP/alone")"
 }
 
-# Who has chosen a class for inftrace keeps it.
+# A scheduling class that the user chose for inftrace is kept.
 test_chosen() {
 	local rc=0
 	need chrt
