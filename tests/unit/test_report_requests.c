@@ -7,8 +7,8 @@ struct line {
 	int number, sequence, ts, prompt, outputs;
 	int queued, prefill, decode, others, between;
 	int first_others, first_between; /* before its first token */
-	const char *shape, *stages;	 /* more of them, with a comma before each */
-	const char *event;		 /* NULL: "sequence" */
+	const char *shape, *stages;      /* more of them, with a comma before each */
+	const char *event;               /* NULL: "sequence" */
 };
 
 static void add_line(struct profile *p, const struct line *l)
@@ -43,8 +43,8 @@ static void add_usual(struct profile *p, int first)
 }
 
 /* Runs the report of what the profile holds. */
-#define TEXT(result, p, ...)                                 \
-	do {                                                 \
+#define TEXT(result, p, ...)                                     \
+	do {                                                     \
 		RUN(result, profile_end(p), ##__VA_ARGS__, "-"); \
 		assert_string_equal((result)->err, "");          \
 		assert_int_equal((result)->rc, EXIT_OK);         \
@@ -300,12 +300,15 @@ static void test_trace(void **state)
 	      "\"prompt_tokens\":512,\"cached_tokens\":4,\"output_tokens\":11,\"steps\":11,\"steps_shared\":2,\"ttft_us\":420000.000,"
 	      "\"ttft_others_us\":310000.000,\"ttft_between_us\":0.000,\"own_prefill_us\":110000.000,\"own_decode_us\":200000.000,"
 	      "\"others_us\":310000.000,\"between_us\":10000.000,\"queued_us\":1400000.000,\"waited1_for\":21,"
-	      "\"waited1_us\":310000.000}}", p.out);
+	      "\"waited1_us\":310000.000}}",
+		p.out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194601,\"ts\":5000000.000,\"dur\":420000.000,\"name\":\"prefill\","
-	      "\"cat\":\"batch\",\"args\":{}}", p.out);
+	      "\"cat\":\"batch\",\"args\":{}}",
+		p.out);
 	fputs(",\n{\"ph\":\"X\",\"pid\":4194600,\"tid\":4194602,\"ts\":5100000.000,\"dur\":500000.000,\"name\":\"request 21\","
 	      "\"cat\":\"batch\",\"args\":{\"number\":21,\"pid\":7,\"sequence\":2,\"prompt_tokens\":2048,\"output_tokens\":1,"
-	      "\"ttft_us\":500000.000,\"own_prefill_us\":500000.000}}\n]\n", p.out);
+	      "\"ttft_us\":500000.000,\"own_prefill_us\":500000.000}}\n]\n",
+		p.out);
 	TEXT(&result, &p);
 	assert_contains(result.out, "pid 7: no engine steps\n");
 	assert_contains(result.out, "  requests: 2, of 2560 prompt and 12 output tokens\n");
