@@ -14,11 +14,7 @@
 #define BIT(state) (1u << (state))
 #define ALL_STATES (BIT(STATES) - 1)
 
-/* In these states a thread makes no progress with its work; no engine intends the first ones. */
-#define KEPT_OFF                                                                           \
-	(BIT(ST_RUNNABLE) | BIT(ST_BLOCKED_IO) | BIT(ST_BLOCKED_FAULT) | BIT(ST_STOPPED) | \
-		BIT(ST_IRQ))
-#define HINDERED (KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
+#define HINDERED (CAUSE_KEPT_OFF | BIT(ST_FAULT) | BIT(ST_SYSCALL))
 
 /* In these states it waits for other threads of the engine, as intended. */
 #define WAITS_FOR_THREADS (BIT(ST_BARRIER) | BIT(ST_BLOCKED_FUTEX))
@@ -260,7 +256,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 	} else {
 		/* nothing to compare with: counts waits that should not have been necessary */
 		for (unsigned int i = 0; i < STATES; i++) {
-			if (KEPT_OFF & BIT(i))
+			if (CAUSE_KEPT_OFF & BIT(i))
 				c.excess = ns_add(c.excess, s->own[i]);
 			else
 				own.ns[i] = 0;
@@ -283,7 +279,7 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 		/* engines hand out work in pieces: what a worker that was held up did not do, the
 		 * others did, and nobody waited */
 		find_excess(s, s->workers, t->workers, &workers);
-		blame_workers(s, &workers, KEPT_OFF, c.part / 2, &c);
+		blame_workers(s, &workers, CAUSE_KEPT_OFF, c.part / 2, &c);
 	}
 	find_culprits(p, s, &c);
 out:

@@ -70,4 +70,8 @@ int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, 
 /* A longer gap between steps is not part of generating tokens: nobody asked for any. */
 #define PAUSE_NS 1000000000LL
 
+/* Bits of states in which a thread makes no progress with its work; no engine intends them. */
+#define CAUSE_KEPT_OFF                                                                                            \
+	(1u << ST_RUNNABLE | 1u << ST_BLOCKED_IO | 1u << ST_BLOCKED_FAULT | 1u << ST_STOPPED | 1u << ST_IRQ)
+
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/cause.h"
 #include "report/stats.h"
 #include "report/typical.h"
 
@@ -250,48 +251,82 @@ int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, 
 	return kind == SEQ_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
-/* Finds the state of the part that took longer. The states of a part are known only for the whole request. */
-static void explain_part(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
-	struct seq_late_part *part)
+/* Whether a part of the time in question is all of that part of the request: its states are known of that only. */
+static bool is_whole(const struct seq_request *r, unsigned int part, int64_t ns)
 {
-	int64_t states[STATES] = { 0 }, excess = part->ns - part->typical;
+	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];
+}
 
-	part->state = STATE_NONE;
-	if (part->part == SEQ_OTHERS || part->part == SEQ_QUEUED ||
-		(double)part->ns < (1 - LEAST_SHARE) * (double)r->parts[part->part])
-		return;
+static void part_states(
+	const struct process *p, const struct seq_request *r, unsigned int part, int64_t ret_states[STATES])
+{
+	memset(ret_states, 0, STATES * sizeof(*ret_states));
 	for (unsigned int k = 0; k < r->n_states; k++) {
 		const struct seq_state *state = &p->seqs.states[r->first_state + k];
 
-		if (state->part == part->part)
-			states[state->state] = ns_add(states[state->state], state->ns);
+		if (state->part == part)
+			ret_states[state->state] = ns_add(ret_states[state->state], state->ns);
 	}
+}
+
+/* Finds the state of the part that took longer. */
+static void explain_part(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
+	struct seq_late_part *part)
+{
+	int64_t states[STATES];
+
+	part->state = STATE_NONE;
+	if (part->part == SEQ_OTHERS || part->part == SEQ_QUEUED || !is_whole(r, part->part, part->ns))
+		return;
+	part_states(p, r, part->part, states);
 	for (unsigned int s = 0; s < STATES; s++) {
 		int64_t usual = (int64_t)(t->states[part->part][s] * part_size(r, part->part));
 		int64_t more = states[s] - usual;
 
-		if (more > part->state_ns && (double)more >= STATE_SHARE * (double)excess) {
+		/* without anything to compare with, computing is no wait */
+		if (!t->compared && !(CAUSE_KEPT_OFF & 1u << s))
+			continue;
+		if (more > part->state_ns && (double)more >= STATE_SHARE * (double)part->more) {
 			part->state = (uint8_t)s;
 			part->state_ns = more;
 		}
 	}
-	if (part->state_ns > excess)
-		part->state_ns = excess;
+	if (part->state_ns > part->more)
+		part->state_ns = part->more;
 }
 
 static void add_part(struct seq_late *late, const struct seq_late_part *part)
 {
 	uint32_t k = late->n_parts++;
 
-	for (; k && late->parts[k - 1].ns - late->parts[k - 1].typical < part->ns - part->typical; k--)
+	for (; k && late->parts[k - 1].more < part->more; k--)
 		late->parts[k] = late->parts[k - 1];
 	late->parts[k] = *part;
 }
 
-/* What obviously is a wait, without anything to compare with. */
-static bool is_wait(unsigned int part)
+/* How much of a part obviously was waiting, without anything to compare with. */
+static int64_t part_waited(const struct process *p, const struct seq_request *r, unsigned int part, int64_t ns)
 {
-	return part == SEQ_QUEUED || part == SEQ_OTHERS;
+	int64_t states[STATES], waited = 0;
+
+	if (part == SEQ_QUEUED || part == SEQ_OTHERS || ns <= 0)
+		return ns < 0 ? 0 : ns;
+	if (!is_whole(r, part, ns))
+		return 0;
+	part_states(p, r, part, states);
+	for (unsigned int s = 0; s < STATES; s++)
+		waited = ns_add(waited, CAUSE_KEPT_OFF & 1u << s ? states[s] : 0);
+	return waited < ns ? waited : ns;
+}
+
+static void find_times_of(const struct seq_request *r, enum seq_kind kind, int64_t parts[SEQ_PARTS])
+{
+	if (kind == SEQ_LATE_NONE)
+		memcpy(parts, r->parts, sizeof(r->parts));
+	else if (kind == SEQ_LATE_FIRST)
+		first_parts(r, parts);
+	else
+		token_parts(r, parts);
 }
 
 static void find_parts(const struct process *p, const struct seq_typical *t, const struct seq_request *r,
@@ -301,33 +336,28 @@ static void find_parts(const struct process *p, const struct seq_typical *t, con
 	double scale = late->kind == SEQ_LATE_TOKENS ? tokens_behind(r) : 1;
 	int64_t parts[SEQ_PARTS];
 
-	if (late->kind == SEQ_LATE_NONE)
-		memcpy(parts, r->parts, sizeof(parts));
-	else if (late->kind == SEQ_LATE_FIRST)
-		first_parts(r, parts);
-	else
-		token_parts(r, parts);
+	find_times_of(r, late->kind, parts);
 	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
 		struct seq_late_part part = { .part = (enum seq_part)k, .ns = parts[k] };
 
 		part.typical = (int64_t)(typical[k] * scale);
-		if (parts[k] <= part.typical || (!late->compared && !is_wait(k)))
-			continue;
-		if ((double)(parts[k] - part.typical) < PART_SHARE * (double)late->excess)
+		part.more = late->compared ? parts[k] - part.typical : part_waited(p, r, k, parts[k]);
+		if (part.more <= 0 || (double)part.more < PART_SHARE * (double)late->excess)
 			continue;
 		explain_part(p, t, r, &part);
 		add_part(late, &part);
 	}
 }
 
-/* Without anything to compare with: what it waited in the queue and for others. */
-static int64_t waited(const struct seq_request *r, enum seq_kind kind)
+/* All that obviously was waiting. */
+static int64_t waited(const struct process *p, const struct seq_request *r, enum seq_kind kind)
 {
-	int64_t others = kind == SEQ_LATE_NONE ? r->parts[SEQ_OTHERS] : r->first_others;
+	int64_t parts[SEQ_PARTS], sum = 0;
 
-	if (kind != SEQ_LATE_TOKENS)
-		return ns_add(r->parts[SEQ_QUEUED], others < 0 ? 0 : others);
-	return r->first_others < 0 ? 0 : r->parts[SEQ_OTHERS] - r->first_others;
+	find_times_of(r, kind, parts);
+	for (unsigned int k = 0; k < SEQ_PARTS; k++)
+		sum = ns_add(sum, part_waited(p, r, k, parts[k]));
+	return sum;
 }
 
 bool seq_late_find(const struct process *p, const struct seq_typicals *typicals, const struct seq_request *r,
@@ -351,7 +381,7 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *typicals,
 	ret->typical = (int64_t)typical;
 	each = (double)(ret->value - ret->typical);
 	if (!ret->compared)
-		each = (double)waited(r, kind) / (tokens ? tokens_behind(r) : 1);
+		each = (double)waited(p, r, kind) / (tokens ? tokens_behind(r) : 1);
 	if (each < LEAST_SHARE * (ret->compared ? typical : (double)ret->value))
 		return false;
 	ret->excess = (int64_t)(each * (tokens ? tokens_behind(r) : 1));

@@ -36,6 +36,7 @@ void seq_typicals_free(struct seq_typicals *t);
 struct seq_late_part {
 	enum seq_part part;
 	int64_t ns, typical;
+	int64_t more; /* than typical; without anything to compare with: what of it was waiting */
 	uint8_t state; /* the state that explains most of the excess; STATE_NONE: none does, or unknown */
 	int64_t state_ns; /* its excess */
 };

@@ -24,8 +24,8 @@ static void put_counts(const struct page *page, const struct seq_summary *sum)
 	bool any = false;
 
 	put_count(page, sum->cached_tokens, "more prompt tokens were kept from before", &any);
-	put_count(page, sum->cancelled, "requests were cancelled", &any);
-	put_count(page, sum->unfinished, "had not ended", &any);
+	put_count(page, sum->cancelled, "of the requests cancelled", &any);
+	put_count(page, sum->unfinished, "of them not ended", &any);
 	if (any)
 		fputc('\n', page->out);
 }

@@ -138,12 +138,16 @@ static void test_alone(void **state)
 		.shape = ",\"end_not_seen\":true");
 	LINE(&p, .number = 3, .sequence = 2, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
 		.shape = ",\"cancelled\":true");
+	LINE(&p, .number = 4, .ts = 4000, .prompt = 128, .outputs = 1, .prefill = 400,
+		.stages = ",\"own_prefill_cpu\":250000.000,\"own_prefill_runnable\":150000.000");
 	TEXT(&result, &p);
+	assert_contains(result.out, "  request 4 (sequence 0, 128 prompt tokens), first token after 400 ms: its own prefill took "
+				    "400 ms (the calling thread waited 150 ms for a CPU)\n");
 	assert_contains(result.out, "  request 1 (sequence 0, 500 prompt tokens), first token after 1.00 s: 900 ms queued\n");
 	assert_contains(result.out, "  request 2 (sequence 1, 256 prompt tokens), no token after 1.00 s: 700 ms queued; "
 				    "250 ms for other requests\n");
 	assert_contains(result.out, "  request 3 (sequence 2, 256 prompt tokens), cancelled without a token after 1.00 s: ");
-	assert_contains(result.out, "  1 requests were cancelled, 1 had not ended\n");
+	assert_contains(result.out, "  1 of the requests cancelled, 1 of them not ended\n");
 	done(&result, &p);
 }
 
