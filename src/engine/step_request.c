@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* One request, of whatever steps it was found in. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/step_requests_inner.h"
 
 #define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
+#define DRAFTS_MAX 4096	    /* of a step; more are none */
 #define WAITS_MAX 1024	    /* that are told apart; what there is for more is in waits_rest */
 
 /* ---- tokens ---- */
@@ -67,7 +69,7 @@ void request_settle_draft(struct step_requests *q, struct step_request *r, int64
 
 	if (!r->draft.end)
 		return;
-	if (taken > 0 && (uint64_t)taken <= r->draft.rows.n_outputs) {
+	if (taken > 0 && taken <= DRAFTS_MAX && (uint64_t)taken <= r->draft.rows.n_outputs) {
 		r->outputs += (uint64_t)taken - 1;
 		if (r->draft_from)
 			request_add_tokens(q, r, &r->draft, r->draft_from, (uint64_t)taken);
@@ -77,30 +79,50 @@ void request_settle_draft(struct step_requests *q, struct step_request *r, int64
 
 /* ---- whom it waited for ---- */
 
+/* Open addressing by serial, at most half full; 0: none. */
+static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t serial)
+{
+	size_t i = (serial * 2654435761u) >> 8 & (cap - 1); /* Knuth's multiplicative hash */
+
+	while (waits[i].serial && waits[i].serial != serial)
+		i = (i + 1) & (cap - 1);
+	return &waits[i];
+}
+
+static bool make_room(struct step_request *r)
+{
+	size_t cap = r->waits_cap ? 2 * r->waits_cap : 16;
+	struct step_wait *waits;
+
+	if (2 * r->n_waits < r->waits_cap)
+		return true;
+	waits = r->n_waits < WAITS_MAX ? calloc(cap, sizeof(*waits)) : NULL;
+	if (!waits)
+		return false;
+	for (size_t i = 0; i < r->waits_cap; i++) {
+		if (r->waits[i].serial)
+			*find_wait(waits, cap, r->waits[i].serial) = r->waits[i];
+	}
+	free(r->waits);
+	r->waits = waits;
+	r->waits_cap = cap;
+	return true;
+}
+
 void request_add_wait(struct step_request *r, const struct step_wait *w)
 {
+	struct step_wait *known = w->serial && r->waits_cap ? find_wait(r->waits, r->waits_cap, w->serial) : NULL;
+
 	if (!w->ns)
 		return;
-	/* most often one of the last */
-	for (size_t i = r->n_waits; w->serial && i-- > 0;) {
-		if (r->waits[i].serial == w->serial) {
-			r->waits[i].ns += w->ns;
-			return;
-		}
-	}
-	if (w->serial && r->n_waits == r->waits_cap && r->waits_cap < WAITS_MAX) {
-		size_t cap = r->waits_cap ? 2 * r->waits_cap : 8;
-		struct step_wait *list = realloc(r->waits, cap * sizeof(*list));
-
-		if (list) {
-			r->waits = list;
-			r->waits_cap = cap;
-		}
-	}
-	if (w->serial && r->n_waits < r->waits_cap)
-		r->waits[r->n_waits++] = *w;
-	else
+	if (known && known->serial) {
+		known->ns += w->ns;
+	} else if (w->serial && make_room(r)) {
+		*find_wait(r->waits, r->waits_cap, w->serial) = *w;
+		r->n_waits++;
+	} else {
 		r->waits_rest += w->ns;
+	}
 }
 
 static int compare_waits(const void *a, const void *b)
@@ -116,8 +138,20 @@ void request_keep_first(struct step_request *r)
 {
 	r->first_others = r->spans[SPAN_OTHERS];
 	r->first_between = r->spans[SPAN_BETWEEN];
-	for (size_t i = 0; i < r->n_waits; i++)
+	for (size_t i = 0; i < r->waits_cap && r->n_waits; i++)
 		r->waits[i].first_ns = r->waits[i].ns;
+}
+
+/* The longest first, without gaps. */
+static void sort_waits(struct step_request *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->waits_cap && n < r->n_waits; i++) {
+		if (r->waits[i].serial)
+			r->waits[n++] = r->waits[i];
+	}
+	qsort(r->waits, n, sizeof(*r->waits), compare_waits);
 }
 
 /* ---- its life ---- */
@@ -159,9 +193,11 @@ void request_end(struct step_requests *q, struct step_request *r)
 
 	if (r->start && q->ops->done) {
 		if (r->n_waits)
-			qsort(r->waits, r->n_waits, sizeof(*r->waits), compare_waits);
+			sort_waits(r);
 		q->ops->done(r, q->arg);
 	}
+	if (r->n_waits)
+		memset(r->waits, 0, r->waits_cap * sizeof(*r->waits));
 	slot->known |= r->start != 0;
 	slot->in_prompt = slot->all_outputs = false;
 	slot->last_output = 0;

@@ -102,7 +102,7 @@ struct step_request {
 	bool states_unknown[SPAN_MAX];
 	/* With first_output: these, and SPAN_OWN_PREFILL, sum to the time from start to first_output. */
 	uint64_t first_others, first_between; /* of SPAN_OTHERS and SPAN_BETWEEN: before it */
-	struct step_wait *waits; /* whom it waited for; as of `done` the longest first */
+	struct step_wait *waits; /* whom it waited for; in order, the longest first, as of `done` */
 	size_t n_waits, waits_cap;
 	uint64_t waits_rest; /* for those that are not in waits: the sum of both is SPAN_OTHERS */
 
