@@ -100,7 +100,7 @@ static void begin(
 {
 	struct step_request *r = &slot->r;
 	/* a prompt may begin behind what was kept of another one, but that shows only where one was seen */
-	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && (!slot->known || leapt);
+	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && (!slot->known || leapt || slot->beside_loss);
 
 	slot->in_prompt = !before || is_prompt_like(p);
 	before |= s->began_before;

@@ -217,12 +217,24 @@ static void set_lost(struct step_requests *q)
 	}
 }
 
+/* Numbers are consecutive, but for steps of other processes: where steps were lost, one is missing. */
+static void find_loss(struct step_requests *q, const struct step_seen *s)
+{
+	bool gap = q->numbered && s->number != q->last_number + 1;
+
+	q->last_number = s->number;
+	q->numbered = true;
+	if (!gap || s->round >= q->loss_until)
+		return;
+	set_lost(q);
+	q->loss_due = false;
+}
+
 void step_requests_add(struct step_requests *q, const struct step_seen *s)
 {
 	struct step_context *c = step_slots_context(&q->slots, s->tgid, s->context);
 
-	if (s->beside_loss)
-		set_lost(q);
+	find_loss(q, s);
 	pass_gap(q, c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);
@@ -232,16 +244,27 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 		take_alone(q, c, s);
 	if (!s->n_parts)
 		step_context_pass(c, s);
-	if (s->beside_loss)
-		set_lost(q);
 }
 
+/*
+ * What a full ring still holds comes before the steps that found room in it again, and these come within the next rounds.
+ * Where no number is missing until then, the steps that were lost are the last ones, or in front of the first.
+ */
 void step_requests_lost(struct step_requests *q)
 {
-	set_lost(q);
-	/* theirs were among those that are lost, or just before or behind them */
-	for (size_t i = 0; i < q->n_queue; i++)
-		q->queue[i].beside_loss = true;
+	if (!q->probes) { /* in the order of the steps */
+		set_lost(q);
+		return;
+	}
+	q->loss_due = true;
+	q->loss_until = q->round + 3;
+}
+
+static void settle_loss(struct step_requests *q)
+{
+	if (q->loss_due)
+		set_lost(q);
+	q->loss_due = false;
 }
 
 /* ---- steps, in the order in which they began ---- */
@@ -349,6 +372,8 @@ void step_requests_settled(struct step_requests *q)
 		n++;
 	if (n)
 		take_first(q, n);
+	if (q->round >= q->loss_until + 2) /* and those of that round have been taken */
+		settle_loss(q);
 }
 
 void step_requests_finish(struct step_requests *q)
@@ -356,6 +381,7 @@ void step_requests_finish(struct step_requests *q)
 	struct step_slots *t = &q->slots;
 
 	take_first(q, q->n_queue);
+	settle_loss(q);
 	for (size_t i = 0; i < t->n; i++)
 		request_end(q, &t->slots[i].r);
 }

@@ -36,7 +36,6 @@ struct step_seen {
 	bool cut; /* it went on */
 	bool began_before;
 	bool graph;
-	bool beside_loss; /* steps were lost at about its time */
 	uint32_t parts_left;
 	/* Its rows by sequence. While it is queued they are a copy that belongs to the queue. */
 	uint32_t n_parts; /* 0: not known */

@@ -15,6 +15,10 @@ struct step_requests {
 	size_t n_queue;
 	uint64_t round;
 	uint32_t serial;
+	uint32_t last_number; /* of the step that was taken last, with numbered */
+	bool numbered;
+	bool loss_due;	     /* steps were lost, and where is not known yet */
+	uint64_t loss_until; /* a step that comes in this round or later shows nothing of it */
 	bool parts_seen; /* of some step its rows were known by sequence */
 	struct step_slots slots;
 };

@@ -126,5 +126,30 @@ test_loss() {
 	expect "loss: steps were lost" 'p[-1]["shape"]["lost_step"] > 0' p="$TMP/loss.jsonl"
 }
 
-ALL_TESTS=(served chats traced edges)
+# A server in node, whose binding puts the requests of its clients into the same batches.
+test_node() {
+	local node folder port server
+	if ! node=$(node_20 2>/dev/null) || ! folder=$(node_llama 2>/dev/null); then
+		skip node "no node 20 or no node-llama-cpp"
+		return
+	fi
+	mkfifo "$TMP/node.stop"
+	(cd "$folder" && exec "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 12 1 4) \
+		<>"$TMP/node.stop" >"$TMP/node.out" 2>"$TMP/node.log" &
+	server=$!
+	test_pids+=("$server")
+	wait_until 60 grep -sqx ready "$TMP/node.out"
+	port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/node.out")
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/node.jsonl" -p "$server" 2>"$TMP/node.err"
+	wait_until 60 grep -q 'recording' "$TMP/node.err"
+	check "node: clients" timeout 120 "$TOP/tests/programs/check_node_requests.py" ask "$port" 6 6
+	echo >"$TMP/node.stop"
+	wait "$server" && wait "$BG" || sed 's/^/# /' "$TMP/node.log" "$TMP/node.err"
+	check "node: requests and their tokens, as the server has them" \
+		"$TOP/tests/programs/check_node_requests.py" "$TMP/node.out" "$TMP/node.jsonl"
+	sed 's/^/# /' "$TMP/check.out"
+	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
+}
+
+ALL_TESTS=(served chats traced edges loss node)
 run_tests "$@"

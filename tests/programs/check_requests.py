@@ -349,8 +349,9 @@ def check_numbers(got):
             raise Wrong(f"number {b['shape']['number']} began before the one with the number before")
 
 
-def check_part(r, e, first, steps):
-    """A request that the recording has a part of: it says what is missing, and has no number that needs it."""
+def check_part(mine, r, e, first, steps):
+    """A request that the recording has a part of: it says what is missing, and has no number that needs it. With lost steps
+    it may be several, of which one has ended and another one begun in these."""
     name, shape, said = f"request {r.id} (number {e['shape']['number']})", e["shape"], says_so(e["shape"])
     if not said:
         raise Wrong(f"{name}: the recording has a part of it only, and it does not say so")
@@ -367,11 +368,11 @@ def check_part(r, e, first, steps):
         require(f"{name}: prompt", {"prompt_tokens", "cached_tokens"} & shape.keys(), set())
     if "lost_steps" in said:
         require(f"{name}: times", [k for k in TIMES if k in e["stage_us"]], [])
-    if shape.get("output_tokens", 0) > r.outputs:
+    if shape.get("output_tokens", 0) > sum(q.outputs for q in mine):
         raise Wrong(f"{name}: {shape['output_tokens']} output tokens of {r.outputs}")
     if shape.get("prompt_tokens", 0) > r.prompt:
         raise Wrong(f"{name}: {shape['prompt_tokens']} tokens of a prompt of {r.prompt}")
-    seen = sum(s.start is not None for s in r.carried) + sum(bool(is_cut(s)) for s in steps.values())
+    seen = sum(s.start is not None for q in mine for s in q.carried) + sum(bool(is_cut(s)) for s in steps.values())
     if shape.get("steps", 0) > seen:
         raise Wrong(f"{name}: {shape['steps']} steps of {seen}")
     spans = {k: ns(e["stage_us"][k]) for k in ("queued", *SPANS) if k in e["stage_us"]}
@@ -399,14 +400,14 @@ def main():
         require("source_kind", e["shape"]["source_kind"], "sequence")
         require("mixed", "mixed" in e["shape"], False)
     check_numbers(got)
-    found, distances, parts, n_whole = {}, [], collections.Counter(), 0
+    found, among, distances, parts, n_whole = {}, {}, [], collections.Counter(), 0
     begun = collections.defaultdict(list)
     for r in requests:
         begun[r.carried[0].start].append(r)
     for e in got:
         shape = e["shape"]
         mine = exact = [r for r in begun[begin(e)] if r.sequence == shape["sequence"]]
-        if not exact:
+        if not exact or "lost_steps" in says_so(shape):
             mine = [r for r in requests if r.sequence == shape["sequence"] and
                     any(s.start is not None and s.start >= begin(e) and s.end <= finish(e) for s in r.carried)]
         if not mine and is_cut(e):
@@ -417,6 +418,7 @@ def main():
         if r.id in found:
             raise Wrong(f"request {r.id} is number {found[r.id][1]['shape']['number']} and {shape['number']}")
         found[r.id] = r, e
+        among[r.id] = mine if "lost_steps" in says_so(shape) else [r]
     numbers = {e["shape"]["number"]: r for r, e in found.values()}
     for r, e in found.values():
         if e["shape"].get("began_before"):
@@ -432,7 +434,7 @@ def main():
         elif whole:
             raise Wrong(f"request {r.id}: {said} in a recording of the whole run")
         else:
-            check_part(r, e, at, steps)
+            check_part(among[r.id], r, e, at, steps)
             parts.update(said or {"end_not_seen"})
     missing = [r.id for r in requests if r.id not in found and any(s.start is not None for s in r.carried)]
     if missing and not o.loss:

@@ -477,6 +477,36 @@ static void test_gaps(void **state)
 	assert_int_equal(request_gap_ns(&(struct rec_request){}, 50), 0);
 }
 
+/* A full ring still holds steps that came before the loss, and it is told first: the step whose number is missing shows
+ * which requests were under way. */
+static void test_lost(void **state)
+{
+	static const struct call before[] = {
+		{ 10, 20, 9, 1, 0 }, { 20, 30, 1, 1, 0 }, { 30, 40, 9, 2, 0 }, { 40, 50, 1, 2, 0 }, { 50, 60, 9, 2, 0 }
+	}, after[] = {
+		{ 90, 100, 1, 2, 0 }, { 100, 110, 9, 2, 0 }, { 110, 120, 1, 2, 0 }
+	};
+	const struct loss l = { .from_ns = START, .to_ns = START + 80, .count = { [REC_STEP] = 3 } };
+	static const bool lost[] = { false, true, true, false };
+	struct out o;
+
+	(void)state;
+	open_requests(&o);
+	emit_calls(&o, before, ARRAY_SIZE(before));
+	sink_loss(o.s, &l);
+	settle(&o, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(after); i++)
+		emit_call(&o, (uint32_t)(8 + i), &after[i]);
+	settle(&o, 3);
+	profile_close(&o);
+	assert_int_equal(count(&o), ARRAY_SIZE(lost));
+	for (size_t i = 0; i < ARRAY_SIZE(lost); i++) {
+		assert_int_equal(shape(&o, i, "lost_steps") != NULL, lost[i]);
+	}
+	profile_done(&o);
+	probe_table_free(&probes);
+}
+
 static void test_trace(void **state)
 {
 	struct rec_request r = socket_request("POST /x HTTP/1.1\r\n");
@@ -531,6 +561,7 @@ int main(void)
 		TEST(test_percentiles),
 		TEST(test_socket),
 		TEST(test_gaps),
+		TEST(test_lost),
 		TEST(test_trace),
 	};
 

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""check_node_requests.py ask PORT CLIENTS REQUESTS
+check_node_requests.py OUTPUT PROFILE
+
+Asks tests/engines/node_llama_gen.mjs -s, and holds the requests of a profile against what that server printed at
+its end. The binding makes the batches; the server knows the sequence and the tokens of each request."""
+
+import collections
+import json
+import random
+import sys
+import threading
+import urllib.request
+
+
+def ask(port, clients, requests):
+    failed = []
+
+    def client(n):
+        draw = random.Random(n)
+        try:
+            for _ in range(requests):
+                url = f"http://127.0.0.1:{port}/?words={draw.randint(2, 60)}&tokens={draw.randint(2, 12)}"
+                with urllib.request.urlopen(url) as answer:
+                    answer.read()
+        except OSError as e:
+            failed.append(f"{url}: {e}")
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(clients)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failed:
+        sys.exit(failed[0])
+
+
+def lines(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f if line.startswith("{")]
+
+
+def check(output, profile):
+    told = collections.defaultdict(list)
+    for r in sorted((e for e in lines(output) if "queued_ms" in e), key=lambda r: r["start"]):
+        told[r["sequence"]].append(r)
+    got, sockets = collections.defaultdict(list), []
+    for e in lines(profile):
+        if e["event"] == "request_prof" and e["shape"]["source_kind"] == "socket":
+            sockets.append(e)
+        elif e["event"] == "request_prof":
+            got[e["shape"]["sequence"]].append(e)
+    errors, shared = [], 0
+    if set(got) != set(told):
+        errors.append(f"sequences {sorted(got)}, wanted {sorted(told)}")
+    for sequence, requests in told.items():
+        mine = sorted(got[sequence], key=lambda e: e["shape"]["ts_us"])
+        if len(mine) != len(requests):
+            errors.append(f"sequence {sequence}: {len(mine)} requests, wanted {len(requests)}")
+        for e, r in zip(mine, requests):
+            shape, stage, name = e["shape"], e["stage_us"], f"request {r['request']} in sequence {sequence}"
+            shared += shape.get("steps_shared", 0) > 0
+            if not {"prompt_tokens", "cached_tokens", "steps_shared"} <= shape.keys() or "ttft" not in stage:
+                errors.append(f"{name} lacks a part: {shape}")
+                continue
+            if (shape["source_kind"], "mixed" in shape) != ("sequence", False):
+                errors.append(f"{name} is mixed, or none of a sequence")
+            # llama.cpp is given all tokens but the last
+            evaluated = shape["prompt_tokens"] + shape["cached_tokens"] + shape["output_tokens"] - 1
+            if evaluated != r["evaluated"] or shape["output_tokens"] != r["tokens"]:
+                errors.append(f"{name}: {evaluated} tokens given to llama.cpp, {shape['output_tokens']} to the client; "
+                              f"wanted {r['evaluated']} and {r['tokens']}")
+            # the server's own times begin before its first step and end behind its last
+            if stage["ttft"] > r["ttft_ms"] * 1000 + 1 or stage["total"] > (r["ttft_ms"] + r["decode_ms"]) * 1000 + 1:
+                errors.append(f"{name}: {stage['ttft']} us to the first token, {stage['total']} us in all; the server took {r}")
+    n = sum(map(len, told.values()))
+    if len(sockets) != n:
+        errors.append(f"{len(sockets)} requests on sockets, wanted {n}")
+    if not shared:
+        errors.append("no request had a step with another one")
+    if errors:
+        sys.exit("\n".join(errors[:20]))
+    joined = sum("queued" in e["stage_us"] and e["stage_us"]["queued"] > 0 for es in got.values() for e in es)
+    print(f"{n} requests, {shared} of them in steps with others; {joined} know their socket")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        ask(*map(int, sys.argv[2:]))
+    else:
+        check(*sys.argv[1:])
