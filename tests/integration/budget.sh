@@ -46,7 +46,7 @@ lines() { # FILE PATTERN NUMBER
 	[ "$(grep -c -- "$2" "$1")" -ge "$3" ]
 }
 
-# NAME FILE PATTERN NUMBER: so many lines of the file are such, in time
+# NAME FILE PATTERN NUMBER: NUMBER lines of the file match in time
 holds() {
 	wait_until "$WAIT" or_ended lines "$2" "$3" "$4" 2>/dev/null || true
 	check "$1: $4 lines like $3" lines "$2" "$3" "$4"
@@ -103,7 +103,7 @@ test_profile() {
 	check "wide: and nothing is said of it" [ -z "$(grep -e --budget "$TMP/wide.err")" ]
 }
 
-# With a timeline everything goes, in the order that is documented; the marks say when.
+# With a timeline everything goes, in the documented order; the marks say when.
 test_timeline() {
 	set_llama
 	begin all --budget 0% --op-detail -o "$TMP/all.json" -o "$TMP/all.pftrace" --profile "$TMP/all.jsonl" -- "${llama[@]}"
@@ -126,7 +126,7 @@ test_timeline() {
 		p="$TMP/all.jsonl"
 }
 
-# What fits is turned on again.
+# Parts that fit are turned on again.
 test_again() {
 	background "$TMP/steps"
 	target=$BG
@@ -147,12 +147,12 @@ test_again() {
 	kill "$target"
 }
 
-# A line of operators of a step behind one that had them left out.
+# The line of operators of a step that follows one without them.
 again_seen() {
 	awk '/"left_out":"[a-z,]*operators/ { out = 1 } /"op_prof"/ && !/left_out/ && out { seen = 1 } END { exit !seen }' "$TMP/again.jsonl"
 }
 
-# Each window and dump says what was off already as it began.
+# Each window and dump says what was already off when it began.
 test_windows() {
 	local f n=0
 	background "$TMP/steps"

@@ -17,7 +17,7 @@
 #define ALL ((1u << SHED_PARTS) - 1)
 #define BIT(part) (1u << (part))
 
-/* A recording whose parts cost so much in each step; on top of `ns`, which a step takes. */
+/* A recording with the cost of each part in a step, on top of `ns`, the time of a step. */
 struct load {
 	struct shed shed;
 	uint64_t now, ns, base, cost[SHED_PARTS];
@@ -52,7 +52,7 @@ static void run_step(struct load *l)
 	if (!shed_turn(&l->shed, l->parts, l->now))
 		return;
 	l->changes++;
-	l->now += 50 * MS; /* it takes its time */
+	l->now += 50 * MS; /* turning it off or on takes time */
 	shed_applied(&l->shed, l->now);
 }
 
@@ -64,7 +64,7 @@ static void run_for(struct load *l, uint64_t ns)
 		run_step(l);
 }
 
-/* Until something changes. */
+/* Runs until something changes. */
 static void run_until_change(struct load *l)
 {
 	unsigned int changes = l->changes;
@@ -89,7 +89,7 @@ static void test_within(void **state)
 	assert_false(shed_exhausted(&l.shed));
 }
 
-/* One after the other, no more than needed. */
+/* Parts go one after another, no more than needed. */
 static void test_order(void **state)
 {
 	struct load l;
@@ -163,7 +163,7 @@ static void test_on_again(void **state)
 	run_for(&l, 60 * SEC);
 	assert_int_equal(l.shed.off, BIT(SHED_BARRIERS)); /* its price is known */
 	assert_int_equal(l.shed.part[SHED_BARRIERS].price_ns, l.cost[SHED_BARRIERS]);
-	/* steps become longer, and it would be no more than 1 % of them */
+	/* steps become longer, so that it would only be 1 % of them */
 	l.ns *= 4;
 	run_until_change(&l);
 	assert_int_equal(l.shed.off, 0);
@@ -171,7 +171,7 @@ static void test_on_again(void **state)
 	assert_int_equal(l.changes, 2);
 }
 
-/* A part that costs nothing was turned off on the way: it does not stay so. */
+/* A part that costs nothing was turned off on the way: it does not stay off. */
 static void test_free_part(void **state)
 {
 	struct load l;
@@ -188,7 +188,7 @@ static void test_free_part(void **state)
 	assert_int_equal(l.shed.off, BIT(SHED_OPERATORS));
 }
 
-/* A price that is always told too low: each try comes after twice the time of the one before. */
+/* A price that is always measured too low: each try waits twice as long as the one before. */
 static void test_no_flapping(void **state)
 {
 	struct load l;
@@ -212,7 +212,7 @@ static void test_no_flapping(void **state)
 		quiet = quiet * 2 < SHED_QUIET_MAX_NS ? quiet * 2 : SHED_QUIET_MAX_NS;
 		assert_int_equal(l.shed.part[SHED_BARRIERS].quiet_ns, quiet);
 	}
-	/* it was on for long: what happens now is new */
+	/* it was on for a long time: this is a new case */
 	l.cost[SHED_BARRIERS] = 0;
 	l.shed.part[SHED_BARRIERS].price_ns = 0;
 	run_until_change(&l);
@@ -223,7 +223,7 @@ static void test_no_flapping(void **state)
 	assert_int_equal(l.shed.part[SHED_BARRIERS].quiet_ns, SHED_QUIET_NS);
 }
 
-/* The load has changed, so that the price of once is not that of now. */
+/* The load has changed, so that the old price is wrong. */
 static void test_tried_at_last(void **state)
 {
 	struct load l;
@@ -298,7 +298,7 @@ static void test_left_out(void **state)
 	assert_int_equal(ns[SHED_BARRIERS], 0);
 }
 
-/* Forever and a day: nothing that was left out is forgotten, but when exactly it was may be. */
+/* Very many changes: nothing that was left out is forgotten, only the exact times may be. */
 static void test_left_out_many(void **state)
 {
 	static struct left_out l;
