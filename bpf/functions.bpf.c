@@ -103,23 +103,40 @@ static __always_inline u64 reg_at(struct pt_regs *ctx, u32 place)
 	return v;
 }
 
+struct places {
+	struct pt_regs *ctx;
+	const struct probe *p;
+	u64 *vals;
+};
+
+static long fetch_place(u32 i, struct places *pl)
+{
+	struct pt_regs *ctx = pl->ctx;
+	const struct fetch *f;
+	u64 v;
+
+	barrier_var(i);
+	if (i >= FUNC_VALS_MAX)
+		return 1;
+	f = &pl->p->fetch[i];
+	if (f->flags & FETCH_F_CONST) {
+		pl->vals[i] = (u32)f->off[0] | (u64)f->off[1] << 32;
+		return 0;
+	}
+	v = reg_at(ctx, f->reg);
+	if (f->index)
+		v += reg_at(ctx, f->index - 1) << (f->shift & 63);
+	pl->vals[i] = fetch_value(v, f);
+	return 0;
+}
+
 /* PROBE_F_REGS: the arguments of a USDT probe are where the compiler had them. */
 static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u64 *vals)
 {
-	vals_clear(vals);
-	for (u32 i = 0; i < FUNC_VALS_MAX && i < p->nvals; i++) {
-		const struct fetch *f = &p->fetch[i];
-		u64 v;
+	struct places pl = { .ctx = ctx, .p = p, .vals = vals };
 
-		if (f->flags & FETCH_F_CONST) {
-			vals[i] = (u32)f->off[0] | (u64)f->off[1] << 32;
-			continue;
-		}
-		v = reg_at(ctx, f->reg);
-		if (f->index)
-			v += reg_at(ctx, f->index - 1) << (f->shift & 63);
-		vals[i] = fetch_value(v, f);
-	}
+	vals_clear(vals);
+	bpf_loop(p->nvals, fetch_place, &pl, 0);
 	return 0;
 }
 

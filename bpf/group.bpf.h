@@ -330,13 +330,24 @@ static long look_try(u32 i, struct look *l)
 	return now_equals(&t->view_now[0], &t->view_now[1]);
 }
 
+/* ns, of which `before` in its role and `left` behind a wait. */
+__weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left, u64 ns)
+{
+	if (!t || state >= ST_MAX)
+		return 0;
+	t->view.ns[t->view_now[0].role & 3] += before;
+	t->view.ns[ST_CPU] += left;
+	t->view.ns[state] += ns - before - left;
+	return 0;
+}
+
 /* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
  * changed its state since then is taken as of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
 	struct look l = { .t = t, .thread = thread };
-	u64 from, before, left, wake;
 	struct thread_now *other;
+	u64 from, before, left, wake;
 	u32 state;
 
 	if (!t || !thread)
@@ -360,9 +371,7 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 	if (at > from && state < ST_MAX) {
 		before = now_before_apart(other, from, at);
 		left = state == ST_BARRIER ? wait_left_apart(&t->view_wait, from, at) : 0;
-		t->view.ns[other->role & 3] += before;
-		t->view.ns[ST_CPU] += left;
-		t->view.ns[state] += at - from - before - left;
+		view_add(t, state, before, left, at - from);
 	}
 	return 1;
 }

@@ -267,30 +267,22 @@ static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u6
 	return 1;
 }
 
-struct change {
-	struct thread *t;
-	u64 now;
-	u32 next, before;
-	u32 done;
-};
-
-static long change_try(u32 i, struct change *c)
+__weak __noinline bool thread_try_apart(struct thread *t, u32 next, u64 *ret_now, u32 *ret_before)
 {
-	c->done = thread_try(c->t, c->next, 1, &c->now, &c->before);
-	return c->done;
+	return t && ret_now && ret_before && thread_try(t, next, 1, ret_now, ret_before);
 }
 
-/* The first try has failed. Apart from that one, so that the verifier looks at the others once for all callers. */
+/* The first try has failed. */
 __weak __noinline u64 thread_change_again(struct thread *t, u32 next, u32 *ret_before)
 {
-	struct change c = { .t = t, .next = next };
+	u64 now = 0;
 
 	if (!t || !ret_before)
 		return 0;
-	bpf_loop(ACCOUNT_TRIES - 1, change_try, &c, 0);
-	*ret_before = c.before;
-	if (c.done)
-		return c.now;
+	for (int i = 1; i < ACCOUNT_TRIES; i++) {
+		if (thread_try_apart(t, next, &now, ret_before))
+			return now;
+	}
 	__sync_fetch_and_add(&stats.account_retries, 1);
 	return READ_ONCE(t->since);
 }
