@@ -13,4 +13,8 @@
  */
 int preempt_count_offset(int64_t *ret_off);
 
+/* The same by the kernel's BTF alone, which does not say whether a program can use it, and the id of bpf_prog_active
+ * there. -ENOENT on arm64. */
+int preempt_count_place(int64_t *ret_off, int *ret_anchor);
+
 #endif
