@@ -162,12 +162,12 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 }
 
 /* Where that is rare, out of the way of what is not. */
-__weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now)
+__weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now, u32 flags)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
 
 	if (t)
-		wait_finish(t, w, now, 0);
+		wait_finish(t, w, now, flags);
 	return 0;
 }
 
@@ -402,7 +402,8 @@ __weak __noinline int frames_flush(
 
 	if (!t)
 		return 0;
-	wait_finish(t, w, end, REC_F_OPEN_END);
+	if (t->wait.probe)
+		wait_told(t, tgid_tid, end, REC_F_OPEN_END);
 	op_flush(t, s, w, end, REC_F_OPEN_END);
 	frames_end(t, s, tgid_tid, end);
 	if (t->cut_probe) {

@@ -35,7 +35,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	t->syscalls++;
 	t->sys_start = call_begin(t, &t->in_syscall, ST_SYSCALL);
 	if (t->wait.end) /* otherwise that barrier would be reported when the thread wakes up again */
-		wait_told(t, (u64)task->tgid << 32 | (u32)task->pid, t->sys_start);
+		wait_told(t, (u64)task->tgid << 32 | (u32)task->pid, t->sys_start, 0);
 	change_end(t);
 	hit_end(begin, HIT_SYSCALL);
 	return 0;
