@@ -177,23 +177,17 @@ def check_counts(name, r, steps, requests):
     return shared
 
 
-def check_report(name, report, steps, requests, ttft):
-    """Of a profile: all requests."""
+def check_report(name, report, steps, requests, ttft, tpot_alone):
+    """All requests, whether of a profile or of a trace."""
     p = report["processes"][0]
     check_percentiles(name, p, "ttft_us", ttft)
-    check_counts(name, p["requests"], steps, requests)
-    require(f"{name}: none is left out", p["requests"]["mixed"], 0)
-
-
-def check_report_of_trace(name, report, steps, alone, ttft, tpot):
-    p = report["processes"][0]
-    check_percentiles(name, p, "ttft_us", ttft)
-    check_percentiles(name, p, "time_per_output_token_us", tpot)
-    r = p["requests"]
-    shared = check_counts(name, r, steps, alone)
-    require(f"{name}: tokens of shared steps", r["shared_tokens"], sum(s["outputs"] for s in shared))
-    require(f"{name}: some are left out, and it says so", bool(r["mixed"]), bool(shared))
-    require(f"{name}: it says so", "left_out" in r, bool(shared))
+    shared = check_counts(name, p["requests"], steps, requests)
+    require(f"{name}: tokens of shared steps", p["requests"]["shared_tokens"], sum(s["outputs"] for s in shared))
+    if not shared:
+        check_percentiles(name, p, "time_per_output_token_us", tpot_alone)
+    else:
+        require(f"{name}: of requests", p["mean_time_per_token_us"]["count"], sum(q["outputs"] > 1 for q in requests))
+    require(f"{name}: none is left out", (p["requests"]["mixed"], "left_out" in p["requests"]), (0, False))
 
 
 def check_junk(told, profile):
@@ -231,9 +225,9 @@ def main():
     spans = check_steps(steps, profile, trace)
     requests.sort(key=lambda r: r["request"])
     ttft, tpot = check_requests(requests, steps, spans, profile)
-    check_report("report of the profile", of_profile, steps, requests, ttft)
-    alone, ttft, tpot_alone = check_alone(requests, steps, spans)
-    check_report_of_trace("report of the trace", of_trace, steps, alone, ttft, tpot_alone)
+    alone, _, tpot_alone = check_alone(requests, steps, spans)
+    check_report("report of the profile", of_profile, steps, requests, ttft, tpot_alone)
+    check_report("report of the trace", of_trace, steps, requests, ttft, tpot_alone)
     samples = [e for e in profile if e["event"] == "sample_prof"]
     require("samples", len(samples), log[-1]["samples"])
     print(f"{len(steps)} steps, {len(requests)} requests, {len(alone)} of them alone, {len(tpot)} times of tokens")
