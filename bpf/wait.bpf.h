@@ -72,10 +72,10 @@ static __always_inline bool wait_void(const struct open_wait *w)
 	return cfg.budget && w->changes != sheds[SHED_BARRIERS].changes;
 }
 
-/* It waited until then, as far as is known. */
-static __always_inline u64 wait_void_end(const struct open_wait *w)
+/* As far as is known it waited until `end` (0: not known), or until then. */
+static __always_inline u64 wait_void_end(const struct open_wait *w, u64 end)
 {
-	u64 off = sheds[SHED_BARRIERS].off_ns, end = w->probe ? wait_end(w) : 0;
+	u64 off = sheds[SHED_BARRIERS].off_ns;
 
 	if (sheds[SHED_BARRIERS].changes - w->changes > 2) /* that was another time */
 		off = w->start;
@@ -87,12 +87,10 @@ static __always_inline u64 wait_void_end(const struct open_wait *w)
 /* What of from..to, in which a thread was at the barrier by its state, it did not wait there any more. */
 static __always_inline u64 wait_left(const struct open_wait *w, u64 from, u64 to)
 {
-	u64 end = 0;
+	u64 end = w->probe ? wait_end(w) : 0;
 
 	if (wait_void(w))
-		end = wait_void_end(w);
-	else if (w->probe)
-		end = wait_end(w);
+		end = wait_void_end(w, end);
 	if (!end || end >= to)
 		return 0;
 	return to - (end > from ? end : from);

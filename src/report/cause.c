@@ -135,11 +135,11 @@ static void look_behind_wait(const struct step *s, const struct typical *t, stru
 		c->tid = s->straggler_tid;
 }
 
-static void find_second(const struct excess *own, struct cause *c)
+static void find_second(const struct step *s, const struct excess *own, struct cause *c)
 {
 	uint8_t second = largest(own, ALL_STATES & ~BIT(c->state));
 
-	if (own->ns[second] < c->excess / 4)
+	if (own->ns[second] < c->excess / 4 || (second == ST_CPU && s->left_out & 1u << SHED_BARRIERS))
 		return;
 	c->second = second;
 	c->second_part = own->ns[second];
@@ -224,7 +224,7 @@ static void find_open_cause(const struct step *s, const struct typical *t, struc
 	c->state = largest(&own, ALL_STATES);
 	c->part = own.ns[c->state];
 	take_stall(c, &s->stall);
-	find_second(&own, c);
+	find_second(s, &own, c);
 	if (BIT(c->state) & WAITS_FOR_THREADS)
 		look_behind_wait(s, t, c);
 }
@@ -272,10 +272,11 @@ void cause_find(const struct process *p, const struct step *s, struct cause *ret
 	c.state = largest(&own, ALL_STATES);
 	c.part = own.ns[c.state];
 	take_stall(&c, &s->stall);
-	find_second(&own, &c);
+	find_second(s, &own, &c);
 	if (BIT(c.state) & WAITS_FOR_THREADS) {
 		look_behind_wait(s, t, &c);
 	} else if (c.state == ST_CPU) {
+		c.unseen = s->left_out & 1u << SHED_BARRIERS;
 		/* engines hand out work in pieces: what a worker that was held up did not do, the
 		 * others did, and nobody waited */
 		find_excess(s, s->workers, t->workers, &workers);
@@ -300,6 +301,9 @@ int64_t cause_gap_excess(const struct process *p, const struct step *s, int64_t 
 	return excess;
 }
 
+/* Left out of a step, so that its operators are not all there, or have no end of their own. */
+#define OPS_UNSEEN (1u << SHED_BARRIERS | 1u << SHED_OPERATORS | 1u << SHED_TIMELINE)
+
 static int64_t op_ns(const struct process *p, size_t step, uint32_t name)
 {
 	const struct op_time *ops = p->step_ops + steps_get(&p->steps, step, STEP_OPS);
@@ -319,20 +323,22 @@ int cause_op(const struct process *p, const struct step *s, uint32_t *ret_name, 
 
 	*ret_name = 0;
 	*ret_ns = 0;
-	if (!s->n_ops || !t->compared)
+	if (!s->n_ops || !t->compared || s->left_out & OPS_UNSEEN)
 		return 0;
 	values = malloc(t->compared * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->n_ops; i++) {
 		const struct op_time *op = &p->step_ops[s->ops + i];
+		size_t n = 0;
 
 		for (uint32_t k = 0; k < t->compared; k++) {
 			uint32_t other = p->grouped[t->first + k];
 
-			values[k] = (double)op_ns(p, other, op->name) / steps_size(&p->steps, other);
+			if (!(steps_get(&p->steps, other, STEP_LEFT_OUT) & OPS_UNSEEN))
+				values[n++] = (double)op_ns(p, other, op->name) / steps_size(&p->steps, other);
 		}
-		excess = (double)op->ns - median_of(values, t->compared) * step_size(s);
+		excess = (double)op->ns - median_of(values, n) * step_size(s);
 		if (excess > best) {
 			best = excess;
 			*ret_name = op->name;

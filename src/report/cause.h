@@ -30,6 +30,7 @@ struct cause {
 	uint32_t n_behind;
 	int64_t behind_whole;
 	bool behind_all; /* for all workers together, of which tid is one */
+	bool unseen;	 /* state is ST_CPU, which contains waits at barriers: --budget has left these out */
 	bool crowded;	 /* threads of the same step kept each other from the CPUs that they may use */
 };
 

@@ -68,6 +68,7 @@ struct process {
 	uint32_t recordings; /* with steps of this process */
 	int64_t wall;        /* over all recordings, from the first step to the last */
 	int64_t tracer, tracer_of; /* what the recorder cost, and the time of the steps for which it says so */
+	uint64_t left_out[SHED_PARTS]; /* steps without this part, by --budget */
 	struct tally ops, syscalls;
 	struct call *calls; /* after model_finish: sorted by time */
 	size_t n_calls, calls_size;

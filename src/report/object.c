@@ -8,6 +8,7 @@
 #include "report/report.h"
 #include "report/seq_object.h"
 #include "report/words.h"
+#include "sink/left_out.h"
 #include "util/text.h"
 
 static void put_name(struct json_build *b, struct json_object *o, const char *key,
@@ -114,10 +115,26 @@ static void put_cause(
 	}
 }
 
+/* How many steps lack what. */
+static void put_left_out(struct json_build *b, struct json_object *o, const struct process *p)
+{
+	struct json_object *parts = NULL;
+
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (!p->left_out[i])
+			continue;
+		parts = parts ? parts : json_new_object(b);
+		json_put_u64(b, parts, shed_part_name(i), p->left_out[i]);
+	}
+	if (parts)
+		json_put(b, o, "left_out_steps", parts);
+}
+
 struct json_object *object_step(struct json_build *b, const struct model *m,
 	const struct process *p, const struct step *s, const struct cause *c)
 {
 	struct json_object *o = json_new_object(b);
+	char parts[SHED_TEXT_MAX];
 
 	json_put_u64(b, o, "step", s->number);
 	json_put_u64(b, o, "pid", p->pid);
@@ -126,6 +143,8 @@ struct json_object *object_step(struct json_build *b, const struct model *m,
 	json_put_u64(b, o, "n_tokens", s->n_tokens);
 	json_put_us(b, o, "ts_us", s->ts);
 	json_put_us(b, o, "total_us", s->total);
+	if (s->left_out)
+		json_put_text(b, o, "left_out", shed_text(s->left_out, parts));
 	put_cause(b, o, m, c);
 	return o;
 }
@@ -358,6 +377,7 @@ static struct json_object *process_object(
 	json_put_us(b, o, "wall_us", p->wall);
 	if (p->tracer_of)
 		json_put_double(b, o, "tracer_share", (double)p->tracer / (double)p->tracer_of);
+	put_left_out(b, o, p);
 	*err = put_open(b, o, m, p, sum, slowest);
 	put_crowd(b, o, &sum->crowd);
 	put_limited(b, o, sum);

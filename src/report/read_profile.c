@@ -9,6 +9,7 @@
 
 #include "read/profile.h"
 #include "report/read.h"
+#include "sink/left_out.h"
 #include "util/text.h"
 
 struct profile_reader {
@@ -40,6 +41,7 @@ enum key_type {
 	KEY_NAME,
 	KEY_STATE,
 	KEY_TRUE,
+	KEY_PARTS,
 };
 
 struct key {
@@ -87,6 +89,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("straggler_by", NAME, straggler.by),
 	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
 	STEP_KEY("straggler_late_us", US, straggler.late),
+	STEP_KEY("left_out", PARTS, left_out),
 	STEP_KEY("tracer_us", US, tracer),
 	STEP_KEY("began_before", TRUE, began_before),
 	STEP_KEY("unfinished", TRUE, unfinished),
@@ -104,6 +107,23 @@ static const struct key *key_find(const char *name, unsigned int *hint)
 		}
 	}
 	return NULL;
+}
+
+/* "barriers,operators"; names that this version does not know are ignored. */
+static uint32_t read_parts(const char *text)
+{
+	uint32_t parts = 0;
+
+	for (; *text; text += text[0] == ',') {
+		size_t len = strcspn(text, ",");
+
+		for (int i = 0; i < SHED_PARTS; i++) {
+			if (strlen(shed_part_name(i)) == len && !memcmp(text, shed_part_name(i), len))
+				parts |= 1u << i;
+		}
+		text += len;
+	}
+	return parts;
 }
 
 /* Returns 0, -EINVAL if the value is not valid for the key, -ENOMEM. */
@@ -133,6 +153,10 @@ static int key_read(
 		text = node_string(value);
 		state = text ? read_state(text, &hint) : -1;
 		*(uint8_t *)member = state < 0 ? STATE_OTHER : (uint8_t)state;
+		return text ? 0 : -EINVAL;
+	case KEY_PARTS:
+		text = node_string(value);
+		*(uint32_t *)member = text ? read_parts(text) : 0;
 		return text ? 0 : -EINVAL;
 	case KEY_TRUE:
 		*(bool *)member = node_is(value, JSON_TRUE);
@@ -301,6 +325,8 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		p->tracer = ns_add(p->tracer, step.tracer);
 		p->tracer_of = ns_add(p->tracer_of, step.total);
 	}
+	for (int i = 0; i < SHED_PARTS; i++)
+		p->left_out[i] += step.left_out >> i & 1;
 	err = process_add_behind(p, &step, rows.own,
 		behind_count(r->m, rows.own, step.own[ST_RUNNABLE]), rows.workers,
 		behind_count(r->m, rows.workers, step.workers[ST_RUNNABLE]));

@@ -46,6 +46,7 @@ struct step {
 	uint32_t ops, n_ops;       /* index into the process' step_ops */
 	uint32_t typical;          /* index into the process' typicals. Set by typical_find */
 	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: unknown */
+	uint32_t left_out; /* 1 << enum shed_part: by --budget; without barriers their time is in that of the CPU */
 	bool unfinished, began_before;
 	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
@@ -94,6 +95,7 @@ struct step {
 	F(N_OPS, n_ops)                       \
 	F(TYPICAL, typical)                   \
 	A(ROWS, rows, ROW_VALUES)             \
+	F(LEFT_OUT, left_out)                 \
 	F(UNFINISHED, unfinished)             \
 	F(BEGAN_BEFORE, began_before)
 

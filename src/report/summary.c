@@ -337,6 +337,8 @@ static int cause_add(struct summary *sum, const struct cause *c)
 	int64_t left = c->excess, ns;
 	int err = 0;
 
+	if (c->unseen)
+		return 0;
 	if (c->crowded)
 		return cause_add_part(sum, &part, left, false);
 	for (uint32_t i = 0; !err && i < c->n_behind; i++) {

@@ -8,6 +8,7 @@
 #include "report/report.h"
 #include "report/text_page.h"
 #include "report/words.h"
+#include "sink/left_out.h"
 #include "util/text.h"
 
 #define WORKERS_BAR 16
@@ -83,6 +84,22 @@ static void put_tracer(const struct page *page, const struct process *p)
 	if (p->tracer_of)
 		fprintf(page->out, "  inftrace itself: %.1f %% of the time of a token\n",
 			100 * page_share(p->tracer, p->tracer_of));
+}
+
+static void put_left_out(const struct page *page, const struct process *p)
+{
+	bool any = false;
+
+	for (int i = 0; i < SHED_PARTS; i++) {
+		if (!p->left_out[i])
+			continue;
+		fprintf(page->out, "%s%s in %llu of %zu steps%s", any ? ", " : "  left out to keep within --budget: ",
+			shed_part_name(i), (unsigned long long)p->left_out[i], p->steps.len,
+			i == SHED_BARRIERS ? " (their time is in cpu)" : "");
+		any = true;
+	}
+	if (any)
+		fputc('\n', page->out);
 }
 
 static void put_requests(const struct page *page, const struct request_summary *rs)
@@ -292,6 +309,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 	put_head(page, p, sum);
 	if (p->steps.len) {
 		put_tracer(page, p);
+		put_left_out(page, p);
 		err = put_open(page, p, sum, slowest);
 		if (err)
 			return err;

@@ -75,6 +75,14 @@ uint32_t tokens_class(uint32_t n_tokens)
 	return EXACT_MAX + 1 + 2 * octave + upper;
 }
 
+/* Without barriers, waits at them count as work: such steps are compared with one another. */
+static uint32_t step_class(const struct steps *s, size_t i)
+{
+	uint32_t class = tokens_class((uint32_t)steps_get(s, i, STEP_N_TOKENS));
+
+	return 2 * class + (steps_get(s, i, STEP_LEFT_OUT) >> SHED_BARRIERS & 1);
+}
+
 static int compare_entries(const void *a, const void *b)
 {
 	const struct group_entry *x = a, *y = b;
@@ -292,7 +300,7 @@ static size_t make_entries(struct typical_finder *f)
 		row += i && phase != (uint32_t)steps_get(&p->steps, i - 1, STEP_PHASE);
 		if (!steps_get(&p->steps, i, STEP_UNFINISHED))
 			f->entries[n++] = (struct group_entry){ (uint32_t)steps_get(&p->steps, i, STEP_LANE), phase,
-				tokens_class((uint32_t)steps_get(&p->steps, i, STEP_N_TOKENS)), row, (uint32_t)i };
+				step_class(&p->steps, i), row, (uint32_t)i };
 	}
 	qsort(f->entries, n, sizeof(*f->entries), compare_entries);
 	for (size_t i = 0; i < n; i++) {

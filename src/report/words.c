@@ -284,7 +284,8 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 			add(t, "%u", c->tid);
 			break;
 		}
-		add_phrase(t, phrases[c->state], c->part);
+		add_phrase(t, c->unseen ? "computed or waited at barriers, which were left out, %D longer" : phrases[c->state],
+			c->part);
 		add_counts(t, s, c);
 		if (one_culprit(c))
 			add_by(t, m, p, c);

@@ -234,6 +234,7 @@ static void sums_add(struct live_sums *sums, const struct live_step *s, int64_t 
 	sums->lossy += step->lost != 0;
 	if (s->workers > sums->max_workers)
 		sums->max_workers = s->workers;
+	sums->left_out |= step->left_out;
 	sums->total = ns_add(sums->total, step->total);
 	sums->workers_total = ns_add(sums->workers_total, step->workers_total);
 	if (s->weighed) {

@@ -51,6 +51,7 @@ struct live_sums {
 	int64_t workers_total, workers[STATES];
 	int64_t between;      /* outside of steps */
 	int64_t tracer, tracer_of; /* the cost of the recording, and the time of the steps for which it is known */
+	uint32_t left_out;    /* of some step, by --budget: 1 << enum shed_part */
 	int64_t idle;         /* pauses in which nobody asked for a token; not included in between */
 	uint32_t max_workers; /* of a step */
 };

@@ -102,6 +102,7 @@ void live_step_from(struct live_step *ret, const struct recording *rec, const st
 			.context = find_value(s, r, "context"),
 			.unfinished = r->h.flags & REC_F_OPEN_END,
 			.n_workers = r->workers,
+			.left_out = r->left_out,
 			.cpus_allowed = r->n.cpus_allowed,
 			.straggler_tid = r->straggler_tid,
 			.straggler.state = STATE_NONE,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report/canvas.h"
+#include "sink/left_out.h"
 
 #define WIDE_FROM 60 /* columns: a narrower screen has no bars */
 #define STATE_ROWS_MIN 3
@@ -121,7 +122,7 @@ static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
 	const struct live_sums *sums = p->sums;
-	char d[DURATION_MAX], left_out[REQUESTS_TEXT_MAX];
+	char d[DURATION_MAX], left_out[REQUESTS_TEXT_MAX], parts[SHED_TEXT_MAX];
 
 	put_rate(p, "steps/s", sums->steps);
 	if (f->run.tokens)
@@ -139,6 +140,8 @@ static void put_head(struct page *p)
 		put_fact(p, "idle %s", words_duration(d, f->run.idle));
 	if (sums->tracer_of)
 		put_fact(p, "inftrace %.1f %%", 100 * share(sums->tracer, sums->tracer_of));
+	if (sums->left_out)
+		put_fact(p, "without %s", shed_text(sums->left_out, parts));
 	put_fact(p, "lost %llu", (unsigned long long)f->lost);
 	if (f->last_lost && !p->s->run_only)
 		put_fact(p, "(%llu just now)", (unsigned long long)f->last_lost);

@@ -93,7 +93,12 @@ test_profile() {
 	expect "tight: the window says what was left out, and for how long" \
 		"all(w['budget'] == 0 and w['left_out'] == 'barriers' and w['left_out_barriers_us'] > 0 for w in $window) and len($window) == 1" \
 		p="$TMP/tight.jsonl"
-	check "tight: inftrace report reads it" "$INFTRACE" report "$TMP/tight.jsonl"
+	"$INFTRACE" report "$TMP/tight.jsonl" >"$TMP/report"
+	same "tight: the report begins with it" "$(sed -n '3s/[0-9]\+/N/gp' "$TMP/report")" \
+		"  left out to keep within --budget: barriers in N of N steps (their time is in cpu)"
+	"$INFTRACE" report --json "$TMP/tight.jsonl" | tr -d '\n' >"$TMP/report.jsonl"
+	expect "tight: and so in JSON" "len($without) == r[0]['processes'][0]['left_out_steps']['barriers']" \
+		p="$TMP/tight.jsonl" r="$TMP/report.jsonl"
 
 	begin wide --budget 100% --profile "$TMP/wide.jsonl" -- "${llama[@]}"
 	holds wide "$TMP/wide.jsonl" '"barrier":' 40
@@ -219,5 +224,16 @@ test_usage() {
 	check_rc "top has it, too" 2 "is not a share of the time" "$INFTRACE" top --budget 2 -- true
 }
 
-ALL_TESTS=(usage again windows flight profile timeline)
+test_top() {
+	background "$TMP/steps"
+	target=$BG
+	background "$INFTRACE" top -b -d 0.5 --budget 0% --engine none -u "$TMP/steps:steps_step@step" \
+		-u "$TMP/steps:steps_op@op" -p "$target" >"$TMP/top.err" 2>&1
+	recorder=$BG
+	says top "without operators"
+	finish top
+	kill "$target"
+}
+
+ALL_TESTS=(usage again windows flight top profile timeline)
 run_tests "$@"

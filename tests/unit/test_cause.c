@@ -185,6 +185,110 @@ static void test_disturbance(void **state)
 	model_free(&s.m);
 }
 
+/* As --budget leaves them without barriers; half as long, as steps are that are not held up by probes. */
+static struct step without_barriers(struct series *s)
+{
+	struct step step = usual(s);
+
+	step.left_out = 1u << SHED_BARRIERS;
+	step.own[ST_CPU] = (step.own[ST_CPU] + step.own[ST_BARRIER]) / 2;
+	step.own[ST_BARRIER] = 0;
+	memset(step.workers, 0, sizeof(step.workers));
+	step.straggler_tid = 0;
+	step.held = 0;
+	return step;
+}
+
+static void add_without_barriers(struct series *s, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct step step = without_barriers(s);
+
+		series_add(s, &step);
+	}
+}
+
+/* They are compared with one another: among them, those with barriers would all be slow. */
+static void test_left_out(void **state)
+{
+	struct series s;
+	struct step slow;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_without_barriers(&s, 60);
+	add_usual(&s, 60);
+	add_without_barriers(&s, 60);
+	slow = without_barriers(&s);
+	slow.own[ST_CPU] += 139 * MS;
+	series_add(&s, &slow);
+	add_without_barriers(&s, 60);
+	c = verdict(&s, 180);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_CPU);
+	assert_true(c.unseen);
+	assert_near(c.typical, 20 * MS);
+	assert_int_equal(steps_set(&s.p->steps, 180, STEP_TOTAL, 160 * MS), 0);
+	model_free(&s.m);
+}
+
+/* What does not need barriers is said of them as of others. */
+static void test_left_out_runnable(void **state)
+{
+	struct series s;
+	struct step slow;
+	struct cause c;
+
+	(void)state;
+	series_begin(&s);
+	add_without_barriers(&s, 100);
+	slow = without_barriers(&s);
+	slow.own[ST_RUNNABLE] += 60 * MS;
+	slow.own[ST_CPU] += 30 * MS;
+	slow.stall = (struct stall_info){ .state = ST_RUNNABLE, .ns = 60 * MS, .by_tid = 990 };
+	slow.stall.by = name_of(&s, "cc1plus");
+	series_add(&s, &slow);
+	add_without_barriers(&s, 100);
+	c = verdict(&s, 100);
+	assert_int_equal(c.where, WHERE_OWN);
+	assert_int_equal(c.state, ST_RUNNABLE);
+	assert_false(c.unseen);
+	assert_int_equal(c.second, STATE_NONE); /* work, or a wait at barriers: who knows */
+	assert_int_equal(c.by_tid, 990);
+	model_free(&s.m);
+}
+
+/* Nobody knows which of them took longer than usual, and theirs are not what is usual. */
+static void test_left_out_ops(void **state)
+{
+	struct series s;
+	struct step step;
+	uint32_t op;
+	int64_t ns;
+
+	(void)state;
+	series_begin(&s);
+	for (int i = 0; i < 100; i++) {
+		struct op_time ops = { name_of(&s, "mul_mat"), about(&s, 30 * MS, 2) };
+
+		step = usual(&s);
+		step.left_out = i % 3 ? 1u << SHED_OPERATORS : 0;
+		if (i == 40)
+			ops.ns += 20 * MS; /* left out, too */
+		series_add(&s, &step);
+		assert_int_equal(process_add_ops(s.p, 0, step.number, &ops, i % 3 && i != 40 ? 0 : 1), 0);
+	}
+	series_end(&s);
+	step = steps_load(&s.p->steps, 40);
+	assert_int_equal(cause_op(s.p, &step, &op, &ns), 0);
+	assert_int_equal(ns, 0);
+	step = steps_load(&s.p->steps, 45);
+	assert_int_equal(cause_op(s.p, &step, &op, &ns), 0);
+	assert_true(ns < 5 * MS);
+	model_free(&s.m);
+}
+
 static void test_op(void **state)
 {
 	struct series s;
@@ -234,6 +338,9 @@ int main(void)
 		DISTURBANCE(idle_workers),
 		DISTURBANCE(second),
 		cmocka_unit_test(test_op),
+		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_left_out_runnable),
+		cmocka_unit_test(test_left_out_ops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

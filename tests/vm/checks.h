@@ -45,6 +45,7 @@ void record_command(char *name, char *events);
 void record_processes(void);
 void record_many(const char *name, const char *probe, int functions);
 void record_requests(const char *name);
+void record_budget(const char *name);
 void record_hold(const char *name);
 void record_spawns(const char *name);
 

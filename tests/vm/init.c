@@ -141,6 +141,7 @@ int main(void)
 	record_processes();
 	record_many("many", "/bin/known:many_*@op", 80);
 	record_requests("requests");
+	record_budget("budget");
 	record_many("ten", "/bin/known:many_0*@op", 10);
 	record_windows("windows");
 	record_max_steps("max-steps");

@@ -228,6 +228,24 @@ void record_requests(const char *name)
 		log_print(f.log);
 }
 
+/* steps, beyond its budget: first its operators are turned off, where the kernel has them detached or ignored. */
+void record_budget(const char *name)
+{
+	struct files f;
+	char *argv[] = { "/bin/inftrace", "record", "--budget", "0%", "--engine", "none", "-d", "10s", "-u",
+		"steps:steps_step@step", "-u", "steps:steps_op@op", "-o", f.trace, "--profile", f.profile, "--",
+		"/bin/steps", NULL };
+	int rc, without;
+
+	files_name(&f, name);
+	rc = child_finish(child_start(f.log, argv));
+	without = lines_with(f.profile, "\"left_out\":\"operators");
+	result(!rc && without > 1 && file_has(f.log, "operators are off"), name, "exit code %d, %d steps without operators",
+		rc, without);
+	if (rc || !without)
+		log_print(f.log);
+}
+
 /*
  * A library that is called as soon as it is mapped: the command waits in its loader until the probes are in.
  * A wait that came to its deadline, on a machine as slow as this one, is reported; then it is tried again.
