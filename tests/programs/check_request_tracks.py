@@ -125,6 +125,8 @@ def check_request(trace, line, outer):
     shape, stages, name = line["shape"], line["stage_us"], outer.name
     queued = ns(stages.get("queued", 0))
     start, end = ns(shape["ts_us"]) + queued, ns(shape["ts_us"]) + ns(stages["total"])
+    if shape.get("began_before") and not start:  # a trace has of it what is in the recording
+        end = trace.steps[outer.args["last_step"]].end
     require(f"{name}: times", (outer.start, outer.end), (start, end))
     if not outer.track.startswith("other slots"):
         require(f"{name}: its slot", outer.track.split(",")[0], f"slot {shape['sequence']}")
@@ -172,6 +174,8 @@ def check_counters(trace, origin_steps):
     wanted = []
     for e in origin_steps:
         start, end = ns(e["shape"]["ts_us"]), ns(e["shape"]["ts_us"]) + ns(e["stage_us"]["total"])
+        if e["shape"].get("began_before"):
+            end = trace.steps[e["shape"]["step"]].end
         wanted += [(start, e["shape"]["n_tokens"]), (end, 0)]
     require("batch size", sorted(trace.counters["batch size"]), sorted(wanted))
     changes = collections.Counter()
