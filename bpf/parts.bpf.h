@@ -46,8 +46,9 @@ struct rows {
 	u64 need; /* those that there are at all */
 	u64 ids_rows; /* so many rows have their ids read at once */
 	u64 ids_base, ids_span; /* where those lie */
-	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 8]; /* 8 bytes may be taken from any of the first */
-	u8 id_ahead[ROW_IDS_SPAN + 8]; /* likewise */
+	u64 one;      /* word of counts of sequences that are all 1 */
+	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* 64 bytes may be taken from any of the first */
+	u8 id_ahead[ROW_IDS_SPAN + 8]; /* 8 likewise */
 	u64 round; /* of this step: what is older in the table is as if it were not there */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 8 | part, or STEP_PARTS_MAX */

@@ -42,33 +42,22 @@ static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 
 #define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
 
-/*
- * The first ids of the rows that come next, which are behind pointers: engines mostly have them side by side, in this
- * order or another. Returns whether they lie close enough together.
- */
-static __noinline bool ids_find(struct rows *r)
+/* Where the first ids of the rows that come next are, which are behind pointers, as far as the first and the last of them
+ * tell: engines mostly have them side by side, in this order or the other. Returns whether that is close enough together. */
+static __always_inline bool ids_find(struct rows *r)
 {
-	u64 at = r->read & (ROW_CHUNK - 1), left = r->n - r->read, low, high, any;
+	u64 at = r->read & (ROW_CHUNK - 1), rows = r->n - r->read, first, last;
 
-	low = high = any = AHEAD(r, ROW_SEQUENCE, at, 8);
-	for (u64 i = 1; i < ROW_CHUNK; i++) {
-		u64 id, below, above;
-
-		if (i >= r->ids_rows || i >= left)
-			break;
-		id = AHEAD(r, ROW_SEQUENCE, at + i, 8);
-		below = id - low;
-		above = high - id;
-		low += below & (s64)below >> 63; /* without a branch, which the verifier would follow both ways */
-		high -= above & (s64)above >> 63;
-		any |= id;
-	}
-	r->ids_base = low;
-	r->ids_span = high - low;
-	return r->ids_span < ROW_IDS_SPAN && (s64)any >= 0; /* which the above relies on */
+	if (rows > r->ids_rows)
+		rows = r->ids_rows;
+	first = AHEAD(r, ROW_SEQUENCE, at, 8);
+	last = AHEAD(r, ROW_SEQUENCE, at + rows - 1, 8);
+	r->ids_base = first < last ? first : last;
+	r->ids_span = first < last ? last - first : first - last;
+	return r->ids_span < ROW_IDS_SPAN;
 }
 
-/* Reads them. Where they cannot be had together, each is read when its row has its turn. */
+/* Reads them. Those that lie elsewhere are read when their row has its turn. */
 static __noinline int ids_ahead(struct rows *r, const struct probe *p)
 {
 	const struct row_fetch *f = &p->row[ROW_SEQUENCE];
@@ -91,9 +80,9 @@ static __noinline int ids_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* The value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
+/* Reads the value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
  * an error. */
-static __noinline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
+static __noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f;
 	u64 at, v = 0;
@@ -104,17 +93,8 @@ static __noinline long row_value(struct rows *r, const struct probe *p, u32 colu
 	f = &p->row[column];
 	size = f->size;
 	at = r->array[column] + f->off[0] + r->read * f->stride;
-	if (r->have & 1 << column) {
-		v = ahead_at(r->ahead[column], (r->read & (ROW_CHUNK - 1)) * f->stride, ROW_CHUNK * 8);
-		if (f->loads <= 1 && !nth)
-			goto out;
-		if (r->have & ROW_HAVE_IDS && !nth) { /* of no other column */
-			v = ahead_at(r->id_ahead, v - r->ids_base, ROW_IDS_SPAN);
-			goto out;
-		}
-	}
 	if (f->loads > 1) {
-		if (!(r->have & 1 << column) && bpf_probe_read_user(&v, sizeof(v), (void *)at))
+		if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
 			return -1;
 		at = v + f->off[1];
 	}
@@ -123,8 +103,35 @@ static __noinline long row_value(struct rows *r, const struct probe *p, u32 colu
 	v = 0;
 	if (bpf_probe_read_user(&v, size, (void *)(at + nth * size))) /* little endian */
 		return -1;
-out:
 	*ret = extend(v, size, f->flags & FETCH_F_SIGNED);
+	return 0;
+}
+
+static __always_inline u64 row_extend(const struct rows *r, const struct probe *p, u32 column, u64 v)
+{
+	u64 shift = r->shift[column];
+
+	v <<= shift;
+	return p->row[column].flags & FETCH_F_SIGNED ? (u64)((s64)v >> shift) : v >> shift;
+}
+
+/* The same, with what was read ahead. column: a constant. Inline, since each function that returns costs 10 ns where the
+ * kernel guards returns. */
+static __always_inline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
+{
+	const struct row_fetch *f = &p->row[column];
+	u64 v;
+
+	if (nth || !(r->have & 1 << column))
+		return row_read(r, p, column, nth, ret);
+	v = AHEAD(r, column, r->read & (ROW_CHUNK - 1), f->stride);
+	if (f->loads > 1) {
+		v -= r->ids_base;
+		if (column != ROW_SEQUENCE || !(r->have & ROW_HAVE_IDS) || v > r->ids_span)
+			return row_read(r, p, column, nth, ret);
+		v = ahead_at(r->id_ahead, v, ROW_IDS_SPAN);
+	}
+	*ret = row_extend(r, p, column, v);
 	return 0;
 }
 
@@ -145,7 +152,6 @@ static __always_inline u32 part_begin(struct rows *r, u64 id)
 	return i;
 }
 
-/* Not in part_begin(): the calls would nest too deep for the verifier. */
 static __always_inline void part_position(struct rows *r, const struct probe *p, u64 part)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
@@ -163,7 +169,7 @@ static __always_inline void part_position(struct rows *r, const struct probe *p,
 
 /* The part of the step that a sequence is. Returns an error if there was no room for it: only without one the number
  * of different ones is known. */
-static __noinline int row_id(struct rows *r, u64 id)
+static __always_inline int row_id(struct rows *r, u64 id)
 {
 	u32 place = (u32)(id * 0x9e3779b97f4a7c15ull >> 32);
 
@@ -205,36 +211,86 @@ static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 out
 	parts->part[part].outputs += outputs;
 }
 
-/* Whether all of the next ROW_BLOCK rows belong to the sequence of the one before, and to no other; takes them then.
- * Most rows of a prompt do. */
+/* Whether some of the next ROW_BLOCK rows, which begin at row `at` of those that were read ahead, do not belong to the
+ * sequence of the row before. */
+static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 at)
+{
+	u64 shift = r->shift[ROW_SEQUENCE], last = r->last << shift, base = r->ids_base, span = r->ids_span;
+	u64 stride = p->row[ROW_SEQUENCE].stride, begin = at * stride & (ROW_CHUNK * 8 - 1), differ = 0, far = 0;
+	const u8 *ahead;
+
+	barrier_var(begin);
+	ahead = &r->ahead[ROW_SEQUENCE][begin & (ROW_CHUNK * 8 - 1)];
+	if (p->row[ROW_SEQUENCE].loads <= 1) {
+		for (u32 i = 0; i < ROW_BLOCK; i++)
+			differ |= AHEAD(r, ROW_SEQUENCE, at + i, stride) << shift ^ last;
+		return differ;
+	}
+	for (u32 i = 0; i < ROW_BLOCK; i++) {
+		u64 offset = *(const u64 *)(ahead + 8 * i) - base;
+
+		far |= offset | (span - offset); /* its highest bit, where the id was not read */
+		differ |= ahead_at(r->id_ahead, offset, ROW_IDS_SPAN) << shift ^ last;
+	}
+	return differ | far >> 63;
+}
+
+/* Likewise: belong to another number of sequences than one. */
+static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u64 at)
+{
+	u64 stride = p->row[ROW_SEQUENCES].stride, begin = at * stride, differ = p->row[ROW_SEQUENCES].size ^ stride;
+	const u8 *ahead;
+
+	barrier_var(begin);
+	ahead = &r->ahead[ROW_SEQUENCES][begin & (ROW_CHUNK * 8 - 1)];
+	for (u32 i = 0; i < 8 && i < stride; i++)
+		differ |= *(const u64 *)(ahead + 8 * i) ^ r->one;
+	return differ;
+}
+
+/* How many have an output. */
+static __always_inline u64 block_outputs(struct rows *r, const struct probe *p, u64 at)
+{
+	u64 stride = p->row[ROW_OUTPUT].stride, begin = at * stride, any = 0, n = 0;
+	const u8 *ahead;
+
+	barrier_var(begin);
+	ahead = &r->ahead[ROW_OUTPUT][begin & (ROW_CHUNK * 8 - 1)];
+	for (u32 i = 0; i < 8 && i < stride; i++)
+		any |= *(const u64 *)(ahead + 8 * i);
+	for (u32 i = 0; any && i < ROW_BLOCK; i++) {
+		u64 output = AHEAD(r, ROW_OUTPUT, at + i, stride) << r->shift[ROW_OUTPUT];
+
+		n += (output | -output) >> 63;
+	}
+	return n;
+}
+
+/* Takes the rows that come next as long as all of ROW_BLOCK belong to the sequence of the one before, and to no other.
+ * Most rows of a prompt do. Returns whether there were such. */
 static __noinline bool rows_same(struct rows *r, const struct probe *p)
 {
-	u64 at = r->read & (ROW_CHUNK - 1);
-	u64 id_stride = p->row[ROW_SEQUENCE].stride, n_stride = p->row[ROW_SEQUENCES].stride,
-	    out_stride = p->row[ROW_OUTPUT].stride;
-	u64 id_shift = r->shift[ROW_SEQUENCE], n_shift = r->shift[ROW_SEQUENCES], out_shift = r->shift[ROW_OUTPUT];
-	u64 last = r->last << id_shift, one = 1ull << n_shift, behind = p->row[ROW_SEQUENCE].loads > 1;
-	u64 base = r->ids_base, differ_id = 0, differ_n = 0, outputs = 0;
+	u64 taken = 0, outputs = 0;
 
-	if (at + ROW_BLOCK > ROW_CHUNK || r->n - r->read < ROW_BLOCK || (r->have & r->need) != r->need)
+	if ((r->have & r->need) != r->need)
 		return 0;
-	for (u32 i = 0; i < ROW_BLOCK; i++) {
-		u64 v = AHEAD(r, ROW_SEQUENCE, at + i, id_stride), n = AHEAD(r, ROW_SEQUENCES, at + i, n_stride),
-		    output = AHEAD(r, ROW_OUTPUT, at + i, out_stride) << out_shift;
+	for (u32 i = 0; i < ROW_CHUNK / ROW_BLOCK; i++) {
+		u64 at = r->read & (ROW_CHUNK - 1);
 
-		if (behind)
-			v = ahead_at(r->id_ahead, v - base, ROW_IDS_SPAN);
-		differ_id |= v << id_shift ^ last;
-		differ_n |= n << n_shift ^ one;
-		outputs += (output | -output) >> 63;
+		if (at + ROW_BLOCK > ROW_CHUNK || r->n - r->read < ROW_BLOCK || (taken && !(at & (r->ids_rows - 1))))
+			break;
+		if (r->is[ROW_SEQUENCE] && block_ids(r, p, at))
+			break;
+		if (r->is[ROW_SEQUENCES] && block_counts(r, p, at))
+			break;
+		if (r->is[ROW_OUTPUT])
+			outputs += block_outputs(r, p, at);
+		taken += ROW_BLOCK;
+		r->read += ROW_BLOCK;
 	}
-	if ((differ_id & r->is[ROW_SEQUENCE]) | (differ_n & r->is[ROW_SEQUENCES]))
-		return 0;
-	outputs &= r->is[ROW_OUTPUT];
-	part_add(r, r->last_part, ROW_BLOCK, outputs);
+	part_add(r, r->last_part, taken, outputs);
 	r->outputs += outputs;
-	r->read += ROW_BLOCK;
-	return 1;
+	return taken;
 }
 
 struct row_walk {
@@ -270,7 +326,7 @@ static long row_next(u32 nr, struct row_walk *w)
 	if (r->read >= r->n || r->read >= STEP_ROWS_MAX)
 		return 1;
 	if (!r->nth) {
-		if (!(r->read & (ROW_CHUNK - 1)))
+		if (r->read && !(r->read & (ROW_CHUNK - 1)))
 			rows_ahead(r, p);
 		if (!(r->read & (r->ids_rows - 1)))
 			ids_ahead(r, p);
@@ -317,6 +373,8 @@ static __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 	r->last_part = ROW_PART_NONE;
 	r->run = !r->array[ROW_SEQUENCE];
 	r->ids_rows = ROW_CHUNK;
+	r->one = ~0ull >> ((64 - 8 * p->row[ROW_SEQUENCES].size) & 63);
+	r->one = r->one ? ~0ull / r->one : 0; /* 1, 0x100000001, ... */
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
 		r->is[i] = all_if(r->array[i]);
 		r->shift[i] = (64 - 8 * p->row[i].size) & 63;
@@ -381,6 +439,7 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 	if (!r || n < 0 || (u64)n > 0x7fffffff)
 		goto out;
 	rows_begin(r, p, n);
+	rows_ahead(r, p);
 	if (n > 0 && r->array[ROW_POSITION] && row_value(r, p, ROW_POSITION, 0, &position))
 		position = ROW_UNKNOWN;
 	if (r->array[ROW_SEQUENCE] || r->array[ROW_OUTPUT])
@@ -419,19 +478,46 @@ out:
 	return 0;
 }
 
+/* Reads the addresses of the arrays, which mostly lie side by side. */
+static __noinline int arrays_fetch(struct rows *r, const struct probe *p, const u64 *regs)
+{
+	const struct fetch *first = &p->row[ROW_SEQUENCE].array;
+	s32 low = first->off[0], high = low;
+	bool together = p->row[ROW_SEQUENCE].loads;
+
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		const struct fetch *f = &p->row[i].array;
+
+		r->array[i] = 0;
+		if (!p->row[i].loads)
+			continue;
+		together &= f->reg == first->reg && f->derefs == 1 && f->size == 8 && !f->flags;
+		low = f->off[0] < low ? f->off[0] : low;
+		high = f->off[0] > high ? f->off[0] : high;
+	}
+	if (first->reg >= REG_MAX || !together || high - low > 56 ||
+		bpf_probe_read_user(r->ahead[0], 64, (void *)(regs[first->reg] + low)))
+		return 0;
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		if (p->row[i].loads)
+			r->array[i] = ahead_at(r->ahead[0], p->row[i].array.off[0] - low, 64);
+	}
+	return 1;
+}
+
 /* NULL without memory. */
 static __always_inline struct rows *rows_fetch(
 	const u64 regs[REG_MAX], struct task_struct *task, const struct probe *p, struct call_vals *c)
 {
 	struct rows *r = bpf_task_storage_get(&rows, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	u32 count = p->rows - 1;
+	bool together = r && arrays_fetch(r, p, regs);
 
 	if (count >= FUNC_VALS_MAX)
 		return NULL;
-	for (int i = 0; r && i < ROW_COLUMNS; i++) {
+	for (int i = 0; r && !together && i < ROW_COLUMNS; i++) {
 		u32 reg = p->row[i].array.reg;
 
-		r->array[i] = 0;
 		if (p->row[i].loads && reg < REG_MAX)
 			r->array[i] = fetch_value(regs[reg], &p->row[i].array);
 	}
