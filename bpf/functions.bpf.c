@@ -233,7 +233,8 @@ __noinline int instant_emit(struct thread *t, struct strings *s, const struct pr
 		return 0;
 	w.tgid = c->tgid_tid >> 32;
 	w.tid = (u32)c->tgid_tid;
-	emit_call(thread_step(t), s, w, c->id, c->now, c->now, c->vals, p->nvals, p->nstrs, c->slot, 0);
+	if (emits_call(p->role))
+		emit_call(thread_step(t), s, w, c->id, c->now, c->now, c->vals, p->nvals, p->nstrs, c->slot, 0);
 	return 0;
 }
 
@@ -481,13 +482,18 @@ __noinline u64 fetch_last(const struct fetch *f, u64 addr)
 	return extend(v, size, f->flags & FETCH_F_SIGNED);
 }
 
-__noinline int fetch_late(struct frame *f, const struct probe *p)
+/* Those of a call, and what it returns. */
+__noinline int fetch_late(struct frame *f, const struct probe *p, u64 ret)
 {
 	if (!f || !p)
 		return 0;
 	for (int i = 0; i < FUNC_VALS_MAX; i++) {
-		if (p->fetch[i].flags & FETCH_F_LATE)
-			f->vals[i] = fetch_last(&p->fetch[i], f->vals[i]);
+		const struct fetch *fetch = &p->fetch[i];
+
+		if (fetch->flags & FETCH_F_RETURN)
+			f->vals[i] = extend(ret, fetch->size, fetch->flags & FETCH_F_SIGNED);
+		else if (fetch->flags & FETCH_F_LATE)
+			f->vals[i] = fetch_last(fetch, f->vals[i]);
 	}
 	return 0;
 }
@@ -555,7 +561,7 @@ int function_return(struct pt_regs *ctx)
 	t->ret_sp = sp;
 	t->ret_ns = now;
 	if (f->late)
-		fetch_late(f, bpf_map_lookup_elem(&probes, &id));
+		fetch_late(f, bpf_map_lookup_elem(&probes, &id), PT_REGS_RC(ctx));
 	if (t->op.depth >= depth)
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, now, 0);
 	if (f->group)
@@ -564,7 +570,7 @@ int function_return(struct pt_regs *ctx)
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
 		step_send(t, parts_kept(t, task));
-	} else {
+	} else if (emits_call(f->role)) {
 		emit_call(thread_step(t), f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals,
 			f->nvals, f->nstrs, f->slot, f->flags);
 	}

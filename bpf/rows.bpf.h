@@ -235,6 +235,10 @@ static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 
 	return differ | far >> 63;
 }
 
+/* All bits where element i of ROW_BLOCK is one of n words, else none. Without a branch, as in what follows: the verifier
+ * of 6.1 would follow each of them both ways. */
+#define WORD_OF(i, n) ((u64)((s64)((i) - (n)) >> 63))
+
 /* Likewise: belong to another number of sequences than one. */
 static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u64 at)
 {
@@ -243,27 +247,34 @@ static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u
 
 	barrier_var(begin);
 	ahead = &r->ahead[ROW_SEQUENCES][begin & (ROW_CHUNK * 8 - 1)];
-	for (u32 i = 0; i < 8 && i < stride; i++)
-		differ |= *(const u64 *)(ahead + 8 * i) ^ r->one;
+	for (u64 i = 0; i < 8; i++)
+		differ |= (*(const u64 *)(ahead + 8 * i) ^ r->one) & WORD_OF(i, stride);
 	return differ;
 }
 
 /* How many have an output. */
 static __always_inline u64 block_outputs(struct rows *r, const struct probe *p, u64 at)
 {
-	u64 stride = p->row[ROW_OUTPUT].stride, begin = at * stride, any = 0, n = 0;
-	const u8 *ahead;
+	u64 stride = p->row[ROW_OUTPUT].stride, shift = r->shift[ROW_OUTPUT], n = 0;
 
-	barrier_var(begin);
-	ahead = &r->ahead[ROW_OUTPUT][begin & (ROW_CHUNK * 8 - 1)];
-	for (u32 i = 0; i < 8 && i < stride; i++)
-		any |= *(const u64 *)(ahead + 8 * i);
-	for (u32 i = 0; any && i < ROW_BLOCK; i++) {
-		u64 output = AHEAD(r, ROW_OUTPUT, at + i, stride) << r->shift[ROW_OUTPUT];
+	for (u64 i = 0; i < ROW_BLOCK; i++) {
+		u64 output = AHEAD(r, ROW_OUTPUT, at + i, stride) << shift;
 
 		n += (output | -output) >> 63;
 	}
 	return n;
+}
+
+static __always_inline bool block_has_outputs(struct rows *r, const struct probe *p, u64 at)
+{
+	u64 stride = p->row[ROW_OUTPUT].stride, begin = at * stride, any = 0;
+	const u8 *ahead;
+
+	barrier_var(begin);
+	ahead = &r->ahead[ROW_OUTPUT][begin & (ROW_CHUNK * 8 - 1)];
+	for (u64 i = 0; i < 8; i++)
+		any |= *(const u64 *)(ahead + 8 * i) & WORD_OF(i, stride);
+	return any;
 }
 
 /* Takes the rows that come next as long as all of ROW_BLOCK belong to the sequence of the one before, and to no other.
@@ -283,7 +294,7 @@ static __noinline bool rows_same(struct rows *r, const struct probe *p)
 			break;
 		if (r->is[ROW_SEQUENCES] && block_counts(r, p, at))
 			break;
-		if (r->is[ROW_OUTPUT])
+		if (r->is[ROW_OUTPUT] && block_has_outputs(r, p, at))
 			outputs += block_outputs(r, p, at);
 		taken += ROW_BLOCK;
 		r->read += ROW_BLOCK;

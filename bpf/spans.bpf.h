@@ -47,8 +47,6 @@ static __always_inline void emit_function(
 		u64 vals[FUNC_VALS_MAX];
 	} r; /* a struct rec_function without the strings */
 
-	if (!emits(REC_FUNCTION))
-		return;
 	function_fill((struct rec_function *)&r, w, probe, step, start, end, vals, flags);
 	if (nvals > FUNC_VALS_MAX)
 		nvals = FUNC_VALS_MAX;
@@ -71,13 +69,19 @@ __weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
 	return 0;
 }
 
+/* Whether calls of functions with this role are sent. */
+static __always_inline bool emits_call(u32 role)
+{
+	return emits(REC_FUNCTION) || role == ROLE_SEQUENCE;
+}
+
 /* s: the strings of calls in flight; NULL where the thread has none. */
 static __always_inline void emit_call(u32 step, struct strings *s, struct who w, u32 probe,
 	u64 start, u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
 {
 	if (!s || !nstrs) {
 		emit_function(w, probe, step, start, end, vals, nvals, flags);
-	} else if (emits(REC_FUNCTION)) {
+	} else {
 		function_fill(&s->out, w, probe, step, start, end, vals, flags);
 		emit_strings(s, slot, nvals);
 	}
@@ -109,7 +113,8 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 
 		step = g ? g->step : 0;
 	}
-	emit_call(step, s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP,
+	if (emits(REC_FUNCTION))
+		emit_call(step, s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP,
 		flags);
 	return 0;
 }
@@ -332,8 +337,9 @@ __weak __noinline u32 frame_flush(struct thread *t, struct strings *s, u64 tgid_
 		return f->probe + 1;
 	if (cfg.budget && frame_void(f))
 		return 0;
-	emit_call(thread_step(t), s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
-		f->flags | REC_F_OPEN_END);
+	if (emits_call(f->role))
+		emit_call(thread_step(t), s, w, f->probe, f->start, end, f->vals, f->nvals, f->nstrs, f->slot,
+			f->flags | REC_F_OPEN_END);
 	return 0;
 }
 

@@ -113,6 +113,7 @@ enum probe_role {
 	ROLE_LAUNCH,
 	ROLE_TRANSFER,
 	ROLE_REQUEST,
+	ROLE_SEQUENCE, /* changes what the engine keeps of sequences: always sent, as steps are */
 	ROLE_MAX,
 };
 
@@ -177,6 +178,7 @@ enum fetch_reg {
 			     * load is the string itself */
 #define FETCH_F_CONST 0x04  /* with PROBE_F_REGS: the value is in off[0] and off[1], low half first */
 #define FETCH_F_LATE 0x08   /* the last load is done when the function returns: it stores there */
+#define FETCH_F_RETURN 0x10 /* with FETCH_F_LATE: the value is what the function returns */
 
 /*
  * value = reg; then for each dereference: value = *(value + off). The last reads `size` bytes.

@@ -286,8 +286,8 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 		return preset_error(r, key, "is for symbols with the role barrier");
 	if (fetch_parse(expr, r->e->enums, r->e->n_enums, false, &s->group, &arg, &why))
 		return preset_error(r, key, "%s", why);
-	if (arg.is_string)
-		return preset_error(r, key, "must be a number or an address");
+	if (arg.is_string || s->group.flags & FETCH_F_RETURN)
+		return preset_error(r, key, "must be a number or an address, known at the entry");
 	s->flags |= PROBE_F_GROUP;
 	return 0;
 }

@@ -108,6 +108,12 @@ static int parse_register(const char **p, struct fetch *f, const char **ret_err)
 {
 	size_t len = word_length(*p);
 
+	if (len == 3 && !strncmp(*p, "ret", 3)) { /* what the function returns */
+		f->reg = REG_NONE;
+		f->flags |= FETCH_F_RETURN;
+		*p += len;
+		return 0;
+	}
 	for (int i = 0; i < REG_MAX; i++) {
 		if (!registers[i] || strlen(registers[i]) != len || strncmp(registers[i], *p, len))
 			continue;
@@ -261,6 +267,10 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		return err;
 	skip_space(&p);
 	shift = p;
+	if (f.flags & FETCH_F_RETURN && (f.derefs || *p || arg.is_string || arg.is_float)) {
+		*ret_err = "\"ret\" is a whole number or address: nothing is read from there";
+		return -EINVAL;
+	}
 	if (!f.derefs && !arg.is_string && !usdt && parse_shift(&p, &f.off[0])) {
 		*ret_err = "'>>0' to '>>63' expected";
 		return -EINVAL;
@@ -305,6 +315,9 @@ int fetch_parse_row(const char *text, struct row_fetch *ret_fetch, const char **
 	skip_space(&p);
 	*ret_err = "text after the expression";
 	if (*p)
+		return -EINVAL;
+	*ret_err = "\"ret\" is not known before the function returns";
+	if (f.flags & FETCH_F_RETURN)
 		return -EINVAL;
 	*ret_err = "the last load or the one before it must be of an element for each row: *(SOURCE+8*row)";
 	if (!row.stride || f.derefs - row.load > 2)

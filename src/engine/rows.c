@@ -44,6 +44,9 @@ int rows_begin(struct probe_spec *s, const char *count, const char **ret_why)
 		if (spec_find_arg(s, values[i].name, strlen(values[i].name)) >= 0)
 			return -EINVAL;
 	}
+	*ret_why = "rows and batch are names of what is shown of them";
+	if (spec_find_arg(s, "rows", 4) >= 0 || spec_find_arg(s, "batch", 5) >= 0)
+		return -EINVAL;
 	s->row_count = (uint8_t)(at + 1);
 	s->rows_at = (uint8_t)s->nargs;
 	for (int i = 0; i < ROW_VALUES; i++) {

@@ -27,6 +27,7 @@ static const char *const role_names[ROLE_MAX] = {
 	[ROLE_LAUNCH] = "launch",
 	[ROLE_TRANSFER] = "transfer",
 	[ROLE_REQUEST] = "request",
+	[ROLE_SEQUENCE] = "sequence",
 };
 
 const char *probe_role_name(enum probe_role role)
@@ -211,6 +212,17 @@ static int set_late(struct probe_spec *s, struct fetch *f, const char **ret_why)
 	return 0;
 }
 
+/* Its own value is there only then, too. */
+static int set_return(struct probe_spec *s, struct fetch *f, const char **ret_why)
+{
+	*ret_why = "\"ret\" is for functions that return and are not steps";
+	if (!(s->flags & PROBE_F_SPAN) || s->role == ROLE_STEP)
+		return -EINVAL;
+	f->flags |= FETCH_F_LATE;
+	s->flags |= PROBE_F_LATE;
+	return 0;
+}
+
 /* "TYPE SOURCE", "TYPE SOURCE at return", "TYPE SOURCE if CONDITION" */
 static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_table *enums, size_t n_enums,
 	const char **ret_why)
@@ -226,7 +238,9 @@ static int parse_arg(struct probe_spec *s, const char *expr, const struct enum_t
 	if (!source)
 		return -ENOMEM;
 	err = fetch_parse(source, enums, n_enums, s->is_usdt, &s->fetch[s->nargs], arg, ret_why);
-	if (!err && late && late == expr + len)
+	if (!err && s->fetch[s->nargs].flags & FETCH_F_RETURN)
+		err = set_return(s, &s->fetch[s->nargs], ret_why);
+	else if (!err && late && late == expr + len)
 		err = set_late(s, &s->fetch[s->nargs], ret_why);
 	else if (!err && cond)
 		err = cond_parse(s, cond + 4, &arg->only_if, ret_why);
@@ -444,7 +458,7 @@ static bool matches(const struct probe_spec *s, const char *path)
 
 bool probe_spec_makes_states(const struct probe_spec *s)
 {
-	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT ||
+	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT || s->role == ROLE_SEQUENCE ||
 	       s->flags & PROBE_F_GRAPH;
 }
 

@@ -68,6 +68,32 @@ test_scenes() {
 	done
 }
 
+# The engine drops the sequence of each request as it is over: also known without a trace.
+test_life() {
+	name=life
+	if recorded "$name" --strict -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
+		"$driver" -w -l "$TMP/$name.log" alone "${MODEL_ARGS[@]}"; then
+		expect "$name: sequences that are removed, in which context" \
+			'(lambda e, steps: [x["args"]["sequence"] for x in e if x["name"] == "remove"] ==
+				[r["sequence"] for r in c if "shared" in r] and
+				{x["args"]["context"] for x in e if x["name"] == "memory"} == {s["args"]["context"] for s in steps} and
+				{x["args"]["memory"] for x in e} == {x["args"]["memory"] for x in e if x["name"] == "memory"})(
+				sorted((x for x in t if x.get("cat") == "sequence"), key=lambda x: x["ts"]),
+				[x for x in t if x.get("cat") == "step"])' t="$TMP/$name.json" c="$TMP/$name.log"
+	else
+		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
+		not_ok "$name" "the run failed"
+	fi
+	if recorded "$name-profile" --strict --profile "$TMP/$name.jsonl" -- \
+		"$driver" -w -l "$TMP/$name.log" alone "${MODEL_ARGS[@]}"; then
+		calls=$((2 * $(grep -c '"shared"' "$TMP/$name.log")))
+		check "$name: told to the profile alone as well" grep -q " $calls function" "$TMP/$name-profile.err"
+	else
+		sed 's/^/# /' "$TMP/$name-profile.out" "$TMP/$name-profile.err"
+		not_ok "$name-profile" "the run failed"
+	fi
+}
+
 # Requests of which the recording has only a part, without the beginning or the end.
 test_edges() {
 	name=edges
@@ -93,5 +119,5 @@ test_edges() {
 			[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"
 }
 
-ALL_TESTS=(junk scenes edges)
+ALL_TESTS=(junk scenes life edges)
 run_tests "$@"

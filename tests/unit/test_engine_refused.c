@@ -19,6 +19,7 @@ static void expect_bad(const char *text, const char *problem)
 
 #define LATE_RULE \
 	"\"at return\" is for numbers that are loaded, in functions that return and are not steps"
+#define RET_RULE "\"ret\" is for functions that return and are not steps"
 #define NAMES_RULE "write: {\"ARG\": \"$ARG\"}, the second a str"
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
@@ -161,6 +162,10 @@ static const struct {
 	/* what is there when the function returns, and what it is called */
 	{ PROBES("{" F ",'args':{'a':'u8 arg1 at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{" F ",'args':{'a':'str *(arg1) at return'}}"), "1: a: " LATE_RULE },
+	{ PROBES("{'instant':'f','role':'op','args':{'a':'u8 ret'}}"), "1: a: " RET_RULE },
+	{ PROBES("{'symbol':'f','role':'step','args':{'a':'u8 ret'}}"), "1: a: " RET_RULE },
+	{ PROBES("{" F ",'args':{'a':'u8 *(ret)'}}"), "1: a: \"ret\" is a whole number or address: nothing is read from there" },
+	{ PROBES("{" F ",'args':{'a':'str ret'}}"), "1: a: \"ret\" is a whole number or address: nothing is read from there" },
 	{ PROBES("{'instant':'f','role':'op','args':{'a':'u8 *(arg1) at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{'symbol':'f','role':'step','args':{'a':'u8 *(arg1) at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{" F ",'args':{'a':'u8 *(arg1) at return'},\n'when':'a == 1'}"),

@@ -47,7 +47,7 @@ static void test_columns(void **state)
 		"str *(arg1+8*row)", "ptr", "s32 *(arg1+0*row)", "s32 *(arg1+99999*row)", "s32 *(arg1-4*row)",
 		"s32 *(arg1+4*row+4*row)", "s32 *(*(arg1+8*row)+8*row)", "s32 *(*(*(arg1+8*row)))",
 		"s32 *(arg1+4*rows)", "s32 *(arg1+4*row", "s32 *(arg1+4*row) x", "s32 *(arg1+row*4)",
-		"s32 *(*(*(*(*(arg1)))+4*row))" };
+		"s32 *(*(*(*(*(arg1)))+4*row))", "s32 *(ret+4*row)" };
 	const char *why;
 
 	(void)state;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Calls that change the life of sequences, as the preset of llama.cpp describes them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/sequences.h"
+#include "engine/spec.h"
+
+#define PID 100
+#define ALL ((uint64_t)-1)
+
+static struct probe_table probes;
+static struct sequence_memories *memories;
+
+static int setup(void **state)
+{
+	(void)state;
+	probes = (struct probe_table){};
+	return engine_load_file(&probes, "engines/llama.cpp.json") ?: sequence_memories_new(&memories);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	probe_table_free(&probes);
+	sequence_memories_free(memories);
+	return 0;
+}
+
+/* A call with these arguments. */
+static bool call(const char *symbol, const uint64_t *vals, struct sequence_change *ret)
+{
+	struct rec_function r = { .h = { .tgid = PID, .tid = PID + 1, .kind = REC_FUNCTION, .start_ns = 7 } };
+
+	for (size_t i = 0; i < probes.n; i++) {
+		if (!strcmp(probes.specs[i].symbol, symbol))
+			r.h.id = (uint32_t)i;
+	}
+	assert_string_equal(probes.specs[r.h.id].symbol, symbol);
+	memcpy(r.vals, vals, probes.specs[r.h.id].nargs * sizeof(*vals));
+	return sequence_change_of(memories, &probes, &r, ret);
+}
+
+static void test_changes(void **state)
+{
+	static const struct {
+		const char *symbol;
+		uint64_t vals[5];
+		struct sequence_change want;
+	} cases[] = {
+		{ "llama_memory_seq_rm", { 0xa, 3, 5, 9 },
+			{ SEQUENCE_REMOVE, .memory = 0xa, .sequence = 3, .from = 5, .to = 9 } },
+		{ "llama_memory_seq_rm", { 0xa, 3, ALL, ALL },
+			{ SEQUENCE_REMOVE, .memory = 0xa, .sequence = 3, .from = 0, .to = INT64_MAX } },
+		{ "llama_memory_seq_rm", { 0xa, ALL, 5, ALL },
+			{ SEQUENCE_REMOVE, .memory = 0xa, .every = true, .sequence = ALL, .from = 5, .to = INT64_MAX } },
+		{ "llama_kv_self_seq_rm", { 0xc, 0, 0, 1 },
+			{ SEQUENCE_REMOVE, .context = 0xc, .sequence = 0, .from = 0, .to = 1 } },
+		{ "llama_kv_cache_seq_rm", { 0xc, 0, 0, 1 },
+			{ SEQUENCE_REMOVE, .context = 0xc, .sequence = 0, .from = 0, .to = 1 } },
+		{ "llama_memory_seq_cp", { 0xa, 1, 2, ALL, ALL },
+			{ SEQUENCE_COPY, .memory = 0xa, .source = 1, .sequence = 2, .from = 0, .to = INT64_MAX } },
+		{ "llama_memory_seq_keep", { 0xa, 4 },
+			{ SEQUENCE_KEEP, .memory = 0xa, .sequence = 4, .from = 0, .to = INT64_MAX } },
+		{ "llama_memory_seq_add", { 0xa, 4, 16, 32, (uint64_t)-16 },
+			{ SEQUENCE_SHIFT, .memory = 0xa, .sequence = 4, .from = 16, .to = 32, .by = -16 } },
+		{ "llama_memory_clear", { 0xa },
+			{ SEQUENCE_CLEAR, .memory = 0xa, .every = true, .from = 0, .to = INT64_MAX } },
+		{ "llama_kv_cache_clear", { 0xc },
+			{ SEQUENCE_CLEAR, .context = 0xc, .every = true, .from = 0, .to = INT64_MAX } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sequence_change got = {}, want = cases[i].want;
+
+		want.at_ns = 7;
+		want.tgid = PID;
+		want.tid = PID + 1;
+		assert_true(call(cases[i].symbol, cases[i].vals, &got));
+		if (got.what != want.what || got.at_ns != want.at_ns || got.tgid != want.tgid || got.tid != want.tid ||
+			got.context != want.context || got.memory != want.memory || got.every != want.every ||
+			got.sequence != want.sequence || got.source != want.source || got.from != want.from ||
+			got.to != want.to || got.by != want.by)
+			fail_msg("case %zu, %s", i, cases[i].symbol);
+	}
+}
+
+/* By what llama_get_memory() has returned, the last time that it was asked. */
+static void test_context(void **state)
+{
+	struct sequence_change a, b, c;
+
+	(void)state;
+	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x10, 1, 0, 0 }, &a));
+	assert_true(call("llama_memory_seq_rm", (uint64_t[]){ 0x20, 1, 0, 0 }, &b));
+	assert_true(call("llama_kv_self_seq_rm", (uint64_t[]){ 0xc3, 1, 0, 0 }, &c));
+	assert_int_equal(sequence_context(memories, &a), 0);
+	assert_int_equal(sequence_context(memories, &c), 0xc3);
+	assert_false(call("llama_get_memory", (uint64_t[]){ 0xc1, 0x10 }, &c));
+	assert_false(call("llama_get_memory", (uint64_t[]){ 0xc2, 0x20 }, &c));
+	assert_int_equal(sequence_context(memories, &a), 0xc1);
+	assert_int_equal(sequence_context(memories, &b), 0xc2);
+	a.tgid++;
+	assert_int_equal(sequence_context(memories, &a), 0);
+	call("llama_get_memory", (uint64_t[]){ 0xc4, 0x20 }, &c);
+	assert_int_equal(sequence_context(memories, &b), 0xc4);
+	/* more than are kept */
+	for (uint64_t i = 1; i < 1000; i++)
+		call("llama_get_memory", (uint64_t[]){ 0xc5, 0x1000 * i }, &c);
+	assert_int_equal(sequence_context(memories, &b), 0);
+	b.memory = 0x1000 * 999;
+	assert_int_equal(sequence_context(memories, &b), 0xc5);
+}
+
+/* What is none, or has no sequence. */
+static void test_none(void **state)
+{
+	struct rec_function r = {};
+	struct sequence_change c;
+	size_t i = 0;
+
+	(void)state;
+	while (strcmp(probes.specs[i].symbol, "llama_sampler_sample"))
+		i++;
+	r.h.id = (uint32_t)i;
+	assert_false(sequence_change_of(memories, &probes, &r, &c));
+	for (i = 0; strcmp(probes.specs[i].symbol, "llama_memory_seq_rm"); i++)
+		;
+	r.h.id = (uint32_t)i;
+	assert_true(sequence_change_of(memories, &probes, &r, &c));
+	probes.specs[i].misfits = 1 << 1;
+	assert_false(sequence_change_of(memories, &probes, &r, &c));
+	probes.specs[i].misfits = 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_context, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_none, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
