@@ -265,9 +265,9 @@ struct thread_window {
 	struct thread_times view; /* of another thread, as it was read */
 	struct open_wait view_wait; /* likewise: it would not fit on the stack of a program */
 	struct thread_now view_now[2];
-	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began */
+	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began; with step_over when the last one ended */
 	struct hits step_hits;
-	u32 timed_kind, pad_timed;
+	u32 timed_kind, step_over;
 	u64 timed_ns;	/* when the function probe in flight began; 0: it is not timed */
 	u64 group_key;		   /* the group it was in last */
 	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */

@@ -277,31 +277,46 @@ static __always_inline bool block_has_outputs(struct rows *r, const struct probe
 	return any;
 }
 
-/* Takes the rows that come next as long as all of ROW_BLOCK belong to the sequence of the one before, and to no other.
- * Most rows of a prompt do. Returns whether there were such. */
+/*
+ * Whether all of the next ROW_BLOCK rows belong to the sequence of the row before, and to no other: how many of them have
+ * an output, or -1. Global: the verifier of 6.1 would follow each way through it behind each way through the one before.
+ */
+__noinline int block_take(struct rows *r, const struct probe *p)
+{
+	u64 at;
+
+	if (!r || !p)
+		return -1;
+	at = r->read & (ROW_CHUNK - 1);
+	if (r->is[ROW_SEQUENCE] && block_ids(r, p, at))
+		return -1;
+	if (r->is[ROW_SEQUENCES] && block_counts(r, p, at))
+		return -1;
+	return r->is[ROW_OUTPUT] && block_has_outputs(r, p, at) ? block_outputs(r, p, at) : 0;
+}
+
+/* Takes the rows that come next as long as they do so. Most rows of a prompt do. Returns whether there were such. */
 static __noinline bool rows_same(struct rows *r, const struct probe *p)
 {
-	u64 taken = 0, outputs = 0;
+	u64 from = r->read, outputs = 0;
 
 	if ((r->have & r->need) != r->need)
 		return 0;
 	for (u32 i = 0; i < ROW_CHUNK / ROW_BLOCK; i++) {
 		u64 at = r->read & (ROW_CHUNK - 1);
+		int n;
 
-		if (at + ROW_BLOCK > ROW_CHUNK || r->n - r->read < ROW_BLOCK || (taken && !(at & (r->ids_rows - 1))))
+		if (at + ROW_BLOCK > ROW_CHUNK || r->n - r->read < ROW_BLOCK || (i && !(at & (r->ids_rows - 1))))
 			break;
-		if (r->is[ROW_SEQUENCE] && block_ids(r, p, at))
+		n = block_take(r, p);
+		if (n < 0)
 			break;
-		if (r->is[ROW_SEQUENCES] && block_counts(r, p, at))
-			break;
-		if (r->is[ROW_OUTPUT] && block_has_outputs(r, p, at))
-			outputs += block_outputs(r, p, at);
-		taken += ROW_BLOCK;
+		outputs += n;
 		r->read += ROW_BLOCK;
 	}
-	part_add(r, r->last_part, taken, outputs);
+	part_add(r, r->last_part, r->read - from, outputs);
 	r->outputs += outputs;
-	return taken;
+	return r->read != from;
 }
 
 struct row_walk {

@@ -26,6 +26,8 @@ __weak __noinline int thread_renew(struct thread *t)
 		barrier_var(window); /* not memset(), which BPF does not have for this size */
 		window[i] = 0;
 	}
+	for (u32 i = 0; i < ST_MAX; i++)
+		t->step.before_ns[i] = 0;
 	return 0;
 }
 

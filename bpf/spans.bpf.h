@@ -195,11 +195,19 @@ static __always_inline void step_clear(struct thread *t)
 /* Begins a step, with the counts just read. Returns the instant it begins. */
 __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 {
-	u64 since;
+	u64 since, known;
 
 	if (!t)
 		return 0;
-	since = times_copy(t, t->step_ns);
+	since = times_copy(t, t->step.before_ns);
+	known = -(u64)t->step_over;
+	for (int i = 0; i < ST_MAX; i++) {
+		u64 ns = t->step.before_ns[i];
+
+		t->step.before_ns[i] = (ns - t->step_ns[i]) & known; /* with a branch it is no loop that 6.1 takes */
+		t->step_ns[i] = ns;
+	}
+	t->step_over = 0;
 	t->step_hits = t->times.hits;
 	t->step_hits.n[t->timed_kind & (HIT_MAX - 1)]--; /* the hit that it begins with is its first */
 	t->member_step = 0;
@@ -255,9 +263,13 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	r = &t->step;
 	since = times_copy(t, r->ns);
 	for (int i = 0; i < ST_MAX; i++) {
-		r->ns[i] -= t->step_ns[i];
+		u64 ns = r->ns[i];
+
+		r->ns[i] = ns - t->step_ns[i];
+		t->step_ns[i] = ns;
 		sum += r->ns[i];
 	}
+	t->step_over = end <= since;
 	if (end > since) {
 		step_cut(t, since, end);
 		sum += end - since;

@@ -273,6 +273,9 @@ struct rec_step {
 	struct behind_table behind, workers_behind; /* whom the caller, and the workers, waited for a CPU behind */
 	struct hits hits, workers_hits; /* of the caller, and of the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
+	/* of the caller between the end of the step before on its thread and the start of this one, which it sums to;
+	 * all 0: not known */
+	u64 before_ns[ST_MAX];
 	u32 n_parts;	/* 0: its rows are not described, or could not be read */
 	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, of which nothing is told */
 	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */

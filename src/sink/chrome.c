@@ -417,6 +417,35 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	write_arrows(c, &r->h, &at);
 }
 
+static char *fmt_states(char *p, const uint64_t *ns)
+{
+	bool first = true;
+
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+
+		if (!ns[i])
+			continue;
+		if (!first)
+			*p++ = ',';
+		p = fmt_string(p, name);
+		*p++ = ':';
+		p = fmt_us(p, ns[i]);
+		first = false;
+	}
+	*p++ = '}';
+	return p;
+}
+
+static bool has_time(const uint64_t *ns)
+{
+	uint64_t any = 0;
+
+	for (int i = 0; i < ST_MAX; i++)
+		any |= ns[i];
+	return any;
+}
+
 static void write_step_span(
 	struct chrome_sink *c, const struct rec_step *r, size_t size, const struct place *at, bool own_track)
 {
@@ -444,21 +473,9 @@ static void write_step_span(
 		p = fmt_lit(p, ",\"left_out\":");
 		p = fmt_string(p, shed_text(r->left_out, off));
 	}
-	p = fmt_lit(p, ",\"breakdown_us\":{");
-	first = true;
-	for (int i = 0; i < ST_MAX; i++) {
-		const char *name = time_state_name((enum time_state)i);
-
-		if (!r->ns[i])
-			continue;
-		if (!first)
-			*p++ = ',';
-		p = fmt_string(p, name);
-		*p++ = ':';
-		p = fmt_us(p, r->ns[i]);
-		first = false;
-	}
-	*p++ = '}';
+	p = fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns);
+	if (has_time(r->before_ns))
+		p = fmt_states(fmt_lit(p, ",\"before_us\":{"), r->before_ns);
 	if (r->lost) {
 		p = fmt_lit(p, ",\"lost_records\":");
 		p = fmt_u32(p, r->lost);

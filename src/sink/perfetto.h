@@ -193,7 +193,7 @@ enum value_type { /* fields of DebugAnnotation */
 	VALUE_WORD = 17, /* interned text */
 };
 
-#define EVENT_ARGS_MAX 48
+#define EVENT_ARGS_MAX 64
 #define EVENT_TEXT_MAX 160 /* bytes of a string; what is longer is cut */
 #define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
 

@@ -99,9 +99,23 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 		event_write_record(&e, &r->h, kind);
 }
 
+static void add_states(struct event *e, const char *prefix, const uint64_t *ns)
+{
+	char key[64];
+
+	for (int i = 0; i < ST_MAX; i++) {
+		const char *name = time_state_name((enum time_state)i);
+
+		if (!ns[i])
+			continue;
+		*fmt_str(fmt_str(key, prefix, strlen(prefix)), name, strlen(name)) = 0;
+		event_add_copy(e, key, VALUE_UINT, ns[i]);
+	}
+}
+
 void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t size)
 {
-	char key[64], text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
+	char text[PARTS_TEXT_MAX], off[SHED_TEXT_MAX];
 	const struct probe_spec *spec;
 	struct event e;
 	uint32_t lane;
@@ -115,14 +129,8 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
 		event_add_text(&e, "batch", text, len);
 	event_add(&e, "step", VALUE_UINT, r->number);
-	for (int i = 0; i < ST_MAX; i++) {
-		const char *name = time_state_name((enum time_state)i);
-
-		if (!r->ns[i])
-			continue;
-		*fmt_str(fmt_lit(key, "breakdown_ns."), name, strlen(name)) = 0;
-		event_add_copy(&e, key, VALUE_UINT, r->ns[i]);
-	}
+	add_states(&e, "breakdown_ns.", r->ns);
+	add_states(&e, "before_ns.", r->before_ns);
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	if (r->left_out)

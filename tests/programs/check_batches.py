@@ -55,6 +55,7 @@ def check_steps(log, profile, trace):
     slices = sorted((e for e in trace if e.get("cat") == "step"), key=lambda e: e["args"]["step"])
     require("steps of the profile", len(steps), len(log))
     require("steps of the trace", len(slices), len(log))
+    end = None
     for got, drawn, wanted in zip(steps, slices, log):
         name = f"step {wanted['step']}"
         require(name, {k: got[k] for k in KEYS if k in got}, wanted_shape(wanted))
@@ -65,6 +66,11 @@ def check_steps(log, profile, trace):
         require(f"{name}: rows", got["rows"], wanted["rows"])
         require(f"{name}: its batch in the trace", drawn["args"].get("batch"),
                 wanted["batch"] if wanted["n_sequences"] > 1 else None)
+        before = drawn["args"].get("before_us")
+        start = ns(drawn["ts"])
+        require(f"{name}: the time since the step before", before and sum(map(ns, before.values())),
+                start - end if end is not None else None)
+        end = start + ns(drawn["dur"])
         require(f"{name}: phase", got["phase"], phase(wanted))
         require(f"{name}: phase in the trace", drawn["name"], phase(wanted))
     return [(ns(s["ts_us"]), ns(s["ts_us"]) + ns(s["total"])) for s in steps]
