@@ -199,7 +199,8 @@ def check_report(name, report, steps, requests, ttft, tpot_alone):
 def check_junk(told, profile):
     """Batches of tests/engines/junk_batches: what it says is known of each."""
     keys = ("n_tokens",) + KEYS[1:] + ("phase",)
-    steps = [e["shape"] for e in profile if e["event"] == "token_prof"]
+    # lines come in the order in which the rings are read: the thread may have changed its CPU
+    steps = sorted((e["shape"] for e in profile if e["event"] == "token_prof"), key=lambda s: s["step"])
     require("steps", len(steps), len(told))
     for i, (got, wanted) in enumerate(zip(steps, told)):
         got = {k: got[k] for k in keys if k in got}
