@@ -8,6 +8,7 @@
 #include "mini/llama.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,113 @@ static void calls_of_any_number(void)
 	call(b, ",\"position\":5,\"phase\":\"mixed\",\"many\":true");
 }
 
-int main(void)
+/* ---- batches that are as they should be, laid out in all ways ---- */
+
+#define SEQUENCES_MAX 512
+
+static bool row_has(const struct llama_batch *b, int row, int32_t id)
+{
+	for (int k = 0; k < b->n_seq_id[row]; k++) {
+		if (b->seq_id[row][k] == id)
+			return true;
+	}
+	return false;
+}
+
+/* What there is of it, told in the simplest way: of each sequence, in the order in which they come, how many rows from
+ * which position, and all outputs. */
+static void call_told(struct llama_batch b)
+{
+	static int32_t told[SEQUENCES_MAX];
+	int n_told = 0, outputs = 0;
+
+	printf("{\"n_tokens\":%d,\"parts\":[", b.n_tokens);
+	for (int i = 0; i < b.n_tokens; i++) {
+		outputs += b.logits[i] != 0;
+		for (int k = 0; k < b.n_seq_id[i]; k++) {
+			int32_t id = b.seq_id[i][k];
+			int t = 0, rows = 0;
+
+			while (t < n_told && told[t] != id)
+				t++;
+			if (t < n_told)
+				continue;
+			for (int row = i; row < b.n_tokens; row++)
+				rows += row_has(&b, row, id);
+			printf("%s\"%d: %d at %d\"", n_told ? "," : "", id, rows, b.pos[i]);
+			told[n_told++] = id;
+		}
+	}
+	printf("],\"n_outputs\":%d}\n", outputs);
+	llama_memory_clear(ctx, false);
+	llama_decode(ctx, b);
+}
+
+static unsigned int seed = 1;
+
+static unsigned int draw(unsigned int n)
+{
+	seed = seed * 1103515245 + 12345;
+	return (seed >> 16) % n;
+}
+
+/* The rows' numbers in another order, and further apart. */
+static void lay_out(int n, unsigned int way)
+{
+	static int32_t far[ROWS];
+	static char wide[ROWS * 300];
+
+	for (int i = 0; i < n; i++) {
+		int32_t id = *pointers[i];
+
+		switch (way) {
+		case 1: /* as from a heap that gives back what was freed last */
+			pointers[i] = &far[n - 1 - i];
+			break;
+		case 2:
+			pointers[i] = draw(20) ? &ids[i] : &far[i];
+			break;
+		case 3:
+			pointers[i] = (int32_t *)(wide + 32 * i);
+			break;
+		case 4:
+			pointers[i] = (int32_t *)(wide + 300 * i);
+			break;
+		}
+		*pointers[i] = id;
+	}
+}
+
+static void calls_of_any_layout(void)
+{
+	static int32_t lists[ROWS][3];
+
+	for (unsigned int turn = 0; turn < 120; turn++) {
+		int n = 2 + (int)draw(turn % 3 ? 70 : 500), id = 0;
+		struct llama_batch b = good(n);
+		unsigned int run = turn % 4 ? draw(64) + 1 : 200;
+
+		for (int i = 0; i < n; i++) {
+			if (!draw(run))
+				id = (int32_t)draw(turn % 5 ? 20 : 400) * (turn % 7 ? 1 : -1000003);
+			ids[i] = id;
+			logits[i] = turn % 2 ? !draw(9) : (int8_t)-draw(2);
+		}
+		lay_out(n, turn % 6);
+		for (int i = 0; i < n && turn % 8 == 5; i++) {
+			if (draw(10))
+				continue;
+			counts[i] = (int32_t)draw(4);
+			for (int k = 0; k < counts[i]; k++)
+				lists[i][k] = k + 1;
+			pointers[i] = lists[i];
+		}
+		call_told(b);
+	}
+}
+
+/* With the argument "good" the batches are as they should be, in many layouts. */
+int main(int argc, char **argv)
 {
 	struct llama_batch b;
 
@@ -126,7 +233,11 @@ int main(void)
 	puts("ready");
 	fflush(stdout);
 	getchar();
-
+	if (argc > 1 && !strcmp(argv[1], "good")) {
+		calls_of_any_layout();
+		fflush(stdout);
+		return 0;
+	}
 	call(llama_batch_get_one(tokens, 5), ",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"phase\":\"prefill\"");
 	call(llama_batch_get_one(tokens, 1), ",\"n_outputs\":1,\"n_sequences\":1,\"sequence\":0,\"phase\":\"decode\"");
 	call(good(4), ",\"n_outputs\":4,\"n_sequences\":1,\"sequence\":3,\"position\":5,\"phase\":\"decode\"");
@@ -146,7 +257,10 @@ int main(void)
 	b.seq_id = at_the_end(pointers, 6 * sizeof(*pointers));
 	call(b, ",\"n_outputs\":6,\"position\":5,\"rows_read\":6,\"phase\":\"unknown\"");
 	calls_of_any_number();
-
+	b = good(1000);
+	for (int i = 0; i < 1000; i++)
+		ids[i] = i;
+	call(b, ",\"position\":5,\"phase\":\"mixed\",\"many\":true");
 	/* numbers that show that the preset does not fit: from here on only the step itself is shown */
 	b = good(4);
 	b.n_tokens = -1;

@@ -39,10 +39,17 @@ setup() {
 
 # Arrays that point nowhere, end too soon, or are too long.
 test_junk() {
-	name=junk
-	if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$(dirname "$driver")/mini/junk_batches"; then
+	for name in junk good; do
+		batches_of "$name"
+	done
+}
+
+batches_of() {
+	if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
+		"$(dirname "$driver")/mini/junk_batches" "$1"; then
 		check "$name: what could be read of each batch, and no more" \
-			"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl"
+			"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl" \
+			"$TMP/$name.json"
 		check "$name: files" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
 	else
 		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """check_batches.py LOG PROFILE TRACE REPORT-OF-PROFILE REPORT-OF-TRACE
-check_batches.py junk OUTPUT PROFILE
+check_batches.py junk OUTPUT PROFILE TRACE
 
 Holds what inftrace has recorded of tests/engines/batch_driver against the driver's own log: the rows of
 every step, the requests, and the numbers that inftrace report (--json) makes of them."""
@@ -196,13 +196,35 @@ def check_report(name, report, steps, requests, ttft, tpot_alone):
     require(f"{name}: none is left out", (p["requests"]["mixed"], "left_out" in p["requests"]), (0, False))
 
 
-def check_junk(told, profile):
+def check_parts(name, told, step, drawn):
+    """A batch that is as it should be: what it has of each sequence, as far as the slice shows it."""
+    parts = told["parts"]
+    require(f"{name}: rows", (step["rows"], step["n_outputs"], step["n_sequences"], "rows_read" in step),
+            (told["n_tokens"], told["n_outputs"], len(parts), False))
+    batch = drawn["args"].get("batch")
+    if len(parts) < 2:
+        require(f"{name}: batch", batch, None)
+        return
+    shown = batch.split(", ")
+    more = int(shown.pop().split()[1]) if shown[-1].startswith("and ") else 0
+    require(f"{name}: {len(shown)} parts", shown, parts[:len(shown)])
+    require(f"{name}: those that are not shown", more, len(parts) - len(shown))
+
+
+def check_junk(told, profile, trace):
     """Batches of tests/engines/junk_batches: what it says is known of each."""
     keys = ("n_tokens",) + KEYS[1:] + ("phase",)
     # lines come in the order in which the rings are read: the thread may have changed its CPU
     steps = sorted((e["shape"] for e in profile if e["event"] == "token_prof"), key=lambda s: s["step"])
     require("steps", len(steps), len(told))
+    slices = sorted((e for e in trace if e.get("cat") == "step"), key=lambda e: e["args"]["step"])
+    require("slices", len(slices), len(told))
     for i, (got, wanted) in enumerate(zip(steps, told)):
+        if "parts" in wanted:
+            check_parts(f"step {i}", wanted, got, slices[i])
+            continue
+        if "rows_read" in got and "batch" in slices[i]["args"]:
+            sys.exit(f"step {i}: parts of a batch that could not be read")
         got = {k: got[k] for k in keys if k in got}
         if wanted.pop("misfit", False):
             require(f"step {i}, a count that cannot be", got, {"phase": "llama_decode"})
@@ -220,7 +242,8 @@ def check_junk(told, profile):
 def main():
     if sys.argv[1] == "junk":
         told = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8") if line.startswith("{")]
-        check_junk(told, lines(sys.argv[3]))
+        with open(sys.argv[4], encoding="utf-8") as f:
+            check_junk(told, lines(sys.argv[3]), json.load(f))
         return
     log, profile, trace, of_profile, of_trace = sys.argv[1:]
     log, profile = lines(log), lines(profile)
