@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "engine/step_requests.h"
+#include "sink/left_out.h"
 #include "sink/request.h"
 
 struct profile_requests {
@@ -135,10 +136,12 @@ static char *add_spans(char *p, const struct step_request *r)
 }
 
 /* Of a sequence whose rows are known. */
-static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
+static char *add_sequence(char *p, struct step_request *r, const struct recording *rec)
 {
-	uint64_t start = r->queued_from ? r->queued_from : r->start;
+	uint64_t start = r->queued_from ? r->queued_from : r->start, zero = rec->start_boot_ns;
+	uint32_t left_out = left_out_between(rec->left_out, r->start, r->last_end);
 	bool split = step_request_split(r);
+	char parts[SHED_TEXT_MAX];
 
 	p = add_u64(p, "\"pid\":", r->tgid);
 	p = add_u64(p, ",\"source_kind\":\"sequence\",\"number\":", r->serial);
@@ -162,6 +165,8 @@ static char *add_sequence(char *p, struct step_request *r, uint64_t zero)
 	if (r->cancelled)
 		p = fmt_lit(p, ",\"cancelled\":true");
 	p = add_flags(p, r);
+	if (left_out)
+		p = add_string(p, ",\"left_out\":", shed_text(left_out, parts));
 	if (split)
 		p = add_waits(p, r);
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - start);
@@ -181,7 +186,7 @@ static void write_request(struct step_request *r, void *arg)
 
 	if (!p)
 		return;
-	p = r->by_parts ? add_sequence(p, r, q->rec->start_boot_ns) : add_steps(p, r, q->rec->start_boot_ns);
+	p = r->by_parts ? add_sequence(p, r, q->rec) : add_steps(p, r, q->rec->start_boot_ns);
 	*p++ = '}';
 	profile_line_end(q->lines, p, r->graph);
 }

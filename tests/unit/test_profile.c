@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The profile, from records of steps: every byte of a line, sums, and the contents of the envelope. */
 #include "sinks.h"
+#include "sink/left_out.h"
 #include "util/version.h"
 
 #include <fcntl.h>
@@ -505,6 +506,51 @@ static void test_window(void **state)
 	profile_done(&o);
 }
 
+static const char *left_out_in(struct json_object *l)
+{
+	return field(json_object_object_get(l, "shape"), "left_out");
+}
+
+static bool has_workers(struct json_object *l)
+{
+	return json_object_object_get(json_object_object_get(l, "shape"), "workers");
+}
+
+/* What --budget left out, of a step and of a window. */
+static void test_left_out(void **state)
+{
+	static struct left_out l = { .budget = 25000 };
+	struct rec_step r = { .h = hdr(REC_STEP, 0), .left_out = 1u << SHED_BARRIERS | 1u << SHED_TIMELINE };
+	struct window_totals t = {
+		.open_ns = START,
+		.close_ns = START + 1000000,
+		.left_out_ns = { [SHED_BARRIERS] = 2500, [SHED_TIMELINE] = 1 },
+	};
+	struct out o;
+
+	(void)state;
+	add_probe("llama_decode", ROLE_STEP, PROBE_F_SPAN, "decode", "");
+	rec.left_out = &l;
+	profile_open(&o, &plain);
+	r.h.dur_ns = r.ns[ST_CPU] = 1000;
+	EMIT(&o, &r);
+	r.workers = 1;
+	EMIT(&o, &r);
+	r.left_out = 1u << SHED_OPERATORS;
+	r.workers = 0;
+	EMIT(&o, &r);
+	profile_close(&o, &t);
+	rec.left_out = NULL;
+	assert_text(left_out_in(line(&o, 0)), "barriers,timeline");
+	assert_false(has_workers(o.events)); /* not known, which is not none */
+	assert_true(has_workers(line(&o, 1)));
+	assert_text(left_out_in(line(&o, 2)), "operators");
+	assert_true(has_workers(o.events));
+	assert_non_null(strstr(o.text, ",\"budget\":0.025000,\"left_out\":\"barriers,timeline\",\"left_out_barriers_us\":2.500,"
+				       "\"left_out_timeline_us\":0.001}"));
+	profile_done(&o);
+}
+
 /* Why it was recorded, with whatever a reason holds. */
 static void test_reasons(void **state)
 {
@@ -621,6 +667,7 @@ int main(void)
 		TEST(test_append),
 		TEST(test_rotate),
 		TEST(test_window),
+		TEST(test_left_out),
 		TEST(test_reasons),
 		TEST(test_window_number),
 		TEST(test_coverage),
