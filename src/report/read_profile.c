@@ -450,7 +450,11 @@ static int read_request(struct profile_reader *r, struct process *p, const struc
 	err = seq_read(&p->seqs, shape, stages, r->recording, &bad);
 	if (!err && bad)
 		LINE_BAD(r, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
-	return err;
+	if (err || !node_is(node_get(shape, "joined"), JSON_TRUE))
+		return err;
+	/* its line is that of the exchange on its socket, too */
+	p->socket_requests++;
+	return stage(stages, "ttft_client", &ns) ? times_add(&p->socket_ttft, ns) : 0;
 }
 
 static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape,

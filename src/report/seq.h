@@ -58,6 +58,7 @@ struct seq_request {
 	int64_t at;    /* on the process' time axis; set by seq_finish */
 	int64_t total; /* from the first byte on the socket, if that is known, else from its first step */
 	int64_t ttft;  /* from its first step; -1: none, or unknown */
+	int64_t ttft_client; /* from the socket's first byte to the first part of the answer on it; -1: unknown */
 	int64_t tpot;  /* mean; -1: as above */
 	int64_t tpot_max;
 	int64_t parts[SEQ_PARTS];

@@ -79,6 +79,7 @@ static const struct key stage_keys[] = {
 	MEMBER("ttft", US, ttft),
 	MEMBER("ttft_others", US, first_others),
 	MEMBER("ttft_between", US, first_between),
+	MEMBER("ttft_client", US, ttft_client),
 	MEMBER("tpot_mean", US, tpot),
 	MEMBER("tpot_max", US, tpot_max),
 };
@@ -301,7 +302,13 @@ static struct seq_request new_request(uint32_t recording, struct seq_wait *waits
 	for (unsigned int i = 0; i < SEQ_WAITS_MAX; i++)
 		waits[i] = (struct seq_wait){ .first = -1, .sequence = SEQ_UNKNOWN };
 	return (struct seq_request){
-		.total = -1, .ttft = -1, .tpot = -1, .first_others = -1, .first_between = -1, .recording = recording
+		.total = -1,
+		.ttft = -1,
+		.ttft_client = -1,
+		.tpot = -1,
+		.first_others = -1,
+		.first_between = -1,
+		.recording = recording,
 	};
 }
 

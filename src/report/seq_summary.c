@@ -58,6 +58,7 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 			sum_request(p, &requests[i], sum);
 	}
 	PERCENTILES(ttft, seq_first_token(r));
+	PERCENTILES(ttft_client, r->ttft_client);
 	PERCENTILES(tpot, r->tpot);
 	/* only if it was seen completely */
 	PERCENTILES(total,

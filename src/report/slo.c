@@ -82,7 +82,7 @@ static void judge(const struct seq_request *r, struct slo_result *ret)
 		ret->unknown++;
 		return;
 	}
-	ttft = kept(ret->slo.ttft, seq_first_token(r), r->output_tokens ? 0 : r->total, &known);
+	ttft = kept(ret->slo.ttft, r->ttft_client >= 0 ? r->ttft_client : seq_first_token(r), r->output_tokens ? 0 : r->total, &known);
 	/* one token has no time between tokens, so it keeps any limit; a request without tokens has not kept it */
 	known &= r->output_tokens != 0;
 	tpot = r->output_tokens < 2 || kept(ret->slo.tpot, r->tpot, 0, &known);

@@ -313,8 +313,10 @@ def served(profile):
     for e in sorted(family(profile, "request_prof"), key=lambda e: e["shape"]["ts_us"]):
         start = ns(e["shape"]["ts_us"])
         by_kind[e["shape"]["source_kind"]].append((start, start + ns(e["stage_us"]["total"]), e))
-    equal("requests", len(by_kind["socket"]), len(by_kind["steps"]))
-    for (start, end, outer), (begin, stop, inner) in zip(by_kind["socket"], by_kind["steps"]):
+    inside = by_kind["sequence"] or by_kind["steps"]
+    equal("requests", len(by_kind["socket"]), len(inside))
+    for (start, end, outer), (begin, stop, inner) in zip(by_kind["socket"], inside):
+        begin += ns(inner["stage_us"].get("queued", 0))
         between(f"request at {start}: its steps begin", start, begin, end)
         # the last token is not evaluated
         between(f"request at {start}: its last token", begin, stop, end)

@@ -203,13 +203,18 @@ static void test_slo(void **state)
 	LINE(&p, .number = 13, .ts = 22000, .prompt = 500, .prefill = 400, .shape = ",\"unfinished\":true");
 	LINE(&p, .number = 14, .ts = 22000, .prompt = 500, .prefill = 600, .shape = ",\"unfinished\":true");
 	LINE(&p, .number = 15, .ts = 20900, .prompt = 500, .outputs = 1, .prefill = 100);
+	/* its client got the token late */
+	LINE(&p, .number = 16, .ts = 20900, .prompt = 500, .outputs = 1, .queued = 100, .prefill = 100,
+		.shape = ",\"joined\":true", .stages = ",\"ttft_client\":501000.000");
 	TEXT(&result, &p, "--slo", "ttft=500ms,tpot=50ms");
 	/* from 1 s to 22.6 s */
-	assert_contains(result.out, "  goodput 84.6 % (11 of 13 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
-				    "2 missed ttft; 1 missed tpot; of 2 it is not known\n");
+	assert_contains(result.out, "  goodput 78.6 % (11 of 14 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
+				    "3 missed ttft; 1 missed tpot; of 2 it is not known\n");
+	assert_contains(result.out, "  first token (sockets)           1     501 ms");
+	assert_contains(result.out, "  requests seen at sockets: 1\n");
 	output_free(&result);
 	RUN(&result, p.text, "--slo", "tpot=5ms", "-");
-	assert_contains(result.out, "  goodput 8.3 % (1 of 12 requests");
+	assert_contains(result.out, "  goodput 15.4 % (2 of 13 requests");
 	output_free(&result);
 	for (int i = 0; i < 6; i++) {
 		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s" };
