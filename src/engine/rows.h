@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The rows of a step: a preset says in which arrays the engine has them, and the step gets arguments that
- * count them (docs/engines.md, "Rows").
+ * The rows of a step: a preset says in which arrays the engine keeps them, and the step gets arguments
+ * that summarise them (docs/engines.md, "Rows").
  */
 #ifndef INFTRACE_ENGINE_ROWS_H
 #define INFTRACE_ENGINE_ROWS_H
@@ -11,32 +11,32 @@
 /* The keys of a preset's "rows" are "count" and these. */
 extern const char *const row_column_keys[ROW_COLUMNS];
 
-/* `count`: an argument that says how many rows a step has. Adds the arguments that they give. -EINVAL with
- * a reason, -ENOMEM likewise. */
+/* `count`: an argument that says how many rows a step has. Adds the arguments that are derived from rows.
+ * -EINVAL or -ENOMEM with a reason. */
 int rows_begin(struct probe_spec *s, const char *count, const char **ret_why);
 
-/* "TYPE SOURCE", where one load is of an element for each row: *(SOURCE+8*row). That of ROW_OUTPUT may end
- * with " else last", " else all", or " else none". -EINVAL with a reason, -ENOMEM likewise. */
+/* "TYPE SOURCE", where one load takes an element for each row: *(SOURCE+8*row). That of ROW_OUTPUT may end
+ * with " else last", " else all", or " else none". -EINVAL or -ENOMEM with a reason. */
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why);
 
-/* Whether such an argument says something: `i` is one that rows_begin() added. */
+/* Whether such an argument is known: `i` is one that rows_begin() added. */
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals);
 
-/* What is known of a step's rows. False: none are described, or they do not fit the engine. */
+/* What is known of a step's rows. The functions return false if none are described, or they do not fit the engine. */
 struct step_rows {
-	bool readable;	 /* all of them */
-	bool one;	 /* they are of one sequence ... */
+	bool readable;	 /* all of them could be read */
+	bool one;	 /* they belong to one sequence ... */
 	uint64_t sequence; /* ... this one */
-	uint64_t mask;	 /* of several sequences; 0: which is not known */
-	uint64_t n_sequences, n_outputs; /* 0 where not known */
+	uint64_t mask;	 /* of several sequences; 0: unknown which */
+	uint64_t n_sequences, n_outputs; /* 0: unknown */
 	bool outputs_known;
-	int64_t position; /* of the first; -1: not known */
+	int64_t position; /* of the first; -1: unknown */
 };
 
 bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_rows *ret);
 
-/* What a step has of each sequence: what lies behind its record, which has `size` bytes. Returns how many; 0 also where
- * the record has not as many as it says. */
+/* The parts of a step by sequence, which follow its record of `size` bytes. Returns how many; 0 also if the record has
+ * fewer than it says. */
 unsigned int step_parts(const struct rec_step *r, size_t size, const struct row_part **ret_parts);
 
 /* "3: 1 at 57, 0: 128 at 0, and 12 more": sequence, rows, position of the first. Returns its length. */

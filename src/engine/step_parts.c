@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Steps that say which of their rows belong to which sequence. Each sequence has a request of its own, whose
- * time from the start of its first step to the end of its last one is divided:
+ * Steps that say which of their rows belong to which sequence. Each sequence has a request of its own. The
+ * time of a request, from the start of its first step to the end of its last one, is divided:
  *
- *   in a step that has rows of it   by rows: what the prompt rows of others have of the step is SPAN_OTHERS, the
- *                                   rest its own. The decodes of several ride together, since the weights are
+ *   in a step that has rows of it   by rows: the share of other requests' prompt rows is SPAN_OTHERS, the
+ *                                   rest its own. Decodes of several requests run together, since the weights are
  *                                   read once for all of them: they are not in each other's way
  *   between two of these steps      while other steps of the context ran SPAN_OTHERS, else SPAN_BETWEEN
  *
- * That is an attribution, and an exact one: it is done in integers, whose remainders go to the last.
+ * This attribution is exact: it is done in integers, and the last part gets the remainder.
  */
 #include "engine/step_requests_inner.h"
 
-#define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
+#define POSITION_MAX (INT64_MAX / 2) /* not a number of tokens */
 
-/* A whole that is divided in proportion to parts; what they add up to is exact at each of them. */
+/* Divides a whole in proportion to parts; after each part, what was given so far is exact. */
 struct division {
-	uint64_t whole, of; /* of: what the parts add up to */
+	uint64_t whole, of; /* of: the sum of the parts */
 	uint64_t parts, given; /* so far */
 };
 
@@ -33,36 +33,36 @@ static uint64_t division_next(struct division *d, uint64_t part)
 	return share;
 }
 
-/* A step's part, and whose it is. */
+/* A part of a step, and its slot. */
 struct taken {
 	struct step_slot *slot;
 	struct row_part part;
-	uint32_t prompt; /* of its rows */
+	uint32_t prompt; /* how many of its rows */
 };
 
 struct taken_step {
 	const struct step_seen *s;
 	struct taken parts[STEP_PARTS_MAX];
 	uint32_t n;
-	uint64_t rows;	      /* of all; one of several sequences counts once where that is known */
-	uint64_t part_rows;   /* it counts in each */
+	uint64_t rows;	      /* of all; one of several sequences counts once if that is known */
+	uint64_t part_rows;   /* counts it in each sequence */
 	uint64_t prompt_rows; /* likewise */
 };
 
-/* ---- which request it is of ---- */
+/* ---- the request of a part ---- */
 
 static bool outputs_known(const struct row_part *p)
 {
 	return p->outputs != ROW_PART_UNKNOWN;
 }
 
-/* Rows that are no tokens just sampled, nor drafts: those give an output each. */
+/* Rows that are neither tokens just sampled nor drafts: those give an output each. */
 static bool is_prompt_like(const struct row_part *p)
 {
 	return outputs_known(p) ? p->outputs < p->rows : p->rows > 1;
 }
 
-/* Without a position only the pattern of a prompt's parts tells: equal ones, and what is left of it. */
+/* Without a position only the pattern of a prompt's parts helps: equal ones, then a smaller rest. */
 static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	struct step_request *r = &slot->r;
@@ -75,7 +75,7 @@ static bool is_new_unplaced(struct step_requests *q, struct step_slot *slot, con
 	return false;
 }
 
-/* Whether a request that has begun in its slot is over, and this is the next one's. */
+/* Whether the request in its slot is over, and this part belongs to the next one. */
 static bool is_new(struct step_requests *q, struct step_slot *slot, const struct row_part *p)
 {
 	const struct step_request *r = &slot->r;
@@ -87,7 +87,7 @@ static bool is_new(struct step_requests *q, struct step_slot *slot, const struct
 	if (r->position < 0)
 		return !slot->in_prompt && is_prompt_like(p);
 	if (p->position < r->position) {
-		/* of drafts those that were not taken are decoded anew */
+		/* drafts that were not accepted are decoded again */
 		return !r->draft.end || p->position <= r->draft.rows.position || is_prompt_like(p);
 	}
 	if (p->position > r->position)
@@ -99,7 +99,7 @@ static void begin(
 	struct step_requests *q, struct step_slot *slot, const struct step_seen *s, const struct row_part *p, bool leapt)
 {
 	struct step_request *r = &slot->r;
-	/* a prompt may begin behind what was kept of another one, but that shows only where one was seen */
+	/* a prompt may begin after a kept part of another one, but that shows only if that one was seen */
 	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && (!slot->known || leapt || slot->beside_loss);
 
 	slot->in_prompt = !before || is_prompt_like(p);
@@ -112,7 +112,7 @@ static void begin(
 	request_begin(q, r, s, before);
 }
 
-/* Its request, which may begin with it. */
+/* Finds its request, which may begin with it. */
 static void find_request(struct step_requests *q, struct taken *t, const struct step_seen *s)
 {
 	struct step_slot *slot = t->slot;
@@ -122,7 +122,7 @@ static void find_request(struct step_requests *q, struct taken *t, const struct 
 
 	request_settle_draft(q, r, p->position);
 	if (over) {
-		/* a single row far behind the last one: how it came there was not seen */
+		/* a single row far beyond the last one: how it came there was not seen */
 		leapt = r->position >= 0 && p->position > r->position && !is_prompt_like(p);
 		r->end_seen = true;
 		request_end(q, r);
@@ -140,7 +140,7 @@ static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 
 	if (!slot->in_prompt)
 		return 0;
-	/* behind prompts whose rows all give outputs, and where the output of a prompt cannot be seen */
+	/* after prompts whose rows all give outputs, and if the output of a prompt cannot be seen */
 	if (single && (slot->all_outputs || !outputs_known(p) || p->position < 0)) {
 		slot->in_prompt = false;
 		return 0;
@@ -161,7 +161,7 @@ static void take_prompt(const struct taken *t, const struct step_seen *s)
 	struct step_slot *slot = t->slot;
 	struct step_request *r = &slot->r;
 	const struct row_part *p = &t->part;
-	/* of llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
+	/* with llama_batch_get_one() each part of a prompt has an output, whether it is the last or not */
 	bool seen = outputs_known(p) && (p->position >= 0 || p->rows == 1);
 
 	if (!r->prefills++)
@@ -188,7 +188,7 @@ static void take_decode(struct step_requests *q, const struct taken *t, const st
 
 	if (s->cut || !p->outputs)
 		return;
-	/* now it is known that the prompt was over */
+	/* now it is clear that the prompt was over */
 	if (!r->decodes && !r->first_output && r->prefill_end && r->last_outputs == UINT64_MAX)
 		set_first(slot, r->prefill_end);
 	r->decodes++;
@@ -202,7 +202,7 @@ static void take_decode(struct step_requests *q, const struct taken *t, const st
 
 /* ---- its time ---- */
 
-/* For which requests it waited while it had no rows in the steps: those whose rows they had. */
+/* Adds waits for the requests that had rows in steps while this one had none. */
 static void add_waits_between(struct step_requests *q, struct step_slot *slot, uint64_t ns)
 {
 	const struct carried *c = carried_get(&q->slots, slot->context->last_carried);
@@ -216,7 +216,7 @@ static void add_waits_between(struct step_requests *q, struct step_slot *slot, u
 	request_add_wait(&slot->r, &(struct step_wait){ .ns = ns });
 }
 
-/* From its last step to this one. */
+/* Adds the time from its last step to this one. */
 static void add_between(struct step_requests *q, struct step_slot *slot)
 {
 	const struct step_tally *now = &slot->context->tally, *then = &slot->seen;
@@ -235,14 +235,14 @@ static void add_between(struct step_requests *q, struct step_slot *slot)
 		add_waits_between(q, slot, others);
 }
 
-/* Of a step that has rows of it. */
+/* Adds the time of a step with rows of it. */
 static uint64_t add_within(const struct taken_step *ts, const struct taken *t)
 {
 	const struct step_seen *s = ts->s;
 	struct step_request *r = &t->slot->r;
 	enum request_span own = t->prompt ? SPAN_OWN_PREFILL : SPAN_OWN_DECODE;
 	uint64_t total = s->end - s->start, prompts = ts->prompt_rows - t->prompt;
-	/* rows that are its own as well are no others' */
+	/* rows shared with it are not another request's */
 	uint64_t not_own = ts->rows > t->part.rows ? ts->rows - t->part.rows : 0;
 	uint64_t others = share_of(total, prompts < not_own ? prompts : not_own, ts->rows);
 	struct division waits = { .whole = others, .of = prompts }, states = { .whole = others, .of = total };
@@ -304,7 +304,7 @@ static void take_parts(struct step_requests *q, struct step_context *c, struct t
 	ts->rows = s->tokens && s->tokens <= UINT32_MAX ? s->tokens : ts->part_rows;
 }
 
-/* Of some sequences nothing is told: they may be those of any that is not in the step. */
+/* Of some sequences nothing is known: they may be any that are not in the step. */
 static void set_untold(struct step_requests *q, struct step_context *c, const struct taken_step *ts)
 {
 	struct step_slot *slot;

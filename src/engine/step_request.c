@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One request, of whatever steps it was found in. */
+/* One request, whichever way its steps were found. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/step_requests_inner.h"
 
-#define INTERVALS_MAX 65536 /* of a request; longer ones keep every second, every fourth ... */
+#define INTERVALS_MAX 65536 /* of one request; longer ones keep every second, every fourth ... */
 #define DRAFTS_MAX 4096	    /* of a step; more are none */
-#define WAITS_MAX 1024	    /* that are told apart; what there is for more is in waits_rest */
+#define WAITS_MAX 1024	    /* that are kept apart; time for further ones is in waits_rest */
 
 /* ---- tokens ---- */
 
@@ -77,7 +77,7 @@ void request_settle_draft(struct step_requests *q, struct step_request *r, int64
 	r->draft.end = 0;
 }
 
-/* ---- whom it waited for ---- */
+/* ---- waits for other requests ---- */
 
 /* Open addressing by serial, at most half full; 0: none. */
 static struct step_wait *find_wait(struct step_wait *waits, size_t cap, uint32_t serial)
@@ -215,11 +215,11 @@ void request_end(struct step_requests *q, struct step_request *r)
 	};
 }
 
-/* ---- what is told of it ---- */
+/* ---- results ---- */
 
 /*
- * Where no token has followed the prompt, it is not sure that the prompt was over: llama_batch_get_one() asks
- * for an output of each part of it.
+ * If no token has followed the prompt, it is uncertain whether the prompt was over: llama_batch_get_one()
+ * asks for an output of each part of it.
  */
 static bool has_first_token(const struct step_request *r)
 {

@@ -106,7 +106,7 @@ struct step_slot *step_slots_get(struct step_slots *t, struct step_context *c, u
 		t->free = slot->next;
 	else
 		slot = &t->slots[t->n++];
-	/* what was allocated for the one before it is used again */
+	/* reuses what was allocated for the previous one */
 	*slot = (struct step_slot){
 		.context = c,
 		.r = {
