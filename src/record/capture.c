@@ -51,7 +51,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-/* What a recording costs is told by steps. */
+/* The cost of a recording is known for steps only. */
 static int check_budget(const struct capture *c, const struct record_options *o)
 {
 	bool steps = !o->has_budget;
@@ -59,7 +59,7 @@ static int check_budget(const struct capture *c, const struct record_options *o)
 	for (size_t i = 0; i < c->probes.n && !steps; i++)
 		steps = c->probes.specs[i].role == ROLE_STEP;
 	if (!steps) {
-		log_error("--budget: what inftrace costs is told by steps, and nothing here is one; give an --engine, or a "
+		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an --engine, or a "
 			  "function as @step with -u");
 		return -EINVAL;
 	}

@@ -32,7 +32,7 @@
 #include "util/yield.h"
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
-#define PENDING_CALM (4u << 20) /* bytes for the files: with more their writers do not yield */
+#define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
 
 struct run {
 	const struct record_options *o;
@@ -43,16 +43,16 @@ struct run {
 	struct recorder *recorder; /* NULL: no --flight-recorder */
 	struct run_control control;
 	struct status status;
-	bool yields; /* our threads may */
+	bool yields; /* our threads may yield */
 	struct pace *pace; /* NULL: they do not */
-	uint64_t last_check_ns; /* whether the targets live */
+	uint64_t last_check_ns; /* of whether the targets are alive */
 	int signal_fd;
 	bool stop, interrupted;
 };
 
 /* ---- before anything is attached ---- */
 
-/* Programs, maps, rings and events, of which some are for each CPU: measured, and some more. */
+/* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
 {
 	rlim_t need = 96 + 8 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
@@ -65,7 +65,7 @@ static int check_descriptors(void)
 	return -EPERM;
 }
 
-/* After a COMMAND was started, which keeps the limit that it would have without us. */
+/* Called after the COMMAND was started, which keeps the limit that it would have without us. */
 static void raise_descriptors(void)
 {
 	struct rlimit rl;
@@ -99,7 +99,7 @@ static void read_signals(struct run *r)
 	}
 }
 
-/* While the symbols of a file are read. */
+/* Called while the symbols of a file are read. */
 static int keep_up(void *arg)
 {
 	struct run *r = arg;
@@ -129,7 +129,7 @@ static int show_view(struct run *r, struct view *view, int more)
 	return ret < 0 ? ret : more;
 }
 
-/* How long nothing has to be done, in ms, as long as nothing happens. */
+/* How long, in ms, there is nothing to do unless something happens. */
 static int time_to_wait(const struct run *r, uint64_t now)
 {
 	uint64_t wait = windows_wait_ns(&r->windows, now);
@@ -141,7 +141,7 @@ static int time_to_wait(const struct run *r, uint64_t now)
 	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
-/* What has happened, apart from records. Returns `more`, or an error. */
+/* Handles everything but records. Returns `more`, or an error. */
 static int serve(struct run *r, int more)
 {
 	struct view *view = r->o->view;
@@ -164,7 +164,7 @@ static int serve(struct run *r, int more)
 	return more;
 }
 
-/* Nothing waits for the loop but time. */
+/* Whether the loop waits for nothing but time. */
 static bool is_calm(const struct run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
@@ -176,7 +176,7 @@ static unsigned int fullest_ring(void *arg)
 	return session_fill(arg);
 }
 
-/* Without it all goes on as well. */
+/* The run works without it, too. */
 static void open_pace(struct run *r, const struct pollfd *fds, nfds_t n_fds)
 {
 	struct pace_config c = { .fds = fds, .n_fds = n_fds, .fill = fullest_ring, .arg = r->capture.session };
@@ -220,14 +220,14 @@ static int loop(struct run *r)
 	return more < 0 ? more : 0;
 }
 
-/* ---- the whole ---- */
+/* ---- start and end ---- */
 
 static int setup_signals(struct run *r)
 {
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* over the limit of ulimit -f: an error of the write, like a full disk */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding ulimit -f becomes an error of the write, like a full disk */
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -273,7 +273,7 @@ static int open_recorder(struct run *r)
 	return err;
 }
 
-/* The first window, if it opens now. */
+/* Opens the first window, if it opens now. */
 static int start(struct run *r)
 {
 	const struct record_options *o = r->o;
@@ -286,7 +286,7 @@ static int start(struct run *r)
 	status_begin(&r->status, now);
 	r->last_check_ns = now;
 	err = open_recorder(r) ?: windows_begin(&r->windows);
-	r->stop = r->stop || r->windows.over; /* a signal while the targets were attached */
+	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
 	r->control.recorder = r->recorder;
@@ -332,7 +332,7 @@ static int run_attached(struct run *r)
 		log_error("--budget: what inftrace costs could not be measured here (-v says why)");
 		err = -EOPNOTSUPP;
 	}
-	hold_hurry(session_hold(r->capture.session)); /* takes a privilege */
+	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
 	if (!err)
 		err = drop_privileges(r);
 	if (!err)
@@ -381,7 +381,7 @@ static int prepare(struct run *r, struct record_options *o)
 {
 	int err;
 
-	/* privileges before presets: who may not record need not hear of those */
+	/* privileges before presets: users who may not record need not hear of those */
 	err = targets_check(&r->targets) ?: outputs_check(o) ?: check_descriptors() ?: capture_check(&r->capture);
 	if (!err)
 		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?: setup_signals(r);

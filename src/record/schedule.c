@@ -9,9 +9,9 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define FOR_MIN_NS UINT64_C(10000000) /* what opening and closing take is little of that */
+#define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
 
-/* ---- what is written ---- */
+/* ---- parsing ---- */
 
 static int parse_time(const char *key, const char *text, uint64_t *ret_ns)
 {
@@ -25,7 +25,7 @@ static int parse_time(const char *key, const char *text, uint64_t *ret_ns)
 	return -EINVAL;
 }
 
-/* One of the two parts: where its time is written, and the time. */
+/* Parses one of the two parts: stores its text and its time. */
 static int parse_part(char *part, const char *whole, const char *text[2], uint64_t ns[2])
 {
 	static const char *const keys[] = { "every", "for" };
@@ -97,7 +97,7 @@ static void close_window(struct schedule *s, const char *why)
 	s->state.closed = why;
 }
 
-/* Whoever wished it must wish it anew. */
+/* What wished for the window has to do so again. */
 static void use_up(struct schedule *s, const char *why)
 {
 	s->flag = s->scheduled = s->held = false;
@@ -134,22 +134,22 @@ static uint64_t deadline(const struct schedule *s)
 	return s->state.open ? s->open_ns + s->c.duration_ns : UINT64_MAX;
 }
 
-/* Counted from the beginning of the run, so that what comes late does not move those behind it;
- * what was missed, as in a suspend, stays so. */
+/* Counted from the beginning of the run, so that a late window does not delay the following ones; a
+ * window that was missed, as during a suspend, is not made up for. */
 static void look_at_period(struct schedule *s, uint64_t now)
 {
 	uint64_t period = (now - s->begin_ns) / s->c.every_ns + 1;
 
 	if (period == s->period || (now - s->begin_ns) % s->c.every_ns >= s->c.for_ns)
 		return;
-	if (s->scheduled && !s->held) /* opened late, and the next one's time has come */
+	if (s->scheduled && !s->held) /* opened late, and it is time for the next one */
 		close_window(s, "schedule");
 	s->period = period;
 	s->scheduled = true;
-	s->close_ns = now + s->c.for_ns; /* also of one that opens late */
+	s->close_ns = now + s->c.for_ns; /* even for a window that opens late */
 }
 
-/* What the time alone has brought. */
+/* Applies the passing of time. */
 static void advance(struct schedule *s, uint64_t now)
 {
 	uint64_t end = deadline(s);

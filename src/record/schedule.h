@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When a window is open: from what is wished (the whole run, a flag file, a part of each period,
- * start and stop) and what limits it. The time comes from the caller, CLOCK_BOOTTIME in
- * nanoseconds, so that nothing here waits.
+ * Decides when a window is open, from requests (the whole run, a flag file, a part of each period,
+ * start and stop) and limits. The caller passes the time, CLOCK_BOOTTIME in nanoseconds, so that
+ * nothing here waits.
  *
  *   schedule_init     the run begins
  *   schedule_flag ... when something has happened
@@ -16,7 +16,7 @@
 
 enum schedule_source {
 	SCHEDULE_WHOLE,  /* one window from the beginning; its limits end the run */
-	SCHEDULE_MANUAL, /* start and stop, which the others heed, too */
+	SCHEDULE_MANUAL, /* only start and stop, which the other sources accept, too */
 	SCHEDULE_FLAG,
 	SCHEDULE_EVERY,
 };
@@ -24,8 +24,7 @@ enum schedule_source {
 struct schedule_config {
 	enum schedule_source source;
 	uint64_t every_ns, for_ns; /* SCHEDULE_EVERY */
-	uint64_t duration_ns; /* longest window; with SCHEDULE_WHOLE the end of the run. 0: no limit
-			       */
+	uint64_t duration_ns; /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
 	uint64_t max_steps;   /* of a window; 0: no limit */
 };
 
@@ -36,10 +35,10 @@ int schedule_parse(const char *text, struct schedule_config *c);
 /* Reasons: "flag", "schedule", "start"; "stop", "duration", "max_steps", "end". */
 struct schedule_state {
 	bool open;
-	bool over;                   /* no window opens any more */
+	bool over;                   /* no more windows will open */
 	uint32_t number;             /* of the window, or of the last one, from 1; 0: none yet */
-	const char *opened, *closed; /* why, the last time; NULL: not yet */
-	uint64_t next_ns;            /* when to look again; UINT64_MAX: when something happens */
+	const char *opened, *closed; /* the reasons, the last time; NULL: not yet */
+	uint64_t next_ns;            /* when to look again; UINT64_MAX: not before something happens */
 };
 
 /* All members are private. */
@@ -49,8 +48,8 @@ struct schedule {
 	uint64_t open_ns;
 	uint64_t steps;    /* in this window */
 	uint64_t period;   /* the last one that had its window, from 1 */
-	uint64_t close_ns; /* of its window */
-	/* wishes; a limit or a stop uses up those that there are */
+	uint64_t close_ns; /* end of its window */
+	/* requests for a window; a limit or a stop clears the pending ones */
 	bool flag, scheduled, held;
 	bool flag_there;
 	struct schedule_state state;
@@ -60,21 +59,21 @@ void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t
 
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there);
 
-/* A window that is open now stays so until the stop. 0; 1: one was open; -ESHUTDOWN: it is over. */
+/* A window that is open then stays open until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
 int schedule_start(struct schedule *s, uint64_t now_ns);
 
 /* 0; 1: none was open. */
 int schedule_stop(struct schedule *s, uint64_t now_ns);
 
-/* So many more steps of the open window have ended. */
+/* n more steps of the open window have ended. */
 void schedule_steps(struct schedule *s, uint64_t now_ns, uint64_t n);
 
 void schedule_end(struct schedule *s, uint64_t now_ns);
 
 /*
- * Whether a window is open from now on. Another number than before, with both of them open: the
- * former closes and this one opens. One that would have opened and closed since the last look only
- * counts in the number.
+ * Whether a window is open from now on. If the number differs and both states are open, the old
+ * window closes and a new one opens. A window that would have opened and closed since the last look
+ * only counts in the number.
  */
 struct schedule_state schedule_next(struct schedule *s, uint64_t now_ns);
 

@@ -71,7 +71,7 @@ static bool turn_off(struct shed *s, uint64_t now)
 	return true;
 }
 
-/* With it there would be a tenth of the budget to spare. */
+/* Whether a tenth of the budget would be left with it. */
 static bool fits(const struct shed *s, enum shed_part part)
 {
 	const struct shed_look *l = &s->look;
@@ -96,7 +96,7 @@ static bool turn_on(struct shed *s, uint64_t now)
 	return false;
 }
 
-/* What the part that was turned off last has saved. */
+/* Takes what turning off the last part has saved. */
 static void take_price(struct shed *s)
 {
 	uint64_t now = per_step(&s->look);

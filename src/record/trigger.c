@@ -17,7 +17,7 @@
 #include "util/parse.h"
 #include "util/text.h"
 
-/* ---- what is written ---- */
+/* ---- parsing ---- */
 
 static const struct {
 	const char *name, *phase, *example;
@@ -86,7 +86,7 @@ static int parse_rate(const char *text, uint64_t *ret_rate)
 {
 	uint64_t rate = 0;
 
-	/* a decimal number and nothing else has the form of a number of seconds */
+	/* a plain decimal number has the form of a number of seconds */
 	if (!text[strspn(text, "0123456789.")] && !parse_duration(text, &rate) && rate) {
 		*ret_rate = rate;
 		return 0;
@@ -117,7 +117,7 @@ static int parse_limit(struct trigger *t, const char *name, const char *text)
 	return -EINVAL;
 }
 
-/* `name` is what stands before the operator in `text`. */
+/* `name` is what precedes the operator in `text`. */
 static int parse_expr(struct trigger *t, const char *name, const char *text)
 {
 	const char *op = text + strlen(name), *example = NULL;
@@ -185,7 +185,7 @@ static uint64_t time_in(const struct rec_step *r, uint32_t states)
 	return ns;
 }
 
-/* Returns true for a hit, told or not. `done`: there was one. */
+/* Returns true for a hit, reported or not. `done`: there has been one already. */
 static bool judge_step(struct trigger_set *set, struct trigger *t, const struct rec_step *r,
 	const char *name, bool done)
 {
@@ -230,7 +230,8 @@ static void take_step(struct trigger_set *set, const struct rec_step *r)
 		step_requests_step(set->requests, r);
 }
 
-/* The first trigger whose limit a request's first token was past; NULL when none was, or one was told of it before. */
+/* The first trigger whose limit the first token of a request exceeded; NULL if none was exceeded, or one has reported
+ * it before. */
 static struct trigger *judge_ttft(struct trigger_set *set, uint64_t ns, bool told)
 {
 	struct trigger *past = NULL;
@@ -247,8 +248,8 @@ static struct trigger *judge_ttft(struct trigger_set *set, uint64_t ns, bool tol
 	return past;
 }
 
-/* The end of a prefill step is that of the first token, or before it: more than the limit stays
- * that. */
+/* The end of a prefill step is that of the first token, or before it: once beyond the limit it
+ * stays so. */
 static void judge_first_token(
 	struct trigger_set *set, struct step_request *r, const struct step_seen *s)
 {
@@ -278,7 +279,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 		t->judged += s->phase != PHASE_PREFILL;
 		if (!whole || !rate_below(&rate, t->limit))
 			continue;
-		rates_forget(set->rates, s->tgid); /* each second is one reason at most */
+		rates_forget(set->rates, s->tgid); /* each second is a reason only once */
 		whole = false;
 		if (trigger_is_told(set, t, s->end, s->tgid))
 			trigger_tell(set, t, "pid %u gave %" PRIu64 " tokens in %s, up to step %u", s->tgid,
@@ -413,7 +414,7 @@ const struct trigger_hit *trigger_loss(
 	return trigger_take(set);
 }
 
-/* ---- the whole ---- */
+/* ---- the set ---- */
 
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
 	uint32_t max_hits)

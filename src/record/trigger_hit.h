@@ -11,15 +11,15 @@
 #define TRIGGERS_MAX 16
 
 struct trigger_hit {
-	const char *expr;                /* as it was written */
-	char reason[TRIGGER_REASON_MAX]; /* a text for people, which begins with it */
-	uint64_t ns;                     /* CLOCK_BOOTTIME of the end of what was too long */
-	uint32_t tgid;                   /* 0: of no process */
+	const char *expr;                /* as it was typed */
+	char reason[TRIGGER_REASON_MAX]; /* for people, beginning with the expression */
+	uint64_t ns;                     /* CLOCK_BOOTTIME at the end of what was too long */
+	uint32_t tgid;                   /* 0: no particular process */
 };
 
 struct trigger_counts {
-	uint64_t hits;            /* that were told */
-	uint64_t cooling, beyond; /* that were not: in a cool-down, behind the last */
+	uint64_t hits;            /* reported ones */
+	uint64_t cooling, beyond; /* others: during a cool-down, after the last */
 };
 
 #endif

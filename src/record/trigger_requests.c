@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Triggers about a request, in a batch with others or alone. It is named by its sequence: numbers of requests are those of
- * a file, and begin anew in each dump. */
+/* Triggers about a request, in a batch with others or alone. It is named by its sequence, since numbers of requests
+ * belong to a file and start again in each dump. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static bool is_wanted(const struct trigger_set *set, enum trigger_kind kind)
 	return false;
 }
 
-/* The first trigger of a kind whose limit that is past; NULL: none. */
+/* The first trigger of a kind whose limit is exceeded; NULL: none. */
 static struct trigger *find_past(struct trigger_set *set, enum trigger_kind kind, uint64_t ns, bool judged)
 {
 	struct trigger *past = NULL;
@@ -58,7 +58,7 @@ void trigger_request_begin(struct trigger_set *set, const struct step_request *r
 	judge_queue(set, r);
 	if (!is_wanted(set, KIND_REQUEST_TTFT))
 		return;
-	/* another one has begun in its place */
+	/* another request has begun in its place */
 	for (size_t i = set->n_no_token; i-- > 0;) {
 		const struct no_token *n = &set->no_token[i];
 
@@ -113,7 +113,7 @@ void trigger_request_first(struct trigger_set *set, const struct step_request *r
 			r->sequence, r->tgid, trigger_time(spent, ns), s->number);
 }
 
-/* Those that still wait need not have rows in the step. */
+/* Requests that still wait need not have rows in the step. */
 void trigger_request_step(struct trigger_set *set, const struct step_seen *s)
 {
 	char spent[TIME_TEXT_MAX];

@@ -8,9 +8,9 @@
 
 static bool is_cooling(const struct trigger_set *set, const struct trigger *t, uint64_t ns)
 {
-	/* what led to a crash may have been told, but not how it went: only other crashes count */
+	/* what led to a crash may have been reported, but not the end: only other crashes count */
 	uint64_t last = t->kind == KIND_CRASH ? set->last_crash_ns : set->last_ns;
-	/* records do not come in order */
+	/* records may arrive out of order */
 	uint64_t since = ns > last ? ns - last : last - ns;
 
 	return last && since < set->cooldown_ns;

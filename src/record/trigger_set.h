@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The triggers of a recording, and what is told of a hit: what the files of trigger.h share. */
+/* The triggers of a recording and how a hit is reported, shared by the files of trigger.h. */
 #ifndef INFTRACE_RECORD_TRIGGER_SET_H
 #define INFTRACE_RECORD_TRIGGER_SET_H
 
@@ -24,17 +24,17 @@ enum trigger_kind {
 struct trigger {
 	char *expr;
 	enum trigger_kind kind;
-	const char *phase; /* KIND_STEP: of this name only; NULL: all */
+	const char *phase; /* KIND_STEP: only steps with this name; NULL: all */
 	uint32_t states;   /* KIND_STATE: 1 << enum time_state */
 	uint64_t limit;    /* nanoseconds; records lost; tokens in 10^9 seconds */
 	uint64_t judged, hits, left_out;
 };
 
-/* A request that has begun, and got no token yet. */
+/* A request that has begun and has no token yet. */
 struct no_token {
 	uint64_t from, context, sequence;
 	uint32_t serial, tgid;
-	bool told; /* or not, for a hit that was only counted */
+	bool told; /* reported or not, for a hit that was only counted */
 };
 
 #define NO_TOKEN_MAX 256
@@ -46,28 +46,28 @@ struct trigger_set {
 	struct step_requests *requests; /* NULL: no ttft, no rate */
 	struct rates *rates;            /* NULL: no rate */
 	uint64_t cooldown_ns;
-	uint64_t last_ns; /* of the last hit that was told */
+	uint64_t last_ns; /* of the last hit that was reported */
 	uint64_t last_crash_ns;
-	uint64_t lost;    /* before the last hit of that kind */
+	uint64_t lost;    /* at the previous hit of that kind */
 	uint32_t max_hits;
 	struct trigger_counts counts;
 	struct trigger_hit hit;
-	bool pending; /* hit is to be told */
-	struct no_token no_token[NO_TOKEN_MAX]; /* the oldest give way when there are more */
+	bool pending; /* the hit is still to be reported */
+	struct no_token no_token[NO_TOKEN_MAX]; /* if there are more, the oldest are dropped */
 	size_t n_no_token;
 };
 
-/* Whether it is to be told; then the rest of the hit is to be filled in. */
+/* Whether to report it; then the rest of the hit is to be filled in. */
 bool trigger_is_told(struct trigger_set *set, struct trigger *t, uint64_t ns, uint32_t tgid);
 
-/* Why, behind the expression. */
+/* The reason, after the expression. */
 void trigger_tell(struct trigger_set *set, const struct trigger *t, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #define TIME_TEXT_MAX 32
 const char *trigger_time(char buf[TIME_TEXT_MAX], uint64_t ns);
 
-/* The hit that is to be told, once; NULL: none is. */
+/* The hit to report, once; NULL: none. */
 const struct trigger_hit *trigger_take(struct trigger_set *set);
 
 /* ---- trigger_requests.c: request_ttft, request_tpot, queue. Of struct step_requests_ops ---- */
