@@ -29,7 +29,7 @@ struct attach {
 	struct probe_table *pt;
 	int probes_fd;
 	bool states_only, no_returns, windows, multi, sheds;
-	uint32_t parts; /* 1 << enum shed_part: there are probes of these */
+	uint32_t parts; /* 1 << enum shed_part: those with probes */
 	struct inspector *inspector;
 	struct seen *seen;
 	struct budget budget;
@@ -87,12 +87,12 @@ struct collect {
 	struct probe_table *pt;
 	int probes_fd;
 	bool no_returns, windows, multi, sheds;
-	uint32_t parts; /* 1 << enum shed_part: of which there are sites */
+	uint32_t parts; /* 1 << enum shed_part: those with sites */
 	size_t refused;
 	struct file_sites sites[LINK_WHENS];
 };
 
-/* Steps are apart only where there are several windows, parts where they can be detached. */
+/* Steps are separate only if there are several windows, parts only if they can be detached. */
 static enum link_when when_of(const struct collect *c, const struct probe_spec *spec, enum shed_part part)
 {
 	if (c->windows && spec->role == ROLE_STEP)
@@ -223,7 +223,7 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 	return err;
 }
 
-/* Steps first: what is attached behind them is seen within one. */
+/* Steps first: probes attached after them are seen within one. */
 static int add_all(struct attach *a, int file, struct collect *c)
 {
 	static const enum link_when order[LINK_WHENS] = {

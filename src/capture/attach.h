@@ -24,7 +24,7 @@ struct attach_config {
 	bool multi;		      /* the programs were loaded for uprobe_multi links */
 	bool states_only;	      /* leaves out functions of presets that only make records of their own */
 	bool windows;		      /* attach_idle() will be called */
-	bool sheds;		      /* attach_shed() will be */
+	bool sheds;		      /* attach_shed() will be called */
 	volatile uint32_t *link_gens; /* for links_new() */
 	engine_file_cb engine_file;   /* or NULL */
 	void *engine_file_arg;
@@ -40,15 +40,15 @@ void attach_idle(struct attach *a);
 void attach_wake(struct attach *a);
 
 /*
- * Detaches the probes of SHED_BARRIERS or SHED_OPERATORS, or attaches them again, also what is found later. Where they
- * cannot be detached they stay.
+ * Detaches the probes of SHED_BARRIERS or SHED_OPERATORS, or attaches them again, including those found later. Probes
+ * that cannot be detached stay.
  */
 void attach_shed(struct attach *a, enum shed_part part, bool off);
 
 /* Whether probes are still being detached, in the background. */
 bool attach_detaching(struct attach *a);
 
-/* Of which of these parts there are probes: 1 << enum shed_part. Only with `sheds`. */
+/* The parts that have probes: 1 << enum shed_part. Only with `sheds`. */
 uint32_t attach_parts(const struct attach *a);
 
 /* Announces a target for which attach_process() will be called: whether it tolerates return probes

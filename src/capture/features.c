@@ -25,10 +25,10 @@
 #define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What the tries of one run share. */
+/* Shared by the tests of one run. */
 struct prober {
 	bool fast_only;
-	struct btf *btf; /* of the kernel; loaded at the first use, NULL */
+	struct btf *btf; /* the kernel's; NULL until its first use */
 	int btf_err;
 };
 
@@ -52,7 +52,7 @@ static void close_all(const int *fds, size_t n)
 			close(fds[i]);
 }
 
-/* A file descriptor or -errno; so are the calls of libbpf below. */
+/* Returns a file descriptor or -errno, as do the libbpf calls below. */
 static int load(enum bpf_prog_type type, const struct bpf_insn *insns, size_t n,
 	const struct bpf_prog_load_opts *opts)
 {
@@ -68,7 +68,7 @@ static const struct btf *kernel_btf(struct prober *p)
 	return p->btf;
 }
 
-/* A program of a kind that is bound to something in the kernel's BTF. */
+/* Loads a program of a kind that is bound to something in the kernel's BTF. */
 static int load_tracing(struct prober *p, const char *btf_name, uint32_t btf_kind,
 	enum bpf_attach_type attach_type, const struct bpf_insn *insns, size_t n)
 {
@@ -109,7 +109,7 @@ static int try_ring_buffer(struct prober *p, const char *arg)
 	return fd < 0 ? fd : 0;
 }
 
-/* Compare-and-exchange is what the time keeping is built on. */
+/* Time keeping is built on compare-and-exchange. */
 static int try_atomics(struct prober *p, const char *arg)
 {
 	const struct bpf_insn insns[] = {
@@ -127,7 +127,7 @@ static int try_atomics(struct prober *p, const char *arg)
 	return fd < 0 ? fd : 0;
 }
 
-/* A map of task storage must say its types: an int as the key, an unsigned long as the value. */
+/* A map for task storage must describe its types: an int as the key, an unsigned long as the value. */
 static int load_storage_btf(void)
 {
 	struct btf *btf = btf__new_empty();
@@ -147,7 +147,7 @@ static int load_storage_btf(void)
 	return fd;
 }
 
-/* With a program that uses it: the map alone is two releases older. */
+/* With a program that uses it: the map alone appeared two releases earlier. */
 static int try_task_storage(struct prober *p, const char *arg)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC, .btf_key_type_id = 1,
@@ -215,10 +215,10 @@ struct uprobe_multi_attr {
 };
 
 /*
- * What the kernel says to a link on "/", which it must refuse: -EBADF when it knows uprobe_multi
- * and has come to look at the file. A pid of -1 is refused before that, with -EINVAL, since the
- * pid is compared with processes; before, it was compared with threads (fixed in 6.10 and
- * backported). Both tests are libbpf's own, of its probe_uprobe_multi_link().
+ * The kernel's answer to a link on "/", which it must refuse: -EBADF if it knows uprobe_multi and
+ * gets to check the file. A pid of -1 is refused before that with -EINVAL if the pid is compared
+ * with processes; older kernels compare it with threads (fixed in 6.10 and backported). Both tests
+ * are libbpf's own, from its probe_uprobe_multi_link().
  */
 static int uprobe_multi_error(uint32_t pid)
 {
@@ -255,7 +255,7 @@ static int try_uprobe_multi(struct prober *p, const char *arg)
 	return err == -EPERM ? err : -EOPNOTSUPP;
 }
 
-/* What is probed in our own process. */
+/* The function that is probed in our own process. */
 static __attribute__((noinline)) void *probed(void *arg)
 {
 	__asm__ volatile("" : "+r"(arg));
@@ -277,7 +277,7 @@ static int find_place(const struct mapped_file *m, void *arg)
 	return 1;
 }
 
-/* Adds one to the first entry of a map. */
+/* A program that adds one to the first entry of a map. */
 static int load_counter(int map)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = ATTACH_UPROBE_MULTI);
@@ -297,7 +297,7 @@ static int load_counter(int map)
 	return load(BPF_PROG_TYPE_KPROBE, insns, ARRAY_SIZE(insns), &opts);
 }
 
-/* A link for our process sees a call from a thread of it that is not the main one. */
+/* Tests whether a link for our process sees a call from a thread other than the main one. */
 static int count_in_thread(void)
 {
 	struct place place = { .addr = (uintptr_t)probed };
@@ -339,7 +339,7 @@ out:
 	return err < 0 ? err : 0;
 }
 
-/* By what the kernel says, and, where there is time for it, by what it does. */
+/* By the kernel's answer, and if there is time, by its behaviour. */
 static int try_uprobe_multi_pid(struct prober *p, const char *arg)
 {
 	int err = try_uprobe_multi(p, arg);
@@ -352,7 +352,7 @@ static int try_uprobe_multi_pid(struct prober *p, const char *arg)
 }
 
 /*
- * As above, a probe on "/", which comes to -EINVAL when all else is well. -EACCES: since 6.16, and
+ * As above, a probe on "/", which results in -EINVAL if everything else is fine. -EACCES: since 6.16, and
  * in the stable releases of mid-2025, CAP_PERFMON is no longer enough for it (commit ba677dbe77af,
  * "perf: Revert to requiring CAP_SYS_ADMIN for uprobes"). uprobe_multi has no such check.
  */
@@ -492,7 +492,7 @@ const struct capability_desc capability_descs[CAPABILITIES_MAX] = {
 		"needed for function probes where there is no uprobe_multi (before 6.6)" },
 };
 
-/* ---- reading what the process is ---- */
+/* ---- properties of the process ---- */
 
 static int32_t read_sysctl(const char *path)
 {
@@ -531,7 +531,7 @@ static uint64_t read_capabilities(void)
 	return data[0].effective | (uint64_t)data[1].effective << 32;
 }
 
-/* The initial namespaces have fixed inodes: enum in include/linux/proc_ns.h. */
+/* The initial namespaces have fixed inodes: see the enum in include/linux/proc_ns.h. */
 static bool in_namespace(const char *path, ino_t initial)
 {
 	struct stat st;
@@ -579,7 +579,7 @@ int features_probe_fast(struct features *ret)
 	return probe(ret, true);
 }
 
-/* ---- judging ---- */
+/* ---- verdicts ---- */
 
 bool features_have_capability(const struct features *f, int cap)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What this kernel offers and what this process may do, found by trying: release numbers lie
- * (enterprise kernels carry features of much newer releases), tiny programs do not.
+ * What this kernel offers and what this process may do, determined by trying: release numbers
+ * mislead (enterprise kernels have features of much newer releases), tiny programs do not.
  */
 #ifndef INFTRACE_FEATURES_H
 #define INFTRACE_FEATURES_H
@@ -52,12 +52,12 @@ struct prober;
 
 struct feature_desc {
 	const char *name;
-	const char *since; /* the kernel.org release that brought it */
-	const char *loss;  /* of an optional one: what is missing without it; NULL: required */
+	const char *since; /* the kernel.org release that introduced it */
+	const char *loss;  /* for an optional one: what is missing without it; NULL: required */
 	bool fast;         /* cheap enough to be tried before each recording */
 	int (*try)(struct prober *prober, const char *arg);
 	const char *arg;
-	enum feature instead; /* a feature that stands in for this one; 0: none does */
+	enum feature instead; /* a feature that replaces this one; 0: none */
 };
 
 struct capability_desc {
@@ -76,9 +76,9 @@ struct features {
 	char release[65];
 	char machine[65];
 	uint64_t caps;         /* effective, bit 1 << CAP_* */
-	bool user_ns;          /* not the initial one: capabilities mean nothing to BPF */
-	bool pid_ns;           /* not the initial one: pids here are not those the kernel records */
-	char lockdown[32];     /* none, integrity, confidentiality; "" where there is no lockdown */
+	bool user_ns;          /* not the initial one, so capabilities do not count for BPF */
+	bool pid_ns;           /* not the initial one, so pids here differ from those that the kernel records */
+	char lockdown[32];     /* none, integrity, confidentiality; "" if there is no lockdown */
 	uint64_t memlock;      /* soft RLIMIT_MEMLOCK in bytes, UINT64_MAX: unlimited */
 	int32_t perf_paranoid; /* sysctls, or SYSCTL_UNKNOWN */
 	int32_t unprivileged_bpf_disabled;
@@ -88,8 +88,8 @@ struct features {
 /*
  * Fill *ret. features_probe() tries everything, which takes some 100 ms and attaches an empty
  * program to each tracepoint for a moment. features_probe_fast() tries what is marked fast, in a
- * few milliseconds, and leaves the rest at FEATURE_UNTRIED. Both return 0 or -errno only when not
- * even the basics can be read; a missing feature is a result, not an error.
+ * few milliseconds, and leaves the rest at FEATURE_UNTRIED. Both return 0, or -errno if not even
+ * the basics can be read; a missing feature is a result, not an error.
  */
 int features_probe(struct features *ret);
 int features_probe_fast(struct features *ret);
@@ -99,22 +99,22 @@ static inline bool features_have(const struct features *f, enum feature id)
 	return !f->err[id];
 }
 
-/* Counts what stands in for it: CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
+/* Includes what implies it: CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON. */
 bool features_have_capability(const struct features *f, int cap);
 
-/* Whether the capabilities that a recording needs are there, and count. */
+/* Whether the capabilities that a recording needs are there and effective. */
 bool features_permitted(const struct features *f);
 
-/* Whether this feature is required, was tried, does not work, and nothing stands in for it. */
+/* Whether this feature is required, was tried, does not work, and nothing replaces it. */
 bool features_blocked_by(const struct features *f, enum feature id);
 
 /*
  * Whether a recording can run, as far as was tried: 0, or -EPERM (privileges) or -EOPNOTSUPP
- * (kernel) with one line in why that says what is missing and what to do.
+ * (kernel) with one line in `why` that says what is missing and what to do.
  */
 int features_require(const struct features *f, char *ret_why, size_t size);
 
-/* One line on why a feature that does not work does not, and the remedy. Returns buf. */
+/* One line on why a feature does not work, and the remedy. Returns buf. */
 const char *features_remedy(const struct features *f, enum feature id, char *buf, size_t size);
 
 #endif

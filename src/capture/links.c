@@ -16,8 +16,7 @@
 #define ATTACH_UPROBE_MULTI 48
 #define UPROBE_MULTI_RETURN 1
 
-/* A uprobe_multi link waits for grace periods too when it is closed, 40 ms, but many can at once.
- */
+/* Closing a uprobe_multi link waits for grace periods, too, 40 ms, but many can do so at once. */
 #define CLOSE_THREADS 8
 
 struct fds {
@@ -36,7 +35,7 @@ struct process {
 	struct fds links[LINK_WHENS];
 };
 
-/* Links on their way out. */
+/* Links that are being closed. */
 struct closing {
 	struct closing *next;
 	struct fds links;
@@ -52,9 +51,9 @@ struct links {
 	bool shed[LINK_WHENS];
 	struct bpf_link **single;
 	size_t n_single;
-	/* the rest is for uprobe_multi links only */
+	/* the following is only for uprobe_multi links */
 	volatile uint32_t *gens;
-	uint16_t live, newest; /* generations: whose calls count; the last one made */
+	uint16_t live, newest; /* generations: the one whose calls count; the last one made */
 	enum links_state state;
 	struct file *files;
 	size_t n_files;
@@ -144,7 +143,7 @@ static void closing_free(struct closing *c)
 	free(c);
 }
 
-/* Those that are through, or all. */
+/* Frees those that are finished, or all. */
 static void closings_reap(struct links *l, bool all)
 {
 	struct closing **at = &l->closings;
@@ -333,7 +332,7 @@ static int add_multi(struct links *l, const struct file *f)
 		struct process *p = &l->processes[i];
 
 		err = attach_all(l, f, l->newest, p->pid, p->links);
-		if (err == -ESRCH) /* just gone */
+		if (err == -ESRCH) /* the process has just gone */
 			err = 0;
 	}
 	if (!err)
@@ -374,7 +373,7 @@ int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_
 
 /* ---- by process ---- */
 
-/* One word, so that the programs see both at once. */
+/* One word, so that the programs see both values at once. */
 static void publish(const struct links *l)
 {
 	__atomic_store_n(l->gens, (uint32_t)l->newest << 16 | l->live, __ATOMIC_RELEASE);
@@ -466,7 +465,7 @@ int links_everywhere(struct links *l)
 	return err ? err : 1;
 }
 
-/* ---- for some time ---- */
+/* ---- detaching for a while ---- */
 
 static void detach(struct links *l, enum link_when when)
 {

@@ -30,7 +30,7 @@
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, Linux 6.6 */
 
 #define STORAGE_TRIES 20
-#define DYING_WAIT_MS 200 /* usually some microseconds; longer when it waits for a CPU */
+#define DYING_WAIT_MS 200 /* usually some microseconds; longer if the thread waits for a CPU */
 #define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
 
 struct tracepoint {
@@ -50,7 +50,7 @@ struct session {
 	struct inftrace_bpf *skel;
 	struct rings *rings;
 	struct attach *attach;
-	struct hold *hold; /* NULL: nobody waits */
+	struct hold *hold; /* NULL: no thread is held */
 	unsigned int n_rings;
 	struct tracepoint tps[TRACEPOINTS_MAX];
 	size_t n_tps;
@@ -58,7 +58,7 @@ struct session {
 	size_t n_faults;
 	int eventfd; /* -1: none */
 	bool windows, idle;
-	bool sums_kept; /* with the threads, until the end */
+	bool sums_kept; /* by the threads, until the end */
 };
 
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
@@ -68,9 +68,9 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	return log_level() >= min ? vfprintf(stderr, fmt, ap) : 0;
 }
 
-/* 8 MB hold a hundred thousand records, a tenth of a second of the worst storm; on large machines
- * the storm is spread over more CPUs, and all rings together stay at 128 MB. Where memory is what the
- * user has given, at 8 MB. */
+/* 8 MB hold a hundred thousand records, a tenth of a second of the worst storm. On large machines the
+ * storm is spread over more CPUs, and all rings together stay at 128 MB; at 8 MB if the user has
+ * limited the memory. */
 static size_t default_ring_bytes(unsigned int rings, bool small)
 {
 	size_t bytes = 8 << 20, all = small ? 8 << 20 : 128 << 20, least = small ? 1 << 19 : 1 << 20;
@@ -155,7 +155,7 @@ static void configure(struct session *s, const struct session_config *c)
 	}
 }
 
-/* What is loaded on demand, and what goes with it. */
+/* Configures what is loaded on demand. */
 static int configure_groups(struct session *s, const struct session_config *c)
 {
 	struct inf_config *cfg = &s->skel->rodata->cfg;
@@ -246,7 +246,7 @@ static int open_hold(struct session *s, const struct session_config *c)
 	return c->hold ? hold_new(&h, &s->hold) : 0;
 }
 
-/* The two clocks drift apart while the machine is suspended, and only then. */
+/* The two clocks drift apart only while the machine is suspended. */
 static void follow_clock(struct session *s)
 {
 	volatile uint64_t *offset = (volatile uint64_t *)&s->skel->bss->boot_offset;
@@ -401,7 +401,7 @@ static int attach_tracepoint(struct tracepoint *tp)
 	return err;
 }
 
-/* The life of tasks goes on in closed windows. */
+/* These follow the life of tasks, also in closed windows. */
 static bool is_always(const char *section)
 {
 	return !strncmp(section, "tp_btf/sched_process_", 21) || !strcmp(section, "tp_btf/task_rename");
@@ -457,8 +457,8 @@ static int walk_tasks(struct bpf_program *prog)
 	return err;
 }
 
-/* The kernel refuses storage while another program on that CPU, preempted, is at it: a moment later it is
- * to be had (kernel/bpf/bpf_task_storage.c). */
+/* The kernel refuses storage while another program on that CPU, which was preempted, is using it: a
+ * moment later it is available (kernel/bpf/bpf_task_storage.c). */
 static int meet_threads(struct session *s)
 {
 	volatile uint64_t *refused = (volatile uint64_t *)&s->skel->bss->stats.no_storage;
@@ -519,7 +519,7 @@ int session_wake(struct session *s)
 	return 0;
 }
 
-/* What the programs have added up in the window before. */
+/* Clears the sums of the previous window. */
 static void forget_sums(struct session *s)
 {
 	s->skel->bss->stats.dying = 0;
@@ -553,8 +553,8 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	return 0;
 }
 
-/* A dying thread that has left the kernel's lists is out of reach for the task iterator: it ends its
- * spans itself, in its last switch. */
+/* The task iterator cannot reach a dying thread that has left the kernel's lists: such a thread ends
+ * its spans itself, in its last switch. */
 static void wait_for_dying(const struct session *s)
 {
 	for (int ms = 0; ms < DYING_WAIT_MS && (int32_t)session_stats(s)->dying > 0; ms++)
@@ -562,9 +562,9 @@ static void wait_for_dying(const struct session *s)
 }
 
 /*
- * Programs that saw the window open are through: all of them run within sections that a grace period
- * waits for, and this is the call that waits for one (kernel/sched/membarrier.c; also where CPUs are
- * nohz_full, for which it is an error, programs take some microseconds).
+ * Waits until programs that saw the window open have finished: all of them run within sections that
+ * a grace period waits for, and this call waits for one (kernel/sched/membarrier.c; with nohz_full
+ * CPUs it is an error, but programs take only some microseconds).
  */
 static void wait_for_programs(void)
 {
@@ -606,7 +606,7 @@ static uint32_t kinds_of(enum shed_part part)
 	return 0;
 }
 
-/* On the way on, the programs are told last: they see all from there. */
+/* When turning on, the programs learn of it last: from then on they see all calls. */
 static void shed_probes(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
 {
 	volatile struct shed_state *st = (volatile struct shed_state *)&s->skel->bss->sheds[part];

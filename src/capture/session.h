@@ -5,8 +5,8 @@
  *   session_open      load, nothing attached yet
  *   session_target    name processes (before the start)
  *   session_attach    tracepoints and software events; function probes through session_probes()
- *   session_watch     follow the targets' threads, also before the first window
- *   session_start     a window opens: every thread has a state from here on
+ *   session_watch     follow the targets' threads, even before the first window
+ *   session_start     a window opens: from then on every thread has a state
  *   session_drain     again and again
  *   session_stop      it closes; spans still open are sent; drain once more
  *   session_idle      it stays closed for a while; session_start() ends that too
@@ -28,8 +28,8 @@ struct session_config {
 	bool trace_all;	    /* every task of the system */
 	bool all_cpus;	    /* on-CPU spans of every task */
 	bool watch_maps;    /* REC_MAPPED records */
-	bool hold;	    /* targets wait for the probes of what they map; only with watch_maps */
-	pid_t hold_pid;	    /* this one only; 0: all of them */
+	bool hold;	    /* targets wait until what they map is probed; only with watch_maps */
+	pid_t hold_pid;	    /* only this one; 0: all of them */
 	bool track_sched;   /* load the programs that keep these states ... */
 	bool track_syscalls;
 	bool track_faults;
@@ -38,16 +38,16 @@ struct session_config {
 	bool requests;	   /* on sockets */
 	bool sums;	   /* of times and system calls per process, for session_sums() */
 	bool sums_live;	   /* session_calls() will be called before the stop */
-	bool ipc;	   /* tell calls that pass data between processes or threads from others */
-	bool ipc_only;	   /* and send no others */
+	bool ipc;	   /* distinguish calls that pass data between processes or threads ... */
+	bool ipc_only;	   /* ... and send no others */
 	bool states_only;  /* of the presets' functions, probe only those that make states */
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
-	size_t ring_bytes; /* each; 0: a default */
+	size_t ring_bytes; /* each; 0: the default */
 	bool windows; /* several: session_start() again after session_stop() */
 	uint32_t max_steps; /* see session_over(); 0: no limit */
 	bool peek;    /* session_peek() will be wanted */
-	bool budget;  /* session_shed() will be */
+	bool budget;  /* session_shed() will be called */
 	bool uprobe_multi; /* the kernel has it */
 	bool uprobe_multi_pid; /* ... and can restrict it to a process */
 	struct probe_table *probes;
@@ -61,86 +61,86 @@ struct session_config {
 struct inspector;
 struct session;
 
-/* -EPERM when the kernel does not allow it, -EOPNOTSUPP when it cannot; one line has been printed. */
+/* -EPERM if the kernel does not allow it, -EOPNOTSUPP if it cannot; one line has been printed. */
 int session_open(const struct session_config *c, struct session **ret_session);
 void session_free(struct session *s);
 
-/* Names a process as a target; threads and children follow. -E2BIG when there are too many. */
+/* Names a process as a target; its threads and children follow. -E2BIG when there are too many. */
 int session_target(struct session *s, pid_t tgid);
-/* It exited before the programs could see it. */
+/* A target exited before the programs could see it. */
 void session_target_gone(struct session *s, pid_t tgid);
 
 int session_attach(struct session *s);
 struct attach *session_probes(struct session *s);
-struct hold *session_hold(struct session *s); /* NULL: nobody waits */
+struct hold *session_hold(struct session *s); /* NULL: no thread is held */
 
-/* With several windows, before the first. */
+/* Call before the first of several windows. */
 int session_watch(struct session *s);
 
-/* ret_boot_ns: CLOCK_BOOTTIME of the start, the zero of the trace. */
+/* ret_boot_ns: CLOCK_BOOTTIME of the start, which is zero in the trace. */
 int session_start(struct session *s, uint64_t *ret_boot_ns);
 
-/* The window has had max_steps steps, and has ended with the last of them: session_stop() comes next. */
+/* The window has had max_steps steps, and has ended with the last of them: call session_stop() next. */
 bool session_over(const struct session *s);
 
-/* Afterwards no program of the window is under way, and all its records are in the rings.
+/* Afterwards no program of the window is running, and all its records are in the rings.
  * ret_boot_ns: its end. */
 int session_stop(struct session *s, uint64_t *ret_boot_ns);
 
-/* A closed window costs every event that a program is attached to; from here on only those of the
- * life of tasks and of steps. */
+/* Even in a closed window every event costs the program that is attached to it: from now on only
+ * programs for the life of tasks and for steps stay attached. */
 void session_idle(struct session *s);
 
-/* It will open soon: that takes less time then. Prints one line on failure. */
+/* Prepares for opening a window soon, which then takes less time. Prints one line on failure. */
 int session_wake(struct session *s);
 
 /*
- * From here on this part is off, or on again; told is the instant from which something is missing, or from which
- * nothing is.
+ * Turns a part off or on again. ret_boot_ns: the instant from which something is missing, or from which nothing
+ * is.
  */
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns);
 
-/* Which parts there are to be turned off: 1 << enum shed_part. */
+/* The parts that can be turned off: 1 << enum shed_part. */
 uint32_t session_parts(const struct session *s);
 
-/* What is off costs something until then. */
+/* Whether parts that are being turned off still cost something. */
 bool session_shedding(const struct session *s);
 
-/* Hands over what is in flight now, see snapshot_peek(), and requests that nothing has ended yet. */
+/* Passes on what is in flight now, see snapshot_peek(), and requests whose end has not been seen. */
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);
 
-/* Hands records to the callback. Returns 1 when more wait, 0 when all were seen, or an error. */
+/* Passes records to the callback. Returns 1 if more are waiting, 0 if all were seen, or an error. */
 int session_drain(struct session *s);
 
-/* How full the fullest ring is, in percent; from any thread. */
+/* The fill level of the fullest ring in percent; callable from any thread. */
 unsigned int session_fill(const struct session *s);
 
-/* Hands over what is known of births, deaths and mapped files by now, also from within the callback
- * of another record. */
+/* Passes on what is known so far of births, deaths and mapped files; also callable within the
+ * callback of another record. */
 void session_drain_control(struct session *s);
 
-/* Readable when a process was born, died or mapped a file: drain at once. */
+/* Readable when a process was born, has died or has mapped a file: drain at once. */
 int session_control_fd(const struct session *s);
 
-/* Hands a record of user space to the callback. */
+/* Passes a record made in user space to the callback. */
 void session_record(const struct session *s, const struct rec_hdr *rec, size_t size);
 
 /* Live counters, written by the BPF programs. */
 const volatile struct inf_stats *session_stats(const struct session *s);
 
-/* Of the programs that were timed so far, by kind. */
+/* The times of the programs that were timed so far, by kind. */
 void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
 
-/* Records lost so far of each kind, over all rings. */
+/* The records lost so far of each kind, over all rings. */
 void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 
-/* After the stop: what was added up per process, by tgid; sums_free() frees it. -errno. */
+/* After the stop: the sums per process, sorted by tgid; sums_free() frees them. -errno. */
 int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
 
-/* At any time, with sums_live: system calls so far, which the caller frees. -errno. */
+/* At any time, with sums_live: system calls so far, to be freed by the caller. -errno. */
 int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n);
 
-/* After the stop: hands requests that nothing has ended yet to the callback. -errno. */
+/* After the stop: passes requests whose end was not seen to the callback. -errno. */
 int session_requests(const struct session *s);
 
 /* The map that memory_new() wants. */
