@@ -10,7 +10,7 @@
 #include "report/seq_object.h"
 #include "report/words.h"
 
-/* The file as it stands, with a NUL behind it. */
+/* The file as it is, followed by a NUL. */
 __asm__(".section .rodata\n"
 	".global report_page\n"
 	"report_page:\n"
@@ -21,7 +21,7 @@ extern const char report_page[];
 
 #define PLACE "@DATA@"
 
-/* Whatever the strings hold, no "</script>" and no "<!--" ends or hides the element around them:
+/* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them:
  * outside of strings JSON has none of these characters. */
 static size_t escape(const char *text, size_t len, char *out)
 {
@@ -45,8 +45,8 @@ static size_t escape(const char *text, size_t len, char *out)
 	return (size_t)(p - out);
 }
 
-/* The plot of each process goes into its object, which is at the same place in the array as the
- * process is among those that are not empty. */
+/* Puts the plot of each process into its object, whose index in the array is that of the process
+ * among those that are not empty. */
 static void put_plots(struct json_build *b, const struct report *r, struct json_object *data)
 {
 	struct json_object *processes = json_object_object_get(data, "processes"), *plot, *states;

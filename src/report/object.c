@@ -62,7 +62,7 @@ static struct json_object *phase_object(
 	return o;
 }
 
-/* All who ran while it waited for a CPU; the last element is what has no name. */
+/* All that ran while it waited for a CPU; the last element is the time without a name. */
 static struct json_object *behind_array(
 	struct json_build *b, const struct model *m, const struct cause *c)
 {
@@ -205,7 +205,7 @@ static struct json_object *causes_array(
 	return array;
 }
 
-/* The slow steps and the slow gaps between steps, slowest of both together. */
+/* The slow steps and the slow gaps between steps, sorted together, slowest first. */
 static int put_slow(struct json_build *b, struct json_object *o, const struct model *m,
 	const struct process *p, const struct summary *sum, uint32_t slowest)
 {
@@ -433,7 +433,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 	char printable[512];
 	int err = 0;
 
-	/* names of files are any bytes, JSON is UTF-8 */
+	/* names of files can be any bytes, JSON is UTF-8 */
 	for (size_t i = 0; i < r->n_files; i++)
 		json_append(b, files,
 			json_object_new_string(
@@ -504,7 +504,7 @@ int report_json(const struct report *r, uint32_t slowest, bool all_steps, FILE *
 		text = json_text(&b, o, &len);
 	if (b.failed)
 		goto out;
-	/* without its closing brace: the steps are put behind */
+	/* without its closing brace, so that the steps can follow */
 	fwrite(text, 1, len - 1, out);
 	err = all_steps ? put_all_steps(r, out) : 0;
 	fputs("}\n", out);

@@ -71,7 +71,7 @@ static char *fmt_number(char *p, uint64_t v)
 {
 	if (v <= INT64_MAX)
 		return fmt_u64(p, v);
-	*p++ = '"'; /* larger than a JSON reader's integers */
+	*p++ = '"'; /* too large for the integers of JSON readers */
 	p = fmt_u64(p, v);
 	*p++ = '"';
 	return p;

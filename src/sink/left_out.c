@@ -31,7 +31,7 @@ const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX])
 void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts)
 {
 	if (l->n == LEFT_OUT_MAX) {
-		/* what was left out in one of the two is said of both */
+		/* a part left out in one of the two counts for both */
 		l->changes[0].parts |= l->changes[1].parts;
 		memmove(l->changes + 1, l->changes + 2, (l->n - 2) * sizeof(*l->changes));
 		l->n--;
@@ -39,7 +39,7 @@ void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts)
 	l->changes[l->n++] = (struct left_out_change){ ns, parts };
 }
 
-/* What is left out from change i on ends. */
+/* When the state after change i ends. */
 static uint64_t end_of(const struct left_out *l, size_t i)
 {
 	return i + 1 < l->n ? l->changes[i + 1].ns : UINT64_MAX;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What --budget left out of a recording, and when: a list of the instants at which that changed. */
+/* What --budget left out of a recording, as a list of the instants at which that changed. */
 #ifndef INFTRACE_SINK_LEFT_OUT_H
 #define INFTRACE_SINK_LEFT_OUT_H
 
@@ -8,7 +8,7 @@
 
 #include "record.h"
 
-/* Changes become rare where they do not stay; of more than these, the oldest are taken together. */
+/* Changes that do not last become rare; beyond this number, the oldest are merged. */
 #define LEFT_OUT_MAX 1024
 
 struct left_out {
@@ -28,13 +28,13 @@ const char *shed_part_name(enum shed_part part);
 /* "barriers,operators"; "" for none. Returns buf. */
 const char *shed_text(uint32_t parts, char buf[SHED_TEXT_MAX]);
 
-/* ns: not before that of the last change. */
+/* ns: not before the last change. */
 void left_out_change(struct left_out *l, uint64_t ns, uint32_t parts);
 
-/* All that was left out at any instant from..to. l NULL: nothing ever is. */
+/* All parts that were left out at any instant of from..to. l NULL: none ever is. */
 uint32_t left_out_between(const struct left_out *l, uint64_t from, uint64_t to);
 
-/* For how long each part was, within from..to. */
+/* How long each part was left out within from..to. */
 void left_out_times(const struct left_out *l, uint64_t from, uint64_t to, uint64_t ret_ns[SHED_PARTS]);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Perfetto's own format, streamed: a sequence of packets, each written as a whole, in whatever
- * order their records came. A reader sorts by time, and tolerates a file whose last packet is torn.
+ * Perfetto's own format, streamed: a sequence of packets, each written as a whole, in the order in which
+ * their records arrived. A reader sorts by time, and tolerates a file whose last packet is torn.
  */
 #include "sink/perfetto.h"
 
@@ -59,8 +59,8 @@ static void write_system(struct perfetto_sink *s)
 	p = proto_u64(p, PACKET_SEQUENCE, SEQUENCE_FTRACE);
 	p = proto_open(p, PACKET_SYSTEM, &system);
 	if (!uname(&u)) {
-		/* by the machine a reader knows the table of system calls, by the release the task
-		 * states */
+		/* a reader derives the table of system calls from the machine, the task states from
+		 * the release */
 		p = proto_open(p, 1 /* utsname */, &mark);
 		p = proto_text(p, 1, u.sysname, strlen(u.sysname));
 		p = proto_text(p, 2, u.version, strlen(u.version));
@@ -74,7 +74,7 @@ static void write_system(struct perfetto_sink *s)
 	packet_end(s, packet, proto_close(system, p));
 }
 
-/* Where Perfetto has the name that somebody gave to a recording: how it was started. */
+/* The name of a recording in Perfetto: how it was started. */
 static void write_command_line(struct perfetto_sink *s)
 {
 	char *packet, *config, *p;
@@ -155,7 +155,7 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 	uint64_t sched = l->count[REC_ON_CPU] + l->count[REC_OFF_CPU] + l->count[REC_SYSCALL];
 	struct event e;
 
-	/* a mark for readers of the sequence, which forget the names that came before */
+	/* tells readers of the sequence to forget earlier names */
 	interns_begin(s, true);
 	perfetto_cpus_lost(s, sched);
 	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
@@ -224,7 +224,7 @@ static void write_first_process(struct task *t, void *arg)
 		perfetto_process(s, t->tgid);
 }
 
-/* Behind its clocks. */
+/* After its clocks. */
 static void begin_file(struct perfetto_sink *s)
 {
 	write_uuid(s);

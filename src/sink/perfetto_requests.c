@@ -16,7 +16,7 @@ void perfetto_request(struct perfetto_sink *s, const struct rec_request *r)
 	row = perfetto_lane(s, &r->h, TRACK_REQUESTS);
 	if (!row)
 		return;
-	event_init_text(&e, s, row, "requests", request_name(r, buf)); /* as many as clients think of */
+	event_init_text(&e, s, row, "requests", request_name(r, buf)); /* clients can invent any number of them */
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	event_add(&e, "fd", VALUE_UINT, r->h.id);
 	event_add(&e, "bytes_read", VALUE_UINT, r->bytes_read);
@@ -64,7 +64,7 @@ static void write_slice(const struct request_slice *rs, void *arg)
 
 	if (!row)
 		return;
-	if (rs->numbered) { /* not interned: each has another name */
+	if (rs->numbered) { /* not interned: each has a different name */
 		snprintf(name, sizeof(name), "%s %llu", rs->name, (unsigned long long)rs->number);
 		event_init_text(&e, s, row, "batch", name);
 	} else {
@@ -75,7 +75,7 @@ static void write_slice(const struct request_slice *rs, void *arg)
 	event_write_span(&e, perfetto_ts(s, rs->start), perfetto_ts(s, rs->end));
 }
 
-/* Between instants, as wake-ups are. */
+/* Between instants, like wake-ups. */
 static void write_arrow(const struct request_arrow *a, void *arg)
 {
 	struct perfetto_sink *s = arg;

@@ -115,7 +115,7 @@ static void describe_thread(
 	p = proto_u64(p, 2 /* tid */, t->tid);
 	p = put_comm(p, 5 /* thread_name */, t->comm);
 	p = proto_close(thread, p);
-	/* else the slices would be cut where the system calls of the thread end */
+	/* else the slices would be cut where the thread's system calls end */
 	p = proto_u64(p, TRACK_DISALLOW_MERGING, 1);
 	track_end(s, packet, track, p);
 }
@@ -160,7 +160,7 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 		memset(s->threads, 0, s->threads_size * sizeof(*s->threads));
 	s->n_threads = 0;
 	s->n_rows = s->n_calls = 0;
-	/* their lanes go on, so that slices of the files do not overlap */
+	/* their lanes continue, so that slices of different files do not overlap */
 	for (size_t i = 0; i < s->n_processes; i++) {
 		struct perfetto_process *pr = &s->processes[i];
 
@@ -219,17 +219,17 @@ static void name_thread(
 	}
 }
 
-/* One that is new, or has another name or process than before. */
+/* Describes a thread that is new, or has a new name or process. */
 static void tell_thread(struct perfetto_sink *s, struct perfetto_thread *t, const struct task *task)
 {
 	char comm[TASK_COMM_LEN] = "";
 
-	/* the entry's bytes behind its NUL are whatever they are */
+	/* the bytes after the NUL are undefined */
 	memcpy(comm, task->comm, strnlen(task->comm, TASK_COMM_LEN - 1));
 	if (t->tid && t->tgid == task->tgid && !memcmp(t->comm, comm, TASK_COMM_LEN))
 		return;
 	s->n_threads += !t->tid;
-	if (t->tid && t->tgid != task->tgid) { /* another thread of the same number */
+	if (t->tid && t->tgid != task->tgid) { /* another thread with the same number */
 		memset(t->rows, 0, sizeof(t->rows));
 		perfetto_calls_free(t->calls);
 		t->calls = NULL;

@@ -21,7 +21,7 @@
 
 #define REASON_MAX 160
 
-/* Marks of the recording, as they are called in window_prof. */
+/* Marks of the recording, by their names in window_prof. */
 enum reason_of {
 	REASON_TRIGGER,
 	REASON_OPEN,
@@ -50,7 +50,7 @@ struct profile_sink {
 	struct {
 		uint32_t tgid;
 		uint64_t as_of, limit;
-	} cpu;	     /* asked last */
+	} cpu;	     /* last read */
 	uint32_t self; /* the recorder */
 	bool graphs; /* some step launched one */
 	struct {
@@ -59,7 +59,7 @@ struct profile_sink {
 	} holds;
 };
 
-/* What held a thread up for longest, and who. */
+/* What held a thread up for longest, and which thread caused it. */
 static char *add_stall(char *p, const char *prefix, const struct stall *s)
 {
 	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
@@ -72,7 +72,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
 		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
 	else if (!s->by_tid)
-		return p; /* woken by an interrupt, or it ended otherwise */
+		return p; /* woken by an interrupt, or it ended in another way */
 	p = profile_add_key(p, prefix, "_by");
 	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
 	p = fmt_u64(profile_add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
@@ -81,7 +81,7 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 	return p;
 }
 
-/* Whom it waited for a CPU behind, the longest first: keys prefix1_by, ... and prefix_others_us. */
+/* Behind which threads it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
 static char *add_behind(
 	char *p, const char *prefix, const struct behind_table *table, uint64_t waited_ns)
 {
@@ -101,7 +101,7 @@ static char *add_behind(
 	return n && others ? fmt_us(profile_add_key(p, prefix, "_others_us"), others) : p;
 }
 
-/* Once a second: it may be changed any time. */
+/* Read once a second, since it may change at any time. */
 static uint64_t cpu_limit(struct profile_sink *ps, const struct rec_step *r)
 {
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
@@ -148,10 +148,10 @@ static void write_step(struct profile_sink *ps, const struct rec_step *r)
 	if (r->n.cpus_allowed)
 		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
 	if (cpu_limit(ps, r))
-		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* thousandths, too */
+		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* in thousandths, too */
 	if (r->left_out)
 		p = add_string(p, ",\"left_out\":", shed_text(r->left_out, off));
-	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* barriers are what tells them */
+	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
 		p = add_u64(p, ",\"workers\":", r->workers);
 	p = add_stall(p, "stall", &r->stall);
 	if (r->straggler_tid) {
@@ -248,7 +248,7 @@ static int profile_flush(struct sink *s)
 	return writer_flush(((struct profile_sink *)s)->lines.w);
 }
 
-/* What began in one file may end in the next: a line is about itself alone. */
+/* What began in one file may end in the next: each line stands alone. */
 static void profile_rotate(struct sink *s, struct writer *w)
 {
 	((struct profile_sink *)s)->lines.w = w;
@@ -271,7 +271,7 @@ static char *fmt_share(char *p, uint64_t part, uint64_t whole)
 	return p;
 }
 
-/* Waits for probes, and probes that came late. */
+/* Waits for probes, and probes that were late. */
 static char *add_holds(char *p, const struct profile_sink *ps)
 {
 	if (ps->holds.n) {
@@ -287,7 +287,7 @@ static char *add_holds(char *p, const struct profile_sink *ps)
 	return p;
 }
 
-/* Of --budget: what it was, and what was off for how long. */
+/* Adds what --budget was, and for how long each part was off. */
 static char *add_left_out(char *p, const struct profile_sink *ps, const struct window_totals *t)
 {
 	const struct left_out *l = ps->rec.left_out;

@@ -7,7 +7,7 @@
 #include "engine/check.h"
 #include "util/names.h"
 
-#define ENVELOPES_MAX 4096 /* then the first ones are made again when they are needed */
+#define ENVELOPES_MAX 4096 /* beyond that the first ones are made again when needed */
 
 static void clear(struct profile_envelope *e)
 {
@@ -71,7 +71,7 @@ static int add_envelope(struct profile_lines *l, uint32_t tgid)
 	return 0;
 }
 
-/* Made once, but for one that is incomplete: again with the 2nd, 4th, 8th ... line. NULL: no memory. */
+/* Made once, except if it is incomplete: then again with the 2nd, 4th, 8th ... line. NULL: no memory. */
 static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tgid)
 {
 	struct profile_envelope *e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the profile sink share: the envelope of a line, and pieces of its shape and
+/* Shared by the parts of the profile sink: the envelope of a line, and pieces of its shape and
  * stages. */
 #ifndef INFTRACE_PROFILE_LINE_H
 #define INFTRACE_PROFILE_LINE_H
@@ -14,7 +14,7 @@
 #include "sink/profile_sums.h"
 #include "util/fmt.h"
 
-/* Most bytes of shape, stage_us and graph_enabled together. */
+/* The most bytes of shape, stage_us and graph_enabled together. */
 #define PROFILE_BODY_MAX PROFILE_SUMS_MAX
 
 /* Between the last value of the shape and the first stage. */
@@ -23,7 +23,7 @@
 /* What all lines of a process have in common. */
 struct profile_envelope {
 	uint32_t tgid;
-	char *head, *tail; /* before shape, behind graph_enabled */
+	char *head, *tail; /* before shape, after graph_enabled */
 	size_t head_len, tail_len;
 	bool incomplete;
 	uint64_t lines;
@@ -35,33 +35,33 @@ struct profile_lines {
 	uint32_t tgid; /* the only process; 0: there may be several */
 	struct profile_envelope *envelopes;
 	size_t n_envelopes;
-	size_t current; /* of the line under way, or of the last one */
+	size_t current; /* of the current line, or of the last one */
 	char *line;
 	size_t line_max;
 	bool windows; /* shape begins with the number of the window */
 	uint32_t window;
 };
 
-/* Begins a line about a process (0: none in particular), up to where the first key of the shape goes, or
- * with windows the second. NULL: no memory. */
+/* Begins a line about a process (0: none in particular), up to the place of the first key of the shape,
+ * or with windows of the second. NULL: no memory. */
 char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tgid);
 
-/* p: behind the brace that ends stage_us. */
+/* p: after the brace that ends stage_us. */
 void profile_line_end(struct profile_lines *l, char *p, bool graph);
 
-/* The writer is not its own. */
+/* Does not free the writer. */
 void profile_lines_clear(struct profile_lines *l);
 
-/* The arguments of a call, as scalars. strs: of its record; NULL leaves strings out. */
+/* The arguments of a call, as scalars. strs: from its record; NULL leaves strings out. */
 char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs);
 
 /* ,"PREFIXKEY": */
 char *profile_add_key(char *p, const char *prefix, const char *key);
 
-/* ,"PREFIXcpu":1.000 and so on, of the states that there are. */
+/* ,"PREFIXcpu":1.000 and so on, for states with a time. */
 char *profile_add_states(char *p, const char *prefix, const uint64_t *ns);
 
-/* ---- pieces; key: with all that stands between the value before and this one ---- */
+/* ---- pieces; key: with the punctuation before and after it ---- */
 
 static inline char *add_string(char *p, const char *key, const char *value)
 {

@@ -7,17 +7,17 @@
 #include "sink/left_out.h"
 #include "util/map.h"
 
-#define NAMES_MAX 1024 /* of operators; those beyond are "other" */
+#define NAMES_MAX 1024 /* of operators; further ones count as "other" */
 #define NAME_LEN 64
 #define NAME_CACHE 256
 #define STEP_WAYS 4
 #define STEP_SETS 256
-#define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are added up at a time */
+#define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are summed up at a time */
 #define PROCESSES_MAX 4096
 #define HOLD \
-	100 /* rounds of profile_ops_settled(), a second, until the line of a step is written */
+	100 /* rounds of profile_ops_settled(), a second, before the line of a step is written */
 
-/* Shape, and the sums of what does not fit. */
+/* For the shape, and the sums of names that do not fit. */
 #define ROOM (PROFILE_BODY_MAX - 1024)
 
 struct op_sum {
@@ -25,7 +25,7 @@ struct op_sum {
 };
 
 struct op_sums {
-	struct op_sum *list; /* by number of the name */
+	struct op_sum *list; /* indexed by the number of the name */
 	uint32_t n;
 };
 
@@ -59,9 +59,9 @@ struct profile_ops {
 		uint32_t number;
 	} by_address[NAME_CACHE];
 	struct step_ops steps[STEPS_MAX];
-	struct ended_step ended[STEPS_MAX]; /* whose lines wait, oldest first, from first_ended */
+	struct ended_step ended[STEPS_MAX]; /* whose lines are waiting, oldest first, from first_ended on */
 	uint32_t first_ended, n_ended;
-	uint32_t written; /* the highest step that has a line */
+	uint32_t written; /* the highest step with a line */
 	uint64_t round;
 	struct process_ops *processes;
 	size_t n_processes, last_process;
@@ -69,7 +69,7 @@ struct profile_ops {
 
 /* ---- names ---- */
 
-/* The number of an operator's name as it stands in the profile. */
+/* The number of an operator's name in the profile. */
 static uint32_t name_number(struct profile_ops *o, const char *text)
 {
 	uint32_t n = HASH_COUNT(o->by_text);
@@ -86,7 +86,7 @@ static uint32_t name_number(struct profile_ops *o, const char *text)
 	return name->hh.tbl ? n : 0;
 }
 
-/* An address stays, but what is there may change, when an engine's own names are read. */
+/* An address stays the same, but its text may change when an engine's own names are read. */
 static uint32_t find_name(struct profile_ops *o, const char *name)
 {
 	uint32_t i = (uint32_t)((uintptr_t)name >> 3) % NAME_CACHE, number;
@@ -98,7 +98,7 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 		return o->by_address[i].number;
 	memcpy(text, name, len);
 	text[len] = 0;
-	if (!strcmp(text, "total")) /* which is a key of ours */
+	if (!strcmp(text, "total")) /* a key of our own */
 		memcpy(text, "total_", sizeof("total_"));
 	number = name_number(o, text);
 	o->by_address[i].name = name;
@@ -164,7 +164,7 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
 	return s->n;
 }
 
-/* p: in the shape. */
+/* p: within the shape. */
 static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 {
 	uint32_t fit = sums_fit(o, s);
@@ -208,7 +208,7 @@ static char *add_parts(char *p, uint32_t parts)
 	return parts ? add_string(p, ",\"left_out\":", shed_text(parts, text)) : p;
 }
 
-/* Writes the line, if it has anything to say, and frees the place. */
+/* Writes the line, if there is anything to write, and frees the slot. */
 static void step_write(struct profile_ops *o, struct step_ops *s)
 {
 	char *p = sums_any(&s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
@@ -236,7 +236,7 @@ static struct step_ops *step_find(struct profile_ops *o, uint32_t step)
 	return NULL;
 }
 
-/* One that is over goes first, of those the oldest. */
+/* A step that is over goes first, and of those the oldest. */
 static bool goes_before(const struct step_ops *a, const struct step_ops *b)
 {
 	if (!a->step || !b->step)
@@ -265,7 +265,7 @@ static void step_end(struct profile_ops *o, struct step_ops *s)
 		o->n_ended--;
 	}
 	i = o->n_ended++;
-	/* those that come from several rings at once, in order */
+	/* steps that come from several rings at once, in order */
 	for (; i > 0 && ended_at(o, i - 1)->step > s->step; i--) {
 		if (ended_at(o, i - 1)->round + 1 < o->round)
 			break;
@@ -291,7 +291,7 @@ static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t 
 	s->tgid = tgid;
 	s->ended = s->graph = false;
 	s->left_out = 0;
-	if (step <= o->written) /* late: nobody will tell again that it has ended */
+	if (step <= o->written) /* late: its end will not be reported again */
 		step_end(o, s);
 	return s;
 }

@@ -3,10 +3,10 @@
  * The families of the profile that come from calls of functions: op_prof, graph_prof and
  * sample_prof.
  *
- * Operators are added up, per step or for the whole window. The calls of a step come through
- * several rings, drained in any order, and a worker's last operator comes when it begins its next
- * one. So the line of a step waits for a while; what comes later still makes a further line of the
- * same step.
+ * Operators are summed up, per step or for the whole window. The calls of a step arrive through
+ * several rings, drained in any order, and a worker's last operator arrives when it begins its next
+ * one. So the line of a step waits for a while; calls that arrive even later make a further line of
+ * the same step.
  */
 #ifndef INFTRACE_PROFILE_OPS_H
 #define INFTRACE_PROFILE_OPS_H
@@ -26,7 +26,7 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r);
 /* See struct sink_ops. */
 void profile_ops_settled(struct profile_ops *o);
 
-/* Writes what is left, that of the window too. `graph`: as in the line of the window. */
+/* Writes what is left, including the line of the window. `graph`: for that line. */
 void profile_ops_finish(struct profile_ops *o, bool graph);
 void profile_ops_free(struct profile_ops *o);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define DELTAS_MIN 64
-#define DELTAS_MAX 8192 /* full: the earliest is applied, but not told */
+#define DELTAS_MAX 8192 /* if full, the earliest is applied, but not reported */
 
 struct request_delta {
 	uint64_t ns;
@@ -54,7 +54,7 @@ static void push(struct request_counts *c, uint64_t ns, int active, int waiting)
 		return;
 	if (c->n == c->cap)
 		drop_first(c, 1);
-	if (ns < c->told_ns) /* of steps that overlap */
+	if (ns < c->told_ns) /* for steps that overlap */
 		ns = c->told_ns;
 	for (i = c->n++; i && c->list[i - 1].ns > ns; i--)
 		c->list[i] = c->list[i - 1];
@@ -115,7 +115,7 @@ bool request_counts_step(struct request_counts *c, uint64_t start, uint64_t end)
 	return apart;
 }
 
-/* Before this nothing will change any more. */
+/* Nothing before this will change any more. */
 static uint64_t known_until(const struct request_counts *c)
 {
 	return c->first ? c->first->last_end : UINT64_MAX;
@@ -136,7 +136,7 @@ bool request_counts_next(struct request_counts *c, struct request_change *ret_ch
 			continue;
 		*ret_change = (struct request_change){
 			.ns = ns,
-			/* below zero only where memory was short */
+			/* below zero only after a lack of memory */
 			.active = c->active > 0 ? (uint64_t)c->active : 0,
 			.waiting = c->waiting > 0 ? (uint64_t)c->waiting : 0,
 			.active_changed = c->active != active,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How many requests of a context are active, and how many of them wait, over time.
+ * How many requests of a context are active, and how many of them are waiting, over time.
  *
- * That one is over shows when its slot has another one, or never: how many are active at a time is known once each of
- * those that had begun has had a step since, or is over. Until then changes wait. A request that has had none for
- * very many steps counts as over from its last one on, so that a slot that stays empty holds nothing up.
+ * The end of a request shows when its slot gets another one, or never: how many are active at a time is known once
+ * each of those that had begun has had another step, or is over. Until then changes wait. A request without a step
+ * for very many steps counts as over since its last one, so that a slot that stays empty holds nothing up.
  */
 #ifndef INFTRACE_REQUEST_COUNTS_H
 #define INFTRACE_REQUEST_COUNTS_H
@@ -16,23 +16,23 @@
 #define REQUEST_QUIET_STEPS 1000
 #define REQUEST_STEPS_KEPT 1024
 
-/* Of one request; all zero at first. */
+/* Of one request; initially all zero. */
 struct request_live {
-	struct request_live *before, *behind; /* by when they had their last steps */
+	struct request_live *before, *behind; /* by the time of their last steps */
 	uint64_t last_end, last_step;
 	bool counted;
 };
 
-/* All zero is one without requests. */
+/* All zero: no requests. */
 struct request_counts {
-	struct request_live *first, *last; /* those that count, who was quiet for longest first */
-	struct request_delta *list;        /* by time */
+	struct request_live *first, *last; /* those that count, the one quiet for longest first */
+	struct request_delta *list;        /* sorted by time */
 	size_t n, cap;
 	uint64_t steps, last_end;
 	struct {
 		uint64_t start, end;
 	} kept[REQUEST_STEPS_KEPT]; /* by number */
-	uint64_t told_ns;           /* up to which changes were told */
+	uint64_t told_ns;           /* changes up to then were reported */
 	int64_t active, waiting;
 };
 
@@ -43,17 +43,17 @@ struct request_change {
 
 void request_counts_clear(struct request_counts *c);
 
-/* The request has a part in a step, which is counted behind its parts. Where others had steps since its last one, it
- * waited from the start of the first of them to the end of the last. */
+/* The request has a part in a step; call it before request_counts_step() for that step. If others had steps since
+ * its last one, it waited from the start of the first of them to the end of the last. */
 void request_counts_part(struct request_counts *c, struct request_live *l, uint64_t start, uint64_t end);
 
-/* Whether it began after the ones before it had ended. */
+/* Whether the step began after the end of all earlier ones. */
 bool request_counts_step(struct request_counts *c, uint64_t start, uint64_t end);
 
 /* It is over since its last step. */
 void request_counts_end(struct request_counts *c, struct request_live *l);
 
-/* The next change that is known to be right; false: there is none. */
+/* The next change that is certain; false: there is none. */
 bool request_counts_next(struct request_counts *c, struct request_change *ret_change);
 
 #endif

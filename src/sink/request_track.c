@@ -10,9 +10,9 @@
 #include "sink/request_counts.h"
 #include "util/map.h"
 
-/* Steps whose lanes are kept until their requests are told: as many as may wait for an earlier one. */
+/* Steps whose lanes are kept until their requests are written: as many as may wait for an earlier one. */
 #define STEPS_KEPT 8192
-#define WAITS_MAX 8 /* requests that one waited for, by name */
+#define WAITS_MAX 8 /* requests named as the ones that another waited for */
 #define NO_ROW UINT32_MAX
 
 /* A step that carried a request. */
@@ -41,7 +41,7 @@ struct slot {
 struct group {
 	uint32_t tgid;
 	uint64_t context;
-	unsigned int nth; /* context of its process, from 1 */
+	unsigned int nth; /* index among the contexts of its process, from 1 */
 	struct request_counts counts;
 	uint32_t ids[REQUEST_COUNTERS];
 };
@@ -51,7 +51,7 @@ struct request_tracks {
 	const struct request_tracks_ops *ops;
 	void *arg;
 	struct step_requests *steps;
-	struct live *live; /* by serial */
+	struct live *live; /* by serial number */
 	uint32_t file;
 	struct {
 		uint32_t number, lane, file;
@@ -66,7 +66,7 @@ struct request_tracks {
 
 /* ---- names ---- */
 
-/* REQUEST_GROUPS: there is none left. */
+/* REQUEST_GROUPS: none is left. */
 static uint32_t group_of(struct request_tracks *t, uint32_t tgid, uint64_t context)
 {
 	unsigned int nth = 1;
@@ -85,7 +85,7 @@ static uint32_t group_of(struct request_tracks *t, uint32_t tgid, uint64_t conte
 	return i;
 }
 
-/* The first context is the only one nearly always, and goes without saying. */
+/* Nearly always there is only the first context, which is not mentioned. */
 static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQUEST_NAME_MAX], size_t len)
 {
 	const struct group *g = group < REQUEST_GROUPS ? &t->groups[group] : NULL;
@@ -103,7 +103,7 @@ static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQU
 	return len;
 }
 
-/* Behind the counters: who waits, then slots by context and sequence, then the others. */
+/* After the counters: the row of waiting requests, then slots by context and sequence, then the others. */
 void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank)
 {
 	const struct slot *s = &t->slots[row];
@@ -149,8 +149,8 @@ uint32_t *request_tracks_counter_id(struct request_tracks *t, uint32_t group, en
 
 /* ---- rows ---- */
 
-/* One of the rows from `first` on that is free by then; NO_ROW: none is. Requests come in about the order of their
- * ends. */
+/* One of the rows from `first` on that is free by then; NO_ROW: none is. Requests come roughly in the order of
+ * their ends. */
 static uint32_t lane_take(struct request_tracks *t, uint32_t first, uint64_t start, uint64_t end)
 {
 	uint64_t *ends = t->lane_ends + (first - REQUEST_SLOTS);
@@ -164,7 +164,7 @@ static uint32_t lane_take(struct request_tracks *t, uint32_t first, uint64_t sta
 	return NO_ROW;
 }
 
-/* The slot's, unless that has had a request that ended later than this one began. */
+/* That of the slot, unless the slot has had a request that ended after this one began. */
 static uint32_t row_take(struct request_tracks *t, const struct step_request *r)
 {
 	struct slot *s = t->slots;
@@ -302,7 +302,7 @@ static void tell_queued(struct request_tracks *t, const struct step_request *r, 
 	t->ops->arrow(&a, t->arg);
 }
 
-/* From where to where its prompt was decoded; false: not known. */
+/* The time in which its prompt was decoded; false: unknown. */
 static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
 {
 	*ret_end = r->first_output;
@@ -310,7 +310,7 @@ static bool find_prefill(const struct step_request *r, uint64_t *ret_end)
 		return false;
 	if (r->first_output)
 		return true;
-	/* of one whose beginning was not seen there may have been more of it, or all */
+	/* if its beginning was not seen there may have been more, or all of it */
 	if (!r->decodes)
 		*ret_end = r->last_end;
 	else if (!r->prefills)
@@ -353,12 +353,12 @@ static void tell_arrow(struct request_tracks *t, const struct step_request *r, u
 		.name = name, .tgid = r->tgid, .lane = c->lane, .row = row, .from_ns = from_ns, .ns = ns
 	};
 
-	/* a slice without a length holds no arrow, nor does one of another file */
+	/* a slice without a length holds no arrow, nor does one in another file */
 	if (c->known && c->lane && c->file == t->file && c->end > c->start)
 		t->ops->arrow(&a, t->arg);
 }
 
-/* From its first step, from the one that gave its first token, and from its last: those between are too many. */
+/* From its first step, from the one that gave its first token, and from its last: those in between are too many. */
 static void tell_arrows(struct request_tracks *t, const struct step_request *r, const struct live *l, uint32_t row)
 {
 	uint64_t first_token = r->first_output < r->last_end ? r->first_output : r->last_end - 1;
@@ -372,7 +372,7 @@ static void tell_arrows(struct request_tracks *t, const struct step_request *r, 
 		tell_arrow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
 }
 
-/* ---- what the steps tell ---- */
+/* ---- steps ---- */
 
 static struct live *find_live(struct request_tracks *t, const struct step_request *r)
 {
@@ -470,7 +470,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 	group = group_of(t, s->tgid, s->context);
 	if (group == REQUEST_GROUPS)
 		return;
-	/* of two at once there would be one counter */
+	/* for two at once there would be one counter */
 	if (request_counts_step(&t->groups[group].counts, s->start, s->end))
 		tell_step(t, group, s);
 	tell_counts(t, group);
@@ -516,7 +516,7 @@ out:
 	free(l);
 }
 
-/* ---- the whole ---- */
+/* ---- start and end ---- */
 
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane)
 {
@@ -585,7 +585,7 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 		.mixed = on_mixed,
 		.done = on_done,
 	};
-	/* the pages of what is never used are never there */
+	/* pages that are never touched are never allocated */
 	struct request_tracks *t = calloc(1, sizeof(*t));
 	int err;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The pseudo process `requests` of a trace: what both formats share of it. Requests that steps with rows show
- * become slices on a row for each slot (the sequence of a context that they run in), arrows from steps that
- * carried them, and counters; a format only has to write these.
+ * The pseudo process `requests` of a trace, for both formats. Requests found in steps with rows become slices
+ * on a row for each slot (the sequence of a context in which they run), arrows from the steps that carried
+ * them, and counters; a format only has to write these.
  *
- * Slices of one row nest or follow each other. A request is told when it is over, which may be long after its
- * last step: all times lie in the past then.
+ * Slices of one row nest or follow each other. A request is written when it is over, which may be long after
+ * its last step, so all times are in the past.
  */
 #ifndef INFTRACE_REQUEST_TRACK_H
 #define INFTRACE_REQUEST_TRACK_H
@@ -20,7 +20,7 @@
 #define REQUESTS_PID 4194600
 #define REQUESTS_NAME "requests"
 
-/* Rows: of slots, of requests whose slot has none left or is not free, and of those that wait for a slot. */
+/* Rows: for slots, for requests whose slot has no row or is not free, and for those that wait for a slot. */
 #define REQUEST_SLOTS 256
 #define REQUEST_LANES 64
 #define REQUEST_ROWS (REQUEST_SLOTS + 2 * REQUEST_LANES)
@@ -41,7 +41,7 @@ enum request_counter {
 enum request_arg_kind {
 	REQUEST_ARG_NUMBER,
 	REQUEST_ARG_POINTER,
-	REQUEST_ARG_TIME, /* nanoseconds; the name lacks its unit */
+	REQUEST_ARG_TIME, /* nanoseconds; the name lacks the unit */
 	REQUEST_ARG_FLAG,
 };
 
@@ -64,15 +64,15 @@ struct request_slice {
 struct request_arrow {
 	const char *name;
 	uint32_t tgid; /* of the step */
-	uint32_t lane; /* of its slice, as the format named it; 0: from another row */
+	uint32_t lane; /* of its slice, as assigned by the format; 0: from another row */
 	uint32_t from_row, row;
-	uint64_t from_ns, ns; /* within the slices at either end, before their ends */
+	uint64_t from_ns, ns; /* within the slices at either end, before they end */
 };
 
 struct request_tracks_ops {
-	/* Those that hold others come first. */
+	/* Slices that contain others come first. */
 	void (*slice)(const struct request_slice *s, void *arg);
-	/* After the slice that it ends in. */
+	/* Called after the slice in which it ends. */
 	void (*arrow)(const struct request_arrow *a, void *arg);
 	/* Those of one counter come in the order of time. */
 	void (*counter)(uint32_t group, enum request_counter counter, uint64_t ns, uint64_t value, void *arg);
@@ -95,19 +95,19 @@ void request_tracks_free(struct request_tracks *t);
 void request_tracks_loss(struct request_tracks *t, const struct loss *l);
 void request_tracks_settled(struct request_tracks *t);
 
-/* The file ends and another one begins: in that nothing is described, and no step is written. */
+/* The file ends and another one begins, in which nothing is described and no step is written. */
 void request_tracks_rotate(struct request_tracks *t);
 
-/* Tells all that is not told. */
+/* Writes everything that is left. */
 void request_tracks_finish(struct request_tracks *t);
 
 /* ---- what formats ask when they are told something ---- */
 
-/* The format's own number of a row or counter; 0: not described in this file. */
+/* The format's own number for a row or counter; 0: not described in this file. */
 uint32_t *request_tracks_row_id(struct request_tracks *t, uint32_t row);
 uint32_t *request_tracks_counter_id(struct request_tracks *t, uint32_t group, enum request_counter counter);
 
-/* For a reader: "slot 3", in which `rank` is where it belongs among the others. */
+/* The name for readers: "slot 3"; `rank` sorts it among the others. */
 void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank);
 void request_tracks_counter_name(struct request_tracks *t, uint32_t group, enum request_counter counter,
 	char name[REQUEST_NAME_MAX], const char **ret_unit);
