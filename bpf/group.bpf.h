@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Threads that work on a step together, as the barrier where they meet shows them: where the time of
- * the workers went, and whom the others waited for.
+ * Threads that work on a step together, recognised at the barrier where they meet: where the time of
+ * the workers went, and for which thread the others waited.
  *
- * A group is a process and a value that its threads have in common, such as the address of the
- * engine's thread pool: engines make their threads anew for each token and call the step from
- * changing threads, and several contexts may be at work at once. The members of a group go on from step
- * to step; one that is new joins where it is made, or else where it first meets the others.
+ * A group is a process and a value that its threads have in common, such as the address of the engine's
+ * thread pool: engines create their threads for each token and call the step from changing threads, and
+ * several contexts may be at work at once. The members of a group stay from step to step; a new one
+ * joins when it is created, or else where it first meets the others.
  */
 #ifndef INFTRACE_GROUP_BPF_H
 #define INFTRACE_GROUP_BPF_H
@@ -16,7 +16,7 @@
 #define GROUP_WAYS 4
 #define GROUP_MEMBERS_MAX 64
 
-/* The last thread that arrived at a barrier, and what had held it up since the one before. */
+/* The last thread that arrived at a barrier, and what had held it up since the previous one. */
 struct arrival {
 	u64 ns;
 	u64 thread;
@@ -26,28 +26,28 @@ struct arrival {
 };
 
 struct group {
-	u64 key; /* 0: none */
+	u64 key; /* 0: no group */
 	u32 tgid;
 	u32 step;  /* number + 1 of the step in flight; 0: none */
 	u32 epoch; /* counts the barriers */
 	u32 n_members;
-	u32 once; /* its threads are seen once at each barrier: struct releases counts those */
-	u32 n_gone; /* members that have exited in this step, and before that was counted their times: */
+	u32 once; /* its threads are seen once at each barrier, and struct releases counts the barriers */
+	u32 n_gone; /* members that have exited in this step, once their times were counted here: */
 	u64 gone_ns[ST_MAX];
 	struct hits gone_hits;
-	/* Whom the members waited for a CPU behind since `from`, of the step behind_step: number + 1. */
+	/* Behind which threads the members waited for a CPU since `from`, for the step behind_step: number + 1. */
 	u64 from;
 	u32 behind_step;
-	u32 behind_taken; /* by one of them */
+	u32 behind_taken; /* in use by one of them */
 	struct behind_table behind;
 	struct arrival last[GROUP_EPOCHS];
 	struct member members[GROUP_MEMBERS_MAX];
 };
 
 /*
- * A group is in one of GROUP_WAYS places that follow from its key; one that is at no step makes room for
- * a new one. All taken: the step has no workers; counted. Not a hash of the kernel's: that with LRU keeps
- * 128 free entries for each CPU (before 6.16), and one without would have to be cleaned up.
+ * A group is in one of GROUP_WAYS slots that follow from its key; a group without a step makes room for a new
+ * one. If all are taken, the step has no workers, which is counted. Not a hash of the kernel's: one with LRU
+ * keeps 128 free entries for each CPU (before 6.16), and one without would have to be cleaned up.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -58,7 +58,7 @@ struct {
 
 static __always_inline u32 group_slot(u32 tgid, u64 key, u32 way)
 {
-	/* keys are addresses: the low bits are those of the allocator */
+	/* keys are addresses: the low bits reflect the allocator */
 	return ((u32)((key >> 6) * 0x9e3779b1u >> 16) + tgid + way) & (GROUPS_MAX - 1);
 }
 
@@ -98,11 +98,11 @@ static __always_inline struct group *group_of(u32 tgid, u64 key)
 	return bpf_map_lookup_elem(&groups, &slot);
 }
 
-#define GROUP_KEY_TAKEN 1 /* being made; keys are addresses, which this is none of */
+#define GROUP_KEY_TAKEN 1 /* being created; not an address, as keys are */
 
 /*
- * Makes a group in a way that holds `before`. Its key is the last that is written: who finds it by that
- * finds the rest of it, too.
+ * Creates a group in a slot that holds `before`. The key is written last: a thread that finds the key
+ * finds the rest, too.
  */
 static __always_inline bool group_make(struct group *g, u64 before, u32 tgid, u64 key)
 {
@@ -115,7 +115,7 @@ static __always_inline bool group_make(struct group *g, u64 before, u32 tgid, u6
 	return 1;
 }
 
-/* In a way that is empty, or else in one whose group is at no step. */
+/* Takes an empty slot, or else one whose group has no step. */
 __weak __noinline int group_create(u32 tgid, u64 key)
 {
 	if (key <= GROUP_KEY_TAKEN)
@@ -170,8 +170,8 @@ static __always_inline void stall_pick(struct stall *ret, const struct stall *st
 		stall_take(ret, &stalls[i], from, to);
 }
 
-/* The group of a member, with its table of who was in the way. NULL: the thread is none, or somebody else has
- * the table. */
+/* The group of a member, with its table of threads that were in the way. NULL: the thread is not a member, or
+ * another one is using the table. */
 static __always_inline struct group *behind_enter(struct thread *t, u64 tgid_tid)
 {
 	struct group *g = t->member_step ? group_of(tgid_tid >> 32, t->group_key) : NULL;
@@ -198,7 +198,7 @@ static __always_inline void behind_leave(struct group *g)
 	__sync_lock_test_and_set(&g->behind_taken, 0);
 }
 
-#define TAKE_TRIES 100 /* a member has it for less than a microsecond */
+#define TAKE_TRIES 100 /* a member uses it for less than a microsecond */
 
 struct taking {
 	struct group *g;
@@ -211,8 +211,8 @@ static long behind_take(u32 i, struct taking *a)
 	return !a->taken;
 }
 
-/* In the thread of the step: its members have no table any more, or have a new one. Returns the old one's
- * step, or 0 when that is still in use. */
+/* Called in the thread of the step: its members lose the table, or get a new one. Returns the old one's
+ * step, or 0 if that is still in use. */
 __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 {
 	struct taking a = { .g = g };
@@ -229,14 +229,14 @@ __weak __noinline u32 behind_exchange(struct group *g, u32 step, u64 from)
 		for (int i = 0; i < BEHIND_MAX; i++)
 			g->behind.slots[i].ns = 0;
 		g->from = from;
-		smp_wmb(); /* who finds the step may add to the table: behind_enter() */
+		smp_wmb(); /* a thread that finds the step may add to the table: behind_enter() */
 		WRITE_ONCE(g->behind_step, step);
 	}
 	behind_leave(g);
 	return before;
 }
 
-/* The group works on the thread's step from now on. */
+/* From now on the group works on the thread's step. */
 static __always_inline void group_take(struct group *g, u32 step, u32 n_members, u64 from)
 {
 	behind_exchange(g, step, from);
@@ -245,18 +245,18 @@ static __always_inline void group_take(struct group *g, u32 step, u32 n_members,
 	for (int i = 0; i < ST_MAX; i++)
 		g->gone_ns[i] = 0;
 	g->gone_hits = (struct hits){};
-	smp_wmb(); /* who finds the step finds no members of the one before: group_join() */
+	smp_wmb(); /* a thread that finds the step finds no members of the previous one: group_join() */
 	WRITE_ONCE(g->step, step);
 }
 
-/* A member of the step before goes on with this one, from its first instant. Returns 1 if it is there. */
+/* A member of the previous step continues with this one, from its first instant. Returns 1 if it exists. */
 __weak __noinline int member_continue(struct thread *t, struct member *m, u64 from)
 {
 	if (!t || !m)
 		return 0;
 	m->thread = 0;
 	m->step = 0;
-	/* the thread may have worked for another one's step before */
+	/* the thread may have worked for another thread's step before */
 	if (m->next == (u64)t || !member_look(t, m->next, m->tid, from)) {
 		m->next = 0;
 		return 0;
@@ -265,12 +265,12 @@ __weak __noinline int member_continue(struct thread *t, struct member *m, u64 fr
 		m->base[i] = t->view.ns[i];
 	m->hits = t->view.hits;
 	m->step = t->step.number + 1;
-	smp_wmb(); /* who takes the thread finds its base: member_add(), group_leave() */
+	smp_wmb(); /* whoever takes the thread finds its base: member_add(), group_leave() */
 	WRITE_ONCE(m->thread, m->next);
 	return 1;
 }
 
-/* A step has begun: most likely its threads are those of the one before. The new ones among them count
+/* A step has begun: most likely its threads are those of the previous one. New ones among them count
  * their barriers from here. */
 __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 {
@@ -286,7 +286,7 @@ __weak __noinline int group_begin(struct thread *t, u32 tgid, u64 from)
 		return 0;
 	n = g->n_members;
 	if (n >= GROUP_MEMBERS_MAX)
-		n = 0; /* those that have exited leave no room: all join anew, one by one */
+		n = 0; /* those that have exited leave no room: all join again, one by one */
 	for (u32 i = 0; i < GROUP_MEMBERS_MAX && i < n; i++)
 		there += member_continue(t, &g->members[i], from);
 	group_take(g, t->step.number + 1, there ? n : 0, from);
@@ -344,7 +344,7 @@ static long members_gone(u32 i, struct awaited *a)
 	return a->gone >= a->wanted;
 }
 
-/* Members that are just exiting are done in a moment: so many in all. */
+/* Members that are just exiting finish in a moment: waits for this many in total. */
 __weak __noinline int group_await(struct group *g, u32 gone)
 {
 	struct awaited a = { .g = g, .wanted = gone };
@@ -357,7 +357,7 @@ __weak __noinline int group_await(struct group *g, u32 gone)
 	return 0;
 }
 
-/* The times of all who worked on the thread's step in the group that it is in. */
+/* Adds up the times of all threads that worked on the thread's step in its group. */
 __weak __noinline int group_end(struct thread *t, u32 tgid, u64 end)
 {
 	struct ending e = { .t = t, .end = end };
@@ -421,8 +421,8 @@ static __always_inline u32 group_passed_last(u32 tgid, u64 key)
 	return r ? r->epoch : 0;
 }
 
-/* A thread that is made within a step works on it from its birth, and not from the first barrier that it
- * comes to. */
+/* A thread that is created within a step works on it from its birth, not only from the first barrier
+ * that it reaches. */
 __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32 tgid, u32 tid)
 {
 	struct group *g;
@@ -439,7 +439,7 @@ __weak __noinline int group_inherit(struct thread *t, struct thread *parent, u32
 	return 0;
 }
 
-/* The thread exits: what it did for the step in flight is kept. */
+/* The thread exits: its work on the step in flight is kept. */
 __weak __noinline int group_leave(struct thread *t, u32 tgid)
 {
 	struct member *m;
@@ -467,7 +467,7 @@ __weak __noinline int group_leave(struct thread *t, u32 tgid)
 		__sync_fetch_and_add(&g->gone_ns[i], t->view.ns[i]);
 	for (int i = 0; i < HIT_MAX; i++)
 		__sync_fetch_and_add(&g->gone_hits.n[i], t->times.hits.n[i] - m->hits.n[i]);
-	__sync_fetch_and_add(&g->n_gone, 1); /* the last: now they are there */
+	__sync_fetch_and_add(&g->n_gone, 1); /* last: by now they are there */
 	return 0;
 }
 
@@ -482,7 +482,7 @@ static __always_inline struct group *group_enter(u32 tgid, u64 key, u32 *ret_slo
 	return group_find(tgid, key, ret_slot);
 }
 
-/* And that thread works on a step there. */
+/* Notes that the thread works on a step there. */
 static __always_inline void group_work(struct thread *t, struct group *g, u32 tid)
 {
 	if (!t->in_step)
@@ -504,7 +504,7 @@ static __always_inline void arrival_note(struct arrival *a, struct thread *t, u3
 	}
 }
 
-/* A thread comes to the barrier of a group, and has left the one it was in before. */
+/* A thread comes to the barrier of a group, and has left its previous group. */
 __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 now)
 {
 	u32 tgid = tgid_tid >> 32, tid = (u32)tgid_tid, epoch, slot;
@@ -520,7 +520,7 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 		t->epoch = g->epoch - 1;
 	}
 	group_work(t, g, tid);
-	/* one that is here already has left: this is the next barrier */
+	/* a thread that is here already has left: this is the next barrier */
 	epoch = READ_ONCE(g->epoch);
 	if (t->epoch == epoch && __sync_val_compare_and_swap(&g->epoch, epoch, epoch + 1) == epoch)
 		epoch++;
@@ -532,11 +532,11 @@ __weak __noinline int group_arrive(struct thread *t, u64 tgid_tid, u64 key, u64 
 }
 
 /*
- * The same where each thread is seen once, and the last one known as such. Sets what the wait is for.
+ * The same if each thread is seen once, and the last one is known as such. Sets what the wait is for.
  *
  * The number of this barrier follows from the last one that was passed, which may be this one already: the thread was
- * counted by the barrier before it came here. It is so if it is the next one after its own last. A thread that missed
- * some of them, or is new, takes it for one that was not passed. Whoever is the last to arrive knows for certain.
+ * counted by the barrier before it came here. That is so if it is the next one after the thread's own last. A thread
+ * that missed some of them, or is new, considers it not passed. The thread that arrives last knows for certain.
  */
 __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key, u64 now, u32 last)
 {
@@ -575,8 +575,8 @@ __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key,
 	return 0;
 }
 
-/* The thread that has come last lets the others go later than it said: it is taken off the CPU first, and goes on
- * at `now` (0: not yet). */
+/* The last thread to arrive releases the others later than it announced: it is taken off the CPU first, and
+ * continues at `now` (0: not yet). */
 __weak __noinline int release_move(struct thread *t, u64 now)
 {
 	u32 slot, i;
@@ -598,7 +598,7 @@ __weak __noinline int release_move(struct thread *t, u64 now)
 	return 0;
 }
 
-/* Takes an arrival of another thread within the wait as what the thread waited for, if nothing is known
+/* Notes another thread's arrival within the wait as what the thread waited for, if nothing is known
  * yet, or if this one was held up for longer. */
 __weak __noinline int straggler_note(struct rec_step *step, const struct arrival *a, u32 tid, u64 from, u64 now)
 {
@@ -616,10 +616,10 @@ __weak __noinline int straggler_note(struct rec_step *step, const struct arrival
 }
 
 /*
- * And leaves it: the last to come is the one it has waited for. What held that one up lies before its
- * arrival, or right behind it, when it was about to let the others go. Where a thread is interrupted
- * between its arrival and its note of it, the count of the barriers is off by one for a moment: then it
- * is among the others.
+ * The thread leaves the barrier: it has waited for the last one to arrive. What held that one up was
+ * before its arrival, or right after it, when it was about to release the others. If a thread is
+ * interrupted between its arrival and the note of it, the count of the barriers is off by one for a
+ * moment: then it is among the others.
  */
 __weak __noinline int group_passed(struct thread *t, u64 tgid_tid, u64 from, u64 now)
 {

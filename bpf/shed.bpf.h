@@ -5,7 +5,7 @@
 
 #include "spans.bpf.h"
 
-/* With --budget: how often the part that the probe is of was turned off and on. Odd: it is off, and the hit is none. */
+/* With --budget: how often the part of this probe was turned off and on. Odd: it is off, and the hit does not count. */
 static __always_inline u32 shed_changes(const struct probe *p)
 {
 	if (!cfg.budget || !p->shed)
@@ -14,8 +14,8 @@ static __always_inline u32 shed_changes(const struct probe *p)
 }
 
 /*
- * The thread comes to its first barrier since they were turned off. Which group it is in is not known any more, nor
- * whether it has left those barriers whose return was not seen.
+ * The thread comes to its first barrier since barriers were turned off. Its group is no longer known, nor whether
+ * it has left barriers whose return was not seen.
  */
 __weak __noinline int wait_renew(struct thread *t)
 {
@@ -34,7 +34,7 @@ __weak __noinline int wait_renew(struct thread *t)
 	return 0;
 }
 
-/* changes: as they were when the hit was found to count. */
+/* changes: their number when the hit was found to count. */
 static __always_inline void wait_enter(struct thread *t, u32 changes, u64 now)
 {
 	if (!cfg.budget)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Time keeping. A thread's storage holds the time up to which it is accounted
- * (`since`) and nanoseconds per state. Whoever ends a state moves `since` with a
- * compare-and-exchange and so owns the interval that it moved it over: no interval is
- * counted twice or not at all, and the sum over the states is always since minus the
- * thread's first instant. That matters because programs on uprobes, system calls and
- * page faults can be preempted in their middle, and sched_switch then runs on the same
- * storage, and interrupts do anywhere. A system call or a fault is noted as it begins, and
- * accounted as it ends or as something comes in between: call_begin(), call_end(). A wait at a
- * barrier ends before anybody notes it: wait_account(). Who changes the state announces it with
- * `since`: from next_since on it is next_on, also before the fields below say so. The fields have
- * one owner each:
+ * Time keeping. A thread's storage holds the time up to which it is accounted (`since`) and
+ * nanoseconds per state. A program that ends a state moves `since` with a compare-and-exchange and
+ * then owns the interval that it moved it over: no interval is counted twice or not at all, and the
+ * sum over the states is always `since` minus the thread's first instant. That matters because
+ * programs on uprobes, system calls and page faults can be preempted in their middle, and
+ * sched_switch then runs on the same storage, and interrupts do anywhere. A system call or a fault
+ * is noted as it begins, and accounted as it ends or as something comes in between: call_begin(),
+ * call_end(). A wait at a barrier ends before anybody notes it: wait_account(). Who changes the
+ * state announces it with `since`: from next_since on it is next_on, also before the fields below
+ * say so. The fields have one owner each:
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
@@ -30,7 +29,7 @@ static __always_inline void thread_add(struct thread *t, u32 state, u64 ns)
 		__sync_fetch_and_add(&t->times.ns[state], ns);
 }
 
-/* Only in the programs of the scheduler, into which nothing comes. */
+/* Only for the programs of the scheduler, which nothing interrupts. */
 static __always_inline void thread_add_alone(struct thread *t, u32 state, u64 ns)
 {
 	if (state < ST_MAX)
@@ -38,8 +37,8 @@ static __always_inline void thread_add_alone(struct thread *t, u32 state, u64 ns
 }
 
 /*
- * How much of from..to, which begins at `since`, the thread was not yet in the system call or fault that it is in now,
- * but in its role: calls are noted as they begin, and not accounted (call_begin()). An announcement is about all of the
+ * For how much of from..to, which begins at `since`, the thread was still in its role and not yet in the current system
+ * call or fault: calls are noted as they begin, and not accounted (call_begin()). An announcement covers all of the
  * time from `since` on.
  */
 static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 to)
@@ -75,8 +74,8 @@ static __always_inline u32 now_state_apart(const struct thread_now *t, u32 off)
 }
 
 /*
- * Accounts what has passed since the wait was over. Returns how much that was. A thread that was off the CPU, or in the
- * kernel, when the others were let go has waited until it came back.
+ * Accounts the time since the wait was over. Returns how long that was. A thread that was off the CPU, or in the
+ * kernel, when the others were released has waited until it came back.
  */
 __weak __noinline u64 wait_account(struct thread *t, u64 from, u64 to)
 {
@@ -93,7 +92,7 @@ __weak __noinline u64 wait_account(struct thread *t, u64 from, u64 to)
 	return left;
 }
 
-/* When the wait ended, also where it is not accounted yet, as of `now`; 0: it has not. */
+/* When the wait ended, even if that is not accounted yet, as of `now`; 0: it has not. */
 static __always_inline u64 wait_over(const struct thread *t, u64 now)
 {
 	u64 since = t->since, left;
@@ -104,7 +103,7 @@ static __always_inline u64 wait_over(const struct thread *t, u64 now)
 	return left ? now - left : 0;
 }
 
-/* What the thread does but for a wait, which whoever sees it next takes for over. */
+/* What the thread does apart from a wait, which whichever program sees it next considers over. */
 static __always_inline u8 role_now(const struct thread *t)
 {
 	return t->wait.probe ? t->wait.prev_role : t->role;
@@ -126,16 +125,16 @@ static __always_inline void thread_add_upto(struct thread *t, u32 state, u64 bef
 
 /*
  * An exec by another thread than the first exchanges the tids of the two. The first one is dead by then,
- * but it may still have to leave the CPU for the last time: whatever it does with its new tid would
- * be shown among what the other one did.
+ * but may still have to leave the CPU for the last time: anything it does with its new tid would be
+ * shown as the other thread's.
  */
 static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
 {
 	return t->dying && t->off_tid != tid;
 }
 
-/* The span is that of the tid with which it left the CPU: where its return is seen late, an exec may
- * have given it another one since. */
+/* The span belongs to the tid with which the thread left the CPU: if its return is seen late, an
+ * exec may have given it another one since. */
 static __always_inline void off_cpu_fill(
 	struct rec_off_cpu *r, const struct thread *t, u32 tgid, u64 from, u64 now, bool late)
 {
@@ -153,7 +152,7 @@ static __always_inline void off_cpu_fill(
 	r->pad = 0;
 }
 
-/* In the programs of the scheduler. */
+/* Only for the programs of the scheduler. */
 static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 from, u64 now)
 {
 	struct rec_off_cpu *r;
@@ -205,7 +204,7 @@ static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64
 
 /*
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
- * its tracepoint did not fire. All the time up to here stays with the state before.
+ * its tracepoint did not fire. All of the time up to now stays with the previous state.
  */
 __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 {
@@ -241,7 +240,7 @@ static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u6
 	u32 state = READ_ONCE(t->off), on;
 
 	now = now_ns();
-	if (state) /* it runs, so a switch-in was not seen */
+	if (state) /* the thread is running, so a switch-in was not seen */
 		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
 	on = rare ? now_on_state_apart(now_of(t)) : thread_on_state(t);
 	if (!state || on == ST_GPU_WAIT)
@@ -288,12 +287,12 @@ __weak __noinline u64 thread_change_again(struct thread *t, u32 next, u32 *ret_b
 }
 
 /*
- * Ends the current state now, in the context of the thread itself: the time since the
- * last change goes to that state. Returns the instant. The clock is read after `since`, so
- * the difference cannot be negative but for a clock step between CPUs, which is clamped.
+ * Ends the current state now, in the context of the thread itself: the time since the last change
+ * goes to that state. Returns the instant. The clock is read after `since`, so the difference
+ * cannot be negative except for a clock step between CPUs, which is clamped.
  *
- * next: the state from here on, or ST_SAME. Then thread_changed() follows, once the fields say so.
- * ret_before: what the thread was running in.
+ * next: the new state, or ST_SAME. Call thread_changed() once the fields reflect it. ret_before:
+ * the previous state.
  */
 static __always_inline u64 thread_change(struct thread *t, u32 next, u32 *ret_before)
 {
@@ -314,7 +313,7 @@ static __always_inline void thread_changed(struct thread *t)
 	WRITE_ONCE(t->next_since, 0);
 }
 
-/* A state of a running thread where it does not wait for the GPU meanwhile: that is one state. */
+/* The next state of a running thread, unless it is waiting for the GPU: that is one state. */
 static __always_inline u32 thread_next(const struct thread *t, u32 state)
 {
 	return t->role == ST_GPU_WAIT ? ST_GPU_WAIT : state;
@@ -327,19 +326,19 @@ static __always_inline bool now_is_role(const struct thread_now *t)
 }
 
 /*
- * A system call or a fault begins: `in` is in_syscall or in_fault, which says so from here on, and `state` is its state.
+ * A system call or a fault begins: `in` is in_syscall or in_fault, which is set from then on, and `state` is its state.
  * Returns the instant.
  *
- * Usually nothing is added up, and `since` stays. An interrupt that comes before the field is set moves `since` beyond
- * the edge, and the call would contain what came before it: it begins anew, behind that. (So it does where the interrupt
- * came right behind the field, which cannot be told from that.)
+ * Usually nothing is added up, and `since` stays. An interrupt before the field is set moves `since` beyond the edge,
+ * and the call would contain time before it: then it begins again, after that. (So it does if the interrupt came right
+ * after the field was set, which looks the same.)
  */
 static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 {
 	u32 before;
 	u64 now;
 
-	/* a wait at a barrier is divided at an instant, so that `since` must be one */
+	/* a wait at a barrier is divided at an instant, so `since` must be one */
 	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe) &&
 		!(cfg.budget && t->role == ST_BARRIER)) {
 		for (int i = 0; i < CALL_TRIES; i++) {
@@ -348,17 +347,17 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 			now = now_ns();
 			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
 				break;
-			WRITE_ONCE(t->next_since, 0); /* what an interrupt has left */
-			smp_wmb(); /* behind change_begin() */
+			WRITE_ONCE(t->next_since, 0); /* left by an interrupt */
+			smp_wmb(); /* after change_begin() */
 			WRITE_ONCE(t->edge, now);
-			smp_wmb(); /* who finds the call in flight finds its edge: member_look() */
+			smp_wmb(); /* whoever finds the call in flight finds its edge: member_look() */
 			WRITE_ONCE(*in, 1);
 			if (READ_ONCE(t->since) == since)
 				return now;
 		}
 	}
 	now = thread_change(t, thread_next(t, state), &before);
-	if (t->in_fault) { /* it ended in a signal, or was broken off by one and is tried again */
+	if (t->in_fault) { /* the fault ended in a signal, or was interrupted by one and is repeated */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	}
@@ -369,9 +368,9 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 }
 
 /*
- * It ends. Its time is taken out of what goes on from `since`, which moves by so much: what lies before the call stays
- * in front of what comes behind it, in the same state. Where something was accounted within the call, `since` lies in it
- * and moves to its end.
+ * The call ends. Its time is taken out of the time that continues from `since`, which moves by that much: the time
+ * before the call then adjoins what comes after it, in the same state. If something was accounted within the call,
+ * `since` is within it and moves to its end.
  */
 static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 {
@@ -388,7 +387,7 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 		t->next_on = t->role;
 		WRITE_ONCE(t->next_since, end);
 		if (__sync_val_compare_and_swap(&t->since, since, end) == since) {
-			/* not atomic: whoever comes in between finds the thread in its role, as announced */
+			/* not atomic: a program that interrupts this one finds the thread in its role, as announced */
 			t->times.ns[state] += now - from;
 			goto out;
 		}
@@ -397,7 +396,7 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 out:
 	WRITE_ONCE(*in, 0);
 	WRITE_ONCE(t->edge, now);
-	smp_wmb(); /* who no longer finds the announcement finds no call either */
+	smp_wmb(); /* whoever no longer finds the announcement does not find the call, either */
 	thread_changed(t);
 	return now;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Waits at a barrier that is seen once by each thread: as it arrives. Where the wait ended is when the last thread
- * arrived, which lets the others go. Nobody is told: whoever has to do with the waiting thread next asks here, and
- * divides what has passed since between the barrier and what came behind it.
+ * Waits at a barrier that is seen once by each thread: as it arrives. The wait ends when the last thread arrives,
+ * which lets the others go. No program is notified: the next one that deals with the waiting thread asks here, and
+ * divides the time since then between the barrier and what came after it.
  *
- * A thread that waits sees the end later than this by what the last one needs to leave its probe and to store the
- * word that they all look at, and by what that store takes to reach it: bench/README.md has how much.
+ * A waiting thread sees the end later than this, by the time that the last one needs to leave its probe and to
+ * store the word that they all watch, and that the store needs to reach it: bench/README.md has figures.
  */
 #ifndef INFTRACE_WAIT_BPF_H
 #define INFTRACE_WAIT_BPF_H
@@ -13,29 +13,29 @@
 #define GROUPS_MAX 128 /* a power of two */
 #define GROUP_EPOCHS 4 /* a power of two; a thread is at most one barrier behind the others */
 
-/* The wait of a thread. The last one to arrive has one that is over as it begins. */
+/* The wait of a thread. For the last one to arrive it is over from the beginning. */
 struct open_wait {
 	u64 start;
 	u64 end;   /* once it is accounted; 0: not yet */
 	u32 probe; /* 0: none; else probe id + 1 */
 	u32 epoch; /* the barrier's number in its group */
-	u32 slot;  /* the group's place in the maps; GROUPS_MAX: there was no room for it */
+	u32 slot;  /* the group's index in the maps; GROUPS_MAX: there was no room for it */
 	u32 ip;	   /* low half: where the thread arrived */
 	u8 prev_role;
-	u8 last; /* it lets the others go */
-	u8 held; /* but was taken off the CPU before it did */
+	u8 last; /* this thread lets the others go */
+	u8 held; /* but it was taken off the CPU before it did */
 	u8 pad;
 	u32 changes; /* with cfg.budget: shed_state.changes of the barriers as it began */
 };
 
 /*
  * When the last barriers of a group were passed. Only the last thread to arrive writes, once for each barrier, and it
- * is a cache line of its own: the others read it when they are through.
+ * is a cache line of its own, which the others read when they are through.
  */
 struct releases {
-	u32 epoch; /* the last one that was passed */
+	u32 epoch; /* the last barrier that was passed */
 	u32 pad;
-	u64 ns[GROUP_EPOCHS]; /* by number; 0: the thread that is to let the others go does not run */
+	u64 ns[GROUP_EPOCHS]; /* by number; 0: the thread that has to let the others go is not running */
 	u64 line[3];
 };
 
@@ -46,7 +46,7 @@ struct {
 	__type(value, struct releases);
 } releases __weak SEC(".maps");
 
-/* When the wait ended; 0: it has not, or the group has gone on so far that it is forgotten. */
+/* When the wait ended; 0: it has not, or the group has moved on so far that it is forgotten. */
 static __always_inline u64 wait_end(const struct open_wait *w)
 {
 	struct releases *r;
@@ -84,7 +84,7 @@ static __always_inline u64 wait_void_end(const struct open_wait *w, u64 end)
 	return end < w->start ? w->start : end;
 }
 
-/* What of from..to, in which a thread was at the barrier by its state, it did not wait there any more. */
+/* The part of from..to, in which a thread was at the barrier according to its state, after the end of its wait. */
 static __always_inline u64 wait_left(const struct open_wait *w, u64 from, u64 to)
 {
 	u64 end = w->probe ? wait_end(w) : 0;
