@@ -48,8 +48,10 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	struct weight w;
 
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
-		weight_of((const struct rec_step *)h, &o->c->prices, o->self, &w))
+		weight_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
+		o->weighed++;
 		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
+	}
 	if (!parts || size > sizeof(o->step))
 		return h;
 	memcpy(&o->step, h, size);
@@ -157,6 +159,8 @@ void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to)
 
 	if (!o)
 		return;
+	if (!o->weighed)
+		log_warn("--budget: there was no step to measure it by, so nothing was turned off, whatever inftrace cost");
 	left_out_times(&o->left_out, from, to, ns);
 	for (int i = 0; i < SHED_PARTS; i++) {
 		if (ns[i])

@@ -15,6 +15,7 @@ struct overhead {
 	struct left_out left_out;
 	struct rec_step_parts step; /* that overhead_step() has handed out */
 	uint32_t self;
+	uint64_t weighed; /* steps whose cost is known */
 	bool told; /* that nothing is left to turn off */
 };
 

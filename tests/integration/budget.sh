@@ -224,6 +224,11 @@ test_usage() {
 	check_rc "top has it, too" 2 "is not a share of the time" "$INFTRACE" top --budget 2 -- true
 }
 
+test_no_steps() {
+	check_rc "no steps: it is said that nothing was measured" 0 "--budget: there was no step to measure it by" \
+		"$INFTRACE" record --budget 2% --engine none -u "$TMP/steps:steps_step@step" -o "$TMP/no.json" -- true
+}
+
 test_top() {
 	background "$TMP/steps"
 	target=$BG
@@ -235,5 +240,5 @@ test_top() {
 	kill "$target"
 }
 
-ALL_TESTS=(usage again windows flight top profile timeline)
+ALL_TESTS=(usage no_steps again windows flight top profile timeline)
 run_tests "$@"
