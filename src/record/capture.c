@@ -59,8 +59,8 @@ static int check_budget(const struct capture *c, const struct record_options *o)
 	for (size_t i = 0; i < c->probes.n && !steps; i++)
 		steps = c->probes.specs[i].role == ROLE_STEP;
 	if (!steps) {
-		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an --engine, or a "
-			  "function as @step with -u");
+		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
+			  "--engine, or a function as @step with -u");
 		return -EINVAL;
 	}
 	if (o->has_budget && c->pid_ns) {
