@@ -11,7 +11,7 @@ struct call_vals {
 	u32 id, slot; /* of its strings */
 };
 
-/* All at once into an array: the verifier refuses a context that is read at a computed place. */
+/* Reads all of them at once into an array: the verifier refuses a context that is read at a computed offset. */
 static __always_inline void regs_read(struct pt_regs *ctx, u64 regs[REG_MAX])
 {
 	regs[REG_ARG1] = PT_REGS_PARM1(ctx);
@@ -85,7 +85,7 @@ static __always_inline void fetch_all(const u64 regs[REG_MAX], const struct prob
 	}
 }
 
-/* Any register. Only a helper may read the context at a place that is not known before. */
+/* Any register. Only a helper may read the context at an offset that is not known in advance. */
 static __always_inline u64 reg_at(struct pt_regs *ctx, u32 place)
 {
 	u64 v = 0;
@@ -122,7 +122,7 @@ static long fetch_place(u32 i, struct places *pl)
 	return 0;
 }
 
-/* PROBE_F_REGS: the arguments of a USDT probe are where the compiler had them. */
+/* PROBE_F_REGS: the arguments of a USDT probe are where the compiler put them. */
 static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u64 *vals)
 {
 	struct places pl = { .ctx = ctx, .p = p, .vals = vals };

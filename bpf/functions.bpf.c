@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Function probes. The attach cookie is the probe's id, struct probe says what to do: all
- * engines are served by these two programs.
+ * Function probes. The attach cookie is the probe's id, and struct probe says what to do: the same
+ * few programs serve all engines.
  */
 #include "spans.bpf.h"
 
@@ -11,7 +11,7 @@
 
 /*
  * Functions without `static` are verified once, on their own, and not again for each path that
- * leads to them. Without that the verifier of 6.1 gives up after a million instructions.
+ * leads to them. Otherwise the verifier of 6.1 would give up after a million instructions.
  */
 
 static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
@@ -62,7 +62,7 @@ static long frame_drop(u32 i, struct frame_walk *w)
 	if (f->step)
 		t->in_step = 0;
 	if (t->op.depth > t->depth)
-		t->op.probe = 0; /* left with it */
+		t->op.probe = 0; /* left together with it */
 	__sync_fetch_and_add(&stats.frames_stale, 1);
 	return 0;
 }
@@ -91,8 +91,8 @@ static long frame_match(u32 i, struct frame_walk *w)
 }
 
 /*
- * The depth of the frame that returns, or 0: entered before the recording, or not kept. A tail call
- * shares the stack pointer with its caller, so several may: the innermost with the probe's id.
+ * The depth of the frame that returns, or 0: entered before the recording, or not kept. A tail call shares
+ * the stack pointer with its caller, so several frames may match: takes the innermost with the probe's id.
  */
 __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 {
@@ -104,8 +104,8 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 }
 
 /*
- * At a function's entry: whether the return address is the kernel's trampoline for return probes,
- * the start of a page, so that the function was not called but reached by a jump from one that was.
+ * At a function's entry: whether the return address is the kernel's trampoline for return probes (the start
+ * of a page), which means that the function was not called but reached by a jump from a probed one.
  */
 static __always_inline bool entered_by_jump(struct pt_regs *ctx)
 {
@@ -127,7 +127,7 @@ __noinline int step_strings(struct thread *t, const struct strings *s, u32 slot)
 	return 0;
 }
 
-/* What a call says of its frame; the rest is zero. */
+/* Fills in what the call says about its frame, and zeros. */
 static __always_inline void frame_fill(
 	struct frame *f, struct pt_regs *ctx, const struct probe *p, u32 id, const struct call_vals *c)
 {
@@ -159,7 +159,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 	struct frame *f;
 
 	frames_drop_stale(t, sp);
-	/* A frame at the same place is that of a tail call; one of the same function was left, unless
+	/* A frame at the same place belongs to a tail call; one of the same function was left, unless
 	 * it is in a chain of tail calls, or has branched back to its start. */
 	if (frame_find(t, sp, id)) {
 		if (!entered_by_jump(ctx))
@@ -172,7 +172,7 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		return;
 	}
 	if (t->depth) {
-		/* another probe has just seen this very call: both spans are the same */
+		/* another probe has just seen this very call: both spans are equal */
 		f = frame_at(t, t->depth - 1);
 		if (f->sp == sp && f->ip == ip)
 			now = f->start;
@@ -203,14 +203,14 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		t->role = ST_GPU_WAIT;
 }
 
-/* A thread leaves its group for another. Not in group_arrive(): the calls would nest too deep for the verifier. */
+/* A thread changes to another group. Not in group_arrive(): the calls would nest too deep for the verifier. */
 static __always_inline void group_change(struct thread *t, struct who w, u64 key, u64 now)
 {
 	if (t->group_key == key)
 		return;
 	if (t->in_step) {
 		group_end(t, w.tgid, now);
-		t->step.workers = 0; /* most likely they have moved too, and count there */
+		t->step.workers = 0; /* most likely they have changed, too, and count there */
 	} else {
 		group_leave(t, w.tgid);
 	}
@@ -224,7 +224,7 @@ static __always_inline void group_meet(struct thread *t, struct who w, u64 key, 
 	group_arrive(t, (u64)w.tgid << 32 | w.tid, key, now);
 }
 
-/* Has the stack of the record to itself: function_entry() calls others that need theirs. */
+/* Has a stack of its own for the record, since function_entry() calls others that need theirs. */
 __noinline int instant_emit(struct thread *t, struct strings *s, const struct probe *p, const struct call_vals *c)
 {
 	struct who w;
@@ -248,7 +248,7 @@ static long frame_has_role(u32 i, struct frame_walk *w)
 	return w->found;
 }
 
-/* Whether a call of a function with this role is in flight. Those left without a return do not count. */
+/* Whether a call of a function with this role is in flight. Calls left without a return do not count. */
 __noinline bool role_entered(struct thread *t, u32 role, u64 sp)
 {
 	struct frame_walk w = { .t = t, .sp = sp, .id = role };
@@ -268,15 +268,15 @@ static __always_inline u32 role_within(const struct thread *t, const struct prob
 	return p->role == ROLE_GPU_WAIT ? ST_GPU_WAIT : role_now(t);
 }
 
-/* The window has just closed, and what the thread had in flight is still to be sent: stays as it is. */
+/* The window has just closed, and what the thread had in flight is still to be sent: it must not change. */
 static __always_inline bool step_later(const struct thread *t)
 {
 	return closing && t->since && READ_ONCE(t->closed) != CLOSE_DONE;
 }
 
 /*
- * A step begins while the window is closed. It is known by its number, and should the window open before
- * it returns, it is a step of that too.
+ * A step begins while the window is closed. It is known by its number, and if the window opens before it
+ * returns, it is a step of that window, too.
  */
 static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread *t, struct task_struct *task,
 	const struct probe *p, u32 id, const struct call_vals *c, struct rows *r)
@@ -287,7 +287,7 @@ static __always_inline void step_enter_closed(struct pt_regs *ctx, struct thread
 	u64 sp = PT_REGS_SP(ctx);
 	struct strings *s;
 
-	if ((later ? t->step_entered : t->depth) && f->sp > sp) /* within another one */
+	if ((later ? t->step_entered : t->depth) && f->sp > sp) /* within another step */
 		return;
 	frame_fill(f, ctx, p, id, c);
 	f->step = 1;
@@ -330,7 +330,7 @@ static __always_inline void step_leave_closed(struct thread *t, u64 sp, u32 id)
 	t->depth = 0;
 }
 
-/* Both ends of a call begin alike: the thread and the probe's id, or NULL where the call does not count. */
+/* Both ends of a call begin the same way: returns the thread and the probe's id, or NULL if the call does not count. */
 static __always_inline struct thread *probed_thread(
 	struct pt_regs *ctx, struct task_struct *task, bool open, bool entry, u32 *ret_id)
 {
@@ -357,7 +357,7 @@ static __always_inline struct thread *probed_thread(
 	return t;
 }
 
-/* Conditions that a preset sets on the call. */
+/* Checks the conditions of the preset for the call. */
 static __always_inline bool call_counts(struct thread *t, const struct probe *p, const u64 *vals, u64 sp)
 {
 	if (!when_holds(p, vals))
@@ -371,7 +371,7 @@ static __always_inline void op_enter(
 {
 	if (p->flags & PROBE_F_END && t->op.probe)
 		t->op.end = c->now;
-	/* begun within a function whose entry was not seen, nor is its return: over by now at the latest */
+	/* begun within a function whose entry was not seen, nor its return: it is over by now at the latest */
 	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
 		t->op.probe && !t->depth)
 		op_flush(t, t->op.nstrs ? strings_of(task) : NULL, w, c->now, REC_F_OPEN_END);
@@ -394,7 +394,7 @@ static __always_inline void instant_enter(
 	struct thread *t, struct task_struct *task, const struct probe *p, struct call_vals *c, struct who w)
 {
 	c->tgid_tid = (u64)w.tgid << 32 | w.tid;
-	/* no slot of its own: the one of the next frame is free */
+	/* it needs no slot of its own: that of the next frame is free */
 	c->slot = t->depth < FRAMES_MAX ? t->depth : FRAMES_MAX - 1;
 	instant_emit(t, p->nstrs ? strings_take(task, p, c, c->slot) : NULL, p, c);
 }
@@ -444,7 +444,7 @@ int function_entry(struct pt_regs *ctx)
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
 	wait_finish(t, w, c.now, 0);
-	if (t->in_fault) { /* it ended in a signal, this is the handler */
+	if (t->in_fault) { /* the fault ended in a signal, and this is the handler */
 		t->in_fault = 0;
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	}
@@ -460,7 +460,7 @@ int function_entry(struct pt_regs *ctx)
 	thread_changed(t);
 	change_end(t);
 	if (p->flags & PROBE_F_GRAPH)
-		t->counts.graphs++; /* in the step that has begun with it, if so */
+		t->counts.graphs++; /* of the step that has begun with this call, if one has */
 	if (p->flags & PROBE_F_GROUP && p->group.reg < REG_MAX)
 		group_meet(t, w, fetch_value(regs[p->group.reg], &p->group), c.now);
 	hit_end(t->timed_ns, t->timed_kind);
@@ -499,8 +499,8 @@ __noinline int fetch_late(struct frame *f, const struct probe *p, u64 ret)
 }
 
 /*
- * Takes a frame away. Above it there can only be those of other probes on the same call (the same
- * function given twice, or a tail call), which return next: one of them takes its place.
+ * Removes a frame. Above it there can only be frames of other probes on the same call (the same
+ * function given twice, or a tail call), which return next: one of them replaces it.
  */
 static __always_inline void frame_pop(struct thread *t, u32 depth)
 {
@@ -516,7 +516,7 @@ static __always_inline void frame_pop(struct thread *t, u32 depth)
 	t->depth--;
 }
 
-/* At the return the stack pointer is above the popped return address on x86. */
+/* On x86 the stack pointer at the return is above the popped return address. */
 #ifdef __TARGET_ARCH_x86
 #define RETURN_SP_OFFSET 8
 #else
@@ -545,7 +545,7 @@ int function_return(struct pt_regs *ctx)
 	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
-	depth = frame_find(t, sp, id); /* at the place that it keeps when those above it are dropped */
+	depth = frame_find(t, sp, id); /* a depth that stays valid when those above it are dropped */
 	f = frame_at(t, depth ? depth - 1 : 0);
 	change_begin(t);
 	now = thread_change(t, depth && depth == t->depth ? f->prev_role : role_now(t), &before);
@@ -581,19 +581,19 @@ int function_return(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Whether the comparison before this place found what it compared equal. */
+/* Whether the comparison before this place found its operands equal. */
 static __always_inline bool found_equal(struct pt_regs *ctx)
 {
 #ifdef __TARGET_ARCH_x86
 	return ctx->flags & 0x40; /* ZF */
 #else
-	return 0; /* such places are looked for on x86 only */
+	return 0; /* such places are only searched for on x86 */
 #endif
 }
 
 /*
- * A thread has come to a barrier and been counted there: SITE_ARRIVAL. The only probe of the whole wait, see
- * wait.bpf.h. Engines pass hundreds of barriers in each step.
+ * A thread has arrived at a barrier and been counted there: SITE_ARRIVAL. The only probe of the whole wait,
+ * see wait.bpf.h. Engines pass hundreds of barriers in each step.
  */
 SEC("uprobe")
 int barrier_arrival(struct pt_regs *ctx)

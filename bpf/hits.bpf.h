@@ -29,7 +29,7 @@ __weak __noinline int hit_timed(u64 begin, u32 kind)
 	struct hit_time *h;
 	u64 ns;
 
-	thread_of(bpf_get_current_task_btf()); /* so is its beginning, which was not timed */
+	thread_of(bpf_get_current_task_btf()); /* stands for the look-up at the beginning, which was not timed */
 	ns = now_ns() - begin;
 	if (ns > HIT_NS_MAX || group >= RINGS_MAX || kind >= HIT_MAX)
 		return 0;

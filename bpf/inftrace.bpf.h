@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the BPF programs share: configuration, maps, the state of a thread, and the way
- * into the rings. How its time is kept: states.bpf.h.
+ * Shared by the BPF programs: configuration, maps, the state of a thread, and access to the rings.
+ * Time keeping: states.bpf.h.
  *
- * Two idioms serve the verifier alone. Functions that are neither static nor inline are global: it checks them once, on
- * their own, and not again behind every path that leads to a call, which would take it beyond its limit. It then knows
- * nothing of their arguments, and takes each pointer for one that may be NULL: so they begin with a check that never
- * fails. They cannot be given a task or a context, only memory. And barrier_var(i) makes the compiler forget what it
- * knows of a variable, so that the bound that follows (a mask or a comparison) stays in the code in front of the access
- * for the verifier to see, and is neither folded into what is known of i nor moved behind it.
+ * Two idioms exist only for the verifier. Functions that are neither static nor inline are global: it checks them once,
+ * on their own, and not again for every path that leads to a call, which would exceed its limit. It then knows nothing
+ * about their arguments, and assumes that each pointer may be NULL: so they begin with a check that never fails. They
+ * can take only memory, no task and no context. And barrier_var(i) makes the compiler forget what it knows about a
+ * variable, so that the following bound (a mask or a comparison) stays in the code before the access, where the
+ * verifier sees it, and is neither folded into what is known about i nor moved after the access.
  */
 #ifndef INFTRACE_BPF_H
 #define INFTRACE_BPF_H
@@ -26,9 +26,9 @@
 #define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
 
 /*
- * Orders the stores before it with those behind it (smp_wmb), or loads (smp_rmb). x86 keeps both in order, so that
- * only the compiler must be told. On arm64 an atomic operation of BPF that returns a value is a full barrier, on
- * whatever memory; there is no cheaper one that all verifiers from 6.1 on accept.
+ * Orders stores before it with those after it (smp_wmb), or loads (smp_rmb). x86 keeps both in order, so only the
+ * compiler has to be restrained. On arm64 an atomic operation of BPF that returns a value is a full barrier, on
+ * any memory; there is no cheaper one that all verifiers from 6.1 on accept.
  */
 #ifdef __TARGET_ARCH_x86
 #define smp_wmb() asm volatile("" ::: "memory")
@@ -53,13 +53,13 @@ const volatile struct inf_config cfg __weak = {};
 
 #include "kernel_fixes.bpf.h"
 
-/* Closed windows cost this load and a branch; steps are followed all the same. */
+/* A closed window costs this load and a branch; steps are followed nevertheless. */
 volatile u32 enabled __weak = 0;
 
-/* By how much CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. User space keeps it right: see session_drain(). */
+/* How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. User space updates it: see session_drain(). */
 volatile u64 boot_offset __weak = 0;
 
-/* The window has just closed, and the task iterator is on its way through the threads, or soon will be. */
+/* The window has just closed, and the task iterator is visiting the threads, or will do so soon. */
 volatile u32 closing __weak = 0;
 
 struct inf_stats stats __weak = {};
@@ -90,7 +90,7 @@ struct {
 } rings __weak SEC(".maps");
 
 /* The life of tasks and newly mapped files: rare, never crowded out by the stream of records, and
- * the only ring whose reader is woken. Steps that find their ring full come here too. Full: counted
+ * the only ring whose reader is woken. Steps whose ring is full are sent here, too. Full: counted
  * as lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -114,8 +114,8 @@ struct {
 	__type(value, u8);
 } targets __weak SEC(".maps");
 
-/* Of processes that have mapped executable files; key: tgid. Deleted as the process exits. Full: what it
- * maps is not waited for; counted. */
+/* For processes that have mapped executable files; key: tgid. Deleted when the process exits. Full:
+ * nothing waits for what it maps; counted. */
 #define HOLDS_MAX 4096
 
 struct {
@@ -125,12 +125,12 @@ struct {
 	__type(value, struct hold_state);
 } holds __weak SEC(".maps");
 
-/* The number that was given to a mapping last. */
+/* The last number that was given to a mapping. */
 volatile u64 mapping __weak = 0;
 
 struct frame {
 	u64 start;
-	u64 sp; /* stack pointer at the function's entry: tells stale frames from live ones */
+	u64 sp; /* stack pointer at the function's entry: distinguishes stale frames from live ones */
 	u32 probe;
 	u8 prev_role;
 	u8 nvals;
@@ -142,22 +142,22 @@ struct frame {
 	u16 slot; /* of its strings */
 	u8 flags; /* REC_F_* of its span */
 	u8 group; /* the barrier of a group */
-	u32 ip; /* low half: tells two probes of one call from a tail call */
+	u32 ip; /* low half: distinguishes two probes of one call from a tail call */
 	u64 vals[FUNC_VALS_MAX];
 };
 
-/* A begin/end pair: closed at the last end seen before the next begin, or before the function that
- * it is in returns; where none was seen, there. */
+/* A begin/end pair: closed at the last end seen before the next begin, or before the enclosing
+ * function returns; if none was seen, at that point. */
 struct open_op {
 	u64 start, end;
 	u32 probe; /* 0: none; else probe id + 1 */
 	u8 nvals, nstrs;
-	u8 depth; /* frames that it is in */
+	u8 depth; /* frames around it */
 	u8 changes; /* the low part of shed_state.changes as it began */
 	u64 vals[FUNC_VALS_MAX];
 };
 
-/* Interrupts in flight: a hard one hits a soft one. A power of two. */
+/* Interrupts in flight: a hard one can hit a soft one. A power of two. */
 #define IRQ_DEPTH 4
 
 struct irq_frame {
@@ -175,17 +175,17 @@ struct irq_frame {
 #define CLOSE_BEGUN 1
 #define CLOSE_DONE 2
 
-/* Where the time of a thread went. Other threads read it, as a whole. */
+/* Where the time of a thread went. Other threads read it as a whole. */
 struct thread_times {
 	u64 ns[ST_MAX];
 	struct hits hits;
-	u32 tid; /* set when it works on a step for another thread */
-	s32 untimed; /* hits until the one that is timed */
+	u32 tid; /* set if it works on a step for another thread */
+	s32 untimed; /* hits until the next one to be timed */
 };
 
 /*
  * The state of a thread that has slept since before the window opened, as the task iterator found it. The thread may
- * wake up at the same moment, so the iterator leaves the thread's own fields alone. This one is valid only while
+ * wake up at the same moment, so the iterator leaves the thread's own fields alone. This copy is valid only while
  * `since` is the beginning of the window; the first program that sees the thread run takes it over: thread_adopt().
  */
 struct asleep {
@@ -205,7 +205,7 @@ enum stall_kind {
 	STALLS_MAX,
 };
 
-/* What a thread is doing now. Other threads read it, as a whole: see member_look(). */
+/* What a thread is doing now. Other threads read it as a whole: see member_look(). */
 struct thread_now {
 	u64 since;
 	u64 next_since;
@@ -220,7 +220,7 @@ struct thread_now {
 	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
 };
 
-/* System calls of one number that are still to be added to the sums of the process. */
+/* System calls with one number that are still to be added to the sums of the process. */
 struct kept_calls {
 	u32 nr; /* perhaps with SYSCALL_SUM_COMPAT */
 	u32 n;
@@ -228,16 +228,16 @@ struct kept_calls {
 };
 #define KEPT_CALLS 4 /* a power of two */
 
-/* What goes on through a window's end and the next one's begin. */
+/* What continues from the end of a window to the beginning of the next one. */
 struct thread_kept {
 	u8 depth;
 	u8 in_step;
 	u8 changing; /* one of the thread's own programs is between two states, see change_begin() */
-	u8 switching; /* a program of the scheduler is */
-	u32 link_gen; /* generation of links whose calls count, as of this call */
+	u8 switching; /* likewise a program of the scheduler */
+	u32 link_gen; /* generation of links whose calls count, at this call */
 };
 
-/* What begins anew with each window, like struct thread_now. What a system call touches comes first. */
+/* What starts again with each window, like struct thread_now. What a system call touches comes first. */
 struct thread_window {
 	u64 sys_start;
 	u32 sys_nr;
@@ -246,14 +246,14 @@ struct thread_window {
 	u8 in_exec; /* past the point of no return: the old image is gone */
 	u8 dying; /* counted in stats.dying */
 	u8 throttled;
-	u8 step_left : 1, step_entered : 1; /* while the step before was still to be sent */
-	u32 closed; /* what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
+	u8 step_left : 1, step_entered : 1; /* while the previous step was still to be sent */
+	u32 closed; /* closing what was open at the end of the window: CLOSE_BEGUN, CLOSE_DONE */
 	struct thread_times times;
-	u64 wake_ns; /* from here to `asleep`: what a switch touches beside all of the above */
+	u64 wake_ns; /* from here to `asleep`: what a switch touches in addition */
 	u64 waker_slice;
-	u64 on_ns; /* when it came onto the CPU last; 0: before the recording */
+	u64 on_ns; /* when it last came onto the CPU; 0: before the recording */
 	u32 waker_tid;
-	u32 off_tid; /* its tid as it left the CPU; of a dying thread: as it exited */
+	u32 off_tid; /* its tid when it left the CPU; of a dying thread: when it exited */
 	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
@@ -261,27 +261,27 @@ struct thread_window {
 	struct asleep asleep;
 	u64 fault_start;
 	u64 fault_addr;
-	u64 ret_sp, ret_ns; /* the return seen last, until the next entry */
-	struct thread_times view; /* of another thread, as it was read */
+	u64 ret_sp, ret_ns; /* the last return seen, until the next entry */
+	struct thread_times view; /* those of another thread, as read */
 	struct open_wait view_wait; /* likewise: it would not fit on the stack of a program */
 	struct thread_now view_now[2];
 	u64 step_ns[ST_MAX];	  /* times.ns when the step in flight began; with step_over when the last one ended */
 	struct hits step_hits;
 	u32 timed_kind, step_over;
 	u64 timed_ns;	/* when the function probe in flight began; 0: it is not timed */
-	u64 group_key;		   /* the group it was in last */
-	u32 member_step; /* number + 1 of the step that it works on for another thread, as of its last barrier */
-	u32 epoch;		   /* of that group at its last barrier */
-	struct open_wait wait;	   /* seen by its arrival only */
-	u32 member_slot;	   /* its place among the members */
+	u64 group_key;		   /* its last group */
+	u32 member_step; /* number + 1 of the step that it works on for another thread, at its last barrier */
+	u32 epoch;		   /* of that group at the thread's last barrier */
+	struct open_wait wait;	   /* seen only by its arrival */
+	u32 member_slot;	   /* its index among the members */
 	u32 ran_tid;		   /* who ran on its CPU instead */
 	char ran_comm[TASK_COMM_LEN];
-	u64 ran_ns;   /* for how long, within the wait in flight */
-	u64 moved_ns; /* to another CPU, while it waited; 0: it was not */
+	u64 ran_ns;   /* for how long, within the current wait */
+	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
 	char waker_comm[TASK_COMM_LEN];
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
-	u64 tid_ns; /* dying: the last instant at which it was seen to have its tid still */
-	struct step_counts counts; /* the kernel's, read just now by counts_read(); and graphs */
+	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */
+	struct step_counts counts; /* the kernel's, just read by counts_read(); and graphs */
 	struct irq_frame irqs[IRQ_DEPTH];
 	/* With cfg.sums; [1]: involuntary, major. */
 	u32 switches[2], faults[2], faults_kernel;
@@ -292,7 +292,7 @@ struct thread_window {
 	struct open_op op;
 };
 
-/* The state of one traced thread. Its existence makes the thread a target. (Structures without a name:
+/* The state of one traced thread. A thread that has one is a target. (Structures without a name:
  * -fms-extensions.) */
 struct thread {
 	struct thread_now;
@@ -304,7 +304,7 @@ struct thread {
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,
 	"thread_renew() clears them in units of 8 bytes");
-/* The kernel has 8 bytes of its own in front, in the first cache line. */
+/* The kernel has 8 bytes of its own before it, in the first cache line. */
 #define LINE_OF(member) ((__builtin_offsetof(struct thread, member) + 8) / 64)
 _Static_assert(LINE_OF(syscalls) == 0 && LINE_OF(sys_arg0) == 1 && LINE_OF(times.ns[ST_FAULT]) == 1,
 	"a system call touches two cache lines");
@@ -323,7 +323,7 @@ struct {
 	__type(value, struct thread);
 } threads __weak SEC(".maps");
 
-/* Strings that calls in flight were given: a slot for each frame and one for the begin/end pair. */
+/* Strings of calls in flight: a slot for each frame and one for the begin/end pair. */
 #define STRINGS_OP FRAMES_MAX
 #define STRINGS_SLOTS (FRAMES_MAX + 1)
 
@@ -336,8 +336,8 @@ struct strings {
 	struct string_slot slots[STRINGS_SLOTS];
 };
 
-/* Apart from struct thread: few threads call functions with strings. Full (no memory): the strings
- * are empty. */
+/* Separate from struct thread, since few threads call functions with strings. Full (no memory): the
+ * strings are empty. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -345,19 +345,19 @@ struct {
 	__type(value, struct strings);
 } strings __weak SEC(".maps");
 
-/* The value of a key in a hash, which begins as *first where there is none yet. NULL: no room; count that. */
+/* The value of a key in a hash, created as a copy of *first if there is none yet. NULL: no room, to be counted. */
 static __always_inline void *lookup_or_create(void *map, const void *key, const void *first)
 {
 	void *value = bpf_map_lookup_elem(map, key);
 
 	if (value)
 		return value;
-	bpf_map_update_elem(map, key, first, BPF_NOEXIST); /* fails if another CPU was first: just as well */
+	bpf_map_update_elem(map, key, first, BPF_NOEXIST); /* fails if another CPU was first, which is just as well */
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* A process has mapped an executable file. Before user space is told, so that it knows when it has seen
- * all of them. */
+/* A process has mapped an executable file. Called before user space is notified, so that it knows when
+ * it has seen all of them. */
 __weak __noinline int hold_mapped(u32 tgid)
 {
 	struct hold_state *h, none = {};
@@ -375,8 +375,8 @@ __weak __noinline int hold_mapped(u32 tgid)
 }
 
 /*
- * CLOCK_BOOTTIME. bpf_ktime_get_boot_ns() would be a function more on the way to the clock, and each that returns costs
- * 10 ns where the kernel guards returns against speculation.
+ * CLOCK_BOOTTIME. bpf_ktime_get_boot_ns() would add a function on the way to the clock, and each return costs 10 ns
+ * where the kernel guards returns against speculation.
  */
 static __always_inline u64 now_ns(void)
 {
@@ -425,13 +425,13 @@ static __always_inline void counts_fill(struct step_counts *n, const struct thre
 	n->cpus_allowed = task->nr_cpus_allowed;
 }
 
-/* Global functions cannot be given a task: what they need of it is copied before. */
+/* Global functions cannot take a task, so what they need of it is copied first. */
 static __always_inline void counts_read(struct thread *t, struct task_struct *task)
 {
 	counts_fill(&t->counts, t, task);
 }
 
-/* What has come to *from up to *to. */
+/* Leaves in *from the difference to *to. */
 static __always_inline void counts_subtract(struct step_counts *from, const struct step_counts *to)
 {
 	from->switches_voluntary = to->switches_voluntary - from->switches_voluntary;
@@ -445,9 +445,9 @@ static __always_inline void counts_subtract(struct step_counts *from, const stru
 }
 
 /*
- * Whether this call counts. While links are exchanged each call is seen through those of two
+ * Whether this call counts. While links are being replaced each call is seen through those of two
  * generations, in the same visit of the kernel: the newer ones first, as consumer_add() in
- * kernel/events/uprobes.c puts them in front. The newest decide, for the older ones too.
+ * kernel/events/uprobes.c puts them in front. The newest decide for the older ones, too.
  */
 static __always_inline bool link_lives(struct thread *t, u64 cookie)
 {
@@ -463,7 +463,7 @@ static __always_inline struct strings *strings_of(struct task_struct *task)
 	return bpf_task_storage_get(&strings, task, 0, 0);
 }
 
-/* The bound must stay visible to the verifier: clang would fold it into what it knows of i. */
+/* The bound must stay visible to the verifier: clang would fold it into what it knows about i. */
 static __always_inline struct frame *frame_at(struct thread *t, u32 i)
 {
 	barrier_var(i);
@@ -486,8 +486,8 @@ static __always_inline u32 now_on_state(const struct thread_now *t)
 	return t->role == ST_BARRIER ? ST_BARRIER : ST_CPU;
 }
 
-/* Of one that went off the CPU in the state `off`, 0 for none. A wait for the GPU is one state, on
- * and off the CPU. */
+/* The state of a thread that left the CPU in the state `off`, or 0. A wait for the GPU is one
+ * state, on and off the CPU. */
 static __always_inline u32 now_state(const struct thread_now *t, u32 off)
 {
 	u32 on = now_on_state(t);
@@ -507,17 +507,16 @@ static __always_inline u32 thread_state(const struct thread *t, u32 off)
 
 /*
  * A program that is about to change what is in flight on its thread (the state, a function, a system call, a fault)
- * says so first, and says when it is done, which is when the records of what has ended are in their ring. A program
- * that reads another thread relies only on what it read while nobody was changing it and while `since` stayed
- * as it was: see snapshot_peek(). A changing program reads the clock after change_begin(), so that a span that the
- * reader has seen open ends after the reader looked. Programs on interrupts do not announce themselves: they change
- * the state and nothing else, and `since` shows that.
+ * sets a mark first, and removes it when the records of what has ended are in their ring. A program that reads
+ * another thread relies only on what it read while no mark was set and `since` did not move: see snapshot_peek(). A
+ * changing program reads the clock after change_begin(), so a span that the reader has seen open ends after the
+ * reader looked. Programs on interrupts set no mark: they change only the state, and `since` shows that.
  *
- * The scheduler's programs have a mark of their own, because they run in the middle of the others.
+ * The scheduler's programs have a separate mark, since they run in the middle of the others.
  */
 static __always_inline void change_begin(struct thread *t)
 {
-	WRITE_ONCE(t->changing, 1); /* an exchange, or the barrier of call_begin(), orders it before what changes */
+	WRITE_ONCE(t->changing, 1); /* an exchange, or the barrier of call_begin(), orders it before the changes */
 }
 
 static __always_inline void change_end(struct thread *t)
@@ -538,13 +537,13 @@ static __always_inline void switch_end(struct thread *t)
 	WRITE_ONCE(t->switching, 0);
 }
 
-/* Whether what the task iterator knows of the thread still holds. */
+/* Whether what the task iterator knows about the thread is still valid. */
 static __always_inline bool thread_asleep(const struct thread *t)
 {
 	return t->asleep.off && READ_ONCE(t->since) == stats.start_ns;
 }
 
-/* Takes what the task iterator has left for the first program that sees the thread come back onto a CPU. */
+/* Takes over what the task iterator has left for the first program that sees the thread come back onto a CPU. */
 static __always_inline void thread_adopt(struct thread *t)
 {
 	if (!t->asleep.off)
@@ -562,13 +561,13 @@ static __always_inline void thread_adopt(struct thread *t)
 	t->asleep.off = 0;
 }
 
-/* Whether somebody will ask what held the thread up. */
+/* Whether it matters what held the thread up. */
 static __always_inline bool thread_in_work(const struct thread *t)
 {
 	return cfg.steps && (t->in_step || t->member_step);
 }
 
-/* ---- into the rings ---- */
+/* ---- access to the rings ---- */
 
 static __always_inline void count_lost(u32 group, u32 kind)
 {
@@ -582,16 +581,17 @@ static __always_inline void emit(void *rec, u64 size, u32 kind)
 	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
 	void *ring = bpf_map_lookup_elem(&rings, &group);
 
-	/* output, not reserve and submit: a program that is preempted between the two would
-	 * hold up the reader of the whole ring */
+	/* output, not reserve and submit: a program that is preempted between the two would block
+	 * the reader of the whole ring */
 	if (!ring || bpf_ringbuf_output(ring, rec, size, BPF_RB_NO_WAKEUP))
 		count_lost(group, kind);
 }
 
 /*
- * Room for a record, which is filled in place and handed to emit_submit(): a third less than emit(). For programs on
- * tracepoints and software events, which are seldom preempted. One that is, between the two, holds up the reader of its
- * ring until it goes on; nothing is lost unless the ring fills up meanwhile. NULL: full, and counted.
+ * Reserves room for a record, which is filled in place and passed to emit_submit(): a third cheaper than emit(). For
+ * programs on tracepoints and software events, which are seldom preempted. One that is preempted between the two blocks
+ * the reader of its ring until it continues; nothing is lost unless the ring fills up meanwhile. NULL: full, and
+ * counted.
  */
 static __always_inline void *emit_reserve(u64 size, u32 kind)
 {
@@ -617,7 +617,7 @@ static __always_inline void emit_control(void *rec, u64 size, u32 kind, u64 wake
 		count_lost(0, kind);
 }
 
-/* Steps are few, and what was lost is told by them: where their ring is full they take the other. */
+/* Steps are few, and report what was lost: if their ring is full they use the control ring. */
 static __always_inline void emit_step(void *rec, u64 size)
 {
 	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;

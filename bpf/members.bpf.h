@@ -9,17 +9,17 @@
 #include "states.bpf.h"
 
 /*
- * Only a task's own programs can look up its storage: of the others, its address is kept, and the
- * memory is read as any memory of the kernel, which may be gone. Whoever sets the address to 0 adds up
- * the member's time: the step at its end, or the member when it exits.
+ * Only a task's own programs can look up its storage. For the other threads its address is kept, and
+ * the memory is read like any kernel memory, which may be gone. Whichever sets the address to 0 adds
+ * up the member's time: the step at its end, or the member when it exits.
  */
 struct member {
 	u64 thread;
-	u64 next; /* the address again, for the next step; 0: it has exited */
+	u64 next; /* the address again, for the next step; 0: the thread has exited */
 	u32 tid;
 	u32 step; /* number + 1 of the step that it works on */
-	u64 base[ST_MAX]; /* its times when that began, or when it joined */
-	struct hits hits; /* as base */
+	u64 base[ST_MAX]; /* its times when that step began, or when it joined */
+	struct hits hits; /* the same for hits */
 };
 
 #define SNAPSHOT_TRIES 4
@@ -42,7 +42,7 @@ static long times_try(u32 i, struct times_read *r)
 	return READ_ONCE(t->since) == r->since;
 }
 
-/* The thread's own times. Returns the instant up to which they count. */
+/* Copies the thread's own times. Returns the instant up to which they count. */
 static __always_inline u64 times_copy(struct thread *t, u64 *ns)
 {
 	struct times_read r = { .t = t, .ns = ns };
@@ -82,7 +82,7 @@ static long look_try(u32 i, struct look *l)
 			(void *)(thread + offsetof(struct thread, wait))))
 		return 1;
 	smp_rmb();
-	/* all of it: the loads of the first time are not in order everywhere */
+	/* all of it: the loads of the first read are not ordered on all machines */
 	if (bpf_probe_read_kernel(&t->view_now[1], sizeof(t->view_now[1]), (void *)thread))
 		return 1;
 	l->gone = 0;
@@ -100,8 +100,8 @@ __weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left
 	return 0;
 }
 
-/* The times of another thread up to `at`, into t->view. Returns 0 when it is gone. A thread that has
- * changed its state since then is taken as of that change. */
+/* Copies the times of another thread up to `at` into t->view. Returns 0 if it is gone. For a thread
+ * that has changed its state since `at`, the times are those of that change. */
 __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 {
 	struct look l = { .t = t, .thread = thread };
@@ -117,11 +117,11 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 		return 0;
 	wake = l.wake;
 	from = other->since;
-	/* a call that has begun or ended since then is in its times, whole */
+	/* a call that has begun or ended since then is in its times as a whole */
 	if (other->edge > at)
 		at = other->edge;
 	state = now_state_apart(other, other->off);
-	/* as switch_in() will have it: from the wake-up on it waits for a CPU */
+	/* like switch_in() does: from the wake-up on it waits for a CPU */
 	if (state == other->off && state >= ST_BLOCKED_FUTEX && wake > from && wake < at && state < ST_MAX) {
 		t->view.ns[state] += wake - from;
 		from = wake;
@@ -156,8 +156,8 @@ static long shortage_share(u32 i, struct shortage *s)
 }
 
 /*
- * Turns the times in t->view into what has been added to the base. Where a later wake-up took the place of
- * the one that the base was made with, a state has less than there: others have that much too much.
+ * Turns the times in t->view into what has been added to the base. If a later wake-up has replaced the one
+ * with which the base was made, a state has less than in the base: other states have that much too much.
  */
 __weak __noinline int view_since(struct thread *t, const struct member *m)
 {

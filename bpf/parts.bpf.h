@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What a step has of each sequence, from the call that begins it to the record that tells of it. rows.bpf.h makes it.
+ * The parts of a step by sequence, from the call that begins it to its record. rows.bpf.h makes them.
  */
 #ifndef INFTRACE_PARTS_BPF_H
 #define INFTRACE_PARTS_BPF_H
 
 #include "inftrace.bpf.h"
 
-#define ROW_CHUNK 64	/* rows whose elements are read at once; a power of two, and so is ... */
-#define ROW_IDS_SPAN 4096 /* ... this: where their ids lie, if those are behind pointers */
+#define ROW_CHUNK 64	/* rows whose elements are read at once; a power of two, as is ... */
+#define ROW_IDS_SPAN 4096 /* ... this: the range of their ids, if those are behind pointers */
 
-/* What a step has of each sequence. */
+/* The parts of a step by sequence. */
 struct row_parts {
 	u32 n, left; /* as in struct rec_step */
 	struct row_part part[STEP_PARTS_MAX];
 };
 
-/* A thread has those of its step, of the step behind that while the one before is still to be sent, and of the call that
- * has just been looked at, which may be neither. */
+/* A thread has those of its step, of the next step while the previous one is still to be sent, and of the call that has
+ * just been looked at, which may be neither. */
 enum parts_of {
 	PARTS_FRESH,
 	PARTS_STEP,
@@ -25,41 +25,41 @@ enum parts_of {
 	PARTS_SETS = 4, /* a power of two */
 };
 
-/* Of a thread whose steps have rows: what is too large for the stack while they are looked at, and for struct thread
- * until the step has ended. */
+/* For a thread whose steps have rows: data that is too large for the stack while they are read, and for struct
+ * thread until the step has ended. */
 struct rows {
 	u64 array[ROW_COLUMNS];
-	u64 is[ROW_COLUMNS];	/* all bits where there is such an array, else none */
+	u64 is[ROW_COLUMNS];	/* all bits if there is such an array, else none */
 	u64 shift[ROW_COLUMNS]; /* moves an element up to the highest bits */
-	u64 n;		  /* rows that there are */
-	u64 read;	  /* of them; all before this one */
-	u64 nth, of;	  /* sequence of this row that is next, of how many */
-	u64 output;	  /* this row has one */
+	u64 n;		  /* the number of rows */
+	u64 read;	  /* how many were read; those before this one */
+	u64 nth, of;	  /* the next sequence of this row, and how many there are */
+	u64 output;	  /* this row has an output */
 	u64 outputs, ids; /* so far */
 	u64 first;	  /* sequence */
 	u64 mask;
-	u64 in;	      /* 1 << part that this row, or the one before it, belongs to */
-	u64 last;     /* sequence of the row before, if it has but one */
-	u64 last_part; /* which has this part, or STEP_PARTS_MAX; ROW_PART_NONE: it has none or several */
-	u64 run;      /* and so has the row before that: those that follow may, too */
-	u64 have; /* 1 << column: its elements of this chunk of rows are in ahead; ROW_HAVE_IDS */
-	u64 need; /* those that there are at all */
-	u64 ids_rows; /* so many rows have their ids read at once */
-	u64 ids_base, ids_span; /* where those lie */
+	u64 in;	      /* 1 << part of this row, or the previous one */
+	u64 last;     /* sequence of the previous row, if it has only one */
+	u64 last_part; /* the part of that, or STEP_PARTS_MAX; ROW_PART_NONE: it has none or several */
+	u64 run;      /* the row before that has the same, so the next ones may, too */
+	u64 have; /* 1 << column: its elements for this chunk of rows are in `ahead`; ROW_HAVE_IDS */
+	u64 need; /* all that exist */
+	u64 ids_rows; /* for this many rows ids are read at once */
+	u64 ids_base, ids_span; /* where those are */
 	u64 one;      /* word of counts of sequences that are all 1 */
 	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* 64 bytes may be taken from any of the first */
 	u8 id_ahead[ROW_IDS_SPAN + 8]; /* 8 likewise */
-	u64 round; /* of this step: what is older in the table is as if it were not there */
+	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 8 | part, or STEP_PARTS_MAX */
-	u8 set[PARTS_SETS]; /* which of the parts is whose: set[i] ^ i, so that all zero is a permutation, too */
+	u8 set[PARTS_SETS]; /* which of the sets is used for what: set[i] ^ i, so that all zero is a permutation, too */
 	struct row_parts parts[PARTS_SETS];
-	struct rec_step_parts out; /* a step as it is sent */
+	struct rec_step_parts out; /* a step in the form in which it is sent */
 };
 #define ROW_PART_NONE 0xff
 #define ROW_HAVE_IDS (1u << ROW_COLUMNS)
 
-/* Full (no memory): the rows of the step are not known. */
+/* Full (no memory): the rows of the step are unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -75,7 +75,7 @@ static __always_inline struct row_parts *parts_of(struct rows *r, u32 whose)
 	return &r->parts[i & (PARTS_SETS - 1)];
 }
 
-/* What was `from`'s is `to`'s now, and the other way round. */
+/* Exchanges the sets of `from` and `to`. */
 static __always_inline void parts_move(struct rows *r, u32 from, u32 to)
 {
 	u8 i = r->set[from] ^ from;
@@ -84,7 +84,7 @@ static __always_inline void parts_move(struct rows *r, u32 from, u32 to)
 	r->set[to] = i ^ to;
 }
 
-/* The call that has just been looked at is a step. r: NULL where its preset describes no rows, or without memory. */
+/* The call that has just been looked at is a step. r: NULL if its preset describes no rows, or without memory. */
 static __always_inline void parts_take(struct thread *t, struct rows *r)
 {
 	t->step.n_parts = t->step.parts_left = 0;
@@ -95,14 +95,14 @@ static __always_inline void parts_take(struct thread *t, struct rows *r)
 	t->step.parts_left = parts_of(r, PARTS_STEP)->left;
 }
 
-/* It is one that comes behind a step which is still to be sent ... */
+/* It is a step that follows one which is still to be sent ... */
 static __always_inline void parts_take_next(struct rows *r)
 {
 	if (r)
 		parts_move(r, PARTS_FRESH, PARTS_NEXT);
 }
 
-/* ... and was. */
+/* ... and has been sent. */
 static __always_inline void parts_next(struct thread *t, struct rows *r)
 {
 	t->step.n_parts = t->step.parts_left = 0;
@@ -113,13 +113,13 @@ static __always_inline void parts_next(struct thread *t, struct rows *r)
 	t->step.parts_left = parts_of(r, PARTS_STEP)->left;
 }
 
-/* Those of the steps that a thread has in flight. NULL where there are none, or they are out of reach. */
+/* The parts of the steps that a thread has in flight. NULL if there are none, or they cannot be reached. */
 static __always_inline struct rows *parts_kept(struct thread *t, struct task_struct *task)
 {
 	return t->step.n_parts || t->step_entered ? bpf_task_storage_get(&rows, task, 0, 0) : NULL;
 }
 
-/* The thread's step with what it has of each sequence; without, where that is out of reach. */
+/* Sends the thread's step with its parts by sequence, or without them if they cannot be reached. */
 __weak __noinline int step_emit(struct thread *t, struct rows *r)
 {
 	struct row_parts *parts;

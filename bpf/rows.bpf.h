@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The rows of a step, see struct row_fetch: how many sequences they belong to, how many have an output, and what
- * of them each sequence has. Part of functions.bpf.c. Arrays are the engine's, and may be anything: what cannot be read ends
- * the reading, and ROW_READ says where.
+ * The rows of a step, see struct row_fetch: how many sequences they belong to, how many have an output, and which part
+ * of them belongs to each sequence. Part of functions.bpf.c. Arrays belong to the engine, and may be anything: a row
+ * that cannot be read ends the reading, and ROW_READ says where.
  */
 #ifndef INFTRACE_ROWS_BPF_H
 #define INFTRACE_ROWS_BPF_H
 
-#define ROW_TRIES 16 /* places of the table that an id may be in */
-#define ROW_BLOCK 8  /* rows that are looked at together */
+#define ROW_TRIES 16 /* slots of the table in which an id may be */
+#define ROW_BLOCK 8  /* rows that are checked together */
 
-/* Reads the elements of the rows that come next, since one read costs as much as another. */
+/* Reads the elements of the next rows, since one read costs as much as another. */
 static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 {
 	u64 left = r->n - r->read;
@@ -20,7 +20,7 @@ static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
 		const struct row_fetch *f = &p->row[i];
 		u32 stride = f->stride, size = f->loads > 1 ? 8 : f->size;
-		u64 len = (u64)rows * stride; /* the verifier of 6.1 loses the bounds of 32 bits */
+		u64 len = (u64)rows * stride; /* the verifier of 6.1 loses the bounds of 32-bit values */
 
 		if (!r->array[i] || stride > 8 || size > stride)
 			continue;
@@ -33,7 +33,7 @@ static __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* 8 bytes of what was read ahead. (As a word: the compiler would take it byte by byte from an array of those.) */
+/* 8 bytes of what was read ahead. (As a word: the compiler would read it byte by byte from an array of such.) */
 static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 {
 	barrier_var(offset);
@@ -167,8 +167,8 @@ static __always_inline void part_position(struct rows *r, const struct probe *p,
 		parts->part[part].position = position;
 }
 
-/* The part of the step that a sequence is. Returns an error if there was no room for it: only without one the number
- * of different ones is known. */
+/* The part of the step that belongs to a sequence. Returns an error if there was no room for it: then the number of
+ * different sequences is unknown. */
 static __always_inline int row_id(struct rows *r, u64 id)
 {
 	u32 place = (u32)(id * 0x9e3779b97f4a7c15ull >> 32);
@@ -324,7 +324,7 @@ struct row_walk {
 	const struct probe *p;
 };
 
-/* A row has its turn. Returns whether it can be read. */
+/* Begins the next row. Returns whether it can be read. */
 static __always_inline bool row_begin(struct rows *r, const struct probe *p)
 {
 	u64 output = 0;
@@ -341,7 +341,7 @@ static __always_inline bool row_begin(struct rows *r, const struct probe *p)
 	return 1;
 }
 
-/* One sequence of one row, and with the last of them the row is done; or several rows that are alike. */
+/* Takes one sequence of one row, and with the last of them finishes the row; or several rows that are alike. */
 static long row_next(u32 nr, struct row_walk *w)
 {
 	const struct probe *p = w->p;
@@ -416,7 +416,7 @@ static __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 	return 0;
 }
 
-/* Outputs that no array tells. */
+/* Sets outputs that no array describes. */
 static __noinline int parts_outputs(struct rows *r, const struct probe *p)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
@@ -436,7 +436,7 @@ static __noinline int parts_outputs(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* The engine's default. */
+/* What the engine does by default. */
 static __always_inline void rows_of_one(struct rows *r, u64 position)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
@@ -449,7 +449,7 @@ static __always_inline void rows_of_one(struct rows *r, u64 position)
 	};
 }
 
-/* n: rows as the engine says, which may be any number. r: NULL without memory. */
+/* n: the number of rows according to the engine, which may be anything. r: NULL without memory. */
 __noinline int rows_count(struct rows *r, const struct probe *p, struct call_vals *c, s64 n)
 {
 	struct row_walk w = { r, p };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Spans that a thread has in flight, and how they end: by their own return, or because
- * the thread exits, calls exec, or the recording stops.
+ * Spans that a thread has in flight, and how they end: by their own return, or when the thread
+ * exits, calls exec, or the recording stops.
  */
 #ifndef INFTRACE_SPANS_BPF_H
 #define INFTRACE_SPANS_BPF_H
@@ -13,7 +13,7 @@
 
 /*
  * The functions here that are not inline are global (weak, since each object has them): the verifier
- * checks those once, on their own, not again behind each way that leads to them.
+ * checks those once, on their own, and not again for each path that leads to them.
  */
 
 struct who {
@@ -54,8 +54,8 @@ static __always_inline void emit_function(
 }
 
 /*
- * The strings of a slot move behind the last value in use, and the whole goes out. Always as many
- * bytes as FUNC_STRS_MAX strings have: what is not used stays unread.
+ * Moves the strings of a slot after the last value in use, and sends the whole. Always copies as
+ * many bytes as FUNC_STRS_MAX strings have: unused ones are not read.
  */
 __weak __noinline int emit_strings(struct strings *s, u32 slot, u32 nvals)
 {
@@ -75,7 +75,7 @@ static __always_inline bool emits_call(u32 role)
 	return emits(REC_FUNCTION) || role == ROLE_SEQUENCE;
 }
 
-/* s: the strings of calls in flight; NULL where the thread has none. */
+/* s: the strings of calls in flight; NULL if the thread has none. */
 static __always_inline void emit_call(u32 step, struct strings *s, struct who w, u32 probe,
 	u64 start, u64 end, const u64 *vals, u32 nvals, u32 nstrs, u32 slot, u32 flags)
 {
@@ -108,7 +108,7 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 		end = open_end;
 	step = thread_step(t);
 	if (!step && t->group_key && !wait_void(&t->wait)) {
-		/* it came to the first barrier of the step before the thread whose step it is */
+		/* it came to the first barrier of the step before the thread that calls the step */
 		struct group *g = group_of(w.tgid, t->group_key);
 
 		step = g ? g->step : 0;
@@ -143,8 +143,8 @@ __weak __noinline int wait_emit(struct thread *t, u64 tgid_tid, u64 end, u32 fla
 }
 
 /*
- * The thread does something else now, so its wait at a barrier is over, if it has one. flags: of the span where
- * nobody is known to have let it go.
+ * The thread does something else now, so its wait at a barrier is over, if it has one. flags: for the span if
+ * no release is known.
  */
 static __always_inline void wait_finish(struct thread *t, struct who w, u64 now, u32 flags)
 {
@@ -166,7 +166,7 @@ static __always_inline void wait_finish(struct thread *t, struct who w, u64 now,
 	t->wait.end = 0;
 }
 
-/* Where that is rare, out of the way of what is not. */
+/* Out of line, where that is rare. */
 __weak __noinline int wait_told(struct thread *t, u64 tgid_tid, u64 now, u32 flags)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -192,7 +192,7 @@ static __always_inline void step_clear(struct thread *t)
 		t->step.behind.slots[i].ns = t->step.workers_behind.slots[i].ns = 0;
 }
 
-/* Begins a step, with the counts just read. Returns the instant it begins. */
+/* Begins a step, with the counts just read. Returns its first instant. */
 __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 {
 	u64 since, known;
@@ -209,29 +209,29 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	}
 	t->step_over = 0;
 	t->step_hits = t->times.hits;
-	t->step_hits.n[t->timed_kind & (HIT_MAX - 1)]--; /* the hit that it begins with is its first */
+	t->step_hits.n[t->timed_kind & (HIT_MAX - 1)]--; /* the hit that begins the step is its first */
 	t->member_step = 0;
 	t->step.h.start_ns = since;
 	t->step.number = __sync_fetch_and_add(&stats.step_number, 1);
 	step_clear(t);
 	stalls_forget(t);
-	WRITE_ONCE(t->in_step, 1); /* from here on switches write to it */
+	WRITE_ONCE(t->in_step, 1); /* from now on switches write to it */
 	group_begin(t, tgid, since);
 	return since;
 }
 
-/* The window closes with the last step that it may have; user space will find it so. */
+/* The window closes with its last step; user space will find out. */
 static __always_inline void window_count(u64 end)
 {
 	if (!enabled || __sync_fetch_and_add(&stats.steps, 1) + 1 != cfg.max_steps)
 		return;
-	if (__sync_val_compare_and_swap(&closing, 0, 1)) /* it closes already */
+	if (__sync_val_compare_and_swap(&closing, 0, 1)) /* it is closing already */
 		return;
 	stats.stop_ns = end;
 	enabled = 0;
 }
 
-/* The step is cut by the end of the recording: the state in flight is not accounted yet. */
+/* The end of the recording cuts the step: the state in flight is not accounted yet. */
 __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 {
 	u64 before, left;
@@ -250,8 +250,8 @@ __weak __noinline int step_cut(struct thread *t, u64 since, u64 end)
 }
 
 /*
- * Ends the step at `end`, or, when `end` is 0, at the last change of state, which its caller
- * has just made. The states are differences of the same clock reads as the total. step_send() follows.
+ * Ends the step at `end`, or if that is 0 at the last change of state, which its caller has just made.
+ * The states are differences of the same clock reads as the total. Then call step_send().
  */
 __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 end, u32 flags)
 {
@@ -294,7 +294,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	return 0;
 }
 
-/* The step that has just ended. Not in step_end(), whose stack is as deep as it may be. */
+/* Sends the step that has just ended. Not in step_end(), whose stack is as deep as it may be. */
 static __always_inline void step_send(struct thread *t, struct rows *r)
 {
 	if (emits(REC_STEP))
@@ -400,7 +400,7 @@ static __always_inline void step_keep(struct thread *t, u32 at)
 	t->depth = 1;
 }
 
-/* It has ended since, and the next one has begun. */
+/* The step has ended since, and the next one has begun. */
 static __always_inline void step_next(struct thread *t, struct rows *r)
 {
 	step_keep(t, FRAME_NEXT);
@@ -411,8 +411,8 @@ static __always_inline void step_next(struct thread *t, struct rows *r)
 	t->step.number = t->next_number;
 }
 
-/* Ends all function spans in flight, innermost first, and the step among them. The counts have just
- * been read. rows: of parts_kept(). */
+/* Ends all function spans in flight, innermost first, including the step. The counts have just been
+ * read. rows: from parts_kept(). */
 __weak __noinline int frames_flush(
 	struct thread *t, struct strings *s, u64 tgid_tid, u64 end, struct rows *rows)
 {
@@ -436,7 +436,7 @@ __weak __noinline int frames_flush(
 	return 0;
 }
 
-/* The parts of task_close() apart from the functions in flight, which would take more stack. */
+/* The part of task_close() without functions in flight, which would take more stack. */
 __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 cpu)
 {
 	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
@@ -478,7 +478,7 @@ __weak __noinline int thread_close(struct thread *t, u64 tgid_tid, u64 end, u32 
 			t->irqs[i].type | REC_F_OPEN_END);
 		emit(&r, sizeof(r), REC_IRQ);
 	}
-	t->irq_depth = 0; /* nobody will see their ends */
+	t->irq_depth = 0; /* their ends will not be seen */
 	return 0;
 }
 
@@ -489,7 +489,7 @@ static __always_inline void task_flush(struct thread *t, struct task_struct *tas
 	group_leave(t, w.tgid); /* what was in flight is part of the step that it leaves */
 }
 
-/* After the window has closed: what is still open ends there, marked as such. */
+/* After the window has closed: ends what is still open, marked as such. */
 static __always_inline void task_close(struct task_struct *task, u32 cpu)
 {
 	u64 tgid_tid = (u64)task->tgid << 32 | (u32)task->pid;
@@ -500,7 +500,7 @@ static __always_inline void task_close(struct task_struct *task, u32 cpu)
 		return;
 	if (__sync_val_compare_and_swap(&t->closed, 0, CLOSE_BEGUN)) /* by its death or by the task iterator */
 		return;
-	thread_adopt(t); /* it has slept all the time */
+	thread_adopt(t); /* it was asleep all the time */
 	if (end < t->since) /* it changed its state while the window was closing */
 		end = t->since;
 	if (end < t->edge)

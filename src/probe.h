@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What user space tells the BPF programs: configuration and, for each function probe,
- * its role and how to fetch its arguments. Shared by both sides, like record.h.
+ * What user space passes to the BPF programs: configuration and, for each function probe, its role
+ * and how to fetch its arguments. Shared by both sides, like record.h.
  */
 #ifndef INFTRACE_PROBE_H
 #define INFTRACE_PROBE_H
@@ -12,7 +12,7 @@
 
 /* In the cookie of a probe, above its id: a step, which is also followed in closed windows. */
 #define PROBE_COOKIE_STEP 0x80000000u
-/* Likewise: the instruction there is single-stepped. */
+/* Likewise: the instruction is single-stepped. */
 #define PROBE_COOKIE_STEPPED 0x40000000u
 #define PROBE_COOKIE_FLAGS (PROBE_COOKIE_STEP | PROBE_COOKIE_STEPPED)
 
@@ -22,28 +22,28 @@ struct inf_config {
 	u32 trace_all;	 /* -a: every task but our own process */
 	u32 self_tgid;
 	u32 all_cpus;	 /* on-CPU spans of every task, not only of the targets */
-	u32 watch_maps;	 /* tell user space when a target maps an executable file */
-	u32 map_nr;	 /* number of mmap */
+	u32 watch_maps;	 /* report when a target maps an executable file */
+	u32 map_nr;	 /* number of the system call mmap */
 	u32 never;	 /* 0: for the verifier, see keep_stack() */
-	u32 hold;	 /* keep what the targets map, see struct hold_state */
+	u32 hold;	 /* keep track of what targets map, see struct hold_state */
 	u8 track_syscalls, track_sched; /* these programs are loaded */
-	u8 count_strangers; /* calls of probed functions by other processes */
+	u8 count_strangers; /* count calls of probed functions by other processes */
 	u8 track_irq;
 	u8 sums;     /* per process, see process_sums.h: times and system calls */
-	u8 sums_live; /* and read meanwhile */
+	u8 sums_live; /* and read during the recording */
 	u8 memory;   /* likewise: pages */
-	u8 ipc;	     /* tell calls that pass data between processes or threads from others */
-	u8 ipc_only; /* and send no others */
-	u8 steps;    /* functions have probes, so that there may be steps */
-	u8 windows;  /* it is opened and closed again: what is in flight meanwhile is followed */
+	u8 ipc;	     /* distinguish calls that pass data between processes or threads ... */
+	u8 ipc_only; /* ... and send no others */
+	u8 steps;    /* functions have probes, so there may be steps */
+	u8 windows;  /* it is opened and closed repeatedly: what is in flight meanwhile is followed */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
-	u32 eventfd; /* of user space, to know others by */
+	u32 eventfd; /* an eventfd of user space, by which to recognise others */
 	u64 min_syscall_ns;
 	u8 sys_class[512]; /* enum sys_class by system call number */
 };
 
-/* Of programs that were timed. */
+/* The total of programs that were timed. */
 struct hit_time {
 	u64 n, ns;
 };
@@ -62,21 +62,21 @@ struct shed_state {
 
 /* Counters, in memory that user space reads directly. */
 struct inf_stats {
-	u64 lost[RINGS_MAX][REC_KIND_MAX]; /* records that found their ring full */
+	u64 lost[RINGS_MAX][REC_KIND_MAX]; /* records whose ring was full */
 	u64 lost_total;
 	u64 step_mismatch;   /* steps whose states did not add up to their wall time */
 	u64 no_storage;	     /* threads that could not be traced: no memory */
 	u64 missed_switches; /* context switches whose program could not reach the storage */
-	u64 account_retries; /* preempted in every try: the time went to the state before */
+	u64 account_retries; /* preempted in every try: the time went to the previous state */
 	u64 frames_stale;    /* frames left by longjmp or an exception */
 	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
 	u64 faults_open;     /* user faults that ended in a signal: no span */
 	u64 syscalls_short;  /* left out by --min-syscall */
 	u64 irqs_full;	     /* interrupts nested deeper than IRQ_DEPTH: no span */
 	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */
-	u64 sums_full;	     /* what found no room in the sums of a process */
-	u64 strangers;	     /* calls of probed functions by processes that are no targets */
-	u64 holds_full;	     /* mappings of processes beyond HOLDS_MAX: not waited for */
+	u64 sums_full;	     /* counts that found no room in the sums of a process */
+	u64 strangers;	     /* calls of probed functions by processes that are not targets */
+	u64 holds_full;	     /* mappings of processes beyond HOLDS_MAX: nothing waits for them */
 	u64 workers_full;    /* threads of a group beyond GROUP_MEMBERS_MAX: not in the workers' sums */
 	u32 step_number;
 	u32 dying; /* threads between their exit and their last switch */
@@ -86,20 +86,20 @@ struct inf_stats {
 	u32 pad;
 	struct {
 		struct hit_time kind[HIT_MAX];
-	} hits[RINGS_MAX]; /* by CPU, as the rings are */
+	} hits[RINGS_MAX]; /* by CPU, like the rings */
 };
 
-/* A thread of a target is held in the dynamic loader for at most so long. */
+/* A thread of a target is held in the dynamic loader for at most this long. */
 #define HOLD_NS 50000000ull
 
 /*
- * What a process has mapped. Each mapping of an executable file has a number, which grows over all
- * processes, so that one that comes to have the pid of another is not taken for it.
+ * What a process has mapped. Each mapping of an executable file has a number, which increases over
+ * all processes, so that a later process with the same pid is not mistaken for it.
  */
 struct hold_state {
 	u64 mapped; /* the newest; 0: none */
-	u64 missed; /* the newest whose wait has ended at its deadline */
-	u64 waiting; /* threads that wait */
+	u64 missed; /* the newest whose wait reached its deadline */
+	u64 waiting; /* waiting threads */
 };
 
 enum probe_role {
@@ -117,7 +117,7 @@ enum probe_role {
 	ROLE_MAX,
 };
 
-/* System calls that requests on sockets are made from. */
+/* The system calls from which requests on sockets are derived. */
 enum request_call {
 	REQUEST_CALL_NONE,
 	REQUEST_CALL_READ,
@@ -134,20 +134,20 @@ enum request_call {
 
 #define PROBE_F_SPAN 0x01    /* has a return probe: a span from entry to return */
 #define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
-#define PROBE_F_END 0x04     /* entry ends the span begun last on this thread */
+#define PROBE_F_END 0x04     /* entry ends the span that began last on this thread */
 #define PROBE_F_INSTANT 0x08 /* entry only: an instant */
-#define PROBE_F_REGS 0x10    /* its values come from any registers, and from none */
+#define PROBE_F_REGS 0x10    /* its values come from any registers, or from none */
 #define PROBE_F_GRAPH 0x20   /* launches a CUDA graph: counted in the step */
 #define PROBE_F_GROUP 0x40   /* a barrier of threads that work on the same step */
 #define PROBE_F_LATE 0x80    /* some values are FETCH_F_LATE */
 
-/* In the output of snapshot_peek(), behind the records of a thread. `word` is where those have their size. */
+/* In the output of snapshot_peek(), after the records of a thread. `word` is in the place of a size. */
 #define PEEK_WHOLE 0ull
-#define PEEK_TORN ~0ull /* the thread has changed its state meanwhile: what was read may not go together */
+#define PEEK_TORN ~0ull /* the thread has changed its state meanwhile: what was read may not be consistent */
 
 struct peek_end {
 	u64 word;
-	u64 at_ns; /* the records are as of this instant; what was open then has not ended before it */
+	u64 at_ns; /* the instant of the records: what was open then has not ended before it */
 	u32 tid;
 	u32 pad;
 };
@@ -167,17 +167,17 @@ enum fetch_reg {
 	REG_MAX,
 };
 
-/* With PROBE_F_REGS registers are given by their place in struct pt_regs instead (user_pt_regs on
+/* With PROBE_F_REGS registers are given by their index in struct pt_regs instead (user_pt_regs on
  * arm64), in units of 8 bytes: a compiler may leave an argument of a USDT probe in any of them. */
 #define REG_PLACES_MAX 33
-#define REG_NONE 0xff /* stands for 0 */
+#define REG_NONE 0xff /* means 0 */
 
-#define FETCH_DEREFS_MAX 4 /* three that can be written, and the place of a USDT probe's argument */
+#define FETCH_DEREFS_MAX 4 /* three that can be written, and one for the place of a USDT probe's argument */
 #define FETCH_F_SIGNED 0x01
-#define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched too: the last
+#define FETCH_F_STRING 0x02 /* the value is the address of a string, which is fetched, too: the last
 			     * load is the string itself */
 #define FETCH_F_CONST 0x04  /* with PROBE_F_REGS: the value is in off[0] and off[1], low half first */
-#define FETCH_F_LATE 0x08   /* the last load is done when the function returns: it stores there */
+#define FETCH_F_LATE 0x08   /* the last load is done when the function returns, which stores the value */
 #define FETCH_F_RETURN 0x10 /* with FETCH_F_LATE: the value is what the function returns */
 
 /*
@@ -196,21 +196,21 @@ struct fetch {
 };
 
 /*
- * The rows of a step: what it works on, such as the tokens of a batch, described by arrays that have an
- * element for each. A column is one property of them.
+ * The rows of a step, such as the tokens of a batch, are described by arrays with an element for each.
+ * A column is one property of rows.
  */
 enum row_column {
 	ROW_SEQUENCE, /* the sequence that the row belongs to, or the first of several ... */
-	ROW_SEQUENCES, /* ... whose number this is; they lie side by side */
+	ROW_SEQUENCES, /* ... and how many there are; they are adjacent */
 	ROW_POSITION,
 	ROW_OUTPUT, /* not zero: the step gives an output for it */
 	ROW_COLUMNS,
 };
 
-/* The value of row i is at array + off[0] + i * stride; with two loads there is the address of a place,
- * and the value is at off[1] behind that. */
+/* The value of row i is at array + off[0] + i * stride; with two loads that is an address, and the
+ * value is at off[1] after it. */
 struct row_fetch {
-	struct fetch array; /* its address; 0: there is none */
+	struct fetch array; /* its address; 0: there is no array */
 	u32 stride;
 	s32 off[2];
 	u8 loads; /* 1 or 2; 0: the column is not described */
@@ -219,22 +219,22 @@ struct row_fetch {
 	u8 pad;
 };
 
-/* What is made of them: values of the step, from probe.rows_at on. */
+/* What is derived from rows: values of the step, from probe.rows_at on. */
 enum row_value {
 	ROW_N_OUTPUTS,
 	ROW_N_SEQUENCES,
-	ROW_ONE_SEQUENCE, /* where all rows belong to one: which */
-	ROW_MASK,	  /* where they belong to several, each of 0 to 63: 1 << sequence */
+	ROW_ONE_SEQUENCE, /* if all rows belong to one sequence: which */
+	ROW_MASK,	  /* if they belong to several, each of 0 to 63: 1 << sequence */
 	ROW_FIRST_POSITION,
-	ROW_READ, /* rows that the others are about: fewer than there are, if those could not be read */
+	ROW_READ, /* the rows that the other values are about: fewer than exist, if some could not be read */
 	ROW_VALUES,
 };
 
-#define ROW_UNKNOWN ((u64)1 << 63) /* of any of them but the mask, where that is 0 */
-#define STEP_ROWS_MAX 16384 /* sequences of rows that are looked at in a step */
-#define ROW_IDS 512    /* a power of two: so many different sequences are told apart */
+#define ROW_UNKNOWN ((u64)1 << 63) /* for any of them except the mask, where that is 0 */
+#define STEP_ROWS_MAX 16384 /* at most this many sequences of rows are read in a step */
+#define ROW_IDS 512    /* a power of two: this many different sequences are distinguished */
 
-/* Outputs of a step whose array of outputs is not there. */
+/* The outputs of a step whose array of outputs does not exist. */
 enum row_else {
 	ROW_ELSE_NONE,
 	ROW_ELSE_LAST, /* of the last row */
@@ -254,17 +254,17 @@ struct probe {
 	u8 flags;
 	u8 nvals;
 	u8 nstrs; /* of these, strings */
-	u8 hit; /* set at the first hit: tells probes that were never reached */
+	u8 hit; /* set at the first hit: shows which probes were never reached */
 	u8 when; /* enum probe_when: the call counts only if it holds for ... */
 	u8 when_val; /* ... this value */
-	u8 outermost; /* calls within another one of its role do not count */
-	u8 rows;      /* 1 + the value that says how many rows the step has; 0: none are described */
+	u8 outermost; /* calls within another one of the same role do not count */
+	u8 rows;      /* 1 + the index of the value with the number of rows; 0: rows are not described */
 	u8 rows_at;   /* the first of ROW_VALUES values */
 	u8 row_else;  /* enum row_else */
 	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
 	u8 pad[4];
 	s64 when_than;
-	struct fetch group; /* the same value in all threads of a group, another in other groups */
+	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
 };
