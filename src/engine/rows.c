@@ -66,7 +66,7 @@ int rows_begin(struct probe_spec *s, const char *count, const char **ret_why)
 	return 0;
 }
 
-/* Cuts " else WORD" off. */
+/* Cuts off " else WORD". */
 static int parse_else(char *expr, enum row_column column, uint8_t *ret_else)
 {
 	static const char *const words[] = {

@@ -462,7 +462,7 @@ bool probe_spec_makes_states(const struct probe_spec *s)
 	       s->flags & PROBE_F_GRAPH;
 }
 
-/* Who learns names from a call needs each. */
+/* A function that names handles is always needed. */
 enum shed_part probe_spec_part(const struct probe_spec *s)
 {
 	if (s->role == ROLE_BARRIER)
