@@ -7,7 +7,7 @@
 #include "report/object.h"
 #include "report/seq_words.h"
 
-/* As many requests are drawn, of which as many because they were late. */
+/* The number of requests that are drawn, and of those chosen because they were late. */
 #define PLOT_MAX 1500
 #define PLOT_LATE 300
 
@@ -21,7 +21,7 @@ static struct json_object *parts_object(struct json_build *b, const struct seq_s
 	return o;
 }
 
-/* Of the parts whose states are known. */
+/* For the parts whose states are known. */
 static struct json_object *part_states_object(struct json_build *b, const struct seq_summary *sum)
 {
 	struct json_object *o = json_new_object(b);
@@ -269,7 +269,7 @@ static struct json_object *plot_row(struct json_build *b, const struct seq_reque
 	return row;
 }
 
-/* Marks those that are drawn: the slowest, and as many of all as there is room for, evenly. */
+/* Marks those that are drawn: the slowest, and a selection of the others, spread evenly. */
 static void choose(const struct process *p, const struct seq_summary *sum, bool *chosen)
 {
 	size_t n = p->seqs.len, room = PLOT_MAX;

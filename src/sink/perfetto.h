@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the parts of the Perfetto sink share.
+ * Shared by the parts of the Perfetto sink.
  *
- * Field numbers are those of protos/perfetto/trace/ in the sources of Perfetto; the file is a
- * sequence of TracePackets, each of which is one event of the writer.
+ * Field numbers are from protos/perfetto/trace/ in Perfetto's sources; the file is a sequence of
+ * TracePackets, each of which is one event for the writer.
  */
 #ifndef INFTRACE_PERFETTO_H
 #define INFTRACE_PERFETTO_H
@@ -41,7 +41,7 @@ enum {
 #define CLOCK_OF_REALTIME 1
 #define CLOCK_OF_MONOTONIC 3
 #define CLOCK_OF_BOOTTIME 6
-#define CLOCK_DELTAS 64 /* from the packet before that has this clock */
+#define CLOCK_DELTAS 64 /* relative to the previous packet with this clock */
 
 /* Packets of one sequence share interned names and the clock of deltas. */
 #define SEQUENCE_EVENTS 1
@@ -71,13 +71,13 @@ enum intern_kind {
 	INTERN_KINDS,
 };
 
-/* Of what a track is. */
+/* What a track is about. */
 enum track_kind {
 	TRACK_PROCESS,
 	TRACK_CALLS,   /* functions, steps, faults and interrupts of a thread */
-	TRACK_OFF_CPU, /* why a thread did not run */
+	TRACK_OFF_CPU, /* why a thread was not running */
 	TRACK_IPC,     /* system calls of a thread that pass data */
-	TRACK_SYSCALLS, /* all of them */
+	TRACK_SYSCALLS, /* all system calls */
 	TRACK_STEPS,   /* lanes of a process */
 	TRACK_REQUESTS,
 	TRACK_RSS, /* counters of a process */
@@ -89,11 +89,11 @@ enum track_kind {
 #define PERFETTO_LANES 64
 #define PERFETTO_CPUS 1024
 
-/* A track, as far as the order of its slices goes. Their numbers, from 1, are the tracks' in the file: small
- * ones, since each event has one. */
+/* A track, as far as the order of its slices matters. Rows are numbered from 1, and the numbers identify
+ * tracks in the file: small ones, since each event has one. */
 struct perfetto_row {
-	uint64_t due_ns;   /* what begins until then need not wait */
-	uint64_t waits_ns; /* begin of the one that waits for another, or 0 */
+	uint64_t due_ns;   /* what begins up to then need not wait */
+	uint64_t waits_ns; /* beginning of the one that waits for another, or 0 */
 	uint32_t open;     /* slices that began before the recording */
 };
 
@@ -104,9 +104,9 @@ struct perfetto_calls;
 struct perfetto_thread {
 	uint32_t tid; /* 0: the slot is empty */
 	uint32_t tgid;
-	uint64_t changes; /* of the tasks, as of which this is right */
+	uint64_t changes; /* state of the tasks at which this is right */
 	uint32_t rows[THREAD_ROWS]; /* from TRACK_CALLS on; 0: not described */
-	struct perfetto_calls *calls; /* NULL: it has made none */
+	struct perfetto_calls *calls; /* NULL: none so far */
 	char comm[TASK_COMM_LEN]; /* as written */
 	char text[3 * TASK_COMM_LEN]; /* the same as UTF-8 */
 	unsigned char text_len;
@@ -115,7 +115,7 @@ struct perfetto_thread {
 struct perfetto_process {
 	uint32_t tgid;
 	char comm[TASK_COMM_LEN];
-	/* rows in this file; 0: not described */
+	/* row in this file; 0: not described */
 	uint32_t row;
 	uint32_t counter_rows[TRACK_FREED - TRACK_RSS + 1];
 	uint32_t lane_rows[2][PERFETTO_LANES]; /* steps, requests */
@@ -133,10 +133,10 @@ struct perfetto_sink {
 	struct recording rec;
 	struct perfetto_thread *threads; /* open addressing */
 	size_t n_threads, threads_size;
-	struct perfetto_row *rows; /* the first is none */
+	struct perfetto_row *rows; /* the first is unused */
 	uint32_t n_rows, rows_size, own_row;
 	uint32_t n_calls;
-	uint16_t call_iids[SYSCALL_MAX], n_call_iids; /* of names, by system call: small ones for those in use */
+	uint16_t call_iids[SYSCALL_MAX], n_call_iids; /* ids of names, by system call: small ones for those in use */
 	struct holder *held;
 	struct perfetto_process *processes;
 	size_t n_processes;
@@ -144,7 +144,7 @@ struct perfetto_sink {
 	struct irq_names *irqs;
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];
 	uint64_t clock_ns; /* of the last snapshot */
-	uint64_t deltas_ns; /* where the clock of deltas is */
+	uint64_t deltas_ns; /* the position of the clock of deltas */
 	uint64_t flow;     /* the last arrow */
 	struct request_tracks *requests; /* NULL: there was no step */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
@@ -164,16 +164,16 @@ static inline void packet_end(struct perfetto_sink *s, char *mark, char *p)
 
 /* ---- perfetto_tracks.c ---- */
 
-/* Another file begins, or none, in which nothing is described. */
+/* Another file begins, or none, so nothing is described. */
 void perfetto_tracks_reset(struct perfetto_sink *s);
 
-/* Rows, whose tracks are described before. 0 without memory. Of a thread: */
+/* Rows; their tracks are described first. 0 without memory. For a thread: */
 uint32_t perfetto_row(struct perfetto_sink *s, uint32_t tgid, uint32_t tid, enum track_kind kind);
 uint32_t perfetto_thread_row(struct perfetto_sink *s, struct perfetto_thread *t, enum track_kind kind);
 struct perfetto_thread *perfetto_thread(struct perfetto_sink *s, uint32_t tgid, uint32_t tid);
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid);
 
-/* Of a process: the first lane on which the span overlaps with no other; 0: there is none left. */
+/* For a process: the first lane on which the span overlaps with no other; 0: none is left. */
 uint32_t perfetto_lane(struct perfetto_sink *s, const struct rec_hdr *h, enum track_kind kind);
 uint32_t perfetto_counter(struct perfetto_sink *s, uint32_t tgid, enum track_kind kind);
 uint32_t perfetto_own_row(struct perfetto_sink *s);
@@ -194,11 +194,11 @@ enum value_type { /* fields of DebugAnnotation */
 };
 
 #define EVENT_ARGS_MAX 64
-#define EVENT_TEXT_MAX 160 /* bytes of a string; what is longer is cut */
+#define EVENT_TEXT_MAX 160 /* bytes of a string; longer ones are cut */
 #define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
 
-/* A TrackEvent that is made, up to its event_write*(): all but type, track and time, where those that wait
- * for their turn are kept. One at a time. */
+/* A TrackEvent while it is being made, up to event_write*(): everything except type, track and time, in
+ * the memory of those that wait for their turn. Only one at a time. */
 struct event {
 	struct perfetto_sink *s;
 	uint32_t row;
@@ -208,35 +208,35 @@ struct event {
 
 int interns_new(struct interns **ret_interns);
 void interns_free(struct interns *in);
-/* No name is known. */
+/* Forgets all names. */
 void interns_reset(struct interns *in);
-/* The sequence begins, with all names that are known. dropped: packets before this one are missing.
- */
+/* Begins the sequence, with all names that are known. dropped: packets before this one are
+ * missing. */
 void interns_begin(struct perfetto_sink *s, bool dropped);
 
-/* Of a limited set of names that stay where they are as long as the sink is there, as those of the program
- * and of the probe table do. */
+/* For names from a limited set that stay at their addresses as long as the sink exists, such as those of
+ * the program and of the probe table. */
 void event_init(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
-/* The same with a name that may not stay. */
+/* The same for a name that may not stay. */
 void event_init_copy(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
-/* With one that is not interned. */
+/* For a name that is not interned. */
 void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, const char *category, const char *name);
-/* Another one with all that the last has, on another track. */
+/* Makes another event with the contents of the last, on another track. */
 void event_again(struct event *e, uint32_t row);
 void event_add_flow(struct event *e, uint32_t field, uint64_t flow);
 /* Names as with event_init(). */
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
 void event_add_text(struct event *e, const char *name, const char *text, size_t len);
-/* For texts that come again: interned. */
+/* For texts that recur: interned. */
 void event_add_word(struct event *e, const char *name, const char *text);
-/* With a name that may not stay. */
+/* For a name that may not stay. */
 void event_add_copy(struct event *e, const char *name, enum value_type type, uint64_t v);
 /* Marks of spans that were cut. */
 void event_add_open(struct event *e, uint8_t flags);
-/* In its turn. Of spans without a thread: */
+/* Writes it in its turn. For spans without a thread: */
 void event_write_span(struct event *e, uint64_t start_ns, uint64_t end_ns);
 void event_write_instant(struct event *e, uint64_t ns);
-/* Of a record on a thread's track. */
+/* For a record on a thread's track. */
 enum held_kind {
 	HELD_PLAIN,
 	HELD_PAIR, /* of two functions, begin and end */
@@ -250,15 +250,15 @@ void event_write_counter(struct perfetto_sink *s, uint32_t row, uint64_t ns, uin
 /* -ENOMEM */
 int held_new(struct holder **ret_holder);
 void held_free(struct holder *hd);
-/* Room for what an event is made of, HELD_BYTES, and that it is there: of a slice (EVENT_BEGIN), an instant or
- * a counter. */
+/* Room for what an event is made of, HELD_BYTES; and notes that it is there: for a slice (EVENT_BEGIN), an
+ * instant or a counter. */
 #define HELD_BYTES (WRITER_EVENT_MAX - 64)
 char *held_reserve(struct perfetto_sink *s);
 void held_commit(struct perfetto_sink *s, uint32_t row, uint32_t type, uint64_t start_ns, uint64_t end_ns,
 	enum held_kind kind, const char *end);
 /* See sink_ops.settled: writes what has waited long enough. */
 void held_settled(struct perfetto_sink *s);
-/* Writes all. */
+/* Writes everything. */
 void held_close(struct perfetto_sink *s);
 size_t held_bytes(const struct perfetto_sink *s);
 
@@ -274,7 +274,7 @@ void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r);
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
 void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
-/* Beside its events of ftrace, if the call passes data. */
+/* In addition to its ftrace events, if the call passes data. */
 void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 
 /* ---- perfetto_requests.c: those of sockets, and those that steps show ---- */
@@ -287,15 +287,15 @@ extern const struct request_tracks_ops perfetto_request_ops;
 void perfetto_syscall(struct perfetto_sink *s, const struct rec_syscall *r);
 void perfetto_calls_free(struct perfetto_calls *c);
 
-/* ---- perfetto_sched.c: what goes into bundles of ftrace events, by CPU ---- */
+/* ---- perfetto_sched.c: bundles of ftrace events, by CPU ---- */
 
 void perfetto_on_cpu(struct perfetto_sink *s, const struct rec_on_cpu *r);
 void perfetto_waking(struct perfetto_sink *s, const struct rec_off_cpu *r);
-/* Records were lost: each CPU says so in its next bundle. */
+/* Records were lost: each CPU reports that in its next bundle. */
 void perfetto_cpus_lost(struct perfetto_sink *s, uint64_t n);
 /* Writes all bundles. */
 void perfetto_cpus_flush(struct perfetto_sink *s);
-/* The file ends: what ran last on each CPU does so no longer. */
+/* The file ends: the last task on each CPU is no longer running. */
 void perfetto_cpus_close(struct perfetto_sink *s);
 
 /* Within the recording. */

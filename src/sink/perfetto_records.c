@@ -137,7 +137,7 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 		event_add_word(&e, "left_out", shed_text(r->left_out, off));
 	event_add_open(&e, r->h.flags);
 	event_write_record(&e, &r->h, spec->flags & PROBE_F_END ? HELD_END : HELD_PLAIN);
-	/* with more at once than lanes they are on their threads' tracks all the same */
+	/* if there are more at once than lanes they are only on their threads' tracks */
 	lane = perfetto_lane(s, &r->h, TRACK_STEPS);
 	event_again(&e, lane);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
@@ -211,7 +211,7 @@ void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r)
 	event_write_record(&e, &r->h, HELD_PLAIN);
 }
 
-/* An instant at the end of the interval: several of them overlap. */
+/* An instant at the end of the interval, since several intervals overlap. */
 void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r)
 {
 	struct event e;
@@ -241,13 +241,13 @@ void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r)
 }
 
 /*
- * A flow binds to slices or instants. An instant of the waker shows where it was when it did that,
- * be it in a system call, which is none of our slices; and viewers draw a flow from the end of what
- * it leaves to the begin of what it enters: the begin of the time off CPU lies before the wake-up.
+ * A flow binds to slices or instants. An instant of the waker shows where it was at the wake-up, perhaps
+ * in a system call, which is not one of our slices. And viewers draw a flow from the end of what it
+ * leaves to the beginning of what it enters, but the time off CPU begins before the wake-up.
  */
 static void write_wake_up(struct perfetto_sink *s, const struct rec_off_cpu *r, uint32_t waker_tgid)
 {
-	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it does not run yet */
+	uint64_t end = r->h.start_ns + r->h.dur_ns - 1; /* as in the JSON: it is not running yet */
 	struct event e;
 
 	event_init(&e, s, perfetto_row(s, waker_tgid, r->waker_tid, TRACK_CALLS), "sched", "wake-up");
@@ -294,7 +294,7 @@ void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r)
 		write_wake_up(s, r, waker_tgid);
 }
 
-/* Perfetto knows the names of the 64-bit table only. */
+/* Perfetto knows only the names of the 64-bit table. */
 void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r)
 {
 	struct event e;
