@@ -169,8 +169,9 @@ static inline char *fmt_ts(struct chrome_sink *c, char *p, uint64_t boot_ns)
 /* A name of the probe table. */
 static inline char *fmt_name(struct chrome_sink *c, char *p, const char *name)
 {
-	/* 2^64 / golden ratio: the upper bits are mixed best */
-	struct quoted *q = &c->quoted[(uintptr_t)name * 0x9e3779b97f4a7c15ull >> 56];
+	/* 2^64 / golden ratio: the upper bits are mixed best. Names whose distance is near a Fibonacci number would share a
+	 * place, though, and literals and names on the heap can be so far apart: hence the shift. */
+	struct quoted *q = &c->quoted[((uintptr_t)name ^ (uintptr_t)name >> 20) * 0x9e3779b97f4a7c15ull >> 56];
 
 	_Static_assert(QUOTED == 256, "as many as the bits of the hash");
 	if (q->name != name)
