@@ -38,7 +38,7 @@ bool requests_left_out(const struct request_summary *rs, char text[REQUESTS_TEXT
 	if (!rs->mixed && !rs->began_before && !rs->lost)
 		return false;
 	n += (size_t)snprintf(text, REQUESTS_TEXT_MAX, "left out of these times:");
-	if (rs->mixed && rs->shared_steps)
+	if (rs->mixed && rs->shared_steps && !rs->by_lines)
 		n += (size_t)snprintf(text + n, REQUESTS_TEXT_MAX - n,
 			" at least %llu requests, which shared %llu steps with others (up to %llu sequences in one)",
 			(unsigned long long)(rs->mixed > rs->max_sequences ? rs->mixed : rs->max_sequences),

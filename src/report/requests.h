@@ -10,6 +10,7 @@ struct phase_names;
 struct request_summary {
 	uint64_t count, prompt_tokens, output_tokens; /* of requests that are none of these: */
 	uint64_t mixed;	       /* at least: with shared steps, or overlapping others in one context */
+	bool by_lines;	       /* by the lines of requests: those of shared steps are known but for these */
 	uint64_t shared_steps; /* steps with rows of several sequences */
 	uint64_t unreadable;   /* of which the sequences could not be read */
 	uint64_t max_sequences; /* in one step */

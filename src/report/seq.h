@@ -120,4 +120,10 @@ static inline int64_t seq_first_token(const struct seq_request *r)
 	return r->ttft < 0 ? -1 : r->ttft + r->parts[SEQ_QUEUED];
 }
 
+/* A request in batches, whose rows are known. */
+static inline bool seq_told_apart(const struct seq_request *r)
+{
+	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED));
+}
+
 #endif

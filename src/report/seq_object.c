@@ -324,7 +324,7 @@ struct json_object *seq_plot_object(struct json_build *b, const struct process *
 		for (size_t i = 0; i < p->seqs.len; i++) {
 			const struct seq_request *r = &p->seqs.requests[i];
 
-			if (!chosen[i] || (r->flags & SEQ_OF_STEPS))
+			if (!chosen[i] || !seq_told_apart(r))
 				continue;
 			places[i] = n++;
 			json_append(b, rows, plot_row(b, r, p->seqs.requests[0].at));

@@ -47,14 +47,14 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 		n = 0;                                                  \
 		for (size_t i = 0; i < p->seqs.len; i++) {              \
 			const struct seq_request *r = &requests[i];     \
-			if (!(r->flags & SEQ_OF_STEPS) && (value) >= 0) \
+			if (seq_told_apart(r) && (value) >= 0)          \
 				values[n++] = (value);                  \
 		}                                                       \
 		sum->member = percentiles_of(values, n);                \
 	} while (0)
 
 	for (size_t i = 0; i < p->seqs.len; i++) {
-		if (!(requests[i].flags & SEQ_OF_STEPS))
+		if (seq_told_apart(&requests[i]))
 			sum_request(p, &requests[i], sum);
 	}
 	PERCENTILES(ttft, seq_first_token(r));

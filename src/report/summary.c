@@ -224,6 +224,7 @@ static int take_lines(const struct process *p, struct summary *sum)
 	int err = 0;
 
 	rs->count = rs->mixed = rs->prompt_tokens = rs->output_tokens = rs->began_before = rs->lost = 0;
+	rs->by_lines = true;
 	rs->ttft.len = 0;
 	if (tpot)
 		rs->tpot.len = 0;

@@ -277,6 +277,25 @@ static void test_wrong(void **state)
 	done(&result, &p);
 }
 
+/* A request that cannot be told from others has no times, and is none of those in batches. */
+static void test_mixed(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	add_usual(&p, 1);
+	LINE(&p, .number = 11, .prompt = 500, .prefill = 7000, .shape = ",\"mixed\":true");
+	TEXT(&result, &p, "--slo", "ttft=1s");
+	assert_contains(result.out, "  requests: 10, of 5045 prompt and 110 output tokens\n");
+	assert_contains(result.out, "  left out of these times: 1 requests that cannot be told from others\n");
+	assert_contains(result.out, "  whole request                  10     210 ms     210 ms");
+	assert_contains(result.out, "(10 of 10 requests, ");
+	assert_contains(result.out, "; of 1 it is not known\n");
+	done(&result, &p);
+}
+
 /* Each recording has numbers of its own. */
 static void test_recordings(void **state)
 {
@@ -364,6 +383,7 @@ int main(void)
 		cmocka_unit_test(test_slo),
 		cmocka_unit_test(test_slo_steps),
 		cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_recordings),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_occupancy),
