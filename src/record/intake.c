@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/check.h"
+#include "engine/rows.h"
 #include "record/overhead.h"
 #include "record/step_limit.h"
 
@@ -142,11 +143,20 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(in->sink, h, size);
 }
 
+/* What a record says to have behind it is there: sinks rely on that. */
+static bool is_whole(const struct rec_hdr *h, size_t size)
+{
+	const struct rec_step *r = (const struct rec_step *)h;
+	const struct row_part *parts;
+
+	return h->kind != REC_STEP || (size >= sizeof(*r) && step_parts(r, size, &parts) == r->n_parts);
+}
+
 void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (h->kind >= REC_KIND_MAX)
+	if (h->kind >= REC_KIND_MAX || !is_whole(h, size))
 		return;
 	if (in->sink && !is_stranger(h))
 		in->totals->records[h->kind]++;

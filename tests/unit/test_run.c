@@ -198,6 +198,28 @@ static void test_max_steps(void **state)
 	assert_int_equal(fake.totals.steps, 2);
 }
 
+/* A step that says to have more behind it than its record has is none. */
+static void test_parts(void **state)
+{
+	static struct probe_spec spec = { .handle_arg = -1, .handle_name = -1 };
+	struct rec_step_parts r = { .s.h = hdr(REC_STEP, 0), .s.n_parts = 2 };
+	size_t whole = sizeof(r.s) + 2 * sizeof(struct row_part);
+
+	(void)state;
+	capture.probes = (struct probe_table){ .specs = &spec, .n = 1 };
+	assert_int_equal(windows_begin(&w), 0);
+	intake_record(&r.s.h, sizeof(r.s) - 8, &intake);
+	intake_record(&r.s.h, sizeof(r.s), &intake);
+	intake_record(&r.s.h, whole - 8, &intake);
+	r.s.n_parts = STEP_PARTS_MAX + 1;
+	intake_record(&r.s.h, sizeof(r), &intake);
+	assert_int_equal(fake.records, 0);
+	r.s.n_parts = 2;
+	intake_record(&r.s.h, whole, &intake);
+	assert_int_equal(fake.records, 1);
+	assert_int_equal(fake.size, whole);
+}
+
 /* The session cannot start, or there can be no files: nothing is open, and no sink is fed. */
 static void test_cannot_open(void **state)
 {
@@ -381,6 +403,7 @@ int main(void)
 		RUN_TEST(test_flush_fails),
 		RUN_TEST(test_manual),
 		cmocka_unit_test_setup_teardown(test_max_steps, fresh, drop_probes),
+		cmocka_unit_test_setup_teardown(test_parts, fresh, drop_probes),
 		RUN_TEST(test_cannot_open),
 		RUN_TEST(test_no_output),
 		DUMP_TEST(test_dump),
