@@ -93,6 +93,8 @@ static void summarise_probes(const struct capture *c)
 			continue;
 		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(c, i);
+		else if (never_hit(c, i) && s->engine && s->role == ROLE_SEQUENCE)
+			log_debug("%s: attached, never hit", s->symbol); /* most engines need few of them */
 		else if (never_hit(c, i))
 			log_info("%s: attached, never hit", s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
