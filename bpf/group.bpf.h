@@ -567,7 +567,7 @@ __weak __noinline int group_arrive_once(struct thread *t, u64 tgid_tid, u64 key,
 	if (last) {
 		arrival_note(&g->last[t->epoch & (GROUP_EPOCHS - 1)], t, tid, now);
 		WRITE_ONCE(r->ns[t->epoch & (GROUP_EPOCHS - 1)], now);
-		smp_wmb(); /* who finds the number finds the time: wait_end() */
+		smp_wmb(); /* a thread that finds the number finds the time: wait_end() */
 		WRITE_ONCE(r->epoch, t->epoch);
 	}
 	if (!t->in_step)

@@ -29,8 +29,8 @@ struct times_read {
 	u64 *ns, since;
 };
 
-/* A switch between two of these reads moves `since`, and the copy is made anew. A round of bpf_loop(), as elsewhere
- * here: the verifier would walk those of a loop one by one, at each start. */
+/* A switch between two of these reads moves `since`, and the copy is repeated. One round of bpf_loop(), as
+ * elsewhere here: the verifier would walk through those of a loop one by one, at each start. */
 static long times_try(u32 i, struct times_read *r)
 {
 	struct thread *t = r->t;
@@ -89,7 +89,7 @@ static long look_try(u32 i, struct look *l)
 	return now_equals(&t->view_now[0], &t->view_now[1]);
 }
 
-/* ns, of which `before` in its role and `left` behind a wait. */
+/* Adds ns, of which `before` in its role and `left` after a wait. */
 __weak __noinline int view_add(struct thread *t, u32 state, u64 before, u64 left, u64 ns)
 {
 	if (!t || state >= ST_MAX)
@@ -135,7 +135,7 @@ __weak __noinline int member_look(struct thread *t, u64 thread, u32 tid, u64 at)
 	return 1;
 }
 
-/* What states have too little, which others have too much. */
+/* The time that states lack, which others have too much. */
 struct shortage {
 	struct thread *t;
 	u64 missing;

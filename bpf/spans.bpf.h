@@ -25,7 +25,7 @@ static __always_inline u32 thread_step(const struct thread *t)
 {
 	if (t->in_step)
 		return t->step.number + 1;
-	return wait_void(&t->wait) ? 0 : t->member_step; /* barriers are what tells it */
+	return wait_void(&t->wait) ? 0 : t->member_step; /* only barriers show it */
 }
 
 static __always_inline void function_fill(struct rec_function *r, struct who w, u32 probe, u32 step, u64 start,
@@ -101,7 +101,7 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 	end = t->op.end;
 	t->op.probe = 0;
 	if (cfg.budget && t->op.changes != (u8)sheds[SHED_OPERATORS].changes)
-		return 0; /* nobody has seen what came behind it */
+		return 0; /* what came after it was not seen */
 	if (end)
 		flags = 0;
 	else
@@ -327,7 +327,7 @@ static __always_inline void syscall_emit(struct thread *t, struct who w, u64 end
 	emit_submit(r);
 }
 
-/* Of a function whose probes were turned off since it was called, nobody knows when it returned. */
+/* If the probes of a function were turned off after its call, the time of its return is unknown. */
 static __always_inline bool frame_void(const struct frame *f)
 {
 	if (!f->shed)
@@ -376,7 +376,7 @@ static long frame_next(u32 i, struct flushing *fl)
 	return 0;
 }
 
-/* Ends all of them. Where the step is among them, cut_probe says so, and the caller ends it. */
+/* Ends all frames. If the step is among them, cut_probe is set, and the caller ends it. */
 __weak __noinline int frames_end(struct thread *t, struct strings *s, u64 tgid_tid, u64 end)
 {
 	struct flushing fl = { .t = t, .s = s, .tgid_tid = tgid_tid, .end = end };

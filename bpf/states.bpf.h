@@ -50,7 +50,7 @@ static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 
 	return (edge < to ? edge : to) - from;
 }
 
-/* For what is rare: the verifier goes on behind a call of these with one state, whatever was done in it. */
+/* For rare cases: after a call of these the verifier continues with one state, whatever happened in it. */
 __weak __noinline u32 now_on_state_apart(const struct thread_now *t)
 {
 	return t ? now_on_state(t) : ST_CPU;
@@ -221,9 +221,9 @@ __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 }
 
 #define ACCOUNT_TRIES 4
-#define CALL_TRIES 2 /* what comes in between comes once; behind that thread_change() tries */
+#define CALL_TRIES 2 /* an interruption comes once; after that thread_change() tries */
 
-/* thread_change(): the state goes on as it is. */
+/* thread_change(): the state stays as it is. */
 #define ST_SAME ST_MAX
 
 __weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, u64 from, u64 to)

@@ -64,8 +64,8 @@ static __always_inline u64 wait_end(const struct open_wait *w)
 }
 
 /*
- * With --budget: the barriers were turned off since the thread came to its last one, so that nobody knows what it does.
- * Also of waits that are seen by their entry and return.
+ * With --budget: barriers were turned off since the thread came to its last one, so its state is unknown. Also for
+ * waits that are seen by their entry and return.
  */
 static __always_inline bool wait_void(const struct open_wait *w)
 {
