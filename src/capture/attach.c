@@ -384,7 +384,7 @@ static void follow(struct attach *a, pid_t pid, uint64_t since_ns)
 
 	n = links_add_process(a->links, pid);
 	if (n < 0) {
-		attach_everywhere(a, n == -E2BIG ? "the targets have become many" : strerror(-n));
+		attach_everywhere(a, n == -E2BIG ? "there are too many targets" : strerror(-n));
 	} else if (n && late && since_ns) {
 		ns = clock_boot_ns() - since_ns;
 		a->late.processes++;

@@ -643,7 +643,7 @@ const char *features_remedy(const struct features *f, enum feature id, char *buf
 			"what distributions ship since " FEATURES_RELEASE_MIN,
 			VMLINUX_BTF);
 	else if (release_before(f->release, d->since))
-		snprintf(buf, size, "kernel %s is too old, it came with %s%s", f->release, d->since,
+		snprintf(buf, size, "kernel %s is too old: this came with %s%s", f->release, d->since,
 			d->loss ? "" : ": run " FEATURES_RELEASE_MIN " or newer");
 	else
 		snprintf(buf, size, "kernel %s was built without it (%s)", f->release,

@@ -53,8 +53,8 @@ static bool can_load(int var_id)
 }
 
 /*
- * The kernel's BTF as it lies in its file. libbpf reads it too, later, and makes an index of all its types, for which it
- * needs a tenth of the time of a start: not twice.
+ * The kernel's BTF as in its file. libbpf reads it, too, later, and makes an index of all its types, which takes a
+ * tenth of the time of a start: once is enough.
  */
 struct types {
 	void *data;
@@ -129,7 +129,7 @@ out:
 	return err;
 }
 
-/* What follows a type, or -1 for one that came later than this program. */
+/* The bytes after a type, or -1 for a kind that is newer than this program. */
 static ssize_t type_tail(const struct btf_type *b)
 {
 	size_t n = BTF_INFO_VLEN(b->info);

@@ -203,8 +203,8 @@ static int load_error(int err)
 		log_error("the kernel does not allow BPF programs to be loaded; run as root or with CAP_BPF, "
 			  "CAP_PERFMON and CAP_SYS_PTRACE");
 	else
-		log_error("the kernel refused the BPF programs: %s; inftrace doctor tells what is missing, "
-			  "-v shows the kernel's own words",
+		log_error("the kernel refused the BPF programs: %s; inftrace doctor says what is missing, "
+			  "-v shows the kernel's messages",
 			strerror(-err));
 	return err == -EPERM ? err : -EOPNOTSUPP;
 }

@@ -7,7 +7,7 @@
 
 #include "engine/check.h"
 
-#define MEMORIES_MAX 256 /* then the one that was told of longest ago is forgotten */
+#define MEMORIES_MAX 256 /* beyond that the one reported longest ago is forgotten */
 
 struct sequence_memories {
 	struct {

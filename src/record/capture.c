@@ -23,7 +23,7 @@ int capture_check(struct capture *c)
 	if (!err)
 		err = features_require(&f, why, sizeof(why));
 	else
-		snprintf(why, sizeof(why), "cannot look at the kernel: %s", strerror(-err));
+		snprintf(why, sizeof(why), "cannot examine the kernel: %s", strerror(-err));
 	if (err) {
 		log_error("%s", why);
 		return err == -EPERM ? err : -EOPNOTSUPP;

@@ -30,7 +30,7 @@
 struct process {
 	uint32_t tgid;
 	uint64_t used; /* counter of uses */
-	/* as of its beginning */
+	/* at its beginning */
 	bool read, will_exec;
 	struct process_text environ, cmdline; /* only what matters of the environment */
 	char exe[ELF_BUILD_ID_MAX];
@@ -187,7 +187,7 @@ static char *flags_of(struct metadata *m, const struct process *p)
 
 	if (text && !obj && may_warn(m))
 		log_warn("the runtime flags%s are not a JSON object and are left out", theirs ? " of a process" : "");
-	/* printed anew, so that it is one line whatever the environment contains */
+	/* printed again, so that it is one line whatever the environment contains */
 	plain = obj ? plain_text(obj) : settings_of(p);
 	json_object_put(obj);
 	return plain ? plain : strdup("{}");

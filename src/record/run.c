@@ -329,7 +329,7 @@ static int run_attached(struct run *r)
 	err = targets_attach(&r->targets, &r->capture);
 	capture_calibrated(&r->capture); /* before it would lose its privileges */
 	if (!err && r->o->has_budget && !r->capture.weighs) {
-		log_error("--budget: what inftrace costs could not be measured here (-v says why)");
+		log_error("--budget: the cost of inftrace could not be measured here (-v says why)");
 		err = -EOPNOTSUPP;
 	}
 	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */

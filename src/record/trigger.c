@@ -143,7 +143,7 @@ static int parse_expr(struct trigger *t, const char *name, const char *text)
 	else if (t->kind == KIND_RATE)
 		wanted = '<';
 	if (*op != wanted || (wanted && op[1] == '=')) {
-		log_error("--trigger: '%.40s' has not the form of %s", text, example);
+		log_error("--trigger: '%.40s' does not have the form of %s", text, example);
 		return -EINVAL;
 	}
 	return wanted ? parse_limit(t, name, op + 1) : 0;
@@ -457,7 +457,7 @@ void trigger_summary(const struct trigger_set *set)
 			log_info("--trigger %s: %" PRIu64 " hits, %" PRIu64 " more only counted",
 				t->expr, t->hits, t->left_out);
 		else if (t->kind <= KIND_RATE && !t->judged)
-			log_warn("--trigger %s: nothing that it is about was seen", t->expr);
+			log_warn("--trigger %s: nothing was seen that it applies to", t->expr);
 		else
 			log_info("--trigger %s: no hit", t->expr);
 	}

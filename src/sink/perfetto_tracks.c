@@ -374,7 +374,7 @@ static uint32_t requests_row(struct perfetto_sink *s)
 	return s->requests_row;
 }
 
-/* Up to what is behind its name and rank; NULL without memory. */
+/* Begins the description, up to what follows name and rank; NULL without memory. */
 static char *request_track_begin(
 	struct perfetto_sink *s, uint32_t *id, const char *name, int64_t rank, char **ret_packet, char **ret_track)
 {

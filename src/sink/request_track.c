@@ -430,7 +430,7 @@ static void on_first(struct step_request *r, const struct step_seen *s, void *ar
 	struct live *l = find_live(arg, r);
 
 	(void)s;
-	/* it may be told with a later step */
+	/* it may be reported with a later step */
 	if (l && l->last.end == r->first_output)
 		l->gave_first = l->last;
 	else if (l && l->before_last.end == r->first_output)

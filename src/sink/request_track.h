@@ -101,7 +101,7 @@ void request_tracks_rotate(struct request_tracks *t);
 /* Writes everything that is left. */
 void request_tracks_finish(struct request_tracks *t);
 
-/* ---- what formats ask when they are told something ---- */
+/* ---- queries of the formats, from their callbacks ---- */
 
 /* The format's own number for a row or counter; 0: not described in this file. */
 uint32_t *request_tracks_row_id(struct request_tracks *t, uint32_t row);

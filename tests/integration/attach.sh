@@ -276,7 +276,7 @@ test_large_family() {
 	check "a large family: none in the other one" wait_until 20 has_breakpoint "$other" no
 	tell target call 100
 	tell target family 1000 20 40
-	check "a large family: everywhere again" grep -q 'all processes again: the targets have become many' "$TMP/err"
+	check "a large family: everywhere again" grep -q 'all processes again: there are too many targets' "$TMP/err"
 	same "a large family: in the other one, too" "$(breakpoint "$other")" yes
 	finish "a large family" target
 	end_other

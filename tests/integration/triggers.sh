@@ -111,7 +111,7 @@ test_limits() {
 	check "max: said of the other" grep -q -- '--trigger exit: 0 hits, 1 more only counted' "$TMP/max.err"
 	fly never --trigger 'prefill>1h' --trigger 'decode>1h' --trigger 'lost>1000000' -- decode=5
 	dumps never 0 ''
-	check "never: said what was not seen" grep -q 'warning: --trigger prefill>1h: nothing that it is about was seen' \
+	check "never: said what was not seen" grep -q 'warning: --trigger prefill>1h: nothing was seen that it applies to' \
 		"$TMP/never.err"
 	same "never: and only that" "$(grep -c ': no hit' "$TMP/never.err")" 2
 }

@@ -619,7 +619,7 @@ static void test_summary(void **state)
 	assert_string_equal(said,
 		"inftrace: --trigger step>1ms: 1 hits, 2 more only counted\n"
 		"inftrace: --trigger crash: no hit\n"
-		"inftrace: warning: --trigger prefill>1h: nothing that it is about was seen\n"
+		"inftrace: warning: --trigger prefill>1h: nothing was seen that it applies to\n"
 		"inftrace: --trigger decode>1h: no hit\n");
 }
 
@@ -663,18 +663,18 @@ static void test_parse_errors(void **state)
 		{ "step >1s", "'step ' is not known; nearest: step" KNOWN },
 		{ "\x1b[2Jx>1", "'\\x1b[2Jx' is not known" KNOWN },
 		{ ">1s", "'' is not known" KNOWN },
-		{ "step", "--trigger: 'step' has not the form of step>150ms\n" },
-		{ "step<1s", "--trigger: 'step<1s' has not the form of step>150ms\n" },
-		{ "step=1s", "--trigger: 'step=1s' has not the form of step>150ms\n" },
-		{ "step>=1s", "--trigger: 'step>=1s' has not the form of step>150ms\n" },
-		{ "step!=1s", "--trigger: 'step!=1s' has not the form of step>150ms\n" },
+		{ "step", "--trigger: 'step' does not have the form of step>150ms\n" },
+		{ "step<1s", "--trigger: 'step<1s' does not have the form of step>150ms\n" },
+		{ "step=1s", "--trigger: 'step=1s' does not have the form of step>150ms\n" },
+		{ "step>=1s", "--trigger: 'step>=1s' does not have the form of step>150ms\n" },
+		{ "step!=1s", "--trigger: 'step!=1s' does not have the form of step>150ms\n" },
 		{ "blocked_io<1s",
-			"--trigger: 'blocked_io<1s' has not the form of blocked_io>50ms\n" },
-		{ "blocked", "--trigger: 'blocked' has not the form of blocked>50ms\n" },
-		{ "rate>10", "--trigger: 'rate>10' has not the form of rate<10\n" },
-		{ "lost<1", "--trigger: 'lost<1' has not the form of lost>0\n" },
-		{ "exit>1", "--trigger: 'exit>1' has not the form of exit\n" },
-		{ "crash=", "--trigger: 'crash=' has not the form of crash\n" },
+			"--trigger: 'blocked_io<1s' does not have the form of blocked_io>50ms\n" },
+		{ "blocked", "--trigger: 'blocked' does not have the form of blocked>50ms\n" },
+		{ "rate>10", "--trigger: 'rate>10' does not have the form of rate<10\n" },
+		{ "lost<1", "--trigger: 'lost<1' does not have the form of lost>0\n" },
+		{ "exit>1", "--trigger: 'exit>1' does not have the form of exit\n" },
+		{ "crash=", "--trigger: 'crash=' does not have the form of crash\n" },
 		{ "step>", "--trigger: step: '' is not a duration; write 10s, 500ms or 2m\n" },
 		{ "step>fast",
 			"--trigger: step: 'fast' is not a duration; write 10s, 500ms or 2m\n" },
