@@ -48,7 +48,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
 	"Where the time went: time to first token and per output token, the breakdown of the "
 	"steps, "
-	"the slowest steps with the cause of each, operators, system calls, loss. FILE is a "
+	"the slowest steps with the cause of each, operators, system calls, loss; of requests that "
+	"an engine has in batches where the time of each went, and for whom it waited. FILE is a "
 	"profile "
 	"(record --profile) or a Chrome trace (record -o), also compressed; - is the standard "
 	"input. "
@@ -60,6 +61,8 @@ static const char doc[] =
 	"which the most additional time was spent, by the thread that called the engine or by "
 	"those "
 	"that it waited for.\n"
+	"\n"
+	"A request of a batch is compared with those whose prompts are about as long.\n"
 	"\n"
 	"Exit code: 0 done; 1 a file cannot be read, or some of its lines (the rest is reported); "
 	"2 "

@@ -378,6 +378,41 @@ static void test_text(void **state)
 	free(c.text);
 }
 
+/* Requests in batches, of two processes; narrow, they take more lines. */
+static void test_batches(void **state)
+{
+	const struct percentiles ttft = { .n = 17, .p50 = 240 * MS, .p90 = 400 * MS, .p99 = 2 * SECOND };
+	struct live_process one = { .pid = 100, .active = 3, .waiting = 1, .ttft = ttft };
+	struct live_frame f = { .now = SECOND, .interval = SECOND, .processes = 2, .has_batches = true, .ttft = 7 * MS };
+	struct screen s = { .width = 90, .utf8 = true };
+	struct drawn d;
+
+	(void)state;
+	f.batches.all = f.batches.processes[0] = f.batches.processes[1] = one;
+	f.batches.all.active = 5;
+	f.batches.processes[1].pid = 101;
+	f.batches.processes[1].ttft.n = 0;
+	f.batches.n_processes = 2;
+	draw(&s, &f, &d);
+	assert_string_equal(d.lines[2],
+		"requests:  5 active, 1 waiting  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+	assert_string_equal(d.lines[3],
+		"  pid 100:  3 active, 1 waiting  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+	assert_string_equal(d.lines[4], "  pid 101:  3 active, 1 waiting");
+	free(d.text);
+
+	/* at the end nothing is active any more */
+	s.run_only = true;
+	f.batches.n_processes = 1;
+	draw(&s, &f, &d);
+	assert_string_equal(d.lines[2], "requests:  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+	free(d.text);
+
+	s.width = 30;
+	draw(&s, &f, &d);
+	free(d.text);
+}
+
 /* Nothing is known yet, and no engine. */
 static void test_empty(void **state)
 {
@@ -410,6 +445,7 @@ int main(void)
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_bars),
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_empty),
 	};
 
