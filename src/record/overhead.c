@@ -96,7 +96,7 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 	}
 }
 
-/* With its verb. */
+/* The part with its verb. */
 static const char *part_words(enum shed_part part)
 {
 	static const char *const words[SHED_PARTS] = {

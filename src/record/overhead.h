@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Keeps what a recording costs within --budget, and says of each step what was left out of it. */
+/* Keeps the cost of a recording within --budget, and notes for each step what was left out of it. */
 #ifndef INFTRACE_RECORD_OVERHEAD_H
 #define INFTRACE_RECORD_OVERHEAD_H
 
@@ -16,25 +16,25 @@ struct overhead {
 	struct rec_step_parts step; /* that overhead_step() has handed out */
 	uint32_t self;
 	uint64_t weighed; /* steps whose cost is known */
-	bool told; /* that nothing is left to turn off */
+	bool told; /* it was reported that nothing is left to turn off */
 };
 
 /* NULL: no memory. */
 struct overhead *overhead_new(struct capture *c, uint64_t budget);
 
 /*
- * Takes a step. Returns it as it is to be shown, valid until the next: where barriers were left out, nothing is known
- * of the time at them, and it is in the time of the CPU.
+ * Takes a step. Returns it as sinks should show it, valid until the next call: if barriers were left out, the time at
+ * them is unknown, and counts as time on the CPU.
  */
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size);
 
-/* Turns off and on what is to be. s: the sink of the window that is open; NULL: none is. o NULL: does nothing. */
+/* Turns parts off and on as decided. s: the sink of the open window; NULL: none is open. o NULL: does nothing. */
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns);
 
-/* Marks of all that changed in from..to, and of what was off at its beginning. */
+/* Writes marks for all changes in from..to, and for what was off at its beginning. */
 void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uint64_t to);
 
-/* Prints, at the end, for how long what was off. */
+/* Prints at the end for how long each part was off. */
 void overhead_summary(const struct overhead *o, uint64_t from, uint64_t to);
 
 #endif

@@ -96,7 +96,7 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 	if (!t || t->written & 1u << c->rec.output)
 		return;
 	pr = process_get(c, tgid);
-	/* which may have made the table grow */
+	/* this may have made the table grow */
 	t = tasks_get(c->rec.tasks, tgid, tid);
 	if (!t)
 		return;
@@ -115,7 +115,7 @@ static void name_lane(struct chrome_sink *c, uint32_t tgid, unsigned int lane)
 	process_get(c, tgid);
 	p = fmt_u32(fmt_lit(name, "worker "), lane);
 	*p = 0;
-	/* behind the threads, which have no index: 0 */
+	/* after the threads, which have no index: 0 */
 	chrome_name_track(c, tgid, TID_WORKERS + lane - 1, name, lane);
 }
 
@@ -169,7 +169,7 @@ struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h)
 	head = chrome_head(c, h->tgid, h->tid);
 	if (head->changes != tasks_changes(c->rec.tasks)) {
 		name_thread(c, h->tgid, h->tid);
-		head->changes = tasks_changes(c->rec.tasks); /* also of those that the call made */
+		head->changes = tasks_changes(c->rec.tasks); /* including the changes that the call made */
 	}
 	return (struct place){ h->tgid, h->tid, 0 };
 }
@@ -244,7 +244,7 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 	event_end(c, p);
 }
 
-/* After a slice was written: the arrows that begin in it. */
+/* A slice was written: writes the arrows that begin in it. */
 static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const struct place *at)
 {
 	struct arrow a;
@@ -258,8 +258,8 @@ static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const s
 	}
 }
 
-/* From the waker's thread at the wake-up to the woken thread when it runs: its last nanosecond off
- * the CPU, since an arrow must end inside a slice. */
+/* From the waker's thread at the wake-up to the woken thread when it runs: that is its last
+ * nanosecond off the CPU, since an arrow must end inside a slice. */
 static void make_arrow(
 	struct chrome_sink *c, const struct rec_off_cpu *r, uint32_t waker_tgid, const struct place *at)
 {
@@ -361,7 +361,7 @@ static char *fmt_value(struct chrome_sink *c, char *p, const struct probe_arg *a
 		return fmt_s64(p, (int64_t)v);
 	if (v <= INT64_MAX)
 		return fmt_u64(p, v);
-	*p++ = '"'; /* larger than a JSON reader's integers */
+	*p++ = '"'; /* too large for the integers of JSON readers */
 	p = fmt_u64(p, v);
 	*p++ = '"';
 	return p;
@@ -521,7 +521,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	write_step_span(c, r, size, &at, false);
 	write_arrows(c, &r->h, &at);
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
-	if (at.tid) /* else more at once than lanes: they are on their threads' tracks all the same */
+	if (at.tid) /* otherwise there are more at once than lanes: they are only on their threads' tracks */
 		write_step_span(c, r, size, &at, true);
 	if (c->requests || !request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests))
 		request_tracks_step(c->requests, r, at.tid);

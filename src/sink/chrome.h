@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the Chrome sink share: the sink and the pieces of an event. */
+/* Shared by the parts of the Chrome sink: the sink and the pieces of an event. */
 #ifndef INFTRACE_CHROME_H
 #define INFTRACE_CHROME_H
 
@@ -16,7 +16,7 @@
 /* Pseudo processes: above every real pid (PID_MAX_LIMIT is 4194304). */
 #define PID_CPUS 4194305
 #define PID_INFTRACE 4194306
-/* Pseudo threads of a process for spans that are no thread's: one more lane for each that overlaps. */
+/* Pseudo threads of a process for spans that belong to no thread, one lane for each that overlaps. */
 #define TID_STEPS 4194307
 #define TID_REQUESTS 4194400
 /* One for each lane that short-lived threads of a process share. */
@@ -47,7 +47,7 @@ struct process {
 /* The beginning of a track's slices, up to the time, which is the same for all of them. */
 struct head {
 	uint32_t pid, tid;
-	uint64_t changes; /* of the tasks, when its thread had its name in this file */
+	uint64_t changes; /* state of the tasks when its thread got its name in this file */
 	uint32_t len;
 	char text[HEAD_LEN];
 };
@@ -55,9 +55,9 @@ struct head {
 #define QUOTED 256
 #define QUOTED_LEN 55
 
-/* A name of the probe table as JSON has it. */
+/* A name of the probe table as JSON. */
 struct quoted {
-	const char *name; /* where it is: there it stays, as long as the table */
+	const char *name; /* its address, which stays as long as the table */
 	unsigned char len;
 	char text[QUOTED_LEN];
 };
@@ -70,37 +70,37 @@ struct chrome_sink {
 	size_t n_processes;
 	uint8_t cpu_named[CPUS_MAX];
 	uint64_t flow_id;
-	bool begun; /* the opening bracket of this file is written */
+	bool begun; /* the opening bracket of this file was written */
 	bool loss_named;
 	struct arrows *arrows;
 	struct workers workers;
 	struct irq_names *irqs;
-	struct head heads[HEADS];     /* by the last bits of the tid */
-	struct quoted quoted[QUOTED]; /* by the place of the name */
+	struct head heads[HEADS];     /* by the low bits of the tid */
+	struct quoted quoted[QUOTED]; /* by the address of the name */
 	struct {
 		uint64_t high; /* tenths of a second; 0: none yet */
 		uint32_t len;
 		char text[FMT_U64_MAX];
-	} time;                          /* the last one that was written */
+	} time;                          /* the last time that was written */
 	struct request_tracks *requests; /* NULL: there was no step */
 	bool requests_named;             /* in this file */
 };
 
-/* Where a thread's event is shown: on the thread's own track or on one that it shares. */
+/* Where an event of a thread is shown: on the thread's own track or on one that it shares. */
 struct place {
 	uint32_t pid, tid; /* of the track */
-	uint32_t thread;   /* the thread, where the track is not its own; else 0 */
+	uint32_t thread;   /* the thread, if the track is not its own; else 0 */
 };
 
-/* The place of a thread's event, whose track has its name by then: it is written before the first event, and
- * again after it has changed. */
+/* Where to show an event of a thread. The name of the track is written before its first event, and again
+ * when it has changed. */
 struct place chrome_place(struct chrome_sink *c, const struct rec_hdr *h);
 
 struct head *chrome_head_fill(struct head *head, uint32_t pid, uint32_t tid);
 char *chrome_quote(struct quoted *q, char *p, const char *name);
 void chrome_time_fill(struct chrome_sink *c, uint64_t high);
 
-/* The first lane on which the span overlaps with no other; 0: there is none left. Spans come in any
+/* The first lane on which the span overlaps with no other; 0: none is left. Spans come in any
  * order, those of steps in the order of their ends. */
 uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind);
 
@@ -112,7 +112,7 @@ void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const 
 void chrome_request(struct chrome_sink *c, const struct rec_request *r);
 extern const struct request_tracks_ops chrome_request_ops;
 
-/* chrome_kernel.c: one event, of memory one for each counter. */
+/* chrome_kernel.c: each writes one event, for memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);
 struct place chrome_fault(struct chrome_sink *c, const struct rec_fault *r);
 void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
@@ -139,7 +139,7 @@ static inline void event_end(struct chrome_sink *c, char *p)
 	writer_commit(c->w, p);
 }
 
-/* Ends the args of a thread's event, which say whose it is when the track is not the thread's own. */
+/* Ends the args of a thread's event, which name the thread if the track is not its own. */
 static inline void args_end(struct chrome_sink *c, char *p, const struct place *at)
 {
 	if (at->thread) {
@@ -151,8 +151,8 @@ static inline void args_end(struct chrome_sink *c, char *p, const struct place *
 	event_end(c, p);
 }
 
-/* Records from before the start (in flight when the window opened) begin with it. Times change in their last
- * eight digits; those before them are kept as text. */
+/* Records from before the start (in flight when the window opened) begin with it. The last eight digits of
+ * times change; those before them are kept as text. */
 static inline char *fmt_ts(struct chrome_sink *c, char *p, uint64_t boot_ns)
 {
 	uint64_t ns = boot_ns > c->rec.start_boot_ns ? boot_ns - c->rec.start_boot_ns : 0;
