@@ -438,6 +438,7 @@ int windows_begin(struct windows *w)
 		.left_out = w->overhead ? &w->overhead->left_out : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
+		.sockets = w->o->events & EVENT_REQUESTS,
 		.meta = &w->meta,
 		.on_file = on_file,
 		.on_file_arg = w,

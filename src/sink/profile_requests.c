@@ -2,246 +2,327 @@
 #include "sink/profile_requests.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
+#include <string.h>
 
 #include "engine/step_requests.h"
-#include "sink/left_out.h"
+#include "sink/profile_request_line.h"
 #include "sink/request.h"
+#include "sink/request_join.h"
+
+#define DECIDE_NS UINT64_C(2000000000) /* from one look for those that belong together to the next */
+/* So long after the last of a group of those that may belong together, no further one is waited for. */
+#define WAIT_NS UINT64_C(10000000000)
+#define HELD_MAX 512 /* of each kind; full: all are written as what is known of them by then */
+#define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
+
+_Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
+
+/* The line of a sequence's request, without what it is joined with. */
+struct line {
+	uint32_t tgid, serial;
+	uint64_t context, sequence, start, end;
+	bool graph, split;
+	char *shape, *stages;
+};
+
+/* Requests that are over, and may belong together. Only while sockets are recorded. */
+struct held {
+	struct join *join;
+	struct line lines[HELD_MAX];
+	struct rec_request *records[HELD_MAX];
+	size_t n_lines, n_records;
+	/* of the requests in lines, and behind them of those that are not over */
+	struct join_sequence sequences[JOIN_SEQUENCES];
+	struct join_socket sockets[HELD_MAX];
+	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
+	struct join_sequence open[OPEN_MAX];
+	uint32_t open_serials[OPEN_MAX];
+	size_t n_open;
+	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
+	uint64_t latest, decided; /* instants */
+	bool news, sequences_seen;
+};
 
 struct profile_requests {
 	struct profile_lines *lines;
 	const struct recording *rec;
 	struct step_requests *steps;
+	struct held *held; /* NULL: sockets are not recorded */
+	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
 };
+
+/* ---- lines ---- */
+
+static const char *why_not(enum join_result result)
+{
+	return result == JOIN_NONE ? "none fits" : result == JOIN_OPEN ? "one is not over" : "several fit";
+}
+
+/* socket: what it is joined with; NULL: nothing, since `why`; that is NULL where sockets are not recorded. */
+static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+{
+	uint64_t zero = q->rec->start_boot_ns, start = socket ? socket->h.start_ns : l->start;
+	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
+
+	if (!p)
+		return;
+	p = add_u64(p, "\"pid\":", l->tgid);
+	p = add_u64(p, ",\"source_kind\":\"sequence\",\"number\":", l->serial);
+	if (l->context)
+		p = add_u64(p, ",\"context\":", l->context);
+	p = add_u64(p, ",\"sequence\":", l->sequence);
+	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
+	p = fmt_str(p, l->shape, strlen(l->shape));
+	if (socket) {
+		p = add_string(p, ",\"joined\":true,\"request\":", request_name(socket, name));
+		p = request_line_exchange(p, socket);
+	} else if (why) {
+		p = add_string(p, ",\"joined\":false,\"joined_why\":", why);
+	}
+	p = add_us(p, PROFILE_STAGES "\"total\":", l->end - start);
+	if (socket && l->split)
+		p = add_us(p, ",\"queued\":", l->start - start);
+	p = fmt_str(p, l->stages, strlen(l->stages));
+	if (socket)
+		p = add_us(p, ",\"ttft_client\":", socket->first_chunk_ns - start);
+	*p++ = '}';
+	profile_line_end(q->lines, p, l->graph);
+}
+
+/* why: as above. */
+static void write_socket(struct profile_requests *q, const struct rec_request *r, const char *why)
+{
+	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid);
+
+	if (!p)
+		return;
+	p = request_line_socket(p, r, q->rec->start_boot_ns);
+	if (why)
+		p = add_string(p, ",\"joined\":false,\"joined_why\":", why);
+	p = request_line_socket_stages(p, r);
+	*p++ = '}';
+	profile_line_end(q->lines, p, false);
+}
+
+/* ---- those that are held ---- */
+
+static struct join_socket socket_of(const struct rec_request *r)
+{
+	return (struct join_socket){
+		.tgid = r->h.tgid,
+		.chunks = r->chunks,
+		.start = r->h.start_ns,
+		.first = r->first_chunk_ns,
+		.last = r->last_chunk_ns,
+	};
+}
+
+static void set_latest(struct held *h, uint64_t ns)
+{
+	h->news = true;
+	if (ns > h->latest)
+		h->latest = ns;
+}
+
+static void free_line(struct line *l)
+{
+	free(l->shape);
+	free(l->stages);
+}
+
+/* When the last of each group was over; UINT64_MAX: one is not yet. */
+static void find_group_ends(struct held *h)
+{
+	memset(h->group_ends, 0, sizeof(h->group_ends));
+	for (size_t i = 0; i < h->n_records; i++) {
+		const struct rec_hdr *r = &h->records[i]->h;
+		uint64_t *end = &h->group_ends[h->of_sockets[i].group];
+
+		if (r->start_ns + r->dur_ns > *end)
+			*end = r->start_ns + r->dur_ns;
+	}
+	for (size_t i = 0; i < h->n_lines + h->n_open; i++) {
+		uint64_t ns = i < h->n_lines ? h->lines[i].end : UINT64_MAX, *end = &h->group_ends[h->of_sequences[i].group];
+
+		if (ns > *end)
+			*end = ns;
+	}
+}
+
+static bool is_due(const struct held *h, uint32_t group, bool all)
+{
+	return all || (h->group_ends[group] < UINT64_MAX && h->latest - h->group_ends[group] >= WAIT_NS);
+}
+
+static void write_due(struct profile_requests *q, bool all)
+{
+	struct held *h = q->held;
+	size_t n_lines = 0, n_records = 0;
+
+	for (size_t i = 0; i < h->n_lines; i++) {
+		const struct join_answer *a = &h->of_sequences[i];
+		struct line *l = &h->lines[i];
+
+		if (!is_due(h, a->group, all)) {
+			h->sequences[n_lines] = h->sequences[i];
+			h->lines[n_lines++] = *l;
+			continue;
+		}
+		write_line(q, l, a->result == JOIN_DONE ? h->records[a->with] : NULL, why_not(a->result));
+		free_line(l);
+	}
+	for (size_t i = 0; i < h->n_records; i++) {
+		const struct join_answer *a = &h->of_sockets[i];
+
+		if (!is_due(h, a->group, all)) {
+			h->records[n_records++] = h->records[i];
+			continue;
+		}
+		/* of the others there is a line of both */
+		if (a->result != JOIN_DONE)
+			write_socket(q, h->records[i], h->sequences_seen ? why_not(a->result) : NULL);
+		free(h->records[i]);
+	}
+	h->n_lines = n_lines;
+	h->n_records = n_records;
+}
+
+/* Writes those for which no other one is waited for; all: each. */
+static void decide(struct profile_requests *q, bool all)
+{
+	struct held *h = q->held;
+
+	h->news = false;
+	h->decided = h->latest;
+	for (size_t i = 0; i < h->n_records; i++)
+		h->sockets[i] = socket_of(h->records[i]);
+	memcpy(h->sequences + h->n_lines, h->open, h->n_open * sizeof(*h->open));
+	join_decide(h->join, h->sockets, h->n_records, h->sequences, h->n_lines + h->n_open, h->of_sockets,
+		h->of_sequences);
+	find_group_ends(h);
+	write_due(q, all);
+}
+
+static bool hold_line(struct profile_requests *q, const struct line *l, const struct step_request *r)
+{
+	struct held *h = q->held;
+	struct line *copy;
+
+	if (h->n_lines == HELD_MAX)
+		decide(q, true);
+	copy = &h->lines[h->n_lines];
+	*copy = *l;
+	copy->shape = strdup(l->shape);
+	copy->stages = strdup(l->stages);
+	if (!copy->shape || !copy->stages) {
+		free_line(copy);
+		return false;
+	}
+	h->sequences[h->n_lines++] = (struct join_sequence){
+		.tgid = r->tgid,
+		.vague = r->began_before || r->mixed || r->lost || r->cut || !r->by_parts,
+		.start = r->start,
+		.first = r->first_output,
+		.last = r->last_end,
+		.outputs = step_request_tokens(r),
+	};
+	return true;
+}
 
 /* ---- from steps ---- */
 
-static int compare_u64(const void *a, const void *b)
+static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	struct held *h = ((struct profile_requests *)arg)->held;
 
-	return (x > y) - (x < y);
+	(void)s;
+	if (!h)
+		return;
+	h->sequences_seen = true;
+	if (h->n_open == OPEN_MAX) /* there are not so many sequences */
+		return;
+	h->open[h->n_open] = (struct join_sequence){ .tgid = r->tgid, .open = true, .start = r->start };
+	h->open_serials[h->n_open++] = r->serial;
 }
 
-/* The nearest rank. */
-static uint64_t percentile(const uint64_t *sorted, size_t n, unsigned int percent)
+static size_t find_open(const struct held *h, uint32_t serial)
 {
-	return sorted[(n * percent + 99) / 100 - 1];
+	size_t i = 0;
+
+	while (i < h->n_open && h->open_serials[i] != serial)
+		i++;
+	return i;
 }
 
-static char *add_intervals(char *p, struct step_request *r)
+static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	if (!r->n_intervals)
-		return p;
-	qsort(r->intervals, r->n_intervals, sizeof(*r->intervals), compare_u64);
-	p = add_us(p, ",\"tpot_p50\":", percentile(r->intervals, r->n_intervals, 50));
-	p = add_us(p, ",\"tpot_p90\":", percentile(r->intervals, r->n_intervals, 90));
-	p = add_us(p, ",\"tpot_p99\":", percentile(r->intervals, r->n_intervals, 99));
-	return add_us(p, ",\"tpot_max\":", r->longest);
+	struct held *h = ((struct profile_requests *)arg)->held;
+	size_t i = h ? find_open(h, r->serial) : 0;
+
+	(void)s;
+	if (h && i < h->n_open)
+		h->open[i].first = r->first_output;
 }
 
-static char *add_flags(char *p, const struct step_request *r)
-{
-	if (r->began_before)
-		p = fmt_lit(p, ",\"began_before\":true");
-	if (r->cut)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	else if (!r->end_seen)
-		p = fmt_lit(p, ",\"end_not_seen\":true");
-	if (r->lost)
-		p = fmt_lit(p, ",\"lost_steps\":true");
-	return p;
-}
-
-static char *add_tokens(char *p, struct step_request *r)
-{
-	uint64_t ttft = step_request_ttft(r);
-
-	if (ttft)
-		p = add_us(p, ",\"ttft\":", ttft);
-	return r->lost ? p : add_intervals(p, r);
-}
-
-/* Of engines whose rows are not known by sequence. */
-static char *add_steps(char *p, struct step_request *r, uint64_t zero)
-{
-	p = add_u64(p, "\"pid\":", r->tgid);
-	p = fmt_lit(p, ",\"source_kind\":\"steps\"");
-	if (r->context)
-		p = add_u64(p, ",\"context\":", r->context);
-	if (r->has_rows && r->sequence <= INT32_MAX)
-		p = add_u64(p, ",\"sequence\":", r->sequence);
-	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
-	/* which rows of a shared step were its own is not known */
-	if (!r->began_before && !r->shared)
-		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
-	if (!r->shared)
-		p = add_u64(p, ",\"output_tokens\":", step_request_tokens(r));
-	p = add_u64(p, ",\"prefill_steps\":", r->prefills);
-	if (r->drafts)
-		p = add_u64(p, ",\"draft_steps\":", r->drafts);
-	if (r->mixed)
-		p = fmt_lit(p, ",\"mixed\":true");
-	if (r->shared)
-		p = add_u64(p, ",\"shared_steps\":", r->shared);
-	p = add_flags(p, r);
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - r->start);
-	/* of one that is mixed nothing is one request's alone */
-	return r->mixed ? p : add_tokens(p, r);
-}
-
-#define WAITS_SHOWN 8
-
-/* For which other requests it waited, the longest first. */
-static char *add_waits(char *p, const struct step_request *r)
-{
-	uint64_t others = r->spans[SPAN_OTHERS];
-	char key[16];
-
-	for (size_t i = 0; i < r->n_waits && i < WAITS_SHOWN; i++) {
-		const struct step_wait *w = &r->waits[i];
-
-		snprintf(key, sizeof(key), "waited%zu", i + 1);
-		p = fmt_u64(profile_add_key(p, key, "_for"), w->serial);
-		p = fmt_u64(profile_add_key(p, key, "_pid"), w->tgid);
-		p = fmt_u64(profile_add_key(p, key, "_sequence"), w->sequence);
-		p = fmt_us(profile_add_key(p, key, "_us"), w->ns);
-		if (w->first_ns && r->first_output && !r->began_before)
-			p = fmt_us(profile_add_key(p, key, "_ttft_us"), w->first_ns);
-		others -= w->ns;
-	}
-	return others ? add_us(p, ",\"waited_others_us\":", others) : p;
-}
-
-static char *add_spans(char *p, const struct step_request *r)
-{
-	static const char *const names[] = {
-		[SPAN_QUEUED] = "queued", [SPAN_OWN_PREFILL] = "own_prefill", [SPAN_OWN_DECODE] = "own_decode",
-		[SPAN_OTHERS] = "others", [SPAN_BETWEEN] = "between"
-	};
-	char prefix[16];
-
-	for (int i = 0; i < SPAN_MAX; i++) {
-		if (i == SPAN_QUEUED && !r->queued_from)
-			continue;
-		p = fmt_us(profile_add_key(p, names[i], ""), r->spans[i]);
-		if (r->states_unknown[i])
-			continue;
-		snprintf(prefix, sizeof(prefix), "%s_", names[i]);
-		p = profile_add_states(p, prefix, r->span_states[i]);
-	}
-	return p;
-}
-
-/* Of a sequence whose rows are known. */
-static char *add_sequence(char *p, struct step_request *r, const struct recording *rec)
-{
-	uint64_t start = r->queued_from ? r->queued_from : r->start, zero = rec->start_boot_ns;
-	uint32_t left_out = left_out_between(rec->left_out, r->start, r->last_end);
-	bool split = step_request_split(r);
-	char parts[SHED_TEXT_MAX];
-
-	p = add_u64(p, "\"pid\":", r->tgid);
-	p = add_u64(p, ",\"source_kind\":\"sequence\",\"number\":", r->serial);
-	if (r->context)
-		p = add_u64(p, ",\"context\":", r->context);
-	p = add_u64(p, ",\"sequence\":", r->sequence);
-	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
-	if (!r->mixed && !r->began_before)
-		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
-	if (!r->mixed && r->cached >= 0)
-		p = add_u64(p, ",\"cached_tokens\":", (uint64_t)r->cached);
-	if (!r->mixed)
-		p = add_u64(p, ",\"output_tokens\":", step_request_tokens(r));
-	p = add_u64(p, ",\"steps\":", r->steps);
-	p = add_u64(p, ",\"steps_shared\":", r->shared);
-	p = add_u64(p, ",\"prefill_steps\":", r->prefills);
-	if (r->drafts)
-		p = add_u64(p, ",\"draft_steps\":", r->drafts);
-	if (r->mixed)
-		p = fmt_lit(p, ",\"mixed\":true");
-	if (r->cancelled)
-		p = fmt_lit(p, ",\"cancelled\":true");
-	p = add_flags(p, r);
-	if (left_out)
-		p = add_string(p, ",\"left_out\":", shed_text(left_out, parts));
-	if (split)
-		p = add_waits(p, r);
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - start);
-	if (split)
-		p = add_spans(p, r);
-	if (split && step_request_ttft(r)) {
-		p = add_us(p, ",\"ttft_others\":", r->first_others);
-		p = add_us(p, ",\"ttft_between\":", r->first_between);
-	}
-	return r->mixed ? p : add_tokens(p, r);
-}
-
-static void write_request(struct step_request *r, void *arg)
+static void on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
-	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
+	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence,
+		.start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r),
+		.shape = q->shape, .stages = q->stages };
+	struct held *h = q->held;
+	size_t i;
+	char *p;
 
-	if (!p)
+	if (h) {
+		set_latest(h, r->last_end);
+		i = find_open(h, r->serial);
+		if (i < h->n_open) {
+			h->open[i] = h->open[--h->n_open];
+			h->open_serials[i] = h->open_serials[h->n_open];
+		}
+	}
+	if (!r->by_parts) {
+		p = profile_line_begin(q->lines, "request_prof", r->tgid);
+		if (!p)
+			return;
+		p = request_line_steps(p, r, q->rec->start_boot_ns);
+		*p++ = '}';
+		profile_line_end(q->lines, p, r->graph);
 		return;
-	p = r->by_parts ? add_sequence(p, r, q->rec) : add_steps(p, r, q->rec->start_boot_ns);
-	*p++ = '}';
-	profile_line_end(q->lines, p, r->graph);
+	}
+	*request_line_shape(q->shape, r, q->rec->left_out) = 0;
+	*request_line_stages(q->stages, r) = 0;
+	if (!h || !hold_line(q, &l, r))
+		write_line(q, &l, NULL, NULL);
 }
 
-/* ---- sockets ---- */
-
-static const char *family_name(unsigned int family)
-{
-	return family == AF_UNIX ? "unix" : family == AF_INET6 ? "inet6" : "inet";
-}
+/* ---- from sockets ---- */
 
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r)
 {
-	uint64_t zero = q->rec->start_boot_ns, start = r->h.start_ns;
-	char *p = profile_line_begin(q->lines, "request_prof", r->h.tgid), buf[REQUEST_NAME_LEN];
+	struct held *h = q->held;
+	struct rec_request *copy;
 
-	if (!p)
+	copy = h ? malloc(sizeof(*copy)) : NULL;
+	if (!copy) {
+		write_socket(q, r, NULL);
 		return;
-	p = add_u64(p, "\"pid\":", r->h.tgid);
-	p = add_string(p, ",\"source_kind\":\"socket\",\"request\":", request_name(r, buf));
-	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
-	p = add_u64(p, ",\"fd\":", r->h.id);
-	p = add_string(p, ",\"family\":", family_name(r->family));
-	p = add_u64(p, ",\"bytes_read\":", r->bytes_read);
-	p = add_u64(p, ",\"bytes_written\":", r->bytes_written);
-	p = add_u64(p, ",\"reads\":", r->reads);
-	p = add_u64(p, ",\"writes\":", r->writes);
-	p = add_u64(p, ",\"chunks\":", r->chunks);
-	if (r->h.flags & REQUEST_F_END_UNSEEN)
-		p = fmt_lit(p, ",\"end_not_seen\":true");
-	if (r->h.flags & REC_F_OPEN_END)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
-	if (r->accept_ns)
-		p = add_us(p, ",\"accepted\":", start > r->accept_ns ? start - r->accept_ns : 0);
-	if (r->first_byte_ns)
-		p = add_us(p, ",\"first_byte\":", r->first_byte_ns - start);
-	if (r->first_chunk_ns)
-		p = add_us(p, ",\"ttft\":", r->first_chunk_ns - start);
-	if (r->chunks > 1) {
-		p = add_us(p, ",\"tpot_mean\":",
-			(r->last_chunk_ns - r->first_chunk_ns) / (r->chunks - 1));
-		p = add_us(p, ",\"tpot_p50\":", request_gap_ns(r, 50));
-		p = add_us(p, ",\"tpot_p90\":", request_gap_ns(r, 90));
-		p = add_us(p, ",\"tpot_p99\":", request_gap_ns(r, 99));
-		p = add_us(p, ",\"tpot_max\":", r->longest_ns);
 	}
-	*p++ = '}';
-	profile_line_end(q->lines, p, false);
+	if (h->n_records == HELD_MAX)
+		decide(q, true);
+	*copy = *r;
+	h->records[h->n_records++] = copy;
+	set_latest(h, r->h.start_ns + r->h.dur_ns);
 }
 
 /* ---- the whole ---- */
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 {
+	if (q->held)
+		set_latest(q->held, r->h.start_ns + r->h.dur_ns);
 	step_requests_step(q->steps, r);
 }
 
@@ -252,12 +333,31 @@ void profile_requests_lost(struct profile_requests *q)
 
 void profile_requests_settled(struct profile_requests *q)
 {
+	struct held *h = q->held;
+
 	step_requests_settled(q->steps);
+	/* where no step shows a sequence, there is nothing to wait for */
+	if (h && h->news && (!h->sequences_seen || h->latest - h->decided >= DECIDE_NS))
+		decide(q, !h->sequences_seen);
 }
 
 void profile_requests_finish(struct profile_requests *q)
 {
 	step_requests_finish(q->steps);
+	if (q->held)
+		decide(q, true);
+}
+
+static void held_free(struct held *h)
+{
+	if (!h)
+		return;
+	for (size_t i = 0; i < h->n_lines; i++)
+		free_line(&h->lines[i]);
+	for (size_t i = 0; i < h->n_records; i++)
+		free(h->records[i]);
+	join_free(h->join);
+	free(h);
 }
 
 void profile_requests_free(struct profile_requests *q)
@@ -265,13 +365,27 @@ void profile_requests_free(struct profile_requests *q)
 	if (!q)
 		return;
 	step_requests_free(q->steps);
+	held_free(q->held);
 	free(q);
+}
+
+static int held_new(struct held **ret_held)
+{
+	struct held *h = calloc(1, sizeof(*h));
+	int err = h ? join_new(&h->join) : -ENOMEM;
+
+	if (err) {
+		free(h);
+		return err;
+	}
+	*ret_held = h;
+	return 0;
 }
 
 int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
 	struct profile_requests **ret_requests)
 {
-	static const struct step_requests_ops ops = { .done = write_request };
+	static const struct step_requests_ops ops = { .begin = on_begin, .first = on_first, .done = on_done };
 	struct profile_requests *q = calloc(1, sizeof(*q));
 	int err;
 
@@ -280,8 +394,10 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 	q->lines = lines;
 	q->rec = rec;
 	err = step_requests_new(rec->probes, &ops, q, &q->steps);
+	if (!err && rec->sockets)
+		err = held_new(&q->held);
 	if (err) {
-		free(q);
+		profile_requests_free(q);
 		return err;
 	}
 	*ret_requests = q;

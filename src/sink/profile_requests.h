@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * request_prof, as sockets show them, and from the engine's steps: a run of prefill steps and the
- * decode steps behind it are one request. Steps of several contexts of a process are told apart by
- * the step's argument `context`. What cannot be told apart, such as the sequences of one batch, is
- * one request that says so.
+ * request_prof, as sockets show requests, and from the engine's steps (engine/step_requests.h). Where both are recorded, a line is
+ * held until it is clear whether one of the other kind is the same request: such two are one line.
  */
 #ifndef INFTRACE_PROFILE_REQUESTS_H
 #define INFTRACE_PROFILE_REQUESTS_H

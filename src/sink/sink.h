@@ -38,6 +38,7 @@ struct recording {
 	const struct handles *handles; /* NULL: no handle has a name */
 	unsigned int output; /* its number among those of the recording: the bit in task.written */
 	bool windows;	     /* there may be several */
+	bool sockets;	     /* requests are recorded as sockets show them, too */
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
 	const struct prices *prices; /* of hits, as they are known by now; NULL: unknown */

@@ -321,6 +321,57 @@ static void test_sequences(void **state)
 	probe_table_free(&probes);
 }
 
+/* The same with what their sockets show: one line where it is clear, else both. */
+static void test_joined(void **state)
+{
+	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 } },
+				     third[] = { { 3, 0, 2, 1 }, { 5, 0, 2, 1 } };
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n",
+		.bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2 };
+	struct out o;
+
+	(void)state;
+	rec.sockets = true;
+	open_requests(&o);
+	rec.sockets = false;
+	emit_parts(&o, 0, &(struct call){ 1000, 2000, 9, 77, 0 }, first, 1);
+	emit_parts(&o, 1, &(struct call){ 3000, 4000, 1, 77, 0 }, second, 1);
+	settle(&o, 2);
+	r.h.start_ns = START + 400;
+	r.h.dur_ns = 3700;
+	r.first_byte_ns = r.first_chunk_ns = START + 2100;
+	r.last_chunk_ns = START + 4100;
+	EMIT(&o, &r);
+	/* which of two is which is not clear; and one was no question for a model */
+	emit_parts(&o, 2, &(struct call){ 10000, 11000, 4, 77, 0 }, third, 2);
+	for (int i = 0; i < 3; i++) {
+		r.h.start_ns = START + 9000;
+		r.h.dur_ns = i < 2 ? 2500 : 500;
+		r.chunks = 1;
+		r.first_byte_ns = r.first_chunk_ns = r.last_chunk_ns = START + 9000 + r.h.dur_ns;
+		EMIT(&o, &r);
+	}
+	profile_close(&o);
+	assert_int_equal(count(&o), 6);
+	assert_body(&o, 0, "request_prof",
+		"{\"pid\":5000000,\"source_kind\":\"sequence\",\"number\":1,\"context\":77,\"sequence\":3,"
+		"\"ts_us\":0.400,\"prompt_tokens\":9,\"cached_tokens\":0,\"output_tokens\":2,\"steps\":2,"
+		"\"steps_shared\":0,\"prefill_steps\":1,\"joined\":true,\"request\":\"POST \\/v1\",\"fd\":7,"
+		"\"family\":\"inet\",\"bytes_read\":100,\"bytes_written\":400,\"reads\":1,\"writes\":3,\"chunks\":2} "
+		"{\"total\":3.600,\"queued\":0.600,\"own_prefill\":1.000,\"own_prefill_cpu\":0.999,"
+		"\"own_prefill_blocked_futex\":0.001,\"own_decode\":1.000,\"own_decode_cpu\":0.999,"
+		"\"own_decode_blocked_futex\":0.001,\"others\":0.000,\"between\":1.000,\"ttft_others\":0.000,"
+		"\"ttft_between\":0.000,\"ttft\":1.000,\"tpot_p50\":2.000,\"tpot_p90\":2.000,\"tpot_p99\":2.000,"
+		"\"tpot_max\":2.000,\"ttft_client\":1.700}");
+	for (size_t i = 1; i < 6; i++) {
+		assert_text(shape(&o, i, "joined"), "false");
+		assert_text(shape(&o, i, "source_kind"), i < 3 ? "sequence" : "socket");
+		assert_text(shape(&o, i, "joined_why"), i < 5 ? "several fit" : "none fits");
+	}
+	profile_done(&o);
+	probe_table_free(&probes);
+}
+
 static int compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -557,6 +608,7 @@ int main(void)
 		TEST(test_cut),
 		TEST(test_mixed),
 		TEST(test_sequences),
+		TEST(test_joined),
 		TEST(test_contexts),
 		TEST(test_percentiles),
 		TEST(test_socket),

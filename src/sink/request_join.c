@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/request_join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
+#define NONE UINT32_MAX
+#define SOON_NS UINT64_C(250000000)  /* most often */
+#define LATE_NS UINT64_C(1000000000) /* an answer is written at most so long after what it tells */
+
+struct join {
+	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
+	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: the lowest member's number */
+	size_t n_sockets, n_sequences;
+};
+
+/* Whether a sequence can be what was asked for on a socket. */
+static bool can_be(const struct join_socket *s, const struct join_sequence *q)
+{
+	if (s->tgid != q->tgid || !s->first)
+		return false;
+	if (q->vague)
+		return s->start <= q->last && s->last >= q->start;
+	if (s->start > q->start)
+		return false;
+	if (q->open) /* what is not known of it may fit */
+		return !q->first || s->first >= q->first;
+	if (!q->first || s->first < q->first || s->last > q->last + LATE_NS)
+		return false;
+	/* an answer in one part is written when all of it is there */
+	if (s->chunks < 2)
+		return s->first >= q->last;
+	return s->last >= q->last && s->chunks <= q->outputs + 4 && 4 * (uint64_t)s->chunks + 4 >= q->outputs;
+}
+
+/* Whether they look alike besides: that is not so of each pair, but nothing else is joined. */
+static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
+{
+	return s->last <= q->last + SOON_NS && (s->chunks < 2 || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
+}
+
+static uint32_t group_of(struct join *j, uint32_t i)
+{
+	while (j->groups[i] != i)
+		i = j->groups[i] = j->groups[j->groups[i]];
+	return i;
+}
+
+static void find_groups(struct join *j)
+{
+	for (uint32_t i = 0; i < j->n_sockets + j->n_sequences; i++)
+		j->groups[i] = i;
+	for (uint32_t i = 0; i < j->n_sockets; i++) {
+		for (uint32_t k = 0; k < j->n_sequences; k++) {
+			uint32_t a = group_of(j, i), b = group_of(j, (uint32_t)j->n_sockets + k);
+
+			if (j->fits[i][k])
+				j->groups[a > b ? a : b] = a > b ? b : a;
+		}
+	}
+}
+
+struct group {
+	uint32_t sockets[GROUP_MAX], sequences[GROUP_MAX];
+	uint32_t n_sockets, n_sequences;
+	uint32_t pairs[GROUP_MAX]; /* of each sequence: the socket, as the group counts them; NONE: none yet */
+	bool tried[GROUP_MAX];	   /* sequences */
+};
+
+/* Finds a sequence for a socket, where others may be given another one for it. but: not this one. */
+static bool find_pair(const struct join *j, struct group *g, uint32_t socket, uint32_t but)
+{
+	for (uint32_t k = 0; k < g->n_sequences; k++) {
+		if (k == but || g->tried[k] || !j->fits[g->sockets[socket]][g->sequences[k]])
+			continue;
+		g->tried[k] = true;
+		if (g->pairs[k] != NONE && !find_pair(j, g, g->pairs[k], NONE))
+			continue;
+		g->pairs[k] = socket;
+		return true;
+	}
+	return false;
+}
+
+/* Whether all of both kinds can be paired at once. */
+static bool pair_all(const struct join *j, struct group *g)
+{
+	memset(g->pairs, 0xff, sizeof(g->pairs));
+	for (uint32_t i = 0; i < g->n_sockets; i++) {
+		memset(g->tried, 0, sizeof(g->tried));
+		if (!find_pair(j, g, i, NONE))
+			return false;
+	}
+	return g->n_sockets == g->n_sequences;
+}
+
+/* Whether this pair is in each way to pair all: without it there is none. */
+static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
+{
+	struct group other = *g;
+
+	memset(other.tried, 0, sizeof(other.tried));
+	other.pairs[sequence] = NONE;
+	return !find_pair(j, &other, g->pairs[sequence], sequence);
+}
+
+static void decide_group(struct join *j, struct group *g, bool open, bool vague, struct join_answer *sockets,
+	struct join_answer *sequences)
+{
+	enum join_result result = JOIN_AMBIGUOUS;
+
+	if (!g->n_sockets || !g->n_sequences)
+		result = JOIN_NONE;
+	else if (open)
+		result = JOIN_OPEN;
+	for (uint32_t i = 0; i < g->n_sockets; i++)
+		sockets[g->sockets[i]].result = result;
+	for (uint32_t i = 0; i < g->n_sequences; i++)
+		sequences[g->sequences[i]].result = result;
+	if (result != JOIN_AMBIGUOUS || vague || !pair_all(j, g))
+		return;
+	for (uint32_t k = 0; k < g->n_sequences; k++) {
+		struct join_answer *s = &sockets[g->sockets[g->pairs[k]]], *q = &sequences[g->sequences[k]];
+
+		if (!j->alike[g->sockets[g->pairs[k]]][g->sequences[k]] || !is_forced(j, g, k))
+			continue;
+		s->result = q->result = JOIN_DONE;
+		s->with = g->sequences[k];
+		q->with = g->sockets[g->pairs[k]];
+	}
+}
+
+void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
+	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
+	struct join_answer *ret_sequences)
+{
+	uint32_t all = (uint32_t)(n_sockets + n_sequences);
+
+	j->n_sockets = n_sockets;
+	j->n_sequences = n_sequences;
+	for (size_t i = 0; i < n_sockets; i++) {
+		ret_sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+		for (size_t k = 0; k < n_sequences; k++) {
+			j->fits[i][k] = can_be(&sockets[i], &sequences[k]);
+			j->alike[i][k] = j->fits[i][k] && is_alike(&sockets[i], &sequences[k]);
+		}
+	}
+	for (size_t k = 0; k < n_sequences; k++)
+		ret_sequences[k] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	find_groups(j);
+	for (uint32_t group = 0; group < all; group++) {
+		struct group g = { .n_sockets = 0 };
+		bool open = false, vague = false, large = false;
+
+		for (uint32_t i = group; i < all && j->groups[group] == group; i++) {
+			bool socket = i < n_sockets;
+			uint32_t *n = socket ? &g.n_sockets : &g.n_sequences;
+
+			if (group_of(j, i) != group)
+				continue;
+			(socket ? &ret_sockets[i] : &ret_sequences[i - n_sockets])->group = group;
+			if (*n == GROUP_MAX) {
+				large = true;
+				continue;
+			}
+			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - (uint32_t)n_sockets;
+			open |= !socket && sequences[i - n_sockets].open;
+			vague |= !socket && sequences[i - n_sockets].vague;
+		}
+		if (!large && j->groups[group] == group)
+			decide_group(j, &g, open, vague, ret_sockets, ret_sequences);
+	}
+}
+
+int join_new(struct join **ret_join)
+{
+	struct join *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return -ENOMEM;
+	*ret_join = j;
+	return 0;
+}
+
+void join_free(struct join *j)
+{
+	free(j);
+}

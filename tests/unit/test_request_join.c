@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Requests of sockets and of sequences: joined where there is one way to do so, never wrongly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "sink/request_join.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static struct join *join;
+static struct join_answer of_sockets[JOIN_SOCKETS], of_sequences[JOIN_SEQUENCES];
+
+static int set_up(void **state)
+{
+	(void)state;
+	return join_new(&join);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	join_free(join);
+	return 0;
+}
+
+#define DECIDE(sockets, sequences) \
+	join_decide(join, sockets, ARRAY_SIZE(sockets), sequences, ARRAY_SIZE(sequences), of_sockets, of_sequences)
+
+static void test_one(void **state)
+{
+	struct join_socket sockets[] = { { 1, 5, 100, 310, 500 } };
+	struct join_sequence sequences[] = { { 1, false, false, 200, 300, 490, 5 } };
+
+	(void)state;
+	DECIDE(sockets, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_DONE);
+	assert_int_equal(of_sockets[0].with, 0);
+	assert_int_equal(of_sequences[0].result, JOIN_DONE);
+	assert_int_equal(of_sequences[0].with, 0);
+	/* each of these alone forbids it */
+	for (int i = 0; i < 7; i++) {
+		struct join_socket s[] = { sockets[0] };
+		struct join_sequence q[] = { sequences[0] };
+
+		if (i == 0)
+			s[0].tgid = 2;
+		if (i == 1)
+			s[0].start = 201; /* asked for after it had begun */
+		if (i == 2)
+			s[0].first = 299; /* answered before there was anything */
+		if (i == 3)
+			s[0].last = 489;
+		if (i == 4)
+			q[0].first = 0; /* it gave nothing */
+		if (i == 5)
+			s[0].chunks = 10; /* more than it has given */
+		if (i == 6)
+			s[0].first = s[0].last = 0;
+		DECIDE(s, q);
+		assert_int_equal(of_sockets[0].result, JOIN_NONE);
+		assert_int_equal(of_sequences[0].result, JOIN_NONE);
+	}
+	/* of one whose beginning was not seen it is not known that it was before */
+	sequences[0].vague = true;
+	DECIDE(sockets, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_AMBIGUOUS);
+	sequences[0].vague = false;
+	/* all at once, when all is there */
+	sockets[0].chunks = 1;
+	DECIDE(sockets, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_NONE);
+	sockets[0].first = 500;
+	DECIDE(sockets, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_DONE);
+	/* it is not over */
+	sequences[0].open = true;
+	DECIDE(sockets, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_OPEN);
+}
+
+static void test_several(void **state)
+{
+	/* one waits for the other: each answer began before the next request's first output */
+	const struct join_socket queue[] = { { 1, 3, 100, 210, 400 }, { 1, 3, 110, 510, 700 }, { 1, 3, 120, 810, 900 } };
+	const struct join_sequence turns[] = { { 1, false, false, 150, 200, 390, 3 }, { 1, false, false, 410, 500, 690, 3 },
+		{ 1, false, false, 710, 800, 890, 3 } };
+	/* two at once, whichever was whose */
+	const struct join_socket both[] = { { 1, 3, 100, 310, 500 }, { 1, 3, 110, 320, 510 } };
+	const struct join_sequence at_once[] = { { 1, false, false, 200, 300, 490, 3 }, { 1, false, false, 205, 305, 495, 3 } };
+
+	(void)state;
+	DECIDE(queue, turns);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(of_sockets[i].result, JOIN_DONE);
+		assert_int_equal(of_sockets[i].with, i);
+		assert_int_equal(of_sequences[i].with, i);
+	}
+	DECIDE(both, at_once);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(of_sockets[i].result, JOIN_AMBIGUOUS);
+		assert_int_equal(of_sequences[i].result, JOIN_AMBIGUOUS);
+	}
+	/* one that nobody has seen on a socket leaves those unjoined that could be it */
+	join_decide(join, queue, 2, turns, 3, of_sockets, of_sequences);
+	assert_int_equal(of_sequences[2].result, JOIN_NONE);
+	assert_int_equal(of_sequences[0].result, JOIN_DONE);
+	join_decide(join, both, 1, at_once, 2, of_sockets, of_sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_AMBIGUOUS);
+}
+
+/* ---- servers ---- */
+
+static uint64_t seed;
+
+static uint64_t any(uint64_t from, uint64_t to)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return from + seed % (to - from + 1);
+}
+
+/*
+ * Requests of two processes come at any time, wait, are taken in any order, answered in one part or in several,
+ * and a slow client may have its answer much later. Those that are joined are joined with their own, whatever
+ * health checks, other connections, and requests without a socket there are besides.
+ */
+static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, size_t *ret_joined, size_t *ret_all)
+{
+	static struct join_socket sockets[JOIN_SOCKETS];
+	static struct join_sequence sequences[JOIN_SEQUENCES];
+	static uint32_t truth[JOIN_SOCKETS]; /* the sequence of a socket */
+	uint64_t busy[4] = { 0 };
+	size_t n_sockets = 0, n_sequences = 0, wrong = 0;
+	uint64_t now = 1000;
+
+	for (int i = 0; i < 100; i++) {
+		struct join_socket *s = &sockets[n_sockets];
+		struct join_sequence *q = &sequences[n_sequences];
+		size_t slot = any(0, 3);
+
+		now += any(0, any(0, 3) ? 300 : pause);
+		q->tgid = s->tgid = 1 + (uint32_t)(slot / 2);
+		q->open = false;
+		q->vague = false;
+		s->start = now;
+		q->start = (busy[slot] > now ? busy[slot] : now) + any(1, 50);
+		q->first = q->start + any(50, 500);
+		q->outputs = any(1, 40);
+		q->last = q->first + (q->outputs - 1) * any(20, 40);
+		busy[slot] = q->last + any(0, 20);
+		s->chunks = any(0, 2) ? (uint32_t)q->outputs : 1;
+		s->first = (s->chunks > 1 ? q->first : q->last) + any(1, 10);
+		q->last += any(0, 3); /* sampled, and not decoded further */
+		s->first += s->chunks > 1 ? 0 : 3;
+		s->last = s->chunks > 1 ? q->last + any(1, any(0, 9) ? 10 : 5000) : s->first;
+		truth[n_sockets] = (uint32_t)n_sequences++;
+		n_sockets += any(1, 100) > unseen;
+		if (any(1, 100) > strangers)
+			continue;
+		/* a question that no model answers, asked at any time and answered soon */
+		s = &sockets[n_sockets];
+		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0 };
+		s->first = s->last = s->start + any(1, 100);
+		if (unseen) { /* or one that looks like a model's answer */
+			s->chunks = (uint32_t)any(1, 20);
+			s->last += (s->chunks - 1) * any(20, 60);
+		}
+		truth[n_sockets++] = UINT32_MAX;
+	}
+	join_decide(join, sockets, n_sockets, sequences, n_sequences, of_sockets, of_sequences);
+	for (size_t i = 0; i < n_sockets; i++) {
+		if (of_sockets[i].result != JOIN_DONE)
+			continue;
+		assert_int_equal(of_sequences[of_sockets[i].with].with, i);
+		wrong += of_sockets[i].with != truth[i];
+		++*ret_joined;
+	}
+	*ret_all += n_sequences;
+	return wrong;
+}
+
+static void test_servers(void **state)
+{
+	size_t joined = 0, all = 0;
+
+	(void)state;
+	seed = 88172645463325252u;
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(play(i % 4 ? 10 : 0, 0, i % 2 ? 300 : 20000, &joined, &all), 0);
+	print_message("# joined: %zu of %zu\n", joined, all);
+	assert_true(joined > all / 4);
+}
+
+/* Sequences that no socket shows, and sockets whose answers come from elsewhere, at the same time: each makes
+ * its group unjoined, but one of either may stand in for each other. */
+static void test_unseen(void **state)
+{
+	size_t joined = 0, all = 0, wrong = 0;
+
+	(void)state;
+	seed = 88172645463325252u;
+	for (int i = 0; i < 200; i++)
+		wrong += play(10, 5, i % 2 ? 300 : 20000, &joined, &all);
+	print_message("# joined: %zu of %zu, %zu of them wrongly\n", joined, all, wrong);
+	assert_true(joined > all / 4 && wrong * 200 <= joined);
+}
+
+#define TEST(f) cmocka_unit_test(f)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_servers), TEST(test_unseen) };
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
