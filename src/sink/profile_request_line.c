@@ -110,8 +110,7 @@ static char *add_waits(char *p, const struct step_request *r)
 static char *add_spans(char *p, const struct step_request *r)
 {
 	static const char *const names[] = {
-		[SPAN_OWN_PREFILL] = "own_prefill", [SPAN_OWN_DECODE] = "own_decode",
-		[SPAN_OTHERS] = "others", [SPAN_BETWEEN] = "between"
+		[SPAN_OWN_PREFILL] = "own_prefill", [SPAN_OWN_DECODE] = "own_decode", [SPAN_OTHERS] = "others", [SPAN_BETWEEN] = "between"
 	};
 	char prefix[16];
 
@@ -170,7 +169,8 @@ char *request_line_stages(char *p, struct step_request *r)
 
 static const char *family_name(unsigned int family)
 {
-	return family == AF_UNIX ? "unix" : family == AF_INET6 ? "inet6" : "inet";
+	return family == AF_UNIX ? "unix" : family == AF_INET6 ? "inet6"
+							       : "inet";
 }
 
 char *request_line_exchange(char *p, const struct rec_request *r)

@@ -74,14 +74,19 @@ def check(output, profile):
             # the server's own times begin before its first step and end behind its last
             if stage["ttft"] > r["ttft_ms"] * 1000 + 1 or stage["total"] > (r["ttft_ms"] + r["decode_ms"]) * 1000 + 1:
                 errors.append(f"{name}: {stage['ttft']} us to the first token, {stage['total']} us in all; the server took {r}")
+            # it answers with a part for each token, which is not asked for where it is joined
+            if shape["joined"] and shape["chunks"] != r["tokens"]:
+                errors.append(f"{name} is joined with an answer of {shape['chunks']} parts: {r['tokens']} tokens")
+            if shape["joined"] and not 0 <= stage["queued"] <= stage["ttft_client"] - stage["ttft"]:
+                errors.append(f"{name}: {stage}")
     n = sum(map(len, told.values()))
-    if len(sockets) != n:
-        errors.append(f"{len(sockets)} requests on sockets, wanted {n}")
+    joined = sum(e["shape"]["joined"] for es in got.values() for e in es)
+    if len(sockets) + joined != n:
+        errors.append(f"{len(sockets)} requests on sockets, and {joined} joined with theirs, wanted {n}")
     if not shared:
         errors.append("no request had a step with another one")
     if errors:
         sys.exit("\n".join(errors[:20]))
-    joined = sum("queued" in e["stage_us"] and e["stage_us"]["queued"] > 0 for es in got.values() for e in es)
     print(f"{n} requests, {shared} of them in steps with others; {joined} know their socket")
 
 
