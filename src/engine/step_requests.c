@@ -189,6 +189,22 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 
 /* ---- the time line of a context ---- */
 
+/* What its thread did since its last step is known, which may be one of another context. */
+static void add_gap(struct step_context *c, const struct step_seen *s)
+{
+	uint64_t gap = s->start - c->busy_until, known = 0;
+
+	for (int i = 0; i < ST_MAX; i++)
+		known += s->before_ns[i];
+	c->tally.gaps += gap;
+	if (known != gap) {
+		c->tally.blind_gaps++;
+		return;
+	}
+	for (int i = 0; i < ST_MAX; i++)
+		c->tally.gaps_states[i] += s->before_ns[i];
+}
+
 /* Up to where a step begins. Two at once would be in each other's partition twice. */
 static void pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
@@ -197,8 +213,7 @@ static void pass_gap(struct step_requests *q, struct step_context *c, const stru
 	if (!c->busy_until || s->start == c->busy_until)
 		return;
 	if (s->start > c->busy_until) {
-		c->tally.gaps += s->start - c->busy_until;
-		c->tally.blind_gaps++;
+		add_gap(c, s);
 		return;
 	}
 	for (slot = c->slots.first; slot; slot = slot_after(slot)) {
@@ -358,6 +373,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 		q->queue[i] = q->queue[i - 1];
 	copy_parts(q, &seen, r);
 	memcpy(seen.ns, r->ns, sizeof(seen.ns));
+	memcpy(seen.before_ns, r->before_ns, sizeof(seen.before_ns));
 	seen.has_states = true;
 	q->queue[i] = seen;
 }

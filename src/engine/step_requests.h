@@ -41,6 +41,7 @@ struct step_seen {
 	uint32_t n_parts; /* 0: not known */
 	const struct row_part *parts;
 	uint64_t ns[ST_MAX]; /* the caller's time by state: sums to end - start */
+	uint64_t before_ns[ST_MAX]; /* the same since the end of its thread's last step; all 0: not known */
 };
 
 /* The parts of a request's whole time, which they sum to. */

@@ -419,12 +419,43 @@ static void test_junk(void **state)
 
 #define TEST(f) cmocka_unit_test(f)
 
+/* What the thread did between two steps is known where that is all since the last step of its context. */
+static void test_between(void **state)
+{
+	static const struct row_part first = { 0, 0, 8, 1 }, second = { 0, 8, 1, 1 }, third = { 0, 9, 1, 1 };
+	struct step_seen list[] = {
+		{ .start = 100, .end = 200, .parts = &first, .n_parts = 1, .before_ns = { [ST_SYSCALL] = 70 } },
+		{ .start = 250, .end = 300, .parts = &second, .n_parts = 1, .before_ns = { [ST_CPU] = 20, [ST_SYSCALL] = 30 } },
+		{ .start = 360, .end = 400, .parts = &third, .n_parts = 1, .before_ns = { [ST_CPU] = 60 } },
+	};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		begin();
+		for (uint32_t k = 0; k < 3; k++) {
+			list[k].number = k;
+			list[k].phase = PHASE_SHARED;
+			step_requests_add(requests, &list[k]);
+		}
+		end();
+		assert_int_equal(n_got, 1);
+		assert_int_equal(got[0].r.spans[SPAN_BETWEEN], 110);
+		assert_int_equal(got[0].r.states_unknown[SPAN_BETWEEN], i);
+		if (!i) {
+			assert_int_equal(got[0].r.span_states[SPAN_BETWEEN][ST_CPU], 80);
+			assert_int_equal(got[0].r.span_states[SPAN_BETWEEN][ST_SYSCALL], 30);
+		}
+		list[2].before_ns[ST_CPU] = 10; /* a step of another context came between */
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_began_before),
 		TEST(test_cut),
 		TEST(test_lost),
+		TEST(test_between),
 		TEST(test_rows_of_several),
 		TEST(test_mixed),
 		TEST(test_all_outputs),
