@@ -28,6 +28,8 @@ struct request {
 	int32_t *prompt;
 	int n_prompt, n_outputs; /* n_outputs: as many as it asks for */
 	int cancel_after;	 /* steps that it has a part in; 0: it is not cancelled */
+	struct answer *answer;	 /* of one that came by HTTP, which has a name */
+	int name;
 	bool drafts, clears;	 /* clears: nothing of it is kept */
 	uint64_t arrived_ns;
 	struct request *next; /* in the queue */
@@ -57,6 +59,9 @@ void load_init(const struct serve_options *o);
 
 /* Steps until the next request arrives; below 0: there are no more. */
 double load_interval(void);
+
+/* One of so many tokens. */
+struct request *load_asked(int prompt, int outputs);
 
 /* A request that arrives now. */
 struct request *load_request(const struct slot *slots);

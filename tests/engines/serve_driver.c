@@ -9,6 +9,7 @@
  *   serve_driver [OPTION ...] LIBDIR MODEL.gguf
  *
  *   -l LOG  -w              the log (default: stdout); once loaded, say "ready" and wait for a line of input
+ *   -H                      requests come by HTTP (serve_http.h), on a port that is printed, until SIGTERM
  *   -r N -s SEED            requests; another seed has others
  *   -p N -b TOKENS -c TOKENS -u -t N   slots, size of a batch, context of a slot (-u: kept apart), threads
  *   -a STEPS                mean time between arrivals (0: all at once); counted in steps, so that what is in which
@@ -27,6 +28,7 @@
 #define _GNU_SOURCE
 #include "llama_load.h"
 #include "serve.h"
+#include "serve_http.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -56,7 +58,7 @@ static struct request *queue, **queue_end = &queue;
 static int n_parts, n_steps, n_done;
 static char stall_kind[8] = "sleep";
 static double now, arrival; /* in steps; arrival: of the next request */
-static bool more = true;
+static bool more = true, http;
 static volatile sig_atomic_t stopped;
 
 static void die(const char *what)
@@ -65,12 +67,17 @@ static void die(const char *what)
 	exit(1);
 }
 
-static uint64_t clock_ns(void)
+static uint64_t clock_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_BOOTTIME, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t clock_ns(void)
+{
+	return clock_of(CLOCK_BOOTTIME);
 }
 
 /* How often this thread was made to leave its CPU. */
@@ -92,15 +99,42 @@ static void arrival_next(void)
 	arrival += interval;
 }
 
+static bool any_request(void)
+{
+	for (int i = 0; i < opt.slots; i++) {
+		if (slots[i].request)
+			return true;
+	}
+	return false;
+}
+
+static void request_queue(struct request *r)
+{
+	r->arrived_ns = clock_ns();
+	*queue_end = r;
+	queue_end = &r->next;
+}
+
+/* Waits for them where there is nothing else to do. */
+static void requests_read(void)
+{
+	struct http_request asked;
+
+	while (!stopped && http_take(&asked, !queue && !any_request())) {
+		struct request *r = load_asked(asked.prompt, asked.tokens);
+
+		r->name = asked.name;
+		r->answer = asked.answer;
+		request_queue(r);
+	}
+}
+
 static void requests_arrive(void)
 {
-	for (; more && arrival <= now; arrival_next()) {
-		struct request *r = load_request(slots);
-
-		r->arrived_ns = clock_ns();
-		*queue_end = r;
-		queue_end = &r->next;
-	}
+	if (http)
+		requests_read();
+	for (; more && !http && arrival <= now; arrival_next())
+		request_queue(load_request(slots));
 }
 
 /* The free slot that holds most of its prompt, else the one that was free for longest. */
@@ -147,10 +181,12 @@ static void request_end(struct slot *s, bool cancelled)
 
 	fprintf(out,
 		"{\"request\":%d,\"sequence\":%d,\"prompt\":%d,\"cached\":%d,\"outputs\":%d,\"first_step\":%d,"
-		"\"last_step\":%d,\"steps\":%d,\"drafts\":%s,\"cancelled\":%s,\"arrived\":%lu}\n",
+		"\"last_step\":%d,\"steps\":%d,\"drafts\":%s,\"cancelled\":%s,\"arrived\":%lu,\"name\":%d}\n",
 		r->id, (int)(s - slots), r->fed - r->cached, r->cached, r->given, r->first_step, r->last_step,
 		r->steps, r->drafts ? "true" : "false", cancelled ? "true" : "false",
-		(unsigned long)r->arrived_ns);
+		(unsigned long)r->arrived_ns, r->answer ? r->name : -1);
+	if (r->answer)
+		http_end(r->answer);
 	if (r->clears) {
 		llama_memory_seq_rm(memory, (int)(s - slots), -1, -1);
 		s->n_tokens = 0;
@@ -245,11 +281,19 @@ static void slot_sample(struct slot *s)
 	parts[s->part].taken = taken;
 	r->given += taken;
 	s->answered = true;
+	if (r->answer)
+		http_tokens(r->answer, taken);
+	if (r->answer && http_gone(r->answer))
+		r->cancel_after = r->steps;
 }
 
-static void spin_until(uint64_t end)
+static void spin(uint64_t ns)
 {
-	while (clock_ns() < end) {
+	uint64_t end = clock_of(CLOCK_THREAD_CPUTIME_ID) + ns;
+
+	while (clock_of(CLOCK_THREAD_CPUTIME_ID) < end) { /* a system call */
+		for (volatile int i = 0; i < 100000; i++) {
+		}
 	}
 }
 
@@ -268,16 +312,17 @@ static void wait_for_pipe(void)
 
 static void stall(struct slot *s)
 {
-	uint64_t start = clock_ns();
+	uint64_t start = clock_ns(), cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
 
 	if (!strcmp(stall_kind, "cpu"))
-		spin_until(start + (uint64_t)opt.stall_us * 1000);
+		spin((uint64_t)opt.stall_us * 1000);
 	else if (!strcmp(stall_kind, "pipe"))
 		wait_for_pipe();
 	else
 		nanosleep(&(struct timespec){ opt.stall_us / 1000000, opt.stall_us % 1000000 * 1000 }, NULL);
-	fprintf(out, "{\"stall\":%d,\"step\":%d,\"start\":%lu,\"end\":%lu}\n", s->request->id, n_steps,
-		(unsigned long)start, (unsigned long)clock_ns());
+	fprintf(out, "{\"stall\":%d,\"step\":%d,\"start\":%lu,\"end\":%lu,\"cpu\":%lu}\n", s->request->id, n_steps,
+		(unsigned long)start, (unsigned long)clock_ns(),
+		(unsigned long)(clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu));
 }
 
 static void step(void)
@@ -319,15 +364,6 @@ static void step(void)
 	n_steps++;
 }
 
-static bool any_request(void)
-{
-	for (int i = 0; i < opt.slots; i++) {
-		if (slots[i].request)
-			return true;
-	}
-	return false;
-}
-
 static void serve(void)
 {
 	arrival_next();
@@ -335,6 +371,7 @@ static void serve(void)
 		if (stopped) {
 			more = false;
 			queue = NULL;
+			queue_end = &queue;
 		}
 		requests_arrive();
 		slots_fill();
@@ -360,13 +397,16 @@ static bool options(int argc, char **argv)
 {
 	bool wait = false;
 
-	for (int c; (c = getopt(argc, argv, "l:wr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "l:wHr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
 		switch (c) {
 		case 'l':
 			out = fopen(optarg, "we");
 			break;
 		case 'w':
 			wait = true;
+			break;
+		case 'H':
+			http = true;
 			break;
 		case 'r':
 			opt.requests = atoi(optarg);
@@ -443,11 +483,14 @@ int main(int argc, char **argv)
 	load_init(&opt);
 	for (int i = 0; i < opt.slots; i++)
 		slots[i].tokens = malloc((size_t)opt.context * sizeof(*slots[i].tokens));
-	if (wait) {
+	if (http)
+		printf("%d\n", http_start());
+	if (http || wait) {
 		puts("ready");
 		fflush(stdout);
-		getchar();
 	}
+	if (wait)
+		getchar();
 	serve();
 	fprintf(out, "{\"steps\":%d,\"requests\":%d}\n", n_steps, n_done);
 	fflush(out);

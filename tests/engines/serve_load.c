@@ -113,6 +113,18 @@ struct request *load_request(const struct slot *slots)
 	return r;
 }
 
+struct request *load_asked(int prompt, int outputs)
+{
+	struct request *r = calloc(1, sizeof(*r));
+
+	r->id = n_made++;
+	r->prompt = malloc((size_t)opt.context * sizeof(*r->prompt));
+	r->n_outputs = outputs < opt.context / 2 ? outputs : opt.context / 2;
+	r->first_step = r->last_step = -1;
+	prompt_add_new(r, prompt);
+	return r;
+}
+
 /*
  * As in llama.cpp's server: the common prefix, but at least one token is decoded, since its output is needed. One
  * less in two cases, in which the rows alone could not show that it is another request: it would continue one

@@ -151,5 +151,31 @@ test_node() {
 	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
 }
 
-ALL_TESTS=(served chats traced edges loss node)
+# A server with a thread for each connection: its requests as they are on sockets, and in the batches.
+test_http() {
+	local server
+	"$driver" -H -p 4 -l "$TMP/http.log" "$libs" "$model" >"$TMP/http.out" 2>&1 &
+	server=$!
+	test_pids+=("$server")
+	wait_until 60 grep -sqx ready "$TMP/http.out"
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/http.jsonl" -p "$server" 2>"$TMP/http.err"
+	wait_until 60 grep -q 'recording' "$TMP/http.err"
+	check "http: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/http.out")" 100 5 20
+	cp "$TMP/check.out" "$TMP/http.asked"
+	kill -TERM "$server"
+	wait "$server" && wait "$BG" || sed 's/^/# /' "$TMP/http.err"
+	compared http
+	check "http: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
+		"$TMP/http.log" "$TMP/http.asked" "$TMP/http.jsonl"
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+# Who or what requests waited for, planted: the short version of tests/plant/requests.py.
+test_plant() {
+	check "planted: who or what requests waited for is named" \
+		env PLANT_TARGET=0.9 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" -n 8
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+ALL_TESTS=(served chats traced edges loss node http plant)
 run_tests "$@"
