@@ -11,11 +11,15 @@
 #define ROW_BLOCK 8  /* rows that are checked together */
 
 /* Reads the elements of the next rows, since one read costs as much as another. */
-static __noinline int rows_ahead(struct rows *r, const struct probe *p)
+__noinline int rows_ahead(struct rows *r, const struct probe *p)
 {
-	u64 left = r->n - r->read;
-	u32 rows = left < ROW_CHUNK ? left : ROW_CHUNK;
+	u64 left;
+	u32 rows;
 
+	if (!r || !p)
+		return 0;
+	left = r->n - r->read;
+	rows = left < ROW_CHUNK ? left : ROW_CHUNK;
 	r->have = 0;
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
 		const struct row_fetch *f = &p->row[i];
@@ -58,11 +62,14 @@ static __always_inline bool ids_find(struct rows *r)
 }
 
 /* Reads them. Those that lie elsewhere are read when their row has its turn. */
-static __noinline int ids_ahead(struct rows *r, const struct probe *p)
+__noinline int ids_ahead(struct rows *r, const struct probe *p)
 {
-	const struct row_fetch *f = &p->row[ROW_SEQUENCE];
+	const struct row_fetch *f;
 	u64 len;
 
+	if (!r || !p)
+		return 0;
+	f = &p->row[ROW_SEQUENCE];
 	r->have &= ~ROW_HAVE_IDS;
 	if (!(r->have & 1 << ROW_SEQUENCE) || f->loads <= 1 || f->stride != 8)
 		return 0;
@@ -82,13 +89,13 @@ static __noinline int ids_ahead(struct rows *r, const struct probe *p)
 
 /* Reads the value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
  * an error. */
-static __noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
+__noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f;
 	u64 at, v = 0;
 	u32 size;
 
-	if (column >= ROW_COLUMNS)
+	if (!r || !p || !ret || column >= ROW_COLUMNS)
 		return -1;
 	f = &p->row[column];
 	size = f->size;
@@ -155,7 +162,7 @@ static __always_inline u32 part_begin(struct rows *r, u64 id)
 static __always_inline void part_position(struct rows *r, const struct probe *p, u64 part)
 {
 	struct row_parts *parts = parts_of(r, PARTS_FRESH);
-	u64 position;
+	u64 position = 0;
 
 	if (part >= STEP_PARTS_MAX || !r->array[ROW_POSITION])
 		return;
@@ -279,7 +286,8 @@ static __always_inline bool block_has_outputs(struct rows *r, const struct probe
 
 /*
  * Whether all of the next ROW_BLOCK rows belong to the sequence of the row before, and to no other: how many of them have
- * an output, or -1. Global: the verifier of 6.1 would follow each way through it behind each way through the one before.
+ * an output, or -1. Global, like most of the functions here: the verifier would follow each way through it behind each
+ * way through the one before.
  */
 __noinline int block_take(struct rows *r, const struct probe *p)
 {
@@ -296,10 +304,13 @@ __noinline int block_take(struct rows *r, const struct probe *p)
 }
 
 /* Takes the rows that come next as long as they do so. Most rows of a prompt do. Returns whether there were such. */
-static __noinline bool rows_same(struct rows *r, const struct probe *p)
+__noinline bool rows_same(struct rows *r, const struct probe *p)
 {
-	u64 from = r->read, outputs = 0;
+	u64 from, outputs = 0;
 
+	if (!r || !p)
+		return 0;
+	from = r->read;
 	if ((r->have & r->need) != r->need)
 		return 0;
 	for (u32 i = 0; i < ROW_CHUNK / ROW_BLOCK; i++) {
@@ -390,8 +401,10 @@ static __always_inline u64 all_if(bool b)
 	return -(u64)b;
 }
 
-static __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
+__noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 {
+	if (!r || !p)
+		return 0;
 	r->n = n;
 	r->read = r->nth = r->of = r->outputs = r->ids = r->first = r->mask = 0;
 	r->round++;
@@ -416,23 +429,22 @@ static __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 	return 0;
 }
 
-/* Sets outputs that no array describes. */
-static __noinline int parts_outputs(struct rows *r, const struct probe *p)
+/* Sets the outputs of one part, where no array describes them. */
+static long part_outputs(u32 i, struct row_walk *w)
 {
-	struct row_parts *parts = parts_of(r, PARTS_FRESH);
+	const struct probe *p = w->p;
+	struct row_part *part;
 
-	for (u32 i = 0; i < STEP_PARTS_MAX; i++) {
-		struct row_part *part = &parts->part[i];
-
-		if (i >= parts->n)
-			break;
-		if (!p->row[ROW_OUTPUT].loads)
-			part->outputs = ROW_PART_UNKNOWN;
-		else if (p->row_else == ROW_ELSE_ALL)
-			part->outputs = part->rows;
-		else if (p->row_else == ROW_ELSE_LAST)
-			part->outputs = r->in >> i & 1;
-	}
+	barrier_var(i);
+	if (i >= STEP_PARTS_MAX)
+		return 1;
+	part = &parts_of(w->r, PARTS_FRESH)->part[i];
+	if (!p->row[ROW_OUTPUT].loads)
+		part->outputs = ROW_PART_UNKNOWN;
+	else if (p->row_else == ROW_ELSE_ALL)
+		part->outputs = part->rows;
+	else if (p->row_else == ROW_ELSE_LAST)
+		part->outputs = w->r->in >> i & 1;
 	return 0;
 }
 
@@ -479,7 +491,7 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 	if (!all)
 		parts_of(r, PARTS_FRESH)->n = 0;
 	else if (!r->array[ROW_OUTPUT])
-		parts_outputs(r, p);
+		bpf_loop(parts_of(r, PARTS_FRESH)->n, part_outputs, &w, 0);
 	if (p->row[ROW_SEQUENCE].loads && (all || r->ids > 1))
 		ids = r->ids;
 	if (all && ids == 1)
