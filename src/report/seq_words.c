@@ -40,7 +40,9 @@ static void add_request(struct text *t, const struct process *p, const struct se
 {
 	add_recording(t, p, r->recording);
 	add(t, "request %u (sequence %u", r->number, r->sequence);
-	add_tokens(t, r, ", ");
+	/* how long the prompt was that began before the recording is not known */
+	if (!(r->flags & SEQ_BEGAN_BEFORE))
+		add_tokens(t, r, ", ");
 	add(t, ")");
 }
 

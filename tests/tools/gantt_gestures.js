@@ -43,7 +43,7 @@
   result.key_tells = card.querySelector('.told') !== null;
   card.querySelector('button.request').click();
   await frame();
-  result.choice_tells = /prompt and .* output tokens in/.test(card.querySelector('.told').textContent);
+  result.choice_tells = /output tokens in/.test(card.querySelector('.told').textContent);
   pointer('pointerdown', width - 1, 1, 'touch', 2);
   pointer('pointerup', width - 1, 1, 'touch', 2);
   await frame();

@@ -88,10 +88,15 @@ static void test_late_first(void **state)
 	LINE(&p, .number = 17, .sequence = 3, .ts = 29000, .prompt = 512, .outputs = 11, .queued = 1400, .prefill = 110,
 		.decode = 100, .others = 310, .between = 10, .first_others = 310,
 		.shape = ",\"waited1_for\":21,\"waited1_pid\":1,\"waited1_sequence\":2,\"waited1_us\":310000.000");
+	/* how much of its prompt came before the recording is not known */
+	LINE(&p, .number = 22, .sequence = 1, .ts = 31000, .outputs = 3, .decode = 20, .others = 8,
+		.shape = ",\"began_before\":true,\"waited1_for\":23,\"waited1_sequence\":0,\"waited1_us\":8000.000");
+	LINE(&p, .number = 23, .ts = 31000, .outputs = 3, .decode = 20, .shape = ",\"began_before\":true");
 	TEXT(&result, &p);
+	assert_contains(result.out, "  request 23 (sequence 0): 8.00 ms, by request 22\n");
 	assert_contains(result.out, "  request 17 (sequence 3, 512 prompt tokens), first token after 1.82 s instead of 100 ms: "
 				    "1.40 s queued; 310 ms for request 21 (2048 prompt tokens)\n");
-	assert_contains(result.out, "Requests waited 310 ms while steps worked for others, longest for\n"
+	assert_contains(result.out, "Requests waited 318 ms while steps worked for others, longest for\n"
 				    "  request 21 (sequence 2, 2048 prompt tokens): 310 ms, by request 17\n");
 	assert_contains(result.out, "  queued                          1     1.40 s");
 	done(&result, &p);
