@@ -128,5 +128,59 @@ test_edges() {
 			[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"
 }
 
-ALL_TESTS=(junk scenes life edges)
+# of the driver, so many more
+steps_on() {
+	local end=$((SECONDS + 60)) upto
+	upto=$(($(wc -l <"$TMP/$name.log") + $1))
+	while [ "$(wc -l <"$TMP/$name.log")" -lt "$upto" ] && [ "$SECONDS" -lt "$end" ]; do
+		sleep 0.02
+	done
+}
+
+traces_are() {
+	[ "$(find "$TMP/$name" -name 'trace_*.json' | wc -l)" -ge "$1" ]
+}
+
+# Steps that the edge of a window or a dump cuts have their rows by sequence as well, and a time since the step before
+# if that was in the same window.
+test_cut() {
+	name=cut
+	"$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}" &
+	engine=$!
+	test_pids+=("$engine")
+	wait_until 60 grep -sq '"request"' "$TMP/$name.log"
+	mkdir "$TMP/$name"
+	background "$INFTRACE" record --window-flag "$TMP/flag" -e functions --output-dir "$TMP/$name" --format json \
+		-p "$engine" 2>"$TMP/$name.err"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
+	for i in 1 2 3; do
+		touch "$TMP/flag"
+		steps_on 12
+		rm "$TMP/flag"
+		wait_until 60 traces_are "$i"
+	done
+	kill -INT "$BG"
+	wait "$BG"
+	background "$INFTRACE" record --flight-recorder 30s -e functions --output-dir "$TMP/$name" --format json -p "$engine" \
+		2>"$TMP/$name.err2"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err2"
+	steps_on 12
+	kill -USR1 "$BG"
+	wait_until 60 traces_are 4
+	kill -INT "$BG"
+	wait "$BG"
+	kill -9 "$engine"
+	wait "$engine" 2>/dev/null || true
+	i=0
+	for trace in "$TMP/$name"/trace_*.json; do
+		i=$((i + 1))
+		expect "$name: trace $i, each step with its rows by sequence, and with a time since the one before but the first" \
+			'(lambda s: len(s) > 5 and all(("batch" in e["args"]) == (e["name"] == "mixed") for e in s) and
+				[("before_us" in e["args"]) for e in s] == [k > 0 for k in range(len(s))])(
+				sorted((e for e in t if e.get("cat") == "step"), key=lambda e: e["args"]["step"]))' t="$trace"
+	done
+	same "$name: traces" "$i" 4
+}
+
+ALL_TESTS=(junk scenes life edges cut)
 run_tests "$@"
