@@ -62,10 +62,10 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 {
 	struct task *t = tasks_get(c->rec.tasks, pr->tgid, pr->tgid);
 
-	metadata(c, "process_name", pr->tgid, pr->tgid, t && t->comm[0] ? t->comm : "?");
-	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
-	if (t)
+	if (t && t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	metadata(c, "process_name", pr->tgid, pr->tgid, pr->comm[0] ? pr->comm : "?");
+	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
 	pr->named = true;
 	return pr;
 }
@@ -92,6 +92,7 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 {
 	struct task *t = tasks_get(c->rec.tasks, tgid, tid);
 	struct process *pr;
+	const char *name;
 
 	if (!t || t->written & 1u << c->rec.output)
 		return;
@@ -100,11 +101,13 @@ static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
 	t = tasks_get(c->rec.tasks, tgid, tid);
 	if (!t)
 		return;
-	if (pr && tid == tgid && strcmp(pr->comm, t->comm)) {
-		metadata(c, "process_name", tgid, tgid, t->comm);
-		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
+	/* a process that is forgotten some time after its exit keeps its name */
+	name = !t->comm[0] && pr && tid == tgid ? pr->comm : t->comm;
+	if (pr && tid == tgid && strcmp(pr->comm, name)) {
+		metadata(c, "process_name", tgid, tgid, name);
+		memcpy(pr->comm, name, TASK_COMM_LEN);
 	}
-	metadata(c, "thread_name", tgid, tid, t->comm[0] ? t->comm : "?");
+	metadata(c, "thread_name", tgid, tid, name[0] ? name : "?");
 	t->written |= 1u << c->rec.output;
 }
 

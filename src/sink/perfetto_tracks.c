@@ -124,7 +124,7 @@ static struct perfetto_process *name_process(struct perfetto_sink *s, struct per
 {
 	struct task *t = tasks_get(s->rec.tasks, pr->tgid, pr->tgid);
 
-	if (t)
+	if (t && t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	pr->row = row_add(s);
 	if (!pr->row)

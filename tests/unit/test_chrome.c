@@ -316,6 +316,39 @@ static void test_chrome_tasks(void **state)
 	chrome_done(&o);
 }
 
+/* The last counters of memory of a process come at the end of the recording, when its name may be forgotten. */
+static void test_chrome_forgotten(void **state)
+{
+	struct rec_memory memory = { .h = hdr(REC_MEMORY, 0), .rss_bytes = 1 };
+	struct rec_task task = { .h = { .kind = REC_TASK, .id = TASK_EXIT, .tgid = PID, .tid = PID, .flags = TASK_F_LAST } };
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	memory.h.tid = PID;
+	EMIT(&o, &memory);
+	tasks_update(rec.tasks, &task);
+	task.h.start_ns = START;
+	for (uint32_t i = 1; i < 5000; i++) {
+		task.h.id = i % 2 ? TASK_FORK : TASK_EXIT;
+		task.h.tgid = task.h.tid = PID + 10 + i / 2;
+		task.h.start_ns += 1000000000;
+		tasks_update(rec.tasks, &task);
+	}
+	assert_null(tasks_find(rec.tasks, PID));
+	memory.h.start_ns = task.h.start_ns;
+	EMIT(&o, &memory);
+	chrome_read(&o);
+	validate(&o, false);
+	for (size_t i = 0; i < json_object_array_length(o.events); i++) {
+		e = json_object_array_get_idx(o.events, i);
+		if (!strcmp(field(e, "ph"), "M") && arg(e, "name") && json_object_get_int(json_object_object_get(e, "pid")) == PID)
+			assert_text(arg(e, "name"), "server");
+	}
+	chrome_done(&o);
+}
+
 static void test_chrome_loss(void **state)
 {
 	struct loss l = { .from_ns = START - 5, .to_ns = START + 1000 };
@@ -408,6 +441,7 @@ int main(void)
 		TEST(test_chrome_cpus_and_faults),
 		TEST(test_chrome_functions),
 		TEST(test_chrome_tasks),
+		TEST(test_chrome_forgotten),
 		TEST(test_chrome_loss),
 		TEST(test_chrome_mark),
 		TEST(test_chrome_kept),
