@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The values that a call of a probed function was given. Part of functions.bpf.c. */
+/* The arguments of a call of a probed function. Part of functions.bpf.c. */
 #ifndef INFTRACE_FETCH_BPF_H
 #define INFTRACE_FETCH_BPF_H
 
@@ -67,7 +67,8 @@ __noinline u64 fetch_value(u64 v, const struct fetch *f)
 	return extend(v, f->size, f->flags & FETCH_F_SIGNED);
 }
 
-/* Apart from the loops that fill them, which end at the last one in use: the verifier walks each way through them. */
+/* Separate from the loops that fill them, which end at the last one in use: the verifier follows each path through
+ * them. */
 static __always_inline void vals_clear(u64 *vals)
 {
 	for (int i = 0; i < FUNC_VALS_MAX; i++)

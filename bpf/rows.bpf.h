@@ -2,7 +2,7 @@
 /*
  * The rows of a step, see struct row_fetch: how many sequences they belong to, how many have an output, and which part
  * of them belongs to each sequence. Part of functions.bpf.c. Arrays belong to the engine, and may be anything: a row
- * that cannot be read ends the reading, and ROW_READ says where.
+ * that cannot be read ends the reading, and ROW_READ says at which one.
  */
 #ifndef INFTRACE_ROWS_BPF_H
 #define INFTRACE_ROWS_BPF_H
@@ -46,8 +46,9 @@ static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
 
 #define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
 
-/* Where the first ids of the rows that come next are, which are behind pointers, as far as the first and the last of them
- * tell: engines mostly have them side by side, in this order or the other. Returns whether that is close enough together. */
+/* Finds the range of the first ids of the next rows, which are behind pointers, judging by the first and the last of
+ * them: engines mostly store them side by side, in this order or the reverse. Returns whether they are close enough
+ * together. */
 static __always_inline bool ids_find(struct rows *r)
 {
 	u64 at = r->read & (ROW_CHUNK - 1), rows = r->n - r->read, first, last;
@@ -61,7 +62,7 @@ static __always_inline bool ids_find(struct rows *r)
 	return r->ids_span < ROW_IDS_SPAN;
 }
 
-/* Reads them. Those that lie elsewhere are read when their row has its turn. */
+/* Reads them. Those outside of the range are read with their row. */
 __noinline int ids_ahead(struct rows *r, const struct probe *p)
 {
 	const struct row_fetch *f;
@@ -87,8 +88,8 @@ __noinline int ids_ahead(struct rows *r, const struct probe *p)
 	return 0;
 }
 
-/* Reads the value of the present row in a column, number `nth` of those that lie side by side there. Returns 0 or
- * an error. */
+/* Reads the value of the current row in a column, number `nth` of those that are adjacent there. Returns 0 or an
+ * error. */
 __noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f;
@@ -122,8 +123,8 @@ static __always_inline u64 row_extend(const struct rows *r, const struct probe *
 	return p->row[column].flags & FETCH_F_SIGNED ? (u64)((s64)v >> shift) : v >> shift;
 }
 
-/* The same, with what was read ahead. column: a constant. Inline, since each function that returns costs 10 ns where the
- * kernel guards returns. */
+/* The same, from what was read ahead. column: a constant. Inline, since each function that returns costs 10 ns where
+ * the kernel guards returns. */
 static __always_inline long row_value(struct rows *r, const struct probe *p, u32 column, u64 nth, u64 *ret)
 {
 	const struct row_fetch *f = &p->row[column];
@@ -218,8 +219,8 @@ static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 out
 	parts->part[part].outputs += outputs;
 }
 
-/* Whether some of the next ROW_BLOCK rows, which begin at row `at` of those that were read ahead, do not belong to the
- * sequence of the row before. */
+/* Whether some of the next ROW_BLOCK rows, which begin at row `at` of those read ahead, do not belong to the sequence
+ * of the previous row. */
 static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 shift = r->shift[ROW_SEQUENCE], last = r->last << shift, base = r->ids_base, span = r->ids_span;
@@ -236,17 +237,17 @@ static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 
 	for (u32 i = 0; i < ROW_BLOCK; i++) {
 		u64 offset = *(const u64 *)(ahead + 8 * i) - base;
 
-		far |= offset | (span - offset); /* its highest bit, where the id was not read */
+		far |= offset | (span - offset); /* its highest bit is set if the id was not read */
 		differ |= ahead_at(r->id_ahead, offset, ROW_IDS_SPAN) << shift ^ last;
 	}
 	return differ | far >> 63;
 }
 
-/* All bits where element i of ROW_BLOCK is one of n words, else none. Without a branch, as in what follows: the verifier
- * of 6.1 would follow each of them both ways. */
+/* All bits where element i of ROW_BLOCK is one of n words, else none. Without a branch, as in the following: the
+ * verifier of 6.1 would follow each of them both ways. */
 #define WORD_OF(i, n) ((u64)((s64)((i) - (n)) >> 63))
 
-/* Likewise: belong to another number of sequences than one. */
+/* Likewise for rows that belong to more or fewer than one sequence. */
 static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 stride = p->row[ROW_SEQUENCES].stride, begin = at * stride, differ = p->row[ROW_SEQUENCES].size ^ stride;
@@ -285,9 +286,9 @@ static __always_inline bool block_has_outputs(struct rows *r, const struct probe
 }
 
 /*
- * Whether all of the next ROW_BLOCK rows belong to the sequence of the row before, and to no other: how many of them have
- * an output, or -1. Global, like most of the functions here: the verifier would follow each way through it behind each
- * way through the one before.
+ * If all of the next ROW_BLOCK rows belong to the sequence of the previous row, and to no other, returns how many of
+ * them have an output, else -1. Global, like most of the functions here: the verifier would otherwise follow each path
+ * through it after each path through the one before.
  */
 __noinline int block_take(struct rows *r, const struct probe *p)
 {
@@ -303,7 +304,7 @@ __noinline int block_take(struct rows *r, const struct probe *p)
 	return r->is[ROW_OUTPUT] && block_has_outputs(r, p, at) ? block_outputs(r, p, at) : 0;
 }
 
-/* Takes the rows that come next as long as they do so. Most rows of a prompt do. Returns whether there were such. */
+/* Takes the next rows as long as they do. Most rows of a prompt do. Returns whether there were any. */
 __noinline bool rows_same(struct rows *r, const struct probe *p)
 {
 	u64 from, outputs = 0;
@@ -516,7 +517,7 @@ out:
 	return 0;
 }
 
-/* Reads the addresses of the arrays, which mostly lie side by side. */
+/* Reads the addresses of the arrays, which are mostly adjacent. */
 static __noinline int arrays_fetch(struct rows *r, const struct probe *p, const u64 *regs)
 {
 	const struct fetch *first = &p->row[ROW_SEQUENCE].array;

@@ -69,7 +69,7 @@ static void token_parts(const struct seq_request *r, int64_t parts[SEQ_PARTS])
 	parts[SEQ_BETWEEN] = r->first_between < 0 ? -1 : r->parts[SEQ_BETWEEN] - r->first_between;
 }
 
-/* Whether its times can be compared with. */
+/* Whether others are compared with its times. */
 static bool is_compared(const struct seq_request *r)
 {
 	return !(r->flags & (SEQ_OF_STEPS | SEQ_MIXED | SEQ_LOST | SEQ_BEGAN_BEFORE)) && (r->flags & SEQ_PARTED) &&
@@ -251,7 +251,8 @@ int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, 
 	return kind == SEQ_LATE_FIRST ? wait->first : wait->ns - wait->first;
 }
 
-/* Whether a part of the time in question is all of that part of the request: its states are known of that only. */
+/* Whether a part of the time in question is all of that part of the request: the states are known only for all of
+ * it. */
 static bool is_whole(const struct seq_request *r, unsigned int part, int64_t ns)
 {
 	return (double)ns >= (1 - LEAST_SHARE) * (double)r->parts[part];
@@ -304,7 +305,7 @@ static void add_part(struct seq_late *late, const struct seq_late_part *part)
 	late->parts[k] = *part;
 }
 
-/* How much of a part obviously was waiting, without anything to compare with. */
+/* How much of a part was clearly waiting, if there is nothing to compare with. */
 static int64_t part_waited(const struct process *p, const struct seq_request *r, unsigned int part, int64_t ns)
 {
 	int64_t states[STATES], waited = 0;
@@ -349,7 +350,7 @@ static void find_parts(const struct process *p, const struct seq_typical *t, con
 	}
 }
 
-/* All that obviously was waiting. */
+/* Everything that was clearly waiting. */
 static int64_t waited(const struct process *p, const struct seq_request *r, enum seq_kind kind)
 {
 	int64_t parts[SEQ_PARTS], sum = 0;

@@ -56,7 +56,7 @@ static char *add_tokens(char *p, struct step_request *r)
 	return r->lost ? p : add_intervals(p, r);
 }
 
-/* Of engines whose rows are not known by sequence. */
+/* For engines whose rows are not known by sequence. */
 char *request_line_steps(char *p, struct step_request *r, uint64_t zero)
 {
 	p = add_u64(p, "\"pid\":", r->tgid);
@@ -66,7 +66,7 @@ char *request_line_steps(char *p, struct step_request *r, uint64_t zero)
 	if (r->has_rows && r->sequence <= INT32_MAX)
 		p = add_u64(p, ",\"sequence\":", r->sequence);
 	p = add_us(p, ",\"ts_us\":", r->start > zero ? r->start - zero : 0);
-	/* which rows of a shared step were its own is not known */
+	/* it is unknown which rows of a shared step were its own */
 	if (!r->began_before && !r->shared)
 		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
 	if (!r->shared)
@@ -80,13 +80,13 @@ char *request_line_steps(char *p, struct step_request *r, uint64_t zero)
 		p = add_u64(p, ",\"shared_steps\":", r->shared);
 	p = add_flags(p, r);
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->last_end - r->start);
-	/* of one that is mixed nothing is one request's alone */
+	/* if it is mixed, nothing belongs to one request alone */
 	return r->mixed ? p : add_tokens(p, r);
 }
 
 #define WAITS_SHOWN 8
 
-/* For which other requests it waited, the longest first. */
+/* The requests for which it waited, the longest first. */
 static char *add_waits(char *p, const struct step_request *r)
 {
 	uint64_t others = r->spans[SPAN_OTHERS];
@@ -124,7 +124,7 @@ static char *add_spans(char *p, const struct step_request *r)
 	return p;
 }
 
-/* ---- of a sequence whose rows are known ---- */
+/* ---- sequences whose rows are known ---- */
 
 char *request_line_shape(char *p, const struct step_request *r, const struct left_out *list)
 {

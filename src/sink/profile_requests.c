@@ -10,15 +10,15 @@
 #include "sink/request.h"
 #include "sink/request_join.h"
 
-#define DECIDE_NS UINT64_C(2000000000) /* from one look for those that belong together to the next */
-/* So long after the last of a group of those that may belong together, no further one is waited for. */
+#define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
+/* No further request is awaited this long after the last of a group that may belong together. */
 #define WAIT_NS UINT64_C(10000000000)
-#define HELD_MAX 512 /* of each kind; full: all are written as what is known of them by then */
+#define HELD_MAX 512 /* of each kind; if full, all are written with what is known then */
 #define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
 
 _Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
 
-/* The line of a sequence's request, without what it is joined with. */
+/* The line of a sequence's request, without the part from its socket. */
 struct line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, start, end;
@@ -26,13 +26,13 @@ struct line {
 	char *shape, *stages;
 };
 
-/* Requests that are over, and may belong together. Only while sockets are recorded. */
+/* Requests that are over, and may belong together. Only if sockets are recorded. */
 struct held {
 	struct join *join;
 	struct line lines[HELD_MAX];
 	struct rec_request *records[HELD_MAX];
 	size_t n_lines, n_records;
-	/* of the requests in lines, and behind them of those that are not over */
+	/* of the requests in lines, followed by those that are not over */
 	struct join_sequence sequences[JOIN_SEQUENCES];
 	struct join_socket sockets[HELD_MAX];
 	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
@@ -59,7 +59,8 @@ static const char *why_not(enum join_result result)
 	return result == JOIN_NONE ? "none fits" : result == JOIN_OPEN ? "one is not over" : "several fit";
 }
 
-/* socket: what it is joined with; NULL: nothing, since `why`; that is NULL where sockets are not recorded. */
+/* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
+ * recorded. */
 static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t zero = q->rec->start_boot_ns, start = socket ? socket->h.start_ns : l->start;
@@ -105,7 +106,7 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 	profile_line_end(q->lines, p, false);
 }
 
-/* ---- those that are held ---- */
+/* ---- held requests ---- */
 
 static struct join_socket socket_of(const struct rec_request *r)
 {
@@ -131,7 +132,7 @@ static void free_line(struct line *l)
 	free(l->stages);
 }
 
-/* When the last of each group was over; UINT64_MAX: one is not yet. */
+/* When the last of each group was over; UINT64_MAX: one is still going on. */
 static void find_group_ends(struct held *h)
 {
 	memset(h->group_ends, 0, sizeof(h->group_ends));
@@ -179,7 +180,7 @@ static void write_due(struct profile_requests *q, bool all)
 			h->records[n_records++] = h->records[i];
 			continue;
 		}
-		/* of the others there is a line of both */
+		/* joined ones have a line for both */
 		if (a->result != JOIN_DONE)
 			write_socket(q, h->records[i], h->sequences_seen ? why_not(a->result) : NULL);
 		free(h->records[i]);
@@ -188,7 +189,7 @@ static void write_due(struct profile_requests *q, bool all)
 	h->n_records = n_records;
 }
 
-/* Writes those for which no other one is waited for; all: each. */
+/* Writes those that need not wait for another one; all: every one. */
 static void decide(struct profile_requests *q, bool all)
 {
 	struct held *h = q->held;
@@ -240,7 +241,7 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	if (!h)
 		return;
 	h->sequences_seen = true;
-	if (h->n_open == OPEN_MAX) /* there are not so many sequences */
+	if (h->n_open == OPEN_MAX) /* there are never that many sequences */
 		return;
 	h->open[h->n_open] = (struct join_sequence){ .tgid = r->tgid, .open = true, .start = r->start };
 	h->open_serials[h->n_open++] = r->serial;
@@ -317,7 +318,7 @@ void profile_requests_socket(struct profile_requests *q, const struct rec_reques
 	set_latest(h, r->h.start_ns + r->h.dur_ns);
 }
 
-/* ---- the whole ---- */
+/* ---- start and end ---- */
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 {
@@ -336,7 +337,7 @@ void profile_requests_settled(struct profile_requests *q)
 	struct held *h = q->held;
 
 	step_requests_settled(q->steps);
-	/* where no step shows a sequence, there is nothing to wait for */
+	/* as long as no step shows a sequence, there is nothing to wait for */
 	if (h && h->news && (!h->sequences_seen || h->latest - h->decided >= DECIDE_NS))
 		decide(q, !h->sequences_seen);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * request_prof, as sockets show requests, and from the engine's steps (engine/step_requests.h). Where both are recorded, a line is
- * held until it is clear whether one of the other kind is the same request: such two are one line.
+ * request_prof, from sockets and from the engine's steps (engine/step_requests.h). If both are recorded, a line is held
+ * until it is clear whether one of the other kind is the same request: such a pair becomes one line.
  */
 #ifndef INFTRACE_PROFILE_REQUESTS_H
 #define INFTRACE_PROFILE_REQUESTS_H
@@ -17,7 +17,7 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
 
-/* One that a socket shows. */
+/* A request seen on a socket. */
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r);
 
 /* Steps were lost. */

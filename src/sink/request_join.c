@@ -7,16 +7,16 @@
 
 #define GROUP_MAX 256 /* of each kind; larger ones are ambiguous */
 #define NONE UINT32_MAX
-#define SOON_NS UINT64_C(250000000)  /* most often */
-#define LATE_NS UINT64_C(1000000000) /* an answer is written at most so long after what it tells */
+#define SOON_NS UINT64_C(250000000)  /* in most cases */
+#define LATE_NS UINT64_C(1000000000) /* an answer is written at most this long after what it reports */
 
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
-	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: the lowest member's number */
+	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
 	size_t n_sockets, n_sequences;
 };
 
-/* Whether a sequence can be what was asked for on a socket. */
+/* Whether a sequence can be the request of a socket. */
 static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 {
 	if (s->tgid != q->tgid || !s->first)
@@ -25,17 +25,17 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 		return s->start <= q->last && s->last >= q->start;
 	if (s->start > q->start)
 		return false;
-	if (q->open) /* what is not known of it may fit */
+	if (q->open) /* what is still unknown may fit */
 		return !q->first || s->first >= q->first;
 	if (!q->first || s->first < q->first || s->last > q->last + LATE_NS)
 		return false;
-	/* an answer in one part is written when all of it is there */
+	/* an answer in one part is written when it is complete */
 	if (s->chunks < 2)
 		return s->first >= q->last;
 	return s->last >= q->last && s->chunks <= q->outputs + 4 && 4 * (uint64_t)s->chunks + 4 >= q->outputs;
 }
 
-/* Whether they look alike besides: that is not so of each pair, but nothing else is joined. */
+/* Whether they also look alike: not every pair does, but only those that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
 	return s->last <= q->last + SOON_NS && (s->chunks < 2 || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
@@ -65,11 +65,11 @@ static void find_groups(struct join *j)
 struct group {
 	uint32_t sockets[GROUP_MAX], sequences[GROUP_MAX];
 	uint32_t n_sockets, n_sequences;
-	uint32_t pairs[GROUP_MAX]; /* of each sequence: the socket, as the group counts them; NONE: none yet */
+	uint32_t pairs[GROUP_MAX]; /* for each sequence the socket, by its index in the group; NONE: none yet */
 	bool tried[GROUP_MAX];	   /* sequences */
 };
 
-/* Finds a sequence for a socket, where others may be given another one for it. but: not this one. */
+/* Finds a sequence for a socket; other sockets may get another one in exchange. but: not this one. */
 static bool find_pair(const struct join *j, struct group *g, uint32_t socket, uint32_t but)
 {
 	for (uint32_t k = 0; k < g->n_sequences; k++) {
@@ -96,7 +96,7 @@ static bool pair_all(const struct join *j, struct group *g)
 	return g->n_sockets == g->n_sequences;
 }
 
-/* Whether this pair is in each way to pair all: without it there is none. */
+/* Whether this pair is in every way to pair all: without it there is none. */
 static bool is_forced(const struct join *j, const struct group *g, uint32_t sequence)
 {
 	struct group other = *g;

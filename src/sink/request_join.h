@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which request that was seen on a socket is which one that was seen in the steps of the same process.
+ * Finds out which request seen on a socket is which one seen in the steps of the same process.
  *
- * Nothing names them: the evidence is time. The one on the socket was read before the first row of the sequence
- * was decoded; its answer began after the first output, ended after the last step and soon after it, and has not many more parts
- * than there were tokens. Requests that can be each other's are a group. Where it has as many of both kinds, and all
- * of them can be paired, those are joined that are a pair in every way to do so. One too many of either kind
- * leaves the whole group unjoined.
+ * They have no common name: the evidence is time. The one on the socket was read before the first row of the sequence
+ * was decoded; its answer began after the first output, ended soon after the last step, and does not have many more
+ * parts than there were tokens. Requests that can be the same form a group. If it has equally many of both kinds, and
+ * all of them can be paired, those are joined that are a pair in every way to do so. One too many of either kind leaves
+ * the whole group unjoined.
  */
 #ifndef INFTRACE_REQUEST_JOIN_H
 #define INFTRACE_REQUEST_JOIN_H
@@ -19,13 +19,13 @@ struct join_socket {
 	uint32_t tgid;
 	uint32_t chunks;	/* parts of the answer */
 	uint64_t start;		/* its first bytes were read */
-	uint64_t first, last;	/* of the parts: 0: it was not answered */
+	uint64_t first, last;	/* of the parts; 0: not answered */
 };
 
 struct join_sequence {
 	uint32_t tgid;
-	bool open;	    /* it is not over: nothing is known of its end */
-	bool vague;	    /* its beginning, or some of its steps, were not seen: it may be any in its time */
+	bool open;	    /* it is not over: nothing is known about its end */
+	bool vague;	    /* its beginning, or some of its steps, were not seen: it may be any request in its time */
 	uint64_t start;	    /* of the step with its first row */
 	uint64_t first;	    /* the end of the step with its first output; 0: none */
 	uint64_t last;	    /* the end of its last step */
@@ -34,9 +34,9 @@ struct join_sequence {
 
 enum join_result {
 	JOIN_DONE,
-	JOIN_NONE,	/* there is none that it can be */
-	JOIN_AMBIGUOUS, /* several, or too many are like it */
-	JOIN_OPEN,	/* it depends on one that is not over */
+	JOIN_NONE,	/* none fits */
+	JOIN_AMBIGUOUS, /* several fit, or too many are alike */
+	JOIN_OPEN,	/* depends on one that is not over */
 };
 
 #define JOIN_SOCKETS 512
@@ -45,7 +45,7 @@ enum join_result {
 struct join_answer {
 	enum join_result result;
 	uint32_t with;	/* JOIN_DONE: number of the other one */
-	uint32_t group; /* those that depend on each other have the same */
+	uint32_t group; /* the same for those that depend on each other */
 };
 
 struct join;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A sink takes records: a format, which turns them into the bytes of a file; an output, which is a format
- * and its files; a tee, which hands them to several; one for each process; the flight recorder. Sinks
- * never see libbpf; the capture side never sees a format.
+ * A sink takes records. It is a format, which turns them into the bytes of a file; an output, which is a
+ * format and its files; a tee, which passes them to several; one for each process; or the flight
+ * recorder. Sinks never see libbpf; the capture side never sees a format.
  *
- * A sink is made open. It is fed in the order
+ * A new sink is open. It is fed in the order
  *
  *   record, loss, mark    in any order, as they come
  *   settled               whenever the rings have been emptied
  *   flush                 several times a second
  *
- * and closed once, which frees it. All of it happens in one thread, and no call waits for a disk but close.
- * Only flush and close can fail: a sink that has failed goes on taking records, and says so at the next flush.
+ * and closed once, which frees it. All of this happens in one thread, and no call except close waits for a disk. Only
+ * flush and close can fail: a sink that has failed still takes records, and reports the error at the next flush.
  */
 #ifndef INFTRACE_SINK_H
 #define INFTRACE_SINK_H
@@ -30,23 +30,23 @@ struct left_out;
 struct prices;
 struct profile_meta;
 
-/* What every sink needs to know of the recording. */
+/* What every sink needs to know about the recording. */
 struct recording {
 	uint64_t start_boot_ns, start_mono_ns, start_real_ns; /* the same instant on three clocks */
 	const struct probe_table *probes;
 	struct tasks *tasks;
 	const struct handles *handles; /* NULL: no handle has a name */
-	unsigned int output; /* its number among those of the recording: the bit in task.written */
+	unsigned int output; /* its index in the recording: the bit in task.written */
 	bool windows;	     /* there may be several */
 	bool sockets;	     /* requests are recorded as sockets show them, too */
 	uint32_t window;     /* number of this one, from 0 */
 	uint64_t name_real_ns; /* the time in the names of its files */
-	const struct prices *prices; /* of hits, as they are known by now; NULL: unknown */
+	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
-	const char *command_line; /* how it was started; NULL: not known */
+	const char *command_line; /* how it was started; NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
-	/* Told of each file that is complete; NULL: nobody is. */
+	/* Called for each complete file; may be NULL. */
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);
 	void *on_file_arg;
 };
@@ -74,44 +74,44 @@ struct window_totals {
 	uint64_t open_cost_ns, close_cost_ns; /* time that opening and closing took */
 	uint64_t left_out_ns[SHED_PARTS]; /* by --budget */
 	uint64_t lost_ns; /* wall time in which records were lost */
-	const struct process_totals *processes; /* by tgid; with a profile */
+	const struct process_totals *processes; /* sorted by tgid; with a profile */
 	size_t n_processes;
-	bool cut; /* not all that belongs into the files is there: those with names of parts keep them */
+	bool cut; /* the files are incomplete: those with names of parts keep them */
 };
 
 struct sink;
 struct writer;
 
 struct sink_ops {
-	/* A record, in any order of time; valid during the call. `size`: of all of it, with its strings. */
+	/* A record, in any order of time; valid only during the call. `size`: including its strings. */
 	void (*record)(struct sink *s, const struct rec_hdr *rec, size_t size);
-	/* Records that will never come, with or after those that did in the same time. */
+	/* Records that will never arrive, reported together with or after others of that time. */
 	void (*loss)(struct sink *s, const struct loss *l);
-	/* An instant of the recording itself. NULL: not wanted. */
+	/* An instant of the recording itself. NULL: not needed. */
 	void (*mark)(struct sink *s, const struct mark *m);
-	/* Every record that the programs had sent before the last call of this was handed over since then,
-	 * in whatever order. NULL: not wanted. */
+	/* Every record that the programs had sent before the previous call of this has been delivered
+	 * since then, in any order. NULL: not needed. */
 	void (*settled)(struct sink *s);
-	/* What was handed over is to be in the files soon. Returns the first error so far. NULL: nothing to
+	/* Everything so far should be in the files soon. Returns the first error so far. NULL: nothing to
 	 * do. */
 	int (*flush)(struct sink *s);
-	/* Ends the file, and goes on in another, in which all is said again that a reader needs: each record
-	 * is in one of the two. The writer so far is the caller's then. Only called where --max-size is
-	 * given. NULL: it writes no file. */
+	/* Ends the file, and continues in another one, in which everything that a reader needs is written
+	 * again: each record is in one of the two. The old writer then belongs to the caller. Only called
+	 * with --max-size. NULL: it writes no file. */
 	void (*rotate)(struct sink *s, struct writer *w);
-	/* Bytes that are not with the writer yet. NULL: none. */
+	/* Bytes that the writer does not have yet. NULL: none. */
 	size_t (*held)(const struct sink *s);
-	/* The recording is over: writes what can only be said now, waits until all is written, and frees.
-	 * `t` is NULL when nothing was recorded: files that were created are removed. Returns the first error
-	 * of all. The last call. */
+	/* The recording is over: writes what is only known now, waits until everything is written, and frees.
+	 * `t` is NULL if nothing was recorded: then files that were created are removed. Returns the first
+	 * error of all. The last call. */
 	int (*close)(struct sink *s, const struct window_totals *t);
-	/* Bytes of the files so far. NULL: there are none. */
+	/* The size of the files so far. NULL: there are none. */
 	uint64_t (*bytes)(const struct sink *s);
-	/* Bytes that wait to be written. NULL: none. */
+	/* Bytes waiting to be written. NULL: none. */
 	uint64_t (*pending)(const struct sink *s);
-	/* Adds the records that a file was too slow for, so far. NULL: none. */
+	/* Adds the numbers of records for which a file was too slow so far. NULL: none. */
 	void (*dropped)(const struct sink *s, uint64_t counts[REC_KIND_MAX]);
-	/* Whether it will show the record. NULL: any. */
+	/* Whether it will show the record. NULL: it shows all. */
 	bool (*wants)(struct sink *s, const struct rec_hdr *rec);
 };
 
@@ -173,14 +173,14 @@ static inline int sink_close(struct sink *s, const struct window_totals *t)
 	return s ? s->ops->close(s, t) : 0;
 }
 
-/* Since when the thread was runnable again; only with a wake_ns. */
+/* Since when the thread was runnable again; only valid with a wake_ns. */
 static inline uint64_t off_cpu_runnable_ns(const struct rec_off_cpu *r)
 {
 	return r->wake_ns > r->h.start_ns ? r->wake_ns : r->h.start_ns;
 }
 
-/* Whether the wake-up is an arrow, of a waker that is a thread of this output: from the instant of
- * the wake-up, which the waker's slice holds, to the thread's last nanosecond off the CPU. */
+/* Whether the wake-up is an arrow, from a waker that is a thread of this output: from the instant of the
+ * wake-up, which is within the waker's slice, to the thread's last nanosecond off the CPU. */
 static inline bool off_cpu_has_arrow(
 	const struct rec_off_cpu *r, const struct recording *rec, uint32_t waker_tgid)
 {
@@ -188,7 +188,7 @@ static inline bool off_cpu_has_arrow(
 	       !(r->h.flags & REC_F_OPEN_END) && (!rec->tgid || rec->tgid == waker_tgid);
 }
 
-/* Each takes over the writer, also on failure. -ENOMEM. */
+/* Each takes over the writer, even on failure. -ENOMEM. */
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
