@@ -130,9 +130,9 @@ test_edges() {
 
 # of the driver, so many more
 steps_on() {
-	local end=$((SECONDS + 60)) upto
-	upto=$(($(wc -l <"$TMP/$name.log") + $1))
-	while [ "$(wc -l <"$TMP/$name.log")" -lt "$upto" ] && [ "$SECONDS" -lt "$end" ]; do
+	local end=$((SECONDS + 60)) wanted
+	wanted=$(($(wc -l <"$TMP/$name.log") + $1))
+	while [ "$(wc -l <"$TMP/$name.log")" -lt "$wanted" ] && [ "$SECONDS" -lt "$end" ]; do
 		sleep 0.02
 	done
 }
@@ -144,7 +144,7 @@ traces_are() {
 # Steps that the edge of a window or a dump cuts have their rows by sequence as well, and a time since the step before
 # if that was in the same window.
 test_cut() {
-	name=cut
+	name="cut"
 	"$driver" -r 1000000 -l "$TMP/$name.log" serve "${MODEL_ARGS[@]}" &
 	engine=$!
 	test_pids+=("$engine")
