@@ -11,6 +11,15 @@ setup() {
 	need python3
 }
 
+fits() { # NAME
+	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+		check "$1: it fits the schema" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/report.schema.json" \
+			"$TMP/$1.report.jsonl"
+	else
+		skip "$1: it fits the schema" "python3-jsonschema is not installed"
+	fi
+}
+
 # simulate NAME OPTION...: leaves $TMP/NAME.jsonl, .truth.jsonl and .report.jsonl
 simulate() {
 	local name=$1
@@ -18,6 +27,7 @@ simulate() {
 	"$TOP/tests/tools/request_lines.py" --truth "$TMP/$name.truth.jsonl" "$@" >"$TMP/$name.jsonl"
 	check "$name: JSON" "$INFTRACE" report --json -n 10000 --slo ttft=100ms,tpot=5ms "$TMP/$name.jsonl"
 	cp "$TMP/check.out" "$TMP/$name.report.jsonl"
+	fits "$name"
 }
 
 agrees() { # NAME
@@ -93,6 +103,8 @@ test_real() {
 		r="$TMP/real.report.jsonl" l="$TMP/real.log"
 	check "real: JSON of the trace" "$INFTRACE" report --json -n 10000 --slo ttft=1h,tpot=1h "$TMP/real.json"
 	cp "$TMP/check.out" "$TMP/trace.report.jsonl"
+	fits real
+	fits trace
 	expect "real: the trace says the same of them" '(lambda f: f(r[0]["processes"][0]) == f(t[0]["processes"][0]))(lambda p:
 		(p["goodput"], p["mean_time_per_token_us"], [(s["request"], s["kind"], s["us"], s["excess_us"]) for s in
 		p["batch_requests"]["slowest"] if s["compared"]], {k: v for k, v in p["batch_requests"].items() if k not in ("slowest", "parts_states_us")}))' \
