@@ -28,7 +28,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../programs"))
 
-from check_requests import Request, Step, begin, lines, match_steps, ns  # noqa: E402
+from check_requests import Request, Step, begin_steps, lines, match_steps, ns  # noqa: E402
 from engine import BUILD, INFTRACE, PLANT, TOP, Failed, Processes, line_from, wait_recording  # noqa: E402
 
 LIMIT = 1 / 10
@@ -84,7 +84,7 @@ class Run:
         self.requests = [Request(e, self.steps) for e in log if "cached" in e]
         self.stalls = [e for e in log if "stall" in e]
         match_steps(self.steps, profile, True)
-        at = {(e["shape"]["sequence"], begin(e)): e for e in profile if e["event"] == "request_prof"}
+        at = {(e["shape"]["sequence"], begin_steps(e)): e for e in profile if e["event"] == "request_prof"}
         self.lines = {r.id: at.get((r.sequence, r.carried[0].start)) for r in self.requests}
         missing = [i for i, e in self.lines.items() if not e]
         if missing or len(at) != len(self.requests):

@@ -202,6 +202,11 @@ def begin(e):
     return ns(e["shape"]["ts_us"])
 
 
+def begin_steps(e):
+    """Of a request: one that is joined with a socket begins there, and is queued first."""
+    return begin(e) + ns(e["stage_us"].get("queued", 0))
+
+
 def finish(e):
     return begin(e) + ns(e["stage_us"]["total"])
 
@@ -265,7 +270,7 @@ def check_tokens(name, r, shape, stage):
 
 
 def check_times(name, r, stage):
-    require(f"{name}: total", ns(stage["total"]), r.all[-1].end - r.all[0].start)
+    require(f"{name}: total", ns(stage["total"]) - ns(stage.get("queued", 0)), r.all[-1].end - r.all[0].start)
     require(f"{name}: times", {k for k in TIMES if k in stage}, set(wanted_times(r, lambda s: s.start, lambda s: s.end)))
     for key, value in wanted_times(r, lambda s: s.start, lambda s: s.end).items():
         require(f"{name}: {key}", ns(stage[key]), value)
@@ -345,7 +350,7 @@ def check_numbers(got):
     order = sorted(got, key=lambda e: e["shape"]["number"])
     require("numbers", [e["shape"]["number"] for e in order], list(range(1, len(got) + 1)))
     for a, b in zip(order, order[1:]):
-        if b["shape"]["ts_us"] < a["shape"]["ts_us"]:
+        if begin_steps(b) < begin_steps(a):
             raise Wrong(f"number {b['shape']['number']} began before the one with the number before")
 
 
@@ -406,10 +411,10 @@ def main():
         begun[r.carried[0].start].append(r)
     for e in got:
         shape = e["shape"]
-        mine = exact = [r for r in begun[begin(e)] if r.sequence == shape["sequence"]]
+        mine = exact = [r for r in begun[begin_steps(e)] if r.sequence == shape["sequence"]]
         if not exact or "lost_steps" in says_so(shape):
             mine = [r for r in requests if r.sequence == shape["sequence"] and
-                    any(s.start is not None and s.start >= begin(e) and s.end <= finish(e) for s in r.carried)]
+                    any(s.start is not None and s.start >= begin_steps(e) and s.end <= finish(e) for s in r.carried)]
         if not mine and is_cut(e):
             continue  # of a single step, which the recording has a part of
         if len(mine) != 1 and not (says_so(shape) and (exact or mine)):
