@@ -145,6 +145,7 @@ __weak __noinline int behind_divide(struct thread *t, struct behind_table *table
 		return 0;
 	d.at = d.log->at;
 	bpf_loop(RAN_LOG, behind_step, &d, 0);
+	t->unnamed_ns += d.end - d.from;
 	return 0;
 }
 

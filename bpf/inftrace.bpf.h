@@ -278,6 +278,7 @@ struct thread_window {
 	char ran_comm[TASK_COMM_LEN];
 	u64 ran_ns;   /* for how long, within the current wait */
 	u64 moved_ns; /* when it was moved to another CPU while waiting; 0: never */
+	u64 unnamed_ns; /* of the wait in flight: time for which it is not known who ran */
 	char waker_comm[TASK_COMM_LEN];
 	struct stall stalls[STALLS_MAX]; /* of its step, or since its last barrier */
 	u64 tid_ns; /* dying: the last instant at which it was known to have its tid */

@@ -179,7 +179,7 @@ __noinline int switch_in(struct thread *t, u64 tgid_tid, u64 now)
 	t->off = 0;
 	t->wake_ns = 0;
 	if (cfg.steps)
-		t->ran_ns = t->moved_ns = 0;
+		t->ran_ns = t->moved_ns = t->unnamed_ns = 0;
 	return 0;
 }
 

@@ -196,7 +196,7 @@ static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64
 		s->start_ns = wake;
 		s->dur_ns = now - wake;
 		s->state = ST_RUNNABLE;
-		s->flags = t->throttled ? STALL_F_THROTTLED : 0;
+		s->flags = t->throttled ? STALL_F_THROTTLED : t->unnamed_ns > t->ran_ns ? STALL_F_UNNAMED : 0;
 		s->by_tid = t->ran_tid;
 		__builtin_memcpy(s->by, t->ran_comm, sizeof(s->by));
 	}

@@ -185,6 +185,7 @@ struct step_counts {
 #define TASK_COMM_LEN 16
 
 #define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
+#define STALL_F_UNNAMED 0x02 /* runnable: who ran is not known for longer than `by` did; the log of the CPU was too short */
 
 /* An interval in which a thread did not run. The names travel: who was in the way may be gone, and is
  * no target. */

@@ -69,6 +69,8 @@ static char *add_stall(char *p, const char *prefix, const struct stall *s)
 	p = profile_add_key(p, prefix, "_state");
 	p = fmt_json_str(p, state, strlen(state));
 	p = fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
+	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
+		return p;
 	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
 		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
 	else if (!s->by_tid)

@@ -30,6 +30,8 @@ static void take_stall(const struct stall *s, struct stall_info *ret, char by[TA
 		return;
 	ret->state = s->state;
 	ret->ns = (int64_t)s->dur_ns;
+	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
+		return;
 	if (s->state == ST_RUNNABLE && (!s->by_tid || throttled)) {
 		strcpy(by, throttled ? "cpu.max" : "idle");
 	} else if (s->by_tid) {

@@ -151,6 +151,9 @@ static void test_held_up(void **state)
 		"\"straggler_by\":\"xxxxxxxxxxxxxxxx\",\"straggler_by_tid\":8,\"straggler_late_us\":0.012}",
 		"\"total\":1.000,");
 	r.straggler_tid = r.workers = 0;
+	/* the one that had most of what is known is not named for what held it up */
+	r.stall = (struct stall){ .dur_ns = 9, .state = ST_RUNNABLE, .by_tid = 5, .by = "x", .flags = STALL_F_UNNAMED };
+	check_held_up(&r, "\"workers\":0,\"stall_state\":\"runnable\",\"stall_us\":0.009}", "\"total\":1.000,\"cpu\":1.000}");
 	r.stall = (struct stall){ .dur_ns = 10, .state = ST_BLOCKED_IO, .late_ns = 1 };
 	check_held_up(&r, "\"workers\":0,\"stall_state\":\"blocked_io\",\"stall_us\":0.010}",
 		"\"total\":1.000,\"cpu\":1.000}");
