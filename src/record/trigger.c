@@ -289,7 +289,7 @@ static void judge_rate(struct trigger_set *set, const struct step_seen *s)
 
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
-	if (p->prompt && !r->mixed && !r->began_before)
+	if (p->prompt && !r->mixed && !r->began_before && !r->lost)
 		judge_first_token(arg, r, s);
 }
 
@@ -394,6 +394,13 @@ const struct trigger_hit *trigger_settled(struct trigger_set *set)
 	if (set->requests)
 		step_requests_settled(set->requests);
 	return trigger_take(set);
+}
+
+void trigger_lost_steps(struct trigger_set *set)
+{
+	if (set->requests)
+		step_requests_lost(set->requests);
+	set->n_no_token = 0;
 }
 
 const struct trigger_hit *trigger_loss(

@@ -138,7 +138,7 @@ void trigger_request_step(struct trigger_set *set, const struct step_seen *s)
 void trigger_request_token(
 	struct trigger_set *set, const struct step_request *r, const struct step_seen *s, uint64_t ns)
 {
-	struct trigger *t = r->mixed ? NULL : find_past(set, KIND_REQUEST_TPOT, ns, true);
+	struct trigger *t = r->mixed || r->lost ? NULL : find_past(set, KIND_REQUEST_TPOT, ns, true);
 	char spent[TIME_TEXT_MAX];
 
 	if (t && trigger_is_told(set, t, s->end, r->tgid))

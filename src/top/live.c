@@ -42,7 +42,7 @@ struct rows {
 struct live {
 	struct queued queue[QUEUE_MAX]; /* sorted by number */
 	size_t n_queue;
-	uint64_t round;
+	uint64_t round, loss_until;
 	struct lane lanes[LANES_MAX];
 	size_t n_lanes;
 	struct token_time tpot[TPOT_MAX]; /* a ring from first_tpot */
@@ -112,7 +112,7 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 {
 	struct live *l = arg;
 
-	if (r->mixed || gap > PAUSE_NS)
+	if (r->mixed || r->lost || gap > PAUSE_NS)
 		return;
 	if (l->n_tpot == TPOT_MAX) {
 		l->first_tpot = (l->first_tpot + 1) % TPOT_MAX;
@@ -283,6 +283,8 @@ static int take_step(struct live *l, const struct live_step *s)
 		give_parts(l, s, &seen, &all);
 		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
+		if (l->round < l->loss_until)
+			step_requests_lost(l->requests);
 		if (seen.n_parts && !s->step.unfinished)
 			prompt = l->step_prompt_rows;
 		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
@@ -414,6 +416,13 @@ int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 		r->list[i].last_ns += r->list[i].run_ns;
 	}
 	return 0;
+}
+
+void live_lost_steps(struct live *l)
+{
+	/* steps from before the loss may still be in the queue, or in a ring */
+	l->loss_until = l->round + 3;
+	step_requests_lost(l->requests);
 }
 
 void live_lost(struct live *l, uint64_t records)

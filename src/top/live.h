@@ -113,6 +113,8 @@ int live_op(struct live *l, const char *name, uint64_t ns);
 int live_syscalls(struct live *l, const struct process_call *calls, size_t n);
 
 void live_lost(struct live *l, uint64_t records);
+/* Some of them were steps: the requests at about that time have no times. */
+void live_lost_steps(struct live *l);
 
 /* Ends the interval. `last`: the recording is over, so do not wait for earlier steps. The frame is
  * valid until the next call. */

@@ -167,6 +167,8 @@ static void live_sink_record(struct sink *s, const struct rec_hdr *rec, size_t s
 
 static void live_sink_loss(struct sink *s, const struct loss *l)
 {
+	if (l->count[REC_STEP])
+		live_lost_steps(((struct live_sink *)s)->live);
 	for (int k = 0; k < REC_KIND_MAX; k++)
 		live_lost(((struct live_sink *)s)->live, l->count[k]);
 }

@@ -478,6 +478,15 @@ static void test_batches(void **state)
 	assert_int_equal(f->batches.processes[1].active, 1);
 	assert_int_equal(f->batches.processes[1].ttft.max, 10 * MS);
 
+	/* steps were lost: no time spans them */
+	live_lost_steps(l);
+	BATCH(l, 9, 100, { 0, 37, 1, 1 }, { 3, 0, 3, 0 });
+	assert_int_equal(live_settled(l), 0);
+	assert_int_equal(live_settled(l), 0);
+	f = frame_at(l, 195 * MS, false);
+	assert_int_equal(f->tpot.max, 20 * MS);
+	BATCH(l, 10, 100, { 0, 38, 1, 1 }, { 3, 3, 3, 1 });
+
 	/* nobody asks for anything any more; and a minute later */
 	f = frame_at(l, 5 * SECOND, true);
 	assert_int_equal(f->batches.all.active, 0);

@@ -133,6 +133,23 @@ static void test_queue(void **state)
 	assert_null(trigger_settled(set));
 }
 
+/* A token may have been in a step that was lost. */
+static void test_lost(void **state)
+{
+	(void)state;
+	start("request_ttft>100ms");
+	assert_int_equal(trigger_parse(&set, "request_tpot>100ms"), 0);
+	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }, { 1, 0, 8, 0 }));
+	trigger_lost_steps(set);
+	assert_null(trigger_settled(set));
+	next_step += 7;
+	assert_null(BATCH(300, 20, { 0, 31, 1, 1 }, { 1, 8, 8, 1 }));
+	/* those that begin afterwards are told of */
+	assert_null(BATCH(400, 20, { 2, 0, 8, 1 }));
+	assert_hit(BATCH(430, 200, { 2, 8, 1, 1 }),
+		"request_tpot>100ms: a token of sequence 2 of pid 5000000 took 210.0 ms, up to the end of step 10", 630);
+}
+
 /* More than there is room for: the newest are still told of. */
 static void test_many(void **state)
 {
@@ -155,7 +172,7 @@ static void test_many(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
-	const struct CMUnitTest tests[] = { T(test_first), T(test_token), T(test_queue), T(test_many) };
+	const struct CMUnitTest tests[] = { T(test_first), T(test_token), T(test_queue), T(test_lost), T(test_many) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
