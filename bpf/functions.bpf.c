@@ -432,9 +432,9 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (!call_counts(t, p, c.vals, PT_REGS_SP(ctx)))
 		return 0;
-	if (p->rows)
-		r = rows_fetch(regs, task, p, &c);
 	if (!open) {
+		if (p->rows)
+			r = rows_fetch(regs, task, p, &c);
 		step_enter_closed(ctx, t, task, p, id, &c, r);
 		return 0;
 	}
@@ -443,6 +443,8 @@ int function_entry(struct pt_regs *ctx)
 	change_begin(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
+	if (p->rows) /* takes part of the step's time, and does not delay its start */
+		r = rows_fetch(regs, task, p, &c);
 	wait_finish(t, w, c.now, 0);
 	if (t->in_fault) { /* the fault ended in a signal, and this is the handler */
 		t->in_fault = 0;

@@ -20,7 +20,7 @@ recorded() {
 	engine=$!
 	test_pids+=("$engine")
 	exec 9>"$TMP/go"
-	wait_until 60 grep -qx ready "$TMP/$name.out" || return 1
+	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
 	background "$INFTRACE" record "${options[@]}" -p "$engine" 2>"$TMP/$name.err"
 	tracer=$BG
 	wait_until 60 grep -q 'recording' "$TMP/$name.err" || return 1
