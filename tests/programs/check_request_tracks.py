@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import pftrace  # noqa: E402
 
 REQUESTS = 4194600
-SPANS = ("queued", "own_prefill", "own_decode", "others", "between")
+SPANS = ("own_prefill", "own_decode", "others", "between")
 FLAGS = ("cancelled", "began_before", "unfinished", "end_not_seen", "lost_steps")
 
 
