@@ -310,6 +310,11 @@ static void on_token(struct step_request *r, const struct step_seen *s, uint64_t
 	trigger_request_token(arg, r, s, ns);
 }
 
+static void on_done(struct step_request *r, void *arg)
+{
+	queue_watch_done(((struct trigger_set *)arg)->queue, r);
+}
+
 static void on_mixed(struct step_request *r, void *arg)
 {
 	trigger_request_mixed(arg, r);
@@ -335,6 +340,8 @@ static void take_request(struct trigger_set *set, const struct rec_request *r)
 	struct trigger *t = judge_ttft(set, ns, false);
 	char spent[TIME_TEXT_MAX];
 
+	if (set->queue)
+		queue_watch_socket(set->queue, r);
 	if (t && trigger_is_told(set, t, end, r->h.tgid))
 		trigger_tell(set, t, "a request on descriptor %u of pid %u had %s after %s", r->h.id, r->h.tgid,
 			answer ? "its first answer" : "no answer", trigger_time(spent, ns));
@@ -393,6 +400,7 @@ const struct trigger_hit *trigger_settled(struct trigger_set *set)
 {
 	if (set->requests)
 		step_requests_settled(set->requests);
+	trigger_queue(set);
 	return trigger_take(set);
 }
 
@@ -426,24 +434,26 @@ const struct trigger_hit *trigger_loss(
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
 	uint32_t max_hits)
 {
-	static const struct step_requests_ops ops = {
-		.begin = on_begin,
-		.part = on_part,
-		.first = on_first,
-		.step = on_ordered_step,
-		.token = on_token,
-		.mixed = on_mixed,
-	};
+#define OPS                                                                                                   \
+	.begin = on_begin, .part = on_part, .first = on_first, .step = on_ordered_step, .token = on_token, \
+	.mixed = on_mixed
+	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
+#undef OPS
+	bool queue = false;
 	int err = 0;
 
 	set->probes = probes;
 	set->cooldown_ns = cooldown_ns;
 	set->max_hits = max_hits;
+	for (size_t i = 0; i < set->n; i++)
+		queue |= set->list[i].kind == KIND_QUEUE;
+	if (queue && !set->queue)
+		err = queue_watch_new(&set->queue);
 	for (size_t i = 0; i < set->n && !err; i++) {
 		enum trigger_kind kind = set->list[i].kind;
 
 		if (kind >= KIND_TTFT && kind <= KIND_RATE && !set->requests)
-			err = step_requests_new(probes, &ops, set, &set->requests);
+			err = step_requests_new(probes, queue ? &ops_queue : &ops, set, &set->requests);
 		if (!err && kind == KIND_RATE && !set->rates)
 			err = rates_new(&set->rates);
 	}
@@ -478,5 +488,6 @@ void trigger_free(struct trigger_set *set)
 		free(set->list[i].expr);
 	step_requests_free(set->requests);
 	rates_free(set->rates);
+	queue_watch_free(set->queue);
 	free(set);
 }

@@ -2,10 +2,11 @@
 /*
  * The expressions of --trigger: which record is a reason to dump the flight recorder.
  *
- *   request_ttft>2s  a request, in a batch or alone, had no first token for longer than this after it began: reported
- *                    when the next step ends. From its first byte on a socket, if it can be joined with a request there
- *   request_tpot>T   a token of a request came longer than this after the one before it
- *   queue>T          a request waited longer than this from its first byte on a socket to its first step, if known
+ *   request_ttft>2s  a request had no first token for so long after its first step, in a batch or alone: told as
+ *                    soon as a step ends after that
+ *   request_tpot>T   a token of a request came so long after the one before it
+ *   queue>T          a request waited so long from its first byte on a socket to its first step, where the two can be
+ *                    joined: told after both are over
  *   step>150ms       an engine step of any kind; decode>T, prefill>T: only of this kind
  *   STATE>50ms       within a step, the thread that called it was longer than this in a state of the breakdown:
  *                    runnable, blocked_futex, ...; blocked: in all the blocked_ ones together

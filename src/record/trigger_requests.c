@@ -32,30 +32,31 @@ static struct trigger *find_past(struct trigger_set *set, enum trigger_kind kind
 	return past;
 }
 
-static uint64_t beginning(const struct step_request *r)
-{
-	return r->queued_from && r->queued_from < r->start ? r->queued_from : r->start;
-}
-
 static void remove_at(struct trigger_set *set, size_t i)
 {
 	set->n_no_token--;
 	memmove(&set->no_token[i], &set->no_token[i + 1], (set->n_no_token - i) * sizeof(set->no_token[i]));
 }
 
-static void judge_queue(struct trigger_set *set, const struct step_request *r)
+void trigger_queue(struct trigger_set *set)
 {
-	struct trigger *t = r->queued_from ? find_past(set, KIND_QUEUE, r->start - beginning(r), true) : NULL;
+	struct queued_request q;
 	char spent[TIME_TEXT_MAX];
 
-	if (t && trigger_is_told(set, t, r->start, r->tgid))
-		trigger_tell(set, t, "a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
-			trigger_time(spent, r->start - beginning(r)), r->sequence, r->tgid);
+	while (set->queue && queue_watch_next(set->queue, &q)) {
+		uint64_t ns = q.to > q.from ? q.to - q.from : 0;
+		struct trigger *t = find_past(set, KIND_QUEUE, ns, true);
+
+		if (t && trigger_is_told(set, t, q.to, q.tgid))
+			trigger_tell(set, t, "a request was queued for %s before it began as sequence %" PRIu64 " of pid %u",
+				trigger_time(spent, ns), q.sequence, q.tgid);
+	}
 }
 
 void trigger_request_begin(struct trigger_set *set, const struct step_request *r)
 {
-	judge_queue(set, r);
+	if (set->queue)
+		queue_watch_begin(set->queue, r);
 	if (!is_wanted(set, KIND_REQUEST_TTFT))
 		return;
 	/* another request has begun in its place */
@@ -70,7 +71,7 @@ void trigger_request_begin(struct trigger_set *set, const struct step_request *r
 	if (set->n_no_token == NO_TOKEN_MAX)
 		remove_at(set, 0);
 	set->no_token[set->n_no_token++] = (struct no_token){
-		.from = beginning(r),
+		.from = r->start,
 		.context = r->context,
 		.sequence = r->sequence,
 		.serial = r->serial,
@@ -104,6 +105,8 @@ void trigger_request_first(struct trigger_set *set, const struct step_request *r
 	struct trigger *t;
 	uint64_t ns;
 
+	if (set->queue)
+		queue_watch_first(set->queue, r);
 	if (!take(set, r, &waited) || r->lost)
 		return;
 	ns = r->first_output - waited.from;

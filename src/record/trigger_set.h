@@ -4,6 +4,7 @@
 #define INFTRACE_RECORD_TRIGGER_SET_H
 
 #include "engine/step_requests.h"
+#include "record/queue_watch.h"
 #include "record/trigger_hit.h"
 
 struct rates;
@@ -44,6 +45,7 @@ struct trigger_set {
 	size_t n;
 	const struct probe_table *probes;
 	struct step_requests *requests; /* NULL: no ttft, no rate */
+	struct queue_watch *queue;	/* NULL: no queue */
 	struct rates *rates;            /* NULL: no rate */
 	uint64_t cooldown_ns;
 	uint64_t last_ns; /* of the last hit that was reported */
@@ -77,6 +79,8 @@ void trigger_request_first(struct trigger_set *set, const struct step_request *r
 void trigger_request_step(struct trigger_set *set, const struct step_seen *s);
 void trigger_request_token(
 	struct trigger_set *set, const struct step_request *r, const struct step_seen *s, uint64_t ns);
+/* Those whose time in the queue is known by now. */
+void trigger_queue(struct trigger_set *set);
 void trigger_request_mixed(struct trigger_set *set, const struct step_request *r);
 
 #endif

@@ -113,24 +113,33 @@ static void test_token(void **state)
 	assert_null(BATCH(900, 20, { 0, 0, 3, 1 }));
 }
 
+static const struct trigger_hit *exchange(uint64_t from_ms, uint64_t first_ms, uint64_t last_ms)
+{
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .chunks = 2 };
+
+	r.h.start_ns = START + from_ms * MS;
+	r.h.dur_ns = (last_ms - from_ms) * MS;
+	r.first_byte_ns = r.first_chunk_ns = START + first_ms * MS;
+	r.last_chunk_ns = START + last_ms * MS;
+	return trigger_record(set, &r.h);
+}
+
+/* Of two requests one after the other, the second one waited for long: known when both are over. */
 static void test_queue(void **state)
 {
-	struct step_request r = {
-		.tgid = PID, .sequence = 3, .start = START + 150 * MS, .queued_from = START + 50 * MS, .serial = 1
-	};
-	const struct trigger_hit *hit;
+	const struct trigger_hit *hit = NULL;
 
 	(void)state;
 	start("queue>100ms");
-	trigger_request_begin(set, &r);
-	assert_null(trigger_settled(set));
-	r.queued_from--;
-	trigger_request_begin(set, &r);
-	hit = trigger_settled(set);
-	assert_hit(hit, "queue>100ms: a request was queued for 100.0 ms before it began as sequence 3 of pid 5000000", 150);
-	r.queued_from = 0; /* not known */
-	trigger_request_begin(set, &r);
-	assert_null(trigger_settled(set));
+	assert_null(BATCH(1000, 50, { 3, 0, 30, 1 }));
+	assert_null(BATCH(1060, 50, { 3, 30, 1, 1 }));
+	assert_null(exchange(990, 1052, 1112));
+	assert_null(BATCH(1400, 50, { 3, 0, 8, 1 }));
+	assert_null(BATCH(1460, 50, { 3, 8, 1, 1 }));
+	assert_null(exchange(1250, 1452, 1512));
+	for (uint64_t i = 0; i < 8 && !hit; i++)
+		hit = BATCH(2000 + i * 400, 50, { 3, 0, 8, 1 });
+	assert_hit(hit, "queue>100ms: a request was queued for 150.0 ms before it began as sequence 3 of pid 5000000", 1400);
 }
 
 /* A token may have been in a step that was lost. */
