@@ -106,7 +106,7 @@ static size_t put_group(struct request_tracks *t, uint32_t group, char name[REQU
 /* After the counters: the row of waiting requests, then slots by context and sequence, then the others. */
 void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[REQUEST_NAME_MAX], int64_t *ret_rank)
 {
-	const struct slot *s = &t->slots[row];
+	const struct slot *s;
 	size_t len;
 
 	if (row >= REQUEST_SLOTS) {
@@ -116,6 +116,7 @@ void request_tracks_row_name(struct request_tracks *t, uint32_t row, char name[R
 		*ret_rank = queue ? 1 : INT32_MAX;
 		return;
 	}
+	s = &t->slots[row];
 	len = (size_t)snprintf(name, REQUEST_NAME_MAX, "slot %llu", (unsigned long long)s->sequence);
 	put_group(t, s->group, name, len);
 	*ret_rank = 2 + (int64_t)s->group * 100000 + (s->sequence < 100000 ? (int64_t)s->sequence : 99999);

@@ -54,7 +54,7 @@ static inline void tell_task(enum task_event event, uint32_t tgid, uint32_t tid,
 {
 	struct rec_task r = { .h = { .kind = REC_TASK, .id = event, .tgid = tgid, .tid = tid } };
 
-	memcpy(r.comm, comm, strnlen(comm, TASK_COMM_LEN - 1));
+	snprintf(r.comm, sizeof(r.comm), "%s", comm);
 	tasks_update(rec.tasks, &r);
 }
 
