@@ -21,7 +21,6 @@ import math
 import sys
 
 NEAR = 20000  # ns between a time of the driver and one of inftrace, where nothing came between the two
-NEAR_ROW = 300  # more for each row, which is looked at before the step begins
 WAITS = 8
 SPANS = ("own_prefill", "own_decode", "others", "between")
 TIMES = ("ttft", "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max")
@@ -246,7 +245,7 @@ def check_clock(seen):
     if low > high:
         raise Wrong(f"steps do not lie between the driver's clock readings, by {low - high} ns")
     apart = sorted(s.after - s.before - s.ns for s in seen if not s.preempted)
-    far = sum(s.after - s.before - s.ns > NEAR + NEAR_ROW * s.rows for s in seen if not s.preempted)
+    far = sum(a > NEAR for a in apart)
     # interrupts and the hypervisor are not counted as preemption
     if far > 2 + len(apart) // 50:
         raise Wrong(f"{far} of {len(apart)} steps that nobody preempted are {NEAR} ns longer for the driver")
@@ -289,7 +288,7 @@ def apart(r):
     pairs += [(a, b, "end", "after") for a, b in zip(r.given, r.given[1:])]
     for a, b, begins, reads in pairs:
         if not a.preempted and not b.preempted:
-            yield max(0, abs(b.end - getattr(a, begins) - (b.after - getattr(a, reads))) - NEAR_ROW * a.rows)
+            yield abs(b.end - getattr(a, begins) - (b.after - getattr(a, reads)))
 
 
 def check_spans(name, r, stage):
