@@ -196,7 +196,8 @@ static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64
 		s->start_ns = wake;
 		s->dur_ns = now - wake;
 		s->state = ST_RUNNABLE;
-		s->flags = t->throttled ? STALL_F_THROTTLED : t->unnamed_ns > t->ran_ns ? STALL_F_UNNAMED : 0;
+		s->flags = t->throttled ? STALL_F_THROTTLED : t->unnamed_ns > t->ran_ns ? STALL_F_UNNAMED
+											: 0;
 		s->by_tid = t->ran_tid;
 		__builtin_memcpy(s->by, t->ran_comm, sizeof(s->by));
 	}
@@ -348,7 +349,7 @@ static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
 				break;
 			WRITE_ONCE(t->next_since, 0); /* left by an interrupt */
-			smp_wmb(); /* after change_begin() */
+			smp_wmb();                    /* after change_begin() */
 			WRITE_ONCE(t->edge, now);
 			smp_wmb(); /* whoever finds the call in flight finds its edge: member_look() */
 			WRITE_ONCE(*in, 1);
