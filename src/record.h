@@ -2,10 +2,10 @@
 /*
  * The records that travel from the BPF programs to user space.
  *
- * Shared by both sides, so it may use only fixed-width types. Every record is a
- * complete span or an instant: user space never pairs anything. Strings do not
- * travel, ids do; the one exception is the comm in REC_TASK, which is the source
- * of the names and could not be looked up any more once a short-lived task is gone.
+ * Shared by both sides, so only fixed-width types are allowed. Every record is a complete span or
+ * an instant: user space never pairs anything. Records contain ids instead of strings, except for
+ * the comm in REC_TASK, which is the source of names and could not be looked up any more once a
+ * short-lived task is gone.
  */
 #ifndef INFTRACE_RECORD_H
 #define INFTRACE_RECORD_H
@@ -31,9 +31,9 @@ enum rec_kind {
 	REC_TASK,
 	REC_MAPPED, /* the target mapped an executable file: look for probes */
 	REC_IRQ,
-	REC_MEMORY, /* made in user space, from what the programs count */
+	REC_MEMORY, /* made in user space, from the programs' counts */
 	REC_REQUEST,
-	REC_HOLD,   /* waited for its probes */
+	REC_HOLD,   /* the thread waited for its probes */
 	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
 	REC_KIND_MAX,
 };
@@ -75,27 +75,27 @@ enum sys_class {
 	SYS_IPC,
 	SYS_MAP, /* mmap: may map an executable file */
 };
-/* Or'ed to it: moves data through its fd; with SYS_FUTEX: waits or wakes by its number alone. */
+/* Or-ed to it: the call moves data through its fd; with SYS_FUTEX: its number alone says whether it waits or wakes. */
 #define SYS_F_TRANSFER 0x80
 
-/* rec_hdr.flags: these are the same in all kinds ... */
+/* rec_hdr.flags: these are the same for all kinds ... */
 #define REC_F_OPEN_START 0x01 /* began before the recording: start is the start of the recording */
 #define REC_F_OPEN_END 0x02   /* still open at the end: dur runs to the end of the recording */
 #define REC_F_WOKE 0x80	      /* of a span: woke a thread of the targets */
 
-/* ... and each kind has its own of REC_F_OF_KIND, named after it. */
+/* ... and each kind has its own within REC_F_OF_KIND, named after it. */
 #define REC_F_OF_KIND 0x7c
 #define SYSCALL_F_BLOCKED 0x04	  /* went off CPU in between (the slow path) */
-#define SYSCALL_F_COMPAT 0x08	  /* the number is of the 32-bit table */
+#define SYSCALL_F_COMPAT 0x08	  /* the number is from the 32-bit table */
 #define SYSCALL_IPC_SHIFT 4	  /* enum ipc_kind, in these three bits */
 #define SYSCALL_IPC_MASK 0x70
 #define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
-#define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, the waker is unknown */
+#define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
-#define IRQ_F_SOFT 0x04		  /* a soft one */
+#define IRQ_F_SOFT 0x04		  /* a soft interrupt */
 #define IRQ_F_VECTOR 0x08	  /* enum irq_vector */
-#define REQUEST_F_END_UNSEEN 0x04 /* nothing has told that it is over */
+#define REQUEST_F_END_UNSEEN 0x04 /* its end was not seen */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */
@@ -109,8 +109,8 @@ struct rec_hdr {
 _Static_assert(sizeof(struct rec_hdr) == 32, "no kind has padding behind the header");
 
 /*
- * System call: what it passes data through, in (flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT. Such a call that did not
- * block is the fast path, one that blocked the slow path.
+ * What a system call passes data through, in (flags & SYSCALL_IPC_MASK) >> SYSCALL_IPC_SHIFT. A call that did not block
+ * is the fast path, one that blocked the slow path.
  */
 enum ipc_kind {
 	IPC_NONE, /* or something else */
@@ -131,20 +131,20 @@ struct rec_syscall {
 
 struct rec_off_cpu {
 	struct rec_hdr h; /* id: enum time_state of the part before the wake-up */
-	/* when it was woken, which can be just before it has left the CPU; 0: it stayed runnable, or was
-	 * never woken */
+	/* when it was woken, perhaps just before it left the CPU; 0: it stayed runnable, or was never
+	 * woken */
 	u64 wake_ns;
 	u32 waker_tid;
 	u16 cpu_from; /* CPU that it left; h.cpu is the one it came back on */
-	u8 late;      /* its end was not seen; it ends where the thread was next seen running */
+	u8 late;      /* its end was not seen: it ends where the thread was next seen running */
 	u8 pad;
-	u64 waker_slice; /* start_ns of the span that the waker was in; 0: in none that is recorded */
+	u64 waker_slice; /* start_ns of the span in which the waker was; 0: in none that is recorded */
 };
 
-#define REC_ON_CPU_PREEMPTED 0x100 /* as TASK_REPORT_MAX in the kernel's tracepoint */
+#define REC_ON_CPU_PREEMPTED 0x100 /* like TASK_REPORT_MAX in the kernel's tracepoint */
 
 struct rec_on_cpu {
-	struct rec_hdr h; /* id: the task's state as it left, or REC_ON_CPU_PREEMPTED */
+	struct rec_hdr h; /* id: the task's state when it left, or REC_ON_CPU_PREEMPTED */
 };
 
 struct rec_fault {
@@ -157,13 +157,13 @@ struct rec_fault {
 #define FUNC_STR_LEN 64 /* with its NUL */
 
 /*
- * The record ends after the last argument in use; the strings, if the probe fetches any, follow
- * there, FUNC_STR_LEN bytes each, in the order of the string arguments. The value of a string
+ * The record ends after the last argument in use, followed by the strings, if the probe fetches
+ * any, FUNC_STR_LEN bytes each, in the order of the string arguments. The value of a string
  * argument is its address.
  */
 struct rec_function {
 	struct rec_hdr h; /* id: probe id */
-	u32 step; /* number + 1 of the step that the call is part of; 0: none */
+	u32 step; /* number + 1 of the step to which the call belongs; 0: none */
 	u32 pad;
 	u64 vals[FUNC_VALS_MAX];
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN];
@@ -179,7 +179,7 @@ struct step_counts {
 	u32 faults_minor, faults_major;
 	u32 syscalls;
 	u32 graphs; /* launched */
-	u32 cpus_allowed; /* that it may run on: no count, as of the end of the step */
+	u32 cpus_allowed; /* not a count: the CPUs that it may run on, at the end of the step */
 };
 
 #define TASK_COMM_LEN 16
@@ -187,11 +187,11 @@ struct step_counts {
 #define STALL_F_THROTTLED 0x01 /* a CPU limit of its cgroup held it back */
 #define STALL_F_UNNAMED 0x02 /* runnable: who ran is not known for longer than `by` did; the log of the CPU was too short */
 
-/* An interval in which a thread did not run. The names travel: who was in the way may be gone, and is
- * no target. */
+/* An interval in which a thread did not run. It includes names, since the threads that were in the
+ * way may be gone, and are not targets. */
 struct stall {
 	u64 start_ns, dur_ns;
-	u32 by_tid; /* runnable: who ran instead, 0 for the idle task; blocked: who woke it, 0 unknown */
+	u32 by_tid; /* runnable: the thread that ran instead, 0 for the idle task; blocked: the waker, 0 unknown */
 	u32 late_ns; /* blocked: from the wake-up until it ran */
 	u8 state;    /* enum time_state; ST_CPU: no interval */
 	u8 flags;    /* STALL_F_* */
@@ -200,14 +200,14 @@ struct stall {
 };
 
 /*
- * Time that threads have waited for a CPU while one other thread ran on it. Of a step the largest few are
- * kept; what the others, and what nothing is known of, have of it is the rest of the time in ST_RUNNABLE.
+ * Time that threads waited for a CPU while one other thread ran on it. A step has the largest few; the
+ * remaining time in ST_RUNNABLE belongs to the others, or to unknown threads.
  */
 #define BEHIND_MAX 8
-#define BEHIND_LIMIT 0xffffffffu /* tid: a CPU limit of the cgroup, behind no thread */
+#define BEHIND_LIMIT 0xffffffffu /* tid: held back by a CPU limit of the cgroup, behind no thread */
 
 struct behind {
-	u64 ns;	  /* 0: none */
+	u64 ns;	  /* 0: empty */
 	u32 tid;  /* 0: the idle task, or BEHIND_LIMIT */
 	u32 tgid; /* 0: as tid */
 	char comm[TASK_COMM_LEN];
@@ -217,14 +217,14 @@ struct behind_table {
 	struct behind slots[BEHIND_MAX];
 };
 
-/* Programs that ran on a thread, by what they cost. */
+/* Programs that ran on a thread, by cost. */
 enum hit_kind {
 	HIT_ENTRY,   /* a function probe whose instruction the kernel emulates */
-	HIT_STEPPED, /* one that it single-steps */
+	HIT_STEPPED, /* one whose instruction is single-stepped */
 	HIT_RETURN,
 	HIT_SYSCALL, /* two for each call */
 	HIT_SWITCH,  /* the thread came onto a CPU */
-	HIT_WAKE,    /* it woke another one */
+	HIT_WAKE,    /* it woke another thread */
 	HIT_FAULT,
 	HIT_FAULT_END,
 	HIT_MAX,
@@ -245,40 +245,40 @@ enum shed_part {
 	SHED_PARTS,
 };
 
-/* What a step has of one sequence: those of its rows that belong to it. */
+/* The part of a step that belongs to one sequence: its rows. */
 #define STEP_PARTS_MAX 64
 struct row_part {
 	u64 sequence;
-	s64 position; /* of the first of them; -1: not known */
+	s64 position; /* of the first of them; -1: unknown */
 	u32 rows;
-	u32 outputs; /* rows that the step gives an output for; ROW_PART_UNKNOWN */
+	u32 outputs; /* rows with an output of the step; ROW_PART_UNKNOWN */
 };
 #define ROW_PART_UNKNOWN 0xffffffffu
 
-/* Followed by n_parts of struct row_part, in the order in which their first rows lie in the batch. A row of several
- * sequences counts in each. */
+/* Followed by n_parts of struct row_part, in the order of their first rows in the batch. A row of several sequences
+ * counts in each. */
 struct rec_step {
 	struct rec_hdr h; /* id: probe id */
 	u64 vals[FUNC_VALS_MAX];
-	u64 ns[ST_MAX]; /* sum equals h.dur_ns exactly */
-	/* of the other threads that worked on it, each from where it joined */
+	u64 ns[ST_MAX]; /* add up to h.dur_ns exactly */
+	/* of the other threads that worked on it, each since it joined */
 	u64 workers_ns[ST_MAX];
 	u32 workers;
-	u32 straggler_tid;    /* whom the caller waited for in its longest wait at a barrier; 0: nobody */
-	u64 held_ns;	      /* how long that was */
-	struct stall stall;   /* the caller's longest */
-	struct stall straggler; /* the straggler's longest within that wait */
+	u32 straggler_tid;    /* the thread that the caller waited for in its longest wait at a barrier; 0: none */
+	u64 held_ns;	      /* the length of that wait */
+	struct stall stall;   /* the longest of the caller */
+	struct stall straggler; /* the longest of the straggler within that wait */
 	u32 number;     /* 0, 1, ... in the order in which steps began in this recording */
-	u32 lost;       /* records of any kind lost while it ran */
+	u32 lost;       /* records of any kind lost while it was running */
 	struct step_counts n;
-	struct behind_table behind, workers_behind; /* whom the caller, and the workers, waited for a CPU behind */
-	struct hits hits, workers_hits; /* of the caller, and of the workers */
+	struct behind_table behind, workers_behind; /* who ran while the caller, and the workers, waited for a CPU */
+	struct hits hits, workers_hits; /* on the caller, and on the workers */
 	char strs[FUNC_STRS_MAX][FUNC_STR_LEN]; /* string arguments, as in rec_function */
 	/* of the caller between the end of the step before on its thread and the start of this one, which it sums to;
 	 * all 0: not known */
 	u64 before_ns[ST_MAX];
 	u32 n_parts;	/* 0: its rows are not described, or could not be read */
-	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, of which nothing is told */
+	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part here */
 	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
 	u32 pad;
 };
@@ -291,9 +291,9 @@ struct rec_step_parts {
 enum task_event {
 	TASK_FORK, /* a new thread or process; arg: parent tid */
 	TASK_EXEC, /* arg: tid before the exec */
-	TASK_EXIT, /* arg: exit code as of wait(2); only the flags say whether the process is gone */
+	TASK_EXIT, /* arg: exit code as in wait(2); only the flags say whether the process is gone */
 	TASK_COMM, /* a thread's name, at start or when it changed */
-	TASK_STRANGER, /* the name of a thread that is no target, for the CPUs' tracks: in no output itself */
+	TASK_STRANGER, /* the name of a thread that is not a target, for the tracks of CPUs: itself in no output */
 };
 #define TASK_F_LAST 0x01 /* TASK_EXIT: the last thread of its process */
 #define TASK_F_SHARES 0x02 /* TASK_FORK: runs in the memory of its parent: a thread, or after vfork */
@@ -311,7 +311,7 @@ struct rec_mapped {
 
 enum hold_end {
 	HOLD_READY,
-	HOLD_EXPIRED, /* the probes were not in by then */
+	HOLD_EXPIRED, /* the probes were not in place by then */
 };
 
 /* A thread was held in the dynamic loader. */
@@ -321,13 +321,13 @@ struct rec_hold {
 
 #define PLACED_NAME_LEN 64 /* with its NUL */
 
-/* Until the end of this interval the functions of a file had no probes, though it was mapped. */
+/* Up to the end of this interval the functions of a file had no probes, though it was mapped. */
 struct rec_placed {
 	struct rec_hdr h; /* tid: the process */
-	char file[PLACED_NAME_LEN]; /* its name, or the end of it */
+	char file[PLACED_NAME_LEN]; /* its name, or the last part of it */
 };
 
-/* What x86 serves without a handler that has a name. */
+/* Interrupts that x86 serves without a handler with a name. */
 enum irq_vector {
 	VECTOR_LOCAL_TIMER,
 	VECTOR_RESCHEDULE,
@@ -341,7 +341,7 @@ struct rec_irq {
 	struct rec_hdr h; /* id: number of the interrupt, or of the soft one, or enum irq_vector */
 };
 
-/* Of a process, since the start of the recording. */
+/* For a process, since the start of the recording. */
 struct rec_memory {
 	struct rec_hdr h; /* tid: the process */
 	u64 rss_bytes;
@@ -349,9 +349,9 @@ struct rec_memory {
 };
 
 /*
- * Of the times between the parts of an answer: how many were so long. Each power of two of nanoseconds,
- * from 2^REQUEST_GAP_LOW, is divided into REQUEST_GAP_PARTS, so that an interval is known within 1.6 %.
- * The first and the last place hold what is shorter and longer, too.
+ * The number of times between the parts of an answer, by length. Each power of two of nanoseconds, from
+ * 2^REQUEST_GAP_LOW, is divided into REQUEST_GAP_PARTS, so that an interval is known to within 1.6 %.
+ * The first and the last count include what is shorter and longer.
  */
 #define REQUEST_GAP_LOW 16
 #define REQUEST_GAP_OCTAVES 20
@@ -362,23 +362,23 @@ struct rec_memory {
 
 /* A request that was served through a socket. */
 struct rec_request {
-	struct rec_hdr h; /* from the first bytes read to the last written; id: the descriptor */
+	struct rec_hdr h; /* from the first bytes read to the last ones written; id: the descriptor */
 	u64 accept_ns;	  /* of the connection, if this is the first request on it; 0: none, or unknown */
 	u64 first_byte_ns; /* of the answer; 0: none */
-	u64 first_chunk_ns, last_chunk_ns; /* of the parts behind its header; 0: none */
+	u64 first_chunk_ns, last_chunk_ns; /* of the parts after its header; 0: none */
 	u64 bytes_read, bytes_written;
 	u64 longest_ns; /* between two parts */
 	u32 reads, writes;
 	u32 chunks; /* parts of the answer */
 	u16 family; /* AF_ */
-	u16 http;   /* head is the beginning of a request of HTTP */
+	u16 http;   /* head is the beginning of an HTTP request */
 	char head[REQUEST_HEAD_LEN];
 	u16 gaps[REQUEST_GAPS];
 };
 
 #define REC_SIZE_MAX sizeof(struct rec_step_parts)
 
-/* Both sides copy records in units of 8 bytes, and the rings keep them so. */
+/* Both sides copy records in units of 8 bytes, and the rings align them to that. */
 #define REC_ASSERT_WHOLE(type) _Static_assert(sizeof(type) % 8 == 0, #type " is a multiple of 8 bytes")
 REC_ASSERT_WHOLE(struct rec_syscall);
 REC_ASSERT_WHOLE(struct rec_off_cpu);

@@ -143,7 +143,7 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(in->sink, h, size);
 }
 
-/* What a record says to have behind it is there: sinks rely on that. */
+/* Whether everything that a record says to have after it is there: sinks rely on that. */
 static bool is_whole(const struct rec_hdr *h, size_t size)
 {
 	const struct rec_step *r = (const struct rec_step *)h;
@@ -165,7 +165,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	switch (h->kind) {
 	case REC_TASK:
 		take_task(in, (const struct rec_task *)h);
-		if (is_stranger(h) && !in->keep_names) /* a dump learns names anew */
+		if (is_stranger(h) && !in->keep_names) /* a dump learns names again */
 			return;
 		break;
 	case REC_MAPPED:

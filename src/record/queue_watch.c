@@ -8,8 +8,8 @@
 #include "sink/request_join.h"
 #include "util/clock.h"
 
-#define DECIDE_NS (NSEC_PER_SEC / 2) /* from one look for those that belong together to the next */
-#define KEPT_NS (30 * NSEC_PER_SEC)  /* what ended so long before the latest has nothing to be joined with */
+#define DECIDE_NS (NSEC_PER_SEC / 2) /* between two looks for requests that belong together */
+#define KEPT_NS (30 * NSEC_PER_SEC)  /* what ended this long before the latest can no longer be joined */
 
 struct sequence {
 	struct join_sequence s;
@@ -19,7 +19,7 @@ struct sequence {
 
 struct queue_watch {
 	struct join *join;
-	struct join_socket sockets[JOIN_SOCKETS]; /* full: the oldest give way */
+	struct join_socket sockets[JOIN_SOCKETS]; /* if full, the oldest are dropped */
 	struct sequence sequences[JOIN_SEQUENCES];
 	size_t n_sockets, n_sequences;
 	struct join_sequence given[JOIN_SEQUENCES];
@@ -119,7 +119,7 @@ static bool is_old(const struct queue_watch *w, uint64_t end)
 	return end + KEPT_NS < w->latest;
 }
 
-/* Those that are joined, and those that have become too old. */
+/* Forgets joined requests, and those that have become too old. */
 static void forget(struct queue_watch *w)
 {
 	size_t n = 0;

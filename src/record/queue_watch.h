@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How long requests waited between their sockets and their first steps, of those that can be joined with a socket. */
+/* How long requests waited between their sockets and their first steps, for those that can be joined with a socket. */
 #ifndef INFTRACE_RECORD_QUEUE_WATCH_H
 #define INFTRACE_RECORD_QUEUE_WATCH_H
 
