@@ -83,7 +83,7 @@ test_llama() {
 	if (need_llama) >/dev/null 2>&1; then
 		need_llama
 		for threads in "-t 1" "-t 2" "-t 2 -P 50" "-t 3 -P 0"; do
-			name=llama${threads// /} n=12
+			name=llama${threads// /} n=6
 			# they spin for each other, mostly in vain on two CPUs
 			[ "$threads" != "-t 3 -P 0" ] || n=4
 			# shellcheck disable=SC2086
