@@ -12,8 +12,6 @@
  */
 #include "engine/step_requests_inner.h"
 
-#define POSITION_MAX (INT64_MAX / 2) /* not a number of tokens */
-
 /* Divides a whole in proportion to parts; after each part, what was given so far is exact. */
 struct division {
 	uint64_t whole, of; /* of: the sum of the parts */
@@ -100,8 +98,10 @@ static void begin(
 {
 	struct step_request *r = &slot->r;
 	/* a prompt may begin after a kept part of another one, but that shows only if that one was seen */
-	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && (!slot->known || leapt || slot->beside_loss);
+	bool kept = p->position > 0 && p->position == slot->kept && is_prompt_like(p);
+	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && ((!slot->known && !kept) || leapt || slot->beside_loss);
 
+	slot->kept = -1;
 	slot->in_prompt = !before || is_prompt_like(p);
 	before |= s->began_before;
 	r->by_parts = true;

@@ -249,6 +249,7 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 {
 	struct step_context *c = step_slots_context(&q->slots, s->tgid, s->context);
 
+	step_changes_until(q, s->start);
 	find_loss(q, s);
 	pass_gap(q, c, s);
 	if (s->n_parts)
@@ -409,6 +410,7 @@ void step_requests_free(struct step_requests *q)
 	for (size_t i = 0; i < q->n_queue; i++)
 		free((void *)q->queue[i].parts);
 	step_slots_clear(&q->slots);
+	sequence_memories_free(q->memories);
 	free(q);
 }
 
@@ -422,8 +424,10 @@ int step_requests_new(const struct probe_table *probes, const struct step_reques
 {
 	struct step_requests *q = calloc(1, sizeof(*q));
 
-	if (!q)
+	if (!q || sequence_memories_new(&q->memories)) {
+		free(q);
 		return -ENOMEM;
+	}
 	q->probes = probes;
 	q->ops = ops;
 	q->arg = arg;

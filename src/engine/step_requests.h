@@ -15,6 +15,7 @@
 
 #include "engine/engine.h"
 #include "engine/rows.h"
+#include "engine/sequences.h"
 #include "record.h"
 
 enum step_phase {
@@ -144,6 +145,12 @@ void step_requests_free(struct step_requests *q);
 
 /* Steps that are neither a prefill nor a decode by name, and have no rows, are left out. */
 void step_requests_step(struct step_requests *q, const struct rec_step *r);
+
+/* A call may change what is kept of sequences: of all functions but steps. */
+void step_requests_call(struct step_requests *q, const struct rec_function *r);
+
+/* The same, of what it changes; in any order. */
+void step_requests_change(struct step_requests *q, const struct sequence_change *c);
 
 /* A step that began after all that were given before. */
 void step_requests_add(struct step_requests *q, const struct step_seen *s);

@@ -7,6 +7,9 @@
 
 #define STEP_QUEUE_MAX 8192 /* steps waiting for those that began before them */
 
+#define STEP_CHANGES_MAX 2048
+#define POSITION_MAX (INT64_MAX / 2) /* no number of tokens */
+
 struct step_requests {
 	const struct probe_table *probes;
 	const struct step_requests_ops *ops;
@@ -21,6 +24,9 @@ struct step_requests {
 	uint64_t loss_until; /* a step that comes in this round or later shows nothing of it */
 	bool parts_seen; /* the rows of some step were known by sequence */
 	struct step_slots slots;
+	struct sequence_memories *memories;
+	struct sequence_change changes[STEP_CHANGES_MAX]; /* by time; full: the first ones are forgotten */
+	size_t n_changes;
 };
 
 /* ---- step_request.c: one request ---- */
@@ -50,6 +56,11 @@ void request_add_wait(struct step_request *r, const struct step_wait *w);
 
 /* Its first output, as far as is known, is that of the step whose time was added last. */
 void request_keep_first(struct step_request *r);
+
+/* ---- step_changes.c: what calls change between steps ---- */
+
+/* Those up to the start of a step. */
+void step_changes_until(struct step_requests *q, uint64_t ns);
 
 /* ---- step_parts.c: steps whose rows are known by sequence ---- */
 

@@ -109,6 +109,7 @@ struct step_slot *step_slots_get(struct step_slots *t, struct step_context *c, u
 	/* reuses what was allocated for the previous one */
 	*slot = (struct step_slot){
 		.context = c,
+		.kept = -1,
 		.r = {
 			.tgid = c->tgid,
 			.context = c->context,

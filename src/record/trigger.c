@@ -384,6 +384,10 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 	case REC_STEP:
 		take_step(set, (const struct rec_step *)h);
 		break;
+	case REC_FUNCTION:
+		if (set->requests && h->id < set->probes->n)
+			step_requests_call(set->requests, (const struct rec_function *)h);
+		break;
 	case REC_TASK:
 		take_task(set, (const struct rec_task *)h);
 		break;

@@ -418,6 +418,9 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_open(p, r->h.flags, first);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
+	if (s->role == ROLE_SEQUENCE &&
+		(c->requests || !request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests)))
+		request_tracks_call(c->requests, r);
 }
 
 static char *fmt_states(char *p, const uint64_t *ns)

@@ -97,6 +97,9 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 	else
 		event_write_record(&e, &r->h, kind);
+	if (spec->role == ROLE_SEQUENCE &&
+		(s->requests || !request_tracks_new(&s->rec, &perfetto_request_ops, s, &s->requests)))
+		request_tracks_call(s->requests, r);
 }
 
 static void add_states(struct event *e, const char *prefix, const uint64_t *ns)

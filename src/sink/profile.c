@@ -211,6 +211,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		return;
 	if (rec->kind == REC_FUNCTION) {
 		profile_ops_call(ps->ops, (const struct rec_function *)rec);
+		profile_requests_call(ps->requests, (const struct rec_function *)rec);
 		return;
 	}
 	write_step(ps, (const struct rec_step *)rec);

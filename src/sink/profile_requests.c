@@ -327,6 +327,11 @@ void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 	step_requests_step(q->steps, r);
 }
 
+void profile_requests_call(struct profile_requests *q, const struct rec_function *r)
+{
+	step_requests_call(q->steps, r);
+}
+
 void profile_requests_lost(struct profile_requests *q)
 {
 	step_requests_lost(q->steps);

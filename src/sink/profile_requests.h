@@ -17,6 +17,9 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
 
+/* Any other call. */
+void profile_requests_call(struct profile_requests *q, const struct rec_function *r);
+
 /* A request seen on a socket. */
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r);
 

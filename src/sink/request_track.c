@@ -527,6 +527,11 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 	step_requests_step(t->steps, r);
 }
 
+void request_tracks_call(struct request_tracks *t, const struct rec_function *r)
+{
+	step_requests_call(t->steps, r);
+}
+
 void request_tracks_loss(struct request_tracks *t, const struct loss *l)
 {
 	if (t && l->count[REC_STEP])

@@ -87,6 +87,9 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 /* A step, whose slice the format has written on one of the lanes for steps (0: on none). */
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane);
 
+/* A call that may change what is kept of sequences (ROLE_SEQUENCE). */
+void request_tracks_call(struct request_tracks *t, const struct rec_function *r);
+
 /* ---- those of these that have nothing to do where `t` is NULL ---- */
 
 void request_tracks_free(struct request_tracks *t);

@@ -334,6 +334,73 @@ static void test_pushed_out(void **state)
 	end();
 }
 
+/* ---- calls between steps ---- */
+
+static void change(uint64_t at, enum sequence_what what, uint64_t sequence, int64_t from, int64_t to, int64_t by)
+{
+	struct sequence_change c = { .what = what, .at_ns = 100 + 10 * at, .tgid = 1, .context = 9, .sequence = sequence, .every = what == SEQUENCE_CLEAR, .from = from, .to = to, .by = by, .source = (uint64_t)by };
+
+	step_requests_change(requests, &c);
+}
+
+static void test_changes(void **state)
+{
+	(void)state;
+	/* what was removed does not go on, wherever the next one begins; a prompt that was dropped was cancelled */
+	begin();
+	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 0 } });
+	change(6, SEQUENCE_REMOVE, 0, 0, INT64_MAX, 0); /* told too early */
+	change(2, SEQUENCE_REMOVE, 1, 0, INT64_MAX, 0);
+	ADD(3, 4, 2, { { 0, 8, 1, 1 }, { 1, 8, 8, 1 } });
+	ADD(7, 8, 2, { { 0, 9, 1, 1 }, { 1, 16, 1, 1 } });
+	end();
+	assert_int_equal(n_got, 4);
+	assert_true(got[1].r.cancelled && got[1].r.end_seen && got[1].r.last_end == 110);
+	assert_false(got[0].r.cancelled);
+	assert_true(got[0].r.end_seen && got[0].r.last_end == 140);
+	assert_int_equal(got[2].r.cached, 8);
+	assert_int_equal(step_request_ttft(&got[2].r), 10);
+	assert_int_equal(got[3].r.cached, 9);
+
+	/* the first request of a slot that is seen: what it keeps is known, since the rest was dropped */
+	begin();
+	change(0, SEQUENCE_REMOVE, 0, 12, INT64_MAX, 0);
+	change(0, SEQUENCE_REMOVE, 1, 12, INT64_MAX, 0);
+	change(0, SEQUENCE_COPY, 2, 0, 20, 0);
+	ADD(1, 2, 4, { { 0, 12, 8, 1 }, { 1, 12, 3, 3 }, { 2, 20, 4, 1 }, { 3, 20, 4, 1 } });
+	end();
+	assert_int_equal(got[0].r.cached, 12);
+	assert_int_equal(step_request_ttft(&got[0].r), 10);
+	assert_true(got[1].r.began_before); /* drafts of which the last were not taken */
+	assert_int_equal(got[2].r.cached, 20);
+	assert_true(got[3].r.began_before);
+
+	/* the context is full, and the oldest half of it dropped: the request goes on */
+	begin();
+	ADD(0, 1, 1, { { 0, 0, 100, 1 } });
+	ADD(2, 3, 1, { { 0, 100, 1, 1 } });
+	change(4, SEQUENCE_REMOVE, 0, 4, 50, 0);
+	change(4, SEQUENCE_SHIFT, 0, 50, 101, -46);
+	ADD(5, 6, 1, { { 0, 55, 1, 1 } });
+	end();
+	assert_int_equal(n_got, 1);
+	assert_int_equal(step_request_tokens(&got[0].r), 3);
+
+	/* all but one, and all */
+	begin();
+	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
+	change(2, SEQUENCE_KEEP, 1, 0, INT64_MAX, 0);
+	ADD(3, 4, 3, { { 0, 8, 1, 1 }, { 1, 8, 1, 1 }, { 2, 8, 1, 1 } });
+	change(5, SEQUENCE_CLEAR, 0, 0, INT64_MAX, 0);
+	ADD(6, 7, 1, { { 0, 0, 8, 1 } });
+	/* whether this was the last one's last step is not known: no step shows that they are still recorded */
+	change(8, SEQUENCE_CLEAR, 0, 0, INT64_MAX, 0);
+	end();
+	assert_int_equal(n_got, 6);
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(got[i].r.end_seen, i < 5);
+}
+
 /* ---- anything ---- */
 
 static uint64_t seed = 88172645463325252u;
@@ -411,6 +478,11 @@ static void test_junk(void **state)
 			step_requests_add(requests, &s);
 			if (any(0, 400) == 0)
 				step_requests_lost(requests);
+			if (any(0, 9) == 0) {
+				struct sequence_change c = { .what = (enum sequence_what)any(0, SEQUENCE_WHATS - 1), .tgid = 1, .at_ns = now - any(0, 1000) + any(0, 500), .context = any(0, 3), .sequence = any(0, 7), .source = any(0, 7), .from = any_position(), .to = any_position(), .by = any_position(), .every = any(0, 9) == 0 };
+
+				step_requests_change(requests, &c);
+			}
 		}
 		end();
 	}
@@ -462,6 +534,7 @@ int main(void)
 		TEST(test_turns),
 		TEST(test_unplaced),
 		TEST(test_pushed_out),
+		TEST(test_changes),
 		TEST(test_junk),
 	};
 
