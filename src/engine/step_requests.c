@@ -31,16 +31,15 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 /* ---- steps whose rows are not known by sequence ---- */
 
 /*
- * A prompt that is longer than a batch comes in equal parts, and what is left of it in smaller
- * ones. Where rows are not known, other runs are steps of a batch of several sequences, which are named
- * a prefill as well.
+ * A prompt that is longer than a batch comes in equal parts and a smaller rest. If rows are unknown,
+ * other runs are steps of a batch of several sequences, which are named a prefill as well.
  */
 static bool is_next_part(const struct step_request *r, uint64_t tokens)
 {
 	return tokens < r->last_chunk || (tokens == r->last_chunk && tokens == r->first_chunk);
 }
 
-/* The prompt's last part may be a single row, and is no step behind the prompt where its first part gave no
+/* The prompt's last part may be a single row, and is not a step after the prompt if its first part gave no
  * output. */
 static bool ends_prompt(const struct step_request *r)
 {
@@ -87,7 +86,7 @@ static struct step_request *share(struct step_requests *q, struct step_request *
 
 #define NO_SEQUENCE UINT64_MAX
 
-/* Those that had a part in it: where it is not known which, all of the context. */
+/* Takes a step for the requests that had a part in it: if it is unknown which, for all of the context. */
 static void take_shared(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = NULL;
@@ -121,7 +120,7 @@ static bool is_latest(struct step_request *r)
 	return true;
 }
 
-/* Whether a prefill step goes on with the prompt that the request before it in its place has begun. */
+/* Whether a prefill step continues the prompt of the current request in its slot. */
 static bool goes_on(struct step_request *r, const struct step_seen *s)
 {
 	if (r->decodes || r->began_before)
@@ -130,12 +129,12 @@ static bool goes_on(struct step_request *r, const struct step_seen *s)
 		return !r->shared;
 	if (r->position >= 0)
 		return s->rows.position == r->position;
-	/* the rest of what the shared step just before had no room for; else a new one whose beginning was
-	 * kept from an earlier one */
+	/* the rest of what did not fit the shared step just before; otherwise a new request whose
+	 * beginning was kept from an earlier one */
 	return s->rows.position > 0 && r->shared && is_latest(r);
 }
 
-/* The same as of a step with parts. */
+/* The same as for a step with parts. */
 static void tell_alone(struct step_requests *q, struct step_request *r, const struct step_seen *s, bool prompt)
 {
 	const struct row_part rows = {
@@ -158,7 +157,7 @@ static void tell_alone(struct step_requests *q, struct step_request *r, const st
 static void take_alone(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_request *r = &step_slots_get(&q->slots, c, s->has_rows ? s->rows.sequence : 0)->r;
-	/* two at once: the request whose step runs, and the one that this step may begin */
+	/* two at once: the request whose step is running, and the one that this step may begin */
 	bool overlaps = s->start < r->busy_until, prompt;
 
 	if (overlaps)
@@ -187,7 +186,7 @@ static void take_alone(struct step_requests *q, struct step_context *c, const st
 		q->ops->step(r, s, q->arg);
 }
 
-/* ---- the time line of a context ---- */
+/* ---- the timeline of a context ---- */
 
 /* What its thread did since its last step is known, which may be one of another context. */
 static void add_gap(struct step_context *c, const struct step_seen *s)
@@ -205,7 +204,7 @@ static void add_gap(struct step_context *c, const struct step_seen *s)
 		c->tally.gaps_states[i] += s->before_ns[i];
 }
 
-/* Up to where a step begins. Two at once would be in each other's partition twice. */
+/* Up to the beginning of a step. Two steps at once would be counted twice in each other's partition. */
 static void pass_gap(struct step_requests *q, struct step_context *c, const struct step_seen *s)
 {
 	struct step_slot *slot;
@@ -318,7 +317,7 @@ bool step_seen_whole(const struct step_seen *s, struct row_part *ret)
 	return true;
 }
 
-/* Without memory its rows are not known. */
+/* Without memory the rows of the step are unknown. */
 static void copy_parts(struct step_requests *q, struct step_seen *seen, const struct rec_step *r)
 {
 	const struct row_part *parts = ((const struct rec_step_parts *)r)->parts;
@@ -327,7 +326,7 @@ static void copy_parts(struct step_requests *q, struct step_seen *seen, const st
 	struct row_part *copy;
 
 	q->parts_seen |= n > 0;
-	/* where some steps have parts, all are given them, so that one sequence's requests are all alike */
+	/* if some steps have parts, all get them, so that the requests of a sequence are all treated alike */
 	if (!n && q->parts_seen && step_seen_whole(seen, &all)) {
 		parts = &all;
 		n = 1;
@@ -384,7 +383,7 @@ void step_requests_settled(struct step_requests *q)
 	size_t n = 0;
 
 	q->round++;
-	/* the first round may have begun before the step's record came */
+	/* the first round may have begun before the record of the step arrived */
 	while (n < q->n_queue && q->queue[n].round + 2 <= q->round)
 		n++;
 	if (n)
