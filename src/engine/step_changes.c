@@ -4,7 +4,7 @@
 
 #include "engine/step_requests_inner.h"
 
-/* As the step's argument; NULL: it is not known which, or nothing was seen of it. */
+/* The context that steps name in their arguments. NULL: it is not known which one, or no step of it was seen. */
 static struct step_context *find_context(struct step_requests *q, const struct sequence_change *c)
 {
 	uint64_t context = sequence_context(q->memories, c);
@@ -12,7 +12,7 @@ static struct step_context *find_context(struct step_requests *q, const struct s
 
 	if (context)
 		return step_slots_context(&q->slots, c->tgid, context);
-	/* the memory was asked for before the recording: sound where there is one context */
+	/* the engine asked for this memory before the recording began: certain only if there is one context */
 	for (size_t i = 0; i < q->slots.n_contexts; i++) {
 		if (q->slots.contexts[i].tgid != c->tgid)
 			continue;
@@ -31,7 +31,7 @@ static void remove_all(struct step_requests *q, struct step_slot *slot)
 	if (!r->start)
 		return;
 	r->end_seen = true;
-	/* of a prompt that was dropped before it gave anything, nobody has waited for the end */
+	/* a prompt that is dropped before its first output has been given up */
 	r->cancelled = r->by_parts && slot->in_prompt && !slot->all_outputs && !r->first_output && !r->mixed && !r->lost;
 	request_end(q, r);
 }
@@ -89,8 +89,8 @@ static void forget(struct step_requests *q, size_t n)
 	memmove(q->changes, q->changes + n, q->n_changes * sizeof(*q->changes));
 }
 
-/* Those behind the last step wait: of a request that such a call ends it would not be known that this was its last step,
- * where calls go on to be recorded and steps do not. */
+/* Calls after the last step wait for the next one: calls may go on being recorded where steps do not, and then it is not
+ * known whether the request had further steps. */
 void step_changes_until(struct step_requests *q, uint64_t ns)
 {
 	size_t n = 0;
