@@ -147,11 +147,13 @@ static void decide(struct queue_watch *w)
 		w->given[i] = w->sequences[i].s;
 	join_decide(w->join, w->sockets, w->n_sockets, w->given, w->n_sequences, w->of_sockets, w->of_sequences);
 	for (size_t i = 0; i < w->n_sockets; i++) {
-		const struct sequence *s = &w->sequences[w->of_sockets[i].with];
+		const struct sequence *s;
 
-		if (w->of_sockets[i].result == JOIN_DONE)
-			w->found[w->n_found++] =
-				(struct queued_request){ w->sockets[i].start, s->s.start, s->sequence, s->s.tgid };
+		if (w->of_sockets[i].result != JOIN_DONE)
+			continue;
+		s = &w->sequences[w->of_sockets[i].with];
+		w->found[w->n_found++] =
+			(struct queued_request){ w->sockets[i].start, s->s.start, s->sequence, s->s.tgid };
 	}
 	forget(w);
 	w->decided = w->latest;

@@ -203,7 +203,8 @@ static int loop(struct run *r)
 	while (more >= 0 && !r->stop) {
 		uint64_t now = clock_boot_ns();
 
-		if (targets_gone(r, now))
+		r->targets.gone = targets_gone(r, now);
+		if (r->targets.gone)
 			break;
 		if (pace_poll(r->pace, fds, n_fds, more ? 0 : time_to_wait(r, now), is_calm(r),
 			    windows_due_ns(&r->windows)) < 0 &&

@@ -212,6 +212,9 @@ pid_t targets_hold_pid(const struct targets *t)
 
 void targets_end(struct targets *t)
 {
+	/* the record of its exit comes before its status: a busy machine may take long from one to the other */
+	if (t->gone)
+		command_wait(&t->cmd);
 	command_reap(&t->cmd);
 	t->command_exited = t->cmd.exited;
 	if (t->cmd.pid)

@@ -13,7 +13,8 @@ struct targets {
 	int *pidfds; /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
 	struct user user; /* of the command */
-	bool command_exited; /* by itself, before targets_end() */
+	bool gone; /* to be set by the creator: all of them have exited */
+	bool command_exited; /* by itself */
 };
 
 /* Checks that they exist and may be recorded. Prints one line on failure. */

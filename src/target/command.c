@@ -184,6 +184,21 @@ void command_reap(struct command *cmd)
 		cmd->exited = true;
 }
 
+static void wait_for_exit(struct command *cmd)
+{
+	command_reap(cmd);
+	for (int ms = 0; ms < END_WAIT_MS && !cmd->exited; ms++) {
+		usleep(1000);
+		command_reap(cmd);
+	}
+}
+
+void command_wait(struct command *cmd)
+{
+	if (cmd->pid)
+		wait_for_exit(cmd);
+}
+
 void command_end(struct command *cmd)
 {
 	if (!cmd->pid)
@@ -196,10 +211,7 @@ void command_end(struct command *cmd)
 	command_reap(cmd);
 	if (!cmd->exited)
 		kill(cmd->pid, SIGTERM);
-	for (int ms = 0; ms < END_WAIT_MS && !cmd->exited; ms++) {
-		usleep(1000);
-		command_reap(cmd);
-	}
+	wait_for_exit(cmd);
 }
 
 int command_exit_code(const struct command *cmd)

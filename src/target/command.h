@@ -36,6 +36,9 @@ void command_reap(struct command *cmd);
 
 #define COMMAND_END_S 2
 
+/* Waits up to COMMAND_END_S for a command that is about to exit. */
+void command_wait(struct command *cmd);
+
 /* Ends the command: sends SIGTERM and waits up to COMMAND_END_S. Does nothing if it has exited. */
 void command_end(struct command *cmd);
 

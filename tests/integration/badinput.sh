@@ -185,7 +185,7 @@ test_windows() {
 	bad "--max-dumps alone" 2 '^inftrace: --max-dumps needs --trigger' --flight-recorder 1s --max-dumps 1 -p "$target"
 	bad "--max-dumps" 2 '^inftrace: --max-dumps: ' --max-dumps 0 -p "$target"
 	bad "--max-size" 2 '^inftrace: --max-size: 1000K is less than 1MB' --max-size 1000K -p "$target"
-	bad "--max-size on stdout" 2 '^inftrace: --max-size: what goes to stdout' --max-size 1MB -o - -p "$target"
+	bad "--max-size on stdout" 2 '^inftrace: --max-size: output to stdout cannot be split' --max-size 1MB -o - -p "$target"
 	bad "--max-files alone" 2 '^inftrace: --max-files needs --max-size' --max-files 3 -p "$target"
 	bad "--output-dir is a file" 1 "into $TMP/file: Not a directory" --window manual --output-dir "$TMP/file" -p "$target"
 	bad "--output-dir below a file" 1 "into $TMP/file/x: Not a directory" --window manual --output-dir "$TMP/file/x" -p "$target"

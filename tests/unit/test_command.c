@@ -261,6 +261,21 @@ static void test_exit_codes(void **state)
 	assert_int_equal(count_fds(), fds);
 }
 
+/* Of its own accord, without being told to end. */
+static void test_wait(void **state)
+{
+	struct command cmd, none = {};
+
+	(void)state;
+	command_wait(&none);
+	spawn_shell(&cmd, "sleep 0.1; exit 7");
+	assert_int_equal(command_release(&cmd), 0);
+	for (int i = 0; i < 30 && !cmd.exited; i++)
+		command_wait(&cmd);
+	assert_true(cmd.exited);
+	assert_int_equal(command_exit_code(&cmd), 7);
+}
+
 static void test_exec_failure(void **state)
 {
 	static const struct {
@@ -421,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_check_errors),
 		cmocka_unit_test(test_loader),
 		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_exec_failure),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_killed_while_held),
