@@ -94,9 +94,9 @@ test_fake() {
 	fake "$TMP/root.json" "" own
 	for command in status start stop dump; do
 		check_rc "fake recorder: root's $command does not find it" 1 \
-			'you may talk to; one of another user needs --user' "$INFTRACE" "$command" -p "$target"
+			'you may control; one of another user needs --user' "$INFTRACE" "$command" -p "$target"
 	done
-	check_rc "fake recorder: root's serve --live does not find it" 1 'you may talk to; one of another' \
+	check_rc "fake recorder: root's serve --live does not find it" 1 'you may control; one of another' \
 		timeout 60 "$INFTRACE" serve --live -P 0 -p "$target"
 	same "fake recorder: it was asked nothing" "$(cat asked)" ""
 	check_rc "fake recorder: its user sees it" 0 "^recorder $FAKE" as_nobody ./inftrace status
@@ -118,15 +118,15 @@ test_fake() {
 	fake_passes "fake recorder: passes what is no trace" x.json /etc/passwd
 
 	fake "$TMP/root.json" "" "$target"
-	check_rc "fake recorder: not the process in its name" 1 'you may talk to' "$INFTRACE" status --user 65534
-	check_rc "fake recorder: not its own user's either" 1 'you may talk to' as_nobody ./inftrace status
+	check_rc "fake recorder: not the process in its name" 1 'you may control' "$INFTRACE" status --user 65534
+	check_rc "fake recorder: not its own user's either" 1 'you may control' as_nobody ./inftrace status
 	kill "$FAKE"
 	rm -r /run/user/65534/inftrace
 	background "$INFTRACE" record -q --engine none -e syscalls -o real.json -p "$target"
 	recorder=$BG
 	wait_until 60 test -S "/run/inftrace/$recorder.sock" || not_ok "a real recorder" "no socket"
 	as_nobody ln -s /run/inftrace /run/user/65534/inftrace
-	check_rc "a link to root's sockets: not taken for those of the user" 1 'you may talk to' \
+	check_rc "a link to root's sockets: not taken for those of the user" 1 'you may control' \
 		"$INFTRACE" stop --user 65534
 	check_rc "the real recorder: root sees it" 0 "^recorder $recorder" "$INFTRACE" status
 	background "$INFTRACE" serve --live -P 0 >live.url 2>live.err
