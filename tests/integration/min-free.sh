@@ -79,7 +79,7 @@ test_flight() {
 }
 
 test_options() {
-	check_rc "no part" 2 "^inftrace: --min-free: '100%' is no part" "$INFTRACE" record --min-free 100% -p "$target"
+	check_rc "no part" 2 "^inftrace: --min-free: '100%' is not a part" "$INFTRACE" record --min-free 100% -p "$target"
 	check_rc "no size" 2 '^inftrace: --min-free' "$INFTRACE" record --min-free x -p "$target"
 }
 

@@ -321,16 +321,23 @@ def served(profile):
         start = ns(e["shape"]["ts_us"])
         by_kind[e["shape"]["source_kind"]].append((start, start + ns(e["stage_us"]["total"]), e))
     inside = by_kind["sequence"] or by_kind["steps"]
-    equal("requests", len(by_kind["socket"]), len(inside))
-    for (start, end, outer), (begin, stop, inner) in zip(by_kind["socket"], inside):
-        begin += ns(inner["stage_us"].get("queued", 0))
+    joined = [e for _, _, e in inside if e["shape"].get("joined")]
+    alone = [r for r in inside if not r[2]["shape"].get("joined")]
+    equal("requests, but for those whose socket is in their line", len(by_kind["socket"]), len(alone))
+    for (start, end, outer), (begin, stop, inner) in zip(by_kind["socket"], alone):
         between(f"request at {start}: its steps begin", start, begin, end)
         # the last token is not evaluated
         between(f"request at {start}: its last token", begin, stop, end)
         between(f"request at {start}: first token", begin + ns(inner["stage_us"]["ttft"]),
                 start + ns(outer["stage_us"]["ttft"]), end)
         equal(f"request at {start}: tokens", outer["shape"]["chunks"], inner["shape"]["output_tokens"])
-    print(f"{len(by_kind['socket'])} requests")
+    for e in joined:
+        shape, stages = e["shape"], e["stage_us"]
+        first = ns(stages["queued"]) + ns(stages["ttft"])
+        between(f"joined request at {shape['ts_us']}: first token", first, ns(stages["ttft_client"]), float("inf"))
+        equal(f"joined request at {shape['ts_us']}: tokens", shape["chunks"], shape["output_tokens"])
+    equal("any request", bool(inside), True)
+    print(f"{len(inside)} requests, {len(joined)} joined with their sockets")
 
 
 command = {f.__name__: f for f in (contexts, alike, requests, ops, window, calls, sockets, served)}[sys.argv[1]]
