@@ -244,6 +244,9 @@ void record_budget(const char *name)
 		rc, without);
 	if (rc || !without)
 		log_print(f.log);
+	/* a hundred thousand steps, which would take minutes to leave through the serial port */
+	unlink(f.trace);
+	unlink(f.profile);
 }
 
 /*
