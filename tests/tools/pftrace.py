@@ -285,7 +285,8 @@ def compare_slices(d, trace, by_phase, names, origin):
         if where[1] == "steps":
             category = "steps"
         if "began_before" in args:
-            assert origin - 64 < start <= origin, "begins neither before the recording nor with it"
+            # with the recording, or as soon as its thread was first seen
+            assert origin - 64 < start <= end, f"{name} on {where} begins {origin - start} ns before the recording"
         start = None if "began_before" in args else start - origin
         slices.append((*where, name, category, start, end - origin))
     d.same("slices, by track, name, begin and end", slices,
