@@ -274,7 +274,8 @@ def json_slice(e, names):
     where = "inftrace" if e["cat"] == "loss" else track(e, names)
     pid = None if e["cat"] == "loss" else e["pid"]
     args = e.get("args", {})
-    return (pid, where, e["name"], e["cat"], None if "began_before" in args else start, start + ns_of(e["dur"]))
+    unknown = "began_before" in args and e["cat"] != "batch"
+    return (pid, where, e["name"], e["cat"], None if unknown else start, start + ns_of(e["dur"]))
 
 
 def compare_slices(d, trace, by_phase, names, origin):
@@ -284,10 +285,11 @@ def compare_slices(d, trace, by_phase, names, origin):
             continue
         if where[1] == "steps":
             category = "steps"
-        if "began_before" in args:
-            # with the recording, or as soon as its thread was first seen
-            assert origin - 64 < start <= end, f"{name} on {where} begins {origin - start} ns before the recording"
-        start = None if "began_before" in args else start - origin
+        # a request whose beginning was not seen begins with the first step that was
+        unknown = "began_before" in args and category != "batch"
+        if unknown:
+            assert origin - 64 < start <= origin, f"{name} on {where} begins {start - origin} ns after the recording"
+        start = None if unknown else start - origin
         slices.append((*where, name, category, start, end - origin))
     d.same("slices, by track, name, begin and end", slices,
            [json_slice(e, names) for e in by_phase["X"] if e["cat"] not in ("syscall", "cpu") or e["name"].startswith("compat_")])
