@@ -29,6 +29,7 @@ struct pace {
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
 	bool yields; /* the loop yields */
+	bool looks;  /* the watching thread waits for something urgent, and not for the loop to yield */
 	bool ends;
 	int look_ms; /* after the last turn of the loop */
 	uint64_t due_ns;
@@ -50,9 +51,13 @@ static bool look(struct pace *p)
 	struct epoll_event event = {};
 	int n;
 
+	p->looks = true;
 	pthread_mutex_unlock(&p->lock);
 	n = epoll_wait(p->epoll, &event, 1, -1);
 	pthread_mutex_lock(&p->lock);
+	p->looks = false;
+	if (n > 0 && event.data.fd == p->wake)
+		return false;
 	if (n <= 0 || event.data.fd != p->timer)
 		return n > 0 || errno != EINTR;
 	if (clock_boot_ns() >= p->due_ns || p->c.fill(p->c.arg) >= FILL_PERCENT)
@@ -80,18 +85,25 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static void end_thread(struct pace *p)
+/* Tells the watching thread that something has changed. Called with the lock. */
+static void wake(struct pace *p)
 {
 	uint64_t one = 1;
 
+	if (!p->looks)
+		pthread_cond_signal(&p->yielded);
+	while (p->looks && write(p->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void end_thread(struct pace *p)
+{
 	pthread_mutex_lock(&p->lock);
 	p->ends = true;
 	p->yields = false;
 	yield_set(false);
-	pthread_cond_signal(&p->yielded);
+	wake(p);
 	pthread_mutex_unlock(&p->lock);
-	while (write(p->wake, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
 	pthread_join(p->thread, NULL);
 }
 
@@ -200,8 +212,9 @@ static void set(struct pace *p, bool yields, int timeout_ms, uint64_t due_ns)
 	p->look_ms = timeout_ms + LOOK_MS;
 	if (yields != p->yields) {
 		p->yields = yields;
+		/* the watching thread may still look, if the loop itself ended the last time it yielded */
 		if (yields)
-			pthread_cond_signal(&p->yielded);
+			wake(p);
 		else
 			yield_set(false);
 	}

@@ -186,6 +186,18 @@ static void test_due(void **state)
 	assert_int_equal(class_now(), SCHED_OTHER);
 }
 
+/* Ended by the loop itself, so that its watching thread saw nothing of it: it yields the next time as well. */
+static void test_again(void **state)
+{
+	(void)state;
+	need_pace();
+	for (int i = 0; i < 3; i++) {
+		assert_true(yields());
+		rest(false);
+		assert_int_equal(class_now(), SCHED_OTHER);
+	}
+}
+
 static void test_none(void **state)
 {
 	(void)state;
@@ -201,6 +213,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_input, begin, end),
 		cmocka_unit_test_setup_teardown(test_late, begin, end),
 		cmocka_unit_test_setup_teardown(test_due, begin, end),
+		cmocka_unit_test_setup_teardown(test_again, begin, end),
 		cmocka_unit_test_setup_teardown(test_none, begin, end),
 	};
 
