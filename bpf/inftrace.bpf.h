@@ -618,6 +618,8 @@ static __always_inline void emit_control(void *rec, u64 size, u32 kind, u64 wake
 		count_lost(0, kind);
 }
 
+#define STEPS_LOST ((u32)stats.lost[0][REC_STEP]) /* emit_step() loses none elsewhere */
+
 /* Steps are few, and report what was lost: if their ring is full they use the control ring. */
 static __always_inline void emit_step(void *rec, u64 size)
 {

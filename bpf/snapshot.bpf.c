@@ -221,6 +221,7 @@ __weak __noinline int peek_step(struct thread *t, u64 tgid_tid, u32 probe, u64 n
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		REC_F_OPEN_END);
 	r->lost = stats.lost_total - r->lost;
+	r->steps_lost = STEPS_LOST;
 	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	peek_stall(t, since, now);
 	return 0;

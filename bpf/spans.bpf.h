@@ -285,6 +285,7 @@ __weak __noinline int step_end(struct thread *t, u64 tgid_tid, u32 probe, u64 en
 	hdr_fill(&r->h, REC_STEP, r->h.start_ns, r->h.start_ns + sum, tgid_tid >> 32, (u32)tgid_tid, probe,
 		flags);
 	r->lost = stats.lost_total - r->lost;
+	r->steps_lost = STEPS_LOST;
 	counts_subtract(&r->n, &t->counts);
 	hits_add(&r->hits, &t->times.hits, &t->step_hits);
 	group_end(t, tgid_tid >> 32, end);

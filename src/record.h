@@ -280,7 +280,7 @@ struct rec_step {
 	u32 n_parts;	/* 0: its rows are not described, or could not be read */
 	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part here */
 	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
-	u32 pad;
+	u32 steps_lost; /* steps of this recording whose record was lost before this one was made */
 };
 
 struct rec_step_parts {

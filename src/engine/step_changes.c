@@ -46,7 +46,10 @@ static void shift(struct step_request *r, const struct sequence_change *c)
 		r->draft.rows.position += c->by;
 }
 
-/* What comes at `position` goes on with what is kept, and is a new prompt if it looks like one. */
+/*
+ * What comes at `position` goes on with what was copied, and is a new prompt if it looks like one. A call that drops all
+ * behind a position says nothing of the kind: servers make it before each part of a prompt.
+ */
 static void keep_until(struct step_requests *q, struct step_context *context, uint64_t sequence, int64_t position)
 {
 	step_slots_get(&q->slots, context, sequence)->kept = position;
@@ -71,10 +74,6 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 		source = step_slots_find(&q->slots, context->tgid, context->context, c->source);
 		if (c->to < INT64_MAX || (source && source->r.position > 0))
 			keep_until(q, context, c->sequence, c->to < INT64_MAX ? c->to : source->r.position);
-		return;
-	}
-	if (c->what == SEQUENCE_REMOVE && !c->every && c->from > 0 && c->to == INT64_MAX) {
-		keep_until(q, context, c->sequence, c->from);
 		return;
 	}
 	for (slot = context->slots.first; slot; slot = slot_after(slot)) {

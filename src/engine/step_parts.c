@@ -89,7 +89,7 @@ static bool is_new(struct step_requests *q, struct step_slot *slot, const struct
 		return !r->draft.end || p->position <= r->draft.rows.position || is_prompt_like(p);
 	}
 	if (p->position > r->position)
-		return !slot->in_prompt && !r->lost;
+		return !slot->in_prompt && (!r->lost || is_prompt_like(p));
 	return !slot->in_prompt && is_prompt_like(p);
 }
 
@@ -140,8 +140,9 @@ static uint32_t prompt_rows(struct step_slot *slot, const struct row_part *p)
 
 	if (!slot->in_prompt)
 		return 0;
-	/* after prompts whose rows all give outputs, and if the output of a prompt cannot be seen */
-	if (single && (slot->all_outputs || !outputs_known(p) || p->position < 0)) {
+	/* after prompts whose rows all give outputs, if the output of a prompt cannot be seen, and if it may have been in a
+	 * lost step */
+	if (single && (slot->all_outputs || !outputs_known(p) || p->position < 0 || (slot->r.lost && !is_prompt_like(p)))) {
 		slot->in_prompt = false;
 		return 0;
 	}

@@ -13,7 +13,8 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 	if (s->cut)
 		return 0;
 	if (!s->has_rows)
-		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens : 1;
+		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens
+								: 1;
 	if (s->n_parts) {
 		uint64_t n = 0;
 
@@ -231,17 +232,26 @@ static void set_lost(struct step_requests *q)
 	}
 }
 
-/* Numbers are consecutive, but for steps of other processes: where steps were lost, one is missing. */
+/*
+ * What the kernel side has lost, the next step tells. For what was dropped later only its number is missing, as those of
+ * other processes' steps are: it counts where the counters tell of a loss.
+ */
 static void find_loss(struct step_requests *q, const struct step_seen *s)
 {
-	bool gap = q->numbered && s->number != q->last_number + 1;
+	bool gap = q->numbered && s->number != q->last_number + 1 && s->round < q->loss_until;
+	uint32_t more = q->numbered && s->lost > q->last_lost ? s->lost - q->last_lost : 0;
 
 	q->last_number = s->number;
+	if (!q->numbered || more)
+		q->last_lost = s->lost;
 	q->numbered = true;
-	if (!gap || s->round >= q->loss_until)
+	if (!gap && !more)
 		return;
 	set_lost(q);
-	q->loss_due = false;
+	q->found += more;
+	if (gap && q->found < q->told)
+		q->found = q->told;
+	q->loss_due &= q->found < q->told;
 }
 
 void step_requests_add(struct step_requests *q, const struct step_seen *s)
@@ -265,20 +275,25 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
  * What a full ring still holds comes before the steps that found room in it again, and these come within the next rounds.
  * Where no number is missing until then, the steps that were lost are the last ones, or in front of the first.
  */
-void step_requests_lost(struct step_requests *q)
+void step_requests_lost(struct step_requests *q, uint64_t n)
 {
 	if (!q->probes) { /* in the order of the steps */
 		set_lost(q);
 		return;
 	}
+	q->told += n;
+	if (q->told <= q->found)
+		return;
 	q->loss_due = true;
 	q->loss_until = q->round + 3;
 }
 
 static void settle_loss(struct step_requests *q)
 {
-	if (q->loss_due)
-		set_lost(q);
+	if (!q->loss_due)
+		return;
+	set_lost(q);
+	q->found = q->told;
 	q->loss_due = false;
 }
 
@@ -356,6 +371,7 @@ void step_requests_step(struct step_requests *q, const struct rec_step *r)
 	};
 	size_t i;
 
+	seen.lost = r->steps_lost;
 	seen.has_rows = rows_of_step(s, r->vals, &seen.rows);
 	if (!strcmp(name, "decode"))
 		seen.phase = PHASE_DECODE;

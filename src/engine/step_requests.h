@@ -38,6 +38,7 @@ struct step_seen {
 	bool began_before;
 	bool graph;
 	uint32_t parts_left;
+	uint32_t lost; /* steps before this one, since the recording began */
 	/* Its rows by sequence. While the step is queued they are a copy owned by the queue. */
 	uint32_t n_parts; /* 0: unknown */
 	const struct row_part *parts;
@@ -155,8 +156,8 @@ void step_requests_change(struct step_requests *q, const struct sequence_change 
 /* A step that began after all earlier ones. */
 void step_requests_add(struct step_requests *q, const struct step_seen *s);
 
-/* Steps were lost, of unknown requests. */
-void step_requests_lost(struct step_requests *q);
+/* The counters tell of `n` more steps that were lost, of unknown requests. */
+void step_requests_lost(struct step_requests *q, uint64_t n);
 
 /* See struct sink_ops. */
 void step_requests_settled(struct step_requests *q);

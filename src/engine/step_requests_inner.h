@@ -20,6 +20,8 @@ struct step_requests {
 	uint32_t serial;
 	uint32_t last_number; /* of the step that was taken last, with numbered */
 	bool numbered;
+	uint32_t last_lost;  /* the same step's count */
+	uint64_t told, found; /* lost steps: those of which the counters tell, and those that later steps tell of */
 	bool loss_due;	     /* steps were lost, and where is not known yet */
 	uint64_t loss_until; /* a step that comes in this round or later shows nothing of it */
 	bool parts_seen; /* the rows of some step were known by sequence */

@@ -119,7 +119,7 @@ static void recorder_loss(struct sink *s, const struct loss *l)
 	rec->losses[rec->n_losses++ % LOSSES_MAX] = *l;
 	rec->lost += total_of(l->count);
 	if (triggers && l->count[REC_STEP])
-		trigger_lost_steps(triggers);
+		trigger_lost_steps(triggers, l->count[REC_STEP]);
 	if (triggers)
 		fire(rec, trigger_loss(triggers, rec->lost, l->to_ns));
 }

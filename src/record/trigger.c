@@ -408,10 +408,10 @@ const struct trigger_hit *trigger_settled(struct trigger_set *set)
 	return trigger_take(set);
 }
 
-void trigger_lost_steps(struct trigger_set *set)
+void trigger_lost_steps(struct trigger_set *set, uint64_t n)
 {
 	if (set->requests)
-		step_requests_lost(set->requests);
+		step_requests_lost(set->requests, n);
 	set->n_no_token = 0;
 }
 

@@ -49,8 +49,8 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 /* See struct sink_ops: by now steps are in order as far as possible. */
 const struct trigger_hit *trigger_settled(struct trigger_set *set);
 
-/* Steps were lost: what a request waited for may have been in one of them. */
-void trigger_lost_steps(struct trigger_set *set);
+/* `n` steps were lost: what a request waited for may have been in one of them. */
+void trigger_lost_steps(struct trigger_set *set, uint64_t n);
 
 /* total_lost: records of all kinds since the start. */
 const struct trigger_hit *trigger_loss(

@@ -177,7 +177,7 @@ static void take_steps(const struct process *p, const struct phase_names *names,
 			    s.phase && s.phase == names->decode, &seen))
 			add_step(q, &s, &seen);
 		if (lost)
-			step_requests_lost(q);
+			step_requests_lost(q, 1);
 	}
 	step_requests_finish(q);
 }

@@ -223,7 +223,7 @@ static void profile_loss(struct sink *s, const struct loss *l)
 {
 	/* in the line of each step that it touched, and in window_prof */
 	if (l->count[REC_STEP])
-		profile_requests_lost(((struct profile_sink *)s)->requests);
+		profile_requests_lost(((struct profile_sink *)s)->requests, l->count[REC_STEP]);
 }
 
 static void profile_mark(struct sink *s, const struct mark *m)

@@ -332,9 +332,9 @@ void profile_requests_call(struct profile_requests *q, const struct rec_function
 	step_requests_call(q->steps, r);
 }
 
-void profile_requests_lost(struct profile_requests *q)
+void profile_requests_lost(struct profile_requests *q, uint64_t n)
 {
-	step_requests_lost(q->steps);
+	step_requests_lost(q->steps, n);
 }
 
 void profile_requests_settled(struct profile_requests *q)

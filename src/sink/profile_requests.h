@@ -23,8 +23,8 @@ void profile_requests_call(struct profile_requests *q, const struct rec_function
 /* A request seen on a socket. */
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r);
 
-/* Steps were lost. */
-void profile_requests_lost(struct profile_requests *q);
+/* `n` steps were lost. */
+void profile_requests_lost(struct profile_requests *q, uint64_t n);
 
 /* See struct sink_ops. */
 void profile_requests_settled(struct profile_requests *q);

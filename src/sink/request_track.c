@@ -535,7 +535,7 @@ void request_tracks_call(struct request_tracks *t, const struct rec_function *r)
 void request_tracks_loss(struct request_tracks *t, const struct loss *l)
 {
 	if (t && l->count[REC_STEP])
-		step_requests_lost(t->steps);
+		step_requests_lost(t->steps, l->count[REC_STEP]);
 }
 
 void request_tracks_settled(struct request_tracks *t)

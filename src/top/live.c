@@ -284,7 +284,7 @@ static int take_step(struct live *l, const struct live_step *s)
 		l->step_prompt_rows = 0;
 		step_requests_add(l->requests, &seen);
 		if (l->round < l->loss_until)
-			step_requests_lost(l->requests);
+			step_requests_lost(l->requests, 1);
 		if (seen.n_parts && !s->step.unfinished)
 			prompt = l->step_prompt_rows;
 		tokens = seen.phase == PHASE_PREFILL ? 0 : step_seen_tokens(&seen);
@@ -422,7 +422,7 @@ void live_lost_steps(struct live *l)
 {
 	/* steps from before the loss may still be in the queue, or in a ring */
 	l->loss_until = l->round + 3;
-	step_requests_lost(l->requests);
+	step_requests_lost(l->requests, 1);
 }
 
 void live_lost(struct live *l, uint64_t records)

@@ -114,6 +114,15 @@ class Request:
             p.prompt = p.rows if prompt else 0
             prompt &= not p.outputs
 
+    def forget_lost(self, lost):
+        """The same where steps were lost, before it or in it: whether a single row with an output is the last one of a
+        prompt cannot be known any more."""
+        for s in self.all:
+            lost |= s.start is None
+            if lost and self.id in s.parts and s.start is not None:
+                p = self.part(s)
+                p.prompt = p.rows if p.outputs < p.rows else 0
+
     def part(self, s):
         return s.parts[self.id]
 
@@ -318,14 +327,15 @@ def check_waits(name, r, e, numbers):
         number, time = shape[f"waited{i}_for"], ns(shape[f"waited{i}_us"])
         if number not in numbers:
             raise Wrong(f"{name}: waited for {number}, which is no request")
-        other = numbers[number]
-        require(f"{name}: waited{i}_sequence", shape[f"waited{i}_sequence"], other.sequence)
+        others = numbers[number]
+        require(f"{name}: waited{i}_sequence", shape[f"waited{i}_sequence"], others[0].sequence)
         require(f"{name}: waited{i}_pid", shape[f"waited{i}_pid"], shape["pid"])
         if last is not None and time > last:
             raise Wrong(f"{name}: waited{i} is longer than the one before")
         last = time
-        named[other.id] = time
-        require_near(f"{name}: waited for request {other.id}", time, waits[other.id], rounding)
+        named.update((other.id, 0) for other in others)
+        named[others[0].id] = time
+        require_near(f"{name}: waited for number {number}, request {others[0].id}", time, sum(waits[o.id] for o in others), rounding)
     rest = ns(shape.get("waited_others_us", 0))
     require(f"{name}: the sum of the waits", sum(named.values()) + rest, ns(stage.get("others", 0)))
     left_out = {i: w for i, w in waits.items() if i not in named}
@@ -356,7 +366,7 @@ def check_numbers(got):
 
 def check_part(mine, r, e, first, steps):
     """A request that the recording has a part of: it says what is missing, and has no number that needs it. With lost steps
-    it may be several, of which one has ended and another one begun in these."""
+    it may be several."""
     name, shape, said = f"request {r.id} (number {e['shape']['number']})", e["shape"], says_so(e["shape"])
     if not said:
         raise Wrong(f"{name}: the recording has a part of it only, and it does not say so")
@@ -375,7 +385,7 @@ def check_part(mine, r, e, first, steps):
         require(f"{name}: times", [k for k in TIMES if k in e["stage_us"]], [])
     if shape.get("output_tokens", 0) > sum(q.outputs for q in mine):
         raise Wrong(f"{name}: {shape['output_tokens']} output tokens of {r.outputs}")
-    if shape.get("prompt_tokens", 0) > r.prompt:
+    if shape.get("prompt_tokens", 0) > sum(q.prompt for q in mine):
         raise Wrong(f"{name}: {shape['prompt_tokens']} tokens of a prompt of {r.prompt}")
     seen = sum(s.start is not None for q in mine for s in q.carried) + sum(bool(is_cut(s)) for s in steps.values())
     if shape.get("steps", 0) > seen:
@@ -407,6 +417,7 @@ def main():
     check_numbers(got)
     found, among, distances, parts, n_whole = {}, {}, [], collections.Counter(), 0
     begun = collections.defaultdict(list)
+    unfinished = {at + n for n, e in steps.items() if e["shape"].get("unfinished")}
     for r in requests:
         begun[r.carried[0].start].append(r)
     for e in got:
@@ -414,7 +425,8 @@ def main():
         mine = exact = [r for r in begun[begin_steps(e)] if r.sequence == shape["sequence"]]
         if not exact or "lost_steps" in says_so(shape):
             mine = [r for r in requests if r.sequence == shape["sequence"] and
-                    any(s.start is not None and s.start >= begin_steps(e) and s.end <= finish(e) for s in r.carried)]
+                    any(s.start is not None and s.start >= begin_steps(e) and s.end <= finish(e) or
+                        s.number in unfinished and "unfinished" in shape for s in r.carried)]
         if not mine and is_cut(e):
             continue  # of a single step, which the recording has a part of
         if len(mine) != 1 and not (says_so(shape) and (exact or mine)):
@@ -424,10 +436,13 @@ def main():
             raise Wrong(f"request {r.id} is number {found[r.id][1]['shape']['number']} and {shape['number']}")
         found[r.id] = r, e
         among[r.id] = mine if "lost_steps" in says_so(shape) else [r]
-    numbers = {e["shape"]["number"]: r for r, e in found.values()}
+    # with lost steps a line may be of several: one has ended, and others have begun, in these
+    numbers = {e["shape"]["number"]: [r, *(q for q in among[r.id] if q.id not in found)] for r, e in found.values()}
     for r, e in found.values():
         if e["shape"].get("began_before"):
             r.forget_beginning()
+        for q in among[r.id] if e["shape"].get("lost_steps") else ():
+            q.forget_lost(q is not r)
     for r, e in found.values():
         said = says_so(e["shape"]) - {"end_not_seen"}
         # the last one of each sequence has no other behind it

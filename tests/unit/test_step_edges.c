@@ -178,7 +178,7 @@ static void test_lost(void **state)
 	(void)state;
 	begin();
 	ADD(0, 1, 3, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 }, { 2, 0, 8, 1 } });
-	step_requests_lost(requests);
+	step_requests_lost(requests, 1);
 	ADD(4, 5, 1, { { 0, 12, 1, 1 } }); /* goes on behind what was lost */
 	ADD(6, 7, 1, { { 1, 0, 8, 1 } });
 	ADD(8, 9, 1, { { 2, 4, 8, 1 } }); /* perhaps it began before */
@@ -362,15 +362,16 @@ static void test_changes(void **state)
 	assert_int_equal(step_request_ttft(&got[2].r), 10);
 	assert_int_equal(got[3].r.cached, 9);
 
-	/* the first request of a slot that is seen: what it keeps is known, since the rest was dropped */
+	/* the first request of a slot that is seen: only what was copied shows that it begins here, since servers drop the
+	 * rest of a slot before each part of a prompt */
 	begin();
 	change(0, SEQUENCE_REMOVE, 0, 12, INT64_MAX, 0);
 	change(0, SEQUENCE_REMOVE, 1, 12, INT64_MAX, 0);
 	change(0, SEQUENCE_COPY, 2, 0, 20, 0);
 	ADD(1, 2, 4, { { 0, 12, 8, 1 }, { 1, 12, 3, 3 }, { 2, 20, 4, 1 }, { 3, 20, 4, 1 } });
 	end();
-	assert_int_equal(got[0].r.cached, 12);
-	assert_int_equal(step_request_ttft(&got[0].r), 10);
+	assert_true(got[0].r.began_before && got[0].r.cached == -1);
+	assert_int_equal(step_request_ttft(&got[0].r), 0);
 	assert_true(got[1].r.began_before); /* drafts of which the last were not taken */
 	assert_int_equal(got[2].r.cached, 20);
 	assert_true(got[3].r.began_before);
@@ -477,7 +478,7 @@ static void test_junk(void **state)
 			s.ns[ST_CPU] = s.has_states ? s.end - s.start : 0;
 			step_requests_add(requests, &s);
 			if (any(0, 400) == 0)
-				step_requests_lost(requests);
+				step_requests_lost(requests, 1);
 			if (any(0, 9) == 0) {
 				struct sequence_change c = { .what = (enum sequence_what)any(0, SEQUENCE_WHATS - 1), .tgid = 1, .at_ns = now - any(0, 1000) + any(0, 500), .context = any(0, 3), .sequence = any(0, 7), .source = any(0, 7), .from = any_position(), .to = any_position(), .by = any_position(), .every = any(0, 9) == 0 };
 

@@ -85,8 +85,7 @@ static struct step_seen alone(uint64_t nth, enum step_phase phase, uint64_t rows
 		.phase = phase,
 		.tokens = rows,
 		.has_rows = true,
-		.rows = { .readable = true, .one = true, .sequence = sequence, .n_sequences = 1,
-			.n_outputs = outputs, .outputs_known = true, .position = position },
+		.rows = { .readable = true, .one = true, .sequence = sequence, .n_sequences = 1, .n_outputs = outputs, .outputs_known = true, .position = position },
 	};
 }
 
@@ -106,8 +105,7 @@ static struct step_seen shared(uint64_t nth, uint64_t mask, uint64_t n, uint64_t
 static void run(const struct step_seen *steps, size_t n)
 {
 	static const struct step_requests_ops ops = {
-		.begin = on_begin, .part = on_part, .first = on_first,
-		.step = on_step, .token = on_token, .mixed = on_mixed, .done = on_done
+		.begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .token = on_token, .mixed = on_mixed, .done = on_done
 	};
 	struct step_requests *q;
 
@@ -121,10 +119,10 @@ static void run(const struct step_seen *steps, size_t n)
 	assert_int_equal(n_begun, n_got);
 }
 
-#define RUN(...)                                                \
-	do {                                                    \
+#define RUN(...)                                                 \
+	do {                                                     \
 		const struct step_seen list[] = { __VA_ARGS__ }; \
-		run(list, ARRAY_SIZE(list));                    \
+		run(list, ARRAY_SIZE(list));                     \
 	} while (0)
 
 static const struct step_request *of_sequence(uint64_t sequence)
@@ -293,7 +291,7 @@ static void test_lost(void **state)
 	assert_int_equal(step_requests_new(NULL, &ops, NULL, &q), 0);
 	step_requests_add(q, &first);
 	step_requests_add(q, &second);
-	step_requests_lost(q);
+	step_requests_lost(q, 1);
 	step_requests_add(q, &third);
 	step_requests_add(q, &fourth);
 	step_requests_finish(q);
@@ -303,6 +301,50 @@ static void test_lost(void **state)
 	assert_int_equal(step_request_ttft(&got[0]), 0);
 	assert_false(got[1].lost);
 	assert_int_equal(step_request_ttft(&got[1]), 10);
+}
+
+static void settled(struct step_requests *q, int rounds)
+{
+	for (int i = 0; i < rounds; i++)
+		step_requests_settled(q);
+}
+
+/* A step says how many were lost before it; the counters tell of the same ones, before or after it is taken. */
+static void test_lost_before(void **state)
+{
+	static const struct step_requests_ops ops = { .done = on_done };
+	static const struct probe_table none;
+	struct step_seen s[] = { PREFILL(0, 8, 1, 0, 0), DECODE(4, 0, 8), PREFILL(5, 8, 1, 0, 0), DECODE(9, 0, 8),
+		PREFILL(10, 8, 1, 0, 0), PREFILL(12, 8, 1, 0, 0) };
+
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		struct step_requests *q;
+
+		n_got = 0;
+		assert_int_equal(step_requests_new(&none, &ops, NULL, &q), 0);
+		s[0].lost = 7; /* in front of the first */
+		s[1].lost = s[2].lost = 10;
+		s[3].lost = s[4].lost = 13;
+		s[5].lost = 12; /* of a peek, an older count */
+		for (size_t i = 0; i < 5; i++) {
+			if (!late && i % 2)
+				step_requests_lost(q, 3);
+			s[i].round = 10 * i;
+			step_requests_add(q, &s[i]);
+			settled(q, 10);
+			if (late && i % 2)
+				step_requests_lost(q, 3);
+		}
+		s[5].round = 50;
+		step_requests_add(q, &s[5]);
+		settled(q, 10);
+		step_requests_lost(q, 1); /* no step tells where */
+		step_requests_finish(q);
+		step_requests_free(q);
+		assert_int_equal(n_got, 4);
+		assert_true(got[0].lost && got[1].lost && !got[2].lost && got[3].lost);
+	}
 }
 
 /* More sequences than are followed at a time: the one that was quiet for longest is over. */
@@ -327,7 +369,7 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(test_turns), TEST(test_parts), TEST(test_shared), TEST(test_unknown),
-		TEST(test_drafts), TEST(test_cut), TEST(test_lost), TEST(test_many) };
+		TEST(test_drafts), TEST(test_cut), TEST(test_lost), TEST(test_lost_before), TEST(test_many) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

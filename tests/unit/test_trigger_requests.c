@@ -149,7 +149,7 @@ static void test_lost(void **state)
 	start("request_ttft>100ms");
 	assert_int_equal(trigger_parse(&set, "request_tpot>100ms"), 0);
 	assert_null(BATCH(0, 50, { 0, 0, 30, 1 }, { 1, 0, 8, 0 }));
-	trigger_lost_steps(set);
+	trigger_lost_steps(set, 1);
 	assert_null(trigger_settled(set));
 	next_step += 7;
 	assert_null(BATCH(300, 20, { 0, 31, 1, 1 }, { 1, 8, 8, 1 }));
