@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Profile JSONL: one line per engine step, whose stages add up to its total to the nanosecond. */
+/* Profile JSONL: the sink, and the lines of a whole recording. */
 #include "sink/profile_line.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "engine/rows.h"
-#include "sink/behind.h"
 #include "sink/left_out.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
+#include "sink/profile_steps.h"
 #include "sink/sink.h"
-#include "sink/weight.h"
-#include "target/cpu_limit.h"
 #include "util/names.h"
 #include "util/version.h"
 
@@ -41,147 +37,19 @@ struct profile_sink {
 	struct sink sink;
 	struct recording rec;
 	struct profile_lines lines;
+	struct profile_steps *steps;
 	struct profile_ops *ops;
 	struct profile_requests *requests;
 	struct {
 		char text[REASON_MAX]; /* "": there was none */
 		uint64_t ns;
 	} reasons[REASONS];
-	struct {
-		uint32_t tgid;
-		uint64_t as_of, limit;
-	} cpu;	     /* last read */
-	uint32_t self; /* the recorder */
 	bool graphs; /* some step launched one */
 	struct {
 		uint32_t n, expired, placed;
 		uint64_t ns, ns_max, placed_ns_max;
 	} holds;
 };
-
-/* What held a thread up for longest, and which thread caused it. */
-static char *add_stall(char *p, const char *prefix, const struct stall *s)
-{
-	const char *state = time_state_name((enum time_state)s->state), *by = s->by;
-
-	if (s->state == ST_CPU || s->state >= ST_MAX)
-		return p;
-	p = profile_add_key(p, prefix, "_state");
-	p = fmt_json_str(p, state, strlen(state));
-	p = fmt_us(profile_add_key(p, prefix, "_us"), s->dur_ns);
-	if (s->state == ST_RUNNABLE && s->flags & STALL_F_UNNAMED)
-		return p;
-	if (s->state == ST_RUNNABLE && (!s->by_tid || s->flags & STALL_F_THROTTLED))
-		by = s->flags & STALL_F_THROTTLED ? "cpu.max" : "idle";
-	else if (!s->by_tid)
-		return p; /* woken by an interrupt, or it ended in another way */
-	p = profile_add_key(p, prefix, "_by");
-	p = fmt_json_str(p, by, strnlen(by, sizeof(s->by)));
-	p = fmt_u64(profile_add_key(p, prefix, "_by_tid"), s->flags & STALL_F_THROTTLED ? 0 : s->by_tid);
-	if (s->state != ST_RUNNABLE && s->late_ns)
-		p = fmt_us(profile_add_key(p, prefix, "_late_us"), s->late_ns);
-	return p;
-}
-
-/* Behind which threads it waited for a CPU, the longest first: keys prefix1_by, ... and prefix_others_us. */
-static char *add_behind(
-	char *p, const char *prefix, const struct behind_table *table, uint64_t waited_ns)
-{
-	struct behind_row rows[BEHIND_MAX];
-	uint64_t others;
-	size_t n = behind_rows(table, waited_ns, rows, &others);
-	char key[32];
-
-	for (size_t i = 0; i < n; i++) {
-		snprintf(key, sizeof(key), "%s%zu", prefix, i + 1);
-		p = profile_add_key(p, key, "_by");
-		p = fmt_json_str(p, rows[i].by, strlen(rows[i].by));
-		p = fmt_u64(profile_add_key(p, key, "_tid"), rows[i].tid);
-		p = fmt_u64(profile_add_key(p, key, "_pid"), rows[i].tgid);
-		p = fmt_us(profile_add_key(p, key, "_us"), rows[i].ns);
-	}
-	return n && others ? fmt_us(profile_add_key(p, prefix, "_others_us"), others) : p;
-}
-
-/* Read once a second, since it may change at any time. */
-static uint64_t cpu_limit(struct profile_sink *ps, const struct rec_step *r)
-{
-	uint64_t end = r->h.start_ns + r->h.dur_ns;
-
-	if (ps->cpu.tgid != r->h.tgid || end > ps->cpu.as_of + 1000000000) {
-		ps->cpu.tgid = r->h.tgid;
-		ps->cpu.as_of = end;
-		ps->cpu.limit = cpu_limit_read(r->h.tgid);
-	}
-	return ps->cpu.limit;
-}
-
-static void write_step(struct profile_sink *ps, const struct rec_step *r)
-{
-	const struct probe_spec *s = &ps->rec.probes->specs[r->h.id];
-	char *p = profile_line_begin(&ps->lines, "token_prof", r->h.tgid);
-	struct step_rows rows;
-	char off[SHED_TEXT_MAX];
-	struct weight weight;
-
-	if (!p)
-		return;
-	p = add_u64(p, "\"step\":", r->number);
-	p = add_u64(p, ",\"pid\":", r->h.tgid);
-	p = add_u64(p, ",\"tid\":", r->h.tid);
-	p = add_string(p, ",\"phase\":", probe_spec_name(s, r->vals));
-	p = profile_add_args(p, s, r->vals, NULL);
-	if (rows_of_step(s, r->vals, &rows) && rows.readable)
-		p = add_u64(p, ",\"rows\":", r->vals[s->row_count - 1]);
-	p = add_us(p, ",\"ts_us\":",
-		r->h.start_ns > ps->rec.start_boot_ns ? r->h.start_ns - ps->rec.start_boot_ns : 0);
-	p = add_u64(p, ",\"switches\":",
-		(uint64_t)r->n.switches_voluntary + r->n.switches_involuntary);
-	p = add_u64(p, ",\"switches_voluntary\":", r->n.switches_voluntary);
-	p = add_u64(p, ",\"migrations\":", r->n.migrations);
-	p = add_u64(p, ",\"faults_minor\":", r->n.faults_minor);
-	p = add_u64(p, ",\"faults_major\":", r->n.faults_major);
-	p = add_u64(p, ",\"syscalls\":", r->n.syscalls);
-	p = add_u64(p, ",\"lost\":", r->lost);
-	if (r->h.flags & REC_F_OPEN_START)
-		p = fmt_lit(p, ",\"began_before\":true");
-	if (r->h.flags & REC_F_OPEN_END)
-		p = fmt_lit(p, ",\"unfinished\":true");
-	if (r->n.cpus_allowed)
-		p = add_u64(p, ",\"cpus_allowed\":", r->n.cpus_allowed);
-	if (cpu_limit(ps, r))
-		p = add_us(p, ",\"cpu_limit\":", ps->cpu.limit); /* in thousandths, too */
-	if (r->left_out)
-		p = add_string(p, ",\"left_out\":", shed_text(r->left_out, off));
-	if (r->workers || !(r->left_out & 1u << SHED_BARRIERS)) /* workers are recognised at barriers */
-		p = add_u64(p, ",\"workers\":", r->workers);
-	p = add_stall(p, "stall", &r->stall);
-	if (r->straggler_tid) {
-		p = add_u64(p, ",\"straggler_tid\":", r->straggler_tid);
-		p = add_us(p, ",\"straggler_held_us\":", r->held_ns);
-		p = add_stall(p, "straggler", &r->straggler);
-	}
-	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
-	if (r->workers)
-		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
-	if (weight_of(r, ps->rec.prices, ps->self, &weight)) {
-		p = add_us(p, ",\"tracer_us\":", weight.ns);
-		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
-	}
-	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
-	p = profile_add_states(p, "", r->ns);
-	if (r->workers) {
-		uint64_t total = 0;
-
-		for (int i = 0; i < ST_MAX; i++)
-			total += r->workers_ns[i];
-		p = add_us(p, ",\"workers_total\":", total);
-		p = profile_add_states(p, "workers_", r->workers_ns);
-	}
-	*p++ = '}';
-	ps->graphs |= r->n.graphs > 0;
-	profile_line_end(&ps->lines, p, r->n.graphs > 0);
-}
 
 static void count_hold(struct profile_sink *ps, const struct rec_hdr *h)
 {
@@ -214,7 +82,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		profile_requests_call(ps->requests, (const struct rec_function *)rec);
 		return;
 	}
-	write_step(ps, (const struct rec_step *)rec);
+	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
+	profile_steps_add(ps->steps, (const struct rec_step *)rec);
 	profile_ops_step(ps->ops, (const struct rec_step *)rec);
 	profile_requests_step(ps->requests, (const struct rec_step *)rec);
 }
@@ -383,6 +252,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 
 	if (t) {
 		profile_requests_finish(ps->requests);
+		profile_steps_finish(ps->steps);
 		profile_ops_finish(ps->ops, ps->graphs);
 	}
 	for (size_t i = 0; t && i < t->n_processes; i++)
@@ -391,6 +261,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 		write_window(ps, t);
 	err = writer_close(ps->lines.w);
 	profile_requests_free(ps->requests);
+	profile_steps_free(ps->steps);
 	profile_ops_free(ps->ops);
 	profile_lines_clear(&ps->lines);
 	free(ps);
@@ -424,9 +295,8 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.window = rec->window;
 	ps->lines.tgid = rec->tgid;
 	ps->rec = *rec;
-	ps->self = (uint32_t)getpid();
-	if (profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
-		profile_requests_new(&ps->lines, &ps->rec, &ps->requests)) {
+	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
+		profile_requests_new(&ps->lines, &ps->rec, ps->steps, &ps->requests)) {
 		profile_close(&ps->sink, NULL);
 		return -ENOMEM;
 	}

@@ -47,6 +47,7 @@ struct held {
 struct profile_requests {
 	struct profile_lines *lines;
 	const struct recording *rec;
+	struct profile_steps *step_lines;
 	struct step_requests *steps;
 	struct held *held; /* NULL: sockets are not recorded */
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
@@ -56,7 +57,8 @@ struct profile_requests {
 
 static const char *why_not(enum join_result result)
 {
-	return result == JOIN_NONE ? "none fits" : result == JOIN_OPEN ? "one is not over" : "several fit";
+	return result == JOIN_NONE ? "none fits" : result == JOIN_OPEN ? "one is not over"
+								       : "several fit";
 }
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
@@ -266,12 +268,22 @@ static void on_first(struct step_request *r, const struct step_seen *s, void *ar
 		h->open[i].first = r->first_output;
 }
 
+static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
+{
+	(void)r;
+	profile_steps_part(((struct profile_requests *)arg)->step_lines, s, p);
+}
+
+static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
+{
+	(void)r;
+	profile_steps_taken(((struct profile_requests *)arg)->step_lines, s);
+}
+
 static void on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
-	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence,
-		.start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r),
-		.shape = q->shape, .stages = q->stages };
+	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence, .start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r), .shape = q->shape, .stages = q->stages };
 	struct held *h = q->held;
 	size_t i;
 	char *p;
@@ -388,10 +400,12 @@ static int held_new(struct held **ret_held)
 	return 0;
 }
 
-int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
+int profile_requests_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps,
 	struct profile_requests **ret_requests)
 {
-	static const struct step_requests_ops ops = { .begin = on_begin, .first = on_first, .done = on_done };
+	static const struct step_requests_ops ops = {
+		.begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .done = on_done
+	};
 	struct profile_requests *q = calloc(1, sizeof(*q));
 	int err;
 
@@ -399,6 +413,7 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 		return -ENOMEM;
 	q->lines = lines;
 	q->rec = rec;
+	q->step_lines = steps;
 	err = step_requests_new(rec->probes, &ops, q, &q->steps);
 	if (!err && rec->sockets)
 		err = held_new(&q->held);

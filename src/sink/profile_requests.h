@@ -7,12 +7,13 @@
 #define INFTRACE_PROFILE_REQUESTS_H
 
 #include "sink/profile_line.h"
+#include "sink/profile_steps.h"
 #include "sink/sink.h"
 
 struct profile_requests;
 
-/* `lines` and `rec` must outlive it. -ENOMEM. */
-int profile_requests_new(struct profile_lines *lines, const struct recording *rec,
+/* `lines`, `rec` and `steps`, which it tells what the rows of a step were, must outlive it. -ENOMEM. */
+int profile_requests_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps,
 	struct profile_requests **ret_requests);
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r);

@@ -241,10 +241,17 @@ def match_steps(log, profile, whole):
         name = f"step {s.number}"
         require(f"{name}: rows", shape.get("rows", shape["n_tokens"]), s.rows)
         require(f"{name}: sequences", shape["n_sequences"], len(s.parts))
-        if "prompt_tokens" in shape:
-            require(f"{name}: prompt", shape["prompt_tokens"], s.prompt)
-            require(f"{name}: decodes", shape["decode_tokens"], s.rows - s.prompt)
     return at, steps
+
+
+def check_rows(log, at, steps):
+    """What the rows of each step were, as far as the recording can know."""
+    for n, e in steps.items():
+        if is_cut(e):
+            continue
+        s, shape = log[at + n], e["shape"]
+        require(f"step {s.number}: prompt", shape.get("prompt_tokens"), s.prompt)
+        require(f"step {s.number}: decodes", shape.get("decode_tokens"), s.rows - s.prompt)
 
 
 def check_clock(seen):
@@ -443,6 +450,7 @@ def main():
             r.forget_beginning()
         for q in among[r.id] if e["shape"].get("lost_steps") else ():
             q.forget_lost(q is not r)
+    check_rows(log, at, steps)
     for r, e in found.values():
         said = says_so(e["shape"]) - {"end_not_seen"}
         # the last one of each sequence has no other behind it

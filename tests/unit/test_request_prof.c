@@ -217,7 +217,8 @@ static void test_mixed(void **state)
  */
 static void test_contexts(void **state)
 {
-	enum { CONTEXTS = 5, STEPS = 6000 };
+	enum { CONTEXTS = 5,
+		STEPS = 6000 };
 	struct {
 		struct call call;
 		uint32_t number;
@@ -281,12 +282,35 @@ static void emit_parts(struct out *o, uint32_t number, const struct call *c, con
 	sink_record(o->s, &r.s.h, sizeof(r.s) + n * sizeof(*parts));
 }
 
+/* Lines of steps, in the order of the steps: `want` has what each says of its rows, or "" if that is nothing. */
+static void assert_rows(struct out *o, const char *const *want, size_t n)
+{
+	const char *l, *end, *rows;
+	char step[32];
+
+	read_text(o);
+	l = o->text;
+	for (size_t i = 0; i < n; i++) {
+		snprintf(step, sizeof(step), "\"step\":%zu,", i);
+		l = strstr(l, step);
+		assert_non_null(l);
+		end = strchr(l, '\n');
+		rows = strstr(l, "\"prompt_tokens\"");
+		if (*want[i])
+			assert_memory_equal(rows, want[i], strlen(want[i]));
+		else
+			assert_true(!rows || rows > end);
+	}
+}
+
 /* Two of three requests are in the same steps, and one comes later in a used slot. */
 static void test_sequences(void **state)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 }, { 5, 0, 3, 1 } },
 				     third[] = { { 5, 3, 1, 1 } }, fourth[] = { { 5, 4, 1, 1 }, { 3, 10, 1, 1 } },
 				     fifth[] = { { 3, 7, 2, 1 } };
+	static const char *const rows[] = { "\"prompt_tokens\":9,\"decode_tokens\":0,", "\"prompt_tokens\":3,\"decode_tokens\":1,",
+		"\"prompt_tokens\":0,\"decode_tokens\":1,", "\"prompt_tokens\":0,\"decode_tokens\":2,", "\"prompt_tokens\":2,\"decode_tokens\":0," };
 	struct out o;
 
 	(void)state;
@@ -317,6 +341,7 @@ static void test_sequences(void **state)
 	assert_text(shape(&o, 2, "prompt_tokens"), "3");
 	assert_int_equal(stage(&o, 2, "total"), 2300);
 	assert_null(shape(&o, 2, "waited1_for"));
+	assert_rows(&o, rows, ARRAY_SIZE(rows));
 	profile_done(&o);
 	probe_table_free(&probes);
 }
@@ -326,8 +351,7 @@ static void test_joined(void **state)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 } },
 				     third[] = { { 3, 0, 2, 1 }, { 5, 0, 2, 1 } };
-	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n",
-		.bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2 };
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n", .bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2 };
 	struct out o;
 
 	(void)state;
@@ -534,9 +558,8 @@ static void test_lost(void **state)
 {
 	static const struct call before[] = {
 		{ 10, 20, 9, 1, 0 }, { 20, 30, 1, 1, 0 }, { 30, 40, 9, 2, 0 }, { 40, 50, 1, 2, 0 }, { 50, 60, 9, 2, 0 }
-	}, after[] = {
-		{ 90, 100, 1, 2, 0 }, { 100, 110, 9, 2, 0 }, { 110, 120, 1, 2, 0 }
-	};
+	},
+				 after[] = { { 90, 100, 1, 2, 0 }, { 100, 110, 9, 2, 0 }, { 110, 120, 1, 2, 0 } };
 	const struct loss l = { .from_ns = START, .to_ns = START + 80, .count = { [REC_STEP] = 3 } };
 	static const bool lost[] = { false, true, true, false };
 	struct out o;

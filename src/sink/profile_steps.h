@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were
+ * prompts shows when the steps before it are known: such a line waits until the requests have taken the step.
+ */
+#ifndef INFTRACE_PROFILE_STEPS_H
+#define INFTRACE_PROFILE_STEPS_H
+
+#include "engine/step_requests.h"
+#include "sink/profile_line.h"
+#include "sink/sink.h"
+
+struct profile_steps;
+
+/* `lines` and `rec` must outlive it. -ENOMEM. */
+int profile_steps_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps **ret_steps);
+void profile_steps_free(struct profile_steps *ps);
+
+/* Writes its line, or keeps a copy of the step. */
+void profile_steps_add(struct profile_steps *ps, const struct rec_step *r);
+
+/* Of struct step_requests_ops: what the rows of a step were, and that this is all. */
+void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p);
+void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
+
+/* Writes those that are still waiting. */
+void profile_steps_finish(struct profile_steps *ps);
+
+#endif
