@@ -71,7 +71,7 @@ held = set()
 for path in glob.glob("/proc/%s/fdinfo/*" % sys.argv[1]):
     with open(path) as f:
         held |= {int(l.split()[1]) for l in f if l.startswith("prog_id:")}
-names = [p["name"] for p in json.load(sys.stdin) if p["id"] in held and "name" in p]
+names = [p["name"] for p in json.load(sys.stdin) if p.get("id") in held and "name" in p]
 print(sum(n.startswith(("irq_", "memory_")) for n in names), bool(names))' "$1"
 }
 

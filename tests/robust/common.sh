@@ -24,15 +24,17 @@ setup_robust() {
 	bpf_ids >"$TMP/bpf.before"
 }
 
-# The BPF programs, links and maps in the kernel, a line each.
+# The BPF programs, links and maps in the kernel, a line each. One that goes meanwhile ends the list with an error.
 bpf_ids() {
-	local kind
-	for kind in prog link map; do
-		bpftool -j "$kind" show |
-			python3 -c 'import json, sys
-for o in json.load(sys.stdin):
-    print(sys.argv[1], o["id"])' "$kind"
-	done | sort
+	python3 -c '
+import json, subprocess
+for kind in ("prog", "link", "map"):
+    objects = None
+    while not isinstance(objects, list) or any("id" not in o for o in objects):
+        shown = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True).stdout
+        objects = json.loads(shown or "[]")
+    for o in objects:
+        print(kind, o["id"])' | sort
 }
 
 # Those of them that were not there when BEFORE was written and that no process holds, nor a map of maps
@@ -63,7 +65,7 @@ for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
 left = [line.strip() for line in sys.stdin if line.strip() not in held]
 if any(line.startswith("map ") for line in left):
     for m in bpftool("show"):
-        if m.get("type") == "array_of_maps" and "map %d" % m["id"] in held:
+        if isinstance(m, dict) and m.get("type") == "array_of_maps" and "map %d" % m["id"] in held:
             held.update("map %d" % i for i in inner(str(m["id"])))
 for line in left:
     if line not in held:
