@@ -48,7 +48,6 @@ struct step_seen {
 
 /* The parts of a request's whole time, which add up to it. */
 enum request_span {
-	SPAN_QUEUED, /* from the first byte on its socket to its first step; without a socket none */
 	SPAN_OWN_PREFILL,
 	SPAN_OWN_DECODE,
 	SPAN_OTHERS,  /* for prompt rows of others in its steps, and for steps of others between those */
@@ -98,7 +97,6 @@ struct step_request {
 	bool cancelled;
 	int64_t cached;	       /* position of its first row, saved by a kept prefix; -1: unknown */
 	uint64_t steps;	       /* with rows of it */
-	uint64_t queued_from;  /* 0: not known */
 	uint64_t spans[SPAN_MAX];
 	uint64_t span_states[SPAN_MAX][ST_MAX]; /* each adds up to its span, except with states_unknown */
 	bool states_unknown[SPAN_MAX];
@@ -168,7 +166,7 @@ void step_requests_finish(struct step_requests *q);
 /* From the start of the request to the end of the step that gave its first token; 0: unknown. */
 uint64_t step_request_ttft(const struct step_request *r);
 
-/* Whether spans are known: they add up to the time from start, or queued_from, to last_end. */
+/* Whether spans are known: they add up to the time from start to last_end. */
 bool step_request_split(const struct step_request *r);
 
 /* Its tokens, at least; of a mixed request those from its own steps. */

@@ -593,6 +593,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_REQUEST:
 		chrome_request(c, (const struct rec_request *)rec);
+		request_tracks_socket(c->requests, (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		chrome_irq(c, (const struct rec_irq *)rec);

@@ -8,40 +8,14 @@
 #include "engine/step_requests.h"
 #include "sink/profile_request_line.h"
 #include "sink/request.h"
-#include "sink/request_join.h"
-
-#define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
-/* No further request is awaited this long after the last of a group that may belong together. */
-#define WAIT_NS UINT64_C(10000000000)
-#define HELD_MAX 512 /* of each kind; if full, all are written with what is known then */
-#define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
-
-_Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
+#include "sink/request_pairs.h"
 
 /* The line of a sequence's request, without the part from its socket. */
 struct line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, start, end;
 	bool graph, split;
-	char *shape, *stages;
-};
-
-/* Requests that are over, and may belong together. Only if sockets are recorded. */
-struct held {
-	struct join *join;
-	struct line lines[HELD_MAX];
-	struct rec_request *records[HELD_MAX];
-	size_t n_lines, n_records;
-	/* of the requests in lines, followed by those that are not over */
-	struct join_sequence sequences[JOIN_SEQUENCES];
-	struct join_socket sockets[HELD_MAX];
-	struct join_answer of_sequences[JOIN_SEQUENCES], of_sockets[JOIN_SOCKETS];
-	struct join_sequence open[OPEN_MAX];
-	uint32_t open_serials[OPEN_MAX];
-	size_t n_open;
-	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
-	uint64_t latest, decided; /* instants */
-	bool news, sequences_seen;
+	const char *shape, *stages;
 };
 
 struct profile_requests {
@@ -49,17 +23,11 @@ struct profile_requests {
 	const struct recording *rec;
 	struct profile_steps *step_lines;
 	struct step_requests *steps;
-	struct held *held; /* NULL: sockets are not recorded */
+	struct request_pairs *pairs; /* NULL: sockets are not recorded */
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
 };
 
 /* ---- lines ---- */
-
-static const char *why_not(enum join_result result)
-{
-	return result == JOIN_NONE ? "none fits" : result == JOIN_OPEN ? "one is not over"
-								       : "several fit";
-}
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
@@ -108,164 +76,65 @@ static void write_socket(struct profile_requests *q, const struct rec_request *r
 	profile_line_end(q->lines, p, false);
 }
 
-/* ---- held requests ---- */
-
-static struct join_socket socket_of(const struct rec_request *r)
+/* Of a request without rows. */
+static void write_steps(struct profile_requests *q, struct step_request *r)
 {
-	return (struct join_socket){
-		.tgid = r->h.tgid,
-		.chunks = r->chunks,
-		.start = r->h.start_ns,
-		.first = r->first_chunk_ns,
-		.last = r->last_chunk_ns,
-	};
+	char *p = profile_line_begin(q->lines, "request_prof", r->tgid);
+
+	if (!p)
+		return;
+	p = request_line_steps(p, r, q->rec->start_boot_ns);
+	*p++ = '}';
+	profile_line_end(q->lines, p, r->graph);
 }
 
-static void set_latest(struct held *h, uint64_t ns)
+/* ---- pairs ---- */
+
+static void on_pair(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
-	h->news = true;
-	if (ns > h->latest)
-		h->latest = ns;
+	write_line(arg, request, socket, request_pairs_why(why));
+	free(request);
 }
 
-static void free_line(struct line *l)
+static void on_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
 {
-	free(l->shape);
-	free(l->stages);
+	write_socket(arg, r, alone ? NULL : request_pairs_why(why));
 }
 
-/* When the last of each group was over; UINT64_MAX: one is still going on. */
-static void find_group_ends(struct held *h)
+static const struct request_pairs_ops pairs_ops = { .sequence = on_pair, .socket = on_socket };
+
+/* With its texts behind it; NULL: no memory. */
+static struct line *line_copy(const struct line *l)
 {
-	memset(h->group_ends, 0, sizeof(h->group_ends));
-	for (size_t i = 0; i < h->n_records; i++) {
-		const struct rec_hdr *r = &h->records[i]->h;
-		uint64_t *end = &h->group_ends[h->of_sockets[i].group];
+	size_t shape = strlen(l->shape) + 1, stages = strlen(l->stages) + 1;
+	struct line *copy = malloc(sizeof(*copy) + shape + stages);
 
-		if (r->start_ns + r->dur_ns > *end)
-			*end = r->start_ns + r->dur_ns;
-	}
-	for (size_t i = 0; i < h->n_lines + h->n_open; i++) {
-		uint64_t ns = i < h->n_lines ? h->lines[i].end : UINT64_MAX, *end = &h->group_ends[h->of_sequences[i].group];
-
-		if (ns > *end)
-			*end = ns;
-	}
-}
-
-static bool is_due(const struct held *h, uint32_t group, bool all)
-{
-	return all || (h->group_ends[group] < UINT64_MAX && h->latest - h->group_ends[group] >= WAIT_NS);
-}
-
-static void write_due(struct profile_requests *q, bool all)
-{
-	struct held *h = q->held;
-	size_t n_lines = 0, n_records = 0;
-
-	for (size_t i = 0; i < h->n_lines; i++) {
-		const struct join_answer *a = &h->of_sequences[i];
-		struct line *l = &h->lines[i];
-
-		if (!is_due(h, a->group, all)) {
-			h->sequences[n_lines] = h->sequences[i];
-			h->lines[n_lines++] = *l;
-			continue;
-		}
-		write_line(q, l, a->result == JOIN_DONE ? h->records[a->with] : NULL, why_not(a->result));
-		free_line(l);
-	}
-	for (size_t i = 0; i < h->n_records; i++) {
-		const struct join_answer *a = &h->of_sockets[i];
-
-		if (!is_due(h, a->group, all)) {
-			h->records[n_records++] = h->records[i];
-			continue;
-		}
-		/* joined ones have a line for both */
-		if (a->result != JOIN_DONE)
-			write_socket(q, h->records[i], h->sequences_seen ? why_not(a->result) : NULL);
-		free(h->records[i]);
-	}
-	h->n_lines = n_lines;
-	h->n_records = n_records;
-}
-
-/* Writes those that need not wait for another one; all: every one. */
-static void decide(struct profile_requests *q, bool all)
-{
-	struct held *h = q->held;
-
-	h->news = false;
-	h->decided = h->latest;
-	for (size_t i = 0; i < h->n_records; i++)
-		h->sockets[i] = socket_of(h->records[i]);
-	memcpy(h->sequences + h->n_lines, h->open, h->n_open * sizeof(*h->open));
-	join_decide(h->join, h->sockets, h->n_records, h->sequences, h->n_lines + h->n_open, h->of_sockets,
-		h->of_sequences);
-	find_group_ends(h);
-	write_due(q, all);
-}
-
-static bool hold_line(struct profile_requests *q, const struct line *l, const struct step_request *r)
-{
-	struct held *h = q->held;
-	struct line *copy;
-
-	if (h->n_lines == HELD_MAX)
-		decide(q, true);
-	copy = &h->lines[h->n_lines];
+	if (!copy)
+		return NULL;
 	*copy = *l;
-	copy->shape = strdup(l->shape);
-	copy->stages = strdup(l->stages);
-	if (!copy->shape || !copy->stages) {
-		free_line(copy);
-		return false;
-	}
-	h->sequences[h->n_lines++] = (struct join_sequence){
-		.tgid = r->tgid,
-		.vague = r->began_before || r->mixed || r->lost || r->cut || !r->by_parts,
-		.start = r->start,
-		.first = r->first_output,
-		.last = r->last_end,
-		.outputs = step_request_tokens(r),
-	};
-	return true;
+	copy->shape = memcpy(copy + 1, l->shape, shape);
+	copy->stages = memcpy((char *)(copy + 1) + shape, l->stages, stages);
+	return copy;
 }
 
 /* ---- from steps ---- */
 
 static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct held *h = ((struct profile_requests *)arg)->held;
+	struct profile_requests *q = arg;
 
 	(void)s;
-	if (!h)
-		return;
-	h->sequences_seen = true;
-	if (h->n_open == OPEN_MAX) /* there are never that many sequences */
-		return;
-	h->open[h->n_open] = (struct join_sequence){ .tgid = r->tgid, .open = true, .start = r->start };
-	h->open_serials[h->n_open++] = r->serial;
-}
-
-static size_t find_open(const struct held *h, uint32_t serial)
-{
-	size_t i = 0;
-
-	while (i < h->n_open && h->open_serials[i] != serial)
-		i++;
-	return i;
+	if (q->pairs)
+		request_pairs_begin(q->pairs, r);
 }
 
 static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct held *h = ((struct profile_requests *)arg)->held;
-	size_t i = h ? find_open(h, r->serial) : 0;
+	struct profile_requests *q = arg;
 
 	(void)s;
-	if (h && i < h->n_open)
-		h->open[i].first = r->first_output;
+	if (q->pairs)
+		request_pairs_first(q->pairs, r);
 }
 
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
@@ -284,58 +153,37 @@ static void on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
 	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence, .start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r), .shape = q->shape, .stages = q->stages };
-	struct held *h = q->held;
-	size_t i;
-	char *p;
+	struct line *held = NULL;
 
-	if (h) {
-		set_latest(h, r->last_end);
-		i = find_open(h, r->serial);
-		if (i < h->n_open) {
-			h->open[i] = h->open[--h->n_open];
-			h->open_serials[i] = h->open_serials[h->n_open];
-		}
+	if (r->by_parts) {
+		*request_line_shape(q->shape, r, q->rec->left_out) = 0;
+		*request_line_stages(q->stages, r) = 0;
+		held = q->pairs ? line_copy(&l) : NULL;
+		if (!held)
+			write_line(q, &l, NULL, NULL);
+	} else {
+		write_steps(q, r);
 	}
-	if (!r->by_parts) {
-		p = profile_line_begin(q->lines, "request_prof", r->tgid);
-		if (!p)
-			return;
-		p = request_line_steps(p, r, q->rec->start_boot_ns);
-		*p++ = '}';
-		profile_line_end(q->lines, p, r->graph);
-		return;
-	}
-	*request_line_shape(q->shape, r, q->rec->left_out) = 0;
-	*request_line_stages(q->stages, r) = 0;
-	if (!h || !hold_line(q, &l, r))
-		write_line(q, &l, NULL, NULL);
+	if (q->pairs)
+		request_pairs_done(q->pairs, r, held);
 }
 
 /* ---- from sockets ---- */
 
 void profile_requests_socket(struct profile_requests *q, const struct rec_request *r)
 {
-	struct held *h = q->held;
-	struct rec_request *copy;
-
-	copy = h ? malloc(sizeof(*copy)) : NULL;
-	if (!copy) {
+	if (q->pairs)
+		request_pairs_socket(q->pairs, r);
+	else
 		write_socket(q, r, NULL);
-		return;
-	}
-	if (h->n_records == HELD_MAX)
-		decide(q, true);
-	*copy = *r;
-	h->records[h->n_records++] = copy;
-	set_latest(h, r->h.start_ns + r->h.dur_ns);
 }
 
 /* ---- start and end ---- */
 
 void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
 {
-	if (q->held)
-		set_latest(q->held, r->h.start_ns + r->h.dur_ns);
+	if (q->pairs)
+		request_pairs_step(q->pairs, r->h.start_ns + r->h.dur_ns);
 	step_requests_step(q->steps, r);
 }
 
@@ -351,31 +199,16 @@ void profile_requests_lost(struct profile_requests *q, uint64_t n)
 
 void profile_requests_settled(struct profile_requests *q)
 {
-	struct held *h = q->held;
-
 	step_requests_settled(q->steps);
-	/* as long as no step shows a sequence, there is nothing to wait for */
-	if (h && h->news && (!h->sequences_seen || h->latest - h->decided >= DECIDE_NS))
-		decide(q, !h->sequences_seen);
+	if (q->pairs)
+		request_pairs_settled(q->pairs);
 }
 
 void profile_requests_finish(struct profile_requests *q)
 {
 	step_requests_finish(q->steps);
-	if (q->held)
-		decide(q, true);
-}
-
-static void held_free(struct held *h)
-{
-	if (!h)
-		return;
-	for (size_t i = 0; i < h->n_lines; i++)
-		free_line(&h->lines[i]);
-	for (size_t i = 0; i < h->n_records; i++)
-		free(h->records[i]);
-	join_free(h->join);
-	free(h);
+	if (q->pairs)
+		request_pairs_finish(q->pairs);
 }
 
 void profile_requests_free(struct profile_requests *q)
@@ -383,21 +216,8 @@ void profile_requests_free(struct profile_requests *q)
 	if (!q)
 		return;
 	step_requests_free(q->steps);
-	held_free(q->held);
+	request_pairs_free(q->pairs);
 	free(q);
-}
-
-static int held_new(struct held **ret_held)
-{
-	struct held *h = calloc(1, sizeof(*h));
-	int err = h ? join_new(&h->join) : -ENOMEM;
-
-	if (err) {
-		free(h);
-		return err;
-	}
-	*ret_held = h;
-	return 0;
 }
 
 int profile_requests_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps,
@@ -416,7 +236,7 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 	q->step_lines = steps;
 	err = step_requests_new(rec->probes, &ops, q, &q->steps);
 	if (!err && rec->sockets)
-		err = held_new(&q->held);
+		err = request_pairs_new(&pairs_ops, q, &q->pairs);
 	if (err) {
 		profile_requests_free(q);
 		return err;

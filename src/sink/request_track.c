@@ -8,6 +8,7 @@
 
 #include "engine/step_requests.h"
 #include "sink/request_counts.h"
+#include "sink/request_pairs.h"
 #include "util/map.h"
 
 /* Steps whose lanes are kept until their requests are written: as many as may wait for an earlier one. */
@@ -31,6 +32,14 @@ struct live {
 	struct request_live counted;
 };
 
+/* One that is over, as long as it is not clear which request on a socket it is. */
+struct over {
+	uint32_t serial, tgid;
+	uint32_t row, file; /* of its slice; row NO_ROW: it has none */
+	uint64_t start;     /* of its first step */
+	bool empty;         /* the slice is */
+};
+
 struct slot {
 	uint64_t context, sequence;
 	uint64_t busy_until;
@@ -51,7 +60,8 @@ struct request_tracks {
 	const struct request_tracks_ops *ops;
 	void *arg;
 	struct step_requests *steps;
-	struct live *live; /* by serial number */
+	struct request_pairs *pairs; /* NULL: sockets are not recorded */
+	struct live *live;           /* by serial number */
 	uint32_t file;
 	struct {
 		uint32_t number, lane, file;
@@ -237,7 +247,6 @@ static void add_waits(struct request_slice *s, const struct step_request *r)
 static void add_spans(struct request_slice *s, const struct step_request *r)
 {
 	static const char *const names[SPAN_MAX] = {
-		[SPAN_QUEUED] = "queued",
 		[SPAN_OWN_PREFILL] = "own_prefill",
 		[SPAN_OWN_DECODE] = "own_decode",
 		[SPAN_OTHERS] = "others",
@@ -285,22 +294,6 @@ static void add_request(struct request_slice *s, const struct step_request *r, c
 	add_flag(s, "unfinished", r->cut);
 	add_flag(s, "end_not_seen", !r->cut && !r->end_seen);
 	add_flag(s, "lost_steps", r->lost);
-}
-
-static void tell_queued(struct request_tracks *t, const struct step_request *r, uint32_t row)
-{
-	struct request_slice s = { .name = "queued", .start = r->queued_from, .end = r->start };
-	struct request_arrow a = { .name = "queued", .row = row, .from_ns = s.end - 1, .ns = s.end };
-
-	if (!r->queued_from || s.start >= s.end)
-		return;
-	a.from_row = s.row = lane_take(t, REQUEST_SLOTS + REQUEST_LANES, s.start, s.end);
-	if (s.row == NO_ROW)
-		return;
-	add(&s, "number", REQUEST_ARG_NUMBER, r->serial);
-	add(&s, "pid", REQUEST_ARG_NUMBER, r->tgid);
-	t->ops->slice(&s, t->arg);
-	t->ops->arrow(&a, t->arg);
 }
 
 /* The time in which its prompt was decoded; false: unknown. */
@@ -373,6 +366,54 @@ static void tell_arrows(struct request_tracks *t, const struct step_request *r, 
 		tell_arrow(t, r, row, "last step", &l->last, l->last.end - 1, r->last_end - 1);
 }
 
+/* ---- from its socket ---- */
+
+/* Before its first step, which a request on a socket has been waiting for. */
+static void tell_queued(struct request_tracks *t, const struct over *o, const struct rec_request *socket)
+{
+	struct request_slice s = { .name = "queued", .start = socket->h.start_ns, .end = o->start };
+	struct request_arrow a = { .name = "queued", .row = o->row, .from_ns = s.end - 1, .ns = s.end };
+
+	if (s.start >= s.end)
+		return;
+	a.from_row = s.row = lane_take(t, REQUEST_SLOTS + REQUEST_LANES, s.start, s.end);
+	if (s.row == NO_ROW)
+		return;
+	add(&s, "number", REQUEST_ARG_NUMBER, o->serial);
+	add(&s, "pid", REQUEST_ARG_NUMBER, o->tgid);
+	add(&s, "fd", REQUEST_ARG_NUMBER, socket->h.id);
+	t->ops->slice(&s, t->arg);
+	/* a slice in an earlier file, or without a length, holds no arrow */
+	if (o->row != NO_ROW && o->file == t->file && !o->empty)
+		t->ops->arrow(&a, t->arg);
+}
+
+static void on_pair(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+{
+	(void)why;
+	if (socket)
+		tell_queued(arg, request, socket);
+	free(request);
+}
+
+static const struct request_pairs_ops pairs_ops = { .sequence = on_pair };
+
+/* Those without rows are of no interest. */
+static struct over *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
+{
+	struct over *o = t->pairs && r->by_parts ? malloc(sizeof(*o)) : NULL;
+
+	if (o)
+		*o = (struct over){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
+	return o;
+}
+
+void request_tracks_socket(struct request_tracks *t, const struct rec_request *r)
+{
+	if (t && t->pairs)
+		request_pairs_socket(t->pairs, r);
+}
+
 /* ---- steps ---- */
 
 static struct live *find_live(struct request_tracks *t, const struct step_request *r)
@@ -389,6 +430,8 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	struct live *l = calloc(1, sizeof(*l));
 
 	(void)s;
+	if (t->pairs)
+		request_pairs_begin(t->pairs, r);
 	if (!l)
 		return;
 	l->serial = r->serial;
@@ -428,9 +471,12 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 
 static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
 {
-	struct live *l = find_live(arg, r);
+	struct request_tracks *t = arg;
+	struct live *l = find_live(t, r);
 
 	(void)s;
+	if (t->pairs)
+		request_pairs_first(t->pairs, r);
 	/* it may be reported with a later step */
 	if (l && l->last.end == r->first_output)
 		l->gave_first = l->last;
@@ -487,34 +533,39 @@ static void on_mixed(struct step_request *r, void *arg)
 		request_counts_end(&t->groups[group].counts, &l->counted);
 }
 
+/* Returns the row of its slice; NO_ROW: it has none. */
+static uint32_t tell_request(struct request_tracks *t, const struct step_request *r, const struct live *l)
+{
+	struct request_slice s = {
+		.name = "request", .numbered = true, .number = r->serial, .start = r->start, .end = r->last_end
+	};
+
+	if (r->mixed || !r->has_rows || r->last_end < r->start)
+		return NO_ROW;
+	s.row = row_take(t, r);
+	if (s.row == NO_ROW)
+		return NO_ROW;
+	add_request(&s, r, l);
+	t->ops->slice(&s, t->arg);
+	tell_phases(t, r, s.row);
+	tell_arrows(t, r, l, s.row);
+	return s.row;
+}
+
 static void on_done(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live *l = find_live(t, r);
-	uint32_t row;
+	uint32_t row = NO_ROW;
 
-	if (!l)
-		return;
-	on_mixed(r, arg);
-	HASH_DEL(t->live, l);
-	if (r->mixed || !r->has_rows || r->last_end < r->start)
-		goto out;
-	row = row_take(t, r);
-	if (row == NO_ROW)
-		goto out;
-	{
-		struct request_slice s = {
-			.row = row, .name = "request", .numbered = true, .number = r->serial, .start = r->start, .end = r->last_end
-		};
-
-		add_request(&s, r, l);
-		t->ops->slice(&s, t->arg);
+	if (l) {
+		on_mixed(r, arg);
+		HASH_DEL(t->live, l);
+		row = tell_request(t, r, l);
+		free(l);
 	}
-	tell_phases(t, r, row);
-	tell_arrows(t, r, l, row);
-	tell_queued(t, r, row);
-out:
-	free(l);
+	if (t->pairs)
+		request_pairs_done(t->pairs, r, over_of(t, r, row));
 }
 
 /* ---- start and end ---- */
@@ -524,6 +575,8 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 	t->kept[r->number % STEPS_KEPT].number = r->number;
 	t->kept[r->number % STEPS_KEPT].lane = lane;
 	t->kept[r->number % STEPS_KEPT].file = t->file;
+	if (t->pairs)
+		request_pairs_step(t->pairs, r->h.start_ns + r->h.dur_ns);
 	step_requests_step(t->steps, r);
 }
 
@@ -540,8 +593,11 @@ void request_tracks_loss(struct request_tracks *t, const struct loss *l)
 
 void request_tracks_settled(struct request_tracks *t)
 {
-	if (t)
-		step_requests_settled(t->steps);
+	if (!t)
+		return;
+	step_requests_settled(t->steps);
+	if (t->pairs)
+		request_pairs_settled(t->pairs);
 }
 
 void request_tracks_rotate(struct request_tracks *t)
@@ -559,6 +615,8 @@ void request_tracks_finish(struct request_tracks *t)
 	if (!t)
 		return;
 	step_requests_finish(t->steps);
+	if (t->pairs)
+		request_pairs_finish(t->pairs);
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		tell_counts(t, i);
 }
@@ -577,6 +635,7 @@ void request_tracks_free(struct request_tracks *t)
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		request_counts_clear(&t->groups[i].counts);
 	step_requests_free(t->steps);
+	request_pairs_free(t->pairs);
 	free(t);
 }
 
@@ -601,8 +660,10 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 	t->ops = ops;
 	t->arg = arg;
 	err = step_requests_new(rec->probes, &step_ops, t, &t->steps);
+	if (!err && rec->sockets)
+		err = request_pairs_new(&pairs_ops, t, &t->pairs);
 	if (err) {
-		free(t);
+		request_tracks_free(t);
 		return err;
 	}
 	*ret_tracks = t;

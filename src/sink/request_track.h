@@ -92,6 +92,9 @@ void request_tracks_call(struct request_tracks *t, const struct rec_function *r)
 
 /* ---- those of these that have nothing to do where `t` is NULL ---- */
 
+/* A request seen on a socket. Where it is clear which of the others it is, that one was queued from its beginning. */
+void request_tracks_socket(struct request_tracks *t, const struct rec_request *r);
+
 void request_tracks_free(struct request_tracks *t);
 
 /* See struct sink_ops. */

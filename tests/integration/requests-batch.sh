@@ -158,7 +158,8 @@ test_http() {
 	server=$!
 	test_pids+=("$server")
 	wait_until 60 grep -sqx ready "$TMP/http.out"
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/http.jsonl" -p "$server" 2>"$TMP/http.err"
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/http.jsonl" -o "$TMP/http.json" -o "$TMP/http.pftrace" \
+		-p "$server" 2>"$TMP/http.err"
 	wait_until 60 grep -q 'recording' "$TMP/http.err"
 	check "http: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/http.out")" 100 5 20
 	cp "$TMP/check.out" "$TMP/http.asked"
@@ -167,6 +168,9 @@ test_http() {
 	compared http
 	check "http: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
 		"$TMP/http.log" "$TMP/http.asked" "$TMP/http.jsonl"
+	sed 's/^/# /' "$TMP/check.out"
+	check "http: both traces have them, and their time in the queue" "$TOP/tests/programs/check_request_tracks.py" --some \
+		--profile "$TMP/http.jsonl" "$TMP/http.json" "$TMP/http.pftrace"
 	sed 's/^/# /' "$TMP/check.out"
 }
 

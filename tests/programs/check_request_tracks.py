@@ -196,6 +196,19 @@ def requests_of(trace):
     return sorted((s for s in trace.slices if s.name.startswith("request ")), key=lambda s: s.args["number"])
 
 
+def check_queued(trace, outer, lines):
+    """Requests that are joined with their socket: the time from there to their first step, and an arrow to it."""
+    wanted = sorted((ns(e["shape"]["ts_us"]), ns(e["shape"]["ts_us"]) + ns(e["stage_us"]["queued"]), e["shape"]["pid"])
+                    for e in lines if e["stage_us"].get("queued"))
+    queued = [s for s in trace.slices if s.name == "queued"]
+    require("queued slices", sorted((s.start, s.end, s.args["pid"]) for s in queued), wanted)
+    require("their track", {s.track.split(",")[0] for s in queued} <= {"queue"}, True)
+    tracks = {s.args["number"]: s.track for s in outer}
+    require("arrows from the queue", sorted((t, to, end) for _, track, t, to, end in trace.arrows if track == "queue"),
+            sorted((s.end - 1, tracks[s.args["number"]], s.end) for s in queued))
+    return len(queued)
+
+
 def check_profile(trace, outer, profile):
     wanted, by_start = [], collections.defaultdict(list)
     for s in outer:
@@ -211,6 +224,7 @@ def check_profile(trace, outer, profile):
     arrows = [(to, t) for _, track, t, to, _ in trace.arrows if track == "steps"]
     require("arrows", sorted(arrows), sorted(wanted))
     check_counters(trace, [e for e in profile if e["event"] == "token_prof" and "n_sequences" in e["shape"]])
+    return check_queued(trace, outer, told_of)
 
 
 def check_log(outer, log):
@@ -253,12 +267,11 @@ def main(args):
     for trace in traces:
         outer = requests_of(trace)
         require("process", trace.process, "requests" if outer else None)
-        if profile:
-            check_profile(trace, outer, profile)
+        queued = check_profile(trace, outer, profile) if profile else 0
         if log:
             check_log(outer, log)
             check_waiting(trace, log)
-        print(f"{len(outer)} requests, {len(trace.slices)} slices, {len(trace.arrows)} arrows, "
+        print(f"{len(outer)} requests, {queued} queued, {len(trace.slices)} slices, {len(trace.arrows)} arrows, "
               f"{sum(map(len, trace.counters.values()))} values of counters")
     same = [sorted((s.track, s.name, s.start, s.end, json.dumps(s.args, sort_keys=True)) for s in trace.slices)
             for trace in traces]
