@@ -10,6 +10,8 @@
 #include "syscall_args.bpf.h"
 
 #define SOCK_STREAM 1
+#define EPIPE 32       /* <asm-generic/errno-base.h> */
+#define ECONNRESET 104 /* <asm-generic/errno.h> */
 #define MSG_PEEK 2
 #define CONNECTIONS_MAX 1024 /* user space adds to it: requests_connections() */
 
@@ -65,6 +67,7 @@ struct transfer {
 	u64 buf, len;   /* its first piece in memory */
 	u64 end;        /* the last byte + 1 */
 	u64 from, to;   /* the time of the call */
+	u64 blocked;    /* all of it, if it had to wait for something; else 0 */
 	u64 head, tail; /* the first and the last eight bytes, if there are as many */
 	u32 bytes;
 	u32 tid;
@@ -232,7 +235,7 @@ __weak __noinline int request_begin(struct connection *c, const struct transfer 
 	r->accept_ns = c->accept_ns;
 	c->accept_ns = 0;
 	r->first_byte_ns = r->first_chunk_ns = r->last_chunk_ns = r->longest_ns = 0;
-	r->bytes_read = r->bytes_written = 0;
+	r->bytes_read = r->bytes_written = r->blocked_ns = r->gone_ns = 0;
 	r->reads = r->writes = r->chunks = 0;
 	r->http = is_method(x->head);
 	for (u32 i = 0; i < sizeof(r->gaps) / 8; i++) /* too large for a memset here */
@@ -305,6 +308,7 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 		r->last_chunk_ns = x->to;
 	}
 	r->writes++;
+	r->blocked_ns += x->blocked;
 	r->bytes_written += x->bytes;
 	r->h.dur_ns = x->to - r->h.start_ns;
 	if (r->http && is_last_chunk(x)) {
@@ -312,6 +316,21 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 		c->ended = 1;
 	}
 	return 0;
+}
+
+/* The client has closed the connection while it was being answered. */
+static __always_inline void connection_gone(struct connection *c, u64 now)
+{
+	if (c && c->r.reads && !c->ended && !c->r.gone_ns)
+		c->r.gone_ns = now;
+}
+
+/* Whether the result of a call says so: the end of what is read, or an error of what is written. */
+static __always_inline bool is_gone(u32 call, long ret)
+{
+	if (call <= REQUEST_CALL_READ_LAST)
+		return !ret;
+	return call <= REQUEST_CALL_SENDMSG && (ret == -EPIPE || ret == -ECONNRESET);
 }
 
 /* ---- sockets ---- */
@@ -404,7 +423,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 		return 0;
 	barrier_var(nr);
 	call = request_calls[nr & (sizeof(request_calls) - 1)];
-	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE))
+	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE && !is_gone(call, ret)))
 		return 0;
 	t = thread_of_any(task);
 	if (!t || is_compat(task))
@@ -423,16 +442,21 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 		connection_accept(&key, (u64)file, family);
 		return 0;
 	}
+	c = bpf_map_lookup_elem(&connections, &key);
+	if (ret <= 0) {
+		connection_gone(c && c->file == (u64)file ? c : NULL, now_ns());
+		return 0;
+	}
 	if ((call == REQUEST_CALL_RECVFROM && sys_arg3(regs) & MSG_PEEK) ||
 		(call == REQUEST_CALL_RECVMSG && sys_arg2(regs) & MSG_PEEK))
 		return 0;
 	x.to = now_ns();
 	x.from = t->sys_nr == nr ? t->sys_start : x.to;
+	x.blocked = t->sys_nr == nr && t->sys_flags & SYSCALL_F_BLOCKED ? x.to - x.from : 0;
 	x.bytes = ret;
 	x.tid = task->pid;
 	transfer_data(&x, call, regs);
 	transfer_peek(&x);
-	c = bpf_map_lookup_elem(&connections, &key);
 	if (c && c->file != (u64)file) { /* it was closed in a way that is not seen here */
 		request_end(c);
 		c = NULL;

@@ -368,6 +368,8 @@ struct rec_request {
 	u64 first_chunk_ns, last_chunk_ns; /* of the parts after its header; 0: none */
 	u64 bytes_read, bytes_written;
 	u64 longest_ns; /* between two parts */
+	u64 blocked_ns;	/* in calls that wrote the answer and had to wait, as for a client that reads slowly */
+	u64 gone_ns;	/* the client had closed the connection, or its half of it, by then; 0: not seen */
 	u32 reads, writes;
 	u32 chunks; /* parts of the answer */
 	u16 family; /* AF_ */

@@ -27,13 +27,13 @@ enum seq_part {
 
 enum seq_flags {
 	SEQ_BEGAN_BEFORE = 1 << 0,
-	SEQ_UNFINISHED = 1 << 1,   /* within one of its steps */
+	SEQ_UNFINISHED = 1 << 1, /* within one of its steps */
 	SEQ_END_NOT_SEEN = 1 << 2,
-	SEQ_LOST = 1 << 3,	   /* steps were lost while it ran */
+	SEQ_LOST = 1 << 3, /* steps were lost while it ran */
 	SEQ_CANCELLED = 1 << 4,
-	SEQ_OF_STEPS = 1 << 5,	   /* of an engine whose rows are not known: its time is not divided into parts */
-	SEQ_MIXED = 1 << 6,	   /* of these: it has no times of its own */
-	SEQ_PARTED = 1 << 7,	   /* its parts add up to its time */
+	SEQ_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
+	SEQ_MIXED = 1 << 6,    /* of these: it has no times of its own */
+	SEQ_PARTED = 1 << 7,   /* its parts add up to its time */
 };
 
 /* A part of a part, by what the calling thread did meanwhile. */
@@ -54,16 +54,18 @@ struct seq_wait {
 };
 
 struct seq_request {
-	int64_t ts;    /* from the start of the recording */
-	int64_t at;    /* on the process' time axis; set by seq_finish */
-	int64_t total; /* from the first byte on the socket, if that is known, else from its first step */
-	int64_t ttft;  /* from its first step; -1: none, or unknown */
-	int64_t ttft_client; /* from the socket's first byte to the first part of the answer on it; -1: unknown */
-	int64_t tpot;  /* mean; -1: as above */
+	int64_t ts;            /* from the start of the recording */
+	int64_t at;            /* on the process' time axis; set by seq_finish */
+	int64_t total;         /* from the first byte on the socket, if that is known, else from its first step */
+	int64_t ttft;          /* from its first step; -1: none, or unknown */
+	int64_t ttft_client;   /* from the socket's first byte to the first part of the answer on it; -1: unknown */
+	int64_t answered;      /* from the end of its last step until its answer was written; -1: unknown */
+	int64_t write_blocked; /* in calls that wrote the answer and had to wait */
+	int64_t tpot;          /* mean; -1: as above */
 	int64_t tpot_max;
 	int64_t parts[SEQ_PARTS];
 	int64_t first_others, first_between; /* the shares of these parts before the first token; -1: unknown */
-	int64_t waited_others; /* for requests that are not among its waits */
+	int64_t waited_others;               /* for requests that are not among its waits */
 	uint64_t context;
 	uint32_t number;    /* within the recording; 0: unknown */
 	uint32_t recording; /* counted from 0 over all files */

@@ -28,6 +28,7 @@ const char *seq_kind_name(enum seq_kind kind)
 		[SEQ_LATE_FIRST] = "ttft",
 		[SEQ_LATE_TOKENS] = "tpot",
 		[SEQ_LATE_NONE] = "no_token",
+		[SEQ_LATE_ANSWER] = "answer",
 	};
 
 	return names[kind];
@@ -102,6 +103,11 @@ static void find_times(struct sample *s, struct seq_typical *t)
 			s->values[n++] = (double)s->requests[i]->tpot;
 	}
 	t->token = sample_median(s, n);
+	for (size_t i = n = 0; i < s->n; i++) {
+		if (s->requests[i]->answered >= 0)
+			s->values[n++] = (double)s->requests[i]->answered;
+	}
+	t->answered = sample_median(s, n);
 	for (unsigned int k = 0; k < SEQ_PARTS; k++) {
 		for (size_t i = n = 0; i < s->n; i++) {
 			first_parts(s->requests[i], parts);
@@ -361,6 +367,17 @@ static int64_t waited(const struct process *p, const struct seq_request *r, enum
 	return sum;
 }
 
+/* Matters by its share of the whole time that its client waited. */
+static bool find_answer(const struct seq_typical *t, const struct seq_request *r, struct seq_late *ret)
+{
+	int64_t more = r->answered - (int64_t)t->answered;
+
+	if (r->answered < 0 || more < LEAST_NS || (double)more < LEAST_SHARE * (double)ns_add(r->total, r->answered))
+		return false;
+	*ret = (struct seq_late){ .kind = SEQ_LATE_ANSWER, .value = r->answered, .typical = (int64_t)t->answered, .excess = more, .held = r->write_blocked < more ? r->write_blocked : more, .compared = t->compared };
+	return true;
+}
+
 bool seq_late_find(const struct process *p, const struct seq_typicals *typicals, const struct seq_request *r,
 	enum seq_kind kind, struct seq_late *ret)
 {
@@ -371,6 +388,8 @@ bool seq_late_find(const struct process *p, const struct seq_typicals *typicals,
 
 	if (!(r->flags & SEQ_PARTED) || (r->flags & SEQ_LOST))
 		return false;
+	if (kind == SEQ_LATE_ANSWER)
+		return find_answer(t, r, ret);
 	*ret = (struct seq_late){ .kind = kind, .compared = typical > 0 ? t->compared : 0 };
 	if (kind == SEQ_LATE_NONE && (r->output_tokens || r->ttft >= 0 || (r->flags & SEQ_BEGAN_BEFORE)))
 		return false;

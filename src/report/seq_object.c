@@ -93,6 +93,8 @@ static struct json_object *late_object(struct json_build *b, const struct proces
 		json_put_us(b, o, "typical_us", late->typical);
 	json_put_us(b, o, "excess_us", late->excess);
 	json_put_u64(b, o, "compared", late->compared);
+	if (late->kind == SEQ_LATE_ANSWER)
+		json_put_us(b, o, "write_blocked_us", late->held);
 	json_put(b, o, "parts", late_parts_array(b, late));
 	json_put(b, o, "waited_for", waits_array(b, p, r));
 	json_put_text(b, o, "text", seq_words_late(p, r, late, sentence));

@@ -67,6 +67,7 @@ static const struct key shape_keys[] = {
 	{ "lost_steps", KEY_FLAG, SEQ_LOST },
 	{ "cancelled", KEY_FLAG, SEQ_CANCELLED },
 	MEMBER("waited_others_us", US, waited_others),
+	MEMBER("write_blocked_us", US, write_blocked),
 };
 
 static const struct key stage_keys[] = {
@@ -80,6 +81,7 @@ static const struct key stage_keys[] = {
 	MEMBER("ttft_others", US, first_others),
 	MEMBER("ttft_between", US, first_between),
 	MEMBER("ttft_client", US, ttft_client),
+	MEMBER("answered", US, answered),
 	MEMBER("tpot_mean", US, tpot),
 	MEMBER("tpot_max", US, tpot_max),
 };
@@ -305,6 +307,7 @@ static struct seq_request new_request(uint32_t recording, struct seq_wait *waits
 		.total = -1,
 		.ttft = -1,
 		.ttft_client = -1,
+		.answered = -1,
 		.tpot = -1,
 		.first_others = -1,
 		.first_between = -1,

@@ -42,15 +42,15 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 	const struct seq_request *requests = p->seqs.requests;
 	size_t n;
 
-#define PERCENTILES(member, value)                                      \
-	do {                                                            \
-		n = 0;                                                  \
-		for (size_t i = 0; i < p->seqs.len; i++) {              \
-			const struct seq_request *r = &requests[i];     \
-			if (seq_told_apart(r) && (value) >= 0)          \
-				values[n++] = (value);                  \
-		}                                                       \
-		sum->member = percentiles_of(values, n);                \
+#define PERCENTILES(member, value)                                  \
+	do {                                                        \
+		n = 0;                                              \
+		for (size_t i = 0; i < p->seqs.len; i++) {          \
+			const struct seq_request *r = &requests[i]; \
+			if (seq_told_apart(r) && (value) >= 0)      \
+				values[n++] = (value);              \
+		}                                                   \
+		sum->member = percentiles_of(values, n);            \
 	} while (0)
 
 	for (size_t i = 0; i < p->seqs.len; i++) {

@@ -12,11 +12,11 @@ struct slo {
 };
 
 struct slo_result {
-	struct slo slo; /* both 0: none given */
+	struct slo slo;                          /* both 0: none given */
 	uint64_t kept, missed_ttft, missed_tpot; /* a request may miss both */
 	uint64_t judged;
 	uint64_t unknown; /* with unknown times */
-	int64_t time;	  /* from the start of the first request to the end of the last, of each recording */
+	int64_t time;     /* from the start of the first request to the end of the last, of each recording */
 };
 
 /* A request that was late, by its index among the process' requests. */

@@ -145,11 +145,17 @@ const char *seq_words_late(const struct process *p, const struct seq_request *r,
 		add(&t, r->flags & SEQ_CANCELLED ? ", cancelled without a token after %s" : ", no token after %s",
 			words_duration(d, late->value));
 		break;
+	case SEQ_LATE_ANSWER:
+		add(&t, ", answer written %s after its last step", words_duration(d, late->value));
+		break;
 	case SEQ_KINDS:
 		break;
 	}
 	if (late->compared)
 		add(&t, " instead of %s", words_duration(d, late->typical));
+	/* half of it at least, as for states */
+	if (late->kind == SEQ_LATE_ANSWER && 2 * late->held >= late->excess)
+		add(&t, ": %s waiting in calls that write it, as for a client that reads slowly", words_duration(d, late->held));
 	if (late->kind == SEQ_LATE_TOKENS)
 		add(&t, " over %u", r->output_tokens - 1);
 	for (uint32_t i = 0; i < late->n_parts; i++) {

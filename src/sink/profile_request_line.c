@@ -182,6 +182,7 @@ char *request_line_exchange(char *p, const struct rec_request *r)
 	p = add_u64(p, ",\"reads\":", r->reads);
 	p = add_u64(p, ",\"writes\":", r->writes);
 	p = add_u64(p, ",\"chunks\":", r->chunks);
+	p = add_us(p, ",\"write_blocked_us\":", r->blocked_ns);
 	return p;
 }
 

@@ -14,7 +14,7 @@
 struct line {
 	uint32_t tgid, serial;
 	uint64_t context, sequence, start, end;
-	bool graph, split;
+	bool graph, split, cancelled;
 	const char *shape, *stages;
 };
 
@@ -48,6 +48,8 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 	if (socket) {
 		p = add_string(p, ",\"joined\":true,\"request\":", request_name(socket, name));
 		p = request_line_exchange(p, socket);
+		if (!l->cancelled && socket->gone_ns && socket->gone_ns < l->end)
+			p = fmt_lit(p, ",\"cancelled\":true");
 	} else if (why) {
 		p = add_string(p, ",\"joined\":false,\"joined_why\":", why);
 	}
@@ -55,8 +57,11 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 	if (socket && l->split)
 		p = add_us(p, ",\"queued\":", l->start - start);
 	p = fmt_str(p, l->stages, strlen(l->stages));
-	if (socket)
+	if (socket) {
 		p = add_us(p, ",\"ttft_client\":", socket->first_chunk_ns - start);
+		if (socket->h.start_ns + socket->h.dur_ns >= l->end)
+			p = add_us(p, ",\"answered\":", socket->h.start_ns + socket->h.dur_ns - l->end);
+	}
 	*p++ = '}';
 	profile_line_end(q->lines, p, l->graph);
 }
@@ -152,7 +157,7 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 static void on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
-	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence, .start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r), .shape = q->shape, .stages = q->stages };
+	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence, .start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r), .cancelled = r->cancelled, .shape = q->shape, .stages = q->stages };
 	struct line *held = NULL;
 
 	if (r->by_parts) {

@@ -12,9 +12,51 @@
 
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
+	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* however late */
 	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
 	size_t n_sockets, n_sequences;
 };
+
+/* How late most answers are at most, and how much later the others of these may be. */
+static const uint64_t soon_ns[] = { 250000, 500000, 1000000, 2000000, 4000000, 8000000, 16000000 };
+#define N_SOON (sizeof(soon_ns) / sizeof(soon_ns[0]))
+#define SOON_MARGIN 4
+
+/* Writes that take longer are held up by a client that does not read. What it could not take at once comes in larger
+ * parts. */
+#define HELD_UP_NS 5000000
+
+/* Whether something was written soon after what it reports; the client may have kept it from being written. */
+static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, uint64_t soon)
+{
+	return written >= at && written - at <= s->blocked + soon;
+}
+
+/* Whether an answer has as many parts as so many tokens may make. most: so many tokens in each. */
+static bool has_parts(const struct join_socket *s, uint64_t tokens, uint64_t most)
+{
+	return s->chunks <= tokens + 4 && (s->gone || s->blocked >= HELD_UP_NS || most * s->chunks + most >= tokens);
+}
+
+/* Whether a sequence can be the request of a socket whose answer is written so soon. */
+static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
+{
+	if (s->tgid != q->tgid || !s->first || (!q->vague && s->start > q->start))
+		return false;
+	if (q->any)
+		return s->start <= q->last && s->last >= q->start;
+	if (!q->first && !q->vague)
+		return q->open && s->last >= q->start;
+	/* an answer in one part may be written when it is complete */
+	if (!q->vague && (s->first < q->first || (s->chunks > 1 && !is_soon(s, s->first, q->first, soon))))
+		return false;
+	if (q->open)
+		return true;
+	if (s->last < q->last && !s->gone)
+		return false;
+	/* late tokens come in larger parts */
+	return s->last <= q->last + s->blocked + soon && s->chunks <= q->outputs + 4;
+}
 
 /* Whether a sequence can be the request of a socket. */
 static bool can_be(const struct join_socket *s, const struct join_sequence *q)
@@ -26,19 +68,16 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 	if (s->start > q->start)
 		return false;
 	if (q->open) /* what is still unknown may fit */
-		return !q->first || s->first >= q->first;
-	if (!q->first || s->first < q->first || s->last > q->last + LATE_NS)
+		return s->last >= q->start && s->first >= q->first;
+	if (!q->first || s->first < q->first || s->last > q->last + s->blocked + LATE_NS)
 		return false;
-	/* an answer in one part is written when it is complete */
-	if (s->chunks < 2)
-		return s->first >= q->last;
-	return s->last >= q->last && s->chunks <= q->outputs + 4 && 4 * (uint64_t)s->chunks + 4 >= q->outputs;
+	return (s->last >= q->last || s->gone) && (s->chunks < 2 || has_parts(s, q->outputs, 4));
 }
 
 /* Whether they also look alike: not every pair does, but only those that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
-	return s->last <= q->last + SOON_NS && (s->chunks < 2 || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
+	return s->last <= q->last + s->blocked + SOON_NS && (s->chunks < 2 || has_parts(s, q->outputs, 2));
 }
 
 static uint32_t group_of(struct join *j, uint32_t i)
@@ -66,7 +105,7 @@ struct group {
 	uint32_t sockets[GROUP_MAX], sequences[GROUP_MAX];
 	uint32_t n_sockets, n_sequences;
 	uint32_t pairs[GROUP_MAX]; /* for each sequence the socket, by its index in the group; NONE: none yet */
-	bool tried[GROUP_MAX];	   /* sequences */
+	bool tried[GROUP_MAX];     /* sequences */
 };
 
 /* Finds a sequence for a socket; other sockets may get another one in exchange. but: not this one. */
@@ -132,24 +171,72 @@ static void decide_group(struct join *j, struct group *g, bool open, bool vague,
 	}
 }
 
-void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
-	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
-	struct join_answer *ret_sequences)
+/* However late the answers are. Joined ones are left as they are, and fit no other. Returns how many sockets fit some
+ * sequence. */
+static size_t find_fits(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
 {
-	uint32_t all = (uint32_t)(n_sockets + n_sequences);
+	size_t n = 0;
 
-	j->n_sockets = n_sockets;
-	j->n_sequences = n_sequences;
-	for (size_t i = 0; i < n_sockets; i++) {
-		ret_sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
-		for (size_t k = 0; k < n_sequences; k++) {
-			j->fits[i][k] = can_be(&sockets[i], &sequences[k]);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		bool any = false;
+
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			bool done = of_sockets[i].result == JOIN_DONE || of_sequences[k].result == JOIN_DONE;
+
+			j->may_be[i][k] = can_be(&sockets[i], &sequences[k]);
+			j->fits[i][k] = !done && j->may_be[i][k];
 			j->alike[i][k] = j->fits[i][k] && is_alike(&sockets[i], &sequences[k]);
+			any |= j->fits[i][k];
+		}
+		n += any;
+	}
+	return n;
+}
+
+/* The same where all answers are written so soon. */
+static size_t find_fits_soon(
+	struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences, uint64_t soon)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		bool any = false;
+
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			j->fits[i][k] = j->alike[i][k] = can_be_soon(&sockets[i], &sequences[k], soon);
+			any |= j->fits[i][k];
+		}
+		n += any;
+	}
+	return n;
+}
+
+/* Takes back pairs of which either can be another one's that is left: then two answers may have been late, and one of
+ * them just when the other one was due. */
+static void take_back(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	bool left_socket[JOIN_SEQUENCES] = { 0 }, left_sequence[JOIN_SOCKETS] = { 0 };
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		for (size_t k = 0; k < j->n_sequences; k++) {
+			left_socket[k] |= j->may_be[i][k] && of_sockets[i].result != JOIN_DONE;
+			left_sequence[i] |= j->may_be[i][k] && of_sequences[k].result != JOIN_DONE;
 		}
 	}
-	for (size_t k = 0; k < n_sequences; k++)
-		ret_sequences[k] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
-	find_groups(j);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		if (of_sockets[i].result != JOIN_DONE || !left_sequence[i] || !left_socket[of_sockets[i].with])
+			continue;
+		of_sequences[of_sockets[i].with].result = JOIN_AMBIGUOUS;
+		of_sockets[i].result = JOIN_AMBIGUOUS;
+	}
+}
+
+static void decide_groups(
+	struct join *j, const struct join_sequence *sequences, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	uint32_t n_sockets = (uint32_t)j->n_sockets, all = n_sockets + (uint32_t)j->n_sequences;
+
 	for (uint32_t group = 0; group < all; group++) {
 		struct group g = { .n_sockets = 0 };
 		bool open = false, vague = false, large = false;
@@ -157,21 +244,51 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 		for (uint32_t i = group; i < all && j->groups[group] == group; i++) {
 			bool socket = i < n_sockets;
 			uint32_t *n = socket ? &g.n_sockets : &g.n_sequences;
+			struct join_answer *a = socket ? &of_sockets[i] : &of_sequences[i - n_sockets];
 
-			if (group_of(j, i) != group)
+			if (group_of(j, i) != group || a->result == JOIN_DONE)
 				continue;
-			(socket ? &ret_sockets[i] : &ret_sequences[i - n_sockets])->group = group;
+			a->group = group;
+			a->result = JOIN_AMBIGUOUS;
 			if (*n == GROUP_MAX) {
 				large = true;
 				continue;
 			}
-			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - (uint32_t)n_sockets;
+			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - n_sockets;
 			open |= !socket && sequences[i - n_sockets].open;
 			vague |= !socket && sequences[i - n_sockets].vague;
 		}
 		if (!large && j->groups[group] == group)
-			decide_group(j, &g, open, vague, ret_sockets, ret_sequences);
+			decide_group(j, &g, open, vague, of_sockets, of_sequences);
 	}
+}
+
+void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
+	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
+	struct join_answer *ret_sequences)
+{
+	size_t all;
+
+	j->n_sockets = n_sockets;
+	j->n_sequences = n_sequences;
+	for (size_t i = 0; i < n_sockets; i++)
+		ret_sockets[i] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	for (size_t k = 0; k < n_sequences; k++)
+		ret_sequences[k] = (struct join_answer){ .with = NONE, .result = JOIN_AMBIGUOUS };
+	all = find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
+	for (size_t i = 0; i < N_SOON; i++) {
+		/* where many answers are later than that, some fit another one by accident */
+		if (4 * find_fits_soon(j, sockets, sequences, soon_ns[i]) < 3 * all)
+			continue;
+		find_fits_soon(j, sockets, sequences, SOON_MARGIN * soon_ns[i]);
+		find_groups(j);
+		decide_groups(j, sequences, ret_sockets, ret_sequences);
+		take_back(j, ret_sockets, ret_sequences);
+		break;
+	}
+	find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
+	find_groups(j);
+	decide_groups(j, sequences, ret_sockets, ret_sequences);
 }
 
 int join_new(struct join **ret_join)

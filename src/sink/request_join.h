@@ -7,6 +7,9 @@
  * parts than there were tokens. Requests that can be the same form a group. If it has equally many of both kinds, and
  * all of them can be paired, those are joined that are a pair in every way to do so. One too many of either kind leaves
  * the whole group unjoined.
+ *
+ * How soon "soon" is, is tried from milliseconds on: most answers are written at once, and then the groups are small. A
+ * wrong pair takes two answers that are late, and one of which begins and ends just when another one was due.
  */
 #ifndef INFTRACE_REQUEST_JOIN_H
 #define INFTRACE_REQUEST_JOIN_H
@@ -17,26 +20,29 @@
 
 struct join_socket {
 	uint32_t tgid;
-	uint32_t chunks;	/* parts of the answer */
-	uint64_t start;		/* its first bytes were read */
-	uint64_t first, last;	/* of the parts; 0: not answered */
+	uint32_t chunks;      /* parts of the answer */
+	uint64_t start;       /* its first bytes were read */
+	uint64_t first, last; /* of its answer: the first part, and the end; 0: not answered */
+	uint64_t blocked;     /* so long its parts took to be written */
+	bool gone;            /* the client closed it: the answer may lack its end */
 };
 
 struct join_sequence {
 	uint32_t tgid;
-	bool open;	    /* it is not over: nothing is known about its end */
-	bool vague;	    /* its beginning, or some of its steps, were not seen: it may be any request in its time */
-	uint64_t start;	    /* of the step with its first row */
-	uint64_t first;	    /* the end of the step with its first output; 0: none */
-	uint64_t last;	    /* the end of its last step */
+	bool open;      /* it is not over: nothing is known about its end */
+	bool vague;     /* its beginning, or some of its steps, were not seen: it is joined with none */
+	bool any;       /* nor is its end known: it may be any request in its time */
+	uint64_t start; /* of the step with its first row */
+	uint64_t first; /* the end of the step with its first output; 0: none */
+	uint64_t last;  /* the end of its last step */
 	uint64_t outputs;
 };
 
 enum join_result {
 	JOIN_DONE,
-	JOIN_NONE,	/* none fits */
+	JOIN_NONE,      /* none fits */
 	JOIN_AMBIGUOUS, /* several fit, or too many are alike */
-	JOIN_OPEN,	/* depends on one that is not over */
+	JOIN_OPEN,      /* depends on one that is not over */
 };
 
 #define JOIN_SOCKETS 512
@@ -44,7 +50,7 @@ enum join_result {
 
 struct join_answer {
 	enum join_result result;
-	uint32_t with;	/* JOIN_DONE: number of the other one */
+	uint32_t with;  /* JOIN_DONE: number of the other one */
 	uint32_t group; /* the same for those that depend on each other */
 };
 

@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/clock.h"
+
 #define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
-/* No further request is awaited this long after the last of a group that may belong together. */
+/* No further request is awaited this long after the last of a group that may belong together; and this long after one on a
+ * socket as long as no step shows a sequence. */
 #define WAIT_NS UINT64_C(10000000000)
+#define WAIT_ALONE_NS UINT64_C(2000000000)
 #define HELD_MAX 512 /* of each kind; if full, all are told with what is known then */
 #define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
 
@@ -32,7 +36,8 @@ struct request_pairs {
 	size_t n_open;
 	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
 	uint64_t latest, decided; /* instants */
-	bool news, sequences_seen;
+	uint64_t latest_seen;     /* when latest was set */
+	bool sequences_seen;
 };
 
 const char *request_pairs_why(enum join_result why)
@@ -48,15 +53,24 @@ static struct join_socket socket_of(const struct rec_request *r)
 		.chunks = r->chunks,
 		.start = r->h.start_ns,
 		.first = r->first_chunk_ns,
-		.last = r->last_chunk_ns,
+		.last = r->h.start_ns + r->h.dur_ns,
+		.blocked = r->blocked_ns,
+		.gone = r->gone_ns != 0,
 	};
 }
 
 static void set_latest(struct request_pairs *p, uint64_t ns)
 {
-	p->news = true;
-	if (ns > p->latest)
-		p->latest = ns;
+	if (ns <= p->latest)
+		return;
+	p->latest = ns;
+	p->latest_seen = clock_boot_ns();
+}
+
+/* Time goes on where nothing comes any more. */
+static uint64_t now_of(const struct request_pairs *p)
+{
+	return p->latest + (clock_boot_ns() - p->latest_seen);
 }
 
 /* When the last of each group was over; UINT64_MAX: one is still going on. */
@@ -80,7 +94,9 @@ static void find_group_ends(struct request_pairs *p)
 
 static bool is_due(const struct request_pairs *p, uint32_t group, bool all)
 {
-	return all || (p->group_ends[group] < UINT64_MAX && p->latest - p->group_ends[group] >= WAIT_NS);
+	uint64_t end = p->group_ends[group];
+
+	return all || (end < UINT64_MAX && p->decided >= end + (p->sequences_seen ? WAIT_NS : WAIT_ALONE_NS));
 }
 
 static void tell_due(struct request_pairs *p, bool all)
@@ -116,8 +132,7 @@ static void tell_due(struct request_pairs *p, bool all)
 /* Tells those that need not wait for another one; all: every one. */
 static void decide(struct request_pairs *p, bool all)
 {
-	p->news = false;
-	p->decided = p->latest;
+	p->decided = now_of(p);
 	for (size_t i = 0; i < p->n_records; i++)
 		p->sockets[i] = socket_of(p->records[i]);
 	memcpy(p->sequences + p->n_done, p->open, p->n_open * sizeof(*p->open));
@@ -170,6 +185,7 @@ void request_pairs_done(struct request_pairs *p, const struct step_request *r, v
 	p->sequences[p->n_done++] = (struct join_sequence){
 		.tgid = r->tgid,
 		.vague = r->began_before || r->mixed || r->lost || r->cut || !r->by_parts,
+		.any = r->mixed || r->lost || r->cut || !r->by_parts,
 		.start = r->start,
 		.first = r->first_output,
 		.last = r->last_end,
@@ -200,9 +216,8 @@ void request_pairs_step(struct request_pairs *p, uint64_t end_ns)
 
 void request_pairs_settled(struct request_pairs *p)
 {
-	/* as long as no step shows a sequence, there is nothing to wait for */
-	if (p->news && (!p->sequences_seen || p->latest - p->decided >= DECIDE_NS))
-		decide(p, !p->sequences_seen);
+	if (p->n_done + p->n_records && now_of(p) >= p->decided + DECIDE_NS)
+		decide(p, false);
 }
 
 void request_pairs_finish(struct request_pairs *p)

@@ -108,9 +108,9 @@ static bool any_request(void)
 	return false;
 }
 
-static void request_queue(struct request *r)
+static void request_queue(struct request *r, uint64_t arrived_ns)
 {
-	r->arrived_ns = clock_ns();
+	r->arrived_ns = arrived_ns;
 	*queue_end = r;
 	queue_end = &r->next;
 }
@@ -125,7 +125,7 @@ static void requests_read(void)
 
 		r->name = asked.name;
 		r->answer = asked.answer;
-		request_queue(r);
+		request_queue(r, asked.read_ns);
 	}
 }
 
@@ -134,7 +134,7 @@ static void requests_arrive(void)
 	if (http)
 		requests_read();
 	for (; more && !http && arrival <= now; arrival_next())
-		request_queue(load_request(slots));
+		request_queue(load_request(slots), clock_ns());
 }
 
 /* The free slot that holds most of its prompt, else the one that was free for longest. */

@@ -44,6 +44,7 @@ static bool write_all(int fd, const char *data, size_t size)
 static bool read_request(int fd, struct http_request *r, int *pad)
 {
 	char text[4096];
+	struct timespec t;
 	size_t size = 0;
 
 	do {
@@ -51,10 +52,13 @@ static bool read_request(int fd, struct http_request *r, int *pad)
 
 		if (n <= 0)
 			return false;
+		if (!size)
+			clock_gettime(CLOCK_BOOTTIME, &t);
 		size += (size_t)n;
 		text[size] = 0;
 	} while (!strstr(text, "\r\n\r\n") && size < sizeof(text) - 1);
 	*pad = 0;
+	r->read_ns = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 	return sscanf(text, "GET /%d?prompt=%d&tokens=%d&pad=%d", &r->name, &r->prompt, &r->tokens, pad) >= 3 &&
 		r->prompt > 0 && r->tokens > 0;
 }

@@ -9,12 +9,14 @@
 #define TEST_SERVE_HTTP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Of a request, shared by its connection's thread and the one that decodes. */
 struct answer;
 
 struct http_request {
 	int name, prompt, tokens;
+	uint64_t read_ns; /* CLOCK_BOOTTIME */
 	struct answer *answer;
 };
 

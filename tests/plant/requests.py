@@ -8,6 +8,8 @@ prompt  every 15th request has a prompt of 1,024 tokens, which is decoded while 
 sleep, cpu, pipe
         the sampler of one request stalls between two steps; all that are being answered have to wait, and find
         it in the state of the time between steps: between_blocked_sleep, between_cpu, between_blocked_ipc.
+client  requests come by HTTP, and the client of every fifth reads its answer slowly: answered, in write_blocked_us.
+queue   they come faster than two slots can answer them: queued. For both the socket has to be joined.
 
 What a request lost is known from the driver's own log and clock: it counts as a victim if that is at least a tenth of
 its time. It is named if the profile says so. Those that are within a fifth of that limit are not judged. The exit
@@ -17,6 +19,7 @@ code is 1 when precision or recall are below the target.
 import argparse
 import bisect
 import collections
+import json
 import os
 import random
 import shlex
@@ -31,10 +34,15 @@ sys.path.append(os.path.join(HERE, "../programs"))
 from check_requests import Request, Step, begin_steps, lines, match_steps, ns  # noqa: E402
 from engine import BUILD, INFTRACE, PLANT, TOP, Failed, Processes, line_from, wait_recording  # noqa: E402
 
+CLIENT = os.path.join(HERE, "../programs/serve_client.py")
 LIMIT = 1 / 10
 TARGET = float(os.environ.get("PLANT_TARGET", "0.98"))
 STALLS = {"sleep": "blocked_sleep", "cpu": "cpu", "pipe": "blocked_ipc"}
-CAUSES = ("prompt", *STALLS)
+HTTP = {  # slots; arguments of serve_client.py behind the number of requests
+    "client": ("4", ["20", "20", "5"]),
+    "queue": ("2", ["4", "20"]),
+}
+CAUSES = ("prompt", *STALLS, *HTTP)
 STALL_US = 20000
 COLUMNS = ("cause", "planted", "victims", "named", "missed", "others", "false", "precision", "recall", "close")
 
@@ -76,6 +84,26 @@ def record(engine, cause, seed, times, folder):
     return lines(log), lines(profile)
 
 
+def record_http(engine, cause, times, folder):
+    driver, libs, model = engine
+    log, profile, err = (os.path.join(folder, f"{cause}.{kind}") for kind in ("log", "jsonl", "err"))
+    slots, asked = HTTP[cause]
+    if os.path.exists(profile):
+        os.unlink(profile)
+    with Processes() as run:
+        served = run.start([driver, "-H", "-p", slots, "-l", log, libs, model], stdout=subprocess.PIPE)
+        port = served.stdout.readline().strip()
+        line_from(served, "the driver", "ready")
+        tracer = run.start([INFTRACE, "record", "--strict", "-e", "+requests", "--profile", profile, "-p", str(served.pid)],
+                           stderr=open(err, "w"))
+        wait_recording(tracer, err)
+        client = subprocess.run([CLIENT, port, str(5 * times), *asked], capture_output=True, text=True, timeout=120)
+        served.terminate()
+        if client.returncode or served.wait() or tracer.wait():
+            raise Failed(f"{cause}: the driver, its clients or inftrace failed; see {folder}")
+    return lines(log), lines(profile), {e["name"]: e for e in map(json.loads, client.stdout.splitlines())}
+
+
 class Run:
     """The requests of a run, each with the line that inftrace has of it."""
 
@@ -84,7 +112,8 @@ class Run:
         self.requests = [Request(e, self.steps) for e in log if "cached" in e]
         self.stalls = [e for e in log if "stall" in e]
         match_steps(self.steps, profile, True)
-        at = {(e["shape"]["sequence"], begin_steps(e)): e for e in profile if e["event"] == "request_prof"}
+        at = {(e["shape"]["sequence"], begin_steps(e)): e for e in profile
+              if e["event"] == "request_prof" and e["shape"]["source_kind"] == "sequence"}
         self.lines = {r.id: at.get((r.sequence, r.carried[0].start)) for r in self.requests}
         missing = [i for i, e in self.lines.items() if not e]
         if missing or len(at) != len(self.requests):
@@ -141,9 +170,34 @@ def judge_stalls(run, count, state):
         yield lost[r.id] / run.time(r), more / ns(run.lines[r.id]["stage_us"]["total"])
 
 
-def judge(cause, run):
+def judge_client(run, count, asked):
+    """Of each request: how much of its client's time was behind the last step, and in calls that wait for a client. Other
+    clients may be late themselves, on a busy machine: those are not judged."""
+    count["planted"] = sum(e["slow"] for e in asked.values())
+    for r in run.requests:
+        e, client = run.lines[r.id], asked[r.name]
+        answered, write = ns(e["stage_us"].get("answered", 0)), ns(e["shape"].get("write_blocked_us", 0))
+        lost = max(0, client["last"] - r.carried[-1].after) / (client["last"] - client["connected"])
+        if lost >= LIMIT and not client["slow"]:
+            count["close"] += 1
+            continue
+        yield lost, answered / (ns(e["stage_us"]["total"]) + answered) if 2 * write >= answered else 0
+
+
+def judge_queue(run, count, asked):
+    """Of each request: how much of the time until its last step was before its first."""
+    for r in run.requests:
+        stage, waited = run.lines[r.id]["stage_us"], r.carried[0].before - r.arrived
+        count["planted"] += waited >= LIMIT * (r.carried[-1].after - r.arrived)
+        yield waited / (r.carried[-1].after - r.arrived), stage.get("queued", 0) / stage["total"]
+
+
+def judge(cause, run, asked):
     count = collections.Counter()
-    pairs = judge_prompt(run, count) if cause == "prompt" else judge_stalls(run, count, STALLS[cause])
+    if cause in HTTP:
+        pairs = {"client": judge_client, "queue": judge_queue}[cause](run, count, asked)
+    else:
+        pairs = judge_prompt(run, count) if cause == "prompt" else judge_stalls(run, count, STALLS[cause])
     for lost, said in pairs:
         if 0.8 * LIMIT < lost < 1.2 * LIMIT:
             count["close"] += 1
@@ -186,8 +240,12 @@ def main():
     folder = os.path.join(PLANT, "requests")
     os.makedirs(folder, exist_ok=True)
     for name in o.cause or CAUSES:
-        run = Run(*record(engine, name, seed, o.times, folder))
-        n = judge(name, run)
+        asked = None
+        if name in HTTP:
+            log, profile, asked = record_http(engine, name, o.times, folder)
+        else:
+            log, profile = record(engine, name, seed, o.times, folder)
+        n = judge(name, Run(log, profile), asked)
         if not n["victims"]:
             raise Failed(f"{name}: no victims")
         ok &= row(name, n)

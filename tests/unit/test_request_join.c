@@ -33,8 +33,8 @@ static int tear_down(void **state)
 
 static void test_one(void **state)
 {
-	struct join_socket sockets[] = { { 1, 5, 100, 310, 500 } };
-	struct join_sequence sequences[] = { { 1, false, false, 200, 300, 490, 5 } };
+	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false } };
+	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5 } };
 
 	(void)state;
 	DECIDE(sockets, sequences);
@@ -72,9 +72,10 @@ static void test_one(void **state)
 	sequences[0].vague = false;
 	/* all at once, when all is there */
 	sockets[0].chunks = 1;
+	sockets[0].last = 480;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_NONE);
-	sockets[0].first = 500;
+	sockets[0].first = sockets[0].last = 500;
 	DECIDE(sockets, sequences);
 	assert_int_equal(of_sockets[0].result, JOIN_DONE);
 	/* it is not over */
@@ -86,12 +87,12 @@ static void test_one(void **state)
 static void test_several(void **state)
 {
 	/* one waits for the other: each answer began before the next request's first output */
-	const struct join_socket queue[] = { { 1, 3, 100, 210, 400 }, { 1, 3, 110, 510, 700 }, { 1, 3, 120, 810, 900 } };
-	const struct join_sequence turns[] = { { 1, false, false, 150, 200, 390, 3 }, { 1, false, false, 410, 500, 690, 3 },
-		{ 1, false, false, 710, 800, 890, 3 } };
+	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false }, { 1, 3, 110, 510, 700, 0, false }, { 1, 3, 120, 810, 900, 0, false } };
+	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3 }, { 1, false, false, false, 410, 500, 690, 3 },
+		{ 1, false, false, false, 710, 800, 890, 3 } };
 	/* two at once, whichever was whose */
-	const struct join_socket both[] = { { 1, 3, 100, 310, 500 }, { 1, 3, 110, 320, 510 } };
-	const struct join_sequence at_once[] = { { 1, false, false, 200, 300, 490, 3 }, { 1, false, false, 205, 305, 495, 3 } };
+	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false }, { 1, 3, 110, 320, 510, 0, false } };
+	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3 }, { 1, false, false, false, 205, 305, 495, 3 } };
 
 	(void)state;
 	DECIDE(queue, turns);
@@ -125,6 +126,23 @@ static uint64_t any(uint64_t from, uint64_t to)
 	return from + seed % (to - from + 1);
 }
 
+static uint64_t unit; /* ns: a token takes 20 to 40 of them */
+
+static void to_nanoseconds(struct join_socket *s, size_t n_sockets, struct join_sequence *q, size_t n_sequences)
+{
+	for (size_t i = 0; i < n_sockets; i++) {
+		s[i].start *= unit;
+		s[i].first *= unit;
+		s[i].last *= unit;
+		s[i].blocked *= unit;
+	}
+	for (size_t i = 0; i < n_sequences; i++) {
+		q[i].start *= unit;
+		q[i].first *= unit;
+		q[i].last *= unit;
+	}
+}
+
 /*
  * Requests of two processes come at any time, wait, are taken in any order, answered in one part or in several,
  * and a slow client may have its answer much later. Those that are joined are joined with their own, whatever
@@ -147,8 +165,10 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 		now += any(0, any(0, 3) ? 300 : pause);
 		q->tgid = s->tgid = 1 + (uint32_t)(slot / 2);
 		q->open = false;
-		q->vague = false;
+		q->vague = q->any = false;
 		s->start = now;
+		s->blocked = 0;
+		s->gone = false;
 		q->start = (busy[slot] > now ? busy[slot] : now) + any(1, 50);
 		q->first = q->start + any(50, 500);
 		q->outputs = any(1, 40);
@@ -165,7 +185,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 			continue;
 		/* a question that no model answers, asked at any time and answered soon */
 		s = &sockets[n_sockets];
-		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0 };
+		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false };
 		s->first = s->last = s->start + any(1, 100);
 		if (unseen) { /* or one that looks like a model's answer */
 			s->chunks = (uint32_t)any(1, 20);
@@ -173,6 +193,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 		}
 		truth[n_sockets++] = UINT32_MAX;
 	}
+	to_nanoseconds(sockets, n_sockets, sequences, n_sequences);
 	join_decide(join, sockets, n_sockets, sequences, n_sequences, of_sockets, of_sequences);
 	for (size_t i = 0; i < n_sockets; i++) {
 		if (of_sockets[i].result != JOIN_DONE)
@@ -185,30 +206,38 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 	return wrong;
 }
 
+static const uint64_t units[] = { 1, 10000, 100000, 1000000 };
+
 static void test_servers(void **state)
 {
-	size_t joined = 0, all = 0;
-
 	(void)state;
-	seed = 88172645463325252u;
-	for (int i = 0; i < 200; i++)
-		assert_int_equal(play(i % 4 ? 10 : 0, 0, i % 2 ? 300 : 20000, &joined, &all), 0);
-	print_message("# joined: %zu of %zu\n", joined, all);
-	assert_true(joined > all / 4);
+	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
+		size_t joined = 0, all = 0;
+
+		seed = 88172645463325252u;
+		unit = units[u];
+		for (int i = 0; i < 200; i++)
+			assert_int_equal(play(i % 4 ? 10 : 0, 0, i % 2 ? 300 : 20000, &joined, &all), 0);
+		print_message("# joined: %zu of %zu\n", joined, all);
+		assert_true(joined > all / 4);
+	}
 }
 
 /* Sequences that no socket shows, and sockets whose answers come from elsewhere, at the same time: each makes
  * its group unjoined, but one of either may stand in for each other. */
 static void test_unseen(void **state)
 {
-	size_t joined = 0, all = 0, wrong = 0;
-
 	(void)state;
-	seed = 88172645463325252u;
-	for (int i = 0; i < 200; i++)
-		wrong += play(10, 5, i % 2 ? 300 : 20000, &joined, &all);
-	print_message("# joined: %zu of %zu, %zu of them wrongly\n", joined, all, wrong);
-	assert_true(joined > all / 4 && wrong * 200 <= joined);
+	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
+		size_t joined = 0, all = 0, wrong = 0;
+
+		seed = 88172645463325252u;
+		unit = units[u];
+		for (int i = 0; i < 200; i++)
+			wrong += play(10, 5, i % 2 ? 300 : 20000, &joined, &all);
+		print_message("# joined: %zu of %zu, %zu of them wrongly\n", joined, all, wrong);
+		assert_true(joined > all / 4 && wrong * 200 <= joined);
+	}
 }
 
 #define TEST(f) cmocka_unit_test(f)

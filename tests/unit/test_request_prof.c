@@ -351,7 +351,7 @@ static void test_joined(void **state)
 {
 	static const struct row_part first[] = { { 3, 0, 9, 1 } }, second[] = { { 3, 9, 1, 1 } },
 				     third[] = { { 3, 0, 2, 1 }, { 5, 0, 2, 1 } };
-	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n", .bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2 };
+	struct rec_request r = { .h = hdr(REC_REQUEST, 7), .family = AF_INET, .http = 1, .head = "POST /v1 HTTP/1.1\r\n", .bytes_read = 100, .bytes_written = 400, .reads = 1, .writes = 3, .chunks = 2, .blocked_ns = 350 };
 	struct out o;
 
 	(void)state;
@@ -381,12 +381,12 @@ static void test_joined(void **state)
 		"{\"pid\":5000000,\"source_kind\":\"sequence\",\"number\":1,\"context\":77,\"sequence\":3,"
 		"\"ts_us\":0.400,\"prompt_tokens\":9,\"cached_tokens\":0,\"output_tokens\":2,\"steps\":2,"
 		"\"steps_shared\":0,\"prefill_steps\":1,\"joined\":true,\"request\":\"POST \\/v1\",\"fd\":7,"
-		"\"family\":\"inet\",\"bytes_read\":100,\"bytes_written\":400,\"reads\":1,\"writes\":3,\"chunks\":2} "
+		"\"family\":\"inet\",\"bytes_read\":100,\"bytes_written\":400,\"reads\":1,\"writes\":3,\"chunks\":2,\"write_blocked_us\":0.350} "
 		"{\"total\":3.600,\"queued\":0.600,\"own_prefill\":1.000,\"own_prefill_cpu\":0.999,"
 		"\"own_prefill_blocked_futex\":0.001,\"own_decode\":1.000,\"own_decode_cpu\":0.999,"
 		"\"own_decode_blocked_futex\":0.001,\"others\":0.000,\"between\":1.000,\"ttft_others\":0.000,"
 		"\"ttft_between\":0.000,\"ttft\":1.000,\"tpot_p50\":2.000,\"tpot_p90\":2.000,\"tpot_p99\":2.000,"
-		"\"tpot_max\":2.000,\"ttft_client\":1.700}");
+		"\"tpot_max\":2.000,\"ttft_client\":1.700,\"answered\":0.100}");
 	for (size_t i = 1; i < 6; i++) {
 		assert_text(shape(&o, i, "joined"), "false");
 		assert_text(shape(&o, i, "source_kind"), i < 3 ? "sequence" : "socket");
@@ -483,6 +483,7 @@ static void test_socket(void **state)
 	r.last_chunk_ns = r.h.start_ns + 1200;
 	r.longest_ns = 700;
 	r.chunks = 3;
+	r.blocked_ns = 42;
 	r.gaps[0] = 2;
 	EMIT(&o, &r);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -504,7 +505,7 @@ static void test_socket(void **state)
 		"\\/v1\\/chat\\/completions\","
 		"\"ts_us\":10.000,\"fd\":7,\"family\":\"inet6\",\"bytes_read\":100,\"bytes_"
 		"written\":200,"
-		"\"reads\":1,\"writes\":3,\"chunks\":3} {\"total\":1.234,\"accepted\":5.000,"
+		"\"reads\":1,\"writes\":3,\"chunks\":3,\"write_blocked_us\":0.042} {\"total\":1.234,\"accepted\":5.000,"
 		"\"first_byte\":0.100,\"ttft\":0.200,\"tpot_mean\":0.500,\"tpot_p50\":0.700,"
 		"\"tpot_p90\":0.700,\"tpot_p99\":0.700,\"tpot_max\":0.700}");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -514,7 +515,7 @@ static void test_socket(void **state)
 		"000,\"fd\":7,"
 		"\"family\":\"unix\",\"bytes_read\":100,\"bytes_written\":200,\"reads\":1,"
 		"\"writes\":0,"
-		"\"chunks\":0,\"unfinished\":true} {\"total\":1.234}");
+		"\"chunks\":0,\"write_blocked_us\":0.000,\"unfinished\":true} {\"total\":1.234}");
 	assert_string_equal(shape(&o, ARRAY_SIZE(names) + 2, "end_not_seen"), "true");
 	profile_done(&o);
 }

@@ -222,7 +222,7 @@ void record_requests(const char *name)
 	files_name(&f, name);
 	rc = child_finish(child_start(f.log, argv));
 	n = lines_with(f.profile, "\"request\":\"POST /vm\"");
-	parts = lines_with(f.profile, "\"chunks\":4}");
+	parts = lines_with(f.profile, "\"chunks\":4,\"write");
 	result(!rc && n == 3 && parts == 3, name, "exit code %d, %d requests, %d of them with 4 parts", rc, n, parts);
 	if (rc)
 		log_print(f.log);
