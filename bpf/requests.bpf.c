@@ -319,10 +319,14 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 }
 
 /* The client has closed the connection while it was being answered. */
-static __always_inline void connection_gone(struct connection *c, u64 now)
+static __always_inline void connection_gone(struct connection *c, u32 call)
 {
-	if (c && c->r.reads && !c->ended && !c->r.gone_ns)
-		c->r.gone_ns = now;
+	if (!c || !c->r.reads || c->ended)
+		return;
+	if (call > REQUEST_CALL_READ_LAST)
+		c->r.h.flags |= REQUEST_F_FAILED;
+	if (!c->r.gone_ns)
+		c->r.gone_ns = now_ns();
 }
 
 /* Whether the result of a call says so: the end of what is read, or an error of what is written. */
@@ -444,7 +448,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	}
 	c = bpf_map_lookup_elem(&connections, &key);
 	if (ret <= 0) {
-		connection_gone(c && c->file == (u64)file ? c : NULL, now_ns());
+		connection_gone(c && c->file == (u64)file ? c : NULL, call);
 		return 0;
 	}
 	if ((call == REQUEST_CALL_RECVFROM && sys_arg3(regs) & MSG_PEEK) ||

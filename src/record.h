@@ -96,6 +96,7 @@ enum sys_class {
 #define IRQ_F_SOFT 0x04		  /* a soft interrupt */
 #define IRQ_F_VECTOR 0x08	  /* enum irq_vector */
 #define REQUEST_F_END_UNSEEN 0x04 /* its end was not seen */
+#define REQUEST_F_FAILED 0x08	  /* the answer could not be written: the client had closed the connection */
 
 struct rec_hdr {
 	u64 start_ns; /* CLOCK_BOOTTIME */

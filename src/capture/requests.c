@@ -49,7 +49,7 @@ int requests_left(int connections_fd, record_cb cb, void *arg)
 	for (; !bpf_map_get_next_key(connections_fd, before, &key); before = &key) {
 		if (bpf_map_lookup_elem(connections_fd, &key, value) || !r->reads)
 			continue;
-		r->h.flags = r->writes ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
+		r->h.flags |= r->writes ? REQUEST_F_END_UNSEEN : REC_F_OPEN_END;
 		cb(&r->h, sizeof(*r), arg);
 	}
 	free(value);

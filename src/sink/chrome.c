@@ -418,9 +418,8 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_open(p, r->h.flags, first);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
-	if (s->role == ROLE_SEQUENCE &&
-		(c->requests || !request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests)))
-		request_tracks_call(c->requests, r);
+	if (s->role == ROLE_SEQUENCE)
+		request_tracks_call(chrome_requests(c), r);
 }
 
 static char *fmt_states(char *p, const uint64_t *ns)
@@ -529,8 +528,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* otherwise there are more at once than lanes: they are only on their threads' tracks */
 		write_step_span(c, r, size, &at, true);
-	if (c->requests || !request_tracks_new(&c->rec, &chrome_request_ops, c, &c->requests))
-		request_tracks_step(c->requests, r, at.tid);
+	request_tracks_step(chrome_requests(c), r, at.tid);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -593,7 +591,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_REQUEST:
 		chrome_request(c, (const struct rec_request *)rec);
-		request_tracks_socket(c->requests, (const struct rec_request *)rec);
+		request_tracks_socket(chrome_requests(c), (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		chrome_irq(c, (const struct rec_irq *)rec);

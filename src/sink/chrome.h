@@ -110,7 +110,8 @@ void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const 
 
 /* chrome_requests.c: those of sockets, and those that steps show */
 void chrome_request(struct chrome_sink *c, const struct rec_request *r);
-extern const struct request_tracks_ops chrome_request_ops;
+/* The tracks of requests in batches, made when first needed; NULL: no memory. */
+struct request_tracks *chrome_requests(struct chrome_sink *c);
 
 /* chrome_kernel.c: each writes one event, for memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);

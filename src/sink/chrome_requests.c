@@ -156,8 +156,13 @@ static void write_request_counter(
 	event_end(c, p);
 }
 
-const struct request_tracks_ops chrome_request_ops = {
+static const struct request_tracks_ops ops = {
 	.slice = write_request_slice,
 	.arrow = write_request_arrow,
 	.counter = write_request_counter,
 };
+
+struct request_tracks *chrome_requests(struct chrome_sink *c)
+{
+	return request_tracks_get(&c->requests, &c->rec, &ops, c);
+}

@@ -133,7 +133,7 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		break;
 	case REC_REQUEST:
 		perfetto_request(s, (const struct rec_request *)rec);
-		request_tracks_socket(s->requests, (const struct rec_request *)rec);
+		request_tracks_socket(perfetto_requests(s), (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		perfetto_irq(s, (const struct rec_irq *)rec);

@@ -280,7 +280,8 @@ void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 /* ---- perfetto_requests.c: those of sockets, and those that steps show ---- */
 
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
-extern const struct request_tracks_ops perfetto_request_ops;
+/* The tracks of requests in batches, made when first needed; NULL: no memory. */
+struct request_tracks *perfetto_requests(struct perfetto_sink *s);
 
 /* ---- perfetto_calls.c ---- */
 

@@ -97,8 +97,13 @@ static void write_counter(uint32_t group, enum request_counter counter, uint64_t
 	event_write_counter(arg, perfetto_request_counter(arg, group, counter), ns, value);
 }
 
-const struct request_tracks_ops perfetto_request_ops = {
+static const struct request_tracks_ops ops = {
 	.slice = write_slice,
 	.arrow = write_arrow,
 	.counter = write_counter,
 };
+
+struct request_tracks *perfetto_requests(struct perfetto_sink *s)
+{
+	return request_tracks_get(&s->requests, &s->rec, &ops, s);
+}

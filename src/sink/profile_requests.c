@@ -29,6 +29,12 @@ struct profile_requests {
 
 /* ---- lines ---- */
 
+/* Whether the client closed the connection before all was written. What it sends may end behind a request as well. */
+static bool was_closed(const struct line *l, const struct rec_request *socket)
+{
+	return socket->h.flags & REQUEST_F_FAILED || (socket->gone_ns && socket->gone_ns < l->end);
+}
+
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
 static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
@@ -48,7 +54,7 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 	if (socket) {
 		p = add_string(p, ",\"joined\":true,\"request\":", request_name(socket, name));
 		p = request_line_exchange(p, socket);
-		if (!l->cancelled && socket->gone_ns && socket->gone_ns < l->end)
+		if (!l->cancelled && was_closed(l, socket))
 			p = fmt_lit(p, ",\"cancelled\":true");
 	} else if (why) {
 		p = add_string(p, ",\"joined\":false,\"joined_why\":", why);

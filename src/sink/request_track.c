@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/request_track.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -572,6 +571,8 @@ static void on_done(struct step_request *r, void *arg)
 
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane)
 {
+	if (!t)
+		return;
 	t->kept[r->number % STEPS_KEPT].number = r->number;
 	t->kept[r->number % STEPS_KEPT].lane = lane;
 	t->kept[r->number % STEPS_KEPT].file = t->file;
@@ -582,7 +583,8 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 
 void request_tracks_call(struct request_tracks *t, const struct rec_function *r)
 {
-	step_requests_call(t->steps, r);
+	if (t)
+		step_requests_call(t->steps, r);
 }
 
 void request_tracks_loss(struct request_tracks *t, const struct loss *l)
@@ -639,8 +641,8 @@ void request_tracks_free(struct request_tracks *t)
 	free(t);
 }
 
-int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
-	struct request_tracks **ret_tracks)
+struct request_tracks *request_tracks_get(struct request_tracks **tracks, const struct recording *rec,
+	const struct request_tracks_ops *ops, void *arg)
 {
 	static const struct step_requests_ops step_ops = {
 		.begin = on_begin,
@@ -650,12 +652,15 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 		.mixed = on_mixed,
 		.done = on_done,
 	};
-	/* pages that are never touched are never allocated */
-	struct request_tracks *t = calloc(1, sizeof(*t));
+	struct request_tracks *t;
 	int err;
 
+	if (*tracks)
+		return *tracks;
+	/* pages that are never touched are never allocated */
+	t = calloc(1, sizeof(*t));
 	if (!t)
-		return -ENOMEM;
+		return NULL;
 	t->rec = rec;
 	t->ops = ops;
 	t->arg = arg;
@@ -664,8 +669,8 @@ int request_tracks_new(const struct recording *rec, const struct request_tracks_
 		err = request_pairs_new(&pairs_ops, t, &t->pairs);
 	if (err) {
 		request_tracks_free(t);
-		return err;
+		return NULL;
 	}
-	*ret_tracks = t;
-	return 0;
+	*tracks = t;
+	return t;
 }

@@ -80,9 +80,14 @@ struct request_tracks_ops {
 
 struct request_tracks;
 
-/* `rec` and `ops` must outlive it; it is not needed before the first step. -ENOMEM. */
-int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
-	struct request_tracks **ret_tracks);
+/* Those of a format, made with the first step, call or request that is for them. `rec` and `ops` must outlive them.
+ * NULL: no memory. */
+struct request_tracks *request_tracks_get(struct request_tracks **tracks, const struct recording *rec,
+	const struct request_tracks_ops *ops, void *arg);
+
+/* ---- these have nothing to do where `t` is NULL ---- */
+
+void request_tracks_free(struct request_tracks *t);
 
 /* A step, whose slice the format has written on one of the lanes for steps (0: on none). */
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane);
@@ -90,12 +95,8 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 /* A call that may change what is kept of sequences (ROLE_SEQUENCE). */
 void request_tracks_call(struct request_tracks *t, const struct rec_function *r);
 
-/* ---- those of these that have nothing to do where `t` is NULL ---- */
-
 /* A request seen on a socket. Where it is clear which of the others it is, that one was queued from its beginning. */
 void request_tracks_socket(struct request_tracks *t, const struct rec_request *r);
-
-void request_tracks_free(struct request_tracks *t);
 
 /* See struct sink_ops. */
 void request_tracks_loss(struct request_tracks *t, const struct loss *l);

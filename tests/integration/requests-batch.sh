@@ -161,7 +161,7 @@ test_http() {
 	background "$INFTRACE" record --strict -e +requests --profile "$TMP/http.jsonl" -o "$TMP/http.json" -o "$TMP/http.pftrace" \
 		-p "$server" 2>"$TMP/http.err"
 	wait_until 60 grep -q 'recording' "$TMP/http.err"
-	check "http: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/http.out")" 100 5 20
+	check "http: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/http.out")" 100 5 20 0 7
 	cp "$TMP/check.out" "$TMP/http.asked"
 	kill -TERM "$server"
 	wait "$server" && wait "$BG" || sed 's/^/# /' "$TMP/http.err"

@@ -22,7 +22,7 @@ def check(log, asked, profile):
     if sockets != collections.Counter(f"GET /{name}" for name in asked):
         raise Wrong(f"requests on sockets: {sockets}")
     begun = {(r.sequence, r.carried[0].start): r for r in requests}
-    joined = late = 0
+    joined = late = closed = 0
     for e in got:
         shape, stage = e["shape"], e["stage_us"]
         if not shape.get("joined"):
@@ -38,8 +38,13 @@ def check(log, asked, profile):
             raise Wrong(f"{name}: {queued} ns in the queue; by the server {r.carried[0].before - r.arrived}")
         if not ns(stage["ttft"]) + queued <= ns(stage["ttft_client"]) <= client["last"] - client["connected"]:
             raise Wrong(f"{name}: {stage['ttft_client']} us to the first part of the answer, {stage['ttft']} us to the first token")
+        # the server stops when a write fails; by then inftrace knows as well
+        if shape.get("cancelled", False) != r.cancelled or r.cancelled and not client["closes"]:
+            raise Wrong(f"{name}: cancelled: {shape.get('cancelled', False)}, by the server {r.cancelled}")
         late += queued > ns(stage["total"]) / 2
-    print(f"{len(requests)} requests, {joined} of them joined with their sockets; {late} were queued for most of their time")
+        closed += r.cancelled
+    print(f"{len(requests)} requests, {joined} of them joined with their sockets; {late} were queued for most of their time, "
+          f"{closed} were closed by their clients")
 
 
 if __name__ == "__main__":
