@@ -32,12 +32,6 @@ static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, 
 	return written >= at && written - at <= s->blocked + soon;
 }
 
-/* Whether an answer has as many parts as so many tokens may make. most: so many tokens in each. */
-static bool has_parts(const struct join_socket *s, uint64_t tokens, uint64_t most)
-{
-	return s->chunks <= tokens + 4 && (s->gone || s->blocked >= HELD_UP_NS || most * s->chunks + most >= tokens);
-}
-
 /* Whether a sequence can be the request of a socket whose answer is written so soon. */
 static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
 {
@@ -54,7 +48,6 @@ static bool can_be_soon(const struct join_socket *s, const struct join_sequence 
 		return true;
 	if (s->last < q->last && !s->gone)
 		return false;
-	/* late tokens come in larger parts */
 	return s->last <= q->last + s->blocked + soon && s->chunks <= q->outputs + 4;
 }
 
@@ -71,13 +64,15 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 		return s->last >= q->start && s->first >= q->first;
 	if (!q->first || s->first < q->first || s->last > q->last + s->blocked + LATE_NS)
 		return false;
-	return (s->last >= q->last || s->gone) && (s->chunks < 2 || has_parts(s, q->outputs, 4));
+	/* on a busy machine tokens come in larger parts */
+	return (s->last >= q->last || s->gone) && s->chunks <= q->outputs + 4;
 }
 
 /* Whether they also look alike: not every pair does, but only those that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
-	return s->last <= q->last + s->blocked + SOON_NS && (s->chunks < 2 || has_parts(s, q->outputs, 2));
+	return s->last <= q->last + s->blocked + SOON_NS &&
+	       (s->chunks < 2 || s->gone || s->blocked >= HELD_UP_NS || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
 }
 
 static uint32_t group_of(struct join *j, uint32_t i)
