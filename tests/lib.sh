@@ -214,3 +214,32 @@ need_llama() {
 	DRIVER=$(llama_driver)
 	MODEL_ARGS=("$libs" "$(llama_model)")
 }
+
+# engine_started NAME RECORD-OPTION... -- COMMAND ARG...: a command that prints "ready" when its libraries are loaded, and then
+# waits for a line of input, which it gets as soon as it is recorded. It prints into TMP/NAME.out, inftrace into
+# TMP/NAME.err; their process ids are in ENGINE and TRACER. 1: it did not come so far.
+engine_started() {
+	local name=$1 options=() go=$TMP/engine.go
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	[ -p "$go" ] || mkfifo "$go"
+	"$@" <"$go" >"$TMP/$name.out" 2>&1 &
+	ENGINE=$!
+	test_pids+=("$ENGINE")
+	exec 9>"$go"
+	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
+	background "$INFTRACE" record "${options[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
+	TRACER=$BG
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
+	echo >&9
+	exec 9>&-
+}
+
+# engine_recorded NAME ...: as above, up to the end of both, which must succeed.
+engine_recorded() {
+	engine_started "$@" && wait "$ENGINE" && wait "$TRACER"
+}

@@ -7,34 +7,11 @@
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# recorded NAME RECORD-OPTION... -- COMMAND ARG...: attached before the command's first step
-recorded() {
-	local name=$1 options=() engine tracer
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	"$@" <"$TMP/go" >"$TMP/$name.out" 2>&1 &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
-	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
-	background "$INFTRACE" record "${options[@]}" -p "$engine" 2>"$TMP/$name.err"
-	tracer=$BG
-	wait_until 60 grep -q 'recording' "$TMP/$name.err" || return 1
-	echo >&9
-	exec 9>&-
-	wait "$engine" && wait "$tracer"
-}
-
 setup() {
 	need_root
 	need python3
 	need_llama
 	driver=$(batch_driver)
-	mkfifo "$TMP/go"
 }
 
 # Arrays that point nowhere, end too soon, or are too long.
@@ -45,7 +22,7 @@ test_junk() {
 }
 
 batches_of() {
-	if recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
+	if engine_recorded "$name" -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
 		"$(dirname "$driver")/mini/junk_batches" "$1"; then
 		check "$name: what could be read of each batch, and no more" \
 			"$TOP/tests/programs/check_batches.py" junk "$TMP/$name.out" "$TMP/$name.jsonl" \
@@ -61,7 +38,7 @@ batches_of() {
 
 test_scenes() {
 	for scene in serve alone one draft turns prefix; do
-		if ! recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
+		if ! engine_recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
 			"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then
 			sed 's/^/# /' "$TMP/$scene.out" "$TMP/$scene.err"
 			not_ok "$scene" "the run failed"
@@ -80,7 +57,7 @@ test_scenes() {
 # The engine drops the sequence of each request as it is over: also known without a trace.
 test_life() {
 	name=life
-	if recorded "$name" --strict -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
+	if engine_recorded "$name" --strict -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- \
 		"$driver" -w -l "$TMP/$name.log" alone "${MODEL_ARGS[@]}"; then
 		expect "$name: sequences that are removed, in which context" \
 			'(lambda e, steps: [x["args"]["sequence"] for x in e if x["name"] == "remove"] ==
@@ -93,7 +70,7 @@ test_life() {
 		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
 		not_ok "$name" "the run failed"
 	fi
-	if recorded "$name-profile" --strict --profile "$TMP/$name.jsonl" -- \
+	if engine_recorded "$name-profile" --strict --profile "$TMP/$name.jsonl" -- \
 		"$driver" -w -l "$TMP/$name.log" alone "${MODEL_ARGS[@]}"; then
 		calls=$((2 * $(grep -c '"shared"' "$TMP/$name.log")))
 		check "$name: told to the profile alone as well" grep -q " $calls function" "$TMP/$name-profile.err"

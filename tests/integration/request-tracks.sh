@@ -18,34 +18,11 @@ setup() {
 	batches=$(batch_driver)
 	model=$(llama_model mite)
 	libs=${MODEL_ARGS[0]}
-	mkfifo "$TMP/go"
 }
 
-# started NAME RECORD-OPTION... -- COMMAND ARG...: attached before the command's first step, which is to come; the
-# engine is $engine, the tracer $tracer
-started() {
-	local name=$1 options=()
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	"$@" <"$TMP/go" >"$TMP/$name.out" 2>&1 &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
-	wait_until 60 grep -qx ready "$TMP/$name.out" || return 1
-	background "$INFTRACE" record "${options[@]}" -p "$engine" 2>"$TMP/$name.err"
-	tracer=$BG
-	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
-	echo >&9
-	exec 9>&-
-}
-
-# recorded NAME ...: as above, up to the end of the command
+# recorded NAME RECORD-OPTION... -- COMMAND ARG...: to the end of the command
 recorded() {
-	if started "$@" && wait "$engine" && wait "$tracer"; then
+	if engine_recorded "$@"; then
 		return 0
 	fi
 	exec 9>&-
@@ -116,11 +93,11 @@ test_rotated() {
 # Killed at any moment: what is there opens.
 test_killed() {
 	local name=killed f=$TMP/killed
-	started "$name" -e functions -o "$f.json" -o "$f.pftrace" -- \
+	engine_started "$name" -e functions -o "$f.json" -o "$f.pftrace" -- \
 		"$serve" -w -l "$f.log" -r 1000000 -p 4 "$libs" "$model"
 	wait_until 60 grep -qs '"name":"request 1[0-9]"' "$f.json"
-	kill -9 "$tracer" "$engine"
-	wait "$tracer" "$engine" 2>/dev/null || true
+	kill -9 "$TRACER" "$ENGINE"
+	wait "$TRACER" "$ENGINE" 2>/dev/null || true
 	check "$name: the JSON opens" "$INFTRACE" validate "$f.json"
 	check "$name: the .pftrace opens" "$TOP/tests/tools/pftrace.py" loads "$f.pftrace"
 }
@@ -129,13 +106,13 @@ test_killed() {
 test_dumped() {
 	local name=dumped d=$TMP/dumps
 	mkdir "$d"
-	started "$name" -e functions --flight-recorder 2MB --output-dir "$d" -- \
+	engine_started "$name" -e functions --flight-recorder 2MB --output-dir "$d" -- \
 		"$serve" -w -l "$TMP/$name.log" -r 1000000 -p 4 -n 60 "$libs" "$model"
 	wait_until 60 grep -qs '"step":2000,' "$TMP/$name.log"
-	check "$name: dump" "$INFTRACE" dump -p "$engine"
-	kill -9 "$engine"
-	wait "$engine" 2>/dev/null || true
-	wait "$tracer" || true
+	check "$name: dump" "$INFTRACE" dump -p "$ENGINE"
+	kill -9 "$ENGINE"
+	wait "$ENGINE" 2>/dev/null || true
+	wait "$TRACER" || true
 	tracks "$name: as its profile has them" "--profile=$(echo "$d"/profile*.jsonl)" "$d"/trace*.json
 	expect "$name: some of them had begun before" \
 		'any(e["args"].get("began_before") for e in t if e.get("cat") == "batch" and e["ph"] == "X")' \

@@ -14,29 +14,19 @@ setup() {
 	driver=$(serve_driver)
 	model=$(llama_model mite)
 	libs=${MODEL_ARGS[0]}
-	mkfifo "$TMP/go"
 }
 
 # served NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a run of the driver, recorded from before its first step on
 served() {
-	local name=$1 args=() engine rc=0
+	local name=$1 args=()
 	shift
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		args+=("$1")
 		shift
 	done
 	shift || true
-	"$driver" -w -l "$TMP/$name.log" "${args[@]}" "$libs" "$model" <"$TMP/go" >"$TMP/$name.out" 2>&1 &
-	engine=$!
-	test_pids+=("$engine")
-	exec 9>"$TMP/go"
-	wait_until 60 grep -qx ready "$TMP/$name.out" || return 1
-	background "$INFTRACE" record --profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
-	wait_until 60 grep -q 'recording' "$TMP/$name.err" || return 1
-	echo >&9
-	exec 9>&-
-	wait "$engine" && { wait "$BG" || rc=$?; }
-	[ "$rc" -eq 0 ] || [ "$rc" -eq "${may:-0}" ]
+	engine_recorded "$name" --profile "$TMP/$name.jsonl" "$@" -- \
+		"$driver" -w -l "$TMP/$name.log" "${args[@]}" "$libs" "$model"
 }
 
 # compared NAME [CHECK-OPTION...]: with the driver's log
