@@ -21,9 +21,13 @@ struct told {
 	uint64_t prompt, decode;
 };
 
+/* A line that waits for that. What its arguments mean may not be known any more when it is written. */
 struct held_step {
-	struct rec_step *r;
+	uint32_t number, tgid;
+	bool graph;
 	struct told told;
+	char *text; /* of its shape and stages */
+	size_t told_at, len;
 };
 
 struct profile_steps {
@@ -37,6 +41,7 @@ struct profile_steps {
 	bool parts_seen;                 /* the rows of some step were known by sequence */
 	struct held_step held[HELD_MAX]; /* sorted by number */
 	size_t n_held;
+	char text[PROFILE_BODY_MAX];
 };
 
 /* ---- a line ---- */
@@ -98,17 +103,12 @@ static uint64_t cpu_limit(struct profile_steps *ps, const struct rec_step *r)
 	return ps->cpu.limit;
 }
 
-/* t: what its rows were; NULL: not known */
-static void write_step(struct profile_steps *ps, const struct rec_step *r, const struct told *t)
+/* Up to where it says what its rows were. */
+static char *add_call(const struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	const struct probe_spec *s = &ps->rec->probes->specs[r->h.id];
-	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
 	struct step_rows rows;
-	char off[SHED_TEXT_MAX];
-	struct weight weight;
 
-	if (!p)
-		return;
 	p = add_u64(p, "\"step\":", r->number);
 	p = add_u64(p, ",\"pid\":", r->h.tgid);
 	p = add_u64(p, ",\"tid\":", r->h.tid);
@@ -116,10 +116,21 @@ static void write_step(struct profile_steps *ps, const struct rec_step *r, const
 	p = profile_add_args(p, s, r->vals, NULL);
 	if (rows_of_step(s, r->vals, &rows) && rows.readable)
 		p = add_u64(p, ",\"rows\":", r->vals[s->row_count - 1]);
-	if (t) {
-		p = add_u64(p, ",\"prompt_tokens\":", t->prompt);
-		p = add_u64(p, ",\"decode_tokens\":", t->decode);
-	}
+	return p;
+}
+
+static char *add_told(char *p, const struct told *t)
+{
+	p = add_u64(p, ",\"prompt_tokens\":", t->prompt);
+	return add_u64(p, ",\"decode_tokens\":", t->decode);
+}
+
+/* What is behind that. */
+static char *add_step(struct profile_steps *ps, char *p, const struct rec_step *r)
+{
+	char off[SHED_TEXT_MAX];
+	struct weight weight;
+
 	p = add_us(p, ",\"ts_us\":",
 		r->h.start_ns > ps->rec->start_boot_ns ? r->h.start_ns - ps->rec->start_boot_ns : 0);
 	p = add_u64(p, ",\"switches\":",
@@ -166,7 +177,15 @@ static void write_step(struct profile_steps *ps, const struct rec_step *r, const
 		p = profile_add_states(p, "workers_", r->workers_ns);
 	}
 	*p++ = '}';
-	profile_line_end(ps->lines, p, r->n.graphs > 0);
+	return p;
+}
+
+static void write_step(struct profile_steps *ps, const struct rec_step *r)
+{
+	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
+
+	if (p)
+		profile_line_end(ps->lines, add_step(ps, add_call(ps, p, r), r), r->n.graphs > 0);
 }
 
 /* ---- steps that wait until it is known what their rows were ---- */
@@ -175,19 +194,30 @@ static size_t find_held(const struct profile_steps *ps, uint32_t number)
 {
 	size_t i = 0;
 
-	while (i < ps->n_held && ps->held[i].r->number < number)
+	while (i < ps->n_held && ps->held[i].number < number)
 		i++;
 	return i;
+}
+
+static void write_held(struct profile_steps *ps, const struct held_step *h, bool is_told)
+{
+	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
+
+	if (!p)
+		return;
+	p = fmt_str(p, h->text, h->told_at);
+	if (is_told)
+		p = add_told(p, &h->told);
+	p = fmt_str(p, h->text + h->told_at, h->len - h->told_at);
+	profile_line_end(ps->lines, p, h->graph);
 }
 
 /* Writes the first n. Of what has waited in vain the rows are not known. */
 static void write_first(struct profile_steps *ps, size_t n, bool last_is_told)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct held_step *h = &ps->held[i];
-
-		write_step(ps, h->r, last_is_told && i == n - 1 ? &h->told : NULL);
-		free(h->r);
+		write_held(ps, &ps->held[i], last_is_told && i == n - 1);
+		free(ps->held[i].text);
 	}
 	ps->n_held -= n;
 	memmove(ps->held, ps->held + n, ps->n_held * sizeof(*ps->held));
@@ -204,28 +234,38 @@ static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
 	return rows_of_step(&ps->rec->probes->specs[r->h.id], r->vals, &rows) && rows.readable && rows.one;
 }
 
-void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
+/* false: no memory */
+static bool hold(struct profile_steps *ps, const struct rec_step *r)
 {
-	struct rec_step *copy = will_be_told(ps, r) ? malloc(sizeof(*r)) : NULL;
+	struct held_step h = { .number = r->number, .tgid = r->h.tgid, .graph = r->n.graphs > 0 };
+	char *p = add_call(ps, ps->text, r);
 	size_t i;
 
-	if (!copy) {
-		write_step(ps, r, NULL);
-		return;
-	}
-	*copy = *r;
+	h.told_at = (size_t)(p - ps->text);
+	h.len = (size_t)(add_step(ps, p, r) - ps->text);
+	h.text = malloc(h.len);
+	if (!h.text)
+		return false;
+	memcpy(h.text, ps->text, h.len);
 	if (ps->n_held == HELD_MAX)
 		write_first(ps, 1, false);
 	i = find_held(ps, r->number);
 	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
-	ps->held[i] = (struct held_step){ .r = copy };
+	ps->held[i] = h;
+	return true;
+}
+
+void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
+{
+	if (!will_be_told(ps, r) || !hold(ps, r))
+		write_step(ps, r);
 }
 
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p)
 {
 	size_t i = find_held(ps, s->number);
 
-	if (i == ps->n_held || ps->held[i].r->number != s->number)
+	if (i == ps->n_held || ps->held[i].number != s->number)
 		return;
 	ps->held[i].told.prompt += p->prompt;
 	ps->held[i].told.decode += p->rows->rows - p->prompt;
@@ -234,7 +274,7 @@ void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, con
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
 {
 	size_t i = find_held(ps, s->number);
-	bool there = i < ps->n_held && ps->held[i].r->number == s->number;
+	bool there = i < ps->n_held && ps->held[i].number == s->number;
 
 	write_first(ps, i + there, there);
 }
@@ -262,6 +302,6 @@ void profile_steps_free(struct profile_steps *ps)
 	if (!ps)
 		return;
 	for (size_t i = 0; i < ps->n_held; i++)
-		free(ps->held[i].r);
+		free(ps->held[i].text);
 	free(ps);
 }

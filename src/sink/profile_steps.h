@@ -16,7 +16,7 @@ struct profile_steps;
 int profile_steps_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps **ret_steps);
 void profile_steps_free(struct profile_steps *ps);
 
-/* Writes its line, or keeps a copy of the step. */
+/* Writes its line, or keeps it. */
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r);
 
 /* Of struct step_requests_ops: what the rows of a step were, and that this is all. */
