@@ -346,6 +346,25 @@ static void test_sequences(void **state)
 	probe_table_free(&probes);
 }
 
+/* A line that waits has what was known when its step came: later calls may show that an argument is not what it seems. */
+static void test_waiting(void **state)
+{
+	static const struct row_part parts[] = { { 3, 0, 9, 1 } };
+	struct out o;
+
+	(void)state;
+	open_requests(&o);
+	emit_parts(&o, 0, &(struct call){ 0, 900, 9, 77, 0 }, parts, 1);
+	probes.specs[0].misfits = 1;
+	emit_parts(&o, 1, &(struct call){ 1000, 1900, 9, 77, 0 }, parts, 1);
+	profile_close(&o);
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"step\":0,\"pid\":5000000,\"tid\":5000001,\"phase\":\"prefill\",\"n_tokens\":9,"));
+	assert_null(strstr(strstr(o.text, "\"step\":1,"), "n_tokens"));
+	profile_done(&o);
+	probe_table_free(&probes);
+}
+
 /* The same with what their sockets show: one line where it is clear, else both. */
 static void test_joined(void **state)
 {
@@ -632,6 +651,7 @@ int main(void)
 		TEST(test_cut),
 		TEST(test_mixed),
 		TEST(test_sequences),
+		TEST(test_waiting),
 		TEST(test_joined),
 		TEST(test_contexts),
 		TEST(test_percentiles),
