@@ -114,6 +114,65 @@ static void test_several(void **state)
 	assert_int_equal(of_sockets[0].result, JOIN_AMBIGUOUS);
 }
 
+#define MS UINT64_C(1000000)
+
+/* Two at once, of which one has a client that reads slowly, or closes its connection. */
+static void test_clients(void **state)
+{
+	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20 },
+		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20 } };
+	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false },
+		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false } };
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct join_socket s[] = { sockets[0], sockets[1] };
+
+		if (i == 1 || i == 2) { /* it had most of its answer only when the other one had all; of that little is known */
+			s[0].last = 3000 * MS;
+			s[0].blocked = i == 1 ? 2800 * MS : 0;
+			s[0].chunks = i == 1 ? 3 : 20;
+		}
+		if (i == 3) {
+			s[0].last = 100 * MS;
+			s[0].chunks = 8;
+			s[0].gone = true;
+		}
+		DECIDE(s, sequences);
+		for (uint32_t k = 0; k < 2; k++) {
+			assert_int_equal(of_sockets[k].result == JOIN_DONE, i != 2 || k == 1);
+			assert_true(of_sockets[k].result != JOIN_DONE || of_sockets[k].with == k);
+		}
+	}
+}
+
+/* An answer that is late just when another one is due is joined with neither. */
+static void test_late(void **state)
+{
+	struct join_sequence sequences[10];
+	struct join_socket sockets[10];
+
+	(void)state;
+	for (uint32_t i = 0; i < 10; i++) {
+		uint64_t at = (1 + i) * 1000 * MS;
+
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false };
+	}
+	/* these two overlap; the answer of the first comes when that of the second is due, and that later still */
+	sequences[1].start = sequences[0].start + 20 * MS;
+	sequences[1].first = sequences[0].first + 40 * MS;
+	sequences[1].last = sequences[0].last + 40 * MS;
+	sockets[1].start = sockets[0].start;
+	sockets[0].first += 40 * MS;
+	sockets[0].last += 40 * MS;
+	sockets[1].first = sequences[1].first + 300 * MS;
+	sockets[1].last = sequences[1].last + 300 * MS;
+	DECIDE(sockets, sequences);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(of_sockets[i].result, i < 2 ? JOIN_AMBIGUOUS : JOIN_DONE);
+}
+
 /* ---- servers ---- */
 
 static uint64_t seed;
@@ -244,7 +303,7 @@ static void test_unseen(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_servers), TEST(test_unseen) };
+	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_clients), TEST(test_late), TEST(test_servers), TEST(test_unseen) };
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
