@@ -10,11 +10,15 @@
 #define SOON_NS UINT64_C(250000000)  /* in most cases */
 #define LATE_NS UINT64_C(1000000000) /* an answer is written at most this long after what it reports */
 
+#define LEFT JOIN_SOCKETS /* in place of a socket's number */
+#define EXCHANGE_WORDS (LEFT / 64 + 1)
+
 struct join {
 	bool fits[JOIN_SOCKETS][JOIN_SEQUENCES], alike[JOIN_SOCKETS][JOIN_SEQUENCES];
 	bool may_be[JOIN_SOCKETS][JOIN_SEQUENCES];      /* however late */
 	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
 	size_t n_sockets, n_sequences;
+	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
 };
 
 /* How late most answers are at most, and how much later the others of these may be. */
@@ -207,20 +211,47 @@ static size_t find_fits_soon(
 	return n;
 }
 
-/* Takes back pairs of which either can be another one's that is left: then two answers may have been late, and one of
- * them just when the other one was due. */
-static void take_back(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+static void set_bit(uint64_t *bits, size_t i)
 {
-	bool left_socket[JOIN_SEQUENCES] = { 0 }, left_sequence[JOIN_SOCKETS] = { 0 };
+	bits[i / 64] |= UINT64_C(1) << i % 64;
+}
 
+static bool has_bit(const uint64_t *bits, size_t i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+/* Finds for each pair, by its socket, the pairs whose sequences it could have instead if these got others. What is left of
+ * either kind is one more pair, number LEFT: it could have any. */
+static void find_exchanges(struct join *j, const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+{
+	memset(j->exchanges, 0, sizeof(j->exchanges));
 	for (size_t i = 0; i < j->n_sockets; i++) {
+		size_t from = of_sockets[i].result == JOIN_DONE ? i : LEFT;
+
 		for (size_t k = 0; k < j->n_sequences; k++) {
-			left_socket[k] |= j->may_be[i][k] && of_sockets[i].result != JOIN_DONE;
-			left_sequence[i] |= j->may_be[i][k] && of_sequences[k].result != JOIN_DONE;
+			if (j->may_be[i][k])
+				set_bit(j->exchanges[from], of_sequences[k].result == JOIN_DONE ? of_sequences[k].with : LEFT);
 		}
 	}
+	for (size_t via = 0; via <= LEFT; via++) {
+		for (size_t i = 0; i <= LEFT; i++) {
+			for (size_t w = 0; w < EXCHANGE_WORDS && has_bit(j->exchanges[i], via); w++)
+				j->exchanges[i][w] |= j->exchanges[via][w];
+		}
+	}
+}
+
+/* Takes back pairs that could have exchanged their sequences, however late their answers were then. */
+static void take_back(struct join *j, struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	find_exchanges(j, of_sockets, of_sequences);
 	for (size_t i = 0; i < j->n_sockets; i++) {
-		if (of_sockets[i].result != JOIN_DONE || !left_sequence[i] || !left_socket[of_sockets[i].with])
+		bool exchanged = false;
+
+		for (size_t other = 0; other <= LEFT && of_sockets[i].result == JOIN_DONE; other++)
+			exchanged |= other != i && has_bit(j->exchanges[i], other) && has_bit(j->exchanges[other], i);
+		if (!exchanged)
 			continue;
 		of_sequences[of_sockets[i].with].result = JOIN_AMBIGUOUS;
 		of_sockets[i].result = JOIN_AMBIGUOUS;
