@@ -66,7 +66,7 @@ for name in moved-plain moved-detail swapped-plain swapped-detail; do
 	expect "$name: nothing read through the pointer is shown" \
 		"[[e['name'], e['args']] for e in $ops] == [['ggml_cpu_extra_compute_forward', {}]] * c['ops']" \
 		t="$TMP/$name.json" c=last:"$TMP/$name.log"
-	expect "$name: the steps fit" '[[e["name"], e["args"]["n_tokens"]] for e in t if e.get("cat") == "step"] == [
+	expect "$name: the steps fit" '[[e["name"], e["args"]["n_tokens"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [
 		["decode" if n == 1 else "prefill", n] for n in c["step_n_tokens"]]' \
 		t="$TMP/$name.json" c=last:"$TMP/$name.log"
 	values=$([ "${name#*-}" = plain ] && echo 1 || echo 9)

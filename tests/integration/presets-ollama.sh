@@ -81,7 +81,7 @@ GO
 check "a Go program with an engine runs" traced "$TMP/ollama" -u ollama:main.deep
 same "to its end" "$(cat "$TMP/out")" "done"
 expect "steps and samples of the engine" \
-	'[[e["args"]["n_tokens"], e["name"]] for e in t if e.get("cat") == "step"] == [
+	'[[e["args"]["n_tokens"], e["name"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [
 		[9, "prefill"]] + [[1, "decode"]] * 199 and len([e for e in t if e.get("cat") == "sample"]) == 200' \
 	t="$TMP/t.json"
 same "its Go function is left out" "$(grep -c 'warning: main.deep in .* is a Go function' "$TMP/err")" 1
