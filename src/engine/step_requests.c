@@ -13,8 +13,7 @@ uint64_t step_seen_tokens(const struct step_seen *s)
 	if (s->cut)
 		return 0;
 	if (!s->has_rows)
-		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens
-								: 1;
+		return s->phase != PHASE_DECODE ? 0 : s->tokens ? s->tokens : 1;
 	if (s->n_parts) {
 		uint64_t n = 0;
 

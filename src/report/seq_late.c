@@ -374,7 +374,9 @@ static bool find_answer(const struct seq_typical *t, const struct seq_request *r
 
 	if (r->answered < 0 || more < LEAST_NS || (double)more < LEAST_SHARE * (double)ns_add(r->total, r->answered))
 		return false;
-	*ret = (struct seq_late){ .kind = SEQ_LATE_ANSWER, .value = r->answered, .typical = (int64_t)t->answered, .excess = more, .held = r->write_blocked < more ? r->write_blocked : more, .compared = t->compared };
+	*ret = (struct seq_late){ .kind = SEQ_LATE_ANSWER, .value = r->answered, .excess = more, .compared = t->compared };
+	ret->typical = (int64_t)t->answered;
+	ret->held = r->write_blocked < more ? r->write_blocked : more;
 	return true;
 }
 

@@ -8,8 +8,8 @@
  * all of them can be paired, those are joined that are a pair in every way to do so. One too many of either kind leaves
  * the whole group unjoined.
  *
- * How soon "soon" is, is tried from milliseconds on: most answers are written at once, and then the groups are small. A
- * wrong pair takes two answers that are late, and one of which begins and ends just when another one was due.
+ * This is tried with a short limit first, which most answers keep: then the groups are small. Pairs that could have
+ * exchanged their sequences, with each other or with what is left, had some answers been late, are not joined by that.
  */
 #ifndef INFTRACE_REQUEST_JOIN_H
 #define INFTRACE_REQUEST_JOIN_H

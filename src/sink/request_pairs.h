@@ -30,7 +30,7 @@ void request_pairs_free(struct request_pairs *p);
 void request_pairs_begin(struct request_pairs *p, const struct step_request *r);
 void request_pairs_first(struct request_pairs *p, const struct step_request *r);
 
-/* `request` is allocated with malloc(); NULL: it is not held, and its like will not be asked for again. */
+/* `request` is allocated with malloc(); NULL: no socket is looked for. */
 void request_pairs_done(struct request_pairs *p, const struct step_request *r, void *request);
 
 /* A request seen on a socket, which is copied. */
