@@ -330,8 +330,11 @@ static __always_inline void connection_gone(struct connection *c, u32 call)
 }
 
 /* Whether the result of a call says so: the end of what is read, or an error of what is written. */
-static __always_inline bool is_gone(u32 call, long ret)
+static __always_inline bool is_gone(u32 call, long ret, const struct pt_regs *regs)
 {
+	/* a read of no bytes has none at any time */
+	if (call == REQUEST_CALL_READ || call == REQUEST_CALL_RECVFROM)
+		return !ret && sys_arg2(regs);
 	if (call <= REQUEST_CALL_READ_LAST)
 		return !ret;
 	return call <= REQUEST_CALL_SENDMSG && (ret == -EPIPE || ret == -ECONNRESET);
@@ -427,7 +430,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 		return 0;
 	barrier_var(nr);
 	call = request_calls[nr & (sizeof(request_calls) - 1)];
-	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE && !is_gone(call, ret)))
+	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE && !is_gone(call, ret, regs)))
 		return 0;
 	t = thread_of_any(task);
 	if (!t || is_compat(task))
