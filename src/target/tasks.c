@@ -2,10 +2,12 @@
 #include "target/tasks.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "target/process.h"
+#include "util/clock.h"
 
 /* Open addressing by tid, since every record is looked up here (see util/map.h). At half load, entries that are no
  * longer needed are dropped, and the table grows if that is not enough. A reused tid reuses its slot. */
@@ -14,7 +16,6 @@ struct tasks {
 	size_t cap; /* power of two */
 	size_t used;
 	unsigned int alive; /* entries with alive_process */
-	uint64_t now_ns;    /* of the newest record */
 	uint64_t changes;
 };
 
@@ -95,27 +96,40 @@ static struct task *slot_of(struct task *slots, size_t cap, uint32_t tid)
 	return &slots[i];
 }
 
-static bool is_needed(const struct tasks *ts, const struct task *t)
+/* Nobody tells when a thread that is not a target's has exited, and its last records may still be on their way: it
+ * counts from when this is found. */
+static void find_exited(struct task *t, uint64_t now_ns)
 {
-	if (!t->tgid || !t->traced) /* empty, or /proc can be asked again */
+	if (t->tgid && !t->traced && !t->exited && kill((pid_t)t->tid, 0) && errno == ESRCH) {
+		t->exited = true;
+		t->exit_ns = now_ns;
+	}
+}
+
+static bool is_needed(const struct task *t, uint64_t now_ns)
+{
+	if (!t->tgid)
 		return false;
-	return !t->exited || t->alive_process || ts->now_ns - t->exit_ns < KEEP_EXITED_NS;
+	return !t->exited || t->alive_process || t->exit_ns + KEEP_EXITED_NS > now_ns;
 }
 
 static int make_room(struct tasks *ts)
 {
 	size_t needed = 0, cap = ts->cap;
+	uint64_t now_ns = clock_boot_ns();
 	struct task *slots;
 
-	for (size_t i = 0; i < ts->cap; i++)
-		needed += is_needed(ts, &ts->slots[i]);
+	for (size_t i = 0; i < ts->cap; i++) {
+		find_exited(&ts->slots[i], now_ns);
+		needed += is_needed(&ts->slots[i], now_ns);
+	}
 	if (needed * 4 >= cap)
 		cap *= 2;
 	slots = calloc(cap, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
 	for (size_t i = 0; i < ts->cap; i++) {
-		if (is_needed(ts, &ts->slots[i]))
+		if (is_needed(&ts->slots[i], now_ns))
 			*slot_of(slots, cap, ts->slots[i].tid) = ts->slots[i];
 	}
 	free(ts->slots);
@@ -244,8 +258,6 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 	struct task *t;
 
 	ts->changes++;
-	if (r->h.start_ns > ts->now_ns)
-		ts->now_ns = r->h.start_ns;
 	switch (r->h.id) {
 	case TASK_FORK:
 		/* the tid may be reused: nothing of its former owner is kept */
@@ -266,14 +278,16 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		t = tasks_find(ts, r->h.tid);
 		if (!t || t->tgid != r->h.tgid)
 			t = add(ts, r->h.tgid, r->h.tid);
-		if (t && !t->traced)
+		if (t && !t->traced) {
+			t->exited = false;
 			set_comm(t, r);
+		}
 		break;
 	case TASK_EXIT:
 		t = tasks_find(ts, r->h.tid);
 		if (t) {
 			t->exited = true;
-			t->exit_ns = r->h.start_ns;
+			t->exit_ns = clock_boot_ns();
 		}
 		t = tasks_find(ts, r->h.tgid);
 		if (t && r->h.flags & TASK_F_LAST)

@@ -21,7 +21,7 @@ struct task {
 	bool exited;
 	char comm[TASK_COMM_LEN];
 	uint32_t written; /* a bit for each output that has written its name */
-	uint64_t exit_ns;
+	uint64_t exit_ns; /* CLOCK_BOOTTIME when it was learned that it has exited */
 };
 
 struct tasks;

@@ -278,6 +278,33 @@ static void test_reuse_forever(void **state)
 	assert_ptr_equal(tasks_find(ts, TID), slot);
 }
 
+/* Threads that are not targets' keep their names while what they did last may still arrive, and no longer. No thread
+ * has numbers as high as these, so that all of them have exited. */
+static void test_strangers_kept(void **state)
+{
+	struct tasks *ts = *state;
+	const uint32_t many = 5000;
+	char comm[TASK_COMM_LEN];
+
+	for (uint32_t i = 0; i < many; i++) {
+		snprintf(comm, sizeof(comm), "n%u", i);
+		tell(ts, TASK_STRANGER, TID + i, TID + i, comm, 0);
+	}
+	for (uint32_t i = 0; i < many; i++) {
+		snprintf(comm, sizeof(comm), "n%u", i);
+		assert_string_equal(tasks_get(ts, TID + i, TID + i)->comm, comm);
+		tasks_find(ts, TID + i)->exited = true;
+		tasks_find(ts, TID + i)->exit_ns = 1;
+	}
+	/* the number of one that has exited is another's now */
+	tell(ts, TASK_STRANGER, TID, TID, "again", 0);
+	for (uint32_t i = 0; i < 4 * many; i++)
+		tell(ts, TASK_STRANGER, TID + many + i, TID + many + i, "later", 0);
+	assert_string_equal(tasks_find(ts, TID)->comm, "again");
+	for (uint32_t i = 1; i < many; i++)
+		assert_null(tasks_find(ts, TID + i));
+}
+
 /* ---- /proc ---- */
 
 struct live {
@@ -431,6 +458,7 @@ int main(void)
 		TEST(test_stranger),
 		TEST(test_many),
 		TEST(test_reuse_forever),
+		TEST(test_strangers_kept),
 		TEST(test_add_process),
 		TEST(test_waker_thread),
 		TEST(test_alive_is_checked),
