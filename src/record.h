@@ -35,6 +35,8 @@ enum rec_kind {
 	REC_REQUEST,
 	REC_HOLD,   /* the thread waited for its probes */
 	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
+	REC_SAMPLE, /* a copied stack: user space turns it into REC_STACK, and no sink sees it */
+	REC_STACK,  /* made in user space */
 	REC_KIND_MAX,
 };
 
@@ -379,7 +381,73 @@ struct rec_request {
 	u16 gaps[REQUEST_GAPS];
 };
 
+enum sample_kind {
+	SAMPLE_CPU,	/* taken at regular intervals of CPU time */
+	SAMPLE_OFF_CPU, /* of a thread that has waited */
+	SAMPLE_WAKER,	/* of the thread that ended another one's wait */
+	SAMPLE_KIND_MAX,
+};
+
+/* By their DWARF numbers. On x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip. On arm64: x0 to x30, sp,
+ * pc. */
+#if defined(__TARGET_ARCH_arm64) || defined(__aarch64__)
+#define SAMPLE_REGS 33
+#define SAMPLE_REG_SP 31
+#else
+#define SAMPLE_REGS 17
+#define SAMPLE_REG_SP 7
+#endif
+#define SAMPLE_REG_PC (SAMPLE_REGS - 1)
+
+#define SAMPLE_KERNEL_MAX 48	/* frames */
+#define SAMPLE_PYTHON_MAX 64
+#define SAMPLE_STACK_MAX 16384	/* bytes, from the stack pointer up */
+
+#define SAMPLE_F_TRUNCATED 0x01	 /* the stack goes on beyond what was copied: it is longer, or a page is not there */
+#define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */
+#define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
+
+/* Addresses in the process. */
+struct python_frame {
+	u64 code;  /* the code object */
+	u64 instr; /* the instruction in it */
+};
+
+/*
+ * A stack as it was copied. Followed by kernel_n addresses of 8 bytes and python_n of struct python_frame, both
+ * innermost first, and stack_bytes (a multiple of 8) of the user stack from its pointer up.
+ */
+struct rec_sample {
+	struct rec_hdr h; /* id: enum sample_kind. SAMPLE_CPU: an instant; SAMPLE_OFF_CPU: the wait */
+	u32 step;	  /* number + 1 of the step that the thread works on; 0: none */
+	u8 state;	  /* enum time_state: at the instant, or of the wait */
+	u8 flags;	  /* SAMPLE_F_* */
+	u16 kernel_n;
+	u16 python_n;
+	u16 pad;
+	u32 stack_bytes;
+	u32 waker_tid; /* SAMPLE_OFF_CPU: 0: unknown */
+	u32 kept_of;   /* SAMPLE_CPU: this one stands for so many, since others were left out: at least 1 */
+	u64 regs[SAMPLE_REGS];
+};
+#define REC_SAMPLE_SIZE(kernel, python, stack) \
+	(sizeof(struct rec_sample) + (kernel) * sizeof(u64) + (python) * sizeof(struct python_frame) + (stack))
+
+/* What has become of a sample. */
+struct rec_stack {
+	struct rec_hdr h; /* as the sample's */
+	u32 step;
+	u8 state;
+	u8 flags; /* SAMPLE_F_* */
+	u16 pad;
+	u32 stack; /* its number among those of the recording */
+	u32 waker_tid;
+	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: that of the wait */
+};
+
+/* The largest record that a sink takes, and the largest that the programs send. */
 #define REC_SIZE_MAX sizeof(struct rec_step_parts)
+#define REC_SENT_MAX REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX)
 
 /* Both sides copy records in units of 8 bytes, and the rings align them to that. */
 #define REC_ASSERT_WHOLE(type) _Static_assert(sizeof(type) % 8 == 0, #type " is a multiple of 8 bytes")
@@ -397,7 +465,10 @@ REC_ASSERT_WHOLE(struct rec_placed);
 REC_ASSERT_WHOLE(struct rec_irq);
 REC_ASSERT_WHOLE(struct rec_memory);
 REC_ASSERT_WHOLE(struct rec_request);
+REC_ASSERT_WHOLE(struct rec_sample);
+REC_ASSERT_WHOLE(struct rec_stack);
 _Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
-	"a step with all its parts is the largest record");
+	"a step with all its parts is the largest record of a sink");
+_Static_assert(REC_SIZE_MAX <= REC_SENT_MAX, "a sample is the largest record that is sent");
 
 #endif

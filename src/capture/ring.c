@@ -64,7 +64,7 @@ static int create_ring(struct rings *r, int outer_fd, uint32_t i, size_t bytes)
 		return -errno;
 	err = bpf_map_update_elem(outer_fd, &i, &fd, BPF_ANY) ? -errno : 0;
 	if (!err)
-		err = ringbuf_new(fd, bytes, REC_SIZE_MAX, &r->data[i]);
+		err = ringbuf_new(fd, bytes, REC_SENT_MAX, &r->data[i]);
 	close(fd); /* the outer map and the mapping hold references */
 	return err;
 }
@@ -80,7 +80,7 @@ int rings_create(struct bpf_map *outer, struct bpf_map *control, unsigned int n,
 	r->cb = cb;
 	r->arg = arg;
 	err = ringbuf_new(
-		bpf_map__fd(control), bpf_map__max_entries(control), REC_SIZE_MAX, &r->control);
+		bpf_map__fd(control), bpf_map__max_entries(control), REC_SENT_MAX, &r->control);
 	for (; r->n < n && !err; r->n++)
 		err = create_ring(r, bpf_map__fd(outer), r->n, bytes);
 	if (err) {

@@ -143,12 +143,21 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 	sink_record(in->sink, h, size);
 }
 
-/* Whether everything that a record says to have after it is there: sinks rely on that. */
+static bool is_whole_sample(const struct rec_sample *r, size_t size)
+{
+	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX &&
+	       r->stack_bytes <= SAMPLE_STACK_MAX && r->stack_bytes % sizeof(uint64_t) == 0 &&
+	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes);
+}
+
+/* Whether everything that a record says to have after it is there: those who take it rely on that. */
 static bool is_whole(const struct rec_hdr *h, size_t size)
 {
 	const struct rec_step *r = (const struct rec_step *)h;
 	const struct row_part *parts;
 
+	if (h->kind == REC_SAMPLE)
+		return is_whole_sample((const struct rec_sample *)h, size);
 	return h->kind != REC_STEP || (size >= sizeof(*r) && step_parts(r, size, &parts) == r->n_parts);
 }
 
@@ -170,6 +179,8 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		break;
 	case REC_MAPPED:
 		follow_record(in->c->follow, h);
+		return;
+	case REC_SAMPLE: /* no sink takes it */
 		return;
 	case REC_STEP:
 	case REC_FUNCTION:

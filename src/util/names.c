@@ -342,6 +342,8 @@ static const char *const rec_kinds[] = {
 	[REC_REQUEST] = "request",
 	[REC_HOLD] = "hold",
 	[REC_PLACED] = "placed",
+	[REC_SAMPLE] = "sample",
+	[REC_STACK] = "stack",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");
