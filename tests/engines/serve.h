@@ -31,7 +31,7 @@ struct request {
 	struct answer *answer;	 /* of one that came by HTTP, which has a name */
 	int name;
 	bool drafts, clears;	 /* clears: nothing of it is kept */
-	uint64_t arrived_ns;
+	uint64_t waiting_ns, arrived_ns;
 	struct request *next; /* in the queue */
 
 	int cached, fed, given; /* tokens */

@@ -23,7 +23,8 @@
  * On SIGTERM it ends what it has begun, and begins no more.
  *
  * The log tells of every step the rows of each sequence and the clock (CLOCK_BOOTTIME) right before and right
- * after, of every request its tokens and steps. A tracer has to find the same.
+ * after, of every request its tokens and steps; of one that came by HTTP the clock right before ("waiting") and right after
+ * ("arrived") its first bytes were read. A tracer has to find the same.
  */
 #define _GNU_SOURCE
 #include "llama_load.h"
@@ -125,6 +126,7 @@ static void requests_read(void)
 
 		r->name = asked.name;
 		r->answer = asked.answer;
+		r->waiting_ns = asked.waiting_ns;
 		request_queue(r, asked.read_ns);
 	}
 }
@@ -181,10 +183,11 @@ static void request_end(struct slot *s, bool cancelled)
 
 	fprintf(out,
 		"{\"request\":%d,\"sequence\":%d,\"prompt\":%d,\"cached\":%d,\"outputs\":%d,\"first_step\":%d,"
-		"\"last_step\":%d,\"steps\":%d,\"drafts\":%s,\"cancelled\":%s,\"arrived\":%lu,\"name\":%d}\n",
+		"\"last_step\":%d,\"steps\":%d,\"drafts\":%s,\"cancelled\":%s,\"waiting\":%lu,\"arrived\":%lu,"
+		"\"name\":%d}\n",
 		r->id, (int)(s - slots), r->fed - r->cached, r->cached, r->given, r->first_step, r->last_step,
 		r->steps, r->drafts ? "true" : "false", cancelled ? "true" : "false",
-		(unsigned long)r->arrived_ns, r->answer ? r->name : -1);
+		(unsigned long)r->waiting_ns, (unsigned long)r->arrived_ns, r->answer ? r->name : -1);
 	if (r->answer)
 		http_end(r->answer);
 	if (r->clears) {

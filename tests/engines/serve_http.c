@@ -40,25 +40,32 @@ static bool write_all(int fd, const char *data, size_t size)
 	return true;
 }
 
+static uint64_t clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* Up to the end of the header. */
 static bool read_request(int fd, struct http_request *r, int *pad)
 {
 	char text[4096];
-	struct timespec t;
 	size_t size = 0;
 
+	r->waiting_ns = clock_ns();
 	do {
 		ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
 
 		if (n <= 0)
 			return false;
 		if (!size)
-			clock_gettime(CLOCK_BOOTTIME, &t);
+			r->read_ns = clock_ns();
 		size += (size_t)n;
 		text[size] = 0;
 	} while (!strstr(text, "\r\n\r\n") && size < sizeof(text) - 1);
 	*pad = 0;
-	r->read_ns = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 	return sscanf(text, "GET /%d?prompt=%d&tokens=%d&pad=%d", &r->name, &r->prompt, &r->tokens, pad) >= 3 &&
 		r->prompt > 0 && r->tokens > 0;
 }

@@ -16,7 +16,7 @@ struct answer;
 
 struct http_request {
 	int name, prompt, tokens;
-	uint64_t read_ns; /* CLOCK_BOOTTIME */
+	uint64_t waiting_ns, read_ns; /* CLOCK_BOOTTIME, right before and right after its first bytes were read */
 	struct answer *answer;
 };
 

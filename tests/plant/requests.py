@@ -40,7 +40,7 @@ TARGET = float(os.environ.get("PLANT_TARGET", "0.98"))
 STALLS = {"sleep": "blocked_sleep", "cpu": "cpu", "pipe": "blocked_ipc"}
 HTTP = {  # slots; arguments of serve_client.py behind the number of requests
     "client": ("4", ["20", "20", "5"]),
-    "queue": ("2", ["4", "20"]),
+    "queue": ("2", ["5", "60"]),
 }
 CAUSES = ("prompt", *STALLS, *HTTP)
 STALL_US = 20000
@@ -152,7 +152,7 @@ def judge_prompt(run, count):
             for s in beside:
                 more = s.after - s.before - usual_time(s.rows - s.prompt)
                 lost += max(0, more) * other.part(s).prompt / s.prompt
-            yield lost / run.time(r), waited.get(run.numbers[other.id], 0) / total
+            yield lost / run.time(r), waited.get(run.numbers[other.id], 0) / total, (r, {"for": other.id})
 
 
 def judge_stalls(run, count, state):
@@ -167,7 +167,7 @@ def judge_stalls(run, count, state):
     usual = [between[r.id] / (len(r.all) - 1) for r in run.requests if not lost[r.id] and len(r.all) > 1]
     for r in run.requests:
         more = between[r.id] - statistics.median(usual) * (len(r.all) - 1)
-        yield lost[r.id] / run.time(r), more / ns(run.lines[r.id]["stage_us"]["total"])
+        yield lost[r.id] / run.time(r), more / ns(run.lines[r.id]["stage_us"]["total"]), (r, {})
 
 
 def judge_client(run, count, asked):
@@ -181,24 +181,39 @@ def judge_client(run, count, asked):
         if lost >= LIMIT and not client["slow"]:
             count["close"] += 1
             continue
-        yield lost, answered / (ns(e["stage_us"]["total"]) + answered) if 2 * write >= answered else 0
+        yield lost, answered / (ns(e["stage_us"]["total"]) + answered) if 2 * write >= answered else 0, (r, client)
 
 
 def judge_queue(run, count, asked):
-    """Of each request: how much of the time until its last step was before its first."""
+    """Of each request: how much of the time until its last step was before its first. Its first bytes were read after the client
+    sent them and after the server began to wait for them, and before the server read its clock again. Where that is not
+    enough to tell, because the thread that read them had no CPU in between, it is not judged."""
     for r in run.requests:
-        stage, waited = run.lines[r.id]["stage_us"], r.carried[0].before - r.arrived
-        count["planted"] += waited >= LIMIT * (r.carried[-1].after - r.arrived)
-        yield waited / (r.carried[-1].after - r.arrived), stage.get("queued", 0) / stage["total"]
+        stage, client = run.lines[r.id]["stage_us"], asked[r.name]
+        least, most = ((r.carried[0].before - at) / (r.carried[-1].after - at) for at in
+                       (r.arrived, max(client["sent"], r.waiting)))
+        count["planted"] += least >= LIMIT
+        if least < LIMIT <= most:
+            count["close"] += 1
+            continue
+        yield least, stage.get("queued", 0) / stage["total"], (r, client)
 
 
-def judge(cause, run, asked):
+def tell(run, what, lost, said, r, more):
+    """What the driver's log and the profile have of a request about which they disagree."""
+    e = run.lines[r.id]
+    log = {k: v for k, v in vars(r).items() if isinstance(v, (int, str))}
+    print(f"# {what}: request {r.id}, lost {lost:.4f}, said {said:.4f}; log {log}, from {r.carried[0].before} to "
+          f"{r.carried[-1].after}; {more}; profile {json.dumps(e)}", flush=True)
+
+
+def judge(cause, run, asked, verbose):
     count = collections.Counter()
     if cause in HTTP:
         pairs = {"client": judge_client, "queue": judge_queue}[cause](run, count, asked)
     else:
         pairs = judge_prompt(run, count) if cause == "prompt" else judge_stalls(run, count, STALLS[cause])
-    for lost, said in pairs:
+    for lost, said, about in pairs:
         if 0.8 * LIMIT < lost < 1.2 * LIMIT:
             count["close"] += 1
         elif lost >= LIMIT:
@@ -207,6 +222,8 @@ def judge(cause, run, asked):
         else:
             count["others"] += 1
             count["false"] += said >= LIMIT
+        if verbose and (said >= LIMIT) != (lost >= LIMIT):
+            tell(run, "missed" if lost >= LIMIT else "false", lost, said, *about)
     return count
 
 
@@ -227,6 +244,7 @@ def main():
     p.add_argument("cause", nargs="*", metavar="CAUSE", help=f"of {', '.join(CAUSES)} (default: all)")
     p.add_argument("-n", "--times", type=int, default=25, help="about so many plants of each (25)")
     p.add_argument("-s", "--seed", type=int, default=None)
+    p.add_argument("-v", "--verbose", action="store_true", help="tells of each that was not right")
     o = p.parse_args()
     for name in o.cause:
         if name not in CAUSES:
@@ -245,7 +263,7 @@ def main():
             log, profile, asked = record_http(engine, name, o.times, folder)
         else:
             log, profile = record(engine, name, seed, o.times, folder)
-        n = judge(name, Run(log, profile), asked)
+        n = judge(name, Run(log, profile), asked, o.verbose)
         if not n["victims"]:
             raise Failed(f"{name}: no victims")
         ok &= row(name, n)

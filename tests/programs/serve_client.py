@@ -5,7 +5,7 @@
 Asks tests/engines/serve_driver -H: requests that arrive at random, GAP_MS apart on average, each with a connection of its
 own and up to TOKENS tokens of an answer. Every SLOW_EVERYth has large parts, which its client reads slowly; every
 CLOSE_EVERYth asks for many, and closes the connection after the first of them (0: none). Prints a
-line of JSON for each: its own clock (CLOCK_BOOTTIME) as it connected, and as it read the first and the last part."""
+line of JSON for each: its own clock (CLOCK_BOOTTIME) as it connected, right before it sent, and as it read the first and the last part."""
 
 import json
 import random
@@ -28,6 +28,7 @@ def ask(port, name, prompt, tokens, slow, closes):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.connect(("127.0.0.1", port))
         pad = 40000 if slow else 0
+        told["sent"] = now()
         s.sendall(f"GET /{name}?prompt={prompt}&tokens={tokens}&pad={pad} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         answer = b""
         while not answer.endswith(b"\r\n0\r\n\r\n"):
