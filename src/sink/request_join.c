@@ -10,6 +10,8 @@
 #define SOON_NS UINT64_C(250000000)  /* in most cases */
 #define LATE_NS UINT64_C(1000000000) /* an answer is written at most this long after what it reports */
 
+#define RULE_PAIRS 8 /* of a process, at least, for a rule about how many writes an answer takes */
+
 #define LEFT JOIN_SOCKETS /* in place of a socket's number */
 #define EXCHANGE_WORDS (LEFT / 64 + 1)
 
@@ -19,6 +21,8 @@ struct join {
 	uint32_t groups[JOIN_SOCKETS + JOIN_SEQUENCES]; /* of each socket, then of each sequence: its lowest member */
 	size_t n_sockets, n_sequences;
 	uint64_t exchanges[LEFT + 1][EXCHANGE_WORDS];
+	/* by time alone */
+	struct join_answer timed_sockets[JOIN_SOCKETS], timed_sequences[JOIN_SEQUENCES];
 };
 
 /* How late most answers are at most, and how much later the others of these may be. */
@@ -211,6 +215,67 @@ static size_t find_fits_soon(
 	return n;
 }
 
+/* How many writes more than tokens the answers of a process take. */
+struct rule {
+	uint32_t tgid;
+	bool known;
+	int64_t extra;
+};
+
+static struct rule find_rule(const struct join *j, uint32_t tgid, const struct join_socket *sockets,
+	const struct join_sequence *sequences, const struct join_answer *of_sockets)
+{
+	struct rule rule = { .tgid = tgid };
+	uint64_t least = UINT64_MAX, most = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		const struct join_socket *s = &sockets[i];
+		uint64_t outputs;
+		int64_t extra;
+
+		if (of_sockets[i].result != JOIN_DONE || s->tgid != tgid || s->gone)
+			continue;
+		outputs = sequences[of_sockets[i].with].outputs;
+		extra = (int64_t)s->writes - (int64_t)outputs;
+		if (n++ && extra != rule.extra)
+			return rule;
+		rule.extra = extra;
+		least = outputs < least ? outputs : least;
+		most = outputs > most ? outputs : most;
+	}
+	rule.known = n >= RULE_PAIRS && most > least;
+	return rule;
+}
+
+/* Whether what is known of both does not contradict the rule. */
+static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
+{
+	return s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
+}
+
+/* Further fits only by the rule of each process. Returns whether there is one. */
+static bool find_fits_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	const struct join_answer *of_sockets, const struct join_answer *of_sequences)
+{
+	struct rule rule = { 0 };
+	bool any = false;
+
+	find_fits(j, sockets, sequences, of_sockets, of_sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		if (of_sockets[i].result == JOIN_DONE)
+			continue;
+		if (rule.tgid != sockets[i].tgid)
+			rule = find_rule(j, sockets[i].tgid, sockets, sequences, of_sockets);
+		any |= rule.known;
+		for (size_t k = 0; k < j->n_sequences && rule.known; k++) {
+			j->fits[i][k] &= obeys(&rule, &sockets[i], &sequences[k]);
+			j->alike[i][k] = j->fits[i][k] && (!sockets[i].gone || j->alike[i][k]);
+		}
+	}
+	return any;
+}
+
 static void set_bit(uint64_t *bits, size_t i)
 {
 	bits[i / 64] |= UINT64_C(1) << i % 64;
@@ -289,6 +354,26 @@ static void decide_groups(
 	}
 }
 
+/* What time alone does not tell. Those that this does not join either are left as they are. */
+static void decide_by_rule(struct join *j, const struct join_socket *sockets, const struct join_sequence *sequences,
+	struct join_answer *of_sockets, struct join_answer *of_sequences)
+{
+	if (!find_fits_by_rule(j, sockets, sequences, of_sockets, of_sequences))
+		return;
+	memcpy(j->timed_sockets, of_sockets, j->n_sockets * sizeof(*of_sockets));
+	memcpy(j->timed_sequences, of_sequences, j->n_sequences * sizeof(*of_sequences));
+	find_groups(j);
+	decide_groups(j, sequences, of_sockets, of_sequences);
+	for (size_t i = 0; i < j->n_sockets; i++) {
+		if (of_sockets[i].result != JOIN_DONE)
+			of_sockets[i] = j->timed_sockets[i];
+	}
+	for (size_t k = 0; k < j->n_sequences; k++) {
+		if (of_sequences[k].result != JOIN_DONE)
+			of_sequences[k] = j->timed_sequences[k];
+	}
+}
+
 void join_decide(struct join *j, const struct join_socket *sockets, size_t n_sockets,
 	const struct join_sequence *sequences, size_t n_sequences, struct join_answer *ret_sockets,
 	struct join_answer *ret_sequences)
@@ -315,6 +400,7 @@ void join_decide(struct join *j, const struct join_socket *sockets, size_t n_soc
 	find_fits(j, sockets, sequences, ret_sockets, ret_sequences);
 	find_groups(j);
 	decide_groups(j, sequences, ret_sockets, ret_sequences);
+	decide_by_rule(j, sockets, sequences, ret_sockets, ret_sequences);
 }
 
 int join_new(struct join **ret_join)

@@ -10,6 +10,9 @@
  *
  * This is tried with a short limit first, which most answers keep: then the groups are small. Pairs that could have
  * exchanged their sequences, with each other or with what is left, had some answers been late, are not joined by that.
+ *
+ * Where all answers of a process that were joined so far took as many writes as there were tokens, and the same number
+ * more for what frames them, that is so for the others, too: it tells those apart that time alone does not.
  */
 #ifndef INFTRACE_REQUEST_JOIN_H
 #define INFTRACE_REQUEST_JOIN_H
@@ -25,6 +28,7 @@ struct join_socket {
 	uint64_t first, last; /* of its answer: the first part, and the end; 0: not answered */
 	uint64_t blocked;     /* so long its parts took to be written */
 	bool gone;            /* the client closed it: the answer may lack its end */
+	uint32_t writes;      /* calls that the answer took */
 };
 
 struct join_sequence {

@@ -56,6 +56,7 @@ static struct join_socket socket_of(const struct rec_request *r)
 		.last = r->h.start_ns + r->h.dur_ns,
 		.blocked = r->blocked_ns,
 		.gone = r->gone_ns != 0,
+		.writes = r->writes,
 	};
 }
 

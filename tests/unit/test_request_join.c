@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -33,7 +34,7 @@ static int tear_down(void **state)
 
 static void test_one(void **state)
 {
-	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false } };
+	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0 } };
 	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5 } };
 
 	(void)state;
@@ -87,11 +88,11 @@ static void test_one(void **state)
 static void test_several(void **state)
 {
 	/* one waits for the other: each answer began before the next request's first output */
-	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false }, { 1, 3, 110, 510, 700, 0, false }, { 1, 3, 120, 810, 900, 0, false } };
+	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0 }, { 1, 3, 110, 510, 700, 0, false, 0 }, { 1, 3, 120, 810, 900, 0, false, 0 } };
 	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3 }, { 1, false, false, false, 410, 500, 690, 3 },
 		{ 1, false, false, false, 710, 800, 890, 3 } };
 	/* two at once, whichever was whose */
-	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false }, { 1, 3, 110, 320, 510, 0, false } };
+	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0 }, { 1, 3, 110, 320, 510, 0, false, 0 } };
 	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3 }, { 1, false, false, false, 205, 305, 495, 3 } };
 
 	(void)state;
@@ -121,8 +122,8 @@ static void test_clients(void **state)
 {
 	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20 },
 		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20 } };
-	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false },
-		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false } };
+	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0 },
+		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0 } };
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
@@ -157,7 +158,7 @@ static void test_late(void **state)
 		uint64_t at = (1 + i) * 1000 * MS;
 
 		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 };
-		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0 };
 	}
 	/* these two overlap; the answer of the first comes when that of the second is due, and that later still */
 	sequences[1].start = sequences[0].start + 20 * MS;
@@ -173,6 +174,52 @@ static void test_late(void **state)
 		assert_int_equal(of_sockets[i].result, i < 2 ? JOIN_AMBIGUOUS : JOIN_DONE);
 }
 
+/* Two at once, answers in fewer parts than tokens: which is whose shows by how many writes others of the same process took. */
+static void test_writes(void **state)
+{
+	struct join_sequence sequences[12];
+	struct join_socket sockets[12];
+
+	(void)state;
+	for (uint32_t i = 0; i < 12; i++) {
+		uint64_t at = (1 + i) * 1000 * MS;
+
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 + i };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 12 + i };
+	}
+	sequences[11].start = sequences[10].start;
+	sequences[11].first = sequences[10].first;
+	sequences[11].last = sequences[10].last;
+	sockets[11].start = sockets[10].start - 5 * MS;
+	sockets[11].first = sockets[10].first;
+	sockets[11].last = sockets[10].last;
+	sockets[10].chunks = sockets[11].chunks = 2;
+	for (int i = 0; i < 5; i++) {
+		struct join_socket s[12];
+		struct join_sequence q[12];
+
+		memcpy(s, sockets, sizeof(s));
+		memcpy(q, sequences, sizeof(q));
+		if (i == 1) /* both are the same */
+			s[10].writes = s[11].writes;
+		if (i == 2) /* it is not always so */
+			s[3].writes++;
+		if (i == 3) /* another process */
+			s[10].tgid = s[11].tgid = q[10].tgid = q[11].tgid = 2;
+		if (i == 4) /* it is not clear how many there would have been */
+			s[10].gone = s[11].gone = true;
+		DECIDE(s, q);
+		for (uint32_t k = 0; k < 12; k++) {
+			assert_int_equal(of_sockets[k].result, k < 10 || i == 0 ? JOIN_DONE : JOIN_AMBIGUOUS);
+			assert_true(of_sockets[k].result != JOIN_DONE || of_sockets[k].with == k);
+		}
+	}
+	/* too few to tell */
+	join_decide(join, sockets + 5, 7, sequences + 5, 7, of_sockets, of_sequences);
+	assert_int_equal(of_sockets[4].result, JOIN_DONE);
+	assert_int_equal(of_sockets[5].result, JOIN_AMBIGUOUS);
+}
+
 /* ---- servers ---- */
 
 static uint64_t seed;
@@ -186,6 +233,7 @@ static uint64_t any(uint64_t from, uint64_t to)
 }
 
 static uint64_t unit; /* ns: a token takes 20 to 40 of them */
+static bool one_write_each; /* of a token */
 
 static void to_nanoseconds(struct join_socket *s, size_t n_sockets, struct join_sequence *q, size_t n_sequences)
 {
@@ -228,12 +276,15 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 		s->start = now;
 		s->blocked = 0;
 		s->gone = false;
+		s->writes = 0;
 		q->start = (busy[slot] > now ? busy[slot] : now) + any(1, 50);
 		q->first = q->start + any(50, 500);
 		q->outputs = any(1, 40);
 		q->last = q->first + (q->outputs - 1) * any(20, 40);
 		busy[slot] = q->last + any(0, 20);
 		s->chunks = any(0, 2) ? (uint32_t)q->outputs : 1;
+		if (one_write_each)
+			s->writes = (uint32_t)q->outputs + 2;
 		s->first = (s->chunks > 1 ? q->first : q->last) + any(1, 10);
 		q->last += any(0, 3); /* sampled, and not decoded further */
 		s->first += s->chunks > 1 ? 0 : 3;
@@ -244,7 +295,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 			continue;
 		/* a question that no model answers, asked at any time and answered soon */
 		s = &sockets[n_sockets];
-		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false };
+		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40) };
 		s->first = s->last = s->start + any(1, 100);
 		if (unseen) { /* or one that looks like a model's answer */
 			s->chunks = (uint32_t)any(1, 20);
@@ -271,14 +322,18 @@ static void test_servers(void **state)
 {
 	(void)state;
 	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
-		size_t joined = 0, all = 0;
+		size_t joined[2] = { 0 }, all = 0;
 
-		seed = 88172645463325252u;
 		unit = units[u];
-		for (int i = 0; i < 200; i++)
-			assert_int_equal(play(i % 4 ? 10 : 0, 0, i % 2 ? 300 : 20000, &joined, &all), 0);
-		print_message("# joined: %zu of %zu\n", joined, all);
-		assert_true(joined > all / 4);
+		for (int writes = 0; writes < 2; writes++) {
+			seed = 88172645463325252u;
+			one_write_each = writes;
+			all = 0;
+			for (int i = 0; i < 200; i++)
+				assert_int_equal(play(i % 4 ? 10 : 0, 0, i % 2 ? 300 : 20000, &joined[writes], &all), 0);
+		}
+		print_message("# joined: %zu of %zu; %zu by their writes\n", joined[0], all, joined[1]);
+		assert_true(joined[0] > all / 4 && joined[1] > joined[0]);
 	}
 }
 
@@ -287,11 +342,12 @@ static void test_servers(void **state)
 static void test_unseen(void **state)
 {
 	(void)state;
-	for (size_t u = 0; u < ARRAY_SIZE(units); u++) {
+	for (size_t u = 0; u < 2 * ARRAY_SIZE(units); u++) {
 		size_t joined = 0, all = 0, wrong = 0;
 
 		seed = 88172645463325252u;
-		unit = units[u];
+		unit = units[u / 2];
+		one_write_each = u % 2;
 		for (int i = 0; i < 200; i++)
 			wrong += play(10, 5, i % 2 ? 300 : 20000, &joined, &all);
 		print_message("# joined: %zu of %zu, %zu of them wrongly\n", joined, all, wrong);
@@ -303,7 +359,8 @@ static void test_unseen(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_clients), TEST(test_late), TEST(test_servers), TEST(test_unseen) };
+	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_clients), TEST(test_late), TEST(test_writes),
+		TEST(test_servers), TEST(test_unseen) };
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
