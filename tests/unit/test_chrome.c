@@ -329,15 +329,14 @@ static void test_chrome_forgotten(void **state)
 	memory.h.tid = PID;
 	EMIT(&o, &memory);
 	tasks_update(rec.tasks, &task);
-	task.h.start_ns = START;
+	tasks_find(rec.tasks, PID)->exit_ns = 1; /* long ago */
 	for (uint32_t i = 1; i < 5000; i++) {
 		task.h.id = i % 2 ? TASK_FORK : TASK_EXIT;
 		task.h.tgid = task.h.tid = PID + 10 + i / 2;
-		task.h.start_ns += 1000000000;
 		tasks_update(rec.tasks, &task);
 	}
 	assert_null(tasks_find(rec.tasks, PID));
-	memory.h.start_ns = task.h.start_ns;
+	memory.h.start_ns = START;
 	EMIT(&o, &memory);
 	chrome_read(&o);
 	validate(&o, false);
