@@ -8,7 +8,7 @@
 #   make V=1             show the commands
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
 #
-# Needs clang (14 or newer), bpftool, libbpf, libelf, zlib, json-c, libcrypto, libcapstone,
+# Needs clang (14 or newer), bpftool, libbpf, libelf, libdw, libiberty, zlib, json-c, libcrypto, libcapstone,
 # libmicrohttpd, uthash: scripts/setup installs them on Debian. Nothing here touches the network.
 
 CC ?= cc
@@ -24,13 +24,13 @@ ARCH := $(shell uname -m | sed 's/aarch64/arm64/')
 BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
 MULTIARCH := $(shell $(CC) -print-multiarch)
 
-PKGS := libbpf libelf zlib json-c libcrypto capstone libmicrohttpd
+PKGS := libbpf libelf libdw zlib json-c libcrypto capstone libmicrohttpd
 # with sanitizers: what their reports need, compiled in half of the time
 CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(KERNEL_O) \
 	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' $(shell pkg-config --cflags $(PKGS))
-LDLIBS := $(shell pkg-config --libs $(PKGS)) -lpthread
+LDLIBS := $(shell pkg-config --libs $(PKGS)) -liberty -lpthread
 ifdef SAN
 INF_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=address,undefined

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a sample (registers, a copy of the stack, addresses in the kernel, Python's frames) to a stack of named
+ * frames. Nothing here needs BPF.
+ *
+ *   process.c   which file is mapped where, in each process
+ *   module.c    what is known of each file, by place in it: how to unwind from there, and the name
+ *   reader.c    the process that reads the files, since they belong to the traced side: lookup.c there
+ *   unwind.c    from frame to frame in the copied stack
+ *   perf_map.c  names of code made at run time; kernel_symbols.c those of the kernel; demangle.c C++ and Rust
+ *   intern.c    one copy of each text, frame and stack
+ *
+ * Frames and stacks have small numbers that stay valid for the recording. Memory is bounded: see stacks_config.
+ *
+ * One thread takes samples. Another may look up a number (stacks_get(), stacks_frame()) that was handed to it with
+ * the usual synchronisation: what a number stands for never moves and never changes.
+ */
+#ifndef INFTRACE_STACK_H
+#define INFTRACE_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rec_sample;
+struct stacks;
+
+/* No stack: nothing could be had, or the memory is used up. */
+#define STACK_NONE UINT32_MAX
+/* Frames of one stack, all kinds together. */
+#define STACK_FRAMES_MAX 256
+/* Bytes of a name, with its NUL; longer ones are cut. */
+#define STACK_NAME_MAX 512
+/* Set in python_frame.instr: C code called the interpreter with this frame. Python frames that it calls in turn
+ * share the C frame of the interpreter (3.11 and later). Without the bit in any frame of a sample, each frame of the
+ * interpreter's evaluation function gets one Python frame, and the innermost one the rest. */
+#define STACK_PYTHON_ENTRY (UINT64_C(1) << 63)
+
+enum frame_kind {
+	FRAME_NATIVE,
+	FRAME_KERNEL,
+	FRAME_PYTHON,
+	FRAME_JIT,     /* named by a perf map */
+	FRAME_UNKNOWN, /* code in no file and no perf map; or where a stack was cut: "[cut]" is then the root */
+	FRAME_KIND_MAX,
+};
+
+/* A function, not an address: samples at any place in it have the same frame. Texts have no control characters. */
+struct frame {
+	const char *name;     /* demangled; "[unknown]" */
+	const char *file;     /* path of the mapped file, or of the .py file; the kernel's module; NULL */
+	const char *build_id; /* lower-case hex; NULL */
+	uint64_t rel_pc;      /* native: address of the function in the file as linked, or of the code if it has no name */
+	uint32_t line;	      /* Python: of the line that runs; 0: unknown */
+	enum frame_kind kind;
+};
+
+/* What a Python frame is called. The texts need to be valid until the next call only. */
+struct python_name {
+	const char *name; /* qualified: module.Class.method, or as much as is known */
+	const char *file; /* or NULL */
+	uint32_t line;	  /* 0: unknown */
+};
+
+struct stacks_config {
+	/* Names a Python frame; instr without STACK_PYTHON_ENTRY. Anything but 0: the name is not known. NULL: none is. */
+	int (*python)(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name);
+	void *python_arg;
+	/* Bytes for texts, frames and stacks; 0: 24 MB. When they are used up, what would be new is STACK_NONE. */
+	size_t memory_max;
+	/* Reads files in this process, which a hostile file could crash or stop: for tests and measurements. */
+	bool in_process;
+};
+
+/* Forks the process that reads files: call it before privileges are dropped and other threads exist. Negative errno. */
+int stacks_new(const struct stacks_config *c, struct stacks **ret_stacks);
+void stacks_free(struct stacks *s);
+
+/* The number of the sample's stack. size: bytes of the record with all that follows it; a record that says otherwise
+ * has STACK_NONE. */
+uint32_t stacks_take(struct stacks *s, const struct rec_sample *r, size_t size);
+
+/* The frames of a stack, innermost first, by number. Returns how many: 0 for STACK_NONE and for numbers that do not
+ * exist. */
+unsigned int stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
+/* NULL: no such frame. */
+const struct frame *stacks_frame(const struct stacks *s, uint32_t frame);
+
+/* Reads the mappings of a process now, for one that may be gone by the time of its samples. */
+void stacks_know_process(struct stacks *s, uint32_t tgid);
+/* The process has mapped a file: mappings are read again with its next sample. */
+void stacks_remap_process(struct stacks *s, uint32_t tgid);
+/* The process is gone or runs another program. What was named stays. */
+void stacks_forget_process(struct stacks *s, uint32_t tgid);
+
+struct stacks_stats {
+	uint64_t samples;
+	uint64_t user;	    /* of them with a part in user space */
+	uint64_t complete;  /* unwound to the start of the thread */
+	uint64_t cut;	    /* the copy of the stack or the limit of frames ended first */
+	uint64_t broken;    /* no way to the caller is known, or it leads in circles */
+	uint64_t no_memory; /* STACK_NONE since the memory was used up */
+	uint64_t malformed; /* records that contradict themselves */
+	uint64_t files, files_failed; /* read; given up: malformed, too slow, or they ended the process that reads */
+	uint64_t lookups;   /* questions to that process */
+	uint64_t ns;	    /* time spent in stacks_take() */
+	size_t memory;	    /* bytes, without the process that reads files */
+	uint32_t stacks, frames, processes;
+};
+
+void stacks_stats(const struct stacks *s, struct stacks_stats *ret_stats);
+
+#endif
