@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* How the BPF programs find the Python frames of a process: user space fills it in from target/python.h. */
+#ifndef INFTRACE_PYTHON_WALK_H
+#define INFTRACE_PYTHON_WALK_H
+
+#include "record.h"
+
+/* Set in python_frame.instr: C code called the interpreter with this frame. Python frames that it calls in turn share
+ * the C frame of the interpreter (3.11 and later). */
+#define PYTHON_F_ENTRY (1ull << 63)
+
+/* An offset that this version does not have. */
+#define PYTHON_NO_OFFSET 0xffff
+
+/* Addresses in the process, and offsets in CPython's structures. Wrong ones lead to memory that is not there or to
+ * frames that have no name, never further. */
+struct python_walk {
+	u64 runtime; /* _PyRuntime */
+	/* the lists: the first interpreter in the runtime, the next one and the first thread in an interpreter */
+	u32 interpreters, interp_next, interp_threads;
+	u16 thread_next;
+	u16 thread_self;   /* pthread_self() of the thread that it belongs to */
+	u16 thread_native; /* gettid() of it, in its own PID namespace */
+	u16 thread_frame;  /* the innermost frame, or what points to it */
+	u16 cframe_frame;  /* in that what points to it */
+	u16 frame_code, frame_previous;
+	u16 frame_instr; /* an address, or with PYTHON_WALK_LASTI an int */
+	u16 frame_owner; /* a byte */
+	u16 frame_entry; /* a byte: C code called the interpreter with it */
+	u8 owner_shim;	 /* an owner from here on: no frame of Python code, but the mark of a call from C */
+	u8 flags;	 /* PYTHON_WALK_* */
+	u8 pad[2];
+	/* The PID namespace, where threads are found by gettid(). */
+	u64 ns_dev, ns_ino;
+};
+_Static_assert(sizeof(struct python_walk) == 64, "both sides lay it out the same way");
+
+#define PYTHON_WALK_LASTI 0x01 /* frame_instr leads to an int: the offset of the instruction in its code */
+#define PYTHON_WALK_EACH 0x02  /* each Python frame has its own frame of the interpreter */
+
+/* Bits of an address of an object that are none in 3.14: tags of a reference. */
+#define PYTHON_TAGS 7ull
+
+#endif

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "stack/python_name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stack/python_line.h"
+#include "stack/python_text.h"
+#include "util/map.h"
+
+/* Code objects of all processes: beyond this all are forgotten and read again. */
+#define MEMORY_MAX (8u << 20)
+#define LINES_MAX (256u << 10) /* bytes; a function of more has no lines */
+#define CODE_MAX 512	       /* bytes of a code object up to the last offset */
+
+_Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that the BPF programs set");
+
+struct process {
+	uint32_t tgid;
+	int fd;
+	struct python python;
+	UT_hash_handle hh;
+};
+
+struct code_key {
+	uint64_t address;
+	uint32_t tgid, pad;
+};
+
+/* A code object may be freed and another one be put in its place: it is the same as long as it has these. */
+struct code_mark {
+	uint64_t name, file, lines;
+	uint32_t first_line;
+};
+
+struct code {
+	struct code_key key;
+	struct code_mark mark;
+	size_t size, lines_len;
+	uint8_t *lines;
+	char *file; /* behind the name */
+	UT_hash_handle hh;
+	char name[];
+};
+
+struct python_names {
+	pthread_mutex_t lock;
+	python_read read;
+	void *arg;
+	struct process *processes;
+	struct code *codes;
+	struct python_names_stats stats;
+	/* the last answer */
+	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
+};
+
+int python_names_new(python_read read, void *arg, struct python_names **ret_names)
+{
+	struct python_names *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	pthread_mutex_init(&n->lock, NULL);
+	n->read = read;
+	n->arg = arg;
+	*ret_names = n;
+	return 0;
+}
+
+static void code_drop(struct python_names *n, struct code *c)
+{
+	HASH_DEL(n->codes, c);
+	n->stats.memory -= c->size;
+	free(c->lines);
+	free(c);
+}
+
+static void codes_drop(struct python_names *n, uint32_t tgid)
+{
+	struct code *c = n->codes, *next;
+
+	for (; c; c = next) {
+		next = c->hh.next;
+		if (!tgid || c->key.tgid == tgid)
+			code_drop(n, c);
+	}
+}
+
+static void process_drop(struct python_names *n, struct process *p)
+{
+	codes_drop(n, p->tgid);
+	HASH_DEL(n->processes, p);
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p);
+}
+
+void python_names_free(struct python_names *n)
+{
+	if (!n)
+		return;
+	while (n->processes)
+		process_drop(n, n->processes);
+	pthread_mutex_destroy(&n->lock);
+	free(n);
+}
+
+static void forget(struct python_names *n, uint32_t tgid)
+{
+	struct process *p;
+
+	HASH_FIND(hh, n->processes, &tgid, sizeof(tgid), p);
+	if (p)
+		process_drop(n, p);
+}
+
+void python_names_forget(struct python_names *n, uint32_t tgid)
+{
+	pthread_mutex_lock(&n->lock);
+	forget(n, tgid);
+	pthread_mutex_unlock(&n->lock);
+}
+
+int python_names_set(struct python_names *n, uint32_t tgid, const struct python *python)
+{
+	struct process *p = calloc(1, sizeof(*p));
+	int err = 0;
+
+	if (!p)
+		return -ENOMEM;
+	p->tgid = tgid;
+	p->fd = -1;
+	p->python = *python;
+	pthread_mutex_lock(&n->lock);
+	forget(n, tgid);
+	HASH_ADD(hh, n->processes, tgid, sizeof(p->tgid), p);
+	if (!p->hh.tbl) {
+		free(p);
+		err = -ENOMEM;
+	}
+	pthread_mutex_unlock(&n->lock);
+	return err;
+}
+
+void python_names_stats(struct python_names *n, struct python_names_stats *ret_stats)
+{
+	pthread_mutex_lock(&n->lock);
+	*ret_stats = n->stats;
+	pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- memory of the process ---- */
+
+/* The descriptor stays with the memory that it was opened for: after an exec, as at the end, there is none. */
+static int read_memory(struct python_names *n, struct process *p, uint64_t address, void *buf, size_t len)
+{
+	char path[64];
+	ssize_t got;
+
+	if (address > INT64_MAX - len)
+		return -EFAULT;
+	if (n->read)
+		return n->read(n->arg, p->tgid, address, buf, len);
+	if (p->fd < 0) {
+		snprintf(path, sizeof(path), "/proc/%u/mem", p->tgid);
+		p->fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (p->fd < 0)
+			return -ESRCH;
+	}
+	got = pread(p->fd, buf, len, (off_t)address);
+	if (got == (ssize_t)len)
+		return 0;
+	return got ? -EFAULT : -ESRCH;
+}
+
+static uint64_t word_at(const uint8_t *buf, uint16_t offset)
+{
+	uint64_t v;
+
+	memcpy(&v, buf + offset, sizeof(v));
+	return v;
+}
+
+static uint32_t half_at(const uint8_t *buf, uint16_t offset)
+{
+	uint32_t v;
+
+	memcpy(&v, buf + offset, sizeof(v));
+	return v;
+}
+
+/* Bytes of an object up to the end of its last field; 0: out of bounds. */
+static size_t extent(const uint16_t *offsets, size_t n)
+{
+	size_t end = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (offsets[i] != PYTHON_NO_OFFSET && offsets[i] + sizeof(uint64_t) > end)
+			end = offsets[i] + sizeof(uint64_t);
+	}
+	return end <= CODE_MAX ? end : 0;
+}
+#define EXTENT(...) extent((const uint16_t[]){ __VA_ARGS__ }, sizeof((const uint16_t[]){ __VA_ARGS__ }) / sizeof(uint16_t))
+
+static bool has_type(const struct python *p, const uint8_t *object, uint64_t type)
+{
+	return !type || word_at(object, p->objects.type) == type;
+}
+
+/* Reads a string as UTF-8, NUL-terminated, as much of it as fits. */
+static int read_text(struct python_names *n, struct process *p, uint64_t address, char *buf, size_t size)
+{
+	const struct python_objects *o = &p->python.objects;
+	uint8_t head[CODE_MAX], data[PYTHON_FILE_MAX * 4];
+	size_t len = EXTENT(o->type, o->str_length, o->str_state);
+	struct python_text t;
+	int err;
+
+	if (!len)
+		return -EFAULT;
+	err = read_memory(n, p, address, head, len);
+	if (err)
+		return err;
+	if (!has_type(&p->python, head, p->python.type_str) ||
+		python_text_kind(half_at(head, o->str_state) >> o->str_kind_shift, word_at(head, o->str_length), &t))
+		return -EFAULT;
+	/* no character is shorter than a byte */
+	if (t.length > size - 1)
+		t.length = size - 1;
+	err = read_memory(n, p, address + (t.ascii ? o->str_data : o->str_data_wide), data, t.length * t.width);
+	if (!err)
+		python_text_write(&t, data, buf, size);
+	return err;
+}
+
+/* Without them the function has a name, but no lines. */
+static void read_lines(struct python_names *n, struct process *p, struct code *c)
+{
+	const struct python_objects *o = &p->python.objects;
+	size_t len = EXTENT(o->type, o->bytes_size);
+	uint8_t head[CODE_MAX];
+	uint64_t size;
+
+	if (!len || read_memory(n, p, c->mark.lines, head, len) || !has_type(&p->python, head, p->python.type_bytes))
+		return;
+	size = word_at(head, o->bytes_size);
+	if (size > LINES_MAX)
+		return;
+	c->lines = malloc(size + 1); /* an empty table says that all of it is in the first line */
+	if (!c->lines)
+		return;
+	if (size && read_memory(n, p, c->mark.lines + o->bytes_data, c->lines, size)) {
+		free(c->lines);
+		c->lines = NULL;
+		return;
+	}
+	c->lines_len = size;
+}
+
+/* ---- code objects ---- */
+
+static int read_mark(struct python_names *n, struct process *p, uint64_t address, struct code_mark *ret_mark)
+{
+	const struct python_objects *o = &p->python.objects;
+	uint16_t name = o->code_qualname == PYTHON_NO_OFFSET ? o->code_name : o->code_qualname;
+	size_t len = EXTENT(o->type, name, o->code_filename, o->code_lines, o->code_firstlineno);
+	uint8_t object[CODE_MAX];
+	int err;
+
+	if (!len)
+		return -EFAULT;
+	err = read_memory(n, p, address, object, len);
+	if (err)
+		return err;
+	if (!has_type(&p->python, object, p->python.type_code))
+		return -EFAULT;
+	*ret_mark = (struct code_mark){
+		.name = word_at(object, name),
+		.file = word_at(object, o->code_filename),
+		.lines = word_at(object, o->code_lines),
+		.first_line = half_at(object, o->code_firstlineno),
+	};
+	return 0;
+}
+
+static int code_read(struct python_names *n, struct process *p, const struct code_key *key, const struct code_mark *mark,
+	struct code **ret_code)
+{
+	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
+	struct code *c;
+	size_t len;
+	int err;
+
+	err = read_text(n, p, mark->name, name, sizeof(name));
+	if (err)
+		return err;
+	if (read_text(n, p, mark->file, file, sizeof(file)))
+		file[0] = 0;
+	len = strlen(name) + 1;
+	c = calloc(1, sizeof(*c) + len + strlen(file) + 1);
+	if (!c)
+		return -ENOMEM;
+	c->key = *key;
+	c->mark = *mark;
+	c->file = c->name + len;
+	memcpy(c->name, name, len);
+	memcpy(c->file, file, strlen(file) + 1);
+	read_lines(n, p, c);
+	c->size = sizeof(*c) + len + strlen(file) + 1 + c->lines_len;
+	if (n->stats.memory + c->size > MEMORY_MAX)
+		codes_drop(n, 0);
+	HASH_ADD(hh, n->codes, key, sizeof(c->key), c);
+	if (!c->hh.tbl) {
+		free(c->lines);
+		free(c);
+		return -ENOMEM;
+	}
+	n->stats.memory += c->size;
+	n->stats.read++;
+	*ret_code = c;
+	return 0;
+}
+
+static int code_get(struct python_names *n, struct process *p, uint64_t address, struct code **ret_code)
+{
+	struct code_key key = { .address = address, .tgid = p->tgid };
+	struct code_mark mark;
+	struct code *c;
+	int err;
+
+	err = read_mark(n, p, address, &mark);
+	if (err)
+		return err;
+	HASH_FIND(hh, n->codes, &key, sizeof(key), c);
+	if (c && c->mark.name == mark.name && c->mark.file == mark.file && c->mark.lines == mark.lines &&
+		c->mark.first_line == mark.first_line) {
+		*ret_code = c;
+		return 0;
+	}
+	if (c)
+		code_drop(n, c);
+	return code_read(n, p, &key, &mark, ret_code);
+}
+
+static uint32_t code_line(const struct process *p, const struct code *c, uint64_t instr)
+{
+	const struct python_objects *o = &p->python.objects;
+	int64_t offset;
+
+	if (!c->lines)
+		return 0;
+	if (p->python.walk.flags & PYTHON_WALK_LASTI)
+		offset = (int64_t)(int32_t)instr * o->lasti_unit;
+	else
+		offset = (int64_t)(instr - (c->key.address + o->code_start));
+	/* before the first instruction: the function has not begun; far from it: not this code */
+	if (offset < -16)
+		return 0;
+	return python_line(o->lines, c->lines, c->lines_len, c->mark.first_line, offset);
+}
+
+int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named)
+{
+	struct process *p;
+	struct code *c;
+	int err = -ENOENT;
+
+	pthread_mutex_lock(&n->lock);
+	HASH_FIND(hh, n->processes, &tgid, sizeof(tgid), p);
+	if (p)
+		err = code_get(n, p, code, &c);
+	if (!err) {
+		snprintf(n->name, sizeof(n->name), "%s", c->name);
+		snprintf(n->file, sizeof(n->file), "%s", c->file);
+		*ret_named = (struct python_name){ n->name, n->file[0] ? n->file : NULL, code_line(p, c, instr) };
+		n->stats.named++;
+	} else {
+		n->stats.failed++;
+	}
+	pthread_mutex_unlock(&n->lock);
+	return err;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names of Python frames: reads code objects in the memory of processes, which are neither stopped nor changed
+ * meanwhile. What is read is hostile: all lengths are bounded, objects must be of the types that they should be of, and
+ * texts become valid UTF-8.
+ *
+ * One thread tells which processes there are, and another may ask for names at the same time.
+ */
+#ifndef INFTRACE_PYTHON_NAME_H
+#define INFTRACE_PYTHON_NAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "stack/stack.h"
+#include "target/python.h"
+
+/* Bytes of a function's name and of the path of its file, with their NUL; longer ones are cut. */
+#define PYTHON_NAME_MAX 256
+#define PYTHON_FILE_MAX 512
+
+struct python_names;
+
+/* How the memory of a process is read, for tests: exactly len bytes, or negative. NULL: by /proc/PID/mem. */
+typedef int (*python_read)(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len);
+
+int python_names_new(python_read read, void *arg, struct python_names **ret_names);
+void python_names_free(struct python_names *n);
+
+/* The process runs this interpreter, from now on; what was known of it is forgotten. -ENOMEM. */
+int python_names_set(struct python_names *n, uint32_t tgid, const struct python *p);
+void python_names_forget(struct python_names *n, uint32_t tgid);
+
+/*
+ * Names a frame of a sample, without PYTHON_F_ENTRY: by class and enclosing function where the version has that (3.11).
+ * The texts are valid until the next call. -ENOENT: the process has no known interpreter; -ESRCH: it is gone; -EFAULT:
+ * there is no code object (any more).
+ */
+int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named);
+
+struct python_names_stats {
+	uint64_t named, failed;
+	uint64_t read; /* code objects read; the others were known */
+	size_t memory; /* bytes */
+};
+void python_names_stats(struct python_names *n, struct python_names_stats *ret_stats);
+
+#endif

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Python frames of a real interpreter: a program with threads, generators, classes and a C extension in its stacks
+ * says what its frames are and then waits; they are found and named from outside and compared.
+ *
+ * INFTRACE_TEST_PYTHON="COMMAND" tries another interpreter, such as "chroot /srv/sid python3.14".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "stack/python_name.h"
+#include "target/python.h"
+
+#define FRAMES_MAX 64
+#define THREADS_MAX 8
+#define STEPS_MAX 4096
+
+/* Prints for each thread "T <pthread_self>" and its frames, innermost first, as "F <name>|<file>|<line>". */
+static const char script[] =
+	"import functools, sys, threading\n"
+	"stop, ready = threading.Lock(), threading.Lock()\n"
+	"stop.acquire(); ready.acquire()\n"
+	"def wait():\n"
+	"    ready.release(); stop.acquire()\n"
+	"class Engine:\n"
+	"    class Inner:\n"
+	"        @staticmethod\n"
+	"        def go(): wait()\n"
+	"    def run(self):\n"
+	"        return (lambda: self.Inner.go())()\n"
+	"def numbers():\n"
+	"    yield 1\n"
+	"    wait()\n"
+	"    yield 2\n"
+	"def generator():\n"
+	"    for i in numbers():\n"
+	"        pass\n"
+	"def compare(a, b):\n"
+	"    wait()\n"
+	"    return 0\n"
+	"def below_c():\n"
+	"    sorted([2, 1],\n"
+	"        key=functools.cmp_to_key(compare))\n"
+	"def deep(n):\n"
+	"    if n:\n"
+	"        return deep(n - 1)\n"
+	"    wait()\n"
+	"def \xc3\xa4rger_\xce\xa3(): wait()\n"
+	"code = compile('\\n' * 70000 + 'wait()', 'far \\U0001f40d.py', 'exec')\n"
+	"for f in (Engine().run, generator, below_c, lambda: deep(20), \xc3\xa4rger_\xce\xa3, lambda: exec(code)):\n"
+	"    threading.Thread(target=f, daemon=True).start()\n"
+	"    ready.acquire()\n"
+	"def tell():\n"
+	"    for ident, f in sys._current_frames().items():\n"
+	"        while f and ident == threading.get_ident() and f.f_code.co_name in ('tell', 'put'):\n"
+	"            f = f.f_back\n"
+	"        print('T', ident)\n"
+	"        while f:\n"
+	"            c = f.f_code\n"
+	"            print('F', getattr(c, 'co_qualname', c.co_name) + '|' + c.co_filename + '|' + str(f.f_lineno))\n"
+	"            f = f.f_back\n"
+	"    print('.', flush=True)\n"
+	"def main():\n"
+	"    sys.stdout.reconfigure(encoding='utf-8'); tell(); sys.stdin.read()\n"
+	"main()\n";
+
+struct expected {
+	unsigned long self;
+	unsigned int n;
+	char frames[FRAMES_MAX][256];
+};
+
+struct child {
+	pid_t pid;
+	int in; /* it ends when this is closed */
+	struct expected threads[THREADS_MAX];
+	unsigned int n;
+};
+
+static void run_python(const char *command, int in, int out)
+{
+	char text[512], *argv[16], *save = NULL;
+	int n = 0;
+
+	snprintf(text, sizeof(text), "%s", command);
+	for (char *p = strtok_r(text, " ", &save); p && n < 13; p = strtok_r(NULL, " ", &save))
+		argv[n++] = p;
+	argv[n++] = "-c";
+	argv[n++] = (char *)script;
+	argv[n] = NULL;
+	dup2(in, 0);
+	dup2(out, 1);
+	execvp(argv[0], argv);
+	_exit(127);
+}
+
+static void read_expected(struct child *c, FILE *f)
+{
+	struct expected *t = NULL;
+	char line[512];
+
+	while (fgets(line, sizeof(line), f) && line[0] != '.') {
+		line[strcspn(line, "\n")] = 0;
+		if (line[0] == 'T') {
+			assert_true(c->n < THREADS_MAX);
+			t = &c->threads[c->n++];
+			t->self = strtoul(line + 2, NULL, 10);
+			continue;
+		}
+		assert_non_null(t);
+		assert_true(t->n < FRAMES_MAX);
+		snprintf(t->frames[t->n++], sizeof(t->frames[0]), "%.255s", line + 2);
+	}
+}
+
+static struct child *start(const char *command)
+{
+	struct child *c = calloc(1, sizeof(*c));
+	int in[2], out[2];
+	FILE *f;
+
+	assert_non_null(c);
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	c->pid = fork();
+	assert_true(c->pid >= 0);
+	if (!c->pid)
+		run_python(command, in[0], out[1]);
+	close(in[0]);
+	close(out[1]);
+	c->in = in[1];
+	f = fdopen(out[0], "r");
+	read_expected(c, f);
+	fclose(f);
+	return c;
+}
+
+static void end(struct child *c)
+{
+	close(c->in);
+	kill(c->pid, SIGKILL);
+	waitpid(c->pid, NULL, 0);
+	free(c);
+}
+
+/* The walk of the BPF programs, from outside. */
+static uint64_t get(int fd, uint64_t address, size_t len)
+{
+	uint64_t v = 0;
+
+	assert_int_equal(pread(fd, &v, len, (off_t)address), len);
+	return v;
+}
+
+static uint64_t find_thread(int fd, const struct python_walk *w, unsigned long self)
+{
+	uint64_t interp = get(fd, w->runtime + w->interpreters, 8);
+
+	for (int i = 0; interp && i < STEPS_MAX; i++) {
+		uint64_t thread = get(fd, interp + w->interp_threads, 8);
+
+		for (int j = 0; thread && j < STEPS_MAX; j++) {
+			if (get(fd, thread + w->thread_self, 8) == self)
+				return thread;
+			thread = get(fd, thread + w->thread_next, 8);
+		}
+		interp = get(fd, interp + w->interp_next, 8);
+	}
+	fail_msg("no thread %lx", self);
+	return 0;
+}
+
+static unsigned int walk(int fd, const struct python_walk *w, unsigned long self, struct python_frame *out)
+{
+	uint64_t frame = get(fd, find_thread(fd, w, self) + w->thread_frame, 8);
+	unsigned int n = 0;
+
+	if (w->cframe_frame != PYTHON_NO_OFFSET)
+		frame = get(fd, frame + w->cframe_frame, 8);
+	while (frame) {
+		uint64_t previous = get(fd, frame + w->frame_previous, 8);
+
+		if (w->frame_owner == PYTHON_NO_OFFSET || get(fd, frame + w->frame_owner, 1) < w->owner_shim) {
+			assert_true(n < FRAMES_MAX);
+			out[n].code = get(fd, frame + w->frame_code, 8) & ~PYTHON_TAGS;
+			out[n++].instr = get(fd, frame + w->frame_instr, w->flags & PYTHON_WALK_LASTI ? 4 : 8);
+		}
+		frame = previous;
+	}
+	return n;
+}
+
+static void compare_thread(const struct child *c, const struct python *p, struct python_names *names,
+	const struct expected *t)
+{
+	struct python_frame frames[FRAMES_MAX];
+	char path[64], found[1024];
+	unsigned int n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	n = walk(fd, &p->walk, t->self, frames);
+	close(fd);
+	for (unsigned int i = 0; i < n && i < t->n; i++) {
+		struct python_name named;
+
+		assert_int_equal(python_names_get(names, (uint32_t)c->pid, frames[i].code, frames[i].instr, &named), 0);
+		snprintf(found, sizeof(found), "%s|%s|%u", named.name, named.file, named.line);
+		assert_string_equal(found, t->frames[i]);
+	}
+	assert_int_equal(n, t->n);
+}
+
+static void test_frames(void **state)
+{
+	const char *command = getenv("INFTRACE_TEST_PYTHON");
+	struct python_names_stats stats;
+	struct python_finder *finder;
+	struct python_names *names;
+	struct python p;
+	struct child *c = start(command ? command : "python3");
+	uint64_t read;
+	int err, status;
+
+	(void)state;
+	if (!c->n) {
+		close(c->in);
+		waitpid(c->pid, &status, 0);
+		free(c);
+		assert_int_equal(WEXITSTATUS(status), 127); /* no such program */
+		skip();
+	}
+	assert_int_equal(python_finder_new(&finder), 0);
+	assert_int_equal(python_names_new(NULL, NULL, &names), 0);
+	err = python_find(finder, c->pid, &p);
+	if (err == -ENOTSUP)
+		fail_msg("Python %u.%u is not known", p.major, p.minor);
+	assert_int_equal(err, 0);
+	assert_int_equal(python_names_set(names, (uint32_t)c->pid, &p), 0);
+	assert_int_equal(c->n, 7);
+	for (unsigned int i = 0; i < c->n; i++)
+		compare_thread(c, &p, names, &c->threads[i]);
+	python_names_stats(names, &stats);
+	read = stats.read;
+	for (unsigned int i = 0; i < c->n; i++) /* now they are known */
+		compare_thread(c, &p, names, &c->threads[i]);
+	python_names_stats(names, &stats);
+	assert_int_equal(stats.read, read);
+	assert_int_equal(stats.failed, 0);
+	python_names_free(names);
+	python_finder_free(finder);
+	end(c);
+}
+
+static void test_no_python(void **state)
+{
+	struct python_finder *finder;
+	struct python p;
+	pid_t pid = fork();
+
+	(void)state;
+	if (!pid) {
+		execlp("sleep", "sleep", "60", NULL);
+		_exit(127);
+	}
+	assert_int_equal(python_finder_new(&finder), 0);
+	assert_int_equal(python_find(finder, pid, &p), -ENOENT);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(python_find(finder, pid, &p), -ESRCH);
+	python_finder_free(finder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_no_python),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Names and lines of Python frames, in a memory image laid out as each known version does, and with junk in it. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stack/python_line.h"
+#include "stack/python_name.h"
+#include "stack/python_text.h"
+#include "target/python.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- the memory of a process ---- */
+
+#define BASE 0x7f0000000000u
+#define TYPE_CODE (BASE + 1)
+#define TYPE_STR (BASE + 2)
+#define TYPE_BYTES (BASE + 3)
+#define CODE (BASE + 0x1000)
+#define NAME (BASE + 0x2000)
+#define FILE_NAME (BASE + 0x3000)
+#define LINES (BASE + 0x4000)
+#define TGID 42
+
+static uint8_t memory[0x6000];
+static unsigned int reads;
+
+static int read_image(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len)
+{
+	(void)arg;
+	assert_int_equal(tgid, TGID);
+	reads++;
+	if (address < BASE || address - BASE > sizeof(memory) || len > sizeof(memory) - (address - BASE))
+		return -EFAULT;
+	memcpy(buf, memory + (address - BASE), len);
+	return 0;
+}
+
+static void put(uint64_t address, uint64_t value, size_t len)
+{
+	memcpy(memory + (address - BASE), &value, len);
+}
+
+static void put_str(const struct python *p, uint64_t address, const void *text, size_t length, unsigned int width, bool ascii)
+{
+	const struct python_objects *o = &p->objects;
+
+	put(address + o->type, TYPE_STR, 8);
+	put(address + o->str_length, length, 8);
+	put(address + o->str_state, (width | 8 | (ascii ? 16 : 0)) << o->str_kind_shift, 4);
+	memcpy(memory + (address - BASE) + (ascii ? o->str_data : o->str_data_wide), text, length * width);
+}
+
+static void put_ascii(const struct python *p, uint64_t address, const char *text)
+{
+	put_str(p, address, text, strlen(text), 1, true);
+}
+
+/* A function "A.f" in "m.py" from line 10: its first two code units are of line 11, the next of line 12. */
+static void put_function(const struct python *p)
+{
+	static const uint8_t lnotab[] = { 0, 1, 4, 1 }, ranges[] = { 4, 1, 2, 1 };
+	static const uint8_t locations[] = { 0x80 | 11 << 3 | 1, 0, 0, 0x80 | 11 << 3 | 0, 0, 0 };
+	const struct python_objects *o = &p->objects;
+	static const uint8_t *const tables[] = { lnotab, ranges, locations };
+	size_t len = o->lines == PYTHON_LINES_LOCATIONS ? sizeof(locations) : sizeof(lnotab);
+
+	memset(memory, 0, sizeof(memory));
+	put(CODE + o->type, TYPE_CODE, 8);
+	put(CODE + (o->code_qualname == PYTHON_NO_OFFSET ? o->code_name : o->code_qualname), NAME, 8);
+	put(CODE + o->code_filename, FILE_NAME, 8);
+	put(CODE + o->code_lines, LINES, 8);
+	put(CODE + o->code_firstlineno, 10, 4);
+	put_ascii(p, NAME, "A.f");
+	put_ascii(p, FILE_NAME, "m.py");
+	put(LINES + o->type, TYPE_BYTES, 8);
+	put(LINES + o->bytes_size, len, 8);
+	memcpy(memory + (LINES - BASE) + o->bytes_data, tables[o->lines], len);
+}
+
+static uint64_t instr_at(const struct python *p, unsigned int offset)
+{
+	if (p->walk.flags & PYTHON_WALK_LASTI)
+		return offset / p->objects.lasti_unit;
+	return CODE + p->objects.code_start + offset;
+}
+
+/* ---- the tables ---- */
+
+/* Where 3.13 and 3.14 say what they have where, with numbers as of a Debian build. */
+static void fill_debug_words(uint64_t *words, unsigned int minor)
+{
+	/* word, value: what the versions share, then by word in each */
+	static const uint16_t of_13[][2] = { { 5, 632 }, { 8, 7264 }, { 9, 7344 }, { 21, 8 }, { 23, 72 }, { 24, 152 }, { 25, 160 },
+		{ 29, 8 }, { 30, 0 }, { 31, 56 }, { 33, 70 }, { 35, 112 }, { 36, 120 }, { 37, 128 }, { 38, 136 }, { 39, 68 },
+		{ 43, 200 }, { 45, 8 }, { 65, 16 }, { 66, 32 }, { 68, 32 }, { 69, 16 }, { 70, 40 } };
+	static const uint16_t of_14[][2] = { { 5, 808 }, { 8, 7272 }, { 9, 7344 }, { 24, 8 }, { 26, 72 }, { 27, 152 }, { 28, 160 },
+		{ 32, 8 }, { 33, 0 }, { 34, 56 }, { 36, 74 }, { 40, 112 }, { 41, 120 }, { 42, 128 }, { 43, 136 }, { 44, 68 },
+		{ 48, 208 }, { 51, 8 }, { 75, 16 }, { 76, 32 }, { 78, 32 }, { 79, 16 }, { 80, 40 } };
+	size_t n = minor == 13 ? ARRAY_SIZE(of_13) : ARRAY_SIZE(of_14);
+
+	memset(words, 0, PYTHON_DEBUG_WORDS * sizeof(*words));
+	memcpy(words, "xdebugpy", 8);
+	words[1] = 3u << 24 | minor << 16 | 0x05f0;
+	for (size_t i = 0; i < n; i++)
+		words[minor == 13 ? of_13[i][0] : of_14[i][0]] = minor == 13 ? of_13[i][1] : of_14[i][1];
+}
+
+static void get_layout(unsigned int minor, struct python *ret_python)
+{
+	uint64_t words[PYTHON_DEBUG_WORDS];
+
+	if (minor < 13) {
+		assert_int_equal(python_layout_known(3, minor, ret_python), 0);
+	} else {
+		fill_debug_words(words, minor);
+		assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, ret_python), 0);
+	}
+	assert_int_equal(ret_python->minor, minor);
+	ret_python->type_code = TYPE_CODE;
+	ret_python->type_str = TYPE_STR;
+	ret_python->type_bytes = TYPE_BYTES;
+}
+
+static struct python_names *start(const struct python *p)
+{
+	struct python_names *n;
+
+	assert_int_equal(python_names_new(read_image, NULL, &n), 0);
+	assert_int_equal(python_names_set(n, TGID, p), 0);
+	return n;
+}
+
+static void test_each_version(void **state)
+{
+	(void)state;
+	for (unsigned int minor = 8; minor <= 14; minor++) {
+		static const unsigned int lines[] = { 11, 11, 12 };
+		struct python_name named;
+		struct python_names *n;
+		struct python p;
+
+		get_layout(minor, &p);
+		put_function(&p);
+		n = start(&p);
+		for (unsigned int i = 0; i < ARRAY_SIZE(lines); i++) {
+			assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 2 * i), &named), 0);
+			assert_string_equal(named.name, "A.f");
+			assert_string_equal(named.file, "m.py");
+			assert_int_equal(named.line, lines[i]);
+		}
+		python_names_free(n);
+	}
+}
+
+static void test_versions_refused(void **state)
+{
+	uint64_t words[PYTHON_DEBUG_WORDS];
+	struct python p = {};
+
+	(void)state;
+	assert_int_equal(python_layout_known(2, 7, &p), -ENOTSUP);
+	assert_int_equal(python_layout_known(3, 7, &p), -ENOTSUP);
+	assert_int_equal(python_layout_known(3, 13, &p), -ENOTSUP); /* only by what it says itself */
+	fill_debug_words(words, 14);
+	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS - 1, &p), -ENOENT);
+	words[1] = 3u << 24 | 99 << 16;
+	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -ENOTSUP);
+	assert_int_equal(p.minor, 99);
+	fill_debug_words(words, 14);
+	words[40] = UINT64_MAX; /* an offset that cannot be */
+	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -EBADMSG);
+	words[0] = 0;
+	assert_int_equal(python_layout_read(words, PYTHON_DEBUG_WORDS, &p), -ENOENT);
+}
+
+/* ---- names ---- */
+
+static void test_known_code_is_read_once(void **state)
+{
+	struct python_names_stats stats;
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	get_layout(11, &p);
+	put_function(&p);
+	n = start(&p);
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+	reads = 0;
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	assert_int_equal(reads, 1);
+	assert_int_equal(named.line, 12);
+
+	/* another function in its place */
+	put_ascii(&p, NAME + 0x200, "other");
+	put(CODE + p.objects.code_qualname, NAME + 0x200, 8);
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+	assert_string_equal(named.name, "other");
+	python_names_stats(n, &stats);
+	assert_int_equal(stats.read, 2);
+
+	/* nothing any more */
+	put(CODE + p.objects.type, 0, 8);
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -EFAULT);
+	python_names_forget(n, TGID);
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -ENOENT);
+	python_names_stats(n, &stats);
+	assert_int_equal(stats.memory, 0);
+	python_names_free(n);
+}
+
+static void test_texts(void **state)
+{
+	static const uint8_t latin[] = { 'a', 0xe4 };
+	static const uint16_t ucs2[] = { 0x3a3, 0xd800, 'b' };
+	static const uint32_t ucs4[] = { 0x1f40d, 0x110000 };
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	for (unsigned int minor = 8; minor <= 14; minor++) {
+		get_layout(minor, &p);
+		put_function(&p);
+		n = start(&p);
+		put_str(&p, NAME, latin, 2, 1, false);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		assert_string_equal(named.name, "a\xc3\xa4");
+		python_names_set(n, TGID, &p);
+		put_str(&p, NAME, ucs2, 3, 2, false);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		assert_string_equal(named.name, "\xce\xa3?b");
+		python_names_set(n, TGID, &p);
+		put_str(&p, NAME, ucs4, 2, 4, false);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		assert_string_equal(named.name, "\xf0\x9f\x90\x8d?");
+		python_names_free(n);
+	}
+}
+
+static void test_long_name_is_cut(void **state)
+{
+	uint16_t wide[1000];
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(wide); i++)
+		wide[i] = 0x2211;
+	get_layout(11, &p);
+	put_function(&p);
+	n = start(&p);
+	put_str(&p, NAME, wide, ARRAY_SIZE(wide), 2, false);
+	assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+	assert_int_equal(strlen(named.name), PYTHON_NAME_MAX / 3 * 3); /* whole characters */
+	python_names_free(n);
+}
+
+static void test_wild_lengths_and_pointers(void **state)
+{
+	static const uint64_t wild[] = { 0, 1, BASE - 1, BASE + sizeof(memory) - 4, UINT64_MAX, UINT64_MAX - 7, INT64_MAX, CODE };
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	get_layout(11, &p);
+	n = start(&p);
+	for (size_t i = 0; i < ARRAY_SIZE(wild); i++) {
+		put_function(&p);
+		assert_int_equal(python_names_get(n, TGID, wild[i] == CODE ? 0 : wild[i], 0, &named), -EFAULT);
+		put(CODE + p.objects.code_qualname, wild[i], 8);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), -EFAULT);
+		put_function(&p);
+		put(NAME + p.objects.str_length, 1ull << 31 | wild[i], 8);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), -EFAULT);
+
+		/* it has a name, but no file and no line */
+		put_function(&p);
+		put(CODE + p.objects.code_filename, wild[i], 8);
+		put(CODE + p.objects.code_lines, wild[i], 8);
+		assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+		assert_null(named.file);
+		assert_int_equal(named.line, 0);
+		put_function(&p);
+		put(CODE + p.objects.code_lines, LINES + 8 * i, 8);
+		put(LINES + 8 * i + p.objects.type, TYPE_BYTES, 8);
+		put(LINES + 8 * i + p.objects.bytes_size, 1ull << 31 | wild[i], 8);
+		assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), 0);
+		assert_int_equal(named.line, 0);
+	}
+	/* far from the code: no line of it */
+	put_function(&p);
+	assert_int_equal(python_names_get(n, TGID, CODE, CODE - 0x1000, &named), 0);
+	assert_int_equal(named.line, 0);
+	assert_int_equal(python_names_get(n, TGID, CODE, UINT64_MAX >> 1, &named), 0);
+	assert_int_equal(named.line, 0);
+	python_names_free(n);
+}
+
+/* Many functions are forgotten, not kept. */
+static void test_memory_is_bounded(void **state)
+{
+	struct python_names_stats stats;
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	get_layout(11, &p);
+	put_function(&p);
+	n = start(&p);
+	for (unsigned int i = 0; i < 200000; i++) {
+		put(CODE + p.objects.code_firstlineno, i, 4);
+		assert_int_equal(python_names_get(n, TGID, CODE, 0, &named), 0);
+		python_names_stats(n, &stats);
+		assert_true(stats.memory < 9u << 20);
+	}
+	python_names_free(n);
+}
+
+/* Every byte of the image and of the layout may be anything. */
+static void test_junk(void **state)
+{
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	srand(1);
+	for (unsigned int i = 0; i < 20000; i++) {
+		uint64_t words[PYTHON_DEBUG_WORDS];
+
+		get_layout(8 + i % 7, &p);
+		put_function(&p);
+		for (unsigned int j = 0; j < 4; j++)
+			memory[0x1000 * (1 + (unsigned int)rand() % 4) + (unsigned int)rand() % 0x100] = (uint8_t)rand();
+		if (i % 3 == 0)
+			((uint8_t *)&p.objects)[(unsigned int)rand() % offsetof(struct python_objects, str_kind_shift)] = (uint8_t)rand();
+		n = start(&p);
+		if (!python_names_get(n, TGID, CODE, instr_at(&p, (unsigned int)rand() % 8), &named)) {
+			assert_true(strlen(named.name) < PYTHON_NAME_MAX);
+			assert_true(!named.file || strlen(named.file) < PYTHON_FILE_MAX);
+		}
+		python_names_free(n);
+		fill_debug_words(words, 13 + i % 2);
+		words[(unsigned int)rand() % PYTHON_DEBUG_WORDS] = ((uint64_t)rand() << 32 | (uint32_t)rand()) >> rand() % 64;
+		(void)python_layout_read(words, PYTHON_DEBUG_WORDS, &p);
+	}
+}
+
+/* ---- lines ---- */
+
+static void test_lines(void **state)
+{
+	/* 300 further, in steps of what a byte holds; then back by 2 */
+	static const uint8_t lnotab[] = { 6, 127, 0, 127, 0, 46, 2, (uint8_t)-2 };
+	/* bytes 0 to 3: line 5; 4 and 5: none; 6 to 9: 3 */
+	static const uint8_t ranges[] = { 4, 0, 2, 0x80, 4, (uint8_t)-2 };
+	/* a short one, a long one (line - 3, end + 0), one without columns (+ 1000), and none */
+	static const uint8_t locations[] = { 0x80 | 0 << 3 | 0, 1, 0x80 | 14 << 3 | 1, 7, 0, 0, 0, 0x80 | 13 << 3 | 0, 0x40 | (2000 & 63),
+		2000 >> 6, 0x80 | 15 << 3 | 7 };
+
+	(void)state;
+	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, -1), 10);
+	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 5), 10);
+	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 6), 310);
+	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 8), 308);
+	assert_int_equal(python_line(PYTHON_LINES_LNOTAB, lnotab, 0, 10, 8), 10);
+	assert_int_equal(python_line(PYTHON_LINES_RANGES, ranges, sizeof(ranges), 5, -2), 5);
+	assert_int_equal(python_line(PYTHON_LINES_RANGES, ranges, sizeof(ranges), 5, 2), 5);
+	assert_int_equal(python_line(PYTHON_LINES_RANGES, ranges, sizeof(ranges), 5, 4), 0);
+	assert_int_equal(python_line(PYTHON_LINES_RANGES, ranges, sizeof(ranges), 5, 8), 3);
+	assert_int_equal(python_line(PYTHON_LINES_RANGES, ranges, sizeof(ranges), 5, 10), 0);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 0), 50);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 2), 47);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 5), 47);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 6), 1047);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 8), 0);
+	assert_int_equal(python_line(PYTHON_LINES_LOCATIONS, locations, sizeof(locations), 50, 9000), 0);
+}
+
+static void test_lines_of_junk(void **state)
+{
+	(void)state;
+	srand(2);
+	for (unsigned int i = 0; i < 100000; i++) {
+		size_t len = (unsigned int)rand() % 64;
+		uint8_t *exact = malloc(len ? len : 1);
+
+		for (size_t j = 0; j < len; j++)
+			exact[j] = (uint8_t)rand();
+		for (int kind = PYTHON_LINES_LNOTAB; kind <= PYTHON_LINES_LOCATIONS; kind++)
+			assert_true(python_line((enum python_lines)kind, exact, len, (uint32_t)rand(), rand() % 200) <= INT32_MAX);
+		free(exact);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_version),
+		cmocka_unit_test(test_versions_refused),
+		cmocka_unit_test(test_known_code_is_read_once),
+		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_long_name_is_cut),
+		cmocka_unit_test(test_wild_lengths_and_pointers),
+		cmocka_unit_test(test_memory_is_bounded),
+		cmocka_unit_test(test_junk),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_lines_of_junk),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
