@@ -6,6 +6,7 @@
  * taken inside the kernel raises only the end and becomes an instant.
  */
 #include "spans.bpf.h"
+#include "samples.bpf.h"
 
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address)
@@ -28,12 +29,13 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	return 0;
 }
 
-static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
+static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags, bool stacks)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 now, start, addr;
 	struct rec_fault *r;
 	struct thread *t;
+	bool user;
 	u64 begin;
 
 	if (!enabled)
@@ -43,7 +45,8 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 		return 0;
 	begin = hit_begin(t, HIT_FAULT_END);
 	change_begin(t);
-	if (t->in_fault) {
+	user = t->in_fault;
+	if (user) {
 		now = call_end(t, &t->in_fault, ST_FAULT);
 		start = t->fault_start;
 		addr = t->fault_addr;
@@ -70,17 +73,32 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags)
 	}
 	change_end(t);
 	hit_end(begin, HIT_FAULT_END);
+	if (stacks && user && t->n_due)
+		waits_send(t, task, start);
 	return 0;
 }
 
 SEC("perf_event")
 int fault_minor(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, 0);
+	return fault_end(ctx, 0, 0);
 }
 
 SEC("perf_event")
 int fault_major(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, FAULT_F_MAJOR);
+	return fault_end(ctx, FAULT_F_MAJOR, 0);
+}
+
+/* Loaded instead of these with the stacks of waits. */
+SEC("perf_event")
+int fault_minor_stacks(struct bpf_perf_event_data *ctx)
+{
+	return fault_end(ctx, 0, 1);
+}
+
+SEC("perf_event")
+int fault_major_stacks(struct bpf_perf_event_data *ctx)
+{
+	return fault_end(ctx, FAULT_F_MAJOR, 1);
 }

@@ -257,7 +257,8 @@ struct thread_window {
 	u16 off_cpu, on_cpu;
 	u8 waker_irq;
 	u8 fault_flags;
-	u8 pad[2];
+	u8 n_due;
+	u8 pad;
 	struct asleep asleep;
 	u64 fault_start;
 	u64 fault_addr;
@@ -293,6 +294,21 @@ struct thread_window {
 	struct open_op op;
 };
 
+/* A wait whose stack is copied when the call in which it was is over. */
+#define WAITS_DUE 4	   /* in one call; a power of two */
+#define WAIT_KERNEL_MAX 24 /* frames */
+
+struct due_wait {
+	u64 from, ns;
+	u32 waker_tid;
+	u32 step;
+	u8 state;
+	u8 flags; /* REC_F_* */
+	u16 kernel_n;
+	u32 pad;
+	u64 kernel[WAIT_KERNEL_MAX];
+};
+
 /* The state of one traced thread. A thread that has one is a target. (Structures without a name:
  * -fms-extensions.) */
 struct thread {
@@ -301,6 +317,7 @@ struct thread {
 	struct thread_window;
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
+	struct due_wait due[WAITS_DUE]; /* the first n_due of them */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,
@@ -309,7 +326,7 @@ _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window
 #define LINE_OF(member) ((__builtin_offsetof(struct thread, member) + 8) / 64)
 _Static_assert(LINE_OF(syscalls) == 0 && LINE_OF(sys_arg0) == 1 && LINE_OF(times.ns[ST_FAULT]) == 1,
 	"a system call touches two cache lines");
-_Static_assert(LINE_OF(wake_ns) == 4 && LINE_OF(asleep.pad) == 4, "a switch touches two more, and one of the times");
+_Static_assert(LINE_OF(wake_ns) == 4 && LINE_OF(asleep.pad) == 4 && LINE_OF(n_due) == 4, "a switch touches two more, and one of the times");
 
 static __always_inline const struct thread_now *now_of(const struct thread *t)
 {

@@ -7,6 +7,7 @@
  */
 #include "spans.bpf.h"
 #include "blocked.bpf.h"
+#include "samples.bpf.h"
 #include "syscall_args.bpf.h"
 
 #define PROT_EXEC 4
@@ -41,8 +42,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 	return 0;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+static __always_inline int call_ends(struct pt_regs *regs, long ret, bool stacks)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t;
@@ -79,5 +79,20 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		hdr_fill(&r.h, REC_MAPPED, now, 0, w.tgid, w.tid, 0, 0);
 		emit_control(&r, sizeof(r), REC_MAPPED, BPF_RB_FORCE_WAKEUP);
 	}
+	if (stacks && t->n_due)
+		waits_send(t, task, t->sys_start);
 	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	return call_ends(regs, ret, 0);
+}
+
+/* Loaded instead with the stacks of waits. */
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit_stacks, struct pt_regs *regs, long ret)
+{
+	return call_ends(regs, ret, 1);
 }

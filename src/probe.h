@@ -40,8 +40,13 @@ struct inf_config {
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, by which to recognise others */
 	u64 min_syscall_ns;
+	u64 min_stack_ns; /* waits shorter than this have no stack */
 	u8 sys_class[512]; /* enum sys_class by system call number */
 };
+
+/* Stacks are copied at no more than this rate on each CPU, separately for samples and for waits. More of them are left
+ * out evenly. */
+#define SAMPLE_BYTES_PER_S (4ull << 20)
 
 /* The total of programs that were timed. */
 struct hit_time {
@@ -84,6 +89,9 @@ struct inf_stats {
 	u64 stop_ns;
 	u32 steps; /* that began in the window and have ended */
 	u32 pad;
+	u64 samples, samples_left; /* taken; left out to keep within SAMPLE_BYTES_PER_S */
+	u64 waits, waits_left; /* likewise; also where the end of the call was not seen */
+	u64 sample_bytes;
 	struct {
 		struct hit_time kind[HIT_MAX];
 	} hits[RINGS_MAX]; /* by CPU, like the rings */

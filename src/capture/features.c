@@ -375,23 +375,16 @@ static int try_uprobe(struct prober *p, const char *type_file)
 	return err == -EINVAL ? 0 : err;
 }
 
-static int try_faults(struct prober *p, const char *kind)
+/* With a program at each of its events. */
+static int try_event(struct perf_event_attr *attr)
 {
-	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_SOFTWARE,
-		.config = strcmp(kind, "major") ? PERF_COUNT_SW_PAGE_FAULTS_MIN
-						: PERF_COUNT_SW_PAGE_FAULTS_MAJ,
-		.sample_period = 1,
-	};
 	int fds[3] = { -1, -1, -1 }, err;
 
-	(void)p;
+	attr->size = sizeof(*attr);
 	err = fds[0] = load(BPF_PROG_TYPE_PERF_EVENT, empty, ARRAY_SIZE(empty), NULL);
 	if (err < 0)
 		goto out;
-	fds[1] = (int)syscall(
-		SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+	fds[1] = (int)syscall(SYS_perf_event_open, attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
 	err = fds[1] < 0 ? -errno : 0;
 	if (err)
 		goto out;
@@ -399,6 +392,46 @@ static int try_faults(struct prober *p, const char *kind)
 out:
 	close_all(fds, ARRAY_SIZE(fds));
 	return err < 0 ? err : 0;
+}
+
+static int try_faults(struct prober *p, const char *kind)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.config = strcmp(kind, "major") ? PERF_COUNT_SW_PAGE_FAULTS_MIN
+						: PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+		.sample_period = 1,
+	};
+
+	(void)p;
+	return try_event(&attr);
+}
+
+static int try_cpu_clock(struct prober *p, const char *arg)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.freq = 1,
+		.sample_freq = 99 };
+
+	(void)p;
+	(void)arg;
+	return try_event(&attr);
+}
+
+/* Virtual machines often have none. */
+static int try_cycles(struct prober *p, const char *arg)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr),
+		.type = PERF_TYPE_HARDWARE,
+		.config = PERF_COUNT_HW_CPU_CYCLES };
+	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+	int err = fd < 0 ? -errno : 0;
+
+	(void)p;
+	(void)arg;
+	close_all(&fd, 1);
+	return err;
 }
 
 static int try_tracepoint(struct prober *p, const char *name)
@@ -471,6 +504,10 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 		.loss = "minor page faults are not seen" },
 	[FEATURE_FAULTS_MAJOR] = { FEATURE("perf event major-faults", "4.9", try_faults, "major"),
 		.loss = "major page faults are not seen" },
+	[FEATURE_CPU_CLOCK] = { FEATURE("perf event cpu-clock", "4.9", try_cpu_clock, NULL),
+		.loss = "there is no -e samples" },
+	[FEATURE_CYCLES] = { FEATURE("hardware counters", "4.9", try_cycles, NULL),
+		.loss = "cycles, instructions and cache misses cannot be counted" },
 	[FEATURE_IRQ_HANDLER] = { TRACEPOINT("irq_handler_entry"), .loss = "there is no -e irq" },
 	[FEATURE_SOFTIRQ] = { TRACEPOINT("softirq_entry"), .loss = "there is no -e irq" },
 #ifdef __x86_64__
@@ -609,7 +646,7 @@ bool features_permitted(const struct features *f)
 /* Why the kernel refuses what the capabilities should allow. */
 static void remedy_refused(const struct features *f, enum feature id, char *buf, size_t size)
 {
-	bool faults = id == FEATURE_FAULTS_MINOR || id == FEATURE_FAULTS_MAJOR;
+	bool event = id >= FEATURE_FAULTS_MINOR && id <= FEATURE_CYCLES;
 
 	if (id == FEATURE_UPROBE)
 		snprintf(buf, size,
@@ -617,7 +654,7 @@ static void remedy_refused(const struct features *f, enum feature id, char *buf,
 			"stable updates of mid-2025: run as root (sudo), or a kernel with "
 			"uprobe_multi (%s)",
 			feature_descs[FEATURE_UPROBE_MULTI].since);
-	else if (faults && f->perf_paranoid > 2)
+	else if (event && f->perf_paranoid > 2)
 		snprintf(buf, size,
 			"at perf_event_paranoid %" PRId32 " the kernels of Debian and Ubuntu allow "
 			"it to CAP_SYS_ADMIN only: run as root (sudo), or set "
@@ -645,6 +682,8 @@ const char *features_remedy(const struct features *f, enum feature id, char *buf
 	else if (release_before(f->release, d->since))
 		snprintf(buf, size, "kernel %s is too old: this came with %s%s", f->release, d->since,
 			d->loss ? "" : ": run " FEATURES_RELEASE_MIN " or newer");
+	else if (id == FEATURE_CYCLES)
+		snprintf(buf, size, "this machine has none, as many virtual ones (%s)", strerror(-err));
 	else
 		snprintf(buf, size, "kernel %s was built without it (%s)", f->release,
 			strerror(-err));

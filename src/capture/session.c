@@ -20,6 +20,7 @@
 #include "capture/maps.h"
 #include "capture/preempt.h"
 #include "capture/requests.h"
+#include "capture/sampler.h"
 #include "capture/snapshot.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
@@ -56,6 +57,8 @@ struct session {
 	size_t n_tps;
 	struct fault_event *faults;
 	size_t n_faults;
+	unsigned int sample_hz;
+	struct sampler *sampler; /* NULL: no samples */
 	int eventfd; /* -1: none */
 	bool windows, idle;
 	bool sums_kept; /* by the threads, until the end */
@@ -125,10 +128,10 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.sched_waking, c->track_sched && !preempt_count);
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);
-	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls);
+	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls && !c->stacks);
 	bpf_program__set_autoload(k->progs.page_fault_user, c->track_faults);
-	bpf_program__set_autoload(k->progs.fault_minor, c->track_faults);
-	bpf_program__set_autoload(k->progs.fault_major, c->track_faults);
+	bpf_program__set_autoload(k->progs.fault_minor, c->track_faults && !c->stacks);
+	bpf_program__set_autoload(k->progs.fault_major, c->track_faults && !c->stacks);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
 	bpf_program__set_autoload(k->progs.barrier_arrival, functions);
@@ -153,6 +156,20 @@ static void configure(struct session *s, const struct session_config *c)
 		bpf_map__set_max_entries(k->maps.holds, 1);
 		bpf_map__set_max_entries(k->maps.holds_done, 1);
 	}
+}
+
+static void configure_stacks(struct session *s, const struct session_config *c)
+{
+	struct inftrace_bpf *k = s->skel;
+
+	s->sample_hz = c->sample_hz;
+	k->rodata->cfg.min_stack_ns = c->min_stack_ns;
+	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
+	bpf_program__set_autoload(k->progs.stacks_switch, c->stacks);
+	bpf_program__set_autoload(k->progs.sys_exit_stacks, c->stacks);
+	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
+	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
+	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
 }
 
 /* Configures what is loaded on demand. */
@@ -274,6 +291,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	configure(s, c);
+	configure_stacks(s, c);
 	err = configure_groups(s, c);
 	if (err)
 		goto out;
@@ -319,6 +337,7 @@ void session_free(struct session *s)
 	for (size_t i = 0; i < s->n_faults; i++)
 		bpf_link__destroy(s->faults[i].link);
 	free(s->faults);
+	sampler_free(s->sampler);
 	rings_free(s->rings);
 	if (s->eventfd >= 0)
 		close(s->eventfd);
@@ -375,16 +394,18 @@ static int attach_fault_event(struct session *s, struct bpf_program *prog, unsig
 
 static int attach_faults(struct session *s)
 {
+	bool stacks = bpf_program__autoload(s->skel->progs.fault_minor_stacks);
+	struct bpf_program *minor = stacks ? s->skel->progs.fault_minor_stacks : s->skel->progs.fault_minor;
+	struct bpf_program *major = stacks ? s->skel->progs.fault_major_stacks : s->skel->progs.fault_major;
 	int cpus = libbpf_num_possible_cpus(), err = 0;
 
 	s->faults = calloc((size_t)cpus * 2, sizeof(*s->faults));
 	if (!s->faults)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
-		err = attach_fault_event(s, s->skel->progs.fault_minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
+		err = attach_fault_event(s, minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
 		if (!err)
-			err = attach_fault_event(
-				s, s->skel->progs.fault_major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
+			err = attach_fault_event(s, major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
 	}
 	return err;
 }
@@ -424,12 +445,14 @@ int session_attach(struct session *s)
 			return err;
 		s->n_tps++;
 	}
-	if (bpf_program__autoload(s->skel->progs.fault_minor)) {
+	if (bpf_program__autoload(s->skel->progs.page_fault_user)) {
 		err = attach_faults(s);
 		if (err)
 			log_error("cannot open the page fault events: %s (perf_event_paranoid, CAP_PERFMON)",
 				strerror(-err));
 	}
+	if (!err && s->sample_hz)
+		err = sampler_new(s->skel->progs.sample_cpu, s->sample_hz, &s->sampler);
 	return err;
 }
 
@@ -480,10 +503,11 @@ int session_watch(struct session *s)
 	return meet_threads(s);
 }
 
-static void set_faults(struct session *s, bool on)
+static void set_events(struct session *s, bool on)
 {
 	for (size_t i = 0; i < s->n_faults; i++)
 		ioctl(s->faults[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+	sampler_set(s->sampler, on);
 }
 
 void session_idle(struct session *s)
@@ -498,7 +522,7 @@ void session_idle(struct session *s)
 		bpf_link__destroy(s->tps[i].link);
 		s->tps[i].link = NULL;
 	}
-	set_faults(s, false);
+	set_events(s, false);
 }
 
 int session_wake(struct session *s)
@@ -513,7 +537,7 @@ int session_wake(struct session *s)
 	}
 	if (err)
 		return err;
-	set_faults(s, true);
+	set_events(s, true);
 	s->idle = false;
 	attach_wake(s->attach);
 	return 0;

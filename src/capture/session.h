@@ -43,6 +43,9 @@ struct session_config {
 	bool states_only;  /* of the presets' functions, probe only those that make states */
 	uint32_t emit_mask; /* ... and send these kinds: 1 << enum rec_kind */
 	uint64_t min_syscall_ns;
+	unsigned int sample_hz; /* samples of stacks; 0: none. They and ... */
+	bool stacks;	     /* ... the stacks of waits of at least min_stack_ns need the states above */
+	uint64_t min_stack_ns;
 	size_t ring_bytes; /* each; 0: the default */
 	bool windows; /* several: session_start() again after session_stop() */
 	uint32_t max_steps; /* see session_over(); 0: no limit */

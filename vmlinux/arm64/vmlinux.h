@@ -74,6 +74,7 @@ struct signal_struct {
 
 struct mm_struct {
 	struct task_struct *owner;
+	unsigned long start_stack;
 };
 
 struct files_struct {

@@ -72,6 +72,7 @@ struct signal_struct {
 
 struct mm_struct {
 	struct task_struct *owner;
+	unsigned long start_stack;
 };
 
 struct files_struct {
@@ -121,9 +122,15 @@ struct pt_regs {
 	unsigned long si;
 	unsigned long dx;
 	unsigned long cx;
+	unsigned long bx;
 	unsigned long r8;
 	unsigned long r9;
 	unsigned long r10;
+	unsigned long r11;
+	unsigned long r12;
+	unsigned long r13;
+	unsigned long r14;
+	unsigned long r15;
 	unsigned long ax;
 	unsigned long bp;
 	unsigned long sp;

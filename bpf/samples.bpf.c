@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Which code runs, and which code waits: copies of stacks, taken at regular intervals of CPU time and after long waits.
+ */
+#include "spans.bpf.h"
+#include "samples.bpf.h"
+
+/* The state of a thread that an interrupt has hit, which is not that of the interrupt which takes the sample. */
+static __always_inline u32 sampled_state(const struct thread *t)
+{
+	if (cfg.track_irq && t->irq_depth == 1 && t->irqs[0].hit < ST_MAX)
+		return t->irqs[0].hit;
+	return now_on_state_apart(now_of(t));
+}
+
+/*
+ * On the clock of each CPU, while it is not idle. On x86 and arm64 addresses of the kernel are those with the highest
+ * bit.
+ */
+SEC("perf_event")
+int sample_cpu(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task;
+	struct sample_copy *c;
+	struct thread *t;
+	u64 now, end;
+	long n;
+
+	if (!enabled)
+		return 0;
+	task = bpf_get_current_task_btf();
+	t = thread_of_any(task);
+	if (!t)
+		return 0;
+	c = copy_open(ROOM_EVENT);
+	if (!c) {
+		__sync_fetch_and_add(&stats.samples_left, 1);
+		return 0;
+	}
+	now = now_ns();
+	if (!copy_allowed(c, now)) {
+		__sync_fetch_and_add(&stats.samples_left, 1);
+		goto out;
+	}
+	end = copy_begin(c, task, SAMPLE_CPU, now, 0);
+	c->r.step = thread_step(t);
+	c->r.state = sampled_state(t);
+	c->r.kept_of = c->left + 1;
+	copy_regs(c->r.regs, &ctx->regs);
+	if ((s64)c->r.regs[SAMPLE_REG_PC] < 0) {
+		n = bpf_get_stack(ctx, c->bytes + sizeof(c->r), SAMPLE_KERNEL_MAX * sizeof(u64), 0);
+		if (n > 0) {
+			c->r.kernel_n = (u32)n / sizeof(u64);
+			end += c->r.kernel_n * sizeof(u64);
+		}
+		if (has_user_stack(task)) {
+			USER_REGS *regs = (USER_REGS *)bpf_task_pt_regs(task);
+
+			copy_regs(c->r.regs, regs);
+		}
+	}
+	if (has_user_stack(task))
+		end = copy_stack(c, end, stack_base(task));
+	else
+		copy_no_user(c);
+	c->left = 0;
+	__sync_fetch_and_add(&stats.samples, 1);
+	copy_send(c, end);
+out:
+	copy_close(c);
+	return 0;
+}
+
+/* A thread that has waited for long comes back onto a CPU. Its stack in the kernel is still as it was. */
+static __noinline int wait_due(struct thread *t, struct task_struct *next, u32 off, u64 ns)
+{
+	struct due_wait *w;
+	long n;
+
+	if (!t)
+		return 0;
+	if (t->n_due >= WAITS_DUE) {
+		__sync_fetch_and_add(&stats.waits_left, 1);
+		return 0;
+	}
+	w = due_at(t, t->n_due);
+	w->from = t->since;
+	w->ns = ns;
+	w->step = thread_step(t);
+	w->state = off;
+	w->flags = thread_asleep(t) ? REC_F_OPEN_START : 0;
+	w->waker_tid = t->wake_ns && !t->waker_irq ? t->waker_tid : 0;
+	n = bpf_get_task_stack(next, w->kernel, sizeof(w->kernel), 0);
+	w->kernel_n = n > 0 ? (u32)n / sizeof(u64) : 0;
+	t->n_due++;
+	return 0;
+}
+
+/*
+ * Must run before sched_switch (sched.bpf.c), which ends the wait: it does, since programs on a tracepoint run in the
+ * order in which they were attached, and are attached in the order of their files.
+ */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u64 from, wake, now;
+	struct thread *t;
+	u32 off;
+
+	if (!enabled)
+		return 0;
+	t = thread_of_any(next);
+	if (!t)
+		return 0;
+	off = thread_asleep(t) ? t->asleep.off : t->off;
+	if (!off || off == ST_RUNNABLE || off == ST_STOPPED)
+		return 0;
+	from = t->since;
+	now = now_ns();
+	wake = t->wake_ns;
+	if (t->role == ST_GPU_WAIT)
+		off = ST_GPU_WAIT;
+	else if (wake && wake < now)
+		now = wake > from ? wake : from;
+	if (!from || now < from || now - from < cfg.min_stack_ns)
+		return 0;
+	/* in the kernel for anything else its stack of user space would not be copied */
+	if (t->in_syscall || t->in_fault || (thread_asleep(t) && t->asleep.in_syscall))
+		wait_due(t, next, off, now - from);
+	return 0;
+}

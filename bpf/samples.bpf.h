@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Copies of stacks. The stack of user space is copied from its pointer up, page by page, as far as its pages are
+ * there: nothing is read in from a disk. User space unwinds the copy.
+ *
+ * The stack of a thread that waited cannot be read as it comes back onto a CPU, since another thread's memory is
+ * current then. So the wait is kept with the stack in the kernel, and what is in user space is copied when the system
+ * call, or the fault, in which the thread waited is over: user space has not run in between.
+ */
+#ifndef INFTRACE_SAMPLES_BPF_H
+#define INFTRACE_SAMPLES_BPF_H
+
+#include "inftrace.bpf.h"
+
+#define COPY_PAGE 4096 /* where pages are larger, they are copied in such pieces */
+#define COPY_PAGES (SAMPLE_STACK_MAX / COPY_PAGE + 1)
+#define COPY_BURST (8ull * REC_SENT_MAX)
+#define NSEC_PER_SEC 1000000000ull
+#ifndef PF_KTHREAD
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#endif
+
+/* Programs that copy can interrupt each other, and a thread that copies can be preempted: each kind has its own room,
+ * and one that finds it in use leaves its stack out, which is counted. */
+enum sample_room {
+	ROOM_EVENT, /* the samples of a CPU */
+	ROOM_TASK,  /* the waits of a thread */
+	ROOMS,
+};
+
+struct sample_copy {
+	u32 busy;
+	u32 left;    /* samples left out since the last one that was kept */
+	u64 allowed; /* bytes that may be copied, as of ... */
+	u64 at_ns;   /* ... this instant */
+	union {
+		struct rec_sample r;
+		u8 bytes[REC_SENT_MAX + COPY_PAGE]; /* so that any page fits at any place that is still within the record */
+	};
+};
+
+/* Not created unless a program that uses it is loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ROOMS);
+	__type(key, u32);
+	__type(value, struct sample_copy);
+} sample_copies __weak SEC(".maps");
+
+#ifdef __TARGET_ARCH_x86
+#define USER_REGS const struct pt_regs
+#else
+#define USER_REGS const struct user_pt_regs
+#endif
+
+static __always_inline void copy_regs(u64 to[SAMPLE_REGS], USER_REGS *regs)
+{
+#ifdef __TARGET_ARCH_x86
+	to[0] = regs->ax;
+	to[1] = regs->dx;
+	to[2] = regs->cx;
+	to[3] = regs->bx;
+	to[4] = regs->si;
+	to[5] = regs->di;
+	to[6] = regs->bp;
+	to[7] = regs->sp;
+	to[8] = regs->r8;
+	to[9] = regs->r9;
+	to[10] = regs->r10;
+	to[11] = regs->r11;
+	to[12] = regs->r12;
+	to[13] = regs->r13;
+	to[14] = regs->r14;
+	to[15] = regs->r15;
+	to[16] = regs->ip;
+#else
+#pragma unroll
+	for (int i = 0; i < SAMPLE_REG_SP; i++)
+		to[i] = regs->regs[i];
+	to[SAMPLE_REG_SP] = regs->sp;
+	to[SAMPLE_REG_PC] = regs->pc;
+#endif
+}
+
+/* NULL: it is in use, or there is none. */
+static __always_inline struct sample_copy *copy_open(u32 room)
+{
+	struct sample_copy *c = bpf_map_lookup_elem(&sample_copies, &room);
+
+	return c && !__sync_lock_test_and_set(&c->busy, 1) ? c : NULL;
+}
+
+static __always_inline void copy_close(struct sample_copy *c)
+{
+	smp_wmb();
+	WRITE_ONCE(c->busy, 0);
+}
+
+/* Whether the limit of bytes per second allows another copy, however long it is. */
+__weak __noinline bool copy_allowed(struct sample_copy *c, u64 now)
+{
+	u64 ns;
+
+	if (!c)
+		return 0;
+	ns = now > c->at_ns ? now - c->at_ns : 0;
+	if (ns > NSEC_PER_SEC)
+		ns = NSEC_PER_SEC;
+	c->at_ns = now;
+	c->allowed += ns * SAMPLE_BYTES_PER_S / NSEC_PER_SEC;
+	if (c->allowed > COPY_BURST)
+		c->allowed = COPY_BURST;
+	if (c->allowed >= REC_SENT_MAX)
+		return 1;
+	c->left++;
+	return 0;
+}
+
+/* Where the stack of the main thread begins; other threads are not known to the kernel. */
+static __always_inline u64 stack_base(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, mm, start_stack);
+}
+
+/*
+ * Appends the stack of user space to a record that ends at `at`, up to `base` if that is above its pointer. Returns
+ * where it ends now.
+ */
+__weak __noinline u64 copy_stack(struct sample_copy *c, u64 at, u64 base)
+{
+	u64 sp, begin = at, left = SAMPLE_STACK_MAX, n;
+
+	if (!c)
+		return 0;
+	sp = c->r.regs[SAMPLE_REG_SP];
+	if (base > sp && base - sp < left)
+		left = base - sp;
+	else
+		c->r.flags |= SAMPLE_F_TRUNCATED;
+	for (u32 i = 0; i < COPY_PAGES && left; i++) {
+		n = COPY_PAGE - (sp & (COPY_PAGE - 1));
+		if (n > left)
+			n = left;
+		barrier_var(n);
+		n = ((n - 1) & (COPY_PAGE - 1)) + 1;
+		barrier_var(at);
+		if (at > REC_SENT_MAX)
+			break;
+		if (bpf_probe_read_user(c->bytes + at, n, (const void *)sp)) {
+			c->r.flags |= SAMPLE_F_TRUNCATED;
+			break;
+		}
+		at += n;
+		sp += n;
+		left -= n;
+	}
+	n = (at - begin) & ~7ull;
+	c->r.stack_bytes = n;
+	return begin + n;
+}
+
+/* Sends a record that ends at `end`. Returns whether it found room. */
+__weak __noinline bool copy_send(struct sample_copy *c, u64 end)
+{
+	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
+	void *ring = bpf_map_lookup_elem(&rings, &group);
+
+	if (!c)
+		return 0;
+	barrier_var(end);
+	if (end < sizeof(struct rec_sample) || end > REC_SENT_MAX)
+		return 0;
+	c->allowed = c->allowed > end ? c->allowed - end : 0;
+	__sync_fetch_and_add(&stats.sample_bytes, end);
+	if (ring && !bpf_ringbuf_output(ring, &c->r, end, BPF_RB_NO_WAKEUP))
+		return 1;
+	count_lost(group, REC_SAMPLE);
+	return 0;
+}
+
+/* Fills in what is known without the thread's memory. Returns where the record ends. */
+static __always_inline u64 copy_begin(struct sample_copy *c, struct task_struct *task, u32 kind, u64 start, u64 end)
+{
+	hdr_fill(&c->r.h, REC_SAMPLE, start, end, task->tgid, task->pid, kind, 0);
+	c->r.flags = 0;
+	c->r.kernel_n = 0;
+	c->r.python_n = 0;
+	c->r.pad = 0;
+	c->r.stack_bytes = 0;
+	c->r.waker_tid = 0;
+	c->r.kept_of = 1;
+	return sizeof(c->r);
+}
+
+static __always_inline bool has_user_stack(struct task_struct *task)
+{
+	return !(task->flags & PF_KTHREAD);
+}
+
+static __always_inline void copy_no_user(struct sample_copy *c)
+{
+	c->r.flags |= SAMPLE_F_NO_USER;
+	for (int i = 0; i < SAMPLE_REGS; i++)
+		c->r.regs[i] = 0;
+}
+
+/* ---- waits ---- */
+
+static __always_inline struct due_wait *due_at(struct thread *t, u32 i)
+{
+	barrier_var(i);
+	return &t->due[i & (WAITS_DUE - 1)];
+}
+
+__weak __noinline u64 copy_wait_kernel(struct sample_copy *c, const struct due_wait *w)
+{
+	u32 n;
+
+	if (!c || !w)
+		return 0;
+	n = w->kernel_n;
+	if (n > WAIT_KERNEL_MAX)
+		n = WAIT_KERNEL_MAX;
+	__builtin_memcpy(c->bytes + sizeof(c->r), w->kernel, sizeof(w->kernel));
+	c->r.kernel_n = n;
+	return sizeof(c->r) + n * sizeof(u64);
+}
+
+/* Sends a wait that is over, in the context of its thread. Returns whether it could. */
+static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32 i)
+{
+	struct sample_copy *c = copy_open(ROOM_TASK);
+	const struct due_wait *w;
+	bool sent = 0;
+	u64 end;
+
+	if (!c || !t)
+		return 0;
+	w = due_at(t, i);
+	if (copy_allowed(c, now_ns())) {
+		copy_begin(c, task, SAMPLE_OFF_CPU, w->from, w->from + w->ns);
+		c->r.h.flags = w->flags;
+		c->r.step = w->step;
+		c->r.state = w->state;
+		c->r.waker_tid = w->waker_tid;
+		end = copy_wait_kernel(c, w);
+		if (has_user_stack(task)) {
+			USER_REGS *regs = (USER_REGS *)bpf_task_pt_regs(task);
+
+			copy_regs(c->r.regs, regs);
+			end = copy_stack(c, end, stack_base(task));
+		} else {
+			copy_no_user(c);
+		}
+		sent = copy_send(c, end);
+		c->left = 0;
+	}
+	copy_close(c);
+	return sent;
+}
+
+/* The system call, or the fault, that began at `since` ends: sends the waits in it. Those of calls whose end was not
+ * seen have no stack. */
+static __noinline int waits_send(struct thread *t, struct task_struct *task, u64 since)
+{
+	u32 n;
+
+	if (!t)
+		return 0;
+	n = t->n_due;
+	t->n_due = 0;
+	for (u32 i = 0; i < WAITS_DUE && i < n; i++) {
+		if (due_at(t, i)->from >= since && wait_send(t, task, i))
+			__sync_fetch_and_add(&stats.waits, 1);
+		else
+			__sync_fetch_and_add(&stats.waits_left, 1);
+	}
+	return 0;
+}
+
+#endif
