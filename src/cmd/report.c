@@ -2,11 +2,8 @@
 /* inftrace report: what profiles and traces say, for people and for machines. */
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
 #include "io/outfile.h"
@@ -138,38 +135,17 @@ static void problem_print(void *ctx, const char *text)
 	log_error("%s", text);
 }
 
-static int page_open(const char *path, FILE **ret_out)
-{
-	char why[OUTFILE_WHY_MAX];
-	struct stat st;
-	bool created;
-	int fd, err = 0;
-
-	fd = outfile_open(path, 0, &created, why);
-	if (fd < 0) {
-		log_error("cannot write %s: %s", path, why);
-		return fd;
-	}
-	fcntl(fd, F_SETFL, 0);
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0))
-		err = -errno;
-	*ret_out = err ? NULL : fdopen(fd, "w");
-	if (*ret_out)
-		return 0;
-	err = err ? err : -errno;
-	close(fd);
-	log_error("cannot write %s: %s", path, strerror(-err));
-	return err;
-}
-
 /* Prints one line on failure. */
 static int page_write(const char *path, const char *page, size_t len)
 {
+	char why[OUTFILE_WHY_MAX];
 	FILE *out = stdout;
-	int err = strcmp(path, "-") ? page_open(path, &out) : 0;
+	int err = strcmp(path, "-") ? outfile_stream(path, &out, why) : 0;
 
-	if (err)
+	if (err) {
+		log_error("cannot write %s: %s", path, why);
 		return err;
+	}
 	if (fwrite(page, 1, len, out) != len || fflush(out))
 		err = -errno;
 	if (out != stdout && fclose(out) && !err)

@@ -334,6 +334,31 @@ int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFIL
 	return fd == -EAGAIN ? fail(why, fd, "it keeps appearing and disappearing") : fd;
 }
 
+int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX])
+{
+	struct stat st;
+	bool created;
+	FILE *out;
+	int err, fd = outfile_open(name, 0, &created, why);
+
+	if (fd < 0)
+		return fd;
+	fcntl(fd, F_SETFL, 0);
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0)) {
+		err = -errno;
+		close(fd);
+		return fail(why, err, NULL);
+	}
+	out = fdopen(fd, "w");
+	if (!out) {
+		err = -errno;
+		close(fd);
+		return fail(why, err, NULL);
+	}
+	*ret_out = out;
+	return 0;
+}
+
 int outfile_make_parent(const char *name, char why[OUTFILE_WHY_MAX])
 {
 	char last[NAME_MAX + 1];

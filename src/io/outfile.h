@@ -22,6 +22,7 @@
 #define INFTRACE_OUTFILE_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #define OUTFILE_WHY_MAX 160
 
@@ -30,6 +31,9 @@
  * new. *ret_created: it is new. Opening a pipe does not block: -ENXIO without a reader.
  */
 int outfile_open(const char *name, int flags, bool *ret_created, char why[OUTFILE_WHY_MAX]);
+
+/* Opens a file for writing from its beginning, as a stream. Anything that was in it is removed. */
+int outfile_stream(const char *name, FILE **ret_out, char why[OUTFILE_WHY_MAX]);
 
 /* Whether outfile_open() can be expected to succeed. Creates nothing. */
 int outfile_check(const char *name, char why[OUTFILE_WHY_MAX]);

@@ -2,8 +2,7 @@
 /*
  * Shared by the parts of the Perfetto sink.
  *
- * Field numbers are from protos/perfetto/trace/ in Perfetto's sources; the file is a sequence of
- * TracePackets, each of which is one event for the writer.
+ * The file is a sequence of TracePackets, each of which is one event for the writer.
  */
 #ifndef INFTRACE_PERFETTO_H
 #define INFTRACE_PERFETTO_H
@@ -11,44 +10,12 @@
 #include <stdbool.h>
 
 #include "io/writer.h"
+#include "sink/perfetto_fields.h"
 #include "sink/proto.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
 #include "target/irq.h"
 #include "util/names.h"
-
-/* TracePacket */
-enum {
-	PACKET_FTRACE = 1,
-	PACKET_PROCESS_TREE = 2,
-	PACKET_CLOCKS = 6,
-	PACKET_TIMESTAMP = 8,
-	PACKET_SEQUENCE = 10,
-	PACKET_EVENT = 11,
-	PACKET_INTERNED = 12,
-	PACKET_SEQUENCE_FLAGS = 13,
-	PACKET_CONFIG = 33,
-	PACKET_DROPPED = 42,
-	PACKET_SYSTEM = 45,
-	PACKET_CLOCK = 58,
-	PACKET_DEFAULTS = 59,
-	PACKET_TRACK = 60,
-	PACKET_FIRST = 87,
-	PACKET_UUID = 89,
-};
-
-/* Clocks: BuiltinClock, and from 64 on those of one sequence. */
-#define CLOCK_OF_REALTIME 1
-#define CLOCK_OF_MONOTONIC 3
-#define CLOCK_OF_BOOTTIME 6
-#define CLOCK_DELTAS 64 /* relative to the previous packet with this clock */
-
-/* Packets of one sequence share interned names and the clock of deltas. */
-#define SEQUENCE_EVENTS 1
-#define SEQUENCE_FTRACE 2
-#define SEQUENCE_CALLS 3 /* and further ones, one for each thread */
-#define SEQUENCE_F_CLEARED 1
-#define SEQUENCE_F_NEEDS 2
 
 /* TrackEvent.type */
 enum {

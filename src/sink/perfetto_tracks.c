@@ -7,19 +7,6 @@
 #define THREADS_FIRST 256
 #define ROWS_FIRST 64
 
-/* TrackDescriptor */
-enum {
-	TRACK_UUID = 1,
-	TRACK_NAME = 2,
-	TRACK_PROCESS_FIELD = 3,
-	TRACK_THREAD_FIELD = 4,
-	TRACK_PARENT = 5,
-	TRACK_COUNTER = 8,
-	TRACK_DISALLOW_MERGING = 9,
-	TRACK_CHILD_ORDERING = 11,
-	TRACK_RANK = 12,
-};
-
 static char *put_comm(char *p, uint32_t field, const char comm[TASK_COMM_LEN])
 {
 	return proto_text(

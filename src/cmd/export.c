@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* inftrace export: the samples of a .pftrace, in formats of other tools. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "export/samples.h"
+#include "io/outfile.h"
+#include "util/log.h"
+#include "util/text.h"
+
+#define PROBLEMS_SHOWN_MAX 10
+
+enum {
+	KEY_COLLAPSED = 256,
+	KEY_PPROF,
+	KEY_SPEEDSCOPE,
+	KEY_OFF_CPU,
+};
+
+struct export_args {
+	int format; /* KEY_COLLAPSED, ... */
+	const char *file, *out;
+	bool off_cpu;
+};
+
+static const struct argp_option options[] = {
+	{ "collapsed", KEY_COLLAPSED, NULL, 0,
+		"One line for each stack and the number of its samples, as flamegraph.pl and others read them", 0 },
+	{ "pprof", KEY_PPROF, NULL, 0, "A profile for `go tool pprof`", 0 },
+	{ "speedscope", KEY_SPEEDSCOPE, NULL, 0, "JSON for speedscope: each thread in the order of time", 0 },
+	{ "output", 'o', "OUT", 0, "Write to OUT (standard output)", 0 },
+	{ "off-cpu", KEY_OFF_CPU, NULL, 0,
+		"With --collapsed: the stacks of waits and their microseconds, instead of samples", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"The samples of a .pftrace (record -e +samples,+stacks), for tools that draw flame graphs. FILE may be compressed, or "
+	"from another program that writes perf samples in Perfetto's format; - is the standard input.\n"
+	"\v"
+	"--pprof and --speedscope have samples and waits side by side. What a thread was doing when a sample could not be "
+	"unwound is [no stack]; a function without a name is its [library]; functions of the kernel end with _[k] in collapsed "
+	"stacks, where a semicolon in a name becomes a colon.\n"
+	"\n"
+	"A file of a recording that was cut off is read up to its last whole packet. Damaged parts are left out.\n"
+	"\n"
+	"Exit code: 0 done; 1 the file cannot be read, or some of it (the rest is written), or it has no samples; 2 usage.\n"
+	"\n"
+	"EXAMPLES:\n"
+	"  inftrace export --collapsed trace.pftrace | flamegraph.pl > flame.svg\n"
+	"  inftrace export --collapsed --off-cpu trace.pftrace | flamegraph.pl --countname us > waits.svg\n"
+	"  inftrace export --pprof trace.pftrace -o cpu.pb.gz && go tool pprof -top cpu.pb.gz\n"
+	"  inftrace export --speedscope trace.pftrace.gz -o trace.speedscope.json";
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct export_args *args = state->input;
+
+	switch (key) {
+	case KEY_COLLAPSED:
+	case KEY_PPROF:
+	case KEY_SPEEDSCOPE:
+		if (args->format && args->format != key)
+			argp_error(state, "give one of --collapsed, --pprof and --speedscope");
+		args->format = key;
+		return 0;
+	case KEY_OFF_CPU:
+		args->off_cpu = true;
+		return 0;
+	case 'o':
+		args->out = strcmp(arg, "-") ? arg : NULL;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (args->file)
+			argp_error(state, "%s: one FILE at a time", arg);
+		args->file = arg;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "no FILE given");
+		return EINVAL;
+	case ARGP_KEY_END:
+		if (!args->format)
+			argp_error(state, "give one of --collapsed, --pprof and --speedscope");
+		if (args->off_cpu && args->format != KEY_COLLAPSED)
+			argp_error(state, "--off-cpu is for --collapsed: the other formats have waits as well");
+		if (args->format == KEY_PPROF && !args->out && isatty(STDOUT_FILENO))
+			argp_error(state, "--pprof writes compressed data: give -o OUT");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+struct problems {
+	const char *file; /* fit to print */
+	uint64_t n;
+};
+
+static void print_problem(void *arg, uint64_t offset, const char *why)
+{
+	struct problems *p = arg;
+
+	if (p->n++ < PROBLEMS_SHOWN_MAX)
+		log_error("%s: byte %llu: %s", p->file, (unsigned long long)offset, why);
+}
+
+/* What a file is that has no packets, if that can be told. */
+static const char *why_not(const struct json_source *source)
+{
+	const unsigned char *p = source->pos;
+
+	if (p == source->end)
+		return "is empty";
+	if (*p == '[' || *p == '{' || (source->end - p > 1 && *p == '\n' && (p[1] == '[' || p[1] == '{')))
+		return "is JSON, and stacks are in a .pftrace only: record with -o FILE.pftrace";
+	return NULL;
+}
+
+static int load(struct samples *s, const char *path, struct problems *problems)
+{
+	struct json_source source;
+	const char *why = NULL;
+	bool torn = false;
+	int err;
+
+	err = json_source_open(&source, path);
+	why = err ? source.error : why_not(&source);
+	if (why) {
+		log_error("%s: %s", problems->file, why);
+		json_source_close(&source);
+		return err ? err : -EINVAL;
+	}
+	err = samples_read(s, &source, print_problem, problems, &torn);
+	json_source_close(&source);
+	if (err == -ENOMEM)
+		log_error("out of memory");
+	else if (err == -E2BIG && !problems->n)
+		log_error("%s: has more than 1 GB of names and stacks", problems->file);
+	if (problems->n > PROBLEMS_SHOWN_MAX)
+		log_error("%s: %llu more problems", problems->file, (unsigned long long)problems->n - PROBLEMS_SHOWN_MAX);
+	if (torn)
+		log_warn("%s: ends within a packet: the recording was cut off", problems->file);
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
+}
+
+/* Whether there is something to write. */
+static bool has_any(const struct samples *s, const struct export_args *args, const struct problems *problems)
+{
+	const char *other = args->off_cpu ? "without --off-cpu" : "with --off-cpu";
+
+	if (args->format == KEY_COLLAPSED ? s->n[args->off_cpu] : s->n[0] + s->n[1])
+		return true;
+	if (args->format == KEY_COLLAPSED && s->n[!args->off_cpu])
+		log_error("%s: has no %s; %s %llu %s are exported", problems->file, args->off_cpu ? "stacks of waits" : "samples", other,
+			(unsigned long long)s->n[!args->off_cpu], args->off_cpu ? "samples" : "waits");
+	else if (!problems->n)
+		log_error("%s: has no samples: record with -e +samples (or +stacks, for waits)", problems->file);
+	return false;
+}
+
+static int write_to(struct samples *s, const struct export_args *args, FILE *out)
+{
+	const char *slash = strrchr(args->file, '/');
+
+	switch (args->format) {
+	case KEY_COLLAPSED:
+		return collapsed_write(s, args->off_cpu, out);
+	case KEY_PPROF:
+		return pprof_write(s, out);
+	default:
+		return speedscope_write(s, slash ? slash + 1 : args->file, out);
+	}
+}
+
+static int write_out(struct samples *s, const struct export_args *args)
+{
+	char why[OUTFILE_WHY_MAX];
+	FILE *out = stdout;
+	int err = args->out ? outfile_stream(args->out, &out, why) : 0;
+
+	if (err) {
+		log_error("cannot write %s: %s", args->out, why);
+		return err;
+	}
+	errno = 0;
+	err = write_to(s, args, out);
+	if (out != stdout && fclose(out) && !err)
+		err = -EIO;
+	if (err)
+		log_error("cannot write %s: %s", args->out ? args->out : "the export",
+			err == -ENOMEM ? "out of memory" : strerror(errno ? errno : EIO));
+	return err;
+}
+
+int cmd_export(int argc, char **argv)
+{
+	static const struct argp argp = { options, parse_option, "FILE", doc, NULL, NULL, NULL };
+	struct export_args args = { 0 };
+	struct samples samples = { 0 };
+	struct problems problems = { 0 };
+	char printable[256];
+	int ret = EXIT_RUN;
+
+	argp_err_exit_status = EXIT_USAGE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+		return EXIT_USAGE;
+	problems.file = text_printable(printable, sizeof(printable), args.file);
+	samples.each = args.format == KEY_SPEEDSCOPE;
+	if (!load(&samples, args.file, &problems) && has_any(&samples, &args, &problems) && !write_out(&samples, &args))
+		ret = problems.n ? EXIT_RUN : EXIT_OK;
+	samples_clear(&samples);
+	return ret;
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* pprof's format: profile.proto of https://github.com/google/pprof, compressed with gzip. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "export/samples.h"
+#include "util/fmt.h"
+
+/* Profile */
+enum {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE = 2,
+	PROFILE_MAPPING = 3,
+	PROFILE_LOCATION = 4,
+	PROFILE_FUNCTION = 5,
+	PROFILE_STRING = 6,
+	PROFILE_PERIOD_TYPE = 11,
+	PROFILE_PERIOD = 12,
+	PROFILE_DEFAULT_TYPE = 14,
+};
+
+/* Texts that are not from the trace. */
+enum word {
+	WORD_NONE,
+	WORD_SAMPLES,
+	WORD_COUNT,
+	WORD_CPU,
+	WORD_NANOSECONDS,
+	WORD_WAITS,
+	WORD_OFF_CPU,
+	WORD_THREAD,
+	WORD_PID,
+	WORD_TID,
+	WORDS,
+};
+
+static const char *const words[WORDS] = { "", "samples", "count", "cpu", "nanoseconds", "waits", "off_cpu", "thread", "pid",
+	"tid" };
+
+/* A message that grows. */
+struct message {
+	unsigned char *data;
+	size_t len, size;
+	bool failed; /* no memory */
+};
+
+struct pprof {
+	const struct samples *s;
+	FILE *out;
+	gzFile gz;
+	struct message message, inner, packed;
+	struct pool strings;   /* with their NUL; first the words */
+	struct pool mappings;  /* struct mapping; numbered from 1 in the file */
+	struct pool functions; /* struct function */
+	bool failed;
+};
+
+struct mapping {
+	uint32_t file, build_id; /* strings */
+};
+
+struct function {
+	uint32_t name, file;
+};
+
+static void put_bytes(struct message *m, const void *data, size_t len)
+{
+	if (m->len + len > m->size) {
+		size_t size = 2 * (m->len + len) + 256;
+		unsigned char *p = realloc(m->data, size);
+
+		m->failed |= !p;
+		if (!p)
+			return;
+		m->data = p;
+		m->size = size;
+	}
+	if (len)
+		memcpy(m->data + m->len, data, len);
+	m->len += len;
+}
+
+static void put_varint(struct message *m, uint64_t v)
+{
+	unsigned char buf[10];
+	size_t n = 0;
+
+	for (; v >= 0x80; v >>= 7)
+		buf[n++] = (unsigned char)(v | 0x80);
+	buf[n++] = (unsigned char)v;
+	put_bytes(m, buf, n);
+}
+
+static void put_number(struct message *m, uint32_t field, uint64_t v)
+{
+	if (!v)
+		return;
+	put_varint(m, field << 3);
+	put_varint(m, v);
+}
+
+static void put_data(struct message *m, uint32_t field, const void *data, size_t len)
+{
+	put_varint(m, field << 3 | 2);
+	put_varint(m, len);
+	put_bytes(m, data, len);
+}
+
+/* Puts it into the other one, and empties it. */
+static void put_message(struct message *m, uint32_t field, struct message *inner)
+{
+	m->failed |= inner->failed;
+	put_data(m, field, inner->data, inner->len);
+	inner->len = 0;
+}
+
+/* Writes what has become a field of the profile. */
+static void write_out(struct pprof *p)
+{
+	p->failed |= p->message.failed || (p->message.len && gzwrite(p->gz, p->message.data, (unsigned int)p->message.len) <= 0);
+	p->message.len = 0;
+}
+
+static uint32_t string(struct pprof *p, const char *text)
+{
+	char utf8[3 * SAMPLES_LABEL_MAX + 1], *end = utf8;
+	size_t len = strnlen(text, SAMPLES_LABEL_MAX);
+	int64_t number;
+
+	/* readers refuse what is not UTF-8 */
+	while (len) {
+		int n = fmt_utf8_scan((const unsigned char *)text, len);
+		size_t part = n > 0 ? (size_t)n : (size_t)-n;
+
+		end = n > 0 ? fmt_str(end, text, part) : fmt_lit(end, "\xef\xbf\xbd");
+		text += part;
+		len -= part;
+	}
+	*end = 0;
+	number = pool_add(&p->strings, utf8, (size_t)(end - utf8) + 1);
+	p->failed |= number < 0;
+	return number < 0 ? 0 : (uint32_t)number;
+}
+
+static uint32_t text(struct pprof *p, uint32_t number)
+{
+	return string(p, samples_text(p->s, number));
+}
+
+/* ---- what samples have ---- */
+
+static void write_type(struct pprof *p, uint32_t field, uint32_t type, uint32_t unit)
+{
+	put_number(&p->inner, 1, type);
+	put_number(&p->inner, 2, unit);
+	put_message(&p->message, field, &p->inner);
+	write_out(p);
+}
+
+static void write_types(struct pprof *p)
+{
+	const struct samples *s = p->s;
+	enum word shown = WORD_CPU;
+
+	if (s->n[0] || !s->n[1]) {
+		write_type(p, PROFILE_SAMPLE_TYPE, WORD_SAMPLES, WORD_COUNT);
+		write_type(p, PROFILE_SAMPLE_TYPE, WORD_CPU, WORD_NANOSECONDS);
+	}
+	if (s->n[1]) {
+		write_type(p, PROFILE_SAMPLE_TYPE, WORD_WAITS, WORD_COUNT);
+		write_type(p, PROFILE_SAMPLE_TYPE, WORD_OFF_CPU, WORD_NANOSECONDS);
+	}
+	if (s->n[0] && s->ns[0]) {
+		write_type(p, PROFILE_PERIOD_TYPE, WORD_CPU, WORD_NANOSECONDS);
+		put_number(&p->message, PROFILE_PERIOD, s->ns[0] / s->n[0]);
+	}
+	/* where the time of samples is unknown, it would show nothing */
+	if (!s->n[0])
+		shown = WORD_OFF_CPU;
+	else if (!s->ns[0])
+		shown = WORD_SAMPLES;
+	put_number(&p->message, PROFILE_DEFAULT_TYPE, shown);
+	write_out(p);
+}
+
+static void add_label(struct pprof *p, uint32_t key, uint32_t str, uint64_t num)
+{
+	struct message label = { 0 };
+
+	put_number(&label, 1, key);
+	put_number(&label, 2, str);
+	put_number(&label, 3, num);
+	put_message(&p->inner, 3, &label);
+	free(label.data);
+}
+
+static void write_sample(struct pprof *p, uint32_t number)
+{
+	const struct samples *s = p->s;
+	const struct samples_key *k = samples_key(s, number);
+	const struct samples_thread *t = samples_thread(s, k->thread);
+	const uint32_t *frames;
+	size_t n;
+
+	frames = samples_stack(s, k->stack, &n);
+	while (n)
+		put_varint(&p->packed, (uint64_t)frames[--n] + 1);
+	put_message(&p->inner, 1 /* location_id */, &p->packed);
+	for (unsigned int off_cpu = 0; off_cpu < 2; off_cpu++) {
+		if (!s->n[off_cpu])
+			continue;
+		put_varint(&p->packed, k->off_cpu == off_cpu ? s->sums[number].n : 0);
+		put_varint(&p->packed, k->off_cpu == off_cpu ? s->sums[number].ns : 0);
+	}
+	put_message(&p->inner, 2 /* value */, &p->packed);
+	add_label(p, WORD_THREAD, string(p, samples_name(s, t->pid, t->tid)), 0);
+	add_label(p, WORD_PID, 0, t->pid);
+	add_label(p, WORD_TID, 0, t->tid);
+	put_message(&p->message, PROFILE_SAMPLE, &p->inner);
+	write_out(p);
+}
+
+/* ---- what they refer to ---- */
+
+static void write_location(struct pprof *p, uint32_t number)
+{
+	const struct samples_frame *f = samples_frame(p->s, number);
+	struct mapping m = { text(p, f->mapping), text(p, f->build_id) };
+	struct function fn = { .file = text(p, f->file) };
+	char label[SAMPLES_LABEL_MAX];
+	int64_t mapping, function;
+
+	fn.name = f->line ? text(p, f->name) : string(p, samples_label(p->s, f, label));
+	mapping = m.file ? pool_add(&p->mappings, &m, sizeof(m)) : 0;
+	function = pool_add(&p->functions, &fn, sizeof(fn));
+	p->failed |= mapping < 0 || function < 0;
+	put_number(&p->packed, 1 /* function_id */, (uint64_t)function + 1);
+	put_number(&p->packed, 2 /* line */, f->line);
+	put_number(&p->inner, 1 /* id */, (uint64_t)number + 1);
+	put_number(&p->inner, 2 /* mapping_id */, m.file ? (uint64_t)mapping + 1 : 0);
+	put_number(&p->inner, 3 /* address */, f->pc);
+	put_message(&p->inner, 4 /* line */, &p->packed);
+	put_message(&p->message, PROFILE_LOCATION, &p->inner);
+	write_out(p);
+}
+
+static void write_mapping(struct pprof *p, uint32_t number)
+{
+	const struct mapping *m = pool_get(&p->mappings, number);
+
+	put_number(&p->inner, 1 /* id */, (uint64_t)number + 1);
+	put_number(&p->inner, 5 /* filename */, m->file);
+	put_number(&p->inner, 6 /* build_id */, m->build_id);
+	put_number(&p->inner, 7 /* has_functions */, 1); /* so that nobody looks for symbols */
+	put_message(&p->message, PROFILE_MAPPING, &p->inner);
+	write_out(p);
+}
+
+static void write_function(struct pprof *p, uint32_t number)
+{
+	const struct function *f = pool_get(&p->functions, number);
+
+	put_number(&p->inner, 1 /* id */, (uint64_t)number + 1);
+	put_number(&p->inner, 2 /* name */, f->name);
+	put_number(&p->inner, 3 /* system_name */, f->name);
+	put_number(&p->inner, 4 /* filename */, f->file);
+	put_message(&p->message, PROFILE_FUNCTION, &p->inner);
+	write_out(p);
+}
+
+static void write_strings(struct pprof *p)
+{
+	for (uint32_t i = 0; i < p->strings.n; i++) {
+		put_data(&p->message, PROFILE_STRING, pool_get(&p->strings, i), pool_len(&p->strings, i) - 1);
+		write_out(p);
+	}
+}
+
+static void write_all(struct pprof *p)
+{
+	for (int i = 0; i < WORDS; i++)
+		string(p, words[i]);
+	write_types(p);
+	for (uint32_t i = 0; i < p->s->keys.n && !p->failed; i++)
+		write_sample(p, i);
+	for (uint32_t i = 0; i < p->s->frames.n && !p->failed; i++)
+		write_location(p, i);
+	for (uint32_t i = 0; i < p->mappings.n && !p->failed; i++)
+		write_mapping(p, i);
+	for (uint32_t i = 0; i < p->functions.n && !p->failed; i++)
+		write_function(p, i);
+	write_strings(p);
+}
+
+int pprof_write(const struct samples *s, FILE *out)
+{
+	struct pprof p = { .s = s, .out = out };
+	int fd = dup(fileno(out));
+
+	p.gz = fd < 0 ? NULL : gzdopen(fd, "wb6");
+	p.failed = !p.gz;
+	if (p.gz)
+		write_all(&p);
+	else if (fd >= 0)
+		close(fd);
+	if (p.gz && gzclose(p.gz) != Z_OK)
+		p.failed = true;
+	free(p.message.data);
+	free(p.inner.data);
+	free(p.packed.data);
+	pool_clear(&p.strings);
+	pool_clear(&p.mappings);
+	pool_clear(&p.functions);
+	return p.failed ? -EIO : 0;
+}

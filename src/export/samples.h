@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a trace has of samples: summed up by thread and stack, and with --speedscope each of them. */
+#ifndef INFTRACE_EXPORT_SAMPLES_H
+#define INFTRACE_EXPORT_SAMPLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "export/pool.h"
+#include "read/json_source.h"
+
+#define SAMPLES_BYTES_MAX (UINT64_C(1) << 30)
+
+/* A function, or a line of one. Texts are numbers of `texts`. */
+struct samples_frame {
+	uint32_t name;	  /* without the line, and "" if it is unknown */
+	uint32_t mapping; /* the file that is mapped; "" */
+	uint32_t build_id;
+	uint32_t file; /* of the source: the mapping, if that is what runs; "" */
+	uint32_t line; /* in it; 0 */
+	uint32_t pad;
+	uint64_t pc; /* in the mapping */
+};
+
+struct samples_thread {
+	uint32_t pid, tid;
+};
+
+/* Samples of one thread with one stack. */
+struct samples_key {
+	uint32_t thread, stack, off_cpu, pad;
+};
+
+struct samples_sum {
+	uint64_t n, ns; /* how many, and the time that they stand for; 0: unknown */
+};
+
+struct samples_event {
+	uint64_t at_ns, ns;
+	uint32_t key; /* its number among the sums */
+	uint32_t pad;
+};
+
+struct samples {
+	struct pool texts; /* with their NUL */
+	struct pool frames, stacks, threads, keys;
+	struct pool named; /* samples_thread, tid 0 for a process; the name of each: */
+	uint32_t *names;
+	struct samples_sum *sums; /* of each key */
+	uint32_t names_size, sums_size;
+	struct samples_event *events; /* if each of them is wanted */
+	size_t n_events, events_size;
+	bool each;
+	uint64_t n[2], ns[2]; /* in all, on and off the CPU */
+	uint64_t no_time[2];  /* of unknown length */
+};
+
+/* Called for each problem, with its place in the file. */
+typedef void (*samples_problem)(void *arg, uint64_t offset, const char *why);
+
+/* Reads an open source. 0, or -errno; the reason has been passed to `problem` unless it is -ENOMEM. Everything up to
+ * there is in *s. */
+int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn);
+void samples_clear(struct samples *s);
+
+const char *samples_text(const struct samples *s, uint32_t text);
+const struct samples_frame *samples_frame(const struct samples *s, uint32_t frame);
+/* The outermost first. */
+const uint32_t *samples_stack(const struct samples *s, uint32_t stack, size_t *ret_n);
+const struct samples_key *samples_key(const struct samples *s, uint32_t key);
+const struct samples_thread *samples_thread(const struct samples *s, uint32_t thread);
+/* Of a thread (its process's, if it has none of its own), or with tid 0 of a process. "": it has none. */
+const char *samples_name(const struct samples *s, uint32_t pid, uint32_t tid);
+
+/* The last part of a path. */
+const char *samples_base(const char *path);
+/* What a frame is called: NAME, NAME (FILE:LINE) or [LIBRARY], at most size bytes. */
+#define SAMPLES_LABEL_MAX 1024
+const char *samples_label(const struct samples *s, const struct samples_frame *f, char buf[SAMPLES_LABEL_MAX]);
+
+/* Each writes a whole file. -EIO if it could not be written, -ENOMEM. */
+int collapsed_write(const struct samples *s, bool off_cpu, FILE *out);
+int pprof_write(const struct samples *s, FILE *out);
+int speedscope_write(const struct samples *s, const char *name, FILE *out);
+
+#endif

@@ -1,0 +1,712 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "read/pftrace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "read/proto.h"
+#include "sink/perfetto_fields.h"
+#include "util/clock.h"
+#include "util/map.h"
+
+#define SEQUENCES_MAX (1 << 16) /* that have stacks or samples */
+#define PATH_TEXT_MAX 4096
+
+struct intern_key {
+	uint64_t field; /* of InternedData */
+	uint64_t iid;
+};
+
+/* An entry of InternedData: the text of those that have one, or the message as it is in the file, and what was made of
+ * it when it was first needed. */
+struct entry {
+	UT_hash_handle hh;
+	struct intern_key key;
+	void *made; /* in one piece: pftrace_frame, pftrace_stack, the path of a mapping, a build ID as text */
+	size_t made_size;
+	size_t len;
+	unsigned char data[]; /* and a NUL */
+};
+
+struct sequence {
+	UT_hash_handle hh;
+	uint64_t id;
+	bool missing; /* of what its packets refer to a part was dropped */
+	bool off_cpu;
+	uint64_t period_ns; /* of samples; 0: unknown */
+	uint64_t count;	    /* of the timebase, with the last sample */
+	struct entry *entries;
+};
+
+struct reader {
+	struct json_source *source;
+	const struct pftrace_ops *ops;
+	void *ctx;
+	struct sequence *sequences;
+	uint64_t at;   /* offset of the current packet */
+	uint64_t kept; /* bytes */
+	bool failed;   /* the source did, which was reported */
+};
+
+/* The parts of a packet that are needed. */
+struct packet {
+	uint64_t ns, sequence, flags;
+	bool dropped, sampled;
+	struct proto_bytes interned, defaults, sample, tree, track;
+};
+
+static int bad(struct reader *r, const char *why)
+{
+	r->ops->bad(r->ctx, r->at, why);
+	return -EBADMSG;
+}
+
+/* ---- what is kept ---- */
+
+static void *keep(struct reader *r, size_t size)
+{
+	void *p = r->kept + size <= PFTRACE_KEPT_MAX ? calloc(1, size) : NULL;
+
+	if (p)
+		r->kept += size;
+	return p;
+}
+
+static void sequence_clear(struct reader *r, struct sequence *q)
+{
+	struct entry *e, *next;
+
+	HASH_ITER(hh, q->entries, e, next)
+	{
+		HASH_DEL(q->entries, e);
+		r->kept -= sizeof(*e) + e->len + 1 + e->made_size;
+		free(e->made);
+		free(e);
+	}
+}
+
+static struct sequence *sequence_find(struct reader *r, uint64_t id)
+{
+	struct sequence *q;
+
+	HASH_FIND(hh, r->sequences, &id, sizeof(id), q);
+	return q;
+}
+
+/* NULL: no memory, or too many. */
+static struct sequence *sequence_get(struct reader *r, uint64_t id)
+{
+	struct sequence *q = sequence_find(r, id);
+
+	if (q)
+		return q;
+	if (HASH_COUNT(r->sequences) == SEQUENCES_MAX)
+		return NULL;
+	q = keep(r, sizeof(*q));
+	if (!q)
+		return NULL;
+	q->id = id;
+	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
+	if (q->hh.tbl)
+		return q;
+	free(q);
+	return NULL;
+}
+
+static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64_t iid)
+{
+	struct intern_key key = { field, iid };
+	struct entry *e;
+
+	HASH_FIND(hh, q->entries, &key, sizeof(key), e);
+	return e;
+}
+
+/* Too much is kept, or there is no memory: nothing behind it could be resolved. */
+static int full(struct reader *r)
+{
+	r->ops->bad(r->ctx, r->at, "names and stacks take more memory than there is for them");
+	return -E2BIG;
+}
+
+/* ---- entries, when they are needed ---- */
+
+/* The text of an entry; "" if it is not there. */
+static const char *text_of(const struct sequence *q, uint64_t field, uint64_t iid)
+{
+	const struct entry *e = iid ? entry_find(q, field, iid) : NULL;
+
+	return e ? (const char *)e->data : "";
+}
+
+static struct proto_bytes message_of(const struct entry *e)
+{
+	return (struct proto_bytes){ e->data, e->data + e->len };
+}
+
+static void *make(struct reader *r, struct entry *e, size_t size)
+{
+	e->made = keep(r, size);
+	e->made_size = e->made ? size : 0;
+	return e->made;
+}
+
+static const char *build_id_of(struct reader *r, const struct sequence *q, uint64_t iid)
+{
+	struct entry *e = iid ? entry_find(q, INTERNED_BUILD_ID, iid) : NULL;
+	char *text;
+
+	if (!e || !e->len || e->len > 64)
+		return "";
+	text = e->made ? e->made : make(r, e, 2 * e->len + 1);
+	for (size_t i = 0; text && i < e->len; i++)
+		sprintf(text + 2 * i, "%02x", e->data[i]);
+	return text ? text : "";
+}
+
+/* Parts are put together as Perfetto does, but names in brackets are no path. */
+static size_t add_part(char *path, size_t n, const char *part)
+{
+	size_t len = strlen(part);
+	bool slash = part[0] != '/' && (n || part[0] != '[');
+
+	if (n + slash + len >= PATH_TEXT_MAX)
+		return n;
+	if (slash)
+		path[n++] = '/';
+	memcpy(path + n, part, len);
+	return n + len;
+}
+
+/* The path of a mapping, and its build ID. */
+static const char *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid, const char **ret_build_id)
+{
+	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
+	char path[PATH_TEXT_MAX];
+	struct proto_bytes in;
+	struct proto_field f;
+	size_t n = 0;
+
+	*ret_build_id = "";
+	if (!e)
+		return "";
+	in = message_of(e);
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == 2)
+			*ret_build_id = build_id_of(r, q, f.value);
+		else if (f.number == 7 && !e->made)
+			n = add_part(path, n, text_of(q, INTERNED_PATH, f.value));
+	}
+	if (!e->made && make(r, e, n + 1))
+		memcpy(e->made, path, n);
+	return e->made ? e->made : "";
+}
+
+/* NULL: it is not there, or no memory. */
+static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
+{
+	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
+	struct pftrace_frame *frame;
+	struct proto_bytes in;
+	struct proto_field f;
+
+	if (!e || e->made)
+		return e ? e->made : NULL;
+	frame = make(r, e, sizeof(*frame));
+	if (!frame)
+		return NULL;
+	frame->name = frame->mapping = frame->build_id = "";
+	in = message_of(e);
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == 2)
+			frame->name = text_of(q, INTERNED_FUNCTION, f.value);
+		else if (f.number == 3)
+			frame->mapping = mapping_of(r, q, f.value, &frame->build_id);
+		else if (f.number == 4)
+			frame->rel_pc = f.value;
+	}
+	return frame;
+}
+
+static int count_frames(struct proto_bytes in, size_t *ret_n)
+{
+	struct proto_bytes ids;
+	struct proto_field f;
+	uint64_t iid;
+	size_t n = 0;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number != 2)
+			continue;
+		ids = f.bytes;
+		n += ids.p == ids.end; /* else they are packed */
+		while (proto_read_varint(&ids, &iid) == 1)
+			n++;
+		if (n > PFTRACE_FRAMES_MAX)
+			return -E2BIG;
+	}
+	*ret_n = n;
+	return 0;
+}
+
+static int add_frame(struct reader *r, const struct sequence *q, struct pftrace_stack *stack, uint64_t iid)
+{
+	stack->frames[stack->n] = frame_of(r, q, iid);
+	if (!stack->frames[stack->n])
+		return -ENOENT;
+	stack->n++;
+	return 0;
+}
+
+static int fill_stack(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_stack *stack)
+{
+	struct proto_bytes ids;
+	struct proto_field f;
+	uint64_t iid;
+	int err = 0;
+
+	while (!err && proto_next(&in, &f) == 1) {
+		if (f.number != 2)
+			continue;
+		ids = f.bytes;
+		if (ids.p == ids.end)
+			err = add_frame(r, q, stack, f.value);
+		while (!err && proto_read_varint(&ids, &iid) == 1)
+			err = add_frame(r, q, stack, iid);
+	}
+	return err;
+}
+
+/* NULL: a part of it is missing, which has been reported. */
+static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q, uint64_t iid)
+{
+	struct entry *e = entry_find(q, INTERNED_STACK, iid);
+	struct pftrace_stack *stack;
+	const char *why = NULL;
+	char text[96];
+	size_t n;
+
+	if (e && e->made)
+		return e->made;
+	if (!e)
+		why = "which is not there";
+	else if (count_frames(message_of(e), &n))
+		why = "which has too many frames";
+	else if (!make(r, e, sizeof(*stack) + n * sizeof(stack->frames[0])))
+		why = "for which there is no memory";
+	if (!why) {
+		stack = e->made;
+		stack->frames = (const struct pftrace_frame **)(stack + 1);
+		if (!fill_stack(r, q, message_of(e), stack))
+			return stack;
+		r->kept -= e->made_size;
+		e->made_size = 0;
+		free(e->made);
+		e->made = NULL;
+		why = "of which frames are missing";
+	}
+	snprintf(text, sizeof(text), "a sample has stack %llu, %s", (unsigned long long)iid, why);
+	bad(r, text);
+	return NULL;
+}
+
+/* ---- packets ---- */
+
+static bool is_text(uint64_t field)
+{
+	return field == INTERNED_FUNCTION || field == INTERNED_BUILD_ID || field == INTERNED_PATH;
+}
+
+static bool is_kept(uint64_t field)
+{
+	return is_text(field) || field == INTERNED_FRAME || field == INTERNED_STACK || field == INTERNED_MAPPING;
+}
+
+static int add_entry(struct reader *r, struct sequence *q, const struct proto_field *field)
+{
+	struct proto_bytes in = field->bytes, text = { in.p, in.p }, data;
+	uint64_t iid = 0;
+	struct proto_field f;
+	struct entry *e;
+	int ret;
+
+	while ((ret = proto_next(&in, &f)) == 1) {
+		if (f.number == 1)
+			iid = f.value;
+		else if (f.number == 2)
+			text = f.bytes;
+	}
+	if (ret)
+		return bad(r, "an interned name or stack is damaged");
+	if (!iid || entry_find(q, field->number, iid))
+		return 0;
+	data = is_text(field->number) ? text : field->bytes;
+	e = keep(r, sizeof(*e) + proto_len(data) + 1);
+	if (!e)
+		return full(r);
+	e->key = (struct intern_key){ field->number, iid };
+	e->len = proto_len(data);
+	memcpy(e->data, data.p, e->len);
+	HASH_ADD(hh, q->entries, key, sizeof(e->key), e);
+	if (e->hh.tbl)
+		return 0;
+	free(e);
+	return -ENOMEM;
+}
+
+/* -EBADMSG: a part is damaged; the others were taken. */
+static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes in)
+{
+	struct sequence *q = NULL;
+	struct proto_field f;
+	int ret, err = 0;
+
+	while ((ret = proto_next(&in, &f)) == 1) {
+		if (!is_kept(f.number))
+			continue;
+		if (!q)
+			q = sequence_get(r, sequence);
+		if (!q)
+			return full(r);
+		err = add_entry(r, q, &f);
+		if (err && err != -EBADMSG)
+			return err;
+	}
+	return ret ? bad(r, "interned data is damaged") : err;
+}
+
+/* What a sample stands for. */
+static void read_timebase(struct sequence *q, struct proto_bytes in)
+{
+	uint64_t period = 0, frequency = 0, counter = COUNTER_CPU_CLOCK;
+	struct proto_field f;
+
+	q->off_cpu = false;
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == TIMEBASE_PERIOD)
+			period = f.value;
+		else if (f.number == TIMEBASE_FREQUENCY)
+			frequency = f.value;
+		else if (f.number == TIMEBASE_COUNTER)
+			counter = f.value;
+		else if (f.number == TIMEBASE_TRACEPOINT || f.number == TIMEBASE_RAW)
+			counter = 0;
+		else if (f.number == TIMEBASE_NAME)
+			q->off_cpu = proto_len(f.bytes) == strlen(TIMEBASE_OFF_CPU) &&
+				     !memcmp(f.bytes.p, TIMEBASE_OFF_CPU, proto_len(f.bytes));
+	}
+	q->period_ns = frequency ? NSEC_PER_SEC / frequency : 0;
+	if (period)
+		q->period_ns = counter == COUNTER_CPU_CLOCK || counter == COUNTER_TASK_CLOCK ? period : 0;
+}
+
+static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes in)
+{
+	struct proto_field f, inner;
+	struct sequence *q;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number != DEFAULTS_PERF_SAMPLE)
+			continue;
+		q = sequence_get(r, sequence);
+		if (!q)
+			return full(r);
+		while (proto_next(&f.bytes, &inner) == 1) {
+			if (inner.number == PERF_DEFAULTS_TIMEBASE)
+				read_timebase(q, inner.bytes);
+		}
+	}
+	return 0;
+}
+
+static int read_sample(struct reader *r, const struct packet *p)
+{
+	struct sequence *q = sequence_find(r, p->sequence);
+	struct pftrace_sample s = { .ns = p->ns };
+	struct proto_bytes in = p->sample;
+	uint64_t stack = 0, count = 0;
+	struct proto_field f;
+	int ret;
+
+	while ((ret = proto_next(&in, &f)) == 1) {
+		switch (f.number) {
+		case SAMPLE_PID:
+			s.pid = (uint32_t)f.value;
+			break;
+		case SAMPLE_TID:
+			s.tid = (uint32_t)f.value;
+			break;
+		case SAMPLE_STACK:
+			stack = f.value;
+			break;
+		case SAMPLE_COUNT:
+			count = f.value;
+			break;
+		case SAMPLE_KERNEL_LOST:
+		case SAMPLE_SKIPPED:
+		case SAMPLE_PRODUCER:
+			return 0;
+		}
+	}
+	if (ret)
+		return bad(r, "a sample is damaged");
+	/* of what was overwritten or dropped nothing is known */
+	if (p->flags & SEQUENCE_F_NEEDS && q && q->missing)
+		return 0;
+	if (stack && q)
+		s.stack = stack_of(r, q, stack);
+	else if (stack)
+		bad(r, "a sample has a stack, and its sequence of packets has none");
+	s.off_cpu = q && q->off_cpu;
+	s.weight_ns = q ? q->period_ns : 0;
+	if (s.off_cpu) {
+		s.weight_ns = count - q->count <= INT64_MAX ? count - q->count : 0;
+		q->count = count;
+	}
+	return r->ops->sample(r->ctx, &s);
+}
+
+static int tell_name(struct reader *r, uint64_t pid, uint64_t tid, struct proto_bytes name)
+{
+	return proto_len(name) ? r->ops->name(r->ctx, (uint32_t)pid, (uint32_t)tid, (const char *)name.p, proto_len(name))
+			       : 0;
+}
+
+/* A message about a process or thread: its fields with the pid, the tid (0: none) and the name. */
+static int read_task(struct reader *r, struct proto_bytes in, uint64_t pid_field, uint64_t tid_field, uint64_t name_field)
+{
+	struct proto_bytes name = { in.p, in.p };
+	uint64_t pid = 0, tid = 0;
+	struct proto_field f;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == pid_field)
+			pid = f.value;
+		else if (tid_field && f.number == tid_field)
+			tid = f.value;
+		else if (f.number == name_field && !proto_len(name))
+			name = f.bytes;
+	}
+	return tell_name(r, pid, tid, name);
+}
+
+static int read_tree(struct reader *r, struct proto_bytes in)
+{
+	struct proto_field f;
+	int err = 0;
+
+	while (!err && proto_next(&in, &f) == 1) {
+		if (f.number == 1 /* processes */)
+			err = read_task(r, f.bytes, 1, 0, 3 /* cmdline */);
+		else if (f.number == 2 /* threads */)
+			err = read_task(r, f.bytes, 3 /* tgid */, 1, 2);
+	}
+	return err;
+}
+
+static int read_track(struct reader *r, struct proto_bytes in)
+{
+	struct proto_field f;
+	int err = 0;
+
+	while (!err && proto_next(&in, &f) == 1) {
+		if (f.number == TRACK_PROCESS_FIELD)
+			err = read_task(r, f.bytes, 1, 0, 6);
+		else if (f.number == TRACK_THREAD_FIELD)
+			err = read_task(r, f.bytes, 1, 2, 5);
+	}
+	return err;
+}
+
+/* Also -EBADMSG, which does not end anything. */
+static int parse_packet(struct reader *r, struct proto_bytes in, struct packet *p)
+{
+	struct proto_field f;
+	int ret;
+
+	while ((ret = proto_next(&in, &f)) == 1) {
+		switch (f.number) {
+		case PACKET_TIMESTAMP:
+			p->ns = f.value;
+			break;
+		case PACKET_SEQUENCE:
+			p->sequence = f.value;
+			break;
+		case PACKET_SEQUENCE_FLAGS:
+			p->flags |= f.value;
+			break;
+		case PACKET_CLEARED:
+			p->flags |= f.value ? SEQUENCE_F_CLEARED : 0;
+			break;
+		case PACKET_DROPPED:
+			p->dropped = f.value;
+			break;
+		case PACKET_INTERNED:
+			p->interned = f.bytes;
+			break;
+		case PACKET_DEFAULTS:
+			p->defaults = f.bytes;
+			break;
+		case PACKET_PERF_SAMPLE:
+			p->sample = f.bytes;
+			p->sampled = true;
+			break;
+		case PACKET_PROCESS_TREE:
+			p->tree = f.bytes;
+			break;
+		case PACKET_TRACK:
+			p->track = f.bytes;
+			break;
+		case PACKET_COMPRESSED:
+			return bad(r, "packets are compressed; `traceconv decompress_packets` makes a file without");
+		}
+	}
+	return ret ? bad(r, "a packet is damaged") : 0;
+}
+
+/* The state of its sequence before its own data. */
+static void begin_state(struct reader *r, const struct packet *p)
+{
+	bool cleared = p->flags & SEQUENCE_F_CLEARED;
+	struct sequence *q = sequence_find(r, p->sequence);
+
+	if (!q || (!p->dropped && !cleared))
+		return;
+	sequence_clear(r, q);
+	q->missing = !cleared;
+	q->off_cpu = false;
+	q->count = q->period_ns = 0;
+}
+
+static int read_packet(struct reader *r, struct proto_bytes in)
+{
+	struct packet p = { 0 };
+	int err = parse_packet(r, in, &p);
+
+	if (!err)
+		begin_state(r, &p);
+	if (!err && p.interned.p)
+		err = read_interned(r, p.sequence, p.interned);
+	if (!err && p.defaults.p)
+		err = read_defaults(r, p.sequence, p.defaults);
+	if (!err && p.sampled)
+		err = read_sample(r, &p);
+	if (!err && p.tree.p)
+		err = read_tree(r, p.tree);
+	if (!err && p.track.p)
+		err = read_track(r, p.track);
+	return err == -EBADMSG ? 0 : err;
+}
+
+/* ---- the file ---- */
+
+/* Reads on until so many bytes are there. 1: they are, 0: the file ends before. */
+static int need(struct reader *r, uint64_t len)
+{
+	int ret;
+
+	while ((uint64_t)(r->source->end - r->source->pos) < len) {
+		ret = json_source_fill(r->source);
+		if (ret == 1)
+			continue;
+		if (ret < 0 && !r->failed)
+			r->ops->bad(r->ctx, r->at + (uint64_t)(r->source->end - r->source->pos), r->source->error);
+		r->failed |= ret < 0;
+		return ret;
+	}
+	return 1;
+}
+
+/* Skips a packet without having all of it at once. */
+static int skip(struct reader *r, uint64_t len)
+{
+	uint64_t have;
+	int ret;
+
+	while (len) {
+		ret = need(r, 1);
+		if (ret != 1)
+			return ret;
+		have = (uint64_t)(r->source->end - r->source->pos);
+		have = have < len ? have : len;
+		r->source->pos += have;
+		len -= have;
+	}
+	return 1;
+}
+
+/* The key and the length of the next packet: 1; 0: the file ends there or within; -EBADMSG: it is none. */
+static int read_head(struct reader *r, uint64_t *ret_len, size_t *ret_size)
+{
+	struct proto_bytes in;
+	int ret;
+
+	need(r, 11); /* a key, and the longest length */
+	in = (struct proto_bytes){ r->source->pos, r->source->end };
+	if (in.p == in.end)
+		return 0;
+	if (*in.p++ != (TRACE_PACKET << 3 | 2))
+		return bad(r, "no packet begins here");
+	ret = proto_read_varint(&in, ret_len);
+	*ret_size = (size_t)(in.p - r->source->pos);
+	return ret < 0 ? bad(r, "the length of a packet is damaged") : ret;
+}
+
+static int read_next(struct reader *r, bool *ret_torn)
+{
+	uint64_t len;
+	size_t head;
+	int ret;
+
+	ret = need(r, 1);
+	if (ret != 1)
+		return ret;
+	ret = read_head(r, &len, &head);
+	*ret_torn = !ret;
+	if (ret != 1)
+		return ret;
+	if (len > PFTRACE_PACKET_MAX) {
+		bad(r, "a packet is longer than 16 MB, and left out");
+		r->source->pos += head;
+		ret = skip(r, len);
+		*ret_torn = !ret;
+	} else {
+		ret = need(r, head + len);
+		*ret_torn = !ret;
+		if (ret != 1)
+			return ret;
+		r->source->pos += head + len;
+		ret = read_packet(r, (struct proto_bytes){ r->source->pos - len, r->source->pos });
+		ret = ret ? ret : 1;
+	}
+	r->at += head + len;
+	return ret;
+}
+
+static void reader_clear(struct reader *r)
+{
+	struct sequence *q, *next;
+
+	HASH_ITER(hh, r->sequences, q, next)
+	{
+		sequence_clear(r, q);
+		HASH_DEL(r->sequences, q);
+		free(q);
+	}
+}
+
+int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
+{
+	struct reader r = { .source = source, .ops = ops, .ctx = ctx };
+	bool torn = false;
+	int ret;
+
+	do {
+		ret = read_next(&r, &torn);
+	} while (ret == 1);
+	reader_clear(&r);
+	*ret_torn = torn && !r.failed;
+	return ret;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Numbers of fields in a Perfetto trace, for its writer and its reader: from protos/perfetto/ in Perfetto's
+ * sources.
+ */
+#ifndef INFTRACE_PERFETTO_FIELDS_H
+#define INFTRACE_PERFETTO_FIELDS_H
+
+/* Trace */
+#define TRACE_PACKET 1
+
+/* TracePacket */
+enum {
+	PACKET_FTRACE = 1,
+	PACKET_PROCESS_TREE = 2,
+	PACKET_CLOCKS = 6,
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE = 10,
+	PACKET_EVENT = 11,
+	PACKET_INTERNED = 12,
+	PACKET_SEQUENCE_FLAGS = 13,
+	PACKET_CONFIG = 33,
+	PACKET_CLEARED = 41, /* as SEQUENCE_F_CLEARED, from before there were flags */
+	PACKET_DROPPED = 42,
+	PACKET_SYSTEM = 45,
+	PACKET_COMPRESSED = 50,
+	PACKET_CLOCK = 58,
+	PACKET_DEFAULTS = 59,
+	PACKET_TRACK = 60,
+	PACKET_PERF_SAMPLE = 66,
+	PACKET_FIRST = 87,
+	PACKET_UUID = 89,
+};
+
+/* Clocks: BuiltinClock, and from 64 on those of one sequence. */
+#define CLOCK_OF_REALTIME 1
+#define CLOCK_OF_MONOTONIC 3
+#define CLOCK_OF_BOOTTIME 6
+#define CLOCK_DELTAS 64 /* relative to the previous packet with this clock */
+
+/* Packets of one sequence share interned names and the clock of deltas. */
+#define SEQUENCE_EVENTS 1
+#define SEQUENCE_FTRACE 2
+#define SEQUENCE_SAMPLES 3 /* of threads that run */
+#define SEQUENCE_WAITS 4   /* stacks of threads that wait */
+#define SEQUENCE_CALLS 5   /* and further ones, one for each thread */
+#define SEQUENCE_F_CLEARED 1
+#define SEQUENCE_F_NEEDS 2
+
+/* TrackDescriptor */
+enum {
+	TRACK_UUID = 1,
+	TRACK_NAME = 2,
+	TRACK_PROCESS_FIELD = 3, /* pid 1, process_name 6 */
+	TRACK_THREAD_FIELD = 4,	 /* pid 1, tid 2, thread_name 5 */
+	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
+	TRACK_DISALLOW_MERGING = 9,
+	TRACK_CHILD_ORDERING = 11,
+	TRACK_RANK = 12,
+};
+
+/* InternedData: what stacks consist of. Each has its iid as field 1, those of text the text as field 2. */
+enum {
+	INTERNED_FUNCTION = 5,
+	INTERNED_FRAME = 6,	/* function 2, mapping 3, rel_pc 4 */
+	INTERNED_STACK = 7,	/* frames 2, the outermost first */
+	INTERNED_BUILD_ID = 16, /* bytes */
+	INTERNED_PATH = 17,
+	INTERNED_MAPPING = 19, /* build_id 2, parts of the path 7 */
+};
+
+/* PerfSample */
+enum {
+	SAMPLE_CPU_FIELD = 1,
+	SAMPLE_PID = 2,
+	SAMPLE_TID = 3,
+	SAMPLE_STACK = 4,
+	SAMPLE_MODE = 5,
+	SAMPLE_COUNT = 6,	 /* of the timebase */
+	SAMPLE_UNWIND_ERROR = 16,
+	SAMPLE_KERNEL_LOST = 17, /* with it, it is no sample */
+	SAMPLE_SKIPPED = 18,	 /* the same */
+	SAMPLE_PRODUCER = 19,	 /* the same */
+};
+
+/* TracePacketDefaults.perf_sample_defaults.timebase (PerfEvents.Timebase) */
+#define DEFAULTS_PERF_SAMPLE 12
+#define PERF_DEFAULTS_TIMEBASE 1
+enum {
+	TIMEBASE_PERIOD = 1,
+	TIMEBASE_FREQUENCY = 2,
+	TIMEBASE_TRACEPOINT = 3,
+	TIMEBASE_COUNTER = 4,
+	TIMEBASE_RAW = 5,
+	TIMEBASE_NAME = 10,
+	TIMEBASE_CLOCK = 11,
+};
+
+/* PerfEvents.Counter */
+#define COUNTER_CPU_CLOCK 1
+#define COUNTER_TASK_CLOCK 3
+
+/* The name of the timebase of stacks off the CPU. Its counter is the time, in nanoseconds, that threads have waited
+ * up to each of these samples, in the order of the file: the length of a wait is what it adds. */
+#define TIMEBASE_OFF_CPU "off-CPU"
+
+#endif
