@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "stack/lookup.h"
+
+#include <dwarf.h>
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <gelf.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stack/demangle.h"
+
+#define SYMBOLS_MAX (4 << 20)
+#define LOADS_MAX 32
+#define NESTED_MAX 16 /* symbols to look back at for one that includes the place */
+
+struct symbol {
+	uint64_t start;
+	uint32_t size; /* 0: to the next one */
+	int32_t index;
+};
+
+struct load {
+	uint64_t offset, size, vaddr;
+};
+
+struct lookup {
+	Dwfl *dwfl;
+	Dwfl_Module *mod;
+	int debug_fd; /* -1: none, or passed on */
+	GElf_Addr bias;
+	struct load loads[LOADS_MAX];
+	size_t n_loads;
+	Dwarf_CFI *eh, *debug;
+	Dwarf_Addr eh_bias, debug_bias;
+	bool no_eh, no_debug;
+	struct symbol *symbols;
+	size_t n_symbols;
+	bool symbols_read;
+};
+
+/* The file was opened by whoever asks; none is ever looked for from here. */
+static int find_elf(Dwfl_Module *mod, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
+{
+	(void)mod, (void)data, (void)name, (void)base, (void)file, (void)elf;
+	return -1;
+}
+
+static int find_debuginfo(Dwfl_Module *mod, void **data, const char *name, Dwarf_Addr base, const char *file,
+	const char *link, GElf_Word crc, char **debug_file)
+{
+	struct lookup *l = *data;
+	int fd = l ? l->debug_fd : -1;
+
+	(void)mod, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)debug_file;
+	if (fd >= 0)
+		l->debug_fd = -1;
+	return fd;
+}
+
+static const Dwfl_Callbacks callbacks = {
+	.find_elf = find_elf,
+	.find_debuginfo = find_debuginfo,
+	.section_address = dwfl_offline_section_address,
+};
+
+static int read_loads(struct lookup *l, Elf *elf)
+{
+	size_t n;
+
+	if (elf_getphdrnum(elf, &n))
+		return -EBADMSG;
+	for (size_t i = 0; i < n && l->n_loads < LOADS_MAX; i++) {
+		GElf_Phdr ph;
+
+		if (!gelf_getphdr(elf, (int)i, &ph))
+			return -EBADMSG;
+		if (ph.p_type == PT_LOAD && (ph.p_flags & PF_X))
+			l->loads[l->n_loads++] = (struct load){ ph.p_offset, ph.p_filesz, ph.p_vaddr };
+	}
+	return l->n_loads ? 0 : -ENOEXEC;
+}
+
+int lookup_open(int fd, int debug_fd, struct lookup **ret_lookup)
+{
+	struct lookup *l = calloc(1, sizeof(*l));
+	void **data;
+	int err = -ENOMEM;
+	Elf *elf;
+
+	if (!l)
+		goto out;
+	l->debug_fd = debug_fd;
+	debug_fd = -1;
+	l->dwfl = dwfl_begin(&callbacks);
+	if (!l->dwfl)
+		goto out;
+	err = -ENOEXEC;
+	dwfl_report_begin(l->dwfl);
+	l->mod = dwfl_report_elf(l->dwfl, "file", "file", fd, 0, true);
+	if (!l->mod)
+		goto out;
+	fd = -1; /* it is libdw's now */
+	dwfl_report_end(l->dwfl, NULL, NULL);
+	if (!dwfl_module_info(l->mod, &data, NULL, NULL, NULL, NULL, NULL, NULL))
+		goto out;
+	*data = l;
+	elf = dwfl_module_getelf(l->mod, &l->bias);
+	if (!elf)
+		goto out;
+	err = read_loads(l, elf);
+out:
+	if (fd >= 0)
+		close(fd);
+	if (debug_fd >= 0)
+		close(debug_fd);
+	if (err)
+		lookup_close(l);
+	else
+		*ret_lookup = l;
+	return err;
+}
+
+void lookup_close(struct lookup *l)
+{
+	if (!l)
+		return;
+	if (l->debug_fd >= 0)
+		close(l->debug_fd);
+	if (l->dwfl)
+		dwfl_end(l->dwfl);
+	free(l->symbols);
+	free(l);
+}
+
+/* ---- call frame information ---- */
+
+static int take_ops(struct row *row, struct rule *rule, const Dwarf_Op *ops, size_t n)
+{
+	if (n > ROW_OPS_MAX - (size_t)row->n_ops)
+		return -E2BIG;
+	rule->op = row->n_ops;
+	rule->n_ops = (uint8_t)n;
+	for (size_t i = 0; i < n; i++) {
+		row->ops[row->n_ops++] = (struct row_op){
+			.atom = ops[i].atom, .number = (int64_t)ops[i].number, .number2 = (int64_t)ops[i].number2
+		};
+	}
+	return 0;
+}
+
+static bool fits(int64_t v)
+{
+	return v == (int32_t)v;
+}
+
+static int take_cfa(struct row *row, Dwarf_Frame *frame)
+{
+	Dwarf_Op *ops;
+	size_t n;
+
+	if (dwarf_frame_cfa(frame, &ops, &n) || !n)
+		return -EBADMSG;
+	if (n == 1 && ops->atom == DW_OP_bregx && ops->number < ROW_REGS && fits((int64_t)ops->number2)) {
+		row->cfa = (struct rule){
+			.kind = RULE_REG, .reg = (uint8_t)ops->number, .offset = (int32_t)ops->number2
+		};
+		return 0;
+	}
+	row->cfa.kind = RULE_IS_EXPR;
+	return take_ops(row, &row->cfa, ops, n);
+}
+
+static int take_register(struct row *row, Dwarf_Frame *frame, int reg)
+{
+	struct rule *rule = &row->regs[reg];
+	Dwarf_Op mem[3], *ops;
+	bool value;
+	size_t n;
+
+	if (dwarf_frame_register(frame, reg, mem, &ops, &n))
+		return -EBADMSG;
+	if (!n) {
+		rule->kind = ops == mem ? RULE_UNDEFINED : RULE_SAME;
+		return 0;
+	}
+	if (n == 1 && ops->atom == DW_OP_regx && ops->number < ROW_REGS) {
+		rule->kind = RULE_REG;
+		rule->reg = (uint8_t)ops->number;
+		return 0;
+	}
+	value = ops[n - 1].atom == DW_OP_stack_value;
+	n -= value;
+	if (n && n <= 2 && ops[0].atom == DW_OP_call_frame_cfa &&
+		(n == 1 || (ops[1].atom == DW_OP_plus_uconst && fits((int64_t)ops[1].number)))) {
+		rule->kind = value ? RULE_IS : RULE_AT;
+		rule->offset = n == 1 ? 0 : (int32_t)ops[1].number;
+		return 0;
+	}
+	rule->kind = value ? RULE_IS_EXPR : RULE_AT_EXPR;
+	return take_ops(row, rule, ops, n);
+}
+
+/* ret_start: where the row begins. */
+static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, Dwarf_Addr *ret_start)
+{
+	Dwarf_Frame *frame;
+	bool signal;
+	int ra, err;
+
+	memset(row, 0, sizeof(*row));
+	if (dwarf_cfi_addrframe(cfi, at, &frame))
+		return -ENOENT;
+	ra = dwarf_frame_info(frame, ret_start, NULL, &signal);
+	err = ra < 0 || ra >= ROW_REGS ? -EBADMSG : take_cfa(row, frame);
+	for (int reg = 0; !err && reg < ROW_REGS; reg++)
+		err = take_register(row, frame, reg);
+	row->ra = (uint8_t)ra;
+	row->signal = signal;
+	row->known = !err;
+	free(frame);
+	return err;
+}
+
+/* at: as libdw sees the file. */
+static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, Dwarf_Addr *start)
+{
+	if (!l->eh && !l->no_eh) {
+		l->eh = dwfl_module_eh_cfi(l->mod, &l->eh_bias);
+		l->no_eh = !l->eh;
+	}
+	if (l->eh && !read_row(l->eh, at - l->eh_bias, row, start)) {
+		*start += l->eh_bias;
+		return;
+	}
+	if (!l->debug && !l->no_debug) {
+		l->debug = dwfl_module_dwarf_cfi(l->mod, &l->debug_bias);
+		l->no_debug = !l->debug;
+	}
+	if (l->debug && !read_row(l->debug, at - l->debug_bias, row, start)) {
+		*start += l->debug_bias;
+		return;
+	}
+	memset(row, 0, sizeof(*row));
+}
+
+/* ---- names ---- */
+
+static int count_underscores(const char *name)
+{
+	return (int)strspn(name, "_");
+}
+
+/* Of two names for one place: visible from outside, without leading underscores, longer. */
+static bool is_better(struct lookup *l, const struct symbol *a, const struct symbol *b)
+{
+	GElf_Sym sa, sb;
+	const char *na, *nb;
+	GElf_Addr addr;
+	int ua, ub;
+
+	if (!a->size != !b->size)
+		return a->size;
+	na = dwfl_module_getsym_info(l->mod, a->index, &sa, &addr, NULL, NULL, NULL);
+	nb = dwfl_module_getsym_info(l->mod, b->index, &sb, &addr, NULL, NULL, NULL);
+	if (!na || !nb)
+		return na;
+	if ((GELF_ST_BIND(sa.st_info) == STB_LOCAL) != (GELF_ST_BIND(sb.st_info) == STB_LOCAL))
+		return GELF_ST_BIND(sb.st_info) == STB_LOCAL;
+	ua = count_underscores(na);
+	ub = count_underscores(nb);
+	return ua != ub ? ua < ub : strlen(na) > strlen(nb);
+}
+
+static int compare_symbols(const void *a, const void *b)
+{
+	const struct symbol *sa = a, *sb = b;
+
+	if (sa->start != sb->start)
+		return sa->start < sb->start ? -1 : 1;
+	return sa->index < sb->index ? -1 : sa->index > sb->index;
+}
+
+static bool is_code(const struct lookup *l, GElf_Addr addr)
+{
+	for (size_t i = 0; i < l->n_loads; i++) {
+		if (addr - l->bias - l->loads[i].vaddr < l->loads[i].size)
+			return true;
+	}
+	return false;
+}
+
+/* Several names of one place: keeps the best. */
+static void drop_twins(struct lookup *l)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->n_symbols; i++) {
+		if (kept && l->symbols[kept - 1].start == l->symbols[i].start) {
+			if (is_better(l, &l->symbols[i], &l->symbols[kept - 1]))
+				l->symbols[kept - 1] = l->symbols[i];
+			continue;
+		}
+		l->symbols[kept++] = l->symbols[i];
+	}
+	l->n_symbols = kept;
+}
+
+/* Sorted, since libdw's own search looks at each symbol of the file. */
+static void read_symbols(struct lookup *l)
+{
+	int n = dwfl_module_getsymtab(l->mod);
+
+	l->symbols_read = true;
+	if (n <= 0)
+		return;
+	if (n > SYMBOLS_MAX)
+		n = SYMBOLS_MAX;
+	l->symbols = malloc((size_t)n * sizeof(*l->symbols));
+	for (int i = 1; l->symbols && i < n; i++) {
+		GElf_Sym sym;
+		GElf_Addr addr;
+		GElf_Word shndx;
+		const char *name = dwfl_module_getsym_info(l->mod, i, &sym, &addr, &shndx, NULL, NULL);
+		int type = name ? GELF_ST_TYPE(sym.st_info) : STT_SECTION;
+
+		if (!name || !*name || *name == '$' || shndx == SHN_UNDEF || !is_code(l, addr) ||
+			(type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
+			continue;
+		l->symbols[l->n_symbols++] = (struct symbol){
+			.start = addr, .size = sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size, .index = i
+		};
+	}
+	if (!l->symbols)
+		return;
+	qsort(l->symbols, l->n_symbols, sizeof(*l->symbols), compare_symbols);
+	drop_twins(l);
+}
+
+static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at)
+{
+	size_t lo = 0, hi;
+
+	if (!l->symbols_read)
+		read_symbols(l);
+	hi = l->n_symbols;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (l->symbols[mid].start <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {
+		const struct symbol *s = &l->symbols[lo - 1 - back];
+
+		/* one without a size extends to the next symbol */
+		if (s->size ? at - s->start < s->size : !back)
+			return s;
+	}
+	return NULL;
+}
+
+static bool find_address(const struct lookup *l, uint64_t offset, uint64_t *ret_vaddr)
+{
+	for (size_t i = 0; i < l->n_loads; i++) {
+		if (offset - l->loads[i].offset < l->loads[i].size) {
+			*ret_vaddr = offset - l->loads[i].offset + l->loads[i].vaddr;
+			return true;
+		}
+	}
+	return false;
+}
+
+int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
+{
+	const struct symbol *s;
+	const char *name = NULL;
+	Dwarf_Addr start;
+	GElf_Sym sym;
+	uint64_t vaddr;
+	GElf_Addr addr;
+
+	if (!find_address(l, offset, &vaddr))
+		return -ENXIO;
+	start = vaddr + l->bias;
+	find_row(l, vaddr + l->bias, &ret_place->row, &start);
+	s = find_symbol(l, vaddr + l->bias);
+	/* nothing has called it: its address is where it begins */
+	if (!s && ret_place->row.signal)
+		s = find_symbol(l, vaddr + l->bias + 1);
+	if (s)
+		name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
+	ret_place->rel_pc = (name ? s->start : start) - l->bias;
+	memset(ret_place->name, 0, sizeof(ret_place->name));
+	if (name)
+		demangle(name, ret_place->name, sizeof(ret_place->name));
+	return 0;
+}
