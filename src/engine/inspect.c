@@ -211,13 +211,6 @@ static int answer(struct worker *w, const struct inspect_request *rq)
 	return s->is_usdt ? check_usdt(w, s->symbol + strlen(SPEC_USDT)) : check_symbol(w, s->symbol);
 }
 
-static void set_limit(int resource, uint64_t max)
-{
-	struct rlimit rl = { max, max };
-
-	setrlimit((__rlimit_resource_t)resource, &rl);
-}
-
 static _Noreturn void work(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
 {
 	const struct itimerval until = { .it_value = { .tv_sec = INSPECT_MS_MAX / 1000 } };
@@ -227,8 +220,8 @@ static _Noreturn void work(const struct probe_table *pt, const struct inspect_re
 	w.pt = pt;
 	w.out = out;
 	if (!SANITIZED) {
-		set_limit(RLIMIT_DATA, MEMORY_MAX);
-		set_limit(RLIMIT_CPU, INSPECT_CPU_SECONDS);
+		confine_limit(RLIMIT_DATA, MEMORY_MAX);
+		confine_limit(RLIMIT_CPU, INSPECT_CPU_SECONDS);
 		setitimer(ITIMER_REAL, &until, NULL);
 		err = confine_to_calls(worker_calls, sizeof(worker_calls) / sizeof(worker_calls[0]));
 	}
@@ -264,18 +257,6 @@ static int read_request(int from, struct inspect_request *rq, int fds[2])
 	return n == sizeof(*rq) ? 1 : -EPROTO;
 }
 
-/* Closes everything that is not needed, so that there is nothing a message could be written to. */
-static int keep_only(int fd)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null < 0 || fd < 3 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || (!SANITIZED && dup2(null, 2) < 0))
-		return -EIO;
-	if (dup2(fd, 3) < 0)
-		return -errno;
-	return syscall(SYS_close_range, 4, ~0U, 0) ? -errno : 3;
-}
-
 void inspect_serve(const struct probe_table *pt, int fd)
 {
 	static struct inspect_request rq;
@@ -292,9 +273,9 @@ void inspect_serve(const struct probe_table *pt, int fd)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_IGN); /* no need to wait for workers */
-	set_limit(RLIMIT_CORE, 0);
-	set_limit(RLIMIT_FSIZE, 0);
-	fd = keep_only(fd);
+	confine_limit(RLIMIT_CORE, 0);
+	confine_limit(RLIMIT_FSIZE, 0);
+	fd = confine_to_descriptor(fd, SANITIZED);
 	if (fd < 0 || confine_capabilities(0))
 		_exit(1);
 	if (!SANITIZED && confine_to_calls(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))

@@ -69,8 +69,8 @@ static int open_by_mapping(pid_t pid, const struct mapped_file *m, int *ret_fd)
 	return fd < 0 ? -errno : reopen_regular(fd, m, ret_fd);
 }
 
-/* Symbolic links, ".." and mounts are those of the process, and none leads out of its root. */
-static int open_by_path(pid_t pid, const struct mapped_file *m, int *ret_fd)
+/* m: what it must be; NULL: anything regular. */
+static int open_in_root(pid_t pid, const char *file, const struct mapped_file *m, int *ret_fd)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_CLOEXEC,
@@ -83,7 +83,7 @@ static int open_by_path(pid_t pid, const struct mapped_file *m, int *ret_fd)
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	fd = (int)syscall(SYS_openat2, root, m->path, &how, sizeof(how));
+	fd = (int)syscall(SYS_openat2, root, file, &how, sizeof(how));
 	err = fd < 0 ? -errno : 0;
 	close(root);
 	return err ? err : reopen_regular(fd, m, ret_fd);
@@ -95,8 +95,13 @@ int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd)
 
 	/* -ENOENT: the mapping grew or was split meanwhile */
 	if (err == -EPERM || err == -EACCES || err == -ENOENT)
-		err = open_by_path(pid, m, ret_fd);
+		err = open_in_root(pid, m->path, m, ret_fd);
 	return err;
+}
+
+int file_open_path(pid_t pid, const char *path, int *ret_fd)
+{
+	return open_in_root(pid, path, NULL, ret_fd);
 }
 
 int file_open_exe(pid_t pid, int *ret_fd)

@@ -19,7 +19,11 @@ struct mapped_file;
  */
 int file_open_mapped(pid_t pid, const struct mapped_file *m, int *ret_fd);
 
-/* The same for the program that the process runs. -ENOENT also for a zombie or a kernel thread. */
+/* Opens a regular file by its path as the process sees it: symbolic links, ".." and mounts are those of the process, and
+ * none leads out of its root. */
+int file_open_path(pid_t pid, const char *path, int *ret_fd);
+
+/* file_open_mapped() for the program that the process runs. -ENOENT also for a zombie or a kernel thread. */
 int file_open_exe(pid_t pid, int *ret_fd);
 
 #endif

@@ -154,6 +154,27 @@ int process_user(pid_t pid, uid_t *ret_uid)
 	return err;
 }
 
+int process_own_number(pid_t pid, pid_t *ret_number)
+{
+	char path[64], line[512];
+	int err = -ESRCH;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return err;
+	/* one number for each namespace, the innermost last */
+	while (err && fgets(line, sizeof(line), f)) {
+		const char *last = strncmp(line, "NSpid:", 6) ? NULL : strrchr(line, '\t');
+
+		if (last && sscanf(last, "%d", ret_number) == 1)
+			err = 0;
+	}
+	fclose(f);
+	return err;
+}
+
 static int each_number(const char *path, int (*cb)(pid_t id, void *arg), void *arg)
 {
 	struct dirent *d;
@@ -184,7 +205,7 @@ int process_each(int (*cb)(pid_t pid, void *arg), void *arg)
 	return each_number("/proc", cb, arg);
 }
 
-int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
 	char path[64], *line = NULL;
 	size_t cap = 0;
@@ -203,7 +224,7 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &m.start,
 			    &m.end, perms, &m.offset, &maj, &min, &m.ino, &name) != 7 ||
-			perms[2] != 'x' || !m.ino || line[name] != '/')
+			perms[2] != 'x' || (files && (!m.ino || line[name] != '/')))
 			continue;
 		line[name + strcspn(line + name, "\n")] = 0;
 		m.dev = makedev(maj, min);
@@ -213,6 +234,16 @@ int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *
 	free(line);
 	fclose(f);
 	return err;
+}
+
+int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+{
+	return each_executable(pid, true, cb, arg);
+}
+
+int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
+{
+	return each_executable(pid, false, cb, arg);
 }
 
 /* Reads at most `max` bytes of a file of the process, in one read; the process can make such a file

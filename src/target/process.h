@@ -48,6 +48,12 @@ struct mapped_file {
  * the kernel does not let us look: see ptrace(2), "Ptrace access mode checking". */
 int process_each_mapped(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
 
+/* The same for all executable mappings: those of no file have ino 0, and the path is "[vdso]", "" and the like. */
+int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, void *arg), void *arg);
+
+/* The process's number in its own PID namespace. -ESRCH. */
+int process_own_number(pid_t pid, pid_t *ret_number);
+
 /* Strings, each terminated by a NUL, that a process was started with or has put there since: hostile. */
 struct process_text {
 	char *data;

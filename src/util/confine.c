@@ -2,6 +2,7 @@
 #include "util/confine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -171,4 +173,22 @@ int confine_recorder(void)
 {
 	return filter_calls(not_for_recorders, sizeof(not_for_recorders) / sizeof(not_for_recorders[0]), false,
 		arguments, sizeof(arguments) / sizeof(arguments[0]));
+}
+
+void confine_limit(int resource, uint64_t max)
+{
+	struct rlimit rl = { max, max };
+
+	setrlimit((__rlimit_resource_t)resource, &rl);
+}
+
+int confine_to_descriptor(int fd, bool with_stderr)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || fd < 3 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || (!with_stderr && dup2(null, 2) < 0))
+		return -EIO;
+	if (dup2(fd, 3) < 0)
+		return -errno;
+	return syscall(SYS_close_range, 4, ~0U, 0) ? -errno : 3;
 }

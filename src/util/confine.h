@@ -25,4 +25,11 @@ int confine_without_calls(const int *calls, size_t n);
  * modules or clocks, look into other processes by ptrace, use the network, fork. */
 int confine_recorder(void);
 
+/* Sets a limit of setrlimit(2), which cannot be raised again. */
+void confine_limit(int resource, uint64_t max);
+
+/* Closes all descriptors but this one, which must not be below 3, so that there is nothing a message could be written to;
+ * 0 to 2 lead to /dev/null. with_stderr: but for 2. Returns its new number, or negative errno. */
+int confine_to_descriptor(int fd, bool with_stderr);
+
 #endif

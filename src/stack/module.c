@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "stack/module.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stack/reader.h"
+#include "target/build_id.h"
+#include "target/elf.h"
+#include "target/file.h"
+#include "util/map.h"
+
+#define PLACES_MAX 65536
+#define ROWS_MAX 8192
+#define EVALUATES "_PyEval_EvalFrameDefault"
+#define DELETED " (deleted)"
+
+struct file_key {
+	uint64_t dev, ino;
+};
+
+struct module {
+	UT_hash_handle hh;
+	struct module *next; /* processes point to it, also when another file has got its number */
+	struct file_key key;
+	uint32_t number;
+	unsigned int generation; /* of the reader that has it open */
+	bool open, failed;
+	int64_t mtime_ns;
+	int64_t size;
+	const char *path, *build_id; /* interned */
+};
+
+/* Rows repeat: one copy of each, without the operations that are not used. */
+struct row_entry {
+	UT_hash_handle hh;
+	uint32_t size;
+	struct row row;
+};
+
+struct place_key {
+	uint64_t offset;
+	uint64_t module;
+};
+
+struct place_entry {
+	UT_hash_handle hh;
+	struct place_key key;
+	struct spot spot;
+};
+
+struct modules {
+	struct intern *in;
+	struct reader *reader;
+	struct module *files; /* the current ones */
+	struct module *all;
+	struct module *vdso;
+	uint32_t n_files;
+	struct row_entry *rows;
+	struct place_entry *places;
+	struct modules_stats stats;
+	struct place answer;
+};
+
+int modules_new(struct intern *in, bool in_process, struct modules **ret_modules)
+{
+	struct modules *ms = calloc(1, sizeof(*ms));
+	int err;
+
+	if (!ms)
+		return -ENOMEM;
+	ms->in = in;
+	err = reader_new(in_process, &ms->reader);
+	if (err) {
+		free(ms);
+		return err;
+	}
+	*ret_modules = ms;
+	return 0;
+}
+
+/* What is known can be asked for again. */
+static void drop_places(struct modules *ms)
+{
+	struct place_entry *p, *next_place;
+	struct row_entry *r, *next_row;
+
+	HASH_ITER(hh, ms->places, p, next_place) {
+		HASH_DEL(ms->places, p);
+		free(p);
+	}
+	HASH_ITER(hh, ms->rows, r, next_row) {
+		HASH_DEL(ms->rows, r);
+		free(r);
+	}
+	ms->stats.memory = 0;
+}
+
+void modules_free(struct modules *ms)
+{
+	struct module *m, *next;
+
+	if (!ms)
+		return;
+	drop_places(ms);
+	HASH_CLEAR(hh, ms->files);
+	for (m = ms->all; m; m = next) {
+		next = m->next;
+		free(m);
+	}
+	reader_free(ms->reader);
+	free(ms);
+}
+
+/* ---- files ---- */
+
+static const char *take_path(struct intern *in, const char *path)
+{
+	size_t len = strlen(path), end = strlen(DELETED);
+	char buf[STACK_NAME_MAX];
+
+	if (len > end && !strcmp(path + len - end, DELETED))
+		len -= end;
+	/* of a long path the end says more */
+	if (len >= sizeof(buf)) {
+		path += len - sizeof(buf) + 1;
+		len = sizeof(buf) - 1;
+	}
+	memcpy(buf, path, len);
+	buf[len] = '\0';
+	return intern_text(in, buf);
+}
+
+/* The file with what was stripped from it, as distributions install it: by its build-id, here or in the root of the
+ * process. -1: there is none. */
+static int open_debug_file(pid_t pid, const char *build_id)
+{
+	char path[FILE_BUILD_ID_MAX + 64];
+	struct stat st;
+	int fd;
+
+	if (strlen(build_id) < 4)
+		return -1;
+	snprintf(path, sizeof(path), "/usr/lib/debug/.build-id/%.2s/%s.debug", build_id, build_id + 2);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return pid && !file_open_path(pid, path, &fd) ? fd : -1;
+}
+
+/* Gives the file to the reader. Takes over the descriptor. */
+static int open_module(struct modules *ms, struct module *m, pid_t pid, int fd)
+{
+	char build_id[FILE_BUILD_ID_MAX] = "";
+	int err;
+
+	if (build_id_read(fd, build_id, sizeof(build_id)))
+		build_id[0] = '\0';
+	if (!m->build_id && *build_id)
+		m->build_id = intern_text(ms->in, build_id);
+	ms->stats.lookups++;
+	err = reader_open(ms->reader, m->number, fd, open_debug_file(pid, build_id));
+	m->open = !err;
+	m->failed = err && err != -EMFILE && err != -ENFILE;
+	m->generation = reader_generation(ms->reader);
+	if (m->failed)
+		ms->stats.failed++;
+	return err;
+}
+
+static struct module *new_module(struct modules *ms, const struct file_key *key, const char *path)
+{
+	struct module *m;
+
+	if (ms->n_files == READER_FILES_MAX)
+		return NULL;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->key = *key;
+	m->number = ms->n_files;
+	m->path = take_path(ms->in, path);
+	m->next = ms->all;
+	ms->all = m;
+	ms->n_files++;
+	ms->stats.files++;
+	return m;
+}
+
+struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_file *from, bool *ret_fault)
+{
+	struct file_key key = { from->dev, from->ino };
+	struct module *m;
+	struct stat st;
+	int64_t mtime;
+	int fd, err;
+
+	*ret_fault = false;
+	if (file_open_mapped(pid, from, &fd))
+		return NULL;
+	if (fstat(fd, &st)) {
+		close(fd);
+		return NULL;
+	}
+	mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	HASH_FIND(hh, ms->files, &key, sizeof(key), m);
+	/* a number of a file that was deleted meanwhile; its frames stay */
+	if (m && (m->mtime_ns != mtime || m->size != st.st_size)) {
+		HASH_DEL(ms->files, m);
+		m = NULL;
+	}
+	if (m) {
+		close(fd);
+		return m;
+	}
+	m = new_module(ms, &key, from->path);
+	if (!m) {
+		close(fd);
+		return NULL;
+	}
+	m->mtime_ns = mtime;
+	m->size = st.st_size;
+	HASH_ADD(hh, ms->files, key, sizeof(m->key), m);
+	if (!m->hh.tbl) {
+		close(fd);
+		return NULL;
+	}
+	err = open_module(ms, m, pid, fd);
+	*ret_fault = err == -EPROTO;
+	return m;
+}
+
+/* Its size, of which the ELF header at its start says the end of the last part. */
+static size_t vdso_size(const Elf64_Ehdr *eh)
+{
+	size_t end = eh->e_shoff + (size_t)eh->e_shnum * eh->e_shentsize;
+
+	return end;
+}
+
+struct module *modules_vdso(struct modules *ms)
+{
+	const struct file_key none = {};
+	const Elf64_Ehdr *eh = (const Elf64_Ehdr *)getauxval(AT_SYSINFO_EHDR);
+	int fd;
+
+	if (ms->vdso || !eh)
+		return ms->vdso;
+	fd = memfd_create("vdso", MFD_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	if (write(fd, eh, vdso_size(eh)) != (ssize_t)vdso_size(eh)) {
+		close(fd);
+		return NULL;
+	}
+	ms->vdso = new_module(ms, &none, "[vdso]");
+	if (ms->vdso)
+		open_module(ms, ms->vdso, 0, fd);
+	else
+		close(fd);
+	return ms->vdso;
+}
+
+/* ---- places ---- */
+
+static const struct row *keep_row(struct modules *ms, const struct row *row)
+{
+	uint32_t size = (uint32_t)(offsetof(struct row, ops) + row->n_ops * sizeof(row->ops[0]));
+	struct row_entry *r;
+
+	if (!row->known || row->n_ops > ROW_OPS_MAX)
+		return NULL;
+	HASH_FIND(hh, ms->rows, row, size, r);
+	if (r)
+		return &r->row;
+	r = malloc(offsetof(struct row_entry, row) + size);
+	if (!r)
+		return NULL;
+	r->size = size;
+	memcpy(&r->row, row, size);
+	HASH_ADD_KEYPTR(hh, ms->rows, &r->row, size, r);
+	if (!r->hh.tbl) {
+		free(r);
+		return NULL;
+	}
+	ms->stats.memory += offsetof(struct row_entry, row) + size;
+	return &r->row;
+}
+
+static uint32_t make_frame(struct modules *ms, const struct module *m, const struct place *p)
+{
+	struct frame f = {
+		.name = intern_text(ms->in, p->name[0] ? p->name : "[unknown]"),
+		.file = m->path,
+		.build_id = m->build_id,
+		.rel_pc = p->rel_pc,
+		.kind = FRAME_NATIVE,
+	};
+
+	return f.name ? intern_frame(ms->in, &f) : INTERN_NONE;
+}
+
+/* The reader was replaced: opens the file for the new one. */
+static int reopen(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from)
+{
+	int fd;
+
+	m->open = false;
+	if (m == ms->vdso) {
+		m->failed = true;
+		return -EBADF;
+	}
+	if (file_open_mapped(pid, from, &fd))
+		return -EBADF; /* for now: another process may have it */
+	return open_module(ms, m, pid, fd);
+}
+
+static int ask(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
+{
+	int err;
+
+	memset(&ms->answer, 0, sizeof(ms->answer));
+	if (m->failed)
+		return -EBADF;
+	if (!m->open || m->generation != reader_generation(ms->reader)) {
+		err = reopen(ms, m, pid, from);
+		if (err)
+			return err;
+	}
+	ms->stats.lookups++;
+	err = reader_place(ms->reader, m->number, offset, &ms->answer);
+	if (err == -EPROTO && !m->failed) {
+		m->failed = true;
+		ms->stats.failed++;
+	}
+	return err;
+}
+
+struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
+{
+	struct place_key key = { .offset = offset, .module = m->number };
+	struct place_entry *p;
+	struct spot spot = {};
+	int err;
+
+	HASH_FIND(hh, ms->places, &key, sizeof(key), p);
+	if (p)
+		return p->spot;
+	if (HASH_COUNT(ms->places) >= PLACES_MAX || HASH_COUNT(ms->rows) >= ROWS_MAX)
+		drop_places(ms);
+	err = ask(ms, m, pid, from, offset);
+	spot.row = err ? NULL : keep_row(ms, &ms->answer.row);
+	spot.named = ms->answer.name[0];
+	spot.evaluates = !strncmp(ms->answer.name, EVALUATES, strlen(EVALUATES));
+	spot.frame = make_frame(ms, m, &ms->answer);
+	p = err ? NULL : calloc(1, sizeof(*p));
+	if (!p)
+		return spot;
+	p->key = key;
+	p->spot = spot;
+	HASH_ADD(hh, ms->places, key, sizeof(p->key), p);
+	if (p->hh.tbl)
+		ms->stats.memory += sizeof(*p);
+	else
+		free(p);
+	return spot;
+}
+
+void modules_stats(const struct modules *ms, struct modules_stats *ret_stats)
+{
+	*ret_stats = ms->stats;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reads the ELF files of traced processes in a process of its own. They are under the control of those processes, and
+ * libdw was not written for files that want to do harm; besides, whoever may write to a file can make it shorter while
+ * it is being read, which ends the process that has mapped it. The process is forked once, early; it keeps no
+ * capabilities and few system calls, and has limits on memory and time. What reads for it is its child: when that ends
+ * or takes too long it is replaced, and the file that it read last is given up.
+ */
+#ifndef INFTRACE_STACK_READER_H
+#define INFTRACE_STACK_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stack/row.h"
+
+struct reader;
+
+/* The number of a file. */
+#define READER_FILES_MAX 2048
+
+/* How long the answer to one question may take. The first one on a file includes reading its symbols. */
+#define READER_MS_MAX 10000
+
+/* The process may be replaced so many times. */
+#define READER_REPLACED_MAX 16
+
+/* in_process: no other process. Negative errno. */
+int reader_new(bool in_process, struct reader **ret_reader);
+void reader_free(struct reader *r);
+
+/* How many times the process that reads was replaced: then no file is open any more. */
+unsigned int reader_generation(const struct reader *r);
+
+/* Opens a file under a number. Takes over the descriptors; debug_fd: a file with what was stripped from it, or -1.
+ * -EPROTO: reading it failed badly, don't try again; or another error. */
+int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd);
+
+/* See lookup_place(). -EPROTO as above; -EBADF: the file is not open. */
+int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place);
+
+/* ---- between the two processes ---- */
+
+struct reader_request {
+	uint32_t file;
+	uint32_t open; /* with one or two descriptors */
+	uint64_t offset;
+};
+
+struct reader_answer {
+	int32_t err;
+	uint32_t pad;
+	struct place place;
+};
+
+/* The process that forks the one that reads: for each message with a descriptor a new one, which answers requests that
+ * come from there. Does not return. */
+_Noreturn void reader_serve(int fd);
+
+#endif
