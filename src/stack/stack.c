@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "stack/stack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "record.h"
+#include "stack/intern.h"
+#include "stack/kernel_symbols.h"
+#include "stack/module.h"
+#include "stack/process.h"
+#include "stack/unwind.h"
+#include "util/clock.h"
+
+#define MEMORY_DEFAULT ((size_t)24 << 20)
+#define NATIVE_MAX STACK_FRAMES_MAX
+
+_Static_assert(ROW_REGS == SAMPLE_REGS && ROW_SP == SAMPLE_REG_SP && ROW_PC == SAMPLE_REG_PC,
+	"a sample's registers are numbered as DWARF does");
+
+struct native_frame {
+	uint32_t frame;
+	bool evaluates;
+};
+
+/* A stack in the making, innermost first. */
+struct chain {
+	struct native_frame native[NATIVE_MAX];
+	unsigned int n_native;
+	uint32_t python[SAMPLE_PYTHON_MAX];
+	bool entry[SAMPLE_PYTHON_MAX];
+	unsigned int n_python;
+	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 1];
+	unsigned int n;
+	bool no_memory;
+};
+
+/* A sample's parts. */
+struct parts {
+	const struct rec_sample *r;
+	const uint8_t *kernel, *python, *stack;
+};
+
+struct stacks {
+	struct stacks_config config;
+	struct intern *in;
+	struct modules *modules;
+	struct processes *processes;
+	struct kernel_symbols *kernel;
+	uint32_t unknown, cut; /* frames */
+	struct chain chain;
+	struct stacks_stats stats;
+};
+
+static uint32_t add_plain(struct intern *in, const char *name, enum frame_kind kind)
+{
+	struct frame f = { .name = intern_text(in, name), .kind = kind };
+
+	return f.name ? intern_frame(in, &f) : INTERN_NONE;
+}
+
+int stacks_new(const struct stacks_config *c, struct stacks **ret_stacks)
+{
+	struct stacks *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->config = *c;
+	if (!s->config.memory_max)
+		s->config.memory_max = MEMORY_DEFAULT;
+	err = intern_new(s->config.memory_max, &s->in);
+	if (!err)
+		err = modules_new(s->in, c->in_process, &s->modules);
+	if (!err)
+		err = processes_new(s->in, &s->processes);
+	if (err) {
+		stacks_free(s);
+		return err;
+	}
+	/* without it the kernel's frames have no names */
+	if (kernel_symbols_new(NULL, &s->kernel))
+		s->kernel = NULL;
+	s->unknown = add_plain(s->in, "[unknown]", FRAME_UNKNOWN);
+	s->cut = add_plain(s->in, "[cut]", FRAME_UNKNOWN);
+	*ret_stacks = s;
+	return 0;
+}
+
+void stacks_free(struct stacks *s)
+{
+	if (!s)
+		return;
+	kernel_symbols_free(s->kernel);
+	processes_free(s->processes);
+	modules_free(s->modules);
+	intern_free(s->in);
+	free(s);
+}
+
+/* ---- the parts of a stack ---- */
+
+static void add(struct chain *c, uint32_t frame)
+{
+	if (frame == INTERN_NONE)
+		c->no_memory = true;
+	c->frames[c->n++] = frame;
+}
+
+static void take_kernel(struct stacks *s, const struct parts *p)
+{
+	for (unsigned int i = 0; i < p->r->kernel_n; i++) {
+		struct frame f = { .kind = FRAME_KERNEL };
+		const char *name = NULL, *module = NULL;
+		uint64_t addr;
+
+		memcpy(&addr, p->kernel + i * sizeof(addr), sizeof(addr));
+		/* behind a call, but for the innermost one */
+		if (s->kernel && addr)
+			name = kernel_symbols_find(s->kernel, addr - (i > 0), &f.rel_pc, &module);
+		f.name = intern_text(s->in, name ? name : "[unknown]");
+		f.file = intern_text(s->in, module);
+		add(&s->chain, f.name ? intern_frame(s->in, &f) : INTERN_NONE);
+	}
+}
+
+static void take_python(struct stacks *s, const struct parts *p)
+{
+	struct chain *c = &s->chain;
+
+	for (unsigned int i = 0; i < p->r->python_n; i++) {
+		struct python_name name = {};
+		struct python_frame pf;
+		struct frame f = { .kind = FRAME_PYTHON };
+
+		memcpy(&pf, p->python + i * sizeof(pf), sizeof(pf));
+		c->entry[i] = pf.instr & STACK_PYTHON_ENTRY;
+		if (!s->config.python ||
+			s->config.python(s->config.python_arg, p->r->h.tgid, pf.code, pf.instr & ~STACK_PYTHON_ENTRY, &name))
+			name = (struct python_name){};
+		f.name = intern_text(s->in, name.name ? name.name : "[python]");
+		f.file = intern_text(s->in, name.file);
+		f.line = name.line;
+		c->python[c->n_python++] = f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+	}
+}
+
+/* ---- user space ---- */
+
+static void add_native(struct chain *c, uint32_t frame, bool evaluates)
+{
+	c->native[c->n_native++] = (struct native_frame){ frame, evaluates };
+}
+
+/* Code that is in no file, or in one that does not name it. */
+static uint32_t name_by_map(struct stacks *s, struct stack_process *p, uint64_t pc)
+{
+	struct frame f = { .kind = FRAME_JIT };
+	const char *name = process_code_name(s->processes, p, pc, &f.rel_pc);
+
+	if (!name)
+		return INTERN_NONE;
+	f.name = intern_text(s->in, name);
+	return f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+}
+
+static struct module *module_of(struct stacks *s, struct stack_process *p, struct mapping *m)
+{
+	bool fault = false;
+
+	if (m->tried || p->faults >= MODULE_FAILURES_MAX)
+		return m->module;
+	m->tried = true;
+	if (m->is_vdso)
+		m->module = modules_vdso(s->modules);
+	else if (m->file.ino)
+		m->module = modules_get(s->modules, (pid_t)p->tgid, &m->file, &fault);
+	p->faults += fault;
+	return m->module;
+}
+
+/* What is known of the address. */
+static struct spot look_up(struct stacks *s, struct stack_process *p, struct mapping *m, uint64_t pc)
+{
+	struct spot spot = { .frame = INTERN_NONE };
+	struct module *module = m ? module_of(s, p, m) : NULL;
+	uint32_t frame = INTERN_NONE;
+
+	if (module)
+		spot = modules_spot(s->modules, module, (pid_t)p->tgid, &m->file, pc - m->file.start + m->file.offset);
+	if (m && !spot.named && !m->is_vdso)
+		frame = name_by_map(s, p, pc);
+	if (frame != INTERN_NONE)
+		spot.frame = frame;
+	else if (!module)
+		spot.frame = s->unknown;
+	return spot;
+}
+
+/* 1: to the start of the thread; or an error of unwind_step(). */
+static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
+{
+	static const struct row nothing;
+	struct chain *c = &s->chain;
+	struct mapping *m;
+	struct spot spot;
+	int err = 0;
+
+	m = process_mapping(s->processes, p, unwind_pc(u));
+	while (!err) {
+		if (c->n_native == NATIVE_MAX)
+			return -ENODATA;
+		spot = look_up(s, p, m, unwind_pc(u));
+		add_native(c, spot.frame, spot.evaluates);
+		err = unwind_step(u, spot.row ? spot.row : &nothing);
+		if (err)
+			break;
+		m = process_mapping(s->processes, p, unwind_pc(u));
+		/* no code: what led here was no return address */
+		if (!m)
+			err = -EINVAL;
+	}
+	return err;
+}
+
+static void take_user(struct stacks *s, const struct parts *p)
+{
+	struct stack_process *process = processes_get(s->processes, p->r->h.tgid);
+	struct unwind u;
+	int err;
+
+	if (!process) {
+		s->chain.no_memory = true;
+		return;
+	}
+	s->stats.user++;
+	unwind_start(&u, p->r->regs, p->stack, p->r->stack_bytes);
+	err = unwind(s, process, &u);
+	if (err == 1) {
+		s->stats.complete++;
+		return;
+	}
+	if (err == -ENODATA)
+		s->stats.cut++;
+	else
+		s->stats.broken++;
+	if (s->chain.n_native < NATIVE_MAX)
+		add_native(&s->chain, s->cut, false);
+}
+
+/* ---- together ---- */
+
+/*
+ * Puts Python's frames where the interpreter's function is that evaluates them, which calls itself through C code, or,
+ * from Python to Python, not at all (3.11 and later). What is left over, since the native part is cut or has no names,
+ * goes behind it.
+ */
+static void merge(struct chain *c)
+{
+	unsigned int evaluations = 0, seen = 0, at = 0;
+	bool marked = false;
+
+	for (unsigned int i = 0; i < c->n_native; i++)
+		evaluations += c->native[i].evaluates;
+	for (unsigned int i = 0; i < c->n_python; i++)
+		marked |= c->entry[i];
+	for (unsigned int i = 0; i < c->n_native; i++) {
+		unsigned int end = at;
+
+		if (!c->native[i].evaluates || at == c->n_python) {
+			add(c, c->native[i].frame);
+			continue;
+		}
+		seen++;
+		if (seen == evaluations) {
+			end = c->n_python;
+		} else if (marked) {
+			while (end < c->n_python && !c->entry[end++])
+				;
+		} else {
+			/* one for each further out, as far as there are any */
+			end = c->n_python - at > evaluations - seen ? c->n_python - (evaluations - seen) : at + 1;
+		}
+		while (at < end)
+			add(c, c->python[at++]);
+	}
+	while (at < c->n_python)
+		add(c, c->python[at++]);
+}
+
+static bool split(const struct rec_sample *r, size_t size, struct parts *ret)
+{
+	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n > SAMPLE_PYTHON_MAX ||
+		r->stack_bytes > SAMPLE_STACK_MAX || size < REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes))
+		return false;
+	ret->r = r;
+	ret->kernel = (const uint8_t *)(r + 1);
+	ret->python = ret->kernel + r->kernel_n * sizeof(uint64_t);
+	ret->stack = ret->python + r->python_n * sizeof(struct python_frame);
+	return true;
+}
+
+static uint32_t take(struct stacks *s, const struct parts *p)
+{
+	struct chain *c = &s->chain;
+	uint32_t id;
+
+	c->n = c->n_native = c->n_python = 0;
+	c->no_memory = false;
+	take_kernel(s, p);
+	take_python(s, p);
+	if (!(p->r->flags & SAMPLE_F_NO_USER))
+		take_user(s, p);
+	merge(c);
+	if (!c->n)
+		return STACK_NONE;
+	/* the innermost say more */
+	if (c->n > STACK_FRAMES_MAX) {
+		c->n = STACK_FRAMES_MAX;
+		c->frames[c->n - 1] = s->cut;
+	}
+	id = c->no_memory ? INTERN_NONE : intern_stack(s->in, c->frames, c->n);
+	if (id == INTERN_NONE)
+		s->stats.no_memory++;
+	return id;
+}
+
+uint32_t stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
+{
+	uint64_t start = clock_mono_ns();
+	uint32_t id = STACK_NONE;
+	struct parts p;
+
+	s->stats.samples++;
+	if (split(r, size, &p))
+		id = take(s, &p);
+	else
+		s->stats.malformed++;
+	s->stats.ns += clock_mono_ns() - start;
+	return id;
+}
+
+unsigned int stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
+{
+	return intern_get_stack(s->in, stack, ret_frames);
+}
+
+const struct frame *stacks_frame(const struct stacks *s, uint32_t frame)
+{
+	return intern_get_frame(s->in, frame);
+}
+
+/* ---- processes ---- */
+
+void stacks_know_process(struct stacks *s, uint32_t tgid)
+{
+	struct stack_process *p = processes_get(s->processes, tgid);
+
+	if (p)
+		process_read(s->processes, p);
+}
+
+void stacks_remap_process(struct stacks *s, uint32_t tgid)
+{
+	struct stack_process *p = processes_find(s->processes, tgid);
+
+	if (p)
+		p->stale = true;
+}
+
+void stacks_forget_process(struct stacks *s, uint32_t tgid)
+{
+	processes_forget(s->processes, tgid);
+}
+
+void stacks_stats(const struct stacks *s, struct stacks_stats *ret_stats)
+{
+	struct modules_stats ms;
+
+	modules_stats(s->modules, &ms);
+	*ret_stats = s->stats;
+	ret_stats->files = ms.files;
+	ret_stats->files_failed = ms.failed;
+	ret_stats->lookups = ms.lookups;
+	ret_stats->memory = intern_memory(s->in) + ms.memory + processes_memory(s->processes) + kernel_symbols_memory(s->kernel);
+	ret_stats->stacks = intern_stacks(s->in);
+	ret_stats->frames = intern_frames(s->in);
+	ret_stats->processes = processes_count(s->processes);
+}
