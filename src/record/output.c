@@ -15,6 +15,7 @@
 #include "record/rotate.h"
 #include "record/view.h"
 #include "sink/by_process.h"
+#include "sink/request_feed.h"
 #include "sink/tee.h"
 #include "util/log.h"
 #include "util/text.h"
@@ -138,7 +139,7 @@ static const struct sink_ops output_ops = {
 
 static const struct output *nth_output(const struct sink *s, size_t i)
 {
-	s = s ? tee_nth(s, i) : NULL;
+	s = s ? tee_nth(request_feed_inner(s), i) : NULL;
 	return s && s->ops == &output_ops ? (const struct output *)s : NULL;
 }
 
@@ -357,9 +358,8 @@ static int add_view(struct set *set, struct view *v, const struct recording *rec
 	return err;
 }
 
-static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
+static int open_all(const struct recording *rec, const struct record_options *o, struct sink **ret_sink)
 {
-	const struct record_options *o = arg;
 	struct set set = { .n = 0 };
 	int err = 0;
 
@@ -378,6 +378,23 @@ static int open_set(const struct recording *rec, void *arg, struct sink **ret_si
 		return err;
 	}
 	return tee_new(set.list, set.n, ret_sink);
+}
+
+/* Of one recording, or of one process of it. */
+static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
+{
+	struct recording own = *rec;
+	struct sink *all;
+	int err = request_feed_new(rec, &own.requests);
+
+	if (err)
+		return err;
+	err = open_all(&own, arg, &all);
+	if (err)
+		request_feed_free(own.requests);
+	else
+		*ret_sink = request_feed_sink(own.requests, all);
+	return err;
 }
 
 int outputs_open_of(const struct record_options *o, const struct recording *rec, const uint32_t *tgids, size_t n,

@@ -418,8 +418,6 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_open(p, r->h.flags, first);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
-	if (s->role == ROLE_SEQUENCE)
-		request_tracks_call(chrome_requests(c), r);
 }
 
 static char *fmt_states(char *p, const uint64_t *ns)
@@ -528,7 +526,7 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	at = (struct place){ r->h.tgid, chrome_lane(c, &r->h, LANES_STEPS), 0 };
 	if (at.tid) /* otherwise there are more at once than lanes: they are only on their threads' tracks */
 		write_step_span(c, r, size, &at, true);
-	request_tracks_step(chrome_requests(c), r, at.tid);
+	request_tracks_step(c->requests, r, at.tid);
 }
 
 static void write_task(struct chrome_sink *c, const struct rec_task *r)
@@ -591,7 +589,6 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_REQUEST:
 		chrome_request(c, (const struct rec_request *)rec);
-		request_tracks_socket(chrome_requests(c), (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		chrome_irq(c, (const struct rec_irq *)rec);
@@ -632,7 +629,6 @@ static void chrome_loss(struct sink *s, const struct loss *l)
 	}
 	*p++ = '}';
 	event_end(c, p);
-	request_tracks_loss(c->requests, l);
 }
 
 static void chrome_mark(struct sink *s, const struct mark *m)
@@ -652,11 +648,6 @@ static void chrome_mark(struct sink *s, const struct mark *m)
 	p = fmt_json_str(p, m->reason, strnlen(m->reason, REASON_MAX));
 	*p++ = '}';
 	event_end(c, p);
-}
-
-static void chrome_settled(struct sink *s)
-{
-	request_tracks_settled(((struct chrome_sink *)s)->requests);
 }
 
 static int chrome_flush(struct sink *s)
@@ -741,7 +732,6 @@ static const struct sink_ops chrome_ops = {
 	.record = chrome_record,
 	.loss = chrome_loss,
 	.mark = chrome_mark,
-	.settled = chrome_settled,
 	.flush = chrome_flush,
 	.rotate = chrome_rotate,
 	.close = chrome_close,
@@ -752,8 +742,11 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 {
 	struct chrome_sink *c = calloc(1, sizeof(*c));
 
-	if (!c || arrows_new(&c->arrows)) {
-		free(c);
+	if (c)
+		c->rec = *rec;
+	if (!c || arrows_new(&c->arrows) || chrome_requests_new(c)) {
+		if (c)
+			chrome_free(c);
 		writer_close(w);
 		return -ENOMEM;
 	}
@@ -761,7 +754,6 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;
-	c->rec = *rec;
 	begin_file(c);
 	clock_instant(c, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	*ret_sink = &c->sink;

@@ -82,7 +82,7 @@ struct chrome_sink {
 		uint32_t len;
 		char text[FMT_U64_MAX];
 	} time;                          /* the last time that was written */
-	struct request_tracks *requests; /* NULL: there was no step */
+	struct request_tracks *requests; /* NULL: they are not wanted */
 	bool requests_named;             /* in this file */
 };
 
@@ -110,8 +110,8 @@ void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const 
 
 /* chrome_requests.c: those of sockets, and those that steps show */
 void chrome_request(struct chrome_sink *c, const struct rec_request *r);
-/* The tracks of requests in batches, made when first needed; NULL: no memory. */
-struct request_tracks *chrome_requests(struct chrome_sink *c);
+/* The tracks of requests in batches. -ENOMEM. */
+int chrome_requests_new(struct chrome_sink *c);
 
 /* chrome_kernel.c: each writes one event, for memory one for each counter. */
 struct place chrome_syscall(struct chrome_sink *c, const struct rec_syscall *r);

@@ -162,7 +162,7 @@ static const struct request_tracks_ops ops = {
 	.counter = write_request_counter,
 };
 
-struct request_tracks *chrome_requests(struct chrome_sink *c)
+int chrome_requests_new(struct chrome_sink *c)
 {
-	return request_tracks_get(&c->requests, &c->rec, &ops, c);
+	return request_tracks_new(&c->rec, &ops, c, &c->requests);
 }

@@ -133,7 +133,6 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 		break;
 	case REC_REQUEST:
 		perfetto_request(s, (const struct rec_request *)rec);
-		request_tracks_socket(perfetto_requests(s), (const struct rec_request *)rec);
 		break;
 	case REC_IRQ:
 		perfetto_irq(s, (const struct rec_irq *)rec);
@@ -165,7 +164,6 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 			event_add(&e, rec_kind_name((enum rec_kind)k), VALUE_UINT, l->count[k]);
 	}
 	event_write_span(&e, perfetto_ts(s, l->from_ns), l->to_ns);
-	request_tracks_loss(s->requests, l);
 }
 
 static void perfetto_mark(struct sink *sink, const struct mark *m)
@@ -181,10 +179,7 @@ static void perfetto_mark(struct sink *sink, const struct mark *m)
 
 static void perfetto_settled(struct sink *sink)
 {
-	struct perfetto_sink *s = (struct perfetto_sink *)sink;
-
-	request_tracks_settled(s->requests);
-	held_settled(s);
+	held_settled((struct perfetto_sink *)sink);
 }
 
 static int perfetto_flush(struct sink *sink)
@@ -289,14 +284,15 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 {
 	struct perfetto_sink *s = calloc(1, sizeof(*s));
 
-	if (!s || interns_new(&s->interns) || held_new(&s->held)) {
+	if (s)
+		s->rec = *rec;
+	if (!s || interns_new(&s->interns) || held_new(&s->held) || perfetto_requests_new(s)) {
 		sink_free(s);
 		writer_close(w);
 		return -ENOMEM;
 	}
 	s->sink.ops = &perfetto_ops;
 	s->w = w;
-	s->rec = *rec;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);
 	begin_file(s);

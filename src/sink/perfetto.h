@@ -113,7 +113,7 @@ struct perfetto_sink {
 	uint64_t clock_ns; /* of the last snapshot */
 	uint64_t deltas_ns; /* the position of the clock of deltas */
 	uint64_t flow;     /* the last arrow */
-	struct request_tracks *requests; /* NULL: there was no step */
+	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
 };
 
@@ -247,8 +247,8 @@ void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 /* ---- perfetto_requests.c: those of sockets, and those that steps show ---- */
 
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
-/* The tracks of requests in batches, made when first needed; NULL: no memory. */
-struct request_tracks *perfetto_requests(struct perfetto_sink *s);
+/* The tracks of requests in batches. -ENOMEM. */
+int perfetto_requests_new(struct perfetto_sink *s);
 
 /* ---- perfetto_calls.c ---- */
 

@@ -97,8 +97,6 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 		event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 	else
 		event_write_record(&e, &r->h, kind);
-	if (spec->role == ROLE_SEQUENCE)
-		request_tracks_call(perfetto_requests(s), r);
 }
 
 static void add_states(struct event *e, const char *prefix, const uint64_t *ns)
@@ -144,7 +142,7 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	event_again(&e, lane);
 	event_add(&e, "thread", VALUE_UINT, r->h.tid);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
-	request_tracks_step(perfetto_requests(s), r, lane);
+	request_tracks_step(s->requests, r, lane);
 }
 
 void perfetto_fault(struct perfetto_sink *s, const struct rec_fault *r)

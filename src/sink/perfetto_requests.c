@@ -103,7 +103,7 @@ static const struct request_tracks_ops ops = {
 	.counter = write_counter,
 };
 
-struct request_tracks *perfetto_requests(struct perfetto_sink *s)
+int perfetto_requests_new(struct perfetto_sink *s)
 {
-	return request_tracks_get(&s->requests, &s->rec, &ops, s);
+	return request_tracks_new(&s->rec, &ops, s, &s->requests);
 }

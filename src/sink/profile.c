@@ -73,26 +73,22 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	(void)size;
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
-	if (rec->kind == REC_REQUEST)
-		profile_requests_socket(ps->requests, (const struct rec_request *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
 		return;
 	if (rec->kind == REC_FUNCTION) {
 		profile_ops_call(ps->ops, (const struct rec_function *)rec);
-		profile_requests_call(ps->requests, (const struct rec_function *)rec);
 		return;
 	}
 	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
 	profile_steps_add(ps->steps, (const struct rec_step *)rec);
 	profile_ops_step(ps->ops, (const struct rec_step *)rec);
-	profile_requests_step(ps->requests, (const struct rec_step *)rec);
 }
 
 static void profile_loss(struct sink *s, const struct loss *l)
 {
-	/* in the line of each step that it touched, and in window_prof */
-	if (l->count[REC_STEP])
-		profile_requests_lost(((struct profile_sink *)s)->requests, l->count[REC_STEP]);
+	/* it is in the line of each step that it touched, of each request that it may have touched, and in window_prof */
+	(void)s;
+	(void)l;
 }
 
 static void profile_mark(struct sink *s, const struct mark *m)
@@ -109,10 +105,7 @@ static void profile_mark(struct sink *s, const struct mark *m)
 
 static void profile_settled(struct sink *s)
 {
-	struct profile_sink *ps = (struct profile_sink *)s;
-
-	profile_ops_settled(ps->ops);
-	profile_requests_settled(ps->requests);
+	profile_ops_settled(((struct profile_sink *)s)->ops);
 }
 
 static int profile_flush(struct sink *s)
@@ -251,7 +244,6 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	int err;
 
 	if (t) {
-		profile_requests_finish(ps->requests);
 		profile_steps_finish(ps->steps);
 		profile_ops_finish(ps->ops, ps->graphs);
 	}

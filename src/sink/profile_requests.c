@@ -8,6 +8,7 @@
 #include "engine/step_requests.h"
 #include "sink/profile_request_line.h"
 #include "sink/request.h"
+#include "sink/request_feed.h"
 #include "sink/request_pairs.h"
 
 /* The line of a sequence's request, without the part from its socket. */
@@ -22,8 +23,6 @@ struct profile_requests {
 	struct profile_lines *lines;
 	const struct recording *rec;
 	struct profile_steps *step_lines;
-	struct step_requests *steps;
-	struct request_pairs *pairs; /* NULL: sockets are not recorded */
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
 };
 
@@ -101,18 +100,15 @@ static void write_steps(struct profile_requests *q, struct step_request *r)
 
 /* ---- pairs ---- */
 
-static void on_pair(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+static void on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
 	write_line(arg, request, socket, request_pairs_why(why));
-	free(request);
 }
 
 static void on_socket(const struct rec_request *r, bool alone, enum join_result why, void *arg)
 {
 	write_socket(arg, r, alone ? NULL : request_pairs_why(why));
 }
-
-static const struct request_pairs_ops pairs_ops = { .sequence = on_pair, .socket = on_socket };
 
 /* With its texts behind it; NULL: no memory. */
 static struct line *line_copy(const struct line *l)
@@ -130,24 +126,6 @@ static struct line *line_copy(const struct line *l)
 
 /* ---- from steps ---- */
 
-static void on_begin(struct step_request *r, const struct step_seen *s, void *arg)
-{
-	struct profile_requests *q = arg;
-
-	(void)s;
-	if (q->pairs)
-		request_pairs_begin(q->pairs, r);
-}
-
-static void on_first(struct step_request *r, const struct step_seen *s, void *arg)
-{
-	struct profile_requests *q = arg;
-
-	(void)s;
-	if (q->pairs)
-		request_pairs_first(q->pairs, r);
-}
-
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
 	(void)r;
@@ -160,82 +138,39 @@ static void on_step(struct step_request *r, const struct step_seen *s, void *arg
 	profile_steps_taken(((struct profile_requests *)arg)->step_lines, s);
 }
 
-static void on_done(struct step_request *r, void *arg)
+static void *on_done(struct step_request *r, void *arg)
 {
 	struct profile_requests *q = arg;
 	struct line l = { .tgid = r->tgid, .serial = r->serial, .context = r->context, .sequence = r->sequence, .start = r->start, .end = r->last_end, .graph = r->graph, .split = step_request_split(r), .cancelled = r->cancelled, .shape = q->shape, .stages = q->stages };
 	struct line *held = NULL;
 
-	if (r->by_parts) {
-		*request_line_shape(q->shape, r, q->rec->left_out) = 0;
-		*request_line_stages(q->stages, r) = 0;
-		held = q->pairs ? line_copy(&l) : NULL;
-		if (!held)
-			write_line(q, &l, NULL, NULL);
-	} else {
+	if (!r->by_parts) {
 		write_steps(q, r);
+		return NULL;
 	}
-	if (q->pairs)
-		request_pairs_done(q->pairs, r, held);
-}
-
-/* ---- from sockets ---- */
-
-void profile_requests_socket(struct profile_requests *q, const struct rec_request *r)
-{
-	if (q->pairs)
-		request_pairs_socket(q->pairs, r);
-	else
-		write_socket(q, r, NULL);
+	*request_line_shape(q->shape, r, q->rec->left_out) = 0;
+	*request_line_stages(q->stages, r) = 0;
+	held = request_feed_joins(q->rec->requests) ? line_copy(&l) : NULL;
+	if (!held)
+		write_line(q, &l, NULL, NULL);
+	return held;
 }
 
 /* ---- start and end ---- */
-
-void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
-{
-	if (q->pairs)
-		request_pairs_step(q->pairs, r->h.start_ns + r->h.dur_ns);
-	step_requests_step(q->steps, r);
-}
-
-void profile_requests_call(struct profile_requests *q, const struct rec_function *r)
-{
-	step_requests_call(q->steps, r);
-}
-
-void profile_requests_lost(struct profile_requests *q, uint64_t n)
-{
-	step_requests_lost(q->steps, n);
-}
-
-void profile_requests_settled(struct profile_requests *q)
-{
-	step_requests_settled(q->steps);
-	if (q->pairs)
-		request_pairs_settled(q->pairs);
-}
-
-void profile_requests_finish(struct profile_requests *q)
-{
-	step_requests_finish(q->steps);
-	if (q->pairs)
-		request_pairs_finish(q->pairs);
-}
 
 void profile_requests_free(struct profile_requests *q)
 {
 	if (!q)
 		return;
-	step_requests_free(q->steps);
-	request_pairs_free(q->pairs);
+	request_feed_remove(q->rec->requests, q);
 	free(q);
 }
 
 int profile_requests_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps,
 	struct profile_requests **ret_requests)
 {
-	static const struct step_requests_ops ops = {
-		.begin = on_begin, .part = on_part, .first = on_first, .step = on_step, .done = on_done
+	static const struct request_reader_ops ops = {
+		.part = on_part, .step = on_step, .done = on_done, .sequence = on_sequence, .socket = on_socket
 	};
 	struct profile_requests *q = calloc(1, sizeof(*q));
 	int err;
@@ -245,11 +180,9 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 	q->lines = lines;
 	q->rec = rec;
 	q->step_lines = steps;
-	err = step_requests_new(rec->probes, &ops, q, &q->steps);
-	if (!err && rec->sockets)
-		err = request_pairs_new(&pairs_ops, q, &q->pairs);
+	err = request_feed_add(rec->requests, &ops, q);
 	if (err) {
-		profile_requests_free(q);
+		free(q);
 		return err;
 	}
 	*ret_requests = q;

@@ -231,7 +231,7 @@ void request_pairs_free(struct request_pairs *p)
 	if (!p)
 		return;
 	for (size_t i = 0; i < p->n_done; i++)
-		free(p->done[i].request);
+		p->ops->dropped(p->done[i].request, p->arg);
 	for (size_t i = 0; i < p->n_records; i++)
 		free(p->records[i]);
 	join_free(p->join);

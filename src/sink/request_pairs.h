@@ -16,6 +16,8 @@ struct request_pairs_ops {
 	void (*sequence)(void *request, const struct rec_request *socket, enum join_result why, void *arg);
 	/* One seen on a socket that is none of the others. alone: there were no others. NULL: not wanted. */
 	void (*socket)(const struct rec_request *r, bool alone, enum join_result why, void *arg);
+	/* One that was passed to request_pairs_done() is told of no more, and is the callee's now. */
+	void (*dropped)(void *request, void *arg);
 };
 
 struct request_pairs;
@@ -23,14 +25,14 @@ struct request_pairs;
 /* `ops` must outlive it. -ENOMEM. */
 int request_pairs_new(const struct request_pairs_ops *ops, void *arg, struct request_pairs **ret_pairs);
 
-/* Those that were passed to request_pairs_done() and not told are freed with free(). */
+/* Those that were passed to request_pairs_done() and not told are dropped. */
 void request_pairs_free(struct request_pairs *p);
 
 /* Of struct step_requests_ops. */
 void request_pairs_begin(struct request_pairs *p, const struct step_request *r);
 void request_pairs_first(struct request_pairs *p, const struct step_request *r);
 
-/* `request` is allocated with malloc(); NULL: no socket is looked for. */
+/* request NULL: no socket is looked for. */
 void request_pairs_done(struct request_pairs *p, const struct step_request *r, void *request);
 
 /* A request seen on a socket, which is copied. */

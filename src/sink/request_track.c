@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/request_track.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/step_requests.h"
 #include "sink/request_counts.h"
-#include "sink/request_pairs.h"
+#include "sink/request_feed.h"
 #include "util/map.h"
 
 /* Steps whose lanes are kept until their requests are written: as many as may wait for an earlier one. */
@@ -58,9 +59,7 @@ struct request_tracks {
 	const struct recording *rec;
 	const struct request_tracks_ops *ops;
 	void *arg;
-	struct step_requests *steps;
-	struct request_pairs *pairs; /* NULL: sockets are not recorded */
-	struct live *live;           /* by serial number */
+	struct live *live; /* by serial number */
 	uint32_t file;
 	struct {
 		uint32_t number, lane, file;
@@ -387,30 +386,21 @@ static void tell_queued(struct request_tracks *t, const struct over *o, const st
 		t->ops->arrow(&a, t->arg);
 }
 
-static void on_pair(void *request, const struct rec_request *socket, enum join_result why, void *arg)
+static void on_sequence(void *request, const struct rec_request *socket, enum join_result why, void *arg)
 {
 	(void)why;
 	if (socket)
 		tell_queued(arg, request, socket);
-	free(request);
 }
-
-static const struct request_pairs_ops pairs_ops = { .sequence = on_pair };
 
 /* Those without rows are of no interest. */
 static struct over *over_of(const struct request_tracks *t, const struct step_request *r, uint32_t row)
 {
-	struct over *o = t->pairs && r->by_parts ? malloc(sizeof(*o)) : NULL;
+	struct over *o = r->by_parts && request_feed_joins(t->rec->requests) ? malloc(sizeof(*o)) : NULL;
 
 	if (o)
 		*o = (struct over){ r->serial, r->tgid, row, t->file, r->start, r->last_end <= r->start };
 	return o;
-}
-
-void request_tracks_socket(struct request_tracks *t, const struct rec_request *r)
-{
-	if (t && t->pairs)
-		request_pairs_socket(t->pairs, r);
 }
 
 /* ---- steps ---- */
@@ -429,8 +419,6 @@ static void on_begin(struct step_request *r, const struct step_seen *s, void *ar
 	struct live *l = calloc(1, sizeof(*l));
 
 	(void)s;
-	if (t->pairs)
-		request_pairs_begin(t->pairs, r);
 	if (!l)
 		return;
 	l->serial = r->serial;
@@ -474,8 +462,6 @@ static void on_first(struct step_request *r, const struct step_seen *s, void *ar
 	struct live *l = find_live(t, r);
 
 	(void)s;
-	if (t->pairs)
-		request_pairs_first(t->pairs, r);
 	/* it may be reported with a later step */
 	if (l && l->last.end == r->first_output)
 		l->gave_first = l->last;
@@ -551,7 +537,7 @@ static uint32_t tell_request(struct request_tracks *t, const struct step_request
 	return s.row;
 }
 
-static void on_done(struct step_request *r, void *arg)
+static void *on_done(struct step_request *r, void *arg)
 {
 	struct request_tracks *t = arg;
 	struct live *l = find_live(t, r);
@@ -563,8 +549,7 @@ static void on_done(struct step_request *r, void *arg)
 		row = tell_request(t, r, l);
 		free(l);
 	}
-	if (t->pairs)
-		request_pairs_done(t->pairs, r, over_of(t, r, row));
+	return over_of(t, r, row);
 }
 
 /* ---- start and end ---- */
@@ -576,30 +561,6 @@ void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uin
 	t->kept[r->number % STEPS_KEPT].number = r->number;
 	t->kept[r->number % STEPS_KEPT].lane = lane;
 	t->kept[r->number % STEPS_KEPT].file = t->file;
-	if (t->pairs)
-		request_pairs_step(t->pairs, r->h.start_ns + r->h.dur_ns);
-	step_requests_step(t->steps, r);
-}
-
-void request_tracks_call(struct request_tracks *t, const struct rec_function *r)
-{
-	if (t)
-		step_requests_call(t->steps, r);
-}
-
-void request_tracks_loss(struct request_tracks *t, const struct loss *l)
-{
-	if (t && l->count[REC_STEP])
-		step_requests_lost(t->steps, l->count[REC_STEP]);
-}
-
-void request_tracks_settled(struct request_tracks *t)
-{
-	if (!t)
-		return;
-	step_requests_settled(t->steps);
-	if (t->pairs)
-		request_pairs_settled(t->pairs);
 }
 
 void request_tracks_rotate(struct request_tracks *t)
@@ -616,9 +577,6 @@ void request_tracks_finish(struct request_tracks *t)
 {
 	if (!t)
 		return;
-	step_requests_finish(t->steps);
-	if (t->pairs)
-		request_pairs_finish(t->pairs);
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		tell_counts(t, i);
 }
@@ -634,43 +592,41 @@ void request_tracks_free(struct request_tracks *t)
 		HASH_DEL(t->live, l);
 		free(l);
 	}
+	request_feed_remove(t->rec->requests, t);
 	for (uint32_t i = 0; i < t->n_groups; i++)
 		request_counts_clear(&t->groups[i].counts);
-	step_requests_free(t->steps);
-	request_pairs_free(t->pairs);
 	free(t);
 }
 
-struct request_tracks *request_tracks_get(struct request_tracks **tracks, const struct recording *rec,
-	const struct request_tracks_ops *ops, void *arg)
+int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
+	struct request_tracks **ret_tracks)
 {
-	static const struct step_requests_ops step_ops = {
+	static const struct request_reader_ops reader_ops = {
 		.begin = on_begin,
 		.part = on_part,
 		.first = on_first,
 		.step = on_step,
 		.mixed = on_mixed,
 		.done = on_done,
+		.sequence = on_sequence,
 	};
-	struct request_tracks *t;
-	int err;
+	struct request_tracks *t = NULL;
 
-	if (*tracks)
-		return *tracks;
+	if (!rec->requests) {
+		*ret_tracks = NULL;
+		return 0;
+	}
 	/* pages that are never touched are never allocated */
 	t = calloc(1, sizeof(*t));
 	if (!t)
-		return NULL;
+		return -ENOMEM;
 	t->rec = rec;
 	t->ops = ops;
 	t->arg = arg;
-	err = step_requests_new(rec->probes, &step_ops, t, &t->steps);
-	if (!err && rec->sockets)
-		err = request_pairs_new(&pairs_ops, t, &t->pairs);
-	if (err) {
-		request_tracks_free(t);
-		return NULL;
+	if (request_feed_add(rec->requests, &reader_ops, t)) {
+		free(t);
+		return -ENOMEM;
 	}
-	*tracks = t;
-	return t;
+	*ret_tracks = t;
+	return 0;
 }

@@ -80,10 +80,9 @@ struct request_tracks_ops {
 
 struct request_tracks;
 
-/* Those of a format, made with the first step, call or request that is for them. `rec` and `ops` must outlive them.
- * NULL: no memory. */
-struct request_tracks *request_tracks_get(struct request_tracks **tracks, const struct recording *rec,
-	const struct request_tracks_ops *ops, void *arg);
+/* Those of a format, which are told by rec->requests; NULL if that is. `rec` and `ops` must outlive them. -ENOMEM. */
+int request_tracks_new(const struct recording *rec, const struct request_tracks_ops *ops, void *arg,
+	struct request_tracks **ret_tracks);
 
 /* ---- these have nothing to do where `t` is NULL ---- */
 
@@ -92,20 +91,10 @@ void request_tracks_free(struct request_tracks *t);
 /* A step, whose slice the format has written on one of the lanes for steps (0: on none). */
 void request_tracks_step(struct request_tracks *t, const struct rec_step *r, uint32_t lane);
 
-/* A call that may change what is kept of sequences (ROLE_SEQUENCE). */
-void request_tracks_call(struct request_tracks *t, const struct rec_function *r);
-
-/* A request seen on a socket. Where it is clear which of the others it is, that one was queued from its beginning. */
-void request_tracks_socket(struct request_tracks *t, const struct rec_request *r);
-
-/* See struct sink_ops. */
-void request_tracks_loss(struct request_tracks *t, const struct loss *l);
-void request_tracks_settled(struct request_tracks *t);
-
 /* The file ends and another one begins, in which nothing is described and no step is written. */
 void request_tracks_rotate(struct request_tracks *t);
 
-/* Writes everything that is left. */
+/* Writes everything that is left, when all requests are over. */
 void request_tracks_finish(struct request_tracks *t);
 
 /* ---- queries of the formats, from their callbacks ---- */

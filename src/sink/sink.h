@@ -29,6 +29,7 @@
 struct left_out;
 struct prices;
 struct profile_meta;
+struct request_feed;
 struct stacks;
 
 /* What every sink needs to know about the recording. */
@@ -45,6 +46,7 @@ struct recording {
 	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
 	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
+	struct request_feed *requests; /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	const char *command_line; /* how it was started; NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */

@@ -281,9 +281,7 @@ static inline int by_time(const void *a, const void *b)
 
 static inline void perfetto_open(struct out *o)
 {
-	*o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PACKETS, &o->w), 0);
-	assert_int_equal(perfetto_sink_new(o->w, &rec, &o->s), 0);
+	out_open(o, WRITER_PACKETS, perfetto_sink_new);
 }
 
 /* What is in the file, in the order of time. */
@@ -310,19 +308,19 @@ static inline struct reader *read_file(struct out *o)
 /* Closes the sink and reads what it wrote. */
 static inline struct reader *perfetto_read(struct out *o)
 {
-	assert_int_equal(o->s->ops->close(o->s, NULL), 0);
+	assert_int_equal(o->s->ops->close(o->s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
 	return read_file(o);
 }
 
 /* The sink continues in another file; returns the contents of the previous one. */
 static inline struct reader *perfetto_rotate(struct out *o)
 {
-	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s };
+	struct out next = { .fd = memfd_create("trace", MFD_CLOEXEC), .s = o->s, .format = o->format };
 	struct reader *r;
 
 	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
-	o->s->ops->rotate(o->s, next.w);
-	assert_int_equal(o->s->ops->held(o->s), 0);
+	o->format->ops->rotate(o->format, next.w);
+	assert_int_equal(o->format->ops->held(o->format), 0);
 	assert_int_equal(writer_close(o->w), 0);
 	r = read_file(o);
 	*o = next;

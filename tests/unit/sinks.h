@@ -22,6 +22,7 @@
 #include "engine/spec.h"
 #include "io/writer.h"
 #include "sink/profile.h"
+#include "sink/request_feed.h"
 #include "sink/sink.h"
 #include "util/json_node.h"
 #include "util/names.h"
@@ -44,7 +45,8 @@ static struct recording rec = {
 struct out {
 	int fd;
 	struct sink *s;
-	struct writer *w; /* the sink's */
+	struct sink *format; /* behind it */
+	struct writer *w;    /* the format's */
 	char *text;
 	size_t len;
 	struct json_object *events;
@@ -133,11 +135,33 @@ static inline void validate(struct out *o, bool profile)
 	validate_to(o, profile, fopen("/dev/null", "we"));
 }
 
+/* Sinks that are made between these two have the same requests. */
+static inline void requests_begin(void)
+{
+	assert_int_equal(request_feed_new(&rec, &rec.requests), 0);
+}
+
+static inline void requests_end(struct out *o)
+{
+	o->format = o->s;
+	o->s = request_feed_sink(rec.requests, o->format);
+	rec.requests = NULL;
+}
+
+/* Of a format, with what it needs around it. */
+static inline void out_open(struct out *o, enum writer_mode mode,
+	int (*new)(struct writer *w, const struct recording *rec, struct sink **ret_sink))
+{
+	*o = (struct out){ .fd = memfd_create("out", MFD_CLOEXEC) };
+	assert_int_equal(writer_new(dup(o->fd), "out", mode, &o->w), 0);
+	requests_begin();
+	assert_int_equal(new(o->w, &rec, &o->s), 0);
+	requests_end(o);
+}
+
 static inline void chrome_open(struct out *o)
 {
-	*o = (struct out){ .fd = memfd_create("trace", MFD_CLOEXEC) };
-	assert_int_equal(writer_new(dup(o->fd), "trace", WRITER_PLAIN, &o->w), 0);
-	assert_int_equal(chrome_sink_new(o->w, &rec, &o->s), 0);
+	out_open(o, WRITER_PLAIN, chrome_sink_new);
 }
 
 /* Afterwards everything is in the file. */
@@ -152,7 +176,7 @@ static inline void chrome_read(struct out *o)
 {
 	struct json_tokener *tok = json_tokener_new();
 
-	assert_int_equal(o->s->ops->close(o->s, NULL), 0);
+	assert_int_equal(o->s->ops->close(o->s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
 	read_text(o);
 	assert_true(o->len > 4 && !strcmp(o->text + o->len - 4, "}\n]\n"));
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8 |
@@ -177,7 +201,9 @@ static inline void profile_open(struct out *o, const struct profile_meta *meta)
 {
 	*o = (struct out){ .fd = memfd_create("profile", MFD_CLOEXEC) };
 	assert_int_equal(writer_new(dup(o->fd), "profile", WRITER_LINES, &o->w), 0);
+	requests_begin();
 	assert_int_equal(profile_sink_new(o->w, &rec, meta, &o->s), 0);
+	requests_end(o);
 }
 
 static inline void profile_done(struct out *o)

@@ -280,7 +280,7 @@ static void test_rotated(void **state)
 	settle(o.s);
 	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PLAIN, &next.w), 0);
 	next.s = o.s;
-	o.s->ops->rotate(o.s, next.w);
+	o.format->ops->rotate(o.format, next.w);
 	assert_int_equal(writer_close(o.w), 0);
 	read_text(&o);
 	validate(&o, false);

@@ -12,7 +12,7 @@ static void rotate(struct out *o, struct out *ret_first)
 	int fd = memfd_create("trace", MFD_CLOEXEC);
 
 	assert_int_equal(writer_new(dup(fd), "trace", WRITER_PLAIN, &w), 0);
-	o->s->ops->rotate(o->s, w);
+	o->format->ops->rotate(o->format, w);
 	assert_int_equal(writer_close(o->w), 0);
 	*ret_first = (struct out){ .fd = o->fd };
 	read_text(ret_first);

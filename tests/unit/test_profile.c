@@ -463,7 +463,7 @@ static void test_rotate(void **state)
 	first = (struct out){ .fd = o.fd };
 	o.fd = memfd_create("profile", MFD_CLOEXEC);
 	assert_int_equal(writer_new(dup(o.fd), "profile", WRITER_LINES, &w), 0);
-	o.s->ops->rotate(o.s, w);
+	o.format->ops->rotate(o.format, w);
 	assert_int_equal(writer_close(o.w), 0);
 	r.number = 2;
 	EMIT(&o, &r);

@@ -402,7 +402,7 @@ static void test_rotated(void **state)
 	o.fd = memfd_create("trace", MFD_CLOEXEC);
 	o.text = NULL;
 	assert_int_equal(writer_new(dup(o.fd), "trace", WRITER_PLAIN, &w), 0);
-	first.s->ops->rotate(first.s, w);
+	first.format->ops->rotate(first.format, w);
 	assert_int_equal(writer_close(first.w), 0);
 	close(first.fd);
 	futex(&o, TID + 100, 101 * MS, 103 * MS);
