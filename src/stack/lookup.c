@@ -10,10 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stack/cold.h"
 #include "stack/demangle.h"
 
 #define SYMBOLS_MAX (4 << 20)
 #define LOADS_MAX 32
+/* Its parts must be known by name: much of an interpreter's code is in them (CPython 3.14 of GCC 16). */
+#define PARTED "_PyEval_EvalFrameDefault"
 #define NESTED_MAX 16 /* symbols to look back at for one that includes the place */
 
 struct symbol {
@@ -39,6 +42,10 @@ struct lookup {
 	struct symbol *symbols;
 	size_t n_symbols;
 	bool symbols_read;
+	/* the parts of PARTED */
+	uint64_t parts[COLD_MAX];
+	size_t n_parts;
+	bool parts_read;
 };
 
 /* The file was opened by whoever asks; none is ever looked for from here. */
@@ -375,6 +382,49 @@ static bool find_address(const struct lookup *l, uint64_t offset, uint64_t *ret_
 	return false;
 }
 
+static void read_parts(struct lookup *l)
+{
+	Elf *elf = dwfl_module_getelf(l->mod, &l->bias);
+
+	l->parts_read = true;
+	for (size_t i = 0; elf && i < l->n_symbols; i++) {
+		const struct symbol *s = &l->symbols[i];
+		uint64_t vaddr = s->start - l->bias;
+		GElf_Sym sym;
+		GElf_Addr addr;
+		const char *name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
+
+		if (!name || strcmp(name, PARTED))
+			continue;
+		for (size_t j = 0; j < l->n_loads; j++) {
+			const struct load *load = &l->loads[j];
+
+			if (vaddr - load->vaddr < load->size)
+				l->n_parts = cold_parts(elf, vaddr, vaddr - load->vaddr + load->offset, s->size, l->parts);
+		}
+		break;
+	}
+}
+
+/* The name of code that has no symbol; NULL: not known. */
+static const char *find_part(struct lookup *l, uint64_t vaddr, Dwarf_Addr *start)
+{
+	uint64_t function;
+
+	if (!l->parts_read)
+		read_parts(l);
+	if (!l->n_parts)
+		return NULL;
+	function = cold_function(dwfl_module_getelf(l->mod, &l->bias), vaddr);
+	for (size_t i = 0; i < l->n_parts; i++) {
+		if (l->parts[i] == function) {
+			*start = function + l->bias;
+			return PARTED ".cold";
+		}
+	}
+	return NULL;
+}
+
 int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 {
 	const struct symbol *s;
@@ -394,7 +444,11 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 		s = find_symbol(l, vaddr + l->bias + 1);
 	if (s)
 		name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
-	ret_place->rel_pc = (name ? s->start : start) - l->bias;
+	if (s)
+		start = s->start;
+	else
+		name = find_part(l, vaddr, &start);
+	ret_place->rel_pc = start - l->bias;
 	memset(ret_place->name, 0, sizeof(ret_place->name));
 	if (name)
 		demangle(name, ret_place->name, sizeof(ret_place->name));

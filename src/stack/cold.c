@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "stack/cold.h"
+
+#include <capstone/capstone.h>
+#include <dwarf.h>
+#include <gelf.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define FUNCTION_MAX (1u << 20) /* bytes */
+
+/* .eh_frame_hdr: the functions that the call frame information describes, in the order of their addresses. */
+struct hdr {
+	uint8_t version, frame_encoding, count_encoding, table_encoding;
+	int32_t frame;
+	uint32_t count;
+	struct {
+		int32_t start, entry; /* relative to the header */
+	} table[];
+};
+
+static const struct hdr *get_hdr(Elf *elf, uint64_t *ret_vaddr, uint32_t *ret_n)
+{
+	const struct hdr *h;
+	Elf_Data *data;
+	size_t n;
+
+	if (elf_getphdrnum(elf, &n))
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		GElf_Phdr ph;
+
+		if (!gelf_getphdr(elf, (int)i, &ph))
+			return NULL;
+		if (ph.p_type != PT_GNU_EH_FRAME)
+			continue;
+		data = elf_getdata_rawchunk(elf, (int64_t)ph.p_offset, ph.p_filesz, ELF_T_BYTE);
+		h = data ? data->d_buf : NULL;
+		/* what all linkers write */
+		if (!h || data->d_size < sizeof(*h) || (uintptr_t)h % _Alignof(struct hdr) || h->version != 1 ||
+			h->count_encoding != DW_EH_PE_udata4 || h->table_encoding != (DW_EH_PE_datarel | DW_EH_PE_sdata4))
+			return NULL;
+		*ret_vaddr = ph.p_vaddr;
+		*ret_n = h->count;
+		if (*ret_n > (data->d_size - sizeof(*h)) / sizeof(h->table[0]))
+			*ret_n = (uint32_t)((data->d_size - sizeof(*h)) / sizeof(h->table[0]));
+		return h;
+	}
+	return NULL;
+}
+
+uint64_t cold_function(Elf *elf, uint64_t vaddr)
+{
+	uint32_t lo = 0, hi;
+	uint64_t base;
+	const struct hdr *h = get_hdr(elf, &base, &hi);
+
+	if (!h)
+		return 0;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (base + (uint64_t)(int64_t)h->table[mid].start <= vaddr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? base + (uint64_t)(int64_t)h->table[lo - 1].start : 0;
+}
+
+/* The target of a jump whose operand is an address. */
+static bool jump_target(csh cs, const cs_insn *in, uint64_t *ret_target)
+{
+	if (!cs_insn_group(cs, in, CS_GRP_JUMP))
+		return false;
+#ifdef __x86_64__
+	if (in->detail->x86.op_count != 1 || in->detail->x86.operands[0].type != X86_OP_IMM)
+		return false;
+	*ret_target = (uint64_t)in->detail->x86.operands[0].imm;
+	return true;
+#else
+	for (unsigned int i = 0; i < in->detail->arm64.op_count; i++) {
+		if (in->detail->arm64.operands[i].type == ARM64_OP_IMM) {
+			*ret_target = (uint64_t)in->detail->arm64.operands[i].imm;
+			return true;
+		}
+	}
+	return false;
+#endif
+}
+
+static size_t add_start(uint64_t starts[COLD_MAX], size_t n, uint64_t start)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (starts[i] == start)
+			return n;
+	}
+	if (n < COLD_MAX)
+		starts[n++] = start;
+	return n;
+}
+
+size_t cold_parts(Elf *elf, uint64_t vaddr, uint64_t offset, size_t size, uint64_t ret_starts[COLD_MAX])
+{
+	Elf_Data *data = NULL;
+	const uint8_t *code;
+	size_t left, n = 0;
+	uint64_t at = vaddr;
+	cs_insn *in;
+	csh cs;
+
+	if (size && size <= FUNCTION_MAX)
+		data = elf_getdata_rawchunk(elf, (int64_t)offset, size, ELF_T_BYTE);
+#ifdef __x86_64__
+	if (!data || cs_open(CS_ARCH_X86, CS_MODE_64, &cs))
+		return 0;
+#else
+	if (!data || cs_open(CS_ARCH_ARM64, CS_MODE_LITTLE_ENDIAN, &cs))
+		return 0;
+#endif
+	cs_option(cs, CS_OPT_DETAIL, CS_OPT_ON);
+	in = cs_malloc(cs);
+	code = data->d_buf;
+	left = data->d_size;
+	while (in && cs_disasm_iter(cs, &code, &left, &at, in)) {
+		uint64_t target, start;
+
+		if (!jump_target(cs, in, &target) || target - vaddr < size)
+			continue;
+		start = cold_function(elf, target);
+		/* a jump to the beginning is a call of another function */
+		if (start && start != target)
+			n = add_start(ret_starts, n, start);
+	}
+	if (in)
+		cs_free(in, 1);
+	cs_close(&cs);
+	return n;
+}
