@@ -59,7 +59,7 @@ say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 all: $(O)/inftrace
 .SECONDARY:
 
-$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
+$(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@

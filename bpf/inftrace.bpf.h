@@ -318,6 +318,8 @@ struct thread {
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
 	struct due_wait due[WAITS_DUE]; /* the first n_due of them */
+	u64 python; /* its state in the interpreter: see python.bpf.h */
+	u32 python_misses, python_pad;
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,

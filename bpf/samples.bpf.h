@@ -11,6 +11,7 @@
 #define INFTRACE_SAMPLES_BPF_H
 
 #include "inftrace.bpf.h"
+#include "python.bpf.h"
 
 #define COPY_PAGE 4096 /* where pages are larger, they are copied in such pieces */
 #define COPY_PAGES (SAMPLE_STACK_MAX / COPY_PAGE + 1)
@@ -33,6 +34,7 @@ struct sample_copy {
 	u32 left;    /* samples left out since the last one that was kept */
 	u64 allowed; /* bytes that may be copied, as of ... */
 	u64 at_ns;   /* ... this instant */
+	struct python_stack python;
 	union {
 		struct rec_sample r;
 		u8 bytes[REC_SENT_MAX + COPY_PAGE]; /* so that any page fits at any place that is still within the record */
@@ -159,6 +161,29 @@ __weak __noinline u64 copy_stack(struct sample_copy *c, u64 at, u64 base)
 	return begin + n;
 }
 
+/* Appends the Python frames of the current thread to a record that ends at `at`. Returns where it ends now. */
+__weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 at)
+{
+	u32 n;
+
+	if (!c || !t)
+		return at;
+	python_frames(t, &c->python);
+	n = c->python.n;
+	barrier_var(n);
+	if (!n || n > SAMPLE_PYTHON_MAX)
+		return at;
+	barrier_var(at);
+	if (at > REC_SENT_MAX)
+		return at;
+	if (bpf_probe_read_kernel(c->bytes + at, n * sizeof(struct python_frame), c->python.frames))
+		return at;
+	c->r.python_n = n;
+	if (c->python.cut)
+		c->r.flags |= SAMPLE_F_PYTHON_CUT;
+	return at + n * sizeof(struct python_frame);
+}
+
 /* Sends a record that ends at `end`. Returns whether it found room. */
 __weak __noinline bool copy_send(struct sample_copy *c, u64 end)
 {
@@ -248,6 +273,7 @@ static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32
 			USER_REGS *regs = (USER_REGS *)bpf_task_pt_regs(task);
 
 			copy_regs(c->r.regs, regs);
+			end = copy_python(c, t, end);
 			end = copy_stack(c, end, stack_base(task));
 		} else {
 			copy_no_user(c);

@@ -10,6 +10,7 @@
 
 #include "capture/hold.h"
 #include "capture/links.h"
+#include "capture/python.h"
 #include "capture/session.h"
 #include "target/process.h"
 #include "target/tasks.h"
@@ -52,6 +53,7 @@ struct follow {
 	struct attach *attach;
 	struct tasks *tasks;
 	struct hold *hold;
+	struct pythons *pythons; /* NULL: no stacks are taken */
 	struct scan *scans; /* one for each process */
 	size_t n_scans, cap_scans;
 	bool scanning; /* records arrive meanwhile */
@@ -83,6 +85,7 @@ int follow_new(struct session *s, struct tasks *ts, struct follow **ret_follow)
 	f->attach = session_probes(s);
 	f->tasks = ts;
 	f->hold = session_hold(s);
+	f->pythons = session_pythons(s);
 	attach_on_placed(f->attach, note_placed, f);
 	*ret_follow = f;
 	return 0;
@@ -160,6 +163,7 @@ static void scan_process(struct follow *f, const struct scan *s)
 
 	f->n_placed = 0;
 	sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
+	pythons_look(f->pythons, (pid_t)s->tgid);
 	hold_end(f->hold, (pid_t)s->tgid, mapped);
 	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, (pid_t)s->tgid, mapped, s->mapped_ns))
 		report_placed(f, s);
@@ -218,6 +222,7 @@ static void forget(struct follow *f, uint32_t tgid)
 {
 	attach_process_gone(f->attach, (pid_t)tgid);
 	hold_forget(f->hold, (pid_t)tgid);
+	pythons_gone(f->pythons, (pid_t)tgid);
 	for (size_t i = 0; i < f->n_scans; i++) {
 		if (f->scans[i].tgid == tgid)
 			f->scans[i--] = f->scans[--f->n_scans];
@@ -233,12 +238,14 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 		if (h->tid != h->tgid)
 			break;
 		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
+		pythons_forked(f->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
 		if (attach_in_targets(f->attach) && !(h->flags & TASK_F_SHARES))
 			request_scan(f, h->tgid, h->start_ns, 0);
 		break;
 	case TASK_EXEC:
 		if (t->arg != h->tgid) /* another thread is the main thread now */
 			attach_process_gone(f->attach, (pid_t)h->tgid);
+		pythons_gone(f->pythons, (pid_t)h->tgid);
 		request_scan(f, h->tgid, h->start_ns, h->start_ns);
 		break;
 	case TASK_EXIT:

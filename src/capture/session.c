@@ -19,6 +19,7 @@
 #include "capture/hold.h"
 #include "capture/maps.h"
 #include "capture/preempt.h"
+#include "capture/python.h"
 #include "capture/requests.h"
 #include "capture/sampler.h"
 #include "capture/snapshot.h"
@@ -52,6 +53,7 @@ struct session {
 	struct rings *rings;
 	struct attach *attach;
 	struct hold *hold; /* NULL: no thread is held */
+	struct pythons *pythons; /* NULL: no stacks are taken */
 	unsigned int n_rings;
 	struct tracepoint tps[TRACEPOINTS_MAX];
 	size_t n_tps;
@@ -170,6 +172,7 @@ static void configure_stacks(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
 	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
 	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
+	bpf_map__set_autocreate(k->maps.python_processes, c->sample_hz || c->stacks);
 }
 
 /* Configures what is loaded on demand. */
@@ -284,6 +287,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	s->eventfd = -1;
 	s->cb = c->cb;
 	s->cb_arg = c->cb_arg;
+	s->pythons = c->pythons;
 	libbpf_set_print(print_libbpf);
 	s->skel = inftrace_bpf__open();
 	if (!s->skel) {
@@ -305,6 +309,8 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		err = load_error(err);
 		goto out;
 	}
+	if (s->pythons)
+		pythons_bind(s->pythons, bpf_map__fd(s->skel->maps.python_processes), &s->skel->bss->python_known);
 	ring_bytes = c->ring_bytes ? c->ring_bytes : default_ring_bytes(s->n_rings, c->peek);
 	err = rings_create(s->skel->maps.rings, s->skel->maps.control, s->n_rings, ring_bytes, c->cb,
 		c->cb_arg, &s->rings);
@@ -464,6 +470,11 @@ struct attach *session_probes(struct session *s)
 struct hold *session_hold(struct session *s)
 {
 	return s->hold;
+}
+
+struct pythons *session_pythons(struct session *s)
+{
+	return s->pythons;
 }
 
 void session_record(const struct session *s, const struct rec_hdr *rec, size_t size)

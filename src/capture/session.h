@@ -57,11 +57,13 @@ struct session_config {
 	engine_file_cb engine_file; /* or NULL */
 	void *engine_file_arg;
 	struct inspector *inspector; /* must outlive the session; NULL without probes */
+	struct pythons *pythons;     /* must outlive the session; NULL without samples and stacks */
 	record_cb cb;
 	void *cb_arg;
 };
 
 struct inspector;
+struct pythons;
 struct session;
 
 /* -EPERM if the kernel does not allow it, -EOPNOTSUPP if it cannot; one line has been printed. */
@@ -76,6 +78,7 @@ void session_target_gone(struct session *s, pid_t tgid);
 int session_attach(struct session *s);
 struct attach *session_probes(struct session *s);
 struct hold *session_hold(struct session *s); /* NULL: no thread is held */
+struct pythons *session_pythons(struct session *s); /* NULL: no stacks are taken */
 
 /* Call before the first of several windows. */
 int session_watch(struct session *s);

@@ -8,6 +8,7 @@
 
 #include "capture/calibrate.h"
 #include "capture/features.h"
+#include "capture/python.h"
 #include "engine/inspector.h"
 #include "engine/spec.h"
 #include "util/log.h"
@@ -155,6 +156,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.engine_file = on_engine_file,
 		.engine_file_arg = c,
 		.inspector = c->inspector,
+		.pythons = c->pythons,
 		.cb = cb,
 		.cb_arg = arg,
 	};
@@ -179,6 +181,7 @@ void capture_free(struct capture *c)
 	inspector_free(c->inspector);
 	tasks_free(c->tasks);
 	handles_free(c->handles);
+	pythons_free(c->pythons);
 	metadata_free(c->metadata);
 	probe_table_free(&c->probes);
 }

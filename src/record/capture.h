@@ -14,6 +14,7 @@
 
 struct calibration;
 struct inspector;
+struct pythons;
 
 struct capture {
 	struct probe_table probes;
@@ -23,6 +24,7 @@ struct capture {
 	struct tasks *tasks;
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
+	struct pythons *pythons;   /* NULL: no stacks are taken */
 	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
 	bool weighs;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "capture/hold.h"
+#include "capture/python.h"
 #include "record/view.h"
 #include "target/loader.h"
 #include "target/process.h"
@@ -136,6 +137,7 @@ static int add_target(const struct targets *t, struct capture *c, pid_t pid, int
 	err = tasks_add_process(c->tasks, pid);
 	if (!err)
 		err = attach_process(session_probes(c->session), pid, 0);
+	pythons_look(c->pythons, pid);
 	if (err == -ESRCH)
 		log_error("process %d has exited while inftrace was attaching", pid);
 	if (err == -EACCES) {
@@ -152,8 +154,10 @@ static int add_running(pid_t pid, void *arg)
 {
 	struct capture *c = arg;
 
-	if (pid != getpid() && !tasks_add_process(c->tasks, pid))
-		attach_process(session_probes(c->session), pid, 0);
+	if (pid == getpid() || tasks_add_process(c->tasks, pid))
+		return 0;
+	attach_process(session_probes(c->session), pid, 0);
+	pythons_look(c->pythons, pid);
 	return 0;
 }
 

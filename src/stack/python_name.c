@@ -17,6 +17,7 @@
 /* Code objects of all processes: beyond this all are forgotten and read again. */
 #define MEMORY_MAX (8u << 20)
 #define LINES_MAX (256u << 10) /* bytes; a function of more has no lines */
+#define GONE_MAX 64	       /* processes that names are kept of */
 #define CODE_MAX 512	       /* bytes of a code object up to the last offset */
 
 _Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that the BPF programs set");
@@ -24,6 +25,7 @@ _Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that th
 struct process {
 	uint32_t tgid;
 	int fd;
+	bool gone;
 	struct python python;
 	UT_hash_handle hh;
 };
@@ -53,7 +55,8 @@ struct python_names {
 	pthread_mutex_t lock;
 	python_read read;
 	void *arg;
-	struct process *processes;
+	struct process *processes; /* in the order in which they came */
+	unsigned int n_gone;
 	struct code *codes;
 	struct python_names_stats stats;
 	/* the last answer */
@@ -95,6 +98,7 @@ static void codes_drop(struct python_names *n, uint32_t tgid)
 static void process_drop(struct python_names *n, struct process *p)
 {
 	codes_drop(n, p->tgid);
+	n->n_gone -= p->gone;
 	HASH_DEL(n->processes, p);
 	if (p->fd >= 0)
 		close(p->fd);
@@ -111,25 +115,49 @@ void python_names_free(struct python_names *n)
 	free(n);
 }
 
-static void forget(struct python_names *n, uint32_t tgid)
+static struct process *process_find(const struct python_names *n, uint32_t tgid)
 {
 	struct process *p;
 
 	HASH_FIND(hh, n->processes, &tgid, sizeof(tgid), p);
-	if (p)
-		process_drop(n, p);
+	return p;
 }
 
-void python_names_forget(struct python_names *n, uint32_t tgid)
+void python_names_gone(struct python_names *n, uint32_t tgid)
 {
+	struct process *p, *old;
+
 	pthread_mutex_lock(&n->lock);
-	forget(n, tgid);
+	p = process_find(n, tgid);
+	if (p && !p->gone) {
+		p->gone = true;
+		n->n_gone++;
+	}
+	old = n->processes;
+	while (old && n->n_gone > GONE_MAX && !old->gone)
+		old = old->hh.next;
+	if (old && n->n_gone > GONE_MAX)
+		process_drop(n, old);
 	pthread_mutex_unlock(&n->lock);
+}
+
+bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python)
+{
+	struct process *p;
+
+	pthread_mutex_lock(&n->lock);
+	p = process_find(n, tgid);
+	if (p && p->gone)
+		p = NULL;
+	if (p)
+		*ret_python = p->python;
+	pthread_mutex_unlock(&n->lock);
+	return p;
 }
 
 int python_names_set(struct python_names *n, uint32_t tgid, const struct python *python)
 {
-	struct process *p = calloc(1, sizeof(*p));
+	struct process *p = calloc(1, sizeof(*p)), *old;
 	int err = 0;
 
 	if (!p)
@@ -138,7 +166,9 @@ int python_names_set(struct python_names *n, uint32_t tgid, const struct python 
 	p->fd = -1;
 	p->python = *python;
 	pthread_mutex_lock(&n->lock);
-	forget(n, tgid);
+	old = process_find(n, tgid);
+	if (old)
+		process_drop(n, old);
 	HASH_ADD(hh, n->processes, tgid, sizeof(p->tgid), p);
 	if (!p->hh.tbl) {
 		free(p);
@@ -334,10 +364,14 @@ static int code_get(struct python_names *n, struct process *p, uint64_t address,
 	struct code *c;
 	int err;
 
+	HASH_FIND(hh, n->codes, &key, sizeof(key), c);
 	err = read_mark(n, p, address, &mark);
+	if (err == -ESRCH && c) {
+		*ret_code = c; /* the process has exited since the sample */
+		return 0;
+	}
 	if (err)
 		return err;
-	HASH_FIND(hh, n->codes, &key, sizeof(key), c);
 	if (c && c->mark.name == mark.name && c->mark.file == mark.file && c->mark.lines == mark.lines &&
 		c->mark.first_line == mark.first_line) {
 		*ret_code = c;
@@ -372,7 +406,7 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 	int err = -ENOENT;
 
 	pthread_mutex_lock(&n->lock);
-	HASH_FIND(hh, n->processes, &tgid, sizeof(tgid), p);
+	p = process_find(n, tgid);
 	if (p)
 		err = code_get(n, p, code, &c);
 	if (!err) {

@@ -9,6 +9,7 @@
 #ifndef INFTRACE_PYTHON_NAME_H
 #define INFTRACE_PYTHON_NAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,11 @@ void python_names_free(struct python_names *n);
 
 /* The process runs this interpreter, from now on; what was known of it is forgotten. -ENOMEM. */
 int python_names_set(struct python_names *n, uint32_t tgid, const struct python *p);
-void python_names_forget(struct python_names *n, uint32_t tgid);
+/* Whether a process runs one, and which. */
+bool python_names_has(struct python_names *n, uint32_t tgid, struct python *ret_python);
+/* It exits or runs another program. Names that were read are kept for samples that are still to come, until some more
+ * processes are gone. */
+void python_names_gone(struct python_names *n, uint32_t tgid);
 
 /*
  * Names a frame of a sample, without PYTHON_F_ENTRY: by class and enclosing function where the version has that (3.11).

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,15 @@
 
 static uint8_t memory[0x6000];
 static unsigned int reads;
+static bool exited;
 
 static int read_image(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len)
 {
 	(void)arg;
 	assert_int_equal(tgid, TGID);
 	reads++;
+	if (exited)
+		return -ESRCH;
 	if (address < BASE || address - BASE > sizeof(memory) || len > sizeof(memory) - (address - BASE))
 		return -EFAULT;
 	memcpy(buf, memory + (address - BASE), len);
@@ -211,10 +215,40 @@ static void test_known_code_is_read_once(void **state)
 	/* nothing any more */
 	put(CODE + p.objects.type, 0, 8);
 	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -EFAULT);
-	python_names_forget(n, TGID);
-	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 0), &named), -ENOENT);
+	assert_int_equal(python_names_get(n, TGID + 1, CODE, instr_at(&p, 0), &named), -ENOENT);
+	python_names_free(n);
+}
+
+/* Samples arrive after the process has exited; but processes that are gone do not stay for ever. */
+static void test_process_that_exits(void **state)
+{
+	struct python_names_stats stats;
+	struct python_name named;
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	get_layout(11, &p);
+	put_function(&p);
+	n = start(&p);
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	assert_true(python_names_has(n, TGID, &p));
+	python_names_gone(n, TGID);
+	python_names_gone(n, TGID);
+	assert_false(python_names_has(n, TGID, &p));
+	exited = true;
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), 0);
+	assert_string_equal(named.name, "A.f");
+	assert_int_equal(named.line, 12);
+	assert_int_equal(python_names_get(n, TGID, CODE + 8, 0, &named), -ESRCH);
+	for (uint32_t tgid = 1000; tgid < 1100; tgid++) {
+		assert_int_equal(python_names_set(n, tgid, &p), 0);
+		python_names_gone(n, tgid);
+	}
+	assert_int_equal(python_names_get(n, TGID, CODE, instr_at(&p, 4), &named), -ENOENT);
 	python_names_stats(n, &stats);
 	assert_int_equal(stats.memory, 0);
+	exited = false;
 	python_names_free(n);
 }
 
@@ -412,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_each_version),
 		cmocka_unit_test(test_versions_refused),
 		cmocka_unit_test(test_known_code_is_read_once),
+		cmocka_unit_test(test_process_that_exits),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_long_name_is_cut),
 		cmocka_unit_test(test_wild_lengths_and_pointers),

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The Python frames of a thread, read from the interpreter's own lists in the memory of its process: only what is
+ * there, and a bounded part of it, whatever it contains.
+ */
+#ifndef INFTRACE_PYTHON_BPF_H
+#define INFTRACE_PYTHON_BPF_H
+
+#include "inftrace.bpf.h"
+#include "python_walk.h"
+
+#define PYTHON_PROCESSES_MAX 4096
+/* Threads and interpreters that are looked at for a thread: new ones are first in the list. */
+#define PYTHON_THREADS_MAX 2048
+/* Frames, and marks of calls from C between them. */
+#define PYTHON_STEPS_MAX (3 * SAMPLE_PYTHON_MAX)
+
+/* By tgid: processes that run an interpreter of a known version; user space fills it in. Full: the process has no
+ * Python frames. Not created unless a program that uses it is loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PYTHON_PROCESSES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct python_walk);
+} python_processes __weak SEC(".maps");
+
+/* How many there have been, so that a recording without Python costs one load. User space writes it. */
+volatile u32 python_known __weak = 0;
+
+struct python_stack {
+	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first */
+	u32 n;
+	u32 cut; /* there are more, or one could not be read */
+};
+
+/* 0 also if it cannot be read. */
+static __always_inline u64 python_word(u64 address)
+{
+	u64 v = 0;
+
+	bpf_probe_read_user(&v, sizeof(v), (const void *)address);
+	return v;
+}
+
+static __always_inline u8 python_byte(u64 address)
+{
+	u8 v = 0;
+
+	bpf_probe_read_user(&v, sizeof(v), (const void *)address);
+	return v;
+}
+
+#ifdef __TARGET_ARCH_x86
+struct thread_struct___fs {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
+struct task_struct___fs {
+	struct thread_struct___fs thread;
+} __attribute__((preserve_access_index));
+#endif
+
+/* How the interpreter knows the current thread: by pthread_self(), which on x86 is in a register, elsewhere by
+ * gettid() in its own PID namespace. */
+static __always_inline u64 python_self(const struct python_walk *w, u16 *ret_offset)
+{
+#ifdef __TARGET_ARCH_x86
+	struct task_struct___fs *task = (void *)bpf_get_current_task();
+
+	*ret_offset = w->thread_self;
+	return BPF_CORE_READ(task, thread.fsbase);
+#else
+	struct bpf_pidns_info ns;
+
+	*ret_offset = w->thread_native;
+	if (w->thread_native == PYTHON_NO_OFFSET || bpf_get_ns_current_pid_tgid(w->ns_dev, w->ns_ino, &ns, sizeof(ns)))
+		return 0;
+	return ns.pid;
+#endif
+}
+
+static __always_inline u64 python_innermost(const struct python_walk *w, u64 thread)
+{
+	u64 frame = python_word(thread + w->thread_frame);
+
+	if (w->cframe_frame != PYTHON_NO_OFFSET && frame)
+		frame = python_word(frame + w->cframe_frame);
+	return frame;
+}
+
+/* A round of bpf_loop(), here and below: see functions.bpf.c. */
+struct python_search {
+	const struct python_walk *w;
+	u64 self, interp, thread, found;
+	u32 offset;
+};
+
+static long python_search_next(u32 i, struct python_search *s)
+{
+	u64 thread = s->thread;
+
+	if (!thread) {
+		if (!s->interp)
+			return 1;
+		s->thread = python_word(s->interp + s->w->interp_threads);
+		s->interp = python_word(s->interp + s->w->interp_next);
+		return 0;
+	}
+	if (python_word(thread + s->offset) == s->self) {
+		/* it may have one in each interpreter: the one that runs */
+		s->found = thread;
+		if (python_innermost(s->w, thread))
+			return 1;
+	}
+	s->thread = python_word(thread + s->w->thread_next);
+	return 0;
+}
+
+/* The state that the interpreter has of the current thread; 0: none, or not looked for. */
+static __noinline u64 python_thread(struct thread *t, const struct python_walk *w)
+{
+	struct python_search s = { .w = w };
+	u16 offset = 0;
+	u32 misses;
+
+	if (!t || !w)
+		return 0;
+	s.self = python_self(w, &offset);
+	s.offset = offset;
+	if (!s.self)
+		return 0;
+	if (t->python && python_word(t->python + offset) == s.self && python_innermost(w, t->python)) {
+		t->python_misses = 0;
+		return t->python;
+	}
+	/* a thread that does not run Python may never do so, or later */
+	misses = t->python_misses++;
+	if (misses & 63 && misses & (misses - 1))
+		return 0;
+	s.interp = python_word(w->runtime + w->interpreters);
+	bpf_loop(PYTHON_THREADS_MAX, python_search_next, &s, 0);
+	t->python = s.found;
+	return s.found;
+}
+
+struct python_step {
+	const struct python_walk *w;
+	struct python_stack *out;
+	u64 frame;
+};
+
+static __always_inline struct python_frame *python_frame_at(struct python_stack *out, u32 i)
+{
+	barrier_var(i);
+	return &out->frames[i & (SAMPLE_PYTHON_MAX - 1)];
+}
+
+static __always_inline void python_frame_read(const struct python_walk *w, u64 frame, struct python_frame *f)
+{
+	f->code = python_word(frame + w->frame_code) & ~PYTHON_TAGS;
+	f->instr = python_word(frame + w->frame_instr);
+	if (w->flags & PYTHON_WALK_LASTI)
+		f->instr = (u32)f->instr;
+	f->instr &= ~PYTHON_F_ENTRY;
+	if (w->flags & PYTHON_WALK_EACH || (w->frame_entry != PYTHON_NO_OFFSET && python_byte(frame + w->frame_entry)))
+		f->instr |= PYTHON_F_ENTRY;
+}
+
+static long python_step_next(u32 i, struct python_step *s)
+{
+	const struct python_walk *w = s->w;
+	struct python_stack *out = s->out;
+	u64 frame = s->frame, previous;
+	u32 n = out->n;
+
+	if (!frame)
+		return 1;
+	if (bpf_probe_read_user(&previous, sizeof(previous), (const void *)(frame + w->frame_previous))) {
+		out->cut = 1;
+		s->frame = 0;
+		return 1;
+	}
+	if (w->frame_owner != PYTHON_NO_OFFSET && python_byte(frame + w->frame_owner) >= w->owner_shim) {
+		if (n)
+			python_frame_at(out, n - 1)->instr |= PYTHON_F_ENTRY;
+	} else {
+		if (n >= SAMPLE_PYTHON_MAX)
+			return 1;
+		python_frame_read(w, frame, python_frame_at(out, n));
+		out->n = n + 1;
+	}
+	s->frame = previous;
+	return 0;
+}
+
+/* The Python frames of the current thread, possibly none. */
+__weak __noinline int python_frames(struct thread *t, struct python_stack *out)
+{
+	struct python_step s = { .out = out };
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u64 thread;
+
+	if (!t || !out)
+		return 0;
+	out->n = 0;
+	out->cut = 0;
+	if (!python_known)
+		return 0;
+	s.w = bpf_map_lookup_elem(&python_processes, &tgid);
+	if (!s.w)
+		return 0;
+	thread = python_thread(t, s.w);
+	if (!thread)
+		return 0;
+	s.frame = python_innermost(s.w, thread);
+	bpf_loop(PYTHON_STEPS_MAX, python_step_next, &s, 0);
+	if (s.frame)
+		out->cut = 1;
+	return 0;
+}
+
+#endif

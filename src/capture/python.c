@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/python.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stack/python_name.h"
+#include "target/python.h"
+#include "util/log.h"
+
+struct pythons {
+	struct python_finder *finder;
+	struct python_names *names;
+	int map_fd; /* -1: no programs yet */
+	volatile uint32_t *known;
+	unsigned int told_minor; /* a version that is not known has been named */
+};
+
+int pythons_new(struct pythons **ret_pythons)
+{
+	struct pythons *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->map_fd = -1;
+	err = python_finder_new(&p->finder);
+	if (!err)
+		err = python_names_new(NULL, NULL, &p->names);
+	if (err) {
+		pythons_free(p);
+		return err;
+	}
+	*ret_pythons = p;
+	return 0;
+}
+
+void pythons_free(struct pythons *p)
+{
+	if (!p)
+		return;
+	python_names_free(p->names);
+	python_finder_free(p->finder);
+	free(p);
+}
+
+struct python_names *pythons_names(struct pythons *p)
+{
+	return p->names;
+}
+
+void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known)
+{
+	p->map_fd = map_fd;
+	p->known = known;
+}
+
+static void add(struct pythons *p, pid_t pid, const struct python *python)
+{
+	uint32_t tgid = (uint32_t)pid;
+
+	/* names first: the programs may send frames at once */
+	if (python_names_set(p->names, tgid, python))
+		return;
+	if (bpf_map_update_elem(p->map_fd, &tgid, &python->walk, BPF_ANY)) {
+		log_warn("process %d: its Python functions have no names in stacks: %s", pid, strerror(errno));
+		python_names_gone(p->names, tgid);
+		return;
+	}
+	(*p->known)++;
+}
+
+void pythons_look(struct pythons *p, pid_t pid)
+{
+	struct python python = { 0 };
+	int err;
+
+	if (!p || p->map_fd < 0 || python_names_has(p->names, (uint32_t)pid, &python))
+		return;
+	err = python_find(p->finder, pid, &python);
+	if (err == -ENOTSUP && python.major && python.minor != p->told_minor) {
+		log_warn("process %d runs Python %u.%u, whose frames are not known (3.8 to 3.14 are): its stacks have "
+			 "only native functions",
+			pid, python.major, python.minor);
+		p->told_minor = python.minor;
+	}
+	if (!err)
+		add(p, pid, &python);
+}
+
+void pythons_forked(struct pythons *p, pid_t parent, pid_t child)
+{
+	struct python python;
+
+	if (p && p->map_fd >= 0 && python_names_has(p->names, (uint32_t)parent, &python))
+		add(p, child, &python);
+}
+
+void pythons_gone(struct pythons *p, pid_t pid)
+{
+	struct python python;
+	uint32_t tgid = (uint32_t)pid;
+
+	if (!p || p->map_fd < 0 || !python_names_has(p->names, tgid, &python))
+		return;
+	bpf_map_delete_elem(p->map_fd, &tgid);
+	python_names_gone(p->names, tgid);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Tells the programs that copy stacks, and those who name frames, which processes run Python. */
+#ifndef INFTRACE_CAPTURE_PYTHON_H
+#define INFTRACE_CAPTURE_PYTHON_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct python_names;
+struct pythons;
+
+int pythons_new(struct pythons **ret_pythons);
+void pythons_free(struct pythons *p);
+
+/* Names of frames: see stack/python_name.h. */
+struct python_names *pythons_names(struct pythons *p);
+
+/* From now on processes are made known to the programs: their map, and how many have been known. */
+void pythons_bind(struct pythons *p, int map_fd, volatile uint32_t *known);
+
+/* For all of these p may be NULL. */
+
+/* Looks whether a process runs Python, unless that is known. Takes a fraction of a millisecond, and once for each
+ * interpreter some milliseconds. */
+void pythons_look(struct pythons *p, pid_t pid);
+/* A child has the memory of its parent, at the same addresses. */
+void pythons_forked(struct pythons *p, pid_t parent, pid_t child);
+/* A process has exited, or runs another program. */
+void pythons_gone(struct pythons *p, pid_t pid);
+
+#endif
