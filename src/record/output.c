@@ -358,18 +358,22 @@ static int add_view(struct set *set, struct view *v, const struct recording *rec
 	return err;
 }
 
-static int open_all(const struct recording *rec, const struct record_options *o, struct sink **ret_sink)
+/* requests: what the outputs tell of them. */
+static int open_all(const struct recording *rec, const struct record_options *o, struct request_feed *requests,
+	struct sink **ret_sink)
 {
+	struct recording own = *rec;
 	struct set set = { .n = 0 };
 	int err = 0;
 
+	own.requests = requests;
 	if (record_by_time(o))
-		err = add_by_time(&set, o, rec);
+		err = add_by_time(&set, o, &own);
 	for (size_t i = 0; i < o->n_outputs && !err; i++)
-		err = add_output(&set, o, rec, o->outputs[i], false);
+		err = add_output(&set, o, &own, o->outputs[i], false);
 	if (!err && o->profile)
-		err = add_output(&set, o, rec, o->profile, true);
-	if (!err && o->view)
+		err = add_output(&set, o, &own, o->profile, true);
+	if (!err && o->view) /* which keeps the pointer */
 		err = add_view(&set, o->view, rec);
 	for (size_t i = 0; i < set.n && !err; i++)
 		err = sink_flush(set.list[i]);
@@ -383,17 +387,17 @@ static int open_all(const struct recording *rec, const struct record_options *o,
 /* Of one recording, or of one process of it. */
 static int open_set(const struct recording *rec, void *arg, struct sink **ret_sink)
 {
-	struct recording own = *rec;
+	struct request_feed *requests;
 	struct sink *all;
-	int err = request_feed_new(rec, &own.requests);
+	int err = request_feed_new(rec, &requests);
 
 	if (err)
 		return err;
-	err = open_all(&own, arg, &all);
+	err = open_all(rec, arg, requests, &all);
 	if (err)
-		request_feed_free(own.requests);
+		request_feed_free(requests);
 	else
-		*ret_sink = request_feed_sink(own.requests, all);
+		*ret_sink = request_feed_sink(requests, all);
 	return err;
 }
 

@@ -11,7 +11,7 @@ struct session;
 struct view;
 
 struct view_ops {
-	/* The recording begins: its records also go to the sink. Prints one line on failure. */
+	/* The recording begins: its records also go to the sink, which `rec` outlives. Prints one line on failure. */
 	int (*open)(struct view *v, const struct recording *rec, struct sink **ret_sink);
 	/* After each drain, several times a second. Returns 0, 1 to end the run, or an error. */
 	int (*round)(struct view *v, uint64_t now_ns);
