@@ -154,6 +154,27 @@ struct user_pieces {
 };
 #define MSGHDR_PIECES 16
 
+#define PIECES_TRIED 8
+
+/* Whether a call asks for data at all: a read of no bytes has none at any time, and returns 0 as at the end. */
+static __always_inline bool asks_for_data(u32 call, const struct pt_regs *regs)
+{
+	struct user_pieces p = { sys_arg1(regs), sys_arg2(regs) };
+	struct user_iovec v;
+
+	if (call == REQUEST_CALL_READ || call == REQUEST_CALL_RECVFROM)
+		return p.n;
+	if (call == REQUEST_CALL_RECVMSG)
+		bpf_probe_read_user(&p, sizeof(p), (void *)(sys_arg1(regs) + MSGHDR_PIECES));
+	for (u32 i = 0; i < PIECES_TRIED && i < p.n; i++) {
+		v.len = 0;
+		bpf_probe_read_user(&v, sizeof(v), (void *)(p.iov + i * sizeof(v)));
+		if (v.len)
+			return 1;
+	}
+	return p.n > PIECES_TRIED;
+}
+
 static __always_inline void transfer_data(struct transfer *x, u32 call, const struct pt_regs *regs)
 {
 	u64 arg1 = sys_arg1(regs), arg2 = sys_arg2(regs);
@@ -321,7 +342,7 @@ __weak __noinline int connection_write(struct connection *c, const struct transf
 /* The client has closed the connection while it was being answered. */
 static __always_inline void connection_gone(struct connection *c, u32 call)
 {
-	if (!c || !c->r.reads || c->ended)
+	if (!c->r.reads || c->ended)
 		return;
 	if (call > REQUEST_CALL_READ_LAST)
 		c->r.h.flags |= REQUEST_F_FAILED;
@@ -330,11 +351,8 @@ static __always_inline void connection_gone(struct connection *c, u32 call)
 }
 
 /* Whether the result of a call says so: the end of what is read, or an error of what is written. */
-static __always_inline bool is_gone(u32 call, long ret, const struct pt_regs *regs)
+static __always_inline bool is_gone(u32 call, long ret)
 {
-	/* a read of no bytes has none at any time */
-	if (call == REQUEST_CALL_READ || call == REQUEST_CALL_RECVFROM)
-		return !ret && sys_arg2(regs);
 	if (call <= REQUEST_CALL_READ_LAST)
 		return !ret;
 	return call <= REQUEST_CALL_SENDMSG && (ret == -EPIPE || ret == -ECONNRESET);
@@ -430,7 +448,7 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 		return 0;
 	barrier_var(nr);
 	call = request_calls[nr & (sizeof(request_calls) - 1)];
-	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE && !is_gone(call, ret, regs)))
+	if (call == REQUEST_CALL_NONE || (ret <= 0 && call != REQUEST_CALL_CLOSE && !is_gone(call, ret)))
 		return 0;
 	t = thread_of_any(task);
 	if (!t || is_compat(task))
@@ -451,7 +469,8 @@ int BPF_PROG(requests_exit, struct pt_regs *regs, long ret)
 	}
 	c = bpf_map_lookup_elem(&connections, &key);
 	if (ret <= 0) {
-		connection_gone(c && c->file == (u64)file ? c : NULL, call);
+		if (c && c->file == (u64)file && (ret || asks_for_data(call, regs)))
+			connection_gone(c, call);
 		return 0;
 	}
 	if ((call == REQUEST_CALL_RECVFROM && sys_arg3(regs) & MSG_PEEK) ||

@@ -10,6 +10,7 @@
  *
  *   -l LOG  -w              the log (default: stdout); once loaded, say "ready" and wait for a line of input
  *   -H                      requests come by HTTP (serve_http.h), on a port that is printed, until SIGTERM
+ *   -E                      the same, and each is read in small pieces, and between these no bytes at all
  *   -r N -s SEED            requests; another seed has others
  *   -p N -b TOKENS -c TOKENS -u -t N   slots, size of a batch, context of a slot (-u: kept apart), threads
  *   -a STEPS                mean time between arrivals (0: all at once); counted in steps, so that what is in which
@@ -59,7 +60,7 @@ static struct request *queue, **queue_end = &queue;
 static int n_parts, n_steps, n_done;
 static char stall_kind[8] = "sleep";
 static double now, arrival; /* in steps; arrival: of the next request */
-static bool more = true, http;
+static bool more = true, http, in_pieces;
 static volatile sig_atomic_t stopped;
 
 static void die(const char *what)
@@ -400,7 +401,7 @@ static bool options(int argc, char **argv)
 {
 	bool wait = false;
 
-	for (int c; (c = getopt(argc, argv, "l:wHr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
+	for (int c; (c = getopt(argc, argv, "l:wEHr:s:p:b:c:ut:a:m:n:x:d:L:S:")) != -1;) {
 		switch (c) {
 		case 'l':
 			out = fopen(optarg, "we");
@@ -408,6 +409,9 @@ static bool options(int argc, char **argv)
 		case 'w':
 			wait = true;
 			break;
+		case 'E':
+			in_pieces = true;
+			/* fall through */
 		case 'H':
 			http = true;
 			break;
@@ -487,7 +491,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < opt.slots; i++)
 		slots[i].tokens = malloc((size_t)opt.context * sizeof(*slots[i].tokens));
 	if (http)
-		printf("%d\n", http_start());
+		printf("%d\n", http_start(in_pieces));
 	if (http || wait) {
 		puts("ready");
 		fflush(stdout);

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #define INCOMING_MAX 1024
+#define PIECE 16 /* of what is read; not less than the name of a request */
 #define WAIT_NS 50000000 /* how long the decoding thread waits before it looks whether it is to end */
 
 struct answer {
@@ -26,6 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static struct http_request incoming[INCOMING_MAX];
 static unsigned int n_in, n_out;
+static bool in_pieces;
 
 static bool write_all(int fd, const char *data, size_t size)
 {
@@ -48,6 +51,20 @@ static uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* Each way to read no bytes: nothing happens. */
+static void read_nothing(int fd)
+{
+	char text[1];
+	struct iovec pieces[2] = { { text, 0 }, { text, 0 } };
+	struct msghdr message = { .msg_iov = pieces, .msg_iovlen = 2 };
+
+	if (read(fd, text, 0) || readv(fd, pieces, 2) || readv(fd, pieces, 0))
+		abort();
+	/* these would wait for something to be there */
+	if (recv(fd, text, 0, MSG_DONTWAIT) > 0 || recvmsg(fd, &message, MSG_DONTWAIT) > 0)
+		abort();
+}
+
 /* Up to the end of the header. */
 static bool read_request(int fd, struct http_request *r, int *pad)
 {
@@ -56,7 +73,10 @@ static bool read_request(int fd, struct http_request *r, int *pad)
 
 	r->waiting_ns = clock_ns();
 	do {
-		ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
+		ssize_t n = recv(fd, text + size, in_pieces ? PIECE : sizeof(text) - 1 - size, 0);
+
+		if (in_pieces)
+			read_nothing(fd);
 
 		if (n <= 0)
 			return false;
@@ -64,7 +84,7 @@ static bool read_request(int fd, struct http_request *r, int *pad)
 			r->read_ns = clock_ns();
 		size += (size_t)n;
 		text[size] = 0;
-	} while (!strstr(text, "\r\n\r\n") && size < sizeof(text) - 1);
+	} while (!strstr(text, "\r\n\r\n") && size < sizeof(text) - 1 - PIECE);
 	*pad = 0;
 	return sscanf(text, "GET /%d?prompt=%d&tokens=%d&pad=%d", &r->name, &r->prompt, &r->tokens, pad) >= 3 &&
 		r->prompt > 0 && r->tokens > 0;
@@ -166,13 +186,14 @@ static void *acceptor(void *arg)
 	return NULL;
 }
 
-int http_start(void)
+int http_start(bool pieces)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t size = sizeof(address);
 	pthread_t thread;
 
+	in_pieces = pieces;
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || listen(fd, 256) ||
 		getsockname(fd, (struct sockaddr *)&address, &size) ||
 		pthread_create(&thread, NULL, acceptor, (void *)(long)fd))

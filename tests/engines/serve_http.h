@@ -20,8 +20,9 @@ struct http_request {
 	struct answer *answer;
 };
 
-/* Listens on a port of its own, which it returns; below 0: it cannot. */
-int http_start(void);
+/* Listens on a port of its own, which it returns; below 0: it cannot. pieces: requests are read in small pieces, and
+ * between these no bytes, in every way there is. */
+int http_start(bool pieces);
 
 /* The next request that was read; waits for it for a while if it is to. */
 bool http_take(struct http_request *ret, bool wait);
