@@ -215,24 +215,42 @@ need_llama() {
 	MODEL_ARGS=("$libs" "$(llama_model)")
 }
 
+# args_split ARG...: BEFORE and BEHIND are those before and behind the first --, which there need not be.
+args_split() {
+	BEFORE=()
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		BEFORE+=("$1")
+		shift
+	done
+	[ $# -eq 0 ] || shift
+	# shellcheck disable=SC2034 # for the scripts
+	BEHIND=("$@")
+}
+
+# server_started NAME COMMAND...: a server that prints its port and then "ready", in the background, with the same stdin. It
+# prints into TMP/NAME.out and TMP/NAME.log; PORT, and SERVER, its process id.
+server_started() {
+	"${@:2}" <&0 >"$TMP/$1.out" 2>"$TMP/$1.log" & # otherwise it would read from /dev/null
+	SERVER=$!
+	test_pids+=("$SERVER")
+	wait_until 60 grep -sqx ready "$TMP/$1.out"
+	# shellcheck disable=SC2034 # for the scripts
+	PORT=$(grep -m 1 -oE '^[0-9]+$' "$TMP/$1.out")
+}
+
 # engine_started NAME RECORD-OPTION... -- COMMAND ARG...: a command that prints "ready" when its libraries are loaded, and then
 # waits for a line of input, which it gets as soon as it is recorded. It prints into TMP/NAME.out, inftrace into
 # TMP/NAME.err; their process ids are in ENGINE and TRACER. 1: it did not come so far.
 engine_started() {
-	local name=$1 options=() go=$TMP/engine.go
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
+	local name=$1 go=$TMP/engine.go
+	args_split "${@:2}"
 	[ -p "$go" ] || mkfifo "$go"
-	"$@" <"$go" >"$TMP/$name.out" 2>&1 &
+	"${BEHIND[@]}" <"$go" >"$TMP/$name.out" 2>&1 &
 	ENGINE=$!
 	test_pids+=("$ENGINE")
 	exec 9>"$go"
 	wait_until 60 grep -sqx ready "$TMP/$name.out" || return 1
-	background "$INFTRACE" record "${options[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
+	background "$INFTRACE" record "${BEFORE[@]}" -p "$ENGINE" 2>"$TMP/$name.err"
 	TRACER=$BG
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || return 1
 	echo >&9

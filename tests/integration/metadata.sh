@@ -117,14 +117,9 @@ lines_of() { # PID EXPRESSION FILE: over each line l about the process, the valu
 	json "sorted({json.dumps($2) for l in p if l['shape'].get('pid') == $1})" p="$3"
 }
 sleeper() { # VARIABLE=VALUE ... -- COMMAND ...: in the background; its environment is these alone
-	local env=()
-	while [ "$1" != -- ]; do
-		env+=("$1")
-		shift
-	done
-	shift
-	background env -i "PATH=$PATH" "${env[@]}" "$@"
-	wait_until 10 is_program "$BG" "$1"
+	args_split "$@"
+	background env -i "PATH=$PATH" "${BEFORE[@]}" "${BEHIND[@]}"
+	wait_until 10 is_program "$BG" "${BEHIND[0]}"
 }
 is_program() { # PID NAME
 	local name

@@ -13,19 +13,14 @@ probed=$BUILD/probed
 # traced TRACE LOG RECORD-OPTION... -- COMMAND ARG...: the command says "ready" in LOG when its
 # libraries are loaded, and then waits for a line of input.
 traced() {
-	local trace=$1 log=$2 options=() engine tracer
-	shift 2
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	"$@" <"$TMP/go" >"$log" 2>"$log.err" &
+	local trace=$1 log=$2 engine tracer
+	args_split "${@:3}"
+	"${BEHIND[@]}" <"$TMP/go" >"$log" 2>"$log.err" &
 	engine=$!
 	test_pids+=("$engine")
 	exec 9>"$TMP/go"
 	wait_until 60 grep -qx ready "$log" || return 1
-	background "$INFTRACE" record -e functions -o "$trace" "${options[@]}" -p "$engine" 2>"$trace.err"
+	background "$INFTRACE" record -e functions -o "$trace" "${BEFORE[@]}" -p "$engine" 2>"$trace.err"
 	tracer=$BG
 	wait_until 30 grep -q 'recording' "$trace.err" || return 1
 	echo >&9

@@ -55,14 +55,8 @@ families() {
 
 # llama NAME RECORD-OPTION... -- DRIVER-OPTION...
 llama() {
-	local name=$1 options=()
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	record_attached "$name" "${options[@]}" -- "$DRIVER" -w -q -n 12 -N "$TMP/$name.nodes" "$@" "${MODEL_ARGS[@]}"
+	args_split "${@:2}"
+	record_attached "$1" "${BEFORE[@]}" -- "$DRIVER" -w -q -n 12 -N "$TMP/$1.nodes" "${BEHIND[@]}" "${MODEL_ARGS[@]}"
 }
 
 # alone NAME RECORD-OPTION...: with the profile only

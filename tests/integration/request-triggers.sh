@@ -50,17 +50,13 @@ test_first() {
 
 # Requests over HTTP: those that can be joined with their sockets are known to have been queued, if only for a moment.
 test_queue() {
-	local server
-	"$serve" -H -p 4 -l "$TMP/queue.log" "${MODEL_ARGS[0]}" "$model" >"$TMP/queue.served" 2>&1 &
-	server=$!
-	test_pids+=("$server")
-	wait_until 60 grep -sqx ready "$TMP/queue.served"
+	server_started queue "$serve" -H -p 4 -l "$TMP/queue.served" "${MODEL_ARGS[0]}" "$model"
 	background "$INFTRACE" record -e +requests --flight-recorder 64MB --output-dir "$TMP/queue" --trigger 'queue>1us' \
-		--max-dumps 1 -p "$server" 2>"$TMP/queue.err"
+		--max-dumps 1 -p "$SERVER" 2>"$TMP/queue.err"
 	wait_until 60 grep -q 'flight recorder on' "$TMP/queue.err"
-	check "queue: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/queue.served")" 60 20 10
-	kill "$server"
-	wait "$server" || true
+	check "queue: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" 60 20 10
+	kill "$SERVER"
+	wait "$SERVER" || true
 	wait "$BG" || sed 's/^/# /' "$TMP/queue.err"
 	dumps queue 1 'queue>1us: a request was queued for [0-9.]+ (us|ms) before it began as sequence [0-9]+ of pid [0-9]+'
 }

@@ -18,14 +18,10 @@ setup() {
 
 # served NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a run of the driver, recorded from before its first step on
 served() {
-	local name=$1 args=()
-	shift
-	while [ $# -gt 0 ] && [ "$1" != -- ]; do
-		args+=("$1")
-		shift
-	done
-	shift || true
-	engine_recorded "$name" --profile "$TMP/$name.jsonl" "$@" -- \
+	local name=$1 args
+	args_split "${@:2}"
+	args=("${BEFORE[@]}")
+	engine_recorded "$name" --profile "$TMP/$name.jsonl" "${BEHIND[@]}" -- \
 		"$driver" -w -l "$TMP/$name.log" "${args[@]}" "$libs" "$model"
 }
 
@@ -116,52 +112,59 @@ test_loss() {
 	expect "loss: steps were lost" 'p[-1]["shape"]["lost_step"] > 0' p="$TMP/loss.jsonl"
 }
 
+# attach_requests NAME RECORD-OPTION...: to SERVER, with the requests on its sockets
+attach_requests() {
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" "${@:2}" -p "$SERVER" 2>"$TMP/$1.err"
+	wait_until 60 grep -q 'recording' "$TMP/$1.err"
+}
+
 # A server in node, whose binding puts the requests of its clients into the same batches.
 test_node() {
-	local node folder port server
+	local node folder
 	if ! node=$(node_20 2>/dev/null) || ! folder=$(node_llama 2>/dev/null); then
 		skip node "no node 20 or no node-llama-cpp"
 		return
 	fi
 	mkfifo "$TMP/node.stop"
-	(cd "$folder" && exec "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 12 1 4) \
-		<>"$TMP/node.stop" >"$TMP/node.out" 2>"$TMP/node.log" &
-	server=$!
-	test_pids+=("$server")
-	wait_until 60 grep -sqx ready "$TMP/node.out"
-	port=$(grep -m 1 -oE '^[0-9]+$' "$TMP/node.out")
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/node.jsonl" -p "$server" 2>"$TMP/node.err"
-	wait_until 60 grep -q 'recording' "$TMP/node.err"
-	check "node: clients" timeout 120 "$TOP/tests/programs/check_node_requests.py" ask "$port" 6 6
+	server_started node env -C "$folder" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 12 1 4 <>"$TMP/node.stop"
+	attach_requests node
+	check "node: clients" timeout 120 "$TOP/tests/programs/check_node_requests.py" ask "$PORT" 6 6
 	echo >"$TMP/node.stop"
-	wait "$server" && wait "$BG" || sed 's/^/# /' "$TMP/node.log" "$TMP/node.err"
+	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/node.log" "$TMP/node.err"
 	check "node: requests and their tokens, as the server has them" \
 		"$TOP/tests/programs/check_node_requests.py" "$TMP/node.out" "$TMP/node.jsonl"
 	sed 's/^/# /' "$TMP/check.out"
 	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
 }
 
-# A server with a thread for each connection: its requests as they are on sockets, and in the batches.
-test_http() {
-	local server
-	"$driver" -H -p 4 -l "$TMP/http.log" "$libs" "$model" >"$TMP/http.out" 2>&1 &
-	server=$!
-	test_pids+=("$server")
-	wait_until 60 grep -sqx ready "$TMP/http.out"
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/http.jsonl" -o "$TMP/http.json" -o "$TMP/http.pftrace" \
-		-p "$server" 2>"$TMP/http.err"
-	wait_until 60 grep -q 'recording' "$TMP/http.err"
-	check "http: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$(head -n 1 "$TMP/http.out")" 100 5 20 0 7
-	cp "$TMP/check.out" "$TMP/http.asked"
-	kill -TERM "$server"
-	wait "$server" && wait "$BG" || sed 's/^/# /' "$TMP/http.err"
-	compared http
-	check "http: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
-		"$TMP/http.log" "$TMP/http.asked" "$TMP/http.jsonl"
+# by_http NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a server with a thread for each connection, and 100 requests, of which each
+# seventh is closed by its client; its requests as they are on sockets, and in the batches
+by_http() {
+	local name=$1
+	args_split "${@:2}"
+	server_started "$name" "$driver" "${BEFORE[@]}" -p 4 -l "$TMP/$name.served" "$libs" "$model"
+	attach_requests "$name" "${BEHIND[@]}"
+	check "$name: clients" timeout 120 "$TOP/tests/programs/serve_client.py" "$PORT" 100 5 20 0 7
+	cp "$TMP/check.out" "$TMP/$name.asked"
+	kill -TERM "$SERVER"
+	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/$name.err"
+	mv "$TMP/$name.served" "$TMP/$name.log"
+	compared "$name"
+	check "$name: each on its socket and in its sequence" "$TOP/tests/programs/check_http_requests.py" \
+		"$TMP/$name.log" "$TMP/$name.asked" "$TMP/$name.jsonl"
 	sed 's/^/# /' "$TMP/check.out"
+}
+
+test_http() {
+	by_http http -H -- -o "$TMP/http.json" -o "$TMP/http.pftrace"
 	check "http: both traces have them, and their time in the queue" "$TOP/tests/programs/check_request_tracks.py" --some \
 		--profile "$TMP/http.jsonl" "$TMP/http.json" "$TMP/http.pftrace"
 	sed 's/^/# /' "$TMP/check.out"
+}
+
+# Reading no bytes returns what reading behind the end does: nobody has closed anything.
+test_empty_reads() {
+	by_http empty -E
 }
 
 # Who or what requests waited for, planted: the short version of tests/plant/requests.py, with targets that hold where others
@@ -179,5 +182,5 @@ test_plant() {
 	planted 0.6 -n 10 client queue
 }
 
-ALL_TESTS=(served chats traced edges loss node http plant)
+ALL_TESTS=(served chats traced edges loss node http empty_reads plant)
 run_tests "$@"

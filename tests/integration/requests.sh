@@ -14,11 +14,7 @@ CLIENT=$TOP/tests/programs/sse_client.py
 serve() {
 	local name=$1
 	mkfifo "$TMP/$name.stop"
-	"${@:2}" <>"$TMP/$name.stop" >"$TMP/$name.out" 2>"$TMP/$name.log" &
-	SERVER=$!
-	test_pids+=("$SERVER")
-	wait_until 60 grep -sqx ready "$TMP/$name.out"
-	PORT=$(grep -m 1 -oE '^[0-9]+$' "$TMP/$name.out")
+	server_started "$name" "${@:2}" <>"$TMP/$name.stop"
 }
 
 # attach NAME RECORD-OPTION...: TRACER

@@ -23,15 +23,10 @@ check_shares() { # NAME
 
 # top_command NAME [OPTION ...] -- COMMAND ...: leaves NAME.txt, .blocks, .out
 top_command() {
-	local name=$1 options=()
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
+	local name=$1
+	args_split "${@:2}"
 	# the blocks go to one file, what the command prints to another
-	check "$name: runs" "$INFTRACE" top "${options[@]}" -- sh -c '"$@" >"$0"' "$TMP/$name.out" "$@" \
+	check "$name: runs" "$INFTRACE" top "${BEFORE[@]}" -- sh -c '"$@" >"$0"' "$TMP/$name.out" "${BEHIND[@]}" \
 		</dev/null
 	cp "$TMP/check.out" "$TMP/$name.txt"
 	blocks "$name"

@@ -14,16 +14,11 @@ CHECK_DUMPS=$TOP/tests/programs/check_dumps.py
 # fly NAME OPTION... -- ARG...: the engine with these arguments, and a flight recorder; the exit code is
 # in rc.
 fly() {
-	local name=$1 options=()
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
+	local name=$1
+	args_split "${@:2}"
 	rc=0
 	"$INFTRACE" record --engine "$TMP/stalls.json" --flight-recorder 64MB --output-dir "$TMP/$name" \
-		"${options[@]}" -- "$PROGRAMS/stalls" pause=500 "$@" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
+		"${BEFORE[@]}" -- "$PROGRAMS/stalls" pause=500 "${BEHIND[@]}" </dev/null >"$TMP/$name.out" 2>"$TMP/$name.err" ||
 		rc=$?
 }
 

@@ -39,22 +39,17 @@ recording_or_gone() { # PID STDERR
 
 # The same with -p, for a command that prints "ready" and waits for a line on stdin.
 record_attached() { # NAME [OPTION ...] -- COMMAND ...
-	local name=$1 options=() rc=0 target
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
+	local name=$1 rc=0 target
+	args_split "${@:2}"
 	rm -f "$TMP/$name.go" "$TMP/$name.jsonl"
 	mkfifo "$TMP/$name.go"
 	# not with "background": within it the command would get /dev/null for stdin
-	"$@" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
+	"${BEHIND[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
 	target=$!
 	test_pids+=("$target")
 	wait_until 60 grep -qx ready "$TMP/$name.out"
 	background "$INFTRACE" record --strict -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" \
-		"${options[@]}" -p "$target" 2>"$TMP/$name.err"
+		"${BEFORE[@]}" -p "$target" 2>"$TMP/$name.err"
 	wait_until 60 recording_or_gone "$BG" "$TMP/$name.err"
 	echo >"$TMP/$name.go"
 	wait "$target" || rc=$?
