@@ -347,6 +347,12 @@ static int ask(struct modules *ms, struct module *m, pid_t pid, const struct map
 	return err;
 }
 
+static bool is_start(const char *name)
+{
+	return !strcmp(name, "_start") || !strcmp(name, "clone") || !strcmp(name, "clone3") || !strcmp(name, "__clone") ||
+	       !strcmp(name, "__clone3");
+}
+
 struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
 {
 	struct place_key key = { .offset = offset, .module = m->number };
@@ -362,6 +368,7 @@ struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const 
 	err = ask(ms, m, pid, from, offset);
 	spot.row = err ? NULL : keep_row(ms, &ms->answer.row);
 	spot.named = ms->answer.name[0];
+	spot.starts = is_start(ms->answer.name);
 	spot.evaluates = !strncmp(ms->answer.name, EVALUATES, strlen(EVALUATES));
 	spot.frame = make_frame(ms, m, &ms->answer);
 	p = err ? NULL : calloc(1, sizeof(*p));

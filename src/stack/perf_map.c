@@ -14,6 +14,7 @@
 #include "util/clock.h"
 
 #define READ_MAX (1 << 20) /* bytes at once */
+#define UNREAD_MAX (4 * PERF_MAP_BYTES_MAX)
 #define READ_AGAIN_NS (250 * NSEC_PER_MSEC)
 
 struct code {
@@ -240,9 +241,12 @@ static void look(struct perf_map *map)
 		map->n = map->texts_len = 0;
 	}
 	/* of more than would be kept only the end */
-	if ((uint64_t)st.st_size - map->offset > 4 * PERF_MAP_BYTES_MAX)
-		map->offset = (uint64_t)st.st_size - 4 * PERF_MAP_BYTES_MAX;
-	for (uint64_t before = map->offset, i = 0; i < 8; i++, before = map->offset) {
+	if ((uint64_t)st.st_size - map->offset > UNREAD_MAX)
+		map->offset = (uint64_t)st.st_size - UNREAD_MAX;
+	/* each time at least half of the buffer, but for lines that are longer than names can be */
+	for (int i = 0; i < 2 * UNREAD_MAX / READ_MAX; i++) {
+		uint64_t before = map->offset;
+
 		read_on(map);
 		if (map->offset == before)
 			break;

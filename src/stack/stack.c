@@ -214,6 +214,9 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 		spot = look_up(s, p, m, unwind_pc(u));
 		add_native(c, spot.frame, spot.evaluates);
 		err = unwind_step(u, spot.row ? spot.row : &nothing);
+		/* sampled before its first instruction, where the frame information does not yet say that it is the first */
+		if (err < 0 && spot.starts)
+			err = 1;
 		if (err)
 			break;
 		m = process_mapping(s->processes, p, unwind_pc(u));

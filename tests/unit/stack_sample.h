@@ -54,14 +54,16 @@ static inline uint32_t sample_copy(pid_t tid, uint64_t from, uint8_t *to, size_t
 	return (uint32_t)(n & ~(size_t)7);
 }
 
-/* Stops the thread for as long as it takes. The caller frees the sample. */
+/* Stops the thread for as long as it takes. The caller frees the sample. NULL: it is gone. */
 static inline struct rec_sample *sample_take(pid_t tgid, pid_t tid, size_t *ret_size)
 {
-	struct rec_sample *r = calloc(1, REC_SAMPLE_SIZE(0, 0, SAMPLE_STACK_MAX));
+	struct rec_sample *r;
 	int status;
 
+	if (ptrace(PTRACE_SEIZE, tid, 0, 0))
+		return NULL;
+	r = calloc(1, REC_SAMPLE_SIZE(0, 0, SAMPLE_STACK_MAX));
 	assert_non_null(r);
-	assert_int_equal(ptrace(PTRACE_SEIZE, tid, 0, 0), 0);
 	assert_int_equal(ptrace(PTRACE_INTERRUPT, tid, 0, 0), 0);
 	while (waitpid(tid, &status, __WALL) < 0)
 		assert_int_equal(errno, EINTR);

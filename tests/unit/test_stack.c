@@ -162,10 +162,11 @@ static void check(struct stacks *s, void (*run)(void), const char *const *names)
 {
 	struct child c = child_start(run);
 	struct stacks_stats before, after;
-	size_t size;
+	size_t size = 0;
 	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
 	uint32_t id;
 
+	assert_non_null(r);
 	stacks_stats(s, &before);
 	id = stacks_take(s, r, size);
 	stacks_stats(s, &after);

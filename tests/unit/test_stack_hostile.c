@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Files and samples that mean harm: no crash, bounded time, counted. */
+#include <elf.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "stack/reader.h"
+#include "stack/stack.h"
+#include "stack_sample.h"
+
+static unsigned char *image;
+static size_t image_size;
+
+static int read_image(void **state)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(fstat(fd, &st), 0);
+	image_size = (size_t)st.st_size;
+	image = malloc(image_size);
+	assert_non_null(image);
+	assert_int_equal(read(fd, image, image_size), image_size);
+	close(fd);
+	return 0;
+}
+
+static int free_image(void **state)
+{
+	(void)state;
+	free(image);
+	return 0;
+}
+
+/* A file with these contents. */
+static int file_of(const unsigned char *bytes, size_t size)
+{
+	int fd = memfd_create("file", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, size), size);
+	return fd;
+}
+
+static const Elf64_Shdr *find_section(const unsigned char *elf, const char *name)
+{
+	const Elf64_Ehdr *eh = (const Elf64_Ehdr *)elf;
+	const Elf64_Shdr *sh = (const Elf64_Shdr *)(elf + eh->e_shoff);
+	const char *names = (const char *)elf + sh[eh->e_shstrndx].sh_offset;
+
+	for (int i = 0; i < eh->e_shnum; i++) {
+		if (!strcmp(names + sh[i].sh_name, name))
+			return &sh[i];
+	}
+	fail_msg("no %s", name);
+	return NULL;
+}
+
+static struct reader *new_reader(void)
+{
+	struct reader *r = NULL;
+
+	assert_int_equal(reader_new(false, &r), 0);
+	return r;
+}
+
+static void good_file(struct reader *r, uint32_t number)
+{
+	const Elf64_Shdr *text = find_section(image, ".text");
+	static struct place place;
+
+	assert_int_equal(reader_open(r, number, file_of(image, image_size), -1), 0);
+	assert_int_equal(reader_place(r, number, text->sh_offset + text->sh_size / 2, &place), 0);
+	assert_true(place.row.known);
+	assert_true(place.name[0]);
+}
+
+/* Bytes of the parts that libdw reads are changed at random: whatever it makes of that, it is over soon, and files that
+ * are well are still read. */
+static void broken_files(void **state)
+{
+	static const char *const parts[] = { ".eh_frame", ".eh_frame_hdr", ".symtab", ".strtab", ".dynsym", ".dynamic" };
+	unsigned char *bytes = malloc(image_size);
+	const Elf64_Shdr *text = find_section(image, ".text");
+	struct reader *r = new_reader();
+	static struct place place;
+	unsigned int ended = 0;
+
+	(void)state;
+	assert_non_null(bytes);
+	srandom(7);
+	for (uint32_t i = 0; i < 150 && reader_generation(r) < READER_REPLACED_MAX - 1; i++) {
+		const Elf64_Shdr *part = find_section(image, parts[i % 6]);
+		int err;
+
+		memcpy(bytes, image, image_size);
+		for (int k = 0; k < 1 << (i % 10); k++)
+			bytes[part->sh_offset + (size_t)random() % part->sh_size] = (unsigned char)random();
+		if (i % 7 == 0) /* the headers, too */
+			bytes[random() % 64] ^= (unsigned char)random();
+		if (i % 5 == 0) {
+			Elf64_Ehdr *eh = (Elf64_Ehdr *)bytes;
+
+			if (eh->e_shoff < image_size - 64 * 32)
+				bytes[eh->e_shoff + (size_t)random() % (64 * 32)] ^= 0x80;
+		}
+		err = reader_open(r, 1 + i, file_of(bytes, image_size), -1);
+		for (int k = 0; !err && k < 30; k++)
+			err = reader_place(r, 1 + i, text->sh_offset + (size_t)random() % text->sh_size, &place);
+		ended += err == -EPROTO;
+	}
+	assert_int_equal(ended, reader_generation(r));
+	print_message("# %u files ended the process that reads\n", ended);
+	good_file(r, 0);
+	reader_free(r);
+	free(bytes);
+}
+
+/* Made shorter while it is being read: a process that has it mapped gets SIGBUS. */
+static void shortened_file(void **state)
+{
+	const Elf64_Shdr *text = find_section(image, ".text");
+	struct reader *r = new_reader();
+	static struct place place;
+	int fd = file_of(image, image_size);
+
+	(void)state;
+	assert_int_equal(reader_open(r, 3, dup(fd), -1), 0);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EPROTO);
+	assert_int_equal(reader_generation(r), 1);
+	assert_int_equal(reader_place(r, 3, text->sh_offset, &place), -EBADF);
+	good_file(r, 4);
+	close(fd);
+	reader_free(r);
+}
+
+static void odd_files(void **state)
+{
+	struct reader *r = new_reader();
+	static struct place place;
+	int fd;
+
+	(void)state;
+	assert_int_equal(reader_open(r, 0, file_of((const unsigned char *)"text", 4), -1), -ENOEXEC);
+	assert_int_equal(reader_open(r, 0, open("/dev/null", O_RDONLY), -1), -ENOEXEC);
+	/* 1 TB of nothing behind it */
+	fd = file_of(image, image_size);
+	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+	reader_open(r, 1, fd, -1);
+	/* what is no file with debug information in place of one */
+	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4)), 0);
+	assert_int_equal(reader_place(r, 2, find_section(image, ".text")->sh_offset, &place), 0);
+	assert_int_equal(reader_place(r, 2, UINT64_MAX, &place), -ENXIO);
+	assert_int_equal(reader_place(r, 2, image_size + 4096, &place), -ENXIO);
+	assert_int_equal(reader_place(r, 7, 0, &place), -EBADF);
+	good_file(r, 3);
+	reader_free(r);
+}
+
+/* After so many replacements no file is read any more, and nothing else goes wrong. */
+static void given_up(void **state)
+{
+	struct reader *r = new_reader();
+	static struct place place;
+	int err = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i <= READER_REPLACED_MAX; i++) {
+		int fd = file_of(image, image_size);
+
+		assert_int_equal(reader_open(r, i, dup(fd), -1), 0);
+		assert_int_equal(ftruncate(fd, 4096), 0);
+		err = reader_place(r, i, find_section(image, ".text")->sh_offset, &place);
+		assert_int_equal(err, -EPROTO);
+		close(fd);
+	}
+	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), -EPROTO);
+	reader_free(r);
+}
+
+/* ---- samples ---- */
+
+/* Registers and stacks full of junk, and of this process's own addresses. */
+static void junk_samples(void **state)
+{
+	const struct stacks_config config = { .memory_max = 2 << 20 };
+	struct rec_sample *r = calloc(1, REC_SENT_MAX);
+	struct stacks_stats stats;
+	struct stacks *s;
+	uint64_t taken = 0;
+
+	(void)state;
+	assert_non_null(r);
+	assert_int_equal(stacks_new(&config, &s), 0);
+	srandom(3);
+	for (int i = 0; i < 3000; i++) {
+		uint64_t *words = (uint64_t *)(r + 1);
+		size_t n = (size_t)random() % (SAMPLE_STACK_MAX / 8), size;
+		uint32_t id;
+
+		memset(r, 0, sizeof(*r));
+		r->h.tgid = i % 3 ? (uint32_t)getpid() : (uint32_t)random();
+		r->kernel_n = (uint16_t)(random() % (SAMPLE_KERNEL_MAX + 1));
+		r->python_n = (uint16_t)(random() % (SAMPLE_PYTHON_MAX + 1));
+		r->stack_bytes = (uint32_t)(8 * n);
+		size = REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes);
+		for (int k = 0; k < SAMPLE_REGS; k++)
+			r->regs[k] = (uint64_t)random() << 32 ^ (uint64_t)random();
+		if (i & 1) {
+			r->regs[SAMPLE_REG_PC] = (uint64_t)(uintptr_t)junk_samples + (uint64_t)(random() % 4096);
+			r->regs[SAMPLE_REG_SP] = (uint64_t)(uintptr_t)&config;
+		}
+		for (size_t k = 0; k < (size - sizeof(*r)) / 8; k++)
+			words[k] = i & 2 ? (uint64_t)(uintptr_t)read_image + (uint64_t)(random() % 65536) :
+					   (uint64_t)(uintptr_t)&config + (uint64_t)(random() % 16384);
+		id = stacks_take(s, r, size);
+		taken += id != STACK_NONE;
+	}
+	stacks_stats(s, &stats);
+	assert_int_equal(stats.samples, 3000);
+	assert_int_equal(stats.user, stats.complete + stats.cut + stats.broken);
+	assert_int_equal(stats.malformed, 0);
+	assert_int_equal(taken + stats.no_memory, 3000);
+	stacks_free(s);
+	free(r);
+}
+
+static void malformed_samples(void **state)
+{
+	const struct stacks_config config = {};
+	struct rec_sample *r = calloc(1, REC_SENT_MAX);
+	struct stacks_stats stats;
+	struct stacks *s;
+
+	(void)state;
+	assert_non_null(r);
+	assert_int_equal(stacks_new(&config, &s), 0);
+	assert_int_equal(stacks_take(s, r, sizeof(*r) - 8), STACK_NONE);
+	r->kernel_n = SAMPLE_KERNEL_MAX + 1;
+	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
+	r->kernel_n = 0;
+	r->python_n = UINT16_MAX;
+	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
+	r->python_n = 0;
+	r->stack_bytes = UINT32_MAX;
+	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
+	r->stack_bytes = 16;
+	assert_int_equal(stacks_take(s, r, sizeof(*r) + 8), STACK_NONE);
+	/* a kernel thread in user space: nothing */
+	r->flags = SAMPLE_F_NO_USER;
+	r->stack_bytes = 0;
+	assert_int_equal(stacks_take(s, r, sizeof(*r)), STACK_NONE);
+	stacks_stats(s, &stats);
+	assert_int_equal(stats.malformed, 5);
+	assert_int_equal(stats.user, 0);
+	stacks_free(s);
+	free(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(broken_files),
+		cmocka_unit_test(shortened_file),
+		cmocka_unit_test(odd_files),
+		cmocka_unit_test(given_up),
+		cmocka_unit_test(junk_samples),
+		cmocka_unit_test(malformed_samples),
+	};
+
+	return cmocka_run_group_tests(tests, read_image, free_image);
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What stacks are made with: steps from frame to frame, names of the kernel, of code made at run time, demangled ones. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <dwarf.h>
+
+#include "stack/demangle.h"
+#include "stack/kernel_symbols.h"
+#include "stack/perf_map.h"
+#include "stack/unwind.h"
+
+/* ---- steps ---- */
+
+#define BASE UINT64_C(0x7ffd00000000)
+
+/* CFA = stack pointer + size, the return address below it. */
+static struct row row_of(int32_t size)
+{
+	struct row row = { .known = 1, .ra = ROW_PC };
+
+	row.cfa = (struct rule){ .kind = RULE_REG, .reg = ROW_SP, .offset = size };
+	for (int i = 0; i < ROW_REGS; i++)
+		row.regs[i].kind = RULE_SAME;
+	row.regs[ROW_PC] = (struct rule){ .kind = RULE_AT, .offset = -8 };
+	row.regs[ROW_SP].kind = RULE_IS;
+	return row;
+}
+
+static void start(struct unwind *u, const uint64_t *stack, size_t n)
+{
+	uint64_t regs[ROW_REGS] = {};
+
+	regs[ROW_SP] = BASE;
+	regs[ROW_FP] = BASE;
+	regs[ROW_PC] = 0x1000;
+	unwind_start(u, regs, stack, n * sizeof(*stack));
+}
+
+static void steps(void **state)
+{
+	const uint64_t stack[] = { 1, 0x2000, 2, 3, 0x3000, 0 };
+	struct row row = row_of(16), last = row_of(8);
+	struct unwind u;
+
+	(void)state;
+	start(&u, stack, 6);
+	assert_int_equal(unwind_pc(&u), 0x1000);
+	assert_int_equal(unwind_step(&u, &row), 0);
+	assert_int_equal(unwind_pc(&u), 0x1fff);
+	row.cfa.offset = 24;
+	assert_int_equal(unwind_step(&u, &row), 0);
+	assert_int_equal(unwind_pc(&u), 0x2fff);
+	/* a return address of 0 is the end, too */
+	assert_int_equal(unwind_step(&u, &last), 1);
+	start(&u, stack, 6);
+	last.regs[ROW_PC].kind = RULE_UNDEFINED;
+	assert_int_equal(unwind_step(&u, &last), 1);
+}
+
+static void circles_end(void **state)
+{
+	const uint64_t stack[] = { 0x1000, 0x1000 };
+	struct row row = row_of(0);
+	struct unwind u;
+
+	(void)state;
+	/* the caller's stack pointer is the same, or lies below */
+	start(&u, stack, 2);
+	assert_int_equal(unwind_step(&u, &row), -EINVAL);
+	row.cfa.offset = -16;
+	assert_int_equal(unwind_step(&u, &row), -EINVAL);
+	/* a frame pointer that points to itself */
+	row.known = 0;
+	{
+		const uint64_t fp[] = { BASE, 0x1000, BASE, 0x1000 };
+
+		start(&u, fp, 4);
+		assert_int_equal(unwind_step(&u, &row), 0);
+		assert_int_equal(unwind_step(&u, &row), -EINVAL);
+	}
+}
+
+static void only_the_copy_is_read(void **state)
+{
+	const uint64_t stack[] = { 1, 2 };
+	struct row row = row_of(24);
+	struct unwind u;
+
+	(void)state;
+	start(&u, stack, 2);
+	assert_int_equal(unwind_step(&u, &row), -ENODATA);
+	row = row_of(16);
+	row.regs[ROW_PC].offset = -4; /* the half of it */
+	start(&u, stack, 2);
+	assert_int_equal(unwind_step(&u, &row), -ENODATA);
+	row.regs[ROW_PC].offset = -24; /* below the stack pointer */
+	assert_int_equal(unwind_step(&u, &row), -EINVAL);
+	row.regs[ROW_PC].offset = INT32_MIN;
+	assert_int_equal(unwind_step(&u, &row), -EINVAL);
+	u.regs[ROW_SP] = UINT64_MAX;
+	assert_int_equal(unwind_step(&u, &row), -EINVAL);
+}
+
+/* CFA of a PLT entry: rsp + 8 + ((rip & 15) >= 11) * 8 */
+static void expressions(void **state)
+{
+	const struct row_op plt[] = {
+		{ .atom = DW_OP_breg0 + ROW_SP, .number = 8 }, { .atom = DW_OP_bregx, .number = ROW_PC }, { .atom = DW_OP_lit15 },
+		{ .atom = DW_OP_and }, { .atom = DW_OP_lit11 }, { .atom = DW_OP_ge }, { .atom = DW_OP_lit3 }, { .atom = DW_OP_shl },
+		{ .atom = DW_OP_plus },
+	};
+	const uint64_t stack[] = { 0x2001, 0x3001 };
+	struct row row = row_of(0);
+	struct unwind u;
+
+	(void)state;
+	row.cfa = (struct rule){ .kind = RULE_IS_EXPR, .n_ops = 9 };
+	row.n_ops = 9;
+	memcpy(row.ops, plt, sizeof(plt));
+	start(&u, stack, 2);
+	assert_int_equal(unwind_step(&u, &row), 0);
+	assert_int_equal(unwind_pc(&u), 0x2000);
+	start(&u, stack, 2);
+	u.regs[ROW_PC] = 0x100b;
+	assert_int_equal(unwind_step(&u, &row), 0);
+	assert_int_equal(unwind_pc(&u), 0x3000);
+}
+
+/* Rows of random bytes: from a process that a hostile file has taken over. */
+static void junk_rows(void **state)
+{
+	uint64_t stack[64];
+	struct unwind u;
+	struct row row;
+
+	(void)state;
+	srandom(1);
+	for (int i = 0; i < 200000; i++) {
+		unsigned char *bytes = (unsigned char *)&row;
+
+		for (size_t k = 0; k < sizeof(row); k += 1 + (i & 7))
+			bytes[k] = (unsigned char)random();
+		for (size_t k = 0; k < 64; k++)
+			stack[k] = BASE + (uint64_t)(random() % 600);
+		if (i & 1) {
+			row.known = 1;
+			row.cfa.kind = (uint8_t)(random() % RULE_KIND_MAX);
+			row.cfa.reg = ROW_SP;
+			row.n_ops = (uint8_t)(random() % (ROW_OPS_MAX + 1));
+			for (size_t k = 0; k < ROW_OPS_MAX; k++)
+				row.ops[k].atom = (uint32_t)random() % 256;
+		}
+		start(&u, stack, 64);
+		for (int k = 0; k < 4 && !unwind_step(&u, &row); k++)
+			;
+	}
+}
+
+/* ---- names ---- */
+
+static void check_name(const char *mangled, const char *wanted)
+{
+	char name[STACK_NAME_MAX];
+
+	demangle(mangled, name, sizeof(name));
+	assert_string_equal(name, wanted);
+}
+
+static void demangles(void **state)
+{
+	(void)state;
+	check_name("ggml_compute_forward", "ggml_compute_forward");
+	check_name("_ZN13llama_context6decodeERK11llama_batch", "llama_context::decode");
+	check_name("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back");
+	check_name("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad");
+	check_name("_RNvCs1234_7mycrate3foo", "mycrate::foo");
+	check_name("compute.constprop.0.isra.0", "compute");
+	check_name("compute.cold", "compute");
+	check_name("__libc_start_main@@GLIBC_2.34", "__libc_start_main");
+	check_name(".hidden", ".hidden");
+	check_name("_Z", "_Z");
+	check_name("_ZN", "_ZN");
+	check_name("", "");
+}
+
+/* Each S_ repeats what was before: 2^40 times, and it is cut at once. */
+static void demangles_no_bombs(void **state)
+{
+	char mangled[1024] = "_Z1fI1aE", name[64];
+	size_t n;
+
+	(void)state;
+	n = strlen(strcpy(mangled, "_Z1fSt4pairIiiE"));
+	for (int i = 0; i < 9; i++)
+		n += (size_t)sprintf(mangled + n, "St4pairIS%c_S%c_E", '0' + i, '0' + i);
+	demangle(mangled, name, sizeof(name));
+	assert_true(strlen(name) < sizeof(name));
+	/* deep */
+	memset(mangled, 'P', sizeof(mangled));
+	memcpy(mangled, "_Z1f", 4);
+	mangled[sizeof(mangled) - 1] = '\0';
+	demangle(mangled, name, sizeof(name));
+	assert_true(strlen(name) < sizeof(name));
+}
+
+static void kernel_names(void **state)
+{
+	const char *const list =
+		"ffffffff81000000 T _text\n"
+		"ffffffff81000000 T _stext\n"
+		"ffffffff81000200 t do_one\n"
+		"ffffffff81000300 d a_datum\n"
+		"ffffffffc0000010 t of_module\t[some_module]\n"
+		"ffffffffc0000100 t later\t[some_module]\n"
+		"ffffffff81000400 W do_two\n"
+		"junk\n\nffffffff81000500\nffffffff81000600 T\n";
+	char path[] = "/tmp/test_stack_XXXXXX";
+	struct kernel_symbols *ks;
+	const char *module;
+	uint64_t at;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_int_equal(write(fd, list, strlen(list)), strlen(list));
+	close(fd);
+	assert_int_equal(kernel_symbols_new(path, &ks), 0);
+	unlink(path);
+	assert_string_equal(kernel_symbols_find(ks, 0xffffffff81000001, &at, &module), "_text");
+	assert_null(module);
+	assert_string_equal(kernel_symbols_find(ks, 0xffffffff81000310, &at, &module), "do_one");
+	assert_int_equal(at, 0xffffffff81000200);
+	assert_string_equal(kernel_symbols_find(ks, 0xffffffff81000400, &at, &module), "do_two");
+	assert_string_equal(kernel_symbols_find(ks, 0xffffffffc0000020, &at, &module), "of_module");
+	assert_string_equal(module, "some_module");
+	assert_null(kernel_symbols_find(ks, 0x1000, &at, &module));
+	kernel_symbols_free(ks);
+	assert_int_equal(kernel_symbols_new("/nonexistent", &ks), -ENOENT);
+}
+
+static struct perf_map *new_map(const char *text, int *ret_fd)
+{
+	struct perf_map *map;
+	int fd = memfd_create("map", 0);
+
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	*ret_fd = dup(fd);
+	assert_int_equal(perf_map_new(fd, &map), 0);
+	return map;
+}
+
+static void perf_map_names(void **state)
+{
+	uint64_t at;
+	int fd;
+	struct perf_map *map = new_map("1000 10 first thing\n"
+				       "0x2000 20 LazyCompile:~second /a.js:3\n"
+				       "1000 10 \xff\n"
+				       "1000 10 again\n"
+				       "nothing\n\n 30 40 x\n11111111111111111 1 y\n5000 0 empty\n6000 10\n7000 10 \n"
+				       "8000 10 unfinished",
+		&fd);
+
+	(void)state;
+	assert_string_equal(perf_map_find(map, 0x100f, &at), "again");
+	assert_int_equal(at, 0x1000);
+	assert_null(perf_map_find(map, 0x1010, &at));
+	assert_string_equal(perf_map_find(map, 0x2000, &at), "LazyCompile:~second /a.js:3");
+	assert_null(perf_map_find(map, 0x5000, &at));
+	assert_null(perf_map_find(map, 0x6000, &at));
+	assert_null(perf_map_find(map, 0x8000, &at));
+	close(fd);
+	perf_map_free(map);
+}
+
+/* A file that grows by 10,000 names a second: bounded memory, and the newest are known. */
+static void perf_map_is_bounded(void **state)
+{
+	uint64_t at;
+	unsigned long last = 0;
+	char line[600];
+	int fd;
+	struct perf_map *map = new_map("10 1 x\n", &fd);
+	FILE *f = fdopen(fd, "a");
+
+	(void)state;
+	assert_non_null(f);
+	for (unsigned long i = 0; i < 100000; i++) {
+		last = 0x100000 + i * 16;
+		fprintf(f, "%lx 10 function_%lu\n", last, i);
+	}
+	fflush(f);
+	assert_string_equal(perf_map_find(map, last, &at), "function_99999");
+	assert_string_equal(perf_map_find(map, last - 16 * 1000, &at), "function_98999");
+	assert_null(perf_map_find(map, 0x100000, &at));
+	assert_true(perf_map_memory(map) < 8 << 20);
+	perf_map_free(map);
+	fclose(f);
+	/* long names, and a line without an end */
+	memset(line, 'n', sizeof(line) - 1);
+	line[sizeof(line) - 1] = '\0';
+	map = new_map("10 1 x\n", &fd);
+	f = fdopen(fd, "a");
+	for (unsigned long i = 0; i < 20000; i++)
+		fprintf(f, "%lx 10 %s\n", 0x100000 + i * 16, line);
+	for (unsigned long i = 0; i < 5000; i++)
+		fprintf(f, "%s", line);
+	fprintf(f, "\n99999999 10 last\n");
+	fflush(f);
+	assert_string_equal(perf_map_find(map, 0x99999999, &at), "last");
+	assert_true(perf_map_memory(map) < 8 << 20);
+	perf_map_free(map);
+	fclose(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steps),
+		cmocka_unit_test(circles_end),
+		cmocka_unit_test(only_the_copy_is_read),
+		cmocka_unit_test(expressions),
+		cmocka_unit_test(junk_rows),
+		cmocka_unit_test(demangles),
+		cmocka_unit_test(demangles_no_bombs),
+		cmocka_unit_test(kernel_names),
+		cmocka_unit_test(perf_map_names),
+		cmocka_unit_test(perf_map_is_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
