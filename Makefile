@@ -105,6 +105,9 @@ FAKED_LOOP := calibration_start features_probe_fast features_require session_ope
 $(O)/tests/test_run $(O)/tests/test_loop: LDFLAGS += $(FAKED:%=-Wl,--wrap=%)
 $(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)
 
+# What sinks show of stacks is tested with stacks that were not unwound.
+$(O)/tests/test_sink_stacks: LDFLAGS += -Wl,--wrap=stacks_get -Wl,--wrap=stacks_frame
+
 check: $(O)/inftrace $(UNIT_BINS)
 	@set -e; for t in $(UNIT_BINS); do $$t; done
 

@@ -35,6 +35,7 @@ struct sequence {
 	uint64_t id;
 	bool missing; /* of what its packets refer to a part was dropped */
 	bool off_cpu;
+	bool counts; /* a sample stands for what it adds to the counter */
 	uint64_t period_ns; /* of samples; 0: unknown */
 	uint64_t count;	    /* of the timebase, with the last sample */
 	struct entry *entries;
@@ -377,13 +378,18 @@ static int read_interned(struct reader *r, uint64_t sequence, struct proto_bytes
 	return ret ? bad(r, "interned data is damaged") : err;
 }
 
+static bool is_text_of(struct proto_bytes b, const char *text)
+{
+	return proto_len(b) == strlen(text) && !memcmp(b.p, text, proto_len(b));
+}
+
 /* What a sample stands for. */
 static void read_timebase(struct sequence *q, struct proto_bytes in)
 {
 	uint64_t period = 0, frequency = 0, counter = COUNTER_CPU_CLOCK;
+	struct proto_bytes name = { in.p, in.p };
 	struct proto_field f;
 
-	q->off_cpu = false;
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == TIMEBASE_PERIOD)
 			period = f.value;
@@ -394,9 +400,10 @@ static void read_timebase(struct sequence *q, struct proto_bytes in)
 		else if (f.number == TIMEBASE_TRACEPOINT || f.number == TIMEBASE_RAW)
 			counter = 0;
 		else if (f.number == TIMEBASE_NAME)
-			q->off_cpu = proto_len(f.bytes) == strlen(TIMEBASE_OFF_CPU) &&
-				     !memcmp(f.bytes.p, TIMEBASE_OFF_CPU, proto_len(f.bytes));
+			name = f.bytes;
 	}
+	q->off_cpu = is_text_of(name, TIMEBASE_OFF_CPU);
+	q->counts = q->off_cpu || is_text_of(name, TIMEBASE_ON_CPU);
 	q->period_ns = frequency ? NSEC_PER_SEC / frequency : 0;
 	if (period)
 		q->period_ns = counter == COUNTER_CPU_CLOCK || counter == COUNTER_TASK_CLOCK ? period : 0;
@@ -461,7 +468,7 @@ static int read_sample(struct reader *r, const struct packet *p)
 		bad(r, "a sample has a stack, and its sequence of packets has none");
 	s.off_cpu = q && q->off_cpu;
 	s.weight_ns = q ? q->period_ns : 0;
-	if (s.off_cpu) {
+	if (q && q->counts) {
 		s.weight_ns = count - q->count <= INT64_MAX ? count - q->count : 0;
 		q->count = count;
 	}
@@ -576,7 +583,7 @@ static void begin_state(struct reader *r, const struct packet *p)
 		return;
 	sequence_clear(r, q);
 	q->missing = !cleared;
-	q->off_cpu = false;
+	q->off_cpu = q->counts = false;
 	q->count = q->period_ns = 0;
 }
 

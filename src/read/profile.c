@@ -20,6 +20,7 @@ static const char *line_values(
 {
 	if (!node_is(object, JSON_OBJECT))
 		return "profile event must be a JSON object";
+	line->object = object;
 	node_members(object, names, PROFILE_KEY_MAX, line->values);
 	for (unsigned int k = 0; k < PROFILE_REQUIRED; k++) {
 		if (line->values[k])

@@ -10,6 +10,7 @@
 /* A JSON object with all required keys; their values may be of any kind. */
 struct profile_line {
 	uint64_t number; /* from 1, as editors count */
+	const struct json_node *object;
 	const struct json_node
 		*values[PROFILE_KEY_MAX]; /* NULL: optional and not there */
 };

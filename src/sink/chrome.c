@@ -602,6 +602,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 	case REC_MEMORY:
 		chrome_memory(c, (const struct rec_memory *)rec);
 		break;
+	case REC_STACK:
+		chrome_stack(c, (const struct rec_stack *)rec);
+		break;
 	}
 }
 

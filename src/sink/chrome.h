@@ -121,6 +121,9 @@ void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
 
+/* chrome_stacks.c */
+void chrome_stack(struct chrome_sink *c, const struct rec_stack *r);
+
 /* ---- pieces of an event ---- */
 
 static inline char *event_begin(struct chrome_sink *c)

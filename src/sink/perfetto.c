@@ -146,6 +146,9 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 	case REC_MEMORY:
 		perfetto_memory(s, (const struct rec_memory *)rec);
 		break;
+	case REC_STACK:
+		perfetto_stack(s, (const struct rec_stack *)rec);
+		break;
 	}
 }
 
@@ -205,6 +208,7 @@ static void sink_free(struct perfetto_sink *s)
 	request_tracks_free(s->requests);
 	interns_free(s->interns);
 	held_free(s->held);
+	perfetto_stacks_free(s->stacks);
 	perfetto_tracks_reset(s);
 	free(s->processes);
 	free(s->threads);
@@ -245,6 +249,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	s->w = w;
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
+	perfetto_stacks_reset(s->stacks);
 	request_tracks_rotate(s->requests);
 	write_clocks_now(s);
 	begin_file(s);

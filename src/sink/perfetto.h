@@ -45,6 +45,7 @@ enum track_kind {
 	TRACK_OFF_CPU, /* why a thread was not running */
 	TRACK_IPC,     /* system calls of a thread that pass data */
 	TRACK_SYSCALLS, /* all system calls */
+	TRACK_STACKS,	/* which code a thread was in when it waited */
 	TRACK_STEPS,   /* lanes of a process */
 	TRACK_REQUESTS,
 	TRACK_RSS, /* counters of a process */
@@ -64,7 +65,7 @@ struct perfetto_row {
 	uint32_t open;     /* slices that began before the recording */
 };
 
-#define THREAD_ROWS (TRACK_SYSCALLS - TRACK_CALLS + 1)
+#define THREAD_ROWS (TRACK_STACKS - TRACK_CALLS + 1)
 
 struct perfetto_calls;
 
@@ -91,6 +92,7 @@ struct perfetto_process {
 };
 
 struct interns;
+struct perfetto_stacks;
 struct holder;
 struct perfetto_cpu;
 
@@ -115,6 +117,7 @@ struct perfetto_sink {
 	uint64_t flow;     /* the last arrow */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
+	struct perfetto_stacks *stacks; /* NULL: there was none */
 };
 
 /* ---- packets ---- */
@@ -249,6 +252,13 @@ void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
 /* The tracks of requests in batches. -ENOMEM. */
 int perfetto_requests_new(struct perfetto_sink *s);
+
+/* ---- perfetto_stacks.c ---- */
+
+void perfetto_stack(struct perfetto_sink *s, const struct rec_stack *r);
+/* Another file begins, or none, so nothing is described. NULL: does nothing. */
+void perfetto_stacks_reset(struct perfetto_stacks *ps);
+void perfetto_stacks_free(struct perfetto_stacks *ps);
 
 /* ---- perfetto_calls.c ---- */
 

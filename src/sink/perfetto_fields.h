@@ -84,6 +84,11 @@ enum {
 	SAMPLE_PRODUCER = 19,	 /* the same */
 };
 
+/* Profiling.CpuMode, StackUnwindError */
+#define SAMPLE_MODE_KERNEL 1
+#define SAMPLE_MODE_USER 2
+#define SAMPLE_UNWIND_MEMORY 2
+
 /* TracePacketDefaults.perf_sample_defaults.timebase (PerfEvents.Timebase) */
 #define DEFAULTS_PERF_SAMPLE 12
 #define PERF_DEFAULTS_TIMEBASE 1
@@ -101,8 +106,9 @@ enum {
 #define COUNTER_CPU_CLOCK 1
 #define COUNTER_TASK_CLOCK 3
 
-/* The name of the timebase of stacks off the CPU. Its counter is the time, in nanoseconds, that threads have waited
- * up to each of these samples, in the order of the file: the length of a wait is what it adds. */
+/* The names of inftrace's timebases. Their counters are the time, in nanoseconds, that threads have run, or waited, up
+ * to each sample, in the order of the file: what it stands for is what it adds. */
+#define TIMEBASE_ON_CPU "CPU time"
 #define TIMEBASE_OFF_CPU "off-CPU"
 
 #endif

@@ -92,6 +92,7 @@ static void describe_thread(
 		[TRACK_OFF_CPU] = "off CPU",
 		[TRACK_IPC] = "ipc",
 		[TRACK_SYSCALLS] = "system calls",
+		[TRACK_STACKS] = "waiting in",
 	};
 	char *packet, *track, *thread, *p;
 
@@ -200,7 +201,7 @@ static void name_thread(
 		describe_process(s, pr);
 	}
 	write_tree_thread(s, t);
-	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_SYSCALLS; kind++) {
+	for (unsigned int kind = TRACK_CALLS; kind <= TRACK_STACKS; kind++) {
 		if (t->rows[kind - TRACK_CALLS])
 			describe_thread(s, t, (enum track_kind)kind);
 	}

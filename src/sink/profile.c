@@ -10,6 +10,7 @@
 #include "sink/left_out.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
+#include "sink/profile_stacks.h"
 #include "sink/profile_steps.h"
 #include "sink/sink.h"
 #include "util/names.h"
@@ -40,6 +41,7 @@ struct profile_sink {
 	struct profile_steps *steps;
 	struct profile_ops *ops;
 	struct profile_requests *requests;
+	struct profile_stacks *stacks;
 	struct {
 		char text[REASON_MAX]; /* "": there was none */
 		uint64_t ns;
@@ -73,6 +75,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	(void)size;
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
+	if (rec->kind == REC_STACK)
+		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
 		return;
 	if (rec->kind == REC_FUNCTION) {
@@ -82,6 +86,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
 	profile_steps_add(ps->steps, (const struct rec_step *)rec);
 	profile_ops_step(ps->ops, (const struct rec_step *)rec);
+	profile_stacks_step(ps->stacks, (const struct rec_step *)rec);
 }
 
 static void profile_loss(struct sink *s, const struct loss *l)
@@ -105,7 +110,10 @@ static void profile_mark(struct sink *s, const struct mark *m)
 
 static void profile_settled(struct sink *s)
 {
-	profile_ops_settled(((struct profile_sink *)s)->ops);
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	profile_ops_settled(ps->ops);
+	profile_stacks_settled(ps->stacks);
 }
 
 static int profile_flush(struct sink *s)
@@ -113,10 +121,13 @@ static int profile_flush(struct sink *s)
 	return writer_flush(((struct profile_sink *)s)->lines.w);
 }
 
-/* What began in one file may end in the next: each line stands alone. */
+/* What began in one file may end in the next: each line stands alone, but for the frames of stacks. */
 static void profile_rotate(struct sink *s, struct writer *w)
 {
-	((struct profile_sink *)s)->lines.w = w;
+	struct profile_sink *ps = (struct profile_sink *)s;
+
+	ps->lines.w = w;
+	profile_stacks_rotate(ps->stacks);
 }
 
 static uint64_t profile_bytes(const struct sink *s)
@@ -246,6 +257,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	if (t) {
 		profile_steps_finish(ps->steps);
 		profile_ops_finish(ps->ops, ps->graphs);
+		profile_stacks_finish(ps->stacks);
 	}
 	for (size_t i = 0; t && i < t->n_processes; i++)
 		write_sums(ps, &t->processes[i]);
@@ -255,6 +267,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	profile_requests_free(ps->requests);
 	profile_steps_free(ps->steps);
 	profile_ops_free(ps->ops);
+	profile_stacks_free(ps->stacks);
 	profile_lines_clear(&ps->lines);
 	free(ps);
 	return err;
@@ -288,6 +301,7 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.tgid = rec->tgid;
 	ps->rec = *rec;
 	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
+		profile_stacks_new(&ps->lines, &ps->rec, &ps->stacks) ||
 		profile_requests_new(&ps->lines, &ps->rec, ps->steps, &ps->requests)) {
 		profile_close(&ps->sink, NULL);
 		return -ENOMEM;

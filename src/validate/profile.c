@@ -3,11 +3,20 @@
 #include "read/profile.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
+#include "util/map.h"
 #include "util/text.h"
 #include "validate/check.h"
 
 #define REQUIRED_MAX 64
+
+#define STACKS_MAX (1 << 20) /* beyond that it is not checked whether the frames of a stack are known */
+
+struct known_stack {
+	UT_hash_handle hh;
+	uint64_t id;
+};
 
 struct profile_check {
 	struct check_report *report;
@@ -16,6 +25,7 @@ struct profile_check {
 	uint64_t required_seen; /* bit N: the Nth required family was seen */
 	const char *const *required;
 	size_t required_len;
+	struct known_stack *stacks; /* whose frames were in a line */
 };
 
 /* Reports a problem of the current line. */
@@ -200,6 +210,73 @@ static void check_tracer(struct profile_check *check, const struct json_node *sh
 		LINE_PROBLEM(check, "shape.tracer_us is more than all threads of the step had");
 }
 
+/* false: this was said */
+static bool check_frames(struct profile_check *check, const struct json_node *frames)
+{
+	bool any = false;
+
+	json_for_each (frame, frames) {
+		any = node_is(frame, JSON_STRING);
+		if (!any)
+			break;
+	}
+	if (!node_is(frames, JSON_ARRAY) || !any)
+		LINE_PROBLEM(check, "frames must be a list of strings, the innermost first");
+	return node_is(frames, JSON_ARRAY) && any;
+}
+
+/* Frames are in the first line of a file that has the stack. */
+static void check_stack(struct profile_check *check, const struct json_node *stack, const struct json_node *frames)
+{
+	struct known_stack *known;
+	uint64_t id = node_u64(stack);
+
+	if (!node_is(stack, JSON_INT) || node_s64(stack) < 0) {
+		LINE_PROBLEM(check, "shape.stack must be an integer >= 0");
+		return;
+	}
+	HASH_FIND(hh, check->stacks, &id, sizeof(id), known);
+	if (!known && !frames && HASH_COUNT(check->stacks) < STACKS_MAX)
+		LINE_PROBLEM(check, "shape.stack is %llu, whose frames were in no line before", (unsigned long long)id);
+	if (known || !frames || !check_frames(check, frames) || HASH_COUNT(check->stacks) == STACKS_MAX)
+		return;
+	known = calloc(1, sizeof(*known));
+	if (!known)
+		return;
+	known->id = id;
+	HASH_ADD(hh, check->stacks, id, sizeof(known->id), known);
+	if (!known->hh.tbl)
+		free(known);
+}
+
+/* Checks samples or waits of a stack. */
+static void check_samples(struct profile_check *check, const struct profile_line *line)
+{
+	const struct json_node *shape = line->values[PROFILE_KEY_shape], *kind = node_get(shape, "kind");
+	const struct json_node *samples = node_get(shape, "samples"), *stack = node_get(shape, "stack");
+	const char *text = node_string(kind);
+
+	if (!text || (strcmp(text, "sample") && strcmp(text, "wait")))
+		LINE_PROBLEM(check, "shape.kind must be sample or wait");
+	if (!node_is(samples, JSON_INT) || node_s64(samples) < 1)
+		LINE_PROBLEM(check, "shape.samples must be an integer >= 1");
+	if (!node_get(line->values[PROFILE_KEY_stage_us], "total"))
+		LINE_PROBLEM(check, "missing stage: stage_us.total");
+	if (stack)
+		check_stack(check, stack, node_get(line->object, "frames"));
+}
+
+static void stacks_clear(struct profile_check *check)
+{
+	struct known_stack *known, *next;
+
+	HASH_ITER(hh, check->stacks, known, next)
+	{
+		HASH_DEL(check->stacks, known);
+		free(known);
+	}
+}
+
 static int check_line(void *ctx, const struct profile_line *line)
 {
 	const struct json_node *const *values = line->values;
@@ -233,6 +310,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_spans(check, values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+		if (!strcmp(family, "stack_prof"))
+			check_samples(check, line);
 	}
 	for (size_t i = 0; i < check->required_len; i++)
 		if (!strcmp(family, check->required[i]))
@@ -274,6 +353,7 @@ void check_profile(struct json_source *source, const char *path, const char *con
 
 	check.required_len = required_len < REQUIRED_MAX ? required_len : REQUIRED_MAX;
 	err = profile_read(source, &ops, &check);
+	stacks_clear(&check);
 	if (err == -ENOMEM)
 		check_problem(report, "out of memory");
 	if (err)

@@ -21,6 +21,7 @@ from lanes import own_threads  # noqa: E402
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
 BOOTTIME = 6
 FLOW, FLOW_END = 47, 48
+STACKS = (5, 6, 7, 16, 17, 19)  # interned functions, frames, ...: tests/unit/test_sink_stacks.c reads them
 
 
 def varint(data, i):
@@ -112,6 +113,8 @@ class Trace:
         names = self.names.get(sequence)
         for data in p[12]:
             for kind, entries in fields(data).items():
+                if kind in STACKS:
+                    continue
                 for entry in entries:
                     e = fields(entry)
                     assert (kind, e[1][0]) not in names, "a number is given twice"
@@ -173,7 +176,7 @@ class Trace:
         args = {}
         if kind in (START, INSTANT):
             name = e[23][0].decode() if e[23] else names[2, e[10][0]]
-            category = names[1, e[3][0]] if e[3] else "syscall"
+            category = names[1, e[3][0]] if e[3] else e[22][0].decode() if e[22] else "syscall"
             for data in e[4]:
                 a = fields(data)
                 key = a[10][0].decode() if a[10] else names[3, a[1][0]]
@@ -281,7 +284,7 @@ def json_slice(e, names):
 def compare_slices(d, trace, by_phase, names, origin):
     slices = []
     for where, name, category, start, end, args in trace.slices():
-        if category == "syscall" and not name.startswith("compat_"):
+        if category == "stack" or category == "syscall" and not name.startswith("compat_"):
             continue
         if where[1] == "steps":
             category = "steps"
@@ -315,6 +318,10 @@ def compare_kernel(d, trace, by_phase, names, origin):
     d.same("wake-ups, by time", [(ns - origin, tid) for ns, _, tid in trace.wakings],
            [(ns_of(e["ts"]) + ns_of(e["dur"]) - ns_of(e["args"]["run_queue_us"]), e["tid"])
             for e in by_phase["X"] if e["cat"] == "sched" and "run_queue_us" in e["args"]])
+    d.same("stacks of waits, by thread, function, begin and length",
+           [(tid, name, start - origin, end - start)
+            for (_, tid), name, category, start, end, _ in trace.slices() if category == "stack"],
+           [(e["tid"], e["name"], ns_of(e["ts"]), ns_of(e["args"]["wait_us"])) for e in by_phase["i"] if e["cat"] == "stack"])
     ends = {e["id"]: e for e in by_phase["f"]}
     d.same("arrows", [(f[FLOW][1], f[FLOW][2] - origin, f[FLOW_END][1], f[FLOW_END][2] - origin)
                       for f in trace.flows.values()],
@@ -335,7 +342,7 @@ def compare(path, json_path):
     d.same("instants, by thread and time",
            [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT],
            [(e["name"], e["tid"] if e["tid"] < pseudo else "inftrace", ns_of(e["ts"])) for e in by_phase["i"]
-            if e["name"] != "inftrace_clock"])
+            if e["name"] != "inftrace_clock" and e["cat"] != "stack"])
     d.same("counters, with their values",
            [(*trace.tracks[e[2]], e[0] - origin, e[6]) for e in trace.events if e[3] == COUNTER],
            [(e["pid"], e["name"], ns_of(e["ts"]), *e["args"].values()) for e in by_phase["C"]])

@@ -103,6 +103,10 @@ static inline void read_names(struct sequence *q, struct bytes data)
 
 	while ((kind = field_next(&data, &v, &entry))) {
 		assert_true(kind < 32);
+		if (kind >= 5 && kind <= 7) /* stacks */
+			continue;
+		if (kind >= 16 && kind <= 19)
+			continue;
 		while ((f = field_next(&entry, &v, &in))) {
 			iid = f == 1 ? v : iid;
 			assert_in_range(iid, 1, NAMES_MAX - 1);
@@ -170,6 +174,8 @@ static inline void read_event(struct reader *r, const struct sequence *q, uint64
 			copy_text(e.text, sizeof(e.text), in);
 		else if (f == 10)
 			strcpy(e.text, (*q->names)[2][v]);
+		else if (f == 22)
+			copy_text(e.category_text, sizeof(e.category_text), in);
 		else if (f == 3)
 			strcpy(e.category_text, (*q->names)[1][v]);
 		else if (f == 4)

@@ -136,6 +136,7 @@ static void test_profile_families(void **state)
 		{ "op_prof", "op_prof" },
 		{ "sample_prof", "sample_prof" },
 		{ "graph_prof", "graph_prof" },
+		{ "stack_prof", "stack_prof" },
 		{ "request_prof", "request_prof" },
 		{ "kernel_profs", "sched_prof,syscall_prof,fault_prof,memory_prof" },
 		{ "window_prof", "window_prof" },

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/profile_stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sink/stack_text.h"
+#include "util/map.h"
+#include "util/names.h"
+
+#define SUMS_MAX 16384 /* if full, all are written */
+#define ENDED_MAX 4096 /* steps whose end and phase are known, by the low bits of their number */
+#define HOLD 100       /* rounds of profile_stacks_settled(), a second */
+#define LOOK 20	       /* rounds between two looks at what waits */
+
+/* For everything but the frames. */
+#define ROOM (PROFILE_BODY_MAX - 2048)
+
+struct stack_key {
+	uint32_t tgid, tid, step, stack;
+	uint32_t state, kind;
+};
+
+struct stack_sum {
+	UT_hash_handle hh;
+	struct stack_key key;
+	uint64_t n, ns;
+	uint64_t round; /* of the first */
+};
+
+struct ended_step {
+	uint32_t step; /* number + 1; 0: none */
+	bool graph;
+	uint64_t round;
+	const char *phase;
+};
+
+struct profile_stacks {
+	struct profile_lines *lines;
+	const struct recording *rec;
+	struct stack_sum *sums;
+	struct ended_step ended[ENDED_MAX];
+	uint64_t round;
+	uint8_t *told; /* whose frames are in this file: a bit for each stack */
+	uint32_t told_size;
+};
+
+/* Whether the frames of a stack are to be written: once for each file. Without memory: each time. */
+static bool is_new(struct profile_stacks *ps, uint32_t stack)
+{
+	bool told;
+
+	if (stack >= ps->told_size) {
+		uint32_t size = (stack | 4095) + 1;
+		uint8_t *bits = size ? realloc(ps->told, size / 8) : NULL;
+
+		if (!bits)
+			return true;
+		memset(bits + ps->told_size / 8, 0, (size - ps->told_size) / 8);
+		ps->told = bits;
+		ps->told_size = size;
+	}
+	told = ps->told[stack / 8] & 1u << stack % 8;
+	ps->told[stack / 8] |= (uint8_t)(1u << stack % 8);
+	return !told;
+}
+
+/* The innermost first. What does not fit is cut at the outer end. */
+static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack)
+{
+	const char *end = p + ROOM;
+	char text[STACK_TEXT_MAX];
+	const uint32_t *frames;
+	unsigned int n = stacks_get(ps->rec->stacks, stack, &frames);
+
+	p = fmt_lit(p, ",\"frames\":[");
+	for (unsigned int i = 0; i < n; i++) {
+		const struct frame *f = stacks_frame(ps->rec->stacks, frames[i]);
+		size_t len = f ? stack_text(f, text) : 0;
+
+		if (!f)
+			continue;
+		if (p[-1] != '[')
+			*p++ = ',';
+		if (FMT_JSON_STR_MAX(len) + 32 > (size_t)(end - p)) {
+			p = fmt_lit(p, "\"[cut]\"");
+			break;
+		}
+		p = fmt_json_str(p, text, len);
+	}
+	*p++ = ']';
+	return p;
+}
+
+static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
+{
+	const struct stack_key *k = &sum->key;
+	const struct ended_step *step = &ps->ended[k->step % ENDED_MAX];
+	bool known = k->step && step->step == k->step, has_stack = false;
+	char *p = profile_line_begin(ps->lines, "stack_prof", k->tgid);
+	const uint32_t *frames;
+
+	if (!p)
+		return;
+	p = add_u64(p, "\"pid\":", k->tgid);
+	p = add_u64(p, ",\"tid\":", k->tid);
+	if (k->step)
+		p = add_u64(p, ",\"step\":", k->step - 1);
+	if (known && step->phase)
+		p = add_string(p, ",\"phase\":", step->phase);
+	p = add_string(p, ",\"state\":", time_state_name((enum time_state)k->state));
+	p = add_string(p, ",\"kind\":", stack_kind_name(k->kind));
+	p = add_u64(p, ",\"samples\":", sum->n);
+	has_stack = ps->rec->stacks && stacks_get(ps->rec->stacks, k->stack, &frames);
+	if (has_stack)
+		p = add_u64(p, ",\"stack\":", k->stack);
+	p = add_us(p, PROFILE_STAGES "\"total\":", sum->ns);
+	*p++ = '}';
+	if (has_stack && is_new(ps, k->stack))
+		p = add_frames(p, ps, k->stack);
+	profile_line_end(ps->lines, p, known && step->graph);
+}
+
+static void sum_free(struct profile_stacks *ps, struct stack_sum *sum)
+{
+	HASH_DEL(ps->sums, sum);
+	free(sum);
+}
+
+static void write_all(struct profile_stacks *ps)
+{
+	struct stack_sum *sum, *next;
+
+	HASH_ITER(hh, ps->sums, sum, next)
+	{
+		write_sum(ps, sum);
+		sum_free(ps, sum);
+	}
+}
+
+/* NULL: no memory. */
+static struct stack_sum *sum_new(struct profile_stacks *ps, const struct stack_key *key)
+{
+	struct stack_sum *sum = calloc(1, sizeof(*sum));
+
+	if (!sum)
+		return NULL;
+	if (HASH_COUNT(ps->sums) == SUMS_MAX)
+		write_all(ps);
+	sum->key = *key;
+	sum->round = ps->round;
+	HASH_ADD(hh, ps->sums, key, sizeof(sum->key), sum);
+	if (sum->hh.tbl)
+		return sum;
+	free(sum);
+	return NULL;
+}
+
+void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
+{
+	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id };
+	struct stack_sum *sum, alone = { .key = key, .n = 1, .ns = r->weight_ns };
+
+	if (!stack_kind_name(key.kind) || key.state >= ST_MAX)
+		return;
+	HASH_FIND(hh, ps->sums, &key, sizeof(key), sum);
+	sum = sum ? sum : sum_new(ps, &key);
+	if (!sum) {
+		write_sum(ps, &alone);
+		return;
+	}
+	sum->n++;
+	sum->ns += r->weight_ns;
+}
+
+void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
+{
+	ps->ended[(r->number + 1) % ENDED_MAX] = (struct ended_step){
+		.step = r->number + 1,
+		.graph = r->n.graphs > 0,
+		.round = ps->round,
+		.phase = probe_spec_name(&ps->rec->probes->specs[r->h.id], r->vals),
+	};
+}
+
+static bool is_due(const struct profile_stacks *ps, const struct stack_sum *sum)
+{
+	const struct ended_step *step = &ps->ended[sum->key.step % ENDED_MAX];
+
+	if (ps->round - sum->round < HOLD)
+		return false;
+	if (!sum->key.step || step->step > sum->key.step) /* so many steps later it is over, or was lost */
+		return true;
+	return step->step == sum->key.step && ps->round - step->round >= HOLD;
+}
+
+void profile_stacks_settled(struct profile_stacks *ps)
+{
+	struct stack_sum *sum, *next;
+
+	if (++ps->round % LOOK)
+		return;
+	HASH_ITER(hh, ps->sums, sum, next)
+	{
+		if (!is_due(ps, sum))
+			continue;
+		write_sum(ps, sum);
+		sum_free(ps, sum);
+	}
+}
+
+void profile_stacks_rotate(struct profile_stacks *ps)
+{
+	if (ps->told)
+		memset(ps->told, 0, ps->told_size / 8);
+}
+
+void profile_stacks_finish(struct profile_stacks *ps)
+{
+	write_all(ps);
+}
+
+int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_stacks **ret_stacks)
+{
+	struct profile_stacks *ps = calloc(1, sizeof(*ps));
+
+	if (!ps)
+		return -ENOMEM;
+	ps->lines = lines;
+	ps->rec = rec;
+	*ret_stacks = ps;
+	return 0;
+}
+
+void profile_stacks_free(struct profile_stacks *ps)
+{
+	struct stack_sum *sum, *next;
+
+	if (!ps)
+		return;
+	HASH_ITER(hh, ps->sums, sum, next)
+	{
+		sum_free(ps, sum);
+	}
+	free(ps->told);
+	free(ps);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/stack_text.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "record.h"
+
+#define NAME_LEN_MAX 255 /* of a file */
+
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static size_t cut(int len)
+{
+	return len < STACK_TEXT_MAX ? (size_t)len : STACK_TEXT_MAX - 1;
+}
+
+size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX])
+{
+	if (f->kind == FRAME_PYTHON && f->file)
+		return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s:%u)", STACK_NAME_MAX, f->name, NAME_LEN_MAX,
+			base_of(f->file), f->line));
+	return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s", STACK_NAME_MAX, f->name));
+}
+
+const char *stack_text_mapping(const struct frame *f, char buf[STACK_TEXT_MAX])
+{
+	switch (f->kind) {
+	case FRAME_KERNEL:
+		snprintf(buf, STACK_TEXT_MAX, f->file ? "[kernel.%.64s]" : "[kernel]", f->file);
+		return buf;
+	case FRAME_JIT:
+		return "[jit]";
+	default:
+		return f->file ? f->file : "[unknown]";
+	}
+}
+
+size_t stack_text(const struct frame *f, char buf[STACK_TEXT_MAX])
+{
+	char mapping[STACK_TEXT_MAX];
+	const char *from;
+	size_t len = stack_text_name(f, buf);
+
+	if (f->kind == FRAME_PYTHON || f->kind == FRAME_UNKNOWN)
+		return len;
+	from = base_of(stack_text_mapping(f, mapping));
+	if (f->kind == FRAME_KERNEL)
+		from = "[kernel]";
+	return len + cut(snprintf(buf + len, STACK_TEXT_MAX - len, from[0] == '[' ? " %.*s" : " [%.*s]", NAME_LEN_MAX, from));
+}
+
+static bool is_of_c_library(const struct frame *f)
+{
+	const char *base = f->file ? base_of(f->file) : "";
+
+	return !strncmp(base, "libc.so", 7) || !strncmp(base, "libc-", 5) || !strncmp(base, "libpthread", 10) ||
+	       !strncmp(base, "ld-", 3) || !strcmp(base, "[vdso]");
+}
+
+static bool has_name(const struct frame *f)
+{
+	return f->name[0] != '[';
+}
+
+const struct frame *stack_subject(const struct stacks *s, uint32_t stack)
+{
+	const struct frame *user = NULL, *named = NULL, *first = NULL, *f;
+	const uint32_t *frames;
+	unsigned int n = stacks_get(s, stack, &frames);
+
+	for (unsigned int i = 0; i < n; i++) {
+		f = stacks_frame(s, frames[i]);
+		if (!f)
+			continue;
+		if (f->kind == FRAME_PYTHON)
+			return f;
+		if (!user && f->kind != FRAME_KERNEL && !is_of_c_library(f))
+			user = f;
+		if (!named && f->kind != FRAME_KERNEL && has_name(f))
+			named = f;
+		first = first ? first : f;
+	}
+	if (user && has_name(user))
+		return user;
+	return named ? named : first;
+}
+
+const char *stack_kind_name(uint32_t kind)
+{
+	return kind == SAMPLE_CPU ? "sample" : kind == SAMPLE_OFF_CPU ? "wait" : NULL;
+}

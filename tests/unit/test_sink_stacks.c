@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the formats show of stacks: the .pftrace is read back by the reader of `inftrace export` and by the one of these
+ * tests, which knows nothing of stacks.
+ */
+#include "cases.h"
+#include "export/samples.h"
+#include "pftrace.h"
+#include "profile_lines.h"
+#include "stack/stack.h"
+
+#define BUILD_ID "00ff10e2"
+#define DEEP 200
+
+static char long_name[2 * STACK_NAME_MAX];
+
+static const struct frame frames[] = {
+	{ .name = "_start", .file = "/usr/bin/python3", .build_id = BUILD_ID, .rel_pc = 0x1000, .kind = FRAME_NATIVE },
+	{ .name = "sched.run", .file = "/srv/app/sched.py", .line = 212, .kind = FRAME_PYTHON },
+	{ .name = "std::map<int, int>::at(int)", .file = "/lib/libx.so", .rel_pc = 0x2000, .kind = FRAME_NATIVE },
+	{ .name = "pthread_cond_wait", .file = "/lib/libc.so.6", .rel_pc = 0x3000, .kind = FRAME_NATIVE },
+	{ .name = "futex_wait", .kind = FRAME_KERNEL },
+	{ .name = "nf_hook", .file = "nf_tables", .kind = FRAME_KERNEL },
+	{ .name = "[unknown]", .file = "/lib/libx.so", .rel_pc = 0x4000, .kind = FRAME_NATIVE },
+	{ .name = "~handler \"a\\b\"", .kind = FRAME_JIT },
+	{ .name = "[unknown]", .kind = FRAME_UNKNOWN },
+	{ .name = long_name, .file = "/lib/libx.so", .kind = FRAME_NATIVE },
+};
+
+/* Innermost first, as stacks_get() has them. */
+static const uint32_t stack_frames[][8] = {
+	{ 2, 1, 0 },
+	{ 4, 3, 1, 0 },
+	{ 4, 3, 6, 0 },
+	{ 5, 7, 8, 0 },
+};
+static const unsigned int stack_len[] = { 3, 4, 4, 4 };
+static uint32_t deep[DEEP];
+
+unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
+const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame);
+
+unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
+{
+	(void)s;
+	if (stack == 77) {
+		*ret_frames = deep;
+		return DEEP;
+	}
+	if (stack >= ARRAY_SIZE(stack_len))
+		return 0;
+	*ret_frames = stack_frames[stack];
+	return stack_len[stack];
+}
+
+const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
+{
+	(void)s;
+	return frame < ARRAY_SIZE(frames) ? &frames[frame] : NULL;
+}
+
+static int setup_stacks(void **state)
+{
+	memset(long_name, 'x', sizeof(long_name) - 1);
+	for (size_t i = 0; i < DEEP; i++)
+		deep[i] = 9;
+	rec.stacks = (const struct stacks *)&deep; /* only passed on */
+	return setup(state);
+}
+
+static struct rec_stack sample(uint64_t at_ns, uint32_t tid, uint32_t stack, uint64_t weight_ns)
+{
+	struct rec_stack r = { .h = hdr(REC_STACK, SAMPLE_CPU), .stack = stack, .weight_ns = weight_ns };
+
+	r.h.tid = tid;
+	r.h.start_ns = START + at_ns;
+	r.h.dur_ns = 0;
+	return r;
+}
+
+static struct rec_stack wait_of(uint64_t at_ns, uint64_t dur_ns, uint32_t tid, uint32_t stack)
+{
+	struct rec_stack r = sample(at_ns, tid, stack, dur_ns);
+
+	r.h.id = SAMPLE_OFF_CPU;
+	r.h.dur_ns = dur_ns;
+	r.state = ST_BLOCKED_FUTEX;
+	return r;
+}
+
+/* ---- .pftrace ---- */
+
+static void no_problem(void *arg, uint64_t offset, const char *why)
+{
+	(void)arg;
+	fail_msg("byte %llu: %s", (unsigned long long)offset, why);
+}
+
+/* The file as `inftrace export --collapsed` shows it; for the caller to free. */
+static char *exported(struct out *o, bool off_cpu)
+{
+	struct json_source source;
+	struct samples s = { 0 };
+	char *text = NULL;
+	bool torn;
+	size_t len;
+	FILE *f;
+
+	read_text(o);
+	assert_int_equal(json_source_open_mem(&source, o->text, o->len), 0);
+	assert_int_equal(samples_read(&s, &source, no_problem, NULL, &torn), 0);
+	assert_false(torn);
+	json_source_close(&source);
+	f = open_memstream(&text, &len);
+	assert_int_equal(collapsed_write(&s, off_cpu, f), 0);
+	fclose(f);
+	samples_clear(&s);
+	return text;
+}
+
+static void assert_exported(struct out *o, bool off_cpu, const char *expected)
+{
+	char *text = exported(o, off_cpu);
+
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static void emit_some(struct out *o)
+{
+	const struct rec_stack list[] = {
+		sample(1000, TID, 0, 10000000),
+		sample(2000, PID, 0, 20000000),
+		sample(3000, TID, 0, 10000000),
+		sample(4000, TID, STACK_NONE, 10000000),
+		sample(5000, TID, 3, 10000000),
+		wait_of(100000, 2000000, TID, 1),
+		wait_of(3000000, 1500000, TID, 2),
+		wait_of(5000000, 7, PID, 1),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
+		EMIT(o, &list[i]);
+}
+
+static const char samples_text_of[] = "worker;_start;sched.run (sched.py:212);std::map<int, int>::at(int) 2\n"
+				      "server;_start;sched.run (sched.py:212);std::map<int, int>::at(int) 1\n"
+				      "worker;[no stack] 1\n"
+				      "worker;_start;[unknown];~handler \"a\\b\";nf_hook_[k] 1\n";
+static const char waits_text_of[] = "worker;_start;sched.run (sched.py:212);pthread_cond_wait;futex_wait_[k] 2000\n"
+				    "worker;_start;[libx.so];pthread_cond_wait;futex_wait_[k] 1500\n"
+				    "server;_start;sched.run (sched.py:212);pthread_cond_wait;futex_wait_[k] 1\n";
+
+static void test_pftrace(void **state)
+{
+	struct reader *r;
+	struct out o;
+	size_t n = 0;
+
+	(void)state;
+	perfetto_open(&o);
+	emit_some(&o);
+	flush(&o);
+	assert_exported(&o, false, samples_text_of);
+	assert_exported(&o, true, waits_text_of);
+	r = perfetto_read(&o);
+	/* each wait is a slice of its own length, after what waited */
+	for (size_t i = 0; i < r->n; i++) {
+		if (strcmp(r->events[i].category_text, "stack"))
+			continue;
+		assert_string_equal(r->events[i].text, n == 1 ? "pthread_cond_wait" : "sched.run (sched.py:212)");
+		tid_of(r, r->events[i].track, "waiting in");
+		n++;
+	}
+	assert_int_equal(n, 3);
+	reader_free(r);
+}
+
+/* What a sample stands for varies, as when some are left out, and nothing of it is lost. */
+static void test_weights(void **state)
+{
+	struct json_source source;
+	struct samples s = { 0 };
+	uint64_t sum = 0;
+	struct out o;
+	bool torn;
+
+	(void)state;
+	perfetto_open(&o);
+	for (uint64_t i = 0; i < 1000; i++) {
+		struct rec_stack r = i % 3 ? sample(i * 1000, TID, (uint32_t)i % 4, i * 12345) : wait_of(i, 1 + i * i, TID, 1);
+
+		sum += r.weight_ns;
+		EMIT(&o, &r);
+	}
+	flush(&o);
+	read_text(&o);
+	json_source_open_mem(&source, o.text, o.len);
+	assert_int_equal(samples_read(&s, &source, no_problem, NULL, &torn), 0);
+	json_source_close(&source);
+	assert_int_equal(s.n[0] + s.n[1], 1000);
+	assert_int_equal(s.ns[0] + s.ns[1], sum);
+	samples_clear(&s);
+	reader_free(perfetto_read(&o));
+}
+
+/* Each of the files of --max-size is complete by itself. */
+static void test_rotated(void **state)
+{
+	struct out o, first, next = { .fd = memfd_create("trace", MFD_CLOEXEC) };
+
+	(void)state;
+	perfetto_open(&o);
+	emit_some(&o);
+	assert_int_equal(writer_new(dup(next.fd), "trace", WRITER_PACKETS, &next.w), 0);
+	first = o;
+	o.format->ops->rotate(o.format, next.w);
+	assert_int_equal(writer_close(first.w), 0);
+	next.s = o.s;
+	next.format = o.format;
+	emit_some(&next);
+	flush(&next);
+	assert_exported(&first, false, samples_text_of);
+	assert_exported(&next, false, samples_text_of);
+	assert_exported(&next, true, waits_text_of);
+	free(first.text);
+	close(first.fd);
+	reader_free(perfetto_read(&next));
+}
+
+/* Neither names of any length nor deep stacks are too much for a packet or a line. */
+static void test_large(void **state)
+{
+	struct rec_stack r = wait_of(1000, 1000000, TID, 77);
+	struct json_object *e;
+	struct out o;
+	char *text;
+
+	(void)state;
+	perfetto_open(&o);
+	EMIT(&o, &r);
+	flush(&o);
+	text = exported(&o, true);
+	assert_true(strlen(text) > DEEP * 500);
+	free(text);
+	reader_free(perfetto_read(&o));
+
+	chrome_open(&o);
+	EMIT(&o, &r);
+	flush(&o);
+	chrome_read(&o);
+	validate(&o, false);
+	chrome_done(&o);
+
+	profile_open(&o, &plain);
+	EMIT(&o, &r);
+	profile_close(&o);
+	e = json_object_object_get(json_object_array_get_idx(o.events, 0), "frames");
+	assert_in_range(json_object_array_length(e), 20, DEEP);
+	profile_done(&o);
+}
+
+/* ---- Chrome JSON ---- */
+
+static void test_chrome(void **state)
+{
+	struct json_object *e, *list;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	emit_some(&o);
+	flush(&o);
+	chrome_read(&o);
+	validate(&o, false);
+	e = find(&o, "i", "sched.run (sched.py:212)", 0);
+	assert_non_null(e);
+	assert_track(e, PID, TID);
+	assert_text(field(e, "cat"), "stack");
+	assert_text(field(e, "ts"), "100.000");
+	assert_text(arg(e, "state"), "blocked_futex");
+	assert_text(arg(e, "wait_us"), "2000.000");
+	list = json_object_object_get(json_object_object_get(e, "args"), "stack");
+	assert_int_equal(json_object_array_length(list), 4);
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(list, 0)), "futex_wait [kernel]");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(list, 1)), "pthread_cond_wait [libc.so.6]");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(list, 2)), "sched.run (sched.py:212)");
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(list, 3)), "_start [python3]");
+	assert_non_null(find(&o, "i", "pthread_cond_wait", 0));
+	chrome_done(&o);
+}
+
+/* ---- profile ---- */
+
+static struct json_object *frames_of(const struct out *o, size_t line)
+{
+	return json_object_object_get(json_object_array_get_idx(o->events, line), "frames");
+}
+
+static void emit_step(struct out *o, uint32_t number)
+{
+	struct rec_step r = { .h = hdr(REC_STEP, 0), .number = number };
+
+	r.ns[ST_CPU] = r.h.dur_ns;
+	EMIT(o, &r);
+}
+
+static void test_profile(void **state)
+{
+	struct rec_stack in_step = sample(1000, TID, 0, 10000000), outside = sample(1000, TID, 0, 10000000);
+	struct out o;
+
+	(void)state;
+	in_step.step = 6;
+	profile_open(&o, &plain);
+	EMIT(&o, &in_step);
+	EMIT(&o, &outside);
+	EMIT(&o, &in_step);
+	settle(&o, 200);
+	profile_read(&o);
+	assert_int_equal(count(&o), 1); /* the step is not over */
+	assert_body(&o, 0, "stack_prof",
+		"{\"pid\":5000000,\"tid\":5000001,\"state\":\"cpu\",\"kind\":\"sample\",\"samples\":1,\"stack\":0} "
+		"{\"total\":10000.000}");
+	assert_int_equal(json_object_array_length(frames_of(&o, 0)), 3);
+	emit_step(&o, 5);
+	EMIT(&o, &in_step); /* it arrives after its step */
+	settle(&o, 50);
+	profile_read(&o);
+	assert_int_equal(count(&o), 1);
+	settle(&o, 100);
+	profile_read(&o);
+	assert_int_equal(count(&o), 2);
+	assert_body(&o, 1, "stack_prof",
+		"{\"pid\":5000000,\"tid\":5000001,\"step\":5,\"phase\":\"step\",\"state\":\"cpu\",\"kind\":\"sample\",\"samples\":3,"
+		"\"stack\":0} {\"total\":30000.000}");
+	assert_null(frames_of(&o, 1)); /* they are in this file */
+	EMIT(&o, &in_step);
+	profile_close(&o);
+	assert_int_equal(count(&o), 3);
+	assert_int_equal(stage(&o, 2, "total"), 10000000);
+	profile_done(&o);
+}
+
+/* Whatever comes in which order: all sums are exact, and no step has to end. */
+static void test_profile_sums(void **state)
+{
+	static const uint32_t stacks[] = { 0, 1, 2, 3, STACK_NONE };
+	uint64_t n = 0, ns = 0, seen_n = 0, seen_ns = 0;
+	bool told[4] = { false };
+	struct out o;
+
+	(void)state;
+	srandom(3);
+	profile_open(&o, &plain);
+	for (unsigned int i = 0; i < cases(60000, 20000); i++) {
+		struct rec_stack r = sample(i, 1 + TID + (uint32_t)random() % 8, stacks[random() % 5], (uint64_t)(random() % 100000));
+
+		r.step = (uint32_t)random() % 700;
+		r.state = (uint8_t)(random() % ST_MAX);
+		if (random() % 4 == 0)
+			r.h.id = SAMPLE_OFF_CPU;
+		EMIT(&o, &r);
+		n++;
+		ns += r.weight_ns;
+		if (random() % 50 == 0)
+			emit_step(&o, (uint32_t)random() % 700);
+		if (random() % 20 == 0)
+			o.s->ops->settled(o.s);
+	}
+	profile_close(&o);
+	for (size_t i = 0; i < count(&o); i++) {
+		const char *stack = shape(&o, i, "stack");
+
+		seen_n += strtoull(shape(&o, i, "samples"), NULL, 10);
+		seen_ns += (uint64_t)stage(&o, i, "total");
+		if (!stack)
+			continue;
+		/* exactly the first line of a stack has its frames */
+		assert_int_equal(!frames_of(&o, i), told[strtoul(stack, NULL, 10)]);
+		told[strtoul(stack, NULL, 10)] = true;
+	}
+	assert_int_equal(seen_n, n);
+	assert_int_equal(seen_ns, ns);
+	profile_done(&o);
+}
+
+static int setup_probe(void **state)
+{
+	int err = setup_stacks(state);
+
+	add_probe("llama_decode", ROLE_STEP, 0, "step", "");
+	return err;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_pftrace, setup_stacks, teardown),
+		cmocka_unit_test_setup_teardown(test_weights, setup_stacks, teardown),
+		cmocka_unit_test_setup_teardown(test_rotated, setup_stacks, teardown),
+		cmocka_unit_test_setup_teardown(test_large, setup_stacks, teardown),
+		cmocka_unit_test_setup_teardown(test_chrome, setup_stacks, teardown),
+		cmocka_unit_test_setup_teardown(test_profile, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_profile_sums, setup_probe, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
