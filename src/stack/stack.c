@@ -28,10 +28,10 @@ struct native_frame {
 struct chain {
 	struct native_frame native[NATIVE_MAX];
 	unsigned int n_native;
-	uint32_t python[SAMPLE_PYTHON_MAX];
-	bool entry[SAMPLE_PYTHON_MAX];
+	uint32_t python[SAMPLE_PYTHON_MAX + 1]; /* and "[cut]" */
+	bool entry[SAMPLE_PYTHON_MAX + 1];
 	unsigned int n_python;
-	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 1];
+	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 2];
 	unsigned int n;
 	bool no_memory;
 };
@@ -143,6 +143,10 @@ static void take_python(struct stacks *s, const struct parts *p)
 		f.file = intern_text(s->in, name.file);
 		f.line = name.line;
 		c->python[c->n_python++] = f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+	}
+	if (p->r->flags & SAMPLE_F_PYTHON_CUT && c->n_python) {
+		c->entry[c->n_python] = false;
+		c->python[c->n_python++] = s->cut;
 	}
 }
 

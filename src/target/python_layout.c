@@ -3,10 +3,11 @@
  * Where the versions of CPython keep what, on 64-bit machines. The offsets of a release series do not change after its
  * first release, since extension modules are compiled against them.
  *
- * Sources: 3.9 and 3.11 are from offsetof() with the headers of Debian's packages, and tried on their interpreters.
- * 3.8, 3.10 and 3.12 are derived from CPython's public headers (Include/cpython, Include/internal) and agree with the
- * offsets that other profilers publish, but have not been tried. From 3.13 on the interpreter has a table of its own
- * offsets, _Py_DebugOffsets, of which only the order must be known: 3.13 and 3.14 are from Debian's headers, and tried.
+ * Sources: 3.9 and 3.11 are from offsetof() with the headers of Debian's packages, 3.8, 3.10 and 3.12 from CPython's public
+ * headers (Include/cpython, Include/internal). From 3.13 on the interpreter has a table of its own offsets,
+ * _Py_DebugOffsets, of which only the order must be known: from offsetof() with Debian's headers of 3.13 and 3.14. All have been
+ * compared with what interpreters of these versions say of themselves (tests/unit/test_python_live.c), except for builds
+ * without the global lock.
  */
 #include "target/python.h"
 
