@@ -367,6 +367,7 @@ struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const 
 		drop_places(ms);
 	err = ask(ms, m, pid, from, offset);
 	spot.row = err ? NULL : keep_row(ms, &ms->answer.row);
+	spot.fault = err == -EPROTO;
 	spot.named = ms->answer.name[0];
 	spot.starts = is_start(ms->answer.name);
 	spot.evaluates = !strncmp(ms->answer.name, EVALUATES, strlen(EVALUATES));

@@ -19,6 +19,7 @@ struct spot {
 	const struct row *row; /* NULL: nothing is known */
 	uint32_t frame;	       /* INTERN_NONE without memory */
 	bool named;
+	bool fault;	       /* reading the file for this failed badly */
 	bool starts;	       /* where threads begin */
 	bool evaluates;	       /* Python's function that evaluates frames */
 };

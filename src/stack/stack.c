@@ -33,6 +33,7 @@ struct chain {
 	unsigned int n_python;
 	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 2];
 	unsigned int n;
+	bool complete; /* the native part */
 	bool no_memory;
 };
 
@@ -193,6 +194,7 @@ static struct spot look_up(struct stacks *s, struct stack_process *p, struct map
 
 	if (module)
 		spot = modules_spot(s->modules, module, (pid_t)p->tgid, &m->file, pc - m->file.start + m->file.offset);
+	p->faults += spot.fault;
 	if (m && !spot.named && !m->is_vdso)
 		frame = name_by_map(s, p, pc);
 	if (frame != INTERN_NONE)
@@ -246,6 +248,7 @@ static void take_user(struct stacks *s, const struct parts *p)
 	err = unwind(s, process, &u);
 	if (err == 1) {
 		s->stats.complete++;
+		s->chain.complete = true;
 		return;
 	}
 	if (err == -ENODATA)
@@ -260,8 +263,7 @@ static void take_user(struct stacks *s, const struct parts *p)
 
 /*
  * Puts Python's frames where the interpreter's function is that evaluates them, which calls itself through C code, or,
- * from Python to Python, not at all (3.11 and later). What is left over, since the native part is cut or has no names,
- * goes behind it.
+ * from Python to Python, not at all (3.11 and later). What is left over, since the native part is cut, goes behind it.
  */
 static void merge(struct chain *c)
 {
@@ -280,7 +282,7 @@ static void merge(struct chain *c)
 			continue;
 		}
 		seen++;
-		if (seen == evaluations) {
+		if (seen == evaluations && c->complete) {
 			end = c->n_python;
 		} else if (marked) {
 			while (end < c->n_python && !c->entry[end++])
@@ -314,7 +316,7 @@ static uint32_t take(struct stacks *s, const struct parts *p)
 	uint32_t id;
 
 	c->n = c->n_native = c->n_python = 0;
-	c->no_memory = false;
+	c->complete = c->no_memory = false;
 	take_kernel(s, p);
 	take_python(s, p);
 	if (!(p->r->flags & SAMPLE_F_NO_USER))

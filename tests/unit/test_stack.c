@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -89,6 +90,24 @@ PLAIN static void run_signal(void)
 {
 	signal(SIGUSR1, on_signal);
 	raise(SIGUSR1);
+}
+
+/* What stands for the interpreter: its function for Python frames calls an extension, which calls it again. */
+int _PyEval_EvalFrameDefault(int n);
+
+PLAIN static int extension(int n)
+{
+	return _PyEval_EvalFrameDefault(n - 1) + 1;
+}
+
+PLAIN int _PyEval_EvalFrameDefault(int n)
+{
+	return (n ? extension(n) : outer_wait(3)) + 1;
+}
+
+PLAIN static void run_python(void)
+{
+	_PyEval_EvalFrameDefault(1);
 }
 
 struct child {
@@ -200,11 +219,171 @@ static void unwinds(void **state)
 	stacks_free(s);
 }
 
+/* ---- Python ---- */
+
+static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name)
+{
+	static char name[32];
+
+	assert_string_equal(arg, "arg");
+	assert_true(tgid);
+	if (code == 99)
+		return -ENOENT;
+	snprintf(name, sizeof(name), "py%lu", (unsigned long)code);
+	*ret_name = (struct python_name){ .name = name, .file = "m.py", .line = (uint32_t)instr };
+	return 0;
+}
+
+#define ENTRY STACK_PYTHON_ENTRY
+#define EVAL "_PyEval_EvalFrameDefault"
+
+static void python_is_merged(void **state)
+{
+	static const struct {
+		struct python_frame frames[6];
+		uint16_t n;
+		const char *wanted[12];
+	} cases[] = {
+		{ { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } }, 4,
+			{ "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		/* one for each without marks, and the innermost the rest */
+		{ { { 1, 7 }, { 2, 8 } }, 2, { "outer_wait", "py1", "extension", "py2", "run_python" } },
+		{ { { 1, 7 }, { 2, 8 }, { 3, 9 } }, 3, { "outer_wait", "py1", "py2", "extension", "py3", "run_python" } },
+		/* fewer than the interpreter has, too many, unknown, none */
+		{ { { 1, 7 } }, 1, { "outer_wait", "py1", "extension", EVAL, "run_python" } },
+		{ { { 1, ENTRY }, { 2, ENTRY }, { 3, ENTRY } }, 3,
+			{ "outer_wait", "py1", "extension", "py2", "py3", "run_python" } },
+		{ { { 99, ENTRY }, { 2, ENTRY } }, 2, { "outer_wait", "[python]", "extension", "py2", "run_python" } },
+		{ {}, 0, { "outer_wait", EVAL, "extension", EVAL, "run_python" } },
+	};
+	const struct stacks_config config = { .in_process = true, .python = name_python, .python_arg = (void *)"arg" };
+	struct child c = child_start(run_python);
+	size_t size = 0, stack, size_python;
+	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *p;
+	struct stacks *s;
+
+	(void)state;
+	assert_non_null(r);
+	assert_int_equal(stacks_new(&config, &s), 0);
+	stack = r->stack_bytes;
+	p = calloc(1, size + sizeof(cases[0].frames));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size_python = cases[i].n * sizeof(cases[i].frames[0]);
+		*p = *r;
+		p->python_n = cases[i].n;
+		memcpy(p + 1, cases[i].frames, size_python);
+		memcpy((char *)(p + 1) + size_python, r + 1, stack);
+		assert_true(has_frames(s, stacks_take(s, p, size + size_python), cases[i].wanted));
+	}
+	/* the native part ends first */
+	p->stack_bytes = 64;
+	p->python_n = 1;
+	memcpy(p + 1, cases[0].frames, size_python = sizeof(cases[0].frames[0]));
+	memcpy((char *)(p + 1) + size_python, r + 1, 64);
+	{
+		static const char *const wanted[] = { "inner_wait", "[cut]", "py1", NULL };
+
+		assert_true(has_frames(s, stacks_take(s, p, sizeof(*p) + size_python + 64), wanted));
+	}
+	stacks_free(s);
+	free(p);
+	free(r);
+	child_end(&c);
+}
+
+/* ---- all kinds ---- */
+
+/* A child that makes code and names it, as engines do. */
+static void run_made_code(void)
+{
+	/* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret */
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+	unsigned char *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	f = fopen(path, "w");
+	if (at == MAP_FAILED || !f)
+		_exit(1);
+	fprintf(f, "%lx %zx made code\n", (unsigned long)at, sizeof(code));
+	fclose(f);
+	memcpy(at, code, sizeof(code));
+	((void (*)(void (*)(void)))at)(run_plain);
+}
+
+static void all_kinds(void **state)
+{
+	static const char *const wanted[] = { "inner_wait", "run_plain", "made code", NULL };
+	struct child c = child_start(run_made_code);
+	struct stacks *s = new_stacks(true);
+	char path[64];
+	size_t size = 0;
+	struct rec_sample *r = sample_take(c.pid, c.tid, &size), *k;
+	const uint32_t *frames;
+	uint64_t kernel[2] = { 0xfff, 0x1000 };
+	uint32_t id;
+
+	(void)state;
+	assert_non_null(r);
+	id = stacks_take(s, r, size);
+	assert_true(has_frames(s, id, wanted));
+	k = calloc(1, size + sizeof(kernel));
+	*k = *r;
+	k->kernel_n = 2;
+	memcpy(k + 1, kernel, sizeof(kernel));
+	memcpy((char *)(k + 1) + sizeof(kernel), r + 1, r->stack_bytes);
+	id = stacks_take(s, k, size + sizeof(kernel));
+	assert_true(has_frames(s, id, wanted));
+	assert_true(stacks_get(s, id, &frames) > 5);
+	assert_int_equal(stacks_frame(s, frames[0])->kind, FRAME_KERNEL);
+	assert_int_equal(stacks_frame(s, frames[1])->kind, FRAME_KERNEL);
+	assert_int_equal(stacks_frame(s, frames[2])->kind, FRAME_NATIVE);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", c.pid);
+	unlink(path);
+	free(k);
+	free(r);
+	child_end(&c);
+	stacks_free(s);
+}
+
+/* What is known of a process stays when it is gone, until it is forgotten; what it maps later is found. */
+static void processes_end(void **state)
+{
+	struct child c = child_start(run_plain);
+	struct stacks *s = new_stacks(true);
+	size_t size = 0;
+	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
+	struct stacks_stats stats;
+	uint32_t id, again;
+
+	(void)state;
+	assert_non_null(r);
+	stacks_know_process(s, (uint32_t)c.pid);
+	id = stacks_take(s, r, size);
+	assert_true(has_frames(s, id, plain));
+	child_end(&c);
+	stacks_remap_process(s, (uint32_t)c.pid);
+	again = stacks_take(s, r, size);
+	assert_int_equal(again, id);
+	stacks_forget_process(s, (uint32_t)c.pid);
+	stacks_stats(s, &stats);
+	assert_int_equal(stats.processes, 0);
+	again = stacks_take(s, r, size);
+	assert_int_not_equal(again, id);
+	assert_true(has_frames(s, again, (const char *const[]){ "[unknown]", NULL }));
+	free(r);
+	stacks_free(s);
+}
+
 int main(void)
 {
 	static int other;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unwinds),
+		cmocka_unit_test(python_is_merged),
+		cmocka_unit_test(all_kinds),
+		cmocka_unit_test(processes_end),
 		{ "unwinds with another process that reads", unwinds, NULL, NULL, &other },
 	};
 
