@@ -292,8 +292,8 @@ static void test_frames(void **state)
 	}
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
 		tried += try_python(plain[i]);
-	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.*/bin/python3", home ? home : "");
-	if (!glob(pattern, 0, NULL, &found)) {
+	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.{8,9,1[0-9]}.*/bin/python3", home ? home : "");
+	if (!glob(pattern, GLOB_BRACE, NULL, &found)) {
 		for (size_t i = 0; i < found.gl_pathc; i++)
 			tried += try_python(found.gl_pathv[i]);
 		globfree(&found);
