@@ -103,7 +103,8 @@ static void run_python(const char *command, int in, int out)
 	argv[n] = NULL;
 	dup2(in, 0);
 	dup2(out, 1);
-	close(2); /* pyenv says that it has none of a version */
+	if (!freopen("/dev/null", "w", stderr)) /* pyenv says that it has none of a version */
+		_exit(1);
 	execvp(argv[0], argv);
 	_exit(127);
 }
