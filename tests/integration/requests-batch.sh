@@ -92,6 +92,37 @@ test_edges() {
 	compared edges --edges --least 50
 }
 
+windows_are() {
+	[ "$(find "$TMP/$1" -name 'profile_*.jsonl' | wc -l)" -ge "$2" ]
+}
+
+# A request over the edge of a window is in the files of both, and both say so; so is one that was there before the first, and
+# goes on between two.
+test_windows() {
+	"$driver" -r 1000000 -s 9 -p 8 -a 1.2 -d 10 -n 60 -l "$TMP/windows.log" "$libs" "$model" &
+	ENGINE=$!
+	test_pids+=("$ENGINE")
+	wait_until 60 [ -s "$TMP/windows.log" ]
+	mkdir "$TMP/windows"
+	background "$INFTRACE" record --strict --window every=250ms,for=200ms --output-dir "$TMP/windows" --format json \
+		-p "$ENGINE" 2>"$TMP/windows.err"
+	wait_until 60 windows_are windows 5
+	kill -INT "$BG"
+	wait "$BG" || sed 's/^/# /' "$TMP/windows.err"
+	kill -TERM "$ENGINE"
+	wait "$ENGINE"
+	local profile
+	check "windows: requests over their edges, by the driver's own log" \
+		"$TOP/tests/programs/check_requests.py" --edges --least 0 "$TMP/windows.log" "$TMP"/windows/profile_*.jsonl
+	sed 's/^/# /' "$TMP/check.out"
+	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*.json "$TMP"/windows/*.jsonl
+	for profile in "$TMP"/windows/profile_*.jsonl; do
+		grep -q '"request_prof"' "$profile" || continue
+		check "windows: the trace has what the profile has" "$TOP/tests/programs/check_request_tracks.py" --some \
+			--profile "$profile" "$(sed 's#/profile_#/trace_#; s#jsonl$#json#' <<<"$profile")"
+	done
+}
+
 # inftrace does not run for a while, so that steps are lost.
 stopped() {
 	wait_until 60 grep -sq token_prof "$TMP/$1.jsonl"
@@ -182,5 +213,5 @@ test_plant() {
 	planted 0.6 -n 10 client queue
 }
 
-ALL_TESTS=(served chats traced edges loss node http empty_reads plant)
+ALL_TESTS=(served chats traced edges windows loss node http empty_reads plant)
 run_tests "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_requests.py [--edges] [--loss] [--least N] LOG PROFILE
+"""check_requests.py [--edges] [--loss] [--least N] LOG PROFILE ...
 
 Holds the requests that inftrace has found in the batches of tests/engines/serve_driver against the driver's own log:
 every request is there, none is mixed with another, its tokens and steps are the same, and each of its times is
@@ -11,6 +11,8 @@ clock readings of the driver around them.
          the others have to say what is missing.
 --loss:  steps were lost; the same.
 --least: so many requests must be there as a whole.
+Several profiles are those of windows, in the order of time: what is of the same request in two of them has to say that
+there is more of it.
 """
 
 import argparse
@@ -402,16 +404,38 @@ def check_part(mine, r, e, first, steps):
         require(f"{name}: the sum of the parts", sum(spans.values()), ns(e["stage_us"]["total"]))
 
 
+def check_edges(windows):
+    """A request that is in several windows ends in none but the last, and begins in none but the first."""
+    over = 0
+    for a, b in zip(windows, windows[1:]):
+        for i in a.keys() & b.keys():
+            require(f"request {i}: its end was not seen in the first of two windows", bool(a[i] & {"end_not_seen", "unfinished"}), True)
+            require(f"request {i}: it began before the second of two windows", "began_before" in b[i], True)
+            over += 1
+    if not over:
+        raise Wrong("no request is in two windows")
+    print(f"{len(windows)} windows, with {over} requests over their edges")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--edges", action="store_true")
     p.add_argument("--loss", action="store_true")
     p.add_argument("--least", type=int, default=1)
     p.add_argument("log")
-    p.add_argument("profile")
+    p.add_argument("profile", nargs="+")
     o = p.parse_args()
+    windows = [check(o, profile) for profile in o.profile]
+    if len(windows) > 1:
+        check_edges(windows)
+
+
+def check(o, profile):
+    """Returns what is said of each request that it has."""
     whole = not o.edges and not o.loss
-    log, profile = lines(o.log), lines(o.profile)
+    log, profile = lines(o.log), lines(profile)
+    if len(o.profile) > 1 and all(is_cut(e) for e in profile if e["event"] == "token_prof"):
+        return {}  # on a busy machine a window may be too short for a step
     told = [e for e in log if "cached" in e]
     log = [Step(e) for e in log if "parts" in e]
     requests = [Request(e, log) for e in told]
@@ -477,6 +501,7 @@ def main():
     print(f"{n_whole} requests, {sum(r.cancelled for r, _ in found.values())} of them cancelled; {len(distances)} times to tokens "
           f"that nobody preempted are {distances[len(distances) // 2] if distances else 0} ns off the driver's, "
           f"p99 {distances[len(distances) * 99 // 100] if distances else 0} ns; parts: {dict(parts)}")
+    return {i: says_so(e["shape"]) for i, (_, e) in found.items()}
 
 
 if __name__ == "__main__":
