@@ -1,45 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Triggers: what is written, what is a hit, and what it says. */
-#include "sinks.h"
+#include "triggers.h"
 
 #include <inttypes.h>
 #include <signal.h>
 
 #include "record/rate.h"
-#include "record/trigger.h"
 #include "stderr.h"
 
-#define MS UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
-
-static struct trigger_set *set;
-static uint32_t next_step;
-
-static int end_test(void **state)
-{
-	trigger_free(set);
-	return teardown(state);
-}
-
-/* The engine's step: n_tokens and context. */
-static int begin_test(void **state)
-{
-	struct probe_spec *s;
-	const char *why;
-
-	set = NULL;
-	next_step = 0;
-	if (setup(state))
-		return -1;
-	s = spec_append(&probes, NULL, "llama_decode");
-	s->role = ROLE_STEP;
-	s->flags = PROBE_F_SPAN;
-	return spec_add_arg(s, "n_tokens", "s32 arg1", &ops, 1, &why) ||
-			       spec_add_arg(s, "context", "ptr arg2", &ops, 1, &why) ||
-			       spec_set_name(s, "n_tokens == 1 ? decode : prefill", &why)
-		       ? -1
-		       : 0;
-}
 
 static void start(uint64_t cooldown_ns, uint32_t max, const char *first, const char *second)
 {
