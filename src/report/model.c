@@ -50,6 +50,7 @@ static void process_free(struct process *p)
 	idmap_free(&p->by_number);
 	free(p->calls);
 	seqs_free(&p->seqs);
+	stack_times_free(&p->stacks);
 	free(p->socket_ttft.ns);
 	free(p);
 }
@@ -62,6 +63,7 @@ void model_free(struct model *m)
 	idmap_free(&m->by_pid);
 	free(m->windows);
 	tally_free(&m->lost);
+	code_tree_free(&m->code);
 	if (m->names.ids)
 		lh_table_free(m->names.ids);
 	for (size_t i = 0; i < m->names.len; i++)
@@ -135,7 +137,7 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 bool process_empty(const struct process *p)
 {
 	return !p->steps.len && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->seqs.len &&
-	       !p->has_sched && !p->has_faults && !p->has_memory;
+	       !p->stacks.n_sums && !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
 int process_add_step(struct process *p, const struct step *step)
@@ -453,6 +455,8 @@ int model_finish(struct model *m)
 			err = find_lanes(p);
 		if (!err)
 			err = find_gaps(p);
+		if (!err)
+			err = stack_times_finish(p);
 		if (p->n_calls)
 			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
 		tally_sort(&p->ops);

@@ -12,6 +12,7 @@
 
 #include "report/idmap.h"
 #include "report/seq.h"
+#include "report/stack_times.h"
 #include "report/steps.h"
 
 /* Time that threads waited for a CPU while another one ran on it. */
@@ -73,6 +74,7 @@ struct process {
 	struct call *calls; /* after model_finish: sorted by time */
 	size_t n_calls, calls_size;
 	struct seqs seqs; /* requests, from lines of the profile */
+	struct stack_times stacks;
 	struct times socket_ttft; /* the same requests from the server's sockets, seen from outside */
 	uint64_t socket_requests;
 	/* from sched_prof, fault_prof and memory_prof */
@@ -107,6 +109,7 @@ struct model {
 	struct window *windows;
 	size_t n_windows, windows_size;
 	struct tally lost; /* records, by kind */
+	struct code_tree code; /* the stacks of all processes */
 	uint64_t lost_records;
 	uint32_t recordings;
 };

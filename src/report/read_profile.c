@@ -22,6 +22,8 @@ struct profile_reader {
 	bool window_ended;      /* the next step belongs to another recording */
 	uint32_t n_steps;       /* of this recording */
 	struct process *recent; /* of the previous line */
+	struct stack_ids stacks;
+	const struct json_node *object; /* the current line */
 	struct op_time *ops;    /* of one line */
 	size_t ops_size;
 	/* where to look for the next key: see read_state */
@@ -423,8 +425,8 @@ static int read_call(struct profile_reader *r, struct process *p, const struct j
 	return err ? err : process_add_call(p, &call);
 }
 
-/* Numbers of requests start again with each recording, like those of steps. */
-static void recording_of_request(struct profile_reader *r)
+/* Numbers of requests and of stacks start again with each recording, like those of steps. */
+static void recording_of_other(struct profile_reader *r)
 {
 	if (!r->window_ended)
 		return;
@@ -446,7 +448,7 @@ static int read_request(struct profile_reader *r, struct process *p, const struc
 		p->socket_requests++;
 		return stage(stages, "ttft", &ns) ? times_add(&p->socket_ttft, ns) : 0;
 	}
-	recording_of_request(r);
+	recording_of_other(r);
 	err = seq_read(&p->seqs, shape, stages, r->recording, &bad);
 	if (!err && bad)
 		LINE_BAD(r, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
@@ -455,6 +457,19 @@ static int read_request(struct profile_reader *r, struct process *p, const struc
 	/* its line is that of the exchange on its socket, too */
 	p->socket_requests++;
 	return stage(stages, "ttft_client", &ns) ? times_add(&p->socket_ttft, ns) : 0;
+}
+
+static int read_stack(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
+{
+	const char *why;
+	int err;
+
+	recording_of_other(r);
+	err = stack_times_read(r->m, p, &r->stacks, r->object, shape, stages, r->recording, &why);
+	if (!err && why)
+		LINE_BAD(r, "%s", why);
+	return err;
 }
 
 static int read_sched(struct profile_reader *r, struct process *p, const struct json_node *shape,
@@ -531,6 +546,7 @@ static const struct family {
 	{ "sched_prof", read_sched },
 	{ "fault_prof", read_faults },
 	{ "memory_prof", read_memory },
+	{ "stack_prof", read_stack },
 };
 
 static int read_window(
@@ -614,6 +630,7 @@ static int read_line(void *ctx, const struct profile_line *line)
 	int err;
 
 	r->line = line->number;
+	r->object = line->object;
 	if (!event || !node_is(shape, JSON_OBJECT) || !node_is(stages, JSON_OBJECT)) {
 		LINE_BAD(r, "%s",
 			event ? "shape and stage_us must be objects"
@@ -652,5 +669,6 @@ int read_profile(struct model *m, struct json_source *source, const char *path,
 	if (!err)
 		err = profile_read(source, &ops, &r);
 	free(r.ops);
+	idmap_free(&r.stacks.nodes);
 	return err == -ENOMEM ? err : 0;
 }

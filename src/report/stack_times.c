@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/stack_times.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/read.h"
+
+void code_tree_free(struct code_tree *t)
+{
+	free(t->nodes);
+	free(t->functions);
+	free(t->path);
+	idmap_free(&t->by_call);
+	idmap_free(&t->by_name);
+}
+
+void stack_times_free(struct stack_times *s)
+{
+	free(s->rows);
+	free(s->sums);
+	free(s->first);
+	free(s->slow);
+	idmap_free(&s->by_key);
+}
+
+/* Whether what happens in the function is its own doing, and not done for its caller. */
+static bool is_own(const struct code_tree *t, uint32_t function)
+{
+	return t->functions[function].kind == CODE_NATIVE || t->functions[function].kind == CODE_PYTHON;
+}
+
+static bool among_callers(const struct code_tree *t, uint32_t node, uint32_t function)
+{
+	for (; node != CODE_ROOT; node = t->nodes[node].parent) {
+		if (t->nodes[node].function == function)
+			return true;
+	}
+	return false;
+}
+
+/* Returns -E2BIG if there are too many. */
+static int add_function(struct model *m, const char *text, enum code_kind kind, uint32_t *ret)
+{
+	struct code_tree *t = &m->code;
+	uint32_t name;
+	int err;
+
+	if (t->n_functions >= STACK_FUNCTIONS_MAX)
+		return -E2BIG;
+	err = model_name(m, text, &name);
+	if (err || idmap_get(&t->by_name, name, ret))
+		return err;
+	err = array_reserve(&t->functions, t->n_functions + 1, &t->functions_size, sizeof(*t->functions));
+	if (!err)
+		err = idmap_set(&t->by_name, name, (uint32_t)t->n_functions);
+	if (err)
+		return err;
+	*ret = (uint32_t)t->n_functions;
+	t->functions[t->n_functions++] = (struct code_function){ .name = name, .kind = (uint8_t)kind };
+	return 0;
+}
+
+static int add_node(struct code_tree *t, uint32_t parent, uint32_t function, uint32_t line, uint32_t *ret)
+{
+	uint64_t key = (uint64_t)parent << 44 | (uint64_t)function << 24 | line;
+	const struct code_node *caller = &t->nodes[parent];
+	struct code_node node = { .parent = parent, .function = function, .line = line };
+	int err;
+
+	_Static_assert(STACK_NODES_MAX <= 1u << 20 && STACK_FUNCTIONS_MAX <= 1u << 20, "they fit the key");
+	if (idmap_get(&t->by_call, key, ret))
+		return 0;
+	if (t->n_nodes >= STACK_NODES_MAX)
+		return -E2BIG;
+	node.depth = (uint16_t)(caller->depth + 1);
+	node.outermost = !among_callers(t, parent, function);
+	node.held_by = !is_own(t, function) && is_own(t, caller->held_by) ? caller->held_by : function;
+	if (!line && caller->plain == parent) {
+		node.plain = (uint32_t)t->n_nodes;
+	} else {
+		err = add_node(t, caller->plain, function, 0, &node.plain);
+		if (err)
+			return err;
+	}
+	err = array_reserve(&t->nodes, t->n_nodes + 1, &t->nodes_size, sizeof(*t->nodes));
+	if (!err)
+		err = idmap_set(&t->by_call, key, (uint32_t)t->n_nodes);
+	if (err)
+		return err;
+	*ret = (uint32_t)t->n_nodes;
+	t->nodes[t->n_nodes++] = node;
+	return 0;
+}
+
+static int tree_begin(struct model *m)
+{
+	static const char *const texts[] = {
+		[CODE_ROOT] = "all",
+		[CODE_UNKNOWN_STACK] = "[unknown stack]",
+		[CODE_LEFT_OUT] = "[left out]",
+	};
+	struct code_tree *t = &m->code;
+	uint32_t function, node;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && !(t->n_nodes > CODE_LEFT_OUT) && i <= CODE_LEFT_OUT; i++) {
+		err = add_function(m, texts[i], CODE_UNKNOWN, &function);
+		if (!err && i == CODE_ROOT)
+			err = array_reserve(&t->nodes, 1, &t->nodes_size, sizeof(*t->nodes));
+		if (!err && i == CODE_ROOT)
+			t->nodes[t->n_nodes++] = (struct code_node){ .function = function, .held_by = function };
+		else if (!err)
+			err = add_node(t, CODE_ROOT, function, 0, &node);
+	}
+	return err;
+}
+
+/* Reads the frames, innermost first, into the path, which begins with the node of their caller. */
+static int read_frames(struct model *m, const struct json_node *frames, size_t *ret_n, bool *ret_cut)
+{
+	struct code_tree *t = &m->code;
+	struct code_frame frame;
+	uint32_t function;
+	const char *text;
+	size_t n = 0;
+	int err;
+
+	json_for_each (value, frames) {
+		if (n == STACK_DEPTH_MAX) {
+			*ret_cut = true;
+			break;
+		}
+		text = node_string(value);
+		if (!text)
+			return -EINVAL;
+		code_frame_parse(text, strlen(text), &frame);
+		err = add_function(m, frame.text, frame.kind, &function);
+		if (!err)
+			err = array_reserve(&t->path, 2 * (n + 1), &t->path_size, sizeof(*t->path));
+		if (err)
+			return err;
+		t->path[2 * n] = function;
+		t->path[2 * n + 1] = frame.line;
+		n++;
+	}
+	*ret_n = n;
+	return 0;
+}
+
+/* The node at the end of these calls; CODE_LEFT_OUT if there is no room for them. -EINVAL: a frame is no string. */
+static int add_stack(struct model *m, const struct json_node *frames, uint32_t *ret_node)
+{
+	struct code_tree *t = &m->code;
+	uint32_t node;
+	bool cut = false;
+	size_t n = 0;
+	int err;
+
+	err = read_frames(m, frames, &n, &cut);
+	node = n ? CODE_ROOT : CODE_UNKNOWN_STACK;
+	if (cut)
+		node = CODE_LEFT_OUT;
+	while (!err && n--)
+		err = add_node(t, node, t->path[2 * n], t->path[2 * n + 1], &node);
+	if (err && err != -E2BIG)
+		return err;
+	t->cut_deep += !err && cut;
+	t->cut_nodes += err == -E2BIG;
+	*ret_node = err ? CODE_LEFT_OUT : node;
+	return 0;
+}
+
+/* The stack of a line: its frames are in the first line that has its number. */
+static int find_stack(struct model *m, struct stack_ids *ids, const struct json_node *frames, uint64_t id,
+	uint32_t *ret_node, const char **ret_why)
+{
+	int err;
+
+	if (!frames) {
+		if (idmap_get(&ids->nodes, id, ret_node))
+			return 0;
+		m->code.unknown++;
+		*ret_node = CODE_UNKNOWN_STACK;
+		*ret_why = "no line before this one has the frames of its stack";
+		return 0;
+	}
+	err = add_stack(m, frames, ret_node);
+	if (err == -EINVAL) {
+		m->code.unknown++;
+		*ret_node = CODE_UNKNOWN_STACK;
+		*ret_why = "frames is not an array of strings";
+		return 0;
+	}
+	if (err || (ids->nodes.len >= STACK_IDS_MAX && !idmap_get(&ids->nodes, id, &(uint32_t){ 0 })))
+		return err;
+	return idmap_set(&ids->nodes, id, *ret_node);
+}
+
+static int add_sum(struct code_tree *t, struct stack_times *s, const struct stack_row *row, uint32_t phase)
+{
+	uint64_t key = (uint64_t)phase << 32 | (uint64_t)row->wait << 31 | (uint64_t)row->state << 20 | row->node;
+	uint32_t i;
+
+	if (!idmap_get(&s->by_key, key, &i)) {
+		struct stack_sum sum = { .phase = phase, .node = row->node, .state = row->state, .wait = row->wait };
+
+		if (t->n_sums >= STACK_SUMS_MAX && row->node != CODE_LEFT_OUT) {
+			struct stack_row left_out = *row;
+
+			t->cut_nodes++;
+			left_out.node = CODE_LEFT_OUT;
+			return add_sum(t, s, &left_out, phase);
+		}
+		if (array_reserve(&s->sums, s->n_sums + 1, &s->sums_size, sizeof(*s->sums)) ||
+			idmap_set(&s->by_key, key, (uint32_t)s->n_sums))
+			return -ENOMEM;
+		i = (uint32_t)s->n_sums++;
+		s->sums[i] = sum;
+		t->n_sums++;
+	}
+	s->sums[i].ns = ns_add(s->sums[i].ns, row->ns);
+	s->sums[i].samples += row->samples;
+	return 0;
+}
+
+static int add_row(struct code_tree *t, struct stack_times *s, const struct stack_row *row)
+{
+	if (t->n_rows >= STACK_ROWS_MAX) {
+		t->cut_rows += row->samples;
+		return 0;
+	}
+	if (array_reserve(&s->rows, s->n_rows + 1, &s->rows_size, sizeof(*s->rows)))
+		return -ENOMEM;
+	s->rows[s->n_rows++] = *row;
+	t->n_rows++;
+	return 0;
+}
+
+/* Returns why the line cannot be used, or NULL. */
+static const char *row_values(const struct json_node *shape, const struct json_node *stages, struct stack_row *row,
+	bool *ret_in_step)
+{
+	const char *state = node_string(node_get(shape, "state"));
+	const struct json_node *step = node_get(shape, "step"), *samples = node_get(shape, "samples");
+	unsigned int hint = 0;
+	int known;
+
+	if (!state)
+		return "shape.state is not a string";
+	known = read_state(state, &hint);
+	row->state = known < 0 ? STATE_OTHER : (uint8_t)known;
+	if (!read_us(node_get(stages, "total"), &row->ns))
+		return "stage_us.total is not a number >= 0";
+	*ret_in_step = step != NULL;
+	if (step && !read_u32(step, &row->step))
+		return "shape.step is not a number >= 0";
+	row->samples = 1;
+	if (samples && (!read_u32(samples, &row->samples) || !row->samples))
+		return "shape.samples is not a number > 0";
+	read_u32(node_get(shape, "tid"), &row->tid);
+	return NULL;
+}
+
+int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *line,
+	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why)
+{
+	const char *kind = node_string(node_get(shape, "kind")), *why;
+	const struct json_node *frames = node_get(line, "frames"), *id = node_get(shape, "stack");
+	struct stack_row row = { .recording = recording };
+	bool in_step;
+	uint32_t phase;
+	int err;
+
+	*ret_why = NULL;
+	if (!node_is(id, JSON_INT))
+		*ret_why = "shape.stack is not a number";
+	else if (frames && !node_is(frames, JSON_ARRAY))
+		*ret_why = "frames is not an array of strings";
+	err = *ret_why ? 0 : tree_begin(m);
+	if (err || *ret_why)
+		return err;
+	row.node = CODE_LEFT_OUT;
+	err = find_stack(m, ids, frames, node_u64(id), &row.node, ret_why);
+	row.wait = kind && !strcmp(kind, "wait");
+	/* of other kinds, as of those who woke a thread, there is no time; but their stack may be used again */
+	if (err || !kind || (!row.wait && strcmp(kind, "sample")))
+		return err;
+	why = row_values(shape, stages, &row, &in_step);
+	if (why) {
+		*ret_why = why;
+		return 0;
+	}
+	err = model_name(m, node_string(node_get(shape, "phase")), &phase);
+	if (!err)
+		err = add_sum(&m->code, &p->stacks, &row, phase);
+	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);
+}
+
+static uint64_t step_key(uint32_t recording, uint32_t number)
+{
+	return (uint64_t)recording << 32 | number;
+}
+
+/* The step of each row; n_steps: none. */
+static int find_steps(const struct process *p, uint32_t *steps)
+{
+	struct idmap by_number = { 0 };
+	const struct stack_times *s = &p->stacks;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < p->steps.len; i++)
+		err = idmap_set(&by_number,
+			step_key((uint32_t)steps_get(&p->steps, i, STEP_RECORDING),
+				(uint32_t)steps_get(&p->steps, i, STEP_NUMBER)),
+			(uint32_t)i);
+	for (size_t i = 0; !err && i < s->n_rows; i++) {
+		steps[i] = (uint32_t)p->steps.len;
+		idmap_get(&by_number, step_key(s->rows[i].recording, s->rows[i].step), &steps[i]);
+	}
+	idmap_free(&by_number);
+	return err;
+}
+
+int stack_times_finish(struct process *p)
+{
+	struct stack_times *s = &p->stacks;
+	size_t n_steps = p->steps.len;
+	struct stack_row *sorted = NULL;
+	uint32_t *steps = NULL, *at;
+	int err = -ENOMEM;
+
+	if (!s->n_rows)
+		return 0;
+	steps = malloc(s->n_rows * sizeof(*steps));
+	sorted = malloc(s->n_rows * sizeof(*sorted));
+	s->first = calloc(n_steps + 2, sizeof(*s->first));
+	if (!steps || !sorted || !s->first)
+		goto out;
+	err = find_steps(p, steps);
+	if (err)
+		goto out;
+	/* first[i + 1] becomes the end of step i, once its rows are placed from first[i] on */
+	at = s->first + 1;
+	for (size_t i = 0; i < s->n_rows; i++)
+		at[steps[i]]++;
+	for (size_t i = 0, sum = 0; i <= n_steps; i++) {
+		size_t n = at[i];
+
+		at[i] = (uint32_t)sum;
+		sum += n;
+	}
+	for (size_t i = 0; i < s->n_rows; i++)
+		sorted[at[steps[i]]++] = s->rows[i];
+	free(s->rows);
+	s->rows = sorted;
+	s->rows_size = s->n_rows;
+	sorted = NULL;
+out:
+	free(steps);
+	free(sorted);
+	return err;
+}

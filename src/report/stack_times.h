@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The stacks of a profile (stack_prof): one tree of calls for all files, and for each process how long its threads
+ * were at which node of it. Whatever a file contains, this takes at most some 250 MB: each part has a limit, beyond
+ * which something is left out and counted.
+ */
+#ifndef INFTRACE_REPORT_STACK_TIMES_H
+#define INFTRACE_REPORT_STACK_TIMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/idmap.h"
+
+#define STACK_DEPTH_MAX 512		/* frames of a stack: the innermost */
+#define STACK_FUNCTIONS_MAX (128u << 10)
+#define STACK_NODES_MAX (512u << 10)	/* nodes of the tree */
+#define STACK_IDS_MAX (512u << 10)	/* stacks of a file */
+#define STACK_SUMS_MAX (512u << 10)	/* of all processes */
+#define STACK_ROWS_MAX (2u << 20)	/* of steps, of all processes */
+#define STACK_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
+
+enum code_kind {
+	CODE_NATIVE,
+	CODE_PYTHON,
+	CODE_KERNEL,
+	CODE_SYSTEM, /* the C library, the interpreter: known to everyone, and called from everywhere */
+	CODE_UNKNOWN,
+};
+
+struct code_function {
+	uint32_t name; /* in the model's table, without the line */
+	uint8_t kind;
+};
+
+/*
+ * A call: a function called by that of the parent. In a function in Python the line that it was in belongs to
+ * it; `plain` is the node of the same calls without their lines.
+ */
+struct code_node {
+	uint32_t parent, function, line, plain;
+	uint32_t held_by; /* the function that is to blame for what happens in this node: see code_blame() */
+	uint16_t depth;	  /* 0: the root */
+	bool outermost;	  /* its function is none of its callers */
+};
+
+/* The first nodes: the root, and those of samples whose stack is not known, or was left out. */
+enum code_first_node {
+	CODE_ROOT,
+	CODE_UNKNOWN_STACK,
+	CODE_LEFT_OUT,
+};
+
+/* Time at a node in a step. */
+struct stack_row {
+	int64_t ns;
+	uint32_t recording, step, tid, node;
+	uint32_t samples;
+	uint8_t state;
+	bool wait; /* off the CPU, with its length; otherwise samples, each of which stands for a time */
+};
+
+/* The same over all steps of a phase. */
+struct stack_sum {
+	int64_t ns;
+	uint64_t samples;
+	uint32_t phase, node;
+	uint8_t state;
+	bool wait;
+};
+
+struct code_tree {
+	struct code_node *nodes; /* each behind its parent */
+	size_t n_nodes, nodes_size;
+	struct code_function *functions;
+	size_t n_functions, functions_size;
+	struct idmap by_call, by_name;
+	uint32_t *path; /* of one stack, outermost first */
+	size_t path_size;
+	size_t n_rows, n_sums; /* of all processes */
+	/* what was left out */
+	uint64_t cut_deep, cut_nodes, cut_rows, unknown;
+};
+
+/* Of one process. */
+struct stack_times {
+	struct stack_row *rows; /* after stack_times_finish(): of one step after another */
+	size_t n_rows, rows_size;
+	struct stack_sum *sums;
+	size_t n_sums, sums_size;
+	struct idmap by_key;
+	bool *slow;	 /* for each step. Set by code_summary_make() */
+	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
+};
+
+/* The stacks of one file, by the numbers that it gives them. */
+struct stack_ids {
+	struct idmap nodes;
+};
+
+struct model;
+struct process;
+struct json_node;
+
+void code_tree_free(struct code_tree *t);
+void stack_times_free(struct stack_times *s);
+
+/*
+ * Reads a line of the profile. *ret_why: static text that says why it cannot be used, or NULL. Returns 0 or
+ * -ENOMEM.
+ */
+int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *line,
+	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why);
+
+/* Once the steps are sorted: sorts the rows by steps, without those of steps that are not known. */
+int stack_times_finish(struct process *p);
+
+/* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
+struct code_frame {
+	char text[STACK_NAME_MAX + 1];
+	uint32_t line;
+	enum code_kind kind;
+};
+void code_frame_parse(const char *text, size_t len, struct code_frame *ret);
+
+#endif
