@@ -30,7 +30,7 @@ CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(KERNEL_O) \
 	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' $(shell pkg-config --cflags $(PKGS))
-LDLIBS := $(shell pkg-config --libs $(PKGS)) -liberty -lpthread
+LDLIBS := $(shell pkg-config --libs $(PKGS)) -liberty -lpthread -lm
 ifdef SAN
 INF_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=address,undefined
@@ -79,7 +79,7 @@ $(O)/%.o: src/%.c Makefile | $(SKEL)
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) -MMD -MP -c $< -o $@
 
 # included by the assembler
-$(O)/report/html.o: src/report/page.html
+$(O)/report/html.o: src/report/page.html src/report/flame.js
 
 $(O)/inftrace: $(OBJS)
 	$(call say,LD,$@)

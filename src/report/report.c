@@ -40,6 +40,9 @@ static int make_summaries(struct report *r)
 		err = typical_find(m->processes[i]);
 		if (!err)
 			err = summary_make(m->processes[i], m, &r->phases, &r->summaries[i]);
+		if (!err)
+			err = code_summary_make(m, m->processes[i], r->summaries[i].slow, r->summaries[i].n_slow,
+				&r->summaries[i].code);
 		if (err)
 			return err;
 	}

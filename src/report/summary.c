@@ -14,6 +14,7 @@ void summary_free(struct summary *s)
 	free(s->slow);
 	free(s->causes);
 	free(s->open);
+	code_summary_free(&s->code);
 	memset(s, 0, sizeof(*s));
 }
 

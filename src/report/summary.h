@@ -4,6 +4,7 @@
 #define INFTRACE_REPORT_SUMMARY_H
 
 #include "report/cause.h"
+#include "report/code.h"
 #include "report/requests.h"
 #include "report/seq_summary.h"
 #include "report/stats.h"
@@ -77,6 +78,7 @@ struct summary {
 	int64_t cpu_limit;     /* the lowest, in thousandths of a CPU; 0: unknown */
 	uint64_t lossy_steps; /* steps in which the timeline has gaps */
 	uint64_t unfinished;
+	struct code_summary code; /* made by code_summary_make() */
 };
 
 /* The names of the phases in which a prompt is read and in which tokens are produced. */

@@ -250,6 +250,39 @@ static void add_subject(
 	}
 }
 
+const char *words_function(const struct model *m, uint32_t function, uint32_t line, char buf[FUNCTION_MAX])
+{
+	const char *name = model_text(m, m->code.functions[function].name), *end;
+	char with_line[STACK_NAME_MAX + 16];
+
+	if (line && *name) {
+		/* "(file.py)" */
+		end = name + strlen(name) - 1;
+		snprintf(with_line, sizeof(with_line), "%.*s:%u%s", (int)(end - name), name, line, end);
+		name = with_line;
+	}
+	return text_printable(buf, FUNCTION_MAX, name);
+}
+
+/* The function that holds most of what the step took longer. */
+static int add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow)
+{
+	char d[DURATION_MAX], shown[FUNCTION_MAX];
+	struct code_hot hot;
+	int err;
+
+	err = code_find_hot(m, p, slow, &hot);
+	if (err || !hot.function)
+		return err;
+	add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", words_duration(d, hot.ns),
+		words_function(m, hot.function, hot.line, shown));
+	if (hot.caller)
+		add(t, ", called from `%s`", words_function(m, hot.caller, hot.caller_line, shown));
+	if (hot.samples)
+		add(t, " (%llu samples, usually %.1f)", (unsigned long long)hot.samples, hot.usual);
+	return 0;
+}
+
 /* Whether its threads spun for much of the time in which they did not wait for one another. */
 static bool step_spins(const struct step *s)
 {
@@ -258,8 +291,9 @@ static bool step_spins(const struct step *s)
 }
 
 static int add_cause(struct text *t, const struct model *m, const struct process *p,
-	const struct step *s, const struct cause *c)
+	const struct step *s, const struct slow_step *slow)
 {
+	const struct cause *c = &slow->cause;
 	char d[DURATION_MAX], shown[NAME_MAX_SHOWN];
 	uint32_t op;
 	int64_t ns;
@@ -294,6 +328,9 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));
+	err = add_code(t, m, p, slow);
+	if (err)
+		return err;
 	if (c->second != STATE_NONE) {
 		add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
 		add_phrase(t, phrases[c->second], c->second_part);
@@ -346,7 +383,7 @@ int words_slow(const struct model *m, const struct process *p, const struct slow
 	if (c->compared)
 		add(&t, " instead of %s", words_duration(d2, c->typical));
 	add(&t, ": ");
-	err = add_cause(&t, m, p, s, c);
+	err = add_cause(&t, m, p, s, slow);
 	if (s->lost)
 		add(&t, " (%u records lost meanwhile)", s->lost);
 	return err;
@@ -398,7 +435,7 @@ int words_open(const struct model *m, const struct process *p, const struct slow
 	add(&t, " had not ended after %s", words_duration(d, s->total));
 	if (open->cause.where != WHERE_NONE) {
 		add(&t, ": ");
-		err = add_cause(&t, m, p, s, &open->cause);
+		err = add_cause(&t, m, p, s, open);
 	}
 	if (s->lost)
 		add(&t, " (%u records lost meanwhile)", s->lost);

@@ -36,6 +36,10 @@ const char *words_crowd(const struct crowd *c, char buf[SENTENCE_MAX]);
 /* "2 spinning threads share 1 CPU (cgroup cpu.max): ...", for a summary with some. Returns buf. */
 const char *words_limited(const struct summary *sum, char buf[SENTENCE_MAX]);
 
+/* "sched.schedule (scheduler.py:212)", printable; a long name is cut. Returns buf. */
+#define FUNCTION_MAX 112
+const char *words_function(const struct model *m, uint32_t function, uint32_t line, char buf[FUNCTION_MAX]);
+
 /* The cause of several steps: "workers: waited for a CPU behind `cc1plus`". Returns buf. */
 const char *words_cause(
 	const struct model *m, const struct cause_sum *cause, char buf[SENTENCE_MAX]);

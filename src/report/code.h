@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* In which code threads ran and waited: of each phase, and of slow steps what is not typical of them. */
+#ifndef INFTRACE_REPORT_CODE_H
+#define INFTRACE_REPORT_CODE_H
+
+#include "report/cause.h"
+
+#define CODE_ROWS_MAX 20
+
+struct code_row {
+	uint32_t function, line; /* line: of a function in Python that in which it was longest; 0: unknown */
+	double held;	  /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
+	double self;	  /* in itself alone */
+	double total;	  /* with all that it calls */
+	double deviation; /* of a difference: that of total by chance, since there are so few samples; 0: exact */
+	double held_deviation;
+};
+
+/* What a phase did in a state. */
+struct code_table {
+	uint32_t phase; /* a name; 0: outside of steps */
+	uint8_t state;  /* STATES: all states together */
+	bool wait;      /* the waits, otherwise the samples */
+	int64_t ns;
+	uint64_t samples; /* or waits */
+	struct code_row rows[CODE_ROWS_MAX]; /* samples: by self; waits: by held. The longest first */
+	size_t n_rows;
+};
+
+/* What slow steps of a phase did more than the steps that they were compared with, in a state that made them slow. */
+struct code_diff {
+	uint32_t phase;
+	uint8_t state;
+	uint64_t steps;   /* slow ones */
+	int64_t part;     /* how much more time their threads spent in the state: exact */
+	uint64_t samples; /* in the slow steps */
+	double usual;     /* samples in as many typical steps */
+	uint64_t waits;
+	bool clear; /* the first row holds most of `part`, and that is not by chance */
+	struct code_row rows[CODE_ROWS_MAX]; /* by held, but the one that holds most comes first */
+	size_t n_rows;
+};
+
+struct code_summary {
+	struct code_table *tables; /* by phase: all samples, then the states */
+	size_t n_tables, tables_size;
+	struct code_diff *diffs; /* the most additional time first */
+	size_t n_diffs, diffs_size;
+};
+
+struct model;
+struct slow_step;
+
+/* Call it when the slow steps are known. Returns 0 or -ENOMEM; call code_summary_free in both cases. */
+int code_summary_make(
+	const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow, struct code_summary *ret);
+void code_summary_free(struct code_summary *c);
+
+/* The function that holds most of what a step took longer. */
+struct code_hot {
+	uint32_t function, line; /* function 0: none does, or there are too few samples to tell */
+	uint32_t caller, caller_line; /* if it is none in Python, the one that it was called from; 0: none */
+	int64_t ns;       /* how much of cause.part */
+	uint64_t samples; /* 0: ns is the length of waits, and exact */
+	double usual;     /* samples in a typical step */
+};
+
+/* Whether a function is named is decided as in code_holder() of code_inner.h. Returns 0 or -ENOMEM. */
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, struct code_hot *ret);
+
+/* --- nodes, for flame graphs --- */
+
+/* What there is of a node of the tree, or of a function; ns. */
+struct code_value {
+	double sampled, count;	/* count: of samples */
+	double waited;
+	double usual, usual_var; /* sampled in typical steps, and by how much that varies by chance, squared */
+	double usual_waited;
+};
+
+/* Of a difference: what is known exactly of the time of threads in a state, whatever samples say. */
+struct code_whole {
+	double slow;  /* in slow steps */
+	double usual; /* in as many typical ones; below 0: not known, as of one worker */
+	double part;  /* what there is more of, of which a function may hold most */
+	struct code_value all;
+};
+
+/* How much there is of it in slow steps, how much in typical ones, and by how much that differs by chance. */
+double code_slow(const struct code_whole *w, const struct code_value *v);
+double code_usual(const struct code_whole *w, const struct code_value *v);
+double code_deviation(const struct code_whole *w, const struct code_value *v);
+
+void code_value_add(struct code_value *to, const struct code_value *v);
+/* Adds to the value of each node those of its calls. */
+void code_values_total(const struct model *m, struct code_value *values);
+/* These add what a table, or a difference, is made of. The latter returns 0 or -ENOMEM. */
+void code_add_table(const struct process *p, const struct code_table *table, struct code_value *values);
+int code_add_diff(const struct process *p, const struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
+	struct code_value *values, struct code_whole *whole);
+
+#endif

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What slow steps did more than the steps that they are compared with. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/code_inner.h"
+
+/* Fewer steps that are not slow say nothing of what is typical. */
+#define COMPARED_MIN 5
+/* More phases than any engine has, in each state. */
+#define DIFFS_MAX 128
+
+/* In these states it does not depend on the code that a thread does nothing, and at barriers it is the other threads'. */
+#define NOT_OF_CODE \
+	(1u << ST_RUNNABLE | 1u << ST_STOPPED | 1u << ST_IRQ | 1u << ST_BARRIER | 1u << STATE_OTHER)
+
+/* Whether code can be the reason for more time in a state. */
+static bool is_of_code(uint8_t state)
+{
+	return state < STATES && !(NOT_OF_CODE >> state & 1);
+}
+
+/* Which rows of steps count, and how much. */
+struct choice {
+	uint8_t state;
+	uint32_t tid; /* if not 0: of this thread only */
+	float *own, *others; /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
+	uint64_t samples, waits; /* in the slow steps */
+	double usual;		 /* samples in the others */
+};
+
+/* The weight of a row; 0: it does not count. */
+static double row_weight(const struct process *p, const struct choice *c, size_t step, const struct stack_row *row)
+{
+	const float *weights = row->tid == (uint32_t)steps_get(&p->steps, step, STEP_TID) ? c->own : c->others;
+
+	return weights && row->state == c->state && (!c->tid || row->tid == c->tid) ? (double)weights[step] : 0;
+}
+
+/* Adds the rows of a step. */
+static void add_rows(const struct process *p, size_t step, struct choice *c, struct code_value *values)
+{
+	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
+		const struct stack_row *row = &p->stacks.rows[i];
+		double weight = row_weight(p, c, step, row), ns = fabs(weight) * (double)row->ns;
+		struct code_value *v = &values[row->node];
+
+		if (weight > 0 && row->wait) {
+			v->waited += ns;
+			c->waits += row->samples;
+		} else if (weight > 0) {
+			v->sampled += ns;
+			v->count += row->samples;
+			c->samples += row->samples;
+		} else if (weight < 0 && row->wait) {
+			v->usual_waited += ns;
+		} else if (weight < 0) {
+			v->usual += ns;
+			v->usual_var += ns * (ns / row->samples);
+			c->usual -= weight * row->samples;
+		}
+	}
+}
+
+/* Gives the steps that slow ones are compared with their weights, which are below 0. size: the sum of the sizes of
+ * the slow steps. Returns whether there are enough. */
+static bool weigh_compared(const struct process *p, const struct typical *t, double size, float *weights)
+{
+	const uint32_t *steps = p->grouped + t->first;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->compared; i++)
+		n += !p->stacks.slow[steps[i]];
+	if (n < COMPARED_MIN)
+		return false;
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (!p->stacks.slow[steps[i]])
+			weights[steps[i]] -= (float)(size / n / steps_size(&p->steps, steps[i]));
+	}
+	return true;
+}
+
+/* Which of a slow step's threads were longer in the state: 1: the calling one, 2: the others. 0: none. */
+static int slow_in(const struct slow_step *slow, uint8_t state)
+{
+	const struct cause *c = &slow->cause;
+
+	if (slow->gap || !c->compared || c->where == WHERE_NONE || c->unseen)
+		return 0;
+	if (c->state == state)
+		return c->where == WHERE_OWN ? 1 : 2;
+	return c->second == state;
+}
+
+/* Adds what is known of a slow step's threads; who: as slow_in() says. */
+static void whole_add(const struct process *p, size_t step, int who, uint8_t state, struct code_whole *w)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	double slow = (double)steps_get(&p->steps, step, (who == 2 ? STEP_WORKERS : STEP_OWN) + state);
+	double usual = (who == 2 ? t->workers : t->own)[state] * steps_size(&p->steps, step);
+
+	w->slow += slow;
+	w->usual += usual;
+	w->part += slow - usual;
+}
+
+/* Finds the weights of all steps. A typical is shared by many steps, so that it is looked at once for all slow ones
+ * among them. Returns 0 or -ENOMEM. */
+static int weigh_steps(const struct process *p, const struct slow_step *slow, size_t n_slow, struct code_diff *diff,
+	struct choice *c, struct code_whole *w)
+{
+	double *sizes = calloc(2 * (p->n_typicals + 1), sizeof(*sizes)); /* of the calling threads, of the others */
+
+	if (!sizes)
+		return -ENOMEM;
+	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
+	for (size_t i = 0; i < n_slow; i++) {
+		size_t step = slow[i].step, typical = (size_t)steps_get(&p->steps, step, STEP_TYPICAL);
+		int who = slow_in(&slow[i], diff->state);
+
+		if (who && (uint32_t)steps_get(&p->steps, step, STEP_PHASE) == diff->phase)
+			sizes[2 * typical + (size_t)(who - 1)] += steps_size(&p->steps, step);
+	}
+	for (size_t i = 0; i < 2 * p->n_typicals; i++) {
+		if (sizes[i] > 0 && !weigh_compared(p, &p->typicals[i / 2], sizes[i], i % 2 ? c->others : c->own))
+			sizes[i] = 0;
+	}
+	for (size_t i = 0; i < n_slow; i++) {
+		size_t step = slow[i].step, typical = (size_t)steps_get(&p->steps, step, STEP_TYPICAL);
+		int who = slow_in(&slow[i], diff->state);
+
+		if (!who || (uint32_t)steps_get(&p->steps, step, STEP_PHASE) != diff->phase ||
+			sizes[2 * typical + (size_t)(who - 1)] <= 0)
+			continue;
+		(who == 2 ? c->others : c->own)[step] = 1;
+		diff->steps++;
+		whole_add(p, step, who, diff->state, w);
+	}
+	free(sizes);
+	return 0;
+}
+
+/* Also counts what there is of the difference. */
+static int add_diff(const struct process *p, struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
+	struct code_value *values, struct code_whole *w)
+{
+	struct choice c = { .state = diff->state };
+	int err = -ENOMEM;
+
+	diff->steps = 0;
+	c.own = calloc(p->steps.len + 1, sizeof(*c.own));
+	c.others = calloc(p->steps.len + 1, sizeof(*c.others));
+	if (c.own && c.others)
+		err = weigh_steps(p, slow, n_slow, diff, &c, w);
+	for (size_t i = 0; !err && i < p->steps.len; i++) {
+		if (c.own[i] != 0 || c.others[i] != 0)
+			add_rows(p, i, &c, values);
+	}
+	diff->part = w->part > 0 ? (int64_t)fmin(w->part, 9e18) : 0;
+	diff->samples = c.samples;
+	diff->waits = c.waits;
+	diff->usual = c.usual;
+	free(c.own);
+	free(c.others);
+	return err;
+}
+
+int code_add_diff(const struct process *p, const struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
+	struct code_value *values, struct code_whole *whole)
+{
+	struct code_diff again = *diff;
+
+	return add_diff(p, &again, slow, n_slow, values, whole);
+}
+
+static uint32_t find_holder(const struct model *m, const struct function_time *times, const struct code_whole *w)
+{
+	uint32_t function = code_holder(m, times, w, CODE_KINDS_OWN);
+
+	return function ? function : code_holder(m, times, w, CODE_KINDS_NAMED);
+}
+
+/* At most what there is. */
+static double more_of(const struct code_whole *w, const struct code_value *v)
+{
+	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
+}
+
+static void fill_rows(const struct model *m, const struct code_value *totals, const struct function_time *times,
+	const struct code_whole *w, struct code_diff *diff)
+{
+	uint32_t first = find_holder(m, times, w);
+	double keys[CODE_ROWS_MAX];
+
+	diff->clear = first != 0;
+	for (uint32_t i = 1; i < m->code.n_functions; i++) {
+		const struct function_time *f = &times[i];
+		struct code_row row = {
+			.function = i,
+			.held = more_of(w, &f->held),
+			.self = more_of(w, &f->self),
+			.total = more_of(w, &f->total),
+			.deviation = code_deviation(w, &f->total),
+			.held_deviation = code_deviation(w, &f->held),
+		};
+
+		code_rows_add(diff->rows, keys, &diff->n_rows, &row, i == first ? INFINITY : row.held);
+	}
+	for (size_t i = 0; i < diff->n_rows; i++)
+		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
+}
+
+static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff, const struct slow_step *slow,
+	size_t n_slow)
+{
+	struct code_value *values = calloc(m->code.n_nodes + 1, sizeof(*values));
+	struct function_time *times = NULL;
+	struct code_whole whole = { 0 };
+	int err = -ENOMEM;
+
+	if (values)
+		err = add_diff(p, diff, slow, n_slow, values, &whole);
+	if (!err)
+		err = code_times(m, values, &times);
+	if (!err) {
+		whole.all = values[CODE_ROOT];
+		fill_rows(m, values, times, &whole, diff);
+	}
+	free(times);
+	free(values);
+	return err;
+}
+
+static int need_diff(struct code_summary *c, uint32_t phase, uint8_t state)
+{
+	if (!is_of_code(state) || c->n_diffs == DIFFS_MAX)
+		return 0;
+	for (size_t i = 0; i < c->n_diffs; i++) {
+		if (c->diffs[i].phase == phase && c->diffs[i].state == state)
+			return 0;
+	}
+	if (array_reserve(&c->diffs, c->n_diffs + 1, &c->diffs_size, sizeof(*c->diffs)))
+		return -ENOMEM;
+	memset(&c->diffs[c->n_diffs], 0, sizeof(*c->diffs));
+	c->diffs[c->n_diffs].phase = phase;
+	c->diffs[c->n_diffs++].state = state;
+	return 0;
+}
+
+static int compare_diffs(const void *a, const void *b)
+{
+	const struct code_diff *x = a, *y = b;
+
+	if (x->part != y->part)
+		return x->part < y->part ? 1 : -1;
+	if (x->phase != y->phase)
+		return x->phase < y->phase ? -1 : 1;
+	return x->state < y->state ? -1 : x->state > y->state;
+}
+
+int code_diffs_make(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
+	struct code_summary *c)
+{
+	size_t kept = 0;
+	int err = 0;
+
+	if (!p->stacks.first)
+		return 0;
+	p->stacks.slow = calloc(p->steps.len + 1, sizeof(*p->stacks.slow));
+	if (!p->stacks.slow)
+		return -ENOMEM;
+	for (size_t i = 0; !err && i < n_slow; i++) {
+		uint32_t phase = (uint32_t)steps_get(&p->steps, slow[i].step, STEP_PHASE);
+
+		if (slow[i].gap)
+			continue;
+		p->stacks.slow[slow[i].step] = true;
+		err = need_diff(c, phase, slow[i].cause.state);
+		if (!err)
+			err = need_diff(c, phase, slow[i].cause.second);
+	}
+	for (size_t i = 0; !err && i < c->n_diffs; i++) {
+		err = fill_diff(m, p, &c->diffs[i], slow, n_slow);
+		if (c->diffs[i].samples || c->diffs[i].waits)
+			c->diffs[kept++] = c->diffs[i];
+	}
+	c->n_diffs = kept;
+	if (kept)
+		qsort(c->diffs, kept, sizeof(*c->diffs), compare_diffs);
+	return err;
+}
+
+static bool is_called(const struct code_tree *t, uint32_t node, uint32_t function)
+{
+	for (; node != CODE_ROOT; node = t->nodes[node].parent) {
+		if (t->nodes[node].function == function)
+			return true;
+	}
+	return false;
+}
+
+/* The samples of a function in a step, times the step's weight. */
+static double count_samples(const struct model *m, const struct process *p, size_t step, const struct choice *c,
+	uint32_t function)
+{
+	double n = 0;
+
+	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
+		const struct stack_row *row = &p->stacks.rows[i];
+		double weight = row->wait ? 0 : row_weight(p, c, step, row);
+
+		if (weight != 0 && is_called(&m->code, row->node, function))
+			n += fabs(weight) * row->samples;
+	}
+	return n;
+}
+
+static void fill_hot(const struct model *m, const struct process *p, const struct slow_step *slow, const struct choice *c,
+	const struct code_value *totals, const struct function_time *times, const struct code_whole *w, struct code_hot *hot)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+
+	hot->function = find_holder(m, times, w);
+	if (!hot->function)
+		return;
+	if (m->code.functions[hot->function].kind != CODE_PYTHON)
+		hot->caller = code_holder(m, times, w, 1u << CODE_PYTHON);
+	hot->ns = (int64_t)fmax(0, more_of(w, &times[hot->function].total));
+	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->function);
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (p->grouped[t->first + i] != slow->step)
+			hot->usual += count_samples(m, p, p->grouped[t->first + i], c, hot->function);
+	}
+	hot->line = code_line(m, totals, hot->function);
+	hot->caller_line = hot->caller ? code_line(m, totals, hot->caller) : 0;
+}
+
+/* What is known of one slow step. */
+static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, int who, const struct choice *c,
+	const struct code_value *all)
+{
+	struct code_whole w = { 0 };
+
+	whole_add(p, slow->step, who, c->state, &w);
+	if (c->tid) {
+		/* of a single worker only the samples are known */
+		w.slow = all->sampled + all->waited;
+		w.usual = -1;
+	}
+	if (w.part > (double)slow->cause.part)
+		w.part = (double)slow->cause.part;
+	w.all = *all;
+	return w;
+}
+
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, struct code_hot *ret)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
+	struct choice c = { .state = slow->cause.state };
+	struct function_time *times = NULL;
+	struct code_value *values;
+	struct code_whole whole;
+	float *weights;
+	int who, err = -ENOMEM;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->stacks.slow || !is_of_code(c.state))
+		return 0;
+	who = slow_in(slow, c.state);
+	if (!who || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
+		return 0;
+	c.tid = who == 2 ? slow->cause.tid : 0;
+	values = calloc(m->code.n_nodes + 1, sizeof(*values));
+	weights = calloc(p->steps.len + 1, sizeof(*weights));
+	if (!values || !weights)
+		goto out;
+	*(who == 2 ? &c.others : &c.own) = weights;
+	err = 0;
+	if (!weigh_compared(p, t, steps_size(&p->steps, slow->step), weights))
+		goto out;
+	weights[slow->step] = 1;
+	add_rows(p, slow->step, &c, values);
+	for (uint32_t i = 0; i < t->compared; i++) {
+		if (p->grouped[t->first + i] != slow->step)
+			add_rows(p, p->grouped[t->first + i], &c, values);
+	}
+	err = code_times(m, values, &times);
+	if (!err) {
+		whole = step_whole(p, slow, who, &c, &values[CODE_ROOT]);
+		fill_hot(m, p, slow, &c, values, times, &whole, ret);
+	}
+out:
+	free(weights);
+	free(times);
+	free(values);
+	return err;
+}
