@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "report/code_object.h"
 #include "report/json.h"
 #include "report/object.h"
 #include "report/report.h"
@@ -220,6 +221,8 @@ static int put_slow(struct json_build *b, struct json_object *o, const struct mo
 		err = words_slow(m, p, slow, sentence);
 		one = slow->gap ? gap_object(b, m, p, slow) : object_step(b, m, p, &s, &slow->cause);
 		json_put_text(b, one, "text", sentence);
+		if (!err && !slow->gap)
+			err = code_put_hot(b, one, m, p, slow);
 		json_append(b, slow->gap ? gaps : steps, one);
 	}
 	json_put(b, o, "slowest", steps);
@@ -391,6 +394,7 @@ static struct json_object *process_object(
 	json_put(b, o, "causes", causes_array(b, m, sum));
 	if (!*err)
 		*err = put_slow(b, o, m, p, sum, slowest);
+	code_put(b, o, m, &sum->code);
 	json_put(b, o, "operators", tally_array(b, m, &p->ops));
 	json_put(b, o, "syscalls", tally_array(b, m, &p->syscalls));
 	put_requests(b, o, &sum->requests);
@@ -445,6 +449,7 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 			json_append(b, processes, process_object(b, r, i, slowest, &err));
 	}
 	json_put(b, o, "processes", processes);
+	code_put_left_out(b, o, &r->model);
 	json_put(b, o, "loss", loss_object(b, &r->model));
 	if (!err && !b->failed)
 		return o;

@@ -326,6 +326,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 		put_latencies(page, p, sum);
 		page_requests(page, p, &sum->seqs, slowest);
 	}
+	page_code(page, &sum->code);
 	put_tally(page, "Operators", &p->ops);
 	put_tally(page, "System calls", &p->syscalls);
 	put_process_totals(page, p);
@@ -347,7 +348,7 @@ static void put_loss(const struct page *page, const struct report *r)
 		if (m->windows[i].coverage >= 0 && m->windows[i].coverage < coverage)
 			coverage = m->windows[i].coverage;
 	}
-	fputs("\nLoss: ", page->out);
+	fputs("Loss: ", page->out);
 	if (!m->lost_records && !lossy) {
 		fputs("none", page->out);
 	} else {
@@ -416,6 +417,8 @@ int report_text(const struct report *r, uint32_t slowest, FILE *out)
 		if (err)
 			return err;
 	}
+	fputc('\n', out);
+	page_code_left_out(&page);
 	put_loss(&page, r);
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "report/code.h"
 #include "report/model.h"
 #include "report/seq_summary.h"
 
@@ -26,5 +27,9 @@ void page_percentiles(const struct page *page, const char *name, const struct pe
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
 void page_request_times(const struct page *page, const struct seq_summary *sum);
 void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum, uint32_t slowest);
+
+/* The functions of a process, if there are stacks; and what was left out of all of them. */
+void page_code(const struct page *page, const struct code_summary *c);
+void page_code_left_out(const struct page *page);
 
 #endif

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The functions in which threads ran and waited: as JSON, and as the trees that the page draws. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/code_inner.h"
+#include "report/code_object.h"
+#include "report/words.h"
+
+/* A flame graph has the nodes with the most time; the others are merged in one beside them. */
+#define FLAME_NODES_MAX 1200
+#define FLAME_LEAST_SHARE 0.0005
+#define FLAMES_MAX 24
+/* A call that is not drawn. */
+#define SMALL (-1)
+
+static const char *kind_name(uint8_t kind)
+{
+	static const char *const names[] = {
+		[CODE_NATIVE] = "native",
+		[CODE_PYTHON] = "python",
+		[CODE_KERNEL] = "kernel",
+		[CODE_SYSTEM] = "system",
+		[CODE_UNKNOWN] = "unknown",
+	};
+
+	return names[kind];
+}
+
+static const char *function_text(const struct model *m, uint32_t function)
+{
+	return model_text(m, m->code.functions[function].name);
+}
+
+static void put_ns(struct json_build *b, struct json_object *o, const char *key, double ns)
+{
+	json_put_us(b, o, key, (int64_t)fmax(-9e18, fmin(9e18, ns)));
+}
+
+static struct json_object *row_object(struct json_build *b, const struct model *m, const struct code_row *row)
+{
+	struct json_object *o = json_new_object(b);
+
+	json_put_text(b, o, "function", function_text(m, row->function));
+	json_put_text(b, o, "kind", kind_name(m->code.functions[row->function].kind));
+	if (row->line)
+		json_put_u64(b, o, "line", row->line);
+	put_ns(b, o, "held_us", row->held);
+	put_ns(b, o, "total_us", row->total);
+	return o;
+}
+
+static void put_phase(struct json_build *b, struct json_object *o, const struct model *m, uint32_t phase)
+{
+	if (phase)
+		json_put_text(b, o, "phase", model_text(m, phase));
+}
+
+static struct json_object *table_object(struct json_build *b, const struct model *m, const struct code_table *table)
+{
+	struct json_object *o = json_new_object(b), *rows = json_new_array(b), *row;
+
+	put_phase(b, o, m, table->phase);
+	json_put_text(b, o, "kind", table->wait ? "wait" : "sample");
+	if (table->state != STATES)
+		json_put_text(b, o, "state", words_state(table->state));
+	json_put_u64(b, o, "count", table->samples);
+	json_put_us(b, o, "total_us", table->ns);
+	for (size_t i = 0; i < table->n_rows; i++) {
+		row = row_object(b, m, &table->rows[i]);
+		put_ns(b, row, "self_us", table->rows[i].self);
+		json_append(b, rows, row);
+	}
+	json_put(b, o, "functions", rows);
+	return o;
+}
+
+static struct json_object *diff_object(struct json_build *b, const struct model *m, const struct code_diff *diff)
+{
+	struct json_object *o = json_new_object(b), *rows = json_new_array(b), *row;
+
+	put_phase(b, o, m, diff->phase);
+	json_put_text(b, o, "state", words_state(diff->state));
+	json_put_u64(b, o, "steps", diff->steps);
+	json_put_us(b, o, "excess_us", diff->part);
+	json_put_u64(b, o, "samples", diff->samples);
+	json_put_double(b, o, "usual_samples", diff->usual);
+	json_put_u64(b, o, "waits", diff->waits);
+	json_put(b, o, "clear", json_object_new_boolean(diff->clear));
+	for (size_t i = 0; i < diff->n_rows; i++) {
+		row = row_object(b, m, &diff->rows[i]);
+		put_ns(b, row, "deviation_us", diff->rows[i].deviation);
+		json_append(b, rows, row);
+	}
+	json_put(b, o, "functions", rows);
+	return o;
+}
+
+void code_put(struct json_build *b, struct json_object *o, const struct model *m, const struct code_summary *c)
+{
+	struct json_object *array;
+
+	if (!c->n_tables)
+		return;
+	array = json_new_array(b);
+	for (size_t i = 0; i < c->n_tables; i++)
+		json_append(b, array, table_object(b, m, &c->tables[i]));
+	json_put(b, o, "code", array);
+	array = json_new_array(b);
+	for (size_t i = 0; i < c->n_diffs; i++)
+		json_append(b, array, diff_object(b, m, &c->diffs[i]));
+	json_put(b, o, "slow_code", array);
+}
+
+int code_put_hot(struct json_build *b, struct json_object *o, const struct model *m, const struct process *p,
+	const struct slow_step *slow)
+{
+	struct json_object *v;
+	struct code_hot hot;
+	int err;
+
+	err = code_find_hot(m, p, slow, &hot);
+	if (err || !hot.function)
+		return err;
+	v = json_new_object(b);
+	json_put_text(b, v, "function", function_text(m, hot.function));
+	if (hot.line)
+		json_put_u64(b, v, "line", hot.line);
+	if (hot.caller)
+		json_put_text(b, v, "called_from", function_text(m, hot.caller));
+	if (hot.caller_line)
+		json_put_u64(b, v, "called_from_line", hot.caller_line);
+	json_put_us(b, v, "us", hot.ns);
+	if (hot.samples) {
+		json_put_u64(b, v, "samples", hot.samples);
+		json_put_double(b, v, "usual_samples", hot.usual);
+	}
+	json_put(b, o, "code", v);
+	return 0;
+}
+
+void code_put_left_out(struct json_build *b, struct json_object *o, const struct model *m)
+{
+	const struct code_tree *t = &m->code;
+	struct json_object *v;
+
+	if (!t->unknown && !t->cut_deep && !t->cut_nodes && !t->cut_rows)
+		return;
+	v = json_new_object(b);
+	json_put_u64(b, v, "unknown", t->unknown);
+	json_put_u64(b, v, "too_deep", t->cut_deep);
+	json_put_u64(b, v, "too_many", t->cut_nodes);
+	json_put_u64(b, v, "not_compared", t->cut_rows);
+	json_put(b, o, "stacks_left_out", v);
+}
+
+/* ---- flame graphs ---- */
+
+struct flame {
+	struct json_build *b;
+	const struct model *m;
+	struct code_value *values; /* totals, without lines */
+	struct code_whole whole;   /* of a difference */
+	uint32_t *first, *next;	 /* the calls of each node, by node: 0: none */
+	double least;		 /* nodes with less are not drawn */
+	bool diff;
+	struct json_object *list;
+	struct json_object *names;
+	uint32_t *name_of; /* by function: 1 + its index among the names */
+	uint32_t n_names;
+};
+
+static double node_slow(const struct flame *f, uint32_t node)
+{
+	const struct code_value *v = &f->values[node];
+
+	return f->diff ? code_slow(&f->whole, v) : v->sampled + v->waited;
+}
+
+static double node_usual(const struct flame *f, uint32_t node)
+{
+	return f->diff ? code_usual(&f->whole, &f->values[node]) : 0;
+}
+
+static double node_size(const struct flame *f, uint32_t node)
+{
+	return node_slow(f, node) + node_usual(f, node);
+}
+
+/* Moves what is at nodes with lines to those without. */
+static void drop_lines(const struct model *m, struct code_value *values)
+{
+	for (size_t i = 1; i < m->code.n_nodes; i++) {
+		uint32_t plain = m->code.nodes[i].plain;
+
+		if (plain == i)
+			continue;
+		code_value_add(&values[plain], &values[i]);
+		memset(&values[i], 0, sizeof(values[i]));
+	}
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x < *y) - (*x > *y);
+}
+
+/* A limit that leaves FLAME_NODES_MAX nodes, and links the calls of each node. */
+static int link_calls(struct flame *f)
+{
+	size_t n_nodes = f->m->code.n_nodes, n = 0;
+	double *sizes = malloc((n_nodes + 1) * sizeof(*sizes));
+
+	if (!sizes)
+		return -ENOMEM;
+	f->least = FLAME_LEAST_SHARE * node_size(f, CODE_ROOT);
+	for (size_t i = n_nodes; i-- > 1;) {
+		uint32_t parent = f->m->code.nodes[i].parent;
+
+		if (node_size(f, (uint32_t)i) <= 0)
+			continue;
+		f->next[i] = f->first[parent];
+		f->first[parent] = (uint32_t)i;
+		sizes[n++] = node_size(f, (uint32_t)i);
+	}
+	if (n > FLAME_NODES_MAX) {
+		qsort(sizes, n, sizeof(*sizes), compare_sizes);
+		if (sizes[FLAME_NODES_MAX] > f->least)
+			f->least = sizes[FLAME_NODES_MAX];
+	}
+	free(sizes);
+	return 0;
+}
+
+static void append_number(struct flame *f, double v)
+{
+	json_append(f->b, f->list, json_object_new_int64(v > 9e15 ? (int64_t)9e15 : (int64_t)llround(v)));
+}
+
+static int64_t name_index(struct flame *f, uint32_t function)
+{
+	struct json_object *name;
+
+	if (!f->name_of[function]) {
+		name = json_new_array(f->b);
+		json_append(f->b, name, json_object_new_string(function_text(f->m, function)));
+		json_append(f->b, name, json_object_new_int(f->m->code.functions[function].kind));
+		json_append(f->b, f->names, name);
+		f->name_of[function] = ++f->n_names;
+	}
+	return f->name_of[function] - 1;
+}
+
+/* depth, name, time in us; of a difference also what is usual and the deviation by chance */
+static void append_node(struct flame *f, uint32_t depth, int64_t name, const struct code_value *v)
+{
+	append_number(f, depth);
+	json_append(f->b, f->list, json_object_new_int64(name));
+	if (!f->diff) {
+		append_number(f, (v->sampled + v->waited) / 1000);
+		return;
+	}
+	append_number(f, code_slow(&f->whole, v) / 1000);
+	append_number(f, code_usual(&f->whole, v) / 1000);
+	append_number(f, code_deviation(&f->whole, v) / 1000);
+}
+
+/* A node, then its calls. The depth is at most STACK_DEPTH_MAX. */
+static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
+{
+	struct code_value small = { 0 };
+	bool any = false;
+
+	append_node(f, depth, name_index(f, f->m->code.nodes[node].function), &f->values[node]);
+	for (uint32_t i = f->first[node]; i; i = f->next[i]) {
+		if (node_size(f, i) > f->least) {
+			append_calls(f, i, depth + 1);
+			continue;
+		}
+		code_value_add(&small, &f->values[i]);
+		any = true;
+	}
+	if (any)
+		append_node(f, depth + 1, SMALL, &small);
+}
+
+/* The nodes of a table or of a difference become a list of numbers. Returns 0 or -ENOMEM. */
+static int flame_fill(struct flame *f, const struct process *p, const struct code_table *table, const struct code_diff *diff,
+	const struct summary *sum)
+{
+	int err = 0;
+
+	f->first = calloc(f->m->code.n_nodes + 1, sizeof(*f->first));
+	f->next = calloc(f->m->code.n_nodes + 1, sizeof(*f->next));
+	f->values = calloc(f->m->code.n_nodes + 1, sizeof(*f->values));
+	f->whole = (struct code_whole){ 0 };
+	if (!f->first || !f->next || !f->values)
+		err = -ENOMEM;
+	else if (table)
+		code_add_table(p, table, f->values);
+	else
+		err = code_add_diff(p, diff, sum->slow, sum->n_slow, f->values, &f->whole);
+	if (!err) {
+		drop_lines(f->m, f->values);
+		code_values_total(f->m, f->values);
+		f->whole.all = f->values[CODE_ROOT];
+		err = link_calls(f);
+	}
+	if (!err)
+		append_calls(f, CODE_ROOT, 0);
+	free(f->first);
+	free(f->next);
+	free(f->values);
+	return err;
+}
+
+static void append_flame(struct flame *f, struct json_object *graphs, const struct process *p, const struct summary *sum,
+	const struct code_table *table, const struct code_diff *diff)
+{
+	struct json_object *o;
+	uint8_t state = table ? table->state : diff->state;
+
+	if (json_object_array_length(graphs) >= FLAMES_MAX)
+		return;
+	o = json_new_object(f->b);
+	f->list = json_new_array(f->b);
+	f->diff = !table;
+	put_phase(f->b, o, f->m, table ? table->phase : diff->phase);
+	if (state != STATES)
+		json_put_text(f->b, o, "state", words_state(state));
+	if (table)
+		json_put_text(f->b, o, "kind", table->wait ? "wait" : "sample");
+	else
+		json_put_text(f->b, o, "kind", "slow");
+	json_put_u64(f->b, o, "count", table ? table->samples : diff->samples + diff->waits);
+	if (diff)
+		json_put_u64(f->b, o, "steps", diff->steps);
+	f->b->failed |= flame_fill(f, p, table, diff, sum) != 0;
+	json_put(f->b, o, "nodes", f->list);
+	json_append(f->b, graphs, o);
+}
+
+struct json_object *code_flames(
+	struct json_build *b, const struct model *m, const struct process *p, const struct summary *sum)
+{
+	struct flame f = { .b = b, .m = m };
+	struct json_object *o, *graphs;
+
+	if (!sum->code.n_tables)
+		return NULL;
+	o = json_new_object(b);
+	graphs = json_new_array(b);
+	f.names = json_new_array(b);
+	f.name_of = calloc(m->code.n_functions + 1, sizeof(*f.name_of));
+	b->failed |= !f.name_of;
+	for (size_t i = 0; !b->failed && i < sum->code.n_diffs; i++)
+		append_flame(&f, graphs, p, sum, NULL, &sum->code.diffs[i]);
+	for (size_t i = 0; !b->failed && i < sum->code.n_tables; i++)
+		append_flame(&f, graphs, p, sum, &sum->code.tables[i], NULL);
+	free(f.name_of);
+	json_put(b, o, "names", f.names);
+	json_put(b, o, "graphs", graphs);
+	return o;
+}

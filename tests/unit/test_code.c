@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the report says of stacks: where samples and waits were, and which function slow steps were longer in. */
+#include "report.h"
+
+#include "report/code.h"
+#include "report/stack_times.h"
+
+#define PERIOD 10101010LL /* ns, at 99 Hz */
+#define MS 1000000LL
+
+/* --- a profile with stacks --- */
+
+struct stacked {
+	struct profile p;
+	uint64_t random;
+	int step;
+	int64_t now, cpu, next; /* time, CPU time, and that of the next sample */
+	int64_t period;
+	bool told[64]; /* stacks whose frames are in the profile */
+};
+
+static void stacked_begin(struct stacked *s, uint64_t seed, int64_t period)
+{
+	memset(s, 0, sizeof(*s));
+	profile_begin(&s->p);
+	s->random = seed * 2654435761u + 1;
+	s->period = period;
+	s->next = period / 3;
+}
+
+static uint32_t random_below(struct stacked *s, uint32_t n)
+{
+	s->random = s->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (uint32_t)(s->random >> 33) % n;
+}
+
+static int64_t about(struct stacked *s, int64_t ns, int percent)
+{
+	return ns + ns * ((int64_t)random_below(s, 2 * (uint32_t)percent + 1) - percent) / 100;
+}
+
+static void put_us(struct stacked *s, const char *key, int64_t ns)
+{
+	fprintf(s->p.out, "\"%s\":%lld.%03lld", key, (long long)(ns / 1000), (long long)(ns % 1000));
+}
+
+/* frames: NULL once they are known. */
+static void add_stack(struct stacked *s, const char *state, const char *kind, unsigned int n, int id, const char *frames,
+	int64_t ns)
+{
+	fprintf(s->p.out,
+		"{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1,\"tid\":1,\"step\":%d,\"phase\":\"decode\","
+		"\"state\":\"%s\",\"kind\":\"%s\",\"samples\":%u,\"stack\":%d},\"stage_us\":{",
+		s->step, state, kind, n, id);
+	put_us(s, "total", ns);
+	fputs("}", s->p.out);
+	if (frames && !s->told[id])
+		fprintf(s->p.out, ",\"frames\":[%s]", frames);
+	s->told[id] |= frames != NULL;
+	fputs("}\n", s->p.out);
+}
+
+/* A part of a step. */
+struct part {
+	const char *frames;
+	int64_t ns;
+};
+
+/* Runs the parts one after the other, with a sample whenever one is due, and then waits. */
+static void add_step(struct stacked *s, const struct part *parts, int n, const char *wait, int64_t waited,
+	const char *wait_frames)
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < n; i++) {
+		unsigned int samples = 0;
+
+		for (; s->next < s->cpu + parts[i].ns; s->next += s->period)
+			samples++;
+		s->cpu += parts[i].ns;
+		total += parts[i].ns;
+		if (samples)
+			add_stack(s, "cpu", "sample", samples, i, parts[i].frames, samples * s->period);
+	}
+	if (wait_frames)
+		add_stack(s, wait, "wait", 1, 40, wait_frames, waited);
+	fprintf(s->p.out,
+		"{\"event\":\"token_prof\"," HEAD ",\"shape\":{\"step\":%d,\"pid\":1,\"tid\":1,\"phase\":\"decode\","
+		"\"n_tokens\":1,",
+		s->step);
+	put_us(s, "ts_us", s->now);
+	fputs("},\"stage_us\":{", s->p.out);
+	put_us(s, "total", total + waited);
+	fputs(",", s->p.out);
+	put_us(s, "cpu", total);
+	fputs(",", s->p.out);
+	put_us(s, wait, waited);
+	fputs("}}\n", s->p.out);
+	s->now += total + waited + 300000;
+	s->step++;
+}
+
+#define C_FRAMES(leaf) leaf ",\"step [steps]\",\"main [steps]\",\"__libc_start_main [libc.so.6]\",\"_start [steps]\""
+#define PY_FRAMES(leaf) leaf ",\"run (engine.py:40)\",\"<module> (engine.py:99)\",\"_start [python3.11]\""
+
+static struct json_object *report_of(struct stacked *s, struct output *result, char **argv)
+{
+	run_input(result, profile_end(&s->p), argv);
+	assert_string_equal(result->err, "");
+	assert_int_equal(result->rc, EXIT_OK);
+	free(s->p.text);
+	return parse(result->out);
+}
+
+static struct json_object *process_of(struct json_object *report)
+{
+	return json_object_array_get_idx(get(report, "processes"), 0);
+}
+
+static struct json_object *first_of(struct json_object *o, const char *key)
+{
+	struct json_object *first = json_object_array_get_idx(get(o, key), 0);
+
+	if (!first)
+		fail_msg("%s is empty in %s", key, json_object_to_json_string(o));
+	return first;
+}
+
+/* Steps of 10 ms, in 5 % of which one function takes three times as long: partly in itself, partly in the C library. */
+static void add_planted(struct stacked *s, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int64_t slower = random_below(s, 20) ? 1 : 3;
+		const struct part parts[] = {
+			{ C_FRAMES("\"attend [steps]\""), about(s, 4 * MS, 3) },
+			{ C_FRAMES("\"sample_token [steps]\""), slower * about(s, 3 * MS / 2, 3) },
+			{ C_FRAMES("\"memcpy [libc.so.6]\",\"sample_token [steps]\""), slower * about(s, 3 * MS / 2, 3) },
+			{ C_FRAMES("\"project [steps]\""), about(s, 3 * MS, 3) },
+		};
+
+		add_step(s, parts, 4, "blocked_futex", about(s, 40000, 30), NULL);
+	}
+}
+
+static void test_planted(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct json_object *o, *diff;
+		struct output result;
+		struct stacked s;
+
+		stacked_begin(&s, seed, PERIOD);
+		add_planted(&s, 2000);
+		o = report_of(&s, &result, ARGV("--json", "-"));
+		diff = first_of(process_of(o), "slow_code");
+		assert_string_equal(text_at(diff, "phase"), "decode");
+		assert_string_equal(text_at(diff, "state"), "cpu");
+		assert_true(json_object_get_boolean(get(diff, "clear")));
+		assert_string_equal(text_at(first_of(diff, "functions"), "function"), "sample_token [steps]");
+		json_object_put(o);
+		output_free(&result);
+	}
+}
+
+/* All steps alike: none is slow, and nothing is said of slow ones. */
+static void test_nothing_planted(void **state)
+{
+	struct json_object *o;
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 7, PERIOD);
+	for (int i = 0; i < 1000; i++) {
+		const struct part parts[] = { { C_FRAMES("\"attend [steps]\""), about(&s, 10 * MS, 2) } };
+
+		add_step(&s, parts, 1, "blocked_futex", 1000, NULL);
+	}
+	o = report_of(&s, &result, ARGV("--json", "-"));
+	assert_int_equal(json_object_array_length(get(process_of(o), "slow_code")), 0);
+	assert_string_equal(text_at(first_of(first_of(process_of(o), "code"), "functions"), "function"), "attend [steps]");
+	json_object_put(o);
+	output_free(&result);
+}
+
+/* 200 steps, of which the one in the middle is slow. */
+static void add_one_slow(struct stacked *s, int64_t more, const char *frames)
+{
+	for (int i = 0; i < 200; i++) {
+		const struct part parts[] = {
+			{ PY_FRAMES("\"mul_mat [libggml.so]\",\"decode (llama.py:7)\""), about(s, 30 * MS, 2) },
+			{ frames, i == 100 ? more : 0 },
+		};
+
+		add_step(s, parts, 2, "blocked_futex", 1000, NULL);
+	}
+}
+
+static void test_sentence_samples(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	add_one_slow(&s, 90 * MS, PY_FRAMES("\"long_add [python3.11]\",\"pick (sched.py:207)\",\"schedule (sched.py:212)\""));
+	RUN(&result, profile_end(&s.p), "-");
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out, "the calling thread computed 90.6 ms longer, about ");
+	assert_contains(result.out, " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* One sample says nothing, however far it is from what is usual. */
+static void test_sentence_too_few(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	add_one_slow(&s, 12 * MS, PY_FRAMES("\"pick (sched.py:207)\""));
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "the calling thread computed 12.6 ms longer\n");
+	assert_contains(result.out, "these samples do not show that one function holds most of it");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* A function of a library, called from Python. */
+static void test_sentence_called_from(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD / 10);
+	add_one_slow(&s, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""));
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* The length of waits is known: one is enough. */
+static void test_sentence_wait(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	for (int i = 0; i < 200; i++) {
+		const struct part parts[] = { { PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) } };
+		const char *lock = PY_FRAMES("\"__schedule [kernel]\",\"futex_wait [kernel]\",\"pthread_cond_wait [libc.so.6]\","
+					     "\"get (queue.py:171)\"");
+
+		add_step(&s, parts, 1, "blocked_futex", i == 100 ? 20 * MS : 20000, i == 100 ? lock : NULL);
+	}
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out,
+		"the calling thread waited 20.0 ms for a lock, 20.0 ms of it in `get (queue.py:171)`\n");
+	assert_contains(result.out, "Waits of decode\n  blocked_futex: 1, 20.0 ms\n  get (queue.py:171) ");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* Lines of one function are one function, and the one with the most time is named. */
+static void test_lines(void **state)
+{
+	struct json_object *o, *row;
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	add_stack(&s, "cpu", "sample", 3, 1, PY_FRAMES("\"f (a.py:10)\""), 3 * PERIOD);
+	add_stack(&s, "cpu", "sample", 5, 2, PY_FRAMES("\"f (a.py:12)\""), 5 * PERIOD);
+	add_stack(&s, "cpu", "sample", 2, 3, PY_FRAMES("\"f (b.py:12)\""), 2 * PERIOD);
+	o = report_of(&s, &result, ARGV("--json", "-"));
+	row = first_of(first_of(process_of(o), "code"), "functions");
+	assert_string_equal(text_at(row, "function"), "f (a.py)");
+	assert_int_equal(json_object_get_int(get(row, "line")), 12);
+	assert_string_equal(text_at(row, "self_us"), "80808.080");
+	json_object_put(o);
+	output_free(&result);
+}
+
+/* A function that calls itself counts once. */
+static void test_recursion(void **state)
+{
+	struct json_object *o, *rows;
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	add_stack(&s, "cpu", "sample", 4, 1, "\"f [x]\",\"g [x]\",\"f [x]\",\"f [x]\",\"main [x]\"", 4 * PERIOD);
+	add_stack(&s, "cpu", "sample", 1, 2, "\"g [x]\",\"main [x]\"", PERIOD);
+	o = report_of(&s, &result, ARGV("--json", "-"));
+	rows = get(first_of(process_of(o), "code"), "functions");
+	assert_int_equal(json_object_array_length(rows), 2);
+	assert_string_equal(text_at(json_object_array_get_idx(rows, 0), "total_us"), "40404.040");
+	assert_string_equal(text_at(json_object_array_get_idx(rows, 1), "total_us"), "50505.050");
+	json_object_put(o);
+	output_free(&result);
+}
+
+/* --- frames --- */
+
+static void assert_frame(const char *text, const char *function, uint32_t line, enum code_kind kind)
+{
+	struct code_frame f;
+
+	code_frame_parse(text, strlen(text), &f);
+	assert_string_equal(f.text, function);
+	assert_int_equal(f.line, line);
+	assert_int_equal(f.kind, kind);
+}
+
+static void test_frames(void **state)
+{
+	char text[2000];
+	struct code_frame f;
+
+	(void)state;
+	assert_frame("main [steps]", "main [steps]", 0, CODE_NATIVE);
+	assert_frame("operator()(int) const [libx.so]", "operator()(int) const [libx.so]", 0, CODE_NATIVE);
+	assert_frame("sched.schedule (scheduler.py:212)", "sched.schedule (scheduler.py)", 212, CODE_PYTHON);
+	assert_frame("<lambda> (<string>:1)", "<lambda> (<string>)", 1, CODE_PYTHON);
+	assert_frame("f (a.py:99999999999)", "f (a.py:99999999999)", 0, CODE_PYTHON);
+	assert_frame("f (a.py:)", "f (a.py:)", 0, CODE_PYTHON);
+	assert_frame("do_syscall_64 [kernel]", "do_syscall_64 [kernel]", 0, CODE_KERNEL);
+	assert_frame("memcpy [libc.so.6]", "memcpy [libc.so.6]", 0, CODE_SYSTEM);
+	assert_frame("memcpy [libc-2.36.so]", "memcpy [libc-2.36.so]", 0, CODE_SYSTEM);
+	assert_frame("f [libcuda.so.1]", "f [libcuda.so.1]", 0, CODE_NATIVE);
+	assert_frame("f [libpython3.11.so.1.0]", "f [libpython3.11.so.1.0]", 0, CODE_SYSTEM);
+	assert_frame("f [[vdso]]", "f [[vdso]]", 0, CODE_SYSTEM);
+	assert_frame("[unknown]", "[unknown]", 0, CODE_UNKNOWN);
+	assert_frame("[unknown] [libx.so]", "[unknown] [libx.so]", 0, CODE_UNKNOWN);
+	assert_frame("", "[unknown]", 0, CODE_UNKNOWN);
+	assert_frame("]", "]", 0, CODE_NATIVE);
+	assert_frame(")", ")", 0, CODE_NATIVE);
+	assert_frame(" (x)", " (x)", 0, CODE_PYTHON);
+
+	/* the ends of long names stay, and characters are whole */
+	memset(text, 'x', sizeof(text));
+	strcpy(text + 1500, " [libx.so]");
+	code_frame_parse(text, strlen(text), &f);
+	assert_true(strlen(f.text) <= STACK_NAME_MAX);
+	assert_contains(f.text, "xxx... [libx.so]");
+}
+
+/* --- hostile --- */
+
+static void run_lines(struct output *result, const char *lines, size_t len)
+{
+	char *text = malloc(len + 1);
+
+	memcpy(text, lines, len + 1);
+	run_input(result, text, ARGV("-"));
+	free(text);
+}
+
+#define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
+#define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
+
+static void assert_bad(const char *line, const char *why)
+{
+	struct output result;
+
+	run_lines(&result, line, strlen(line));
+	assert_contains(result.err, why);
+	assert_int_equal(result.rc, EXIT_RUN);
+	output_free(&result);
+}
+
+static void test_bad_lines(void **state)
+{
+	(void)state;
+	assert_bad(LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack");
+	assert_bad(LINE(CPU "\"samples\":1", ""), "line 1: shape.stack is not a number");
+	assert_bad(LINE(CPU "\"samples\":-1,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
+	assert_bad(LINE(CPU "\"samples\":0,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
+	assert_bad(LINE("\"kind\":\"sample\",\"stack\":7", ",\"frames\":[]"), "line 1: shape.state is not a string");
+	assert_bad(LINE(CPU "\"stack\":7,\"step\":\"x\"", ",\"frames\":[]"), "line 1: shape.step is not a number >= 0");
+	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":7"), "line 1: frames is not an array of strings");
+	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":[7]"), "line 1: frames is not an array of strings");
+	/* what is said is of samples without a stack as well */
+	assert_bad(LINE(CPU "\"stack\":7", ",\"frames\":[\"f [x]\"]") LINE(CPU "\"stack\":8", ""),
+		"line 2: no line before this one has the frames of its stack");
+}
+
+/* A number that comes again is another stack from then on, as in a file that two recordings were written to. */
+static void test_same_number(void **state)
+{
+	const char *lines = LINE(CPU "\"samples\":3,\"stack\":1", ",\"frames\":[\"f [x]\"]")
+		LINE(CPU "\"samples\":1,\"stack\":1", ",\"frames\":[\"g [x]\"]") LINE(CPU "\"samples\":1,\"stack\":1", "");
+	struct output result;
+
+	(void)state;
+	run_lines(&result, lines, strlen(lines));
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out, "Code outside of steps: 5 samples");
+	assert_contains(result.out, "  f [x]                                            33.33 %");
+	assert_contains(result.out, "  g [x]                                            66.67 %");
+	output_free(&result);
+}
+
+/* A stack of so many calls, with names that are empty. */
+static void deep_stack(struct output *result, int calls)
+{
+	struct profile p;
+
+	profile_begin(&p);
+	fputs("{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU "\"stack\":1},\"stage_us\":{\"total\":10.000},"
+	      "\"frames\":[\"f [x]\"",
+		p.out);
+	for (int i = 0; i < calls; i++)
+		fputs(",\"\"", p.out);
+	fputs("]}\n", p.out);
+	fputs(LINE(CPU "\"stack\":2", ",\"frames\":[\"g [x]\"]"), p.out);
+	RUN(result, profile_end(&p), "-");
+	free(p.text);
+}
+
+static void test_deep(void **state)
+{
+	struct output result;
+
+	(void)state;
+	deep_stack(&result, 60000);
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out, "  f [x]                                            50.00 %");
+	assert_contains(result.out, "Stacks: of 1 that were deeper, only the innermost 512 calls are told apart\n");
+	output_free(&result);
+
+	/* a line of a million values is refused as a whole, the next one is read */
+	deep_stack(&result, 1000000);
+	assert_int_equal(result.rc, EXIT_RUN);
+	assert_contains(result.err, "line 1: more than ");
+	assert_contains(result.out, "  g [x]                                           100.00 %");
+	output_free(&result);
+}
+
+static void test_huge(void **state)
+{
+	static const char line[] = "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU
+		"\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
+		"\"phase\":\"</script>\"},\"stage_us\":{\"total\":1e300},\"frames\":[\"<img src=x>\\n\\u0000\",\"\\ud83d\\ude00\"]}\n";
+	struct output result;
+	char *lines;
+
+	(void)state;
+	assert_true(asprintf(&lines, "%s%s", line, line) > 0);
+	run_lines(&result, lines, strlen(lines));
+	assert_int_equal(result.rc, EXIT_RUN); /* 1e300 is no time */
+	output_free(&result);
+	free(lines);
+	lines = strdup(line);
+	memcpy(strstr(lines, "1e300"), "9e12 ", 5);
+	run_input(&result, lines, ARGV("--html", "-", "-"));
+	assert_null(strstr(result.out, "<img src=x>"));
+	output_free(&result);
+	free(lines);
+}
+
+/* More stacks than are kept. */
+static void test_too_many(void **state)
+{
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	for (uint32_t i = 0; i < STACK_FUNCTIONS_MAX + 10; i++)
+		fprintf(p.out, LINE(CPU "\"stack\":%u", ",\"frames\":[\"f%u [x]\"]"), i, i);
+	RUN(&result, profile_end(&p), "-");
+	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out, "were too many, and are `[left out]`\n");
+	output_free(&result);
+	free(p.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_planted),
+		cmocka_unit_test(test_nothing_planted),
+		cmocka_unit_test(test_sentence_samples),
+		cmocka_unit_test(test_sentence_too_few),
+		cmocka_unit_test(test_sentence_called_from),
+		cmocka_unit_test(test_sentence_wait),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_recursion),
+		cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_bad_lines),
+		cmocka_unit_test(test_same_number),
+		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_huge),
+		cmocka_unit_test(test_too_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
