@@ -4,22 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/code_object.h"
 #include "report/json.h"
 #include "report/plot.h"
 #include "report/report.h"
 #include "report/seq_object.h"
 #include "report/words.h"
 
-/* The file as it is, followed by a NUL. */
-__asm__(".section .rodata\n"
-	".global report_page\n"
-	"report_page:\n"
-	".incbin \"report/page.html\"\n"
-	".byte 0\n"
-	".previous\n");
-extern const char report_page[];
+/* The files as they are, each followed by a NUL. */
+#define EMBED(name, file)                         \
+	__asm__(".section .rodata\n"               \
+		".global " #name "\n" #name ":\n" \
+		".incbin \"" file "\"\n"           \
+		".byte 0\n"                        \
+		".previous\n");                    \
+	extern const char name[]
 
-#define PLACE "@DATA@"
+EMBED(report_page, "report/page.html");
+EMBED(report_flames, "report/flame.js");
+
+/* Where they go into the page, in this order. */
+#define DATA_PLACE "@DATA@"
+#define FLAMES_PLACE "@FLAMES@"
 
 /* Whatever the strings contain, no "</script>" or "<!--" can end or hide the element around them:
  * outside of strings JSON has none of these characters. */
@@ -63,6 +69,9 @@ static void put_plots(struct json_build *b, const struct report *r, struct json_
 		plot = seq_plot_object(b, p, &r->summaries[i].seqs);
 		if (plot)
 			json_put(b, json_object_array_get_idx(processes, at), "requests_plot", plot);
+		plot = code_flames(b, &r->model, p, &r->summaries[i]);
+		if (plot)
+			json_put(b, json_object_array_get_idx(processes, at), "flames", plot);
 		at++;
 	}
 	states = json_new_array(b);
@@ -71,28 +80,40 @@ static void put_plots(struct json_build *b, const struct report *r, struct json_
 	json_put(b, data, "states", states);
 }
 
+/* Copies the page up to the place, which is left out. */
+static char *copy_to(char *out, const char **page, const char *place)
+{
+	const char *end = place ? strstr(*page, place) : *page + strlen(*page);
+
+	memcpy(out, *page, (size_t)(end - *page));
+	out += end - *page;
+	*page = end + (place ? strlen(place) : 0);
+	return out;
+}
+
 int report_html(const struct report *r, uint32_t slowest, char **ret_page, size_t *ret_len)
 {
 	struct json_object *data = report_object(r, slowest);
-	const char *place = strstr(report_page, PLACE), *text = NULL;
 	struct json_build b = { .failed = !data };
-	size_t head = (size_t)(place - report_page), len = 0, used;
-	char *page = NULL;
+	const char *rest = report_page, *text = NULL;
+	char *page = NULL, *out;
+	size_t len = 0;
 
 	if (data) {
 		put_plots(&b, r, data);
 		text = json_text(&b, data, &len);
 	}
 	if (!b.failed)
-		page = malloc(strlen(report_page) + 6 * len);
+		page = malloc(strlen(report_page) + strlen(report_flames) + 6 * len);
 	if (!page)
 		goto out;
-	memcpy(page, report_page, head);
-	used = head + escape(text, len, page + head);
-	place += strlen(PLACE);
-	memcpy(page + used, place, strlen(place));
+	out = copy_to(page, &rest, DATA_PLACE);
+	out += escape(text, len, out);
+	out = copy_to(out, &rest, FLAMES_PLACE);
+	out = stpcpy(out, report_flames);
+	out = copy_to(out, &rest, NULL);
 	*ret_page = page;
-	*ret_len = used + strlen(place);
+	*ret_len = (size_t)(out - page);
 out:
 	json_object_put(data);
 	return page ? 0 : -ENOMEM;
