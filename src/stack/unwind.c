@@ -160,7 +160,7 @@ static int evaluate(const struct unwind *u, const struct row *row, const struct 
 	struct machine m = { .u = u, .cfa = cfa };
 	int err = 0;
 
-	if (rule->op + rule->n_ops > row->n_ops)
+	if (row->n_ops > ROW_OPS_MAX || rule->op + rule->n_ops > row->n_ops)
 		return -EINVAL;
 	for (unsigned int i = 0; !err && i < rule->n_ops; i++)
 		err = run(&m, &row->ops[rule->op + i]);
