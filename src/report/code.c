@@ -22,38 +22,104 @@ void code_value_add(struct code_value *to, const struct code_value *v)
 	to->usual_waited += v->usual_waited;
 }
 
-void code_values_total(const struct model *m, struct code_value *values)
+int code_values_new(const struct model *m, struct code_values *ret)
 {
-	for (size_t i = m->code.n_nodes; i-- > 1;)
-		code_value_add(&values[m->code.nodes[i].parent], &values[i]);
+	size_t n = m->code.n_nodes + 1;
+
+	/* of which only what is used takes memory */
+	ret->of = calloc(n, sizeof(*ret->of));
+	ret->has = calloc(n, sizeof(*ret->has));
+	ret->nodes = malloc(n * sizeof(*ret->nodes));
+	ret->n = 0;
+	return ret->of && ret->has && ret->nodes ? 0 : -ENOMEM;
 }
 
-int code_times(const struct model *m, struct code_value *values, struct function_time **ret_times)
+void code_values_free(struct code_values *v)
 {
-	const struct code_tree *t = &m->code;
-	struct function_time *times = calloc(t->n_functions + 1, sizeof(*times));
+	free(v->of);
+	free(v->has);
+	free(v->nodes);
+	memset(v, 0, sizeof(*v));
+}
 
-	if (!times)
+struct code_value *code_values_at(const struct model *m, struct code_values *v, uint32_t node)
+{
+	for (uint32_t i = node; !v->has[i]; i = m->code.nodes[i].parent) {
+		v->has[i] = true;
+		v->nodes[v->n++] = i;
+	}
+	return &v->of[node];
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+void code_values_sort(struct code_values *v)
+{
+	if (v->n)
+		qsort(v->nodes, v->n, sizeof(*v->nodes), compare_numbers);
+}
+
+void code_values_total(const struct model *m, struct code_values *v)
+{
+	for (size_t k = v->n; k-- > 1;)
+		code_value_add(&v->of[m->code.nodes[v->nodes[k]].parent], &v->of[v->nodes[k]]);
+}
+
+void function_times_free(struct function_times *t)
+{
+	free(t->of);
+	free(t->list);
+	memset(t, 0, sizeof(*t));
+}
+
+static struct function_time *time_of(struct function_times *t, uint32_t function)
+{
+	if (!t->of[function].listed)
+		t->list[t->n++] = function;
+	t->of[function].listed = true;
+	return &t->of[function];
+}
+
+int code_times(const struct model *m, struct code_values *v, struct function_times *ret)
+{
+	const struct code_node *nodes = m->code.nodes;
+	struct function_time *f;
+
+	ret->of = calloc(m->code.n_functions + 1, sizeof(*ret->of));
+	ret->list = malloc((m->code.n_functions + 1) * sizeof(*ret->list));
+	ret->n = 0;
+	if (!ret->of || !ret->list)
 		return -ENOMEM;
-	for (size_t i = 1; i < t->n_nodes; i++) {
-		code_value_add(&times[t->nodes[i].function].self, &values[i]);
-		code_value_add(&times[t->nodes[i].held_by].held, &values[i]);
-	}
-	code_values_total(m, values);
-	for (size_t i = 1; i < t->n_nodes; i++) {
-		struct function_time *f = &times[t->nodes[i].function];
+	/* without the root, which is the first */
+	for (size_t k = 1; k < v->n; k++) {
+		uint32_t i = v->nodes[k];
 
-		if (!t->nodes[i].outermost)
+		code_value_add(&time_of(ret, nodes[i].function)->self, &v->of[i]);
+		code_value_add(&time_of(ret, nodes[i].held_by)->held, &v->of[i]);
+	}
+	code_values_total(m, v);
+	for (size_t k = 1; k < v->n; k++) {
+		const struct code_node *node = &nodes[v->nodes[k]];
+		const struct code_value *value = &v->of[v->nodes[k]];
+
+		if (!node->outermost)
 			continue;
-		code_value_add(&f->total, &values[i]);
-		f->depth += (values[i].sampled + values[i].waited) * t->nodes[i].depth;
+		f = time_of(ret, node->function);
+		code_value_add(&f->total, value);
+		f->depth += (value->sampled + value->waited) * node->depth;
 	}
-	for (size_t i = 0; i < t->n_functions; i++) {
-		double slow = times[i].total.sampled + times[i].total.waited;
-
-		times[i].depth = slow > 0 ? times[i].depth / slow : 0;
+	for (size_t k = 0; k < ret->n; k++) {
+		f = &ret->of[ret->list[k]];
+		if (f->depth > 0)
+			f->depth /= f->total.sampled + f->total.waited;
 	}
-	*ret_times = times;
+	if (ret->n)
+		qsort(ret->list, ret->n, sizeof(*ret->list), compare_numbers);
 	return 0;
 }
 
@@ -81,7 +147,7 @@ static void lines_add(struct lines *l, uint32_t line, double ns)
 	l->of[i].ns += ns;
 }
 
-uint32_t code_line(const struct model *m, const struct code_value *totals, uint32_t function)
+uint32_t code_line(const struct model *m, const struct code_values *totals, uint32_t function)
 {
 	struct lines lines = { .n = 0 };
 	uint32_t line = 0;
@@ -89,9 +155,9 @@ uint32_t code_line(const struct model *m, const struct code_value *totals, uint3
 
 	if (m->code.functions[function].kind != CODE_PYTHON)
 		return 0;
-	for (size_t i = 1; i < m->code.n_nodes; i++) {
-		const struct code_node *node = &m->code.nodes[i];
-		const struct code_value *v = &totals[i];
+	for (size_t k = 0; k < totals->n; k++) {
+		const struct code_node *node = &m->code.nodes[totals->nodes[k]];
+		const struct code_value *v = &totals->of[totals->nodes[k]];
 
 		if (node->function == function && node->line)
 			lines_add(&lines, node->line, v->sampled + v->waited - v->usual - v->usual_waited);
@@ -126,21 +192,24 @@ void code_rows_add(struct code_row rows[CODE_ROWS_MAX], double keys[CODE_ROWS_MA
 	*n += *n < CODE_ROWS_MAX;
 }
 
-void code_add_table(const struct process *p, const struct code_table *table, struct code_value *values)
+void code_add_table(const struct model *m, const struct process *p, const struct code_table *table, struct code_values *v)
 {
 	for (size_t i = 0; i < p->stacks.n_sums; i++) {
 		const struct stack_sum *sum = &p->stacks.sums[i];
+		struct code_value *value;
 
 		if (sum->phase != table->phase || sum->wait != table->wait ||
 			(table->state != STATES && table->state != sum->state))
 			continue;
+		value = code_values_at(m, v, sum->node);
 		if (sum->wait) {
-			values[sum->node].waited += (double)sum->ns;
+			value->waited += (double)sum->ns;
 		} else {
-			values[sum->node].sampled += (double)sum->ns;
-			values[sum->node].count += (double)sum->samples;
+			value->sampled += (double)sum->ns;
+			value->count += (double)sum->samples;
 		}
 	}
+	code_values_sort(v);
 }
 
 static int add_to_table(struct code_summary *c, const struct stack_sum *sum, uint8_t state)
@@ -170,19 +239,20 @@ static int add_to_table(struct code_summary *c, const struct stack_sum *sum, uin
 
 static int fill_table(const struct model *m, const struct process *p, struct code_table *table)
 {
-	struct code_value *values = calloc(m->code.n_nodes + 1, sizeof(*values));
-	struct function_time *times = NULL;
+	struct function_times times = { 0 };
+	struct code_values values = { 0 };
 	double keys[CODE_ROWS_MAX];
-	int err = -ENOMEM;
+	int err;
 
-	if (values) {
-		code_add_table(p, table, values);
-		err = code_times(m, values, &times);
+	err = code_values_new(m, &values);
+	if (!err) {
+		code_add_table(m, p, table, &values);
+		err = code_times(m, &values, &times);
 	}
-	for (uint32_t i = 1; !err && i < m->code.n_functions; i++) {
-		const struct function_time *f = &times[i];
+	for (size_t i = 0; !err && i < times.n; i++) {
+		const struct function_time *f = &times.of[times.list[i]];
 		struct code_row row = {
-			.function = i,
+			.function = times.list[i],
 			.held = f->held.sampled + f->held.waited,
 			.self = f->self.sampled + f->self.waited,
 			.total = f->total.sampled + f->total.waited,
@@ -191,9 +261,9 @@ static int fill_table(const struct model *m, const struct process *p, struct cod
 		code_rows_add(table->rows, keys, &table->n_rows, &row, table->wait ? row.held : row.self);
 	}
 	for (size_t i = 0; i < table->n_rows; i++)
-		table->rows[i].line = code_line(m, values, table->rows[i].function);
-	free(times);
-	free(values);
+		table->rows[i].line = code_line(m, &values, table->rows[i].function);
+	function_times_free(&times);
+	code_values_free(&values);
 	return err;
 }
 

@@ -92,11 +92,27 @@ double code_usual(const struct code_whole *w, const struct code_value *v);
 double code_deviation(const struct code_whole *w, const struct code_value *v);
 
 void code_value_add(struct code_value *to, const struct code_value *v);
+
+/* Values of those nodes that have one; a slow step has few of all. */
+struct code_values {
+	struct code_value *of; /* by node */
+	bool *has;
+	uint32_t *nodes; /* each behind its parent, once they are sorted */
+	size_t n;
+};
+
+/* Returns 0 or -ENOMEM; call code_values_free in both cases. */
+int code_values_new(const struct model *m, struct code_values *ret);
+void code_values_free(struct code_values *v);
+/* The value of a node; its callers have one, too. */
+struct code_value *code_values_at(const struct model *m, struct code_values *v, uint32_t node);
+/* Call it when all are there. */
+void code_values_sort(struct code_values *v);
 /* Adds to the value of each node those of its calls. */
-void code_values_total(const struct model *m, struct code_value *values);
-/* These add what a table, or a difference, is made of. The latter returns 0 or -ENOMEM. */
-void code_add_table(const struct process *p, const struct code_table *table, struct code_value *values);
-int code_add_diff(const struct process *p, const struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
-	struct code_value *values, struct code_whole *whole);
+void code_values_total(const struct model *m, struct code_values *v);
+/* These add what a table, or a difference, is made of, and sort. The latter returns 0 or -ENOMEM. */
+void code_add_table(const struct model *m, const struct process *p, const struct code_table *table, struct code_values *v);
+int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, const struct slow_step *slow,
+	size_t n_slow, struct code_values *v, struct code_whole *whole);
 
 #endif

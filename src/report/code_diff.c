@@ -40,13 +40,17 @@ static double row_weight(const struct process *p, const struct choice *c, size_t
 }
 
 /* Adds the rows of a step. */
-static void add_rows(const struct process *p, size_t step, struct choice *c, struct code_value *values)
+static void add_rows(
+	const struct model *m, const struct process *p, size_t step, struct choice *c, struct code_values *values)
 {
 	for (uint32_t i = p->stacks.first[step]; i < p->stacks.first[step + 1]; i++) {
 		const struct stack_row *row = &p->stacks.rows[i];
 		double weight = row_weight(p, c, step, row), ns = fabs(weight) * (double)row->ns;
-		struct code_value *v = &values[row->node];
+		struct code_value *v;
 
+		if (weight == 0)
+			continue;
+		v = code_values_at(m, values, row->node);
 		if (weight > 0 && row->wait) {
 			v->waited += ns;
 			c->waits += row->samples;
@@ -54,9 +58,9 @@ static void add_rows(const struct process *p, size_t step, struct choice *c, str
 			v->sampled += ns;
 			v->count += row->samples;
 			c->samples += row->samples;
-		} else if (weight < 0 && row->wait) {
+		} else if (row->wait) {
 			v->usual_waited += ns;
-		} else if (weight < 0) {
+		} else {
 			v->usual += ns;
 			v->usual_var += ns * (ns / row->samples);
 			c->usual -= weight * row->samples;
@@ -143,8 +147,8 @@ static int weigh_steps(const struct process *p, const struct slow_step *slow, si
 }
 
 /* Also counts what there is of the difference. */
-static int add_diff(const struct process *p, struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
-	struct code_value *values, struct code_whole *w)
+static int add_diff(const struct model *m, const struct process *p, struct code_diff *diff, const struct slow_step *slow,
+	size_t n_slow, struct code_values *v, struct code_whole *w)
 {
 	struct choice c = { .state = diff->state };
 	int err = -ENOMEM;
@@ -156,8 +160,9 @@ static int add_diff(const struct process *p, struct code_diff *diff, const struc
 		err = weigh_steps(p, slow, n_slow, diff, &c, w);
 	for (size_t i = 0; !err && i < p->steps.len; i++) {
 		if (c.own[i] != 0 || c.others[i] != 0)
-			add_rows(p, i, &c, values);
+			add_rows(m, p, i, &c, v);
 	}
+	code_values_sort(v);
 	diff->part = w->part > 0 ? (int64_t)fmin(w->part, 9e18) : 0;
 	diff->samples = c.samples;
 	diff->waits = c.waits;
@@ -167,15 +172,15 @@ static int add_diff(const struct process *p, struct code_diff *diff, const struc
 	return err;
 }
 
-int code_add_diff(const struct process *p, const struct code_diff *diff, const struct slow_step *slow, size_t n_slow,
-	struct code_value *values, struct code_whole *whole)
+int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, const struct slow_step *slow,
+	size_t n_slow, struct code_values *v, struct code_whole *whole)
 {
 	struct code_diff again = *diff;
 
-	return add_diff(p, &again, slow, n_slow, values, whole);
+	return add_diff(m, p, &again, slow, n_slow, v, whole);
 }
 
-static uint32_t find_holder(const struct model *m, const struct function_time *times, const struct code_whole *w)
+static uint32_t find_holder(const struct model *m, const struct function_times *times, const struct code_whole *w)
 {
 	uint32_t function = code_holder(m, times, w, CODE_KINDS_OWN);
 
@@ -188,17 +193,17 @@ static double more_of(const struct code_whole *w, const struct code_value *v)
 	return fmin(code_slow(w, v) - code_usual(w, v), w->part);
 }
 
-static void fill_rows(const struct model *m, const struct code_value *totals, const struct function_time *times,
+static void fill_rows(const struct model *m, const struct code_values *totals, const struct function_times *times,
 	const struct code_whole *w, struct code_diff *diff)
 {
 	uint32_t first = find_holder(m, times, w);
 	double keys[CODE_ROWS_MAX];
 
 	diff->clear = first != 0;
-	for (uint32_t i = 1; i < m->code.n_functions; i++) {
-		const struct function_time *f = &times[i];
+	for (size_t i = 0; i < times->n; i++) {
+		const struct function_time *f = &times->of[times->list[i]];
 		struct code_row row = {
-			.function = i,
+			.function = times->list[i],
 			.held = more_of(w, &f->held),
 			.self = more_of(w, &f->self),
 			.total = more_of(w, &f->total),
@@ -206,7 +211,7 @@ static void fill_rows(const struct model *m, const struct code_value *totals, co
 			.held_deviation = code_deviation(w, &f->held),
 		};
 
-		code_rows_add(diff->rows, keys, &diff->n_rows, &row, i == first ? INFINITY : row.held);
+		code_rows_add(diff->rows, keys, &diff->n_rows, &row, row.function == first ? INFINITY : row.held);
 	}
 	for (size_t i = 0; i < diff->n_rows; i++)
 		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
@@ -215,21 +220,22 @@ static void fill_rows(const struct model *m, const struct code_value *totals, co
 static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff, const struct slow_step *slow,
 	size_t n_slow)
 {
-	struct code_value *values = calloc(m->code.n_nodes + 1, sizeof(*values));
-	struct function_time *times = NULL;
+	struct function_times times = { 0 };
+	struct code_values values = { 0 };
 	struct code_whole whole = { 0 };
-	int err = -ENOMEM;
+	int err;
 
-	if (values)
-		err = add_diff(p, diff, slow, n_slow, values, &whole);
+	err = code_values_new(m, &values);
 	if (!err)
-		err = code_times(m, values, &times);
+		err = add_diff(m, p, diff, slow, n_slow, &values, &whole);
+	if (!err)
+		err = code_times(m, &values, &times);
 	if (!err) {
-		whole.all = values[CODE_ROOT];
-		fill_rows(m, values, times, &whole, diff);
+		whole.all = values.of[CODE_ROOT];
+		fill_rows(m, &values, &times, &whole, diff);
 	}
-	free(times);
-	free(values);
+	function_times_free(&times);
+	code_values_free(&values);
 	return err;
 }
 
@@ -318,7 +324,7 @@ static double count_samples(const struct model *m, const struct process *p, size
 }
 
 static void fill_hot(const struct model *m, const struct process *p, const struct slow_step *slow, const struct choice *c,
-	const struct code_value *totals, const struct function_time *times, const struct code_whole *w, struct code_hot *hot)
+	const struct code_values *totals, const struct function_times *times, const struct code_whole *w, struct code_hot *hot)
 {
 	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
 
@@ -327,7 +333,7 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 		return;
 	if (m->code.functions[hot->function].kind != CODE_PYTHON)
 		hot->caller = code_holder(m, times, w, 1u << CODE_PYTHON);
-	hot->ns = (int64_t)fmax(0, more_of(w, &times[hot->function].total));
+	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->function].total));
 	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->function);
 	for (uint32_t i = 0; i < t->compared; i++) {
 		if (p->grouped[t->first + i] != slow->step)
@@ -359,11 +365,11 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 {
 	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
 	struct choice c = { .state = slow->cause.state };
-	struct function_time *times = NULL;
-	struct code_value *values;
+	struct function_times times = { 0 };
+	struct code_values values = { 0 };
 	struct code_whole whole;
 	float *weights;
-	int who, err = -ENOMEM;
+	int who, err;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!p->stacks.slow || !is_of_code(c.state))
@@ -372,28 +378,30 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	if (!who || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
 		return 0;
 	c.tid = who == 2 ? slow->cause.tid : 0;
-	values = calloc(m->code.n_nodes + 1, sizeof(*values));
 	weights = calloc(p->steps.len + 1, sizeof(*weights));
-	if (!values || !weights)
+	err = code_values_new(m, &values);
+	if (err || !weights) {
+		err = -ENOMEM;
 		goto out;
+	}
 	*(who == 2 ? &c.others : &c.own) = weights;
-	err = 0;
 	if (!weigh_compared(p, t, steps_size(&p->steps, slow->step), weights))
 		goto out;
 	weights[slow->step] = 1;
-	add_rows(p, slow->step, &c, values);
+	add_rows(m, p, slow->step, &c, &values);
 	for (uint32_t i = 0; i < t->compared; i++) {
 		if (p->grouped[t->first + i] != slow->step)
-			add_rows(p, p->grouped[t->first + i], &c, values);
+			add_rows(m, p, p->grouped[t->first + i], &c, &values);
 	}
-	err = code_times(m, values, &times);
+	code_values_sort(&values);
+	err = code_times(m, &values, &times);
 	if (!err) {
-		whole = step_whole(p, slow, who, &c, &values[CODE_ROOT]);
-		fill_hot(m, p, slow, &c, values, times, &whole, ret);
+		whole = step_whole(p, slow, who, &c, &values.of[CODE_ROOT]);
+		fill_hot(m, p, slow, &c, &values, &times, &whole, ret);
 	}
 out:
 	free(weights);
-	free(times);
-	free(values);
+	function_times_free(&times);
+	code_values_free(&values);
 	return err;
 }

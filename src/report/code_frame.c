@@ -100,8 +100,8 @@ void code_frame_parse(const char *text, size_t len, struct code_frame *ret)
 
 	ret->line = 0;
 	ret->kind = CODE_NATIVE;
-	if (!len || !strncmp(text, "[unknown]", 9)) {
-		ret->kind = CODE_UNKNOWN;
+	if (!len || text[0] == '[') {
+		ret->kind = CODE_UNKNOWN; /* "[unknown]", "[cut]" */
 	} else if (place && place[0] == '(') {
 		/* a name in C++ may end in ")" as well, but then it is followed by its library */
 		ret->kind = CODE_PYTHON;

@@ -13,11 +13,18 @@
 struct function_time {
 	struct code_value held, self, total;
 	double depth; /* how deep it was called in slow steps, on average */
+	bool listed;
 };
 
-/* Sums up the values by function; values become totals. *ret_times, by function, is to be freed by the caller. Returns 0
- * or -ENOMEM. */
-int code_times(const struct model *m, struct code_value *values, struct function_time **ret_times);
+struct function_times {
+	struct function_time *of; /* by function */
+	uint32_t *list;		  /* those that have a time, in the order of their numbers */
+	size_t n;
+};
+
+/* Sums up the values by function; values become totals. Returns 0 or -ENOMEM; call function_times_free in both cases. */
+int code_times(const struct model *m, struct code_values *v, struct function_times *ret);
+void function_times_free(struct function_times *t);
 
 /*
  * The function that holds most of the additional time; of several, which then call one another, the one that is called
@@ -29,12 +36,12 @@ int code_times(const struct model *m, struct code_value *values, struct function
  * stacks have, as they have main(), is named only for what it does itself.
  */
 uint32_t code_holder(
-	const struct model *m, const struct function_time *times, const struct code_whole *w, uint32_t kinds);
+	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds);
 #define CODE_KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
 #define CODE_KINDS_NAMED (CODE_KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
 
 /* The line in which a function in Python was longest; 0: unknown. */
-uint32_t code_line(const struct model *m, const struct code_value *totals, uint32_t function);
+uint32_t code_line(const struct model *m, const struct code_values *totals, uint32_t function);
 
 /* Puts a row among those that are sorted by a key. */
 void code_rows_add(struct code_row rows[CODE_ROWS_MAX], double keys[CODE_ROWS_MAX], size_t *n, const struct code_row *row,

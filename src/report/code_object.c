@@ -162,7 +162,7 @@ void code_put_left_out(struct json_build *b, struct json_object *o, const struct
 struct flame {
 	struct json_build *b;
 	const struct model *m;
-	struct code_value *values; /* totals, without lines */
+	struct code_values values; /* totals, without lines */
 	struct code_whole whole;   /* of a difference */
 	uint32_t *first, *next;	 /* the calls of each node, by node: 0: none */
 	double least;		 /* nodes with less are not drawn */
@@ -175,14 +175,14 @@ struct flame {
 
 static double node_slow(const struct flame *f, uint32_t node)
 {
-	const struct code_value *v = &f->values[node];
+	const struct code_value *v = &f->values.of[node];
 
 	return f->diff ? code_slow(&f->whole, v) : v->sampled + v->waited;
 }
 
 static double node_usual(const struct flame *f, uint32_t node)
 {
-	return f->diff ? code_usual(&f->whole, &f->values[node]) : 0;
+	return f->diff ? code_usual(&f->whole, &f->values.of[node]) : 0;
 }
 
 static double node_size(const struct flame *f, uint32_t node)
@@ -191,16 +191,17 @@ static double node_size(const struct flame *f, uint32_t node)
 }
 
 /* Moves what is at nodes with lines to those without. */
-static void drop_lines(const struct model *m, struct code_value *values)
+static void drop_lines(const struct model *m, struct code_values *v)
 {
-	for (size_t i = 1; i < m->code.n_nodes; i++) {
-		uint32_t plain = m->code.nodes[i].plain;
+	for (size_t k = 0, n = v->n; k < n; k++) {
+		uint32_t i = v->nodes[k], plain = m->code.nodes[i].plain;
 
 		if (plain == i)
 			continue;
-		code_value_add(&values[plain], &values[i]);
-		memset(&values[i], 0, sizeof(values[i]));
+		code_value_add(code_values_at(m, v, plain), &v->of[i]);
+		memset(&v->of[i], 0, sizeof(v->of[i]));
 	}
+	code_values_sort(v);
 }
 
 static int compare_sizes(const void *a, const void *b)
@@ -213,20 +214,20 @@ static int compare_sizes(const void *a, const void *b)
 /* A limit that leaves FLAME_NODES_MAX nodes, and links the calls of each node. */
 static int link_calls(struct flame *f)
 {
-	size_t n_nodes = f->m->code.n_nodes, n = 0;
-	double *sizes = malloc((n_nodes + 1) * sizeof(*sizes));
+	double *sizes = malloc((f->values.n + 1) * sizeof(*sizes));
+	size_t n = 0;
 
 	if (!sizes)
 		return -ENOMEM;
 	f->least = FLAME_LEAST_SHARE * node_size(f, CODE_ROOT);
-	for (size_t i = n_nodes; i-- > 1;) {
-		uint32_t parent = f->m->code.nodes[i].parent;
+	for (size_t k = f->values.n; k-- > 1;) {
+		uint32_t i = f->values.nodes[k], parent = f->m->code.nodes[i].parent;
 
-		if (node_size(f, (uint32_t)i) <= 0)
+		if (node_size(f, i) <= 0)
 			continue;
 		f->next[i] = f->first[parent];
-		f->first[parent] = (uint32_t)i;
-		sizes[n++] = node_size(f, (uint32_t)i);
+		f->first[parent] = i;
+		sizes[n++] = node_size(f, i);
 	}
 	if (n > FLAME_NODES_MAX) {
 		qsort(sizes, n, sizeof(*sizes), compare_sizes);
@@ -276,13 +277,13 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 	struct code_value small = { 0 };
 	bool any = false;
 
-	append_node(f, depth, name_index(f, f->m->code.nodes[node].function), &f->values[node]);
+	append_node(f, depth, name_index(f, f->m->code.nodes[node].function), &f->values.of[node]);
 	for (uint32_t i = f->first[node]; i; i = f->next[i]) {
 		if (node_size(f, i) > f->least) {
 			append_calls(f, i, depth + 1);
 			continue;
 		}
-		code_value_add(&small, &f->values[i]);
+		code_value_add(&small, &f->values.of[i]);
 		any = true;
 	}
 	if (any)
@@ -293,29 +294,29 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 static int flame_fill(struct flame *f, const struct process *p, const struct code_table *table, const struct code_diff *diff,
 	const struct summary *sum)
 {
-	int err = 0;
+	int err;
 
 	f->first = calloc(f->m->code.n_nodes + 1, sizeof(*f->first));
 	f->next = calloc(f->m->code.n_nodes + 1, sizeof(*f->next));
-	f->values = calloc(f->m->code.n_nodes + 1, sizeof(*f->values));
 	f->whole = (struct code_whole){ 0 };
-	if (!f->first || !f->next || !f->values)
+	err = code_values_new(f->m, &f->values);
+	if (!f->first || !f->next)
 		err = -ENOMEM;
-	else if (table)
-		code_add_table(p, table, f->values);
-	else
-		err = code_add_diff(p, diff, sum->slow, sum->n_slow, f->values, &f->whole);
+	else if (!err && table)
+		code_add_table(f->m, p, table, &f->values);
+	else if (!err)
+		err = code_add_diff(f->m, p, diff, sum->slow, sum->n_slow, &f->values, &f->whole);
 	if (!err) {
-		drop_lines(f->m, f->values);
-		code_values_total(f->m, f->values);
-		f->whole.all = f->values[CODE_ROOT];
+		drop_lines(f->m, &f->values);
+		code_values_total(f->m, &f->values);
+		f->whole.all = f->values.of[CODE_ROOT];
 		err = link_calls(f);
 	}
 	if (!err)
 		append_calls(f, CODE_ROOT, 0);
 	free(f->first);
 	free(f->next);
-	free(f->values);
+	code_values_free(&f->values);
 	return err;
 }
 

@@ -84,18 +84,19 @@ static bool holds_most(const struct code_whole *w, const struct code_value *v)
 }
 
 uint32_t code_holder(
-	const struct model *m, const struct function_time *times, const struct code_whole *w, uint32_t kinds)
+	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds)
 {
 	double deepest = 0;
 	uint32_t best = 0;
 
-	for (uint32_t i = 1; i < m->code.n_functions && w->part > 0; i++) {
-		if (!(kinds >> m->code.functions[i].kind & 1) || times[i].depth <= deepest ||
-			!holds_most(w, &times[i].total) ||
-			(is_everywhere(w, &times[i].total) && !holds_most(w, &times[i].held)))
+	for (size_t i = 0; i < t->n && w->part > 0; i++) {
+		const struct function_time *f = &t->of[t->list[i]];
+
+		if (!(kinds >> m->code.functions[t->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
+			(is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
 			continue;
-		deepest = times[i].depth;
-		best = i;
+		deepest = f->depth;
+		best = t->list[i];
 	}
 	return best;
 }

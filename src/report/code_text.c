@@ -43,11 +43,11 @@ static void put_samples(const struct page *page, const struct code_table *table)
 	double all = (double)table->ns;
 
 	if (table->phase)
-		snprintf(title, sizeof(title), "Code of %s: %llu samples", printable(name, page, table->phase),
-			(unsigned long long)table->samples);
+		snprintf(title, sizeof(title), "Code of %s: %llu sample%s", printable(name, page, table->phase),
+			(unsigned long long)table->samples, table->samples == 1 ? "" : "s");
 	else
-		snprintf(title, sizeof(title), "Code outside of steps: %llu samples",
-			(unsigned long long)table->samples);
+		snprintf(title, sizeof(title), "Code outside of steps: %llu sample%s",
+			(unsigned long long)table->samples, table->samples == 1 ? "" : "s");
 	fprintf(page->out, "\n%-*s%10s%10s\n", NAME_WIDTH + 2, title, "self", "total");
 	for (size_t i = 0; i < table->n_rows && i < ROWS_SHOWN; i++) {
 		const struct code_row *row = &table->rows[i];
@@ -118,9 +118,10 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 		printable(name, page, diff->phase), (unsigned long long)diff->steps, words_duration(d, diff->part),
 		words_state(diff->state));
 	if (diff->samples)
-		fprintf(page->out, "; %llu samples, usually %.1f", (unsigned long long)diff->samples, diff->usual);
+		fprintf(page->out, "; %llu sample%s, usually %.1f", (unsigned long long)diff->samples,
+			diff->samples == 1 ? "" : "s", diff->usual);
 	if (diff->waits)
-		fprintf(page->out, "; %llu waits", (unsigned long long)diff->waits);
+		fprintf(page->out, "; %llu wait%s", (unsigned long long)diff->waits, diff->waits == 1 ? "" : "s");
 	fputc('\n', page->out);
 	if (!diff->clear)
 		fprintf(page->out, "  %s\n",

@@ -456,7 +456,7 @@ int model_finish(struct model *m)
 		if (!err)
 			err = find_gaps(p);
 		if (!err)
-			err = stack_times_finish(p);
+			err = stack_times_finish(m, p);
 		if (p->n_calls)
 			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
 		tally_sort(&p->ops);

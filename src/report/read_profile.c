@@ -466,7 +466,7 @@ static int read_stack(struct profile_reader *r, struct process *p, const struct 
 	int err;
 
 	recording_of_other(r);
-	err = stack_times_read(r->m, p, &r->stacks, r->object, shape, stages, r->recording, &why);
+	err = stack_times_read(r->m, p, &r->stacks, node_get(r->object, "frames"), shape, stages, r->recording, &why);
 	if (!err && why)
 		LINE_BAD(r, "%s", why);
 	return err;

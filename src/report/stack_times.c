@@ -263,26 +263,27 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	return NULL;
 }
 
-int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *line,
+int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why)
 {
 	const char *kind = node_string(node_get(shape, "kind")), *why;
-	const struct json_node *frames = node_get(line, "frames"), *id = node_get(shape, "stack");
+	const struct json_node *id = node_get(shape, "stack");
 	struct stack_row row = { .recording = recording };
 	bool in_step;
 	uint32_t phase;
 	int err;
 
 	*ret_why = NULL;
-	if (!node_is(id, JSON_INT))
+	if (id && !node_is(id, JSON_INT))
 		*ret_why = "shape.stack is not a number";
 	else if (frames && !node_is(frames, JSON_ARRAY))
 		*ret_why = "frames is not an array of strings";
 	err = *ret_why ? 0 : tree_begin(m);
 	if (err || *ret_why)
 		return err;
-	row.node = CODE_LEFT_OUT;
-	err = find_stack(m, ids, frames, node_u64(id), &row.node, ret_why);
+	row.node = id ? CODE_LEFT_OUT : CODE_UNKNOWN_STACK;
+	if (id)
+		err = find_stack(m, ids, frames, node_u64(id), &row.node, ret_why);
 	row.wait = kind && !strcmp(kind, "wait");
 	/* of other kinds, as of those who woke a thread, there is no time; but their stack may be used again */
 	if (err || !kind || (!row.wait && strcmp(kind, "sample")))
@@ -293,8 +294,11 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 		return 0;
 	}
 	err = model_name(m, node_string(node_get(shape, "phase")), &phase);
-	if (!err)
-		err = add_sum(&m->code, &p->stacks, &row, phase);
+	row.no_phase = in_step && !phase && m->code.n_rows < STACK_ROWS_MAX;
+	if (!err && in_step && !phase)
+		err = model_name(m, "unknown", &p->stacks.unknown_phase);
+	if (!err && !row.no_phase)
+		err = add_sum(&m->code, &p->stacks, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
 	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);
 }
 
@@ -323,7 +327,24 @@ static int find_steps(const struct process *p, uint32_t *steps)
 	return err;
 }
 
-int stack_times_finish(struct process *p)
+/* Now the steps are known. */
+static int sum_late(struct code_tree *t, struct process *p, const uint32_t *steps)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < p->stacks.n_rows; i++) {
+		uint32_t phase = p->stacks.unknown_phase;
+
+		if (!p->stacks.rows[i].no_phase)
+			continue;
+		if (steps[i] < p->steps.len)
+			phase = (uint32_t)steps_get(&p->steps, steps[i], STEP_PHASE);
+		err = add_sum(t, &p->stacks, &p->stacks.rows[i], phase);
+	}
+	return err;
+}
+
+int stack_times_finish(struct model *m, struct process *p)
 {
 	struct stack_times *s = &p->stacks;
 	size_t n_steps = p->steps.len;
@@ -339,6 +360,8 @@ int stack_times_finish(struct process *p)
 	if (!steps || !sorted || !s->first)
 		goto out;
 	err = find_steps(p, steps);
+	if (!err)
+		err = sum_late(&m->code, p, steps);
 	if (err)
 		goto out;
 	/* first[i + 1] becomes the end of step i, once its rows are placed from first[i] on */

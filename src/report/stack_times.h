@@ -59,6 +59,7 @@ struct stack_row {
 	uint32_t samples;
 	uint8_t state;
 	bool wait; /* off the CPU, with its length; otherwise samples, each of which stands for a time */
+	bool no_phase; /* its line did not have that of the step: it is in no sum yet */
 };
 
 /* The same over all steps of a phase. */
@@ -90,6 +91,7 @@ struct stack_times {
 	struct stack_sum *sums;
 	size_t n_sums, sums_size;
 	struct idmap by_key;
+	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	bool *slow;	 /* for each step. Set by code_summary_make() */
 	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
 };
@@ -107,14 +109,14 @@ void code_tree_free(struct code_tree *t);
 void stack_times_free(struct stack_times *s);
 
 /*
- * Reads a line of the profile. *ret_why: static text that says why it cannot be used, or NULL. Returns 0 or
+ * Reads a line of the profile; frames may be NULL. *ret_why: static text that says why it cannot be used, or NULL. Returns 0 or
  * -ENOMEM.
  */
-int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *line,
+int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why);
 
-/* Once the steps are sorted: sorts the rows by steps, without those of steps that are not known. */
-int stack_times_finish(struct process *p);
+/* Once the steps are sorted: sorts the rows by steps. */
+int stack_times_finish(struct model *m, struct process *p);
 
 /* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
 struct code_frame {

@@ -279,7 +279,7 @@ static int add_code(struct text *t, const struct model *m, const struct process 
 	if (hot.caller)
 		add(t, ", called from `%s`", words_function(m, hot.caller, hot.caller_line, shown));
 	if (hot.samples)
-		add(t, " (%llu samples, usually %.1f)", (unsigned long long)hot.samples, hot.usual);
+		add(t, " (%llu sample%s, usually %.1f)", (unsigned long long)hot.samples, hot.samples == 1 ? "" : "s", hot.usual);
 	return 0;
 }
 

@@ -381,7 +381,7 @@ static void test_bad_lines(void **state)
 {
 	(void)state;
 	assert_bad(LINE(CPU "\"samples\":1,\"stack\":7", ""), "line 1: no line before this one has the frames of its stack");
-	assert_bad(LINE(CPU "\"samples\":1", ""), "line 1: shape.stack is not a number");
+	assert_bad(LINE(CPU "\"samples\":1,\"stack\":\"x\"", ""), "line 1: shape.stack is not a number");
 	assert_bad(LINE(CPU "\"samples\":-1,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
 	assert_bad(LINE(CPU "\"samples\":0,\"stack\":7", ",\"frames\":[]"), "line 1: shape.samples is not a number > 0");
 	assert_bad(LINE("\"kind\":\"sample\",\"stack\":7", ",\"frames\":[]"), "line 1: shape.state is not a string");
@@ -406,6 +406,31 @@ static void test_same_number(void **state)
 	assert_contains(result.out, "Code outside of steps: 5 samples");
 	assert_contains(result.out, "  f [x]                                            33.33 %");
 	assert_contains(result.out, "  g [x]                                            66.67 %");
+	output_free(&result);
+}
+
+/* Samples without a stack, and without the phase of their step, which may have been unknown when they were written. */
+static void test_unknown(void **state)
+{
+	struct json_object *o, *table;
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD);
+	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":0", ""), s.p.out);
+	fputs(LINE(CPU "\"samples\":1,\"tid\":2,\"step\":0", ""), s.p.out);
+	fputs(LINE(CPU "\"samples\":2,\"tid\":1,\"step\":99", ""), s.p.out);
+	add_step(&s, &(struct part){ C_FRAMES("\"attend [steps]\""), MS }, 1, "blocked_futex", 1000, NULL);
+	o = report_of(&s, &result, ARGV("--json", "-"));
+	table = first_of(process_of(o), "code");
+	assert_string_equal(text_at(table, "phase"), "decode");
+	assert_int_equal(json_object_get_int(get(table, "count")), 3);
+	assert_string_equal(text_at(first_of(table, "functions"), "function"), "[unknown stack]");
+	table = json_object_array_get_idx(get(process_of(o), "code"), 1);
+	assert_string_equal(text_at(table, "phase"), "unknown");
+	assert_int_equal(json_object_get_int(get(table, "count")), 2);
+	json_object_put(o);
 	output_free(&result);
 }
 
@@ -498,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_frames),
 		cmocka_unit_test(test_bad_lines),
 		cmocka_unit_test(test_same_number),
+		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_too_many),
