@@ -59,15 +59,14 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			copy_regs(c->r.regs, regs);
 		}
 	}
-	if (has_user_stack(task)) {
-		end = copy_python(c, t, end);
-		end = copy_stack(c, end, stack_base(task));
-	} else {
+	if (has_user_stack(task))
+		end = copy_user(c, t, task, end);
+	else
 		copy_no_user(c);
-	}
 	c->left = 0;
-	__sync_fetch_and_add(&stats.samples, 1);
 	copy_send(c, end);
+	__sync_fetch_and_add(&stats.samples, 1);
+	__sync_fetch_and_add(&stats.sample_ns, now_ns() - now);
 out:
 	copy_close(c);
 	return 0;

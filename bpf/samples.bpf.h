@@ -15,7 +15,13 @@
 
 #define COPY_PAGE 4096 /* where pages are larger, they are copied in such pieces */
 #define COPY_PAGES (SAMPLE_STACK_MAX / COPY_PAGE + 1)
-#define COPY_BURST (8ull * REC_SENT_MAX)
+#define COPY_BURST (4ull * REC_SENT_MAX)
+/* What a function finds on the stack as it begins; on arm64 the return address is in a register. */
+#ifdef __TARGET_ARCH_x86
+#define RETURN_ADDRESS 8
+#else
+#define RETURN_ADDRESS 0
+#endif
 #define NSEC_PER_SEC 1000000000ull
 #ifndef PF_KTHREAD
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
@@ -41,9 +47,10 @@ struct sample_copy {
 	};
 };
 
-/* Not created unless a program that uses it is loaded. */
+/* ROOMS of each CPU; user space sizes it to the number of CPUs. Not per-CPU memory, of which there is no more than 32 KB
+ * in one piece. Not created unless a program that uses it is loaded. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ROOMS);
 	__type(key, u32);
 	__type(value, struct sample_copy);
@@ -87,7 +94,8 @@ static __always_inline void copy_regs(u64 to[SAMPLE_REGS], USER_REGS *regs)
 /* NULL: it is in use, or there is none. */
 static __always_inline struct sample_copy *copy_open(u32 room)
 {
-	struct sample_copy *c = bpf_map_lookup_elem(&sample_copies, &room);
+	u32 at = bpf_get_smp_processor_id() * ROOMS + room;
+	struct sample_copy *c = bpf_map_lookup_elem(&sample_copies, &at);
 
 	return c && !__sync_lock_test_and_set(&c->busy, 1) ? c : NULL;
 }
@@ -118,10 +126,20 @@ __weak __noinline bool copy_allowed(struct sample_copy *c, u64 now)
 	return 0;
 }
 
-/* Where the stack of the main thread begins; other threads are not known to the kernel. */
-static __always_inline u64 stack_base(struct task_struct *task)
+/*
+ * Where a stack begins, if that is known and is near. The C libraries place the data of a thread, to which its thread
+ * register points, right above its stack; that of the main thread is known to the kernel.
+ */
+static __always_inline u64 stack_base(struct task_struct *task, u64 sp)
 {
-	return BPF_CORE_READ(task, mm, start_stack);
+#ifdef __TARGET_ARCH_x86
+	u64 own = task->thread.fsbase;
+#else
+	u64 own = task->thread.uw.tp_value;
+#endif
+	u64 first = BPF_CORE_READ(task, mm, start_stack);
+
+	return own > sp && own - sp < SAMPLE_STACK_MAX ? own : first;
 }
 
 /*
@@ -184,8 +202,68 @@ __weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 a
 	return at + n * sizeof(struct python_frame);
 }
 
-/* Sends a record that ends at `end`. Returns whether it found room. */
-__weak __noinline bool copy_send(struct sample_copy *c, u64 end)
+/*
+ * A return probe has put an address of its own in the place of the function's return address, which no unwinder gets
+ * past. The kernel keeps a list of those that wait on the thread, innermost first.
+ */
+static __always_inline const struct return_instance *returns_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, utask, return_instances);
+}
+
+/* A thread that is within the code of a return probe: as if it had returned already. */
+static __always_inline void returns_leave(struct sample_copy *c, struct task_struct *task)
+{
+	const struct return_instance *r = returns_of(task);
+	u64 area;
+
+	if (!r)
+		return;
+	area = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+	if (!area || c->r.regs[SAMPLE_REG_PC] - area >= COPY_PAGE)
+		return;
+	c->r.regs[SAMPLE_REG_PC] = BPF_CORE_READ(r, orig_ret_vaddr);
+	c->r.regs[SAMPLE_REG_SP] = BPF_CORE_READ(r, stack) + RETURN_ADDRESS;
+}
+
+/* Restores the return addresses in the copy, which begins at `begin` in the record. */
+__weak __noinline int returns_restore(struct sample_copy *c, u64 begin, u64 returns)
+{
+	const struct return_instance *r = (const struct return_instance *)returns;
+
+	if (!c)
+		return 0;
+	for (u32 i = 0; i < FRAMES_MAX && r; i++) {
+		u64 at = BPF_CORE_READ(r, stack) - c->r.regs[SAMPLE_REG_SP];
+
+		if (at + sizeof(u64) <= c->r.stack_bytes && at < SAMPLE_STACK_MAX) {
+			at += begin;
+			barrier_var(at);
+			if (at <= REC_SENT_MAX)
+				*(u64 *)(c->bytes + at) = BPF_CORE_READ(r, orig_ret_vaddr);
+		}
+		r = BPF_CORE_READ(r, next);
+	}
+	return 0;
+}
+
+/* Appends the Python frames and the stack of user space to a record that ends at `at` and has the registers. Returns
+ * where it ends now. */
+static __always_inline u64 copy_user(struct sample_copy *c, struct thread *t, struct task_struct *task, u64 at)
+{
+	u64 returns = (u64)returns_of(task), end;
+
+	if (returns)
+		returns_leave(c, task);
+	at = copy_python(c, t, at);
+	end = copy_stack(c, at, stack_base(task, c->r.regs[SAMPLE_REG_SP]));
+	if (returns)
+		returns_restore(c, at, returns);
+	return end;
+}
+
+/* Sends a record that ends at `end`. */
+__weak __noinline int copy_send(struct sample_copy *c, u64 end)
 {
 	u32 group = bpf_get_smp_processor_id() >> cfg.ring_shift;
 	void *ring = bpf_map_lookup_elem(&rings, &group);
@@ -197,9 +275,8 @@ __weak __noinline bool copy_send(struct sample_copy *c, u64 end)
 		return 0;
 	c->allowed = c->allowed > end ? c->allowed - end : 0;
 	__sync_fetch_and_add(&stats.sample_bytes, end);
-	if (ring && !bpf_ringbuf_output(ring, &c->r, end, BPF_RB_NO_WAKEUP))
-		return 1;
-	count_lost(group, REC_SAMPLE);
+	if (!ring || bpf_ringbuf_output(ring, &c->r, end, BPF_RB_NO_WAKEUP))
+		count_lost(group, REC_SAMPLE);
 	return 0;
 }
 
@@ -251,18 +328,19 @@ __weak __noinline u64 copy_wait_kernel(struct sample_copy *c, const struct due_w
 	return sizeof(c->r) + n * sizeof(u64);
 }
 
-/* Sends a wait that is over, in the context of its thread. Returns whether it could. */
+/* Sends a wait that is over, in the context of its thread. Returns whether it was not left out. */
 static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32 i)
 {
 	struct sample_copy *c = copy_open(ROOM_TASK);
 	const struct due_wait *w;
-	bool sent = 0;
+	bool taken;
 	u64 end;
 
 	if (!c || !t)
 		return 0;
 	w = due_at(t, i);
-	if (copy_allowed(c, now_ns())) {
+	taken = copy_allowed(c, now_ns());
+	if (taken) {
 		copy_begin(c, task, SAMPLE_OFF_CPU, w->from, w->from + w->ns);
 		c->r.h.flags = w->flags;
 		c->r.step = w->step;
@@ -273,16 +351,14 @@ static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32
 			USER_REGS *regs = (USER_REGS *)bpf_task_pt_regs(task);
 
 			copy_regs(c->r.regs, regs);
-			end = copy_python(c, t, end);
-			end = copy_stack(c, end, stack_base(task));
+			end = copy_user(c, t, task, end);
 		} else {
 			copy_no_user(c);
 		}
-		sent = copy_send(c, end);
-		c->left = 0;
+		copy_send(c, end);
 	}
 	copy_close(c);
-	return sent;
+	return taken;
 }
 
 /* The system call, or the fault, that began at `since` ends: sends the waits in it. Those of calls whose end was not

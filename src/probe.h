@@ -46,7 +46,7 @@ struct inf_config {
 
 /* Stacks are copied at no more than this rate on each CPU, separately for samples and for waits. More of them are left
  * out evenly. */
-#define SAMPLE_BYTES_PER_S (4ull << 20)
+#define SAMPLE_BYTES_PER_S (8ull << 20)
 
 /* The total of programs that were timed. */
 struct hit_time {
@@ -91,7 +91,8 @@ struct inf_stats {
 	u32 pad;
 	u64 samples, samples_left; /* taken; left out to keep within SAMPLE_BYTES_PER_S */
 	u64 waits, waits_left; /* likewise; also where the end of the call was not seen */
-	u64 sample_bytes;
+	u64 sample_bytes; /* of both */
+	u64 sample_ns;	  /* that taking samples took */
 	struct {
 		struct hit_time kind[HIT_MAX];
 	} hits[RINGS_MAX]; /* by CPU, like the rings */

@@ -401,7 +401,7 @@ enum sample_kind {
 
 #define SAMPLE_KERNEL_MAX 48	/* frames */
 #define SAMPLE_PYTHON_MAX 64
-#define SAMPLE_STACK_MAX 16384	/* bytes, from the stack pointer up */
+#define SAMPLE_STACK_MAX 65536	/* bytes, from the stack pointer up: llama.cpp has a frame of 36 KB */
 
 #define SAMPLE_F_TRUNCATED 0x01	 /* the stack goes on beyond what was copied: it is longer, or a page is not there */
 #define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */

@@ -172,6 +172,8 @@ static void configure_stacks(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
 	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
 	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
+	bpf_map__set_max_entries(k->maps.sample_copies,
+		bpf_map__max_entries(k->maps.sample_copies) * (unsigned int)libbpf_num_possible_cpus());
 	bpf_map__set_autocreate(k->maps.python_processes, c->sample_hz || c->stacks);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/sampler.h"
 #include "cmd/cmd.h"
 #include "cmd/record_window.h"
 #include "cmd/target.h"
@@ -21,6 +22,8 @@
 enum {
 	OPT_PROFILE = 256,
 	OPT_MIN_SYSCALL,
+	OPT_SAMPLE_RATE,
+	OPT_MIN_STACK,
 	OPT_STRICT,
 	OPT_OP_DETAIL,
 	OPT_HOLD,
@@ -38,9 +41,9 @@ static const struct argp_option options[] = {
 		"longest time of each",
 		1 },
 	{ "events", 'e', "LIST", 0,
-		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests (default: the first five; cpu "
-		"shows what other processes ran, requests those on the sockets of a server); +x and -x change "
-		"the default",
+		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks (default: the first "
+		"five; cpu shows what other processes ran, requests those on the sockets of a server, samples which code "
+		"ran, stacks which code waited); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
@@ -49,6 +52,8 @@ static const struct argp_option options[] = {
 		1 },
 	{ "no-hold-libraries", OPT_NO_HOLD, NULL, 0, "a COMMAND does not wait; its first calls may be missed", 1 },
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
+	{ "sample-rate", OPT_SAMPLE_RATE, "HZ", 0, "of -e +samples, for each CPU (default: 99, at most 999)", 1 },
+	{ "min-stack", OPT_MIN_STACK, "TIME", 0, "-e +stacks: only of waits that took at least this (default: 1ms)", 1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
 		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); may be repeated (default: "
@@ -122,6 +127,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (err)
 			parse_refuse(PARSE_DURATION, "--min-syscall", arg, err);
 		break;
+	case OPT_SAMPLE_RATE:
+		err = parse_u32(arg, &o->sample_hz);
+		if (err || !o->sample_hz || o->sample_hz > SAMPLE_HZ_MAX) {
+			log_error("--sample-rate: '%.32s' is not a number of samples a second from 1 to %d", arg, SAMPLE_HZ_MAX);
+			err = -EINVAL;
+		}
+		break;
+	case OPT_MIN_STACK:
+		err = parse_duration(arg, &o->min_stack_ns);
+		if (err)
+			parse_refuse(PARSE_DURATION, "--min-stack", arg, err);
+		o->has_min_stack = true;
+		break;
 	case 'o':
 		err = add_output(o, arg);
 		break;
@@ -190,6 +208,23 @@ static int from_environment(struct record_options *o, struct record_strings *str
 	return 0;
 }
 
+#define STACK_RING_MIN (256u << 10)
+
+static int check_stacks(const struct record_options *o)
+{
+	const char *why = NULL;
+
+	if (o->sample_hz && !(o->events & EVENT_SAMPLES))
+		why = "--sample-rate: needs -e +samples";
+	else if (o->has_min_stack && !(o->events & EVENT_STACKS))
+		why = "--min-stack: needs -e +stacks";
+	else if (o->events & (EVENT_SAMPLES | EVENT_STACKS) && o->ring_bytes && o->ring_bytes < STACK_RING_MIN)
+		why = "--ring-size: stacks need at least 256KB";
+	if (why)
+		log_error("%s", why);
+	return why ? -EINVAL : 0;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, { &record_window_argp, 0, NULL, 0 }, {} };
@@ -208,6 +243,8 @@ int cmd_record(int argc, char **argv)
 	/* in order: the options after COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
 		err = target_check(&o, "record");
+	if (!err)
+		err = check_stacks(&o);
 	if (!err)
 		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)

@@ -11,6 +11,8 @@
 #include "capture/python.h"
 #include "engine/inspector.h"
 #include "engine/spec.h"
+#include "stack/python_name.h"
+#include "stack/stack.h"
 #include "util/log.h"
 #include "util/names.h"
 
@@ -98,6 +100,28 @@ int capture_start_inspector(struct capture *c)
 	return err;
 }
 
+static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name)
+{
+	return python_names_get(arg, tgid, code, instr, ret_name);
+}
+
+int capture_start_stacks(struct capture *c, const struct record_options *o)
+{
+	struct stacks_config config = { .python = name_python };
+	int err;
+
+	if (!(o->events & (EVENT_SAMPLES | EVENT_STACKS)))
+		return 0;
+	err = pythons_new(&c->pythons);
+	if (!err) {
+		config.python_arg = pythons_names(c->pythons);
+		err = stacks_new(&config, &c->stacks);
+	}
+	if (err)
+		log_error("cannot start the process that reads how to unwind stacks: %s", strerror(-err));
+	return err;
+}
+
 void capture_calibrate(struct capture *c)
 {
 	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
@@ -181,6 +205,7 @@ void capture_free(struct capture *c)
 	inspector_free(c->inspector);
 	tasks_free(c->tasks);
 	handles_free(c->handles);
+	stacks_free(c->stacks);
 	pythons_free(c->pythons);
 	metadata_free(c->metadata);
 	probe_table_free(&c->probes);

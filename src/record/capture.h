@@ -15,6 +15,7 @@
 struct calibration;
 struct inspector;
 struct pythons;
+struct stacks;
 
 struct capture {
 	struct probe_table probes;
@@ -25,6 +26,7 @@ struct capture {
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
 	struct pythons *pythons;   /* NULL: no stacks are taken */
+	struct stacks *stacks; /* NULL: none are recorded */
 	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
 	bool weighs;
@@ -41,6 +43,9 @@ int capture_prepare(struct capture *c, const struct record_options *o);
 /* Starts the process that reads symbols. Call it before there is anything of which that process should
  * not have a copy. */
 int capture_start_inspector(struct capture *c);
+
+/* Likewise the one that reads how to unwind stacks. */
+int capture_start_stacks(struct capture *c, const struct record_options *o);
 
 /* capture_calibrate() begins to measure what hits of the programs cost, capture_calibrated() waits for it. Without one,
  * costs are not reported. */

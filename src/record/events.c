@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/sampler.h"
 #include "capture/session.h"
 #include "util/log.h"
 
@@ -22,6 +23,8 @@ static const struct {
 	{ "irq", EVENT_IRQ },
 	{ "cpu", EVENT_CPU },
 	{ "requests", EVENT_REQUESTS },
+	{ "samples", EVENT_SAMPLES },
+	{ "stacks", EVENT_STACKS },
 };
 
 int events_parse(const char *list, unsigned int *ret_events)
@@ -42,7 +45,7 @@ int events_parse(const char *list, unsigned int *ret_events)
 		if (!bit) {
 			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
 				  "functions, "
-				  "ipc, memory, irq, cpu, requests",
+				  "ipc, memory, irq, cpu, requests, samples, stacks",
 				w);
 			err = -EINVAL;
 		}
@@ -96,16 +99,22 @@ void events_configure(
 		{ EVENT_FUNCTIONS, 1u << REC_FUNCTION },
 		{ EVENT_IRQ, 1u << REC_IRQ },
 	};
-	bool profile = record_wants_profile(o) || o->view;
+	bool profile = record_wants_profile(o) || o->view, states;
 	unsigned int e = o->events;
 
+	states = profile || e & (EVENT_SAMPLES | EVENT_STACKS); /* a stack says in which state the thread was */
+
 	c->all_cpus = e & EVENT_CPU;
-	c->track_sched = profile || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
-	c->track_syscalls = profile || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
-	c->track_faults = profile || e & EVENT_FAULTS;
+	c->track_sched = states || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
+	c->track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
+	c->track_faults = states || e & EVENT_FAULTS;
 	c->track_irq = e & EVENT_IRQ;
 	c->track_memory = e & EVENT_MEMORY;
 	c->requests = e & EVENT_REQUESTS;
+	if (e & EVENT_SAMPLES)
+		c->sample_hz = o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT;
+	c->stacks = e & EVENT_STACKS;
+	c->min_stack_ns = o->has_min_stack ? o->min_stack_ns : MIN_STACK_DEFAULT_NS;
 	c->sums = profile;
 	c->sums_live = o->view;
 	c->ipc = record_wants_trace(o) && e & EVENT_IPC;
@@ -119,5 +128,7 @@ void events_configure(
 		c->emit_mask |= 1u << REC_FUNCTION;
 	if (c->requests)
 		c->emit_mask |= 1u << REC_REQUEST;
+	if (e & (EVENT_SAMPLES | EVENT_STACKS))
+		c->emit_mask |= 1u << REC_SAMPLE;
 	c->states_only = !wants_presets(o);
 }

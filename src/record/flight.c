@@ -479,6 +479,7 @@ static int begin(struct recorder *rec)
 	err = look_at_threads(rec) ?: drain_all(rec);
 	if (err)
 		return err;
+	intake_finish_stacks(rec->c.in);
 	intake_check_loss(rec->c.in, clock_boot_ns());
 	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, rec->c.capture->tasks, &rec->dump);
 	if (err)

@@ -7,6 +7,7 @@
 #include "engine/rows.h"
 #include "record/overhead.h"
 #include "record/step_limit.h"
+#include "record/unwinder.h"
 
 uint64_t total_of(const uint64_t counts[REC_KIND_MAX])
 {
@@ -73,6 +74,12 @@ static void take_task(struct intake *in, const struct rec_task *t)
 		probe_table_forked(&in->c->probes, t->ptgid, t->h.tgid);
 	if (t->h.id == TASK_EXEC || forked)
 		handles_drop(in->c->handles, t->h.tgid);
+	if (!in->unwinder)
+		return;
+	if (t->h.id == TASK_EXEC)
+		unwinder_process(in->unwinder, t->h.tgid, NEWS_EXEC, t->h.start_ns);
+	else if (t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST)
+		unwinder_process(in->unwinder, t->h.tgid, NEWS_GONE, t->h.start_ns);
 }
 
 /* Strings are usually missing because the kernel had no memory. */
@@ -167,7 +174,7 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 
 	if (h->kind >= REC_KIND_MAX || !is_whole(h, size))
 		return;
-	if (in->sink && !is_stranger(h))
+	if (in->sink && !is_stranger(h) && h->kind != REC_SAMPLE)
 		in->totals->records[h->kind]++;
 	if (h->kind != REC_TASK && h->kind != REC_MAPPED)
 		meet_threads(in, h);
@@ -179,8 +186,12 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		break;
 	case REC_MAPPED:
 		follow_record(in->c->follow, h);
+		if (in->unwinder)
+			unwinder_process(in->unwinder, h->tgid, NEWS_MAPPED, h->start_ns);
 		return;
-	case REC_SAMPLE: /* no sink takes it */
+	case REC_SAMPLE: /* a sink gets what becomes of it */
+		if (in->unwinder && in->sink)
+			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
 		return;
 	case REC_STEP:
 	case REC_FUNCTION:
@@ -192,8 +203,30 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	hand_over(h, size, in);
 }
 
+static void take_stack(const struct rec_hdr *h, size_t size, void *arg)
+{
+	struct intake *in = arg;
+
+	if (!in->sink)
+		return;
+	in->totals->records[REC_STACK]++;
+	if (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS)
+		hand_over(h, size, in);
+}
+
+void intake_finish_stacks(struct intake *in)
+{
+	if (in->unwinder)
+		unwinder_finish(in->unwinder, take_stack, in);
+}
+
 void intake_settled(struct intake *in, uint64_t now_ns)
 {
+	if (in->unwinder) {
+		unwinder_collect(in->unwinder, take_stack, in);
+		if (!unwinder_settled(in->unwinder))
+			return;
+	}
 	if (in->step_limit)
 		step_limit_settled(in->step_limit, now_ns, hand_over, in);
 	sink_settled(in->sink);
@@ -215,8 +248,14 @@ void intake_check_loss(struct intake *in, uint64_t now_ns)
 
 	session_lost(in->c->session, lost);
 	sink_dropped(in->sink, dropped);
+	if (in->unwinder) {
+		uint64_t n = unwinder_dropped(in->unwinder);
+
+		l.count[REC_SAMPLE] = n - in->unwinder_dropped;
+		in->unwinder_dropped = n;
+	}
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		l.count[k] = lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
+		l.count[k] += lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];
 		in->lost[k] = lost[k];
 		in->dropped += dropped[k] - in->dropped_now[k];
 		in->dropped_now[k] = dropped[k];

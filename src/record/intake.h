@@ -11,11 +11,13 @@
 
 struct overhead;
 struct step_limit;
+struct unwinder;
 
 struct intake {
 	struct capture *c;
 	struct overhead *overhead; /* NULL: no --budget */
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
+	struct unwinder *unwinder; /* NULL: no stacks */
 	bool keep_names; /* learns those of threads at once, since they may be gone by the time of a dump */
 	/* the last thread that was found alive, and the state of the tasks at that time */
 	uint32_t met_tgid, met_tid;
@@ -27,6 +29,7 @@ struct intake {
 	uint64_t last_loss_ns;
 	/* for the run */
 	uint64_t lost[REC_KIND_MAX]; /* counted by the session so far */
+	uint64_t unwinder_dropped;	/* samples that were waiting too long to be unwound */
 	uint64_t dropped; /* records for which a file was too slow, over all kinds and outputs */
 };
 
@@ -36,6 +39,9 @@ void intake_close(struct intake *in);
 
 /* Takes a record; a record_cb with the intake as its argument. */
 void intake_record(const struct rec_hdr *h, size_t size, void *arg);
+
+/* Hands over the stacks of all samples so far, and waits for them. */
+void intake_finish_stacks(struct intake *in);
 
 /* The rings have been emptied. */
 void intake_settled(struct intake *in, uint64_t now_ns);

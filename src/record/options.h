@@ -20,9 +20,13 @@ enum event {
 	EVENT_MEMORY = 1 << 6,
 	EVENT_IRQ = 1 << 7,
 	EVENT_REQUESTS = 1 << 8,
+	EVENT_SAMPLES = 1 << 9,
+	EVENT_STACKS = 1 << 10,
 	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
+
+#define MIN_STACK_DEFAULT_NS 1000000
 
 #define OUTPUTS_MAX 8
 #define FORMATS_MAX 4
@@ -46,6 +50,9 @@ struct record_options {
 	const char **uprobes;
 	size_t n_uprobes;
 	uint64_t min_syscall_ns;
+	uint32_t sample_hz; /* of EVENT_SAMPLES; 0: the default */
+	uint64_t min_stack_ns; /* of EVENT_STACKS */
+	bool has_min_stack;
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;

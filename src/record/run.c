@@ -12,6 +12,7 @@
 
 #include "capture/hold.h"
 #include "capture/privileges.h"
+#include "capture/sampler.h"
 #include "engine/inspector.h"
 #include "record/capture.h"
 #include "record/control.h"
@@ -24,6 +25,7 @@
 #include "record/step_limit.h"
 #include "record/summary.h"
 #include "record/targets.h"
+#include "record/unwinder.h"
 #include "record/view.h"
 #include "record/windows.h"
 #include "util/clock.h"
@@ -274,6 +276,19 @@ static int open_recorder(struct run *r)
 	return err;
 }
 
+static int open_unwinder(struct run *r)
+{
+	unsigned int hz = r->o->sample_hz ? r->o->sample_hz : SAMPLE_HZ_DEFAULT;
+	int err;
+
+	if (!r->capture.stacks)
+		return 0;
+	err = unwinder_new(r->capture.stacks, sampler_period_ns(hz), &r->intake.unwinder);
+	if (err)
+		log_error("cannot start a thread that unwinds stacks: %s", strerror(-err));
+	return err;
+}
+
 /* Opens the first window, if it opens now. */
 static int start(struct run *r)
 {
@@ -286,7 +301,7 @@ static int start(struct run *r)
 		return err;
 	status_begin(&r->status, now);
 	r->last_check_ns = now;
-	err = open_recorder(r) ?: windows_begin(&r->windows);
+	err = open_recorder(r) ?: open_unwinder(r) ?: windows_begin(&r->windows);
 	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
@@ -394,7 +409,7 @@ static int prepare(struct run *r, struct record_options *o)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
 	/* before there is anything of which it should not have a copy */
 	if (!err)
-		err = capture_start_inspector(&r->capture);
+		err = capture_start_inspector(&r->capture) ?: capture_start_stacks(&r->capture, o);
 	if (!err && o->command)
 		err = targets_spawn(&r->targets);
 	raise_descriptors();
@@ -422,6 +437,7 @@ int record_run(struct record_options *o)
 	recorder_free(r.recorder);
 	windows_free(&r.windows);
 	free(r.intake.overhead);
+	unwinder_free(r.intake.unwinder);
 	capture_close(&r.capture);
 	targets_end(&r.targets);
 	if (!r.targets.command_exited)

@@ -9,10 +9,13 @@
 #include "record/summary.h"
 
 #include "record/overhead.h"
+#include "stack/stack.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 
+#define SAMPLE_LIMIT_TEXT "8 MB"
+_Static_assert(SAMPLE_BYTES_PER_S == 8 << 20, "SAMPLE_LIMIT_TEXT says the same");
 #define NEVER_HIT_NAMED 16 /* functions of a glob that are named individually */
 
 /* What to do about lost records. */
@@ -133,6 +136,37 @@ static void summarise_oddities(const struct capture *c)
 	}
 }
 
+static void summarise_stacks(const struct capture *c)
+{
+	const volatile struct inf_stats *st = session_stats(c->session);
+	const char *limit = "since no more than " SAMPLE_LIMIT_TEXT " of stacks are copied in a second on each CPU";
+	struct stacks_stats stacks;
+
+	if (!c->stacks)
+		return;
+	stacks_stats(c->stacks, &stacks);
+	if (st->samples_left)
+		log_info("samples: %" PRIu64 " taken, %" PRIu64 " left out, %s", st->samples, st->samples_left, limit);
+	else if (st->samples)
+		log_info("samples: %" PRIu64 " taken", st->samples);
+	if (st->waits_left)
+		log_info("waits: %" PRIu64 " with their stack, %" PRIu64 " without: %s, or the end of their call was not seen",
+			st->waits, st->waits_left, limit);
+	else if (st->waits)
+		log_info("waits: %" PRIu64 " with their stack", st->waits);
+	if (stacks.user)
+		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
+			"of %" PRIu64 " the way to a caller is not known",
+			100 * (double)stacks.complete / (double)stacks.user, stacks.user, stacks.cut, stacks.broken);
+	log_debug("stacks: %.1f MB copied, %" PRIu64 " ns a sample; unwinding took %.3f s and %.1f MB",
+		(double)st->sample_bytes / 1e6, st->samples ? st->sample_ns / st->samples : 0, (double)stacks.ns / 1e9,
+		(double)stacks.memory / 1e6);
+	if (stacks.no_memory)
+		log_warn("stacks: %" PRIu64 " without names, since the memory for names is used up", stacks.no_memory);
+	if (stacks.files_failed)
+		log_info("stacks: %" PRIu64 " files could not be read", stacks.files_failed);
+}
+
 void record_summary(const struct windows *w, uint64_t begun_ns)
 {
 	const struct capture *c = w->c;
@@ -141,6 +175,7 @@ void record_summary(const struct windows *w, uint64_t begun_ns)
 	summarise_probes(c);
 	check_summary(&c->probes);
 	summarise_oddities(c);
+	summarise_stacks(c);
 	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);
 	follow_summary(c->follow);
 }

@@ -152,6 +152,7 @@ static int end_records(struct windows *w)
 	do {
 		err = session_drain(w->c->session);
 	} while (err > 0);
+	intake_finish_stacks(w->in);
 	intake_release(w->in);
 	if (w->o->events & EVENT_MEMORY)
 		memory_sample(w->memory, w->c->tasks, w->totals.close_ns, true, intake_record, w->in);
@@ -436,6 +437,7 @@ int windows_begin(struct windows *w)
 		.handles = w->c->handles,
 		.prices = &w->c->prices,
 		.left_out = w->overhead ? &w->overhead->left_out : NULL,
+		.stacks = w->c->stacks,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
 		.sockets = w->o->events & EVENT_REQUESTS,

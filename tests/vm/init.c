@@ -138,6 +138,7 @@ int main(void)
 	child_check("doctor", 0, doctor);
 	record_command("command", "+ipc");
 	record_command("all-events", "+irq,+memory,+cpu");
+	record_command("stacks", "+samples,+stacks,+irq");
 	record_processes();
 	record_many("many", "/bin/known:many_*@op", 80);
 	record_requests("requests");

@@ -40,6 +40,12 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -61,6 +67,8 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct mm_struct *mm;
 	struct bpf_local_storage *bpf_storage;
+	struct thread_struct thread;
+	struct uprobe_task *utask;
 };
 
 typedef struct {
@@ -72,9 +80,28 @@ struct signal_struct {
 	unsigned long maxrss;
 };
 
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
 struct mm_struct {
 	struct task_struct *owner;
 	unsigned long start_stack;
+	struct uprobes_state uprobes_state;
+};
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
 };
 
 struct files_struct {

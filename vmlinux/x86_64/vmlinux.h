@@ -4,7 +4,7 @@
  * their own. Generated; to change it, edit vmlinux/types.list.
  *
  *   from     Linux 6.18.44, x86_64
- *   on       2026-11-20
+ *   on       2026-11-22
  *   by       vmlinux/regenerate
  */
 #ifndef __VMLINUX_H__
@@ -34,6 +34,10 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -55,6 +59,8 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct mm_struct *mm;
 	struct bpf_local_storage *bpf_storage;
+	struct thread_struct thread;
+	struct uprobe_task *utask;
 };
 
 struct cfs_rq {
@@ -70,9 +76,28 @@ struct signal_struct {
 	unsigned long maxrss;
 };
 
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
 struct mm_struct {
 	struct task_struct *owner;
 	unsigned long start_stack;
+	struct uprobes_state uprobes_state;
+};
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
 };
 
 struct files_struct {

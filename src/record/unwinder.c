@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/unwinder.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stack/stack.h"
+#include "util/clock.h"
+#include "util/yield.h"
+
+#define WAITING_MAX (12u << 20) /* bytes of samples */
+#define PASS_AT_ONCE 64
+#define PENDING_MAX 256
+#define PENDING_NS NSEC_PER_SEC /* longer than samples stay in the rings */
+
+/* A sample, or news about a process. */
+struct item {
+	struct item *next;
+	size_t size; /* of the sample; 0: news */
+	uint32_t tgid;
+	enum unwinder_news news;
+	uint64_t at_ns;
+	_Alignas(struct rec_sample) unsigned char sample[];
+};
+
+/* The end of a program, or of a process, which samples from before that arrive after. */
+struct pending {
+	uint32_t tgid;
+	enum unwinder_news news;
+	uint64_t at_ns;
+};
+
+struct unwinder {
+	struct stacks *stacks;
+	uint64_t period_ns;
+	pthread_t thread;
+	/* of that thread */
+	struct pending pending[PENDING_MAX]; /* in the order in which they came */
+	size_t n_pending;
+	uint64_t newest_ns; /* of all that came */
+	pthread_mutex_t lock;
+	pthread_cond_t wake, idle;
+	/* under the lock */
+	struct item *first, **end;
+	size_t n_waiting, waiting; /* samples, with the one that is being unwound, and their bytes */
+	bool busy, stop;
+	struct rec_stack *done;
+	size_t n_done, cap_done;
+	size_t done_at; /* those before have been passed on */
+	/* of the caller's thread */
+	uint64_t samples, passed; /* that were taken and passed on */
+	uint64_t settled_at;	  /* the samples as of the last time that it was settled */
+	uint64_t dropped;
+};
+
+static void apply(struct unwinder *u, const struct pending *p)
+{
+	stacks_forget_process(u->stacks, p->tgid);
+	if (p->news == NEWS_EXEC)
+		stacks_know_process(u->stacks, p->tgid);
+}
+
+/* Applies what has happened to the process before that instant, and to all of them long ago. */
+static void apply_pending(struct unwinder *u, uint32_t tgid, uint64_t at_ns)
+{
+	size_t n = 0;
+
+	if (at_ns > u->newest_ns)
+		u->newest_ns = at_ns;
+	for (size_t i = 0; i < u->n_pending; i++) {
+		const struct pending *p = &u->pending[i];
+
+		if ((p->tgid == tgid && p->at_ns <= at_ns) || p->at_ns + PENDING_NS < u->newest_ns)
+			apply(u, p);
+		else
+			u->pending[n++] = *p;
+	}
+	u->n_pending = n;
+}
+
+static void heed(struct unwinder *u, const struct item *it)
+{
+	if (it->news == NEWS_MAPPED) {
+		stacks_remap_process(u->stacks, it->tgid);
+		return;
+	}
+	if (u->n_pending == PENDING_MAX) {
+		apply(u, &u->pending[0]);
+		memmove(u->pending, u->pending + 1, --u->n_pending * sizeof(u->pending[0]));
+	}
+	u->pending[u->n_pending++] = (struct pending){ it->tgid, it->news, it->at_ns };
+}
+
+static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *ret)
+{
+	const struct rec_sample *r = (const struct rec_sample *)it->sample;
+
+	apply_pending(u, r->h.tgid, r->h.start_ns + r->h.dur_ns);
+	*ret = (struct rec_stack){
+		.h = r->h,
+		.step = r->step,
+		.state = r->state,
+		.flags = r->flags,
+		.stack = stacks_take(u->stacks, r, it->size),
+		.waker_tid = r->waker_tid,
+		.weight_ns = r->h.id == SAMPLE_CPU ? r->kept_of * u->period_ns : r->h.dur_ns,
+	};
+	ret->h.kind = REC_STACK;
+}
+
+static void *work(void *arg)
+{
+	struct unwinder *u = arg;
+	struct rec_stack r;
+	struct item *it;
+
+	yield_join();
+	pthread_mutex_lock(&u->lock);
+	while (!u->stop) {
+		it = u->first;
+		if (!it) {
+			pthread_cond_wait(&u->wake, &u->lock);
+			continue;
+		}
+		u->first = it->next;
+		if (!u->first)
+			u->end = &u->first;
+		u->busy = true;
+		pthread_mutex_unlock(&u->lock);
+		if (it->size)
+			unwind(u, it, &r);
+		else
+			heed(u, it);
+		pthread_mutex_lock(&u->lock);
+		u->busy = false;
+		if (it->size) {
+			u->done[u->n_done++] = r; /* there is room: see reserve() */
+			u->n_waiting--;
+			u->waiting -= it->size;
+		}
+		free(it);
+		if (!u->first)
+			pthread_cond_signal(&u->idle);
+	}
+	pthread_mutex_unlock(&u->lock);
+	yield_leave();
+	return NULL;
+}
+
+int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder)
+{
+	struct unwinder *u = calloc(1, sizeof(*u));
+	int err;
+
+	if (!u)
+		return -ENOMEM;
+	u->stacks = stacks;
+	u->period_ns = period_ns;
+	u->end = &u->first;
+	yield_lock_init(&u->lock);
+	pthread_cond_init(&u->wake, NULL);
+	pthread_cond_init(&u->idle, NULL);
+	err = -pthread_create(&u->thread, NULL, work, u);
+	if (err) {
+		pthread_mutex_destroy(&u->lock);
+		free(u);
+		return err;
+	}
+	*ret_unwinder = u;
+	return 0;
+}
+
+void unwinder_free(struct unwinder *u)
+{
+	struct item *next;
+
+	if (!u)
+		return;
+	pthread_mutex_lock(&u->lock);
+	u->stop = true;
+	pthread_cond_signal(&u->wake);
+	pthread_mutex_unlock(&u->lock);
+	pthread_join(u->thread, NULL);
+	for (; u->first; u->first = next) {
+		next = u->first->next;
+		free(u->first);
+	}
+	pthread_cond_destroy(&u->wake);
+	pthread_cond_destroy(&u->idle);
+	pthread_mutex_destroy(&u->lock);
+	free(u->done);
+	free(u);
+}
+
+/* Makes room for the results of all that is waiting and of one more, so that the thread needs no memory. */
+static bool reserve(struct unwinder *u)
+{
+	size_t need = u->n_done + u->n_waiting + 1, cap = 2 * u->cap_done + PASS_AT_ONCE;
+	struct rec_stack *done;
+
+	if (need <= u->cap_done)
+		return true;
+	done = realloc(u->done, cap * sizeof(*done));
+	if (!done)
+		return false;
+	u->done = done;
+	u->cap_done = cap;
+	return true;
+}
+
+static void add(struct unwinder *u, struct item *it)
+{
+	bool was_empty = !u->first;
+
+	it->next = NULL;
+	*u->end = it;
+	u->end = &it->next;
+	u->n_waiting += it->size > 0;
+	u->waiting += it->size;
+	if (was_empty)
+		pthread_cond_signal(&u->wake);
+}
+
+void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size)
+{
+	struct item *it = malloc(sizeof(*it) + size);
+	bool room;
+
+	if (!it) {
+		u->dropped++;
+		return;
+	}
+	it->size = size;
+	memcpy(it->sample, r, size);
+	pthread_mutex_lock(&u->lock);
+	room = u->waiting + size <= WAITING_MAX && reserve(u);
+	if (room)
+		add(u, it);
+	pthread_mutex_unlock(&u->lock);
+	if (room) {
+		u->samples++;
+		return;
+	}
+	u->dropped++;
+	free(it);
+}
+
+void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns)
+{
+	struct item *it = malloc(sizeof(*it));
+
+	if (!it) /* names may be missing, or be those of the program before */
+		return;
+	*it = (struct item){ .tgid = tgid, .news = news, .at_ns = at_ns };
+	pthread_mutex_lock(&u->lock);
+	add(u, it);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static size_t take_done(struct unwinder *u, struct rec_stack taken[PASS_AT_ONCE])
+{
+	size_t n;
+
+	pthread_mutex_lock(&u->lock);
+	n = u->n_done - u->done_at;
+	if (n > PASS_AT_ONCE)
+		n = PASS_AT_ONCE;
+	memcpy(taken, u->done + u->done_at, n * sizeof(*taken));
+	u->done_at += n;
+	if (u->done_at == u->n_done)
+		u->done_at = u->n_done = 0;
+	pthread_mutex_unlock(&u->lock);
+	return n;
+}
+
+void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)
+{
+	struct rec_stack taken[PASS_AT_ONCE];
+	size_t n;
+
+	while ((n = take_done(u, taken))) {
+		u->passed += n;
+		for (size_t i = 0; i < n; i++)
+			cb(&taken[i].h, sizeof(taken[i]), arg);
+	}
+}
+
+bool unwinder_settled(struct unwinder *u)
+{
+	if (u->passed < u->settled_at)
+		return false;
+	u->settled_at = u->samples;
+	return true;
+}
+
+void unwinder_finish(struct unwinder *u, record_cb cb, void *arg)
+{
+	pthread_mutex_lock(&u->lock);
+	while (u->first || u->busy)
+		pthread_cond_wait(&u->idle, &u->lock);
+	pthread_mutex_unlock(&u->lock);
+	unwinder_collect(u, cb, arg);
+}
+
+uint64_t unwinder_dropped(const struct unwinder *u)
+{
+	return u->dropped;
+}

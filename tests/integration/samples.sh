@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# -e samples and -e stacks: there are as many samples as the CPU time of the target says, each long wait has a stack, and
+# what is left out or lost is counted.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+
+P=$PROGRAMS/samples
+
+setup() {
+	need_root
+	need python3
+}
+
+# said NAME PATTERN: the number in front of the pattern in the messages of a recording; 0 if it is not there.
+said() {
+	grep -oP "[0-9]+(?= $2)" "$TMP/$1.err" | head -n 1 || echo 0
+}
+
+# A thread on a CPU is sampled once in a period: as many samples as periods of CPU time, a quarter more or less, since the
+# clocks of CPUs tick independently of the threads that come and go.
+as_many() { # NAME HZ SAMPLES
+	expect "$1: as many samples as CPU time" \
+		"abs($3 - c['cpu_ns'] / 1e9 * $2) <= 0.25 * $3 + 10 or [$3, c]" c="last:$TMP/$1.out"
+}
+
+test_rate() {
+	engine_recorded rate -e +samples --sample-rate 997 -o "$TMP/rate.pftrace" -- "$P" 2 1 1000 0
+	as_many rate 997 "$(said rate taken)"
+}
+
+test_rate_default() {
+	engine_recorded default -e +samples -o "$TMP/default.pftrace" -- "$P" 2 1 1000 0
+	as_many default 99 "$(said default taken)"
+}
+
+# The waits of at least 3 ms have a stack; no more waits have one than there are slices of 1 ms in which the process was blocked.
+test_waits() {
+	local n
+	engine_recorded waits -e +stacks -o "$TMP/waits.json" -- "$P" 3 1 20 60
+	n=$(said waits 'with their stack')
+	expect "waits: each long one has its stack" "c['waits'] <= $n or [$n, c]" c="last:$TMP/waits.out"
+	expect "waits: no short one has" \
+		"$n <= sum(e.get('name', '').startswith('blocked') and e.get('dur', 0) >= 999 for e in t) or $n" \
+		t="$TMP/waits.json"
+	engine_recorded waits-long -e +stacks --min-stack 500ms -o "$TMP/waits.json" -- "$P" 1 1 20 60
+	n=$(said waits-long 'with their stack')
+	expect "waits: --min-stack leaves out shorter ones" "$n < c['waits'] / 2 or [$n, c]" c="last:$TMP/waits-long.out"
+}
+
+# 64 KB a sample are more than is copied in a second.
+test_limit() {
+	local taken left
+	engine_recorded limit -e +samples --sample-rate 999 -o "$TMP/limit.pftrace" -- "$P" 2 64 1000 0
+	taken=$(said limit taken)
+	left=$(said limit 'left out')
+	check "limit: what is left out is said" [ "$left" -gt 0 ]
+	as_many limit 999 $((taken + left))
+}
+
+# inftrace cannot read a ring that is soon full.
+test_loss() {
+	local taken stacks lost
+	engine_started loss -e samples --ring-size 256KB -o "$TMP/loss.pftrace" -- "$P" 2 64 1000 0
+	kill -STOP "$TRACER"
+	wait "$ENGINE"
+	kill -CONT "$TRACER"
+	wait "$TRACER"
+	taken=$(said loss taken)
+	stacks=$(said loss stack)
+	lost=$(grep -oP '^inftrace: warning: lost .*?\b\K[0-9]+(?= sample)' "$TMP/loss.err" || echo 0)
+	check "loss: is said" [ "$lost" -gt 0 ]
+	same "loss: each sample is a stack, or lost" $((stacks + lost)) "$taken"
+}
+
+test_refused() {
+	check_rc "refused: --sample-rate 0" 2 "^inftrace: --sample-rate: '0' is not a number of samples a second from 1 to 999$" \
+		"$INFTRACE" record -e +samples --sample-rate 0 -p 1
+	check_rc "refused: --sample-rate 1000" 2 "^inftrace: --sample-rate: '1000' is not" \
+		"$INFTRACE" record -e +samples --sample-rate 1000 -p 1
+	check_rc "refused: --sample-rate without samples" 2 '^inftrace: --sample-rate: needs -e \+samples$' \
+		"$INFTRACE" record --sample-rate 99 -p 1
+	check_rc "refused: --min-stack without stacks" 2 '^inftrace: --min-stack: needs -e \+stacks$' \
+		"$INFTRACE" record --min-stack 1ms -p 1
+	check_rc "refused: --min-stack" 2 "^inftrace: --min-stack: " "$INFTRACE" record -e +stacks --min-stack x -p 1
+	check_rc "refused: a ring that no stack fits in" 2 '^inftrace: --ring-size: stacks need at least 256KB$' \
+		"$INFTRACE" record -e +stacks --ring-size 16KB -p 1
+	same "refused: in one line each" "$(wc -l <"$TMP/check.out")" 1
+}
+
+test_doctor() {
+	"$INFTRACE" doctor >"$TMP/doctor" || true
+	check "doctor: says whether samples can be taken" grep -qE '^(ok|missing|unknown) +perf event cpu-clock ' "$TMP/doctor"
+	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
+}
+
+ALL_TESTS=(rate rate_default waits limit loss refused doctor)
+run_tests "$@"

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The thread that unwinds samples, with fakes instead of what it calls. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "record/unwinder.h"
+#include "stack/stack.h"
+
+#define PERIOD 10000000
+#define EVENTS_MAX 4096
+
+enum called {
+	TAKEN,
+	KNOWN,
+	REMAPPED,
+	FORGOTTEN,
+};
+
+/* What the thread called, in order. */
+static struct {
+	int what;
+	uint32_t id; /* of a process; of a sample its tid */
+} events[EVENTS_MAX];
+static unsigned int n_events;
+static int gate[2] = { -1, -1 }; /* each sample waits for a byte */
+
+uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size);
+void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid);
+void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid);
+void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid);
+
+static void note(int what, uint32_t id)
+{
+	unsigned int i = __atomic_fetch_add(&n_events, 1, __ATOMIC_SEQ_CST);
+
+	if (i < EVENTS_MAX) {
+		events[i].what = what;
+		events[i].id = id;
+	}
+}
+
+uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
+{
+	char byte;
+
+	(void)s;
+	(void)size;
+	if (gate[0] >= 0 && read(gate[0], &byte, 1) != 1)
+		abort();
+	note(TAKEN, r->h.tid);
+	return r->h.tid + 1000;
+}
+
+void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid)
+{
+	(void)s;
+	note(KNOWN, tgid);
+}
+
+void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid)
+{
+	(void)s;
+	note(REMAPPED, tgid);
+}
+
+void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid)
+{
+	(void)s;
+	note(FORGOTTEN, tgid);
+}
+
+static struct unwinder *u;
+static struct rec_stack got[EVENTS_MAX];
+static size_t n_got;
+
+static void take(const struct rec_hdr *h, size_t size, void *arg)
+{
+	(void)arg;
+	assert_int_equal(size, sizeof(got[0]));
+	assert_true(n_got < EVENTS_MAX);
+	memcpy(&got[n_got++], h, size);
+}
+
+static void open_gate(unsigned int samples)
+{
+	while (samples--)
+		assert_int_equal(write(gate[1], "", 1), 1);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	n_events = 0;
+	n_got = 0;
+	return unwinder_new(NULL, PERIOD, &u);
+}
+
+static int setup_gated(void **state)
+{
+	return pipe(gate) || setup(state);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (gate[1] >= 0)
+		close(gate[1]);
+	unwinder_free(u);
+	if (gate[0] >= 0)
+		close(gate[0]);
+	gate[0] = gate[1] = -1;
+	return 0;
+}
+
+static void sample(uint32_t tgid, uint32_t tid, uint64_t at_ns, size_t stack_bytes)
+{
+	struct rec_sample *r = calloc(1, sizeof(*r) + stack_bytes);
+
+	assert_non_null(r);
+	r->h.kind = REC_SAMPLE;
+	r->h.id = SAMPLE_CPU;
+	r->h.tgid = tgid;
+	r->h.tid = tid;
+	r->h.start_ns = at_ns;
+	r->stack_bytes = (uint32_t)stack_bytes;
+	r->kept_of = 3;
+	r->step = 7;
+	r->state = ST_BARRIER;
+	unwinder_sample(u, r, sizeof(*r) + stack_bytes);
+	free(r);
+}
+
+static void test_record(void **state)
+{
+	struct rec_sample wait = { .h = { .kind = REC_SAMPLE, .id = SAMPLE_OFF_CPU, .tid = 9, .start_ns = 5, .dur_ns = 4000 },
+		.waker_tid = 8,
+		.flags = SAMPLE_F_TRUNCATED,
+		.kept_of = 1,
+		.state = ST_BLOCKED_FUTEX };
+
+	(void)state;
+	sample(1, 2, 100, 64);
+	unwinder_sample(u, &wait, sizeof(wait));
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, 2);
+	assert_int_equal(got[0].h.kind, REC_STACK);
+	assert_int_equal(got[0].h.tid, 2);
+	assert_int_equal(got[0].stack, 1002);
+	assert_int_equal(got[0].step, 7);
+	assert_int_equal(got[0].state, ST_BARRIER);
+	/* it stands for two that were left out, too */
+	assert_int_equal(got[0].weight_ns, 3 * PERIOD);
+	assert_int_equal(got[1].weight_ns, 4000);
+	assert_int_equal(got[1].waker_tid, 8);
+	assert_int_equal(got[1].flags, SAMPLE_F_TRUNCATED);
+	assert_int_equal(unwinder_dropped(u), 0);
+}
+
+/* Samples of the program before an exec, and of a process that has exited, come after the news. */
+static void test_news(void **state)
+{
+	(void)state;
+	unwinder_process(u, 1, NEWS_EXEC, 1000);
+	unwinder_process(u, 2, NEWS_GONE, 1000);
+	unwinder_process(u, 3, NEWS_MAPPED, 1000);
+	sample(1, 11, 999, 8);
+	sample(2, 21, 999, 8);
+	sample(1, 12, 1001, 8);
+	sample(4, 41, 1000000000 + 2000, 8);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, 4);
+	const struct {
+		int what;
+		uint32_t id;
+	} wanted[] = { { REMAPPED, 3 }, { TAKEN, 11 }, { TAKEN, 21 }, { FORGOTTEN, 1 }, { KNOWN, 1 }, { TAKEN, 12 },
+		{ FORGOTTEN, 2 }, { TAKEN, 41 } };
+	assert_int_equal(n_events, sizeof(wanted) / sizeof(wanted[0]));
+	for (size_t i = 0; i < n_events; i++) {
+		assert_int_equal(events[i].what, wanted[i].what);
+		assert_int_equal(events[i].id, wanted[i].id);
+	}
+}
+
+/* More than it may keep: dropped and counted, and those that were taken come out, in order. */
+static void test_full(void **state)
+{
+	unsigned int n = 300, kept;
+
+	(void)state;
+	for (unsigned int i = 0; i < n; i++)
+		sample(1, i, i, SAMPLE_STACK_MAX);
+	kept = n - (unsigned int)unwinder_dropped(u);
+	assert_in_range(kept, 2, n - 1);
+	open_gate(kept);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, kept);
+	for (size_t i = 0; i < n_got; i++)
+		assert_int_equal(got[i].h.tid, i);
+	/* there is room again */
+	sample(1, 1000, 1000, SAMPLE_STACK_MAX);
+	open_gate(1);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, kept + 1);
+}
+
+/* Sinks rely on it: all that was taken before the previous time has been passed on. */
+static void test_settled(void **state)
+{
+	(void)state;
+	assert_true(unwinder_settled(u));
+	sample(1, 1, 1, 8);
+	assert_true(unwinder_settled(u)); /* it came after the previous time */
+	sample(1, 2, 2, 8);
+	assert_false(unwinder_settled(u));
+	open_gate(1);
+	for (int i = 0; i < 20000 && !n_got; i++) {
+		unwinder_collect(u, take, NULL);
+		usleep(500);
+	}
+	assert_int_equal(n_got, 1);
+	assert_true(unwinder_settled(u));
+	assert_false(unwinder_settled(u));
+	open_gate(1);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, 2);
+	assert_true(unwinder_settled(u));
+}
+
+/* It ends although samples are waiting. */
+static void test_end(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 10; i++)
+		sample(1, i, i, 8);
+	open_gate(10); /* the one in progress cannot be given up */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_news, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full, setup_gated, teardown),
+		cmocka_unit_test_setup_teardown(test_settled, setup_gated, teardown),
+		cmocka_unit_test_setup_teardown(test_end, setup_gated, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
