@@ -8,7 +8,8 @@
 #include "util/clock.h"
 
 #define MAPS_MAX 16384
-#define READ_AGAIN_NS (250 * NSEC_PER_MSEC)
+#define READ_AGAIN_NS (250 * NSEC_PER_MSEC) /* for code in no mapping that is known */
+#define REMAP_NS (10 * NSEC_PER_MSEC)	    /* for a process that has mapped something */
 #define LOOK_AGAIN_NS NSEC_PER_SEC /* for a perf map */
 
 struct processes {
@@ -186,7 +187,7 @@ struct mapping *process_mapping(struct processes *ps, struct stack_process *p, u
 
 	if (!p->stale && p->read_ns)
 		m = find(p, addr);
-	if (!m && (!p->read_ns || clock_mono_ns() - p->read_ns >= READ_AGAIN_NS))
+	if (!m && (!p->read_ns || clock_mono_ns() - p->read_ns >= (p->stale ? REMAP_NS : READ_AGAIN_NS)))
 		process_read(ps, p);
 	return m ? m : find(p, addr);
 }
