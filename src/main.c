@@ -18,7 +18,7 @@ static const struct command commands[] = {
 	{ "record", cmd_record, "record a process, a command or the whole system" },
 	{ "top", cmd_top, "live in the terminal: rates, time per state, slow steps" },
 	{ "report", cmd_report, "where the time went: latencies, slow steps and their causes" },
-	{ "export", cmd_export, "samples of a .pftrace for flame graph tools" },
+	{ "export", cmd_export, "samples of a trace or profile for flame graph tools" },
 	{ "status", cmd_status, "the recordings that run" },
 	{ "start", cmd_start, "open a window in a recording that runs" },
 	{ "stop", cmd_stop, "close it" },

@@ -9,7 +9,11 @@
 #include "cmd/cmd.h"
 #include "export/samples.h"
 #include "io/outfile.h"
+#include "read/detect.h"
+#include "record.h"
 #include "util/log.h"
+#include "util/names.h"
+#include "util/parse.h"
 #include "util/text.h"
 
 #define PROBLEMS_SHOWN_MAX 10
@@ -19,12 +23,16 @@ enum {
 	KEY_PPROF,
 	KEY_SPEEDSCOPE,
 	KEY_OFF_CPU,
+	KEY_PHASE,
+	KEY_STATE,
+	KEY_STEP,
 };
 
 struct export_args {
 	int format; /* KEY_COLLAPSED, ... */
 	const char *file, *out;
 	bool off_cpu;
+	struct samples_filter filter;
 };
 
 static const struct argp_option options[] = {
@@ -35,14 +43,18 @@ static const struct argp_option options[] = {
 	{ "output", 'o', "OUT", 0, "Write to OUT (standard output)", 0 },
 	{ "off-cpu", KEY_OFF_CPU, NULL, 0,
 		"With --collapsed: the stacks of waits and their microseconds, instead of samples", 0 },
+	{ "phase", KEY_PHASE, "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
+	{ "state", KEY_STATE, "NAME", 0, "Of a profile: only in this state (cpu, barrier, blocked_futex, ...)", 0 },
+	{ "step", KEY_STEP, "NUMBER", 0, "Of a profile: only within this step", 0 },
 	{ 0 },
 };
 
 static const char doc[] =
-	"The samples of a .pftrace (record -e +samples,+stacks), for tools that draw flame graphs. FILE may be compressed, or "
-	"from another program that writes perf samples in Perfetto's format; - is the standard input.\n"
+	"The samples of a .pftrace or of a profile (record -e +samples,+stacks), for tools that draw flame graphs. FILE may be "
+	"compressed, or from another program that writes perf samples in Perfetto's format; - is the standard input.\n"
 	"\v"
-	"--pprof and --speedscope have samples and waits side by side. What a thread was doing when a sample could not be "
+	"A profile has the step, phase and state of samples; a .pftrace has each of them with its time, threads with their names, and "
+	"files with their paths. --pprof and --speedscope have samples and waits side by side. What a thread was doing when a sample could not be "
 	"unwound is [no stack]; a function without a name is its [library]; functions of the kernel end with _[k] in collapsed "
 	"stacks, where a semicolon in a name becomes a colon.\n"
 	"\n"
@@ -54,7 +66,32 @@ static const char doc[] =
 	"  inftrace export --collapsed trace.pftrace | flamegraph.pl > flame.svg\n"
 	"  inftrace export --collapsed --off-cpu trace.pftrace | flamegraph.pl --countname us > waits.svg\n"
 	"  inftrace export --pprof trace.pftrace -o cpu.pb.gz && go tool pprof -top cpu.pb.gz\n"
+	"  inftrace export --collapsed --phase decode --state cpu profile.jsonl | flamegraph.pl > decode.svg\n"
 	"  inftrace export --speedscope trace.pftrace.gz -o trace.speedscope.json";
+
+static int parse_state(const char *arg)
+{
+	for (int i = 0; i < ST_MAX; i++) {
+		if (!strcmp(arg, time_state_name((enum time_state)i)))
+			return 0;
+	}
+	log_error("--state: no such state: %.64s (the keys of stage_us in token_prof are states)", arg);
+	return EINVAL;
+}
+
+static int parse_step(const char *arg, int64_t *ret)
+{
+	char buf[PARSE_ERROR_MAX];
+	uint32_t step;
+	int err = parse_u32(arg, &step);
+
+	if (err) {
+		log_error("%s", parse_error(buf, PARSE_U32, "--step", arg, err));
+		return EINVAL;
+	}
+	*ret = step;
+	return 0;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -71,6 +108,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_OFF_CPU:
 		args->off_cpu = true;
 		return 0;
+	case KEY_PHASE:
+		args->filter.phase = arg;
+		return 0;
+	case KEY_STATE:
+		args->filter.state = arg;
+		return parse_state(arg);
+	case KEY_STEP:
+		return parse_step(arg, &args->filter.step);
 	case 'o':
 		args->out = strcmp(arg, "-") ? arg : NULL;
 		return 0;
@@ -97,6 +142,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 struct problems {
 	const char *file; /* fit to print */
+	const char *unit; /* of places in it */
 	uint64_t n;
 };
 
@@ -105,36 +151,48 @@ static void print_problem(void *arg, uint64_t offset, const char *why)
 	struct problems *p = arg;
 
 	if (p->n++ < PROBLEMS_SHOWN_MAX)
-		log_error("%s: byte %llu: %s", p->file, (unsigned long long)offset, why);
+		log_error("%s: %s %llu: %s", p->file, p->unit, (unsigned long long)offset, why);
 }
 
-/* What a file is that has no packets, if that can be told. */
-static const char *why_not(const struct json_source *source)
+/* NULL: it can be read, *ret_profile: as a profile. */
+static const char *why_not(const struct json_source *source, const struct export_args *args, bool *ret_profile)
 {
+	bool filtered = args->filter.phase || args->filter.state || args->filter.step >= 0;
 	const unsigned char *p = source->pos;
+	const char *unused = NULL;
+	char buf[160];
 
 	if (p == source->end)
 		return "is empty";
-	if (*p == '[' || *p == '{' || (source->end - p > 1 && *p == '\n' && (p[1] == '[' || p[1] == '{')))
-		return "is JSON, and stacks are in a .pftrace only: record with -o FILE.pftrace";
-	return NULL;
+	if (source->end - p > 1 && *p == '\n')
+		p++;
+	*ret_profile = *p == '{' && file_detect(source, buf, sizeof(buf), &unused) == FILE_PROFILE;
+	if (*ret_profile)
+		return NULL;
+	if (*p == '[' || *p == '{')
+		return "is a Chrome trace, which has no samples: record with -o FILE.pftrace or --profile FILE";
+	return filtered ? "is no profile, and nothing else says the phase, state and step of samples" : NULL;
 }
 
-static int load(struct samples *s, const char *path, struct problems *problems)
+static int load(struct samples *s, const struct export_args *args, struct problems *problems)
 {
 	struct json_source source;
+	bool torn = false, profile = false;
 	const char *why = NULL;
-	bool torn = false;
 	int err;
 
-	err = json_source_open(&source, path);
-	why = err ? source.error : why_not(&source);
+	err = json_source_open(&source, args->file);
+	why = err ? source.error : why_not(&source, args, &profile);
 	if (why) {
 		log_error("%s: %s", problems->file, why);
 		json_source_close(&source);
 		return err ? err : -EINVAL;
 	}
-	err = samples_read(s, &source, print_problem, problems, &torn);
+	problems->unit = profile ? "line" : "byte";
+	if (profile)
+		err = samples_read_profile(s, &source, &args->filter, print_problem, problems);
+	else
+		err = samples_read(s, &source, print_problem, problems, &torn);
 	json_source_close(&source);
 	if (err == -ENOMEM)
 		log_error("out of memory");
@@ -157,6 +215,8 @@ static bool has_any(const struct samples *s, const struct export_args *args, con
 	if (args->format == KEY_COLLAPSED && s->n[!args->off_cpu])
 		log_error("%s: has no %s; %s %llu %s are exported", problems->file, args->off_cpu ? "stacks of waits" : "samples", other,
 			(unsigned long long)s->n[!args->off_cpu], args->off_cpu ? "samples" : "waits");
+	else if (!problems->n && (args->filter.phase || args->filter.state || args->filter.step >= 0))
+		log_error("%s: has no samples of that phase, state and step", problems->file);
 	else if (!problems->n)
 		log_error("%s: has no samples: record with -e +samples (or +stacks, for waits)", problems->file);
 	return false;
@@ -199,7 +259,7 @@ static int write_out(struct samples *s, const struct export_args *args)
 int cmd_export(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse_option, "FILE", doc, NULL, NULL, NULL };
-	struct export_args args = { 0 };
+	struct export_args args = { .filter.step = -1 };
 	struct samples samples = { 0 };
 	struct problems problems = { 0 };
 	char printable[256];
@@ -210,7 +270,7 @@ int cmd_export(int argc, char **argv)
 		return EXIT_USAGE;
 	problems.file = text_printable(printable, sizeof(printable), args.file);
 	samples.each = args.format == KEY_SPEEDSCOPE;
-	if (!load(&samples, args.file, &problems) && has_any(&samples, &args, &problems) && !write_out(&samples, &args))
+	if (!load(&samples, &args, &problems) && has_any(&samples, &args, &problems) && !write_out(&samples, &args))
 		ret = problems.n ? EXIT_RUN : EXIT_OK;
 	samples_clear(&samples);
 	return ret;

@@ -224,22 +224,44 @@ static void write_sample(struct pprof *p, uint32_t number)
 
 /* ---- what they refer to ---- */
 
+/* 0 and up; -1: it is of no file */
+static int64_t mapping_of(struct pprof *p, const struct samples_frame *f)
+{
+	struct mapping m = { text(p, f->mapping), text(p, f->build_id) };
+	int64_t number = m.file ? pool_add(&p->mappings, &m, sizeof(m)) : -1;
+
+	p->failed |= m.file && number < 0;
+	return number;
+}
+
+/* The first one is taken for the program's: the first that is neither a library nor a script nor made up. */
+static void find_program(struct pprof *p)
+{
+	for (uint32_t i = 0; i < p->s->frames.n; i++) {
+		const struct samples_frame *f = samples_frame(p->s, i);
+		const char *path = samples_text(p->s, f->mapping);
+
+		if (!path[0] || path[0] == '[' || f->line || strstr(samples_base(path), ".so"))
+			continue;
+		mapping_of(p, f);
+		return;
+	}
+}
+
 static void write_location(struct pprof *p, uint32_t number)
 {
 	const struct samples_frame *f = samples_frame(p->s, number);
-	struct mapping m = { text(p, f->mapping), text(p, f->build_id) };
 	struct function fn = { .file = text(p, f->file) };
 	char label[SAMPLES_LABEL_MAX];
-	int64_t mapping, function;
+	int64_t mapping = mapping_of(p, f), function;
 
 	fn.name = f->line ? text(p, f->name) : string(p, samples_label(p->s, f, label));
-	mapping = m.file ? pool_add(&p->mappings, &m, sizeof(m)) : 0;
 	function = pool_add(&p->functions, &fn, sizeof(fn));
-	p->failed |= mapping < 0 || function < 0;
+	p->failed |= function < 0;
 	put_number(&p->packed, 1 /* function_id */, (uint64_t)function + 1);
 	put_number(&p->packed, 2 /* line */, f->line);
 	put_number(&p->inner, 1 /* id */, (uint64_t)number + 1);
-	put_number(&p->inner, 2 /* mapping_id */, m.file ? (uint64_t)mapping + 1 : 0);
+	put_number(&p->inner, 2 /* mapping_id */, (uint64_t)(mapping + 1));
 	put_number(&p->inner, 3 /* address */, f->pc);
 	put_message(&p->inner, 4 /* line */, &p->packed);
 	put_message(&p->message, PROFILE_LOCATION, &p->inner);
@@ -285,6 +307,7 @@ static void write_all(struct pprof *p)
 	write_types(p);
 	for (uint32_t i = 0; i < p->s->keys.n && !p->failed; i++)
 		write_sample(p, i);
+	find_program(p);
 	for (uint32_t i = 0; i < p->s->frames.n && !p->failed; i++)
 		write_location(p, i);
 	for (uint32_t i = 0; i < p->mappings.n && !p->failed; i++)

@@ -63,47 +63,61 @@ static const char *find_line(const char *name, const char *mapping, uint32_t *re
 	return open;
 }
 
+int64_t samples_add_frame(struct samples *s, const struct samples_source *from)
+{
+	struct samples_frame f = { .pc = from->pc, .line = from->line };
+	const char *const texts[] = { from->mapping, from->build_id, from->line ? from->file : "" };
+	uint32_t *const to[] = { &f.mapping, &f.build_id, &f.file };
+	int64_t number = text_add_len(s, from->name, from->name_len);
+
+	f.name = (uint32_t)number;
+	for (size_t i = 0; number >= 0 && i < 3; i++) {
+		number = text_add(s, texts[i]);
+		*to[i] = (uint32_t)number;
+	}
+	return number < 0 ? number : pool_add(&s->frames, &f, sizeof(f));
+}
+
 static int64_t frame_add(struct samples *s, const struct pftrace_frame *from)
 {
-	struct samples_frame f = { .pc = from->rel_pc };
+	struct samples_source f = { from->name, strlen(from->name), from->mapping, from->build_id, "", 0, from->rel_pc };
 	const char *line = find_line(from->name, from->mapping, &f.line);
-	int64_t texts[4];
 
-	texts[0] = line ? text_add_len(s, from->name, (size_t)(line - from->name)) : text_add(s, from->name);
-	texts[1] = text_add(s, from->mapping);
-	texts[2] = text_add(s, from->build_id);
-	texts[3] = text_add(s, line ? from->mapping : "");
-	for (int i = 0; i < 4; i++) {
-		if (texts[i] < 0)
-			return texts[i];
+	if (line) {
+		f.name_len = (size_t)(line - from->name);
+		f.file = from->mapping;
 	}
-	f.name = (uint32_t)texts[0];
-	f.mapping = (uint32_t)texts[1];
-	f.build_id = (uint32_t)texts[2];
-	f.file = (uint32_t)texts[3];
-	return pool_add(&s->frames, &f, sizeof(f));
+	return samples_add_frame(s, &f);
+}
+
+int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n)
+{
+	static const struct samples_source none = { "[no stack]", 10, "", "", "", 0, 0 };
+	uint32_t only;
+	int64_t number = 0;
+
+	if (!n) {
+		number = samples_add_frame(s, &none);
+		only = (uint32_t)number;
+		frames = &only;
+		n = 1;
+	}
+	return number < 0 ? number : pool_add(&s->stacks, frames, n * sizeof(frames[0]));
 }
 
 static int64_t stack_add(struct samples *s, struct pftrace_stack *from)
 {
-	static const struct pftrace_frame none = { "[no stack]", "", "", 0 };
 	uint32_t frames[PFTRACE_FRAMES_MAX];
 	size_t n = from ? from->n : 0;
 	int64_t number = 0;
 
 	if (from && from->user)
 		return from->user - 1;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && number >= 0; i++) {
 		number = frame_add(s, from->frames[i]);
-		if (number < 0)
-			return number;
 		frames[i] = (uint32_t)number;
 	}
-	if (!n) {
-		number = frame_add(s, &none);
-		frames[n++] = (uint32_t)number;
-	}
-	number = number < 0 ? number : pool_add(&s->stacks, frames, n * sizeof(frames[0]));
+	number = number < 0 ? number : samples_add_stack(s, frames, n);
 	if (from && number >= 0)
 		from->user = (uint32_t)number + 1;
 	return number;
@@ -126,7 +140,7 @@ static int list_reserve(void *list, uint32_t *size, size_t element, uint32_t n)
 	return 0;
 }
 
-static int event_add(struct samples *s, const struct pftrace_sample *from, uint32_t key)
+static int event_add(struct samples *s, uint64_t at_ns, uint64_t ns, uint32_t key)
 {
 	if (s->n_events == s->events_size) {
 		size_t size = s->events_size ? 2 * s->events_size : 4096;
@@ -137,41 +151,42 @@ static int event_add(struct samples *s, const struct pftrace_sample *from, uint3
 		s->events = list;
 		s->events_size = size;
 	}
-	s->events[s->n_events++] = (struct samples_event){ .at_ns = from->ns, .ns = from->weight_ns, .key = key };
+	s->events[s->n_events++] = (struct samples_event){ .at_ns = at_ns, .ns = ns, .key = key };
 	return 0;
+}
+
+int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
+	const struct samples_sum *sum)
+{
+	struct samples_key key = { .stack = stack, .off_cpu = off_cpu };
+	int64_t thread = pool_add(&s->threads, t, sizeof(*t)), number;
+
+	if (bytes_of(s) > SAMPLES_BYTES_MAX)
+		return -E2BIG;
+	key.thread = (uint32_t)thread;
+	number = thread < 0 ? thread : pool_add(&s->keys, &key, sizeof(key));
+	if (number < 0 || list_reserve(&s->sums, &s->sums_size, sizeof(*s->sums), s->keys.n))
+		return -ENOMEM;
+	s->sums[number].n += sum->n;
+	s->sums[number].ns += sum->ns;
+	s->n[off_cpu] += sum->n;
+	s->ns[off_cpu] += sum->ns;
+	return s->each ? event_add(s, at_ns, sum->ns, (uint32_t)number) : 0;
 }
 
 static int add_sample(void *ctx, const struct pftrace_sample *from)
 {
 	struct loader *l = ctx;
-	struct samples *s = l->s;
-	struct samples_thread t = { from->pid, from->tid };
-	struct samples_key key = { .off_cpu = from->off_cpu };
-	int64_t thread = pool_add(&s->threads, &t, sizeof(t)), stack = stack_add(s, from->stack), number;
+	int64_t stack = stack_add(l->s, from->stack);
 
-	if (bytes_of(s) > SAMPLES_BYTES_MAX)
-		return -E2BIG;
-	if (thread < 0 || stack < 0)
-		return -ENOMEM;
-	key.thread = (uint32_t)thread;
-	key.stack = (uint32_t)stack;
-	number = pool_add(&s->keys, &key, sizeof(key));
-	if (number < 0 || list_reserve(&s->sums, &s->sums_size, sizeof(*s->sums), s->keys.n))
-		return -ENOMEM;
-	s->sums[number].n++;
-	s->sums[number].ns += from->weight_ns;
-	s->n[from->off_cpu]++;
-	s->ns[from->off_cpu] += from->weight_ns;
-	s->no_time[from->off_cpu] += !from->weight_ns;
-	return s->each ? event_add(s, from, (uint32_t)number) : 0;
+	return stack < 0 ? (int)stack
+			 : samples_add(l->s, &(struct samples_thread){ from->pid, from->tid }, from->off_cpu, (uint32_t)stack,
+				   from->ns, &(struct samples_sum){ 1, from->weight_ns });
 }
 
-static int add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, size_t len)
+int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len)
 {
-	struct loader *l = ctx;
-	struct samples *s = l->s;
-	struct samples_thread t = { pid, tid };
-	int64_t number = pool_add(&s->named, &t, sizeof(t)), name = text_add_len(s, text, len);
+	int64_t number = pool_add(&s->named, t, sizeof(*t)), name = text_add_len(s, text, len);
 
 	if (bytes_of(s) > SAMPLES_BYTES_MAX)
 		return -E2BIG;
@@ -179,6 +194,13 @@ static int add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, siz
 		return -ENOMEM;
 	s->names[number] = (uint32_t)name + 1;
 	return 0;
+}
+
+static int add_name(void *ctx, uint32_t pid, uint32_t tid, const char *text, size_t len)
+{
+	struct loader *l = ctx;
+
+	return samples_add_name(l->s, &(struct samples_thread){ pid, tid }, text, len);
 }
 
 static void pass_problem(void *ctx, uint64_t offset, const char *why)

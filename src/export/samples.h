@@ -53,7 +53,6 @@ struct samples {
 	size_t n_events, events_size;
 	bool each;
 	uint64_t n[2], ns[2]; /* in all, on and off the CPU */
-	uint64_t no_time[2];  /* of unknown length */
 };
 
 /* Called for each problem, with its place in the file. */
@@ -62,7 +61,38 @@ typedef void (*samples_problem)(void *arg, uint64_t offset, const char *why);
 /* Reads an open source. 0, or -errno; the reason has been passed to `problem` unless it is -ENOMEM. Everything up to
  * there is in *s. */
 int samples_read(struct samples *s, struct json_source *source, samples_problem problem, void *arg, bool *ret_torn);
+
+/* What of a profile is taken; NULL, or a negative number: all. */
+struct samples_filter {
+	const char *phase, *state;
+	int64_t step;
+};
+
+/* The same from a profile: stack_prof (docs/profile-schema.md). `offset` of a problem is the number of a line. */
+int samples_read_profile(struct samples *s, struct json_source *source, const struct samples_filter *filter,
+	samples_problem problem, void *arg);
 void samples_clear(struct samples *s);
+
+/* ---- for those who read ---- */
+
+/* A frame as it is told. */
+struct samples_source {
+	const char *name;
+	size_t name_len;
+	const char *mapping, *build_id, *file; /* "" */
+	uint32_t line;
+	uint64_t pc;
+};
+
+/* The number of the frame, or of the stack (frames: the outermost first), or -ENOMEM. */
+int64_t samples_add_frame(struct samples *s, const struct samples_source *from);
+int64_t samples_add_stack(struct samples *s, const uint32_t *frames, size_t n);
+/* -ENOMEM, or -E2BIG: more than SAMPLES_BYTES_MAX. */
+int samples_add(struct samples *s, const struct samples_thread *t, bool off_cpu, uint32_t stack, uint64_t at_ns,
+	const struct samples_sum *sum);
+int samples_add_name(struct samples *s, const struct samples_thread *t, const char *text, size_t len);
+
+/* ---- for those who write ---- */
 
 const char *samples_text(const struct samples *s, uint32_t text);
 const struct samples_frame *samples_frame(const struct samples *s, uint32_t frame);

@@ -39,9 +39,10 @@ static void name_target(const struct record_options *o, char comm[TASK_COMM_LEN]
 	}
 }
 
-/* inftrace-COMM-PID.json, or .2.json and so on if an earlier run has left that one. */
+/* inftrace-COMM-PID.json, or .2.json and so on if an earlier run has left that one. Samples need a .pftrace. */
 static void make_default_name(const struct record_options *o)
 {
+	const char *suffix = o->events & EVENT_SAMPLES ? "pftrace" : "json";
 	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
 	struct stat st;
 
@@ -53,9 +54,9 @@ static void make_default_name(const struct record_options *o)
 		snprintf(base, sizeof(base), "inftrace-%s", comm);
 	else
 		snprintf(base, sizeof(base), "inftrace-%s-%d", comm, o->pids[0]);
-	snprintf(default_name, sizeof(default_name), "%s.json", base);
+	snprintf(default_name, sizeof(default_name), "%s.%s", base, suffix);
 	for (unsigned int n = 2; n < NUMBERS_MAX && !lstat(default_name, &st) && S_ISREG(st.st_mode); n++)
-		snprintf(default_name, sizeof(default_name), "%s.%u.json", base, n);
+		snprintf(default_name, sizeof(default_name), "%s.%u.%s", base, n, suffix);
 }
 
 static int check_file(const char *option, const char *name)
@@ -167,6 +168,31 @@ static int check_profile(const struct record_options *o)
 	return access(dir, F_OK) ? 0 : check_file("--profile", o->profile);
 }
 
+static bool is_perfetto(const char *name)
+{
+	return text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz");
+}
+
+/* Says which files will have no samples. */
+static void tell_samples(const struct record_options *o)
+{
+	const char *json = NULL;
+	bool perfetto = false;
+
+	if (!(o->events & EVENT_SAMPLES) || o->view || record_by_time(o))
+		return;
+	for (size_t i = 0; i < o->n_outputs; i++) {
+		if (is_perfetto(o->outputs[i]))
+			perfetto = true;
+		else
+			json = o->outputs[i];
+	}
+	if (!perfetto && !o->profile)
+		log_warn("-e samples: no output has samples: add -o FILE.pftrace or --profile FILE");
+	else if (json)
+		log_info("samples are in .pftrace files and profiles, not in %s", json);
+}
+
 int outputs_check(struct record_options *o)
 {
 	unsigned int to_stdout = 0;
@@ -197,6 +223,8 @@ int outputs_check(struct record_options *o)
 		log_error("only one output can go to stdout");
 		err = -EINVAL;
 	}
+	if (!err)
+		tell_samples(o);
 	return err;
 }
 

@@ -94,5 +94,7 @@ const struct frame *stack_subject(const struct stacks *s, uint32_t stack)
 
 const char *stack_kind_name(uint32_t kind)
 {
-	return kind == SAMPLE_CPU ? "sample" : kind == SAMPLE_OFF_CPU ? "wait" : NULL;
+	if (kind == SAMPLE_CPU)
+		return "sample";
+	return kind == SAMPLE_OFF_CPU ? "wait" : NULL;
 }

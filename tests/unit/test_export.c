@@ -390,6 +390,74 @@ static void test_speedscope(void **state)
 	samples_clear(&l.s);
 }
 
+/* ---- profiles ---- */
+
+#define LINE(shape, total, frames)                                                                                          \
+	"{\"event\":\"stack_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1,\"shape\":{" shape    \
+	"},\"stage_us\":{\"total\":" total "}" frames ",\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\"}\n"
+#define CPU_SHAPE "\"pid\":7,\"tid\":8,\"step\":5,\"phase\":\"decode\",\"state\":\"cpu\",\"kind\":\"sample\",\"samples\":"
+#define WAIT_SHAPE "\"pid\":7,\"tid\":8,\"state\":\"blocked_io\",\"kind\":\"wait\",\"samples\":"
+
+static const char profile_text[] =
+	LINE(CPU_SHAPE "3,\"stack\":0", "30.000", ",\"frames\":[\"operator[] [libx.so]\",\"f (a) (b c.py:12)\",\"main [server]\"]")
+	LINE(CPU_SHAPE "1,\"stack\":1", "10.000", ",\"frames\":[\"run(int) [jit]\",\"[unknown] [libx.so]\",\"[unknown]\",\"[cut]\"]")
+	LINE(WAIT_SHAPE "2,\"stack\":9", "1500.001", ",\"frames\":[\"io_schedule [kernel]\",\"[\",\")\",\" (:)\"]")
+	LINE(WAIT_SHAPE "1,\"stack\":0", "500.000", "")
+	LINE(CPU_SHAPE "1", "10.000", "");
+
+static void load_profile(struct load *l, const char *text, const struct samples_filter *filter)
+{
+	struct json_source source;
+
+	memset(l, 0, sizeof(*l));
+	assert_int_equal(json_source_open_mem(&source, text, strlen(text)), 0);
+	l->err = samples_read_profile(&l->s, &source, filter, problem, l);
+	json_source_close(&source);
+}
+
+static void assert_profile(const struct samples_filter *filter, bool off_cpu, const char *expected)
+{
+	struct load l;
+	char *text;
+
+	load_profile(&l, profile_text, filter);
+	assert_int_equal(l.err, 0);
+	assert_int_equal(l.problems, 0);
+	text = collapsed(&l.s, off_cpu);
+	assert_string_equal(text, expected);
+	free(text);
+	samples_clear(&l.s);
+}
+
+static void test_profile(void **state)
+{
+	(void)state;
+	assert_profile(&(struct samples_filter){ .step = -1 }, false,
+		"pid 7;main;f (a) (b c.py:12);operator[] 3\npid 7;[cut];[unknown];[libx.so];run(int) 1\npid 7;[no stack] 1\n");
+	assert_profile(&(struct samples_filter){ .step = -1 }, true,
+		"pid 7;[unknown];);[;io_schedule_[k] 1501\npid 7;main;f (a) (b c.py:12);operator[] 500\n");
+	assert_profile(&(struct samples_filter){ .step = -1, .state = "blocked_io" }, false, "");
+	assert_profile(&(struct samples_filter){ .step = 4 }, false, "");
+	/* the frames are in a line that is not of the phase */
+	assert_profile(&(struct samples_filter){ .step = -1, .state = "blocked_io" }, true,
+		"pid 7;[unknown];);[;io_schedule_[k] 1501\npid 7;main;f (a) (b c.py:12);operator[] 500\n");
+}
+
+static void test_profile_problems(void **state)
+{
+	struct load l;
+
+	(void)state;
+	load_profile(&l, LINE(CPU_SHAPE "1,\"stack\":3", "1.000", ""), &(struct samples_filter){ .step = -1 });
+	assert_string_equal(l.first, "the frames of its stack were in no line before");
+	assert_int_equal(l.s.n[0], 1);
+	samples_clear(&l.s);
+	load_profile(&l, LINE(CPU_SHAPE "0", "1.000", "") "{}\n", &(struct samples_filter){ .step = -1 });
+	assert_string_equal(l.first, "stack_prof without samples or total");
+	assert_int_equal(l.problems, 2);
+	samples_clear(&l.s);
+}
+
 /* ---- damaged and hostile files ---- */
 
 /* A file that ends anywhere is read up to its last whole packet. */
@@ -533,6 +601,8 @@ int main(void)
 		cmocka_unit_test(test_cleared),
 		cmocka_unit_test(test_pprof),
 		cmocka_unit_test(test_speedscope),
+		cmocka_unit_test(test_profile),
+		cmocka_unit_test(test_profile_problems),
 		cmocka_unit_test(test_torn),
 		cmocka_unit_test(test_random_damage),
 		cmocka_unit_test(test_problems),
