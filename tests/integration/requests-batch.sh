@@ -210,7 +210,7 @@ planted() { # TARGET ARGUMENT...
 
 test_plant() {
 	planted 0.8 -n 8 prompt sleep cpu pipe
-	planted 0.6 -n 10 client queue
+	planted 0.8 -n 10 client queue
 }
 
 ALL_TESTS=(served chats traced edges windows loss node http empty_reads plant)
