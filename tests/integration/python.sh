@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Python functions in samples and in the stacks of waits, in their places between those of the interpreter and of
+# extensions in C. Of which versions: tests/unit/test_python_live.c.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+P=$TOP/tests/programs/stacks.py
+
+setup() {
+	need_root
+	need python3
+}
+
+# recorded NAME OPTION... -- ARG...: of the program with these arguments; leaves the stacks in NAME.cpu and NAME.off, as
+# lines of functions, outermost first, and a number: of samples, or of microseconds.
+recorded() {
+	local name=$1
+	args_split "${@:2}"
+	engine_started "$name" "${BEFORE[@]}" -o "$TMP/$name.pftrace" -- python3 "$P" "${BEHIND[@]}" || return 1
+	wait_until 60 grep -qx "done" "$TMP/$name.out" || return 1
+	kill -INT "$TRACER"
+	wait "$TRACER" || return 1
+	kill -9 "$ENGINE" && ! wait "$ENGINE" 2>/dev/null
+	"$INFTRACE" export --collapsed "$TMP/$name.pftrace" >"$TMP/$name.cpu" 2>"$TMP/export.err" || true
+	"$INFTRACE" export --collapsed --off-cpu "$TMP/$name.pftrace" >"$TMP/$name.off" 2>>"$TMP/export.err" || true
+}
+
+# share FILE REGEX: how many percent of the numbers are of stacks that match.
+share() {
+	awk -v re="$2" '{ n = $NF; all += n } $0 ~ re { of += n } END { print all ? int(100 * of / all + 0.5) : 0 }' "$1"
+}
+
+# The function that is planted has ten times the others' work: it has most samples.
+test_plants() {
+	local chosen n
+	n=$(often 2 20)
+	for ((chosen = 0; chosen < n; chosen++)); do
+		check "plant $chosen: is recorded" recorded plant -e +samples --sample-rate 499 -- plant $((chosen % 10))
+		same "plant $chosen: is found" \
+			"$(grep -oE 'slow_[0-9] \(<string>:2\)[^;]*;work \(stacks\.py:[0-9]+\).* [0-9]+$' "$TMP/plant.cpu" |
+				awk '{ n[$1] += $NF } END { for (f in n) if (n[f] > max) { max = n[f]; found = f } print found }')" \
+			"slow_$((chosen % 10))"
+	done
+	check "plant: its callers are there, by file and line" [ "$(share "$TMP/plant.cpu" \
+		'<module> \(stacks\.py:[0-9]+\);main \(stacks\.py:[0-9]+\);plant \(stacks\.py:[0-9]+\);repeat \(stacks\.py:[0-9]+\);')" -ge 90 ]
+}
+
+# Names of the interpreter's own functions differ between versions, and static ones may be stripped.
+test_extension() {
+	check "extension: is recorded" recorded extension -e +samples --sample-rate 499 -- extension
+	check "extension: C below Python" [ "$(share "$TMP/extension.cpu" \
+		'repeat \(stacks\.py:[0-9]+\);(.*;)?digest \(stacks\.py:[0-9]+\);(.*;)?PKCS5_PBKDF2_HMAC')" -ge 25 ]
+	check "extension: Python below C below Python" [ "$(share "$TMP/extension.cpu" \
+		'<lambda> \(stacks\.py:[0-9]+\);[^(]*;key \(stacks\.py:[0-9]+\);([^(]*;)?work \(stacks\.py:[0-9]+\)')" -ge 25 ]
+	check "extension: nothing of the interpreter's own evaluation" [ "$(share "$TMP/extension.cpu" _PyEval_EvalFrame)" -le 5 ]
+}
+
+# Both threads wait for what the other one has.
+test_locks() {
+	check "locks: are recorded" recorded locks -e +stacks -- locks
+	for f in one other; do
+		check "locks: the wait of $f()" [ "$(share "$TMP/locks.off" \
+			"Thread\\.run \\(threading\\.py:[0-9]+\\);(.*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex")" -ge 20 ]
+	done
+}
+
+test_fork() {
+	check "fork: is recorded" recorded fork -e +samples --sample-rate 499 -- fork
+	check "fork: functions of the child" [ "$(share "$TMP/fork.cpu" 'in_child \(stacks\.py:[0-9]+\);repeat')" -ge 80 ]
+}
+
+test_exec() {
+	check "exec: is recorded" recorded exec -e +samples --sample-rate 499 -- exec
+	check "exec: functions of the new program" [ "$(share "$TMP/exec.cpu" 'plant \(stacks\.py:[0-9]+\);repeat')" -ge 60 ]
+}
+
+# A list of frames that leads anywhere ends, and costs only the names.
+test_hostile() {
+	local kind
+	if ! python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+		skip "hostile" "stacks.py knows only the structures of CPython 3.11"
+		return
+	fi
+	for kind in circle wild kernel odd stack; do
+		check "hostile: $kind: is recorded" recorded hostile -e +samples --sample-rate 499 -- circle "$kind"
+		check "hostile: $kind: the function that runs" [ "$(share "$TMP/hostile.cpu" \
+			'changed \(stacks\.py:[0-9]+\);(.*;)?PKCS5_PBKDF2_HMAC')" -ge 50 ]
+	done
+}
+
+ALL_TESTS=(plants extension locks fork exec hostile)
+run_tests "$@"
