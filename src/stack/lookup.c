@@ -210,8 +210,13 @@ static int take_register(struct row *row, Dwarf_Frame *frame, int reg)
 	return take_ops(row, rule, ops, n);
 }
 
-/* ret_start: where the row begins. */
-static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, Dwarf_Addr *ret_start)
+/* Addresses from the first up to the second. */
+struct range {
+	Dwarf_Addr from, to;
+};
+
+/* ret_range: of the addresses for which the row is valid. */
+static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, struct range *ret_range)
 {
 	Dwarf_Frame *frame;
 	bool signal;
@@ -220,7 +225,7 @@ static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, Dwarf_Addr *
 	memset(row, 0, sizeof(*row));
 	if (dwarf_cfi_addrframe(cfi, at, &frame))
 		return -ENOENT;
-	ra = dwarf_frame_info(frame, ret_start, NULL, &signal);
+	ra = dwarf_frame_info(frame, &ret_range->from, &ret_range->to, &signal);
 	err = ra < 0 || ra >= ROW_REGS ? -EBADMSG : take_cfa(row, frame);
 	for (int reg = 0; !err && reg < ROW_REGS; reg++)
 		err = take_register(row, frame, reg);
@@ -232,25 +237,28 @@ static int read_row(Dwarf_CFI *cfi, Dwarf_Addr at, struct row *row, Dwarf_Addr *
 }
 
 /* at: as libdw sees the file. */
-static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, Dwarf_Addr *start)
+static void find_row(struct lookup *l, Dwarf_Addr at, struct row *row, struct range *range)
 {
 	if (!l->eh && !l->no_eh) {
 		l->eh = dwfl_module_eh_cfi(l->mod, &l->eh_bias);
 		l->no_eh = !l->eh;
 	}
-	if (l->eh && !read_row(l->eh, at - l->eh_bias, row, start)) {
-		*start += l->eh_bias;
+	if (l->eh && !read_row(l->eh, at - l->eh_bias, row, range)) {
+		range->from += l->eh_bias;
+		range->to += l->eh_bias;
 		return;
 	}
 	if (!l->debug && !l->no_debug) {
 		l->debug = dwfl_module_dwarf_cfi(l->mod, &l->debug_bias);
 		l->no_debug = !l->debug;
 	}
-	if (l->debug && !read_row(l->debug, at - l->debug_bias, row, start)) {
-		*start += l->debug_bias;
+	if (l->debug && !read_row(l->debug, at - l->debug_bias, row, range)) {
+		range->from += l->debug_bias;
+		range->to += l->debug_bias;
 		return;
 	}
 	memset(row, 0, sizeof(*row));
+	*range = (struct range){ at, at + 1 };
 }
 
 /* ---- names ---- */
@@ -346,7 +354,8 @@ static void read_symbols(struct lookup *l)
 	drop_twins(l);
 }
 
-static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at)
+/* Narrows the range to the addresses around this one that have the same symbol. */
+static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
 {
 	size_t lo = 0, hi;
 
@@ -361,12 +370,21 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at)
 		else
 			hi = mid;
 	}
+	if (lo < l->n_symbols && l->symbols[lo].start < range->to)
+		range->to = l->symbols[lo].start;
 	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {
 		const struct symbol *s = &l->symbols[lo - 1 - back];
 
 		/* one without a size extends to the next symbol */
-		if (s->size ? at - s->start < s->size : !back)
+		if (s->size ? at - s->start < s->size : !back) {
+			if (s->start > range->from)
+				range->from = s->start;
+			if (s->size && s->start + s->size < range->to)
+				range->to = s->start + s->size;
 			return s;
+		}
+		if (s->start + s->size > range->from)
+			range->from = s->start + s->size;
 	}
 	return NULL;
 }
@@ -429,19 +447,24 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 {
 	const struct symbol *s;
 	const char *name = NULL;
-	Dwarf_Addr start;
+	struct range range;
+	Dwarf_Addr at, start;
 	GElf_Sym sym;
 	uint64_t vaddr;
 	GElf_Addr addr;
 
 	if (!find_address(l, offset, &vaddr))
 		return -ENXIO;
-	start = vaddr + l->bias;
-	find_row(l, vaddr + l->bias, &ret_place->row, &start);
-	s = find_symbol(l, vaddr + l->bias);
+	at = vaddr + l->bias;
+	find_row(l, at, &ret_place->row, &range);
+	start = range.from;
+	s = find_symbol(l, at, &range);
 	/* nothing has called it: its address is where it begins */
-	if (!s && ret_place->row.signal)
-		s = find_symbol(l, vaddr + l->bias + 1);
+	if (!s && ret_place->row.signal) {
+		range = (struct range){ at, at + 1 };
+		s = find_symbol(l, at + 1, &range);
+		range = (struct range){ at, at + 1 };
+	}
 	if (s)
 		name = dwfl_module_getsym_info(l->mod, s->index, &sym, &addr, NULL, NULL, NULL);
 	if (s)
@@ -449,6 +472,8 @@ int lookup_place(struct lookup *l, uint64_t offset, struct place *ret_place)
 	else
 		name = find_part(l, vaddr, &start);
 	ret_place->rel_pc = start - l->bias;
+	ret_place->from = offset - (at - range.from);
+	ret_place->to = offset + (range.to - at);
 	memset(ret_place->name, 0, sizeof(ret_place->name));
 	if (name)
 		demangle(name, ret_place->name, sizeof(ret_place->name));

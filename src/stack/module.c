@@ -28,6 +28,12 @@ struct file_key {
 	uint64_t dev, ino;
 };
 
+/* What is known of the offsets from here up to there. */
+struct known {
+	uint64_t from, to;
+	struct spot spot;
+};
+
 struct module {
 	UT_hash_handle hh;
 	struct module *next; /* processes point to it, also when another file has got its number */
@@ -38,6 +44,8 @@ struct module {
 	int64_t mtime_ns;
 	int64_t size;
 	const char *path, *build_id; /* interned */
+	struct known *known; /* sorted, none overlaps */
+	size_t n_known, cap_known;
 };
 
 /* Rows repeat: one copy of each, without the operations that are not used. */
@@ -47,16 +55,6 @@ struct row_entry {
 	struct row row;
 };
 
-struct place_key {
-	uint64_t offset;
-	uint64_t module;
-};
-
-struct place_entry {
-	UT_hash_handle hh;
-	struct place_key key;
-	struct spot spot;
-};
 
 struct modules {
 	struct intern *in;
@@ -66,7 +64,7 @@ struct modules {
 	struct module *vdso;
 	uint32_t n_files;
 	struct row_entry *rows;
-	struct place_entry *places;
+	size_t n_known; /* of all files */
 	struct modules_stats stats;
 	struct place answer;
 };
@@ -91,13 +89,14 @@ int modules_new(struct intern *in, bool in_process, struct modules **ret_modules
 /* What is known can be asked for again. */
 static void drop_places(struct modules *ms)
 {
-	struct place_entry *p, *next_place;
 	struct row_entry *r, *next_row;
 
-	HASH_ITER(hh, ms->places, p, next_place) {
-		HASH_DEL(ms->places, p);
-		free(p);
+	for (struct module *m = ms->all; m; m = m->next) {
+		free(m->known);
+		m->known = NULL;
+		m->n_known = m->cap_known = 0;
 	}
+	ms->n_known = 0;
 	HASH_ITER(hh, ms->rows, r, next_row) {
 		HASH_DEL(ms->rows, r);
 		free(r);
@@ -353,18 +352,63 @@ static bool is_start(const char *name)
 	       !strcmp(name, "__clone3");
 }
 
+/* The first range that ends behind the offset. */
+static size_t find_known(const struct module *m, uint64_t offset)
+{
+	size_t lo = 0, hi = m->n_known;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (m->known[mid].to <= offset)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* A file may say anything, so ranges are cut to what is not known yet. */
+static void keep(struct modules *ms, struct module *m, size_t at, uint64_t offset, const struct spot *spot)
+{
+	struct known k = { .from = ms->answer.from, .to = ms->answer.to, .spot = *spot };
+
+	if (k.from > offset || k.to <= offset) {
+		k.from = offset;
+		k.to = offset + 1;
+	}
+	if (at && k.from < m->known[at - 1].to)
+		k.from = m->known[at - 1].to;
+	if (at < m->n_known && k.to > m->known[at].from)
+		k.to = m->known[at].from;
+	if (m->n_known == m->cap_known) {
+		size_t cap = m->cap_known ? 2 * m->cap_known : 16;
+		struct known *known = realloc(m->known, cap * sizeof(*known));
+
+		if (!known)
+			return;
+		ms->stats.memory += (cap - m->cap_known) * sizeof(*known);
+		m->known = known;
+		m->cap_known = cap;
+	}
+	memmove(m->known + at + 1, m->known + at, (m->n_known - at) * sizeof(*m->known));
+	m->known[at] = k;
+	m->n_known++;
+	ms->n_known++;
+}
+
 struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const struct mapped_file *from, uint64_t offset)
 {
-	struct place_key key = { .offset = offset, .module = m->number };
-	struct place_entry *p;
+	size_t at = find_known(m, offset);
 	struct spot spot = {};
 	int err;
 
-	HASH_FIND(hh, ms->places, &key, sizeof(key), p);
-	if (p)
-		return p->spot;
-	if (HASH_COUNT(ms->places) >= PLACES_MAX || HASH_COUNT(ms->rows) >= ROWS_MAX)
+	if (at < m->n_known && m->known[at].from <= offset)
+		return m->known[at].spot;
+	if (ms->n_known >= PLACES_MAX || HASH_COUNT(ms->rows) >= ROWS_MAX) {
 		drop_places(ms);
+		at = 0;
+	}
 	err = ask(ms, m, pid, from, offset);
 	spot.row = err ? NULL : keep_row(ms, &ms->answer.row);
 	spot.fault = err == -EPROTO;
@@ -372,16 +416,8 @@ struct spot modules_spot(struct modules *ms, struct module *m, pid_t pid, const 
 	spot.starts = is_start(ms->answer.name);
 	spot.evaluates = !strncmp(ms->answer.name, EVALUATES, strlen(EVALUATES));
 	spot.frame = make_frame(ms, m, &ms->answer);
-	p = err ? NULL : calloc(1, sizeof(*p));
-	if (!p)
-		return spot;
-	p->key = key;
-	p->spot = spot;
-	HASH_ADD(hh, ms->places, key, sizeof(p->key), p);
-	if (p->hh.tbl)
-		ms->stats.memory += sizeof(*p);
-	else
-		free(p);
+	if (!err)
+		keep(ms, m, at, offset, &spot);
 	return spot;
 }
 

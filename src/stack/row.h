@@ -63,6 +63,7 @@ struct row {
 struct place {
 	struct row row;
 	uint64_t rel_pc; /* see struct frame */
+	uint64_t from, to; /* offsets in the file: all of this is so from here up to there */
 	char name[STACK_NAME_MAX]; /* "": none */
 };
 
