@@ -27,7 +27,7 @@ struct code_table {
 	size_t n_rows;
 };
 
-/* What slow steps of a phase did more than the steps that they were compared with, in a state that made them slow. */
+/* What the steps of a phase that were longer in a state than those that they are compared with did more in it. */
 struct code_diff {
 	uint32_t phase;
 	uint8_t state;
@@ -112,7 +112,7 @@ void code_values_sort(struct code_values *v);
 void code_values_total(const struct model *m, struct code_values *v);
 /* These add what a table, or a difference, is made of, and sort. The latter returns 0 or -ENOMEM. */
 void code_add_table(const struct model *m, const struct process *p, const struct code_table *table, struct code_values *v);
-int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, const struct slow_step *slow,
-	size_t n_slow, struct code_values *v, struct code_whole *whole);
+int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, struct code_values *v,
+	struct code_whole *whole);
 
 #endif

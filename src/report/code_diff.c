@@ -7,6 +7,8 @@
 
 #include "report/code_inner.h"
 
+/* A smaller excess of a state is not worth mentioning, however steady it is. */
+#define LONGER_MIN_NS 20000
 /* Fewer steps that are not slow say nothing of what is typical. */
 #define COMPARED_MIN 5
 /* More phases than any engine has, in each state. */
@@ -86,24 +88,22 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 	return true;
 }
 
-/* Which of a slow step's threads were longer in the state: 1: the calling one, 2: the others. 0: none. */
-static int slow_in(const struct slow_step *slow, uint8_t state)
+/* Which of a slow step's threads were longer in the state that made it slow. */
+static enum code_who who_was_longer(const struct slow_step *slow)
 {
 	const struct cause *c = &slow->cause;
 
 	if (slow->gap || !c->compared || c->where == WHERE_NONE || c->unseen)
-		return 0;
-	if (c->state == state)
-		return c->where == WHERE_OWN ? 1 : 2;
-	return c->second == state;
+		return CODE_NOBODY;
+	return c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
 }
 
-/* Adds what is known of a slow step's threads; who: as slow_in() says. */
-static void whole_add(const struct process *p, size_t step, int who, uint8_t state, struct code_whole *w)
+/* Adds what is known of the threads of a slow step. */
+static void whole_add(const struct process *p, size_t step, enum code_who who, uint8_t state, struct code_whole *w)
 {
 	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
-	double slow = (double)steps_get(&p->steps, step, (who == 2 ? STEP_WORKERS : STEP_OWN) + state);
-	double usual = (who == 2 ? t->workers : t->own)[state] * steps_size(&p->steps, step);
+	double slow = (double)steps_get(&p->steps, step, (who == CODE_OTHERS ? STEP_WORKERS : STEP_OWN) + state);
+	double usual = (who == CODE_OTHERS ? t->workers : t->own)[state] * steps_size(&p->steps, step);
 
 	w->slow += slow;
 	w->usual += usual;
@@ -112,43 +112,40 @@ static void whole_add(const struct process *p, size_t step, int who, uint8_t sta
 
 /* Finds the weights of all steps. A typical is shared by many steps, so that it is looked at once for all slow ones
  * among them. Returns 0 or -ENOMEM. */
-static int weigh_steps(const struct process *p, const struct slow_step *slow, size_t n_slow, struct code_diff *diff,
-	struct choice *c, struct code_whole *w)
+static int weigh_steps(const struct process *p, struct code_diff *diff, struct choice *c, struct code_whole *w)
 {
 	double *sizes = calloc(2 * (p->n_typicals + 1), sizeof(*sizes)); /* of the calling threads, of the others */
+	const struct code_longer *l;
+	size_t slot;
 
 	if (!sizes)
 		return -ENOMEM;
 	/* first the sizes; then, of those for which there are steps to compare with, the slow steps themselves */
-	for (size_t i = 0; i < n_slow; i++) {
-		size_t step = slow[i].step, typical = (size_t)steps_get(&p->steps, step, STEP_TYPICAL);
-		int who = slow_in(&slow[i], diff->state);
-
-		if (who && (uint32_t)steps_get(&p->steps, step, STEP_PHASE) == diff->phase)
-			sizes[2 * typical + (size_t)(who - 1)] += steps_size(&p->steps, step);
+	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
+		if (l->state == diff->state && (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) == diff->phase)
+			sizes[slot] += steps_size(&p->steps, l->step);
 	}
 	for (size_t i = 0; i < 2 * p->n_typicals; i++) {
 		if (sizes[i] > 0 && !weigh_compared(p, &p->typicals[i / 2], sizes[i], i % 2 ? c->others : c->own))
 			sizes[i] = 0;
 	}
-	for (size_t i = 0; i < n_slow; i++) {
-		size_t step = slow[i].step, typical = (size_t)steps_get(&p->steps, step, STEP_TYPICAL);
-		int who = slow_in(&slow[i], diff->state);
-
-		if (!who || (uint32_t)steps_get(&p->steps, step, STEP_PHASE) != diff->phase ||
-			sizes[2 * typical + (size_t)(who - 1)] <= 0)
+	for (l = p->stacks.longer; l < p->stacks.longer + p->stacks.n_longer; l++) {
+		slot = 2 * (size_t)steps_get(&p->steps, l->step, STEP_TYPICAL) + (l->who == CODE_OTHERS);
+		if (l->state != diff->state || (uint32_t)steps_get(&p->steps, l->step, STEP_PHASE) != diff->phase ||
+			sizes[slot] <= 0)
 			continue;
-		(who == 2 ? c->others : c->own)[step] = 1;
+		(l->who == CODE_OTHERS ? c->others : c->own)[l->step] = 1;
 		diff->steps++;
-		whole_add(p, step, who, diff->state, w);
+		whole_add(p, l->step, l->who, diff->state, w);
 	}
 	free(sizes);
 	return 0;
 }
 
 /* Also counts what there is of the difference. */
-static int add_diff(const struct model *m, const struct process *p, struct code_diff *diff, const struct slow_step *slow,
-	size_t n_slow, struct code_values *v, struct code_whole *w)
+static int add_diff(const struct model *m, const struct process *p, struct code_diff *diff,
+	struct code_values *v, struct code_whole *w)
 {
 	struct choice c = { .state = diff->state };
 	int err = -ENOMEM;
@@ -157,7 +154,7 @@ static int add_diff(const struct model *m, const struct process *p, struct code_
 	c.own = calloc(p->steps.len + 1, sizeof(*c.own));
 	c.others = calloc(p->steps.len + 1, sizeof(*c.others));
 	if (c.own && c.others)
-		err = weigh_steps(p, slow, n_slow, diff, &c, w);
+		err = weigh_steps(p, diff, &c, w);
 	for (size_t i = 0; !err && i < p->steps.len; i++) {
 		if (c.own[i] != 0 || c.others[i] != 0)
 			add_rows(m, p, i, &c, v);
@@ -172,12 +169,12 @@ static int add_diff(const struct model *m, const struct process *p, struct code_
 	return err;
 }
 
-int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff, const struct slow_step *slow,
-	size_t n_slow, struct code_values *v, struct code_whole *whole)
+int code_add_diff(const struct model *m, const struct process *p, const struct code_diff *diff,
+	struct code_values *v, struct code_whole *whole)
 {
 	struct code_diff again = *diff;
 
-	return add_diff(m, p, &again, slow, n_slow, v, whole);
+	return add_diff(m, p, &again, v, whole);
 }
 
 static uint32_t find_holder(const struct model *m, const struct function_times *times, const struct code_whole *w)
@@ -217,8 +214,7 @@ static void fill_rows(const struct model *m, const struct code_values *totals, c
 		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
 }
 
-static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff, const struct slow_step *slow,
-	size_t n_slow)
+static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
 {
 	struct function_times times = { 0 };
 	struct code_values values = { 0 };
@@ -227,7 +223,7 @@ static int fill_diff(const struct model *m, const struct process *p, struct code
 
 	err = code_values_new(m, &values);
 	if (!err)
-		err = add_diff(m, p, diff, slow, n_slow, &values, &whole);
+		err = add_diff(m, p, diff, &values, &whole);
 	if (!err)
 		err = code_times(m, &values, &times);
 	if (!err) {
@@ -241,7 +237,7 @@ static int fill_diff(const struct model *m, const struct process *p, struct code
 
 static int need_diff(struct code_summary *c, uint32_t phase, uint8_t state)
 {
-	if (!is_of_code(state) || c->n_diffs == DIFFS_MAX)
+	if (c->n_diffs == DIFFS_MAX)
 		return 0;
 	for (size_t i = 0; i < c->n_diffs; i++) {
 		if (c->diffs[i].phase == phase && c->diffs[i].state == state)
@@ -266,29 +262,83 @@ static int compare_diffs(const void *a, const void *b)
 	return x->state < y->state ? -1 : x->state > y->state;
 }
 
+static int longer_add(struct stack_times *s, size_t step, uint8_t state, enum code_who who)
+{
+	if (array_reserve(&s->longer, s->n_longer + 1, &s->longer_size, sizeof(*s->longer)))
+		return -ENOMEM;
+	s->longer[s->n_longer++] = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
+	s->slow[step] = true;
+	return 0;
+}
+
+/* Whether the calling thread of a step was longer in a state than usual, whether the step was slow or not: where others use
+ * the CPUs, too, waits for these hide it. */
+static bool is_longer(const struct process *p, size_t step, uint8_t state)
+{
+	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
+	double size = steps_size(&p->steps, step);
+	double more = (double)steps_get(&p->steps, step, STEP_OWN + state) - t->own[state] * size;
+
+	return t->compared && more > LONGER_MIN_NS && more > t->least * size && more > t->own_noise[state] * size &&
+	       !steps_get(&p->steps, step, STEP_UNFINISHED);
+}
+
+/* The states that stacks are of. */
+static uint32_t states_of(const struct stack_times *s)
+{
+	uint32_t states = 0;
+
+	for (size_t i = 0; i < s->n_sums; i++)
+		states |= 1u << s->sums[i].state;
+	return states;
+}
+
+/* Finds the steps that were longer in a state than those that they are compared with, and which of their threads were. */
+static int find_longer(struct process *p, const struct slow_step *slow, size_t n_slow)
+{
+	uint32_t states = states_of(&p->stacks);
+	uint8_t *by_cause = calloc(p->steps.len + 1, sizeof(*by_cause)); /* 1 + the state */
+	int err = by_cause ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < n_slow; i++) {
+		enum code_who who = who_was_longer(&slow[i]);
+		uint8_t state = slow[i].cause.state;
+
+		/* slow for whatever reason, it is no example of what is usual */
+		p->stacks.slow[slow[i].step] |= !slow[i].gap;
+		if (who == CODE_NOBODY || !is_of_code(state))
+			continue;
+		by_cause[slow[i].step] = 1 + state;
+		err = longer_add(&p->stacks, slow[i].step, state, who);
+	}
+	for (uint8_t state = 0; !err && state < STATES; state++) {
+		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
+			continue;
+		for (size_t i = 0; !err && i < p->steps.len; i++) {
+			if (by_cause[i] != 1 + state && is_longer(p, i, state))
+				err = longer_add(&p->stacks, i, state, CODE_CALLER);
+		}
+	}
+	free(by_cause);
+	return err;
+}
+
 int code_diffs_make(const struct model *m, struct process *p, const struct slow_step *slow, size_t n_slow,
 	struct code_summary *c)
 {
 	size_t kept = 0;
-	int err = 0;
+	int err;
 
 	if (!p->stacks.first)
 		return 0;
 	p->stacks.slow = calloc(p->steps.len + 1, sizeof(*p->stacks.slow));
 	if (!p->stacks.slow)
 		return -ENOMEM;
-	for (size_t i = 0; !err && i < n_slow; i++) {
-		uint32_t phase = (uint32_t)steps_get(&p->steps, slow[i].step, STEP_PHASE);
-
-		if (slow[i].gap)
-			continue;
-		p->stacks.slow[slow[i].step] = true;
-		err = need_diff(c, phase, slow[i].cause.state);
-		if (!err)
-			err = need_diff(c, phase, slow[i].cause.second);
-	}
+	err = find_longer(p, slow, n_slow);
+	for (size_t i = 0; !err && i < p->stacks.n_longer; i++)
+		err = need_diff(c, (uint32_t)steps_get(&p->steps, p->stacks.longer[i].step, STEP_PHASE), p->stacks.longer[i].state);
 	for (size_t i = 0; !err && i < c->n_diffs; i++) {
-		err = fill_diff(m, p, &c->diffs[i], slow, n_slow);
+		err = fill_diff(m, p, &c->diffs[i]);
 		if (c->diffs[i].samples || c->diffs[i].waits)
 			c->diffs[kept++] = c->diffs[i];
 	}
@@ -344,7 +394,7 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 }
 
 /* What is known of one slow step. */
-static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, int who, const struct choice *c,
+static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, enum code_who who, const struct choice *c,
 	const struct code_value *all)
 {
 	struct code_whole w = { 0 };
@@ -368,23 +418,24 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	struct function_times times = { 0 };
 	struct code_values values = { 0 };
 	struct code_whole whole;
+	enum code_who who;
 	float *weights;
-	int who, err;
+	int err;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!p->stacks.slow || !is_of_code(c.state))
 		return 0;
-	who = slow_in(slow, c.state);
-	if (!who || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
+	who = who_was_longer(slow);
+	if (who == CODE_NOBODY || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
 		return 0;
-	c.tid = who == 2 ? slow->cause.tid : 0;
+	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
 	weights = calloc(p->steps.len + 1, sizeof(*weights));
 	err = code_values_new(m, &values);
 	if (err || !weights) {
 		err = -ENOMEM;
 		goto out;
 	}
-	*(who == 2 ? &c.others : &c.own) = weights;
+	*(who == CODE_OTHERS ? &c.others : &c.own) = weights;
 	if (!weigh_compared(p, t, steps_size(&p->steps, slow->step), weights))
 		goto out;
 	weights[slow->step] = 1;

@@ -66,7 +66,7 @@ static size_t cut_at(const char *text, size_t len)
 static void join(struct code_frame *f, const char *name, size_t name_len, const char *place, size_t place_len,
 	const char *end)
 {
-	size_t place_max = STACK_NAME_MAX / 3, end_len = strlen(end), room;
+	size_t place_max = CODE_NAME_MAX / 3, end_len = strlen(end), room;
 	char *p = f->text;
 
 	if (place_len > place_max) {
@@ -78,7 +78,7 @@ static void join(struct code_frame *f, const char *name, size_t name_len, const 
 		place += skip;
 		place_len -= skip;
 	}
-	room = STACK_NAME_MAX - place_len - end_len;
+	room = CODE_NAME_MAX - place_len - end_len;
 	if (name_len > room) {
 		name_len = cut_at(name, room - strlen(ELLIPSIS) - 2);
 		memcpy(p, name, name_len);

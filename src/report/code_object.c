@@ -291,8 +291,7 @@ static void append_calls(struct flame *f, uint32_t node, uint32_t depth)
 }
 
 /* The nodes of a table or of a difference become a list of numbers. Returns 0 or -ENOMEM. */
-static int flame_fill(struct flame *f, const struct process *p, const struct code_table *table, const struct code_diff *diff,
-	const struct summary *sum)
+static int flame_fill(struct flame *f, const struct process *p, const struct code_table *table, const struct code_diff *diff)
 {
 	int err;
 
@@ -305,7 +304,7 @@ static int flame_fill(struct flame *f, const struct process *p, const struct cod
 	else if (!err && table)
 		code_add_table(f->m, p, table, &f->values);
 	else if (!err)
-		err = code_add_diff(f->m, p, diff, sum->slow, sum->n_slow, &f->values, &f->whole);
+		err = code_add_diff(f->m, p, diff, &f->values, &f->whole);
 	if (!err) {
 		drop_lines(f->m, &f->values);
 		code_values_total(f->m, &f->values);
@@ -320,7 +319,7 @@ static int flame_fill(struct flame *f, const struct process *p, const struct cod
 	return err;
 }
 
-static void append_flame(struct flame *f, struct json_object *graphs, const struct process *p, const struct summary *sum,
+static void append_flame(struct flame *f, struct json_object *graphs, const struct process *p,
 	const struct code_table *table, const struct code_diff *diff)
 {
 	struct json_object *o;
@@ -341,7 +340,7 @@ static void append_flame(struct flame *f, struct json_object *graphs, const stru
 	json_put_u64(f->b, o, "count", table ? table->samples : diff->samples + diff->waits);
 	if (diff)
 		json_put_u64(f->b, o, "steps", diff->steps);
-	f->b->failed |= flame_fill(f, p, table, diff, sum) != 0;
+	f->b->failed |= flame_fill(f, p, table, diff) != 0;
 	json_put(f->b, o, "nodes", f->list);
 	json_append(f->b, graphs, o);
 }
@@ -360,9 +359,9 @@ struct json_object *code_flames(
 	f.name_of = calloc(m->code.n_functions + 1, sizeof(*f.name_of));
 	b->failed |= !f.name_of;
 	for (size_t i = 0; !b->failed && i < sum->code.n_diffs; i++)
-		append_flame(&f, graphs, p, sum, NULL, &sum->code.diffs[i]);
+		append_flame(&f, graphs, p, NULL, &sum->code.diffs[i]);
 	for (size_t i = 0; !b->failed && i < sum->code.n_tables; i++)
-		append_flame(&f, graphs, p, sum, &sum->code.tables[i], NULL);
+		append_flame(&f, graphs, p, &sum->code.tables[i], NULL);
 	free(f.name_of);
 	json_put(b, o, "names", f.names);
 	json_put(b, o, "graphs", graphs);

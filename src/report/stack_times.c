@@ -22,6 +22,7 @@ void stack_times_free(struct stack_times *s)
 	free(s->sums);
 	free(s->first);
 	free(s->slow);
+	free(s->longer);
 	idmap_free(&s->by_key);
 }
 

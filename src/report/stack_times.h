@@ -19,7 +19,7 @@
 #define STACK_IDS_MAX (512u << 10)	/* stacks of a file */
 #define STACK_SUMS_MAX (512u << 10)	/* of all processes */
 #define STACK_ROWS_MAX (2u << 20)	/* of steps, of all processes */
-#define STACK_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
+#define CODE_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
 
 enum code_kind {
 	CODE_NATIVE,
@@ -84,6 +84,18 @@ struct code_tree {
 	uint64_t cut_deep, cut_nodes, cut_rows, unknown;
 };
 
+enum code_who {
+	CODE_NOBODY,
+	CODE_CALLER, /* the thread that called the step */
+	CODE_OTHERS, /* those that worked on it */
+};
+
+/* A step in which threads were longer in a state than is typical. */
+struct code_longer {
+	uint32_t step; /* its index */
+	uint8_t state, who;
+};
+
 /* Of one process. */
 struct stack_times {
 	struct stack_row *rows; /* after stack_times_finish(): of one step after another */
@@ -92,7 +104,10 @@ struct stack_times {
 	size_t n_sums, sums_size;
 	struct idmap by_key;
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
-	bool *slow;	 /* for each step. Set by code_summary_make() */
+	/* set by code_summary_make() */
+	struct code_longer *longer;
+	size_t n_longer, longer_size;
+	bool *slow; /* for each step: it is no example of what is typical */
 	uint32_t *first; /* set by stack_times_finish(): for each step its first row, and the end of the last one's */
 };
 
@@ -120,7 +135,7 @@ int stack_times_finish(struct model *m, struct process *p);
 
 /* A frame as the profile has it, taken apart: "name (file.py:12)" is the function "name (file.py)" in line 12. */
 struct code_frame {
-	char text[STACK_NAME_MAX + 1];
+	char text[CODE_NAME_MAX + 1];
 	uint32_t line;
 	enum code_kind kind;
 };

@@ -253,7 +253,7 @@ static void add_subject(
 const char *words_function(const struct model *m, uint32_t function, uint32_t line, char buf[FUNCTION_MAX])
 {
 	const char *name = model_text(m, m->code.functions[function].name), *end;
-	char with_line[STACK_NAME_MAX + 16];
+	char with_line[CODE_NAME_MAX + 16];
 
 	if (line && *name) {
 		/* "(file.py)" */
