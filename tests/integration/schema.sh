@@ -24,7 +24,7 @@ report() {
 # Another process on its CPU, so that steps wait and have a culprit; operators by step.
 taskset -c 0 sh -c 'while :; do :; done' &
 test_pids+=($!)
-check "recording: operators by step" "$INFTRACE" record -q --op-detail -e +memory -o "$TMP/ops.json" \
+check "recording: operators by step" "$INFTRACE" record -q --op-detail -e +memory,+samples,+stacks -o "$TMP/ops.json" \
 	--profile "$TMP/ops.jsonl" -- taskset -c 0 "$MINI" -n 12 -t 1
 kill "${test_pids[-1]}"
 check "recording: several processes" "$INFTRACE" record -q --profile "$TMP/steps.jsonl" -- \
