@@ -146,8 +146,8 @@ static bool stream_begin(struct perfetto_sink *s, struct stream *st)
 	p = proto_open(p, PACKET_DEFAULTS, &defaults);
 	p = proto_open(p, DEFAULTS_PERF_SAMPLE, &perf);
 	p = proto_open(p, PERF_DEFAULTS_TIMEBASE, &timebase);
-	if (st->sequence == SEQUENCE_SAMPLES) /* what older versions call it */
-		p = proto_u64(p, TIMEBASE_COUNTER, COUNTER_CPU_CLOCK);
+	/* for the unit; what it is called is its name */
+	p = proto_u64(p, TIMEBASE_COUNTER, st->sequence == SEQUENCE_SAMPLES ? COUNTER_CPU_CLOCK : COUNTER_TASK_CLOCK);
 	p = proto_text(p, TIMEBASE_NAME, name, strlen(name));
 	p = proto_close(perf, proto_close(timebase, p));
 	p = proto_close(defaults, proto_u64(p, PACKET_CLOCK, CLOCK_OF_BOOTTIME));
