@@ -746,6 +746,15 @@ void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX])
 	}
 }
 
+uint64_t session_sample_ns(const struct session *s, uint64_t *ret_period_ns)
+{
+	const volatile struct inf_stats *st = session_stats(s);
+	uint64_t n = st->samples;
+
+	*ret_period_ns = s->sample_hz ? sampler_period_ns(s->sample_hz) : 0;
+	return n ? st->sample_ns / n : 0;
+}
+
 int session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n)
 {
 	return sums_read(bpf_map__fd(s->skel->maps.process_sums), bpf_map__fd(s->skel->maps.syscall_sums),

@@ -137,6 +137,9 @@ const volatile struct inf_stats *session_stats(const struct session *s);
 /* The times of the programs that were timed so far, by kind. */
 void session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
 
+/* The mean time that a sample has taken so far; 0: none was. ret_period_ns: of CPU time between two; 0: none are taken. */
+uint64_t session_sample_ns(const struct session *s, uint64_t *ret_period_ns);
+
 /* The records lost so far of each kind, over all rings. */
 void session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 

@@ -154,6 +154,7 @@ void capture_weigh(struct capture *c)
 		return;
 	session_hits(c->session, times);
 	prices_make(&c->prices, times, c->outside_ns);
+	c->prices.sample_ns = session_sample_ns(c->session, &c->prices.sample_period_ns);
 }
 
 static void on_engine_file(pid_t pid, const char *name, const char *build_id, void *arg)

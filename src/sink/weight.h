@@ -12,11 +12,13 @@
 struct prices {
 	bool known;
 	uint64_t ns[HIT_MAX];
+	/* a sample takes sample_ns and is taken once in sample_period_ns of CPU time; 0: none are */
+	uint64_t sample_ns, sample_period_ns;
 };
 
 /*
  * Combines the times of programs that were timed with what the kernel needs to reach one. A kind that was never timed
- * is assumed to cost as much as the others on average. Without any, nothing is known.
+ * is assumed to cost as much as the others on average. Without any, nothing is known. What p says of samples stays.
  */
 void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const uint64_t outside_ns[HIT_MAX]);
 

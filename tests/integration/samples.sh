@@ -77,6 +77,42 @@ test_loss() {
 	same "loss: each sample is a stack, or lost" $((stacks + lost)) "$taken"
 }
 
+has_work() { # PROFILE: each stack has its frames in the file, and some are in work()
+	expect "$2: stacks have their frames" \
+		"(lambda known, lines: bool(lines) and all(l['shape']['stack'] in known for l in lines) and
+			any(f.startswith('work ') for frames in known.values() for f in frames))(
+			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
+			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']]) or len(p)" p="$1"
+}
+
+# A dump has the stacks of what came before it.
+test_flight() {
+	mkdir "$TMP/flight.d"
+	engine_started flight -e +samples,+stacks --flight-recorder 8MB --output-dir "$TMP/flight.d" -- "$P" 1 1 2000 9
+	wait_until 60 cpu_used "$ENGINE" 50
+	kill -USR1 "$TRACER"
+	wait "$ENGINE"
+	wait "$TRACER"
+	has_work "$(echo "$TMP"/flight.d/*.jsonl)" flight
+}
+
+cpu_used() { # PID TICKS
+	[ "$(awk '{print $14 + $15}' "/proc/$1/stat")" -ge "$2" ]
+}
+
+# Each window has its own, with their frames.
+test_windows() {
+	local f n=0
+	mkdir "$TMP/windows.d"
+	engine_recorded windows -e +samples,+stacks --window every=600ms,for=400ms --output-dir "$TMP/windows.d" -- "$P" 2 1 1500 0
+	for f in "$TMP"/windows.d/*.jsonl; do
+		grep -q stack_prof "$f" || continue # there was no sample
+		n=$((n + 1))
+		[ "$n" -gt 2 ] || has_work "$f" "windows: $n"
+	done
+	check "windows: several have stacks" [ "$n" -gt 1 ]
+}
+
 test_refused() {
 	check_rc "refused: --sample-rate 0" 2 "^inftrace: --sample-rate: '0' is not a number of samples a second from 1 to 999$" \
 		"$INFTRACE" record -e +samples --sample-rate 0 -p 1
@@ -98,5 +134,5 @@ test_doctor() {
 	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
 }
 
-ALL_TESTS=(rate rate_default waits limit loss refused doctor)
+ALL_TESTS=(rate rate_default waits limit loss flight windows refused doctor)
 run_tests "$@"

@@ -32,6 +32,7 @@ int __wrap_session_stop(struct session *s, uint64_t *ret_boot_ns);
 int __wrap_session_drain(struct session *s);
 unsigned int __wrap_session_fill(const struct session *s);
 void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_MAX]);
+uint64_t __wrap_session_sample_ns(const struct session *s, uint64_t *ret_period_ns);
 void __wrap_session_drain_control(struct session *s);
 void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
 int __wrap_session_requests(const struct session *s);
@@ -85,6 +86,13 @@ void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_
 {
 	(void)s;
 	memset(ret_times, 0, HIT_MAX * sizeof(*ret_times));
+}
+
+uint64_t __wrap_session_sample_ns(const struct session *s, uint64_t *ret_period_ns)
+{
+	(void)s;
+	*ret_period_ns = 0;
+	return 0;
 }
 
 void __wrap_session_drain_control(struct session *s)

@@ -21,7 +21,7 @@ static struct prices prices(void)
 		[HIT_ENTRY] = { .n = 10, .ns = 3000 },
 		[HIT_SYSCALL] = { .n = 30, .ns = 3000 },
 	};
-	struct prices p;
+	struct prices p = { 0 };
 
 	prices_make(&p, timed, outside);
 	return p;
@@ -98,6 +98,28 @@ static void test_workers(void **state)
 	assert_int_equal(w.ns, 100 * 800 + 10000);
 }
 
+/* Once in 10 ms of time on a CPU, whatever the thread does there. */
+static void test_samples(void **state)
+{
+	struct rec_step r = { .h.dur_ns = 300000000, .workers = 1 };
+	struct prices p = prices();
+	struct weight w;
+
+	(void)state;
+	p.sample_ns = 5000;
+	p.sample_period_ns = 10000000;
+	r.ns[ST_CPU] = 50000000;
+	r.ns[ST_BARRIER] = 30000000;
+	r.ns[ST_SYSCALL] = 20000000;
+	r.ns[ST_RUNNABLE] = r.ns[ST_BLOCKED_FUTEX] = 100000000;
+	r.workers_ns[ST_CPU] = 300000000;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, (10 * 5000 + 30 * 5000) / 2);
+	p.sample_period_ns = 0;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 0);
+}
+
 /* It cannot be more than the step took. */
 static void test_limit(void **state)
 {
@@ -125,6 +147,7 @@ int main(void)
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_workers),
+		cmocka_unit_test(test_samples),
 		cmocka_unit_test(test_limit),
 	};
 
