@@ -222,6 +222,29 @@ def llama(o):
                 print(f"- {name}: lost {lost}")
 
 
+# ---- samples ----
+
+
+def sampled_variants(_):
+    return [
+        untraced(),
+        inftrace("inftrace --profile only", out=None),
+        inftrace("the same with -e +samples", "-e", "+samples", out=None),
+        inftrace("with -e +samples,+stacks", "-e", "+samples,+stacks", out=None),
+    ]
+
+
+def samples(o):
+    """What stacks add to a profile."""
+    for model in MODELS:
+        title = f"llama.cpp, {model} model, 2 threads, one pool: stacks"
+        if o.model not in title:
+            continue
+        results = run_setup(model, 2, True, o, sampled_variants)
+        print(f"\n### {title}\n\n{neighbours_text(results)}\n")
+        print(token_table(results))
+
+
 # ---- files ----
 
 

@@ -35,6 +35,7 @@
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
+#define UNWIND_CALM (1u << 20) /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
 struct run {
 	const struct record_options *o;
@@ -57,7 +58,7 @@ struct run {
 /* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
 {
-	rlim_t need = 96 + 8 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
+	rlim_t need = 96 + 10 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
 	struct rlimit rl;
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_max >= need)
@@ -170,7 +171,8 @@ static int serve(struct run *r, int more)
 static bool is_calm(const struct run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
-	       windows_pending(&r->windows) < PENDING_CALM;
+	       windows_pending(&r->windows) < PENDING_CALM &&
+	       (!r->intake.unwinder || unwinder_waiting(r->intake.unwinder) < UNWIND_CALM);
 }
 
 static unsigned int fullest_ring(void *arg)

@@ -304,6 +304,16 @@ void unwinder_finish(struct unwinder *u, record_cb cb, void *arg)
 	unwinder_collect(u, cb, arg);
 }
 
+size_t unwinder_waiting(struct unwinder *u)
+{
+	size_t waiting;
+
+	pthread_mutex_lock(&u->lock);
+	waiting = u->waiting;
+	pthread_mutex_unlock(&u->lock);
+	return waiting;
+}
+
 uint64_t unwinder_dropped(const struct unwinder *u)
 {
 	return u->dropped;

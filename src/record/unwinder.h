@@ -41,6 +41,9 @@ bool unwinder_settled(struct unwinder *u);
 /* Waits for the samples that are waiting, and passes them on. */
 void unwinder_finish(struct unwinder *u, record_cb cb, void *arg);
 
+/* Bytes of samples that wait to be unwound. */
+size_t unwinder_waiting(struct unwinder *u);
+
 /* Samples dropped so far. */
 uint64_t unwinder_dropped(const struct unwinder *u);
 

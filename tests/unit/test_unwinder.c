@@ -196,10 +196,12 @@ static void test_full(void **state)
 	for (unsigned int i = 0; i < n; i++)
 		sample(1, i, i, SAMPLE_STACK_MAX);
 	kept = n - (unsigned int)unwinder_dropped(u);
+	assert_in_range(unwinder_waiting(u), (kept - 1) * SAMPLE_STACK_MAX, 12 << 20);
 	assert_in_range(kept, 2, n - 1);
 	open_gate(kept);
 	unwinder_finish(u, take, NULL);
 	assert_int_equal(n_got, kept);
+	assert_int_equal(unwinder_waiting(u), 0);
 	for (size_t i = 0; i < n_got; i++)
 		assert_int_equal(got[i].h.tid, i);
 	/* there is room again */
