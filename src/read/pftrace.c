@@ -24,9 +24,10 @@ struct intern_key {
 struct entry {
 	UT_hash_handle hh;
 	struct intern_key key;
-	void *made; /* in one piece: pftrace_frame, pftrace_stack, the path of a mapping, a build ID as text */
+	void *made; /* in one piece: pftrace_frame, pftrace_stack, made_mapping, a build ID as text */
 	size_t made_size;
 	size_t len;
+	bool failed;	      /* a stack of which something is missing */
 	unsigned char data[]; /* and a NUL */
 };
 
@@ -181,34 +182,44 @@ static size_t add_part(char *path, size_t n, const char *part)
 	return n + len;
 }
 
-/* The path of a mapping, and its build ID. */
-static const char *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid, const char **ret_build_id)
+struct made_mapping {
+	const char *build_id;
+	char path[];
+};
+
+/* NULL: it is not there, or no memory. */
+static const struct made_mapping *mapping_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = iid ? entry_find(q, INTERNED_MAPPING, iid) : NULL;
+	const char *build_id = "";
+	struct made_mapping *made;
 	char path[PATH_TEXT_MAX];
 	struct proto_bytes in;
 	struct proto_field f;
 	size_t n = 0;
 
-	*ret_build_id = "";
-	if (!e)
-		return "";
+	if (!e || e->made)
+		return e ? e->made : NULL;
 	in = message_of(e);
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == 2)
-			*ret_build_id = build_id_of(r, q, f.value);
-		else if (f.number == 7 && !e->made)
+			build_id = build_id_of(r, q, f.value);
+		else if (f.number == 7)
 			n = add_part(path, n, text_of(q, INTERNED_PATH, f.value));
 	}
-	if (!e->made && make(r, e, n + 1))
-		memcpy(e->made, path, n);
-	return e->made ? e->made : "";
+	made = make(r, e, sizeof(*made) + n + 1);
+	if (!made)
+		return NULL;
+	made->build_id = build_id;
+	memcpy(made->path, path, n);
+	return made;
 }
 
 /* NULL: it is not there, or no memory. */
 static const struct pftrace_frame *frame_of(struct reader *r, const struct sequence *q, uint64_t iid)
 {
 	struct entry *e = entry_find(q, INTERNED_FRAME, iid);
+	const struct made_mapping *mapping = NULL;
 	struct pftrace_frame *frame;
 	struct proto_bytes in;
 	struct proto_field f;
@@ -224,9 +235,13 @@ static const struct pftrace_frame *frame_of(struct reader *r, const struct seque
 		if (f.number == 2)
 			frame->name = text_of(q, INTERNED_FUNCTION, f.value);
 		else if (f.number == 3)
-			frame->mapping = mapping_of(r, q, f.value, &frame->build_id);
+			mapping = mapping_of(r, q, f.value);
 		else if (f.number == 4)
 			frame->rel_pc = f.value;
+	}
+	if (mapping) {
+		frame->mapping = mapping->path;
+		frame->build_id = mapping->build_id;
 	}
 	return frame;
 }
@@ -293,6 +308,8 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 		return e->made;
 	if (!e)
 		why = "which is not there";
+	else if (e->failed)
+		why = "as one before, which could not be read";
 	else if (count_frames(message_of(e), &n))
 		why = "which has too many frames";
 	else if (!make(r, e, sizeof(*stack) + n * sizeof(stack->frames[0])))
@@ -308,6 +325,8 @@ static struct pftrace_stack *stack_of(struct reader *r, const struct sequence *q
 		e->made = NULL;
 		why = "of which frames are missing";
 	}
+	if (e)
+		e->failed = true; /* it is not tried for each sample */
 	snprintf(text, sizeof(text), "a sample has stack %llu, %s", (unsigned long long)iid, why);
 	bad(r, text);
 	return NULL;
