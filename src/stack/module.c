@@ -97,7 +97,8 @@ static void drop_places(struct modules *ms)
 		m->n_known = m->cap_known = 0;
 	}
 	ms->n_known = 0;
-	HASH_ITER(hh, ms->rows, r, next_row) {
+	HASH_ITER(hh, ms->rows, r, next_row)
+	{
 		HASH_DEL(ms->rows, r);
 		free(r);
 	}

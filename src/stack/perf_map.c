@@ -167,12 +167,22 @@ static int add(struct perf_map *map, uint64_t start, uint64_t size, const char *
 	}
 	memcpy(map->texts + map->texts_len, name, len);
 	map->texts[map->texts_len + len] = '\0';
+	if (size > UINT32_MAX)
+		size = UINT32_MAX;
 	map->codes[map->n++] = (struct code){
-		.start = start, .size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
-		.name = (uint32_t)map->texts_len, .order = map->order++
+		.start = start, .size = (uint32_t)size, .name = (uint32_t)map->texts_len, .order = map->order++
 	};
 	map->texts_len += len + 1;
 	return 0;
+}
+
+/* -1: it is no hexadecimal digit. */
+static int digit_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static bool read_hex(const char **at, const char *end, uint64_t *ret)
@@ -181,8 +191,7 @@ static bool read_hex(const char **at, const char *end, uint64_t *ret)
 	int digits = 0;
 
 	for (*ret = 0; s < end && digits < 17; s++, digits++) {
-		int v = *s >= '0' && *s <= '9' ? *s - '0' : *s >= 'a' && *s <= 'f' ? *s - 'a' + 10 :
-			*s >= 'A' && *s <= 'F' ? *s - 'A' + 10 : -1;
+		int v = digit_value(*s);
 
 		if (v < 0)
 			break;

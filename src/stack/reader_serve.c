@@ -35,7 +35,7 @@ static const int calls[] = { CALLS };
 
 /* and the one that forks it. */
 static const int server_calls[] = {
-	CALLS, SYS_clone, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_prctl, SYS_seccomp, SYS_kill, SYS_wait4,
+	CALLS, SYS_clone, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_prctl, SYS_seccomp, SYS_kill, SYS_wait4
 };
 
 static int confine(const int *list, size_t n)
@@ -56,8 +56,9 @@ static int receive(int from, void *data, size_t size, int fds[2])
 	ssize_t n;
 
 	do {
-		msg = (struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-			.msg_controllen = sizeof(control.buf) };
+		msg = (struct msghdr){
+			.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+		};
 		n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)size)

@@ -105,21 +105,50 @@ static int run_binary(struct machine *m, const struct row_op *op)
 	int64_t sa = (int64_t)a, sb = (int64_t)b;
 
 	switch (op->atom) {
-	case DW_OP_and: value = a & b; break;
-	case DW_OP_or: value = a | b; break;
-	case DW_OP_xor: value = a ^ b; break;
-	case DW_OP_plus: value = a + b; break;
-	case DW_OP_minus: value = a - b; break;
-	case DW_OP_mul: value = a * b; break;
-	case DW_OP_shl: value = b < 64 ? a << b : 0; break;
-	case DW_OP_shr: value = b < 64 ? a >> b : 0; break;
-	case DW_OP_eq: value = a == b; break;
-	case DW_OP_ne: value = a != b; break;
-	case DW_OP_ge: value = sa >= sb; break;
-	case DW_OP_gt: value = sa > sb; break;
-	case DW_OP_le: value = sa <= sb; break;
-	case DW_OP_lt: value = sa < sb; break;
-	default: return -EINVAL;
+	case DW_OP_and:
+		value = a & b;
+		break;
+	case DW_OP_or:
+		value = a | b;
+		break;
+	case DW_OP_xor:
+		value = a ^ b;
+		break;
+	case DW_OP_plus:
+		value = a + b;
+		break;
+	case DW_OP_minus:
+		value = a - b;
+		break;
+	case DW_OP_mul:
+		value = a * b;
+		break;
+	case DW_OP_shl:
+		value = b < 64 ? a << b : 0;
+		break;
+	case DW_OP_shr:
+		value = b < 64 ? a >> b : 0;
+		break;
+	case DW_OP_eq:
+		value = a == b;
+		break;
+	case DW_OP_ne:
+		value = a != b;
+		break;
+	case DW_OP_ge:
+		value = sa >= sb;
+		break;
+	case DW_OP_gt:
+		value = sa > sb;
+		break;
+	case DW_OP_le:
+		value = sa <= sb;
+		break;
+	case DW_OP_lt:
+		value = sa < sb;
+		break;
+	default:
+		return -EINVAL;
 	}
 	m->stack[--m->depth - 1] = value;
 	return 0;
@@ -142,10 +171,19 @@ static int run(struct machine *m, const struct row_op *op)
 		return op->number < 0 || op->number >= ROW_REGS ? -EINVAL : push_register(m, (unsigned int)op->number, op->number2);
 	case DW_OP_call_frame_cfa:
 		return push(m, m->cfa);
-	case DW_OP_const1u: case DW_OP_const1s: case DW_OP_const2u: case DW_OP_const2s: case DW_OP_const4u:
-	case DW_OP_const4s: case DW_OP_const8u: case DW_OP_const8s: case DW_OP_constu: case DW_OP_consts:
+	case DW_OP_const1u:
+	case DW_OP_const1s:
+	case DW_OP_const2u:
+	case DW_OP_const2s:
+	case DW_OP_const4u:
+	case DW_OP_const4s:
+	case DW_OP_const8u:
+	case DW_OP_const8s:
+	case DW_OP_constu:
+	case DW_OP_consts:
 		return push(m, (uint64_t)op->number);
-	case DW_OP_stack_value: case DW_OP_nop:
+	case DW_OP_stack_value:
+	case DW_OP_nop:
 		return 0;
 	default:
 		if (is_unary(op->atom))

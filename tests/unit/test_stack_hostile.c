@@ -223,9 +223,11 @@ static void junk_samples(void **state)
 			r->regs[SAMPLE_REG_PC] = (uint64_t)(uintptr_t)junk_samples + (uint64_t)(random() % 4096);
 			r->regs[SAMPLE_REG_SP] = (uint64_t)(uintptr_t)&config;
 		}
-		for (size_t k = 0; k < (size - sizeof(*r)) / 8; k++)
-			words[k] = i & 2 ? (uint64_t)(uintptr_t)read_image + (uint64_t)(random() % 65536) :
-					   (uint64_t)(uintptr_t)&config + (uint64_t)(random() % 16384);
+		for (size_t k = 0; k < (size - sizeof(*r)) / 8; k++) {
+			uint64_t near = i & 2 ? (uint64_t)(uintptr_t)read_image : (uint64_t)(uintptr_t)&config;
+
+			words[k] = near + (uint64_t)(random() % 16384);
+		}
 		id = stacks_take(s, r, size);
 		taken += id != STACK_NONE;
 	}

@@ -116,8 +116,14 @@ static void only_the_copy_is_read(void **state)
 static void expressions(void **state)
 {
 	const struct row_op plt[] = {
-		{ .atom = DW_OP_breg0 + ROW_SP, .number = 8 }, { .atom = DW_OP_bregx, .number = ROW_PC }, { .atom = DW_OP_lit15 },
-		{ .atom = DW_OP_and }, { .atom = DW_OP_lit11 }, { .atom = DW_OP_ge }, { .atom = DW_OP_lit3 }, { .atom = DW_OP_shl },
+		{ .atom = DW_OP_breg0 + ROW_SP, .number = 8 },
+		{ .atom = DW_OP_bregx, .number = ROW_PC },
+		{ .atom = DW_OP_lit15 },
+		{ .atom = DW_OP_and },
+		{ .atom = DW_OP_lit11 },
+		{ .atom = DW_OP_ge },
+		{ .atom = DW_OP_lit3 },
+		{ .atom = DW_OP_shl },
 		{ .atom = DW_OP_plus },
 	};
 	const uint64_t stack[] = { 0x2001, 0x3001 };
