@@ -51,25 +51,13 @@ static __always_inline u8 python_byte(u64 address)
 	return v;
 }
 
-#ifdef __TARGET_ARCH_x86
-struct thread_struct___fs {
-	unsigned long fsbase;
-} __attribute__((preserve_access_index));
-
-struct task_struct___fs {
-	struct thread_struct___fs thread;
-} __attribute__((preserve_access_index));
-#endif
-
 /* How the interpreter knows the current thread: by pthread_self(), which on x86 is in a register, elsewhere by
  * gettid() in its own PID namespace. */
 static __always_inline u64 python_self(const struct python_walk *w, u16 *ret_offset)
 {
 #ifdef __TARGET_ARCH_x86
-	struct task_struct___fs *task = (void *)bpf_get_current_task();
-
 	*ret_offset = w->thread_self;
-	return BPF_CORE_READ(task, thread.fsbase);
+	return bpf_get_current_task_btf()->thread.fsbase;
 #else
 	struct bpf_pidns_info ns;
 

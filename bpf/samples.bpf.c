@@ -72,6 +72,17 @@ out:
 	return 0;
 }
 
+/* What the thread waits for, as an enum time_state, if it waits in the kernel; 0: it does not. */
+static __always_inline u32 waits_for(const struct thread *t)
+{
+	u32 off = thread_asleep(t) ? t->asleep.off : t->off;
+
+	if (!off || off == ST_RUNNABLE || off == ST_STOPPED)
+		return 0;
+	/* in the kernel for anything else its stack of user space would not be copied */
+	return t->in_syscall || t->in_fault || (thread_asleep(t) && t->asleep.in_syscall) ? off : 0;
+}
+
 /* A thread that has waited for long comes back onto a CPU. Its stack in the kernel is still as it was. */
 static __noinline int wait_due(struct thread *t, struct task_struct *next, u32 off, u64 ns)
 {
@@ -113,8 +124,8 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 	t = thread_of_any(next);
 	if (!t)
 		return 0;
-	off = thread_asleep(t) ? t->asleep.off : t->off;
-	if (!off || off == ST_RUNNABLE || off == ST_STOPPED)
+	off = waits_for(t);
+	if (!off)
 		return 0;
 	from = t->since;
 	now = now_ns();
@@ -125,8 +136,59 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 		now = wake > from ? wake : from;
 	if (!from || now < from || now - from < cfg.min_stack_ns)
 		return 0;
-	/* in the kernel for anything else its stack of user space would not be copied */
-	if (t->in_syscall || t->in_fault || (thread_asleep(t) && t->asleep.in_syscall))
-		wait_due(t, next, off, now - from);
+	wait_due(t, next, off, now - from);
+	return 0;
+}
+
+/*
+ * After the window has closed, but before its spans are: threads that still wait, perhaps for ever. Their memory cannot
+ * be read from here; user space reads it.
+ */
+SEC("iter/task")
+int snapshot_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	u64 from, now = stats.stop_ns, end;
+	struct python_frame *f;
+	struct sample_copy *c;
+	struct thread *t;
+	u32 off;
+	long n;
+
+	if (!task || !task->__state || !has_user_stack(task))
+		return 0;
+	t = thread_of(task);
+	if (!t)
+		return 0;
+	off = waits_for(t);
+	from = t->since;
+	if (!off || !from || t->wake_ns > from || now < from || now - from < cfg.min_stack_ns)
+		return 0;
+	c = copy_open(ROOM_TASK);
+	if (!c) {
+		__sync_fetch_and_add(&stats.waits_left, 1);
+		return 0;
+	}
+	end = copy_begin(c, task, SAMPLE_OFF_CPU, from, now);
+	c->r.h.flags = REC_F_OPEN_END | (thread_asleep(t) ? REC_F_OPEN_START : 0);
+	c->r.flags = SAMPLE_F_WAITS;
+	c->r.step = thread_step(t);
+	c->r.state = t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off;
+	copy_regs(c->r.regs, (USER_REGS *)bpf_task_pt_regs(task));
+	n = bpf_get_task_stack(task, c->bytes + sizeof(c->r), SAMPLE_KERNEL_MAX * sizeof(u64), 0);
+	if (n > 0) {
+		c->r.kernel_n = (u32)n / sizeof(u64);
+		end += c->r.kernel_n * sizeof(u64);
+	}
+	barrier_var(end);
+	if (end <= REC_SENT_MAX) {
+		f = (struct python_frame *)(c->bytes + end);
+		f->code = thread_pointer(task);
+		f->instr = 0;
+		c->r.python_n = 1;
+		copy_send(c, end + sizeof(*f));
+		__sync_fetch_and_add(&stats.waits, 1);
+	}
+	copy_close(c);
 	return 0;
 }

@@ -126,17 +126,22 @@ __weak __noinline bool copy_allowed(struct sample_copy *c, u64 now)
 	return 0;
 }
 
+static __always_inline u64 thread_pointer(struct task_struct *task)
+{
+#ifdef __TARGET_ARCH_x86
+	return task->thread.fsbase;
+#else
+	return task->thread.uw.tp_value;
+#endif
+}
+
 /*
  * Where a stack begins, if that is known and is near. The C libraries place the data of a thread, to which its thread
  * register points, right above its stack; that of the main thread is known to the kernel.
  */
 static __always_inline u64 stack_base(struct task_struct *task, u64 sp)
 {
-#ifdef __TARGET_ARCH_x86
-	u64 own = task->thread.fsbase;
-#else
-	u64 own = task->thread.uw.tp_value;
-#endif
+	u64 own = thread_pointer(task);
 	u64 first = BPF_CORE_READ(task, mm, start_stack);
 
 	return own > sp && own - sp < SAMPLE_STACK_MAX ? own : first;

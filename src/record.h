@@ -406,6 +406,8 @@ enum sample_kind {
 #define SAMPLE_F_TRUNCATED 0x01	 /* the stack goes on beyond what was copied: it is longer, or a page is not there */
 #define SAMPLE_F_PYTHON_CUT 0x02 /* more Python frames than SAMPLE_PYTHON_MAX, or one could not be read */
 #define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
+#define SAMPLE_F_WAITS 0x08	 /* a thread that still waits: its stack is not copied, and instead of Python frames there is
+				  * one whose code is its thread pointer; see stack/waiting.h */
 
 /* Addresses in the process. */
 struct python_frame {

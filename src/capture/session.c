@@ -168,6 +168,7 @@ static void configure_stacks(struct session *s, const struct session_config *c)
 	k->rodata->cfg.min_stack_ns = c->min_stack_ns;
 	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
 	bpf_program__set_autoload(k->progs.stacks_switch, c->stacks);
+	bpf_program__set_autoload(k->progs.snapshot_waits, c->stacks);
 	bpf_program__set_autoload(k->progs.sys_exit_stacks, c->stacks);
 	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
 	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
@@ -629,7 +630,9 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	if (s->windows || over || s->sums_kept)
 		wait_for_programs();
 	*ret_boot_ns = bss->stats.stop_ns;
-	err = snapshot_run(s->skel->progs.snapshot_close);
+	err = bpf_program__autoload(s->skel->progs.snapshot_waits) ? snapshot_run(s->skel->progs.snapshot_waits) : 0;
+	if (!err)
+		err = snapshot_run(s->skel->progs.snapshot_close);
 	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
 	return err;
 }

@@ -105,9 +105,14 @@ static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, 
 	return python_names_get(arg, tgid, code, instr, ret_name);
 }
 
+static unsigned int find_python(void *arg, uint32_t tgid, uint64_t self, struct python_frame *ret_frames, bool *ret_cut)
+{
+	return python_names_frames(arg, tgid, self, ret_frames, ret_cut);
+}
+
 int capture_start_stacks(struct capture *c, const struct record_options *o)
 {
-	struct stacks_config config = { .python = name_python };
+	struct stacks_config config = { .python = name_python, .python_frames = find_python };
 	int err;
 
 	if (!(o->events & (EVENT_SAMPLES | EVENT_STACKS)))

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stack/python_frames.h"
 #include "stack/python_line.h"
 #include "stack/python_text.h"
 #include "util/map.h"
@@ -419,4 +420,30 @@ int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint6
 	}
 	pthread_mutex_unlock(&n->lock);
 	return err;
+}
+
+struct reading {
+	struct python_names *names;
+	struct process *process;
+};
+
+static int read_for_frames(void *arg, uint64_t address, void *buf, size_t len)
+{
+	struct reading *r = arg;
+
+	return read_memory(r->names, r->process, address, buf, len);
+}
+
+unsigned int python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_frame *ret_frames,
+	bool *ret_cut)
+{
+	struct reading r = { .names = n };
+	unsigned int found = 0;
+
+	pthread_mutex_lock(&n->lock);
+	r.process = process_find(n, tgid);
+	if (r.process)
+		found = python_frames(read_for_frames, &r, &r.process->python.walk, self, ret_frames, ret_cut);
+	pthread_mutex_unlock(&n->lock);
+	return found;
 }

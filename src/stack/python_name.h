@@ -43,6 +43,10 @@ void python_names_gone(struct python_names *n, uint32_t tgid);
  */
 int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named);
 
+/* The Python frames of a thread that waits: see stack/python_frames.h. */
+unsigned int python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_frame *ret_frames,
+	bool *ret_cut);
+
 struct python_names_stats {
 	uint64_t named, failed;
 	uint64_t read; /* code objects read; the others were known */

@@ -11,6 +11,7 @@
 #include "stack/module.h"
 #include "stack/process.h"
 #include "stack/unwind.h"
+#include "stack/waiting.h"
 #include "util/clock.h"
 
 #define MEMORY_DEFAULT ((size_t)24 << 20)
@@ -52,6 +53,7 @@ struct stacks {
 	uint32_t unknown, cut; /* frames */
 	struct chain chain;
 	struct stacks_stats stats;
+	_Alignas(struct rec_sample) uint8_t waiting[REC_SENT_MAX]; /* a sample that was completed */
 };
 
 static uint32_t add_plain(struct intern *in, const char *name, enum frame_kind kind)
@@ -342,6 +344,10 @@ uint32_t stacks_take(struct stacks *s, const struct rec_sample *r, size_t size)
 	struct parts p;
 
 	s->stats.samples++;
+	if (size >= sizeof(*r) && r->flags & SAMPLE_F_WAITS) {
+		size = waiting_complete(&s->config, r, size, (struct rec_sample *)s->waiting);
+		r = (const struct rec_sample *)s->waiting;
+	}
 	if (split(r, size, &p))
 		id = take(s, &p);
 	else

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct python_frame;
 struct rec_sample;
 struct stacks;
 
@@ -65,7 +66,9 @@ struct python_name {
 struct stacks_config {
 	/* Names a Python frame; instr without STACK_PYTHON_ENTRY. Anything but 0: the name is not known. NULL: none is. */
 	int (*python)(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name);
-	void *python_arg;
+	/* The Python frames of a thread that waits, by its thread pointer; see stack/python_frames.h. NULL: there are none. */
+	unsigned int (*python_frames)(void *arg, uint32_t tgid, uint64_t self, struct python_frame *ret_frames, bool *ret_cut);
+	void *python_arg; /* of both */
 	/* Bytes for texts, frames and stacks; 0: 24 MB. When they are used up, what would be new is STACK_NONE. */
 	size_t memory_max;
 	/* Reads files in this process, which a hostile file could crash or stop: for tests and measurements. */

@@ -67,6 +67,15 @@ test_locks() {
 	done
 }
 
+# They wait for ever, also when the recording ends.
+test_deadlock() {
+	check "deadlock: is recorded" recorded deadlock -e +stacks -- deadlock
+	for f in one other; do
+		check "deadlock: the lock that $f() waits for" grep -qE \
+			"Thread\\.run \\(threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex" "$TMP/deadlock.off"
+	done
+}
+
 test_fork() {
 	check "fork: is recorded" recorded fork -e +samples --sample-rate 499 -- fork
 	check "fork: functions of the child" [ "$(share "$TMP/fork.cpu" 'in_child \(stacks\.py:[0-9]+\);repeat')" -ge 80 ]
@@ -91,5 +100,5 @@ test_hostile() {
 	done
 }
 
-ALL_TESTS=(plants extension locks fork exec hostile)
+ALL_TESTS=(plants extension locks deadlock fork exec hostile)
 run_tests "$@"

@@ -21,12 +21,12 @@
 
 #include <cmocka.h>
 
+#include "stack/python_frames.h"
 #include "stack/python_name.h"
 #include "target/python.h"
 
 #define FRAMES_MAX 64
 #define THREADS_MAX 8
-#define STEPS_MAX 4096
 
 /* Prints for each thread "T <pthread_self>" and its frames, innermost first, as "F <name>|<file>|<line>". */
 static const char script[] =
@@ -158,51 +158,9 @@ static void end(struct child *c)
 	free(c);
 }
 
-/* The walk of the BPF programs, from outside. */
-static uint64_t get(int fd, uint64_t address, size_t len)
+static int read_at(void *arg, uint64_t address, void *buf, size_t len)
 {
-	uint64_t v = 0;
-
-	assert_int_equal(pread(fd, &v, len, (off_t)address), len);
-	return v;
-}
-
-static uint64_t find_thread(int fd, const struct python_walk *w, unsigned long self)
-{
-	uint64_t interp = get(fd, w->runtime + w->interpreters, 8);
-
-	for (int i = 0; interp && i < STEPS_MAX; i++) {
-		uint64_t thread = get(fd, interp + w->interp_threads, 8);
-
-		for (int j = 0; thread && j < STEPS_MAX; j++) {
-			if (get(fd, thread + w->thread_self, 8) == self)
-				return thread;
-			thread = get(fd, thread + w->thread_next, 8);
-		}
-		interp = get(fd, interp + w->interp_next, 8);
-	}
-	fail_msg("no thread %lx", self);
-	return 0;
-}
-
-static unsigned int walk(int fd, const struct python_walk *w, unsigned long self, struct python_frame *out)
-{
-	uint64_t frame = get(fd, find_thread(fd, w, self) + w->thread_frame, 8);
-	unsigned int n = 0;
-
-	if (w->cframe_frame != PYTHON_NO_OFFSET)
-		frame = get(fd, frame + w->cframe_frame, 8);
-	while (frame) {
-		uint64_t previous = get(fd, frame + w->frame_previous, 8);
-
-		if (w->frame_owner == PYTHON_NO_OFFSET || get(fd, frame + w->frame_owner, 1) < w->owner_shim) {
-			assert_true(n < FRAMES_MAX);
-			out[n].code = get(fd, frame + w->frame_code, 8) & ~PYTHON_TAGS;
-			out[n++].instr = get(fd, frame + w->frame_instr, w->flags & PYTHON_WALK_LASTI ? 4 : 8);
-		}
-		frame = previous;
-	}
-	return n;
+	return pread(*(int *)arg, buf, len, (off_t)address) == (ssize_t)len ? 0 : -EFAULT;
 }
 
 static void compare_thread(const struct child *c, const struct python *p, struct python_names *names,
@@ -211,17 +169,19 @@ static void compare_thread(const struct child *c, const struct python *p, struct
 	struct python_frame frames[FRAMES_MAX];
 	char path[64], found[1024];
 	unsigned int n;
+	bool cut;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	n = walk(fd, &p->walk, t->self, frames);
+	n = python_frames(read_at, &fd, &p->walk, t->self, frames, &cut);
+	assert_false(cut);
 	close(fd);
 	for (unsigned int i = 0; i < n && i < t->n; i++) {
 		struct python_name named;
 
-		assert_int_equal(python_names_get(names, (uint32_t)c->pid, frames[i].code, frames[i].instr, &named), 0);
+		assert_int_equal(python_names_get(names, (uint32_t)c->pid, frames[i].code, frames[i].instr & ~PYTHON_F_ENTRY, &named), 0);
 		snprintf(found, sizeof(found), "%s|%s|%u", named.name, named.file, named.line);
 		assert_string_equal(found, t->frames[i]);
 	}
