@@ -92,26 +92,20 @@ test_edges() {
 	compared edges --edges --least 50
 }
 
-windows_are() {
-	[ "$(find "$TMP/$1" -name 'profile_*.jsonl' | wc -l)" -ge "$2" ]
-}
-
-# A request over the edge of a window is in the files of both, and both say so; so is one that was there before the first, and
-# goes on between two.
+# A request over the edge of a window is in the files of both, and both say so.
 test_windows() {
-	"$driver" -r 1000000 -s 9 -p 8 -a 1.2 -d 10 -n 60 -l "$TMP/windows.log" "$libs" "$model" &
-	ENGINE=$!
-	test_pids+=("$ENGINE")
-	wait_until 60 [ -s "$TMP/windows.log" ]
+	local i profile
 	mkdir "$TMP/windows"
-	background "$INFTRACE" record --strict --window every=250ms,for=200ms --output-dir "$TMP/windows" --format json \
-		-p "$ENGINE" 2>"$TMP/windows.err"
-	wait_until 60 windows_are windows 5
-	kill -INT "$BG"
-	wait "$BG" || sed 's/^/# /' "$TMP/windows.err"
+	engine_started windows --strict --window manual --max-steps 100 --output-dir "$TMP/windows" --format json -- \
+		"$driver" -w -r 1000000 -s 9 -p 8 -a 1.2 -d 10 -n 400 -c 500 -l "$TMP/windows.log" "$libs" "$model"
+	for i in 0 1 2; do
+		timeout 60 "$INFTRACE" start --pid "$TRACER" >"$TMP/windows.told"
+		wait_until 60 grep -q "window $i (start to max_steps)" "$TMP/windows.err"
+	done
+	kill -INT "$TRACER"
+	wait "$TRACER" || sed 's/^/# /' "$TMP/windows.err"
 	kill -TERM "$ENGINE"
 	wait "$ENGINE"
-	local profile
 	check "windows: requests over their edges, by the driver's own log" \
 		"$TOP/tests/programs/check_requests.py" --edges --least 0 "$TMP/windows.log" "$TMP"/windows/profile_*.jsonl
 	sed 's/^/# /' "$TMP/check.out"

@@ -222,7 +222,7 @@ def judge(cause, run, asked, verbose):
         else:
             count["others"] += 1
             count["false"] += said >= LIMIT
-        if verbose and (said >= LIMIT) != (lost >= LIMIT):
+        if verbose and (said >= LIMIT) != (lost >= LIMIT) and not 0.8 * LIMIT < lost < 1.2 * LIMIT:
             tell(run, "missed" if lost >= LIMIT else "false", lost, said, *about)
     return count
 
