@@ -100,6 +100,19 @@ cpu_used() { # PID TICKS
 	[ "$(awk '{print $14 + $15}' "/proc/$1/stat")" -ge "$2" ]
 }
 
+# A return probe replaces the return address of its function on the stack; the copy has the one from before.
+test_returns() {
+	engine_recorded returns -e +samples --engine none -u "$P:work@step" -u "$P:below@op" --profile "$TMP/returns.jsonl" -- \
+		"$P" 2 4 800 0
+	expect "returns: stacks go on beyond functions with return probes" \
+		"(lambda frames, lines: (lambda work: sum(l['shape']['samples'] for l in work
+				if any(f.startswith('run ') for f in frames[l['shape']['stack']]))
+			>= 0.9 * sum(l['shape']['samples'] for l in work) > 0)(
+				[l for l in lines if any(f.startswith('work ') for f in frames[l['shape']['stack']])]))(
+			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
+			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']])" p="$TMP/returns.jsonl"
+}
+
 # Each window has its own, with their frames.
 test_windows() {
 	local f n=0
@@ -134,5 +147,5 @@ test_doctor() {
 	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
 }
 
-ALL_TESTS=(rate rate_default waits limit loss flight windows refused doctor)
+ALL_TESTS=(rate rate_default waits limit loss returns flight windows refused doctor)
 run_tests "$@"
