@@ -354,6 +354,15 @@ static void read_symbols(struct lookup *l)
 	drop_twins(l);
 }
 
+static bool same_section(struct lookup *l, Dwarf_Addr a, Dwarf_Addr b)
+{
+	Dwarf_Addr bias;
+	Elf_Scn *of_a = dwfl_module_address_section(l->mod, &a, &bias);
+	Elf_Scn *of_b = dwfl_module_address_section(l->mod, &b, &bias);
+
+	return of_a && of_a == of_b;
+}
+
 /* Narrows the range to the addresses around this one that have the same symbol. */
 static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
 {
@@ -375,8 +384,8 @@ static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct 
 	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {
 		const struct symbol *s = &l->symbols[lo - 1 - back];
 
-		/* one without a size extends to the next symbol */
-		if (s->size ? at - s->start < s->size : !back) {
+		/* one without a size extends to the next symbol, but not into another section: _init is no name of the PLT */
+		if (s->size ? at - s->start < s->size : !back && same_section(l, s->start, at)) {
 			if (s->start > range->from)
 				range->from = s->start;
 			if (s->size && s->start + s->size < range->to)

@@ -230,7 +230,7 @@ static int unwind(struct stacks *s, struct stack_process *p, struct unwind *u)
 		m = process_mapping(s->processes, p, unwind_pc(u));
 		/* no code: what led here was no return address */
 		if (!m)
-			err = -EINVAL;
+			err = spot.starts ? 1 : -EINVAL;
 	}
 	return err;
 }

@@ -57,17 +57,20 @@ def main():
     share_a = {f: 100 * v / n_ours for f, v in ours.items()}
     share_b = {f: 100 * v / n_theirs for f, v in theirs.items()}
     top = {f for s in (share_a, share_b) for f in sorted(s, key=s.get, reverse=True)[:TOP]}
-    bad = []
+    bad, most = [], 0.0
+    print(f"# {n_ours} samples of inftrace, {n_theirs} of perf")
     for f in sorted(top, key=lambda f: -share_b.get(f, 0)):
         a, b = share_a.get(f, 0), share_b.get(f, 0)
         p = (a * n_ours + b * n_theirs) / (n_ours + n_theirs) / 100
         noise = 400 * math.sqrt(p * (1 - p) * (1 / n_ours + 1 / n_theirs))
         print(f"# {a:6.2f} {b:6.2f} {a - b:+6.2f} {f}")
+        most = max(most, abs(a - b))
         if abs(a - b) > max(POINTS, noise):
             bad.append(f"{f}: {a:.1f} %, perf {b:.1f} %")
     if bad:
         print(f"not ok shares of functions - {'; '.join(bad)} ({n_ours} and {n_theirs} samples)")
         return 1
+    print(f"# at most {most:.2f} points")
     print("ok shares of functions")
     return 0
 

@@ -87,6 +87,21 @@ static void good_file(struct reader *r, uint32_t number)
 	assert_true(place.name[0]);
 }
 
+/* Stubs of the PLT have no symbols; that of .init before them has no size. */
+static void plt_has_no_name(void **state)
+{
+	const Elf64_Shdr *plt = find_section(image, ".plt");
+	struct reader *r = new_reader();
+	static struct place place;
+
+	(void)state;
+	assert_int_equal(reader_open(r, 0, file_of(image, image_size), -1), 0);
+	assert_int_equal(reader_place(r, 0, plt->sh_offset + plt->sh_size / 2, &place), 0);
+	assert_string_equal(place.name, "");
+	assert_true(place.row.known);
+	reader_free(r);
+}
+
 /* Bytes of the parts that libdw reads are changed at random: whatever it makes of that, it is over soon, and files that
  * are well are still read. */
 static void broken_files(void **state)
@@ -275,6 +290,7 @@ static void malformed_samples(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plt_has_no_name),
 		cmocka_unit_test(broken_files),
 		cmocka_unit_test(shortened_file),
 		cmocka_unit_test(odd_files),
