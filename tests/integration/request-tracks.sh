@@ -123,11 +123,11 @@ test_dumped() {
 test_without_rows() {
 	local name=without f=$TMP/without mini
 	mini=$(mini_engine)
-	check "$name: records" timeout 120 "$INFTRACE" record --strict --engine none -o "$f.json" \
-		-u "$(dirname "$mini")/libllama.so:llama_decode(n_tokens=s32 *(sp+8))@step" -- "$mini" -n 4 -t 1
+	recorded "$name" --strict --engine none -o "$f.json" \
+		-u "$(dirname "$mini")/libllama.so:llama_decode(n_tokens=s32 *(sp+8))@step" -- "$mini" -w -n 4 -t 1 || return 0
 	expect "$name: no process requests" \
 		'not any(e["pid"] == 4194600 for e in t) and any(e.get("cat") == "step" for e in t)' t="$f.json"
-	check "with: records" timeout 120 "$INFTRACE" record --strict -o "$f.json" -- "$mini" -n 4 -t 1
+	recorded with --strict -o "$f.json" -- "$mini" -w -n 4 -t 1 || return 0
 	expect "with: one slot" '{e["args"]["name"] for e in t if e["pid"] == 4194600 and e["name"] == "thread_name"} == {"slot 0"}' \
 		t="$f.json"
 }
