@@ -44,6 +44,7 @@ struct unwinder {
 	pthread_cond_t wake, idle;
 	/* under the lock */
 	struct item *first, **end;
+	struct item *mapped; /* the last one, if it says that a process has mapped a file; else NULL */
 	size_t n_waiting, waiting; /* samples, with the one that is being unwound, and their bytes */
 	bool busy, stop;
 	struct rec_stack *done;
@@ -127,6 +128,8 @@ static void *work(void *arg)
 		u->first = it->next;
 		if (!u->first)
 			u->end = &u->first;
+		if (it == u->mapped)
+			u->mapped = NULL;
 		u->busy = true;
 		pthread_mutex_unlock(&u->lock);
 		if (it->size)
@@ -217,6 +220,7 @@ static void add(struct unwinder *u, struct item *it)
 	it->next = NULL;
 	*u->end = it;
 	u->end = &it->next;
+	u->mapped = !it->size && it->news == NEWS_MAPPED ? it : NULL;
 	u->n_waiting += it->size > 0;
 	u->waiting += it->size;
 	if (was_empty)
@@ -250,13 +254,18 @@ void unwinder_sample(struct unwinder *u, const struct rec_sample *r, size_t size
 void unwinder_process(struct unwinder *u, uint32_t tgid, enum unwinder_news news, uint64_t at_ns)
 {
 	struct item *it = malloc(sizeof(*it));
+	bool again;
 
 	if (!it) /* names may be missing, or be those of the program before */
 		return;
 	*it = (struct item){ .tgid = tgid, .news = news, .at_ns = at_ns };
 	pthread_mutex_lock(&u->lock);
-	add(u, it);
+	again = news == NEWS_MAPPED && u->mapped && u->mapped->tgid == tgid; /* a storm of them takes no memory */
+	if (!again)
+		add(u, it);
 	pthread_mutex_unlock(&u->lock);
+	if (again)
+		free(it);
 }
 
 static size_t take_done(struct unwinder *u, struct rec_stack taken[PASS_AT_ONCE])

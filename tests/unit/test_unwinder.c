@@ -234,6 +234,29 @@ static void test_settled(void **state)
 	assert_true(unwinder_settled(u));
 }
 
+/* A process that maps files all the time while a sample takes long. */
+static void test_storm(void **state)
+{
+	(void)state;
+	sample(1, 1, 1, 8);
+	sample(1, 2, 2, 8);
+	for (int i = 0; i < 1000; i++)
+		unwinder_process(u, 1, NEWS_MAPPED, 3);
+	unwinder_process(u, 2, NEWS_MAPPED, 3);
+	sample(1, 3, 4, 8);
+	unwinder_process(u, 1, NEWS_MAPPED, 5);
+	open_gate(3);
+	sample(1, 4, 6, 8);
+	open_gate(1);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, 4);
+	assert_int_equal(n_events, 4 + 3);
+	assert_int_equal(events[2].what, REMAPPED);
+	assert_int_equal(events[3].id, 2);
+	assert_int_equal(events[4].what, TAKEN);
+	assert_int_equal(events[5].what, REMAPPED);
+}
+
 /* It ends although samples are waiting. */
 static void test_end(void **state)
 {
@@ -250,6 +273,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_news, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup_gated, teardown),
 		cmocka_unit_test_setup_teardown(test_settled, setup_gated, teardown),
+		cmocka_unit_test_setup_teardown(test_storm, setup_gated, teardown),
 		cmocka_unit_test_setup_teardown(test_end, setup_gated, teardown),
 	};
 
