@@ -9,6 +9,7 @@
 
 /* A smaller excess of a state is not worth mentioning, however steady it is. */
 #define LONGER_MIN_NS 20000
+#define LONGER_SHARE 0.1
 /* Fewer steps that are not slow say nothing of what is typical. */
 #define COMPARED_MIN 5
 /* More phases than any engine has, in each state. */
@@ -278,8 +279,10 @@ static bool is_longer(const struct process *p, size_t step, uint8_t state)
 	const struct typical *t = &p->typicals[steps_get(&p->steps, step, STEP_TYPICAL)];
 	double size = steps_size(&p->steps, step);
 	double more = (double)steps_get(&p->steps, step, STEP_OWN + state) - t->own[state] * size;
+	/* what it usually takes without others on its CPUs */
+	double usual = (t->total - t->own[ST_RUNNABLE]) * size;
 
-	return t->compared && more > LONGER_MIN_NS && more > t->least * size && more > t->own_noise[state] * size &&
+	return t->compared && more > LONGER_MIN_NS && more > LONGER_SHARE * usual && more > t->own_noise[state] * size &&
 	       !steps_get(&p->steps, step, STEP_UNFINISHED);
 }
 

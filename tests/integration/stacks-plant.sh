@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# A function that takes three times as long in one step of 20 is the first one that inftrace report names of slow steps.
+# With scripts/test --all each of four functions is planted five times, otherwise once.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+STEPS=400
+
+setup() {
+	need_root
+	need python3
+	make -s -C "$TOP/tests/plant" O="$BUILD/plant" "$BUILD/plant/slow_code"
+}
+
+recording_or_gone() {
+	grep -q recording "$TMP/$1.err" || ! kill -0 "$2" 2>/dev/null
+}
+
+# plant SEED: leaves $TMP/SEED.planted, what the program says, and $TMP/SEED.report.json
+plant() {
+	local target recorder rc=0
+	mkfifo "$TMP/$1.go"
+	: >"$TMP/$1.out"
+	"$BUILD/plant/slow_code" "$1" "$STEPS" <>"$TMP/$1.go" >"$TMP/$1.out" &
+	target=$!
+	test_pids+=("$target")
+	wait_until 60 grep -qx ready "$TMP/$1.out"
+	: >"$TMP/$1.err"
+	background "$INFTRACE" record -p "$target" -e -functions -e +samples --sample-rate 999 --engine none \
+		-u "$BUILD/plant/slow_code:plant_step()@step" --profile "$TMP/$1.jsonl" 2>"$TMP/$1.err"
+	recorder=$BG
+	wait_until 60 recording_or_gone "$1" "$recorder"
+	echo >"$TMP/$1.go"
+	wait_until 120 grep -q planted "$TMP/$1.out"
+	kill -INT "$recorder"
+	wait "$recorder" || rc=$?
+	echo >"$TMP/$1.go"
+	wait "$target" || rc=$?
+	sed '/^ready$/d' "$TMP/$1.out" >"$TMP/$1.planted"
+	[ "$rc" -eq 0 ] && "$INFTRACE" validate --require token_prof,stack_prof "$TMP/$1.jsonl" &&
+		"$INFTRACE" report --json "$TMP/$1.jsonl" >"$TMP/$1.report.json"
+}
+
+# The first function of the first difference in cpu, and how certain that is.
+judge() { # SEED
+	python3 - "$TMP/$1.planted" "$TMP/$1.report.json" <<-'PY'
+		import json, sys
+		with open(sys.argv[1]) as f:
+		    planted = json.load(f)
+		with open(sys.argv[2]) as f:
+		    process, = [p for p in json.load(f)["processes"] if p["pid"] == planted["pid"]]
+		diffs = [d for d in process["slow_code"] if d["state"] == "cpu"]
+		for d in diffs:
+		    print(d["steps"], "slow steps of", planted["planted"], "planted,", d["excess_us"], "us more,", d["samples"],
+		          "samples, usually", d["usual_samples"])
+		    for f in d["functions"][:3]:
+		        print(" ", f["function"], f["total_us"], "+-", f["deviation_us"])
+		first = diffs[0]["functions"][0]["function"] if diffs and diffs[0]["functions"] else None
+		if first != planted["slow"] + " [slow_code]":
+		    sys.exit(f"{planted['slow']} was planted, the first function is {first}")
+	PY
+}
+
+test_plants() {
+	local seed
+	for ((seed = 0; seed < $(often 4 20); seed++)); do
+		check "seed $seed: recorded and reported" plant "$seed"
+		check "seed $seed: the planted function comes first" judge "$seed"
+		sed 's/^/# /' "$TMP/check.out"
+	done
+}
+
+ALL_TESTS=(plants)
+run_tests "$@"
