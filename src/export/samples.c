@@ -117,7 +117,7 @@ static int64_t stack_add(struct samples *s, struct pftrace_stack *from)
 		number = frame_add(s, from->frames[i]);
 		frames[i] = (uint32_t)number;
 	}
-	number = number < 0 ? number : samples_add_stack(s, frames, n);
+	number = number < 0 ? number : samples_add_stack(s, n ? frames : NULL, n);
 	if (from && number >= 0)
 		from->user = (uint32_t)number + 1;
 	return number;
