@@ -173,6 +173,7 @@ for i in range(200000):
 PY
 	cat >"$TMP/hostile.jsonl" <<'END'
 {"event":"op_prof","commit_sha":null,"env_hash":"sha256:1","model":"<img src=x onerror=alert(1)>","concurrency":1,"shape":{"pid":1,"comm":"</script><script>alert(2)</script>"},"stage_us":{"total":1.000,"<b onclick=alert(3)>'\"\u2028&amp;":1.000},"graph_enabled":false,"runtime_flags":{},"source":"native"}
+{"event":"stack_prof","commit_sha":null,"env_hash":"sha256:1","model":"m","concurrency":1,"shape":{"pid":1,"tid":1,"phase":"<i>","state":"cpu","kind":"sample","samples":3,"stack":1},"stage_us":{"total":3000.000},"frames":["<img src=x onerror=alert(4)> [</script>]","f (<b onclick=alert(5)>.py:7)","main [x]"],"graph_enabled":false,"runtime_flags":{},"source":"native"}
 END
 
 	[ -e "$TMP/stopped.jsonl" ] || record stopped stop_often
@@ -190,6 +191,14 @@ END
 		same "page: hostile names are shown as text" "$("$TOP/tests/tools/check_page.mjs" --eval \
 			'[document.querySelectorAll("script").length, document.querySelectorAll("main img, main b[onclick]").length,
 			document.body.textContent.includes("<b onclick=alert(3)>")]' "$TMP/hostile.html" | tail -n 1)" '[2,0,true]'
+		same "page: a flame graph is zoomed and searched" "$("$TOP/tests/tools/check_page.mjs" --size 390x844 --eval \
+			'(() => { const f = document.querySelector(".flame"), of = (c) => f.parentNode.querySelector(c);
+			const boxes = () => [...f.firstChild.children], n = boxes().length, search = of("input");
+			boxes().find((b) => b.textContent.startsWith("f (")).click();
+			const above = f.querySelectorAll(".above").length, told = of(".told").textContent;
+			search.value = "ONERROR"; search.dispatchEvent(new Event("input"));
+			return [n, above, told, f.querySelectorAll(".hit").length]; })()' \
+			"$TMP/hostile.html" | tail -n 1)" '[4,2,"f (<b onclick=alert(5)>.py): 3.00 ms, 100.00 %",1]'
 		page long
 		loaded() {
 			sed -n 's/^loaded in \([0-9]*\) ms$/\1/p' "$TMP/check.out"
