@@ -117,7 +117,8 @@ static void *work(void *arg)
 	struct rec_stack r;
 	struct item *it;
 
-	yield_join();
+	/* It does not yield: by the time that a busy machine has a CPU to spare, a process may have ended, and with it
+	 * the way to its files. */
 	pthread_mutex_lock(&u->lock);
 	while (!u->stop) {
 		it = u->first;
@@ -148,7 +149,6 @@ static void *work(void *arg)
 			pthread_cond_signal(&u->idle);
 	}
 	pthread_mutex_unlock(&u->lock);
-	yield_leave();
 	return NULL;
 }
 
