@@ -122,6 +122,10 @@ traces_are() {
 	[ "$(find "$TMP/$name" -name 'trace_*.json' | wc -l)" -ge "$1" ]
 }
 
+window_is_open() {
+	[ "$(find "$TMP/$name" -name 'trace_*.part' | wc -l)" -gt 0 ]
+}
+
 # Steps that the edge of a window or a dump cuts have their rows by sequence as well, and a time since the step before
 # if that was in the same window.
 test_cut() {
@@ -136,6 +140,7 @@ test_cut() {
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
 	for i in 1 2 3; do
 		touch "$TMP/flag"
+		wait_until 60 window_is_open
 		steps_on 12
 		rm "$TMP/flag"
 		wait_until 60 traces_are "$i"

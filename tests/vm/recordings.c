@@ -251,7 +251,8 @@ void record_budget(const char *name)
 
 /*
  * A library that is called as soon as it is mapped: the command waits in its loader until the probes are in.
- * A wait that came to its deadline, on a machine as slow as this one, is reported; then it is tried again.
+ * A wait that came to its deadline, on a machine as slow as this one, is reported, and so are probes that were
+ * placed late, unless the command had ended by then; then it is tried again.
  */
 void record_hold(const char *name)
 {
@@ -268,7 +269,7 @@ void record_hold(const char *name)
 		rc = child_finish(child_start(log, argv));
 		steps = lines_with(profile, "\"token_prof\"");
 		waits = lines_with(trace, "\"waiting for probes\"");
-		late = lines_with(trace, "\"probes placed late\"");
+		late = lines_with(trace, "\"probes placed late\"") + lines_with(trace, "\"expired\":true");
 	} while (++tries < HOLD_TRIES && rc == KNOWN_EXIT_CODE && steps < HOLD_STEPS && late);
 	result(rc == KNOWN_EXIT_CODE && (steps == HOLD_STEPS || late) && waits, name,
 		"exit code %d, %d of %d steps, %d waits, %d late, try %d", rc, steps, HOLD_STEPS, waits, late, tries);
