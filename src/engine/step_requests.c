@@ -235,7 +235,7 @@ static void set_lost(struct step_requests *q)
  * What the kernel side has lost, the next step tells. For what was dropped later only its number is missing, as those of
  * other processes' steps are: it counts where the counters tell of a loss.
  */
-static void find_loss(struct step_requests *q, const struct step_seen *s)
+static bool find_loss(struct step_requests *q, const struct step_seen *s)
 {
 	bool gap = q->numbered && s->number != q->last_number + 1 && s->round < q->loss_until;
 	uint32_t more = q->numbered && s->lost > q->last_lost ? s->lost - q->last_lost : 0;
@@ -245,20 +245,26 @@ static void find_loss(struct step_requests *q, const struct step_seen *s)
 		q->last_lost = s->lost;
 	q->numbered = true;
 	if (!gap && !more)
-		return;
-	set_lost(q);
+		return false;
 	q->found += more;
 	if (gap && q->found < q->told)
 		q->found = q->told;
 	q->loss_due &= q->found < q->told;
+	return true;
 }
 
 void step_requests_add(struct step_requests *q, const struct step_seen *s)
 {
 	struct step_context *c = step_slots_context(&q->slots, s->tgid, s->context);
+	bool lost = find_loss(q, s);
 
+	/* A sequence may have been dropped before the steps that were lost, or after them: neither the request that ended
+	 * with that nor what came into the slot then is whole. */
+	if (lost)
+		set_lost(q);
 	step_changes_until(q, s->start);
-	find_loss(q, s);
+	if (lost)
+		set_lost(q);
 	pass_gap(q, c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);

@@ -72,6 +72,7 @@ struct step {
 	struct row_part parts[4];
 	uint64_t rows;
 	bool cut, began_before;
+	uint32_t lost;
 };
 
 static void add_seen(struct step_seen *seen, const struct step *s)
@@ -87,6 +88,7 @@ static void add_seen(struct step_seen *seen, const struct step *s)
 	seen->has_rows = true;
 	seen->cut = s->cut;
 	seen->began_before = s->began_before;
+	seen->lost = s->lost;
 	seen->tokens = s->rows;
 	for (uint32_t i = 0; i < seen->n_parts && !s->rows; i++)
 		seen->tokens += seen->parts[i].rows;
@@ -192,6 +194,22 @@ static void test_lost(void **state)
 		assert_int_equal(step_request_split(&got[i].r), !lost);
 		assert_int_equal(step_request_ttft(&got[i].r), lost ? 0 : 10);
 	}
+}
+
+/* A slot that was dropped between the steps that were lost: neither what it had nor what came into it is whole. */
+static void test_lost_and_dropped(void **state)
+{
+	struct sequence_change c = { .what = SEQUENCE_REMOVE, .at_ns = 100 + 10 * 3, .tgid = 1, .context = 9, .to = INT64_MAX };
+
+	(void)state;
+	begin();
+	ADD(0, 1, 2, { { 0, 0, 8, 1 }, { 1, 0, 8, 1 } });
+	step_requests_change(requests, &c);
+	ADD_AS(.start = 6, .end = 7, .n = 2, .parts = { { 0, 4, 1, 1 }, { 1, 12, 1, 1 } }, .lost = 4);
+	end();
+	assert_int_equal(n_got, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(got[i].r.lost);
 }
 
 /* Rows of several sequences count in each, but are in nobody's way. */
@@ -528,6 +546,7 @@ int main(void)
 		TEST(test_began_before),
 		TEST(test_cut),
 		TEST(test_lost),
+		TEST(test_lost_and_dropped),
 		TEST(test_between),
 		TEST(test_rows_of_several),
 		TEST(test_mixed),
