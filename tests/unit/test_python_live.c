@@ -128,6 +128,25 @@ static void read_expected(struct child *c, FILE *f)
 	}
 }
 
+/* Until the main thread, which has printed everything, is in the function in which it said to be. */
+static void wait_asleep(pid_t pid)
+{
+	char path[64], line[512], *state = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	for (int i = 0; i < 60000; i++) {
+		FILE *f = fopen(path, "r");
+
+		state = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+		if (f)
+			fclose(f);
+		if (state && !strncmp(state, ") S", 3))
+			return;
+		usleep(1000);
+	}
+	fail_msg("%s: does not wait: %s", path, state ? state : "gone");
+}
+
 static struct child *start(const char *command)
 {
 	struct child *c = calloc(1, sizeof(*c));
@@ -147,6 +166,8 @@ static struct child *start(const char *command)
 	f = fdopen(out[0], "r");
 	read_expected(c, f);
 	fclose(f);
+	if (c->n)
+		wait_asleep(c->pid);
 	return c;
 }
 
