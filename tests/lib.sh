@@ -121,7 +121,7 @@ check() {
 		ok "$name"
 	else
 		sed 's/^/# /' "$out"
-		not_ok "$name" "exit code $rc of: $*"
+		not_ok "$name" "exit code $rc of: $*: $(tail -n 1 "$out")"
 	fi
 }
 
