@@ -426,19 +426,23 @@ test_many() {
 	memory() {
 		awk '/^VmRSS/ { print $2 }' "/proc/$RECORDER/status"
 	}
+	kb=() # after 50 windows, and 50 more, ...
 	for ((i = 1; i <= 200; i++)); do
 		touch "$flag"
 		parts 4 many
 		rm "$flag"
 		parts 0 many
-		[ "$i" -ne 50 ] || { early=$(held) early_kb=$(memory); }
+		[ "$i" -ne 50 ] || early=$(held)
+		((i % 50)) || kb+=("$(memory)")
 	done
-	late=$(held) late_kb=$(memory)
+	late=$(held)
 	finish many 0
 	same "200 windows: all files" "$(find "$TMP/many" -type f ! -name '*.part' | wc -l)" $((200 * 2 * 3))
 	same "200 windows: no more files open or memory mapped than after 50" "$late" "$early"
-	echo "# $early_kb kB after 50 windows, $late_kb kB after 200"
-	check "200 windows: no more memory than after 50, and 8 MB" test "$late_kb" -le $((early_kb + 8192))
+	# a leak grows each time; what waited to be written on a busy machine, and malloc then keeps, once or twice
+	least=$(printf '%s\n' $((kb[1] - kb[0])) $((kb[2] - kb[1])) $((kb[3] - kb[2])) | sort -n | head -n 1)
+	echo "# ${kb[*]} kB after 50, 100, 150 and 200 windows"
+	check "200 windows: 50 of them take no more than 3 MB" test "$least" -le 3072
 	rm -r "$TMP/many"
 }
 
@@ -507,9 +511,18 @@ test_flag_toggle() {
 		parts 0 flag
 		sleep "0.0$((i % 5))"
 	done
+	# where the engine hardly gets a CPU, all of these may be shorter than a step
+	for ((n = 100; n < 110; n++)); do
+		! grep -qE ' ([3-9]|[0-9]{2,}) steps' "$TMP/flag.log" || break
+		touch "$flag"
+		parts 1 flag
+		sleep "$((n - 98))"
+		rm "$flag"
+		parts 0 flag
+	done
 	end_windows flag
 	check "flag: a hundred windows, each step in the right ones" \
-		"$CHECK_WINDOWS" "$TMP/flag" "$TMP/flag.stages" --windows 100
+		"$CHECK_WINDOWS" "$TMP/flag" "$TMP/flag.stages" --windows "$n"
 	loads flag
 }
 
