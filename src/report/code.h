@@ -37,6 +37,7 @@ struct code_diff {
 	double usual;     /* samples in as many typical steps */
 	uint64_t waits;
 	bool clear; /* the first row holds most of `part`, and that is not by chance */
+	uint32_t caller, caller_line; /* the function in Python that called it, if it is none itself; 0: none */
 	struct code_row rows[CODE_ROWS_MAX]; /* by held, but the one that holds most comes first */
 	size_t n_rows;
 };
@@ -60,13 +61,15 @@ void code_summary_free(struct code_summary *c);
 struct code_hot {
 	uint32_t function, line; /* function 0: none does, or there are too few samples to tell */
 	uint32_t caller, caller_line; /* if it is none in Python, the one that it was called from; 0: none */
-	int64_t ns;       /* how much of cause.part */
+	int64_t ns;       /* how much of cause.part, or of second_part */
 	uint64_t samples; /* 0: ns is the length of waits, and exact */
 	double usual;     /* samples in a typical step */
 };
 
-/* Whether a function is named is decided as in code_holder() of code_inner.h. Returns 0 or -ENOMEM. */
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, struct code_hot *ret);
+/* second: of the state that comes second. Whether a function is named is decided as in code_holder() of code_inner.h.
+ * Returns 0 or -ENOMEM. */
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
+	struct code_hot *ret);
 
 /* --- nodes, for flame graphs --- */
 

@@ -99,6 +99,12 @@ static enum code_who who_was_longer(const struct slow_step *slow)
 	return c->where == WHERE_OWN ? CODE_CALLER : CODE_OTHERS;
 }
 
+/* The same of the second state, which is one of the calling thread. */
+static enum code_who who_was_longer_too(const struct slow_step *slow)
+{
+	return who_was_longer(slow) == CODE_NOBODY || slow->cause.second == STATE_NONE ? CODE_NOBODY : CODE_CALLER;
+}
+
 /* Adds what is known of the threads of a slow step. */
 static void whole_add(const struct process *p, size_t step, enum code_who who, uint8_t state, struct code_whole *w)
 {
@@ -185,6 +191,15 @@ static uint32_t find_holder(const struct model *m, const struct function_times *
 	return function ? function : code_holder(m, times, w, CODE_KINDS_NAMED);
 }
 
+/* The function in Python that holds most of the additional time by way of one that is not in Python. */
+static uint32_t find_caller(
+	const struct model *m, const struct function_times *times, const struct code_whole *w, uint32_t function)
+{
+	if (!function || m->code.functions[function].kind == CODE_PYTHON)
+		return 0;
+	return code_holder(m, times, w, 1u << CODE_PYTHON);
+}
+
 /* At most what there is. */
 static double more_of(const struct code_whole *w, const struct code_value *v)
 {
@@ -213,6 +228,8 @@ static void fill_rows(const struct model *m, const struct code_values *totals, c
 	}
 	for (size_t i = 0; i < diff->n_rows; i++)
 		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
+	diff->caller = find_caller(m, times, w, first);
+	diff->caller_line = diff->caller ? code_line(m, totals, diff->caller) : 0;
 }
 
 static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
@@ -384,8 +401,7 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 	hot->function = find_holder(m, times, w);
 	if (!hot->function)
 		return;
-	if (m->code.functions[hot->function].kind != CODE_PYTHON)
-		hot->caller = code_holder(m, times, w, 1u << CODE_PYTHON);
+	hot->caller = find_caller(m, times, w, hot->function);
 	hot->ns = (int64_t)fmax(0, more_of(w, &times->of[hot->function].total));
 	hot->samples = (uint64_t)count_samples(m, p, slow->step, c, hot->function);
 	for (uint32_t i = 0; i < t->compared; i++) {
@@ -398,7 +414,7 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 
 /* What is known of one slow step. */
 static struct code_whole step_whole(const struct process *p, const struct slow_step *slow, enum code_who who, const struct choice *c,
-	const struct code_value *all)
+	int64_t part, const struct code_value *all)
 {
 	struct code_whole w = { 0 };
 
@@ -408,16 +424,17 @@ static struct code_whole step_whole(const struct process *p, const struct slow_s
 		w.slow = all->sampled + all->waited;
 		w.usual = -1;
 	}
-	if (w.part > (double)slow->cause.part)
-		w.part = (double)slow->cause.part;
+	if (w.part > (double)part)
+		w.part = (double)part;
 	w.all = *all;
 	return w;
 }
 
-int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, struct code_hot *ret)
+int code_find_hot(const struct model *m, const struct process *p, const struct slow_step *slow, bool second,
+	struct code_hot *ret)
 {
 	const struct typical *t = &p->typicals[steps_get(&p->steps, slow->step, STEP_TYPICAL)];
-	struct choice c = { .state = slow->cause.state };
+	struct choice c = { .state = second ? slow->cause.second : slow->cause.state };
 	struct function_times times = { 0 };
 	struct code_values values = { 0 };
 	struct code_whole whole;
@@ -428,7 +445,7 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	memset(ret, 0, sizeof(*ret));
 	if (!p->stacks.slow || !is_of_code(c.state))
 		return 0;
-	who = who_was_longer(slow);
+	who = second ? who_was_longer_too(slow) : who_was_longer(slow);
 	if (who == CODE_NOBODY || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
 		return 0;
 	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
@@ -450,7 +467,8 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	code_values_sort(&values);
 	err = code_times(m, &values, &times);
 	if (!err) {
-		whole = step_whole(p, slow, who, &c, &values.of[CODE_ROOT]);
+		whole = step_whole(p, slow, who, &c, second ? slow->cause.second_part : slow->cause.part,
+			&values.of[CODE_ROOT]);
 		fill_hot(m, p, slow, &c, &values, &times, &whole, ret);
 	}
 out:

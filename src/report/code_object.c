@@ -93,6 +93,10 @@ static struct json_object *diff_object(struct json_build *b, const struct model 
 	for (size_t i = 0; i < diff->n_rows; i++) {
 		row = row_object(b, m, &diff->rows[i]);
 		put_ns(b, row, "deviation_us", diff->rows[i].deviation);
+		if (!i && diff->caller)
+			json_put_text(b, row, "called_from", function_text(m, diff->caller));
+		if (!i && diff->caller_line)
+			json_put_u64(b, row, "called_from_line", diff->caller_line);
 		json_append(b, rows, row);
 	}
 	json_put(b, o, "functions", rows);
@@ -115,14 +119,14 @@ void code_put(struct json_build *b, struct json_object *o, const struct model *m
 	json_put(b, o, "slow_code", array);
 }
 
-int code_put_hot(struct json_build *b, struct json_object *o, const struct model *m, const struct process *p,
-	const struct slow_step *slow)
+static int put_hot(struct json_build *b, struct json_object *o, const struct model *m, const struct process *p,
+	const struct slow_step *slow, bool second)
 {
 	struct json_object *v;
 	struct code_hot hot;
 	int err;
 
-	err = code_find_hot(m, p, slow, &hot);
+	err = code_find_hot(m, p, slow, second, &hot);
 	if (err || !hot.function)
 		return err;
 	v = json_new_object(b);
@@ -138,8 +142,16 @@ int code_put_hot(struct json_build *b, struct json_object *o, const struct model
 		json_put_u64(b, v, "samples", hot.samples);
 		json_put_double(b, v, "usual_samples", hot.usual);
 	}
-	json_put(b, o, "code", v);
+	json_put(b, o, second ? "second_code" : "code", v);
 	return 0;
+}
+
+int code_put_hot(struct json_build *b, struct json_object *o, const struct model *m, const struct process *p,
+	const struct slow_step *slow)
+{
+	int err = put_hot(b, o, m, p, slow, false);
+
+	return err ? err : put_hot(b, o, m, p, slow, true);
 }
 
 void code_put_left_out(struct json_build *b, struct json_object *o, const struct model *m)

@@ -8,7 +8,7 @@
 
 /* "code" and "slow_code" of a process, if there are stacks. */
 void code_put(struct json_build *b, struct json_object *o, const struct model *m, const struct code_summary *c);
-/* "code" of a slow step, if a function holds most of its excess. Returns 0 or -ENOMEM. */
+/* "code" and "second_code" of a slow step, if a function holds most of its excess in that state. Returns 0 or -ENOMEM. */
 int code_put_hot(struct json_build *b, struct json_object *o, const struct model *m, const struct process *p,
 	const struct slow_step *slow);
 /* "stacks_left_out" of the report, if there is something. */

@@ -112,7 +112,7 @@ static void put_diff_row(const struct page *page, const struct code_row *row, bo
 
 static void put_diff(const struct page *page, const struct code_diff *diff)
 {
-	char name[64], d[DURATION_MAX];
+	char name[64], d[DURATION_MAX], caller[FUNCTION_MAX];
 
 	fprintf(page->out, "\nCode of slow%s%s steps: %llu took %s more in %s", diff->phase ? " " : "",
 		printable(name, page, diff->phase), (unsigned long long)diff->steps, words_duration(d, diff->part),
@@ -135,6 +135,9 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 		if (!shown++)
 			fprintf(page->out, "%-*s%10s%11s%10s\n", NAME_WIDTH + 2, "", "more", "", "in itself");
 		put_diff_row(page, row, diff->samples != 0);
+		if (!i && diff->caller)
+			fprintf(page->out, "    called from %s\n",
+				words_function(page->m, diff->caller, diff->caller_line, caller));
 	}
 }
 

@@ -264,14 +264,14 @@ const char *words_function(const struct model *m, uint32_t function, uint32_t li
 	return text_printable(buf, FUNCTION_MAX, name);
 }
 
-/* The function that holds most of what the step took longer. */
-static int add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow)
+/* The function that holds most of what the step took longer. second: in the state that comes second. */
+static int add_code(struct text *t, const struct model *m, const struct process *p, const struct slow_step *slow, bool second)
 {
 	char d[DURATION_MAX], shown[FUNCTION_MAX];
 	struct code_hot hot;
 	int err;
 
-	err = code_find_hot(m, p, slow, &hot);
+	err = code_find_hot(m, p, slow, second, &hot);
 	if (err || !hot.function)
 		return err;
 	add(t, ", %s%s of it in `%s`", hot.samples ? "about " : "", words_duration(d, hot.ns),
@@ -328,12 +328,15 @@ static int add_cause(struct text *t, const struct model *m, const struct process
 	}
 	if (c->late >= c->part / 4 && c->late > 0 && c->state != ST_RUNNABLE)
 		add(t, ", %s of that for a CPU once it was woken", words_duration(d, c->late));
-	err = add_code(t, m, p, slow);
+	err = add_code(t, m, p, slow, false);
 	if (err)
 		return err;
 	if (c->second != STATE_NONE) {
 		add(t, ", and %s", c->where == WHERE_OWN ? "" : "the calling thread ");
 		add_phrase(t, phrases[c->second], c->second_part);
+		err = add_code(t, m, p, slow, true);
+		if (err)
+			return err;
 	}
 	if (c->state != ST_CPU && c->state != ST_BARRIER && c->state != ST_GPU_WAIT)
 		return 0;

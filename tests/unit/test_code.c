@@ -267,6 +267,31 @@ static void test_sentence_called_from(void **state)
 	add_one_slow(&s, 40 * MS, PY_FRAMES("\"memset [libc.so.6]\",\"clear_cache [libllama.so]\",\"forget (cache.py:31)\""));
 	RUN(&result, profile_end(&s.p), "-");
 	assert_contains(result.out, "of it in `clear_cache [libllama.so]`, called from `forget (cache.py:31)` (");
+	assert_contains(result.out, "    called from forget (cache.py:31)\n");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
+static void test_sentence_second(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD / 10);
+	for (int i = 0; i < 200; i++) {
+		const struct part parts[] = {
+			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
+			{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
+		};
+
+		add_step(&s, parts, 2, "runnable", i == 100 ? 50 * MS : 20000, NULL);
+	}
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "waited 50.0 ms for a CPU, and computed 30.");
+	assert_contains(result.out, " ms longer, about ");
+	assert_contains(result.out, " ms of it in `schedule (sched.py:212)` (");
 	output_free(&result);
 	free(s.p.text);
 }
@@ -545,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_sentence_samples),
 		cmocka_unit_test(test_sentence_too_few),
 		cmocka_unit_test(test_sentence_called_from),
+		cmocka_unit_test(test_sentence_second),
 		cmocka_unit_test(test_sentence_wait),
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_recursion),
