@@ -140,15 +140,18 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 	return 0;
 }
 
+/* Up to when the waits of threads that still wait are taken. */
+u64 waits_until = 0;
+
 /*
- * After the window has closed, but before its spans are: threads that still wait, perhaps for ever. Their memory cannot
- * be read from here; user space reads it.
+ * Threads that still wait, perhaps for ever: after the window has closed, but before its spans are, and when a dump
+ * begins. Their memory cannot be read from here; user space reads it.
  */
 SEC("iter/task")
 int snapshot_waits(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	u64 from, now = stats.stop_ns, end;
+	u64 from, now = waits_until, end;
 	struct python_frame *f;
 	struct sample_copy *c;
 	struct thread *t;
@@ -171,7 +174,7 @@ int snapshot_waits(struct bpf_iter__task *ctx)
 	}
 	end = copy_begin(c, task, SAMPLE_OFF_CPU, from, now);
 	c->r.h.flags = REC_F_OPEN_END | (thread_asleep(t) ? REC_F_OPEN_START : 0);
-	c->r.flags = SAMPLE_F_WAITS;
+	c->r.flags = enabled ? SAMPLE_F_WAITS | SAMPLE_F_LOOKED : SAMPLE_F_WAITS;
 	c->r.step = thread_step(t);
 	c->r.state = t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off;
 	copy_regs(c->r.regs, (USER_REGS *)bpf_task_pt_regs(task));

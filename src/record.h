@@ -408,6 +408,7 @@ enum sample_kind {
 #define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
 #define SAMPLE_F_WAITS 0x08	 /* a thread that still waits: its stack is not copied, and instead of Python frames there is
 				  * one whose code is its thread pointer; see stack/waiting.h */
+#define SAMPLE_F_LOOKED 0x10	 /* with it: while the recording goes on, for one dump; the whole wait comes when it ends */
 
 /* Addresses in the process. */
 struct python_frame {

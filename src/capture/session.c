@@ -630,7 +630,7 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	if (s->windows || over || s->sums_kept)
 		wait_for_programs();
 	*ret_boot_ns = bss->stats.stop_ns;
-	err = bpf_program__autoload(s->skel->progs.snapshot_waits) ? snapshot_run(s->skel->progs.snapshot_waits) : 0;
+	err = snapshot_waiting(s->skel->progs.snapshot_waits, &bss->waits_until, bss->stats.stop_ns);
 	if (!err)
 		err = snapshot_run(s->skel->progs.snapshot_close);
 	__atomic_store_n(&bss->closing, 0, __ATOMIC_RELEASE);
@@ -697,6 +697,13 @@ int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg)
 	int err = snapshot_peek(s->skel->progs.snapshot_peek, cb, thread_cb, arg);
 
 	return err ?: requests_left(bpf_map__fd(s->skel->maps.connections), cb, arg);
+}
+
+int session_peek_waits(struct session *s)
+{
+	struct inftrace_bpf__bss *bss = s->skel->bss;
+
+	return bss->enabled ? snapshot_waiting(s->skel->progs.snapshot_waits, &bss->waits_until, clock_boot_ns()) : 0;
 }
 
 int session_drain(struct session *s)

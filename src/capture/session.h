@@ -115,6 +115,9 @@ bool session_shedding(const struct session *s);
 /* Passes on what is in flight now, see snapshot_peek(), and requests whose end has not been seen. */
 int session_peek(struct session *s, record_cb cb, peek_cb thread_cb, void *arg);
 
+/* Sends the stacks of threads that wait now, with SAMPLE_F_LOOKED; not once the window has closed, which does so. */
+int session_peek_waits(struct session *s);
+
 /* Passes records to the callback. Returns 1 if more are waiting, 0 if all were seen, or an error. */
 int session_drain(struct session *s);
 

@@ -44,6 +44,14 @@ int snapshot_run(struct bpf_program *prog)
 	return (int)n;
 }
 
+int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_t boot_ns)
+{
+	if (!bpf_program__autoload(prog))
+		return 0;
+	*until = boot_ns;
+	return snapshot_run(prog);
+}
+
 static int read_all(int fd, char **ret_data, size_t *ret_len)
 {
 	char *data = NULL, *grown;

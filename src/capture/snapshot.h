@@ -10,6 +10,9 @@ struct bpf_program;
 /* Runs an iterator once over all tasks. -errno. */
 int snapshot_run(struct bpf_program *prog);
 
+/* Sends the stacks of threads that still wait, as of that instant, if the program is loaded. until: of the program. */
+int snapshot_waiting(struct bpf_program *prog, volatile uint64_t *until, uint64_t boot_ns);
+
 /*
  * Passes on what every thread has in flight now, as records marked REC_F_OPEN_END, and after the records of each
  * thread the instant at which they were taken. By then the records of everything that the thread ended before are

@@ -64,6 +64,7 @@ struct recorder {
 	size_t *batches, n_batches, batch; /* where each ends */
 	struct window_totals totals;
 	struct in_flight *open; /* spans that are still open */
+	bool looking;		/* stacks of threads that still wait belong there */
 	uint64_t begun_ns;
 	uint64_t newest_ns, settled_ns;
 };
@@ -98,6 +99,12 @@ static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size
 	struct recorder *rec = (struct recorder *)s;
 	struct trigger_set *triggers = rec->c.o->triggers;
 
+	/* for this dump only: in later ones the wait is longer, or has ended */
+	if (h->kind == REC_STACK && ((const struct rec_stack *)h)->flags & SAMPLE_F_LOOKED) {
+		if (rec->looking)
+			in_flight_add(h, size, rec->open);
+		return;
+	}
 	flight_append(rec->flight, h, size);
 	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST))
 		fire(rec, trigger_record(triggers, h));
@@ -476,10 +483,17 @@ static int begin(struct recorder *rec)
 	int err;
 
 	rec->files = (struct left_files){ .list = json_object_new_array() };
-	err = look_at_threads(rec) ?: drain_all(rec);
+	err = look_at_threads(rec);
 	if (err)
 		return err;
-	intake_finish_stacks(rec->c.in);
+	rec->looking = true;
+	err = session_peek_waits(rec->c.capture->session) ?: drain_all(rec);
+	if (!err)
+		intake_finish_stacks(rec->c.in);
+	rec->looking = false;
+	err = err ?: in_flight_error(rec->open);
+	if (err)
+		return err;
 	intake_check_loss(rec->c.in, clock_boot_ns());
 	err = flight_dump_begin(rec->flight, rec->requests[0].at_ns, rec->c.capture->tasks, &rec->dump);
 	if (err)

@@ -76,6 +76,49 @@ test_deadlock() {
 	done
 }
 
+# Nobody has to stop the recorder for that: a dump has the threads that wait at that time, and so has the next one.
+test_deadlock_dumps() {
+	local f dump
+	mkdir "$TMP/dumps"
+	engine_started dumps -e +stacks --flight-recorder 8MB --output-dir "$TMP/dumps" -- python3 "$P" deadlock || {
+		not_ok "deadlock in dumps: is recorded" "see $TMP/dumps.err"
+		return
+	}
+	wait_until 60 grep -qx "done" "$TMP/dumps.out"
+	for dump in 0 1; do
+		# a wait has its stack when it has taken 1 ms
+		wait_until 60 dump_has_locks || true
+		for f in one other; do
+			check "deadlock in dumps: the lock that $f() waits for, in number $((dump + 1))" \
+				grep -qE "$(lock_of "$f")" "$TMP/dumps.off"
+		done
+		check "deadlock in dumps: its files are valid, number $((dump + 1))" "$INFTRACE" validate "$TMP/dumps"/*
+		same "deadlock in dumps: once each, in number $((dump + 1))" "$(grep -cE "$(lock_of '(one|other)')" "$TMP/dumps.off")" 2
+	done
+	kill -INT "$TRACER"
+	wait "$TRACER"
+	kill -9 "$ENGINE" && ! wait "$ENGINE" 2>/dev/null
+}
+
+lock_of() { # FUNCTION
+	echo "Thread\\.run \\(threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$1 \\(stacks\\.py:[0-9]+\\);[^(]*futex"
+}
+
+# dump_has_locks: makes a dump, the only one in the directory, and looks at it
+dump_has_locks() {
+	local said
+	rm -f "$TMP/dumps"/*
+	said=$(grep -c '^inftrace: dump ' "$TMP/dumps.err")
+	kill -USR1 "$TRACER"
+	wait_until 60 dumps_said $((said + 1)) || return 1
+	"$INFTRACE" export --collapsed --off-cpu "$TMP/dumps"/*.jsonl >"$TMP/dumps.off"
+	grep -qE "$(lock_of one)" "$TMP/dumps.off" && grep -qE "$(lock_of other)" "$TMP/dumps.off"
+}
+
+dumps_said() { # N
+	[ "$(grep -c '^inftrace: dump ' "$TMP/dumps.err")" -ge "$1" ]
+}
+
 test_fork() {
 	check "fork: is recorded" recorded fork -e +samples --sample-rate 499 -- fork
 	check "fork: functions of the child" [ "$(share "$TMP/fork.cpu" 'in_child \(stacks\.py:[0-9]+\);repeat')" -ge 80 ]
@@ -100,5 +143,24 @@ test_hostile() {
 	done
 }
 
-ALL_TESTS=(plants extension locks deadlock fork exec hostile)
+# What lies in a code object is copied, and may be anything: the other functions are named all the same.
+test_junk() {
+	check "junk: is recorded" recorded junk -e +samples --sample-rate 499 -- junk
+	check "junk: the trace can be read" "$INFTRACE" export --collapsed "$TMP/junk.pftrace"
+	check "junk: the function below" [ "$(share "$TMP/junk.cpu" 'scribbled \(stacks\.py:[0-9]+\);(.*;)?PKCS5_PBKDF2_HMAC')" -ge 50 ]
+	check "junk: the functions above" [ "$(share "$TMP/junk.cpu" 'repeat \(stacks\.py:[0-9]+\);.*PKCS5_PBKDF2_HMAC')" -ge 50 ]
+}
+
+# Names come faster than they are read; those that are known are found.
+test_jit() {
+	[ "$(uname -m)" = x86_64 ] || {
+		skip jit "stacks.py has machine code of x86-64 only"
+		return
+	}
+	check "jit: is recorded" recorded jit -e +samples --sample-rate 499 -- jit
+	check "jit: the trace can be read" "$INFTRACE" export --collapsed "$TMP/jit.pftrace"
+	check "jit: code made at run time is named" [ "$(share "$TMP/jit.cpu" ';jit_[0-9]+ [0-9]+$')" -ge 20 ]
+}
+
+ALL_TESTS=(plants extension locks deadlock deadlock_dumps fork exec hostile junk jit)
 run_tests "$@"

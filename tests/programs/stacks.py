@@ -8,11 +8,16 @@
     stacks.py locks         two threads wait for each other's lock, with a timeout, again and again
     stacks.py fork          a child does the work, of functions that the parent has not called
     stacks.py exec          runs "stacks.py plant 3" in the same process
+    stacks.py junk          the code objects of functions that run are overwritten with junk meanwhile
+    stacks.py jit           machine code that is made at run time, and 10,000 names of it a second in perf-PID.map (x86-64)
     stacks.py circle KIND   the list of frames is made to lead somewhere else meanwhile (CPython 3.11 only)
 """
 import ctypes
+import gc
 import hashlib
+import mmap
 import os
+import random
 import signal
 import sys
 import threading
@@ -126,6 +131,56 @@ def circle(kind):
     repeat(0.4, changed)
 
 
+def junk():
+    header = object.__basicsize__ + 8  # the interpreter counts references meanwhile
+    chooser = random.Random(1)
+    gc.disable()
+
+    def scribbled(victim):
+        """Runs C code while the code object of its caller is junk. Nothing else looks at it until it is whole again."""
+        address, size = id(victim) + header, type(victim).__basicsize__ - header
+        kept = ctypes.string_at(address, size)
+        words = [chooser.choice([chooser.getrandbits(64), chooser.getrandbits(40), id(victim), address, 0, 2**63 - 1,
+                                 id(kept)]) for _ in range(size // 8)]
+        new = b"".join(w.to_bytes(8, "little") for w in words)
+        ctypes.memmove(address, new, len(new))
+        hashlib.pbkdf2_hmac("sha256", b"x" * 100, b"salt", 10000)
+        ctypes.memmove(address, kept, size)
+
+    def once():
+        made = {}
+        exec("def victim(scribbled):\n    return sorted([0], key=lambda _: scribbled(victim.__code__))\n", made)
+        made["victim"](scribbled)
+
+    repeat(0.8, once)
+
+
+def jit():
+    size, slots = 64, 65536
+    # mov $100000, %ecx; 1: dec %ecx; jne 1b; ret
+    code = bytes.fromhex("b9a0860100" "ffc9" "75fc" "c3")
+    room = mmap.mmap(-1, size * slots, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    path = f"/tmp/perf-{os.getpid()}.map"
+    named = 0
+    for i in range(slots):
+        room[i * size:i * size + len(code)] = code
+    with open(path, "w") as f:
+        begun = time.monotonic()
+
+        def once():
+            nonlocal named
+            due = int(10000 * (time.monotonic() - begun)) + 1
+            for n in range(named, due):
+                f.write(f"{start + n % slots * size:x} {size:x} jit_{n}\n")
+            f.flush()
+            named = max(named, due)
+            ctypes.CFUNCTYPE(None)(start + random.randrange(min(named, slots)) * size)()
+
+        repeat(1.5, once)
+    os.unlink(path)
+
+
 def main():
     mode, args = sys.argv[1], sys.argv[2:]
     print("ready", flush=True)
@@ -146,6 +201,10 @@ def main():
     elif mode == "exec":
         os.environ["STARTED"] = "1"
         os.execv(sys.executable, [sys.executable, sys.argv[0], "plant", "3"])
+    elif mode == "junk":
+        junk()
+    elif mode == "jit":
+        jit()
     elif mode == "circle":
         circle(args[0])
     finish()

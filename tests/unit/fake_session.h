@@ -43,6 +43,7 @@ int __wrap_session_watch(struct session *s);
 int __wrap_session_sums(const struct session *s, struct process_totals **ret_list, size_t *ret_n);
 int __wrap_session_sums_fd(const struct session *s);
 int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg);
+int __wrap_session_peek_waits(struct session *s);
 void __wrap_follow_scan(struct follow *f);
 void __wrap_follow_rescan(struct follow *f);
 void __wrap_follow_strangers(struct follow *f, uint64_t now_ns);
@@ -158,6 +159,12 @@ int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg)
 	(void)cb;
 	(void)end;
 	(void)arg;
+	return 0;
+}
+
+int __wrap_session_peek_waits(struct session *s)
+{
+	(void)s;
 	return 0;
 }
 
