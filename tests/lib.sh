@@ -52,11 +52,18 @@ skip_all() { # WHY
 	exit 0
 }
 
+# Whether the process is still what this test started: numbers come again, soon where thousands of processes are
+# started, and then it may be another test's.
+is_own() { # PID
+	[[ $(jobs -rp) =~ (^|$'\n')$1($'\n'|$) ]] || [ "$(ps -o pgid= -p "$1")" = "$(ps -o pgid= -p $$)" ]
+}
+
 test_exit() {
 	local rc=$? pid
 	trap - EXIT
 	set +e
 	for pid in "${test_pids[@]}"; do
+		is_own "$pid" || continue
 		kill -9 "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
 	done
