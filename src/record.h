@@ -37,6 +37,8 @@ enum rec_kind {
 	REC_PLACED, /* made in user space: probes were placed after the file had been mapped */
 	REC_SAMPLE, /* a copied stack: user space turns it into REC_STACK, and no sink sees it */
 	REC_STACK,  /* made in user space */
+	REC_GPU,      /* made in user space: what a GPU did */
+	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
 	REC_KIND_MAX,
 };
 
@@ -448,6 +450,55 @@ struct rec_stack {
 	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: that of the wait */
 };
 
+#define GPU_F_FIRST 0x04 /* of those that one call has launched */
+
+enum gpu_activity {
+	GPU_KERNEL,
+	GPU_COPY,
+	GPU_SET, /* of memory to a value */
+	GPU_ACTIVITIES,
+};
+
+/* What a GPU did, in the time of the recording as far as the clocks could be compared. */
+struct rec_gpu {
+	struct rec_hdr h; /* id: enum gpu_activity; tid: the process */
+	u32 device, context, stream;
+	u32 track;       /* the number of its track in the recording */
+	u32 name;        /* of a kernel: its number in the recording; 0: unknown */
+	u32 correlation; /* the number of the call that caused it, as CUPTI counts */
+	u32 grid[3], block[3];
+	u32 shared;     /* bytes of a block */
+	u32 copy_kind;  /* enum gpu_copy_kind in gpu/hand_over.h */
+	u32 graph;      /* the CUDA graph that it belongs to; 0: none */
+	u32 launch_tid; /* the thread that launched it; 0: that was not seen */
+	u64 graph_node;
+	u64 bytes;
+	u64 launch_ns, launched_ns; /* begin and end of that call; 0: it was not seen */
+};
+
+/* What a device did at each instant of a step: exactly one of these. */
+enum gpu_part {
+	GPU_PART_BUSY,        /* a kernel ran */
+	GPU_PART_COPY,        /* no kernel ran, but a copy */
+	GPU_PART_IDLE_LAUNCH, /* idle, and nothing had been launched */
+	GPU_PART_IDLE_WAIT,   /* idle, although something had been launched */
+	GPU_PART_UNKNOWN,     /* idle, and it is not known whether something had been launched; or what was launched is not known */
+	GPU_PART_MAX,
+};
+
+#define GPU_STEP_F_LOST 0x04 /* records of the GPU are missing: the times are not known, and 0 */
+
+struct rec_gpu_step {
+	struct rec_hdr h;    /* of the step; id: its probe */
+	u32 step;            /* its number */
+	u32 device;          /* the one that was busy for longest */
+	u32 kernels, copies; /* that ran within it, on this device */
+	u32 track;           /* the number of its track in the recording */
+	u32 pad;
+	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
+	u64 residual_ns;      /* times of the GPU are known to this */
+};
+
 /* The largest record that a sink takes, and the largest that the programs send. */
 #define REC_SIZE_MAX sizeof(struct rec_step_parts)
 #define REC_SENT_MAX REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX)
@@ -470,6 +521,8 @@ REC_ASSERT_WHOLE(struct rec_memory);
 REC_ASSERT_WHOLE(struct rec_request);
 REC_ASSERT_WHOLE(struct rec_sample);
 REC_ASSERT_WHOLE(struct rec_stack);
+REC_ASSERT_WHOLE(struct rec_gpu);
+REC_ASSERT_WHOLE(struct rec_gpu_step);
 _Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
 	"a step with all its parts is the largest record of a sink");
 _Static_assert(REC_SIZE_MAX <= REC_SENT_MAX, "a sample is the largest record that is sent");

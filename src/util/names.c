@@ -344,6 +344,8 @@ static const char *const rec_kinds[] = {
 	[REC_PLACED] = "placed",
 	[REC_SAMPLE] = "sample",
 	[REC_STACK] = "stack",
+	[REC_GPU] = "gpu",
+	[REC_GPU_STEP] = "gpu_step",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

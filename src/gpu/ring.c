@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "gpu/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gpu/info.h"
+#include "util/clock.h"
+
+#define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
+#define AHEAD_NS (10 * NSEC_PER_MSEC) /* or after now: clocks are compared from time to time only */
+#define CLOCK_TRIES 4
+
+struct gpu_feed {
+	struct gpu_ring *ring;
+	uint64_t size;
+	int fd;
+	/* not read from the ring, where they could change */
+	uint32_t capacity, change;
+	uint64_t tail;
+	uint64_t begun_ns;
+	bool broken;
+	uint64_t bad;
+	struct gpu_feed_state state;
+	struct {
+		uint32_t id; /* 0: no name has begun */
+		uint32_t length, have;
+		char text[GPU_NAME_MAX + 1];
+	} name;
+};
+
+static int map(struct gpu_feed *f)
+{
+	f->fd = memfd_create("inftrace-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (f->fd < 0 || ftruncate(f->fd, (off_t)f->size))
+		return -errno;
+	f->ring = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+	if (f->ring == MAP_FAILED) {
+		f->ring = NULL;
+		return -errno;
+	}
+	f->ring->fixed = (struct gpu_ring_fixed){
+		.magic = GPU_HAND_OVER_MAGIC,
+		.version = GPU_HAND_OVER_VERSION,
+		.record_size = sizeof(struct gpu_record),
+		.capacity = f->capacity,
+	};
+	/* else an access to it could end inftrace */
+	return fcntl(f->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
+}
+
+int gpu_feed_new(uint32_t capacity, uint64_t now_ns, struct gpu_feed **ret_feed)
+{
+	struct gpu_feed *f = calloc(1, sizeof(*f));
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	f->capacity = capacity;
+	f->size = GPU_RING_SIZE(capacity);
+	f->begun_ns = now_ns;
+	err = map(f);
+	if (err) {
+		gpu_feed_free(f);
+		return err;
+	}
+	*ret_feed = f;
+	return 0;
+}
+
+void gpu_feed_free(struct gpu_feed *f)
+{
+	if (!f)
+		return;
+	if (f->ring)
+		munmap(f->ring, f->size);
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f);
+}
+
+int gpu_feed_fd(const struct gpu_feed *f)
+{
+	return f->fd;
+}
+
+/* ---- records ---- */
+
+/* Returns false if the piece belongs to no name. */
+static bool take_name(struct gpu_feed *f, const struct gpu_name *n, const struct gpu_feed_ops *ops, void *arg)
+{
+	uint32_t len;
+
+	if (!n->id || n->length > GPU_NAME_MAX || n->offset % GPU_NAME_CHUNK || n->offset > n->length)
+		return false;
+	if (!n->offset) {
+		f->name.id = n->id;
+		f->name.length = n->length;
+		f->name.have = 0;
+	}
+	if (f->name.id != n->id || f->name.length != n->length || f->name.have != n->offset)
+		return false;
+	len = n->length - n->offset < GPU_NAME_CHUNK ? n->length - n->offset : GPU_NAME_CHUNK;
+	memcpy(f->name.text + n->offset, n->text, len);
+	f->name.have += len;
+	if (f->name.have < f->name.length)
+		return true;
+	f->name.text[f->name.length] = 0;
+	f->name.id = 0;
+	ops->name(n->id, f->name.text, arg);
+	return true;
+}
+
+static bool has_times(const struct gpu_feed *f, const struct gpu_record *r, uint64_t now_ns)
+{
+	return r->start <= r->end && r->end <= now_ns + AHEAD_NS && r->start + SLACK_NS >= f->begun_ns &&
+	       r->device < GPU_DEVICES_MAX && !(r->flags & GPU_RECORD_F_CLOCK);
+}
+
+static bool take(struct gpu_feed *f, const struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
+{
+	switch (r->kind) {
+	case GPU_RECORD_KERNEL:
+	case GPU_RECORD_COPY:
+	case GPU_RECORD_SET:
+	case GPU_RECORD_GRAPH:
+		if (!has_times(f, r, now_ns))
+			return false;
+		ops->activity(r, arg);
+		return true;
+	case GPU_RECORD_NAME:
+		return take_name(f, &r->name, ops, arg);
+	case GPU_RECORD_DROPPED: /* the counters say the same */
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const struct gpu_feed_ops *ops, void *arg)
+{
+	const struct gpu_record *records = GPU_RING_RECORDS(f->ring);
+	uint64_t head = __atomic_load_n(&f->ring->writer.head, __ATOMIC_ACQUIRE), n = head - f->tail;
+
+	if (f->broken || n > f->capacity) {
+		f->broken = true;
+		return false;
+	}
+	for (uint64_t i = 0; i < n && i < max; i++) {
+		struct gpu_record r;
+
+		memcpy(&r, &records[f->tail & (f->capacity - 1)], sizeof(r));
+		__asm__ volatile(""
+				 :
+				 : "r"(&r)
+				 : "memory"); /* from here on the copy counts */
+		f->bad += !take(f, &r, now_ns, ops, arg);
+		f->tail++;
+	}
+	__atomic_store_n(&f->ring->reader.tail, f->tail, __ATOMIC_RELEASE);
+	return n > max;
+}
+
+uint64_t gpu_feed_bad(const struct gpu_feed *f)
+{
+	return f->bad;
+}
+
+bool gpu_feed_broken(const struct gpu_feed *f)
+{
+	return f->broken;
+}
+
+/* ---- the agent ---- */
+
+static uint64_t load(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static uint32_t load32(const void *p)
+{
+	return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE);
+}
+
+static void grow(uint64_t *counter, uint64_t to)
+{
+	if (to > *counter)
+		*counter = to;
+}
+
+static uint64_t residual(const struct gpu_ring_clock *c)
+{
+	for (int i = 0; i < CLOCK_TRIES; i++) {
+		uint32_t before = load32(&c->generation);
+		uint64_t half = load(&c->residual_ns), bend = load(&c->bend_ns);
+
+		if (!(before & 1) && load32(&c->generation) == before)
+			return half > UINT64_MAX - bend ? UINT64_MAX : half + bend;
+	}
+	return 0; /* as before */
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *ret_state)
+{
+	const struct gpu_ring_writer *w = &f->ring->writer;
+	struct gpu_feed_state *st = &f->state;
+	uint64_t until = load(&w->flushed_until), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
+	uint32_t state = load32(&w->state), call = load32(&w->failed_call);
+
+	st->on_since = load(&w->on_since);
+	st->settled = load32(&w->wanted_seen) == f->change;
+	st->state = state < GPU_STATE_MAX ? (enum gpu_state)state : GPU_STATE_FAILED;
+	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
+	st->error = (int)load32(&w->error);
+	st->cupti_version = load32(&w->cupti_version);
+	st->collected = load32(&w->collected) & GPU_WANT_ALL;
+	grow(&st->records, load(&w->records));
+	grow(&st->dropped_cupti, cupti);
+	grow(&st->dropped, sum(sum(ring, cupti), sum(load(&w->dropped_clock), load(&w->dropped_memory))));
+	grow(&st->unknown, load(&w->unknown));
+	grow(&st->own_ns, load(&w->own_ns));
+	grow(&st->flushed_until, until < now_ns ? until : now_ns);
+	grow(&st->residual_ns, residual(&f->ring->clock));
+	*ret_state = *st;
+}
+
+void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms)
+{
+	struct gpu_ring_reader *r = &f->ring->reader;
+
+	__atomic_store_n(&r->flush_ms, flush_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->wanted, wanted, __ATOMIC_RELAXED);
+	f->change++;
+	__atomic_store_n(&r->wanted_change, f->change, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &r->wanted_change, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ring of a GPU's agent: read as written, and read without harm when it is written by a process that means some. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cases.h"
+#include "gpu/info.h"
+#include "gpu_agent.h"
+
+#define CAPACITY 64
+#define NOW UINT64_C(1000000000000)
+#define MS UINT64_C(1000000)
+
+static struct {
+	unsigned int activities, names;
+	struct gpu_record last;
+	uint32_t id;
+	char name[GPU_NAME_MAX + 1];
+} got;
+
+/* What is handed over is always within these bounds. */
+static void on_activity(const struct gpu_record *r, void *arg)
+{
+	(void)arg;
+	got.activities++;
+	got.last = *r;
+	assert_true(r->start <= r->end && r->end <= NOW + 10 * MS && r->start >= NOW - 1000 * MS);
+	assert_true(r->device < GPU_DEVICES_MAX);
+}
+
+static void on_name(uint32_t id, const char *text, void *arg)
+{
+	(void)arg;
+	got.names++;
+	got.id = id;
+	assert_true(strnlen(text, GPU_NAME_MAX + 1) <= GPU_NAME_MAX);
+	strcpy(got.name, text);
+}
+
+static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name };
+
+static struct gpu_feed *feed;
+static struct fake_agent agent;
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&got, 0, sizeof(got));
+	if (gpu_feed_new(CAPACITY, NOW, &feed))
+		return -1;
+	agent = agent_open(feed);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	agent_close(&agent);
+	gpu_feed_free(feed);
+	return 0;
+}
+
+static bool drain(void)
+{
+	return gpu_feed_drain(feed, NOW, CAPACITY, &ops, NULL);
+}
+
+static void test_records(void **state)
+{
+	struct gpu_record r = agent_kernel(NOW - 2 * MS, NOW - MS, 7, 42);
+	char name[GPU_NAME_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(name); i++)
+		name[i] = (char)('a' + i % 26);
+	agent_name(&agent, 3, "short", 5);
+	agent_write(&agent, &r);
+	assert_false(drain());
+	assert_string_equal(got.name, "short");
+	assert_int_equal(got.id, 3);
+	assert_int_equal(got.activities, 1);
+	assert_int_equal(got.last.correlation, 42);
+	for (size_t len = 0; len <= 3 * GPU_NAME_CHUNK; len++) {
+		agent_name(&agent, 4, name, len);
+		drain();
+		assert_int_equal(strlen(got.name), len);
+		assert_memory_equal(got.name, name, len);
+	}
+	assert_int_equal(gpu_feed_bad(feed), 0);
+}
+
+/* A turn takes so many records; a ring that was full goes on. */
+static void test_bounds(void **state)
+{
+	struct gpu_record r = agent_kernel(NOW, NOW, 7, 1);
+	struct gpu_feed_state st;
+
+	(void)state;
+	for (int i = 0; i < CAPACITY + 5; i++)
+		agent_write(&agent, &r);
+	assert_true(gpu_feed_drain(feed, NOW, 10, &ops, NULL));
+	assert_int_equal(got.activities, 10);
+	assert_false(drain());
+	assert_int_equal(got.activities, CAPACITY);
+	gpu_feed_state(feed, NOW, &st);
+	assert_int_equal(st.dropped, 5);
+	for (int i = 0; i < CAPACITY; i++)
+		agent_write(&agent, &r);
+	drain();
+	assert_int_equal(got.activities, 2 * CAPACITY);
+}
+
+static void bad(struct gpu_record r)
+{
+	uint64_t before = gpu_feed_bad(feed);
+
+	agent_write(&agent, &r);
+	drain();
+	assert_int_equal(got.activities + got.names, 0);
+	assert_int_equal(gpu_feed_bad(feed), before + 1);
+}
+
+static void test_bad_records(void **state)
+{
+	struct gpu_record r = agent_kernel(NOW - 2, NOW - 1, 7, 1), n = { .kind = GPU_RECORD_NAME };
+
+	(void)state;
+	r.kind = GPU_RECORD_NONE;
+	bad(r);
+	r.kind = GPU_RECORD_KIND_MAX;
+	bad(r);
+	r.kind = 0xffff;
+	bad(r);
+	bad(agent_kernel(NOW, NOW - 1, 7, 1));
+	bad(agent_kernel(0, 0, 7, 1));
+	bad(agent_kernel(0, NOW, 7, 1));
+	bad(agent_kernel(NOW, UINT64_MAX, 7, 1));
+	bad(agent_kernel(UINT64_MAX, UINT64_MAX, 7, 1));
+	r = agent_kernel(NOW - 2, NOW - 1, 7, 1);
+	r.device = GPU_DEVICES_MAX;
+	bad(r);
+	r.device = 0;
+	r.flags = GPU_RECORD_F_CLOCK;
+	bad(r);
+	n.name.length = 5;
+	bad(n); /* no number */
+	n.name.id = 1;
+	n.name.length = GPU_NAME_MAX + 1;
+	bad(n);
+	n.name.length = 2 * GPU_NAME_CHUNK;
+	n.name.offset = GPU_NAME_CHUNK;
+	bad(n); /* its beginning is missing */
+	n.name.offset = 1;
+	bad(n);
+	n.name.offset = 0xffff;
+	bad(n);
+}
+
+static void test_broken_head(void **state)
+{
+	(void)state;
+	agent.ring->writer.head = CAPACITY + 1;
+	assert_false(drain());
+	assert_true(gpu_feed_broken(feed));
+	agent.ring->writer.head = 1;
+	assert_false(drain());
+	assert_int_equal(got.activities, 0);
+}
+
+static void test_state(void **state)
+{
+	struct gpu_ring_writer *w = &agent.ring->writer;
+	struct gpu_feed_state st;
+
+	(void)state;
+	w->state = 77;
+	w->failed_call = 77;
+	w->dropped_cupti = w->dropped_ring = UINT64_MAX - 1;
+	w->flushed_until = UINT64_MAX;
+	agent.ring->clock.residual_ns = agent.ring->clock.bend_ns = UINT64_MAX;
+	gpu_feed_state(feed, NOW, &st);
+	assert_int_equal(st.state, GPU_STATE_FAILED);
+	assert_true(st.failed_call == GPU_CALL_NONE && st.flushed_until == NOW);
+	assert_true(st.dropped == UINT64_MAX && st.residual_ns == UINT64_MAX);
+	w->dropped_cupti = w->dropped_ring = 0;
+	w->flushed_until = 0;
+	gpu_feed_state(feed, NOW, &st);
+	assert_true(st.dropped == UINT64_MAX && st.flushed_until == NOW);
+	assert_true(st.settled);
+	gpu_feed_want(feed, GPU_WANT_KERNELS, 100);
+	gpu_feed_state(feed, NOW, &st);
+	assert_false(st.settled);
+	w->wanted_seen = agent.ring->reader.wanted_change;
+	gpu_feed_state(feed, NOW, &st);
+	assert_true(st.settled);
+}
+
+static void test_sealed(void **state)
+{
+	(void)state;
+	assert_int_equal(ftruncate(gpu_feed_fd(feed), 4096), -1);
+	assert_int_equal(ftruncate(gpu_feed_fd(feed), 1 << 30), -1);
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
+static bool stop;
+
+/* Writes anything anywhere, all the time. */
+static void *scribble(void *arg)
+{
+	uint64_t *ring = (uint64_t *)agent.ring, seed = 88172645463325252ull;
+	size_t words = GPU_RING_SIZE(CAPACITY) / sizeof(*ring);
+
+	(void)arg;
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		uint64_t what = draw(&seed), word = draw(&seed) % words;
+
+		if (!(what % 5))
+			what = NOW - what % (2000 * MS);
+		else if (!(what % 3))
+			what %= GPU_RECORD_KIND_MAX;
+		__atomic_store_n(&ring[word], what, __ATOMIC_RELAXED);
+		if (!(what % 7))
+			__atomic_store_n(&agent.ring->writer.head, agent.ring->reader.tail + what % (CAPACITY + 1), __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void test_hostile(void **state)
+{
+	const unsigned int n = cases(20000, 2000);
+	struct gpu_info *info;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(gpu_info_new(&info), 0);
+	stop = false;
+	assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
+	for (unsigned int i = 0; i < n; i++) {
+		struct gpu_feed_state st, before;
+
+		gpu_feed_state(feed, NOW, &before);
+		drain();
+		gpu_feed_state(feed, NOW, &st);
+		assert_true(st.dropped >= before.dropped && st.flushed_until >= before.flushed_until);
+		if (gpu_feed_broken(feed)) { /* a new process */
+			struct gpu_feed *next;
+
+			__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+			pthread_join(thread, NULL);
+			assert_int_equal(gpu_feed_new(CAPACITY, NOW, &next), 0);
+			agent_close(&agent);
+			gpu_feed_free(feed);
+			feed = next;
+			agent = agent_open(feed);
+			stop = false;
+			assert_int_equal(pthread_create(&thread, NULL, scribble, NULL), 0);
+		}
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	gpu_info_free(info);
+}
+
+/* ---- names and tracks ---- */
+
+static void test_info(void **state)
+{
+	static const struct {
+		const char *mangled, *brief, *full;
+	} names[] = {
+		{ "_Z7rmsnormPKfS0_Pfif", "rmsnorm", "rmsnorm" },
+		{ "_ZN7cutlass6KernelINS_4gemm6kernel4GemmEEEvNT_6ParamsE", "cutlass::Kernel", "cutlass::Kernel<cutlass::gemm::kernel::Gemm>" },
+		{ "void ns::f<A<1, 2>, (B)3>(Params<C>)", "ns::f", "void ns::f<A<1, 2>, (B)3>(Params<C>)" },
+		{ "void (anonymous namespace)::f(int)", "(anonymous namespace)::f", "void (anonymous namespace)::f(int)" },
+		{ "sgemm_128x64", "sgemm_128x64", "sgemm_128x64" },
+		{ "a\x1b[2J\nb\xff", "a?[2J?b?", "a?[2J?b?" },
+		{ "<<<", "<<<", "<<<" },
+		{ ">>>", ">>>", ">>>" },
+	};
+	struct gpu_info *info;
+
+	(void)state;
+	assert_int_equal(gpu_info_new(&info), 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		uint32_t n = gpu_info_name(info, names[i].mangled);
+
+		assert_int_equal(n, i + 1);
+		assert_int_equal(gpu_info_name(info, names[i].mangled), n);
+		assert_string_equal(gpu_info_short_name(info, n), names[i].brief);
+		assert_string_equal(gpu_info_full_name(info, n), names[i].full);
+	}
+	assert_int_equal(gpu_info_name(info, ""), 0);
+	assert_string_equal(gpu_info_short_name(info, 0), "kernel");
+	assert_string_equal(gpu_info_short_name(info, UINT32_MAX), "kernel");
+	gpu_info_free(info);
+}
+
+/* What overlaps is on different tracks, whatever comes. */
+static void test_tracks(void **state)
+{
+	static uint64_t ends[GPU_TRACKS_MAX];
+	uint64_t seed = 1;
+	struct gpu_info *info;
+	unsigned int refused = 0;
+
+	(void)state;
+	assert_int_equal(gpu_info_new(&info), 0);
+	memset(ends, 0, sizeof(ends));
+	for (unsigned int i = 0; i < 20000; i++) {
+		struct gpu_track of = { .device = (uint32_t)(draw(&seed) % 3), .tgid = 1 + (uint32_t)(draw(&seed) % 2), .context = (uint32_t)(draw(&seed) % 2), .stream = (uint32_t)(draw(&seed) % 20) };
+		uint64_t start = NOW + i * 10 - draw(&seed) % 100, end = start + draw(&seed) % 50;
+		uint32_t track;
+
+		if (!gpu_info_track(info, &of, start, end, &track)) {
+			refused++;
+			continue;
+		}
+		assert_true(track < GPU_TRACKS_MAX && start >= ends[track]);
+		ends[track] = end;
+		assert_int_equal(gpu_info_get_track(info, track)->stream, of.stream);
+		assert_int_equal(gpu_info_get_track(info, track)->device, of.device);
+	}
+	assert_int_equal(refused, 0);
+	for (uint32_t i = 0; i < 2 * GPU_TRACKS_MAX; i++) {
+		uint32_t track;
+
+		refused += !gpu_info_track(info, &(struct gpu_track){ .stream = i, .tgid = 3 }, NOW, NOW, &track);
+	}
+	assert_true(refused >= GPU_TRACKS_MAX);
+	assert_null(gpu_info_get_track(info, GPU_TRACKS_MAX));
+	gpu_info_free(info);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_records, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_bad_records, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_broken_head, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_state, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_sealed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
+		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_tracks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
