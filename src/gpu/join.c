@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "gpu/join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_MAX 512    /* calls that are looked at for one kernel */
+#define STREAMS_MAX 256 /* pairs of a handle and a number */
+
+struct call {
+	struct launch l;
+	bool taken;
+};
+
+struct pair {
+	uint64_t handle;
+	uint32_t context, stream;
+};
+
+struct gpu_join {
+	struct call *calls; /* sorted by their begin */
+	size_t n, cap;
+	struct pair streams[STREAMS_MAX];
+	size_t n_streams, next_stream;
+	/* the last one, since a graph launches many */
+	uint32_t correlation;
+	bool is_known; /* its call */
+	struct launch last;
+	uint64_t joined, missed;
+};
+
+int gpu_join_new(struct gpu_join **ret_join)
+{
+	*ret_join = calloc(1, sizeof(**ret_join));
+	return *ret_join ? 0 : -ENOMEM;
+}
+
+void gpu_join_free(struct gpu_join *j)
+{
+	if (j)
+		free(j->calls);
+	free(j);
+}
+
+/* ---- calls ---- */
+
+static bool is_within(const struct launch *in, const struct launch *out)
+{
+	return in->tid == out->tid && in->start_ns >= out->start_ns && in->end_ns <= out->end_ns;
+}
+
+/* Drops calls that were taken, and the oldest if that is not enough. */
+static void make_room(struct gpu_join *j)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n; i++) {
+		if (!j->calls[i].taken)
+			j->calls[n++] = j->calls[i];
+	}
+	j->n = n;
+	if (n < JOIN_CALLS_MAX)
+		return;
+	memmove(j->calls, j->calls + n / 2, (n - n / 2) * sizeof(*j->calls));
+	j->n -= n / 2;
+}
+
+static bool reserve(struct gpu_join *j)
+{
+	size_t cap = j->cap ? 2 * j->cap : 256;
+	struct call *calls;
+
+	if (j->n < j->cap)
+		return true;
+	if (j->cap >= JOIN_CALLS_MAX) {
+		make_room(j);
+		return true;
+	}
+	calls = realloc(j->calls, cap * sizeof(*calls));
+	if (!calls)
+		return false;
+	j->calls = calls;
+	j->cap = cap;
+	return true;
+}
+
+void gpu_join_call(struct gpu_join *j, const struct launch *l)
+{
+	size_t i;
+
+	if (!reserve(j))
+		return;
+	/* they come in the order of their ends, so the place is near the end */
+	for (i = j->n; i && j->calls[i - 1].l.start_ns > l->start_ns; i--) {
+		if (is_within(&j->calls[i - 1].l, l))
+			return; /* the inner call came first */
+	}
+	if (i && is_within(l, &j->calls[i - 1].l)) {
+		j->calls[i - 1] = (struct call){ .l = *l };
+		return;
+	}
+	memmove(j->calls + i + 1, j->calls + i, (j->n - i) * sizeof(*j->calls));
+	j->calls[i] = (struct call){ .l = *l };
+	j->n++;
+}
+
+void gpu_join_forget(struct gpu_join *j, const uint64_t *stream, uint64_t before_ns)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n; i++) {
+		const struct launch *l = &j->calls[i].l;
+
+		if (!j->calls[i].taken && (l->end_ns > before_ns || (stream && (!l->has_stream || l->stream != *stream))))
+			j->calls[n++] = j->calls[i];
+	}
+	j->n = n;
+}
+
+size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < j->n && j->calls[i].l.start_ns < until_ns; i++) {
+		if (j->calls[i].taken)
+			continue;
+		if (n < max)
+			ret_list[n] = j->calls[i].l;
+		n++;
+	}
+	return n;
+}
+
+/* ---- streams ---- */
+
+enum fit {
+	FIT_NOT,
+	FIT_MAYBE, /* neither has been seen before */
+	FIT_KNOWN,
+};
+
+static enum fit fit_streams(const struct gpu_join *j, const struct launch *l, const struct rec_gpu *r)
+{
+	enum fit fit = FIT_MAYBE;
+
+	if (!l->has_stream)
+		return FIT_MAYBE;
+	for (size_t i = 0; i < j->n_streams; i++) {
+		const struct pair *p = &j->streams[i];
+		bool same_handle = p->handle == l->stream;
+		bool same_stream = p->context == r->context && p->stream == r->stream;
+
+		if (same_handle && same_stream)
+			return FIT_KNOWN;
+		/* a handle may mean another stream in another context, as that of the default stream does */
+		if (same_stream || (same_handle && p->context == r->context))
+			fit = FIT_NOT;
+	}
+	return fit;
+}
+
+static void learn_stream(struct gpu_join *j, const struct launch *l, const struct rec_gpu *r)
+{
+	if (!l->has_stream || fit_streams(j, l, r) == FIT_KNOWN)
+		return;
+	j->streams[j->next_stream] = (struct pair){ l->stream, r->context, r->stream };
+	j->next_stream = (j->next_stream + 1) % STREAMS_MAX;
+	if (j->n_streams < STREAMS_MAX)
+		j->n_streams++;
+}
+
+/* A handle is used again for another stream when the first one is gone. */
+static void unlearn_stream(struct gpu_join *j, const struct rec_gpu *r)
+{
+	for (size_t i = 0; i < j->n_streams; i++) {
+		if (j->streams[i].context == r->context && j->streams[i].stream == r->stream)
+			j->streams[i--] = j->streams[--j->n_streams];
+	}
+	j->next_stream = j->n_streams % STREAMS_MAX;
+}
+
+/* ---- what ran ---- */
+
+static bool fits(const struct launch *l, const struct rec_gpu *r, uint64_t residual_ns)
+{
+	bool is_graph = r->graph || r->graph_node;
+
+	if (l->start_ns > r->h.start_ns + residual_ns || is_graph != (l->kind == LAUNCH_GRAPH))
+		return false;
+	if (is_graph)
+		return true;
+	if ((r->h.id == GPU_KERNEL) != (l->kind == LAUNCH_KERNEL))
+		return false;
+	if (r->h.id != GPU_KERNEL)
+		return !l->has_bytes || l->bytes == r->bytes;
+	return !l->has_shape || (!memcmp(l->grid, r->grid, sizeof(r->grid)) && !memcmp(l->block, r->block, sizeof(r->block)));
+}
+
+/* The first call that fits, preferably with a stream that is known to be the same. sure: no call of another stream fits. */
+static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool *ret_sure)
+{
+	struct call *maybe = NULL;
+	bool refused = false;
+	size_t looked = 0;
+
+	*ret_sure = true;
+	for (size_t i = 0; i < j->n && looked < LOOK_MAX; i++) {
+		struct call *c = &j->calls[i];
+		enum fit fit;
+
+		if (c->l.start_ns > r->h.start_ns + residual_ns)
+			break;
+		looked += !c->taken;
+		if (c->taken || !fits(&c->l, r, residual_ns))
+			continue;
+		fit = fit_streams(j, &c->l, r);
+		if (fit == FIT_KNOWN)
+			return c;
+		refused |= fit == FIT_NOT;
+		if (fit == FIT_MAYBE && maybe)
+			*ret_sure &= maybe->l.stream == c->l.stream;
+		else if (fit == FIT_MAYBE)
+			maybe = c;
+	}
+	if (!maybe && refused)
+		unlearn_stream(j, r);
+	return maybe;
+}
+
+void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
+{
+	if (!r->correlation || r->correlation != j->correlation) {
+		struct call *c;
+		bool sure;
+
+		c = find_call(j, r, residual_ns, &sure);
+		r->h.flags |= GPU_F_FIRST;
+		j->correlation = r->correlation;
+		j->is_known = c;
+		if (c) {
+			c->taken = true;
+			j->last = c->l;
+		}
+		if (c && sure)
+			learn_stream(j, &c->l, r);
+	}
+	j->joined += j->is_known;
+	j->missed += !j->is_known;
+	if (!j->is_known)
+		return;
+	r->launch_tid = j->last.tid;
+	r->launch_ns = j->last.start_ns;
+	r->launched_ns = j->last.end_ns;
+}
+
+void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed)
+{
+	*ret_joined = j->joined;
+	*ret_missed = j->missed;
+}

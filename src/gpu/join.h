@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Finds the call that launched each kernel and copy of a process. No number is in both: calls are seen by probes, with
+ * the stream's handle and the shape, and what ran by CUPTI, with the stream's number. What CUPTI saw of one call has one
+ * correlation number, and these increase with the calls; so calls and what ran are taken in order, and fit only if
+ * their shapes are equal, and if the stream has been seen with the handle, or neither with another one.
+ */
+#ifndef INFTRACE_GPU_JOIN_H
+#define INFTRACE_GPU_JOIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+#define JOIN_CALLS_MAX 65536 /* that wait for what they have launched; of more, the oldest are forgotten */
+
+enum launch_kind {
+	LAUNCH_KERNEL,
+	LAUNCH_GRAPH,
+	LAUNCH_COPY, /* or a set */
+};
+
+/* A call that launches something. */
+struct launch {
+	uint64_t start_ns, end_ns;
+	uint64_t stream; /* its handle */
+	uint64_t bytes;
+	uint32_t tid;
+	uint32_t grid[3], block[3];
+	enum launch_kind kind;
+	bool has_stream, has_shape, has_bytes;
+};
+
+struct gpu_join;
+
+/* -ENOMEM */
+int gpu_join_new(struct gpu_join **ret_join);
+void gpu_join_free(struct gpu_join *j);
+
+/* In any order; a call within another one of the same thread, as of a driver's function within one of the runtime's,
+ * replaces it. */
+void gpu_join_call(struct gpu_join *j, const struct launch *l);
+
+/* Of each correlation number, in increasing order: sets launch_tid, launch_ns and launched_ns if the call was seen. Times
+ * of the GPU are known to residual_ns. */
+void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns);
+
+/* What the calls up to then have launched has all been taken, as after a wait for it: those that are left are without. stream:
+ * only those of this handle; NULL: all. Otherwise a call whose kernel is missing could be taken for the next one. */
+void gpu_join_forget(struct gpu_join *j, const uint64_t *stream, uint64_t before_ns);
+
+/* The calls until then of which nothing has been taken: at most `max` of them. Returns how many there are. */
+size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct launch *ret_list, size_t max);
+
+/* What has been joined so far, and that of which no call was found. */
+void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed);
+
+#endif

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "gpu/process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/partition.h"
+#include "util/clock.h"
+
+#define DRAIN_MAX GPU_RING_CAPACITY    /* records a turn */
+#define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
+#define GRACE_NS (200 * NSEC_PER_MSEC) /* what ran at the end of a step has ended by then, in most cases */
+#define PATIENCE_NS NSEC_PER_SEC       /* what was launched and is still unknown by then is left unknown */
+#define GAPS_MAX 32
+#define RUNS_KEPT 4096
+#define KEEP_NS (60 * NSEC_PER_SEC) /* the longest step, from when it is known */
+
+/* A step whose partition is not known yet. */
+struct waiting {
+	struct rec_hdr h;
+	uint32_t number;
+	bool is_partial;
+};
+
+/* Records that ended in this time are missing. */
+struct gap {
+	uint64_t from_ns, to_ns;
+};
+
+struct gpu_process {
+	uint32_t tgid;
+	struct gpu_info *info;
+	struct gpu_feed *feed;
+	struct gpu_feed_state state;
+	struct gpu_join *join;
+	uint32_t *names; /* by the agent's number */
+	uint32_t n_names;
+	struct rec_gpu *held;
+	size_t n_held, cap_held;
+	struct gpu_run *runs; /* what has been handed over */
+	size_t n_runs, cap_runs;
+	uint64_t runs_from_ns; /* what ended before is forgotten */
+	struct waiting *steps;
+	size_t n_steps, cap_steps;
+	struct gap gaps[GAPS_MAX];
+	size_t n_gaps;
+	struct {
+		bool any, one_stream;
+		uint64_t stream, start_ns, end_ns;
+	} wait;              /* the last one */
+	uint64_t settled_ns; /* up to there everything has been handed over */
+	uint64_t kept, lost_here, lost_seen;
+};
+
+int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
+{
+	struct gpu_process *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->tgid = tgid;
+	p->info = info;
+	p->settled_ns = now_ns;
+	err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed) ?: gpu_join_new(&p->join);
+	if (err) {
+		gpu_process_free(p);
+		return err;
+	}
+	*ret_process = p;
+	return 0;
+}
+
+void gpu_process_free(struct gpu_process *p)
+{
+	if (!p)
+		return;
+	gpu_feed_free(p->feed);
+	gpu_join_free(p->join);
+	free(p->names);
+	free(p->held);
+	free(p->runs);
+	free(p->steps);
+	free(p);
+}
+
+uint32_t gpu_process_tgid(const struct gpu_process *p)
+{
+	return p->tgid;
+}
+
+struct gpu_feed *gpu_process_feed(struct gpu_process *p)
+{
+	return p->feed;
+}
+
+/* Room for one more in a list; false: there is none. */
+static bool reserve(void **list, size_t *cap, size_t n, size_t max, size_t size)
+{
+	size_t more = *cap ? 2 * *cap : 64;
+	void *new;
+
+	if (n < *cap)
+		return true;
+	if (n >= max)
+		return false;
+	new = realloc(*list, more * size);
+	if (!new)
+		return false;
+	*list = new;
+	*cap = more;
+	return true;
+}
+
+/* ---- what is missing ---- */
+
+static void add_gap(struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
+{
+	if (p->n_gaps && from_ns <= p->gaps[p->n_gaps - 1].to_ns) {
+		p->gaps[p->n_gaps - 1].to_ns = to_ns;
+		return;
+	}
+	if (p->n_gaps == GAPS_MAX) {
+		p->gaps[1].from_ns = p->gaps[0].from_ns;
+		memmove(p->gaps, p->gaps + 1, --p->n_gaps * sizeof(*p->gaps));
+	}
+	p->gaps[p->n_gaps++] = (struct gap){ from_ns, to_ns };
+}
+
+static uint64_t lost(const struct gpu_process *p)
+{
+	return p->state.dropped + p->state.unknown + gpu_feed_bad(p->feed) + p->lost_here;
+}
+
+static bool has_gap(const struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
+{
+	for (size_t i = 0; i < p->n_gaps; i++) {
+		if (p->gaps[i].from_ns < to_ns && p->gaps[i].to_ns > from_ns)
+			return true;
+	}
+	return false;
+}
+
+/* ---- from the ring ---- */
+
+static void on_name(uint32_t id, const char *text, void *arg)
+{
+	struct gpu_process *p = arg;
+	uint32_t n = p->n_names ? p->n_names : 256;
+	uint32_t *names;
+
+	if (id >= GPU_NAME_IDS_MAX)
+		return;
+	while (n <= id)
+		n *= 2;
+	if (n > p->n_names) {
+		names = realloc(p->names, n * sizeof(*names));
+		if (!names)
+			return;
+		memset(names + p->n_names, 0, (n - p->n_names) * sizeof(*names));
+		p->names = names;
+		p->n_names = n;
+	}
+	p->names[id] = gpu_info_name(p->info, text);
+}
+
+static void fill_kernel(const struct gpu_process *p, const struct gpu_kernel *k, struct rec_gpu *ret)
+{
+	ret->h.id = GPU_KERNEL;
+	ret->name = k->name < p->n_names ? p->names[k->name] : 0;
+	memcpy(ret->grid, k->grid, sizeof(ret->grid));
+	memcpy(ret->block, k->block, sizeof(ret->block));
+	ret->shared = k->shared_static + k->shared_dynamic;
+	ret->graph = k->graph;
+	ret->graph_node = k->graph_node;
+}
+
+static void fill_copy(const struct gpu_record *r, struct rec_gpu *ret)
+{
+	ret->h.id = r->kind == GPU_RECORD_COPY ? GPU_COPY : GPU_SET;
+	ret->bytes = r->copy.bytes;
+	ret->copy_kind = r->kind == GPU_RECORD_COPY ? r->copy.kind : 0;
+	ret->graph = r->copy.graph;
+	ret->graph_node = r->copy.graph_node;
+}
+
+static void on_activity(const struct gpu_record *r, void *arg)
+{
+	struct gpu_process *p = arg;
+	struct rec_gpu *g;
+
+	if (r->kind == GPU_RECORD_GRAPH) /* as a whole; its kernels were asked for */
+		return;
+	if (!reserve((void **)&p->held, &p->cap_held, p->n_held, GPU_HELD_MAX, sizeof(*p->held))) {
+		p->lost_here++;
+		return;
+	}
+	g = &p->held[p->n_held++];
+	*g = (struct rec_gpu){
+		.h = { .kind = REC_GPU, .start_ns = r->start, .dur_ns = r->end - r->start, .tgid = p->tgid, .tid = p->tgid },
+		.device = r->device,
+		.context = r->context,
+		.stream = r->stream,
+		.correlation = r->correlation,
+	};
+	if (r->kind == GPU_RECORD_KERNEL)
+		fill_kernel(p, &r->kernel, g);
+	else
+		fill_copy(r, g);
+}
+
+/* ---- handing over ---- */
+
+static int compare_calls(const void *a, const void *b)
+{
+	const struct rec_gpu *x = a, *y = b;
+	int before = (x->correlation > y->correlation) - (x->correlation < y->correlation);
+
+	return before ? before : (x->h.start_ns > y->h.start_ns) - (x->h.start_ns < y->h.start_ns);
+}
+
+static int compare_starts(const void *a, const void *b)
+{
+	const struct rec_gpu *x = a, *y = b;
+
+	return (x->h.start_ns > y->h.start_ns) - (x->h.start_ns < y->h.start_ns);
+}
+
+static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
+{
+	if (!reserve((void **)&p->runs, &p->cap_runs, p->n_runs, GPU_RUNS_MAX, sizeof(*p->runs))) {
+		if (!p->n_runs)
+			return;
+		/* the older half, which no step has needed so far */
+		p->runs_from_ns = p->runs[p->n_runs / 2].start_ns;
+		memmove(p->runs, p->runs + p->n_runs / 2, (p->n_runs - p->n_runs / 2) * sizeof(*p->runs));
+		p->n_runs -= p->n_runs / 2;
+	}
+	p->runs[p->n_runs++] = (struct gpu_run){
+		.start_ns = g->h.start_ns,
+		.end_ns = g->h.start_ns + g->h.dur_ns,
+		.launched_ns = g->launched_ns,
+		.device = g->device,
+		.is_kernel = g->h.id == GPU_KERNEL,
+	};
+}
+
+static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb, void *arg)
+{
+	const struct gpu_track of = { .device = g->device, .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
+
+	keep_run(p, g);
+	if (!gpu_info_track(p->info, &of, g->h.start_ns, g->h.start_ns + g->h.dur_ns, &g->track)) {
+		p->lost_here++;
+		return;
+	}
+	p->kept++;
+	cb(&g->h, sizeof(*g), arg);
+}
+
+/* What ended up to then. */
+static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
+{
+	size_t n = 0;
+
+	/* those that stay, behind the others */
+	for (size_t i = 0; i < p->n_held; i++) {
+		struct rec_gpu g = p->held[i];
+
+		if (g.h.start_ns + g.h.dur_ns > until_ns)
+			continue;
+		p->held[i] = p->held[n];
+		p->held[n++] = g;
+	}
+	qsort(p->held, n, sizeof(*p->held), compare_calls);
+	for (size_t i = 0; i < n; i++)
+		gpu_join_activity(p->join, &p->held[i], p->state.residual_ns);
+	qsort(p->held, n, sizeof(*p->held), compare_starts);
+	for (size_t i = 0; i < n; i++)
+		hand_over(p, &p->held[i], cb, arg);
+	p->n_held -= n;
+	memmove(p->held, p->held + n, p->n_held * sizeof(*p->held));
+}
+
+/* Everything up to then has been handed over. */
+static void settle(struct gpu_process *p, uint64_t until_ns)
+{
+	p->settled_ns = until_ns;
+	if (p->wait.any && until_ns >= p->wait.end_ns) {
+		gpu_join_forget(p->join, p->wait.one_stream ? &p->wait.stream : NULL, p->wait.start_ns);
+		p->wait.any = false;
+	}
+}
+
+/* ---- calls and steps ---- */
+
+void gpu_process_call(struct gpu_process *p, const struct launch *l)
+{
+	gpu_join_call(p->join, l);
+}
+
+void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
+{
+	if (p->wait.any && end_ns > p->wait.end_ns + PATIENCE_NS) /* the first one is still to be heeded */
+		p->wait.any = false;
+	if (p->wait.any)
+		return;
+	p->wait.any = true;
+	p->wait.one_stream = stream;
+	p->wait.stream = stream ? *stream : 0;
+	p->wait.start_ns = start_ns;
+	p->wait.end_ns = end_ns;
+}
+
+bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
+{
+	if (!p->state.on_since || gpu_state_is_over(p->state.state))
+		return false;
+	if (!reserve((void **)&p->steps, &p->cap_steps, p->n_steps, GPU_STEPS_MAX, sizeof(*p->steps)))
+		return false;
+	p->steps[p->n_steps++] = (struct waiting){
+		.h = r->h,
+		.number = r->number,
+		.is_partial = r->h.start_ns < p->state.on_since || r->h.start_ns < p->runs_from_ns,
+	};
+	return true;
+}
+
+static bool is_ready(const struct gpu_process *p, const struct waiting *s)
+{
+	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+
+	if (p->settled_ns < end_ns + GRACE_NS)
+		return false;
+	return p->settled_ns >= end_ns + PATIENCE_NS || !gpu_join_pending(p->join, end_ns, NULL, 0);
+}
+
+/* What ran around the step and, of the launches before its end, those of which nothing is known. */
+static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
+{
+	uint64_t end_ns = r->h.start_ns + r->h.dur_ns;
+	struct gpu_run *list = malloc((p->n_runs + PENDING_MAX) * sizeof(*list));
+	struct launch *pending = malloc(PENDING_MAX * sizeof(*pending));
+	size_t n = 0, n_pending = 0;
+	int err = -ENOMEM;
+
+	if (list && pending) {
+		for (size_t i = 0; i < p->n_runs; i++) {
+			if (p->runs[i].end_ns > r->h.start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
+				list[n++] = p->runs[i];
+		}
+		n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
+		for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
+			list[n++] = (struct gpu_run){ UINT64_MAX, UINT64_MAX, pending[i].end_ns, 0, 0 };
+		err = gpu_partition(list, n, r->h.start_ns, end_ns, r);
+	}
+	free(list);
+	free(pending);
+	return err;
+}
+
+static bool find_track(struct gpu_process *p, struct rec_gpu_step *r)
+{
+	const struct gpu_track of = { .device = r->device, .tgid = p->tgid, .stream = GPU_STREAM_STEPS };
+
+	return gpu_info_track(p->info, &of, r->h.start_ns, r->h.start_ns + r->h.dur_ns, &r->track);
+}
+
+static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
+{
+	struct rec_gpu_step r = { .h = s->h, .step = s->number, .residual_ns = p->state.residual_ns };
+	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+
+	r.h.kind = REC_GPU_STEP;
+	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
+	if (s->is_partial || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) || !find_track(p, &r)) {
+		memset(r.ns, 0, sizeof(r.ns));
+		r.h.flags |= GPU_STEP_F_LOST;
+	}
+	cb(&r.h, sizeof(r), arg);
+}
+
+/* What ended so long before that no step will need it: of each list half, so that it is seldom moved. */
+static void forget_runs(struct gpu_process *p, uint64_t needed_ns)
+{
+	size_t n = p->n_runs / 2;
+
+	if (n < RUNS_KEPT || p->runs[n].end_ns + KEEP_NS > needed_ns)
+		return;
+	p->runs_from_ns = p->runs[n].start_ns;
+	p->n_runs -= n;
+	memmove(p->runs, p->runs + n, p->n_runs * sizeof(*p->runs));
+}
+
+static void answer_steps(struct gpu_process *p, bool all, gpu_record_cb cb, void *arg)
+{
+	size_t n = 0;
+	uint64_t needed_ns = p->settled_ns;
+
+	for (size_t i = 0; i < p->n_steps; i++) {
+		struct waiting s = p->steps[i];
+
+		if (all || is_ready(p, &s)) {
+			answer(p, &s, cb, arg);
+			continue;
+		}
+		if (s.h.start_ns < needed_ns)
+			needed_ns = s.h.start_ns;
+		p->steps[n++] = s;
+	}
+	p->n_steps = n;
+	forget_runs(p, needed_ns);
+}
+
+/* ---- */
+
+/* Notes what was lost since the last time. What it was ended after the last flush that is known. */
+static void count_lost(struct gpu_process *p, uint64_t now_ns)
+{
+	uint64_t n = lost(p);
+
+	if (n == p->lost_seen)
+		return;
+	p->lost_seen = n;
+	add_gap(p, p->settled_ns, now_ns);
+	gpu_join_forget(p->join, NULL, now_ns);
+}
+
+static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = on_name };
+
+bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
+{
+	uint64_t until_ns;
+	bool more, over;
+
+	/* what was written before that is in the ring by now */
+	gpu_feed_state(p->feed, now_ns, &p->state);
+	more = gpu_feed_drain(p->feed, now_ns, DRAIN_MAX, &feed_ops, p);
+	over = !more && gpu_state_is_over(p->state.state);
+	until_ns = over ? now_ns : p->state.flushed_until;
+	if (!more) {
+		count_lost(p, now_ns);
+		if (until_ns > p->settled_ns) {
+			release(p, over ? UINT64_MAX : until_ns, cb, arg);
+			settle(p, until_ns);
+		}
+	} else if (p->n_held > GPU_HELD_MAX / 2) {
+		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
+	}
+	answer_steps(p, over, cb, arg);
+	return more;
+}
+
+void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
+{
+	while (gpu_process_drain(p, now_ns, cb, arg))
+		;
+	release(p, UINT64_MAX, cb, arg);
+	settle(p, now_ns);
+	answer_steps(p, true, cb, arg);
+}
+
+void gpu_process_state(const struct gpu_process *p, struct gpu_feed_state *ret_state)
+{
+	*ret_state = p->state;
+}
+
+void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_counts)
+{
+	*ret_counts = (struct gpu_counts){
+		.kept = p->kept,
+		.lost = lost(p),
+		.dropped_cupti = p->state.dropped_cupti,
+		.bad = gpu_feed_bad(p->feed),
+		.residual_ns = p->state.residual_ns,
+	};
+	gpu_join_counts(p->join, &ret_counts->joined, &ret_counts->missed);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One process that uses GPUs: its ring, what was launched, and its steps. What ran is handed over when everything that ended before it
+ * has arrived, in the order of its begin; a step's partition once nothing can change it any more.
+ */
+#ifndef INFTRACE_GPU_PROCESS_H
+#define INFTRACE_GPU_PROCESS_H
+
+#include "gpu/info.h"
+#include "gpu/join.h"
+#include "gpu/ring.h"
+
+/* Beyond these what is older is handed over early, or forgotten; a step that it concerns says that records are missing. */
+#define GPU_HELD_MAX (1u << 17) /* records that wait for earlier ones */
+#define GPU_RUNS_MAX (1u << 18) /* what ran, for steps to come */
+#define GPU_STEPS_MAX 4096      /* that wait */
+#define GPU_NAME_IDS_MAX (1u << 16)
+
+struct gpu_process;
+
+typedef void (*gpu_record_cb)(const struct rec_hdr *h, size_t size, void *arg);
+
+struct gpu_counts {
+	uint64_t kept, lost, dropped_cupti, bad;
+	uint64_t joined, missed;
+	uint64_t residual_ns;
+};
+
+int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process);
+void gpu_process_free(struct gpu_process *p);
+
+uint32_t gpu_process_tgid(const struct gpu_process *p);
+struct gpu_feed *gpu_process_feed(struct gpu_process *p);
+
+/* As seen by probes: a launch; a wait for all that was launched, on the stream of this handle or everywhere; a step. */
+void gpu_process_call(struct gpu_process *p, const struct launch *l);
+void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns);
+/* Returns whether its partition will follow. */
+bool gpu_process_step(struct gpu_process *p, const struct rec_step *r);
+
+/* Takes what has arrived, a bounded number of records, and hands over what is complete. Returns whether there is more. */
+bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg);
+
+/* Nothing more will arrive: hands over the rest. */
+void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg);
+
+/* As of the last time that it was drained. */
+void gpu_process_state(const struct gpu_process *p, struct gpu_feed_state *ret_state);
+void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_counts);
+
+#endif
