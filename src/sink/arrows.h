@@ -20,6 +20,7 @@ struct arrow {
 	uint64_t slice_ns;  /* beginning of the waker's slice */
 	uint64_t wake_ns;   /* beginning of the arrow, within that slice; not 0 */
 	uint64_t end_ns;
+	bool is_launch; /* of what runs on a GPU, instead of a wake-up */
 };
 
 struct arrows;

@@ -224,7 +224,14 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 
 /* ---- wake-ups ---- */
 
-static void write_arrow(struct chrome_sink *c, const struct arrow *a)
+static char *fmt_arrow_name(char *p, const struct arrow *a)
+{
+	if (a->is_launch)
+		return fmt_lit(p, ",\"name\":\"ac2g\",\"cat\":\"ac2g\"");
+	return fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
+}
+
+void chrome_arrow(struct chrome_sink *c, const struct arrow *a)
 {
 	uint64_t id = ++c->flow_id;
 	char *p = event_begin(c);
@@ -234,8 +241,7 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 	p = fmt_track(p, a->waker_tgid, a->waker_track);
 	p = fmt_lit(p, ",\"ts\":");
 	p = fmt_ts(c, p, a->wake_ns);
-	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
-	event_end(c, p);
+	event_end(c, fmt_arrow_name(p, a));
 
 	p = event_begin(c);
 	p = fmt_lit(p, "{\"ph\":\"f\",\"bp\":\"e\",\"id\":");
@@ -243,8 +249,7 @@ static void write_arrow(struct chrome_sink *c, const struct arrow *a)
 	p = fmt_track(p, a->tgid, a->track);
 	p = fmt_lit(p, ",\"ts\":");
 	p = fmt_ts(c, p, a->end_ns);
-	p = fmt_lit(p, ",\"name\":\"wake-up\",\"cat\":\"sched\"");
-	event_end(c, p);
+	event_end(c, fmt_arrow_name(p, a));
 }
 
 /* A slice was written: writes the arrows that begin in it. */
@@ -252,12 +257,12 @@ static void write_arrows(struct chrome_sink *c, const struct rec_hdr *h, const s
 {
 	struct arrow a;
 
-	if (!(h->flags & REC_F_WOKE))
+	if (!(h->flags & REC_F_WOKE) && !record_launches(&c->rec, h))
 		return;
 	arrows_add_slice(c->arrows, h->tid, h->start_ns, at->tid);
 	while (arrows_take(c->arrows, h->tid, h->start_ns, &a)) {
 		a.waker_track = at->tid;
-		write_arrow(c, &a);
+		chrome_arrow(c, &a);
 	}
 }
 
@@ -280,7 +285,7 @@ static void make_arrow(
 	if (a.end_ns < a.wake_ns)
 		a.end_ns = a.wake_ns;
 	if (arrows_add(c->arrows, &a))
-		write_arrow(c, &a);
+		chrome_arrow(c, &a);
 }
 
 /* ---- records ---- */
@@ -602,6 +607,12 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 	case REC_MEMORY:
 		chrome_memory(c, (const struct rec_memory *)rec);
 		break;
+	case REC_GPU:
+		chrome_gpu(c, (const struct rec_gpu *)rec);
+		break;
+	case REC_GPU_STEP:
+		chrome_gpu_step(c, (const struct rec_gpu_step *)rec);
+		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);
 		break;
@@ -706,6 +717,8 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	c->w = w;
 	c->begun = c->loss_named = c->requests_named = false;
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
+	c->gpus_named = 0;
+	memset(c->gpu_tracks_named, 0, sizeof(c->gpu_tracks_named));
 	for (size_t i = 0; i < c->n_processes; i++) {
 		c->processes[i].named = false;
 		memset(c->processes[i].lanes_named, 0, sizeof(c->processes[i].lanes_named));

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "gpu/info.h"
 #include "io/writer.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
@@ -84,6 +85,9 @@ struct chrome_sink {
 	} time;                          /* the last time that was written */
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	bool requests_named;             /* in this file */
+	/* in this file: a bit for each */
+	uint64_t gpus_named;
+	uint64_t gpu_tracks_named[GPU_TRACKS_MAX / 64];
 };
 
 /* Where an event of a thread is shown: on the thread's own track or on one that it shares. */
@@ -120,6 +124,14 @@ void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
 void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
+
+/* chrome_gpu.c */
+void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);
+void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r);
+
+/* Both ends of an arrow whose slice was written. */
+struct arrow;
+void chrome_arrow(struct chrome_sink *c, const struct arrow *a);
 
 /* chrome_stacks.c */
 void chrome_stack(struct chrome_sink *c, const struct rec_stack *r);

@@ -146,6 +146,12 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 	case REC_MEMORY:
 		perfetto_memory(s, (const struct rec_memory *)rec);
 		break;
+	case REC_GPU:
+		perfetto_gpu(s, (const struct rec_gpu *)rec);
+		break;
+	case REC_GPU_STEP:
+		perfetto_gpu_step(s, (const struct rec_gpu_step *)rec);
+		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);
 		break;

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "gpu/info.h"
 #include "io/writer.h"
 #include "sink/perfetto_fields.h"
 #include "sink/proto.h"
@@ -118,6 +119,8 @@ struct perfetto_sink {
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
 	struct perfetto_stacks *stacks; /* NULL: there was none */
+	/* of GPUs in this file; 0: not described */
+	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_track_rows[GPU_TRACKS_MAX];
 };
 
 /* ---- packets ---- */
@@ -150,6 +153,9 @@ uint32_t perfetto_own_row(struct perfetto_sink *s);
 /* In the process `requests`. */
 uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row);
 uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter counter);
+
+/* A track of a GPU; 0 also if the device has no such track. */
+uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 
@@ -252,6 +258,11 @@ void perfetto_ipc(struct perfetto_sink *s, const struct rec_syscall *r);
 void perfetto_request(struct perfetto_sink *s, const struct rec_request *r);
 /* The tracks of requests in batches. -ENOMEM. */
 int perfetto_requests_new(struct perfetto_sink *s);
+
+/* ---- perfetto_gpu.c ---- */
+
+void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r);
+void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r);
 
 /* ---- perfetto_stacks.c ---- */
 

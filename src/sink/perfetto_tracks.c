@@ -2,6 +2,7 @@
 /* Perfetto trace: processes, threads and their tracks, described before their first event. */
 #include <stdlib.h>
 
+#include "sink/gpu.h"
 #include "sink/perfetto.h"
 
 #define THREADS_FIRST 256
@@ -157,6 +158,8 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 		memset(pr->lane_rows, 0, sizeof(pr->lane_rows));
 	}
 	s->own_row = s->requests_row = 0;
+	memset(s->gpu_rows, 0, sizeof(s->gpu_rows));
+	memset(s->gpu_track_rows, 0, sizeof(s->gpu_track_rows));
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
@@ -343,23 +346,53 @@ uint32_t perfetto_own_row(struct perfetto_sink *s)
 	return s->own_row;
 }
 
-static uint32_t requests_row(struct perfetto_sink *s)
+/* Describes a process that is none of the system's; 0 without memory. */
+static uint32_t pseudo_process(struct perfetto_sink *s, uint32_t *row, uint32_t pid, const char *name)
 {
 	char *packet, *track, *process, *p;
 
-	if (s->requests_row)
-		return s->requests_row;
-	s->requests_row = row_add(s);
-	if (!s->requests_row)
+	if (*row)
+		return *row;
+	*row = row_add(s);
+	if (!*row)
 		return 0;
-	p = track_begin(s, s->requests_row, &packet, &track);
+	p = track_begin(s, *row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
-	p = proto_u64(p, 1 /* pid */, REQUESTS_PID);
-	p = proto_text(p, 6 /* process_name */, REQUESTS_NAME, strlen(REQUESTS_NAME));
+	p = proto_u64(p, 1 /* pid */, pid);
+	p = proto_text(p, 6 /* process_name */, name, strlen(name));
 	p = proto_close(process, p);
 	p = proto_u64(p, TRACK_CHILD_ORDERING, 3 /* EXPLICIT */);
 	track_end(s, packet, track, p);
-	return s->requests_row;
+	return *row;
+}
+
+static uint32_t requests_row(struct perfetto_sink *s)
+{
+	return pseudo_process(s, &s->requests_row, REQUESTS_PID, REQUESTS_NAME);
+}
+
+uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
+{
+	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);
+	char name[8 + FMT_U32_MAX], *packet, *begin, *p;
+	uint32_t parent, *row;
+
+	if (!t || t->device != device)
+		return 0;
+	row = &s->gpu_track_rows[track];
+	if (*row)
+		return *row;
+	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
+	parent = pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, name);
+	*row = parent ? row_add(s) : 0;
+	if (!*row)
+		return 0;
+	p = track_begin(s, *row, &packet, &begin);
+	p = proto_text(p, TRACK_NAME, t->name, strlen(t->name));
+	p = proto_u64(p, TRACK_PARENT, parent);
+	p = proto_s64(p, TRACK_RANK, gpu_track_is_steps(t) ? -1 : (int64_t)track);
+	track_end(s, packet, begin, proto_u64(p, TRACK_DISALLOW_MERGING, 1));
+	return *row;
 }
 
 /* Begins the description, up to what follows name and rank; NULL without memory. */

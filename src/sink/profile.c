@@ -75,6 +75,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	(void)size;
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
+	if (rec->kind == REC_GPU_STEP)
+		profile_steps_gpu(ps->steps, (const struct rec_gpu_step *)rec);
 	if (rec->kind == REC_STACK)
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "engine/rows.h"
+#include "gpu/info.h"
 #include "sink/behind.h"
+#include "sink/gpu.h"
 #include "sink/left_out.h"
 #include "sink/weight.h"
 #include "target/cpu_limit.h"
@@ -21,13 +23,16 @@ struct told {
 	uint64_t prompt, decode;
 };
 
-/* A line that waits for that. What its arguments mean may not be known any more when it is written. */
+/* A line that waits for that, or for what the GPU did. What its arguments mean may not be known any more when it is written. */
 struct held_step {
 	uint32_t number, tgid;
 	bool graph;
+	bool waits_told, waits_gpu;
+	bool is_told, has_gpu;
 	struct told told;
+	struct rec_gpu_step gpu;
 	char *text; /* of its shape and stages */
-	size_t told_at, len;
+	size_t told_at, gpu_at, len;
 };
 
 struct profile_steps {
@@ -125,8 +130,21 @@ static char *add_told(char *p, const struct told *t)
 	return add_u64(p, ",\"decode_tokens\":", t->decode);
 }
 
-/* What is behind that. */
-static char *add_step(struct profile_steps *ps, char *p, const struct rec_step *r)
+/* What the GPU did. The parts sum to the step's duration. */
+static char *add_gpu(char *p, const struct rec_gpu_step *r)
+{
+	if (r->h.flags & GPU_STEP_F_LOST)
+		return fmt_lit(p, ",\"gpu_lost\":true");
+	p = add_u64(p, ",\"gpu_device\":", r->device);
+	p = add_u64(p, ",\"gpu_kernels\":", r->kernels);
+	p = add_u64(p, ",\"gpu_copies\":", r->copies);
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		p = fmt_us(profile_add_key(p, gpu_part_key(i), ""), r->ns[i]);
+	return add_us(p, ",\"gpu_residual_us\":", r->residual_ns);
+}
+
+/* What is behind that, up to the end of the shape. */
+static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step *r)
 {
 	char off[SHED_TEXT_MAX];
 	struct weight weight;
@@ -166,6 +184,11 @@ static char *add_step(struct profile_steps *ps, char *p, const struct rec_step *
 		p = add_us(p, ",\"tracer_us\":", weight.ns);
 		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);
 	}
+	return p;
+}
+
+static char *add_stages(char *p, const struct rec_step *r)
+{
 	p = add_us(p, PROFILE_STAGES "\"total\":", r->h.dur_ns);
 	p = profile_add_states(p, "", r->ns);
 	if (r->workers) {
@@ -185,10 +208,10 @@ static void write_step(struct profile_steps *ps, const struct rec_step *r)
 	char *p = profile_line_begin(ps->lines, "token_prof", r->h.tgid);
 
 	if (p)
-		profile_line_end(ps->lines, add_step(ps, add_call(ps, p, r), r), r->n.graphs > 0);
+		profile_line_end(ps->lines, add_stages(add_shape(ps, add_call(ps, p, r), r), r), r->n.graphs > 0);
 }
 
-/* ---- steps that wait until it is known what their rows were ---- */
+/* ---- steps that wait until it is known what their rows were, and what the GPU did ---- */
 
 static size_t find_held(const struct profile_steps *ps, uint32_t number)
 {
@@ -199,28 +222,38 @@ static size_t find_held(const struct profile_steps *ps, uint32_t number)
 	return i;
 }
 
-static void write_held(struct profile_steps *ps, const struct held_step *h, bool is_told)
+static void write_held(struct profile_steps *ps, const struct held_step *h)
 {
 	char *p = profile_line_begin(ps->lines, "token_prof", h->tgid);
 
 	if (!p)
 		return;
 	p = fmt_str(p, h->text, h->told_at);
-	if (is_told)
+	if (h->is_told)
 		p = add_told(p, &h->told);
-	p = fmt_str(p, h->text + h->told_at, h->len - h->told_at);
+	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
+	if (h->has_gpu)
+		p = add_gpu(p, &h->gpu);
+	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
 	profile_line_end(ps->lines, p, h->graph);
 }
 
-/* Writes the first n. Of what has waited in vain the rows are not known. */
-static void write_first(struct profile_steps *ps, size_t n, bool last_is_told)
+/* Writes those that wait for nothing, and of the first n all: what they have waited for is not known. */
+static void write_ready(struct profile_steps *ps, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		write_held(ps, &ps->held[i], last_is_told && i == n - 1);
-		free(ps->held[i].text);
+	size_t left = 0;
+
+	for (size_t i = 0; i < ps->n_held; i++) {
+		struct held_step *h = &ps->held[i];
+
+		if (i >= n && (h->waits_told || h->waits_gpu)) {
+			ps->held[left++] = *h;
+			continue;
 	}
-	ps->n_held -= n;
-	memmove(ps->held, ps->held + n, ps->n_held * sizeof(*ps->held));
+		write_held(ps, h);
+		free(h->text);
+	}
+	ps->n_held = left;
 }
 
 /* As step_requests.c takes them: by its parts, or as a single one where others have parts. */
@@ -235,20 +268,28 @@ static bool will_be_told(struct profile_steps *ps, const struct rec_step *r)
 }
 
 /* false: no memory */
-static bool hold(struct profile_steps *ps, const struct rec_step *r)
+static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, bool gpu)
 {
-	struct held_step h = { .number = r->number, .tgid = r->h.tgid, .graph = r->n.graphs > 0 };
+	struct held_step h = {
+		.number = r->number,
+		.tgid = r->h.tgid,
+		.graph = r->n.graphs > 0,
+		.waits_told = told,
+		.waits_gpu = gpu,
+	};
 	char *p = add_call(ps, ps->text, r);
 	size_t i;
 
 	h.told_at = (size_t)(p - ps->text);
-	h.len = (size_t)(add_step(ps, p, r) - ps->text);
+	p = add_shape(ps, p, r);
+	h.gpu_at = (size_t)(p - ps->text);
+	h.len = (size_t)(add_stages(p, r) - ps->text);
 	h.text = malloc(h.len);
 	if (!h.text)
 		return false;
 	memcpy(h.text, ps->text, h.len);
 	if (ps->n_held == HELD_MAX)
-		write_first(ps, 1, false);
+		write_ready(ps, 1);
 	i = find_held(ps, r->number);
 	memmove(ps->held + i + 1, ps->held + i, (ps->n_held++ - i) * sizeof(*ps->held));
 	ps->held[i] = h;
@@ -257,31 +298,56 @@ static bool hold(struct profile_steps *ps, const struct rec_step *r)
 
 void profile_steps_add(struct profile_steps *ps, const struct rec_step *r)
 {
-	if (!will_be_told(ps, r) || !hold(ps, r))
+	bool told = will_be_told(ps, r), gpu = ps->rec->gpu && gpu_info_expects(ps->rec->gpu, r->h.tgid);
+
+	if ((!told && !gpu) || !hold(ps, r, told, gpu))
 		write_step(ps, r);
+}
+
+static struct held_step *get_held(struct profile_steps *ps, uint32_t number)
+{
+	size_t i = find_held(ps, number);
+
+	return i < ps->n_held && ps->held[i].number == number ? &ps->held[i] : NULL;
 }
 
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p)
 {
-	size_t i = find_held(ps, s->number);
+	struct held_step *h = get_held(ps, s->number);
 
-	if (i == ps->n_held || ps->held[i].number != s->number)
+	if (!h)
 		return;
-	ps->held[i].told.prompt += p->prompt;
-	ps->held[i].told.decode += p->rows->rows - p->prompt;
+	h->told.prompt += p->prompt;
+	h->told.decode += p->rows->rows - p->prompt;
 }
 
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s)
 {
-	size_t i = find_held(ps, s->number);
-	bool there = i < ps->n_held && ps->held[i].number == s->number;
+	struct held_step *h = get_held(ps, s->number);
 
-	write_first(ps, i + there, there);
+	if (h)
+		h->is_told = h->waits_told;
+	/* those before were not told, and will not be */
+	for (size_t i = 0; i < ps->n_held && ps->held[i].number <= s->number; i++)
+		ps->held[i].waits_told = false;
+	write_ready(ps, 0);
+}
+
+void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
+{
+	struct held_step *h = get_held(ps, r->step);
+
+	if (!h)
+		return;
+	h->gpu = *r;
+	h->has_gpu = true;
+	h->waits_gpu = false;
+	write_ready(ps, 0);
 }
 
 void profile_steps_finish(struct profile_steps *ps)
 {
-	write_first(ps, ps->n_held, false);
+	write_ready(ps, ps->n_held);
 }
 
 int profile_steps_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps **ret_steps)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were
- * prompts shows when the steps before it are known: such a line waits until the requests have taken the step.
+ * prompts shows when the steps before it are known: such a line waits until the requests have taken the step. What a GPU did shows
+ * some tenths of a second later: the lines of a process with one wait for that.
  */
 #ifndef INFTRACE_PROFILE_STEPS_H
 #define INFTRACE_PROFILE_STEPS_H
@@ -22,6 +23,9 @@ void profile_steps_add(struct profile_steps *ps, const struct rec_step *r);
 /* Of struct step_requests_ops: what the rows of a step were, and that this is all. */
 void profile_steps_part(struct profile_steps *ps, const struct step_seen *s, const struct request_part *p);
 void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
+
+/* What the GPU did during a step. */
+void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
 
 /* Writes those that are still waiting. */
 void profile_steps_finish(struct profile_steps *ps);

@@ -26,6 +26,7 @@
 #include "process_sums.h"
 #include "target/tasks.h"
 
+struct gpu_info;
 struct left_out;
 struct prices;
 struct profile_meta;
@@ -45,6 +46,7 @@ struct recording {
 	uint64_t name_real_ns; /* the time in the names of its files */
 	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
+	const struct gpu_info *gpu; /* what the numbers in records of GPUs stand for; NULL: there are none */
 	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
 	struct request_feed *requests; /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
@@ -175,6 +177,17 @@ static inline bool sink_wants(struct sink *s, const struct rec_hdr *rec)
 static inline int sink_close(struct sink *s, const struct window_totals *t)
 {
 	return s ? s->ops->close(s, t) : 0;
+}
+
+/* Whether the call may have launched something on a GPU, to which an arrow leads from its slice. */
+static inline bool record_launches(const struct recording *rec, const struct rec_hdr *h)
+{
+	enum probe_role role;
+
+	if (!rec->gpu || h->kind != REC_FUNCTION || h->id >= rec->probes->n)
+		return false;
+	role = rec->probes->specs[h->id].role;
+	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH;
 }
 
 /* Since when the thread was runnable again; only valid with a wake_ns. */

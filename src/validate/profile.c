@@ -210,6 +210,34 @@ static void check_tracer(struct profile_check *check, const struct json_node *sh
 		LINE_PROBLEM(check, "shape.tracer_us is more than all threads of the step had");
 }
 
+/* Checks that the parts of a GPU add up to the step. */
+static void check_gpu(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
+{
+	static const char *const parts[] = { "gpu_busy_us", "gpu_copy_us", "gpu_idle_launch_us", "gpu_idle_wait_us", "gpu_unknown_us" };
+	const struct json_node *total = node_get(stages, "total");
+	int64_t ns, sum = 0, total_ns;
+	size_t found = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		const struct json_node *part = node_get(shape, parts[i]);
+
+		if (!part)
+			continue;
+		found++;
+		if (node_us_to_ns(part, &ns) || ns < 0 || __builtin_add_overflow(sum, ns, &sum)) {
+			LINE_PROBLEM(check, "shape.%s must be a number >= 0", parts[i]);
+			return;
+		}
+	}
+	if (!found)
+		return;
+	if (found < sizeof(parts) / sizeof(parts[0]))
+		LINE_PROBLEM(check, "shape: some of the parts of the GPU are missing");
+	else if (total && !node_us_to_ns(total, &total_ns) && sum != total_ns)
+		LINE_PROBLEM(check, "shape: the parts of the GPU sum to %lld ns, total is %lld ns (%+lld ns)", (long long)sum,
+			(long long)total_ns, (long long)(sum - total_ns));
+}
+
 /* false: this was said */
 static bool check_frames(struct profile_check *check, const struct json_node *frames)
 {
@@ -310,6 +338,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_spans(check, values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+		if (!strcmp(family, "token_prof"))
+			check_gpu(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "stack_prof"))
 			check_samples(check, line);
 	}

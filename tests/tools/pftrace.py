@@ -286,7 +286,7 @@ def compare_slices(d, trace, by_phase, names, origin):
     for where, name, category, start, end, args in trace.slices():
         if category == "stack" or category == "syscall" and not name.startswith("compat_"):
             continue
-        if where[1] == "steps":
+        if where[1] == "steps" and category == "step":
             category = "steps"
         # a request whose beginning was not seen begins with the first step that was
         unknown = "began_before" in args and category != "batch"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The sinks at their limits: the longest events, records that no kernel sends, many threads. */
+#include "gpu/info.h"
 #include "cases.h"
 #include "sinks.h"
 
@@ -157,6 +158,8 @@ static union {
 	struct rec_step_parts parts;
 	struct rec_request request;
 	struct rec_task task;
+	struct rec_gpu gpu;
+	struct rec_gpu_step gpu_step;
 } noise;
 
 static void make_noise(void)
@@ -177,6 +180,14 @@ static void make_noise(void)
 		noise.h.start_ns = START + draw() % 1000000;
 	if (draw() % 4)
 		noise.h.dur_ns %= 1000000;
+	if (noise.h.kind == REC_GPU && draw() % 4) {
+		noise.gpu.track %= 10;
+		noise.gpu.device = noise.gpu.track % 3;
+	}
+	if (noise.h.kind == REC_GPU_STEP && draw() % 4) {
+		noise.gpu_step.track %= 10;
+		noise.gpu_step.device = noise.gpu_step.track % 3;
+	}
 	if (noise.h.kind == REC_STEP && draw() % 4)
 		noise.step.n_parts %= STEP_PARTS_MAX + 2;
 }
@@ -187,6 +198,8 @@ static void test_noise(void **state)
 {
 	const unsigned int n = cases(20000, 4000);
 	struct json_object *line;
+	struct gpu_info *info;
+	uint32_t track;
 	struct both b;
 
 	(void)state;
@@ -194,6 +207,12 @@ static void test_noise(void **state)
 		"s32 arg1,ptr arg2,u64 arg3");
 	add_probe("\x80\xff", ROLE_OP, PROBE_F_SPAN, "$a", "op arg1,str arg2,str arg3");
 	add_probe("instant", ROLE_LAUNCH, PROBE_F_INSTANT, NULL, "u8 arg1,s8 arg2");
+	assert_int_equal(gpu_info_new(&info), 0);
+	rec.gpu = info;
+	for (uint32_t i = 0; i < 10; i++)
+		gpu_info_track(info, &(struct gpu_track){ .device = i % 3, .tgid = PID + i % 2, .stream = i }, START, START, &track);
+	gpu_info_name(info, "_Z1f\x1b\xff");
+	gpu_info_expect(info, PID, true);
 	both_open(&b);
 	for (unsigned int i = 0; i < n; i++) {
 		make_noise();
@@ -216,6 +235,8 @@ static void test_noise(void **state)
 		json_object_put(line);
 	}
 	both_done(&b);
+	rec.gpu = NULL;
+	gpu_info_free(info);
 }
 
 /* ---- many threads ---- */

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Chrome trace: what GPUs did. A process for each device and a track for each stream, with the names, categories and arguments
+ * that PyTorch's profiler (Kineto) has given them, so that tools for its traces read these, too.
+ */
+#include "gpu/info.h"
+#include "sink/arrows.h"
+#include "sink/chrome.h"
+#include "sink/gpu.h"
+
+static void name_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)
+{
+	uint64_t bit = UINT64_C(1) << track % 64;
+	char name[32], *p;
+
+	if (!(c->gpus_named & UINT64_C(1) << t->device)) {
+		c->gpus_named |= UINT64_C(1) << t->device;
+		p = fmt_u32(fmt_lit(name, "GPU "), t->device);
+		*p = 0;
+		chrome_name_process(c, PID_GPU + t->device, name, PID_GPU + t->device);
+	}
+	if (c->gpu_tracks_named[track / 64] & bit)
+		return;
+	c->gpu_tracks_named[track / 64] |= bit;
+	chrome_name_track(c, PID_GPU + t->device, TID_GPU + track, t->name, gpu_track_is_steps(t) ? -1 : (int64_t)track);
+}
+
+static char *fmt_three(char *p, const char *name, const uint32_t v[3])
+{
+	p = fmt_string(fmt_lit(p, ","), name);
+	p = fmt_u32(fmt_lit(p, ":["), v[0]);
+	p = fmt_u32(fmt_lit(p, ","), v[1]);
+	p = fmt_u32(fmt_lit(p, ","), v[2]);
+	return fmt_lit(p, "]");
+}
+
+static char *fmt_kernel(const struct chrome_sink *c, char *p, const struct rec_gpu *r)
+{
+	const char *name = gpu_info_full_name(c->rec.gpu, r->name);
+
+	p = fmt_three(p, "grid", r->grid);
+	p = fmt_three(p, "block", r->block);
+	p = fmt_u32(fmt_lit(p, ",\"shared memory\":"), r->shared);
+	if (strcmp(name, gpu_info_short_name(c->rec.gpu, r->name)))
+		p = fmt_string(fmt_lit(p, ",\"kernel\":"), name);
+	return p;
+}
+
+static char *fmt_copy(char *p, const struct rec_gpu *r)
+{
+	uint64_t mb = gpu_megabytes_per_s(r);
+
+	p = fmt_u64(fmt_lit(p, ",\"bytes\":"), r->bytes <= INT64_MAX ? r->bytes : INT64_MAX);
+	if (mb) {
+		p = fmt_u64(fmt_lit(p, ",\"memory bandwidth (GB/s)\":"), mb / 1000);
+		*p++ = '.';
+		*p++ = (char)('0' + mb / 100 % 10);
+		*p++ = (char)('0' + mb / 10 % 10);
+		*p++ = (char)('0' + mb % 10);
+	}
+	return r->h.id == GPU_COPY ? fmt_string(fmt_lit(p, ",\"kind\":"), gpu_copy_name(r->copy_kind)) : p;
+}
+
+static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
+{
+	struct arrow a = {
+		.waker_tgid = r->h.tgid,
+		.waker_tid = r->launch_tid,
+		.tgid = PID_GPU + r->device,
+		.tid = TID_GPU + r->track,
+		.track = TID_GPU + r->track,
+		.slice_ns = r->launch_ns,
+		.wake_ns = r->launch_ns,
+		.end_ns = r->h.start_ns,
+		.is_launch = true,
+	};
+
+	if (gpu_has_arrow(r, &c->rec) && arrows_add(c->arrows, &a))
+		chrome_arrow(c, &a);
+}
+
+void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
+{
+	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
+	char *p;
+
+	if (!t || t->device != r->device || r->h.id >= GPU_ACTIVITIES)
+		return;
+	name_track(c, r->track, t);
+	p = span_begin(c, &r->h, PID_GPU + r->device, TID_GPU + r->track);
+	p = fmt_string(p, gpu_name(c->rec.gpu, r));
+	p = fmt_string(fmt_lit(p, ",\"cat\":"), gpu_category(r));
+	p = fmt_u32(fmt_lit(p, ",\"args\":{\"device\":"), r->device);
+	p = fmt_u32(fmt_lit(p, ",\"context\":"), r->context);
+	p = fmt_u32(fmt_lit(p, ",\"stream\":"), r->stream);
+	p = fmt_u32(fmt_lit(p, ",\"correlation\":"), r->correlation);
+	p = fmt_u32(fmt_lit(p, ",\"pid\":"), r->h.tgid);
+	p = r->h.id == GPU_KERNEL ? fmt_kernel(c, p, r) : fmt_copy(p, r);
+	if (r->graph)
+		p = fmt_u32(fmt_lit(p, ",\"graph id\":"), r->graph);
+	if (r->graph_node && r->graph_node <= INT64_MAX)
+		p = fmt_u64(fmt_lit(p, ",\"graph node id\":"), r->graph_node);
+	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
+		p = fmt_us(fmt_lit(p, ",\"queued_us\":"), r->h.start_ns - r->launched_ns);
+	*p++ = '}';
+	event_end(c, p);
+	add_arrow(c, r);
+}
+
+void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
+{
+	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
+	char *p;
+
+	if (!t || t->device != r->device || r->h.flags & GPU_STEP_F_LOST || r->h.id >= c->rec.probes->n)
+		return;
+	name_track(c, r->track, t);
+	p = span_begin(c, &r->h, PID_GPU + r->device, TID_GPU + r->track);
+	p = fmt_u32(fmt_lit(p, "\"step "), r->step);
+	p = fmt_u32(fmt_lit(p, "\",\"cat\":\"gpu_step\",\"args\":{\"step\":"), r->step);
+	p = fmt_u32(fmt_lit(p, ",\"pid\":"), r->h.tgid);
+	p = fmt_u32(fmt_lit(p, ",\"kernels\":"), r->kernels);
+	p = fmt_u32(fmt_lit(p, ",\"copies\":"), r->copies);
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		p = fmt_string(fmt_lit(p, ","), gpu_part_key(i));
+		p = fmt_us(fmt_lit(p, ":"), r->ns[i]);
+	}
+	p = fmt_us(fmt_lit(p, ",\"residual_us\":"), r->residual_ns);
+	*p++ = '}';
+	event_end(c, p);
+}

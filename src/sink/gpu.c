@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/gpu.h"
+
+#include "gpu/hand_over.h"
+
+const char *gpu_category(const struct rec_gpu *r)
+{
+	return r->h.id == GPU_KERNEL ? "kernel" : r->h.id == GPU_COPY ? "gpu_memcpy"
+								      : "gpu_memset";
+}
+
+const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r)
+{
+	if (r->h.id == GPU_KERNEL)
+		return gpu_info_short_name(info, r->name);
+	if (r->h.id == GPU_SET)
+		return "Memset (Device)";
+	switch (r->copy_kind) {
+	case GPU_COPY_HOST_TO_DEVICE:
+		return "Memcpy HtoD";
+	case GPU_COPY_DEVICE_TO_HOST:
+		return "Memcpy DtoH";
+	case GPU_COPY_DEVICE_TO_DEVICE:
+		return "Memcpy DtoD";
+	case GPU_COPY_HOST_TO_HOST:
+		return "Memcpy HtoH";
+	case GPU_COPY_PEER_TO_PEER:
+		return "Memcpy PtoP";
+	default:
+		return "Memcpy";
+	}
+}
+
+uint64_t gpu_megabytes_per_s(const struct rec_gpu *r)
+{
+	if (!r->h.dur_ns || r->bytes > UINT64_MAX / 1000)
+		return 0;
+	return r->bytes * 1000 / r->h.dur_ns; /* a byte a nanosecond is 1000 MB/s */
+}
+
+static const struct {
+	const char *key, *name;
+} parts[GPU_PART_MAX] = {
+	[GPU_PART_BUSY] = { "gpu_busy_us", "gpu_busy_ns" },
+	[GPU_PART_COPY] = { "gpu_copy_us", "gpu_copy_ns" },
+	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "gpu_idle_launch_ns" },
+	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "gpu_idle_wait_ns" },
+	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "gpu_unknown_ns" },
+};
+
+const char *gpu_part_key(int part)
+{
+	return parts[part].key;
+}
+
+const char *gpu_part_name(int part)
+{
+	return parts[part].name;
+}

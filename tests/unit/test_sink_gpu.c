@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the formats make of records of GPUs. */
+#include "gpu/hand_over.h"
+#include "gpu/info.h"
+#include "sinks.h"
+
+static struct gpu_info *info;
+
+static int set_up(void **state)
+{
+	if (setup(state) || gpu_info_new(&info))
+		return -1;
+	rec.gpu = info;
+	add_probe("mock_step", ROLE_STEP, PROBE_F_SPAN, NULL, "u64 arg1");
+	add_probe("cuLaunchKernel", ROLE_LAUNCH, PROBE_F_SPAN, NULL, "u64 arg1");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	rec.gpu = NULL;
+	gpu_info_free(info);
+	return teardown(state);
+}
+
+static void feed(struct out *o)
+{
+	struct rec_function launch = { .h = hdr(REC_FUNCTION, 1) };
+	struct rec_gpu kernel = {
+		.h = hdr(REC_GPU, GPU_KERNEL),
+		.device = 1,
+		.context = 3,
+		.stream = 7,
+		.correlation = 99,
+		.grid = { 4, 5, 6 },
+		.block = { 128, 2, 1 },
+		.shared = 1024,
+		.launch_tid = TID,
+		.launch_ns = START + 10000,
+		.launched_ns = START + 11234,
+	};
+	struct rec_gpu copy = { .h = hdr(REC_GPU, GPU_COPY), .device = 1, .context = 3, .stream = 7, .bytes = 123400 };
+	struct rec_gpu_step step = { .h = hdr(REC_GPU_STEP, 0), .step = 12, .device = 1, .kernels = 1, .residual_ns = 56 };
+	const struct gpu_track stream = { .device = 1, .tgid = PID, .context = 3, .stream = 7 };
+	const struct gpu_track steps = { .device = 1, .tgid = PID, .stream = GPU_STREAM_STEPS };
+
+	kernel.name = gpu_info_name(info, "_ZN7cutlass6KernelINS_4gemm6kernel4GemmEEEvNT_6ParamsE");
+	kernel.h.flags = GPU_F_FIRST;
+	kernel.h.start_ns = START + 20000;
+	copy.copy_kind = GPU_COPY_HOST_TO_DEVICE;
+	copy.h.start_ns = START + 30000;
+	copy.h.dur_ns = 10000;
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		step.ns[i] = (uint64_t)i;
+	gpu_info_track(info, &stream, kernel.h.start_ns, kernel.h.start_ns + kernel.h.dur_ns, &kernel.track);
+	gpu_info_track(info, &stream, copy.h.start_ns, copy.h.start_ns + copy.h.dur_ns, &copy.track);
+	gpu_info_track(info, &steps, step.h.start_ns, step.h.start_ns + step.h.dur_ns, &step.track);
+	sink_record(o->s, &launch.h, REC_FUNCTION_SIZE(1));
+	EMIT(o, &kernel);
+	EMIT(o, &copy);
+	EMIT(o, &step);
+}
+
+static void test_chrome(void **state)
+{
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	chrome_open(&o);
+	feed(&o);
+	chrome_read(&o);
+	validate(&o, false);
+	e = get(&o, "X", "cutlass::Kernel");
+	assert_span(e, "kernel", "20.000", "1.234");
+	assert_text(arg(e, "kernel"), "cutlass::Kernel<cutlass::gemm::kernel::Gemm>");
+	assert_text(arg(e, "device"), "1");
+	assert_text(arg(e, "stream"), "7");
+	assert_text(arg(e, "correlation"), "99");
+	assert_string_equal(arg(e, "grid"), "[ 4, 5, 6 ]");
+	assert_text(arg(e, "queued_us"), "8.766");
+	e = get(&o, "X", "Memcpy HtoD");
+	assert_span(e, "gpu_memcpy", "30.000", "10.000");
+	assert_text(arg(e, "bytes"), "123400");
+	assert_text(arg(e, "memory bandwidth (GB/s)"), "12.340");
+	e = get(&o, "X", "step 12");
+	assert_text(arg(e, "gpu_idle_launch_us"), "0.002");
+	e = get(&o, "s", "ac2g");
+	assert_track(e, PID, TID);
+	assert_text(field(e, "ts"), "10.000");
+	e = get(&o, "f", "ac2g");
+	assert_text(field(e, "ts"), "20.000");
+	chrome_done(&o);
+}
+
+/* An arrow waits for its slice, and is left out with it. */
+static void test_no_slice(void **state)
+{
+	struct rec_gpu kernel = { .h = hdr(REC_GPU, GPU_KERNEL), .launch_tid = TID, .launch_ns = START + 1, .launched_ns = START + 2 };
+	struct out o;
+
+	(void)state;
+	kernel.h.flags = GPU_F_FIRST;
+	gpu_info_track(info, &(struct gpu_track){ .tgid = PID }, START, START, &kernel.track);
+	chrome_open(&o);
+	EMIT(&o, &kernel);
+	chrome_read(&o);
+	validate(&o, false);
+	assert_null(find(&o, "s", "ac2g", 0));
+	get(&o, "X", "kernel");
+	chrome_done(&o);
+}
+
+/* A line waits for what the GPU did, and is written without it at the end. */
+static void test_profile(void **state)
+{
+	struct rec_step step = { .h = hdr(REC_STEP, 0) };
+	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .device = 2, .kernels = 3 };
+	struct out o;
+
+	(void)state;
+	share_out(&step, 1234);
+	profile_open(&o, &plain);
+	gpu_info_expect(info, PID, true);
+	for (uint32_t i = 0; i < 4; i++) {
+		step.number = i;
+		EMIT(&o, &step);
+	}
+	flush(&o);
+	read_text(&o);
+	assert_int_equal(o.len, 0);
+	gpu.step = 1;
+	gpu.ns[GPU_PART_IDLE_WAIT] = 1234;
+	EMIT(&o, &gpu);
+	gpu.step = 2;
+	gpu.h.flags = GPU_STEP_F_LOST;
+	EMIT(&o, &gpu);
+	flush(&o);
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"step\":1,"));
+	assert_non_null(strstr(o.text, "\"gpu_device\":2,\"gpu_kernels\":3,\"gpu_copies\":0,\"gpu_busy_us\":0.000,\"gpu_copy_us\":0.000,"
+				       "\"gpu_idle_launch_us\":0.000,\"gpu_idle_wait_us\":1.234,\"gpu_unknown_us\":0.000,"
+				       "\"gpu_residual_us\":0.000},\"stage_us\":{"));
+	assert_non_null(strstr(o.text, "\"gpu_lost\":true}"));
+	assert_null(strstr(o.text, "\"step\":0,"));
+	gpu_info_expect(info, PID, false);
+	step.number = 4;
+	EMIT(&o, &step); /* is written at once */
+	flush(&o);
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"step\":4,"));
+	o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 });
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"step\":0,"));
+	assert_non_null(strstr(o.text, "\"step\":3,"));
+	validate(&o, true);
+	profile_done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_chrome, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_no_slice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_profile, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
