@@ -256,11 +256,12 @@ static int attach_file(
 		.sheds = a->sheds,
 	};
 	size_t links = 0, left_out = a->pt->left_out;
-	uint64_t begun = clock_boot_ns();
+	uint64_t begun = clock_boot_ns(), left = budget_left(&a->budget, pid, begun) / NSEC_PER_MSEC;
 	int err = -EDQUOT, n = 0;
 
-	if (budget_has(&a->budget, pid, begun))
-		err = inspector_sites(a->inspector, fd, shown, a->states_only, build_id, collect_site, &c);
+	if (left)
+		err = inspector_sites(a->inspector, fd, shown, a->states_only,
+			left < INSPECT_MS_MAX ? (unsigned int)left : INSPECT_MS_MAX, build_id, collect_site, &c);
 	budget_spend(&a->budget, pid, clock_boot_ns() - begun);
 	if (a->pt->left_out > left_out)
 		log_warn("%s: %zu functions left out, there is room for %d probes; give one preset (--engine), or "

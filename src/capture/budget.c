@@ -25,16 +25,20 @@ static uint64_t *find(struct budget *b, pid_t pid)
 	return NULL;
 }
 
-bool budget_has(struct budget *b, pid_t pid, uint64_t now_ns)
+uint64_t budget_left(struct budget *b, pid_t pid, uint64_t now_ns)
 {
 	const uint64_t *spent = find(b, pid);
+	uint64_t left;
 
 	if (b->since_ns)
 		b->left_ns += (now_ns - b->since_ns) / GROWS_BY;
 	if (b->left_ns > ALL_NS)
 		b->left_ns = ALL_NS;
 	b->since_ns = now_ns;
-	return b->left_ns && (!spent || *spent < PROCESS_NS);
+	if (spent && *spent >= PROCESS_NS)
+		return 0;
+	left = spent ? PROCESS_NS - *spent : PROCESS_NS;
+	return left < b->left_ns ? left : b->left_ns;
 }
 
 void budget_spend(struct budget *b, pid_t pid, uint64_t ns)

@@ -6,7 +6,6 @@
 #ifndef INFTRACE_BUDGET_H
 #define INFTRACE_BUDGET_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,8 +22,8 @@ struct budget {
 
 void budget_init(struct budget *b);
 
-/* Whether another file of the process may be read. */
-bool budget_has(struct budget *b, pid_t pid, uint64_t now_ns);
+/* How long another file of the process may take; 0: it may not be read. */
+uint64_t budget_left(struct budget *b, pid_t pid, uint64_t now_ns);
 void budget_spend(struct budget *b, pid_t pid, uint64_t ns);
 
 #endif

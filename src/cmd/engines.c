@@ -158,7 +158,7 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	}
 	s->shown = m->path;
 	s->files++;
-	err = inspector_sites(s->inspector, fd, m->path, false, s->build_id, print_site, s);
+	err = inspector_sites(s->inspector, fd, m->path, false, INSPECT_MS_MAX, s->build_id, print_site, s);
 	print_file(s);
 	if (err)
 		log_warn("cannot read %s: %s", m->path, strerror(-err));
@@ -202,7 +202,7 @@ static int show_file(struct probe_table *pt, struct inspector *ins, const char *
 	if (!is_claimed(pt, file))
 		printf("no preset covers files with this name\n");
 	fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, s.build_id, print_site, &s);
+	err = fd < 0 ? -errno : inspector_sites(ins, fd, file, false, INSPECT_MS_MAX, s.build_id, print_site, &s);
 	if (fd >= 0)
 		close(fd);
 	if (err) {

@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "engine/inspector.h"
@@ -26,12 +24,6 @@
 
 #define MEMORY_MAX (UINT64_C(768) << 20) /* bytes of a worker's data */
 #define NEAR_MAX 3
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 
 /* What a worker may do: read its file, use memory, answer, end. */
 #define WORKER_CALLS                                                                                   \
@@ -213,16 +205,15 @@ static int answer(struct worker *w, const struct inspect_request *rq)
 
 static _Noreturn void work(const struct probe_table *pt, const struct inspect_request *rq, int fd, int out)
 {
-	const struct itimerval until = { .it_value = { .tv_sec = INSPECT_MS_MAX / 1000 } };
 	static struct worker w;
 	int err = 0;
 
 	w.pt = pt;
 	w.out = out;
-	if (!SANITIZED) {
+	if (confine_is_full()) {
 		confine_limit(RLIMIT_DATA, MEMORY_MAX);
 		confine_limit(RLIMIT_CPU, INSPECT_CPU_SECONDS);
-		setitimer(ITIMER_REAL, &until, NULL);
+		confine_time(rq->ms);
 		err = confine_to_calls(worker_calls, sizeof(worker_calls) / sizeof(worker_calls[0]));
 	}
 	if (!err)
@@ -260,25 +251,13 @@ static int read_request(int from, struct inspect_request *rq, int fds[2])
 void inspect_serve(const struct probe_table *pt, int fd)
 {
 	static struct inspect_request rq;
-	sigset_t all;
 	int fds[2], more;
 
-	/* Ctrl-C is for the recorder; this process ends when the recorder does. */
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "inftrace-elf");
-	prctl(PR_SET_DUMPABLE, 0);
-	sigfillset(&all);
-	sigdelset(&all, SIGALRM);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_IGN); /* no need to wait for workers */
-	confine_limit(RLIMIT_CORE, 0);
-	confine_limit(RLIMIT_FSIZE, 0);
-	fd = confine_to_descriptor(fd, SANITIZED);
-	if (fd < 0 || confine_capabilities(0))
+	fd = confine_reader(fd, "inftrace-elf");
+	if (fd < 0)
 		_exit(1);
-	if (!SANITIZED && confine_to_calls(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
+	if (confine_is_full() && confine_to_calls(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
 		_exit(1);
 	while ((more = read_request(fd, &rq, fds))) {
 		if (more < 0)

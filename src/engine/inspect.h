@@ -17,6 +17,7 @@ enum inspect_what {
 struct inspect_request {
 	uint32_t what;
 	uint32_t spec; /* INSPECT_CHECK */
+	uint32_t ms;   /* after which the worker ends */
 	uint8_t states_only;
 	char shown[PATH_MAX]; /* INSPECT_SITES */
 };

@@ -3,7 +3,6 @@
 #include "engine/inspector.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -14,11 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/answers.h"
 #include "engine/inspect.h"
 #include "target/elf_pointers.h"
 #include "util/clock.h"
-
-#define WAIT_MS 10
 
 struct inspector {
 	struct probe_table *pt;
@@ -202,8 +200,10 @@ static void take_instead(struct reply *r, const char *name)
 }
 
 /* 1: it was the last message. */
-static int take(struct reply *r, struct inspect_answer *a, size_t n)
+static int take(struct inspect_answer *a, size_t n, void *arg)
 {
+	struct reply *r = arg;
+
 	if (n < offsetof(struct inspect_answer, text) || a->text_len > n - offsetof(struct inspect_answer, text))
 		return -EPROTO;
 	if (a->text_len && a->text[a->text_len - 1])
@@ -230,57 +230,25 @@ static int take(struct reply *r, struct inspect_answer *a, size_t n)
 	}
 }
 
-static int read_answers(struct reply *r, int fd)
-{
-	static struct inspect_answer a;
-	uint64_t now = clock_mono_ns() / NSEC_PER_MSEC, end = now + INSPECT_MS_MAX, served = now;
-	int err = 0;
-
-	while (!err) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-		ssize_t n;
-
-		now = clock_mono_ns() / NSEC_PER_MSEC;
-		if (r->ins->wait && now - served >= WAIT_MS) {
-			served = now;
-			err = r->ins->wait(r->ins->wait_arg);
-			if (err)
-				return err;
-		}
-		/* what has come counts, also if it was this process that did not run for so long */
-		if (poll(&p, 1, now > end ? 0 : WAIT_MS) <= 0) {
-			if (now > end)
-				return -ETIMEDOUT;
-			continue;
-		}
-		if (now > end + INSPECT_MS_MAX)
-			return -ETIMEDOUT;
-		n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
-		if (n > 0)
-			err = take(r, &a, (size_t)n);
-		else if (!n || (errno != EINTR && errno != EAGAIN))
-			err = -EPROTO;
-	}
-	return err > 0 ? 0 : err;
-}
-
 static int inspect(struct reply *r, const struct inspect_request *rq, int fd)
 {
+	const struct answers as = { .take = take, .arg = r, .wait = r->ins->wait, .wait_arg = r->ins->wait_arg };
+	uint64_t end_ns = clock_mono_ns() + rq->ms * NSEC_PER_MSEC;
 	int answers, err;
 
 	answers = ask(r->ins, rq, fd);
 	if (answers < 0)
 		return answers;
-	err = read_answers(r, answers);
+	err = answers_read(answers, end_ns, &as);
 	close(answers);
 	drop_names(r);
 	return err;
 }
 
-int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, char *build_id,
+int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, unsigned int ms, char *build_id,
 	probe_site_cb cb, void *arg)
 {
-	struct inspect_request rq = { .what = INSPECT_SITES, .states_only = states_only };
+	struct inspect_request rq = { .what = INSPECT_SITES, .states_only = states_only, .ms = ms };
 	struct reply r = {
 		.ins = ins, .shown = shown, .last_told = SIZE_MAX, .build_id = build_id, .cb = cb, .arg = arg
 	};
@@ -295,7 +263,7 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
 
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size)
 {
-	struct inspect_request rq = { .what = INSPECT_CHECK, .spec = (uint32_t)spec };
+	struct inspect_request rq = { .what = INSPECT_CHECK, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
 	struct reply r = { .ins = ins, .instead = instead, .instead_size = size };
 
 	*instead = '\0';

@@ -32,11 +32,11 @@ void inspector_set_wait(struct inspector *ins, int (*wait)(void *arg), void *arg
 
 /*
  * Calls cb for each place in the file where a probe of the table goes, as sites_find() and sites_take()
- * describe, and replaces the names of the enums of the engines that claim it. build_id:
- * ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or
+ * describe, and replaces the names of the enums of the engines that claim it. ms: within this time, at most
+ * INSPECT_MS_MAX. build_id: ELF_BUILD_ID_MAX bytes, or NULL. Returns 0, an error of elf_open() and the like, -ETIMEDOUT or
  * -EPROTO if the worker took too long or ended without an answer, or what cb returned.
  */
-int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, char *build_id,
+int inspector_sites(struct inspector *ins, int fd, const char *shown, bool states_only, unsigned int ms, char *build_id,
 	probe_site_cb cb, void *arg);
 
 /* Whether the file has what a specification of the command line names. If not (-ENOENT), returns up

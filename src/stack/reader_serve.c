@@ -4,11 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,12 +15,6 @@
 #include "util/confine.h"
 
 #define MEMORY_MAX (UINT64_C(1) << 30) /* bytes of data */
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 
 /* What the one that reads may do: take requests, read files, use memory, answer, end. */
 #define CALLS                                                                                                  \
@@ -40,7 +32,7 @@ static const int server_calls[] = {
 
 static int confine(const int *list, size_t n)
 {
-	return SANITIZED ? 0 : confine_to_calls(list, n);
+	return confine_is_full() ? confine_to_calls(list, n) : 0;
 }
 
 /* Returns the number of descriptors, or -1: there will be no more messages. */
@@ -85,13 +77,6 @@ static void answer(struct lookup **files, const struct reader_request *rq, const
 	a->err = lookup_open(fds[0], fds[1], &files[rq->file]);
 }
 
-static void set_alarm(unsigned int ms)
-{
-	const struct itimerval until = { .it_value = { .tv_sec = ms / 1000 } };
-
-	setitimer(ITIMER_REAL, &until, NULL);
-}
-
 static _Noreturn void work(int fd)
 {
 	static struct lookup *files[READER_FILES_MAX];
@@ -99,16 +84,16 @@ static _Noreturn void work(int fd)
 	struct reader_request rq;
 	int fds[2];
 
-	if (!SANITIZED)
+	if (confine_is_full())
 		confine_limit(RLIMIT_DATA, MEMORY_MAX);
 	if (confine(calls, sizeof(calls) / sizeof(calls[0])))
 		_exit(1);
 	while (receive(fd, &rq, sizeof(rq), fds) >= 0) {
 		/* as long as it is asked for in vain, a file that takes too long ends this process */
-		set_alarm(READER_MS_MAX);
+		confine_time(READER_MS_MAX);
 		memset(&a, 0, sizeof(a));
 		answer(files, &rq, fds, &a);
-		set_alarm(0);
+		confine_time(0);
 		if (send(fd, &a, sizeof(a), MSG_NOSIGNAL) < 0)
 			break;
 	}
@@ -118,27 +103,15 @@ static _Noreturn void work(int fd)
 void reader_serve(int fd)
 {
 	struct rlimit files;
-	sigset_t all;
 	pid_t child = 0;
 	char byte;
 	int fds[2];
 
-	/* Ctrl-C is for the recorder; this process ends when the recorder does. */
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "inftrace-stack");
-	prctl(PR_SET_DUMPABLE, 0);
-	sigfillset(&all);
-	sigdelset(&all, SIGALRM);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-	signal(SIGALRM, SIG_DFL);
-	confine_limit(RLIMIT_CORE, 0);
-	confine_limit(RLIMIT_FSIZE, 0);
 	/* libdw keeps files open */
 	if (!getrlimit(RLIMIT_NOFILE, &files))
 		confine_limit(RLIMIT_NOFILE, files.rlim_max);
-	fd = confine_to_descriptor(fd, SANITIZED);
-	if (fd < 0 || confine_capabilities(0))
+	fd = confine_reader(fd, "inftrace-stack");
+	if (fd < 0)
 		_exit(1);
 	if (confine(server_calls, sizeof(server_calls) / sizeof(server_calls[0])))
 		_exit(1);

@@ -8,12 +8,14 @@
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #ifdef __x86_64__
@@ -22,6 +24,12 @@
 #else
 #define ARCH AUDIT_ARCH_AARCH64
 #define NR_OTHER_ABI 0x7fffffff
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
 #endif
 
 #define LAST_CAP 63
@@ -180,6 +188,41 @@ void confine_limit(int resource, uint64_t max)
 	struct rlimit rl = { max, max };
 
 	setrlimit((__rlimit_resource_t)resource, &rl);
+}
+
+bool confine_is_full(void)
+{
+	return !SANITIZED;
+}
+
+int confine_reader(int fd, const char *name)
+{
+	sigset_t all;
+	int err;
+
+	/* Ctrl-C is for the recorder; this process ends when the recorder does. */
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_DUMPABLE, 0);
+	sigfillset(&all);
+	sigdelset(&all, SIGALRM);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	signal(SIGALRM, SIG_DFL);
+	confine_limit(RLIMIT_CORE, 0);
+	confine_limit(RLIMIT_FSIZE, 0);
+	fd = confine_to_descriptor(fd, SANITIZED);
+	if (fd < 0)
+		return fd;
+	err = confine_capabilities(0);
+	return err ? err : fd;
+}
+
+void confine_time(unsigned int ms)
+{
+	const struct itimerval until = { .it_value = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 } };
+
+	setitimer(ITIMER_REAL, &until, NULL);
 }
 
 int confine_to_descriptor(int fd, bool with_stderr)

@@ -28,6 +28,19 @@ int confine_recorder(void);
 /* Sets a limit of setrlimit(2), which cannot be raised again. */
 void confine_limit(int resource, uint64_t max);
 
+/*
+ * What each process that reads for another one begins with: it is in a process group of its own, takes no signal but
+ * SIGALRM, which ends it, ends with its parent, dumps no core, writes no file, and has no capabilities and no descriptor but
+ * this one. Returns its new number, or negative errno.
+ */
+int confine_reader(int fd, const char *name);
+
+/* SIGALRM in so many ms; 0: never. */
+void confine_time(unsigned int ms);
+
+/* Whether system calls and memory are limited: a sanitizer needs more of both. */
+bool confine_is_full(void);
+
 /* Closes all descriptors but this one, which must not be below 3, so that there is nothing a message could be written to;
  * 0 to 2 lead to /dev/null. with_stderr: but for 2. Returns its new number, or negative errno. */
 int confine_to_descriptor(int fd, bool with_stderr);

@@ -39,20 +39,21 @@ test_threads() {
 		grep -q ';clone3;start_thread;.*;ggml_graph_compute_thread;' '$TMP/threads.collapsed'"
 }
 
-# An engine that waits for a line, with perf and inftrace attached; then it gets the line, from here on all run to their ends.
+# sampled_twice HZ MODEL TOKENS PERF-OPTION...: an engine that waits for a line, with perf and inftrace attached; then it gets the
+# line, from here on all run to their ends.
 sampled_twice() {
-	local go=$TMP/go model engine perf tracer
-	model=$(llama_model big q8_0) || return 1
-	mkfifo "$go"
-	"$DRIVER" -w -q -n 600 -t 1 "${MODEL_ARGS[0]}" "$model" <"$go" >"$TMP/shares.out" 2>&1 &
+	local go=$TMP/go hz=$1 model engine perf tracer
+	model=$(llama_model "$2" q8_0) || return 1
+	[ -p "$go" ] || mkfifo "$go"
+	"$DRIVER" -w -q -n "$3" -t 1 "${MODEL_ARGS[0]}" "$model" <"$go" >"$TMP/shares.out" 2>&1 &
 	engine=$!
 	test_pids+=("$engine")
 	exec 9>"$go"
 	wait_until 60 grep -sqx ready "$TMP/shares.out" || return 1
-	background perf record -q -e cpu-clock -F 997 -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
+	background perf record -q -e cpu-clock "${@:4}" -o "$TMP/perf.data" -p "$engine" 2>"$TMP/perf.err"
 	perf=$BG
 	wait_until 60 sh -c "ls -l /proc/$perf/fd | grep -q perf_event" || return 1
-	background "$INFTRACE" record -e samples --sample-rate "$HZ" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
+	background "$INFTRACE" record -e samples --sample-rate "$hz" -o "$TMP/shares.pftrace" -p "$engine" 2>"$TMP/shares.err"
 	tracer=$BG
 	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/shares.err" || return 1
 	echo >&9
@@ -65,7 +66,7 @@ test_shares() {
 		skip "shares: as perf finds them" "perf does not work here"
 		return
 	fi
-	sampled_twice || {
+	sampled_twice "$HZ" big 600 -F 997 || {
 		not_ok "shares: recorded" "see $TMP/shares.err"
 		return
 	}
@@ -75,5 +76,22 @@ test_shares() {
 	"$TOP/tests/tools/compare_stacks.py" "$TMP/shares.collapsed" "$TMP/perf.txt" || test_failed=1
 }
 
+# The same with the callers of functions, and so long that chance is no excuse.
+test_callers() {
+	if ! perf record -q -e cpu-clock --call-graph dwarf -o /dev/null true >/dev/null 2>&1; then
+		skip "callers: as perf finds them" "perf does not work here"
+		return
+	fi
+	sampled_twice "$HZ" big 5000 -F 211 --call-graph dwarf,65528 || {
+		not_ok "callers: recorded" "see $TMP/shares.err"
+		return
+	}
+	reach_start shares
+	"$INFTRACE" export --collapsed "$TMP/shares.pftrace" -o "$TMP/shares.collapsed"
+	perf script -i "$TMP/perf.data" --no-inline -F ip,sym >"$TMP/perf.txt" 2>/dev/null
+	"$TOP/tests/tools/compare_stacks.py" --callers "$TMP/shares.collapsed" "$TMP/perf.txt" || test_failed=1
+}
+
 ALL_TESTS=(threads shares)
+[ -z "${TEST_ALL:-}" ] || ALL_TESTS+=(callers)
 run_tests "$@"

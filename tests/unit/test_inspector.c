@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "engine/answers.h"
+#include "engine/inspect.h"
 #include "engine/inspector.h"
 
 int inspected_function(int n);
@@ -76,14 +79,14 @@ static void test_sites(void **state)
 	assert_int_equal(inspector_new(&pt, &ins), 0);
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, build_id, note_site, &seen), 0);
+	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, INSPECT_MS_MAX, build_id, note_site, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	assert_string_equal(seen.name, "inspected_function");
 	/* a file of another name has none */
-	assert_int_equal(inspector_sites(ins, fd, "/x/other", false, NULL, note_site, &seen), 0);
+	assert_int_equal(inspector_sites(ins, fd, "/x/other", false, INSPECT_MS_MAX, NULL, note_site, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	seen.stop = -EIO;
-	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, NULL, note_site, &seen), -EIO);
+	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), -EIO);
 
 	assert_int_equal(inspector_check(ins, fd, 0, instead, sizeof(instead)), 0);
 	assert_int_equal(inspector_check(ins, fd, 1, instead, sizeof(instead)), -ENOENT);
@@ -91,29 +94,148 @@ static void test_sites(void **state)
 
 	/* what is no ELF file, and one that cannot be read */
 	null = memfd_create("empty", MFD_CLOEXEC);
-	assert_int_equal(inspector_sites(ins, null, "/x/program", false, NULL, note_site, &seen), -ENOEXEC);
+	assert_int_equal(inspector_sites(ins, null, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), -ENOEXEC);
 	close(null);
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(inspector_sites(ins, null, "/x/program", false, NULL, note_site, &seen), -ENOEXEC);
+	assert_int_equal(inspector_sites(ins, null, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), -ENOEXEC);
 	close(null);
 
 	/* the caller may end the wait; the next request is answered nevertheless */
 	inspector_set_wait(ins, give_up, &waits);
-	err = inspector_sites(ins, fd, "/x/program", false, NULL, note_site, &(struct seen_sites){});
+	err = inspector_sites(ins, fd, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &(struct seen_sites){});
 	assert_true(waits ? err == -ECANCELED : !err);
 	inspector_set_wait(ins, NULL, NULL);
 	seen = (struct seen_sites){};
-	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, NULL, note_site, &seen), 0);
+	assert_int_equal(inspector_sites(ins, fd, "/x/program", false, INSPECT_MS_MAX, NULL, note_site, &seen), 0);
 	assert_int_equal(seen.n, 1);
 	close(fd);
 	inspector_free(ins);
 	probe_table_free(&pt);
 }
 
+/* ---- what a worker sends ---- */
+
+struct taken {
+	size_t n;
+	uint64_t last; /* the number of the message */
+};
+
+static int take(struct inspect_answer *a, size_t size, void *arg)
+{
+	struct taken *t = arg;
+
+	assert_true(size >= offsetof(struct inspect_answer, text));
+	t->n++;
+	t->last = a->offset;
+	return a->kind == ANSWER_END;
+}
+
+static int send_one(int fd, enum inspect_kind kind, uint64_t number, int flags)
+{
+	struct inspect_answer a = { .kind = kind, .offset = number };
+
+	return send(fd, &a, offsetof(struct inspect_answer, text), MSG_NOSIGNAL | flags) < 0 ? -errno : 0;
+}
+
+static void make_pair(int fds[2])
+{
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+}
+
+/* This process was late: the time is over, but the answer is there. */
+static void test_late(void **state)
+{
+	struct taken t = {};
+	const struct answers as = { .take = take, .arg = &t };
+	int fds[2];
+
+	(void)state;
+	make_pair(fds);
+	for (uint64_t i = 0; i < 5; i++)
+		assert_int_equal(send_one(fds[1], i < 4 ? ANSWER_SITE : ANSWER_END, i, 0), 0);
+	assert_int_equal(answers_read(fds[0], 1, &as), 0);
+	assert_int_equal(t.n, 5);
+	assert_int_equal(t.last, 4);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* A part of it is not enough. */
+static void test_late_part(void **state)
+{
+	struct taken t = {};
+	const struct answers as = { .take = take, .arg = &t };
+	int fds[2];
+
+	(void)state;
+	make_pair(fds);
+	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
+	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
+	assert_int_equal(t.n, 1);
+	/* what it sends then goes nowhere */
+	assert_int_equal(send_one(fds[1], ANSWER_END, 1, 0), -EPIPE);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* One that sends for ever, and as fast as it is read, is cut off: here another message for each that is taken. */
+struct endless {
+	size_t n;
+	int fd;
+};
+
+static int take_endless(struct inspect_answer *a, size_t size, void *arg)
+{
+	struct endless *e = arg;
+
+	(void)a;
+	(void)size;
+	send_one(e->fd, ANSWER_SITE, e->n++, MSG_DONTWAIT);
+	return 0;
+}
+
+static void test_endless(void **state)
+{
+	struct endless e = {};
+	const struct answers as = { .take = take_endless, .arg = &e };
+	size_t sent = 0;
+	int fds[2];
+
+	(void)state;
+	make_pair(fds);
+	e.fd = fds[1];
+	while (!send_one(fds[1], ANSWER_SITE, sent, MSG_DONTWAIT))
+		sent++;
+	assert_int_equal(answers_read(fds[0], 1, &as), -ETIMEDOUT);
+	assert_int_equal(e.n, sent);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* It has ended without the last message. */
+static void test_ended(void **state)
+{
+	struct taken t = {};
+	const struct answers as = { .take = take, .arg = &t };
+	int fds[2];
+
+	(void)state;
+	make_pair(fds);
+	assert_int_equal(send_one(fds[1], ANSWER_SITE, 0, 0), 0);
+	close(fds[1]);
+	assert_int_equal(answers_read(fds[0], UINT64_MAX, &as), -EPROTO);
+	assert_int_equal(t.n, 1);
+	close(fds[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sites),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_late_part),
+		cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_ended),
 	};
 
 	return cmocka_run_group_tests_name("inspector", tests, NULL, NULL);
