@@ -238,6 +238,21 @@ def row(name, n):
     return min(p, r) >= TARGET
 
 
+def planted(engine, name, seed, o, folder):
+    # where everybody waits for a CPU, nobody may have waited clearly longer for what was planted: then once more
+    for turn in range(4):
+        asked = None
+        if name in HTTP:
+            log, profile, asked = record_http(engine, name, o.times, folder)
+        else:
+            log, profile = record(engine, name, seed + turn, o.times, folder)
+        n = judge(name, Run(log, profile), asked, o.verbose)
+        if n["victims"]:
+            return n
+        print(f"{name}: no victims")
+    raise Failed(f"{name}: no victims, four times")
+
+
 def main():
     p = argparse.ArgumentParser(prog="tests/plant/requests.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -258,14 +273,7 @@ def main():
     folder = os.path.join(PLANT, "requests")
     os.makedirs(folder, exist_ok=True)
     for name in o.cause or CAUSES:
-        asked = None
-        if name in HTTP:
-            log, profile, asked = record_http(engine, name, o.times, folder)
-        else:
-            log, profile = record(engine, name, seed, o.times, folder)
-        n = judge(name, Run(log, profile), asked, o.verbose)
-        if not n["victims"]:
-            raise Failed(f"{name}: no victims")
+        n = planted(engine, name, seed, o, folder)
         ok &= row(name, n)
     return 0 if ok else 1
 
