@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-#   make                 build/inftrace
+#   make                 build/inftrace, and its agent for processes that use a GPU, build/inftrace-gpu.so
 #   make check           unit tests (no root, no BPF); all tests: scripts/test
 #   make man             man pages and the bash completion, in build/man/
 #   make install PREFIX=/usr/local DESTDIR=
@@ -29,10 +29,11 @@ PKGS := libbpf libelf libdw zlib json-c libcrypto capstone libmicrohttpd
 CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 INF_CFLAGS := -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -I$(KERNEL_O) \
-	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' $(shell pkg-config --cflags $(PKGS))
+	-DENGINES_DIR='"$(PREFIX)/share/inftrace/engines"' -DAGENT_DIR='"$(PREFIX)/lib/inftrace"' $(shell pkg-config --cflags $(PKGS))
 LDLIBS := $(shell pkg-config --libs $(PKGS)) -liberty -lpthread -lm
 ifdef SAN
-INF_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+INF_CFLAGS += $(SAN_FLAGS)
 LDFLAGS += -fsanitize=address,undefined
 endif
 
@@ -45,6 +46,7 @@ SRCS := $(wildcard src/*.c src/*/*.c)
 OBJS := $(SRCS:src/%.c=$(O)/%.o)
 LIB_OBJS := $(filter-out $(O)/main.o,$(OBJS))
 LIB := $(O)/inftrace.a
+AGENT_SRCS := $(wildcard src/gpu/agent/*.c)
 BPF_SRCS := $(wildcard bpf/*.bpf.c)
 BPF_OBJS := $(BPF_SRCS:bpf/%.c=$(KERNEL_O)/bpf/%.o)
 SKEL := $(KERNEL_O)/inftrace.skel.h
@@ -56,7 +58,7 @@ say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 
 .DELETE_ON_ERROR:
 .PHONY: all check lint lint-includes install uninstall clean format
-all: $(O)/inftrace
+all: $(O)/inftrace $(O)/inftrace-gpu.so
 .SECONDARY:
 
 $(KERNEL_O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) src/record.h src/probe.h src/process_sums.h src/python_walk.h $(wildcard vmlinux/*/*.h vmlinux/*.h) Makefile
@@ -84,6 +86,15 @@ $(O)/report/html.o: src/report/page.html src/report/flame.js
 $(O)/inftrace: $(OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+# Goes into traced processes: nothing but libc, and only what is meant to be called from outside is visible. With
+# sanitizers only the test's program can load it, which has them, too.
+AGENT_LDFLAGS := -shared -Wl,-z,nodelete -Wl,-z,now $(if $(SAN),,-Wl,-z,defs)
+$(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent/*.h) Makefile
+	@mkdir -p $(@D)
+	$(call say,AGENT,$@)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -fPIC -fvisibility=hidden $(SAN_FLAGS) $(AGENT_SRCS) $(AGENT_LDFLAGS) \
+		-o $@ -ldl -lpthread
 
 # For the tests: each takes only what it uses of it, which links in a fraction of the time.
 $(LIB): $(LIB_OBJS)
@@ -128,15 +139,16 @@ man: $(O)/man/inftrace.1
 
 SHARE := $(DESTDIR)$(PREFIX)/share
 
-install: $(O)/inftrace man
+install: $(O)/inftrace $(O)/inftrace-gpu.so man
 	install -D -m 755 $(O)/inftrace $(DESTDIR)$(PREFIX)/bin/inftrace
+	install -D -m 755 $(O)/inftrace-gpu.so $(DESTDIR)$(PREFIX)/lib/inftrace/inftrace-gpu.so
 	install -d $(SHARE)/inftrace/engines $(SHARE)/man/man1
 	install -m 644 engines/*.json $(SHARE)/inftrace/engines
 	install -m 644 $(O)/man/*.1 $(SHARE)/man/man1
 	install -D -m 644 $(O)/man/inftrace.bash $(SHARE)/bash-completion/completions/inftrace
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/inftrace $(SHARE)/inftrace $(SHARE)/man/man1/inftrace.1 \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/inftrace $(DESTDIR)$(PREFIX)/lib/inftrace $(SHARE)/inftrace $(SHARE)/man/man1/inftrace.1 \
 		$(SHARE)/man/man1/inftrace-*.1 $(SHARE)/bash-completion/completions/inftrace
 
 # A build of its own, since the place of the presets is compiled in.
@@ -146,7 +158,7 @@ deb:
 	$(Q)scripts/make-deb build-deb/root build
 
 format:
-	clang-format -i $(SRCS) $(wildcard src/*.h src/*/*.h bpf/*.c bpf/*.h tests/unit/*.c)
+	clang-format -i $(SRCS) $(AGENT_SRCS) $(wildcard src/*.h src/*/*.h src/*/*/*.h bpf/*.c bpf/*.h tests/unit/*.c)
 
 clean:
 	rm -rf build build-san build-deb

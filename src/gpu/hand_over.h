@@ -122,7 +122,9 @@ struct gpu_ring_writer {
 /*
  * The last comparison of CUPTI's clock with CLOCK_BOOTTIME, by the agent. Records carry CLOCK_BOOTTIME already: the
  * agent alone knows the comparisons before and after each of them, between which it interpolates, so that drift and
- * steps of CLOCK_REALTIME (which CUPTI's clock follows) are taken out. What is here is for stating how exact that is.
+ * steps of CLOCK_REALTIME (which CUPTI's clock follows) are taken out. What is here is for stating how exact that is:
+ * once they have been compared again, a time was off by at most 2 * residual_ns + bend_ns, unless it has the flag
+ * GPU_RECORD_F_CLOCK.
  * generation is odd while it is being written; the reader retries a few times, then does without.
  */
 struct gpu_ring_clock {
