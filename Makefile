@@ -96,6 +96,13 @@ $(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -D_GNU_SOURCE -Isrc -fPIC -fvisibility=hidden $(SAN_FLAGS) $(AGENT_SRCS) $(AGENT_LDFLAGS) \
 		-o $@ -ldl -lpthread
 
+# The GPU that its tests use
+$(O)/gpu/mock_driver: $(wildcard tests/gpu/*)
+	$(call say,MOCK,$@)
+	$(Q)$(MAKE) -s -C tests/gpu O=$(abspath $(@D)) CFLAGS="$(CFLAGS) $(SAN_FLAGS)"
+
+$(O)/tests/test_gpu_agent: | $(O)/inftrace-gpu.so $(O)/gpu/mock_driver
+
 # For the tests: each takes only what it uses of it, which links in a fraction of the time.
 $(LIB): $(LIB_OBJS)
 	$(call say,AR,$@)

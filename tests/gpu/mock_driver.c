@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A program that uses CUDA (tests/gpu/mock_cuda.c, by its name libcuda.so.1) as it is told to, by its arguments or,
+ * without any, by lines of its standard input; each line is answered by "ok" once it has been carried out.
+ *
+ *   mock_driver [COMMAND]...
+ *   mock_driver --truth FILE      prints the file of the truth (mock.h) as JSON, a line for each
+ *
+ *   init               cuInit, a context
+ *   kernel-ns N        how long kernels take from now on
+ *   launch N           N kernels, on two streams, of eight names
+ *   names N            N kernels, each of another name, one of them very long
+ *   rename             the same functions have other names at the same places from now on
+ *   copies N           N copies and sets
+ *   graph N            N launches of a graph of five kernels
+ *   step N NS          N kernels of one stream, NS of CPU time after each, then waits for them: mock_step()
+ *   sync               waits for all
+ *   context            destroys the context, and makes another one
+ *   truth              the file of the truth is complete up to here
+ *   fork COMMAND...    the rest of the line is carried out by a child, which ends then
+ *   exec               executes itself anew, reading its standard input
+ *   close-all          closes all descriptors but the standard ones, and opens others in their places
+ *   attach LIBRARY SOCKET   as an injector would: opens the agent, and calls its entry
+ *   sleep MS, exit
+ */
+#define _GNU_SOURCE
+#include "mock.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAMES 8
+
+struct config {
+	unsigned int grid[3], block[3], shared;
+	void *stream, *attrs;
+	unsigned int num;
+};
+
+extern int cuInit(unsigned int flags);
+extern int cuCtxCreate_v2(void **ret, unsigned int flags, int device);
+extern int cuCtxDestroy_v2(void *c);
+extern int cuCtxSynchronize(void);
+extern int cuStreamCreate(void **ret, unsigned int flags);
+extern int cuStreamSynchronize(void *s);
+extern int cuModuleGetFunction(void **ret, void *module, const char *name);
+extern int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+	unsigned int bz, unsigned int shared, void *s, void **params, void **extra);
+extern int cuLaunchKernelEx(const struct config *c, void *f, void **params, void **extra);
+extern int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *s);
+extern int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
+extern int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, void *s);
+extern int cuMemsetD32Async(uint64_t dst, unsigned int value, size_t n, void *s);
+extern int cuGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags);
+extern int cuGraphLaunch(void *g, void *s);
+extern void mock_cuda_kernel_ns(uint64_t ns);
+extern void mock_cuda_flush(void);
+extern void mock_cuda_rename(void *f, const char *name);
+
+static const char *const names[NAMES] = {
+	"_Z7rmsnormPKfS0_Pfif", "_ZN7cutlass6KernelINS_4gemm6kernel4GemmEEEvNT_6ParamsE",
+	"void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::half_t>>(Flash_fwd_params)",
+	"ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", "_Z13mul_mat_vec_qILi4EEvPKvS1_Pfiii",
+	"triton_poi_fused_add_0", "k", "rope_norm<float, true>"
+};
+
+static void *functions[NAMES], *context, *streams[2], *graph;
+static char **arguments;
+
+static void init(void)
+{
+	if (context)
+		return;
+	cuInit(0);
+	cuCtxCreate_v2(&context, 0, 0);
+	for (int i = 0; i < NAMES; i++)
+		cuModuleGetFunction(&functions[i], NULL, names[i]);
+	cuStreamCreate(&streams[0], 0);
+	cuStreamCreate(&streams[1], 0);
+}
+
+static void launch(unsigned long n)
+{
+	for (unsigned long i = 0; i < n; i++) {
+		void *f = functions[i % NAMES], *s = streams[i / 16 % 2];
+		struct config c = { { 8, 4, (unsigned int)i % 3 + 1 }, { 64, 2, 1 }, 512, s, NULL, 0 };
+
+		if (i % 4)
+			cuLaunchKernel(f, 1 + (unsigned int)i % 1000, 1, 1, 128, 1, 1, (unsigned int)i % 7, s, NULL, NULL);
+		else
+			cuLaunchKernelEx(&c, f, NULL, NULL);
+	}
+}
+
+static void many_names(unsigned long n)
+{
+	static char name[9000];
+	void *f;
+
+	for (unsigned long i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "kernel_%lu", i);
+		if (i == 3) {
+			memset(name + 8, 'x', sizeof(name) - 9);
+			name[sizeof(name) - 1] = '\0';
+		}
+		cuModuleGetFunction(&f, NULL, name);
+		cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+	}
+}
+
+static void rename_all(void)
+{
+	static char text[256];
+
+	for (int i = 0; i < NAMES; i++) {
+		snprintf(text, sizeof(text), "%s", names[i]);
+		text[strlen(text) / 2] ^= 1;
+		mock_cuda_rename(functions[i], text);
+	}
+}
+
+static void copies(unsigned long n)
+{
+	static char host[256];
+
+	for (unsigned long i = 0; i < n; i++) {
+		switch (i % 4) {
+		case 0:
+			cuMemcpyHtoDAsync_v2(4096, host, 1000 + i, streams[0]);
+			break;
+		case 1:
+			cuMemcpyDtoH_v2(host, 4096, sizeof(host));
+			break;
+		case 2:
+			cuMemcpyDtoDAsync_v2(4096, 8192, 1u << 20, streams[1]);
+			break;
+		case 3:
+			cuMemsetD32Async(4096, (unsigned int)i, 4096, streams[0]);
+		}
+	}
+}
+
+static void graphs(unsigned long n)
+{
+	void *nodes[6] = { functions[0], functions[1], functions[2], functions[1], functions[4], NULL };
+
+	if (!graph)
+		cuGraphInstantiateWithFlags(&graph, nodes, 0);
+	while (n--)
+		cuGraphLaunch(graph, streams[0]);
+}
+
+static void burn(uint64_t ns)
+{
+	uint64_t until = mock_cuda_now() + ns;
+
+	while (mock_cuda_now() < until)
+		;
+}
+
+/* What a test may probe as its step. */
+void mock_step(unsigned long kernels, uint64_t cpu_ns);
+void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
+{
+	for (unsigned long i = 0; i < kernels; i++) {
+		cuLaunchKernel(functions[i % NAMES], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+		burn(cpu_ns);
+	}
+	cuStreamSynchronize(streams[0]);
+}
+
+static void close_all(void)
+{
+	for (int fd = 3; fd < 256; fd++)
+		close(fd);
+	for (int i = 0; i < 16; i++)
+		if (open("/dev/null", O_RDWR) < 0)
+			break;
+}
+
+static void attach(const char *library, const char *name)
+{
+	void *l = dlopen(library, RTLD_NOW);
+	int (*entry)(const char *) = l ? (int (*)(const char *))dlsym(l, "inftrace_gpu_attach") : NULL;
+
+	if (!entry || entry(name))
+		fprintf(stderr, "attach: %s\n", l ? "the entry failed" : dlerror());
+}
+
+static void carry_out(char *line)
+{
+	char *word = strtok(line, " \n"), *one = strtok(NULL, " \n"), *two = strtok(NULL, " \n");
+	unsigned long n = one ? strtoul(one, NULL, 10) : 0;
+
+	if (!word)
+		return;
+	if (!strcmp(word, "exit"))
+		exit(0);
+	if (!strcmp(word, "exec"))
+		execv("/proc/self/exe", (char *[]){ arguments[0], NULL });
+	if (!strcmp(word, "fork")) {
+		char rest[256];
+		pid_t child;
+
+		snprintf(rest, sizeof(rest), "%s %s", one ? one : "", two ? two : "");
+		child = fork();
+		if (!child) {
+			carry_out(rest);
+			exit(0);
+		}
+		waitpid(child, NULL, 0);
+		return;
+	}
+	if (!strcmp(word, "sleep"))
+		usleep((useconds_t)n * 1000);
+	else if (!strcmp(word, "close-all"))
+		close_all();
+	else if (!strcmp(word, "attach") && two)
+		attach(one, two);
+	else
+		init();
+	if (!strcmp(word, "kernel-ns"))
+		mock_cuda_kernel_ns(n);
+	else if (!strcmp(word, "launch"))
+		launch(n);
+	else if (!strcmp(word, "names"))
+		many_names(n);
+	else if (!strcmp(word, "rename"))
+		rename_all();
+	else if (!strcmp(word, "copies"))
+		copies(n);
+	else if (!strcmp(word, "graph"))
+		graphs(n);
+	else if (!strcmp(word, "step"))
+		mock_step(n, two ? strtoull(two, NULL, 10) : 0);
+	else if (!strcmp(word, "sync"))
+		cuCtxSynchronize();
+	else if (!strcmp(word, "truth"))
+		mock_cuda_flush();
+	else if (!strcmp(word, "context")) {
+		cuCtxDestroy_v2(context);
+		cuCtxCreate_v2(&context, 0, 0);
+	}
+}
+
+static int print_truth(const char *file)
+{
+	static const char *const kinds[] = { "kernel", "copy", "set", "graph" };
+	struct mock_work w;
+	FILE *f = fopen(file, "re");
+
+	if (!f)
+		return 1;
+	while (fread(&w, sizeof(w), 1, f) == 1) {
+		const char *name = NULL;
+
+		for (int i = 0; i < NAMES; i++)
+			if ((uintptr_t)w.name == mock_hash(names[i], strlen(names[i])))
+				name = names[i];
+		printf("{\"kind\":\"%s\",\"start\":%" PRIu64 ",\"end\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"correlation\":%u,\"device\":%u"
+		       ",\"context\":%u,\"stream\":%u,\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"copy_kind\":%u,\"graph\":%u"
+		       ",\"graph_node\":%" PRIu64 ",\"name\":",
+			kinds[w.kind], w.start, w.end, w.bytes, w.correlation, w.device, w.context, w.stream, w.grid[0], w.grid[1],
+			w.grid[2], w.block[0], w.block[1], w.block[2], w.copy_kind, w.graph, w.graph_node);
+		printf(name ? "\"%s\"}\n" : "null}\n", name);
+	}
+	fclose(f);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	char line[512];
+
+	arguments = argv;
+	if (argc == 3 && !strcmp(argv[1], "--truth"))
+		return print_truth(argv[2]);
+	for (int i = 1; i < argc; i++) {
+		snprintf(line, sizeof(line), "%s", argv[i]);
+		carry_out(line);
+	}
+	while (argc == 1 && fgets(line, sizeof(line), stdin)) {
+		carry_out(line);
+		puts("ok");
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The agent for processes that use a GPU, in a program above a GPU that does not exist (tests/gpu/mock.h): what it
+ * writes into the ring is compared with what that GPU has done.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gpu_peer.h"
+#include "../gpu/mock.h"
+
+#define LAUNCHES (GPU_WANT_KERNELS | GPU_WANT_COPIES)
+
+#ifdef __SANITIZE_ADDRESS__
+#define MANY 100000
+#else
+#define MANY 1000000
+#endif
+
+/* The truth of what was launched so far, from a place in its file on; by correlation. */
+struct truth {
+	struct mock_work *list;
+	size_t count;
+	off_t at;
+};
+
+static void truth_read(struct peer *p, struct truth *t)
+{
+	off_t size;
+	size_t bytes;
+
+	peer_do(p, "truth");
+	size = lseek(p->truth_fd, 0, SEEK_END);
+	bytes = (size_t)(size - t->at);
+	free(t->list);
+	t->list = malloc(bytes + 1);
+	t->count = bytes / sizeof(*t->list);
+	assert_int_equal(pread(p->truth_fd, t->list, bytes, t->at), bytes);
+	t->at = size;
+	/* it may be much */
+	fallocate(p->truth_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* How far a time may be off, by what the agent says of its clock. */
+static uint64_t tolerance(const struct peer *p)
+{
+	return 2 * p->ring->clock.residual_ns + p->ring->clock.bend_ns + 2;
+}
+
+static void compare(const struct peer *p, const struct gpu_record *r, const struct mock_work *w)
+{
+	static const uint16_t kinds[] = { GPU_RECORD_KERNEL, GPU_RECORD_COPY, GPU_RECORD_SET, GPU_RECORD_GRAPH };
+	const char *name;
+
+	assert_int_equal(r->kind, kinds[w->kind]);
+	assert_int_equal(r->flags, 0);
+	assert_int_equal(r->correlation, w->correlation);
+	assert_int_equal(r->stream, w->stream);
+	assert_int_equal(r->context, w->context);
+	assert_int_equal(r->device, w->device);
+	assert_in_range(apart(r->start, w->start), 0, tolerance(p));
+	assert_in_range(apart(r->end, w->end), 0, tolerance(p));
+	if (r->kind == GPU_RECORD_KERNEL) {
+		assert_memory_equal(r->kernel.grid, w->grid, sizeof(w->grid));
+		assert_memory_equal(r->kernel.block, w->block, sizeof(w->block));
+		assert_int_equal(r->kernel.shared_dynamic, w->shared);
+		assert_int_equal(r->kernel.graph, w->graph);
+		assert_int_equal(r->kernel.graph_node, w->graph_node);
+		assert_in_range(r->kernel.name, 1, PEER_NAMES_MAX - 1);
+		name = p->names[r->kernel.name];
+		assert_true(mock_hash(name, strlen(name)) == (uint64_t)(uintptr_t)w->name);
+	} else if (r->kind == GPU_RECORD_GRAPH) {
+		assert_int_equal(r->graph.graph, w->graph);
+	} else {
+		assert_int_equal(r->copy.bytes, w->bytes);
+		assert_int_equal(r->copy.kind, w->copy_kind);
+	}
+}
+
+/* Takes all records, and compares each with the truth of which it must be a part; how many there were. Without
+ * graphs a correlation is of one piece of work. */
+static size_t take_all(struct peer *p, const struct truth *t)
+{
+	struct gpu_record *taken = malloc((p->capacity + 1) * sizeof(*taken));
+	uint8_t *seen = calloc(t->count + 1, 1);
+	size_t count = 0;
+
+	while (peer_take(p, &taken[count]))
+		count++;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t at = taken[i].correlation - t->list[0].correlation;
+
+		assert_in_range(at, 0, t->count - 1);
+		assert_int_equal(seen[at]++, 0);
+		compare(p, &taken[i], &t->list[at]);
+	}
+	free(seen);
+	free(taken);
+	assert_int_equal(p->bad, 0);
+	return count;
+}
+
+/* Starts a program with the agent, which collects. */
+static void begin(struct peer *p, uint32_t capacity, uint32_t wanted, const char *environment)
+{
+	peer_listen(p, capacity);
+	peer_start(p, true, environment);
+	peer_tell(p, "init");
+	peer_serve(p, wanted);
+	peer_done(p);
+}
+
+static void test_many(void **state)
+{
+	struct truth t = { 0 };
+	struct peer p;
+	char line[64];
+	size_t count = 0, seen = 0;
+
+	(void)state;
+	begin(&p, 1u << 18, LAUNCHES, "MOCK_CUPTI=13.4 MOCK_CLOCK_OFFSET_NS=1700000000000000000 MOCK_CLOCK_DRIFT_PPM=50");
+	assert_int_equal(peer_state(&p), GPU_STATE_ON);
+	peer_do(&p, "kernel-ns 100");
+	for (; count < MANY; count += 100000) {
+		snprintf(line, sizeof(line), "launch %d", 100000);
+		peer_do(&p, line);
+		peer_do(&p, "sync");
+		peer_want(&p, 0);
+		truth_read(&p, &t);
+		seen += take_all(&p, &t);
+		peer_want(&p, LAUNCHES);
+	}
+	assert_int_equal(seen, MANY);
+	assert_int_equal(p.ring->writer.records, MANY);
+	assert_int_equal(p.ring->writer.dropped_ring + p.ring->writer.dropped_cupti + p.ring->writer.dropped_clock, 0);
+	print_message("# agent: %d kernels, %.0f ns of CPU time for each; clocks: %.2f us, of which %.2f us drift\n", MANY,
+		(double)p.ring->writer.own_ns / MANY, (double)tolerance(&p) / 1e3, (double)p.ring->clock.bend_ns / 1e3);
+	free(t.list);
+	peer_end(&p);
+}
+
+static void test_versions(void **state)
+{
+	static const char *const environments[] = {
+		"MOCK_CUPTI=12.0",
+		"MOCK_CUPTI=12.8 MOCK_SHUFFLE=1",
+		"MOCK_CUPTI=13.0 MOCK_CLOCK_DRIFT_PPM=-200",
+		"MOCK_CUPTI=13.1 MOCK_CLOCK_OFFSET_NS=-70000000000",
+		"MOCK_CUPTI=13.3 MOCK_COMPLETE_MS=5",
+		"MOCK_CUPTI=13.4 MOCK_SHUFFLE=1 MOCK_CLOCK_DRIFT_PPM=200",
+	};
+	static const uint32_t numbers[] = { 19, 26, 130000, 130100, 130300, 130400 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(environments) / sizeof(*environments); i++) {
+		struct truth t = { 0 };
+		struct peer p;
+
+		begin(&p, 1u << 14, LAUNCHES, environments[i]);
+		assert_int_equal(p.ring->writer.cupti_version, numbers[i]);
+		peer_do(&p, "kernel-ns 300");
+		peer_do(&p, "launch 3000");
+		peer_do(&p, "copies 40");
+		peer_do(&p, "launch 3000");
+		peer_do(&p, "names 300");
+		peer_do(&p, "sync");
+		peer_want(&p, 0);
+		assert_int_equal(peer_state(&p), GPU_STATE_OFF);
+		truth_read(&p, &t);
+		assert_int_equal(t.count, 6340);
+		assert_int_equal(take_all(&p, &t), 6340);
+		free(t.list);
+		peer_end(&p);
+	}
+}
+
+static void test_windows(void **state)
+{
+	struct truth t = { 0 };
+	struct peer p;
+
+	(void)state;
+	begin(&p, 1u << 12, 0, "MOCK_SHUFFLE=1");
+	assert_int_equal(peer_state(&p), GPU_STATE_OFF);
+	peer_do(&p, "kernel-ns 300");
+	for (int i = 0; i < 50; i++) {
+		peer_do(&p, "launch 20");
+		peer_want(&p, i % 2 ? GPU_WANT_KERNELS : LAUNCHES);
+		assert_int_equal(p.ring->writer.collected, i % 2 ? GPU_WANT_KERNELS : LAUNCHES);
+		truth_read(&p, &t);
+		peer_do(&p, "launch 100");
+		if (i % 7 == 0)
+			peer_do(&p, "context");
+		peer_do(&p, "sync");
+		peer_want(&p, 0);
+		truth_read(&p, &t);
+		assert_int_equal(take_all(&p, &t), 100);
+		assert_int_equal(p.ring->writer.buffers_open, 0);
+		if (i == 25)
+			peer_do(&p, "rename");
+	}
+	free(t.list);
+	peer_end(&p);
+}
+
+static void test_graphs(void **state)
+{
+	struct gpu_record r;
+	struct peer p;
+	int nodes = 0, graphs = 0, kernels = 0;
+
+	(void)state;
+	begin(&p, 1u << 12, GPU_WANT_KERNELS, "");
+	peer_do(&p, "graph 20");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	for (; peer_take(&p, &r); nodes++) {
+		assert_int_equal(r.kind, GPU_RECORD_KERNEL);
+		assert_int_equal(r.kernel.graph, 1);
+		assert_int_equal(r.kernel.graph_node, UINT64_C(1) << 32 | (uint64_t)(nodes % 5 + 1));
+	}
+	assert_int_equal(nodes, 100);
+	peer_want(&p, GPU_WANT_KERNELS | GPU_WANT_GRAPHS);
+	peer_do(&p, "graph 20");
+	peer_do(&p, "launch 30");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	while (peer_take(&p, &r)) {
+		graphs += r.kind == GPU_RECORD_GRAPH;
+		kernels += r.kind == GPU_RECORD_KERNEL;
+	}
+	assert_int_equal(graphs, 20);
+	assert_int_equal(kernels, 30);
+	peer_end(&p);
+}
+
+/* What CUPTI lost, what has no times, and what the ring had no room for is counted. */
+static void test_lost(void **state)
+{
+	struct truth t = { 0 };
+	struct peer p;
+	size_t taken;
+
+	(void)state;
+	begin(&p, 1u << 13, LAUNCHES, "MOCK_DROP_EVERY=10");
+	peer_do(&p, "launch 5000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	truth_read(&p, &t);
+	assert_int_equal(take_all(&p, &t), 4500);
+	assert_int_equal(p.ring->writer.dropped_cupti, 500);
+	assert_int_equal(p.marked_cupti, 500);
+	peer_end(&p);
+
+	t.at = 0;
+	begin(&p, 1u << 13, LAUNCHES, "MOCK_ZERO_EVERY=4");
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	truth_read(&p, &t);
+	assert_int_equal(take_all(&p, &t), 750);
+	assert_int_equal(p.ring->writer.records, 1000);
+	assert_int_equal(p.ring->writer.dropped_clock, 250);
+	peer_end(&p);
+
+	/* a ring that is too small, even for the names at first */
+	t.at = 0;
+	begin(&p, 8, LAUNCHES, "");
+	for (int i = 0; i < 20; i++) {
+		uint64_t dropped = p.ring->writer.dropped_ring;
+
+		peer_do(&p, "launch 200");
+		peer_do(&p, "sync");
+		peer_want(&p, 0);
+		truth_read(&p, &t);
+		taken = take_all(&p, &t);
+		assert_int_equal(taken + p.ring->writer.dropped_ring - dropped, 200);
+		peer_want(&p, LAUNCHES);
+	}
+	peer_want(&p, 0);
+	taken = take_all(&p, &t);
+	assert_int_equal(p.marked_ring, p.ring->writer.dropped_ring);
+	peer_end(&p);
+	free(t.list);
+}
+
+/* It leaves, says why, and the program goes on. */
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *environment;
+		uint32_t state;
+		int32_t error;
+		uint32_t call;
+	} cases[] = {
+		{ "MOCK_ERROR39=1", GPU_STATE_OTHER_USER, 39, GPU_CALL_ENABLE },
+		{ "MOCK_FAIL_ENABLE=35", GPU_STATE_FAILED, 35, GPU_CALL_ENABLE },
+		{ "INFTRACE_CUPTI=/nonexistent", GPU_STATE_NO_CUPTI, -ENOENT, GPU_CALL_NONE },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct gpu_record r;
+		struct peer p;
+
+		begin(&p, 64, LAUNCHES, cases[i].environment);
+		assert_int_equal(peer_state(&p), cases[i].state);
+		assert_int_equal(p.ring->writer.error, cases[i].error);
+		assert_int_equal(p.ring->writer.failed_call, cases[i].call);
+		peer_do(&p, "launch 100");
+		peer_do(&p, "sync");
+		peer_want(&p, 0);
+		assert_int_equal(peer_state(&p), cases[i].state);
+		assert_false(peer_take(&p, &r));
+		peer_end(&p);
+	}
+}
+
+/* A reader that is not what it should be. */
+static void test_readers(void **state)
+{
+	struct gpu_record r;
+	struct peer p;
+
+	(void)state;
+	/* it wants no agent */
+	peer_listen(&p, 64);
+	peer_start(&p, true, "");
+	peer_tell(&p, "launch 10");
+	peer_accept(&p);
+	peer_send_welcome(&p, -EBUSY, -1);
+	peer_done(&p);
+	peer_end(&p);
+
+	/* what it hands over is no ring */
+	peer_listen(&p, 64);
+	peer_start(&p, true, "");
+	peer_tell(&p, "launch 10");
+	peer_accept(&p);
+	peer_make_ring(&p);
+	p.ring->fixed.capacity = 128;
+	peer_send_welcome(&p, 0, p.ring_fd);
+	peer_done(&p);
+	peer_end(&p);
+
+	/* it is not there */
+	peer_listen(&p, 64);
+	close(p.listener);
+	peer_start(&p, true, "");
+	peer_do(&p, "launch 10");
+	peer_end(&p);
+
+	/* its tail is junk: nothing is written where it should not be */
+	begin(&p, 64, LAUNCHES, "");
+	p.ring->reader.tail = UINT64_MAX / 2;
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	assert_in_range(p.ring->writer.head, 0, 64);
+	p.ring->reader.tail = 0;
+
+	/* it goes away while there is something to do */
+	peer_want(&p, LAUNCHES);
+	close(p.connection);
+	p.connection = -1;
+	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+	while (peer_take(&p, &r))
+		;
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	assert_false(peer_take(&p, &r));
+	peer_end(&p);
+
+	/* it says goodbye */
+	begin(&p, 1u << 12, LAUNCHES, "");
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	p.ring->reader.leave = 1;
+	peer_change(&p);
+	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+	for (int i = 0; i < 1000; i++)
+		assert_true(peer_take(&p, &r));
+	peer_do(&p, "launch 1000");
+	peer_end(&p);
+}
+
+/* A program that does what programs do. */
+static void test_programs(void **state)
+{
+	struct truth t = { 0 };
+	struct gpu_record r;
+	struct peer p;
+
+	(void)state;
+	/* a child has nothing to do with the ring of its parent */
+	begin(&p, 1u << 12, LAUNCHES, "");
+	peer_do(&p, "launch 100");
+	peer_do(&p, "fork launch 50");
+	peer_do(&p, "launch 100");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	for (int i = 0; i < 200; i++)
+		assert_true(peer_take(&p, &r));
+	assert_false(peer_take(&p, &r));
+
+	/* another program in the same process: a new agent, which gets a ring of its own */
+	peer_tell(&p, "exec");
+	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
+	peer_drop_ring(&p);
+	peer_tell(&p, "launch 70"); /* what it had read before is gone with it */
+	peer_serve(&p, LAUNCHES);
+	peer_done(&p);
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	for (int i = 0; i < 70; i++)
+		assert_true(peer_take(&p, &r));
+
+	/* it closes what it does not know */
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "close-all");
+	PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+	peer_do(&p, "launch 10");
+	peer_end(&p);
+
+	/* it ends: what has run until then is there */
+	begin(&p, 1u << 12, LAUNCHES, "");
+	p.ring->reader.flush_ms = 1000000;
+	peer_do(&p, "launch 100");
+	peer_do(&p, "sync");
+	truth_read(&p, &t);
+	peer_tell(&p, "exit");
+	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
+	assert_int_equal(take_all(&p, &t), 100);
+	assert_int_equal(peer_state(&p), GPU_STATE_GONE);
+	peer_end(&p);
+
+	/* it ends while the GPU works */
+	begin(&p, 1u << 12, LAUNCHES, "");
+	peer_do(&p, "kernel-ns 100000000000");
+	peer_do(&p, "launch 100");
+	peer_tell(&p, "exit");
+	peer_end(&p);
+	free(t.list);
+}
+
+/* Attached late, left, and attached again, with kernels all the time. */
+static void test_attach(void **state)
+{
+	char attach[PATH_MAX + 128];
+	struct gpu_record r;
+	struct peer p;
+
+	(void)state;
+	peer_listen(&p, 1u << 10);
+	peer_start(&p, false, "");
+	snprintf(attach, sizeof(attach), "attach %s/inftrace-gpu.so %s", peer_build(), p.name);
+	for (int i = 0; i < 200; i++) {
+		peer_do(&p, "launch 10");
+		peer_tell(&p, attach);
+		peer_serve(&p, LAUNCHES);
+		peer_done(&p);
+		PEER_WAIT(peer_state(&p) == GPU_STATE_ON);
+		peer_do(&p, "launch 10");
+		peer_do(&p, "sync");
+		if (i % 2) {
+			p.ring->reader.leave = 1;
+			peer_change(&p);
+			PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+		} else {
+			peer_want(&p, 0);
+		}
+		for (int k = 0; k < 10; k++)
+			assert_true(peer_take(&p, &r));
+		assert_false(peer_take(&p, &r));
+		peer_drop_ring(&p);
+	}
+	peer_end(&p);
+}
+
+/* What costs too much is turned off, and said. */
+static void test_budget(void **state)
+{
+	struct peer p;
+
+	(void)state;
+	begin(&p, 1u << 10, 0, "");
+	p.ring->reader.budget_ppm = 1;
+	peer_want(&p, LAUNCHES);
+	PEER_WAIT(peer_state(&p) == GPU_STATE_OVER_BUDGET);
+	assert_int_equal(p.ring->writer.collected, 0);
+	p.ring->reader.budget_ppm = 0;
+	peer_want(&p, LAUNCHES);
+	assert_int_equal(peer_state(&p), GPU_STATE_ON);
+	assert_true(p.ring->writer.own_ns > 0);
+	peer_end(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_graphs),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_readers),
+		cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_attach),
+		cmocka_unit_test(test_budget),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
