@@ -26,6 +26,8 @@ enum {
 	OPT_MIN_STACK,
 	OPT_STRICT,
 	OPT_OP_DETAIL,
+	OPT_GPU,
+	OPT_CUPTI,
 	OPT_HOLD,
 	OPT_NO_HOLD,
 	OPT_COMMIT_SHA,
@@ -46,6 +48,11 @@ static const struct argp_option options[] = {
 		"ran, stacks which code waited); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
+	{ "gpu", OPT_GPU, NULL, 0,
+		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, by a library in the "
+		"process",
+		1 },
+	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
 		"a process that maps a library waits until the functions in it are probed, 50 ms at most; a COMMAND does "
 		"so anyway; with this option its children do, too",
@@ -149,6 +156,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OP_DETAIL:
 		o->op_detail = true;
 		break;
+	case OPT_GPU:
+		o->gpu = true;
+		break;
+	case OPT_CUPTI:
+		o->cupti = arg;
+		break;
 	case OPT_HOLD:
 		o->hold = true;
 		break;
@@ -225,6 +238,19 @@ static int check_stacks(const struct record_options *o)
 	return why ? -EINVAL : 0;
 }
 
+static int check_gpu(const struct record_options *o)
+{
+	const char *why = NULL;
+
+	if (o->cupti && !o->gpu)
+		why = "--cupti: needs --gpu";
+	else if (o->gpu && !o->command)
+		why = "--gpu: needs a COMMAND: what a GPU does is seen from the start of the process only";
+	if (why)
+		log_error("%s", why);
+	return why ? -EINVAL : 0;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &target_argp, 0, NULL, 0 }, { &record_window_argp, 0, NULL, 0 }, {} };
@@ -244,7 +270,7 @@ int cmd_record(int argc, char **argv)
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
 		err = target_check(&o, "record");
 	if (!err)
-		err = check_stacks(&o);
+		err = check_stacks(&o) ?: check_gpu(&o);
 	if (!err)
 		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)

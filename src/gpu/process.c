@@ -315,7 +315,9 @@ void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t st
 
 bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 {
-	if (!p->state.on_since || gpu_state_is_over(p->state.state))
+	if (!p->state.on_since) /* perhaps since the last turn */
+		gpu_feed_state(p->feed, r->h.start_ns + r->h.dur_ns, &p->state);
+	if (!p->state.on_since || p->state.state == GPU_STATE_FAILED)
 		return false;
 	if (!reserve((void **)&p->steps, &p->cap_steps, p->n_steps, GPU_STEPS_MAX, sizeof(*p->steps)))
 		return false;
@@ -473,6 +475,7 @@ void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_coun
 		.lost = lost(p),
 		.dropped_cupti = p->state.dropped_cupti,
 		.bad = gpu_feed_bad(p->feed),
+		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
 		.residual_ns = p->state.residual_ns,
 	};
 	gpu_join_counts(p->join, &ret_counts->joined, &ret_counts->missed);

@@ -22,7 +22,8 @@ typedef void (*gpu_record_cb)(const struct rec_hdr *h, size_t size, void *arg);
 
 struct gpu_counts {
 	uint64_t kept, lost, dropped_cupti, bad;
-	uint64_t joined, missed;
+	uint64_t joined, missed; /* of what ran, the launch was seen, or not */
+	uint64_t pending;	 /* launches of which nothing came */
 	uint64_t residual_ns;
 };
 

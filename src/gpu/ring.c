@@ -17,6 +17,7 @@
 #define SLACK_NS NSEC_PER_SEC         /* by which a time may be before the ring */
 #define AHEAD_NS (10 * NSEC_PER_MSEC) /* or after now: clocks are compared from time to time only */
 #define CLOCK_TRIES 4
+#define GPU_ERROR_OTHER_USER 39 /* CUPTI's number */
 
 struct gpu_feed {
 	struct gpu_ring *ring;
@@ -196,6 +197,12 @@ static void grow(uint64_t *counter, uint64_t to)
 		*counter = to;
 }
 
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* By how much a time may be off. */
 static uint64_t residual(const struct gpu_ring_clock *c)
 {
 	for (int i = 0; i < CLOCK_TRIES; i++) {
@@ -203,14 +210,21 @@ static uint64_t residual(const struct gpu_ring_clock *c)
 		uint64_t half = load(&c->residual_ns), bend = load(&c->bend_ns);
 
 		if (!(before & 1) && load32(&c->generation) == before)
-			return half > UINT64_MAX - bend ? UINT64_MAX : half + bend;
+			return sum(sum(half, half), bend);
 	}
 	return 0; /* as before */
 }
 
-static uint64_t sum(uint64_t a, uint64_t b)
+/* An agent that has left says with its error why it did not collect. */
+static enum gpu_state state_of(uint32_t state, int error, enum gpu_call call)
 {
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+	if (state >= GPU_STATE_MAX)
+		return GPU_STATE_FAILED;
+	if (state != GPU_STATE_GONE || !error)
+		return (enum gpu_state)state;
+	if (error == GPU_ERROR_OTHER_USER)
+		return GPU_STATE_OTHER_USER;
+	return call == GPU_CALL_NONE ? GPU_STATE_NO_CUPTI : GPU_STATE_FAILED;
 }
 
 void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *ret_state)
@@ -222,9 +236,9 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 
 	st->on_since = load(&w->on_since);
 	st->settled = load32(&w->wanted_seen) == f->change;
-	st->state = state < GPU_STATE_MAX ? (enum gpu_state)state : GPU_STATE_FAILED;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
 	st->error = (int)load32(&w->error);
+	st->state = state_of(state, st->error, st->failed_call);
 	st->cupti_version = load32(&w->cupti_version);
 	st->collected = load32(&w->collected) & GPU_WANT_ALL;
 	grow(&st->records, load(&w->records));

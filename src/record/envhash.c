@@ -29,6 +29,14 @@
 static const char *const variables[] = { "*_VISIBLE_DEVICES", "OMP_*", "GGML_*", "LLAMA_*",
 	"VLLM_*", "FERRUM_*", "CUDA_*", "NCCL_*", "PYTORCH_*" };
 
+/* That inftrace itself sets for a COMMAND. */
+static bool is_own(const char *name, const char *value)
+{
+	size_t len = strlen(value), own = strlen("/inftrace-gpu.so");
+
+	return !strcmp(name, "CUDA_INJECTION64_PATH") && len >= own && !strcmp(value + len - own, "/inftrace-gpu.so");
+}
+
 static bool matches_any(const char *const *globs, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
@@ -210,7 +218,7 @@ static bool counts(const char *name, const char *value)
 {
 	/* no setting has any other name, and it would have to be escaped */
 	return !name[strspn(name, NAME_CHARS)] && matches_any(variables, ARRAY_SIZE(variables), name) &&
-	       !secret_name(name) && !secret_value(value);
+	       !secret_name(name) && !secret_value(value) && !is_own(name, value);
 }
 
 bool env_is_setting(const char *variable)

@@ -66,7 +66,7 @@ static bool wants_presets(const struct record_options *o)
 {
 	if (!(o->events & EVENT_FUNCTIONS))
 		return false;
-	return record_wants_trace(o) || o->op_detail || o->events & EVENT_FUNCTIONS_NAMED;
+	return record_wants_trace(o) || o->op_detail || o->gpu || o->events & EVENT_FUNCTIONS_NAMED;
 }
 
 /* Whether a profile without a trace has lines for calls: they cost more than its steps, so only on

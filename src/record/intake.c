@@ -5,6 +5,7 @@
 
 #include "engine/check.h"
 #include "engine/rows.h"
+#include "record/gpu.h"
 #include "record/overhead.h"
 #include "record/step_limit.h"
 #include "record/unwinder.h"
@@ -136,6 +137,10 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	probe_table_use(&in->c->probes, h->tgid);
 	if (!check_record(in, s, h))
 		return NULL;
+	if (in->gpu && h->kind == REC_STEP)
+		gpu_step(in->gpu, (const struct rec_step *)h);
+	else if (in->gpu)
+		gpu_call(in->gpu, s, (const struct rec_function *)h);
 	if (s->handle_arg >= 0 && h->kind == REC_FUNCTION)
 		learn_name(in, s, (const struct rec_function *)h);
 	return s->hidden ? NULL : h;
@@ -203,13 +208,13 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 	hand_over(h, size, in);
 }
 
-static void take_stack(const struct rec_hdr *h, size_t size, void *arg)
+void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (!in->sink)
+	if (!in->sink || (h->kind == REC_GPU && h->start_ns + h->dur_ns < in->totals->open_ns))
 		return;
-	in->totals->records[REC_STACK]++;
+	in->totals->records[h->kind]++;
 	if (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS)
 		hand_over(h, size, in);
 }
@@ -217,13 +222,13 @@ static void take_stack(const struct rec_hdr *h, size_t size, void *arg)
 void intake_finish_stacks(struct intake *in)
 {
 	if (in->unwinder)
-		unwinder_finish(in->unwinder, take_stack, in);
+		unwinder_finish(in->unwinder, intake_made, in);
 }
 
 void intake_settled(struct intake *in, uint64_t now_ns)
 {
 	if (in->unwinder) {
-		unwinder_collect(in->unwinder, take_stack, in);
+		unwinder_collect(in->unwinder, intake_made, in);
 		if (!unwinder_settled(in->unwinder))
 			return;
 	}
@@ -253,6 +258,12 @@ void intake_check_loss(struct intake *in, uint64_t now_ns)
 
 		l.count[REC_SAMPLE] = n - in->unwinder_dropped;
 		in->unwinder_dropped = n;
+	}
+	if (in->gpu) {
+		uint64_t n = gpu_lost(in->gpu);
+
+		l.count[REC_GPU] = n - in->gpu_lost;
+		in->gpu_lost = n;
 	}
 	for (int k = 0; k < REC_KIND_MAX; k++) {
 		l.count[k] += lost[k] - in->lost[k] + dropped[k] - in->dropped_now[k];

@@ -9,6 +9,7 @@
 #include "record/capture.h"
 #include "sink/sink.h"
 
+struct gpu;
 struct overhead;
 struct step_limit;
 struct unwinder;
@@ -18,6 +19,7 @@ struct intake {
 	struct overhead *overhead; /* NULL: no --budget */
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder; /* NULL: no stacks */
+	struct gpu *gpu; /* NULL: no --gpu */
 	bool keep_names; /* learns those of threads at once, since they may be gone by the time of a dump */
 	/* the last thread that was found alive, and the state of the tasks at that time */
 	uint32_t met_tgid, met_tid;
@@ -29,6 +31,7 @@ struct intake {
 	uint64_t last_loss_ns;
 	/* for the run */
 	uint64_t lost[REC_KIND_MAX]; /* counted by the session so far */
+	uint64_t gpu_lost;		/* records of GPUs */
 	uint64_t unwinder_dropped;	/* samples that were waiting too long to be unwound */
 	uint64_t dropped; /* records for which a file was too slow, over all kinds and outputs */
 };
@@ -39,6 +42,9 @@ void intake_close(struct intake *in);
 
 /* Takes a record; a record_cb with the intake as its argument. */
 void intake_record(const struct rec_hdr *h, size_t size, void *arg);
+
+/* Takes a record that was made in user space, for the open window; a record_cb, too. */
+void intake_made(const struct rec_hdr *h, size_t size, void *arg);
 
 /* Hands over the stacks of all samples so far, and waits for them. */
 void intake_finish_stacks(struct intake *in);

@@ -56,6 +56,8 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
+	bool gpu;
+	const char *cupti; /* of --gpu; NULL: it is searched for */
 	bool has_budget;
 	uint64_t budget; /* in millionths of the time of steps */
 	bool hold, no_hold; /* targets wait for probes; by default a command does, those of -p do not */

@@ -17,6 +17,7 @@
 #include "record/capture.h"
 #include "record/control.h"
 #include "record/flight.h"
+#include "record/gpu.h"
 #include "record/intake.h"
 #include "record/output.h"
 #include "record/overhead.h"
@@ -199,6 +200,7 @@ static int loop(struct run *r)
 		{ .fd = view ? view->fd : -1, .events = POLLIN },
 		{ .fd = control_fd(r->control.control), .events = POLLIN },
 		{ .fd = r->windows.flag_fd, .events = POLLIN },
+		{ .fd = gpu_fd(r->intake.gpu), .events = POLLIN },
 	};
 	nfds_t n_fds = sizeof(fds) / sizeof(fds[0]);
 	int more = 0;
@@ -291,6 +293,31 @@ static int open_unwinder(struct run *r)
 	return err;
 }
 
+/* A process may have been born just now: its record is in the control ring. */
+static bool is_target(uint32_t tgid, void *arg)
+{
+	struct run *r = arg;
+
+	session_drain_control(r->capture.session);
+	return tasks_find(r->capture.tasks, tgid);
+}
+
+static int open_gpu(struct run *r)
+{
+	struct gpu_config c = {
+		.cupti = r->o->cupti,
+		.is_target = is_target,
+		.is_target_arg = r,
+		.cb = intake_made,
+		.arg = &r->intake,
+	};
+	int err = r->o->gpu ? gpu_new(&c, &r->intake.gpu) : 0;
+
+	if (!err && r->intake.gpu)
+		r->targets.environment = gpu_environment(r->intake.gpu);
+	return err;
+}
+
 /* Opens the first window, if it opens now. */
 static int start(struct run *r)
 {
@@ -303,7 +330,8 @@ static int start(struct run *r)
 		return err;
 	status_begin(&r->status, now);
 	r->last_check_ns = now;
-	err = open_recorder(r) ?: open_unwinder(r) ?: windows_begin(&r->windows);
+	err = open_recorder(r) ?: open_unwinder(r) ?
+						   : windows_begin(&r->windows);
 	r->stop = r->stop || r->windows.over; /* a signal arrived while the targets were being attached */
 	if (err)
 		return err;
@@ -400,9 +428,12 @@ static int prepare(struct run *r, struct record_options *o)
 	int err;
 
 	/* privileges before presets: users who may not record need not hear of those */
-	err = targets_check(&r->targets) ?: outputs_check(o) ?: check_descriptors() ?: capture_check(&r->capture);
+	err = targets_check(&r->targets) ?: outputs_check(o) ?
+				    : check_descriptors()    ?
+							     : capture_check(&r->capture);
 	if (!err)
-		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?: setup_signals(r);
+		err = windows_check(&r->windows) ?: capture_prepare(&r->capture, o) ?
+										    : setup_signals(r);
 	if (!err && o->has_budget) {
 		r->windows.overhead = r->intake.overhead = overhead_new(&r->capture, o->budget);
 		err = r->windows.overhead ? 0 : -ENOMEM;
@@ -412,6 +443,8 @@ static int prepare(struct run *r, struct record_options *o)
 	/* before there is anything of which it should not have a copy */
 	if (!err)
 		err = capture_start_inspector(&r->capture) ?: capture_start_stacks(&r->capture, o);
+	if (!err)
+		err = open_gpu(r);
 	if (!err && o->command)
 		err = targets_spawn(&r->targets);
 	raise_descriptors();
@@ -440,6 +473,7 @@ int record_run(struct record_options *o)
 	windows_free(&r.windows);
 	free(r.intake.overhead);
 	unwinder_free(r.intake.unwinder);
+	gpu_free(r.intake.gpu);
 	capture_close(&r.capture);
 	targets_end(&r.targets);
 	if (!r.targets.command_exited)

@@ -8,6 +8,7 @@
 #include "engine/spec.h"
 #include "record/summary.h"
 
+#include "record/gpu.h"
 #include "record/overhead.h"
 #include "stack/stack.h"
 #include "util/clock.h"
@@ -45,7 +46,7 @@ static void summarise_counts(const struct windows *w, uint64_t begun_ns)
 		n ? line : "no records");
 	n = 0;
 	for (int k = 0; k < REC_KIND_MAX; k++) {
-		if (w->whole.lost[k])
+		if (w->whole.lost[k] && k != REC_GPU) /* gpu_summary() tells of those */
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%" PRIu64 " %s", n ? ", " : "",
 				w->whole.lost[k], rec_kind_name((enum rec_kind)k));
 	}
@@ -176,6 +177,8 @@ void record_summary(const struct windows *w, uint64_t begun_ns)
 	check_summary(&c->probes);
 	summarise_oddities(c);
 	summarise_stacks(c);
+	if (w->in->gpu)
+		gpu_summary(w->in->gpu);
 	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);
 	follow_summary(c->follow);
 }

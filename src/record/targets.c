@@ -77,7 +77,7 @@ int targets_spawn(struct targets *t)
 	const struct record_options *o = t->o;
 
 	return command_spawn_with(o->command, o->view ? o->view->command_fds : as_they_are,
-		o->user ? &t->user : NULL, &t->cmd);
+		o->user ? &t->user : NULL, t->environment, &t->cmd);
 }
 
 /* For all processes of -p, before they are looked at, since a number may be reused by another process. */

@@ -13,6 +13,7 @@ struct targets {
 	int *pidfds; /* of o->pids, opened before anything is attached; -1: not available */
 	struct command cmd;
 	struct user user; /* of the command */
+	const char *const *environment; /* of the command: NAME=VALUE in addition, ending with NULL; or NULL */
 	bool gone; /* to be set by the creator: all of them have exited */
 	bool command_exited; /* by itself */
 };

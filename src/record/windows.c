@@ -8,6 +8,7 @@
 #include "capture/memory.h"
 #include "capture/sums.h"
 #include "record/flag.h"
+#include "record/gpu.h"
 #include "record/output.h"
 #include "record/overhead.h"
 #include "record/step_limit.h"
@@ -113,6 +114,8 @@ static int window_open(struct windows *w, const char *why)
 		return err;
 	}
 	intake_open(w->in, w->sink, &w->totals, open_ns);
+	if (w->in->gpu)
+		gpu_start(w->in->gpu);
 	mark(w, "window_open", open_ns, why);
 	if (w->overhead)
 		overhead_marks(&w->overhead->left_out, w->sink, open_ns, open_ns);
@@ -154,6 +157,8 @@ static int end_records(struct windows *w)
 	} while (err > 0);
 	intake_finish_stacks(w->in);
 	intake_release(w->in);
+	if (w->in->gpu)
+		gpu_stop(w->in->gpu);
 	if (w->o->events & EVENT_MEMORY)
 		memory_sample(w->memory, w->c->tasks, w->totals.close_ns, true, intake_record, w->in);
 	left_err = session_requests(w->c->session);
@@ -302,7 +307,9 @@ int windows_turn(struct windows *w, uint64_t now_ns)
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 {
 	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY;
-	uint64_t wait = !w->open ? CLOSED_NS : many ? DRAIN_NS : DRAIN_PROFILE_NS, next = w->next_ns;
+	uint64_t wait = !w->open ? CLOSED_NS : many ? DRAIN_NS
+						    : DRAIN_PROFILE_NS,
+		 next = w->next_ns;
 
 	if (!w->open && !w->idle_ns && next != UINT64_MAX)
 		next -= PREPARE_NS;
@@ -375,6 +382,8 @@ int windows_drain(struct windows *w)
 	}
 	follow_scan(w->c->follow);
 	now = clock_boot_ns();
+	if (w->in->gpu && gpu_drain(w->in->gpu, now, !more))
+		more = 1;
 	if (!w->open) {
 		be_idle(w, now);
 		return more;
@@ -438,6 +447,7 @@ int windows_begin(struct windows *w)
 		.prices = &w->c->prices,
 		.left_out = w->overhead ? &w->overhead->left_out : NULL,
 		.stacks = w->c->stacks,
+		.gpu = w->in->gpu ? gpu_get_info(w->in->gpu) : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
 		.sockets = w->o->events & EVENT_REQUESTS,

@@ -97,7 +97,7 @@ int command_program(const char *name, char path[PATH_MAX])
 }
 
 static void run_child(
-	char **argv, const int fds[3], const struct user *user, int release_fd, int error_fd)
+	char **argv, const int fds[3], const struct user *user, const char *const *environment, int release_fd, int error_fd)
 {
 	sigset_t none;
 	char go;
@@ -115,6 +115,8 @@ static void run_child(
 			dup2(fds[fd], fd);
 	}
 	err = user ? user_become(user) : 0;
+	for (; environment && *environment && !err; environment++)
+		err = putenv((char *)*environment) ? -errno : 0;
 	if (!err) {
 		execvp(argv[0], argv);
 		err = -errno;
@@ -129,10 +131,11 @@ int command_spawn(char **argv, struct command *ret_cmd)
 {
 	static const int as_they_are[3] = { -1, -1, -1 };
 
-	return command_spawn_with(argv, as_they_are, NULL, ret_cmd);
+	return command_spawn_with(argv, as_they_are, NULL, NULL, ret_cmd);
 }
 
-int command_spawn_with(char **argv, const int fds[3], const struct user *user, struct command *ret_cmd)
+int command_spawn_with(char **argv, const int fds[3], const struct user *user, const char *const *environment,
+	struct command *ret_cmd)
 {
 	int release[2], error[2];
 	pid_t pid;
@@ -147,7 +150,7 @@ int command_spawn_with(char **argv, const int fds[3], const struct user *user, s
 	pid = fork();
 	if (!pid) {
 		close(release[1]);
-		run_child(argv, fds, user, release[0], error[1]);
+		run_child(argv, fds, user, environment, release[0], error[1]);
 	}
 	close(release[0]);
 	close(error[1]);

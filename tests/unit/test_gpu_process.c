@@ -211,7 +211,14 @@ static void test_end(void **state)
 	assert_int_equal(got.n, 1);
 	assert_int_equal(got.steps, 1);
 	assert_parts(MS, 0, 0, 0, 0);
-	assert_false(step(1, t, t + MS));
+	/* a step may become known later than that */
+	assert_true(step(1, t, t + MS / 2));
+	gpu_process_finish(process, t + 2 * MS, on_record, NULL);
+	assert_int_equal(got.steps, 2);
+	assert_parts(MS / 2, 0, 0, 0, 0);
+	agent.ring->writer.state = GPU_STATE_FAILED;
+	gpu_process_drain(process, t + 3 * MS, on_record, NULL);
+	assert_false(step(2, t, t + MS));
 }
 
 /* A kernel whose record is missing does not shift those behind the next wait. */

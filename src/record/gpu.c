@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/gpu.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "record/gpu_launch.h"
+#include "record/gpu_socket.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define FLUSH_MS 100
+#define STOP_NS (2 * NSEC_PER_SEC)
+#define STOP_PAUSE_US 1000
+#define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
+
+/* A connection; without a process it has not said anything yet. */
+struct agent {
+	int fd;
+	uint32_t pid;
+	struct gpu_process *process;
+	bool ended; /* its process is gone, or has called exec */
+};
+
+struct gpu {
+	struct gpu_config c;
+	struct gpu_socket socket;
+	struct gpu_info *info;
+	struct gpu_launches *launches;
+	struct agent agents[GPU_PROCESSES_MAX];
+	size_t n_agents;
+	bool wanted;
+	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
+	/* of the run */
+	struct gpu_counts gone; /* of processes that are */
+	uint32_t connected, refused;
+	uint64_t refused_full;
+	bool said_failed;
+};
+
+/* ---- agents ---- */
+
+static void count_gone(struct gpu *g, const struct gpu_process *p)
+{
+	struct gpu_counts c;
+
+	gpu_process_counts(p, &c);
+	g->gone.kept += c.kept;
+	g->gone.lost += c.lost;
+	g->gone.dropped_cupti += c.dropped_cupti;
+	g->gone.bad += c.bad;
+	g->gone.joined += c.joined;
+	g->gone.missed += c.missed;
+	g->gone.pending += c.pending;
+	if (c.residual_ns > g->gone.residual_ns)
+		g->gone.residual_ns = c.residual_ns;
+}
+
+static void say_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
+{
+	static const char *const calls[GPU_CALL_MAX] = {
+		[GPU_CALL_NONE] = "a call",
+		[GPU_CALL_SYMBOLS] = "finding its functions",
+		[GPU_CALL_REGISTER] = "cuptiActivityRegisterCallbacks",
+		[GPU_CALL_ENABLE] = "cuptiActivityEnable",
+		[GPU_CALL_TIMESTAMP] = "cuptiGetTimestamp",
+		[GPU_CALL_FLUSH] = "cuptiActivityFlushAll",
+		[GPU_CALL_MEMORY] = "getting memory or a thread",
+	};
+
+	if (st->state == GPU_STATE_NO_CUPTI)
+		log_warn("process %u: libcupti was not found, so what its GPU did is not recorded; --cupti FILE names it, or install "
+			 "cuda-cupti (pip: nvidia-cuda-cupti)",
+			a->pid);
+	else if (st->state == GPU_STATE_OTHER_USER)
+		log_warn("process %u: another tool in it uses CUPTI (its error 39), which serves only one, so what its GPU did is not "
+			 "recorded",
+			a->pid);
+	else if (st->state == GPU_STATE_FAILED)
+		log_warn("process %u: CUPTI failed in %s (error %d), so what its GPU did is not recorded", a->pid,
+			calls[st->failed_call], st->error);
+	else
+		return;
+	g->said_failed = true;
+}
+
+/* Everything that it wrote is there. */
+static void end_agent(struct gpu *g, size_t i)
+{
+	struct agent *a = &g->agents[i];
+	struct gpu_feed_state st;
+
+	gpu_process_finish(a->process, clock_boot_ns(), g->c.cb, g->c.arg);
+	gpu_process_state(a->process, &st);
+	if (gpu_info_expects(g->info, a->pid)) {
+		gpu_info_expect(g->info, a->pid, false);
+		say_state(g, a, &st);
+	}
+	count_gone(g, a->process);
+	gpu_process_free(a->process);
+	close(a->fd);
+	*a = g->agents[--g->n_agents];
+}
+
+static bool has_ended(const struct agent *a)
+{
+	char c;
+	ssize_t n = recv(a->fd, &c, 1, MSG_DONTWAIT);
+
+	/* nothing is to be sent after the first message */
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/* Ends those that had gone the last time: their calls and steps are known by now. */
+static void end_gone(struct gpu *g)
+{
+	for (size_t i = g->n_agents; i-- > 0;) {
+		struct agent *a = &g->agents[i];
+
+		if (a->ended)
+			end_agent(g, i);
+		else
+			a->ended = has_ended(a);
+	}
+}
+
+static int add_agent(struct gpu *g, int fd, uint32_t pid)
+{
+	struct agent *a;
+	int err;
+
+	if (!g->c.is_target(pid, g->c.is_target_arg)) {
+		g->refused++;
+		log_debug("--gpu: process %u is not recorded, and refused", pid);
+		return -EACCES;
+	}
+	for (size_t i = g->n_agents; i-- > 0;) {
+		if (g->agents[i].pid != pid)
+			continue;
+		if (!g->agents[i].ended && !has_ended(&g->agents[i]))
+			return -EEXIST;
+		end_agent(g, i); /* the same process before an exec */
+	}
+	if (g->n_agents == GPU_PROCESSES_MAX) {
+		g->refused_full++;
+		return -EMFILE;
+	}
+	a = &g->agents[g->n_agents];
+	err = gpu_process_new(pid, g->info, clock_boot_ns(), &a->process);
+	if (err)
+		return err;
+	if (g->wanted)
+		gpu_feed_want(gpu_process_feed(a->process), WANTED, FLUSH_MS);
+	err = gpu_socket_welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
+	if (err) {
+		gpu_process_free(a->process);
+		return err;
+	}
+	a->fd = fd;
+	a->pid = pid;
+	a->ended = false;
+	g->n_agents++;
+	g->connected++;
+	g->unknown = 0;
+	gpu_info_expect(g->info, pid, true);
+	log_debug("--gpu: process %u has connected", pid);
+	return 0;
+}
+
+static void accept_agents(struct gpu *g)
+{
+	uint32_t pid;
+	int fd, err;
+
+	while ((fd = gpu_socket_next(&g->socket, &pid)) >= 0) {
+		err = add_agent(g, fd, pid);
+		if (!err)
+			continue;
+		gpu_socket_refuse(fd, err);
+		close(fd);
+	}
+}
+
+static struct gpu_process *find_process(const struct gpu *g, uint32_t tgid)
+{
+	for (size_t i = 0; i < g->n_agents; i++) {
+		if (g->agents[i].pid == tgid)
+			return g->agents[i].process;
+	}
+	return NULL;
+}
+
+/* ---- windows ---- */
+
+static void want(struct gpu *g, uint32_t wanted)
+{
+	g->wanted = wanted;
+	for (size_t i = 0; i < g->n_agents; i++)
+		gpu_feed_want(gpu_process_feed(g->agents[i].process), wanted, FLUSH_MS);
+}
+
+void gpu_start(struct gpu *g)
+{
+	want(g, WANTED);
+}
+
+static bool all_settled(const struct gpu *g)
+{
+	struct gpu_feed_state st;
+
+	for (size_t i = 0; i < g->n_agents; i++) {
+		gpu_process_state(g->agents[i].process, &st);
+		if (!st.settled && st.state != GPU_STATE_STARTING && !gpu_state_is_over(st.state))
+			return false;
+	}
+	return true;
+}
+
+void gpu_stop(struct gpu *g)
+{
+	uint64_t until_ns = clock_boot_ns() + STOP_NS;
+
+	want(g, 0);
+	while (gpu_drain(g, clock_boot_ns(), false) || (!all_settled(g) && clock_boot_ns() < until_ns))
+		usleep(STOP_PAUSE_US);
+	if (!all_settled(g))
+		log_warn("--gpu: an agent did not answer: its last records may be missing");
+	for (size_t i = 0; i < g->n_agents; i++)
+		gpu_process_finish(g->agents[i].process, clock_boot_ns(), g->c.cb, g->c.arg);
+}
+
+/* ---- records ---- */
+
+/* Its agent connected before it launched anything, but perhaps in this turn. */
+static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
+{
+	struct gpu_process *p = find_process(g, tgid);
+
+	if (p || g->unknown == tgid)
+		return p;
+	accept_agents(g);
+	p = find_process(g, tgid);
+	g->unknown = p ? 0 : tgid;
+	return p;
+}
+
+void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
+{
+	struct gpu_process *p;
+	struct launch l;
+
+	if (!gpu_launch_role(s->role))
+		return;
+	p = meet_process(g, r->h.tgid);
+	if (!p || r->h.flags & REC_F_OPEN_START)
+		return;
+	if (s->role == ROLE_GPU_WAIT)
+		gpu_launch_wait(g->launches, s, r, p);
+	else if (gpu_launch_get(g->launches, s, r, &l))
+		gpu_process_call(p, &l);
+}
+
+void gpu_step(struct gpu *g, const struct rec_step *r)
+{
+	struct gpu_process *p = find_process(g, r->h.tgid);
+
+	if (p)
+		gpu_info_expect(g->info, r->h.tgid, gpu_process_step(p, r));
+}
+
+bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
+{
+	bool more = false;
+
+	g->unknown = 0;
+	accept_agents(g);
+	for (size_t i = 0; i < g->n_agents; i++)
+		more |= gpu_process_drain(g->agents[i].process, now_ns, g->c.cb, g->c.arg);
+	if (!more && drained)
+		end_gone(g);
+	return more;
+}
+
+uint64_t gpu_lost(const struct gpu *g)
+{
+	uint64_t n = g->gone.lost;
+	struct gpu_counts c;
+
+	for (size_t i = 0; i < g->n_agents; i++) {
+		gpu_process_counts(g->agents[i].process, &c);
+		n += c.lost;
+	}
+	return n;
+}
+
+/* ---- start and end ---- */
+
+int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
+{
+	struct gpu *g = calloc(1, sizeof(*g));
+	int err;
+
+	if (!g)
+		return -ENOMEM;
+	g->c = *c;
+	g->socket = GPU_SOCKET_INIT;
+	err = gpu_socket_open(&g->socket, c->cupti) ?: gpu_info_new(&g->info) ?
+									      : gpu_launches_new(&g->launches);
+	if (err) {
+		gpu_free(g);
+		return err;
+	}
+	*ret_gpu = g;
+	return 0;
+}
+
+void gpu_free(struct gpu *g)
+{
+	if (!g)
+		return;
+	for (size_t i = 0; i < g->n_agents; i++) {
+		gpu_process_free(g->agents[i].process);
+		close(g->agents[i].fd);
+	}
+	gpu_socket_close(&g->socket);
+	gpu_launches_free(g->launches);
+	gpu_info_free(g->info);
+	free(g);
+}
+
+const char *const *gpu_environment(const struct gpu *g)
+{
+	return gpu_socket_environment(&g->socket);
+}
+
+int gpu_fd(const struct gpu *g)
+{
+	return g ? g->socket.epoll : -1;
+}
+
+const struct gpu_info *gpu_get_info(const struct gpu *g)
+{
+	return g->info;
+}
+
+void gpu_summary(const struct gpu *g)
+{
+	struct gpu all = *g;
+	struct gpu_feed_state st;
+
+	for (size_t i = 0; i < g->n_agents; i++) {
+		gpu_process_state(g->agents[i].process, &st);
+		say_state(&all, &g->agents[i], &st);
+		count_gone(&all, g->agents[i].process);
+	}
+	if (g->refused_full)
+		log_warn("--gpu: %" PRIu64 " processes are without their GPU: at most %d at once", g->refused_full, GPU_PROCESSES_MAX);
+	if (!g->connected) {
+		log_warn("--gpu: no process started CUDA, so nothing of a GPU was recorded");
+		return;
+	}
+	if (all.said_failed && !all.gone.kept)
+		return;
+	log_info("gpu: %" PRIu64 " kernels and copies of %u process%s, times within %.1f us; of %" PRIu64 " the launch was not seen",
+		all.gone.kept, g->connected, g->connected == 1 ? "" : "es", (double)all.gone.residual_ns / 1e3, all.gone.missed);
+	if (all.gone.pending)
+		log_warn("gpu: of %" PRIu64 " launches no record came: their processes were killed or called exec, or records are missing",
+			all.gone.pending);
+	if (all.gone.lost)
+		log_warn("gpu: %" PRIu64 " records are missing, of which CUPTI itself dropped %" PRIu64 " and %" PRIu64 " made no sense",
+			all.gone.lost, all.gone.dropped_cupti, all.gone.bad);
+}

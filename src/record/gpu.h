@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * record --gpu: the processes whose agents have connected, and what their GPUs did. An agent is a library in the process
+ * (gpu/hand_over.h), which the CUDA driver loads: nothing is known of a GPU before a process starts to use one.
+ */
+#ifndef INFTRACE_RECORD_GPU_H
+#define INFTRACE_RECORD_GPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "gpu/info.h"
+#include "gpu/process.h"
+#include "record.h"
+
+struct gpu;
+
+struct gpu_config {
+	const char *cupti; /* the file; NULL: each agent searches for it */
+	/* Whether the process is recorded, which may have been born just now. */
+	bool (*is_target)(uint32_t tgid, void *arg);
+	void *is_target_arg;
+	gpu_record_cb cb; /* takes what the GPUs did */
+	void *arg;
+};
+
+/* Prepares what a COMMAND needs. Prints one line on failure; -EINVAL if something is missing. */
+int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu);
+void gpu_free(struct gpu *g);
+
+/* NAME=VALUE for the environment of the COMMAND; ends with NULL. */
+const char *const *gpu_environment(const struct gpu *g);
+
+/* To be polled; g NULL: -1. */
+int gpu_fd(const struct gpu *g);
+
+const struct gpu_info *gpu_get_info(const struct gpu *g);
+
+/* The agents collect from now on. */
+void gpu_start(struct gpu *g);
+/* They stop: hands over what is left, for which it waits up to two seconds. */
+void gpu_stop(struct gpu *g);
+
+/* Takes a call or a step; s: its probe. */
+void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r);
+void gpu_step(struct gpu *g, const struct rec_step *r);
+
+/* Accepts agents, and takes what they have sent. drained: calls and steps have all been taken. Returns whether there is more. */
+bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained);
+
+/* Records that are missing so far. */
+uint64_t gpu_lost(const struct gpu *g);
+
+/* The messages at the end. */
+void gpu_summary(const struct gpu *g);
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "record/gpu_socket.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+#define AGENT_FILE "inftrace-gpu.so"
+#define INJECTION "CUDA_INJECTION64_PATH"
+#define BACKLOG 64
+
+#ifndef AGENT_DIR
+#define AGENT_DIR "/usr/local/lib/inftrace"
+#endif
+
+/* ---- what the COMMAND needs ---- */
+
+/* Beside inftrace, or where it is installed. */
+static int find_agent(char path[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(AGENT_FILE) - 1);
+	char *slash;
+
+	if (n > 0) {
+		path[n] = 0;
+		slash = strrchr(path, '/');
+		if (slash) {
+			strcpy(slash + 1, AGENT_FILE);
+			if (!access(path, R_OK))
+				return 0;
+		}
+	}
+	strcpy(path, AGENT_DIR "/" AGENT_FILE);
+	if (!access(path, R_OK))
+		return 0;
+	log_error("--gpu: the library for the process, " AGENT_FILE ", is neither beside inftrace nor in " AGENT_DIR);
+	return -EINVAL;
+}
+
+static int set_environment(struct gpu_socket *s, const char *cupti, const char *socket_name)
+{
+	const char *other = getenv(INJECTION);
+	char path[PATH_MAX], *real = NULL;
+	int err = find_agent(path), n = 0;
+
+	if (err)
+		return err;
+	if (other && *other) {
+		log_error("--gpu: " INJECTION " is set to '%.200s': only one tool can be loaded with CUDA; unset it", other);
+		return -EINVAL;
+	}
+	if (cupti && (access(cupti, R_OK) || !(real = realpath(cupti, NULL)))) {
+		log_error("--cupti %s: %s", cupti, strerror(errno));
+		return -EINVAL;
+	}
+	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", path);
+	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", socket_name);
+	s->environment[n++] = s->injection;
+	s->environment[n++] = s->name;
+	if (real) {
+		snprintf(s->cupti, sizeof(s->cupti), GPU_ENV_CUPTI "=%s", real);
+		s->environment[n++] = s->cupti;
+	}
+	free(real);
+	return 0;
+}
+
+const char *const *gpu_socket_environment(const struct gpu_socket *s)
+{
+	return s->environment;
+}
+
+/* ---- the socket ---- */
+
+static int watch(const struct gpu_socket *s, int fd)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+
+	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+/* Abstract: there is no file that has to be removed, or that another user could replace. */
+static int listen_at(struct gpu_socket *s, const char *name)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	size_t len = strlen(name);
+
+	memcpy(addr.sun_path + 1, name + 1, len - 1);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	s->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->epoll < 0 || s->listen < 0 ||
+		bind(s->listen, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) ||
+		listen(s->listen, BACKLOG))
+		return -errno;
+	return watch(s, s->listen);
+}
+
+int gpu_socket_open(struct gpu_socket *s, const char *cupti)
+{
+	char name[GPU_SOCKET_NAME_MAX];
+	uint64_t secret = 0;
+	int err;
+
+	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
+		return -errno;
+	snprintf(name, sizeof(name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
+	err = set_environment(s, cupti, name);
+	if (err)
+		return err;
+	err = listen_at(s, name);
+	if (err)
+		log_error("--gpu: cannot make a socket: %s", strerror(-err));
+	return err;
+}
+
+void gpu_socket_close(struct gpu_socket *s)
+{
+	while (s->n_pending)
+		close(s->pending[--s->n_pending].fd);
+	if (s->listen >= 0)
+		close(s->listen);
+	if (s->epoll >= 0)
+		close(s->epoll);
+	s->listen = s->epoll = -1;
+}
+
+static void drop_pending(struct gpu_socket *s, unsigned int i)
+{
+	memmove(s->pending + i, s->pending + i + 1, (--s->n_pending - i) * sizeof(*s->pending));
+}
+
+static void accept_all(struct gpu_socket *s)
+{
+	struct ucred who;
+	socklen_t len;
+	int fd;
+
+	while ((fd = accept4(s->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		len = sizeof(who);
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.pid <= 0 || watch(s, fd)) {
+			close(fd);
+			continue;
+		}
+		if (s->n_pending == GPU_PENDING_MAX) {
+			close(s->pending[0].fd);
+			drop_pending(s, 0);
+		}
+		s->pending[s->n_pending].fd = fd;
+		s->pending[s->n_pending++].pid = (uint32_t)who.pid;
+	}
+}
+
+static bool is_hello(const struct gpu_hello *h, ssize_t n)
+{
+	return n == sizeof(*h) && h->magic == GPU_HAND_OVER_MAGIC && h->version == GPU_HAND_OVER_VERSION &&
+	       h->record_size == sizeof(struct gpu_record);
+}
+
+int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid)
+{
+	struct gpu_hello h;
+
+	accept_all(s);
+	for (unsigned int i = 0; i < s->n_pending; i++) {
+		int fd = s->pending[i].fd;
+		ssize_t n = recv(fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		*ret_pid = s->pending[i].pid;
+		drop_pending(s, i--);
+		if (is_hello(&h, n))
+			return fd;
+		log_debug("--gpu: process %u said something else than an agent does", *ret_pid);
+		close(fd);
+	}
+	return -EAGAIN;
+}
+
+int gpu_socket_welcome(int fd, int memfd)
+{
+	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION };
+	struct iovec iov = { .iov_base = &w, .iov_len = sizeof(w) };
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .bytes = { 0 } };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &memfd, sizeof(memfd));
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(w) ? 0 : -errno;
+}
+
+void gpu_socket_refuse(int fd, int err)
+{
+	struct gpu_welcome w = { .magic = GPU_HAND_OVER_MAGIC, .version = GPU_HAND_OVER_VERSION, .error = err };
+
+	if (send(fd, &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(w))
+		log_debug("--gpu: an agent was gone before it could be refused: %s", strerror(errno));
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The socket on which agents connect (gpu/hand_over.h), and how the COMMAND learns of it. */
+#ifndef INFTRACE_RECORD_GPU_SOCKET_H
+#define INFTRACE_RECORD_GPU_SOCKET_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "gpu/hand_over.h"
+
+#define GPU_PENDING_MAX 16 /* connections that have not said anything; of more, the oldest is closed */
+
+struct gpu_socket {
+	int epoll, listen;
+	struct {
+		int fd;
+		uint32_t pid;
+	} pending[GPU_PENDING_MAX];
+	unsigned int n_pending;
+	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
+	const char *environment[4];
+};
+#define GPU_SOCKET_INIT ((struct gpu_socket){ .epoll = -1, .listen = -1 })
+
+/* cupti: NULL: it is not given. Prints one line on failure. */
+int gpu_socket_open(struct gpu_socket *s, const char *cupti);
+void gpu_socket_close(struct gpu_socket *s);
+
+/* NAME=VALUE; ends with NULL. */
+const char *const *gpu_socket_environment(const struct gpu_socket *s);
+
+/* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. -EAGAIN: none. */
+int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid);
+
+/* Hands over a ring, or says why there is none. */
+int gpu_socket_welcome(int fd, int memfd);
+void gpu_socket_refuse(int fd, int err);
+
+#endif
