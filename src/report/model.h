@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report/gpu.h"
 #include "report/idmap.h"
 #include "report/seq.h"
 #include "report/stack_times.h"
@@ -75,6 +76,7 @@ struct process {
 	size_t n_calls, calls_size;
 	struct seqs seqs; /* requests, from lines of the profile */
 	struct stack_times stacks;
+	struct gpu_phases gpu;
 	struct times socket_ttft; /* the same requests from the server's sockets, seen from outside */
 	uint64_t socket_requests;
 	/* from sched_prof, fault_prof and memory_prof */

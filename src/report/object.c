@@ -388,6 +388,8 @@ static struct json_object *process_object(
 	for (size_t k = 0; k < sum->n_phases; k++)
 		json_append(b, phases, phase_object(b, m, &sum->phases[k]));
 	json_put(b, o, "phases", phases);
+	if (p->gpu.n)
+		json_put(b, o, "gpu", gpu_array(b, m, &p->gpu));
 	json_put_u64(b, o, "slow_steps", sum->slow_steps);
 	json_put_u64(b, o, "slow_alone", sum->slow_alone);
 	json_put_u64(b, o, "slow_between", sum->slow_gaps);

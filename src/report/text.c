@@ -321,6 +321,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 		page_requests(page, p, &sum->seqs, slowest);
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);
+		page_gpu(page, &p->gpu);
 		err = put_slowest(page, p, sum, slowest);
 	} else if (p->seqs.len) {
 		put_latencies(page, p, sum);

@@ -51,6 +51,16 @@ test_all() {
 		'[1999 < x["shape"]["gpu_busy_us"] < 2001 for x in p if x["event"] == "token_prof"][-1]' p="$TMP/13.4.jsonl"
 }
 
+test_report() {
+	recorded bound -- init "step 20 200000" sync truth
+	"$INFTRACE" report --json "$TMP/bound.jsonl" >"$TMP/bound.report"
+	expect "report: launch-bound" '[[g["bound"], g["steps"], g["kernels"]] for g in r[0]["processes"][0]["gpu"]] == [["launch-bound", 1, 20]]' \
+		r="$TMP/bound.report"
+	recorded busy -- init "kernel-ns 3000000" "step 20 0" sync truth
+	"$INFTRACE" report "$TMP/busy.jsonl" >"$TMP/busy.report"
+	check "report: GPU-bound" grep -q '^What the GPU did in mock_step: GPU-bound' "$TMP/busy.report"
+}
+
 # What CUPTI drops is counted; a step that it may concern has no numbers.
 test_dropped() {
 	MOCK_DROP_EVERY=50 recorded dropped -- init "launch 100" "step 100 1000" sync truth
@@ -95,5 +105,5 @@ exit" >"$TMP/input"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 }
 
-ALL_TESTS=(all dropped without processes)
+ALL_TESTS=(all report dropped without processes)
 run_tests "$@"
