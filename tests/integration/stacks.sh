@@ -39,13 +39,13 @@ test_threads() {
 		grep -q ';clone3;start_thread;.*;ggml_graph_compute_thread;' '$TMP/threads.collapsed'"
 }
 
-# sampled_twice HZ MODEL TOKENS PERF-OPTION...: an engine that waits for a line, with perf and inftrace attached; then it gets the
+# sampled_twice HZ TOKENS ROUNDS PERF-OPTION...: an engine that waits for a line, with perf and inftrace attached; then it gets the
 # line, from here on all run to their ends.
 sampled_twice() {
 	local go=$TMP/go hz=$1 model engine perf tracer
-	model=$(llama_model "$2" q8_0) || return 1
+	model=$(llama_model big q8_0) || return 1
 	[ -p "$go" ] || mkfifo "$go"
-	"$DRIVER" -w -q -n "$3" -t 1 "${MODEL_ARGS[0]}" "$model" <"$go" >"$TMP/shares.out" 2>&1 &
+	"$DRIVER" -w -q -n "$2" -r "$3" -t 1 "${MODEL_ARGS[0]}" "$model" <"$go" >"$TMP/shares.out" 2>&1 &
 	engine=$!
 	test_pids+=("$engine")
 	exec 9>"$go"
@@ -66,7 +66,7 @@ test_shares() {
 		skip "shares: as perf finds them" "perf does not work here"
 		return
 	fi
-	sampled_twice "$HZ" big 600 -F 997 || {
+	sampled_twice "$HZ" 600 1 -F 997 || {
 		not_ok "shares: recorded" "see $TMP/shares.err"
 		return
 	}
@@ -82,7 +82,7 @@ test_callers() {
 		skip "callers: as perf finds them" "perf does not work here"
 		return
 	fi
-	sampled_twice "$HZ" big 5000 -F 211 --call-graph dwarf,65528 || {
+	sampled_twice "$HZ" 1900 3 -F 241 --call-graph dwarf,65528 || {
 		not_ok "callers: recorded" "see $TMP/shares.err"
 		return
 	}
