@@ -26,7 +26,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	u64 now, end;
 	long n;
 
-	if (!enabled)
+	if (!enabled || !emits(REC_SAMPLE))
 		return 0;
 	task = bpf_get_current_task_btf();
 	t = thread_of_any(task);
@@ -119,7 +119,7 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 	struct thread *t;
 	u32 off;
 
-	if (!enabled)
+	if (!enabled || !emits(REC_SAMPLE))
 		return 0;
 	t = thread_of_any(next);
 	if (!t)
@@ -158,7 +158,7 @@ int snapshot_waits(struct bpf_iter__task *ctx)
 	u32 off;
 	long n;
 
-	if (!task || !task->__state || !has_user_stack(task))
+	if (!task || !task->__state || !has_user_stack(task) || !emits(REC_SAMPLE))
 		return 0;
 	t = thread_of(task);
 	if (!t)

@@ -63,7 +63,7 @@ struct shed_state {
 	u32 changes; /* odd: they are off */
 	u32 pad;
 };
-#define SHED_PROBES (SHED_OPERATORS + 1)
+#define SHED_PROBES (SHED_OPERATORS + 1) /* samples have none */
 
 /* Counters, in memory that user space reads directly. */
 struct inf_stats {

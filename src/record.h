@@ -243,6 +243,7 @@ struct hits {
 
 /* What --budget turns off, one after the other. */
 enum shed_part {
+	SHED_SAMPLES,	/* stacks: of samples and of waits */
 	SHED_BARRIERS,	/* the probes of barriers */
 	SHED_OPERATORS, /* those of functions that make no states and no steps */
 	SHED_SYSCALLS,	/* the records of system calls */

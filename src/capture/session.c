@@ -637,14 +637,12 @@ int session_stop(struct session *s, uint64_t *ret_boot_ns)
 	return err;
 }
 
-static uint32_t kinds_of(enum shed_part part)
-{
-	if (part == SHED_SYSCALLS)
-		return 1u << REC_SYSCALL;
-	if (part == SHED_TIMELINE)
-		return 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_IRQ | 1u << REC_FUNCTION;
-	return 0;
-}
+/* The kinds of records that are a part; 0: it is one of probes. */
+static const uint32_t kinds_of[SHED_PARTS] = {
+	[SHED_SAMPLES] = 1u << REC_SAMPLE,
+	[SHED_SYSCALLS] = 1u << REC_SYSCALL,
+	[SHED_TIMELINE] = 1u << REC_OFF_CPU | 1u << REC_ON_CPU | 1u << REC_FAULT | 1u << REC_IRQ | 1u << REC_FUNCTION,
+};
 
 /* When turning on, the programs learn of it last: from then on they see all calls. */
 static void shed_probes(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
@@ -664,10 +662,10 @@ static void shed_probes(struct session *s, enum shed_part part, bool off, uint64
 
 void session_shed(struct session *s, enum shed_part part, bool off, uint64_t *ret_boot_ns)
 {
-	if (part < SHED_PROBES) {
+	if (!kinds_of[part]) {
 		shed_probes(s, part, off, ret_boot_ns);
 	} else {
-		uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of(part);
+		uint32_t kinds = s->skel->bss->kinds_off, of = kinds_of[part];
 
 		*ret_boot_ns = clock_boot_ns();
 		__atomic_store_n(&s->skel->bss->kinds_off, off ? kinds | of : kinds & ~of, __ATOMIC_RELEASE);
@@ -680,8 +678,8 @@ uint32_t session_parts(const struct session *s)
 {
 	uint32_t parts = attach_parts(s->attach);
 
-	for (int part = SHED_PROBES; part < SHED_PARTS; part++) {
-		if (s->skel->rodata->cfg.emit_mask & kinds_of(part))
+	for (int part = 0; part < SHED_PARTS; part++) {
+		if (s->skel->rodata->cfg.emit_mask & kinds_of[part])
 			parts |= 1u << part;
 	}
 	return parts;

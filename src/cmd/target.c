@@ -26,7 +26,7 @@ static const struct argp_option options[] = {
 		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
 	{ "budget", OPT_BUDGET, "SHARE", 0,
-		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off barriers, operators, system "
+		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off samples, barriers, operators, system "
 		"calls one by one and the timeline, in this order, and on again when they fit",
 		1 },
 	{ "ring-size", OPT_RING_SIZE, "SIZE", 0, "buffer for each CPU (default: 8MB, less with many CPUs)", 1 },

@@ -32,10 +32,9 @@ static void hide_barriers(uint64_t ns[ST_MAX])
 	ns[ST_BARRIER] = 0;
 }
 
-static void leave_out(struct rec_step *r, uint32_t parts)
+static void leave_out(struct rec_step *r)
 {
-	r->left_out = parts;
-	if (!(parts & 1u << SHED_BARRIERS))
+	if (!(r->left_out & 1u << SHED_BARRIERS))
 		return;
 	hide_barriers(r->ns);
 	hide_barriers(r->workers_ns);
@@ -47,16 +46,19 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 	uint32_t parts = left_out_between(&o->left_out, h->start_ns, h->start_ns + h->dur_ns);
 	struct weight w;
 
+	if (parts && size <= sizeof(o->step)) {
+		memcpy(&o->step, h, size);
+		o->step.s.left_out = parts; /* which is part of what it weighs */
+		h = &o->step.s.h;
+	}
 	if (!(h->flags & (REC_F_OPEN_START | REC_F_OPEN_END)) &&
 		weight_of((const struct rec_step *)h, &o->c->prices, o->self, &w)) {
 		o->weighed++;
 		shed_step(&o->shed, h->start_ns, h->dur_ns, w.ns);
 	}
-	if (!parts || size > sizeof(o->step))
-		return h;
-	memcpy(&o->step, h, size);
-	leave_out(&o->step.s, parts);
-	return &o->step.s.h;
+	if (h == &o->step.s.h)
+		leave_out(&o->step.s);
+	return h;
 }
 
 /* ---- what is off ---- */
@@ -64,6 +66,7 @@ const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h,
 static void mark(struct sink *s, enum shed_part part, bool off, uint64_t ns)
 {
 	static const char *const reasons[SHED_PARTS][2] = {
+		[SHED_SAMPLES] = { "samples on", "samples off" },
 		[SHED_BARRIERS] = { "barriers on", "barriers off" },
 		[SHED_OPERATORS] = { "operators on", "operators off" },
 		[SHED_SYSCALLS] = { "syscalls on", "syscalls off" },
@@ -100,6 +103,7 @@ void overhead_marks(const struct left_out *l, struct sink *s, uint64_t from, uin
 static const char *part_words(enum shed_part part)
 {
 	static const char *const words[SHED_PARTS] = {
+		[SHED_SAMPLES] = "samples, and stacks of waits, are",
 		[SHED_BARRIERS] = "barriers are",
 		[SHED_OPERATORS] = "operators are",
 		[SHED_SYSCALLS] = "single system calls are",

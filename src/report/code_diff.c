@@ -25,6 +25,12 @@ static bool is_of_code(uint8_t state)
 	return state < STATES && !(NOT_OF_CODE >> state & 1);
 }
 
+/* Whether all stacks of a step were taken. */
+static bool has_stacks(const struct process *p, size_t step)
+{
+	return !(steps_get(&p->steps, step, STEP_LEFT_OUT) >> SHED_SAMPLES & 1);
+}
+
 /* Which rows of steps count, and how much. */
 struct choice {
 	uint8_t state;
@@ -79,11 +85,11 @@ static bool weigh_compared(const struct process *p, const struct typical *t, dou
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < t->compared; i++)
-		n += !p->stacks.slow[steps[i]];
+		n += !p->stacks.slow[steps[i]] && has_stacks(p, steps[i]);
 	if (n < COMPARED_MIN)
 		return false;
 	for (uint32_t i = 0; i < t->compared; i++) {
-		if (!p->stacks.slow[steps[i]])
+		if (!p->stacks.slow[steps[i]] && has_stacks(p, steps[i]))
 			weights[steps[i]] -= (float)(size / n / steps_size(&p->steps, steps[i]));
 	}
 	return true;
@@ -280,8 +286,12 @@ static int compare_diffs(const void *a, const void *b)
 	return x->state < y->state ? -1 : x->state > y->state;
 }
 
-static int longer_add(struct stack_times *s, size_t step, uint8_t state, enum code_who who)
+static int longer_add(struct process *p, size_t step, uint8_t state, enum code_who who)
 {
+	struct stack_times *s = &p->stacks;
+
+	if (!has_stacks(p, step))
+		return 0;
 	if (array_reserve(&s->longer, s->n_longer + 1, &s->longer_size, sizeof(*s->longer)))
 		return -ENOMEM;
 	s->longer[s->n_longer++] = (struct code_longer){ .step = (uint32_t)step, .state = state, .who = (uint8_t)who };
@@ -329,14 +339,14 @@ static int find_longer(struct process *p, const struct slow_step *slow, size_t n
 		if (who == CODE_NOBODY || !is_of_code(state))
 			continue;
 		by_cause[slow[i].step] = 1 + state;
-		err = longer_add(&p->stacks, slow[i].step, state, who);
+		err = longer_add(p, slow[i].step, state, who);
 	}
 	for (uint8_t state = 0; !err && state < STATES; state++) {
 		if (!(states >> state & 1) || !is_of_code(state) || steps_all_zero(&p->steps, STEP_OWN + state))
 			continue;
 		for (size_t i = 0; !err && i < p->steps.len; i++) {
 			if (by_cause[i] != 1 + state && is_longer(p, i, state))
-				err = longer_add(&p->stacks, i, state, CODE_CALLER);
+				err = longer_add(p, i, state, CODE_CALLER);
 		}
 	}
 	free(by_cause);
@@ -446,7 +456,7 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 	if (!p->stacks.slow || !is_of_code(c.state))
 		return 0;
 	who = second ? who_was_longer_too(slow) : who_was_longer(slow);
-	if (who == CODE_NOBODY || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
+	if (who == CODE_NOBODY || !has_stacks(p, slow->step) || p->stacks.first[slow->step] == p->stacks.first[slow->step + 1])
 		return 0;
 	c.tid = who == CODE_OTHERS ? slow->cause.tid : 0;
 	weights = calloc(p->steps.len + 1, sizeof(*weights));

@@ -6,6 +6,7 @@
 const char *shed_part_name(enum shed_part part)
 {
 	static const char *const names[SHED_PARTS] = {
+		[SHED_SAMPLES] = "samples",
 		[SHED_BARRIERS] = "barriers",
 		[SHED_OPERATORS] = "operators",
 		[SHED_SYSCALLS] = "syscalls",

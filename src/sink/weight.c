@@ -17,18 +17,20 @@ void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const u
 	}
 }
 
-/* Samples are not hits, since nobody counts them for a step: what it has of them on average. The stacks of waits are not
- * known. */
-static uint64_t samples_ns(const uint64_t ns[ST_MAX], const struct prices *p)
+/* Samples are not hits, since nobody counts them for a step: what it has of them on average, or nothing where --budget has
+ * left some out. The stacks of waits are not known. */
+static uint64_t samples_ns(const struct rec_step *r, const uint64_t ns[ST_MAX], const struct prices *p)
 {
 	uint64_t on_cpu = ns[ST_CPU] + ns[ST_BARRIER] + ns[ST_SYSCALL] + ns[ST_FAULT] + ns[ST_IRQ];
 
+	if (r->left_out & 1u << SHED_SAMPLES)
+		return 0;
 	return p->sample_period_ns ? on_cpu * p->sample_ns / p->sample_period_ns : 0;
 }
 
-static uint64_t hits_ns(const struct hits *h, const uint64_t times[ST_MAX], const struct prices *p)
+static uint64_t hits_ns(const struct rec_step *r, const struct hits *h, const uint64_t times[ST_MAX], const struct prices *p)
 {
-	uint64_t ns = samples_ns(times, p);
+	uint64_t ns = samples_ns(r, times, p);
 
 	for (int k = 0; k < HIT_MAX; k++)
 		ns += h->n[k] * p->ns[k];
@@ -52,10 +54,10 @@ bool weight_of(const struct rec_step *r, const struct prices *p, uint32_t self, 
 
 	if (!p || !p->known)
 		return false;
-	hits = hits_ns(&r->hits, r->ns, p);
+	hits = hits_ns(r, &r->hits, r->ns, p);
 	waited = waited_ns(&r->behind, self);
 	if (r->workers) {
-		hits = (hits + hits_ns(&r->workers_hits, r->workers_ns, p)) / (1 + (uint64_t)r->workers);
+		hits = (hits + hits_ns(r, &r->workers_hits, r->workers_ns, p)) / (1 + (uint64_t)r->workers);
 		waited += waited_ns(&r->workers_behind, self);
 	}
 	/* no step would have ended before it began, though several threads may have waited at once */

@@ -131,6 +131,26 @@ test_timeline() {
 		p="$TMP/all.jsonl"
 }
 
+# Samples go first; what the report says of code is about steps that have them.
+test_samples() {
+	background "$TMP/steps"
+	target=$BG
+	begin samples -p "$target" --budget 0% --engine none -e +samples,+stacks --sample-rate 999 -u "$TMP/steps:steps_step@step" \
+		-u "$TMP/steps:steps_op@op" --profile "$TMP/samples.jsonl" -o "$TMP/samples.json"
+	says samples "the timeline is off"
+	holds samples "$TMP/samples.jsonl" '"left_out":"samples,operators,syscalls,timeline"' 5
+	finish samples
+	check "samples: the profile is valid" "$INFTRACE" validate "$TMP/samples.jsonl" --require token_prof
+	check "samples: the trace is valid" "$INFTRACE" validate "$TMP/samples.json"
+	same "samples: they are the first to go" "$(grep -oP '[^:]+(?= (is|are) off$)' "$TMP/samples.err" | head -n 1)" " samples, and stacks of waits,"
+	expect "samples: none is in a step behind that" \
+		"(lambda off: not any(x['event'] == 'stack_prof' and x['shape'].get('step') in off for x in p) and len(off) > 5)({x['shape']['step'] for x in ${steps}[-5:]} | {x['shape']['step'] for x in $steps if x['shape'].get('left_out', '').startswith('samples,operators')})" \
+		p="$TMP/samples.jsonl"
+	"$INFTRACE" report "$TMP/samples.jsonl" >"$TMP/report"
+	check "samples: the report says so" grep -q 'left out to keep within --budget: samples in [0-9]* of' "$TMP/report"
+	kill "$target"
+}
+
 # Parts that fit are turned on again.
 test_again() {
 	background "$TMP/steps"
@@ -240,5 +260,5 @@ test_top() {
 	kill "$target"
 }
 
-ALL_TESTS=(usage no_steps again windows flight top profile timeline)
+ALL_TESTS=(usage no_steps samples again windows flight top profile timeline)
 run_tests "$@"

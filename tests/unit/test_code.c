@@ -16,6 +16,7 @@ struct stacked {
 	int step;
 	int64_t now, cpu, next; /* time, CPU time, and that of the next sample */
 	int64_t period;
+	const char *left_out; /* of the steps that follow; NULL: nothing */
 	bool told[64]; /* stacks whose frames are in the profile */
 };
 
@@ -89,6 +90,8 @@ static void add_step(struct stacked *s, const struct part *parts, int n, const c
 		"\"n_tokens\":1,",
 		s->step);
 	put_us(s, "ts_us", s->now);
+	if (s->left_out)
+		fprintf(s->p.out, ",\"left_out\":\"%s\"", s->left_out);
 	fputs("},\"stage_us\":{", s->p.out);
 	put_us(s, "total", total + waited);
 	fputs(",", s->p.out);
@@ -238,6 +241,41 @@ static void test_sentence_samples(void **state)
 	assert_contains(result.out, " ms of it in `pick (sched.py:207)` (9 samples, usually 0.0)\n");
 	output_free(&result);
 	free(s.p.text);
+}
+
+/* Steps without samples say nothing of what is usual: most of the time of those around the slow one is in a function that
+ * would otherwise seem to be new. */
+static void test_samples_left_out(void **state)
+{
+	for (int left_out = 0; left_out < 2; left_out++) {
+		struct output result;
+		struct stacked s;
+
+		stacked_begin(&s, 1, PERIOD / 10);
+		for (int i = 0; i < 200; i++) {
+			const struct part parts[] = {
+				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 30 * MS, 2) },
+				{ PY_FRAMES("\"schedule (sched.py:212)\""), i == 100 ? 30 * MS : 0 },
+			};
+			int64_t next = s.next;
+
+			s.left_out = left_out && i != 100 ? "samples" : NULL;
+			if (s.left_out)
+				s.next = INT64_MAX; /* none is taken */
+			add_step(&s, parts, 2, "blocked_futex", 1000, NULL);
+			if (s.left_out)
+				s.next = next > s.cpu ? next : s.cpu + s.period / 2;
+		}
+		RUN(&result, profile_end(&s.p), "-");
+		assert_int_equal(result.rc, EXIT_OK);
+		if (left_out)
+			assert_null(strstr(result.out, " of it in `"));
+		else
+			assert_contains(result.out, " ms of it in `schedule (sched.py:212)` (");
+		output_free(&result);
+		free(s.p.text);
+	}
+	(void)state;
 }
 
 /* One sample says nothing, however far it is from what is usual. */
@@ -568,6 +606,7 @@ int main(void)
 		cmocka_unit_test(test_planted_under_load),
 		cmocka_unit_test(test_nothing_planted),
 		cmocka_unit_test(test_sentence_samples),
+		cmocka_unit_test(test_samples_left_out),
 		cmocka_unit_test(test_sentence_too_few),
 		cmocka_unit_test(test_sentence_called_from),
 		cmocka_unit_test(test_sentence_second),

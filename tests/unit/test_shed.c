@@ -15,6 +15,8 @@
 #define SEC (1000 * MS)
 #define BUDGET 20000 /* 2 % */
 #define ALL ((1u << SHED_PARTS) - 1)
+#define FIRST SHED_SAMPLES
+#define SECOND SHED_BARRIERS
 #define BIT(part) (1u << (part))
 
 /* A recording with the cost of each part in a step, on top of `ns`, the time of a step. */
@@ -148,7 +150,7 @@ static void test_looks(void **state)
 		shed_step(&s, 2 * SEC, MS, MS);
 	assert_false(shed_turn(&s, ALL, 2 * SEC + 999 * MS));
 	assert_true(shed_turn(&s, ALL, 3 * SEC));
-	assert_int_equal(s.off, BIT(SHED_BARRIERS) | BIT(SHED_OPERATORS));
+	assert_int_equal(s.off, BIT(FIRST) | BIT(SECOND));
 }
 
 static void test_on_again(void **state)
@@ -157,12 +159,12 @@ static void test_on_again(void **state)
 
 	(void)state;
 	load_init(&l, BUDGET);
-	l.cost[SHED_BARRIERS] = l.ns / 25;
+	l.cost[FIRST] = l.ns / 25;
 	run_until_change(&l);
-	assert_int_equal(l.shed.off, BIT(SHED_BARRIERS));
+	assert_int_equal(l.shed.off, BIT(FIRST));
 	run_for(&l, 60 * SEC);
-	assert_int_equal(l.shed.off, BIT(SHED_BARRIERS)); /* its price is known */
-	assert_int_equal(l.shed.part[SHED_BARRIERS].price_ns, l.cost[SHED_BARRIERS]);
+	assert_int_equal(l.shed.off, BIT(FIRST)); /* its price is known */
+	assert_int_equal(l.shed.part[FIRST].price_ns, l.cost[FIRST]);
 	/* steps become longer, so that it would only be 1 % of them */
 	l.ns *= 4;
 	run_until_change(&l);
@@ -178,14 +180,14 @@ static void test_free_part(void **state)
 
 	(void)state;
 	load_init(&l, BUDGET);
-	l.cost[SHED_OPERATORS] = l.ns / 10;
+	l.cost[SECOND] = l.ns / 10;
 	run_until_change(&l);
 	run_until_change(&l);
-	assert_int_equal(l.shed.off, BIT(SHED_BARRIERS) | BIT(SHED_OPERATORS));
+	assert_int_equal(l.shed.off, BIT(FIRST) | BIT(SECOND));
 	run_until_change(&l);
-	assert_int_equal(l.shed.off, BIT(SHED_OPERATORS));
+	assert_int_equal(l.shed.off, BIT(SECOND));
 	run_for(&l, 100 * SEC);
-	assert_int_equal(l.shed.off, BIT(SHED_OPERATORS));
+	assert_int_equal(l.shed.off, BIT(SECOND));
 }
 
 /* A price that is always measured too low: each try waits twice as long as the one before. */
@@ -196,31 +198,31 @@ static void test_no_flapping(void **state)
 
 	(void)state;
 	load_init(&l, BUDGET);
-	l.cost[SHED_BARRIERS] = l.ns / 10;
+	l.cost[FIRST] = l.ns / 10;
 	run_until_change(&l);
 	for (int i = 0; i < 10; i++) {
 		uint64_t since = l.shed.since_ns;
 
-		l.shed.part[SHED_BARRIERS].price_ns = 0;
+		l.shed.part[FIRST].price_ns = 0;
 		while (l.shed.off) {
 			run_step(&l);
-			l.shed.part[SHED_BARRIERS].price_ns = 0;
+			l.shed.part[FIRST].price_ns = 0;
 		}
 		assert_true(l.now - since >= quiet);
 		run_until_change(&l);
-		assert_int_equal(l.shed.off, BIT(SHED_BARRIERS));
+		assert_int_equal(l.shed.off, BIT(FIRST));
 		quiet = quiet * 2 < SHED_QUIET_MAX_NS ? quiet * 2 : SHED_QUIET_MAX_NS;
-		assert_int_equal(l.shed.part[SHED_BARRIERS].quiet_ns, quiet);
+		assert_int_equal(l.shed.part[FIRST].quiet_ns, quiet);
 	}
 	/* it was on for a long time: this is a new case */
-	l.cost[SHED_BARRIERS] = 0;
-	l.shed.part[SHED_BARRIERS].price_ns = 0;
+	l.cost[FIRST] = 0;
+	l.shed.part[FIRST].price_ns = 0;
 	run_until_change(&l);
 	run_for(&l, 3 * SHED_QUIET_MAX_NS);
 	assert_int_equal(l.shed.off, 0);
-	l.cost[SHED_BARRIERS] = l.ns / 10;
+	l.cost[FIRST] = l.ns / 10;
 	run_until_change(&l);
-	assert_int_equal(l.shed.part[SHED_BARRIERS].quiet_ns, SHED_QUIET_NS);
+	assert_int_equal(l.shed.part[FIRST].quiet_ns, SHED_QUIET_NS);
 }
 
 /* The load has changed, so that the old price is wrong. */
@@ -230,11 +232,11 @@ static void test_tried_at_last(void **state)
 
 	(void)state;
 	load_init(&l, BUDGET);
-	l.cost[SHED_BARRIERS] = l.ns / 10;
+	l.cost[FIRST] = l.ns / 10;
 	run_until_change(&l);
-	l.cost[SHED_BARRIERS] = 0;
+	l.cost[FIRST] = 0;
 	run_for(&l, SHED_QUIET_MAX_NS - 10 * SEC);
-	assert_int_equal(l.shed.off, BIT(SHED_BARRIERS));
+	assert_int_equal(l.shed.off, BIT(FIRST));
 	run_for(&l, 20 * SEC);
 	assert_int_equal(l.shed.off, 0);
 }

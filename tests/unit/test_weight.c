@@ -115,6 +115,13 @@ static void test_samples(void **state)
 	r.workers_ns[ST_CPU] = 300000000;
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.ns, (10 * 5000 + 30 * 5000) / 2);
+	/* while they are left out */
+	r.left_out = 1u << SHED_SAMPLES;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, 0);
+	r.left_out = 1u << SHED_BARRIERS;
+	assert_true(weight_of(&r, &p, SELF, &w));
+	assert_int_equal(w.ns, (10 * 5000 + 30 * 5000) / 2);
 	p.sample_period_ns = 0;
 	assert_true(weight_of(&r, &p, SELF, &w));
 	assert_int_equal(w.ns, 0);
