@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define LOOK_MAX 512    /* calls that are looked at for one kernel */
+#define MOVE_MIN 1024
 #define STREAMS_MAX 256 /* pairs of a handle and a number */
 
 struct call {
@@ -20,7 +21,7 @@ struct pair {
 
 struct gpu_join {
 	struct call *calls; /* sorted by their begin */
-	size_t n, cap;
+	size_t n, cap, first; /* those before the first have been taken */
 	struct pair streams[STREAMS_MAX];
 	size_t n_streams, next_stream;
 	/* the last one, since a graph launches many */
@@ -60,6 +61,7 @@ static void make_room(struct gpu_join *j)
 			j->calls[n++] = j->calls[i];
 	}
 	j->n = n;
+	j->first = 0;
 	if (n < JOIN_CALLS_MAX)
 		return;
 	memmove(j->calls, j->calls + n / 2, (n - n / 2) * sizeof(*j->calls));
@@ -100,6 +102,8 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 		j->calls[i - 1] = (struct call){ .l = *l };
 		return;
 	}
+	if (i < j->first) /* the first one that has not been taken, again */
+		j->first = i;
 	memmove(j->calls + i + 1, j->calls + i, (j->n - i) * sizeof(*j->calls));
 	j->calls[i] = (struct call){ .l = *l };
 	j->n++;
@@ -109,6 +113,7 @@ void gpu_join_forget(struct gpu_join *j, const uint64_t *stream, uint64_t before
 {
 	size_t n = 0;
 
+	j->first = 0;
 	for (size_t i = 0; i < j->n; i++) {
 		const struct launch *l = &j->calls[i].l;
 
@@ -122,7 +127,7 @@ size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct laun
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < j->n && j->calls[i].l.start_ns < until_ns; i++) {
+	for (size_t i = j->first; i < j->n && j->calls[i].l.start_ns < until_ns; i++) {
 		if (j->calls[i].taken)
 			continue;
 		if (n < max)
@@ -205,7 +210,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 	size_t looked = 0;
 
 	*ret_sure = true;
-	for (size_t i = 0; i < j->n && looked < LOOK_MAX; i++) {
+	for (size_t i = j->first; i < j->n && looked < LOOK_MAX; i++) {
 		struct call *c = &j->calls[i];
 		enum fit fit;
 
@@ -228,6 +233,23 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 	return maybe;
 }
 
+/* Work of a stream runs in order: calls for it before this one have launched nothing that is still to come. */
+static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
+{
+	for (struct call *o = j->calls + j->first; o < c && whole_stream; o++) {
+		if (o->l.has_stream && o->l.stream == c->l.stream)
+			o->taken = true;
+	}
+	c->taken = true;
+	while (j->first < j->n && j->calls[j->first].taken)
+		j->first++;
+	if (j->first < MOVE_MIN || j->first < j->n / 2)
+		return;
+	j->n -= j->first;
+	memmove(j->calls, j->calls + j->first, j->n * sizeof(*j->calls));
+	j->first = 0;
+}
+
 void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
 {
 	if (!r->correlation || r->correlation != j->correlation) {
@@ -238,12 +260,12 @@ void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 		r->h.flags |= GPU_F_FIRST;
 		j->correlation = r->correlation;
 		j->is_known = c;
-		if (c) {
-			c->taken = true;
-			j->last = c->l;
-		}
 		if (c && sure)
 			learn_stream(j, &c->l, r);
+		if (c) {
+			j->last = c->l;
+			take_call(j, c, sure && c->l.has_stream);
+		}
 	}
 	j->joined += j->is_known;
 	j->missed += !j->is_known;

@@ -14,7 +14,7 @@
 
 #include "record.h"
 
-#define JOIN_CALLS_MAX 65536 /* that wait for what they have launched; of more, the oldest are forgotten */
+#define JOIN_CALLS_MAX (1 << 18) /* that wait for what they have launched; of more, the oldest are forgotten */
 
 enum launch_kind {
 	LAUNCH_KERNEL,

@@ -8,7 +8,7 @@
 #include "gpu/partition.h"
 #include "util/clock.h"
 
-#define DRAIN_MAX GPU_RING_CAPACITY    /* records a turn */
+#define DRAIN_MAX (GPU_HELD_MAX / 2) /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
 #define GRACE_NS (200 * NSEC_PER_MSEC) /* what ran at the end of a step has ended by then, in most cases */
 #define PATIENCE_NS NSEC_PER_SEC       /* what was launched and is still unknown by then is left unknown */
@@ -273,6 +273,8 @@ static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, 
 		p->held[i] = p->held[n];
 		p->held[n++] = g;
 	}
+	if (!n)
+		return;
 	qsort(p->held, n, sizeof(*p->held), compare_calls);
 	for (size_t i = 0; i < n; i++)
 		gpu_join_activity(p->join, &p->held[i], p->state.residual_ns);
@@ -447,9 +449,9 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 			release(p, over ? UINT64_MAX : until_ns, cb, arg);
 			settle(p, until_ns);
 		}
-	} else if (p->n_held > GPU_HELD_MAX / 2) {
-		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
 	}
+	if (p->n_held > GPU_HELD_MAX / 2)
+		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
 	answer_steps(p, over, cb, arg);
 	return more;
 }

@@ -11,7 +11,7 @@
 #include "gpu/ring.h"
 
 /* Beyond these what is older is handed over early, or forgotten; a step that it concerns says that records are missing. */
-#define GPU_HELD_MAX (1u << 17) /* records that wait for earlier ones */
+#define GPU_HELD_MAX (1u << 18) /* records that wait for earlier ones */
 #define GPU_RUNS_MAX (1u << 18) /* what ran, for steps to come */
 #define GPU_STEPS_MAX 4096      /* that wait */
 #define GPU_NAME_IDS_MAX (1u << 16)

@@ -11,7 +11,7 @@
 
 #include "gpu/hand_over.h"
 
-#define GPU_RING_CAPACITY (1u << 16) /* 8 MB, of which memory is taken as it is used */
+#define GPU_RING_CAPACITY (1u << 17) /* 16 MB, of which memory is taken as it is used */
 
 struct gpu_feed;
 

@@ -306,7 +306,7 @@ int windows_turn(struct windows *w, uint64_t now_ns)
 
 uint64_t windows_wait_ns(const struct windows *w, uint64_t now)
 {
-	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY;
+	bool many = record_wants_trace(w->o) || w->o->events & EVENT_MEMORY || w->o->gpu;
 	uint64_t wait = !w->open ? CLOSED_NS : many ? DRAIN_NS
 						    : DRAIN_PROFILE_NS,
 		 next = w->next_ns;
