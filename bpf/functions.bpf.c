@@ -103,6 +103,8 @@ __noinline u32 frame_find(struct thread *t, u64 sp, u32 id)
 	return w.found;
 }
 
+#include "python_step.bpf.h"
+
 /*
  * At a function's entry: whether the return address is the kernel's trampoline for return probes (the start
  * of a page), which means that the function was not called but reached by a jump from a probed one.
@@ -350,7 +352,7 @@ static __always_inline struct thread *probed_thread(
 	}
 	if (!link_lives(t, cookie))
 		return NULL;
-	*ret_id = (u32)cookie & ~PROBE_COOKIE_FLAGS;
+	*ret_id = (u32)cookie & PROBE_COOKIE_ID;
 	t->timed_kind = !entry ? HIT_RETURN : cookie & PROBE_COOKIE_STEPPED ? HIT_STEPPED
 									    : HIT_ENTRY;
 	t->timed_ns = hit_begin(t, t->timed_kind);
@@ -410,6 +412,7 @@ int function_entry(struct pt_regs *ctx)
 	struct rows *r = NULL;
 	struct probe *p;
 	struct who w;
+	enum python_entry python;
 	u32 id, before, changes;
 
 	keep_stack(ctx);
@@ -419,6 +422,15 @@ int function_entry(struct pt_regs *ctx)
 	p = bpf_map_lookup_elem(&probes, &id);
 	if (!p)
 		return 0;
+	if (p->python) {
+		python = python_enter(ctx, t, p->python - 1, id);
+		if (python == PYTHON_OTHER) {
+			hit_end(t->timed_ns, t->timed_kind);
+			return 0;
+		}
+		if (python == PYTHON_STEP_NEXT)
+			frames_drop_stale(t, PT_REGS_SP(ctx) + 1);
+	}
 	if (!p->hit)
 		p->hit = 1;
 	changes = shed_changes(p);
@@ -525,22 +537,15 @@ static __always_inline void frame_pop(struct thread *t, u32 depth)
 #define RETURN_SP_OFFSET 0
 #endif
 
-SEC("uretprobe")
-int function_return(struct pt_regs *ctx)
+/* A call ends; sp: the stack pointer at its entry. */
+static __always_inline int call_leave(
+	struct pt_regs *ctx, struct task_struct *task, struct thread *t, bool open, u64 sp, u32 id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool open = enabled;
-	struct thread *t;
+	u32 depth, before;
 	struct frame *f;
 	struct who w;
-	u32 id, depth, before;
-	u64 now, sp;
+	u64 now;
 
-	keep_stack(ctx);
-	t = probed_thread(ctx, task, open, 0, &id);
-	if (!t)
-		return 0;
-	sp = PT_REGS_SP(ctx) - RETURN_SP_OFFSET;
 	if (!open) {
 		step_leave_closed(t, sp, id);
 		return 0;
@@ -581,6 +586,62 @@ int function_return(struct pt_regs *ctx)
 	change_end(t);
 	hit_end(t->timed_ns, t->timed_kind);
 	return 0;
+}
+
+SEC("uretprobe")
+int function_return(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
+	struct thread *t;
+	u32 id;
+
+	keep_stack(ctx);
+	t = probed_thread(ctx, task, open, 0, &id);
+	if (!t)
+		return 0;
+	return call_leave(ctx, task, t, open, PT_REGS_SP(ctx) - RETURN_SP_OFFSET, id);
+}
+
+/* The stack pointer that a function had at its entry, at a place on its way out. */
+static __always_inline u64 exit_sp(struct pt_regs *ctx, u64 cookie)
+{
+	u64 base = PT_REGS_SP(ctx);
+
+#ifdef __TARGET_ARCH_x86
+	u64 bp = PT_REGS_FP(ctx);
+
+	barrier_var(base); /* both are loaded: the verifier refuses a context that is read at a computed offset */
+	barrier_var(bp);
+	if (cookie & PROBE_COOKIE_EXIT_BP)
+		base = bp;
+#endif
+	return base + (cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_EXIT_MAX) * 8;
+}
+
+/*
+ * A place on a function's way out, see struct site_exit: does what a return probe would, and leaves the return address
+ * alone. Of a Python function it is the interpreter's.
+ */
+SEC("uprobe")
+int function_exit(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool open = enabled;
+	struct thread *t;
+	u64 cookie;
+	u32 id;
+
+	keep_stack(ctx);
+	t = probed_thread(ctx, task, open, 1, &id);
+	if (!t)
+		return 0;
+	cookie = bpf_get_attach_cookie(ctx);
+	if (cookie & PROBE_COOKIE_PYTHON && !python_leave(t, id)) {
+		hit_end(t->timed_ns, t->timed_kind);
+		return 0;
+	}
+	return call_leave(ctx, task, t, open, exit_sp(ctx, cookie), id);
 }
 
 /* Whether the comparison before this place found its operands equal. */

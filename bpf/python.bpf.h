@@ -7,6 +7,7 @@
 #define INFTRACE_PYTHON_BPF_H
 
 #include "inftrace.bpf.h"
+#include "python_memory.bpf.h"
 #include "python_walk.h"
 
 #define PYTHON_PROCESSES_MAX 4096
@@ -33,23 +34,6 @@ struct python_stack {
 	u32 n;
 	u32 cut; /* there are more, or one could not be read */
 };
-
-/* 0 also if it cannot be read. */
-static __always_inline u64 python_word(u64 address)
-{
-	u64 v = 0;
-
-	bpf_probe_read_user(&v, sizeof(v), (const void *)address);
-	return v;
-}
-
-static __always_inline u8 python_byte(u64 address)
-{
-	u8 v = 0;
-
-	bpf_probe_read_user(&v, sizeof(v), (const void *)address);
-	return v;
-}
 
 /* How the interpreter knows the current thread: by pthread_self(), which on x86 is in a register, elsewhere by
  * gettid() in its own PID namespace. */

@@ -14,7 +14,18 @@
 #define PROBE_COOKIE_STEP 0x80000000u
 /* Likewise: the instruction is single-stepped. */
 #define PROBE_COOKIE_STEPPED 0x40000000u
-#define PROBE_COOKIE_FLAGS (PROBE_COOKIE_STEP | PROBE_COOKIE_STEPPED)
+/* A place on a function's way out, see struct site_exit: the stack pointer at the entry was this register ... */
+#define PROBE_COOKIE_EXIT_BP 0x20000000u
+/* ... plus this many units of 8 bytes. */
+#define PROBE_COOKIE_EXIT_SHIFT 12
+#define PROBE_COOKIE_EXIT_MAX 0xffffu
+/* Likewise: where the interpreter begins to run a Python function, the register that has the thread's state, by its index
+ * in struct pt_regs. */
+#define PROBE_COOKIE_REG_SHIFT 12
+#define PROBE_COOKIE_REG_MAX 0xffu
+/* A place where the interpreter leaves Python functions. */
+#define PROBE_COOKIE_PYTHON 0x10000000u
+#define PROBE_COOKIE_ID 0xfffu /* the probe's id */
 
 struct inf_config {
 	u32 ring_shift;	 /* CPU number >> ring_shift is the ring's index */
@@ -271,11 +282,42 @@ struct probe {
 	u8 rows_at;   /* the first of ROW_VALUES values */
 	u8 row_else;  /* enum row_else */
 	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
-	u8 pad[4];
+	u8 python;    /* 1 + the index of its struct python_calls: only calls of these Python functions count; 0: of any function */
+	u8 pad[3];
 	s64 when_than;
 	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
+};
+
+/* Bytes of a Python function's qualified name, and of the end of its file's path; ASCII only. */
+#define PYTHON_TEXT_MAX 64
+#define PYTHON_NAMES_MAX 16 /* that one --py-step stands for */
+#define PYTHON_CALLS_MAX 4   /* of --py-step */
+
+struct python_text {
+	u64 words[PYTHON_TEXT_MAX / 8]; /* filled up with zeros */
+};
+
+struct python_function {
+	struct python_text name, file; /* `file` is the end of the path, without the slash before it */
+	u8 name_len, file_len; /* file_len 0: in any file */
+	u8 pad[6];
+};
+
+/*
+ * Which Python functions are steps, and how to recognise one where the interpreter begins to run it: these offsets lead
+ * from the thread's state to the function's names.
+ */
+struct python_calls {
+	u64 lengths; /* 1 << length: of the names */
+	u16 thread_frame, cframe_frame; /* as in struct python_walk */
+	u16 frame_code, frame_owner;
+	u16 code_name, code_file, code_flags;
+	u16 str_length, str_state, str_data;
+	u8 n;
+	u8 pad[3];
+	struct python_function names[PYTHON_NAMES_MAX];
 };
 
 #endif

@@ -17,6 +17,7 @@
 #include "capture/returns.h"
 #include "capture/seen.h"
 #include "engine/inspector.h"
+#include "engine/python_step.h"
 #include "engine/sites.h"
 #include "engine/spec.h"
 #include "target/elf.h"
@@ -27,7 +28,7 @@
 
 struct attach {
 	struct probe_table *pt;
-	int probes_fd;
+	int probes_fd, python_calls_fd;
 	bool states_only, no_returns, windows, multi, sheds;
 	uint32_t parts; /* 1 << enum shed_part: those with probes */
 	struct inspector *inspector;
@@ -58,6 +59,7 @@ int attach_new(const struct attach_config *c, struct attach **ret_attach)
 	a->inspector = c->inspector;
 	a->pt = c->probes;
 	a->probes_fd = c->probes_fd;
+	a->python_calls_fd = c->python_calls_fd;
 	a->states_only = c->states_only;
 	a->windows = c->windows;
 	a->multi = c->multi;
@@ -85,7 +87,7 @@ void attach_free(struct attach *a)
 
 struct collect {
 	struct probe_table *pt;
-	int probes_fd;
+	int probes_fd, python_calls_fd;
 	bool no_returns, windows, multi, sheds;
 	uint32_t parts; /* 1 << enum shed_part: those with sites */
 	size_t refused;
@@ -107,16 +109,50 @@ static enum link_when when_of(const struct collect *c, const struct probe_spec *
 	}
 }
 
+/* Says which Python functions the probe is about. */
+static int set_python(const struct collect *c, size_t spec, struct probe *p)
+{
+	struct python_calls calls;
+	unsigned int at;
+
+	if (!c->pt->specs[spec].is_python)
+		return 0;
+	at = probe_spec_python(c->pt, spec, &calls);
+	p->python = (uint8_t)(1 + at);
+	return bpf_map_update_elem(c->python_calls_fd, &at, &calls, BPF_ANY) ? -errno : 0;
+}
+
+/* What the program is told about the place, beside the probe's id. */
+static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site, enum link_when when)
+{
+	uint32_t cookie = when == LINK_WHEN_ALWAYS ? PROBE_COOKIE_STEP : 0;
+
+	if (!site->cheap)
+		cookie |= PROBE_COOKIE_STEPPED;
+	if (site->exit)
+		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) | (spec->is_python ? PROBE_COOKIE_PYTHON : 0) |
+		       (uint32_t)site->exit_units << PROBE_COOKIE_EXIT_SHIFT;
+	return cookie | (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
+}
+
+static enum link_kind kind_of(const struct site *site)
+{
+	if (site->exit)
+		return LINK_EXIT;
+	return site->arrival ? LINK_ARRIVAL : LINK_ENTRY;
+}
+
 static int collect_site(const struct probe_site *ps, void *arg)
 {
 	struct collect *c = arg;
 	struct probe_spec *spec = &c->pt->specs[ps->spec];
-	uint32_t id = (uint32_t)ps->spec, cookie = id;
+	uint32_t id = (uint32_t)ps->spec, cookie;
 	enum shed_part part = c->sheds ? probe_spec_part(spec) : SHED_PARTS;
 	enum link_when when = when_of(c, spec, part);
 	struct file_sites *to = &c->sites[when];
-	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival;
+	bool returns = spec->flags & PROBE_F_SPAN && !ps->site.arrival && !spec->exits && !spec->is_python;
 	struct probe probe;
+	int err;
 
 	if (c->no_returns && returns) {
 		spec->refused = true;
@@ -131,14 +167,13 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		probe.shed = (uint8_t)(1 + part);
 		c->parts |= 1u << part;
 	}
+	err = set_python(c, ps->spec, &probe);
+	if (err)
+		return err;
 	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
-	if (when == LINK_WHEN_ALWAYS)
-		cookie |= PROBE_COOKIE_STEP;
-	if (!ps->site.cheap)
-		cookie |= PROBE_COOKIE_STEPPED;
-	if (link_sites_add(&to->of[ps->site.arrival ? LINK_ARRIVAL : LINK_ENTRY], ps->site.offset, cookie,
-		    ps->semaphore))
+	cookie = id | cookie_of(spec, &ps->site, when);
+	if (link_sites_add(&to->of[kind_of(&ps->site)], ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site, too */
 	if (returns && link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore))
@@ -161,7 +196,7 @@ static bool is_claimed(const struct probe_table *pt, const char *shown)
 static void count_links(struct probe_table *pt, const struct link_sites *s, int by)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		uint32_t id = (uint32_t)s->cookies[i] & ~PROBE_COOKIE_FLAGS;
+		uint32_t id = (uint32_t)s->cookies[i] & PROBE_COOKIE_ID;
 		struct probe_spec *spec = &pt->specs[id], *glob = NULL;
 
 		if (spec->from)
@@ -250,6 +285,7 @@ static int attach_file(
 	struct collect c = {
 		.pt = a->pt,
 		.probes_fd = a->probes_fd,
+		.python_calls_fd = a->python_calls_fd,
 		.no_returns = a->no_returns,
 		.windows = a->windows,
 		.multi = a->multi,
@@ -551,6 +587,12 @@ static bool check_option(struct attach *a, size_t spec, const pid_t *pids, size_
 	for (size_t i = 0; i < n; i++) {
 		l.pid = pids[i];
 		process_each_mapped(l.pid, look_at, &l);
+	}
+	if (s->is_python && l.mapped) /* why, has been said */
+		return true;
+	if (s->is_python) {
+		log_warn("--py-step %s: no target runs Python 3 so far", name);
+		return false;
 	}
 	snprintf(line, sizeof(line), "-u: %s has no %s %.255s%s%s", s->library, s->is_usdt ? "USDT probe" : "function",
 		name, *l.instead ? "; nearest: " : "", l.instead);

@@ -35,6 +35,7 @@ enum links_state {
  * its entry counts for nothing, an entry without its return stays open. */
 enum link_kind {
 	LINK_RETURN,
+	LINK_EXIT, /* a place on the way out: struct site_exit */
 	LINK_ENTRY,
 	LINK_ARRIVAL, /* arrival at a barrier: SITE_ARRIVAL */
 	LINK_KINDS,

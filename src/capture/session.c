@@ -136,6 +136,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.fault_major, c->track_faults && !c->stacks);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
+	bpf_program__set_autoload(k->progs.function_exit, functions);
 	bpf_program__set_autoload(k->progs.barrier_arrival, functions);
 	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
@@ -147,6 +148,7 @@ static void configure(struct session *s, const struct session_config *c)
 	if (c->uprobe_multi) {
 		bpf_program__set_expected_attach_type(k->progs.function_entry, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(k->progs.function_exit, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.barrier_arrival, ATTACH_UPROBE_MULTI);
 	}
 	if (hold_by_multi(c))
@@ -238,8 +240,10 @@ static int open_attach(struct session *s, const struct session_config *c)
 		.probes = c->probes,
 		.inspector = c->inspector,
 		.probes_fd = bpf_map__fd(s->skel->maps.probes),
+		.python_calls_fd = bpf_map__fd(s->skel->maps.python_calls),
 		.programs = {
 			[LINK_RETURN] = s->skel->progs.function_return,
+			[LINK_EXIT] = s->skel->progs.function_exit,
 			[LINK_ENTRY] = s->skel->progs.function_entry,
 			[LINK_ARRIVAL] = s->skel->progs.barrier_arrival,
 		},

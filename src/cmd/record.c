@@ -285,5 +285,6 @@ int cmd_record(int argc, char **argv)
 	trigger_free(o.triggers);
 	free(o.pids);
 	free(o.uprobes);
+	free(o.py_steps);
 	return code;
 }

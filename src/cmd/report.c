@@ -209,9 +209,8 @@ int cmd_report(int argc, char **argv)
 	}
 	if (report_empty(&report)) {
 		if (!problems)
-			log_error("nothing to report: no engine steps in the input; record with "
-				  "--profile "
-				  "FILE while the engine runs");
+			log_error("nothing to report: no engine steps in the input; record with --profile FILE while the "
+				  "engine runs; of a program in Python with --py-step FUNCTION");
 		goto out;
 	}
 	if (args.slo.ttft || args.slo.tpot)

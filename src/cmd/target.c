@@ -14,6 +14,7 @@ enum {
 	OPT_RING_SIZE,
 	OPT_USER,
 	OPT_BUDGET,
+	OPT_PY_STEP,
 };
 
 static const struct argp_option options[] = {
@@ -25,6 +26,10 @@ static const struct argp_option options[] = {
 		"one more function: LIB:SYMBOL[(name=EXPR,...)][@role], for example "
 		"'libfoo.so:foo(n=s32 arg1)@op', of C++ SCOPE::NAME; or a USDT probe, LIB:usdt:PROVIDER:NAME...; may be repeated",
 		1 },
+	{ "py-step", OPT_PY_STEP, "NAME", 0,
+		"each call of this Python function is a step: MODULE.CLASS.FUNCTION, or FILE:CLASS.FUNCTION, such as "
+		"generate.py:Model.forward (CPython 3.11 on x86_64); may be repeated",
+		1 },
 	{ "budget", OPT_BUDGET, "SHARE", 0,
 		"what inftrace may take of the time of a step, such as 2%: beyond that it turns off samples, barriers, operators, system "
 		"calls one by one and the timeline, in this order, and on again when they fit",
@@ -33,14 +38,14 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
-static int add_uprobe(struct record_options *o, const char *spec)
+static int add_text(const char ***list, size_t *n, const char *text)
 {
-	const char **list = realloc(o->uprobes, (o->n_uprobes + 1) * sizeof(*list));
+	const char **grown = realloc(*list, (*n + 1) * sizeof(*grown));
 
-	if (!list)
+	if (!grown)
 		return -ENOMEM;
-	o->uprobes = list;
-	list[o->n_uprobes++] = spec;
+	*list = grown;
+	grown[(*n)++] = text;
 	return 0;
 }
 
@@ -80,7 +85,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->engine = arg;
 		break;
 	case 'u':
-		err = add_uprobe(o, arg);
+		err = add_text(&o->uprobes, &o->n_uprobes, arg);
+		break;
+	case OPT_PY_STEP:
+		err = add_text(&o->py_steps, &o->n_py_steps, arg);
 		break;
 	case OPT_BUDGET:
 		err = parse_share(arg, &o->budget);

@@ -144,5 +144,6 @@ int cmd_top(int argc, char **argv)
 	}
 	free(a.record.pids);
 	free(a.record.uprobes);
+	free(a.record.py_steps);
 	return code;
 }

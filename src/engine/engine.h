@@ -87,6 +87,8 @@ struct probe_spec {
 	bool past_early_return; /* calls that return at once may be missed */
 	bool is_usdt;	 /* stands, like a glob, for the specifications that its places make */
 	bool is_glob;	 /* stands for the specifications that its matches make */
+	bool is_python;	 /* a Python function: see engine/python_step.h */
+	bool exits;	 /* its end is seen on its way out, by SITE_EXITS_MAX probes at most, not by a return probe */
 	size_t from;	 /* a match: index + 1 of the glob it comes from; 0: no match */
 	unsigned int nargs, nstrs;
 	struct probe_arg args[FUNC_VALS_MAX];
@@ -204,9 +206,10 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe);
 
 /*
  * The specification of one match of a glob: a copy of the glob's, or the one that an earlier file
- * with the same symbol has made. Pointers to specifications are invalid afterwards. -E2BIG, -ENOMEM.
+ * with the same symbol has made. instant: its end cannot be seen. Pointers to specifications are invalid
+ * afterwards. -E2BIG, -ENOMEM.
  */
-int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id);
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, size_t *ret_id);
 
 /* The same for a place of a USDT probe, whose arguments are fetched according to `fetch`. */
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,

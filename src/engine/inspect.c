@@ -87,6 +87,11 @@ static int answer_found(const struct found *f, void *arg)
 	a->site = f->site.offset;
 	a->cheap = f->site.cheap;
 	a->arrival = f->site.arrival;
+	a->exit = f->site.exit;
+	a->exit_bp = f->site.exit_bp;
+	a->exit_units = f->site.exit_units;
+	a->no_exits = f->site.no_exits;
+	a->reg = f->site.reg;
 	a->semaphore = f->semaphore;
 	a->has_fetch = f->fetch != NULL;
 	if (f->fetch)

@@ -39,6 +39,8 @@ struct inspect_answer {
 	uint32_t spec, arg;
 	int32_t err;
 	uint8_t cheap, arrival, has_fetch;
+	uint8_t exit, exit_bp, no_exits, reg;
+	uint16_t exit_units;
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
 	uint32_t text_len; /* including the NUL after each text */

@@ -135,7 +135,16 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		.kind = (enum found_kind)a->found,
 		.spec = a->spec,
 		.symbol = &symbol,
-		.site = { .offset = a->site, .cheap = a->cheap, .arrival = a->arrival },
+		.site = {
+			.offset = a->site,
+			.cheap = a->cheap,
+			.arrival = a->arrival,
+			.exit = a->exit,
+			.exit_bp = a->exit_bp,
+			.exit_units = a->exit_units,
+			.no_exits = a->no_exits,
+			.reg = a->reg,
+		},
 		.semaphore = a->semaphore,
 		.fetch = a->has_fetch ? a->fetch : NULL,
 		.arg = a->arg,
@@ -146,6 +155,9 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		return -EPROTO;
 	f.why = a->text + len;
 	if (f.kind == FOUND_NO_ARG && a->arg >= pt->specs[a->spec].nargs)
+		return -EPROTO;
+	if ((f.kind == FOUND_NO_PYTHON && !pt->specs[a->spec].is_python) ||
+		((a->exit || a->no_exits) && !pt->specs[a->spec].is_python && !pt->specs[a->spec].exits))
 		return -EPROTO;
 	if (f.kind == FOUND_SITE && pt->specs[a->spec].is_usdt != (f.fetch != NULL))
 		return -EPROTO;

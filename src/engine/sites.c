@@ -9,6 +9,7 @@
 #include "engine/spec.h"
 #include "target/elf_pointers.h"
 #include "target/go.h"
+#include "target/python_site.h"
 #include "target/usdt.h"
 #include "util/log.h"
 
@@ -26,6 +27,21 @@ static void note_fetch(const struct fetch *f, uint32_t *regs, unsigned int *flag
 	*regs |= 1u << f->reg;
 	if (f->derefs || f->flags & FETCH_F_STRING)
 		*flags |= SITE_READS_MEMORY;
+}
+
+/* The places on the way out of a function, before its entry. */
+static int on_exits(struct walk *w, const struct elf_symbol *sym, bool *ret_none)
+{
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym };
+	struct site exits[SITE_EXITS_MAX];
+	int n = site_exits(w->elf, sym, exits), err = 0;
+
+	for (int i = 0; i < n && !err; i++) {
+		found.site = exits[i];
+		err = w->cb(&found, w->arg);
+	}
+	*ret_none = n <= 0;
+	return err;
 }
 
 static int on_symbol(const struct elf_symbol *sym, void *arg)
@@ -60,6 +76,12 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 	if (s->past_early_return && s->flags & PROBE_F_GROUP && !s->nargs)
 		flags |= SITE_ARRIVAL;
 	site_choose(w->elf, sym, regs, flags, &found.site);
+	if (s->exits) {
+		int err = on_exits(w, sym, &found.site.no_exits);
+
+		if (err)
+			return err;
+	}
 	return w->cb(&found, w->arg);
 }
 
@@ -98,6 +120,26 @@ static int on_note(const struct usdt_note *note, void *arg)
 	return w->cb(&found, w->arg);
 }
 
+/* The places in an interpreter where a Python function may begin or end. */
+static int walk_python(struct walk *w)
+{
+	struct elf_symbol sym = { .name = w->pt->specs[w->id].symbol };
+	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = &sym };
+	struct python_sites sites;
+	int err = python_sites_find(w->elf, &sites, &found.why);
+
+	if (err == -ENOTSUP) {
+		found.kind = FOUND_NO_PYTHON;
+		return w->cb(&found, w->arg);
+	}
+	for (unsigned int i = 0; !err && i < sites.n; i++) {
+		found.site = sites.sites[i];
+		sym.offset = found.site.offset;
+		err = w->cb(&found, w->arg);
+	}
+	return err;
+}
+
 /* A file that lacks the function is not reported: another one may have it. */
 static int walk_spec(struct walk *w)
 {
@@ -105,7 +147,9 @@ static int walk_spec(struct walk *w)
 	struct elf_symbol sym;
 	int err;
 
-	if (s->is_usdt)
+	if (s->is_python)
+		err = walk_python(w);
+	else if (s->is_usdt)
 		err = usdt_each(w->elf, s->symbol + strlen(SPEC_USDT), on_note, w);
 	else if (strstr(s->symbol, "()"))
 		err = elf_resolve(w->elf, s->symbol, &sym) ?: on_symbol(&sym, w);
@@ -151,6 +195,10 @@ static void tell(struct probe_table *pt, const char *shown, const struct found *
 	s->refused = true;
 	if (told)
 		return;
+	if (f->kind == FOUND_NO_PYTHON) {
+		log_warn("--py-step %s: not in %s: %s", s->symbol, shown, f->why);
+		return;
+	}
 	if (f->kind == FOUND_GO)
 		log_warn("%s in %s is a Go function, which a return probe would break: left out (a preset can "
 			 "probe its entry, with \"instant\")",
@@ -168,7 +216,7 @@ static int find_spec(struct probe_table *pt, const struct found *f, const struct
 	*ret_id = f->spec;
 	if (s->is_usdt)
 		return probe_table_place(pt, f->spec, symbol->name, f->fetch, ret_id);
-	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, ret_id) : 0;
+	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, f->site.no_exits, ret_id) : 0;
 }
 
 int sites_take(struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told,

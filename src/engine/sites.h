@@ -26,6 +26,7 @@ enum found_kind {
 	FOUND_SITE,
 	FOUND_GO,     /* a function that a return probe would break */
 	FOUND_NO_ARG, /* a place of a USDT probe with an argument that cannot be read */
+	FOUND_NO_PYTHON, /* an interpreter that Python functions cannot be probed in */
 	FOUND_MAX,
 };
 
@@ -36,8 +37,8 @@ struct found {
 	struct site site;
 	uint64_t semaphore;
 	const struct fetch *fetch; /* at a place of a USDT probe FUNC_VALS_MAX of them; else NULL */
-	unsigned int arg;	   /* FOUND_NO_ARG: which, and why not */
-	const char *why;
+	unsigned int arg;	   /* FOUND_NO_ARG: which ... */
+	const char *why;	   /* ... and why not; also of FOUND_NO_PYTHON */
 };
 
 /* A non-zero return ends the walk and is returned. The pointers are valid during the call. */

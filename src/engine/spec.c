@@ -623,13 +623,14 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 }
 
 static int make_match(struct probe_table *pt, size_t glob, const char *symbol, const struct fetch *fetch,
-	size_t *ret_id)
+	uint8_t flags, size_t *ret_id)
 {
 	struct probe_spec *s, *g;
 	int err = 0;
 
 	for (size_t i = 0; i < pt->n; i++) {
 		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol) &&
+			(pt->specs[i].flags & PROBE_F_INSTANT) == (flags & PROBE_F_INSTANT) &&
 			!memcmp(pt->specs[i].fetch, fetch, sizeof(pt->specs[i].fetch))) {
 			*ret_id = i;
 			return 0;
@@ -641,6 +642,7 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	g = &pt->specs[glob];
 	copy_glob(s, g, &err);
 	s->from = glob + 1;
+	s->flags = flags;
 	s->span_name = g->name_part < 0 ? copy_string(g->span_name, &err) : mangled_part(symbol, g->name_part);
 	memcpy(s->fetch, fetch, sizeof(s->fetch));
 	if (!s->span_name)
@@ -656,18 +658,21 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	return 0;
 }
 
-int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, size_t *ret_id)
+int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, size_t *ret_id)
 {
 	struct fetch fetch[FUNC_VALS_MAX]; /* the table may move */
+	uint8_t flags = pt->specs[glob].flags;
 
 	memcpy(fetch, pt->specs[glob].fetch, sizeof(fetch));
-	return make_match(pt, glob, symbol, fetch, ret_id);
+	if (instant)
+		flags = (uint8_t)((flags & ~PROBE_F_SPAN) | PROBE_F_INSTANT);
+	return make_match(pt, glob, symbol, fetch, flags, ret_id);
 }
 
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id)
 {
-	int err = make_match(pt, usdt, symbol, fetch, ret_id);
+	int err = make_match(pt, usdt, symbol, fetch, pt->specs[usdt].flags, ret_id);
 
 	if (!err)
 		pt->specs[*ret_id].flags |= PROBE_F_REGS;

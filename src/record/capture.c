@@ -10,6 +10,7 @@
 #include "capture/features.h"
 #include "capture/python.h"
 #include "engine/inspector.h"
+#include "engine/python_step.h"
 #include "engine/spec.h"
 #include "stack/python_name.h"
 #include "stack/stack.h"
@@ -51,6 +52,8 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	}
 	for (size_t i = 0; i < o->n_uprobes && !err; i++)
 		err = probe_table_add_option(&c->probes, o->uprobes[i]);
+	for (size_t i = 0; i < o->n_py_steps && !err; i++)
+		err = probe_table_add_python(&c->probes, o->py_steps[i]);
 	return err;
 }
 

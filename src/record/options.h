@@ -49,6 +49,8 @@ struct record_options {
 	const char *engine; /* "auto", "none", a name or a file */
 	const char **uprobes;
 	size_t n_uprobes;
+	const char **py_steps;
+	size_t n_py_steps;
 	uint64_t min_syscall_ns;
 	uint32_t sample_hz; /* of EVENT_SAMPLES; 0: the default */
 	uint64_t min_stack_ns; /* of EVENT_STACKS */

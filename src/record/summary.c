@@ -99,8 +99,12 @@ static void summarise_probes(const struct capture *c)
 			summarise_glob(c, i);
 		else if (never_hit(c, i) && s->engine && s->role == ROLE_SEQUENCE)
 			log_debug("%s: attached, never hit", s->symbol); /* most engines need few of them */
+		else if (never_hit(c, i) && s->is_python)
+			log_warn("--py-step %s: no call of it began; its file's or module's name may be another one", s->symbol);
 		else if (never_hit(c, i))
 			log_info("%s: attached, never hit", s->symbol);
+		else if (!s->attached && s->is_python && !s->refused)
+			log_warn("--py-step %s: no target ran Python 3", s->symbol);
 		else if (!s->attached && !s->engine && !s->refused)
 			log_warn("%s: no file that the targets mapped has this %s", s->span_name ? s->span_name : s->symbol,
 				s->is_usdt ? "probe" : "function");

@@ -193,7 +193,7 @@ int targets_attach(struct targets *t, struct capture *c)
 		err = add_target(t, c, t->cmd.pid, -1);
 	for (size_t i = 0; i < o->n_pids && !err; i++)
 		err = add_target(t, c, o->pids[i], t->pidfds[i]);
-	if (!err && o->n_uprobes && o->n_pids &&
+	if (!err && (o->n_uprobes || o->n_py_steps) && o->n_pids &&
 		attach_check_options(session_probes(c->session), o->pids, o->n_pids, o->strict) && o->strict)
 		err = -EINVAL;
 	if (!err && o->all)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "probe.h"
+#include "target/site_code.h"
 
 #define CODE_MAX 4096 /* bytes of a function that are searched for jumps back */
 #define WAY_MAX 64    /* the most bytes from the entry to the site */
@@ -20,7 +21,7 @@
  * What arch/x86/kernel/uprobes.c emulates: branch_setup_xol_ops() and push_setup_xol_ops().
  * Multi-byte nops only since 6.18, so they do not count.
  */
-static bool is_emulated(const cs_insn *in)
+bool site_is_emulated(const cs_insn *in)
 {
 	const uint8_t *b = in->bytes;
 	size_t n = in->size;
@@ -203,13 +204,13 @@ static void choose_x86(csh cs, const uint8_t *code, size_t len, const struct elf
 
 	while (in && left && addr - sym->vaddr < WAY_MAX &&
 		cs_disasm_iter(cs, &p, &left, &addr, in)) {
-		if (is_emulated(in) && is_reached_once(cs, code, len, sym, in)) {
+		if (site_is_emulated(in) && is_reached_once(cs, code, len, sym, in)) {
 			site->cheap = true;
 			site->offset = sym->offset + (in->address - sym->vaddr);
 		}
 		if (flags & SITE_PAST_EARLY_RETURN && is_early_return(cs, code, len, sym, in))
 			continue;
-		if (is_emulated(in))
+		if (site_is_emulated(in))
 			break;
 		if (is_branch(cs, in) || !keeps_entry_state(cs, in, regs, flags, r10_is_sp))
 			break;
@@ -234,7 +235,7 @@ static bool choose_arrival(csh cs, const uint8_t *code, size_t len, const struct
 	bool counted = false, compared = false, found = false;
 
 	while (in && !found && left && addr - sym->vaddr < WAY_MAX && cs_disasm_iter(cs, &p, &left, &addr, in)) {
-		if (compared && (in->id == X86_INS_JE || in->id == X86_INS_JNE) && is_emulated(in)) {
+		if (compared && (in->id == X86_INS_JE || in->id == X86_INS_JNE) && site_is_emulated(in)) {
 			found = is_reached_once(cs, code, len, sym, in);
 			break;
 		}
@@ -261,8 +262,7 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 	size_t len = sym->size;
 	csh cs;
 
-	ret_site->offset = sym->offset;
-	ret_site->cheap = ret_site->arrival = false;
+	*ret_site = (struct site){ .offset = sym->offset };
 	if (elf_machine(elf) != EM_X86_64)
 		return; /* arm64 simulates adr, branches and literal loads only: all entries cost
 			   alike */

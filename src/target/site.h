@@ -12,6 +12,11 @@ struct site {
 	uint64_t offset; /* in the file */
 	bool cheap;	 /* the kernel emulates the instruction instead of single-stepping it */
 	bool arrival;	 /* SITE_ARRIVAL was given, and the place was found */
+	bool exit;	 /* on the way out: the stack pointer at the entry was ... */
+	bool exit_bp;	 /* ... the frame pointer, if set, else the stack pointer, there ... */
+	uint16_t exit_units; /* ... plus 8 times this */
+	bool no_exits;	 /* an entry, and its way out is not known */
+	uint8_t reg;	 /* where an interpreter begins to run a function: see PROBE_COOKIE_REG_SHIFT */
 };
 
 /* There will be a return probe. */
@@ -37,5 +42,15 @@ struct site {
  */
 void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t regs, unsigned int flags,
 	struct site *ret_site);
+
+/* A function with more ways out is not looked at further. */
+#define SITE_EXITS_MAX 8
+
+/*
+ * Finds cheap places on a function's way out, one of which each call passes once, just before it returns, unless an
+ * exception leaves it: where its stack protector compares. What a return probe would see of the stack is known there.
+ * Returns how many; -ENOENT: it has a way out without such a place, or may have one.
+ */
+int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX]);
 
 #endif

@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			!probe_table_match(&pt, i,
 				"_ZN2at3add\x1b"
 				"Ev",
-				&id) &&
+				false, &id) &&
 			!spec_text_ok(probe_spec_name(&pt.specs[id], (uint64_t[FUNC_VALS_MAX]){}),
 				SPEC_STRING_MAX))
 			abort();

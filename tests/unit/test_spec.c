@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "engine/python_step.h"
 #include "engine/spec.h"
 #include "stderr.h"
 
@@ -350,10 +351,10 @@ static void test_glob(void **state)
 	size_t glob = add_glob(&pt, NULL), first, id;
 
 	(void)state;
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", &first), 0);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &first), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3subEv", false, &id), 0);
 	assert_int_not_equal(id, first);
-	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "_ZN2at3addEv", false, &id), 0);
 	assert_int_equal(id, first); /* of another file */
 	assert_int_equal(pt.n, 3);
 	s = &pt.specs[first];
@@ -387,7 +388,7 @@ static void test_match_whole(void **state)
 	g->records = 9;
 	g->refused = true;
 	glob = pt.n - 1;
-	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "ggml_barrier_x", false, &id), 0);
 	g = &pt.specs[glob];
 	m = &pt.specs[id];
 	assert_memory_equal(&m->group, &g->group, sizeof(g->group));
@@ -436,7 +437,7 @@ static void test_glob_names(void **state)
 		struct probe_table pt = {};
 		size_t glob = add_glob(&pt, names[i].rule), id;
 
-		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, names[i].symbol, false, &id), 0);
 		assert_string_equal(name_of(&pt.specs[id], 1), names[i].name);
 		assert_string_equal(pt.specs[id].symbol, names[i].symbol);
 		probe_table_free(&pt);
@@ -456,7 +457,7 @@ static void test_glob_long(void **state)
 		size_t glob = add_glob(&pt, rules[i]), id;
 		const char *name;
 
-		assert_int_equal(probe_table_match(&pt, glob, symbol, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &id), 0);
 		assert_string_equal(pt.specs[id].symbol, symbol); /* it is looked up by this */
 		name = name_of(&pt.specs[id], 0);
 		assert_int_equal(strlen(name), SPEC_STRING_MAX);
@@ -476,11 +477,11 @@ static void test_glob_full(void **state)
 	(void)state;
 	for (unsigned int i = 1; i < SPECS_MAX; i++) {
 		snprintf(symbol, sizeof(symbol), "f%u", i);
-		assert_int_equal(probe_table_match(&pt, glob, symbol, &id), 0);
+		assert_int_equal(probe_table_match(&pt, glob, symbol, false, &id), 0);
 		assert_int_equal(id, i);
 	}
-	assert_int_equal(probe_table_match(&pt, glob, "g", &id), -E2BIG);
-	assert_int_equal(probe_table_match(&pt, glob, "f1", &id), 0);
+	assert_int_equal(probe_table_match(&pt, glob, "g", false, &id), -E2BIG);
+	assert_int_equal(probe_table_match(&pt, glob, "f1", false, &id), 0);
 	assert_int_equal(id, 1);
 	probe_table_free(&pt);
 }
@@ -509,6 +510,54 @@ static void test_strings(void **state)
 	probe_table_free(&pt);
 }
 
+static void test_python(void **state)
+{
+	static const struct {
+		const char *option;
+		unsigned int n;
+		const char *name, *file; /* of the last one */
+	} good[] = {
+		{ "step", 1, "step", "" },
+		{ "gen.py:Model.step", 1, "Model.step", "gen.py" },
+		{ "a/b:c.py:f", 1, "f", "a/b:c.py" },
+		{ "pkg.mod.Class.f", 7, "f", "pkg/mod/Class/__init__.py" },
+		{ "mod.main.<locals>.f", 5, "<locals>.f", "mod/main/__init__.py" },
+	};
+	static const char *const bad[] = { "", ":", "f.py:", ":f", "a..b", ".a", "a.", "a b", "f\n", "\xc3\xa9",
+		"a.b.c.d.e.f.g.h.i.j.k" };
+	struct probe_table pt = { 0 };
+	struct python_calls c;
+	const char *why;
+	int err;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		assert_int_equal(python_names_parse(good[i].option, &c, &why), 0);
+		assert_int_equal(c.n, good[i].n);
+		assert_string_equal((const char *)c.names[c.n - 1].name.words, good[i].name);
+		assert_string_equal((const char *)c.names[c.n - 1].file.words, good[i].file);
+		assert_int_equal(c.names[c.n - 1].file_len, strlen(good[i].file));
+		assert_true(c.lengths >> strlen(good[i].name) & 1);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(python_names_parse(bad[i], &c, &why), -EINVAL);
+	for (unsigned int i = 0; i < PYTHON_CALLS_MAX; i++) {
+		assert_int_equal(probe_table_add_python(&pt, "a.b*"), 0);
+		assert_false(pt.specs[i].is_glob);
+		assert_int_equal(probe_spec_python(&pt, i, &c), i);
+		assert_int_equal(c.n, 3);
+		assert_int_not_equal(c.frame_code, 0);
+	}
+	stderr_grab_begin(&said);
+	err = probe_table_add_python(&pt, "a.b");
+	assert_one_line(stderr_grab_end(&said));
+	assert_int_equal(err, -EINVAL);
+	assert_true(probe_spec_matches(&pt.specs[0], "/usr/bin/python3.11"));
+	assert_true(probe_spec_matches(&pt.specs[0], "/opt/lib/libpython3.11.so.1.0"));
+	assert_false(probe_spec_matches(&pt.specs[0], "/opt/lib/libtorch_python.so"));
+	probe_table_free(&pt);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -525,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_glob_long),
 		cmocka_unit_test(test_glob_full),
 		cmocka_unit_test(test_strings),
+		cmocka_unit_test(test_python),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

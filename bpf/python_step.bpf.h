@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Steps that are calls of a Python function. The interpreter runs most of them without a call of its own, so the
+ * probes are where it begins to run a function, any function, and where it leaves one. What runs there is known from
+ * its structures in the memory of the process, which may hold anything: a bounded part of it is read. Part of
+ * functions.bpf.c.
+ *
+ * Of a thread the outermost call is the step. Its frame in the interpreter tells its end from those of other
+ * functions. The native stack pointer is the same for all Python functions that one call of the interpreter runs.
+ */
+#ifndef INFTRACE_PYTHON_STEP_BPF_H
+#define INFTRACE_PYTHON_STEP_BPF_H
+
+#include "fetch.bpf.h"
+#include "python_memory.bpf.h"
+#include "python_walk.h"
+
+/* By the order of the options. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYTHON_CALLS_MAX);
+	__type(key, u32);
+	__type(value, struct python_calls);
+} python_calls __weak SEC(".maps");
+
+/* Functions that make a generator when they are called, and run when that is resumed. CPython: Include/cpython/code.h. */
+#define PYTHON_CODE_GENERATOR (0x20 | 0x80 | 0x200)
+#define PYTHON_OWNER_GENERATOR 1 /* of a frame: it is resumed */
+/* Of a string: it is ASCII, and its text follows its header. */
+#define PYTHON_STR_COMPACT_ASCII 0x60
+
+enum python_entry {
+	PYTHON_OTHER,	 /* no step begins */
+	PYTHON_STEP,
+	PYTHON_STEP_NEXT, /* the end of the previous one was not seen */
+};
+
+static __always_inline u64 python_current(const struct python_calls *c, u64 state)
+{
+	u64 frame = python_word(state + c->thread_frame);
+
+	if (c->cframe_frame != PYTHON_NO_OFFSET && frame)
+		frame = python_word(frame + c->cframe_frame);
+	return frame;
+}
+
+static __always_inline bool python_texts_equal(const struct python_text *a, const struct python_text *b)
+{
+	u64 diff = 0;
+
+	for (int i = 0; i < PYTHON_TEXT_MAX / 8; i++)
+		diff |= a->words[i] ^ b->words[i];
+	return !diff;
+}
+
+/* len < PYTHON_TEXT_MAX */
+static __always_inline bool python_text_read(struct python_text *text, u64 address, u32 len)
+{
+	__builtin_memset(text, 0, sizeof(*text));
+	len &= PYTHON_TEXT_MAX - 1;
+	return !bpf_probe_read_user(text, len, (const void *)address);
+}
+
+/* The file's path is the end that the user has given, or has it after a slash. */
+__noinline bool python_file_ends(const struct python_calls *c, const struct python_function *n, u64 file)
+{
+	struct python_text text;
+	u64 length;
+	u32 len;
+
+	if (!c || !n)
+		return 0;
+	len = n->file_len;
+	length = python_word(file + c->str_length);
+	if (length < len || (python_byte(file + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII)
+		return 0;
+	file += c->str_data + length - len;
+	return python_text_read(&text, file, len) && python_texts_equal(&text, &n->file) &&
+	       (length == len || python_byte(file - 1) == '/');
+}
+
+struct python_match {
+	const struct python_calls *c;
+	struct python_text name;
+	u64 code;
+	u32 len, found;
+};
+
+static long python_name_match(u32 i, struct python_match *m)
+{
+	const struct python_function *n;
+
+	barrier_var(i);
+	if (i >= PYTHON_NAMES_MAX || i >= m->c->n)
+		return 1;
+	n = &m->c->names[i];
+	if (n->name_len != m->len || !python_texts_equal(&m->name, &n->name))
+		return 0;
+	if (n->file_len && !python_file_ends(m->c, n, python_word(m->code + m->c->code_file)))
+		return 0;
+	m->found = 1;
+	return 1;
+}
+
+/* name: of one of the lengths that are looked for. */
+__noinline bool python_is_named(const struct python_calls *c, u64 code, u64 name, u32 len)
+{
+	struct python_match m = { .c = c, .code = code, .len = len };
+
+	if (!c || (python_byte(name + c->str_state) & PYTHON_STR_COMPACT_ASCII) != PYTHON_STR_COMPACT_ASCII ||
+		!python_text_read(&m.name, name + c->str_data, len))
+		return 0;
+	bpf_loop(PYTHON_NAMES_MAX, python_name_match, &m, 0);
+	return m.found;
+}
+
+/* Whether the function's own code is about to run: not if the call is to make a generator. */
+static __always_inline bool python_runs(const struct python_calls *c, u64 frame, u64 code)
+{
+	return !((u32)python_word(code + c->code_flags) & PYTHON_CODE_GENERATOR) ||
+	       python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR;
+}
+
+/* The interpreter begins to run a function. */
+static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id)
+{
+	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &at);
+	u64 state, frame, code, name, length;
+	enum python_entry entry = PYTHON_STEP;
+
+	if (!c)
+		return PYTHON_OTHER;
+	state = reg_at(ctx, bpf_get_attach_cookie(ctx) >> PROBE_COOKIE_REG_SHIFT & PROBE_COOKIE_REG_MAX);
+	frame = python_current(c, state);
+	code = python_word(frame + c->frame_code);
+	name = python_word(code + c->code_name);
+	length = python_word(name + c->str_length);
+	if (length >= PYTHON_TEXT_MAX || !(c->lengths >> length & 1))
+		return PYTHON_OTHER;
+	if (!python_is_named(c, code, name, length) || !python_runs(c, frame, code))
+		return PYTHON_OTHER;
+	if (t->python_frame) {
+		if (t->python_frame != frame && frame_find(t, t->python_sp, t->python_probe))
+			return PYTHON_OTHER;
+		entry = PYTHON_STEP_NEXT;
+	}
+	t->python_frame = frame;
+	t->python_state = state;
+	t->python_sp = PT_REGS_SP(ctx);
+	t->python_probe = id;
+	return entry;
+}
+
+/* The interpreter leaves a function: whether it is the step in flight. */
+static __always_inline bool python_leave(struct thread *t, u32 id)
+{
+	const struct python_calls *c;
+	const struct probe *p;
+	u32 at;
+
+	if (!t->python_frame || t->python_probe != id)
+		return 0;
+	p = bpf_map_lookup_elem(&probes, &id);
+	if (!p)
+		return 0;
+	at = p->python - 1;
+	c = bpf_map_lookup_elem(&python_calls, &at);
+	if (!c || python_current(c, t->python_state) != t->python_frame)
+		return 0;
+	t->python_frame = 0;
+	return 1;
+}
+
+#endif

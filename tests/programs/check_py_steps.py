@@ -1,0 +1,44 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Compares the steps of a trace with the log of py_steps.py.
+
+    check_py_steps.py TRACE LOG NAME
+
+Each call must be one step of that name, which covers all between the function's first and last line, and nothing
+outside of the call. Prints what differs, and exits with 1 if anything does.
+"""
+import json
+import sys
+
+trace, log, name = sys.argv[1:]
+with open(trace) as f:
+    events = json.load(f)
+start = next(int(e["args"]["boottime_ns"]) for e in events if e["name"] == "inftrace_clock")
+steps = {}
+for e in events:
+    if e.get("cat") == "step":
+        if e["name"] != name:
+            sys.exit(f"a step is called {e['name']}")
+        begin = start + round(e["ts"] * 1000)
+        steps.setdefault(e["tid"], []).append((begin, begin + round(e["dur"] * 1000)))
+calls = {}
+with open(log) as f:
+    for line in f:
+        if line[0].isdigit():
+            *times, tid = map(int, line.split())
+            calls.setdefault(tid, []).append(times)
+wrong = []
+for tid in sorted(set(steps) | set(calls)):
+    found, wanted = sorted(steps.get(tid, [])), sorted(calls.get(tid, []))
+    if len(found) != len(wanted):
+        wrong.append(f"thread {tid}: {len(found)} steps, {len(wanted)} calls")
+    for (begin, end), (before, first, last, after) in zip(found, wanted):
+        # both clocks are read in whole nanoseconds, and the trace has decimals of microseconds
+        if not before - 2 <= begin <= first + 2 or not last - 2 <= end <= after + 2:
+            wrong.append(f"thread {tid}: step {begin - before}..{end - before}, "
+                         f"call 0 {first - before}..{last - before} {after - before}")
+for w in wrong[:5]:
+    print(w)
+if not calls:
+    print("no calls")
+sys.exit(bool(wrong) or not calls)

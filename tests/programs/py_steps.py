@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Calls of Python functions that --py-step is to find, and when each of them was.
+
+    py_steps.py CASE [N]
+
+Says "ready", waits for a line on standard input, makes N calls as the function CASE below does, and prints a
+line "BEFORE FIRST LAST AFTER TID" for each: when the caller called, when the function had begun, when it was about to
+end, and when the caller was back, in nanoseconds of CLOCK_BOOTTIME.
+"""
+import contextlib
+import sys
+import threading
+import time
+
+calls = []
+inner = threading.local()
+
+
+def now():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def logged(function, *args):
+    inner.times = []
+    before = now()
+    with contextlib.suppress(KeyError, StopIteration):
+        function(*args)
+    after = now()
+    if inner.times:
+        calls.append((before, inner.times[0], inner.times[-1], after, threading.get_native_id()))
+
+
+def work(n=300):
+    inner.times.append(now())
+    s = 0
+    for i in range(n):
+        s = (s * 31 + i) & 0xFFFF
+    inner.times.append(now())
+    return s
+
+
+class Pause:
+    def __await__(self):
+        yield
+
+
+class Model:
+    def step(self, ids):
+        work()
+        return len(ids)
+
+    def recursive(self, depth):
+        work()
+        if depth:
+            self.recursive(depth - 1)
+        work()
+
+    def fails(self, i):
+        work()
+        if i % 2:
+            raise KeyError(i)
+
+    def tokens(self):
+        while True:
+            work()
+            yield
+
+    async def awaits(self):
+        work()
+        await Pause()
+        work()
+
+
+def generate(n):
+    model, ids = Model(), []
+    for _ in range(n):
+        ids.append(logged(model.step, ids))
+
+
+def recursive(n):
+    for _ in range(n):
+        logged(Model().recursive, 5)
+
+
+def fails(n):
+    for i in range(n):
+        logged(Model().fails, i)
+
+
+def tokens(n):
+    made = Model().tokens()
+    for _ in range(n):
+        logged(next, made)
+
+
+def awaits(n):
+    for _ in range(n // 2):
+        made = Model().awaits()
+        logged(made.send, None)
+        logged(made.send, None)
+
+
+def threads(n):
+    all_of_them = [threading.Thread(target=generate, args=(n // 4,)) for _ in range(4)]
+    for t in all_of_them:
+        t.start()
+    for t in all_of_them:
+        t.join()
+
+
+def twin():
+    work()
+
+
+def other(n):
+    """Calls two functions of one name, in two files."""
+    space = {"work": work}
+    exec(compile("def twin():\n    work()\n", "/nowhere/other.py", "exec"), space)
+    for _ in range(n):
+        logged(twin)
+        inner.times = []
+        space["twin"]()
+
+
+def called_by_c(n):
+    model = Model()
+    list(map(lambda i: logged(model.step, [i]), range(n)))
+
+
+def inside(n):
+    """A call is under way as the recording begins."""
+
+    def inlined(depth):
+        if not depth:
+            wait()
+            generate(n)
+            return
+        inlined(depth - 1)
+
+    Model.fails = lambda self, f: f(1)
+    Model().fails(inlined)
+
+
+def torch(n):
+    import torch as t
+
+    class Net(t.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = t.nn.Linear(64, 64)
+
+        def forward(self, x):
+            inner.times.append(now())
+            x = t.relu(self.layer(x))
+            inner.times.append(now())
+            return x
+
+    net, x = Net(), t.zeros(1, 64)
+    with t.no_grad():
+        inner.times = []
+        net(x)
+        wait()
+        for _ in range(n):
+            logged(net, x)
+
+
+def wait():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def main():
+    case, n = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    if case not in ("torch", "inside"):
+        wait()
+    globals()[case](n)
+    for call in calls:
+        print(*call)
+
+
+main()
