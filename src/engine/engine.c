@@ -334,13 +334,13 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 /* One entry of "probes", without its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
-	bool usdt, instant, nothrow, past_early_return, graph_launch, outermost, hidden;
+	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, hidden;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
-		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow",
+		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = {
@@ -418,9 +418,9 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 		s = spec_append(r->pt, e->library, symbol);
 	if (!s)
 		return preset_error(r, "probes", "too many probes");
-	if (!e->begin && !e->instant && !e->nothrow && !strncmp(symbol, "_Z", 2))
+	if (!e->begin && !e->instant && !e->nothrow && !e->exits && !strncmp(symbol, "_Z", 2))
 		return preset_error(r, "symbol",
-			"an exception through this C++ function would end the process: use instant, or "
+			"an exception through this C++ function would end the process: use exits, instant, or "
 			"begin and end, or say nothrow");
 	if (!spec_usdt_ok(symbol))
 		return preset_error(r,
@@ -436,8 +436,11 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	if (spec_set_role(s, e->role))
 		return preset_error(r, "role", "%s is not a role",
 			text_printable(shown, sizeof(shown), e->role));
-	if (e->usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT))
+	if (e->usdt && spec_needs_end(s))
 		return preset_error(r, "role", "a USDT probe is an instant: no step, barrier or gpu_wait");
+	if (e->exits && (!(s->flags & PROBE_F_SPAN) || spec_needs_end(s)))
+		return preset_error(r, "exits", "is for symbols that are no step, barrier or gpu_wait");
+	s->exits = e->exits;
 	if (e->outermost && !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, "outermost", "is for symbols");
 	s->outermost = e->outermost;
@@ -454,6 +457,8 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 			r, "when", "%s: %s", text_printable(shown, sizeof(shown), e->when), why);
 	if (r->pt->op_detail)
 		err = read_arch_args(r, obj, s, true);
+	if (!err && s->exits && s->flags & PROBE_F_LATE)
+		return preset_error(r, "exits", "what is known at the return only cannot be read on the way out");
 	if (!err)
 		err = read_checks(r, obj, s);
 	if (!err)
@@ -504,6 +509,7 @@ static int read_probe(struct reader *r, struct json_object *obj)
 	if (err)
 		return err;
 	if (get_bool(r, obj, "detail_only", &detail_only) || get_bool(r, obj, "nothrow", &e.nothrow) ||
+		get_bool(r, obj, "exits", &e.exits) ||
 		get_bool(r, obj, "past_early_return", &e.past_early_return) ||
 		get_bool(r, obj, "graph_launch", &e.graph_launch) ||
 		get_bool(r, obj, "outermost", &e.outermost))

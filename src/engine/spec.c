@@ -111,6 +111,11 @@ int spec_set_role(struct probe_spec *s, const char *role)
 	return -EINVAL;
 }
 
+bool spec_needs_end(const struct probe_spec *s)
+{
+	return s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT;
+}
+
 int spec_find_arg(const struct probe_spec *s, const char *name, size_t len)
 {
 	for (unsigned int i = 0; i < s->nargs; i++) {
@@ -423,7 +428,7 @@ int probe_table_add_option(struct probe_table *pt, const char *option)
 		option_error(option, "no such role (step, op, graph, sample, barrier, gpu_wait, other)");
 		goto out;
 	}
-	if (s->is_usdt && (s->role == ROLE_STEP || s->role == ROLE_BARRIER || s->role == ROLE_GPU_WAIT)) {
+	if (s->is_usdt && spec_needs_end(s)) {
 		option_error(option, "a USDT probe is an instant: no step, barrier or gpu_wait");
 		goto out;
 	}

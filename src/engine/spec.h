@@ -21,6 +21,9 @@ struct probe_spec *spec_append(struct probe_table *pt, const char *library, cons
 struct probe_spec *spec_find(
 	struct probe_table *pt, const struct engine *e, const char *library, const char *symbol);
 
+/* Whether its role means a time, so that an instant will not do. */
+bool spec_needs_end(const struct probe_spec *s);
+
 /* The number of an argument, or -1. The name need not be terminated by a NUL. */
 int spec_find_arg(const struct probe_spec *s, const char *name, size_t len);
 

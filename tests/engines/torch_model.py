@@ -9,6 +9,7 @@ writes COUNTS, a JSON object:
 
     from, to    CLOCK_BOOTTIME before and after, in ns
     counts      calls by operator, as the profiler names them: aten::add
+    times       how long each of them took, in us
     names       the profiler's name for each name of at::_ops: add_Tensor is aten::add
 """
 
@@ -100,8 +101,11 @@ def main():
             overload = "_" + schema.overload_name if schema.overload_name else ""
             names[name + overload] = schema.name
     counts = collections.Counter(e.name for e in p.function_events)
+    times = collections.defaultdict(list)
+    for e in p.function_events:
+        times[e.name].append(e.time_range.elapsed_us())
     with open(path, "w") as f:
-        json.dump({"from": start, "to": end, "counts": counts, "names": names}, f)
+        json.dump({"from": start, "to": end, "counts": counts, "names": names, "times": times}, f)
 
 
 main()

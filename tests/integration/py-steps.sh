@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 P=$TOP/tests/programs/py_steps.py
-CALLS=60
+CALLS=${CALLS:-60}
 
 # The first interpreter that has the places for the probes.
 setup() {

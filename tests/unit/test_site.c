@@ -323,6 +323,82 @@ static void test_arrivals(void **state)
 	elf_close(elf);
 }
 
+/* The way out: where a stack protector compares. The call stands for that of __stack_chk_fail(). */
+#define CHECK "mov rax, [rsp + 8]\n sub rax, fs:0x28\n"
+#define FAIL "9: call push_first\n"
+CODE(exit_pops, "push rbx\n sub rsp, 24\n" CHECK SITE(exit_pops) "jne 9f\n add rsp, 24\n mov eax, 1\n pop rbx\n ret\n" FAIL);
+CODE(exit_lea, "push rbp\n mov rbp, rsp\n push rbx\n sub rsp, 24\n" CHECK SITE(exit_lea) "jne 9f\n lea rsp, [rbp - 8]\n pop rbx\n"
+	"pop rbp\n ret\n" FAIL);
+CODE(exit_leave, "push rbp\n mov rbp, rsp\n" CHECK SITE(exit_leave) "jne 9f\n leave\n ret\n" FAIL);
+CODE(exit_twice, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_twice) "jne 9f\n pop rbx\n ret\n 1:" CHECK
+	"jne 9f\n pop rbx\n ret\n" FAIL);
+/* and those where a call could leave in another way, or the stack is not known */
+CODE(exit_none, SITE(exit_none) "push rbx\n pop rbx\n ret");
+CODE(exit_second, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_second) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n ret\n" FAIL);
+CODE(exit_other_test, "push rbx\n test edi, edi\n" SITE(exit_other_test) "jne 9f\n pop rbx\n ret\n" FAIL);
+CODE(exit_passed_by, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_passed_by) "jne 9f\n 1: pop rbx\n ret\n" FAIL);
+CODE(exit_tail, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp push_first\n" FAIL);
+CODE(exit_tail_rax, "push rbx\n test edi, edi\n je 1f\n" CHECK SITE(exit_tail_rax) "jne 9f\n pop rbx\n ret\n 1: pop rbx\n jmp rax\n" FAIL);
+CODE(exit_call, "push rbx\n" CHECK SITE(exit_call) "jne 9f\n call push_first\n pop rbx\n ret\n" FAIL);
+CODE(exit_moved, "push rbx\n" CHECK SITE(exit_moved) "jne 9f\n mov rsp, rcx\n pop rbx\n ret\n" FAIL);
+CODE(exit_bp_lost, "push rbp\n mov rbp, rsp\n" CHECK SITE(exit_bp_lost) "jne 9f\n mov rbp, rcx\n leave\n ret\n" FAIL);
+CODE(exit_odd, "push rbx\n" CHECK SITE(exit_odd) "jne 9f\n add rsp, 3\n pop rbx\n ret\n" FAIL);
+CODE(exit_ret_n, "push rbx\n" CHECK SITE(exit_ret_n) "jne 9f\n pop rbx\n ret 8\n" FAIL);
+CODE(exit_undecodable, "push rbx\n" CHECK SITE(exit_undecodable) "jne 9f\n pop rbx\n ret\n" FAIL ".byte 0x06");
+
+static const struct exit_case {
+	const char *name, *entry, *site;
+	int n;
+	bool bp;
+	unsigned int units;
+} exit_cases[] = {
+#define EXIT(name, n, bp, units)             \
+	{                                    \
+#name, name, name##_site, n, bp, units \
+	}
+	EXIT(exit_pops, 1, false, 4),
+	EXIT(exit_lea, 1, true, 1),
+	EXIT(exit_leave, 1, true, 1),
+	EXIT(exit_twice, 2, false, 1),
+	EXIT(exit_none, -ENOENT, false, 0),
+	EXIT(exit_second, -ENOENT, false, 0),
+	EXIT(exit_other_test, -ENOENT, false, 0),
+	EXIT(exit_passed_by, -ENOENT, false, 0),
+	EXIT(exit_tail, -ENOENT, false, 0),
+	EXIT(exit_tail_rax, -ENOENT, false, 0),
+	EXIT(exit_call, -ENOENT, false, 0),
+	EXIT(exit_moved, -ENOENT, false, 0),
+	EXIT(exit_bp_lost, -ENOENT, false, 0),
+	EXIT(exit_odd, -ENOENT, false, 0),
+	EXIT(exit_ret_n, -ENOENT, false, 0),
+	EXIT(exit_undecodable, -ENOENT, false, 0),
+};
+
+static void test_exits(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(exit_cases); i++) {
+		const struct exit_case *c = &exit_cases[i];
+		struct site sites[SITE_EXITS_MAX];
+		struct elf_symbol sym;
+		int n;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		n = site_exits(elf, &sym, sites);
+		if (n != c->n)
+			fail_msg("%s: %d", c->name, n);
+		if (n < 0)
+			continue;
+		if (sites[0].offset - sym.offset != (uint64_t)(c->site - c->entry) || sites[0].exit_bp != c->bp ||
+			sites[0].exit_units != c->units || !sites[0].cheap || !sites[0].exit)
+			fail_msg("%s: +%d, %u", c->name, (int)(sites[0].offset - sym.offset), sites[0].exit_units);
+	}
+	elf_close(elf);
+}
+
 /* Instructions that change one argument register, before a push: a good site for all others. */
 #define CHANGE(name, instruction) CODE(name, instruction "\n" SITE(name) "push rbx\n ret")
 
@@ -502,6 +578,7 @@ int main(void)
 #ifdef __x86_64__
 		cmocka_unit_test(test_cases),
 		cmocka_unit_test(test_arrivals),
+		cmocka_unit_test(test_exits),
 		cmocka_unit_test(test_changed_arguments),
 		cmocka_unit_test(test_libc),
 #endif
