@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 P=$TOP/tests/programs/py_steps.py
-CALLS=${CALLS:-60}
+CALLS=60
 
 # The first interpreter that has the places for the probes.
 setup() {
@@ -16,22 +16,25 @@ setup() {
 	PYTHON=
 	for p in /usr/bin/python3 python3; do
 		command -v "$p" >/dev/null || continue
-		if engine_recorded setup --engine none -e functions --py-step none -o "$TMP/setup.json" -- "$p" "$P" generate 1 &&
-			! grep -q 'not in' "$TMP/setup.err"; then
+		if stepped --py-step none -- "$p" "$P" generate 1 && ! grep -q 'not in' "$TMP/steps.err"; then
 			PYTHON=$p
 			return
 		fi
 	done
-	skip_all "no interpreter here is a CPython 3.11 with USDT probes: $(grep -m 1 'not in' "$TMP/setup.err")"
+	skip_all "no interpreter here is a CPython 3.11 with USDT probes: $(grep -m 1 'not in' "$TMP/steps.err")"
+}
+
+# stepped OPTION... -- COMMAND...: what an earlier recording has left is not to be taken for this one's.
+stepped() {
+	rm -f "$TMP"/steps.*
+	engine_recorded steps --engine none -e functions -o "$TMP/steps.json" "$@"
 }
 
 # recorded CASE NAME: each call that the program makes is one step.
 recorded() {
 	local case=$1 name=$2
-	check "$case, $name: is recorded" engine_recorded steps --strict --engine none -e functions --py-step "$name" --profile "$TMP/steps.jsonl" \
-		-o "$TMP/steps.json" -- "$PYTHON" "$P" "$case" "$CALLS"
+	check "$case, $name: is recorded" stepped --strict --py-step "$name" -- "$PYTHON" "$P" "$case" "$CALLS"
 	check "$case, $name: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" "$name"
-	rm -f "$TMP/steps.json" "$TMP/steps.jsonl"
 }
 
 steps() {
@@ -70,19 +73,16 @@ test_threads() {
 # A function of the same name in another file.
 test_files() {
 	recorded other py_steps.py:twin
-	check "other.twin: is recorded" engine_recorded steps --engine none -e functions --py-step other.twin -o "$TMP/steps.json" -- \
-		"$PYTHON" "$P" other "$CALLS"
+	check "other.twin: is recorded" stepped --py-step other.twin -- "$PYTHON" "$P" other "$CALLS"
 	same "other.twin: as many" "$(steps)" "$CALLS"
-	check "twin: is recorded" engine_recorded steps --engine none -e functions --py-step twin -o "$TMP/steps.json" -- \
-		"$PYTHON" "$P" other "$CALLS"
+	check "twin: is recorded" stepped --py-step twin -- "$PYTHON" "$P" other "$CALLS"
 	same "twin: of both files" "$(steps)" $((2 * CALLS))
 }
 
 # The call that is under way as the recording begins is no step; those after it are.
 test_inside() {
 	recorded inside Model.step
-	check "within a call: is recorded" engine_recorded steps --engine none -e functions --py-step inside.\<locals\>.inlined -o "$TMP/steps.json" \
-		-- "$PYTHON" "$P" inside "$CALLS"
+	check "within a call: is recorded" stepped --py-step "inside.<locals>.inlined" -- "$PYTHON" "$P" inside "$CALLS"
 	same "within a call: no step" "$(steps)" 0
 	check "within a call: it is said" grep -q 'no call of it began' "$TMP/steps.err"
 }

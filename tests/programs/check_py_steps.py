@@ -30,14 +30,14 @@ with open(log) as f:
 wrong = []
 for tid in sorted(set(steps) | set(calls)):
     found, wanted = sorted(steps.get(tid, [])), sorted(calls.get(tid, []))
-    if len(found) != len(wanted):
-        wrong.append(f"thread {tid}: {len(found)} steps, {len(wanted)} calls")
     for (begin, end), (before, first, last, after) in zip(found, wanted):
         # both clocks are read in whole nanoseconds, and the trace has decimals of microseconds
         if not before - 2 <= begin <= first + 2 or not last - 2 <= end <= after + 2:
             wrong.append(f"thread {tid}, call {wanted.index([before, first, last, after])}: step {begin - before}..{end - before}, "
                          f"call 0 {first - before}..{last - before} {after - before}")
-for w in wrong[:5]:
+    if len(found) != len(wanted):
+        wrong.append(f"thread {tid}: {len(found)} steps, {len(wanted)} calls")
+for w in wrong[-5:]:
     print(w)
 if not calls:
     print("no calls")
