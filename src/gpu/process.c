@@ -11,7 +11,12 @@
 #define DRAIN_MAX (GPU_HELD_MAX / 2) /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
 #define GRACE_NS (200 * NSEC_PER_MSEC) /* what ran at the end of a step has ended by then, in most cases */
-#define PATIENCE_NS NSEC_PER_SEC       /* what was launched and is still unknown by then is left unknown */
+#define PATIENCE_NS NSEC_PER_SEC	/* what was launched and is still unknown by then is left unknown */
+/* CUPTI hands over a buffer when all that it has records of is done, or when it is full: where something always runs, one does not
+ * know when all of an instant is there, but from the launches. */
+#define HOLD_NS NSEC_PER_SEC	   /* then what ended before that is handed over, perhaps out of order */
+#define LATE_NS (10 * NSEC_PER_SEC) /* and steps with launches whose records are missing are divided without */
+#define LOOK_NS (NSEC_PER_SEC / 10)
 #define GAPS_MAX 32
 #define RUNS_KEPT 4096
 #define KEEP_NS (60 * NSEC_PER_SEC) /* the longest step, from when it is known */
@@ -49,7 +54,8 @@ struct gpu_process {
 		bool any, one_stream;
 		uint64_t stream, start_ns, end_ns;
 	} wait;              /* the last one */
-	uint64_t settled_ns; /* up to there everything has been handed over */
+	uint64_t settled_ns; /* up to there everything is known to have been handed over */
+	uint64_t looked_ns;  /* when what is held was looked at */
 	uint64_t kept, lost_here, lost_seen;
 };
 
@@ -266,10 +272,11 @@ static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, 
 
 	/* those that stay, behind the others */
 	for (size_t i = 0; i < p->n_held; i++) {
-		struct rec_gpu g = p->held[i];
+		struct rec_gpu g;
 
-		if (g.h.start_ns + g.h.dur_ns > until_ns)
+		if (p->held[i].h.start_ns + p->held[i].h.dur_ns > until_ns)
 			continue;
+		g = p->held[i];
 		p->held[i] = p->held[n];
 		p->held[n++] = g;
 	}
@@ -288,10 +295,30 @@ static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, 
 /* Everything up to then has been handed over. */
 static void settle(struct gpu_process *p, uint64_t until_ns)
 {
-	p->settled_ns = until_ns;
-	if (p->wait.any && until_ns >= p->wait.end_ns) {
-		gpu_join_forget(p->join, p->wait.one_stream ? &p->wait.stream : NULL, p->wait.start_ns);
-		p->wait.any = false;
+	if (until_ns > p->settled_ns)
+		p->settled_ns = until_ns;
+}
+
+/* After a wait nothing of what it waited for is still to come. */
+static void heed_wait(struct gpu_process *p, uint64_t now_ns)
+{
+	if (!p->wait.any || (p->settled_ns < p->wait.end_ns && now_ns < p->wait.end_ns + LATE_NS))
+		return;
+	gpu_join_forget(p->join, p->wait.one_stream ? &p->wait.stream : NULL, p->wait.start_ns);
+	p->wait.any = false;
+}
+
+/* Everything that is known to be complete, and what has been held for long. over: nothing more will come. */
+static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_record_cb cb, void *arg)
+{
+	uint64_t until_ns = over ? now_ns : p->state.flushed_until;
+
+	if (over || until_ns > p->settled_ns) {
+		release(p, over ? UINT64_MAX : until_ns, cb, arg);
+		settle(p, until_ns);
+	} else if (now_ns >= p->looked_ns + LOOK_NS) { /* all that is held is looked at */
+		release(p, now_ns - HOLD_NS, cb, arg);
+		p->looked_ns = now_ns;
 	}
 }
 
@@ -304,9 +331,7 @@ void gpu_process_call(struct gpu_process *p, const struct launch *l)
 
 void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
 {
-	if (p->wait.any && end_ns > p->wait.end_ns + PATIENCE_NS) /* the first one is still to be heeded */
-		p->wait.any = false;
-	if (p->wait.any)
+	if (p->wait.any) /* the first one is still to be heeded */
 		return;
 	p->wait.any = true;
 	p->wait.one_stream = stream;
@@ -331,13 +356,26 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 	return true;
 }
 
-static bool is_ready(const struct gpu_process *p, const struct waiting *s)
+/* Whether the launches tell what there must be. */
+static bool knows_launches(const struct gpu_process *p)
+{
+	uint64_t joined, missed;
+
+	gpu_join_counts(p->join, &joined, &missed);
+	return joined > missed;
+}
+
+static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint64_t now_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+	bool pending;
 
-	if (p->settled_ns < end_ns + GRACE_NS)
+	if (p->settled_ns < end_ns + GRACE_NS && now_ns < end_ns + HOLD_NS + GRACE_NS)
 		return false;
-	return p->settled_ns >= end_ns + PATIENCE_NS || !gpu_join_pending(p->join, end_ns, NULL, 0);
+	pending = gpu_join_pending(p->join, end_ns, NULL, 0);
+	if (p->settled_ns >= end_ns + GRACE_NS)
+		return !pending || p->settled_ns >= end_ns + PATIENCE_NS;
+	return (!pending && knows_launches(p)) || now_ns >= end_ns + LATE_NS;
 }
 
 /* What ran around the step and, of the launches before its end, those of which nothing is known. */
@@ -378,7 +416,8 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
-	if (s->is_partial || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) || !find_track(p, &r)) {
+	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) ||
+		!find_track(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		r.h.flags |= GPU_STEP_F_LOST;
 	}
@@ -397,15 +436,15 @@ static void forget_runs(struct gpu_process *p, uint64_t needed_ns)
 	memmove(p->runs, p->runs + n, p->n_runs * sizeof(*p->runs));
 }
 
-static void answer_steps(struct gpu_process *p, bool all, gpu_record_cb cb, void *arg)
+static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_record_cb cb, void *arg)
 {
 	size_t n = 0;
-	uint64_t needed_ns = p->settled_ns;
+	uint64_t needed_ns = now_ns;
 
 	for (size_t i = 0; i < p->n_steps; i++) {
 		struct waiting s = p->steps[i];
 
-		if (all || is_ready(p, &s)) {
+		if (all || is_ready(p, &s, now_ns)) {
 			answer(p, &s, cb, arg);
 			continue;
 		}
@@ -435,24 +474,20 @@ static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = o
 
 bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
 {
-	uint64_t until_ns;
 	bool more, over;
 
 	/* what was written before that is in the ring by now */
 	gpu_feed_state(p->feed, now_ns, &p->state);
 	more = gpu_feed_drain(p->feed, now_ns, DRAIN_MAX, &feed_ops, p);
 	over = !more && gpu_state_is_over(p->state.state);
-	until_ns = over ? now_ns : p->state.flushed_until;
 	if (!more) {
 		count_lost(p, now_ns);
-		if (until_ns > p->settled_ns) {
-			release(p, over ? UINT64_MAX : until_ns, cb, arg);
-			settle(p, until_ns);
-		}
+		release_due(p, now_ns, over, cb, arg);
 	}
 	if (p->n_held > GPU_HELD_MAX / 2)
 		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
-	answer_steps(p, over, cb, arg);
+	heed_wait(p, now_ns);
+	answer_steps(p, now_ns, over, cb, arg);
 	return more;
 }
 
@@ -462,7 +497,8 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 		;
 	release(p, UINT64_MAX, cb, arg);
 	settle(p, now_ns);
-	answer_steps(p, true, cb, arg);
+	heed_wait(p, now_ns);
+	answer_steps(p, now_ns, true, cb, arg);
 }
 
 void gpu_process_state(const struct gpu_process *p, struct gpu_feed_state *ret_state)

@@ -2,7 +2,7 @@
 /*
  * token_prof: one line per engine step, whose stages add up to its total to the nanosecond. Which rows of a batch were
  * prompts shows when the steps before it are known: such a line waits until the requests have taken the step. What a GPU did shows
- * some tenths of a second later: the lines of a process with one wait for that.
+ * some seconds later: the lines of a process with one wait for that.
  */
 #ifndef INFTRACE_PROFILE_STEPS_H
 #define INFTRACE_PROFILE_STEPS_H

@@ -173,6 +173,49 @@ static void test_pending(void **state)
 	assert_parts(0, 0, 20 * US, 0, 80 * US);
 }
 
+/* CUPTI has never handed over everything: the launches say what there must be. */
+static void test_never_flushed(void **state)
+{
+	const uint64_t t = NOW + MS;
+
+	(void)state;
+	call(t + 10 * US, t + 20 * US, 0xaa, 1);
+	assert_true(step(0, t, t + 100 * US));
+	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
+	assert_false(gpu_process_drain(process, t + 500 * MS, on_record, NULL));
+	assert_int_equal(got.n, 0);
+	assert_false(gpu_process_drain(process, t + 1100 * MS, on_record, NULL));
+	assert_int_equal(got.n, 1);
+	assert_int_equal(got.steps, 0);
+	assert_false(gpu_process_drain(process, t + 1300 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 1);
+	assert_parts(70 * US, 0, 30 * US, 0, 0);
+	/* one whose record is very late */
+	call(t + 2000 * MS, t + 2000 * MS + 10 * US, 0xaa, 1);
+	assert_true(step(1, t + 2000 * MS, t + 2000 * MS + 100 * US));
+	assert_false(gpu_process_drain(process, t + 9000 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 1);
+	kernel(t + 2000 * MS + 50 * US, t + 2000 * MS + 60 * US, 7, 2, 1);
+	assert_false(gpu_process_drain(process, t + 9200 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 2);
+	assert_parts(10 * US, 0, 50 * US, 40 * US, 0);
+}
+
+/* Without launches and without a flush nothing is known. */
+static void test_nothing_known(void **state)
+{
+	const uint64_t t = NOW + MS;
+
+	(void)state;
+	kernel(t + 20 * US, t + 90 * US, 7, 1, 1);
+	assert_true(step(0, t, t + 100 * US));
+	assert_false(gpu_process_drain(process, t + 9000 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 0);
+	assert_false(gpu_process_drain(process, t + 11000 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 1);
+	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
+}
+
 static void test_lost(void **state)
 {
 	const uint64_t t = NOW + 10 * MS;
@@ -351,6 +394,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_step, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pending, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_never_flushed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
