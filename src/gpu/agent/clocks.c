@@ -5,6 +5,7 @@
 
 #define READINGS 100
 #define DRIFT_MAX_PPM 500	/* quartz drifts by less than 100, NTP slews by up to 500 */
+#define DRIFT_MAX (DRIFT_MAX_PPM / 1e6)
 #define STEP_MIN_NS 20000
 
 uint64_t clocks_boot_ns(void)
@@ -41,7 +42,8 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 	if (last) {
 		elapsed = boot - last->boot;
 		bend = apart(boot, follow(last, last->slope, gpu));
-		if (gpu <= last->gpu || bend > elapsed / 1000000 * DRIFT_MAX_PPM + STEP_MIN_NS + 2 * uncertain_ns) {
+		/* twice: the rate that was found may be as wrong as that, in the other direction */
+		if (gpu <= last->gpu || bend > 2 * (elapsed / 1000000 * DRIFT_MAX_PPM + uncertain_ns) + STEP_MIN_NS) {
 			/* what is between is not known; the rates of the clocks are as they were */
 			new.step = true;
 			new.slope = last->slope;
@@ -51,6 +53,11 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 			/* a short time shows more of the uncertainty than of the rate */
 			if (elapsed < 1000000 && c->count > 1)
 				new.slope = last->slope;
+			/* on a busy machine a longer time does, too: a rate that no clock has would be followed for long */
+			if (new.slope > DRIFT_MAX)
+				new.slope = DRIFT_MAX;
+			else if (new.slope < -DRIFT_MAX)
+				new.slope = -DRIFT_MAX;
 			c->said.bend_ns = bend > c->said.bend_ns ? bend : c->said.bend_ns;
 		}
 	}

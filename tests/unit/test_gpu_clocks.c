@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The clocks of a GPU's agent on a busy machine: a comparison that was interrupted is no step of a clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* the agent is a library of its own */
+#include "gpu/agent/clocks.c"
+
+#define MS UINT64_C(1000000)
+#define BOOT (1000000 * MS)
+
+static void test_uncertain(void **state)
+{
+	struct clocks c = { 0 };
+	bool sure;
+
+	(void)state;
+	clocks_add(&c, 10 * MS, BOOT, 100);
+	clocks_add(&c, 11 * MS, BOOT + MS + 50000, 50000); /* as if it drifted by 5 % */
+	clocks_add(&c, 611 * MS, BOOT + 601 * MS, 100);
+	assert_int_equal(c.said.steps, 0);
+	for (uint64_t at = 10 * MS; at < 700 * MS; at += MS) {
+		uint64_t boot = clocks_convert(&c, at, &sure), truth = BOOT + at - 10 * MS;
+
+		assert_true(sure);
+		/* while it is compared again, and after that */
+		assert_true(apart(boot, truth) <= 2 * c.said.residual_ns + c.said.bend_ns);
+	}
+}
+
+static void test_step(void **state)
+{
+	struct clocks c = { 0 };
+	bool sure;
+
+	(void)state;
+	clocks_add(&c, 10 * MS, BOOT, 100);
+	clocks_add(&c, 110 * MS, BOOT + 100 * MS, 100);
+	clocks_add(&c, 211 * MS, BOOT + 200 * MS, 100);
+	assert_int_equal(c.said.steps, 1);
+	clocks_convert(&c, 150 * MS, &sure);
+	assert_false(sure);
+	clocks_convert(&c, 50 * MS, &sure);
+	assert_true(sure);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_uncertain),
+		cmocka_unit_test(test_step),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
