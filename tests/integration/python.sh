@@ -162,5 +162,12 @@ test_jit() {
 	check "jit: code made at run time is named" [ "$(share "$TMP/jit.cpu" ';jit_[0-9]+ [0-9]+$')" -ge 20 ]
 }
 
+# Of each slow step the function that was slow in it.
+test_slow_steps() {
+	check "slow steps: 20 of 20 plants, precision and recall of 0.98" "$TOP/tests/plant/python.py" -v
+	sed 's/^/# /' "$TMP/check.out"
+}
+
 ALL_TESTS=(plants extension locks deadlock deadlock_dumps fork exec hostile junk jit)
+[ -z "${TEST_ALL:-}" ] || ALL_TESTS+=(slow_steps)
 run_tests "$@"
