@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "stack/cold.h"
 #include "stack/demangle.h"
@@ -90,11 +91,69 @@ static int read_loads(struct lookup *l, Elf *elf)
 	return l->n_loads ? 0 : -ENOEXEC;
 }
 
-int lookup_open(int fd, int debug_fd, struct lookup **ret_lookup)
+/* ---- .gnu_debuglink: a name, padded to 4 bytes, and the checksum of the file ---- */
+
+static const char *find_link(Elf *elf, uint32_t *ret_crc)
+{
+	size_t names, len;
+	Elf_Scn *scn = NULL;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *name;
+		Elf_Data *data;
+		GElf_Shdr sh;
+
+		if (!gelf_getshdr(scn, &sh) || sh.sh_type == SHT_NOBITS)
+			continue;
+		name = elf_strptr(elf, names, sh.sh_name);
+		if (!name || strcmp(name, ".gnu_debuglink"))
+			continue;
+		data = elf_rawdata(scn, NULL);
+		if (!data || !data->d_buf)
+			return NULL;
+		len = strnlen(data->d_buf, data->d_size);
+		if (!len || (len / 4 + 1) * 4 + sizeof(*ret_crc) > data->d_size)
+			return NULL;
+		memcpy(ret_crc, (const char *)data->d_buf + (len / 4 + 1) * 4, sizeof(*ret_crc));
+		return data->d_buf;
+	}
+	return NULL;
+}
+
+static bool has_checksum(int fd, uint32_t crc)
+{
+	static unsigned char buf[1 << 16];
+	uLong sum = crc32(0, NULL, 0);
+	off_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(fd, buf, sizeof(buf), at)) > 0) {
+		sum = crc32(sum, buf, (uInt)n);
+		at += n;
+	}
+	return !n && sum == crc;
+}
+
+/* No path: a name must not lead elsewhere. */
+void lookup_link(const struct lookup *l, char *to, size_t size)
+{
+	GElf_Addr bias;
+	uint32_t crc;
+	const char *name = find_link(dwfl_module_getelf(l->mod, &bias), &crc);
+
+	*to = '\0';
+	if (name && strlen(name) < size && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, ".."))
+		strcpy(to, name);
+}
+
+int lookup_open(int fd, int debug_fd, bool linked, struct lookup **ret_lookup)
 {
 	struct lookup *l = calloc(1, sizeof(*l));
 	void **data;
 	int err = -ENOMEM;
+	uint32_t crc;
 	Elf *elf;
 
 	if (!l)
@@ -117,6 +176,10 @@ int lookup_open(int fd, int debug_fd, struct lookup **ret_lookup)
 	elf = dwfl_module_getelf(l->mod, &l->bias);
 	if (!elf)
 		goto out;
+	if (linked && l->debug_fd >= 0 && (!find_link(elf, &crc) || !has_checksum(l->debug_fd, crc))) {
+		close(l->debug_fd);
+		l->debug_fd = -1;
+	}
 	err = read_loads(l, elf);
 out:
 	if (fd >= 0)

@@ -7,6 +7,8 @@
 #ifndef INFTRACE_STACK_LOOKUP_H
 #define INFTRACE_STACK_LOOKUP_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "stack/row.h"
@@ -14,8 +16,12 @@
 struct lookup;
 
 /* Takes over the descriptors, also on failure. debug_fd: a file with the symbols and debug information that were
- * stripped from it; -1: none. Negative errno. */
-int lookup_open(int fd, int debug_fd, struct lookup **ret_lookup);
+ * stripped from it; -1: none. linked: it was found by its name, and is used only if it has the checksum that the file says.
+ * Negative errno. */
+int lookup_open(int fd, int debug_fd, bool linked, struct lookup **ret_lookup);
+
+/* The name of the file with what was stripped from this one, without a directory, as its .gnu_debuglink says; "": none. */
+void lookup_link(const struct lookup *l, char *to, size_t size);
 void lookup_close(struct lookup *l);
 
 /* Of an offset in the file. A return address must have been moved into its call. -ENXIO: it is no code of the file. */

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,44 @@ static int open_debug_file(pid_t pid, const char *build_id)
 	return pid && !file_open_path(pid, path, &fd) ? fd : -1;
 }
 
+/* The same by the name that the file itself gives, in the root of the process: beside it, in .debug there, or below
+ * /usr/lib/debug. */
+static int open_linked_file(pid_t pid, const char *path, const char *link)
+{
+	static const char *const places[] = { "%.*s/%s", "%.*s/.debug/%s", "/usr/lib/debug%.*s/%s" };
+	const char *end = strrchr(path, '/');
+	char linked[PATH_MAX];
+	int fd;
+
+	if (!pid || *path != '/' || !end || !*link || !strcmp(link, ".") || !strcmp(link, ".."))
+		return -1;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		int len = snprintf(linked, sizeof(linked), places[i], (int)(end - path), path, link);
+
+		if (len > 0 && (size_t)len < sizeof(linked) && strcmp(linked, path) && !file_open_path(pid, linked, &fd))
+			return fd;
+	}
+	return -1;
+}
+
+/* Takes over the descriptor of the file. */
+static int open_with_debug(struct modules *ms, const struct module *m, pid_t pid, int fd, const char *build_id)
+{
+	int debug_fd = open_debug_file(pid, build_id), again = debug_fd < 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1, err;
+	char link[READER_LINK_MAX];
+
+	err = reader_open(ms->reader, m->number, fd, debug_fd);
+	if (!err && again >= 0) {
+		reader_link(ms->reader, m->number, link);
+		debug_fd = open_linked_file(pid, m->path, link);
+		if (debug_fd >= 0)
+			return reader_open_linked(ms->reader, m->number, again, debug_fd);
+	}
+	if (again >= 0)
+		close(again);
+	return err;
+}
+
 /* Gives the file to the reader. Takes over the descriptor. */
 static int open_module(struct modules *ms, struct module *m, pid_t pid, int fd)
 {
@@ -170,7 +209,7 @@ static int open_module(struct modules *ms, struct module *m, pid_t pid, int fd)
 	if (!m->build_id && *build_id)
 		m->build_id = intern_text(ms->in, build_id);
 	ms->stats.lookups++;
-	err = reader_open(ms->reader, m->number, fd, open_debug_file(pid, build_id));
+	err = open_with_debug(ms, m, pid, fd, build_id);
 	m->open = !err;
 	m->failed = err && err != -EMFILE && err != -ENFILE;
 	m->generation = reader_generation(ms->reader);

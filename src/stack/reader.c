@@ -178,22 +178,45 @@ static int ask(struct reader *r, const struct reader_request *rq, const int *fds
 	return err > 0 || err < -4095 ? -EPROTO : err;
 }
 
-int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd)
+static int open_file(struct reader *r, uint32_t file, int fd, int debug_fd, bool linked)
 {
-	const struct reader_request rq = { .file = file, .open = 1 };
+	const struct reader_request rq = { .file = file, .open = 1, .linked = linked };
 	const int fds[2] = { fd, debug_fd };
 	int err;
 
+	r->answer.place.name[0] = '\0';
 	if (r->files) {
 		lookup_close(r->files[file]);
 		r->files[file] = NULL;
-		return lookup_open(fd, debug_fd, &r->files[file]);
+		return lookup_open(fd, debug_fd, linked, &r->files[file]);
 	}
 	err = ask(r, &rq, fds, debug_fd < 0 ? 1 : 2);
 	close(fd);
 	if (debug_fd >= 0)
 		close(debug_fd);
 	return err;
+}
+
+int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd)
+{
+	return open_file(r, file, fd, debug_fd, false);
+}
+
+int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd)
+{
+	return open_file(r, file, fd, debug_fd, true);
+}
+
+void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX])
+{
+	const char *name = r->answer.place.name;
+	size_t len = strnlen(name, READER_LINK_MAX);
+
+	*to = '\0';
+	if (r->files)
+		lookup_link(r->files[file], to, READER_LINK_MAX);
+	else if (len < READER_LINK_MAX && !memchr(name, '/', len)) /* whoever has taken over its reader says anything */
+		memcpy(to, name, len + 1);
 }
 
 int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place)

@@ -32,9 +32,17 @@ void reader_free(struct reader *r);
 /* How many times the process that reads was replaced: then no file is open any more. */
 unsigned int reader_generation(const struct reader *r);
 
+#define READER_LINK_MAX 256
+
 /* Opens a file under a number. Takes over the descriptors; debug_fd: a file with what was stripped from it, or -1.
  * -EPROTO: reading it failed badly, don't try again; or another error. */
 int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd);
+
+/* The same with a debug_fd that was found by name: see lookup_open(). */
+int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd);
+
+/* After reader_open(): see lookup_link(). */
+void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX]);
 
 /* See lookup_place(). -EPROTO as above; -EBADF: the file is not open. */
 int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place *ret_place);
@@ -43,7 +51,8 @@ int reader_place(struct reader *r, uint32_t file, uint64_t offset, struct place 
 
 struct reader_request {
 	uint32_t file;
-	uint32_t open; /* with one or two descriptors */
+	uint16_t open; /* with one or two descriptors; the answer has the link as its name */
+	uint16_t linked;
 	uint64_t offset;
 };
 

@@ -74,7 +74,9 @@ static void answer(struct lookup **files, const struct reader_request *rq, const
 	}
 	lookup_close(files[rq->file]);
 	files[rq->file] = NULL;
-	a->err = lookup_open(fds[0], fds[1], &files[rq->file]);
+	a->err = lookup_open(fds[0], fds[1], rq->linked, &files[rq->file]);
+	if (!a->err)
+		lookup_link(files[rq->file], a->place.name, READER_LINK_MAX);
 }
 
 static _Noreturn void work(int fd)

@@ -13,7 +13,7 @@ P=$PROGRAMS/samples
 
 setup() {
 	need_root
-	need python3
+	need cc python3
 }
 
 # said NAME PATTERN: the number in front of the pattern in the messages of a recording; 0 if it is not there.
@@ -101,6 +101,43 @@ cpu_used() { # PID TICKS
 	[ "$(awk '{print $14 + $15}' "/proc/$1/stat")" -ge "$2" ]
 }
 
+# linked NAME: recorded, with the file beside the program
+linked() {
+	engine_recorded "$1" -e +samples --sample-rate 999 --profile "$TMP/$1.jsonl" -- "$TMP/linked/spins"
+}
+
+# A stripped program names the file with its symbols, which is used if it is that one.
+test_debuglink() {
+	local file=$TMP/linked/.debug/spins.dbg
+	mkdir -p "$TMP/linked/.debug"
+	cc -O1 -o "$TMP/spins" -x c - <<-'C'
+		#include <stdio.h>
+		#include <time.h>
+		static __attribute__((noinline)) void spins_here(void)
+		{
+			for (volatile int i = 0; i < 1000000; i++)
+				;
+		}
+		int main(void)
+		{
+			puts("ready");
+			fflush(stdout);
+			getchar();
+			for (clock_t end = clock() + CLOCKS_PER_SEC / 2; clock() < end;)
+				spins_here();
+			return 0;
+		}
+	C
+	objcopy --only-keep-debug "$TMP/spins" "$file"
+	objcopy --strip-all --remove-section=.note.gnu.build-id --add-gnu-debuglink="$file" "$TMP/spins" "$TMP/linked/spins"
+	check "debuglink: recorded" linked named
+	check "debuglink: the file beside it has the names" grep -q '"spins_here \[spins\]"' "$TMP/named.jsonl"
+	echo >>"$file"
+	check "debuglink: recorded with another file" linked other
+	check "debuglink: whose checksum is wrong" grep -q '\[spins\]' "$TMP/other.jsonl"
+	same "debuglink: so that it has no names" "$(grep -c spins_here "$TMP/other.jsonl")" 0
+}
+
 # A return probe replaces the return address of its function on the stack; the copy has the one from before.
 test_returns() {
 	engine_recorded returns -e +samples --engine none -u "$P:work@step" -u "$P:below@op" --profile "$TMP/returns.jsonl" -- \
@@ -148,5 +185,5 @@ test_doctor() {
 	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
 }
 
-ALL_TESTS=(rate rate_default waits limit loss returns flight windows refused doctor)
+ALL_TESTS=(rate rate_default waits limit loss debuglink returns flight windows refused doctor)
 run_tests "$@"

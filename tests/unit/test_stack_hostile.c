@@ -79,10 +79,11 @@ static struct reader *new_reader(void)
 static void good_file(struct reader *r, uint32_t number)
 {
 	const Elf64_Shdr *text = find_section(image, ".text");
+	uint64_t entry = ((const Elf64_Ehdr *)image)->e_entry; /* other places may lie between functions */
 	static struct place place;
 
 	assert_int_equal(reader_open(r, number, file_of(image, image_size), -1), 0);
-	assert_int_equal(reader_place(r, number, text->sh_offset + text->sh_size / 2, &place), 0);
+	assert_int_equal(reader_place(r, number, text->sh_offset + entry - text->sh_addr, &place), 0);
 	assert_true(place.row.known);
 	assert_true(place.name[0]);
 }
@@ -166,6 +167,7 @@ static void odd_files(void **state)
 {
 	struct reader *r = new_reader();
 	static struct place place;
+	char link[READER_LINK_MAX];
 	int fd;
 
 	(void)state;
@@ -177,6 +179,10 @@ static void odd_files(void **state)
 	reader_open(r, 1, fd, -1);
 	/* what is no file with debug information in place of one */
 	assert_int_equal(reader_open(r, 2, file_of(image, image_size), file_of((const unsigned char *)"text", 4)), 0);
+	reader_link(r, 2, link);
+	assert_string_equal(link, "");
+	/* found by a name that the file does not give, it is not used */
+	assert_int_equal(reader_open_linked(r, 2, file_of(image, image_size), file_of(image, image_size)), 0);
 	assert_int_equal(reader_place(r, 2, find_section(image, ".text")->sh_offset, &place), 0);
 	assert_int_equal(reader_place(r, 2, UINT64_MAX, &place), -ENXIO);
 	assert_int_equal(reader_place(r, 2, image_size + 4096, &place), -ENXIO);
