@@ -151,7 +151,7 @@ static int find_entries(struct search *s, const struct elf_symbol *eval)
 	}
 	if (in)
 		cs_free(in, 1);
-	return err ? err : left ? -ENOTSUP : 0;
+	return !err && left ? -ENOTSUP : err;
 }
 
 /* Whether the four bytes at p, relative to the address `from`, lead to the semaphore. */
