@@ -48,9 +48,9 @@ static const struct argp_option options[] = {
 		"ran, stacks which code waited); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
-	{ "gpu", OPT_GPU, NULL, 0,
+	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
 		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, by a library in the "
-		"process",
+		"process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them",
 		1 },
 	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
@@ -158,6 +158,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_GPU:
 		o->gpu = true;
+		o->gpu_attach = arg;
+		if (arg && strcmp(arg, "attach")) {
+			log_error("--gpu: '%.32s' is not attach", arg);
+			err = -EINVAL;
+		}
 		break;
 	case OPT_CUPTI:
 		o->cupti = arg;
@@ -244,8 +249,12 @@ static int check_gpu(const struct record_options *o)
 
 	if (o->cupti && !o->gpu)
 		why = "--cupti: needs --gpu";
-	else if (o->gpu && !o->command)
-		why = "--gpu: needs a COMMAND: what a GPU does is seen from the start of the process only";
+	else if (o->cupti && o->gpu_attach)
+		why = "--cupti: not with --gpu=attach: a process that runs finds its own";
+	else if (o->gpu_attach && !o->n_pids)
+		why = "--gpu=attach: needs -p: into a COMMAND the library comes with --gpu";
+	else if (o->gpu && !o->gpu_attach && !o->command)
+		why = "--gpu: needs a COMMAND; --gpu=attach brings a library into the processes of -p, which changes them";
 	if (why)
 		log_error("%s", why);
 	return why ? -EINVAL : 0;

@@ -9,8 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "gpu/inject.h"
 #include "record/gpu_launch.h"
 #include "record/gpu_socket.h"
+#include "target/process.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -336,6 +338,28 @@ void gpu_free(struct gpu *g)
 const char *const *gpu_environment(const struct gpu *g)
 {
 	return gpu_socket_environment(&g->socket);
+}
+
+static int is_cuda(const struct mapped_file *m, void *arg)
+{
+	(void)arg;
+	return strstr(m->path, "/libcuda.so") != NULL;
+}
+
+void gpu_attach(struct gpu *g, pid_t pid)
+{
+	char why[256] = "it has not loaded CUDA (libcuda.so)";
+	int err = -ENOENT;
+
+	/* nothing is changed in a process that does not use CUDA */
+	if (process_each_mapped(pid, is_cuda, NULL) > 0) {
+		why[0] = 0;
+		err = gpu_inject(pid, g->socket.agent, g->socket.socket_name, why, sizeof(why));
+	}
+	if (err)
+		log_warn("--gpu=attach: process %d: %s; what its GPU does is not recorded", pid, why[0] ? why : strerror(-err));
+	else
+		log_debug("--gpu=attach: the agent is in process %d", pid);
 }
 
 int gpu_fd(const struct gpu *g)

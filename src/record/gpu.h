@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "engine/engine.h"
 #include "gpu/info.h"
@@ -31,6 +32,10 @@ void gpu_free(struct gpu *g);
 
 /* NAME=VALUE for the environment of the COMMAND; ends with NULL. */
 const char *const *gpu_environment(const struct gpu *g);
+
+/* Brings the agent into a process that runs, which changes that process. Prints one line on failure: then only its CPU side is
+ * recorded. */
+void gpu_attach(struct gpu *g, pid_t pid);
 
 /* To be polled; g NULL: -1. */
 int gpu_fd(const struct gpu *g);

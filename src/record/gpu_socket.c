@@ -46,11 +46,11 @@ static int find_agent(char path[PATH_MAX])
 	return -EINVAL;
 }
 
-static int set_environment(struct gpu_socket *s, const char *cupti, const char *socket_name)
+static int set_environment(struct gpu_socket *s, const char *cupti)
 {
 	const char *other = getenv(INJECTION);
-	char path[PATH_MAX], *real = NULL;
-	int err = find_agent(path), n = 0;
+	int err = find_agent(s->agent), n = 0;
+	char *real = NULL;
 
 	if (err)
 		return err;
@@ -62,8 +62,8 @@ static int set_environment(struct gpu_socket *s, const char *cupti, const char *
 		log_error("--cupti %s: %s", cupti, strerror(errno));
 		return -EINVAL;
 	}
-	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", path);
-	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", socket_name);
+	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", s->agent);
+	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", s->socket_name);
 	s->environment[n++] = s->injection;
 	s->environment[n++] = s->name;
 	if (real) {
@@ -89,12 +89,12 @@ static int watch(const struct gpu_socket *s, int fd)
 }
 
 /* Abstract: there is no file that has to be removed, or that another user could replace. */
-static int listen_at(struct gpu_socket *s, const char *name)
+static int listen_at_name(struct gpu_socket *s)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	size_t len = strlen(name);
+	size_t len = strlen(s->socket_name);
 
-	memcpy(addr.sun_path + 1, name + 1, len - 1);
+	memcpy(addr.sun_path + 1, s->socket_name + 1, len - 1);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
 	s->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->epoll < 0 || s->listen < 0 ||
@@ -106,17 +106,16 @@ static int listen_at(struct gpu_socket *s, const char *name)
 
 int gpu_socket_open(struct gpu_socket *s, const char *cupti)
 {
-	char name[GPU_SOCKET_NAME_MAX];
 	uint64_t secret = 0;
 	int err;
 
 	if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret))
 		return -errno;
-	snprintf(name, sizeof(name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
-	err = set_environment(s, cupti, name);
+	snprintf(s->socket_name, sizeof(s->socket_name), "@inftrace-gpu-%d-%016llx", getpid(), (unsigned long long)secret);
+	err = set_environment(s, cupti);
 	if (err)
 		return err;
-	err = listen_at(s, name);
+	err = listen_at_name(s);
 	if (err)
 		log_error("--gpu: cannot make a socket: %s", strerror(-err));
 	return err;

@@ -17,6 +17,7 @@ struct gpu_socket {
 		uint32_t pid;
 	} pending[GPU_PENDING_MAX];
 	unsigned int n_pending;
+	char agent[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
 	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
 	const char *environment[4];
 };

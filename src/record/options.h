@@ -58,7 +58,7 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
-	bool gpu;
+	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
 	const char *cupti; /* of --gpu; NULL: it is searched for */
 	bool has_budget;
 	uint64_t budget; /* in millionths of the time of steps */

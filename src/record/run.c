@@ -379,6 +379,8 @@ static int run_attached(struct run *r)
 		err = -EOPNOTSUPP;
 	}
 	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
+	for (size_t i = 0; i < r->o->n_pids && r->o->gpu_attach && !err; i++)
+		gpu_attach(r->intake.gpu, r->o->pids[i]); /* the same */
 	if (!err)
 		err = drop_privileges(r);
 	if (!err)

@@ -64,6 +64,39 @@ test_report() {
 	check "report: says what it did" grep -q '^What the GPU did in mock_step' "$TMP/busy.report"
 }
 
+# Into a process that runs, which goes on as before.
+test_attach() {
+	local go=$TMP/attach.go
+	mkdir -p "$TMP/lib"
+	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13" # the first of the names that are tried
+	mkfifo "$go"
+	LD_LIBRARY_PATH=$TMP/lib:$MOCK "$MOCK/mock_driver" <"$go" >"$TMP/attach.out" 2>&1 &
+	local target=$!
+	test_pids+=("$target")
+	exec 9>"$go"
+	echo "launch 5
+sync" >&9
+	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/attach.out') = 2 ]"
+	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/attach.json" --profile "$TMP/attach.jsonl" -p "$target" \
+		2>"$TMP/attach.err"
+	check "attach: the agent connects" wait_until 60 grep -q 'process [0-9]* has connected' "$TMP/attach.err"
+	check "attach: recording" wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/attach.err"
+	# the library collects some time after that
+	check "attach: kernels are collected" wait_until 60 sh -c "echo 'step 10 0' >&9; sleep 0.2; grep -sq gpu_busy_us '$TMP/attach.jsonl'"
+	kill -INT "$BG"
+	check "attach: inftrace ends" wait "$BG"
+	echo "launch 5
+sync
+exit" >&9
+	exec 9>&-
+	check "attach: the target goes on, and ends by itself" wait "$target"
+	"$INFTRACE" validate "$TMP/attach.json" "$TMP/attach.jsonl" >"$TMP/attach.valid" || not_ok "attach: valid" "$(tail -n 1 "$TMP/attach.valid")"
+	check_rc "attach: not into a process without CUDA" 0 'has not loaded CUDA' timeout 60 "$INFTRACE" record --gpu=attach -d 100ms \
+		-o "$TMP/none.json" -p $$
+	check_rc "attach: needs -p" 2 'needs -p' "$INFTRACE" record --gpu=attach -- true
+	check_rc "attach: no other word" 2 'is not attach' "$INFTRACE" record --gpu=no -p $$
+}
+
 # What runs is in the file while the process goes on, and the lines of its steps.
 test_live() {
 	local go=$TMP/live.go
@@ -137,5 +170,5 @@ exit" >"$TMP/input"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 }
 
-ALL_TESTS=(all report live many dropped without processes)
+ALL_TESTS=(all report live attach many dropped without processes)
 run_tests "$@"
