@@ -317,6 +317,7 @@ static void at_exit(void)
 		return;
 	/* our thread finds nothing more to do; steering stays locked */
 	if (shared() && agent.collected) {
+		compare_clocks();
 		agent.cupti.flush(1);
 		disable_all(agent.collected);
 		agent.collected = 0;
