@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Collapsed stacks: one line for each stack of threads of one name, COMM;OUTERMOST;...;INNERMOST and a number. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,15 +10,13 @@
 
 #define PART_MAX (4 * SAMPLES_LABEL_MAX)
 
-/* Sums of threads with the same name. */
+/*
+ * Lines that are the same are one: threads can have the same name, and so can different functions of the kernel, such as
+ * the programs of two recorders.
+ */
 struct lines {
-	struct pool keys; /* struct line */
+	struct pool texts;
 	uint64_t *values;
-	uint32_t size;
-};
-
-struct line {
-	uint32_t thread, stack; /* the first one with its name */
 };
 
 /* A part of a line: no semicolon, no control character, no line break. */
@@ -52,59 +51,49 @@ static const char *thread_name(const struct samples *s, uint32_t thread, char bu
 	return name[0] ? name : buf;
 }
 
-static void put_line(const struct samples *s, const struct line *line, uint64_t value, FILE *out)
+/* A line without its number. The caller frees it. */
+static int line_of(const struct samples *s, const struct samples_key *k, char **ret_text)
 {
 	const uint32_t *frames;
-	char buf[32];
-	size_t n;
+	size_t n, size;
+	char *text, buf[32];
+	FILE *out = open_memstream(&text, &size);
 
-	put_part(thread_name(s, line->thread, buf), out);
-	frames = samples_stack(s, line->stack, &n);
+	if (!out)
+		return -ENOMEM;
+	put_part(thread_name(s, k->thread, buf), out);
+	frames = samples_stack(s, k->stack, &n);
 	for (size_t i = 0; i < n; i++)
 		put_frame(s, frames[i], out);
-	fprintf(out, " %llu\n", (unsigned long long)value);
-}
-
-/* The first thread with the same name. */
-static int64_t first_thread(const struct samples *s, struct pool *names, uint32_t *first, uint32_t thread)
-{
-	char buf[32];
-	const char *name = thread_name(s, thread, buf);
-	uint32_t n = names->n;
-	int64_t number = pool_add(names, name, strlen(name) + 1);
-
-	if (number >= 0 && names->n > n)
-		first[number] = thread;
-	return number < 0 ? number : first[number];
+	if (fclose(out))
+		return -ENOMEM;
+	*ret_text = text;
+	return 0;
 }
 
 static int add_sums(const struct samples *s, bool off_cpu, struct lines *l)
 {
-	uint32_t *first = calloc(s->threads.n + 1, sizeof(*first));
-	struct pool names = { 0 };
-	int err = first ? 0 : -ENOMEM;
-
 	l->values = calloc(s->keys.n + 1, sizeof(*l->values));
 	if (!l->values)
-		err = -ENOMEM;
-	for (uint32_t i = 0; !err && i < s->keys.n; i++) {
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->keys.n; i++) {
 		const struct samples_key *k = samples_key(s, i);
-		struct line line = { .stack = k->stack };
 		int64_t number;
+		char *text;
+		int err;
 
 		if (k->off_cpu != off_cpu)
 			continue;
-		number = first_thread(s, &names, first, k->thread);
-		line.thread = (uint32_t)number;
-		number = number < 0 ? number : pool_add(&l->keys, &line, sizeof(line));
+		err = line_of(s, k, &text);
+		if (err)
+			return err;
+		number = pool_add(&l->texts, text, strlen(text) + 1);
+		free(text);
 		if (number < 0)
-			err = -ENOMEM;
-		else
-			l->values[number] += off_cpu ? s->sums[i].ns : s->sums[i].n;
+			return -ENOMEM;
+		l->values[number] += off_cpu ? s->sums[i].ns : s->sums[i].n;
 	}
-	pool_clear(&names);
-	free(first);
-	return err;
+	return 0;
 }
 
 int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
@@ -112,13 +101,14 @@ int collapsed_write(const struct samples *s, bool off_cpu, FILE *out)
 	struct lines l = { 0 };
 	int err = add_sums(s, off_cpu, &l);
 
-	for (uint32_t i = 0; !err && i < l.keys.n; i++) {
+	for (uint32_t i = 0; !err && i < l.texts.n; i++) {
 		/* of waits in microseconds, rounded up so that none is lost */
-		put_line(s, pool_get(&l.keys, i), off_cpu ? (l.values[i] + 999) / 1000 : l.values[i], out);
+		fprintf(out, "%s %" PRIu64 "\n", (const char *)pool_get(&l.texts, i),
+			off_cpu ? (l.values[i] + 999) / 1000 : l.values[i]);
 	}
 	if (!err && (fflush(out) || ferror(out)))
 		err = -EIO;
-	pool_clear(&l.keys);
+	pool_clear(&l.texts);
 	free(l.values);
 	return err;
 }

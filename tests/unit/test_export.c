@@ -115,6 +115,32 @@ static char *collapsed(const struct samples *s, bool off_cpu)
 	return text;
 }
 
+/* Two functions of one name, as those of two libraries or of the programs of two recorders, are one line. */
+static void test_collapsed_same(void **state)
+{
+	struct load l;
+	char *text;
+
+	(void)state;
+	builder_clear();
+	add_thread(&b, 7, 7, "main");
+	add_thread(&b, 7, 8, "main");
+	add_defaults(&b, SAMPLES, PERIOD, NULL);
+	add_frame(&b, SAMPLES, 1, "init", "lib/libx.so");
+	add_frame(&b, SAMPLES, 2, "init", "lib/liby.so");
+	add_stack(&b, SAMPLES, 1, (const uint64_t[]){ 1, 0 });
+	add_stack(&b, SAMPLES, 2, (const uint64_t[]){ 2, 0 });
+	add_sample(&b, SAMPLES, 1000, 7, 7, 1, 0);
+	add_sample(&b, SAMPLES, 1100, 7, 7, 2, 0);
+	add_sample(&b, SAMPLES, 1200, 7, 8, 2, 0);
+	load(&l);
+	assert_int_equal(l.err, 0);
+	text = collapsed(&l.s, false);
+	assert_string_equal(text, "main;init 3\n");
+	free(text);
+	samples_clear(&l.s);
+}
+
 static void test_collapsed(void **state)
 {
 	struct load l;
@@ -392,18 +418,18 @@ static void test_speedscope(void **state)
 
 /* ---- profiles ---- */
 
-#define LINE(shape, total, frames)                                                                                          \
-	"{\"event\":\"stack_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1,\"shape\":{" shape    \
+#define LINE(shape, total, frames)                                                                                                    \
+	"{\"event\":\"stack_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1,\"shape\":{" shape \
 	"},\"stage_us\":{\"total\":" total "}" frames ",\"graph_enabled\":false,\"runtime_flags\":{},\"source\":\"native\"}\n"
 #define CPU_SHAPE "\"pid\":7,\"tid\":8,\"step\":5,\"phase\":\"decode\",\"state\":\"cpu\",\"kind\":\"sample\",\"samples\":"
 #define WAIT_SHAPE "\"pid\":7,\"tid\":8,\"state\":\"blocked_io\",\"kind\":\"wait\",\"samples\":"
 
 static const char profile_text[] =
 	LINE(CPU_SHAPE "3,\"stack\":0", "30.000", ",\"frames\":[\"operator[] [libx.so]\",\"f (a) (b c.py:12)\",\"main [server]\"]")
-	LINE(CPU_SHAPE "1,\"stack\":1", "10.000", ",\"frames\":[\"run(int) [jit]\",\"[unknown] [libx.so]\",\"[unknown]\",\"[cut]\"]")
-	LINE(WAIT_SHAPE "2,\"stack\":9", "1500.001", ",\"frames\":[\"io_schedule [kernel]\",\"[\",\")\",\" (:)\"]")
-	LINE(WAIT_SHAPE "1,\"stack\":0", "500.000", "")
-	LINE(CPU_SHAPE "1", "10.000", "");
+		LINE(CPU_SHAPE "1,\"stack\":1", "10.000", ",\"frames\":[\"run(int) [jit]\",\"[unknown] [libx.so]\",\"[unknown]\",\"[cut]\"]")
+			LINE(WAIT_SHAPE "2,\"stack\":9", "1500.001", ",\"frames\":[\"io_schedule [kernel]\",\"[\",\")\",\" (:)\"]")
+				LINE(WAIT_SHAPE "1,\"stack\":0", "500.000", "")
+					LINE(CPU_SHAPE "1", "10.000", "");
 
 static void load_profile(struct load *l, const char *text, const struct samples_filter *filter)
 {
@@ -597,6 +623,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_collapsed),
+		cmocka_unit_test(test_collapsed_same),
 		cmocka_unit_test(test_same_name),
 		cmocka_unit_test(test_cleared),
 		cmocka_unit_test(test_pprof),
