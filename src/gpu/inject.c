@@ -5,7 +5,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,16 +29,6 @@
 
 #define ROUNDS 50	/* looks for a thread that waits in a system call, */
 #define ROUND_NS 20000000 /* with as much time between them */
-
-static int __attribute__((format(printf, 4, 5))) refuse(char *ret_why, size_t size, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(ret_why, size, fmt, ap);
-	va_end(ap);
-	return err;
-}
 
 /* The numbers of a line of /proc/PID/status, as many as there are, up to max. */
 static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers, int max)
@@ -117,32 +106,32 @@ static int check_process(pid_t pid, const char *agent_path, char *ret_why, size_
 	int err, fd, machine;
 
 	if (!process_exists(pid) || process_is_kernel_thread(pid))
-		return refuse(ret_why, size, -ESRCH, "there is no such program");
+		return inject_refuse(ret_why, size, -ESRCH, "there is no such program");
 	if (status_numbers(pid, "TracerPid", &tracer, 1) && tracer)
-		return refuse(ret_why, size, -EBUSY, "a debugger has it (process %lu)", tracer);
+		return inject_refuse(ret_why, size, -EBUSY, "a debugger has it (process %lu)", tracer);
 	if (is_secure(pid))
-		return refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
+		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
 	/* those of a container may be ours, too */
 	status_numbers(getpid(), "Seccomp_filters", &own_filters, 1);
 	if (status_numbers(pid, "Seccomp_filters", &filters, 1) && filters > own_filters)
-		return refuse(ret_why, size, -EPERM, "a seccomp filter restricts it");
+		return inject_refuse(ret_why, size, -EPERM, "a seccomp filter restricts it");
 	if (process_has_shadow_stack(pid))
-		return refuse(ret_why, size, -EOPNOTSUPP, "it has a shadow stack");
+		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it has a shadow stack");
 	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, agent_path);
 	if (!same_namespace(pid, "mnt") || !same_file(path, agent_path))
-		return refuse(ret_why, size, -EXDEV, "it is in another mount namespace, where %s is not", agent_path);
+		return inject_refuse(ret_why, size, -EXDEV, "it is in another mount namespace, where %s is not", agent_path);
 	if (!same_namespace(pid, "net"))
-		return refuse(ret_why, size, -EXDEV, "it is in another network namespace");
+		return inject_refuse(ret_why, size, -EXDEV, "it is in another network namespace");
 	err = file_open_exe(pid, &fd);
 	if (err)
-		return refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
+		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
 	err = elf_open_fd(fd, &exe);
 	if (err)
-		return refuse(ret_why, size, err == -EOPNOTSUPP ? err : -ENOEXEC, "it is not a 64-bit program of this machine");
+		return inject_refuse(ret_why, size, err == -EOPNOTSUPP ? err : -ENOEXEC, "it is not a 64-bit program of this machine");
 	machine = elf_machine(exe);
 	elf_close(exe);
 	if (machine != OUR_MACHINE)
-		return refuse(ret_why, size, -EOPNOTSUPP, "it is not a 64-bit program of this machine");
+		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is not a 64-bit program of this machine");
 	return 0;
 }
 
@@ -288,20 +277,20 @@ int gpu_inject(pid_t pid, const char *agent_path, const char *socket_name, char 
 		return err;
 	err = process_each_mapped(pid, find_functions, &s);
 	if (err < 0)
-		return refuse(ret_why, size, err, "its memory cannot be looked at: %s", strerror(-err));
+		return inject_refuse(ret_why, size, err, "its memory cannot be looked at: %s", strerror(-err));
 	if (!s.found.errno_location || !s.found.dlopen || !s.found.dlsym)
-		return refuse(ret_why, size, -EOPNOTSUPP, "it is linked statically, or its C library has no dlopen()");
+		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is linked statically, or its C library has no dlopen()");
 	if (process_each_mapped(pid, find_room, &s) <= 0)
-		return refuse(ret_why, size, -EOPNOTSUPP, "none of its libraries has room for the call");
+		return inject_refuse(ret_why, size, -EOPNOTSUPP, "none of its libraries has room for the call");
 	for (int i = 0; i < ROUNDS; i++) {
 		err = process_each_thread(pid, try_thread, &a);
 		if (err == -ESRCH)
-			return refuse(ret_why, size, err, "it has ended");
+			return inject_refuse(ret_why, size, err, "it has ended");
 		if (err)
 			return err < 0 ? err : 0;
 		if (!still_there(&s))
-			return refuse(ret_why, size, -ESRCH, "it ended, or executed another program, meanwhile");
+			return inject_refuse(ret_why, size, -ESRCH, "it ended, or executed another program, meanwhile");
 		nanosleep(&pause, NULL);
 	}
-	return refuse(ret_why, size, -EAGAIN, "none of its threads waits in a system call, where a call could be put in between");
+	return inject_refuse(ret_why, size, -EAGAIN, "none of its threads waits in a system call, where a call could be put in between");
 }

@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int __attribute__((format(printf, 4, 5))) refuse(char *ret_why, size_t size, int err, const char *fmt, ...)
+int inject_refuse(char *ret_why, size_t size, int err, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -43,7 +43,7 @@ int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject
 	char *ret_why, size_t size)
 {
 	(void)pid, (void)tid, (void)places, (void)valid, (void)arg, (void)text;
-	return refuse(ret_why, size, -EOPNOTSUPP, "injecting is not supported on this architecture");
+	return inject_refuse(ret_why, size, -EOPNOTSUPP, "injecting is not supported on this architecture");
 }
 
 #else
@@ -461,20 +461,20 @@ static int call(struct call *c, const struct inject_text *text, char *ret_why, s
 
 	err = prepare(c, text);
 	if (err)
-		return refuse(ret_why, size, err, "its memory cannot be written to: %s", strerror(-err));
+		return inject_refuse(ret_why, size, err, "its memory cannot be written to: %s", strerror(-err));
 	err = run(c);
 	if (err == -ETIMEDOUT)
-		return refuse(ret_why, size, err, "a thread has not come back from loading %s yet", text->library);
+		return inject_refuse(ret_why, size, err, "a thread has not come back from loading %s yet", text->library);
 	if (err)
-		return refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
+		return inject_refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
 	read_memory(c->tid, c->block, &b, sizeof(b) / 8);
 	restore(c);
 	if (!b.handle)
-		return refuse(ret_why, size, -ENOEXEC, "its dlopen() refuses %s", text->library);
+		return inject_refuse(ret_why, size, -ENOEXEC, "its dlopen() refuses %s", text->library);
 	if (b.result == RUNNING)
-		return refuse(ret_why, size, -ENOEXEC, "%s has no %s()", text->library, text->entry);
+		return inject_refuse(ret_why, size, -ENOEXEC, "%s has no %s()", text->library, text->entry);
 	if (b.result)
-		return refuse(ret_why, size, (int)b.result, "the agent could not start in it: %s", strerror((int)-b.result));
+		return inject_refuse(ret_why, size, (int)b.result, "the agent could not start in it: %s", strerror((int)-b.result));
 	return 0;
 }
 
@@ -488,18 +488,18 @@ int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject
 		return -EAGAIN;
 	/* not PTRACE_O_EXITKILL: it goes on when we end */
 	if (ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
-		return errno == ESRCH ? -EAGAIN : refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
+		return errno == ESRCH ? -EAGAIN : inject_refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
 	err = stop(&c);
 	if (!err) {
 		err = read_registers(&c);
 		if (err) {
-			refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
+			inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
 		} else if (c.before.cs != 0x33 || !waits((long long)c.before.orig_rax)) {
 			err = -EAGAIN; /* it was seen before it stopped, and has gone on since then */
 		} else {
 			begin_again(tid, &c.before);
 			if (!valid(arg))
-				err = refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
+				err = inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
 			else
 				err = has_stack(pid, c.before.rsp) ? call(&c, text, ret_why, size) : -EAGAIN;
 		}

@@ -30,4 +30,7 @@ struct inject_text {
 int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_text *text,
 	char *ret_why, size_t size);
 
+/* Says why not, in the words of the user. Returns err. */
+int __attribute__((format(printf, 4, 5))) inject_refuse(char *ret_why, size_t size, int err, const char *fmt, ...);
+
 #endif
