@@ -439,7 +439,8 @@ int record_window_environment(struct record_options *o, struct record_strings *s
 	int err;
 
 	environment_read(o->n_pids ? o->pids[0] : 0, &e);
-	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?: directory_from(o, &e, strings);
+	err = flag_from(o, &e, strings) ?: max_steps_from(o, &e) ?
+								 : directory_from(o, &e, strings);
 	environment_free(&e);
 	return err;
 }

@@ -221,7 +221,9 @@ assert b"\"ok\":true" in ask(b"{\"command\":\"status\"}")'
 	check_rc "the recorder goes on" 0 "^recorder $RECORDER, " ctl status
 	calls one 50
 	check "and dumps" ctl dump
-	same "and holds no more files than before" "$(find "/proc/$RECORDER/fd" | wc -l)" "$fds"
+	# Fewer is fine: the first count may still have seen what the dump before it held.
+	now=$(find "/proc/$RECORDER/fd" | wc -l)
+	check "and holds no more files than before ($fds, now $now)" [ "$now" -le "$fds" ]
 	kill -INT "$RECORDER"
 	ended "clients: ends well" "$RECORDER" 0
 }

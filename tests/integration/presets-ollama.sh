@@ -60,7 +60,7 @@ func main() {
 	smpl := C.mini_sampler_new(7)
 	tokens := [9]C.int32_t{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	done := make(chan int)
-	for i := 0; i < 200; i++ {
+	for i := 0; i < 60; i++ {
 		n := C.int32_t(1)
 		if i == 0 {
 			n = 9
@@ -82,6 +82,6 @@ check "a Go program with an engine runs" traced "$TMP/ollama" -u ollama:main.dee
 same "to its end" "$(cat "$TMP/out")" "done"
 expect "steps and samples of the engine" \
 	'[[e["args"]["n_tokens"], e["name"]] for e in sorted(t, key=lambda e: e.get("ts", 0)) if e.get("cat") == "step"] == [
-		[9, "prefill"]] + [[1, "decode"]] * 199 and len([e for e in t if e.get("cat") == "sample"]) == 200' \
+		[9, "prefill"]] + [[1, "decode"]] * 59 and len([e for e in t if e.get("cat") == "sample"]) == 60' \
 	t="$TMP/t.json"
 same "its Go function is left out" "$(grep -c 'warning: main.deep in .* is a Go function' "$TMP/err")" 1

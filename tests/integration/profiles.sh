@@ -77,9 +77,9 @@ test_llama() {
 	if (need_llama) >/dev/null 2>&1; then
 		need_llama
 		for threads in "-t 1" "-t 2" "-t 2 -P 50" "-t 3 -P 0"; do
-			name=llama${threads// /} n=6
+			name=llama${threads// /} n=4
 			# they spin for each other, mostly in vain on two CPUs
-			[ "$threads" != "-t 3 -P 0" ] || n=4
+			[ "$threads" != "-t 3 -P 0" ] || n=2
 			# shellcheck disable=SC2086
 			llama "$name" --op-detail -- $threads -r 3 -n "$n" || continue
 			check "$name: operators of each step" "$FAMILIES" ops "$TMP/$name.jsonl" "$TMP/$name.nodes" "$TMP/$name.out"

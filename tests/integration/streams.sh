@@ -91,12 +91,15 @@ for kind in json json.gz pftrace pftrace.gz; do
 	check "$n prefixes of a growing .$kind" "$STREAMS" prefixes "$grown/t.$kind" "$n" 1 "$grown/$kind"
 	sed 's/^/# /' "$TMP/check.out"
 	if [[ $kind == json* ]]; then
-		background node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$grown/$kind"/* >"$TMP/open.$kind"
+		# the events of those that are packed are as whole, by the check before: a quarter of them
+		opened=("$grown/$kind"/*)
+		[ "$kind" = json ] || opened=("${opened[@]:0:$((n / 4))}")
+		background node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "${opened[@]}" >"$TMP/open.$kind"
 		opens[$kind]=$BG
 	fi
 done
 for kind in json json.gz; do
-	check "$n prefixes of a growing .$kind open in chrome://tracing" wait "${opens[$kind]}"
+	check "prefixes of a growing .$kind open in chrome://tracing" wait "${opens[$kind]}"
 done
 importer "after the kill: .json, .json.gz" "$grown"/t.json "$grown"/t.json.gz
 check "after the kill: .pftrace, .pftrace.gz" "$READER" loads "$grown"/t.pftrace "$grown"/t.pftrace.gz

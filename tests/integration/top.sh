@@ -54,7 +54,10 @@ test_command() {
 			'b[-1]["rows"]["getrusage"] == 2 * c["steps"]' b="$TMP/$name.blocks" c=last:"$TMP/$name.out"
 		expect "$name: steps only ever grow" \
 			'[x["facts"]["steps"] for x in b] == sorted(x["facts"]["steps"] for x in b)' b="$TMP/$name.blocks"
-		expect "$name: what inftrace itself costs" '0 < b[-1]["facts"]["inftrace"] <= 100' b="$TMP/$name.blocks"
+		# rounds to 0.0 % where steps take seconds, since their threads wait for a CPU
+		expect "$name: what inftrace itself costs" \
+			'b[-1]["facts"]["inftrace"] <= 100 and (b[-1]["facts"]["inftrace"] > 0 or sum(c["step_ns"]) > 2e9)' \
+			b="$TMP/$name.blocks" c=last:"$TMP/$name.out"
 		expect "$name: nothing is lost" 'all(x["facts"]["lost"] == 0 for x in b)' b="$TMP/$name.blocks"
 		expect "$name: the engine is named" '"llama.cpp" in b[-1]["title"]' b="$TMP/$name.blocks"
 		expect "$name: workers" 'b[-1]["facts"].get("workers", 0) == '$((threads - 1)) b="$TMP/$name.blocks"

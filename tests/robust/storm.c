@@ -2,10 +2,10 @@
 /*
  * Threads that make system calls as fast as they can, in steps that a probe can see.
  *
- *   storm [-t THREADS] [-n CALLS] [-s STEPS] [-p USEC] [-w]
+ *   storm [-t THREADS] [-n CALLS] [-x TIMES] [-s STEPS] [-p USEC] [-w]
  *
  * Each thread calls storm_step STEPS times (0: until SIGTERM), which calls getppid CALLS times, and
- * sleeps USEC microseconds after each. With -w the threads wake each other after each step: each
+ * sleeps USEC microseconds after each. Every second step makes TIMES as many calls. With -w the threads wake each other after each step: each
  * writes into the pipe of the next and reads from its own. At the end one JSON line: the threads,
  * their steps and getppid calls.
  */
@@ -21,7 +21,7 @@
 
 #define THREADS_MAX 64
 
-static long threads = 1, calls = 1000, steps = 10, pause_us;
+static long threads = 1, calls = 1000, times = 1, steps = 10, pause_us;
 static atomic_long all_steps, all_calls;
 static volatile sig_atomic_t stopped;
 static bool wakes;
@@ -55,7 +55,7 @@ static void *work(void *arg)
 	long i, made = 0;
 
 	for (i = 0; (!steps || i < steps) && !stopped; i++) {
-		made += storm_step(calls);
+		made += storm_step(i % 2 ? calls * times : calls);
 		if (wakes) {
 			wake_next((long)arg);
 			wait_to_be_woken((long)arg);
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
 	pthread_t ids[THREADS_MAX];
 	int c;
 
-	while ((c = getopt(argc, argv, "t:n:s:p:w")) != -1) {
+	while ((c = getopt(argc, argv, "t:n:x:s:p:w")) != -1) {
 		long v = atol(optarg ? optarg : "");
 
 		if (c == 'w')
@@ -90,6 +90,8 @@ int main(int argc, char **argv)
 			threads = v;
 		else if (c == 'n')
 			calls = v;
+		else if (c == 'x')
+			times = v;
 		else if (c == 's')
 			steps = v;
 		else if (c == 'p')

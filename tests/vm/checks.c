@@ -17,6 +17,8 @@
 
 #define LOG_TAIL_BYTES 2500
 
+static int failed;
+
 void result(bool ok, const char *name, const char *fmt, ...)
 {
 	struct timespec now;
@@ -30,6 +32,12 @@ void result(bool ok, const char *name, const char *fmt, ...)
 	va_end(ap);
 	putchar('\n');
 	fflush(stdout);
+	failed += !ok;
+}
+
+int results_failed(void)
+{
+	return failed;
 }
 
 void pause_ms(long ms)
@@ -196,8 +204,13 @@ bool file_has(const char *path, const char *line_text)
 
 bool file_wait_has(const char *path, const char *line_text, pid_t pid)
 {
+	return file_wait_lines(path, line_text, 1, pid);
+}
+
+bool file_wait_lines(const char *path, const char *line_text, int lines, pid_t pid)
+{
 	for (int ms = 0; ms < CHILD_SECONDS * 1000 && child_lives(pid); ms += 20) {
-		if (file_has(path, line_text))
+		if (lines_with(path, line_text) >= lines)
 			return true;
 		pause_ms(20);
 	}

@@ -11,6 +11,8 @@
 
 __attribute__((format(printf, 3, 4))) void result(
 	bool ok, const char *name, const char *fmt, ...);
+/* How many failed so far. */
+int results_failed(void);
 void pause_ms(long ms);
 /* The last bytes of a file, each line after "| ", so that none is taken for a result. */
 void log_print(const char *path);
@@ -38,10 +40,12 @@ bool file_wait(const char *path, const char *prefix, pid_t pid);
 bool file_has(const char *path, const char *line_text);
 /* Waits until it has; fails when the child ends before. */
 bool file_wait_has(const char *path, const char *line_text, pid_t pid);
+/* Waits until so many lines have. */
+bool file_wait_lines(const char *path, const char *line_text, int lines, pid_t pid);
 int lines_with(const char *path, const char *line_text);
 
 /* recordings.c */
-void record_command(char *name, char *events);
+void record_command(char *name, char *events, char *counters);
 void record_processes(void);
 void record_many(const char *name, const char *probe, int functions);
 void record_requests(const char *name);
@@ -51,7 +55,6 @@ void record_spawns(const char *name);
 
 /* windows.c */
 void record_windows(const char *name);
-void record_max_steps(const char *name);
 void record_every(const char *name);
 void record_flight(const char *name);
 

@@ -77,6 +77,15 @@ static void archive_member(FILE *out, const char *name, const char *path)
 	fclose(in);
 }
 
+/* Traces and profiles take seconds on a serial port, so only where they tell something. */
+static bool is_sent(const char *name)
+{
+	const char *end = strrchr(name, '.');
+	bool log = !end || (strcmp(end, ".json") && strcmp(end, ".jsonl"));
+
+	return name[0] != '.' && (log || results_failed() || getenv("FILES"));
+}
+
 static void files_send(const char *tty)
 {
 	int fd = open(tty, O_WRONLY | O_NOCTTY | O_CLOEXEC);
@@ -95,7 +104,7 @@ static void files_send(const char *tty)
 		char path[300];
 
 		snprintf(path, sizeof(path), OUT "/%s", e->d_name);
-		if (e->d_name[0] != '.')
+		if (is_sent(e->d_name))
 			archive_member(out, e->d_name, path);
 	}
 	archive_member(out, "TRAILER!!!", NULL);
@@ -105,10 +114,59 @@ static void files_send(const char *tty)
 	closedir(dir);
 }
 
-int main(void)
+/* Whether it is to run: all are, unless CHECKS on the kernel's command line has the names of some. */
+static bool wanted(const char *name)
+{
+	const char *checks = getenv("CHECKS"), *at = checks;
+	size_t len = strlen(name);
+
+	for (; at && (at = strstr(at, name)); at += len) {
+		if ((at == checks || at[-1] == ',') && (!at[len] || at[len] == ','))
+			return true;
+	}
+	return !checks;
+}
+
+static void checks_run(void)
 {
 	char *doctor[] = { "/bin/inftrace", "doctor", NULL };
 	char *verifier[] = { "/bin/verifier_cost", NULL };
+
+	child_check("doctor", 0, doctor); /* the others read what it prints */
+	if (wanted("command"))
+		record_command("command", "+ipc", NULL);
+	if (wanted("all-events"))
+		record_command("all-events", "+irq,+memory,+cpu", NULL);
+	if (wanted("stacks"))
+		record_command("stacks", "+samples,+stacks,+irq", NULL);
+	if (wanted("pmu"))
+		record_command("pmu", "+pmu,+functions", "software");
+	if (wanted("process"))
+		record_processes();
+	if (wanted("many"))
+		record_many("many", "/bin/known:many_*@op", 80);
+	if (wanted("requests"))
+		record_requests("requests");
+	if (wanted("budget"))
+		record_budget("budget");
+	if (wanted("ten"))
+		record_many("ten", "/bin/known:many_0*@op", 10);
+	if (wanted("windows"))
+		record_windows("windows");
+	if (wanted("every"))
+		record_every("every");
+	if (wanted("flight"))
+		record_flight("flight");
+	if (wanted("hold"))
+		record_hold("hold");
+	if (wanted("spawns"))
+		record_spawns("spawns");
+	if (wanted("verifier"))
+		child_check("verifier", 0, verifier);
+}
+
+int main(void)
+{
 	struct utsname un;
 	int before, left = 0;
 
@@ -135,22 +193,7 @@ int main(void)
 	printf("vm-smoke: note kernel: %s %s\n", un.release, un.version);
 
 	before = programs_count(NULL);
-	child_check("doctor", 0, doctor);
-	record_command("command", "+ipc");
-	record_command("all-events", "+irq,+memory,+cpu");
-	record_command("stacks", "+samples,+stacks,+irq");
-	record_processes();
-	record_many("many", "/bin/known:many_*@op", 80);
-	record_requests("requests");
-	record_budget("budget");
-	record_many("ten", "/bin/known:many_0*@op", 10);
-	record_windows("windows");
-	record_max_steps("max-steps");
-	record_every("every");
-	record_flight("flight");
-	record_hold("hold");
-	record_spawns("spawns");
-	child_check("verifier", 0, verifier);
+	checks_run();
 	/* the kernel frees programs some time after the last reference to them is gone */
 	for (int ms = 0; ms < 5000 && (left = programs_count(NULL)) > before; ms += 20)
 		pause_ms(20);

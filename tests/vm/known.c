@@ -4,6 +4,7 @@
  *
  *	known OUT GO HOLD
  *	known spin OUT
+ *	known call OUT
  *	known steps IN OUT
  *
  * Two threads, main and peer. Each brackets its work with two system calls that it uses for nothing
@@ -12,7 +13,8 @@
  * before the work and after it, "-" for no waiting. Exits with 7, so that a tracer's passing on of
  * the exit code shows. Before the work it calls each of its many functions MANY_CALLS times.
  *
- * With "spin" it calls leaf() until it is killed, and OUT has the address of that.
+ * With "spin" it calls leaf() until it is killed, and OUT has the address of that; with "call" it sleeps for most of the
+ * time, and still calls it some thousand times a second.
  *
  * With "steps" it does what the bytes from the FIFO IN say, and answers each with a byte to the FIFO OUT:
  * 's', a step of 10 getppid; 'b', the beginning of one, with 10; 'e', its end, with 5 more.
@@ -40,6 +42,8 @@ enum {
 	MARK_TRIES = 1000,
 	MANY_CALLS = 3,
 	SPIN_PAUSE = 1000,
+	BURST = 200, /* calls, after each of which "call" sleeps */
+	BURST_PAUSE_NS = 10000000,
 	STEP_GETPPIDS = 10,
 	END_GETPPIDS = 5,
 	EXIT_CODE = 7,
@@ -231,8 +235,9 @@ static int counts_write(const char *path, const struct stretch *m, const struct 
 	return fclose(out);
 }
 
-static __attribute__((noreturn)) void spin(const char *path)
+static __attribute__((noreturn)) void spin(const char *path, bool sleeps)
 {
+	const struct timespec pause = { .tv_nsec = BURST_PAUSE_NS };
 	FILE *out = fopen(path, "we");
 
 	if (!out)
@@ -240,9 +245,11 @@ static __attribute__((noreturn)) void spin(const char *path)
 	fprintf(out, "%p\n", (void *)leaf);
 	if (fclose(out))
 		die(path);
-	for (int n = 0;; n = leaf(n) & 0xffff) {
-		for (volatile int i = 0; i < SPIN_PAUSE; i++)
+	for (int n = 0, calls = 1;; n = leaf(n) & 0xffff, calls++) {
+		for (volatile int i = 0; i < SPIN_PAUSE && !sleeps; i++)
 			;
+		if (sleeps && calls % BURST == 0)
+			nanosleep(&pause, NULL);
 	}
 }
 
@@ -288,12 +295,12 @@ int main(int argc, char **argv)
 	size_t size;
 	char byte;
 
-	if (argc == 3 && !strcmp(argv[1], "spin"))
-		spin(argv[2]);
+	if (argc == 3 && (!strcmp(argv[1], "spin") || !strcmp(argv[1], "call")))
+		spin(argv[2], argv[1][0] == 'c');
 	if (argc == 4 && !strcmp(argv[1], "steps"))
 		return steps(argv[2], argv[3]);
 	if (argc != 4) {
-		fputs("Usage: known OUT GO HOLD | known spin OUT | known steps IN OUT\n", stderr);
+		fputs("Usage: known OUT GO HOLD | known spin|call OUT | known steps IN OUT\n", stderr);
 		return 2;
 	}
 	page_size = sysconf(_SC_PAGESIZE);
