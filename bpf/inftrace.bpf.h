@@ -56,7 +56,7 @@ const volatile struct inf_config cfg __weak = {};
 /* A closed window costs this load and a branch; steps are followed nevertheless. */
 volatile u32 enabled __weak = 0;
 
-/* How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC. User space updates it: see session_drain(). */
+/* How far user space's CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC here, modulo 2^64. It updates it: see session_drain(). */
 volatile u64 boot_offset __weak = 0;
 
 /* The window has just closed, and the task iterator is visiting the threads, or will do so soon. */

@@ -62,6 +62,7 @@ struct session {
 	unsigned int sample_hz;
 	struct sampler *sampler; /* NULL: no samples */
 	int eventfd; /* -1: none */
+	struct clock_shift clock_shift;
 	bool windows, idle;
 	bool sums_kept; /* by the threads, until the end */
 };
@@ -277,9 +278,10 @@ static int open_hold(struct session *s, const struct session_config *c)
 static void follow_clock(struct session *s)
 {
 	volatile uint64_t *offset = (volatile uint64_t *)&s->skel->bss->boot_offset;
-	uint64_t now = clock_boot_offset_ns();
+	uint64_t now = (uint64_t)clock_boot_offset_ns(&s->clock_shift);
 
-	if (now > *offset + NSEC_PER_MSEC || now + NSEC_PER_MSEC < *offset)
+	/* modulo 2^64, as the programs add it: a time namespace may turn a clock back */
+	if (now - *offset + NSEC_PER_MSEC > 2 * NSEC_PER_MSEC)
 		*offset = now;
 }
 
@@ -292,6 +294,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	if (!s)
 		return -ENOMEM;
 	s->eventfd = -1;
+	s->clock_shift = clock_shift_read();
 	s->cb = c->cb;
 	s->cb_arg = c->cb_arg;
 	s->pythons = c->pythons;

@@ -44,9 +44,11 @@ void windows_totals(const struct windows *w, struct window_totals *ret_totals)
 /* Reads the other clocks at the same instant: their differences are constant over microseconds. */
 static void set_clocks(struct recording *rec, uint64_t open_ns)
 {
+	struct clock_reading now = clock_read();
+
 	rec->start_boot_ns = open_ns;
-	rec->start_mono_ns = clock_mono_ns() - (clock_boot_ns() - open_ns);
-	rec->start_real_ns = clock_ns(CLOCK_REALTIME) - (clock_boot_ns() - open_ns);
+	rec->start_mono_ns = now.mono_ns - (now.boot_ns - open_ns);
+	rec->start_real_ns = now.real_ns - (now.boot_ns - open_ns);
 	rec->name_real_ns = rec->start_real_ns;
 }
 

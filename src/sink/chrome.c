@@ -692,7 +692,9 @@ static void chrome_free(struct chrome_sink *c)
 
 static void clock_instant_now(struct chrome_sink *c)
 {
-	clock_instant(c, clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
+	struct clock_reading now = clock_read();
+
+	clock_instant(c, now.boot_ns, now.mono_ns, now.real_ns);
 }
 
 static void write_first_process(struct task *t, void *arg)

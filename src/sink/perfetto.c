@@ -45,8 +45,9 @@ static void write_clocks(struct perfetto_sink *s, uint64_t boot, uint64_t mono, 
 
 static void write_clocks_now(struct perfetto_sink *s)
 {
-	write_clocks(
-		s, clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
+	struct clock_reading now = clock_read();
+
+	write_clocks(s, now.boot_ns, now.mono_ns, now.real_ns);
 }
 
 static void write_system(struct perfetto_sink *s)

@@ -27,23 +27,56 @@ static inline uint64_t clock_boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
-/* How long the machine has been suspended since it booted, which is how far CLOCK_BOOTTIME is ahead of
- * CLOCK_MONOTONIC. */
-static inline uint64_t clock_boot_offset_ns(void)
+struct clock_reading {
+	uint64_t boot_ns, mono_ns, real_ns;
+};
+
+/* The clocks at one instant, by which files are related to each other. Whoever reads them can be interrupted between two of
+ * them: of several tries the one that took least counts. */
+static inline struct clock_reading clock_read(void)
+{
+	struct clock_reading r = { 0 }, best = { 0 };
+	uint64_t took, least = UINT64_MAX;
+
+	for (int try = 0; try < 8 && least > 1000; try++) {
+		r.boot_ns = clock_boot_ns();
+		r.mono_ns = clock_mono_ns();
+		r.real_ns = clock_ns(CLOCK_REALTIME);
+		took = clock_boot_ns() - r.boot_ns;
+		if (took >= least)
+			continue;
+		least = took;
+		best = r;
+		best.boot_ns += took / 2;
+	}
+	return best;
+}
+
+/* What a time namespace adds to this process's clocks (time_namespaces(7)). Programs in the kernel read them without it. */
+struct clock_shift {
+	int64_t mono_ns, boot_ns;
+};
+
+/* Zero where there is no such namespace, or none is known of: before Linux 5.6, or without /proc. */
+struct clock_shift clock_shift_read(void);
+
+/* How far this process's CLOCK_BOOTTIME is ahead of the CLOCK_MONOTONIC of programs in the kernel: how long the machine has
+ * been suspended since it booted, and what the time namespace adds. */
+static inline int64_t clock_boot_offset_ns(const struct clock_shift *shift)
 {
 	uint64_t before, boot, after, best = UINT64_MAX, offset = 0;
 
 	/* the time between the readings is not known exactly; an offset of 0 is by far the most frequent */
 	for (int try = 0; try < 8 && best > 1000; try++) {
-		before = clock_mono_ns();
-		boot = clock_boot_ns();
-		after = clock_mono_ns();
+		before = clock_mono_ns() - (uint64_t)shift->mono_ns;
+		boot = clock_boot_ns() - (uint64_t)shift->boot_ns;
+		after = clock_mono_ns() - (uint64_t)shift->mono_ns;
 		if (after - before >= best)
 			continue;
 		best = after - before;
 		offset = boot <= after ? 0 : boot - before - best / 2;
 	}
-	return offset;
+	return (int64_t)offset + shift->boot_ns;
 }
 
 #endif
