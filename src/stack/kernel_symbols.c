@@ -2,26 +2,28 @@
 #include "stack/kernel_symbols.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SYMBOLS_MAX 400000
 #define NAME_MAX_LEN 256
 #define MODULE_MAX 64
 #define MODULES_MAX 1024
+#define BLOCK 65536 /* bytes that are read at once; a longer line is no symbol */
 
 struct symbol {
 	uint64_t start;
-	uint32_t name;	 /* in texts */
+	uint32_t name;   /* in texts */
 	uint16_t module; /* 0: the kernel itself */
 	uint16_t pad;
 };
 
 struct kernel_symbols {
-	FILE *file;
+	int fd; /* -1: it has been read */
 	struct symbol *symbols;
 	size_t n, cap;
 	char *texts;
@@ -37,8 +39,8 @@ int kernel_symbols_new(const char *path, struct kernel_symbols **ret_symbols)
 
 	if (!ks)
 		return -ENOMEM;
-	ks->file = fopen(path ? path : "/proc/kallsyms", "re");
-	if (!ks->file) {
+	ks->fd = open(path ? path : "/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	if (ks->fd < 0) {
 		err = -errno;
 		free(ks);
 		return err;
@@ -51,8 +53,8 @@ void kernel_symbols_free(struct kernel_symbols *ks)
 {
 	if (!ks)
 		return;
-	if (ks->file)
-		fclose(ks->file);
+	if (ks->fd >= 0)
+		close(ks->fd);
 	free(ks->symbols);
 	free(ks->texts);
 	free(ks->modules);
@@ -102,24 +104,44 @@ static uint16_t module_number(struct kernel_symbols *ks, const char *name)
 	return (uint16_t)(n + 1);
 }
 
-/* "ffffffff81000000 T name\t[module]" */
-static void add_line(struct kernel_symbols *ks, char *line)
+/* Reads hexadecimal digits; returns what is behind them. */
+static char *read_hex(char *at, uint64_t *ret_value)
+{
+	uint64_t value = 0;
+
+	for (;; at++) {
+		char c = *at;
+
+		if (c >= '0' && c <= '9')
+			value = value << 4 | (uint64_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			value = value << 4 | (uint64_t)(c - 'a' + 10);
+		else
+			break;
+	}
+	*ret_value = value;
+	return at;
+}
+
+/* "ffffffff81000000 T name\t[module]"; a kernel has some 100,000 of them. */
+static void add_line(struct kernel_symbols *ks, char *line, char *end)
 {
 	char *at, *name, *module = NULL;
-	uint64_t start = strtoull(line, &at, 16);
+	uint64_t start;
 	size_t len;
 
-	line[strcspn(line, "\n")] = '\0';
-	if (!start || at[0] != ' ' || !at[1] || !strchr("tTwW", at[1]) || at[2] != ' ')
+	*end = '\0';
+	at = read_hex(line, &start);
+	if (!start || at[0] != ' ' || ((at[1] | 0x20) != 't' && (at[1] | 0x20) != 'w') || at[2] != ' ')
 		return;
 	name = at + 3;
-	at = strchr(name, '\t');
+	at = memchr(name, '\t', (size_t)(end - name));
+	len = (size_t)((at ? at : end) - name);
 	if (at) {
 		*at++ = '\0';
 		at[strcspn(at, "]")] = '\0';
 		module = *at == '[' ? at + 1 : NULL;
 	}
-	len = strlen(name);
 	if (!len || len >= NAME_MAX_LEN || ks->n == SYMBOLS_MAX ||
 		!grow((void **)&ks->symbols, &ks->cap, ks->n + 1, sizeof(*ks->symbols), 65536) ||
 		!grow((void **)&ks->texts, &ks->texts_cap, ks->texts_len + len + 1, 1, 1 << 20))
@@ -140,17 +162,55 @@ static int compare(const void *a, const void *b)
 	return sa->name < sb->name ? -1 : sa->name > sb->name;
 }
 
+/* The kernel's own come first, and are sorted. Those of modules and BPF programs are not. */
+static void sort(struct kernel_symbols *ks)
+{
+	struct symbol *all = ks->symbols;
+	uint64_t least = UINT64_MAX;
+	size_t sorted = 1;
+
+	while (sorted < ks->n && compare(&all[sorted - 1], &all[sorted]) < 0)
+		sorted++;
+	if (sorted >= ks->n)
+		return;
+	for (size_t i = sorted; i < ks->n; i++)
+		least = all[i].start < least ? all[i].start : least;
+	while (sorted > 0 && all[sorted - 1].start >= least)
+		sorted--;
+	qsort(all + sorted, ks->n - sorted, sizeof(*all), compare);
+}
+
+/* Takes the lines of what was read, and moves the rest to the beginning. Returns its length. */
+static size_t take_lines(struct kernel_symbols *ks, char *buf, size_t len)
+{
+	char *line = buf, *end;
+
+	while ((end = memchr(line, '\n', len - (size_t)(line - buf)))) {
+		add_line(ks, line, end);
+		line = end + 1;
+	}
+	len -= (size_t)(line - buf);
+	memmove(buf, line, len);
+	return len;
+}
+
 static void read_all(struct kernel_symbols *ks)
 {
-	char *line = NULL;
-	size_t cap = 0;
+	char *buf = malloc(BLOCK + 1);
+	size_t have = 0;
+	ssize_t n = 1;
 
-	while (getline(&line, &cap, ks->file) > 0)
-		add_line(ks, line);
-	free(line);
-	fclose(ks->file);
-	ks->file = NULL;
-	qsort(ks->symbols, ks->n, sizeof(*ks->symbols), compare);
+	while (buf && n > 0 && have < BLOCK) {
+		n = read(ks->fd, buf + have, BLOCK - have);
+		if (n > 0)
+			have = take_lines(ks, buf, have + (size_t)n);
+	}
+	if (buf && have && have < BLOCK)
+		add_line(ks, buf, buf + have);
+	free(buf);
+	close(ks->fd);
+	ks->fd = -1;
+	sort(ks);
 }
 
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module)
@@ -158,7 +218,7 @@ const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64
 	size_t lo = 0, hi;
 	const struct symbol *s;
 
-	if (ks->file)
+	if (ks->fd >= 0)
 		read_all(ks);
 	hi = ks->n;
 	while (lo < hi) {

@@ -254,6 +254,41 @@ static void kernel_names(void **state)
 	assert_int_equal(kernel_symbols_new("/nonexistent", &ks), -ENOENT);
 }
 
+/* More than is read at once, of which the last ones are in no order, and a last line without its end. */
+static void many_kernel_names(void **state)
+{
+	static const unsigned int number = 20000, behind = 500;
+	char path[] = "/tmp/test_stack_XXXXXX", name[32];
+	struct kernel_symbols *ks;
+	const char *module;
+	FILE *f = fdopen(mkstemp(path), "w");
+	uint64_t at;
+
+	(void)state;
+	for (unsigned int i = 0; i < number; i++)
+		fprintf(f, "%016x T function_%u\n", 0x1000 * (i + 1), i);
+	for (unsigned int i = 0; i < behind; i++) {
+		unsigned int k = i * 7 % behind;
+
+		fprintf(f, "%016x t of_module_%u\t[m]%s", 0x1000 * (number - behind / 2 + k) + 0x800, k, i + 1 < behind ? "\n" : "");
+	}
+	fclose(f);
+	assert_int_equal(kernel_symbols_new(path, &ks), 0);
+	unlink(path);
+	for (unsigned int i = 0; i < number; i++) {
+		snprintf(name, sizeof(name), "function_%u", i);
+		assert_string_equal(kernel_symbols_find(ks, 0x1000 * (i + 1) + 0x7ff, &at, &module), name);
+		assert_int_equal(at, 0x1000 * (i + 1));
+		assert_null(module);
+	}
+	for (unsigned int k = 0; k < behind; k++) {
+		snprintf(name, sizeof(name), "of_module_%u", k);
+		assert_string_equal(kernel_symbols_find(ks, 0x1000 * (number - behind / 2 + k) + 0x801, &at, &module), name);
+		assert_string_equal(module, "m");
+	}
+	kernel_symbols_free(ks);
+}
+
 static struct perf_map *new_map(const char *text, int *ret_fd)
 {
 	struct perf_map *map;
@@ -340,6 +375,7 @@ int main(void)
 		cmocka_unit_test(demangles),
 		cmocka_unit_test(demangles_no_bombs),
 		cmocka_unit_test(kernel_names),
+		cmocka_unit_test(many_kernel_names),
 		cmocka_unit_test(perf_map_names),
 		cmocka_unit_test(perf_map_is_bounded),
 	};
