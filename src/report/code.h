@@ -22,7 +22,7 @@ struct code_table {
 	uint8_t state;  /* STATES: all states together */
 	bool wait;      /* the waits, otherwise the samples */
 	int64_t ns;
-	uint64_t samples; /* or waits */
+	uint64_t samples;                    /* or waits */
 	struct code_row rows[CODE_ROWS_MAX]; /* samples: by self; waits: by held. The longest first */
 	size_t n_rows;
 };
@@ -36,8 +36,9 @@ struct code_diff {
 	uint64_t samples; /* in the slow steps */
 	double usual;     /* samples in as many typical steps */
 	uint64_t waits;
-	bool clear; /* the first row holds most of `part`, and that is not by chance */
-	uint32_t caller, caller_line; /* the function in Python that called it, if it is none itself; 0: none */
+	bool clear;                          /* the first row holds most of `part`, and that is not by chance */
+	uint32_t caller, caller_line;        /* the function in Python that called it, if it is none itself, or others call it, too; 0: none */
+	uint32_t user, user_line;            /* if the Python function is in a package: the one outside of it that used it; 0: none */
 	struct code_row rows[CODE_ROWS_MAX]; /* by held, but the one that holds most comes first */
 	size_t n_rows;
 };
@@ -59,11 +60,11 @@ void code_summary_free(struct code_summary *c);
 
 /* The function that holds most of what a step took longer. */
 struct code_hot {
-	uint32_t function, line; /* function 0: none does, or there are too few samples to tell */
-	uint32_t caller, caller_line; /* if it is none in Python, the one that it was called from; 0: none */
-	int64_t ns;       /* how much of cause.part, or of second_part */
-	uint64_t samples; /* 0: ns is the length of waits, and exact */
-	double usual;     /* samples in a typical step */
+	uint32_t function, line;                       /* function 0: none does, or there are too few samples to tell */
+	uint32_t caller, caller_line, user, user_line; /* as in struct code_diff */
+	int64_t ns;                                    /* how much of cause.part, or of second_part */
+	uint64_t samples;                              /* 0: ns is the length of waits, and exact */
+	double usual;                                  /* samples in a typical step */
 };
 
 /* second: of the state that comes second. Whether a function is named is decided as in code_holder() of code_inner.h.
@@ -75,7 +76,7 @@ int code_find_hot(const struct model *m, const struct process *p, const struct s
 
 /* What there is of a node of the tree, or of a function; ns. */
 struct code_value {
-	double sampled, count;	/* count: of samples */
+	double sampled, count; /* count: of samples */
 	double waited;
 	double usual, usual_var; /* sampled in typical steps, and by how much that varies by chance, squared */
 	double usual_waited;

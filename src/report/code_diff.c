@@ -34,10 +34,10 @@ static bool has_stacks(const struct process *p, size_t step)
 /* Which rows of steps count, and how much. */
 struct choice {
 	uint8_t state;
-	uint32_t tid; /* if not 0: of this thread only */
-	float *own, *others; /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
+	uint32_t tid;            /* if not 0: of this thread only */
+	float *own, *others;     /* of the calling thread and of the others; by step, below 0 for typical ones; either may be NULL */
 	uint64_t samples, waits; /* in the slow steps */
-	double usual;		 /* samples in the others */
+	double usual;            /* samples in the others */
 };
 
 /* The weight of a row; 0: it does not count. */
@@ -197,13 +197,31 @@ static uint32_t find_holder(const struct model *m, const struct function_times *
 	return function ? function : code_holder(m, times, w, CODE_KINDS_NAMED);
 }
 
-/* The function in Python that holds most of the additional time by way of one that is not in Python. */
+/*
+ * The function in Python that holds most of the additional time by way of one that is not in Python, or of one that typical
+ * steps call for many: a slow function that multiplies matrices calls Linear.forward(), and so do all others.
+ */
 static uint32_t find_caller(
 	const struct model *m, const struct function_times *times, const struct code_whole *w, uint32_t function)
 {
-	if (!function || m->code.functions[function].kind == CODE_PYTHON)
+	uint32_t python, caller;
+
+	if (!function)
 		return 0;
-	return code_holder(m, times, w, 1u << CODE_PYTHON);
+	python = code_holder(m, times, w, 1u << CODE_PYTHON);
+	caller = python ? code_caller(m, times, w, python) : 0;
+	if (caller)
+		return caller;
+	return python != function ? python : 0;
+}
+
+/* The function in Python for which that one, or the first, was called by way of a package. */
+static uint32_t find_user(const struct model *m, const struct function_times *times, const struct code_whole *w,
+	uint32_t function, uint32_t caller)
+{
+	uint32_t python = caller ? caller : function;
+
+	return python && m->code.functions[python].kind == CODE_PYTHON ? code_user(m, times, w, python) : 0;
 }
 
 /* At most what there is. */
@@ -236,6 +254,8 @@ static void fill_rows(const struct model *m, const struct code_values *totals, c
 		diff->rows[i].line = code_line(m, totals, diff->rows[i].function);
 	diff->caller = find_caller(m, times, w, first);
 	diff->caller_line = diff->caller ? code_line(m, totals, diff->caller) : 0;
+	diff->user = find_user(m, times, w, first, diff->caller);
+	diff->user_line = diff->user ? code_line(m, totals, diff->user) : 0;
 }
 
 static int fill_diff(const struct model *m, const struct process *p, struct code_diff *diff)
@@ -420,6 +440,8 @@ static void fill_hot(const struct model *m, const struct process *p, const struc
 	}
 	hot->line = code_line(m, totals, hot->function);
 	hot->caller_line = hot->caller ? code_line(m, totals, hot->caller) : 0;
+	hot->user = find_user(m, times, w, hot->function, hot->caller);
+	hot->user_line = hot->user ? code_line(m, totals, hot->user) : 0;
 }
 
 /* What is known of one slow step. */

@@ -6,9 +6,9 @@
 #include "report/code.h"
 #include "report/summary.h"
 
-/* What differs by more standard deviations than this does so not by chance, but for one case in 40. */
+/* What differs by more standard deviations than this does so not by chance, but for one case in 40: see
+ * util/chance.h, too. */
 #define CODE_SIGMAS 2.0
-#define CODE_CHANCE 0.025
 
 struct function_time {
 	struct code_value held, self, total;
@@ -18,7 +18,7 @@ struct function_time {
 
 struct function_times {
 	struct function_time *of; /* by function */
-	uint32_t *list;		  /* those that have a time, in the order of their numbers */
+	uint32_t *list;           /* those that have a time, in the order of their numbers */
 	size_t n;
 };
 
@@ -37,6 +37,10 @@ void function_times_free(struct function_times *t);
  */
 uint32_t code_holder(
 	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds);
+/* The same of Python functions that call one that typical steps call for others as well: from which of them. 0: none. */
+uint32_t code_caller(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t helper);
+/* The same of those that call a Python function of a package that is installed, and are in another file or package. */
+uint32_t code_user(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t function);
 #define CODE_KINDS_OWN (1u << CODE_NATIVE | 1u << CODE_PYTHON)
 #define CODE_KINDS_NAMED (CODE_KINDS_OWN | 1u << CODE_SYSTEM | 1u << CODE_KERNEL)
 

@@ -97,6 +97,10 @@ static struct json_object *diff_object(struct json_build *b, const struct model 
 			json_put_text(b, row, "called_from", function_text(m, diff->caller));
 		if (!i && diff->caller_line)
 			json_put_u64(b, row, "called_from_line", diff->caller_line);
+		if (!i && diff->user)
+			json_put_text(b, row, "used_by", function_text(m, diff->user));
+		if (!i && diff->user_line)
+			json_put_u64(b, row, "used_by_line", diff->user_line);
 		json_append(b, rows, row);
 	}
 	json_put(b, o, "functions", rows);
@@ -137,6 +141,10 @@ static int put_hot(struct json_build *b, struct json_object *o, const struct mod
 		json_put_text(b, v, "called_from", function_text(m, hot.caller));
 	if (hot.caller_line)
 		json_put_u64(b, v, "called_from_line", hot.caller_line);
+	if (hot.user)
+		json_put_text(b, v, "used_by", function_text(m, hot.user));
+	if (hot.user_line)
+		json_put_u64(b, v, "used_by_line", hot.user_line);
 	json_put_us(b, v, "us", hot.ns);
 	if (hot.samples) {
 		json_put_u64(b, v, "samples", hot.samples);
@@ -176,8 +184,8 @@ struct flame {
 	const struct model *m;
 	struct code_values values; /* totals, without lines */
 	struct code_whole whole;   /* of a difference */
-	uint32_t *first, *next;	 /* the calls of each node, by node: 0: none */
-	double least;		 /* nodes with less are not drawn */
+	uint32_t *first, *next;    /* the calls of each node, by node: 0: none */
+	double least;              /* nodes with less are not drawn */
 	bool diff;
 	struct json_object *list;
 	struct json_object *names;

@@ -4,13 +4,15 @@
  * are taken from samples: as many as were taken, whether some were left out or not.
  */
 #include <math.h>
+#include <string.h>
 
 #include "report/code_inner.h"
+#include "util/chance.h"
 
-/* From this number on a binomial distribution is taken for a normal one. */
-#define EXACT_MAX 2000
 /* A share of the time in slow and in typical steps. */
 #define EVERYWHERE 0.95
+/* Typical steps spend so many times as long in a function as in one that calls it: they call it for others, too. */
+#define SHARED 1.25
 
 /* The time in slow steps that samples stand for. */
 static double sampled_time(const struct code_whole *w)
@@ -51,18 +53,6 @@ double code_deviation(const struct code_whole *w, const struct code_value *v)
 	return sqrt(sampled_time(w) * sampled_time(w) * p * (1 - p) / n + v->usual_var * usual * usual);
 }
 
-/* How likely k or more of n are, if each is with the probability p. */
-static double chance_of(double k, double n, double p)
-{
-	double sum = 0;
-
-	if (n > EXACT_MAX)
-		return erfc((k - 0.5 - n * p) / sqrt(2 * n * p * (1 - p))) / 2;
-	for (double i = k; i <= n; i++)
-		sum += exp(lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(p) + (n - i) * log1p(-p));
-	return sum;
-}
-
 /* Whether nearly all stacks have it, as they have main(): that says nothing. */
 static bool is_everywhere(const struct code_whole *w, const struct code_value *v)
 {
@@ -80,11 +70,40 @@ static bool holds_most(const struct code_whole *w, const struct code_value *v)
 	if (w->all.count <= 0 || need < 0)
 		return need < 0;
 	p = share(need + code_usual(w, v) - v->usual_waited, sampled_time(w));
-	return p > 0 && p < 1 && v->count > 0 && chance_of(v->count, w->all.count, p) <= CODE_CHANCE;
+	return p > 0 && p < 1 && v->count > 0 && chance_at_least(v->count, w->all.count, p) <= CHANCE_LEAST;
 }
 
-uint32_t code_holder(
-	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds)
+/* Whether typical steps spend clearly more time in a function than in another one. All that is called from the other
+ * one is part of that one's time, so there are other callers then. */
+static bool is_for_others(const struct code_value *inner, const struct code_value *outer)
+{
+	double more = inner->usual + inner->usual_waited - outer->usual - outer->usual_waited;
+
+	return inner->usual + inner->usual_waited > SHARED * (outer->usual + outer->usual_waited) &&
+	       more > CODE_SIGMAS * sqrt(inner->usual_var);
+}
+
+/* Of a function in Python: its file's first directory within what is installed, with the slash; an empty one: it is not. */
+static size_t package_of(const char *name, const char **ret_package)
+{
+	const char *place = strrchr(name, '('), *slash = place ? strchr(place, '/') : NULL;
+
+	*ret_package = place;
+	return slash ? (size_t)(slash + 1 - place) : 0;
+}
+
+static bool is_in_package_of(const struct model *m, uint32_t a, uint32_t b)
+{
+	const char *package_a, *package_b;
+	size_t len_a = package_of(model_text(m, m->code.functions[a].name), &package_a);
+	size_t len_b = package_of(model_text(m, m->code.functions[b].name), &package_b);
+
+	return !len_b || (len_a == len_b && !memcmp(package_a, package_b, len_a));
+}
+
+/* helper, package: only what calls that function, and not for itself alone; only what is not in the package of that one. */
+static uint32_t find_deepest(const struct model *m, const struct function_times *t, const struct code_whole *w,
+	uint32_t kinds, const struct function_time *helper, uint32_t package)
 {
 	double deepest = 0;
 	uint32_t best = 0;
@@ -95,8 +114,28 @@ uint32_t code_holder(
 		if (!(kinds >> m->code.functions[t->list[i]].kind & 1) || f->depth <= deepest || !holds_most(w, &f->total) ||
 			(is_everywhere(w, &f->total) && !holds_most(w, &f->held)))
 			continue;
+		if (helper && (f->depth >= helper->depth || !is_for_others(&helper->total, &f->total)))
+			continue;
+		if (package && (f->depth >= t->of[package].depth || is_in_package_of(m, t->list[i], package)))
+			continue;
 		deepest = f->depth;
 		best = t->list[i];
 	}
 	return best;
+}
+
+uint32_t code_holder(
+	const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t kinds)
+{
+	return find_deepest(m, t, w, kinds, NULL, 0);
+}
+
+uint32_t code_caller(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t helper)
+{
+	return find_deepest(m, t, w, 1u << CODE_PYTHON, &t->of[helper], 0);
+}
+
+uint32_t code_user(const struct model *m, const struct function_times *t, const struct code_whole *w, uint32_t function)
+{
+	return find_deepest(m, t, w, 1u << CODE_PYTHON, NULL, function);
 }

@@ -138,6 +138,8 @@ static void put_diff(const struct page *page, const struct code_diff *diff)
 		if (!i && diff->caller)
 			fprintf(page->out, "    called from %s\n",
 				words_function(page->m, diff->caller, diff->caller_line, caller));
+		if (!i && diff->user)
+			fprintf(page->out, "    for %s\n", words_function(page->m, diff->user, diff->user_line, caller));
 	}
 }
 

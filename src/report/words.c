@@ -278,6 +278,8 @@ static int add_code(struct text *t, const struct model *m, const struct process 
 		words_function(m, hot.function, hot.line, shown));
 	if (hot.caller)
 		add(t, ", called from `%s`", words_function(m, hot.caller, hot.caller_line, shown));
+	if (hot.user)
+		add(t, ", for `%s`", words_function(m, hot.user, hot.user_line, shown));
 	if (hot.samples)
 		add(t, " (%llu sample%s, usually %.1f)", (unsigned long long)hot.samples, hot.samples == 1 ? "" : "s", hot.usual);
 	return 0;

@@ -7,13 +7,45 @@
 
 #include "record.h"
 
-#define NAME_LEN_MAX 255 /* of a file */
+#define NAME_LEN_MAX 255  /* of a file */
+#define PLACE_LEN_MAX 127 /* of one that is shown with directories */
 
 static const char *base_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
 	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* What follows the last "/NAME/" in a path, or NULL. */
+static const char *behind(const char *path, const char *name)
+{
+	const char *found = NULL;
+
+	for (const char *p = strstr(path, name); p; p = strstr(p + 1, name))
+		found = p + strlen(name);
+	return found;
+}
+
+/* In the standard library, ".../lib/python3.11/re/__init__.py": from the directory with the version on. */
+static const char *in_library(const char *path)
+{
+	for (const char *p = strstr(path, "/lib"); p; p = strstr(p + 1, "/lib")) {
+		const char *slash = strchr(p + 1, '/');
+
+		if (slash && !strncmp(slash, "/python3.", 9) && slash[9 + strspn(slash + 9, "0123456789")] == '/')
+			return slash + 1;
+	}
+	return NULL;
+}
+
+/* "__init__.py" is in every package: a file in one that is installed has its directories there. */
+static const char *python_place(const char *path)
+{
+	const char *place = behind(path, "/site-packages/") ?: behind(path, "/dist-packages/") ?
+											       : in_library(path);
+
+	return place && *place && strlen(place) <= PLACE_LEN_MAX ? place : base_of(path);
 }
 
 static size_t cut(int len)
@@ -25,7 +57,7 @@ size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX])
 {
 	if (f->kind == FRAME_PYTHON && f->file)
 		return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s:%u)", STACK_NAME_MAX, f->name, NAME_LEN_MAX,
-			base_of(f->file), f->line));
+			python_place(f->file), f->line));
 	return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s", STACK_NAME_MAX, f->name));
 }
 

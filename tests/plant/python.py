@@ -3,7 +3,8 @@
 """Makes a function in Python slow in one step of 20, records the program with samples, and tells whether the sentences of
 slow steps name that function. Needs root, and a checkout that is built.
 
-A plant is one run of slow_python.py, with another function or in other steps. It is found if the first row of the
+A plant is one run of slow_python.py, or with --torch of slow_torch.py, whose steps are calls of a Python function
+(--py-step), with another function or in other steps. It is found if the first row of the
 difference between slow and typical steps names it. Of the steps: `right` are planted ones
 whose sentence names it, as the function or as that which called it, `missed` planted ones that name nothing or something
 else, `false` others that name a function of the program. Planted ones that waited for a CPU for most of their time
@@ -23,23 +24,38 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 from engine import INFTRACE, PLANT, TIMEOUT_S, Failed, Processes, line_from, lines_of, wait_recording  # noqa: E402
 
-PROGRAM = os.path.join(HERE, "slow_python.py")
+STEP = "slow_torch.py:Model.forward"
 LIBRARY = os.path.join(PLANT, "libplant_call.so")
 TARGET = float(os.environ.get("PLANT_TARGET", "0.98"))
 COLUMNS = ("seed", "slow", "found", "planted", "right", "missed", "others", "false", "disturbed")
 
 
-def record(seed, steps, rate, folder):
+def with_torch():
+    """The first interpreter that has it; one of another origin may be first in PATH."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if not subprocess.run([python, "-c", "import torch"], capture_output=True).returncode:
+            return python
+    raise Failed("no python3 has torch (apt-get install --no-install-recommends python3-torch)")
+
+
+class Program:
+    def __init__(self, torch):
+        self.name = "slow_torch.py" if torch else "slow_python.py"
+        self.command = [with_torch() if torch else sys.executable, os.path.join(HERE, self.name)]
+        self.command += [] if torch else [LIBRARY]
+        self.step = ["--py-step", STEP] if torch else ["-u", f"{LIBRARY}:plant_call()@step"]
+
+
+def record(what, seed, steps, rate, folder):
     profile, err = os.path.join(folder, "python.jsonl"), os.path.join(folder, "python.err")
     if os.path.exists(profile):
         os.unlink(profile)
     with Processes() as run:
-        program = run.start([sys.executable, PROGRAM, LIBRARY, str(seed), str(steps)], stdin=subprocess.PIPE,
+        program = run.start([*what.command, str(seed), str(steps)], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE)
         line_from(program, "the program", "ready")
         tracer = run.start([INFTRACE, "record", "--strict", "-e", "-functions", "-e", "+samples", "--sample-rate", str(rate),
-                            "--engine", "none", "-u", f"{LIBRARY}:plant_call()@step", "--profile", profile,
-                            "-p", str(program.pid)], stderr=open(err, "w"))
+                            "--engine", "none", *what.step, "--profile", profile, "-p", str(program.pid)], stderr=open(err, "w"))
         wait_recording(tracer, err)
         program.stdin.write("\n")
         program.stdin.flush()
@@ -62,12 +78,12 @@ def report(profile, pid):
 def function_of(text):
     """plant_loop (slow_python.py) -> plant_loop; None: no function in the program's file."""
     name, _, place = text.partition(" (")
-    return name if place.startswith("slow_python.py") else None
+    return name if place.startswith(("slow_python.py", "slow_torch.py")) else None
 
 
 def names_of(hot):
     """The functions of the program that a slow step, or a row of a difference, names."""
-    return {function_of(hot[k]) for k in ("function", "called_from") if k in hot} - {None}
+    return {function_of(hot[k]) for k in ("function", "called_from", "used_by") if k in hot} - {None}
 
 
 def first_named(process):
@@ -108,6 +124,7 @@ def main():
     p.add_argument("-s", "--seed", type=int, default=0, help="of the first plant; the others have those that follow")
     p.add_argument("--steps", type=int, default=200, help="of each plant (200)")
     p.add_argument("--rate", type=int, default=999, help="samples a second (999)")
+    p.add_argument("--torch", action="store_true", help="a generate loop of PyTorch")
     p.add_argument("-v", "--verbose", action="store_true", help="tells of each that was not right")
     o = p.parse_args()
     if os.geteuid():
@@ -117,13 +134,14 @@ def main():
         raise Failed(made.stderr.strip() or f"no {INFTRACE}: build it first")
     folder = os.path.join(PLANT, "python")
     os.makedirs(folder, exist_ok=True)
+    what = Program(o.torch)
     all_of = collections.Counter()
-    print("".join(c.ljust(8 if c != "slow" else 22) for c in COLUMNS).rstrip())
+    print("".join(c.ljust(8 if c != "slow" else 26) for c in COLUMNS).rstrip())
     for seed in range(o.seed, o.seed + o.plants):
-        said, profile = record(seed, o.steps, o.rate, folder)
+        said, profile = record(what, seed, o.steps, o.rate, folder)
         n = judge(said, profile, o.verbose)
         all_of += n
-        print(str(seed).ljust(8) + said["slow"][0].ljust(22) +
+        print(str(seed).ljust(8) + said["slow"][0].ljust(26) +
               "".join(str(n[c]).ljust(8) for c in COLUMNS[2:]).rstrip(), flush=True)
     precision = share(all_of["right"], all_of["right"] + all_of["false"])
     recall = share(all_of["right"], all_of["right"] + all_of["missed"])

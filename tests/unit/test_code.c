@@ -17,7 +17,7 @@ struct stacked {
 	int64_t now, cpu, next; /* time, CPU time, and that of the next sample */
 	int64_t period;
 	const char *left_out; /* of the steps that follow; NULL: nothing */
-	bool told[64]; /* stacks whose frames are in the profile */
+	bool told[64];        /* stacks whose frames are in the profile */
 };
 
 static void stacked_begin(struct stacked *s, uint64_t seed, int64_t period)
@@ -310,6 +310,82 @@ static void test_sentence_called_from(void **state)
 	free(s.p.text);
 }
 
+/* A function in Python that typical steps call for others, too, alone does not say what was slow; one that only the slow
+ * function calls does. */
+static void test_sentence_helper(void **state)
+{
+#define LINEAR "\"sgemm [libblas.so.3]\",\"linear [libtorch.so]\",\"forward (linear.py:114)\","
+	for (int shared = 0; shared < 2; shared++) {
+		struct output result;
+		struct stacked s;
+
+		stacked_begin(&s, 1, PERIOD / 10);
+		for (int i = 0; i < 200; i++) {
+			const struct part parts[] = {
+				{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
+				{ PY_FRAMES(LINEAR "\"attend (llama.py:30)\""), shared ? about(&s, 8 * MS, 2) : 0 },
+				{ PY_FRAMES(LINEAR "\"rank (rank.py:12)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
+			};
+
+			add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
+		}
+		RUN(&result, profile_end(&s.p), "-");
+		assert_contains(result.out, shared ? "in `sgemm [libblas.so.3]`, called from `rank (rank.py:12)` (" : "in `sgemm [libblas.so.3]`, called from `forward (linear.py:114)` (");
+		assert_contains(result.out, shared ? "    called from rank (rank.py:12)\n" : "    called from forward (linear.py:114)\n");
+		output_free(&result);
+		free(s.p.text);
+	}
+	(void)state;
+}
+
+/* The same where the helper is the innermost function that is named. */
+static void test_sentence_python_helper(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD / 10);
+	for (int i = 0; i < 200; i++) {
+		const struct part parts[] = {
+			{ PY_FRAMES("\"decode (llama.py:7)\""), about(&s, 20 * MS, 2) },
+			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"decode (llama.py:7)\""), about(&s, 8 * MS, 2) },
+			{ PY_FRAMES("\"encode (tokenize.py:5)\",\"log (log.py:30)\""), i == 100 ? 40 * MS : about(&s, 2 * MS, 2) },
+		};
+
+		add_step(&s, parts, 3, "blocked_futex", 1000, NULL);
+	}
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "in `encode (tokenize.py:5)`, called from `log (log.py:30)` (");
+	output_free(&result);
+	free(s.p.text);
+}
+
+/* Of a package the function outside of it that used it is named, too; of the program's own functions nothing more. */
+static void test_sentence_package(void **state)
+{
+	struct output result;
+	struct stacked s;
+
+	(void)state;
+	stacked_begin(&s, 1, PERIOD / 10);
+	add_one_slow(&s, 40 * MS, PY_FRAMES("\"sgemm [libblas.so.3]\",\"forward (torch/nn/modules/linear.py:114)\","
+					    "\"call (torch/nn/modules/module.py:1194)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""));
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "in `sgemm [libblas.so.3]`, called from `forward (torch/nn/modules/linear.py:114)`, for "
+				    "`rank (rank.py:12)` (");
+	assert_contains(result.out, "    called from forward (torch/nn/modules/linear.py:114)\n    for rank (rank.py:12)\n");
+	output_free(&result);
+	free(s.p.text);
+
+	stacked_begin(&s, 1, PERIOD / 10);
+	add_one_slow(&s, 40 * MS, PY_FRAMES("\"sub (python3.11/re/__init__.py:185)\",\"rank (rank.py:12)\",\"plan (sched.py:7)\""));
+	RUN(&result, profile_end(&s.p), "-");
+	assert_contains(result.out, "in `sub (python3.11/re/__init__.py:185)`, for `rank (rank.py:12)` (");
+	output_free(&result);
+	free(s.p.text);
+}
+
 /* It waited for a CPU even longer: what it computed more is said, too, and in which function. */
 static void test_sentence_second(void **state)
 {
@@ -563,8 +639,8 @@ static void test_deep(void **state)
 static void test_huge(void **state)
 {
 	static const char line[] = "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," CPU
-		"\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
-		"\"phase\":\"</script>\"},\"stage_us\":{\"total\":1e300},\"frames\":[\"<img src=x>\\n\\u0000\",\"\\ud83d\\ude00\"]}\n";
+				   "\"stack\":18446744073709551615,\"samples\":99999999999999999999,\"step\":99999999999,\"tid\":-1,"
+				   "\"phase\":\"</script>\"},\"stage_us\":{\"total\":1e300},\"frames\":[\"<img src=x>\\n\\u0000\",\"\\ud83d\\ude00\"]}\n";
 	struct output result;
 	char *lines;
 
@@ -609,6 +685,9 @@ int main(void)
 		cmocka_unit_test(test_samples_left_out),
 		cmocka_unit_test(test_sentence_too_few),
 		cmocka_unit_test(test_sentence_called_from),
+		cmocka_unit_test(test_sentence_helper),
+		cmocka_unit_test(test_sentence_python_helper),
+		cmocka_unit_test(test_sentence_package),
 		cmocka_unit_test(test_sentence_second),
 		cmocka_unit_test(test_sentence_wait),
 		cmocka_unit_test(test_lines),

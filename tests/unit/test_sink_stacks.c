@@ -385,6 +385,43 @@ static void test_profile_sums(void **state)
 	profile_done(&o);
 }
 
+/* Of a file of Python the directories within what is installed are shown, and no others. */
+static void test_python_places(void **state)
+{
+	static const struct {
+		const char *file, *text;
+	} cases[] = {
+		{ "/srv/app/sched.py", "f (sched.py:7)" },
+		{ "sched.py", "f (sched.py:7)" },
+		{ "<string>", "f (<string>:7)" },
+		{ "/", "f (/:7)" },
+		{ "/usr/lib/python3.11/threading.py", "f (python3.11/threading.py:7)" },
+		{ "/opt/python-3.12.1/lib/python3.12/re/__init__.py", "f (python3.12/re/__init__.py:7)" },
+		{ "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", "f (torch/nn/modules/linear.py:7)" },
+		{ "/srv/lib/python3.11/site-packages/vllm/worker.py", "f (vllm/worker.py:7)" },
+		{ "/home/me/python3.11/x.py", "f (x.py:7)" },
+		{ "/srv/library/python3.x/x.py", "f (x.py:7)" },
+	};
+	char text[STACK_TEXT_MAX], path[1200];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct frame f = { .name = "f", .file = cases[i].file, .line = 7, .kind = FRAME_PYTHON };
+
+		assert_int_equal(stack_text(&f, text), strlen(cases[i].text));
+		assert_string_equal(text, cases[i].text);
+	}
+	/* directories without end, and a name of that length */
+	strcpy(path, "/lib/site-packages/");
+	for (size_t i = strlen(path); i < sizeof(path) - 1; i++)
+		path[i] = i % 2 && i < 600 ? 'd' : i < 600 ? '/'
+							   : 'n';
+	path[sizeof(path) - 1] = 0;
+	stack_text(&(struct frame){ .name = "f", .file = path, .line = 7, .kind = FRAME_PYTHON }, text);
+	assert_memory_equal(text, "f (dnn", 6);
+	assert_true(strlen(text) < 300);
+}
+
 static int setup_probe(void **state)
 {
 	int err = setup_stacks(state);
@@ -401,6 +438,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rotated, setup_stacks, teardown),
 		cmocka_unit_test_setup_teardown(test_large, setup_stacks, teardown),
 		cmocka_unit_test_setup_teardown(test_chrome, setup_stacks, teardown),
+		cmocka_unit_test(test_python_places),
 		cmocka_unit_test_setup_teardown(test_profile, setup_probe, teardown),
 		cmocka_unit_test_setup_teardown(test_profile_sums, setup_probe, teardown),
 	};
