@@ -33,6 +33,10 @@ struct python_stack {
 	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first */
 	u32 n;
 	u32 cut; /* there are more, or one could not be read */
+	u32 has_task;
+	u32 other_task; /* a coroutine runs that may not be the task's */
+	u64 gen;	/* the generator or coroutine of the frame before, or 0 */
+	struct python_task task;
 };
 
 /* How the interpreter knows the current thread: by pthread_self(), which on x86 is in a register, elsewhere by
@@ -139,6 +143,68 @@ static __always_inline void python_frame_read(const struct python_walk *w, u64 f
 		f->instr |= PYTHON_F_ENTRY;
 }
 
+/* The generator or coroutine that a frame belongs to; 0: none. */
+static __always_inline u64 python_generator(const struct python_walk *w, u64 frame)
+{
+	if (w->frame_gen != PYTHON_NO_OFFSET)
+		return python_word(frame + w->frame_gen);
+	return python_byte(frame + w->gen_owner) == PYTHON_OWNER_GENERATOR ? frame - w->gen_frame : 0;
+}
+
+/* As much of it as can be read: an object may be the last one before memory that is not there. */
+static __always_inline void python_task_copy(struct python_task *task, u64 name, u32 frames)
+{
+	u32 n = 0;
+
+	task->frames = frames;
+	for (int i = 0; i < PYTHON_TASK_BYTES / 32; i++) {
+		if (bpf_probe_read_user(task->name + i * 32, 32, (const void *)(name + i * 32)))
+			break;
+		n += 32;
+	}
+	task->bytes = n;
+}
+
+/*
+ * A function that is no coroutine, at `frame`, has called one. If it is Handle._run() of asyncio, which runs a task, the
+ * coroutine is the task's own: that it is proves that all that was read on the way is what it was taken for.
+ */
+__weak __noinline int python_task_look(const struct python_walk *w, struct python_stack *out, u64 frame, u64 gen)
+{
+	u64 self, callback, task;
+	u32 n, flags = 0;
+
+	if (!w || !out)
+		return 0;
+	n = out->n;
+	self = python_word(frame + w->frame_locals) & ~PYTHON_TAGS;
+	callback = self ? python_word(self + PYTHON_HANDLE_CALLBACK) : 0;
+	for (u32 i = 0; callback && i < 2; i++) {
+		task = python_word(callback + (i ? PYTHON_CALLBACK_METHOD : PYTHON_CALLBACK_STEP));
+		if (!task || python_word(task + w->task_coro) != gen)
+			continue;
+		python_task_copy(&out->task, python_word(task + w->task_name), n);
+		out->has_task = out->task.bytes != 0;
+		return 0;
+	}
+	if (w->code_flags == PYTHON_NO_OFFSET || !n || n > SAMPLE_PYTHON_MAX)
+		return 0;
+	bpf_probe_read_user(&flags, sizeof(flags), (const void *)(out->frames[(n - 1) & (SAMPLE_PYTHON_MAX - 1)].code + w->code_flags));
+	if (flags & PYTHON_CODE_ASYNC)
+		out->other_task = 1;
+	return 0;
+}
+
+/* Before the frame is added. */
+static __always_inline void python_task_next(const struct python_walk *w, struct python_stack *out, u64 frame)
+{
+	u64 gen = python_generator(w, frame), inner = out->gen;
+
+	if (!gen && inner && !out->has_task && !out->other_task)
+		python_task_look(w, out, frame, inner);
+	out->gen = gen;
+}
+
 static long python_step_next(u32 i, struct python_step *s)
 {
 	const struct python_walk *w = s->w;
@@ -159,6 +225,8 @@ static long python_step_next(u32 i, struct python_step *s)
 	} else {
 		if (n >= SAMPLE_PYTHON_MAX)
 			return 1;
+		if (w->task_coro != PYTHON_NO_OFFSET)
+			python_task_next(w, out, frame);
 		python_frame_read(w, frame, python_frame_at(out, n));
 		out->n = n + 1;
 	}
@@ -177,6 +245,9 @@ __weak __noinline int python_frames(struct thread *t, struct python_stack *out)
 		return 0;
 	out->n = 0;
 	out->cut = 0;
+	out->has_task = 0;
+	out->other_task = 0;
+	out->gen = 0;
 	if (!python_known)
 		return 0;
 	s.w = bpf_map_lookup_elem(&python_processes, &tgid);

@@ -25,7 +25,6 @@ struct {
 
 /* Functions that make a generator when they are called, and run when that is resumed. CPython: Include/cpython/code.h. */
 #define PYTHON_CODE_GENERATOR (0x20 | 0x80 | 0x200)
-#define PYTHON_OWNER_GENERATOR 1 /* of a frame: it is resumed */
 /* Of a string: it is ASCII, and its text follows its header. */
 #define PYTHON_STR_COMPACT_ASCII 0x60
 

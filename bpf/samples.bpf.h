@@ -184,6 +184,19 @@ __weak __noinline u64 copy_stack(struct sample_copy *c, u64 at, u64 base)
 	return begin + n;
 }
 
+/* Appends the asyncio task of the current thread to a record that ends at `at`. Returns where it ends now. */
+static __always_inline u64 copy_task(struct sample_copy *c, u64 at)
+{
+	if (!c->python.has_task)
+		return at;
+	barrier_var(at);
+	if (at > REC_SENT_MAX ||
+		bpf_probe_read_kernel(c->bytes + at, sizeof(struct python_task), &c->python.task))
+		return at;
+	c->r.task = 1;
+	return at + sizeof(struct python_task);
+}
+
 /* Appends the Python frames of the current thread to a record that ends at `at`. Returns where it ends now. */
 __weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 at)
 {
@@ -204,7 +217,7 @@ __weak __noinline u64 copy_python(struct sample_copy *c, struct thread *t, u64 a
 	c->r.python_n = n;
 	if (c->python.cut)
 		c->r.flags |= SAMPLE_F_PYTHON_CUT;
-	return at + n * sizeof(struct python_frame);
+	return copy_task(c, at + n * sizeof(struct python_frame));
 }
 
 /*
@@ -292,7 +305,7 @@ static __always_inline u64 copy_begin(struct sample_copy *c, struct task_struct 
 	c->r.flags = 0;
 	c->r.kernel_n = 0;
 	c->r.python_n = 0;
-	c->r.pad = 0;
+	c->r.task = 0;
 	c->r.stack_bytes = 0;
 	c->r.waker_tid = 0;
 	c->r.kept_of = 1;

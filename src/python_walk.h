@@ -32,11 +32,29 @@ struct python_walk {
 	u8 pad[2];
 	/* The PID namespace, where threads are found by gettid(). */
 	u64 ns_dev, ns_ino;
+	/* asyncio: in a task of the C implementation; task_coro: PYTHON_NO_OFFSET if tasks are not looked for */
+	u16 task_coro, task_name;
+	u16 frame_locals; /* the first local variable: "self" of a method */
+	/* What tells the frames of generators and coroutines: up to 3.10 their frame has its generator, or 0; later the frame has a
+	 * byte, its owner, and is within its generator. */
+	u16 frame_gen, gen_owner, gen_frame;
+	u16 code_flags; /* where a task may run at once as it is made (3.12), so that a coroutine may be of another one */
+	u16 pad2;
 };
-_Static_assert(sizeof(struct python_walk) == 64, "both sides lay it out the same way");
+_Static_assert(sizeof(struct python_walk) == 80, "both sides lay it out the same way");
 
 #define PYTHON_WALK_LASTI 0x01 /* frame_instr leads to an int: the offset of the instruction in its code */
 #define PYTHON_WALK_EACH 0x02  /* each Python frame has its own frame of the interpreter */
+
+/* asyncio: the function that a loop calls is an attribute of asyncio.Handle, whose slots are in the order of their names;
+ * of a task it is an object that has the task in one of two places: a TaskStepMethWrapper, or a method of the task. */
+#define PYTHON_HANDLE_CALLBACK 24
+#define PYTHON_CALLBACK_STEP 16
+#define PYTHON_CALLBACK_METHOD 24
+/* The owner of a frame, and flags of code: it is of a coroutine or of an asynchronous generator. CPython:
+ * Include/internal/pycore_frame.h and Include/cpython/code.h. */
+#define PYTHON_OWNER_GENERATOR 1
+#define PYTHON_CODE_ASYNC (0x80 | 0x200)
 
 /* Bits of an address of an object that are none in 3.14: tags of a reference. */
 #define PYTHON_TAGS 7ull

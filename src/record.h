@@ -419,9 +419,18 @@ struct python_frame {
 	u64 instr; /* the instruction in it */
 };
 
+#define PYTHON_TASK_BYTES 192 /* the header of a string takes up to 72 of them */
+
+/* The asyncio task that a thread runs. */
+struct python_task {
+	u32 frames; /* so many Python frames of the stack, the innermost ones, are within it */
+	u32 bytes;  /* of the object that is its name, as far as it could be read and up to PYTHON_TASK_BYTES */
+	u8 name[PYTHON_TASK_BYTES];
+};
+
 /*
  * A stack as it was copied. Followed by kernel_n addresses of 8 bytes and python_n of struct python_frame, both
- * innermost first, and stack_bytes (a multiple of 8) of the user stack from its pointer up.
+ * innermost first, by a struct python_task if `task` is set, and stack_bytes (a multiple of 8) of the user stack from its pointer up.
  */
 struct rec_sample {
 	struct rec_hdr h; /* id: enum sample_kind. SAMPLE_CPU: an instant; SAMPLE_OFF_CPU: the wait */
@@ -430,7 +439,7 @@ struct rec_sample {
 	u8 flags;	  /* SAMPLE_F_* */
 	u16 kernel_n;
 	u16 python_n;
-	u16 pad;
+	u16 task; /* 1: the asyncio task is known */
 	u32 stack_bytes;
 	u32 waker_tid; /* SAMPLE_OFF_CPU: 0: unknown */
 	u32 kept_of;   /* SAMPLE_CPU: this one stands for so many, since others were left out: at least 1 */
@@ -438,6 +447,7 @@ struct rec_sample {
 };
 #define REC_SAMPLE_SIZE(kernel, python, stack) \
 	(sizeof(struct rec_sample) + (kernel) * sizeof(u64) + (python) * sizeof(struct python_frame) + (stack))
+#define SAMPLE_TASK_SIZE(r) ((r)->task ? sizeof(struct python_task) : 0)
 
 /* What has become of a sample. */
 struct rec_stack {
@@ -502,7 +512,7 @@ struct rec_gpu_step {
 
 /* The largest record that a sink takes, and the largest that the programs send. */
 #define REC_SIZE_MAX sizeof(struct rec_step_parts)
-#define REC_SENT_MAX REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX)
+#define REC_SENT_MAX (REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX) + sizeof(struct python_task))
 
 /* Both sides copy records in units of 8 bytes, and the rings align them to that. */
 #define REC_ASSERT_WHOLE(type) _Static_assert(sizeof(type) % 8 == 0, #type " is a multiple of 8 bytes")
@@ -521,6 +531,7 @@ REC_ASSERT_WHOLE(struct rec_irq);
 REC_ASSERT_WHOLE(struct rec_memory);
 REC_ASSERT_WHOLE(struct rec_request);
 REC_ASSERT_WHOLE(struct rec_sample);
+REC_ASSERT_WHOLE(struct python_task);
 REC_ASSERT_WHOLE(struct rec_stack);
 REC_ASSERT_WHOLE(struct rec_gpu);
 REC_ASSERT_WHOLE(struct rec_gpu_step);

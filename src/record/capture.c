@@ -108,14 +108,19 @@ static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, 
 	return python_names_get(arg, tgid, code, instr, ret_name);
 }
 
-static unsigned int find_python(void *arg, uint32_t tgid, uint64_t self, struct python_frame *ret_frames, bool *ret_cut)
+static void find_python(void *arg, uint32_t tgid, uint64_t self, struct python_found *ret_found)
 {
-	return python_names_frames(arg, tgid, self, ret_frames, ret_cut);
+	python_names_frames(arg, tgid, self, ret_found);
+}
+
+static const char *name_task(void *arg, uint32_t tgid, const struct python_task *task)
+{
+	return python_names_task(arg, tgid, task);
 }
 
 int capture_start_stacks(struct capture *c, const struct record_options *o)
 {
-	struct stacks_config config = { .python = name_python, .python_frames = find_python };
+	struct stacks_config config = { .python = name_python, .python_frames = find_python, .python_task = name_task };
 	int err;
 
 	if (!(o->events & (EVENT_SAMPLES | EVENT_STACKS)))

@@ -26,7 +26,7 @@ struct capture {
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */
 	struct pythons *pythons;   /* NULL: no stacks are taken */
-	struct stacks *stacks; /* NULL: none are recorded */
+	struct stacks *stacks;     /* NULL: none are recorded */
 	bool uprobe_multi, uprobe_multi_pid, pid_ns;
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
 	bool weighs;

@@ -157,9 +157,9 @@ static void hand_over(const struct rec_hdr *h, size_t size, void *arg)
 
 static bool is_whole_sample(const struct rec_sample *r, size_t size)
 {
-	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX &&
+	return size >= sizeof(*r) && r->kernel_n <= SAMPLE_KERNEL_MAX && r->python_n <= SAMPLE_PYTHON_MAX && r->task <= 1 &&
 	       r->stack_bytes <= SAMPLE_STACK_MAX && r->stack_bytes % sizeof(uint64_t) == 0 &&
-	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes);
+	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r);
 }
 
 /* Whether everything that a record says to have after it is there: those who take it rely on that. */

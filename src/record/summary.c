@@ -8,8 +8,10 @@
 #include "engine/spec.h"
 #include "record/summary.h"
 
+#include "capture/python.h"
 #include "record/gpu.h"
 #include "record/overhead.h"
+#include "stack/python_name.h"
 #include "stack/stack.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -145,6 +147,7 @@ static void summarise_stacks(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
 	const char *limit = "since no more than " SAMPLE_LIMIT_TEXT " of stacks are copied in a second on each CPU";
+	struct python_names_stats python;
 	struct stacks_stats stacks;
 
 	if (!c->stacks)
@@ -166,6 +169,10 @@ static void summarise_stacks(const struct capture *c)
 	log_debug("stacks: %.1f MB copied, %" PRIu64 " ns a sample; unwinding took %.3f s and %.1f MB",
 		(double)st->sample_bytes / 1e6, st->samples ? st->sample_ns / st->samples : 0, (double)stacks.ns / 1e9,
 		(double)stacks.memory / 1e6);
+	python_names_stats(pythons_names(c->pythons), &python);
+	if (python.tasks_left)
+		log_info("asyncio: %" PRIu64 " stacks are in [task]: more than %d names of tasks in a process", python.tasks_left,
+			PYTHON_TASKS_MAX);
 	if (stacks.no_memory)
 		log_warn("stacks: %" PRIu64 " without names, since the memory for names is used up", stacks.no_memory);
 	if (stacks.files_failed)

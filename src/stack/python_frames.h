@@ -12,9 +12,15 @@
 /* Exactly len bytes of the process's memory, or negative. */
 typedef int (*python_frames_read)(void *arg, uint64_t address, void *buf, size_t len);
 
-/* Of the thread whose pthread_self() is self: innermost first, marked as those in samples are. Returns how many.
- * *ret_cut: there are more, or one could not be read. */
-unsigned int python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self,
-	struct python_frame ret_frames[SAMPLE_PYTHON_MAX], bool *ret_cut);
+struct python_found {
+	struct python_frame frames[SAMPLE_PYTHON_MAX]; /* innermost first, marked as those in samples are */
+	unsigned int n;
+	bool cut; /* there are more, or one could not be read */
+	bool has_task;
+	struct python_task task;
+};
+
+/* Of the thread whose pthread_self() is self. */
+void python_frames(python_frames_read read, void *arg, const struct python_walk *w, uint64_t self, struct python_found *ret);
 
 #endif

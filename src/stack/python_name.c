@@ -13,6 +13,7 @@
 #include "stack/python_frames.h"
 #include "stack/python_line.h"
 #include "stack/python_text.h"
+#include "util/bytes.h"
 #include "util/map.h"
 
 /* Code objects of all processes: beyond this all are forgotten and read again. */
@@ -23,11 +24,17 @@
 
 _Static_assert(STACK_PYTHON_ENTRY == PYTHON_F_ENTRY, "the bit is the one that the BPF programs set");
 
+struct task_name {
+	UT_hash_handle hh;
+	char text[];
+};
+
 struct process {
 	uint32_t tgid;
 	int fd;
 	bool gone;
 	struct python python;
+	struct task_name *tasks;
 	UT_hash_handle hh;
 };
 
@@ -62,6 +69,7 @@ struct python_names {
 	struct python_names_stats stats;
 	/* the last answer */
 	char name[PYTHON_NAME_MAX], file[PYTHON_FILE_MAX];
+	char task[PYTHON_NAME_MAX + sizeof("[task ]")];
 };
 
 int python_names_new(python_read read, void *arg, struct python_names **ret_names)
@@ -98,7 +106,14 @@ static void codes_drop(struct python_names *n, uint32_t tgid)
 
 static void process_drop(struct python_names *n, struct process *p)
 {
+	struct task_name *t, *next;
+
 	codes_drop(n, p->tgid);
+	HASH_ITER(hh, p->tasks, t, next)
+	{
+		HASH_DEL(p->tasks, t);
+		free(t);
+	}
 	n->n_gone -= p->gone;
 	HASH_DEL(n->processes, p);
 	if (p->fd >= 0)
@@ -210,22 +225,6 @@ static int read_memory(struct python_names *n, struct process *p, uint64_t addre
 	return got ? -EFAULT : -ESRCH;
 }
 
-static uint64_t word_at(const uint8_t *buf, uint16_t offset)
-{
-	uint64_t v;
-
-	memcpy(&v, buf + offset, sizeof(v));
-	return v;
-}
-
-static uint32_t half_at(const uint8_t *buf, uint16_t offset)
-{
-	uint32_t v;
-
-	memcpy(&v, buf + offset, sizeof(v));
-	return v;
-}
-
 /* Bytes of an object up to the end of its last field; 0: out of bounds. */
 static size_t extent(const uint16_t *offsets, size_t n)
 {
@@ -241,7 +240,7 @@ static size_t extent(const uint16_t *offsets, size_t n)
 
 static bool has_type(const struct python *p, const uint8_t *object, uint64_t type)
 {
-	return !type || word_at(object, p->objects.type) == type;
+	return !type || u64_at(object, p->objects.type) == type;
 }
 
 /* Reads a string as UTF-8, NUL-terminated, as much of it as fits. */
@@ -259,7 +258,7 @@ static int read_text(struct python_names *n, struct process *p, uint64_t address
 	if (err)
 		return err;
 	if (!has_type(&p->python, head, p->python.type_str) ||
-		python_text_kind(half_at(head, o->str_state) >> o->str_kind_shift, word_at(head, o->str_length), &t))
+		python_text_kind(u32_at(head, o->str_state) >> o->str_kind_shift, u64_at(head, o->str_length), &t))
 		return -EFAULT;
 	/* no character is shorter than a byte */
 	if (t.length > size - 1)
@@ -280,7 +279,7 @@ static void read_lines(struct python_names *n, struct process *p, struct code *c
 
 	if (!len || read_memory(n, p, c->mark.lines, head, len) || !has_type(&p->python, head, p->python.type_bytes))
 		return;
-	size = word_at(head, o->bytes_size);
+	size = u64_at(head, o->bytes_size);
 	if (size > LINES_MAX)
 		return;
 	c->lines = malloc(size + 1); /* an empty table says that all of it is in the first line */
@@ -312,10 +311,10 @@ static int read_mark(struct python_names *n, struct process *p, uint64_t address
 	if (!has_type(&p->python, object, p->python.type_code))
 		return -EFAULT;
 	*ret_mark = (struct code_mark){
-		.name = word_at(object, name),
-		.file = word_at(object, o->code_filename),
-		.lines = word_at(object, o->code_lines),
-		.first_line = half_at(object, o->code_firstlineno),
+		.name = u64_at(object, name),
+		.file = u64_at(object, o->code_filename),
+		.lines = u64_at(object, o->code_lines),
+		.first_line = u32_at(object, o->code_firstlineno),
 	};
 	return 0;
 }
@@ -434,16 +433,86 @@ static int read_for_frames(void *arg, uint64_t address, void *buf, size_t len)
 	return read_memory(r->names, r->process, address, buf, len);
 }
 
-unsigned int python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_frame *ret_frames,
-	bool *ret_cut)
+void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found)
 {
 	struct reading r = { .names = n };
-	unsigned int found = 0;
 
+	ret_found->n = 0;
+	ret_found->cut = ret_found->has_task = false;
 	pthread_mutex_lock(&n->lock);
 	r.process = process_find(n, tgid);
 	if (r.process)
-		found = python_frames(read_for_frames, &r, &r.process->python.walk, self, ret_frames, ret_cut);
+		python_frames(read_for_frames, &r, &r.process->python.walk, self, ret_found);
+	pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- asyncio ---- */
+
+/* The text of a string of which there is a copy of the beginning. -EFAULT: it is none. */
+static int copied_text(const struct python *p, const struct python_task *task, char *buf, size_t size)
+{
+	const struct python_objects *o = &p->objects;
+	uint32_t bytes = task->bytes < PYTHON_TASK_BYTES ? task->bytes : PYTHON_TASK_BYTES;
+	size_t len = EXTENT(o->type, o->str_length, o->str_state), at;
+	struct python_text t;
+
+	if (!len || len > bytes || !has_type(p, task->name, p->type_str) ||
+		python_text_kind(u32_at(task->name, o->str_state) >> o->str_kind_shift, u64_at(task->name, o->str_length), &t))
+		return -EFAULT;
+	at = t.ascii ? o->str_data : o->str_data_wide;
+	if (at > bytes)
+		return -EFAULT;
+	if (t.length > (bytes - at) / t.width)
+		t.length = (bytes - at) / t.width;
+	python_text_write(&t, task->name + at, buf, size);
+	return 0;
+}
+
+/* Whether asyncio made it up, as "Task-7". */
+static bool is_number(const char *name)
+{
+	return !strncmp(name, "Task-", 5) && name[5] && !name[5 + strspn(name + 5, "0123456789")];
+}
+
+/* Whether the name is one of those that are shown. */
+static bool task_known(struct python_names *n, struct process *p, const char *name)
+{
+	size_t len = strlen(name);
+	struct task_name *t;
+
+	HASH_FIND(hh, p->tasks, name, len, t);
+	if (t)
+		return true;
+	t = HASH_COUNT(p->tasks) < PYTHON_TASKS_MAX ? malloc(sizeof(*t) + len + 1) : NULL;
+	if (t) {
+		memcpy(t->text, name, len + 1);
+		HASH_ADD_KEYPTR(hh, p->tasks, t->text, len, t);
+		if (t->hh.tbl)
+			return true;
+		free(t);
+	}
+	n->stats.tasks_left++;
+	return false;
+}
+
+const char *python_names_task(struct python_names *n, uint32_t tgid, const struct python_task *task)
+{
+	char name[PYTHON_NAME_MAX];
+	const char *found = NULL;
+	struct process *p;
+
+	pthread_mutex_lock(&n->lock);
+	p = process_find(n, tgid);
+	if (p && !copied_text(&p->python, task, name, sizeof(name))) {
+		found = n->task;
+		if (name[0] && !is_number(name) && task_known(n, p, name))
+			snprintf(n->task, sizeof(n->task), "[task %s]", name);
+		else
+			found = "[task]";
+	} else if (p && p->python.type_int && task->bytes >= sizeof(uint64_t) * 2 &&
+		   u64_at(task->name, p->python.objects.type) == p->python.type_int) {
+		found = "[task]"; /* the number is all there is, until somebody asks for the name */
+	}
 	pthread_mutex_unlock(&n->lock);
 	return found;
 }

@@ -20,7 +20,9 @@
 #define PYTHON_NAME_MAX 256
 #define PYTHON_FILE_MAX 512
 
+struct python_found;
 struct python_names;
+struct python_task;
 
 /* How the memory of a process is read, for tests: exactly len bytes, or negative. NULL: by /proc/PID/mem. */
 typedef int (*python_read)(void *arg, uint32_t tgid, uint64_t address, void *buf, size_t len);
@@ -44,11 +46,19 @@ void python_names_gone(struct python_names *n, uint32_t tgid);
 int python_names_get(struct python_names *n, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_named);
 
 /* The Python frames of a thread that waits: see stack/python_frames.h. */
-unsigned int python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_frame *ret_frames,
-	bool *ret_cut);
+void python_names_frames(struct python_names *n, uint32_t tgid, uint64_t self, struct python_found *ret_found);
+
+/*
+ * The name of an asyncio task, valid until the next call: "[task NAME]"; "[task]" if it is a number that asyncio gave it, or
+ * one of more than PYTHON_TASKS_MAX names in the process, since each makes another stack of the same functions. NULL: it
+ * is not known.
+ */
+const char *python_names_task(struct python_names *n, uint32_t tgid, const struct python_task *task);
+#define PYTHON_TASKS_MAX 256
 
 struct python_names_stats {
 	uint64_t named, failed;
+	uint64_t tasks_left; /* stacks of a task whose name was one too many */
 	uint64_t read; /* code objects read; the others were known */
 	size_t memory; /* bytes */
 };

@@ -32,7 +32,9 @@ struct chain {
 	uint32_t python[SAMPLE_PYTHON_MAX + 1]; /* and "[cut]" */
 	bool entry[SAMPLE_PYTHON_MAX + 1];
 	unsigned int n_python;
-	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 2];
+	unsigned int in_task; /* so many of them are within the task */
+	uint32_t task;	      /* a frame; INTERN_NONE: none */
+	uint32_t frames[SAMPLE_KERNEL_MAX + NATIVE_MAX + SAMPLE_PYTHON_MAX + 3];
 	unsigned int n;
 	bool complete; /* the native part */
 	bool no_memory;
@@ -41,7 +43,7 @@ struct chain {
 /* A sample's parts. */
 struct parts {
 	const struct rec_sample *r;
-	const uint8_t *kernel, *python, *stack;
+	const uint8_t *kernel, *python, *task, *stack;
 };
 
 struct stacks {
@@ -151,6 +153,27 @@ static void take_python(struct stacks *s, const struct parts *p)
 		c->entry[c->n_python] = false;
 		c->python[c->n_python++] = s->cut;
 	}
+}
+
+/* asyncio's task has a frame of its own, between its coroutine and what runs it. */
+static void take_task(struct stacks *s, const struct parts *p)
+{
+	struct frame f = { .kind = FRAME_PYTHON };
+	struct chain *c = &s->chain;
+	struct python_task task;
+	const char *name;
+
+	c->task = INTERN_NONE;
+	if (!p->r->task || !s->config.python_task)
+		return;
+	memcpy(&task, p->task, sizeof(task));
+	name = s->config.python_task(s->config.python_arg, p->r->h.tgid, &task);
+	if (!name || !task.frames || task.frames > p->r->python_n)
+		return;
+	f.name = intern_text(s->in, name);
+	c->task = f.name ? intern_frame(s->in, &f) : INTERN_NONE;
+	c->no_memory |= c->task == INTERN_NONE;
+	c->in_task = task.frames;
 }
 
 /* ---- user space ---- */
@@ -263,6 +286,13 @@ static void take_user(struct stacks *s, const struct parts *p)
 
 /* ---- together ---- */
 
+static void add_python(struct chain *c, unsigned int *at)
+{
+	add(c, c->python[(*at)++]);
+	if (c->task != INTERN_NONE && *at == c->in_task)
+		add(c, c->task);
+}
+
 /*
  * Puts Python's frames where the interpreter's function is that evaluates them, which calls itself through C code, or,
  * from Python to Python, not at all (3.11 and later). What is left over, since the native part is cut, goes behind it.
@@ -294,21 +324,23 @@ static void merge(struct chain *c)
 			end = c->n_python - at > evaluations - seen ? c->n_python - (evaluations - seen) : at + 1;
 		}
 		while (at < end)
-			add(c, c->python[at++]);
+			add_python(c, &at);
 	}
 	while (at < c->n_python)
-		add(c, c->python[at++]);
+		add_python(c, &at);
 }
 
 static bool split(const struct rec_sample *r, size_t size, struct parts *ret)
 {
-	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n > SAMPLE_PYTHON_MAX ||
-		r->stack_bytes > SAMPLE_STACK_MAX || size < REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes))
+	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n > SAMPLE_PYTHON_MAX || r->task > 1 ||
+		r->stack_bytes > SAMPLE_STACK_MAX ||
+		size < REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r))
 		return false;
 	ret->r = r;
 	ret->kernel = (const uint8_t *)(r + 1);
 	ret->python = ret->kernel + r->kernel_n * sizeof(uint64_t);
-	ret->stack = ret->python + r->python_n * sizeof(struct python_frame);
+	ret->task = ret->python + r->python_n * sizeof(struct python_frame);
+	ret->stack = ret->task + SAMPLE_TASK_SIZE(r);
 	return true;
 }
 
@@ -321,6 +353,7 @@ static uint32_t take(struct stacks *s, const struct parts *p)
 	c->complete = c->no_memory = false;
 	take_kernel(s, p);
 	take_python(s, p);
+	take_task(s, p);
 	if (!(p->r->flags & SAMPLE_F_NO_USER))
 		take_user(s, p);
 	merge(c);

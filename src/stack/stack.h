@@ -22,7 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct python_frame;
+struct python_found;
+struct python_task;
 struct rec_sample;
 struct stacks;
 
@@ -67,8 +68,10 @@ struct stacks_config {
 	/* Names a Python frame; instr without STACK_PYTHON_ENTRY. Anything but 0: the name is not known. NULL: none is. */
 	int (*python)(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, struct python_name *ret_name);
 	/* The Python frames of a thread that waits, by its thread pointer; see stack/python_frames.h. NULL: there are none. */
-	unsigned int (*python_frames)(void *arg, uint32_t tgid, uint64_t self, struct python_frame *ret_frames, bool *ret_cut);
-	void *python_arg; /* of both */
+	void (*python_frames)(void *arg, uint32_t tgid, uint64_t self, struct python_found *ret_found);
+	/* The name of an asyncio task as a frame, valid until the next call; NULL: not known. NULL: none is. */
+	const char *(*python_task)(void *arg, uint32_t tgid, const struct python_task *task);
+	void *python_arg; /* of all three */
 	/* Bytes for texts, frames and stacks; 0: 24 MB. When they are used up, what would be new is STACK_NONE. */
 	size_t memory_max;
 	/* Reads files in this process, which a hostile file could crash or stop: for tests and measurements. */

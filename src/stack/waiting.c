@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stack/python_frames.h"
+
 /* Whether the thread is off the CPU with these registers: proc(5), /proc/PID/syscall, ends with stack pointer and
  * program counter. */
 static bool still_waits(const struct rec_sample *r)
@@ -54,9 +56,9 @@ static size_t read_stack(const struct rec_sample *r, uint8_t *buf)
 
 size_t waiting_complete(const struct stacks_config *c, const struct rec_sample *r, size_t size, struct rec_sample *room)
 {
-	struct python_frame pointer, *frames;
+	struct python_found found = { 0 };
+	struct python_frame pointer;
 	size_t head, n;
-	bool cut = false;
 
 	if (size < sizeof(*r) || r->kernel_n > SAMPLE_KERNEL_MAX || r->python_n != 1 || r->stack_bytes ||
 		size < REC_SAMPLE_SIZE(r->kernel_n, 1, 0))
@@ -66,20 +68,26 @@ size_t waiting_complete(const struct stacks_config *c, const struct rec_sample *
 	memcpy(&pointer, (const uint8_t *)r + head, sizeof(pointer));
 	room->flags &= (u8)~SAMPLE_F_WAITS;
 	room->python_n = 0;
+	room->task = 0;
 	if (still_waits(r)) {
-		frames = (struct python_frame *)((uint8_t *)room + head);
 		if (c->python_frames)
-			room->python_n = (u16)c->python_frames(c->python_arg, r->h.tgid, pointer.code, frames, &cut);
+			c->python_frames(c->python_arg, r->h.tgid, pointer.code, &found);
+		memcpy((uint8_t *)room + head, found.frames, found.n * sizeof(found.frames[0]));
+		room->python_n = (u16)found.n;
+		room->task = found.has_task;
 		head = REC_SAMPLE_SIZE(r->kernel_n, room->python_n, 0);
+		if (room->task)
+			memcpy((uint8_t *)room + head, &found.task, sizeof(found.task));
+		head += SAMPLE_TASK_SIZE(room);
 		n = read_stack(r, (uint8_t *)room + head);
 		/* whatever was read meanwhile is of one instant if it has not moved */
 		if (still_waits(r)) {
 			room->stack_bytes = (u32)n;
-			room->flags |= SAMPLE_F_TRUNCATED | (cut ? SAMPLE_F_PYTHON_CUT : 0);
+			room->flags |= SAMPLE_F_TRUNCATED | (found.cut ? SAMPLE_F_PYTHON_CUT : 0);
 			return head + n;
 		}
 	}
-	room->python_n = 0;
+	room->python_n = room->task = 0;
 	room->flags |= SAMPLE_F_NO_USER;
 	return REC_SAMPLE_SIZE(r->kernel_n, 0, 0);
 }

@@ -28,7 +28,7 @@ struct python_file {
 	bool python;
 	unsigned int major, minor; /* 0: the file does not say */
 	struct elf_symbol code;	   /* without its name */
-	uint64_t runtime, type_code, type_str, type_bytes;
+	uint64_t runtime, type_code, type_str, type_bytes, type_int;
 };
 
 struct python_finder {
@@ -118,6 +118,7 @@ static int read_file(pid_t pid, const struct mapped_file *m, struct python_file 
 		f->type_code = find_address(elf, "PyCode_Type");
 		f->type_str = find_address(elf, "PyUnicode_Type");
 		f->type_bytes = find_address(elf, "PyBytes_Type");
+		f->type_int = find_address(elf, "PyLong_Type");
 		f->python = f->runtime != 0;
 		read_version(elf, f);
 		if (!f->major)
@@ -224,6 +225,7 @@ int python_find(struct python_finder *f, pid_t pid, struct python *ret_python)
 	p.type_code = place(s.found.type_code, s.bias);
 	p.type_str = place(s.found.type_str, s.bias);
 	p.type_bytes = place(s.found.type_bytes, s.bias);
+	p.type_int = place(s.found.type_int, s.bias);
 	snprintf(link, sizeof(link), "/proc/%d/ns/pid", pid);
 	if (!stat(link, &st)) {
 		p.walk.ns_dev = st.st_dev;

@@ -39,8 +39,8 @@ struct python {
 	unsigned int major, minor;
 	struct python_walk walk;
 	struct python_objects objects;
-	/* Addresses of the types of code objects, of strings and of bytes in the process; 0: unknown. */
-	uint64_t type_code, type_str, type_bytes;
+	/* Addresses of the types of code objects, of strings, of bytes and of integers in the process; 0: unknown. */
+	uint64_t type_code, type_str, type_bytes, type_int;
 };
 
 /* The versions that are known without asking the process: 3.8 to 3.12. -ENOTSUP. */

@@ -8,6 +8,10 @@
  * _Py_DebugOffsets, of which only the order must be known: from offsetof() with Debian's headers of 3.13 and 3.14. All have been
  * compared with what interpreters of these versions say of themselves (tests/unit/test_python_live.c), except for builds
  * without the global lock.
+ *
+ * asyncio's tasks are not among them, since their type is private to a module: the offsets of 3.8 to 3.13 are where interpreters
+ * of these versions have a task's own coroutine and name (compared by the same test), those of 3.14 are from the layout in
+ * CPython's Modules/_asynciomodule.c and have not been tried.
  */
 #include "target/python.h"
 
@@ -22,7 +26,7 @@
 #define OLD_RUNTIME .interpreters = 32, .interp_next = 0, .interp_threads = 8
 #define OLD_THREAD .thread_next = 8, .thread_self = 176, .thread_native = NONE, .thread_frame = 24, .cframe_frame = NONE
 #define OLD_FRAME .frame_code = 32, .frame_previous = 24, .frame_owner = NONE, .frame_entry = NONE, \
-	.flags = PYTHON_WALK_LASTI | PYTHON_WALK_EACH
+	.gen_owner = NONE, .gen_frame = NONE, .code_flags = NONE, .flags = PYTHON_WALK_LASTI | PYTHON_WALK_EACH
 #define OLD_CODE .type = 8, .code_name = 112, .code_filename = 104, .code_qualname = NONE, .code_lines = 120, \
 	.code_firstlineno = 40, .code_start = NONE
 /* ... and up to 3.11, where strings could have a wchar_t copy */
@@ -32,17 +36,20 @@
 static const struct python known[] = {
 	{
 		.major = 3, .minor = 8,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104 },
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
+			.task_coro = 112, .task_name = 120 },
 		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
 	},
 	{
 		.major = 3, .minor = 9,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104 },
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 104, .frame_gen = 96, .frame_locals = 360,
+			.task_coro = 152, .task_name = 160 },
 		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_LNOTAB, .lasti_unit = 1 },
 	},
 	{
 		.major = 3, .minor = 10,
-		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 96 },
+		.walk = { OLD_RUNTIME, OLD_THREAD, OLD_FRAME, .frame_instr = 96, .frame_gen = 88, .frame_locals = 352,
+			.task_coro = 160, .task_name = 168 },
 		.objects = { OLD_CODE, OLD_STRINGS, .lines = PYTHON_LINES_RANGES, .lasti_unit = 2 },
 	},
 	{
@@ -51,6 +58,8 @@ static const struct python known[] = {
 			.interpreters = 40, .interp_next = 0, .interp_threads = 16,
 			.thread_next = 8, .thread_self = 152, .thread_native = 160, .thread_frame = 56, .cframe_frame = 8,
 			.frame_code = 32, .frame_previous = 48, .frame_instr = 56, .frame_owner = NONE, .frame_entry = 68,
+			.frame_gen = NONE, .gen_owner = 69, .gen_frame = 80, .frame_locals = 72, .code_flags = NONE,
+			.task_coro = 136, .task_name = 144,
 		},
 		.objects = {
 			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
@@ -64,6 +73,8 @@ static const struct python known[] = {
 			.thread_next = 8, .thread_self = 136, .thread_native = 144, .thread_frame = 56, .cframe_frame = 0,
 			.frame_code = 0, .frame_previous = 8, .frame_instr = 56, .frame_owner = 70, .frame_entry = NONE,
 			.owner_shim = 3,
+			.frame_gen = NONE, .gen_owner = 70, .gen_frame = 72, .frame_locals = 72, .code_flags = 48,
+			.task_coro = 136, .task_name = 144,
 		},
 		.objects = {
 			.type = 8, .code_name = 120, .code_filename = 112, .code_qualname = 128, .code_lines = 136,
@@ -90,10 +101,12 @@ struct debug_words {
 	unsigned int minor;
 	uint8_t interpreters, interp_next, interp_threads;
 	uint8_t thread_next, thread_frame, thread_self, thread_native;
-	uint8_t frame_previous, frame_code, frame_instr, frame_owner;
-	uint8_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_start;
+	uint8_t frame_previous, frame_code, frame_instr, frame_locals, frame_owner;
+	uint8_t code_filename, code_name, code_qualname, code_lines, code_firstlineno, code_argcount, code_start;
 	uint8_t type, bytes_size, bytes_data, str_state, str_length, str_data;
 	uint8_t free_kind_shift; /* of a build without the global lock */
+	/* Not among them: asyncio's tasks, of builds with the lock. */
+	uint16_t task_coro, task_name, gen_frame;
 };
 
 static const struct debug_words debug_words[] = {
@@ -101,27 +114,29 @@ static const struct debug_words debug_words[] = {
 		.minor = 13,
 		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
 		.thread_next = 21, .thread_frame = 23, .thread_self = 24, .thread_native = 25,
-		.frame_previous = 29, .frame_code = 30, .frame_instr = 31, .frame_owner = 33,
+		.frame_previous = 29, .frame_code = 30, .frame_instr = 31, .frame_locals = 32, .frame_owner = 33,
 		.code_filename = 35, .code_name = 36, .code_qualname = 37, .code_lines = 38, .code_firstlineno = 39,
-		.code_start = 43,
+		.code_argcount = 40, .code_start = 43,
 		.type = 45, .bytes_size = 65, .bytes_data = 66, .str_state = 68, .str_length = 69, .str_data = 70,
-		.free_kind_shift = 2,
+		.free_kind_shift = 2, .task_coro = 120, .task_name = 128, .gen_frame = 72,
 	},
 	{
 		.minor = 14,
 		.interpreters = 5, .interp_next = 8, .interp_threads = 9,
 		.thread_next = 24, .thread_frame = 26, .thread_self = 27, .thread_native = 28,
-		.frame_previous = 32, .frame_code = 33, .frame_instr = 34, .frame_owner = 36,
+		.frame_previous = 32, .frame_code = 33, .frame_instr = 34, .frame_locals = 35, .frame_owner = 36,
 		.code_filename = 40, .code_name = 41, .code_qualname = 42, .code_lines = 43, .code_firstlineno = 44,
-		.code_start = 48,
+		.code_argcount = 45, .code_start = 48,
 		.type = 51, .bytes_size = 75, .bytes_data = 76, .str_state = 78, .str_length = 79, .str_data = 80,
-		.free_kind_shift = 8,
+		.free_kind_shift = 8, .task_coro = 128, .task_name = 136, .gen_frame = 72,
 	},
 };
 
 #define COOKIE "xdebugpy"
 #define WORD_VERSION 1
 #define WORD_FREE_THREADED 2
+
+#define CODE_FLAGS_SIZE 4 /* an int right before the number of arguments */
 
 /* Larger offsets than any version has, several times over. */
 #define RUNTIME_MAX (1u << 20)
@@ -148,6 +163,9 @@ static uint16_t take_offset(struct words *w, unsigned int at)
 
 static void read_walk(struct words *w, const struct debug_words *d, struct python_walk *ret)
 {
+	bool tasks = !w->word[WORD_FREE_THREADED];
+	uint16_t argcount = take_offset(w, d->code_argcount);
+
 	*ret = (struct python_walk){
 		.interpreters = take(w, d->interpreters, RUNTIME_MAX),
 		.interp_next = take(w, d->interp_next, RUNTIME_MAX),
@@ -163,7 +181,14 @@ static void read_walk(struct words *w, const struct debug_words *d, struct pytho
 		.frame_owner = take_offset(w, d->frame_owner),
 		.frame_entry = NONE,
 		.owner_shim = 3, /* FRAME_OWNED_BY_CSTACK; in 3.14 FRAME_OWNED_BY_INTERPRETER, and _CSTACK is 4 */
+		.task_coro = tasks ? d->task_coro : NONE,
+		.task_name = d->task_name,
+		.frame_locals = take_offset(w, d->frame_locals),
+		.frame_gen = NONE,
+		.gen_frame = d->gen_frame,
+		.code_flags = argcount >= CODE_FLAGS_SIZE ? argcount - CODE_FLAGS_SIZE : NONE,
 	};
+	ret->gen_owner = ret->frame_owner;
 }
 
 static void read_objects(struct words *w, const struct debug_words *d, struct python_objects *ret)

@@ -63,7 +63,7 @@ test_locks() {
 	check "locks: are recorded" recorded locks -e +stacks -- locks
 	for f in one other; do
 		check "locks: the wait of $f()" [ "$(share "$TMP/locks.off" \
-			"Thread\\.run \\(threading\\.py:[0-9]+\\);(.*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex")" -ge 20 ]
+			"Thread\\.run \\([^ ]*threading\\.py:[0-9]+\\);(.*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex")" -ge 20 ]
 	done
 }
 
@@ -72,7 +72,7 @@ test_deadlock() {
 	check "deadlock: is recorded" recorded deadlock -e +stacks -- deadlock
 	for f in one other; do
 		check "deadlock: the lock that $f() waits for" grep -qE \
-			"Thread\\.run \\(threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex" "$TMP/deadlock.off"
+			"Thread\\.run \\([^ ]*threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$f \\(stacks\\.py:[0-9]+\\);.*futex" "$TMP/deadlock.off"
 	done
 }
 
@@ -101,7 +101,7 @@ test_deadlock_dumps() {
 }
 
 lock_of() { # FUNCTION
-	echo "Thread\\.run \\(threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$1 \\(stacks\\.py:[0-9]+\\);[^(]*futex"
+	echo "Thread\\.run \\([^ ]*threading\\.py:[0-9]+\\);([^(]*;)?(locks\\.<locals>\\.)?$1 \\(stacks\\.py:[0-9]+\\);[^(]*futex"
 }
 
 # dump_has_locks: makes a dump, the only one in the directory, and looks at it
@@ -151,6 +151,50 @@ test_junk() {
 	check "junk: the functions above" [ "$(share "$TMP/junk.cpu" 'repeat \(stacks\.py:[0-9]+\);.*PKCS5_PBKDF2_HMAC')" -ge 50 ]
 }
 
+# of_task FILE FUNCTION: of the samples that a function is in, the tasks that they are in, "-" being none.
+of_task() {
+	awk -v f=";$2 " 'index($0, f) { print match($0, /;\[task[^;]*/) ? substr($0, RSTART + 1, RLENGTH - 1) : "-" }' "$1" | sort -u
+}
+
+# Each function that only one task calls is in that task, however it was resumed, and what no task calls is in none.
+tasks_with() {
+	local i names=("[task alpha]" "[task béta Δ]" "[task gamma: delta]" "[task Task-77x]")
+	PATH=$2:$PATH check "tasks, $1: are recorded" recorded tasks -e +samples --sample-rate 499 -- tasks
+	for i in "${!names[@]}"; do
+		same "tasks, $1: of ${names[i]}" "$(of_task "$TMP/tasks.cpu" "own_$i")" "${names[i]}"
+	done
+	same "tasks, $1: what a loop calls itself is in none" "$(of_task "$TMP/tasks.cpu" "of_no_task")" -
+	check "tasks, $1: below the coroutine" grep -qE \
+		'_run \([^;]*events\.py:[0-9]+\);(.*;)?\[task alpha\];task_of \(stacks\.py:[0-9]+\);([^;]*;)?resumed \(stacks\.py:[0-9]+\);' "$TMP/tasks.cpu"
+}
+
+test_tasks() {
+	tasks_with "$(python3 -c 'import sys; print(*sys.version_info[:2], sep=".")')" "$(dirname "$(command -v python3)")"
+	[ "$(command -v python3)" = /usr/bin/python3 ] || [ ! -x /usr/bin/python3 ] || tasks_with Debian /usr/bin
+}
+
+# All that are installed beside; which versions the offsets were compared with: tests/unit/test_python_live.c.
+test_tasks_versions() {
+	local python version tried=0
+	for python in "$HOME"/.pyenv/versions/3.*/bin/python3; do
+		version=${python#*/versions/} version=${version%%/*}
+		[ -x "$python" ] && "$python" -c 'import sys; sys.exit(not sys.version_info >= (3, 8))' || continue
+		tasks_with "$version" "${python%/*}"
+		tried=1
+		"$python" -c 'import sys; sys.exit(not sys.version_info >= (3, 12))' || continue
+		PATH=${python%/*}:$PATH check "eager task, $version: is recorded" recorded eager -e +samples --sample-rate 499 -- eager
+		same "eager task, $version: has no name, and not that of another one" \
+			"$(of_task "$TMP/eager.cpu" 'eager.<locals>.in_eager')" -
+	done
+	((tried)) || skip "tasks versions" "no interpreters in ~/.pyenv"
+}
+
+test_task_junk() {
+	check "task junk: is recorded" recorded task_junk -e +samples --sample-rate 499 -- task_junk
+	check "task junk: the trace can be read" "$INFTRACE" export --collapsed "$TMP/task_junk.pftrace"
+	check "task junk: the coroutine" [ "$(share "$TMP/task_junk.cpu" 'victim \(stacks\.py:[0-9]+\);.*PKCS5_PBKDF2_HMAC')" -ge 50 ]
+}
+
 # Names come faster than they are read; those that are known are found.
 test_jit() {
 	[ "$(uname -m)" = x86_64 ] || {
@@ -168,6 +212,21 @@ test_slow_steps() {
 	sed 's/^/# /' "$TMP/check.out"
 }
 
-ALL_TESTS=(plants extension locks deadlock deadlock_dumps fork exec hostile junk jit)
+# Of a generate loop in PyTorch. Without --all one plant, of which only the difference between slow and other steps has to name
+# the function: there are few of them.
+test_slow_torch() {
+	if ! python3 -c 'import torch' 2>/dev/null && ! /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+		skip "slow torch" "python3-torch is not installed"
+		return
+	fi
+	if [ "${TEST_ALL:-}" ]; then
+		check "slow torch: 20 of 20 plants, precision and recall of 0.98" "$TOP/tests/plant/python.py" --torch -v
+	else
+		check "slow torch: a plant is found" env PLANT_TARGET=0 "$TOP/tests/plant/python.py" --torch -v -n 1 -s 420 --steps 100
+	fi
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+ALL_TESTS=(plants extension locks deadlock deadlock_dumps fork exec hostile junk tasks tasks_versions task_junk jit slow_torch)
 [ -z "${TEST_ALL:-}" ] || ALL_TESTS+=(slow_steps)
 run_tests "$@"

@@ -10,8 +10,12 @@
     stacks.py exec          runs "stacks.py plant 3" in the same process
     stacks.py junk          the code objects of functions that run are overwritten with junk meanwhile
     stacks.py jit           machine code that is made at run time, and 10,000 names of it a second in perf-PID.map (x86-64)
+    stacks.py tasks         asyncio tasks with names, each with functions of its own, and functions that are in none
+    stacks.py eager         a task that runs at once as another one makes it (from 3.12 on)
+    stacks.py task_junk     what an asyncio task consists of is overwritten with junk meanwhile
     stacks.py circle KIND   the list of frames is made to lead somewhere else meanwhile (CPython 3.11 only)
 """
+import asyncio
 import ctypes
 import gc
 import hashlib
@@ -88,6 +92,99 @@ def deadlock():
     # both have their first lock, and soon wait for the other one
     while sum(f.f_code.co_name in ("one", "other") for f in sys._current_frames().values()) < 2:
         time.sleep(0.01)
+
+
+NAMES = ["alpha", "b\u00e9ta \u0394", "gamma; delta", "Task-77x"]
+
+
+def own_functions():
+    for i in range(len(NAMES)):
+        exec(f"def own_{i}(n):\n    return work(n)\n", globals())
+    return [globals()[f"own_{i}"] for i in range(len(NAMES))]
+
+
+def of_no_task():
+    work(20000)
+
+
+async def resumed(own, future):
+    own(20000)
+    await asyncio.sleep(0)
+    own(20000)
+    await asyncio.sleep(0.001)
+    sum(own(20000) for _ in range(1))
+    await future
+    own(20000)
+
+
+async def task_of(own):
+    loop = asyncio.get_running_loop()
+    end = time.process_time() + 1
+    while time.process_time() < end:
+        future = loop.create_future()
+        loop.call_later(0.001, future.set_result, None)
+        await resumed(own, future)
+
+
+async def tasks():
+    loop = asyncio.get_running_loop()
+    made = [asyncio.create_task(task_of(own), name=name) for name, own in zip(NAMES, own_functions())]
+    while not all(t.done() for t in made):
+        loop.call_soon(of_no_task)
+        await asyncio.sleep(0.002)
+    for t in made:
+        t.result()
+
+
+async def eager():
+    def in_eager():
+        work(20000)
+
+    async def started():
+        in_eager()
+        await asyncio.sleep(0)
+
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    end = time.process_time() + 0.6
+    while time.process_time() < end:
+        await asyncio.create_task(started(), name="started")
+
+
+def task_junk():
+    chooser = random.Random(1)
+
+    def scribbled(objects):
+        kept = []
+        for address, size in objects:
+            kept.append((address, ctypes.string_at(address, size)))
+            new = b"".join(chooser.choice([chooser.getrandbits(64), chooser.getrandbits(40), address, 0, 2**63 - 1]).to_bytes(8, "little")
+                           for _ in range(size // 8))
+            ctypes.memmove(address, new, size)
+        hashlib.pbkdf2_hmac("sha256", b"x" * 100, b"salt", 10000)
+        for address, old in kept:
+            ctypes.memmove(address, old, len(old))
+
+    async def victim():
+        task, frame = asyncio.current_task(), sys._getframe()
+        while frame.f_code.co_name != "_run":
+            frame = frame.f_back
+        handle, name = frame.f_locals["self"], task.get_name()
+        del frame
+        end = time.process_time() + 0.8
+        while time.process_time() < end:
+            which = chooser.choice(["name", "text", "handle"])
+            if which == "name":  # all of it but its count and, mostly, its type
+                scribbled([(id(name) + chooser.choice([8, 16, 16, 16]), 32)])
+            elif which == "text":
+                scribbled([(id(name) + 16, 16), (id(name) + 40, 8)])
+            else:  # its callback
+                scribbled([(id(handle) + 24, 8)])
+
+    async def run():
+        await asyncio.create_task(victim(), name="victim of " + "x" * 40)
+
+    gc.disable()
+    asyncio.run(run())
 
 
 def finish():
@@ -201,6 +298,12 @@ def main():
     elif mode == "exec":
         os.environ["STARTED"] = "1"
         os.execv(sys.executable, [sys.executable, sys.argv[0], "plant", "3"])
+    elif mode == "tasks":
+        asyncio.run(tasks())
+    elif mode == "eager":
+        asyncio.run(eager())
+    elif mode == "task_junk":
+        task_junk()
     elif mode == "junk":
         junk()
     elif mode == "jit":

@@ -77,6 +77,23 @@ static const char script[] =
 	"    sys.stdout.reconfigure(encoding='utf-8'); tell(); sys.stdin.read()\n"
 	"main()\n";
 
+/* Prints its thread and the name of the task that waits in C code, in which a coroutine of a coroutine of it is. */
+static const char tasks_script[] =
+	"import asyncio, sys, threading\n"
+	"def wait():\n"
+	"    print('T', threading.get_ident())\n"
+	"    print('F', asyncio.current_task().get_name())\n"
+	"    print('.', flush=True); sys.stdin.read()\n"
+	"async def inner():\n"
+	"    await asyncio.sleep(0.001)\n"
+	"    list(wait() for _ in range(1))\n"
+	"async def outer(): await inner()\n"
+	"async def other(): await asyncio.sleep(100)\n"
+	"async def main():\n"
+	"    others = [asyncio.create_task(other(), name='other') for _ in range(9)]\n"
+	"    await asyncio.create_task(outer(), name='\xc3\xa4rger \xce\xa3')\n"
+	"sys.stdout.reconfigure(encoding='utf-8'); asyncio.run(main())\n";
+
 struct expected {
 	unsigned long self;
 	unsigned int n;
@@ -90,7 +107,7 @@ struct child {
 	unsigned int n;
 };
 
-static void run_python(const char *command, int in, int out)
+static void run_python(const char *command, const char *text_of, int in, int out)
 {
 	char text[512], *argv[16], *save = NULL;
 	int n = 0;
@@ -99,7 +116,7 @@ static void run_python(const char *command, int in, int out)
 	for (char *p = strtok_r(text, " ", &save); p && n < 13; p = strtok_r(NULL, " ", &save))
 		argv[n++] = p;
 	argv[n++] = "-c";
-	argv[n++] = (char *)script;
+	argv[n++] = (char *)text_of;
 	argv[n] = NULL;
 	dup2(in, 0);
 	dup2(out, 1);
@@ -147,7 +164,7 @@ static void wait_asleep(pid_t pid)
 	fail_msg("%s: does not wait: %s", path, state ? state : "gone");
 }
 
-static struct child *start(const char *command)
+static struct child *start(const char *command, const char *text_of)
 {
 	struct child *c = calloc(1, sizeof(*c));
 	int in[2], out[2];
@@ -159,7 +176,7 @@ static struct child *start(const char *command)
 	c->pid = fork();
 	assert_true(c->pid >= 0);
 	if (!c->pid)
-		run_python(command, in[0], out[1]);
+		run_python(command, text_of, in[0], out[1]);
 	close(in[0]);
 	close(out[1]);
 	c->in = in[1];
@@ -187,26 +204,24 @@ static int read_at(void *arg, uint64_t address, void *buf, size_t len)
 static void compare_thread(const struct child *c, const struct python *p, struct python_names *names,
 	const struct expected *t)
 {
-	struct python_frame frames[FRAMES_MAX];
+	struct python_found f;
 	char path[64], found[1024];
-	unsigned int n;
-	bool cut;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	n = python_frames(read_at, &fd, &p->walk, t->self, frames, &cut);
-	assert_false(cut);
+	python_frames(read_at, &fd, &p->walk, t->self, &f);
+	assert_false(f.cut);
 	close(fd);
-	for (unsigned int i = 0; i < n && i < t->n; i++) {
+	for (unsigned int i = 0; i < f.n && i < t->n; i++) {
 		struct python_name named;
 
-		assert_int_equal(python_names_get(names, (uint32_t)c->pid, frames[i].code, frames[i].instr & ~PYTHON_F_ENTRY, &named), 0);
+		assert_int_equal(python_names_get(names, (uint32_t)c->pid, f.frames[i].code, f.frames[i].instr & ~PYTHON_F_ENTRY, &named), 0);
 		snprintf(found, sizeof(found), "%s|%s|%u", named.name, named.file, named.line);
 		assert_string_equal(found, t->frames[i]);
 	}
-	assert_int_equal(n, t->n);
+	assert_int_equal(f.n, t->n);
 }
 
 static void compare_process(const struct child *c, const struct python *p)
@@ -230,10 +245,44 @@ static void compare_process(const struct child *c, const struct python *p)
 	python_names_free(names);
 }
 
+/* The name of the task as it is, and only the frames of its coroutines and what they call are within it. */
+static void compare_task(const struct child *c, const struct python *p)
+{
+	struct python_names *names;
+	struct python_found f;
+	char path[64], expected[300];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", c->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(python_names_new(NULL, NULL, &names), 0);
+	assert_int_equal(python_names_set(names, (uint32_t)c->pid, p), 0);
+	python_frames(read_at, &fd, &p->walk, c->threads[0].self, &f);
+	assert_true(f.has_task);
+	assert_int_equal(f.task.frames, 4);
+	snprintf(expected, sizeof(expected), "[task %s]", c->threads[0].frames[0]);
+	assert_string_equal(python_names_task(names, (uint32_t)c->pid, &f.task), expected);
+	python_names_free(names);
+	close(fd);
+}
+
+/* Its own: addresses differ from process to process. */
+static void try_task(struct python_finder *finder, const char *command)
+{
+	struct child *c = start(command, tasks_script);
+	struct python p = {};
+
+	assert_int_equal(c->n, 1);
+	assert_int_equal(python_find(finder, c->pid, &p), 0);
+	compare_task(c, &p);
+	end(c);
+}
+
 /* Whether it is there and its version is known. */
 static bool try_python(const char *command)
 {
-	struct child *c = start(command);
+	struct child *c = start(command, script);
 	struct python_finder *finder;
 	struct python p = {};
 	int err, status;
@@ -247,11 +296,13 @@ static bool try_python(const char *command)
 	}
 	assert_int_equal(python_finder_new(&finder), 0);
 	err = python_find(finder, c->pid, &p);
-	python_finder_free(finder);
-	if (!err)
+	if (!err) {
 		compare_process(c, &p);
+		try_task(finder, command);
+	}
+	python_finder_free(finder);
 	/* an error is allowed for versions that nobody promised */
-	else if (err != -ENOTSUP || (p.major == 3 && p.minor >= 8 && p.minor <= 14))
+	if (err && (err != -ENOTSUP || (p.major == 3 && p.minor >= 8 && p.minor <= 14)))
 		fail_msg("%s, Python %u.%u: %s", command, p.major, p.minor, strerror(-err));
 	print_message("%s: Python %u.%u%s\n", command, p.major, p.minor, err ? " is not known" : "");
 	end(c);

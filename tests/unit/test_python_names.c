@@ -24,6 +24,7 @@
 #define TYPE_CODE (BASE + 1)
 #define TYPE_STR (BASE + 2)
 #define TYPE_BYTES (BASE + 3)
+#define TYPE_INT (BASE + 4)
 #define CODE (BASE + 0x1000)
 #define NAME (BASE + 0x2000)
 #define FILE_NAME (BASE + 0x3000)
@@ -103,11 +104,11 @@ static void fill_debug_words(uint64_t *words, unsigned int minor)
 {
 	/* word, value: what the versions share, then by word in each */
 	static const uint16_t of_13[][2] = { { 5, 632 }, { 8, 7264 }, { 9, 7344 }, { 21, 8 }, { 23, 72 }, { 24, 152 }, { 25, 160 },
-		{ 29, 8 }, { 30, 0 }, { 31, 56 }, { 33, 70 }, { 35, 112 }, { 36, 120 }, { 37, 128 }, { 38, 136 }, { 39, 68 },
-		{ 43, 200 }, { 45, 8 }, { 65, 16 }, { 66, 32 }, { 68, 32 }, { 69, 16 }, { 70, 40 } };
+		{ 29, 8 }, { 30, 0 }, { 31, 56 }, { 32, 72 }, { 33, 70 }, { 35, 112 }, { 36, 120 }, { 37, 128 }, { 38, 136 }, { 39, 68 },
+		{ 40, 52 }, { 43, 200 }, { 45, 8 }, { 65, 16 }, { 66, 32 }, { 68, 32 }, { 69, 16 }, { 70, 40 } };
 	static const uint16_t of_14[][2] = { { 5, 808 }, { 8, 7272 }, { 9, 7344 }, { 24, 8 }, { 26, 72 }, { 27, 152 }, { 28, 160 },
-		{ 32, 8 }, { 33, 0 }, { 34, 56 }, { 36, 74 }, { 40, 112 }, { 41, 120 }, { 42, 128 }, { 43, 136 }, { 44, 68 },
-		{ 48, 208 }, { 51, 8 }, { 75, 16 }, { 76, 32 }, { 78, 32 }, { 79, 16 }, { 80, 40 } };
+		{ 32, 8 }, { 33, 0 }, { 34, 56 }, { 35, 80 }, { 36, 74 }, { 40, 112 }, { 41, 120 }, { 42, 128 }, { 43, 136 }, { 44, 68 },
+		{ 45, 52 }, { 48, 208 }, { 51, 8 }, { 75, 16 }, { 76, 32 }, { 78, 32 }, { 79, 16 }, { 80, 40 } };
 	size_t n = minor == 13 ? ARRAY_SIZE(of_13) : ARRAY_SIZE(of_14);
 
 	memset(words, 0, PYTHON_DEBUG_WORDS * sizeof(*words));
@@ -131,6 +132,7 @@ static void get_layout(unsigned int minor, struct python *ret_python)
 	ret_python->type_code = TYPE_CODE;
 	ret_python->type_str = TYPE_STR;
 	ret_python->type_bytes = TYPE_BYTES;
+	ret_python->type_int = TYPE_INT;
 }
 
 static struct python_names *start(const struct python *p)
@@ -440,6 +442,112 @@ static void test_lines_of_junk(void **state)
 	}
 }
 
+/* ---- asyncio ---- */
+
+/* As the programs copy it. */
+static const char *task_text(struct python_names *n)
+{
+	struct python_task task = { .frames = 1, .bytes = PYTHON_TASK_BYTES };
+
+	memcpy(task.name, memory + (NAME - BASE), sizeof(task.name));
+	return python_names_task(n, TGID, &task);
+}
+
+static const char *task_named(struct python_names *n, const struct python *p, const char *text)
+{
+	memset(memory, 0, sizeof(memory));
+	put_ascii(p, NAME, text);
+	return task_text(n);
+}
+
+static void test_tasks(void **state)
+{
+	static const uint16_t wide[] = { 'b', 0xe9, 0x394, 0xd800 };
+	char longest[400];
+
+	(void)state;
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	for (unsigned int minor = 8; minor <= 14; minor++) {
+		struct python_task task = { .frames = 1, .bytes = 32 };
+		struct python_names *n;
+		struct python p;
+		const char *text;
+
+		get_layout(minor, &p);
+		n = start(&p);
+		assert_string_equal(task_named(n, &p, "alpha"), "[task alpha]");
+		assert_string_equal(task_named(n, &p, "Task-x"), "[task Task-x]");
+		assert_string_equal(task_named(n, &p, "Task-"), "[task Task-]");
+		assert_string_equal(task_named(n, &p, "Task-12"), "[task]"); /* asyncio's own number */
+		assert_string_equal(task_named(n, &p, ""), "[task]");
+		text = task_named(n, &p, longest);
+		assert_int_equal(strspn(text + 6, "x"), PYTHON_TASK_BYTES - p.objects.str_data);
+		assert_int_equal(text[strlen(text) - 1], ']');
+		memset(memory, 0, sizeof(memory));
+		put_str(&p, NAME, wide, 4, 2, false);
+		assert_string_equal(task_text(n), "[task b\xc3\xa9\xce\x94?]");
+		put(NAME + p.objects.type, TYPE_INT, 8);
+		assert_string_equal(task_text(n), "[task]");
+		put(NAME + p.objects.type, TYPE_CODE, 8);
+		assert_null(task_text(n));
+		/* cut within its header */
+		put_ascii(&p, NAME, "alpha");
+		memcpy(task.name, memory + (NAME - BASE), sizeof(task.name));
+		assert_null(python_names_task(n, TGID, &task));
+		assert_null(python_names_task(n, TGID + 1, &task));
+		python_names_free(n);
+	}
+}
+
+/* Names that are never the same again, as those of requests, would make a stack each. */
+static void test_many_tasks(void **state)
+{
+	struct python_names_stats stats;
+	struct python_names *n;
+	struct python p;
+	char name[32], shown[48];
+
+	(void)state;
+	get_layout(11, &p);
+	n = start(&p);
+	for (int i = 0; i < PYTHON_TASKS_MAX + 10; i++) {
+		snprintf(name, sizeof(name), "request %d", i);
+		snprintf(shown, sizeof(shown), "[task %s]", name);
+		assert_string_equal(task_named(n, &p, name), i < PYTHON_TASKS_MAX ? shown : "[task]");
+	}
+	assert_string_equal(task_named(n, &p, "request 3"), "[task request 3]");
+	python_names_stats(n, &stats);
+	assert_int_equal(stats.tasks_left, 10);
+	python_names_free(n);
+}
+
+static void test_junk_tasks(void **state)
+{
+	struct python_names *n;
+	struct python p;
+
+	(void)state;
+	srand(5);
+	for (unsigned int minor = 8; minor <= 14; minor++) {
+		get_layout(minor, &p);
+		n = start(&p);
+		for (int i = 0; i < 20000; i++) {
+			struct python_task task = { .frames = (uint32_t)rand(), .bytes = i % 3 ? (uint32_t)rand() % 256 : (uint32_t)rand() };
+			const char *text;
+
+			for (size_t k = 0; k < sizeof(task.name); k++)
+				task.name[k] = (uint8_t)rand();
+			memcpy(task.name + p.objects.type, &(uint64_t){ i % 7 ? TYPE_STR : TYPE_INT }, 8);
+			if (i % 2)
+				memcpy(task.name + p.objects.str_length, &(uint64_t){ (uint64_t)rand() % 300 }, 8);
+			text = python_names_task(n, TGID, &task);
+			assert_true(!text || (strlen(text) < PYTHON_NAME_MAX + 8 && !strncmp(text, "[task", 5)));
+		}
+		python_names_free(n);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -452,6 +560,9 @@ int main(void)
 		cmocka_unit_test(test_wild_lengths_and_pointers),
 		cmocka_unit_test(test_memory_is_bounded),
 		cmocka_unit_test(test_junk),
+		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_many_tasks),
+		cmocka_unit_test(test_junk_tasks),
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_lines_of_junk),
 	};

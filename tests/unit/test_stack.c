@@ -234,8 +234,72 @@ static int name_python(void *arg, uint32_t tgid, uint64_t code, uint64_t instr, 
 	return 0;
 }
 
+static const char *name_task(void *arg, uint32_t tgid, const struct python_task *task)
+{
+	assert_string_equal(arg, "arg");
+	assert_true(tgid);
+	return task->bytes ? "[task t]" : NULL;
+}
+
 #define ENTRY STACK_PYTHON_ENTRY
 #define EVAL "_PyEval_EvalFrameDefault"
+
+/* A sample like r with Python frames and a task, of which the first `within` are. */
+static uint32_t take_with_task(struct stacks *s, const struct rec_sample *r, const struct python_frame *frames, uint16_t n,
+	uint32_t within, uint32_t bytes)
+{
+	size_t at = n * sizeof(*frames), size = REC_SAMPLE_SIZE(0, n, r->stack_bytes) + sizeof(struct python_task);
+	struct python_task task = { .frames = within, .bytes = bytes };
+	struct rec_sample *p = calloc(1, size);
+	uint32_t id;
+
+	assert_non_null(p);
+	*p = *r;
+	p->python_n = n;
+	p->task = 1;
+	memcpy(p + 1, frames, at);
+	memcpy((char *)(p + 1) + at, &task, sizeof(task));
+	memcpy((char *)(p + 1) + at + sizeof(task), r + 1, r->stack_bytes);
+	id = stacks_take(s, p, size);
+	assert_int_equal(stacks_take(s, p, size - 8), STACK_NONE);
+	free(p);
+	return id;
+}
+
+/* The task's frame is outside of those that are within it, wherever the native functions are. */
+static void tasks_are_merged(void **state)
+{
+	static const struct python_frame frames[] = { { 1, 7 }, { 2, 8 | ENTRY }, { 3, 9 }, { 4, 10 | ENTRY } };
+	static const struct {
+		uint32_t within, bytes;
+		const char *wanted[12];
+	} cases[] = {
+		{ 1, 8, { "outer_wait", "py1", "[task t]", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 2, 8, { "outer_wait", "py1", "py2", "[task t]", "extension", "py3", "py4", "run_python", "main" } },
+		{ 3, 8, { "outer_wait", "py1", "py2", "extension", "py3", "[task t]", "py4", "run_python", "main" } },
+		{ 4, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "[task t]", "run_python", "main" } },
+		/* wrong, and without a name */
+		{ 0, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 5, 8, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+		{ 2, 0, { "outer_wait", "py1", "py2", "extension", "py3", "py4", "run_python", "main" } },
+	};
+	const struct stacks_config config = {
+		.in_process = true, .python = name_python, .python_task = name_task, .python_arg = (void *)"arg"
+	};
+	struct child c = child_start(run_python);
+	size_t size = 0;
+	struct rec_sample *r = sample_take(c.pid, c.tid, &size);
+	struct stacks *s;
+
+	(void)state;
+	assert_non_null(r);
+	assert_int_equal(stacks_new(&config, &s), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_true(has_frames(s, take_with_task(s, r, frames, 4, cases[i].within, cases[i].bytes), cases[i].wanted));
+	stacks_free(s);
+	free(r);
+	child_end(&c);
+}
 
 static void python_is_merged(void **state)
 {
@@ -382,6 +446,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unwinds),
 		cmocka_unit_test(python_is_merged),
+		cmocka_unit_test(tasks_are_merged),
 		cmocka_unit_test(all_kinds),
 		cmocka_unit_test(processes_end),
 		{ "unwinds with another process that reads", unwinds, NULL, NULL, &other },

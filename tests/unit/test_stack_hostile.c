@@ -237,7 +237,8 @@ static void junk_samples(void **state)
 		r->kernel_n = (uint16_t)(random() % (SAMPLE_KERNEL_MAX + 1));
 		r->python_n = (uint16_t)(random() % (SAMPLE_PYTHON_MAX + 1));
 		r->stack_bytes = (uint32_t)(8 * n);
-		size = REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes);
+		r->task = (uint16_t)(random() % 2);
+		size = REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r);
 		for (int k = 0; k < SAMPLE_REGS; k++)
 			r->regs[k] = (uint64_t)random() << 32 ^ (uint64_t)random();
 		if (i & 1) {
@@ -278,6 +279,11 @@ static void malformed_samples(void **state)
 	r->python_n = UINT16_MAX;
 	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
 	r->python_n = 0;
+	r->task = 2;
+	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
+	r->task = 1;
+	assert_int_equal(stacks_take(s, r, sizeof(*r) + sizeof(struct python_task) - 8), STACK_NONE);
+	r->task = 0;
 	r->stack_bytes = UINT32_MAX;
 	assert_int_equal(stacks_take(s, r, REC_SENT_MAX), STACK_NONE);
 	r->stack_bytes = 16;
@@ -287,7 +293,7 @@ static void malformed_samples(void **state)
 	r->stack_bytes = 0;
 	assert_int_equal(stacks_take(s, r, sizeof(*r)), STACK_NONE);
 	stacks_stats(s, &stats);
-	assert_int_equal(stats.malformed, 5);
+	assert_int_equal(stats.malformed, 7);
 	assert_int_equal(stats.user, 0);
 	stacks_free(s);
 	free(r);

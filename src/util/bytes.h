@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef INFTRACE_BYTES_H
+#define INFTRACE_BYTES_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Numbers within copies of a traced process's memory, of this machine's byte order, aligned or not. The caller has
+ * made sure that they lie within the copy. */
+static inline uint64_t u64_at(const uint8_t *buf, uint16_t offset)
+{
+	uint64_t v;
+
+	memcpy(&v, buf + offset, sizeof(v));
+	return v;
+}
+
+static inline uint32_t u32_at(const uint8_t *buf, uint16_t offset)
+{
+	uint32_t v;
+
+	memcpy(&v, buf + offset, sizeof(v));
+	return v;
+}
+
+#endif
