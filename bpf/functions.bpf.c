@@ -629,7 +629,7 @@ int function_exit(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool open = enabled;
 	struct thread *t;
-	u64 cookie;
+	u64 cookie, sp;
 	u32 id;
 
 	keep_stack(ctx);
@@ -637,11 +637,15 @@ int function_exit(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	cookie = bpf_get_attach_cookie(ctx);
-	if (cookie & PROBE_COOKIE_PYTHON && !python_leave(t, id)) {
-		hit_end(t->timed_ns, t->timed_kind);
-		return 0;
+	sp = exit_sp(ctx, cookie);
+	if (cookie & PROBE_COOKIE_PYTHON) {
+		if (!python_leave(ctx, t, id, cookie, sp)) {
+			hit_end(t->timed_ns, t->timed_kind);
+			return 0;
+		}
+		sp = t->python_sp;
 	}
-	return call_leave(ctx, task, t, open, exit_sp(ctx, cookie), id);
+	return call_leave(ctx, task, t, open, sp, id);
 }
 
 /* Whether the comparison before this place found its operands equal. */

@@ -323,6 +323,7 @@ struct thread {
 	/* the Python function that is a step and in flight, as python_step.bpf.h says */
 	u32 python_probe;
 	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
+	u64 python_key; /* in python_calls */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,

@@ -15,10 +15,10 @@
 #include "python_memory.bpf.h"
 #include "python_walk.h"
 
-/* By the order of the options. */
+/* By the order of the options, with PYTHON_LAYOUTS of each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PYTHON_CALLS_MAX);
+	__uint(max_entries, PYTHON_CALLS_MAX *PYTHON_LAYOUTS);
 	__type(key, u32);
 	__type(value, struct python_calls);
 } python_calls __weak SEC(".maps");
@@ -29,7 +29,7 @@ struct {
 #define PYTHON_STR_COMPACT_ASCII 0x60
 
 enum python_entry {
-	PYTHON_OTHER,	 /* no step begins */
+	PYTHON_OTHER, /* no step begins */
 	PYTHON_STEP,
 	PYTHON_STEP_NEXT, /* the end of the previous one was not seen */
 };
@@ -113,30 +113,37 @@ __noinline bool python_is_named(const struct python_calls *c, u64 code, u64 name
 	return m.found;
 }
 
-/* Whether the function's own code is about to run: not if the call is to make a generator. */
-static __always_inline bool python_runs(const struct python_calls *c, u64 frame, u64 code)
+/* Whether the function's own code is about to run: not if the call is to make a generator, nor if an exception is thrown
+ * into one, which the argument behind the frame says. */
+static __always_inline bool python_runs(
+	struct pt_regs *ctx, const struct python_calls *c, u32 place, u64 frame, u64 code, bool yields)
 {
+	if (c->how == PYTHON_BY_CALL)
+		return !(u32)reg_at(ctx, place - 1);
 	return !((u32)python_word(code + c->code_flags) & PYTHON_CODE_GENERATOR) ||
-	       python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR;
+	       (yields && python_byte(frame + c->frame_owner) == PYTHON_OWNER_GENERATOR);
 }
 
 /* The interpreter begins to run a function. */
 static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struct thread *t, u32 at, u32 id)
 {
-	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &at);
-	u64 state, frame, code, name, length;
+	u64 cookie = bpf_get_attach_cookie(ctx), state, frame, code, name, length;
+	u32 key = at * PYTHON_LAYOUTS + (cookie >> PROBE_COOKIE_PYTHON_SHIFT & PROBE_COOKIE_PYTHON_MAX);
+	const struct python_calls *c = bpf_map_lookup_elem(&python_calls, &key);
 	enum python_entry entry = PYTHON_STEP;
+	u32 place;
 
 	if (!c)
 		return PYTHON_OTHER;
-	state = reg_at(ctx, bpf_get_attach_cookie(ctx) >> PROBE_COOKIE_REG_SHIFT & PROBE_COOKIE_REG_MAX);
-	frame = python_current(c, state);
+	place = cookie >> PROBE_COOKIE_REG_SHIFT & PROBE_COOKIE_REG_MAX;
+	state = reg_at(ctx, place);
+	frame = c->how == PYTHON_BY_CALL ? state : python_current(c, state);
 	code = python_word(frame + c->frame_code);
 	name = python_word(code + c->code_name);
 	length = python_word(name + c->str_length);
 	if (length >= PYTHON_TEXT_MAX || !(c->lengths >> length & 1))
 		return PYTHON_OTHER;
-	if (!python_is_named(c, code, name, length) || !python_runs(c, frame, code))
+	if (!python_is_named(c, code, name, length) || !python_runs(ctx, c, place, frame, code, !(cookie & PROBE_COOKIE_NO_YIELDS)))
 		return PYTHON_OTHER;
 	if (t->python_frame) {
 		if (t->python_frame != frame && frame_find(t, t->python_sp, t->python_probe))
@@ -147,25 +154,31 @@ static __always_inline enum python_entry python_enter(struct pt_regs *ctx, struc
 	t->python_state = state;
 	t->python_sp = PT_REGS_SP(ctx);
 	t->python_probe = id;
+	t->python_key = key;
 	return entry;
 }
 
 /* The interpreter leaves a function: whether it is the step in flight. */
-static __always_inline bool python_leave(struct thread *t, u32 id)
+static __always_inline bool python_leave(struct pt_regs *ctx, struct thread *t, u32 id, u64 cookie, u64 sp)
 {
 	const struct python_calls *c;
-	const struct probe *p;
-	u32 at;
+	u64 frame;
+	u32 key;
 
 	if (!t->python_frame || t->python_probe != id)
 		return 0;
-	p = bpf_map_lookup_elem(&probes, &id);
-	if (!p)
+	key = t->python_key;
+	c = bpf_map_lookup_elem(&python_calls, &key);
+	if (!c)
 		return 0;
-	at = p->python - 1;
-	c = bpf_map_lookup_elem(&python_calls, &at);
-	if (!c || python_current(c, t->python_state) != t->python_frame)
-		return 0;
+	if (c->how == PYTHON_BY_CALL) {
+		if (t->python_sp != sp)
+			return 0;
+	} else {
+		frame = c->how == PYTHON_BY_STATE ? python_current(c, t->python_state) : reg_at(ctx, cookie >> PROBE_COOKIE_EXIT_SHIFT & PROBE_COOKIE_REG_MAX);
+		if (frame != t->python_frame)
+			return 0;
+	}
 	t->python_frame = 0;
 	return 1;
 }

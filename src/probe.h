@@ -23,6 +23,10 @@
  * in struct pt_regs. */
 #define PROBE_COOKIE_REG_SHIFT 12
 #define PROBE_COOKIE_REG_MAX 0xffu
+/* ... that yields are not seen, and enum python_layout. */
+#define PROBE_COOKIE_NO_YIELDS 0x100000u
+#define PROBE_COOKIE_PYTHON_SHIFT 21
+#define PROBE_COOKIE_PYTHON_MAX 3u
 /* A place where the interpreter leaves Python functions. */
 #define PROBE_COOKIE_PYTHON 0x10000000u
 #define PROBE_COOKIE_ID 0xfffu /* the probe's id */
@@ -295,6 +299,22 @@ struct probe {
 #define PYTHON_NAMES_MAX 16 /* that one --py-step stands for */
 #define PYTHON_CALLS_MAX 4   /* of --py-step */
 
+/* Versions of CPython that have the same structures as far as this is concerned: from 3.8, from 3.11, and from 3.12 on. */
+enum python_layout {
+	PYTHON_LAYOUT_3_8,
+	PYTHON_LAYOUT_3_11,
+	PYTHON_LAYOUT_3_12,
+	PYTHON_LAYOUTS,
+};
+
+/* How the end of a function is known to be that of the step. */
+enum python_how {
+	PYTHON_BY_STATE, /* its frame is the innermost one of the thread's state */
+	PYTHON_BY_FRAME, /* its frame is in the register, the cookie's PROBE_COOKIE_EXIT_SHIFT */
+	PYTHON_BY_CALL,	 /* each function has a call of the interpreter of its own: by the stack pointer. Where a
+			  * function begins, the register has its frame, not the thread's state. */
+};
+
 struct python_text {
 	u64 words[PYTHON_TEXT_MAX / 8]; /* filled up with zeros */
 };
@@ -306,7 +326,7 @@ struct python_function {
 };
 
 /*
- * Which Python functions are steps, and how to recognise one where the interpreter begins to run it: these offsets lead
+ * Of an option and a layout: which Python functions are steps, and how to recognise one where the interpreter begins to run it: these offsets lead
  * from the thread's state to the function's names.
  */
 struct python_calls {
@@ -316,7 +336,8 @@ struct python_calls {
 	u16 code_name, code_file, code_flags;
 	u16 str_length, str_state, str_data;
 	u8 n;
-	u8 pad[3];
+	u8 how; /* enum python_how */
+	u8 pad[2];
 	struct python_function names[PYTHON_NAMES_MAX];
 };
 

@@ -113,13 +113,18 @@ static enum link_when when_of(const struct collect *c, const struct probe_spec *
 static int set_python(const struct collect *c, size_t spec, struct probe *p)
 {
 	struct python_calls calls;
-	unsigned int at;
+	unsigned int at = 0, key;
 
 	if (!c->pt->specs[spec].is_python)
 		return 0;
-	at = probe_spec_python(c->pt, spec, &calls);
+	for (unsigned int layout = 0; layout < PYTHON_LAYOUTS; layout++) {
+		at = probe_spec_python(c->pt, spec, layout, &calls);
+		key = at * PYTHON_LAYOUTS + layout;
+		if (bpf_map_update_elem(c->python_calls_fd, &key, &calls, BPF_ANY))
+			return -errno;
+	}
 	p->python = (uint8_t)(1 + at);
-	return bpf_map_update_elem(c->python_calls_fd, &at, &calls, BPF_ANY) ? -errno : 0;
+	return 0;
 }
 
 /* What the program is told about the place, beside the probe's id. */
@@ -132,7 +137,7 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	if (site->exit)
 		return cookie | (site->exit_bp ? PROBE_COOKIE_EXIT_BP : 0) | (spec->is_python ? PROBE_COOKIE_PYTHON : 0) |
 		       (uint32_t)site->exit_units << PROBE_COOKIE_EXIT_SHIFT;
-	return cookie | (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
+	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT | (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
 }
 
 static enum link_kind kind_of(const struct site *site)

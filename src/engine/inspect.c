@@ -91,7 +91,9 @@ static int answer_found(const struct found *f, void *arg)
 	a->exit_bp = f->site.exit_bp;
 	a->exit_units = f->site.exit_units;
 	a->no_exits = f->site.no_exits;
+	a->no_yields = f->site.no_yields;
 	a->reg = f->site.reg;
+	a->python = f->site.python;
 	a->semaphore = f->semaphore;
 	a->has_fetch = f->fetch != NULL;
 	if (f->fetch)

@@ -119,7 +119,36 @@ int probe_table_add_python(struct probe_table *pt, const char *option)
 	return 0;
 }
 
-unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, struct python_calls *ret_calls)
+/* Before 3.11 functions have only their own name: without what it is in, a file must say which it is. */
+static void names_shorten(struct python_calls *c)
+{
+	unsigned int n = 0;
+
+	c->lengths = 0;
+	for (unsigned int i = 0; i < c->n; i++) {
+		struct python_function f = c->names[i];
+		const char *name = (const char *)&c->names[i].name, *dot = memrchr(name, '.', f.name_len);
+		const char *why;
+
+		if (dot && !f.file_len)
+			continue;
+		if (dot && set_text(&f.name, &f.name_len, dot + 1, (size_t)(name + f.name_len - dot - 1), &why))
+			continue;
+		c->lengths |= UINT64_C(1) << f.name_len;
+		c->names[n++] = f;
+	}
+	c->n = (uint8_t)n;
+}
+
+bool python_names_tell(const char *option, enum python_layout layout, const char **ret_why)
+{
+	const char *dot = strchr(option, '.');
+
+	*ret_why = "before Python 3.11 functions do not say which class they are in; write FILE:NAME";
+	return layout != PYTHON_LAYOUT_3_8 || strchr(option, ':') || !dot || (strchr(dot + 1, '.') && !strchr(option, '<'));
+}
+
+unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls)
 {
 	const char *why;
 	unsigned int n = 0;
@@ -127,6 +156,8 @@ unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, struct
 	for (size_t i = 0; i < spec; i++)
 		n += pt->specs[i].is_python;
 	python_names_parse(pt->specs[spec].symbol, ret_calls, &why);
-	python_calls_layout(ret_calls);
+	python_calls_layout(layout, ret_calls);
+	if (layout == PYTHON_LAYOUT_3_8)
+		names_shorten(ret_calls);
 	return n;
 }

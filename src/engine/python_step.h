@@ -18,6 +18,9 @@ int python_names_parse(const char *option, struct python_calls *ret_calls, const
 int probe_table_add_python(struct probe_table *pt, const char *option);
 
 /* What the programs need to know of a specification that was added so, and its number among them. */
-unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, struct python_calls *ret_calls);
+unsigned int probe_spec_python(const struct probe_table *pt, size_t spec, enum python_layout layout, struct python_calls *ret_calls);
+
+/* Whether interpreters of this layout can tell these functions from others; else the reason. */
+bool python_names_tell(const char *option, enum python_layout layout, const char **ret_why);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/python_step.h"
 #include "engine/spec.h"
 #include "target/elf_pointers.h"
 #include "target/go.h"
@@ -127,6 +128,9 @@ static int walk_python(struct walk *w)
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = &sym };
 	struct python_sites sites;
 	int err = python_sites_find(w->elf, &sites, &found.why);
+
+	if (!err && !python_names_tell(sym.name, sites.layout, &found.why))
+		err = -ENOTSUP;
 
 	if (err == -ENOTSUP) {
 		found.kind = FOUND_NO_PYTHON;

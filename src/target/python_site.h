@@ -12,6 +12,8 @@
 struct python_sites {
 	struct site sites[PYTHON_SITES_MAX]; /* exits first */
 	unsigned int n;
+	unsigned int minor; /* of the version */
+	uint8_t layout;     /* enum python_layout */
 };
 
 /*
@@ -20,7 +22,7 @@ struct python_sites {
  */
 int python_sites_find(struct elf_file *elf, struct python_sites *ret_sites, const char **ret_why);
 
-/* Fills in where the supported version has what, all but the names. */
-void python_calls_layout(struct python_calls *ret_calls);
+/* Fills in where these versions have what, all but the names. */
+void python_calls_layout(enum python_layout layout, struct python_calls *ret_calls);
 
 #endif

@@ -16,6 +16,8 @@ struct site {
 	bool exit_bp;	 /* ... the frame pointer, if set, else the stack pointer, there ... */
 	uint16_t exit_units; /* ... plus 8 times this */
 	bool no_exits;	 /* an entry, and its way out is not known */
+	bool no_yields;	 /* where an interpreter begins to run a function, and its yields are not seen */
+	uint8_t python;	 /* where an interpreter begins or leaves a function: enum python_layout */
 	uint8_t reg;	 /* where an interpreter begins to run a function: see PROBE_COOKIE_REG_SHIFT */
 };
 

@@ -9,19 +9,19 @@
 P=$TOP/tests/programs/py_steps.py
 CALLS=60
 
-# The first interpreter that has the places for the probes.
+# The first interpreter that has the places for the probes; generators are steps only where one has USDT probes.
 setup() {
 	need_root
 	local p
 	PYTHON=
-	for p in /usr/bin/python3 python3; do
+	for p in ${PY_STEPS_PYTHON:-/usr/bin/python3 python3}; do
 		command -v "$p" >/dev/null || continue
 		if stepped --py-step none -- "$p" "$P" generate 1 && ! grep -q 'not in' "$TMP/steps.err"; then
 			PYTHON=$p
 			return
 		fi
 	done
-	skip_all "no interpreter here is a CPython 3.11 with USDT probes: $(grep -m 1 'not in' "$TMP/steps.err")"
+	skip_all "no interpreter here is a CPython 3.8 to 3.12 that is known: $(grep -m 1 'not in' "$TMP/steps.err")"
 }
 
 # stepped OPTION... -- COMMAND...: what an earlier recording has left is not to be taken for this one's.
@@ -53,17 +53,21 @@ test_called_by_c() {
 
 # The outermost call is the step.
 test_recursive() {
-	recorded recursive Model.recursive
+	recorded recursing Model.recursive
 }
 
 test_exceptions() {
-	recorded fails Model.fails
+	recorded failing Model.fails
 }
 
 # Each time that they are resumed.
 test_generators() {
-	recorded tokens Model.tokens
-	recorded awaits Model.awaits
+	if ! readelf -n "$(readlink -f "$(command -v "$PYTHON")")" 2>/dev/null | grep -q function__return; then
+		skip "generators" "this interpreter was built without USDT probes"
+		return
+	fi
+	recorded resuming Model.tokens
+	recorded awaiting Model.awaits
 }
 
 test_threads() {
@@ -87,6 +91,53 @@ test_inside() {
 	check "within a call: it is said" grep -q 'no call of it began' "$TMP/steps.err"
 }
 
+# The other versions that are installed: those of the distribution, and pyenv's.
+interpreters() {
+	local p version
+	for p in /usr/bin/python3.{8,9,10,11,12} "$HOME"/.pyenv/versions/3.*/bin/python3; do
+		[ -x "$p" ] && version=$("$p" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue
+		case $version in
+		3.8 | 3.9 | 3.10 | 3.11 | 3.12) echo "$version $p" ;;
+		esac
+	done | sort -u -t. -k2n
+}
+
+test_versions() {
+	local version case name=py_steps.py:Model PYTHON=$PYTHON cases=("generate step" "failing fails")
+	[ -z "${TEST_ALL:-}" ] || cases+=("recursing recursive" "called_by_c step" "threads step")
+	[ "$(interpreters | wc -l)" -gt 1 ] || skip "other versions" "there is one interpreter only"
+	while read -r version PYTHON; do
+		for case in "${cases[@]}"; do
+			recorded_of "$version" "${case% *}" "$name.${case#* }"
+		done
+		case $version in
+		3.8 | 3.9 | 3.10)
+			recorded_of "$version" resuming "$name.tokens"
+			check "$version: a class without a file is recorded" stepped --py-step Model.step -- "$PYTHON" "$P" generate 1
+			check "$version: ... and refused" grep -q 'not in .*write FILE:NAME' "$TMP/steps.err"
+			;;
+		esac
+	done < <(interpreters)
+}
+
+# recorded_of VERSION CASE NAME
+recorded_of() {
+	check "$1, $2: is recorded" stepped --strict --py-step "$3" -- "$PYTHON" "$P" "$2" "$CALLS"
+	check "$1, $2: each call is a step" "$TOP/tests/programs/check_py_steps.py" "$TMP/steps.json" "$TMP/steps.out" "$3"
+}
+
+# Of a version in which functions begin and end in too many places one line says so.
+test_later_versions() {
+	local p
+	for p in /usr/bin/python3.1{3,4} "$HOME"/.pyenv/versions/3.1[3-9].*/bin/python3; do
+		[ -x "$p" ] || continue
+		check "later versions: are recorded" stepped --py-step Model.step -- "$p" "$P" generate 1
+		same "later versions: one line" "$(grep -c 'not in .*CPython 3.8 to 3.12' "$TMP/steps.err")" 1
+		return
+	done
+	skip "later versions" "no Python 3.13 or later is installed"
+}
+
 test_torch() {
 	if ! "$PYTHON" -c 'import torch' 2>/dev/null; then
 		skip "torch" "python3-torch is not installed"
@@ -103,5 +154,19 @@ test_refused() {
 	done
 }
 
-ALL_TESTS=(loop called_by_c recursive exceptions generators threads files inside torch refused)
+# What makes the steps cannot be left out: it is said what stays when all else is off.
+test_budget() {
+	if [ "$(readlink /proc/self/ns/pid)" != "pid:[4026531836]" ]; then
+		skip "budget" "no weight is told in a pid namespace"
+		return
+	fi
+	rm -f "$TMP"/steps.*
+	engine_started steps --engine none --budget 0.001% --py-step Model.step --profile "$TMP/steps.jsonl" -- "$PYTHON" "$P" generate 100000
+	wait_until 60 grep -q 'nothing is left to turn off: --py-step' "$TMP/steps.err"
+	check "budget: says that --py-step stays" grep -q 'nothing is left to turn off: --py-step' "$TMP/steps.err"
+	kill "$ENGINE"
+	wait "$TRACER"
+}
+
+ALL_TESTS=(loop called_by_c recursive exceptions generators threads files inside versions later_versions torch budget refused)
 run_tests "$@"

@@ -77,23 +77,23 @@ def generate(n):
         ids.append(logged(model.step, ids))
 
 
-def recursive(n):
+def recursing(n):
     for _ in range(n):
         logged(Model().recursive, 5)
 
 
-def fails(n):
+def failing(n):
     for i in range(n):
         logged(Model().fails, i)
 
 
-def tokens(n):
+def resuming(n):
     made = Model().tokens()
     for _ in range(n):
         logged(next, made)
 
 
-def awaits(n):
+def awaiting(n):
     for _ in range(n // 2):
         made = Model().awaits()
         logged(made.send, None)

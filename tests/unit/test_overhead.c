@@ -152,6 +152,20 @@ static void test_marks(void **state)
 	assert_int_equal(m.n, 0);
 }
 
+/* What cannot be turned off, and is dear: said if it is there. */
+static void test_stays(void **state)
+{
+	struct probe_spec specs[2] = { { .attached = 1 }, { .is_python = true } };
+	struct probe_table pt = { .specs = specs, .n = 2 };
+
+	(void)state;
+	assert_string_equal(overhead_stays(&pt), ""); /* no target runs Python */
+	specs[1].attached = 1;
+	assert_non_null(strstr(overhead_stays(&pt), "--py-step"));
+	pt.n = 1;
+	assert_string_equal(overhead_stays(&pt), "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +173,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_weighed),
 		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -541,12 +541,22 @@ static void test_python(void **state)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		assert_int_equal(python_names_parse(bad[i], &c, &why), -EINVAL);
+	assert_true(python_names_tell("Model.step", PYTHON_LAYOUT_3_11, &why));
+	assert_true(python_names_tell("step", PYTHON_LAYOUT_3_8, &why));
+	assert_true(python_names_tell("gen.py:Model.step", PYTHON_LAYOUT_3_8, &why));
+	assert_true(python_names_tell("pkg.mod.step", PYTHON_LAYOUT_3_8, &why));
+	assert_false(python_names_tell("Model.step", PYTHON_LAYOUT_3_8, &why));
+	assert_false(python_names_tell("main.<locals>.step", PYTHON_LAYOUT_3_8, &why));
 	for (unsigned int i = 0; i < PYTHON_CALLS_MAX; i++) {
 		assert_int_equal(probe_table_add_python(&pt, "a.b*"), 0);
 		assert_false(pt.specs[i].is_glob);
-		assert_int_equal(probe_spec_python(&pt, i, &c), i);
-		assert_int_equal(c.n, 3);
-		assert_int_not_equal(c.frame_code, 0);
+		for (unsigned int layout = 0; layout < PYTHON_LAYOUTS; layout++) {
+			assert_int_equal(probe_spec_python(&pt, i, layout, &c), i);
+			/* "b*" in a.py and in a/__init__.py; from 3.11 on a.b*, too */
+			assert_int_equal(c.n, layout == PYTHON_LAYOUT_3_8 ? 2 : 3);
+			assert_int_equal(c.lengths, layout == PYTHON_LAYOUT_3_8 ? 1 << 2 : 1 << 2 | 1 << 4);
+			assert_int_equal(c.frame_code, layout == PYTHON_LAYOUT_3_12 ? 0 : 32);
+		}
 	}
 	stderr_grab_begin(&said);
 	err = probe_table_add_python(&pt, "a.b");

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Where interpreters begin to run Python functions, and where they leave them: of those that are installed, with and
+ * without their symbol tables, and of damaged ones. What the places are worth is in tests/integration/py-steps.sh.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "target/python_site.h"
+
+#define DAMAGED 6 /* copies of each */
+
+static char copy[] = "/tmp/test_python_site.XXXXXX";
+static glob_t files; /* with an interpreter of a version whose places can be found */
+
+static int find(const char *path, struct python_sites *ret_sites)
+{
+	struct elf_file *elf = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), err = -errno;
+	const char *why = NULL;
+
+	if (fd < 0)
+		return err;
+	err = elf_open_fd(fd, &elf);
+	if (!err) {
+		err = python_sites_find(elf, ret_sites, &why);
+		if (err == -ENOTSUP)
+			assert_non_null(why);
+		elf_close(elf);
+	}
+	return err;
+}
+
+static void assert_places(const struct python_sites *s)
+{
+	unsigned int entries = 0, exits = 0;
+
+	for (unsigned int i = 0; i < s->n; i++) {
+		assert_true(s->sites[i].cheap);
+		assert_int_equal(s->sites[i].python, s->layout);
+		(*(s->sites[i].exit ? &exits : &entries))++;
+	}
+	assert_true(entries > 0 && exits > 0);
+	assert_true(s->minor >= 8 && s->minor <= 12);
+}
+
+/* A copy of a file, in which each byte of a part is changed by chance. */
+static void damage(const char *path, unsigned int seed, size_t at, size_t len, unsigned int one_of)
+{
+	FILE *from = fopen(path, "r"), *to = fopen(copy, "w");
+	size_t i = 0;
+	int c;
+
+	assert_non_null(from);
+	assert_non_null(to);
+	while ((c = getc_unlocked(from)) != EOF) {
+		if (i - at < len && !(rand_r(&seed) % one_of))
+			c = rand_r(&seed) & 0xff;
+		putc_unlocked(c, to);
+		i++;
+	}
+	fclose(from);
+	assert_int_equal(fclose(to), 0);
+}
+
+static void test_installed(void **state)
+{
+	unsigned int found = 0;
+
+	(void)state;
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		struct python_sites whole, stripped;
+		char command[1024];
+
+		if (find(files.gl_pathv[i], &whole))
+			continue;
+		assert_places(&whole);
+		print_message("%s: 3.%u, %u places\n", files.gl_pathv[i], whole.minor, whole.n);
+		snprintf(command, sizeof(command), "strip --strip-all -o %s %s", copy, files.gl_pathv[i]);
+		assert_int_equal(system(command), 0);
+		assert_int_equal(find(copy, &stripped), 0);
+		assert_int_equal(stripped.n, whole.n);
+		for (unsigned int k = 0; k < whole.n; k++) {
+			assert_int_equal(stripped.sites[k].reg, whole.sites[k].reg);
+			assert_int_equal(stripped.sites[k].exit_units, whole.sites[k].exit_units);
+		}
+		found++;
+	}
+	if (!found)
+		skip();
+}
+
+/* Places are found, or the reason why not; whatever the bytes are. */
+static void test_damaged(void **state)
+{
+	const char *path = NULL;
+	struct python_sites s;
+
+	(void)state;
+	for (size_t i = 0; i < files.gl_pathc && !path; i++) {
+		if (!find(files.gl_pathv[i], &s))
+			path = files.gl_pathv[i];
+	}
+	if (!path)
+		skip();
+	for (unsigned int seed = 0; seed < DAMAGED; seed++) {
+		/* code, symbols and notes; the header would not let anything be read */
+		damage(path, seed, 64u << seed, SIZE_MAX, 400);
+		if (!find(copy, &s))
+			assert_places(&s);
+	}
+}
+
+static int setup(void **state)
+{
+	char pattern[512];
+	const char *home = getenv("HOME");
+	int fd = mkstemp(copy);
+
+	(void)state;
+	glob("/usr/bin/python3.[0-9]*[0-9]", 0, NULL, &files);
+	glob("/usr/lib/*-linux-gnu/libpython3.*.so.1.0", GLOB_APPEND, NULL, &files);
+	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.*/lib/libpython3.*.so.1.0", home ? home : "");
+	glob(pattern, GLOB_APPEND, NULL, &files);
+	return fd < 0 ? -1 : close(fd);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	globfree(&files);
+	return unlink(copy);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_installed),
+		cmocka_unit_test(test_damaged),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
