@@ -177,6 +177,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		return err;
 	if (!spec->attached && bpf_map_update_elem(c->probes_fd, &id, &probe, BPF_ANY))
 		return -errno;
+	spec->dear_ends |= ps->site.exit && !ps->site.cheap;
 	cookie = id | cookie_of(spec, &ps->site, when);
 	if (link_sites_add(&to->of[kind_of(&ps->site)], ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;

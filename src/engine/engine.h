@@ -100,6 +100,7 @@ struct probe_spec {
 	const struct engine *engine; /* NULL: from the command line */
 	bool refused;		     /* found where it must not, or cannot, be probed */
 	unsigned int attached;	     /* sites attached so far */
+	bool dear_ends;		     /* on its way out, single-stepped */
 	uint64_t records;
 	int handle_arg; /* >= 0: in each call this argument's value has the name ... */
 	int handle_name; /* ... in this string argument */
@@ -133,6 +134,7 @@ struct probe_table {
 	bool many_names; /* some enumeration has several variants */
 	uint32_t used;	 /* by probe_table_use() */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
+	bool dear_ends; /* of probes with `exits`: also where each call pays for a single-stepped instruction */
 };
 
 void probe_table_free(struct probe_table *pt);

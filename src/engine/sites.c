@@ -37,6 +37,8 @@ static int on_exits(struct walk *w, const struct elf_symbol *sym, bool *ret_none
 	struct site exits[SITE_EXITS_MAX];
 	int n = site_exits(w->elf, sym, exits), err = 0;
 
+	if (n <= 0 && w->pt->dear_ends)
+		n = site_returns(w->elf, sym, exits);
 	for (int i = 0; i < n && !err; i++) {
 		found.site = exits[i];
 		err = w->cb(&found, w->arg);

@@ -115,6 +115,30 @@ static void summarise_probes(const struct capture *c)
 	}
 }
 
+/* Functions without a stack protector: what their times cost, or why they have none. */
+static void summarise_ends(const struct capture *c)
+{
+	uint64_t ns = c->prices.ns[HIT_STEPPED], dear = 0, none = 0, calls = 0;
+
+	for (uint32_t i = 0; i < c->probes.n; i++) {
+		const struct probe_spec *s = &c->probes.specs[i];
+
+		if (!s->exits || !s->records)
+			continue;
+		if (s->dear_ends) {
+			dear++;
+			calls += s->records;
+		}
+		none += s->from && s->flags & PROBE_F_INSTANT;
+	}
+	if (dear && c->weighs)
+		log_info("%" PRIu64 " operators without a stack protector: the end of each of %" PRIu64 " calls took some %.1f us", dear, calls,
+			(double)ns / 1e3);
+	if (none)
+		log_info("%" PRIu64 " operators have no time, since where they end is not known%s", none,
+			c->probes.dear_ends ? "" : ", or seeing it is dear: with --budget they may have one");
+}
+
 static void summarise_oddities(const struct capture *c)
 {
 	const volatile struct inf_stats *st = session_stats(c->session);
@@ -185,6 +209,7 @@ void record_summary(const struct windows *w, uint64_t begun_ns)
 
 	summarise_counts(w, begun_ns);
 	summarise_probes(c);
+	summarise_ends(c);
 	check_summary(&c->probes);
 	summarise_oddities(c);
 	summarise_stacks(c);

@@ -49,6 +49,13 @@ void site_choose(struct elf_file *elf, const struct elf_symbol *sym, uint32_t re
 #define SITE_EXITS_MAX 8
 
 /*
+ * Finds the returns of a function without a stack protector: dear places, since they must be single-stepped, one of which each
+ * call passes, unless an exception leaves it or another part of the function, out of line, returns for it. Returns how many;
+ * -ENOENT: some other way leads out, or may.
+ */
+int site_returns(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX]);
+
+/*
  * Finds cheap places on a function's way out, one of which each call passes once, just before it returns, unless an
  * exception leaves it: where its stack protector compares. What a return probe would see of the stack is known there.
  * Returns how many; -ENOENT: it has a way out without such a place, or may have one.

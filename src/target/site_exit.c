@@ -182,7 +182,42 @@ static int exits_find(struct exits *e, const uint8_t *code)
 	return e->n;
 }
 
-int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])
+/* At the return the stack pointer is what it was at the entry. */
+static int return_add(struct exits *e, const cs_insn *in)
+{
+	if (in->detail->x86.op_count || e->n == SITE_EXITS_MAX)
+		return -ENOENT;
+	e->sites[e->n++] = (struct site){ .offset = e->sym.offset + (in->address - e->sym.vaddr), .exit = true };
+	return 0;
+}
+
+/* Jumps out of the function may be calls in place of returns, but for conditional ones: compilers have those go to the parts that are
+ * hardly ever run, which are kept elsewhere. */
+static bool may_leave(const struct exits *e, const cs_insn *in)
+{
+	return in->id == X86_INS_JMP && !is_inside(e, in);
+}
+
+static int returns_find(struct exits *e, const uint8_t *code)
+{
+	cs_insn *in = cs_malloc(e->cs);
+	uint64_t addr = e->sym.vaddr;
+	size_t left = e->sym.size;
+	int err = in ? 0 : -ENOENT;
+
+	while (!err && left && cs_disasm_iter(e->cs, &code, &left, &addr, in)) {
+		if (cs_insn_group(e->cs, in, CS_GRP_RET))
+			err = return_add(e, in);
+		else if (may_leave(e, in))
+			err = -ENOENT;
+	}
+	if (in)
+		cs_free(in, 1);
+	return err || left || !e->n ? -ENOENT : e->n;
+}
+
+static int find_with(struct elf_file *elf, const struct elf_symbol *sym, struct site *ret_sites,
+	int (*find)(struct exits *e, const uint8_t *code))
 {
 	struct exits e = { .sym = *sym, .sites = ret_sites };
 	uint8_t code[CODE_MAX];
@@ -194,7 +229,17 @@ int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site r
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &e.cs))
 		return -ENOENT;
 	if (!cs_option(e.cs, CS_OPT_DETAIL, CS_OPT_ON))
-		n = exits_find(&e, code);
+		n = find(&e, code);
 	cs_close(&e.cs);
 	return n;
+}
+
+int site_exits(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])
+{
+	return find_with(elf, sym, ret_sites, exits_find);
+}
+
+int site_returns(struct elf_file *elf, const struct elf_symbol *sym, struct site ret_sites[SITE_EXITS_MAX])
+{
+	return find_with(elf, sym, ret_sites, returns_find);
 }

@@ -260,5 +260,46 @@ test_top() {
 	kill "$target"
 }
 
-ALL_TESTS=(usage no_steps samples again windows flight top profile timeline)
+ends_preset() {
+	printf '%s' '{ "name": "steps", "version": 1, "match": { "mapped": ["steps"] }, "probes": [
+		{ "symbol": "steps_step", "role": "step" }, { "symbol": "steps_o*", "exits": true, "role": "op" } ] }' >"$TMP/ends.json"
+}
+
+# Operators without a stack protector have times where a budget limits what these cost, and only there.
+test_ends() {
+	local own="[x for x in p if x['event'] == 'op_prof' and 'step' in x['shape']]"
+	ends_preset
+	background "$TMP/steps"
+	target=$BG
+	begin ends -p "$target" --budget 100% --engine "$TMP/ends.json" --op-detail --profile "$TMP/ends.jsonl"
+	says ends "^inftrace: recording"
+	kill -USR1 "$target"
+	holds ends "$TMP/ends.jsonl" '"op_prof"' 4
+	finish ends
+	check "ends: the profile is valid" "$INFTRACE" validate "$TMP/ends.jsonl" --require token_prof,op_prof
+	expect "ends: each call has a time" \
+		"all(x['shape']['n_steps_op'] == 50 and x['stage_us']['steps_op'] > 0 for x in $own) and len($own) >= 4" p="$TMP/ends.jsonl"
+	check "ends: its price is told" grep -qE '1 operators without a stack protector: the end of each of [0-9]+ calls took some [0-9.]+ us' "$TMP/ends.err"
+	begin cheap -p "$target" --engine "$TMP/ends.json" --op-detail --profile "$TMP/cheap.jsonl"
+	holds cheap "$TMP/cheap.jsonl" '"op_prof"' 4
+	finish cheap
+	expect "cheap: without a budget they are counted" \
+		"all(x['shape']['n_steps_op'] == 50 and x['stage_us']['steps_op'] == 0 for x in $own) and len($own) >= 4" p="$TMP/cheap.jsonl"
+	check "cheap: why they have no time is told" grep -q '1 operators have no time, .*: with --budget they may have one' "$TMP/cheap.err"
+	kill "$target"
+}
+
+# And the budget turns them off.
+test_ends_off() {
+	background "$TMP/steps"
+	target=$BG
+	ends_preset
+	begin ends_off -p "$target" --budget 0.1% --engine "$TMP/ends.json" --op-detail --profile "$TMP/ends_off.jsonl"
+	says ends_off "operators are off"
+	finish ends_off
+	check "ends off: the profile is valid" "$INFTRACE" validate "$TMP/ends_off.jsonl" --require token_prof
+	kill "$target"
+}
+
+ALL_TESTS=(usage no_steps samples again windows flight top profile timeline ends ends_off)
 run_tests "$@"

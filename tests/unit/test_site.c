@@ -374,6 +374,58 @@ static const struct exit_case {
 	EXIT(exit_undecodable, -ENOENT, false, 0),
 };
 
+/* Without a stack protector: the returns. */
+CODE(return_one, "push rbx\n pop rbx\n" SITE(return_one) "ret");
+CODE(return_two, "test edi, edi\n je 1f\n" SITE(return_two) "ret\n 1: push rbx\n pop rbx\n ret");
+CODE(return_rep, "push rbx\n pop rbx\n" SITE(return_rep) "rep ret");
+CODE(return_loop, "1: dec edi\n jmp 2f\n 2: jne 1b\n" SITE(return_loop) "ret");
+CODE(return_cold, "test edi, edi\n jne push_first\n" SITE(return_cold) "ret");
+CODE(return_tail, "test edi, edi\n je 1f\n" SITE(return_tail) "ret\n 1: jmp push_first");
+CODE(return_tail_rax, "test edi, edi\n je 1f\n" SITE(return_tail_rax) "ret\n 1: jmp rax");
+CODE(return_tail_memory, "test edi, edi\n je 1f\n" SITE(return_tail_memory) "ret\n 1: jmp [rax + 16]");
+CODE(return_n, SITE(return_n) "ret 8");
+CODE(return_never, SITE(return_never) "1: jmp 1b");
+CODE(return_undecodable, SITE(return_undecodable) "ret\n .byte 0x06");
+CODE(return_many, SITE(return_many) ".rept 9\n test edi, edi\n je 1f\n ret\n 1:\n .endr\n ret");
+
+static const struct exit_case return_cases[] = {
+	EXIT(return_one, 1, false, 0),
+	EXIT(return_two, 2, false, 0),
+	EXIT(return_rep, 1, false, 0),
+	EXIT(return_loop, 1, false, 0),
+	EXIT(return_cold, 1, false, 0),
+	EXIT(return_tail, -ENOENT, false, 0),
+	EXIT(return_tail_rax, -ENOENT, false, 0),
+	EXIT(return_tail_memory, -ENOENT, false, 0),
+	EXIT(return_n, -ENOENT, false, 0),
+	EXIT(return_never, -ENOENT, false, 0),
+	EXIT(return_undecodable, -ENOENT, false, 0),
+	EXIT(return_many, -ENOENT, false, 0),
+};
+
+static void test_returns(void **state)
+{
+	struct elf_file *elf;
+
+	(void)state;
+	assert_int_equal(elf_open("/proc/self/exe", &elf), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(return_cases); i++) {
+		const struct exit_case *c = &return_cases[i];
+		struct site sites[SITE_EXITS_MAX];
+		struct elf_symbol sym;
+		int n;
+
+		assert_int_equal(elf_find_symbol(elf, c->name, &sym), 0);
+		n = site_returns(elf, &sym, sites);
+		if (n != c->n)
+			fail_msg("%s: %d", c->name, n);
+		if (n > 0 && (sites[0].offset - sym.offset != (uint64_t)(c->site - c->entry) || sites[0].exit_bp || sites[0].exit_units ||
+				     sites[0].cheap || !sites[0].exit))
+			fail_msg("%s: +%d", c->name, (int)(sites[0].offset - sym.offset));
+	}
+	elf_close(elf);
+}
+
 static void test_exits(void **state)
 {
 	struct elf_file *elf;
@@ -579,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_cases),
 		cmocka_unit_test(test_arrivals),
 		cmocka_unit_test(test_exits),
+		cmocka_unit_test(test_returns),
 		cmocka_unit_test(test_changed_arguments),
 		cmocka_unit_test(test_libc),
 #endif
