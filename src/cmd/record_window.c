@@ -56,7 +56,8 @@ static const struct argp_option options[] = {
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
 	{ "window", OPT_WINDOW, "SPEC", 0,
-		"manual: from inftrace start to inftrace stop; every=60s,for=2s: two seconds of each minute",
+		"manual: from inftrace start to inftrace stop; every=60s,for=2s: two seconds of each minute; with ,aligned of each minute by the wall clock, the "
+		"same on all hosts",
 		3 },
 	{ "max-steps", OPT_MAX_STEPS, "N", 0,
 		"end the window, or the run without windows, after N engine steps (default: 0, never)", 3 },

@@ -10,6 +10,7 @@
 #include "util/parse.h"
 
 #define FOR_MIN_NS UINT64_C(10000000) /* opening and closing takes little of that */
+#define CLOCK_READ_NS UINT64_C(1000000)
 
 /* ---- parsing ---- */
 
@@ -64,7 +65,8 @@ int schedule_parse(const char *text, struct schedule_config *c)
 {
 	const char *times[2] = {};
 	uint64_t ns[2];
-	char *copy, *rest;
+	char *copy, *rest, *part;
+	bool aligned = false;
 	int err = 0;
 
 	if (!strcmp(text, "manual")) {
@@ -74,8 +76,12 @@ int schedule_parse(const char *text, struct schedule_config *c)
 	copy = rest = strdup(text);
 	if (!copy)
 		return -ENOMEM;
-	while (rest && !err)
-		err = parse_part(strsep(&rest, ","), text, times, ns);
+	while ((part = strsep(&rest, ",")) && !err) {
+		if (!strcmp(part, "aligned") && !aligned)
+			aligned = true;
+		else
+			err = parse_part(part, text, times, ns);
+	}
 	if (!err)
 		err = check_times(times, ns);
 	free(copy);
@@ -84,6 +90,7 @@ int schedule_parse(const char *text, struct schedule_config *c)
 	c->source = SCHEDULE_EVERY;
 	c->every_ns = ns[0];
 	c->for_ns = ns[1];
+	c->aligned = aligned;
 	return 0;
 }
 
@@ -134,19 +141,25 @@ static uint64_t deadline(const struct schedule *s)
 	return s->state.open ? s->open_ns + s->c.duration_ns : UINT64_MAX;
 }
 
-/* Counted from the beginning of the run, so that a late window does not delay the following ones; a
- * window that was missed, as during a suspend, is not made up for. */
+/* What periods are counted from: the beginning of the run, so that a late window does not delay the following ones, or 1970. */
+static uint64_t elapsed(const struct schedule *s, uint64_t now)
+{
+	return s->c.aligned ? now + s->c.real_offset_ns : now - s->begin_ns;
+}
+
+/* A window that was missed, as during a suspend, is not made up for. */
 static void look_at_period(struct schedule *s, uint64_t now)
 {
-	uint64_t period = (now - s->begin_ns) / s->c.every_ns + 1;
+	uint64_t period = elapsed(s, now) / s->c.every_ns + 1, into = elapsed(s, now) % s->c.every_ns;
 
-	if (period == s->period || (now - s->begin_ns) % s->c.every_ns >= s->c.for_ns)
+	if (period == s->period || into >= s->c.for_ns)
 		return;
 	if (s->scheduled && !s->held) /* opened late, and it is time for the next one */
 		close_window(s, "schedule");
 	s->period = period;
 	s->scheduled = true;
-	s->close_ns = now + s->c.for_ns; /* even for a window that opens late */
+	/* even for a window that opens late, unless others close then */
+	s->close_ns = now + s->c.for_ns - (s->c.aligned ? into : 0);
 }
 
 /* Applies the passing of time. */
@@ -179,7 +192,7 @@ static uint64_t next_look(const struct schedule *s, uint64_t now)
 		next = s->close_ns;
 	if (s->c.source != SCHEDULE_EVERY)
 		return next;
-	period = s->begin_ns + ((now - s->begin_ns) / s->c.every_ns + 1) * s->c.every_ns;
+	period = now + s->c.every_ns - elapsed(s, now) % s->c.every_ns;
 	return period < next ? period : next;
 }
 
@@ -188,7 +201,17 @@ static uint64_t next_look(const struct schedule *s, uint64_t now)
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns)
 {
 	*s = (struct schedule){ .c = *c, .begin_ns = now_ns, .held = c->source == SCHEDULE_WHOLE };
+	if (c->aligned) /* the first window is whole: not the one that is open elsewhere now */
+		s->period = elapsed(s, now_ns) / c->every_ns + 1;
 	advance(s, now_ns);
+}
+
+void schedule_clock(struct schedule *s, uint64_t real_offset_ns)
+{
+	uint64_t offset = s->c.real_offset_ns;
+
+	if (real_offset_ns > offset + CLOCK_READ_NS || real_offset_ns + CLOCK_READ_NS < offset)
+		s->c.real_offset_ns = real_offset_ns;
 }
 
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there)

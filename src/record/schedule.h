@@ -24,6 +24,8 @@ enum schedule_source {
 struct schedule_config {
 	enum schedule_source source;
 	uint64_t every_ns, for_ns; /* SCHEDULE_EVERY */
+	bool aligned; /* SCHEDULE_EVERY: to CLOCK_REALTIME, so that several hosts open theirs at the same instant */
+	uint64_t real_offset_ns; /* aligned: CLOCK_REALTIME - CLOCK_BOOTTIME as the run begins */
 	uint64_t duration_ns; /* longest window; with SCHEDULE_WHOLE the length of the run. 0: no limit */
 	uint64_t max_steps;   /* of a window; 0: no limit */
 };
@@ -47,7 +49,7 @@ struct schedule {
 	uint64_t begin_ns; /* of the run */
 	uint64_t open_ns;
 	uint64_t steps;    /* in this window */
-	uint64_t period;   /* the last one that had its window, from 1 */
+	uint64_t period;   /* the last one that had its window, from 1; aligned: since 1970 */
 	uint64_t close_ns; /* end of its window */
 	/* requests for a window; a limit or a stop clears the pending ones */
 	bool flag, scheduled, held;
@@ -58,6 +60,9 @@ struct schedule {
 void schedule_init(struct schedule *s, const struct schedule_config *c, uint64_t now_ns);
 
 void schedule_flag(struct schedule *s, uint64_t now_ns, bool there);
+
+/* Aligned: CLOCK_REALTIME - CLOCK_BOOTTIME by now. Differences below a millisecond are those of reading two clocks. */
+void schedule_clock(struct schedule *s, uint64_t real_offset_ns);
 
 /* A window that is open then stays open until the stop. 0; 1: one was open; -ESHUTDOWN: no more windows open. */
 int schedule_start(struct schedule *s, uint64_t now_ns);

@@ -238,12 +238,19 @@ static int window_close(struct windows *w, const char *why)
 
 /* ---- the schedule ---- */
 
+static uint64_t real_offset_ns(void)
+{
+	return clock_ns(CLOCK_REALTIME) - clock_boot_ns();
+}
+
 /* Opens or closes the window according to the schedule. */
 static int heed_schedule(struct windows *w, uint64_t now)
 {
-	struct schedule_state st = schedule_next(&w->schedule, now);
+	struct schedule_state st;
 	int err = 0;
 
+	schedule_clock(&w->schedule, real_offset_ns());
+	st = schedule_next(&w->schedule, now);
 	w->next_ns = st.next_ns;
 	if (w->open && (!st.open || st.number != w->scheduled))
 		err = window_close(w, st.closed);
@@ -422,7 +429,11 @@ void windows_free(struct windows *w)
 
 static int plan(struct windows *w)
 {
-	struct schedule_config c = { .duration_ns = w->o->duration_ns, .max_steps = w->o->max_steps };
+	struct schedule_config c = {
+		.duration_ns = w->o->duration_ns,
+		.max_steps = w->o->max_steps,
+		.real_offset_ns = real_offset_ns(),
+	};
 	int err = 0;
 
 	if (w->in->step_limit)

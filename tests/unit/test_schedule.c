@@ -66,6 +66,71 @@ static bool is_over(void)
 	return sched.state.over;
 }
 
+/* ---- by the wall clock ---- */
+
+/* The wall clock is `real_ms` into a period of 10 s as the run begins. */
+static void begin_aligned(uint64_t real_ms)
+{
+	struct schedule_config c = {
+		.source = SCHEDULE_EVERY,
+		.every_ns = 10 * SEC,
+		.for_ns = 2 * SEC,
+		.aligned = true,
+		.real_offset_ns = 1763616000 * SEC + real_ms * (SEC / 1000) - BEGIN,
+	};
+
+	schedule_init(&sched, &c, BEGIN);
+}
+
+static void test_aligned(void **state)
+{
+	(void)state;
+	begin_aligned(3000);
+	CLOSED(0, 0, "", 7000);
+	OPEN(7000, 1, "schedule", 9000);
+	CLOSED(9000, 1, "schedule", 17000);
+	OPEN(17500, 2, "schedule", 19000); /* late, and closed with the others */
+	CLOSED(19000, 2, "schedule", 27000);
+	CLOSED(30000, 2, "schedule", 37000); /* missed */
+}
+
+/* The window of the period in which the run begins would not be a whole one. */
+static void test_aligned_inside(void **state)
+{
+	(void)state;
+	begin_aligned(1000);
+	CLOSED(0, 0, "", 9000);
+	CLOSED(500, 0, "", 9000);
+	OPEN(9000, 1, "schedule", 11000);
+}
+
+static void test_aligned_set(void **state)
+{
+	(void)state;
+	begin_aligned(3000);
+	schedule_clock(&sched, sched.c.real_offset_ns + 999999); /* two clocks that are read one after the other */
+	CLOSED(1000, 0, "", 7000);
+	schedule_clock(&sched, sched.c.real_offset_ns + 2 * SEC);
+	CLOSED(1000, 0, "", 5000);
+	OPEN(5000, 1, "schedule", 7000);
+	schedule_clock(&sched, sched.c.real_offset_ns - 3 * SEC); /* not twice in the same period */
+	CLOSED(7000, 1, "schedule", 8000);
+	CLOSED(8000, 1, "schedule", 18000);
+	OPEN(18000, 2, "schedule", 20000);
+}
+
+static void test_aligned_parsed(void **state)
+{
+	struct schedule_config c = {};
+
+	(void)state;
+	assert_int_equal(schedule_parse("every=60s,for=2s", &c), 0);
+	assert_false(c.aligned);
+	assert_int_equal(schedule_parse("aligned,every=60s,for=2s", &c), 0);
+	assert_true(c.aligned);
+	assert_int_equal(c.every_ns, 60 * SEC);
+}
+
 /* ---- the whole run ---- */
 
 static void test_whole(void **state)
@@ -291,7 +356,7 @@ static void test_every_suspend(void **state)
 /* One that opens late goes up to the next, which begins at its own time. */
 static void test_every_without_a_gap(void **state)
 {
-	struct schedule_config c = { SCHEDULE_EVERY, 10 * SEC, 9 * SEC, 0, 0 };
+	struct schedule_config c = { .source = SCHEDULE_EVERY, .every_ns = 10 * SEC, .for_ns = 9 * SEC };
 
 	(void)state;
 	schedule_init(&sched, &c, BEGIN);
@@ -476,6 +541,10 @@ static void test_parse_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_aligned),
+		cmocka_unit_test(test_aligned_inside),
+		cmocka_unit_test(test_aligned_set),
+		cmocka_unit_test(test_aligned_parsed),
 		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_whole_duration),
 		cmocka_unit_test(test_whole_max_steps),
