@@ -198,6 +198,8 @@ static __always_inline void frame_push(struct pt_regs *ctx, struct thread *t, st
 		counts_read(t, task);
 		f->start = step_begin(t, task->tgid);
 	}
+	if (cfg.pmu && p->role == ROLE_OP)
+		pmu_mark(PMU_FRAME + slot, now);
 	t->depth++;
 	if (p->role == ROLE_BARRIER)
 		t->role = ST_BARRIER;
@@ -371,8 +373,11 @@ static __always_inline bool call_counts(struct thread *t, const struct probe *p,
 static __always_inline void op_enter(
 	struct thread *t, struct task_struct *task, const struct probe *p, const struct call_vals *c, struct who w)
 {
-	if (p->flags & PROBE_F_END && t->op.probe)
+	if (p->flags & PROBE_F_END && t->op.probe) {
 		t->op.end = c->now;
+		if (cfg.pmu)
+			pmu_mark(PMU_OP_END, 0);
+	}
 	/* begun within a function whose entry was not seen, nor its return: it is over by now at the latest */
 	if (p->flags & PROBE_F_SPAN && p->role >= ROLE_STEP && p->role <= ROLE_SAMPLE && p->role != ROLE_OP &&
 		t->op.probe && !t->depth)
@@ -389,6 +394,8 @@ static __always_inline void op_enter(
 		t->op.vals[i] = c->vals[i];
 	if (p->nstrs)
 		strings_take(task, p, c, STRINGS_OP);
+	if (cfg.pmu)
+		pmu_mark(PMU_OP, c->now);
 	t->op.probe = c->id + 1;
 }
 
@@ -452,6 +459,8 @@ int function_entry(struct pt_regs *ctx)
 	}
 	w.tgid = task->tgid;
 	w.tid = task->pid;
+	if (cfg.pmu && pmu_wants(t, p))
+		pmu_hit();
 	change_begin(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
@@ -554,6 +563,8 @@ static __always_inline int call_leave(
 	w.tid = task->pid;
 	depth = frame_find(t, sp, id); /* a depth that stays valid when those above it are dropped */
 	f = frame_at(t, depth ? depth - 1 : 0);
+	if (cfg.pmu && depth)
+		pmu_hit();
 	change_begin(t);
 	now = thread_change(t, depth && depth == t->depth ? f->prev_role : role_now(t), &before);
 	wait_finish(t, w, now, 0);
@@ -576,8 +587,11 @@ static __always_inline int call_leave(
 	if (f->step) {
 		counts_read(t, task);
 		step_end(t, (u64)w.tgid << 32 | w.tid, id, 0, f->flags);
+		if (cfg.pmu)
+			pmu_step(t);
 		step_send(t, parts_kept(t, task));
-	} else if (emits_call(f->role)) {
+	} else if (emits_call(f->role) && !(cfg.pmu && f->role == ROLE_OP &&
+		pmu_emit_call(t, f->nstrs ? strings_of(task) : NULL, (u64)w.tgid << 32 | w.tid, now, depth))) {
 		emit_call(thread_step(t), f->nstrs ? strings_of(task) : NULL, w, id, f->start, now, f->vals,
 			f->nvals, f->nstrs, f->slot, f->flags);
 	}
@@ -692,6 +706,8 @@ int barrier_arrival(struct pt_regs *ctx)
 	key = group < REG_MAX ? regs[group] >> (p->group.off[0] & 63) : 0;
 	w.tgid = task->tgid;
 	w.tid = task->pid;
+	if (cfg.pmu && p->flags & PROBE_F_END)
+		pmu_hit();
 	change_begin(t);
 	now = thread_change(t, last ? role_now(t) : ST_BARRIER, &before);
 	if (t->in_fault) { /* as in function_entry() */
@@ -699,8 +715,11 @@ int barrier_arrival(struct pt_regs *ctx)
 		__sync_fetch_and_add(&stats.faults_open, 1);
 	}
 	wait_finish(t, w, now, 0);
-	if (p->flags & PROBE_F_END && t->op.probe)
+	if (p->flags & PROBE_F_END && t->op.probe) {
 		t->op.end = now;
+		if (cfg.pmu)
+			pmu_mark(PMU_OP_END, 0);
+	}
 	wait_enter(t, changes, now);
 	t->wait.start = now;
 	t->wait.end = last ? now : 0;

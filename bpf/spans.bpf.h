@@ -9,6 +9,7 @@
 #include "states.bpf.h"
 #include "group.bpf.h"
 #include "parts.bpf.h"
+#include "pmu.bpf.h"
 #include "sums.bpf.h"
 
 /*
@@ -87,6 +88,54 @@ static __always_inline void emit_call(u32 step, struct strings *s, struct who w,
 	}
 }
 
+/*
+ * Sends an operator with what was counted, if that is known. Returns whether it did.
+ * The begin/end pair in flight: its end is the last one that was seen, or without one the probe in flight.
+ */
+__weak __noinline int pmu_emit_op(struct thread *t, struct strings *s, u64 tgid_tid, u64 end, u64 step_probe_flags)
+{
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+	struct pmu_thread *p = pmu_current(0);
+	u64 counts[PMU_MAX];
+	u32 counted;
+
+	if (!t || !p)
+		return 0;
+	counted = pmu_between(&p->points[PMU_OP], t->op.end ? &p->points[PMU_OP_END] : &p->now, t->op.start, counts);
+	pmu_note(counted);
+	if (counted != COUNTED)
+		return 0;
+	function_fill((struct rec_function *)&p->out, w, (u32)step_probe_flags >> 8, step_probe_flags >> 32, t->op.start, end,
+		t->op.vals, (u8)step_probe_flags | FUNCTION_F_COUNTED);
+	pmu_send(p, s, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP, counts);
+	return 1;
+}
+
+/* The same for a call that returns with the probe in flight: that of the frame at depth - 1. */
+__weak __noinline int pmu_emit_call(struct thread *t, struct strings *s, u64 tgid_tid, u64 end, u32 depth)
+{
+	struct who w = { .tgid = tgid_tid >> 32, .tid = (u32)tgid_tid };
+	struct pmu_thread *p = pmu_current(0);
+	u64 counts[PMU_MAX];
+	struct frame *f;
+	u32 counted, slot;
+
+	if (!t || !p)
+		return 0;
+	f = frame_at(t, depth - 1);
+	slot = f->slot;
+	if (slot >= PMU_FRAMES)
+		return 0;
+	counted = pmu_between(&p->points[PMU_FRAME + slot], &p->now, f->start, counts);
+	pmu_note(counted);
+	if (counted != COUNTED)
+		return 0;
+	function_fill((struct rec_function *)&p->out, w, f->probe, thread_step(t), f->start, end, f->vals,
+		f->flags | FUNCTION_F_COUNTED);
+	pmu_send(p, s, f->vals, f->nvals, f->nstrs, slot, counts);
+	return 1;
+}
+
 /* The begin/end pair in flight ends at the last end that was seen; without one at `open_end`, and then
  * with `flags`. */
 __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid, u64 open_end, u32 flags)
@@ -113,9 +162,12 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 
 		step = g ? g->step : 0;
 	}
-	if (emits(REC_FUNCTION))
-		emit_call(step, s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP,
-		flags);
+	if (!emits(REC_FUNCTION))
+		return 0;
+	if (cfg.pmu && !(flags & REC_F_OPEN_END) &&
+		pmu_emit_op(t, s, tgid_tid, end, (u64)step << 32 | (probe - 1) << 8 | flags))
+		return 0;
+	emit_call(step, s, w, probe - 1, t->op.start, end, t->op.vals, t->op.nvals, t->op.nstrs, STRINGS_OP, flags);
 	return 0;
 }
 
@@ -188,6 +240,8 @@ static __always_inline void step_clear(struct thread *t)
 	t->step.straggler_tid = 0;
 	stall_none(&t->step.straggler);
 	t->step.held_ns = 0;
+	if (cfg.pmu)
+		t->step.counted = COUNTED_NONE;
 	for (int i = 0; i < BEHIND_MAX; i++)
 		t->step.behind.slots[i].ns = t->step.workers_behind.slots[i].ns = 0;
 }
@@ -216,6 +270,8 @@ __weak __noinline u64 step_begin(struct thread *t, u32 tgid)
 	step_clear(t);
 	stalls_forget(t);
 	WRITE_ONCE(t->in_step, 1); /* from now on switches write to it */
+	if (cfg.pmu)
+		pmu_mark(PMU_STEP, t->step.number);
 	group_begin(t, tgid, since);
 	return since;
 }

@@ -51,6 +51,7 @@ struct inf_config {
 	u8 ipc_only; /* ... and send no others */
 	u8 steps;    /* functions have probes, so there may be steps */
 	u8 windows;  /* it is opened and closed repeatedly: what is in flight meanwhile is followed */
+	u8 pmu;	     /* 1 << counter: these are read; 0: none */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, by which to recognise others */
@@ -108,6 +109,7 @@ struct inf_stats {
 	u64 waits, waits_left; /* likewise; also where the end of the call was not seen */
 	u64 sample_bytes; /* of both */
 	u64 sample_ns;	  /* that taking samples took */
+	u64 counters_shared, counters_unread; /* steps and operators without counts: COUNTED_SHARED, COUNTED_NOT */
 	struct {
 		struct hit_time kind[HIT_MAX];
 	} hits[RINGS_MAX]; /* by CPU, like the rings */

@@ -95,6 +95,7 @@ enum sys_class {
 #define SYSCALL_IPC_MASK 0x70
 #define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
 #define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
+#define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows what it has otherwise */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
 #define IRQ_F_SOFT 0x04		  /* a soft interrupt */
@@ -176,6 +177,22 @@ struct rec_function {
 #define REC_FUNCTION_SIZE(nvals) (sizeof(struct rec_hdr) + 2 * sizeof(u32) + (nvals) * sizeof(u64))
 _Static_assert(REC_FUNCTION_SIZE(FUNC_VALS_MAX) == __builtin_offsetof(struct rec_function, strs),
 	"the strings of a function with all values lie where they are declared");
+
+/* Counters of the CPU, see src/util/pmu.h: at most this many are read at a time. */
+#define PMU_MAX 3
+
+enum counted {
+	COUNTED_NONE,   /* nothing was to be counted */
+	COUNTED,
+	COUNTED_SHARED, /* others used the counters for a part of the time */
+	COUNTED_NOT,    /* they could not be read at one of the ends, or a switch in between was not seen */
+};
+
+/* At the end of a record with FUNCTION_F_COUNTED: behind the values, and where there are strings, behind
+ * FUNC_STRS_MAX of them. */
+struct rec_counts {
+	u64 n[PMU_MAX];
+};
 
 /* Counts of a step, for the calling thread. */
 struct step_counts {
@@ -287,6 +304,9 @@ struct rec_step {
 	u32 parts_left; /* sequences beyond the first STEP_PARTS_MAX, which have no part here */
 	u32 left_out; /* set in user space: 1 << enum shed_part that was off while it ran */
 	u32 steps_lost; /* steps of this recording whose record was lost before this one was made */
+	u64 counts[PMU_MAX]; /* of the caller; only with COUNTED */
+	u32 counted; /* enum counted */
+	u32 counts_pad;
 };
 
 struct rec_step_parts {

@@ -507,7 +507,7 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 	[FEATURE_CPU_CLOCK] = { FEATURE("perf event cpu-clock", "4.9", try_cpu_clock, NULL),
 		.loss = "there is no -e samples" },
 	[FEATURE_CYCLES] = { FEATURE("hardware counters", "4.9", try_cycles, NULL),
-		.loss = "cycles, instructions and cache misses cannot be counted" },
+		.loss = "there is no -e pmu but with --counters software" },
 	[FEATURE_IRQ_HANDLER] = { TRACEPOINT("irq_handler_entry"), .loss = "there is no -e irq" },
 	[FEATURE_SOFTIRQ] = { TRACEPOINT("softirq_entry"), .loss = "there is no -e irq" },
 #ifdef __x86_64__

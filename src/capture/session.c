@@ -18,6 +18,7 @@
 #include "capture/groups.h"
 #include "capture/hold.h"
 #include "capture/maps.h"
+#include "capture/pmu.h"
 #include "capture/preempt.h"
 #include "capture/python.h"
 #include "capture/requests.h"
@@ -61,6 +62,7 @@ struct session {
 	size_t n_faults;
 	unsigned int sample_hz;
 	struct sampler *sampler; /* NULL: no samples */
+	struct pmu *pmu;	 /* NULL: nothing is counted */
 	int eventfd; /* -1: none */
 	struct clock_shift clock_shift;
 	bool windows, idle;
@@ -306,7 +308,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 	}
 	configure(s, c);
 	configure_stacks(s, c);
-	err = configure_groups(s, c);
+	err = configure_groups(s, c) ?: pmu_new(c->counters, s->skel, &s->pmu);
 	if (err)
 		goto out;
 	template_fd = rings_set_template(s->skel->maps.rings);
@@ -330,7 +332,7 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	follow_clock(s);
-	err = open_attach(s, c) ?: open_hold(s, c);
+	err = pmu_bind(s->pmu, s->skel) ?: open_attach(s, c) ?: open_hold(s, c);
 	if (err)
 		goto out;
 	*ret_session = s;
@@ -354,6 +356,7 @@ void session_free(struct session *s)
 		bpf_link__destroy(s->faults[i].link);
 	free(s->faults);
 	sampler_free(s->sampler);
+	pmu_free(s->pmu);
 	rings_free(s->rings);
 	if (s->eventfd >= 0)
 		close(s->eventfd);
@@ -529,6 +532,7 @@ static void set_events(struct session *s, bool on)
 	for (size_t i = 0; i < s->n_faults; i++)
 		ioctl(s->faults[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 	sampler_set(s->sampler, on);
+	pmu_set(s->pmu, on);
 }
 
 void session_idle(struct session *s)
@@ -588,6 +592,7 @@ int session_start(struct session *s, uint64_t *ret_boot_ns)
 	if (err)
 		return err;
 	st->steps = 0;
+	s->skel->bss->pmu_epoch++;
 	follow_clock(s);
 	st->start_ns = clock_boot_ns();
 	__atomic_store_n(&s->skel->bss->enabled, 1, __ATOMIC_RELEASE);
@@ -779,6 +784,11 @@ int session_sums(const struct session *s, struct process_totals **ret_list, size
 int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n)
 {
 	return sums_read_calls(bpf_map__fd(s->skel->maps.syscall_sums), ret_calls, ret_n);
+}
+
+struct counters session_counters(const struct session *s)
+{
+	return pmu_counters(s->pmu);
 }
 
 int session_requests(const struct session *s)

@@ -23,6 +23,7 @@
 #include "capture/snapshot.h"
 #include "probe.h"
 #include "process_sums.h"
+#include "util/counters.h"
 
 struct session_config {
 	bool trace_all;	    /* every task of the system */
@@ -46,6 +47,7 @@ struct session_config {
 	unsigned int sample_hz; /* samples of stacks; 0: none. They and ... */
 	bool stacks;	     /* ... the stacks of waits of at least min_stack_ns need the states above */
 	uint64_t min_stack_ns;
+	enum counter_set counters; /* what the programs count for steps and operators */
 	size_t ring_bytes; /* each; 0: the default */
 	bool windows; /* several: session_start() again after session_stop() */
 	uint32_t max_steps; /* see session_over(); 0: no limit */
@@ -151,6 +153,9 @@ int session_sums(const struct session *s, struct process_totals **ret_list, size
 
 /* At any time, with sums_live: system calls so far, to be freed by the caller. -errno. */
 int session_calls(const struct session *s, struct process_call **ret_calls, size_t *ret_n);
+
+/* Those that are read; a mask of 0: none. */
+struct counters session_counters(const struct session *s);
 
 /* After the stop: passes requests whose end was not seen to the callback. -errno. */
 int session_requests(const struct session *s);

@@ -24,6 +24,7 @@ enum {
 	OPT_MIN_SYSCALL,
 	OPT_SAMPLE_RATE,
 	OPT_MIN_STACK,
+	OPT_COUNTERS,
 	OPT_STRICT,
 	OPT_OP_DETAIL,
 	OPT_GPU,
@@ -43,9 +44,9 @@ static const struct argp_option options[] = {
 		"longest time of each",
 		1 },
 	{ "events", 'e', "LIST", 0,
-		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks (default: the first "
+		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu (default: the first "
 		"five; cpu shows what other processes ran, requests those on the sockets of a server, samples which code "
-		"ran, stacks which code waited); +x and -x change the default",
+		"ran, stacks which code waited, pmu what steps and operators cost the CPU); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
 	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
@@ -61,6 +62,10 @@ static const struct argp_option options[] = {
 	{ "min-syscall", OPT_MIN_SYSCALL, "TIME", 0, "leave out system calls shorter than this that did not block", 1 },
 	{ "sample-rate", OPT_SAMPLE_RATE, "HZ", 0, "of -e +samples, for each CPU (default: 99, at most 999)", 1 },
 	{ "min-stack", OPT_MIN_STACK, "TIME", 0, "-e +stacks: only of waits that took at least this (default: 1ms)", 1 },
+	{ "counters", OPT_COUNTERS, "SET", 0,
+		"of -e +pmu: hardware (the default: instructions, cycles and misses of the last-level cache, where the machine has "
+		"counters for them) or software (what every kernel counts: cpu_clock_ns, page_faults)",
+		1 },
 	{ NULL, 0, NULL, 0, "Where to write:", 2 },
 	{ "output", 'o', "FILE", 0,
 		"trace: .json (Chrome), .pftrace (Perfetto), each with .gz or without, - for stdout (Chrome); may be repeated (default: "
@@ -111,6 +116,35 @@ static int add_output(struct record_options *o, const char *name)
 	return 0;
 }
 
+static int set_duration(struct record_options *o, const char *arg)
+{
+	int err = parse_duration(arg, &o->duration_ns);
+
+	if (err)
+		return parse_refuse(PARSE_DURATION, "-d", arg, err);
+	if (o->duration_ns)
+		return 0;
+	log_error("-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
+	return -EINVAL;
+}
+
+static int set_sample_rate(struct record_options *o, const char *arg)
+{
+	if (!parse_u32(arg, &o->sample_hz) && o->sample_hz && o->sample_hz <= SAMPLE_HZ_MAX)
+		return 0;
+	log_error("--sample-rate: '%.32s' is not a number of samples a second from 1 to %d", arg, SAMPLE_HZ_MAX);
+	return -EINVAL;
+}
+
+static int set_counters(struct record_options *o, const char *arg)
+{
+	o->counters = counter_set_parse(arg);
+	if (o->counters)
+		return 0;
+	log_error("--counters: '%.32s' is neither hardware nor software", arg);
+	return -EINVAL;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct record_options *o = state->input;
@@ -118,13 +152,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'd':
-		err = parse_duration(arg, &o->duration_ns);
-		if (err) {
-			parse_refuse(PARSE_DURATION, "-d", arg, err);
-		} else if (!o->duration_ns) {
-			log_error("-d: a duration of 0 records nothing; without -d the recording lasts until Ctrl-C");
-			err = -EINVAL;
-		}
+		err = set_duration(o, arg);
 		break;
 	case 'e':
 		err = events_parse(arg, &o->events);
@@ -135,17 +163,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			parse_refuse(PARSE_DURATION, "--min-syscall", arg, err);
 		break;
 	case OPT_SAMPLE_RATE:
-		err = parse_u32(arg, &o->sample_hz);
-		if (err || !o->sample_hz || o->sample_hz > SAMPLE_HZ_MAX) {
-			log_error("--sample-rate: '%.32s' is not a number of samples a second from 1 to %d", arg, SAMPLE_HZ_MAX);
-			err = -EINVAL;
-		}
+		err = set_sample_rate(o, arg);
 		break;
 	case OPT_MIN_STACK:
 		err = parse_duration(arg, &o->min_stack_ns);
 		if (err)
 			parse_refuse(PARSE_DURATION, "--min-stack", arg, err);
 		o->has_min_stack = true;
+		break;
+	case OPT_COUNTERS:
+		err = set_counters(o, arg);
 		break;
 	case 'o':
 		err = add_output(o, arg);
@@ -236,6 +263,8 @@ static int check_stacks(const struct record_options *o)
 		why = "--sample-rate: needs -e +samples";
 	else if (o->has_min_stack && !(o->events & EVENT_STACKS))
 		why = "--min-stack: needs -e +stacks";
+	else if (o->counters && !(o->events & EVENT_PMU))
+		why = "--counters: needs -e +pmu";
 	else if (o->events & (EVENT_SAMPLES | EVENT_STACKS) && o->ring_bytes && o->ring_bytes < STACK_RING_MIN)
 		why = "--ring-size: stacks need at least 256KB";
 	if (why)

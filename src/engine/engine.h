@@ -172,6 +172,9 @@ const char *probe_spec_name(const struct probe_spec *s, const uint64_t *vals);
 /* The strings of a record, FUNC_STR_LEN bytes each. */
 const char *probe_record_strings(const struct probe_spec *s, const struct rec_function *r);
 
+/* What was counted in the call: PMU_MAX numbers. NULL: nothing. */
+const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r);
+
 /* The string of one argument among them. */
 const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs);
 

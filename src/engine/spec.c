@@ -516,6 +516,13 @@ const char *probe_record_strings(const struct probe_spec *s, const struct rec_fu
 	return (const char *)&r->vals[s->nargs];
 }
 
+const uint64_t *probe_record_counts(const struct probe_spec *s, const struct rec_function *r)
+{
+	if (r->h.kind != REC_FUNCTION || !(r->h.flags & FUNCTION_F_COUNTED))
+		return NULL;
+	return &r->vals[s->nargs] + (s->nstrs ? FUNC_STRS_MAX * FUNC_STR_LEN / sizeof(r->vals[0]) : 0);
+}
+
 const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const char *strs)
 {
 	for (unsigned int i = 0; i < arg; i++)

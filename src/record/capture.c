@@ -58,14 +58,28 @@ static int load_probes(struct capture *c, const struct record_options *o)
 	return err;
 }
 
+static bool has_role(const struct capture *c, enum probe_role role)
+{
+	for (size_t i = 0; i < c->probes.n; i++) {
+		if (c->probes.specs[i].role == role)
+			return true;
+	}
+	return false;
+}
+
+static int check_counters(const struct capture *c, const struct record_options *o)
+{
+	if (!(o->events & EVENT_PMU) || has_role(c, ROLE_STEP) || has_role(c, ROLE_OP))
+		return 0;
+	log_error("-e pmu: steps and operators are counted, and nothing here is one; give an --engine, or a function as @step or @op "
+		  "with -u");
+	return -EINVAL;
+}
+
 /* The cost of a recording is known for steps only. */
 static int check_budget(const struct capture *c, const struct record_options *o)
 {
-	bool steps = !o->has_budget;
-
-	for (size_t i = 0; i < c->probes.n && !steps; i++)
-		steps = c->probes.specs[i].role == ROLE_STEP;
-	if (!steps) {
+	if (o->has_budget && !has_role(c, ROLE_STEP)) {
 		log_error("--budget: the cost of inftrace is only known for steps, and nothing here is one; give an "
 			  "--engine, or a function as @step with -u");
 		return -EINVAL;
@@ -79,8 +93,10 @@ static int check_budget(const struct capture *c, const struct record_options *o)
 
 int capture_prepare(struct capture *c, const struct record_options *o)
 {
-	int err = load_probes(c, o) ?: check_budget(c, o);
+	int err = load_probes(c, o);
 
+	if (!err)
+		err = check_budget(c, o) ?: check_counters(c, o);
 	if (!err)
 		err = tasks_new(&c->tasks);
 	if (!err) {

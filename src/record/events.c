@@ -25,6 +25,7 @@ static const struct {
 	{ "requests", EVENT_REQUESTS },
 	{ "samples", EVENT_SAMPLES },
 	{ "stacks", EVENT_STACKS },
+	{ "pmu", EVENT_PMU },
 };
 
 int events_parse(const char *list, unsigned int *ret_events)
@@ -45,7 +46,7 @@ int events_parse(const char *list, unsigned int *ret_events)
 		if (!bit) {
 			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
 				  "functions, "
-				  "ipc, memory, irq, cpu, requests, samples, stacks",
+				  "ipc, memory, irq, cpu, requests, samples, stacks, pmu",
 				w);
 			err = -EINVAL;
 		}
@@ -115,6 +116,8 @@ void events_configure(
 		c->sample_hz = o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT;
 	c->stacks = e & EVENT_STACKS;
 	c->min_stack_ns = o->has_min_stack ? o->min_stack_ns : MIN_STACK_DEFAULT_NS;
+	if (e & EVENT_PMU)
+		c->counters = o->counters ? o->counters : COUNTERS_HARDWARE;
 	c->sums = profile;
 	c->sums_live = o->view;
 	c->ipc = record_wants_trace(o) && e & EVENT_IPC;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "io/writer.h"
+#include "util/counters.h"
 
 enum event {
 	EVENT_SCHED = 1 << 0,
@@ -22,6 +23,7 @@ enum event {
 	EVENT_REQUESTS = 1 << 8,
 	EVENT_SAMPLES = 1 << 9,
 	EVENT_STACKS = 1 << 10,
+	EVENT_PMU = 1 << 11,
 	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
@@ -52,9 +54,10 @@ struct record_options {
 	const char **py_steps;
 	size_t n_py_steps;
 	uint64_t min_syscall_ns;
-	uint32_t sample_hz; /* of EVENT_SAMPLES; 0: the default */
+	uint32_t sample_hz;    /* of EVENT_SAMPLES; 0: the default */
 	uint64_t min_stack_ns; /* of EVENT_STACKS */
 	bool has_min_stack;
+	enum counter_set counters; /* of EVENT_PMU; COUNTERS_NONE: the default */
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;

@@ -158,6 +158,9 @@ static void summarise_oddities(const struct capture *c)
 		{ st->syscalls_short, "short system calls left out" },
 		{ st->irqs_full, "interrupts were nested too deep for a span" },
 		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
+		{ st->counters_shared, "steps and operators without counts: others used the CPU's counters, too" },
+		{ st->counters_unread, "steps and operators without counts: they began before the window, were on a CPU without counters, or "
+			"the kernel did not report a switch" },
 		{ st->sums_full, "calls or pages found no room in the sums per process of the profile" },
 	};
 

@@ -460,6 +460,7 @@ int windows_begin(struct windows *w)
 		.prices = &w->c->prices,
 		.left_out = w->overhead ? &w->overhead->left_out : NULL,
 		.stacks = w->c->stacks,
+		.counters = session_counters(w->c->session),
 		.gpu = w->in->gpu ? gpu_get_info(w->in->gpu) : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,

@@ -11,6 +11,7 @@
 #include "engine/rows.h"
 #include "sink/arrows.h"
 #include "sink/chrome.h"
+#include "sink/counts.h"
 #include "sink/left_out.h"
 #include "util/clock.h"
 #include "util/names.h"
@@ -413,12 +414,14 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 {
 	const struct probe_spec *s;
 	struct place at;
+	const uint64_t *counts;
 	bool first = true;
 	char *p;
 
 	if (r->h.id >= c->rec.probes->n)
 		return;
 	s = &c->rec.probes->specs[r->h.id];
+	counts = probe_record_counts(s, r);
 	at = chrome_place(c, &r->h);
 	p = s->flags & PROBE_F_INSTANT ? instant_begin(c, &r->h, &at) : span_begin(c, &r->h, at.pid, at.tid);
 	p = fmt_name(c, p, probe_spec_name(s, r->vals));
@@ -426,6 +429,8 @@ static void write_function(struct chrome_sink *c, const struct rec_function *r)
 	p = fmt_name(c, p, probe_role_name(s->role));
 	p = fmt_lit(p, ",\"args\":{");
 	p = fmt_args(c, p, &r->h, r->vals, probe_record_strings(s, r), &first);
+	if (counts)
+		p = counts_fmt(p, &c->rec.counters, counts, &first);
 	p = fmt_open(p, r->h.flags, first);
 	args_end(c, p, &at);
 	write_arrows(c, &r->h, &at);
@@ -475,6 +480,7 @@ static void write_step_span(
 	p = fmt_args(c, p, &r->h, r->vals, r->strs[0], &first);
 	if (!first)
 		*p++ = ',';
+	first = false;
 	if (r->n_parts > 1 && (len = parts_text(r, size, text)))
 		p = fmt_lit(fmt_json_str(fmt_lit(p, "\"batch\":"), text, len), ",");
 	p = fmt_lit(p, "\"step\":");
@@ -490,6 +496,8 @@ static void write_step_span(
 	p = fmt_states(fmt_lit(p, ",\"breakdown_us\":{"), r->ns);
 	if (has_time(r->before_ns))
 		p = fmt_states(fmt_lit(p, ",\"before_us\":{"), r->before_ns);
+	if (r->counted == COUNTED)
+		p = counts_fmt(p, &c->rec.counters, r->counts, &first);
 	if (r->lost) {
 		p = fmt_lit(p, ",\"lost_records\":");
 		p = fmt_u32(p, r->lost);

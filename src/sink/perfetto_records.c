@@ -2,6 +2,7 @@
 /* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
 #include "engine/check.h"
 #include "engine/rows.h"
+#include "sink/counts.h"
 #include "sink/ipc.h"
 #include "sink/left_out.h"
 #include "sink/perfetto.h"
@@ -77,6 +78,24 @@ static void add_args(
 	}
 }
 
+/* n NULL: nothing was counted. */
+static void add_counts(struct event *e, const uint64_t *n)
+{
+	const struct counters *c = &e->s->rec.counters;
+	uint64_t ipc, bits;
+	double d;
+
+	for (unsigned int i = 0; n && i < PMU_MAX; i++) {
+		if (counters_have(c, i))
+			event_add(e, counter_name(c->set, i), VALUE_UINT, n[i]);
+	}
+	if (n && counts_ipc(c, n, &ipc)) {
+		d = (double)ipc / 1000;
+		memcpy(&bits, &d, sizeof(bits));
+		event_add(e, "ipc", VALUE_DOUBLE, bits);
+	}
+}
+
 void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 {
 	const struct probe_spec *spec;
@@ -89,6 +108,7 @@ void perfetto_function(struct perfetto_sink *s, const struct rec_function *r)
 	begin(&e, s, &r->h, TRACK_CALLS, probe_role_name(spec->role),
 		probe_spec_name(spec, r->vals));
 	add_args(&e, &r->h, r->vals, probe_record_strings(spec, r));
+	add_counts(&e, probe_record_counts(spec, r));
 	event_add_open(&e, r->h.flags);
 	kind = spec->flags & PROBE_F_BEGIN ? HELD_PAIR
 	       : spec->flags & PROBE_F_END ? HELD_END
@@ -131,6 +151,7 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	event_add(&e, "step", VALUE_UINT, r->number);
 	add_states(&e, "breakdown_ns.", r->ns);
 	add_states(&e, "before_ns.", r->before_ns);
+	add_counts(&e, r->counted == COUNTED ? r->counts : NULL);
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
 	if (r->left_out)

@@ -2,6 +2,7 @@
 #include "sink/profile_ops.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sink/left_out.h"
@@ -14,6 +15,7 @@
 #define STEP_SETS 256
 #define STEPS_MAX (STEP_SETS * STEP_WAYS) /* whose operators are summed up at a time */
 #define PROCESSES_MAX 4096
+#define COUNT_PREFIX_MAX 16 /* "instructions_" */
 #define HOLD \
 	100 /* rounds of profile_ops_settled(), a second, before the line of a step is written */
 
@@ -22,6 +24,8 @@
 
 struct op_sum {
 	uint64_t n, ns;
+	uint64_t counted; /* calls of which it is known what was ... */
+	uint64_t counts[PMU_MAX];
 };
 
 struct op_sums {
@@ -108,7 +112,8 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 
 /* ---- sums ---- */
 
-static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns)
+/* NULL: no memory */
+static struct op_sum *sums_get(struct op_sums *s, uint32_t number)
 {
 	if (number >= s->n) {
 		uint32_t n = s->n ? s->n : 32;
@@ -118,18 +123,43 @@ static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns)
 			n *= 2;
 		list = realloc(s->list, n * sizeof(*list));
 		if (!list)
-			return;
+			return NULL;
 		memset(list + s->n, 0, (n - s->n) * sizeof(*list));
 		s->list = list;
 		s->n = n;
 	}
-	s->list[number].n++;
-	s->list[number].ns += ns;
+	return &s->list[number];
+}
+
+/* counts: NULL if they are not known */
+static void sums_add(struct op_sums *s, uint32_t number, uint64_t ns, const uint64_t *counts)
+{
+	struct op_sum *sum = sums_get(s, number);
+
+	if (!sum)
+		return;
+	sum->n++;
+	sum->ns += ns;
+	if (!counts)
+		return;
+	sum->counted++;
+	for (int i = 0; i < PMU_MAX; i++)
+		sum->counts[i] += counts[i];
+}
+
+/* The time and counts of one are added to those of another one. */
+static void sum_move(struct op_sum *to, const struct op_sum *from)
+{
+	to->n += from->n;
+	to->ns += from->ns;
+	to->counted += from->counted;
+	for (int i = 0; i < PMU_MAX; i++)
+		to->counts[i] += from->counts[i];
 }
 
 static char *add_name(char *p, const char *prefix, const char *name)
 {
-	char key[NAME_LEN + 4];
+	char key[NAME_LEN + COUNT_PREFIX_MAX];
 	size_t len = strlen(prefix);
 
 	memcpy(key, prefix, len);
@@ -146,22 +176,43 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
 	size_t room = ROOM;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		size_t need =
-			2 * FMT_JSON_STR_MAX(strlen(o->names[i].text) + 4) + FMT_U64_MAX + FMT_US_MAX;
+		size_t name = FMT_JSON_STR_MAX(strlen(o->names[i].text) + COUNT_PREFIX_MAX);
+		size_t need = 3 * name + FMT_U64_MAX + 2 * FMT_US_MAX;
 
+		if (s->list[i].counted)
+			need += (PMU_MAX + 1) * (name + FMT_U64_MAX);
 		if (!s->list[i].n)
 			continue;
 		if (need <= room) {
 			room -= need;
 			continue;
 		}
-		for (uint32_t k = i; k < s->n; k++) {
-			s->list[0].n += s->list[k].n;
-			s->list[0].ns += s->list[k].ns;
-		}
+		for (uint32_t k = i; k < s->n; k++)
+			sum_move(&s->list[0], &s->list[k]);
 		return i;
 	}
 	return s->n;
+}
+
+/* What the calls of each operator cost the CPU. p: within the shape. */
+static char *fmt_counts(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit)
+{
+	const struct counters *c = &o->rec->counters;
+	char prefix[COUNT_PREFIX_MAX];
+
+	for (uint32_t i = 0; i < fit; i++) {
+		const struct op_sum *sum = &s->list[i];
+
+		for (unsigned int k = 0; sum->counted && k < PMU_MAX; k++) {
+			if (!counters_have(c, k))
+				continue;
+			snprintf(prefix, sizeof(prefix), "%s_", counter_name(c->set, k));
+			p = fmt_u64(add_name(p, prefix, o->names[i].text), sum->counts[k]);
+		}
+		if (sum->counted && sum->counted < sum->n)
+			p = fmt_u64(add_name(p, "counted_", o->names[i].text), sum->counted);
+	}
+	return p;
 }
 
 /* p: within the shape. */
@@ -179,6 +230,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 		if (s->list[i].n)
 			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
 	}
+	p = fmt_counts(p, o, s, fit);
 	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
@@ -341,6 +393,7 @@ static void process_write(struct profile_ops *o, struct process_ops *pr, bool gr
 
 static void add_op(struct profile_ops *o, const struct probe_spec *s, const struct rec_function *r)
 {
+	uint32_t name = find_name(o, probe_spec_name(s, r->vals));
 	struct op_sums *sums = NULL;
 
 	if (o->rec->probes->op_detail && r->step) {
@@ -351,7 +404,7 @@ static void add_op(struct profile_ops *o, const struct probe_spec *s, const stru
 		sums = pr ? &pr->sums : NULL;
 	}
 	if (sums)
-		sums_add(sums, find_name(o, probe_spec_name(s, r->vals)), r->h.dur_ns);
+		sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
 }
 
 static void write_call(

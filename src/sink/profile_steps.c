@@ -10,6 +10,7 @@
 #include "engine/rows.h"
 #include "gpu/info.h"
 #include "sink/behind.h"
+#include "sink/counts.h"
 #include "sink/gpu.h"
 #include "sink/left_out.h"
 #include "sink/weight.h"
@@ -180,6 +181,10 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	p = add_behind(p, "behind", &r->behind, r->ns[ST_RUNNABLE]);
 	if (r->workers)
 		p = add_behind(p, "workers_behind", &r->workers_behind, r->workers_ns[ST_RUNNABLE]);
+	if (r->counted == COUNTED)
+		p = counts_fmt(p, &ps->rec->counters, r->counts, &(bool){ false });
+	else if (r->counted == COUNTED_SHARED)
+		p = fmt_lit(p, ",\"counters_shared\":true");
 	if (weight_of(r, ps->rec->prices, ps->self, &weight)) {
 		p = add_us(p, ",\"tracer_us\":", weight.ns);
 		p = add_us(p, ",\"tracer_waited_us\":", weight.waited_ns);

@@ -25,6 +25,7 @@
 #include "record.h"
 #include "process_sums.h"
 #include "target/tasks.h"
+#include "util/counters.h"
 
 struct gpu_info;
 struct left_out;
@@ -46,6 +47,7 @@ struct recording {
 	uint64_t name_real_ns; /* the time in the names of its files */
 	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
+	struct counters counters; /* those of steps and operators */
 	const struct gpu_info *gpu; /* what the numbers in records of GPUs stand for; NULL: there are none */
 	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
 	struct request_feed *requests; /* of its sinks; NULL: they tell of none */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Recordings of programs that know what they did: the files agree with that. */
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,18 +48,23 @@ static void files_check(const char *name, struct files *f)
 	child_check(check, 0, count);
 }
 
-/* inftrace record -- known: from the command's first instruction. */
-void record_command(char *name, char *events)
+/* inftrace record -- known: from the command's first instruction. counters: of -e +pmu; NULL: none */
+void record_command(char *name, char *events, char *counters)
 {
 	struct files f;
-	char *argv[] = { "/bin/inftrace", "record", "-v", "--strict", "-e", events, "-o", f.trace, "--profile",
+	char *argv[] = { "/bin/inftrace", "record", "--counters", counters, "-v", "--strict", "-e", events, "-o", f.trace, "--profile",
 		f.profile, "-u", "/bin/known:work@step", "-u", "/bin/known:leaf@op", "--",
-		"/bin/known", f.counts, "-", "/hold", NULL };
+		"/bin/known", f.counts, "-", "/hold", NULL }, **args = argv;
 	pid_t pid;
 	int fd, rc;
 
+	if (!counters) {
+		args = argv + 2;
+		args[0] = argv[0];
+		args[1] = argv[1];
+	}
 	files_name(&f, name);
-	pid = child_start(f.log, argv);
+	pid = child_start(f.log, args);
 	fd = fifo_open("/hold", pid);
 	if (fd >= 0) {
 		programs_count(name);
@@ -66,13 +72,16 @@ void record_command(char *name, char *events)
 	}
 	rc = child_finish(pid);
 	result(rc == KNOWN_EXIT_CODE, name, "record -- known: exit code %d", rc);
+	if (rc == KNOWN_EXIT_CODE && counters)
+		result(file_has(f.profile, "\"page_faults\":") && file_has(f.profile, "\"page_faults_leaf\":"), "counters",
+			"steps and operators have counts");
 	if (rc == KNOWN_EXIT_CODE)
 		files_check(name, &f);
 	else
 		log_print(f.log);
 }
 
-/* A process that calls leaf() all the time and is not recorded, and the code of leaf(). */
+/* A process that calls leaf() often and is not recorded, and the code of leaf(). */
 struct stranger {
 	pid_t pid;
 	off_t leaf;
@@ -94,7 +103,7 @@ static bool stranger_code(const struct stranger *s, char code[16])
 
 static bool stranger_start(struct stranger *s)
 {
-	char *argv[] = { "/bin/known", "spin", OUT "/stranger", NULL };
+	char *argv[] = { "/bin/known", "call", OUT "/stranger", NULL };
 	unsigned long leaf = 0;
 	FILE *in;
 
@@ -228,31 +237,36 @@ void record_requests(const char *name)
 		log_print(f.log);
 }
 
-/* steps, beyond its budget: first its operators are turned off, where the kernel has them detached or ignored. */
+/* steps, beyond its budget, until its operators are turned off, where the kernel has them detached or ignored. */
 void record_budget(const char *name)
 {
 	struct files f;
-	char *argv[] = { "/bin/inftrace", "record", "--budget", "0%", "--engine", "none", "-d", "10s", "-u",
-		"steps:steps_step@step", "-u", "steps:steps_op@op", "-o", f.trace, "--profile", f.profile, "--",
-		"/bin/steps", NULL };
+	char *argv[] = { "/bin/inftrace", "record", "--budget", "0%", "--engine", "none", "-u", "steps:steps_step@step",
+		"-u", "steps:steps_op@op", "-o", f.trace, "--profile", f.profile, "--", "/bin/steps", NULL };
 	int rc, without;
+	pid_t pid;
+	bool ok;
 
 	files_name(&f, name);
-	rc = child_finish(child_start(f.log, argv));
+	pid = child_start(f.log, argv);
+	ok = file_wait_has(f.log, "operators are off", pid) &&
+	     file_wait_lines(f.profile, "\"left_out\":\"operators", 2, pid);
+	kill(pid, SIGTERM);
+	rc = child_finish(pid);
 	without = lines_with(f.profile, "\"left_out\":\"operators");
-	result(!rc && without > 1 && file_has(f.log, "operators are off"), name, "exit code %d, %d steps without operators",
-		rc, without);
-	if (rc || !without)
+	result(ok && !rc, name, "exit code %d, %d steps without operators", rc, without);
+	if (!ok || rc)
 		log_print(f.log);
-	/* a hundred thousand steps, which would take minutes to leave through the serial port */
+	/* tens of thousands of steps, which would take minutes to leave through the serial port */
 	unlink(f.trace);
 	unlink(f.profile);
 }
 
 /*
  * A library that is called as soon as it is mapped: the command waits in its loader until the probes are in.
- * A wait that came to its deadline, on a machine as slow as this one, is reported, and so are probes that were
- * placed late, unless the command had ended by then; then it is tried again.
+ * Both on one CPU, where they take turns: qemu runs its CPUs in turns of 100 ms, and what waits on one for the
+ * other comes to its deadline of 50. A wait that did, on a machine as slow as this one, is reported, and so are
+ * probes that were placed late, unless the command had ended by then; then it is tried again.
  */
 void record_hold(const char *name)
 {
@@ -262,11 +276,19 @@ void record_hold(const char *name)
 	const char *profile = OUT "/hold.jsonl", *trace = OUT "/hold.json";
 	char log[64];
 	int rc, steps, waits, late, tries = 0;
+	cpu_set_t all, one;
+	pid_t pid;
 
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
 	snprintf(log, sizeof(log), OUT "/%s.log", name);
 	do {
 		unlink(profile);
-		rc = child_finish(child_start(log, argv));
+		sched_setaffinity(0, sizeof(one), &one);
+		pid = child_start(log, argv);
+		sched_setaffinity(0, sizeof(all), &all);
+		rc = child_finish(pid);
 		steps = lines_with(profile, "\"token_prof\"");
 		waits = lines_with(trace, "\"waiting for probes\"");
 		late = lines_with(trace, "\"probes placed late\"") + lines_with(trace, "\"expired\":true");
@@ -277,14 +299,15 @@ void record_hold(const char *name)
 		log_print(log);
 }
 
-/* spawns, which waits in a read from the FIFO, from the recording's beginning to its end. */
+/* spawns, which waits in a read from the FIFO, from the recording's beginning to its end, beside a process that
+ * computes. */
 static bool spawns_recorded(struct files *f, int count)
 {
 	char pid_text[16], count_text[16], syscall_file[48];
-	char *spawns[] = { "/bin/spawns", count_text, NULL };
+	char *spawns[] = { "/bin/spawns", count_text, NULL }, *hog[] = { "/bin/known", "spin", OUT "/hog", NULL };
 	char *record[] = { "/bin/inftrace", "record", "-v", "--strict", "--engine", "none", "-o", f->trace, "--profile",
 		f->profile, "-p", pid_text, NULL };
-	pid_t pid, recorder;
+	pid_t pid, recorder, hog_pid;
 	int fd, rc;
 
 	snprintf(count_text, sizeof(count_text), "%d", count);
@@ -305,9 +328,12 @@ static bool spawns_recorded(struct files *f, int count)
 	}
 	recorder = child_start(f->log, record);
 	file_wait(f->trace, "[", recorder);
+	hog_pid = child_start(OUT "/hog.log", hog);
 	if (write(fd, "\n", 1) != 1)
 		kill(pid, SIGKILL);
 	rc = child_finish(pid);
+	kill(-hog_pid, SIGKILL);
+	waitpid(hog_pid, NULL, 0);
 	close(fd);
 	return !child_finish(recorder) && !rc;
 }
@@ -315,9 +341,7 @@ static bool spawns_recorded(struct files *f, int count)
 /* Short-lived processes beside one that computes: in every trace the slices of each thread nest. */
 void record_spawns(const char *name)
 {
-	char *hog[] = { "/bin/known", "spin", OUT "/hog", NULL };
 	int left = getenv("SPAWNS") ? atoi(getenv("SPAWNS")) : 24, done = 0;
-	pid_t hog_pid = child_start(OUT "/hog.log", hog);
 	struct files f;
 	bool ok = true;
 
@@ -336,7 +360,5 @@ void record_spawns(const char *name)
 		if (!ok)
 			log_print(f.log);
 	}
-	kill(-hog_pid, SIGKILL);
-	waitpid(hog_pid, NULL, 0);
 	result(ok, name, "%d short-lived processes", done);
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/* A thread takes what the counters of its CPU count while it is there: see pmu.bpf.h. Only loaded with -e +pmu. */
+#include "pmu.bpf.h"
+
+static __always_inline struct pmu_thread *pmu_of(struct task_struct *task)
+{
+	return task->bpf_storage ? bpf_task_storage_get(&pmu_threads, task, 0, 0) : NULL;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(pmu_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct pmu_thread *out, *in;
+	struct pmu_values v;
+	u32 targets = 0;
+
+	if (!enabled)
+		return 0;
+	out = pmu_of(prev);
+	in = pmu_of(next);
+	if (out)
+		targets++;
+	barrier_var(targets); /* clang would or the pointers, which is not allowed */
+	if (in)
+		targets++;
+	if (!targets)
+		return 0;
+	if (!pmu_read(&v)) /* as if the switch had not been seen */
+		return 0;
+	if (out) {
+		for (int i = 0; i < PMU_MAX; i++)
+			out->sum.n[i] += v.n[i] - out->at.n[i];
+		out->sum.off_ns += v.off_ns - out->at.off_ns;
+		out->outs++;
+	}
+	if (in) {
+		in->at = v;
+		in->ins++;
+	}
+	return 0;
+}
