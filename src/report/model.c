@@ -220,6 +220,13 @@ int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count)
 	return 0;
 }
 
+struct tally_row *tally_get(struct tally *t, uint32_t name)
+{
+	uint32_t i;
+
+	return idmap_get(&t->by_name, name, &i) ? &t->rows[i] : NULL;
+}
+
 static int compare_rows(const void *a, const void *b)
 {
 	const struct tally_row *x = a, *y = b;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report/counts.h"
 #include "report/gpu.h"
 #include "report/idmap.h"
 #include "report/seq.h"
@@ -39,6 +40,7 @@ struct tally_row {
 	uint32_t name;
 	int64_t ns;
 	uint64_t count;
+	struct count_sum counts;
 };
 
 struct tally {
@@ -77,6 +79,7 @@ struct process {
 	struct seqs seqs; /* requests, from lines of the profile */
 	struct stack_times stacks;
 	struct gpu_phases gpu;
+	struct count_phases counts;
 	struct times socket_ttft; /* the same requests from the server's sockets, seen from outside */
 	uint64_t socket_requests;
 	/* from sched_prof, fault_prof and memory_prof */
@@ -145,6 +148,8 @@ int process_add_ops(struct process *p, uint32_t recording, uint32_t number,
 int process_add_call(struct process *p, const struct call *call);
 
 int tally_add(struct tally *t, uint32_t name, int64_t ns, uint64_t count);
+/* A row that has been added, until the next one is. */
+struct tally_row *tally_get(struct tally *t, uint32_t name);
 /* Sorts by time, longest first, then by count. No rows can be added after this. */
 void tally_sort(struct tally *t);
 int times_add(struct times *t, int64_t ns);

@@ -180,6 +180,8 @@ static struct json_object *tally_array(
 		put_name(b, o, "name", m, t->rows[i].name);
 		json_put_u64(b, o, "count", t->rows[i].count);
 		json_put_us(b, o, "total_us", t->rows[i].ns);
+		if (t->rows[i].counts.of)
+			counts_put(b, o, &t->rows[i].counts);
 		json_append(b, array, o);
 	}
 	return array;
@@ -388,6 +390,7 @@ static struct json_object *process_object(
 	for (size_t k = 0; k < sum->n_phases; k++)
 		json_append(b, phases, phase_object(b, m, &sum->phases[k]));
 	json_put(b, o, "phases", phases);
+	counts_put_phases(b, o, m, &p->counts);
 	if (p->gpu.n)
 		json_put(b, o, "gpu", gpu_array(b, m, &p->gpu));
 	json_put_u64(b, o, "slow_steps", sum->slow_steps);

@@ -327,6 +327,7 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		p->tracer = ns_add(p->tracer, step.tracer);
 		p->tracer_of = ns_add(p->tracer_of, step.total);
 	}
+	count_phases_add(&p->counts, step.phase, shape);
 	gpu_phases_add(&p->gpu, step.phase, step.total, shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
@@ -368,7 +369,9 @@ static uint64_t count_of(
 static int read_tally(struct profile_reader *r, struct tally *tally, const struct json_node *shape,
 	const struct json_node *stages, size_t *ret_n)
 {
-	const struct json_node *cursor = NULL;
+	const struct json_node *cursor = NULL, *counts_cursor = NULL;
+	bool counts = counts_there(shape);
+	uint64_t calls;
 	size_t n = 0;
 	uint32_t name;
 	int64_t ns;
@@ -380,8 +383,11 @@ static int read_tally(struct profile_reader *r, struct tally *tally, const struc
 		if (!strcmp(key, "total") || !read_us(value, &ns))
 			continue;
 		err = model_name(r->m, key, &name);
+		calls = count_of(shape, key, &cursor);
 		if (!err)
-			err = tally_add(tally, name, ns, count_of(shape, key, &cursor));
+			err = tally_add(tally, name, ns, calls);
+		if (!err && counts)
+			counts_add_op(&tally_get(tally, name)->counts, shape, key, calls, &counts_cursor);
 		if (!err)
 			err = array_reserve(&r->ops, n + 1, &r->ops_size, sizeof(*r->ops));
 		if (err)

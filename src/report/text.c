@@ -322,6 +322,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 		for (size_t i = 0; i < sum->n_phases; i++)
 			put_breakdown(page, &sum->phases[i]);
 		page_gpu(page, &p->gpu);
+		page_counts(page, &p->counts);
 		err = put_slowest(page, p, sum, slowest);
 	} else if (p->seqs.len) {
 		put_latencies(page, p, sum);
