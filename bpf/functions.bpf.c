@@ -390,6 +390,7 @@ static __always_inline void op_enter(
 	t->op.depth = t->depth;
 	t->op.nvals = p->nvals;
 	t->op.nstrs = p->nstrs;
+	t->op.sampled = 0;
 	for (int i = 0; i < FUNC_VALS_MAX; i++)
 		t->op.vals[i] = c->vals[i];
 	if (p->nstrs)

@@ -151,7 +151,8 @@ struct frame {
 struct open_op {
 	u64 start, end;
 	u32 probe; /* 0: none; else probe id + 1 */
-	u8 nvals, nstrs;
+	u8 nvals;
+	u8 nstrs : 7, sampled : 1;
 	u8 depth; /* frames around it */
 	u8 changes; /* the low part of shed_state.changes as it began */
 	u64 vals[FUNC_VALS_MAX];

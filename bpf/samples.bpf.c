@@ -13,6 +13,53 @@ static __always_inline u32 sampled_state(const struct thread *t)
 	return now_on_state_apart(now_of(t));
 }
 
+/* A walk through the frames, from the innermost on. */
+struct op_walk {
+	struct thread *t;
+	u64 sp;
+	u32 found;
+};
+
+static long frame_is_op(u32 i, struct op_walk *w)
+{
+	u32 depth = w->t->depth - i;
+	struct frame *f;
+
+	if (depth == 0 || depth > FRAMES_MAX)
+		return 1;
+	if (w->t->op.probe && depth <= w->t->op.depth)
+		return 1;
+	f = frame_at(w->t, depth - 1);
+	if (f->role != ROLE_OP || f->sp < w->sp) /* left by an exception, if it is below the stack */
+		return 0;
+	w->found = depth;
+	return 1;
+}
+
+/*
+ * When the innermost operator in flight began, which is marked, so that its record names it to user space and says when
+ * it ended: the end that a pair has seen may not be its last one.
+ */
+__noinline u64 sampled_op(struct thread *t, u64 sp)
+{
+	struct op_walk w = { .t = t, .sp = sp };
+	struct frame *f;
+
+	if (!t || !emits(REC_FUNCTION))
+		return 0;
+	if (t->depth)
+		bpf_loop(FRAMES_MAX, frame_is_op, &w, 0);
+	if (w.found) {
+		f = frame_at(t, w.found - 1);
+		f->flags |= FUNCTION_F_SAMPLED;
+		return f->start;
+	}
+	if (!t->op.probe)
+		return 0;
+	t->op.sampled = 1;
+	return t->op.start;
+}
+
 /*
  * On the clock of each CPU, while it is not idle. On x86 and arm64 addresses of the kernel are those with the highest
  * bit.
@@ -59,10 +106,12 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			copy_regs(c->r.regs, regs);
 		}
 	}
-	if (has_user_stack(task))
+	if (has_user_stack(task)) {
+		c->r.ref = sampled_op(t, c->r.regs[SAMPLE_REG_SP]);
 		end = copy_user(c, t, task, end);
-	else
+	} else {
 		copy_no_user(c);
+	}
 	c->left = 0;
 	copy_send(c, end);
 	__sync_fetch_and_add(&stats.samples, 1);

@@ -308,6 +308,7 @@ static __always_inline u64 copy_begin(struct sample_copy *c, struct task_struct 
 	c->r.task = 0;
 	c->r.stack_bytes = 0;
 	c->r.waker_tid = 0;
+	c->r.ref = 0;
 	c->r.kept_of = 1;
 	return sizeof(c->r);
 }

@@ -162,6 +162,8 @@ __weak __noinline int op_emit(struct thread *t, struct strings *s, u64 tgid_tid,
 
 		step = g ? g->step : 0;
 	}
+	if (t->op.sampled)
+		flags |= FUNCTION_F_SAMPLED;
 	if (!emits(REC_FUNCTION))
 		return 0;
 	if (cfg.pmu && !(flags & REC_F_OPEN_END) &&

@@ -95,6 +95,7 @@ enum sys_class {
 #define SYSCALL_IPC_MASK 0x70
 #define OFF_CPU_F_PREEMPT 0x04	  /* involuntary */
 #define OFF_CPU_F_WAKER_IRQ 0x08  /* woken from an interrupt, so the waker is unknown */
+#define FUNCTION_F_SAMPLED 0x04  /* of an operator: samples were taken while it was in flight; see rec_sample.ref */
 #define FUNCTION_F_COUNTED 0x08  /* of an operator: struct rec_counts follows what it has otherwise */
 #define FAULT_F_MAJOR 0x04
 #define FAULT_F_KERNEL 0x08	  /* taken in the kernel, an instant (its start is not seen) */
@@ -431,7 +432,8 @@ enum sample_kind {
 #define SAMPLE_F_NO_USER 0x04	 /* no registers and no stack: a thread without user mode */
 #define SAMPLE_F_WAITS 0x08	 /* a thread that still waits: its stack is not copied, and instead of Python frames there is
 				  * one whose code is its thread pointer; see stack/waiting.h */
-#define SAMPLE_F_LOOKED 0x10	 /* with it: while the recording goes on, for one dump; the whole wait comes when it ends */
+#define SAMPLE_F_WOKEN_IRQ 0x20	 /* SAMPLE_OFF_CPU: an interrupt ended the wait */
+#define SAMPLE_F_LOOKED 0x10	 /* with SAMPLE_F_WAITS: while the recording goes on, for one dump; the whole wait comes when it ends */
 
 /* Addresses in the process. */
 struct python_frame {
@@ -463,6 +465,8 @@ struct rec_sample {
 	u32 stack_bytes;
 	u32 waker_tid; /* SAMPLE_OFF_CPU: 0: unknown */
 	u32 kept_of;   /* SAMPLE_CPU: this one stands for so many, since others were left out: at least 1 */
+	u64 ref;       /* SAMPLE_CPU: start_ns of the innermost operator in flight on the thread; if the last of its ends has been
+		  * seen already, its record says so. SAMPLE_OFF_CPU: start_ns of the sample of its waker. 0: none */
 	u64 regs[SAMPLE_REGS];
 };
 #define REC_SAMPLE_SIZE(kernel, python, stack) \
@@ -479,6 +483,10 @@ struct rec_stack {
 	u32 stack; /* its number among those of the recording */
 	u32 waker_tid;
 	u64 weight_ns; /* SAMPLE_CPU: the time between two samples; SAMPLE_OFF_CPU: that of the wait */
+	union {
+		u64 ref;	 /* as the sample's; of SAMPLE_OFF_CPU until its waker is known */
+		u32 waker_stack; /* SAMPLE_OFF_CPU: that of the thread that ended the wait, as `stack`; or STACK_NONE */
+	};
 };
 
 #define GPU_F_FIRST 0x04 /* of those that one call has launched */

@@ -107,6 +107,7 @@ static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *
 		.stack = stacks_take(u->stacks, r, it->size),
 		.waker_tid = r->waker_tid,
 		.weight_ns = r->h.id == SAMPLE_CPU ? r->kept_of * u->period_ns : r->h.dur_ns,
+		.ref = r->ref,
 	};
 	ret->h.kind = REC_STACK;
 }

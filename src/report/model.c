@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/op_code.h"
+
 #define STEP_OPS_MAX 256
 
 int array_reserve(void *array, size_t need, size_t *size, size_t element)
@@ -466,6 +468,7 @@ int model_finish(struct model *m)
 			err = stack_times_finish(m, p);
 		if (p->n_calls)
 			qsort(p->calls, p->n_calls, sizeof(*p->calls), compare_calls);
+		op_code_finish(&m->code, p);
 		tally_sort(&p->ops);
 		tally_sort(&p->syscalls);
 	}

@@ -35,11 +35,19 @@ struct call {
 	uint32_t name, recording;
 };
 
+/* Of an operator: in which function itself most of its samples were. */
+struct op_hot {
+	uint32_t function;
+	uint64_t samples, next; /* next: of the function with the second most */
+	uint64_t of;            /* all samples of the operator */
+};
+
 /* Time and count by name. */
 struct tally_row {
 	uint32_t name;
 	int64_t ns;
 	uint64_t count;
+	struct op_hot hot;
 	struct count_sum counts;
 };
 

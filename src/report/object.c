@@ -6,6 +6,7 @@
 #include "report/code_object.h"
 #include "report/json.h"
 #include "report/object.h"
+#include "report/op_code.h"
 #include "report/report.h"
 #include "report/seq_object.h"
 #include "report/words.h"
@@ -170,6 +171,20 @@ static struct json_object *gap_object(struct json_build *b, const struct model *
 	return o;
 }
 
+/* Of operators with enough samples. */
+static void put_hottest(struct json_build *b, struct json_object *o, const struct model *m, const struct op_hot *hot)
+{
+	struct json_object *hottest;
+
+	if (!op_code_is_clear(hot))
+		return;
+	hottest = json_new_object(b);
+	put_name(b, hottest, "function", m, m->code.functions[hot->function].name);
+	json_put_u64(b, hottest, "samples", hot->samples);
+	json_put_u64(b, hottest, "of", hot->of);
+	json_put(b, o, "hottest", hottest);
+}
+
 static struct json_object *tally_array(
 	struct json_build *b, const struct model *m, const struct tally *t)
 {
@@ -180,6 +195,7 @@ static struct json_object *tally_array(
 		put_name(b, o, "name", m, t->rows[i].name);
 		json_put_u64(b, o, "count", t->rows[i].count);
 		json_put_us(b, o, "total_us", t->rows[i].ns);
+		put_hottest(b, o, m, &t->rows[i].hot);
 		if (t->rows[i].counts.of)
 			counts_put(b, o, &t->rows[i].counts);
 		json_append(b, array, o);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/op_code.h"
 #include "report/read.h"
 
 void code_tree_free(struct code_tree *t)
@@ -23,6 +24,8 @@ void stack_times_free(struct stack_times *s)
 	free(s->first);
 	free(s->slow);
 	free(s->longer);
+	free(s->ops);
+	idmap_free(&s->by_op);
 	idmap_free(&s->by_key);
 }
 
@@ -271,7 +274,7 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 	const struct json_node *id = node_get(shape, "stack");
 	struct stack_row row = { .recording = recording };
 	bool in_step;
-	uint32_t phase;
+	uint32_t phase, op = 0;
 	int err;
 
 	*ret_why = NULL;
@@ -300,6 +303,10 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 		err = model_name(m, "unknown", &p->stacks.unknown_phase);
 	if (!err && !row.no_phase)
 		err = add_sum(&m->code, &p->stacks, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
+	if (!err && !row.wait && row.state != ST_BARRIER)
+		err = model_name(m, node_string(node_get(shape, "op")), &op);
+	if (!err && op)
+		err = op_code_add(&m->code, &p->stacks, &row, op);
 	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);
 }
 

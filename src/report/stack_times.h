@@ -19,6 +19,7 @@
 #define STACK_IDS_MAX (512u << 10)	/* stacks of a file */
 #define STACK_SUMS_MAX (512u << 10)	/* of all processes */
 #define STACK_ROWS_MAX (2u << 20)	/* of steps, of all processes */
+#define STACK_OPS_MAX (64u << 10)    /* functions of operators, of all processes */
 #define CODE_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
 
 enum code_kind {
@@ -71,6 +72,12 @@ struct stack_sum {
 	bool wait;
 };
 
+/* Samples that were taken in an operator, by the function that ran. */
+struct op_code {
+	uint32_t op, function; /* op: a name */
+	uint64_t samples;
+};
+
 struct code_tree {
 	struct code_node *nodes; /* each behind its parent */
 	size_t n_nodes, nodes_size;
@@ -79,7 +86,7 @@ struct code_tree {
 	struct idmap by_call, by_name;
 	uint32_t *path; /* of one stack, outermost first */
 	size_t path_size;
-	size_t n_rows, n_sums; /* of all processes */
+	size_t n_rows, n_sums, n_ops, n_wakers; /* of all processes */
 	/* what was left out */
 	uint64_t cut_deep, cut_nodes, cut_rows, unknown;
 };
@@ -103,6 +110,10 @@ struct stack_times {
 	struct stack_sum *sums;
 	size_t n_sums, sums_size;
 	struct idmap by_key;
+	struct op_code *ops;
+	size_t n_ops, ops_size;
+	bool ops_cut; /* there were more */
+	struct idmap by_op;
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	/* set by code_summary_make() */
 	struct code_longer *longer;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/op_code.h"
 #include "report/report.h"
 #include "report/text_page.h"
 #include "report/words.h"
@@ -245,7 +246,8 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 
 static void put_tally(const struct page *page, const char *title, const struct tally *t)
 {
-	char name[64], d[DURATION_MAX];
+	char name[64], d[DURATION_MAX], function[FUNCTION_MAX], counts[COUNTS_TEXT_MAX];
+	const char *bound;
 	int64_t total = 0;
 
 	if (!t->len)
@@ -263,6 +265,13 @@ static void put_tally(const struct page *page, const char *title, const struct t
 				   : "");
 		page_bar(page, page_share(row->ns, total), PAGE_BAR - 2);
 		fputc('\n', page->out);
+		bound = counts_bound(&row->counts);
+		if (*counts_text(&row->counts, counts))
+			fprintf(page->out, "    %s%s%s\n", counts, bound ? ": " : "", bound ? bound : "");
+		if (op_code_is_clear(&row->hot))
+			fprintf(page->out, "    %.0f %% of %llu samples in %s\n",
+				100 * (double)row->hot.samples / (double)row->hot.of, (unsigned long long)row->hot.of,
+				words_function(page->m, row->hot.function, 0, function));
 	}
 	if (t->len > ROWS_MAX)
 		fprintf(page->out, "  and %zu more\n", t->len - ROWS_MAX);

@@ -83,6 +83,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 		return;
 	if (rec->kind == REC_FUNCTION) {
 		profile_ops_call(ps->ops, (const struct rec_function *)rec);
+		profile_stacks_call(ps->stacks, (const struct rec_function *)rec);
 		return;
 	}
 	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
@@ -137,18 +138,6 @@ static uint64_t profile_bytes(const struct sink *s)
 	return writer_bytes(((const struct profile_sink *)s)->lines.w);
 }
 
-/* A share as a decimal number with six places, without a double. */
-static char *fmt_share(char *p, uint64_t part, uint64_t whole)
-{
-	uint64_t millionths = whole ? (uint64_t)((unsigned __int128)part * 1000000 / whole) : 1000000;
-
-	p = fmt_u64(p, millionths / 1000000);
-	*p++ = '.';
-	for (uint64_t div = 100000; div; div /= 10)
-		*p++ = (char)('0' + millionths / div % 10);
-	return p;
-}
-
 /* Waits for probes, and probes that were late. */
 static char *add_holds(char *p, const struct profile_sink *ps)
 {
@@ -175,7 +164,7 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	if (!l)
 		return p;
 	p = fmt_lit(p, ",\"budget\":");
-	p = fmt_share(p, l->budget, 1000000);
+	p = profile_fmt_share(p, l->budget, 1000000);
 	for (int i = 0; i < SHED_PARTS; i++)
 		parts |= t->left_out_ns[i] ? 1u << i : 0;
 	if (parts)
@@ -218,7 +207,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	if (ps->rec.command_line)
 		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
 	p = fmt_lit(p, ",\"coverage\":");
-	p = fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
+	p = profile_fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
 	for (int i = 0; i < REASONS; i++) {
 		uint64_t at = ps->reasons[i].ns, start = ps->rec.start_boot_ns;
 
@@ -303,7 +292,7 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.tgid = rec->tgid;
 	ps->rec = *rec;
 	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
-		profile_stacks_new(&ps->lines, &ps->rec, &ps->stacks) ||
+		profile_stacks_new(&ps->lines, &ps->rec, ps->ops, &ps->stacks) ||
 		profile_requests_new(&ps->lines, &ps->rec, ps->steps, &ps->requests)) {
 		profile_close(&ps->sink, NULL);
 		return -ENOMEM;

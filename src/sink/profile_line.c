@@ -165,3 +165,14 @@ char *profile_add_states(char *p, const char *prefix, const uint64_t *ns)
 	}
 	return p;
 }
+
+char *profile_fmt_share(char *p, uint64_t part, uint64_t whole)
+{
+	uint64_t millionths = whole ? (uint64_t)((unsigned __int128)part * 1000000 / whole) : 1000000;
+
+	p = fmt_u64(p, millionths / 1000000);
+	*p++ = '.';
+	for (uint64_t div = 100000; div; div /= 10)
+		*p++ = (char)('0' + millionths / div % 10);
+	return p;
+}

@@ -61,6 +61,9 @@ char *profile_add_key(char *p, const char *prefix, const char *key);
 /* ,"PREFIXcpu":1.000 and so on, for states with a time. */
 char *profile_add_states(char *p, const char *prefix, const uint64_t *ns);
 
+/* A share as a decimal number with six places, without a double; of nothing it is all. */
+char *profile_fmt_share(char *p, uint64_t part, uint64_t whole);
+
 /* ---- pieces; key: with the punctuation before and after it ---- */
 
 static inline char *add_string(char *p, const char *key, const char *value)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "sink/left_out.h"
+#include "sink/op_hot.h"
+#include "sink/stack_text.h"
 #include "util/map.h"
 
 #define NAMES_MAX 1024 /* of operators; further ones count as "other" */
@@ -31,6 +33,7 @@ struct op_sum {
 struct op_sums {
 	struct op_sum *list; /* indexed by the number of the name */
 	uint32_t n;
+	struct op_hot hot;
 };
 
 struct step_ops {
@@ -69,6 +72,7 @@ struct profile_ops {
 	uint64_t round;
 	struct process_ops *processes;
 	size_t n_processes, last_process;
+	uint32_t n_functions; /* in which operators were sampled */
 };
 
 /* ---- names ---- */
@@ -108,6 +112,16 @@ static uint32_t find_name(struct profile_ops *o, const char *name)
 	o->by_address[i].name = name;
 	o->by_address[i].number = number;
 	return number;
+}
+
+uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r)
+{
+	return find_name(o, probe_spec_name(&o->rec->probes->specs[r->h.id], r->vals));
+}
+
+const char *profile_ops_name(const struct profile_ops *o, uint32_t number)
+{
+	return o->names[number].text;
 }
 
 /* ---- sums ---- */
@@ -157,6 +171,13 @@ static void sum_move(struct op_sum *to, const struct op_sum *from)
 		to->counts[i] += from->counts[i];
 }
 
+static void sums_clear(struct profile_ops *o, struct op_sums *s)
+{
+	op_hot_clear(&s->hot, &o->n_functions);
+	free(s->list);
+	*s = (struct op_sums){ 0 };
+}
+
 static char *add_name(char *p, const char *prefix, const char *name)
 {
 	char key[NAME_LEN + COUNT_PREFIX_MAX];
@@ -170,8 +191,8 @@ static char *add_name(char *p, const char *prefix, const char *name)
 	return p;
 }
 
-/* How many of the names fit into a line. The rest goes to "other", which is the first. */
-static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
+/* How many of the names fit into a line. The rest goes to "other", which is the first. *ret_room: bytes that are left. */
+static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t *ret_room)
 {
 	size_t room = ROOM;
 
@@ -189,9 +210,41 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s)
 		}
 		for (uint32_t k = i; k < s->n; k++)
 			sum_move(&s->list[0], &s->list[k]);
+		*ret_room = 0; /* "other" may need it */
 		return i;
 	}
+	*ret_room = room;
 	return s->n;
+}
+
+static char *fmt_hottest(char *p, const char *name, const struct op_hottest *h, const char *function, size_t len)
+{
+	p = fmt_json_str(add_name(p, "f_", name), function, len);
+	p = profile_fmt_share(add_name(p, "fs_", name), h->samples, h->of);
+	return fmt_u64(add_name(p, "s_", name), h->of);
+}
+
+/* The hottest function of each operator, as far as it is clear and fits. p: within the shape. */
+static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit, size_t room)
+{
+	struct op_hottest *best = op_hot_find(&s->hot, fit);
+	char function[STACK_TEXT_MAX];
+
+	for (uint32_t i = 0; best && i < fit; i++) {
+		const char *name = o->names[i].text;
+		size_t len, need;
+
+		if (!s->list[i].n || !op_hottest_is_clear(&best[i]))
+			continue;
+		len = stack_text_function(best[i].function, function);
+		need = 3 * FMT_JSON_STR_MAX(strlen(name) + 6) + FMT_JSON_STR_MAX(len) + 2 * FMT_U64_MAX;
+		if (need > room)
+			continue;
+		room -= need;
+		p = fmt_hottest(p, name, &best[i], function, len);
+	}
+	free(best);
+	return p;
 }
 
 /* What the calls of each operator cost the CPU. p: within the shape. */
@@ -218,8 +271,11 @@ static char *fmt_counts(char *p, const struct profile_ops *o, const struct op_su
 /* p: within the shape. */
 static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 {
-	uint32_t fit = sums_fit(o, s);
 	uint64_t n = 0, ns = 0;
+	uint32_t fit;
+	size_t room;
+
+	fit = sums_fit(o, s, &room);
 
 	for (uint32_t i = 0; i < fit; i++) {
 		n += s->list[i].n;
@@ -231,13 +287,15 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
 	}
 	p = fmt_counts(p, o, s, fit);
+	p = fmt_hot(p, o, s, fit, room);
 	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
 	for (uint32_t i = 0; i < fit; i++) {
 		if (s->list[i].n)
 			p = fmt_us(add_name(p, "", o->names[i].text), s->list[i].ns);
 	}
 	*p++ = '}';
-	memset(s->list, 0, s->n * sizeof(*s->list));
+	if (s->n)
+		memset(s->list, 0, s->n * sizeof(*s->list));
 	return p;
 }
 
@@ -272,6 +330,7 @@ static void step_write(struct profile_ops *o, struct step_ops *s)
 		p = fmt_sums(p, o, &s->sums);
 		profile_line_end(o->lines, p, s->graph);
 	}
+	op_hot_clear(&s->sums.hot, &o->n_functions);
 	if (s->step > o->written)
 		o->written = s->step;
 	s->step = 0;
@@ -453,6 +512,24 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 		step_end(o, s);
 }
 
+/* Those of steps whose line is written already are in no line. */
+void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f)
+{
+	struct op_sums *sums = NULL;
+
+	if (o->rec->probes->op_detail && step) {
+		struct step_ops *s = step_find(o, step);
+
+		sums = s ? &s->sums : NULL;
+	} else {
+		struct process_ops *pr = process_get(o, tgid);
+
+		sums = pr ? &pr->sums : NULL;
+	}
+	if (sums)
+		op_hot_add(&sums->hot, &o->n_functions, number, f);
+}
+
 static void write_ended(struct profile_ops *o, uint64_t hold)
 {
 	while (o->n_ended && o->ended[o->first_ended].round + hold <= o->round) {
@@ -487,9 +564,9 @@ void profile_ops_free(struct profile_ops *o)
 	if (!o)
 		return;
 	for (size_t i = 0; i < STEPS_MAX; i++)
-		free(o->steps[i].sums.list);
+		sums_clear(o, &o->steps[i].sums);
 	for (size_t i = 0; i < o->n_processes; i++)
-		free(o->processes[i].sums.list);
+		sums_clear(o, &o->processes[i].sums);
 	free(o->processes);
 	HASH_CLEAR(hh, o->by_text);
 	free(o);

@@ -14,6 +14,7 @@
 #include "sink/profile_line.h"
 #include "sink/sink.h"
 
+struct frame;
 struct profile_ops;
 
 /* `lines` and `rec` must outlive it. -ENOMEM. */
@@ -21,6 +22,14 @@ int profile_ops_new(
 	struct profile_lines *lines, const struct recording *rec, struct profile_ops **ret_ops);
 
 void profile_ops_call(struct profile_ops *o, const struct rec_function *r);
+
+/* The number that an operator's name has here, and the name of a number, which stays valid. */
+uint32_t profile_ops_number(struct profile_ops *o, const struct rec_function *r);
+const char *profile_ops_name(const struct profile_ops *o, uint32_t number);
+
+/* A sample that was taken in an operator: its number, and the innermost function. step: as in struct rec_stack. */
+void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f);
+
 void profile_ops_step(struct profile_ops *o, const struct rec_step *r);
 
 /* See struct sink_ops. */

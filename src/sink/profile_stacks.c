@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "sink/stack_ops.h"
 #include "sink/stack_text.h"
 #include "util/map.h"
 #include "util/names.h"
@@ -19,6 +20,9 @@
 struct stack_key {
 	uint32_t tgid, tid, step, stack;
 	uint32_t state, kind;
+	uint32_t op; /* the operator's number + 1; 0: in none */
+	uint32_t waker_tid, waker_stack; /* of a wait */
+	uint32_t by_interrupt;
 };
 
 struct stack_sum {
@@ -38,6 +42,8 @@ struct ended_step {
 struct profile_stacks {
 	struct profile_lines *lines;
 	const struct recording *rec;
+	struct profile_ops *names; /* of operators, by number */
+	struct stack_ops *ops;
 	struct stack_sum *sums;
 	struct ended_step ended[ENDED_MAX];
 	uint64_t round;
@@ -110,6 +116,8 @@ static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
 		p = add_string(p, ",\"phase\":", step->phase);
 	p = add_string(p, ",\"state\":", time_state_name((enum time_state)k->state));
 	p = add_string(p, ",\"kind\":", stack_kind_name(k->kind));
+	if (k->op)
+		p = add_string(p, ",\"op\":", profile_ops_name(ps->names, k->op - 1));
 	p = add_u64(p, ",\"samples\":", sum->n);
 	has_stack = ps->rec->stacks && stacks_get(ps->rec->stacks, k->stack, &frames);
 	if (has_stack)
@@ -156,13 +164,33 @@ static struct stack_sum *sum_new(struct profile_stacks *ps, const struct stack_k
 	return NULL;
 }
 
-void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
+/* Of a thread that waits for others at a barrier within its operator it says nothing of the operator's code. */
+static void add_to_op(struct profile_stacks *ps, const struct rec_stack *r, uint32_t op)
 {
-	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id };
-	struct stack_sum *sum, alone = { .key = key, .n = 1, .ns = r->weight_ns };
+	const struct frame *f;
+	const uint32_t *frames;
 
-	if (!stack_kind_name(key.kind) || key.state >= ST_MAX)
+	if (r->state == ST_BARRIER || !ps->rec->stacks || !stacks_get(ps->rec->stacks, r->stack, &frames))
 		return;
+	f = stacks_frame(ps->rec->stacks, frames[0]);
+	if (f)
+		profile_ops_sample(ps->names, r->h.tgid, r->step, op, f);
+}
+
+static void add(void *arg, const struct rec_stack *r, uint32_t op)
+{
+	struct profile_stacks *ps = arg;
+	struct stack_key key = { r->h.tgid, r->h.tid, r->step, r->stack, r->state, r->h.id, op, 0, STACK_NONE,
+		r->h.id == SAMPLE_OFF_CPU && r->flags & SAMPLE_F_WOKEN_IRQ };
+	struct stack_sum *sum, alone;
+
+	if (r->h.id == SAMPLE_OFF_CPU && r->waker_stack != STACK_NONE) {
+		key.waker_tid = r->waker_tid;
+		key.waker_stack = r->waker_stack;
+	}
+	if (op)
+		add_to_op(ps, r, op - 1);
+	alone = (struct stack_sum){ .key = key, .n = 1, .ns = r->weight_ns };
 	HASH_FIND(hh, ps->sums, &key, sizeof(key), sum);
 	sum = sum ? sum : sum_new(ps, &key);
 	if (!sum) {
@@ -171,6 +199,18 @@ void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
 	}
 	sum->n++;
 	sum->ns += r->weight_ns;
+}
+
+void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r)
+{
+	if (stack_kind_name(r->h.id) && r->state < ST_MAX)
+		stack_ops_stack(ps->ops, r);
+}
+
+void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r)
+{
+	if (r->h.flags & FUNCTION_F_SAMPLED && ps->rec->probes->specs[r->h.id].role == ROLE_OP)
+		stack_ops_call(ps->ops, r, profile_ops_number(ps->names, r));
 }
 
 void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r)
@@ -198,6 +238,7 @@ void profile_stacks_settled(struct profile_stacks *ps)
 {
 	struct stack_sum *sum, *next;
 
+	stack_ops_settled(ps->ops);
 	if (++ps->round % LOOK)
 		return;
 	HASH_ITER(hh, ps->sums, sum, next)
@@ -217,10 +258,12 @@ void profile_stacks_rotate(struct profile_stacks *ps)
 
 void profile_stacks_finish(struct profile_stacks *ps)
 {
+	stack_ops_finish(ps->ops);
 	write_all(ps);
 }
 
-int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_stacks **ret_stacks)
+int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names,
+	struct profile_stacks **ret_stacks)
 {
 	struct profile_stacks *ps = calloc(1, sizeof(*ps));
 
@@ -228,6 +271,12 @@ int profile_stacks_new(struct profile_lines *lines, const struct recording *rec,
 		return -ENOMEM;
 	ps->lines = lines;
 	ps->rec = rec;
+	ps->names = names;
+	ps->ops = stack_ops_new(add, ps);
+	if (!ps->ops) {
+		free(ps);
+		return -ENOMEM;
+	}
 	*ret_stacks = ps;
 	return 0;
 }
@@ -242,6 +291,7 @@ void profile_stacks_free(struct profile_stacks *ps)
 	{
 		sum_free(ps, sum);
 	}
+	stack_ops_free(ps->ops);
 	free(ps->told);
 	free(ps);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The family stack_prof of the profile: samples and waits, summed up by thread, step, state and stack.
+ * The family stack_prof of the profile: samples and waits, summed up by thread, step, state, operator and stack.
  *
  * Stacks arrive some time after the steps that they belong to, since they are unwound first. So the sums of a step are
  * written about a second after its end, those outside of steps about a second after the first of them; whatever comes
@@ -10,14 +10,18 @@
 #define INFTRACE_PROFILE_STACKS_H
 
 #include "sink/profile_line.h"
+#include "sink/profile_ops.h"
 #include "sink/sink.h"
 
 struct profile_stacks;
 
-/* `lines` and `rec` must outlive it. -ENOMEM. */
-int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_stacks **ret_stacks);
+/* `lines`, `rec` and `names`, which has the numbers of operators, must outlive it. -ENOMEM. */
+int profile_stacks_new(struct profile_lines *lines, const struct recording *rec, struct profile_ops *names,
+	struct profile_stacks **ret_stacks);
 
 void profile_stacks_add(struct profile_stacks *ps, const struct rec_stack *r);
+/* The end of a function: of an operator, in which samples were taken. */
+void profile_stacks_call(struct profile_stacks *ps, const struct rec_function *r);
 void profile_stacks_step(struct profile_stacks *ps, const struct rec_step *r);
 
 /* See struct sink_ops. */

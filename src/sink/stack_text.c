@@ -61,6 +61,13 @@ size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX])
 	return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s", STACK_NAME_MAX, f->name));
 }
 
+size_t stack_text_function(const struct frame *f, char buf[STACK_TEXT_MAX])
+{
+	if (f->kind == FRAME_PYTHON && f->file)
+		return cut(snprintf(buf, STACK_TEXT_MAX, "%.*s (%.*s)", STACK_NAME_MAX, f->name, NAME_LEN_MAX, python_place(f->file)));
+	return stack_text(f, buf);
+}
+
 const char *stack_text_mapping(const struct frame *f, char buf[STACK_TEXT_MAX])
 {
 	switch (f->kind) {

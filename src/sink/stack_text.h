@@ -16,6 +16,9 @@ size_t stack_text_name(const struct frame *f, char buf[STACK_TEXT_MAX]);
 /* The same with where it is from: "memcpy [libc.so.6]", "schedule [kernel]", "f (file.py:12)". */
 size_t stack_text(const struct frame *f, char buf[STACK_TEXT_MAX]);
 
+/* The same without the line: what all its places have in common. */
+size_t stack_text_function(const struct frame *f, char buf[STACK_TEXT_MAX]);
+
 /* What the frame is from: the path of a file, "[kernel]", "[kernel.MODULE]", "[jit]" or "[unknown]". */
 const char *stack_text_mapping(const struct frame *f, char buf[STACK_TEXT_MAX]);
 

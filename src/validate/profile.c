@@ -238,6 +238,32 @@ static void check_gpu(struct profile_check *check, const struct json_node *shape
 			(long long)total_ns, (long long)(sum - total_ns));
 }
 
+/* Checks the hottest functions of operators: a name, its share, and the number of samples. */
+static void check_hot_ops(struct profile_check *check, const struct json_node *shape)
+{
+	char key_text[64], key[256];
+
+	json_for_each (value, shape) {
+		const char *name = value->key + 2, *function = node_string(value);
+		const struct json_node *share, *samples, *calls;
+
+		if (strncmp(value->key, "f_", 2))
+			continue;
+		snprintf(key, sizeof(key), "fs_%.240s", name);
+		share = node_get(shape, key);
+		snprintf(key, sizeof(key), "s_%.240s", name);
+		samples = node_get(shape, key);
+		snprintf(key, sizeof(key), "n_%.240s", name);
+		calls = node_get(shape, key);
+		if (!function || !*function || !share || !node_is(samples, JSON_INT) || node_s64(samples) < 1 || !calls)
+			LINE_PROBLEM(check, "shape.%s must be a function, with its share, and the samples and calls of the operator",
+				text_printable(key_text, sizeof(key_text), value->key));
+		else if (node_double(share) <= 0 || node_double(share) > 1)
+			LINE_PROBLEM(check, "shape.fs_%s must be over 0, and at most 1",
+				text_printable(key_text, sizeof(key_text), name));
+	}
+}
+
 /* false: this was said */
 static bool check_frames(struct profile_check *check, const struct json_node *frames)
 {
@@ -340,6 +366,9 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof"))
 			check_gpu(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+		if (!strcmp(family, "op_prof")) {
+			check_hot_ops(check, values[PROFILE_KEY_shape]);
+		}
 		if (!strcmp(family, "stack_prof"))
 			check_samples(check, line);
 	}
