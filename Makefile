@@ -125,7 +125,7 @@ $(O)/tests/test_loop: LDFLAGS += $(FAKED_LOOP:%=-Wl,--wrap=%)
 
 # What sinks show of stacks is tested with stacks that were not unwound.
 $(O)/tests/test_unwinder: LDFLAGS += -Wl,--wrap=stacks_take -Wl,--wrap=stacks_know_process -Wl,--wrap=stacks_remap_process \
-	-Wl,--wrap=stacks_forget_process
+	-Wl,--wrap=stacks_forget_process -Wl,--wrap=stacks_get -Wl,--wrap=stacks_frame
 $(O)/tests/test_sink_stacks: LDFLAGS += -Wl,--wrap=stacks_get -Wl,--wrap=stacks_frame
 
 check: $(O)/inftrace $(UNIT_BINS)

@@ -306,7 +306,8 @@ struct due_wait {
 	u8 state;
 	u8 flags; /* REC_F_* */
 	u16 kernel_n;
-	u32 pad;
+	u32 sample_flags; /* SAMPLE_F_* */
+	u64 waker_ns;
 	u64 kernel[WAIT_KERNEL_MAX];
 };
 
@@ -319,6 +320,8 @@ struct thread {
 	struct rec_step step; /* the step in flight; too large for a program's stack */
 	struct frame frames[FRAMES_MAX];
 	struct due_wait due[WAITS_DUE]; /* the first n_due of them */
+	u64 wakes_call, wakes_ns; /* sys_start of the call in which this thread woke another one, and when its stack was sent for it */
+	u64 waker_ns; /* wakes_ns of the thread that woke this one; 0: no stack was sent */
 	u64 python; /* its state in the interpreter: see python.bpf.h */
 	u32 python_misses;
 	/* the Python function that is a step and in flight, as python_step.bpf.h says */

@@ -4,6 +4,7 @@
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
+#include "interrupt.bpf.h"
 
 /* The state of a thread that an interrupt has hit, which is not that of the interrupt which takes the sample. */
 static __always_inline u32 sampled_state(const struct thread *t)
@@ -151,6 +152,9 @@ static __noinline int wait_due(struct thread *t, struct task_struct *next, u32 o
 	w->state = off;
 	w->flags = thread_asleep(t) ? REC_F_OPEN_START : 0;
 	w->waker_tid = t->wake_ns && !t->waker_irq ? t->waker_tid : 0;
+	w->sample_flags = t->wake_ns && t->waker_irq ? SAMPLE_F_WOKEN_IRQ : 0;
+	w->waker_ns = w->waker_tid ? t->waker_ns : 0;
+	t->waker_ns = 0;
 	n = bpf_get_task_stack(next, w->kernel, sizeof(w->kernel), 0);
 	w->kernel_n = n > 0 ? (u32)n / sizeof(u64) : 0;
 	t->n_due++;
@@ -187,6 +191,79 @@ int BPF_PROG(stacks_switch, bool preempt, struct task_struct *prev, struct task_
 		return 0;
 	wait_due(t, next, off, now - from);
 	return 0;
+}
+
+/* Sends the stack of the current thread, which is in a system call. Returns when that was; 0: it was left out. */
+static __noinline u64 waker_send(void *ctx, struct thread *t, struct task_struct *task)
+{
+	struct sample_copy *c = copy_open(ROOM_TASK);
+	u64 now, end, sent = 0;
+	long n;
+
+	if (!c || !t)
+		return 0;
+	now = now_ns();
+	if (copy_allowed(c, now)) {
+		end = copy_begin(c, task, SAMPLE_WAKER, now, 0);
+		c->r.step = thread_step(t);
+		c->r.state = ST_SYSCALL;
+		n = bpf_get_stack(ctx, c->bytes + sizeof(c->r), SAMPLE_KERNEL_MAX * sizeof(u64), 0);
+		if (n > 0) {
+			c->r.kernel_n = (u32)n / sizeof(u64);
+			end += c->r.kernel_n * sizeof(u64);
+		}
+		copy_regs(c->r.regs, (USER_REGS *)bpf_task_pt_regs(task));
+		copy_send(c, copy_user(c, t, task, end));
+		sent = now;
+	}
+	copy_close(c);
+	return sent;
+}
+
+/*
+ * The wait of a target's thread ends. If it was long, and a target's thread ends it in a system call, that one's stack is
+ * sent. It is sent from here, and not at the end of the call: by then the thread that was woken may have run for long, and
+ * its wait would have to be kept until then.
+ *
+ * can_tell: in_interrupt() works. Then the stack is sent once for all threads that one call wakes. Otherwise it may be that of an
+ * interrupt that hit the call, as user space finds by the functions in it.
+ */
+static __always_inline int ends_wait(void *ctx, struct task_struct *p, bool can_tell)
+{
+	struct thread *t = thread_of_any(p), *waker;
+	struct task_struct *task;
+	u64 from, now;
+
+	if (!t || !emits(REC_SAMPLE))
+		return 0;
+	t->waker_ns = 0;
+	from = t->since;
+	now = now_ns();
+	if (!from || now < from || now - from < cfg.min_stack_ns || !waits_for(t) || (can_tell && in_interrupt()))
+		return 0;
+	task = bpf_get_current_task_btf();
+	waker = thread_of(task);
+	if (!waker || !waker->in_syscall || !has_user_stack(task))
+		return 0;
+	if (!can_tell || waker->wakes_call != waker->sys_start) {
+		waker->wakes_call = waker->sys_start;
+		waker->wakes_ns = waker_send(ctx, waker, task);
+		__sync_fetch_and_add(waker->wakes_ns ? &stats.wakers : &stats.wakers_left, 1);
+	}
+	t->waker_ns = waker->wakes_ns;
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(stacks_waking_irq, struct task_struct *p)
+{
+	return enabled ? ends_wait(ctx, p, 1) : 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(stacks_waking, struct task_struct *p)
+{
+	return enabled ? ends_wait(ctx, p, 0) : 0;
 }
 
 /* Up to when the waits of threads that still wait are taken. */

@@ -365,6 +365,8 @@ static __noinline bool wait_send(struct thread *t, struct task_struct *task, u32
 		c->r.step = w->step;
 		c->r.state = w->state;
 		c->r.waker_tid = w->waker_tid;
+		c->r.flags = w->sample_flags;
+		c->r.ref = w->waker_ns;
 		end = copy_wait_kernel(c, w);
 		if (has_user_stack(task)) {
 			USER_REGS *regs = (USER_REGS *)bpf_task_pt_regs(task);

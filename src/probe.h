@@ -107,6 +107,7 @@ struct inf_stats {
 	u32 pad;
 	u64 samples, samples_left; /* taken; left out to keep within SAMPLE_BYTES_PER_S */
 	u64 waits, waits_left; /* likewise; also where the end of the call was not seen */
+	u64 wakers, wakers_left; /* likewise, of threads that ended a wait */
 	u64 sample_bytes; /* of both */
 	u64 sample_ns;	  /* that taking samples took */
 	u64 counters_shared, counters_unread; /* steps and operators without counts: COUNTED_SHARED, COUNTED_NOT */

@@ -24,6 +24,7 @@
 #include "capture/requests.h"
 #include "capture/sampler.h"
 #include "capture/snapshot.h"
+#include "capture/stacks.h"
 #include "capture/sums.h"
 #include "inftrace.skel.h"
 #include "util/clock.h"
@@ -165,24 +166,6 @@ static void configure(struct session *s, const struct session_config *c)
 	}
 }
 
-static void configure_stacks(struct session *s, const struct session_config *c)
-{
-	struct inftrace_bpf *k = s->skel;
-
-	s->sample_hz = c->sample_hz;
-	k->rodata->cfg.min_stack_ns = c->min_stack_ns;
-	bpf_program__set_autoload(k->progs.sample_cpu, c->sample_hz);
-	bpf_program__set_autoload(k->progs.stacks_switch, c->stacks);
-	bpf_program__set_autoload(k->progs.snapshot_waits, c->stacks);
-	bpf_program__set_autoload(k->progs.sys_exit_stacks, c->stacks);
-	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
-	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
-	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
-	bpf_map__set_max_entries(k->maps.sample_copies,
-		bpf_map__max_entries(k->maps.sample_copies) * (unsigned int)libbpf_num_possible_cpus());
-	bpf_map__set_autocreate(k->maps.python_processes, c->sample_hz || c->stacks);
-}
-
 /* Configures what is loaded on demand. */
 static int configure_groups(struct session *s, const struct session_config *c)
 {
@@ -307,7 +290,8 @@ int session_open(const struct session_config *c, struct session **ret_session)
 		goto out;
 	}
 	configure(s, c);
-	configure_stacks(s, c);
+	s->sample_hz = c->sample_hz;
+	stacks_configure(s->skel, c);
 	err = configure_groups(s, c) ?: pmu_new(c->counters, s->skel, &s->pmu);
 	if (err)
 		goto out;

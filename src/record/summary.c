@@ -189,6 +189,10 @@ static void summarise_stacks(const struct capture *c)
 			st->waits, st->waits_left, limit);
 	else if (st->waits)
 		log_info("waits: %" PRIu64 " with their stack", st->waits);
+	if (st->wakers_left)
+		log_info("wakers: %" PRIu64 " with their stack, %" PRIu64 " without: %s", st->wakers, st->wakers_left, limit);
+	else if (st->wakers)
+		log_info("wakers: %" PRIu64 " with their stack", st->wakers);
 	if (stacks.user)
 		log_info("stacks: %.1f %% of %" PRIu64 " unwound to the start of the thread; %" PRIu64 " were longer than their copy, "
 			"of %" PRIu64 " the way to a caller is not known",

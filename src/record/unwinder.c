@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/waker_join.h"
 #include "stack/stack.h"
 #include "util/clock.h"
 #include "util/yield.h"
@@ -51,7 +52,10 @@ struct unwinder {
 	size_t n_done, cap_done;
 	size_t done_at; /* those before have been passed on */
 	/* of the caller's thread */
-	uint64_t samples, passed; /* that were taken and passed on */
+	struct waker_join *join;
+	record_cb cb; /* what is passed on */
+	void *arg;
+	uint64_t samples, collected, passed; /* that were taken, unwound, and passed on */
 	uint64_t settled_at;	  /* the samples as of the last time that it was settled */
 	uint64_t dropped;
 };
@@ -94,6 +98,24 @@ static void heed(struct unwinder *u, const struct item *it)
 	u->pending[u->n_pending++] = (struct pending){ it->tgid, it->news, it->at_ns };
 }
 
+/* Whether the thread was in an interrupt, by the kernel's functions that enter one, on x86 and on arm64. */
+static bool is_interrupted(const struct stacks *s, uint32_t stack)
+{
+	static const char *const entries[] = { "asm_sysvec_", "asm_common_interrupt", "asm_exc_nmi", "el1h_64_irq", "el1_interrupt" };
+	const uint32_t *frames;
+	unsigned int n = stacks_get(s, stack, &frames);
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct frame *f = stacks_frame(s, frames[i]);
+
+		for (size_t k = 0; f && f->kind == FRAME_KERNEL && k < sizeof(entries) / sizeof(entries[0]); k++) {
+			if (!strncmp(f->name, entries[k], strlen(entries[k])))
+				return true;
+		}
+	}
+	return false;
+}
+
 static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *ret)
 {
 	const struct rec_sample *r = (const struct rec_sample *)it->sample;
@@ -110,6 +132,8 @@ static void unwind(struct unwinder *u, const struct item *it, struct rec_stack *
 		.ref = r->ref,
 	};
 	ret->h.kind = REC_STACK;
+	if (r->h.id == SAMPLE_WAKER && is_interrupted(u->stacks, ret->stack))
+		ret->flags |= SAMPLE_F_WOKEN_IRQ;
 }
 
 static void *work(void *arg)
@@ -153,6 +177,17 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* Called by the join. */
+static void pass(void *arg, const struct rec_stack *r)
+{
+	struct unwinder *u = arg;
+
+	u->passed++;
+	if (r->h.id == SAMPLE_WAKER && r->flags & SAMPLE_F_WOKEN_IRQ)
+		return; /* it woke nobody: an interrupt that hit it did */
+	u->cb(&r->h, sizeof(*r), u->arg);
+}
+
 int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **ret_unwinder)
 {
 	struct unwinder *u = calloc(1, sizeof(*u));
@@ -160,6 +195,11 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 
 	if (!u)
 		return -ENOMEM;
+	u->join = waker_join_new(pass, u);
+	if (!u->join) {
+		free(u);
+		return -ENOMEM;
+	}
 	u->stacks = stacks;
 	u->period_ns = period_ns;
 	u->end = &u->first;
@@ -169,6 +209,7 @@ int unwinder_new(struct stacks *stacks, uint64_t period_ns, struct unwinder **re
 	err = -pthread_create(&u->thread, NULL, work, u);
 	if (err) {
 		pthread_mutex_destroy(&u->lock);
+		waker_join_free(u->join);
 		free(u);
 		return err;
 	}
@@ -194,6 +235,7 @@ void unwinder_free(struct unwinder *u)
 	pthread_cond_destroy(&u->wake);
 	pthread_cond_destroy(&u->idle);
 	pthread_mutex_destroy(&u->lock);
+	waker_join_free(u->join);
 	free(u->done);
 	free(u);
 }
@@ -290,11 +332,14 @@ void unwinder_collect(struct unwinder *u, record_cb cb, void *arg)
 	struct rec_stack taken[PASS_AT_ONCE];
 	size_t n;
 
+	u->cb = cb;
+	u->arg = arg;
 	while ((n = take_done(u, taken))) {
-		u->passed += n;
+		u->collected += n;
 		for (size_t i = 0; i < n; i++)
-			cb(&taken[i].h, sizeof(taken[i]), arg);
+			waker_join_take(u->join, &taken[i]);
 	}
+	waker_join_round(u->join, u->samples, u->collected);
 }
 
 bool unwinder_settled(struct unwinder *u)
@@ -312,6 +357,7 @@ void unwinder_finish(struct unwinder *u, record_cb cb, void *arg)
 		pthread_cond_wait(&u->idle, &u->lock);
 	pthread_mutex_unlock(&u->lock);
 	unwinder_collect(u, cb, arg);
+	waker_join_finish(u->join);
 }
 
 size_t unwinder_waiting(struct unwinder *u)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/code_inner.h"
+#include "report/waker_code.h"
 
 /* More than any engine has: the rest is not in tables. */
 #define TABLES_MAX 512
@@ -237,6 +238,17 @@ static int add_to_table(struct code_summary *c, const struct stack_sum *sum, uin
 	return 0;
 }
 
+static void find_waker(const struct process *p, const struct code_table *table, struct code_row *row)
+{
+	const struct waker_sum *w = waker_code_find(&p->stacks, table->phase, table->state, row->function);
+
+	if (!w)
+		return;
+	row->by = w->by;
+	row->thread = w->thread;
+	row->ended = w->ns;
+}
+
 static int fill_table(const struct model *m, const struct process *p, struct code_table *table)
 {
 	struct function_times times = { 0 };
@@ -260,8 +272,11 @@ static int fill_table(const struct model *m, const struct process *p, struct cod
 
 		code_rows_add(table->rows, keys, &table->n_rows, &row, table->wait ? row.held : row.self);
 	}
-	for (size_t i = 0; i < table->n_rows; i++)
+	for (size_t i = 0; i < table->n_rows; i++) {
 		table->rows[i].line = code_line(m, &values, table->rows[i].function);
+		if (table->wait)
+			find_waker(p, table, &table->rows[i]);
+	}
 	function_times_free(&times);
 	code_values_free(&values);
 	return err;

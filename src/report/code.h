@@ -9,11 +9,14 @@
 
 struct code_row {
 	uint32_t function, line; /* line: of a function in Python that in which it was longest; 0: unknown */
-	double held;	  /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
-	double self;	  /* in itself alone */
-	double total;	  /* with all that it calls */
-	double deviation; /* of a difference: that of total by chance, since there are so few samples; 0: exact */
+	double held;             /* ns in the function, and in what it calls in the kernel, the C library and the interpreter */
+	double self;             /* in itself alone */
+	double total;            /* with all that it calls */
+	double deviation;        /* of a difference: that of total by chance, since there are so few samples; 0: exact */
 	double held_deviation;
+	/* of waits: who ended the most of them, as in struct waker_sum, and of how much */
+	uint32_t by, thread;
+	int64_t ended;
 };
 
 /* What a phase did in a state. */

@@ -53,6 +53,21 @@ static struct json_object *row_object(struct json_build *b, const struct model *
 	return o;
 }
 
+static void put_waker(struct json_build *b, struct json_object *o, const struct model *m, const struct code_row *row)
+{
+	struct json_object *waker;
+
+	if (!row->by && !row->thread)
+		return;
+	waker = json_new_object(b);
+	if (row->by)
+		json_put_text(b, waker, "function", function_text(m, row->by));
+	if (row->thread)
+		json_put_text(b, waker, "thread", model_text(m, row->thread));
+	json_put_us(b, waker, "total_us", row->ended);
+	json_put(b, o, "woken_by", waker);
+}
+
 static void put_phase(struct json_build *b, struct json_object *o, const struct model *m, uint32_t phase)
 {
 	if (phase)
@@ -72,6 +87,7 @@ static struct json_object *table_object(struct json_build *b, const struct model
 	for (size_t i = 0; i < table->n_rows; i++) {
 		row = row_object(b, m, &table->rows[i]);
 		put_ns(b, row, "self_us", table->rows[i].self);
+		put_waker(b, row, m, &table->rows[i]);
 		json_append(b, rows, row);
 	}
 	json_put(b, o, "functions", rows);

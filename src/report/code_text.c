@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* On a terminal: the functions in which threads ran and waited. */
+#include <math.h>
 #include <string.h>
 
 #include "report/code_inner.h"
@@ -67,6 +68,21 @@ static bool wait_is_shown(const struct code_table *table)
 	return table->wait && table->state != ST_RUNNABLE && table->state != ST_STOPPED;
 }
 
+/* "woken by release (pool.py) of worker": whoever ended the most of it. */
+static void put_waker(const struct page *page, const struct code_row *row)
+{
+	char function[FUNCTION_MAX], name[64];
+
+	if (!row->by && !row->thread)
+		return;
+	fputs("    woken by ", page->out);
+	if (row->by)
+		fputs(words_function(page->m, row->by, 0, function), page->out);
+	if (row->thread)
+		fprintf(page->out, "%s%s", row->by ? " of " : "", printable(name, page, row->thread));
+	fprintf(page->out, ": %.0f %%\n", row->held > 0 ? 100 * fmin(1, (double)row->ended / row->held) : 0);
+}
+
 static void put_waits(const struct page *page, const struct code_summary *c, uint32_t phase)
 {
 	bool first = true;
@@ -92,6 +108,7 @@ static void put_waits(const struct page *page, const struct code_summary *c, uin
 			put_function(page, row);
 			fprintf(page->out, "%8.2f %%%10s\n", 100 * row->held / (double)table->ns,
 				words_duration(d, (int64_t)row->held));
+			put_waker(page, row);
 		}
 	}
 }

@@ -73,9 +73,13 @@
         f.deviation_us ? `± ${duration(f.deviation_us)}` : '', duration(f.held_us)]));
     }
     const own = (f) => (code.kind === 'wait' ? f.held_us : f.self_us);
-    return table(['', code.kind === 'wait' ? 'share' : 'self', '', code.kind === 'wait' ? 'time' : 'total'], rows.map((f) => [codeName(f),
-      percent(own(f), code.total_us), bar(own(f) / code.total_us, 'var(--accent)'),
-      code.kind === 'wait' ? duration(f.held_us) : percent(f.total_us, code.total_us)]));
+    const woken = rows.some((f) => f.woken_by);
+    const waker = (f) => (f.woken_by ? `${[f.woken_by.function, f.woken_by.thread].filter((t) => t).join(' of ')}: ${
+      percent(Math.min(f.woken_by.total_us, f.held_us), f.held_us)}` : '');
+    return table(['', code.kind === 'wait' ? 'share' : 'self', '', code.kind === 'wait' ? 'time' : 'total'].concat(
+      woken ? ['woken by'] : []), rows.map((f) => [codeName(f), percent(own(f), code.total_us),
+      bar(own(f) / code.total_us, 'var(--accent)'), code.kind === 'wait' ? duration(f.held_us) : percent(f.total_us, code.total_us)]
+      .concat(woken ? [waker(f)] : [])));
   };
 
   // graphs: of one kind; codes: the tables that go with them.

@@ -7,6 +7,7 @@
 
 #include "report/op_code.h"
 #include "report/read.h"
+#include "report/waker_code.h"
 
 void code_tree_free(struct code_tree *t)
 {
@@ -26,6 +27,8 @@ void stack_times_free(struct stack_times *s)
 	free(s->longer);
 	free(s->ops);
 	idmap_free(&s->by_op);
+	free(s->wakers);
+	idmap_free(&s->by_waker);
 	idmap_free(&s->by_key);
 }
 
@@ -267,6 +270,24 @@ static const char *row_values(const struct json_node *shape, const struct json_n
 	return NULL;
 }
 
+/* What the line of a wait says of who ended it. */
+static int add_waker(struct model *m, struct stack_times *s, const struct json_node *shape, const struct stack_row *row,
+	uint32_t phase)
+{
+	const char *text = node_string(node_get(shape, "woken_by"));
+	struct code_frame frame;
+	uint32_t by = 0;
+	int err = 0;
+
+	if (text) {
+		code_frame_parse(text, strlen(text), &frame);
+		err = add_function(m, frame.text, frame.kind, &by);
+	}
+	if (err && err != -E2BIG)
+		return err;
+	return waker_code_add(m, s, row, phase, by, node_string(node_get(shape, "waker")));
+}
+
 int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, const struct json_node *frames,
 	const struct json_node *shape, const struct json_node *stages, uint32_t recording, const char **ret_why)
 {
@@ -305,6 +326,8 @@ int stack_times_read(struct model *m, struct process *p, struct stack_ids *ids, 
 		err = add_sum(&m->code, &p->stacks, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
 	if (!err && !row.wait && row.state != ST_BARRIER)
 		err = model_name(m, node_string(node_get(shape, "op")), &op);
+	if (!err && row.wait && !row.no_phase)
+		err = add_waker(m, &p->stacks, shape, &row, in_step && !phase ? p->stacks.unknown_phase : phase);
 	if (!err && op)
 		err = op_code_add(&m->code, &p->stacks, &row, op);
 	return err || !in_step ? err : add_row(&m->code, &p->stacks, &row);

@@ -20,6 +20,7 @@
 #define STACK_SUMS_MAX (512u << 10)	/* of all processes */
 #define STACK_ROWS_MAX (2u << 20)	/* of steps, of all processes */
 #define STACK_OPS_MAX (64u << 10)    /* functions of operators, of all processes */
+#define STACK_WAKERS_MAX (16u << 10)	/* who ended the waits of functions, of all processes */
 #define CODE_NAME_MAX 240		/* bytes of a function's name; of a longer one the middle is left out */
 
 enum code_kind {
@@ -78,6 +79,15 @@ struct op_code {
 	uint64_t samples;
 };
 
+/* Who ended waits that functions are to blame for. */
+struct waker_sum {
+	int64_t ns;
+	uint32_t phase, function;
+	uint32_t by;	 /* the function that did; 0: not known */
+	uint32_t thread; /* a name: that of its thread, or "interrupt"; 0: not known */
+	uint8_t state;
+};
+
 struct code_tree {
 	struct code_node *nodes; /* each behind its parent */
 	size_t n_nodes, nodes_size;
@@ -114,6 +124,9 @@ struct stack_times {
 	size_t n_ops, ops_size;
 	bool ops_cut; /* there were more */
 	struct idmap by_op;
+	struct waker_sum *wakers;
+	size_t n_wakers, wakers_size;
+	struct idmap by_waker;
 	uint32_t unknown_phase; /* a name, for rows of steps that are not known */
 	/* set by code_summary_make() */
 	struct code_longer *longer;

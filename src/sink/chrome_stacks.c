@@ -7,7 +7,7 @@
 #include "sink/stack_text.h"
 #include "util/names.h"
 
-#define REST_MAX 512 /* bytes of an event besides its name and frames */
+#define REST_MAX (512 + FMT_JSON_STR_MAX(STACK_TEXT_MAX)) /* bytes of an event besides its name and frames */
 
 /* The innermost first. What does not fit is cut at the outer end. */
 static char *add_frames(char *p, const char *end, const struct stacks *s, uint32_t stack)
@@ -33,7 +33,7 @@ static char *add_frames(char *p, const char *end, const struct stacks *s, uint32
 
 void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 {
-	const struct frame *f = c->rec.stacks ? stack_subject(c->rec.stacks, r->stack) : NULL;
+	const struct frame *f = c->rec.stacks ? stack_subject(c->rec.stacks, r->stack) : NULL, *waker;
 	char text[STACK_TEXT_MAX], *begin, *p;
 	struct rec_hdr h = r->h;
 	struct place at;
@@ -48,6 +48,9 @@ void chrome_stack(struct chrome_sink *c, const struct rec_stack *r)
 	p = fmt_lit(p, ",\"cat\":\"stack\",\"args\":{\"state\":");
 	p = fmt_string(p, time_state_name((enum time_state)r->state));
 	p = fmt_us(fmt_lit(p, ",\"wait_us\":"), r->h.dur_ns);
+	waker = c->rec.stacks ? stack_subject(c->rec.stacks, r->waker_stack) : NULL;
+	if (waker)
+		p = fmt_json_str(fmt_lit(p, ",\"woken_by\":"), text, stack_text_name(waker, text));
 	if (r->step)
 		p = fmt_u32(fmt_lit(p, ",\"step\":"), r->step - 1);
 	p = fmt_lit(p, ",\"stack\":[");

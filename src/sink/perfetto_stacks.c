@@ -341,18 +341,41 @@ static void write_end(struct perfetto_sink *s, const struct stream *st, uint32_t
 	stream_packet_end(s, packet, p);
 }
 
+/* Who ended the wait, and in which function. */
+static char *put_waker(char *p, struct perfetto_sink *s, const struct rec_stack *r)
+{
+	const struct frame *f = s->rec.stacks ? stack_subject(s->rec.stacks, r->waker_stack) : NULL;
+	const struct task *waker = r->waker_tid ? tasks_find(s->rec.tasks, r->waker_tid) : NULL;
+	char name[STACK_TEXT_MAX];
+
+	if (r->h.id != SAMPLE_OFF_CPU)
+		return p;
+	if (r->flags & SAMPLE_F_WOKEN_IRQ)
+		p = put_arg_text(p, "waker", "interrupt");
+	if (r->waker_tid)
+		p = put_arg_number(p, "waker_tid", r->waker_tid);
+	if (waker && waker->comm[0])
+		p = put_arg_text(p, "waker", waker->comm);
+	if (!f)
+		return p;
+	stack_text_name(f, name);
+	return put_arg_text(p, "woken_by", name);
+}
+
 /* The slice of a wait; of the stack of a waker an instant. */
 static void write_slice(struct perfetto_sink *s, struct stream *st, const struct rec_stack *r, uint32_t iid)
 {
 	const struct frame *f = s->rec.stacks ? stack_subject(s->rec.stacks, r->stack) : NULL;
 	uint32_t row = perfetto_row(s, r->h.tgid, r->h.tid, TRACK_STACKS);
-	char name[STACK_TEXT_MAX] = "[no stack]", *packet, *event, *p;
+	char name[STACK_TEXT_MAX + 8] = "[no stack]", *at = name, *packet, *event, *p;
 	uint64_t end = r->h.start_ns + r->h.dur_ns;
 
 	if (!row)
 		return;
+	if (r->h.id == SAMPLE_WAKER)
+		at = stpcpy(name, "wakes: ");
 	if (f)
-		stack_text_name(f, name);
+		stack_text_name(f, at);
 	p = stream_packet(s, st, 0, &packet);
 	p = proto_u64(p, PACKET_TIMESTAMP, perfetto_ts(s, r->h.start_ns));
 	p = proto_open(p, PACKET_EVENT, &event);
@@ -364,8 +387,7 @@ static void write_slice(struct perfetto_sink *s, struct stream *st, const struct
 		p = put_arg_text(p, "state", time_state_name((enum time_state)r->state));
 	if (r->step)
 		p = put_arg_number(p, "step", r->step - 1);
-	if (r->waker_tid)
-		p = put_arg_number(p, "waker_tid", r->waker_tid);
+	p = put_waker(p, s, r);
 	if (iid)
 		p = proto_u64(p, EVENT_STACK_IID, iid);
 	if (stream_packet_end(s, packet, proto_close(event, p)) && r->h.id == SAMPLE_OFF_CPU)

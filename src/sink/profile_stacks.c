@@ -15,7 +15,7 @@
 #define LOOK 20	       /* rounds between two looks at what waits */
 
 /* For everything but the frames. */
-#define ROOM (PROFILE_BODY_MAX - 2048)
+#define ROOM (PROFILE_BODY_MAX - 2048 - FMT_JSON_STR_MAX(STACK_TEXT_MAX))
 
 struct stack_key {
 	uint32_t tgid, tid, step, stack;
@@ -98,6 +98,25 @@ static char *add_frames(char *p, const struct profile_stacks *ps, uint32_t stack
 	return p;
 }
 
+/* Who ended the wait, and in which function, if its stack says so: its number alone may be that of a thread that an interrupt
+ * hit. */
+static char *add_waker(char *p, const struct profile_stacks *ps, const struct stack_key *k)
+{
+	const struct frame *f = ps->rec->stacks ? stack_subject(ps->rec->stacks, k->waker_stack) : NULL;
+	const struct task *waker = k->waker_tid ? tasks_find(ps->rec->tasks, k->waker_tid) : NULL;
+	char text[STACK_TEXT_MAX];
+
+	if (k->by_interrupt)
+		return add_string(p, ",\"waker\":", "interrupt");
+	if (!f)
+		return p;
+	p = add_u64(p, ",\"waker_tid\":", k->waker_tid);
+	if (waker && waker->comm[0])
+		p = add_string(p, ",\"waker\":", waker->comm);
+	stack_text(f, text);
+	return add_string(p, ",\"woken_by\":", text);
+}
+
 static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
 {
 	const struct stack_key *k = &sum->key;
@@ -118,6 +137,7 @@ static void write_sum(struct profile_stacks *ps, const struct stack_sum *sum)
 	p = add_string(p, ",\"kind\":", stack_kind_name(k->kind));
 	if (k->op)
 		p = add_string(p, ",\"op\":", profile_ops_name(ps->names, k->op - 1));
+	p = add_waker(p, ps, k);
 	p = add_u64(p, ",\"samples\":", sum->n);
 	has_stack = ps->rec->stacks && stacks_get(ps->rec->stacks, k->stack, &frames);
 	if (has_stack)

@@ -53,6 +53,73 @@ test_waits() {
 	expect "waits: --min-stack leaves out shorter ones" "$n < c['waits'] / 2 or [$n, c]" c="last:$TMP/waits-long.out"
 }
 
+# A wait says which function of which thread ended it; one for a time, that an interrupt did.
+test_wakers() {
+	cc -O1 -pthread -o "$TMP/gives" -x c - <<-'C'
+		#include <pthread.h>
+		#include <stdio.h>
+		#include <time.h>
+		static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+		static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
+		static int n;
+		static __attribute__((noinline)) void give(void)
+		{
+			pthread_mutex_lock(&lock);
+			n++;
+			pthread_cond_signal(&given);
+			pthread_mutex_unlock(&lock);
+			__asm__ volatile("");
+		}
+		static __attribute__((noinline)) void take(void)
+		{
+			pthread_mutex_lock(&lock);
+			while (!n)
+				pthread_cond_wait(&given, &lock);
+			n--;
+			pthread_mutex_unlock(&lock);
+			__asm__ volatile("");
+		}
+		static void *run(void *arg)
+		{
+			for (int i = 0; i < 40; i++)
+				take();
+			return arg;
+		}
+		int main(int argc, char **argv)
+		{
+			struct timespec t = { .tv_nsec = 5000000 };
+			pthread_t thread;
+			puts("ready");
+			fflush(stdout);
+			getchar();
+			pthread_create(&thread, NULL, run, NULL);
+			for (int i = 0; i < 40; i++) {
+				nanosleep(&t, NULL);
+				give();
+			}
+			pthread_join(thread, NULL);
+			return !fopen(argv[argc - 1], "r"); /* its files can be read until then */
+		}
+	C
+	mkfifo "$TMP/gives.end"
+	engine_started wakers -e +stacks -o "$TMP/wakers.pftrace" --profile "$TMP/wakers.jsonl" -- "$TMP/gives" "$TMP/gives.end"
+	wait_until 60 grep -sq '"woken_by":"give' "$TMP/wakers.jsonl"
+	: >"$TMP/gives.end"
+	wait "$ENGINE"
+	wait "$TRACER"
+	check "wakers: are counted" [ "$(grep -oP 'wakers: \K[0-9]+' "$TMP/wakers.err")" -gt 0 ]
+	expect "wakers: take() is woken by give()" \
+		"(lambda known, lines: (lambda by: 'give [gives]' in by and not by - {'give [gives]', None} or [str(b) for b in by])(
+			{l['shape'].get('woken_by') for l in lines if 'take [gives]' in known[l['shape']['stack']]}))(
+			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
+			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']])" p="$TMP/wakers.jsonl"
+	expect "wakers: an interrupt ends a time" \
+		"any(l['shape'].get('waker') == 'interrupt' and l['shape']['state'] == 'blocked_sleep' for l in p if l['event'] == 'stack_prof')" \
+		p="$TMP/wakers.jsonl"
+	"$INFTRACE" report "$TMP/wakers.jsonl" >"$TMP/wakers.txt"
+	check "wakers: the report says so" grep -q '^    woken by give \[gives\] of gives: ' "$TMP/wakers.txt"
+}
+
 # 64 KB a sample are more than is copied in a second.
 test_limit() {
 	local taken left
@@ -84,6 +151,30 @@ has_work() { # PROFILE: each stack has its frames in the file, and some are in w
 			any(f.startswith('work ') for frames in known.values() for f in frames))(
 			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
 			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']]) or len(p)" p="$1"
+}
+
+# Each sample has the innermost operator of its thread; outside of work() is only what enters and leaves it.
+test_operators() {
+	engine_recorded operators -e +samples --sample-rate 499 --engine none -u "$P:below@op" -u "$P:work@op" \
+		-o "$TMP/operators.pftrace" --profile "$TMP/operators.jsonl" -- "$P" 1 4 1000 0
+	expect "operators: samples of work() are in work" \
+		"(lambda known, lines: (lambda n: n.get('work', 0) > 10 and n.get('work', 0) >= 0.9 * sum(n.values()) or n)(
+			{op: sum(l['shape']['samples'] for l in lines if l['shape'].get('op') == op and
+				any(f.startswith('work ') for f in known[l['shape']['stack']])) for op in ('work', 'below', None)}))(
+			{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
+			[l for l in p if l['event'] == 'stack_prof' and 'stack' in l['shape']])" p="$TMP/operators.jsonl"
+	"$INFTRACE" report "$TMP/operators.jsonl" >"$TMP/operators.txt"
+	check "operators: the report names the hottest function" \
+		grep -q '^    [0-9]* % of [0-9]* samples in work \[samples\]' "$TMP/operators.txt"
+	expect "operators: so does the profile, of the samples that are in stack_prof" \
+		"(lambda o, s: o.get('f_work') == 'work [samples]' and o['s_work'] == sum(s.values()) and
+			abs(o['fs_work'] - s['work [samples]'] / sum(s.values())) < 1e-6 or (o, s))(
+			[l['shape'] for l in p if l['event'] == 'op_prof'][0],
+			(lambda known, lines: {f: sum(l['shape']['samples'] for l in lines if known[l['shape']['stack']][0] == f)
+				for f in {known[l['shape']['stack']][0] for l in lines}})(
+				{l['shape']['stack']: l['frames'] for l in p if 'frames' in l},
+				[l for l in p if l['event'] == 'stack_prof' and l['shape'].get('op') == 'work']))" p="$TMP/operators.jsonl"
+	check "operators: the profile is valid" "$INFTRACE" validate "$TMP/operators.jsonl" --require op_prof,stack_prof
 }
 
 # A dump has the stacks of what came before it.
@@ -185,5 +276,5 @@ test_doctor() {
 	check "doctor: says whether there are hardware counters" grep -qE '^(ok|missing|unknown) +hardware counters ' "$TMP/doctor"
 }
 
-ALL_TESTS=(rate rate_default waits limit loss debuglink returns flight windows refused doctor)
+ALL_TESTS=(rate rate_default waits wakers limit loss operators debuglink returns flight windows refused doctor)
 run_tests "$@"

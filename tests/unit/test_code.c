@@ -533,6 +533,90 @@ static void run_lines(struct output *result, const char *lines, size_t len)
 #define LINE(shape, more) "{\"event\":\"stack_prof\"," HEAD ",\"shape\":{\"pid\":1," shape "},\"stage_us\":{\"total\":10.000}" more "}\n"
 #define CPU "\"state\":\"cpu\",\"kind\":\"sample\","
 
+/* The function that is named for the operator of these samples: "" for none. */
+static void assert_hottest(const char *samples, const char *function, int of)
+{
+	struct json_object *report, *op, *hottest;
+	struct output result;
+	char *lines;
+
+	assert_true(asprintf(&lines, "%s{\"event\":\"op_prof\"," HEAD ",\"shape\":{\"window\":0,\"pid\":1,\"comm\":\"e\",\"ops\":2,\"n_mul\":1,\"n_add\":1},"
+				     "\"stage_us\":{\"total\":30.000,\"mul\":20.000,\"add\":10.000}}\n",
+			    samples) > 0);
+	run_input(&result, lines, ARGV("--json", "-"));
+	assert_string_equal(result.err, "");
+	assert_int_equal(result.rc, EXIT_OK);
+	report = parse(result.out);
+	op = first_of(process_of(report), "operators");
+	assert_string_equal(text_at(op, "name"), "mul");
+	assert_null(json_object_object_get(json_object_array_get_idx(get(process_of(report), "operators"), 1), "hottest"));
+	hottest = json_object_object_get(op, "hottest");
+	assert_int_equal(hottest != NULL, *function != 0);
+	if (hottest) {
+		assert_string_equal(text_at(hottest, "function"), function);
+		assert_int_equal(json_object_get_int(get(hottest, "of")), of);
+	}
+	json_object_put(report);
+	output_free(&result);
+	run_input(&result, lines, ARGV("-"));
+	assert_int_equal(strstr(result.out, "samples in") != NULL, *function != 0);
+	output_free(&result);
+	free(lines);
+}
+
+#define IN_OP(state, n, stack, frames)                                                                                  \
+	LINE("\"tid\":1,\"state\":\"" state "\",\"kind\":\"sample\",\"op\":\"mul\",\"samples\":" n ",\"stack\":" stack, \
+		",\"frames\":[" frames ",\"main [x]\"]")
+
+#define WAIT(stack, more) LINE("\"state\":\"blocked_futex\",\"kind\":\"wait\"," more "\"samples\":1,\"stack\":" stack, \
+	",\"frames\":[\"futex_wait [kernel]\",\"take [x]\",\"main [x]\"]")
+
+/* Who ended most of what a function waited. */
+static void test_wakers(void **state)
+{
+	const char *lines = WAIT("1", "\"waker_tid\":2,\"waker\":\"w\",\"woken_by\":\"give (pool.py:31)\",")
+		WAIT("1", "\"waker_tid\":3,\"waker\":\"w\",\"woken_by\":\"give (pool.py:32)\",")
+		WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
+	struct json_object *report, *woken;
+	struct output result;
+
+	(void)state;
+	run_input(&result, lines, ARGV("--json", "-"));
+	assert_string_equal(result.err, "");
+	report = parse(result.out);
+	woken = get(first_of(first_of(process_of(report), "code"), "functions"), "woken_by");
+	assert_string_equal(text_at(woken, "function"), "give (pool.py)");
+	assert_string_equal(text_at(woken, "thread"), "w");
+	assert_int_equal(json_object_get_int(get(woken, "total_us")), 20);
+	json_object_put(report);
+	output_free(&result);
+	run_input(&result, lines, ARGV("-"));
+	assert_contains(result.out, "    woken by give (pool.py) of w: 50 %\n");
+	output_free(&result);
+	lines = WAIT("1", "\"waker\":\"interrupt\",") WAIT("2", "");
+	run_input(&result, lines, ARGV("-"));
+	assert_contains(result.out, "    woken by interrupt: 50 %\n");
+	output_free(&result);
+	lines = WAIT("1", "");
+	run_input(&result, lines, ARGV("-"));
+	assert_null(strstr(result.out, "woken by"));
+	output_free(&result);
+}
+
+/* The function of an operator that has so many more samples than the next one that chance does not explain it. */
+static void test_operators(void **state)
+{
+	(void)state;
+	assert_hottest(IN_OP("cpu", "6", "1", "\"dot [x]\""), "dot [x]", 6);
+	assert_hottest(IN_OP("cpu", "5", "1", "\"dot [x]\""), "", 0);
+	assert_hottest(IN_OP("cpu", "4", "1", "\"dot [x]\",\"f [x]\"") IN_OP("fault", "3", "2", "\"dot [x]\",\"g [x]\""), "dot [x]", 7);
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "50", "2", "\"gemm [x]\",\"dot [x]\""), "", 0);
+	assert_hottest(IN_OP("cpu", "60", "1", "\"dot [x]\"") IN_OP("cpu", "35", "2", "\"gemm [x]\",\"dot [x]\""), "dot [x]", 95);
+	/* waiting at a barrier says nothing of its code, and what has no name is not named */
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("barrier", "90", "2", "\"spin [x]\""), "dot [x]", 8);
+	assert_hottest(IN_OP("cpu", "8", "1", "\"dot [x]\"") IN_OP("cpu", "90", "2", "\"[unknown]\""), "dot [x]", 98);
+}
+
 static void assert_bad(const char *line, const char *why)
 {
 	struct output result;
@@ -699,6 +783,8 @@ int main(void)
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_operators),
+		cmocka_unit_test(test_wakers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "export/samples.h"
 #include "pftrace.h"
 #include "profile_lines.h"
+#include "sink/stack_text.h"
 #include "stack/stack.h"
 
 #define BUILD_ID "00ff10e2"
@@ -83,6 +84,7 @@ static struct rec_stack wait_of(uint64_t at_ns, uint64_t dur_ns, uint32_t tid, u
 	struct rec_stack r = sample(at_ns, tid, stack, dur_ns);
 
 	r.h.id = SAMPLE_OFF_CPU;
+	r.waker_stack = STACK_NONE;
 	r.h.dur_ns = dur_ns;
 	r.state = ST_BLOCKED_FUTEX;
 	return r;
@@ -342,6 +344,232 @@ static void test_profile(void **state)
 	profile_done(&o);
 }
 
+static void emit_op(struct out *o, uint64_t start, uint64_t ns, uint32_t probe, uint8_t flags)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, probe) };
+
+	r.h.tid = TID;
+	r.h.start_ns = START + start;
+	r.h.dur_ns = ns;
+	r.h.flags = flags;
+	EMIT(o, &r);
+}
+
+static void emit_in_op(struct out *o, uint64_t at, uint64_t op, uint32_t stack)
+{
+	struct rec_stack r = sample(at, TID, stack, 1000);
+
+	r.ref = START + op;
+	EMIT(o, &r);
+}
+
+/* The operator of each stack, "" if it has none, and "?" if no line has the stack. */
+static const char *op_of(struct out *o, uint32_t stack)
+{
+	for (size_t i = 0; i < count(o); i++) {
+		const char *number = shape(o, i, "stack"), *op = shape(o, i, "op");
+
+		if (number && strtoul(number, NULL, 10) == stack)
+			return op ? op : "";
+	}
+	return "?";
+}
+
+/* A sample has the operator that its thread was in, whichever of the two comes first. */
+static void test_profile_ops(void **state)
+{
+	struct rec_stack wait = wait_of(1000, 1000, TID, 3);
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &plain);
+	emit_op(&o, 1000, 500, 1, FUNCTION_F_SAMPLED);
+	emit_in_op(&o, 1400, 1000, 0); /* after its operator */
+	emit_in_op(&o, 2400, 2000, 1); /* before it */
+	emit_op(&o, 2000, 500, 2, FUNCTION_F_SAMPLED);
+	emit_in_op(&o, 3600, 3000, 2); /* it had ended at the last end that was seen */
+	emit_op(&o, 3000, 500, 2, FUNCTION_F_SAMPLED);
+	EMIT(&o, &wait);
+	settle(&o, 200);
+	profile_read(&o);
+	assert_string_equal(op_of(&o, 0), "mul");
+	assert_string_equal(op_of(&o, 1), "add");
+	assert_string_equal(op_of(&o, 2), "");
+	assert_string_equal(op_of(&o, 3), "");
+	profile_close(&o);
+	profile_done(&o);
+
+	/* without the record of the operator there is none, and nothing is lost */
+	profile_open(&o, &plain);
+	emit_op(&o, 1000, 500, 1, 0);
+	emit_in_op(&o, 1400, 1000, 0);
+	settle(&o, 1300);
+	profile_read(&o);
+	assert_string_equal(op_of(&o, 0), "");
+	emit_in_op(&o, 2400, 2000, 1);
+	profile_close(&o);
+	assert_string_equal(op_of(&o, 1), "");
+	profile_done(&o);
+}
+
+static const char *op_key(struct out *o, size_t line, const char *key)
+{
+	const char *text = shape(o, line, key);
+
+	return text ? text : "";
+}
+
+/* The line of a kind in the order in which they were written. */
+static size_t find_line(struct out *o, const char *event)
+{
+	for (size_t i = 0; i < count(o); i++) {
+		if (!strcmp(field(json_object_array_get_idx(o->events, i), "event"), event))
+			return i;
+	}
+	fail();
+	return 0;
+}
+
+static void emit_hot(struct out *o, unsigned int n, uint32_t stack)
+{
+	while (n--)
+		emit_in_op(o, 1400, 1000, stack);
+}
+
+/* The function in which an operator was sampled most often, if it is clear. */
+static void test_hottest(void **state)
+{
+	struct rec_stack barrier = sample(1400, TID, 1, 1000);
+	struct out o;
+	size_t line;
+
+	(void)state;
+	profile_open(&o, &plain);
+	emit_op(&o, 1000, 500, 1, FUNCTION_F_SAMPLED);
+	emit_hot(&o, 5, 0);
+	profile_close(&o);
+	line = find_line(&o, "op_prof");
+	assert_string_equal(op_key(&o, line, "n_mul"), "1");
+	assert_string_equal(op_key(&o, line, "f_mul"), ""); /* five of five may be chance */
+	profile_done(&o);
+
+	profile_open(&o, &plain);
+	emit_op(&o, 1000, 500, 1, FUNCTION_F_SAMPLED);
+	emit_op(&o, 3000, 500, 2, FUNCTION_F_SAMPLED);
+	emit_hot(&o, 12, 0);
+	emit_hot(&o, 2, 1);
+	emit_hot(&o, 1, 2);
+	emit_hot(&o, 1, 3);
+	barrier.state = ST_BARRIER;
+	barrier.ref = START + 1000;
+	for (int i = 0; i < 100; i++)
+		EMIT(&o, &barrier);
+	emit_step(&o, 5);
+	profile_close(&o);
+	line = find_line(&o, "op_prof");
+	assert_string_equal(op_key(&o, line, "f_mul"), "std::map<int, int>::at(int) [libx.so]");
+	assert_string_equal(op_key(&o, line, "s_mul"), "16");
+	assert_string_equal(op_key(&o, line, "fs_mul"), "0.750000");
+	assert_string_equal(op_key(&o, line, "f_add"), "");
+	read_text(&o);
+	validate(&o, true);
+	profile_done(&o);
+}
+
+/* Samples of a step are in the line of that step, if they come before it is written. */
+static void test_hottest_of_step(void **state)
+{
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 1), .step = 6 };
+	struct rec_stack s = sample(1400, TID, 3, 1000);
+	struct out o;
+
+	(void)state;
+	probes.op_detail = true;
+	profile_open(&o, &plain);
+	r.h.tid = TID;
+	r.h.start_ns = START + 1000;
+	r.h.dur_ns = 500;
+	r.h.flags = FUNCTION_F_SAMPLED;
+	EMIT(&o, &r);
+	s.step = 6;
+	s.ref = START + 1000;
+	for (int i = 0; i < 6; i++)
+		EMIT(&o, &s);
+	emit_step(&o, 5);
+	settle(&o, 99);
+	for (int i = 0; i < 2; i++)
+		EMIT(&o, &s);
+	settle(&o, 100);
+	for (int i = 0; i < 20; i++)
+		EMIT(&o, &s); /* late */
+	profile_close(&o);
+	assert_string_equal(op_key(&o, find_line(&o, "op_prof"), "f_mul"), "nf_hook [kernel]");
+	assert_string_equal(op_key(&o, find_line(&o, "op_prof"), "s_mul"), "8");
+	assert_string_equal(op_key(&o, find_line(&o, "op_prof"), "fs_mul"), "1.000000");
+	profile_done(&o);
+	probes.op_detail = false;
+}
+
+/* Who ended a wait: by its stack, or an interrupt. */
+static void test_wakers(void **state)
+{
+	struct rec_stack by_thread = wait_of(1000, 1000000, TID, 1), by_irq = wait_of(2000, 1000000, TID, 1), of_waker;
+	struct json_object *e;
+	struct out o;
+
+	(void)state;
+	by_thread.waker_tid = PID;
+	by_thread.waker_stack = 0;
+	by_irq.flags = SAMPLE_F_WOKEN_IRQ;
+	of_waker = sample(900, PID, 0, 0);
+	of_waker.h.id = SAMPLE_WAKER;
+	profile_open(&o, &plain);
+	EMIT(&o, &of_waker);
+	EMIT(&o, &by_thread);
+	settle(&o, 200);
+	EMIT(&o, &by_irq);
+	profile_close(&o);
+	assert_int_equal(count(&o), 2); /* the waker has no time */
+	assert_string_equal(shape(&o, 0, "waker_tid"), "5000000");
+	assert_string_equal(shape(&o, 0, "waker"), "server");
+	assert_string_equal(shape(&o, 0, "woken_by"), "sched.run (sched.py:212)");
+	assert_string_equal(shape(&o, 1, "waker"), "interrupt");
+	assert_null(shape(&o, 1, "woken_by"));
+	profile_done(&o);
+
+	chrome_open(&o);
+	EMIT(&o, &by_thread);
+	flush(&o);
+	chrome_read(&o);
+	e = find(&o, "i", "sched.run (sched.py:212)", 0);
+	assert_text(arg(e, "woken_by"), "sched.run (sched.py:212)");
+	chrome_done(&o);
+}
+
+static void test_wakers_pftrace(void **state)
+{
+	struct rec_stack wait = wait_of(1000, 1000000, TID, 2), of_waker = sample(900, PID, 0, 0);
+	bool instant = false;
+	struct reader *r;
+	struct out o;
+
+	(void)state;
+	wait.waker_tid = PID;
+	wait.waker_stack = 0;
+	of_waker.h.id = SAMPLE_WAKER;
+	perfetto_open(&o);
+	EMIT(&o, &of_waker);
+	EMIT(&o, &wait);
+	flush(&o);
+	assert_exported(&o, false, ""); /* it is no sample */
+	assert_non_null(memmem(o.text, o.len, "woken_by", 8));
+	r = perfetto_read(&o);
+	for (size_t i = 0; i < r->n; i++)
+		instant |= !strcmp(r->events[i].text, "wakes: sched.run (sched.py:212)");
+	assert_true(instant);
+	reader_free(r);
+}
+
 /* Whatever comes in which order: all sums are exact, and no step has to end. */
 static void test_profile_sums(void **state)
 {
@@ -358,8 +586,14 @@ static void test_profile_sums(void **state)
 
 		r.step = (uint32_t)random() % 700;
 		r.state = (uint8_t)(random() % ST_MAX);
-		if (random() % 4 == 0)
+		if (random() % 2)
+			r.ref = START + i / 8;
+		if (random() % 4 == 0) {
 			r.h.id = SAMPLE_OFF_CPU;
+			r.waker_stack = STACK_NONE;
+		}
+		if (random() % 8 == 0)
+			emit_op(&o, i / 8, 3, 1, FUNCTION_F_SAMPLED);
 		EMIT(&o, &r);
 		n++;
 		ns += r.weight_ns;
@@ -372,6 +606,8 @@ static void test_profile_sums(void **state)
 	for (size_t i = 0; i < count(&o); i++) {
 		const char *stack = shape(&o, i, "stack");
 
+		if (strcmp(field(json_object_array_get_idx(o.events, i), "event"), "stack_prof"))
+			continue;
 		seen_n += strtoull(shape(&o, i, "samples"), NULL, 10);
 		seen_ns += (uint64_t)stage(&o, i, "total");
 		if (!stack)
@@ -427,6 +663,8 @@ static int setup_probe(void **state)
 	int err = setup_stacks(state);
 
 	add_probe("llama_decode", ROLE_STEP, 0, "step", "");
+	add_probe("mul", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	add_probe("add", ROLE_OP, PROBE_F_SPAN, NULL, "");
 	return err;
 }
 
@@ -440,6 +678,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_chrome, setup_stacks, teardown),
 		cmocka_unit_test(test_python_places),
 		cmocka_unit_test_setup_teardown(test_profile, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_profile_ops, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_hottest, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_hottest_of_step, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_wakers, setup_probe, teardown),
+		cmocka_unit_test_setup_teardown(test_wakers_pftrace, setup_stacks, teardown),
 		cmocka_unit_test_setup_teardown(test_profile_sums, setup_probe, teardown),
 	};
 

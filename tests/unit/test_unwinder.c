@@ -14,6 +14,7 @@
 
 #define PERIOD 10000000
 #define EVENTS_MAX 4096
+#define INTERRUPTED 77 /* a thread that an interrupt has hit */
 
 enum called {
 	TAKEN,
@@ -32,6 +33,8 @@ static int gate[2] = { -1, -1 }; /* each sample waits for a byte */
 
 uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t size);
 void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid);
+unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames);
+const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame);
 void __wrap_stacks_remap_process(struct stacks *s, uint32_t tgid);
 void __wrap_stacks_forget_process(struct stacks *s, uint32_t tgid);
 
@@ -55,6 +58,26 @@ uint32_t __wrap_stacks_take(struct stacks *s, const struct rec_sample *r, size_t
 		abort();
 	note(TAKEN, r->h.tid);
 	return r->h.tid + 1000;
+}
+
+unsigned int __wrap_stacks_get(const struct stacks *s, uint32_t stack, const uint32_t **ret_frames)
+{
+	static const uint32_t frames[] = { 0, 1 };
+
+	(void)s;
+	*ret_frames = frames;
+	return stack == 1000 + INTERRUPTED ? 2 : 1;
+}
+
+const struct frame *__wrap_stacks_frame(const struct stacks *s, uint32_t frame)
+{
+	static const struct frame list[] = {
+		{ .name = "try_to_wake_up", .kind = FRAME_KERNEL },
+		{ .name = "asm_sysvec_apic_timer_interrupt", .kind = FRAME_KERNEL },
+	};
+
+	(void)s;
+	return &list[frame];
 }
 
 void __wrap_stacks_know_process(struct stacks *s, uint32_t tgid)
@@ -160,6 +183,78 @@ static void test_record(void **state)
 	assert_int_equal(got[1].waker_tid, 8);
 	assert_int_equal(got[1].flags, SAMPLE_F_TRUNCATED);
 	assert_int_equal(unwinder_dropped(u), 0);
+}
+
+static void waker(uint32_t tid, uint64_t at_ns)
+{
+	struct rec_sample r = { .h = { .kind = REC_SAMPLE, .id = SAMPLE_WAKER, .tid = tid, .start_ns = at_ns } };
+
+	unwinder_sample(u, &r, sizeof(r));
+}
+
+static void wait_for(uint32_t tid, uint32_t waker_tid, uint64_t ref)
+{
+	struct rec_sample r = { .h = { .kind = REC_SAMPLE, .id = SAMPLE_OFF_CPU, .tid = tid, .dur_ns = 4000 },
+		.waker_tid = waker_tid,
+		.ref = ref };
+
+	unwinder_sample(u, &r, sizeof(r));
+}
+
+static void collect_upto(size_t n)
+{
+	for (int i = 0; n_got < n; i++) {
+		assert_in_range(i, 0, 60000);
+		unwinder_collect(u, take, NULL);
+		usleep(1000);
+	}
+}
+
+static const struct rec_stack *got_of(uint32_t tid)
+{
+	for (size_t i = 0; i < n_got; i++) {
+		if (got[i].h.tid == tid)
+			return &got[i];
+	}
+	fail_msg("no stack of thread %u", tid);
+	return NULL;
+}
+
+/* A wait has the stack of who ended it, whichever was read first. */
+static void test_wakers(void **state)
+{
+	(void)state;
+	waker(8, 100);
+	wait_for(9, 8, 100);  /* after it */
+	wait_for(10, 8, 200); /* before it */
+	wait_for(11, 8, 100); /* one call wakes several */
+	waker(8, 200);
+	wait_for(12, INTERRUPTED, 300);
+	waker(INTERRUPTED, 300); /* by an interrupt that hit it */
+	collect_upto(6);
+	assert_int_equal(got_of(9)->waker_stack, 1008);
+	assert_int_equal(got_of(10)->waker_stack, 1008);
+	assert_int_equal(got_of(11)->waker_stack, 1008);
+	assert_int_equal(got_of(12)->waker_stack, STACK_NONE);
+	assert_int_equal(got_of(12)->waker_tid, 0);
+	assert_true(got_of(12)->flags & SAMPLE_F_WOKEN_IRQ);
+	for (size_t i = 0; i < n_got; i++)
+		assert_int_not_equal(got[i].h.tid, INTERRUPTED); /* it woke nobody */
+	assert_true(unwinder_settled(u));
+}
+
+/* One that does not come is not waited for, but until all rings have been read once more. */
+static void test_waker_lost(void **state)
+{
+	(void)state;
+	wait_for(9, 8, 100);
+	collect_upto(1);
+	assert_int_equal(got_of(9)->waker_stack, STACK_NONE);
+	assert_int_equal(got_of(9)->waker_tid, 8);
+	wait_for(10, 8, 100);
+	unwinder_finish(u, take, NULL);
+	assert_int_equal(n_got, 2);
+	assert_true(unwinder_settled(u));
 }
 
 /* Samples of the program before an exec, and of a process that has exited, come after the news. */
@@ -270,6 +365,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_record, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wakers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_waker_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_news, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup_gated, teardown),
 		cmocka_unit_test_setup_teardown(test_settled, setup_gated, teardown),
