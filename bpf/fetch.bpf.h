@@ -45,7 +45,7 @@ static __always_inline u64 extend(u64 v, u32 size, bool sign)
 }
 
 /* A value that cannot be read (not resident, bad pointer) is 0. */
-__noinline u64 fetch_value(u64 v, const struct fetch *f)
+__weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
 	if (!f)
 		return 0;
@@ -134,7 +134,7 @@ static __noinline int fetch_places(struct pt_regs *ctx, const struct probe *p, u
 }
 
 /* Reads the string arguments of a call into its slot. */
-__noinline int fetch_strings(struct strings *s, const struct probe *p, const struct call_vals *c, u32 slot)
+__weak __noinline int fetch_strings(struct strings *s, const struct probe *p, const struct call_vals *c, u32 slot)
 {
 	u32 n = 0;
 

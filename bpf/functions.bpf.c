@@ -6,6 +6,7 @@
 #include "spans.bpf.h"
 
 #include "fetch.bpf.h"
+#include "probed.bpf.h"
 #include "rows.bpf.h"
 #include "shed.bpf.h"
 
@@ -13,26 +14,6 @@
  * Functions without `static` are verified once, on their own, and not again for each path that
  * leads to them. Otherwise the verifier of 6.1 would give up after a million instructions.
  */
-
-static __always_inline bool when_holds(const struct probe *p, const u64 *vals)
-{
-	u32 i = p->when_val;
-	s64 v;
-
-	if (p->when == WHEN_ALWAYS || i >= FUNC_VALS_MAX)
-		return 1;
-	v = vals[i];
-	switch (p->when) {
-	case WHEN_EQ:
-		return v == p->when_than;
-	case WHEN_NE:
-		return v != p->when_than;
-	case WHEN_LT:
-		return v < p->when_than;
-	default:
-		return v > p->when_than;
-	}
-}
 
 /* A walk through the frames, from the innermost on. A round of bpf_loop(), here and below: the verifier would walk those
  * of a loop one by one, at each start. Usually the first frame is looked at only, before the loop. */
@@ -332,33 +313,6 @@ static __always_inline void step_leave_closed(struct thread *t, u64 sp, u32 id)
 		return;
 	t->in_step = 0;
 	t->depth = 0;
-}
-
-/* Both ends of a call begin the same way: returns the thread and the probe's id, or NULL if the call does not count. */
-static __always_inline struct thread *probed_thread(
-	struct pt_regs *ctx, struct task_struct *task, bool open, bool entry, u32 *ret_id)
-{
-	struct thread *t;
-	u64 cookie;
-
-	if (!open && !cfg.windows)
-		return NULL;
-	cookie = bpf_get_attach_cookie(ctx);
-	if (!open && !(cookie & PROBE_COOKIE_STEP))
-		return NULL;
-	t = thread_of(task);
-	if (!t) {
-		if (entry && cfg.count_strangers)
-			__sync_fetch_and_add(&stats.strangers, 1);
-		return NULL;
-	}
-	if (!link_lives(t, cookie))
-		return NULL;
-	*ret_id = (u32)cookie & PROBE_COOKIE_ID;
-	t->timed_kind = !entry ? HIT_RETURN : cookie & PROBE_COOKIE_STEPPED ? HIT_STEPPED
-									    : HIT_ENTRY;
-	t->timed_ns = hit_begin(t, t->timed_kind);
-	return t;
 }
 
 /* Checks the conditions of the preset for the call. */

@@ -276,6 +276,14 @@ enum probe_when {
 	WHEN_GT,
 };
 
+/* Nodes of an engine's graph, for struct rec_node; the first value of the probe is the address of the operator's own. */
+struct node_layout {
+	u16 bytes;   /* of a node; 0: the probe copies none */
+	u16 sources; /* where the pointers to its sources are in it */
+	u8 n_sources;
+	u8 pad[3];
+};
+
 struct probe {
 	u8 role; /* enum probe_role */
 	u8 flags;
@@ -295,6 +303,7 @@ struct probe {
 	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct row_fetch row[ROW_COLUMNS];
+	struct node_layout node;
 };
 
 /* Bytes of a Python function's qualified name, and of the end of its file's path; ASCII only. */

@@ -39,6 +39,7 @@ enum rec_kind {
 	REC_STACK,  /* made in user space */
 	REC_GPU,      /* made in user space: what a GPU did */
 	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
+	REC_NODE,     /* an operator's node in the engine's graph, and its sources */
 	REC_KIND_MAX,
 };
 
@@ -194,6 +195,21 @@ enum counted {
 struct rec_counts {
 	u64 n[PMU_MAX];
 };
+
+#define NODES_MAX 11       /* the node and its sources: ggml has ten */
+#define NODE_BYTES_MAX 384 /* of each; ggml's have 336 */
+
+/* As an operator begins on the first of its threads: nodes of the graph as they are in the engine's memory. Ends after
+ * the last node. */
+struct rec_node {
+	struct rec_hdr h;  /* id: probe id; an instant */
+	u32 step;          /* as in rec_function */
+	u16 n;             /* nodes */
+	u16 unread;        /* 1 << node: could not be read and is 0 */
+	u64 at[NODES_MAX]; /* their addresses: the operator's own, and of each source, in their order */
+	u8 nodes[NODES_MAX][NODE_BYTES_MAX];
+};
+#define REC_NODE_SIZE(n) (__builtin_offsetof(struct rec_node, nodes) + (n)*NODE_BYTES_MAX)
 
 /* Counts of a step, for the calling thread. */
 struct step_counts {

@@ -140,8 +140,10 @@ static uint32_t cookie_of(const struct probe_spec *spec, const struct site *site
 	return cookie | (site->no_yields ? PROBE_COOKIE_NO_YIELDS : 0) | (uint32_t)site->python << PROBE_COOKIE_PYTHON_SHIFT | (uint32_t)site->reg << PROBE_COOKIE_REG_SHIFT;
 }
 
-static enum link_kind kind_of(const struct site *site)
+static enum link_kind kind_of(const struct probe_spec *spec, const struct site *site)
 {
+	if (spec->node.layout.bytes)
+		return LINK_NODE;
 	if (site->exit)
 		return LINK_EXIT;
 	return site->arrival ? LINK_ARRIVAL : LINK_ENTRY;
@@ -179,7 +181,7 @@ static int collect_site(const struct probe_site *ps, void *arg)
 		return -errno;
 	spec->dear_ends |= ps->site.exit && !ps->site.cheap;
 	cookie = id | cookie_of(spec, &ps->site, when);
-	if (link_sites_add(&to->of[kind_of(&ps->site)], ps->site.offset, cookie, ps->semaphore))
+	if (link_sites_add(&to->of[kind_of(spec, &ps->site)], ps->site.offset, cookie, ps->semaphore))
 		return -ENOMEM;
 	/* the return address is on top of the stack at the site, too */
 	if (returns && link_sites_add(&to->of[LINK_RETURN], ps->site.offset, cookie, ps->semaphore))
@@ -216,16 +218,17 @@ static void count_links(struct probe_table *pt, const struct link_sites *s, int 
 	}
 }
 
-/* by -1: they could not be attached after all. Each has an entry, or an arrival instead. */
+/* by -1: they could not be attached after all. Each has an entry, or an arrival or a node instead. */
 static void count_sites(struct probe_table *pt, const struct file_sites *s, int by)
 {
 	count_links(pt, &s->of[LINK_ENTRY], by);
 	count_links(pt, &s->of[LINK_ARRIVAL], by);
+	count_links(pt, &s->of[LINK_NODE], by);
 }
 
 static size_t sites_placed(const struct file_sites *s)
 {
-	return s->of[LINK_ENTRY].n + s->of[LINK_ARRIVAL].n;
+	return s->of[LINK_ENTRY].n + s->of[LINK_ARRIVAL].n + s->of[LINK_NODE].n;
 }
 
 static void warn_file(const char *shown, int err, size_t links)

@@ -38,6 +38,7 @@ enum link_kind {
 	LINK_EXIT, /* a place on the way out: struct site_exit */
 	LINK_ENTRY,
 	LINK_ARRIVAL, /* arrival at a barrier: SITE_ARRIVAL */
+	LINK_NODE, /* copies nodes of the engine's graph */
 	LINK_KINDS,
 };
 

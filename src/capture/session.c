@@ -142,6 +142,8 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.function_return, functions);
 	bpf_program__set_autoload(k->progs.function_exit, functions);
 	bpf_program__set_autoload(k->progs.barrier_arrival, functions);
+	bpf_program__set_autoload(k->progs.node_entry, c->emit_mask & 1u << REC_NODE);
+	bpf_map__set_autocreate(k->maps.node_rooms, c->emit_mask & 1u << REC_NODE);
 	bpf_program__set_autoload(k->progs.hold_loader, c->hold);
 	bpf_program__set_autoload(k->progs.snapshot_peek, c->peek);
 	s->windows = c->windows;
@@ -154,6 +156,7 @@ static void configure(struct session *s, const struct session_config *c)
 		bpf_program__set_expected_attach_type(k->progs.function_return, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.function_exit, ATTACH_UPROBE_MULTI);
 		bpf_program__set_expected_attach_type(k->progs.barrier_arrival, ATTACH_UPROBE_MULTI);
+		bpf_program__set_expected_attach_type(k->progs.node_entry, ATTACH_UPROBE_MULTI);
 	}
 	if (hold_by_multi(c))
 		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
@@ -232,6 +235,7 @@ static int open_attach(struct session *s, const struct session_config *c)
 			[LINK_EXIT] = s->skel->progs.function_exit,
 			[LINK_ENTRY] = s->skel->progs.function_entry,
 			[LINK_ARRIVAL] = s->skel->progs.barrier_arrival,
+			[LINK_NODE] = s->skel->progs.node_entry,
 		},
 		.multi = c->uprobe_multi,
 		.states_only = c->states_only,

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/bytes.h"
+#include "engine/node.h"
 #include "engine/rows.h"
 #include "engine/spec.h"
 #include "engine/text.h"
@@ -121,9 +123,9 @@ static int get_string(
 
 static int read_enum(const struct reader *r, const char *name, struct json_object *obj, struct enum_table *t)
 {
-	static const char *const known[] = { "names", "table_symbol", NULL };
+	static const char *const known[] = { "names", "table_symbol", "bytes", NULL };
 	struct json_object *names;
-	const char *object;
+	const char *object, *why;
 	int err;
 
 	if (!json_object_is_type(obj, json_type_object))
@@ -155,7 +157,8 @@ static int read_enum(const struct reader *r, const char *name, struct json_objec
 		if (!t->names[i])
 			return -ENOMEM;
 	}
-	return 0;
+	err = bytes_read_sizes(obj, t, &why);
+	return err == -EINVAL ? preset_error(r, name, "%s", why) : err;
 }
 
 static int read_enums(struct reader *r, struct json_object *root)
@@ -341,7 +344,8 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 {
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
-		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", NULL };
+		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
+		"bytes", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = {
 		.instant = json_object_object_get_ex(obj, "instant", NULL),
@@ -381,6 +385,16 @@ static int read_names(struct reader *r, struct json_object *obj, struct probe_sp
 		if (spec_set_names(s, handle, json_object_get_string(name), &why))
 			return preset_error(r, "names", "%s", why);
 	}
+	return 0;
+}
+
+/* "bytes": of what it passes; "node": what the first argument points to. */
+static int read_data(struct reader *r, struct json_object *obj, struct probe_spec *s)
+{
+	const char *key = "bytes", *why;
+
+	if (bytes_read(obj, s, &why) || node_read(obj, r->e->enums, r->e->n_enums, s, &key, &why))
+		return preset_error(r, key, "%s", why);
 	return 0;
 }
 
@@ -465,6 +479,8 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 		err = read_group(r, obj, s);
 	if (!err)
 		err = read_names(r, obj, s);
+	if (!err)
+		err = read_data(r, obj, s);
 	if (err)
 		return err;
 	s->hidden = e->hidden;
@@ -516,6 +532,8 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		return -EINVAL;
 	/* names of handles are needed even then */
 	e.hidden = detail_only && !r->pt->op_detail;
+	if (json_object_object_get_ex(obj, "node", NULL) && !r->pt->nodes)
+		return 0;
 	if (e.hidden && !json_object_object_get_ex(obj, "names", NULL))
 		return 0;
 	if (e.begin)
@@ -721,11 +739,11 @@ static int read_preset(struct reader *r, struct json_object *root)
 	return read_root(r, root);
 }
 
-/* Checks what only --op-detail would read even without it, so that whether a preset is valid does
- * not depend on the option. */
+/* Checks what only some options would read even without them, so that whether a preset is valid does
+ * not depend on options. */
 static int check_detail(const struct reader *r, struct json_object *root)
 {
-	struct probe_table pt = { .op_detail = true };
+	struct probe_table pt = { .op_detail = true, .nodes = true };
 	struct reader all = *r;
 	int err;
 
@@ -764,7 +782,7 @@ int engine_load_file(struct probe_table *pt, const char *path)
 	err = parse_text(&r, &root);
 	if (!err)
 		err = check_duplicates(&r);
-	if (!err && !pt->op_detail)
+	if (!err && !(pt->op_detail && pt->nodes))
 		err = check_detail(&r, root);
 	if (!err)
 		err = read_preset(&r, root);

@@ -39,6 +39,7 @@ struct enum_table {
 	struct enum_variant *variants; /* in the order of their files; a process not among `users` has the first */
 	size_t n_variants;
 	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
+	uint8_t *bytes; /* of what each value stands for; NULL: nothing is said of that */
 };
 
 /* "ARG == VALUE": the argument's number, then a number or the name of a value of its enum. */
@@ -68,6 +69,13 @@ struct probe_arg {
 	bool is_float; /* the value is the bits of one */
 	bool is_row; /* derived from the step's rows, see rows.h */
 	uint8_t size;
+};
+
+/* What an operator's node in the engine's graph consists of; offsets in bytes. */
+struct node_fields {
+	struct node_layout layout; /* bytes 0: the probe is about no node */
+	uint16_t view, op, type, shape, stride, name;
+	const struct enum_table *ops, *types;
 };
 
 /* One function to probe, or a pair of functions that begin and end a span. */
@@ -106,6 +114,8 @@ struct probe_spec {
 	int handle_name; /* ... in this string argument */
 	bool hidden; /* exists for these names only */
 	bool has_enums;
+	uint8_t bytes_count, bytes_type; /* 1 + the argument with the number of elements, and that with their type; 0: none */
+	struct node_fields node;
 	unsigned int checked; /* calls whose values were checked, up to CHECK_CALLS */
 	uint16_t misfits;     /* 1 << argument: does not fit the engine and is left out */
 	uint16_t misfits_late; /* had a single such value later on */
@@ -135,6 +145,7 @@ struct probe_table {
 	uint32_t used;	 /* by probe_table_use() */
 	bool op_detail; /* presets loaded from now on fetch what only --op-detail shows */
 	bool dear_ends; /* of probes with `exits`: also where each call pays for a single-stepped instruction */
+	bool nodes;      /* and copy the nodes of operators, which only execution traces show */
 };
 
 void probe_table_free(struct probe_table *pt);

@@ -550,6 +550,7 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
 	memcpy(p.row, s->row, sizeof(s->row));
 	p.group = s->group;
+	p.node = s->node.layout;
 	err = cond_value(s, &s->when, &than);
 	if (err)
 		return err;
@@ -701,6 +702,7 @@ static void enum_table_clear(struct enum_table *t)
 		elf_strings_free(t->variants[i].names, t->variants[i].n);
 	free(t->variants);
 	free(t->users);
+	free(t->bytes);
 	free(t->object);
 	free(t->name);
 }

@@ -45,6 +45,7 @@ static int load_probes(struct capture *c, const struct record_options *o)
 
 	c->probes.op_detail = o->op_detail;
 	c->probes.dear_ends = o->has_budget; /* which turns them off */
+	c->probes.nodes = record_wants_nodes(o, false);
 	if (o->events & EVENT_FUNCTIONS || record_wants_profile(o)) {
 		if (!strcmp(o->engine, "auto"))
 			err = engine_load_all(&c->probes);

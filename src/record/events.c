@@ -9,6 +9,7 @@
 #include "capture/sampler.h"
 #include "capture/session.h"
 #include "util/log.h"
+#include "util/text.h"
 
 static const struct {
 	const char *name;
@@ -61,6 +62,17 @@ int events_parse(const char *list, unsigned int *ret_events)
 	}
 	*ret_events = events;
 	return 0;
+}
+
+bool record_wants_nodes(const struct record_options *o, bool only)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_outputs; i++)
+		n += text_has_suffix(o->outputs[i], ".et");
+	for (size_t i = 0; i < o->n_formats; i++)
+		n += !strcmp(o->formats[i], "et");
+	return only ? n && n == o->n_outputs + o->n_formats && !record_is_flight(o) : n;
 }
 
 static bool wants_presets(const struct record_options *o)

@@ -162,6 +162,11 @@ static bool is_whole_sample(const struct rec_sample *r, size_t size)
 	       size >= REC_SAMPLE_SIZE(r->kernel_n, r->python_n, r->stack_bytes) + SAMPLE_TASK_SIZE(r);
 }
 
+static bool is_whole_node(const struct rec_node *r, size_t size)
+{
+	return size >= REC_NODE_SIZE(0) && r->n <= NODES_MAX && size >= REC_NODE_SIZE(r->n);
+}
+
 /* Whether everything that a record says to have after it is there: those who take it rely on that. */
 static bool is_whole(const struct rec_hdr *h, size_t size)
 {
@@ -170,6 +175,8 @@ static bool is_whole(const struct rec_hdr *h, size_t size)
 
 	if (h->kind == REC_SAMPLE)
 		return is_whole_sample((const struct rec_sample *)h, size);
+	if (h->kind == REC_NODE)
+		return is_whole_node((const struct rec_node *)h, size);
 	return h->kind != REC_STEP || (size >= sizeof(*r) && step_parts(r, size, &parts) == r->n_parts);
 }
 
@@ -198,6 +205,9 @@ void intake_record(const struct rec_hdr *h, size_t size, void *arg)
 		if (in->unwinder && in->sink)
 			unwinder_sample(in->unwinder, (const struct rec_sample *)h, size);
 		return;
+	case REC_NODE: /* its names are those of its process */
+		probe_table_use(&in->c->probes, h->tgid);
+		break;
 	case REC_STEP:
 	case REC_FUNCTION:
 		h = take_call(in, h, &size);

@@ -103,6 +103,9 @@ static inline bool record_wants_trace(const struct record_options *o)
 	return o->n_outputs || record_by_time(o);
 }
 
+/* Whether an output is an execution trace; only: all are, and there is no other trace. */
+bool record_wants_nodes(const struct record_options *o, bool only);
+
 static inline bool record_wants_profile(const struct record_options *o)
 {
 	return o->profile || record_by_time(o);

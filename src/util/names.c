@@ -346,6 +346,7 @@ static const char *const rec_kinds[] = {
 	[REC_STACK] = "stack",
 	[REC_GPU] = "gpu",
 	[REC_GPU_STEP] = "gpu_step",
+	[REC_NODE] = "node",
 };
 
 _Static_assert(ARRAY_SIZE(rec_kinds) == REC_KIND_MAX, "a kind of record has no name");

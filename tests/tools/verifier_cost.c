@@ -35,7 +35,7 @@ static const char *const needed[] = {
 	"sched_switch",	  "sched_waking",    "sched_process_fork", "sched_process_exec", "sched_process_exit",
 	"sys_enter",	  "sys_exit",	     "page_fault_user",	   "fault_minor",	 "fault_major",
 	"function_entry", "function_return", "snapshot_create",	   "snapshot_init",	 "snapshot_close",
-	"snapshot_peek",
+	"snapshot_peek",  "node_entry",
 };
 
 static bool is_needed(const char *name)

@@ -77,7 +77,7 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 		r = next_random(&seed);
 	/* large ones are rare */
 	kind = r % 64 ? (enum rec_kind)(r / 64 % REC_KIND_MAX) : REC_REQUEST;
-	if (kind == REC_MAPPED || kind == REC_SAMPLE || (kind == REC_STEP && r % 5) || (kind == REC_REQUEST && r % 64))
+	if (kind == REC_MAPPED || kind == REC_SAMPLE || kind == REC_NODE || (kind == REC_STEP && r % 5) || (kind == REC_REQUEST && r % 64))
 		kind = REC_SYSCALL;
 	size = sizes[kind];
 	if (kind == REC_FUNCTION) /* of any length, also one that is no multiple of 8 */

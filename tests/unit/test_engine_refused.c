@@ -24,7 +24,12 @@ static void expect_bad(const char *text, const char *problem)
 
 #define TEXT_RULE "must have 1 to 255 bytes, no control characters"
 #define PAIR_RULE "give one of symbol, begin and end, instant, or usdt"
+#define BYTES_RULE "must be \"ARG * ARG\", a number, and one of an enum with \"bytes\""
+#define SIZES_RULE "\"bytes\" must have as many sizes, from 1 to 255, as there are names, and no table_symbol beside it"
 #define FIRST "{'symbol':'first','role':'op'},\n" /* so that lines count */
+
+#define NODE(type) "{'instant':'f','role':'op','args':{'a':'" type " arg1'},\n"
+#define NODE_PLACES "'bytes':200,'n_sources':2,'sources':184,'view':192,'shape':168,'stride':168"
 
 static const struct {
 	const char *text, *problem;
@@ -159,6 +164,26 @@ static const struct {
 	{ PROBES("{" F ",'args':{'a':'u8 arg1'},\n'check':['a > 1','a > 1','a > 1','a > 1','a > 1']}"),
 		"2: check: more than four checks" },
 	{ PROBES("{" F ",\n'graph_launch':1}"), "2: graph_launch: must be true or false" },
+	/* bytes */
+	{ PROBES("{" F ",'args':{'a':'u32 arg1'},\n'bytes':'a'}"), "2: bytes: " BYTES_RULE },
+	{ PROBES("{" F ",'args':{'a':'u32 arg1'},\n'bytes':'a * a'}"), "2: bytes: " BYTES_RULE },
+	{ PROBES("{" F ",'args':{'a':'u32 arg1'},\n'bytes':'a * b'}"), "2: bytes: " BYTES_RULE },
+	{ PROBES("{" F ",'args':{'a':'u32 arg1'},\n'bytes':1}"), "2: bytes: " BYTES_RULE },
+	/* nodes of graphs */
+	{ PROBES("{" F ",'args':{'a':'ptr arg1'},\n'node':{}}"), "2: node: is for an instant whose first argument is a ptr" },
+	{ PROBES(NODE("u64") "'node':{}}"), "2: node: is for an instant whose first argument is a ptr" },
+	{ PROBES(NODE("ptr") "'node':1}"), "2: node: must be an object" },
+	{ PROBES(NODE("ptr") "'node':{'a':1}}"), "2: node: has a key that is not known" },
+	{ PROBES(NODE("ptr") "'node':{}}"), "1: bytes: must be a number of bytes" },
+	{ PROBES(NODE("ptr") "'node':{'bytes':385}}"), "2: bytes: lies outside of the node" },
+	{ PROBES(NODE("ptr") "'node':{'bytes':200,'n_sources':11}}"), "2: n_sources: lies outside of the node" },
+	{ PROBES(NODE("ptr") "'node':{'bytes':200,'n_sources':2,'sources':185}}"), "2: sources: lies outside of the node" },
+	{ PROBES(NODE("ptr") "'node':{'bytes':200,'n_sources':2,'sources':-1}}"), "2: sources: lies outside of the node" },
+	{ PROBES(NODE("ptr") "'node':{" NODE_PLACES ",'name':137}}"), "2: name: lies outside of the node" },
+	{ PROBES(NODE("ptr") "'node':{" NODE_PLACES ",'name':136}}"),
+		"1: op: must be \"ENUM *(arg1+OFFSET)\", a value in the node" },
+	{ PROBES(NODE("ptr") "'node':{" NODE_PLACES ",'name':136,'op':'u32 *(arg1)'}}"),
+		"2: op: must be \"ENUM *(arg1+OFFSET)\", a value in the node" },
 	/* what is there when the function returns, and what it is called */
 	{ PROBES("{" F ",'args':{'a':'u8 arg1 at return'}}"), "1: a: " LATE_RULE },
 	{ PROBES("{" F ",'args':{'a':'str *(arg1) at return'}}"), "1: a: " LATE_RULE },
@@ -197,6 +222,11 @@ static const struct {
 	{ START "'enums':{\n'e':{}},'probes':[]}", "2: e: needs an array \"names\"" },
 	{ START "'enums':{\n'e':{'names':{}}},'probes':[]}", "2: e: needs an array \"names\"" },
 	{ START "'enums':{'e':{'names':[],\n'name':1}},'probes':[]}", "2: name: unknown key" },
+	{ START "'enums':{\n'e':{'names':['a','b'],'bytes':[1]}},'probes':[]}", "2: e: " SIZES_RULE },
+	{ START "'enums':{\n'e':{'names':['a'],'bytes':[0]}},'probes':[]}", "2: e: " SIZES_RULE },
+	{ START "'enums':{\n'e':{'names':['a'],'bytes':[256]}},'probes':[]}", "2: e: " SIZES_RULE },
+	{ START "'enums':{\n'e':{'names':['a'],'bytes':['1']}},'probes':[]}", "2: e: " SIZES_RULE },
+	{ START "'enums':{\n'e':{'names':['a'],'bytes':[1],'table_symbol':'T'}},'probes':[]}", "2: e: " SIZES_RULE },
 	{ START "'enums':{\n'e':{'names':['a',1]}},'probes':[]}",
 		"2: e: name 1 must be a string of 1 to 63 bytes, no control characters" },
 	{ START "'enums':{\n'e':{'names':['a\\n']}},'probes':[]}",
