@@ -30,7 +30,7 @@ static const char *const arg_names[ARGS] = {
 	[ARG_BLOCK_X] = "block_x",
 	[ARG_BLOCK_Y] = "block_y",
 	[ARG_BLOCK_Z] = "block_z",
-	[ARG_STREAM] = "stream",
+	[ARG_STREAM] = "stream_handle",
 	[ARG_BYTES] = "bytes",
 	[ARG_WIDTH] = "width",
 	[ARG_HEIGHT] = "height",
@@ -43,6 +43,7 @@ static const char *const arg_names[ARGS] = {
 /* Where a probe has which argument, since names are compared once only. */
 struct places {
 	bool known;
+	bool is_nccl;    /* which launches through CUDA, as late as at the end of a group: its calls are no launches themselves */
 	int8_t at[ARGS]; /* -1: it does not have it */
 };
 
@@ -68,6 +69,7 @@ static const struct places *places_of(struct gpu_launches *gl, const struct prob
 	if (!p || p->known)
 		return p;
 	p->known = true;
+	p->is_nccl = !strncmp(s->symbol, "nccl", strlen("nccl"));
 	for (int k = 0; k < ARGS; k++) {
 		p->at[k] = -1;
 		for (unsigned int i = 0; i < s->nargs; i++) {
@@ -120,7 +122,7 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 	const struct places *p = places_of(gl, s, r->h.id);
 	struct launch l = { .start_ns = r->h.start_ns, .end_ns = r->h.start_ns + r->h.dur_ns, .tid = r->h.tid };
 
-	if (!p || r->h.flags & REC_F_OPEN_END)
+	if (!p || p->is_nccl || r->h.flags & REC_F_OPEN_END)
 		return false;
 	switch (s->role) {
 	case ROLE_LAUNCH:
@@ -149,7 +151,7 @@ void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const 
 	const struct places *p = places_of(gl, s, r->h.id);
 	uint64_t stream, event;
 
-	if (!p || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || get(p, s, r, ARG_EVENT, &event))
+	if (!p || p->is_nccl || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || get(p, s, r, ARG_EVENT, &event))
 		return;
 	gpu_process_wait(proc, get(p, s, r, ARG_STREAM, &stream) ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
 }

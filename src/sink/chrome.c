@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "engine/bytes.h"
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "sink/arrows.h"
@@ -386,6 +387,7 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 	const char *strs, bool *first)
 {
 	const struct probe_spec *s = &c->rec.probes->specs[h->id];
+	uint64_t bytes;
 
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		const struct probe_arg *a = &s->args[i];
@@ -407,6 +409,8 @@ static char *fmt_args(struct chrome_sink *c, char *p, const struct rec_hdr *h, c
 		else
 			p = fmt_value(c, p, a, vals[i]);
 	}
+	if (bytes_of_call(s, vals, &bytes))
+		p = fmt_u64(fmt_lit(p, ",\"bytes\":"), bytes);
 	return p;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: the records that become slices, instants and counters on tracks of their own. */
+#include "engine/bytes.h"
 #include "engine/check.h"
 #include "engine/rows.h"
 #include "sink/counts.h"
@@ -58,6 +59,7 @@ static void add_args(
 {
 	const struct recording *rec = &e->s->rec;
 	const struct probe_spec *s = &rec->probes->specs[h->id];
+	uint64_t bytes;
 
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		const struct probe_arg *a = &s->args[i];
@@ -76,6 +78,8 @@ static void add_args(
 		else
 			add_value(e, a, vals[i]);
 	}
+	if (bytes_of_call(s, vals, &bytes))
+		event_add(e, "bytes", VALUE_UINT, bytes);
 }
 
 /* n NULL: nothing was counted. */

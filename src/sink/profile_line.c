@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "engine/bytes.h"
 #include "engine/check.h"
 #include "util/names.h"
 
@@ -128,6 +129,8 @@ void profile_lines_clear(struct profile_lines *l)
 
 char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals, const char *strs)
 {
+	uint64_t bytes;
+
 	for (unsigned int i = 0; i < s->nargs; i++) {
 		const struct probe_arg *a = &s->args[i];
 		const char *str;
@@ -146,6 +149,8 @@ char *profile_add_args(char *p, const struct probe_spec *s, const uint64_t *vals
 			p = a->is_signed ? fmt_s64(p, (int64_t)vals[i]) : fmt_u64(p, vals[i]);
 		}
 	}
+	if (bytes_of_call(s, vals, &bytes))
+		p = fmt_u64(fmt_lit(p, ",\"bytes\":"), bytes);
 	return p;
 }
 
