@@ -136,11 +136,13 @@ void events_configure(
 	c->ipc_only = !(e & EVENT_SYSCALLS);
 	c->emit_mask = 1u << REC_TASK | 1u << REC_MAPPED | 1u << REC_STEP | 1u << REC_HOLD;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (record_wants_trace(o) && e & kinds[i].event)
+		if (record_wants_trace(o) && !record_wants_nodes(o, true) && e & kinds[i].event)
 			c->emit_mask |= kinds[i].kinds;
 	}
 	if (wants_calls(o, probes))
 		c->emit_mask |= 1u << REC_FUNCTION;
+	if (record_wants_nodes(o, false))
+		c->emit_mask |= 1u << REC_FUNCTION | 1u << REC_NODE;
 	if (c->requests)
 		c->emit_mask |= 1u << REC_REQUEST;
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))

@@ -61,6 +61,7 @@ struct record_options {
 	uint64_t ring_bytes;
 	bool strict;
 	bool op_detail;
+	uint32_t et_steps; /* of each execution trace, at most; 0: all */
 	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
 	const char *cupti; /* of --gpu; NULL: it is searched for */
 	bool has_budget;

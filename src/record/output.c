@@ -229,21 +229,36 @@ static int open_profile(const struct record_options *opt, struct output *o, cons
 	return err ? err : fd;
 }
 
-static enum writer_mode trace_mode(const char *name, bool *ret_native)
+static int profile_new(struct writer *w, const struct recording *rec, struct sink **ret_sink)
 {
-	bool gzip = text_has_suffix(name, ".gz");
-
-	*ret_native = text_has_suffix(name, gzip ? ".pftrace.gz" : ".pftrace");
-	if (*ret_native)
-		return gzip ? WRITER_PACKETS_GZIP : WRITER_PACKETS;
-	return gzip ? WRITER_GZIP : WRITER_PLAIN;
+	return profile_sink_new(w, rec, rec->meta, ret_sink);
 }
 
-static int format_new(const struct recording *rec, bool profile, bool native, struct output *o)
+/* What a file's name ends in says what is in it. */
+struct format {
+	const char *suffix;
+	enum writer_mode mode;
+	int (*open)(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+};
+
+static const struct format traces[] = {
+	{ ".pftrace", WRITER_PACKETS, perfetto_sink_new },
+	{ ".pftrace.gz", WRITER_PACKETS_GZIP, perfetto_sink_new },
+	{ ".et", WRITER_PACKETS, chakra_sink_new },
+	{ ".gz", WRITER_GZIP, chrome_sink_new },
+	{ "", WRITER_PLAIN, chrome_sink_new },
+};
+static const struct format profiles = { "", WRITER_LINES, profile_new };
+
+static const struct format *format_of(const char *name, bool profile)
 {
+	const struct format *f = traces;
+
 	if (profile)
-		return profile_sink_new(o->file.w, rec, rec->meta, &o->format);
-	return native ? perfetto_sink_new(o->file.w, rec, &o->format) : chrome_sink_new(o->file.w, rec, &o->format);
+		return &profiles;
+	while (!text_has_suffix(name, f->suffix))
+		f++;
+	return f;
 }
 
 /* number: the index of the output in the recording. */
@@ -252,8 +267,7 @@ static int output_new(const struct record_options *opt, const struct recording *
 {
 	struct output *o = calloc(1, sizeof(*o));
 	struct recording mine = *rec;
-	bool native = false;
-	enum writer_mode mode = profile ? WRITER_LINES : trace_mode(name, &native);
+	const struct format *format = format_of(name, profile);
 	char part[PATH_MAX];
 	int err = 0, fd;
 
@@ -263,15 +277,16 @@ static int output_new(const struct record_options *opt, const struct recording *
 	o->on_file = rec->on_file;
 	o->on_file_arg = rec->on_file_arg;
 	mine.output = number;
-	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, mode);
+	mine.et_steps = opt->et_steps;
+	fd = profile ? open_profile(opt, o, name) : open_trace(opt, o, name, format->mode);
 	if (fd >= 0)
-		err = writer_new(fd, message_name(o, record_by_time(opt), part), mode, &o->file.w);
+		err = writer_new(fd, message_name(o, record_by_time(opt), part), format->mode, &o->file.w);
 	else
 		err = fd;
 	if (!err) {
 		fd = -1; /* now owned by the writer, and later by the format */
 		writer_keep_free(o->file.w, &opt->min_free);
-		err = format_new(&mine, profile, native, o);
+		err = format->open(o->file.w, &mine, &o->format);
 	}
 	if (err) {
 		out_file_drop(&o->file, fd);

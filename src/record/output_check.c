@@ -135,11 +135,11 @@ static int check_suffix(const char *name)
 	struct stat st;
 
 	if (out_file_is_stdout(name) || text_has_suffix(name, ".json") || text_has_suffix(name, ".json.gz") ||
-		text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz"))
+		text_has_suffix(name, ".pftrace") || text_has_suffix(name, ".pftrace.gz") || text_has_suffix(name, ".et"))
 		return 0;
 	if (!stat(name, &st) && S_ISDIR(st.st_mode))
 		return 0; /* which is reported instead */
-	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace or .pftrace.gz, or be - for stdout", name);
+	log_error("-o: %s: the name must end in .json, .json.gz, .pftrace, .pftrace.gz or .et, or be - for stdout", name);
 	return -EINVAL;
 }
 
@@ -221,6 +221,14 @@ int outputs_check(struct record_options *o)
 	to_stdout += o->profile && out_file_is_stdout(o->profile);
 	if (!err && to_stdout > 1) {
 		log_error("only one output can go to stdout");
+		err = -EINVAL;
+	}
+	if (!err && record_wants_nodes(o, false) && !(o->events & EVENT_FUNCTIONS)) {
+		log_error("-o: an execution trace is made of function calls: record them, too (-e +functions)");
+		err = -EINVAL;
+	}
+	if (!err && o->et_steps && !record_wants_nodes(o, false)) {
+		log_error("--et-steps needs an execution trace: -o FILE.et, or --format et");
 		err = -EINVAL;
 	}
 	if (!err)

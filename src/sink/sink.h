@@ -52,6 +52,7 @@ struct recording {
 	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
 	struct request_feed *requests; /* of its sinks; NULL: they tell of none */
 	uint32_t tgid;	     /* the only process of this output; 0: all */
+	uint32_t et_steps;   /* of an execution trace, at most; 0: all */
 	const char *command_line; /* how it was started; NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
 	/* Called for each complete file; may be NULL. */
@@ -210,6 +211,8 @@ static inline bool off_cpu_has_arrow(
 /* Each takes over the writer, even on failure. -ENOMEM. */
 int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
+/* An execution trace: operators with what each depends on. */
+int chakra_sink_new(struct writer *w, const struct recording *rec, struct sink **ret_sink);
 int profile_sink_new(struct writer *w, const struct recording *rec, const struct profile_meta *meta,
 	struct sink **ret_sink);
 
