@@ -16,6 +16,7 @@
 #include "record/trigger.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/text.h"
 #include "util/nearest.h"
 #include "util/parse.h"
 
@@ -32,6 +33,7 @@ enum {
 	OPT_MAX_STEPS_EACH,
 	OPT_OUTPUT_DIR,
 	OPT_FORMAT,
+	OPT_ET_STEPS,
 	OPT_FLIGHT,
 	OPT_TRIGGER,
 	OPT_COOLDOWN,
@@ -50,8 +52,9 @@ static const struct argp_option options[] = {
 		"directory of the files of windows and dumps: for each process and window trace_pidPID_MS.json "
 		"and profile_pidPID_MS.jsonl, with -a one trace_system_MS.json (default: the current one)",
 		2 },
+	{ "et-steps", OPT_ET_STEPS, "N", 0, "write the first N whole steps into each execution trace, and no more", 2 },
 	{ "format", OPT_FORMAT, "LIST", 0,
-		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz (default: json)", 2 },
+		"formats of the traces in --output-dir: json,json.gz,pftrace,pftrace.gz,et (default: json)", 2 },
 	{ NULL, 0, NULL, 0, "Windows:", 3 },
 	{ "window-flag", OPT_WINDOW_FLAG, "FILE", 0,
 		"record while FILE exists; it must be a regular file, yours or root's", 3 },
@@ -107,7 +110,7 @@ static int parse_number(const char *option, const char *arg, uint32_t least, uin
 
 static int add_format(struct record_options *o, const char *name)
 {
-	static const char *const known[] = { "json", "json.gz", "pftrace", "pftrace.gz" };
+	static const char *const known[] = { "json", "json.gz", "pftrace", "pftrace.gz", "et" };
 	const size_t n_known = sizeof(known) / sizeof(known[0]);
 	const char *format = NULL, *nearest;
 
@@ -119,7 +122,7 @@ static int add_format(struct record_options *o, const char *name)
 	if (!format) {
 		nearest = nearest_name(name, known, n_known);
 		log_error("--format: '%.40s' is not a format%s%s; there are json, json.gz, "
-			  "pftrace, pftrace.gz",
+			  "pftrace, pftrace.gz, et",
 			name, nearest ? "; nearest: " : "", nearest ? nearest : "");
 		return -EINVAL;
 	}
@@ -250,6 +253,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_MAX_STEPS_EACH:
 		err = parse_number("--max-steps-per-process", arg, 0, &o->max_steps_each);
 		break;
+	case OPT_ET_STEPS:
+		err = parse_number("--et-steps", arg, 1, &o->et_steps);
+		break;
 	case OPT_OUTPUT_DIR:
 		err = parse_name("--output-dir", arg, &o->output_dir);
 		break;
@@ -333,6 +339,8 @@ static int check_together(const struct record_options *o)
 	for (size_t i = 0; i < o->n_outputs && o->max_size; i++) {
 		if (!strcmp(o->outputs[i], "-"))
 			return refuse("--max-size: output to stdout cannot be split into files");
+		if (text_has_suffix(o->outputs[i], ".et"))
+			return refuse("--max-size: an execution trace cannot be split into files");
 	}
 	return o->window_spec ? schedule_parse(o->window_spec, &schedule) : 0;
 }

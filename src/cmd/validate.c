@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace validate: check profiles and Chrome traces. */
+/* inftrace validate: check profiles, Chrome traces and execution traces. */
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -30,13 +30,14 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Check profile JSONL files and Chrome traces (.json, .json.gz; told apart by content).\n"
+	"Check profile JSONL files, Chrome traces (.json, .json.gz; told apart by content) and execution traces (.et).\n"
 	"\v"
 	"Of a profile: every line has the required fields with their types; in token_prof lines "
 	"of inftrace the states sum to the total, to the nanosecond. Of a trace: every event is "
 	"complete, slices of a track nest without partial overlap, arrows have a start, an end "
 	"and slices to bind to; files of other programs in the object form get notes instead "
-	"where the viewers are lenient. Prints one line of counts for each file, problems on "
+	"where the viewers are lenient. Of an execution trace: nodes are unique and named, what they depend on "
+	"is in the file, and none depends on itself by way of others. Prints one line of counts for each file, problems on "
 	"stderr. FILE - is the standard input.\n"
 	"\n"
 	"Exit code: 0 all files are valid, 1 some are not, 2 usage.\n"
@@ -107,6 +108,8 @@ static bool file_validate(
 	report.ctx = printable;
 	if (json_source_open(&source, path))
 		why = source.error;
+	else if (text_has_suffix(path, ".et")) /* nothing in its first bytes tells */
+		kind = FILE_EXECUTION_TRACE;
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
 	switch (kind) {
@@ -119,6 +122,9 @@ static bool file_validate(
 		break;
 	case FILE_TRACE:
 		check_trace(&source, printable, &report, out);
+		break;
+	case FILE_EXECUTION_TRACE:
+		check_execution_trace(&source, printable, &report, out);
 		break;
 	}
 	json_source_close(&source);

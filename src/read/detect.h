@@ -9,6 +9,7 @@ enum file_kind {
 	FILE_OTHER, /* neither of the others */
 	FILE_PROFILE,
 	FILE_TRACE,
+	FILE_EXECUTION_TRACE, /* which its name tells, not file_detect() */
 };
 
 /* The kind of file, from the first buffer of a source. FILE_OTHER with *ret_why (static text or in buf). */

@@ -249,6 +249,7 @@ static const struct {
 	{ "json.gz", 768 << 10, 3584 << 10 },
 	{ "pftrace", 192 << 10, 6 << 20 },
 	{ "pftrace.gz", 896 << 10, 7 << 20 },
+	{ "et", 64 << 10, 40 << 20 }, /* the nodes of steps that are not complete */
 };
 
 #define RECORD_COST 512 /* of each format, and record */

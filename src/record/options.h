@@ -31,7 +31,7 @@ enum event {
 #define MIN_STACK_DEFAULT_NS 1000000
 
 #define OUTPUTS_MAX 8
-#define FORMATS_MAX 4
+#define FORMATS_MAX 5
 
 struct trigger_set;
 struct view;
@@ -72,12 +72,12 @@ struct record_options {
 	const char *commit_sha, *model, *runtime_flags;
 	uint32_t concurrency;
 	/* windows, the flight recorder and files; NULL or 0: not given */
-	const char *window_flag; /* open while this file exists */
-	const char *window_spec; /* for schedule_parse() */
-	uint64_t max_steps;	 /* for all processes together */
-	uint32_t max_steps_each; /* for each process */
-	const char *output_dir; /* of windows and dumps; set with these */
-	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace" */
+	const char *window_flag;          /* open while this file exists */
+	const char *window_spec;          /* for schedule_parse() */
+	uint64_t max_steps;               /* for all processes together */
+	uint32_t max_steps_each;          /* for each process */
+	const char *output_dir;           /* of windows and dumps; set with these */
+	const char *formats[FORMATS_MAX]; /* of the files there: "json", "json.gz", "pftrace", "et" */
 	size_t n_formats;
 	uint64_t flight_bytes, flight_ns; /* one of them is set: the flight recorder's size */
 	struct trigger_set *triggers;

@@ -73,6 +73,7 @@ int read_file(struct model *m, const char *path, struct read_problems *problems)
 	else
 		kind = file_detect(&source, buf, sizeof(buf), &why);
 	switch (kind) {
+	case FILE_EXECUTION_TRACE:
 	case FILE_OTHER:
 		read_problem(problems, "%s", why);
 		break;

@@ -43,13 +43,15 @@ void name_counts_add(struct name_counts *counts, const char *name);
 void name_counts_print(struct name_counts *counts, FILE *out);
 
 /*
- * Both read the source to its end, report each problem and write one line of summary ("PATH:
+ * All read the source to its end, report each problem and write one line of summary ("PATH:
  * profile, 12 lines: ...") to out if all of the input was read. Whatever stopped them early is a
  * problem as well.
  */
 void check_profile(struct json_source *source, const char *path, const char *const *required,
 	size_t required_len, struct check_report *report, FILE *out);
 void check_trace(
+	struct json_source *source, const char *path, struct check_report *report, FILE *out);
+void check_execution_trace(
 	struct json_source *source, const char *path, struct check_report *report, FILE *out);
 
 #endif

@@ -125,6 +125,40 @@ static void ids_print(const struct node_log *log, const struct tensor *t)
 	fputc(']', log->f);
 }
 
+/* Operators for which no function runs: other views of a result, and what has no elements, such as the outputs of a part of
+ * a batch that has none. */
+static bool is_empty(const struct node_log *log, const struct tensor *t)
+{
+	static const char *const names[] = { "NONE", "RESHAPE", "TRANSPOSE", "VIEW", "PERMUTE" };
+
+	if (!log->ggml_nelements(t))
+		return true;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (!strcmp(log->ggml_op_name(t->op), names[i]))
+			return true;
+	}
+	return false;
+}
+
+/* The edges of the graph: which operators' results it needs, by the addresses of their nodes. */
+static void needs_print(const struct node_log *log, const struct tensor *t)
+{
+	const char *comma = "";
+
+	fprintf(log->f, ",\"at\":\"%p\",\"empty\":%s,\"needs\":[", (const void *)t, is_empty(log, t) ? "true" : "false");
+	for (int i = 0; i < 10; i++) {
+		const struct tensor *from = t->src[i];
+
+		while (from && is_empty(log, from))
+			from = from->src[0];
+		if (!from)
+			continue;
+		fprintf(log->f, "%s\"%p\"", comma, (const void *)from);
+		comma = ",";
+	}
+	fputc(']', log->f);
+}
+
 static void node_print(const struct node_log *log, const struct tensor *t, bool ids)
 {
 	fprintf(log->f, "{\"step\":%u,", log->step);
@@ -136,6 +170,7 @@ static void node_print(const struct node_log *log, const struct tensor *t, bool 
 		tensor_print(log, t->src[0]);
 		fputc('}', log->f);
 	}
+	needs_print(log, t);
 	if (ids)
 		ids_print(log, t);
 	fputs("}\n", log->f);

@@ -211,7 +211,7 @@ static void test_bad_values(void **state)
 				   "4294967295\n" },
 		{ "--max-steps -1", "--max-steps: '-1' is not a number" },
 		{ "--format=", "--format: '' is not a format; there are json, json.gz, pftrace, "
-			       "pftrace.gz\n" },
+			       "pftrace.gz, et\n" },
 		{ "--format json,", "--format: '' is not a format" },
 		{ "--format jsn",
 			"--format: 'jsn' is not a format; nearest: json; there are json" },

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Compares an execution trace with the graphs that the engine itself wrote (llama_driver -N): et.py FILE.et NODES
+et.py --comms FILE.et prints the nodes of communication, each as JSON: name, type, attributes, and what comes first.
+
+One node for each operator for which a function runs and whose result has elements, in the same order, with the same name, operator, type, shape and
+edges. protoc decodes the file. Prints what differs; the last line is JSON: what there was.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+
+def messages(data):
+    at = 0
+    while at < len(data):
+        n = shift = 0
+        while True:
+            n |= (data[at] & 0x7f) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                break
+        if at + n > len(data):
+            raise SystemExit(f"a message of {n} bytes at {at} goes beyond the end of the file")
+        yield data[at:at + n]
+        at += n
+
+
+def varint(n):
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7f | 0x80)
+        n >>= 7
+    return bytes(out + bytes([n]))
+
+
+def text_value(text):
+    if text.startswith('"'):
+        raw = re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else
+                     {"n": "\n", "t": "\t", "r": "\r"}.get(m[1], m[1]), text[1:-1])
+        return raw.encode("latin-1", "replace").decode("utf-8", "replace")
+    return text if re.search("[A-Za-z]", text) else int(text)
+
+
+def parse(lines):
+    """The text format, as lists of values by key."""
+    out = {}
+    for line in lines:
+        line = line.strip()
+        if line == "}":
+            return out
+        if line.endswith("{"):
+            out.setdefault(line[:-1].strip(), []).append(parse(lines))
+        else:
+            key, value = line.split(": ", 1)
+            out.setdefault(key, []).append(text_value(value))
+    return out
+
+
+def decode(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    wrapped = b"".join((b"\x12" if i else b"\x0a") + varint(len(m)) + m for i, m in enumerate(messages(data)))
+    here = os.path.dirname(os.path.abspath(__file__))
+    text = subprocess.run(["protoc", "-I", here, "--decode=Trace", "execution_trace.proto"], input=wrapped,
+                          stdout=subprocess.PIPE, check=True).stdout.decode("utf-8", "replace")
+    if re.search(r"^\s*\d+: ", text, re.M):
+        raise SystemExit("a field that the schema does not have")
+    return parse(iter(text.splitlines()))
+
+
+def attrs(node):
+    return {a["name"][0]: next(v[0] for k, v in a.items() if k != "name") for a in node.get("attr", [])}
+
+
+def first(node, key, default=None):
+    return node.get(key, [default])[0]
+
+
+def print_comms(path):
+    for n in decode(path).get("node", []):
+        if n["type"][0] != "COMP_NODE":
+            print(json.dumps({"id": n["id"][0], "name": n["name"][0], "type": n["type"][0], "after": n.get("ctrl_deps", [])} | attrs(n)))
+
+
+def main():
+    if sys.argv[1] == "--comms":
+        return print_comms(sys.argv[2])
+    trace = decode(sys.argv[1])
+    steps, graphs, problems = {}, {}, []
+    for n in trace.get("node", []):
+        n["attrs"] = attrs(n)
+        steps.setdefault(n["attrs"]["step"], []).append(n)
+    with open(sys.argv[2]) as f:
+        for line in f:
+            t = json.loads(line)
+            if not t["empty"]:
+                graphs.setdefault(t["step"], []).append(t)
+    address = {n["id"][0]: n["attrs"]["address"] for s in steps.values() for n in s}
+    step_of = {n["id"][0]: k for k, s in steps.items() for n in s}
+    edges = last = 0
+    if sorted(steps) != sorted(graphs):
+        problems.append(f"steps {sorted(steps)}, the engine's {sorted(graphs)}")
+    for k in sorted(set(steps) & set(graphs)):
+        nodes, graph = steps[k], graphs[k]
+        if len(nodes) != len(graph):
+            problems.append(f"step {k}: {len(nodes)} nodes, the engine has {len(graph)}")
+            continue
+        for n, t in zip(nodes, graph):
+            out = n["outputs"][0]
+            mine = (first(n, "name"), n["attrs"]["op"], json.loads(out["types"][0]), json.loads(out["shapes"][0]),
+                    n["attrs"]["address"])
+            theirs = (t["name"], t["op"], [t["type"]], [t["ne"]], int(t["at"], 16))
+            if mine != theirs:
+                problems.append(f"step {k}: {mine}, the engine's {theirs}")
+            if any(step_of.get(d) != k for d in n.get("data_deps", [])):
+                problems.append(f"step {k}: {mine[0]} depends on a node of another step")
+            if last and not n.get("data_deps") and n.get("ctrl_deps", []) != [last] and \
+                    any(step_of.get(d) != k for d in n.get("ctrl_deps", [None])):
+                problems.append(f"step {k}: {mine[0]} does not come after {last}, the last node of the step before")
+            got = {address.get(d) for d in n.get("data_deps", [])}
+            want = {int(a, 16) for a in t["needs"]}
+            edges += len(want)
+            if got != want:
+                problems.append(f"step {k}: {mine[0]} ({mine[1]}) depends on {sorted(got)}, in the graph on {sorted(want)}")
+            if any(d >= n["id"][0] for d in n.get("data_deps", []) + n.get("ctrl_deps", [])):
+                problems.append(f"step {k}: {mine[0]} depends on a later node")
+        last = nodes[-1]["id"][0]
+    for p in problems[:20]:
+        print(p)
+    nodes = [n for s in steps.values() for n in s]
+    print(json.dumps({
+        "version": first(trace["metadata"][0], "version"), "steps": len(steps), "nodes": len(nodes), "edges": edges,
+        "timed": sum("start_time_micros" in n for n in nodes), "fused": sum("fused_into" in n["attrs"] for n in nodes),
+        "control": sum(len(n.get("ctrl_deps", [])) for n in nodes), "problems": len(problems),
+        "ns": sum(n["attrs"].get("duration_ns", 0) for n in nodes),
+    }))
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
