@@ -66,7 +66,9 @@ int http_status(const struct http_request *r, const char *name)
 		return 400;
 	while (host_len && strchr(" \t", host[host_len - 1])) /* the library keeps white space after a value */
 		host_len--;
-	if (!is_this_machine(host, host_len) || (r->origin && !is_allowed_origin(r->origin)))
+	if (!r->any_host && !is_this_machine(host, host_len))
+		return 403;
+	if (r->origin && (r->any_host || !is_allowed_origin(r->origin)))
 		return 403;
 	if (!options && strcmp(r->method, "GET") && strcmp(r->method, "HEAD"))
 		return 405;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What `inftrace serve` answers, without any I/O. It serves one file, for reading only.
+ * What `inftrace serve` and the endpoint of `inftrace export` answer, without any I/O. There is one file, for reading only.
  *
  * The server listens on the loopback address, where every page in a browser on this machine can
  * reach it. So a request is answered only when it names this machine (a page whose own name was
@@ -22,7 +22,9 @@ struct http_request {
 	const char *method;
 	const char *target; /* as sent, without the query */
 	const char *host, *origin, *range;
-	bool twice; /* a header that may come only once came twice */
+	const char *accept;
+	bool twice;    /* a header that may come only once came twice */
+	bool any_host; /* for whatever name of this machine, and for no page of a browser */
 };
 
 /* The status regardless of the range: 200, 204, 400, 403, 404, 405. `name`: of the file. */

@@ -49,6 +49,7 @@ struct conn {
 	uint64_t taken;      /* as of the last look */
 	uint64_t size;       /* of the file at the time of the request */
 	int status;
+	char *text;                   /* what a page is at the time of the request */
 	bool body;                    /* the request had one */
 	bool heard;                   /* its first byte has arrived */
 	char method[16], target[104]; /* of the request, for the log; empty until its first line has arrived */
@@ -60,6 +61,7 @@ struct http_server {
 	uint16_t port;
 	char name[HTTP_NAME_MAX];
 	const char *type;
+	const struct http_page *page; /* NULL: it is a file */
 	struct conn *conns, *adding;
 	size_t n_conns;
 	int64_t now_ms, accept_at_ms; /* accept_at_ms: accept nothing before */
@@ -101,6 +103,7 @@ static void conn_free(struct conn *c)
 	*p = c->next;
 	c->server->n_conns--;
 	close(c->fd);
+	free(c->text);
 	free(c);
 }
 
@@ -135,7 +138,7 @@ static bool file_shrank(const struct conn *c)
 {
 	struct stat st;
 
-	return c->first < c->end && (fstat(c->server->file_fd, &st) || (uint64_t)st.st_size < c->size);
+	return !c->text && c->first < c->end && (fstat(c->server->file_fd, &st) || (uint64_t)st.st_size < c->size);
 }
 
 /* Bytes that the reader has taken, without those in our own buffer. */
@@ -236,10 +239,18 @@ static struct conn *conn_of(struct MHD_Connection *mhd)
 	return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-static ssize_t read_file(void *arg, uint64_t at, char *buf, size_t max)
+static ssize_t read_served(void *arg, uint64_t at, char *buf, size_t max)
 {
 	struct conn *c = arg;
-	ssize_t n = pread(c->server->file_fd, buf, max, (off_t)(c->first + at));
+	ssize_t n;
+
+	if (c->text) {
+		n = (ssize_t)(c->size - at < max ? c->size - at : max);
+		memcpy(buf, c->text + at, (size_t)n);
+		c->given = at + (uint64_t)n;
+		return n;
+	}
+	n = pread(c->server->file_fd, buf, max, (off_t)(c->first + at));
 
 	if (n <= 0 || file_shrank(c)) {
 		conn_end(c, "the file got smaller");
@@ -262,6 +273,8 @@ static const char *text_of(int status)
 		return "GET, HEAD and OPTIONS only\n";
 	case 416:
 		return "the range is beyond the end of the file\n";
+	case 500:
+		return "out of memory\n";
 	default:
 		return "only one file is served here\n";
 	}
@@ -285,7 +298,8 @@ static void add_cors(struct MHD_Response *r, const struct http_request *rq, stru
 		MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
 }
 
-static void add_headers(struct conn *c, struct MHD_Response *r, const struct http_request *rq, struct MHD_Connection *mhd)
+static void add_headers(struct conn *c, struct MHD_Response *r, const char *type, const struct http_request *rq,
+	struct MHD_Connection *mhd)
 {
 	char text[80];
 
@@ -294,7 +308,7 @@ static void add_headers(struct conn *c, struct MHD_Response *r, const struct htt
 	/* nor can pages embed it without CORS, in which case they send no Origin */
 	MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
 	MHD_add_response_header(r, "Vary", "Origin");
-	if (rq->origin && c->status != 400 && c->status != 403)
+	if (rq->origin && !c->server->page && c->status != 400 && c->status != 403)
 		add_cors(r, rq, mhd);
 	if (c->status == 405 || c->status == 204)
 		MHD_add_response_header(r, "Allow", "GET, HEAD, OPTIONS");
@@ -305,8 +319,9 @@ static void add_headers(struct conn *c, struct MHD_Response *r, const struct htt
 	if (c->status == 206 || c->status == 416)
 		MHD_add_response_header(r, "Content-Range", text);
 	if (c->status == 200 || c->status == 206) {
-		MHD_add_response_header(r, "Accept-Ranges", "bytes");
-		MHD_add_response_header(r, "Content-Type", c->server->type);
+		if (!c->text)
+			MHD_add_response_header(r, "Accept-Ranges", "bytes");
+		MHD_add_response_header(r, "Content-Type", type);
 	} else if (c->status != 204) {
 		MHD_add_response_header(r, "Content-Type", "text/plain; charset=utf-8");
 	}
@@ -330,19 +345,48 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
 		rq->range = rq->range ? "" : value;
 	if (!strcasecmp(key, "If-Range"))
 		rq->range = "";
+	/* a list may come in several headers, of which the first one decides */
+	if (!strcasecmp(key, "Accept") && !rq->accept)
+		rq->accept = value;
 	return MHD_YES;
+}
+
+/* Finds what is to be sent: the whole file, a part of it, or the page. Sets the status. */
+static void find_served(struct conn *c, const struct http_request *rq, const char **ret_type)
+{
+	struct http_server *s = c->server;
+	size_t len = 0;
+	struct stat st;
+
+	*ret_type = s->type;
+	free(c->text);
+	c->text = NULL;
+	c->size = s->page || fstat(s->file_fd, &st) ? 0 : (uint64_t)st.st_size;
+	c->first = c->end = c->given = c->taken = 0;
+	c->status = http_status(rq, s->name);
+	if (c->status != 200)
+		return;
+	if (s->page) {
+		if (s->page->make(s->page->ctx, rq->accept, &c->text, &len, ret_type))
+			c->status = 500;
+		c->size = len;
+	} else if (!strcmp(rq->method, "GET")) {
+		c->end = c->size;
+		c->status = http_range(rq->range, c->size, &c->first, &c->end);
+		return;
+	}
+	c->end = c->size;
 }
 
 static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char *target, const char *method,
 	const char *version, const char *body, size_t *body_len, void **called)
 {
-	struct http_request rq = { .method = method, .target = target };
-	struct http_server *s = arg;
+	const struct http_server *s = arg;
+	struct http_request rq = { .method = method, .target = target, .any_host = s->page && s->page->any_host };
 	struct conn *c = conn_of(mhd);
 	struct MHD_Response *r;
+	const char *text, *type;
 	enum MHD_Result ret;
-	const char *text;
-	struct stat st;
 
 	(void)version;
 	(void)body;
@@ -354,22 +398,15 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *mhd, const char 
 		return MHD_YES;
 	}
 	MHD_get_connection_values(mhd, MHD_HEADER_KIND, take_header, &rq);
-	c->size = fstat(s->file_fd, &st) ? 0 : (uint64_t)st.st_size;
-	c->first = c->end = c->given = c->taken = 0;
-	c->status = http_status(&rq, s->name);
-	if (c->status == 200) {
-		c->end = c->size;
-		if (!strcmp(method, "GET"))
-			c->status = http_range(rq.range, c->size, &c->first, &c->end);
-	}
+	find_served(c, &rq, &type);
 	text = text_of(c->status);
 	if (c->status == 200 || c->status == 206)
-		r = MHD_create_response_from_callback(c->end - c->first, BLOCK, read_file, c, NULL);
+		r = MHD_create_response_from_callback(c->end - c->first, BLOCK, read_served, c, NULL);
 	else
 		r = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
 	if (!r)
 		return MHD_NO;
-	add_headers(c, r, &rq, mhd);
+	add_headers(c, r, type, &rq, mhd);
 	if (c->body || c->status == 400)
 		MHD_add_response_header(r, "Connection", "close");
 	if (c->status >= 400 || strcmp(method, "GET"))
@@ -525,9 +562,9 @@ static void accept_all(struct http_server *s)
 	}
 	/* bounded, so that those that are connected get their turn, too */
 	for (int i = 0; i < 2 * HTTP_CONNS_MAX; i++) {
-		struct sockaddr_in addr;
+		struct sockaddr_storage addr;
 		socklen_t len = sizeof(addr);
-		int fd = accept4(s->fd, &addr, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(s->fd, (struct sockaddr *)&addr, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
 			return;
@@ -578,24 +615,24 @@ void http_server_work(struct http_server *s, int64_t now_ms)
 
 /* ---- start and end ---- */
 
-static int listen_loopback(uint16_t port, struct http_server *s)
+static int listen_at(const struct sockaddr *addr, socklen_t len, struct http_server *s)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET,
-		.sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(addr);
+	struct sockaddr_storage bound = { 0 };
 	int on = 1, buffer = SEND_BUFFER;
 
-	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	s->fd = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return -errno;
 	/* connections of an earlier server must not block its port */
 	if (setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-		setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) ||
-		bind(s->fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(s->fd, SOMAXCONN) ||
-		getsockname(s->fd, (struct sockaddr *)&addr, &len))
+		setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) || bind(s->fd, addr, len) ||
+		listen(s->fd, SOMAXCONN))
 		return -errno;
-	s->port = ntohs(addr.sin_port);
+	len = sizeof(bound);
+	if (getsockname(s->fd, (struct sockaddr *)&bound, &len))
+		return -errno;
+	/* both kinds of addresses have the port at the same place */
+	s->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
 	return 0;
 }
 
@@ -617,20 +654,12 @@ static int start_library(struct http_server *s)
 	return 0;
 }
 
-int http_server_new(
-	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
+static int server_start(struct http_server *s, const struct sockaddr *addr, socklen_t len, struct http_server **ret_server)
 {
-	struct http_server *s = calloc(1, sizeof(*s));
 	int err;
 
-	if (!s)
-		return -ENOMEM;
-	s->fd = s->epoll = -1;
-	s->file_fd = fd;
-	s->type = type;
-	snprintf(s->name, sizeof(s->name), "%s", name);
 	signal(SIGPIPE, SIG_IGN);
-	err = listen_loopback(port, s);
+	err = listen_at(addr, len, s);
 	if (!err)
 		err = start_library(s);
 	if (err) {
@@ -639,6 +668,41 @@ int http_server_new(
 	}
 	*ret_server = s;
 	return 0;
+}
+
+static struct http_server *server_alloc(const char *name)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->fd = s->epoll = s->file_fd = -1;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	return s;
+}
+
+int http_server_new(
+	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct http_server *s = server_alloc(name);
+
+	if (!s)
+		return -ENOMEM;
+	s->file_fd = fd;
+	s->type = type;
+	return server_start(s, (struct sockaddr *)&addr, sizeof(addr), ret_server);
+}
+
+int http_server_new_page(
+	const struct sockaddr *addr, socklen_t len, const struct http_page *page, struct http_server **ret_server)
+{
+	struct http_server *s = server_alloc(page->name);
+
+	if (!s)
+		return -ENOMEM;
+	s->page = page;
+	return server_start(s, addr, len, ret_server);
 }
 
 void http_server_free(struct http_server *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One file over HTTP on the loopback address, for readers that may be slow, broken or hostile. It
+ * One file, or one text that is made for each request, over HTTP for readers that may be slow, broken or hostile. It
  * never waits: the caller polls.
  *
  * libmicrohttpd speaks HTTP; who gets a place, and for how long, is decided here, since the library can
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define HTTP_CONNS_MAX 16
 
@@ -37,6 +38,20 @@ struct http_server;
  */
 int http_server_new(
 	uint16_t port, int fd, const char *name, const char *type, struct http_server **ret_server);
+
+/* A text that is made anew for each request. */
+struct http_page {
+	const char *name; /* it is at /name */
+	/* accept: the header of the request, NULL: none. *ret_text is to be freed, *ret_type is not. Returns 0 or -errno,
+	 * which is answered with 500. */
+	int (*make)(void *ctx, const char *accept, char **ret_text, size_t *ret_len, const char **ret_type);
+	void *ctx;
+	bool any_host; /* by whatever name the client calls this machine; pages of browsers are refused in any case */
+};
+
+/* Listens on `addr`, which has the port; page is not copied. Otherwise as http_server_new(). */
+int http_server_new_page(
+	const struct sockaddr *addr, socklen_t len, const struct http_page *page, struct http_server **ret_server);
 
 /* Closes all connections. */
 void http_server_free(struct http_server *s);

@@ -458,6 +458,74 @@ static void test_port_taken(void **state)
 	assert_null(second);
 }
 
+static int make_page(void *ctx, const char *accept, char **ret_text, size_t *ret_len, const char **ret_type)
+{
+	static int made;
+
+	if (!accept)
+		return -ENOMEM;
+	*ret_text = malloc(LARGE);
+	assert_non_null(*ret_text);
+	memcpy(*ret_text, content, LARGE);
+	**ret_text = (char)('0' + made++ % 10);
+	*ret_len = *(size_t *)ctx;
+	*ret_type = "text/plain";
+	return 0;
+}
+
+/* A text that is made for each request, also for slow readers, and those that go in the middle of it. */
+static void test_page(void **state)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	size_t len = LARGE;
+	struct http_page page = { .name = "t.json", .make = make_page, .ctx = &len };
+	struct http_server *file_server = server;
+	char first, second;
+	int fd, gone, err;
+
+	(void)state;
+	assert_int_equal(http_server_new_page((struct sockaddr *)&addr, sizeof(addr), &page, &server), 0);
+	gone = connect_to(4096);
+	say(gone, "GET /t.json HTTP/1.1\r\n" HOST "Accept: x\r\n\r\n");
+	assert_int_equal(hear_head(gone, NULL), 200);
+	close(gone);
+	fd = connect_to(0);
+	for (char *at = &first; at; at = at == &first ? &second : NULL) {
+		uint64_t length;
+		char *body;
+
+		say(fd, "GET /t.json HTTP/1.1\r\n" HOST "Accept: x\r\nRange: bytes=1-2\r\n\r\n");
+		assert_int_equal(hear_head(fd, &length), 200);
+		assert_int_equal(length, len);
+		body = malloc(len);
+		assert_non_null(body);
+		assert_int_equal(hear(fd, body, len, &err), len);
+		assert_memory_equal(body + 1, content + 1, len - 1);
+		*at = *body;
+		free(body);
+		len = 5;
+	}
+	assert_int_not_equal(first, second);
+	say(fd, GET);
+	assert_int_equal(hear_head(fd, NULL), 500);
+	close(fd);
+	fd = connect_to(0);
+	say(fd, "GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n");
+	assert_int_equal(hear_head(fd, NULL), 403);
+	close(fd);
+	page.any_host = true;
+	fd = connect_to(0);
+	say(fd, "GET /t.json HTTP/1.1\r\nHost: node7\r\nAccept: x\r\n\r\n");
+	assert_int_equal(hear_head(fd, NULL), 200);
+	close(fd);
+	fd = connect_to(0);
+	say(fd, "GET /t.json HTTP/1.1\r\n" HOST UI "Accept: x\r\n\r\n");
+	assert_int_equal(hear_head(fd, NULL), 403);
+	close(fd);
+	http_server_free(server);
+	server = file_server;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,6 +547,7 @@ int main(void)
 		SERVER_TEST(test_no_more_files),
 		SERVER_TEST(test_timeout),
 		SERVER_TEST(test_port_taken),
+		SERVER_TEST(test_page),
 	};
 
 	return cmocka_run_group_tests_name("http_server", tests, setup, teardown);
