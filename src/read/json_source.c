@@ -14,7 +14,8 @@
 #define RAW_BUF (64 * 1024)
 
 struct json_source_state {
-	int fd; /* -1: from memory */
+	int fd;			    /* -1: from a stream, or from memory */
+	struct json_stream *stream; /* NULL: from memory */
 	const unsigned char *mem;
 	size_t mem_left;
 	bool raw_end;      /* nothing follows the bytes in raw */
@@ -40,10 +41,16 @@ source_fail(struct json_source *source, int err, const char *fmt, ...)
 	return err;
 }
 
-static ssize_t read_some(struct json_source_state *st, void *buf, size_t len)
+static ssize_t read_some(struct json_source *source, void *buf, size_t len)
 {
+	struct json_source_state *st = source->state;
+	const char *why = NULL;
 	ssize_t n;
 
+	if (st->stream) {
+		n = st->stream->read(st->stream, buf, len, &why);
+		return n < 0 ? source_fail(source, (int)n, "%s", why) : n;
+	}
 	if (st->fd < 0) {
 		n = len < st->mem_left ? len : st->mem_left;
 		memcpy(buf, st->mem, n);
@@ -54,7 +61,7 @@ static ssize_t read_some(struct json_source_state *st, void *buf, size_t len)
 	do {
 		n = read(st->fd, buf, len);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
+	return n < 0 ? source_fail(source, -errno, "cannot read: %s", strerror(errno)) : n;
 }
 
 /* Refills raw once it is used up. */
@@ -65,9 +72,9 @@ static int raw_fill(struct json_source *source)
 
 	if (st->raw_len || st->raw_end)
 		return 0;
-	n = read_some(st, st->raw, sizeof(st->raw));
+	n = read_some(source, st->raw, sizeof(st->raw));
 	if (n < 0)
-		return source_fail(source, n, "cannot read: %s", strerror(-n));
+		return (int)n;
 	st->raw_pos = st->raw;
 	st->raw_len = n;
 	st->raw_end = n == 0;
@@ -80,9 +87,9 @@ static ssize_t plain_read(struct json_source *source, unsigned char *buf, size_t
 	ssize_t n;
 
 	if (!st->raw_len && !st->raw_end) {
-		n = read_some(st, buf, len);
+		n = read_some(source, buf, len);
 		if (n < 0)
-			return source_fail(source, n, "cannot read: %s", strerror(-n));
+			return n;
 		st->raw_end = n == 0;
 		return n;
 	}
@@ -206,10 +213,10 @@ static int source_start(struct json_source *source)
 	if (err)
 		return err;
 	if (st->raw_len == 1) { /* a pipe may deliver the magic in two parts */
-		ssize_t n = read_some(st, st->raw + 1, sizeof(st->raw) - 1);
+		ssize_t n = read_some(source, st->raw + 1, sizeof(st->raw) - 1);
 
 		if (n < 0)
-			return source_fail(source, n, "cannot read: %s", strerror(-n));
+			return (int)n;
 		st->raw_len += n;
 	}
 	if (st->raw_len >= 2 && st->raw_pos[0] == 0x1f && st->raw_pos[1] == 0x8b) {
@@ -244,6 +251,19 @@ int json_source_open_mem(struct json_source *source, const void *data, size_t le
 	return source_start(source);
 }
 
+int json_source_open_stream(struct json_source *source, struct json_stream *stream)
+{
+	int err;
+
+	err = source_alloc(source);
+	if (err) {
+		stream->close(stream);
+		return err;
+	}
+	source->state->stream = stream;
+	return source_start(source);
+}
+
 int json_source_open(struct json_source *source, const char *path)
 {
 	struct stat sb;
@@ -274,6 +294,8 @@ void json_source_close(struct json_source *source)
 		inflateEnd(&st->z);
 	if (st->fd >= 0)
 		close(st->fd);
+	if (st->stream)
+		st->stream->close(st->stream);
 	free(st->buf);
 	free(st);
 	source->state = NULL;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Writes ZIP files that Perfetto's reader accepts, which knows less than ZIP does: version 2.0, no flags but those
+ * of deflate, sizes before the data unless it is deflated, no ZIP64. So a file is at most 4 GB long. zlib packs;
+ * only the headers are written here, since libraries for ZIP choose versions, flags and the order of sizes themselves.
+ */
+#ifndef INFTRACE_IO_ZIP_WRITER_H
+#define INFTRACE_IO_ZIP_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#define ZIP_WHY_MAX 160
+
+struct zip_writer;
+
+/* fd: an empty file that can be read back and is written from its beginning; it stays the caller's. -ENOMEM. */
+int zip_writer_new(int fd, struct zip_writer **ret_zip);
+void zip_writer_free(struct zip_writer *zip);
+
+/*
+ * Adds a member: text, or all that can be read from `from`, which is stored as it is if it is compressed (gzip) and deflated
+ * otherwise. The member's bytes are those of the file in any case. Names are not checked. Returns 0 or -errno with the
+ * reason in `why`; the file can then not be finished.
+ */
+int zip_writer_text(struct zip_writer *zip, const char *name, const char *text, size_t len, time_t when, char why[ZIP_WHY_MAX]);
+int zip_writer_file(struct zip_writer *zip, const char *name, int from, time_t when, char why[ZIP_WHY_MAX]);
+
+/* Writes the directory. Returns 0 or -errno with the reason in `why`. */
+int zip_writer_finish(struct zip_writer *zip, char why[ZIP_WHY_MAX]);
+
+#endif
