@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read/proto.h"
+#include "read/packets.h"
 #include "sink/perfetto_fields.h"
 #include "util/clock.h"
 #include "util/map.h"
@@ -43,13 +43,11 @@ struct sequence {
 };
 
 struct reader {
-	struct json_source *source;
+	struct packets in;
 	const struct pftrace_ops *ops;
 	void *ctx;
 	struct sequence *sequences;
-	uint64_t at;   /* offset of the current packet */
 	uint64_t kept; /* bytes */
-	bool failed;   /* the source did, which was reported */
 };
 
 /* The parts of a packet that are needed. */
@@ -61,7 +59,7 @@ struct packet {
 
 static int bad(struct reader *r, const char *why)
 {
-	r->ops->bad(r->ctx, r->at, why);
+	r->ops->bad(r->ctx, r->in.at, why);
 	return -EBADMSG;
 }
 
@@ -129,7 +127,7 @@ static struct entry *entry_find(const struct sequence *q, uint64_t field, uint64
 /* Too much is kept, or there is no memory: nothing behind it could be resolved. */
 static int full(struct reader *r)
 {
-	r->ops->bad(r->ctx, r->at, "names and stacks take more memory than there is for them");
+	r->ops->bad(r->ctx, r->in.at, "names and stacks take more memory than there is for them");
 	return -E2BIG;
 }
 
@@ -628,89 +626,6 @@ static int read_packet(struct reader *r, struct proto_bytes in)
 
 /* ---- the file ---- */
 
-/* Reads on until so many bytes are there. 1: they are, 0: the file ends before. */
-static int need(struct reader *r, uint64_t len)
-{
-	int ret;
-
-	while ((uint64_t)(r->source->end - r->source->pos) < len) {
-		ret = json_source_fill(r->source);
-		if (ret == 1)
-			continue;
-		if (ret < 0 && !r->failed)
-			r->ops->bad(r->ctx, r->at + (uint64_t)(r->source->end - r->source->pos), r->source->error);
-		r->failed |= ret < 0;
-		return ret;
-	}
-	return 1;
-}
-
-/* Skips a packet without having all of it at once. */
-static int skip(struct reader *r, uint64_t len)
-{
-	uint64_t have;
-	int ret;
-
-	while (len) {
-		ret = need(r, 1);
-		if (ret != 1)
-			return ret;
-		have = (uint64_t)(r->source->end - r->source->pos);
-		have = have < len ? have : len;
-		r->source->pos += have;
-		len -= have;
-	}
-	return 1;
-}
-
-/* The key and the length of the next packet: 1; 0: the file ends there or within; -EBADMSG: it is none. */
-static int read_head(struct reader *r, uint64_t *ret_len, size_t *ret_size)
-{
-	struct proto_bytes in;
-	int ret;
-
-	need(r, 11); /* a key, and the longest length */
-	in = (struct proto_bytes){ r->source->pos, r->source->end };
-	if (in.p == in.end)
-		return 0;
-	if (*in.p++ != (TRACE_PACKET << 3 | 2))
-		return bad(r, "no packet begins here");
-	ret = proto_read_varint(&in, ret_len);
-	*ret_size = (size_t)(in.p - r->source->pos);
-	return ret < 0 ? bad(r, "the length of a packet is damaged") : ret;
-}
-
-static int read_next(struct reader *r, bool *ret_torn)
-{
-	uint64_t len;
-	size_t head;
-	int ret;
-
-	ret = need(r, 1);
-	if (ret != 1)
-		return ret;
-	ret = read_head(r, &len, &head);
-	*ret_torn = !ret;
-	if (ret != 1)
-		return ret;
-	if (len > PFTRACE_PACKET_MAX) {
-		bad(r, "a packet is longer than 16 MB, and left out");
-		r->source->pos += head;
-		ret = skip(r, len);
-		*ret_torn = !ret;
-	} else {
-		ret = need(r, head + len);
-		*ret_torn = !ret;
-		if (ret != 1)
-			return ret;
-		r->source->pos += head + len;
-		ret = read_packet(r, (struct proto_bytes){ r->source->pos - len, r->source->pos });
-		ret = ret ? ret : 1;
-	}
-	r->at += head + len;
-	return ret;
-}
-
 static void reader_clear(struct reader *r)
 {
 	struct sequence *q, *next;
@@ -725,14 +640,16 @@ static void reader_clear(struct reader *r)
 
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
 {
-	struct reader r = { .source = source, .ops = ops, .ctx = ctx };
-	bool torn = false;
+	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
+	struct proto_bytes packet;
 	int ret;
 
 	do {
-		ret = read_next(&r, &torn);
+		ret = packets_next(&r.in, &packet);
+		if (ret == 1)
+			ret = read_packet(&r, packet) ?: 1;
 	} while (ret == 1);
 	reader_clear(&r);
-	*ret_torn = torn && !r.failed;
+	*ret_torn = r.in.torn;
 	return ret;
 }

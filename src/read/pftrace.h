@@ -2,7 +2,7 @@
 /*
  * Perfetto traces, as a stream: samples with their stacks, and the names of threads. Everything else is skipped.
  *
- * The file may be of any origin, and damaged. What is kept of it at a time is bounded: PFTRACE_PACKET_MAX of one
+ * The file may be of any origin, and damaged. What is kept of it at a time is bounded: PACKET_BYTES_MAX of one
  * packet, and PFTRACE_KEPT_MAX of names and stacks.
  */
 #ifndef INFTRACE_READ_PFTRACE_H
@@ -10,9 +10,8 @@
 
 #include <stdbool.h>
 
-#include "read/json_source.h"
+#include "read/packets.h"
 
-#define PFTRACE_PACKET_MAX (UINT64_C(16) << 20)
 #define PFTRACE_KEPT_MAX (UINT64_C(512) << 20)
 #define PFTRACE_FRAMES_MAX 4096 /* of one stack */
 

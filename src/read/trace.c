@@ -29,7 +29,7 @@ static int stopped(struct trace_reader *r, enum trace_stop_kind kind, const char
 /* err: from the JSON reader. where: what the end of the file cuts. */
 static int failed(struct trace_reader *r, int err, const char *where)
 {
-	char why[64];
+	char why[96];
 
 	if (err == -ENOMEM)
 		return err;
@@ -137,11 +137,25 @@ static int expect_byte(struct trace_reader *r, char wanted, const char *name)
 	return 0;
 }
 
-/* Reads one member of the outer object; everything but the events is skipped. */
+static const char *array_name(const struct trace_reader *r)
+{
+	return r->ops->array ? r->ops->array : "traceEvents";
+}
+
+static int pass_member(struct trace_reader *r)
+{
+	const struct json_node *value;
+	int err = json_reader_value(&r->json, &value);
+
+	return err ? failed(r, err, "inside the outer object") : r->ops->member(r->ctx, value);
+}
+
+/* Reads one member of the outer object; everything but the events and a member that is wanted is skipped. */
 static int read_member(struct trace_reader *r, bool *ret_events)
 {
 	const struct json_node *key;
-	bool is_events;
+	bool is_events, wanted;
+	char what[64];
 	int c, err;
 
 	c = json_reader_peek(&r->json);
@@ -150,22 +164,27 @@ static int read_member(struct trace_reader *r, bool *ret_events)
 	err = json_reader_value(&r->json, &key);
 	if (err)
 		return failed(r, err, "inside the outer object");
-	is_events = !strcmp(key->text, "traceEvents");
+	is_events = !strcmp(key->text, array_name(r));
+	wanted = r->ops->member_name && !strcmp(key->text, r->ops->member_name);
 	err = expect_byte(r, ':', "':'");
 	if (err)
 		return err;
+	if (wanted)
+		return pass_member(r);
 	if (!is_events) {
 		err = json_reader_value(&r->json, NULL);
 		return err ? failed(r, err, "inside the outer object") : 0;
 	}
 	*ret_events = true;
-	err = expect_byte(r, '[', "the array of traceEvents");
+	snprintf(what, sizeof(what), "the array of %s", array_name(r));
+	err = expect_byte(r, '[', what);
 	if (err)
 		return err;
 	r->in_events = true;
 	err = read_events(r);
 	r->in_events = false;
-	return err == -ENODATA ? failed(r, err, "inside traceEvents") : err;
+	snprintf(what, sizeof(what), "inside %s", array_name(r));
+	return err == -ENODATA ? failed(r, err, what) : err;
 }
 
 static int read_object_form(struct trace_reader *r)
@@ -185,6 +204,8 @@ static int read_object_form(struct trace_reader *r)
 	err = expect_byte(r, '}', "',' or '}'");
 	if (err)
 		return err;
+	if (!events && r->ops->array)
+		return stopped(r, TRACE_NO_EVENTS, "an object without what it should have");
 	if (!events)
 		return stopped(
 			r, TRACE_NO_EVENTS, "an object without traceEvents: not a Chrome trace");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Chrome traces (docs/trace-format.md), event by event. */
+/* Chrome traces (docs/trace-format.md), event by event; and other JSON that is an array of objects, perhaps in an object. */
 #ifndef INFTRACE_READ_TRACE_H
 #define INFTRACE_READ_TRACE_H
 
@@ -55,6 +55,10 @@ struct trace_reader_ops {
 	int (*event)(void *ctx, const struct trace_event *event);
 	/* The trace is damaged: the rest is not read. */
 	void (*stop)(void *ctx, const struct trace_stop *stop);
+	const char *array; /* the member of the outer object that holds the events; NULL: traceEvents */
+	/* Another member of the outer object, of this name; as event(). NULL: none is wanted. */
+	const char *member_name;
+	int (*member)(void *ctx, const struct json_node *value);
 };
 
 struct trace_form {

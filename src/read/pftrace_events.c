@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "read/pftrace_events.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sink/perfetto_fields.h"
+#include "util/map.h"
+
+#define KEPT_MAX (UINT64_C(256) << 20)
+#define INTERNED_EVENT_NAMES 2
+#define EVENT_TYPE 9
+#define EVENT_NAME_IID 10
+#define EVENT_TRACK 11
+#define EVENT_NAME 23
+#define SLICE_BEGIN 1
+#define SLICE_END 2
+
+struct text {
+	UT_hash_handle hh;
+	char text[];
+};
+
+struct interned {
+	UT_hash_handle hh;
+	uint64_t iid;
+	const struct text *text;
+};
+
+struct sequence {
+	UT_hash_handle hh;
+	uint64_t id;
+	uint64_t clock, track; /* of packets that do not say; 0: BOOTTIME, unknown */
+	bool deltas;           /* CLOCK_DELTAS is known */
+	int64_t deltas_ns;     /* CLOCK_BOOTTIME of its last packet */
+	struct interned *names;
+};
+
+struct track {
+	UT_hash_handle hh;
+	uint64_t uuid;
+	uint32_t pid, tid;
+	uint32_t depth;
+	struct {
+		const struct text *name;
+		int64_t ns;
+	} open[PFTRACE_SLICES_NEST];
+};
+
+struct reader {
+	struct packets in;
+	const struct pftrace_event_ops *ops;
+	void *ctx;
+	struct text *texts;
+	struct sequence *sequences;
+	struct track *tracks;
+	uint64_t kept;
+};
+
+struct packet {
+	uint64_t ts, clock, sequence, flags;
+	bool timed;
+	struct proto_bytes clocks, event, interned, defaults, track;
+};
+
+static void *keep(struct reader *r, size_t size)
+{
+	void *p = r->kept + size <= KEPT_MAX ? calloc(1, size) : NULL;
+
+	if (p)
+		r->kept += size;
+	return p;
+}
+
+static int full(struct reader *r)
+{
+	r->in.bad(r->ctx, r->in.at, "names and tracks take more memory than there is for them");
+	return -E2BIG;
+}
+
+static struct sequence *sequence_get(struct reader *r, uint64_t id)
+{
+	struct sequence *q;
+
+	HASH_FIND(hh, r->sequences, &id, sizeof(id), q);
+	if (q)
+		return q;
+	q = keep(r, sizeof(*q));
+	if (!q)
+		return NULL;
+	q->id = id;
+	HASH_ADD(hh, r->sequences, id, sizeof(q->id), q);
+	if (q->hh.tbl)
+		return q;
+	free(q);
+	return NULL;
+}
+
+static void sequence_clear(struct reader *r, struct sequence *q)
+{
+	struct interned *e, *next;
+
+	HASH_ITER(hh, q->names, e, next)
+	{
+		HASH_DEL(q->names, e);
+		r->kept -= sizeof(*e);
+		free(e);
+	}
+	q->clock = q->track = 0;
+	q->deltas = false;
+}
+
+static const struct text *text_get(struct reader *r, struct proto_bytes b)
+{
+	size_t len = strnlen((const char *)b.p, proto_len(b));
+	struct text *t;
+
+	HASH_FIND(hh, r->texts, b.p, len, t);
+	if (t)
+		return t;
+	t = keep(r, sizeof(*t) + len + 1);
+	if (!t)
+		return NULL;
+	memcpy(t->text, b.p, len);
+	HASH_ADD_KEYPTR(hh, r->texts, t->text, len, t);
+	if (t->hh.tbl)
+		return t;
+	free(t);
+	return NULL;
+}
+
+/* ---- what packets refer to ---- */
+
+static int read_name(struct reader *r, struct sequence *q, struct proto_bytes in)
+{
+	struct proto_bytes text = { in.p, in.p };
+	struct proto_field f;
+	struct interned *e;
+	uint64_t iid = 0;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == 1)
+			iid = f.value;
+		else if (f.number == 2)
+			text = f.bytes;
+	}
+	HASH_FIND(hh, q->names, &iid, sizeof(iid), e);
+	if (e)
+		return 0;
+	e = keep(r, sizeof(*e));
+	if (!e)
+		return full(r);
+	e->iid = iid;
+	e->text = text_get(r, text);
+	if (e->text)
+		HASH_ADD(hh, q->names, iid, sizeof(e->iid), e);
+	if (e->text && e->hh.tbl)
+		return 0;
+	free(e);
+	return full(r);
+}
+
+static int read_interned(struct reader *r, struct sequence *q, struct proto_bytes in)
+{
+	struct proto_field f;
+	int err = 0;
+
+	while (!err && proto_next(&in, &f) == 1) {
+		if (f.number == INTERNED_EVENT_NAMES)
+			err = read_name(r, q, f.bytes);
+	}
+	return err;
+}
+
+static void read_defaults(struct sequence *q, struct proto_bytes in)
+{
+	struct proto_field f, inner;
+
+	q->clock = q->track = 0;
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == PACKET_CLOCK)
+			q->clock = f.value;
+		if (f.number != PACKET_EVENT)
+			continue;
+		while (proto_next(&f.bytes, &inner) == 1) {
+			if (inner.number == EVENT_TRACK)
+				q->track = inner.value;
+		}
+	}
+}
+
+static int read_track(struct reader *r, struct proto_bytes in)
+{
+	struct proto_field f, inner;
+	uint64_t uuid = 0, pid = 0, tid = 0;
+	struct track *t;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == TRACK_UUID)
+			uuid = f.value;
+		if (f.number != TRACK_THREAD_FIELD)
+			continue;
+		while (proto_next(&f.bytes, &inner) == 1) {
+			if (inner.number == 1)
+				pid = inner.value;
+			else if (inner.number == 2)
+				tid = inner.value;
+		}
+	}
+	if (!tid)
+		return 0;
+	HASH_FIND(hh, r->tracks, &uuid, sizeof(uuid), t);
+	if (!t) {
+		t = keep(r, sizeof(*t));
+		if (!t)
+			return full(r);
+		t->uuid = uuid;
+		HASH_ADD(hh, r->tracks, uuid, sizeof(t->uuid), t);
+		if (!t->hh.tbl) {
+			free(t);
+			return full(r);
+		}
+	}
+	t->pid = (uint32_t)pid;
+	t->tid = (uint32_t)tid;
+	return 0;
+}
+
+/* ---- time ---- */
+
+static int read_clocks(struct reader *r, struct sequence *q, struct proto_bytes in)
+{
+	bool has_boot = false, has_real = false, has_deltas = false;
+	uint64_t boot = 0, real = 0, id, ns;
+	struct proto_field f, inner;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number != 1 /* clocks */)
+			continue;
+		id = ns = 0;
+		while (proto_next(&f.bytes, &inner) == 1) {
+			if (inner.number == 1)
+				id = inner.value;
+			else if (inner.number == 2)
+				ns = inner.value;
+		}
+		if (id == CLOCK_OF_BOOTTIME)
+			boot = ns, has_boot = true;
+		else if (id == CLOCK_OF_REALTIME)
+			real = ns, has_real = true;
+		else if (id == CLOCK_DELTAS)
+			has_deltas = true;
+	}
+	if (boot > INT64_MAX || real > INT64_MAX || !has_boot)
+		return 0;
+	if (has_deltas) {
+		q->deltas = true;
+		q->deltas_ns = (int64_t)boot;
+	}
+	return has_real ? r->ops->clocks(r->ctx, (int64_t)boot, (int64_t)real) : 0;
+}
+
+/* Whether the time of the packet is known. */
+static bool packet_time(struct sequence *q, const struct packet *p, int64_t *ret_ns)
+{
+	uint64_t clock = p->clock ? p->clock : q->clock ? q->clock
+							: CLOCK_OF_BOOTTIME;
+
+	if (!p->timed || p->ts > INT64_MAX)
+		return false;
+	if (clock == CLOCK_DELTAS && q->deltas && !__builtin_add_overflow(q->deltas_ns, (int64_t)p->ts, ret_ns)) {
+		q->deltas_ns = *ret_ns;
+		return true;
+	}
+	*ret_ns = (int64_t)p->ts;
+	return clock == CLOCK_OF_BOOTTIME;
+}
+
+/* ---- slices ---- */
+
+static int end_slice(struct reader *r, struct track *t, int64_t ns)
+{
+	struct pftrace_slice s = { .pid = t->pid, .tid = t->tid, .end_ns = ns };
+
+	if (!t->depth)
+		return 0; /* it began before the recording */
+	t->depth--;
+	if (t->depth >= PFTRACE_SLICES_NEST || !t->open[t->depth].name)
+		return 0;
+	s.name = t->open[t->depth].name->text;
+	s.start_ns = t->open[t->depth].ns;
+	return r->ops->slice(r->ctx, &s);
+}
+
+static void begin_slice(struct track *t, const struct text *name, int64_t ns)
+{
+	if (t->depth < PFTRACE_SLICES_NEST) {
+		t->open[t->depth].name = name;
+		t->open[t->depth].ns = ns;
+	}
+	if (t->depth < UINT32_MAX)
+		t->depth++;
+}
+
+static int read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
+{
+	uint64_t type = 0, iid = 0, uuid = q->track;
+	struct proto_bytes text = { NULL, NULL };
+	struct interned *e = NULL;
+	const struct text *name;
+	struct proto_field f;
+	struct track *t;
+
+	while (proto_next(&in, &f) == 1) {
+		switch (f.number) {
+		case EVENT_TYPE:
+			type = f.value;
+			break;
+		case EVENT_NAME_IID:
+			iid = f.value;
+			break;
+		case EVENT_TRACK:
+			uuid = f.value;
+			break;
+		case EVENT_NAME:
+			text = f.bytes;
+			break;
+		}
+	}
+	HASH_FIND(hh, r->tracks, &uuid, sizeof(uuid), t);
+	if (!t)
+		return 0;
+	if (type == SLICE_END)
+		return end_slice(r, t, ns);
+	if (type != SLICE_BEGIN)
+		return 0;
+	if (iid)
+		HASH_FIND(hh, q->names, &iid, sizeof(iid), e);
+	name = text.p ? text_get(r, text) : e ? e->text
+					      : NULL;
+	if (text.p && !name)
+		return full(r);
+	begin_slice(t, name, ns);
+	return 0;
+}
+
+/* ---- packets ---- */
+
+/* false: it is damaged, or compressed, which has been reported */
+static bool parse_packet(struct reader *r, struct proto_bytes in, struct packet *p)
+{
+	struct proto_field f;
+	int ret;
+
+	while ((ret = proto_next(&in, &f)) == 1) {
+		switch (f.number) {
+		case PACKET_TIMESTAMP:
+			p->ts = f.value;
+			p->timed = true;
+			break;
+		case PACKET_CLOCK:
+			p->clock = f.value;
+			break;
+		case PACKET_SEQUENCE:
+			p->sequence = f.value;
+			break;
+		case PACKET_SEQUENCE_FLAGS:
+			p->flags |= f.value;
+			break;
+		case PACKET_CLEARED:
+			p->flags |= f.value ? SEQUENCE_F_CLEARED : 0;
+			break;
+		case PACKET_CLOCKS:
+			p->clocks = f.bytes;
+			break;
+		case PACKET_EVENT:
+			p->event = f.bytes;
+			break;
+		case PACKET_INTERNED:
+			p->interned = f.bytes;
+			break;
+		case PACKET_DEFAULTS:
+			p->defaults = f.bytes;
+			break;
+		case PACKET_TRACK:
+			p->track = f.bytes;
+			break;
+		case PACKET_COMPRESSED:
+			r->in.bad(r->ctx, r->in.at, "packets are compressed; `traceconv decompress_packets` makes a file without");
+			return false;
+		}
+	}
+	if (ret)
+		r->in.bad(r->ctx, r->in.at, "a packet is damaged");
+	return !ret;
+}
+
+static int read_packet(struct reader *r, struct proto_bytes in)
+{
+	struct packet p = { 0 };
+	struct sequence *q;
+	int64_t ns;
+	int err = 0;
+
+	if (!parse_packet(r, in, &p))
+		return 0;
+	q = sequence_get(r, p.sequence);
+	if (!q)
+		return full(r);
+	if (p.flags & SEQUENCE_F_CLEARED)
+		sequence_clear(r, q);
+	if (p.defaults.p)
+		read_defaults(q, p.defaults);
+	if (p.interned.p)
+		err = read_interned(r, q, p.interned);
+	if (!err && p.track.p)
+		err = read_track(r, p.track);
+	if (!err && p.clocks.p)
+		err = read_clocks(r, q, p.clocks);
+	if (err || !packet_time(q, &p, &ns))
+		return err;
+	err = r->ops->time(r->ctx, ns);
+	return err || !p.event.p ? err : read_event(r, q, p.event, ns);
+}
+
+static void reader_clear(struct reader *r)
+{
+	struct sequence *q, *next_q;
+	struct track *t, *next_t;
+	struct text *x, *next_x;
+
+	HASH_ITER(hh, r->sequences, q, next_q)
+	{
+		sequence_clear(r, q);
+		HASH_DEL(r->sequences, q);
+		free(q);
+	}
+	HASH_ITER(hh, r->tracks, t, next_t)
+	{
+		HASH_DEL(r->tracks, t);
+		free(t);
+	}
+	HASH_ITER(hh, r->texts, x, next_x)
+	{
+		HASH_DEL(r->texts, x);
+		free(x);
+	}
+}
+
+int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)
+{
+	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
+	struct proto_bytes packet;
+	int ret;
+
+	do {
+		ret = packets_next(&r.in, &packet);
+		if (ret == 1)
+			ret = read_packet(&r, packet) ?: 1;
+	} while (ret == 1);
+	reader_clear(&r);
+	*ret_torn = r.in.torn;
+	return ret;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Perfetto traces, as a stream: the slices of threads, and how the clocks relate. Everything else is skipped.
+ *
+ * The file may be of any origin, and damaged. What is kept of it is bounded, as in pftrace.h.
+ */
+#ifndef INFTRACE_READ_PFTRACE_EVENTS_H
+#define INFTRACE_READ_PFTRACE_EVENTS_H
+
+#include <stdbool.h>
+
+#include "read/packets.h"
+
+#define PFTRACE_SLICES_NEST 64 /* on one track; deeper ones are left out */
+
+struct pftrace_slice {
+	const char *name; /* the same pointer for the same text, as long as the file is read */
+	uint32_t pid, tid;
+	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
+};
+
+struct pftrace_event_ops {
+	/* Each returns 0, or -errno to stop. A slice is passed when it ends. */
+	int (*slice)(void *ctx, const struct pftrace_slice *slice);
+	/* Two clocks at one instant. */
+	int (*clocks)(void *ctx, int64_t boot_ns, int64_t real_ns);
+	/* There is something at this time (CLOCK_BOOTTIME). */
+	int (*time)(void *ctx, int64_t boot_ns);
+	/* A problem at this offset of the (decompressed) file. */
+	void (*bad)(void *ctx, uint64_t offset, const char *why);
+};
+
+/* Reads an open source to its end. Returns and *ret_torn as pftrace_read(). */
+int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn);
+
+#endif
