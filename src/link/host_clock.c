@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "link/host_clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link/file.h"
+#include "util/list_room.h"
+
+/* Clocks are read in whole nanoseconds, each rounded down. */
+#define ROUNDING_NS 1
+/* Steps of a search for a rate, each of which leaves two thirds or half of the interval: 160 leave 1e-28 of it. */
+#define NARROWINGS 160
+
+int host_messages_add(struct host_messages *m, bool from_us, int64_t sent_ns, int64_t received_ns, uint32_t message)
+{
+	struct host_bounds *b = from_us ? &m->high : &m->low;
+
+	if (b->n == HOST_BOUNDS_MAX || !link_time_fits(sent_ns) || !link_time_fits(received_ns)) {
+		m->left_out++;
+		return 0;
+	}
+	if (list_room((void **)&b->list, b->n, &b->size, sizeof(*b->list)))
+		return -ENOMEM;
+	if (from_us)
+		b->list[b->n++] = (struct host_bound){ sent_ns, received_ns - sent_ns + ROUNDING_NS, message };
+	else
+		b->list[b->n++] = (struct host_bound){ received_ns, sent_ns - received_ns - ROUNDING_NS, message };
+	return 0;
+}
+
+void host_messages_clear(struct host_messages *m)
+{
+	free(m->low.list);
+	free(m->high.list);
+	memset(m, 0, sizeof(*m));
+}
+
+/* ---- the bounds that count ---- */
+
+static int compare_bounds(const void *x, const void *y)
+{
+	const struct host_bound *a = x, *b = y;
+
+	if (a->at_ns != b->at_ns)
+		return a->at_ns < b->at_ns ? -1 : 1;
+	return a->ns < b->ns ? -1 : a->ns > b->ns;
+}
+
+/* Whether b is not beyond the line from a to c, for sign 1 below and for -1 above it. */
+static bool is_inside(const struct host_bound *a, const struct host_bound *b, const struct host_bound *c, int sign)
+{
+	__int128 left = (__int128)(b->at_ns - a->at_ns) * ((__int128)c->ns - a->ns);
+	__int128 right = (__int128)(c->at_ns - a->at_ns) * ((__int128)b->ns - a->ns);
+
+	return sign > 0 ? right >= left : right <= left;
+}
+
+/* Keeps the corners of the convex hull that faces the line: for sign 1 the lower one, of bounds from above. */
+static void keep_hull(struct host_bounds *b, int sign)
+{
+	size_t n = 0;
+
+	if (b->n)
+		qsort(b->list, b->n, sizeof(*b->list), compare_bounds);
+	for (size_t i = 0; i < b->n; i++) {
+		struct host_bound p = b->list[i];
+
+		if (n && b->list[n - 1].at_ns == p.at_ns) {
+			if (sign > 0)
+				continue; /* the first of an instant is the lowest */
+			n--;
+		}
+		while (n >= 2 && is_inside(&b->list[n - 2], &b->list[n - 1], &p, sign))
+			n--;
+		b->list[n++] = p;
+	}
+	b->n = n;
+}
+
+/* ---- the lines that are allowed ---- */
+
+struct solver {
+	const struct host_bounds *low, *high;
+	int64_t from_ns, base_ns; /* what times and offsets are counted from, so that doubles have them to the nanosecond */
+};
+
+/* The line of this rate through the bound that counts for it, where it crosses from_ns; sign as for keep_hull. */
+static double crossing(const struct solver *s, const struct host_bounds *b, int sign, double rate, size_t *ret)
+{
+	size_t low = 0, high = b->n - 1;
+
+	/* the hull's edges turn to one side, so those before the corner and those behind it are on different sides of the rate */
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+		const struct host_bound *p = &b->list[mid];
+		double rise = (double)((__int128)p[1].ns - p[0].ns), even = rate * (double)(p[1].at_ns - p[0].at_ns);
+
+		if (sign * rise < sign * even)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	*ret = low;
+	return (double)((__int128)b->list[low].ns - s->base_ns) - rate * (double)(b->list[low].at_ns - s->from_ns);
+}
+
+static double highest(const struct solver *s, double rate, size_t *ret)
+{
+	return crossing(s, s->high, 1, rate, ret);
+}
+
+static double lowest(const struct solver *s, double rate, size_t *ret)
+{
+	return crossing(s, s->low, -1, rate, ret);
+}
+
+static double room(const struct solver *s, double rate)
+{
+	size_t low, high;
+
+	return highest(s, rate, &high) - lowest(s, rate, &low);
+}
+
+/* What is wanted at the instant `later` after from_ns: concave in the rate, as is the room. */
+enum want { WANT_ROOM,
+	WANT_HIGHEST,
+	WANT_LOWEST };
+
+static double value(const struct solver *s, enum want want, double later, double rate)
+{
+	size_t i;
+
+	switch (want) {
+	case WANT_HIGHEST:
+		return highest(s, rate, &i) + rate * later;
+	case WANT_LOWEST:
+		return -(lowest(s, rate, &i) + rate * later);
+	default:
+		return room(s, rate);
+	}
+}
+
+/* The rate between two with the greatest value. */
+static double greatest(const struct solver *s, enum want want, double later, double a, double b)
+{
+	for (int i = 0; i < NARROWINGS; i++) {
+		double third = (b - a) / 3;
+
+		if (value(s, want, later, a + third) < value(s, want, later, b - third))
+			a += third;
+		else
+			b -= third;
+	}
+	return a + (b - a) / 2;
+}
+
+/* The last rate that leaves room, from one that does towards one that may not. */
+static double last_allowed(const struct solver *s, double allowed, double towards)
+{
+	if (room(s, towards) >= 0)
+		return towards;
+	for (int i = 0; i < NARROWINGS; i++) {
+		double mid = allowed + (towards - allowed) / 2;
+
+		*(room(s, mid) >= 0 ? &allowed : &towards) = mid;
+	}
+	return allowed;
+}
+
+static int64_t clamp(__int128 v)
+{
+	return v > INT64_MAX ? INT64_MAX : v < INT64_MIN ? INT64_MIN
+							 : (int64_t)v;
+}
+
+/* Returns half of what is left open there. */
+static int64_t bound_end(const struct solver *s, struct host_clock *c, int end, double first, double last)
+{
+	double later = end ? (double)(c->to_ns - c->from_ns) : 0;
+	double up = value(s, WANT_HIGHEST, later, greatest(s, WANT_HIGHEST, later, first, last));
+	double down = -value(s, WANT_LOWEST, later, greatest(s, WANT_LOWEST, later, first, last));
+	__int128 high = s->base_ns + (__int128)ceil(up), low = s->base_ns + (__int128)floor(down);
+
+	c->high_ns[end] = clamp(high);
+	c->low_ns[end] = clamp(low);
+	c->ahead_ns[end] = clamp(low + (high - low) / 2);
+	return clamp((high - low + 1) / 2 + ROUNDING_NS);
+}
+
+static void solve(const struct solver *s, struct host_clock *c)
+{
+	double best = greatest(s, WANT_ROOM, 0, -HOST_DRIFT_MAX, HOST_DRIFT_MAX), left = room(s, best), first, last;
+	size_t low, high;
+
+	lowest(s, best, &low);
+	highest(s, best, &high);
+	c->low_message = s->low->list[low].message;
+	c->high_message = s->high->list[high].message;
+	if (left < 0) {
+		c->known = HOST_CONTRADICTS;
+		c->apart_ns = clamp((__int128)ceil(-left));
+		return;
+	}
+	c->known = HOST_BOTH;
+	first = last_allowed(s, best, -HOST_DRIFT_MAX);
+	last = last_allowed(s, best, HOST_DRIFT_MAX);
+	for (int end = 0; end < 2; end++) {
+		int64_t half = bound_end(s, c, end, first, last);
+
+		c->residual_ns = half > c->residual_ns ? half : c->residual_ns;
+	}
+}
+
+/* The closest of bounds from one side: how much the clocks drift is unknown. */
+static void one_side(const struct host_bounds *b, int sign, int64_t ret_ns[2], uint32_t *ret_message)
+{
+	const struct host_bound *best = &b->list[0];
+
+	for (size_t i = 1; i < b->n; i++)
+		best = sign > 0 ? (b->list[i].ns < best->ns ? &b->list[i] : best) : (b->list[i].ns > best->ns ? &b->list[i] : best);
+	ret_ns[0] = ret_ns[1] = best->ns;
+	*ret_message = best->message;
+}
+
+int host_clock_find(struct host_messages *m, int64_t from_ns, int64_t to_ns, struct host_clock *ret)
+{
+	struct solver s = { .low = &m->low, .high = &m->high, .from_ns = from_ns };
+
+	if (!link_time_fits(from_ns) || !link_time_fits(to_ns) || from_ns > to_ns)
+		return -EINVAL;
+	memset(ret, 0, sizeof(*ret));
+	ret->from_ns = from_ns;
+	ret->to_ns = to_ns;
+	keep_hull(&m->low, -1);
+	keep_hull(&m->high, 1);
+	if (m->low.n && m->high.n) {
+		s.base_ns = m->high.list[0].ns;
+		solve(&s, ret);
+	} else if (m->low.n) {
+		ret->known = HOST_AT_LEAST;
+		one_side(&m->low, -1, ret->low_ns, &ret->low_message);
+	} else if (m->high.n) {
+		ret->known = HOST_AT_MOST;
+		one_side(&m->high, 1, ret->high_ns, &ret->high_message);
+	}
+	return 0;
+}
+
+int64_t host_clock_ahead(const struct host_clock *c, int64_t at_ns)
+{
+	__int128 span = c->to_ns - c->from_ns, change = (__int128)c->ahead_ns[1] - c->ahead_ns[0];
+
+	if (!span)
+		return c->ahead_ns[0];
+	return c->ahead_ns[0] + (int64_t)(change * (at_ns - c->from_ns) / span);
+}

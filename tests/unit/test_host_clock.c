@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How far the clocks of two hosts are apart: offsets and drifts that are planted in made-up messages, 20 seeds of each. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+#include "link/file.h"
+#include "link/host_clock.h"
+
+#define SEEDS 20
+#define BEGIN INT64_C(5000000000000)
+#define SECOND INT64_C(1000000000)
+
+static uint64_t chance;
+
+static int64_t draw(int64_t below)
+{
+	chance = chance * 6364136223846793005 + 1442695040888963407;
+	return (int64_t)((unsigned __int128)chance * (uint64_t)below >> 64);
+}
+
+/* Two hosts that ask each other something. */
+struct plan {
+	int64_t offset_ns; /* theirs - ours at BEGIN */
+	int64_t ppb;       /* how much faster theirs is */
+	int64_t seconds;
+	unsigned int messages;
+	int64_t there_ns, back_ns; /* a message takes at least that long ... */
+	int64_t more_ns;           /* ... and up to that much longer, as scheduled on the other side */
+	unsigned int lost;         /* each so manieth is not recorded; 0: none */
+};
+
+static int64_t planted(const struct plan *p, int64_t ours_ns)
+{
+	return p->offset_ns + (int64_t)((__int128)(ours_ns - BEGIN) * p->ppb / SECOND);
+}
+
+static int64_t theirs(const struct plan *p, int64_t ours_ns)
+{
+	return ours_ns + planted(p, ours_ns);
+}
+
+static void add_messages(struct host_messages *m, const struct plan *p, bool there, bool back)
+{
+	for (unsigned int i = 0; i < p->messages; i++) {
+		int64_t at = BEGIN + draw(p->seconds * SECOND), took = p->more_ns ? draw(p->more_ns) : 0;
+		bool from_us = i & 1;
+
+		if (p->lost && !draw(p->lost))
+			continue;
+		if (from_us && there)
+			assert_int_equal(host_messages_add(m, true, at, theirs(p, at + p->there_ns + took), i), 0);
+		if (!from_us && back)
+			assert_int_equal(host_messages_add(m, false, theirs(p, at), at + p->back_ns + took, i), 0);
+	}
+}
+
+/* The line is one that every message allows, to the rounding. */
+static void assert_allowed(const struct host_messages *m, const struct host_clock *c)
+{
+	for (size_t i = 0; i < m->low.n; i++)
+		assert_true(host_clock_ahead(c, m->low.list[i].at_ns) >= m->low.list[i].ns - 2);
+	for (size_t i = 0; i < m->high.n; i++)
+		assert_true(host_clock_ahead(c, m->high.list[i].at_ns) <= m->high.list[i].ns + 2);
+}
+
+/* What was planted is within the residual of what was found, all of the time. Returns the residual. */
+static int64_t find_planted(const struct plan *p)
+{
+	struct host_messages m = { 0 }, all = { 0 };
+	int64_t to = BEGIN + p->seconds * SECOND;
+	uint64_t seed = chance;
+	struct host_clock c;
+
+	add_messages(&m, p, true, true);
+	chance = seed;
+	add_messages(&all, p, true, true);
+	assert_int_equal(host_clock_find(&m, BEGIN, to, &c), 0);
+	assert_int_equal(c.known, HOST_BOTH);
+	for (int i = 0; i <= 16; i++) {
+		int64_t at = BEGIN + (to - BEGIN) / 16 * i, wrong = llabs(host_clock_ahead(&c, at) - planted(p, at));
+
+		assert_true(wrong <= c.residual_ns);
+	}
+	assert_allowed(&all, &c);
+	assert_true(c.low_ns[0] <= planted(p, BEGIN) && planted(p, BEGIN) <= c.high_ns[0]);
+	assert_true(c.low_ns[1] <= planted(p, to) && planted(p, to) <= c.high_ns[1]);
+	host_messages_clear(&m);
+	host_messages_clear(&all);
+	return c.residual_ns;
+}
+
+static void test_planted(void **state)
+{
+	static const struct plan plans[] = {
+		{ 0, 0, 10, 2000, 30000, 30000, 2000000, 0 },
+		{ 3000000, 0, 10, 2000, 30000, 30000, 2000000, 0 },
+		{ -2 * SECOND, 0, 10, 2000, 30000, 30000, 2000000, 0 },
+		{ 0, 50000, 10, 2000, 30000, 30000, 2000000, 0 },
+		{ 3000000, -50000, 600, 2000, 30000, 30000, 2000000, 0 },
+		{ -2 * SECOND, 50000, 86400, 20000, 30000, 30000, 2000000, 0 },
+		/* other boots, and a path that is slower in one direction: the middle is wrong by half of that */
+		{ 123456 * SECOND, 20000, 60, 2000, 20000, 900000, 500000, 0 },
+		{ -123456 * SECOND, 20000, 60, 2000, 900000, 20000, 500000, 0 },
+		/* much of it lost, and no time at all */
+		{ 3000000, 50000, 10, 4000, 30000, 30000, 2000000, 2 },
+		{ 3000000, 50000, 10, 400, 0, 0, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		const struct plan *p = &plans[i];
+
+		for (unsigned int seed = 0; seed < cases(SEEDS, 2); seed++) {
+			int64_t residual;
+
+			chance = seed * 1000 + i;
+			residual = find_planted(p);
+			/* no wider than the delays make it: among so many some are close to the least */
+			assert_true(residual <= (p->there_ns + p->back_ns) / 2 + p->more_ns / 5 + 4);
+		}
+	}
+}
+
+/* A pair of messages says nothing of the drift: what is unknown grows with the distance from it. */
+static void test_few(void **state)
+{
+	struct host_messages m = { 0 };
+	struct host_clock c;
+
+	(void)state;
+	assert_int_equal(host_messages_add(&m, true, BEGIN, BEGIN + 3000100, 1), 0);
+	assert_int_equal(host_messages_add(&m, false, BEGIN + 2999900, BEGIN, 2), 0);
+	assert_int_equal(host_clock_find(&m, BEGIN, BEGIN, &c), 0);
+	assert_int_equal(c.known, HOST_BOTH);
+	assert_int_equal(c.ahead_ns[0], 3000000);
+	assert_in_range(c.residual_ns, 101, 103);
+	assert_int_equal(host_clock_ahead(&c, BEGIN + SECOND), 3000000);
+	assert_int_equal(host_clock_find(&m, BEGIN - SECOND, BEGIN + SECOND, &c), 0);
+	assert_in_range(c.residual_ns, 1000101, 1000103);
+	assert_int_equal(c.low_message, 2);
+	assert_int_equal(c.high_message, 1);
+	host_messages_clear(&m);
+}
+
+static void test_one_way(void **state)
+{
+	static const struct plan plan = { 3000000, 0, 10, 500, 30000, 30000, 2000000, 0 };
+	struct host_messages m = { 0 };
+	struct host_clock c;
+
+	(void)state;
+	assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + SECOND, &c), 0);
+	assert_int_equal(c.known, HOST_NOTHING);
+	for (unsigned int seed = 0; seed < cases(SEEDS, 2); seed++) {
+		chance = seed;
+		add_messages(&m, &plan, true, false);
+		assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + 10 * SECOND, &c), 0);
+		assert_int_equal(c.known, HOST_AT_MOST);
+		assert_in_range(c.high_ns[0], 3030000, 3030000 + 200000);
+		assert_int_equal(c.high_ns[0], c.high_ns[1]);
+		host_messages_clear(&m);
+		add_messages(&m, &plan, false, true);
+		assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + 10 * SECOND, &c), 0);
+		assert_int_equal(c.known, HOST_AT_LEAST);
+		assert_in_range(c.low_ns[0], 2970000 - 200000, 2970000);
+		host_messages_clear(&m);
+	}
+}
+
+/* One message that was read 5 ms before all others allow it to have been sent. */
+static void test_contradiction(void **state)
+{
+	static const struct plan plan = { 3000000, 50000, 10, 2000, 30000, 30000, 2000000, 0 };
+	struct host_messages m = { 0 };
+	struct host_clock c;
+
+	(void)state;
+	for (unsigned int seed = 0; seed < cases(SEEDS, 2); seed++) {
+		int64_t at = BEGIN + SECOND + (int64_t)seed * SECOND / 5;
+
+		chance = seed;
+		add_messages(&m, &plan, true, true);
+		assert_int_equal(host_messages_add(&m, true, at, theirs(&plan, at) - 5000000, 77777), 0);
+		assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + 10 * SECOND, &c), 0);
+		assert_int_equal(c.known, HOST_CONTRADICTS);
+		assert_int_equal(c.high_message, 77777);
+		assert_true(c.low_message != 77777);
+		/* a line of another rate would need less, but not by much: there are bounds on both sides of it */
+		assert_in_range(c.apart_ns, 4000000, 5000000);
+		host_messages_clear(&m);
+	}
+	/* the same as a clock that was set meanwhile, which no drift explains */
+	assert_int_equal(host_messages_add(&m, true, BEGIN, BEGIN + 10, 1), 0);
+	assert_int_equal(host_messages_add(&m, false, BEGIN, BEGIN + 10, 2), 0);
+	assert_int_equal(host_messages_add(&m, false, BEGIN + 2 * SECOND, BEGIN + SECOND, 3), 0);
+	assert_int_equal(host_clock_find(&m, BEGIN, BEGIN + SECOND, &c), 0);
+	assert_int_equal(c.known, HOST_CONTRADICTS);
+	assert_int_equal(c.low_message, 3);
+	assert_int_equal(c.high_message, 1);
+	assert_in_range(c.apart_ns, 998990000, 999010000);
+	host_messages_clear(&m);
+}
+
+/* Times from damaged files: no overflow, and what is found agrees with the messages of that instant. */
+static void test_hostile(void **state)
+{
+	static const int64_t times[] = { INT64_MIN, -LINK_NS_MAX, 1 - LINK_NS_MAX, -1, 0, 1, BEGIN, LINK_NS_MAX - 1, LINK_NS_MAX, INT64_MAX };
+	struct host_messages m = { 0 };
+	struct host_clock c;
+
+	(void)state;
+	assert_int_equal(host_clock_find(&m, 1, 0, &c), -EINVAL);
+	assert_int_equal(host_clock_find(&m, 0, INT64_MAX, &c), -EINVAL);
+	for (unsigned int i = 0; i < cases(4000, 200); i++) {
+		int64_t low = INT64_MIN, high = INT64_MAX, at = 0;
+
+		chance = i;
+		for (int64_t n = draw(6); n >= 0; n--) {
+			int64_t sent = times[draw(10)], received = times[draw(10)];
+			bool from_us = draw(2), fits = link_time_fits(sent) && link_time_fits(received);
+
+			assert_int_equal(host_messages_add(&m, from_us, sent, received, i), 0);
+			at = fits && from_us ? sent : at;
+		}
+		for (size_t k = 0; k < m.low.n; k++)
+			low = m.low.list[k].at_ns == at && m.low.list[k].ns > low ? m.low.list[k].ns : low;
+		for (size_t k = 0; k < m.high.n; k++)
+			high = m.high.list[k].at_ns == at && m.high.list[k].ns < high ? m.high.list[k].ns : high;
+		assert_int_equal(host_clock_find(&m, at, at, &c), 0);
+		if (c.known == HOST_BOTH) {
+			assert_true(low <= high);
+			assert_true(c.low_ns[0] <= c.high_ns[0] && c.residual_ns >= 1);
+		}
+		assert_int_equal(host_clock_find(&m, 1 - LINK_NS_MAX, LINK_NS_MAX - 1, &c), 0);
+		assert_true(c.known != HOST_NOTHING || !(m.low.n + m.high.n));
+		host_messages_clear(&m);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_planted),
+		cmocka_unit_test(test_few),
+		cmocka_unit_test(test_one_way),
+		cmocka_unit_test(test_contradiction),
+		cmocka_unit_test(test_hostile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
