@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The manifest that tells Perfetto how the files of an archive relate: version 1 of
+ * https://perfetto.dev/docs/reference/perfetto-manifest, which is stable. */
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link/link.h"
+#include "util/version.h"
+
+/* The wall clock's lead over BOOTTIME where the file was recorded, in the middle of d. */
+static int64_t ahead_at(const struct linked *own, const struct linked *d)
+{
+	int64_t real = link_file_real(&d->file, d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2);
+
+	return link_clock_ahead(&own->file.clock, real - link_clock_ahead(&own->file.clock, own->file.first_ns));
+}
+
+/* What the file's clock, or the numbers of one without a clock, have to be increased by for the reference's BOOTTIME. */
+static int64_t offset_of(const struct link *l, const struct linked *d)
+{
+	const struct linked *reference = l->list[l->reference];
+	int64_t ahead = ahead_at(reference, d);
+
+	switch (d->file.kind) {
+	case LINK_PFTRACE:
+		return ahead_at(d, d) - ahead;
+	case LINK_CHROME:
+		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
+	default:
+		if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
+			ahead = ahead_at(l->list[d->to], d);
+		return d->file.begin_ns - d->ahead_ns - ahead;
+	}
+}
+
+static struct json_object *text(const char *s)
+{
+	return json_object_new_string(s);
+}
+
+/* Adds a member, or fails if there is no memory for it or its object. */
+static void add(struct json_object *object, const char *key, struct json_object *value, bool *failed)
+{
+	if (object && value && !json_object_object_add(object, key, value))
+		return;
+	json_object_put(value);
+	*failed = true;
+}
+
+static struct json_object *clocks_of(const struct link *l, const struct linked *d, bool *failed)
+{
+	const struct linked *reference = l->list[l->reference];
+	struct json_object *clocks = json_object_new_object(), *to = json_object_new_object();
+	int64_t offset = offset_of(l, d);
+
+	if (d->file.kind == LINK_PFTRACE)
+		add(clocks, "clock", text("BOOTTIME"), failed);
+	add(to, "file", text(reference->member), failed);
+	if (reference->file.kind != LINK_KINETO)
+		add(to, "clock", text("BOOTTIME"), failed);
+	else
+		offset = d->file.begin_ns - reference->file.begin_ns;
+	add(clocks, "sync_to", to, failed);
+	add(clocks, "offset_ns", json_object_new_int64(offset), failed);
+	return clocks;
+}
+
+/* Whether Perfetto would not know by itself. */
+static bool needs_clocks(const struct link *l, const struct linked *d)
+{
+	const struct linked *reference = l->list[l->reference];
+
+	if (d->file.kind == LINK_PFTRACE)
+		return d->host != reference->host;
+	return d->file.kind == LINK_CHROME || d != reference;
+}
+
+static struct json_object *files_of(const struct link *l, bool *failed)
+{
+	struct json_object *files = json_object_new_array();
+
+	for (size_t i = 0; files && i < l->n; i++) {
+		const struct linked *d = l->list[i];
+		struct json_object *file, *machine;
+
+		if (!link_file_timed(&d->file))
+			continue;
+		file = json_object_new_object();
+		machine = json_object_new_object();
+		add(file, "path", text(d->member), failed);
+		add(machine, "name", text(l->hosts[d->host]), failed);
+		add(file, "machine", machine, failed);
+		if (needs_clocks(l, d))
+			add(file, "clocks", clocks_of(l, d, failed), failed);
+		if (file && !json_object_array_add(files, file))
+			continue;
+		json_object_put(file);
+		*failed = true;
+	}
+	return files;
+}
+
+/* What was measured: values are texts or integers. */
+static struct json_object *attributes_of(const struct link *l, bool *failed)
+{
+	struct json_object *attributes = json_object_new_object();
+	char key[sizeof(l->list[0]->member) + 64];
+
+	add(attributes, "inftrace.version", text(INFTRACE_VERSION), failed);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct linked *d = l->list[i];
+
+		if (d->by != LINK_BY_CALLS)
+			continue;
+		snprintf(key, sizeof(key), "inftrace.ahead_ns.%s", d->member);
+		add(attributes, key, json_object_new_int64(d->ahead_ns), failed);
+		snprintf(key, sizeof(key), "inftrace.residual_ns.%s", d->member);
+		add(attributes, key, json_object_new_int64(d->residual_ns), failed);
+	}
+	return attributes;
+}
+
+char *link_manifest(const struct link *l)
+{
+	const struct linked *reference = l->list[l->reference];
+	struct json_object *root = json_object_new_object(), *manifest = json_object_new_object(), *time;
+	bool failed = false;
+	char *ret = NULL;
+
+	add(manifest, "version", json_object_new_int(1), &failed);
+	if (reference->file.kind != LINK_KINETO) {
+		time = json_object_new_object();
+		add(time, "clock", text("BOOTTIME"), &failed);
+		add(time, "file", text(reference->member), &failed);
+		add(manifest, "trace_time", time, &failed);
+	}
+	add(manifest, "files", files_of(l, &failed), &failed);
+	add(manifest, "attributes", attributes_of(l, &failed), &failed);
+	add(root, "perfetto_manifest", manifest, &failed);
+	if (!failed) {
+		const char *s = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+
+		ret = s ? strdup(s) : NULL;
+	}
+	json_object_put(root);
+	return ret;
+}
