@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How files are put on one timeline: their clocks, the calls they have in common, and what is refused. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "cases.h"
+#include "link/link.h"
+#include "trace_builder.h"
+
+#define BOOT INT64_C(5000000000000)
+#define REAL INT64_C(1795147200000000000)
+
+static struct link l;
+
+/* A file with this text, by its name. */
+struct text_file {
+	FILE *f;
+	char path[64];
+};
+
+static struct text_file *file_of(const char *text, size_t len)
+{
+	struct text_file *t = calloc(1, sizeof(*t));
+
+	t->f = tmpfile();
+	assert_non_null(t->f);
+	assert_int_equal(fwrite(text, 1, len, t->f), len);
+	fflush(t->f);
+	snprintf(t->path, sizeof(t->path), "/proc/self/fd/%d", fileno(t->f));
+	return t;
+}
+
+static struct text_file *files[16];
+static size_t n_files;
+
+static int add(const char *text, const char *host, bool is_et)
+{
+	files[n_files] = file_of(text, strlen(text));
+	return link_add(&l, files[n_files++]->path, host, is_et);
+}
+
+static int clear(void **state)
+{
+	(void)state;
+	link_clear(&l);
+	while (n_files) {
+		fclose(files[--n_files]->f);
+		free(files[n_files]);
+	}
+	return 0;
+}
+
+/* inftrace's JSON: from BOOT + from, for a second, by a wall clock that is `ahead` of REAL there. */
+static char *own_json(int64_t from, int64_t ahead, const char *events)
+{
+	static char text[8][4096];
+	static unsigned int n;
+	char *p = text[n++ % 8];
+
+	snprintf(p, 4096,
+		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\","
+		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}},\n%s"
+		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\","
+		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
+		(long long)(BOOT + from), (long long)(REAL + from + ahead), events, (long long)(BOOT + from) + 1000000000,
+		(long long)(REAL + from + ahead) + 1000000000);
+	return p;
+}
+
+/* ---- names ---- */
+
+static void test_relations(void **state)
+{
+	static const struct {
+		const char *ours, *theirs;
+		enum span_relation relation;
+	} table[] = {
+		{ "mul_Tensor", "aten::mul", SPAN_AROUND },
+		{ "mul__Tensor", "aten::mul_", SPAN_AROUND },
+		{ "aten::mul", "aten::mul", SPAN_AROUND },
+		{ "_softmax", "aten::_softmax", SPAN_AROUND },
+		{ "multinomial", "aten::mul", SPAN_UNRELATED },
+		{ "mul_Tensor", "mul", SPAN_UNRELATED },
+		{ "cuLaunchKernel", "cudaLaunchKernel", SPAN_WITHIN },
+		{ "cuLaunchKernelEx", "cudaLaunchKernelExC", SPAN_WITHIN },
+		{ "cuLaunchKernel", "cudaLaunchKernelExC", SPAN_UNRELATED },
+		{ "cuLaunchKernel_ptsz", "cuLaunchKernel", SPAN_AROUND },
+		{ "cudaLaunchKernel", "cudaLaunchKernel", SPAN_AROUND },
+		{ "cudaLaunchKernel", "cuLaunchKernel", SPAN_UNRELATED },
+		{ "cuMemFree_v2", "cudaMemFree", SPAN_WITHIN },
+		{ "current", "cudaMemFree", SPAN_UNRELATED },
+		{ "", "aten::", SPAN_AROUND },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		assert_int_equal(span_relate(table[i].ours, table[i].theirs), table[i].relation);
+		/* what is related is found by the key */
+		if (table[i].relation != SPAN_UNRELATED)
+			assert_int_equal(span_key(table[i].ours), span_key(table[i].theirs));
+	}
+}
+
+/* ---- calls in common ---- */
+
+static uint32_t chance;
+
+static uint32_t draw(uint32_t below)
+{
+	chance = chance * 1664525 + 1013904223;
+	return (uint32_t)((uint64_t)chance * below >> 32);
+}
+
+/* n calls of theirs with ours around them, `ahead` behind; each lost-th of ours is missing (0: none). */
+static void make_calls(struct spans *ours, struct spans *theirs, unsigned int n, int64_t ahead, unsigned int lost, uint32_t tid)
+{
+	static const char *const names[] = { "mul", "add", "linear", "copy_" };
+	int64_t at = REAL;
+	char name[32];
+
+	chance = 7;
+	for (unsigned int i = 0; i < n; i++) {
+		const char *base = names[draw(4)];
+		int64_t dur = 2000 + draw(20000);
+
+		snprintf(name, sizeof(name), "aten::%s", base);
+		assert_int_equal(spans_add(theirs, name, 1, at, at + dur), 0);
+		snprintf(name, sizeof(name), "%s_Tensor", base);
+		if (!lost || i % lost)
+			assert_int_equal(
+				spans_add(ours, name, tid, at - ahead - 200 - draw(1000), at + dur - ahead + 200 + draw(1000)), 0);
+		at += dur + 1000 + draw(200000);
+	}
+}
+
+static void test_match(void **state)
+{
+	static const int64_t offsets[] = { 0, 1, -700, 3000000, -2000000000, 9000000000 };
+	const unsigned int n = cases(4000, 500);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		for (unsigned int lost = 0; lost <= 5; lost += 5) {
+			struct spans ours = { 0 }, theirs = { 0 };
+			struct match match;
+
+			make_calls(&ours, &theirs, n, offsets[i], lost, lost ? 9 : 1);
+			assert_int_equal(match_find(&ours, &theirs, &match), 0);
+			assert_true(match.pairs > n / 2);
+			assert_true(match.low_ns <= offsets[i] && offsets[i] <= match.high_ns);
+			assert_true(match.high_ns - match.low_ns <= 2400); /* what two calls leave open at most */
+			assert_int_equal(match.calls, n);
+			spans_clear(&ours);
+			spans_clear(&theirs);
+		}
+	}
+}
+
+static void test_match_nothing(void **state)
+{
+	struct spans ours = { 0 }, theirs = { 0 }, none = { 0 };
+	struct match match;
+
+	(void)state;
+	make_calls(&ours, &theirs, 500, 0, 0, 1);
+	assert_int_equal(match_find(&none, &theirs, &match), 0);
+	assert_int_equal(match.pairs, 0);
+	assert_int_equal(match_find(&ours, &none, &match), 0);
+	assert_int_equal(match.pairs, 0);
+	/* calls of the same names at other times: of another run */
+	for (size_t i = 0; i < ours.n; i++)
+		ours.list[i].start_ns = REAL + draw(1000000000);
+	for (size_t i = 0; i < ours.n; i++)
+		ours.list[i].end_ns = ours.list[i].start_ns + 30000;
+	assert_int_equal(match_find(&ours, &theirs, &match), 0);
+	assert_true(match.pairs < 100);
+	spans_clear(&ours);
+	spans_clear(&theirs);
+}
+
+static void test_match_contradiction(void **state)
+{
+	struct spans ours = { 0 }, theirs = { 0 };
+	struct match match;
+
+	(void)state;
+	make_calls(&ours, &theirs, 2000, 1000000, 0, 1);
+	for (size_t i = 1000; i < ours.n; i++) {
+		ours.list[i].start_ns -= 4000000;
+		ours.list[i].end_ns -= 4000000;
+	}
+	assert_int_equal(match_find(&ours, &theirs, &match), 0);
+	assert_in_range(match.low_ns - match.high_ns, 4000000 - 2400, 4000000 + 2400);
+	assert_true(match.parts[match.low_part].at_ns > match.parts[match.high_part].at_ns);
+	spans_clear(&ours);
+	spans_clear(&theirs);
+}
+
+/* ---- clocks ---- */
+
+static void test_clock(void **state)
+{
+	struct link_clock c = { 0 };
+
+	(void)state;
+	assert_int_equal(link_clock_ahead(&c, 5), 0);
+	assert_int_equal(link_clock_add(&c, 2000, 2000 + 300), 0);
+	assert_int_equal(link_clock_add(&c, 1000, 1000 + 100), 0);
+	assert_int_equal(link_clock_add(&c, 3000, 3000 - 50), 0);
+	link_clock_sort(&c);
+	assert_int_equal(link_clock_ahead(&c, 0), 100);
+	assert_int_equal(link_clock_ahead(&c, 1500), 200);
+	assert_int_equal(link_clock_ahead(&c, 2000), 300);
+	assert_int_equal(link_clock_ahead(&c, 9000), -50);
+	assert_int_equal(link_clock_spread(&c, 1100, 1200), 200);
+	assert_int_equal(link_clock_spread(&c, 0, 500), 0);
+	assert_int_equal(link_clock_spread(&c, 1100, 2500), 350);
+	link_clock_clear(&c);
+}
+
+static void check_refused(int err, const char *what)
+{
+	assert_true(err < 0);
+	assert_non_null(strstr(l.error, what));
+	assert_null(strchr(l.error, '\n'));
+}
+
+static void test_own(void **state)
+{
+	(void)state;
+	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	assert_int_equal(l.list[0]->file.kind, LINK_CHROME);
+	assert_int_equal(l.list[0]->file.first_ns, BOOT);
+	assert_int_equal(l.list[0]->file.last_ns, BOOT + 1000000000);
+	assert_int_equal(link_file_real(&l.list[0]->file, BOOT + 7), REAL + 7);
+	/* another recording of the same boot, one of another host, and one that is said to be of the first */
+	assert_int_equal(add(own_json(500000000, 1000000, ""), NULL, false), 0);
+	assert_int_equal(add(own_json(-77000000000, 77000000000, ""), NULL, false), 0);
+	assert_int_equal(add(own_json(-90000000000, 90000000000, ""), "host 1", false), 0);
+	assert_int_equal(link_relate(&l), 0);
+	assert_int_equal(l.n_hosts, 2);
+	assert_int_equal(l.list[1]->host, 0);
+	assert_int_equal(l.list[2]->host, 1);
+	assert_int_equal(l.list[3]->host, 0);
+	assert_int_equal(l.list[1]->by, LINK_BY_ITSELF);
+	assert_int_equal(l.list[2]->by, LINK_BY_WALL);
+}
+
+static void test_apart(void **state)
+{
+	(void)state;
+	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	assert_int_equal(add(own_json(60000000000, 0, ""), NULL, false), 0);
+	check_refused(link_relate(&l), "no time in common");
+	assert_non_null(strstr(l.error, "2026-11-20 04:00:00.000 to 2026-11-20 04:00:01.000"));
+	assert_non_null(strstr(l.error, "2026-11-20 04:01:00.000 to 2026-11-20 04:01:01.000"));
+}
+
+static void test_unknown(void **state)
+{
+	(void)state;
+	check_refused(add("[{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2,\"pid\":1,\"tid\":1}]", NULL, false), "its clock is unknown");
+	check_refused(add("", NULL, false), "is empty");
+	check_refused(add("hello", NULL, false), "neither a profile");
+	check_refused(add("{\"traceEvents\":[]}", NULL, false), "its clock is unknown");
+	check_refused(add("{\"baseTimeNanoseconds\":1,\"traceEvents\":[]}", NULL, false), "nothing in it that has a time");
+	check_refused(link_add(&l, "/nowhere", NULL, false), "/nowhere: cannot open");
+	check_refused(link_add(&l, "/", NULL, false), "is a directory");
+	check_refused(link_add(&l, "-", NULL, false), "must be a file");
+	check_refused(link_add(&l, "/dev/null", NULL, false), "must be a file");
+}
+
+/* ---- Kineto ---- */
+
+#define KINETO_BASE "1795147000000000000" /* 200 s before REAL */
+#define KINETO_EVENTS                                                                                                          \
+	"{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mul\",\"pid\":4,\"tid\":4,\"ts\":200000001.500,\"dur\":9.25,"       \
+	"\"args\":{\"Record function id\":3}},"                                                                                \
+	"{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":4,\"tid\":4,\"ts\":200000002,\"dur\":3," \
+	"\"args\":{\"correlation\":8}},"                                                                                       \
+	"{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":200000004.125,\"dur\":3,"                  \
+	"\"args\":{\"correlation\":8}},"                                                                                       \
+	"{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":200000001.9,\"dur\":3,"                    \
+	"\"args\":{\"correlation\":8}},"                                                                                       \
+	"{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"p\",\"pid\":\"Spans\",\"tid\":\"PyTorch Profiler\",\"ts\":200000000,\"dur\":30}"
+
+static void check_kineto(const struct link_file *f)
+{
+	assert_int_equal(f->kind, LINK_KINETO);
+	assert_int_equal(f->first_ns, REAL);
+	assert_int_equal(f->last_ns, REAL + 30000);
+	assert_int_equal(f->spans.n, 2);
+	assert_int_equal(f->spans.list[0].start_ns, REAL + 1500);
+	assert_int_equal(f->spans.list[0].end_ns, REAL + 1500 + 9250);
+	assert_non_null(numbereds_find(&f->operators, 3));
+	assert_null(numbereds_find(&f->operators, 4));
+	assert_int_equal(f->launches.kernels, 2);
+	assert_int_equal(f->launches.early, 1);
+	assert_int_equal(f->launches.least_ns, -100);
+}
+
+static void test_kineto(void **state)
+{
+	(void)state;
+	assert_int_equal(add("{\"schemaVersion\":1,\"deviceProperties\":[{\"id\":0}],\"baseTimeNanoseconds\":" KINETO_BASE
+			     ",\"traceEvents\":[" KINETO_EVENTS "],\"traceName\":\"x\"}",
+				 NULL, false),
+		0);
+	check_kineto(&l.list[0]->file);
+	/* its base may follow the events */
+	assert_int_equal(
+		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	check_kineto(&l.list[1]->file);
+	/* without any file of ours: the first is what the others are shifted to */
+	assert_int_equal(link_relate(&l), 0);
+	assert_int_equal(l.list[0]->by, LINK_BY_WALL);
+	assert_int_equal(l.list[0]->host, l.list[1]->host);
+}
+
+/* Any prefix and any change of a byte: read, or refused with one line. */
+static void test_kineto_damaged(void **state)
+{
+	static const char whole[] = "{\"schemaVersion\":1,\"baseTimeNanoseconds\":" KINETO_BASE ",\"traceEvents\":[" KINETO_EVENTS "]}";
+	static char text[sizeof(whole)];
+
+	(void)state;
+	for (size_t n = 1; n + 1 < sizeof(whole); n += 1 + sizeof(whole) / cases(2000, 30)) {
+		memcpy(text, whole, n);
+		text[n] = 0;
+		check_refused(add(text, NULL, false), "");
+		clear(NULL);
+	}
+	for (size_t n = 0; n + 1 < sizeof(whole); n += 1 + sizeof(whole) / cases(2000, 30)) {
+		memcpy(text, whole, sizeof(whole));
+		text[n] = (char)(text[n] ^ (1 << n % 8));
+		if (add(text, NULL, false))
+			check_refused(-1, "");
+		else
+			link_relate(&l);
+		clear(NULL);
+	}
+}
+
+static void test_junk(void **state)
+{
+	static const char *const table[] = {
+		"{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":9223372036854775807,\"dur\":1}]}",
+		"{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"k\",\"ts\":1e300,\"dur\":1}]}",
+		"{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":7,\"ts\":1,\"dur\":1}]}",
+		"{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"k\",\"ts\":1,\"dur\":-1}]}",
+		"{\"traceEvents\":[{\"ph\":{},\"cat\":[],\"name\":\"k\"},7,null,\"x\",[]]}",
+		"{\"baseTimeNanoseconds\":\"x\",\"traceEvents\":[{}]}",
+		"{\"baseTimeNanoseconds\":99999999999999999999999,\"traceEvents\":[{}]}",
+		"[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"ts\":0,\"args\":{\"boottime_ns\":\"-1\",\"realtime_ns\":\"5\"}}]",
+		"[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"ts\":0,\"args\":{\"boottime_ns\":\"99999999999999999999\",\"realtime_ns\":\"5\"}}]",
+		"[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"ts\":0,\"args\":7}]",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		check_refused(add(table[i], NULL, false), "");
+	/* a base that no clock can have is none */
+	assert_int_equal(add("{\"baseTimeNanoseconds\":9223372036854775807,\"traceEvents\":[" KINETO_EVENTS "]}", NULL, false), 0);
+	assert_int_equal(l.list[l.n - 1]->file.begin_ns, 0);
+}
+
+/* ---- Perfetto ---- */
+
+static void test_pftrace(void **state)
+{
+	static struct builder b;
+
+	(void)state;
+	b.p = b.data;
+	b.depth = 0;
+	begin_packet(&b, 1, SEQUENCE_F_CLEARED);
+	add_number(&b, PACKET_TIMESTAMP, BOOT);
+	open_message(&b, PACKET_CLOCKS);
+	for (int i = 0; i < 2; i++) {
+		open_message(&b, 1);
+		add_number(&b, 1, i ? CLOCK_OF_REALTIME : CLOCK_OF_BOOTTIME);
+		add_number(&b, 2, i ? REAL : BOOT);
+		b.depth--;
+		b.p = proto_close(b.marks[b.depth], b.p);
+	}
+	close_messages(&b);
+	begin_packet(&b, 1, SEQUENCE_F_NEEDS);
+	add_number(&b, PACKET_TIMESTAMP, BOOT + 5000);
+	close_messages(&b);
+	files[n_files] = file_of(b.data, (size_t)(b.p - b.data));
+	assert_int_equal(link_add(&l, files[n_files++]->path, "a\nb", false), 0);
+	assert_int_equal(l.list[0]->file.kind, LINK_PFTRACE);
+	assert_int_equal(l.list[0]->file.first_ns, BOOT);
+	assert_int_equal(l.list[0]->file.last_ns, BOOT + 5000);
+	assert_false(l.list[0]->file.torn);
+	/* cut off within the second packet */
+	files[n_files] = file_of(b.data, (size_t)(b.p - b.data) - 3);
+	assert_int_equal(link_add(&l, files[n_files++]->path, NULL, false), 0);
+	assert_true(l.list[1]->file.torn);
+	assert_int_equal(link_relate(&l), 0);
+	assert_string_equal(l.hosts[0], "a\\x0ab");
+	assert_int_equal(l.list[1]->host, 0);
+	/* without a reading of the wall clock */
+	files[n_files] = file_of(b.p - 20, 20);
+	check_refused(link_add(&l, files[n_files++]->path, NULL, false), "");
+}
+
+/* ---- execution traces ---- */
+
+#define ET_NODE(id, deps, rf, name)                                                                    \
+	"{\"id\":" #id ",\"name\":\"" name "\",\"ctrl_deps\":" deps ",\"attrs\":[{\"name\":\"rf_id\"," \
+	"\"type\":\"uint64\",\"value\":" #rf "}]}"
+#define ET_ROOT ET_NODE(1, "1", 0, "[pytorch|profiler|execution_trace|process]")
+#define ET_OF(nodes) "{\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":4,\"nodes\":[" nodes "],\"finish_ts\":1}"
+
+static int link_et(const char *text)
+{
+	int err = add(text, NULL, true);
+
+	return err ? err : link_relate(&l);
+}
+
+static void test_et(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+	assert_int_equal(link_et(ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::mul") "," ET_NODE(9, "[2,1]", 0, "x"))), 0);
+	assert_int_equal(l.list[1]->et.nodes, 3);
+	assert_int_equal(l.list[1]->et.operators, 1);
+	assert_int_equal(l.list[1]->et.found, 1);
+	assert_int_equal(l.list[1]->to, 0);
+}
+
+static void test_et_refused(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} table[] = {
+		{ ET_OF(ET_ROOT "," ET_NODE(2, "3", 3, "aten::mul") "," ET_NODE(3, "2", 0, "x") "," ET_NODE(4, "3", 0, "y")), "form a cycle" },
+		{ ET_OF(ET_NODE(2, "2", 3, "aten::mul")), "form a cycle: node 2 needs node 2" },
+		{ ET_OF(ET_NODE(2, "[1,3]", 3, "a") "," ET_NODE(3, "[4]", 3, "a") "," ET_NODE(4, "[2]", 3, "a")), "form a cycle" },
+		{ ET_OF(ET_NODE(2, "1", 3, "a") "," ET_NODE(2, "1", 3, "a")), "two nodes have the id 2" },
+		{ ET_OF("{\"name\":\"a\"}"), "a node without an id" },
+		{ ET_OF("7"), "a node without an id" },
+		{ ET_OF(ET_ROOT "," ET_NODE(2, "1", 3, "aten::add")), "is of another run" },
+		{ ET_OF(ET_ROOT "," ET_NODE(2, "1", 77, "aten::mul")), "is of another run" },
+		{ "{\"schema\":\"1.1.1-chakra.0.0.4\"}", "it has no nodes" },
+		{ "{\"schema\":\"1\",\"nodes\":[{\"id\":1}", "the file ends inside nodes" },
+		{ "{\"schema\":\"1\",\"nodes\":[{\"id\":1", "the file ends inside an event" },
+		{ "\x0a\x05", "" },
+		{ "", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		assert_int_equal(
+			add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", NULL, false), 0);
+		check_refused(link_et(table[i].text), table[i].why);
+		clear(NULL);
+	}
+}
+
+/* ---- the manifest ---- */
+
+static int64_t offset_of(struct json_object *file)
+{
+	struct json_object *clocks, *offset;
+
+	assert_true(json_object_object_get_ex(file, "clocks", &clocks));
+	assert_true(json_object_object_get_ex(clocks, "offset_ns", &offset));
+	return json_object_get_int64(offset);
+}
+
+static void test_manifest(void **state)
+{
+	struct json_object *root, *manifest, *list;
+	char *text;
+
+	(void)state;
+	/* the second host's clock is a second ahead of the first's, and its BOOTTIME 77 s behind */
+	assert_int_equal(add(own_json(0, 0, ""), "a", false), 0);
+	assert_int_equal(add(own_json(-77000000000, 77000000000, ""), "b", false), 0);
+	assert_int_equal(
+		add("{\"traceEvents\":[" KINETO_EVENTS "],\"baseTimeNanoseconds\":" KINETO_BASE "}", "a", false), 0);
+	assert_int_equal(link_relate(&l), 0);
+	text = link_manifest(&l);
+	assert_int_equal(strncmp(text, "{\"perfetto_manifest\"", 20), 0);
+	root = json_tokener_parse(text);
+	assert_true(json_object_object_get_ex(root, "perfetto_manifest", &manifest));
+	assert_true(json_object_object_get_ex(manifest, "files", &list));
+	assert_int_equal(json_object_array_length(list), 3);
+	/* what has to be added to the numbers in the file, so that they are BOOTTIME of the first host */
+	assert_int_equal(offset_of(json_object_array_get_idx(list, 0)), BOOT);
+	assert_int_equal(offset_of(json_object_array_get_idx(list, 1)), BOOT);
+	assert_int_equal(offset_of(json_object_array_get_idx(list, 2)), BOOT - 200000000000);
+	json_object_put(root);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_relations),
+		cmocka_unit_test(test_match),
+		cmocka_unit_test(test_match_nothing),
+		cmocka_unit_test(test_match_contradiction),
+		cmocka_unit_test(test_clock),
+		cmocka_unit_test_teardown(test_own, clear),
+		cmocka_unit_test_teardown(test_apart, clear),
+		cmocka_unit_test_teardown(test_unknown, clear),
+		cmocka_unit_test_teardown(test_kineto, clear),
+		cmocka_unit_test_teardown(test_kineto_damaged, clear),
+		cmocka_unit_test_teardown(test_junk, clear),
+		cmocka_unit_test_teardown(test_pftrace, clear),
+		cmocka_unit_test_teardown(test_et, clear),
+		cmocka_unit_test_teardown(test_et_refused, clear),
+		cmocka_unit_test_teardown(test_manifest, clear),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
