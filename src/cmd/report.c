@@ -49,7 +49,7 @@ static const char doc[] =
 	"an engine has in batches where the time of each went, and for whom it waited. FILE is a "
 	"profile "
 	"(record --profile) or a Chrome trace (record -o), also compressed; - is the standard "
-	"input. "
+	"input. Of an archive of inftrace link it reads the profiles, or else the Chrome traces. "
 	"Processes are kept apart.\n"
 	"\v"
 	"A step is slow when it took longer than the steps of the same process, phase and number "
@@ -70,7 +70,8 @@ static const char doc[] =
 	"  inftrace report profile.jsonl --slo ttft=500ms,tpot=50ms\n"
 	"  inftrace report profile.jsonl -n 30 --html report.html\n"
 	"  inftrace report a.jsonl b.jsonl --json | jq '.processes[].ttft_us'\n"
-	"  inftrace report trace.json.gz";
+	"  inftrace report trace.json.gz\n"
+	"  inftrace report all.zip";
 
 static int parse_slowest(const char *arg, uint32_t *ret)
 {
@@ -133,6 +134,12 @@ static void problem_print(void *ctx, const char *text)
 {
 	*(bool *)ctx = true;
 	log_error("%s", text);
+}
+
+static void note_print(void *ctx, const char *text)
+{
+	(void)ctx;
+	log_info("%s", text);
 }
 
 /* Prints one line on failure. */
@@ -203,7 +210,7 @@ int cmd_report(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
 		return EXIT_USAGE;
-	if (report_make(&report, args.files, args.n_files, problem_print, &problems)) {
+	if (report_make(&report, args.files, args.n_files, problem_print, note_print, &problems)) {
 		log_error("out of memory");
 		goto out;
 	}

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <json-c/linkhash.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,12 +110,26 @@ const char *model_text(const struct model *m, uint32_t id)
 	return id ? m->names.text[id - 1] : "";
 }
 
+/* Hosts that are alike have the same origin. */
+static int origin_on_host(struct model *m, uint32_t *origin)
+{
+	char text[768];
+
+	if (!m->host)
+		return 0;
+	snprintf(text, sizeof(text), "%s\n%s", model_text(m, m->host), model_text(m, *origin));
+	return model_name(m, text, origin);
+}
+
 int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process)
 {
-	uint64_t key = (uint64_t)origin << 32 | pid;
 	struct process *p;
+	uint64_t key;
 	uint32_t i;
 
+	if (origin_on_host(m, &origin))
+		return -ENOMEM;
+	key = (uint64_t)origin << 32 | pid;
 	if (idmap_get(&m->by_pid, key, &i)) {
 		*ret_process = m->processes[i];
 		return 0;
@@ -131,6 +146,7 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 	}
 	p->pid = pid;
 	p->origin = origin;
+	p->host = m->host;
 	m->processes[m->n_processes++] = p;
 	*ret_process = p;
 	return 0;

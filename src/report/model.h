@@ -67,6 +67,7 @@ struct process {
 	uint32_t pid;
 	uint32_t origin; /* a name that tells equal pids of several machines apart */
 	uint32_t comm, model, commit, env_hash;
+	uint32_t host; /* 0: unknown */
 	struct steps steps; /* after model_finish: sorted by lane and time */
 	struct behind_info *behind;
 	size_t n_behind, behind_size;
@@ -125,6 +126,7 @@ struct model {
 	struct code_tree code; /* the stacks of all processes */
 	uint64_t lost_records;
 	uint32_t recordings;
+	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
 };
 
 /* Functions that can fail return 0 or -ENOMEM, after which only model_free may follow. */

@@ -393,6 +393,8 @@ static struct json_object *process_object(
 	put_name(b, o, "model", m, p->model);
 	put_name(b, o, "commit_sha", m, p->commit);
 	put_name(b, o, "env_hash", m, p->env_hash);
+	if (p->host)
+		put_name(b, o, "host", m, p->host);
 	json_put_u64(b, o, "recordings", p->recordings);
 	json_put_u64(b, o, "steps", p->steps.len);
 	json_put_us(b, o, "wall_us", p->wall);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "read/detect.h"
+#include "read/zip.h"
 #include "util/names.h"
 
 /* Eighteen years: sums and differences of such values stay far from overflow. */
@@ -60,7 +61,7 @@ bool read_u32(const struct json_node *value, uint32_t *ret)
 	return true;
 }
 
-int read_file(struct model *m, const char *path, struct read_problems *problems)
+int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
 {
 	enum file_kind kind = FILE_OTHER;
 	struct json_source source;
@@ -68,6 +69,8 @@ int read_file(struct model *m, const char *path, struct read_problems *problems)
 	char buf[160];
 	int err = 0;
 
+	if (zip_is(path))
+		return read_archive(m, path, problems, notes);
 	if (json_source_open(&source, path))
 		why = source.error;
 	else

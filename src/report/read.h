@@ -16,12 +16,19 @@ struct read_problems {
 void read_problem(struct read_problems *problems, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Told of what an archive has and the report has not, which is no problem: printable texts, but path. */
+struct read_notes {
+	void (*tell)(void *ctx, const char *path, const char *member, const char *why);
+	void *ctx;
+};
+
 /*
- * Adds the contents of a profile JSONL or a Chrome trace to the model; path is "-" for standard
+ * Adds the contents of a profile JSONL, a Chrome trace or an archive of inftrace link to the model; path is "-" for standard
  * input. *problems says what could not be read; everything else was added (the other lines of a
  * profile, a trace up to the damage). Returns 0, or -ENOMEM.
  */
-int read_file(struct model *m, const char *path, struct read_problems *problems);
+int read_file(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
+int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes);
 
 /* Part of read_file, with the source open. */
 int read_profile(struct model *m, struct json_source *source, const char *path,

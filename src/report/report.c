@@ -20,6 +20,22 @@ static void tell_problems(const char *path, const struct read_problems *problems
 	problem(ctx, text);
 }
 
+struct note_to {
+	void (*note)(void *ctx, const char *text);
+	void *ctx;
+};
+
+static void tell_note(void *ctx, const char *path, const char *member, const char *why)
+{
+	const struct note_to *to = ctx;
+	char printable[256], text[768];
+
+	if (!to->note)
+		return;
+	snprintf(text, sizeof(text), "%s: %s is not in the report: %s", text_printable(printable, sizeof(printable), path), member, why);
+	to->note(to->ctx, text);
+}
+
 static int make_summaries(struct report *r)
 {
 	struct model *m = &r->model;
@@ -50,8 +66,10 @@ static int make_summaries(struct report *r)
 }
 
 int report_make(struct report *r, const char *const *files, size_t n_files,
-	void (*problem)(void *ctx, const char *text), void *ctx)
+	void (*problem)(void *ctx, const char *text), void (*note)(void *ctx, const char *text), void *ctx)
 {
+	struct note_to to = { note, ctx };
+	struct read_notes notes = { tell_note, &to };
 	int err;
 
 	memset(r, 0, sizeof(*r));
@@ -61,7 +79,7 @@ int report_make(struct report *r, const char *const *files, size_t n_files,
 	for (size_t i = 0; !err && i < n_files; i++) {
 		struct read_problems problems = { 0 };
 
-		err = read_file(&r->model, files[i], &problems);
+		err = read_file(&r->model, files[i], &problems, &notes);
 		if (!err && problems.count)
 			tell_problems(files[i], &problems, problem, ctx);
 	}

@@ -19,11 +19,11 @@ struct report {
 
 /*
  * Reads the files, which must outlive the report, and makes the summaries. Calls problem with a
- * printable line for each file that could not be read completely. Returns 0 or -ENOMEM; call
- * report_free in both cases.
+ * printable line for each file that could not be read completely, and note, unless it is NULL, with one for each file
+ * of an archive that is not in the report. Returns 0 or -ENOMEM; call report_free in both cases.
  */
 int report_make(struct report *r, const char *const *files, size_t n_files,
-	void (*problem)(void *ctx, const char *text), void *ctx);
+	void (*problem)(void *ctx, const char *text), void (*note)(void *ctx, const char *text), void *ctx);
 void report_free(struct report *r);
 
 /* Judges the requests by what the service has promised, for the output that follows. */

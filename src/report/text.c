@@ -63,6 +63,8 @@ static void put_head(const struct page *page, const struct process *p, const str
 	if (p->comm)
 		fprintf(page->out, "%s, ", printable(name, page, p->comm));
 	fprintf(page->out, "pid %u", p->pid);
+	if (p->host)
+		fprintf(page->out, " on %s", printable(name, page, p->host));
 	if (p->model && strcmp(model_text(page->m, p->model), "unknown"))
 		fprintf(page->out, ", model %s", printable(name, page, p->model));
 	if (!p->steps.len) {

@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	path = name;
-	if (report_make(&r, &path, 1, problem, NULL))
+	if (report_make(&r, &path, 1, problem, NULL, NULL))
 		abort();
 	report_slo(&r, &(struct slo){ .ttft = 1000000, .tpot = 1000000 });
 	check_text(&r);

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Reads the files of an archive of inftrace link: its profiles; or, if there are none, its Chrome traces. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "read/detect.h"
+#include "read/json_reader.h"
+#include "read/zip.h"
+#include "report/read.h"
+#include "util/zip_format.h"
+
+#define MACHINE_MAX 64
+
+struct archive {
+	struct zip zip;
+	struct model *m;
+	const char *path;
+	char (*hosts)[MACHINE_MAX]; /* of the members */
+	enum file_kind *kinds;
+	struct read_problems *problems;
+	struct read_notes *notes;
+};
+
+static void note(struct archive *a, const char *name, const char *why)
+{
+	char printable[256];
+
+	a->notes->tell(a->notes->ctx, a->path, text_printable(printable, sizeof(printable), name), why);
+}
+
+/* Which hosts the traces are from, as the manifest says. */
+static void read_hosts(struct archive *a, const struct zip_member *manifest)
+{
+	const struct json_node *root, *files;
+	struct json_source source;
+	struct json_reader reader;
+
+	json_reader_init(&reader, &source);
+	if (!zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root)) {
+		files = node_get(node_get(root, "perfetto_manifest"), "files");
+		if (node_is(files, JSON_ARRAY)) {
+			json_for_each (file, files) {
+				const char *path = node_string(node_get(file, "path"));
+				const char *name = node_string(node_get(node_get(file, "machine"), "name"));
+
+				for (size_t i = 0; path && name && i < a->zip.n; i++) {
+					if (!strcmp(a->zip.members[i].name, path))
+						snprintf(a->hosts[i], MACHINE_MAX, "%s", name);
+				}
+			}
+		}
+	}
+	json_reader_free(&reader);
+	json_source_close(&source);
+}
+
+/* Profiles are below the name of their host, if it was given. */
+static void host_of_profile(struct archive *a, size_t i)
+{
+	const char *name = a->zip.members[i].name + sizeof(ARCHIVE_BESIDE) - 1, *slash;
+
+	if (strncmp(a->zip.members[i].name, ARCHIVE_BESIDE, sizeof(ARCHIVE_BESIDE) - 1))
+		return;
+	slash = strchr(name, '/');
+	if (slash)
+		snprintf(a->hosts[i], MACHINE_MAX, "%.*s", (int)(slash - name), name);
+}
+
+/* What a member is; of what cannot be reported, that. */
+static enum file_kind member_kind(struct archive *a, const struct zip_member *m)
+{
+	struct json_source source;
+	enum file_kind kind = FILE_OTHER;
+	const char *why = NULL;
+	char buf[160];
+
+	if (zip_source(&a->zip, m, &source)) {
+		read_problem(a->problems, "%s: %s", m->name, source.error);
+	} else {
+		kind = file_detect(&source, buf, sizeof(buf), &why);
+		if (kind == FILE_OTHER)
+			note(a, m->name, "only Perfetto reads it");
+		if (kind == FILE_TRACE && !strncmp(m->name, ARCHIVE_BESIDE, sizeof(ARCHIVE_BESIDE) - 1)) {
+			note(a, m->name, "it is an execution trace, which has no times");
+			kind = FILE_OTHER;
+		}
+	}
+	json_source_close(&source);
+	return kind;
+}
+
+static int read_member(struct archive *a, size_t i)
+{
+	const struct zip_member *m = &a->zip.members[i];
+	struct json_source source;
+	char label[512], printable[256];
+	int err = 0;
+
+	snprintf(label, sizeof(label), "%s: %s", a->path, text_printable(printable, sizeof(printable), m->name));
+	if (zip_source(&a->zip, m, &source)) {
+		read_problem(a->problems, "%s: %s", printable, source.error);
+	} else {
+		err = model_name(a->m, a->hosts[i], &a->m->host);
+		if (!err && a->kinds[i] == FILE_PROFILE)
+			err = read_profile(a->m, &source, label, a->problems);
+		else if (!err)
+			err = read_trace(a->m, &source, label, a->problems);
+	}
+	a->m->host = 0;
+	json_source_close(&source);
+	return err;
+}
+
+static bool is_name(const struct zip_member *m, const char *name)
+{
+	return !strcmp(m->name, name);
+}
+
+/* Each recording once: a profile says more than the trace beside it. */
+static int read_members(struct archive *a)
+{
+	bool profiles = false;
+	int err = 0;
+
+	for (size_t i = 0; i < a->zip.n; i++) {
+		if (is_name(&a->zip.members[i], ARCHIVE_MANIFEST)) {
+			read_hosts(a, &a->zip.members[i]);
+			continue;
+		}
+		a->kinds[i] = member_kind(a, &a->zip.members[i]);
+		profiles |= a->kinds[i] == FILE_PROFILE;
+	}
+	for (size_t i = 0; !err && i < a->zip.n; i++) {
+		if (a->kinds[i] == FILE_OTHER)
+			continue;
+		host_of_profile(a, i);
+		if (profiles && a->kinds[i] == FILE_TRACE)
+			note(a, a->zip.members[i].name, "the archive has profiles, which say more");
+		else
+			err = read_member(a, i);
+	}
+	return err;
+}
+
+int read_archive(struct model *m, const char *path, struct read_problems *problems, struct read_notes *notes)
+{
+	struct archive a = { .m = m, .path = path, .problems = problems, .notes = notes };
+	int err = 0;
+
+	if (zip_open(&a.zip, path)) {
+		read_problem(problems, "%s", a.zip.error);
+	} else {
+		a.hosts = calloc(a.zip.n + 1, sizeof(*a.hosts));
+		a.kinds = calloc(a.zip.n + 1, sizeof(*a.kinds));
+		err = a.hosts && a.kinds ? read_members(&a) : -ENOMEM;
+	}
+	free(a.hosts);
+	free(a.kinds);
+	zip_close(&a.zip);
+	return err;
+}
