@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "export/tail.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/log.h"
+#include "util/map.h"
+#include "util/text.h"
+
+#define PROBLEMS_SHOWN_MAX 10
+
+/* Numbers of files come again; together with the time when it was made, where the file system knows that, they do not. */
+struct file_id {
+	uint64_t ino, made_ns;
+	uint32_t dev_major, dev_minor;
+};
+
+struct file {
+	struct file_id id;
+	uint64_t offset; /* of the first byte not taken yet: the beginning of a line */
+	uint64_t lines;  /* before it */
+	bool seen;       /* at this look */
+	bool skipping;   /* within a line that is too long */
+	bool failed;     /* said so */
+	UT_hash_handle hh;
+};
+
+struct tail {
+	char *const *paths;
+	size_t n;
+	struct file *files;
+	struct tail_counts counts;
+	char *buf;
+	size_t size;
+	uint64_t problems;
+	bool full_said;
+	/* while reading */
+	uint64_t left;
+	tail_take_fn take;
+	void *ctx;
+	const char *path; /* printable */
+	uint64_t lines_before;
+};
+
+const struct tail_counts *tail_counts(const struct tail *t)
+{
+	return &t->counts;
+}
+
+static bool is_shown(struct tail *t)
+{
+	if (t->problems++ == PROBLEMS_SHOWN_MAX)
+		log_warn("further problems with profiles are counted only");
+	return t->problems <= PROBLEMS_SHOWN_MAX;
+}
+
+/* ---- lines ---- */
+
+static int on_line(void *ctx, const struct profile_line *line)
+{
+	struct tail *t = ctx;
+	struct profile_line l = *line;
+
+	l.number += t->lines_before;
+	t->counts.lines++;
+	return t->take(t->ctx, &l, t->path);
+}
+
+static void on_bad(void *ctx, uint64_t number, const char *why)
+{
+	struct tail *t = ctx;
+
+	t->counts.bad_lines++;
+	if (is_shown(t))
+		log_warn("%s: line %llu: %s", t->path, (unsigned long long)(t->lines_before + number), why);
+}
+
+static int take_lines(struct tail *t, struct file *file, size_t len)
+{
+	static const struct profile_reader_ops ops = { on_line, on_bad };
+	struct json_source source;
+	int err;
+
+	t->lines_before = file->lines;
+	err = json_source_open_mem(&source, t->buf, len);
+	if (!err)
+		err = profile_read(&source, &ops, t);
+	json_source_close(&source);
+	for (const char *p = t->buf; (p = memchr(p, '\n', len - (size_t)(p - t->buf))); p++)
+		file->lines++;
+	file->offset += len;
+	t->counts.bytes += len;
+	return err;
+}
+
+/* ---- one file ---- */
+
+static int buf_grow(struct tail *t, size_t size)
+{
+	char *buf;
+
+	if (t->size >= size)
+		return 0;
+	buf = realloc(t->buf, size);
+	if (!buf)
+		return -ENOMEM;
+	t->buf = buf;
+	t->size = size;
+	return 0;
+}
+
+/* A line that does not fit: passes over what there is of it. */
+static void skip_some(struct tail *t, struct file *file, size_t n)
+{
+	const char *newline = memchr(t->buf, '\n', n);
+
+	if (!file->skipping) {
+		t->counts.bad_lines++;
+		if (is_shown(t))
+			log_warn("%s: line %llu: longer than %d MB", t->path, (unsigned long long)file->lines + 1, TAIL_LINE_MAX >> 20);
+	}
+	file->skipping = !newline;
+	file->lines += !!newline;
+	file->offset += newline ? (size_t)(newline - t->buf) + 1 : n;
+}
+
+/* Reads whole lines up to `end`, which is the size of the file. */
+static int read_lines(struct tail *t, struct file *file, int fd, uint64_t end)
+{
+	size_t size = TAIL_BLOCK;
+	const char *newline;
+	ssize_t n;
+	int err;
+
+	while (file->offset < end && t->left) {
+		err = buf_grow(t, size);
+		if (err)
+			return err;
+		n = pread(fd, t->buf, size, (off_t)file->offset);
+		if (n < 0)
+			return -errno;
+		newline = n ? memrchr(t->buf, '\n', (size_t)n) : NULL;
+		if (file->skipping) {
+			skip_some(t, file, (size_t)n);
+		} else if (newline) {
+			n = newline - t->buf + 1;
+			err = take_lines(t, file, (size_t)n);
+			if (err)
+				return err;
+			t->left -= t->left < (size_t)n ? t->left : (size_t)n;
+		} else if ((size_t)n < size) {
+			return 0; /* the line is not complete yet */
+		} else if (size < TAIL_LINE_MAX) {
+			size *= 2;
+		} else {
+			skip_some(t, file, (size_t)n);
+		}
+	}
+	return 0;
+}
+
+static struct file *file_get(struct tail *t, const struct file_id *id)
+{
+	struct file *file;
+
+	HASH_FIND(hh, t->files, id, sizeof(*id), file);
+	if (file)
+		return file;
+	if (HASH_COUNT(t->files) >= TAIL_FILES_MAX) {
+		t->counts.files_left_out++;
+		if (!t->full_said)
+			log_warn("more than %d profiles: what is in others is left out; remove old ones", TAIL_FILES_MAX);
+		t->full_said = true;
+		return NULL;
+	}
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	file->id = *id;
+	HASH_ADD(hh, t->files, id, sizeof(file->id), file);
+	if (!file->hh.tbl) {
+		free(file);
+		return NULL;
+	}
+	t->counts.files_read++;
+	return file;
+}
+
+/* Reads what is new in an open file. */
+static int read_open(struct tail *t, int fd, const struct statx *st)
+{
+	struct file_id id = { .ino = st->stx_ino, .dev_major = st->stx_dev_major, .dev_minor = st->stx_dev_minor };
+	struct file *file;
+	int err;
+
+	if (st->stx_mask & STATX_BTIME)
+		id.made_ns = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
+	file = file_get(t, &id);
+	if (!file)
+		return 0;
+	file->seen = true;
+	if (st->stx_size < file->offset) {
+		if (is_shown(t))
+			log_warn("%s: got shorter: reading it from its beginning", t->path);
+		file->offset = file->lines = 0;
+		file->skipping = false;
+	}
+	err = read_lines(t, file, fd, st->stx_size);
+	t->counts.unread += st->stx_size > file->offset ? st->stx_size - file->offset : 0;
+	if (err && err != -ENOMEM && !file->failed) {
+		file->failed = true;
+		t->counts.errors++;
+		if (is_shown(t))
+			log_warn("cannot read %s: %s", t->path, strerror(-err));
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
+/* ---- files and directories ---- */
+
+/* Whether a name in a directory is that of a profile, also of one that is being written. */
+static bool is_profile_name(const char *name)
+{
+	return name[0] != '.' && (text_has_suffix(name, ".jsonl") || text_has_suffix(name, ".jsonl.part"));
+}
+
+/* Returns -errno only for what is wrong with the path itself. */
+static int read_path(struct tail *t, int dir, const char *name, const char *path, bool named)
+{
+	/* O_NONBLOCK: a pipe may have nobody at its other end */
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (named ? 0 : O_NOFOLLOW));
+	char printable[512];
+	struct statx st;
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	t->path = text_printable(printable, sizeof(printable), path);
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &st))
+		err = -errno;
+	else if (!S_ISREG(st.stx_mode))
+		err = S_ISDIR(st.stx_mode) ? -EISDIR : -EINVAL;
+	else
+		err = read_open(t, fd, &st);
+	close(fd);
+	return err;
+}
+
+static int read_directory(struct tail *t, const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	char whole[4096];
+	int err = 0;
+
+	if (!dir)
+		return -errno;
+	while (err != -ENOMEM && (entry = readdir(dir))) {
+		if (!is_profile_name(entry->d_name))
+			continue;
+		snprintf(whole, sizeof(whole), "%s/%s", path, entry->d_name);
+		err = read_path(t, dirfd(dir), entry->d_name, whole, false);
+		if (err && err != -ENOMEM && err != -ENOENT && err != -ELOOP && err != -EISDIR && err != -EINVAL) {
+			t->counts.errors++;
+			if (is_shown(t))
+				log_warn("cannot read %s: %s", t->path ? t->path : "a profile", strerror(-err));
+		}
+	}
+	closedir(dir);
+	return err == -ENOMEM ? err : 0;
+}
+
+static void forget_gone(struct tail *t)
+{
+	struct file *file, *next;
+
+	HASH_ITER(hh, t->files, file, next)
+	{
+		if (!file->seen) {
+			HASH_DEL(t->files, file);
+			free(file);
+			continue;
+		}
+		file->seen = false;
+	}
+	t->counts.files = HASH_COUNT(t->files);
+}
+
+int tail_read(struct tail *t, uint64_t max, tail_take_fn take, void *ctx)
+{
+	int err = 0;
+
+	t->left = max;
+	t->take = take;
+	t->ctx = ctx;
+	t->counts.unread = t->counts.files_left_out = 0;
+	for (size_t i = 0; i < t->n && err != -ENOMEM; i++) {
+		err = read_path(t, AT_FDCWD, t->paths[i], t->paths[i], true);
+		if (err == -EISDIR)
+			err = read_directory(t, t->paths[i]);
+	}
+	if (err != -ENOMEM)
+		forget_gone(t);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* ---- start and end ---- */
+
+/* That a name is no profile shows in its first byte; whether its lines are good, later. */
+static const char *why_not(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	const char *why = NULL;
+	unsigned char first;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		snprintf(buf, size, "cannot open: %s", strerror(errno));
+		why = buf;
+	} else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+		why = "is neither a regular file nor a directory";
+	} else if (S_ISREG(st.st_mode) && pread(fd, &first, 1, 0) == 1) {
+		if (first == 0x1f)
+			why = "is compressed: unpack it first";
+		else if (first == '[' || first == '\n')
+			why = "is a trace, not a profile: record with --profile FILE";
+	}
+	if (fd >= 0)
+		close(fd);
+	return why;
+}
+
+int tail_new(char *const *paths, size_t n, struct tail **ret)
+{
+	char buf[160], printable[256];
+	struct tail *t;
+	const char *why;
+
+	for (size_t i = 0; i < n; i++) {
+		why = why_not(paths[i], buf, sizeof(buf));
+		if (!why)
+			continue;
+		log_error("%s: %s", text_printable(printable, sizeof(printable), paths[i]), why);
+		return -EINVAL;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->paths = paths;
+	t->n = n;
+	*ret = t;
+	return 0;
+}
+
+void tail_free(struct tail *t)
+{
+	struct file *file, *next;
+
+	if (!t)
+		return;
+	HASH_ITER(hh, t->files, file, next)
+	{
+		HASH_DEL(t->files, file);
+		free(file);
+	}
+	free(t->buf);
+	free(t);
+}

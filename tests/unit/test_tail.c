@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Profiles that grow, and the metrics made of their lines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "export/metrics.h"
+#include "export/metrics_text.h"
+#include "export/tail.h"
+#include "util/log.h"
+
+#define HEAD(event, model) "{\"event\":\"" event "\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"" model "\",\"concurrency\":1,"
+#define END ",\"graph_enabled\":false,\"runtime_flags\":{}}\n"
+#define STEP HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\",\"n_tokens\":2},\"stage_us\":{\"total\":1000.000,\"cpu\":900.000,\"runnable\":100.000}" END
+
+static char path[] = "/tmp/test_tail.XXXXXX";
+static char *const paths[] = { path };
+static struct tail *t;
+static struct metrics *m;
+
+static int take(void *ctx, const struct profile_line *line, const char *file)
+{
+	(void)ctx;
+	return metrics_line(m, line, file, 1);
+}
+
+static void look(uint64_t max)
+{
+	assert_int_equal(tail_read(t, max, take, NULL), 0);
+}
+
+static void append(const char *text, size_t len)
+{
+	FILE *f = fopen(path, "a");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(text, 1, len, f), len);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int begin(void **state)
+{
+	int fd;
+
+	(void)state;
+	log_set_level(-1);
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	if (fd < 0 || close(fd))
+		return -1;
+	m = metrics_new();
+	return m ? tail_new(paths, 1, &t) : -1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	tail_free(t);
+	metrics_free(m);
+	return unlink(path);
+}
+
+/* Whether the text has this line. */
+static bool says(bool openmetrics, const char *line)
+{
+	char *text;
+	size_t len;
+	bool found;
+
+	assert_int_equal(metrics_text(m, &(struct metrics_own){ .files = tail_counts(t) }, openmetrics, &text, &len), 0);
+	assert_int_equal(strlen(text), len);
+	found = strstr(text, line);
+	if (!found)
+		print_message("%s\n", text);
+	free(text);
+	return found;
+}
+
+static void test_pieces(void **state)
+{
+	(void)state;
+	for (const char *p = STEP STEP "no JSON\n" STEP; *p; p++) {
+		append(p, 1);
+		look(UINT64_MAX);
+	}
+	assert_int_equal(tail_counts(t)->lines, 3);
+	assert_int_equal(tail_counts(t)->bad_lines, 1);
+	assert_int_equal(tail_counts(t)->unread, 0);
+	assert_true(says(false, "inftrace_step_tokens_total{gen_ai_response_model=\"m\",phase=\"decode\"} 6\n"));
+	append("{\"event\"", 8);
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->unread, 8);
+}
+
+/* A limit for one call, so that clients are answered meanwhile. */
+static void test_limit(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10000; i++)
+		append(STEP, strlen(STEP));
+	look(1);
+	assert_in_range(tail_counts(t)->bytes, 1, TAIL_BLOCK);
+	assert_int_equal(tail_counts(t)->unread, 10000 * strlen(STEP) - tail_counts(t)->bytes);
+	while (tail_counts(t)->unread)
+		look(1);
+	assert_int_equal(tail_counts(t)->lines, 10000);
+}
+
+static void test_long_line(void **state)
+{
+	char *text = malloc(TAIL_LINE_MAX);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'x', TAIL_LINE_MAX);
+	append(STEP, strlen(STEP));
+	append(text, TAIL_LINE_MAX);
+	look(UINT64_MAX);
+	append(text, 100);
+	look(UINT64_MAX);
+	append("\n" STEP, 1 + strlen(STEP));
+	look(UINT64_MAX);
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->lines, 2);
+	assert_int_equal(tail_counts(t)->bad_lines, 1);
+	assert_int_equal(tail_counts(t)->unread, 0);
+	free(text);
+}
+
+static void test_shorter(void **state)
+{
+	(void)state;
+	append(STEP STEP, 2 * strlen(STEP));
+	look(UINT64_MAX);
+	assert_int_equal(truncate(path, 0), 0);
+	append(STEP, strlen(STEP));
+	look(UINT64_MAX);
+	assert_int_equal(tail_counts(t)->lines, 3);
+}
+
+/* Bounds belong to the bucket below, and steps without a state have 0 of it. */
+static void test_buckets(void **state)
+{
+	(void)state;
+	append(STEP, strlen(STEP));
+	append(HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\"},\"stage_us\":{\"total\":1000.001,\"cpu\":1000.001}" END,
+		strlen(HEAD("token_prof", "m") "\"shape\":{\"phase\":\"decode\"},\"stage_us\":{\"total\":1000.001,\"cpu\":1000.001}" END));
+	look(UINT64_MAX);
+#define STEP_BUCKET "inftrace_step_duration_seconds_bucket{gen_ai_response_model=\"m\",phase=\"decode\",le="
+#define STATE "inftrace_step_state_seconds_"
+#define RUNNABLE "{gen_ai_response_model=\"m\",phase=\"decode\",state=\"runnable\""
+	assert_true(says(false, STEP_BUCKET "\"0.0005\"} 0\n" STEP_BUCKET "\"0.001\"} 1\n" STEP_BUCKET "\"0.0025\"} 2\n"));
+	assert_true(says(false, "inftrace_step_duration_seconds_sum{gen_ai_response_model=\"m\",phase=\"decode\"} 0.002000001\n"));
+	assert_true(says(false, STATE "bucket" RUNNABLE ",le=\"0.00003\"} 1\n" STATE "bucket" RUNNABLE ",le=\"0.0001\"} 2\n"));
+	assert_true(says(false, STATE "sum" RUNNABLE "} 0.0001\n" STATE "count" RUNNABLE "} 2\n"));
+}
+
+static void test_exemplar(void **state)
+{
+	static const char slow[] = HEAD("request_prof", "a\\\"b") "\"shape\":{\"source_kind\":\"steps\",\"ts_us\":5.500,\"output_tokens\":3},"
+								  "\"stage_us\":{\"total\":90000.000,\"ttft\":70000.000}" END;
+	char line[512];
+
+	(void)state;
+	append(slow, strlen(slow));
+	look(UINT64_MAX);
+	snprintf(line, sizeof(line),
+		"gen_ai_server_time_to_first_token_seconds_bucket{gen_ai_response_model=\"a\\\"b\",source_kind=\"steps\",le=\"0.08\"} 1"
+		" # {file=\"%s\",line=\"1\",ts_us=\"5\"} 0.07\n",
+		strrchr(path, '/') + 1);
+	assert_true(says(true, line));
+	assert_true(says(true, "\n# EOF\n"));
+	assert_true(says(false, "source_kind=\"steps\",le=\"0.08\"} 1\n"));
+	assert_true(says(false, "gen_ai_server_time_per_output_token_seconds_sum{gen_ai_response_model=\"a\\\"b\",source_kind=\"steps\"} 0.01\n"));
+}
+
+static void test_accept(void **state)
+{
+	static const struct {
+		const char *accept;
+		bool openmetrics;
+	} cases[] = {
+		{ NULL, false },
+		{ "", false },
+		{ "*/*", false },
+		{ "text/plain;version=0.0.4", false },
+		{ "application/openmetrics-text", true },
+		/* Prometheus 2.42 */
+		{ "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+			true },
+		{ "application/openmetrics-text;version=2.0.0,text/plain", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(metrics_accepts_openmetrics(cases[i].accept), cases[i].openmetrics);
+}
+
+#define TAIL_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TAIL_TEST(test_pieces),
+		TAIL_TEST(test_limit),
+		TAIL_TEST(test_long_line),
+		TAIL_TEST(test_shorter),
+		TAIL_TEST(test_buckets),
+		TAIL_TEST(test_exemplar),
+		cmocka_unit_test(test_accept),
+	};
+
+	return cmocka_run_group_tests_name("tail", tests, NULL, NULL);
+}
