@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "export/metrics.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/map.h"
+#include "util/names.h"
+#include "util/text.h"
+
+#define EXEMPLAR_MS 300000 /* a slower request does not displace a newer one after so long */
+#define LABEL_OTHER 0xfe   /* number of the value for all that have none */
+#define LABEL_NONE 0xff
+
+/* ---- what there is ---- */
+
+#define US(n) (UINT64_C(n) * 1000)
+#define MS(n) (UINT64_C(n) * 1000000)
+
+/* The boundaries of the GenAI conventions of OpenTelemetry, see open-telemetry/semantic-conventions,
+ * docs/gen-ai/gen-ai-metrics.md; vLLM has the same up to 10 s for the first token. */
+static const uint64_t ttft_bounds[] = { MS(1), MS(5), MS(10), MS(20), MS(40), MS(60), MS(80), MS(100), MS(250), MS(500),
+	MS(750), MS(1000), MS(2500), MS(5000), MS(7500), MS(10000) };
+static const uint64_t tpot_bounds[] = { MS(10), MS(25), MS(50), MS(75), MS(100), MS(150), MS(200), MS(300), MS(400), MS(500),
+	MS(750), MS(1000), MS(2500) };
+static const uint64_t duration_bounds[] = { MS(10), MS(20), MS(40), MS(80), MS(160), MS(320), MS(640), MS(1280), MS(2560),
+	MS(5120), MS(10240), MS(20480), MS(40960), MS(81920) };
+static const uint64_t step_bounds[] = { US(100), US(250), US(500), MS(1), US(2500), MS(5), MS(10), MS(25), MS(50), MS(100),
+	MS(250), MS(500), MS(1000), MS(2500), MS(5000), MS(10000) };
+/* fewer, since there are as many of these as there are states */
+static const uint64_t state_bounds[] = { US(10), US(30), US(100), US(300), MS(1), MS(3), MS(10), MS(30), MS(100), MS(300), MS(1000) };
+
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define BOUNDS(b) .bounds = (b), .n_bounds = LEN(b)
+#define BIT(label) (1u << LABEL_##label)
+#define OF_REQUEST (BIT(MODEL) | BIT(OPERATION) | BIT(SOURCE))
+#define OF_STEP (BIT(MODEL) | BIT(PHASE))
+
+_Static_assert(LEN(ttft_bounds) < METRICS_BUCKETS_MAX && LEN(step_bounds) < METRICS_BUCKETS_MAX, "one is beyond all bounds");
+
+static const struct metric_about abouts[METRIC_MAX] = {
+	[METRIC_TTFT] = { "gen_ai.server.time_to_first_token",
+		"Time to generate the first token, from the first byte of the request where its socket was seen, else from its first step.",
+		BOUNDS(ttft_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
+	[METRIC_TPOT] = { "gen_ai.server.time_per_output_token",
+		"Time per output token after the first one: the mean of each request.", BOUNDS(tpot_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
+	[METRIC_DURATION] = { "gen_ai.server.request.duration", "Time until the last output token of a request that was seen completely.",
+		BOUNDS(duration_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
+	[METRIC_QUEUED] = { "inftrace.request.queue.time", "Time from the first byte of a request to its first step.",
+		BOUNDS(ttft_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
+	[METRIC_REQUESTS] = { "inftrace.requests", "Requests, by how much of them is known: only complete ones are in all histograms.",
+		NULL, 0, UNIT_NONE, OF_REQUEST | BIT(STATE), "outcome" },
+	[METRIC_REQUEST_PART] = { "inftrace.request.part", "What complete requests spent their time with.",
+		NULL, 0, UNIT_SECONDS, OF_REQUEST | BIT(STATE), "part" },
+	[METRIC_PROMPT_TOKENS] = { "inftrace.prompt.tokens", "Prompt tokens of requests that were decoded.", NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
+	[METRIC_OUTPUT_TOKENS] = { "inftrace.generation.tokens", "Output tokens of requests.", NULL, 0, UNIT_NONE, OF_REQUEST, NULL },
+	[METRIC_STEP] = { "inftrace.step.duration", "Length of whole engine steps.", BOUNDS(step_bounds), UNIT_SECONDS, OF_STEP, NULL },
+	[METRIC_STATE] = { "inftrace.step.state", "Time of the calling thread in each state, of each step; the states of a step sum to its length.",
+		BOUNDS(state_bounds), UNIT_SECONDS, OF_STEP | BIT(STATE), "state" },
+	[METRIC_STEP_TOKENS] = { "inftrace.step.tokens", "Tokens in whole engine steps.", NULL, 0, UNIT_NONE, OF_STEP, NULL },
+	[METRIC_STEPS_CUT] = { "inftrace.steps.cut", "Steps of which only a part was seen; they are in nothing else.", NULL, 0, UNIT_NONE, OF_STEP, NULL },
+	[METRIC_STEPS_LOST] = { "inftrace.steps.lossy", "Steps during which records were lost; their times are exact.", NULL, 0, UNIT_NONE, OF_STEP, NULL },
+	[METRIC_STEPS_NO_STATES] = { "inftrace.steps.without_states",
+		"Steps whose states a budget left out in part; they are not in the histograms of states.", NULL, 0, UNIT_NONE, OF_STEP, NULL },
+	[METRIC_TRACER] = { "inftrace.step.tracer", "How much sooner steps would have ended without inftrace.", NULL, 0, UNIT_SECONDS, OF_STEP, NULL },
+	[METRIC_GPU] = { "inftrace.step.gpu", "What the GPU did during steps.", NULL, 0, UNIT_SECONDS, OF_STEP | BIT(STATE), "state" },
+	[METRIC_LOST] = { "inftrace.lost.records", "Records that were lost, known at the end of a window or recording.",
+		NULL, 0, UNIT_NONE, BIT(STATE), "kind" },
+	[METRIC_UNCOVERED] = { "inftrace.uncovered", "Time in which records were lost.", NULL, 0, UNIT_SECONDS, 0, NULL },
+	[METRIC_RECORDED] = { "inftrace.recorded", "Length of the windows, or recordings, that ended.", NULL, 0, UNIT_SECONDS, 0, NULL },
+};
+
+static const char *const sources[] = { "sequence", "steps", "socket" };
+static const char *const outcomes[] = { "complete", "cut", "cancelled", "mixed", "lossy" };
+static const char *const gpu_states[] = { "busy", "copy", "idle_launch", "idle_wait", "collective", "unknown" };
+static const char *const parts[] = { "queued", "own_prefill", "own_decode", "others", "between" };
+/* The names of the conventions, and what paths of OpenAI's, llama.cpp's and Ollama's API end in. The longer one first. */
+static const struct {
+	const char *path, *name;
+} operations[] = {
+	{ "/chat/completions", "chat" },
+	{ "/api/chat", "chat" },
+	{ "/responses", "chat" },
+	{ "/messages", "chat" },
+	{ "/completions", "text_completion" },
+	{ "/completion", "text_completion" },
+	{ "/generate", "text_completion" },
+	{ "/embeddings", "embeddings" },
+	{ "/embedding", "embeddings" },
+	{ "/embed", "embeddings" },
+};
+
+enum outcome {
+	OUTCOME_COMPLETE,
+	OUTCOME_CUT,
+	OUTCOME_CANCELLED,
+	OUTCOME_MIXED,
+	OUTCOME_LOSSY,
+};
+
+const struct metric_about *metric_about(enum metric metric)
+{
+	return &abouts[metric];
+}
+
+const char *metric_label_name(enum metric metric, enum metric_label label)
+{
+	static const char *const names[] = {
+		[LABEL_MODEL] = "gen_ai.response.model",
+		[LABEL_OPERATION] = "gen_ai.operation.name",
+		[LABEL_SOURCE] = "source_kind",
+		[LABEL_PHASE] = "phase",
+	};
+
+	return label == LABEL_STATE ? abouts[metric].state : names[label];
+}
+
+/* ---- series ---- */
+
+/* Sorts as the series are to be written. */
+struct key {
+	uint8_t metric, value[LABEL_MAX];
+};
+
+struct entry {
+	struct key key;
+	struct metric_series series;
+	UT_hash_handle hh;
+};
+
+struct metrics {
+	struct entry *entries;
+	bool sorted;
+	char models[METRICS_MODELS_MAX][METRICS_LABEL_MAX], phases[METRICS_PHASES_MAX][METRICS_LABEL_MAX];
+	size_t n_models, n_phases;
+	uint64_t others;
+	bool no_memory;
+	/* of the line at present */
+	const struct json_node *shape, *stages;
+	struct key key;
+	struct metric_exemplar exemplar;
+};
+
+struct metrics *metrics_new(void)
+{
+	return calloc(1, sizeof(struct metrics));
+}
+
+void metrics_free(struct metrics *m)
+{
+	struct entry *e, *next;
+
+	if (!m)
+		return;
+	HASH_ITER(hh, m->entries, e, next)
+	{
+		HASH_DEL(m->entries, e);
+		free((void *)e->series.exemplars);
+		free(e);
+	}
+	free(m);
+}
+
+uint64_t metrics_others(const struct metrics *m)
+{
+	return m->others;
+}
+
+/* The series of a metric with the labels of the line at present. NULL: no memory. */
+static struct metric_series *series_get(struct metrics *m, enum metric metric, int state)
+{
+	struct key key = m->key;
+	struct entry *e;
+
+	key.metric = (uint8_t)metric;
+	key.value[LABEL_STATE] = (uint8_t)state; /* -1 is LABEL_NONE */
+	for (int i = 0; i < LABEL_MAX; i++) {
+		if (!(abouts[metric].labels & 1u << i))
+			key.value[i] = LABEL_NONE;
+	}
+	HASH_FIND(hh, m->entries, &key, sizeof(key), e);
+	if (e)
+		return &e->series;
+	e = calloc(1, sizeof(*e));
+	if (e) {
+		e->key = key;
+		e->series.metric = metric;
+		HASH_ADD(hh, m->entries, key, sizeof(e->key), e);
+	}
+	if (e && !e->hh.tbl) {
+		free(e);
+		e = NULL;
+	}
+	m->no_memory |= !e;
+	m->sorted = false;
+	return e ? &e->series : NULL;
+}
+
+static void add(struct metrics *m, enum metric metric, int state, uint64_t n)
+{
+	struct metric_series *s = series_get(m, metric, state);
+
+	if (s && __builtin_add_overflow(s->sum, n, &s->sum))
+		s->sum = UINT64_MAX;
+}
+
+static size_t bucket_of(const struct metric_about *about, uint64_t ns)
+{
+	size_t i = 0;
+
+	while (i < about->n_bounds && ns > about->bounds[i])
+		i++;
+	return i;
+}
+
+static void observe(struct metrics *m, enum metric metric, int state, uint64_t ns)
+{
+	struct metric_series *s = series_get(m, metric, state);
+
+	if (!s)
+		return;
+	if (__builtin_add_overflow(s->sum, ns, &s->sum))
+		s->sum = UINT64_MAX;
+	s->count++;
+	s->buckets[bucket_of(&abouts[metric], ns)]++;
+}
+
+/* An observation that stands for a request, which can be found in the trace. */
+static void observe_request(struct metrics *m, enum metric metric, uint64_t ns)
+{
+	struct metric_series *s = series_get(m, metric, -1);
+	struct metric_exemplar *e;
+
+	if (!s)
+		return;
+	observe(m, metric, -1, ns);
+	if (!s->exemplars)
+		s->exemplars = calloc(METRICS_BUCKETS_MAX, sizeof(*s->exemplars));
+	m->no_memory |= !s->exemplars;
+	if (!s->exemplars)
+		return;
+	e = (struct metric_exemplar *)&s->exemplars[bucket_of(&abouts[metric], ns)];
+	if (e->at_ms && e->ns >= ns && m->exemplar.at_ms - e->at_ms < EXEMPLAR_MS)
+		return;
+	*e = m->exemplar;
+	e->ns = ns;
+}
+
+/* ---- labels ---- */
+
+/* The number of a value, which it gets when it comes for the first time. */
+static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], size_t *n, size_t max, const char *text)
+{
+	char printable[METRICS_LABEL_MAX];
+
+	if (!text)
+		return LABEL_NONE;
+	text_printable(printable, sizeof(printable), text);
+	for (size_t i = 0; i < *n; i++) {
+		if (!strcmp(known[i], printable))
+			return (uint8_t)i;
+	}
+	if (*n == max || !strcmp(printable, "other")) {
+		m->others += *n == max;
+		return LABEL_OTHER;
+	}
+	memcpy(known[*n], printable, sizeof(printable));
+	return (uint8_t)(*n)++;
+}
+
+static int index_of(const char *const *names, size_t n, const char *text)
+{
+	for (size_t i = 0; text && i < n; i++) {
+		if (!strcmp(names[i], text))
+			return (int)i;
+	}
+	return -1;
+}
+
+/* "POST /v1/completions" */
+static uint8_t operation_of(const char *request)
+{
+	size_t len = request ? strlen(request) : 0, n;
+
+	for (size_t i = 0; i < LEN(operations); i++) {
+		n = strlen(operations[i].path);
+		if (len > n && !strncmp(request, "POST /", 6) && !strcmp(request + len - n, operations[i].path))
+			return (uint8_t)i;
+	}
+	return LABEL_NONE;
+}
+
+static const char *value_text(const struct metrics *m, const struct key *key, enum metric_label label)
+{
+	uint8_t v = key->value[label];
+
+	if (v == LABEL_NONE)
+		return NULL;
+	if (v == LABEL_OTHER)
+		return "other";
+	switch (label) {
+	case LABEL_MODEL:
+		return m->models[v];
+	case LABEL_PHASE:
+		return m->phases[v];
+	case LABEL_OPERATION:
+		return operations[v].name;
+	case LABEL_SOURCE:
+		return sources[v];
+	default:
+		break;
+	}
+	switch ((enum metric)key->metric) {
+	case METRIC_REQUESTS:
+		return outcomes[v];
+	case METRIC_REQUEST_PART:
+		return parts[v];
+	case METRIC_GPU:
+		return gpu_states[v];
+	case METRIC_LOST:
+		return rec_kind_name(v);
+	default:
+		return time_state_name(v);
+	}
+}
+
+/* ---- lines ---- */
+
+static bool flag(const struct metrics *m, const char *name)
+{
+	return node_is(node_get(m->shape, name), JSON_TRUE);
+}
+
+/* A time in nanoseconds; false if it is not there, or not a time. */
+static bool time_of(const struct json_node *object, const char *name, uint64_t *ret_ns)
+{
+	int64_t ns;
+
+	if (node_us_to_ns(node_get(object, name), &ns) < 0 || ns < 0)
+		return false;
+	*ret_ns = (uint64_t)ns;
+	return true;
+}
+
+static void take_states(struct metrics *m)
+{
+	int64_t ns;
+
+	json_for_each (stage, m->stages) {
+		for (int i = 0; i < ST_MAX; i++) {
+			if (strcmp(stage->key, time_state_name((enum time_state)i)) || node_us_to_ns(stage, &ns) < 0 || ns < 0)
+				continue;
+			observe(m, METRIC_STATE, i, (uint64_t)ns);
+			break;
+		}
+	}
+	/* a step in which a state did not occur had 0 of it: metrics_each() adds these */
+	observe(m, METRIC_STATE, -1, 0);
+}
+
+static void take_step(struct metrics *m)
+{
+	const char *left_out = node_string(node_get(m->shape, "left_out"));
+	char name[32];
+	uint64_t ns;
+
+	m->key.value[LABEL_PHASE] = value_of(m, m->phases, &m->n_phases, METRICS_PHASES_MAX, node_string(node_get(m->shape, "phase")));
+	if (flag(m, "began_before") || flag(m, "unfinished") || !time_of(m->stages, "total", &ns)) {
+		add(m, METRIC_STEPS_CUT, -1, 1);
+		return;
+	}
+	observe(m, METRIC_STEP, -1, ns);
+	add(m, METRIC_STEP_TOKENS, -1, node_u64(node_get(m->shape, "n_tokens")));
+	if (node_u64(node_get(m->shape, "lost")))
+		add(m, METRIC_STEPS_LOST, -1, 1);
+	if (left_out && strstr(left_out, "barriers"))
+		add(m, METRIC_STEPS_NO_STATES, -1, 1);
+	else
+		take_states(m);
+	if (time_of(m->shape, "tracer_us", &ns))
+		add(m, METRIC_TRACER, -1, ns);
+	for (size_t i = 0; i < LEN(gpu_states); i++) {
+		snprintf(name, sizeof(name), "gpu_%s_us", gpu_states[i]);
+		if (time_of(m->shape, name, &ns))
+			add(m, METRIC_GPU, (int)i, ns);
+	}
+}
+
+static enum outcome outcome_of(const struct metrics *m)
+{
+	if (flag(m, "mixed"))
+		return OUTCOME_MIXED;
+	if (flag(m, "cancelled"))
+		return OUTCOME_CANCELLED;
+	if (flag(m, "lost_steps"))
+		return OUTCOME_LOSSY;
+	if (flag(m, "began_before") || flag(m, "unfinished") || flag(m, "end_not_seen"))
+		return OUTCOME_CUT;
+	return OUTCOME_COMPLETE;
+}
+
+static void take_complete(struct metrics *m, uint64_t total, bool has_first, uint64_t first)
+{
+	uint64_t tokens = node_u64(node_get(m->shape, "output_tokens")), ns;
+
+	observe_request(m, METRIC_DURATION, total);
+	for (size_t i = 0; i < LEN(parts); i++) {
+		if (time_of(m->stages, parts[i], &ns))
+			add(m, METRIC_REQUEST_PART, (int)i, ns);
+	}
+	/* by the convention: the rest of the duration by the tokens after the first one. A socket shows parts of the answer. */
+	if (!node_get(m->shape, "output_tokens")) {
+		if (time_of(m->stages, "tpot_mean", &ns))
+			observe_request(m, METRIC_TPOT, ns);
+	} else if (has_first && tokens > 1 && total >= first) {
+		observe_request(m, METRIC_TPOT, (total - first) / (tokens - 1));
+	}
+}
+
+static void take_request(struct metrics *m)
+{
+	int source = index_of(sources, LEN(sources), node_string(node_get(m->shape, "source_kind")));
+	bool has_first, socket = source == 2;
+	enum outcome outcome = outcome_of(m);
+	uint64_t first = 0, queued, total, ts;
+
+	if (source < 0 || !time_of(m->stages, "total", &total))
+		return;
+	m->key.value[LABEL_SOURCE] = (uint8_t)source;
+	m->key.value[LABEL_OPERATION] = operation_of(node_string(node_get(m->shape, "request")));
+	add(m, METRIC_REQUESTS, outcome, 1);
+	/* a socket also shows health checks and the like */
+	if (outcome == OUTCOME_MIXED || outcome == OUTCOME_CANCELLED || (socket && m->key.value[LABEL_OPERATION] == LABEL_NONE))
+		return;
+	if (node_get(m->shape, "prompt_tokens"))
+		add(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, "prompt_tokens")));
+	if (node_get(m->shape, "output_tokens"))
+		add(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, "output_tokens")));
+	m->exemplar.ts_us = time_of(m->shape, "ts_us", &ts) ? ts / 1000 : 0;
+	has_first = time_of(m->stages, "ttft", &first);
+	if (time_of(m->stages, "queued", &queued)) {
+		observe_request(m, METRIC_QUEUED, queued);
+		first += queued;
+	}
+	if (has_first)
+		observe_request(m, METRIC_TTFT, first);
+	if (outcome == OUTCOME_COMPLETE)
+		take_complete(m, total, has_first, first);
+}
+
+static void take_window(struct metrics *m)
+{
+	double coverage = node_double(node_get(m->shape, "coverage"));
+	const struct json_node *lost;
+	char name[48];
+	uint64_t ns;
+
+	for (int k = 0; k < REC_KIND_MAX; k++) {
+		snprintf(name, sizeof(name), "lost_%s", rec_kind_name((enum rec_kind)k));
+		lost = node_get(m->shape, name);
+		if (lost)
+			add(m, METRIC_LOST, k, node_u64(lost));
+	}
+	if (!time_of(m->stages, "total", &ns))
+		return;
+	add(m, METRIC_RECORDED, -1, ns);
+	if (coverage >= 0 && coverage <= 1)
+		add(m, METRIC_UNCOVERED, -1, (uint64_t)((1 - coverage) * (double)ns));
+}
+
+int metrics_line(struct metrics *m, const struct profile_line *line, const char *file, int64_t now_ms)
+{
+	const char *event = node_string(line->values[PROFILE_KEY_event]), *slash = strrchr(file, '/');
+	static const struct {
+		const char *event;
+		void (*take)(struct metrics *m);
+	} families[] = { { "token_prof", take_step }, { "request_prof", take_request }, { "window_prof", take_window } };
+
+	m->no_memory = false;
+	m->shape = line->values[PROFILE_KEY_shape];
+	m->stages = line->values[PROFILE_KEY_stage_us];
+	for (size_t i = 0; event && i < LEN(families); i++) {
+		if (strcmp(event, families[i].event))
+			continue;
+		memset(&m->key, LABEL_NONE, sizeof(m->key));
+		m->key.value[LABEL_MODEL] =
+			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
+		m->exemplar = (struct metric_exemplar){ .at_ms = now_ms, .line = line->number };
+		text_printable(m->exemplar.file, sizeof(m->exemplar.file), slash ? slash + 1 : file);
+		families[i].take(m);
+	}
+	return m->no_memory ? -ENOMEM : 0;
+}
+
+/* ---- all of them ---- */
+
+static int compare(struct entry *a, struct entry *b)
+{
+	return memcmp(&a->key, &b->key, sizeof(a->key));
+}
+
+/* Adds the steps in which the state did not occur. */
+static void add_zeros(struct metrics *m, const struct key *key, struct metric_series *s)
+{
+	struct key all = *key;
+	struct entry *e;
+
+	all.value[LABEL_STATE] = LABEL_NONE;
+	HASH_FIND(hh, m->entries, &all, sizeof(all), e);
+	if (!e || e->series.count < s->count)
+		return;
+	s->buckets[0] += e->series.count - s->count;
+	s->count = e->series.count;
+}
+
+int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx)
+{
+	const char *values[LABEL_MAX];
+	struct metric_series s;
+	struct entry *e, *next;
+	int ret = 0;
+
+	if (!m->sorted)
+		HASH_SORT(m->entries, compare);
+	m->sorted = true;
+	HASH_ITER(hh, m->entries, e, next)
+	{
+		if (ret)
+			break;
+		s = e->series;
+		if (s.metric == METRIC_STATE && e->key.value[LABEL_STATE] == LABEL_NONE)
+			continue;
+		if (s.metric == METRIC_STATE)
+			add_zeros(m, &e->key, &s);
+		for (int i = 0; i < LABEL_MAX; i++)
+			values[i] = value_text(m, &e->key, (enum metric_label)i);
+		ret = each(ctx, &s, values);
+	}
+	return ret;
+}
