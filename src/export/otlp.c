@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "export/otlp.h"
+
+#include <errno.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sink/proto.h"
+#include "util/text.h"
+#include "util/version.h"
+
+/* ---- messages of any size ---- */
+
+/* A message that grows; its parts that are small are written with sink/proto.h first. */
+struct message {
+	char *buf;
+	size_t len, size;
+	bool no_memory;
+};
+
+#define PART_MAX 16384
+
+static void message_add(struct message *m, const char *data, size_t len)
+{
+	size_t size = m->size ? m->size : 4096;
+	char *buf;
+
+	while (size - m->len < len)
+		size *= 2;
+	if (size != m->size) {
+		buf = realloc(m->buf, size);
+		if (!buf) {
+			m->no_memory = true;
+			return;
+		}
+		m->buf = buf;
+		m->size = size;
+	}
+	memcpy(m->buf + m->len, data, len);
+	m->len += len;
+}
+
+/* Adds a nested message, or bytes. */
+static void message_nest(struct message *m, uint32_t field, const char *data, size_t len)
+{
+	char head[PROTO_U64_MAX];
+
+	message_add(m, head, (size_t)(proto_varint(proto_key(head, field, WIRE_LEN), len) - head));
+	if (len)
+		message_add(m, data, len);
+}
+
+/* Adds it as a part of the outer one, and empties it. */
+static void message_close(struct message *outer, uint32_t field, struct message *m)
+{
+	outer->no_memory |= m->no_memory;
+	message_nest(outer, field, m->buf, m->len);
+	free(m->buf);
+	*m = (struct message){ 0 };
+}
+
+static uint64_t bits_of(double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+/* common.proto: KeyValue {key 1, value 2}; AnyValue {string 1, int 3, double 4} */
+static char *put_text(char *p, uint32_t field, const char *key, const char *text)
+{
+	char *pair, *value;
+
+	p = proto_open(p, field, &pair);
+	p = proto_text(p, 1, key, strlen(key));
+	p = proto_open(p, 2, &value);
+	p = proto_text(p, 1, text, strlen(text));
+	return proto_close(pair, proto_close(value, p));
+}
+
+static char *put_int(char *p, uint32_t field, const char *key, uint64_t v)
+{
+	char *pair, *value;
+
+	p = proto_open(p, field, &pair);
+	p = proto_text(p, 1, key, strlen(key));
+	p = proto_open(p, 2, &value);
+	p = proto_u64(p, 3, v);
+	return proto_close(pair, proto_close(value, p));
+}
+
+static char *put_double(char *p, uint32_t field, const char *key, double v)
+{
+	char *pair, *value;
+
+	p = proto_open(p, field, &pair);
+	p = proto_text(p, 1, key, strlen(key));
+	p = proto_open(p, 2, &value);
+	p = proto_fixed64(p, 4, bits_of(v));
+	return proto_close(pair, proto_close(value, p));
+}
+
+/* Resource and scope around what was measured: Resource...{resource 1, scope 2}, Scope...{scope 1, what 2}. */
+static int wrap(struct message *items, const char *host, char **ret_body, size_t *ret_len)
+{
+	struct message scope = { 0 }, resource = { 0 }, body = { 0 };
+	char part[2048], printable[256], *p, *mark;
+
+	p = proto_text(part, 1, "inftrace", strlen("inftrace"));
+	p = proto_text(p, 2, INFTRACE_VERSION, strlen(INFTRACE_VERSION));
+	message_nest(&scope, 1, part, (size_t)(p - part));
+	if (items->len)
+		message_add(&scope, items->buf, items->len);
+	p = proto_open(part, 1, &mark);
+	p = put_text(p, 1, "service.name", "inftrace");
+	p = put_text(p, 1, "host.name", text_printable(printable, sizeof(printable), host));
+	p = proto_close(mark, p);
+	message_add(&resource, part, (size_t)(p - part));
+	message_close(&resource, 2, &scope);
+	message_close(&body, 1, &resource);
+	body.no_memory |= items->no_memory;
+	free(items->buf);
+	if (body.no_memory) {
+		free(body.buf);
+		return -ENOMEM;
+	}
+	*ret_body = body.buf;
+	*ret_len = body.len;
+	return 0;
+}
+
+/* ---- metrics ---- */
+
+struct metrics_writer {
+	struct message metrics, points; /* of the metric at present */
+	int metric;                     /* -1: none */
+	uint64_t start_ns, now_ns;
+};
+
+#define CUMULATIVE 2
+#define METRIC_SUM 7
+#define METRIC_HISTOGRAM 9
+
+static void end_metric(struct metrics_writer *w)
+{
+	const struct metric_about *about;
+	struct message metric = { 0 };
+	char part[2048], *p = part;
+
+	if (w->metric < 0)
+		return;
+	about = metric_about((enum metric)w->metric);
+	p = proto_text(p, 1, about->name, strlen(about->name));
+	p = proto_text(p, 2, about->help, strlen(about->help));
+	p = proto_text(p, 3, about->unit == UNIT_SECONDS ? "s" : "1", 1);
+	message_add(&metric, part, (size_t)(p - part));
+	p = proto_u64(part, 2, CUMULATIVE);
+	if (!about->bounds)
+		p = proto_u64(p, 3, true); /* it only grows */
+	message_add(&w->points, part, (size_t)(p - part));
+	message_close(&metric, about->bounds ? METRIC_HISTOGRAM : METRIC_SUM, &w->points);
+	message_close(&w->metrics, 2, &metric);
+	w->metric = -1;
+}
+
+/* HistogramDataPoint {count 4, sum 5, bucket_counts 6, explicit_bounds 7} */
+static char *put_histogram(char *p, const struct metric_series *s)
+{
+	const struct metric_about *about = metric_about(s->metric);
+	uint64_t v;
+
+	p = proto_fixed64(p, 4, s->count);
+	p = proto_fixed64(p, 5, bits_of(seconds(s->sum)));
+	p = proto_varint(proto_key(p, 6, WIRE_LEN), (about->n_bounds + 1) * 8);
+	for (size_t i = 0; i <= about->n_bounds; i++)
+		p = fmt_str(p, (const char *)&s->buckets[i], 8); /* fixed64 is little-endian */
+	p = proto_varint(proto_key(p, 7, WIRE_LEN), about->n_bounds * 8);
+	for (size_t i = 0; i < about->n_bounds; i++) {
+		v = bits_of(seconds(about->bounds[i]));
+		p = fmt_str(p, (const char *)&v, 8);
+	}
+	return p;
+}
+
+static int add_series(void *ctx, const struct metric_series *s, const char *const values[LABEL_MAX])
+{
+	const struct metric_about *about = metric_about(s->metric);
+	char part[PART_MAX], *p = part;
+	struct metrics_writer *w = ctx;
+
+	if (w->metric != (int)s->metric)
+		end_metric(w);
+	w->metric = (int)s->metric;
+	p = proto_fixed64(p, 2, w->start_ns);
+	p = proto_fixed64(p, 3, w->now_ns);
+	for (int i = 0; i < LABEL_MAX; i++) {
+		if (values[i])
+			p = put_text(p, about->bounds ? 9 : 7, metric_label_name(s->metric, (enum metric_label)i), values[i]);
+	}
+	if (about->bounds)
+		p = put_histogram(p, s);
+	else if (about->unit == UNIT_SECONDS)
+		p = proto_fixed64(p, 4, bits_of(seconds(s->sum)));
+	else
+		p = proto_fixed64(p, 6, s->sum);
+	message_nest(&w->points, 1, part, (size_t)(p - part));
+	return 0;
+}
+
+int otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, char **ret_body, size_t *ret_len)
+{
+	struct metrics_writer w = { .metric = -1, .start_ns = start_ns, .now_ns = now_ns };
+
+	metrics_each(m, add_series, &w);
+	end_metric(&w);
+	return wrap(&w.metrics, host, ret_body, ret_len);
+}
+
+/* ---- spans ---- */
+
+struct request {
+	uint64_t start_ns, queued, first, total, line; /* first: from the end of queued; 0: not known */
+	uint64_t prompt_tokens, output_tokens, waited_for;
+	uint64_t own_prefill, own_decode, others, between;
+	char model[METRICS_LABEL_MAX], file[64];
+};
+
+struct otlp_spans {
+	struct request requests[OTLP_SPANS_MAX];
+	size_t n;
+	uint64_t slow_ns, dropped;
+};
+
+struct otlp_spans *otlp_spans_new(uint64_t slow_ns)
+{
+	struct otlp_spans *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->slow_ns = slow_ns;
+	return s;
+}
+
+void otlp_spans_free(struct otlp_spans *s)
+{
+	free(s);
+}
+
+uint64_t otlp_spans_dropped(const struct otlp_spans *s)
+{
+	return s->dropped;
+}
+
+void otlp_spans_drop(struct otlp_spans *s, size_t n)
+{
+	s->dropped += n;
+}
+
+/* When a window opened, from "profile_pid12_1700000000000.jsonl": nothing else says the wall clock. */
+static bool window_start(const char *file, uint64_t *ret_ns)
+{
+	const char *ms = strrchr(file, '_');
+	char *end;
+
+	*ret_ns = ms ? strtoull(ms + 1, &end, 10) * 1000000 : 0;
+	return *ret_ns && ms[1] >= '0' && ms[1] <= '9' && end - ms > 10 && !strncmp(end, ".jsonl", 6);
+}
+
+static uint64_t time_or_0(const struct json_node *object, const char *key)
+{
+	int64_t ns;
+
+	return node_us_to_ns(node_get(object, key), &ns) < 0 || ns < 0 ? 0 : (uint64_t)ns;
+}
+
+int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file)
+{
+	static const char *const not_whole[] = { "mixed", "cancelled", "began_before", "unfinished", "end_not_seen", "lost_steps" };
+	const struct json_node *shape = line->values[PROFILE_KEY_shape], *stages = line->values[PROFILE_KEY_stage_us];
+	const char *event = node_string(line->values[PROFILE_KEY_event]), *model = node_string(line->values[PROFILE_KEY_model]);
+	const char *slash = strrchr(file, '/');
+	uint64_t total, window;
+	struct request *r;
+
+	file = slash ? slash + 1 : file;
+	if (!event || strcmp(event, "request_prof"))
+		return 0;
+	for (size_t i = 0; i < sizeof(not_whole) / sizeof(not_whole[0]); i++) {
+		if (node_is(node_get(shape, not_whole[i]), JSON_TRUE))
+			return 0;
+	}
+	total = time_or_0(stages, "total");
+	if (!total || total < s->slow_ns)
+		return 0;
+	if (s->n == OTLP_SPANS_MAX || !window_start(file, &window)) {
+		s->dropped++;
+		return 0;
+	}
+	r = &s->requests[s->n++];
+	*r = (struct request){ .start_ns = window + time_or_0(shape, "ts_us"),
+		.total = total,
+		.queued = time_or_0(stages, "queued"),
+		.first = time_or_0(stages, "ttft"),
+		.line = line->number,
+		.prompt_tokens = node_u64(node_get(shape, "prompt_tokens")),
+		.output_tokens = node_u64(node_get(shape, "output_tokens")),
+		.waited_for = node_u64(node_get(shape, "waited1_for")),
+		.own_prefill = time_or_0(stages, "own_prefill"),
+		.own_decode = time_or_0(stages, "own_decode"),
+		.others = time_or_0(stages, "others"),
+		.between = time_or_0(stages, "between") };
+	text_printable(r->model, sizeof(r->model), model ? model : "unknown");
+	text_printable(r->file, sizeof(r->file), file);
+	return 0;
+}
+
+struct ids {
+	unsigned char trace[16], root[8];
+};
+
+/* Span {trace_id 1, span_id 2, parent_span_id 4, name 5, kind 6, start 7, end 8, attributes 9}. child 0: the root. */
+static char *put_span(char *p, const struct ids *ids, unsigned char child, const char *name, uint64_t start, uint64_t end)
+{
+	unsigned char id[8];
+
+	memcpy(id, ids->root, sizeof(id));
+	id[7] ^= child;
+	p = fmt_str(proto_varint(proto_key(p, 1, WIRE_LEN), 16), (const char *)ids->trace, 16);
+	p = fmt_str(proto_varint(proto_key(p, 2, WIRE_LEN), 8), (const char *)id, 8);
+	if (child)
+		p = fmt_str(proto_varint(proto_key(p, 4, WIRE_LEN), 8), (const char *)ids->root, 8);
+	p = proto_text(p, 5, name, strlen(name));
+	p = proto_u64(p, 6, child ? 1 : 2); /* internal, server */
+	p = proto_fixed64(p, 7, start);
+	return proto_fixed64(p, 8, end);
+}
+
+static void add_request(struct message *spans, const struct request *r, const char *host)
+{
+	unsigned char hash[SHA256_DIGEST_LENGTH];
+	uint64_t at = r->start_ns, end = at + r->total, first = at + r->queued + r->first;
+	char part[PART_MAX], name[512], *p;
+	struct ids ids;
+	int len;
+
+	/* the same request has the same numbers whenever it is sent */
+	len = snprintf(name, sizeof(name), "%.255s/%s/%llu", host, r->file, (unsigned long long)r->line);
+	SHA256((const unsigned char *)name, (size_t)len, hash);
+	memcpy(ids.trace, hash, sizeof(ids.trace));
+	memcpy(ids.root, hash + sizeof(ids.trace), sizeof(ids.root));
+	p = put_span(part, &ids, 0, "request", at, end);
+	p = put_text(p, 9, "gen_ai.response.model", r->model);
+	p = put_int(p, 9, "gen_ai.usage.input_tokens", r->prompt_tokens);
+	p = put_int(p, 9, "gen_ai.usage.output_tokens", r->output_tokens);
+	p = put_text(p, 9, "inftrace.file", r->file);
+	p = put_int(p, 9, "inftrace.line", r->line);
+	p = put_double(p, 9, "inftrace.own_prefill", seconds(r->own_prefill));
+	p = put_double(p, 9, "inftrace.own_decode", seconds(r->own_decode));
+	p = put_double(p, 9, "inftrace.others", seconds(r->others));
+	p = put_double(p, 9, "inftrace.between", seconds(r->between));
+	if (r->waited_for)
+		p = put_int(p, 9, "inftrace.waited_for", r->waited_for);
+	message_nest(spans, 2, part, (size_t)(p - part));
+	if (r->queued && r->queued <= r->total) {
+		p = put_span(part, &ids, 1, "queued", at, at + r->queued);
+		message_nest(spans, 2, part, (size_t)(p - part));
+	}
+	if (!r->first || first > end)
+		return;
+	p = put_span(part, &ids, 2, "first token", at + r->queued, first);
+	message_nest(spans, 2, part, (size_t)(p - part));
+	p = put_span(part, &ids, 3, "further tokens", first, end);
+	message_nest(spans, 2, part, (size_t)(p - part));
+}
+
+int otlp_spans_body(struct otlp_spans *s, const char *host, char **ret_body, size_t *ret_len, size_t *ret_n)
+{
+	struct message spans = { 0 };
+
+	*ret_body = NULL;
+	*ret_n = s->n;
+	if (!s->n)
+		return 0;
+	for (size_t i = 0; i < s->n; i++)
+		add_request(&spans, &s->requests[i], host);
+	s->n = 0;
+	return wrap(&spans, host, ret_body, ret_len);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is sent to an OpenTelemetry collector: metrics, and a tree of spans for each slow request. Field numbers:
+ * open-telemetry/opentelemetry-proto, opentelemetry/proto/{metrics,trace,common,resource}/v1.
+ */
+#ifndef INFTRACE_EXPORT_OTLP_H
+#define INFTRACE_EXPORT_OTLP_H
+
+#include "export/metrics.h"
+
+#define OTLP_SPANS_MAX 512 /* requests that wait to be sent; beyond them the newest are dropped */
+
+struct otlp_spans;
+
+/* slow_ns: requests that took at least as long have spans. NULL: no memory. */
+struct otlp_spans *otlp_spans_new(uint64_t slow_ns);
+void otlp_spans_free(struct otlp_spans *s);
+
+/* Takes a line of a profile, of which only complete, slow requests count. Returns 0 or -ENOMEM. */
+int otlp_spans_line(struct otlp_spans *s, const struct profile_line *line, const char *file);
+
+/* Requests that were dropped, since too many waited to be sent or could not be sent. */
+uint64_t otlp_spans_dropped(const struct otlp_spans *s);
+void otlp_spans_drop(struct otlp_spans *s, size_t n);
+
+/*
+ * A request of OTLP (ExportTraceServiceRequest) of the spans that wait, which do no longer. *ret_body is to be freed;
+ * NULL: there are none. *ret_n: how many requests. Returns 0 or -ENOMEM.
+ */
+int otlp_spans_body(struct otlp_spans *s, const char *host, char **ret_body, size_t *ret_len, size_t *ret_n);
+
+/* All metrics (ExportMetricsServiceRequest), as sums since start_ns; both times are of the wall clock. */
+int otlp_metrics_body(struct metrics *m, const char *host, uint64_t start_ns, uint64_t now_ns, char **ret_body, size_t *ret_len);
+
+#endif
