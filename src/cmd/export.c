@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* inftrace export: the samples of a .pftrace, in formats of other tools. */
+/* inftrace export: the samples of a .pftrace in formats of other tools, and profiles as metrics. */
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/export_metrics.h"
 #include "export/samples.h"
 #include "io/outfile.h"
 #include "read/detect.h"
 #include "record.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 #include "util/parse.h"
@@ -26,12 +28,20 @@ enum {
 	KEY_PHASE,
 	KEY_STATE,
 	KEY_STEP,
+	KEY_PROMETHEUS,
+	KEY_OTLP,
+	KEY_SLOW,
+	KEY_INTERVAL,
 };
 
 struct export_args {
 	int format; /* KEY_COLLAPSED, ... */
-	const char *file, *out;
+	const char *file, *out; /* file: the only one, or the first one of several */
+	char **files;	        /* in argv */
+	size_t n_files;
 	bool off_cpu;
+	const char *prometheus, *otlp;
+	uint64_t slow_ns, interval_ns;
 	struct samples_filter filter;
 };
 
@@ -46,6 +56,11 @@ static const struct argp_option options[] = {
 	{ "phase", KEY_PHASE, "NAME", 0, "Of a profile: only within steps of this phase (decode, prefill, ...)", 0 },
 	{ "state", KEY_STATE, "NAME", 0, "Of a profile: only in this state (cpu, barrier, blocked_futex, ...)", 0 },
 	{ "step", KEY_STEP, "NUMBER", 0, "Of a profile: only within this step", 0 },
+	{ "prometheus", KEY_PROMETHEUS, "[ADDR]:PORT", 0,
+		"Serve the metrics of profiles, which may grow, and of directories of them to Prometheus, until Ctrl-C (ADDR: 127.0.0.1)", 0 },
+	{ "otlp", KEY_OTLP, "URL", 0, "Send them, and a tree of spans for each slow request, to an OpenTelemetry collector (http://127.0.0.1:4318)", 0 },
+	{ "slow", KEY_SLOW, "TIME", 0, "With --otlp: requests that took as long have spans (2s)", 0 },
+	{ "interval", KEY_INTERVAL, "TIME", 0, "With --otlp: how often it is sent (10s)", 0 },
 	{ 0 },
 };
 
@@ -58,6 +73,10 @@ static const char doc[] =
 	"unwound is [no stack]; a function without a name is its [library]; functions of the kernel end with _[k] in collapsed "
 	"stacks, where a semicolon in a name becomes a colon.\n"
 	"\n"
+	"--prometheus follows profiles and the windows' profiles in directories, and answers at http://ADDR:PORT/metrics; docs/fleet.md says what is "
+	"there, and how to watch many hosts. Run it as a user who may read the profiles; it needs nothing else. "
+	"--otlp speaks OTLP/HTTP with protobuf, without TLS.\n"
+	"\n"
 	"A file of a recording that was cut off is read up to its last whole packet. Damaged parts are left out.\n"
 	"\n"
 	"Exit code: 0 done; 1 the file cannot be read, or some of it (the rest is written), or it has no samples; 2 usage.\n"
@@ -67,7 +86,9 @@ static const char doc[] =
 	"  inftrace export --collapsed --off-cpu trace.pftrace | flamegraph.pl --countname us > waits.svg\n"
 	"  inftrace export --pprof trace.pftrace -o cpu.pb.gz && go tool pprof -top cpu.pb.gz\n"
 	"  inftrace export --collapsed --phase decode --state cpu profile.jsonl | flamegraph.pl > decode.svg\n"
-	"  inftrace export --speedscope trace.pftrace.gz -o trace.speedscope.json";
+	"  inftrace export --speedscope trace.pftrace.gz -o trace.speedscope.json\n"
+	"  inftrace export --prometheus :9464 /var/lib/inftrace\n"
+	"  inftrace export --otlp http://127.0.0.1:4318 /var/lib/inftrace";
 
 static int parse_state(const char *arg)
 {
@@ -91,6 +112,15 @@ static int parse_step(const char *arg, int64_t *ret)
 	}
 	*ret = step;
 	return 0;
+}
+
+static int parse_time(const char *option, const char *arg, uint64_t *ret_ns)
+{
+	int err = parse_duration(arg, ret_ns);
+
+	if (!err && *ret_ns < NSEC_PER_MSEC)
+		err = -ERANGE;
+	return err ? -parse_refuse(PARSE_DURATION, option, arg, err) : 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -120,16 +150,33 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->out = strcmp(arg, "-") ? arg : NULL;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (args->file)
-			argp_error(state, "%s: one FILE at a time", arg);
-		args->file = arg;
+		if (!args->n_files)
+			args->file = arg;
+		args->files[args->n_files++] = arg;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no FILE given");
 		return EINVAL;
+	case KEY_PROMETHEUS:
+		args->prometheus = arg;
+		return 0;
+	case KEY_OTLP:
+		args->otlp = arg;
+		return 0;
+	case KEY_SLOW:
+		return parse_time("--slow", arg, &args->slow_ns);
+	case KEY_INTERVAL:
+		return parse_time("--interval", arg, &args->interval_ns);
 	case ARGP_KEY_END:
+		if (args->prometheus || args->otlp) {
+			if (args->format || args->out)
+				argp_error(state, "--prometheus and --otlp have neither another format nor an output");
+			return 0;
+		}
 		if (!args->format)
-			argp_error(state, "give one of --collapsed, --pprof and --speedscope");
+			argp_error(state, "give one of --collapsed, --pprof, --speedscope and --prometheus");
+		if (args->n_files > 1)
+			argp_error(state, "%s: one FILE at a time", args->files[1]);
 		if (args->off_cpu && args->format != KEY_COLLAPSED)
 			argp_error(state, "--off-cpu is for --collapsed: the other formats have waits as well");
 		if (args->format == KEY_PPROF && !args->out && isatty(STDOUT_FILENO))
@@ -258,16 +305,30 @@ static int write_out(struct samples *s, const struct export_args *args)
 
 int cmd_export(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse_option, "FILE", doc, NULL, NULL, NULL };
-	struct export_args args = { .filter.step = -1 };
+	static const struct argp argp = { options, parse_option, "FILE\n--prometheus [ADDR]:PORT PROFILE|DIRECTORY...\n--otlp URL PROFILE|DIRECTORY...", doc, NULL, NULL, NULL };
+	struct export_args args = { .filter.step = -1, .slow_ns = 2 * NSEC_PER_SEC, .interval_ns = 10 * NSEC_PER_SEC };
 	struct samples samples = { 0 };
 	struct problems problems = { 0 };
 	char printable[256];
 	int ret = EXIT_RUN;
 
 	argp_err_exit_status = EXIT_USAGE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &args))
+	args.files = calloc((size_t)argc, sizeof(*args.files));
+	if (!args.files) {
+		log_error("out of memory");
+		return EXIT_RUN;
+	}
+	if (argp_parse(&argp, argc, argv, 0, NULL, &args)) {
+		free(args.files);
 		return EXIT_USAGE;
+	}
+	if (args.prometheus || args.otlp) {
+		ret = export_metrics(&(struct export_metrics_args){
+			args.prometheus, args.otlp, args.slow_ns, args.interval_ns, args.files, args.n_files });
+		free(args.files);
+		return ret;
+	}
+	free(args.files);
 	problems.file = text_printable(printable, sizeof(printable), args.file);
 	samples.each = args.format == KEY_SPEEDSCOPE;
 	if (!load(&samples, &args, &problems) && has_any(&samples, &args, &problems) && !write_out(&samples, &args))

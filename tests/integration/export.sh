@@ -6,6 +6,8 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
+# Debian's versioned package has no link in /usr/bin
+PATH=$PATH:/usr/lib/go-1.19/bin
 
 # refuses NAME WANTED_RC PATTERN ARG...: one line that matches, and nothing on standard output
 refuses() {
@@ -26,7 +28,7 @@ refuses() {
 }
 
 test_options() {
-	refuses "no format" 2 'give one of --collapsed, --pprof and --speedscope' "$TMP/x"
+	refuses "no format" 2 'give one of --collapsed, --pprof, --speedscope and --prometheus' "$TMP/x"
 	refuses "two formats" 2 'give one of --collapsed' --collapsed --pprof "$TMP/x"
 	refuses "no file" 2 'no FILE given' --collapsed
 	refuses "two files" 2 'one FILE at a time' --collapsed "$TMP/x" "$TMP/y"

@@ -30,7 +30,11 @@ def now():
 
 
 class Request:
+    answering = 0  # requests whose line is not written yet
+
     def __init__(self, sock, name, read):
+        with lock:
+            Request.answering += 1
         self.sock, self.writes = sock, []
         self.told = {"fd": sock.fileno(), "request": name, "read": read, "bytes_read": 0, "writes": self.writes}
 
@@ -46,6 +50,7 @@ class Request:
     def done(self):
         with lock:
             log.write(json.dumps(self.told) + "\n")
+            Request.answering -= 1
 
 
 def receive(sock, vector=False):
@@ -150,3 +155,7 @@ threading.Thread(target=listen, args=(unix, serve_lines), daemon=True).start()
 print(tcp.getsockname()[1], flush=True)
 print("ready", flush=True)
 sys.stdin.readline()
+# a client has its answer before the line about it is written; one whose client has gone never gets a line
+until = time.monotonic() + 5
+while Request.answering and time.monotonic() < until:
+    time.sleep(0.01)

@@ -1,0 +1,273 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# inftrace export --prometheus and --otlp: what it says of profiles that are there, that grow, and of windows; to a real Prometheus, and
+# of hostile labels; what it sends to a collector; and the queries of docs/fleet.md.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+METRICS=$TOP/tests/tools/metrics.py
+
+setup() {
+	need python3
+	cd "$TMP" || exit
+	"$TOP/tests/tools/request_lines.py" --requests 200 --seed 3 >requests.jsonl
+	cp "$TOP"/tests/golden/family_{request,token,window}_prof_good.jsonl .
+}
+
+# exporter NAME ARG...: in the background, on any free port; URL, its pid in BG, its messages in NAME.err.
+exporter() {
+	local name=$1
+	shift
+	background "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "$@" >"$name.url" 2>"$name.err"
+	wait_until 20 url_or_gone "$name" "$BG"
+	URL=$(cat "$name.url")
+}
+
+url_or_gone() { # NAME PID
+	[ -s "$1.url" ] || ! kill -0 "$2" 2>/dev/null
+}
+
+stopped() { # NAME PID
+	local rc=0
+	kill -INT "$2"
+	wait "$2" || rc=$?
+	same "$1: Ctrl-C ends it" "$rc" 0
+}
+
+test_refused() {
+	local bad
+	for bad in 9464 x: :x :65536 localhost:9464 ::1:80 1.2.3:80 '[::1:80'; do
+		check_rc "--prometheus $bad" 2 "inftrace: --prometheus: .*give :PORT" "$INFTRACE" export --prometheus "$bad" requests.jsonl
+	done
+	echo '[' >trace.json
+	gzip -c requests.jsonl >packed
+	check_rc "no profile" 2 'no FILE given' "$INFTRACE" export --prometheus :0
+	check_rc "another format as well" 2 'have neither another format' "$INFTRACE" export --prometheus :0 --pprof requests.jsonl
+	check_rc "missing" 1 'inftrace: none: cannot open: No such file' "$INFTRACE" export --prometheus :0 requests.jsonl none
+	check_rc "a trace" 1 'inftrace: trace.json: is a trace, not a profile' "$INFTRACE" export --prometheus :0 trace.json
+	check_rc "compressed" 1 'inftrace: packed: is compressed' "$INFTRACE" export --prometheus :0 packed
+	exporter taken requests.jsonl
+	check_rc "the port is taken" 1 "cannot listen on .*: Address already in use" \
+		"$INFTRACE" export --prometheus "$(sed 's#.*//\(.*\)/metrics#\1#' taken.url)" requests.jsonl
+	stopped taken "$BG"
+}
+
+test_files() {
+	local own=$TMP/own.jsonl
+	exporter files requests.jsonl family_*.jsonl
+	check "files: each histogram is that of the lines" "$METRICS" scrape "$URL" requests.jsonl family_*.jsonl
+	sed 's/^/# /' check.out
+	same "files: lost records, by window_prof" "$("$METRICS" value "$URL" inftrace_lost_records_total)" \
+		"$(json 'sum(v for l in p if l["event"] == "window_prof" for k, v in l["shape"].items() if k.startswith("lost_"))' \
+			p=family_window_prof_good.jsonl)"
+	check_rc "files: another path" 1 'HTTP Error 404' "$METRICS" value "${URL%metrics}" x
+	check_rc "files: another name for this machine" 0 '^HTTP/1.1 403 ' "$TOP/tests/tools/serve_client.py" ask \
+		"$(sed 's#.*:\([0-9]*\)/metrics#\1#' files.url)" "GET /metrics HTTP/1.1" "Host: evil.example"
+	stopped files "$BG"
+	# the same once more
+	"$INFTRACE" report --json requests.jsonl >"$own"
+	expect "files: the report's percentiles are those of the lines" '(lambda s, b: all(
+		round(b[k] * 1000) == s[(len(s) * n + 99) // 100 - 1] for k, n in (("p50", 50), ("p90", 90), ("p99", 99))))(
+		sorted(round((l["stage_us"]["ttft"] + l["stage_us"].get("queued", 0)) * 1000) for l in p
+			if l["event"] == "request_prof" and "ttft" in l["stage_us"] and not l["shape"].get("mixed")),
+		r[0]["processes"][0]["batch_requests"]["ttft_us"])' r="$own" p=requests.jsonl
+}
+
+lines_read() { # N
+	[ "$("$METRICS" value "$URL" inftrace_export_lines_total)" = "$1" ]
+}
+
+# A line counts when its end is there; nothing counts twice.
+test_growing() {
+	local total half
+	total=$(wc -l <requests.jsonl)
+	half=$((total / 2))
+	head -n "$half" requests.jsonl >growing.jsonl
+	exporter growing growing.jsonl
+	check "growing: the first half" "$METRICS" scrape "$URL" growing.jsonl
+	sed -n "$((half + 1))p" requests.jsonl | head -c 100 >>growing.jsonl
+	check "growing: a line that is not complete does not count" lines_read "$half"
+	sed -n "$((half + 1))p" requests.jsonl | tail -c +101 >>growing.jsonl
+	check "growing: now it does" lines_read $((half + 1))
+	{
+		tail -n +$((half + 2)) requests.jsonl
+		echo 'no JSON'
+		printf '{"event":"token_prof"}\n\n'
+	} >>growing.jsonl
+	check "growing: all lines" lines_read "$total"
+	same "growing: bad lines are counted" "$("$METRICS" value "$URL" inftrace_export_bad_lines_total)" 2
+	check "growing: and named" grep -q "growing.jsonl: line $((total + 1)): " growing.err
+	sed -i '/^no JSON/,$d' growing.jsonl # a new file
+	check "growing: each line counted once" "$METRICS" scrape "$URL" requests.jsonl requests.jsonl
+	stopped growing "$BG"
+}
+
+# Windows come as NAME.part, are renamed, and go; what they had stays counted.
+test_windows() {
+	mkdir windows
+	ln -s "$TMP/requests.jsonl" windows/link.jsonl
+	cp requests.jsonl windows/notes.txt
+	exporter windows windows
+	same "windows: none yet" "$("$METRICS" value "$URL" inftrace_export_lines_total)" 0
+	head -n 300 requests.jsonl >windows/profile_pid1_1000.jsonl.part
+	check "windows: an open one counts" lines_read 300
+	tail -n +301 requests.jsonl >>windows/profile_pid1_1000.jsonl.part
+	mv windows/profile_pid1_1000.jsonl.part windows/profile_pid1_1000.jsonl
+	cp family_token_prof_good.jsonl windows/profile_pid2_1000.jsonl
+	check "windows: closed, and another one" "$METRICS" scrape "$URL" requests.jsonl family_token_prof_good.jsonl
+	same "windows: their number" "$("$METRICS" value "$URL" inftrace_export_files)" 2
+	rm windows/profile_pid1_1000.jsonl
+	same "windows: one was removed" "$("$METRICS" value "$URL" inftrace_export_files)" 1
+	check "windows: which has counted" "$METRICS" scrape "$URL" requests.jsonl family_token_prof_good.jsonl
+	stopped windows "$BG"
+}
+
+# A program says what its model is called.
+test_hostile() {
+	python3 - family_token_prof_good.jsonl >hostile.jsonl <<-'PY'
+		import json, sys
+		line = json.loads(open(sys.argv[1]).readline())
+		names = ['a"} 1\nevil_total{x="', "back\\slash", "\x1b[31mred", "\u202eright", "other", "x" * 5000, "tab\there"]
+		for name in names + [f"model {i}" for i in range(500)]:
+		    line["model"] = name
+		    print(json.dumps(line))
+		for i in range(100):
+		    line["shape"]["phase"] = f'phase {i}"'
+		    print(json.dumps(line))
+		line["shape"]["phase"] = 7
+		line["stage_us"] = {"total": -1, "cpu": "x", "barrier": 1e308}
+		print(json.dumps(line))
+		line["stage_us"] = {"total": 1e300, "cpu": 9e18}
+		line["shape"]["n_tokens"] = -3
+		print(json.dumps(line))
+		line["shape"], line["stage_us"] = [], None
+		print(json.dumps(line))
+	PY
+	ADDRESS='[::1]:0' exporter hostile hostile.jsonl
+	case $URL in
+	'http://[::1]:'*) ok "hostile: an IPv6 address" ;;
+	*) not_ok "hostile: an IPv6 address" "$URL" ;;
+	esac
+	check "hostile: parsed" "$METRICS" value "$URL" inftrace_export_lines_total
+	python3 - "$URL" "$METRICS" >hostile.out 2>&1 <<-'PY' || true
+		import importlib.util, sys
+		spec = importlib.util.spec_from_file_location("metrics", sys.argv[2])
+		metrics = importlib.util.module_from_spec(spec)
+		spec.loader.exec_module(metrics)
+		text = metrics.fetch(sys.argv[1])[1]
+		samples = metrics.parse(text, False)
+		models = {dict(labels).get(metrics.MODEL) for _, labels in samples} - {None}
+		phases = {dict(labels).get("phase") for _, labels in samples} - {None}
+		assert not any(name.startswith("evil") for name, _ in samples)
+		assert all(len(m.encode()) < 128 and m.isprintable() for m in models), models
+		print(len(models), len(phases), "other" in models, "other" in phases)
+	PY
+	same "hostile: no more models and phases than there may be, and one for the others" "$(cat hostile.out)" "17 9 True True"
+	stopped hostile "$BG"
+}
+
+prometheus_ready() {
+	python3 -c 'import sys, urllib.request
+urllib.request.urlopen(sys.argv[1] + "/-/ready", timeout=5)' "$1" 2>/dev/null
+}
+
+# Debian's Prometheus has the same as the profile, with its percentiles and exemplars.
+test_prometheus() {
+	local port api
+	if ! command -v prometheus >/dev/null; then
+		skip "Prometheus" "it is not installed"
+		return
+	fi
+	exporter scraped requests.jsonl family_*.jsonl
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	api=http://127.0.0.1:$port
+	cat >prometheus.yml <<-YML
+		scrape_configs:
+		  - job_name: inftrace
+		    scrape_interval: 1s
+		    static_configs: [{targets: ["$(sed 's#.*//\(.*\)/metrics#\1#' scraped.url)"]}]
+	YML
+	background prometheus --config.file=prometheus.yml --storage.tsdb.path="$TMP/tsdb" --web.listen-address="127.0.0.1:$port" \
+		--enable-feature=exemplar-storage >prometheus.log 2>&1
+	wait_until 60 prometheus_ready "$api"
+	wait_until 60 "$METRICS" prometheus "$api" requests.jsonl family_*.jsonl >prometheus.out 2>&1 || true
+	check "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
+		"$METRICS" prometheus "$api" requests.jsonl family_*.jsonl
+	sed 's/^/# /' check.out
+	tail -n 2 prometheus.log | sed 's/^/# /'
+}
+
+# DuckDB answers the queries of docs/fleet.md as the lines do.
+test_queries() {
+	local node
+	need node npm
+	node=$(node_duckdb 2>&1) || {
+		skip "queries" "$node"
+		return
+	}
+	mkdir -p hosts/a hosts/b
+	cp requests.jsonl hosts/a
+	"$TOP/tests/tools/request_lines.py" --requests 100 --seed 4 --stall 50:30 >hosts/b/requests.jsonl
+	cp family_window_prof_good.jsonl hosts/b
+	python3 - family_token_prof_good.jsonl >hosts/b/steps.jsonl <<-'PY'
+		import json, sys
+		line = json.loads(open(sys.argv[1]).readline())
+		for i in range(30):
+		    line["shape"].update(step=1000 + i, behind1_by="backup", behind1_us=100 + i + .001, behind2_by="idle", behind2_us=3.5)
+		    line["stage_us"] = {"total": 1000 + i, "cpu": 1000 + i}
+		    if i % 10 == 9:
+		        line["shape"].update(stall_state="runnable", stall_us=99000)
+		        line["stage_us"] = {"total": 100000, "cpu": 1000, "runnable": 99000}
+		    print(json.dumps(line))
+	PY
+	(cd hosts && NODE_DIR=$node node "$TOP/tests/tools/duckdb.mjs" "$TOP/docs/fleet.md") >answers.json 2>answers.err || sed 's/^/# /' answers.err
+	check "the ten queries of docs/fleet.md answer what is in the lines" "$TOP/tests/tools/fleet_queries.py" answers.json hosts
+	sed 's/^/# /' check.out
+}
+
+# collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
+collector() {
+	background "$TOP/tests/tools/otlp.py" collect "$@" >"$1.port"
+	wait_until 20 test -s "$1.port"
+	COLLECTOR=http://127.0.0.1:$(cat "$1.port")
+}
+
+arrived() {
+	[ "$("$METRICS" value "$URL" inftrace_export_otlp_sent_total)" -gt 0 ]
+}
+
+# What a collector is sent is what the lines say, also one that fails at first; and nothing waits for one that is not there.
+test_otlp() {
+	local bad server
+	need protoc
+	for bad in x http:// 127.0.0.1:4318 http://a:0 http://a:b 'http://a b' 'http://[::1' http://u:p@a; do
+		check_rc "otlp: $bad" 2 'inftrace: --otlp: .*: give http://HOST' "$INFTRACE" export --otlp "$bad" requests.jsonl
+	done
+	check_rc "otlp: https" 2 'https is not spoken; send to a collector on this host' "$INFTRACE" export --otlp https://a requests.jsonl
+	check_rc "otlp: no time" 2 "inftrace: --slow: 'x' is not a duration" "$INFTRACE" export --otlp http://a --slow x requests.jsonl
+	collector sent 503 429
+	server=$BG
+	mkdir otlp
+	cp family_token_prof_good.jsonl otlp/profile_pid1_1700000000000.jsonl
+	exporter otlp --otlp "$COLLECTOR/" --slow 100ms --interval 20ms otlp
+	cp requests.jsonl otlp/profile_pid2_1700000001000.jsonl
+	check "otlp: lines are read meanwhile" wait_until 20 lines_read $(($(cat otlp/*.jsonl | wc -l)))
+	check "otlp: it is tried again" wait_until 60 arrived
+	stopped otlp "$BG"
+	check "otlp: says that the collector failed, once" grep -c 'answers with status 503; trying on' otlp.err
+	check "otlp: decoded by protoc, each histogram is that of the lines" "$TOP/tests/tools/otlp.py" metrics sent otlp/*.jsonl
+	sed 's/^/# /' check.out
+	check "otlp: each slow request has its spans, once" "$TOP/tests/tools/otlp.py" spans sent 100000 otlp/profile_pid2_*.jsonl
+	sed 's/^/# /' check.out
+	kill "$server"
+	exporter gone --otlp "$COLLECTOR" --interval 20ms otlp
+	check "otlp: a collector that is gone" wait_until 60 grep -q 'cannot send to the collector at 127.0.0.1:[0-9]*: Connection refused; trying on' gone.err
+	check "otlp: holds nobody up" "$METRICS" scrape "$URL" otlp/*.jsonl
+	expect "otlp: is counted" "$("$METRICS" value "$URL" inftrace_export_otlp_failures_total) > 0"
+	stopped gone "$BG"
+}
+
+ALL_TESTS=(refused files growing windows hostile prometheus otlp queries)
+run_tests "$@"
