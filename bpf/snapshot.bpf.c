@@ -31,12 +31,13 @@ __weak __noinline int thread_renew(struct thread *t)
 	return 0;
 }
 
-/* Before the window opens: storage for every thread of the targets. */
+/* Before the window opens: storage for every thread of the targets. While it is open: for those of new targets. */
 SEC("iter/task")
 int snapshot_create(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct thread *t;
+	bool open = enabled || closing;
 	u32 tgid;
 
 	if (!task)
@@ -45,6 +46,8 @@ int snapshot_create(struct bpf_iter__task *ctx)
 		ipc_learn();
 	tgid = task->tgid;
 	t = thread_of(task);
+	if (t && open)
+		return 0;
 	/* children of the targets have theirs already */
 	if (!t && (cfg.trace_all ? tgid != cfg.self_tgid : !!bpf_map_lookup_elem(&targets, &tgid)))
 		t = thread_create(task);
@@ -52,6 +55,10 @@ int snapshot_create(struct bpf_iter__task *ctx)
 		return 0;
 	if (cfg.memory)
 		process_sums_of(tgid);
+	if (open) { /* its first state begins when it is seen, not with the window */
+		t->on_ns = now_ns();
+		return 0;
+	}
 	if (!cfg.windows)
 		return 0;
 	thread_renew(t);

@@ -3,9 +3,9 @@
  * A capture session: the BPF programs of one recording, from load to detach.
  *
  *   session_open      load, nothing attached yet
- *   session_target    name processes (before the start)
+ *   session_target    name processes
  *   session_attach    tracepoints and software events; function probes through session_probes()
- *   session_watch     follow the targets' threads, even before the first window
+ *   session_watch     follow the targets' threads, even before the first window; again for targets named later
  *   session_start     a window opens: from then on every thread has a state
  *   session_drain     again and again
  *   session_stop      it closes; spans still open are sent; drain once more
@@ -82,7 +82,7 @@ struct attach *session_probes(struct session *s);
 struct hold *session_hold(struct session *s); /* NULL: no thread is held */
 struct pythons *session_pythons(struct session *s); /* NULL: no stacks are taken */
 
-/* Call before the first of several windows. */
+/* Call before the first of several windows, and after session_target() once a window may have opened. */
 int session_watch(struct session *s);
 
 /* ret_boot_ns: CLOCK_BOOTTIME of the start, which is zero in the trace. */

@@ -35,10 +35,13 @@ enum {
 	OPT_MODEL,
 	OPT_CONCURRENCY,
 	OPT_RUNTIME_FLAGS,
+	OPT_DISCOVER,
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
+	{ "discover", OPT_DISCOVER, NULL, 0,
+		"every process that a preset matches (--engine), as they come and go, 256 at a time", 1 },
 	{ "duration", 'd', "TIME", 0,
 		"stop after 10s, 500ms, 2m (default: on Ctrl-C, or when all targets have exited); with windows: the "
 		"longest time of each",
@@ -100,6 +103,8 @@ static const char doc[] =
 	"        a function of your own as the step\n"
 	"  sudo inftrace record --window every=60s,for=2s --output-dir traces -p 4711\n"
 	"        two seconds of each minute, in files of their own\n"
+	"  sudo inftrace record --discover --window every=60s,for=2s --output-dir traces\n"
+	"        the same of every engine of this machine, also of those started later\n"
 	"  sudo inftrace record --flight-recorder 64MB --trigger 'step>200ms' -p 4711\n"
 	"        only what led to a slow step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
@@ -205,6 +210,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_COMMIT_SHA:
 		o->commit_sha = arg;
+		break;
+	case OPT_DISCOVER:
+		o->discover = true;
 		break;
 	case OPT_MODEL:
 		o->model = arg;

@@ -40,7 +40,8 @@ struct record_options {
 	pid_t *pids;
 	size_t n_pids;
 	bool all;
-	char **command; /* NULL: none */
+	bool discover;    /* every process that a preset matches */
+	char **command;   /* NULL: none */
 	const char *user; /* of the command; NULL: that of inftrace */
 	const char *outputs[OUTPUTS_MAX];
 	size_t n_outputs;

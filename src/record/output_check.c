@@ -46,10 +46,12 @@ static void make_default_name(const struct record_options *o)
 	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
 	struct stat st;
 
-	if (!o->all)
+	if (!o->all && !o->discover)
 		name_target(o, comm);
 	if (o->all)
 		snprintf(base, sizeof(base), "inftrace-system");
+	else if (o->discover)
+		snprintf(base, sizeof(base), "inftrace-discovered");
 	else if (o->command)
 		snprintf(base, sizeof(base), "inftrace-%s", comm);
 	else

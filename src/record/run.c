@@ -16,6 +16,7 @@
 #include "engine/inspector.h"
 #include "record/capture.h"
 #include "record/control.h"
+#include "record/discover.h"
 #include "record/flight.h"
 #include "record/gpu.h"
 #include "record/intake.h"
@@ -45,10 +46,11 @@ struct run {
 	struct intake intake;
 	struct windows windows;
 	struct recorder *recorder; /* NULL: no --flight-recorder */
+	struct discover *discover; /* NULL: no --discover */
 	struct run_control control;
 	struct status status;
-	bool yields; /* our threads may yield */
-	struct pace *pace; /* NULL: they do not */
+	bool yields;            /* our threads may yield */
+	struct pace *pace;      /* NULL: they do not */
 	uint64_t last_check_ns; /* of whether the targets are alive */
 	int signal_fd;
 	bool stop, interrupted;
@@ -120,7 +122,7 @@ static bool targets_gone(struct run *r, uint64_t now)
 		return false;
 	if (check)
 		r->last_check_ns = now;
-	return !tasks_alive(r->capture.tasks, check);
+	return !tasks_alive(r->capture.tasks, check) && !r->discover;
 }
 
 /* Returns `more`, or an error. */
@@ -136,12 +138,14 @@ static int show_view(struct run *r, struct view *view, int more)
 /* How long, in ms, there is nothing to do unless something happens. */
 static int time_to_wait(const struct run *r, uint64_t now)
 {
-	uint64_t wait = windows_wait_ns(&r->windows, now);
+	uint64_t wait = windows_wait_ns(&r->windows, now), due = discover_due_ns(r->discover);
 
 	if (r->recorder && recorder_busy(r->recorder))
 		return 0;
 	if (r->recorder && recorder_waits(r->recorder) && wait > NSEC_PER_MSEC)
 		wait = NSEC_PER_MSEC;
+	if (due < now + wait)
+		wait = due > now ? due - now : 0;
 	return (int)((wait + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
@@ -158,6 +162,7 @@ static int serve(struct run *r, int more)
 		err = recorder_round(r->recorder, now);
 	if (!err)
 		err = windows_turn(&r->windows, now);
+	discover_turn(r->discover, now);
 	overhead_turn(r->windows.overhead, r->windows.sink, now);
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)
@@ -373,6 +378,8 @@ static int run_attached(struct run *r)
 	int err, close_err;
 
 	err = targets_attach(&r->targets, &r->capture);
+	if (!err)
+		discover_turn(r->discover, clock_boot_ns());
 	capture_calibrated(&r->capture); /* before it would lose its privileges */
 	if (!err && r->o->has_budget && !r->capture.weighs) {
 		log_error("--budget: the cost of inftrace could not be measured here (-v says why)");
@@ -401,6 +408,7 @@ static int run_attached(struct run *r)
 		err = -EIO;
 	if (!r->o->view)
 		record_summary(&r->windows, r->status.begun_ns);
+	discover_summary(r->discover);
 	return err;
 }
 
@@ -442,6 +450,8 @@ static int prepare(struct run *r, struct record_options *o)
 	}
 	if (!err && o->max_steps_each)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
+	if (!err && o->discover)
+		err = discover_new(&r->capture, &r->discover);
 	/* before there is anything of which it should not have a copy */
 	if (!err)
 		err = capture_start_inspector(&r->capture) ?: capture_start_stacks(&r->capture, o);
@@ -472,6 +482,7 @@ int record_run(struct record_options *o)
 		err = run_attached(&r);
 	control_free(r.control.control);
 	recorder_free(r.recorder);
+	discover_free(r.discover);
 	windows_free(&r.windows);
 	free(r.intake.overhead);
 	unwinder_free(r.intake.unwinder);

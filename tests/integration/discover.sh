@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# --discover: engines that come and go are recorded without being named, others are not, and what inftrace holds does
+# not grow.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+TOKENS=5
+BATCH=6
+
+setup() {
+	need_root
+	# under a name that no process of another test has
+	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
+	MINI=$TMP/mini/found-$$
+	mv "$TMP/mini/mini_engine" "$MINI"
+	cat >"$TMP/mini.json" <<-JSON
+		{"name": "mini", "version": 1, "match": {"mapped": ["found-$$"]},
+		 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
+	JSON
+}
+
+# recorder NAME OPTION...: a recording of all that the preset matches
+recorder() {
+	mkdir -p "$TMP/$1"
+	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" --discover "${@:2}" 2>"$TMP/$1.log"
+	RECORDER=$BG
+	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+}
+
+finish() { # NAME
+	local rc=0
+	kill -INT "$RECORDER"
+	wait "$RECORDER" || rc=$?
+	same "$1: exit code" "$rc" 0
+}
+
+# engines NAME N: starts N engines at once, which wait; lets each begin once it was found. Their numbers are added to
+# TMP/NAME.pids.
+engines() {
+	local i pids=()
+	rm -f "$TMP/go"
+	mkfifo "$TMP/go"
+	for ((i = 0; i < $2; i++)); do
+		"$MINI" -q -w -t 1 -n "$TOKENS" <"$TMP/go" >/dev/null &
+		pids+=("$!")
+		test_pids+=("$!")
+	done
+	exec 8>"$TMP/go"
+	for i in "${pids[@]}"; do
+		wait_until 60 grep -q "found process $i " "$TMP/$1.log" || not_ok "$1: found" "not $i"
+	done
+	for i in "${pids[@]}"; do
+		echo >&8
+	done
+	exec 8>&-
+	for i in "${pids[@]}"; do
+		wait "$i" || not_ok "$1: engine" "$i failed"
+	done
+	printf '%s\n' "${pids[@]}" >>"$TMP/$1.pids"
+}
+
+# held FILE: the recorder's descriptors, mappings and KiB of memory, several times, since it may be looking at something
+held() {
+	for ((i = 0; i < 10; i++)); do
+		echo "$(find "/proc/$RECORDER/fd" | wc -l) $(wc -l <"/proc/$RECORDER/maps")" \
+			"$(awk '/^VmRSS/ { print $2 }' "/proc/$RECORDER/status")"
+		sleep 0.03
+	done >"$1"
+}
+
+# flat COLUMN MORE: the least of the end is not more than the most of the beginning, and MORE
+flat() {
+	awk -v c="$1" -v more="$2" 'NR == FNR { if ($c > most) most = $c; next }
+		FNR == 1 || $c < least { least = $c }
+		END { print most, least; exit !(least <= most + more) }' "$TMP/early" "$TMP/late"
+}
+
+test_many() {
+	local n more
+	n=$(often 60 500)
+	background sleep 1000
+	other=$BG
+	recorder many -e functions -o "$TMP/many/t.json" --profile "$TMP/many/p.jsonl"
+	engines many 12
+	held "$TMP/early"
+	for ((more = n - 12; more > 0; more -= BATCH)); do
+		engines many $((more < BATCH ? more : BATCH))
+	done
+	held "$TMP/late"
+	echo "# descriptors, mappings, KiB: $(head -n 1 "$TMP/early") after 12 processes, $(head -n 1 "$TMP/late") after $n"
+	check "many: descriptors" flat 1 0
+	check "many: mappings" flat 2 4
+	# the profile has sums of each process at its end, which are kept up to there
+	check "many: memory" flat 3 $((4096 + 32 * (n - 12)))
+	finish many
+	check "many: counted" grep -q "^inftrace: $n processes found, $n of them have ended" "$TMP/many.log"
+	check "many: the trace is valid" "$INFTRACE" validate "$TMP/many/t.json"
+	check "many: the profile is valid" "$INFTRACE" validate "$TMP/many/p.jsonl"
+	# a prompt, and TOKENS tokens
+	expect "many: the steps of each, of no other" \
+		"(lambda c, w: c == dict.fromkeys(w, $((TOKENS + 1))))(__import__('collections').Counter(e['pid'] for e in t if e.get('cat') == 'step'), [int(x) for x in open('$TMP/many.pids')])" \
+		t="$TMP/many/t.json"
+	check "many: what matches nothing is not recorded" sh -c "! grep -q '\"pid\":$other,' $TMP/many/t.json"
+	kill "$other"
+}
+
+# All kinds of records, of processes that are found within a window and between two.
+test_windows() {
+	recorder windows --window manual --output-dir "$TMP/windows"
+	timeout 60 "$INFTRACE" start -p "$RECORDER" >/dev/null
+	engines windows 2
+	timeout 60 "$INFTRACE" stop -p "$RECORDER" >/dev/null
+	"$MINI" -q -w -t 1 -n "$TOKENS" <"$TMP/go" >/dev/null &
+	between=$!
+	test_pids+=("$between")
+	exec 8>"$TMP/go"
+	wait_until 60 grep -q "found process $between " "$TMP/windows.log" || not_ok "windows: found" "not $between"
+	timeout 60 "$INFTRACE" start -p "$RECORDER" >/dev/null
+	echo >&8
+	exec 8>&-
+	wait "$between"
+	timeout 60 "$INFTRACE" stop -p "$RECORDER" >/dev/null
+	echo "$between" >>"$TMP/windows.pids"
+	finish windows
+	for pid in $(cat "$TMP/windows.pids"); do
+		check "windows: a valid trace" "$INFTRACE" validate "$TMP"/windows/trace_pid"$pid"_*.json
+		check "windows: a valid profile" "$INFTRACE" validate "$TMP"/windows/profile_pid"$pid"_*.jsonl --require window_prof
+		same "windows: its steps" "$(grep -c '"cat":"step"' "$TMP"/windows/trace_pid"$pid"_*.json)" $((TOKENS + 1))
+		# what it did before it was found is in no slice
+		expect "windows: nothing before it was born" \
+			"all(e['ts'] >= 0 and e['dur'] >= 0 for e in t if e['ph'] == 'X')" t="$(echo "$TMP"/windows/trace_pid"$pid"_*.json)"
+	done
+	same "windows: no other files" "$(find "$TMP/windows" -type f | wc -l)" 6
+}
+
+# A dump has those that have ended, too.
+test_flight() {
+	recorder flight --flight-recorder 16MB --output-dir "$TMP/flight"
+	engines flight 2
+	check "flight: dumped" timeout 60 "$INFTRACE" dump -p "$RECORDER"
+	finish flight
+	for pid in $(cat "$TMP/flight.pids"); do
+		check "flight: a valid trace" "$INFTRACE" validate "$TMP"/flight/trace_pid"$pid"_*.json
+		same "flight: its steps" "$(grep -c '"cat":"step"' "$TMP"/flight/trace_pid"$pid"_*.json)" $((TOKENS + 1))
+	done
+}
+
+test_refused() {
+	check_rc "with a process" 2 'give one of -p, -a, --discover and -- COMMAND' "$INFTRACE" record --discover -p $$
+	check_rc "without presets" 2 '--discover: finds the processes that a preset matches, and none is loaded' \
+		"$INFTRACE" record --discover --engine none -o "$TMP/none.json"
+	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --discover' "$INFTRACE" record --discover --hold-libraries
+}
+
+ALL_TESTS=(many windows flight refused)
+run_tests "$@"
