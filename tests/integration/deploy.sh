@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The files in contrib/: the capabilities of the service are enough for a user who has no other rights, and are needed;
+# the DaemonSet has the same.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+unit=$TOP/contrib/inftrace.service
+others=61234 # a user who owns nothing
+
+# Those of the unit, as setpriv wants them.
+capabilities() { # KEY
+	sed -n "s/^$1=//p" "$unit" | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g'
+}
+
+setup() {
+	need_root
+	need setpriv python3 make cc
+	chmod 755 "$TMP"
+	cp "$BUILD/inftrace" "$TMP/inftrace"
+	mkdir "$TMP/presets" "$TMP/engine" "$TMP/out"
+	cp "$TOP"/engines/*.json "$TMP/presets"
+	cp "$(dirname "$(mini_engine)")"/{mini_engine,*.so} "$TMP/engine"
+	chown -R 1000:1000 "$TMP/engine"
+	chmod -R go= "$TMP/engine" # nobody else may read them
+	chown "$others" "$TMP/out"
+	INFTRACE=$TMP/as_service
+}
+
+# as_service CAPABILITIES: what INFTRACE is from now on
+as_service() {
+	cat >"$INFTRACE" <<-EOF
+		#!/bin/sh
+		INFTRACE_ENGINES=$TMP/presets exec setpriv --reuid=$others --regid=$others --clear-groups --no-new-privs \\
+			--inh-caps=-all,$1 --ambient-caps=-all,$1 --bounding-set=-all,$1 $TMP/inftrace "\$@"
+	EOF
+	chmod 755 "$INFTRACE"
+}
+
+test_capabilities() {
+	caps=$(capabilities AmbientCapabilities)
+	same "the service may have what it begins with, and no more" "$(capabilities CapabilityBoundingSet)" "$caps"
+	as_service "$caps"
+	check "doctor, with the capabilities of the service" "$INFTRACE" doctor
+	check "an engine of another user is recorded" engine_recorded service -o "$TMP/out/t.json" --profile "$TMP/out/p.jsonl" -- \
+		setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/mini_engine" -w -q -n 16 -t 1
+	expect "all of its steps" "sum(l['event'] == 'token_prof' for l in p) == c['steps']" p="$TMP/out/p.jsonl" \
+		c=last:"$TMP/service.out"
+	same "the files belong to the service" "$(stat -c %u "$TMP/out/t.json" "$TMP/out/p.jsonl" | sort -u)" "$others"
+	for one in bpf perfmon sys_ptrace; do
+		as_service "$(sed -E "s/\+$one(,|$)//; s/,$//" <<<"$caps")"
+		check_rc "it needs $one" 3 '' "$INFTRACE" doctor
+	done
+}
+
+test_unit() {
+	command -v systemd-analyze >/dev/null || {
+		skip "the service is valid" "systemd-analyze is not installed"
+		return
+	}
+	mkdir "$TMP/units"
+	# the program need not be installed here
+	sed "s|^ExecStart=.*|ExecStart=/bin/true|; /^\t/d" "$unit" >"$TMP/units/inftrace.service"
+	check "the service is valid" systemd-analyze verify --man=no "$TMP/units/inftrace.service"
+	same "the service: nothing to complain of" "$(systemd-analyze verify --man=no "$TMP/units/inftrace.service" 2>&1)" ""
+}
+
+test_daemonset() {
+	python3 -c 'import yaml' 2>/dev/null || {
+		skip "the manifest" "python3-yaml is not installed"
+		return
+	}
+	python3 -c 'import json, sys, yaml; json.dump([yaml.safe_load(sys.stdin)], sys.stdout)' <"$TOP/contrib/daemonset.yaml" >"$TMP/set.json"
+	container="s[0]['spec']['template']['spec']['containers'][0]"
+	expect "the manifest: its pods have its labels" \
+		"s[0]['spec']['selector']['matchLabels'] == s[0]['spec']['template']['metadata']['labels']" s="$TMP/set.json"
+	same "the manifest: the capabilities of the service" \
+		"$(json "','.join('+' + c.lower() for c in ${container}['securityContext']['capabilities']['add'])" s="$TMP/set.json")" \
+		"$(capabilities AmbientCapabilities)"
+	expect "the manifest: mounts are volumes" \
+		"{m['name'] for m in ${container}['volumeMounts']} == {v['name'] for v in s[0]['spec']['template']['spec']['volumes']}" s="$TMP/set.json"
+	json "${container}['args'][0]" s="$TMP/set.json" >"$TMP/args.sh"
+	check "the manifest: its script is one" sh -n "$TMP/args.sh"
+}
+
+ALL_TESTS=(capabilities unit daemonset)
+run_tests "$@"
