@@ -67,6 +67,17 @@ llama_libs() {
 	echo "$dir/node_modules/$package/bins/linux-$arch"
 }
 
+# The same with the CUDA backend, which needs libcudart and libcublas of CUDA 13, and libcuda: 0.2 GB.
+llama_cuda_libs() {
+	local dir
+	if [ "$(uname -m)" != x86_64 ]; then
+		echo "no build of llama.cpp with CUDA on npm for $(uname -m)" >&2
+		return 1
+	fi
+	dir=$(npm_folder "llama-cuda-$LLAMA_VERSION" "@node-llama-cpp/linux-x64-cuda@$LLAMA_VERSION") &&
+		echo "$dir/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda"
+}
+
 # The builds of the CPU backend that this CPU can run, best first: llama.cpp asks each for its score.
 # On stderr the names of the others.
 llama_variants() {
@@ -116,6 +127,12 @@ npm_folder() {
 node_llama() {
 	npm_config_omit=optional npm_folder "node-llama-$LLAMA_VERSION" \
 		"node-llama-cpp@$LLAMA_VERSION" "@node-llama-cpp/linux-$(npm_arch)@$LLAMA_VERSION"
+}
+
+# The directory with DuckDB for node, of 70 MB.
+node_duckdb() {
+	npm_config_omit=optional npm_folder duckdb-1.5.6 \
+		@duckdb/node-api@1.5.6-r.1 "@duckdb/node-bindings-linux-$(npm_arch)@1.5.6-r.1"
 }
 
 npm_arch() {

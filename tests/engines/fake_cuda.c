@@ -175,7 +175,7 @@ static inline void log_cu_config(struct line *l, const char *name, t_cu_config c
 	log_dim3(l, "grid", (t_dim3){ c->gridDimX, c->gridDimY, c->gridDimZ });
 	log_dim3(l, "block", (t_dim3){ c->blockDimX, c->blockDimY, c->blockDimZ });
 	log_u32(l, "shared", c->sharedMemBytes);
-	log_ptr(l, "stream", c->hStream);
+	log_ptr(l, "stream_handle", c->hStream);
 }
 
 static inline void log_rt_config(struct line *l, const char *name, t_rt_config c)
@@ -184,7 +184,7 @@ static inline void log_rt_config(struct line *l, const char *name, t_rt_config c
 	log_dim3(l, "grid", c->gridDim);
 	log_dim3(l, "block", c->blockDim);
 	log_u64(l, "shared", c->dynamicSmemBytes);
-	log_ptr(l, "stream", c->stream);
+	log_ptr(l, "stream_handle", c->stream);
 }
 
 static inline void log_copy2d(struct line *l, const char *name, t_copy2d c)

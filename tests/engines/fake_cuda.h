@@ -128,77 +128,79 @@ typedef const struct copy3d *t_copy3d;
 #define FAM_none(P, S) P(unused, none)
 #define FAM_launch(P, S) \
 	P(ptr, function) S P(u32, grid_x) S P(u32, grid_y) S P(u32, grid_z) S P(u32, block_x) S \
-	P(u32, block_y) S P(u32, block_z) S P(u32, shared) S P(ptr, stream) S P(ptr, params)
+	P(u32, block_y) S P(u32, block_z) S P(u32, shared) S P(ptr, stream_handle) S P(ptr, params)
 #define FAM_launch_ex(P, S) P(cu_config, config) S P(ptr, function) S P(ptr, params) S P(ptr, extra)
-#define FAM_graph(P, S) P(ptr, graph) S P(ptr, stream)
+#define FAM_graph(P, S) P(ptr, graph) S P(ptr, stream_handle)
+#define FAM_capture(P, S) P(ptr, stream_handle) S P(s32, mode)
+#define FAM_capture_end(P, S) P(ptr, stream_handle) S P(ptr, result)
 #define FAM_graph_make(P, S) P(ptr, executable) S P(ptr, graph) S P(u64, flags)
 #define FAM_copy(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes)
-#define FAM_copy_async(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(ptr, stream)
+#define FAM_copy_async(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(ptr, stream_handle)
 #define FAM_peer(P, S) P(ptr, dst) S P(ptr, dst_ctx) S P(ptr, src) S P(ptr, src_ctx) S P(u64, bytes)
 #define FAM_peer_async(P, S) \
-	P(ptr, dst) S P(ptr, dst_ctx) S P(ptr, src) S P(ptr, src_ctx) S P(u64, bytes) S P(ptr, stream)
+	P(ptr, dst) S P(ptr, dst_ctx) S P(ptr, src) S P(ptr, src_ctx) S P(u64, bytes) S P(ptr, stream_handle)
 #define FAM_copy2d(P, S) P(copy2d, copy)
-#define FAM_copy2d_async(P, S) P(copy2d, copy) S P(ptr, stream)
+#define FAM_copy2d_async(P, S) P(copy2d, copy) S P(ptr, stream_handle)
 #define FAM_copy3d(P, S) P(copy3d, copy)
-#define FAM_copy3d_async(P, S) P(copy3d, copy) S P(ptr, stream)
+#define FAM_copy3d_async(P, S) P(copy3d, copy) S P(ptr, stream_handle)
 #define FAM_set(P, S) P(ptr, dst) S P(u8, value) S P(u64, elements)
-#define FAM_set_async(P, S) P(ptr, dst) S P(u8, value) S P(u64, elements) S P(ptr, stream)
+#define FAM_set_async(P, S) P(ptr, dst) S P(u8, value) S P(u64, elements) S P(ptr, stream_handle)
 #define FAM_alloc(P, S) P(ptr, result) S P(u64, bytes)
 #define FAM_alloc_flags(P, S) P(ptr, result) S P(u64, bytes) S P(u32, flags)
 #define FAM_alloc_pitch(P, S) \
 	P(ptr, result) S P(ptr, pitch) S P(u64, width) S P(u64, height) S P(u32, element)
-#define FAM_alloc_async(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, stream)
-#define FAM_alloc_pool(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, pool) S P(ptr, stream)
+#define FAM_alloc_async(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, stream_handle)
+#define FAM_alloc_pool(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, pool) S P(ptr, stream_handle)
 #define FAM_create(P, S) P(ptr, result) S P(u64, bytes) S P(ptr, properties) S P(u64, flags)
 #define FAM_free(P, S) P(ptr, address)
-#define FAM_free_async(P, S) P(ptr, address) S P(ptr, stream)
+#define FAM_free_async(P, S) P(ptr, address) S P(ptr, stream_handle)
 #define FAM_map(P, S) P(ptr, address) S P(u64, bytes) S P(u64, offset) S P(u64, handle) S P(u64, flags)
 #define FAM_unmap(P, S) P(ptr, address) S P(u64, bytes)
 #define FAM_load(P, S) P(ptr, module) S P(ptr, image)
 #define FAM_name(P, S) P(ptr, result) S P(ptr, module) S P(str, kernel)
-#define FAM_wait_stream(P, S) P(ptr, stream)
+#define FAM_wait_stream(P, S) P(ptr, stream_handle)
 #define FAM_wait_event(P, S) P(ptr, event)
 #define FAM_wait_context(P, S) P(ptr, context)
 #define FAM_wait(P, S) P(unused, none)
 
 #define FAM_rt_launch(P, S) \
-	P(ptr, function) S P(dim3, grid) S P(dim3, block) S P(ptr, params) S P(u64, shared) S P(ptr, stream)
+	P(ptr, function) S P(dim3, grid) S P(dim3, block) S P(ptr, params) S P(u64, shared) S P(ptr, stream_handle)
 #define FAM_rt_launch_ex(P, S) P(rt_config, config) S P(ptr, function) S P(ptr, params)
 #define FAM_rt_copy(P, S) P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind)
 #define FAM_rt_copy_async(P, S) \
-	P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind) S P(ptr, stream)
+	P(ptr, dst) S P(ptr, src) S P(u64, bytes) S P(kind, kind) S P(ptr, stream_handle)
 #define FAM_rt_copy2d(P, S) \
 	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
 	P(u64, height) S P(kind, kind)
 #define FAM_rt_copy2d_async(P, S) \
 	P(ptr, dst) S P(u64, dst_pitch) S P(ptr, src) S P(u64, src_pitch) S P(u64, width) S \
-	P(u64, height) S P(kind, kind) S P(ptr, stream)
+	P(u64, height) S P(kind, kind) S P(ptr, stream_handle)
 #define FAM_rt_peer(P, S) \
 	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes)
 #define FAM_rt_peer_async(P, S) \
-	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes) S P(ptr, stream)
+	P(ptr, dst) S P(s32, dst_device) S P(ptr, src) S P(s32, src_device) S P(u64, bytes) S P(ptr, stream_handle)
 #define FAM_rt_symbol(P, S) P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind)
 #define FAM_rt_symbol_async(P, S) \
-	P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind) S P(ptr, stream)
+	P(ptr, to) S P(ptr, from) S P(u64, bytes) S P(u64, offset) S P(kind, kind) S P(ptr, stream_handle)
 #define FAM_rt_set(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes)
-#define FAM_rt_set_async(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes) S P(ptr, stream)
+#define FAM_rt_set_async(P, S) P(ptr, dst) S P(s32, value) S P(u64, bytes) S P(ptr, stream_handle)
 #define FAM_rt_register(P, S) \
 	P(ptr, fatbin) S P(ptr, function) S P(ptr, device) S P(str, kernel) S P(s32, limit) S P(ptr, tid) S \
 	P(ptr, bid) S P(ptr, bdim) S P(ptr, gdim) S P(ptr, warp)
 
 #define FAM_all_reduce(P, S) \
-	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(ptr, comm) S P(ptr, stream)
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_reduce(P, S) \
 	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(redop, op) S P(s32, root) S \
-	P(ptr, comm) S P(ptr, stream)
+	P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_gather_all(P, S) \
-	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(ptr, comm) S P(ptr, stream)
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_rooted(P, S) \
-	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream)
+	P(ptr, send) S P(ptr, recv) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_bcast(P, S) \
-	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream)
+	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, root) S P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_to_peer(P, S) \
-	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, peer) S P(ptr, comm) S P(ptr, stream)
+	P(ptr, buff) S P(u64, count) S P(dtype, type) S P(s32, peer) S P(ptr, comm) S P(ptr, stream_handle)
 #define FAM_comm_init(P, S) P(ptr, result) S P(s32, ranks) S P(unique, id) S P(s32, rank)
 #define FAM_comm_init_config(P, S) \
 	P(ptr, result) S P(s32, ranks) S P(unique, id) S P(s32, rank) S P(ptr, config)
@@ -223,6 +225,8 @@ typedef const struct copy3d *t_copy3d;
 	WITH(F, cuLaunchCooperativeKernel, _ptsz, launch) \
 	WITH(F, cuLaunchKernelEx, _ptsz, launch_ex) \
 	WITH(F, cuGraphLaunch, _ptsz, graph) \
+	WITH(F, cuStreamBeginCapture_v2, _ptsz, capture) \
+	WITH(F, cuStreamEndCapture, _ptsz, capture_end) \
 	F(cuGraphInstantiateWithFlags, graph_make) \
 	F(cuGraphInstantiateWithParams, graph_make) \
 	F(cuGraphExecUpdate_v2, graph_make) \
@@ -272,7 +276,7 @@ typedef const struct copy3d *t_copy3d;
 	F(cuLibraryGetKernel, name)
 
 #define DRIVER_LAUNCH \
-	cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (t_u32)shared, stream, params)
+	cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, (t_u32)shared, stream_handle, params)
 
 #define FUNCTIONS_cudart(F, W, N) \
 	WITH_N(N, cudaLaunchKernel, _ptsz, rt_launch, DRIVER_LAUNCH) \
@@ -294,7 +298,7 @@ typedef const struct copy3d *t_copy3d;
 	WITH(F, cudaMemcpyFromSymbolAsync, _ptsz, rt_symbol_async) \
 	WITH(F, cudaMemset, _ptds, rt_set) \
 	WITH(F, cudaMemsetAsync, _ptsz, rt_set_async) \
-	WITH_N(N, cudaStreamSynchronize, _ptsz, wait_stream, cuStreamSynchronize(stream)) \
+	WITH_N(N, cudaStreamSynchronize, _ptsz, wait_stream, cuStreamSynchronize(stream_handle)) \
 	W(cudaEventSynchronize, wait_event) \
 	W(cudaDeviceSynchronize, wait) \
 	F(cudaMalloc, alloc) \

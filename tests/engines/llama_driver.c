@@ -174,11 +174,11 @@ static void sampler_init(struct llama *l, uint32_t seed)
 	a->llama_sampler_chain_add(l->sampler, a->llama_sampler_init_dist(seed));
 }
 
-static int model_load(struct llama *l, const char *path)
+static int model_load(struct llama *l, const char *path, int gpu_layers)
 {
 	struct model_params mp = l->api.llama_model_default_params();
 
-	mp.n_gpu_layers = 0;
+	mp.n_gpu_layers = gpu_layers;
 	l->model = l->api.llama_model_load_from_file(path, mp);
 	if (!l->model)
 		return run_fail("%s: llama.cpp cannot load this model", path);
@@ -231,7 +231,7 @@ static void *driver_open(const struct run_options *o)
 	l.api.llama_log_set(on_log, NULL);
 	l.api.ggml_backend_load_all_from_path(dir);
 	l.api.llama_backend_init();
-	if (model_load(&l, path) || context_init(&l, o->threads))
+	if (model_load(&l, path, o->gpu_layers) || context_init(&l, o->threads))
 		return NULL;
 	if (o->poll >= 0 && threadpool_attach(&l, o))
 		return NULL;

@@ -54,6 +54,7 @@ static void usage(const struct engine_ops *ops)
 	       "  -t THREADS   (2)\n"
 	       "  -P POLL      one thread pool for the whole run with this polling level, 0..100;\n"
 	       "               default: new threads for every graph; llama.cpp only\n"
+	       "  -g LAYERS    of the model on the GPU, where the build has one (0); llama.cpp only\n"
 	       "  -p PROMPT    text of the prompt\n"
 	       "  -b TOKENS    stretch the prompt to TOKENS tokens, at most %d\n"
 	       "  -s SEED      of the sampler (1)\n"
@@ -91,6 +92,8 @@ static int option_parse(int opt, struct run_options *o)
 		return number_parse(opt, optarg, 0, RUN_CONTEXT_TOKENS, &o->tokens);
 	case 't':
 		return number_parse(opt, optarg, 1, 512, &o->threads);
+	case 'g':
+		return number_parse(opt, optarg, 0, 1000, &o->gpu_layers);
 	case 'b':
 		return number_parse(opt, optarg, 1, RUN_PROMPT_TOKENS, &o->prompt_tokens);
 	case 'r':
@@ -139,7 +142,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:p:b:r:s:d:P:S:N:H:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:g:p:b:r:s:d:P:S:N:H:wqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -302,6 +305,9 @@ int run_main(int argc, char **argv, const struct engine_ops *ops)
 	err = run(&r);
 	counts_fini(&r.c);
 	fflush(stdout);
+	/* as servers do: what is known of the GPU is handed over then */
+	if (r.o.gpu_layers)
+		exit(err ? 1 : 0);
 	/* The engine is not torn down: its threads may be asleep in a pool, and nothing that
 	 * follows matters to a trace. */
 	_exit(err ? 1 : 0);

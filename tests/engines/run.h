@@ -18,6 +18,7 @@ struct run_options {
 	const char *prompt, *stages_path, *nodes_path, *hook_path;
 	const struct engine_hook *hook; /* NULL: none */
 	int tokens, threads, prompt_tokens, rounds;
+	int gpu_layers;
 	int delay_ms; /* between loading and the first prompt */
 	int poll;     /* -1: no thread pool of the caller's */
 	uint32_t seed;

@@ -4,7 +4,7 @@
  * checks that each returns what it should, with errno and vector registers as they were; a second one counts. What
  * they find is in the shared memory of descriptor 3 (struct target_page).
  *
- *   inject_target read|nanosleep|futex|poll|epoll|spin [exec|exit N]
+ *   inject_target read|nanosleep|futex|poll|epoll|spin [exec|exit|fork N]
  */
 #define _GNU_SOURCE
 #include "inject_target.h"
@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@
 
 static struct target_page *page;
 static int pipe_fds[2], epoll_fd;
+static bool forks;
 
 static void harmed(const char *what)
 {
@@ -47,6 +49,19 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* A child, which ends at once. */
+static void fork_once(void)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(5);
+	if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 5)
+		harmed("a child");
+	__atomic_fetch_add(&page->forks, 1, __ATOMIC_RELAXED);
 }
 
 /* Writes into the pipe that the main thread reads, and works out a sum that is known. */
@@ -64,6 +79,8 @@ static void *work(void *unused)
 		__atomic_fetch_add(&page->work, 1, __ATOMIC_RELAXED);
 		if (write(pipe_fds[1], "x", 1) != 1)
 			harmed("write");
+		if (forks)
+			fork_once();
 		/* no call that an injection may choose */
 		for (uint64_t until = now_ns() + WAIT_NS / 3; now_ns() < until;)
 			sched_yield();
@@ -113,6 +130,7 @@ int main(int argc, char **argv)
 	char left[32];
 	pthread_t t;
 
+	forks = !strcmp(end, "fork");
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, TARGET_FD, 0);
 	if (page == MAP_FAILED || pipe(pipe_fds) || (epoll_fd = epoll_create1(0)) < 0 || pthread_create(&t, NULL, work, NULL))
 		return 1;

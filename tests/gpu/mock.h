@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A GPU that does not exist: libcuda.so.1 (mock_cuda.c) and libcupti.so (mock_cupti.c) with the documented binary
+ * A GPU that does not exist: libcuda.so.1 (mock_cuda*.c) and libcupti.so (mock_cupti.c) with the documented binary
  * interface, for tests of what reads CUPTI's records. What each launch did is known exactly: libcuda decides at the
- * launch when it begins and ends on the device, and writes that to the file of the truth.
+ * launch when it begins and ends on the device, and writes that to the file of the truth. Kernels compute nothing; memory
+ * of the device is memory of the process, and copies are made. libcudart.so.13 (mock_cudart.c) and libcublas.so.13
+ * (mock_cublas.c) have what llama.cpp's CUDA build calls, above the same libcuda.
  *
- *   MOCK_TRUTH=FILE          struct mock_work for each, in the order of their launches, times in CLOCK_BOOTTIME
+ *   MOCK_TRUTH=FILE          struct mock_work for each, in the order of their launches, times in CLOCK_BOOTTIME; the
+ *                            names of the kernels, a line for each, are in FILE.names
  *   MOCK_CUPTI=12.0          the version: 12.0 12.8 13.0 13.1 13.3 13.4; each has other sizes of records
  *   MOCK_CLOCK_OFFSET_NS=N   the device's clock is ahead of CLOCK_BOOTTIME by N at the start,
  *   MOCK_CLOCK_DRIFT_PPM=N   and runs faster by N millionths
+ *   MOCK_ARCH=9.0            the compute capability
+ *   MOCK_KERNEL_NS=N         how long kernels take (default 5000)
  *   MOCK_LAUNCH_NS=N         from a launch to the beginning on an idle stream (default 2000)
  *   MOCK_SHUFFLE=1           records of a buffer are in no order
  *   MOCK_DROP_EVERY=N        each N-th record is dropped, and counted
@@ -33,13 +38,13 @@ struct mock_work {
 	uint64_t start, end; /* CLOCK_BOOTTIME ns */
 	uint64_t bytes;
 	uint64_t graph_node;
-	uint32_t kind;	     /* enum mock_kind */
+	uint32_t kind; /* enum mock_kind */
 	uint32_t correlation;
 	uint32_t device, context, stream;
 	uint32_t grid[3], block[3], shared;
-	uint32_t copy_kind;  /* 1 host to device, 2 device to host, 8 device to device; the value of a set */
+	uint32_t copy_kind; /* 1 host to device, 2 device to host, 8 device to device; the value of a set */
 	uint32_t graph;
-	const char *name;    /* of a kernel; in the file of the truth, mock_hash() of its first MOCK_NAME_MAX bytes */
+	const char *name; /* of a kernel; in the file of the truth, mock_hash() of its first MOCK_NAME_MAX bytes */
 };
 
 #define MOCK_NAME_MAX 8192
@@ -58,5 +63,6 @@ typedef void mock_sink_fn(const struct mock_work *w);
 void mock_cuda_listen(mock_sink_fn *sink);
 uint64_t mock_cuda_clock(uint64_t boot_ns);
 uint64_t mock_cuda_now(void);
+void mock_cuda_arch(int *ret_major, int *ret_minor); /* either may be NULL */
 
 #endif

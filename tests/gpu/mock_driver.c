@@ -12,31 +12,47 @@
  *   names N            N kernels, each of another name, one of them very long
  *   rename             the same functions have other names at the same places from now on
  *   copies N           N copies and sets
- *   graph N            N launches of a graph of five kernels
+ *   graph N            N launches of a graph of five kernels, which is captured before the first one
+ *   graph-ops N        the same, of a graph that is captured in operators, those of ops
+ *   big-graph M N       N launches of a graph of M kernels
  *   step N NS          N kernels of one stream, NS of CPU time after each, then waits for them: mock_step()
+ *   ops N              N times an operator with two kernels of its own and one of an operator within it, and a kernel of none:
+ *                      mock_ops() with mock_outer() and mock_inner()
+ *   nap MS             a step that sleeps between two kernels: mock_nap()
+ *   steps M N NS       M such steps
+ *   collectives N      N steps of a kernel, a group of two collectives (libnccl.so.2), and one of its own
  *   sync               waits for all
+ *   device N           a context and streams of another device, which are used from now on
  *   context            destroys the context, and makes another one
  *   truth              the file of the truth is complete up to here
  *   fork COMMAND...    the rest of the line is carried out by a child, which ends then
  *   exec               executes itself anew, reading its standard input
  *   close-all          closes all descriptors but the standard ones, and opens others in their places
  *   attach LIBRARY SOCKET   as an injector would: opens the agent, and calls its entry
+ *   step-clock NS      puts the clock of CUPTI forward, or back
+ *   no-memory 0|1      the agent gets memory from now on, or does not
+ *   cpu                prints its CPU time and the time since init, as JSON
  *   sleep MS, exit
  */
 #define _GNU_SOURCE
 #include "mock.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define NAMES 8
+#define MEMORY (1u << 20)
 
 struct config {
 	unsigned int grid[3], block[3], shared;
@@ -44,6 +60,9 @@ struct config {
 	unsigned int num;
 };
 
+extern int ncclGroupStart(void);
+extern int ncclGroupEnd(void);
+extern int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, void *comm, void *stream);
 extern int cuInit(unsigned int flags);
 extern int cuCtxCreate_v2(void **ret, unsigned int flags, int device);
 extern int cuCtxDestroy_v2(void *c);
@@ -58,10 +77,14 @@ extern int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, voi
 extern int cuMemcpyDtoH_v2(void *dst, uint64_t src, size_t bytes);
 extern int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t bytes, void *s);
 extern int cuMemsetD32Async(uint64_t dst, unsigned int value, size_t n, void *s);
+extern int cuMemAlloc_v2(uint64_t *ret, size_t bytes);
+extern int cuStreamBeginCapture_v2(void *s, int mode);
+extern int cuStreamEndCapture(void *s, void **ret);
 extern int cuGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags);
 extern int cuGraphLaunch(void *g, void *s);
 extern void mock_cuda_kernel_ns(uint64_t ns);
 extern void mock_cuda_flush(void);
+extern void mock_cuda_step_clock(int64_t by);
 extern void mock_cuda_rename(void *f, const char *name);
 
 static const char *const names[NAMES] = {
@@ -72,18 +95,21 @@ static const char *const names[NAMES] = {
 };
 
 static void *functions[NAMES], *context, *streams[2], *graph;
+static uint64_t memory, began;
 static char **arguments;
 
 static void init(void)
 {
 	if (context)
 		return;
+	began = mock_cuda_now();
 	cuInit(0);
 	cuCtxCreate_v2(&context, 0, 0);
 	for (int i = 0; i < NAMES; i++)
 		cuModuleGetFunction(&functions[i], NULL, names[i]);
 	cuStreamCreate(&streams[0], 0);
 	cuStreamCreate(&streams[1], 0);
+	cuMemAlloc_v2(&memory, 2 * MEMORY);
 }
 
 static void launch(unsigned long n)
@@ -128,31 +154,37 @@ static void rename_all(void)
 
 static void copies(unsigned long n)
 {
-	static char host[256];
+	static char host[65536];
 
 	for (unsigned long i = 0; i < n; i++) {
 		switch (i % 4) {
 		case 0:
-			cuMemcpyHtoDAsync_v2(4096, host, 1000 + i, streams[0]);
+			cuMemcpyHtoDAsync_v2(memory, host, (1000 + i) % sizeof(host), streams[0]);
 			break;
 		case 1:
-			cuMemcpyDtoH_v2(host, 4096, sizeof(host));
+			cuMemcpyDtoH_v2(host, memory, 256);
 			break;
 		case 2:
-			cuMemcpyDtoDAsync_v2(4096, 8192, 1u << 20, streams[1]);
+			cuMemcpyDtoDAsync_v2(memory, memory + MEMORY, MEMORY, streams[1]);
 			break;
 		case 3:
-			cuMemsetD32Async(4096, (unsigned int)i, 4096, streams[0]);
+			cuMemsetD32Async(memory, (unsigned int)i, 4096, streams[0]);
 		}
 	}
 }
 
 static void graphs(unsigned long n)
 {
-	void *nodes[6] = { functions[0], functions[1], functions[2], functions[1], functions[4], NULL };
+	static const int nodes[5] = { 0, 1, 2, 1, 4 };
+	void *captured;
 
-	if (!graph)
-		cuGraphInstantiateWithFlags(&graph, nodes, 0);
+	if (!graph) {
+		cuStreamBeginCapture_v2(streams[0], 0);
+		for (int i = 0; i < 5; i++)
+			cuLaunchKernel(functions[nodes[i]], 1, 1, 1, 32, 1, 1, 0, streams[0], NULL, NULL);
+		cuStreamEndCapture(streams[0], &captured);
+		cuGraphInstantiateWithFlags(&graph, captured, 0);
+	}
 	while (n--)
 		cuGraphLaunch(graph, streams[0]);
 }
@@ -176,6 +208,85 @@ void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
 	cuStreamSynchronize(streams[0]);
 }
 
+/* The same, without a use of the CPU. */
+void mock_nap(unsigned long ms);
+void __attribute__((noinline)) mock_nap(unsigned long ms)
+{
+	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	usleep((unsigned int)ms * 1000);
+	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	cuStreamSynchronize(streams[0]);
+}
+
+/* What a test may probe as operators. */
+void mock_inner(void);
+void __attribute__((noinline)) mock_inner(void)
+{
+	cuLaunchKernel(functions[1], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	burn(20000);
+}
+
+void mock_outer(void);
+void __attribute__((noinline)) mock_outer(void)
+{
+	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	mock_inner();
+	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	burn(20000);
+}
+
+void mock_ops(unsigned long n);
+void __attribute__((noinline)) mock_ops(unsigned long n)
+{
+	for (unsigned long i = 0; i < n; i++) {
+		mock_outer();
+		cuLaunchKernel(functions[2], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	}
+	cuStreamSynchronize(streams[0]);
+}
+
+static void big_graphs(unsigned long nodes, unsigned long n)
+{
+	void *captured, *executable;
+
+	cuStreamBeginCapture_v2(streams[0], 0);
+	for (unsigned long i = 0; i < nodes; i++)
+		cuLaunchKernel(functions[i % NAMES], 1 + (unsigned int)i % 100, 1, 1, 32, 1, 1, 0, streams[0], NULL, NULL);
+	cuStreamEndCapture(streams[0], &captured);
+	cuGraphInstantiateWithFlags(&executable, captured, 0);
+	while (n--)
+		cuGraphLaunch(executable, streams[0]);
+}
+
+static void graphs_of_ops(unsigned long n)
+{
+	static void *executable;
+	void *captured;
+
+	if (!executable) {
+		cuStreamBeginCapture_v2(streams[0], 0);
+		mock_outer();
+		cuLaunchKernel(functions[2], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+		cuStreamEndCapture(streams[0], &captured);
+		cuGraphInstantiateWithFlags(&executable, captured, 0);
+	}
+	while (n--)
+		cuGraphLaunch(executable, streams[0]);
+}
+
+/* Another step that a test may probe. */
+void mock_collectives(void);
+void __attribute__((noinline)) mock_collectives(void)
+{
+	cuLaunchKernel(functions[0], 4, 1, 1, 64, 1, 1, 0, streams[0], NULL, NULL);
+	ncclGroupStart();
+	ncclAllReduce(NULL, NULL, 1000, 6, 0, NULL, streams[0]);
+	ncclAllReduce(NULL, NULL, 2000, 6, 0, NULL, streams[0]);
+	ncclGroupEnd();
+	ncclAllReduce(NULL, NULL, 3000, 6, 0, NULL, streams[0]);
+	cuStreamSynchronize(streams[0]);
+}
+
 static void close_all(void)
 {
 	for (int fd = 3; fd < 256; fd++)
@@ -194,9 +305,32 @@ static void attach(const char *library, const char *name)
 		fprintf(stderr, "attach: %s\n", l ? "the entry failed" : dlerror());
 }
 
+static bool no_memory;
+
+/* In place of libc's for all that is loaded: only the agent notices. */
+void *mmap(void *at, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	Dl_info who;
+
+	if (__atomic_load_n(&no_memory, __ATOMIC_RELAXED) && dladdr(__builtin_return_address(0), &who) && strstr(who.dli_fname, "inftrace-gpu")) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, at, length, prot, flags, fd, offset);
+}
+
+static void print_cpu(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	printf("{\"cpu_ns\":%" PRIu64 ",\"wall_ns\":%" PRIu64 "}\n", (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec,
+		mock_cuda_now() - began);
+}
+
 static void carry_out(char *line)
 {
-	char *word = strtok(line, " \n"), *one = strtok(NULL, " \n"), *two = strtok(NULL, " \n");
+	char *word = strtok(line, " \n"), *one = strtok(NULL, " \n"), *two = strtok(NULL, " \n"), *three = strtok(NULL, " \n");
 	unsigned long n = one ? strtoul(one, NULL, 10) : 0;
 
 	if (!word)
@@ -222,6 +356,10 @@ static void carry_out(char *line)
 		usleep((useconds_t)n * 1000);
 	else if (!strcmp(word, "close-all"))
 		close_all();
+	else if (!strcmp(word, "step-clock") && one)
+		mock_cuda_step_clock(strtoll(one, NULL, 10));
+	else if (!strcmp(word, "no-memory"))
+		__atomic_store_n(&no_memory, n, __ATOMIC_RELAXED);
 	else if (!strcmp(word, "attach") && two)
 		attach(one, two);
 	else
@@ -238,16 +376,78 @@ static void carry_out(char *line)
 		copies(n);
 	else if (!strcmp(word, "graph"))
 		graphs(n);
+	else if (!strcmp(word, "big-graph"))
+		big_graphs(n, two ? strtoul(two, NULL, 10) : 1);
+	else if (!strcmp(word, "graph-ops"))
+		graphs_of_ops(n);
 	else if (!strcmp(word, "step"))
 		mock_step(n, two ? strtoull(two, NULL, 10) : 0);
+	else if (!strcmp(word, "ops"))
+		mock_ops(n);
+	else if (!strcmp(word, "nap"))
+		mock_nap(n);
+	else if (!strcmp(word, "steps"))
+		for (; n; n--)
+			mock_step(two ? strtoul(two, NULL, 10) : 1, three ? strtoull(three, NULL, 10) : 0);
+	else if (!strcmp(word, "collectives"))
+		for (; n; n--)
+			mock_collectives();
 	else if (!strcmp(word, "sync"))
 		cuCtxSynchronize();
 	else if (!strcmp(word, "truth"))
 		mock_cuda_flush();
-	else if (!strcmp(word, "context")) {
+	else if (!strcmp(word, "cpu"))
+		print_cpu();
+	else if (!strcmp(word, "device")) {
+		cuCtxCreate_v2(&context, 0, (int)n);
+		cuStreamCreate(&streams[0], 0);
+		cuStreamCreate(&streams[1], 0);
+	} else if (!strcmp(word, "context")) {
 		cuCtxDestroy_v2(context);
 		cuCtxCreate_v2(&context, 0, 0);
 	}
+}
+
+/* The names of the kernels of a file of the truth, by their hashes */
+static struct {
+	uint64_t hash;
+	char *text;
+} known[1 << 17];
+
+static size_t place_of(uint64_t hash)
+{
+	size_t i = hash % (sizeof(known) / sizeof(*known));
+
+	while (known[i].text && known[i].hash != hash)
+		i = (i + 1) % (sizeof(known) / sizeof(*known));
+	return i;
+}
+
+static const char *name_of(uint64_t hash)
+{
+	return known[place_of(hash)].text;
+}
+
+static int read_names(const char *file)
+{
+	static char line[MOCK_NAME_MAX + 2];
+	FILE *f;
+
+	snprintf(line, sizeof(line), "%s.names", file);
+	f = fopen(line, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t i, n = strcspn(line, "\n");
+		uint64_t hash = mock_hash(line, n);
+
+		i = place_of(hash);
+		if (known[i].text)
+			continue;
+		known[i].hash = hash;
+		known[i].text = strndup(line, n);
+	}
+	if (f)
+		fclose(f);
+	return f ? 0 : 1;
 }
 
 static int print_truth(const char *file)
@@ -256,20 +456,17 @@ static int print_truth(const char *file)
 	struct mock_work w;
 	FILE *f = fopen(file, "re");
 
-	if (!f)
+	if (!f || read_names(file))
 		return 1;
 	while (fread(&w, sizeof(w), 1, f) == 1) {
-		const char *name = NULL;
+		const char *name = w.name ? name_of((uintptr_t)w.name) : NULL;
 
-		for (int i = 0; i < NAMES; i++)
-			if ((uintptr_t)w.name == mock_hash(names[i], strlen(names[i])))
-				name = names[i];
 		printf("{\"kind\":\"%s\",\"start\":%" PRIu64 ",\"end\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"correlation\":%u,\"device\":%u"
 		       ",\"context\":%u,\"stream\":%u,\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"copy_kind\":%u,\"graph\":%u"
 		       ",\"graph_node\":%" PRIu64 ",\"name\":",
 			kinds[w.kind], w.start, w.end, w.bytes, w.correlation, w.device, w.context, w.stream, w.grid[0], w.grid[1],
 			w.grid[2], w.block[0], w.block[1], w.block[2], w.copy_kind, w.graph, w.graph_node);
-		printf(name ? "\"%s\"}\n" : "null}\n", name);
+		printf(name ? "\"%.200s\"}\n" : "null}\n", name);
 	}
 	fclose(f);
 	return 0;
