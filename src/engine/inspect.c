@@ -2,6 +2,7 @@
 /* The process that reads ELF files, and its workers. Nothing here may trust what a file says. */
 #include "engine/inspect.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,18 +27,26 @@
 #define NEAR_MAX 3
 
 /* What a worker may do: read its file, use memory, answer, end. */
-#define WORKER_CALLS                                                                                   \
+#define WORKER_CALLS                                                                                                         \
 	SYS_read, SYS_pread64, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_fcntl, SYS_close, SYS_sendto, SYS_mmap, SYS_munmap, \
-		SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_sysinfo, \
-		SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid, SYS_gettid, SYS_exit,  \
+		SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_getrandom, SYS_clock_gettime, SYS_sysinfo,    \
+		SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid, SYS_gettid, SYS_exit,                 \
 		SYS_exit_group
 
 static const int worker_calls[] = { WORKER_CALLS };
 
 /* and the process that forks the workers. */
 static const int server_calls[] = {
-	WORKER_CALLS, SYS_recvmsg, SYS_clone, SYS_rt_sigaction, SYS_set_robust_list, SYS_rseq, SYS_prlimit64,
-	SYS_setitimer, SYS_prctl, SYS_seccomp,
+	WORKER_CALLS,
+	SYS_recvmsg,
+	SYS_clone,
+	SYS_rt_sigaction,
+	SYS_set_robust_list,
+	SYS_rseq,
+	SYS_prlimit64,
+	SYS_setitimer,
+	SYS_prctl,
+	SYS_seccomp,
 };
 
 struct worker {
@@ -200,12 +209,63 @@ static int check_symbol(struct worker *w, const char *symbol)
 	return err;
 }
 
+static int answer_code(struct worker *w)
+{
+	Elf64_Ehdr h;
+	Elf64_Phdr p;
+	int n = 0, err;
+
+	err = elf_read_at_offset(w->elf, 0, &h, sizeof(h));
+	if (!err && h.e_phentsize != sizeof(p))
+		err = -EBADMSG;
+	for (int i = 0; !err && i < h.e_phnum && n < INSPECT_CODE_MAX; i++) {
+		struct inspect_answer *a;
+
+		err = elf_read_at_offset(w->elf, h.e_phoff + (uint64_t)i * sizeof(p), &p, sizeof(p));
+		if (err || p.p_type != PT_LOAD || !(p.p_flags & PF_X) || p.p_flags & PF_W || p.p_filesz != p.p_memsz)
+			continue;
+		a = new_answer(w, ANSWER_CODE);
+		a->offset = p.p_offset;
+		a->size = p.p_filesz;
+		err = send_answer(w);
+		n++;
+	}
+	return err;
+}
+
+static int answer_loaded(struct worker *w)
+{
+	static const char *const names[INSPECT_FUNCTIONS] = {
+		[INSPECT_DLOPEN] = "dlopen",
+		[INSPECT_DLSYM] = "dlsym",
+		[INSPECT_ERRNO] = "__errno_location",
+	};
+	struct elf_symbol s;
+	int err;
+
+	new_answer(w, ANSWER_MACHINE)->found = (uint32_t)elf_machine(w->elf);
+	err = send_answer(w);
+	for (uint32_t i = 0; !err && i < INSPECT_FUNCTIONS; i++) {
+		struct inspect_answer *a;
+
+		if (elf_find_symbol(w->elf, names[i], &s))
+			continue;
+		a = new_answer(w, ANSWER_FUNCTION);
+		a->arg = i;
+		a->offset = s.offset;
+		err = send_answer(w);
+	}
+	return err ? err : answer_code(w);
+}
+
 static int answer(struct worker *w, const struct inspect_request *rq)
 {
 	const struct probe_spec *s;
 
 	if (rq->what == INSPECT_SITES)
 		return answer_sites(w, rq);
+	if (rq->what == INSPECT_LOADED)
+		return answer_loaded(w);
 	s = &w->pt->specs[rq->spec];
 	return s->is_usdt ? check_usdt(w, s->symbol + strlen(SPEC_USDT)) : check_symbol(w, s->symbol);
 }

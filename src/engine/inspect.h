@@ -11,6 +11,7 @@
 enum inspect_what {
 	INSPECT_SITES,
 	INSPECT_CHECK,
+	INSPECT_LOADED,
 };
 
 /* One message, with two descriptors: the file, and the socket for the answer. */
@@ -25,12 +26,15 @@ struct inspect_request {
 #define INSPECT_TEXT_MAX 4608 /* a symbol's name, or two short texts */
 
 enum inspect_kind {
-	ANSWER_SITE,	 /* FOUND_*: `found`; text: the name, a NUL, `why` */
-	ANSWER_ENUM,	 /* a name: of engine `spec`, enum `arg`, value `offset` */
+	ANSWER_SITE,     /* FOUND_*: `found`; text: the name, a NUL, `why` */
+	ANSWER_ENUM,     /* a name: of engine `spec`, enum `arg`, value `offset` */
 	ANSWER_ENUM_END, /* ends the names before, of which there are `offset` */
 	ANSWER_BUILD_ID,
 	ANSWER_INSTEAD,
-	ANSWER_END, /* err: the result of the whole request */
+	ANSWER_MACHINE,  /* INSPECT_LOADED: `found` */
+	ANSWER_FUNCTION, /* its number is `arg`, and where it is in the file `offset` */
+	ANSWER_CODE,     /* what is mapped as code: `size` bytes from `offset` on */
+	ANSWER_END,      /* err: the result of the whole request */
 };
 
 /* One message of a SOCK_SEQPACKET, cut off after the text. */

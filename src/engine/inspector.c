@@ -85,6 +85,7 @@ struct reply {
 	char *build_id;
 	char *instead;
 	size_t instead_size;
+	struct inspect_loaded *loaded;
 	probe_site_cb cb;
 	void *arg;
 	char *names[ELF_STRINGS_MAX]; /* of the enum whose names are arriving */
@@ -213,6 +214,25 @@ static void take_instead(struct reply *r, const char *name)
 	snprintf(r->instead + len, r->instead_size - len, "%s%.70s", len ? ", " : "", name);
 }
 
+static int take_loaded(struct inspect_loaded *l, const struct inspect_answer *a)
+{
+	if (a->kind == ANSWER_MACHINE) {
+		l->machine = (int)a->found;
+		return 0;
+	}
+	if (a->kind == ANSWER_FUNCTION) {
+		if (a->arg >= INSPECT_FUNCTIONS)
+			return -EPROTO;
+		l->functions[a->arg] = a->offset;
+		return 0;
+	}
+	if (l->n_code == INSPECT_CODE_MAX || a->offset > UINT64_MAX - a->size)
+		return -EPROTO;
+	l->code[l->n_code].offset = a->offset;
+	l->code[l->n_code++].size = a->size;
+	return 0;
+}
+
 /* 1: it was the last message. */
 static int take(struct inspect_answer *a, size_t n, void *arg)
 {
@@ -237,6 +257,10 @@ static int take(struct inspect_answer *a, size_t n, void *arg)
 		if (a->text_len)
 			take_instead(r, a->text);
 		return 0;
+	case ANSWER_MACHINE:
+	case ANSWER_FUNCTION:
+	case ANSWER_CODE:
+		return r->loaded ? take_loaded(r->loaded, a) : -EPROTO;
 	case ANSWER_END:
 		return a->err < 0 ? (a->err > -4096 ? a->err : -EPROTO) : 1;
 	default:
@@ -282,4 +306,16 @@ int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, s
 
 	*instead = '\0';
 	return inspect(&r, &rq, fd);
+}
+
+int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded)
+{
+	struct inspect_request rq = { .what = INSPECT_LOADED, .ms = INSPECT_MS_MAX };
+	struct inspect_loaded loaded = { 0 };
+	struct reply r = { .ins = ins, .loaded = &loaded };
+	int err = inspect(&r, &rq, fd);
+
+	if (!err)
+		*ret_loaded = loaded;
+	return err;
 }

@@ -11,11 +11,31 @@
 #define INFTRACE_INSPECTOR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/engine.h"
 #include "engine/sites.h"
 
 struct inspector;
+
+/* What has to be known of a loaded file by those that call into it. Offsets are in the file; 0: it does not have it. */
+enum inspect_function {
+	INSPECT_DLOPEN,
+	INSPECT_DLSYM,
+	INSPECT_ERRNO,
+	INSPECT_FUNCTIONS,
+};
+
+#define INSPECT_CODE_MAX 8
+
+struct inspect_loaded {
+	int machine;
+	uint64_t functions[INSPECT_FUNCTIONS];
+	struct {
+		uint64_t offset, size;
+	} code[INSPECT_CODE_MAX]; /* that is neither written to nor followed by what is not in the file */
+	size_t n_code;
+};
 
 /* The time within which a file must be read, by the clock and by CPU time. By the clock it is far more than a file
  * needs, for machines that are busy with something else. */
@@ -42,5 +62,8 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
 /* Whether the file has what a specification of the command line names. If not (-ENOENT), returns up
  * to `size` bytes of what it has instead. */
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size);
+
+/* Returns as inspector_sites() does. */
+int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded);
 
 #endif

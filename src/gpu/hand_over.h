@@ -40,6 +40,7 @@
 #define GPU_ENV_SOCKET "INFTRACE_GPU"	/* the name of the socket, with '@' before it */
 #define GPU_ENV_CUPTI "INFTRACE_CUPTI"	/* the path of libcupti, when the agent should not search for it */
 #define GPU_ATTACH_ENTRY "inftrace_gpu_attach" /* int (const char *socket_name), what an injector calls */
+#define GPU_AGENT_SONAME "inftrace-gpu.so.1" /* with GPU_HAND_OVER_VERSION: by this, one in a process is found again */
 #define GPU_SOCKET_NAME_MAX 100		/* with '@', without the 0 at its end */
 
 struct gpu_hello {

@@ -5,19 +5,23 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/inspector.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
-#include "target/elf.h"
 #include "target/file.h"
 #include "target/process.h"
 
@@ -27,8 +31,10 @@
 #define OUR_MACHINE EM_AARCH64
 #endif
 
-#define ROUNDS 50	/* looks for a thread that waits in a system call, */
+#define ROUNDS 50         /* looks for a thread that waits in a system call, */
 #define ROUND_NS 20000000 /* with as much time between them */
+#define FILES_MAX 4
+#define MEMORY_PATH "/memfd:" GPU_AGENT_SONAME " (deleted)"
 
 /* The numbers of a line of /proc/PID/status, as many as there are, up to max. */
 static int status_numbers(pid_t pid, const char *key, unsigned long *ret_numbers, int max)
@@ -88,22 +94,46 @@ static bool same_file(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static bool same_namespace(pid_t pid, const char *kind)
-{
-	char ours[64], theirs[64];
+struct search {
+	struct inspector *inspector;
+	pid_t pid;
+	struct inject_places found;
+	struct mapped_file files[FILES_MAX]; /* where it was found; without their paths */
+	int count, seen;
+	bool has_agent; /* one that was brought in before */
+	bool same_filters;
+};
 
-	snprintf(ours, sizeof(ours), "/proc/self/ns/%s", kind);
-	snprintf(theirs, sizeof(theirs), "/proc/%d/ns/%s", pid, kind);
-	return same_file(ours, theirs);
+/* What the file is, read by a process without rights. */
+static int inspect(const struct search *s, int fd, struct inspect_loaded *ret_loaded)
+{
+	int err = inspector_loaded(s->inspector, fd, ret_loaded);
+
+	close(fd);
+	return err;
+}
+
+static int check_program(const struct search *s, char *ret_why, size_t size)
+{
+	struct inspect_loaded exe;
+	int fd, err;
+
+	err = file_open_exe(s->pid, &fd);
+	if (err)
+		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
+	err = inspect(s, fd, &exe);
+	if (err && err != -ENOEXEC && err != -EOPNOTSUPP && err != -EBADMSG)
+		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
+	if (err || exe.machine != OUR_MACHINE)
+		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is not a 64-bit program of this machine");
+	return 0;
 }
 
 /* What speaks against it, in the words of the user. */
-static int check_process(pid_t pid, const char *agent_path, char *ret_why, size_t size)
+static int check_process(struct search *s, char *ret_why, size_t size)
 {
-	unsigned long tracer = 0, filters = 0, own_filters = 0;
-	char path[4096 + 32];
-	struct elf_file *exe;
-	int err, fd, machine;
+	unsigned long tracer = 0, mode = 0, filters = 0, own_filters = 0;
+	pid_t pid = s->pid;
 
 	if (!process_exists(pid) || process_is_kernel_thread(pid))
 		return inject_refuse(ret_why, size, -ESRCH, "there is no such program");
@@ -111,38 +141,15 @@ static int check_process(pid_t pid, const char *agent_path, char *ret_why, size_
 		return inject_refuse(ret_why, size, -EBUSY, "a debugger has it (process %lu)", tracer);
 	if (is_secure(pid))
 		return inject_refuse(ret_why, size, -EPERM, "it runs with other rights than those of its user (setuid)");
+	if (status_numbers(pid, "Seccomp", &mode, 1) && mode == SECCOMP_MODE_STRICT)
+		return inject_refuse(ret_why, size, -EPERM, "seccomp lets it do nothing but read and write");
 	/* those of a container may be ours, too */
 	status_numbers(getpid(), "Seccomp_filters", &own_filters, 1);
-	if (status_numbers(pid, "Seccomp_filters", &filters, 1) && filters > own_filters)
-		return inject_refuse(ret_why, size, -EPERM, "a seccomp filter restricts it");
+	s->same_filters = !status_numbers(pid, "Seccomp_filters", &filters, 1) || filters <= own_filters;
 	if (process_has_shadow_stack(pid))
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it has a shadow stack");
-	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, agent_path);
-	if (!same_namespace(pid, "mnt") || !same_file(path, agent_path))
-		return inject_refuse(ret_why, size, -EXDEV, "it is in another mount namespace, where %s is not", agent_path);
-	if (!same_namespace(pid, "net"))
-		return inject_refuse(ret_why, size, -EXDEV, "it is in another network namespace");
-	err = file_open_exe(pid, &fd);
-	if (err)
-		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
-	err = elf_open_fd(fd, &exe);
-	if (err)
-		return inject_refuse(ret_why, size, err == -EOPNOTSUPP ? err : -ENOEXEC, "it is not a 64-bit program of this machine");
-	machine = elf_machine(exe);
-	elf_close(exe);
-	if (machine != OUR_MACHINE)
-		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is not a 64-bit program of this machine");
-	return 0;
+	return check_program(s, ret_why, size);
 }
-
-#define FILES_MAX 4
-
-struct search {
-	pid_t pid;
-	struct inject_places found;
-	struct mapped_file files[FILES_MAX]; /* where it was found; without their paths */
-	int count, seen;
-};
 
 static void keep_file(struct search *s, const struct mapped_file *m)
 {
@@ -168,13 +175,9 @@ static bool still_there(void *arg)
 	return !process_each_mapped(s->pid, see_file, s) && s->seen == s->count;
 }
 
-static uint64_t address_of(struct elf_file *elf, const struct mapped_file *m, const char *name)
+static uint64_t address_of(uint64_t offset, const struct mapped_file *m)
 {
-	struct elf_symbol s;
-
-	if (elf_find_symbol(elf, name, &s) || s.offset < m->offset || s.offset - m->offset >= m->end - m->start)
-		return 0;
-	return m->start + (s.offset - m->offset);
+	return offset && offset >= m->offset && offset - m->offset < m->end - m->start ? m->start + (offset - m->offset) : 0;
 }
 
 /* The C library has all three, except that the dl functions of an older glibc are in libdl. */
@@ -183,21 +186,21 @@ static int find_functions(const struct mapped_file *m, void *arg)
 	const char *base = strrchr(m->path, '/');
 	struct search *s = arg;
 	struct inject_places *p = &s->found, before = *p;
-	struct elf_file *elf;
+	struct inspect_loaded l;
 	int fd;
 
+	s->has_agent |= !strcmp(m->path, MEMORY_PATH);
 	base = base ? base + 1 : m->path;
 	if (strncmp(base, "libc.", 5) && strncmp(base, "libc-", 5) && strncmp(base, "libdl", 5) && strncmp(base, "ld-musl-", 8))
 		return 0;
-	if (file_open_mapped(s->pid, m, &fd) || elf_open_fd(fd, &elf))
+	if (file_open_mapped(s->pid, m, &fd) || inspect(s, fd, &l))
 		return 0;
 	if (!p->errno_location)
-		p->errno_location = address_of(elf, m, "__errno_location");
+		p->errno_location = address_of(l.functions[INSPECT_ERRNO], m);
 	if (!p->dlopen || !p->dlsym) {
-		p->dlopen = address_of(elf, m, "dlopen");
-		p->dlsym = address_of(elf, m, "dlsym");
+		p->dlopen = address_of(l.functions[INSPECT_DLOPEN], m);
+		p->dlsym = address_of(l.functions[INSPECT_DLSYM], m);
 	}
-	elf_close(elf);
 	if (memcmp(&before, p, sizeof(before)))
 		keep_file(s, m);
 	return 0;
@@ -217,25 +220,20 @@ static bool read_process(pid_t pid, uint64_t at, void *ret_bytes, size_t length)
 static int find_room(const struct mapped_file *m, void *arg)
 {
 	struct search *s = arg;
+	struct inspect_loaded l;
 	uint8_t there[INJECT_CODE_MAX];
 	uint64_t end = 0, from;
-	Elf64_Ehdr h;
-	Elf64_Phdr p;
 	int fd;
 
-	if (!m->ino || file_open_mapped(s->pid, m, &fd))
+	if (!m->ino || file_open_mapped(s->pid, m, &fd) || inspect(s, fd, &l))
 		return 0;
-	if (pread(fd, &h, sizeof(h), 0) == sizeof(h) && h.e_phentsize == sizeof(p)) {
-		for (int i = 0; i < h.e_phnum && i < 64; i++) {
-			if (pread(fd, &p, sizeof(p), (off_t)(h.e_phoff + (uint64_t)i * sizeof(p))) != sizeof(p))
-				break;
-			/* the segment of this mapping, mapped as a whole */
-			if (p.p_type == PT_LOAD && p.p_flags & PF_X && !(p.p_flags & PF_W) && p.p_filesz == p.p_memsz &&
-				p.p_offset / 4096 * 4096 == m->offset && p.p_offset + p.p_filesz - m->offset <= m->end - m->start)
-				end = p.p_offset + p.p_filesz - m->offset;
-		}
+	for (size_t i = 0; i < l.n_code; i++) {
+		/* the segment of this mapping, mapped as a whole */
+		uint64_t before = l.code[i].offset % 4096;
+
+		if (l.code[i].offset - before == m->offset && l.code[i].size <= m->end - m->start - before)
+			end = before + l.code[i].size;
 	}
-	close(fd);
 	from = (m->start + end + 63) / 64 * 64;
 	if (!end || m->end - from > 65536 || from + INJECT_CODE_MAX > m->end)
 		return 0;
@@ -248,31 +246,132 @@ static int find_room(const struct mapped_file *m, void *arg)
 
 struct attempt {
 	struct search *search;
-	const char *agent_path, *socket_name;
+	const struct inject_work *work;
 	char *ret_why;
 	size_t size;
+	int done; /* what inject_call() returned */
 };
 
 static int try_thread(pid_t tid, void *arg)
 {
-	const struct attempt *a = arg;
-	const struct inject_text text = { a->agent_path, GPU_ATTACH_ENTRY, a->socket_name };
-	int err = inject_call(a->search->pid, tid, &a->search->found, still_there, a->search, &text, a->ret_why, a->size);
+	struct attempt *a = arg;
+	int r = inject_call(a->search->pid, tid, &a->search->found, still_there, a->search, a->work, a->ret_why, a->size);
 
 	/* done, or failed for good: the walk ends */
-	if (err == -EAGAIN)
+	if (r == -EAGAIN)
 		return 0;
-	return err ? err : 1;
+	a->done = r;
+	return 1;
 }
 
-int gpu_inject(pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
+/* By whichever thread can be used. Returns as inject_call() does. */
+static int work_in(struct search *s, const struct inject_work *work, char *ret_why, size_t size)
 {
 	const struct timespec pause = { .tv_nsec = ROUND_NS };
-	struct search s = { .pid = pid };
-	struct attempt a = { &s, agent_path, socket_name, ret_why, size };
-	int err;
+	struct attempt a = { .search = s, .work = work, .ret_why = ret_why, .size = size };
+	int r;
 
-	err = check_process(pid, agent_path, ret_why, size);
+	for (int i = 0; i < ROUNDS; i++) {
+		r = process_each_thread(s->pid, try_thread, &a);
+		if (r == -ESRCH)
+			return inject_refuse(ret_why, size, r, "it has ended");
+		if (r)
+			return r < 0 ? r : a.done;
+		if (!still_there(s))
+			return inject_refuse(ret_why, size, -ESRCH, "it ended, or executed another program, meanwhile");
+		nanosleep(&pause, NULL);
+	}
+	return inject_refuse(ret_why, size, -EAGAIN, "none of its threads waits in a system call, where a call could be put in between");
+}
+
+/* The very open file of the process, with the rights that it has itself: it may have put another one in its place. */
+static int take_descriptor(pid_t pid, int number, int *ret_fd)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), fd, err;
+
+	if (pidfd < 0)
+		return -errno;
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	err = fd < 0 ? -errno : 0;
+	close(pidfd);
+	if (!err)
+		*ret_fd = fd;
+	return err;
+}
+
+/* Whether it is an empty file in memory, as memfd_create(2) makes them, where a write cannot have to wait. */
+static bool is_new_memory(int fd)
+{
+	struct stat st, own;
+	int memory = memfd_create("", MFD_CLOEXEC), flags = fcntl(fd, F_GETFL);
+	bool is = memory >= 0 && !fstat(memory, &own) && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_dev == own.st_dev && !st.st_size &&
+		  flags >= 0 && (flags & O_ACCMODE) == O_RDWR;
+
+	if (memory >= 0)
+		close(memory);
+	return is;
+}
+
+static int copy_file(const char *path, int to)
+{
+	int from = open(path, O_RDONLY | O_CLOEXEC), err = 0;
+	off_t at = 0;
+	struct stat st;
+	ssize_t n;
+
+	if (from < 0)
+		return -errno;
+	if (fstat(from, &st))
+		err = -errno;
+	while (!err && at < st.st_size) {
+		n = sendfile(to, from, &at, (size_t)(st.st_size - at));
+		if (n <= 0)
+			err = n ? -errno : -EIO;
+	}
+	close(from);
+	return err;
+}
+
+/* Where the process does not see the file of the agent: it gets a copy in memory. Returns the number of its descriptor. */
+static int bring_in(struct search *s, const char *agent_path, char *ret_why, size_t size)
+{
+	const struct inject_work make = {
+		.call = SYS_memfd_create, .name = GPU_AGENT_SONAME, .flags = MFD_CLOEXEC, .in_memory = true, .same_filters = s->same_filters
+	};
+	int number = work_in(s, &make, ret_why, size), fd = -1, err;
+
+	if (number < 0)
+		return number;
+	err = take_descriptor(s->pid, number, &fd);
+	if (!err) {
+		err = is_new_memory(fd) ? copy_file(agent_path, fd) : -EBADF;
+		close(fd);
+	}
+	return err ? inject_refuse(ret_why, size, err, "the library cannot be passed in: %s", strerror(-err)) : number;
+}
+
+/* Has it load the agent; number: of the descriptor, which is closed then, or -1. */
+static int start_agent(struct search *s, const char *library, int number, const char *socket_name, char *ret_why, size_t size)
+{
+	const struct inject_work load = {
+		.library = library,
+		.entry = GPU_ATTACH_ENTRY,
+		.argument = socket_name,
+		.call = number >= 0 ? SYS_close : -1,
+		.number = number,
+		.same_filters = s->same_filters,
+	};
+
+	return work_in(s, &load, ret_why, size);
+}
+
+int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size)
+{
+	struct search s = { .inspector = inspector, .pid = pid };
+	char path[4096 + 32];
+	int err, number;
+
+	err = check_process(&s, ret_why, size);
 	if (err)
 		return err;
 	err = process_each_mapped(pid, find_functions, &s);
@@ -282,15 +381,15 @@ int gpu_inject(pid_t pid, const char *agent_path, const char *socket_name, char 
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is linked statically, or its C library has no dlopen()");
 	if (process_each_mapped(pid, find_room, &s) <= 0)
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "none of its libraries has room for the call");
-	for (int i = 0; i < ROUNDS; i++) {
-		err = process_each_thread(pid, try_thread, &a);
-		if (err == -ESRCH)
-			return inject_refuse(ret_why, size, err, "it has ended");
-		if (err)
-			return err < 0 ? err : 0;
-		if (!still_there(&s))
-			return inject_refuse(ret_why, size, -ESRCH, "it ended, or executed another program, meanwhile");
-		nanosleep(&pause, NULL);
-	}
-	return inject_refuse(ret_why, size, -EAGAIN, "none of its threads waits in a system call, where a call could be put in between");
+	snprintf(path, sizeof(path), "/proc/%d/root%s", pid, agent_path);
+	if (same_file(path, agent_path))
+		return start_agent(&s, agent_path, -1, socket_name, ret_why, size);
+	/* in a container; the copy that is there is found by its name */
+	if (s.has_agent)
+		return start_agent(&s, GPU_AGENT_SONAME, -1, socket_name, ret_why, size);
+	number = bring_in(&s, agent_path, ret_why, size);
+	if (number < 0)
+		return number;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", number);
+	return start_agent(&s, path, number, socket_name, ret_why, size);
 }

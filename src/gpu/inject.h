@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct inspector;
+
 /*
- * agent_path is absolute; socket_name as in gpu/hand_over.h. 0: the agent has started, and will connect. Else a
+ * The files of the process are read by the inspector. agent_path is absolute, for us: where the process does not see that file, it gets a
+ * copy of it in memory; socket_name as in gpu/hand_over.h. 0: the agent has started, and will connect. Else a
  * negative errno, with a line in ret_why that says what is in the way, and nothing has changed in the process; but
  * -ETIMEDOUT: its thread has not come back yet, and will do so by itself. Takes milliseconds as a rule, at most half a
  * minute. x86_64 only, so far: -EOPNOTSUPP elsewhere.
  */
-int gpu_inject(pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size);
+int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size);
 
 #endif

@@ -8,7 +8,7 @@
  *     texts, and the thread's registers in the form of a frame that rt_sigreturn(2) takes. None of that is seen.
  *  3. One ptrace request sets its registers to the code. From then on it needs nobody: it calls dlopen(), dlsym()
  *     and the entry, puts errno back, and returns through rt_sigreturn to where it was, to begin its system call again.
- *  4. Normally that last system call is seen coming and left out, and the thread is given its registers by ptrace
+ *  4. Normally that last system call is seen coming and replaced by one that does nothing, and the thread is given its registers by ptrace
  *     instead. Then the kernel resumes the interrupted call as after any stop: also one whose remaining time it keeps
  *     (nanosleep, poll, a futex with a timeout), which through rt_sigreturn would start over.
  *
@@ -39,10 +39,10 @@ bool inject_code_fits(const uint8_t *bytes)
 	return true;
 }
 
-int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_text *text,
+int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_work *work,
 	char *ret_why, size_t size)
 {
-	(void)pid, (void)tid, (void)places, (void)valid, (void)arg, (void)text;
+	(void)pid, (void)tid, (void)places, (void)valid, (void)arg, (void)work;
 	return inject_refuse(ret_why, size, -EOPNOTSUPP, "injecting is not supported on this architecture");
 }
 
@@ -62,12 +62,14 @@ int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "gpu/inject_seccomp.h"
+
 #define RED_ZONE 128
 #define STACK_NEEDED (96u << 10) /* by dlopen(), generously */
-#define STATE_MAX 16384		 /* of the registers of vectors */
+#define STATE_MAX 16384          /* of the registers of vectors */
 #define TEXT_MAX 4096
 #define PATIENCE_MS 20000
-#define FP_STATE_WORDS 464	 /* where software has its own in that state */
+#define FP_STATE_WORDS 464                 /* where software has its own in that state */
 #define FEATURES_TILES (UINT64_C(3) << 17) /* AMX: large, and not in use while in a system call */
 #define RUNNING INT64_MIN
 /* what the kernel has in rax while it is to begin a system call again */
@@ -79,6 +81,9 @@ struct block {
 	uint64_t errno_location, dlopen, dlsym, library, entry, argument, frame;
 	uint64_t handle;
 	int64_t result; /* of the entry */
+	int64_t call;   /* -1: none */
+	uint64_t args[2];
+	int64_t returned;
 };
 
 /* All of the code; its place does not matter. */
@@ -87,6 +92,8 @@ __asm__(".pushsection .rodata\n"
 	"	call *0(%rbx)\n"
 	"	movl (%rax), %r12d\n"
 	"	movq 24(%rbx), %rdi\n"
+	"	testq %rdi, %rdi\n"
+	"	jz 1f\n"
 	"	movl $2, %esi\n" /* RTLD_NOW */
 	"	call *8(%rbx)\n"
 	"	movq %rax, 56(%rbx)\n"
@@ -101,7 +108,14 @@ __asm__(".pushsection .rodata\n"
 	"	call *%rax\n"
 	"	cltq\n"
 	"	movq %rax, 64(%rbx)\n"
-	"1:	call *0(%rbx)\n"
+	"1:	movq 72(%rbx), %rax\n"
+	"	testq %rax, %rax\n"
+	"	js 3f\n"
+	"	movq 80(%rbx), %rdi\n"
+	"	movq 88(%rbx), %rsi\n"
+	"	syscall\n"
+	"	movq %rax, 96(%rbx)\n"
+	"3:	call *0(%rbx)\n"
 	"	movl %r12d, (%rax)\n"
 	"	movq 48(%rbx), %rsp\n"
 	"2:	movl $15, %eax\n" /* rt_sigreturn; again, where it was left out */
@@ -112,7 +126,9 @@ __asm__(".pushsection .rodata\n"
 	".popsection\n");
 extern const uint8_t inject_code_begin[], inject_code_returns[], inject_code_end[];
 
-_Static_assert(offsetof(struct block, frame) == 48 && offsetof(struct block, result) == 64, "the code has these offsets");
+_Static_assert(offsetof(struct block, frame) == 48 && offsetof(struct block, result) == 64 && offsetof(struct block, call) == 72 &&
+		       offsetof(struct block, returned) == 96,
+	"the code has these offsets");
 
 /* The labels are of one piece, which the compiler does not know. */
 static size_t code_offset(const uint8_t *label)
@@ -232,8 +248,8 @@ struct call {
 	uint64_t mask;
 	uint8_t state[STATE_MAX] __attribute__((aligned(64)));
 	size_t state_size;
-	uint64_t block;		/* where it is */
-	bool gone;		/* has ended, or executes another program */
+	uint64_t block; /* where it is */
+	bool gone;      /* has ended, or executes another program */
 };
 
 /* Waits until it stops. 0 and what waitpid() says; -ETIMEDOUT; -ESRCH */
@@ -282,23 +298,40 @@ static void pass_on(pid_t tid, int status, int request)
 		ptrace(request, tid, 0, signal_of(status));
 }
 
-/* Stops it where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
-static int stop(struct call *c)
+static bool is_own_stop(const struct call *c, int status)
+{
+	(void)c;
+	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP;
+}
+
+static bool is_group_stop(int status)
+{
+	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
+}
+
+/* Lets it go on until a stop is the one; how, says request. -EAGAIN: the whole process has been stopped, and that is not waited for. */
+static int await(struct call *c, bool (*is_it)(const struct call *c, int status), int request, bool patient)
 {
 	int status, err;
 
-	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0))
-		return -errno;
 	for (;;) {
 		err = await_stop(c, &status);
 		if (err)
 			return err;
-		if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP)
+		if (is_it(c, status))
 			return 0;
-		if (status >> 16 == PTRACE_EVENT_STOP)
+		if (is_group_stop(status) && !patient)
 			return -EAGAIN;
-		pass_on(c->tid, status, PTRACE_CONT);
+		pass_on(c->tid, status, request);
 	}
+}
+
+/* Stops it where a signal would be handled, so that registers can be set and an interrupted call is resumed. */
+static int stop(struct call *c)
+{
+	if (ptrace(PTRACE_INTERRUPT, c->tid, 0, 0))
+		return -errno;
+	return await(c, is_own_stop, PTRACE_CONT, false);
 }
 
 static int read_registers(struct call *c)
@@ -357,7 +390,7 @@ static void frame_registers(const struct call *c, uint64_t state, ucontext_t *re
 	bool again = (long long)r->orig_rax >= 0 && rax <= -ERESTARTSYS && rax >= -ERESTART_RESTARTBLOCK;
 
 	memset(ret_frame, 0, sizeof(*ret_frame));
-	ret_frame->uc_flags = 7; /* with the state of vectors, and ss */
+	ret_frame->uc_flags = 7;                   /* with the state of vectors, and ss */
 	ret_frame->uc_stack.ss_flags = 0x7fffffff; /* not valid: its alternate stack stays as it is */
 	g[REG_R8] = (greg_t)r->r8, g[REG_R9] = (greg_t)r->r9, g[REG_R10] = (greg_t)r->r10, g[REG_R11] = (greg_t)r->r11;
 	g[REG_R12] = (greg_t)r->r12, g[REG_R13] = (greg_t)r->r13, g[REG_R14] = (greg_t)r->r14, g[REG_R15] = (greg_t)r->r15;
@@ -370,48 +403,72 @@ static void frame_registers(const struct call *c, uint64_t state, ucontext_t *re
 	memcpy(&ret_frame->uc_sigmask, &c->mask, sizeof(c->mask));
 }
 
-/* Puts the code and all that it needs into the process, where nobody sees it. */
-static int prepare(struct call *c, const struct inject_text *t)
+/* Appends a text to those in the process, and says where it will be. */
+static uint64_t add_text(char *texts, size_t *length, const char *text, uint64_t at)
 {
-	char text[TEXT_MAX] __attribute__((aligned(8))) = "";
-	size_t library = strlen(t->library) + 1, entry = strlen(t->entry) + 1, length = library + entry + strlen(t->argument) + 1;
+	uint64_t there = at + *length;
+
+	if (!text)
+		return 0;
+	memcpy(texts + *length, text, strlen(text) + 1);
+	*length += strlen(text) + 1;
+	return there;
+}
+
+static size_t text_size(const char *text)
+{
+	return text ? strlen(text) + 1 : 0;
+}
+
+/* Puts the code and all that it needs into the process, where nobody sees it. */
+static int prepare(struct call *c, const struct inject_work *w)
+{
+	char texts[TEXT_MAX] __attribute__((aligned(8))) = "";
+	size_t size = text_size(w->library) + text_size(w->entry) + text_size(w->argument) + text_size(w->name), length = 0;
 	uint8_t state[STATE_MAX + 8] __attribute__((aligned(64)));
 	ucontext_t frame;
 	uint64_t top = c->before.rsp - RED_ZONE, at_state, at_text, at_frame;
-	uint32_t size = frame_state(c, state);
-	struct block b = { .result = RUNNING };
+	uint32_t state_size = frame_state(c, state);
+	struct block b = { .result = RUNNING, .call = w->call, .args = { (uint64_t)w->number, (uint64_t)w->flags }, .returned = RUNNING };
 	int err;
 
-	if (length > sizeof(text) || !size)
+	if (size > sizeof(texts) || !state_size)
 		return -EOPNOTSUPP;
-	memcpy(text, t->library, library);
-	memcpy(text + library, t->entry, entry);
-	memcpy(text + library + entry, t->argument, strlen(t->argument) + 1);
-	at_text = (top - length - 8) & ~UINT64_C(63);
-	at_state = (at_text - size - 8) & ~UINT64_C(63);
+	at_text = (top - size - 8) & ~UINT64_C(63);
+	at_state = (at_text - state_size - 8) & ~UINT64_C(63);
 	at_frame = (at_state - sizeof(frame)) & ~UINT64_C(63);
 	c->block = (at_frame - sizeof(b) - 64) & ~UINT64_C(63);
 	b.errno_location = c->places->errno_location;
 	b.dlopen = c->places->dlopen;
 	b.dlsym = c->places->dlsym;
-	b.library = at_text;
-	b.entry = at_text + library;
-	b.argument = b.entry + entry;
+	b.library = add_text(texts, &length, w->library, at_text);
+	b.entry = add_text(texts, &length, w->entry, at_text);
+	b.argument = add_text(texts, &length, w->argument, at_text);
+	if (w->name)
+		b.args[0] = add_text(texts, &length, w->name, at_text);
 	b.frame = at_frame;
 	frame_registers(c, at_state, &frame);
 	err = write_memory(c->tid, c->places->code, inject_code_begin, code_offset(inject_code_end));
-	err = err ? err : write_memory(c->tid, at_text, text, length);
-	err = err ? err : write_memory(c->tid, at_state, state, size);
+	err = err ? err : write_memory(c->tid, at_text, texts, size);
+	err = err ? err : write_memory(c->tid, at_state, state, state_size);
 	err = err ? err : write_memory(c->tid, at_frame, &frame, sizeof(frame));
 	return err ? err : write_memory(c->tid, c->block, &b, sizeof(b));
+}
+
+/* Whether it is about to return through rt_sigreturn(2). */
+static bool is_returning(const struct call *c, int status)
+{
+	struct user_regs_struct r;
+
+	return WSTOPSIG(status) == (SIGTRAP | 0x80) && !ptrace(PTRACE_GETREGS, c->tid, 0, &r) &&
+	       r.rip == c->places->code + code_offset(inject_code_returns) && r.orig_rax == SYS_rt_sigreturn;
 }
 
 /* Lets it run until it is about to return. */
 static int run(struct call *c)
 {
-	uint64_t returns = c->places->code + code_offset(inject_code_returns);
 	struct user_regs_struct r = c->before;
-	int status, err;
+	int err;
 
 	r.rip = c->places->code;
 	r.rbx = c->block;
@@ -422,27 +479,16 @@ static int run(struct call *c)
 		return -errno;
 	if (ptrace(PTRACE_SYSCALL, c->tid, 0, 0))
 		return -ESRCH;
-	for (;;) {
-		err = await_stop(c, &status);
-		if (err)
-			return err;
-		if (WSTOPSIG(status) == (SIGTRAP | 0x80) && !ptrace(PTRACE_GETREGS, c->tid, 0, &r) && r.rip == returns &&
-			r.orig_rax == SYS_rt_sigreturn)
-			break;
-		pass_on(c->tid, status, PTRACE_SYSCALL);
-	}
-	/* that call is left out: its number is none. Should we end now, it is made again. */
-	r.orig_rax = (unsigned long long)-1;
+	err = await(c, is_returning, PTRACE_SYSCALL, true);
+	if (err)
+		return err;
+	/* another call is made in its place, which seccomp filters allow. Should we end now, this one is made after it. */
+	if (ptrace(PTRACE_GETREGS, c->tid, 0, &r))
+		return -ESRCH;
+	r.orig_rax = SYS_getpid;
 	if (ptrace(PTRACE_SETREGS, c->tid, 0, &r) || ptrace(PTRACE_INTERRUPT, c->tid, 0, 0) || ptrace(PTRACE_CONT, c->tid, 0, 0))
 		return -ESRCH;
-	for (;;) {
-		err = await_stop(c, &status);
-		if (err)
-			return err;
-		if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP)
-			return 0;
-		pass_on(c->tid, status, PTRACE_CONT);
-	}
+	return await(c, is_own_stop, PTRACE_CONT, true);
 }
 
 /* Gives it its registers back; until the second request it could still return by itself. */
@@ -454,31 +500,52 @@ static void restore(struct call *c)
 	ptrace(PTRACE_SETREGS, c->tid, 0, &c->before);
 }
 
-static int call(struct call *c, const struct inject_text *text, char *ret_why, size_t size)
+static int call(struct call *c, const struct inject_work *work, char *ret_why, size_t size)
 {
 	struct block b;
 	int err;
 
-	err = prepare(c, text);
+	err = prepare(c, work);
 	if (err)
 		return inject_refuse(ret_why, size, err, "its memory cannot be written to: %s", strerror(-err));
 	err = run(c);
 	if (err == -ETIMEDOUT)
-		return inject_refuse(ret_why, size, err, "a thread has not come back from loading %s yet", text->library);
+		return inject_refuse(ret_why, size, err, "a thread has not come back from loading %s yet", work->library ?: "a library");
 	if (err)
 		return inject_refuse(ret_why, size, err, "it ended, or executed another program, meanwhile");
 	read_memory(c->tid, c->block, &b, sizeof(b) / 8);
 	restore(c);
+	if (!work->library)
+		return b.returned < 0 ? inject_refuse(ret_why, size, (int)b.returned, "a system call in it failed: %s", strerror((int)-b.returned)) : (int)b.returned;
 	if (!b.handle)
-		return inject_refuse(ret_why, size, -ENOEXEC, "its dlopen() refuses %s", text->library);
+		return inject_refuse(ret_why, size, -ENOEXEC, "its dlopen() refuses %s", work->library);
 	if (b.result == RUNNING)
-		return inject_refuse(ret_why, size, -ENOEXEC, "%s has no %s()", text->library, text->entry);
+		return inject_refuse(ret_why, size, -ENOEXEC, "%s has no %s()", work->library, work->entry);
 	if (b.result)
 		return inject_refuse(ret_why, size, (int)b.result, "the agent could not start in it: %s", strerror((int)-b.result));
 	return 0;
 }
 
-int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_text *text,
+/* While it is stopped. */
+static int check_and_call(struct call *c, inject_valid_fn *valid, void *arg, const struct inject_work *work, char *ret_why, size_t size)
+{
+	int err = read_registers(c);
+
+	if (err)
+		return inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
+	/* it was seen before it stopped, and has gone on since then */
+	if (c->before.cs != 0x33 || !waits((long long)c->before.orig_rax))
+		return -EAGAIN;
+	begin_again(c->tid, &c->before);
+	if (!valid(arg))
+		return inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
+	if (!has_stack(c->pid, c->before.rsp))
+		return -EAGAIN;
+	err = inject_seccomp_check(c->tid, work->in_memory, work->same_filters, ret_why, size);
+	return err ? err : call(c, work, ret_why, size);
+}
+
+int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject_valid_fn *valid, void *arg, const struct inject_work *work,
 	char *ret_why, size_t size)
 {
 	struct call c = { .pid = pid, .tid = tid, .places = places };
@@ -490,22 +557,10 @@ int inject_call(pid_t pid, pid_t tid, const struct inject_places *places, inject
 	if (ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC))
 		return errno == ESRCH ? -EAGAIN : inject_refuse(ret_why, size, -errno, "it cannot be traced: %s", strerror(errno));
 	err = stop(&c);
-	if (!err) {
-		err = read_registers(&c);
-		if (err) {
-			inject_refuse(ret_why, size, err, "its registers cannot be read: %s", strerror(-err));
-		} else if (c.before.cs != 0x33 || !waits((long long)c.before.orig_rax)) {
-			err = -EAGAIN; /* it was seen before it stopped, and has gone on since then */
-		} else {
-			begin_again(tid, &c.before);
-			if (!valid(arg))
-				err = inject_refuse(ret_why, size, -ESRCH, "it executed another program meanwhile");
-			else
-				err = has_stack(pid, c.before.rsp) ? call(&c, text, ret_why, size) : -EAGAIN;
-		}
-	} else if (err == -ESRCH || err == -ETIMEDOUT) {
+	if (!err)
+		err = check_and_call(&c, valid, arg, work, ret_why, size);
+	else if (err == -ESRCH || err == -ETIMEDOUT)
 		err = -EAGAIN;
-	}
 	if (!c.gone && ptrace(PTRACE_DETACH, tid, 0, 0) && errno == ESRCH) {
 		/* it runs: only one that has stopped can be let go of */
 		int status;

@@ -109,11 +109,11 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 	return err;
 }
 
-int capture_start_inspector(struct capture *c)
+int capture_start_inspector(struct capture *c, const struct record_options *o)
 {
 	int err;
 
-	if (!c->probes.n && !c->probes.n_engines)
+	if (!c->probes.n && !c->probes.n_engines && !o->gpu_attach)
 		return 0;
 	err = inspector_new(&c->probes, &c->inspector);
 	if (err)

@@ -42,7 +42,7 @@ int capture_prepare(struct capture *c, const struct record_options *o);
 
 /* Starts the process that reads symbols. Call it before there is anything of which that process should
  * not have a copy. */
-int capture_start_inspector(struct capture *c);
+int capture_start_inspector(struct capture *c, const struct record_options *o);
 
 /* Likewise the one that reads how to unwind stacks. */
 int capture_start_stacks(struct capture *c, const struct record_options *o);

@@ -42,6 +42,8 @@ struct gpu {
 	struct gpu_counts gone; /* of processes that are */
 	uint32_t connected, refused;
 	uint64_t refused_full;
+	uint32_t attached[GPU_PROCESSES_MAX]; /* that have not connected yet */
+	size_t n_attached;
 	bool said_failed;
 };
 
@@ -131,6 +133,15 @@ static void end_gone(struct gpu *g)
 	}
 }
 
+/* The agent is in it, and has connected. */
+static void forget_attached(struct gpu *g, uint32_t pid)
+{
+	for (size_t i = 0; i < g->n_attached; i++) {
+		if (g->attached[i] == pid)
+			g->attached[i--] = g->attached[--g->n_attached];
+	}
+}
+
 static int add_agent(struct gpu *g, int fd, uint32_t pid)
 {
 	struct agent *a;
@@ -170,6 +181,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	g->connected++;
 	g->unknown = 0;
 	gpu_info_expect(g->info, pid, true);
+	forget_attached(g, pid);
 	log_debug("--gpu: process %u has connected", pid);
 	return 0;
 }
@@ -340,26 +352,47 @@ const char *const *gpu_environment(const struct gpu *g)
 	return gpu_socket_environment(&g->socket);
 }
 
-static int is_cuda(const struct mapped_file *m, void *arg)
+static int is_mapped(const struct mapped_file *m, void *arg)
 {
-	(void)arg;
-	return strstr(m->path, "/libcuda.so") != NULL;
+	return strstr(m->path, arg) != NULL;
 }
 
-void gpu_attach(struct gpu *g, pid_t pid)
+static bool has_mapped(pid_t pid, char *library)
 {
-	char why[256] = "it has not loaded CUDA (libcuda.so)";
-	int err = -ENOENT;
+	return process_each_mapped(pid, is_mapped, library) > 0;
+}
+
+static int attach(struct gpu *g, struct inspector *inspector, pid_t pid, char *ret_why, size_t size)
+{
+	int err;
 
 	/* nothing is changed in a process that does not use CUDA */
-	if (process_each_mapped(pid, is_cuda, NULL) > 0) {
-		why[0] = 0;
-		err = gpu_inject(pid, g->socket.agent, g->socket.socket_name, why, sizeof(why));
+	if (!has_mapped(pid, "/libcuda.so")) {
+		snprintf(ret_why, size, "%s",
+			has_mapped(pid, "/libamdhip64.so") ? "it uses an AMD GPU, which can be recorded from its start only: record --gpu -- COMMAND"
+							   : "it has not loaded CUDA (libcuda.so)");
+		return -ENOENT;
 	}
-	if (err)
+	err = gpu_socket_listen_for(&g->socket, pid);
+	if (err) {
+		snprintf(ret_why, size, "it is in another network namespace, where it cannot be listened to: %s", strerror(-err));
+		return err;
+	}
+	return gpu_inject(inspector, pid, g->socket.agent, g->socket.socket_name, ret_why, size);
+}
+
+void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid)
+{
+	char why[256] = "";
+	int err = attach(g, inspector, pid, why, sizeof(why));
+
+	if (err) {
 		log_warn("--gpu=attach: process %d: %s; what its GPU does is not recorded", pid, why[0] ? why : strerror(-err));
-	else
-		log_debug("--gpu=attach: the agent is in process %d", pid);
+		return;
+	}
+	log_debug("--gpu=attach: the agent is in process %d", pid);
+	if (g->n_attached < GPU_PROCESSES_MAX)
+		g->attached[g->n_attached++] = (uint32_t)pid;
 }
 
 int gpu_fd(const struct gpu *g)
@@ -384,6 +417,10 @@ void gpu_summary(const struct gpu *g)
 	}
 	if (g->refused_full)
 		log_warn("--gpu: %" PRIu64 " processes are without their GPU: at most %d at once", g->refused_full, GPU_PROCESSES_MAX);
+	for (size_t i = 0; i < g->n_attached; i++)
+		log_warn("--gpu=attach: the agent in process %u has not connected, so what its GPU did is not recorded", g->attached[i]);
+	if (!g->connected && g->n_attached)
+		return;
 	if (!g->connected) {
 		log_warn("--gpu: no process started CUDA, so nothing of a GPU was recorded");
 		return;

@@ -16,6 +16,7 @@
 #include "record.h"
 
 struct gpu;
+struct inspector;
 
 struct gpu_config {
 	const char *cupti; /* the file; NULL: each agent searches for it */
@@ -35,7 +36,7 @@ const char *const *gpu_environment(const struct gpu *g);
 
 /* Brings the agent into a process that runs, which changes that process. Prints one line on failure: then only its CPU side is
  * recorded. */
-void gpu_attach(struct gpu *g, pid_t pid);
+void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid);
 
 /* To be polled; g NULL: -1. */
 int gpu_fd(const struct gpu *g);

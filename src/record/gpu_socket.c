@@ -2,6 +2,9 @@
 #include "record/gpu_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -88,20 +92,73 @@ static int watch(const struct gpu_socket *s, int fd)
 	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-/* Abstract: there is no file that has to be removed, or that another user could replace. */
+/* Abstract: there is no file that has to be removed, or that another user could replace. A name is one of a network namespace. */
 static int listen_at_name(struct gpu_socket *s)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	size_t len = strlen(s->socket_name);
+	int fd, err;
 
+	if (s->n_listen == GPU_LISTEN_MAX)
+		return -ENOSPC;
 	memcpy(addr.sun_path + 1, s->socket_name + 1, len - 1);
-	s->epoll = epoll_create1(EPOLL_CLOEXEC);
-	s->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->epoll < 0 || s->listen < 0 ||
-		bind(s->listen, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) ||
-		listen(s->listen, BACKLOG))
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
 		return -errno;
-	return watch(s, s->listen);
+	if (bind(fd, (struct sockaddr *)&addr, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) || listen(fd, BACKLOG))
+		err = -errno;
+	else
+		err = watch(s, fd);
+	if (err)
+		close(fd);
+	else
+		s->listen[s->n_listen++] = fd;
+	return err;
+}
+
+struct visit {
+	struct gpu_socket *s;
+	int namespace;
+	int err;
+};
+
+/* A thread of its own, which ends there. */
+static void *listen_there(void *arg)
+{
+	struct visit *v = arg;
+
+	v->err = setns(v->namespace, CLONE_NEWNET) ? -errno : listen_at_name(v->s);
+	return NULL;
+}
+
+int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid)
+{
+	struct visit v = { .s = s };
+	struct stat st, own;
+	char path[64];
+	pthread_t t;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
+	v.namespace = open(path, O_RDONLY | O_CLOEXEC);
+	if (v.namespace < 0)
+		return -errno;
+	if (fstat(v.namespace, &st) || stat("/proc/self/ns/net", &own)) {
+		v.err = -errno;
+	} else if (st.st_dev != own.st_dev || st.st_ino != own.st_ino) {
+		for (unsigned int i = 0; i < s->n_namespaces; i++) {
+			if (s->namespaces[i] == st.st_ino) {
+				close(v.namespace);
+				return 0;
+			}
+		}
+		v.err = -pthread_create(&t, NULL, listen_there, &v);
+		if (!v.err)
+			pthread_join(t, NULL);
+		if (!v.err)
+			s->namespaces[s->n_namespaces++] = st.st_ino;
+	}
+	close(v.namespace);
+	return v.err;
 }
 
 int gpu_socket_open(struct gpu_socket *s, const char *cupti)
@@ -115,7 +172,8 @@ int gpu_socket_open(struct gpu_socket *s, const char *cupti)
 	err = set_environment(s, cupti);
 	if (err)
 		return err;
-	err = listen_at_name(s);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	err = s->epoll < 0 ? -errno : listen_at_name(s);
 	if (err)
 		log_error("--gpu: cannot make a socket: %s", strerror(-err));
 	return err;
@@ -125,11 +183,11 @@ void gpu_socket_close(struct gpu_socket *s)
 {
 	while (s->n_pending)
 		close(s->pending[--s->n_pending].fd);
-	if (s->listen >= 0)
-		close(s->listen);
+	while (s->n_listen)
+		close(s->listen[--s->n_listen]);
 	if (s->epoll >= 0)
 		close(s->epoll);
-	s->listen = s->epoll = -1;
+	s->epoll = -1;
 }
 
 static void drop_pending(struct gpu_socket *s, unsigned int i)
@@ -137,13 +195,13 @@ static void drop_pending(struct gpu_socket *s, unsigned int i)
 	memmove(s->pending + i, s->pending + i + 1, (--s->n_pending - i) * sizeof(*s->pending));
 }
 
-static void accept_all(struct gpu_socket *s)
+static void accept_at(struct gpu_socket *s, int listening)
 {
 	struct ucred who;
 	socklen_t len;
 	int fd;
 
-	while ((fd = accept4(s->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	while ((fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
 		len = sizeof(who);
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) || who.pid <= 0 || watch(s, fd)) {
 			close(fd);
@@ -168,7 +226,8 @@ int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid)
 {
 	struct gpu_hello h;
 
-	accept_all(s);
+	for (unsigned int i = 0; i < s->n_listen; i++)
+		accept_at(s, s->listen[i]);
 	for (unsigned int i = 0; i < s->n_pending; i++) {
 		int fd = s->pending[i].fd;
 		ssize_t n = recv(fd, &h, sizeof(h), MSG_DONTWAIT | MSG_TRUNC);

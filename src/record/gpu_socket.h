@@ -5,13 +5,19 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "gpu/hand_over.h"
 
 #define GPU_PENDING_MAX 16 /* connections that have not said anything; of more, the oldest is closed */
+#define GPU_LISTEN_MAX 17  /* network namespaces */
 
 struct gpu_socket {
-	int epoll, listen;
+	int epoll;
+	int listen[GPU_LISTEN_MAX]; /* in our network namespace, and in each of */
+	unsigned int n_listen;
+	uint64_t namespaces[GPU_LISTEN_MAX];
+	unsigned int n_namespaces;
 	struct {
 		int fd;
 		uint32_t pid;
@@ -21,7 +27,7 @@ struct gpu_socket {
 	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
 	const char *environment[4];
 };
-#define GPU_SOCKET_INIT ((struct gpu_socket){ .epoll = -1, .listen = -1 })
+#define GPU_SOCKET_INIT ((struct gpu_socket){ .epoll = -1 })
 
 /* cupti: NULL: it is not given. Prints one line on failure. */
 int gpu_socket_open(struct gpu_socket *s, const char *cupti);
@@ -29,6 +35,9 @@ void gpu_socket_close(struct gpu_socket *s);
 
 /* NAME=VALUE; ends with NULL. */
 const char *const *gpu_socket_environment(const struct gpu_socket *s);
+
+/* Agents of that process can connect, too, whose network namespace may be another one. Needs CAP_SYS_ADMIN for that. */
+int gpu_socket_listen_for(struct gpu_socket *s, pid_t pid);
 
 /* The next agent that has connected, and the process that it is in; its descriptor belongs to the caller. -EAGAIN: none. */
 int gpu_socket_next(struct gpu_socket *s, uint32_t *ret_pid);

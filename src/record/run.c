@@ -387,7 +387,7 @@ static int run_attached(struct run *r)
 	}
 	hold_hurry(session_hold(r->capture.session)); /* needs a privilege */
 	for (size_t i = 0; i < r->o->n_pids && r->o->gpu_attach && !err; i++)
-		gpu_attach(r->intake.gpu, r->o->pids[i]); /* the same */
+		gpu_attach(r->intake.gpu, r->capture.inspector, r->o->pids[i]); /* the same */
 	if (!err)
 		err = drop_privileges(r);
 	if (!err)
@@ -454,7 +454,7 @@ static int prepare(struct run *r, struct record_options *o)
 		err = discover_new(&r->capture, &r->discover);
 	/* before there is anything of which it should not have a copy */
 	if (!err)
-		err = capture_start_inspector(&r->capture) ?: capture_start_stacks(&r->capture, o);
+		err = capture_start_inspector(&r->capture, o) ?: capture_start_stacks(&r->capture, o);
 	if (!err)
 		err = open_gpu(r);
 	if (!err && o->command)

@@ -9,11 +9,16 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
+#include <elf.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 
+#include "engine/inspector.h"
 #include "gpu/inject.h"
+#include "gpu/inject_seccomp.h"
 #include "gpu_peer.h"
 #include "../gpu/inject_target.h"
 
@@ -23,7 +28,11 @@
 #define OFTEN 200
 #endif
 
-static char agent[PATH_MAX];
+static char agent[PATH_MAX + 32];
+static struct probe_table no_probes;
+static struct inspector *inspector;
+
+static int (*prepare)(void); /* what the program does before it begins */
 
 struct target {
 	struct target_page *page;
@@ -50,6 +59,8 @@ static void begin(struct target *t, const char *program, const char *kind, const
 			fcntl(TARGET_FD, F_SETFD, 0);
 		snprintf(path, sizeof(path), "%s/gpu/%s", peer_build(), program);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (prepare && prepare())
+			_exit(126);
 		execl(path, program, kind, end, rounds, NULL);
 		_exit(127);
 	}
@@ -81,7 +92,7 @@ static void end(struct target *t)
 static int inject(struct target *t, const char *name)
 {
 	t->why[0] = '\0';
-	return gpu_inject(t->pid, agent, name, t->why, sizeof(t->why));
+	return gpu_inject(inspector, t->pid, agent, name, t->why, sizeof(t->why));
 }
 
 /* Each kind of system call goes on as if nothing had happened, and the agent arrives. */
@@ -213,10 +224,10 @@ static void test_refused(void **state)
 
 	/* what is to be loaded is no library */
 	begin(&t, "inject_target", "read", "", "");
-	assert_int_equal(gpu_inject(t.pid, "/etc/passwd", "@x", t.why, sizeof(t.why)), -ENOEXEC);
+	assert_int_equal(gpu_inject(inspector, t.pid, "/etc/passwd", "@x", t.why, sizeof(t.why)), -ENOEXEC);
 	assert_non_null(strstr(t.why, "refuses"));
 	unharmed(&t);
-	assert_int_equal(gpu_inject(t.pid, "/nonexistent", "@x", t.why, sizeof(t.why)), -EXDEV);
+	assert_int_equal(gpu_inject(inspector, t.pid, "/nonexistent", "@x", t.why, sizeof(t.why)), -ENOENT);
 	unharmed(&t);
 	end(&t);
 
@@ -224,33 +235,242 @@ static void test_refused(void **state)
 	assert_int_equal(inject(&t, "@x"), -ESRCH);
 }
 
-/* In another mount namespace; which only root can make. */
-static void test_namespace(void **state)
+/* In a container, where the file of the agent is not: what its program does before it begins. */
+static int hide_agent(void)
 {
-	struct target t = { 0 };
-	int ready[2];
-	char c;
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("/dev/null", agent, NULL, MS_BIND, NULL))
+		return -errno;
+	return 0;
+}
+
+static int open_count(pid_t pid)
+{
+	char path[64];
+	int n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	d = opendir(path);
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* It gets a copy of the library in memory, once, and no descriptor is left. */
+static void test_container(void **state)
+{
+	struct gpu_hello h;
+	struct target t;
+	struct peer p;
+	int before, copies = 0, status;
+	pid_t child = fork();
+	char path[64], line[512];
+	FILE *f;
 
 	(void)state;
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	/* only root can make one */
+	if (!child)
+		_exit(hide_agent() ? 1 : 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (status)
+		skip();
+	peer_listen(&p, 64);
+	prepare = hide_agent;
+	begin(&t, "inject_target", "read", "", "");
+	prepare = NULL;
+	before = open_count(t.pid);
+	for (int i = 0; i < 5; i++) {
+		int err = inject(&t, p.name);
+
+		assert_string_equal(t.why, "");
+		assert_int_equal(err, 0);
+		h = peer_accept(&p);
+		assert_int_equal(h.attached, 1);
+		peer_make_ring(&p);
+		peer_send_welcome(&p, 0, p.ring_fd);
+		PEER_WAIT(peer_state(&p) == GPU_STATE_NO_CUPTI);
+		p.ring->reader.leave = 1;
+		peer_change(&p);
+		PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
+		peer_drop_ring(&p);
+		unharmed(&t);
+	}
+	PEER_WAIT(open_count(t.pid) == before);
+	snprintf(path, sizeof(path), "/proc/%d/maps", t.pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		copies += strstr(line, "r-xp") && strstr(line, "/memfd:" GPU_AGENT_SONAME);
+	fclose(f);
+	assert_int_equal(copies, 1);
+	end(&t);
+	peer_end(&p);
+}
+
+/* ---- seccomp ---- */
+
+/* Allows all but one system call, of which it says something else. */
+static int filter_call;
+static uint32_t filter_says;
+
+static int set_filter(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)filter_call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, filter_says),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(*code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return -errno;
+	return 0;
+}
+
+/* The same, in a container. */
+static int hide_and_filter(void)
+{
+	return hide_agent() ?: set_filter();
+}
+
+static void test_seccomp(void **state)
+{
+	static const struct {
+		int call;
+		uint32_t says;
+		bool hidden;
+		int err;
+		const char *why;
+	} cases[] = {
+		{ SYS_mount, SECCOMP_RET_KILL_PROCESS, false, 0, "" },
+		{ SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS, false, 0, "" },
+		{ SYS_memfd_create, SECCOMP_RET_KILL_PROCESS, false, 0, "" },
+		{ SYS_memfd_create, SECCOMP_RET_KILL_PROCESS, true, -EPERM, "would end it for memfd_create" },
+		{ SYS_memfd_create, SECCOMP_RET_ERRNO | EPERM, true, -EPERM, "forbids memfd_create" },
+		{ SYS_socket, SECCOMP_RET_ERRNO | EPERM, false, -EPERM, "forbids socket" },
+		{ SYS_connect, SECCOMP_RET_TRAP, false, -EPERM, "would end it for connect" },
+		{ SYS_setsockopt, SECCOMP_RET_KILL_THREAD, false, -EPERM, "would end it for setsockopt" },
+	};
+	struct sock_filter sums[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_STMT(BPF_ST, 3),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_LD | BPF_MEM, 3),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+	};
+	struct seccomp_data data = { .args = { 0, 0x123 } };
+	struct target t;
+	pid_t child = fork();
+	int status;
+
+	(void)state;
+	assert_int_equal(inject_seccomp_run(sums, sizeof(sums) / sizeof(*sums), &data), 0x103);
+	assert_int_equal(inject_seccomp_run(sums, 3, &data), SECCOMP_RET_KILL_PROCESS);
+	/* only root may read filters, or make a container */
+	filter_call = -1;
+	if (!child)
+		_exit(hide_and_filter() || geteuid() ? 1 : 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (status)
+		skip();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		filter_call = cases[i].call;
+		filter_says = cases[i].says;
+		prepare = cases[i].hidden ? hide_and_filter : set_filter;
+		begin(&t, "inject_target", "nanosleep", "", "");
+		prepare = NULL;
+		status = inject(&t, "@inftrace-test-nobody");
+		if (!*cases[i].why)
+			assert_string_equal(t.why, "");
+		assert_non_null(strstr(t.why, cases[i].why));
+		assert_int_equal(status, cases[i].err);
+		unharmed(&t);
+		end(&t);
+	}
+}
+
+/* ---- others ---- */
+
+static int give_rights(void)
+{
+	return setresuid(65534, 65534, 0) ? -errno : 0;
+}
+
+/* A program of 32 bits, of which nothing but its header matters; it waits. */
+static bool write_program_32(const char *path)
+{
+	static const struct {
+		Elf32_Ehdr h;
+		Elf32_Phdr p;
+		uint8_t code[8];
+	} file = {
+		.h = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB, EV_CURRENT }, .e_type = ET_EXEC, .e_machine = EM_386, .e_version = 1, .e_entry = 0x10000 + sizeof(Elf32_Ehdr) + sizeof(Elf32_Phdr), .e_phoff = sizeof(Elf32_Ehdr), .e_ehsize = sizeof(Elf32_Ehdr), .e_phentsize = sizeof(Elf32_Phdr), .e_phnum = 1 },
+		.p = { .p_type = PT_LOAD, .p_vaddr = 0x10000, .p_filesz = sizeof(file), .p_memsz = sizeof(file), .p_flags = PF_R | PF_X, .p_align = 4096 },
+		.code = { 0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xf4 }, /* pause() */
+	};
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+	bool written = fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file);
+
+	close(fd);
+	return written;
+}
+
+static void test_others(void **state)
+{
+	struct target t;
+	char path[] = "/tmp/inftrace-test-32-XXXXXX";
+	int status, fd;
+
+	(void)state;
+	/* with the rights of another user */
+	if (!geteuid()) {
+		t.pid = fork();
+		if (!t.pid) {
+			if (give_rights())
+				_exit(1);
+			for (;;)
+				pause();
+		}
+		PEER_WAIT(inject(&t, "@x") == -EPERM && strstr(t.why, "setuid"));
+		kill(t.pid, SIGKILL);
+		waitpid(t.pid, &status, 0);
+	}
+
+	/* of another architecture, if the kernel runs such programs */
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_true(write_program_32(path));
 	t.pid = fork();
 	if (!t.pid) {
-		c = unshare(CLONE_NEWNS) ? 'n' : 'y';
-		if (write(ready[1], &c, 1) == 1)
-			pause();
-		_exit(0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl(path, path, NULL);
+		_exit(127);
 	}
-	assert_int_equal(read(ready[0], &c, 1), 1);
-	if (c == 'y') {
-		assert_int_equal(inject(&t, "@x"), -EXDEV);
-		assert_non_null(strstr(t.why, "mount namespace"));
-	}
+	PEER_WAIT(waitpid(t.pid, &status, WNOHANG) == t.pid || (inject(&t, "@x") == -EOPNOTSUPP && strstr(t.why, "not a 64-bit program")));
 	kill(t.pid, SIGKILL);
-	waitpid(t.pid, NULL, 0);
-	close(ready[0]);
-	close(ready[1]);
-	if (c != 'y')
-		skip();
+	waitpid(t.pid, &status, 0);
+	unlink(path);
+}
+
+/* One of its threads forks again and again meanwhile: its children do no harm to anybody. */
+static void test_forks(void **state)
+{
+	struct target t;
+
+	(void)state;
+	begin(&t, "inject_target", "read", "fork", "1000000000");
+	for (int i = 0; i < OFTEN / 10; i++) {
+		assert_int_equal(inject(&t, "@inftrace-test-nobody"), 0);
+		unharmed(&t);
+	}
+	assert_true(__atomic_load_n(&t.page->forks, __ATOMIC_RELAXED) > 0);
+	end(&t);
 }
 
 /* Without ptrace, or on another architecture, there is nothing to be tested. */
@@ -280,8 +500,12 @@ int main(void)
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_namespace),
+		cmocka_unit_test(test_container),
+		cmocka_unit_test(test_seccomp),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_forks),
 	};
+	int r;
 
 	if (!possible()) {
 		puts("skip injecting - ptrace is not allowed here, or this is not x86_64");
@@ -289,5 +513,9 @@ int main(void)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(agent, sizeof(agent), "%s/inftrace-gpu.so", peer_build());
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (inspector_new(&no_probes, &inspector))
+		return 1;
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	inspector_free(inspector);
+	return r;
 }

@@ -69,6 +69,7 @@ static void test_sites(void **state)
 	struct seen_sites seen = {};
 	struct inspector *ins;
 	char build_id[ELF_BUILD_ID_MAX], instead[256];
+	struct inspect_loaded loaded;
 	int fd, null, waits = 0, err;
 
 	(void)state;
@@ -91,6 +92,10 @@ static void test_sites(void **state)
 	assert_int_equal(inspector_check(ins, fd, 0, instead, sizeof(instead)), 0);
 	assert_int_equal(inspector_check(ins, fd, 1, instead, sizeof(instead)), -ENOENT);
 	assert_non_null(strstr(instead, "inspected_function"));
+
+	assert_int_equal(inspector_loaded(ins, fd, &loaded), 0);
+	assert_true(loaded.machine && loaded.n_code >= 1 && loaded.code[0].size > 0);
+	assert_true(!loaded.functions[INSPECT_DLOPEN]);
 
 	/* what is no ELF file, and one that cannot be read */
 	null = memfd_create("empty", MFD_CLOEXEC);
