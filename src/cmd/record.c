@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "capture/sampler.h"
+#include "cmd/gpu_options.h"
 #include "cmd/cmd.h"
 #include "cmd/record_window.h"
 #include "cmd/target.h"
@@ -29,6 +30,7 @@ enum {
 	OPT_OP_DETAIL,
 	OPT_GPU,
 	OPT_CUPTI,
+	OPT_GPU_BUDGET,
 	OPT_HOLD,
 	OPT_NO_HOLD,
 	OPT_COMMIT_SHA,
@@ -52,9 +54,12 @@ static const struct argp_option options[] = {
 		"ran, stacks which code waited, pmu what steps and operators cost the CPU); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
-	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
-		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, by a library in the "
-		"process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them",
+	{ "gpu", OPT_GPU, "attach,every=N", OPTION_ARG_OPTIONAL,
+		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, or AMD's rocprofiler-sdk, by a "
+		"library in the process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them. With every=N of about each N-th step only",
+		1 },
+	{ "gpu-budget", OPT_GPU_BUDGET, "SHARE", 0,
+		"of --gpu: where its library takes more of a CPU in a process than this, 2% for example, it collects nothing for a while",
 		1 },
 	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ "hold-libraries", OPT_HOLD, NULL, 0,
@@ -189,12 +194,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		o->op_detail = true;
 		break;
 	case OPT_GPU:
-		o->gpu = true;
-		o->gpu_attach = arg;
-		if (arg && strcmp(arg, "attach")) {
-			log_error("--gpu: '%.32s' is not attach", arg);
+		err = gpu_options_set(o, arg);
+		break;
+	case OPT_GPU_BUDGET:
+		err = parse_share(arg, &o->gpu_budget);
+		if (!err && !o->gpu_budget)
 			err = -EINVAL;
-		}
+		if (err)
+			parse_refuse(PARSE_SHARE, "--gpu-budget", arg, err);
 		break;
 	case OPT_CUPTI:
 		o->cupti = arg;
@@ -263,7 +270,7 @@ static int from_environment(struct record_options *o, struct record_strings *str
 
 #define STACK_RING_MIN (256u << 10)
 
-static int check_stacks(const struct record_options *o)
+static int check_events(const struct record_options *o)
 {
 	const char *why = NULL;
 
@@ -280,21 +287,12 @@ static int check_stacks(const struct record_options *o)
 	return why ? -EINVAL : 0;
 }
 
-static int check_gpu(const struct record_options *o)
+static int check_discover(const struct record_options *o)
 {
-	const char *why = NULL;
-
-	if (o->cupti && !o->gpu)
-		why = "--cupti: needs --gpu";
-	else if (o->cupti && o->gpu_attach)
-		why = "--cupti: not with --gpu=attach: a process that runs finds its own";
-	else if (o->gpu_attach && !o->n_pids)
-		why = "--gpu=attach: needs -p: into a COMMAND the library comes with --gpu";
-	else if (o->gpu && !o->gpu_attach && !o->command)
-		why = "--gpu: needs a COMMAND; --gpu=attach brings a library into the processes of -p, which changes them";
-	if (why)
-		log_error("%s", why);
-	return why ? -EINVAL : 0;
+	if (!o->discover || !o->hold)
+		return 0;
+	log_error("--hold-libraries: not with --discover, which finds processes after they have mapped their libraries");
+	return -EINVAL;
 }
 
 int cmd_record(int argc, char **argv)
@@ -316,7 +314,9 @@ int cmd_record(int argc, char **argv)
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o))
 		err = target_check(&o, "record");
 	if (!err)
-		err = check_stacks(&o) ?: check_gpu(&o);
+		err = check_discover(&o);
+	if (!err)
+		err = check_events(&o) ?: gpu_options_check(&o);
 	if (!err)
 		o.command_line = command_line_text(argv, o.command, command_line);
 	if (!err)

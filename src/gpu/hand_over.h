@@ -4,7 +4,7 @@
  * over, and the layout of that ring. Plain C that needs nothing but the compiler, since the agent is built alone.
  *
  * inftrace listens on an abstract SOCK_SEQPACKET Unix socket. The agent learns its name (a text that begins with
- * '@') from the environment, INFTRACE_GPU, when the driver loads it at the start of CUDA, or from the argument of
+ * '@') from the environment, INFTRACE_GPU, when it is loaded at the start of CUDA or ROCm, or from the argument of
  * inftrace_gpu_attach() when it is injected into a running process. Each process connects for itself:
  *
  *	agent    -> inftrace   struct gpu_hello     (who it is says SO_PEERCRED, never the message)
@@ -62,12 +62,19 @@ enum gpu_state {
 	GPU_STATE_STARTING,	/* also while CUPTI is searched for */
 	GPU_STATE_OFF,		/* ready; nothing is collected, no function of CUPTI is called */
 	GPU_STATE_ON,		/* collects what is in .collected */
-	GPU_STATE_OVER_BUDGET,	/* collects nothing until wanted changes: it would cost more than budget_ppm allows */
+	GPU_STATE_OVER_BUDGET,	/* collects nothing for some seconds, or until wanted changes: it has cost more than budget_ppm allows */
 	GPU_STATE_NO_CUPTI,	/* libcupti was not found; final. The CPU side remains. */
 	GPU_STATE_OTHER_USER,	/* another user of CUPTI is in the process (its error 39): left at once; final */
 	GPU_STATE_FAILED,	/* a function of CUPTI failed: .error has its number, .failed_call which; final */
 	GPU_STATE_GONE,		/* the agent has left: final, nothing will be written any more */
 	GPU_STATE_MAX
+};
+
+/* Whose library collects. What is said of CUPTI here is so of rocprofiler-sdk, too. */
+enum gpu_vendor {
+	GPU_VENDOR_NVIDIA,	/* CUPTI */
+	GPU_VENDOR_AMD,		/* rocprofiler-sdk */
+	GPU_VENDOR_MAX
 };
 
 /* .failed_call */
@@ -115,9 +122,10 @@ struct gpu_ring_writer {
 	uint32_t collected;	/* GPU_WANT_*: what is being collected now; not more than what is wanted */
 	int32_t error;		/* the number of CUPTI (positive) or errno (negative) behind state; 0: none */
 	uint32_t failed_call;	/* enum gpu_call */
-	uint32_t cupti_version;	/* cuptiGetVersion: 16 = 11.5, 19 = 12.0, ..., 130000 = 13.0; 0: not loaded */
+	uint32_t version;	/* cuptiGetVersion: 16 = 11.5, 19 = 12.0, ..., 130000 = 13.0; rocprofiler-sdk: 10000 for 1.0.0; 0: not loaded */
 	uint32_t buffers_open;	/* buffers that CUPTI has at present */
-	uint32_t reserved;
+	uint32_t vendor;	/* enum gpu_vendor; the reader takes others as the first */
+	uint64_t off_since;	/* CLOCK_BOOTTIME ns of the last disabling; 0: never. Written before on_since is written again */
 };
 
 /*
@@ -145,7 +153,7 @@ struct gpu_ring_reader {
 
 	uint32_t wanted_change __attribute__((aligned(64))); /* a futex (shared): add 1 and wake after changing what follows */
 	uint32_t wanted;	/* GPU_WANT_*; 0: collect nothing */
-	uint32_t budget_ppm;	/* own_ns per elapsed time while on, in millionths; 0: no limit */
+	uint32_t budget_ppm;	/* own_ns per elapsed time, in millionths; 0: no limit */
 	uint32_t flush_ms;	/* how often completed records are asked for; 0: the agent's own choice */
 	uint32_t leave;		/* 1: stop, flush and go away for good */
 };
@@ -242,7 +250,7 @@ struct gpu_record {
 			uint32_t context;
 			uint32_t stream;
 			uint32_t correlation; /* of the launch; unique within a process while it is on */
-			uint32_t reserved;
+			uint32_t thread;      /* that launched it; 0: not known, as of CUPTI */
 			union {
 				struct gpu_kernel kernel;
 				struct gpu_copy copy; /* GPU_RECORD_COPY and GPU_RECORD_SET */
@@ -250,7 +258,7 @@ struct gpu_record {
 			};
 		};
 	};
-	uint64_t spare;
+	uint64_t launched; /* when .thread did: CLOCK_BOOTTIME ns within the call; 0: not known. Any value */
 };
 
 _Static_assert(sizeof(struct gpu_hello) == 16 && sizeof(struct gpu_welcome) == 16, "messages");

@@ -8,13 +8,13 @@
 #include "gpu/partition.h"
 #include "util/clock.h"
 
-#define DRAIN_MAX (GPU_HELD_MAX / 2) /* records a turn: no more than that are held by then */
+#define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
 #define GRACE_NS (200 * NSEC_PER_MSEC) /* what ran at the end of a step has ended by then, in most cases */
-#define PATIENCE_NS NSEC_PER_SEC	/* what was launched and is still unknown by then is left unknown */
+#define PATIENCE_NS NSEC_PER_SEC       /* what was launched and is still unknown by then is left unknown */
 /* CUPTI hands over a buffer when all that it has records of is done, or when it is full: where something always runs, one does not
  * know when all of an instant is there, but from the launches. */
-#define HOLD_NS NSEC_PER_SEC	   /* then what ended before that is handed over, perhaps out of order */
+#define HOLD_NS NSEC_PER_SEC        /* then what ended before that is handed over, perhaps out of order */
 #define LATE_NS (10 * NSEC_PER_SEC) /* and steps with launches whose records are missing are divided without */
 #define LOOK_NS (NSEC_PER_SEC / 10)
 #define GAPS_MAX 32
@@ -53,10 +53,17 @@ struct gpu_process {
 	struct {
 		bool any, one_stream;
 		uint64_t stream, start_ns, end_ns;
-	} wait;              /* the last one */
+	} wait; /* the last one */
+	/* collecting pauses in between, for the budget or by --gpu=every=N */
+	uint64_t first_on_ns, on_ns; /* since when it has been collected, at first and the last time; 0: never */
+	uint64_t pause_ns;           /* when the last pause before that began; 0: there was none */
+	uint64_t off_ns;             /* 0: it is being collected */
+	uint64_t over_ns;            /* how long it was not, for the budget */
+	bool is_over;
 	uint64_t settled_ns; /* up to there everything is known to have been handed over */
 	uint64_t looked_ns;  /* when what is held was looked at */
 	uint64_t kept, lost_here, lost_seen;
+	bool was_gone; /* in the turn before */
 };
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
@@ -141,6 +148,8 @@ static uint64_t lost(const struct gpu_process *p)
 
 static bool has_gap(const struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
 {
+	if (p->off_ns && to_ns > p->off_ns)
+		return true;
 	for (size_t i = 0; i < p->n_gaps; i++) {
 		if (p->gaps[i].from_ns < to_ns && p->gaps[i].to_ns > from_ns)
 			return true;
@@ -311,7 +320,8 @@ static void heed_wait(struct gpu_process *p, uint64_t now_ns)
 /* Everything that is known to be complete, and what has been held for long. over: nothing more will come. */
 static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_record_cb cb, void *arg)
 {
-	uint64_t until_ns = over ? now_ns : p->state.flushed_until;
+	/* while nothing is collected nothing is on its way */
+	uint64_t until_ns = over || p->off_ns ? now_ns : p->state.flushed_until;
 
 	if (over || until_ns > p->settled_ns) {
 		release(p, over ? UINT64_MAX : until_ns, cb, arg);
@@ -326,6 +336,9 @@ static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_r
 
 void gpu_process_call(struct gpu_process *p, const struct launch *l)
 {
+	/* in a pause: nothing will come of it */
+	if ((p->off_ns && l->start_ns >= p->off_ns) || (l->start_ns >= p->pause_ns && l->start_ns < p->on_ns && p->pause_ns))
+		return;
 	gpu_join_call(p->join, l);
 }
 
@@ -351,7 +364,7 @@ bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 	p->steps[p->n_steps++] = (struct waiting){
 		.h = r->h,
 		.number = r->number,
-		.is_partial = r->h.start_ns < p->state.on_since || r->h.start_ns < p->runs_from_ns,
+		.is_partial = r->h.start_ns < (p->first_on_ns ?: p->state.on_since) || r->h.start_ns < p->runs_from_ns,
 	};
 	return true;
 }
@@ -458,6 +471,31 @@ static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_r
 
 /* ---- */
 
+/* Notes since when it has been collected, and since when it has not: what ran in between is not known. */
+static void follow_pauses(struct gpu_process *p)
+{
+	const struct gpu_feed_state *st = &p->state;
+
+	if (!st->on_since)
+		return;
+	if (!p->on_ns)
+		p->first_on_ns = st->on_since;
+	if (p->on_ns && st->on_since != p->on_ns) {
+		uint64_t from_ns = p->off_ns ?: p->settled_ns;
+
+		add_gap(p, from_ns, st->on_since);
+		gpu_join_forget(p->join, NULL, st->on_since);
+		p->over_ns += p->is_over && st->on_since > from_ns ? st->on_since - from_ns : 0;
+		p->pause_ns = from_ns;
+		p->off_ns = 0;
+		p->is_over = false;
+	}
+	p->on_ns = st->on_since;
+	if (!p->off_ns && st->off_since >= st->on_since)
+		p->off_ns = st->off_since;
+	p->is_over |= st->state == GPU_STATE_OVER_BUDGET;
+}
+
 /* Notes what was lost since the last time. What it was ended after the last flush that is known. */
 static void count_lost(struct gpu_process *p, uint64_t now_ns)
 {
@@ -474,12 +512,16 @@ static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = o
 
 bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
 {
-	bool more, over;
+	bool more, over, gone;
 
 	/* what was written before that is in the ring by now */
 	gpu_feed_state(p->feed, now_ns, &p->state);
+	follow_pauses(p);
 	more = gpu_feed_drain(p->feed, now_ns, DRAIN_MAX, &feed_ops, p);
-	over = !more && gpu_state_is_over(p->state.state);
+	gone = !more && gpu_state_is_over(p->state.state);
+	/* its last calls may not have been read yet in the turn in which it went */
+	over = gone && p->was_gone;
+	p->was_gone = gone;
 	if (!more) {
 		count_lost(p, now_ns);
 		release_due(p, now_ns, over, cb, arg);
@@ -509,12 +551,15 @@ void gpu_process_state(const struct gpu_process *p, struct gpu_feed_state *ret_s
 void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_counts)
 {
 	*ret_counts = (struct gpu_counts){
+		.vendor = p->state.vendor,
 		.kept = p->kept,
 		.lost = lost(p),
 		.dropped_cupti = p->state.dropped_cupti,
 		.bad = gpu_feed_bad(p->feed),
 		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
 		.residual_ns = p->state.residual_ns,
+		.over_ns = p->over_ns,
+		.is_over = p->is_over,
 	};
 	gpu_join_counts(p->join, &ret_counts->joined, &ret_counts->missed);
 }

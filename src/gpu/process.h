@@ -21,10 +21,13 @@ struct gpu_process;
 typedef void (*gpu_record_cb)(const struct rec_hdr *h, size_t size, void *arg);
 
 struct gpu_counts {
+	enum gpu_vendor vendor;
 	uint64_t kept, lost, dropped_cupti, bad;
 	uint64_t joined, missed; /* of what ran, the launch was seen, or not */
-	uint64_t pending;	 /* launches of which nothing came */
+	uint64_t pending;        /* launches of which nothing came */
 	uint64_t residual_ns;
+	uint64_t over_ns; /* nothing was collected for that long, since it would have cost more than the budget; */
+	bool is_over;     /* now, too */
 };
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process);

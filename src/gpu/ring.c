@@ -169,6 +169,14 @@ bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const str
 	return n > max;
 }
 
+unsigned int gpu_feed_fill(const struct gpu_feed *f)
+{
+	uint64_t tail = __atomic_load_n(&f->ring->reader.tail, __ATOMIC_RELAXED);
+	uint64_t n = __atomic_load_n(&f->ring->writer.head, __ATOMIC_RELAXED) - tail;
+
+	return n < f->capacity ? (unsigned int)(n * 100 / f->capacity) : 100;
+}
+
 uint64_t gpu_feed_bad(const struct gpu_feed *f)
 {
 	return f->bad;
@@ -216,13 +224,13 @@ static uint64_t residual(const struct gpu_ring_clock *c)
 }
 
 /* An agent that has left says with its error why it did not collect. */
-static enum gpu_state state_of(uint32_t state, int error, enum gpu_call call)
+static enum gpu_state state_of(uint32_t state, int error, enum gpu_call call, enum gpu_vendor vendor)
 {
 	if (state >= GPU_STATE_MAX)
 		return GPU_STATE_FAILED;
 	if (state != GPU_STATE_GONE || !error)
 		return (enum gpu_state)state;
-	if (error == GPU_ERROR_OTHER_USER)
+	if (vendor == GPU_VENDOR_NVIDIA && error == GPU_ERROR_OTHER_USER)
 		return GPU_STATE_OTHER_USER;
 	return call == GPU_CALL_NONE ? GPU_STATE_NO_CUPTI : GPU_STATE_FAILED;
 }
@@ -232,14 +240,16 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 	const struct gpu_ring_writer *w = &f->ring->writer;
 	struct gpu_feed_state *st = &f->state;
 	uint64_t until = load(&w->flushed_until), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
-	uint32_t state = load32(&w->state), call = load32(&w->failed_call);
+	uint32_t state = load32(&w->state), call = load32(&w->failed_call), vendor = load32(&w->vendor);
 
+	st->off_since = load(&w->off_since); /* in the order in which they are written */
 	st->on_since = load(&w->on_since);
 	st->settled = load32(&w->wanted_seen) == f->change;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
 	st->error = (int)load32(&w->error);
-	st->state = state_of(state, st->error, st->failed_call);
-	st->cupti_version = load32(&w->cupti_version);
+	st->version = load32(&w->version);
+	st->vendor = vendor < GPU_VENDOR_MAX ? (enum gpu_vendor)vendor : GPU_VENDOR_NVIDIA;
+	st->state = state_of(state, st->error, st->failed_call, st->vendor);
 	st->collected = load32(&w->collected) & GPU_WANT_ALL;
 	grow(&st->records, load(&w->records));
 	grow(&st->dropped_cupti, cupti);
@@ -260,4 +270,9 @@ void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms)
 	f->change++;
 	__atomic_store_n(&r->wanted_change, f->change, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &r->wanted_change, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void gpu_feed_budget(struct gpu_feed *f, uint32_t ppm)
+{
+	__atomic_store_n(&f->ring->reader.budget_ppm, ppm, __ATOMIC_RELAXED);
 }

@@ -20,7 +20,8 @@ struct gpu_feed_state {
 	enum gpu_state state;
 	int error;
 	enum gpu_call failed_call;
-	uint32_t cupti_version;
+	uint32_t version;
+	enum gpu_vendor vendor;
 	uint32_t collected;
 	uint64_t records;
 	uint64_t dropped;       /* by the agent and by CUPTI */
@@ -28,6 +29,7 @@ struct gpu_feed_state {
 	uint64_t unknown;
 	uint64_t own_ns;
 	uint64_t on_since;      /* it has collected since then; 0: never */
+	uint64_t off_since;     /* and has not since then, if that is later; 0: never */
 	uint64_t flushed_until; /* records of what ended before it have been written; not later than now */
 	uint64_t residual_ns;   /* times are known to this */
 	bool settled;           /* the last gpu_feed_want() has been carried out */
@@ -57,6 +59,9 @@ bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const str
 
 void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *ret_state);
 
+/* How full it is, in percent, as the agent has it. May be called by another thread. */
+unsigned int gpu_feed_fill(const struct gpu_feed *f);
+
 /* Records that were left out since they made no sense. */
 uint64_t gpu_feed_bad(const struct gpu_feed *f);
 /* The ring itself makes no sense any more: nothing else is read from it. */
@@ -64,5 +69,8 @@ bool gpu_feed_broken(const struct gpu_feed *f);
 
 /* What is to be collected (GPU_WANT_*), and how often completed records are asked for. */
 void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms);
+
+/* How much the agent may take of a CPU, in millionths of the time; 0: no limit. */
+void gpu_feed_budget(struct gpu_feed *f, uint32_t ppm);
 
 #endif

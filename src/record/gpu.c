@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@ struct agent {
 	int fd;
 	uint32_t pid;
 	struct gpu_process *process;
+	bool off;         /* between the steps that are taken, */
+	uint32_t skipped; /* of which there have been so many */
+	bool said_over;
 	bool ended; /* its process is gone, or has called exec */
 };
 
@@ -36,6 +40,7 @@ struct gpu {
 	struct gpu_launches *launches;
 	struct agent agents[GPU_PROCESSES_MAX];
 	size_t n_agents;
+	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
 	bool wanted;
 	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
 	/* of the run */
@@ -47,6 +52,11 @@ struct gpu {
 	bool said_failed;
 };
 
+static const char *const libraries[GPU_VENDOR_MAX] = {
+	[GPU_VENDOR_NVIDIA] = "CUPTI",
+	[GPU_VENDOR_AMD] = "rocprofiler-sdk",
+};
+
 /* ---- agents ---- */
 
 static void count_gone(struct gpu *g, const struct gpu_process *p)
@@ -55,26 +65,40 @@ static void count_gone(struct gpu *g, const struct gpu_process *p)
 
 	gpu_process_counts(p, &c);
 	g->gone.kept += c.kept;
+	g->gone.vendor = c.vendor;
 	g->gone.lost += c.lost;
 	g->gone.dropped_cupti += c.dropped_cupti;
 	g->gone.bad += c.bad;
 	g->gone.joined += c.joined;
 	g->gone.missed += c.missed;
 	g->gone.pending += c.pending;
+	g->gone.over_ns += c.over_ns;
+	g->gone.is_over |= c.is_over;
 	if (c.residual_ns > g->gone.residual_ns)
 		g->gone.residual_ns = c.residual_ns;
 }
 
 static void say_state(struct gpu *g, const struct agent *a, const struct gpu_feed_state *st)
 {
-	static const char *const calls[GPU_CALL_MAX] = {
-		[GPU_CALL_NONE] = "a call",
-		[GPU_CALL_SYMBOLS] = "finding its functions",
-		[GPU_CALL_REGISTER] = "cuptiActivityRegisterCallbacks",
-		[GPU_CALL_ENABLE] = "cuptiActivityEnable",
-		[GPU_CALL_TIMESTAMP] = "cuptiGetTimestamp",
-		[GPU_CALL_FLUSH] = "cuptiActivityFlushAll",
-		[GPU_CALL_MEMORY] = "getting memory or a thread",
+	static const char *const calls[GPU_VENDOR_MAX][GPU_CALL_MAX] = {
+		[GPU_VENDOR_NVIDIA] = {
+			[GPU_CALL_NONE] = "a call",
+			[GPU_CALL_SYMBOLS] = "finding its functions",
+			[GPU_CALL_REGISTER] = "cuptiActivityRegisterCallbacks",
+			[GPU_CALL_ENABLE] = "cuptiActivityEnable",
+			[GPU_CALL_TIMESTAMP] = "cuptiGetTimestamp",
+			[GPU_CALL_FLUSH] = "cuptiActivityFlushAll",
+			[GPU_CALL_MEMORY] = "getting memory or a thread",
+		},
+		[GPU_VENDOR_AMD] = {
+			[GPU_CALL_NONE] = "a call",
+			[GPU_CALL_SYMBOLS] = "finding its functions",
+			[GPU_CALL_REGISTER] = "configuring its services",
+			[GPU_CALL_ENABLE] = "rocprofiler_start_context",
+			[GPU_CALL_TIMESTAMP] = "rocprofiler_get_timestamp",
+			[GPU_CALL_FLUSH] = "rocprofiler_flush_buffer",
+			[GPU_CALL_MEMORY] = "getting memory or a thread",
+		},
 	};
 
 	if (st->state == GPU_STATE_NO_CUPTI)
@@ -86,8 +110,8 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 			 "recorded",
 			a->pid);
 	else if (st->state == GPU_STATE_FAILED)
-		log_warn("process %u: CUPTI failed in %s (error %d), so what its GPU did is not recorded", a->pid,
-			calls[st->failed_call], st->error);
+		log_warn("process %u: %s failed in %s (error %d), so what its GPU did is not recorded", a->pid, libraries[st->vendor],
+			calls[st->vendor][st->failed_call], st->error);
 	else
 		return;
 	g->said_failed = true;
@@ -106,9 +130,11 @@ static void end_agent(struct gpu *g, size_t i)
 		say_state(g, a, &st);
 	}
 	count_gone(g, a->process);
+	pthread_mutex_lock(&g->lock);
 	gpu_process_free(a->process);
 	close(a->fd);
 	*a = g->agents[--g->n_agents];
+	pthread_mutex_unlock(&g->lock);
 }
 
 static bool has_ended(const struct agent *a)
@@ -167,6 +193,7 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	err = gpu_process_new(pid, g->info, clock_boot_ns(), &a->process);
 	if (err)
 		return err;
+	gpu_feed_budget(gpu_process_feed(a->process), g->c.budget_ppm);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, FLUSH_MS);
 	err = gpu_socket_welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
@@ -176,8 +203,10 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	}
 	a->fd = fd;
 	a->pid = pid;
-	a->ended = false;
+	a->ended = a->off = a->said_over = false;
+	pthread_mutex_lock(&g->lock);
 	g->n_agents++;
+	pthread_mutex_unlock(&g->lock);
 	g->connected++;
 	g->unknown = 0;
 	gpu_info_expect(g->info, pid, true);
@@ -200,11 +229,11 @@ static void accept_agents(struct gpu *g)
 	}
 }
 
-static struct gpu_process *find_process(const struct gpu *g, uint32_t tgid)
+static struct agent *find_agent(struct gpu *g, uint32_t tgid)
 {
 	for (size_t i = 0; i < g->n_agents; i++) {
 		if (g->agents[i].pid == tgid)
-			return g->agents[i].process;
+			return &g->agents[i];
 	}
 	return NULL;
 }
@@ -214,8 +243,10 @@ static struct gpu_process *find_process(const struct gpu *g, uint32_t tgid)
 static void want(struct gpu *g, uint32_t wanted)
 {
 	g->wanted = wanted;
-	for (size_t i = 0; i < g->n_agents; i++)
+	for (size_t i = 0; i < g->n_agents; i++) {
+		g->agents[i].off = false;
 		gpu_feed_want(gpu_process_feed(g->agents[i].process), wanted, FLUSH_MS);
+	}
 }
 
 void gpu_start(struct gpu *g)
@@ -229,7 +260,7 @@ static bool all_settled(const struct gpu *g)
 
 	for (size_t i = 0; i < g->n_agents; i++) {
 		gpu_process_state(g->agents[i].process, &st);
-		if (!st.settled && st.state != GPU_STATE_STARTING && !gpu_state_is_over(st.state))
+		if (!st.settled && st.state != GPU_STATE_STARTING && !gpu_state_is_over(st.state) && !has_ended(&g->agents[i]))
 			return false;
 	}
 	return true;
@@ -253,14 +284,14 @@ void gpu_stop(struct gpu *g)
 /* Its agent connected before it launched anything, but perhaps in this turn. */
 static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
 {
-	struct gpu_process *p = find_process(g, tgid);
+	struct agent *a = find_agent(g, tgid);
 
-	if (p || g->unknown == tgid)
-		return p;
-	accept_agents(g);
-	p = find_process(g, tgid);
-	g->unknown = p ? 0 : tgid;
-	return p;
+	if (!a && g->unknown != tgid) {
+		accept_agents(g);
+		a = find_agent(g, tgid);
+		g->unknown = a ? 0 : tgid;
+	}
+	return a ? a->process : NULL;
 }
 
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
@@ -279,12 +310,51 @@ void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_functi
 		gpu_process_call(p, &l);
 }
 
+/* One step is collected from its begin to its end; then nothing is, until it is time for the next one but one. */
+static void follow_every(const struct gpu *g, struct agent *a, const struct rec_step *r)
+{
+	struct gpu_feed *f = gpu_process_feed(a->process);
+	struct gpu_feed_state st;
+
+	if (!g->c.every || !g->wanted)
+		return;
+	if (a->off) {
+		if (++a->skipped < g->c.every - 1)
+			return;
+		a->off = false;
+		gpu_feed_want(f, WANTED, FLUSH_MS);
+		return;
+	}
+	gpu_feed_state(f, clock_boot_ns(), &st);
+	if (!st.settled || !st.collected || r->h.start_ns < st.on_since)
+		return;
+	a->off = true;
+	a->skipped = 0;
+	gpu_feed_want(f, 0, FLUSH_MS);
+}
+
 void gpu_step(struct gpu *g, const struct rec_step *r)
 {
-	struct gpu_process *p = find_process(g, r->h.tgid);
+	struct agent *a = find_agent(g, r->h.tgid);
 
-	if (p)
-		gpu_info_expect(g->info, r->h.tgid, gpu_process_step(p, r));
+	if (!a)
+		return;
+	gpu_info_expect(g->info, r->h.tgid, gpu_process_step(a->process, r));
+	follow_every(g, a, r);
+}
+
+/* The first time. */
+static void say_over(struct agent *a)
+{
+	struct gpu_counts c;
+
+	if (a->said_over)
+		return;
+	gpu_process_counts(a->process, &c);
+	if (!c.is_over && !c.over_ns)
+		return;
+	a->said_over = true;
+	log_info("--gpu-budget: what the GPU of process %u does is not collected for a while, since that took more", a->pid);
 }
 
 bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
@@ -293,8 +363,10 @@ bool gpu_drain(struct gpu *g, uint64_t now_ns, bool drained)
 
 	g->unknown = 0;
 	accept_agents(g);
-	for (size_t i = 0; i < g->n_agents; i++)
+	for (size_t i = 0; i < g->n_agents; i++) {
 		more |= gpu_process_drain(g->agents[i].process, now_ns, g->c.cb, g->c.arg);
+		say_over(&g->agents[i]);
+	}
 	if (!more && drained)
 		end_gone(g);
 	return more;
@@ -322,6 +394,7 @@ int gpu_new(const struct gpu_config *c, struct gpu **ret_gpu)
 	if (!g)
 		return -ENOMEM;
 	g->c = *c;
+	pthread_mutex_init(&g->lock, NULL);
 	g->socket = GPU_SOCKET_INIT;
 	err = gpu_socket_open(&g->socket, c->cupti) ?: gpu_info_new(&g->info) ?
 									      : gpu_launches_new(&g->launches);
@@ -395,6 +468,19 @@ void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid)
 		g->attached[g->n_attached++] = (uint32_t)pid;
 }
 
+unsigned int gpu_fill(struct gpu *g)
+{
+	unsigned int most = 0, fill;
+
+	pthread_mutex_lock(&g->lock);
+	for (size_t i = 0; i < g->n_agents; i++) {
+		fill = gpu_feed_fill(gpu_process_feed(g->agents[i].process));
+		most = fill > most ? fill : most;
+	}
+	pthread_mutex_unlock(&g->lock);
+	return most;
+}
+
 int gpu_fd(const struct gpu *g)
 {
 	return g ? g->socket.epoll : -1;
@@ -432,7 +518,10 @@ void gpu_summary(const struct gpu *g)
 	if (all.gone.pending)
 		log_warn("gpu: of %" PRIu64 " launches no record came: their processes were killed or called exec, or records are missing",
 			all.gone.pending);
+	if (all.gone.over_ns || all.gone.is_over)
+		log_info("gpu: nothing was collected for %.1f s%s, since it would have taken more than --gpu-budget",
+			(double)all.gone.over_ns / 1e9, all.gone.is_over ? ", and at the end" : "");
 	if (all.gone.lost)
-		log_warn("gpu: %" PRIu64 " records are missing, of which CUPTI itself dropped %" PRIu64 " and %" PRIu64 " made no sense",
-			all.gone.lost, all.gone.dropped_cupti, all.gone.bad);
+		log_warn("gpu: %" PRIu64 " records are missing, of which %s itself dropped %" PRIu64 " and %" PRIu64 " made no sense",
+			all.gone.lost, libraries[all.gone.vendor], all.gone.dropped_cupti, all.gone.bad);
 }

@@ -19,7 +19,9 @@ struct gpu;
 struct inspector;
 
 struct gpu_config {
-	const char *cupti; /* the file; NULL: each agent searches for it */
+	uint32_t budget_ppm; /* of a CPU, for each agent; 0: no limit */
+	uint32_t every;      /* one in as many steps only; 0: all */
+	const char *cupti;   /* the file; NULL: each agent searches for it */
 	/* Whether the process is recorded, which may have been born just now. */
 	bool (*is_target)(uint32_t tgid, void *arg);
 	void *is_target_arg;
@@ -37,6 +39,9 @@ const char *const *gpu_environment(const struct gpu *g);
 /* Brings the agent into a process that runs, which changes that process. Prints one line on failure: then only its CPU side is
  * recorded. */
 void gpu_attach(struct gpu *g, struct inspector *inspector, pid_t pid);
+
+/* How full the fullest ring is, in percent. May be called by another thread. */
+unsigned int gpu_fill(struct gpu *g);
 
 /* To be polled; g NULL: -1. */
 int gpu_fd(const struct gpu *g);

@@ -64,9 +64,11 @@ struct record_options {
 	bool op_detail;
 	uint32_t et_steps; /* of each execution trace, at most; 0: all */
 	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
-	const char *cupti; /* of --gpu; NULL: it is searched for */
+	uint32_t gpu_every;   /* one in as many steps; 0: all */
+	uint64_t gpu_budget;  /* in millionths of a CPU; 0: no limit */
+	const char *cupti;    /* of --gpu; NULL: it is searched for */
 	bool has_budget;
-	uint64_t budget; /* in millionths of the time of steps */
+	uint64_t budget;    /* in millionths of the time of steps */
 	bool hold, no_hold; /* targets wait for probes; by default a command does, those of -p do not */
 	/* profile metadata; NULL or 0: take it from elsewhere */
 	const char *command_line; /* how the recording was started */

@@ -36,8 +36,9 @@
 #include "util/yield.h"
 
 #define CHECK_ALIVE_NS NSEC_PER_SEC
+#define GPU_CALM 10 /* percent of a ring of a GPU, whose records come in bursts */
 #define PENDING_CALM (4u << 20) /* bytes waiting for the files: beyond that their writers do not yield */
-#define UNWIND_CALM (1u << 20) /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
+#define UNWIND_CALM (1u << 20)  /* bytes of samples that wait: beyond that the thread that unwinds does not yield */
 
 struct run {
 	const struct record_options *o;
@@ -140,6 +141,8 @@ static int time_to_wait(const struct run *r, uint64_t now)
 {
 	uint64_t wait = windows_wait_ns(&r->windows, now), due = discover_due_ns(r->discover);
 
+	if (r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) /* more has come while this was taken */
+		return 0;
 	if (r->recorder && recorder_busy(r->recorder))
 		return 0;
 	if (r->recorder && recorder_waits(r->recorder) && wait > NSEC_PER_MSEC)
@@ -177,19 +180,23 @@ static int serve(struct run *r, int more)
 static bool is_calm(const struct run *r)
 {
 	return !(r->recorder && (recorder_busy(r->recorder) || recorder_waits(r->recorder))) &&
+	       !(r->intake.gpu && gpu_fill(r->intake.gpu) > GPU_CALM) &&
 	       windows_pending(&r->windows) < PENDING_CALM &&
 	       (!r->intake.unwinder || unwinder_waiting(r->intake.unwinder) < UNWIND_CALM);
 }
 
 static unsigned int fullest_ring(void *arg)
 {
-	return session_fill(arg);
+	const struct run *r = arg;
+	unsigned int records = session_fill(r->capture.session), gpu = r->intake.gpu ? gpu_fill(r->intake.gpu) : 0;
+
+	return records > gpu ? records : gpu;
 }
 
 /* The run works without it, too. */
 static void open_pace(struct run *r, const struct pollfd *fds, nfds_t n_fds)
 {
-	struct pace_config c = { .fds = fds, .n_fds = n_fds, .fill = fullest_ring, .arg = r->capture.session };
+	struct pace_config c = { .fds = fds, .n_fds = n_fds, .fill = fullest_ring, .arg = r };
 	int err = r->yields ? pace_new(&c, &r->pace) : -EPERM;
 
 	if (err)
@@ -311,6 +318,8 @@ static int open_gpu(struct run *r)
 {
 	struct gpu_config c = {
 		.cupti = r->o->cupti,
+		.every = r->o->gpu_every,
+		.budget_ppm = (uint32_t)r->o->gpu_budget,
 		.is_target = is_target,
 		.is_target_arg = r,
 		.cb = intake_made,

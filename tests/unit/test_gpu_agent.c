@@ -10,114 +10,13 @@
 
 #include <cmocka.h>
 
-#include "gpu_peer.h"
-#include "../gpu/mock.h"
-
-#define LAUNCHES (GPU_WANT_KERNELS | GPU_WANT_COPIES)
+#include "gpu_truth.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define MANY 100000
 #else
 #define MANY 1000000
 #endif
-
-/* The truth of what was launched so far, from a place in its file on; by correlation. */
-struct truth {
-	struct mock_work *list;
-	size_t count;
-	off_t at;
-};
-
-static void truth_read(struct peer *p, struct truth *t)
-{
-	off_t size;
-	size_t bytes;
-
-	peer_do(p, "truth");
-	size = lseek(p->truth_fd, 0, SEEK_END);
-	bytes = (size_t)(size - t->at);
-	free(t->list);
-	t->list = malloc(bytes + 1);
-	t->count = bytes / sizeof(*t->list);
-	assert_int_equal(pread(p->truth_fd, t->list, bytes, t->at), bytes);
-	t->at = size;
-	/* it may be much */
-	fallocate(p->truth_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
-}
-
-static uint64_t apart(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : b - a;
-}
-
-/* How far a time may be off, by what the agent says of its clock. */
-static uint64_t tolerance(const struct peer *p)
-{
-	return 2 * p->ring->clock.residual_ns + p->ring->clock.bend_ns + 2;
-}
-
-static void compare(const struct peer *p, const struct gpu_record *r, const struct mock_work *w)
-{
-	static const uint16_t kinds[] = { GPU_RECORD_KERNEL, GPU_RECORD_COPY, GPU_RECORD_SET, GPU_RECORD_GRAPH };
-	const char *name;
-
-	assert_int_equal(r->kind, kinds[w->kind]);
-	assert_int_equal(r->flags, 0);
-	assert_int_equal(r->correlation, w->correlation);
-	assert_int_equal(r->stream, w->stream);
-	assert_int_equal(r->context, w->context);
-	assert_int_equal(r->device, w->device);
-	assert_in_range(apart(r->start, w->start), 0, tolerance(p));
-	assert_in_range(apart(r->end, w->end), 0, tolerance(p));
-	if (r->kind == GPU_RECORD_KERNEL) {
-		assert_memory_equal(r->kernel.grid, w->grid, sizeof(w->grid));
-		assert_memory_equal(r->kernel.block, w->block, sizeof(w->block));
-		assert_int_equal(r->kernel.shared_dynamic, w->shared);
-		assert_int_equal(r->kernel.graph, w->graph);
-		assert_int_equal(r->kernel.graph_node, w->graph_node);
-		assert_in_range(r->kernel.name, 1, PEER_NAMES_MAX - 1);
-		name = p->names[r->kernel.name];
-		assert_true(mock_hash(name, strlen(name)) == (uint64_t)(uintptr_t)w->name);
-	} else if (r->kind == GPU_RECORD_GRAPH) {
-		assert_int_equal(r->graph.graph, w->graph);
-	} else {
-		assert_int_equal(r->copy.bytes, w->bytes);
-		assert_int_equal(r->copy.kind, w->copy_kind);
-	}
-}
-
-/* Takes all records, and compares each with the truth of which it must be a part; how many there were. Without
- * graphs a correlation is of one piece of work. */
-static size_t take_all(struct peer *p, const struct truth *t)
-{
-	struct gpu_record *taken = malloc((p->capacity + 1) * sizeof(*taken));
-	uint8_t *seen = calloc(t->count + 1, 1);
-	size_t count = 0;
-
-	while (peer_take(p, &taken[count]))
-		count++;
-	for (size_t i = 0; i < count; i++) {
-		uint32_t at = taken[i].correlation - t->list[0].correlation;
-
-		assert_in_range(at, 0, t->count - 1);
-		assert_int_equal(seen[at]++, 0);
-		compare(p, &taken[i], &t->list[at]);
-	}
-	free(seen);
-	free(taken);
-	assert_int_equal(p->bad, 0);
-	return count;
-}
-
-/* Starts a program with the agent, which collects. */
-static void begin(struct peer *p, uint32_t capacity, uint32_t wanted, const char *environment)
-{
-	peer_listen(p, capacity);
-	peer_start(p, true, environment);
-	peer_tell(p, "init");
-	peer_serve(p, wanted);
-	peer_done(p);
-}
 
 static void test_many(void **state)
 {
@@ -166,7 +65,7 @@ static void test_versions(void **state)
 		struct peer p;
 
 		begin(&p, 1u << 14, LAUNCHES, environments[i]);
-		assert_int_equal(p.ring->writer.cupti_version, numbers[i]);
+		assert_int_equal(p.ring->writer.version, numbers[i]);
 		peer_do(&p, "kernel-ns 300");
 		peer_do(&p, "launch 3000");
 		peer_do(&p, "copies 40");
@@ -500,7 +399,111 @@ static void test_budget(void **state)
 	p.ring->reader.budget_ppm = 0;
 	peer_want(&p, LAUNCHES);
 	assert_int_equal(peer_state(&p), GPU_STATE_ON);
+	/* again, and by itself once it may */
+	p.ring->reader.budget_ppm = 1;
+	PEER_WAIT(peer_state(&p) == GPU_STATE_OVER_BUDGET);
+	p.ring->reader.budget_ppm = 0;
+	PEER_WAIT(peer_state(&p) == GPU_STATE_ON);
+	assert_int_equal(p.ring->writer.collected, LAUNCHES);
 	assert_true(p.ring->writer.own_ns > 0);
+	peer_end(&p);
+}
+
+/* CUPTI's clock jumps, as CLOCK_REALTIME does: each record is right, or says that it may not be. */
+static void test_clock_steps(void **state)
+{
+	static const char *const steps[] = { "step-clock 3600000000000", "step-clock -7000000", "step-clock -5000000000000", "step-clock 400000",
+		"step-clock -60000000" };
+	struct truth t = { 0 };
+	struct peer p;
+	size_t seen = 0, sure = 0;
+
+	(void)state;
+	begin(&p, 1u << 14, LAUNCHES, "");
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		uint32_t comparisons;
+
+		for (int k = 0; k < 5; k++) {
+			peer_do(&p, "launch 20");
+			peer_do(&p, "sync");
+		}
+		peer_do(&p, steps[i]);
+		/* until it has been noticed; and then some more */
+		comparisons = __atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE);
+		peer_do(&p, "launch 100");
+		peer_do(&p, "sync");
+		PEER_WAIT(__atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 1);
+		peer_do(&p, "launch 100");
+		peer_do(&p, "sync");
+	}
+	peer_want(&p, 0);
+	truth_read(&p, &t);
+	assert_true(p.ring->clock.steps >= sizeof(steps) / sizeof(*steps));
+	for (struct gpu_record r; peer_take(&p, &r); seen++) {
+		uint32_t at = r.correlation - t.list[0].correlation;
+
+		assert_in_range(at, 0, t.count - 1);
+		if (r.flags & GPU_RECORD_F_CLOCK)
+			continue;
+		sure++;
+		compare(&p, &r, &t.list[at]);
+	}
+	assert_int_equal(seen + p.ring->writer.dropped_clock, t.count);
+	/* those after the last step cannot be all that are */
+	assert_true(sure > 0);
+	free(t.list);
+	peer_end(&p);
+}
+
+/* What there is no memory for is counted, and the program goes on; later there is some again. */
+static void test_no_memory(void **state)
+{
+	char attach[PATH_MAX + 128];
+	const struct gpu_ring_writer *w;
+	struct gpu_record r;
+	struct peer p;
+	size_t taken = 0;
+
+	(void)state;
+	begin(&p, 1u << 12, 0, "");
+	w = &p.ring->writer;
+	peer_do(&p, "no-memory 1");
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	while (peer_take(&p, &r))
+		taken++;
+	assert_int_equal(taken, 0);
+	assert_int_equal(w->dropped_cupti, 1000);
+	assert_int_equal(p.marked_cupti, 1000);
+	peer_do(&p, "no-memory 0");
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "launch 1000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	while (peer_take(&p, &r))
+		taken++;
+	assert_int_equal(taken, 1000);
+	peer_end(&p);
+
+	/* not even for the ring */
+	peer_listen(&p, 64);
+	peer_start(&p, false, "");
+	peer_do(&p, "launch 10");
+	peer_do(&p, "no-memory 1");
+	snprintf(attach, sizeof(attach), "attach %s/inftrace-gpu.so %s", peer_build(), p.name);
+	peer_tell(&p, attach);
+	peer_serve(&p, LAUNCHES);
+	peer_done(&p);
+	PEER_WAIT(poll(&(struct pollfd){ .fd = p.connection, .events = POLLRDHUP }, 1, 0) == 1);
+	peer_drop_ring(&p);
+	peer_do(&p, "launch 10");
+	peer_do(&p, "no-memory 0");
+	peer_tell(&p, attach);
+	peer_serve(&p, LAUNCHES);
+	peer_done(&p);
+	PEER_WAIT(peer_state(&p) == GPU_STATE_ON);
 	peer_end(&p);
 }
 
@@ -517,6 +520,8 @@ int main(void)
 		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_attach),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_clock_steps),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

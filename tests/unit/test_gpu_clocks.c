@@ -47,11 +47,34 @@ static void test_step(void **state)
 	assert_true(sure);
 }
 
+/* Back: the times between come twice, and it is not known which one is meant. */
+static void test_back(void **state)
+{
+	struct clocks c = { 0 };
+	bool sure;
+
+	(void)state;
+	clocks_add(&c, 1010 * MS, BOOT, 100);
+	clocks_add(&c, 1110 * MS, BOOT + 100 * MS, 100);
+	clocks_add(&c, 910 * MS, BOOT + 200 * MS, 100); /* back by 300 ms */
+	clocks_add(&c, 1310 * MS, BOOT + 600 * MS, 100);
+	assert_int_equal(c.said.steps, 1);
+	assert_int_equal(clocks_convert(&c, 950 * MS, &sure), BOOT + 240 * MS);
+	assert_true(sure);
+	clocks_convert(&c, 1150 * MS, &sure);
+	assert_false(sure);
+	clocks_convert(&c, 1209 * MS, &sure);
+	assert_false(sure);
+	assert_int_equal(clocks_convert(&c, 1250 * MS, &sure), BOOT + 540 * MS);
+	assert_true(sure);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_uncertain),
 		cmocka_unit_test(test_step),
+		cmocka_unit_test(test_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "gpu/info.h"
 #include "gpu_agent.h"
+#include "record/gpu_launch.h"
 
 #define CAPACITY 64
 #define NOW UINT64_C(1000000000000)
@@ -98,12 +99,18 @@ static void test_bounds(void **state)
 	struct gpu_feed_state st;
 
 	(void)state;
-	for (int i = 0; i < CAPACITY + 5; i++)
+	assert_int_equal(gpu_feed_fill(feed), 0);
+	for (int i = 0; i < CAPACITY + 5; i++) {
+		if (i == CAPACITY / 2)
+			assert_int_equal(gpu_feed_fill(feed), 50);
 		agent_write(&agent, &r);
+	}
+	assert_int_equal(gpu_feed_fill(feed), 100);
 	assert_true(gpu_feed_drain(feed, NOW, 10, &ops, NULL));
 	assert_int_equal(got.activities, 10);
 	assert_false(drain());
 	assert_int_equal(got.activities, CAPACITY);
+	assert_int_equal(gpu_feed_fill(feed), 0);
 	gpu_feed_state(feed, NOW, &st);
 	assert_int_equal(st.dropped, 5);
 	for (int i = 0; i < CAPACITY; i++)
@@ -305,6 +312,53 @@ static void test_info(void **state)
 	gpu_info_free(info);
 }
 
+/* NCCL's kernels by their names, mangled and not, of its older and newer releases. */
+static void test_collectives(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is;
+	} names[] = {
+		{ "_Z34ncclDevKernel_AllReduce_Sum_f16_LLP24ncclDevKernelArgsStorageILm4096EE", true },
+		{ "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", true },
+		{ "_Z31ncclKernel_AllReduce_RING_LL_Sum11ncclWorkElem", true },
+		{ "ncclKernel_SendRecv", true },
+		{ "_Z14not_ncclKernelv", false },
+		{ "nccl", false },
+		{ "", false },
+	};
+	struct gpu_info *info;
+
+	(void)state;
+	assert_int_equal(gpu_info_new(&info), 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (gpu_info_is_collective(info, gpu_info_name(info, names[i].name)) != names[i].is)
+			fail_msg("%s", names[i].name);
+	}
+	assert_false(gpu_info_is_collective(info, UINT32_MAX));
+	gpu_info_free(info);
+}
+
+/* A call of CUDA launches; one of NCCL does not, though its preset has the same role and arguments. */
+static void test_launches(void **state)
+{
+	struct probe_spec specs[] = {
+		{ .symbol = (char *)"cuLaunchKernel", .role = ROLE_LAUNCH },
+		{ .symbol = (char *)"ncclAllReduce", .role = ROLE_LAUNCH },
+	};
+	struct rec_function r = { .h = { .start_ns = 1000, .dur_ns = 10, .tgid = 1, .tid = 2 } };
+	struct gpu_launches *launches;
+	struct launch l;
+
+	(void)state;
+	assert_int_equal(gpu_launches_new(&launches), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		r.h.id = i;
+		assert_int_equal(gpu_launch_get(launches, &specs[i], &r, &l), !i);
+	}
+	gpu_launches_free(launches);
+}
+
 /* What overlaps is on different tracks, whatever comes. */
 static void test_tracks(void **state)
 {
@@ -352,6 +406,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_sealed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_collectives),
+		cmocka_unit_test(test_launches),
 		cmocka_unit_test(test_tracks),
 	};
 

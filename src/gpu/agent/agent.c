@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The agent: a library in a process that uses CUDA, which has CUPTI collect what runs on the GPU and writes it into
- * a ring of inftrace's (gpu/hand_over.h). The driver loads it at its start, where CUDA_INJECTION64_PATH names it, or
- * it is injected later. It is a guest: it prints nothing, ends nothing, takes no signals, uses no malloc of its own,
- * and calls nothing of CUPTI's while nothing is wanted.
+ * The agent: a library in a process that uses a GPU, which has the vendor's library collect what runs there (cuda.c,
+ * rocm.c) and writes it into a ring of inftrace's (gpu/hand_over.h). The vendor's runtime loads it at its start, where the
+ * environment names it, or, for CUDA, it is injected later. It is a guest: it prints nothing, ends nothing, takes no
+ * signals, uses no malloc of its own, and has nothing collected while nothing is wanted.
  *
- * One thread of its own carries out what is wanted. CUPTI hands over buffers on threads of its own, or on the one
- * that asks for them. The lock guards all that those share; it is never held while CUPTI is called, but for the two
- * functions that read a buffer.
+ * One thread of its own carries out what is wanted. Records are handed over on threads of the vendor's, or on the one
+ * that asks for them. The lock guards all that those share.
  */
 #include <errno.h>
 #include <limits.h>
@@ -20,62 +19,49 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gpu/agent/buffers.h"
-#include "gpu/agent/clocks.h"
+#include "gpu/agent/agent.h"
+#include "gpu/agent/budget.h"
 #include "gpu/agent/connection.h"
-#include "gpu/agent/cupti.h"
-#include "gpu/agent/ring.h"
 #include "gpu/hand_over.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define FLUSH_MS 100	/* unless inftrace wants another one */
-#define IDLE_MS 1000	/* how often the connection is looked at while nothing is collected */
-#define BUDGET_AFTER_NS 1000000000u /* what enabling takes at once is no rate */
+#define FLUSH_MS 100 /* unless inftrace wants another one */
+#define IDLE_MS 1000 /* how often the connection is looked at while nothing is collected */
 #define EXIT_PATIENCE_MS 1000
 
-int InitializeInjection(void);
 int inftrace_gpu_attach(const char *name);
-
-/* Which kinds of CUPTI's each wish needs; those that may be missing come after the first. */
-static const struct wish {
-	uint32_t want;
-	int kinds[3];
-} wishes[] = {
-	{ GPU_WANT_KERNELS, { CUPTI_KIND_CONCURRENT_KERNEL } },
-	{ GPU_WANT_COPIES, { CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET, CUPTI_KIND_MEMCPY2 } },
-	{ GPU_WANT_GRAPHS, { CUPTI_KIND_GRAPH_TRACE } },
-};
 
 static struct {
 	/* written under the lock */
 	struct ring ring;
 	struct clocks clocks;
-	struct buffers buffers;
-	uint64_t callbacks_ns;	/* CPU time of the callbacks on other threads than ours */
-	pid_t pid;		/* whose all this is: in a child that was forked nothing is done */
-	pthread_t thread;	/* ours, while there is one */
+	uint64_t callbacks_ns; /* CPU time of the callbacks on other threads than ours */
+	pid_t pid;             /* whose all this is: in a child that was forked nothing is done */
+	pthread_t thread;      /* ours, while there is one */
 	bool has_thread;
 
 	/* of our thread, or of the one that loads us before there is ours */
 	struct connection connection;
-	struct cupti cupti;
-	void *subscriber;
-	uint64_t own_before_on, thread_ns, on_since;
+	const struct backend *backend;
+	bool loaded; /* the backend's library */
+	uint32_t version;
+	uint64_t thread_ns, on_since;
+	struct budget budget;
 	uint32_t state, collected, seen;
 
 	/* under the lock of lives */
 	bool running;
 	char next_name[GPU_SOCKET_NAME_MAX + 1]; /* whom to serve next; "": nobody */
-	uint32_t *woken_by;	/* the futex that our thread waits for, while there is a ring */
+	uint32_t *woken_by;                      /* the futex that our thread waits for, while there is a ring */
 	bool once;
 } agent = { .connection.fd = -1 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t agent_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lives = PTHREAD_MUTEX_INITIALIZER;
-/* held by whoever has CUPTI enable, disable or flush */
+/* held by whoever has the backend enable, disable or flush */
 static pthread_mutex_t steering = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t cpu_ns(void)
+uint64_t agent_cpu_ns(void)
 {
 	struct timespec ts;
 
@@ -88,42 +74,31 @@ static struct gpu_ring *shared(void)
 	return agent.ring.shared;
 }
 
-static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
+bool agent_is_here(void)
 {
-	pthread_mutex_lock(&lock);
-	*buffer = agent.pid == getpid() ? buffer_take(&agent.buffers) : NULL;
-	pthread_mutex_unlock(&lock);
-	*size = *buffer ? BUFFER_SIZE : 0;
-	*max_records = 0;
+	return agent.pid == getpid();
 }
 
-static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+struct ring *agent_ring(const struct clocks **ret_clocks)
 {
-	uint64_t before = cpu_ns();
-	size_t dropped = 0;
-
-	(void)size;
-	pthread_mutex_lock(&lock);
-	if (agent.ring.shared && agent.pid == getpid() && agent.clocks.count) {
-		if (agent.cupti.dropped(context, stream, &dropped) == CUPTI_OK)
-			agent.ring.said.dropped_cupti += dropped;
-		if (buffer)
-			buffer_read(&agent.cupti, &agent.clocks, &agent.ring, buffer, valid);
-		/* our thread counts all that it takes */
-		if (!agent.has_thread || !pthread_equal(agent.thread, pthread_self()))
-			agent.callbacks_ns += cpu_ns() - before;
-		agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-		ring_show(&agent.ring);
-	}
-	if (buffer)
-		buffer_return(&agent.buffers, buffer);
-	pthread_mutex_unlock(&lock);
+	if (!agent.ring.shared || !agent_is_here() || !agent.clocks.count)
+		return NULL;
+	*ret_clocks = &agent.clocks;
+	return &agent.ring;
 }
 
-/* Nothing is asked of CUPTI's callbacks: to be subscribed keeps other users away, and finds them. */
-static void on_callback(void *user, int domain, uint32_t id, const void *data)
+void agent_show(struct ring *ring, uint64_t cpu_ns)
 {
-	(void)user, (void)domain, (void)id, (void)data;
+	/* our thread counts all that it takes */
+	if (!agent.has_thread || !pthread_equal(agent.thread, pthread_self()))
+		agent.callbacks_ns += agent_cpu_ns() - cpu_ns;
+	ring->said.own_ns = agent.callbacks_ns + agent.thread_ns;
+	ring_show(ring);
+}
+
+const char *agent_keep(const char *name)
+{
+	return ring_keep(&agent.ring, name);
 }
 
 static void say_state(uint32_t state, int error, uint32_t call)
@@ -133,7 +108,8 @@ static void say_state(uint32_t state, int error, uint32_t call)
 	agent.state = state;
 	w->error = error;
 	w->failed_call = call;
-	w->cupti_version = agent.cupti.version;
+	w->version = agent.version;
+	w->vendor = agent.backend->vendor;
 	__atomic_store_n(&w->collected, agent.collected, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->state, state, __ATOMIC_RELEASE);
 }
@@ -153,7 +129,9 @@ static bool is_final(void)
 
 static void say_failed(int error, uint32_t call)
 {
-	say_state(error == CUPTI_MULTIPLE_SUBSCRIBERS ? GPU_STATE_OTHER_USER : GPU_STATE_FAILED, error, call);
+	bool other = agent.backend->other_user && error == agent.backend->other_user;
+
+	say_state(other ? GPU_STATE_OTHER_USER : GPU_STATE_FAILED, error, call);
 }
 
 static int compare_clocks(void)
@@ -163,60 +141,40 @@ static int compare_clocks(void)
 
 	/* our thread alone changes them: the readings are made without the lock */
 	new = agent.clocks;
-	r = clocks_compare(&new, agent.cupti.get_timestamp);
+	r = clocks_compare(&new, agent.backend->time);
 	if (r)
 		return r;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&agent_lock);
 	agent.clocks = new;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&agent_lock);
 	clocks_say(&agent.clocks, &shared()->clock);
 	return 0;
 }
 
-static void disable_all(uint32_t collected)
-{
-	for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++)
-		for (int k = 0; k < 3 && wishes[i].kinds[k]; k++)
-			if (collected & wishes[i].want)
-				agent.cupti.disable(wishes[i].kinds[k]);
-}
-
-/* Has CUPTI collect what is wanted. On failure nothing is collected. */
+/* Has what is wanted collected. On failure nothing is. */
 static void turn_on(uint32_t wanted)
 {
-	int r = agent.cupti.subscribe(&agent.subscriber, on_callback, NULL);
-	uint32_t call = GPU_CALL_REGISTER;
+	const struct backend *b = agent.backend;
+	uint32_t call = GPU_CALL_ENABLE;
+	int r = b->begin(&call);
 
 	if (r) {
-		agent.subscriber = NULL;
-		say_failed(r, GPU_CALL_ENABLE);
-		return;
-	}
-	r = agent.cupti.register_callbacks(on_request, on_complete);
-	if (!r) {
-		call = GPU_CALL_TIMESTAMP;
-		r = compare_clocks();
-	}
-	for (size_t i = 0; !r && i < sizeof(wishes) / sizeof(*wishes); i++) {
-		if (!(wanted & wishes[i].want))
-			continue;
-		call = GPU_CALL_ENABLE;
-		r = agent.cupti.enable(wishes[i].kinds[0]);
-		for (int k = 1; !r && k < 3 && wishes[i].kinds[k]; k++)
-			agent.cupti.enable(wishes[i].kinds[k]);
-		agent.collected |= r ? 0 : wishes[i].want;
-	}
-	if (r) {
-		disable_all(agent.collected);
-		agent.collected = 0;
-		agent.cupti.unsubscribe(agent.subscriber);
-		agent.subscriber = NULL;
 		say_failed(r, call);
 		return;
 	}
+	call = GPU_CALL_TIMESTAMP;
+	r = compare_clocks();
+	if (!r)
+		r = b->enable(wanted, &call);
+	if (r) {
+		b->end();
+		say_failed(r, call);
+		return;
+	}
+	agent.collected = wanted;
 	agent.on_since = clocks_boot_ns();
-	agent.own_before_on = agent.ring.said.own_ns;
-	shared()->writer.on_since = agent.on_since;
+	budget_begin(&agent.budget, agent.on_since, agent.ring.said.own_ns);
+	__atomic_store_n(&shared()->writer.on_since, agent.on_since, __ATOMIC_RELEASE);
 	say_state(GPU_STATE_ON, 0, GPU_CALL_NONE);
 }
 
@@ -227,33 +185,29 @@ static void turn_off(uint32_t state)
 	if (!agent.collected)
 		return;
 	compare_clocks();
-	disable_all(agent.collected);
-	/* forced: what is still running on the GPU is not waited for */
-	agent.cupti.flush(1);
-	agent.cupti.unsubscribe(agent.subscriber);
-	agent.subscriber = NULL;
+	agent.backend->disable(agent.collected);
+	agent.backend->flush(true);
+	agent.backend->end();
 	agent.collected = 0;
 	__atomic_store_n(&shared()->writer.flushed_until, now, __ATOMIC_RELEASE);
+	__atomic_store_n(&shared()->writer.off_since, now, __ATOMIC_RELEASE);
 	say_state(state, 0, GPU_CALL_NONE);
 }
 
-static bool over_budget(void)
+static uint32_t budget_ppm(void)
 {
-	uint64_t ppm = __atomic_load_n(&shared()->reader.budget_ppm, __ATOMIC_RELAXED);
-	uint64_t elapsed = clocks_boot_ns() - agent.on_since;
-
-	return ppm && elapsed >= BUDGET_AFTER_NS && agent.ring.said.own_ns - agent.own_before_on > elapsed / 1000000 * ppm;
+	return __atomic_load_n(&shared()->reader.budget_ppm, __ATOMIC_RELAXED);
 }
 
 /* Counts what our thread has taken, and shows it. Called once in a while, which is exact enough. */
 static void count_own(void)
 {
-	pthread_mutex_lock(&lock);
-	agent.thread_ns = cpu_ns();
+	pthread_mutex_lock(&agent_lock);
+	agent.thread_ns = agent_cpu_ns();
 	agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-	shared()->writer.buffers_open = agent.buffers.open;
+	shared()->writer.buffers_open = agent.backend->buffers();
 	ring_show(&agent.ring);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&agent_lock);
 }
 
 /* Carries out what is wanted now. */
@@ -261,7 +215,7 @@ static void follow_wishes(void)
 {
 	struct gpu_ring_reader *rd = &shared()->reader;
 	uint32_t change = __atomic_load_n(&rd->wanted_change, __ATOMIC_ACQUIRE);
-	uint32_t wanted = __atomic_load_n(&rd->wanted, __ATOMIC_RELAXED) & GPU_WANT_ALL;
+	uint32_t wanted = __atomic_load_n(&rd->wanted, __ATOMIC_RELAXED) & agent.backend->can;
 	bool changed = change != agent.seen;
 
 	pthread_mutex_lock(&steering);
@@ -277,7 +231,7 @@ static void follow_wishes(void)
 	__atomic_store_n(&shared()->writer.wanted_seen, change, __ATOMIC_RELEASE);
 }
 
-/* What is done again and again while something is collected. */
+/* What is done again and again while something is collected, or would be if it did not cost too much. */
 static void tick(void)
 {
 	int r;
@@ -286,11 +240,14 @@ static void tick(void)
 	if (agent.collected) {
 		r = compare_clocks();
 		if (!r)
-			r = agent.cupti.flush(0);
-		if (r && r != CUPTI_MAX_LIMIT_REACHED)
+			r = agent.backend->flush(false);
+		if (r)
 			shared()->writer.error = r;
-		if (over_budget())
+		if (budget_exceeded(&agent.budget, budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
 			turn_off(GPU_STATE_OVER_BUDGET);
+	} else if (agent.state == GPU_STATE_OVER_BUDGET && budget_again(&agent.budget, budget_ppm(), clocks_boot_ns())) {
+		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
+		turn_on(__atomic_load_n(&shared()->reader.wanted, __ATOMIC_RELAXED) & agent.backend->can);
 	}
 	pthread_mutex_unlock(&steering);
 }
@@ -303,10 +260,10 @@ static void wait_for_change(uint32_t ms)
 }
 
 /*
- * The process ends: what CUPTI still has is worth having. Our thread may be in CUPTI at this moment; then, and after
- * a while in any case, the end of the process is more important.
+ * What the library still has is worth having. Our thread may be in it at this moment; then, and after a while in any
+ * case, the end of the process is more important.
  */
-static void at_exit(void)
+void agent_exit(void)
 {
 	struct timespec until;
 
@@ -318,26 +275,27 @@ static void at_exit(void)
 	/* our thread finds nothing more to do; steering stays locked */
 	if (shared() && agent.collected) {
 		compare_clocks();
-		agent.cupti.flush(1);
-		disable_all(agent.collected);
+		agent.backend->flush(true);
+		agent.backend->disable(agent.collected);
 		agent.collected = 0;
 	}
 	if (shared())
 		say_gone();
 }
 
-/* Connects, maps the ring, and finds CUPTI. 0, or a negative errno: there is no ring. */
+/* Connects, maps the ring, and loads the backend. 0, or a negative errno: there is no ring. */
 static int serve_begin(const char *name, bool attached)
 {
+	uint32_t call = GPU_CALL_SYMBOLS;
 	struct connection c;
 	int ring_fd, err;
 
 	err = connection_open(name, attached, &c, &ring_fd);
 	if (err)
 		return err;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&agent_lock);
 	err = ring_map(&agent.ring, ring_fd);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&agent_lock);
 	close(ring_fd);
 	if (err) {
 		connection_close(&c);
@@ -351,14 +309,13 @@ static int serve_begin(const char *name, bool attached)
 	agent.callbacks_ns = 0;
 	memset(&agent.clocks, 0, sizeof(agent.clocks));
 	say_state(GPU_STATE_STARTING, 0, GPU_CALL_NONE);
-	if (!agent.cupti.enable) {
-		err = cupti_load(&agent.cupti);
+	if (!agent.loaded) {
+		err = agent.backend->load(&agent.version, &call);
+		agent.loaded = !err;
 		if (err == -ENOENT)
 			say_state(GPU_STATE_NO_CUPTI, err, GPU_CALL_NONE);
 		else if (err)
-			say_state(GPU_STATE_FAILED, err, GPU_CALL_SYMBOLS);
-		else
-			atexit(at_exit); /* after CUPTI has been loaded, so that it runs before CUPTI's own */
+			say_state(GPU_STATE_FAILED, err, call);
 	}
 	if (!err)
 		say_state(GPU_STATE_OFF, 0, GPU_CALL_NONE);
@@ -368,18 +325,19 @@ static int serve_begin(const char *name, bool attached)
 
 static void serve_end(void)
 {
+	/* until the ring is gone: the process may end at this moment, which looks at it, too */
 	pthread_mutex_lock(&steering);
 	turn_off(GPU_STATE_OFF);
-	pthread_mutex_unlock(&steering);
 	count_own();
 	say_gone();
 	pthread_mutex_lock(&lives);
 	agent.woken_by = NULL;
 	pthread_mutex_unlock(&lives);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&agent_lock);
 	ring_unmap(&agent.ring);
-	buffers_free(&agent.buffers);
-	pthread_mutex_unlock(&lock);
+	agent.backend->release();
+	pthread_mutex_unlock(&agent_lock);
+	pthread_mutex_unlock(&steering);
 	connection_close(&agent.connection);
 }
 
@@ -416,9 +374,9 @@ static bool take_next(char *ret_name)
 	agent.next_name[0] = '\0';
 	agent.running = found;
 	if (!found) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&agent_lock);
 		agent.has_thread = false;
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&agent_lock);
 	}
 	pthread_mutex_unlock(&lives);
 	return found;
@@ -429,10 +387,10 @@ static void *thread_main(void *unused)
 	char name[sizeof(agent.next_name)];
 
 	(void)unused;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&agent_lock);
 	agent.thread = pthread_self();
 	agent.has_thread = true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&agent_lock);
 	pthread_setname_np(pthread_self(), "inftrace-gpu");
 	if (shared())
 		serve();
@@ -443,7 +401,7 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-/* All signals are the process's: our thread, and those that CUPTI makes on our behalf, take none. */
+/* All signals are the process's: our thread, and those that a library makes on our behalf, take none. */
 static int make_thread(void)
 {
 	pthread_attr_t attr;
@@ -458,7 +416,7 @@ static int make_thread(void)
 	return -err;
 }
 
-/* A child has neither our thread nor CUDA's. What was inherited is the parent's, and is let go of. */
+/* A child has neither our thread nor the runtime's. What was inherited is the parent's, and is let go of. */
 static void after_fork(void)
 {
 	ring_unmap(&agent.ring);
@@ -469,7 +427,7 @@ static void after_fork(void)
 	agent.collected = 0;
 	agent.has_thread = false;
 	agent.pid = 0;
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&agent_lock, NULL);
 	pthread_mutex_init(&lives, NULL);
 	pthread_mutex_init(&steering, NULL);
 }
@@ -482,23 +440,28 @@ static void once(void)
 	pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Loaded by the driver, while CUDA starts: what is wanted is enabled before the first kernel. */
-EXPORT int InitializeInjection(void)
+/* What is wanted is enabled before the first kernel. */
+int agent_start(const struct backend *b)
 {
 	const char *name = secure_getenv(GPU_ENV_SOCKET);
 	sigset_t all, before;
 	bool first;
+	int err = 0;
 
 	if (!name || !*name)
-		return 1;
+		return -ENOENT;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&lives);
 	first = !agent.running;
 	agent.running = true;
+	if (first)
+		agent.backend = b;
 	once();
 	pthread_mutex_unlock(&lives);
-	if (first && (serve_begin(name, false) || make_thread())) {
+	if (first)
+		err = serve_begin(name, false) ?: make_thread();
+	if (err) {
 		if (shared()) {
 			say_state(GPU_STATE_FAILED, -EAGAIN, GPU_CALL_MEMORY);
 			serve_end();
@@ -508,10 +471,10 @@ EXPORT int InitializeInjection(void)
 		pthread_mutex_unlock(&lives);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return 1;
+	return first ? err : -EBUSY;
 }
 
-/* Called by an injected call on any thread of the process: leaves all that could wait to a thread of our own. */
+/* Called by an injected call on any thread of the process: leaves all that could wait to a thread of our own. CUDA only. */
 EXPORT int inftrace_gpu_attach(const char *name)
 {
 	sigset_t all, before;
@@ -523,12 +486,16 @@ EXPORT int inftrace_gpu_attach(const char *name)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&lives);
 	once();
-	strcpy(agent.next_name, name);
-	if (agent.running) {
+	if (agent.loaded && agent.backend != &cuda_backend) {
+		err = -EBUSY;
+	} else if (agent.running) {
+		strcpy(agent.next_name, name);
 		/* it looks whether whom it serves is still there */
 		if (agent.woken_by)
 			syscall(SYS_futex, agent.woken_by, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	} else {
+		strcpy(agent.next_name, name);
+		agent.backend = &cuda_backend;
 		err = make_thread();
 		agent.running = !err;
 	}

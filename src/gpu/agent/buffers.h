@@ -8,7 +8,7 @@
 #include "gpu/agent/ring.h"
 
 #define BUFFER_SIZE (1u << 20)
-#define BUFFERS_MAX 64		/* that CUPTI may have at once; it drops, and counts, what has no place */
+#define BUFFERS_MAX 64 /* that CUPTI may have at once; it drops, and counts, what has no place */
 #define BUFFERS_KEPT 8
 
 /* Free buffers, linked through their first bytes. */
@@ -23,7 +23,7 @@ void *buffer_take(struct buffers *b);
 void buffer_return(struct buffers *b, void *buffer);
 void buffers_free(struct buffers *b);
 
-/* Turns what is in a buffer into records of the ring. */
-void buffer_read(const struct cupti *cupti, const struct clocks *clocks, struct ring *ring, uint8_t *buffer, size_t valid);
+/* Turns what is in a buffer into records of the ring. stepped: the clocks have moved against each other since they were compared. */
+void buffer_read(const struct cupti *cupti, const struct clocks *clocks, bool stepped, struct ring *ring, uint8_t *buffer, size_t valid);
 
 #endif

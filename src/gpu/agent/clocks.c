@@ -4,7 +4,7 @@
 #include <time.h>
 
 #define READINGS 100
-#define DRIFT_MAX_PPM 500	/* quartz drifts by less than 100, NTP slews by up to 500 */
+#define DRIFT_MAX_PPM 500 /* quartz drifts by less than 100, NTP slews by up to 500 */
 #define DRIFT_MAX (DRIFT_MAX_PPM / 1e6)
 #define STEP_MIN_NS 20000
 
@@ -48,6 +48,7 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 			new.step = true;
 			new.slope = last->slope;
 			c->said.steps++;
+			c->stepped_at = c->count;
 		} else {
 			new.slope = ((double)(int64_t)(elapsed - (gpu - last->gpu))) / (double)(gpu - last->gpu);
 			/* a short time shows more of the uncertainty than of the rate */
@@ -66,6 +67,15 @@ void clocks_add(struct clocks *c, uint64_t gpu, uint64_t boot, uint64_t uncertai
 	c->said.offset_ns = (int64_t)(boot - gpu);
 	c->said.at_ns = boot;
 	c->said.residual_ns = uncertain_ns > c->said.residual_ns ? uncertain_ns : c->said.residual_ns;
+}
+
+bool clocks_fit(const struct clocks *c, uint64_t before, uint64_t gpu, uint64_t after)
+{
+	const struct comparison *last = newest(c);
+	uint64_t there = follow(last, last->slope, gpu);
+	uint64_t may = (after - last->boot) / 1000000 * DRIFT_MAX_PPM + STEP_MIN_NS;
+
+	return there + may >= before && there <= after + may;
 }
 
 int clocks_compare(struct clocks *c, clock_read_fn *read)
@@ -94,6 +104,22 @@ int clocks_compare(struct clocks *c, clock_read_fn *read)
 	return 0;
 }
 
+/*
+ * Whether the clocks may have been stepped at that time, before or after it. Where CUPTI's clock went back, the same of its times come again:
+ * those, too.
+ */
+static bool is_near_step(const struct clocks *c, uint32_t kept, uint64_t gpu)
+{
+	for (uint32_t i = 1; i < kept; i++) {
+		const struct comparison *next = &c->kept[(c->count - i) % CLOCKS_KEPT], *at = &c->kept[(c->count - i - 1) % CLOCKS_KEPT];
+		uint64_t between = next->boot - at->boot;
+
+		if (next->step && (gpu - at->gpu <= between || next->gpu - gpu <= between))
+			return true;
+	}
+	return false;
+}
+
 uint64_t clocks_convert(const struct clocks *c, uint64_t gpu, bool *ret_sure)
 {
 	uint32_t kept = c->count < CLOCKS_KEPT ? c->count : CLOCKS_KEPT;
@@ -103,13 +129,13 @@ uint64_t clocks_convert(const struct clocks *c, uint64_t gpu, bool *ret_sure)
 	for (uint32_t i = 1; i <= kept; i++, next = at) {
 		at = &c->kept[(c->count - i) % CLOCKS_KEPT];
 		if (gpu >= at->gpu) {
-			*ret_sure = !next || !next->step;
+			*ret_sure = (!next || !next->step) && !(c->said.steps && c->count - c->stepped_at < kept && is_near_step(c, kept, gpu));
 			return follow(at, next && !next->step ? next->slope : at->slope, gpu);
 		}
 	}
 	/* before the oldest that is kept */
 	at = &c->kept[(c->count - kept) % CLOCKS_KEPT];
-	*ret_sure = c->count <= CLOCKS_KEPT || !at->step;
+	*ret_sure = !c->said.steps;
 	return follow(at, at->slope, gpu);
 }
 

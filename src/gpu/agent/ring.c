@@ -240,3 +240,10 @@ int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 	*ret_id = id;
 	return 0;
 }
+
+const char *ring_keep(struct ring *r, const char *text)
+{
+	uint32_t id = make_names(&r->names) ? find_text(&r->names, text, strnlen(text, GPU_NAME_MAX)) : 0;
+
+	return id ? r->names.list[id - 1].text : NULL;
+}

@@ -15,7 +15,7 @@ struct name {
 	uint32_t hash;
 	uint32_t length;
 	const char *text;	/* in the pieces of memory below, with a 0 at its end */
-	const void *seen_at;	/* where CUPTI last had it */
+	const void *seen_at;	/* where its library last had it */
 	uint32_t written_to;	/* the ring that has it, by ring.generation */
 };
 
@@ -47,6 +47,9 @@ void ring_unmap(struct ring *r);
 
 /* Finds the id of a name, and sees to it that the reader has it. -ENOBUFS: there is no room for that now. */
 int ring_name(struct ring *r, const char *text, uint32_t *ret_id);
+
+/* A copy of a text, which stays; NULL: there is no room. It may become a name later. */
+const char *ring_keep(struct ring *r, const char *text);
 
 /* Writes a record, or counts it as dropped. Not visible before ring_show(). */
 void ring_put(struct ring *r, const struct gpu_record *rec);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * NVIDIA: CUPTI collects. The driver loads the agent while CUDA starts, where CUDA_INJECTION64_PATH names it, or it is
+ * injected into a process that runs. CUPTI hands over buffers on threads of its own, or on the one that asks for them; of
+ * its functions only the two that read a buffer are called under the lock.
+ */
+#include <stdlib.h>
+
+#include "gpu/agent/agent.h"
+#include "gpu/agent/buffers.h"
+#include "gpu/agent/cupti.h"
+
+int InitializeInjection(void);
+
+/* Which kinds of CUPTI's each wish needs; those that may be missing come after the first. */
+static const struct wish {
+	uint32_t want;
+	int kinds[3];
+} wishes[] = {
+	{ GPU_WANT_KERNELS, { CUPTI_KIND_CONCURRENT_KERNEL } },
+	{ GPU_WANT_COPIES, { CUPTI_KIND_MEMCPY, CUPTI_KIND_MEMSET, CUPTI_KIND_MEMCPY2 } },
+	{ GPU_WANT_GRAPHS, { CUPTI_KIND_GRAPH_TRACE } },
+};
+
+static struct cupti cupti;
+static void *subscriber;
+static struct buffers buffers; /* under the lock */
+
+static int read_time(uint64_t *ns)
+{
+	return cupti.get_timestamp(ns);
+}
+
+static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+	pthread_mutex_lock(&agent_lock);
+	*buffer = agent_is_here() ? buffer_take(&buffers) : NULL;
+	pthread_mutex_unlock(&agent_lock);
+	*size = *buffer ? BUFFER_SIZE : 0;
+	*max_records = 0;
+}
+
+static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+	uint64_t before = agent_cpu_ns(), gpu = 0, boot = clocks_boot_ns(), after;
+	const struct clocks *clocks;
+	size_t dropped = 0;
+	struct ring *ring;
+	bool unknown;
+
+	(void)size;
+	/* since the clocks were compared they may have been stepped */
+	unknown = cupti.get_timestamp(&gpu) != CUPTI_OK;
+	after = clocks_boot_ns();
+	pthread_mutex_lock(&agent_lock);
+	ring = agent_ring(&clocks);
+	if (ring) {
+		if (cupti.dropped(context, stream, &dropped) == CUPTI_OK)
+			ring->said.dropped_cupti += dropped;
+		if (buffer)
+			buffer_read(&cupti, clocks, unknown || !clocks_fit(clocks, boot, gpu, after), ring, buffer, valid);
+		agent_show(ring, before);
+	}
+	if (buffer)
+		buffer_return(&buffers, buffer);
+	pthread_mutex_unlock(&agent_lock);
+}
+
+/* Nothing is asked of CUPTI's callbacks: to be subscribed keeps other users away, and finds them. */
+static void on_callback(void *user, int domain, uint32_t id, const void *data)
+{
+	(void)user, (void)domain, (void)id, (void)data;
+}
+
+static int load(uint32_t *ret_version, uint32_t *ret_call)
+{
+	int err = cupti_load(&cupti);
+
+	*ret_call = GPU_CALL_SYMBOLS;
+	if (err)
+		return err;
+	atexit(agent_exit); /* after CUPTI has been loaded, so that it runs before CUPTI's own */
+	*ret_version = cupti.version;
+	return 0;
+}
+
+static void end(void)
+{
+	cupti.unsubscribe(subscriber);
+	subscriber = NULL;
+}
+
+static int begin(uint32_t *ret_call)
+{
+	int r = cupti.subscribe(&subscriber, on_callback, NULL);
+
+	*ret_call = GPU_CALL_ENABLE;
+	if (r) {
+		subscriber = NULL;
+		return r;
+	}
+	*ret_call = GPU_CALL_REGISTER;
+	r = cupti.register_callbacks(on_request, on_complete);
+	if (r)
+		end();
+	return r;
+}
+
+static void disable(uint32_t collected)
+{
+	for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++)
+		for (int k = 0; k < 3 && wishes[i].kinds[k]; k++)
+			if (collected & wishes[i].want)
+				cupti.disable(wishes[i].kinds[k]);
+}
+
+static int enable(uint32_t wanted, uint32_t *ret_call)
+{
+	uint32_t collected = 0;
+	int r = 0;
+
+	*ret_call = GPU_CALL_ENABLE;
+	for (size_t i = 0; !r && i < sizeof(wishes) / sizeof(*wishes); i++) {
+		if (!(wanted & wishes[i].want))
+			continue;
+		r = cupti.enable(wishes[i].kinds[0]);
+		for (int k = 1; !r && k < 3 && wishes[i].kinds[k]; k++)
+			cupti.enable(wishes[i].kinds[k]);
+		collected |= r ? 0 : wishes[i].want;
+	}
+	if (r)
+		disable(collected);
+	return r;
+}
+
+/* What was dropped where no buffer has been handed over since then. */
+static void count_dropped(void)
+{
+	const struct clocks *clocks;
+	size_t dropped = 0;
+	struct ring *ring;
+
+	if (cupti.dropped(NULL, 0, &dropped) != CUPTI_OK || !dropped)
+		return;
+	pthread_mutex_lock(&agent_lock);
+	ring = agent_ring(&clocks);
+	if (ring) {
+		ring->said.dropped_cupti += dropped;
+		ring_show(ring);
+	}
+	pthread_mutex_unlock(&agent_lock);
+}
+
+/* The last one is forced: what is still running on the GPU is not waited for. */
+static int flush(bool last)
+{
+	int r = cupti.flush(last);
+
+	count_dropped();
+	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
+}
+
+static uint32_t count_buffers(void)
+{
+	return buffers.open;
+}
+
+static void release(void)
+{
+	buffers_free(&buffers);
+}
+
+const struct backend cuda_backend = {
+	.vendor = GPU_VENDOR_NVIDIA,
+	.can = GPU_WANT_ALL,
+	.other_user = CUPTI_MULTIPLE_SUBSCRIBERS,
+	.time = read_time,
+	.load = load,
+	.begin = begin,
+	.end = end,
+	.enable = enable,
+	.disable = disable,
+	.flush = flush,
+	.buffers = count_buffers,
+	.release = release,
+};
+
+/* Called by the driver, while CUDA starts. */
+__attribute__((visibility("default"))) int InitializeInjection(void)
+{
+	agent_start(&cuda_backend);
+	return 1;
+}
