@@ -140,6 +140,8 @@ enum probe_role {
 	ROLE_LAUNCH,
 	ROLE_TRANSFER,
 	ROLE_REQUEST,
+	ROLE_CAPTURE,	  /* from here on launches of a stream are kept for a CUDA graph */
+	ROLE_CAPTURE_END, /* and from here on no longer */
 	ROLE_SEQUENCE, /* changes what the engine keeps of sequences: always sent, as steps are */
 	ROLE_MAX,
 };

@@ -526,6 +526,8 @@ struct rec_gpu {
 	u32 copy_kind;  /* enum gpu_copy_kind in gpu/hand_over.h */
 	u32 graph;      /* the CUDA graph that it belongs to; 0: none */
 	u32 launch_tid; /* the thread that launched it; 0: that was not seen */
+	u32 graph_position; /* which part of its graph it is, from 1 on; 0: unknown */
+	u32 captured_in;    /* the operator in which that was captured, by its number in the recording; 0: unknown */
 	u64 graph_node;
 	u64 bytes;
 	u64 launch_ns, launched_ns; /* begin and end of that call; 0: it was not seen */

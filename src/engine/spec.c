@@ -27,6 +27,8 @@ static const char *const role_names[ROLE_MAX] = {
 	[ROLE_LAUNCH] = "launch",
 	[ROLE_TRANSFER] = "transfer",
 	[ROLE_REQUEST] = "request",
+	[ROLE_CAPTURE] = "capture",
+	[ROLE_CAPTURE_END] = "capture_end",
 	[ROLE_SEQUENCE] = "sequence",
 };
 

@@ -22,6 +22,8 @@ struct gpu_info {
 	struct name *by_text;
 	struct name **names; /* by their number - 1 */
 	uint32_t n_names, cap_names;
+	const char *operators[GPU_OPERATORS_MAX]; /* by their number - 1 */
+	uint32_t n_operators;
 	struct gpu_track tracks[GPU_TRACKS_MAX];
 	uint32_t n_tracks;
 	uint32_t expected[GPU_PROCESSES_MAX]; /* processes; 0: none */
@@ -144,6 +146,26 @@ const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name)
 	const struct name *e = get_name(info, name);
 
 	return e ? e->brief : "kernel";
+}
+
+uint32_t gpu_info_operator(struct gpu_info *info, const char *name)
+{
+	const char *text = intern_text(info->texts, name);
+
+	/* the same text is at the same place */
+	for (uint32_t i = 0; i < info->n_operators; i++) {
+		if (info->operators[i] == text)
+			return i + 1;
+	}
+	if (!text || !*text || info->n_operators == GPU_OPERATORS_MAX)
+		return 0;
+	info->operators[info->n_operators] = text;
+	return ++info->n_operators;
+}
+
+const char *gpu_info_operator_name(const struct gpu_info *info, uint32_t number)
+{
+	return info && number && number <= info->n_operators ? info->operators[number - 1] : NULL;
 }
 
 /* ---- processes ---- */

@@ -14,6 +14,7 @@
 #define GPU_TRACKS_MAX 1024
 #define GPU_NAMES_MAX (1 << 17) /* and at most GPU_NAMES_MEMORY bytes of them: further kernels have no name */
 #define GPU_NAMES_MEMORY (16u << 20)
+#define GPU_OPERATORS_MAX 1024 /* in which kernels were captured */
 #define GPU_PROCESSES_MAX 16
 #define GPU_TRACK_NAME_MAX 96
 
@@ -32,6 +33,11 @@ void gpu_info_free(struct gpu_info *info);
 
 /* The number of a kernel's name, as it is in the program; 0 if there is no more room. The text may hold anything. */
 uint32_t gpu_info_name(struct gpu_info *info, const char *mangled);
+
+/* The number of an operator's name; 0 if there is no more room. */
+uint32_t gpu_info_operator(struct gpu_info *info, const char *name);
+/* NULL: there is none of this number. */
+const char *gpu_info_operator_name(const struct gpu_info *info, uint32_t number);
 
 /* The track of what runs in this time: the first of the stream's on which it overlaps with nothing. false: there are too
  * many tracks. */

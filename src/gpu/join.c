@@ -5,13 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_MAX 512    /* calls that are looked at for one kernel */
+#include "util/clock.h"
+
+#define LOOK_MAX 512 /* calls that are looked at for one kernel */
 #define MOVE_MIN 1024
-#define STREAMS_MAX 256 /* pairs of a handle and a number */
+#define STREAMS_MAX 256                    /* pairs of a handle and a number */
+#define CAPTURES_MAX 16                    /* the last ones */
+#define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* of one that takes longer the end was lost */
 
 struct call {
 	struct launch l;
-	bool taken;
+	bool taken;    /* or launched nothing */
+	bool captured; /* as far as is known, */
+	bool told;     /* and passed on */
+	bool has_work; /* something that it launched has come, where records say which call that was */
+};
+
+/* Of a stream, or of the thread that began it. Both ends may come late, since calls come in any order. */
+struct capture {
+	uint64_t from_ns, to_ns; /* UINT64_MAX: not seen */
+	uint64_t stream;
+	uint32_t tid;
+	uint32_t number;
 };
 
 struct pair {
@@ -20,10 +35,16 @@ struct pair {
 };
 
 struct gpu_join {
-	struct call *calls; /* sorted by their begin */
+	struct call *calls;   /* sorted by their begin */
 	size_t n, cap, first; /* those before the first have been taken */
 	struct pair streams[STREAMS_MAX];
 	size_t n_streams, next_stream;
+	struct capture captures[CAPTURES_MAX];
+	size_t n_captures;
+	uint32_t last_capture; /* its number */
+	struct join_ops ops;
+	void *ops_arg;
+	uint64_t captures_to_ns; /* none of them reaches beyond */
 	/* the last one, since a graph launches many */
 	uint32_t correlation;
 	bool is_known; /* its call */
@@ -31,10 +52,17 @@ struct gpu_join {
 	uint64_t joined, missed;
 };
 
-int gpu_join_new(struct gpu_join **ret_join)
+int gpu_join_new(const struct join_ops *ops, void *arg, struct gpu_join **ret_join)
 {
-	*ret_join = calloc(1, sizeof(**ret_join));
-	return *ret_join ? 0 : -ENOMEM;
+	struct gpu_join *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return -ENOMEM;
+	if (ops)
+		j->ops = *ops;
+	j->ops_arg = arg;
+	*ret_join = j;
+	return 0;
 }
 
 void gpu_join_free(struct gpu_join *j)
@@ -42,6 +70,86 @@ void gpu_join_free(struct gpu_join *j)
 	if (j)
 		free(j->calls);
 	free(j);
+}
+
+/* ---- what is captured ---- */
+
+static bool is_captured_by(const struct capture *c, const struct launch *l)
+{
+	if (l->start_ns < c->from_ns || l->start_ns >= c->to_ns || l->start_ns > c->from_ns + CAPTURE_MAX_NS)
+		return false;
+	return l->tid == c->tid || (l->has_stream && l->stream == c->stream);
+}
+
+static void mark_captured(const struct gpu_join *j, struct call *call)
+{
+	call->captured = false;
+	for (size_t i = 0; i < j->n_captures; i++) {
+		const struct capture *c = &j->captures[i];
+
+		if (!is_captured_by(c, &call->l))
+			continue;
+		call->captured = true;
+		call->taken |= c->to_ns != UINT64_MAX;
+		if (!call->told && j->ops.captured)
+			j->ops.captured(c->number, &call->l, j->ops_arg);
+		call->told = true;
+	}
+}
+
+static struct call make_call(const struct gpu_join *j, const struct launch *l)
+{
+	struct call call = { .l = *l };
+
+	if (l->start_ns < j->captures_to_ns)
+		mark_captured(j, &call);
+	return call;
+}
+
+/* The one that this is the other end of; NULL: that has not been seen. */
+static struct capture *find_capture(struct gpu_join *j, const struct launch *l)
+{
+	bool is_end = l->kind == LAUNCH_CAPTURE_END;
+	struct capture *best = NULL;
+
+	for (size_t i = 0; i < j->n_captures; i++) {
+		struct capture *c = &j->captures[i];
+
+		if (c->stream != l->stream)
+			continue;
+		if (is_end && c->to_ns == UINT64_MAX && c->from_ns <= l->start_ns && (!best || c->from_ns > best->from_ns))
+			best = c;
+		else if (!is_end && c->from_ns == UINT64_MAX && c->to_ns >= l->start_ns && (!best || c->to_ns < best->to_ns))
+			best = c;
+	}
+	return best;
+}
+
+static void note_capture(struct gpu_join *j, const struct launch *l)
+{
+	struct capture *c = find_capture(j, l);
+
+	if (!c) {
+		if (j->n_captures == CAPTURES_MAX)
+			memmove(j->captures, j->captures + 1, --j->n_captures * sizeof(*j->captures));
+		c = &j->captures[j->n_captures++];
+		*c = (struct capture){ UINT64_MAX, UINT64_MAX, l->stream, l->tid, ++j->last_capture };
+	}
+	if (l->kind == LAUNCH_CAPTURE) {
+		c->from_ns = l->start_ns;
+		c->tid = l->tid;
+	} else {
+		c->to_ns = l->start_ns;
+	}
+	j->captures_to_ns = 0;
+	for (size_t i = 0; i < j->n_captures; i++) {
+		if (j->captures[i].to_ns > j->captures_to_ns)
+			j->captures_to_ns = j->captures[i].to_ns;
+	}
+	for (size_t i = j->first; i < j->n; i++)
+		mark_captured(j, &j->calls[i]);
+	if (c->from_ns != UINT64_MAX && c->to_ns != UINT64_MAX && j->ops.ended)
+		j->ops.ended(c->number, c->to_ns, j->ops_arg);
 }
 
 /* ---- calls ---- */
@@ -91,6 +199,10 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 {
 	size_t i;
 
+	if (l->kind == LAUNCH_CAPTURE || l->kind == LAUNCH_CAPTURE_END) {
+		note_capture(j, l);
+		return;
+	}
 	if (!reserve(j))
 		return;
 	/* they come in the order of their ends, so the place is near the end */
@@ -99,13 +211,13 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l)
 			return; /* the inner call came first */
 	}
 	if (i && is_within(l, &j->calls[i - 1].l)) {
-		j->calls[i - 1] = (struct call){ .l = *l };
+		j->calls[i - 1] = make_call(j, l);
 		return;
 	}
 	if (i < j->first) /* the first one that has not been taken, again */
 		j->first = i;
 	memmove(j->calls + i + 1, j->calls + i, (j->n - i) * sizeof(*j->calls));
-	j->calls[i] = (struct call){ .l = *l };
+	j->calls[i] = make_call(j, l);
 	j->n++;
 }
 
@@ -128,7 +240,7 @@ size_t gpu_join_pending(const struct gpu_join *j, uint64_t until_ns, struct laun
 	size_t n = 0;
 
 	for (size_t i = j->first; i < j->n && j->calls[i].l.start_ns < until_ns; i++) {
-		if (j->calls[i].taken)
+		if (j->calls[i].taken || j->calls[i].captured)
 			continue;
 		if (n < max)
 			ret_list[n] = j->calls[i].l;
@@ -217,7 +329,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 		if (c->l.start_ns > r->h.start_ns + residual_ns)
 			break;
 		looked += !c->taken;
-		if (c->taken || !fits(&c->l, r, residual_ns))
+		if (c->taken || c->captured || !fits(&c->l, r, residual_ns))
 			continue;
 		fit = fit_streams(j, &c->l, r);
 		if (fit == FIT_KNOWN)

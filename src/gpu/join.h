@@ -20,6 +20,8 @@ enum launch_kind {
 	LAUNCH_KERNEL,
 	LAUNCH_GRAPH,
 	LAUNCH_COPY, /* or a set */
+	LAUNCH_CAPTURE, /* nothing: until the end of it, calls to this stream or of this thread launch nothing, but become a graph */
+	LAUNCH_CAPTURE_END,
 };
 
 /* A call that launches something. */
@@ -35,11 +37,18 @@ struct launch {
 
 struct gpu_join;
 
-/* -ENOMEM */
-int gpu_join_new(struct gpu_join **ret_join);
+/* What is learnt of captures, which have numbers. A call is passed once it is known that it was captured, though perhaps not
+ * before the end, which comes as a time: what began then or later is not a part of it. */
+struct join_ops {
+	void (*captured)(uint32_t capture, const struct launch *l, void *arg);
+	void (*ended)(uint32_t capture, uint64_t ns, void *arg);
+};
+
+/* ops may be NULL. -ENOMEM */
+int gpu_join_new(const struct join_ops *ops, void *arg, struct gpu_join **ret_join);
 void gpu_join_free(struct gpu_join *j);
 
-/* In any order; a call within another one of the same thread, as of a driver's function within one of the runtime's,
+/* In any order; those that were captured are left out. A call within another one of the same thread, as of a driver's function within one of the runtime's,
  * replaces it. */
 void gpu_join_call(struct gpu_join *j, const struct launch *l);
 

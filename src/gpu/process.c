@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/graphs.h"
 #include "gpu/partition.h"
 #include "util/clock.h"
 
@@ -39,6 +40,7 @@ struct gpu_process {
 	struct gpu_feed *feed;
 	struct gpu_feed_state state;
 	struct gpu_join *join;
+	struct gpu_graphs *graphs;
 	uint32_t *names; /* by the agent's number */
 	uint32_t n_names;
 	struct rec_gpu *held;
@@ -68,6 +70,7 @@ struct gpu_process {
 
 int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struct gpu_process **ret_process)
 {
+	static const struct join_ops ops = { .captured = gpu_graphs_captured, .ended = gpu_graphs_capture_ended };
 	struct gpu_process *p = calloc(1, sizeof(*p));
 	int err;
 
@@ -76,7 +79,11 @@ int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struc
 	p->tgid = tgid;
 	p->info = info;
 	p->settled_ns = now_ns;
-	err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed) ?: gpu_join_new(&p->join);
+	err = gpu_graphs_new(&p->graphs);
+	if (!err)
+		err = gpu_join_new(&ops, p->graphs, &p->join);
+	if (!err)
+		err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
 	if (err) {
 		gpu_process_free(p);
 		return err;
@@ -91,6 +98,7 @@ void gpu_process_free(struct gpu_process *p)
 		return;
 	gpu_feed_free(p->feed);
 	gpu_join_free(p->join);
+	gpu_graphs_free(p->graphs);
 	free(p->names);
 	free(p->held);
 	free(p->runs);
@@ -242,6 +250,17 @@ static int compare_starts(const void *a, const void *b)
 	return (x->h.start_ns > y->h.start_ns) - (x->h.start_ns < y->h.start_ns);
 }
 
+/* They mostly are in order: what one stream did comes so. */
+static void sort(struct rec_gpu *list, size_t n, int (*compare)(const void *a, const void *b))
+{
+	size_t i = 1;
+
+	while (i < n && compare(&list[i - 1], &list[i]) <= 0)
+		i++;
+	if (i < n)
+		qsort(list, n, sizeof(*list), compare);
+}
+
 static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 {
 	if (!reserve((void **)&p->runs, &p->cap_runs, p->n_runs, GPU_RUNS_MAX, sizeof(*p->runs))) {
@@ -274,6 +293,19 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 	cb(&g->h, sizeof(*g), arg);
 }
 
+/* Of the first n that are held, which are in the order of their calls. */
+static void place_in_graphs(struct gpu_process *p, size_t n)
+{
+	for (size_t i = 0, end; i < n; i = end) {
+		const struct rec_gpu *first = &p->held[i];
+
+		for (end = i + 1; end < n && p->held[end].correlation == first->correlation && p->held[end].graph == first->graph; end++)
+			;
+		if (first->graph && first->graph_node)
+			gpu_graphs_launched(p->graphs, &p->held[i], end - i);
+	}
+}
+
 /* What ended up to then. */
 static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
 {
@@ -291,10 +323,11 @@ static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, 
 	}
 	if (!n)
 		return;
-	qsort(p->held, n, sizeof(*p->held), compare_calls);
+	sort(p->held, n, compare_calls);
 	for (size_t i = 0; i < n; i++)
 		gpu_join_activity(p->join, &p->held[i], p->state.residual_ns);
-	qsort(p->held, n, sizeof(*p->held), compare_starts);
+	place_in_graphs(p, n);
+	sort(p->held, n, compare_starts);
 	for (size_t i = 0; i < n; i++)
 		hand_over(p, &p->held[i], cb, arg);
 	p->n_held -= n;
@@ -340,6 +373,14 @@ void gpu_process_call(struct gpu_process *p, const struct launch *l)
 	if ((p->off_ns && l->start_ns >= p->off_ns) || (l->start_ns >= p->pause_ns && l->start_ns < p->on_ns && p->pause_ns))
 		return;
 	gpu_join_call(p->join, l);
+}
+
+void gpu_process_operator(struct gpu_process *p, const struct rec_hdr *h, const char *name)
+{
+	uint64_t end_ns = h->start_ns + h->dur_ns;
+
+	if (gpu_graphs_has_captured(p->graphs, h->tid, h->start_ns, end_ns))
+		gpu_graphs_operator(p->graphs, h->tid, h->start_ns, end_ns, gpu_info_operator(p->info, name));
 }
 
 void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns)
@@ -506,6 +547,7 @@ static void count_lost(struct gpu_process *p, uint64_t now_ns)
 	p->lost_seen = n;
 	add_gap(p, p->settled_ns, now_ns);
 	gpu_join_forget(p->join, NULL, now_ns);
+	gpu_graphs_lost(p->graphs);
 }
 
 static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = on_name };

@@ -39,6 +39,8 @@ struct gpu_feed *gpu_process_feed(struct gpu_process *p);
 /* As seen by probes: a launch; a wait for all that was launched, on the stream of this handle or everywhere; a step. */
 void gpu_process_call(struct gpu_process *p, const struct launch *l);
 void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t start_ns, uint64_t end_ns);
+/* A call of an operator, in which something may have been captured for a graph. */
+void gpu_process_operator(struct gpu_process *p, const struct rec_hdr *h, const char *name);
 /* Returns whether its partition will follow. */
 bool gpu_process_step(struct gpu_process *p, const struct rec_step *r);
 

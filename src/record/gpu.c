@@ -297,8 +297,14 @@ static struct gpu_process *meet_process(struct gpu *g, uint32_t tgid)
 void gpu_call(struct gpu *g, const struct probe_spec *s, const struct rec_function *r)
 {
 	struct gpu_process *p;
+	struct agent *a;
 	struct launch l;
 
+	if (s->role == ROLE_OP) {
+		a = find_agent(g, r->h.tgid);
+		if (a)
+			gpu_process_operator(a->process, &r->h, probe_spec_name(s, r->vals));
+	}
 	if (!gpu_launch_role(s->role))
 		return;
 	p = meet_process(g, r->h.tgid);

@@ -117,6 +117,13 @@ static bool get_bytes(const struct places *p, const struct probe_spec *s, const 
 	return true;
 }
 
+/* Two handles are no addresses: 1 stands for the same stream as 0 does, and 2 for one that each thread has of its own. */
+static uint64_t stream_of(uint64_t handle, uint32_t tid)
+{
+	return handle == 1 ? 0 : handle == 2 ? 2 | (uint64_t)tid << 32
+					     : handle;
+}
+
 bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const struct rec_function *r, struct launch *ret_launch)
 {
 	const struct places *p = places_of(gl, s, r->h.id);
@@ -138,10 +145,17 @@ bool gpu_launch_get(struct gpu_launches *gl, const struct probe_spec *s, const s
 		l.kind = LAUNCH_COPY;
 		l.has_bytes = get_bytes(p, s, r, &l.bytes);
 		break;
+	case ROLE_CAPTURE:
+		l.kind = LAUNCH_CAPTURE;
+		break;
+	case ROLE_CAPTURE_END:
+		l.kind = LAUNCH_CAPTURE_END;
+		break;
 	default:
 		return false;
 	}
 	l.has_stream = get(p, s, r, ARG_STREAM, &l.stream);
+	l.stream = stream_of(l.stream, r->h.tid);
 	*ret_launch = l;
 	return true;
 }
@@ -150,8 +164,11 @@ void gpu_launch_wait(struct gpu_launches *gl, const struct probe_spec *s, const 
 {
 	const struct places *p = places_of(gl, s, r->h.id);
 	uint64_t stream, event;
+	bool has_stream;
 
 	if (!p || p->is_nccl || r->h.flags & (REC_F_OPEN_START | REC_F_OPEN_END) || get(p, s, r, ARG_EVENT, &event))
 		return;
-	gpu_process_wait(proc, get(p, s, r, ARG_STREAM, &stream) ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
+	has_stream = get(p, s, r, ARG_STREAM, &stream);
+	stream = has_stream ? stream_of(stream, r->h.tid) : 0;
+	gpu_process_wait(proc, has_stream ? &stream : NULL, r->h.start_ns, r->h.start_ns + r->h.dur_ns);
 }

@@ -15,7 +15,8 @@ void gpu_launches_free(struct gpu_launches *gl);
 
 static inline bool gpu_launch_role(enum probe_role role)
 {
-	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH || role == ROLE_GPU_WAIT;
+	return role == ROLE_LAUNCH || role == ROLE_TRANSFER || role == ROLE_GRAPH || role == ROLE_GPU_WAIT || role == ROLE_CAPTURE ||
+	       role == ROLE_CAPTURE_END;
 }
 
 /* false: it launches nothing on a GPU. */

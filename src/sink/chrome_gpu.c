@@ -82,6 +82,7 @@ static void add_arrow(struct chrome_sink *c, const struct rec_gpu *r)
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 {
 	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
+	const char *op = gpu_info_operator_name(c->rec.gpu, r->captured_in);
 	char *p;
 
 	if (!t || t->device != r->device || r->h.id >= GPU_ACTIVITIES)
@@ -100,6 +101,10 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 		p = fmt_u32(fmt_lit(p, ",\"graph id\":"), r->graph);
 	if (r->graph_node && r->graph_node <= INT64_MAX)
 		p = fmt_u64(fmt_lit(p, ",\"graph node id\":"), r->graph_node);
+	if (r->graph_position)
+		p = fmt_u32(fmt_lit(p, ",\"graph position\":"), r->graph_position);
+	if (op)
+		p = fmt_string(fmt_lit(p, ",\"captured in\":"), op);
 	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
 		p = fmt_us(fmt_lit(p, ",\"queued_us\":"), r->h.start_ns - r->launched_ns);
 	*p++ = '}';

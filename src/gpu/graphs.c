@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "gpu/graphs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/list_room.h"
+
+struct call {
+	struct launch l;
+	uint32_t op; /* 0: none that was seen */
+};
+
+struct capture {
+	uint32_t number;
+	bool ended;
+	uint64_t from_ns, to_ns;
+	struct call *calls; /* sorted by their begin */
+	size_t n, cap;
+};
+
+struct node {
+	uint64_t number;
+	uint32_t position, op; /* position: from 1 on */
+	/* as it was when its place was learnt */
+	uint32_t activity, grid[3], block[3];
+	uint64_t bytes;
+};
+
+struct graph {
+	uint32_t number, correlation; /* of its last launch */
+	uint64_t used;
+	bool learning;	    /* more nodes of its first launch may come */
+	struct node *nodes; /* by their number */
+	size_t n, cap;
+};
+
+struct gpu_graphs {
+	struct capture captures[GRAPHS_CAPTURES_MAX]; /* the oldest first */
+	size_t n_captures, n_calls;
+	uint64_t to_ns; /* the end of the last call that was captured */
+	struct graph graphs[GRAPHS_MAX];
+	size_t n_graphs, n_nodes;
+	uint64_t uses;
+};
+
+int gpu_graphs_new(struct gpu_graphs **ret_graphs)
+{
+	*ret_graphs = calloc(1, sizeof(**ret_graphs));
+	return *ret_graphs ? 0 : -ENOMEM;
+}
+
+void gpu_graphs_free(struct gpu_graphs *g)
+{
+	if (!g)
+		return;
+	for (size_t i = 0; i < g->n_captures; i++)
+		free(g->captures[i].calls);
+	for (size_t i = 0; i < g->n_graphs; i++)
+		free(g->graphs[i].nodes);
+	free(g);
+}
+
+/* ---- captures ---- */
+
+static void drop_oldest(struct gpu_graphs *g)
+{
+	g->n_calls -= g->captures[0].n;
+	free(g->captures[0].calls);
+	memmove(g->captures, g->captures + 1, --g->n_captures * sizeof(*g->captures));
+}
+
+static struct capture *get_capture(struct gpu_graphs *g, uint32_t number)
+{
+	for (size_t i = g->n_captures; i-- > 0;) {
+		if (g->captures[i].number == number)
+			return &g->captures[i];
+	}
+	if (g->n_captures == GRAPHS_CAPTURES_MAX)
+		drop_oldest(g);
+	g->captures[g->n_captures] = (struct capture){ .number = number, .to_ns = UINT64_MAX };
+	return &g->captures[g->n_captures++];
+}
+
+static bool is_within(const struct launch *in, const struct launch *out)
+{
+	return in->tid == out->tid && in->start_ns >= out->start_ns && in->end_ns <= out->end_ns;
+}
+
+void gpu_graphs_captured(uint32_t number, const struct launch *l, void *graphs)
+{
+	struct gpu_graphs *g = graphs;
+	struct capture *c;
+	size_t i;
+
+	while (g->n_calls >= GRAPHS_CAPTURED_MAX)
+		drop_oldest(g);
+	c = get_capture(g, number);
+	if (list_room((void **)&c->calls, c->n, &c->cap, sizeof(*c->calls)))
+		return;
+	for (i = c->n; i && c->calls[i - 1].l.start_ns > l->start_ns; i--)
+		;
+	/* of a call within another one the inner one counts */
+	if (i && is_within(l, &c->calls[i - 1].l)) {
+		c->calls[i - 1].l = *l;
+		return;
+	}
+	memmove(c->calls + i + 1, c->calls + i, (c->n - i) * sizeof(*c->calls));
+	c->calls[i] = (struct call){ .l = *l };
+	c->n++;
+	g->n_calls++;
+	c->from_ns = c->calls[0].l.start_ns;
+	if (l->end_ns > g->to_ns)
+		g->to_ns = l->end_ns;
+}
+
+void gpu_graphs_capture_ended(uint32_t number, uint64_t ns, void *graphs)
+{
+	struct gpu_graphs *g = graphs;
+	struct capture *c = get_capture(g, number);
+
+	while (c->n && c->calls[c->n - 1].l.start_ns >= ns) {
+		c->n--;
+		g->n_calls--;
+	}
+	c->to_ns = ns;
+	c->ended = true;
+}
+
+/* The first that began then or later. */
+static size_t find_call(const struct capture *c, uint64_t ns)
+{
+	size_t low = 0, high = c->n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (c->calls[mid].l.start_ns < ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+bool gpu_graphs_has_captured(const struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns)
+{
+	if (start_ns > g->to_ns)
+		return false;
+	for (size_t i = g->n_captures; i-- > 0;) {
+		const struct capture *c = &g->captures[i];
+
+		if (c->from_ns > end_ns || c->to_ns < start_ns)
+			continue;
+		for (size_t k = find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
+			if (c->calls[k].l.tid == tid && !c->calls[k].op)
+				return true;
+		}
+	}
+	return false;
+}
+
+void gpu_graphs_operator(struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t op)
+{
+	for (size_t i = g->n_captures; i-- > 0;) {
+		struct capture *c = &g->captures[i];
+
+		for (size_t k = find_call(c, start_ns); k < c->n && c->calls[k].l.start_ns <= end_ns; k++) {
+			if (c->calls[k].l.tid == tid && !c->calls[k].op)
+				c->calls[k].op = op;
+		}
+	}
+}
+
+/* ---- graphs ---- */
+
+static void forget_graph(struct gpu_graphs *g, struct graph *of)
+{
+	g->n_nodes -= of->n;
+	free(of->nodes);
+	*of = g->graphs[--g->n_graphs];
+}
+
+static void forget_least_used(struct gpu_graphs *g)
+{
+	struct graph *least = g->graphs;
+
+	for (size_t i = 1; i < g->n_graphs; i++) {
+		if (g->graphs[i].used < least->used)
+			least = &g->graphs[i];
+	}
+	forget_graph(g, least);
+}
+
+static struct graph *get_graph(struct gpu_graphs *g, uint32_t number)
+{
+	for (size_t i = 0; i < g->n_graphs; i++) {
+		if (g->graphs[i].number == number)
+			return &g->graphs[i];
+	}
+	while (g->n_graphs == GRAPHS_MAX || (g->n_graphs && g->n_nodes >= GRAPHS_NODES_MAX))
+		forget_least_used(g);
+	g->graphs[g->n_graphs] = (struct graph){ .number = number };
+	return &g->graphs[g->n_graphs++];
+}
+
+static void forget_nodes(struct gpu_graphs *g, struct graph *of)
+{
+	g->n_nodes -= of->n;
+	of->n = 0;
+	of->learning = false;
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	const struct node *x = a, *y = b;
+
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+static int compare_positions(const void *a, const void *b)
+{
+	const struct node *x = a, *y = b;
+
+	return (x->position > y->position) - (x->position < y->position);
+}
+
+static struct node *find_node(const struct graph *of, uint64_t number)
+{
+	const struct node key = { .number = number };
+
+	return of->n ? bsearch(&key, of->nodes, of->n, sizeof(key), compare_nodes) : NULL;
+}
+
+static bool fits(const struct launch *l, const struct node *n)
+{
+	if (n->activity != GPU_KERNEL)
+		return l->kind == LAUNCH_COPY && (!l->has_bytes || l->bytes == n->bytes);
+	return l->kind == LAUNCH_KERNEL &&
+	       (!l->has_shape || (!memcmp(l->grid, n->grid, sizeof(n->grid)) && !memcmp(l->block, n->block, sizeof(n->block))));
+}
+
+static bool is_alike(const struct capture *c, const struct graph *of)
+{
+	if (!c->ended || c->n != of->n)
+		return false;
+	for (size_t i = 0; i < c->n; i++) {
+		if (!fits(&c->calls[i].l, &of->nodes[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Its nodes are in some order: gives them the operators of the captures that are alike in this order. Returns whether there are any. */
+static bool take_operators(const struct gpu_graphs *g, struct graph *of, uint64_t before_ns)
+{
+	bool any = false;
+
+	for (size_t i = g->n_captures; i-- > 0;) {
+		const struct capture *c = &g->captures[i];
+
+		if (c->to_ns > before_ns || !is_alike(c, of))
+			continue;
+		for (size_t k = 0; k < of->n; k++) {
+			if (!any)
+				of->nodes[k].op = c->calls[k].op;
+			else if (of->nodes[k].op != c->calls[k].op)
+				of->nodes[k].op = 0;
+		}
+		any = true;
+	}
+	return any;
+}
+
+/* Nodes were captured in the order in which the first launch ran them, or, where branches run side by side, in that of their numbers. */
+static void find_capture(const struct gpu_graphs *g, struct graph *of, uint64_t launch_ns)
+{
+	for (size_t i = 0; i < of->n; i++)
+		of->nodes[i].op = 0;
+	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_positions);
+	if (take_operators(g, of, launch_ns)) {
+		qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+		return;
+	}
+	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+	if (!take_operators(g, of, launch_ns))
+		return;
+	for (size_t i = 0; i < of->n; i++)
+		of->nodes[i].position = (uint32_t)i + 1;
+}
+
+/* false: it cannot be known */
+static bool add_nodes(struct gpu_graphs *g, struct graph *of, const struct rec_gpu *list, size_t n)
+{
+	size_t before = of->n;
+
+	if (of->n + n > GRAPHS_NODES_MAX / 2)
+		return false;
+	if (of->n + n > of->cap) {
+		struct node *nodes = realloc(of->nodes, (of->n + n) * sizeof(*nodes));
+
+		if (!nodes)
+			return false;
+		of->nodes = nodes;
+		of->cap = of->n + n;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct node *new = &of->nodes[before + i];
+
+		*new = (struct node){
+			.number = list[i].graph_node, .position = (uint32_t)(before + i + 1), .activity = list[i].h.id, .bytes = list[i].bytes
+		};
+		memcpy(new->grid, list[i].grid, sizeof(new->grid));
+		memcpy(new->block, list[i].block, sizeof(new->block));
+	}
+	of->n += n;
+	g->n_nodes += n;
+	qsort(of->nodes, of->n, sizeof(*of->nodes), compare_nodes);
+	for (size_t i = 1; i < of->n; i++) {
+		if (of->nodes[i].number == of->nodes[i - 1].number)
+			return false;
+	}
+	find_capture(g, of, list[0].launch_ns);
+	return true;
+}
+
+/* Gives each part its place; false: some have none. */
+static bool place(const struct graph *of, struct rec_gpu *list, size_t n)
+{
+	const struct node *node = of->nodes, *end = of->nodes + of->n;
+
+	for (size_t i = 0; i < n; i++, node++) {
+		/* numbers mostly go up with the places */
+		if (node >= end || node->number != list[i].graph_node)
+			node = find_node(of, list[i].graph_node);
+		if (!node)
+			break;
+		list[i].graph_position = node->position;
+		list[i].captured_in = node->op;
+		if (i == n - 1)
+			return true;
+	}
+	for (size_t i = 0; i < n; i++)
+		list[i].graph_position = list[i].captured_in = 0;
+	return false;
+}
+
+void gpu_graphs_launched(struct gpu_graphs *g, struct rec_gpu *list, size_t n)
+{
+	struct graph *of = get_graph(g, list[0].graph);
+	bool is_new = !of->used || of->correlation != list[0].correlation;
+
+	of->used = ++g->uses;
+	of->correlation = list[0].correlation;
+	if (is_new)
+		of->learning = false;
+	if ((of->n && !of->learning && place(of, list, n)) || (!is_new && !of->learning))
+		return;
+	if (is_new) /* it has other nodes than before */
+		forget_nodes(g, of);
+	/* of a launch that was not seen it is not known where it began */
+	of->learning = list[0].launch_tid && add_nodes(g, of, list, n) && place(of, list, n);
+	if (!of->learning)
+		forget_nodes(g, of);
+}
+
+void gpu_graphs_lost(struct gpu_graphs *g)
+{
+	for (size_t i = 0; i < g->n_graphs; i++) {
+		if (g->graphs[i].learning)
+			forget_nodes(g, &g->graphs[i]);
+	}
+}
