@@ -506,6 +506,7 @@ struct rec_stack {
 };
 
 #define GPU_F_FIRST 0x04 /* of those that one call has launched */
+#define GPU_F_AMD 0x08   /* of a GPU of AMD's */
 
 enum gpu_activity {
 	GPU_KERNEL,

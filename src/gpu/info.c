@@ -81,6 +81,20 @@ static void shorten(const char *full, char *to)
 	to[n] = 0;
 }
 
+/* AMD's are those of kernel descriptors: "NAME.kd" */
+static void demangle_kernel(const char *mangled, char *full, size_t size)
+{
+	size_t length = strlen(mangled);
+	char plain[GPU_NAME_MAX + 1];
+
+	if (length > 3 && length < sizeof(plain) && !strcmp(mangled + length - 3, ".kd")) {
+		memcpy(plain, mangled, length - 3);
+		plain[length - 3] = '\0';
+		mangled = plain;
+	}
+	demangle(mangled, full, size);
+}
+
 static struct name *name_new(struct gpu_info *info, const char *mangled)
 {
 	char full[STACK_NAME_MAX], brief[STACK_NAME_MAX];
@@ -88,7 +102,7 @@ static struct name *name_new(struct gpu_info *info, const char *mangled)
 
 	if (!e)
 		return NULL;
-	demangle(mangled, full, sizeof(full));
+	demangle_kernel(mangled, full, sizeof(full));
 	shorten(full, brief);
 	e->mangled = mangled;
 	e->full = intern_text(info->texts, full);

@@ -9,6 +9,7 @@
 
 #define LOOK_MAX 512 /* calls that are looked at for one kernel */
 #define MOVE_MIN 1024
+#define KEPT_MIN 512                       /* calls that have been taken, for more of what they launched */
 #define STREAMS_MAX 256                    /* pairs of a handle and a number */
 #define CAPTURES_MAX 16                    /* the last ones */
 #define CAPTURE_MAX_NS (60 * NSEC_PER_SEC) /* of one that takes longer the end was lost */
@@ -357,13 +358,85 @@ static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 		j->first++;
 	if (j->first < MOVE_MIN || j->first < j->n / 2)
 		return;
-	j->n -= j->first;
-	memmove(j->calls, j->calls + j->first, j->n * sizeof(*j->calls));
-	j->first = 0;
+	j->n -= j->first - KEPT_MIN;
+	memmove(j->calls, j->calls + j->first - KEPT_MIN, j->n * sizeof(*j->calls));
+	j->first = KEPT_MIN;
+}
+
+/* How many calls begin up to then. */
+static size_t begun(const struct gpu_join *j, uint64_t ns)
+{
+	size_t from = 0, to = j->n;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if (j->calls[mid].l.start_ns <= ns)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from;
+}
+
+/* The call of that thread at that time; also one that has been taken, since a copy or a graph may launch several. NULL: it was not seen. */
+static struct call *find_call_at(struct gpu_join *j, uint32_t tid, uint64_t ns)
+{
+	size_t i = begun(j, ns);
+
+	for (size_t looked = 0; i-- && looked < LOOK_MAX; looked++) {
+		struct call *c = &j->calls[i];
+
+		if (c->l.tid == tid)
+			return c->l.end_ns >= ns && !c->captured ? c : NULL;
+	}
+	return NULL;
+}
+
+/* A copy may be made by the CPU: then nothing of it comes, but what is behind it in its stream. */
+static void pass_copies(struct gpu_join *j, const struct call *before)
+{
+	for (struct call *o = j->calls + j->first; o < before; o++) {
+		if (o->l.kind == LAUNCH_COPY && o->l.has_stream && before->l.has_stream && o->l.stream == before->l.stream)
+			o->taken = true;
+	}
+}
+
+static void join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
+{
+	uint64_t at_ns = r->launch_ns;
+	struct call *c = NULL;
+	bool again = j->is_known && j->last.tid == r->launch_tid && j->last.start_ns <= at_ns && j->last.end_ns >= at_ns;
+
+	if (!again && at_ns <= r->h.start_ns + residual_ns)
+		c = find_call_at(j, r->launch_tid, at_ns);
+	if (c) {
+		j->last = c->l;
+		j->is_known = true;
+		r->h.flags |= c->has_work ? 0 : GPU_F_FIRST;
+		c->has_work = true;
+		pass_copies(j, c);
+		take_call(j, c, false);
+	}
+	if (!c && !again) {
+		j->missed++;
+		r->launch_tid = 0;
+		r->launch_ns = 0;
+		r->launched_ns = at_ns <= r->h.start_ns ? at_ns : 0;
+		return;
+	}
+	j->joined++;
+	r->launch_tid = j->last.tid;
+	r->launch_ns = j->last.start_ns;
+	r->launched_ns = j->last.end_ns;
 }
 
 void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
 {
+	if (r->launch_tid) {
+		join_by_thread(j, r, residual_ns);
+		return;
+	}
 	if (!r->correlation || r->correlation != j->correlation) {
 		struct call *c;
 		bool sure;

@@ -4,6 +4,8 @@
  * the stream's handle and the shape, and what ran by CUPTI, with the stream's number. What CUPTI saw of one call has one
  * correlation number, and these increase with the calls; so calls and what ran are taken in order, and fit only if
  * their shapes are equal, and if the stream has been seen with the handle, or neither with another one.
+ *
+ * Of AMD's the thread and a time within its call are known: the call is the one of that thread around that time, or none.
  */
 #ifndef INFTRACE_GPU_JOIN_H
 #define INFTRACE_GPU_JOIN_H
@@ -53,7 +55,8 @@ void gpu_join_free(struct gpu_join *j);
 void gpu_join_call(struct gpu_join *j, const struct launch *l);
 
 /* Of each correlation number, in increasing order: sets launch_tid, launch_ns and launched_ns if the call was seen. Times
- * of the GPU are known to residual_ns. */
+ * of the GPU are known to residual_ns. Where launch_tid and launch_ns are set already, they are what the record says: any
+ * thread, and any time within its call; if that call was not seen, that time stays as launched_ns alone. */
 void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns);
 
 /* What the calls up to then have launched has all been taken, as after a wait for it: those that are left are without. stream:

@@ -226,7 +226,11 @@ static void on_activity(const struct gpu_record *r, void *arg)
 		.context = r->context,
 		.stream = r->stream,
 		.correlation = r->correlation,
+		.launch_tid = r->launched ? r->thread : 0,
+		.launch_ns = r->thread ? r->launched : 0,
 	};
+	if (p->state.vendor == GPU_VENDOR_AMD)
+		g->h.flags |= GPU_F_AMD;
 	if (r->kind == GPU_RECORD_KERNEL)
 		fill_kernel(p, &r->kernel, g);
 	else

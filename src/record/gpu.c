@@ -514,7 +514,7 @@ void gpu_summary(const struct gpu *g)
 	if (!g->connected && g->n_attached)
 		return;
 	if (!g->connected) {
-		log_warn("--gpu: no process started CUDA, so nothing of a GPU was recorded");
+		log_warn("--gpu: no process started CUDA, or ROCm with rocprofiler-sdk, so nothing of a GPU was recorded");
 		return;
 	}
 	if (all.said_failed && !all.gone.kept)

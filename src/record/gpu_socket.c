@@ -19,7 +19,8 @@
 #include "util/log.h"
 
 #define AGENT_FILE "inftrace-gpu.so"
-#define INJECTION "CUDA_INJECTION64_PATH"
+#define INJECTION "CUDA_INJECTION64_PATH" /* of the CUDA driver's: one library */
+#define TOOLS "ROCP_TOOL_LIBRARIES"	 /* of rocprofiler-sdk's: a list, which has colons */
 #define BACKLOG 64
 
 #ifndef AGENT_DIR
@@ -52,7 +53,7 @@ static int find_agent(char path[PATH_MAX])
 
 static int set_environment(struct gpu_socket *s, const char *cupti)
 {
-	const char *other = getenv(INJECTION);
+	const char *other = getenv(INJECTION), *tools = getenv(TOOLS);
 	int err = find_agent(s->agent), n = 0;
 	char *real = NULL;
 
@@ -69,6 +70,11 @@ static int set_environment(struct gpu_socket *s, const char *cupti)
 	snprintf(s->injection, sizeof(s->injection), INJECTION "=%s", s->agent);
 	snprintf(s->name, sizeof(s->name), GPU_ENV_SOCKET "=%s", s->socket_name);
 	s->environment[n++] = s->injection;
+	tools = tools ? tools : "";
+	if (snprintf(s->tools, sizeof(s->tools), TOOLS "=%s%s%s", s->agent, *tools ? ":" : "", tools) < (int)sizeof(s->tools))
+		s->environment[n++] = s->tools;
+	else
+		log_warn("--gpu: " TOOLS " is too long, so what AMD's GPUs do is not recorded");
 	s->environment[n++] = s->name;
 	if (real) {
 		snprintf(s->cupti, sizeof(s->cupti), GPU_ENV_CUPTI "=%s", real);

@@ -25,7 +25,8 @@ struct gpu_socket {
 	unsigned int n_pending;
 	char agent[PATH_MAX], socket_name[GPU_SOCKET_NAME_MAX];
 	char injection[PATH_MAX + 32], name[GPU_SOCKET_NAME_MAX + 32], cupti[PATH_MAX + 32];
-	const char *environment[4];
+	char tools[2 * PATH_MAX + 32];
+	const char *environment[5];
 };
 #define GPU_SOCKET_INIT ((struct gpu_socket){ .epoll = -1 })
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* inftrace's side of the hand-over (gpu/hand_over.h), and a program (tests/gpu/mock_driver.c) with the agent in it. */
+/* inftrace's side of the hand-over (gpu/hand_over.h), and a program (in tests/gpu/) with the agent in it. */
 #ifndef INFTRACE_TESTS_GPU_PEER_H
 #define INFTRACE_TESTS_GPU_PEER_H
 
@@ -25,6 +25,8 @@
 
 #define PEER_PATIENCE_MS 60000
 #define PEER_NAMES_MAX 4096
+
+static const char *peer_program = "mock_driver"; /* or mock_hip_driver */
 
 struct peer {
 	char name[64];		/* of the socket */
@@ -225,6 +227,7 @@ static inline void peer_start(struct peer *p, bool agent, const char *environmen
 		if (agent) {
 			snprintf(path, sizeof(path), "%s/inftrace-gpu.so", peer_build());
 			setenv("CUDA_INJECTION64_PATH", path, 1);
+			setenv("ROCP_TOOL_LIBRARIES", path, 1);
 			setenv(GPU_ENV_SOCKET, p->name, 1);
 		}
 		snprintf(path, sizeof(path), "%s/gpu/libcupti.so", peer_build());
@@ -232,8 +235,8 @@ static inline void peer_start(struct peer *p, bool agent, const char *environmen
 		snprintf(text, sizeof(text), "%s", environment);
 		for (word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
 			putenv(word);
-		snprintf(path, sizeof(path), "%s/gpu/mock_driver", peer_build());
-		execl(path, "mock_driver", NULL);
+		snprintf(path, sizeof(path), "%s/gpu/%s", peer_build(), peer_program);
+		execl(path, peer_program, NULL);
 		_exit(127);
 	}
 	close(to[0]);

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * AMD: rocprofiler-sdk collects. The ROCm runtimes load it at their start, and it loads the agent where
+ * ROCP_TOOL_LIBRARIES names it. Services can be configured at that time only, so there is no attaching later; they are
+ * in contexts, which are started and stopped with the windows.
+ *
+ * Which call launched what is told by rocprofiler itself: at each launch, on the thread that makes it, it asks for a
+ * number of ours to be put into the record. It gets the time; with the thread, that says within which call it was.
+ *
+ * Built against the documented interface and a mock (tests/gpu/mock_rocprofiler.c); it has never run on hardware.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu/agent/agent.h"
+#include "gpu/agent/reading.h"
+#include "gpu/agent/rocprofiler.h"
+
+#define BUFFER_SIZE (2u << 20) /* bytes, twice for each service */
+#define WATERMARK (BUFFER_SIZE / 4)
+#define DEVICES_MAX 64
+#define KERNELS_MAX (1u << 18) /* further ones have no name */
+#define LATE_TRIES 1000        /* what has ended is handled by a thread of HSA's soon after that */
+#define LATE_PAUSE_US 1000
+
+struct rocp_configured *rocprofiler_configure(uint32_t version, const char *text, uint32_t priority, void *client);
+
+static struct rocprofiler rocp;
+
+static struct service {
+	uint32_t want, kind, request;
+	uint64_t context, buffer;
+	uint64_t dropped; /* so far, as rocprofiler counts; under the lock */
+} services[] = {
+	{ .want = GPU_WANT_KERNELS, .kind = ROCP_BUFFER_KERNEL_DISPATCH, .request = ROCP_REQUEST_KERNEL_DISPATCH },
+	{ .want = GPU_WANT_COPIES, .kind = ROCP_BUFFER_MEMORY_COPY, .request = ROCP_REQUEST_MEMORY_COPY },
+};
+
+#define SERVICES (sizeof(services) / sizeof(*services))
+
+static uint32_t version;
+static uint64_t names_context;
+static const char *library_of;     /* a function of rocprofiler's */
+static uint64_t launched, arrived; /* records that are to come, and that came */
+
+/* under the lock */
+static const char **kernels; /* names by their ids */
+static struct {
+	uint64_t agents[DEVICES_MAX];
+	uint32_t count;
+} devices;
+
+/* ---- what rocprofiler calls ---- */
+
+/* On the launching thread. */
+static int on_launch(uint64_t thread, uint64_t context, uint32_t kind, int32_t operation, uint64_t correlation,
+	uint64_t *ret_external, void *user)
+{
+	(void)thread, (void)context, (void)kind, (void)operation, (void)correlation, (void)user;
+	__atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+	*ret_external = clocks_boot_ns();
+	return 0;
+}
+
+static bool map_kernels(void)
+{
+	void *p;
+
+	if (kernels)
+		return true;
+	p = mmap(NULL, KERNELS_MAX * sizeof(*kernels), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p != MAP_FAILED)
+		kernels = p;
+	return p != MAP_FAILED;
+}
+
+static void name_kernel(const struct rocp_kernel_symbol *s, uint32_t phase)
+{
+	if (!s || s->size < sizeof(*s) || s->kernel >= KERNELS_MAX || !map_kernels())
+		return;
+	if (phase == ROCP_PHASE_LOAD)
+		kernels[s->kernel] = s->name;
+	else if (kernels[s->kernel])
+		kernels[s->kernel] = agent_keep(kernels[s->kernel]); /* records of it may still come */
+}
+
+static void on_code_object(struct rocp_callback c, void *user_data, void *user)
+{
+	(void)user_data, (void)user;
+	pthread_mutex_lock(&agent_lock);
+	if (!agent_is_here())
+		;
+	else if (c.old.kind == ROCP_CALLBACK_CODE_OBJECT && c.old.operation == ROCP_CODE_OBJECT_KERNEL_SYMBOL)
+		name_kernel(c.old.payload, c.old.phase);
+	else if (c.now.kind == ROCP_CALLBACK_CODE_OBJECT && c.now.operation == ROCP_CODE_OBJECT_KERNEL_SYMBOL)
+		name_kernel(c.now.payload, c.now.phase);
+	pthread_mutex_unlock(&agent_lock);
+}
+
+/* Numbers are in the order of the GPUs, as those of HIP are if all are visible. */
+static uint32_t device_of(uint64_t agent)
+{
+	for (uint32_t i = 0; i < devices.count; i++) {
+		if (devices.agents[i] == agent)
+			return i;
+	}
+	if (devices.count == DEVICES_MAX)
+		return DEVICES_MAX; /* which the reader does not take */
+	devices.agents[devices.count] = agent;
+	return devices.count++;
+}
+
+static int on_agents(uint32_t info_version, const void **agents, size_t count, void *user)
+{
+	(void)info_version, (void)user;
+	for (size_t i = 0; i < count; i++) {
+		const struct rocp_agent *a = agents[i];
+
+		if (a->size >= sizeof(*a) && a->type == ROCP_AGENT_GPU)
+			device_of(a->id);
+	}
+	return ROCP_OK;
+}
+
+/* A queue of HSA's, several streams of HIP's may share one. Its number is small. */
+static uint32_t stream_of(uint64_t queue)
+{
+	return (uint32_t)(queue ^ queue >> 32);
+}
+
+static void put_launch(struct gpu_record *rec, uint64_t thread, uint64_t external)
+{
+	rec->thread = (uint32_t)thread;
+	rec->launched = external;
+}
+
+static void put_kernel(const struct rocp_dispatch *k, const struct reading *r)
+{
+	struct gpu_record rec = { .kind = GPU_RECORD_KERNEL };
+	const struct span span = {
+		k->start, k->end, device_of(k->info.agent), 0, stream_of(k->info.queue), (uint32_t)k->correlation
+	};
+	const char *name = kernels && k->info.kernel < KERNELS_MAX ? kernels[k->info.kernel] : NULL;
+
+	if (!reading_span(&rec, r, &span))
+		return;
+	for (int i = 0; i < 3; i++) {
+		uint32_t block = k->info.workgroup[i];
+
+		rec.kernel.block[i] = block;
+		rec.kernel.grid[i] = block ? k->info.grid[i] / block + (k->info.grid[i] % block > 0) : 0;
+	}
+	rec.kernel.shared_static = k->info.group_segment;
+	put_launch(&rec, k->thread, k->external);
+	if (ring_name(r->ring, name, &rec.kernel.name))
+		r->ring->said.dropped_ring++;
+	else
+		ring_put(r->ring, &rec);
+}
+
+static uint32_t copy_kind(const struct rocp_copy *c)
+{
+	switch (c->operation) {
+	case ROCP_COPY_HOST_TO_HOST:
+		return GPU_COPY_HOST_TO_HOST;
+	case ROCP_COPY_HOST_TO_DEVICE:
+		return GPU_COPY_HOST_TO_DEVICE;
+	case ROCP_COPY_DEVICE_TO_HOST:
+		return GPU_COPY_DEVICE_TO_HOST;
+	case ROCP_COPY_DEVICE_TO_DEVICE:
+		return c->source == c->destination ? GPU_COPY_DEVICE_TO_DEVICE : GPU_COPY_PEER_TO_PEER;
+	default:
+		return 0;
+	}
+}
+
+/* It has no queue, since an engine of its own makes it: that is stream 0. */
+static void put_copy(const struct rocp_copy *c, const struct reading *r)
+{
+	struct gpu_record rec = { .kind = GPU_RECORD_COPY };
+	uint64_t agent = c->operation == ROCP_COPY_DEVICE_TO_HOST ? c->source : c->destination;
+	const struct span span = { c->start, c->end, device_of(agent), 0, 0, (uint32_t)c->correlation };
+
+	if (!reading_span(&rec, r, &span))
+		return;
+	rec.copy.bytes = c->bytes;
+	rec.copy.kind = copy_kind(c);
+	put_launch(&rec, c->thread, c->external);
+	ring_put(r->ring, &rec);
+}
+
+static void put_record(const struct rocp_header *h, const struct reading *r)
+{
+	const struct rocp_dispatch *k = h->payload;
+	const struct rocp_copy *c = h->payload;
+	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload;
+
+	if (tracing && h->kind == ROCP_BUFFER_KERNEL_DISPATCH && k->size >= sizeof(*k) && k->info.size >= sizeof(k->info))
+		put_kernel(k, r);
+	else if (tracing && h->kind == ROCP_BUFFER_MEMORY_COPY && c->size >= sizeof(*c))
+		put_copy(c, r);
+	else
+		r->ring->said.unknown++;
+}
+
+/* On a thread of rocprofiler's that has nothing else to do. */
+static void on_records(uint64_t context, uint64_t buffer, struct rocp_header **headers, size_t count, void *user, uint64_t dropped)
+{
+	uint64_t before = agent_cpu_ns(), gpu = 0, boot = clocks_boot_ns(), after;
+	bool unknown = rocp.get_timestamp(&gpu) != ROCP_OK;
+	struct service *s = user;
+	const struct clocks *clocks;
+	struct ring *ring;
+
+	(void)context, (void)buffer;
+	after = clocks_boot_ns();
+	pthread_mutex_lock(&agent_lock);
+	ring = agent_ring(&clocks);
+	if (ring) {
+		struct reading r = reading_begin(clocks, unknown || !clocks_fit(clocks, boot, gpu, after), ring);
+
+		for (size_t i = 0; i < count; i++)
+			put_record(headers[i], &r);
+		if (dropped > s->dropped)
+			ring->said.dropped_cupti += dropped - s->dropped;
+		agent_show(ring, before);
+	}
+	__atomic_add_fetch(&arrived, count + (dropped > s->dropped ? dropped - s->dropped : 0), __ATOMIC_RELAXED);
+	s->dropped = dropped;
+	pthread_mutex_unlock(&agent_lock);
+}
+
+/* ---- the backend ---- */
+
+static int read_time(uint64_t *ns)
+{
+	return rocp.get_timestamp(ns);
+}
+
+/* It is the library that has called us. */
+static int find_functions(void)
+{
+	const struct {
+		const char *name;
+		void *function;
+	} functions[] = {
+		{ "rocprofiler_get_timestamp", &rocp.get_timestamp },
+		{ "rocprofiler_query_available_agents", &rocp.query_agents },
+		{ "rocprofiler_create_context", &rocp.create_context },
+		{ "rocprofiler_start_context", &rocp.start_context },
+		{ "rocprofiler_stop_context", &rocp.stop_context },
+		{ "rocprofiler_create_buffer", &rocp.create_buffer },
+		{ "rocprofiler_flush_buffer", &rocp.flush_buffer },
+		{ "rocprofiler_create_callback_thread", &rocp.create_thread },
+		{ "rocprofiler_assign_callback_thread", &rocp.assign_thread },
+		{ "rocprofiler_configure_buffer_tracing_service", &rocp.trace_buffered },
+		{ "rocprofiler_configure_callback_tracing_service", &rocp.trace_callback },
+		{ "rocprofiler_configure_external_correlation_id_request_service", &rocp.request_external },
+	};
+	Dl_info info;
+	void *library = NULL;
+
+	if (dladdr(library_of, &info) && info.dli_fname)
+		library = dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	if (!library)
+		return -ENOENT;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
+		void *found = dlsym(library, functions[i].name);
+
+		if (!found)
+			return -ENOSYS;
+		memcpy(functions[i].function, &found, sizeof(found));
+	}
+	return 0;
+}
+
+static int configure_service(struct service *s)
+{
+	uint64_t thread = 0;
+
+	return rocp.create_context(&s->context) ?: rocp.create_buffer(s->context, BUFFER_SIZE, WATERMARK, ROCP_POLICY_LOSSLESS, on_records, s, &s->buffer) ?
+					   : rocp.trace_buffered(s->context, s->kind, NULL, 0, s->buffer)                                                  ?
+					   : rocp.request_external(s->context, &s->request, 1, on_launch, NULL)                                            ?
+					   : rocp.create_thread(&thread)                                                                                   ?
+																			   : rocp.assign_thread(s->buffer, thread);
+}
+
+/* Names are told of when code is loaded, so of all from the beginning on. */
+static int configure_names(void)
+{
+	static const int32_t operation = ROCP_CODE_OBJECT_KERNEL_SYMBOL;
+
+	return rocp.create_context(&names_context) ?: rocp.trace_callback(names_context, ROCP_CALLBACK_CODE_OBJECT, &operation, 1, on_code_object, NULL) ?
+																			 : rocp.start_context(names_context);
+}
+
+static int load(uint32_t *ret_version, uint32_t *ret_call)
+{
+	int r = find_functions();
+
+	*ret_call = GPU_CALL_SYMBOLS;
+	if (r)
+		return r;
+	*ret_version = version;
+	*ret_call = GPU_CALL_REGISTER;
+	r = rocp.query_agents(ROCP_AGENT_INFO_VERSION_0, on_agents, sizeof(struct rocp_agent), NULL);
+	for (size_t i = 0; !r && i < SERVICES; i++)
+		r = configure_service(&services[i]);
+	return r ?: configure_names();
+}
+
+static int begin(uint32_t *ret_call)
+{
+	(void)ret_call;
+	return 0;
+}
+
+static void end(void)
+{
+}
+
+static void disable(uint32_t collected)
+{
+	for (size_t i = 0; i < SERVICES; i++)
+		if (collected & services[i].want)
+			rocp.stop_context(services[i].context);
+}
+
+static int enable(uint32_t wanted, uint32_t *ret_call)
+{
+	uint32_t collected = 0;
+	int r = 0;
+
+	*ret_call = GPU_CALL_ENABLE;
+	for (size_t i = 0; !r && i < SERVICES; i++) {
+		if (!(wanted & services[i].want))
+			continue;
+		r = rocp.start_context(services[i].context);
+		collected |= r ? 0 : services[i].want;
+	}
+	if (r)
+		disable(collected);
+	return r;
+}
+
+/* That a buffer is being handed over already is an error without a number that could be relied on. */
+static void flush_all(void)
+{
+	for (size_t i = 0; i < SERVICES; i++)
+		rocp.flush_buffer(services[i].buffer);
+}
+
+/* Records that are still to come. */
+static uint64_t count_late(void)
+{
+	uint64_t there = __atomic_load_n(&arrived, __ATOMIC_RELAXED), all = __atomic_load_n(&launched, __ATOMIC_RELAXED);
+
+	return all > there ? all - there : 0;
+}
+
+/* What was launched while a context was on is recorded even if it has been stopped by then. What still runs is waited for, but
+ * not for long, and not again. */
+static int flush(bool last)
+{
+	static uint64_t given_up;
+
+	flush_all();
+	for (int i = 0; last && i < LATE_TRIES && count_late() > given_up; i++) {
+		usleep(LATE_PAUSE_US);
+		flush_all();
+	}
+	if (last)
+		given_up = count_late();
+	return 0;
+}
+
+static uint32_t count_buffers(void)
+{
+	return 0;
+}
+
+static void release(void)
+{
+}
+
+static const struct backend rocm_backend = {
+	.vendor = GPU_VENDOR_AMD,
+	.can = GPU_WANT_KERNELS | GPU_WANT_COPIES,
+	.time = read_time,
+	.load = load,
+	.begin = begin,
+	.end = end,
+	.enable = enable,
+	.disable = disable,
+	.flush = flush,
+	.buffers = count_buffers,
+	.release = release,
+};
+
+/* ---- what rocprofiler finds ---- */
+
+static int initialize(void (*finalize)(void), void *user)
+{
+	(void)user;
+	memcpy(&library_of, &finalize, sizeof(library_of));
+	return agent_start(&rocm_backend) ? -1 : 0;
+}
+
+/* At the end of the process, while its functions still work. */
+static void finalize(void *user)
+{
+	(void)user;
+	agent_exit();
+}
+
+/* Called while a runtime of ROCm's starts. The client's id is left as it is: its layout changed. */
+__attribute__((visibility("default"))) struct rocp_configured *rocprofiler_configure(
+	uint32_t number, const char *text, uint32_t priority, void *client)
+{
+	static struct rocp_configured configured = { sizeof(configured), initialize, finalize, NULL };
+
+	(void)text, (void)priority, (void)client;
+	version = number;
+	return secure_getenv(GPU_ENV_SOCKET) ? &configured : NULL;
+}
