@@ -536,25 +536,36 @@ struct rec_gpu {
 
 /* What a device did at each instant of a step: exactly one of these. */
 enum gpu_part {
-	GPU_PART_BUSY,        /* a kernel ran */
+	GPU_PART_BUSY,        /* a kernel ran, other than of a collective */
 	GPU_PART_COPY,        /* no kernel ran, but a copy */
 	GPU_PART_IDLE_LAUNCH, /* idle, and nothing had been launched */
 	GPU_PART_IDLE_WAIT,   /* idle, although something had been launched */
+	GPU_PART_COLLECTIVE,  /* no other kernel ran than those of collectives (NCCL), which wait for other devices most of the time */
 	GPU_PART_UNKNOWN,     /* idle, and it is not known whether something had been launched; or what was launched is not known */
 	GPU_PART_MAX,
 };
+
+/* A time of GPU_PART_IDLE_LAUNCH, from one launch's work to the next launch. */
+struct gpu_gap {
+	u64 start_ns, dur_ns; /* dur_ns 0: there is none */
+	u32 tid;	      /* the thread that ended it by a launch; of none, that of the step */
+	u32 pad;
+};
+#define GPU_GAPS 3 /* of a step: the longest, in order */
 
 #define GPU_STEP_F_LOST 0x04 /* records of the GPU are missing: the times are not known, and 0 */
 
 struct rec_gpu_step {
 	struct rec_hdr h;    /* of the step; id: its probe */
 	u32 step;            /* its number */
-	u32 device;          /* the one that was busy for longest */
+	u32 device;          /* the one that was busy for longest, in the step and with what was launched in it */
 	u32 kernels, copies; /* that ran within it, on this device */
 	u32 track;           /* the number of its track in the recording */
 	u32 pad;
 	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
+	u64 after_ns;         /* for how long what was launched in the step ran on this device after its end */
 	u64 residual_ns;      /* times of the GPU are known to this */
+	struct gpu_gap gaps[GPU_GAPS];
 };
 
 /* The largest record that a sink takes, and the largest that the programs send. */

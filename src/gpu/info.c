@@ -15,6 +15,7 @@ struct name {
 	UT_hash_handle hh;
 	const char *mangled, *full, *brief;
 	uint32_t number;
+	bool is_collective;
 };
 
 struct gpu_info {
@@ -105,6 +106,7 @@ static struct name *name_new(struct gpu_info *info, const char *mangled)
 	demangle_kernel(mangled, full, sizeof(full));
 	shorten(full, brief);
 	e->mangled = mangled;
+	e->is_collective = !strncmp(full, "ncclKernel", strlen("ncclKernel")) || !strncmp(full, "ncclDevKernel", strlen("ncclDevKernel"));
 	e->full = intern_text(info->texts, full);
 	e->brief = intern_text(info->texts, brief[0] ? brief : full);
 	if (e->full && e->brief)
@@ -153,6 +155,13 @@ const char *gpu_info_full_name(const struct gpu_info *info, uint32_t name)
 	const struct name *e = get_name(info, name);
 
 	return e ? e->full : "kernel";
+}
+
+bool gpu_info_is_collective(const struct gpu_info *info, uint32_t name)
+{
+	const struct name *e = get_name(info, name);
+
+	return e && e->is_collective;
 }
 
 const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name)

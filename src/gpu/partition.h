@@ -7,20 +7,28 @@
 #ifndef INFTRACE_GPU_PARTITION_H
 #define INFTRACE_GPU_PARTITION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "record.h"
 
 /* What ran, or waits to run. */
 struct gpu_run {
-	uint64_t start_ns, end_ns; /* UINT64_MAX: that is not known, only that it was launched */
-	uint64_t launched_ns;      /* 0: it is not known when */
-	uint32_t device;           /* if start_ns is known */
-	uint32_t is_kernel;
+	uint64_t start_ns, end_ns;     /* UINT64_MAX: that is not known, only that it was launched */
+	uint64_t launched_ns;          /* 0: it is not known when */
+	uint32_t device;               /* if start_ns is known */
+	bool is_kernel, is_collective; /* which is a kernel, too */
+	uint32_t launch_tid;           /* 0: it is not known who launched it */
 };
 
-/* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, kernels, copies and ns
- * of ret. -ENOMEM. */
+/* Whether it was launched in that time. */
+static inline bool gpu_run_is_of(const struct gpu_run *r, uint64_t start_ns, uint64_t end_ns)
+{
+	return r->start_ns != UINT64_MAX && r->launched_ns > start_ns && r->launched_ns <= end_ns;
+}
+
+/* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, kernels, copies, ns,
+ * after_ns and gaps of ret. -ENOMEM. */
 int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret);
 
 #endif

@@ -281,6 +281,8 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 		.launched_ns = g->launched_ns,
 		.device = g->device,
 		.is_kernel = g->h.id == GPU_KERNEL,
+		.is_collective = g->h.id == GPU_KERNEL && gpu_info_is_collective(p->info, g->name),
+		.launch_tid = g->launch_tid,
 	};
 }
 
@@ -423,12 +425,27 @@ static bool knows_launches(const struct gpu_process *p)
 	return joined > missed;
 }
 
+/* Whether more of what was launched in the step may be still to come, as the nodes of a graph that runs for long. */
+static bool still_runs(const struct gpu_process *p, const struct waiting *s, uint64_t known_ns)
+{
+	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+
+	for (size_t i = p->n_runs; i--;) {
+		if (p->runs[i].end_ns + GRACE_NS > known_ns && gpu_run_is_of(&p->runs[i], s->h.start_ns, end_ns))
+			return true;
+	}
+	return false;
+}
+
 static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint64_t now_ns)
 {
 	uint64_t end_ns = s->h.start_ns + s->h.dur_ns;
+	uint64_t known_ns = p->settled_ns > now_ns - HOLD_NS ? p->settled_ns : now_ns - HOLD_NS;
 	bool pending;
 
 	if (p->settled_ns < end_ns + GRACE_NS && now_ns < end_ns + HOLD_NS + GRACE_NS)
+		return false;
+	if (now_ns < end_ns + LATE_NS && still_runs(p, s, known_ns))
 		return false;
 	pending = gpu_join_pending(p->join, end_ns, NULL, 0);
 	if (p->settled_ns >= end_ns + GRACE_NS)
@@ -452,7 +469,9 @@ static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
 		}
 		n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
 		for (size_t i = 0; i < n_pending && i < PENDING_MAX; i++)
-			list[n++] = (struct gpu_run){ UINT64_MAX, UINT64_MAX, pending[i].end_ns, 0, 0 };
+			list[n++] = (struct gpu_run){
+				.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
+			};
 		err = gpu_partition(list, n, r->h.start_ns, end_ns, r);
 	}
 	free(list);
@@ -477,7 +496,13 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) ||
 		!find_track(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
+		memset(r.gaps, 0, sizeof(r.gaps));
+		r.after_ns = 0;
 		r.h.flags |= GPU_STEP_F_LOST;
+	}
+	for (int i = 0; i < GPU_GAPS; i++) {
+		if (r.gaps[i].dur_ns && !r.gaps[i].tid)
+			r.gaps[i].tid = s->h.tid;
 	}
 	cb(&r.h, sizeof(r), arg);
 }

@@ -45,6 +45,7 @@ static const struct {
 	[GPU_PART_COPY] = { "gpu_copy_us", "gpu_copy_ns" },
 	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "gpu_idle_launch_ns" },
 	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "gpu_idle_wait_ns" },
+	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "gpu_collective_ns" },
 	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "gpu_unknown_ns" },
 };
 
