@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
 		"keep the newest 64MB or 30s in memory; dump them on SIGUSR1, inftrace dump, or a trigger", 4 },
 	{ "trigger", OPT_TRIGGER, "EXPR", 0,
 		"dump when step>150ms, ttft>2s, request_ttft>2s, request_tpot>100ms, queue>1s, runnable>50ms (any state of the "
-		"profile, or blocked), rate<10 (tokens per second), lost>0, exit, crash; may be repeated",
+		"profile, or blocked), gpu_idle>5ms (with --gpu), rate<10 (tokens per second), lost>0, exit, crash; may be repeated",
 		4 },
 	{ "trigger-cooldown", OPT_COOLDOWN, "TIME", 0,
 		"after a trigger only count others for this time (default: 10s); a crash is always dumped", 4 },
@@ -328,6 +328,8 @@ static int check_together(const struct record_options *o)
 	}
 	if (o->max_steps && o->max_steps_each)
 		return refuse("give one of --max-steps and --max-steps-per-process");
+	if (trigger_needs_gpu(o->triggers) && !o->gpu)
+		return refuse("--trigger gpu_idle needs --gpu");
 	if (!flight && o->triggers)
 		return refuse("--trigger needs --flight-recorder, such as 64MB or 30s");
 	if (!o->triggers && o->trigger_cooldown_ns != COOLDOWN_DEFAULT)

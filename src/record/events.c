@@ -139,6 +139,8 @@ void events_configure(
 		if (record_wants_trace(o) && !record_wants_nodes(o, true) && e & kinds[i].event)
 			c->emit_mask |= kinds[i].kinds;
 	}
+	if (o->gpu && record_wants_profile(o) && !record_wants_trace(o)) /* what a thread did while a GPU was idle */
+		c->emit_mask |= 1u << REC_OFF_CPU | 1u << REC_SYSCALL | 1u << REC_FAULT;
 	if (wants_calls(o, probes))
 		c->emit_mask |= 1u << REC_FUNCTION;
 	if (record_wants_nodes(o, false))

@@ -106,7 +106,7 @@ static void recorder_record(struct sink *s, const struct rec_hdr *h, size_t size
 		return;
 	}
 	flight_append(rec->flight, h, size);
-	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST))
+	if (triggers && (h->kind == REC_STEP || h->kind == REC_TASK || h->kind == REC_REQUEST || h->kind == REC_GPU_STEP))
 		fire(rec, trigger_record(triggers, h));
 }
 

@@ -26,6 +26,7 @@ static const struct {
 	{ "step", NULL, "step>150ms", KIND_STEP },
 	{ "decode", "decode", "decode>150ms", KIND_STEP },
 	{ "prefill", "prefill", "prefill>2s", KIND_STEP },
+	{ "gpu_idle", NULL, "gpu_idle>5ms", KIND_GPU_IDLE },
 	{ "ttft", NULL, "ttft>2s", KIND_TTFT },
 	{ "request_ttft", NULL, "request_ttft>2s", KIND_REQUEST_TTFT },
 	{ "request_tpot", NULL, "request_tpot>100ms", KIND_REQUEST_TPOT },
@@ -332,6 +333,27 @@ static void on_ordered_step(struct step_request *r, const struct step_seen *s, v
 
 /* ---- other records ---- */
 
+static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
+{
+	const struct gpu_gap *gap = &r->gaps[0];
+	char idle[TIME_TEXT_MAX];
+	bool done = r->h.flags & GPU_STEP_F_LOST;
+
+	for (size_t i = 0; i < set->n; i++) {
+		struct trigger *t = &set->list[i];
+
+		if (t->kind != KIND_GPU_IDLE)
+			continue;
+		t->judged += !(r->h.flags & GPU_STEP_F_LOST);
+		if (done || gap->dur_ns <= t->limit)
+			continue;
+		done = true;
+		if (trigger_is_told(set, t, gap->start_ns + gap->dur_ns, r->h.tgid))
+			trigger_tell(set, t, "GPU %u had nothing to do for %s in step %u of pid %u", r->device,
+				trigger_time(idle, gap->dur_ns), r->step, r->h.tgid);
+	}
+}
+
 static void take_request(struct trigger_set *set, const struct rec_request *r)
 {
 	uint64_t answer = r->first_chunk_ns ? r->first_chunk_ns : r->first_byte_ns;
@@ -391,6 +413,9 @@ const struct trigger_hit *trigger_record(struct trigger_set *set, const struct r
 	case REC_TASK:
 		take_task(set, (const struct rec_task *)h);
 		break;
+	case REC_GPU_STEP:
+		take_gpu_step(set, (const struct rec_gpu_step *)h);
+		break;
 	case REC_REQUEST:
 		take_request(set, (const struct rec_request *)h);
 		break;
@@ -438,7 +463,7 @@ const struct trigger_hit *trigger_loss(
 int trigger_start(struct trigger_set *set, const struct probe_table *probes, uint64_t cooldown_ns,
 	uint32_t max_hits)
 {
-#define OPS                                                                                                   \
+#define OPS                                                                                                \
 	.begin = on_begin, .part = on_part, .first = on_first, .step = on_ordered_step, .token = on_token, \
 	.mixed = on_mixed
 	static const struct step_requests_ops ops = { OPS }, ops_queue = { OPS, .done = on_done };
@@ -482,6 +507,15 @@ void trigger_summary(const struct trigger_set *set)
 		else
 			log_info("--trigger %s: no hit", t->expr);
 	}
+}
+
+bool trigger_needs_gpu(const struct trigger_set *set)
+{
+	for (size_t i = 0; set && i < set->n; i++) {
+		if (set->list[i].kind == KIND_GPU_IDLE)
+			return true;
+	}
+	return false;
 }
 
 void trigger_free(struct trigger_set *set)

@@ -10,6 +10,8 @@
  *   step>150ms       an engine step of any kind; decode>T, prefill>T: only of this kind
  *   STATE>50ms       within a step, the thread that called it was longer than this in a state of the breakdown:
  *                    runnable, blocked_futex, ...; blocked: in all the blocked_ ones together
+ *   gpu_idle>T       within a step, a GPU had nothing to do for longer than this at a stretch, since nothing had been launched; with
+ *                    record --gpu, told some time after the step
  *   ttft>2s          from the beginning of a request's first prefill step to the end of its last, or from the first
  *                    byte of one on a socket to the first part of its answer
  *   rate<10          tokens per second of a process' decode steps, over its last second of decoding (rate.h)
@@ -33,6 +35,9 @@ struct trigger_set;
 int trigger_parse(struct trigger_set **set, const char *text);
 void trigger_free(struct trigger_set *set);
 
+/* Whether an expression is about a GPU. */
+bool trigger_needs_gpu(const struct trigger_set *set);
+
 /*
  * Call before the first record. After a hit, others are only counted during the cool-down, and
  * after max_hits (0: no limit) for ever. `probes` must outlive the set. -ENOMEM.
@@ -41,7 +46,7 @@ int trigger_start(struct trigger_set *set, const struct probe_table *probes, uin
 	uint32_t max_hits);
 
 /*
- * Takes a record of a step, a task or a request on a socket; others are ignored. NULL: no hit, or
+ * Takes a record of a step, of what a GPU did in one, a task or a request on a socket; others are ignored. NULL: no hit, or
  * one that is only counted. A hit is valid until the next call.
  */
 const struct trigger_hit *trigger_record(struct trigger_set *set, const struct rec_hdr *h);

@@ -12,6 +12,7 @@ struct rates;
 enum trigger_kind {
 	KIND_STEP,
 	KIND_STATE,
+	KIND_GPU_IDLE,
 	KIND_TTFT, /* from this one to KIND_RATE they need the steps as requests */
 	KIND_REQUEST_TTFT,
 	KIND_REQUEST_TPOT,

@@ -2,6 +2,8 @@
 #include "report/gpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "report/json.h"
 #include "report/model.h"
@@ -18,6 +20,7 @@ static const struct {
 	[GPU_PART_COPY] = { "gpu_copy_us", "copy", "copy-bound" },
 	[GPU_PART_IDLE_LAUNCH] = { "gpu_idle_launch_us", "idle_launch", "launch-bound" },
 	[GPU_PART_IDLE_WAIT] = { "gpu_idle_wait_us", "idle_wait", "bound by waits of the GPU" },
+	[GPU_PART_COLLECTIVE] = { "gpu_collective_us", "collective", "bound by collectives" },
 	[GPU_PART_UNKNOWN] = { "gpu_unknown_us", "unknown", "not known" },
 };
 
@@ -33,18 +36,136 @@ static struct gpu_phase *find_phase(struct gpu_phases *g, uint32_t phase)
 	return &g->list[g->n++];
 }
 
-void gpu_phases_add(struct gpu_phases *g, uint32_t phase, int64_t total_ns, const struct json_node *shape)
+void gpu_phases_clear(struct gpu_phases *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		for (int k = 0; k < GPU_PHASE_GAPS; k++)
+			free(g->list[i].gaps[k].why);
+	}
+	g->n = 0;
+}
+
+/* ---- the longest gaps ---- */
+
+#define SHOWN 72 /* bytes of a name */
+
+static const struct json_node *gap_key(const struct json_node *shape, int number, const char *key)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "gpu_gap%d_%s", number, key);
+	return node_get(shape, text);
+}
+
+/* before `NAME` after; nothing if it is not known. Returns how long it is. */
+static size_t add_named(char *buf, size_t size, const char *before, const struct json_node *name, const char *after)
+{
+	const char *text = node_string(name);
+	char shown[SHOWN];
+	int n = text && *text ? snprintf(buf, size, "%s`%s`%s", before, text_printable(shown, sizeof(shown), text), after) : 0;
+
+	return n < 0 ? 0 : (size_t)n < size ? (size_t)n
+					    : size - 1;
+}
+
+/* Where the words for a step that took longer than others do not fit. */
+static void add_phrase(char *buf, size_t size, unsigned int state, int64_t ns)
+{
+	static const char *const own[] = {
+		[ST_CPU] = "computed for",
+		[ST_GPU_WAIT] = "was still in a call that waits for the GPU for",
+		[ST_SYSCALL] = "was in system calls for",
+		[ST_FAULT] = "was in page faults for",
+	};
+	char d[DURATION_MAX], phrase[PHRASE_MAX];
+
+	if (state < sizeof(own) / sizeof(own[0]) && own[state])
+		snprintf(buf, size, "the launching thread %s %s", own[state], words_duration(d, ns));
+	else
+		snprintf(buf, size, "the launching thread %s", words_phrase(phrase, state, ns));
+}
+
+/* What the launching thread did for most of it; false: not known. */
+static bool gap_why(const struct json_node *shape, int number, char buf[GPU_WHY_MAX])
+{
+	const char *state = node_string(gap_key(shape, number, "state"));
+	unsigned int hint = 0;
+	int of = state ? read_state(state, &hint) : -1;
+	char key[40];
+	int64_t ns;
+	size_t n;
+
+	if (of < 0)
+		return false;
+	snprintf(key, sizeof(key), "%.30s_us", words_state((unsigned int)of));
+	if (!read_us(gap_key(shape, number, key), &ns))
+		return false;
+	add_phrase(buf, GPU_WHY_MAX, (unsigned int)of, ns);
+	n = strlen(buf);
+	n += add_named(buf + n, GPU_WHY_MAX - n, of == ST_SYSCALL ? ", mostly " : " in ", gap_key(shape, number, of == ST_CPU ? "in" : "call"), "");
+	add_named(buf + n, GPU_WHY_MAX - n, of == ST_RUNNABLE ? " behind " : ", woken by ", gap_key(shape, number, "by"), "");
+	return true;
+}
+
+static void add_gap(struct gpu_phase *p, const struct json_node *shape, int number, uint32_t step)
+{
+	struct phase_gap gap = { .step = step };
+	char why[GPU_WHY_MAX];
+	int i;
+
+	if (!read_us(gap_key(shape, number, "us"), &gap.ns) || gap.ns <= p->gaps[GPU_PHASE_GAPS - 1].ns)
+		return;
+	if (gap_why(shape, number, why))
+		gap.why = strdup(why);
+	free(p->gaps[GPU_PHASE_GAPS - 1].why);
+	for (i = GPU_PHASE_GAPS - 1; i && p->gaps[i - 1].ns < gap.ns; i--)
+		p->gaps[i] = p->gaps[i - 1];
+	p->gaps[i] = gap;
+}
+
+static void put_gaps(const struct page *page, const struct gpu_phase *p)
+{
+	char d[DURATION_MAX];
+
+	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++)
+		fprintf(page->out, "  %s %s in step %u%s%s\n", i ? "              " : "longest gaps: ", words_duration(d, p->gaps[i].ns), p->gaps[i].step,
+			p->gaps[i].why ? ", " : "", p->gaps[i].why ? p->gaps[i].why : "");
+}
+
+static struct json_object *gaps_array(struct json_build *b, const struct gpu_phase *p)
+{
+	struct json_object *array = json_new_array(b);
+
+	for (int i = 0; i < GPU_PHASE_GAPS && p->gaps[i].ns; i++) {
+		struct json_object *o = json_new_object(b);
+
+		json_put_u64(b, o, "step", p->gaps[i].step);
+		json_put_us(b, o, "us", p->gaps[i].ns);
+		if (p->gaps[i].why)
+			json_put_text(b, o, "text", p->gaps[i].why);
+		json_append(b, array, o);
+	}
+	return array;
+}
+
+/* ---- phases ---- */
+
+void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape)
 {
 	int64_t ns[GPU_PART_MAX], sum = 0;
 	uint32_t kernels = 0, copies = 0;
 	struct gpu_phase *p;
+	int64_t after;
 
 	if (node_is(node_get(shape, "gpu_lost"), JSON_TRUE)) {
 		find_phase(g, phase)->lost++;
 		return;
 	}
 	for (int i = 0; i < GPU_PART_MAX; i++) {
-		if (!read_us(node_get(shape, parts[i].key), &ns[i]))
+		const struct json_node *part = node_get(shape, parts[i].key);
+
+		ns[i] = 0;
+		if (!read_us(part, &ns[i]) && (part || i != GPU_PART_COLLECTIVE))
 			return;
 		sum = ns_add(sum, ns[i]);
 	}
@@ -57,19 +178,24 @@ void gpu_phases_add(struct gpu_phases *g, uint32_t phase, int64_t total_ns, cons
 	p->kernels += kernels;
 	p->copies += copies;
 	p->total = ns_add(p->total, total_ns);
+	if (read_us(node_get(shape, "gpu_after_us"), &after))
+		p->after = ns_add(p->after, after);
 	for (int i = 0; i < GPU_PART_MAX; i++)
 		p->part[i] = ns_add(p->part[i], ns[i]);
+	for (int i = 1; i <= GPU_GAPS; i++)
+		add_gap(p, shape, i, step);
 }
 
 const char *gpu_bound(const struct gpu_phase *p)
 {
-	int most = 0;
+	int64_t busy = ns_add(p->part[GPU_PART_BUSY], p->after);
+	int most = GPU_PART_BUSY;
 
-	for (int i = 1; i < GPU_PART_MAX; i++) {
-		if (p->part[i] > p->part[most])
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		if (p->part[i] > (most == GPU_PART_BUSY ? busy : p->part[most]))
 			most = i;
 	}
-	return p->part[most] > 0 ? parts[most].bound : NULL;
+	return busy > 0 || p->part[most] > 0 ? parts[most].bound : NULL;
 }
 
 static void put_phase(const struct page *page, const struct gpu_phase *p)
@@ -79,6 +205,7 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 		[GPU_PART_COPY] = "copies",
 		[GPU_PART_IDLE_LAUNCH] = "idle: launch",
 		[GPU_PART_IDLE_WAIT] = "idle: waits",
+		[GPU_PART_COLLECTIVE] = "collectives",
 		[GPU_PART_UNKNOWN] = "not known",
 	};
 	char name[64], d[DURATION_MAX];
@@ -95,9 +222,13 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 		page_bar(page, share, PAGE_BAR);
 		fprintf(page->out, "%8s\n", words_duration(d, p->part[i] / (int64_t)p->steps));
 	}
+	if (p->after)
+		fprintf(page->out, "  after the step the GPU worked for another %s on what the step had launched\n",
+			words_duration(d, p->after / (int64_t)p->steps));
 	if (p->steps)
 		fprintf(page->out, "  %.1f kernels, %.1f copies a step\n", (double)p->kernels / (double)p->steps,
 			(double)p->copies / (double)p->steps);
+	put_gaps(page, p);
 	if (p->lost)
 		fprintf(page->out, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", (unsigned long long)p->lost,
 			(unsigned long long)(p->lost + p->steps));
@@ -130,6 +261,8 @@ struct json_object *gpu_array(struct json_build *b, const struct model *m, const
 		for (int k = 0; k < GPU_PART_MAX; k++)
 			json_put_us(b, us, parts[k].name, p->part[k]);
 		json_put(b, o, "gpu_us", us);
+		json_put_us(b, o, "after_us", p->after);
+		json_put(b, o, "gaps", gaps_array(b, p));
 		json_append(b, array, o);
 	}
 	return array;

@@ -328,7 +328,7 @@ static int read_step(struct profile_reader *r, struct process *p, const struct j
 		p->tracer_of = ns_add(p->tracer_of, step.total);
 	}
 	count_phases_add(&p->counts, step.phase, shape);
-	gpu_phases_add(&p->gpu, step.phase, step.total, shape);
+	gpu_phases_add(&p->gpu, step.phase, step.number, step.total, shape);
 	for (int i = 0; i < SHED_PARTS; i++)
 		p->left_out[i] += step.left_out >> i & 1;
 	err = process_add_behind(p, &step, rows.own,

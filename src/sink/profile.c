@@ -73,6 +73,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	struct profile_sink *ps = (struct profile_sink *)s;
 
 	(void)size;
+	profile_steps_record(ps->steps, rec);
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
 	if (rec->kind == REC_GPU_STEP)
@@ -94,9 +95,8 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 
 static void profile_loss(struct sink *s, const struct loss *l)
 {
-	/* it is in the line of each step that it touched, of each request that it may have touched, and in window_prof */
-	(void)s;
-	(void)l;
+	/* besides, it is in the line of each step that it touched, of each request that it may have touched, and in window_prof */
+	profile_steps_loss(((struct profile_sink *)s)->steps, l);
 }
 
 static void profile_mark(struct sink *s, const struct mark *m)

@@ -11,8 +11,8 @@
 #include "gpu/info.h"
 #include "sink/behind.h"
 #include "sink/counts.h"
-#include "sink/gpu.h"
 #include "sink/left_out.h"
+#include "sink/profile_gpu.h"
 #include "sink/weight.h"
 #include "target/cpu_limit.h"
 #include "util/names.h"
@@ -32,6 +32,7 @@ struct held_step {
 	bool is_told, has_gpu;
 	struct told told;
 	struct rec_gpu_step gpu;
+	struct profile_gpu_step of_gpu;
 	char *text; /* of its shape and stages */
 	size_t told_at, gpu_at, len;
 };
@@ -44,6 +45,7 @@ struct profile_steps {
 		uint64_t as_of, limit;
 	} cpu;                           /* last read */
 	uint32_t self;                   /* the recorder */
+	struct gpu_gaps *gaps;           /* NULL: no GPU is recorded */
 	bool parts_seen;                 /* the rows of some step were known by sequence */
 	struct held_step held[HELD_MAX]; /* sorted by number */
 	size_t n_held;
@@ -129,19 +131,6 @@ static char *add_told(char *p, const struct told *t)
 {
 	p = add_u64(p, ",\"prompt_tokens\":", t->prompt);
 	return add_u64(p, ",\"decode_tokens\":", t->decode);
-}
-
-/* What the GPU did. The parts sum to the step's duration. */
-static char *add_gpu(char *p, const struct rec_gpu_step *r)
-{
-	if (r->h.flags & GPU_STEP_F_LOST)
-		return fmt_lit(p, ",\"gpu_lost\":true");
-	p = add_u64(p, ",\"gpu_device\":", r->device);
-	p = add_u64(p, ",\"gpu_kernels\":", r->kernels);
-	p = add_u64(p, ",\"gpu_copies\":", r->copies);
-	for (int i = 0; i < GPU_PART_MAX; i++)
-		p = fmt_us(profile_add_key(p, gpu_part_key(i), ""), r->ns[i]);
-	return add_us(p, ",\"gpu_residual_us\":", r->residual_ns);
 }
 
 /* What is behind that, up to the end of the shape. */
@@ -238,7 +227,7 @@ static void write_held(struct profile_steps *ps, const struct held_step *h)
 		p = add_told(p, &h->told);
 	p = fmt_str(p, h->text + h->told_at, h->gpu_at - h->told_at);
 	if (h->has_gpu)
-		p = add_gpu(p, &h->gpu);
+		p = profile_gpu_add(p, ps->rec, ps->gaps, &h->of_gpu, &h->gpu);
 	p = fmt_str(p, h->text + h->gpu_at, h->len - h->gpu_at);
 	profile_line_end(ps->lines, p, h->graph);
 }
@@ -254,7 +243,7 @@ static void write_ready(struct profile_steps *ps, size_t n)
 		if (i >= n && (h->waits_told || h->waits_gpu)) {
 			ps->held[left++] = *h;
 			continue;
-	}
+		}
 		write_held(ps, h);
 		free(h->text);
 	}
@@ -285,6 +274,7 @@ static bool hold(struct profile_steps *ps, const struct rec_step *r, bool told, 
 	char *p = add_call(ps, ps->text, r);
 	size_t i;
 
+	profile_gpu_keep(&h.of_gpu, r);
 	h.told_at = (size_t)(p - ps->text);
 	p = add_shape(ps, p, r);
 	h.gpu_at = (size_t)(p - ps->text);
@@ -350,6 +340,18 @@ void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 	write_ready(ps, 0);
 }
 
+void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h)
+{
+	if (ps->gaps)
+		gpu_gaps_record(ps->gaps, h);
+}
+
+void profile_steps_loss(struct profile_steps *ps, const struct loss *l)
+{
+	if (ps->gaps)
+		gpu_gaps_loss(ps->gaps, l);
+}
+
 void profile_steps_finish(struct profile_steps *ps)
 {
 	write_ready(ps, ps->n_held);
@@ -361,6 +363,10 @@ int profile_steps_new(struct profile_lines *lines, const struct recording *rec, 
 
 	if (!ps)
 		return -ENOMEM;
+	if (rec->gpu && gpu_gaps_new(rec, &ps->gaps)) {
+		free(ps);
+		return -ENOMEM;
+	}
 	ps->lines = lines;
 	ps->rec = rec;
 	ps->self = (uint32_t)getpid();
@@ -374,5 +380,6 @@ void profile_steps_free(struct profile_steps *ps)
 		return;
 	for (size_t i = 0; i < ps->n_held; i++)
 		free(ps->held[i].text);
+	gpu_gaps_free(ps->gaps);
 	free(ps);
 }

@@ -27,6 +27,10 @@ void profile_steps_taken(struct profile_steps *ps, const struct step_seen *s);
 /* What the GPU did during a step. */
 void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r);
 
+/* Any record, and any loss: for what threads did while the GPU was idle. */
+void profile_steps_record(struct profile_steps *ps, const struct rec_hdr *h);
+void profile_steps_loss(struct profile_steps *ps, const struct loss *l);
+
 /* Writes those that are still waiting. */
 void profile_steps_finish(struct profile_steps *ps);
 

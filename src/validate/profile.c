@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "record.h"
 #include "util/map.h"
 #include "util/text.h"
 #include "validate/check.h"
@@ -239,6 +240,36 @@ static void check_gpu(struct profile_check *check, const struct json_node *shape
 			(long long)total_ns, (long long)(sum - total_ns));
 }
 
+/* Checks that what the CPU did in a gap of the GPU adds up to it. */
+static void check_gpu_gaps(struct profile_check *check, const struct json_node *shape)
+{
+	int64_t sum[GPU_GAPS] = { 0 }, whole[GPU_GAPS], ns;
+	bool any[GPU_GAPS] = { 0 };
+
+	memset(whole, -1, sizeof(whole));
+	json_for_each (value, shape) {
+		int i = strncmp(value->key, "gpu_gap", 7) ? -1 : value->key[7] - '1';
+		const char *key = i >= 0 && i < GPU_GAPS && value->key[8] == '_' ? value->key + 9 : "";
+
+		if (!strcmp(key, "ts_us") || (strcmp(key, "us") && !text_has_suffix(key, "_us")))
+			continue;
+		if (node_us_to_ns(value, &ns) || ns < 0)
+			ns = INT32_MAX;
+		if (!strcmp(key, "us")) {
+			whole[i] = ns;
+			continue;
+		}
+		any[i] = true;
+		if (__builtin_add_overflow(sum[i], ns, &sum[i]))
+			sum[i] = -1;
+	}
+	for (int i = 0; i < GPU_GAPS; i++) {
+		if (any[i] && sum[i] != whole[i])
+			LINE_PROBLEM(check, "shape: the states of gpu_gap%d sum to %lld ns, it is %lld ns", i + 1, (long long)sum[i],
+				(long long)whole[i]);
+	}
+}
+
 /* Checks the hottest functions of operators: a name, its share, and the number of samples. */
 static void check_hot_ops(struct profile_check *check, const struct json_node *shape)
 {
@@ -365,8 +396,10 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_spans(check, values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
-		if (!strcmp(family, "token_prof"))
+		if (!strcmp(family, "token_prof")) {
 			check_gpu(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+			check_gpu_gaps(check, values[PROFILE_KEY_shape]);
+		}
 		if (!strcmp(family, "op_prof")) {
 			check_hot_ops(check, values[PROFILE_KEY_shape]);
 		}

@@ -2,14 +2,14 @@
 /* inftrace report: what GPUs did. */
 #include "report.h"
 
-#define LINE(number, phase, gpu)                                                                                       \
-	"{\"event\":\"token_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1,"   \
-	"\"shape\":{\"step\":" #number ",\"pid\":7,\"tid\":7,\"phase\":\"" phase "\",\"ts_us\":1" #number "000.000"    \
-	"" gpu "},\"stage_us\":{\"total\":100.000,\"cpu\":100.000},\"graph_enabled\":false,\"runtime_flags\":{},"      \
+#define LINE(number, phase, gpu)                                                                                     \
+	"{\"event\":\"token_prof\",\"commit_sha\":null,\"env_hash\":\"sha256:0\",\"model\":\"m\",\"concurrency\":1," \
+	"\"shape\":{\"step\":" #number ",\"pid\":7,\"tid\":7,\"phase\":\"" phase "\",\"ts_us\":1" #number "000.000"  \
+	"" gpu "},\"stage_us\":{\"total\":100.000,\"cpu\":100.000},\"graph_enabled\":false,\"runtime_flags\":{},"    \
 	"\"source\":\"native\"}\n"
-#define PARTS(busy, copy, launch, wait, unknown)                                                                     \
-	",\"gpu_device\":0,\"gpu_kernels\":3,\"gpu_copies\":1,\"gpu_busy_us\":" #busy ",\"gpu_copy_us\":" #copy      \
-	",\"gpu_idle_launch_us\":" #launch ",\"gpu_idle_wait_us\":" #wait ",\"gpu_unknown_us\":" #unknown            \
+#define PARTS(busy, copy, launch, wait, unknown)                                                                \
+	",\"gpu_device\":0,\"gpu_kernels\":3,\"gpu_copies\":1,\"gpu_busy_us\":" #busy ",\"gpu_copy_us\":" #copy \
+	",\"gpu_idle_launch_us\":" #launch ",\"gpu_idle_wait_us\":" #wait ",\"gpu_unknown_us\":" #unknown       \
 	",\"gpu_residual_us\":0.1"
 
 static void test_phases(void **state)
@@ -33,6 +33,51 @@ static void test_phases(void **state)
 	RUN(&r, profile, "-", "--json");
 	assert_int_equal(r.rc, 0);
 	assert_contains(r.out, "launch-bound");
+	output_free(&r);
+}
+
+/* What a GPU has still to do after steps is its work, too. */
+static void test_after(void **state)
+{
+	static const char profile[] =
+		LINE(0, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50") LINE(1, "decode", PARTS(30, 0, 70, 0, 0) ",\"gpu_after_us\":50");
+	struct output r;
+
+	(void)state;
+	RUN(&r, profile, "-");
+	assert_int_equal(r.rc, 0);
+	assert_contains(r.out, "\nWhat the GPU did in decode: GPU-bound\n");
+	assert_contains(r.out, "  after the step the GPU worked for another 50.0 us on what the step had launched\n");
+	output_free(&r);
+}
+
+#define GAP(n, us, more) ",\"gpu_gap" #n "_us\":" #us ",\"gpu_gap" #n "_ts_us\":1,\"gpu_gap" #n "_tid\":7" more
+
+/* What the launching thread did in the longest gaps. */
+static void test_gaps(void **state)
+{
+	static const char profile[] =
+		LINE(0, "decode", PARTS(10, 0, 90, 0, 0) GAP(1, 50, ",\"gpu_gap1_state\":\"runnable\",\"gpu_gap1_cpu_us\":10,"
+								    "\"gpu_gap1_runnable_us\":40,\"gpu_gap1_by\":\"cc1\\u001b[0m\",\"gpu_gap1_by_tid\":9") GAP(2, 5, ""))
+			LINE(1, "decode", PARTS(10, 0, 90, 0, 0) GAP(1, 70, ",\"gpu_gap1_state\":\"blocked_futex\",\"gpu_gap1_blocked_futex_us\":70,"
+									    "\"gpu_gap1_call\":\"futex\",\"gpu_gap1_by\":\"worker\",\"gpu_gap1_by_tid\":9") GAP(2, 20, ""))
+				LINE(2, "decode", PARTS(10, 0, 90, 0, 0) GAP(1, 60, ",\"gpu_gap1_state\":\"cpu\",\"gpu_gap1_cpu_us\":60,"
+										    "\"gpu_gap1_in\":\"sample (s.py:3)\""))
+					LINE(3, "prefill", PARTS(10, 0, 90, 0, 0) GAP(1, 90, ",\"gpu_gap1_state\":\"no such\"") GAP(2, 80, ",\"gpu_gap2_state\":\"syscall\",\"gpu_gap2_syscall_us\":80,\"gpu_gap2_call\":\"ioctl\""));
+	struct output r;
+
+	(void)state;
+	RUN(&r, profile, "-");
+	assert_int_equal(r.rc, 0);
+	assert_contains(r.out, "\n  longest gaps:  70.0 us in step 1, the launching thread waited 70.0 us for a lock in `futex`, woken by `worker`\n"
+			       "                 60.0 us in step 2, the launching thread computed for 60.0 us in `sample (s.py:3)`\n"
+			       "                 50.0 us in step 0, the launching thread waited 40.0 us for a CPU behind `cc1\\x1b[0m`\n");
+	assert_contains(r.out, "\n  longest gaps:  90.0 us in step 3\n"
+			       "                 80.0 us in step 3, the launching thread was in system calls for 80.0 us, mostly `ioctl`\n");
+	output_free(&r);
+	RUN(&r, profile, "-", "--json");
+	assert_int_equal(r.rc, 0);
+	assert_contains(r.out, "\"gaps\":[{\"step\":3,\"us\":90.000},{\"step\":3,\"us\":80.000,\"text\":\"the launching thread was in");
 	output_free(&r);
 }
 
@@ -62,6 +107,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_phases),
+		cmocka_unit_test(test_after),
+		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lost),
 	};

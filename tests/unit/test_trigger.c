@@ -84,6 +84,23 @@ static void test_step(void **state)
 	assert_counts(2, 0, 0);
 }
 
+/* The longest time in which nothing had been launched, once it is known what the GPU did. */
+static void test_gpu_idle(void **state)
+{
+	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = 7, .device = 2 };
+
+	(void)state;
+	start(0, 0, "gpu_idle>5ms", "gpu_idle>1ms");
+	assert_true(trigger_needs_gpu(set));
+	r.gaps[0] = (struct gpu_gap){ .start_ns = START + 1000, .dur_ns = 1 * MS };
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+	r.gaps[0].dur_ns = 5 * MS + 1;
+	assert_hit(trigger_record(set, &r.h), "gpu_idle>5ms: GPU 2 had nothing to do for 5.0 ms in step 7 of pid 5000000",
+		1000 + 5 * MS + 1, PID);
+	r.h.flags = GPU_STEP_F_LOST;
+	assert_hit(trigger_record(set, &r.h), NULL, 0, 0);
+}
+
 static void test_phases(void **state)
 {
 	struct rec_step decode = step(0, 20 * MS, 1), prefill = step(100, 300 * MS, 99);
@@ -611,12 +628,12 @@ static void test_summary_of_two(void **state)
 
 static void test_parse_errors(void **state)
 {
-#define KNOWN                                                                                   \
-	"; there are step, decode, prefill, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, "                \
-	"blocked, cpu, "                                                                        \
-	"barrier, "                                                                             \
-	"gpu_wait, syscall, fault, irq, runnable, blocked_futex, blocked_io, blocked_net, "     \
-	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, " \
+#define KNOWN                                                                                                             \
+	"; there are step, decode, prefill, gpu_idle, ttft, request_ttft, request_tpot, queue, rate, lost, exit, crash, " \
+	"blocked, cpu, "                                                                                                  \
+	"barrier, "                                                                                                       \
+	"gpu_wait, syscall, fault, irq, runnable, blocked_futex, blocked_io, blocked_net, "                               \
+	"blocked_ipc, blocked_poll, blocked_sleep, blocked_fault, blocked_gpu, blocked_other, "                           \
 	"stopped\n"
 	static const struct {
 		const char *text, *line;
@@ -729,6 +746,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(test_step),
+		T(test_gpu_idle),
 		T(test_phases),
 		T(test_every_state),
 		T(test_blocked),
