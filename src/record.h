@@ -39,6 +39,7 @@ enum rec_kind {
 	REC_STACK,  /* made in user space */
 	REC_GPU,      /* made in user space: what a GPU did */
 	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
+	REC_GPU_LOAD, /* made in user space: how busy a GPU was */
 	REC_NODE,     /* an operator's node in the engine's graph, and its sources */
 	REC_KIND_MAX,
 };
@@ -568,6 +569,14 @@ struct rec_gpu_step {
 	struct gpu_gap gaps[GPU_GAPS];
 };
 
+/* In one interval, as one process uses the device. */
+struct rec_gpu_load {
+	struct rec_hdr h; /* id: the device; tid: the process */
+	u64 busy_ns;	  /* in which something ran, at most h.dur_ns */
+	u32 waits;	  /* launched and not done, at its end; valid only with: */
+	u32 has_waits;
+};
+
 /* The largest record that a sink takes, and the largest that the programs send. */
 #define REC_SIZE_MAX sizeof(struct rec_step_parts)
 #define REC_SENT_MAX (REC_SAMPLE_SIZE(SAMPLE_KERNEL_MAX, SAMPLE_PYTHON_MAX, SAMPLE_STACK_MAX) + sizeof(struct python_task))
@@ -593,6 +602,7 @@ REC_ASSERT_WHOLE(struct python_task);
 REC_ASSERT_WHOLE(struct rec_stack);
 REC_ASSERT_WHOLE(struct rec_gpu);
 REC_ASSERT_WHOLE(struct rec_gpu_step);
+REC_ASSERT_WHOLE(struct rec_gpu_load);
 _Static_assert(sizeof(struct rec_request) <= REC_SIZE_MAX && sizeof(struct rec_function) <= REC_SIZE_MAX,
 	"a step with all its parts is the largest record of a sink");
 _Static_assert(REC_SIZE_MAX <= REC_SENT_MAX, "a sample is the largest record that is sent");

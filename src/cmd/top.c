@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/gpu_options.h"
 #include "cmd/cmd.h"
 #include "cmd/target.h"
 #include "util/clock.h"
@@ -19,6 +20,8 @@
 
 enum {
 	OPT_OPS = 256,
+	OPT_GPU,
+	OPT_CUPTI,
 };
 
 static const struct argp_option options[] = {
@@ -26,6 +29,10 @@ static const struct argp_option options[] = {
 	{ "ops", OPT_OPS, NULL, 0,
 		"operators too: each call of one costs the engine half a microsecond or more, "
 		"where steps alone cost next to nothing", 1 },
+	{ "gpu", OPT_GPU, "attach", OPTION_ARG_OPTIONAL,
+		"how busy a COMMAND's GPUs are; through CUPTI, or AMD's rocprofiler-sdk, by a library in the process. --gpu=attach brings it into the processes of -p, "
+		"by ptrace, which changes them", 1 },
+	{ "cupti", OPT_CUPTI, "FILE", 0, "of --gpu: libcupti.so, if it is not found beside libcudart or in the usual places", 1 },
 	{ NULL, 0, NULL, 0, "How to show it:", 2 },
 	{ "delay", 'd', "SECONDS", 0, "between updates (default: 1)", 2 },
 	{ "count", 'n', "COUNT", 0, "end after COUNT updates", 2 },
@@ -98,6 +105,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_OPS:
 		a->record.events |= EVENT_FUNCTIONS_NAMED;
 		break;
+	case OPT_GPU:
+		err = gpu_options_set(&a->record, arg);
+		if (!err && a->record.gpu_every) {
+			log_error("--gpu: every=N is for record");
+			err = -EINVAL;
+		}
+		break;
+	case OPT_CUPTI:
+		a->record.cupti = arg;
+		break;
 	case 'd':
 		err = parse_delay(arg, &a->top.delay_ns);
 		break;
@@ -137,7 +154,7 @@ int cmd_top(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	/* in order: the options after COMMAND are its own */
 	if (!argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a) &&
-		!target_check(&a.record, "top")) {
+		!target_check(&a.record, "top") && !gpu_options_check(&a.record)) {
 		/* for the terminal's characters and their width; numbers stay as they are */
 		setlocale(LC_CTYPE, "");
 		code = top_run(&a.record, &a.top);

@@ -301,3 +301,8 @@ const char *gpu_copy_name(uint32_t kind)
 		return "other";
 	}
 }
+
+bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid)
+{
+	return device < GPU_DEVICES_MAX && info->used[device] == tgid;
+}

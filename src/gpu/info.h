@@ -64,6 +64,9 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid);
 /* NULL: there is no such track. */
 const struct gpu_track *gpu_info_get_track(const struct gpu_info *info, uint32_t track);
 
+/* Whether it is the process that used the device first. */
+bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid);
+
 /* "host to device" */
 const char *gpu_copy_name(uint32_t kind);
 

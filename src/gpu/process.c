@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu/graphs.h"
+#include "gpu/load.h"
 #include "gpu/partition.h"
 #include "util/clock.h"
 
@@ -41,6 +42,7 @@ struct gpu_process {
 	struct gpu_feed_state state;
 	struct gpu_join *join;
 	struct gpu_graphs *graphs;
+	struct gpu_load *load;
 	uint32_t *names; /* by the agent's number */
 	uint32_t n_names;
 	struct rec_gpu *held;
@@ -83,6 +85,8 @@ int gpu_process_new(uint32_t tgid, struct gpu_info *info, uint64_t now_ns, struc
 	if (!err)
 		err = gpu_join_new(&ops, p->graphs, &p->join);
 	if (!err)
+		err = gpu_load_new(tgid, now_ns, &p->load);
+	if (!err)
 		err = gpu_feed_new(GPU_RING_CAPACITY, now_ns, &p->feed);
 	if (err) {
 		gpu_process_free(p);
@@ -99,6 +103,7 @@ void gpu_process_free(struct gpu_process *p)
 	gpu_feed_free(p->feed);
 	gpu_join_free(p->join);
 	gpu_graphs_free(p->graphs);
+	gpu_load_free(p->load);
 	free(p->names);
 	free(p->held);
 	free(p->runs);
@@ -291,6 +296,7 @@ static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb
 	const struct gpu_track of = { .device = g->device, .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
 
 	keep_run(p, g);
+	gpu_load_add(p->load, g);
 	if (!gpu_info_track(p->info, &of, g->h.start_ns, g->h.start_ns + g->h.dur_ns, &g->track)) {
 		p->lost_here++;
 		return;
@@ -369,6 +375,39 @@ static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_r
 		release(p, now_ns - HOLD_NS, cb, arg);
 		p->looked_ns = now_ns;
 	}
+}
+
+static size_t pending(uint64_t until_ns, void *arg)
+{
+	return gpu_join_pending(((struct gpu_process *)arg)->join, until_ns, NULL, 0);
+}
+
+static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
+{
+	const struct gpu_process *p = arg;
+
+	return p->first_on_ns && from_ns >= p->first_on_ns && (!p->off_ns || to_ns <= p->off_ns) && !has_gap(p, from_ns, to_ns);
+}
+
+/* While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of those that
+ * are still to come is all there. */
+static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
+{
+	uint64_t joined, missed, until_ns;
+	struct launch first;
+
+	gpu_join_counts(p->join, &joined, &missed);
+	if (!joined || missed)
+		return p->settled_ns;
+	until_ns = gpu_join_pending(p->join, UINT64_MAX, &first, 1) ? first.start_ns : now_ns - GRACE_NS;
+	return until_ns > p->settled_ns ? until_ns : p->settled_ns;
+}
+
+static void tell_load(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
+{
+	static const struct gpu_load_ops ops = { .pending = pending, .is_known = is_known };
+
+	gpu_load_take(p->load, complete_until(p, now_ns), &ops, p, cb, arg);
 }
 
 /* ---- calls and steps ---- */
@@ -599,6 +638,7 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 	}
 	if (p->n_held > GPU_HELD_MAX / 2)
 		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
+	tell_load(p, now_ns, cb, arg);
 	heed_wait(p, now_ns);
 	answer_steps(p, now_ns, over, cb, arg);
 	return more;
@@ -610,6 +650,7 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 		;
 	release(p, UINT64_MAX, cb, arg);
 	settle(p, now_ns);
+	tell_load(p, now_ns, cb, arg);
 	heed_wait(p, now_ns);
 	answer_steps(p, now_ns, true, cb, arg);
 }

@@ -222,7 +222,7 @@ void intake_made(const struct rec_hdr *h, size_t size, void *arg)
 {
 	struct intake *in = arg;
 
-	if (!in->sink || (h->kind == REC_GPU && h->start_ns + h->dur_ns < in->totals->open_ns))
+	if (!in->sink || ((h->kind == REC_GPU || h->kind == REC_GPU_LOAD) && h->start_ns + h->dur_ns < in->totals->open_ns))
 		return;
 	in->totals->records[h->kind]++;
 	if (!in->step_limit || step_limit_take(in->step_limit, h, size) == STEP_LIMIT_PASS)

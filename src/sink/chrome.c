@@ -631,6 +631,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 	case REC_GPU_STEP:
 		chrome_gpu_step(c, (const struct rec_gpu_step *)rec);
 		break;
+	case REC_GPU_LOAD:
+		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
+		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);
 		break;

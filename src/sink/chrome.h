@@ -128,6 +128,7 @@ void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
 /* chrome_gpu.c */
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);
 void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r);
+void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r);
 
 /* Both ends of an arrow whose slice was written. */
 struct arrow;

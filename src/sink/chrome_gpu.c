@@ -8,17 +8,22 @@
 #include "sink/chrome.h"
 #include "sink/gpu.h"
 
+static void name_device(struct chrome_sink *c, uint32_t device)
+{
+	char name[32];
+
+	if (c->gpus_named & UINT64_C(1) << device)
+		return;
+	c->gpus_named |= UINT64_C(1) << device;
+	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
+	chrome_name_process(c, PID_GPU + device, name, PID_GPU + device);
+}
+
 static void name_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)
 {
 	uint64_t bit = UINT64_C(1) << track % 64;
-	char name[32], *p;
 
-	if (!(c->gpus_named & UINT64_C(1) << t->device)) {
-		c->gpus_named |= UINT64_C(1) << t->device;
-		p = fmt_u32(fmt_lit(name, "GPU "), t->device);
-		*p = 0;
-		chrome_name_process(c, PID_GPU + t->device, name, PID_GPU + t->device);
-	}
+	name_device(c, t->device);
 	if (c->gpu_tracks_named[track / 64] & bit)
 		return;
 	c->gpu_tracks_named[track / 64] |= bit;
@@ -133,4 +138,27 @@ void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
 	p = fmt_us(fmt_lit(p, ",\"residual_us\":"), r->residual_ns);
 	*p++ = '}';
 	event_end(c, p);
+}
+
+/* The value at the begin of the interval holds up to the next one. */
+void chrome_gpu_load(struct chrome_sink *c, const struct rec_gpu_load *r)
+{
+	char name[GPU_COUNTER_NAME_MAX], *p;
+	uint64_t value;
+
+	if (r->h.id >= GPU_DEVICES_MAX)
+		return;
+	name_device(c, r->h.id);
+	for (enum gpu_counter i = 0; i < GPU_COUNTERS; i++) {
+		if (!gpu_counter_value(i, r, &value))
+			continue;
+		p = fmt_lit(event_begin(c), "{\"ph\":\"C\"");
+		p = fmt_track(p, PID_GPU + r->h.id, PID_GPU + r->h.id);
+		p = fmt_ts(c, fmt_lit(p, ",\"ts\":"), r->h.start_ns);
+		p = fmt_string(fmt_lit(p, ",\"name\":"), gpu_counter_name(c->rec.gpu, i, r, name));
+		p = fmt_string(fmt_lit(p, ",\"cat\":\"gpu\",\"args\":{"), gpu_counter_unit(i));
+		p = fmt_u64(fmt_lit(p, ":"), value);
+		*p++ = '}';
+		event_end(c, p);
+	}
 }

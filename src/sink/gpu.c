@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/gpu.h"
 
+#include <stdio.h>
+
 #include "gpu/hand_over.h"
 
 const char *gpu_category(const struct rec_gpu *r)
@@ -57,4 +59,29 @@ const char *gpu_part_key(int part)
 const char *gpu_part_name(int part)
 {
 	return parts[part].name;
+}
+
+const char *gpu_counter_name(const struct gpu_info *info, enum gpu_counter c, const struct rec_gpu_load *r, char buf[GPU_COUNTER_NAME_MAX])
+{
+	const char *name = c == GPU_COUNTER_BUSY ? "busy" : "launched, not done";
+
+	if (gpu_info_is_first(info, r->h.id, r->h.tgid))
+		snprintf(buf, GPU_COUNTER_NAME_MAX, "%s", name);
+	else
+		snprintf(buf, GPU_COUNTER_NAME_MAX, "%s (pid %u)", name, r->h.tgid);
+	return buf;
+}
+
+const char *gpu_counter_unit(enum gpu_counter c)
+{
+	return c == GPU_COUNTER_BUSY ? "%" : "launches";
+}
+
+bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_t *ret_value)
+{
+	if (c == GPU_COUNTER_WAITS)
+		*ret_value = r->waits;
+	else
+		*ret_value = r->h.dur_ns ? (r->busy_ns * 100 + r->h.dur_ns / 2) / r->h.dur_ns : 0;
+	return c != GPU_COUNTER_WAITS || r->has_waits;
 }

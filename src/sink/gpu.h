@@ -21,6 +21,20 @@ uint64_t gpu_megabytes_per_s(const struct rec_gpu *r);
 const char *gpu_part_key(int part);
 const char *gpu_part_name(int part);
 
+/* Counters of a device. */
+enum gpu_counter {
+	GPU_COUNTER_BUSY, /* percent of the time */
+	GPU_COUNTER_WAITS,
+	GPU_COUNTERS,
+};
+
+#define GPU_COUNTER_NAME_MAX 48
+/* "busy", "launched, not done"; of further processes on the same device "busy (pid 4711)". Returns buf. */
+const char *gpu_counter_name(const struct gpu_info *info, enum gpu_counter c, const struct rec_gpu_load *r, char buf[GPU_COUNTER_NAME_MAX]);
+const char *gpu_counter_unit(enum gpu_counter c);
+/* false: it is not known */
+bool gpu_counter_value(enum gpu_counter c, const struct rec_gpu_load *r, uint64_t *ret_value);
+
 /* Whether an arrow leads to it from the call that launched it. */
 static inline bool gpu_has_arrow(const struct rec_gpu *r, const struct recording *rec)
 {

@@ -12,6 +12,7 @@
 #include "gpu/info.h"
 #include "io/writer.h"
 #include "sink/perfetto_fields.h"
+#include "sink/gpu.h"
 #include "sink/proto.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
@@ -121,6 +122,9 @@ struct perfetto_sink {
 	struct perfetto_stacks *stacks; /* NULL: there was none */
 	/* of GPUs in this file; 0: not described */
 	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_track_rows[GPU_TRACKS_MAX];
+	struct gpu_counter_row {
+		uint32_t tgid, row;
+	} gpu_counter_rows[GPU_DEVICES_MAX][GPU_COUNTERS][GPU_PROCESSES_MAX];
 };
 
 /* ---- packets ---- */
@@ -156,6 +160,7 @@ uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum 
 
 /* A track of a GPU; 0 also if the device has no such track. */
 uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device);
+uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r);
 
 /* ---- perfetto_event.c: TrackEvents ---- */
 
@@ -263,6 +268,7 @@ int perfetto_requests_new(struct perfetto_sink *s);
 
 void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r);
 void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r);
+void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r);
 
 /* ---- perfetto_stacks.c ---- */
 

@@ -102,3 +102,13 @@ void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
 	event_add(&e, "residual_ns", VALUE_UINT, r->residual_ns);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
 }
+
+void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)
+{
+	uint64_t value;
+
+	for (enum gpu_counter i = 0; i < GPU_COUNTERS && r->h.id < GPU_DEVICES_MAX; i++) {
+		if (gpu_counter_value(i, r, &value))
+			event_write_counter(s, perfetto_gpu_counter(s, i, r), r->h.start_ns, value);
+	}
+}

@@ -160,6 +160,7 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 	s->own_row = s->requests_row = 0;
 	memset(s->gpu_rows, 0, sizeof(s->gpu_rows));
 	memset(s->gpu_track_rows, 0, sizeof(s->gpu_track_rows));
+	memset(s->gpu_counter_rows, 0, sizeof(s->gpu_counter_rows));
 }
 
 /* The slot of a thread, or the empty one where it belongs. */
@@ -371,10 +372,46 @@ static uint32_t requests_row(struct perfetto_sink *s)
 	return pseudo_process(s, &s->requests_row, REQUESTS_PID, REQUESTS_NAME);
 }
 
+static uint32_t gpu_process_row(struct perfetto_sink *s, uint32_t device)
+{
+	char name[8 + FMT_U32_MAX];
+
+	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
+	return pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, name);
+}
+
+uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)
+{
+	struct gpu_counter_row *of = s->gpu_counter_rows[r->h.id][which], *end = of + GPU_PROCESSES_MAX;
+	const char *unit = gpu_counter_unit(which);
+	char name[GPU_COUNTER_NAME_MAX], *packet, *track, *counter, *p;
+	uint32_t parent;
+
+	while (of < end && of->row && of->tgid != r->h.tgid)
+		of++;
+	if (of == end)
+		return 0;
+	if (of->row)
+		return of->row;
+	parent = gpu_process_row(s, r->h.id);
+	of->row = parent ? row_add(s) : 0;
+	if (!of->row)
+		return 0;
+	of->tgid = r->h.tgid;
+	gpu_counter_name(s->rec.gpu, which, r, name);
+	p = track_begin(s, of->row, &packet, &track);
+	p = proto_text(p, TRACK_NAME, name, strlen(name));
+	p = proto_u64(p, TRACK_PARENT, parent);
+	p = proto_open(p, TRACK_COUNTER, &counter);
+	p = proto_text(p, 6 /* unit_name */, unit, strlen(unit));
+	track_end(s, packet, track, proto_close(counter, p));
+	return of->row;
+}
+
 uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device)
 {
 	const struct gpu_track *t = gpu_info_get_track(s->rec.gpu, track);
-	char name[8 + FMT_U32_MAX], *packet, *begin, *p;
+	char *packet, *begin, *p;
 	uint32_t parent, *row;
 
 	if (!t || t->device != device)
@@ -382,8 +419,7 @@ uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t devi
 	row = &s->gpu_track_rows[track];
 	if (*row)
 		return *row;
-	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
-	parent = pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, name);
+	parent = gpu_process_row(s, device);
 	*row = parent ? row_add(s) : 0;
 	if (!*row)
 		return 0;

@@ -50,7 +50,7 @@ struct live {
 	int64_t values[TPOT_MAX];
 	struct step_requests *requests;
 	struct live_requests *batches;
-	bool parts_seen;	   /* the rows of each sequence are known for some step */
+	bool parts_seen;           /* the rows of each sequence are known for some step */
 	uint64_t step_prompt_rows; /* prompt rows of the step that `requests` gets now */
 	struct slow_steps *slow;
 	struct rows ops, syscalls;
@@ -60,6 +60,12 @@ struct live {
 	uint64_t ttft_tokens;
 	int64_t frame_at;
 	uint64_t frame_lost;
+	struct gpu {
+		struct live_gpu shown;
+		int64_t busy, until, from; /* since the last frame; from: `until` at that time */
+	} gpus[LIVE_GPUS];
+	size_t n_gpus;
+	struct live_gpu shown_gpus[LIVE_GPUS];
 	struct live_frame frame;
 };
 
@@ -418,6 +424,41 @@ int live_syscalls(struct live *l, const struct process_call *calls, size_t n)
 	return 0;
 }
 
+/* What is told of an interval is told some time later: it is compared with as much time, or with that between frames. */
+void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy)
+{
+	struct gpu *g = l->gpus;
+
+	while (g < l->gpus + l->n_gpus && (g->shown.device != device || g->shown.pid != pid))
+		g++;
+	if (g == l->gpus + LIVE_GPUS)
+		return;
+	if (g == l->gpus + l->n_gpus) {
+		*g = (struct gpu){ .shown = { .device = device, .pid = pid }, .from = l->frame_at };
+		l->n_gpus++;
+	}
+	g->busy += busy;
+	g->shown.run += busy;
+	if (until > g->until)
+		g->until = until;
+}
+
+static void find_gpus(struct live *l, struct live_frame *f)
+{
+	for (size_t i = 0; i < l->n_gpus; i++) {
+		struct gpu *g = &l->gpus[i];
+
+		g->shown.last = g->busy;
+		g->shown.last_of = g->until - g->from > f->interval ? g->until - g->from : f->interval;
+		g->busy = 0;
+		if (g->until > g->from)
+			g->from = g->until;
+		l->shown_gpus[i] = g->shown;
+	}
+	f->gpus = l->shown_gpus;
+	f->n_gpus = l->n_gpus;
+}
+
 void live_lost_steps(struct live *l)
 {
 	/* steps from before the loss may still be in the queue, or in a ring */
@@ -489,6 +530,7 @@ int live_frame(struct live *l, int64_t now, bool last, const struct live_frame *
 	f->now = now;
 	f->interval = now - l->frame_at;
 	f->last = l->last;
+	find_gpus(l, f);
 	memset(&l->last, 0, sizeof(l->last));
 	f->processes = l->pids.len;
 	f->ttft = l->ttft;

@@ -36,7 +36,7 @@ struct live_step {
 	uint32_t pid, workers;
 	uint32_t n_parts, parts_left; /* as in struct rec_step */
 	const struct row_part *parts; /* n_parts of them; valid during the call only */
-	bool weighed; /* step.tracer is known */
+	bool weighed;                 /* step.tracer is known */
 	enum live_phase live_phase;
 	char phase[LIVE_PHASE_LEN]; /* as named by the preset */
 	char by[TASK_COMM_LEN], straggler_by[TASK_COMM_LEN], straggler_comm[TASK_COMM_LEN];
@@ -49,11 +49,11 @@ struct live_sums {
 	uint64_t tokens, prompt_tokens;
 	int64_t total, own[STATES];
 	int64_t workers_total, workers[STATES];
-	int64_t between;      /* outside of steps */
+	int64_t between;           /* outside of steps */
 	int64_t tracer, tracer_of; /* the cost of the recording, and the time of the steps for which it is known */
-	uint32_t left_out;    /* of some step, by --budget: 1 << enum shed_part */
-	int64_t idle;         /* pauses in which nobody asked for a token; not included in between */
-	uint32_t max_workers; /* of a step */
+	uint32_t left_out;         /* of some step, by --budget: 1 << enum shed_part */
+	int64_t idle;              /* pauses in which nobody asked for a token; not included in between */
+	uint32_t max_workers;      /* of a step */
 };
 
 /* By name, since the last frame and since the start. */
@@ -75,6 +75,14 @@ struct live_slow {
 	char text[SENTENCE_MAX];
 };
 
+/* A device, as one process uses it. */
+#define LIVE_GPUS 8 /* further ones are left out */
+struct live_gpu {
+	uint32_t device, pid;
+	int64_t last, last_of; /* in which something ran since the last frame, and of how long */
+	int64_t run;           /* since the start */
+};
+
 struct live_frame {
 	int64_t now, interval;
 	struct live_sums last, run; /* since the last frame; since the start */
@@ -85,13 +93,15 @@ struct live_frame {
 	int64_t ttft_at;
 	struct request_summary requests; /* requests left out of these times, since the start */
 	struct live_batches batches;
-	bool has_batches;	      /* there have been requests in batches */
+	bool has_batches;             /* there have been requests in batches */
 	size_t processes;             /* with steps */
 	size_t minute_slow;           /* slow steps, and gaps, of the last minute */
 	bool minute_more;             /* there were more than are counted */
 	const struct live_slow *slow; /* these, with the largest excess first */
 	size_t n_slow;
 	struct live_rows ops, syscalls;
+	const struct live_gpu *gpus;
+	size_t n_gpus;
 	uint64_t lost, last_lost; /* records */
 };
 
@@ -108,6 +118,9 @@ int live_settled(struct live *l);
 
 /* A call of an operator. */
 int live_op(struct live *l, const char *name, uint64_t ns);
+
+/* Something ran on a device for `busy` of the time up to `until`. */
+void live_gpu(struct live *l, uint32_t device, uint32_t pid, int64_t until, int64_t busy);
 
 /* All system calls since the start, summed over processes. */
 int live_syscalls(struct live *l, const struct process_call *calls, size_t n);

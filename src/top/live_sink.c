@@ -147,6 +147,9 @@ static void live_sink_record(struct sink *s, const struct rec_hdr *rec, size_t s
 	struct live_step step;
 	int err = 0;
 
+	if (rec->kind == REC_GPU_LOAD)
+		live_gpu(ls->live, rec->id, rec->tgid, (int64_t)(rec->start_ns + rec->dur_ns - ls->rec->start_boot_ns),
+			(int64_t)((const struct rec_gpu_load *)rec)->busy_ns);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ls->rec->probes->n)
 		return;
 	if (rec->kind == REC_STEP) {

@@ -118,6 +118,25 @@ static void put_batches(struct page *p)
 	}
 }
 
+/* How busy each device was; of several processes that use it, as each of them does. */
+static void put_gpus(struct page *p)
+{
+	const struct live_frame *f = p->f;
+
+	for (size_t i = 0; i < f->n_gpus; i++) {
+		const struct live_gpu *g = &f->gpus[i];
+		double busy = p->s->run_only ? share(g->run, f->now) : share(g->last, g->last_of);
+		bool alone = true;
+
+		for (size_t k = 0; k < f->n_gpus; k++)
+			alone &= k == i || f->gpus[k].device != g->device;
+		if (alone)
+			put_fact(p, "GPU %u busy %.0f %%", g->device, 100 * busy);
+		else
+			put_fact(p, "GPU %u (pid %u) busy %.0f %%", g->device, g->pid, 100 * busy);
+	}
+}
+
 static void put_head(struct page *p)
 {
 	const struct live_frame *f = p->f;
@@ -138,6 +157,7 @@ static void put_head(struct page *p)
 		put_fact(p, "engines %zu", f->processes);
 	if (f->run.idle)
 		put_fact(p, "idle %s", words_duration(d, f->run.idle));
+	put_gpus(p);
 	if (sums->tracer_of)
 		put_fact(p, "inftrace %.1f %%", 100 * share(sums->tracer, sums->tracer_of));
 	if (sums->left_out)
@@ -238,8 +258,10 @@ static void put_shares(struct page *p, const struct state_row *row, bool workers
 	const struct live_sums *last = &p->f->last, *run = &p->f->run;
 	int64_t last_whole = workers ? last->workers_total : wall(last);
 	int64_t run_whole = workers ? run->workers_total : wall(run);
-	int64_t last_part = !row ? 0 : workers ? row->workers_last : row->last;
-	int64_t run_part = !row ? 0 : workers ? row->workers_run : row->run;
+	int64_t last_part = !row ? 0 : workers ? row->workers_last
+					       : row->last;
+	int64_t run_part = !row ? 0 : workers ? row->workers_run
+					      : row->run;
 	double seconds = (double)p->f->interval / 1e9;
 	bool both = !p->s->run_only;
 	char label[32], d[DURATION_MAX];
@@ -343,7 +365,8 @@ static void put_slow(struct page *p)
 /* The first column of a table; a longer name is cut. */
 static void put_name(struct page *p, const char *name, unsigned int indent)
 {
-	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20 : 0;
+	unsigned int columns = p->wide ? 24 : p->s->width > 20 ? p->s->width - 20
+							       : 0;
 
 	canvas_goto(&p->c, indent);
 	p->c.width = columns;

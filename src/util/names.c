@@ -346,6 +346,7 @@ static const char *const rec_kinds[] = {
 	[REC_STACK] = "stack",
 	[REC_GPU] = "gpu",
 	[REC_GPU_STEP] = "gpu_step",
+	[REC_GPU_LOAD] = "gpu_load",
 	[REC_NODE] = "node",
 };
 

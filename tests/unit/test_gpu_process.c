@@ -28,7 +28,7 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 		assert_int_equal(size, sizeof(struct rec_gpu));
 		assert_true(got.n < GOT_MAX);
 		got.list[got.n++] = *(const struct rec_gpu *)h;
-	} else {
+	} else if (h->kind != REC_GPU_LOAD) {
 		assert_int_equal(h->kind, REC_GPU_STEP);
 		assert_int_equal(size, sizeof(struct rec_gpu_step));
 		got.steps++;
@@ -161,8 +161,11 @@ static void test_pending(void **state)
 	assert_int_equal(got.steps, 0);
 	kernel(t + 600 * MS, t + 700 * MS, 7, 1, 1);
 	drain_at(t + 800 * MS);
+	assert_int_equal(got.steps, 0);
+	drain_at(t + 900 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_parts(0, 0, 20 * US, 80 * US, 0);
+	assert_int_equal(got.step.after_ns, 100 * MS);
 
 	call(t + 900 * MS + 10 * US, t + 900 * MS + 20 * US, 0xaa, 1);
 	assert_true(step(1, t + 900 * MS, t + 900 * MS + 100 * US));
@@ -241,6 +244,55 @@ static void test_lost(void **state)
 	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
 }
 
+/* A pause of the budget: steps in it are without, those around it are not, and launches in it are not waited for. */
+static void test_pause(void **state)
+{
+	const uint64_t t = NOW + 10 * MS;
+	struct gpu_counts c;
+
+	(void)state;
+	assert_true(step(0, t, t + MS));
+	agent.ring->writer.off_since = t + 2 * MS;
+	agent.ring->writer.state = GPU_STATE_OVER_BUDGET;
+	assert_false(gpu_process_drain(process, t + 3 * MS, on_record, NULL));
+	gpu_process_counts(process, &c);
+	assert_true(c.is_over);
+	call(t + 3 * MS, t + 3 * MS + US, 0xaa, 1);
+	assert_true(step(1, t + 3 * MS, t + 4 * MS));
+	/* nothing is flushed any more, but nothing can come either */
+	assert_false(gpu_process_drain(process, t + 300 * MS, on_record, NULL));
+	assert_int_equal(got.steps, 2);
+	assert_int_equal(got.step.step, 1);
+	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
+	/* it goes on; one that began in the pause is known in part only */
+	agent.ring->writer.on_since = t + 400 * MS;
+	agent.ring->writer.state = GPU_STATE_ON;
+	assert_true(step(2, t + 399 * MS, t + 401 * MS));
+	drain_at(t + 700 * MS);
+	assert_int_equal(got.steps, 3);
+	assert_true(got.step.h.flags & GPU_STEP_F_LOST);
+	call(t + 350 * MS, t + 350 * MS + US, 0xaa, 1); /* late */
+	call(t + 702 * MS, t + 702 * MS + 5 * US, 0xaa, 1);
+	kernel(t + 702 * MS + 10 * US, t + 702 * MS + 20 * US, 7, 1, 1);
+	assert_true(step(3, t + 702 * MS, t + 702 * MS + 100 * US));
+	drain_at(t + 1000 * MS);
+	assert_int_equal(got.steps, 4);
+	assert_parts(10 * US, 0, 85 * US, 5 * US, 0);
+	gpu_process_counts(process, &c);
+	assert_false(c.is_over);
+	assert_int_equal(c.over_ns, 398 * MS);
+	assert_int_equal(c.pending, 0);
+	/* what is turned off with the window, or for steps that are not taken, is no matter of the budget */
+	agent.ring->writer.off_since = t + 1100 * MS;
+	agent.ring->writer.state = GPU_STATE_OFF;
+	assert_false(gpu_process_drain(process, t + 1200 * MS, on_record, NULL));
+	agent.ring->writer.on_since = t + 1300 * MS;
+	agent.ring->writer.state = GPU_STATE_ON;
+	drain_at(t + 1400 * MS);
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.over_ns, 398 * MS);
+}
+
 /* The agent leaves, or never collects: no step waits. */
 static void test_end(void **state)
 {
@@ -251,7 +303,11 @@ static void test_end(void **state)
 	assert_true(step(0, t, t + MS));
 	agent.ring->writer.state = GPU_STATE_GONE;
 	assert_false(gpu_process_drain(process, t + 2 * MS, on_record, NULL));
+	assert_int_equal(got.n, 0);
+	call(t - 20 * US, t - 10 * US, 0xaa, 1); /* read in the next turn */
+	assert_false(gpu_process_drain(process, t + 2 * MS, on_record, NULL));
 	assert_int_equal(got.n, 1);
+	assert_int_equal(got.list[0].launch_ns, t - 20 * US);
 	assert_int_equal(got.steps, 1);
 	assert_parts(MS, 0, 0, 0, 0);
 	/* a step may become known later than that */
@@ -285,6 +341,55 @@ static void test_resync(void **state)
 	gpu_process_counts(process, &c);
 	assert_int_equal(c.joined, 9);
 	assert_int_equal(c.missed, 0);
+}
+
+static void launched_kernel(uint64_t start, uint64_t end, uint32_t correlation, uint32_t thread, uint64_t launched)
+{
+	struct gpu_record r = agent_kernel(start, end, 7, correlation);
+
+	r.kernel.grid[0] = 99; /* no call's */
+	r.thread = thread;
+	r.launched = launched;
+	agent_write(&agent, &r);
+}
+
+/* Where a record says which thread launched it, and when, the call around that is the one, whatever its shape and in
+ * whatever order; or there is none. */
+static void test_by_thread(void **state)
+{
+	uint64_t t = NOW + MS;
+	struct gpu_counts c;
+
+	(void)state;
+	call(t, t + 10 * US, 0xaa, 1);
+	call(t + 20 * US, t + 30 * US, 0xaa, 1);
+	launched_kernel(t + 100 * US, t + 110 * US, 9, TID, t + 25 * US);
+	launched_kernel(t + 120 * US, t + 130 * US, 2, TID, t + 5 * US);
+	launched_kernel(t + 140 * US, t + 150 * US, 3, TID, t + 30 * US); /* a second one, at the very end of the call */
+	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US); /* between the calls */
+	launched_kernel(t + 180 * US, t + 190 * US, 5, TID + 1, t + 5 * US); /* of a thread whose calls are not seen */
+	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS); /* after it began, which cannot be */
+	drain_at(t + MS);
+	assert_int_equal(got.n, 6);
+	assert_int_equal(got.list[0].launch_ns, t + 20 * US);
+	assert_int_equal(got.list[0].launched_ns, t + 30 * US);
+	assert_int_equal(got.list[0].launch_tid, TID);
+	assert_int_equal(got.list[1].launch_ns, t);
+	assert_int_equal(got.list[2].launch_ns, t + 20 * US);
+	for (int i = 3; i < 6; i++) {
+		assert_int_equal(got.list[i].launch_tid, 0);
+		assert_int_equal(got.list[i].launch_ns, 0);
+	}
+	/* when it was launched is known all the same */
+	assert_int_equal(got.list[3].launched_ns, t + 15 * US);
+	assert_int_equal(got.list[4].launched_ns, t + 5 * US);
+	assert_int_equal(got.list[5].launched_ns, 0);
+	/* one arrow for each call */
+	assert_int_equal(!!(got.list[0].h.flags & GPU_F_FIRST) + !!(got.list[2].h.flags & GPU_F_FIRST), 1);
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.joined, 3);
+	assert_int_equal(c.missed, 3);
+	assert_int_equal(c.pending, 0);
 }
 
 /* Kernels of a few shapes on a few streams, which run one after the other on each: every one finds its call, with calls of
@@ -328,31 +433,155 @@ static void test_streams(void **state)
 		assert_int_equal(got.list[i].launch_ns, launched[got.list[i].correlation - 1]);
 }
 
+static void capture(uint64_t at, uint64_t stream, bool end)
+{
+	const struct launch l = {
+		.start_ns = at, .end_ns = at, .stream = stream, .tid = TID, .kind = end ? LAUNCH_CAPTURE_END : LAUNCH_CAPTURE, .has_stream = true
+	};
+
+	gpu_process_call(process, &l);
+}
+
+/* Calls whose stream is captured launch nothing, in whatever order that becomes known; nor do others of that thread. */
+static void test_captured(void **state)
+{
+	const uint64_t t = NOW + MS;
+	struct gpu_counts counts;
+
+	(void)state;
+	for (int order = 0; order < 6; order++) {
+		const uint64_t at = t + (uint64_t)order * 10 * MS;
+
+		for (int i = 0; i < 3; i++) {
+			/* each of the three is the first, the second and the last once or twice */
+			switch ((order / 2 + i * (1 + order % 2)) % 3) {
+			case 0:
+				capture(at + 100 * US, 0xaa, false);
+				break;
+			case 1:
+				capture(at + 200 * US, 0xaa, true);
+				break;
+			case 2:
+				call(at + 90 * US, at + 95 * US, 0xaa, 3);
+				call(at + 110 * US, at + 115 * US, 0xaa, 1);
+				call(at + 120 * US, at + 125 * US, 0xbb, 1);
+				call(at + 210 * US, at + 215 * US, 0xaa, 1);
+			}
+		}
+		kernel(at + 100 * US, at + 110 * US, 7, 10 * (uint32_t)order + 1, 3);
+		kernel(at + 220 * US, at + 300 * US, 7, 10 * (uint32_t)order + 2, 1);
+		drain_at(at + 9 * MS);
+		assert_int_equal(got.n, 2 * (order + 1));
+		assert_int_equal(got.list[2 * order].launch_ns, at + 90 * US);
+		assert_int_equal(got.list[2 * order + 1].launch_ns, at + 210 * US);
+	}
+	gpu_process_counts(process, &counts);
+	assert_int_equal(counts.pending, 0);
+	assert_int_equal(counts.missed, 0);
+	/* one that does not end launches nothing so far */
+	capture(t + 100 * MS, 0xaa, false);
+	call(t + 101 * MS, t + 102 * MS, 0xaa, 1);
+	gpu_process_counts(process, &counts);
+	assert_int_equal(counts.pending, 0);
+	capture(t + 101 * MS, 0xaa, true);
+	gpu_process_counts(process, &counts);
+	assert_int_equal(counts.pending, 1);
+}
+
+/* An engine that waits elsewhere: its step returns while the GPU works on what it launched. */
+static void test_after(void **state)
+{
+	const uint64_t t = NOW + MS;
+
+	(void)state;
+	call(t + 10 * US, t + 20 * US, 0xaa, 1);
+	call(t + 30 * US, t + 40 * US, 0xaa, 2);
+	call(t + 50 * US, t + 60 * US, 0xaa, 3);
+	call(t + 120 * US, t + 130 * US, 0xaa, 4); /* of what follows */
+	assert_true(step(1, t, t + 100 * US));
+	kernel(t + 30 * US, t + 110 * US, 7, 1, 1);
+	kernel(t + 150 * US, t + 190 * US, 7, 2, 2);
+	kernel(t + 190 * US, t + 250 * MS, 7, 3, 3);
+	kernel(t + 250 * MS, t + 300 * MS, 7, 4, 4);
+	drain_at(t + 301 * MS);
+	assert_int_equal(got.n, 4);
+	assert_int_equal(got.steps, 0); /* what it launched ran a short while ago: more of it may come */
+	drain_at(t + 500 * MS);
+	assert_int_equal(got.steps, 1);
+	assert_parts(70 * US, 0, 20 * US, 10 * US, 0);
+	assert_int_equal(got.step.after_ns, 10 * US + 40 * US + 250 * MS - 190 * US);
+	/* nothing more of it */
+	assert_true(step(2, t + 310 * MS, t + 320 * MS));
+	drain_at(t + 900 * MS);
+	assert_int_equal(got.steps, 2);
+	assert_int_equal(got.step.after_ns, 0);
+}
+
 /* ---- partitions against one that looks at every nanosecond ---- */
 
-static void divide_slowly(const struct gpu_run *list, size_t n, uint64_t start, uint64_t end, uint64_t ns[GPU_PART_MAX])
+/* Keeps the longest. */
+static void keep_gap(struct gpu_gap *gaps, uint64_t from, uint64_t to)
 {
+	struct gpu_gap gap = { .start_ns = from, .dur_ns = to - from };
+
+	for (int i = 0; i < GPU_GAPS; i++) {
+		struct gpu_gap other = gaps[i];
+
+		if (other.dur_ns >= gap.dur_ns)
+			continue;
+		gaps[i] = gap;
+		gap = other;
+	}
+}
+
+static void divide_slowly(
+	const struct gpu_run *list, size_t n, uint64_t start, uint64_t end, uint64_t ns[GPU_PART_MAX], struct gpu_gap gaps[GPU_GAPS])
+{
+	uint64_t idle = start;
+
+	memset(gaps, 0, GPU_GAPS * sizeof(*gaps));
 	memset(ns, 0, GPU_PART_MAX * sizeof(*ns));
 	for (uint64_t at = start; at < end; at++) {
-		bool kernels = false, copies = false, queued = false, unknown = false;
+		bool kernels = false, collectives = false, copies = false, queued = false, unknown = false;
 
 		for (size_t i = 0; i < n; i++) {
 			const struct gpu_run *r = &list[i];
 			bool runs = r->start_ns != UINT64_MAX && at >= r->start_ns && at < r->end_ns;
 
-			kernels |= runs && r->is_kernel;
+			kernels |= runs && r->is_kernel && !r->is_collective;
+			collectives |= runs && r->is_collective;
 			copies |= runs && !r->is_kernel;
 			if (at >= r->start_ns || at < r->launched_ns)
 				continue;
 			queued |= r->launched_ns && r->start_ns != UINT64_MAX;
 			unknown |= !r->launched_ns || r->start_ns == UINT64_MAX;
 		}
-		ns[kernels        ? GPU_PART_BUSY
-			: copies  ? GPU_PART_COPY
-			: queued  ? GPU_PART_IDLE_WAIT
-			: unknown ? GPU_PART_UNKNOWN
-				  : GPU_PART_IDLE_LAUNCH]++;
+		ns[kernels            ? GPU_PART_BUSY
+			: collectives ? GPU_PART_COLLECTIVE
+			: copies      ? GPU_PART_COPY
+			: queued      ? GPU_PART_IDLE_WAIT
+			: unknown     ? GPU_PART_UNKNOWN
+				      : GPU_PART_IDLE_LAUNCH]++;
+		if (!kernels && !collectives && !copies && !queued && !unknown)
+			continue;
+		keep_gap(gaps, idle, at);
+		idle = at + 1;
 	}
+	keep_gap(gaps, idle, end);
+}
+
+/* Whether the work of the thread, or its launch, is what ended the gap. */
+static bool ends_gap(const struct gpu_run *list, size_t n, const struct gpu_gap *gap)
+{
+	uint64_t end = gap->start_ns + gap->dur_ns;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct gpu_run *r = &list[i];
+
+		if (r->launch_tid == gap->tid && (r->launched_ns == end || (r->start_ns == end && r->launched_ns)))
+			return true;
+	}
+	return false;
 }
 
 static void test_partition(void **state)
@@ -365,6 +594,7 @@ static void test_partition(void **state)
 		struct gpu_run list[12];
 		size_t n = (size_t)rand() % 12;
 		uint64_t ns[GPU_PART_MAX], sum = 0, start = 500, end = 500 + (uint64_t)rand() % 300;
+		struct gpu_gap gaps[GPU_GAPS];
 		struct rec_gpu_step r;
 
 		for (size_t i = 0; i < n; i++) {
@@ -374,13 +604,23 @@ static void test_partition(void **state)
 				.start_ns = from,
 				.end_ns = from + (uint64_t)rand() % 100,
 				.launched_ns = rand() % 3 ? from - (uint64_t)rand() % 200 : 0,
-				.is_kernel = (uint32_t)rand() % 2,
+				.is_kernel = rand() % 2,
+				.launch_tid = 1 + (uint32_t)i,
 			};
+			list[i].is_collective = list[i].is_kernel && rand() % 2;
 			if (!(rand() % 10))
 				list[i].start_ns = list[i].end_ns = UINT64_MAX;
 		}
 		assert_int_equal(gpu_partition(list, n, start, end, &r), 0);
-		divide_slowly(list, n, start, end, ns);
+		divide_slowly(list, n, start, end, ns, gaps);
+		for (int i = 0; i < GPU_GAPS; i++) {
+			assert_int_equal(r.gaps[i].start_ns, gaps[i].start_ns);
+			assert_int_equal(r.gaps[i].dur_ns, gaps[i].dur_ns);
+			if (r.gaps[i].tid)
+				assert_true(ends_gap(list, n, &r.gaps[i]));
+			else
+				assert_true(!gaps[i].dur_ns || gaps[i].start_ns + gaps[i].dur_ns == end);
+		}
 		for (int i = 0; i < GPU_PART_MAX; i++) {
 			assert_int_equal(r.ns[i], ns[i]);
 			sum += r.ns[i];
@@ -397,9 +637,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_never_flushed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_by_thread, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_streams, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_captured, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_after, set_up, tear_down),
 		cmocka_unit_test(test_partition),
 	};
 

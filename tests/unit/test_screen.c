@@ -247,6 +247,43 @@ static void test_80x24(void **state)
 	live_free(l);
 }
 
+/* How busy GPUs were: of what is told late, as of the time that it is about; never more than all of it. */
+static void test_gpus(void **state)
+{
+	struct screen s = { .width = 100, .target = "x" };
+	const struct live_frame *f;
+	struct drawn d;
+	struct live *l;
+
+	(void)state;
+	assert_int_equal(live_new(&l), 0);
+	live_gpu(l, 0, 7, SECOND / 2, SECOND / 2);
+	assert_int_equal(live_frame(l, SECOND, false, &f), 0);
+	draw(&s, f, &d);
+	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 50 %  lost 0");
+	free(d.text);
+	live_gpu(l, 0, 7, 2 * SECOND, 3 * SECOND / 2); /* also of the time before the last frame */
+	live_gpu(l, 1, 7, 2 * SECOND, SECOND / 4);
+	live_gpu(l, 1, 8, 2 * SECOND, SECOND / 8);
+	assert_int_equal(live_frame(l, 2 * SECOND, false, &f), 0);
+	draw(&s, f, &d);
+	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 100 %  GPU 1 (pid 7) busy 25 %  GPU 1 (pid 8) busy 12 %  lost 0");
+	free(d.text);
+	assert_int_equal(live_frame(l, 4 * SECOND, true, &f), 0);
+	draw(&s, f, &d);
+	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 0 %  GPU 1 (pid 7) busy 0 %  GPU 1 (pid 8) busy 0 %  lost 0");
+	free(d.text);
+	s.run_only = true;
+	draw(&s, f, &d);
+	expect_line(&d, "steps/s 0.0  steps 0  GPU 0 busy 50 %  GPU 1 (pid 7) busy 6 %  GPU 1 (pid 8) busy 3 %  lost 0");
+	free(d.text);
+	for (uint32_t i = 0; i < 2 * LIVE_GPUS; i++)
+		live_gpu(l, 2 + i, 7, 5 * SECOND, 1);
+	assert_int_equal(live_frame(l, 5 * SECOND, true, &f), 0);
+	assert_int_equal(f->n_gpus, LIVE_GPUS);
+	live_free(l);
+}
+
 /* Narrow: no bars, three columns of shares, sentences over several lines. */
 static void test_40_columns(void **state)
 {
@@ -441,6 +478,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_80x24),
+		cmocka_unit_test(test_gpus),
 		cmocka_unit_test(test_40_columns),
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_bars),
