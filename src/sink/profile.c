@@ -76,8 +76,13 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	profile_steps_record(ps->steps, rec);
 	if (rec->kind == REC_HOLD || rec->kind == REC_PLACED)
 		count_hold(ps, rec);
-	if (rec->kind == REC_GPU_STEP)
+	if (rec->kind == REC_GPU)
+		profile_ops_gpu(ps->ops, (const struct rec_gpu *)rec);
+	if (rec->kind == REC_GPU_STEP) {
 		profile_steps_gpu(ps->steps, (const struct rec_gpu_step *)rec);
+		profile_ops_gpu_step(ps->ops, (const struct rec_gpu_step *)rec);
+		profile_requests_gpu(ps->requests, (const struct rec_gpu_step *)rec);
+	}
 	if (rec->kind == REC_STACK)
 		profile_stacks_add(ps->stacks, (const struct rec_stack *)rec);
 	if ((rec->kind != REC_STEP && rec->kind != REC_FUNCTION) || rec->id >= ps->rec.probes->n)
@@ -247,6 +252,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 
 	if (t) {
 		profile_steps_finish(ps->steps);
+		profile_requests_finish(ps->requests);
 		profile_ops_finish(ps->ops, ps->graphs);
 		profile_stacks_finish(ps->stacks);
 	}

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gpu/info.h"
+#include "sink/gpu_ops.h"
 #include "sink/left_out.h"
 #include "sink/op_hot.h"
 #include "sink/stack_text.h"
@@ -25,7 +27,7 @@
 #define ROOM (PROFILE_BODY_MAX - 1024)
 
 struct op_sum {
-	uint64_t n, ns;
+	uint64_t n, ns, gpu_ns;
 	uint64_t counted; /* calls of which it is known what was ... */
 	uint64_t counts[PMU_MAX];
 };
@@ -34,6 +36,7 @@ struct op_sums {
 	struct op_sum *list; /* indexed by the number of the name */
 	uint32_t n;
 	struct op_hot hot;
+	uint64_t gpu_none_ns; /* of kernels that belong to no operator */
 };
 
 struct step_ops {
@@ -72,7 +75,9 @@ struct profile_ops {
 	uint64_t round;
 	struct process_ops *processes;
 	size_t n_processes, last_process;
+	struct gpu_ops *gpu; /* NULL: no GPU is recorded */
 	uint32_t n_functions; /* in which operators were sampled */
+	bool any;            /* operators were called */
 };
 
 /* ---- names ---- */
@@ -166,9 +171,17 @@ static void sum_move(struct op_sum *to, const struct op_sum *from)
 {
 	to->n += from->n;
 	to->ns += from->ns;
+	to->gpu_ns += from->gpu_ns;
 	to->counted += from->counted;
 	for (int i = 0; i < PMU_MAX; i++)
 		to->counts[i] += from->counts[i];
+}
+
+static void sums_add_gpu(struct op_sums *s, uint32_t number, uint64_t ns)
+{
+	struct op_sum *sum = number == GPU_OPS_NONE ? NULL : sums_get(s, number);
+
+	*(sum ? &sum->gpu_ns : &s->gpu_none_ns) += ns;
 }
 
 static void sums_clear(struct profile_ops *o, struct op_sums *s)
@@ -202,7 +215,7 @@ static uint32_t sums_fit(const struct profile_ops *o, struct op_sums *s, size_t 
 
 		if (s->list[i].counted)
 			need += (PMU_MAX + 1) * (name + FMT_U64_MAX);
-		if (!s->list[i].n)
+		if (!s->list[i].n && !s->list[i].gpu_ns)
 			continue;
 		if (need <= room) {
 			room -= need;
@@ -247,6 +260,28 @@ static char *fmt_hot(char *p, const struct profile_ops *o, const struct op_sums 
 	return p;
 }
 
+/* p: within the shape. */
+static char *fmt_gpu(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit)
+{
+	uint64_t ns = s->gpu_none_ns;
+
+	for (uint32_t i = 0; i < fit; i++)
+		ns += s->list[i].gpu_ns;
+	if (!ns)
+		return p;
+	p = add_us(p, ",\"gpu_us\":", ns);
+	p = add_us(p, ",\"gpu_unattributed_us\":", s->gpu_none_ns);
+	for (uint32_t i = 0; i < fit; i++) {
+		char name[NAME_LEN + 4];
+
+		if (!s->list[i].gpu_ns)
+			continue;
+		memcpy(fmt_str(name, o->names[i].text, strlen(o->names[i].text)), "_us", sizeof("_us"));
+		p = fmt_us(add_name(p, "g_", name), s->list[i].gpu_ns);
+	}
+	return p;
+}
+
 /* What the calls of each operator cost the CPU. p: within the shape. */
 static char *fmt_counts(char *p, const struct profile_ops *o, const struct op_sums *s, uint32_t fit)
 {
@@ -287,6 +322,7 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 			p = fmt_u64(add_name(p, "n_", o->names[i].text), s->list[i].n);
 	}
 	p = fmt_counts(p, o, s, fit);
+	p = fmt_gpu(p, o, s, fit);
 	p = fmt_hot(p, o, s, fit, room);
 	p = add_us(p, PROFILE_STAGES "\"total\":", ns);
 	for (uint32_t i = 0; i < fit; i++) {
@@ -296,18 +332,20 @@ static char *fmt_sums(char *p, const struct profile_ops *o, struct op_sums *s)
 	*p++ = '}';
 	if (s->n)
 		memset(s->list, 0, s->n * sizeof(*s->list));
+	s->gpu_none_ns = 0;
 	return p;
 }
 
 /* ---- steps ---- */
 
-static bool sums_any(const struct op_sums *s)
+/* What a GPU did is not worth a line where there are no operators. */
+static bool sums_any(const struct profile_ops *o, const struct op_sums *s)
 {
 	for (uint32_t i = 0; i < s->n; i++) {
-		if (s->list[i].n)
+		if (s->list[i].n || s->list[i].gpu_ns)
 			return true;
 	}
-	return false;
+	return s->gpu_none_ns && o->any;
 }
 
 /* What --budget left out. */
@@ -321,7 +359,7 @@ static char *add_parts(char *p, uint32_t parts)
 /* Writes the line, if there is anything to write, and frees the slot. */
 static void step_write(struct profile_ops *o, struct step_ops *s)
 {
-	char *p = sums_any(&s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
+	char *p = sums_any(o, &s->sums) ? profile_line_begin(o->lines, "op_prof", s->tgid) : NULL;
 
 	if (p) {
 		p = add_u64(p, "\"step\":", s->step - 1);
@@ -435,7 +473,7 @@ static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
 static void process_write(struct profile_ops *o, struct process_ops *pr, bool graph)
 {
 	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
-	char *p = sums_any(&pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
+	char *p = sums_any(o, &pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
 
 	if (!p)
 		return;
@@ -455,6 +493,7 @@ static void add_op(struct profile_ops *o, const struct probe_spec *s, const stru
 	uint32_t name = find_name(o, probe_spec_name(s, r->vals));
 	struct op_sums *sums = NULL;
 
+	o->any = true;
 	if (o->rec->probes->op_detail && r->step) {
 		sums = &step_get(o, r->step, r->h.tgid)->sums;
 	} else {
@@ -464,6 +503,8 @@ static void add_op(struct profile_ops *o, const struct probe_spec *s, const stru
 	}
 	if (sums)
 		sums_add(sums, name, r->h.dur_ns, probe_record_counts(s, r));
+	if (o->gpu)
+		gpu_ops_call(o->gpu, &r->h, name);
 }
 
 static void write_call(
@@ -505,6 +546,8 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 
 	if (!o->rec->probes->op_detail)
 		return;
+	if (o->gpu)
+		gpu_ops_step(o->gpu, &r->h);
 	s = step_get(o, r->number + 1, r->h.tgid);
 	s->graph = r->n.graphs > 0;
 	s->left_out = r->left_out;
@@ -530,6 +573,41 @@ void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uin
 		op_hot_add(&sums->hot, &o->n_functions, number, f);
 }
 
+/* ---- GPUs ---- */
+
+/* With lines for steps, those of a process are of what is outside of them. */
+static void add_gpu(const struct gpu_op_time *t, void *arg)
+{
+	struct profile_ops *o = arg;
+	uint64_t ns = o->rec->probes->op_detail ? t->outside_ns : t->ns;
+	struct process_ops *pr = ns ? process_get(o, t->tgid) : NULL;
+
+	if (pr)
+		sums_add_gpu(&pr->sums, t->op, ns);
+}
+
+static void add_gpu_step(const struct gpu_op_time *t, void *arg)
+{
+	sums_add_gpu(arg, t->op, t->ns);
+}
+
+void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r)
+{
+	const char *op = gpu_info_operator_name(o->rec->gpu, r->captured_in);
+
+	if (o->gpu)
+		gpu_ops_kernel(o->gpu, r, op ? find_name(o, op) : GPU_OPS_NONE, add_gpu, o);
+}
+
+/* Then everything that the step needs has arrived. */
+void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r)
+{
+	if (o->gpu && o->any && o->rec->probes->op_detail && !(r->h.flags & GPU_STEP_F_LOST))
+		gpu_ops_divide(o->gpu, &r->h, add_gpu_step, &step_get(o, r->step + 1, r->h.tgid)->sums);
+}
+
+/* ---- */
+
 static void write_ended(struct profile_ops *o, uint64_t hold)
 {
 	while (o->n_ended && o->ended[o->first_ended].round + hold <= o->round) {
@@ -546,11 +624,15 @@ void profile_ops_settled(struct profile_ops *o)
 {
 	o->round++;
 	write_ended(o, HOLD);
+	if (o->gpu && !(o->round % HOLD))
+		gpu_ops_take(o->gpu, false, add_gpu, o);
 }
 
 void profile_ops_finish(struct profile_ops *o, bool graph)
 {
 	write_ended(o, 0);
+	if (o->gpu)
+		gpu_ops_take(o->gpu, true, add_gpu, o);
 	for (size_t i = 0; i < STEPS_MAX; i++) {
 		if (o->steps[i].step)
 			step_write(o, &o->steps[i]);
@@ -568,6 +650,7 @@ void profile_ops_free(struct profile_ops *o)
 	for (size_t i = 0; i < o->n_processes; i++)
 		sums_clear(o, &o->processes[i].sums);
 	free(o->processes);
+	gpu_ops_free(o->gpu);
 	HASH_CLEAR(hh, o->by_text);
 	free(o);
 }
@@ -579,6 +662,10 @@ int profile_ops_new(
 
 	if (!o)
 		return -ENOMEM;
+	if (rec->gpu && gpu_ops_new(&o->gpu)) {
+		free(o);
+		return -ENOMEM;
+	}
 	o->lines = lines;
 	o->rec = rec;
 	name_number(o, "other");

@@ -31,6 +31,8 @@ const char *profile_ops_name(const struct profile_ops *o, uint32_t number);
 void profile_ops_sample(struct profile_ops *o, uint32_t tgid, uint32_t step, uint32_t number, const struct frame *f);
 
 void profile_ops_step(struct profile_ops *o, const struct rec_step *r);
+void profile_ops_gpu(struct profile_ops *o, const struct rec_gpu *r);
+void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r);
 
 /* See struct sink_ops. */
 void profile_ops_settled(struct profile_ops *o);

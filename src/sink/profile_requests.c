@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "engine/step_requests.h"
+#include "gpu/info.h"
 #include "sink/profile_request_line.h"
 #include "sink/request.h"
 #include "sink/request_feed.h"
+#include "sink/request_gpu.h"
 #include "sink/request_pairs.h"
 
 /* The line of a sequence's request, without the part from its socket. */
@@ -19,11 +21,23 @@ struct line {
 	const char *shape, *stages;
 };
 
+#define HELD_MAX 1024 /* if full, the first one is written with what is known then */
+
+/* A line that waits for what the GPU did. */
+struct held_line {
+	struct line *line;
+	struct rec_request *socket; /* NULL: none */
+	const char *why;
+};
+
 struct profile_requests {
 	struct profile_lines *lines;
 	const struct recording *rec;
 	struct profile_steps *step_lines;
 	char shape[REQUEST_LINE_MAX], stages[REQUEST_LINE_MAX];
+	struct request_gpu *gpu; /* NULL: no GPU is recorded */
+	struct held_line held[HELD_MAX];
+	size_t n_held;
 };
 
 /* ---- lines ---- */
@@ -36,7 +50,7 @@ static bool was_closed(const struct line *l, const struct rec_request *socket)
 
 /* socket: the request that it is joined with; NULL: none, because of `why`, which is NULL if sockets are not
  * recorded. */
-static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+static void put_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
 {
 	uint64_t zero = q->rec->start_boot_ns, start = socket ? socket->h.start_ns : l->start;
 	char *p = profile_line_begin(q->lines, "request_prof", l->tgid), name[REQUEST_NAME_LEN];
@@ -50,6 +64,8 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 	p = add_u64(p, ",\"sequence\":", l->sequence);
 	p = add_us(p, ",\"ts_us\":", start > zero ? start - zero : 0);
 	p = fmt_str(p, l->shape, strlen(l->shape));
+	if (q->gpu)
+		p = request_gpu_end(q->gpu, p, l->serial, l->split);
 	if (socket) {
 		p = add_string(p, ",\"joined\":true,\"request\":", request_name(socket, name));
 		p = request_line_exchange(p, socket);
@@ -69,6 +85,63 @@ static void write_line(struct profile_requests *q, const struct line *l, const s
 	}
 	*p++ = '}';
 	profile_line_end(q->lines, p, l->graph);
+}
+
+/* With its texts behind it; NULL: no memory. */
+static struct line *line_copy(const struct line *l)
+{
+	size_t shape = strlen(l->shape) + 1, stages = strlen(l->stages) + 1;
+	struct line *copy = malloc(sizeof(*copy) + shape + stages);
+
+	if (!copy)
+		return NULL;
+	*copy = *l;
+	copy->shape = memcpy(copy + 1, l->shape, shape);
+	copy->stages = memcpy((char *)(copy + 1) + shape, l->stages, stages);
+	return copy;
+}
+
+/* Writes those that wait for nothing, and of the first n all. */
+static void put_held(struct profile_requests *q, size_t n)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < q->n_held; i++) {
+		struct held_line *h = &q->held[i];
+
+		if (i >= n && request_gpu_waits(q->gpu, h->line->serial)) {
+			q->held[left++] = *h;
+			continue;
+		}
+		put_line(q, h->line, h->socket, h->why);
+		free(h->line);
+		free(h->socket);
+	}
+	q->n_held = left;
+}
+
+/* false: no memory */
+static bool hold_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+{
+	struct held_line h = { .line = line_copy(l), .socket = socket ? malloc(sizeof(*socket)) : NULL, .why = why };
+
+	if (!h.line || (socket && !h.socket)) {
+		free(h.line);
+		free(h.socket);
+		return false;
+	}
+	if (socket)
+		*h.socket = *socket;
+	if (q->n_held == HELD_MAX)
+		put_held(q, 1);
+	q->held[q->n_held++] = h;
+	return true;
+}
+
+static void write_line(struct profile_requests *q, const struct line *l, const struct rec_request *socket, const char *why)
+{
+	if (!q->gpu || !request_gpu_waits(q->gpu, l->serial) || !hold_line(q, l, socket, why))
+		put_line(q, l, socket, why);
 }
 
 /* why: as above. */
@@ -110,32 +183,25 @@ static void on_socket(const struct rec_request *r, bool alone, enum join_result 
 	write_socket(arg, r, alone ? NULL : request_pairs_why(why));
 }
 
-/* With its texts behind it; NULL: no memory. */
-static struct line *line_copy(const struct line *l)
-{
-	size_t shape = strlen(l->shape) + 1, stages = strlen(l->stages) + 1;
-	struct line *copy = malloc(sizeof(*copy) + shape + stages);
-
-	if (!copy)
-		return NULL;
-	*copy = *l;
-	copy->shape = memcpy(copy + 1, l->shape, shape);
-	copy->stages = memcpy((char *)(copy + 1) + shape, l->stages, stages);
-	return copy;
-}
-
 /* ---- from steps ---- */
 
 static void on_part(struct step_request *r, const struct step_seen *s, const struct request_part *p, void *arg)
 {
-	(void)r;
-	profile_steps_part(((struct profile_requests *)arg)->step_lines, s, p);
+	struct profile_requests *q = arg;
+
+	profile_steps_part(q->step_lines, s, p);
+	if (q->gpu && r->by_parts)
+		request_gpu_part(q->gpu, r, s, p, gpu_info_expects(q->rec->gpu, s->tgid));
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
 {
+	struct profile_requests *q = arg;
+
 	(void)r;
-	profile_steps_taken(((struct profile_requests *)arg)->step_lines, s);
+	profile_steps_taken(q->step_lines, s);
+	if (q->gpu)
+		request_gpu_told(q->gpu, s);
 }
 
 static void *on_done(struct step_request *r, void *arg)
@@ -156,13 +222,31 @@ static void *on_done(struct step_request *r, void *arg)
 	return held;
 }
 
+void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r)
+{
+	if (!q->gpu)
+		return;
+	request_gpu_step(q->gpu, r);
+	put_held(q, 0);
+}
+
 /* ---- start and end ---- */
+
+void profile_requests_finish(struct profile_requests *q)
+{
+	put_held(q, q->n_held);
+}
 
 void profile_requests_free(struct profile_requests *q)
 {
 	if (!q)
 		return;
 	request_feed_remove(q->rec->requests, q);
+	for (size_t i = 0; i < q->n_held; i++) {
+		free(q->held[i].line);
+		free(q->held[i].socket);
+	}
+	request_gpu_free(q->gpu);
 	free(q);
 }
 
@@ -180,8 +264,11 @@ int profile_requests_new(struct profile_lines *lines, const struct recording *re
 	q->lines = lines;
 	q->rec = rec;
 	q->step_lines = steps;
-	err = request_feed_add(rec->requests, &ops, q);
+	err = rec->gpu ? request_gpu_new(&q->gpu) : 0;
+	if (!err)
+		err = request_feed_add(rec->requests, &ops, q);
 	if (err) {
+		request_gpu_free(q->gpu);
 		free(q);
 		return err;
 	}

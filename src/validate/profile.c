@@ -270,6 +270,27 @@ static void check_gpu_gaps(struct profile_check *check, const struct json_node *
 	}
 }
 
+/* Checks that the GPU time of operators adds up. */
+static void check_gpu_ops(struct profile_check *check, const struct json_node *shape)
+{
+	const struct json_node *total = node_get(shape, "gpu_us");
+	int64_t ns, sum = 0, total_ns;
+	char key_text[64];
+
+	if (!total)
+		return;
+	json_for_each (value, shape) {
+		if (strncmp(value->key, "g_", 2) && strcmp(value->key, "gpu_unattributed_us"))
+			continue;
+		if (node_us_to_ns(value, &ns) || ns < 0 || __builtin_add_overflow(sum, ns, &sum)) {
+			LINE_PROBLEM(check, "shape.%s must be a number >= 0", text_printable(key_text, sizeof(key_text), value->key));
+			return;
+		}
+	}
+	if (node_us_to_ns(total, &total_ns) || sum != total_ns)
+		LINE_PROBLEM(check, "shape: the GPU times of operators sum to %lld ns, which is not gpu_us", (long long)sum);
+}
+
 /* Checks the hottest functions of operators: a name, its share, and the number of samples. */
 static void check_hot_ops(struct profile_check *check, const struct json_node *shape)
 {
@@ -293,6 +314,29 @@ static void check_hot_ops(struct profile_check *check, const struct json_node *s
 		else if (node_double(share) <= 0 || node_double(share) > 1)
 			LINE_PROBLEM(check, "shape.fs_%s must be over 0, and at most 1",
 				text_printable(key_text, sizeof(key_text), name));
+	}
+}
+
+/* Checks that what the GPU did for a request adds up to the request's own time. */
+static void check_gpu_request(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
+{
+	static const char *const own[] = { "own_prefill", "own_decode" };
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		const struct json_node *total = node_get(stages, own[i]);
+		int64_t ns, sum = 0, total_ns;
+		size_t len = strlen(own[i]);
+		bool any = false;
+
+		json_for_each (value, shape) {
+			if (strncmp(value->key, own[i], len) || strncmp(value->key + len, "_gpu_", 5))
+				continue;
+			any = true;
+			if (node_us_to_ns(value, &ns) || ns < 0 || __builtin_add_overflow(sum, ns, &sum))
+				sum = -1;
+		}
+		if (any && (!total || node_us_to_ns(total, &total_ns) || sum != total_ns))
+			LINE_PROBLEM(check, "shape: the parts of the GPU of %s do not sum to it", own[i]);
 	}
 }
 
@@ -392,8 +436,10 @@ static int check_line(void *ctx, const struct profile_line *line)
 		!strcmp(values[PROFILE_KEY_source]->text, "native") &&
 		check_window(check, values[PROFILE_KEY_shape])) {
 		check_native_stages(check, values[PROFILE_KEY_stage_us], family);
-		if (!strcmp(family, "request_prof"))
+		if (!strcmp(family, "request_prof")) {
 			check_spans(check, values[PROFILE_KEY_stage_us]);
+			check_gpu_request(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+		}
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof")) {
@@ -401,6 +447,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_gpu_gaps(check, values[PROFILE_KEY_shape]);
 		}
 		if (!strcmp(family, "op_prof")) {
+			check_gpu_ops(check, values[PROFILE_KEY_shape]);
 			check_hot_ops(check, values[PROFILE_KEY_shape]);
 		}
 		if (!strcmp(family, "stack_prof"))

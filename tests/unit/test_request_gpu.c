@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What GPUs did for requests. */
+#include "gpu/info.h"
+#include "profile_lines.h"
+#include "request_steps.h"
+#include "sink/request_gpu.h"
+
+static struct gpu_info *info;
+
+static int set_up(void **state)
+{
+	if (setup(state) || gpu_info_new(&info))
+		return -1;
+	rec.gpu = info;
+	add_rows_probe();
+	gpu_info_expect(info, PID, true);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	rec.gpu = NULL;
+	gpu_info_free(info);
+	return teardown(state);
+}
+
+/* A tenth of the step copies, three tenths wait, and the rest is busy. */
+static void emit_gpu(struct out *o, const struct rows_step *s, uint8_t flags)
+{
+	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = s->number };
+
+	r.h.start_ns = START + s->start;
+	r.h.dur_ns = s->end - s->start;
+	r.h.flags = flags;
+	if (!flags) {
+		r.ns[GPU_PART_COPY] = r.h.dur_ns / 10;
+		r.ns[GPU_PART_IDLE_WAIT] = r.h.dur_ns * 3 / 10;
+		r.ns[GPU_PART_BUSY] = r.h.dur_ns - r.ns[GPU_PART_COPY] - r.ns[GPU_PART_IDLE_WAIT];
+	}
+	EMIT(o, &r);
+}
+
+static const char *shape_of(struct out *o, const char *number, const char *key)
+{
+	for (size_t i = 0; i < count(o); i++) {
+		const char *is = shape(o, i, "number");
+
+		if (is && !strcmp(is, number))
+			return shape(o, i, key);
+	}
+	fail();
+	return NULL;
+}
+
+static void check_gpu(struct out *o, const char *number, const char *own, const char *busy, const char *copy, const char *wait)
+{
+	static const char *const parts[] = { "gpu_busy_us", "gpu_copy_us", "gpu_idle_wait_us" };
+	const char *const want[] = { busy, copy, wait };
+	char key[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		const char *text;
+
+		snprintf(key, sizeof(key), "%s_%s", own, parts[i]);
+		text = shape_of(o, number, key);
+		if (want[i])
+			assert_string_equal(text, want[i]);
+		else
+			assert_null(text);
+	}
+}
+
+enum order {
+	BEFORE,  /* a step's GPU before its rows are looked at */
+	AT_ONCE, /* behind that */
+	AT_END,
+	ORDERS,
+};
+
+/* The prompt of the second request has 7 of 8 and 4 of 5 rows of two steps in which the first one decodes. */
+static void test_shares(void **state)
+{
+	struct out o;
+
+	for (int order = 0; order < ORDERS; order++) {
+		profile_open(&o, &plain);
+		for (size_t i = 0; i < ARRAY_SIZE(together); i++) {
+			emit_rows(o.s, &together[i]);
+			if (order == AT_ONCE)
+				settle(&o, 5);
+			if (order != AT_END)
+				emit_gpu(&o, &together[i], 0);
+			settle(&o, 5);
+		}
+		if (order == AT_END) { /* no line is written before */
+			profile_read(&o);
+			assert_int_equal(count(&o), 0);
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(together) && order == AT_END; i++)
+			emit_gpu(&o, &together[ARRAY_SIZE(together) - 1 - i], 0);
+		profile_close(&o);
+		assert_int_equal(count(&o), 3);
+		check_gpu(&o, "1", "own_prefill", "2.400", "0.400", "1.200");
+		check_gpu(&o, "1", "own_decode", "1.950", "0.325", "0.975"); /* of 1250 and 2000 ns */
+		check_gpu(&o, "2", "own_prefill", "12.000", "2.000", "6.000");
+		check_gpu(&o, "2", "own_decode", "1.800", "0.300", "0.900"); /* of 2000 and 1000 ns */
+		read_text(&o);
+		validate(&o, true);
+		profile_done(&o);
+	}
+	(void)state;
+}
+
+/* Where the GPU of one step is not known, the span it belongs to has none; a line that waits for nothing is not held. */
+static void test_unknown(void **state)
+{
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &plain);
+	for (size_t i = 0; i < ARRAY_SIZE(together); i++) {
+		emit_rows(o.s, &together[i]);
+		settle(&o, 5);
+		if (i != 3) /* that never comes */
+			emit_gpu(&o, &together[i], i == 1 ? 0x04 : 0);
+	}
+	profile_close(&o);
+	assert_int_equal(count(&o), 3);
+	check_gpu(&o, "1", "own_prefill", "2.400", "0.400", "1.200");
+	check_gpu(&o, "1", "own_decode", NULL, NULL, NULL);
+	check_gpu(&o, "2", "own_prefill", NULL, NULL, NULL);
+	check_gpu(&o, "2", "own_decode", NULL, NULL, NULL);
+	read_text(&o);
+	validate(&o, true);
+	profile_done(&o);
+
+	gpu_info_expect(info, PID, false);
+	profile_open(&o, &plain);
+	for (size_t i = 0; i < ARRAY_SIZE(turns); i++)
+		emit_rows(o.s, &turns[i]);
+	settle(&o, 5);
+	profile_read(&o);
+	assert_int_equal(count(&o), 1);
+	check_gpu(&o, "1", "own_prefill", NULL, NULL, NULL);
+	profile_close(&o);
+	profile_done(&o);
+}
+
+/* Of more steps than are kept, the oldest are given up, and nothing waits for them. */
+static void test_bound(void **state)
+{
+	struct step_request first = { .serial = 1, .by_parts = true }, second = { .serial = 2, .by_parts = true };
+	const struct request_part part = { .own_ns = 10 };
+	struct rec_gpu_step gpu = { .h = { .dur_ns = 10 } };
+	struct step_seen s = { .end = 10 };
+	struct request_gpu *g;
+	char text[256];
+
+	(void)state;
+	assert_int_equal(request_gpu_new(&g), 0);
+	request_gpu_part(g, &first, &s, &part, true);
+	request_gpu_told(g, &s);
+	assert_true(request_gpu_waits(g, 1));
+	for (s.number = 1; s.number <= REQUEST_GPU_STEPS_MAX; s.number++)
+		request_gpu_part(g, &second, &s, &part, true);
+	assert_false(request_gpu_waits(g, 1));
+	assert_ptr_equal(request_gpu_end(g, text, 1, true), text);
+	gpu.ns[GPU_PART_BUSY] = 10;
+	for (gpu.step = REQUEST_GPU_STEPS_MAX; gpu.step > 0; gpu.step--) {
+		assert_true(request_gpu_waits(g, 2));
+		request_gpu_step(g, &gpu);
+	}
+	assert_false(request_gpu_waits(g, 2));
+	*request_gpu_end(g, text, 2, true) = 0;
+	assert_string_equal(text, ",\"own_decode_gpu_busy_us\":40.960");
+	assert_false(request_gpu_waits(g, 2));
+	request_gpu_free(g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_unknown, set_up, tear_down),
+		cmocka_unit_test(test_bound),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
