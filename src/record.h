@@ -524,7 +524,9 @@ struct rec_gpu {
 	u32 name;        /* of a kernel: its number in the recording; 0: unknown */
 	u32 correlation; /* the number of the call that caused it, as CUPTI counts */
 	u32 grid[3], block[3];
-	u32 shared;     /* bytes of a block */
+	u32 shared;     /* bytes of a block; of them those that are known when it is compiled: */
+	u32 shared_static;
+	u32 registers;  /* of a thread; 0: unknown */
 	u32 copy_kind;  /* enum gpu_copy_kind in gpu/hand_over.h */
 	u32 graph;      /* the CUDA graph that it belongs to; 0: none */
 	u32 launch_tid; /* the thread that launched it; 0: that was not seen */

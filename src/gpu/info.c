@@ -171,6 +171,13 @@ const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name)
 	return e ? e->brief : "kernel";
 }
 
+const char *gpu_info_mangled_name(const struct gpu_info *info, uint32_t name)
+{
+	const struct name *e = get_name(info, name);
+
+	return e ? e->mangled : "";
+}
+
 uint32_t gpu_info_operator(struct gpu_info *info, const char *name)
 {
 	const char *text = intern_text(info->texts, name);

@@ -46,6 +46,9 @@ bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t 
 /* As in the source, cut at the end where it is very long, and without arguments of templates. Never NULL. */
 const char *gpu_info_full_name(const struct gpu_info *info, uint32_t name);
 const char *gpu_info_short_name(const struct gpu_info *info, uint32_t name);
+/* As it is in the program; "": it is not known. */
+const char *gpu_info_mangled_name(const struct gpu_info *info, uint32_t name);
+
 /* Whether the kernel is one of NCCL's, which run until all devices have taken part. */
 bool gpu_info_is_collective(const struct gpu_info *info, uint32_t name);
 

@@ -200,6 +200,8 @@ static void fill_kernel(const struct gpu_process *p, const struct gpu_kernel *k,
 	memcpy(ret->grid, k->grid, sizeof(ret->grid));
 	memcpy(ret->block, k->block, sizeof(ret->block));
 	ret->shared = k->shared_static + k->shared_dynamic;
+	ret->shared_static = k->shared_static;
+	ret->registers = k->registers;
 	ret->graph = k->graph;
 	ret->graph_node = k->graph_node;
 }

@@ -46,6 +46,8 @@ static char *fmt_kernel(const struct chrome_sink *c, char *p, const struct rec_g
 	p = fmt_three(p, "grid", r->grid);
 	p = fmt_three(p, "block", r->block);
 	p = fmt_u32(fmt_lit(p, ",\"shared memory\":"), r->shared);
+	if (r->registers)
+		p = fmt_u32(fmt_lit(p, ",\"registers per thread\":"), r->registers);
 	if (strcmp(name, gpu_info_short_name(c->rec.gpu, r->name)))
 		p = fmt_string(fmt_lit(p, ",\"kernel\":"), name);
 	return p;

@@ -170,6 +170,7 @@ static void perfetto_loss(struct sink *sink, const struct loss *l)
 
 	/* tells readers of the sequence to forget earlier names */
 	interns_begin(s, true);
+	perfetto_gpus_reset(s->gpus, true);
 	perfetto_cpus_lost(s, sched);
 	event_init(&e, s, perfetto_own_row(s), "loss", "lost records");
 	for (int k = 0; k < REC_KIND_MAX; k++) {
@@ -219,6 +220,7 @@ static void sink_free(struct perfetto_sink *s)
 	interns_free(s->interns);
 	held_free(s->held);
 	perfetto_stacks_free(s->stacks);
+	perfetto_gpus_free(s->gpus);
 	perfetto_tracks_reset(s);
 	free(s->processes);
 	free(s->threads);
@@ -260,6 +262,7 @@ static void perfetto_rotate(struct sink *sink, struct writer *w)
 	interns_reset(s->interns);
 	perfetto_tracks_reset(s);
 	perfetto_stacks_reset(s->stacks);
+	perfetto_gpus_reset(s->gpus, false);
 	request_tracks_rotate(s->requests);
 	write_clocks_now(s);
 	begin_file(s);

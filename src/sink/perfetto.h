@@ -95,6 +95,7 @@ struct perfetto_process {
 
 struct interns;
 struct perfetto_stacks;
+struct perfetto_gpus;
 struct holder;
 struct perfetto_cpu;
 
@@ -120,8 +121,9 @@ struct perfetto_sink {
 	struct request_tracks *requests; /* NULL: they are not wanted */
 	uint32_t requests_row; /* of their process in this file; 0: not described */
 	struct perfetto_stacks *stacks; /* NULL: there was none */
+	struct perfetto_gpus *gpus;     /* NULL: there was nothing of them */
 	/* of GPUs in this file; 0: not described */
-	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_track_rows[GPU_TRACKS_MAX];
+	uint32_t gpu_rows[GPU_DEVICES_MAX], gpu_step_rows[GPU_TRACKS_MAX];
 	struct gpu_counter_row {
 		uint32_t tgid, row;
 	} gpu_counter_rows[GPU_DEVICES_MAX][GPU_COUNTERS][GPU_PROCESSES_MAX];
@@ -158,7 +160,7 @@ uint32_t perfetto_own_row(struct perfetto_sink *s);
 uint32_t perfetto_request_row(struct perfetto_sink *s, uint32_t row);
 uint32_t perfetto_request_counter(struct perfetto_sink *s, uint32_t group, enum request_counter counter);
 
-/* A track of a GPU; 0 also if the device has no such track. */
+/* A track of a GPU's steps; 0 also if the device has no such track. */
 uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t device);
 uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r);
 
@@ -205,6 +207,8 @@ void event_init_text(struct event *e, struct perfetto_sink *s, uint32_t row, con
 /* Makes another event with the contents of the last, on another track. */
 void event_again(struct event *e, uint32_t row);
 void event_add_flow(struct event *e, uint32_t field, uint64_t flow);
+/* It launched what a GPU did, by the number of that. */
+void event_add_submission(struct event *e, uint64_t number);
 /* Names as with event_init(). */
 void event_add(struct event *e, const char *name, enum value_type type, uint64_t v);
 void event_add_text(struct event *e, const char *name, const char *text, size_t len);
@@ -269,6 +273,9 @@ int perfetto_requests_new(struct perfetto_sink *s);
 void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r);
 void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r);
 void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r);
+/* What the file has said so far is forgotten; lost: packets of it may be missing. NULL: does nothing. */
+void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost);
+void perfetto_gpus_free(struct perfetto_gpus *g);
 
 /* ---- perfetto_stacks.c ---- */
 

@@ -239,6 +239,13 @@ void event_add_flow(struct event *e, uint32_t field, uint64_t flow)
 	e->end = proto_fixed64(e->end, field, flow);
 }
 
+void event_add_submission(struct event *e, uint64_t number)
+{
+	char *mark, *p = proto_open_short(e->end, EVENT_GPU_CORRELATION, &mark);
+
+	e->end = proto_close_short(mark, proto_u64(p, 1 /* render_stage_submission_event_ids */, number));
+}
+
 static inline void add(struct event *e, uint32_t name, enum value_type type, uint64_t v)
 {
 	char *mark, *p;

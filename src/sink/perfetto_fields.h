@@ -24,6 +24,7 @@ enum {
 	PACKET_DROPPED = 42,
 	PACKET_SYSTEM = 45,
 	PACKET_COMPRESSED = 50,
+	PACKET_GPU_STAGE = 53,
 	PACKET_CLOCK = 58,
 	PACKET_DEFAULTS = 59,
 	PACKET_TRACK = 60,
@@ -43,7 +44,8 @@ enum {
 #define SEQUENCE_FTRACE 2
 #define SEQUENCE_SAMPLES 3 /* of threads that run */
 #define SEQUENCE_WAITS 4   /* stacks of threads that wait */
-#define SEQUENCE_CALLS 5   /* and further ones, one for each thread */
+#define SEQUENCE_GPU 5
+#define SEQUENCE_CALLS 6   /* and further ones, one for each thread */
 #define SEQUENCE_F_CLEARED 1
 #define SEQUENCE_F_NEEDS 2
 
@@ -69,6 +71,45 @@ enum {
 	INTERNED_PATH = 17,
 	INTERNED_MAPPING = 19, /* build_id 2, parts of the path 7 */
 };
+
+/* InternedData, and its extension GpuInternedData: what GpuRenderStageEvents refer to. Each has its iid as field 1. */
+enum {
+	INTERNED_GPU_CONTEXT = 23, /* pid 2, api 3 */
+	INTERNED_GPU_SPEC = 24,	   /* name 2, description 3, category 4: a queue or a stage */
+	INTERNED_GPU_KERNEL = 1000, /* name 2, demangled_name 3 */
+	INTERNED_GPU_ARG = 1001,   /* name 2 */
+};
+
+/* GpuRenderStageEvent */
+enum {
+	GPU_STAGE_EVENT = 1,
+	GPU_STAGE_DURATION = 2,
+	GPU_STAGE_CONTEXT = 5,
+	GPU_STAGE_SUBMISSION = 10,
+	GPU_STAGE_GPU = 11,
+	GPU_STAGE_QUEUE = 13,
+	GPU_STAGE_STAGE = 14,
+	GPU_STAGE_NAME = 17,
+	GPU_STAGE_KERNEL_IID = 19,
+	GPU_STAGE_NAME_IID = 20,
+	GPU_STAGE_LAUNCH = 21,
+};
+
+/* GpuRenderStageEvent.ComputeKernelLaunch */
+enum {
+	GPU_LAUNCH_GRID = 1, /* x, y, z */
+	GPU_LAUNCH_BLOCK = 2,
+	GPU_LAUNCH_ARG = 3, /* name_iid 1, uint_value 4, string_value 6 */
+};
+
+/* InternedGpuRenderStageSpecification.category, InternedGraphicsContext.api */
+#define GPU_CATEGORY_OTHER 0
+#define GPU_CATEGORY_COMPUTE 2
+#define GPU_API_CUDA 4
+#define GPU_API_HIP 5
+
+/* TrackEvent: the extension GpuTrackEvent.gpu_correlation, of which field 1 are the events that it submitted */
+#define EVENT_GPU_CORRELATION 3000
 
 /* PerfSample */
 enum {

@@ -1,45 +1,305 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Perfetto trace: what GPUs did, a process for each device and a track for each stream, as in the JSON. */
+/* Perfetto trace: what GPUs did. */
+#include <stdlib.h>
+
 #include "sink/gpu.h"
 #include "sink/perfetto.h"
+#include "stack/stack.h"
 
-static void add_shape(struct event *e, const char *name, const uint32_t v[3])
+/*
+ * Kernels, copies and sets are no TrackEvents but GpuRenderStageEvents, each once: of these Perfetto makes the tracks
+ * of streams, both of the device and of the process, and its tables gpu_slice, gpu_track and gpu
+ * (protos/perfetto/trace/gpu/ and src/trace_processor/importers/proto/gpu_event_parser.cc of Perfetto v58). Steps and counters of a
+ * device, for which it has nothing, are on tracks of our own.
+ */
+
+/* What a stage is; the numbers of queues follow. */
+enum spec {
+	SPEC_KERNEL = 1,
+	SPEC_COPY,
+	SPEC_SET,
+	SPEC_QUEUES,
+};
+
+/* Arguments of a launch. Perfetto's own SQL reads those up to ARG_SHARED_DYNAMIC, and the place of streams in a process
+ * comes from ARG_DEVICE and ARG_STREAM. */
+enum arg {
+	ARG_BLOCK_SIZE = 1,
+	ARG_GRID_SIZE,
+	ARG_THREADS,
+	ARG_REGISTERS,
+	ARG_SHARED_STATIC,
+	ARG_SHARED_DYNAMIC,
+	ARG_DEVICE,
+	ARG_STREAM,
+	ARG_QUEUED,
+	ARG_BYTES,
+	ARG_RATE,
+	ARG_KIND,
+	ARG_GRAPH,
+	ARG_NODE,
+	ARG_POSITION,
+	ARG_CAPTURED,
+	ARGS,
+};
+
+static const char *const arg_names[ARGS] = {
+	[ARG_BLOCK_SIZE] = "workgroup_size",
+	[ARG_GRID_SIZE] = "grid_size",
+	[ARG_THREADS] = "thread_count",
+	[ARG_REGISTERS] = "registers_per_thread",
+	[ARG_SHARED_STATIC] = "shared_mem_static",
+	[ARG_SHARED_DYNAMIC] = "shared_mem_dynamic",
+	[ARG_DEVICE] = "device",
+	[ARG_STREAM] = "stream",
+	[ARG_QUEUED] = "queued_ns",
+	[ARG_BYTES] = "bytes",
+	[ARG_RATE] = "megabytes_per_s",
+	[ARG_KIND] = "kind",
+	[ARG_GRAPH] = "graph_id",
+	[ARG_NODE] = "graph_node_id",
+	[ARG_POSITION] = "graph_position",
+	[ARG_CAPTURED] = "captured_in",
+};
+
+#define CONTEXTS_FURTHER (UINT64_C(1) << 24)
+
+/* Told in this file so far. */
+struct perfetto_gpus {
+	bool begun, lost;
+	uint64_t names[GPU_NAMES_MAX / 64 + 1];
+	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
+	uint64_t number;		   /* of the last event */
+};
+
+void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
 {
-	char text[3 * FMT_U32_MAX + 3], *p;
-
-	p = fmt_u32(text, v[0]);
-	*p++ = 'x';
-	p = fmt_u32(p, v[1]);
-	*p++ = 'x';
-	p = fmt_u32(p, v[2]);
-	event_add_text(e, name, text, (size_t)(p - text));
+	if (!g)
+		return;
+	g->lost = lost && g->begun;
+	g->begun = false;
+	memset(g->names, 0, sizeof(g->names));
+	memset(g->contexts, 0, sizeof(g->contexts));
 }
 
-static void add_kernel(struct event *e, const struct rec_gpu *r)
+void perfetto_gpus_free(struct perfetto_gpus *g)
 {
-	const struct gpu_info *info = e->s->rec.gpu;
-	const char *name = gpu_info_full_name(info, r->name);
-
-	add_shape(e, "grid", r->grid);
-	add_shape(e, "block", r->block);
-	event_add(e, "shared_memory", VALUE_UINT, r->shared);
-	if (strcmp(name, gpu_info_short_name(info, r->name)))
-		event_add_word(e, "kernel", name);
+	free(g);
 }
 
-static void add_copy(struct event *e, const struct rec_gpu *r)
+static char *gpu_packet(struct perfetto_sink *s, uint64_t flags, char **ret_packet)
+{
+	char *p = proto_u64(packet_begin(s, ret_packet), PACKET_SEQUENCE, SEQUENCE_GPU);
+
+	return proto_u64(p, PACKET_SEQUENCE_FLAGS, flags | SEQUENCE_F_NEEDS);
+}
+
+static char *put_spec(char *p, uint64_t iid, const char *name, uint64_t category)
+{
+	char *spec;
+
+	p = proto_open(p, INTERNED_GPU_SPEC, &spec);
+	p = proto_u64(p, 1 /* iid */, iid);
+	p = proto_text(p, 2 /* name */, name, strlen(name));
+	return proto_close(spec, proto_u64(p, 4 /* category */, category));
+}
+
+static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
+{
+	char *packet, *data, *arg, *p = gpu_packet(s, SEQUENCE_F_CLEARED, &packet);
+
+	p = proto_u64(p, g->lost ? PACKET_DROPPED : PACKET_FIRST, 1);
+	p = proto_open(p, PACKET_INTERNED, &data);
+	p = put_spec(p, SPEC_KERNEL, "kernel", GPU_CATEGORY_COMPUTE);
+	p = put_spec(p, SPEC_COPY, "gpu_memcpy", GPU_CATEGORY_OTHER);
+	p = put_spec(p, SPEC_SET, "gpu_memset", GPU_CATEGORY_OTHER);
+	for (uint64_t i = 1; i < ARGS; i++) {
+		p = proto_open(p, INTERNED_GPU_ARG, &arg);
+		p = proto_u64(p, 1 /* iid */, i);
+		p = proto_text(p, 2 /* name */, arg_names[i], strlen(arg_names[i]));
+		p = proto_close(arg, p);
+	}
+	packet_end(s, packet, proto_close(data, p));
+	g->begun = true;
+}
+
+static bool is_context(const struct perfetto_gpus *g, uint64_t number)
+{
+	for (uint32_t i = 0; i < GPU_TRACKS_MAX; i++) {
+		if (g->contexts[i] == number)
+			return true;
+	}
+	return false;
+}
+
+/* CUDA counts contexts in each process anew: those of further processes have other numbers here. */
+static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t, bool *ret_new)
+{
+	uint64_t number = t->context ? t->context : CONTEXTS_FURTHER;
+	const struct gpu_track *o;
+
+	*ret_new = false;
+	for (uint32_t i = 0; i < GPU_TRACKS_MAX && (o = gpu_info_get_track(info, i)); i++) {
+		if (g->contexts[i] && o->context == t->context && o->tgid == t->tgid)
+			return g->contexts[i];
+	}
+	*ret_new = true;
+	while (is_context(g, number))
+		number += CONTEXTS_FURTHER;
+	return number;
+}
+
+static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const struct rec_gpu *r, const struct gpu_track *t)
+{
+	uint64_t *number = &g->contexts[r->track];
+	char *packet, *data, *context, *p;
+	bool is_new;
+
+	*number = number_context(g, s->rec.gpu, t, &is_new);
+	p = proto_open(gpu_packet(s, 0, &packet), PACKET_INTERNED, &data);
+	p = put_spec(p, SPEC_QUEUES + r->track, t->name, GPU_CATEGORY_COMPUTE);
+	if (is_new) {
+		p = proto_open(p, INTERNED_GPU_CONTEXT, &context);
+		p = proto_u64(p, 1 /* iid */, *number);
+		p = proto_u64(p, 2 /* pid */, t->tgid);
+		p = proto_close(context, proto_u64(p, 3 /* api */, r->h.flags & GPU_F_AMD ? GPU_API_HIP : GPU_API_CUDA));
+	}
+	packet_end(s, packet, proto_close(data, p));
+}
+
+static void tell_name(struct perfetto_sink *s, struct perfetto_gpus *g, uint32_t name)
+{
+	const char *brief = gpu_info_short_name(s->rec.gpu, name), *full = gpu_info_full_name(s->rec.gpu, name);
+	const char *mangled = gpu_info_mangled_name(s->rec.gpu, name);
+	char *packet, *data, *mark, *p = gpu_packet(s, 0, &packet);
+
+	g->names[name / 64] |= UINT64_C(1) << name % 64;
+	p = proto_open(p, PACKET_INTERNED, &data);
+	p = proto_open(p, (uint32_t)INTERN_NAME, &mark);
+	p = proto_u64(p, 1 /* iid */, name);
+	p = proto_close(mark, proto_text(p, 2 /* name */, brief, strlen(brief)));
+	p = proto_open(p, INTERNED_GPU_KERNEL, &mark);
+	p = proto_u64(p, 1 /* iid */, name);
+	/* one that was cut is none */
+	if (strlen(mangled) < STACK_NAME_MAX - 1)
+		p = proto_text(p, 2 /* name */, mangled, strlen(mangled));
+	p = proto_text(p, 3 /* demangled_name */, full, strlen(full));
+	packet_end(s, packet, proto_close(data, proto_close(mark, p)));
+}
+
+static bool is_named(const struct rec_gpu *r)
+{
+	return r->h.id == GPU_KERNEL && r->name && r->name <= GPU_NAMES_MAX;
+}
+
+/* Tells what its event will refer to. NULL: it has no track. */
+static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu *r)
+{
+	const struct gpu_track *t = r->h.id < GPU_ACTIVITIES ? gpu_info_get_track(s->rec.gpu, r->track) : NULL;
+	struct perfetto_gpus *g;
+
+	if (!t || t->device != r->device)
+		return NULL;
+	if (!s->gpus)
+		s->gpus = calloc(1, sizeof(*s->gpus));
+	g = s->gpus;
+	if (!g)
+		return NULL;
+	if (!g->begun)
+		begin_sequence(s, g);
+	if (!g->contexts[r->track])
+		tell_track(s, g, r, t);
+	if (is_named(r) && !(g->names[r->name / 64] >> r->name % 64 & 1))
+		tell_name(s, g, r->name);
+	return g;
+}
+
+static char *put_arg(char *p, enum arg name, uint64_t v)
+{
+	char *arg;
+
+	p = proto_open_short(p, GPU_LAUNCH_ARG, &arg);
+	p = proto_u64(p, 1 /* name_iid */, name);
+	return proto_close_short(arg, proto_u64(p, 4 /* uint_value */, v));
+}
+
+static char *put_text(char *p, enum arg name, const char *text)
+{
+	char *arg;
+
+	p = proto_open(p, GPU_LAUNCH_ARG, &arg);
+	p = proto_u64(p, 1 /* name_iid */, name);
+	return proto_close(arg, proto_text(p, 6 /* string_value */, text, strlen(text)));
+}
+
+static char *put_three(char *p, uint32_t field, const uint32_t v[3])
+{
+	char *dim;
+
+	p = proto_open_short(p, field, &dim);
+	for (uint32_t i = 0; i < 3; i++)
+		p = proto_u64(p, i + 1, v[i]);
+	return proto_close_short(dim, p);
+}
+
+static uint64_t product(const uint32_t v[3])
+{
+	uint64_t n;
+
+	return __builtin_mul_overflow((uint64_t)v[0] * v[1], v[2], &n) || n > INT64_MAX ? INT64_MAX : n;
+}
+
+static char *put_kernel(char *p, const struct rec_gpu *r)
+{
+	uint64_t block = product(r->block), grid = product(r->grid), threads;
+
+	if (__builtin_mul_overflow(block, grid, &threads) || threads > INT64_MAX)
+		threads = INT64_MAX;
+	p = put_three(p, GPU_LAUNCH_GRID, r->grid);
+	p = put_three(p, GPU_LAUNCH_BLOCK, r->block);
+	p = put_arg(p, ARG_BLOCK_SIZE, block);
+	p = put_arg(p, ARG_GRID_SIZE, grid);
+	p = put_arg(p, ARG_THREADS, threads);
+	if (r->registers)
+		p = put_arg(p, ARG_REGISTERS, r->registers);
+	p = put_arg(p, ARG_SHARED_STATIC, r->shared_static);
+	return put_arg(p, ARG_SHARED_DYNAMIC, r->shared - r->shared_static);
+}
+
+static char *put_copy(char *p, const struct rec_gpu *r)
 {
 	uint64_t mb = gpu_megabytes_per_s(r);
 
-	event_add(e, "bytes", VALUE_UINT, r->bytes);
+	p = put_arg(p, ARG_BYTES, r->bytes <= INT64_MAX ? r->bytes : INT64_MAX);
 	if (mb)
-		event_add(e, "megabytes_per_s", VALUE_UINT, mb);
-	if (r->h.id == GPU_COPY)
-		event_add_word(e, "kind", gpu_copy_name(r->copy_kind));
+		p = put_arg(p, ARG_RATE, mb);
+	return r->h.id == GPU_COPY ? put_text(p, ARG_KIND, gpu_copy_name(r->copy_kind)) : p;
 }
 
-/* A flow binds to instants: those of other slices would be theirs, too. */
-static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint32_t row)
+static char *put_launch(char *p, const struct gpu_info *info, const struct rec_gpu *r)
+{
+	const char *op = gpu_info_operator_name(info, r->captured_in);
+	char *launch;
+
+	p = proto_open(p, GPU_STAGE_LAUNCH, &launch);
+	p = r->h.id == GPU_KERNEL ? put_kernel(p, r) : put_copy(p, r);
+	p = put_arg(p, ARG_DEVICE, r->device);
+	p = put_arg(p, ARG_STREAM, r->stream);
+	if (r->graph)
+		p = put_arg(p, ARG_GRAPH, r->graph);
+	if (r->graph_node && r->graph_node <= INT64_MAX)
+		p = put_arg(p, ARG_NODE, r->graph_node);
+	if (r->graph_position)
+		p = put_arg(p, ARG_POSITION, r->graph_position);
+	if (op)
+		p = put_text(p, ARG_CAPTURED, op);
+	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
+		p = put_arg(p, ARG_QUEUED, r->h.start_ns - r->launched_ns);
+	return proto_close(launch, p);
+}
+
+/* The arrow begins at an instant: that of the call would be those of all calls within it, too. */
+static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint64_t number)
 {
 	uint32_t from = perfetto_row(s, r->h.tgid, r->launch_tid, TRACK_CALLS);
 	struct event e;
@@ -47,39 +307,39 @@ static void write_arrow(struct perfetto_sink *s, const struct rec_gpu *r, uint32
 	if (!from)
 		return;
 	event_init(&e, s, from, "ac2g", "ac2g");
-	event_add_flow(&e, EVENT_FLOW, ++s->flow);
+	event_add_submission(&e, number);
 	event_write_instant(&e, r->launch_ns);
-	event_init(&e, s, row, "ac2g", "ac2g");
-	event_add_flow(&e, EVENT_FLOW_END, s->flow);
-	event_write_instant(&e, perfetto_ts(s, r->h.start_ns));
 }
 
 void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 {
-	uint32_t row = r->h.id < GPU_ACTIVITIES ? perfetto_gpu_row(s, r->track, r->device) : 0;
-	struct event e;
+	struct perfetto_gpus *g = tell(s, r);
+	uint64_t start_ns = perfetto_ts(s, r->h.start_ns), end_ns = r->h.start_ns + r->h.dur_ns;
+	static const uint8_t stages[GPU_ACTIVITIES] = { SPEC_KERNEL, SPEC_COPY, SPEC_SET };
+	const char *name;
+	char *packet, *event, *p;
 
-	if (!row)
+	if (!g)
 		return;
-	event_init(&e, s, row, gpu_category(r), gpu_name(s->rec.gpu, r));
-	event_add(&e, "device", VALUE_UINT, r->device);
-	event_add(&e, "context", VALUE_UINT, r->context);
-	event_add(&e, "stream", VALUE_UINT, r->stream);
-	event_add(&e, "correlation", VALUE_UINT, r->correlation);
-	event_add(&e, "pid", VALUE_UINT, r->h.tgid);
-	if (r->h.id == GPU_KERNEL)
-		add_kernel(&e, r);
-	else
-		add_copy(&e, r);
-	if (r->graph)
-		event_add(&e, "graph_id", VALUE_UINT, r->graph);
-	if (r->graph_node)
-		event_add(&e, "graph_node_id", VALUE_UINT, r->graph_node);
-	if (r->launch_tid && r->h.start_ns >= r->launched_ns)
-		event_add(&e, "queued_ns", VALUE_UINT, r->h.start_ns - r->launched_ns);
-	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+	p = proto_u64(gpu_packet(s, 0, &packet), PACKET_TIMESTAMP, start_ns);
+	p = proto_open(p, PACKET_GPU_STAGE, &event);
+	p = proto_u64(p, GPU_STAGE_EVENT, ++g->number);
+	p = proto_u64(p, GPU_STAGE_DURATION, end_ns > start_ns ? end_ns - start_ns : 0);
+	p = proto_u64(p, GPU_STAGE_CONTEXT, g->contexts[r->track]);
+	p = proto_u64(p, GPU_STAGE_SUBMISSION, r->correlation);
+	p = proto_u64(p, GPU_STAGE_GPU, r->device);
+	p = proto_u64(p, GPU_STAGE_QUEUE, SPEC_QUEUES + r->track);
+	p = proto_u64(p, GPU_STAGE_STAGE, stages[r->h.id]);
+	if (is_named(r)) {
+		p = proto_u64(p, GPU_STAGE_KERNEL_IID, r->name);
+		p = proto_u64(p, GPU_STAGE_NAME_IID, r->name);
+	} else {
+		name = gpu_name(s->rec.gpu, r);
+		p = proto_text(p, GPU_STAGE_NAME, name, strlen(name));
+	}
+	packet_end(s, packet, proto_close(event, put_launch(p, s->rec.gpu, r)));
 	if (gpu_has_arrow(r, &s->rec))
-		write_arrow(s, r, row);
+		write_arrow(s, r, g->number);
 }
 
 void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)

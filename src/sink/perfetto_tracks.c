@@ -159,7 +159,7 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 	}
 	s->own_row = s->requests_row = 0;
 	memset(s->gpu_rows, 0, sizeof(s->gpu_rows));
-	memset(s->gpu_track_rows, 0, sizeof(s->gpu_track_rows));
+	memset(s->gpu_step_rows, 0, sizeof(s->gpu_step_rows));
 	memset(s->gpu_counter_rows, 0, sizeof(s->gpu_counter_rows));
 }
 
@@ -414,9 +414,9 @@ uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t devi
 	char *packet, *begin, *p;
 	uint32_t parent, *row;
 
-	if (!t || t->device != device)
+	if (!t || t->device != device || !gpu_track_is_steps(t))
 		return 0;
-	row = &s->gpu_track_rows[track];
+	row = &s->gpu_step_rows[track];
 	if (*row)
 		return *row;
 	parent = gpu_process_row(s, device);
@@ -426,7 +426,7 @@ uint32_t perfetto_gpu_row(struct perfetto_sink *s, uint32_t track, uint32_t devi
 	p = track_begin(s, *row, &packet, &begin);
 	p = proto_text(p, TRACK_NAME, t->name, strlen(t->name));
 	p = proto_u64(p, TRACK_PARENT, parent);
-	p = proto_s64(p, TRACK_RANK, gpu_track_is_steps(t) ? -1 : (int64_t)track);
+	p = proto_s64(p, TRACK_RANK, -1);
 	track_end(s, packet, begin, proto_u64(p, TRACK_DISALLOW_MERGING, 1));
 	return *row;
 }

@@ -4,7 +4,7 @@
  *
  * The format: https://protobuf.dev/programming-guides/encoding/. As in util/fmt.h each function
  * writes at p and returns the new end; nothing is bounds checked: the caller reserves the sum of
- * the PROTO_*_MAX of what it writes. Field numbers are below 2048, nested messages shorter than
+ * the PROTO_*_MAX of what it writes. Field numbers are below 2^18, nested messages shorter than
  * PROTO_NESTED_MAX.
  */
 #ifndef INFTRACE_SINK_PROTO_H
@@ -22,7 +22,7 @@ enum proto_wire {
 	WIRE_LEN,
 };
 
-#define PROTO_KEY_MAX 2
+#define PROTO_KEY_MAX 3
 #define PROTO_U64_MAX (PROTO_KEY_MAX + 10)
 #define PROTO_NESTED_MAX (1 << 14)
 #define PROTO_OPEN_MAX (PROTO_KEY_MAX + 2)

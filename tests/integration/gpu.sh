@@ -8,7 +8,7 @@
 
 setup() {
 	need_root
-	need cc python3
+	need cc python3 protoc
 	run_logged "$TMP/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 	MOCK=$BUILD/gpu
 	STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
@@ -29,6 +29,25 @@ recorded() {
 valid() { # NAME
 	check "$1: the files are valid" "$INFTRACE" validate "$TMP/$1.json" "$TMP/$1.jsonl" --require token_prof
 	check "$1: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
+	grep -q '"cat":"kernel"' "$TMP/$1.json" || return 0 # nothing of a GPU was recorded
+	check "$1: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/$1.pftrace" "$TMP/$1.json"
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+# What the importer of chrome://tracing makes of it: all slices and arrows, in tracks without overlaps.
+imported() { # NAME
+	local rc=0
+	if ! command -v node >/dev/null; then
+		skip "$1: importer" "node is not installed"
+		return
+	fi
+	node "$TOP/tests/tools/check_chrome_trace.mjs" --brief "$TMP/$1.json" >"$TMP/$1.importer" 2>&1 || rc=$?
+	if [ "$rc" -eq 2 ]; then
+		skip "$1: importer" "$(tail -n 1 "$TMP/$1.importer")"
+		return
+	fi
+	same "$1: the importer of chrome://tracing finds nothing wrong" "$rc" 0
+	expect "$1: it has all arrows" 'i["flows"] + i["arrows_rounded"] == i["phases"]["s"] > 0' i=last:"$TMP/$1.importer"
 }
 
 # Each kernel, copy and set, with its launch; steps that are divided to the nanosecond, which validate looks at.
@@ -42,11 +61,16 @@ test_all() {
 		check "$version: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/$version.json" \
 			"$TMP/$version.truth" "$TMP/$version.err"
 		sed 's/^/# /' "$TMP/check.out"
+		check "$version: arguments as HTA wants them" "$TOP/tests/programs/check_gpu.py" hta "$TMP/$version.json"
 		valid "$version"
 	done
+	imported 13.4
 	expect "steps have the parts of the GPU, and nothing is unknown" \
 		'[x["shape"]["gpu_kernels"] >= x["shape"]["kernels"] and x["shape"]["gpu_unknown_us"] == 0 for x in p if x["event"] == "token_prof"] == [True, True]' \
 		p="$TMP/13.4.jsonl"
+	expect "counters of the device, at most 100 times a second" '[bool(c) and all(b - a > 9999 for a, b in zip(c, c[1:])) and max(v) <= 100
+		for c, v in [[[e[k] if k else e["args"]["%"] for e in t if e["ph"] == "C" and e["name"] == "busy"] for k in ("ts", "")]]] == [True]' \
+		t="$TMP/13.4.json"
 	expect "20 kernels of 100 us keep it busy" \
 		'[1999 < x["shape"]["gpu_busy_us"] < 2001 for x in p if x["event"] == "token_prof"][-1]' p="$TMP/13.4.jsonl"
 }
@@ -64,37 +88,174 @@ test_report() {
 	check "report: says what it did" grep -q '^What the GPU did in mock_step' "$TMP/busy.report"
 }
 
-# Into a process that runs, which goes on as before.
-test_attach() {
-	local go=$TMP/attach.go
+# Kernels belong to operators: of 40 half to the outer one, a quarter to the inner one, and a quarter to none. They do not overlap, but
+# where the comparison of clocks was disturbed.
+test_operators() {
+	local ops=(-u "$MOCK/mock_driver:mock_ops()@step" -u "$MOCK/mock_driver:mock_outer()@op" -u "$MOCK/mock_driver:mock_inner()@op")
+	local detail
+	for detail in '' --op-detail; do
+		check "operators: records $detail" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${ops[@]}" ${detail:+"$detail"} \
+			-o "$TMP/ops$detail.json" --profile "$TMP/ops$detail.jsonl" -- "$MOCK/mock_driver" init "kernel-ns 20000" "ops 10" sync
+		check "operators: valid $detail" "$INFTRACE" validate "$TMP/ops$detail.jsonl" --require op_prof
+		expect "operators: each has the time of its kernels $detail" '("gpu_lost" in str(p) or all(abs(
+			sum(x["shape"].get(k, 0) for x in p if x["event"] == "op_prof") - sum(e["dur"] for e in t if e.get("cat") == "kernel" and e["name"] == name)) < 5
+			for k, name in (("g_mock_outer_us", "rmsnorm"), ("g_mock_inner_us", "cutlass::Kernel"), ("gpu_unattributed_us", "flash_fwd_kernel"))))' \
+			p="$TMP/ops$detail.jsonl" t="$TMP/ops$detail.json"
+	done
+	expect "operators: of a step as much as the GPU was busy" '("gpu_lost" in str(p) or
+		abs(sum(x["shape"].get("gpu_us", 0) for x in p if x["event"] == "op_prof" and "step" in x["shape"]) -
+		sum(x["shape"]["gpu_busy_us"] for x in p if x["event"] == "token_prof")) < 0.0005)' p="$TMP/ops$detail.jsonl"
+}
+
+# One process uses three devices, one after the other: each has its own tracks, and a step has the parts of the one that was busy in it.
+test_devices() {
+	recorded devices -- init "launch 100" sync "device 1" "launch 50" "step 30 0" sync "device 5" "copies 20" "step 20 0" sync truth
+	check "devices: what ran, when, and what launched it" "$TOP/tests/programs/check_gpu.py" all "$TMP/devices.json" "$TMP/devices.truth" \
+		"$TMP/devices.err"
+	valid devices
+	expect "devices: each has what ran on it" '{d: sum(e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and e["args"]["device"] == d
+		for e in t) for d in (0, 1, 5)} == {0: 100, 1: 80, 5: 40}' t="$TMP/devices.json"
+	expect "devices: steps have the parts of theirs" '[x["shape"].get("gpu_device", d) for d, x in zip((1, 5), (x for x in p
+		if x["event"] == "token_prof"))] == [1, 5]' p="$TMP/devices.jsonl"
+}
+
+# Kernels of a graph that was captured in operators belong to these, and each has its place in the graph; so have those of a graph
+# that was captured outside of any.
+test_graphs() {
+	check "graphs: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_outer()@op" \
+		-u "$MOCK/mock_driver:mock_inner()@op" -o "$TMP/graphs.json" -o "$TMP/graphs.pftrace" --profile "$TMP/graphs.jsonl" -- \
+		"$MOCK/mock_driver" init "graph 10" "graph-ops 20" sync "graph-ops 10" sync
+	check "graphs: the files are valid" "$INFTRACE" validate "$TMP/graphs.json" "$TMP/graphs.jsonl" --require op_prof
+	check "graphs: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/graphs.pftrace" "$TMP/graphs.json"
+	check "graphs: Perfetto's tables of GPUs as the JSON has it" "$TOP/tests/tools/gpu_tables.py" "$TMP/graphs.pftrace" "$TMP/graphs.json"
+	expect "graphs: launches are spans" 'sum(e["name"] == "cuGraphLaunch" and e["ph"] == "X" for e in t) == 40' t="$TMP/graphs.json"
+	expect "graphs: each part has its place" '(sorted((e["args"]["graph id"], e["args"]["graph node id"] & 0xffffffff,
+		e["args"].get("graph position", 0)) for e in t if e.get("cat") == "kernel") ==
+		[(1, i, i) for i in range(1, 6) for _ in range(10)] + [(2, i, i) for i in range(1, 5) for _ in range(30)])' t="$TMP/graphs.json"
+	expect "graphs: and the operator of its capture" '([{e["args"].get("captured in") for e in t if e.get("cat") == "kernel" and
+		e["args"]["graph id"] == 2 and e["args"]["graph position"] == i} for i in range(1, 5)] ==
+		[{"mock_outer"}, {"mock_inner"}, {"mock_outer"}, {None}])' t="$TMP/graphs.json"
+	expect "graphs: captured outside of any" '({e["args"].get("captured in") for e in t if e.get("cat") == "kernel" and
+		e["args"]["graph id"] == 1} == {None})' t="$TMP/graphs.json"
+	expect "graphs: operators have the time of their kernels" '("gpu_lost" in str(p) or all(abs(
+		sum(x["shape"].get(k, 0) for x in p if x["event"] == "op_prof") - sum(e["dur"] for e in t if e.get("cat") == "kernel" and
+		e["args"].get("captured in") == op)) < 1 for k, op in (("g_mock_outer_us", "mock_outer"), ("g_mock_inner_us", "mock_inner"))))' \
+		p="$TMP/graphs.jsonl" t="$TMP/graphs.json"
+}
+
+# What the launching thread did while the GPU had nothing to do: it slept. With and without a timeline.
+test_gaps() {
+	local trace
+	for trace in '' "$TMP/nap.json"; do
+		check "gaps: records $trace" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_nap()@step" \
+			${trace:+-o "$trace"} --profile "$TMP/nap.jsonl" -- "$MOCK/mock_driver" init "nap 100" sync
+	done
+	check "gaps: valid" "$INFTRACE" validate "$TMP/nap.jsonl"
+	expect "gaps: their cause" '["gpu_lost" in x or (x["gpu_gap1_us"] > 99000 and x["gpu_gap1_blocked_sleep_us"] > 0 and
+		x["gpu_gap1_state"] in ("blocked_sleep", "runnable") and x.get("gpu_gap1_call", "clock_nanosleep") == "clock_nanosleep")
+		for x in (y["shape"] for y in p if y["event"] == "token_prof")] == [True, True]' p="$TMP/nap.jsonl"
+	"$INFTRACE" report "$TMP/nap.jsonl" >"$TMP/nap.report"
+	if grep -q gpu_gap1_state "$TMP/nap.jsonl"; then
+		check "gaps: the report names it" grep -q 'longest gaps: .*the launching thread \(slept for\|waited\)' "$TMP/nap.report"
+	fi
+}
+
+# Calls of NCCL, with their bytes, within their groups; the time of its kernels, 1 ms each, of which a step has three, is a part of its own.
+# What runs before all probes are there is not looked at.
+test_collectives() {
+	local go=$TMP/collectives.go f=$TMP/collectives
+	mkfifo "$go"
+	"$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" --ring-size 64MB -u "$MOCK/mock_driver:mock_collectives()@step" -o "$f.json" -o "$f.et" \
+		-o "$f.pftrace" --profile "$f.jsonl" -- "$MOCK/mock_driver" <"$go" >"$f.out" 2>"$f.err" &
+	test_pids+=("$!")
+	exec 9>"$go"
+	echo "kernel-ns 1000000" >&9
+	check "collectives: steps have their part, and all calls are seen" wait_until 100 sh -c "echo 'collectives 1' >&9; sleep 0.1
+		grep -sq gpu_collective_us '$f.jsonl' && grep -q ncclGroupStart '$f.json' && grep -q ncclAllReduce '$f.json' &&
+		grep -q ncclGroupEnd '$f.json'"
+	echo "collectives 5
+exit" >&9
+	exec 9>&-
+	check "collectives: ends" wait "${test_pids[-1]}"
+	check "collectives: the files are valid" "$INFTRACE" validate "$f.json" "$f.jsonl" --require token_prof
+	check "collectives: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$f.pftrace" "$f.json"
+	expect "collectives: groups, and bytes of calls" '([(e["name"], e["args"].get("count"), e["args"].get("type"), e["args"].get("bytes"))
+		for e in sorted((e for e in t if e["ph"] == "X" and e["name"][:4] == "nccl" and e.get("cat") != "kernel"), key=lambda e: e["ts"])][-25:] ==
+		5 * [("ncclGroupStart", None, None, None), ("ncclAllReduce", 1000, "float16", 2000), ("ncclAllReduce", 2000, "float16", 4000),
+		("ncclGroupEnd", None, None, None), ("ncclAllReduce", 3000, "float16", 6000)])' t="$f.json"
+	check "collectives: the execution trace is valid" "$INFTRACE" validate "$f.et"
+	check "collectives: the execution trace has them" sh -c "'$TOP/tests/tools/et.py' --comms '$f.et' >'$f.comms.jsonl'"
+	# all of the last five steps, in which no call was missed
+	expect "collectives: one after the other, with their bytes" '(lambda last: [(x["name"], x["type"], x["comm_type"], x["comm_size"]) for x in last] ==
+		5 * [("ncclAllReduce", "COMM_COLL_NODE", 0, n) for n in (2000, 4000, 6000)] and
+		[x["after"] for x in last][1:] == [[x["id"]] for x in last][:-1])(c[-15:])' c="$f.comms.jsonl"
+	expect "collectives: their time is a part of its own, where the clocks were not disturbed" '(lambda k: bool(k) and
+		[s for s in k if abs(s["gpu_collective_us"] - 3000) > 1 + 8 * s["gpu_residual_us"] or
+		abs(s["gpu_busy_us"] - 1000) > 1 + 8 * s["gpu_residual_us"]] == [])(
+		[x["shape"] for x in p if x["event"] == "token_prof" and "gpu_collective_us" in x["shape"]])' p="$f.jsonl"
+}
+
+# The flight recorder is dumped for a step in which the GPU had nothing to do for long.
+test_idle() {
+	check_rc "idle: needs --gpu" 2 '--trigger gpu_idle needs --gpu' "$INFTRACE" record --flight-recorder 60s --trigger 'gpu_idle>1ms' -- true
+	check "idle: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" -u "$MOCK/mock_driver:mock_nap()@step" \
+		--flight-recorder 60s --trigger 'gpu_idle>90ms' --output-dir "$TMP/idle" -- "$MOCK/mock_driver" init "nap 100" sync
+	# where the clocks were disturbed it is not known
+	if grep -q 'nothing was seen' "$TMP/check.out"; then
+		skip "idle: dumped" "the clocks were disturbed"
+		return
+	fi
+	check "idle: dumped" sh -c "ls '$TMP'/idle/profile_*.jsonl"
+	check "idle: valid" "$INFTRACE" validate "$TMP"/idle/*
+	expect "idle: the reason" '["had nothing to do for" in x["shape"]["trigger"] for x in p if x["event"] == "window_prof"] == [True]' \
+		p="$(echo "$TMP"/idle/profile_*.jsonl)"
+}
+
+# attached NAME COMMAND...: into a process that runs, which goes on as before. It is COMMAND, or its only child.
+attached() {
+	local name=$1 go=$TMP/$1.go target child
 	mkdir -p "$TMP/lib"
 	ln -sf "$MOCK/libcupti.so" "$TMP/lib/libcupti.so.13" # the first of the names that are tried
 	mkfifo "$go"
-	LD_LIBRARY_PATH=$TMP/lib:$MOCK "$MOCK/mock_driver" <"$go" >"$TMP/attach.out" 2>&1 &
+	LD_LIBRARY_PATH=$TMP/lib:$MOCK "${@:2}" <"$go" >"$TMP/$name.out" 2>&1 &
 	local target=$!
 	test_pids+=("$target")
 	exec 9>"$go"
 	echo "launch 5
 sync" >&9
-	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/attach.out') = 2 ]"
-	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/attach.json" --profile "$TMP/attach.jsonl" -p "$target" \
-		2>"$TMP/attach.err"
-	check "attach: the agent connects" wait_until 60 grep -q 'process [0-9]* has connected' "$TMP/attach.err"
-	check "attach: recording" wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/attach.err"
+	wait_until 60 sh -c "[ \$(grep -c ok '$TMP/$name.out') = 2 ]"
+	read -r child <"/proc/$target/task/$target/children" || :
+	background "$INFTRACE" record -v --gpu=attach "${STEP[@]}" -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${child:-$target}" \
+		2>"$TMP/$name.err"
+	check "$name: the agent connects" wait_until 60 grep -q 'process [0-9]* has connected' "$TMP/$name.err"
+	check "$name: recording" wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
 	# the library collects some time after that
-	check "attach: kernels are collected" wait_until 60 sh -c "echo 'step 10 0' >&9; sleep 0.2; grep -sq gpu_busy_us '$TMP/attach.jsonl'"
+	check "$name: kernels are collected" wait_until 60 sh -c "echo 'step 10 0' >&9; sleep 0.2; grep -sq gpu_busy_us '$TMP/$name.jsonl'"
 	kill -INT "$BG"
-	check "attach: inftrace ends" wait "$BG"
+	check "$name: inftrace ends" wait "$BG"
 	echo "launch 5
 sync
 exit" >&9
 	exec 9>&-
-	check "attach: the target goes on, and ends by itself" wait "$target"
-	"$INFTRACE" validate "$TMP/attach.json" "$TMP/attach.jsonl" >"$TMP/attach.valid" || not_ok "attach: valid" "$(tail -n 1 "$TMP/attach.valid")"
+	check "$name: the target goes on, and ends by itself" wait "$target"
+	"$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl" >"$TMP/$name.valid" || not_ok "$name: valid" "$(tail -n 1 "$TMP/$name.valid")"
+}
+
+# With mounts, a network and process numbers of its own, where the library is not.
+test_container() {
+	if ! unshare -mnpf --mount-proc true 2>/dev/null; then
+		skip "container: the agent connects" "no namespaces can be made here"
+		return
+	fi
+	attached container unshare -mnpf --mount-proc sh -c 'mount --bind /dev/null "$1" && exec "$2"' sh "$BUILD/inftrace-gpu.so" "$MOCK/mock_driver"
+}
+
+test_attach() {
+	attached attach "$MOCK/mock_driver"
 	check_rc "attach: not into a process without CUDA" 0 'has not loaded CUDA' timeout 60 "$INFTRACE" record --gpu=attach -d 100ms \
 		-o "$TMP/none.json" -p $$
 	check_rc "attach: needs -p" 2 'needs -p' "$INFTRACE" record --gpu=attach -- true
-	check_rc "attach: no other word" 2 'is not attach' "$INFTRACE" record --gpu=no -p $$
+	check_rc "attach: no other word" 2 'is neither attach nor every=N' "$INFTRACE" record --gpu=no -p $$
 }
 
 # What runs is in the file while the process goes on, and the lines of its steps.
@@ -153,16 +314,24 @@ test_without() {
 	check_rc "no COMMAND" 2 'needs a COMMAND' "$INFTRACE" record --gpu -p $$
 }
 
+# top says how busy it is.
+test_top() {
+	check_rc "top: GPU 0 is busy" 0 'GPU 0 busy [1-9]' timeout 60 "$INFTRACE" top --gpu --cupti "$MOCK/libcupti.so" -b -n 1 -d 3600 -- \
+		"$MOCK/mock_driver" init "kernel-ns 10000000" "launch 20" sync
+	check_rc "top: not some steps only" 2 'every=N is for record' "$INFTRACE" top --gpu=every=2 -- true
+}
+
 # Children and a process that calls exec have rings of their own; windows open and close.
 test_processes() {
 	echo "launch 10
 sync
 exit" >"$TMP/input"
 	check_rc "exec: records" 0 'gpu: 18 .*of 3 processes.* of 0 the launch was not seen' "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
-		-o "$TMP/exec.json" -- sh -c "'$MOCK/mock_driver' 'launch 3' sync; exec '$MOCK/mock_driver' 'launch 5' sync 'sleep 1000' exec <'$TMP/input'"
+		-o "$TMP/exec.json" -o "$TMP/exec.pftrace" -- sh -c "'$MOCK/mock_driver' 'launch 3' sync; exec '$MOCK/mock_driver' 'launch 5' sync 'sleep 1000' exec <'$TMP/input'"
 	# what CUPTI had not handed over is not there, which is said
 	check_rc "exec: launches without a record" 0 'of 5 launches no record came' "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
 		-o "$TMP/early.json" -- env MOCK_COMPLETE_MS=60000 sh -c "exec '$MOCK/mock_driver' 'launch 5' exec </dev/null"
+	check "exec: contexts of several processes in Perfetto's tables" "$TOP/tests/tools/gpu_tables.py" "$TMP/exec.pftrace" "$TMP/exec.json"
 	expect "exec: kernels of all" 'sum(e.get("cat") == "kernel" for e in t) == 18' t="$TMP/exec.json"
 	check_rc "windows: records" 0 'gpu: ' timeout 60 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" \
 		--window every=100ms,for=50ms --output-dir "$TMP/windows" -- "$MOCK/mock_driver" init \
@@ -170,5 +339,44 @@ exit" >"$TMP/input"
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 }
 
-ALL_TESTS=(all report live attach many dropped without processes)
+# One step in five or so has its parts; the others say that they have not. How many, is up to how soon a busy machine reacts.
+test_every() {
+	local go=$TMP/every.go
+	mkfifo "$go"
+	"$INFTRACE" record --gpu=every=5 --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/every.json" --profile "$TMP/every.jsonl" -- \
+		"$MOCK/mock_driver" <"$go" >"$TMP/every.out" 2>"$TMP/every.err" &
+	test_pids+=("$!")
+	exec 9>"$go"
+	check "every: some steps have their parts, and some have not" wait_until 60 sh -c "echo 'steps 5 10 0' >&9; sleep 0.1
+		[ \"\$(grep -sc gpu_lost '$TMP/every.jsonl')\" -ge 3 ] && [ \"\$(grep -c gpu_busy_us '$TMP/every.jsonl')\" -ge 3 ]"
+	echo exit >&9
+	exec 9>&-
+	check "every: ends" wait "${test_pids[-1]}"
+	check "every: the files are valid" "$INFTRACE" validate "$TMP/every.json" "$TMP/every.jsonl"
+	expect "every: those that have know what ran" 'all(x["shape"]["gpu_kernels"] == 10 for x in p
+		if x["event"] == "token_prof" and "gpu_busy_us" in x["shape"])' p="$TMP/every.jsonl"
+	check_rc "every: no number" 2 'write a number of steps' "$INFTRACE" record --gpu=every=x -- true
+}
+
+# Where the library takes more than it may, it pauses, which is said.
+test_budget() {
+	local go=$TMP/budget.go
+	mkfifo "$go"
+	"$INFTRACE" record --gpu --gpu-budget 0.0001% --cupti "$MOCK/libcupti.so" "${STEP[@]}" --profile "$TMP/budget.jsonl" -- \
+		"$MOCK/mock_driver" <"$go" >"$TMP/budget.out" 2>"$TMP/budget.err" &
+	test_pids+=("$!")
+	exec 9>"$go"
+	echo "step 10 0" >&9
+	check "budget: it pauses, and says so" wait_until 60 grep -sq 'budget: what the GPU of process .* is not collected for a while' "$TMP/budget.err"
+	echo "step 10 0
+exit" >&9
+	exec 9>&-
+	check "budget: ends" wait "${test_pids[-1]}"
+	expect "budget: the step in the pause has no parts" \
+		'["gpu_busy_us" in x["shape"] for x in p if x["event"] == "token_prof"][1:] == [False]' p="$TMP/budget.jsonl"
+	check "budget: a message at the end" grep -q 'gpu: nothing was collected for .*--gpu-budget' "$TMP/budget.err"
+	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
+}
+
+ALL_TESTS=(every budget all top report operators devices graphs collectives gaps idle live attach container many dropped without processes)
 run_tests "$@"

@@ -26,8 +26,8 @@ both() {
 }
 
 MINI=$(mini_engine)
-both mini -e +irq,+memory -- "$MINI"
-both mini-cpu -e +cpu -- "$MINI"
+both mini -e +irq,+memory -- "$MINI" -n 16
+both mini-cpu -e +cpu -- "$MINI" -n 16
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 both ipc -e +cpu -- "$PROGRAMS/ipc"
@@ -48,7 +48,7 @@ n=$(sed -n 's/.*warning: lost \(.*\): a larger.*/\1/p' "$TMP/$name.err" | grep -
 check "$name: marks, and names anew behind them" "$READER" lost "$TMP/$name.pftrace" "${n:-0}"
 sed 's/^/# /' "$TMP/check.out"
 
-check_rc "an unknown suffix" 2 "must end in .json, .json.gz, .pftrace or .pftrace.gz" \
+check_rc "an unknown suffix" 2 "must end in .json, .json.gz, .pftrace, .pftrace.gz or .et" \
 	"$INFTRACE" record -o "$TMP/x.perfetto" -- true
 
 need_llama

@@ -140,10 +140,19 @@ def same(key, shown, called_with):
         return shown == called_with[:63]
     return shown == called_with  # addresses, names of enums
 
-enums = set()
+enums = {}
 for preset in "cuda", "nccl":
     with open(f"{presets}/{preset}.json") as f:
-        enums |= set(json.load(f)["enums"])
+        enums |= json.load(f)["enums"]
+
+def bytes_of(p, args):
+    """What follows from the arguments, if the preset says how and the number is one that can be."""
+    count, kind = p["bytes"].split(" * ") if "bytes" in p else (None, None)
+    if count not in args or kind not in args:
+        return {}
+    table = enums[p["args"][kind].split()[0]]
+    n = args[count] * table["bytes"][table["names"].index(args[kind])]
+    return {"bytes": n} if n < 1 << 63 else {}
 
 def is_unknown(p, key, v):
     """a number of an enum that has no name: it is not shown"""
@@ -157,6 +166,7 @@ for tid, cs in known.items():
         want = {k: c["args"][k] for k in p.get("args", {}) if k in c["args"]}
         unknown += sum(is_unknown(p, k, v) for k, v in want.items())
         want = {k: v for k, v in want.items() if not is_unknown(p, k, v)}
+        want |= bytes_of(p, want)
         if shown(c["name"]) != e["name"]:
             order.append(f"{tid}: {c['name']} is shown as {e['name']}")
             break
@@ -164,7 +174,7 @@ for tid, cs in known.items():
         if e["cat"] != p["role"]:
             cats.append(f"{c['name']}: {e['cat']}, not {p['role']}")
         late = {k for k, v in p.get("args", {}).items() if v.endswith(" at return")}  # see presets-kernels.sh
-        if set(e["args"]) - late != set(want) or not set(want) <= set(p.get("args", {})):
+        if set(e["args"]) - late != set(want) or not set(want) - {"bytes"} <= set(p.get("args", {})):
             names.append(f"{c['name']}: shows {list(e['args'])}, recorded {list(c['args'])}")
         for k, v in want.items():
             if not same(k, e["args"].get(k), v):

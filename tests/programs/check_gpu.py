@@ -4,20 +4,26 @@
 
   check_gpu.py all TRACE TRUTH MESSAGES      each kernel, copy and set is there, as it was; and each has its launch
   check_gpu.py some TRACE TRUTH MESSAGES     those that are there are as they were
+  check_gpu.py hta TRACE                     arguments have the types that HolisticTraceAnalysis wants, once the array is an object
+  check_gpu.py engine TRACE TRUTH MESSAGES PROFILE
+                                             each is there, as it was; from the first step on with its launch; and the parts
+                                             of steps follow from what ran
 TRUTH: of mock_driver --truth. MESSAGES: of inftrace, which state how exact times are.
 Exits with 0, or prints differences and exits with 1.
 """
 import collections
 import json
 import re
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 
-from check import Differences, events_of, ns, start  # noqa: E402
+from check import Differences, events_of, lines_of, ns, start  # noqa: E402
 
 CATEGORIES = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
 COPIES = {1: "Memcpy HtoD", 2: "Memcpy DtoH", 8: "Memcpy DtoD"}
+# those of tests/gpu/mock_driver.c; of others, as of a real program's, the demangler of binutils says it
 NAMES = {
     "_Z7rmsnormPKfS0_Pfif": "rmsnorm",
     "_ZN7cutlass6KernelINS_4gemm6kernel4GemmEEEvNT_6ParamsE": "cutlass::Kernel",
@@ -28,9 +34,18 @@ NAMES = {
 }
 
 
+def demangle(names):
+    """What is shown of names: without what is returned, arguments of templates and parameters."""
+    out = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    for name, text in zip(names, out.splitlines()):
+        while "<" in text:  # the innermost
+            text = re.sub(r"<[^<>]*>", "", text)
+        NAMES[name] = text.removeprefix("void ")
+
+
 def name_of(work):
     if work["kind"] == "kernel":
-        return NAMES.get(work["name"], work["name"])
+        return NAMES[work["name"]]
     return COPIES[work["copy_kind"]] if work["kind"] == "copy" else "Memset (Device)"
 
 
@@ -45,16 +60,64 @@ def key_of(event):
     return event["cat"], event["name"], a["stream"], a["device"], a["correlation"], shape
 
 
-def main(what, trace, truth, messages):
+def union(works, start_ns, end_ns):
+    """For how long one of them ran in that time."""
+    total, at = 0, start_ns
+    for w in works:  # sorted
+        begin, end = max(w["start"], at), min(w["end"], end_ns)
+        if end > begin:
+            total += end - begin
+            at = end
+    return total
+
+
+def launch_times(events, slices, origin):
+    """{correlation: when it was launched}, by the arrows."""
+    launches = {e["id"]: origin + start(e) for e in events if e.get("ph") == "s" and e.get("cat") == "ac2g"}
+    reached = {(e["pid"], e["tid"], e["ts"]): e["id"] for e in events if e.get("ph") == "f" and e.get("cat") == "ac2g"}
+    ids = ((e["args"]["correlation"], reached.get((e["pid"], e["tid"], e["ts"]))) for e in slices)
+    return {correlation: launches[i] for correlation, i in ids if i in launches}
+
+
+def check_steps(d, profile, works, origin, residual, launched):
+    """The busy time of each step, as much copying as there is beside kernels, and what ran after it."""
+    lines = [x for x in lines_of(profile) if x["event"] == "token_prof" and "gpu_busy_us" in x["shape"]]
+    works.sort(key=lambda w: w["start"])
+    kernels = [w for w in works if w["kind"] == "kernel"]
+    begins = sorted(origin + ns(x["shape"]["ts_us"]) for x in lines) + [1 << 63]
+    for x in lines:
+        s = x["shape"]
+        begin = origin + ns(s["ts_us"])
+        end = begin + ns(x["stage_us"]["total"])
+        busy, both = union(kernels, begin, end), union(works, begin, end)
+        slack = (s["gpu_kernels"] + s["gpu_copies"] + 2) * 2 * residual
+        if abs(ns(s["gpu_busy_us"]) - busy) > slack:
+            d.equal(f"step {s['step']}: busy", ns(s["gpu_busy_us"]), busy)
+        if abs(ns(s["gpu_copy_us"]) - (both - busy)) > slack:
+            d.equal(f"step {s['step']}: copies", ns(s["gpu_copy_us"]), both - busy)
+        # of an engine that has waited for all of it before the next step; what it launches between steps is of none
+        next_begin = begins[begins.index(begin) + 1]
+        after = union([w for w in works if begin <= launched.get(w["correlation"], 0) <= end], end, next_begin)
+        if after < next_begin - end - slack and abs(ns(s.get("gpu_after_us", 0)) - after) > slack:
+            d.equal(f"step {s['step']}: after it", ns(s.get("gpu_after_us", 0)), after)
+        if s["gpu_unknown_us"]:
+            d.equal(f"step {s['step']}: not known", s["gpu_unknown_us"], 0)
+    print(f"{len(lines)} steps, {sum(x['shape']['gpu_kernels'] for x in lines)} kernels within them")
+
+
+def main(what, trace, truth, messages, profile=None):
     d = Differences()
-    events = events_of(trace)
-    clock = next(e for e in events if e["name"] == "inftrace_clock")
-    origin = int(clock["args"]["boottime_ns"]) - start(clock)
     with open(messages, encoding="utf-8") as f:
         within = re.search(r"times within ([0-9.]+) us", f.read())
     residual = float(within[1]) * 1000 + 100 if within else 0  # it is rounded
     with open(truth, encoding="utf-8") as f:
         works = [w for w in map(json.loads, f) if w["kind"] in CATEGORIES]
+    for w in works:
+        w["name"] = w["name"] and w["name"].removesuffix(".kd")  # AMD's: of its descriptor
+    events = events_of(trace)
+    clock = next(e for e in events if e["name"] == "inftrace_clock")
+    origin = int(clock["args"]["boottime_ns"]) - start(clock)
+    demangle(sorted({w["name"] for w in works if w["kind"] == "kernel"} - NAMES.keys()))
     wanted, got = collections.defaultdict(list), collections.defaultdict(list)
     for w in works:
         wanted[key(w)].append((w["start"], w["end"]))
@@ -62,11 +125,19 @@ def main(what, trace, truth, messages):
     for e in slices:
         got[key_of(e)].append((origin + start(e), origin + start(e) + ns(e["dur"])))
     print(f"{len(slices)} of {len(works)}, within {residual:.0f} ns")
+    if what != "some":
+        for k in got.keys() | wanted.keys():
+            if d.n < 5:
+                d.equal(k, len(got[k]), len(wanted[k]))
     if what == "all":
-        d.equal("kernels, copies and sets", collections.Counter({k: len(v) for k, v in got.items()}),
-               collections.Counter({k: len(v) for k, v in wanted.items()}))
         begins = sum(e.get("ph") == "s" and e.get("cat") == "ac2g" for e in events)
         d.equal("arrows from launches", begins, len({w["correlation"] for w in works if w["end"] > w["start"]}))
+    if what == "engine":
+        first = min(start(e) for e in events if e.get("cat") == "step")
+        launched = launch_times(events, slices, origin)
+        d.equal("without their launch",
+                [e for e in slices if start(e) >= first and e["args"]["correlation"] not in launched][:3], [])
+        check_steps(d, profile, works, origin, residual, launched)
     worst = 0
     for k, times in got.items():
         truths = wanted.get(k, [])
@@ -77,5 +148,28 @@ def main(what, trace, truth, messages):
     sys.exit(d.n > 0)
 
 
+# Arguments that HTA (hta/configs/event_args_formats, 1.0.0) reads by name, in whatever event, and their types.
+HTA_ARGS = {name: int for name in (
+    "External id", "correlation", "cbid", "context", "device", "stream", "queued", "bytes", "shared memory", "registers per thread",
+    "wait_on_stream", "wait_on_cuda_event_record_corr_id", "Sequence number", "Fwd thread id", "Python id", "Python parent id",
+    "Ev Idx")}
+HTA_ARGS |= {"memory bandwidth (GB/s)": (int, float), "warps per SM": (int, float)}
+
+
+def check_hta(trace):
+    d = Differences()
+    events = events_of(trace)
+    d.equal("arguments of another type", [e for e in events for k, v in e.get("args", {}).items()
+                                          if k in HTA_ARGS and not isinstance(v, HTA_ARGS[k])][:3], [])
+    d.equal("slices without what its table needs", [e for e in events if e["ph"] == "X" and
+                                                    not {"ts", "dur", "name", "cat", "pid", "tid"} <= set(e)][:3], [])
+    on_gpu = [e for e in events if e.get("cat") in CATEGORIES.values()]
+    d.equal("there are slices of a GPU", bool(on_gpu), True)
+    d.equal("those without a stream", [e for e in on_gpu if e["args"]["stream"] < 0 or not e["args"]["correlation"]][:3], [])
+    sys.exit(d.n > 0)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "hta":
+        check_hta(sys.argv[2])
     main(*sys.argv[1:])

@@ -21,6 +21,9 @@ from lanes import own_threads  # noqa: E402
 START, END, INSTANT, COUNTER = 1, 2, 3, 4
 BOOTTIME = 6
 FLOW, FLOW_END = 47, 48
+GPU_SUBMISSION = 3000
+GPU_PROCESS = 4195000  # pids that the JSON gives to devices
+GPU_CONTEXTS, GPU_SPECS, GPU_KERNELS, GPU_ARGS = 23, 24, 1000, 1001  # what GpuRenderStageEvents refer to
 STACKS = (5, 6, 7, 16, 17, 19)  # interned functions, frames, ...: tests/unit/test_sink_stacks.c reads them
 
 
@@ -99,6 +102,7 @@ class Trace:
         self.switches, self.wakings = [], []
         self.calls, self.default_track = set(), {}  # tracks of system calls; by sequence
         self.flows = collections.defaultdict(dict)
+        self.stages, self.launched, self.submitted = [], {}, {}  # of GPUs; the two by the number of the event
         self.threads, self.clocks, self.machine = {}, [], None
         self.default_clock, self.incremental = {}, {}  # by sequence; by sequence and clock
         for n, packet in enumerate(whole):
@@ -118,7 +122,7 @@ class Trace:
                 for entry in entries:
                     e = fields(entry)
                     assert (kind, e[1][0]) not in names, "a number is given twice"
-                    names[kind, e[1][0]] = e[2][0].decode()
+                    names[kind, e[1][0]] = e if kind in (GPU_CONTEXTS, GPU_KERNELS) else e[2][0].decode()
         for data in p[60]:
             track = fields(data)
             self.tracks[track[1][0]] = self.track(track)
@@ -132,6 +136,8 @@ class Trace:
         for data in p[11]:
             e = fields(data)
             self.event(self.time(sequence, p), e, e[11][0] if e[11] else self.default_track[sequence], names)
+        for data in p[53]:
+            self.stage(self.time(sequence, p), fields(data), names)
         for data in p[1]:
             self.bundle(fields(data))
         for data in p[2]:
@@ -187,8 +193,25 @@ class Trace:
             for flow in e[field]:
                 assert field not in self.flows[flow], "a flow begins or ends twice"
                 self.flows[flow][field] = (*self.tracks[track], ns)
-        if not (e[FLOW] or e[FLOW_END]):
+        for data in e[GPU_SUBMISSION]:
+            for number in fields(data)[1]:
+                assert number not in self.submitted, "launched twice"
+                self.submitted[number] = (*self.tracks[track], ns)
+        if not (e[FLOW] or e[FLOW_END] or e[GPU_SUBMISSION]):
             self.events.append((ns, len(self.events), track, kind, name, category, args))
+
+    def stage(self, ns, e, names):
+        """What a GPU did: a slice of a queue."""
+        assert (GPU_CONTEXTS, e[5][0]) in names, "a context is not described"
+        where = GPU_PROCESS + e[11][0], names[GPU_SPECS, e[13][0]]
+        name = names[2, e[20][0]] if e[20] else e[17][0].decode()
+        self.stages.append((where, name, names[GPU_SPECS, e[14][0]], ns, ns + e[2][0], {}))
+        self.launched[e[1][0]] = (*where, ns)
+
+    def arrows(self):
+        """(begin, end), each (pid, track, ns)."""
+        return [(f[FLOW], f[FLOW_END]) for f in self.flows.values()] + \
+            [(begin, self.launched[number]) for number, begin in self.submitted.items()]
 
     def bundle(self, b):
         cpu = b[1][0]
@@ -232,7 +255,7 @@ class Trace:
                 assert track not in self.calls or not stacks[track], "a system call within another one"
                 out.append((self.tracks[track], name, category, start, ns, args))
         assert not any(stacks.values()), "slices without an end"
-        return out
+        return out + self.stages
 
 
 def read(path):
@@ -323,8 +346,7 @@ def compare_kernel(d, trace, by_phase, names, origin):
             for (_, tid), name, category, start, end, _ in trace.slices() if category == "stack"],
            [(e["tid"], e["name"], ns_of(e["ts"]), ns_of(e["args"]["wait_us"])) for e in by_phase["i"] if e["cat"] == "stack"])
     ends = {e["id"]: e for e in by_phase["f"]}
-    d.same("arrows", [(f[FLOW][1], f[FLOW][2] - origin, f[FLOW_END][1], f[FLOW_END][2] - origin)
-                      for f in trace.flows.values()],
+    d.same("arrows", [(begin[1], begin[2] - origin, end[1], end[2] - origin) for begin, end in trace.arrows()],
            [(track(e, names), ns_of(e["ts"]), track(ends[e["id"]], names), ns_of(ends[e["id"]]["ts"])) for e in by_phase["s"]])
 
 
@@ -340,7 +362,7 @@ def compare(path, json_path):
     compare_kernel(d, trace, by_phase, names, origin)
     pseudo = 4194304
     d.same("instants, by thread and time",
-           [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT],
+           [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT and e[5] != "stack"],
            [(e["name"], e["tid"] if e["tid"] < pseudo else "inftrace", ns_of(e["ts"])) for e in by_phase["i"]
             if e["name"] != "inftrace_clock" and e["cat"] != "stack"])
     d.same("counters, with their values",

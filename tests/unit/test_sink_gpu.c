@@ -40,6 +40,7 @@ static void feed(struct out *o)
 		.launched_ns = START + 11234,
 	};
 	struct rec_gpu copy = { .h = hdr(REC_GPU, GPU_COPY), .device = 1, .context = 3, .stream = 7, .bytes = 123400 };
+	struct rec_gpu_load load = { .h = hdr(REC_GPU_LOAD, 1), .busy_ns = 617, .waits = 3, .has_waits = 1 };
 	struct rec_gpu_step step = { .h = hdr(REC_GPU_STEP, 0), .step = 12, .device = 1, .kernels = 1, .residual_ns = 56 };
 	const struct gpu_track stream = { .device = 1, .tgid = PID, .context = 3, .stream = 7 };
 	const struct gpu_track steps = { .device = 1, .tgid = PID, .stream = GPU_STREAM_STEPS };
@@ -59,6 +60,10 @@ static void feed(struct out *o)
 	EMIT(o, &kernel);
 	EMIT(o, &copy);
 	EMIT(o, &step);
+	EMIT(o, &load);
+	load.h.tgid++; /* another process on it */
+	load.has_waits = 0;
+	EMIT(o, &load);
 }
 
 static void test_chrome(void **state)
@@ -85,6 +90,12 @@ static void test_chrome(void **state)
 	assert_text(arg(e, "memory bandwidth (GB/s)"), "12.340");
 	e = get(&o, "X", "step 12");
 	assert_text(arg(e, "gpu_idle_launch_us"), "0.002");
+	e = get(&o, "C", "busy");
+	assert_text(field(e, "ts"), "10.000");
+	assert_text(arg(e, "%"), "50");
+	assert_text(arg(get(&o, "C", "launched, not done"), "launches"), "3");
+	get(&o, "C", "busy (pid 5000001)");
+	assert_null(find(&o, "C", "launched, not done (pid 5000001)", 0));
 	e = get(&o, "s", "ac2g");
 	assert_track(e, PID, TID);
 	assert_text(field(e, "ts"), "10.000");
