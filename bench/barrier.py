@@ -13,7 +13,7 @@ from tracers import BENCH, CPUS, Failed, Neighbours, inftrace, prepare, untraced
 
 PROGRAM = os.path.join(BENCH, "barrier")
 ROUNDS = 20000
-OVER_ROUNDS = 400  # with more threads than CPUs, where a round takes milliseconds: all spin while one works
+OVER_ROUNDS = 3200  # times threads, with more of them than CPUs: a round then takes milliseconds, all spin while one works
 WORK_NS = 5000
 
 
@@ -37,7 +37,7 @@ def told(path):
 
 
 def measure(threads, tracer):
-    args = [PROGRAM, str(threads), str(WORK_NS), str(ROUNDS if threads <= len(CPUS) else OVER_ROUNDS)]
+    args = [PROGRAM, str(threads), str(WORK_NS), str(ROUNDS if threads <= len(CPUS) else OVER_ROUNDS // threads)]
     program = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                preexec_fn=lambda: prepare(CPUS))
     n = None
@@ -71,7 +71,7 @@ def measure(threads, tracer):
 def barrier(o):
     with tempfile.TemporaryDirectory() as d:
         once, twice = (preset(os.path.join(d, f"{name}.json"), name == "once") for name in ("once", "twice"))
-        for threads in (2, 4, 8):
+        for threads in (2, 4, 8, 32):
             variants = [
                 untraced(),
                 inftrace("profile only, seen once", "--engine", once, out=None),
