@@ -113,14 +113,15 @@ for detail in "" --op-detail; do
 	exec 9>"$TMP/go"
 	# shellcheck disable=SC2086
 	background "$INFTRACE" record --strict -e functions $detail -o "$TMP/t.json" -p "$kernels" 2>"$TMP/err"
-	wait_until 30 grep -q recording "$TMP/err"
+	wait_until 60 grep -q recording "$TMP/err"
 	echo >&9
 	exec 9>&-
 	check "$name: recorded" wait "$BG"
 	expect "$name: launches show the names" \
 		'(lambda f: [x for x in f if x[:2] != "0x"] == ["gemm"] * 6 + ["softmax_warp_forward"] * 4 + [
 			"_Z4axpyPf", "_Z4copyPf", "_Z4fillPf", "_Z5again"] and [i for i, x in enumerate(f) if x[:2] == "0x"] == [
-			10, 11, 12, 16])([e["args"]["function"] for e in t if e.get("cat") == "launch"])' t="$TMP/t.json"
+			10, 11, 12, 16])([e["args"]["function"] for e in sorted((e for e in t if e.get("cat") == "launch"),
+			key=lambda e: e["ts"])])' t="$TMP/t.json"
 	expect "$name: handles are had when they are made" \
 		'{(int(e["args"]["function"], 16) > 0, e["args"]["kernel"]) for e in t if e["name"] in (
 			"cuModuleGetFunction", "cuLibraryGetKernel")} == {(True, "gemm"), (True, "softmax_warp_forward"),

@@ -154,6 +154,8 @@ def requests(profile):
         steps[e["shape"]["pid"], e["shape"].get("context")].append(e)
     for e in family(profile, "request_prof"):
         found[e["shape"]["pid"], e["shape"].get("context")].append(e)
+    for lines in found.values():
+        lines.sort(key=lambda e: e["shape"]["ts_us"])
     for key, list_of_steps in steps.items():
         wanted = requests_of(list_of_steps)
         equal(f"{key}: requests", len(found[key]), len(wanted))
