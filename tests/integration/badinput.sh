@@ -63,7 +63,7 @@ setup() {
 
 	background "$TMP/storm" -t 2 -n 10 -s 0 -p 10000
 	target=$BG
-	wait_until 10 has_two_threads
+	wait_until 60 has_two_threads
 	thread=$(find "/proc/$target/task" -mindepth 1 -maxdepth 1 -printf '%f\n' | grep -vx "$target")
 	true &
 	gone=$!
@@ -464,7 +464,7 @@ test_names() {
 		t="$TMP/names.json" c=last:"$TMP/names.out"
 	"$TMP/hostile" wait &
 	pid=$!
-	wait_until 10 grep -q '</' "/proc/$pid/comm"
+	wait_until 60 grep -q '</' "/proc/$pid/comm"
 	check "names: of the default file" "$INFTRACE" record -q --engine none -d 100ms -p "$pid"
 	same "names: of the default file: harmless" "$(ls "$work")" "inftrace-________script_-$pid.json"
 	kill "$pid"
@@ -473,6 +473,10 @@ test_names() {
 
 is_closed() {
 	tail -n 1 "$1" | grep -q ']'
+}
+
+has_steps() { # TRACE N
+	[ "$(grep -c '"cat":"step"' "$1")" -ge "$2" ]
 }
 
 # Two at once.
@@ -484,7 +488,7 @@ test_two() {
 			-o "$TMP/two$i.json" --profile "$TMP/two.jsonl" -p "$two"
 		wait_until 100 test -s "$TMP/two$i.json"
 	done
-	sleep 0.5
+	wait_until 60 has_steps "$TMP/two2.json" 20
 	kill "$two"
 	wait "$two" || true
 	wait "$BG"
