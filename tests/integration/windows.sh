@@ -34,18 +34,18 @@ all_valid() {
 
 # parts N NAME: waits until N traces are being written
 parts() {
-	local end=$((SECONDS + 60)) found
-	while [ "$SECONDS" -lt "$end" ]; do
-		found=$(compgen -G "$TMP/$2/trace_*.part" || true)
-		[ "$(grep -c . <<<"$found")" -ne "$1" ] || return 0
-		sleep 0.01
-	done
-	not_ok "$2" "$found instead of $1 traces"
+	wait_until 60 parts_are "$@" || not_ok "$2" "$(compgen -G "$TMP/$2/trace_*.part" | tr '\n' ' ')instead of $1 traces"
+}
+
+parts_are() {
+	local found
+	mapfile -t found < <(compgen -G "$TMP/$2/trace_*.part")
+	[ ${#found[@]} -eq "$1" ]
 }
 
 # started NAME: the recording has begun
 started() {
-	wait_until 30 grep -qE 'Ctrl-C ends it' "$TMP/$1.log" ||
+	wait_until 60 grep -qE 'Ctrl-C ends it' "$TMP/$1.log" ||
 		not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
 }
 
@@ -110,7 +110,7 @@ setup() {
 	exec {to}<>"$TMP/server.in" {from}<>"$TMP/server.out"
 	python3 "$TOP/tests/programs/server.py" <"$TMP/server.in" >"$TMP/server.out" {to}>&- {from}>&- &
 	test_pids+=($!)
-	read -r -t 20 -u "$from" server
+	read -r -t 60 -u "$from" server
 	worker fork a
 }
 
@@ -231,10 +231,11 @@ test_crowd() {
 
 test_every() {
 	record every -e syscalls --window every=700ms,for=200ms -p "$server"
-	wait_until 20 grep -q 'window 3 ' "$TMP/every.log" || not_ok "every" "no window 3"
+	wait_until 60 grep -q 'window 3 ' "$TMP/every.log" || not_ok "every" "no window 3"
 	finish every 0
-	# the end may cut the last one; the time to open a window is part of it
-	expect "every: as long as they should be" "all(w['stage_us']['total'] > 100e3 for w in p)" \
+	# the end may cut the last one; one that was opened late, for want of a CPU, ends when it would have all the same
+	expect "every: as long as they should be, and none is longer than the time between two" \
+		"max(w['stage_us']['total'] for w in p) > 100e3 and all(0 < w['stage_us']['total'] < 700e3 for w in p)" \
 		p=<(cat "$TMP"/every/profile_*.jsonl | grep window_prof | head -n 4)
 	check "every: says why" grep -q '^inftrace: window 0 (schedule to schedule): ' "$TMP/every.log"
 }
@@ -243,7 +244,7 @@ test_limits() {
 	record limits -e syscalls --window manual -d 2s -p "$server"
 	check "start" start
 	check "start twice is fine" start
-	check "-d ends the window" wait_until 20 grep -q '^inftrace: window 0 (start to duration): ' "$TMP/limits.log"
+	check "-d ends the window" wait_until 60 grep -q '^inftrace: window 0 (start to duration): ' "$TMP/limits.log"
 	check_rc "stop without a window" 1 'no window is open' timeout 60 "$INFTRACE" stop -p "$RECORDER"
 	start
 	finish limits 0
@@ -283,7 +284,7 @@ test_killed() {
 	ask server calls 500
 	part=("$TMP"/killed/trace_*.json.part)
 	# drained records are in the file within 0.1 s
-	wait_until 10 grep -q '"name":"getppid"' "${part[0]}" || not_ok "killed: written" "nothing in ${part[0]}"
+	wait_until 60 grep -q '"name":"getppid"' "${part[0]}" || not_ok "killed: written" "nothing in ${part[0]}"
 	kill -9 "$RECORDER"
 	wait "$RECORDER" 2>/dev/null || true
 	cp "${part[0]}" "$TMP/killed.json"
@@ -392,7 +393,7 @@ test_links() {
 	calls 12
 	tell other loop 1
 	start
-	wait_until 20 grep -q 'probes are only in those recorded' "$TMP/links.log" || not_ok "links" "were not exchanged"
+	wait_until 60 grep -q 'probes are only in those recorded' "$TMP/links.log" || not_ok "links" "were not exchanged"
 	tell target call 13
 	stop
 	calls 14
@@ -404,7 +405,7 @@ test_links() {
 	idle_now # a library that was loaded while all was detached
 	calls 16
 	tell target leave # from here on links are in all processes again
-	wait_until 20 grep -q 'all processes again' "$TMP/links.log" || not_ok "links" "are not everywhere again"
+	wait_until 60 grep -q 'all processes again' "$TMP/links.log" || not_ok "links" "are not everywhere again"
 	idle_now
 	start
 	tell target threads 4 25
@@ -420,8 +421,14 @@ test_links() {
 test_many() {
 	flag=$TMP/many.on
 	record many -e sched,syscalls,faults,memory,irq --window-flag "$flag" --format json,pftrace.gz -p "$server,$a"
-	held() { # what it holds: files, mappings; memory
-		echo "$(find "/proc/$RECORDER/fd" | wc -l) $(wc -l <"/proc/$RECORDER/maps")"
+	files_open() {
+		find "/proc/$RECORDER/fd" | wc -l
+	}
+	mapped() {
+		wc -l <"/proc/$RECORDER/maps"
+	}
+	no_more_files() { # it may be reading one of /proc just now
+		[ "$(files_open)" -le "$files" ]
 	}
 	memory() {
 		awk '/^VmRSS/ { print $2 }' "/proc/$RECORDER/status"
@@ -432,13 +439,14 @@ test_many() {
 		parts 4 many
 		rm "$flag"
 		parts 0 many
-		[ "$i" -ne 50 ] || early=$(held)
+		[ "$i" -ne 50 ] || files=$(files_open) early=$(mapped)
 		((i % 50)) || kb+=("$(memory)")
 	done
-	late=$(held)
+	check "200 windows: no more files open than after 50" wait_until 60 no_more_files
+	# a leak grows with each window; malloc maps some memory now and then
+	check "200 windows: no more memory mapped than after 50 ($early)" test "$(mapped)" -lt $((early + 50))
 	finish many 0
 	same "200 windows: all files" "$(find "$TMP/many" -type f ! -name '*.part' | wc -l)" $((200 * 2 * 3))
-	same "200 windows: no more files open or memory mapped than after 50" "$late" "$early"
 	# a leak grows each time; what waited to be written on a busy machine, and malloc then keeps, once or twice
 	least=$(printf '%s\n' $((kb[1] - kb[0])) $((kb[2] - kb[1])) $((kb[3] - kb[2])) | sort -n | head -n 1)
 	echo "# ${kb[*]} kB after 50, 100, 150 and 200 windows"
@@ -513,7 +521,7 @@ test_flag_toggle() {
 	done
 	# where the engine hardly gets a CPU, all of these may be shorter than a step
 	for ((n = 100; n < 110; n++)); do
-		! grep -qE ' ([3-9]|[0-9]{2,}) steps' "$TMP/flag.log" || break
+		! grep -qE '^inftrace: window .* ([3-9]|[0-9]{2,}) steps' "$TMP/flag.log" || break
 		touch "$flag"
 		parts 1 flag
 		sleep "$((n - 98))"
