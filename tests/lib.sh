@@ -104,12 +104,14 @@ background() { # COMMAND ARG...
 	test_pids+=("$BG")
 }
 
-# wait_until SECONDS COMMAND...: 0 as soon as the command succeeds, 1 when it never did.
+# wait_until SECONDS COMMAND...: 0 as soon as the command succeeds, 1 when it never did. The last try begins after that
+# time: the one before may have looked just in time, and then have waited for a CPU itself.
 wait_until() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1)) last=
 	shift
 	until "$@"; do
-		[ "$SECONDS" -lt "$end" ] || return 1
+		[ -z "$last" ] || return 1
+		[ "$SECONDS" -lt "$end" ] || last=1
 		sleep 0.05
 	done
 }
@@ -119,10 +121,16 @@ often() {
 	if [ "${TEST_ALL:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
+# Two numbers that are compared are shown, so that the logs tell how much room a bound leaves.
+show_numbers() { # COMMAND ARG...
+	[[ $1 != "test" && $1 != "[" || ! ${3:-} =~ ^-(lt|le|gt|ge)$ ]] || echo "# ${*:2:3}"
+}
+
 # check NAME COMMAND ARG...: the command must succeed.
 check() {
 	local name=$1 out=$TMP/check.out rc=0
 	shift
+	show_numbers "$@"
 	"$@" >"$out" 2>&1 || rc=$?
 	if [ "$rc" -eq 0 ]; then
 		ok "$name"

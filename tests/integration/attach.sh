@@ -112,7 +112,7 @@ test_namespaces() {
 		# the same path leads to another file there
 		program inside unshare -m sh -c "mount -t tmpfs none $TMP/other &&
 			cp $probed/libcalled2.so $TMP/other/libcalled.so && exec \"\$0\""
-		wait_until 10 test -e "/proc/$PID/root$TMP/other/libcalled.so"
+		wait_until 60 test -e "/proc/$PID/root$TMP/other/libcalled.so"
 		tell inside load "$TMP/other/libcalled.so"
 		inside=$PID
 		cp "$probed/libcalled1.so" "$TMP/other/libcalled.so"
@@ -173,10 +173,10 @@ test_mapped_later() {
 	record "" -p "$PID"
 	same "mapped later: not there yet" "$(grep -c 'probes in' "$TMP/err")" 0
 	tell twice load "$lib"
-	wait_until 10 probes_are 1
+	wait_until 60 probes_are 1
 	tell twice call 1000
 	tell twice load "$TMP/libcalled-copy.so"
-	wait_until 10 probes_are 2
+	wait_until 60 probes_are 2
 	tell twice call 500
 	tell twice unload
 	cp "$probed/libcalled2.so" "$TMP/libcalled-copy.so"
@@ -231,7 +231,7 @@ test_others() {
 	sleep 0.5
 	same "others: few calls are left alone" "$(breakpoint "$other")" yes
 	tell other loop 1
-	check "others: none in the other one, once it calls often" wait_until 20 has_breakpoint "$other" no
+	check "others: none in the other one, once it calls often" wait_until 60 has_breakpoint "$other" no
 	same "others: still one in the target" "$(breakpoint "$target")" yes
 	grep -q 'probes are only in those recorded now (1)' "$TMP/err" || not_ok "others: -v says so" "$(cat "$TMP/err")"
 	sleep 0.3
@@ -241,7 +241,7 @@ test_others() {
 	tell target vfork 500 200 "$lib"
 	cp "$lib" "$TMP/libcalled-later.so"
 	tell target load "$TMP/libcalled-later.so"
-	wait_until 10 probes_are 2
+	wait_until 60 probes_are 2
 	tell target threads 2 300
 	tell target load "$lib"
 	tell target call 400
@@ -259,7 +259,7 @@ test_exec_thread() {
 	tell target load "$lib"
 	record "" -p "$PID"
 	tell other loop 1
-	check "exec: none in the other one" wait_until 20 has_breakpoint "$other" no
+	check "exec: none in the other one" wait_until 60 has_breakpoint "$other" no
 	tell target call 100
 	say target execthread 500 300 "$lib"
 	finish "an exec of another thread" target
@@ -273,7 +273,7 @@ test_large_family() {
 	tell target load "$lib"
 	record "" -p "$PID"
 	tell other loop 1
-	check "a large family: none in the other one" wait_until 20 has_breakpoint "$other" no
+	check "a large family: none in the other one" wait_until 60 has_breakpoint "$other" no
 	tell target call 100
 	tell target family 1000 20 40
 	check "a large family: everywhere again" grep -q 'all processes again: there are too many targets' "$TMP/err"
@@ -289,7 +289,7 @@ test_exec() {
 	tell target load "$lib"
 	record "" -p "$PID"
 	tell other loop 1
-	check "exec: none in the other one again" wait_until 20 has_breakpoint "$other" no
+	check "exec: none in the other one again" wait_until 60 has_breakpoint "$other" no
 	say target exec 500 300 "$lib"
 	finish "an exec" target
 	same "an exec: it was not late" "$(grep -c 'after they began' "$TMP/err")" 0
@@ -304,14 +304,14 @@ test_main_thread() {
 	target=$PID
 	record "" -p "$target"
 	tell other loop 1
-	check "without its main thread: none in the other one" wait_until 20 has_breakpoint "$other" no
+	check "without its main thread: none in the other one" wait_until 60 has_breakpoint "$other" no
 	tell target loop 2
 	sleep 0.2
 	tell target stop
 	tell target leave
 	check "without its main thread: everywhere again" \
-		wait_until 20 grep -q 'all processes again: the main thread' "$TMP/err"
-	check "without its main thread: in the other one, too" wait_until 20 has_breakpoint "$other" yes
+		wait_until 60 grep -q 'all processes again: the main thread' "$TMP/err"
+	check "without its main thread: in the other one, too" wait_until 60 has_breakpoint "$other" yes
 	tell target threads 2 300
 	tell target fork 0 50
 	finish "without its main thread" target

@@ -27,7 +27,7 @@ recorder() {
 	mkdir -p "$TMP/$1"
 	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" --discover "${@:2}" 2>"$TMP/$1.log"
 	RECORDER=$BG
-	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
 }
 
 finish() { # NAME

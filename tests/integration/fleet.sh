@@ -21,7 +21,7 @@ exporter() {
 	local name=$1
 	shift
 	background "$INFTRACE" export --prometheus "${ADDRESS:-127.0.0.1:0}" "$@" >"$name.url" 2>"$name.err"
-	wait_until 20 url_or_gone "$name" "$BG"
+	wait_until 60 url_or_gone "$name" "$BG"
 	URL=$(cat "$name.url")
 }
 
@@ -230,7 +230,7 @@ test_queries() {
 # collector NAME STATUS...: its directory is NAME, its port in COLLECTOR, its pid in BG
 collector() {
 	background "$TOP/tests/tools/otlp.py" collect "$@" >"$1.port"
-	wait_until 20 test -s "$1.port"
+	wait_until 60 test -s "$1.port"
 	COLLECTOR=http://127.0.0.1:$(cat "$1.port")
 }
 
@@ -253,7 +253,7 @@ test_otlp() {
 	cp family_token_prof_good.jsonl otlp/profile_pid1_1700000000000.jsonl
 	exporter otlp --otlp "$COLLECTOR/" --slow 100ms --interval 20ms otlp
 	cp requests.jsonl otlp/profile_pid2_1700000001000.jsonl
-	check "otlp: lines are read meanwhile" wait_until 20 lines_read $(($(cat otlp/*.jsonl | wc -l)))
+	check "otlp: lines are read meanwhile" wait_until 60 lines_read $(($(cat otlp/*.jsonl | wc -l)))
 	check "otlp: it is tried again" wait_until 60 arrived
 	stopped otlp "$BG"
 	check "otlp: says that the collector failed, once" grep -c 'answers with status 503; trying on' otlp.err

@@ -38,7 +38,7 @@ fly() {
 	shift
 	background "$INFTRACE" record --output-dir "$TMP/$name" "$@" 2>"$TMP/$name.err"
 	RECORDER=$BG
-	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err" || not_ok "$name: recording" "$(cat "$TMP/$name.err")"
 }
 
 # land NAME WANTED: ends the recording if it has not ended; its exit code is WANTED. landed: it ends by itself, as its
@@ -75,7 +75,7 @@ closes() { # ARG...: starts the program that numbers its calls
 	"$PROGRAMS/closes" "$TMP/counts" "$@" >"$TMP/closes.out" &
 	CLOSES=$!
 	test_pids+=("$CLOSES")
-	wait_until 20 grep -q ready "$TMP/closes.out"
+	wait_until 60 grep -q ready "$TMP/closes.out"
 }
 
 kill_closes() {
@@ -191,16 +191,16 @@ test_open() {
 	"$PROGRAMS/hung" <>"$TMP/hung.go" >"$TMP/hung.out" &
 	hung=$!
 	test_pids+=("$hung")
-	wait_until 20 says ready
+	wait_until 60 says ready
 	fly hung --engine "$TMP/hung.engine.json" -u hung:outer -u hung:inner -u hung:pass -u hung:spin \
 		--flight-recorder 16MB -p "$hung"
 	sleep 1
 	echo >"$TMP/hung.go"
-	wait_until 20 says hung
+	wait_until 60 says hung
 	sleep 1
 	check "hung: dumped" "$INFTRACE" dump -p "$hung"
 	echo >"$TMP/hung.go"
-	wait_until 20 says free
+	wait_until 60 says free
 	check "free: dumped" "$INFTRACE" dump -p "$hung"
 	echo >"$TMP/hung.go"
 	wait "$hung"
@@ -227,7 +227,7 @@ test_cause() {
 		"$PROGRAMS/planted" "$planted" "$times" <>"$TMP/$planted.go" >"$TMP/$planted.out" &
 		target=$!
 		test_pids+=("$target")
-		wait_until 20 grep -qx ready "$TMP/$planted.out"
+		wait_until 60 grep -qx ready "$TMP/$planted.out"
 		fly "$planted" --engine "$TMP/planted.engine.json" --flight-recorder 8MB --trigger 'step>150ms' \
 			--trigger-cooldown 0 -p "$target"
 		echo >"$TMP/$planted.go"
@@ -283,7 +283,7 @@ test_seconds() {
 	check "1s: goes back so far" "$FLIGHT" within "$profile" 1 0.5
 	check "1s: holds something" test "$(nth seconds 1)"
 	kill -STOP "$CLOSES"
-	wait_until 20 held 1000000 && ok "1s: gives memory back" || not_ok "1s: gives memory back" "it holds more"
+	wait_until 60 held 1000000 && ok "1s: gives memory back" || not_ok "1s: gives memory back" "it holds more"
 	kill_closes
 	land seconds 0
 }

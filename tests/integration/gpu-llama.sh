@@ -31,7 +31,7 @@ recorded() {
 	test_pids+=("$BG")
 	exec 9>"$TMP/go"
 	wait_until 100 grep -sqx ready "$TMP/t.out" || return 1
-	wait_until 10 grep -q '"cat":"transfer"' "$TMP/t.json" || true
+	wait_until 60 grep -q '"cat":"transfer"' "$TMP/t.json" || true
 	echo >&9
 	exec 9>&-
 	wait "$BG"

@@ -149,9 +149,9 @@ attached() {
 	"$INFTRACE" record --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/t.json" \
 		--profile "$TMP/p.jsonl" "$@" -p "$target" >"$TMP/log" 2>"$TMP/err" &
 	rec=$!
-	wait_until 30 grep -qs "recording" "$TMP/err" || not_ok "$what" "it does not begin: $(cat "$TMP/err")"
+	wait_until 60 grep -qs "recording" "$TMP/err" || not_ok "$what" "it does not begin: $(cat "$TMP/err")"
 	touch "$TMP/go"
-	wait_until 30 grep -qsE '"name":"(waiting for probes|probes placed late)"' "$TMP/t.json" ||
+	wait_until 60 grep -qsE '"name":"(waiting for probes|probes placed late)"' "$TMP/t.json" ||
 		not_ok "$what" "no probes"
 	touch "$TMP/over"
 	wait "$rec" || true
@@ -161,7 +161,7 @@ attached() {
 # It reads the code that it translates, including a probe's breakpoint.
 test_valgrind() {
 	background "$INFTRACE" record -q --engine none -u "libhold.so:$name(n=s32 arg1)@step" -o "$TMP/v.json" -- sleep 60
-	wait_until 30 pgrep -P "$BG" -x sleep >/dev/null || not_ok "valgrind beside it" "the command does not begin"
+	wait_until 60 pgrep -P "$BG" -x sleep >/dev/null || not_ok "valgrind beside it" "the command does not begin"
 	check "valgrind beside it" valgrind -q /bin/true
 	kill "$BG"
 	wait "$BG" || true
@@ -197,13 +197,13 @@ test_kill() {
 			sh "$TMP/hold" "$TMP/go" "$TMP/libhold.so" "$TMP/out" "$TMP/code.part" "$TMP/code" >"$TMP/err" 2>&1 &
 		rec=$!
 		if [ $((i % 4)) != 0 ]; then # else in the midst of its start
-			wait_until 30 pgrep -f "$TMP/hold wait" >/dev/null || bad=$((bad + 1))
+			wait_until 60 pgrep -f "$TMP/hold wait" >/dev/null || bad=$((bad + 1))
 		fi
 		touch "$TMP/go"
 		sleep "$(printf '0.%03d' $((i * 60 / KILLS)))"
 		kill -9 "$rec" 2>/dev/null || true
 		wait "$rec" 2>/dev/null || true
-		wait_until 30 command_over || bad=$((bad + 1))
+		wait_until 60 command_over || bad=$((bad + 1))
 		[ -e "$TMP/code" ] || continue
 		went_on=$((went_on + 1))
 		[ "$(cat "$TMP/code") $(cat "$TMP/out")" = "7 201" ] || bad=$((bad + 1))

@@ -40,7 +40,7 @@ mkfifo "$TMP/fifo"
 cat <>"$TMP/fifo" >/dev/null &
 target=$!
 test_pids+=("$target")
-wait_until 20 grep -q "^0 " "/proc/$target/syscall"
+wait_until 60 grep -q "^0 " "/proc/$target/syscall"
 record attached --engine none -d 300ms -p "$target"
 expect "a thread that is asleep when the recording begins" \
 	'[(e["args"]["syscall"], e["args"]["kind"], e["args"].get("began_before")) for e in t

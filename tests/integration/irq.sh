@@ -78,7 +78,7 @@ print(sum(n.startswith(("irq_", "memory_")) for n in names), bool(names))' "$1"
 # Programs that are not needed are not loaded.
 test_loaded() {
 	background "$INFTRACE" record -q --engine none -o "$TMP/none.json" -p $$
-	wait_until 20 test -s "$TMP/none.json"
+	wait_until 60 test -s "$TMP/none.json"
 	same "without -e irq and -e memory none of their programs is loaded" "$(loaded "$BG")" "0 True"
 	kill -INT "$BG"
 	wait "$BG" || true

@@ -30,8 +30,8 @@ test_grow() {
 	background "$INFTRACE" record -q --engine none -u 'lib*.so:dl_work' -u ./life:life_leaf -o grow.json \
 		--profile grow.jsonl -- sh target.sh >/dev/null
 	recorder=$BG
-	wait_until 20 test -s grow.json
-	wait_until 20 test -s new
+	wait_until 60 test -s grow.json
+	wait_until 60 test -s new
 	for ((i = 0; i < 50; i++)); do
 		[ "$i" -lt 10 ] || { # the first ones are warming up
 			echo "$(find "/proc/$recorder/fd" | wc -l) $(wc -l <"/proc/$recorder/maps")" \
@@ -104,7 +104,7 @@ test_early() {
 		same "SIG$sig at any moment" "$rc" 0
 	done
 	# a command that waits to be released ends when inftrace has gone
-	check "no command waits for a recorder that is gone" wait_until 10 nobody_waits
+	check "no command waits for a recorder that is gone" wait_until 60 nobody_waits
 	check "the target lives" kill -0 "$storm"
 }
 

@@ -119,7 +119,7 @@ lines_of() { # PID EXPRESSION FILE: over each line l about the process, the valu
 sleeper() { # VARIABLE=VALUE ... -- COMMAND ...: in the background; its environment is these alone
 	args_split "$@"
 	background env -i "PATH=$PATH" "${BEFORE[@]}" "${BEHIND[@]}"
-	wait_until 10 is_program "$BG" "${BEHIND[0]}"
+	wait_until 60 is_program "$BG" "${BEHIND[0]}"
 }
 is_program() { # PID NAME
 	local name
@@ -149,11 +149,11 @@ while True: time.sleep(0.01)'
 	third=$BG
 	sleeper -- python3 -c "$map" open "$TMP/"evil*.gguf
 	fourth=$BG
-	wait_until 10 grep -q gguf "/proc/$third/maps"
+	wait_until 60 grep -q gguf "/proc/$third/maps"
 	has_open() {
 		find "/proc/$1/fd" -lname '*.gguf*' | grep -q .
 	}
-	wait_until 10 has_open "$fourth"
+	wait_until 60 has_open "$fourth"
 	record_each -p "$first,$second,$third,$fourth"
 	check "-p A,B: valid" "$INFTRACE" validate "$TMP/each.jsonl"
 	fields='[l["model"], l["concurrency"], l["commit_sha"]]'
@@ -195,7 +195,7 @@ test_of_others() {
 	long=$(printf '%0120000d' 0)
 	background setpriv --reuid 65534 --clear-groups -- env -i "INFTRACE_MODEL=$long" INFTRACE_ENV_HASH="$digits" \
 		INFTRACE_CONCURRENCY=x VLLM_CHAKRA_FLAG=/never VLLM_CHAKRA_TRACE_DIR=/never sleep 1000
-	wait_until 10 is_program "$BG" sleep
+	wait_until 60 is_program "$BG" sleep
 	theirs=$BG
 	record_each -p "$theirs"
 	expect "a value of 120 KB is left out" '{l["model"] for l in p} == {"unknown"}' p="$TMP/each.jsonl"

@@ -27,13 +27,13 @@ test_pids+=("$target")
 background sh "$TMP/stranger.sh" "$TMP"
 background "$INFTRACE" record -e cpu,sched --engine none -o "$TMP/t.json" -o "$TMP/t.pftrace" -p "$target" 2>"$TMP/err"
 wait_until 60 grep -q recording "$TMP/err"
-check "the name that it had before" wait_until 20 seen inf-first
+check "the name that it had before" wait_until 60 seen inf-first
 : >"$TMP/go"
-check "a rename is followed" wait_until 20 seen inf-second
+check "a rename is followed" wait_until 60 seen inf-second
 : >"$TMP/exec"
 wait_until 60 test -e "$TMP/done"
-check "an exec is followed" wait_until 20 seen inf-executed
-check "so is one that lives for a moment" wait_until 20 seen inf-short
+check "an exec is followed" wait_until 60 seen inf-executed
+check "so is one that lives for a moment" wait_until 60 seen inf-short
 kill -INT "$BG"
 wait "$BG" || true
 expect "none of them is a thread of the trace" \

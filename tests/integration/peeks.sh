@@ -21,11 +21,11 @@ JSON
 
 background "$PROGRAMS/relay" 3 >"$TMP/relay.out"
 relay=$BG
-wait_until 20 grep -qx ready "$TMP/relay.out"
+wait_until 60 grep -qx ready "$TMP/relay.out"
 background "$INFTRACE" record --output-dir "$TMP/dumps" --engine "$TMP/relay.engine.json" -u relay:outer \
 	-u relay:inner --flight-recorder 1MB -p "$relay" 2>"$TMP/err"
 recorder=$BG
-wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/err" || not_ok "recording" "$(cat "$TMP/err")"
+wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/err" || not_ok "recording" "$(cat "$TMP/err")"
 
 failed=0
 for _ in $(seq "$rounds"); do

@@ -18,7 +18,7 @@ traced() {
 	"$@" <>"$TMP/go" >"$TMP/log" &
 	target=$!
 	test_pids+=("$target")
-	wait_until 30 grep -qx ready "$TMP/log"
+	wait_until 60 grep -qx ready "$TMP/log"
 	background env LD_PRELOAD="$preload" "$INFTRACE" record --strict -e functions --ring-size 256MB \
 		-o "$TMP/t.json" --engine "$preset" -p "$target" 2>"$TMP/err"
 	wait_until 60 grep -q recording "$TMP/err"

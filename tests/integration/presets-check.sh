@@ -28,7 +28,7 @@ record() {
 	wait_until 60 grep -qx ready "$TMP/$name.log"
 	background "$INFTRACE" record --strict -e functions --engine llama.cpp -o "$TMP/$name.json" \
 		--profile "$TMP/$name.jsonl" "$@" -p "$engine" 2>"$TMP/$name.err"
-	wait_until 30 grep -q recording "$TMP/$name.err"
+	wait_until 60 grep -q recording "$TMP/$name.err"
 	echo >&9
 	exec 9>&-
 	wait "$engine" && wait "$BG"

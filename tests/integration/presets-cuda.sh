@@ -36,7 +36,7 @@ start_driver() {
 	rm -f "$TMP/go" "$TMP/calls"
 	background "$TMP/fake_cuda_driver" "$TMP" 4 50 >"$TMP/steps"
 	driver=$BG
-	wait_until 10 grep -q ready "$TMP/steps"
+	wait_until 60 grep -q ready "$TMP/steps"
 }
 
 # recorded NAME OPTION...: what the driver does until it ends
@@ -45,7 +45,7 @@ recorded() {
 	shift
 	background "$INFTRACE" record --strict --ring-size 64MB -u fake_cuda_driver:fake_step@step "$@" \
 		-p "$driver" 2>"$TMP/err"
-	wait_until 30 grep -q '^inftrace: recording' "$TMP/err"
+	wait_until 60 grep -q '^inftrace: recording' "$TMP/err"
 	touch "$TMP/go"
 	wait "$BG" || rc=$?
 	same "$name" "$rc" 0

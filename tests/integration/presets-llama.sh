@@ -22,7 +22,7 @@ traced() {
 	wait_until 60 grep -qx ready "$log" || return 1
 	background "$INFTRACE" record -e functions -o "$trace" "${BEFORE[@]}" -p "$engine" 2>"$trace.err"
 	tracer=$BG
-	wait_until 30 grep -q 'recording' "$trace.err" || return 1
+	wait_until 60 grep -q 'recording' "$trace.err" || return 1
 	echo >&9
 	exec 9>&-
 	wait "$engine" && wait "$tracer"

@@ -22,7 +22,7 @@ traced() {
 	test_pids+=("$target")
 	exec 9>"$TMP/go"
 	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 30 grep -q recording "$TMP/err"
+	wait_until 60 grep -q recording "$TMP/err"
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG"

@@ -28,7 +28,7 @@ exec 9>"$TMP/go"
 wait_until 60 grep -qx ready "$TMP/log"
 background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" --profile "$TMP/p.jsonl" \
 	-p "$engine" 2>"$TMP/err"
-wait_until 30 grep -q recording "$TMP/err"
+wait_until 60 grep -q recording "$TMP/err"
 echo >&9
 exec 9>&-
 check "the model runs" wait "$engine"

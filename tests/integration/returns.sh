@@ -59,7 +59,7 @@ traced() {
 	test_pids+=("$target")
 	exec 9>"$TMP/go"
 	background "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 30 grep -q recording "$TMP/err"
+	wait_until 60 grep -q recording "$TMP/err"
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG" && return
@@ -92,7 +92,7 @@ shadowed() { # RECORD-OPTION...
 	export TMP
 	background unshare -m bash -c 'pid=$1; shift; bound "$pid" "x86_Thread_features:\tshstk wrss\n" && exec "$@"' \
 		- "$target" "$INFTRACE" record --strict -e functions -o "$TMP/t.json" "$@" -p "$target" 2>"$TMP/err"
-	wait_until 30 grep -qE 'recording|cannot|denied' "$TMP/err" || rc=1
+	wait_until 60 grep -qE 'recording|cannot|denied' "$TMP/err" || rc=1
 	echo >&9
 	exec 9>&-
 	wait "$target" && wait "$BG" || rc=1

@@ -141,7 +141,7 @@ test_killed() {
 		"$TMP/storm" -t 2 -n 20 -s 0 -p 100 >/dev/null
 	recorder=$BG
 	for kind in "${kinds[@]}"; do
-		wait_until 30 test -s "$killed/t.3.$kind" || not_ok "killed" "no t.3.$kind"
+		wait_until 60 test -s "$killed/t.3.$kind" || not_ok "killed" "no t.3.$kind"
 	done
 	"$INFTRACE" status -p "$recorder" --json >"$TMP/status"
 	storm=$(pgrep -P "$recorder" -x storm)

@@ -41,7 +41,7 @@ escape() { # NAME COMMAND...
 	target=$(pgrep -P "$target" -x escape || echo "$target")
 	background "$TMP/escape" --opened "$fifo" >"$TMP/watch.out"
 	watcher=$BG
-	wait_until 20 grep -q watching "$TMP/watch.out"
+	wait_until 60 grep -q watching "$TMP/watch.out"
 	check "$name: the recording is right" "$@" "$INFTRACE" record -q -d 300ms -p "$target" \
 		-o "$TMP/escape.json" --profile "$TMP/escape.jsonl"
 	check "$name: engines" "$@" bash -c '"$0" engines -p "$1" >/dev/null' "$INFTRACE" "$target"
@@ -98,7 +98,7 @@ test_huge_symbols() {
 		-not -lname /dev/null -not -lname 'socket:*')"
 	kill -INT "$RECORDER"
 	check "huge symbol tables: the recording is right" wait "$RECORDER"
-	check "the process that reads symbols ends with the recorder" wait_until 20 test ! -d "/proc/$reader"
+	check "the process that reads symbols ends with the recorder" wait_until 60 test ! -d "/proc/$reader"
 	kill "$TARGET"
 }
 
@@ -166,7 +166,7 @@ test_privileges() {
 	start_recorder --engine none --output-dir "$TMP/out" --window every=200ms,for=100ms -- \
 		"$TMP/maps" "$TMP/maps" >/dev/null
 	check "a recording that has begun gives up privileges, in all threads" every_thread_only_kept "$RECORDER"
-	check "and goes on to open files" wait_until 20 eval '[ "$(find "$TMP/out" -name "*.json" | wc -l)" -gt 1 ]'
+	check "and goes on to open files" wait_until 60 eval '[ "$(find "$TMP/out" -name "*.json" | wc -l)" -gt 1 ]'
 	command=$(pgrep -P "$RECORDER" -x maps)
 	check "its COMMAND has kept its own" test "$(status_of "$command" NoNewPrivs)$(status_of "$command" Seccomp)" = 00
 	check "its COMMAND has the capabilities of whoever started inftrace" \

@@ -18,7 +18,7 @@ serve() {
 	local name=$1
 	shift
 	background "$INFTRACE" serve -P 0 "$@" >"$TMP/$name.url" 2>"$TMP/$name.err"
-	wait_until 20 url_or_gone "$name" "$BG"
+	wait_until 60 url_or_gone "$name" "$BG"
 	PORT=$(sed -n 's#.*http://127.0.0.1:\([0-9]*\)/.*#\1#p' "$TMP/$name.url")
 }
 
@@ -235,7 +235,7 @@ test_recorded() {
 	kill "$target"
 	for i in 0 1; do
 		file=${files[i]}
-		wait_until 20 grep -q 'the recording has ended' "$file.err" || true
+		wait_until 60 grep -q 'the recording has ended' "$file.err" || true
 		check "$file: fetched at the end" "$CLIENT" fetch "${ports[i]}" "$file" got
 		check "$file: complete" cmp got "$file"
 		ended "$file: ends when it was fetched" "${servers[i]}" 0

@@ -32,7 +32,7 @@ end() { # PID
 # ends NAME WANTED_RC PID PATTERN ERR: the recorder ends by itself, and says why in the file ERR.
 ends() {
 	local name=$1 wanted=$2 pid=$3 pattern=$4 err=$5 rc=0
-	if ! wait_until 20 has_ended "$pid"; then
+	if ! wait_until 60 has_ended "$pid"; then
 		not_ok "$name: it ends" "it hangs"
 		return
 	fi
@@ -141,7 +141,7 @@ test_unread() {
 	"${run[@]}" --ring-size 64MB -o - --profile "$TMP/p.jsonl" -- \
 		sh -c "exec '$TMP/storm' -t 2 -n 2000 -s 100 >'$TMP/counts'" >"$TMP/fifo3" 2>"$TMP/err3" &
 	drained=$!
-	wait_until 20 grep -qs recording "$TMP/err1"
+	wait_until 60 grep -qs recording "$TMP/err1"
 	sleep 0.5
 	kill -INT "$interrupted"
 	sleep 0.5
@@ -183,7 +183,7 @@ test_stalled() {
 		"${run[@]}" --strict --ring-size 1MB -o "$disk/t.json" -- \
 			sh -c "exec '$TMP/storm' -n 20 -s 3500 -p 1000 >'$TMP/counts'" 2>"$TMP/err" &
 		recorder=$!
-		wait_until 20 test -s "$disk/t.json"
+		wait_until 60 test -s "$disk/t.json"
 		fsfreeze -f "$disk"
 		# more than the ring holds; whatever happens to this script
 		(trap '' TERM && sleep 3 && fsfreeze -u "$disk") &

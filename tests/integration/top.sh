@@ -98,7 +98,7 @@ test_attached() {
 	}
 	for seconds in 0.5 0.5 0.5 1 1 2 4 4; do
 		kill -STOP "$target"
-		wait_until 20 is_stopped
+		wait_until 60 is_stopped
 		sleep "$seconds"
 		kill -CONT "$target"
 		! wait_until 3 grep -qE "was stopped for ((49[0-9]|[5-9][0-9]{2}) ms|[0-9.]+ s) " "$TMP/stopped.txt" || break
