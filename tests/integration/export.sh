@@ -156,7 +156,7 @@ test_outputs() {
 test_parts() {
 	local file n=0
 	recorded
-	timeout 100 "$INFTRACE" record -q -e +samples,+stacks --window every=400ms,for=200ms --format pftrace -d 2s \
+	timeout 100 "$INFTRACE" record -q -e +samples,+stacks --sample-rate 999 --window every=400ms,for=200ms --format pftrace -d 4s \
 		--output-dir "$TMP/windows" -- "$PROGRAMS/flames" 1500 >"$TMP/windows.out"
 	for file in "$TMP"/windows/*.pftrace; do
 		"$INFTRACE" export --collapsed "$file" >"$TMP/part" 2>"$TMP/part.err" || continue

@@ -48,11 +48,14 @@ test_all() {
 			"$TMP/$version.err"
 		valid "$version"
 	done
+	# where the comparison of clocks was disturbed it is not known, which is said
 	expect "steps have the parts of the GPU, and nothing is unknown" \
-		'[x["shape"]["gpu_kernels"] >= x["shape"]["kernels"] and x["shape"]["gpu_unknown_us"] == 0 for x in p if x["event"] == "token_prof"] == [True, True]' \
+		'["gpu_lost" in s or (s["gpu_kernels"] >= s["kernels"] and s["gpu_unknown_us"] == 0)
+			for s in (x["shape"] for x in p if x["event"] == "token_prof")] == [True, True]' \
 		p="$TMP/1.3.jsonl"
 	expect "20 kernels of 100 us keep it busy" \
-		'[1999 < x["shape"]["gpu_busy_us"] < 2001 for x in p if x["event"] == "token_prof"][-1]' p="$TMP/1.3.jsonl"
+		'["gpu_lost" in s or 1999 < s["gpu_busy_us"] < 2001 for s in (x["shape"] for x in p if x["event"] == "token_prof")
+			if s["kernels"] == 20] == [True]' p="$TMP/1.3.jsonl"
 	expect "calls have their arguments, and kernels the names of the program" '[len([e for e in t if e.get("name") == "hipModuleLaunchKernel" and
 		e["args"]["block_x"] == 128 and e["args"]["shared"] == 512]), len([e for e in t if e.get("name") == "hipExtModuleLaunchKernel" and
 		e["args"]["items_x"] == 32 * e["args"]["block_x"] * (e["args"]["items_x"] // 1024)]) >= 0] == [167, True]' t="$TMP/1.3.json"

@@ -65,21 +65,25 @@ test_all() {
 		valid "$version"
 	done
 	imported 13.4
+	# where the comparison of clocks was disturbed it is not known, which is said
 	expect "steps have the parts of the GPU, and nothing is unknown" \
-		'[x["shape"]["gpu_kernels"] >= x["shape"]["kernels"] and x["shape"]["gpu_unknown_us"] == 0 for x in p if x["event"] == "token_prof"] == [True, True]' \
+		'["gpu_lost" in s or (s["gpu_kernels"] >= s["kernels"] and s["gpu_unknown_us"] == 0)
+			for s in (x["shape"] for x in p if x["event"] == "token_prof")] == [True, True]' \
 		p="$TMP/13.4.jsonl"
 	expect "counters of the device, at most 100 times a second" '[bool(c) and all(b - a > 9999 for a, b in zip(c, c[1:])) and max(v) <= 100
 		for c, v in [[[e[k] if k else e["args"]["%"] for e in t if e["ph"] == "C" and e["name"] == "busy"] for k in ("ts", "")]]] == [True]' \
 		t="$TMP/13.4.json"
 	expect "20 kernels of 100 us keep it busy" \
-		'[1999 < x["shape"]["gpu_busy_us"] < 2001 for x in p if x["event"] == "token_prof"][-1]' p="$TMP/13.4.jsonl"
+		'["gpu_lost" in s or 1999 < s["gpu_busy_us"] < 2001 for s in (x["shape"] for x in p if x["event"] == "token_prof")
+			if s["kernels"] == 20] == [True]' p="$TMP/13.4.jsonl"
 }
 
 test_report() {
 	recorded bound -- init "step 20 200000" sync truth
 	"$INFTRACE" report --json "$TMP/bound.jsonl" >"$TMP/bound.report"
-	expect "report: launch-bound" '[[g["bound"], g["steps"], g["kernels"]] for g in r[0]["processes"][0]["gpu"]] == [["launch-bound", 1, 20]]' \
-		r="$TMP/bound.report"
+	expect "report: launch-bound, if that is known" '"gpu_lost" in str(p) or
+		[[g["bound"], g["steps"], g["kernels"]] for g in r[0]["processes"][0]["gpu"]] == [["launch-bound", 1, 20]]' \
+		r="$TMP/bound.report" p="$TMP/bound.jsonl"
 	recorded busy -- init "kernel-ns 30000000" "step 20 0" sync truth
 	"$INFTRACE" report "$TMP/busy.jsonl" >"$TMP/busy.report"
 	# a busy machine can make it wait for longer than that, or its clocks seem to step
@@ -115,8 +119,8 @@ test_devices() {
 	valid devices
 	expect "devices: each has what ran on it" '{d: sum(e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and e["args"]["device"] == d
 		for e in t) for d in (0, 1, 5)} == {0: 100, 1: 80, 5: 40}' t="$TMP/devices.json"
-	expect "devices: steps have the parts of theirs" '[x["shape"].get("gpu_device", d) for d, x in zip((1, 5), (x for x in p
-		if x["event"] == "token_prof"))] == [1, 5]' p="$TMP/devices.jsonl"
+	expect "devices: steps have the parts of theirs" '[x["shape"].get("gpu_device", d) for d, x in zip((1, 5), sorted((x for x in p
+		if x["event"] == "token_prof"), key=lambda x: x["shape"]["step"]))] == [1, 5]' p="$TMP/devices.jsonl"
 }
 
 # Kernels of a graph that was captured in operators belong to these, and each has its place in the graph; so have those of a graph
@@ -373,7 +377,8 @@ exit" >&9
 	exec 9>&-
 	check "budget: ends" wait "${test_pids[-1]}"
 	expect "budget: the step in the pause has no parts" \
-		'["gpu_busy_us" in x["shape"] for x in p if x["event"] == "token_prof"][1:] == [False]' p="$TMP/budget.jsonl"
+		'["gpu_busy_us" in x["shape"] for x in sorted((x for x in p if x["event"] == "token_prof"),
+			key=lambda x: x["shape"]["step"])][1:] == [False]' p="$TMP/budget.jsonl"
 	check "budget: a message at the end" grep -q 'gpu: nothing was collected for .*--gpu-budget' "$TMP/budget.err"
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }

@@ -198,7 +198,7 @@ planted() { # TARGET ARGUMENT...
 	local target=$1
 	shift
 	check "planted: who or what requests waited for is named: $*" \
-		env PLANT_TARGET="$target" ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "$@"
+		env PLANT_TARGET="$target" PLANT_EACH=0.4 ENGINES="$ENGINES" BUILD="$BUILD" "$TOP/tests/plant/requests.py" "$@"
 	sed 's/^/# /' "$TMP/check.out"
 }
 

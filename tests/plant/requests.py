@@ -13,7 +13,8 @@ queue   they come faster than two slots can answer them: queued. For both the so
 
 What a request lost is known from the driver's own log and clock: it counts as a victim if that is at least a tenth of
 its time. It is named if the profile says so. Those that are within a fifth of that limit are not judged. The exit
-code is 1 when precision or recall are below the target.
+code is 1 when precision or recall are below PLANT_TARGET, of all together, or below PLANT_EACH for one cause. Beside
+other load a cause may have three victims, of which one is wrong.
 """
 
 import argparse
@@ -37,6 +38,7 @@ from engine import BUILD, INFTRACE, PLANT, TOP, Failed, Processes, line_from, wa
 CLIENT = os.path.join(HERE, "../programs/serve_client.py")
 LIMIT = 1 / 10
 TARGET = float(os.environ.get("PLANT_TARGET", "0.98"))
+EACH = float(os.environ.get("PLANT_EACH", TARGET))
 STALLS = {"sleep": "blocked_sleep", "cpu": "cpu", "pipe": "blocked_ipc"}
 HTTP = {  # slots; arguments of serve_client.py behind the number of requests
     "client": ("4", ["20", "20", "5"]),
@@ -231,11 +233,12 @@ def share(part, whole):
     return part / whole if whole else 1.0
 
 
-def row(name, n):
+def row(name, n, target):
+    """Prints it; whether it meets the target."""
     p, r = share(n["named"], n["named"] + n["false"]), share(n["named"], n["victims"])
     print(" ".join(str(c).ljust(len(k) + 3) for k, c in zip(COLUMNS, (
         name, *(n[k] for k in COLUMNS[1:7]), f"{p:.3f}", f"{r:.3f}", n["close"]))).rstrip(), flush=True)
-    return min(p, r) >= TARGET
+    return min(p, r) >= target
 
 
 def planted(engine, name, seed, o, folder):
@@ -266,7 +269,7 @@ def main():
             p.error(f"{name}: no such cause; there are {', '.join(CAUSES)}")
     if os.geteuid():
         raise Failed("tracing needs root")
-    engine, ok = prepare(), True
+    engine, ok, every = prepare(), True, collections.Counter()
     seed = o.seed if o.seed is not None else random.randrange(1, 1 << 31)
     print(f"seed {seed}")
     print(" ".join(c.ljust(len(c) + 3) for c in COLUMNS).rstrip())
@@ -274,7 +277,9 @@ def main():
     os.makedirs(folder, exist_ok=True)
     for name in o.cause or CAUSES:
         n = planted(engine, name, seed, o, folder)
-        ok &= row(name, n)
+        ok &= row(name, n, EACH)
+        every.update(n)
+    ok &= row("all", every, TARGET)
     return 0 if ok else 1
 
 
