@@ -104,7 +104,7 @@ setup() {
 }
 
 test_multi() {
-	with_links multi '' "$(often 500 2300)"
+	with_links multi '' "$(often 300 2300)"
 }
 
 test_single() {

@@ -12,7 +12,7 @@ need node
 # shellcheck source=../programs/programs.sh
 . "$TOP/tests/programs/programs.sh"
 
-runs=${SPAWNS_RUNS:-3}
+runs=${SPAWNS_RUNS:-$(often 2 3)}
 count=${SPAWNS_COUNT:-400}
 
 # A process that computes, and short-lived ones.

@@ -433,24 +433,24 @@ test_many() {
 	memory() {
 		awk '/^VmRSS/ { print $2 }' "/proc/$RECORDER/status"
 	}
-	kb=() # after 50 windows, and 50 more, ...
-	for ((i = 1; i <= 200; i++)); do
+	n=$(often 25 50) kb=() # after so many windows, and as many more, ...
+	for ((i = 1; i <= 4 * n; i++)); do
 		touch "$flag"
 		parts 4 many
 		rm "$flag"
 		parts 0 many
-		[ "$i" -ne 50 ] || files=$(files_open) early=$(mapped)
-		((i % 50)) || kb+=("$(memory)")
+		[ "$i" -ne "$n" ] || files=$(files_open) early=$(mapped)
+		((i % n)) || kb+=("$(memory)")
 	done
-	check "200 windows: no more files open than after 50" wait_until 60 no_more_files
+	check "$((4 * n)) windows: no more files open than after $n" wait_until 60 no_more_files
 	# a leak grows with each window; malloc maps some memory now and then
-	check "200 windows: no more memory mapped than after 50 ($early)" test "$(mapped)" -lt $((early + 50))
+	check "$((4 * n)) windows: no more memory mapped than after $n ($early)" test "$(mapped)" -lt $((early + n))
 	finish many 0
-	same "200 windows: all files" "$(find "$TMP/many" -type f ! -name '*.part' | wc -l)" $((200 * 2 * 3))
+	same "$((4 * n)) windows: all files" "$(find "$TMP/many" -type f ! -name '*.part' | wc -l)" $((4 * n * 2 * 3))
 	# a leak grows each time; what waited to be written on a busy machine, and malloc then keeps, once or twice
 	least=$(printf '%s\n' $((kb[1] - kb[0])) $((kb[2] - kb[1])) $((kb[3] - kb[2])) | sort -n | head -n 1)
-	echo "# ${kb[*]} kB after 50, 100, 150 and 200 windows"
-	check "200 windows: 50 of them take no more than 3 MB" test "$least" -le 3072
+	echo "# ${kb[*]} kB after $n, $((2 * n)), $((3 * n)) and $((4 * n)) windows"
+	check "$((4 * n)) windows: $n of them take no more than 60 kB each" test "$least" -le $((60 * n))
 	rm -r "$TMP/many"
 }
 
