@@ -558,17 +558,29 @@ struct gpu_gap {
 
 #define GPU_STEP_F_LOST 0x04 /* records of the GPU are missing: the times are not known, and 0 */
 
+/* One device during a step, as the process of the step used it. */
+struct gpu_step_device {
+	u32 device;
+	u32 track;           /* the number of its track in the recording */
+	u32 kernels, copies; /* that ran within it */
+	u64 ns[GPU_PART_MAX]; /* add up to the step's time exactly */
+	u64 after_ns;         /* for how long what was launched in the step ran after its end */
+};
+#define GPU_STEP_DEVICES 16 /* of more, those with the lowest numbers are told one by one */
+
 struct rec_gpu_step {
 	struct rec_hdr h;    /* of the step; id: its probe */
 	u32 step;            /* its number */
 	u32 device;          /* the one that was busy for longest, in the step and with what was launched in it */
-	u32 kernels, copies; /* that ran within it, on this device */
-	u32 track;           /* the number of its track in the recording */
+	/* What follows is of all devices together: they are busy while one of them is, and idle while all are. */
+	u32 kernels, copies; /* that ran within it */
+	u32 n_devices;       /* that ran something, or had something to run; 1 if none had */
 	u32 pad;
 	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
-	u64 after_ns;         /* for how long what was launched in the step ran on this device after its end */
+	u64 after_ns;         /* for how long what was launched in the step ran after its end */
 	u64 residual_ns;      /* times of the GPU are known to this */
-	struct gpu_gap gaps[GPU_GAPS];
+	struct gpu_gap gaps[GPU_GAPS]; /* none of them had anything to do */
+	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by their numbers; n_devices of them, if that is not more */
 };
 
 /* In one interval, as one process uses the device. */

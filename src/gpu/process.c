@@ -520,11 +520,16 @@ static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
 	return err;
 }
 
-static bool find_track(struct gpu_process *p, struct rec_gpu_step *r)
+static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
 {
-	const struct gpu_track of = { .device = r->device, .tgid = p->tgid, .stream = GPU_STREAM_STEPS };
+	for (uint32_t i = 0; i < r->n_devices && i < GPU_STEP_DEVICES; i++) {
+		struct gpu_step_device *d = &r->devices[i];
+		const struct gpu_track of = { .device = d->device, .tgid = p->tgid, .stream = GPU_STREAM_STEPS };
 
-	return gpu_info_track(p->info, &of, r->h.start_ns, r->h.start_ns + r->h.dur_ns, &r->track);
+		if (!gpu_info_track(p->info, &of, r->h.start_ns, r->h.start_ns + r->h.dur_ns, &d->track))
+			return false;
+	}
+	return true;
 }
 
 static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb cb, void *arg)
@@ -535,10 +540,10 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
 	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) ||
-		!find_track(p, &r)) {
+		!find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		memset(r.gaps, 0, sizeof(r.gaps));
-		r.after_ns = 0;
+		r.after_ns = r.n_devices = 0;
 		r.h.flags |= GPU_STEP_F_LOST;
 	}
 	for (int i = 0; i < GPU_GAPS; i++) {

@@ -338,7 +338,12 @@ static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 	const struct gpu_gap *gap = &r->gaps[0];
 	char idle[TIME_TEXT_MAX];
 	bool done = r->h.flags & GPU_STEP_F_LOST;
+	char gpu[24];
 
+	if (r->n_devices > 1)
+		snprintf(gpu, sizeof(gpu), "all %u GPUs", r->n_devices);
+	else
+		snprintf(gpu, sizeof(gpu), "GPU %u", r->device);
 	for (size_t i = 0; i < set->n; i++) {
 		struct trigger *t = &set->list[i];
 
@@ -349,8 +354,8 @@ static void take_gpu_step(struct trigger_set *set, const struct rec_gpu_step *r)
 			continue;
 		done = true;
 		if (trigger_is_told(set, t, gap->start_ns + gap->dur_ns, r->h.tgid))
-			trigger_tell(set, t, "GPU %u had nothing to do for %s in step %u of pid %u", r->device,
-				trigger_time(idle, gap->dur_ns), r->step, r->h.tgid);
+			trigger_tell(set, t, "%s had nothing to do for %s in step %u of pid %u", gpu, trigger_time(idle, gap->dur_ns), r->step,
+				r->h.tgid);
 	}
 }
 

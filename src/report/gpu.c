@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/gpu.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,83 @@ static struct json_object *gaps_array(struct json_build *b, const struct gpu_pha
 
 /* ---- phases ---- */
 
+/* NULL: there are too many. */
+static struct phase_device *get_device(struct gpu_phase *p, uint32_t device)
+{
+	size_t i = 0;
+
+	while (i < p->n_devices && p->devices[i].device < device)
+		i++;
+	if (i < p->n_devices && p->devices[i].device == device)
+		return &p->devices[i];
+	if (p->n_devices == GPU_STEP_DEVICES) {
+		p->devices_missing = true;
+		return NULL;
+	}
+	memmove(&p->devices[i + 1], &p->devices[i], (p->n_devices++ - i) * sizeof(p->devices[0]));
+	p->devices[i] = (struct phase_device){ .device = device };
+	return &p->devices[i];
+}
+
+static const struct json_node *device_key(const struct json_node *shape, const char *prefix, const char *key)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s%s", prefix, key);
+	return node_get(shape, text);
+}
+
+/* What the step says of a device, in keys that begin with `prefix`. */
+static void add_device(struct gpu_phase *p, uint32_t device, const char *prefix, int64_t total_ns, const struct json_node *shape)
+{
+	int64_t ns[GPU_PART_MAX] = { 0 }, sum = 0, after = 0;
+	uint32_t kernels = 0, copies = 0;
+	struct phase_device *d;
+
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		read_us(device_key(shape, prefix, parts[i].key + strlen("gpu_")), &ns[i]);
+		sum = ns_add(sum, ns[i]);
+	}
+	d = sum == total_ns ? get_device(p, device) : NULL;
+	if (!d)
+		return;
+	read_u32(device_key(shape, prefix, "kernels"), &kernels);
+	read_u32(device_key(shape, prefix, "copies"), &copies);
+	read_us(device_key(shape, prefix, "after_us"), &after);
+	d->kernels += kernels;
+	d->copies += copies;
+	d->total = ns_add(d->total, total_ns);
+	d->after = ns_add(d->after, after);
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		d->part[i] = ns_add(d->part[i], ns[i]);
+}
+
+/* The number of the device in "gpu_device0_kernels", which each of several devices has. */
+static bool names_device(const char *key, uint32_t *ret_device)
+{
+	int end = 0;
+
+	return sscanf(key, "gpu_device%2" SCNu32 "_kernels%n", ret_device, &end) == 1 && end && !key[end];
+}
+
+static void add_devices(struct gpu_phase *p, int64_t total_ns, int64_t nothing_ns, const struct json_node *shape)
+{
+	uint32_t n = 0, device = 0;
+	char prefix[32];
+
+	if (read_u32(node_get(shape, "gpu_devices"), &n)) {
+		p->devices_missing |= n > GPU_STEP_DEVICES;
+		json_for_each (value, shape) {
+			if (!names_device(value->key, &device))
+				continue;
+			snprintf(prefix, sizeof(prefix), "gpu_device%u_", device);
+			add_device(p, device, prefix, total_ns, shape);
+		}
+	} else if (read_u32(node_get(shape, "gpu_device"), &device) && nothing_ns != total_ns) {
+		add_device(p, device, "gpu_", total_ns, shape); /* it has the parts of the step; one that did nothing is any of them */
+	}
+}
+
 void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t total_ns, const struct json_node *shape)
 {
 	int64_t ns[GPU_PART_MAX], sum = 0;
@@ -184,6 +262,7 @@ void gpu_phases_add(struct gpu_phases *g, uint32_t phase, uint32_t step, int64_t
 		p->part[i] = ns_add(p->part[i], ns[i]);
 	for (int i = 1; i <= GPU_GAPS; i++)
 		add_gap(p, shape, i, step);
+	add_devices(p, total_ns, ns[GPU_PART_IDLE_LAUNCH], shape);
 }
 
 const char *gpu_bound(const struct gpu_phase *p)
@@ -198,21 +277,53 @@ const char *gpu_bound(const struct gpu_phase *p)
 	return busy > 0 || p->part[most] > 0 ? parts[most].bound : NULL;
 }
 
+static const char *const words[GPU_PART_MAX] = {
+	[GPU_PART_BUSY] = "kernels",
+	[GPU_PART_COPY] = "copies",
+	[GPU_PART_IDLE_LAUNCH] = "idle: launch",
+	[GPU_PART_IDLE_WAIT] = "idle: waits",
+	[GPU_PART_COLLECTIVE] = "collectives",
+	[GPU_PART_UNKNOWN] = "not known",
+};
+
+/* Of a phase with several devices. A step that says nothing of one had nothing for it. */
+static int64_t device_part(const struct gpu_phase *p, const struct phase_device *d, int part)
+{
+	bool nothing = part == (p->devices_missing ? GPU_PART_UNKNOWN : GPU_PART_IDLE_LAUNCH);
+
+	return nothing ? ns_add(d->part[part], p->total - d->total) : d->part[part];
+}
+
+static void put_devices(const struct page *page, const struct gpu_phase *p)
+{
+	char after[DURATION_MAX];
+
+	for (size_t i = 0; i < p->n_devices && p->n_devices > 1; i++) {
+		const struct phase_device *d = &p->devices[i];
+		const char *before = "  ";
+
+		fprintf(page->out, "  GPU %-2u", d->device);
+		for (int k = 0; k < GPU_PART_MAX; k++) {
+			int64_t ns = device_part(p, d, k);
+
+			if (!ns)
+				continue;
+			fprintf(page->out, "%s%s %.2f %%", before, words[k], 100 * page_share(ns, p->total));
+			before = ", ";
+		}
+		if (d->after)
+			fprintf(page->out, "; after the step for another %s", words_duration(after, d->after / (int64_t)p->steps));
+		fprintf(page->out, "\n");
+	}
+}
+
 static void put_phase(const struct page *page, const struct gpu_phase *p)
 {
-	static const char *const words[GPU_PART_MAX] = {
-		[GPU_PART_BUSY] = "kernels",
-		[GPU_PART_COPY] = "copies",
-		[GPU_PART_IDLE_LAUNCH] = "idle: launch",
-		[GPU_PART_IDLE_WAIT] = "idle: waits",
-		[GPU_PART_COLLECTIVE] = "collectives",
-		[GPU_PART_UNKNOWN] = "not known",
-	};
 	char name[64], d[DURATION_MAX];
 	const char *bound = gpu_bound(p);
 
 	text_printable(name, sizeof(name), p->phase ? model_text(page->m, p->phase) : "steps");
-	fprintf(page->out, "\nWhat the GPU did in %s%s%s\n", name, bound ? ": " : "", bound ? bound : "");
+	fprintf(page->out, "\nWhat the GPU%s did in %s%s%s\n", p->n_devices > 1 ? "s" : "", name, bound ? ": " : "", bound ? bound : "");
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		double share = page_share(p->part[i], p->total);
 
@@ -228,6 +339,7 @@ static void put_phase(const struct page *page, const struct gpu_phase *p)
 	if (p->steps)
 		fprintf(page->out, "  %.1f kernels, %.1f copies a step\n", (double)p->kernels / (double)p->steps,
 			(double)p->copies / (double)p->steps);
+	put_devices(page, p);
 	put_gaps(page, p);
 	if (p->lost)
 		fprintf(page->out, "  of %llu of %llu steps it is not known: records of the GPU are missing\n", (unsigned long long)p->lost,
@@ -238,6 +350,27 @@ void page_gpu(const struct page *page, const struct gpu_phases *g)
 {
 	for (size_t i = 0; i < g->n; i++)
 		put_phase(page, &g->list[i]);
+}
+
+static struct json_object *devices_array(struct json_build *b, const struct gpu_phase *p)
+{
+	struct json_object *array = json_new_array(b);
+
+	for (size_t i = 0; i < p->n_devices; i++) {
+		const struct phase_device *d = &p->devices[i];
+		struct json_object *o = json_new_object(b), *us = json_new_object(b);
+
+		json_put_u64(b, o, "device", d->device);
+		json_put_u64(b, o, "kernels", d->kernels);
+		json_put_u64(b, o, "copies", d->copies);
+		json_put_us(b, us, "total", p->total);
+		for (int k = 0; k < GPU_PART_MAX; k++)
+			json_put_us(b, us, parts[k].name, device_part(p, d, k));
+		json_put(b, o, "gpu_us", us);
+		json_put_us(b, o, "after_us", d->after);
+		json_append(b, array, o);
+	}
+	return array;
 }
 
 struct json_object *gpu_array(struct json_build *b, const struct model *m, const struct gpu_phases *g)
@@ -262,6 +395,8 @@ struct json_object *gpu_array(struct json_build *b, const struct model *m, const
 			json_put_us(b, us, parts[k].name, p->part[k]);
 		json_put(b, o, "gpu_us", us);
 		json_put_us(b, o, "after_us", p->after);
+		if (p->n_devices > 1)
+			json_put(b, o, "devices", devices_array(b, p));
 		json_put(b, o, "gaps", gaps_array(b, p));
 		json_append(b, array, o);
 	}

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_REPORT_GPU_H
 #define INFTRACE_REPORT_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,14 @@ struct phase_gap {
 	char *why; /* "the launching thread ..."; NULL: not known */
 };
 
+/* One device in the steps. */
+struct phase_device {
+	uint32_t device;
+	uint64_t kernels, copies;
+	int64_t total, part[GPU_PART_MAX]; /* of the steps that say something of it */
+	int64_t after;
+};
+
 #define GPU_PHASES_MAX 16 /* of more, the others are counted as the last one */
 
 struct gpu_phase {
@@ -26,6 +35,9 @@ struct gpu_phase {
 	uint64_t kernels, copies;
 	int64_t total, part[GPU_PART_MAX];
 	int64_t after; /* for how long what was launched in the steps ran after them */
+	struct phase_device devices[GPU_STEP_DEVICES];
+	size_t n_devices;
+	bool devices_missing; /* there are more */
 	struct phase_gap gaps[GPU_PHASE_GAPS]; /* the longest first */
 };
 

@@ -119,27 +119,35 @@ void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r)
 	add_arrow(c, r);
 }
 
-void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
+static void add_step(struct chrome_sink *c, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
-	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, r->track);
+	const struct gpu_track *t = gpu_info_get_track(c->rec.gpu, d->track);
 	char *p;
 
-	if (!t || t->device != r->device || r->h.flags & GPU_STEP_F_LOST || r->h.id >= c->rec.probes->n)
+	if (!t || t->device != d->device)
 		return;
-	name_track(c, r->track, t);
-	p = span_begin(c, &r->h, PID_GPU + r->device, TID_GPU + r->track);
+	name_track(c, d->track, t);
+	p = span_begin(c, &r->h, PID_GPU + d->device, TID_GPU + d->track);
 	p = fmt_u32(fmt_lit(p, "\"step "), r->step);
 	p = fmt_u32(fmt_lit(p, "\",\"cat\":\"gpu_step\",\"args\":{\"step\":"), r->step);
 	p = fmt_u32(fmt_lit(p, ",\"pid\":"), r->h.tgid);
-	p = fmt_u32(fmt_lit(p, ",\"kernels\":"), r->kernels);
-	p = fmt_u32(fmt_lit(p, ",\"copies\":"), r->copies);
+	p = fmt_u32(fmt_lit(p, ",\"kernels\":"), d->kernels);
+	p = fmt_u32(fmt_lit(p, ",\"copies\":"), d->copies);
 	for (int i = 0; i < GPU_PART_MAX; i++) {
 		p = fmt_string(fmt_lit(p, ","), gpu_part_key(i));
-		p = fmt_us(fmt_lit(p, ":"), r->ns[i]);
+		p = fmt_us(fmt_lit(p, ":"), d->ns[i]);
 	}
 	p = fmt_us(fmt_lit(p, ",\"residual_us\":"), r->residual_ns);
 	*p++ = '}';
 	event_end(c, p);
+}
+
+void chrome_gpu_step(struct chrome_sink *c, const struct rec_gpu_step *r)
+{
+	if (r->h.flags & GPU_STEP_F_LOST || r->h.id >= c->rec.probes->n)
+		return;
+	for (uint32_t i = 0; i < gpu_step_devices(r); i++)
+		add_step(c, r, &r->devices[i]);
 }
 
 /* The value at the begin of the interval holds up to the next one. */

@@ -17,6 +17,12 @@ const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r);
 /* Of a copy or a set; 0: unknown. */
 uint64_t gpu_megabytes_per_s(const struct rec_gpu *r);
 
+/* Of a step, those that are told one by one. */
+static inline uint32_t gpu_step_devices(const struct rec_gpu_step *r)
+{
+	return r->n_devices < GPU_STEP_DEVICES ? r->n_devices : GPU_STEP_DEVICES;
+}
+
 /* "gpu_busy_us", "gpu_busy_ns" */
 const char *gpu_part_key(int part);
 const char *gpu_part_name(int part);

@@ -342,10 +342,9 @@ void perfetto_gpu(struct perfetto_sink *s, const struct rec_gpu *r)
 		write_arrow(s, r, g->number);
 }
 
-void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
+static void write_step(struct perfetto_sink *s, const struct rec_gpu_step *r, const struct gpu_step_device *d)
 {
-	bool shown = !(r->h.flags & GPU_STEP_F_LOST) && r->h.id < s->rec.probes->n;
-	uint32_t row = shown ? perfetto_gpu_row(s, r->track, r->device) : 0;
+	uint32_t row = perfetto_gpu_row(s, d->track, d->device);
 	char name[8 + FMT_U32_MAX];
 	struct event e;
 
@@ -355,12 +354,20 @@ void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
 	event_init_text(&e, s, row, "gpu_step", name);
 	event_add(&e, "step", VALUE_UINT, r->step);
 	event_add(&e, "pid", VALUE_UINT, r->h.tgid);
-	event_add(&e, "kernels", VALUE_UINT, r->kernels);
-	event_add(&e, "copies", VALUE_UINT, r->copies);
+	event_add(&e, "kernels", VALUE_UINT, d->kernels);
+	event_add(&e, "copies", VALUE_UINT, d->copies);
 	for (int i = 0; i < GPU_PART_MAX; i++)
-		event_add(&e, gpu_part_name(i), VALUE_UINT, r->ns[i]);
+		event_add(&e, gpu_part_name(i), VALUE_UINT, d->ns[i]);
 	event_add(&e, "residual_ns", VALUE_UINT, r->residual_ns);
 	event_write_span(&e, perfetto_ts(s, r->h.start_ns), r->h.start_ns + r->h.dur_ns);
+}
+
+void perfetto_gpu_step(struct perfetto_sink *s, const struct rec_gpu_step *r)
+{
+	if (r->h.flags & GPU_STEP_F_LOST || r->h.id >= s->rec.probes->n)
+		return;
+	for (uint32_t i = 0; i < gpu_step_devices(r); i++)
+		write_step(s, r, &r->devices[i]);
 }
 
 void perfetto_gpu_load(struct perfetto_sink *s, const struct rec_gpu_load *r)

@@ -92,6 +92,21 @@ static char *add_gap(char *p, int number, const struct recording *rec, const str
 	return p;
 }
 
+/* What one of several devices did: the parts that are not 0. */
+static char *add_device(char *p, const struct gpu_step_device *d)
+{
+	char prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "gpu_device%u_", d->device);
+	p = fmt_u64(profile_add_key(p, prefix, "kernels"), d->kernels);
+	p = fmt_u64(profile_add_key(p, prefix, "copies"), d->copies);
+	for (int i = 0; i < GPU_PART_MAX; i++) {
+		if (d->ns[i])
+			p = fmt_us(profile_add_key(p, prefix, gpu_part_key(i) + strlen("gpu_")), d->ns[i]);
+	}
+	return d->after_ns ? fmt_us(profile_add_key(p, prefix, "after_us"), d->after_ns) : p;
+}
+
 char *profile_gpu_add(
 	char *p, const struct recording *rec, const struct gpu_gaps *gaps, const struct profile_gpu_step *s, const struct rec_gpu_step *r)
 {
@@ -108,6 +123,11 @@ char *profile_gpu_add(
 	if (r->after_ns)
 		p = add_us(p, ",\"gpu_after_us\":", r->after_ns);
 	p = add_us(p, ",\"gpu_residual_us\":", r->residual_ns);
+	if (r->n_devices > 1) {
+		p = add_u64(p, ",\"gpu_devices\":", r->n_devices);
+		for (uint32_t i = 0; i < gpu_step_devices(r); i++)
+			p = add_device(p, &r->devices[i]);
+	}
 	for (int i = 0; i < GPU_GAPS && r->gaps[i].dur_ns >= GAP_MIN_NS; i++)
 		p = add_gap(p, i + 1, rec, gaps, s, &r->gaps[i]);
 	return p;

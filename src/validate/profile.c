@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "gpu/info.h"
 #include "record.h"
 #include "util/map.h"
 #include "util/text.h"
@@ -240,6 +241,34 @@ static void check_gpu(struct profile_check *check, const struct json_node *shape
 			(long long)total_ns, (long long)(sum - total_ns));
 }
 
+/* Checks that the parts of each of several GPUs add up to the step. */
+static void check_gpu_devices(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
+{
+	const struct json_node *total = node_get(stages, "total");
+	int64_t sum[GPU_DEVICES_MAX] = { 0 }, total_ns, ns;
+	bool any[GPU_DEVICES_MAX] = { 0 };
+	unsigned long device;
+	char *key;
+
+	if (!total || node_us_to_ns(total, &total_ns))
+		return;
+	json_for_each (value, shape) {
+		if (strncmp(value->key, "gpu_device", strlen("gpu_device")))
+			continue;
+		device = strtoul(value->key + strlen("gpu_device"), &key, 10);
+		if (*key != '_' || device >= GPU_DEVICES_MAX || !text_has_suffix(key, "_us") || !strcmp(key, "_after_us"))
+			continue;
+		any[device] = true;
+		if (node_us_to_ns(value, &ns) || ns < 0 || __builtin_add_overflow(sum[device], ns, &sum[device]))
+			sum[device] = INT64_MIN; /* and stays wrong */
+	}
+	for (device = 0; device < GPU_DEVICES_MAX; device++) {
+		if (any[device] && sum[device] != total_ns)
+			LINE_PROBLEM(check, "shape: the parts of GPU %lu sum to %lld ns, total is %lld ns", device, (long long)sum[device],
+				(long long)total_ns);
+	}
+}
+
 /* Checks that what the CPU did in a gap of the GPU adds up to it. */
 static void check_gpu_gaps(struct profile_check *check, const struct json_node *shape)
 {
@@ -444,6 +473,7 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof")) {
 			check_gpu(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
+			check_gpu_devices(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 			check_gpu_gaps(check, values[PROFILE_KEY_shape]);
 		}
 		if (!strcmp(family, "op_prof")) {

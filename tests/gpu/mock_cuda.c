@@ -217,6 +217,7 @@ API cuDeviceGet(int *ret, int ordinal);
 API cuDeviceGetCount(int *ret);
 API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device);
 API cuCtxDestroy_v2(struct context *c);
+API cuCtxSetCurrent(struct context *c);
 API cuCtxSynchronize(void);
 API cuDeviceGetAttribute(int *ret, int attribute, int device);
 API cuDevicePrimaryCtxRetain(struct context **ret, int device);
@@ -272,6 +273,12 @@ API cuCtxDestroy_v2(struct context *c)
 	if (current == c)
 		current = NULL;
 	free(c);
+	return 0;
+}
+
+API cuCtxSetCurrent(struct context *c)
+{
+	current = c;
 	return 0;
 }
 

@@ -16,6 +16,8 @@
  *   graph-ops N        the same, of a graph that is captured in operators, those of ops
  *   big-graph M N       N launches of a graph of M kernels
  *   step N NS          N kernels of one stream, NS of CPU time after each, then waits for them: mock_step()
+ *   parallel N M NS    N kernels on each of the devices 0 to M - 1 in turn, whose streams run side by side, NS of CPU time after each
+ *                      turn, then waits for them: mock_parallel()
  *   ops N              N times an operator with two kernels of its own and one of an operator within it, and a kernel of none:
  *                      mock_ops() with mock_outer() and mock_inner()
  *   nap MS             a step that sleeps between two kernels: mock_nap()
@@ -52,6 +54,7 @@
 #include <unistd.h>
 
 #define NAMES 8
+#define DEVICES 16
 #define MEMORY (1u << 20)
 
 struct config {
@@ -66,6 +69,7 @@ extern int ncclAllReduce(const void *from, void *to, size_t count, int type, int
 extern int cuInit(unsigned int flags);
 extern int cuCtxCreate_v2(void **ret, unsigned int flags, int device);
 extern int cuCtxDestroy_v2(void *c);
+extern int cuCtxSetCurrent(void *c);
 extern int cuCtxSynchronize(void);
 extern int cuStreamCreate(void **ret, unsigned int flags);
 extern int cuStreamSynchronize(void *s);
@@ -206,6 +210,32 @@ void __attribute__((noinline)) mock_step(unsigned long kernels, uint64_t cpu_ns)
 		burn(cpu_ns);
 	}
 	cuStreamSynchronize(streams[0]);
+}
+
+/* The same, on several devices at once. The odd ones have half as much to do. */
+void mock_parallel(unsigned long kernels, unsigned long devices, uint64_t cpu_ns);
+void __attribute__((noinline)) mock_parallel(unsigned long kernels, unsigned long devices, uint64_t cpu_ns)
+{
+	static void *contexts[DEVICES], *of_device[DEVICES];
+
+	for (unsigned long d = 0; d < devices && d < DEVICES; d++) {
+		if (contexts[d])
+			continue;
+		cuCtxCreate_v2(&contexts[d], 0, (int)d);
+		cuStreamCreate(&of_device[d], 0);
+	}
+	for (unsigned long i = 0; i < kernels; i++) {
+		for (unsigned long d = 0; d < devices && d < DEVICES; d++) {
+			if (d % 2 && i % 2)
+				continue;
+			cuCtxSetCurrent(contexts[d]);
+			cuLaunchKernel(functions[i % NAMES], 4 + (unsigned int)d, 1, 1, 64, 1, 1, 0, of_device[d], NULL, NULL);
+		}
+		burn(cpu_ns);
+	}
+	for (unsigned long d = 0; d < devices && d < DEVICES; d++)
+		cuStreamSynchronize(of_device[d]);
+	cuCtxSetCurrent(context);
 }
 
 /* The same, without a use of the CPU. */
@@ -384,6 +414,8 @@ static void carry_out(char *line)
 		mock_step(n, two ? strtoull(two, NULL, 10) : 0);
 	else if (!strcmp(word, "ops"))
 		mock_ops(n);
+	else if (!strcmp(word, "parallel"))
+		mock_parallel(n, two ? strtoul(two, NULL, 10) : 2, three ? strtoull(three, NULL, 10) : 0);
 	else if (!strcmp(word, "nap"))
 		mock_nap(n);
 	else if (!strcmp(word, "steps"))

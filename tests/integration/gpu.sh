@@ -123,6 +123,36 @@ test_devices() {
 		if x["event"] == "token_prof"), key=lambda x: x["shape"]["step"]))] == [1, 5]' p="$TMP/devices.jsonl"
 }
 
+# Several at once: a step has the parts of all together, and those of each.
+test_parallel() {
+	local n f
+	for n in 2 8; do
+		f=parallel$n
+		recorded "$f" -u "$MOCK/mock_driver:mock_parallel()@step" -- init "kernel-ns 300000" "parallel 1 $n 0" "parallel 20 $n 100000" \
+			"parallel 10 $n 2000000" sync truth
+		check "$f: what ran, when, and the parts of steps" "$TOP/tests/programs/check_gpu.py" steps "$TMP/$f.json" "$TMP/$f.truth" "$TMP/$f.err" \
+			"$TMP/$f.jsonl"
+		sed 's/^/# /' "$TMP/check.out"
+		valid "$f"
+		expect "$f: all devices are told, if the clocks were not disturbed" '"gpu_lost" in str(p) or [x["shape"]["gpu_devices"] for x in p
+			if x["event"] == "token_prof"] == 3 * ['"$n]" p="$TMP/$f.jsonl"
+		expect "$f: the parts of each sum to the step" '[s for x in p if x["event"] == "token_prof" for s in [x["shape"]] for d in range('"$n"')
+			if "gpu_devices" in s and abs(sum(v for k, v in s.items() if k.startswith("gpu_device%d_" % d) and k.endswith("_us") and
+			"after" not in k) - x["stage_us"]["total"]) > 0.0005] == []' p="$TMP/$f.jsonl"
+		expect "$f: a step on the track of each" 'all(len({e["pid"] for e in t if e.get("cat") == "gpu_step" and e["name"] == n}) == '"$n"'
+			for n in {e["name"] for e in t if e.get("cat") == "gpu_step"})' t="$TMP/$f.json"
+		"$INFTRACE" report "$TMP/$f.jsonl" >"$TMP/$f.report"
+		same "$f: the report has a line for each" "$(grep -c '^  GPU [0-9]* *kernels [0-9.]* %' "$TMP/$f.report")" \
+			"$(grep -q gpu_devices "$TMP/$f.jsonl" && echo "$n" || echo 0)"
+		"$INFTRACE" report --json "$TMP/$f.jsonl" >"$TMP/$f.rjson"
+		expect "$f: so has its JSON" '"gpu_lost" in str(p) or [d["device"] for d in r[0]["processes"][0]["gpu"][0]["devices"]] == list(range('"$n"'))' \
+			r="$TMP/$f.rjson" p="$TMP/$f.jsonl"
+	done
+	sed 's/"gpu_device1_busy_us":[0-9]/&1/' "$TMP/parallel2.jsonl" >"$TMP/wrong.jsonl"
+	cmp -s "$TMP/parallel2.jsonl" "$TMP/wrong.jsonl" || check_rc "parallel: validate adds them up" 1 'the parts of GPU 1 sum to' "$INFTRACE" \
+		validate "$TMP/wrong.jsonl"
+}
+
 # Kernels of a graph that was captured in operators belong to these, and each has its place in the graph; so have those of a graph
 # that was captured outside of any.
 test_graphs() {
@@ -383,5 +413,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices graphs collectives gaps idle live attach container many dropped without processes)
+ALL_TESTS=(every budget all top report operators devices parallel graphs collectives gaps idle live attach container many dropped without processes)
 run_tests "$@"

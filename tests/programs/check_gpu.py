@@ -5,6 +5,8 @@
   check_gpu.py all TRACE TRUTH MESSAGES      each kernel, copy and set is there, as it was; and each has its launch
   check_gpu.py some TRACE TRUTH MESSAGES     those that are there are as they were
   check_gpu.py hta TRACE                     arguments have the types that HolisticTraceAnalysis wants, once the array is an object
+  check_gpu.py steps TRACE TRUTH MESSAGES PROFILE
+                                             as "all", and the parts of steps that wait for what they launch follow from what ran
   check_gpu.py engine TRACE TRUTH MESSAGES PROFILE
                                              each is there, as it was; from the first step on with its launch; and the parts
                                              of steps follow from what ran
@@ -79,8 +81,21 @@ def launch_times(events, slices, origin):
     return {correlation: launches[i] for correlation, i in ids if i in launches}
 
 
+def check_devices(d, s, works, begin, end, slack):
+    """The same of each of several devices."""
+    devices = sorted({w["device"] for w in works if w["start"] < end and w["end"] > begin})
+    d.equal(f"step {s['step']}: devices", s.get("gpu_devices", 1), max(len(devices), 1))
+    for device in devices if len(devices) > 1 else ():
+        of = [w for w in works if w["device"] == device]
+        busy, both = union([w for w in of if w["kind"] == "kernel"], begin, end), union(of, begin, end)
+        for part, wanted in ("busy", busy), ("copy", both - busy):
+            got = ns(s.get(f"gpu_device{device}_{part}_us", 0))
+            if abs(got - wanted) > slack:
+                d.equal(f"step {s['step']}: {part} of GPU {device}", got, wanted)
+
+
 def check_steps(d, profile, works, origin, residual, launched):
-    """The busy time of each step, as much copying as there is beside kernels, and what ran after it."""
+    """The busy time of each step, as much copying as there is beside kernels, and what ran after it. Of all devices together."""
     lines = [x for x in lines_of(profile) if x["event"] == "token_prof" and "gpu_busy_us" in x["shape"]]
     works.sort(key=lambda w: w["start"])
     kernels = [w for w in works if w["kind"] == "kernel"]
@@ -95,6 +110,7 @@ def check_steps(d, profile, works, origin, residual, launched):
             d.equal(f"step {s['step']}: busy", ns(s["gpu_busy_us"]), busy)
         if abs(ns(s["gpu_copy_us"]) - (both - busy)) > slack:
             d.equal(f"step {s['step']}: copies", ns(s["gpu_copy_us"]), both - busy)
+        check_devices(d, s, works, begin, end, slack)
         # of an engine that has waited for all of it before the next step; what it launches between steps is of none
         next_begin = begins[begins.index(begin) + 1]
         after = union([w for w in works if begin <= launched.get(w["correlation"], 0) <= end], end, next_begin)
@@ -129,7 +145,9 @@ def main(what, trace, truth, messages, profile=None):
         for k in got.keys() | wanted.keys():
             if d.n < 5:
                 d.equal(k, len(got[k]), len(wanted[k]))
-    if what == "all":
+    if what == "steps":
+        check_steps(d, profile, works, origin, residual, {})
+    if what in ("all", "steps"):
         begins = sum(e.get("ph") == "s" and e.get("cat") == "ac2g" for e in events)
         d.equal("arrows from launches", begins, len({w["correlation"] for w in works if w["end"] > w["start"]}))
     if what == "engine":

@@ -534,8 +534,10 @@ static void keep_gap(struct gpu_gap *gaps, uint64_t from, uint64_t to)
 	}
 }
 
-static void divide_slowly(
-	const struct gpu_run *list, size_t n, uint64_t start, uint64_t end, uint64_t ns[GPU_PART_MAX], struct gpu_gap gaps[GPU_GAPS])
+#define ALL UINT32_MAX
+
+static void divide_slowly(const struct gpu_run *list, size_t n, uint32_t device, uint64_t start, uint64_t end, uint64_t ns[GPU_PART_MAX],
+	struct gpu_gap gaps[GPU_GAPS])
 {
 	uint64_t idle = start;
 
@@ -546,12 +548,14 @@ static void divide_slowly(
 
 		for (size_t i = 0; i < n; i++) {
 			const struct gpu_run *r = &list[i];
-			bool runs = r->start_ns != UINT64_MAX && at >= r->start_ns && at < r->end_ns;
+			/* one that has not run may be of any device */
+			bool is_of = device == ALL || r->start_ns == UINT64_MAX || r->device == device;
+			bool runs = is_of && r->start_ns != UINT64_MAX && at >= r->start_ns && at < r->end_ns;
 
 			kernels |= runs && r->is_kernel && !r->is_collective;
 			collectives |= runs && r->is_collective;
 			copies |= runs && !r->is_kernel;
-			if (at >= r->start_ns || at < r->launched_ns)
+			if (!is_of || at >= r->start_ns || at < r->launched_ns)
 				continue;
 			queued |= r->launched_ns && r->start_ns != UINT64_MAX;
 			unknown |= !r->launched_ns || r->start_ns == UINT64_MAX;
@@ -584,6 +588,39 @@ static bool ends_gap(const struct gpu_run *list, size_t n, const struct gpu_gap 
 	return false;
 }
 
+/* Each device has what it has alone, and there are no others. */
+static void assert_devices(const struct gpu_run *list, size_t n, uint64_t start, uint64_t end, const struct rec_gpu_step *r)
+{
+	uint32_t told = 0, kernels = 0, copies = 0;
+	uint64_t ns[GPU_PART_MAX];
+	struct gpu_gap gaps[GPU_GAPS];
+	uint64_t after = 0;
+
+	for (uint32_t device = 0; device < GPU_DEVICES_MAX; device++) {
+		const struct gpu_step_device *d = &r->devices[told];
+		bool used = false;
+
+		for (size_t i = 0; i < n; i++)
+			used |= list[i].start_ns != UINT64_MAX && list[i].device == device &&
+				((list[i].start_ns < end && list[i].end_ns > start) || (list[i].launched_ns < end && list[i].end_ns > start));
+		if (told >= r->n_devices || d->device != device) {
+			assert_false(used);
+			continue;
+		}
+		divide_slowly(list, n, device, start, end, ns, gaps);
+		for (int i = 0; i < GPU_PART_MAX; i++)
+			assert_int_equal(d->ns[i], ns[i]);
+		kernels += d->kernels;
+		copies += d->copies;
+		after = d->after_ns > after ? d->after_ns : after;
+		told++;
+	}
+	assert_int_equal(told, r->n_devices);
+	assert_int_equal(kernels, r->kernels);
+	assert_int_equal(copies, r->copies);
+	assert_true(r->after_ns >= after);
+}
+
 static void test_partition(void **state)
 {
 	const unsigned int n_cases = cases(3000, 200);
@@ -604,6 +641,7 @@ static void test_partition(void **state)
 				.start_ns = from,
 				.end_ns = from + (uint64_t)rand() % 100,
 				.launched_ns = rand() % 3 ? from - (uint64_t)rand() % 200 : 0,
+				.device = (uint32_t)rand() % 3 * 7,
 				.is_kernel = rand() % 2,
 				.launch_tid = 1 + (uint32_t)i,
 			};
@@ -612,7 +650,8 @@ static void test_partition(void **state)
 				list[i].start_ns = list[i].end_ns = UINT64_MAX;
 		}
 		assert_int_equal(gpu_partition(list, n, start, end, &r), 0);
-		divide_slowly(list, n, start, end, ns, gaps);
+		divide_slowly(list, n, ALL, start, end, ns, gaps);
+		assert_devices(list, n, start, end, &r);
 		for (int i = 0; i < GPU_GAPS; i++) {
 			assert_int_equal(r.gaps[i].start_ns, gaps[i].start_ns);
 			assert_int_equal(r.gaps[i].dur_ns, gaps[i].dur_ns);

@@ -51,6 +51,34 @@ static void test_after(void **state)
 	output_free(&r);
 }
 
+#define OTHER(device, kernels, parts) ",\"gpu_device" #device "_kernels\":" #kernels ",\"gpu_device" #device "_copies\":0" parts
+
+/* Several devices; one that a step does not name had nothing to do in it. */
+static void test_devices(void **state)
+{
+	static const char profile[] =
+		LINE(0, "decode", PARTS(90, 0, 10, 0, 0) ",\"gpu_devices\":2" OTHER(0, 2, ",\"gpu_device0_busy_us\":50,\"gpu_device0_idle_wait_us\":50,\"gpu_device0_after_us\":4")
+				OTHER(5, 1, ",\"gpu_device5_busy_us\":40,\"gpu_device5_idle_launch_us\":60"))
+			LINE(1, "decode", PARTS(100, 0, 0, 0, 0))
+		/* nothing ran */
+		LINE(2, "decode", PARTS(0, 0, 100, 0, 0));
+	struct output r;
+
+	(void)state;
+	RUN(&r, profile, "-");
+	assert_int_equal(r.rc, 0);
+	assert_contains(r.out, "\nWhat the GPUs did in decode: GPU-bound\n");
+	assert_contains(r.out, "\n  GPU 0   kernels 50.00 %, idle: launch 33.33 %, idle: waits 16.67 %; after the step for another 1.33 us\n"
+			       "  GPU 5   kernels 13.33 %, idle: launch 86.67 %\n");
+	output_free(&r);
+	RUN(&r, profile, "-", "--json");
+	assert_int_equal(r.rc, 0);
+	assert_contains(r.out, "\"devices\":[{\"device\":0,\"kernels\":5,\"copies\":1,\"gpu_us\":{\"total\":300.000,\"busy\":150.000,\"copy\":0.000,"
+			       "\"idle_launch\":100.000,\"idle_wait\":50.000,\"collective\":0.000,\"unknown\":0.000},\"after_us\":4.000},"
+			       "{\"device\":5,\"kernels\":1,");
+	output_free(&r);
+}
+
 #define GAP(n, us, more) ",\"gpu_gap" #n "_us\":" #us ",\"gpu_gap" #n "_ts_us\":1,\"gpu_gap" #n "_tid\":7" more
 
 /* What the launching thread did in the longest gaps. */
@@ -108,6 +136,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_phases),
 		cmocka_unit_test(test_after),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lost),

@@ -41,9 +41,16 @@ static void feed(struct out *o)
 	};
 	struct rec_gpu copy = { .h = hdr(REC_GPU, GPU_COPY), .device = 1, .context = 3, .stream = 7, .bytes = 123400 };
 	struct rec_gpu_load load = { .h = hdr(REC_GPU_LOAD, 1), .busy_ns = 617, .waits = 3, .has_waits = 1 };
-	struct rec_gpu_step step = { .h = hdr(REC_GPU_STEP, 0), .step = 12, .device = 1, .kernels = 1, .residual_ns = 56 };
+	struct rec_gpu_step step = {
+		.h = hdr(REC_GPU_STEP, 0),
+		.step = 12,
+		.device = 1,
+		.kernels = 1,
+		.residual_ns = 56,
+		.n_devices = 2,
+		.devices = { { .device = 1, .kernels = 1 }, { .device = 3 } },
+	};
 	const struct gpu_track stream = { .device = 1, .tgid = PID, .context = 3, .stream = 7 };
-	const struct gpu_track steps = { .device = 1, .tgid = PID, .stream = GPU_STREAM_STEPS };
 
 	kernel.name = gpu_info_name(info, "_ZN7cutlass6KernelINS_4gemm6kernel4GemmEEEvNT_6ParamsE");
 	kernel.h.flags = GPU_F_FIRST;
@@ -52,10 +59,14 @@ static void feed(struct out *o)
 	copy.h.start_ns = START + 30000;
 	copy.h.dur_ns = 10000;
 	for (int i = 0; i < GPU_PART_MAX; i++)
-		step.ns[i] = (uint64_t)i;
+		step.devices[0].ns[i] = (uint64_t)i;
 	gpu_info_track(info, &stream, kernel.h.start_ns, kernel.h.start_ns + kernel.h.dur_ns, &kernel.track);
 	gpu_info_track(info, &stream, copy.h.start_ns, copy.h.start_ns + copy.h.dur_ns, &copy.track);
-	gpu_info_track(info, &steps, step.h.start_ns, step.h.start_ns + step.h.dur_ns, &step.track);
+	for (int i = 0; i < 2; i++) {
+		const struct gpu_track steps = { .device = step.devices[i].device, .tgid = PID, .stream = GPU_STREAM_STEPS };
+
+		gpu_info_track(info, &steps, step.h.start_ns, step.h.start_ns + step.h.dur_ns, &step.devices[i].track);
+	}
 	sink_record(o->s, &launch.h, REC_FUNCTION_SIZE(1));
 	EMIT(o, &kernel);
 	EMIT(o, &copy);
@@ -88,8 +99,10 @@ static void test_chrome(void **state)
 	assert_span(e, "gpu_memcpy", "30.000", "10.000");
 	assert_text(arg(e, "bytes"), "123400");
 	assert_text(arg(e, "memory bandwidth (GB/s)"), "12.340");
-	e = get(&o, "X", "step 12");
+	e = find(&o, "X", "step 12", 0);
 	assert_text(arg(e, "gpu_idle_launch_us"), "0.002");
+	assert_text(arg(e, "kernels"), "1");
+	assert_text(arg(find(&o, "X", "step 12", 1), "kernels"), "0"); /* of the other device */
 	e = get(&o, "C", "busy");
 	assert_text(field(e, "ts"), "10.000");
 	assert_text(arg(e, "%"), "50");
@@ -120,6 +133,34 @@ static void test_no_slice(void **state)
 	assert_null(find(&o, "s", "ac2g", 0));
 	get(&o, "X", "kernel");
 	chrome_done(&o);
+}
+
+/* Of several devices each is told. */
+static void test_devices(void **state)
+{
+	struct rec_step step = { .h = hdr(REC_STEP, 0), .number = 1 };
+	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .step = 1, .device = 7, .kernels = 3, .n_devices = 40 };
+	struct out o;
+
+	(void)state;
+	share_out(&step, 1234);
+	profile_open(&o, &plain);
+	gpu_info_expect(info, PID, true);
+	EMIT(&o, &step);
+	gpu.ns[GPU_PART_BUSY] = 1234;
+	for (uint32_t i = 0; i < GPU_STEP_DEVICES; i++)
+		gpu.devices[i] = (struct gpu_step_device){ .device = i, .kernels = i, .ns = { [GPU_PART_COPY] = 1000, [GPU_PART_IDLE_WAIT] = 234 } };
+	gpu.devices[7].after_ns = 77;
+	EMIT(&o, &gpu);
+	flush(&o);
+	o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 });
+	read_text(&o);
+	assert_non_null(strstr(o.text, "\"gpu_devices\":40,\"gpu_device0_kernels\":0,\"gpu_device0_copies\":0,\"gpu_device0_copy_us\":1.000,"
+				       "\"gpu_device0_idle_wait_us\":0.234,\"gpu_device1_kernels\":1,"));
+	assert_non_null(strstr(o.text, "\"gpu_device7_idle_wait_us\":0.234,\"gpu_device7_after_us\":0.077,\"gpu_device8_kernels\":8,"));
+	assert_non_null(strstr(o.text, "\"gpu_device15_idle_wait_us\":0.234},"));
+	validate(&o, true);
+	profile_done(&o);
 }
 
 /* A line waits for what the GPU did, and is written without it at the end. */
@@ -173,6 +214,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_chrome, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_no_slice, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_devices, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_profile, set_up, tear_down),
 	};
 

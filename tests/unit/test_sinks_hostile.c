@@ -185,8 +185,11 @@ static void make_noise(void)
 		noise.gpu.device = noise.gpu.track % 3;
 	}
 	if (noise.h.kind == REC_GPU_STEP && draw() % 4) {
-		noise.gpu_step.track %= 10;
-		noise.gpu_step.device = noise.gpu_step.track % 3;
+		noise.gpu_step.n_devices %= 20;
+		for (unsigned int i = 0; i < GPU_STEP_DEVICES; i++) {
+			noise.gpu_step.devices[i].track %= 10;
+			noise.gpu_step.devices[i].device = noise.gpu_step.devices[i].track % 3;
+		}
 	}
 	if (noise.h.kind == REC_STEP && draw() % 4)
 		noise.step.n_parts %= STEP_PARTS_MAX + 2;
