@@ -579,6 +579,7 @@ struct rec_gpu_step {
 	u64 ns[GPU_PART_MAX]; /* add up to h.dur_ns exactly */
 	u64 after_ns;         /* for how long what was launched in the step ran after its end */
 	u64 residual_ns;      /* times of the GPU are known to this */
+	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step, which they sum to; all 0: not known */
 	struct gpu_gap gaps[GPU_GAPS]; /* none of them had anything to do */
 	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by their numbers; n_devices of them, if that is not more */
 };

@@ -27,6 +27,7 @@
 struct waiting {
 	struct rec_hdr h;
 	uint32_t number;
+	uint64_t before_ns; /* since the last step of its thread; 0: none, or it is not known */
 	bool is_partial;
 };
 
@@ -384,11 +385,14 @@ static size_t pending(uint64_t until_ns, void *arg)
 	return gpu_join_pending(((struct gpu_process *)arg)->join, until_ns, NULL, 0);
 }
 
+static bool knows_all(const struct gpu_process *p, uint64_t from_ns, uint64_t to_ns)
+{
+	return p->first_on_ns && from_ns >= p->first_on_ns && !has_gap(p, from_ns, to_ns);
+}
+
 static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 {
-	const struct gpu_process *p = arg;
-
-	return p->first_on_ns && from_ns >= p->first_on_ns && (!p->off_ns || to_ns <= p->off_ns) && !has_gap(p, from_ns, to_ns);
+	return knows_all(arg, from_ns, to_ns);
 }
 
 /* While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of those that
@@ -443,15 +447,20 @@ void gpu_process_wait(struct gpu_process *p, const uint64_t *stream, uint64_t st
 
 bool gpu_process_step(struct gpu_process *p, const struct rec_step *r)
 {
+	uint64_t before_ns = 0;
+
 	if (!p->state.on_since) /* perhaps since the last turn */
 		gpu_feed_state(p->feed, r->h.start_ns + r->h.dur_ns, &p->state);
 	if (!p->state.on_since || p->state.state == GPU_STATE_FAILED)
 		return false;
 	if (!reserve((void **)&p->steps, &p->cap_steps, p->n_steps, GPU_STEPS_MAX, sizeof(*p->steps)))
 		return false;
+	for (int i = 0; i < ST_MAX; i++)
+		before_ns += r->before_ns[i];
 	p->steps[p->n_steps++] = (struct waiting){
 		.h = r->h,
 		.number = r->number,
+		.before_ns = before_ns <= r->h.start_ns ? before_ns : 0,
 		.is_partial = r->h.start_ns < (p->first_on_ns ?: p->state.on_since) || r->h.start_ns < p->runs_from_ns,
 	};
 	return true;
@@ -494,10 +503,9 @@ static bool is_ready(const struct gpu_process *p, const struct waiting *s, uint6
 	return (!pending && knows_launches(p)) || now_ns >= end_ns + LATE_NS;
 }
 
-/* What ran around the step and, of the launches before its end, those of which nothing is known. */
-static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
+/* What ran around that time and, of the launches before its end, those of which nothing is known. */
+static int divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *r)
 {
-	uint64_t end_ns = r->h.start_ns + r->h.dur_ns;
 	struct gpu_run *list = malloc((p->n_runs + PENDING_MAX) * sizeof(*list));
 	struct launch *pending = malloc(PENDING_MAX * sizeof(*pending));
 	size_t n = 0, n_pending = 0;
@@ -505,7 +513,7 @@ static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
 
 	if (list && pending) {
 		for (size_t i = 0; i < p->n_runs; i++) {
-			if (p->runs[i].end_ns > r->h.start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
+			if (p->runs[i].end_ns > start_ns && (p->runs[i].start_ns < end_ns || p->runs[i].launched_ns < end_ns))
 				list[n++] = p->runs[i];
 		}
 		n_pending = gpu_join_pending(p->join, end_ns, pending, PENDING_MAX);
@@ -513,11 +521,22 @@ static int divide(const struct gpu_process *p, struct rec_gpu_step *r)
 			list[n++] = (struct gpu_run){
 				.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .launched_ns = pending[i].end_ns, .launch_tid = pending[i].tid
 			};
-		err = gpu_partition(list, n, r->h.start_ns, end_ns, r);
+		err = gpu_partition(list, n, start_ns, end_ns, r);
 	}
 	free(list);
 	free(pending);
 	return err;
+}
+
+static void divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
+{
+	uint64_t from_ns = s->h.start_ns - s->before_ns;
+	struct rec_gpu_step before;
+
+	if (!s->before_ns || from_ns < p->runs_from_ns || !knows_all(p, from_ns, s->h.start_ns))
+		return;
+	if (!divide(p, from_ns, s->h.start_ns, &before))
+		memcpy(r->before_ns, before.ns, sizeof(before.ns));
 }
 
 static bool find_tracks(struct gpu_process *p, struct rec_gpu_step *r)
@@ -539,12 +558,14 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
-	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) || divide(p, &r) ||
-		!find_tracks(p, &r)) {
+	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) ||
+		divide(p, s->h.start_ns, end_ns, &r) || !find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));
 		memset(r.gaps, 0, sizeof(r.gaps));
 		r.after_ns = r.n_devices = 0;
 		r.h.flags |= GPU_STEP_F_LOST;
+	} else {
+		divide_before(p, s, &r);
 	}
 	for (int i = 0; i < GPU_GAPS; i++) {
 		if (r.gaps[i].dur_ns && !r.gaps[i].tid)
@@ -577,8 +598,8 @@ static void answer_steps(struct gpu_process *p, uint64_t now_ns, bool all, gpu_r
 			answer(p, &s, cb, arg);
 			continue;
 		}
-		if (s.h.start_ns < needed_ns)
-			needed_ns = s.h.start_ns;
+		if (s.h.start_ns - s.before_ns < needed_ns)
+			needed_ns = s.h.start_ns - s.before_ns;
 		p->steps[n++] = s;
 	}
 	p->n_steps = n;

@@ -94,6 +94,7 @@ static void profile_record(struct sink *s, const struct rec_hdr *rec, size_t siz
 	}
 	ps->graphs |= ((const struct rec_step *)rec)->n.graphs > 0;
 	profile_steps_add(ps->steps, (const struct rec_step *)rec);
+	profile_requests_step(ps->requests, (const struct rec_step *)rec);
 	profile_ops_step(ps->ops, (const struct rec_step *)rec);
 	profile_stacks_step(ps->stacks, (const struct rec_step *)rec);
 }

@@ -191,7 +191,7 @@ static void on_part(struct step_request *r, const struct step_seen *s, const str
 
 	profile_steps_part(q->step_lines, s, p);
 	if (q->gpu && r->by_parts)
-		request_gpu_part(q->gpu, r, s, p, gpu_info_expects(q->rec->gpu, s->tgid));
+		request_gpu_part(q->gpu, r, s, p);
 }
 
 static void on_step(struct step_request *r, const struct step_seen *s, void *arg)
@@ -214,12 +214,20 @@ static void *on_done(struct step_request *r, void *arg)
 		write_steps(q, r);
 		return NULL;
 	}
+	if (q->gpu)
+		request_gpu_over(q->gpu, r);
 	*request_line_shape(q->shape, r, q->rec->left_out) = 0;
 	*request_line_stages(q->stages, r) = 0;
 	held = request_feed_joins(q->rec->requests) ? line_copy(&l) : NULL;
 	if (!held)
 		write_line(q, &l, NULL, NULL);
 	return held;
+}
+
+void profile_requests_step(struct profile_requests *q, const struct rec_step *r)
+{
+	if (q->gpu && gpu_info_expects(q->rec->gpu, r->h.tgid))
+		request_gpu_expect(q->gpu, r->number);
 }
 
 void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r)

@@ -17,6 +17,8 @@ struct profile_requests;
 int profile_requests_new(struct profile_lines *lines, const struct recording *rec, struct profile_steps *steps,
 	struct profile_requests **ret_requests);
 
+/* The step's record, before its request is told. */
+void profile_requests_step(struct profile_requests *q, const struct rec_step *r);
 void profile_requests_gpu(struct profile_requests *q, const struct rec_gpu_step *r);
 
 /* Writes what is left. */

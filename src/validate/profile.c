@@ -346,10 +346,10 @@ static void check_hot_ops(struct profile_check *check, const struct json_node *s
 	}
 }
 
-/* Checks that what the GPU did for a request adds up to the request's own time. */
+/* Checks that what the GPU did in each part of a request's time adds up to it. */
 static void check_gpu_request(struct profile_check *check, const struct json_node *shape, const struct json_node *stages)
 {
-	static const char *const own[] = { "own_prefill", "own_decode" };
+	static const char *const own[] = { "own_prefill", "own_decode", "others", "between" };
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
 		const struct json_node *total = node_get(stages, own[i]);

@@ -93,14 +93,21 @@ static void kernel(uint64_t start, uint64_t end, uint32_t stream, uint32_t corre
 	agent_write(&agent, &r);
 }
 
-static bool step(uint32_t number, uint64_t start, uint64_t end)
+/* before: since the last step of its thread */
+static bool step_behind(uint32_t number, uint64_t start, uint64_t end, uint64_t before)
 {
 	const struct rec_step r = {
 		.h = { .kind = REC_STEP, .tgid = PID, .tid = TID, .start_ns = start, .dur_ns = end - start },
 		.number = number,
+		.before_ns = { [ST_CPU] = before / 3, [ST_RUNNABLE] = before - before / 3 },
 	};
 
 	return gpu_process_step(process, &r);
+}
+
+static bool step(uint32_t number, uint64_t start, uint64_t end)
+{
+	return step_behind(number, start, end, 0);
 }
 
 static void assert_parts(uint64_t busy, uint64_t copy, uint64_t launch, uint64_t wait, uint64_t unknown)
@@ -147,6 +154,32 @@ static void test_step(void **state)
 	assert_int_equal(got.step.copies, 1);
 	/* the launch of the copy was not seen: before it, nothing is known of gaps in which nothing else was queued */
 	assert_parts(140 * US, 100 * US, 600 * US, 55 * US, 105 * US);
+}
+
+/* The time since the last step is divided, too, if all of it is known. */
+static void test_before(void **state)
+{
+	const uint64_t t = NOW + MS, *before = got.step.before_ns;
+	uint64_t sum = 0;
+
+	(void)state;
+	call(t + 10 * US, t + 20 * US, 0xaa, 1);
+	kernel(t + 30 * US, t + 70 * US, 7, 1, 1);
+	assert_true(step_behind(0, t + 50 * US, t + 100 * US, 50 * US));
+	drain_at(t + 300 * MS);
+	assert_int_equal(got.steps, 1);
+	assert_parts(20 * US, 0, 30 * US, 0, 0);
+	assert_int_equal(before[GPU_PART_BUSY], 20 * US);
+	assert_int_equal(before[GPU_PART_IDLE_WAIT], 10 * US);
+	assert_int_equal(before[GPU_PART_IDLE_LAUNCH], 20 * US);
+	/* nothing was collected by then */
+	assert_true(step_behind(1, t + 310 * MS, t + 311 * MS, 312 * MS));
+	drain_at(t + 600 * MS);
+	assert_int_equal(got.steps, 2);
+	assert_parts(0, 0, MS, 0, 0);
+	for (int i = 0; i < GPU_PART_MAX; i++)
+		sum += before[i];
+	assert_int_equal(sum, 0);
 }
 
 /* What is launched within a step and runs later was queued; a launch of which nothing came is waited for, but not for ever. */
@@ -672,6 +705,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_step, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pending, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_never_flushed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),

@@ -57,8 +57,7 @@ static void test_after(void **state)
 static void test_devices(void **state)
 {
 	static const char profile[] =
-		LINE(0, "decode", PARTS(90, 0, 10, 0, 0) ",\"gpu_devices\":2" OTHER(0, 2, ",\"gpu_device0_busy_us\":50,\"gpu_device0_idle_wait_us\":50,\"gpu_device0_after_us\":4")
-				OTHER(5, 1, ",\"gpu_device5_busy_us\":40,\"gpu_device5_idle_launch_us\":60"))
+		LINE(0, "decode", PARTS(90, 0, 10, 0, 0) ",\"gpu_devices\":2" OTHER(0, 2, ",\"gpu_device0_busy_us\":50,\"gpu_device0_idle_wait_us\":50,\"gpu_device0_after_us\":4") OTHER(5, 1, ",\"gpu_device5_busy_us\":40,\"gpu_device5_idle_launch_us\":60"))
 			LINE(1, "decode", PARTS(100, 0, 0, 0, 0))
 		/* nothing ran */
 		LINE(2, "decode", PARTS(0, 0, 100, 0, 0));

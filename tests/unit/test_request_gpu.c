@@ -24,10 +24,11 @@ static int tear_down(void **state)
 	return teardown(state);
 }
 
-/* A tenth of the step copies, three tenths wait, and the rest is busy. */
+/* A tenth of the step copies, three tenths wait, and the rest is busy; of the time before it a quarter. s: of a list of steps. */
 static void emit_gpu(struct out *o, const struct rows_step *s, uint8_t flags)
 {
 	struct rec_gpu_step r = { .h = hdr(REC_GPU_STEP, 0), .step = s->number };
+	uint64_t before = s->number ? s->start - s[-1].end : 0;
 
 	r.h.start_ns = START + s->start;
 	r.h.dur_ns = s->end - s->start;
@@ -36,6 +37,8 @@ static void emit_gpu(struct out *o, const struct rows_step *s, uint8_t flags)
 		r.ns[GPU_PART_COPY] = r.h.dur_ns / 10;
 		r.ns[GPU_PART_IDLE_WAIT] = r.h.dur_ns * 3 / 10;
 		r.ns[GPU_PART_BUSY] = r.h.dur_ns - r.ns[GPU_PART_COPY] - r.ns[GPU_PART_IDLE_WAIT];
+		r.before_ns[GPU_PART_IDLE_LAUNCH] = before * 3 / 4;
+		r.before_ns[GPU_PART_BUSY] = before - before * 3 / 4;
 	}
 	EMIT(o, &r);
 }
@@ -104,11 +107,40 @@ static void test_shares(void **state)
 		check_gpu(&o, "1", "own_decode", "1.950", "0.325", "0.975"); /* of 1250 and 2000 ns */
 		check_gpu(&o, "2", "own_prefill", "12.000", "2.000", "6.000");
 		check_gpu(&o, "2", "own_decode", "1.800", "0.300", "0.900"); /* of 2000 and 1000 ns */
+		/* of 8750 and 8000 ns */
+		check_gpu(&o, "1", "others", "10.050", "1.675", "5.025");
+		check_gpu(&o, "1", "between", "0.250", NULL, NULL);
+		assert_string_equal(shape_of(&o, "1", "between_gpu_idle_launch_us"), "0.750");
 		read_text(&o);
 		validate(&o, true);
 		profile_done(&o);
 	}
 	(void)state;
+}
+
+/* Requests that take turns: of the steps of others, and of the time between steps, each has what the GPU did in them. */
+static void test_turns(void **state)
+{
+	struct out o;
+
+	(void)state;
+	profile_open(&o, &plain);
+	for (size_t i = 0; i < ARRAY_SIZE(turns); i++) {
+		emit_rows(o.s, &turns[i]);
+		settle(&o, 5);
+		emit_gpu(&o, &turns[i], 0);
+	}
+	profile_close(&o);
+	assert_int_equal(count(&o), 3);
+	check_gpu(&o, "1", "others", "3.601", "0.600", "1.800"); /* of 3000 and 3001 ns */
+	check_gpu(&o, "1", "between", "0.750", NULL, NULL);
+	assert_string_equal(shape_of(&o, "1", "between_gpu_idle_launch_us"), "2.249"); /* of 1000, 1000 and 999 ns */
+	check_gpu(&o, "2", "others", "1.200", "0.200", "0.600"); /* of 1000 and 1000 ns */
+	check_gpu(&o, "3", "others", NULL, NULL, NULL);
+	check_gpu(&o, "3", "own_prefill", "1.800", "0.300", "0.900");
+	read_text(&o);
+	validate(&o, true);
+	profile_done(&o);
 }
 
 /* Where the GPU of one step is not known, the span it belongs to has none; a line that waits for nothing is not held. */
@@ -130,6 +162,9 @@ static void test_unknown(void **state)
 	check_gpu(&o, "1", "own_decode", NULL, NULL, NULL);
 	check_gpu(&o, "2", "own_prefill", NULL, NULL, NULL);
 	check_gpu(&o, "2", "own_decode", NULL, NULL, NULL);
+	check_gpu(&o, "1", "others", NULL, NULL, NULL);
+	check_gpu(&o, "1", "between", NULL, NULL, NULL);
+	assert_null(shape_of(&o, "1", "between_gpu_idle_launch_us"));
 	read_text(&o);
 	validate(&o, true);
 	profile_done(&o);
@@ -158,12 +193,19 @@ static void test_bound(void **state)
 
 	(void)state;
 	assert_int_equal(request_gpu_new(&g), 0);
-	request_gpu_part(g, &first, &s, &part, true);
+	request_gpu_expect(g, s.number);
+	request_gpu_part(g, &first, &s, &part);
 	request_gpu_told(g, &s);
 	assert_true(request_gpu_waits(g, 1));
-	for (s.number = 1; s.number <= REQUEST_GPU_STEPS_MAX; s.number++)
-		request_gpu_part(g, &second, &s, &part, true);
+	for (s.number = 1; s.number <= REQUEST_GPU_STEPS_MAX; s.number++) {
+		s.start += 10;
+		s.end += 10;
+		request_gpu_expect(g, s.number);
+		request_gpu_part(g, &second, &s, &part);
+		request_gpu_told(g, &s);
+	}
 	assert_false(request_gpu_waits(g, 1));
+	request_gpu_over(g, &first);
 	assert_ptr_equal(request_gpu_end(g, text, 1, true), text);
 	gpu.ns[GPU_PART_BUSY] = 10;
 	for (gpu.step = REQUEST_GPU_STEPS_MAX; gpu.step > 0; gpu.step--) {
@@ -171,6 +213,8 @@ static void test_bound(void **state)
 		request_gpu_step(g, &gpu);
 	}
 	assert_false(request_gpu_waits(g, 2));
+	second.spans[SPAN_OWN_DECODE] = 10 * (uint64_t)REQUEST_GPU_STEPS_MAX;
+	request_gpu_over(g, &second);
 	*request_gpu_end(g, text, 2, true) = 0;
 	assert_string_equal(text, ",\"own_decode_gpu_busy_us\":40.960");
 	assert_false(request_gpu_waits(g, 2));
@@ -181,6 +225,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_turns, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_unknown, set_up, tear_down),
 		cmocka_unit_test(test_bound),
 	};
