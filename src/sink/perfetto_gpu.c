@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: what GPUs did. */
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "sink/gpu.h"
 #include "sink/perfetto.h"
@@ -62,6 +63,10 @@ static const char *const arg_names[ARGS] = {
 	[ARG_CAPTURED] = "captured_in",
 };
 
+/* trace_processor finds the end of an arrow by the number of the event alone, among all files of an archive that are of one machine
+ * (InitPerMachineState() makes its GpuTracker): numbers begin somewhere else in each file. */
+#define EVENTS_FROM_MAX (UINT64_C(1) << 55)
+
 #define CONTEXTS_FURTHER (UINT64_C(1) << 24)
 
 /* Told in this file so far. */
@@ -69,7 +74,7 @@ struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
-	uint64_t number;		   /* of the last event */
+	uint64_t number;                   /* of the last event */
 };
 
 void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
@@ -192,6 +197,19 @@ static bool is_named(const struct rec_gpu *r)
 	return r->h.id == GPU_KERNEL && r->name && r->name <= GPU_NAMES_MAX;
 }
 
+static struct perfetto_gpus *gpus_new(const struct recording *rec)
+{
+	struct perfetto_gpus *g = calloc(1, sizeof(*g));
+	uint64_t from;
+
+	if (!g)
+		return NULL;
+	if (getrandom(&from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
+		from = rec->start_real_ns;
+	g->number = from % EVENTS_FROM_MAX;
+	return g;
+}
+
 /* Tells what its event will refer to. NULL: it has no track. */
 static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu *r)
 {
@@ -201,7 +219,7 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 	if (!t || t->device != r->device)
 		return NULL;
 	if (!s->gpus)
-		s->gpus = calloc(1, sizeof(*s->gpus));
+		s->gpus = gpus_new(&s->rec);
 	g = s->gpus;
 	if (!g)
 		return NULL;
