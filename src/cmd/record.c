@@ -54,9 +54,10 @@ static const struct argp_option options[] = {
 		"ran, stacks which code waited, pmu what steps and operators cost the CPU); +x and -x change the default",
 		1 },
 	{ "op-detail", OPT_OP_DETAIL, NULL, 0, "operators with the names, types and shapes of their tensors", 1 },
-	{ "gpu", OPT_GPU, "attach,every=N", OPTION_ARG_OPTIONAL,
+	{ "gpu", OPT_GPU, "attach,every=N,wait=DURATION", OPTION_ARG_OPTIONAL,
 		"what a COMMAND's GPUs do: kernels, copies, and what part of each step they ran; through CUPTI, or AMD's rocprofiler-sdk, by a "
-		"library in the process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them. With every=N of about each N-th step only",
+		"library in the process. --gpu=attach brings it into the processes of -p, by ptrace, which changes them. With every=N of about each N-th step only; "
+		"wait=DURATION: how long, of each 0.1 s, it waits for inftrace to make room before it drops records (default: 50ms)",
 		1 },
 	{ "gpu-budget", OPT_GPU_BUDGET, "SHARE", 0,
 		"of --gpu: where its library takes more of a CPU in a process than this, 2% for example, it collects nothing for a while",

@@ -19,7 +19,8 @@
  * fault. It has one writer, the agent of that process, and one reader, inftrace.
  *
  * Writer: a record goes to index head & (capacity - 1) when head - tail < capacity, then head is stored with
- * release; otherwise the record is dropped and counted in dropped_ring. Reader: loads head with acquire, reads
+ * release; otherwise it waits a little, for wait_ms in all between two flushes, and after that the record is dropped and counted
+ * in dropped_ring. Only threads wait that have nothing else to do. Reader: loads head with acquire, reads
  * (copies first, then checks) the records from its own tail on, then stores tail with release. There is no wake-up: the reader
  * looks at each of its ticks, and sets the capacity for what may arrive between two.
  *
@@ -114,9 +115,11 @@ struct gpu_ring_writer {
 	uint64_t dropped_memory; /* of records: names or buffers for which there was no memory */
 	uint64_t unknown;	/* of records: of a kind that is not read, left out */
 	uint64_t own_ns;	/* CPU time the agent took: its thread, and its part of CUPTI's */
+	uint64_t waited_ns;	/* for room in the ring, by all threads */
 
 	uint64_t on_since __attribute__((aligned(64))); /* CLOCK_BOOTTIME ns of the last enabling; 0: never */
-	uint64_t flushed_until;	/* CLOCK_BOOTTIME ns: records of what ended before it have been written. Only grows. */
+	uint64_t flushed_until;	/* CLOCK_BOOTTIME ns: records of what ended before it have been written, or counted as dropped. Only grows,
+				 * with each flush as far as is known then */
 	uint32_t wanted_seen;	/* the last wanted_change that has been carried out, flush included */
 	uint32_t state;		/* enum gpu_state */
 	uint32_t collected;	/* GPU_WANT_*: what is being collected now; not more than what is wanted */
@@ -156,6 +159,7 @@ struct gpu_ring_reader {
 	uint32_t budget_ppm;	/* own_ns per elapsed time, in millionths; 0: no limit */
 	uint32_t flush_ms;	/* how often completed records are asked for; 0: the agent's own choice */
 	uint32_t leave;		/* 1: stop, flush and go away for good */
+	uint32_t wait_ms;	/* how long is waited in all between two flushes for room in the ring; 0: not at all */
 };
 
 struct gpu_ring {

@@ -698,6 +698,7 @@ void gpu_process_counts(const struct gpu_process *p, struct gpu_counts *ret_coun
 		.bad = gpu_feed_bad(p->feed),
 		.pending = gpu_join_pending(p->join, UINT64_MAX, NULL, 0),
 		.residual_ns = p->state.residual_ns,
+		.waited_ns = p->state.waited_ns,
 		.over_ns = p->over_ns,
 		.is_over = p->is_over,
 	};

@@ -26,6 +26,7 @@ struct gpu_counts {
 	uint64_t joined, missed; /* of what ran, the launch was seen, or not */
 	uint64_t pending;        /* launches of which nothing came */
 	uint64_t residual_ns;
+	uint64_t waited_ns; /* by the agent, for room in the ring */
 	uint64_t over_ns; /* nothing was collected for that long, since it would have cost more than the budget; */
 	bool is_over;     /* now, too */
 };

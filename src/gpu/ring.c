@@ -256,6 +256,7 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 	grow(&st->dropped, sum(sum(ring, cupti), sum(load(&w->dropped_clock), load(&w->dropped_memory))));
 	grow(&st->unknown, load(&w->unknown));
 	grow(&st->own_ns, load(&w->own_ns));
+	grow(&st->waited_ns, load(&w->waited_ns));
 	grow(&st->flushed_until, until < now_ns ? until : now_ns);
 	grow(&st->residual_ns, residual(&f->ring->clock));
 	*ret_state = *st;
@@ -272,7 +273,8 @@ void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms)
 	syscall(SYS_futex, &r->wanted_change, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void gpu_feed_budget(struct gpu_feed *f, uint32_t ppm)
+void gpu_feed_limits(struct gpu_feed *f, uint32_t ppm, uint32_t wait_ms)
 {
 	__atomic_store_n(&f->ring->reader.budget_ppm, ppm, __ATOMIC_RELAXED);
+	__atomic_store_n(&f->ring->reader.wait_ms, wait_ms, __ATOMIC_RELAXED);
 }

@@ -28,6 +28,7 @@ struct gpu_feed_state {
 	uint64_t dropped_cupti; /* of them by CUPTI */
 	uint64_t unknown;
 	uint64_t own_ns;
+	uint64_t waited_ns;     /* for room in the ring */
 	uint64_t on_since;      /* it has collected since then; 0: never */
 	uint64_t off_since;     /* and has not since then, if that is later; 0: never */
 	uint64_t flushed_until; /* records of what ended before it have been written; not later than now */
@@ -70,7 +71,8 @@ bool gpu_feed_broken(const struct gpu_feed *f);
 /* What is to be collected (GPU_WANT_*), and how often completed records are asked for. */
 void gpu_feed_want(struct gpu_feed *f, uint32_t wanted, uint32_t flush_ms);
 
-/* How much the agent may take of a CPU, in millionths of the time; 0: no limit. */
-void gpu_feed_budget(struct gpu_feed *f, uint32_t ppm);
+/* How much the agent may take of a CPU, in millionths of the time; 0: no limit. How long it waits for room in the ring, in all
+ * between two times that completed records are asked for. */
+void gpu_feed_limits(struct gpu_feed *f, uint32_t ppm, uint32_t wait_ms);
 
 #endif

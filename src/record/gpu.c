@@ -17,7 +17,6 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define FLUSH_MS 100
 #define STOP_NS (2 * NSEC_PER_SEC)
 #define STOP_PAUSE_US 1000
 #define WANTED (GPU_WANT_KERNELS | GPU_WANT_COPIES)
@@ -73,6 +72,7 @@ static void count_gone(struct gpu *g, const struct gpu_process *p)
 	g->gone.missed += c.missed;
 	g->gone.pending += c.pending;
 	g->gone.over_ns += c.over_ns;
+	g->gone.waited_ns += c.waited_ns;
 	g->gone.is_over |= c.is_over;
 	if (c.residual_ns > g->gone.residual_ns)
 		g->gone.residual_ns = c.residual_ns;
@@ -193,9 +193,9 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 	err = gpu_process_new(pid, g->info, clock_boot_ns(), &a->process);
 	if (err)
 		return err;
-	gpu_feed_budget(gpu_process_feed(a->process), g->c.budget_ppm);
+	gpu_feed_limits(gpu_process_feed(a->process), g->c.budget_ppm, g->c.wait_ms);
 	if (g->wanted)
-		gpu_feed_want(gpu_process_feed(a->process), WANTED, FLUSH_MS);
+		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);
 	err = gpu_socket_welcome(fd, gpu_feed_fd(gpu_process_feed(a->process)));
 	if (err) {
 		gpu_process_free(a->process);
@@ -245,7 +245,7 @@ static void want(struct gpu *g, uint32_t wanted)
 	g->wanted = wanted;
 	for (size_t i = 0; i < g->n_agents; i++) {
 		g->agents[i].off = false;
-		gpu_feed_want(gpu_process_feed(g->agents[i].process), wanted, FLUSH_MS);
+		gpu_feed_want(gpu_process_feed(g->agents[i].process), wanted, GPU_FLUSH_MS);
 	}
 }
 
@@ -328,7 +328,7 @@ static void follow_every(const struct gpu *g, struct agent *a, const struct rec_
 		if (++a->skipped < g->c.every - 1)
 			return;
 		a->off = false;
-		gpu_feed_want(f, WANTED, FLUSH_MS);
+		gpu_feed_want(f, WANTED, GPU_FLUSH_MS);
 		return;
 	}
 	gpu_feed_state(f, clock_boot_ns(), &st);
@@ -336,7 +336,7 @@ static void follow_every(const struct gpu *g, struct agent *a, const struct rec_
 		return;
 	a->off = true;
 	a->skipped = 0;
-	gpu_feed_want(f, 0, FLUSH_MS);
+	gpu_feed_want(f, 0, GPU_FLUSH_MS);
 }
 
 void gpu_step(struct gpu *g, const struct rec_step *r)
@@ -527,6 +527,8 @@ void gpu_summary(const struct gpu *g)
 	if (all.gone.over_ns || all.gone.is_over)
 		log_info("gpu: nothing was collected for %.1f s%s, since it would have taken more than --gpu-budget",
 			(double)all.gone.over_ns / 1e9, all.gone.is_over ? ", and at the end" : "");
+	if (all.gone.waited_ns)
+		log_info("gpu: the library waited %.3f s in all for room in its ring (--gpu=wait=...)", (double)all.gone.waited_ns / 1e9);
 	if (all.gone.lost)
 		log_warn("gpu: %" PRIu64 " records are missing, of which %s itself dropped %" PRIu64 " and %" PRIu64 " made no sense",
 			all.gone.lost, libraries[all.gone.vendor], all.gone.dropped_cupti, all.gone.bad);

@@ -18,9 +18,13 @@
 struct gpu;
 struct inspector;
 
+#define GPU_FLUSH_MS 100
+#define GPU_WAIT_MS 50 /* unless --gpu says otherwise */
+
 struct gpu_config {
 	uint32_t budget_ppm; /* of a CPU, for each agent; 0: no limit */
 	uint32_t every;      /* one in as many steps only; 0: all */
+	uint32_t wait_ms;    /* for how long agents wait for room in a ring, of each GPU_FLUSH_MS; 0: not at all */
 	const char *cupti;   /* the file; NULL: each agent searches for it */
 	/* Whether the process is recorded, which may have been born just now. */
 	bool (*is_target)(uint32_t tgid, void *arg);

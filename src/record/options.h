@@ -65,6 +65,8 @@ struct record_options {
 	uint32_t et_steps; /* of each execution trace, at most; 0: all */
 	bool gpu, gpu_attach; /* of a COMMAND; also of running processes */
 	uint32_t gpu_every;   /* one in as many steps; 0: all */
+	bool has_gpu_wait;
+	uint32_t gpu_wait_ms; /* for room in a ring, between two flushes */
 	uint64_t gpu_budget;  /* in millionths of a CPU; 0: no limit */
 	const char *cupti;    /* of --gpu; NULL: it is searched for */
 	bool has_budget;

@@ -320,6 +320,7 @@ static int open_gpu(struct run *r)
 		.cupti = r->o->cupti,
 		.every = r->o->gpu_every,
 		.budget_ppm = (uint32_t)r->o->gpu_budget,
+		.wait_ms = r->o->has_gpu_wait ? r->o->gpu_wait_ms : GPU_WAIT_MS,
 		.is_target = is_target,
 		.is_target_arg = r,
 		.cb = intake_made,

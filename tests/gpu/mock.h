@@ -18,6 +18,7 @@
  *   MOCK_DROP_EVERY=N        each N-th record is dropped, and counted
  *   MOCK_ZERO_EVERY=N        each N-th record has no times
  *   MOCK_COMPLETE_MS=N       buffers are handed over that much later, by a slow thread
+ *   MOCK_KEEP=1              a buffer is asked for at a launch, and kept while something that was launched is not done
  *   MOCK_ERROR39=1           another user has subscribed
  *   MOCK_FAIL_ENABLE=N       enabling any kind fails with error N
  */

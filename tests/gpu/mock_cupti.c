@@ -45,7 +45,7 @@ static const struct version {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of what was launched */
 static pthread_mutex_t handing = PTHREAD_MUTEX_INITIALIZER;	/* of the buffers; taken first */
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
-static bool enabled[KIND_MAX], subscribed, has_worker, shuffle, error39;
+static bool enabled[KIND_MAX], subscribed, has_worker, shuffle, error39, keep;
 static request_fn *request;
 static complete_fn *complete;
 static const struct version *version = &versions[0];
@@ -71,11 +71,25 @@ static int kind_of(const struct mock_work *w)
 									  KIND_KERNEL;
 }
 
+static void ask(void)
+{
+	size_t max_records;
+
+	buffer_used = 0;
+	request(&buffer, &buffer_size, &max_records);
+}
+
 /* libcuda calls this at each launch. */
 static void on_work(const struct mock_work *w)
 {
 	int kind = kind_of(w);
 
+	if (keep) {
+		pthread_mutex_lock(&handing);
+		if (enabled[kind] && !buffer)
+			ask();
+		pthread_mutex_unlock(&handing);
+	}
 	pthread_mutex_lock(&lock);
 	/* either the nodes of graphs or the graphs as a whole */
 	if (enabled[kind] && !(w->graph && w->kind == MOCK_KERNEL && enabled[KIND_GRAPH])) {
@@ -139,8 +153,8 @@ static void hand_over(void)
 	buffer = NULL;
 }
 
-/* Puts what has completed into buffers; forced: all. Under the lock "handing". */
-static void drain(bool forced)
+/* Puts what has completed into buffers; forced: all. Under the lock "handing". Returns whether something is not done. */
+static bool drain(bool forced)
 {
 	struct mock_work *taken;
 	size_t n, kept = 0, size;
@@ -172,12 +186,8 @@ static void drain(bool forced)
 		size = record_size((uint32_t)kind_of(&taken[i]));
 		if (buffer && buffer_size - buffer_used < size)
 			hand_over();
-		if (!buffer) {
-			size_t max_records;
-
-			buffer_used = 0;
-			request(&buffer, &buffer_size, &max_records);
-		}
+		if (!buffer)
+			ask();
 		if (!buffer || buffer_size < size) {
 			dropped++;
 			continue;
@@ -203,6 +213,7 @@ static void drain(bool forced)
 		free(taken);
 	}
 	pthread_mutex_unlock(&lock);
+	return kept;
 }
 
 static void *worker(void *unused)
@@ -233,6 +244,7 @@ static void __attribute__((constructor)) load(void)
 	complete_ms = number_of("MOCK_COMPLETE_MS");
 	fail_enable = number_of("MOCK_FAIL_ENABLE");
 	shuffle = number_of("MOCK_SHUFFLE");
+	keep = number_of("MOCK_KEEP");
 	error39 = number_of("MOCK_ERROR39");
 }
 
@@ -340,8 +352,8 @@ EXPORT int cuptiActivityFlushAll(uint32_t forced)
 {
 	pthread_mutex_lock(&handing);
 	if (request) {
-		drain(forced);
-		hand_over();
+		if (!drain(forced) || !keep)
+			hand_over();
 	}
 	pthread_mutex_unlock(&handing);
 	return 0;

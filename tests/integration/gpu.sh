@@ -289,6 +289,7 @@ test_attach() {
 	check_rc "attach: not into a process without CUDA" 0 'has not loaded CUDA' timeout 60 "$INFTRACE" record --gpu=attach -d 100ms \
 		-o "$TMP/none.json" -p $$
 	check_rc "attach: needs -p" 2 'needs -p' "$INFTRACE" record --gpu=attach -- true
+	check_rc "attach: a duration to wait" 2 'wait=x: write a duration' "$INFTRACE" record --gpu=wait=x -p $$
 	check_rc "attach: no other word" 2 'is neither attach nor every=N' "$INFTRACE" record --gpu=no -p $$
 }
 
@@ -319,6 +320,9 @@ test_many() {
 	echo "# $kept kept"
 	expect "many: the profile says the same" '[x["shape"].get("lost_gpu", 0) for x in p if x["event"] == "window_prof"] == '"[${missing:-0}]" \
 		p="$TMP/many.jsonl"
+	check "many: records without waiting" timeout 120 "$INFTRACE" record --gpu=wait=0s --cupti "$MOCK/libcupti.so" -e functions \
+		--ring-size 64MB --profile "$TMP/many.jsonl" -- "$MOCK/mock_driver" init "kernel-ns 500" "launch 300000" sync
+	check "many: it has not waited" bash -c "! grep -q 'library waited' '$TMP/check.out'"
 }
 
 # What CUPTI drops is counted; a step that it may concern has no numbers.

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "gpu_truth.h"
+#include "util/clock.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define MANY 100000
@@ -190,6 +191,101 @@ static void test_lost(void **state)
 	assert_int_equal(p.marked_ring, p.ring->writer.dropped_ring);
 	peer_end(&p);
 	free(t.list);
+}
+
+static uint64_t flushed_until(const struct peer *p)
+{
+	return __atomic_load_n(&p->ring->writer.flushed_until, __ATOMIC_ACQUIRE);
+}
+
+/* Up to when all is there is said while it goes on, and not beyond what a buffer may still have that CUPTI keeps. */
+static void test_flushed(void **state)
+{
+	struct truth t = { 0 };
+	struct gpu_record r;
+	uint32_t comparisons;
+	uint64_t at;
+	struct peer p;
+	int n = 0;
+
+	(void)state;
+	begin(&p, 1u << 12, LAUNCHES, "MOCK_KEEP=1");
+	peer_do(&p, "kernel-ns 1000");
+	for (int i = 0; i < 3; i++) {
+		peer_do(&p, "launch 100");
+		peer_do(&p, "sync");
+		at = clock_boot_ns();
+		PEER_WAIT(flushed_until(&p) > at);
+		truth_read(&p, &t);
+		assert_int_equal(take_all(&p, &t), 100);
+	}
+	/* the first of them is not done for long */
+	peer_do(&p, "kernel-ns 3600000000000");
+	peer_do(&p, "launch 1");
+	peer_do(&p, "kernel-ns 1000");
+	at = clock_boot_ns();
+	peer_do(&p, "launch 32");
+	comparisons = p.ring->clock.comparisons;
+	PEER_WAIT(__atomic_load_n(&p.ring->clock.comparisons, __ATOMIC_ACQUIRE) > comparisons + 3);
+	assert_false(peer_take(&p, &r));
+	assert_true(flushed_until(&p) < at);
+	peer_want(&p, 0);
+	assert_true(flushed_until(&p) > at);
+	while (peer_take(&p, &r))
+		n++;
+	assert_int_equal(n, 33);
+	free(t.list);
+	peer_end(&p);
+}
+
+/* For a reader that is slow it waits, so that nothing is lost; for one that has stopped, not for long. */
+static void test_waits(void **state)
+{
+	const int wanted = 20000;
+	struct gpu_record r;
+	struct peer p;
+	int n = 0;
+
+	(void)state;
+	begin(&p, 1u << 8, 0, "");
+	p.ring->reader.wait_ms = 3600000;
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "kernel-ns 100");
+	peer_do(&p, "launch 20000");
+	peer_do(&p, "sync");
+	while (n < wanted) {
+		PEER_WAIT(peer_take(&p, &r));
+		n++;
+		if (n % 1000 == 0)
+			usleep(1000);
+	}
+	peer_want(&p, 0);
+	assert_false(peer_take(&p, &r));
+	assert_int_equal(p.ring->writer.records, wanted);
+	assert_int_equal(p.ring->writer.dropped_ring + p.ring->writer.dropped_cupti, 0);
+	assert_true(p.ring->writer.waited_ns > 0);
+
+	p.ring->reader.wait_ms = 5;
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "launch 20000");
+	peer_do(&p, "sync");
+	peer_want(&p, 0);
+	for (n = 0; peer_take(&p, &r);)
+		n++;
+	assert_int_equal(p.ring->writer.records, 2 * wanted);
+	assert_int_equal(n + (int)p.ring->writer.dropped_ring, wanted);
+	assert_true(p.ring->writer.dropped_ring > 0);
+
+	/* it leaves */
+	p.ring->reader.wait_ms = 3600000;
+	peer_want(&p, LAUNCHES);
+	peer_do(&p, "launch 20000");
+	peer_do(&p, "sync");
+	p.ring->reader.wait_ms = 1;
+	peer_drop_ring(&p);
+	peer_do(&p, "launch 100");
+	peer_do(&p, "sync");
+	peer_end(&p);
 }
 
 /* It leaves, says why, and the program goes on. */
@@ -515,6 +611,8 @@ int main(void)
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_graphs),
 		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_flushed),
+		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_readers),
 		cmocka_unit_test(test_programs),

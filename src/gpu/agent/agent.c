@@ -28,6 +28,8 @@
 #define FLUSH_MS 100 /* unless inftrace wants another one */
 #define IDLE_MS 1000 /* how often the connection is looked at while nothing is collected */
 #define EXIT_PATIENCE_MS 1000
+#define ROOM_PAUSE_US 500
+#define UNTIL_MARGIN_NS 1000000 /* by which the clocks may differ */
 
 int inftrace_gpu_attach(const char *name);
 
@@ -36,6 +38,7 @@ static struct {
 	struct ring ring;
 	struct clocks clocks;
 	uint64_t callbacks_ns; /* CPU time of the callbacks on other threads than ours */
+	uint64_t patience_ns;  /* for so long it is waited for room in the ring until the next flush */
 	pid_t pid;             /* whose all this is: in a child that was forked nothing is done */
 	pthread_t thread;      /* ours, while there is one */
 	bool has_thread;
@@ -45,7 +48,7 @@ static struct {
 	const struct backend *backend;
 	bool loaded; /* the backend's library */
 	uint32_t version;
-	uint64_t thread_ns, on_since;
+	uint64_t thread_ns, on_since, flushed_until;
 	struct budget budget;
 	uint32_t state, collected, seen;
 
@@ -94,6 +97,23 @@ void agent_show(struct ring *ring, uint64_t cpu_ns)
 		agent.callbacks_ns += agent_cpu_ns() - cpu_ns;
 	ring->said.own_ns = agent.callbacks_ns + agent.thread_ns;
 	ring_show(ring);
+}
+
+bool agent_wait_for_room(void)
+{
+	uint64_t from_ns = clocks_boot_ns(), took_ns;
+
+	/* the connection stays as it is while there is a ring */
+	if (!shared() || !agent.patience_ns || !connection_alive(&agent.connection))
+		return false;
+	pthread_mutex_unlock(&agent_lock);
+	usleep(ROOM_PAUSE_US);
+	pthread_mutex_lock(&agent_lock);
+	took_ns = clocks_boot_ns() - from_ns;
+	agent.patience_ns -= took_ns < agent.patience_ns ? took_ns : agent.patience_ns;
+	if (shared())
+		agent.ring.said.waited_ns += took_ns;
+	return true;
 }
 
 const char *agent_keep(const char *name)
@@ -151,6 +171,23 @@ static int compare_clocks(void)
 	return 0;
 }
 
+/* Has the backend hand over what has completed, for which there is patience anew. */
+static int flush(bool last)
+{
+	uint64_t until_ns = 0;
+	int r;
+
+	pthread_mutex_lock(&agent_lock);
+	agent.patience_ns = __atomic_load_n(&shared()->reader.wait_ms, __ATOMIC_RELAXED) * UINT64_C(1000000);
+	pthread_mutex_unlock(&agent_lock);
+	r = agent.backend->flush(last, &until_ns);
+	if (!r && until_ns > agent.flushed_until + UNTIL_MARGIN_NS) {
+		agent.flushed_until = until_ns - UNTIL_MARGIN_NS;
+		__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
+	}
+	return r;
+}
+
 /* Has what is wanted collected. On failure nothing is. */
 static void turn_on(uint32_t wanted)
 {
@@ -186,10 +223,11 @@ static void turn_off(uint32_t state)
 		return;
 	compare_clocks();
 	agent.backend->disable(agent.collected);
-	agent.backend->flush(true);
+	flush(true);
 	agent.backend->end();
 	agent.collected = 0;
-	__atomic_store_n(&shared()->writer.flushed_until, now, __ATOMIC_RELEASE);
+	agent.flushed_until = now > agent.flushed_until ? now : agent.flushed_until;
+	__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
 	__atomic_store_n(&shared()->writer.off_since, now, __ATOMIC_RELEASE);
 	say_state(state, 0, GPU_CALL_NONE);
 }
@@ -240,7 +278,7 @@ static void tick(void)
 	if (agent.collected) {
 		r = compare_clocks();
 		if (!r)
-			r = agent.backend->flush(false);
+			r = flush(false);
 		if (r)
 			shared()->writer.error = r;
 		if (budget_exceeded(&agent.budget, budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
@@ -275,7 +313,7 @@ void agent_exit(void)
 	/* our thread finds nothing more to do; steering stays locked */
 	if (shared() && agent.collected) {
 		compare_clocks();
-		agent.backend->flush(true);
+		flush(true);
 		agent.backend->disable(agent.collected);
 		agent.collected = 0;
 	}
@@ -306,7 +344,7 @@ static int serve_begin(const char *name, bool attached)
 	agent.thread_ns = 0;
 	agent.seen = 0;
 	agent.collected = 0;
-	agent.callbacks_ns = 0;
+	agent.callbacks_ns = agent.flushed_until = 0;
 	memset(&agent.clocks, 0, sizeof(agent.clocks));
 	say_state(GPU_STATE_STARTING, 0, GPU_CALL_NONE);
 	if (!agent.loaded) {

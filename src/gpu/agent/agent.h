@@ -31,8 +31,9 @@ struct backend {
 	/* Has it collect all of that, or nothing. */
 	int (*enable)(uint32_t wanted, uint32_t *ret_call);
 	void (*disable)(uint32_t collected);
-	/* Has it hand over what has completed. last: nothing more is collected, so that this is everything that is to come. */
-	int (*flush)(bool last);
+	/* Has it hand over what has completed. last: nothing more is collected, so that this is everything that is to come.
+	 * ret_until_ns: CLOCK_BOOTTIME; what ended before has been handed over; 0: it is not known. */
+	int (*flush)(bool last, uint64_t *ret_until_ns);
 	/* How many buffers it has at present; under the lock. */
 	uint32_t (*buffers)(void);
 	/* There is no ring any more; under the lock. */
@@ -59,6 +60,10 @@ bool agent_is_here(void);
  * lock, as is agent_show(), which must follow: CPU time is since cpu_ns. */
 struct ring *agent_ring(const struct clocks **ret_clocks);
 void agent_show(struct ring *ring, uint64_t cpu_ns);
+
+/* Waits a little for the reader to make room in the ring, under the lock, which it gives up meanwhile: agent_ring() has to be
+ * asked again. false: it has waited for long enough. For threads that have nothing else to do. */
+bool agent_wait_for_room(void);
 
 /* A copy of a kernel's name, which stays; NULL: there is no room. Under the lock. */
 const char *agent_keep(const char *name);

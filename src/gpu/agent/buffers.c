@@ -3,12 +3,10 @@
 
 #include <sys/mman.h>
 
-#include "gpu/agent/reading.h"
-
 /* The last record of an old CUPTI may be shorter than what is read of it. */
 #define MAPPED_SIZE (BUFFER_SIZE + 4096u)
 
-void *buffer_take(struct buffers *b)
+void *buffer_take(struct buffers *b, uint64_t now_ns)
 {
 	void *buffer;
 
@@ -23,13 +21,19 @@ void *buffer_take(struct buffers *b)
 		if (buffer == MAP_FAILED)
 			return NULL;
 	}
-	b->open++;
+	b->taken[b->open].buffer = buffer;
+	b->taken[b->open++].since_ns = now_ns;
 	return buffer;
 }
 
 void buffer_return(struct buffers *b, void *buffer)
 {
-	b->open -= b->open > 0;
+	for (uint32_t i = 0; i < b->open; i++) {
+		if (b->taken[i].buffer != buffer)
+			continue;
+		b->taken[i] = b->taken[--b->open];
+		break;
+	}
 	if (b->free_count >= BUFFERS_KEPT) {
 		munmap(buffer, MAPPED_SIZE);
 		return;
@@ -48,6 +52,17 @@ void buffers_free(struct buffers *b)
 		munmap(buffer, MAPPED_SIZE);
 	}
 	b->free_count = 0;
+}
+
+uint64_t buffers_since(const struct buffers *b)
+{
+	uint64_t since = UINT64_MAX;
+
+	for (uint32_t i = 0; i < b->open; i++) {
+		if (b->taken[i].since_ns < since)
+			since = b->taken[i].since_ns;
+	}
+	return since;
 }
 
 #define SPAN(r)                                                                                \
@@ -113,27 +128,34 @@ static void put_graph(const struct cupti_graph *g, const struct reading *r)
 	ring_put(r->ring, &rec);
 }
 
-void buffer_read(const struct cupti *cupti, const struct clocks *clocks, bool stepped, struct ring *ring, uint8_t *buffer, size_t valid)
+static void put(const void *rec, const struct reading *r)
 {
-	const struct reading r = reading_begin(clocks, stepped, ring);
-	void *rec = NULL;
-
-	while (valid && cupti->next_record(buffer, valid, &rec) == CUPTI_OK) {
-		switch (*(const uint32_t *)rec) {
-		case CUPTI_KIND_KERNEL:
-		case CUPTI_KIND_CONCURRENT_KERNEL:
-			put_kernel(rec, &r);
-			break;
-		case CUPTI_KIND_MEMCPY:
-		case CUPTI_KIND_MEMCPY2:
-		case CUPTI_KIND_MEMSET:
-			put_memory(rec, &r);
-			break;
-		case CUPTI_KIND_GRAPH_TRACE:
-			put_graph(rec, &r);
-			break;
-		default:
-			ring->said.unknown++;
-		}
+	switch (*(const uint32_t *)rec) {
+	case CUPTI_KIND_KERNEL:
+	case CUPTI_KIND_CONCURRENT_KERNEL:
+		put_kernel(rec, r);
+		break;
+	case CUPTI_KIND_MEMCPY:
+	case CUPTI_KIND_MEMCPY2:
+	case CUPTI_KIND_MEMSET:
+		put_memory(rec, r);
+		break;
+	case CUPTI_KIND_GRAPH_TRACE:
+		put_graph(rec, r);
+		break;
+	default:
+		r->ring->said.unknown++;
 	}
+}
+
+bool buffer_read(const struct cupti *cupti, const struct reading *r, uint8_t *buffer, size_t valid, bool drop, void **at)
+{
+	while (valid) {
+		if (!drop && !ring_has_room(r->ring))
+			return false;
+		if (cupti->next_record(buffer, valid, at) != CUPTI_OK)
+			break;
+		put(*at, r);
+	}
+	return true;
 }

@@ -34,10 +34,32 @@ static int read_time(uint64_t *ns)
 static void on_request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
 	pthread_mutex_lock(&agent_lock);
-	*buffer = agent_is_here() ? buffer_take(&buffers) : NULL;
+	*buffer = agent_is_here() ? buffer_take(&buffers, clocks_boot_ns()) : NULL;
 	pthread_mutex_unlock(&agent_lock);
 	*size = *buffer ? BUFFER_SIZE : 0;
 	*max_records = 0;
+}
+
+/* Under the lock, which it gives up while it waits for room in the ring. */
+static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
+{
+	const struct clocks *clocks;
+	struct ring *ring = agent_ring(&clocks);
+	uint32_t generation = ring ? ring->generation : 0;
+	bool patient = true, done = !ring;
+	void *at = NULL;
+
+	while (!done) {
+		const struct reading r = reading_begin(clocks, stepped, ring);
+
+		done = buffer_read(&cupti, &r, buffer, valid, !patient, &at);
+		if (done)
+			break;
+		ring_show(ring);
+		patient = agent_wait_for_room();
+		ring = agent_ring(&clocks);
+		done = !ring || ring->generation != generation;
+	}
 }
 
 static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -58,8 +80,10 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
 		if (cupti.dropped(context, stream, &dropped) == CUPTI_OK)
 			ring->said.dropped_cupti += dropped;
 		if (buffer)
-			buffer_read(&cupti, clocks, unknown || !clocks_fit(clocks, boot, gpu, after), ring, buffer, valid);
-		agent_show(ring, before);
+			read_buffer(unknown || !clocks_fit(clocks, boot, gpu, after), buffer, valid);
+		ring = agent_ring(&clocks);
+		if (ring)
+			agent_show(ring, before);
 	}
 	if (buffer)
 		buffer_return(&buffers, buffer);
@@ -151,12 +175,20 @@ static void count_dropped(void)
 	pthread_mutex_unlock(&agent_lock);
 }
 
-/* The last one is forced: what is still running on the GPU is not waited for. */
-static int flush(bool last)
+/*
+ * The last one is forced: what is still running on the GPU is not waited for. A buffer stays with CUPTI as long as something that was
+ * launched while it was in use is not done. So what ended before the oldest of them was handed out is in those that have come back.
+ */
+static int flush(bool last, uint64_t *ret_until_ns)
 {
+	uint64_t before_ns = clocks_boot_ns(), since_ns;
 	int r = cupti.flush(last);
 
 	count_dropped();
+	pthread_mutex_lock(&agent_lock);
+	since_ns = buffers_since(&buffers);
+	pthread_mutex_unlock(&agent_lock);
+	*ret_until_ns = since_ns < before_ns ? since_ns : before_ns;
 	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
 }
 

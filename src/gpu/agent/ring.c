@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 
 #define MEMORY_PIECE (256u << 10)
+#define NAME_PIECES ((GPU_NAME_MAX + GPU_NAME_CHUNK - 1) / GPU_NAME_CHUNK)
+#define RECORD_ROOM (NAME_PIECES + 2) /* records: the longest name, the one that uses it, and a mark */
 
 static void *map_pages(size_t size)
 {
@@ -65,6 +67,11 @@ static bool has_room(struct ring *r, uint64_t records)
 	return r->capacity - (r->head - r->tail) >= records;
 }
 
+bool ring_has_room(struct ring *r)
+{
+	return has_room(r, RECORD_ROOM < r->capacity / 2 ? RECORD_ROOM : r->capacity / 2);
+}
+
 static void write_record(struct ring *r, const struct gpu_record *rec)
 {
 	r->records[r->head & (r->capacity - 1)] = *rec;
@@ -98,6 +105,7 @@ void ring_show(struct ring *r)
 	__atomic_store_n(&w->dropped_memory, r->said.dropped_memory, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->unknown, r->said.unknown, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->own_ns, r->said.own_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->waited_ns, r->said.waited_ns, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->head, r->head, __ATOMIC_RELEASE);
 }
 

@@ -51,6 +51,9 @@ int ring_name(struct ring *r, const char *text, uint32_t *ret_id);
 /* A copy of a text, which stays; NULL: there is no room. It may become a name later. */
 const char *ring_keep(struct ring *r, const char *text);
 
+/* Whether there is room for a record, whatever its name, and for the mark of ring_show(). */
+bool ring_has_room(struct ring *r);
+
 /* Writes a record, or counts it as dropped. Not visible before ring_show(). */
 void ring_put(struct ring *r, const struct gpu_record *rec);
 

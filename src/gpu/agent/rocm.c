@@ -364,15 +364,18 @@ static uint64_t count_late(void)
 
 /* What was launched while a context was on is recorded even if it has been stopped by then. What still runs is waited for, but
  * not for long, and not again. */
-static int flush(bool last)
+static int flush(bool last, uint64_t *ret_until_ns)
 {
 	static uint64_t given_up;
+	uint64_t before_ns = clocks_boot_ns();
 
 	flush_all();
 	for (int i = 0; last && i < LATE_TRIES && count_late() > given_up; i++) {
 		usleep(LATE_PAUSE_US);
 		flush_all();
 	}
+	/* all that had been launched by then, and perhaps more, has come */
+	*ret_until_ns = count_late() ? 0 : before_ns;
 	if (last)
 		given_up = count_late();
 	return 0;
