@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/clock.h"
+#include "util/list_room.h"
 
 #define LOOK_MAX 512 /* calls that are looked at for one kernel */
 #define MOVE_MIN 1024
@@ -179,21 +180,9 @@ static void make_room(struct gpu_join *j)
 
 static bool reserve(struct gpu_join *j)
 {
-	size_t cap = j->cap ? 2 * j->cap : 256;
-	struct call *calls;
-
-	if (j->n < j->cap)
-		return true;
-	if (j->cap >= JOIN_CALLS_MAX) {
+	if (j->n == j->cap && j->cap >= JOIN_CALLS_MAX)
 		make_room(j);
-		return true;
-	}
-	calls = realloc(j->calls, cap * sizeof(*calls));
-	if (!calls)
-		return false;
-	j->calls = calls;
-	j->cap = cap;
-	return true;
+	return !list_room((void **)&j->calls, j->n, &j->cap, sizeof(*j->calls));
 }
 
 void gpu_join_call(struct gpu_join *j, const struct launch *l)

@@ -9,6 +9,7 @@
 #include "gpu/load.h"
 #include "gpu/partition.h"
 #include "util/clock.h"
+#include "util/list_room.h"
 
 #define DRAIN_MAX (GPU_HELD_MAX / 2)   /* records a turn: no more than that are held by then */
 #define PENDING_MAX 1024               /* launches, of a step, of which nothing is known */
@@ -125,19 +126,7 @@ struct gpu_feed *gpu_process_feed(struct gpu_process *p)
 /* Room for one more in a list; false: there is none. */
 static bool reserve(void **list, size_t *cap, size_t n, size_t max, size_t size)
 {
-	size_t more = *cap ? 2 * *cap : 64;
-	void *new;
-
-	if (n < *cap)
-		return true;
-	if (n >= max)
-		return false;
-	new = realloc(*list, more * size);
-	if (!new)
-		return false;
-	*list = new;
-	*cap = more;
-	return true;
+	return n < *cap || (n < max && !list_room(list, n, cap, size));
 }
 
 /* ---- what is missing ---- */
@@ -179,7 +168,7 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	uint32_t n = p->n_names ? p->n_names : 256;
 	uint32_t *names;
 
-	if (id >= GPU_NAME_IDS_MAX)
+	if (id > GPU_NAME_IDS_MAX)
 		return;
 	while (n <= id)
 		n *= 2;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sink/thread_map.h"
 #include "stack/stack.h"
-#include "util/map.h"
 
 #define LOSSES 32
 #define SPANS_MIN 16
@@ -21,8 +21,7 @@ struct span {
 
 /* The newest spans, in the order in which they came: the oldest is at next once it is full. */
 struct thread {
-	UT_hash_handle hh;
-	uint32_t tid;
+	struct thread_entry entry;
 	struct span *spans;
 	size_t n, cap, next;
 	uint64_t from_ns; /* of what ended before, not all is there */
@@ -30,7 +29,7 @@ struct thread {
 
 struct gpu_gaps {
 	const struct recording *rec;
-	struct thread *threads, *last;
+	struct thread_map threads;
 	bool any; /* waits are recorded */
 	struct {
 		uint64_t from_ns, to_ns;
@@ -44,60 +43,31 @@ int gpu_gaps_new(const struct recording *rec, struct gpu_gaps **ret_gaps)
 	if (!*ret_gaps)
 		return -ENOMEM;
 	(*ret_gaps)->rec = rec;
+	(*ret_gaps)->threads = (struct thread_map){ .size = sizeof(struct thread), .max = GPU_GAPS_THREADS_MAX };
 	return 0;
+}
+
+static void forget(void *thread)
+{
+	free(((struct thread *)thread)->spans);
 }
 
 void gpu_gaps_free(struct gpu_gaps *g)
 {
-	struct thread *t, *next;
-
 	if (!g)
 		return;
-	HASH_ITER(hh, g->threads, t, next)
-	{
-		HASH_DEL(g->threads, t);
-		free(t->spans);
-		free(t);
-	}
+	thread_map_clear(&g->threads, forget);
 	free(g);
 }
 
 /* ---- records ---- */
 
-static struct thread *find_thread(const struct gpu_gaps *g, uint32_t tid)
-{
-	struct thread *t;
-
-	if (g->last && g->last->tid == tid)
-		return g->last;
-	HASH_FIND(hh, g->threads, &tid, sizeof(tid), t);
-	return t;
-}
-
-static struct thread *get_thread(struct gpu_gaps *g, uint32_t tid)
-{
-	struct thread *t = find_thread(g, tid);
-
-	if (t || HASH_COUNT(g->threads) == GPU_GAPS_THREADS_MAX)
-		return t;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return NULL;
-	t->tid = tid;
-	HASH_ADD(hh, g->threads, tid, sizeof(tid), t);
-	if (t->hh.tbl)
-		return t;
-	free(t);
-	return NULL;
-}
-
 static void add_span(struct gpu_gaps *g, uint32_t tid, const struct span *s)
 {
-	struct thread *t = s->end_ns > s->start_ns ? get_thread(g, tid) : NULL;
+	struct thread *t = s->end_ns > s->start_ns ? thread_map_get(&g->threads, tid) : NULL;
 
 	if (!t)
 		return;
-	g->last = t;
 	if (t->n == t->cap && t->cap < GPU_GAPS_SPANS_MAX) {
 		size_t cap = t->cap ? 2 * t->cap : SPANS_MIN;
 		struct span *spans = realloc(t->spans, cap * sizeof(*spans));
@@ -304,7 +274,7 @@ static bool is_complete(const struct gpu_gaps *g, const struct thread *t, uint64
 
 bool gpu_gaps_cause(const struct gpu_gaps *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns, struct gap_cause *ret_cause)
 {
-	const struct thread *t = find_thread(g, tid);
+	const struct thread *t = thread_map_find(&g->threads, tid);
 	struct gap_cause c = { .syscall = SYSCALL_NONE };
 
 	if (!is_complete(g, t, start_ns, end_ns) || divide(t, start_ns, end_ns, c.ns))

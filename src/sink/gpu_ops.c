@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "gpu/info.h"
+#include "sink/thread_map.h"
 #include "util/clock.h"
 #include "util/list_room.h"
-#include "util/map.h"
 
 #define LATE_NS (75 * NSEC_PER_SEC) /* by then its step is known, and what it was launched in, in most cases */
 #define DEVICES_MAX 256             /* of all processes */
@@ -29,8 +29,7 @@ struct spans {
 };
 
 struct thread {
-	UT_hash_handle hh;
-	uint32_t tid;
+	struct thread_entry entry;
 	struct spans calls;
 };
 
@@ -41,7 +40,7 @@ struct device {
 };
 
 struct gpu_ops {
-	struct thread *threads, *last;
+	struct thread_map threads;
 	size_t n_calls;
 	struct spans kernels, steps;
 	struct device devices[DEVICES_MAX];
@@ -53,21 +52,22 @@ struct gpu_ops {
 int gpu_ops_new(struct gpu_ops **ret_ops)
 {
 	*ret_ops = calloc(1, sizeof(**ret_ops));
-	return *ret_ops ? 0 : -ENOMEM;
+	if (!*ret_ops)
+		return -ENOMEM;
+	(*ret_ops)->threads.size = sizeof(struct thread);
+	return 0;
+}
+
+static void forget(void *thread)
+{
+	free(((struct thread *)thread)->calls.list);
 }
 
 void gpu_ops_free(struct gpu_ops *g)
 {
-	struct thread *t, *next;
-
 	if (!g)
 		return;
-	HASH_ITER(hh, g->threads, t, next)
-	{
-		HASH_DEL(g->threads, t);
-		free(t->calls.list);
-		free(t);
-	}
+	thread_map_clear(&g->threads, forget);
 	free(g->kernels.list);
 	free(g->steps.list);
 	free(g);
@@ -131,46 +131,18 @@ static size_t spans_reaching(const struct spans *s, size_t end, uint64_t ns)
 static void drop_calls(struct gpu_ops *g)
 {
 	g->n_calls = 0;
-	for (struct thread *t = g->threads; t; t = t->hh.next) {
+	for (struct thread *t = NULL; (t = thread_map_next(&g->threads, t));) {
 		spans_drop(&t->calls, t->calls.n - t->calls.n / 2);
 		g->n_calls += t->calls.n;
 	}
 }
 
-static struct thread *find_thread(const struct gpu_ops *g, uint32_t tid)
-{
-	struct thread *t;
-
-	if (g->last && g->last->tid == tid)
-		return g->last;
-	HASH_FIND(hh, g->threads, &tid, sizeof(tid), t);
-	return t;
-}
-
-static struct thread *get_thread(struct gpu_ops *g, uint32_t tid)
-{
-	struct thread *t = find_thread(g, tid);
-
-	if (t)
-		return t;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return NULL;
-	t->tid = tid;
-	HASH_ADD(hh, g->threads, tid, sizeof(tid), t);
-	if (t->hh.tbl)
-		return t;
-	free(t);
-	return NULL;
-}
-
 void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 {
-	struct thread *t = h->dur_ns ? get_thread(g, h->tid) : NULL; /* nothing is launched within an instant */
+	struct thread *t = h->dur_ns ? thread_map_get(&g->threads, h->tid) : NULL; /* nothing is launched within an instant */
 
 	if (!t)
 		return;
-	g->last = t;
 	if (g->n_calls == GPU_OPS_CALLS_MAX)
 		drop_calls(g);
 	g->n_calls += spans_add(&t->calls, &(struct span){ .start_ns = h->start_ns, .end_ns = h->start_ns + h->dur_ns, .of = op });
@@ -179,7 +151,7 @@ void gpu_ops_call(struct gpu_ops *g, const struct rec_hdr *h, uint32_t op)
 /* Calls of one thread are within each other, or apart: the innermost is the one that began last. */
 static uint32_t find_op(const struct gpu_ops *g, const struct span *kernel)
 {
-	const struct thread *t = kernel->launch_tid ? find_thread(g, kernel->launch_tid) : NULL;
+	const struct thread *t = kernel->launch_tid ? thread_map_find(&g->threads, kernel->launch_tid) : NULL;
 
 	if (kernel->op != GPU_OPS_NONE)
 		return kernel->op;
