@@ -110,8 +110,8 @@ static void say_state(struct gpu *g, const struct agent *a, const struct gpu_fee
 			 "recorded",
 			a->pid);
 	else if (st->state == GPU_STATE_FAILED)
-		log_warn("process %u: %s failed in %s (error %d), so what its GPU did is not recorded", a->pid, libraries[st->vendor],
-			calls[st->vendor][st->failed_call], st->error);
+		log_warn("process %u: %s failed in %s (error %d), so %swhat its GPU did is not recorded", a->pid, libraries[st->vendor],
+			calls[st->vendor][st->failed_call], st->error, st->records ? "some of " : "");
 	else
 		return;
 	g->said_failed = true;

@@ -20,6 +20,7 @@
  *   MOCK_COMPLETE_MS=N       buffers are handed over that much later, by a slow thread
  *   MOCK_KEEP=1              a buffer is asked for at a launch, and kept while something that was launched is not done
  *   MOCK_ERROR39=1           another user has subscribed
+ *   MOCK_FAIL_FLUSH=N        flushing fails with error N
  *   MOCK_FAIL_ENABLE=N       enabling any kind fails with error N
  */
 #ifndef MOCK_H

@@ -49,7 +49,7 @@ static bool enabled[KIND_MAX], subscribed, has_worker, shuffle, error39, keep;
 static request_fn *request;
 static complete_fn *complete;
 static const struct version *version = &versions[0];
-static uint64_t drop_every, zero_every, complete_ms, fail_enable, count;
+static uint64_t drop_every, zero_every, complete_ms, fail_enable, fail_flush, count;
 static size_t dropped;
 static struct mock_work *pending;
 static size_t pending_count, pending_room;
@@ -243,6 +243,7 @@ static void __attribute__((constructor)) load(void)
 	zero_every = number_of("MOCK_ZERO_EVERY");
 	complete_ms = number_of("MOCK_COMPLETE_MS");
 	fail_enable = number_of("MOCK_FAIL_ENABLE");
+	fail_flush = number_of("MOCK_FAIL_FLUSH");
 	shuffle = number_of("MOCK_SHUFFLE");
 	keep = number_of("MOCK_KEEP");
 	error39 = number_of("MOCK_ERROR39");
@@ -350,6 +351,8 @@ EXPORT int cuptiActivityDisable(int kind)
 
 EXPORT int cuptiActivityFlushAll(uint32_t forced)
 {
+	if (fail_flush)
+		return (int)fail_flush;
 	pthread_mutex_lock(&handing);
 	if (request) {
 		if (!drain(forced) || !keep)

@@ -419,7 +419,7 @@ uint32_t mock_rocm_launch(struct mock_rocm_work *w, mock_rocm_begin_fn *begin)
 
 void mock_rocm_symbol(uint64_t kernel, const char *name)
 {
-	struct symbol s = { .size = sizeof(s), .kernel = kernel, .code_object = 1, .name = name };
+	struct symbol s = { .size = sizeof(s), .kernel = kernel, .code_object = 1, .name = name, .rest = { 0, 0, 0, 0, 32, 40, 8 } };
 	uint64_t user_data = 0;
 
 	for (struct context *c = contexts; c < contexts + CONTEXTS; c++) {

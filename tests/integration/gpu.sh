@@ -344,6 +344,8 @@ test_without() {
 	check "another user of CUPTI" grep -q 'uses CUPTI (its error 39)' "$TMP/other.err"
 	MOCK_FAIL_ENABLE=15 recorded failed -- init "step 10 0"
 	check "CUPTI fails" grep -q 'cuptiActivityEnable (error 15)' "$TMP/failed.err"
+	MOCK_FAIL_FLUSH=3 recorded flush -- init "step 10 0"
+	check "CUPTI fails later" grep -q 'cuptiActivityFlushAll (error 3), so what' "$TMP/flush.err"
 	expect "the CPU side is there" 'sum(e["name"] == "cuLaunchKernel" for e in t) == 10' t="$TMP/failed.json"
 	valid failed
 	check_rc "no CUDA" 0 'no process started CUDA' "$INFTRACE" record --gpu -o "$TMP/none.json" -- true

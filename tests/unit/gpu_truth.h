@@ -67,6 +67,7 @@ static inline void compare(const struct peer *p, const struct gpu_record *r, con
 		assert_memory_equal(r->kernel.grid, w->grid, sizeof(w->grid));
 		assert_memory_equal(r->kernel.block, w->block, sizeof(w->block));
 		assert_int_equal(r->kernel.shared_static + r->kernel.shared_dynamic, w->shared);
+		assert_int_equal(r->kernel.registers, p->ring->writer.vendor == GPU_VENDOR_AMD ? 48 : 40); /* of the mocks' */
 		assert_int_equal(r->kernel.graph, w->graph);
 		assert_int_equal(r->kernel.graph_node, w->graph_node);
 		assert_in_range(r->kernel.name, 1, PEER_NAMES_MAX - 1);

@@ -64,7 +64,8 @@ static pthread_mutex_t lives = PTHREAD_MUTEX_INITIALIZER;
 /* held by whoever has the backend enable, disable or flush */
 static pthread_mutex_t steering = PTHREAD_MUTEX_INITIALIZER;
 
-uint64_t agent_cpu_ns(void)
+/* CPU time of this thread. */
+static uint64_t cpu_time_ns(void)
 {
 	struct timespec ts;
 
@@ -90,11 +91,20 @@ struct ring *agent_ring(const struct clocks **ret_clocks)
 	return &agent.ring;
 }
 
-void agent_show(struct ring *ring, uint64_t cpu_ns)
+struct arrival agent_arrival(void)
+{
+	struct arrival a = { .cpu_ns = cpu_time_ns(), .before_ns = clocks_boot_ns() };
+
+	a.is_known = !agent.backend->time(&a.gpu);
+	a.after_ns = clocks_boot_ns();
+	return a;
+}
+
+void agent_show(struct ring *ring, const struct arrival *a)
 {
 	/* our thread counts all that it takes */
 	if (!agent.has_thread || !pthread_equal(agent.thread, pthread_self()))
-		agent.callbacks_ns += agent_cpu_ns() - cpu_ns;
+		agent.callbacks_ns += cpu_time_ns() - a->cpu_ns;
 	ring->said.own_ns = agent.callbacks_ns + agent.thread_ns;
 	ring_show(ring);
 }
@@ -121,15 +131,20 @@ const char *agent_keep(const char *name)
 	return ring_keep(&agent.ring, name);
 }
 
+static void say_error(int error, uint32_t call)
+{
+	__atomic_store_n(&shared()->writer.error, error, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared()->writer.failed_call, call, __ATOMIC_RELAXED);
+}
+
 static void say_state(uint32_t state, int error, uint32_t call)
 {
 	struct gpu_ring_writer *w = &shared()->writer;
 
 	agent.state = state;
-	w->error = error;
-	w->failed_call = call;
-	w->version = agent.version;
-	w->vendor = agent.backend->vendor;
+	say_error(error, call);
+	__atomic_store_n(&w->version, agent.version, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->vendor, agent.backend->vendor, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->collected, agent.collected, __ATOMIC_RELAXED);
 	__atomic_store_n(&w->state, state, __ATOMIC_RELEASE);
 }
@@ -188,6 +203,31 @@ static int flush(bool last)
 	return r;
 }
 
+static void disable(uint32_t collected)
+{
+	for (uint32_t want = 1; want & GPU_WANT_ALL; want <<= 1) {
+		if (collected & want)
+			agent.backend->disable(want);
+	}
+}
+
+/* All of that, or nothing. */
+static int enable(uint32_t wanted)
+{
+	uint32_t done = 0;
+	int r = 0;
+
+	for (uint32_t want = 1; !r && want & GPU_WANT_ALL; want <<= 1) {
+		if (!(wanted & want))
+			continue;
+		r = agent.backend->enable(want);
+		done |= r ? 0 : want;
+	}
+	if (r)
+		disable(done);
+	return r;
+}
+
 /* Has what is wanted collected. On failure nothing is. */
 static void turn_on(uint32_t wanted)
 {
@@ -201,8 +241,10 @@ static void turn_on(uint32_t wanted)
 	}
 	call = GPU_CALL_TIMESTAMP;
 	r = compare_clocks();
-	if (!r)
-		r = b->enable(wanted, &call);
+	if (!r) {
+		call = GPU_CALL_ENABLE;
+		r = enable(wanted);
+	}
 	if (r) {
 		b->end();
 		say_failed(r, call);
@@ -218,18 +260,19 @@ static void turn_on(uint32_t wanted)
 static void turn_off(uint32_t state)
 {
 	uint64_t now = clocks_boot_ns();
+	int r;
 
 	if (!agent.collected)
 		return;
 	compare_clocks();
-	agent.backend->disable(agent.collected);
-	flush(true);
+	disable(agent.collected);
+	r = flush(true);
 	agent.backend->end();
 	agent.collected = 0;
 	agent.flushed_until = now > agent.flushed_until ? now : agent.flushed_until;
 	__atomic_store_n(&shared()->writer.flushed_until, agent.flushed_until, __ATOMIC_RELEASE);
 	__atomic_store_n(&shared()->writer.off_since, now, __ATOMIC_RELEASE);
-	say_state(state, 0, GPU_CALL_NONE);
+	say_state(state, r, r ? GPU_CALL_FLUSH : GPU_CALL_NONE);
 }
 
 static uint32_t budget_ppm(void)
@@ -241,9 +284,9 @@ static uint32_t budget_ppm(void)
 static void count_own(void)
 {
 	pthread_mutex_lock(&agent_lock);
-	agent.thread_ns = agent_cpu_ns();
+	agent.thread_ns = cpu_time_ns();
 	agent.ring.said.own_ns = agent.callbacks_ns + agent.thread_ns;
-	shared()->writer.buffers_open = agent.backend->buffers();
+	__atomic_store_n(&shared()->writer.buffers_open, agent.backend->buffers(), __ATOMIC_RELAXED);
 	ring_show(&agent.ring);
 	pthread_mutex_unlock(&agent_lock);
 }
@@ -272,15 +315,18 @@ static void follow_wishes(void)
 /* What is done again and again while something is collected, or would be if it did not cost too much. */
 static void tick(void)
 {
+	uint32_t call = GPU_CALL_TIMESTAMP;
 	int r;
 
 	pthread_mutex_lock(&steering);
 	if (agent.collected) {
 		r = compare_clocks();
-		if (!r)
+		if (!r) {
+			call = GPU_CALL_FLUSH;
 			r = flush(false);
-		if (r)
-			shared()->writer.error = r;
+		}
+		/* it is tried again; what it is at the end is said */
+		say_error(r, r ? call : GPU_CALL_NONE);
 		if (budget_exceeded(&agent.budget, budget_ppm(), clocks_boot_ns(), agent.ring.said.own_ns))
 			turn_off(GPU_STATE_OVER_BUDGET);
 	} else if (agent.state == GPU_STATE_OVER_BUDGET && budget_again(&agent.budget, budget_ppm(), clocks_boot_ns())) {
@@ -314,7 +360,7 @@ void agent_exit(void)
 	if (shared() && agent.collected) {
 		compare_clocks();
 		flush(true);
-		agent.backend->disable(agent.collected);
+		disable(agent.collected);
 		agent.collected = 0;
 	}
 	if (shared())

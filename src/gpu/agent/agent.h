@@ -28,9 +28,9 @@ struct backend {
 	/* Prepares collecting, ahead of the first comparison of the clocks; end() undoes it. */
 	int (*begin)(uint32_t *ret_call);
 	void (*end)(void);
-	/* Has it collect all of that, or nothing. */
-	int (*enable)(uint32_t wanted, uint32_t *ret_call);
-	void (*disable)(uint32_t collected);
+	/* One of GPU_WANT_*. */
+	int (*enable)(uint32_t want);
+	void (*disable)(uint32_t want);
 	/* Has it hand over what has completed. last: nothing more is collected, so that this is everything that is to come.
 	 * ret_until_ns: CLOCK_BOOTTIME; what ended before has been handed over; 0: it is not known. */
 	int (*flush)(bool last, uint64_t *ret_until_ns);
@@ -56,10 +56,25 @@ void agent_exit(void);
 /* Whether this is the process that is served, and not a child of its; under the lock. */
 bool agent_is_here(void);
 
+/* Records are being handed over: CPU time so far, and what the clocks were. */
+struct arrival {
+	uint64_t cpu_ns, before_ns, gpu, after_ns;
+	bool is_known; /* gpu */
+};
+
+/* Not under the lock. */
+struct arrival agent_arrival(void);
+
+/* Whether the clocks have moved against each other since they were compared. */
+static inline bool arrival_stepped(const struct arrival *a, const struct clocks *clocks)
+{
+	return !a->is_known || !clocks_fit(clocks, a->before_ns, a->gpu, a->after_ns);
+}
+
 /* For records: the ring, and the clocks by which their times are converted. NULL: there is nobody to write for. Under the
- * lock, as is agent_show(), which must follow: CPU time is since cpu_ns. */
+ * lock, as is agent_show(), which must follow, and counts the CPU time since the arrival. */
 struct ring *agent_ring(const struct clocks **ret_clocks);
-void agent_show(struct ring *ring, uint64_t cpu_ns);
+void agent_show(struct ring *ring, const struct arrival *a);
 
 /* Waits a little for the reader to make room in the ring, under the lock, which it gives up meanwhile: agent_ring() has to be
  * asked again. false: it has waited for long enough. For threads that have nothing else to do. */
@@ -67,8 +82,5 @@ bool agent_wait_for_room(void);
 
 /* A copy of a kernel's name, which stays; NULL: there is no room. Under the lock. */
 const char *agent_keep(const char *name);
-
-/* CPU time of this thread. */
-uint64_t agent_cpu_ns(void);
 
 #endif

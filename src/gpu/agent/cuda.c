@@ -64,26 +64,22 @@ static void read_buffer(bool stepped, uint8_t *buffer, size_t valid)
 
 static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
-	uint64_t before = agent_cpu_ns(), gpu = 0, boot = clocks_boot_ns(), after;
+	const struct arrival arrival = agent_arrival();
 	const struct clocks *clocks;
 	size_t dropped = 0;
 	struct ring *ring;
-	bool unknown;
 
 	(void)size;
-	/* since the clocks were compared they may have been stepped */
-	unknown = cupti.get_timestamp(&gpu) != CUPTI_OK;
-	after = clocks_boot_ns();
 	pthread_mutex_lock(&agent_lock);
 	ring = agent_ring(&clocks);
 	if (ring) {
 		if (cupti.dropped(context, stream, &dropped) == CUPTI_OK)
 			ring->said.dropped_cupti += dropped;
 		if (buffer)
-			read_buffer(unknown || !clocks_fit(clocks, boot, gpu, after), buffer, valid);
+			read_buffer(arrival_stepped(&arrival, clocks), buffer, valid);
 		ring = agent_ring(&clocks);
 		if (ring)
-			agent_show(ring, before);
+			agent_show(ring, &arrival);
 	}
 	if (buffer)
 		buffer_return(&buffers, buffer);
@@ -130,30 +126,24 @@ static int begin(uint32_t *ret_call)
 	return r;
 }
 
-static void disable(uint32_t collected)
+static void disable(uint32_t want)
 {
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++)
-		for (int k = 0; k < 3 && wishes[i].kinds[k]; k++)
-			if (collected & wishes[i].want)
-				cupti.disable(wishes[i].kinds[k]);
+		for (int k = 0; k < 3 && wishes[i].want == want && wishes[i].kinds[k]; k++)
+			cupti.disable(wishes[i].kinds[k]);
 }
 
-static int enable(uint32_t wanted, uint32_t *ret_call)
+static int enable(uint32_t want)
 {
-	uint32_t collected = 0;
 	int r = 0;
 
-	*ret_call = GPU_CALL_ENABLE;
 	for (size_t i = 0; !r && i < sizeof(wishes) / sizeof(*wishes); i++) {
-		if (!(wanted & wishes[i].want))
+		if (wishes[i].want != want)
 			continue;
 		r = cupti.enable(wishes[i].kinds[0]);
 		for (int k = 1; !r && k < 3 && wishes[i].kinds[k]; k++)
 			cupti.enable(wishes[i].kinds[k]);
-		collected |= r ? 0 : wishes[i].want;
 	}
-	if (r)
-		disable(collected);
 	return r;
 }
 

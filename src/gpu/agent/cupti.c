@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/agent/symbols.h"
 #include "gpu/hand_over.h"
 
 #define PATH_SIZE 1024
@@ -139,10 +140,8 @@ int cupti_load(struct cupti *ret_cupti)
 	const char *given = secure_getenv(GPU_ENV_CUPTI);
 	struct cupti c = { 0 };
 	void *library;
-	const struct {
-		const char *name;
-		void *function;
-	} functions[] = {
+	int err;
+	const struct symbol functions[] = {
 		{ "cuptiGetVersion", &c.get_version },
 		{ "cuptiGetTimestamp", &c.get_timestamp },
 		{ "cuptiSubscribe", &c.subscribe },
@@ -166,13 +165,9 @@ int cupti_load(struct cupti *ret_cupti)
 	}
 	if (!library)
 		return -ENOENT;
-	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		void *found = dlsym(library, functions[i].name);
-
-		if (!found)
-			return -ENOSYS;
-		memcpy(functions[i].function, &found, sizeof(found));
-	}
+	err = symbols_find(library, functions, sizeof(functions) / sizeof(*functions));
+	if (err)
+		return err;
 	c.get_version(&c.version);
 	*ret_cupti = c;
 	return 0;

@@ -19,6 +19,7 @@
 #include "gpu/agent/agent.h"
 #include "gpu/agent/reading.h"
 #include "gpu/agent/rocprofiler.h"
+#include "gpu/agent/symbols.h"
 
 #define BUFFER_SIZE (2u << 20) /* bytes, twice for each service */
 #define WATERMARK (BUFFER_SIZE / 4)
@@ -48,7 +49,10 @@ static const char *library_of;     /* a function of rocprofiler's */
 static uint64_t launched, arrived; /* records that are to come, and that came */
 
 /* under the lock */
-static const char **kernels; /* names by their ids */
+static struct kernel {
+	const char *name;
+	uint32_t registers; /* of a work item; 0: not known */
+} * kernels;                /* by their ids */
 static struct {
 	uint64_t agents[DEVICES_MAX];
 	uint32_t count;
@@ -80,12 +84,17 @@ static bool map_kernels(void)
 
 static void name_kernel(const struct rocp_kernel_symbol *s, uint32_t phase)
 {
-	if (!s || s->size < sizeof(*s) || s->kernel >= KERNELS_MAX || !map_kernels())
+	struct kernel *k;
+
+	if (!s || s->size < offsetof(struct rocp_kernel_symbol, object) || s->kernel >= KERNELS_MAX || !map_kernels())
 		return;
-	if (phase == ROCP_PHASE_LOAD)
-		kernels[s->kernel] = s->name;
-	else if (kernels[s->kernel])
-		kernels[s->kernel] = agent_keep(kernels[s->kernel]); /* records of it may still come */
+	k = &kernels[s->kernel];
+	if (phase != ROCP_PHASE_LOAD) {
+		k->name = k->name ? agent_keep(k->name) : NULL; /* records of it may still come */
+		return;
+	}
+	k->name = s->name;
+	k->registers = s->size < sizeof(*s) ? 0 : s->arch_vgprs + s->accum_vgprs;
 }
 
 static void on_code_object(struct rocp_callback c, void *user_data, void *user)
@@ -144,7 +153,8 @@ static void put_kernel(const struct rocp_dispatch *k, const struct reading *r)
 	const struct span span = {
 		k->start, k->end, device_of(k->info.agent), 0, stream_of(k->info.queue), (uint32_t)k->correlation
 	};
-	const char *name = kernels && k->info.kernel < KERNELS_MAX ? kernels[k->info.kernel] : NULL;
+	static const struct kernel unknown;
+	const struct kernel *of = kernels && k->info.kernel < KERNELS_MAX ? &kernels[k->info.kernel] : &unknown;
 
 	if (!reading_span(&rec, r, &span))
 		return;
@@ -155,8 +165,9 @@ static void put_kernel(const struct rocp_dispatch *k, const struct reading *r)
 		rec.kernel.grid[i] = block ? k->info.grid[i] / block + (k->info.grid[i] % block > 0) : 0;
 	}
 	rec.kernel.shared_static = k->info.group_segment;
+	rec.kernel.registers = of->registers;
 	put_launch(&rec, k->thread, k->external);
-	if (ring_name(r->ring, name, &rec.kernel.name))
+	if (ring_name(r->ring, of->name, &rec.kernel.name))
 		r->ring->said.dropped_ring++;
 	else
 		ring_put(r->ring, &rec);
@@ -197,7 +208,7 @@ static void put_record(const struct rocp_header *h, const struct reading *r)
 {
 	const struct rocp_dispatch *k = h->payload;
 	const struct rocp_copy *c = h->payload;
-	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload;
+	bool tracing = h->category == ROCP_CATEGORY_TRACING && h->payload; /* which is all that was asked for */
 
 	if (tracing && h->kind == ROCP_BUFFER_KERNEL_DISPATCH && k->size >= sizeof(*k) && k->info.size >= sizeof(k->info))
 		put_kernel(k, r);
@@ -210,24 +221,22 @@ static void put_record(const struct rocp_header *h, const struct reading *r)
 /* On a thread of rocprofiler's that has nothing else to do. */
 static void on_records(uint64_t context, uint64_t buffer, struct rocp_header **headers, size_t count, void *user, uint64_t dropped)
 {
-	uint64_t before = agent_cpu_ns(), gpu = 0, boot = clocks_boot_ns(), after;
-	bool unknown = rocp.get_timestamp(&gpu) != ROCP_OK;
+	const struct arrival arrival = agent_arrival();
 	struct service *s = user;
 	const struct clocks *clocks;
 	struct ring *ring;
 
 	(void)context, (void)buffer;
-	after = clocks_boot_ns();
 	pthread_mutex_lock(&agent_lock);
 	ring = agent_ring(&clocks);
 	if (ring) {
-		struct reading r = reading_begin(clocks, unknown || !clocks_fit(clocks, boot, gpu, after), ring);
+		struct reading r = reading_begin(clocks, arrival_stepped(&arrival, clocks), ring);
 
 		for (size_t i = 0; i < count; i++)
 			put_record(headers[i], &r);
 		if (dropped > s->dropped)
 			ring->said.dropped_cupti += dropped - s->dropped;
-		agent_show(ring, before);
+		agent_show(ring, &arrival);
 	}
 	__atomic_add_fetch(&arrived, count + (dropped > s->dropped ? dropped - s->dropped : 0), __ATOMIC_RELAXED);
 	s->dropped = dropped;
@@ -244,10 +253,7 @@ static int read_time(uint64_t *ns)
 /* It is the library that has called us. */
 static int find_functions(void)
 {
-	const struct {
-		const char *name;
-		void *function;
-	} functions[] = {
+	const struct symbol functions[] = {
 		{ "rocprofiler_get_timestamp", &rocp.get_timestamp },
 		{ "rocprofiler_query_available_agents", &rocp.query_agents },
 		{ "rocprofiler_create_context", &rocp.create_context },
@@ -266,16 +272,7 @@ static int find_functions(void)
 
 	if (dladdr(library_of, &info) && info.dli_fname)
 		library = dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-	if (!library)
-		return -ENOENT;
-	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
-		void *found = dlsym(library, functions[i].name);
-
-		if (!found)
-			return -ENOSYS;
-		memcpy(functions[i].function, &found, sizeof(found));
-	}
-	return 0;
+	return library ? symbols_find(library, functions, sizeof(functions) / sizeof(*functions)) : -ENOENT;
 }
 
 static int configure_service(struct service *s)
@@ -323,27 +320,19 @@ static void end(void)
 {
 }
 
-static void disable(uint32_t collected)
+static void disable(uint32_t want)
 {
 	for (size_t i = 0; i < SERVICES; i++)
-		if (collected & services[i].want)
+		if (services[i].want == want)
 			rocp.stop_context(services[i].context);
 }
 
-static int enable(uint32_t wanted, uint32_t *ret_call)
+static int enable(uint32_t want)
 {
-	uint32_t collected = 0;
 	int r = 0;
 
-	*ret_call = GPU_CALL_ENABLE;
-	for (size_t i = 0; !r && i < SERVICES; i++) {
-		if (!(wanted & services[i].want))
-			continue;
-		r = rocp.start_context(services[i].context);
-		collected |= r ? 0 : services[i].want;
-	}
-	if (r)
-		disable(collected);
+	for (size_t i = 0; !r && i < SERVICES; i++)
+		r = services[i].want == want ? rocp.start_context(services[i].context) : 0;
 	return r;
 }
 

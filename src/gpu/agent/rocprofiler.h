@@ -91,10 +91,15 @@ struct rocp_kernel_symbol {
 	uint64_t kernel;
 	uint64_t code_object;
 	const char *name;
+	/* in 0.4.0 as well */
+	uint64_t object;
+	uint32_t kernarg_size, kernarg_alignment, group_segment, private_segment;
+	uint32_t sgprs, arch_vgprs, accum_vgprs; /* vector registers: of a work item */
 };
 
 _Static_assert(offsetof(struct rocp_dispatch, start) == 40 && offsetof(struct rocp_dispatch, info) == 56, "kernel");
 _Static_assert(offsetof(struct rocp_dispatch, info.workgroup) == 56 + 48 && sizeof(struct rocp_dispatch) == 56 + 72, "kernel");
+_Static_assert(offsetof(struct rocp_kernel_symbol, name) == 24 && offsetof(struct rocp_kernel_symbol, accum_vgprs) == 64, "symbol");
 _Static_assert(offsetof(struct rocp_copy, destination) == 56 && sizeof(struct rocp_copy) == 80, "copy");
 _Static_assert(offsetof(struct rocp_callback, old.payload) == 48 && sizeof(struct rocp_callback) == 64, "callback");
 
