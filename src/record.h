@@ -581,8 +581,10 @@ struct rec_gpu_step {
 	u64 residual_ns;      /* times of the GPU are known to this */
 	u64 before_ns[GPU_PART_MAX]; /* since the end of its thread's last step, which they sum to; all 0: not known */
 	struct gpu_gap gaps[GPU_GAPS]; /* none of them had anything to do */
-	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by their numbers; n_devices of them, if that is not more */
+	struct gpu_step_device devices[GPU_STEP_DEVICES]; /* by their numbers; n_devices of them, if that is not more. The last member */
 };
+/* With so many devices: what is behind those is not sent. */
+#define REC_GPU_STEP_SIZE(n) (__builtin_offsetof(struct rec_gpu_step, devices) + (n) * sizeof(struct gpu_step_device))
 
 /* In one interval, as one process uses the device. */
 struct rec_gpu_load {

@@ -560,7 +560,7 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 		if (r.gaps[i].dur_ns && !r.gaps[i].tid)
 			r.gaps[i].tid = s->h.tid;
 	}
-	cb(&r.h, sizeof(r), arg);
+	cb(&r.h, REC_GPU_STEP_SIZE(r.n_devices < GPU_STEP_DEVICES ? r.n_devices : GPU_STEP_DEVICES), arg);
 }
 
 /* What ended so long before that no step will need it: of each list half, so that it is seldom moved. */

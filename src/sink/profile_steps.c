@@ -11,6 +11,7 @@
 #include "gpu/info.h"
 #include "sink/behind.h"
 #include "sink/counts.h"
+#include "sink/gpu.h"
 #include "sink/left_out.h"
 #include "sink/profile_gpu.h"
 #include "sink/weight.h"
@@ -334,7 +335,7 @@ void profile_steps_gpu(struct profile_steps *ps, const struct rec_gpu_step *r)
 
 	if (!h)
 		return;
-	h->gpu = *r;
+	memcpy(&h->gpu, r, REC_GPU_STEP_SIZE(gpu_step_devices(r)));
 	h->has_gpu = true;
 	h->waits_gpu = false;
 	write_ready(ps, 0);
