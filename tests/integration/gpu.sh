@@ -81,8 +81,8 @@ test_all() {
 test_report() {
 	recorded bound -- init "step 20 200000" sync truth
 	"$INFTRACE" report --json "$TMP/bound.jsonl" >"$TMP/bound.report"
-	expect "report: launch-bound, if that is known" '"gpu_lost" in str(p) or
-		[[g["bound"], g["steps"], g["kernels"]] for g in r[0]["processes"][0]["gpu"]] == [["launch-bound", 1, 20]]' \
+	expect "report: launch-bound, if that is known" '("gpu_lost" in str(p) or
+		[[g["bound"], g["steps"], g["kernels"]] for g in r[0]["processes"][0]["gpu"]] == [["launch-bound", 1, 20]])' \
 		r="$TMP/bound.report" p="$TMP/bound.jsonl"
 	recorded busy -- init "kernel-ns 30000000" "step 20 0" sync truth
 	"$INFTRACE" report "$TMP/busy.jsonl" >"$TMP/busy.report"
