@@ -251,7 +251,7 @@ int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, vo
 static int read_text(pid_t pid, const char *name, size_t max, struct process_text *ret)
 {
 	size_t cap = TEXT_FIRST, len = 0;
-	char path[64], *data;
+	char path[64], *data, *less;
 	ssize_t n = 0;
 	int fd, err = 0;
 
@@ -282,6 +282,8 @@ static int read_text(pid_t pid, const char *name, size_t max, struct process_tex
 		return err;
 	}
 	data[len] = 0;
+	less = realloc(data, len + 1); /* it may be kept for long */
+	data = less ? less : data;
 	*ret = (struct process_text){ .data = data, .len = len };
 	return 0;
 }
