@@ -38,10 +38,15 @@ enum {
 	OPT_CONCURRENCY,
 	OPT_RUNTIME_FLAGS,
 	OPT_DISCOVER,
+	OPT_CGROUP,
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "What to record:", 1 },
+	{ "cgroup", OPT_CGROUP, "PATH", 0,
+		"every process in this cgroup of version 2 and those below it, also those that enter it later, 256 at a time; its directory, "
+		"or its name as in /proc/PID/cgroup; with --discover only those that a preset matches",
+		1 },
 	{ "discover", OPT_DISCOVER, NULL, 0,
 		"every process that a preset matches (--engine), as they come and go, 256 at a time", 1 },
 	{ "duration", 'd', "TIME", 0,
@@ -111,6 +116,8 @@ static const char doc[] =
 	"        two seconds of each minute, in files of their own\n"
 	"  sudo inftrace record --discover --window every=60s,for=2s --output-dir traces\n"
 	"        the same of every engine of this machine, also of those started later\n"
+	"  sudo inftrace record -d 1m --cgroup system.slice/llama-server.service\n"
+	"        a minute of what runs in a service, or in a container\n"
 	"  sudo inftrace record --flight-recorder 64MB --trigger 'step>200ms' -p 4711\n"
 	"        only what led to a slow step\n\n"
 	"Exit codes: 0 done, 1 failed while running, 2 usage, 3 not allowed by kernel or privileges, 4 "
@@ -219,6 +226,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_COMMIT_SHA:
 		o->commit_sha = arg;
 		break;
+	case OPT_CGROUP:
+		o->cgroup = arg;
+		break;
 	case OPT_DISCOVER:
 		o->discover = true;
 		break;
@@ -290,9 +300,10 @@ static int check_events(const struct record_options *o)
 
 static int check_discover(const struct record_options *o)
 {
-	if (!o->discover || !o->hold)
+	if (!record_finds(o) || !o->hold)
 		return 0;
-	log_error("--hold-libraries: not with --discover, which finds processes after they have mapped their libraries");
+	log_error("--hold-libraries: not with %s, which finds processes after they have mapped their libraries",
+		o->discover ? "--discover" : "--cgroup");
 	return -EINVAL;
 }
 

@@ -135,7 +135,8 @@ int target_take_arguments(struct record_options *o, char **args)
 
 int target_check(const struct record_options *o, const char *command)
 {
-	int kinds = (o->n_pids > 0) + o->all + o->discover + (o->command != NULL);
+	int kinds = (o->n_pids > 0) + o->all + record_finds(o) + (o->command != NULL);
+	const char *finds = o->discover ? ", --discover" : "";
 
 	if (kinds == 1 && o->user && !o->command) {
 		log_error("--user: needs a COMMAND");
@@ -144,7 +145,7 @@ int target_check(const struct record_options *o, const char *command)
 	if (kinds == 1)
 		return 0;
 	if (kinds)
-		log_error("give one of -p, -a%s and -- COMMAND", o->discover ? ", --discover" : "");
+		log_error("give one of -p, -a%s and -- COMMAND", o->cgroup ? ", --cgroup" : finds);
 	else
 		log_error("nothing to record: give -p PID, -a, or -- COMMAND (inftrace %s --help)", command);
 	return -EINVAL;

@@ -203,7 +203,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
 		.uprobe_multi = c->uprobe_multi,
-		.uprobe_multi_pid = c->uprobe_multi_pid && !o->discover, /* callers become targets */
+		.uprobe_multi_pid = c->uprobe_multi_pid && !record_finds(o), /* callers become targets */
 		.windows = record_by_time(o) && !record_is_flight(o),
 		.max_steps = (uint32_t)o->max_steps,
 		.peek = record_is_flight(o),

@@ -41,6 +41,7 @@ struct record_options {
 	size_t n_pids;
 	bool all;
 	bool discover;    /* every process that a preset matches */
+	const char *cgroup; /* every process in it; with discover only those; or NULL */
 	char **command;   /* NULL: none */
 	const char *user; /* of the command; NULL: that of inftrace */
 	const char *outputs[OUTPUTS_MAX];
@@ -92,6 +93,12 @@ struct record_options {
 	uint32_t max_files;
 	struct writer_floor min_free;
 };
+
+/* Whether targets are found while the recording runs. */
+static inline bool record_finds(const struct record_options *o)
+{
+	return o->discover || o->cgroup;
+}
 
 static inline bool record_is_flight(const struct record_options *o)
 {

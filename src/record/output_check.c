@@ -46,12 +46,14 @@ static void make_default_name(const struct record_options *o)
 	char comm[TASK_COMM_LEN], base[sizeof(default_name) - 16];
 	struct stat st;
 
-	if (!o->all && !o->discover)
+	if (!o->all && !record_finds(o))
 		name_target(o, comm);
 	if (o->all)
 		snprintf(base, sizeof(base), "inftrace-system");
 	else if (o->discover)
 		snprintf(base, sizeof(base), "inftrace-discovered");
+	else if (o->cgroup)
+		snprintf(base, sizeof(base), "inftrace-cgroup");
 	else if (o->command)
 		snprintf(base, sizeof(base), "inftrace-%s", comm);
 	else

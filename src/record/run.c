@@ -47,7 +47,7 @@ struct run {
 	struct intake intake;
 	struct windows windows;
 	struct recorder *recorder; /* NULL: no --flight-recorder */
-	struct discover *discover; /* NULL: no --discover */
+	struct discover *discover; /* NULL: neither --discover nor --cgroup */
 	struct run_control control;
 	struct status status;
 	bool yields;            /* our threads may yield */
@@ -62,7 +62,7 @@ struct run {
 /* Programs, maps, rings and events, some of them for each CPU: as measured, with a margin. */
 static int check_descriptors(void)
 {
-	rlim_t need = 96 + 10 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
+	rlim_t need = 96 + 11 * (rlim_t)sysconf(_SC_NPROCESSORS_CONF);
 	struct rlimit rl;
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_max >= need)
@@ -460,8 +460,8 @@ static int prepare(struct run *r, struct record_options *o)
 	}
 	if (!err && o->max_steps_each)
 		err = step_limit_new(o->max_steps_each, &r->intake.step_limit);
-	if (!err && o->discover)
-		err = discover_new(&r->capture, &r->discover);
+	if (!err && record_finds(o))
+		err = discover_new(&r->capture, o, &r->discover);
 	/* before there is anything of which it should not have a copy */
 	if (!err)
 		err = capture_start_inspector(&r->capture, o) ?: capture_start_stacks(&r->capture, o);

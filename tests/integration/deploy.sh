@@ -55,6 +55,47 @@ test_capabilities() {
 	done
 }
 
+# stopped NAME: SIGTERM, as systemd and Kubernetes end a service, and the recorder ends well
+stopped() {
+	local rc=0
+	kill -TERM "$RECORDER"
+	wait "$RECORDER" || rc=$?
+	same "$1: ends well" "$rc" 0
+	kill -TERM "$ENGINE"
+	wait "$ENGINE" || true
+}
+
+# record_found NAME OPTION...: the recorder finds an engine of another user, which nobody has named, and ends
+record_found() {
+	cp "$TMP/engine/mini_engine" "$TMP/engine/deployed-$$"
+	echo '{"name": "mini", "version": 1, "match": {"mapped": ["deployed-'$$'"]}, "probes": [{"library": "libllama*.so*",
+		"symbol": "llama_decode", "role": "step", "name": "decode"}]}' >"$TMP/mini.json"
+	mkdir -p "$TMP/out/$1"
+	chown "$others" "$TMP/out/$1"
+	background "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" --output-dir "$TMP/out/$1" 2>"$TMP/$1.log"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+	RECORDER=$BG
+	# until it is told to end
+	background setpriv --reuid=1000 --regid=1000 --clear-groups "$TMP/engine/deployed-$$" -q -r 0 -n 4 -t 1 >/dev/null
+	ENGINE=$BG
+	check "$1: an engine is found" wait_until 60 grep -q '(deployed-' "$TMP/$1.log"
+	check "$1: its functions are probed" grep -q 'probes in .*/libllama' "$TMP/$1.log"
+}
+
+# As the unit starts it.
+test_service() {
+	local options
+	options=$(sed -n 's/^Environment="OPTIONS=\(.*\)"$/\1/p' "$unit")
+	same "the service finds engines" "$(sed -n 's/^Environment=WHICH=//p' "$unit")" --discover
+	as_service "$(capabilities AmbientCapabilities)"
+	# shellcheck disable=SC2086 # several words, as systemd splits them
+	record_found unit --discover $options
+	kill -USR1 "$RECORDER"
+	check "unit: a dump" wait_until 60 grep -q 'dumped\|wrote' "$TMP/unit.log"
+	stopped unit
+	check "unit: a trace" "$INFTRACE" validate "$TMP"/out/unit/trace_pid*.json
+}
+
 test_unit() {
 	command -v systemd-analyze >/dev/null || {
 		skip "the service is valid" "systemd-analyze is not installed"
@@ -62,7 +103,7 @@ test_unit() {
 	}
 	mkdir "$TMP/units"
 	# the program need not be installed here
-	sed "s|^ExecStart=.*|ExecStart=/bin/true|; /^\t/d" "$unit" >"$TMP/units/inftrace.service"
+	sed "s|^ExecStart=.*|ExecStart=/bin/true|" "$unit" >"$TMP/units/inftrace.service"
 	check "the service is valid" systemd-analyze verify --man=no "$TMP/units/inftrace.service"
 	same "the service: nothing to complain of" "$(systemd-analyze verify --man=no "$TMP/units/inftrace.service" 2>&1)" ""
 }
@@ -81,9 +122,14 @@ test_daemonset() {
 		"$(capabilities AmbientCapabilities)"
 	expect "the manifest: mounts are volumes" \
 		"{m['name'] for m in ${container}['volumeMounts']} == {v['name'] for v in s[0]['spec']['template']['spec']['volumes']}" s="$TMP/set.json"
-	json "${container}['args'][0]" s="$TMP/set.json" >"$TMP/args.sh"
-	check "the manifest: its script is one" sh -n "$TMP/args.sh"
+	json "'\n'.join(${container}['command'])" s="$TMP/set.json" >"$TMP/command"
+	mapfile -t command <"$TMP/command"
+	same "the manifest: inftrace record" "${command[*]:0:2}" "inftrace record"
+	same "the manifest: into its volume" "${command[*]: -2}" "--output-dir /var/lib/inftrace"
+	as_service "$(capabilities AmbientCapabilities)"
+	record_found manifest "${command[@]:2:${#command[@]}-4}"
+	stopped manifest
 }
 
-ALL_TESTS=(capabilities unit daemonset)
+ALL_TESTS=(capabilities service unit daemonset)
 run_tests "$@"

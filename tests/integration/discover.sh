@@ -148,6 +148,57 @@ test_flight() {
 	done
 }
 
+# Engines that wait for nobody and live for some ten milliseconds: each was found, or is counted as missed.
+test_short() {
+	local n=40
+	recorder short -e functions -o "$TMP/short/t.json"
+	for ((i = 0; i < n; i++)); do
+		"$MINI" -q -t 1 -n "$TOKENS" >/dev/null || not_ok "short: engine" "failed"
+	done
+	finish short
+	found=$(sed -nE 's/^inftrace: ([0-9]+) processes found, .*/\1/p' "$TMP/short.log")
+	missed=$(sed -nE 's/^inftrace: warning: ([0-9]+) processes that mapped a file of a preset ended .*/\1/p' "$TMP/short.log")
+	echo "# $found found, ${missed:-0} missed"
+	if grep -q 'looking ten times a second' "$TMP/short.log"; then
+		skip "short: found or counted" "the kernel does not tell here which processes map files"
+	else
+		same "short: found or counted" $((found + ${missed:-0})) "$n"
+	fi
+}
+
+# More than may be alive at a time: further ones come in as others end.
+test_room() {
+	local max=256 pids=() i out
+	cp "$(command -v sleep)" "$TMP/found-$$"
+	recorder room -e sched --window manual --output-dir "$TMP/room"
+	for ((i = 0; i < max + 3; i++)); do
+		"$TMP/found-$$" 1000 &
+		pids+=("$!")
+		test_pids+=("$!")
+	done
+	check "room: said" wait_until 120 grep -q "warning: --discover: more than $max processes at a time" "$TMP/room.log"
+	found() { [ "$(grep -c 'found process' "$TMP/room.log")" -eq "$1" ]; }
+	check "room: as many as there is room for" wait_until 120 found "$max"
+	# one that was found
+	out=$(sed -nE 's/.*found process ([0-9]+) .*/\1/p' "$TMP/room.log" | head -n 1)
+	kill "$out"
+	check "room: another one comes in" wait_until 120 found $((max + 1))
+	finish room
+	check "room: counted" grep -q "^inftrace: $((max + 1)) processes found, 1 of them have ended" "$TMP/room.log"
+	check "room: those left out are counted" \
+		grep -q "^inftrace: warning: 2 processes that a preset matches were left out: more than $max at a time" "$TMP/room.log"
+	kill "${pids[@]}" 2>/dev/null || true
+	wait "${pids[@]}" 2>/dev/null || true
+}
+
+# What can't be read even by root, such as process 1 of some containers, is no reason for a warning.
+test_quiet() {
+	recorder quiet --window manual --output-dir "$TMP/quiet"
+	finish quiet
+	same "quiet: nothing is said of process 1 and of kernel threads" \
+		"$(grep -cE 'the files of process (1|2)[^0-9]' "$TMP/quiet.log")" 0
+}
+
 test_refused() {
 	check_rc "with a process" 2 'give one of -p, -a, --discover and -- COMMAND' "$INFTRACE" record --discover -p $$
 	check_rc "without presets" 2 '--discover: finds the processes that a preset matches, and none is loaded' \
@@ -155,5 +206,5 @@ test_refused() {
 	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --discover' "$INFTRACE" record --discover --hold-libraries
 }
 
-ALL_TESTS=(many windows flight refused)
+ALL_TESTS=(many windows flight short room quiet refused)
 run_tests "$@"

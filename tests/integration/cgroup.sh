@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# --cgroup: what is in a cgroup and below is recorded, also what enters it later, and nothing else.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+TOKENS=5
+
+setup() {
+	need_root
+	root=
+	for dir in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+		[ "$(stat -fc %T "$dir" 2>/dev/null)" != cgroup2fs ] || root=$dir
+	done
+	[ "$root" ] || skip_all "no cgroups of version 2 are mounted"
+	CGROUP=$root/inftrace-test-$$
+	mkdir "$CGROUP" 2>/dev/null || skip_all "cgroups cannot be made here"
+	trap 'test_end; test_exit' EXIT
+	mkdir "$CGROUP/below"
+	cp -r "$(dirname "$(mini_engine)")" "$TMP/mini"
+	MINI=$TMP/mini/grouped-$$
+	mv "$TMP/mini/mini_engine" "$MINI"
+	cat >"$TMP/mini.json" <<-JSON
+		{"name": "mini", "version": 1, "match": {"mapped": ["grouped-$$"]},
+		 "probes": [{"library": "libllama*.so*", "symbol": "llama_decode", "role": "step", "name": "decode"}]}
+	JSON
+	mkfifo "$TMP/go"
+}
+
+# All that is in these cgroups was started by the test.
+empty() {
+	! cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs 2>/dev/null | grep -q .
+}
+
+test_end() {
+	local rc=$? pid
+	for pid in $(cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs 2>/dev/null); do
+		kill -9 "$pid" 2>/dev/null || true
+	done
+	wait_until 20 empty || true
+	rmdir "$CGROUP"/*/ "$CGROUP" 2>/dev/null || true
+	return "$rc" # which test_exit looks at
+}
+
+# recorder NAME OPTION...
+recorder() {
+	mkdir -p "$TMP/$1"
+	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
+	RECORDER=$BG
+	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+}
+
+finish() { # NAME
+	local rc=0
+	kill -INT "$RECORDER"
+	wait "$RECORDER" || rc=$?
+	same "$1: exit code" "$rc" 0
+}
+
+# engine CGROUP: an engine that enters it ("": stays outside) before it runs, and then waits for a line; its number is in BG
+engine() {
+	# shellcheck disable=SC2016 # of the inner shell
+	sh -c '[ -z "$1" ] || echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$1" "$MINI" -q -w -t 1 -n "$TOKENS" <"$TMP/go" >/dev/null 8>&- &
+	BG=$!
+	test_pids+=("$BG")
+}
+
+found() { # NAME PID
+	check "$1" wait_until 60 grep -q "found process $2 " "$TMP/$LOG.log"
+}
+
+test_members() {
+	LOG=members
+	exec 8<>"$TMP/go"
+	engine "$CGROUP" && first=$BG
+	engine "$CGROUP/below" && below=$BG
+	engine "" && outside=$BG
+	engine "" && late=$BG
+	wait_until 30 grep -qx "$first" "$CGROUP/cgroup.procs"
+	wait_until 30 grep -qx "$below" "$CGROUP/below/cgroup.procs"
+	recorder members --cgroup "$CGROUP" -o "$TMP/members/t.json" --profile "$TMP/members/p.jsonl"
+	found "members: was in it" "$first"
+	found "members: was below it" "$below"
+	engine "$CGROUP" && started=$BG
+	found "members: was started in it" "$started"
+	echo "$late" >"$CGROUP/below/cgroup.procs"
+	found "members: entered it" "$late"
+	for ((i = 0; i < 5; i++)); do
+		echo >&8
+	done
+	exec 8>&-
+	wait "$first" "$below" "$outside" "$late" "$started"
+	finish members
+	check "members: counted" grep -q "^inftrace: 4 processes found, 4 of them have ended" "$TMP/members.log"
+	check "members: a valid trace" "$INFTRACE" validate "$TMP/members/t.json"
+	expect "members: the steps of each, of no other" \
+		"(lambda c: c == dict.fromkeys([$first, $below, $late, $started], $((TOKENS + 1))))(__import__('collections').Counter(e['pid'] for e in t if e.get('cat') == 'step'))" \
+		t="$TMP/members/t.json"
+	check "members: what is outside is not recorded" sh -c "! grep -q '\"pid\":$outside,' $TMP/members/t.json"
+}
+
+# With --discover of those in it only what a preset matches; and one that is no engine counts without it.
+test_both() {
+	LOG=both
+	# shellcheck disable=SC2016 # of the inner shell
+	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP"
+	sleeper=$BG
+	wait_until 30 grep -qx "$sleeper" "$CGROUP/cgroup.procs"
+	exec 8<>"$TMP/go"
+	recorder both --discover --cgroup "${CGROUP#"$root"}" -o "$TMP/both/t.json"
+	engine "$CGROUP" && inside=$BG
+	engine "" && outside=$BG
+	found "both: the engine in it" "$inside"
+	echo >&8
+	echo >&8
+	exec 8>&-
+	wait "$inside" "$outside"
+	finish both
+	check "both: no other" grep -q "^inftrace: 1 processes found, 1 of them have ended" "$TMP/both.log"
+	LOG=sleeper
+	recorder sleeper --cgroup "$CGROUP" -e sched -o "$TMP/sleeper/t.json"
+	found "sleeper: anything in it" "$sleeper"
+	finish sleeper
+	kill "$sleeper"
+	wait "$sleeper" || true
+}
+
+# A service that is restarted has a new cgroup of the same name.
+test_removed() {
+	LOG=removed
+	mkdir "$CGROUP/service"
+	recorder removed --cgroup "$CGROUP/service" -e sched -o "$TMP/removed/t.json"
+	rmdir "$CGROUP/service"
+	check "removed: said" wait_until 30 grep -q 'the cgroup has been removed' "$TMP/removed.log"
+	mkdir "$CGROUP/service"
+	# shellcheck disable=SC2016 # of the inner shell
+	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP/service"
+	found "removed: and made again" "$BG"
+	finish removed
+	kill "$BG"
+	wait "$BG" || true
+	same "removed: said once" "$(grep -c 'the cgroup has been removed' "$TMP/removed.log")" 1
+	wait_until 20 rmdir "$CGROUP/service" || true
+}
+
+test_refused() {
+	check_rc "none of this name" 2 '^inftrace: --cgroup /no/such: there is no such cgroup' "$INFTRACE" record --cgroup /no/such
+	check_rc "not a cgroup" 2 "^inftrace: --cgroup $TMP: this is not a cgroup of version 2" "$INFTRACE" record --cgroup "$TMP"
+	check_rc "a file of one" 2 '^inftrace: --cgroup .*: Not a directory' "$INFTRACE" record --cgroup "$CGROUP/cgroup.procs"
+	check_rc "with a process" 2 'give one of -p, -a, --cgroup and -- COMMAND' "$INFTRACE" record --cgroup "$CGROUP" -p $$
+	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --cgroup' "$INFTRACE" record --cgroup "$CGROUP" --hold-libraries
+	mkdir "$CGROUP/threads"
+	if echo threaded >"$CGROUP/threads/cgroup.type" 2>/dev/null; then
+		check_rc "a threaded one" 2 '^inftrace: --cgroup .*: this cgroup is threaded' "$INFTRACE" record --cgroup "$CGROUP/threads"
+	else
+		skip "a threaded one" "none can be made here"
+	fi
+	rmdir "$CGROUP/threads"
+}
+
+ALL_TESTS=(members both removed refused)
+run_tests "$@"
