@@ -148,6 +148,21 @@ static bool has_exited(int pidfd)
 	return poll(&p, 1, 0) == 1 && p.revents & POLLIN;
 }
 
+static int any_mapping(const struct mapped_file *m, void *arg)
+{
+	(void)m;
+	(void)arg;
+	return 1;
+}
+
+/* One that exits loses its memory before the programs are told (do_exit() in the kernel), and is a zombie later. */
+static bool is_exiting(pid_t pid)
+{
+	int err = process_each_executable(pid, any_mapping, NULL);
+
+	return !err || err == -ESRCH;
+}
+
 /* pidfd was opened before the process was looked at. -ESRCH: it has ended; other -errno, after one line. */
 static int add(struct discover *d, pid_t pid, int pidfd)
 {
@@ -161,7 +176,7 @@ static int add(struct discover *d, pid_t pid, int pidfd)
 		return err;
 	}
 	/* from now on the programs report its exit; it may have exited before, and its number may have been reused */
-	if (has_exited(pidfd) || tasks_add_process(c->tasks, pid)) {
+	if (has_exited(pidfd) || is_exiting(pid) || tasks_add_process(c->tasks, pid)) {
 		session_target_gone(c->session, pid);
 		return -ESRCH;
 	}
