@@ -18,6 +18,7 @@ setup() {
 reach_start() {
 	local share
 	share=$(grep -oP '[0-9.]+(?= % of [0-9]+ unwound to the start)' "$TMP/$1.err")
+	echo "# ${share:-nothing} % of the stacks of $1 reach the start of their thread"
 	if [ -n "$share" ] && awk "BEGIN { exit !($share >= 98) }"; then
 		ok "$1: 98 % of the stacks reach the start of their thread"
 	else
