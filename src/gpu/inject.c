@@ -22,14 +22,9 @@
 #include "engine/inspector.h"
 #include "gpu/hand_over.h"
 #include "gpu/inject_call.h"
+#include "gpu/inject_machine.h"
 #include "target/file.h"
 #include "target/process.h"
-
-#ifdef __x86_64__
-#define OUR_MACHINE EM_X86_64
-#else
-#define OUR_MACHINE EM_AARCH64
-#endif
 
 #define ROUNDS 50         /* looks for a thread that waits in a system call, */
 #define ROUND_NS 20000000 /* with as much time between them */
@@ -124,7 +119,7 @@ static int check_program(const struct search *s, char *ret_why, size_t size)
 	err = inspect(s, fd, &exe);
 	if (err && err != -ENOEXEC && err != -EOPNOTSUPP && err != -EBADMSG)
 		return inject_refuse(ret_why, size, err, "its program cannot be read: %s", strerror(-err));
-	if (err || exe.machine != OUR_MACHINE)
+	if (err || exe.machine != inject_elf_machine)
 		return inject_refuse(ret_why, size, -EOPNOTSUPP, "it is not a 64-bit program of this machine");
 	return 0;
 }
@@ -229,7 +224,7 @@ static int find_room(const struct mapped_file *m, void *arg)
 		return 0;
 	for (size_t i = 0; i < l.n_code; i++) {
 		/* the segment of this mapping, mapped as a whole */
-		uint64_t before = l.code[i].offset % 4096;
+		uint64_t before = l.code[i].offset % (uint64_t)sysconf(_SC_PAGESIZE);
 
 		if (l.code[i].offset - before == m->offset && l.code[i].size <= m->end - m->start - before)
 			end = before + l.code[i].size;

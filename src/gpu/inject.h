@@ -16,7 +16,7 @@ struct inspector;
  * copy of it in memory; socket_name as in gpu/hand_over.h. 0: the agent has started, and will connect. Else a
  * negative errno, with a line in ret_why that says what is in the way, and nothing has changed in the process; but
  * -ETIMEDOUT: its thread has not come back yet, and will do so by itself. Takes milliseconds as a rule, at most half a
- * minute. x86_64 only, so far: -EOPNOTSUPP elsewhere.
+ * minute.
  */
 int gpu_inject(struct inspector *inspector, pid_t pid, const char *agent_path, const char *socket_name, char *ret_why, size_t size);
 

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,12 +20,7 @@
 #include <sys/syscall.h>
 
 #include "gpu/inject_call.h"
-
-#ifdef __x86_64__
-#define OUR_ARCH AUDIT_ARCH_X86_64
-#else
-#define OUR_ARCH AUDIT_ARCH_AARCH64
-#endif
+#include "gpu/inject_machine.h"
 
 #define FILTERS_MAX 128
 #define STEPS_MAX 32768 /* BPF_MAXINSNS is 4096 */
@@ -190,7 +184,7 @@ static int ask(const struct sock_filter *filter, size_t n, bool in_memory, char 
 {
 	for (size_t i = 0; i < sizeof(checked) / sizeof(*checked); i++) {
 		const struct checked *c = &checked[i];
-		struct seccomp_data data = { .nr = c->number, .arch = OUR_ARCH };
+		struct seccomp_data data = { .nr = c->number, .arch = inject_seccomp_arch };
 
 		for (size_t k = 0; k < sizeof(c->args) / sizeof(*c->args); k++)
 			data.args[k] = c->args[k];
