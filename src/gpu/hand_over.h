@@ -29,6 +29,7 @@
  *  - takes head - tail > capacity as the end of that ring (a broken or malicious writer);
  *  - copies a record before it looks at it, since it can change at any time;
  *  - checks each value as the comment beside it says; what fails is counted as bad and left out.
+ * Times are of the clock as the traced process has it, in its time namespace; the reader takes out what that adds.
  * The agent in turn trusts inftrace, but does not depend on it: it works on with any tail, and when wanted becomes 0.
  */
 #ifndef INFTRACE_GPU_HAND_OVER_H

@@ -27,6 +27,7 @@ struct gpu_feed {
 	uint32_t capacity, change;
 	uint64_t tail;
 	uint64_t begun_ns;
+	uint64_t shift_ns; /* to be added to times */
 	bool broken;
 	uint64_t bad;
 	struct gpu_feed_state state;
@@ -125,13 +126,16 @@ static bool has_times(const struct gpu_feed *f, const struct gpu_record *r, uint
 	       r->device < GPU_DEVICES_MAX && !(r->flags & GPU_RECORD_F_CLOCK);
 }
 
-static bool take(struct gpu_feed *f, const struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
+static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, const struct gpu_feed_ops *ops, void *arg)
 {
 	switch (r->kind) {
 	case GPU_RECORD_KERNEL:
 	case GPU_RECORD_COPY:
 	case GPU_RECORD_SET:
 	case GPU_RECORD_GRAPH:
+		r->start += f->shift_ns;
+		r->end += f->shift_ns;
+		r->launched += r->launched ? f->shift_ns : 0;
 		if (!has_times(f, r, now_ns))
 			return false;
 		ops->activity(r, arg);
@@ -143,6 +147,11 @@ static bool take(struct gpu_feed *f, const struct gpu_record *r, uint64_t now_ns
 	default:
 		return false;
 	}
+}
+
+void gpu_feed_shift(struct gpu_feed *f, int64_t behind_ns)
+{
+	f->shift_ns = (uint64_t)behind_ns;
 }
 
 bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const struct gpu_feed_ops *ops, void *arg)
@@ -199,6 +208,14 @@ static uint32_t load32(const void *p)
 	return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE);
 }
 
+/* 0: never */
+static uint64_t load_time(const struct gpu_feed *f, const uint64_t *p)
+{
+	uint64_t time = load(p);
+
+	return time ? time + f->shift_ns : 0;
+}
+
 static void grow(uint64_t *counter, uint64_t to)
 {
 	if (to > *counter)
@@ -239,11 +256,11 @@ void gpu_feed_state(struct gpu_feed *f, uint64_t now_ns, struct gpu_feed_state *
 {
 	const struct gpu_ring_writer *w = &f->ring->writer;
 	struct gpu_feed_state *st = &f->state;
-	uint64_t until = load(&w->flushed_until), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
+	uint64_t until = load_time(f, &w->flushed_until), ring = load(&w->dropped_ring), cupti = load(&w->dropped_cupti);
 	uint32_t state = load32(&w->state), call = load32(&w->failed_call), vendor = load32(&w->vendor);
 
-	st->off_since = load(&w->off_since); /* in the order in which they are written */
-	st->on_since = load(&w->on_since);
+	st->off_since = load_time(f, &w->off_since); /* in the order in which they are written */
+	st->on_since = load_time(f, &w->on_since);
 	st->settled = load32(&w->wanted_seen) == f->change;
 	st->failed_call = call < GPU_CALL_MAX ? (enum gpu_call)call : GPU_CALL_NONE;
 	st->error = (int)load32(&w->error);

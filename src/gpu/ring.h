@@ -55,6 +55,9 @@ void gpu_feed_free(struct gpu_feed *f);
 /* Its memfd, to be handed over. */
 int gpu_feed_fd(const struct gpu_feed *f);
 
+/* The clock of that process is behind ours by that: it is in another time namespace. Before anything is taken. */
+void gpu_feed_shift(struct gpu_feed *f, int64_t behind_ns);
+
 /* Takes at most `max` records. Returns whether there are more. */
 bool gpu_feed_drain(struct gpu_feed *f, uint64_t now_ns, uint32_t max, const struct gpu_feed_ops *ops, void *arg);
 

@@ -170,6 +170,7 @@ static void forget_attached(struct gpu *g, uint32_t pid)
 
 static int add_agent(struct gpu *g, int fd, uint32_t pid)
 {
+	struct clock_shift own = clock_shift_read(), its = own;
 	struct agent *a;
 	int err;
 
@@ -189,10 +190,16 @@ static int add_agent(struct gpu *g, int fd, uint32_t pid)
 		g->refused_full++;
 		return -EMFILE;
 	}
+	err = process_clock_shift((pid_t)pid, &its);
+	if (err) {
+		log_warn("process %u: what its time namespace adds to its clock is not known (%s), so what its GPU did is not recorded", pid, strerror(-err));
+		return err;
+	}
 	a = &g->agents[g->n_agents];
 	err = gpu_process_new(pid, g->info, clock_boot_ns(), &a->process);
 	if (err)
 		return err;
+	gpu_feed_shift(gpu_process_feed(a->process), own.boot_ns - its.boot_ns);
 	gpu_feed_limits(gpu_process_feed(a->process), g->c.budget_ppm, g->c.wait_ms);
 	if (g->wanted)
 		gpu_feed_want(gpu_process_feed(a->process), WANTED, GPU_FLUSH_MS);

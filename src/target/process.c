@@ -73,6 +73,44 @@ bool process_has_shadow_stack(pid_t pid)
 	return found;
 }
 
+/* Which namespace it is; none: an empty text. */
+static int read_namespace(const char *pid, const char *name, char *ret_text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/%s", pid, name);
+	n = readlink(path, ret_text, size - 1);
+	if (n < 0 && errno != ENOENT)
+		return -errno;
+	ret_text[n > 0 ? n : 0] = '\0';
+	return 0;
+}
+
+int process_clock_shift(pid_t pid, struct clock_shift *ret_shift)
+{
+	char number[16], path[64], own[64], its[64], later[64];
+	int err;
+
+	snprintf(number, sizeof(number), "%d", pid);
+	err = read_namespace("self", "time", own, sizeof(own));
+	err = err ?: read_namespace(number, "time", its, sizeof(its));
+	err = err ?: read_namespace(number, "time_for_children", later, sizeof(later));
+	/* without the right to see them: those of its children are its own but for moments */
+	if (err && err != -EACCES)
+		return err;
+	if (!err && !strcmp(its, own)) {
+		*ret_shift = clock_shift_read();
+		return 0;
+	}
+	if (!err && strcmp(its, later))
+		return *its ? -EOPNOTSUPP : -ESRCH;
+	snprintf(path, sizeof(path), "/proc/%d/timens_offsets", pid);
+	*ret_shift = clock_shift_read_file(path);
+	/* else it could be gone, or another one */
+	return process_exists(pid) ? 0 : -ESRCH;
+}
+
 /* The bit PF_KTHREAD of the field `flags`: proc(5) */
 bool process_is_kernel_thread(pid_t pid)
 {

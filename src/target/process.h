@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "record.h"
+#include "util/clock.h"
 
 bool process_exists(pid_t pid);
 
@@ -26,6 +27,12 @@ int process_comm(pid_t pid, char comm[TASK_COMM_LEN]);
 
 /* The tgid of a thread. -ESRCH. */
 int process_tgid(pid_t tid, pid_t *ret_tgid);
+
+/*
+ * What its time namespace adds to its clocks. Zero as for clock_shift_read(). -EOPNOTSUPP: it is not known, since it has made a namespace for its
+ * children (unshare(2)), of which alone the kernel tells that. -ESRCH.
+ */
+int process_clock_shift(pid_t pid, struct clock_shift *ret_shift);
 
 /* The real user of a process. -ESRCH. */
 int process_user(pid_t pid, uid_t *ret_uid);

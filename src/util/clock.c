@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-struct clock_shift clock_shift_read(void)
+struct clock_shift clock_shift_read_file(const char *path)
 {
 	struct clock_shift shift = { 0 };
-	FILE *f = fopen("/proc/self/timens_offsets", "re");
+	FILE *f = fopen(path, "re");
 	long long s, ns;
 	char clock[16];
 
@@ -22,4 +22,9 @@ struct clock_shift clock_shift_read(void)
 	if (f)
 		fclose(f);
 	return shift;
+}
+
+struct clock_shift clock_shift_read(void)
+{
+	return clock_shift_read_file("/proc/self/timens_offsets");
 }

@@ -59,6 +59,8 @@ struct clock_shift {
 
 /* Zero where there is no such namespace, or none is known of: before Linux 5.6, or without /proc. */
 struct clock_shift clock_shift_read(void);
+/* Of a /proc/PID/timens_offsets. */
+struct clock_shift clock_shift_read_file(const char *path);
 
 /* How far this process's CLOCK_BOOTTIME is ahead of the CLOCK_MONOTONIC of programs in the kernel: how long the machine has
  * been suspended since it booted, and what the time namespace adds. */

@@ -384,6 +384,23 @@ sys.exit(not a or not b or bool(a & b))' "$TOP/tests/tools" "$TMP/exec.pftrace" 
 	check "windows: valid" "$INFTRACE" validate "$TMP"/windows/*
 }
 
+# A process whose clock is another one: what its GPU did is where its launches are. A busy machine may lose some (their clock seems to step).
+test_time_namespace() {
+	local boot
+	if ! unshare --time --boottime 1 --fork true 2>/dev/null; then
+		skip "time namespace: GPU times" "unshare --time is not allowed here"
+		return
+	fi
+	for boot in 5000 -1; do
+		check "time namespace: records ($boot s)" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/time.json" \
+			-- unshare --time --boottime "$boot" --fork "$MOCK/mock_driver" init "step 200 0" sync
+		expect "time namespace: kernels begin after their launch, within the trace ($boot s)" '[len(k) > 100 and min(l) < min(k) and max(k) < max(e["ts"] for e in t
+			if e["ph"] == "X")
+			for k, l in [[[e["ts"] for e in t if e["ph"] == "X" and (e.get("cat") == "kernel", e["name"] == "cuLaunchKernel")[i]] for i in (0, 1)]]] == [True]' \
+			t="$TMP/time.json"
+	done
+}
+
 # One step in five or so has its parts; the others say that they have not. How many, is up to how soon a busy machine reacts.
 test_every() {
 	local go=$TMP/every.go
@@ -424,5 +441,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices parallel graphs collectives gaps idle live attach container many dropped without processes)
+ALL_TESTS=(every budget all top report operators devices parallel graphs collectives gaps idle live attach container many dropped without processes time_namespace)
 run_tests "$@"

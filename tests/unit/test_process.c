@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -290,6 +291,59 @@ static int stop_at_mapping(const struct mapped_file *m, void *arg)
 	return -7;
 }
 
+/* In a time namespace of its own, until told to make another one for its children. */
+static int live_in_time(int in, int out)
+{
+	const char offsets[] = "boottime 5000 7\nmonotonic 3000 0\n";
+	int fd = unshare(CLONE_NEWTIME) ? -1 : open("/proc/self/timens_offsets", O_WRONLY);
+	pid_t child = -1;
+	char c;
+
+	if (fd >= 0 && write(fd, offsets, sizeof(offsets) - 1) == sizeof(offsets) - 1)
+		child = fork();
+	if (child && write(out, &child, sizeof(child)) != sizeof(child))
+		return 1;
+	if (child)
+		return child > 0 && waitpid(child, NULL, 0) != child;
+	return read(in, &c, 1) != 1 || unshare(CLONE_NEWTIME) || write(out, "x", 1) != 1 || read(in, &c, 1);
+}
+
+static void test_clock_shift(void **state)
+{
+	struct clock_shift own = clock_shift_read(), shift = { 1, 1 };
+	pid_t maker, child = 0;
+	int to[2], from[2];
+	char c;
+
+	(void)state;
+	assert_int_equal(process_clock_shift(NO_PID, &shift), -ESRCH);
+	assert_int_equal(pipe2(to, O_CLOEXEC) | pipe2(from, O_CLOEXEC), 0);
+	maker = fork();
+	if (!maker) {
+		close(to[1]);
+		_exit(live_in_time(to[0], from[1]));
+	}
+	assert_int_equal(read(from[0], &child, sizeof(child)), sizeof(child));
+	if (child > 0) {
+		/* its clock is still ours */
+		assert_int_equal(process_clock_shift(maker, &shift), 0);
+		assert_true(shift.boot_ns == own.boot_ns && shift.mono_ns == own.mono_ns);
+		assert_int_equal(process_clock_shift(child, &shift), 0);
+		assert_true(shift.boot_ns == own.boot_ns + 5000 * (int64_t)NSEC_PER_SEC + 7);
+		assert_true(shift.mono_ns == own.mono_ns + 3000 * (int64_t)NSEC_PER_SEC);
+		assert_int_equal(write(to[1], "x", 1), 1);
+		assert_int_equal(read(from[0], &c, 1), 1);
+		assert_int_equal(process_clock_shift(child, &shift), -EOPNOTSUPP);
+	}
+	close(to[0]);
+	close(to[1]);
+	close(from[0]);
+	close(from[1]);
+	assert_int_equal(waitpid(maker, NULL, 0), maker);
+	if (child <= 0)
+		skip(); /* only root can make one */
+}
+
 static void test_mapped_self(void **state)
 {
 	struct wanted w = { .address = (uintptr_t)test_mapped_self };
@@ -551,6 +605,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_exists_without_main_thread),
 		cmocka_unit_test(test_comm),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_clock_shift),
 		cmocka_unit_test(test_mapped_self),
 		cmocka_unit_test(test_mapped_names),
 		cmocka_unit_test(test_open_irregular),
