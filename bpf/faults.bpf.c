@@ -4,6 +4,7 @@
  * events PAGE_FAULTS_MIN and _MAJ are raised by mm_account_fault() once a fault has been
  * handled, next to the counts of getrusage(2): they mark the end and tell the kind. A fault
  * taken inside the kernel raises only the end and becomes an instant.
+ * arm64 has no such tracepoint: there faults from user mode have no duration, and count as time on the CPU.
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
@@ -27,6 +28,16 @@ int BPF_PROG(page_fault_user, unsigned long address)
 	change_end(t);
 	hit_end(begin, HIT_FAULT);
 	return 0;
+}
+
+/* Of a fault whose begin was not seen. */
+static __always_inline int from_user(const struct bpf_perf_event_data *ctx)
+{
+#ifdef __TARGET_ARCH_arm64
+	return !(ctx->regs.pstate & 0xf); /* EL0 */
+#else
+	return 0;
+#endif
 }
 
 static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags, bool stacks)
@@ -54,7 +65,7 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags,
 	} else {
 		start = now = now_ns();
 		addr = READ_ONCE(ctx->addr);
-		flags |= FAULT_F_KERNEL;
+		flags |= from_user(ctx) ? 0 : FAULT_F_KERNEL;
 	}
 	if (cfg.sums) {
 		u32 major = !!(flags & FAULT_F_MAJOR);

@@ -47,6 +47,13 @@ enum feature {
 
 #define FEATURE_UNTRIED 1
 
+/* Whether kernels for this architecture have FEATURE_PAGE_FAULT_USER: all of x86's do, and none of arm64's. */
+#ifdef __x86_64__
+#define KERNEL_HAS_FAULT_BEGIN true
+#else
+#define KERNEL_HAS_FAULT_BEGIN false
+#endif
+
 /* The oldest kernel.org release that has everything required. */
 #define FEATURES_RELEASE_MIN "5.15"
 

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/features.h"
 #include "capture/groups.h"
 #include "capture/hold.h"
 #include "capture/maps.h"
@@ -135,7 +136,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);
 	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls && !c->stacks);
-	bpf_program__set_autoload(k->progs.page_fault_user, c->track_faults);
+	bpf_program__set_autoload(k->progs.page_fault_user, c->track_faults && KERNEL_HAS_FAULT_BEGIN);
 	bpf_program__set_autoload(k->progs.fault_minor, c->track_faults && !c->stacks);
 	bpf_program__set_autoload(k->progs.fault_major, c->track_faults && !c->stacks);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
@@ -452,7 +453,7 @@ int session_attach(struct session *s)
 			return err;
 		s->n_tps++;
 	}
-	if (bpf_program__autoload(s->skel->progs.page_fault_user)) {
+	if (bpf_program__autoload(s->skel->progs.fault_minor) || bpf_program__autoload(s->skel->progs.fault_minor_stacks)) {
 		err = attach_faults(s);
 		if (err)
 			log_error("cannot open the page fault events: %s (perf_event_paranoid, CAP_PERFMON)",

@@ -33,7 +33,10 @@ static struct cost {
 
 static const char *const needed[] = {
 	"sched_switch",	  "sched_waking",    "sched_process_fork", "sched_process_exec", "sched_process_exit",
-	"sys_enter",	  "sys_exit",	     "page_fault_user",	   "fault_minor",	 "fault_major",
+	"sys_enter",	  "sys_exit",	     "fault_minor",	   "fault_major",
+#ifdef __x86_64__
+	"page_fault_user",
+#endif
 	"function_entry", "function_return", "snapshot_create",	   "snapshot_init",	 "snapshot_close",
 	"snapshot_peek",  "node_entry",
 };

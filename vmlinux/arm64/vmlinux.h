@@ -150,6 +150,7 @@ struct user_pt_regs {
 	u64 regs[31];
 	u64 sp;
 	u64 pc;
+	u64 pstate;
 };
 
 struct bpf_perf_event_data {
