@@ -20,7 +20,7 @@ O ?= $(if $(SAN),build-san,build)
 # the part for the kernel, which is the same
 KERNEL_O := $(if $(SAN),build,$(O))
 
-ARCH := $(shell uname -m | sed 's/aarch64/arm64/')
+ARCH := $(shell $(CC) -dumpmachine | sed 's/-.*//; s/aarch64/arm64/')
 BPF_ARCH := $(if $(filter x86_64,$(ARCH)),x86,$(ARCH))
 MULTIARCH := $(shell $(CC) -print-multiarch)
 
@@ -40,7 +40,7 @@ endif
 # -mcpu=v3: 32-bit subregisters and the atomic operations (kernel 5.12) the time keeping is built on
 BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -fms-extensions -Wno-microsoft-anon-tag -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
 	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Isrc \
-	-idirafter /usr/include/$(MULTIARCH)
+	-idirafter $(shell $(CC) -print-sysroot)/usr/include/$(MULTIARCH)
 
 SRCS := $(wildcard src/*.c src/*/*.c)
 OBJS := $(SRCS:src/%.c=$(O)/%.o)

@@ -135,7 +135,7 @@ static bool stretch_find(struct json_object *events, struct stretch *s)
 
 		if (number(e, "tid") != s->tid || !is_syscall(e))
 			continue;
-		if (!strcmp(text(e, "name"), "getpgrp") && ts + nanoseconds(e, "dur") > s->begin_ns)
+		if (!strcmp(text(e, "name"), "getpgid") && ts + nanoseconds(e, "dur") > s->begin_ns)
 			s->begin_ns = ts + nanoseconds(e, "dur");
 		if (!strcmp(text(e, "name"), "getsid") && ts > s->end_ns)
 			s->end_ns = ts;
@@ -144,7 +144,7 @@ static bool stretch_find(struct json_object *events, struct stretch *s)
 		tid->seen = tid->expected;
 	if (s->begin_ns >= 0 && s->end_ns >= s->begin_ns)
 		return true;
-	fail("%s: no getpgrp and getsid that bound its work", s->who);
+	fail("%s: no getpgid and getsid that bound its work", s->who);
 	return false;
 }
 

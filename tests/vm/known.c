@@ -8,7 +8,7 @@
  *	known steps IN OUT
  *
  * Two threads, main and peer. Each brackets its work with two system calls that it uses for nothing
- * else, getpgrp and getsid: the last of each on its thread bounds the stretch that OUT is about.
+ * else, getpgid and getsid: the last of each on its thread bounds the stretch that OUT is about.
  * OUT has one line per count: THREAD WHAT NAME COUNT. GO and HOLD are FIFOs that are waited for
  * before the work and after it, "-" for no waiting. Exits with 7, so that a tracer's passing on of
  * the exit code shows. Before the work it calls each of its many functions MANY_CALLS times.
@@ -171,7 +171,7 @@ static void *peer_run(void *arg)
 	char byte = 0;
 
 	s->tid = (int)syscall(SYS_gettid);
-	mark(SYS_getpgrp, &s->begin);
+	mark(SYS_getpgid, &s->begin);
 	byte_send(ready[1]);
 	for (int i = 0; i < STEPS * PINGS; i++) {
 		byte_receive(to_peer[0], &byte);
@@ -322,7 +322,7 @@ int main(int argc, char **argv)
 	}
 	/* the first return through a probe faults in the page that probes use */
 	leaf(0);
-	mark(SYS_getpgrp, &m.begin);
+	mark(SYS_getpgid, &m.begin);
 	for (int i = 0; i < STEPS; i++)
 		work(i);
 	m.end_tries = mark(SYS_getsid, &m.end);

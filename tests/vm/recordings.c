@@ -16,6 +16,12 @@
 #define SINGLE_LINKS_MAX 128
 #define HOLD_STEPS 201 /* 200, and one of the constructor */
 #define HOLD_TRIES 4
+/* how /proc/PID/syscall begins while it is in read(2) */
+#ifdef __x86_64__
+#define READING "0 "
+#else
+#define READING "63 "
+#endif
 #define SPAWNS_AT_ONCE 50 /* in one recording */
 
 /* The files of a recording: counts as the program knows them, trace and profile. */
@@ -152,7 +158,7 @@ static void record_process(const char *name, const struct stranger *stranger)
 	pid = child_start(OUT "/known.log", known);
 	fd = fifo_open("/go", pid);
 	snprintf(syscall_file, sizeof(syscall_file), "/proc/%d/syscall", pid);
-	if (fd < 0 || !file_wait(syscall_file, "0 " /* read */, pid)) {
+	if (fd < 0 || !file_wait(syscall_file, READING, pid)) {
 		result(false, name, "known does not wait");
 		child_finish(pid);
 		return;
@@ -321,7 +327,7 @@ static bool spawns_recorded(struct files *f, int count)
 	fd = fifo_open("/spawn", pid);
 	snprintf(syscall_file, sizeof(syscall_file), "/proc/%d/syscall", pid);
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
-	if (fd < 0 || !file_wait(syscall_file, "0 " /* read */, pid)) {
+	if (fd < 0 || !file_wait(syscall_file, READING, pid)) {
 		close(fd);
 		child_finish(pid);
 		return false;
