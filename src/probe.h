@@ -161,6 +161,13 @@ enum request_call {
 	REQUEST_CALL_CLOSE,
 };
 
+/* The system calls that move data over TCP connections. */
+enum message_call {
+	MESSAGE_CALL_NONE,
+	MESSAGE_CALL_RECEIVE, /* the descriptor is the first argument */
+	MESSAGE_CALL_SEND,
+};
+
 #define PROBE_F_SPAN 0x01    /* has a return probe: a span from entry to return */
 #define PROBE_F_BEGIN 0x02   /* entry begins a span that another function's entry ends */
 #define PROBE_F_END 0x04     /* entry ends the span that began last on this thread */

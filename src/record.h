@@ -41,6 +41,7 @@ enum rec_kind {
 	REC_GPU_STEP, /* made in user space: what a GPU did during a step */
 	REC_GPU_LOAD, /* made in user space: how busy a GPU was */
 	REC_NODE,     /* an operator's node in the engine's graph, and its sources */
+	REC_MESSAGE,  /* a call moved data over a TCP connection */
 	REC_KIND_MAX,
 };
 
@@ -422,6 +423,22 @@ struct rec_request {
 	u16 gaps[REQUEST_GAPS];
 };
 
+#define MESSAGE_F_RECEIVED 0x04
+
+/*
+ * What a call has put into a TCP connection, or taken from it. Both ends number the bytes alike, so a byte that one has
+ * recorded as received is found in what the other has recorded as sent.
+ */
+struct rec_message {
+	struct rec_hdr h; /* the call; id: the descriptor */
+	u64 position;     /* of the byte behind its last one, since the connection began; ends may differ by one or two */
+	u32 sequence;     /* the same as TCP counts, modulo 2^32: from a number that both ends know, and nobody can guess */
+	u32 bytes;
+	u32 local[4], peer[4]; /* of IPv6, or mapped into it; in the order of the network, as in the packets */
+	u16 local_port, peer_port;
+	u32 pad;
+};
+
 enum sample_kind {
 	SAMPLE_CPU,	/* taken at regular intervals of CPU time */
 	SAMPLE_OFF_CPU, /* of a thread that has waited */
@@ -614,6 +631,7 @@ REC_ASSERT_WHOLE(struct rec_placed);
 REC_ASSERT_WHOLE(struct rec_irq);
 REC_ASSERT_WHOLE(struct rec_memory);
 REC_ASSERT_WHOLE(struct rec_request);
+REC_ASSERT_WHOLE(struct rec_message);
 REC_ASSERT_WHOLE(struct rec_sample);
 REC_ASSERT_WHOLE(struct python_task);
 REC_ASSERT_WHOLE(struct rec_stack);

@@ -19,6 +19,7 @@
 #include "capture/groups.h"
 #include "capture/hold.h"
 #include "capture/maps.h"
+#include "capture/messages.h"
 #include "capture/pmu.h"
 #include "capture/preempt.h"
 #include "capture/python.h"
@@ -191,6 +192,7 @@ static int configure_groups(struct session *s, const struct session_config *c)
 		c->requests ? requests_connections((unsigned int)libbpf_num_possible_cpus()) : 1);
 	requests_calls(k->rodata->request_calls);
 	bpf_program__set_autoload(k->progs.requests_exit, c->requests);
+	messages_configure(k, c);
 	if (c->track_irq)
 		err = group_load(k->obj, "irq_", "irq_vector_", "-e irq");
 	if (!err && c->track_memory) {

@@ -37,6 +37,7 @@ struct session_config {
 	bool track_irq;	   /* state and spans of interrupts */
 	bool track_memory; /* count pages, for session_sums() */
 	bool requests;	   /* on sockets */
+	bool messages;	   /* over TCP connections */
 	bool sums;	   /* of times and system calls per process, for session_sums() */
 	bool sums_live;	   /* session_calls() will be called before the stop */
 	bool ipc;	   /* distinguish calls that pass data between processes or threads ... */

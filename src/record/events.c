@@ -27,6 +27,7 @@ static const struct {
 	{ "samples", EVENT_SAMPLES },
 	{ "stacks", EVENT_STACKS },
 	{ "pmu", EVENT_PMU },
+	{ "messages", EVENT_MESSAGES },
 };
 
 int events_parse(const char *list, unsigned int *ret_events)
@@ -47,7 +48,7 @@ int events_parse(const char *list, unsigned int *ret_events)
 		if (!bit) {
 			log_error("-e: '%.40s' is not an event; known are sched, syscalls, faults, "
 				  "functions, "
-				  "ipc, memory, irq, cpu, requests, samples, stacks, pmu",
+				  "ipc, memory, irq, cpu, requests, samples, stacks, pmu, messages",
 				w);
 			err = -EINVAL;
 		}
@@ -119,11 +120,12 @@ void events_configure(
 
 	c->all_cpus = e & EVENT_CPU;
 	c->track_sched = states || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
-	c->track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS);
+	c->track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS | EVENT_MESSAGES);
 	c->track_faults = states || e & EVENT_FAULTS;
 	c->track_irq = e & EVENT_IRQ;
 	c->track_memory = e & EVENT_MEMORY;
 	c->requests = e & EVENT_REQUESTS;
+	c->messages = e & EVENT_MESSAGES && record_wants_trace(o);
 	if (e & EVENT_SAMPLES)
 		c->sample_hz = o->sample_hz ? o->sample_hz : SAMPLE_HZ_DEFAULT;
 	c->stacks = e & EVENT_STACKS;
@@ -147,6 +149,8 @@ void events_configure(
 		c->emit_mask |= 1u << REC_FUNCTION | 1u << REC_NODE;
 	if (c->requests)
 		c->emit_mask |= 1u << REC_REQUEST;
+	if (c->messages)
+		c->emit_mask |= 1u << REC_MESSAGE;
 	if (e & (EVENT_SAMPLES | EVENT_STACKS))
 		c->emit_mask |= 1u << REC_SAMPLE;
 	c->states_only = !wants_presets(o);

@@ -24,6 +24,7 @@ enum event {
 	EVENT_SAMPLES = 1 << 9,
 	EVENT_STACKS = 1 << 10,
 	EVENT_PMU = 1 << 11,
+	EVENT_MESSAGES = 1 << 12,
 	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
 };
 #define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)

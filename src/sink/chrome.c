@@ -552,35 +552,6 @@ static void write_step(struct chrome_sink *c, const struct rec_step *r, size_t s
 	request_tracks_step(c->requests, r, at.tid);
 }
 
-static void write_task(struct chrome_sink *c, const struct rec_task *r)
-{
-	static const char *const names[] = {
-		[TASK_FORK] = "fork",
-		[TASK_EXEC] = "exec",
-		[TASK_EXIT] = "exit",
-		[TASK_COMM] = "rename",
-	};
-	struct place at;
-	char *p;
-
-	workers_task(&c->workers, r);
-	if (r->h.id >= sizeof(names) / sizeof(names[0]))
-		return;
-	at = chrome_place(c, &r->h);
-	p = instant_begin(c, &r->h, &at);
-	p = fmt_string(p, names[r->h.id]);
-	p = fmt_lit(p, ",\"cat\":\"task\",\"args\":{\"comm\":");
-	p = fmt_json_str(p, r->comm, strnlen(r->comm, sizeof(r->comm)));
-	if (r->h.id == TASK_FORK) {
-		p = fmt_lit(p, ",\"parent\":");
-		p = fmt_u32(p, r->arg);
-	} else if (r->h.id == TASK_EXIT) {
-		p = fmt_lit(p, ",\"code\":");
-		p = fmt_u32(p, r->arg);
-	}
-	args_end(c, p, &at);
-}
-
 static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct chrome_sink *c = (struct chrome_sink *)s;
@@ -608,7 +579,7 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		write_step(c, (const struct rec_step *)rec, size);
 		break;
 	case REC_TASK:
-		write_task(c, (const struct rec_task *)rec);
+		chrome_task(c, (const struct rec_task *)rec);
 		break;
 	case REC_REQUEST:
 		chrome_request(c, (const struct rec_request *)rec);
@@ -633,6 +604,9 @@ static void chrome_record(struct sink *s, const struct rec_hdr *rec, size_t size
 		break;
 	case REC_GPU_LOAD:
 		chrome_gpu_load(c, (const struct rec_gpu_load *)rec);
+		break;
+	case REC_MESSAGE:
+		chrome_message(c, (const struct rec_message *)rec);
 		break;
 	case REC_STACK:
 		chrome_stack(c, (const struct rec_stack *)rec);

@@ -124,6 +124,8 @@ void chrome_irq(struct chrome_sink *c, const struct rec_irq *r);
 void chrome_hold(struct chrome_sink *c, const struct rec_hold *r);
 void chrome_placed(struct chrome_sink *c, const struct rec_placed *r);
 void chrome_memory(struct chrome_sink *c, const struct rec_memory *r);
+void chrome_task(struct chrome_sink *c, const struct rec_task *r);
+void chrome_message(struct chrome_sink *c, const struct rec_message *r);
 
 /* chrome_gpu.c */
 void chrome_gpu(struct chrome_sink *c, const struct rec_gpu *r);

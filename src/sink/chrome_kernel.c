@@ -2,6 +2,7 @@
 /* Chrome trace JSON: what the kernel did for a thread, or to it. */
 #include "sink/chrome.h"
 #include "sink/ipc.h"
+#include "sink/message.h"
 #include "util/names.h"
 
 static char *fmt_syscall_name(char *p, const struct rec_hdr *h)
@@ -175,5 +176,52 @@ void chrome_placed(struct chrome_sink *c, const struct rec_placed *r)
 	p = fmt_json_str(p, r->file, strnlen(r->file, sizeof(r->file)));
 	p = fmt_lit(p, ",\"after_us\":");
 	p = fmt_us(p, r->h.dur_ns);
+	args_end(c, p, &at);
+}
+
+void chrome_task(struct chrome_sink *c, const struct rec_task *r)
+{
+	static const char *const names[] = {
+		[TASK_FORK] = "fork",
+		[TASK_EXEC] = "exec",
+		[TASK_EXIT] = "exit",
+		[TASK_COMM] = "rename",
+	};
+	struct place at;
+	char *p;
+
+	workers_task(&c->workers, r);
+	if (r->h.id >= sizeof(names) / sizeof(names[0]))
+		return;
+	at = chrome_place(c, &r->h);
+	p = instant_begin(c, &r->h, &at);
+	p = fmt_string(p, names[r->h.id]);
+	p = fmt_lit(p, ",\"cat\":\"task\",\"args\":{\"comm\":");
+	p = fmt_json_str(p, r->comm, strnlen(r->comm, sizeof(r->comm)));
+	if (r->h.id == TASK_FORK) {
+		p = fmt_lit(p, ",\"parent\":");
+		p = fmt_u32(p, r->arg);
+	} else if (r->h.id == TASK_EXIT) {
+		p = fmt_lit(p, ",\"code\":");
+		p = fmt_u32(p, r->arg);
+	}
+	args_end(c, p, &at);
+}
+
+void chrome_message(struct chrome_sink *c, const struct rec_message *r)
+{
+	char local[MESSAGE_ADDRESS_MAX], peer[MESSAGE_ADDRESS_MAX], *p;
+	struct rec_hdr end = r->h;
+	struct place at = chrome_place(c, &r->h);
+
+	end.start_ns += r->h.dur_ns;
+	p = instant_begin(c, &end, &at);
+	p = fmt_string(p, message_name(r));
+	p = fmt_string(fmt_lit(p, ",\"cat\":\"message\",\"args\":{\"local\":"), message_address(local, r->local, r->local_port));
+	p = fmt_string(fmt_lit(p, ",\"peer\":"), message_address(peer, r->peer, r->peer_port));
+	p = fmt_u32(fmt_lit(p, ",\"bytes\":"), r->bytes);
+	p = fmt_u64(fmt_lit(p, ",\"position\":"), r->position);
+	p = fmt_u32(fmt_lit(p, ",\"sequence\":"), r->sequence);
+	p = fmt_u64(fmt_lit(p, ",\"call_ns\":"), r->h.dur_ns);
 	args_end(c, p, &at);
 }

@@ -156,6 +156,9 @@ static void perfetto_record(struct sink *sink, const struct rec_hdr *rec, size_t
 	case REC_GPU_LOAD:
 		perfetto_gpu_load(s, (const struct rec_gpu_load *)rec);
 		break;
+	case REC_MESSAGE:
+		perfetto_message(s, (const struct rec_message *)rec);
+		break;
 	case REC_STACK:
 		perfetto_stack(s, (const struct rec_stack *)rec);
 		break;

@@ -256,6 +256,7 @@ void perfetto_irq(struct perfetto_sink *s, const struct rec_irq *r);
 void perfetto_task(struct perfetto_sink *s, const struct rec_task *r);
 void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r);
 void perfetto_placed(struct perfetto_sink *s, const struct rec_placed *r);
+void perfetto_message(struct perfetto_sink *s, const struct rec_message *r);
 void perfetto_memory(struct perfetto_sink *s, const struct rec_memory *r);
 void perfetto_off_cpu(struct perfetto_sink *s, const struct rec_off_cpu *r);
 void perfetto_compat_syscall(struct perfetto_sink *s, const struct rec_syscall *r);

@@ -6,6 +6,7 @@
 #include "sink/counts.h"
 #include "sink/ipc.h"
 #include "sink/left_out.h"
+#include "sink/message.h"
 #include "sink/perfetto.h"
 #include "util/fmt.h"
 #include "util/names.h"
@@ -233,6 +234,21 @@ void perfetto_hold(struct perfetto_sink *s, const struct rec_hold *r)
 	if (r->h.id == HOLD_EXPIRED)
 		event_add(&e, "expired", VALUE_BOOL, 1);
 	event_write_record(&e, &r->h, HELD_PLAIN);
+}
+
+void perfetto_message(struct perfetto_sink *s, const struct rec_message *r)
+{
+	char text[MESSAGE_ADDRESS_MAX];
+	struct event e;
+
+	begin(&e, s, &r->h, TRACK_CALLS, "message", message_name(r));
+	event_add_word(&e, "local", message_address(text, r->local, r->local_port));
+	event_add_word(&e, "peer", message_address(text, r->peer, r->peer_port));
+	event_add(&e, "bytes", VALUE_UINT, r->bytes);
+	event_add(&e, "position", VALUE_UINT, r->position);
+	event_add(&e, "sequence", VALUE_UINT, r->sequence);
+	event_add(&e, "call_ns", VALUE_UINT, r->h.dur_ns);
+	event_write_instant(&e, perfetto_ts(s, r->h.start_ns + r->h.dur_ns));
 }
 
 /* An instant at the end of the interval, since several intervals overlap. */

@@ -129,12 +129,34 @@ struct socket {
 	struct sock *sk;
 };
 
+struct in6_addr {
+	union {
+		u32 u6_addr32[4];
+	} in6_u;
+};
+
 struct sock_common {
 	unsigned short skc_family;
+	u16 skc_num;
+	u16 skc_dport;
+	u32 skc_rcv_saddr;
+	u32 skc_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
 };
 
 struct sock {
 	struct sock_common __sk_common;
+	u16 sk_protocol;
+};
+
+struct tcp_sock {
+	u32 copied_seq;
+	u32 rcv_nxt;
+	u64 bytes_received;
+	u32 snd_una;
+	u32 write_seq;
+	u64 bytes_acked;
 };
 
 struct bpf_iter__task {

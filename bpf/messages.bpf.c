@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * What calls move over TCP connections, so that the recordings of two hosts can be compared: a byte that one host has
+ * received by some time had not been sent later. Loaded on demand; nothing is kept here between calls.
+ */
+#include "blocked.bpf.h"
+#include "syscall_args.bpf.h"
+
+#include <bpf/bpf_endian.h>
+
+#define IPPROTO_TCP 6
+#define POSITION_TRIES 3
+#define MAPPED_PREFIX bpf_htonl(0xffff) /* of IPv4 addresses in IPv6, RFC 4291, 2.5.5.2 */
+
+/* enum message_call by number. */
+const volatile u8 message_calls[512] = {};
+
+/* NULL: not a TCP socket. Sockets of MPTCP have another protocol: their bytes are in several connections. */
+static __always_inline struct sock *tcp_of_fd(struct task_struct *task, u64 fd)
+{
+	struct file *file = file_of_fd(task, fd);
+	struct socket *sock;
+	struct sock *sk;
+	u32 family;
+
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return NULL;
+	sock = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(sock, sk);
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return NULL;
+	return sk;
+}
+
+/* Both addresses as of IPv6. false: they are of this host whatever its network is, so no other host knows the connection. */
+static __always_inline bool fill_addresses(struct rec_message *r, struct sock *sk)
+{
+	r->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	r->peer_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET) {
+		r->local[2] = r->peer[2] = MAPPED_PREFIX;
+		r->local[3] = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		r->peer[3] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	} else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
+		bpf_core_read(r->local, sizeof(r->local), &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_core_read(r->peer, sizeof(r->peer), &sk->__sk_common.skc_v6_daddr);
+	}
+	if (r->peer[0] || r->peer[1])
+		return 1;
+	if (r->peer[2] == MAPPED_PREFIX)
+		return bpf_ntohl(r->peer[3]) >> 24 != 127;
+	return r->peer[2] || r->peer[3] != bpf_htonl(1);
+}
+
+/*
+ * The kernel counts all bytes that it has received, up to rcv_nxt, and all that were acknowledged, up to snd_una. From
+ * there it is at most a window to where this process is. Packets arrive meanwhile: only if the count is the same before
+ * and afterwards does it belong to what was read in between. (Not even then if it was being changed all the time on
+ * another CPU. Such a position fits no other one of its connection.)
+ */
+static __always_inline bool fill_position(struct rec_message *r, struct tcp_sock *tp, bool received)
+{
+	u64 count;
+	u32 base;
+
+	for (int i = 0; i < POSITION_TRIES; i++) {
+		if (received) {
+			count = BPF_CORE_READ(tp, bytes_received);
+			base = BPF_CORE_READ(tp, rcv_nxt);
+			r->sequence = BPF_CORE_READ(tp, copied_seq);
+			r->position = count - (u32)(base - r->sequence);
+			if (BPF_CORE_READ(tp, bytes_received) == count)
+				return 1;
+		} else {
+			count = BPF_CORE_READ(tp, bytes_acked);
+			base = BPF_CORE_READ(tp, snd_una);
+			r->sequence = BPF_CORE_READ(tp, write_seq);
+			r->position = count + (u32)(r->sequence - base);
+			if (BPF_CORE_READ(tp, bytes_acked) == count)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+/*
+ * When a call began; 0: that is not known. What it has sent may then have been under way for any time. A call that was
+ * in progress as the window opened seems to have begun with it.
+ */
+static __always_inline u64 call_since(const struct thread *t, u32 nr)
+{
+	return t->sys_nr == nr && t->sys_start > stats.start_ns ? t->sys_start : 0;
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(messages_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 nr = sys_number(regs), call, fd, flags;
+	struct rec_message r = {};
+	struct thread *t;
+	struct sock *sk;
+	u64 from, to;
+
+	if (!enabled || ret <= 0 || nr >= sizeof(message_calls))
+		return 0;
+	barrier_var(nr);
+	call = message_calls[nr & (sizeof(message_calls) - 1)];
+	if (call == MESSAGE_CALL_NONE || !emits(REC_MESSAGE))
+		return 0;
+	t = thread_of_any(task);
+	if (!t || is_compat(task))
+		return 0;
+	from = call_since(t, nr);
+	if (!from && call == MESSAGE_CALL_SEND)
+		return 0;
+	fd = sys_arg0(regs);
+	sk = tcp_of_fd(task, fd);
+	if (!sk || !fill_addresses(&r, sk))
+		return 0;
+	if (!fill_position(&r, (struct tcp_sock *)sk, call == MESSAGE_CALL_RECEIVE)) {
+		count_lost(bpf_get_smp_processor_id() >> cfg.ring_shift, REC_MESSAGE);
+		return 0;
+	}
+	to = now_ns(); /* after the position: its bytes were there by then */
+	flags = call == MESSAGE_CALL_RECEIVE ? MESSAGE_F_RECEIVED : 0;
+	r.bytes = ret;
+	hdr_fill(&r.h, REC_MESSAGE, from ? from : to, to, task->tgid, task->pid, fd, flags);
+	emit(&r, sizeof(r), REC_MESSAGE);
+	return 0;
+}
