@@ -90,15 +90,34 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 	return link_clock_add(&r->f->clock, boot, real);
 }
 
+/* The events of sink/message.h. */
+static int message_event(struct file_reader *r, const struct trace_event *e)
+{
+	struct message_event m = { .name = node_string(e->name) };
+
+	if (node_us_to_ns(e->ts, &m.ns) < 0 || !link_time_fits(m.ns) || !node_is(e->args, JSON_OBJECT))
+		return 0;
+	note_time(r->f, m.ns);
+	json_for_each (arg, e->args) {
+		if (node_is(arg, JSON_INT))
+			message_event_number(&m, arg->key, node_u64(arg));
+		else
+			message_event_text(&m, arg->key, node_string(arg));
+	}
+	return messages_add(&r->f->messages, &m);
+}
+
 static int first_event(void *ctx, const struct trace_event *e)
 {
-	const char *ph = node_string(e->ph), *name = node_string(e->name);
+	const char *ph = node_string(e->ph), *name = node_string(e->name), *cat = node_string(e->cat);
 	struct file_reader *r = ctx;
 	int64_t start, end;
 
 	r->f->events++;
 	if (ph && ph[0] == 'i' && name && !strcmp(name, "inftrace_clock"))
 		return clock_event(r, e);
+	if (ph && ph[0] == 'i' && cat && !strcmp(cat, "message"))
+		return message_event(r, e);
 	if (!slice_times(e, &start, &end))
 		return 0;
 	note_time(r->f, start);
@@ -188,6 +207,20 @@ static int first_time(void *ctx, int64_t boot_ns)
 	return 0;
 }
 
+/* A file of any program may have instants with such names: what is none of ours is incomplete. */
+static int first_instant(void *ctx, const struct pftrace_instant *in)
+{
+	struct message_event m = { .name = in->name, .ns = in->ns };
+
+	for (size_t i = 0; i < in->n; i++) {
+		if (in->args[i].text)
+			message_event_text(&m, in->args[i].name, in->args[i].text);
+		else
+			message_event_number(&m, in->args[i].name, in->args[i].value);
+	}
+	return messages_add(&((struct file_reader *)ctx)->f->messages, &m);
+}
+
 static int again_slice(void *ctx, const struct pftrace_slice *s)
 {
 	return link_time_fits(s->start_ns) && link_time_fits(s->end_ns) ? take_span(ctx, s->name, s->tid, s->start_ns, s->end_ns)
@@ -217,7 +250,7 @@ static void packet_bad(void *ctx, uint64_t offset, const char *why)
 static int read_pftrace(struct file_reader *r, struct json_source *source)
 {
 	static const struct pftrace_event_ops ops = {
-		.slice = first_slice, .clocks = first_clocks, .time = first_time, .bad = packet_bad
+		.slice = first_slice, .clocks = first_clocks, .time = first_time, .instant = first_instant, .instants = "message ", .bad = packet_bad
 	};
 	int err;
 
@@ -299,6 +332,7 @@ int link_file_read(struct link_file *f, const char *path, const char *host, bool
 		err = read_kind(&r, &source, is_et);
 	json_source_close(&source);
 	link_clock_sort(&f->clock);
+	messages_finish(&f->messages, f->begin_ns);
 	if (!err && link_file_timed(f) && f->first_ns > f->last_ns) {
 		snprintf(why, LINK_WHY_MAX, "there is nothing in it that has a time");
 		err = -ENODATA;
@@ -309,6 +343,7 @@ int link_file_read(struct link_file *f, const char *path, const char *host, bool
 void link_file_clear(struct link_file *f)
 {
 	link_clock_clear(&f->clock);
+	messages_clear(&f->messages);
 	spans_clear(&f->spans);
 	numbereds_clear(&f->operators);
 	memset(f, 0, sizeof(*f));

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "link/clock.h"
+#include "link/messages.h"
 #include "link/spans.h"
 #include "read/json_source.h"
 
@@ -57,6 +58,7 @@ struct link_file {
 	struct spans spans;         /* of Kineto */
 	struct numbereds operators; /* of Kineto: by "Record function id" */
 	struct launch_check launches;
+	struct messages messages; /* of inftrace's, with -e messages; by the own clock */
 };
 
 /*

@@ -11,6 +11,7 @@
 
 #include "link/et.h"
 #include "link/file.h"
+#include "link/hosts.h"
 #include "link/match.h"
 
 #define LINK_FILES_MAX 256
@@ -20,6 +21,7 @@ enum link_by {
 	LINK_BY_ITSELF,  /* its clock is the timeline's, or of the same boot of the same host */
 	LINK_BY_WALL,    /* by what wall clocks say, which nothing has checked */
 	LINK_BY_CALLS,   /* by calls that both recordings have */
+	LINK_BY_MESSAGES, /* its host's clock is known by messages between hosts */
 	LINK_BY_NOTHING, /* it is on no timeline */
 };
 
@@ -30,7 +32,7 @@ struct linked {
 	enum link_by by;
 	size_t to;           /* LINK_BY_CALLS: the file it was compared with; of an ET: its Kineto trace */
 	struct match match;  /* with that file */
-	int64_t ahead_ns;    /* its wall clock - that of the file it was compared with */
+	int64_t ahead_ns;    /* its wall clock - that of the file it was compared with, or of the reference */
 	int64_t residual_ns; /* what is unknown of that; -1: nothing is known */
 	int64_t spread_ns;   /* how much the wall clock was set meanwhile */
 	struct et_check et;
@@ -42,6 +44,7 @@ struct link {
 	struct linked *list[LINK_FILES_MAX];
 	size_t n, reference; /* the file whose clock is the timeline's */
 	char hosts[LINK_FILES_MAX][64];
+	struct link_host placed[LINK_FILES_MAX]; /* by host */
 	unsigned int n_hosts;
 	char error[LINK_ERROR_MAX]; /* why the last call failed: one printable line */
 };

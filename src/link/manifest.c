@@ -16,18 +16,45 @@ static int64_t ahead_at(const struct linked *own, const struct linked *d)
 	return link_clock_ahead(&own->file.clock, real - link_clock_ahead(&own->file.clock, own->file.first_ns));
 }
 
+/* A recording of this host; NULL: there is none. */
+static const struct linked *own_of(const struct link *l, unsigned int host)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->list[i]->host == host && (l->list[i]->file.kind == LINK_PFTRACE || l->list[i]->file.kind == LINK_CHROME))
+			return l->list[i];
+	}
+	return NULL;
+}
+
+static int64_t middle_of(const struct linked *d)
+{
+	return d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2;
+}
+
+/* The lead of what Kineto's file counts by over the reference's BOOTTIME, where that is known by messages of its host. */
+static int64_t kineto_ahead(const struct link *l, const struct linked *d, const struct linked *own)
+{
+	int64_t ahead = ahead_at(own, d);
+
+	return d->ahead_ns + ahead + host_ahead(l, d->host, middle_of(d) - d->ahead_ns - ahead);
+}
+
 /* What the file's clock, or the numbers of one without a clock, have to be increased by for the reference's BOOTTIME. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
-	const struct linked *reference = l->list[l->reference];
+	const struct linked *reference = l->list[l->reference], *own = own_of(l, d->host);
 	int64_t ahead = ahead_at(reference, d);
 
+	if (d->by == LINK_BY_MESSAGES)
+		return (d->file.kind == LINK_CHROME ? d->file.begin_ns : 0) - host_ahead(l, d->host, host_span(l, d).middle_ns);
 	switch (d->file.kind) {
 	case LINK_PFTRACE:
 		return ahead_at(d, d) - ahead;
 	case LINK_CHROME:
 		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
 	default:
+		if (own && own->by == LINK_BY_MESSAGES)
+			return d->file.begin_ns - kineto_ahead(l, d, d->by == LINK_BY_CALLS ? l->list[d->to] : own);
 		if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
 			ahead = ahead_at(l->list[d->to], d);
 		return d->file.begin_ns - d->ahead_ns - ahead;
@@ -101,6 +128,29 @@ static struct json_object *files_of(const struct link *l, bool *failed)
 	return files;
 }
 
+/* Of a recording of another host: how far its CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared,
+ * and to within what. */
+static void add_boottime(const struct link *l, const struct linked *d, struct json_object *attributes, bool *failed)
+{
+	struct host_span span = host_span(l, d);
+	const struct {
+		const char *name;
+		int64_t value;
+	} list[] = {
+		{ "boottime_first_ns", span.first_ns },
+		{ "boottime_last_ns", span.last_ns },
+		{ "boottime_ahead_first_ns", host_ahead(l, d->host, span.first_ns) },
+		{ "boottime_ahead_last_ns", host_ahead(l, d->host, span.last_ns) },
+		{ "boottime_residual_ns", l->placed[d->host].residual_ns },
+	};
+	char key[sizeof(d->member) + 64];
+
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+		snprintf(key, sizeof(key), "inftrace.%s.%s", list[i].name, d->member);
+		add(attributes, key, json_object_new_int64(list[i].value), failed);
+	}
+}
+
 /* What was measured: values are texts or integers. */
 static struct json_object *attributes_of(const struct link *l, bool *failed)
 {
@@ -111,12 +161,14 @@ static struct json_object *attributes_of(const struct link *l, bool *failed)
 	for (size_t i = 0; i < l->n; i++) {
 		const struct linked *d = l->list[i];
 
-		if (d->by != LINK_BY_CALLS)
+		if (d->by != LINK_BY_CALLS && d->by != LINK_BY_MESSAGES)
 			continue;
 		snprintf(key, sizeof(key), "inftrace.ahead_ns.%s", d->member);
 		add(attributes, key, json_object_new_int64(d->ahead_ns), failed);
 		snprintf(key, sizeof(key), "inftrace.residual_ns.%s", d->member);
 		add(attributes, key, json_object_new_int64(d->residual_ns), failed);
+		if (d->by == LINK_BY_MESSAGES)
+			add_boottime(l, d, attributes, failed);
 	}
 	return attributes;
 }

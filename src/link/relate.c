@@ -84,20 +84,21 @@ static int refuse_apart(struct link *l, const struct linked *a, const struct lin
 		link_date_text(from[1], real_first(b)), link_date_text(to[1], real_last(b)));
 }
 
-/* Each file must have some time in common with another one, by the wall clock or by its calls. */
+/* Each file must have some time in common with another one, by the wall clock, by its calls or by its messages. */
 static int check_overlap(struct link *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		const struct linked *other = NULL;
 		bool alone = true;
 
-		if (!link_file_timed(&l->list[i]->file) || l->list[i]->by == LINK_BY_CALLS)
+		if (!link_file_timed(&l->list[i]->file) || l->list[i]->by == LINK_BY_CALLS || l->list[i]->by == LINK_BY_MESSAGES)
 			continue;
 		for (size_t j = 0; alone && j < l->n; j++) {
 			if (j == i || !link_file_timed(&l->list[j]->file))
 				continue;
 			other = other ? other : l->list[j];
-			alone = !overlap(l->list[i], l->list[j], 0) && !(l->list[j]->by == LINK_BY_CALLS && l->list[j]->to == i);
+			alone = !overlap(l->list[i], l->list[j], 0) && !(l->list[j]->by == LINK_BY_CALLS && l->list[j]->to == i) &&
+				!(l->list[j]->by == LINK_BY_MESSAGES && l->placed[l->list[j]->host].to == l->list[i]->host);
 		}
 		if (alone && other)
 			return refuse_apart(l, real_first(other) < real_first(l->list[i]) ? other : l->list[i],
@@ -302,6 +303,29 @@ static int relate_et(struct link *l, struct linked *d)
 		(unsigned long long)d->et.found);
 }
 
+/* ---- recordings of several hosts ---- */
+
+/* The lead of the file's wall clock over the reference's, in the middle of what was compared. */
+static int64_t wall_ahead(const struct link *l, const struct linked *d)
+{
+	int64_t middle = host_span(l, d).middle_ns, ahead = host_ahead(l, d->host, middle);
+
+	return ahead + link_clock_ahead(&d->file.clock, middle) - link_clock_ahead(&l->list[l->reference]->file.clock, middle - ahead);
+}
+
+static void relate_own(struct link *l, struct linked *d)
+{
+	if (d->host == l->list[l->reference]->host) {
+		d->by = LINK_BY_ITSELF;
+	} else if (!l->placed[d->host].placed) {
+		d->by = LINK_BY_WALL;
+	} else {
+		d->by = LINK_BY_MESSAGES;
+		d->ahead_ns = wall_ahead(l, d);
+		d->residual_ns = l->placed[d->host].residual_ns + llabs(host_span(l, d).change_ns) / 2;
+	}
+}
+
 int link_relate(struct link *l)
 {
 	int err;
@@ -311,11 +335,14 @@ int link_relate(struct link *l)
 		if (is_own(l->list[i]))
 			place_own(l, i);
 	}
+	err = hosts_relate(l);
+	if (err)
+		return err;
 	for (size_t i = 0; i < l->n; i++) {
 		struct linked *d = l->list[i];
 
 		if (is_own(d))
-			d->by = d->host == l->list[l->reference]->host ? LINK_BY_ITSELF : LINK_BY_WALL;
+			relate_own(l, d);
 		if (d->file.kind == LINK_KINETO)
 			err = relate_kineto(l, i);
 		if (err)

@@ -86,6 +86,41 @@ static void tell_et(const struct link *l, const struct linked *d, FILE *out)
 		fprintf(out, "; %llu dependencies on nodes that are not in it", (unsigned long long)d->et.missing_deps);
 }
 
+/* What the messages say, all of which go one way. */
+static void tell_one_way(const struct link_host *h, FILE *out)
+{
+	bool at_least = h->clock.known == HOST_AT_LEAST;
+	char text[32];
+
+	fprintf(out, "; %llu messages, all of which go one way, say that its CLOCK_BOOTTIME is %s %s ahead",
+		(unsigned long long)(h->sent + h->received), at_least ? "at least" : "at most",
+		link_time_text(text, at_least ? h->clock.low_ns[0] : h->clock.high_ns[0]));
+}
+
+static void tell_host(const struct link *l, const struct linked *d, FILE *out)
+{
+	const struct link_host *h = &l->placed[d->host];
+	struct host_span span = host_span(l, d);
+	int64_t ahead = host_ahead(l, d->host, span.middle_ns);
+	double time = (double)(span.last_ns - span.first_ns);
+	char wall[32], boot[32], residual[32], to[256], drift[32];
+
+	text_printable(to, sizeof(to), l->list[l->reference]->file.path);
+	fprintf(out, ", by messages: its wall clock is %s %s that of %s, its CLOCK_BOOTTIME %s %s, residual %s while both were recorded",
+		link_time_text(wall, llabs(d->ahead_ns)),
+		d->ahead_ns < 0 ? "behind" : "ahead of", to, link_time_text(boot, llabs(ahead)), ahead < 0 ? "behind" : "ahead",
+		link_time_text(residual, d->residual_ns));
+	if (time > 0) /* both ends of the line are known to within the residual */
+		fprintf(out, "; it gains %.1f ppm, or up to %.1f more or less, which makes %s", (double)span.change_ns * 1e6 / time,
+			2 * (double)h->residual_ns * 1e6 / time, link_time_text(drift, span.change_ns));
+	fprintf(out, "; compared with %s: %llu messages to it, %llu from it", l->hosts[h->to], (unsigned long long)h->sent,
+		(unsigned long long)h->received);
+	if (h->hops > 1)
+		fprintf(out, ", %u hosts from the timeline's", h->hops);
+	if (d->file.messages.left_out)
+		fprintf(out, "; %llu more messages were not compared", (unsigned long long)d->file.messages.left_out);
+}
+
 static void tell_time(const struct link *l, const struct linked *d, FILE *out)
 {
 	char from[40], to[40];
@@ -98,8 +133,12 @@ static void tell_time(const struct link *l, const struct linked *d, FILE *out)
 		tell_kineto(l, d, out);
 	else if (d->by == LINK_BY_ITSELF && d != l->list[l->reference])
 		fputs(", of the same clock", out);
+	else if (d->by == LINK_BY_MESSAGES)
+		tell_host(l, d, out);
 	else if (d->by == LINK_BY_WALL)
 		fputs(", by the wall clocks of the hosts, which nothing has checked", out);
+	if (d->by == LINK_BY_WALL && l->placed[d->host].clock.known != HOST_NOTHING)
+		tell_one_way(&l->placed[d->host], out);
 	if (d->file.torn)
 		fputs("; the recording was cut off", out);
 }

@@ -9,13 +9,27 @@
 #include "util/map.h"
 
 #define KEPT_MAX (UINT64_C(256) << 20)
-#define INTERNED_EVENT_NAMES 2
+#define EVENT_ARG 4
 #define EVENT_TYPE 9
 #define EVENT_NAME_IID 10
 #define EVENT_TRACK 11
 #define EVENT_NAME 23
 #define SLICE_BEGIN 1
 #define SLICE_END 2
+#define INSTANT 3
+#define ARG_NAME_IID 1
+#define ARG_UINT 3
+#define ARG_TEXT 6
+#define ARG_TEXT_IID 17
+
+/* What is interned, and its fields in InternedData. */
+enum names {
+	NAMES_EVENT,
+	NAMES_ARG,
+	NAMES_TEXT,
+	NAMES,
+};
+static const uint64_t names_fields[NAMES] = { 2, 3, 29 };
 
 struct text {
 	UT_hash_handle hh;
@@ -34,7 +48,7 @@ struct sequence {
 	uint64_t clock, track; /* of packets that do not say; 0: BOOTTIME, unknown */
 	bool deltas;           /* CLOCK_DELTAS is known */
 	int64_t deltas_ns;     /* CLOCK_BOOTTIME of its last packet */
-	struct interned *names;
+	struct interned *names[NAMES];
 };
 
 struct track {
@@ -101,11 +115,13 @@ static void sequence_clear(struct reader *r, struct sequence *q)
 {
 	struct interned *e, *next;
 
-	HASH_ITER(hh, q->names, e, next)
-	{
-		HASH_DEL(q->names, e);
-		r->kept -= sizeof(*e);
-		free(e);
+	for (size_t i = 0; i < NAMES; i++) {
+		HASH_ITER(hh, q->names[i], e, next)
+		{
+			HASH_DEL(q->names[i], e);
+			r->kept -= sizeof(*e);
+			free(e);
+		}
 	}
 	q->clock = q->track = 0;
 	q->deltas = false;
@@ -132,7 +148,7 @@ static const struct text *text_get(struct reader *r, struct proto_bytes b)
 
 /* ---- what packets refer to ---- */
 
-static int read_name(struct reader *r, struct sequence *q, struct proto_bytes in)
+static int read_name(struct reader *r, struct interned **names, struct proto_bytes in)
 {
 	struct proto_bytes text = { in.p, in.p };
 	struct proto_field f;
@@ -145,7 +161,7 @@ static int read_name(struct reader *r, struct sequence *q, struct proto_bytes in
 		else if (f.number == 2)
 			text = f.bytes;
 	}
-	HASH_FIND(hh, q->names, &iid, sizeof(iid), e);
+	HASH_FIND(hh, *names, &iid, sizeof(iid), e);
 	if (e)
 		return 0;
 	e = keep(r, sizeof(*e));
@@ -154,7 +170,7 @@ static int read_name(struct reader *r, struct sequence *q, struct proto_bytes in
 	e->iid = iid;
 	e->text = text_get(r, text);
 	if (e->text)
-		HASH_ADD(hh, q->names, iid, sizeof(e->iid), e);
+		HASH_ADD(hh, *names, iid, sizeof(e->iid), e);
 	if (e->text && e->hh.tbl)
 		return 0;
 	free(e);
@@ -167,8 +183,10 @@ static int read_interned(struct reader *r, struct sequence *q, struct proto_byte
 	int err = 0;
 
 	while (!err && proto_next(&in, &f) == 1) {
-		if (f.number == INTERNED_EVENT_NAMES)
-			err = read_name(r, q, f.bytes);
+		for (size_t i = 0; i < (r->ops->instants ? NAMES : 1) && !err; i++) {
+			if (f.number == names_fields[i])
+				err = read_name(r, &q->names[i], f.bytes);
+		}
 	}
 	return err;
 }
@@ -303,8 +321,51 @@ static void begin_slice(struct track *t, const struct text *name, int64_t ns)
 		t->depth++;
 }
 
+/* NULL: unknown. */
+static const char *name_of(const struct sequence *q, enum names which, uint64_t iid)
+{
+	struct interned *e;
+
+	HASH_FIND(hh, q->names[which], &iid, sizeof(iid), e);
+	return e ? e->text->text : NULL;
+}
+
+/* An unknown name is NULL, as is a text for which there is no memory. */
+static void read_arg(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg *ret)
+{
+	const struct text *text;
+	struct proto_field f;
+
+	*ret = (struct pftrace_arg){ 0 };
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == ARG_NAME_IID)
+			ret->name = name_of(q, NAMES_ARG, f.value);
+		else if (f.number == ARG_UINT)
+			ret->value = f.value;
+		else if (f.number == ARG_TEXT_IID)
+			ret->text = name_of(q, NAMES_TEXT, f.value);
+		else if (f.number == ARG_TEXT) {
+			text = text_get(r, f.bytes);
+			ret->text = text ? text->text : NULL;
+		}
+	}
+}
+
+static int read_instant(struct reader *r, struct sequence *q, struct proto_bytes in, const char *name, int64_t ns)
+{
+	struct pftrace_instant instant = { .name = name, .ns = ns };
+	struct proto_field f;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == EVENT_ARG && instant.n < PFTRACE_ARGS_MAX)
+			read_arg(r, q, f.bytes, &instant.args[instant.n++]);
+	}
+	return r->ops->instant(r->ctx, &instant);
+}
+
 static int read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
 {
+	const struct proto_bytes whole = in;
 	uint64_t type = 0, iid = 0, uuid = q->track;
 	struct proto_bytes text = { NULL, NULL };
 	struct interned *e = NULL;
@@ -333,14 +394,18 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 		return 0;
 	if (type == SLICE_END)
 		return end_slice(r, t, ns);
-	if (type != SLICE_BEGIN)
+	if (type != SLICE_BEGIN && (type != INSTANT || !r->ops->instants))
 		return 0;
 	if (iid)
-		HASH_FIND(hh, q->names, &iid, sizeof(iid), e);
+		HASH_FIND(hh, q->names[NAMES_EVENT], &iid, sizeof(iid), e);
 	name = text.p ? text_get(r, text) : e ? e->text
 					      : NULL;
 	if (text.p && !name)
 		return full(r);
+	if (type == INSTANT)
+		return name && !strncmp(name->text, r->ops->instants, strlen(r->ops->instants))
+			       ? read_instant(r, q, whole, name->text, ns)
+			       : 0;
 	begin_slice(t, name, ns);
 	return 0;
 }

@@ -19,6 +19,19 @@ struct pftrace_slice {
 	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
 };
 
+#define PFTRACE_ARGS_MAX 8
+
+/* An instant of a thread with its arguments; further ones than PFTRACE_ARGS_MAX are left out. */
+struct pftrace_instant {
+	const char *name; /* as above */
+	int64_t ns;
+	size_t n;
+	struct pftrace_arg {
+		const char *name, *text; /* text NULL: it is a number */
+		uint64_t value;
+	} args[PFTRACE_ARGS_MAX];
+};
+
 struct pftrace_event_ops {
 	/* Each returns 0, or -errno to stop. A slice is passed when it ends. */
 	int (*slice)(void *ctx, const struct pftrace_slice *slice);
@@ -26,6 +39,9 @@ struct pftrace_event_ops {
 	int (*clocks)(void *ctx, int64_t boot_ns, int64_t real_ns);
 	/* There is something at this time (CLOCK_BOOTTIME). */
 	int (*time)(void *ctx, int64_t boot_ns);
+	/* Those whose names begin with instants; instants NULL: none are wanted. */
+	int (*instant)(void *ctx, const struct pftrace_instant *instant);
+	const char *instants;
 	/* A problem at this offset of the (decompressed) file. */
 	void (*bad)(void *ctx, uint64_t offset, const char *why);
 };
