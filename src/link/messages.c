@@ -153,13 +153,13 @@ static size_t first_from(const struct messages *m, uint32_t stream, bool sent, u
 	return low;
 }
 
-/* The call that has sent the last of these bytes; NULL: it is not in the recording. */
-static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received)
+/* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */
+static const struct message *sender_of(const struct messages *m, uint32_t stream, const struct message *received, uint64_t behind)
 {
 	for (int slack = -BASE_SLACK; slack <= BASE_SLACK; slack++) {
 		/* the same byte has a position that is as much lower as the base is higher */
 		uint32_t base = received->base + (uint32_t)slack;
-		uint64_t position = received->position - (uint64_t)(int64_t)slack;
+		uint64_t position = behind - (uint64_t)(int64_t)slack;
 		size_t i = first_from(m, stream, true, base, position);
 		const struct message *s = &m->list[i];
 
@@ -180,7 +180,9 @@ int messages_match(const struct messages *from, const struct messages *to, int (
 		if (p.received->sent)
 			continue;
 		HASH_FIND_STR(from->by_name, name, s);
-		p.sent = s ? sender_of(from, s->id, p.received) : NULL;
+		p.sent = s ? sender_of(from, s->id, p.received, p.received->position) : NULL;
+		if (s && !p.sent) /* the end of a connection has a number like a byte */
+			p.sent = sender_of(from, s->id, p.received, p.received->position - 1);
 		err = p.sent ? pair(arg, &p) : 0;
 		if (err)
 			return err;

@@ -106,12 +106,11 @@ static void tell_host(const struct link *l, const struct linked *d, FILE *out)
 	char wall[32], boot[32], residual[32], to[256], drift[32];
 
 	text_printable(to, sizeof(to), l->list[l->reference]->file.path);
-	fprintf(out, ", by messages: its wall clock is %s %s that of %s, its CLOCK_BOOTTIME %s %s, residual %s while both were recorded",
-		link_time_text(wall, llabs(d->ahead_ns)),
-		d->ahead_ns < 0 ? "behind" : "ahead of", to, link_time_text(boot, llabs(ahead)), ahead < 0 ? "behind" : "ahead",
-		link_time_text(residual, d->residual_ns));
+	fprintf(out, ", by messages: its CLOCK_BOOTTIME is %s %s that of %s, residual %s while both were recorded, and its wall clock is %s %s",
+		link_time_text(boot, llabs(ahead)), ahead < 0 ? "behind" : "ahead of", to, link_time_text(residual, d->residual_ns),
+		link_time_text(wall, llabs(d->ahead_ns)), d->ahead_ns < 0 ? "behind" : "ahead");
 	if (time > 0) /* both ends of the line are known to within the residual */
-		fprintf(out, "; it gains %.1f ppm, or up to %.1f more or less, which makes %s", (double)span.change_ns * 1e6 / time,
+		fprintf(out, "; it gains %.1f ppm, give or take %.1f, which makes %s", (double)span.change_ns * 1e6 / time,
 			2 * (double)h->residual_ns * 1e6 / time, link_time_text(drift, span.change_ns));
 	fprintf(out, "; compared with %s: %llu messages to it, %llu from it", l->hosts[h->to], (unsigned long long)h->sent,
 		(unsigned long long)h->received);

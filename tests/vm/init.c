@@ -171,7 +171,7 @@ static void checks_run(void)
 	if (wanted("command"))
 		record_command("command", "+ipc", NULL);
 	if (wanted("all-events"))
-		record_command("all-events", "+irq,+memory,+cpu", NULL);
+		record_command("all-events", "+irq,+memory,+cpu,+messages", NULL);
 	if (wanted("stacks"))
 		record_command("stacks", "+samples,+stacks,+irq", NULL);
 	if (wanted("pmu"))

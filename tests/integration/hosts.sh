@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# record -e messages and inftrace link: recordings of two hosts, which are two network and two time namespaces here. How far
+# their clocks are apart is planted by the namespace, and found by the messages between them. A clock that runs faster cannot be had from
+# a namespace: tests/tools/link_hosts.py changes the times of a recording for that.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+need python3 ip nsenter
+HOSTS=$TOP/tests/tools/link_hosts.py
+EXCHANGES=400
+
+setup() {
+	need_root
+	unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
+}
+
+# host NAME SECONDS NANOSECONDS: a host whose CLOCK_BOOTTIME is ahead by that; NAME_pid is a process on it.
+host() {
+	local -n pid=$1_pid
+	: >"$TMP/$1.pid"
+	background "$TOP/tests/programs/host.py" "$2" "$3" >"$TMP/$1.pid"
+	wait_until 30 test -s "$TMP/$1.pid"
+	pid=$(cat "$TMP/$1.pid")
+}
+
+# ENTER, what is to be put before a command that is to run there
+enter() { # NAME
+	local -n pid=$1_pid
+	ENTER=(nsenter --net --time --no-fork -t "$pid")
+}
+
+in_host() { # NAME COMMAND...
+	enter "$1"
+	"${ENTER[@]}" "${@:2}"
+}
+
+# hosts SECONDS NANOSECONDS: two, a and b; b's clock is ahead by that.
+hosts() {
+	host a 0 0
+	host b "$1" "$2"
+	ip link add to_b netns "$a_pid" type veth peer name to_a netns "$b_pid"
+	in_host a ip address add 10.77.0.1/24 dev to_b
+	in_host b ip address add 10.77.0.2/24 dev to_a
+	in_host a ip address add fd77::1/64 dev to_b nodad
+	in_host b ip address add fd77::2/64 dev to_a nodad
+	in_host a ip link set to_b up
+	in_host b ip link set to_a up
+}
+
+hosts_end() {
+	kill "$a_pid" "$b_pid"
+	wait
+}
+
+# recorded ADDRESS-OF-B PAUSE: their messages, in $TMP/a.json, a.pftrace, b.json, b.pftrace. Both begin when both are recorded.
+recorded() {
+	local name tracers=() programs=() go=$TMP/go
+	rm -f "$go".? "$TMP"/*.ready
+	for name in b a; do
+		mkfifo "$go.$name"
+		enter "$name"
+		"${ENTER[@]}" "$TOP/tests/programs/messenger.py" "$([ "$name" = b ] && echo listen || echo connect)" "$1" 8000 "$EXCHANGES" "$2" \
+			<"$go.$name" >"$TMP/$name.ready" 2>&1 &
+		programs+=($!)
+		test_pids+=($!)
+		eval "exec $([ "$name" = b ] && echo 8 || echo 9)>\"\$go.\$name\""
+		wait_until 60 grep -qx ready "$TMP/$name.ready"
+		"${ENTER[@]}" "$INFTRACE" record --engine none -e messages -o "$TMP/$name.pftrace" -o "$TMP/$name.json" \
+			-p "${programs[-1]}" 2>"$TMP/$name.err" &
+		tracers+=($!)
+		test_pids+=($!)
+		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$name.err"
+	done
+	echo >&8
+	echo >&9
+	exec 8>&- 9>&-
+	wait "${programs[@]}" && wait "${tracers[@]}"
+}
+
+# found NAME NS: that, in either format, and with a clock that gains 50 ppm besides
+found() {
+	local kind
+	for kind in pftrace json; do
+		check "$1: linked ($kind)" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.$kind" "b=$TMP/b.$kind"
+		cp "$TMP/check.out" "$TMP/told"
+		check "$1: found within the residual ($kind)" "$HOSTS" check "$TMP/all.zip" "b/b.$kind" "$2"
+		sed 's/^/# /' "$TMP/check.out"
+	done
+	check "$1: a clock that gains 50 ppm" "$HOSTS" plant "$TMP/b.json" "$TMP/drift.json" --ppm 50
+	check "$1: linked with that" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.json" "b=$TMP/drift.json"
+	check "$1: found within the residual, at both ends" "$HOSTS" check "$TMP/all.zip" b/drift.json "$2" --ppm 50 --since "$TMP/b.json"
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+test_offsets() {
+	local ns i
+	for i in $(seq "$(often 1 20)"); do
+		for ns in 0 3000000 -2000000000; do
+			hosts $((ns / 1000000000)) $((ns % 1000000000))
+			check "$ns ns ($i): recorded" recorded "$([ "$ns" = 3000000 ] && echo fd77::2 || echo 10.77.0.2)" 0
+			hosts_end
+			found "$ns ns ($i)" "$ns"
+		done
+	done
+}
+
+# Several seconds, in which a drift makes more than the residual usually is.
+test_said() {
+	hosts 0 3000000
+	check "recorded" recorded 10.77.0.2 0.005
+	hosts_end
+	"$INFTRACE" link --check "a=$TMP/a.pftrace" "b=$TMP/b.pftrace" >"$TMP/told"
+	check "it says by how much" grep -qE 'b\.pftrace: b, .*, by messages: its CLOCK_BOOTTIME is (2\.9|3\.0)[0-9]* ms ahead of that of .*/a\.pftrace, residual ' "$TMP/told"
+	# each exchange is two messages, one from either side, which may be received in parts
+	check "and from how many messages" python3 - "$TMP/told" "$EXCHANGES" <<-'PY'
+		import re, sys
+		to, back = map(int, re.search(r"compared with a: (\d+) messages to it, (\d+) from it", open(sys.argv[1]).read()).groups())
+		n = int(sys.argv[2])
+		assert to >= n and back >= n, (to, back)
+	PY
+	expect "each program sent what the other one received" \
+		'all(sum(e["args"]["bytes"] for e in x if e["name"] == "message sent") == sum(e["args"]["bytes"] for e in y if e["name"] == "message received") > 100 * 400 for x, y in ((a, b), (b, a)))' \
+		a="$TMP/a.json" b="$TMP/b.json"
+	check_rc "two recordings that are not said to be of two machines" 1 'received .* before it was sent: name the machines' \
+		"$INFTRACE" link --check "$TMP/a.pftrace" "$TMP/b.pftrace"
+	found "a longer recording" 3000000
+	check "every second message lost" "$HOSTS" plant "$TMP/b.json" "$TMP/lossy.json" --drop 2
+	check "is linked" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.json" "b=$TMP/lossy.json"
+	check "found within the residual" "$HOSTS" check "$TMP/all.zip" b/lossy.json 3000000
+	check "a clock that was set by a second" "$HOSTS" plant "$TMP/b.json" "$TMP/set.json" --step 1000000000
+	check_rc "is refused, and how far the messages are apart" 1 \
+		'set.json.* contradict each other: .* by [0-9.]+ m?s in all: 10\.77\.0\.[12]:[0-9]+>10\.77\.0\.[12]:[0-9]+, byte [0-9]+, received at .*; 10\.77' \
+		"$INFTRACE" link --check "a=$TMP/a.json" "b=$TMP/set.json"
+}
+
+ALL_TESTS=(offsets said)
+run_tests "$@"
