@@ -292,6 +292,8 @@ static int check_events(const struct record_options *o)
 		why = "--min-stack: needs -e +stacks";
 	else if (o->counters && !(o->events & EVENT_PMU))
 		why = "--counters: needs -e +pmu";
+	else if (o->events & EVENT_MESSAGES && !record_wants_trace(o))
+		why = "-e messages: they are in traces, so give -o, or with windows or a flight recorder --format";
 	else if (o->events & (EVENT_SAMPLES | EVENT_STACKS) && o->ring_bytes && o->ring_bytes < STACK_RING_MIN)
 		why = "--ring-size: stacks need at least 256KB";
 	if (why)

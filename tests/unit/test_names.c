@@ -250,6 +250,7 @@ static void test_rec_kinds(void **state)
 	assert_string_equal(rec_kind_name(REC_STACK), "stack");
 	assert_string_equal(rec_kind_name(REC_GPU), "gpu");
 	assert_string_equal(rec_kind_name(REC_GPU_STEP), "gpu_step");
+	assert_string_equal(rec_kind_name(REC_MESSAGE), "message");
 	assert_string_equal(rec_kind_name(REC_GPU_LOAD), "gpu_load");
 	assert_string_equal(rec_kind_name(REC_NODE), "node");
 	for (i = 0; i < REC_KIND_MAX; i++)
