@@ -172,8 +172,12 @@ static int relate_to(struct link *l, unsigned int a)
 			err = refuse_contradiction(l, &c, &clock);
 		residual_ns = err ? 0 : l->placed[a].residual_ns + clock.residual_ns;
 		if (!err && (clock.known == HOST_BOTH || !l->placed[a].hops) && is_better(h, &clock, residual_ns))
-			*h = (struct link_host){ .to = a, .hops = l->placed[a].hops + 1, .clock = clock, .sent = c.sent,
-				.received = c.received, .residual_ns = residual_ns };
+			*h = (struct link_host){ .to = a,
+				.hops = l->placed[a].hops + 1,
+				.clock = clock,
+				.sent = c.sent,
+				.received = c.received,
+				.residual_ns = residual_ns };
 		compared_clear(&c);
 		if (err)
 			return no_memory(l, err);

@@ -10,6 +10,7 @@
 need python3 ip nsenter
 HOSTS=$TOP/tests/tools/link_hosts.py
 EXCHANGES=400
+a_pid='' b_pid=''
 
 setup() {
 	need_root
