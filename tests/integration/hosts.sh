@@ -48,6 +48,9 @@ hosts() {
 	in_host b ip address add fd77::2/64 dev to_a nodad
 	in_host a ip link set to_b up
 	in_host b ip link set to_a up
+	# the routes of IPv6 come a moment after that
+	wait_until 30 in_host a ip route get fd77::2 >>"$TMP/routes" 2>&1
+	wait_until 30 in_host b ip route get fd77::1 >>"$TMP/routes" 2>&1
 }
 
 hosts_end() {
@@ -57,8 +60,8 @@ hosts_end() {
 
 # recorded ADDRESS-OF-B PAUSE: their messages, in $TMP/a.json, a.pftrace, b.json, b.pftrace. Both begin when both are recorded.
 recorded() {
-	local name tracers=() programs=() go=$TMP/go
-	rm -f "$go".? "$TMP"/*.ready
+	local name tracers=() programs=() go=$TMP/go failed=0
+	rm -f "$go".? "$TMP"/[ab].ready "$TMP"/[ab].err # what the last ones have said is not what these say
 	for name in b a; do
 		mkfifo "$go.$name"
 		enter "$name"
@@ -77,7 +80,11 @@ recorded() {
 	echo >&8
 	echo >&9
 	exec 8>&- 9>&-
-	wait "${programs[@]}" && wait "${tracers[@]}"
+	for name in "${programs[@]}" "${tracers[@]}"; do
+		wait "$name" || failed=1
+	done
+	[ "$failed" = 0 ] || tail -n 3 "$TMP"/[ab].ready "$TMP"/[ab].err
+	return "$failed"
 }
 
 # found NAME NS: that, in either format, and with a clock that gains 50 ppm besides

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 
+#include "cases.h"
 #include "link/link.h"
 
 #define BOOT INT64_C(5000000000000)
@@ -352,27 +353,35 @@ static const struct message *message_find(const struct link_file *f, const char 
 	return NULL;
 }
 
+#define MESSAGES 40
+
+/* The file is o->fd, with this path. */
+static void write_messages(struct out *o, bool chrome, struct rec_message list[MESSAGES], char path[64])
+{
+	if (chrome)
+		chrome_open(o);
+	else
+		out_open(o, WRITER_PACKETS, perfetto_sink_new);
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		list[i] = make_message(i);
+		EMIT(o, &list[i]);
+	}
+	assert_int_equal(o->s->ops->close(o->s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
+	snprintf(path, 64, "/proc/self/fd/%d", o->fd);
+}
+
 static void check_written(bool chrome)
 {
-	struct rec_message list[40];
+	struct rec_message list[MESSAGES];
 	char why[LINK_WHY_MAX], path[64];
 	struct link_file f;
 	struct out o;
 
-	if (chrome)
-		chrome_open(&o);
-	else
-		out_open(&o, WRITER_PACKETS, perfetto_sink_new);
-	for (unsigned int i = 0; i < ARRAY_SIZE(list); i++) {
-		list[i] = make_message(i);
-		EMIT(&o, &list[i]);
-	}
-	assert_int_equal(o.s->ops->close(o.s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", o.fd);
+	write_messages(&o, chrome, list, path);
 	assert_int_equal(link_file_read(&f, path, NULL, false, why), 0);
-	assert_int_equal(f.messages.n, ARRAY_SIZE(list));
-	assert_int_equal(f.messages.n_streams, ARRAY_SIZE(list));
-	for (unsigned int i = 0; i < ARRAY_SIZE(list); i++) {
+	assert_int_equal(f.messages.n, MESSAGES);
+	assert_int_equal(f.messages.n_streams, MESSAGES);
+	for (unsigned int i = 0; i < MESSAGES; i++) {
 		const char *from = i % 3 ? "[fd77::1]" : "10.0.0.1", *to = i % 3 ? "[fd77::2]" : "10.0.0.2";
 		const struct rec_message *r = &list[i];
 		const struct message *m;
@@ -400,6 +409,34 @@ static void test_written(void **state)
 	check_written(false);
 }
 
+/* A byte in it is another one: it is read, or refused with a reason. */
+static void test_damaged(void **state)
+{
+	struct rec_message list[MESSAGES];
+	char why[LINK_WHY_MAX], path[64];
+	struct link_file f;
+	struct out o;
+	struct stat st;
+
+	(void)state;
+	for (int chrome = 0; chrome < 2; chrome++) {
+		write_messages(&o, chrome, list, path);
+		assert_int_equal(fstat(o.fd, &st), 0);
+		for (unsigned int i = 0; i < cases(3000, 50); i++) {
+			off_t at = (off_t)(draw() % (uint64_t)st.st_size);
+			unsigned char was, is;
+
+			assert_int_equal(pread(o.fd, &was, 1, at), 1);
+			is = was ^ (unsigned char)(1 + draw() % 255);
+			assert_int_equal(pwrite(o.fd, &is, 1, at), 1);
+			assert_true(!link_file_read(&f, path, NULL, false, why) || why[0]);
+			link_file_clear(&f);
+			assert_int_equal(pwrite(o.fd, &was, 1, at), 1);
+		}
+		close(o.fd);
+	}
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -411,6 +448,7 @@ int main(void)
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_junk),
 		TEST(test_written),
+		TEST(test_damaged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
