@@ -182,6 +182,7 @@ enum gpu_record_kind {
 	GPU_RECORD_GRAPH,	/* a launch of a graph as a whole */
 	GPU_RECORD_NAME,	/* a piece of a name; all pieces come before the first record that uses it */
 	GPU_RECORD_DROPPED,	/* records are missing here: .dropped */
+	GPU_RECORD_DEVICE,	/* what .device is: .about; mostly before the first record of it */
 	GPU_RECORD_KIND_MAX
 };
 
@@ -238,6 +239,12 @@ struct gpu_dropped {
 	uint64_t cupti;
 };
 
+#define GPU_DEVICE_NAME_MAX 96
+
+struct gpu_device {
+	char name[GPU_DEVICE_NAME_MAX]; /* as of the driver, with a 0 at its end. Any bytes: to be escaped */
+};
+
 /*
  * Records of one stream come in the order of CUPTI's buffers, which is not always the order of time. start and end
  * are CLOCK_BOOTTIME ns; the reader leaves out end < start, start beyond now, and start before the process.
@@ -249,6 +256,7 @@ struct gpu_record {
 	union {
 		struct gpu_name name; /* GPU_RECORD_NAME: in place of all that follows */
 		struct gpu_dropped dropped;
+		struct gpu_device about;
 		struct {
 			uint64_t start;
 			uint64_t end;

@@ -28,6 +28,8 @@ struct gpu_info {
 	struct gpu_track tracks[GPU_TRACKS_MAX];
 	uint32_t n_tracks;
 	uint32_t expected[GPU_PROCESSES_MAX]; /* processes; 0: none */
+	const char *devices[GPU_DEVICES_MAX]; /* their names; NULL: not known */
+	uint32_t n_devices;                   /* that are known */
 	uint32_t used[GPU_DEVICES_MAX];       /* the process that used the device first */
 };
 
@@ -289,6 +291,24 @@ bool gpu_info_track(struct gpu_info *info, const struct gpu_track *of, uint64_t 
 const struct gpu_track *gpu_info_get_track(const struct gpu_info *info, uint32_t track)
 {
 	return info && track < info->n_tracks ? &info->tracks[track] : NULL;
+}
+
+void gpu_info_set_device(struct gpu_info *info, uint32_t device, const char *name)
+{
+	if (device >= GPU_DEVICES_MAX || info->devices[device] || !*name)
+		return;
+	info->devices[device] = intern_text(info->texts, name);
+	info->n_devices += info->devices[device] != NULL;
+}
+
+uint32_t gpu_info_devices(const struct gpu_info *info)
+{
+	return info->n_devices;
+}
+
+const char *gpu_info_device(const struct gpu_info *info, uint32_t device)
+{
+	return info && device < GPU_DEVICES_MAX ? info->devices[device] : NULL;
 }
 
 const char *gpu_copy_name(uint32_t kind)

@@ -67,6 +67,13 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid);
 /* NULL: there is no such track. */
 const struct gpu_track *gpu_info_get_track(const struct gpu_info *info, uint32_t track);
 
+/* What a device is: the first that is said of it counts. */
+void gpu_info_set_device(struct gpu_info *info, uint32_t device, const char *name);
+/* How many are known. */
+uint32_t gpu_info_devices(const struct gpu_info *info);
+/* NULL: it is not known. */
+const char *gpu_info_device(const struct gpu_info *info, uint32_t device);
+
 /* Whether it is the process that used the device first. */
 bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid);
 

@@ -183,6 +183,13 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	p->names[id] = gpu_info_name(p->info, text);
 }
 
+static void on_device(uint32_t device, const char *name, void *arg)
+{
+	struct gpu_process *p = arg;
+
+	gpu_info_set_device(p->info, device, name);
+}
+
 static void fill_kernel(const struct gpu_process *p, const struct gpu_kernel *k, struct rec_gpu *ret)
 {
 	ret->h.id = GPU_KERNEL;
@@ -635,7 +642,7 @@ static void count_lost(struct gpu_process *p, uint64_t now_ns)
 	gpu_graphs_lost(p->graphs);
 }
 
-static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = on_name };
+static const struct gpu_feed_ops feed_ops = { .activity = on_activity, .name = on_name, .device = on_device };
 
 bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
 {

@@ -142,6 +142,11 @@ static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, cons
 		return true;
 	case GPU_RECORD_NAME:
 		return take_name(f, &r->name, ops, arg);
+	case GPU_RECORD_DEVICE:
+		if (r->device >= GPU_DEVICES_MAX || !memchr(r->about.name, 0, sizeof(r->about.name)))
+			return false;
+		ops->device(r->device, r->about.name, arg);
+		return true;
 	case GPU_RECORD_DROPPED: /* the counters say the same */
 		return true;
 	default:

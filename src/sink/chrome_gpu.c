@@ -10,13 +10,12 @@
 
 static void name_device(struct chrome_sink *c, uint32_t device)
 {
-	char name[32];
+	char name[GPU_LABEL_MAX];
 
 	if (c->gpus_named & UINT64_C(1) << device)
 		return;
 	c->gpus_named |= UINT64_C(1) << device;
-	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
-	chrome_name_process(c, PID_GPU + device, name, PID_GPU + device);
+	chrome_name_process(c, PID_GPU + device, gpu_label(c->rec.gpu, device, name), PID_GPU + device);
 }
 
 static void name_track(struct chrome_sink *c, uint32_t track, const struct gpu_track *t)

@@ -40,6 +40,14 @@ uint64_t gpu_megabytes_per_s(const struct rec_gpu *r)
 	return r->bytes * 1000 / r->h.dur_ns; /* a byte a nanosecond is 1000 MB/s */
 }
 
+const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU_LABEL_MAX])
+{
+	const char *name = gpu_info_device(info, device);
+
+	snprintf(buf, GPU_LABEL_MAX, "GPU %u%s%s", device, name ? ": " : "", name ? name : "");
+	return buf;
+}
+
 static const struct {
 	const char *key, *name;
 } parts[GPU_PART_MAX] = {

@@ -17,6 +17,10 @@ const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r);
 /* Of a copy or a set; 0: unknown. */
 uint64_t gpu_megabytes_per_s(const struct rec_gpu *r);
 
+#define GPU_LABEL_MAX 128
+/* "GPU 0", or "GPU 0: NVIDIA H200" where that is known. Returns buf. */
+const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU_LABEL_MAX]);
+
 /* Of a step, those that are told one by one. */
 static inline uint32_t gpu_step_devices(const struct rec_gpu_step *r)
 {

@@ -31,6 +31,7 @@ enum {
 	PACKET_PERF_SAMPLE = 66,
 	PACKET_FIRST = 87,
 	PACKET_UUID = 89,
+	PACKET_GPU_INFO = 128,
 };
 
 /* Clocks: BuiltinClock, and from 64 on those of one sequence. */

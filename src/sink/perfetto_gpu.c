@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Perfetto trace: what GPUs did. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -73,6 +74,7 @@ static const char *const arg_names[ARGS] = {
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
+	uint32_t devices; /* of which the names have been told */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
 };
@@ -83,6 +85,7 @@ void perfetto_gpus_reset(struct perfetto_gpus *g, bool lost)
 		return;
 	g->lost = lost && g->begun;
 	g->begun = false;
+	g->devices = 0;
 	memset(g->names, 0, sizeof(g->names));
 	memset(g->contexts, 0, sizeof(g->contexts));
 }
@@ -126,6 +129,32 @@ static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
 	}
 	packet_end(s, packet, proto_close(data, p));
 	g->begun = true;
+}
+
+/* As the table gpu has them: of several the same name tells which one. A device's place in the list is its number. */
+static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
+{
+	char *packet, *info, *gpu, *p = packet_begin(s, &packet), name[GPU_LABEL_MAX];
+	uint32_t n = 0, last = 0;
+
+	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++) {
+		n += gpu_info_device(s->rec.gpu, i) != NULL;
+		last = gpu_info_device(s->rec.gpu, i) ? i : last;
+	}
+	p = proto_open(p, PACKET_GPU_INFO, &info);
+	for (uint32_t i = 0; i <= last; i++) {
+		const char *model = gpu_info_device(s->rec.gpu, i);
+
+		p = proto_open(p, 1 /* gpus */, &gpu);
+		if (model) {
+			snprintf(name, sizeof(name), n > 1 ? "%s #%u" : "%s", model, i);
+			p = proto_text(p, 1 /* name */, name, strlen(name));
+			p = proto_text(p, 3 /* model */, model, strlen(model));
+		}
+		p = proto_close(gpu, p);
+	}
+	packet_end(s, packet, proto_close(info, p));
+	g->devices = gpu_info_devices(s->rec.gpu);
 }
 
 static bool is_context(const struct perfetto_gpus *g, uint64_t number)
@@ -225,6 +254,8 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 		return NULL;
 	if (!g->begun)
 		begin_sequence(s, g);
+	if (g->devices != gpu_info_devices(s->rec.gpu))
+		tell_devices(s, g);
 	if (!g->contexts[r->track])
 		tell_track(s, g, r, t);
 	if (is_named(r) && !(g->names[r->name / 64] >> r->name % 64 & 1))

@@ -374,10 +374,9 @@ static uint32_t requests_row(struct perfetto_sink *s)
 
 static uint32_t gpu_process_row(struct perfetto_sink *s, uint32_t device)
 {
-	char name[8 + FMT_U32_MAX];
+	char name[GPU_LABEL_MAX];
 
-	*fmt_u32(fmt_lit(name, "GPU "), device) = 0;
-	return pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, name);
+	return pseudo_process(s, &s->gpu_rows[device], PID_GPU + device, gpu_label(s->rec.gpu, device, name));
 }
 
 uint32_t perfetto_gpu_counter(struct perfetto_sink *s, enum gpu_counter which, const struct rec_gpu_load *r)

@@ -30,6 +30,7 @@ static uint32_t stream_count = 1, context_count, correlation;
 static struct context *current, *primary;
 static __thread struct stream *own_stream; /* of the thread */
 static uint64_t kernel_ns, launch_ns, began;
+static bool ready; /* cuInit() has been called */
 static int64_t clock_offset;
 static double clock_drift;
 static struct {
@@ -87,6 +88,7 @@ static void start(void)
 	initialize = library ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
 	if (initialize)
 		initialize();
+	__atomic_store_n(&ready, true, __ATOMIC_RELEASE);
 }
 
 void mock_cuda_arch(int *ret_major, int *ret_minor)
@@ -215,6 +217,7 @@ CUresult mock_wait(uint64_t boot_ns)
 API cuInit(unsigned int flags);
 API cuDeviceGet(int *ret, int ordinal);
 API cuDeviceGetCount(int *ret);
+API cuDeviceGetName(char *name, int size, int device);
 API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device);
 API cuCtxDestroy_v2(struct context *c);
 API cuCtxSetCurrent(struct context *c);
@@ -249,7 +252,13 @@ API cuDeviceGet(int *ret, int ordinal)
 
 API cuDeviceGetCount(int *ret)
 {
-	*ret = 1;
+	*ret = (int)number_of("MOCK_DEVICES", 1);
+	return ready ? 0 : 3; /* CUDA_ERROR_NOT_INITIALIZED */
+}
+
+API cuDeviceGetName(char *name, int size, int device)
+{
+	snprintf(name, (size_t)size, "%s", device % 2 ? "No \"Such\" GPU" : "Mock H100");
 	return 0;
 }
 

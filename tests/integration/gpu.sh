@@ -26,6 +26,8 @@ recorded() {
 	"$MOCK/mock_driver" --truth "$TMP/$name.bin" >"$TMP/$name.truth"
 }
 
+export MOCK_DEVICES=4 # those that say their names
+
 valid() { # NAME
 	check "$1: the files are valid" "$INFTRACE" validate "$TMP/$1.json" "$TMP/$1.jsonl" --require token_prof
 	check "$1: the .pftrace as the JSON has it" "$TOP/tests/tools/pftrace.py" compare "$TMP/$1.pftrace" "$TMP/$1.json"
@@ -119,6 +121,8 @@ test_devices() {
 	valid devices
 	expect "devices: each has what ran on it" '{d: sum(e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and e["args"]["device"] == d
 		for e in t) for d in (0, 1, 5)} == {0: 100, 1: 80, 5: 40}' t="$TMP/devices.json"
+	expect "devices: those that say so have a name" '(sorted(e["args"]["name"] for e in t if e["name"] == "process_name" and e["args"]["name"][:3] == "GPU") ==
+		["GPU 0: Mock H100", "GPU 1: No \"Such\" GPU", "GPU 5"])' t="$TMP/devices.json"
 	expect "devices: steps have the parts of theirs" '[x["shape"].get("gpu_device", d) for d, x in zip((1, 5), sorted((x for x in p
 		if x["event"] == "token_prof"), key=lambda x: x["shape"]["step"]))] == [1, 5]' p="$TMP/devices.jsonl"
 }

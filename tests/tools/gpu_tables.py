@@ -87,20 +87,28 @@ class Tables:
             self.interned[sequence] = {}
         for data in p.get("interned_data", []):
             self.intern(self.interned[sequence], data)
+        for info in p.get("gpu_info", []):
+            for gpu, about in enumerate(info.get("gpus", [])):
+                self.add_gpu(gpu)
+                if "name" in about:
+                    self.db.execute("UPDATE gpu SET name = ? WHERE gpu = ?", (one(about, "name"), gpu))
         for e in p.get("gpu_render_stage_event", []):
             assert "timestamp_clock_id" not in p, "not the clock of the trace"
             self.stage(one(p, "timestamp"), e, self.interned[sequence])
         for e in p.get("track_event", []):
             self.submitted.update(one(e, "gpu_correlation", {}).get("render_stage_submission_event_ids", []))
 
+    def add_gpu(self, gpu):
+        if gpu not in self.gpus:
+            self.gpus.add(gpu)
+            self.insert("gpu", None, gpu, gpu, None)
+
     def stage(self, ts, e, names):
         gpu = one(e, "gpu_id", 0)
         queue = names["gpu_specifications", one(e, "hw_queue_iid")]
         stage = names["gpu_specifications", one(e, "stage_iid")]
         context = names["graphics_contexts", one(e, "context")]
-        if gpu not in self.gpus:  # without a GpuInfo it has no name
-            self.gpus.add(gpu)
-            self.insert("gpu", None, gpu, gpu, None)
+        self.add_gpu(gpu)
         if one(e, "context") not in self.contexts:
             self.contexts.add(one(e, "context"))
             self.insert("gpu_context", None, one(e, "context"), one(context, "pid"), {4: "CUDA", 5: "HIP"}.get(one(context, "api")))
@@ -198,6 +206,13 @@ def of_json(path):
     return events
 
 
+def names_of_json(path):
+    """{device: name}: of processes such as GPU 0: NVIDIA H200."""
+    with open(path, encoding="utf-8") as f:
+        names = [e["args"]["name"] for e in json.load(f) if e["name"] == "process_name" and e["args"]["name"].startswith("GPU ")]
+    return {int(n.split(":")[0].removeprefix("GPU ")): n.partition(": ")[2] for n in names}
+
+
 def main(path, json_path, api="CUDA"):
     tables = Tables()
     for p in decode(path):
@@ -211,12 +226,15 @@ def main(path, json_path, api="CUDA"):
                                          for e in kernels)
     first = min(e["start"] for e in events)
     gaps, timeline = [], []
+    names = names_of_json(json_path)
+    several = tables.query("SELECT count(*) > 1 FROM gpu WHERE name IS NOT NULL")[0][0]
     for device in sorted({e["args"]["device"] for e in events if e["ns"]}):
         of = [(e["start"], e["start"] + e["ns"]) for e in events if e["args"]["device"] == device and e["ns"]]
         busy = merged(of)
         gaps += [(a[1] - first, b[0] - a[1]) for a, b in zip(busy, busy[1:])]
         span, ran = max(b for _, b in of) - min(a for a, _ in of), sum(b - a for a, b in busy)
-        timeline.append((device, f"GPU {device}", len(of), span, ran, tables.query(f"SELECT round({100.0 * ran / span!r}, 1)")[0][0]))
+        name = names.get(device) and names[device] + (f" #{device}" if several else "")
+        timeline.append((device, name or f"GPU {device}", len(of), span, ran, tables.query(f"SELECT round({100.0 * ran / span!r}, 1)")[0][0]))
     wanted["gpu_idle_gaps"] = sorted(gaps, key=lambda g: (-g[1], g[0]))[:10]
     wanted["gpu_timeline_decomposition"] = timeline
     wanted["streams"] = sorted((*k, api, n) for k, n in collections.Counter(

@@ -36,6 +36,7 @@ struct peer {
 	uint64_t tail;
 	char (*names)[GPU_NAME_MAX + 1];
 	uint64_t marked_ring, marked_cupti; /* sums of the marks */
+	int devices; /* that were told */
 	uint64_t bad;
 	/* the program */
 	pid_t pid;
@@ -185,7 +186,7 @@ static inline void peer_keep_name(struct peer *p, const struct gpu_name *n)
 	p->names[n->id][n->length] = '\0';
 }
 
-/* Takes the next record that is no name and no mark. */
+/* Takes the next record that is neither a name, of a device either, nor a mark. */
 static inline bool peer_take(struct peer *p, struct gpu_record *ret)
 {
 	for (;;) {
@@ -201,6 +202,10 @@ static inline bool peer_take(struct peer *p, struct gpu_record *ret)
 		} else if (ret->kind == GPU_RECORD_DROPPED) {
 			p->marked_ring += ret->dropped.ring;
 			p->marked_cupti += ret->dropped.cupti;
+		} else if (ret->kind == GPU_RECORD_DEVICE) {
+			assert_int_equal(ret->device, 0);
+			assert_string_equal(ret->about.name, "Mock H100");
+			p->devices++;
 		} else {
 			return true;
 		}

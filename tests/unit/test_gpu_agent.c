@@ -234,6 +234,7 @@ static void test_flushed(void **state)
 	while (peer_take(&p, &r))
 		n++;
 	assert_int_equal(n, 33);
+	assert_int_equal(p.devices, 1);
 	free(t.list);
 	peer_end(&p);
 }

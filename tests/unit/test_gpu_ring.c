@@ -15,7 +15,7 @@
 #define MS UINT64_C(1000000)
 
 static struct {
-	unsigned int activities, names;
+	unsigned int activities, names, devices;
 	struct gpu_record last;
 	uint32_t id;
 	char name[GPU_NAME_MAX + 1];
@@ -40,7 +40,16 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	strcpy(got.name, text);
 }
 
-static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name };
+static void on_device(uint32_t device, const char *name, void *arg)
+{
+	(void)arg;
+	got.devices++;
+	assert_true(device < GPU_DEVICES_MAX);
+	assert_true(strnlen(name, GPU_DEVICE_NAME_MAX) < GPU_DEVICE_NAME_MAX);
+	strcpy(got.name, name);
+}
+
+static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name, .device = on_device };
 
 static struct gpu_feed *feed;
 static struct fake_agent agent;
@@ -163,6 +172,26 @@ static void test_bad_records(void **state)
 	bad(n);
 	n.name.offset = 0xffff;
 	bad(n);
+}
+
+/* What a device is; a name without an end, and a number that is too large, are bad. */
+static void test_device(void **state)
+{
+	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { "No Such GPU" } };
+
+	(void)state;
+	agent_write(&agent, &r);
+	assert_false(gpu_feed_drain(feed, NOW, UINT32_MAX, &ops, NULL));
+	assert_int_equal(got.devices, 1);
+	assert_string_equal(got.name, "No Such GPU");
+	r.device++;
+	agent_write(&agent, &r);
+	r.device = 0;
+	memset(r.about.name, 'x', sizeof(r.about.name));
+	agent_write(&agent, &r);
+	assert_false(gpu_feed_drain(feed, NOW, UINT32_MAX, &ops, NULL));
+	assert_int_equal(got.devices, 1);
+	assert_int_equal(gpu_feed_bad(feed), 2);
 }
 
 static void test_broken_head(void **state)
@@ -401,6 +430,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_records, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bad_records, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_device, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_broken_head, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_state, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_sealed, set_up, tear_down),

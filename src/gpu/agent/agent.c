@@ -47,6 +47,7 @@ static struct {
 	struct connection connection;
 	const struct backend *backend;
 	bool loaded; /* the backend's library */
+	bool described;
 	uint32_t version;
 	uint64_t thread_ns, on_since, flushed_until;
 	struct budget budget;
@@ -186,12 +187,23 @@ static int compare_clocks(void)
 	return 0;
 }
 
+static void tell_device(uint32_t device, const char *name)
+{
+	pthread_mutex_lock(&agent_lock);
+	if (shared() && agent_is_here())
+		ring_device(&agent.ring, device, name);
+	pthread_mutex_unlock(&agent_lock);
+}
+
 /* Has the backend hand over what has completed, for which there is patience anew. */
 static int flush(bool last)
 {
 	uint64_t until_ns = 0;
 	int r;
 
+	/* ahead of what ran on them */
+	if (!agent.described)
+		agent.described = !agent.backend->describe || agent.backend->describe(tell_device);
 	pthread_mutex_lock(&agent_lock);
 	agent.patience_ns = __atomic_load_n(&shared()->reader.wait_ms, __ATOMIC_RELAXED) * UINT64_C(1000000);
 	pthread_mutex_unlock(&agent_lock);
@@ -390,6 +402,7 @@ static int serve_begin(const char *name, bool attached)
 	agent.thread_ns = 0;
 	agent.seen = 0;
 	agent.collected = 0;
+	agent.described = false;
 	agent.callbacks_ns = agent.flushed_until = 0;
 	memset(&agent.clocks, 0, sizeof(agent.clocks));
 	say_state(GPU_STATE_STARTING, 0, GPU_CALL_NONE);

@@ -9,6 +9,7 @@
 #include "gpu/agent/agent.h"
 #include "gpu/agent/buffers.h"
 #include "gpu/agent/cupti.h"
+#include "gpu/agent/symbols.h"
 
 int InitializeInjection(void);
 
@@ -182,6 +183,35 @@ static int flush(bool last, uint64_t *ret_until_ns)
 	return r == CUPTI_MAX_LIMIT_REACHED ? 0 : r;
 }
 
+/* The driver's functions need no context, and fail until CUDA has been initialised. */
+static bool describe(void (*tell)(uint32_t device, const char *name))
+{
+	int (*get_count)(int *n);
+	int (*get)(int *device, int ordinal);
+	int (*get_name)(char *name, int size, int device);
+	const struct symbol functions[] = {
+		{ "cuDeviceGetCount", &get_count },
+		{ "cuDeviceGet", &get },
+		{ "cuDeviceGetName", &get_name },
+	};
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	char name[GPU_DEVICE_NAME_MAX];
+	bool known = true;
+	int n = 0, device;
+
+	if (!driver)
+		return true;
+	if (!symbols_find(driver, functions, sizeof(functions) / sizeof(*functions))) {
+		known = !get_count(&n);
+		for (int i = 0; known && i < n; i++) {
+			if (!get(&device, i) && !get_name(name, sizeof(name), device))
+				tell((uint32_t)i, name);
+		}
+	}
+	dlclose(driver);
+	return known;
+}
+
 static uint32_t count_buffers(void)
 {
 	return buffers.open;
@@ -203,6 +233,7 @@ const struct backend cuda_backend = {
 	.enable = enable,
 	.disable = disable,
 	.flush = flush,
+	.describe = describe,
 	.buffers = count_buffers,
 	.release = release,
 };

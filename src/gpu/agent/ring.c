@@ -249,6 +249,15 @@ int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 	return 0;
 }
 
+void ring_device(struct ring *r, uint32_t device, const char *name)
+{
+	struct gpu_record rec = { .kind = GPU_RECORD_DEVICE, .device = device };
+
+	memcpy(rec.about.name, name, strnlen(name, sizeof(rec.about.name) - 1));
+	if (has_room(r, 1))
+		write_record(r, &rec);
+}
+
 const char *ring_keep(struct ring *r, const char *text)
 {
 	uint32_t id = make_names(&r->names) ? find_text(&r->names, text, strnlen(text, GPU_NAME_MAX)) : 0;
