@@ -96,7 +96,7 @@ static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
 	int n = 0;
 	FILE *f;
 
-	/* before the call, which is not an earlier one then */
+	/* before and after it, so that it is the call that it has begun to wait in last */
 	ret_seen->waits_since = wait_count(pid, tid);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
 	f = fopen(path, "re");
@@ -106,7 +106,7 @@ static bool seems_to_wait(pid_t pid, pid_t tid, struct inject_seen *ret_seen)
 			&ret_seen->sp, &ret_seen->pc);
 		fclose(f);
 	}
-	return n == 9 && waits(ret_seen->call);
+	return n == 9 && waits(ret_seen->call) && wait_count(pid, tid) == ret_seen->waits_since;
 }
 
 /* Whether its stack goes on far enough below its stack pointer, in memory that can be written to now. */

@@ -29,7 +29,10 @@
 
 #ifdef __x86_64__
 #define IN_VECTOR(v) __asm__ volatile("" : "+x"(v))
+#define MAY_INTERRUPT false
 #else
+/* epoll_wait() ends with EINTR after any stop (signal(7)): here it is begun again only if it is sure to be the same call */
+#define MAY_INTERRUPT true
 #define IN_VECTOR(v) __asm__ volatile("" : "+w"(v))
 #endif
 
@@ -116,8 +119,13 @@ static void wait_once(const char *kind, uint64_t i)
 	} else if (!strcmp(kind, "epoll")) {
 		struct epoll_event e;
 
-		if (epoll_wait(epoll_fd, &e, 1, WAIT_NS / 1000000))
-			harmed("epoll_wait");
+		if (epoll_wait(epoll_fd, &e, 1, WAIT_NS / 1000000)) {
+			if (!MAY_INTERRUPT || errno != EINTR)
+				harmed("epoll_wait");
+			__atomic_fetch_add(&page->interrupted, 1, __ATOMIC_RELAXED);
+			errno = 77;
+			return;
+		}
 	}
 	if (now_ns() - before < WAIT_NS)
 		harmed("came back too early");

@@ -124,6 +124,7 @@ static void test_calls(void **state)
 			peer_drop_ring(&p);
 			unharmed(&t);
 		}
+		assert_true(t.page->interrupted < (uint64_t)OFTEN / 5);
 		end(&t);
 		peer_end(&p);
 	}
