@@ -174,7 +174,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			return 0;
 		}
 		if (!args->format)
-			argp_error(state, "give one of --collapsed, --pprof, --speedscope and --prometheus");
+			argp_error(state, "give one of --collapsed, --pprof, --speedscope, --prometheus and --otlp");
 		if (args->n_files > 1)
 			argp_error(state, "%s: one FILE at a time", args->files[1]);
 		if (args->off_cpu && args->format != KEY_COLLAPSED)

@@ -28,7 +28,7 @@ refuses() {
 }
 
 test_options() {
-	refuses "no format" 2 'give one of --collapsed, --pprof, --speedscope and --prometheus' "$TMP/x"
+	refuses "no format" 2 'give one of --collapsed, --pprof, --speedscope, --prometheus and --otlp' "$TMP/x"
 	refuses "two formats" 2 'give one of --collapsed' --collapsed --pprof "$TMP/x"
 	refuses "no file" 2 'no FILE given' --collapsed
 	refuses "two files" 2 'one FILE at a time' --collapsed "$TMP/x" "$TMP/y"
