@@ -35,8 +35,9 @@ static const uint64_t state_bounds[] = { US(10), US(30), US(100), US(300), MS(1)
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define BOUNDS(b) .bounds = (b), .n_bounds = LEN(b)
 #define BIT(label) (1u << LABEL_##label)
-#define OF_REQUEST (BIT(MODEL) | BIT(OPERATION) | BIT(SOURCE))
-#define OF_STEP (BIT(MODEL) | BIT(PHASE))
+#define OF_PROCESS (BIT(MODEL) | BIT(CONTAINER) | BIT(POD))
+#define OF_REQUEST (OF_PROCESS | BIT(OPERATION) | BIT(SOURCE))
+#define OF_STEP (OF_PROCESS | BIT(PHASE))
 
 _Static_assert(LEN(ttft_bounds) < METRICS_BUCKETS_MAX && LEN(step_bounds) < METRICS_BUCKETS_MAX, "one is beyond all bounds");
 
@@ -109,6 +110,8 @@ const char *metric_label_name(enum metric metric, enum metric_label label)
 {
 	static const char *const names[] = {
 		[LABEL_MODEL] = "gen_ai.response.model",
+		[LABEL_CONTAINER] = "container.id",
+		[LABEL_POD] = "k8s.pod.uid",
 		[LABEL_OPERATION] = "gen_ai.operation.name",
 		[LABEL_SOURCE] = "source_kind",
 		[LABEL_PHASE] = "phase",
@@ -134,7 +137,10 @@ struct metrics {
 	struct entry *entries;
 	bool sorted;
 	char models[METRICS_MODELS_MAX][METRICS_LABEL_MAX], phases[METRICS_PHASES_MAX][METRICS_LABEL_MAX];
-	size_t n_models, n_phases;
+	struct {
+		char id[METRICS_LABEL_MAX], pod[METRICS_LABEL_MAX]; /* "": unknown */
+	} containers[METRICS_CONTAINERS_MAX];
+	size_t n_models, n_phases, n_containers;
 	uint64_t others;
 	bool no_memory;
 	/* of the line at present */
@@ -270,6 +276,31 @@ static uint8_t value_of(struct metrics *m, char (*known)[METRICS_LABEL_MAX], siz
 	return (uint8_t)(*n)++;
 }
 
+/* The container of a process: an id and a pod make one value. */
+static uint8_t container_of(struct metrics *m, const struct json_node *container)
+{
+	const char *id = node_string(node_get(container, "id")), *pod = node_string(node_get(container, "pod_uid"));
+	char id_text[METRICS_LABEL_MAX], pod_text[METRICS_LABEL_MAX];
+	size_t i = 0;
+
+	if (!id && !pod)
+		return LABEL_NONE;
+	text_printable(id_text, sizeof(id_text), id ? id : "");
+	text_printable(pod_text, sizeof(pod_text), pod ? pod : "");
+	while (i < m->n_containers && (strcmp(m->containers[i].id, id_text) || strcmp(m->containers[i].pod, pod_text)))
+		i++;
+	if (i == METRICS_CONTAINERS_MAX) {
+		m->others++;
+		return LABEL_OTHER;
+	}
+	if (i == m->n_containers) {
+		strcpy(m->containers[i].id, id_text);
+		strcpy(m->containers[i].pod, pod_text);
+		m->n_containers++;
+	}
+	return (uint8_t)i;
+}
+
 static int index_of(const char *const *names, size_t n, const char *text)
 {
 	for (size_t i = 0; text && i < n; i++) {
@@ -303,6 +334,10 @@ static const char *value_text(const struct metrics *m, const struct key *key, en
 	switch (label) {
 	case LABEL_MODEL:
 		return m->models[v];
+	case LABEL_CONTAINER:
+		return m->containers[v].id[0] ? m->containers[v].id : NULL;
+	case LABEL_POD:
+		return m->containers[v].pod[0] ? m->containers[v].pod : NULL;
 	case LABEL_PHASE:
 		return m->phases[v];
 	case LABEL_OPERATION:
@@ -487,6 +522,7 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 		memset(&m->key, LABEL_NONE, sizeof(m->key));
 		m->key.value[LABEL_MODEL] =
 			value_of(m, m->models, &m->n_models, METRICS_MODELS_MAX, node_string(line->values[PROFILE_KEY_model]));
+		m->key.value[LABEL_CONTAINER] = m->key.value[LABEL_POD] = container_of(m, line->values[PROFILE_KEY_container]);
 		m->exemplar = (struct metric_exemplar){ .at_ms = now_ms, .line = line->number };
 		text_printable(m->exemplar.file, sizeof(m->exemplar.file), slash ? slash + 1 : file);
 		families[i].take(m);

@@ -17,6 +17,7 @@
 
 #define METRICS_MODELS_MAX 16
 #define METRICS_PHASES_MAX 8
+#define METRICS_CONTAINERS_MAX 32
 #define METRICS_LABEL_MAX 128 /* bytes of a value, escaped for a terminal, with the NUL */
 #define METRICS_BUCKETS_MAX 20
 
@@ -51,6 +52,8 @@ enum metric {
 /* The labels of a metric; a metric has those of its mask. */
 enum metric_label {
 	LABEL_MODEL,
+	LABEL_CONTAINER, /* ... and the pod that it is in are one value */
+	LABEL_POD,
 	LABEL_OPERATION,
 	LABEL_SOURCE,
 	LABEL_PHASE,
@@ -105,7 +108,7 @@ int metrics_line(struct metrics *m, const struct profile_line *line, const char 
 typedef int (*metrics_each_fn)(void *ctx, const struct metric_series *series, const char *const values[LABEL_MAX]);
 int metrics_each(struct metrics *m, metrics_each_fn each, void *ctx);
 
-/* How many lines had a model, or a phase, for which there was no label any more. */
+/* How many lines had a model, a phase or a container for which there was no label any more. */
 uint64_t metrics_others(const struct metrics *m);
 
 #endif

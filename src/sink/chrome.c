@@ -67,6 +67,7 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 	if (t && t->comm[0])
 		memcpy(pr->comm, t->comm, TASK_COMM_LEN);
 	metadata(c, "process_name", pr->tgid, pr->tgid, pr->comm[0] ? pr->comm : "?");
+	chrome_label_process(c, pr->tgid);
 	sort_index(c, "process_sort_index", pr->tgid, pr->tgid, pr->tgid);
 	pr->named = true;
 	return pr;
@@ -74,11 +75,9 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 
 static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 {
-	struct process *list;
+	struct process *list, *pr = c->processes;
 
-	for (size_t i = 0; i < c->n_processes; i++) {
-		struct process *pr = &c->processes[i];
-
+	for (size_t i = 0; i < c->n_processes; i++, pr++) {
 		if (pr->tgid == tgid)
 			return pr->named ? pr : name_process(c, pr);
 	}

@@ -108,6 +108,9 @@ void chrome_time_fill(struct chrome_sink *c, uint64_t high);
  * order, those of steps in the order of their ends. */
 uint32_t chrome_lane(struct chrome_sink *c, const struct rec_hdr *h, enum lanes kind);
 
+/* Writes which container a process is in, if in any. */
+void chrome_label_process(struct chrome_sink *c, uint32_t pid);
+
 /* The name of a pseudo process, or of a track of one, and where it belongs among the others. */
 void chrome_name_process(struct chrome_sink *c, uint32_t pid, const char *name, int64_t index);
 void chrome_name_track(struct chrome_sink *c, uint32_t pid, uint32_t tid, const char *name, int64_t index);

@@ -75,13 +75,18 @@ static void track_end(struct perfetto_sink *s, char *packet, char *track, char *
 
 static void describe_process(struct perfetto_sink *s, const struct perfetto_process *pr)
 {
-	char *packet, *track, *process, *p;
+	const struct container *in = tasks_container(s->rec.tasks, pr->tgid);
+	char *packet, *track, *process, *p, text[CONTAINER_TEXT_MAX];
 
 	write_tree_process(s, pr);
 	p = track_begin(s, pr->row, &packet, &track);
 	p = proto_open(p, TRACK_PROCESS_FIELD, &process);
 	p = proto_u64(p, 1 /* pid */, pr->tgid);
 	p = put_comm(p, 6 /* process_name */, pr->comm);
+	if (in) {
+		container_text(in, text);
+		p = proto_text(p, 8 /* process_labels */, text, strlen(text));
+	}
 	track_end(s, packet, track, proto_close(process, p));
 }
 

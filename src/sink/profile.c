@@ -297,6 +297,7 @@ int profile_sink_new(struct writer *w, const struct recording *rec, const struct
 	ps->lines.windows = rec->windows;
 	ps->lines.window = rec->window;
 	ps->lines.tgid = rec->tgid;
+	ps->lines.tasks = rec->tasks;
 	ps->rec = *rec;
 	if (profile_steps_new(&ps->lines, &ps->rec, &ps->steps) || profile_ops_new(&ps->lines, &ps->rec, &ps->ops) ||
 		profile_stacks_new(&ps->lines, &ps->rec, ps->ops, &ps->stacks) ||

@@ -15,7 +15,8 @@
 	KEY(graph_enabled) \
 	KEY(runtime_flags) \
 	KEY(source)        \
-	KEY(source_line)
+	KEY(source_line)   \
+	KEY(container)
 
 #define PROFILE_REQUIRED 9
 

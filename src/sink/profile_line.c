@@ -6,6 +6,7 @@
 
 #include "engine/bytes.h"
 #include "engine/check.h"
+#include "target/tasks.h"
 #include "util/names.h"
 
 #define ENVELOPES_MAX 4096 /* beyond that the first ones are made again when needed */
@@ -15,6 +16,32 @@ static void clear(struct profile_envelope *e)
 	free(e->head);
 	free(e->tail);
 	e->head = e->tail = NULL;
+}
+
+/* ,"container":{...} of a process in one. */
+static char *add_container(char *p, const struct profile_lines *l, uint32_t tgid)
+{
+	const struct container *c = l->tasks && tgid ? tasks_container(l->tasks, tgid) : NULL;
+	const char *sep = "";
+
+	if (!c)
+		return p;
+	p = fmt_lit(p, "," PROFILE_KEY(container) "{");
+	if (c->id[0]) {
+		p = add_string(p, "\"id\":", c->id);
+		sep = ",";
+	}
+	if (c->pod[0]) {
+		p = fmt_str(p, sep, strlen(sep));
+		p = add_string(p, "\"pod_uid\":", c->pod);
+		sep = ",";
+	}
+	if (c->host[0]) {
+		p = fmt_str(p, sep, strlen(sep));
+		p = add_string(p, "\"host\":", c->host);
+	}
+	*p++ = '}';
+	return p;
 }
 
 static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
@@ -27,7 +54,7 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	clear(e);
 	e->head = malloc(FMT_JSON_STR_MAX(m->commit_sha ? strlen(m->commit_sha) : 0) +
 			 FMT_JSON_STR_MAX(strlen(hash)) + FMT_JSON_STR_MAX(strlen(m->model)) + 256);
-	e->tail = malloc(flags + 256);
+	e->tail = malloc(flags + 256 + FMT_JSON_STR_MAX(sizeof(struct container)));
 	if (!e->head || !e->tail)
 		return -ENOMEM;
 	if (m->commit_sha)
@@ -41,6 +68,7 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 
 	p = fmt_lit(e->tail, "," PROFILE_KEY(runtime_flags));
 	p = fmt_str(p, m->runtime_flags, flags);
+	p = add_container(p, l, e->tgid);
 	p = fmt_lit(p, "," PROFILE_KEY(source) "\"native\"}\n");
 	e->tail_len = (size_t)(p - e->tail);
 	e->incomplete = m->incomplete;

@@ -33,6 +33,7 @@ struct profile_lines {
 	struct writer *w;
 	struct profile_meta meta;
 	uint32_t tgid; /* the only process; 0: there may be several */
+	struct tasks *tasks; /* which know containers; or NULL */
 	struct profile_envelope *envelopes;
 	size_t n_envelopes;
 	size_t current; /* of the current line, or of the last one */

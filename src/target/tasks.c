@@ -11,12 +11,15 @@
 
 /* Open addressing by tid, since every record is looked up here (see util/map.h). At half load, entries that are no
  * longer needed are dropped, and the table grows if that is not enough. A reused tid reuses its slot. */
+#define CONTAINERS_MAX 128 /* with targets, at a time; those of further ones are not known */
+
 struct tasks {
 	struct task *slots;
 	size_t cap; /* power of two */
 	size_t used;
 	unsigned int alive; /* entries with alive_process */
 	uint64_t changes;
+	struct container containers[CONTAINERS_MAX];
 };
 
 #define TASKS_MIN 1024
@@ -140,6 +143,49 @@ static int make_room(struct tasks *ts)
 	return 0;
 }
 
+/* ---- containers ---- */
+
+/* The place of a container that no task is in; CONTAINERS_MAX: there is none. */
+static size_t free_container(const struct tasks *ts)
+{
+	bool used[CONTAINERS_MAX + 1] = { false };
+	size_t i = 0;
+
+	for (size_t k = 0; k < ts->cap; k++)
+		used[ts->slots[k].tgid ? ts->slots[k].container : 0] = true;
+	while (i < CONTAINERS_MAX && used[i + 1])
+		i++;
+	return i;
+}
+
+/* The entry of a main thread says which container its process is in. */
+static void set_container(struct tasks *ts, struct task *t)
+{
+	struct container c;
+	size_t i = 0;
+
+	t->container = 0;
+	if (!container_read((pid_t)t->tgid, &c))
+		return;
+	while (i < CONTAINERS_MAX && memcmp(&ts->containers[i], &c, sizeof(c)))
+		i++;
+	if (i == CONTAINERS_MAX)
+		i = free_container(ts);
+	if (i == CONTAINERS_MAX)
+		return;
+	ts->containers[i] = c;
+	t->container = (uint8_t)(i + 1);
+}
+
+const struct container *tasks_container(struct tasks *ts, uint32_t tgid)
+{
+	const struct task *t = tasks_find(ts, tgid);
+
+	return t && t->container ? &ts->containers[t->container - 1] : NULL;
+}
+
+/* ---- tasks ---- */
+
 static void set_alive(struct tasks *ts, struct task *t, bool alive)
 {
 	ts->alive += alive - t->alive_process;
@@ -242,8 +288,12 @@ static int add_thread(pid_t tid, void *arg)
 int tasks_add_process(struct tasks *ts, pid_t tgid)
 {
 	struct add_arg a = { ts, (uint32_t)tgid };
+	int err = process_each_thread(tgid, add_thread, &a);
+	struct task *t = tasks_find(ts, (uint32_t)tgid);
 
-	return process_each_thread(tgid, add_thread, &a);
+	if (t)
+		set_container(ts, t);
+	return err;
 }
 
 static void set_comm(struct task *t, const struct rec_task *r)
@@ -256,15 +306,19 @@ static void set_comm(struct task *t, const struct rec_task *r)
 void tasks_update(struct tasks *ts, const struct rec_task *r)
 {
 	struct task *t;
+	uint8_t container;
 
 	ts->changes++;
 	switch (r->h.id) {
 	case TASK_FORK:
+		t = tasks_find(ts, r->ptgid);
+		container = t && r->h.tid == r->h.tgid ? t->container : 0;
 		/* the tid may be reused: nothing of its former owner is kept */
 		t = add(ts, r->h.tgid, r->h.tid);
 		if (!t)
 			return;
 		t->traced = true;
+		t->container = container;
 		set_alive(ts, t, r->h.tid == r->h.tgid);
 		set_comm(t, r);
 		break;
@@ -273,6 +327,8 @@ void tasks_update(struct tasks *ts, const struct rec_task *r)
 		t = add_traced(ts, r->h.tgid, r->h.tid);
 		if (t)
 			set_comm(t, r);
+		if (t && r->h.id == TASK_EXEC && r->h.tid == r->h.tgid) /* a runtime enters the container before it calls exec */
+			set_container(ts, t);
 		break;
 	case TASK_STRANGER:
 		t = tasks_find(ts, r->h.tid);

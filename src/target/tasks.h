@@ -13,12 +13,14 @@
 #include <sys/types.h>
 
 #include "record.h"
+#include "target/container.h"
 
 struct task {
 	uint32_t tid, tgid; /* tgid 0: the slot is empty */
 	bool traced;	    /* a thread of a target */
 	bool alive_process; /* on the entry of a process's main thread: a target that is alive */
 	bool exited;
+	uint8_t container; /* of a target's main thread: one more than its place in the list; 0: none */
 	char comm[TASK_COMM_LEN];
 	uint32_t written; /* a bit for each output that has written its name */
 	uint64_t exit_ns; /* CLOCK_BOOTTIME when it was learned that it has exited */
@@ -63,6 +65,10 @@ int tasks_add_process(struct tasks *ts, pid_t tgid);
 
 /* Applies a REC_TASK record. */
 void tasks_update(struct tasks *ts, const struct rec_task *r);
+
+/* The container of a target, as of when it was added or last called exec; NULL: none, or it is not known. Valid until the next
+ * call that can create an entry. */
+const struct container *tasks_container(struct tasks *ts, uint32_t tgid);
 
 /* Calls cb for each target process that is alive, as far as the records tell. */
 void tasks_each_process(struct tasks *ts, void (*cb)(struct task *t, void *arg), void *arg);

@@ -145,6 +145,46 @@ test_removed() {
 	wait_until 20 rmdir "$CGROUP/service" || true
 }
 
+# As a container runtime names a cgroup; the process chose its HOSTNAME.
+test_container() {
+	local id pod=01234567-89ab-cdef-0123-456789abcdef inside
+	id=$(printf '%064d' $$)
+	inside=$CGROUP/kubepods-pod${pod//-/_}.slice
+	mkdir "$inside" "$inside/cri-containerd-$id.scope"
+	LOG=container
+	exec 8<>"$TMP/go"
+	recorder container --cgroup "$inside" -o "$TMP/container/t.json" -o "$TMP/container/t.pftrace" --profile "$TMP/container/p.jsonl"
+	HOSTNAME='server-0' engine "$inside/cri-containerd-$id.scope"
+	local first=$BG
+	found "container: found" "$first"
+	HOSTNAME=$'e\e[2J"}' engine "$inside/cri-containerd-$id.scope"
+	local second=$BG
+	found "container: found, with a bad name" "$second"
+	echo >&8
+	echo >&8
+	exec 8>&-
+	wait "$first" "$second"
+	finish container
+	rmdir "$inside/cri-containerd-$id.scope" "$inside"
+	check "container: valid" "$INFTRACE" validate "$TMP/container/t.json" "$TMP/container/p.jsonl"
+	expect "container: of each line" \
+		"all(l.get('container') == ({'id': '$id', 'pod_uid': '$pod', 'host': 'server-0'} if l['shape']['pid'] == $first else {'id': '$id', 'pod_uid': '$pod'}) for l in p if 'pid' in l['shape']) and len(p) > 4" \
+		p="$TMP/container/p.jsonl"
+	expect "container: of each process" \
+		"{e['pid']: e['args']['labels'] for e in t if e['name'] == 'process_labels'} == {$first: 'container ${id:0:12}, pod $pod, host server-0', $second: 'container ${id:0:12}, pod $pod'}" \
+		t="$TMP/container/t.json"
+	check "container: in the Perfetto trace" grep -qa "container ${id:0:12}, pod $pod, host server-0" "$TMP/container/t.pftrace"
+	"$INFTRACE" export --prometheus 127.0.0.1:0 "$TMP/container/p.jsonl" >"$TMP/export.log" 2>&1 &
+	BG=$!
+	test_pids+=("$BG")
+	wait_until 30 grep -q 'http://127.0.0.1:' "$TMP/export.log"
+	python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())' \
+		"$(grep -oE 'http://127.0.0.1:[0-9]+/metrics' "$TMP/export.log" | head -n 1)" >"$TMP/metrics"
+	check "container: in the labels of metrics" grep -q "^inftrace_step_duration_seconds_count{.*container_id=\"$id\",k8s_pod_uid=\"$pod\".*} $((2 * (TOKENS + 1)))" "$TMP/metrics"
+	kill "$BG"
+	wait "$BG" || true
+}
+
 test_refused() {
 	check_rc "none of this name" 2 '^inftrace: --cgroup /no/such: there is no such cgroup' "$INFTRACE" record --cgroup /no/such
 	check_rc "not a cgroup" 2 "^inftrace: --cgroup $TMP: this is not a cgroup of version 2" "$INFTRACE" record --cgroup "$TMP"
@@ -160,5 +200,5 @@ test_refused() {
 	rmdir "$CGROUP/threads"
 }
 
-ALL_TESTS=(members both removed refused)
+ALL_TESTS=(members both removed container refused)
 run_tests "$@"
