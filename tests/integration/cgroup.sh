@@ -39,7 +39,7 @@ test_end() {
 	for pid in $(cat "$CGROUP/cgroup.procs" "$CGROUP"/*/cgroup.procs 2>/dev/null); do
 		kill -9 "$pid" 2>/dev/null || true
 	done
-	wait_until 20 empty || true
+	wait_until 60 empty || true
 	rmdir "$CGROUP"/*/ "$CGROUP" 2>/dev/null || true
 	return "$rc" # which test_exit looks at
 }
@@ -49,7 +49,7 @@ recorder() {
 	mkdir -p "$TMP/$1"
 	background env --default-signal=INT "$INFTRACE" record -v --engine "$TMP/mini.json" "${@:2}" 2>"$TMP/$1.log" 8>&-
 	RECORDER=$BG
-	wait_until 30 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
+	wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/$1.log" || not_ok "$1: started" "$(tail -n 1 "$TMP/$1.log")"
 }
 
 finish() { # NAME
@@ -78,8 +78,8 @@ test_members() {
 	engine "$CGROUP/below" && below=$BG
 	engine "" && outside=$BG
 	engine "" && late=$BG
-	wait_until 30 grep -qx "$first" "$CGROUP/cgroup.procs"
-	wait_until 30 grep -qx "$below" "$CGROUP/below/cgroup.procs"
+	wait_until 60 grep -qx "$first" "$CGROUP/cgroup.procs"
+	wait_until 60 grep -qx "$below" "$CGROUP/below/cgroup.procs"
 	recorder members --cgroup "$CGROUP" -o "$TMP/members/t.json" --profile "$TMP/members/p.jsonl"
 	found "members: was in it" "$first"
 	found "members: was below it" "$below"
@@ -107,7 +107,7 @@ test_both() {
 	# shellcheck disable=SC2016 # of the inner shell
 	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP"
 	sleeper=$BG
-	wait_until 30 grep -qx "$sleeper" "$CGROUP/cgroup.procs"
+	wait_until 60 grep -qx "$sleeper" "$CGROUP/cgroup.procs"
 	exec 8<>"$TMP/go"
 	recorder both --discover --cgroup "${CGROUP#"$root"}" -o "$TMP/both/t.json"
 	engine "$CGROUP" && inside=$BG
@@ -133,7 +133,7 @@ test_removed() {
 	mkdir "$CGROUP/service"
 	recorder removed --cgroup "$CGROUP/service" -e sched -o "$TMP/removed/t.json"
 	rmdir "$CGROUP/service"
-	check "removed: said" wait_until 30 grep -q 'the cgroup has been removed' "$TMP/removed.log"
+	check "removed: said" wait_until 60 grep -q 'the cgroup has been removed' "$TMP/removed.log"
 	mkdir "$CGROUP/service"
 	# shellcheck disable=SC2016 # of the inner shell
 	background sh -c 'echo $$ >"$1/cgroup.procs"; exec sleep 1000' sh "$CGROUP/service"
@@ -142,7 +142,7 @@ test_removed() {
 	kill "$BG"
 	wait "$BG" || true
 	same "removed: said once" "$(grep -c 'the cgroup has been removed' "$TMP/removed.log")" 1
-	wait_until 20 rmdir "$CGROUP/service" || true
+	wait_until 60 rmdir "$CGROUP/service" || true
 }
 
 # As a container runtime names a cgroup; the process chose its HOSTNAME.
