@@ -362,6 +362,7 @@ static void wait_for_change(uint32_t ms)
 void agent_exit(void)
 {
 	struct timespec until;
+	int r;
 
 	if (!shared() || agent.pid != getpid() || clock_gettime(CLOCK_REALTIME, &until))
 		return;
@@ -371,7 +372,9 @@ void agent_exit(void)
 	/* our thread finds nothing more to do; steering stays locked */
 	if (shared() && agent.collected) {
 		compare_clocks();
-		flush(true);
+		r = flush(true);
+		if (r)
+			say_error(r, GPU_CALL_FLUSH);
 		disable(agent.collected);
 		agent.collected = 0;
 	}
