@@ -59,6 +59,8 @@ static void plateau(const char *name)
 		name, (unsigned long)from, (unsigned long)to, rss * sysconf(_SC_PAGESIZE),
 		ru.ru_maxrss * 1024, touched, freed, sysconf(_SC_PAGESIZE));
 	fflush(stdout);
+	/* What a recorder reads now it may have stamped just before: where the machine is busy, something comes in between. */
+	nap();
 }
 
 static char *map(size_t size)
