@@ -89,7 +89,7 @@ $(O)/inftrace: $(OBJS)
 
 # Goes into traced processes: nothing but libc, and only what is meant to be called from outside is visible. With
 # sanitizers only the test's program can load it, which has them, too.
-AGENT_LDFLAGS := -shared -Wl,-soname,inftrace-gpu.so.1 -Wl,-z,nodelete -Wl,-z,now $(if $(SAN),,-Wl,-z,defs)
+AGENT_LDFLAGS := -shared -Wl,-soname,inftrace-gpu.so.2 -Wl,-z,nodelete -Wl,-z,now $(if $(SAN),,-Wl,-z,defs)
 $(O)/inftrace-gpu.so: $(AGENT_SRCS) $(wildcard src/gpu/hand_over.h src/gpu/agent/*.h) Makefile
 	@mkdir -p $(@D)
 	$(call say,AGENT,$@)

@@ -38,11 +38,11 @@
 #include <stdint.h>
 
 #define GPU_HAND_OVER_MAGIC UINT32_C(0x47464e49) /* "INFG" */
-#define GPU_HAND_OVER_VERSION 1
+#define GPU_HAND_OVER_VERSION 2
 #define GPU_ENV_SOCKET "INFTRACE_GPU"	/* the name of the socket, with '@' before it */
 #define GPU_ENV_CUPTI "INFTRACE_CUPTI"	/* the path of libcupti, when the agent should not search for it */
 #define GPU_ATTACH_ENTRY "inftrace_gpu_attach" /* int (const char *socket_name), what an injector calls */
-#define GPU_AGENT_SONAME "inftrace-gpu.so.1" /* with GPU_HAND_OVER_VERSION: by this, one in a process is found again */
+#define GPU_AGENT_SONAME "inftrace-gpu.so.2"   /* with GPU_HAND_OVER_VERSION: by this, one in a process is found again */
 #define GPU_SOCKET_NAME_MAX 100		/* with '@', without the 0 at its end */
 
 struct gpu_hello {
@@ -239,10 +239,20 @@ struct gpu_dropped {
 	uint64_t cupti;
 };
 
-#define GPU_DEVICE_NAME_MAX 96
+#define GPU_DEVICE_NAME_MAX 72
 
+enum gpu_uuid_kind {
+	GPU_UUID_NONE,   /* it is not known; so are others that the reader does not know */
+	GPU_UUID_DEVICE, /* "GPU-...", as nvidia-smi and CUDA_VISIBLE_DEVICES have it */
+	GPU_UUID_MIG,    /* "MIG-...": an instance of a device that is divided */
+};
+
+/* As of the driver. Texts have a 0 at their end; "": it is not known. */
 struct gpu_device {
-	char name[GPU_DEVICE_NAME_MAX]; /* as of the driver, with a 0 at its end. Any bytes: to be escaped */
+	char name[GPU_DEVICE_NAME_MAX]; /* any bytes: to be escaped */
+	char pci[20];                   /* its address, "0000:1B:00.0"; the reader takes no other form */
+	uint8_t uuid[16];
+	uint32_t uuid_kind; /* enum gpu_uuid_kind */
 };
 
 /*

@@ -28,9 +28,8 @@ struct gpu_info {
 	struct gpu_track tracks[GPU_TRACKS_MAX];
 	uint32_t n_tracks;
 	uint32_t expected[GPU_PROCESSES_MAX]; /* processes; 0: none */
-	const char *devices[GPU_DEVICES_MAX]; /* their names; NULL: not known */
-	uint32_t n_devices;                   /* that are known */
-	uint32_t used[GPU_DEVICES_MAX];       /* the process that used the device first */
+	struct gpu_devices devices;
+	uint32_t used[GPU_DEVICES_MAX]; /* the process that used the device first */
 };
 
 int gpu_info_new(struct gpu_info **ret_info)
@@ -43,6 +42,7 @@ int gpu_info_new(struct gpu_info **ret_info)
 		free(info);
 		return -ENOMEM;
 	}
+	info->devices.machine_dir = GPU_MACHINE_DIR;
 	*ret_info = info;
 	return 0;
 }
@@ -293,22 +293,19 @@ const struct gpu_track *gpu_info_get_track(const struct gpu_info *info, uint32_t
 	return info && track < info->n_tracks ? &info->tracks[track] : NULL;
 }
 
-void gpu_info_set_device(struct gpu_info *info, uint32_t device, const char *name)
+struct gpu_devices *gpu_info_devices(struct gpu_info *info)
 {
-	if (device >= GPU_DEVICES_MAX || info->devices[device] || !*name)
-		return;
-	info->devices[device] = intern_text(info->texts, name);
-	info->n_devices += info->devices[device] != NULL;
+	return &info->devices;
 }
 
-uint32_t gpu_info_devices(const struct gpu_info *info)
+const struct gpu_identity *gpu_info_device(const struct gpu_info *info, uint32_t device)
 {
-	return info->n_devices;
+	return info ? gpu_devices_get(&info->devices, device) : NULL;
 }
 
-const char *gpu_info_device(const struct gpu_info *info, uint32_t device)
+uint32_t gpu_info_devices_known(const struct gpu_info *info)
 {
-	return info && device < GPU_DEVICES_MAX ? info->devices[device] : NULL;
+	return info->devices.n_known;
 }
 
 const char *gpu_copy_name(uint32_t kind)
@@ -327,6 +324,11 @@ const char *gpu_copy_name(uint32_t kind)
 	default:
 		return "other";
 	}
+}
+
+bool gpu_info_is_used(const struct gpu_info *info, uint32_t device)
+{
+	return device < GPU_DEVICES_MAX && info->used[device];
 }
 
 bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid)

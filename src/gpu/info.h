@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_DEVICES_MAX 64
+#include "gpu/devices.h"
+
 #define GPU_TRACKS_MAX 1024
 #define GPU_NAMES_MAX (1 << 17) /* and at most GPU_NAMES_MEMORY bytes of them: further kernels have no name */
 #define GPU_NAMES_MEMORY (16u << 20)
@@ -67,14 +68,15 @@ bool gpu_info_expects(const struct gpu_info *info, uint32_t tgid);
 /* NULL: there is no such track. */
 const struct gpu_track *gpu_info_get_track(const struct gpu_info *info, uint32_t track);
 
-/* What a device is: the first that is said of it counts. */
-void gpu_info_set_device(struct gpu_info *info, uint32_t device, const char *name);
-/* How many are known. */
-uint32_t gpu_info_devices(const struct gpu_info *info);
-/* NULL: it is not known. */
-const char *gpu_info_device(const struct gpu_info *info, uint32_t device);
+/* The devices, which are known as processes tell of them. */
+struct gpu_devices *gpu_info_devices(struct gpu_info *info);
+/* What a device is; NULL: nothing is known of it. */
+const struct gpu_identity *gpu_info_device(const struct gpu_info *info, uint32_t device);
+/* Of how many something is known. */
+uint32_t gpu_info_devices_known(const struct gpu_info *info);
 
-/* Whether it is the process that used the device first. */
+/* Whether a process has used the device; whether that one was the first. */
+bool gpu_info_is_used(const struct gpu_info *info, uint32_t device);
 bool gpu_info_is_first(const struct gpu_info *info, uint32_t device, uint32_t tgid);
 
 /* "host to device" */

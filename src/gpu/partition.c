@@ -40,6 +40,7 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 {
 	uint64_t busy[GPU_DEVICES_MAX] = { 0 };
 	bool used[GPU_DEVICES_MAX] = { false };
+	uint32_t most = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct gpu_run *r = &list[i];
@@ -51,14 +52,15 @@ static void find_devices(const struct gpu_run *list, size_t n, uint64_t start_ns
 		busy[r->device] += clip(r->end_ns, start_ns, until_ns) - clip(r->start_ns, start_ns, until_ns);
 		used[r->device] |= is_of || is_within(r, start_ns, end_ns) || (r->launched_ns < end_ns && r->start_ns > start_ns);
 	}
-	ret->device = 0;
 	ret->n_devices = 0;
 	for (uint32_t d = 0; d < GPU_DEVICES_MAX; d++) {
-		if (busy[d] > busy[ret->device] || (used[d] && !used[ret->device]))
-			ret->device = d;
+		if (busy[d] > busy[most] || (used[d] && !used[most]))
+			most = d;
 		if (used[d] && ret->n_devices++ < GPU_STEP_DEVICES)
 			ret->devices[ret->n_devices - 1].device = d;
 	}
+	if (busy[most] || used[most])
+		ret->device = most;
 	if (!ret->n_devices) {
 		ret->n_devices = 1;
 		ret->devices[0].device = ret->device;

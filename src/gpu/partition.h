@@ -28,8 +28,8 @@ static inline bool gpu_run_is_of(const struct gpu_run *r, uint64_t start_ns, uin
 	return r->start_ns != UINT64_MAX && r->launched_ns > start_ns && r->launched_ns <= end_ns;
 }
 
-/* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, kernels, copies,
- * n_devices, ns, after_ns, gaps, and devices of ret but for their tracks. -ENOMEM. */
+/* list: of the step's process, in any order, with what was launched before the end of the step. Sets device, unless none did anything,
+ * kernels, copies, n_devices, ns, after_ns, gaps, and devices of ret but for their tracks. -ENOMEM. */
 int gpu_partition(const struct gpu_run *list, size_t n, uint64_t start_ns, uint64_t end_ns, struct rec_gpu_step *ret);
 
 #endif

@@ -47,6 +47,11 @@ struct gpu_process {
 	struct gpu_load *load;
 	uint32_t *names; /* by the agent's number */
 	uint32_t n_names;
+	struct {
+		bool any;
+		uint32_t number;
+	} devices[GPU_DEVICES_MAX]; /* their numbers in the recording, by that of the process */
+	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
 	struct rec_gpu *held;
 	size_t n_held, cap_held;
 	struct gpu_run *runs; /* what has been handed over */
@@ -183,11 +188,24 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	p->names[id] = gpu_info_name(p->info, text);
 }
 
-static void on_device(uint32_t device, const char *name, void *arg)
+/* The number in the recording of a device of the process's. about: NULL: it has not said what it is. false: there are too many. */
+static bool find_device(struct gpu_process *p, uint32_t own, const struct gpu_device *about, uint32_t *ret_device)
+{
+	bool of_machine = p->state.vendor == GPU_VENDOR_AMD; /* see device_of() in agent/rocm.c */
+
+	if (!p->devices[own].any)
+		p->devices[own].any = gpu_devices_add(gpu_info_devices(p->info), about, own, of_machine, &p->devices[own].number);
+	*ret_device = p->devices[own].number;
+	return p->devices[own].any;
+}
+
+static void on_device(uint32_t own, const struct gpu_device *about, void *arg)
 {
 	struct gpu_process *p = arg;
+	uint32_t device;
 
-	gpu_info_set_device(p->info, device, name);
+	if (find_device(p, own, about, &device))
+		gpu_devices_set(gpu_info_devices(p->info), device, about);
 }
 
 static void fill_kernel(const struct gpu_process *p, const struct gpu_kernel *k, struct rec_gpu *ret)
@@ -290,10 +308,17 @@ static void keep_run(struct gpu_process *p, const struct rec_gpu *g)
 	};
 }
 
+/* What the devices are has been said by now: the agent does that before it says that records are complete. */
 static void hand_over(struct gpu_process *p, struct rec_gpu *g, gpu_record_cb cb, void *arg)
 {
-	const struct gpu_track of = { .device = g->device, .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
+	struct gpu_track of = { .tgid = g->h.tgid, .context = g->context, .stream = g->stream };
 
+	p->used_last = g->device;
+	if (!find_device(p, g->device, NULL, &g->device)) {
+		p->lost_here++;
+		return;
+	}
+	of.device = g->device;
 	keep_run(p, g);
 	gpu_load_add(p->load, g);
 	if (!gpu_info_track(p->info, &of, g->h.start_ns, g->h.start_ns + g->h.dur_ns, &g->track)) {
@@ -527,7 +552,7 @@ static int divide(const struct gpu_process *p, uint64_t start_ns, uint64_t end_n
 static void divide_before(const struct gpu_process *p, const struct waiting *s, struct rec_gpu_step *r)
 {
 	uint64_t from_ns = s->h.start_ns - s->before_ns;
-	struct rec_gpu_step before;
+	struct rec_gpu_step before = { .device = r->device };
 
 	if (!s->before_ns || from_ns < p->runs_from_ns || !knows_all(p, from_ns, s->h.start_ns))
 		return;
@@ -554,6 +579,7 @@ static void answer(struct gpu_process *p, const struct waiting *s, gpu_record_cb
 
 	r.h.kind = REC_GPU_STEP;
 	r.h.flags &= REC_F_OPEN_START | REC_F_OPEN_END;
+	find_device(p, p->used_last, NULL, &r.device); /* if none did anything */
 	if (s->is_partial || (p->settled_ns < end_ns && !knows_launches(p)) || has_gap(p, s->h.start_ns, end_ns) ||
 		divide(p, s->h.start_ns, end_ns, &r) || !find_tracks(p, &r)) {
 		memset(r.ns, 0, sizeof(r.ns));

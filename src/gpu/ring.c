@@ -143,9 +143,10 @@ static bool take(struct gpu_feed *f, struct gpu_record *r, uint64_t now_ns, cons
 	case GPU_RECORD_NAME:
 		return take_name(f, &r->name, ops, arg);
 	case GPU_RECORD_DEVICE:
-		if (r->device >= GPU_DEVICES_MAX || !memchr(r->about.name, 0, sizeof(r->about.name)))
+		if (r->device >= GPU_DEVICES_MAX || !memchr(r->about.name, 0, sizeof(r->about.name)) ||
+			!memchr(r->about.pci, 0, sizeof(r->about.pci)))
 			return false;
-		ops->device(r->device, r->about.name, arg);
+		ops->device(r->device, &r->about, arg);
 		return true;
 	case GPU_RECORD_DROPPED: /* the counters say the same */
 		return true;

@@ -47,8 +47,8 @@ struct gpu_feed_ops {
 	void (*activity)(const struct gpu_record *r, void *arg);
 	/* The name of a kernel: any bytes but 0, with a 0 at its end. */
 	void (*name)(uint32_t id, const char *text, void *arg);
-	/* That of a device; likewise. */
-	void (*device)(uint32_t device, const char *name, void *arg);
+	/* What a device is, by the number that the process gives it. Its texts end. */
+	void (*device)(uint32_t device, const struct gpu_device *about, void *arg);
 };
 
 /* Makes a ring. now_ns: nothing in it can have begun long before. */

@@ -2,6 +2,7 @@
 #include "sink/gpu.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "gpu/hand_over.h"
 
@@ -42,9 +43,14 @@ uint64_t gpu_megabytes_per_s(const struct rec_gpu *r)
 
 const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU_LABEL_MAX])
 {
-	const char *name = gpu_info_device(info, device);
+	const struct gpu_identity *is = gpu_info_device(info, device);
+	const char *pci = is ? is->pci : "", *uuid = is && (!*pci || !strncmp(is->uuid, "MIG", 3)) ? is->uuid : "";
+	char *p = buf + sprintf(buf, "GPU %u", device);
 
-	snprintf(buf, GPU_LABEL_MAX, "GPU %u%s%s", device, name ? ": " : "", name ? name : "");
+	if (is && is->name[0])
+		p += sprintf(p, ": %s", is->name);
+	if (*pci || *uuid)
+		sprintf(p, " (%s%s%s)", pci, *pci && *uuid ? ", " : "", uuid);
 	return buf;
 }
 

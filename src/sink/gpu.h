@@ -17,8 +17,8 @@ const char *gpu_name(const struct gpu_info *info, const struct rec_gpu *r);
 /* Of a copy or a set; 0: unknown. */
 uint64_t gpu_megabytes_per_s(const struct rec_gpu *r);
 
-#define GPU_LABEL_MAX 128
-/* "GPU 0", or "GPU 0: NVIDIA H200" where that is known. Returns buf. */
+#define GPU_LABEL_MAX 192
+/* "GPU 0", or "GPU 0: NVIDIA H200 (0000:1b:00.0)" where that is known; of an instance, its UUID as well. Returns buf. */
 const char *gpu_label(const struct gpu_info *info, uint32_t device, char buf[GPU_LABEL_MAX]);
 
 /* Of a step, those that are told one by one. */

@@ -68,6 +68,9 @@ static const char *const arg_names[ARGS] = {
  * (InitPerMachineState() makes its GpuTracker): numbers begin somewhere else in each file. */
 #define EVENTS_FROM_MAX (UINT64_C(1) << 55)
 
+/* Of a device, at most: its name twice, with its number, its UUID and address. */
+#define DEVICE_BYTES (2 * GPU_DEVICE_NAME_MAX + 64)
+
 #define CONTEXTS_FURTHER (UINT64_C(1) << 24)
 
 /* Told in this file so far. */
@@ -131,30 +134,47 @@ static void begin_sequence(struct perfetto_sink *s, struct perfetto_gpus *g)
 	g->begun = true;
 }
 
+static char *put_device(char *p, const struct gpu_identity *is, const char *name)
+{
+	char *gpu, *uuid;
+
+	p = proto_open(p, 1 /* gpus */, &gpu);
+	if (is && is->name[0]) {
+		p = proto_text(p, 1 /* name */, name, strlen(name));
+		p = proto_text(p, 3 /* model */, is->name, strlen(is->name));
+	}
+	if (is && is->uuid[0]) {
+		p = proto_open_short(p, 5 /* uuid */, &uuid);
+		memcpy(p, is->uuid_bytes, sizeof(is->uuid_bytes));
+		p = proto_close_short(uuid, p + sizeof(is->uuid_bytes));
+	}
+	if (is && is->pci[0])
+		p = proto_text(p, 7 /* pci_bdf */, is->pci, strlen(is->pci));
+	return proto_close(gpu, p);
+}
+
 /* As the table gpu has them: of several the same name tells which one. A device's place in the list is its number. */
 static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 {
-	char *packet, *info, *gpu, *p = packet_begin(s, &packet), name[GPU_LABEL_MAX];
+	char *packet, *info, *p = packet_begin(s, &packet), *end = p + WRITER_EVENT_MAX - DEVICE_BYTES - 64, name[GPU_LABEL_MAX];
 	uint32_t n = 0, last = 0;
 
 	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++) {
-		n += gpu_info_device(s->rec.gpu, i) != NULL;
-		last = gpu_info_device(s->rec.gpu, i) ? i : last;
+		const struct gpu_identity *is = gpu_info_device(s->rec.gpu, i);
+
+		n += is && is->name[0];
+		last = is ? i : last;
 	}
 	p = proto_open(p, PACKET_GPU_INFO, &info);
-	for (uint32_t i = 0; i <= last; i++) {
-		const char *model = gpu_info_device(s->rec.gpu, i);
+	for (uint32_t i = 0; i <= last && p < end; i++) {
+		const struct gpu_identity *is = gpu_info_device(s->rec.gpu, i);
 
-		p = proto_open(p, 1 /* gpus */, &gpu);
-		if (model) {
-			snprintf(name, sizeof(name), n > 1 ? "%s #%u" : "%s", model, i);
-			p = proto_text(p, 1 /* name */, name, strlen(name));
-			p = proto_text(p, 3 /* model */, model, strlen(model));
-		}
-		p = proto_close(gpu, p);
+		if (is)
+			snprintf(name, sizeof(name), n > 1 ? "%s #%u" : "%s", is->name, i);
+		p = put_device(p, is, name);
 	}
 	packet_end(s, packet, proto_close(info, p));
-	g->devices = gpu_info_devices(s->rec.gpu);
+	g->devices = gpu_info_devices_known(s->rec.gpu);
 }
 
 static bool is_context(const struct perfetto_gpus *g, uint64_t number)
@@ -254,7 +274,7 @@ static struct perfetto_gpus *tell(struct perfetto_sink *s, const struct rec_gpu 
 		return NULL;
 	if (!g->begun)
 		begin_sequence(s, g);
-	if (g->devices != gpu_info_devices(s->rec.gpu))
+	if (g->devices != gpu_info_devices_known(s->rec.gpu))
 		tell_devices(s, g);
 	if (!g->contexts[r->track])
 		tell_track(s, g, r, t);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sink/left_out.h"
+#include "sink/profile_gpu.h"
 #include "sink/profile_ops.h"
 #include "sink/profile_requests.h"
 #include "sink/profile_stacks.h"
@@ -225,6 +226,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	}
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
+	p = profile_gpu_add_devices(p, ps->rec.gpu);
 	p = add_us(p, PROFILE_STAGES "\"total\":", total);
 	p = add_us(p, ",\"open\":", t->open_cost_ns);
 	p = add_us(p, ",\"close\":", t->close_cost_ns);

@@ -132,3 +132,23 @@ char *profile_gpu_add(
 		p = add_gap(p, i + 1, rec, gaps, s, &r->gaps[i]);
 	return p;
 }
+
+char *profile_gpu_add_devices(char *p, const struct gpu_info *info)
+{
+	char prefix[32];
+
+	for (uint32_t i = 0; info && i < GPU_DEVICES_MAX; i++) {
+		const struct gpu_identity *is = gpu_info_is_used(info, i) ? gpu_info_device(info, i) : NULL;
+
+		if (!is)
+			continue;
+		snprintf(prefix, sizeof(prefix), "gpu_device%u_", i);
+		if (is->name[0])
+			p = fmt_json_str(profile_add_key(p, prefix, "name"), is->name, strlen(is->name));
+		if (is->pci[0])
+			p = fmt_json_str(profile_add_key(p, prefix, "pci"), is->pci, strlen(is->pci));
+		if (is->uuid[0])
+			p = fmt_json_str(profile_add_key(p, prefix, "uuid"), is->uuid, strlen(is->uuid));
+	}
+	return p;
+}

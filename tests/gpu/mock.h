@@ -11,7 +11,10 @@
  *   MOCK_CUPTI=12.0          the version: 12.0 12.8 13.0 13.1 13.3 13.4; each has other sizes of records
  *   MOCK_CLOCK_OFFSET_NS=N   the device's clock is ahead of CLOCK_BOOTTIME by N at the start,
  *   MOCK_CLOCK_DRIFT_PPM=N   and runs faster by N millionths
- *   MOCK_DEVICES=N           how many devices say their names (default 1)
+ *   MOCK_DEVICES=N           how many devices the machine has (default 1), of which CUDA_VISIBLE_DEVICES may name some; a process can use
+ *                            others, which say nothing of themselves
+ *   MOCK_MIG=1               they are instances of one device
+ *   MOCK_FAIL_UUID=N         asking for a UUID fails with error N
  *   MOCK_ARCH=9.0            the compute capability
  *   MOCK_KERNEL_NS=N         how long kernels take (default 5000)
  *   MOCK_LAUNCH_NS=N         from a launch to the beginning on an idle stream (default 2000)

@@ -38,11 +38,16 @@ static struct {
 } clock_steps[STEPS_MAX];
 static mock_sink_fn *sink;
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
+uint64_t mock_number_of(const char *name, uint64_t otherwise)
 {
 	const char *s = getenv(name);
 
 	return s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+bool mock_cuda_ready(void)
+{
+	return ready;
 }
 
 uint64_t mock_cuda_now(void)
@@ -79,9 +84,9 @@ static void start(void)
 	void *library;
 
 	began = mock_cuda_now();
-	launch_ns = number_of("MOCK_LAUNCH_NS", 2000);
-	kernel_ns = number_of("MOCK_KERNEL_NS", 5000);
-	clock_offset = (int64_t)number_of("MOCK_CLOCK_OFFSET_NS", 0);
+	launch_ns = mock_number_of("MOCK_LAUNCH_NS", 2000);
+	kernel_ns = mock_number_of("MOCK_KERNEL_NS", 5000);
+	clock_offset = (int64_t)mock_number_of("MOCK_CLOCK_OFFSET_NS", 0);
 	clock_drift = getenv("MOCK_CLOCK_DRIFT_PPM") ? strtod(getenv("MOCK_CLOCK_DRIFT_PPM"), NULL) / 1e6 : 0;
 	mock_truth_open();
 	library = injected ? dlopen(injected, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -215,14 +220,10 @@ CUresult mock_wait(uint64_t boot_ns)
 
 /* clang-format off */
 API cuInit(unsigned int flags);
-API cuDeviceGet(int *ret, int ordinal);
-API cuDeviceGetCount(int *ret);
-API cuDeviceGetName(char *name, int size, int device);
 API cuCtxCreate_v2(struct context **ret, unsigned int flags, int device);
 API cuCtxDestroy_v2(struct context *c);
 API cuCtxSetCurrent(struct context *c);
 API cuCtxSynchronize(void);
-API cuDeviceGetAttribute(int *ret, int attribute, int device);
 API cuDevicePrimaryCtxRetain(struct context **ret, int device);
 API cuDriverGetVersion(int *ret);
 API cuGetErrorString(CUresult error, const char **ret);
@@ -241,24 +242,6 @@ API cuInit(unsigned int flags)
 {
 	(void)flags;
 	pthread_once(&started, start);
-	return 0;
-}
-
-API cuDeviceGet(int *ret, int ordinal)
-{
-	*ret = ordinal;
-	return 0;
-}
-
-API cuDeviceGetCount(int *ret)
-{
-	*ret = (int)number_of("MOCK_DEVICES", 1);
-	return ready ? 0 : 3; /* CUDA_ERROR_NOT_INITIALIZED */
-}
-
-API cuDeviceGetName(char *name, int size, int device)
-{
-	snprintf(name, (size_t)size, "%s", device % 2 ? "No \"Such\" GPU" : "Mock H100");
 	return 0;
 }
 
@@ -300,20 +283,6 @@ API cuCtxSynchronize(void)
 		last = streams[i].busy_until > last ? streams[i].busy_until : last;
 	pthread_mutex_unlock(&lock);
 	return mock_wait(last);
-}
-
-/* What each attribute of interest is on an H100; others are 0. */
-API cuDeviceGetAttribute(int *ret, int attribute, int device)
-{
-	static const int attributes[128] = {
-		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = INT_MAX, [6] = 65535, [7] = 65535, [8] = 48 << 10, [9] = 64 << 10, [10] = 32, [12] = 64 << 10, [16] = 132, [38] = 50 << 20, [39] = 2048, [81] = 228 << 10, [82] = 64 << 10, [95] = 1, [97] = 227 << 10, [102] = 1, [106] = 32
-	};
-
-	(void)device;
-	*ret = attribute >= 0 && attribute < 128 ? attributes[attribute] : 0;
-	if (attribute == 75 || attribute == 76)
-		mock_cuda_arch(attribute == 75 ? ret : NULL, attribute == 76 ? ret : NULL);
-	return 0;
 }
 
 API cuDevicePrimaryCtxRetain(struct context **ret, int device)

@@ -3,6 +3,8 @@
 #ifndef MOCK_CUDA_H
 #define MOCK_CUDA_H
 
+#include <stdbool.h>
+
 #include "mock.h"
 
 typedef int CUresult;
@@ -31,6 +33,12 @@ struct stream {
 	uint64_t busy_until;
 	struct graph *captured_by; /* what is launched to it becomes a node of that */
 };
+
+/* Of a variable of the environment. */
+uint64_t mock_number_of(const char *name, uint64_t otherwise);
+
+/* Whether cuInit() has been called. */
+bool mock_cuda_ready(void);
 
 /* What a handle stands for. */
 struct stream *mock_stream(struct stream *handle);

@@ -122,9 +122,25 @@ test_devices() {
 	expect "devices: each has what ran on it" '{d: sum(e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and e["args"]["device"] == d
 		for e in t) for d in (0, 1, 5)} == {0: 100, 1: 80, 5: 40}' t="$TMP/devices.json"
 	expect "devices: those that say so have a name" '(sorted(e["args"]["name"] for e in t if e["name"] == "process_name" and e["args"]["name"][:3] == "GPU") ==
-		["GPU 0: Mock H100", "GPU 1: No \"Such\" GPU", "GPU 5"])' t="$TMP/devices.json"
+		["GPU 0: Mock H100 (ffff:1b:00.0)", "GPU 1: No \"Such\" GPU (ffff:1c:00.0)", "GPU 5"])' t="$TMP/devices.json"
 	expect "devices: steps have the parts of theirs" '[x["shape"].get("gpu_device", d) for d, x in zip((1, 5), sorted((x for x in p
 		if x["event"] == "token_prof"), key=lambda x: x["shape"]["step"]))] == [1, 5]' p="$TMP/devices.jsonl"
+}
+
+# Processes that see other devices, by other numbers: each device is one, and a step has the parts of its own. The machine has 4.
+test_visible() {
+	local run='"$1" init "kernel-ns 20000"' f=$TMP/visible
+	check "visible: records" timeout 120 "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$f.json" -o "$f.pftrace" \
+		--profile "$f.jsonl" -- env -u CUDA_VISIBLE_DEVICES sh -c "CUDA_VISIBLE_DEVICES=1 $run 'launch 10' 'step 5 0' sync
+			CUDA_VISIBLE_DEVICES=GPU-00000003 $run 'launch 20' 'step 6 0' sync
+			CUDA_VISIBLE_DEVICES=3,1 $run 'launch 40' sync 'device 1' 'launch 80' 'step 7 0' sync" sh "$MOCK/mock_driver"
+	expect "visible: kernels of each device" '({n: sum(e.get("cat") == "kernel" and e["pid"] == pid for e in t) for n, pid in
+		((e["args"]["name"].partition(": ")[2], e["pid"]) for e in t if e["name"] == "process_name" and e["args"]["name"][:4] == "GPU ")} ==
+		{"No \"Such\" GPU (ffff:1c:00.0)": 10 + 5 + 80 + 7, "No \"Such\" GPU (ffff:1e:00.0)": 20 + 6 + 40})' t="$f.json"
+	expect "visible: steps say which" '(lambda w, steps: sorted(w["gpu_device%d_uuid" % s["gpu_device"]][:12] for s in steps if "gpu_device" in s) ==
+		sorted(("GPU-00000001", "GPU-00000003", "GPU-00000001")[s["kernels"] - 5] for s in steps if "gpu_device" in s))(
+		[x["shape"] for x in p if x["event"] == "window_prof"][0], [x["shape"] for x in p if x["event"] == "token_prof"])' p="$f.jsonl"
+	valid visible
 }
 
 # Several at once: a step has the parts of all together, and those of each.
@@ -445,5 +461,5 @@ exit" >&9
 	check_rc "budget: needs --gpu" 2 'needs --gpu' "$INFTRACE" record --gpu-budget 2% -- true
 }
 
-ALL_TESTS=(every budget all top report operators devices parallel graphs collectives gaps idle live attach container many dropped without processes time_namespace)
+ALL_TESTS=(every budget all top report operators devices visible parallel graphs collectives gaps idle live attach container many dropped without processes time_namespace)
 run_tests "$@"

@@ -207,10 +207,10 @@ def of_json(path):
 
 
 def names_of_json(path):
-    """{device: name}: of processes such as GPU 0: NVIDIA H200."""
+    """{device: name}: of processes such as GPU 0: NVIDIA H200 (0000:1b:00.0)."""
     with open(path, encoding="utf-8") as f:
         names = [e["args"]["name"] for e in json.load(f) if e["name"] == "process_name" and e["args"]["name"].startswith("GPU ")]
-    return {int(n.split(":")[0].removeprefix("GPU ")): n.partition(": ")[2] for n in names}
+    return {int(n.split(":")[0].removeprefix("GPU ")): n.partition(": ")[2].partition(" (")[0] for n in names}
 
 
 def main(path, json_path, api="CUDA"):

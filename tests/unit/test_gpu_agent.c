@@ -235,8 +235,48 @@ static void test_flushed(void **state)
 		n++;
 	assert_int_equal(n, 33);
 	assert_int_equal(p.devices, 1);
+	assert_string_equal(p.about[0].name, "Mock H100");
 	free(t.list);
 	peer_end(&p);
+}
+
+/* What each device is, as the process numbers them; also where the driver lacks a function, or one fails. */
+static void test_devices(void **state)
+{
+	static const struct {
+		const char *environment;
+		uint32_t kind;
+		unsigned char third, last; /* of the bytes of the UUID */
+	} cases[] = {
+		{ "MOCK_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0", GPU_UUID_DEVICE, 2, 0 },
+		{ "MOCK_DEVICES=3 CUDA_VISIBLE_DEVICES=GPU-00000002,0", GPU_UUID_DEVICE, 2, 0 },
+		{ "MOCK_DEVICES=3 MOCK_MIG=1 CUDA_VISIBLE_DEVICES=MIG-00000002,MIG-00000000", GPU_UUID_MIG, 2, 1 },
+		{ "MOCK_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0 MOCK_FAIL_UUID=999", GPU_UUID_NONE, 0, 0 },
+		{ "MOCK_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0 LD_LIBRARY_PATH=%s/gpu/old", GPU_UUID_DEVICE, 2, 0 },
+	};
+	char environment[PATH_MAX];
+	struct gpu_record r;
+	struct peer p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct gpu_device *d = p.about;
+
+		snprintf(environment, sizeof(environment), cases[i].environment, peer_build());
+		begin(&p, 1u << 8, LAUNCHES, environment);
+		peer_do(&p, "launch 1");
+		peer_want(&p, 0);
+		while (peer_take(&p, &r))
+			;
+		assert_int_equal(p.devices, 2);
+		assert_string_equal(d[0].name, cases[i].kind == GPU_UUID_MIG ? "Mock H100 MIG 1g.10gb" : "Mock H100");
+		assert_string_equal(d[0].pci, cases[i].kind == GPU_UUID_MIG ? "FFFF:1B:00.0" : "FFFF:1D:00.0");
+		assert_string_equal(d[1].pci, "FFFF:1B:00.0");
+		assert_int_equal(d[0].uuid_kind, cases[i].kind);
+		assert_int_equal(d[0].uuid[3], cases[i].third);
+		assert_int_equal(d[0].uuid[15], cases[i].last);
+		peer_end(&p);
+	}
 }
 
 /* For a reader that is slow it waits, so that nothing is lost; for one that has stopped, not for long. */
@@ -621,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_graphs),
 		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_flushed),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_readers),

@@ -40,13 +40,14 @@ static void on_name(uint32_t id, const char *text, void *arg)
 	strcpy(got.name, text);
 }
 
-static void on_device(uint32_t device, const char *name, void *arg)
+static void on_device(uint32_t device, const struct gpu_device *about, void *arg)
 {
 	(void)arg;
 	got.devices++;
 	assert_true(device < GPU_DEVICES_MAX);
-	assert_true(strnlen(name, GPU_DEVICE_NAME_MAX) < GPU_DEVICE_NAME_MAX);
-	strcpy(got.name, name);
+	assert_true(strnlen(about->name, GPU_DEVICE_NAME_MAX) < GPU_DEVICE_NAME_MAX);
+	assert_true(strnlen(about->pci, sizeof(about->pci)) < sizeof(about->pci));
+	strcpy(got.name, about->name);
 }
 
 static const struct gpu_feed_ops ops = { .activity = on_activity, .name = on_name, .device = on_device };
@@ -174,10 +175,10 @@ static void test_bad_records(void **state)
 	bad(n);
 }
 
-/* What a device is; a name without an end, and a number that is too large, are bad. */
+/* What a device is; a text without an end, and a number that is too large, are bad. */
 static void test_device(void **state)
 {
-	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { "No Such GPU" } };
+	struct gpu_record r = { .kind = GPU_RECORD_DEVICE, .device = GPU_DEVICES_MAX - 1, .about = { .name = "No Such GPU" } };
 
 	(void)state;
 	agent_write(&agent, &r);
@@ -187,11 +188,14 @@ static void test_device(void **state)
 	r.device++;
 	agent_write(&agent, &r);
 	r.device = 0;
+	memset(r.about.pci, '0', sizeof(r.about.pci));
+	agent_write(&agent, &r);
+	r.about.pci[0] = 0;
 	memset(r.about.name, 'x', sizeof(r.about.name));
 	agent_write(&agent, &r);
 	assert_false(gpu_feed_drain(feed, NOW, UINT32_MAX, &ops, NULL));
 	assert_int_equal(got.devices, 1);
-	assert_int_equal(gpu_feed_bad(feed), 2);
+	assert_int_equal(gpu_feed_bad(feed), 3);
 }
 
 static void test_broken_head(void **state)

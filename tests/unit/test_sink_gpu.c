@@ -168,6 +168,8 @@ static void test_profile(void **state)
 {
 	struct rec_step step = { .h = hdr(REC_STEP, 0) };
 	struct rec_gpu_step gpu = { .h = hdr(REC_GPU_STEP, 0), .device = 2, .kernels = 3 };
+	const struct gpu_device about = { .name = "No \"Such\" GPU", .pci = "0000:1B:00.0", .uuid = { 0xab, 0x01, [15] = 0xcd }, .uuid_kind = GPU_UUID_DEVICE };
+	uint32_t track;
 	struct out o;
 
 	(void)state;
@@ -196,6 +198,8 @@ static void test_profile(void **state)
 	assert_non_null(strstr(o.text, "\"gpu_lost\":true}"));
 	assert_null(strstr(o.text, "\"step\":0,"));
 	gpu_info_expect(info, PID, false);
+	assert_true(gpu_devices_add(gpu_info_devices(info), &about, 2, false, &track) && track == 2);
+	assert_true(gpu_info_track(info, &(struct gpu_track){ .device = 2, .tgid = PID }, START, START, &track));
 	step.number = 4;
 	EMIT(&o, &step); /* is written at once */
 	flush(&o);
@@ -205,6 +209,8 @@ static void test_profile(void **state)
 	read_text(&o);
 	assert_non_null(strstr(o.text, "\"step\":0,"));
 	assert_non_null(strstr(o.text, "\"step\":3,"));
+	assert_non_null(strstr(o.text, ",\"gpu_device2_name\":\"No \\\"Such\\\" GPU\",\"gpu_device2_pci\":\"0000:1b:00.0\","
+				       "\"gpu_device2_uuid\":\"GPU-ab010000-0000-0000-0000-0000000000cd\"},"));
 	validate(&o, true);
 	profile_done(&o);
 }

@@ -215,6 +215,12 @@ static void test_noise(void **state)
 	for (uint32_t i = 0; i < 10; i++)
 		gpu_info_track(info, &(struct gpu_track){ .device = i % 3, .tgid = PID + i % 2, .stream = i }, START, START, &track);
 	gpu_info_name(info, "_Z1f\x1b\xff");
+	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++) {
+		struct gpu_device about = { .pci = "FFFFFFFF:FF:FF.F", .uuid = { (uint8_t)i, 1 }, .uuid_kind = GPU_UUID_MIG };
+
+		memset(about.name, i % 2 ? '\xff' : '"', sizeof(about.name) - 1);
+		gpu_devices_add(gpu_info_devices(info), &about, i, false, &track);
+	}
 	gpu_info_expect(info, PID, true);
 	both_open(&b);
 	for (unsigned int i = 0; i < n; i++) {

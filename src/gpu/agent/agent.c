@@ -187,12 +187,14 @@ static int compare_clocks(void)
 	return 0;
 }
 
-static void tell_device(uint32_t device, const char *name)
+static bool tell_device(uint32_t device, const struct gpu_device *about)
 {
+	bool told;
+
 	pthread_mutex_lock(&agent_lock);
-	if (shared() && agent_is_here())
-		ring_device(&agent.ring, device, name);
+	told = shared() && agent_is_here() && ring_device(&agent.ring, device, about);
 	pthread_mutex_unlock(&agent_lock);
+	return told;
 }
 
 /* Has the backend hand over what has completed, for which there is patience anew. */

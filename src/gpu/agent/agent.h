@@ -34,8 +34,8 @@ struct backend {
 	/* Has it hand over what has completed. last: nothing more is collected, so that this is everything that is to come.
 	 * ret_until_ns: CLOCK_BOOTTIME; what ended before has been handed over; 0: it is not known. */
 	int (*flush)(bool last, uint64_t *ret_until_ns);
-	/* Tells the names of the devices, without the lock; NULL: it does not know any. false: they are not known yet. */
-	bool (*describe)(void (*tell)(uint32_t device, const char *name));
+	/* Tells what the devices are, without the lock; NULL: it does not know. false: it is not known yet, or not all was told. */
+	bool (*describe)(bool (*tell)(uint32_t device, const struct gpu_device *about));
 	/* How many buffers it has at present; under the lock. */
 	uint32_t (*buffers)(void);
 	/* There is no ring any more; under the lock. */

@@ -184,32 +184,75 @@ static int flush(bool last, uint64_t *ret_until_ns)
 }
 
 /* The driver's functions need no context, and fail until CUDA has been initialised. */
-static bool describe(void (*tell)(uint32_t device, const char *name))
-{
+struct driver {
 	int (*get_count)(int *n);
 	int (*get)(int *device, int ordinal);
 	int (*get_name)(char *name, int size, int device);
-	const struct symbol functions[] = {
-		{ "cuDeviceGetCount", &get_count },
-		{ "cuDeviceGet", &get },
-		{ "cuDeviceGetName", &get_name },
+	int (*get_pci)(char *pci, int size, int device);
+	int (*get_uuid)(uint8_t uuid[16], int device);
+	int (*get_instance)(uint8_t uuid[16], int device); /* from 11.4 on; NULL: there are no instances for it */
+};
+
+/* That of an instance is its own, while the older function has that of the device which it is a part of. */
+static void get_uuid(const struct driver *d, int device, struct gpu_device *ret)
+{
+	uint8_t whole[sizeof(ret->uuid)] = { 0 };
+	static const uint8_t none[sizeof(ret->uuid)];
+	bool known = d->get_uuid && !d->get_uuid(whole, device);
+
+	ret->uuid_kind = GPU_UUID_DEVICE;
+	if (!d->get_instance || d->get_instance(ret->uuid, device))
+		memcpy(ret->uuid, whole, sizeof(ret->uuid));
+	else if (known && memcmp(ret->uuid, whole, sizeof(whole)) != 0)
+		ret->uuid_kind = GPU_UUID_MIG;
+	if (!memcmp(ret->uuid, none, sizeof(none)))
+		ret->uuid_kind = GPU_UUID_NONE;
+}
+
+/* Its number is that of CUPTI's records, too. What is not known is left out; false: nothing is. */
+static bool get_device(const struct driver *d, int number, struct gpu_device *ret)
+{
+	int device;
+
+	memset(ret, 0, sizeof(*ret));
+	if (d->get(&device, number))
+		return false;
+	if (!d->get_name || d->get_name(ret->name, sizeof(ret->name), device))
+		ret->name[0] = '\0';
+	if (!d->get_pci || d->get_pci(ret->pci, sizeof(ret->pci), device))
+		ret->pci[0] = '\0';
+	ret->name[sizeof(ret->name) - 1] = ret->pci[sizeof(ret->pci) - 1] = '\0';
+	get_uuid(d, device, ret);
+	return true;
+}
+
+static bool describe(bool (*tell)(uint32_t device, const struct gpu_device *about))
+{
+	struct driver d;
+	const struct symbol needed[] = { { "cuDeviceGetCount", &d.get_count }, { "cuDeviceGet", &d.get } };
+	const struct symbol optional[] = {
+		{ "cuDeviceGetName", &d.get_name },
+		{ "cuDeviceGetPCIBusId", &d.get_pci },
+		{ "cuDeviceGetUuid", &d.get_uuid },
+		{ "cuDeviceGetUuid_v2", &d.get_instance },
 	};
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	char name[GPU_DEVICE_NAME_MAX];
-	bool known = true;
-	int n = 0, device;
+	struct gpu_device about;
+	bool done = true;
+	int n = 0;
 
 	if (!driver)
 		return true;
-	if (!symbols_find(driver, functions, sizeof(functions) / sizeof(*functions))) {
-		known = !get_count(&n);
-		for (int i = 0; known && i < n; i++) {
-			if (!get(&device, i) && !get_name(name, sizeof(name), device))
-				tell((uint32_t)i, name);
-		}
+	memset(&d, 0, sizeof(d));
+	for (size_t i = 0; i < sizeof(optional) / sizeof(*optional); i++)
+		symbols_find(driver, &optional[i], 1);
+	if (!symbols_find(driver, needed, sizeof(needed) / sizeof(*needed))) {
+		done = !d.get_count(&n);
+		for (int i = 0; done && i < n; i++)
+			done = !get_device(&d, i, &about) || tell((uint32_t)i, &about);
 	}
 	dlclose(driver);
-	return known;
+	return done;
 }
 
 static uint32_t count_buffers(void)

@@ -249,13 +249,14 @@ int ring_name(struct ring *r, const char *text, uint32_t *ret_id)
 	return 0;
 }
 
-void ring_device(struct ring *r, uint32_t device, const char *name)
+bool ring_device(struct ring *r, uint32_t device, const struct gpu_device *about)
 {
-	struct gpu_record rec = { .kind = GPU_RECORD_DEVICE, .device = device };
+	const struct gpu_record rec = { .kind = GPU_RECORD_DEVICE, .device = device, .about = *about };
+	bool room = has_room(r, 1);
 
-	memcpy(rec.about.name, name, strnlen(name, sizeof(rec.about.name) - 1));
-	if (has_room(r, 1))
+	if (room)
 		write_record(r, &rec);
+	return room;
 }
 
 const char *ring_keep(struct ring *r, const char *text)

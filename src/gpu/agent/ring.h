@@ -48,8 +48,8 @@ void ring_unmap(struct ring *r);
 /* Finds the id of a name, and sees to it that the reader has it. -ENOBUFS: there is no room for that now. */
 int ring_name(struct ring *r, const char *text, uint32_t *ret_id);
 
-/* Tells what a device is, if there is room. */
-void ring_device(struct ring *r, uint32_t device, const char *name);
+/* Tells what a device is. false: there is no room for that now. */
+bool ring_device(struct ring *r, uint32_t device, const struct gpu_device *about);
 
 /* A copy of a text, which stays; NULL: there is no room. It may become a name later. */
 const char *ring_keep(struct ring *r, const char *text);
