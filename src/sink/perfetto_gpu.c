@@ -64,20 +64,23 @@ static const char *const arg_names[ARGS] = {
 	[ARG_CAPTURED] = "captured_in",
 };
 
-/* trace_processor finds the end of an arrow by the number of the event alone, among all files of an archive that are of one machine
- * (InitPerMachineState() makes its GpuTracker): numbers begin somewhere else in each file. */
+/*
+ * trace_processor finds the end of an arrow by the number of the event alone, among all files of an archive that are of one machine
+ * (InitPerMachineState() makes its GpuTracker), and the API of a slice by the number of its context alone, among all files (its table
+ * gpu_context): both begin somewhere else in each recording. Tracks of queues it has for each file (InitPerTraceAndMachineState()).
+ */
 #define EVENTS_FROM_MAX (UINT64_C(1) << 55)
+#define CONTEXTS_FROM_MAX (UINT32_MAX / GPU_TRACKS_MAX) /* the table has 32 bits */
 
 /* Of a device, at most: its name twice, with its number, its UUID and address. */
 #define DEVICE_BYTES (2 * GPU_DEVICE_NAME_MAX + 64)
-
-#define CONTEXTS_FURTHER (UINT64_C(1) << 24)
 
 /* Told in this file so far. */
 struct perfetto_gpus {
 	bool begun, lost;
 	uint64_t names[GPU_NAMES_MAX / 64 + 1];
 	uint32_t devices; /* of which the names have been told */
+	uint64_t contexts_from;            /* the number of the first */
 	uint64_t contexts[GPU_TRACKS_MAX]; /* of each track; 0: it has not been told */
 	uint64_t number;                   /* of the last event */
 };
@@ -177,6 +180,17 @@ static void tell_devices(struct perfetto_sink *s, struct perfetto_gpus *g)
 	g->devices = gpu_info_devices_known(s->rec.gpu);
 }
 
+/* CUDA counts contexts in each process anew. */
+static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t)
+{
+	const struct gpu_track *o;
+	uint32_t i = 0;
+
+	while ((o = gpu_info_get_track(info, i)) && (o->context != t->context || o->tgid != t->tgid))
+		i++;
+	return g->contexts_from + i;
+}
+
 static bool is_context(const struct perfetto_gpus *g, uint64_t number)
 {
 	for (uint32_t i = 0; i < GPU_TRACKS_MAX; i++) {
@@ -186,35 +200,18 @@ static bool is_context(const struct perfetto_gpus *g, uint64_t number)
 	return false;
 }
 
-/* CUDA counts contexts in each process anew: those of further processes have other numbers here. */
-static uint64_t number_context(const struct perfetto_gpus *g, const struct gpu_info *info, const struct gpu_track *t, bool *ret_new)
-{
-	uint64_t number = t->context ? t->context : CONTEXTS_FURTHER;
-	const struct gpu_track *o;
-
-	*ret_new = false;
-	for (uint32_t i = 0; i < GPU_TRACKS_MAX && (o = gpu_info_get_track(info, i)); i++) {
-		if (g->contexts[i] && o->context == t->context && o->tgid == t->tgid)
-			return g->contexts[i];
-	}
-	*ret_new = true;
-	while (is_context(g, number))
-		number += CONTEXTS_FURTHER;
-	return number;
-}
-
 static void tell_track(struct perfetto_sink *s, struct perfetto_gpus *g, const struct rec_gpu *r, const struct gpu_track *t)
 {
-	uint64_t *number = &g->contexts[r->track];
 	char *packet, *data, *context, *p;
-	bool is_new;
+	uint64_t number = number_context(g, s->rec.gpu, t);
+	bool is_new = !is_context(g, number);
 
-	*number = number_context(g, s->rec.gpu, t, &is_new);
+	g->contexts[r->track] = number;
 	p = proto_open(gpu_packet(s, 0, &packet), PACKET_INTERNED, &data);
 	p = put_spec(p, SPEC_QUEUES + r->track, t->name, GPU_CATEGORY_COMPUTE);
 	if (is_new) {
 		p = proto_open(p, INTERNED_GPU_CONTEXT, &context);
-		p = proto_u64(p, 1 /* iid */, *number);
+		p = proto_u64(p, 1 /* iid */, number);
 		p = proto_u64(p, 2 /* pid */, t->tgid);
 		p = proto_close(context, proto_u64(p, 3 /* api */, r->h.flags & GPU_F_AMD ? GPU_API_HIP : GPU_API_CUDA));
 	}
@@ -249,13 +246,14 @@ static bool is_named(const struct rec_gpu *r)
 static struct perfetto_gpus *gpus_new(const struct recording *rec)
 {
 	struct perfetto_gpus *g = calloc(1, sizeof(*g));
-	uint64_t from;
+	uint64_t from[2];
 
 	if (!g)
 		return NULL;
-	if (getrandom(&from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
-		from = rec->start_real_ns;
-	g->number = from % EVENTS_FROM_MAX;
+	if (getrandom(from, sizeof(from), GRND_NONBLOCK) != sizeof(from))
+		from[0] = from[1] = rec->start_real_ns;
+	g->number = from[0] % EVENTS_FROM_MAX;
+	g->contexts_from = (1 + from[1] % (CONTEXTS_FROM_MAX - 1)) * GPU_TRACKS_MAX;
 	return g;
 }
 

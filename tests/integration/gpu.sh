@@ -391,10 +391,10 @@ exit" >"$TMP/input"
 	# what CUPTI had not handed over is not there, which is said
 	check_rc "exec: launches without a record" 0 'of 5 launches no record came' "$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" \
 		-o "$TMP/early.json" -- env MOCK_COMPLETE_MS=60000 sh -c "exec '$MOCK/mock_driver' 'launch 5' exec </dev/null"
-	check "exec: the numbers of its events are those of no other file" python3 -B -c 'import sys
+	check "exec: the numbers of its events and contexts are those of no other file" python3 -B -c 'import sys
 sys.path.insert(0, sys.argv[1])
 from gpu_tables import decode
-a, b = ({e["event_id"][0] for p in decode(f) for e in p.get("gpu_render_stage_event", [])} for f in sys.argv[2:])
+a, b = ({(k, e[k][0]) for p in decode(f) for e in p.get("gpu_render_stage_event", []) for k in ("event_id", "context")} for f in sys.argv[2:])
 sys.exit(not a or not b or bool(a & b))' "$TOP/tests/tools" "$TMP/exec.pftrace" "$TMP/exec2.pftrace"
 	check "exec: contexts of several processes in Perfetto's tables" "$TOP/tests/tools/gpu_tables.py" "$TMP/exec.pftrace" "$TMP/exec.json"
 	expect "exec: kernels of all" 'sum(e.get("cat") == "kernel" for e in t) == 18' t="$TMP/exec.json"

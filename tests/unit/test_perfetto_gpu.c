@@ -2,6 +2,7 @@
 /* What the Perfetto sink says of GPUs, and of what ran on them. */
 #include "gpu/info.h"
 #include "pftrace.h"
+#include "sink/perfetto_fields.h"
 
 static struct gpu_info *info;
 
@@ -68,7 +69,58 @@ static void assert_bytes(struct bytes in, uint32_t field, const char *expected)
 	assert_memory_equal(found.p, expected, strlen(expected));
 }
 
+#define GPU_STAGE 53 /* TracePacket.gpu_render_stage_event */
 #define GPU_INFO 128 /* TracePacket.gpu_info */
+
+/* The contexts of all events, in the order of the file; returns how many there are. */
+static size_t read_contexts(struct out *o, uint64_t *ret, size_t max)
+{
+	struct bytes file, packet, event, in;
+	uint32_t number;
+	size_t n = 0;
+	uint64_t v;
+
+	assert_int_equal(o->s->ops->close(o->s, &(struct window_totals){ .open_ns = START, .close_ns = START + 1000 }), 0);
+	read_text(o);
+	file = (struct bytes){ (uint8_t *)o->text, (uint8_t *)o->text + o->len };
+	while (field_next(&file, &v, &packet)) {
+		event = find_bytes(packet, GPU_STAGE);
+		while (event.p && (number = field_next(&event, &v, &in))) {
+			if (number != GPU_STAGE_CONTEXT)
+				continue;
+			assert_true(n < max);
+			ret[n++] = v;
+		}
+	}
+	free(o->text);
+	close(o->fd);
+	return n;
+}
+
+/* CUDA's context 1 of two processes, in the files of two recordings: four contexts of 32 bits. One of a process is the same on all streams. */
+static void test_contexts(void **state)
+{
+	uint64_t got[2][4];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct out o;
+
+		perfetto_open(&o);
+		emit_kernel(&o, PID + 1, 0, 1, 7);
+		emit_kernel(&o, PID, 0, 1, 7);
+		emit_kernel(&o, PID, 0, 1, 8);
+		emit_kernel(&o, PID + 1, 1, 1, 9);
+		assert_int_equal(read_contexts(&o, got[i], 4), 4);
+		assert_int_equal(got[i][0], got[i][3]);
+		assert_int_equal(got[i][1], got[i][2]);
+		assert_int_not_equal(got[i][0], got[i][1]);
+		assert_in_range(got[i][0], 1, UINT32_MAX);
+		assert_in_range(got[i][1], 1, UINT32_MAX);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_true(got[0][i] != got[1][0] && got[0][i] != got[1][1]);
+}
 
 static void test_identity(void **state)
 {
@@ -130,6 +182,7 @@ static void test_many_devices(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_contexts, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_identity, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_many_devices, set_up, tear_down),
 	};
