@@ -19,6 +19,7 @@
 #include "io/outfile.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include "util/yield.h"
 
 #define BLOCK_SIZE \
@@ -62,7 +63,7 @@ struct writer {
 	uint64_t handed;    /* of these, handed to the thread */
 	uint64_t handed_ns; /* when the first of those that may be waiting were handed over */
 	uint64_t dropped;
-	pthread_t thread;
+	struct thread thread;
 	char *name;
 
 	pthread_mutex_t lock;
@@ -348,25 +349,11 @@ static struct block *new_block(struct writer *w, size_t size)
 
 static void start_thread(struct writer *w)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int err;
+	int err = thread_start(&w->thread, "inftrace-write", THREAD_STACK, write_blocks, w);
 
-	w->started = true;
-	/* signals are left to the caller */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, THREAD_STACK);
-	err = pthread_create(&w->thread, &attr, write_blocks, w);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err) {
-		w->started = false;
-		w->error = -err;
-		return;
-	}
-	pthread_setname_np(w->thread, "inftrace-write");
+	w->started = !err;
+	if (err)
+		w->error = err;
 }
 
 /* Call with the lock. */
@@ -557,12 +544,12 @@ int writer_close(struct writer *w)
 	abandoned = w->started && w->written != w->committed;
 	w->abandoned = abandoned;
 	if (abandoned)
-		pthread_detach(w->thread);
+		thread_detach(&w->thread);
 	pthread_mutex_unlock(&w->lock);
 	if (abandoned)
 		return err;
 	if (w->started)
-		pthread_join(w->thread, NULL);
+		thread_join(&w->thread);
 	if (w->fd != STDOUT_FILENO && close(w->fd) && !err) {
 		err = -errno;
 		log_error("cannot write %s: %s", w->name, strerror(errno));
