@@ -15,11 +15,15 @@
 
 #define SPEC_CHECKS_MAX 4
 
-/* The names of an enumeration in one file of the engine. */
+/* The names of an enumeration as some files of the engine have them. */
 struct enum_variant {
-	uint64_t dev, ino;
 	char **names;
 	size_t n;
+};
+
+struct enum_file {
+	uint64_t dev, ino;
+	uint32_t variant;
 };
 
 struct enum_user {
@@ -36,8 +40,10 @@ struct enum_table {
 	bool from_file;		       /* names are a variant's */
 	char **own_names;	       /* then: those of the preset; texts stay as long as the table exists */
 	size_t n_own;
-	struct enum_variant *variants; /* in the order of their files; a process not among `users` has the first */
+	struct enum_variant *variants; /* no two are the same; a process not among `users` has the first */
 	size_t n_variants;
+	struct enum_file *files; /* that are mapped */
+	size_t n_files, cap_files;
 	struct enum_user *users; /* ENUM_USERS_MAX, by tgid */
 	uint8_t *bytes; /* of what each value stands for; NULL: nothing is said of that */
 };
@@ -194,7 +200,8 @@ const char *probe_role_name(enum probe_role role);
 /* Whether a file of this path is one of the engine's. */
 bool engine_claims(const struct engine *e, const char *path);
 
-#define ENUM_VARIANTS_MAX 64 /* files with names of their own; those of further files are not read */
+#define ENUM_VARIANTS_MAX 64 /* that differ; further ones are not read */
+#define ENUM_FILES_MAX 4096  /* mapped at a time; those of further files are not read */
 #define ENUM_USERS_MAX 4096  /* processes; of two with the same number modulo this, one may lose its names */
 
 /*
@@ -207,6 +214,8 @@ void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char *
 
 /* The process has mapped the file; or has begun as a copy of another process. */
 void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid);
+/* No process maps the file any more: another one may get its number. What processes are called stays. */
+void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino);
 void probe_table_forked(struct probe_table *pt, uint32_t parent, uint32_t tgid);
 
 /* From now on names of enums are those of this process. Called for each record. */

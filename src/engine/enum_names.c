@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "target/elf_pointers.h"
+#include "util/list_room.h"
 
 bool engine_claims(const struct engine *e, const char *path)
 {
@@ -19,13 +20,34 @@ bool engine_claims(const struct engine *e, const char *path)
 	return claims;
 }
 
-static int add_variant(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
+static struct enum_file *find_file(const struct enum_table *t, uint64_t dev, uint64_t ino)
+{
+	for (size_t i = 0; i < t->n_files; i++) {
+		if (t->files[i].dev == dev && t->files[i].ino == ino)
+			return &t->files[i];
+	}
+	return NULL;
+}
+
+static bool same_names(const struct enum_variant *v, char *const *names, size_t n)
+{
+	for (size_t i = 0; v->n == n && i < n; i++) {
+		if (!v->names[i] != !names[i] || (names[i] && strcmp(v->names[i], names[i])))
+			return false;
+	}
+	return v->n == n;
+}
+
+/* Takes over the names if there are none such yet. Returns the variant, or an error: then the names are the caller's. */
+static int add_variant(struct enum_table *t, char **names, size_t n)
 {
 	struct enum_variant *list;
 
 	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].dev == dev && t->variants[i].ino == ino)
-			return -EEXIST; /* the same file under another path */
+		if (same_names(&t->variants[i], names, n)) {
+			elf_strings_free(names, n);
+			return (int)i;
+		}
 	}
 	if (t->n_variants == ENUM_VARIANTS_MAX)
 		return -E2BIG;
@@ -35,7 +57,25 @@ static int add_variant(struct enum_table *t, uint64_t dev, uint64_t ino, char **
 	if (!list)
 		return -ENOMEM;
 	t->variants = list;
-	list[t->n_variants++] = (struct enum_variant){ .dev = dev, .ino = ino, .names = names, .n = n };
+	list[t->n_variants] = (struct enum_variant){ .names = names, .n = n };
+	return (int)t->n_variants++;
+}
+
+static int add_file(struct enum_table *t, uint64_t dev, uint64_t ino, char **names, size_t n)
+{
+	struct enum_file *f = find_file(t, dev, ino); /* the same under another path, or one that has got its number */
+	int variant;
+
+	if (!f && t->n_files == ENUM_FILES_MAX)
+		return -E2BIG;
+	if (!f && list_room((void **)&t->files, t->n_files, &t->cap_files, sizeof(*t->files)))
+		return -ENOMEM;
+	variant = add_variant(t, names, n);
+	if (variant < 0)
+		return variant;
+	if (!f)
+		f = &t->files[t->n_files++];
+	*f = (struct enum_file){ dev, ino, (uint32_t)variant };
 	return 0;
 }
 
@@ -43,21 +83,21 @@ void engine_set_names(struct probe_table *pt, struct engine *e, size_t i, char *
 {
 	struct enum_table *t = &e->enums[i];
 
-	if (!t->object || add_variant(t, pt->reading.dev, pt->reading.ino, names, n)) {
-		elf_strings_free(names, n);
-		return;
-	}
 	for (size_t k = 0; k < n; k++) {
 		for (unsigned char *c = (unsigned char *)names[k]; c && *c; c++)
 			*c = iscntrl(*c) ? '?' : (unsigned char)tolower(*c);
+	}
+	if (!t->object || add_file(t, pt->reading.dev, pt->reading.ino, names, n)) {
+		elf_strings_free(names, n);
+		return;
 	}
 	pt->many_names |= t->n_variants > 1;
 	if (t->from_file)
 		return;
 	t->own_names = t->names;
 	t->n_own = t->n;
-	t->names = names;
-	t->n = n;
+	t->names = t->variants[0].names;
+	t->n = t->variants[0].n;
 	t->from_file = true;
 }
 
@@ -83,16 +123,29 @@ static void each_table(struct probe_table *pt, void (*cb)(struct enum_table *t, 
 
 static void table_mapped(struct enum_table *t, const uint64_t *arg)
 {
-	for (size_t i = 0; i < t->n_variants; i++) {
-		if (t->variants[i].dev == arg[0] && t->variants[i].ino == arg[1])
-			*user_of(t, (uint32_t)arg[2]) = (struct enum_user){ (uint32_t)arg[2], (uint32_t)i };
-	}
+	const struct enum_file *f = find_file(t, arg[0], arg[1]);
+
+	if (f)
+		*user_of(t, (uint32_t)arg[2]) = (struct enum_user){ (uint32_t)arg[2], f->variant };
 }
 
 void probe_table_mapped(struct probe_table *pt, uint64_t dev, uint64_t ino, uint32_t tgid)
 {
 	each_table(pt, table_mapped, (const uint64_t[]){ dev, ino, tgid });
 	pt->used = 0;
+}
+
+static void table_unmapped(struct enum_table *t, const uint64_t *arg)
+{
+	struct enum_file *f = find_file(t, arg[0], arg[1]);
+
+	if (f)
+		*f = t->files[--t->n_files];
+}
+
+void probe_table_unmapped(struct probe_table *pt, uint64_t dev, uint64_t ino)
+{
+	each_table(pt, table_unmapped, (const uint64_t[]){ dev, ino });
 }
 
 static void table_forked(struct enum_table *t, const uint64_t *arg)

@@ -703,6 +703,7 @@ static void enum_table_clear(struct enum_table *t)
 	for (size_t i = 0; i < t->n_variants; i++)
 		elf_strings_free(t->variants[i].names, t->variants[i].n);
 	free(t->variants);
+	free(t->files);
 	free(t->users);
 	free(t->bytes);
 	free(t->object);

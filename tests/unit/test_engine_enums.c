@@ -98,16 +98,33 @@ static void test_enum_of_process(void **state)
 	probe_table_mapped(&pt, 7, 2, 200);
 	probe_table_forked(&pt, 300, 200);
 	assert_string_equal(name_for(&pt, 200), "first");
-	/* the same file again, and more of them than are kept */
-	set_name(&pt, 2, "changed");
+	/* any number of files that say the same */
 	for (uint32_t i = 3; i < 2 * ENUM_VARIANTS_MAX; i++) {
 		set_name(&pt, i, i % 2 ? "odd" : "even");
 		probe_table_mapped(&pt, 7, i, 1000 + i);
 	}
 	assert_string_equal(name_for(&pt, 1003), "odd");
 	assert_string_equal(name_for(&pt, 1004), "even");
+	assert_string_equal(name_for(&pt, 1000 + 2 * ENUM_VARIANTS_MAX - 1), "odd");
 	assert_string_equal(name_for(&pt, 201), "second");
-	assert_string_equal(name_for(&pt, 1000 + 2 * ENUM_VARIANTS_MAX - 1), "first");
+	/* another file has got its number */
+	probe_table_unmapped(&pt, 7, 2);
+	probe_table_mapped(&pt, 7, 2, 202);
+	assert_string_equal(name_for(&pt, 202), "first");
+	set_name(&pt, 2, "changed");
+	probe_table_mapped(&pt, 7, 2, 202);
+	assert_string_equal(name_for(&pt, 202), "changed");
+	assert_string_equal(name_for(&pt, 201), "second");
+	/* more that differ than are kept */
+	for (uint32_t i = 5; i <= ENUM_VARIANTS_MAX; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "name %u", i);
+		set_name(&pt, 1000 + i, name);
+		probe_table_mapped(&pt, 7, 1000 + i, 2000 + i);
+	}
+	assert_string_equal(name_for(&pt, 2000 + ENUM_VARIANTS_MAX - 1), "name 63");
+	assert_string_equal(name_for(&pt, 2000 + ENUM_VARIANTS_MAX), "first");
 	probe_table_free(&pt);
 }
 
