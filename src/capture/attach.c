@@ -38,6 +38,8 @@ struct attach {
 	engine_file_cb engine_file;
 	void *engine_file_arg;
 	struct links *links;
+	uint32_t number; /* of the last file that was read for its functions */
+	uint64_t given_back;
 	struct attach_late late;
 	attach_placed_cb placed;
 	void *placed_arg;
@@ -259,7 +261,7 @@ static int add_sites(struct attach *a, int file, struct file_sites *s, enum link
 	if (fd < 0)
 		return -errno;
 	count_sites(a->pt, s, 1);
-	err = links_add_file(a->links, fd, s, when);
+	err = links_add_file(a->links, a->number, fd, s, when);
 	if (err) {
 		count_sites(a->pt, s, -1);
 		close(fd);
@@ -304,6 +306,7 @@ static int attach_file(
 	uint64_t begun = clock_boot_ns(), left = budget_left(&a->budget, pid, begun) / NSEC_PER_MSEC;
 	int err = -EDQUOT, n = 0;
 
+	a->number++;
 	if (left)
 		err = inspector_sites(a->inspector, fd, shown, a->states_only,
 			left < INSPECT_MS_MAX ? (unsigned int)left : INSPECT_MS_MAX, build_id, collect_site, &c);
@@ -365,6 +368,7 @@ static void tell_engine_file(const struct attach *a, pid_t pid, const char *show
 struct scan {
 	struct attach *a;
 	pid_t pid;
+	uint64_t now_ns;
 	int sites;
 };
 
@@ -373,9 +377,10 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 	struct scan *s = arg;
 	char build_id[ELF_BUILD_ID_MAX] = "";
 	const char *known = NULL; /* set for a file that an engine claims */
+	struct seen_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
 	int n = 0, fd;
 
-	if (seen_has(s->a->seen, m->dev, m->ino, m->path, &known)) {
+	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &known)) {
 		if (known)
 			probe_table_mapped(s->a->pt, m->dev, m->ino, (uint32_t)s->pid);
 		tell_engine_file(s->a, s->pid, m->path, known);
@@ -402,7 +407,9 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		known = *build_id ? build_id : "none";
 	tell_engine_file(s->a, s->pid, m->path, known);
 	/* a file that could not be read is not tried again under another name */
-	seen_add(s->a->seen, m->dev, m->ino, m->path, n != 0, known);
+	file.number = n ? s->a->number : 0;
+	file.build_id = known;
+	seen_add(s->a->seen, &file, s->now_ns);
 	if (n > 0)
 		s->sites += n;
 	if (n > 0 && s->a->placed)
@@ -447,7 +454,7 @@ void attach_expect_process(struct attach *a, pid_t pid)
 
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 {
-	struct scan s = { .a = a, .pid = pid };
+	struct scan s = { .a = a, .pid = pid, .now_ns = clock_boot_ns() };
 	int err;
 
 	if (!a->pt->n)
@@ -458,10 +465,50 @@ int attach_process(struct attach *a, pid_t pid, uint64_t since_ns)
 	return err ? err : s.sites;
 }
 
+/* What cannot be detached is kept. Files without probes are forgotten, too: their inode numbers may be reused. */
+static bool give_back(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
+{
+	struct attach *a = arg;
+	int ret = number ? links_drop_file(a->links, number) : 0;
+
+	if (ret < 0)
+		return false;
+	probe_table_unmapped(a->pt, dev, ino);
+	a->given_back += (uint64_t)ret;
+	if (ret)
+		log_debug("no process maps inode %llu on device %llx any more: its probes are given back", (unsigned long long)ino,
+			(unsigned long long)dev);
+	return true;
+}
+
+bool attach_give_back(struct attach *a, uint64_t since_ns)
+{
+	uint64_t before = a->given_back;
+
+	seen_forget_unused(a->seen, since_ns, give_back, a);
+	links_close_dropped(a->links);
+	return a->given_back > before;
+}
+
+bool attach_files(const struct attach *a, struct attach_files *ret_files)
+{
+	if (!a->multi)
+		return false;
+	*ret_files = (struct attach_files){ .probed = links_files(a->links), .given_back = a->given_back };
+	return true;
+}
+
 void attach_on_placed(struct attach *a, attach_placed_cb cb, void *arg)
 {
 	a->placed = cb;
 	a->placed_arg = arg;
+}
+
+static void add_named(struct attach *a, uint64_t ino, const char *path, const char *build_id)
+{
+	const struct seen_file file = { .ino = ino, .name = path, .number = a->number, .build_id = build_id };
+
+	seen_add(a->seen, &file, 0);
 }
 
 void attach_executable(struct attach *a, const char *path)
@@ -475,11 +522,10 @@ void attach_executable(struct attach *a, const char *path)
 	fd = open(real, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_has(a->seen, 0, st.st_ino, real, NULL))
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !seen_use(a->seen, 0, st.st_ino, real, 0, NULL))
 		n = attach_file(a, fd, 0, real, build_id);
 	if (n > 0) /* else its own mapping says the same, and more */
-		seen_add(a->seen, 0, st.st_ino, real, true,
-			is_engine_file(a->pt, real) ? (*build_id ? build_id : "none") : NULL);
+		add_named(a, st.st_ino, real, is_engine_file(a->pt, real) ? (*build_id ? build_id : "none") : NULL);
 	close(fd);
 }
 
@@ -641,11 +687,11 @@ static int attach_named(struct attach *a, size_t spec)
 	}
 	if (!err)
 		err = check_named(a, spec, fd);
-	if (!err && !seen_has(a->seen, 0, st.st_ino, s->library, NULL)) {
+	if (!err && !seen_use(a->seen, 0, st.st_ino, s->library, 0, NULL)) {
 		err = attach_file(a, fd, 0, s->library, build_id);
 		s = &a->pt->specs[spec]; /* the table may have moved */
 		if (err >= 0)
-			seen_add(a->seen, 0, st.st_ino, s->library, true, NULL);
+			add_named(a, st.st_ino, s->library, NULL);
 	}
 	if (fd >= 0)
 		close(fd);

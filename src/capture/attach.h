@@ -46,7 +46,7 @@ void attach_wake(struct attach *a);
  */
 void attach_shed(struct attach *a, enum shed_part part, bool off);
 
-/* Whether probes are still being detached, in the background. */
+/* Whether probes are still being detached, in the background. Call now and then: it waits for threads that are done. */
 bool attach_detaching(struct attach *a);
 
 /* The parts that have probes: 1 << enum shed_part. Only with `sheds`. */
@@ -63,6 +63,21 @@ void attach_expect_process(struct attach *a, pid_t pid);
  * once and left out.
  */
 int attach_process(struct attach *a, pid_t pid, uint64_t since_ns);
+
+/*
+ * Gives back the probes of files that attach_process() has not met since then (CLOCK_BOOTTIME), and forgets these
+ * files: when it meets one again, that is new. Call it when all targets were looked at since then. Files that -u or a
+ * COMMAND names by their path keep their probes, and so do all without uprobe_multi. Returns whether there were any.
+ */
+bool attach_give_back(struct attach *a, uint64_t since_ns);
+
+struct attach_files {
+	size_t probed;       /* have probes now */
+	uint64_t given_back; /* times that the probes of a file were given back */
+};
+
+/* Returns false without uprobe_multi: not known. */
+bool attach_files(const struct attach *a, struct attach_files *ret_files);
 
 /* Called for each file in which attach_process() has placed probes; `file` as the process sees it. */
 typedef void (*attach_placed_cb)(const char *file, void *arg);

@@ -15,6 +15,7 @@
 #include "target/process.h"
 #include "target/tasks.h"
 #include "util/clock.h"
+#include "util/list_room.h"
 #include "util/log.h"
 
 #define ROUNDS_MAX 8
@@ -36,10 +37,15 @@
 /* A call costs other processes a microsecond: beyond this it is more than a thousandth of a CPU. */
 #define STRANGERS_PER_SECOND 1000
 
+/* Files that no target has mapped for that long lose their probes; targets are looked at for that every few seconds. */
+#define UNUSED_NS (30 * NSEC_PER_SEC)
+#define SWEEP_NS (10 * NSEC_PER_SEC)
+
 struct scan {
 	uint32_t tgid;
 	uint64_t since_ns; /* when it was born or called exec; 0: it mapped a file */
 	uint64_t mapped_ns; /* when it mapped the first file since the last look; 0: unknown */
+	bool sweep;         /* a sweep waits for it */
 };
 
 /* The time that was spent on a process, less its allowance since then. */
@@ -60,6 +66,11 @@ struct follow {
 	struct debt all, debts[DEBTORS];
 	unsigned int next_debt;
 	uint64_t strangers, strangers_ns; /* at the beginning of the second */
+	struct {
+		bool on;                    /* files lose their probes */
+		bool failed;                /* some target could not be looked at: it may have mapped anything */
+		uint64_t begun_ns, next_ns; /* begun_ns 0: no sweep is under way */
+	} sweep;
 	/* files in which the current look has placed probes */
 	char placed[PLACED_MAX][PLACED_NAME_LEN];
 	size_t n_placed;
@@ -156,15 +167,25 @@ static void report_placed(struct follow *f, const struct scan *s)
 	}
 }
 
+/* Without its main thread a process seems to map nothing. */
+static bool is_readable(uint32_t tgid)
+{
+	return !process_exists((pid_t)tgid) || process_main_thread_lives((pid_t)tgid);
+}
+
 static void scan_process(struct follow *f, const struct scan *s)
 {
 	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), ns, mapped = hold_begin(f->hold, (pid_t)s->tgid);
 	int sites;
 
 	f->n_placed = 0;
+	if (s->sweep && !is_readable(s->tgid))
+		f->sweep.failed = true;
 	sites = attach_process(f->attach, (pid_t)s->tgid, s->since_ns);
 	pythons_look(f->pythons, (pid_t)s->tgid);
 	hold_end(f->hold, (pid_t)s->tgid, mapped);
+	if (s->sweep && sites < 0 && sites != -ESRCH)
+		f->sweep.failed = true;
 	if (f->n_placed && s->mapped_ns && !hold_covers(f->hold, (pid_t)s->tgid, mapped, s->mapped_ns))
 		report_placed(f, s);
 	ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
@@ -174,27 +195,29 @@ static void scan_process(struct follow *f, const struct scan *s)
 	add_debt(f, s->tgid, ns, clock_ns(CLOCK_BOOTTIME));
 }
 
-static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns, uint64_t mapped_ns)
+static void add_scan(struct follow *f, const struct scan *s)
 {
 	for (size_t i = 0; i < f->n_scans; i++) {
-		if (f->scans[i].tgid != tgid)
+		struct scan *old = &f->scans[i];
+
+		if (old->tgid != s->tgid)
 			continue;
-		if (!f->scans[i].since_ns)
-			f->scans[i].since_ns = since_ns;
-		if (!f->scans[i].mapped_ns || (mapped_ns && mapped_ns < f->scans[i].mapped_ns))
-			f->scans[i].mapped_ns = mapped_ns;
+		if (!old->since_ns)
+			old->since_ns = s->since_ns;
+		if (!old->mapped_ns || (s->mapped_ns && s->mapped_ns < old->mapped_ns))
+			old->mapped_ns = s->mapped_ns;
+		old->sweep |= s->sweep;
 		return;
 	}
-	if (f->n_scans == f->cap_scans) {
-		size_t cap = f->cap_scans ? 2 * f->cap_scans : 64;
-		struct scan *scans = realloc(f->scans, cap * sizeof(*scans));
+	if (!list_room((void **)&f->scans, f->n_scans, &f->cap_scans, sizeof(*s)))
+		f->scans[f->n_scans++] = *s;
+	else if (s->sweep)
+		f->sweep.failed = true;
+}
 
-		if (!scans)
-			return;
-		f->scans = scans;
-		f->cap_scans = cap;
-	}
-	f->scans[f->n_scans++] = (struct scan){ tgid, since_ns, mapped_ns };
+static void request_scan(struct follow *f, uint32_t tgid, uint64_t since_ns, uint64_t mapped_ns)
+{
+	add_scan(f, &(struct scan){ .tgid = tgid, .since_ns = since_ns, .mapped_ns = mapped_ns });
 }
 
 void follow_scan(struct follow *f)
@@ -212,7 +235,7 @@ void follow_scan(struct follow *f)
 		if (may_scan(f, &scans[i], clock_ns(CLOCK_BOOTTIME)))
 			scan_process(f, &scans[i]);
 		else
-			request_scan(f, scans[i].tgid, 0, scans[i].mapped_ns);
+			add_scan(f, &scans[i]);
 	}
 	free(scans);
 	f->scanning = false;
@@ -239,6 +262,8 @@ static void follow_task(struct follow *f, const struct rec_task *t)
 			break;
 		forget(f, h->tgid); /* the end of an earlier process with this number may have been lost */
 		pythons_forked(f->pythons, (pid_t)t->ptgid, (pid_t)h->tgid);
+		if (f->sweep.begun_ns) /* its parent may be gone before it is looked at */
+			add_scan(f, &(struct scan){ .tgid = h->tgid, .sweep = true });
 		if (attach_in_targets(f->attach) && !(h->flags & TASK_F_SHARES))
 			request_scan(f, h->tgid, h->start_ns, 0);
 		break;
@@ -274,6 +299,51 @@ void follow_rescan(struct follow *f)
 {
 	tasks_each_process(f->tasks, rescan_one, f);
 	follow_scan(f);
+}
+
+/* ---- files that nobody maps any more ---- */
+
+void follow_give_back(struct follow *f)
+{
+	f->sweep.on = true;
+}
+
+static void sweep_one(struct task *t, void *arg)
+{
+	add_scan(arg, &(struct scan){ .tgid = t->tgid, .sweep = true });
+}
+
+static void sweep_begin(struct follow *f, uint64_t now_ns)
+{
+	f->sweep.begun_ns = now_ns;
+	f->sweep.failed = false;
+	tasks_each_process(f->tasks, sweep_one, f);
+}
+
+/* A process may have mapped a file after it was looked at, and the record of that may be lost: looks again at once. */
+static void sweep_end(struct follow *f, uint64_t now_ns)
+{
+	bool any = false;
+
+	if (!f->sweep.failed && f->sweep.begun_ns > UNUSED_NS)
+		any = attach_give_back(f->attach, f->sweep.begun_ns - UNUSED_NS);
+	f->sweep.begun_ns = 0;
+	f->sweep.next_ns = now_ns + (any ? 0 : SWEEP_NS);
+}
+
+void follow_turn(struct follow *f, uint64_t now_ns)
+{
+	bool waits = false;
+
+	attach_detaching(f->attach);
+	if (!f->sweep.on || f->scanning)
+		return;
+	for (size_t i = 0; i < f->n_scans && f->sweep.begun_ns; i++)
+		waits |= f->scans[i].sweep;
+	if (!f->sweep.begun_ns && now_ns >= f->sweep.next_ns)
+		sweep_begin(f, now_ns);
+	else if (f->sweep.begun_ns && !waits)
+		sweep_end(f, now_ns);
 }
 
 struct target_list {

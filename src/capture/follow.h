@@ -27,6 +27,16 @@ void follow_scan(struct follow *f);
 /* Looks at the files of all targets again, for when no record says what they have mapped. */
 void follow_rescan(struct follow *f);
 
+/*
+ * From now on files that no target has mapped for half a minute lose their probes, and have them again when one maps them.
+ * Only where processes that no record has told of are found, too: what a lost one has mapped would lose its probes.
+ */
+void follow_give_back(struct follow *f);
+
+/* Call now and then, when processes that have just begun were added: does that, and finishes detaching. now_ns:
+ * CLOCK_BOOTTIME. */
+void follow_turn(struct follow *f, uint64_t now_ns);
+
 /* Call now and then: checks whether processes that are not targets call the probed functions often, and if so
  * removes the probes from them. now_ns: CLOCK_BOOTTIME. */
 void follow_strangers(struct follow *f, uint64_t now_ns);

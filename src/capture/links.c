@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +11,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "util/thread.h"
+
 /* include/uapi/linux/bpf.h of 6.6; Debian 12's libbpf 1.1 does not know them yet */
 #define ATTACH_UPROBE_MULTI 48
 #define UPROBE_MULTI_RETURN 1
 
 /* Closing a uprobe_multi link waits for grace periods, too, 40 ms, but many can do so at once. */
 #define CLOSE_THREADS 8
+#define CLOSE_STACK (64u << 10)
 
-struct fds {
-	int *fds;
+struct link {
+	int fd;
+	uint32_t file;
+};
+
+struct link_list {
+	struct link *list;
 	size_t n;
 };
 
 struct file {
+	uint32_t number; /* as the caller gave it: several entries may have the same */
 	int fd;
 	enum link_when when;
 	struct file_sites sites;
@@ -32,16 +40,17 @@ struct file {
 
 struct process {
 	pid_t pid;
-	struct fds links[LINK_WHENS];
+	struct link_list links[LINK_WHENS];
 };
 
 /* Links that are being closed. */
 struct closing {
 	struct closing *next;
-	struct fds links;
+	bool dropped; /* with their file, which may be attached to again */
+	struct link_list links;
 	size_t turn;
 	unsigned int running;
-	pthread_t threads[CLOSE_THREADS];
+	struct thread threads[CLOSE_THREADS];
 	unsigned int n_threads;
 };
 
@@ -57,9 +66,10 @@ struct links {
 	enum links_state state;
 	struct file *files;
 	size_t n_files;
-	struct fds everywhere[LINK_WHENS];
+	struct link_list everywhere[LINK_WHENS];
 	struct process processes[LINKS_PROCESSES_MAX];
 	size_t n_processes;
+	struct link_list dropped; /* not closed yet */
 	struct closing *closings;
 };
 
@@ -130,7 +140,7 @@ static void *close_some(void *arg)
 	size_t i;
 
 	while ((i = __atomic_fetch_add(&c->turn, 1, __ATOMIC_RELAXED)) < c->links.n)
-		close(c->links.fds[i]);
+		close(c->links.list[i].fd);
 	__atomic_fetch_sub(&c->running, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -138,20 +148,26 @@ static void *close_some(void *arg)
 static void closing_free(struct closing *c)
 {
 	for (unsigned int i = 0; i < c->n_threads; i++)
-		pthread_join(c->threads[i], NULL);
-	free(c->links.fds);
+		thread_join(&c->threads[i]);
+	free(c->links.list);
 	free(c);
 }
 
-/* Frees those that are finished, or all. */
-static void closings_reap(struct links *l, bool all)
+enum reap {
+	REAP_FINISHED,
+	REAP_DROPPED, /* waits for those of files that were dropped */
+	REAP_ALL,
+};
+
+static void closings_reap(struct links *l, enum reap which)
 {
 	struct closing **at = &l->closings;
 
 	while (*at) {
 		struct closing *c = *at;
+		bool wait = which == REAP_ALL || (which == REAP_DROPPED && c->dropped);
 
-		if (!all && __atomic_load_n(&c->running, __ATOMIC_ACQUIRE)) {
+		if (!wait && __atomic_load_n(&c->running, __ATOMIC_ACQUIRE)) {
 			at = &c->next;
 			continue;
 		}
@@ -161,23 +177,24 @@ static void closings_reap(struct links *l, bool all)
 }
 
 /* Closes the links in the background and empties the list. */
-static void close_links(struct links *l, struct fds *fds)
+static void close_links(struct links *l, struct link_list *links, bool dropped)
 {
-	struct closing *c = fds->n ? calloc(1, sizeof(*c)) : NULL;
+	struct closing *c = links->n ? calloc(1, sizeof(*c)) : NULL;
 
-	closings_reap(l, false);
+	closings_reap(l, REAP_FINISHED);
 	if (!c) {
-		for (size_t i = 0; i < fds->n; i++)
-			close(fds->fds[i]);
-		free(fds->fds);
-		*fds = (struct fds){ 0 };
+		for (size_t i = 0; i < links->n; i++)
+			close(links->list[i].fd);
+		free(links->list);
+		*links = (struct link_list){ 0 };
 		return;
 	}
-	c->links = *fds;
-	*fds = (struct fds){ 0 };
+	c->dropped = dropped;
+	c->links = *links;
+	*links = (struct link_list){ 0 };
 	c->running = CLOSE_THREADS + 1;
 	while (c->n_threads < CLOSE_THREADS && c->n_threads < c->links.n) {
-		if (pthread_create(&c->threads[c->n_threads], NULL, close_some, c))
+		if (thread_start(&c->threads[c->n_threads], "inftrace-close", CLOSE_STACK, close_some, c))
 			break;
 		c->n_threads++;
 	}
@@ -190,10 +207,10 @@ static void close_links(struct links *l, struct fds *fds)
 	l->closings = c;
 }
 
-static void close_all(struct links *l, struct fds fds[LINK_WHENS])
+static void close_all(struct links *l, struct link_list links[LINK_WHENS])
 {
 	for (int i = 0; i < LINK_WHENS; i++)
-		close_links(l, &fds[i]);
+		close_links(l, &links[i], false);
 }
 
 static void file_free(struct file *f)
@@ -209,10 +226,11 @@ void links_free(struct links *l)
 	for (size_t i = 0; i < l->n_single; i++)
 		bpf_link__destroy(l->single[i]);
 	free(l->single);
+	links_close_dropped(l);
 	close_all(l, l->everywhere);
 	for (size_t i = 0; i < l->n_processes; i++)
 		close_all(l, l->processes[i].links);
-	closings_reap(l, true);
+	closings_reap(l, REAP_ALL);
 	for (size_t i = 0; i < l->n_files; i++)
 		file_free(&l->files[i]);
 	free(l->files);
@@ -249,36 +267,36 @@ int links_create_multi(int prog_fd, bool ret, int file, const struct link_sites 
 
 /* pid 0: in every process. */
 static int attach_multi(
-	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct fds *fds)
+	struct links *l, enum link_kind kind, const struct file *f, uint16_t gen, pid_t pid, struct link_list *to)
 {
 	const struct link_sites *s = &f->sites.of[kind];
-	int *list, fd;
+	struct link *list;
+	int fd;
 
 	if (!s->n)
 		return 0;
-	list = realloc(fds->fds, (fds->n + 1) * sizeof(*list));
+	list = realloc(to->list, (to->n + 1) * sizeof(*list));
 	if (!list)
 		return -ENOMEM;
-	fds->fds = list;
+	to->list = list;
 	for (size_t i = 0; i < s->n; i++)
 		s->cookies[i] = (uint32_t)s->cookies[i] | (uint64_t)gen << 32;
 	fd = links_create_multi(bpf_program__fd(l->programs[kind]), kind == LINK_RETURN, f->fd, s, pid);
 	if (fd < 0)
 		return fd;
-	list[fds->n++] = fd;
+	list[to->n++] = (struct link){ fd, f->number };
 	return 0;
 }
 
 static int attach_all(
-	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct fds to[LINK_WHENS])
+	struct links *l, const struct file *f, uint16_t gen, pid_t pid, struct link_list to[LINK_WHENS])
 {
-	struct fds *fds = &to[f->when];
 	int err = 0;
 
 	if (l->shed[f->when] || (l->idle && f->when != LINK_WHEN_ALWAYS))
 		return 0;
 	for (int kind = 0; kind < LINK_KINDS && !err; kind++)
-		err = attach_multi(l, kind, f, gen, pid, fds);
+		err = attach_multi(l, kind, f, gen, pid, &to[f->when]);
 	return err;
 }
 
@@ -326,6 +344,8 @@ static int add_multi(struct links *l, const struct file *f)
 	if (!files)
 		return -ENOMEM;
 	l->files = files;
+	/* it may be one of them, and each call would be seen twice */
+	closings_reap(l, REAP_DROPPED);
 	if (l->state != LINKS_BY_PROCESS)
 		err = attach_all(l, f, l->live, 0, l->everywhere);
 	for (size_t i = 0; i < l->n_processes && !err; i++) {
@@ -356,9 +376,9 @@ void file_sites_share(const struct file_sites *from, struct file_sites *to)
 		link_sites_share(&from->of[LINK_ENTRY], &to->of[kind]);
 }
 
-int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_when when)
+int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when)
 {
-	struct file f = { .fd = fd, .when = when, .sites = *sites };
+	struct file f = { .number = number, .fd = fd, .when = when, .sites = *sites };
 	int err;
 
 	file_sites_share(&f.sites, &f.sites);
@@ -369,6 +389,80 @@ int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_
 	if (!l->multi)
 		file_free(&f);
 	return 0;
+}
+
+/* ---- dropping ---- */
+
+static size_t count_of(const struct link_list *links, uint32_t number)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < links->n; i++)
+		n += links->list[i].file == number;
+	return n;
+}
+
+/* `to` has room for them. */
+static void move_of(struct link_list *from, uint32_t number, struct link_list *to)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < from->n; i++) {
+		if (from->list[i].file == number)
+			to->list[to->n++] = from->list[i];
+		else
+			from->list[kept++] = from->list[i];
+	}
+	from->n = kept;
+}
+
+/* The lists of links one after another; NULL: there are no more. */
+static struct link_list *nth_list(struct links *l, size_t i)
+{
+	if (i < LINK_WHENS)
+		return &l->everywhere[i];
+	i -= LINK_WHENS;
+	return i < l->n_processes * LINK_WHENS ? &l->processes[i / LINK_WHENS].links[i % LINK_WHENS] : NULL;
+}
+
+int links_drop_file(struct links *l, uint32_t number)
+{
+	size_t n = l->dropped.n, kept = 0, before = l->n_files;
+	struct link_list *list;
+	struct link *more;
+
+	if (!l->multi)
+		return -EOPNOTSUPP;
+	for (size_t i = 0; (list = nth_list(l, i)); i++)
+		n += count_of(list, number);
+	more = realloc(l->dropped.list, (n + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	l->dropped.list = more;
+	for (size_t i = 0; (list = nth_list(l, i)); i++)
+		move_of(list, number, &l->dropped);
+	for (size_t i = 0; i < l->n_files; i++) {
+		if (l->files[i].number == number)
+			file_free(&l->files[i]);
+		else
+			l->files[kept++] = l->files[i];
+	}
+	l->n_files = kept;
+	return before > kept;
+}
+
+void links_close_dropped(struct links *l)
+{
+	close_links(l, &l->dropped, true);
+}
+
+size_t links_files(const struct links *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n_files; i++)
+		n += !i || l->files[i].number != l->files[i - 1].number;
+	return n;
 }
 
 /* ---- by process ---- */
@@ -469,9 +563,9 @@ int links_everywhere(struct links *l)
 
 static void detach(struct links *l, enum link_when when)
 {
-	close_links(l, &l->everywhere[when]);
+	close_links(l, &l->everywhere[when], false);
 	for (size_t i = 0; i < l->n_processes; i++)
-		close_links(l, &l->processes[i].links[when]);
+		close_links(l, &l->processes[i].links[when], false);
 }
 
 static int attach_again(struct links *l, enum link_when when)
@@ -535,7 +629,7 @@ int links_shed(struct links *l, enum link_when when, bool off)
 
 bool links_closing(struct links *l)
 {
-	closings_reap(l, false);
+	closings_reap(l, REAP_FINISHED);
 	return l->closings;
 }
 

@@ -86,10 +86,22 @@ int links_new(struct bpf_program *const programs[LINK_KINDS], bool multi, volati
 void links_free(struct links *l);
 
 /*
- * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's.
+ * Attaches to a file. fd and the sites are taken over, but on errors they stay the caller's. number: for
+ * links_drop_file(), the same in all calls for one file.
  * -EFBIG: more than LINKS_SINGLE_MAX for a kernel without uprobe_multi.
  */
-int links_add_file(struct links *l, int fd, struct file_sites *sites, enum link_when when);
+int links_add_file(struct links *l, uint32_t number, int fd, struct file_sites *sites, enum link_when when);
+
+/*
+ * Takes away a file. Returns 1, or 0 if there was no such file. -EOPNOTSUPP: single links stay; -ENOMEM: nothing has
+ * changed. Then call links_close_dropped(), once for all such files, which detaches from them in the background.
+ * The next links_add_file() waits until that is done.
+ */
+int links_drop_file(struct links *l, uint32_t number);
+void links_close_dropped(struct links *l);
+
+/* How many files there are, without those of single links. */
+size_t links_files(const struct links *l);
 
 /*
  * Detach in the background what is not always needed, and attach it again. Single links stay, since
@@ -104,7 +116,7 @@ int links_wake(struct links *l);
  */
 int links_shed(struct links *l, enum link_when when, bool off);
 
-/* Whether some links are still being closed. */
+/* Whether some links are still being closed. Call now and then: threads that have closed some are waited for here, too. */
 bool links_closing(struct links *l);
 
 /*

@@ -21,6 +21,8 @@ struct key {
 
 struct file {
 	struct key key;
+	uint32_t number;
+	uint64_t used_ns;
 	char *build_id;
 	UT_hash_handle hh;
 };
@@ -57,17 +59,21 @@ struct seen *seen_new(void)
 	return calloc(1, sizeof(struct seen));
 }
 
-static void forget(struct seen *s, bool for_good_too)
+static void drop(struct seen *s, struct file *f)
+{
+	HASH_DEL(s->files, f);
+	free(f->build_id);
+	free(f);
+}
+
+static void forget(struct seen *s, bool probed_too)
 {
 	struct file *f, *next;
 
 	HASH_ITER(hh, s->files, f, next)
 	{
-		if (!f->key.name && !for_good_too)
-			continue;
-		HASH_DEL(s->files, f);
-		free(f->build_id);
-		free(f);
+		if (!f->number || probed_too)
+			drop(s, f);
 	}
 }
 
@@ -79,7 +85,18 @@ void seen_free(struct seen *s)
 	free(s);
 }
 
-static const struct file *find(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
+void seen_forget_unused(struct seen *s, uint64_t since_ns, seen_unused_cb cb, void *arg)
+{
+	struct file *f, *next;
+
+	HASH_ITER(hh, s->files, f, next)
+	{
+		if (f->key.dev && f->used_ns < since_ns && cb(f->key.dev, f->key.ino, f->number, arg))
+			drop(s, f);
+	}
+}
+
+static struct file *find(const struct seen *s, uint64_t dev, uint64_t ino, uint64_t name)
 {
 	struct key key = { dev, ino, name };
 	struct file *f;
@@ -93,12 +110,12 @@ static const struct file *find(const struct seen *s, uint64_t dev, uint64_t ino,
 	return f;
 }
 
-void seen_add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, bool for_good, const char *build_id)
+void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns)
 {
-	struct key key = { dev, ino, for_good ? 0 : hash_name(name) };
+	struct key key = { file->dev, file->ino, file->number ? 0 : hash_name(file->name) };
 	struct file *f;
 
-	if (!ino || find(s, dev, ino, key.name))
+	if (!file->ino || find(s, file->dev, file->ino, key.name))
 		return;
 	if (HASH_COUNT(s->files) == FILES_MAX)
 		forget(s, false);
@@ -107,7 +124,8 @@ void seen_add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, bool
 	f = malloc(sizeof(*f));
 	if (!f)
 		return;
-	*f = (struct file){ .key = key, .build_id = build_id ? strdup(build_id) : NULL };
+	*f = (struct file){ .key = key, .number = file->number, .used_ns = now_ns };
+	f->build_id = file->build_id ? strdup(file->build_id) : NULL;
 	HASH_ADD(hh, s->files, key, sizeof(f->key), f);
 	if (!f->hh.tbl) {
 		free(f->build_id);
@@ -115,14 +133,15 @@ void seen_add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, bool
 	}
 }
 
-bool seen_has(const struct seen *s, uint64_t dev, uint64_t ino, const char *name, const char **ret_build_id)
+bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, const char **ret_build_id)
 {
-	const struct file *f = find(s, dev, ino, 0);
+	struct file *f = find(s, dev, ino, 0);
 
 	if (!f)
 		f = find(s, dev, ino, hash_name(name));
 	if (!f)
 		return false;
+	f->used_ns = now_ns;
 	if (ret_build_id)
 		*ret_build_id = f->build_id;
 	return true;

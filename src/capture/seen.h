@@ -14,13 +14,25 @@ struct seen;
 struct seen *seen_new(void); /* NULL without memory */
 void seen_free(struct seen *s);
 
+struct seen_file {
+	uint64_t dev, ino; /* dev 0: on any device, since the user has named it by its path */
+	const char *name;
+	uint32_t number;      /* of a file with probes; 0: it has none */
+	const char *build_id; /* of a file that an engine claims; NULL for others */
+};
+
 /*
- * Adds a file. dev 0: on any device. for_good: under any name, and never forgotten: it has probes,
- * which keep its inode. The inode number of any other file may be reused once it is deleted, so its
- * name counts, too; when the table is full, all of these are forgotten, and will be checked again.
- * build_id: of a file that an engine claims, copied; NULL for others.
+ * Adds a file, of which it makes copies. One with probes is known under any name, and never forgotten: they keep its
+ * inode. The inode number of any other file may be reused once it is deleted, so its name counts, too; when the table is
+ * full, all of these are forgotten, and will be checked again.
  */
-void seen_add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, bool for_good, const char *build_id);
-bool seen_has(const struct seen *s, uint64_t dev, uint64_t ino, const char *name, const char **ret_build_id);
+void seen_add(struct seen *s, const struct seen_file *file, uint64_t now_ns);
+
+/* Whether the file is known; then it was in use at now_ns. *ret_build_id is valid until the file is forgotten. */
+bool seen_use(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint64_t now_ns, const char **ret_build_id);
+
+/* Calls cb for each file that was not in use since then, but for those of dev 0, and forgets those for which it returns true. */
+typedef bool (*seen_unused_cb)(uint64_t dev, uint64_t ino, uint32_t number, void *arg);
+void seen_forget_unused(struct seen *s, uint64_t since_ns, seen_unused_cb cb, void *arg);
 
 #endif

@@ -203,6 +203,9 @@ static void print_status(const struct control_peer *peer)
 	}
 	printf("%" PRIu64 " steps, %" PRIu64 " records, %" PRIu64 " lost\n", number_of(s, "steps"),
 		number_of(s, "records"), number_of(s, "lost"));
+	if (number_of(s, "probed_files_given_back"))
+		printf("  %" PRIu64 " files with probes, %" PRIu64 " given back\n", number_of(s, "probed_files"),
+			number_of(s, "probed_files_given_back"));
 	if (json_object_object_get_ex(s, "recorder", &value) &&
 		json_object_is_type(value, json_type_object))
 		printf("  flight recorder: %.1f MB, the newest %.1f s, %" PRIu64 " dumps\n",

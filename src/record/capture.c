@@ -219,8 +219,10 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 	int err;
 
 	events_configure(o, &c->probes, &config);
-	err = session_open(&config, &c->session);
-	return err ? err : follow_new(c->session, c->tasks, &c->follow);
+	err = session_open(&config, &c->session) ?: follow_new(c->session, c->tasks, &c->follow);
+	if (!err && record_finds(o))
+		follow_give_back(c->follow);
+	return err;
 }
 
 void capture_close(struct capture *c)

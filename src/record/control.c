@@ -125,6 +125,16 @@ static struct json_object *output_path(const struct run_control *r, size_t i, co
 	return file_path_json(name ? name : first);
 }
 
+static void add_probed(struct session *s, struct json_object *reply)
+{
+	struct attach_files files;
+
+	if (!attach_files(session_probes(s), &files))
+		return;
+	add_number(reply, "probed_files", files.probed);
+	add_number(reply, "probed_files_given_back", files.given_back);
+}
+
 static void on_status(void *arg, struct json_object *reply)
 {
 	struct run_control *r = arg;
@@ -147,6 +157,7 @@ static void on_status(void *arg, struct json_object *reply)
 	add_number(reply, "steps", t.steps);
 	add_number(reply, "records", total_of(t.records));
 	add_number(reply, "lost", total_of(t.lost));
+	add_probed(r->windows->c->session, reply);
 	for (size_t i = 0; i < r->o->n_outputs; i++)
 		json_object_array_add(outputs, output_path(r, i, r->o->outputs[i]));
 	if (r->o->profile)

@@ -166,6 +166,7 @@ static int serve(struct run *r, int more)
 	if (!err)
 		err = windows_turn(&r->windows, now);
 	discover_turn(r->discover, now);
+	follow_turn(r->capture.follow, now);
 	overhead_turn(r->windows.overhead, r->windows.sink, now);
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)

@@ -9,6 +9,7 @@
 
 TOKENS=5
 BATCH=6
+copies=0
 
 setup() {
 	need_root
@@ -37,14 +38,23 @@ finish() { # NAME
 	same "$1: exit code" "$rc" 0
 }
 
-# engines NAME N: starts N engines at once, which wait; lets each begin once it was found. Their numbers are added to
-# TMP/NAME.pids.
+# probed NAME DIRECTORY TIMES: the library there has been given its probes that often
+probed() { [ "$(grep -c "probes in $2/libllama.so," "$TMP/$1.log")" -ge "$3" ]; }
+
+# engines NAME N [own|TIMES]: starts N engines at once, which wait; lets each begin once it was found. own: each has files that no
+# other process ever had, and its library has its probes, too. TIMES: their common one was given its probes that often. Their
+# numbers are added to TMP/NAME.pids.
 engines() {
-	local i pids=()
+	local i pids=() mini=$MINI dirs=()
 	rm -f "$TMP/go"
 	mkfifo "$TMP/go"
 	for ((i = 0; i < $2; i++)); do
-		"$MINI" -q -w -t 1 -n "$TOKENS" <"$TMP/go" >/dev/null &
+		if [ "${3:-}" = own ]; then
+			dirs+=("$TMP/copy-$((copies++))")
+			cp -r "$TMP/mini" "${dirs[-1]}"
+			mini=${dirs[-1]}/$(basename "$MINI")
+		fi
+		"$mini" -q -w -t 1 -n "$TOKENS" <"$TMP/go" >/dev/null &
 		pids+=("$!")
 		test_pids+=("$!")
 	done
@@ -52,6 +62,12 @@ engines() {
 	for i in "${pids[@]}"; do
 		wait_until 60 grep -q "found process $i " "$TMP/$1.log" || not_ok "$1: found" "not $i"
 	done
+	for i in "${dirs[@]}"; do
+		wait_until 60 probed "$1" "$i" 1 || not_ok "$1: probed" "not $i"
+	done
+	if [ "${3:-own}" != own ]; then
+		wait_until 60 probed "$1" "$TMP/mini" "$3" || not_ok "$1: probed" "not $3 times"
+	fi
 	for i in "${pids[@]}"; do
 		echo >&8
 	done
@@ -60,6 +76,7 @@ engines() {
 		wait "$i" || not_ok "$1: engine" "$i failed"
 	done
 	printf '%s\n' "${pids[@]}" >>"$TMP/$1.pids"
+	rm -rf "${dirs[@]}"
 }
 
 # held FILE: the recorder's descriptors, mappings and KiB of memory, several times, since it may be looking at something
@@ -105,6 +122,63 @@ test_many() {
 		t="$TMP/many/t.json"
 	check "many: what matches nothing is not recorded" sh -c "! grep -q '\"pid\":$other,' $TMP/many/t.json"
 	kill "$other"
+}
+
+# status KEY: of the recorder
+status() {
+	timeout 60 "$INFTRACE" status -p "$RECORDER" --json >"$TMP/status.json"
+	json "s[0]['$1']" s="$TMP/status.json"
+}
+
+no_file_probed() { [ "$(status probed_files)" = 0 ]; }
+
+# What the recorder holds of the probed files: links, and descriptors of the files themselves.
+held_links() { grep -l '^link_type' "/proc/$RECORDER"/fdinfo/* 2>/dev/null | wc -l; }
+held_files() { find "/proc/$RECORDER/fd" -lname "$TMP/copy-*" -o -lname "$TMP/mini/*" | wc -l; }
+
+no_file_held() { [ "$(held_files)" -eq 0 ]; }
+links_as_before() { [ "$(held_links)" -eq "$LINKS" ]; }
+
+# all_given_back WHEN: waits until no file has probes
+all_given_back() {
+	check "files: $1: none has probes" wait_until 120 no_file_probed
+	check "files: $1: none is open" wait_until 60 no_file_held
+	check "files: $1: links as at the beginning" wait_until 60 links_as_before # they are closed in the background
+}
+
+# Each process has library files of its own, as with a new image for each: they lose their probes once nobody maps them.
+test_files() {
+	local n=0 rounds=10 each=6 round
+	recorder files -e functions -o "$TMP/files/t.json" --profile "$TMP/files/p.jsonl"
+	if [ "$(status probed_files 2>/dev/null)" != 0 ]; then
+		skip files "without uprobe_multi files keep their probes"
+		finish files
+		return
+	fi
+	LINKS=$(held_links)
+	for ((round = 1; round <= rounds; round++)); do
+		engines files "$each" own
+		n=$((n + each))
+		if [ "$round" -eq 2 ]; then
+			all_given_back "after $n"
+			held "$TMP/early"
+		fi
+	done
+	all_given_back "after $n"
+	held "$TMP/late"
+	echo "# descriptors, mappings, KiB: $(head -n 1 "$TMP/early") after $((2 * each)), $(head -n 1 "$TMP/late") after $n"
+	check "files: descriptors" flat 1 0
+	check "files: mappings" flat 2 0
+	# a file that had none for a while
+	engines files 1 1
+	all_given_back "used again"
+	engines files 1 2
+	check "files: counted" test "$(status probed_files_given_back)" -gt "$n"
+	finish files
+	check "files: the trace is valid" "$INFTRACE" validate "$TMP/files/t.json"
+	expect "files: the steps of each" \
+		"(lambda c, w: c == dict.fromkeys(w, $((TOKENS + 1))))(__import__('collections').Counter(e['pid'] for e in t if e.get('cat') == 'step'), [int(x) for x in open('$TMP/files.pids')])" \
+		t="$TMP/files/t.json"
 }
 
 # All kinds of records, of processes that are found within a window and between two.
@@ -206,5 +280,5 @@ test_refused() {
 	check_rc "with --hold-libraries" 2 '--hold-libraries: not with --discover' "$INFTRACE" record --discover --hold-libraries
 }
 
-ALL_TESTS=(many windows flight short room quiet refused)
+ALL_TESTS=(many files windows flight short room quiet refused)
 run_tests "$@"

@@ -2,6 +2,7 @@
 /* The files that were looked at. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,16 @@
 
 #define MANY 200000 /* more than are kept */
 
+static void add(struct seen *s, uint64_t dev, uint64_t ino, const char *name, uint32_t number, uint64_t now_ns)
+{
+	seen_add(s, &(struct seen_file){ .dev = dev, .ino = ino, .name = name, .number = number }, now_ns);
+}
+
+static bool knows(struct seen *s, uint64_t dev, uint64_t ino, const char *name)
+{
+	return seen_use(s, dev, ino, name, 0, NULL);
+}
+
 static void test_names(void **state)
 {
 	struct seen *s = seen_new();
@@ -19,20 +30,20 @@ static void test_names(void **state)
 
 	(void)state;
 	assert_non_null(s);
-	assert_false(seen_has(s, 1, 10, "/a", NULL));
-	seen_add(s, 1, 10, "/a", false, NULL);
-	assert_true(seen_has(s, 1, 10, "/a", NULL));
-	assert_false(seen_has(s, 1, 10, "/b", NULL));
-	assert_false(seen_has(s, 2, 10, "/a", NULL));
-	seen_add(s, 1, 10, "/a", true, NULL);
-	assert_true(seen_has(s, 1, 10, "/b", NULL));
-	assert_false(seen_has(s, 2, 10, "/b", NULL));
-	seen_add(s, 0, 11, "/n", true, NULL); /* of any device */
-	assert_true(seen_has(s, 5, 11, "/x", NULL));
-	seen_add(s, 1, 0, "/a", true, NULL);
-	assert_false(seen_has(s, 1, 0, "/a", NULL));
-	seen_add(s, 1, 12, "/lib", true, "ab12");
-	assert_true(seen_has(s, 1, 12, "/lib", &build_id));
+	assert_false(knows(s, 1, 10, "/a"));
+	add(s, 1, 10, "/a", 0, 0);
+	assert_true(knows(s, 1, 10, "/a"));
+	assert_false(knows(s, 1, 10, "/b"));
+	assert_false(knows(s, 2, 10, "/a"));
+	add(s, 1, 10, "/a", 1, 0);
+	assert_true(knows(s, 1, 10, "/b"));
+	assert_false(knows(s, 2, 10, "/b"));
+	add(s, 0, 11, "/n", 2, 0); /* of any device */
+	assert_true(knows(s, 5, 11, "/x"));
+	add(s, 1, 0, "/a", 3, 0);
+	assert_false(knows(s, 1, 0, "/a"));
+	seen_add(s, &(struct seen_file){ .dev = 1, .ino = 12, .name = "/lib", .number = 4, .build_id = "ab12" }, 0);
+	assert_true(seen_use(s, 1, 12, "/lib", 0, &build_id));
 	assert_string_equal(build_id, "ab12");
 	seen_free(s);
 }
@@ -46,18 +57,65 @@ static void test_many(void **state)
 
 	(void)state;
 	assert_non_null(s);
-	seen_add(s, 1, 7, "/probed", true, NULL);
+	add(s, 1, 7, "/probed", 1, 0);
 	for (unsigned int i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "/%u", i);
-		seen_add(s, 1, i % 2 ? 8 : 1000 + i, name, false, NULL);
-		assert_true(seen_has(s, 1, i % 2 ? 8 : 1000 + i, name, NULL));
+		add(s, 1, i % 2 ? 8 : 1000 + i, name, 0, 0);
+		assert_true(knows(s, 1, i % 2 ? 8 : 1000 + i, name));
 	}
-	assert_true(seen_has(s, 1, 7, "/other", NULL));
+	assert_true(knows(s, 1, 7, "/other"));
 	for (unsigned int i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "/%u", i);
-		kept += seen_has(s, 1, i % 2 ? 8 : 1000 + i, name, NULL);
+		kept += knows(s, 1, i % 2 ? 8 : 1000 + i, name);
 	}
 	assert_in_range(kept, 1, MANY - 1);
+	seen_free(s);
+}
+
+struct given {
+	uint64_t ino;
+	uint32_t number;
+	unsigned int n;
+	bool refuses;
+};
+
+static bool note_given(uint64_t dev, uint64_t ino, uint32_t number, void *arg)
+{
+	struct given *g = arg;
+
+	assert_int_equal(dev, 1);
+	g->ino = ino;
+	g->number = number;
+	g->n++;
+	return !g->refuses;
+}
+
+/* What is not used is forgotten, unless it was named by its path, or cannot be given back. */
+static void test_unused(void **state)
+{
+	struct seen *s = seen_new();
+	struct given g = { .refuses = true };
+
+	(void)state;
+	assert_non_null(s);
+	add(s, 0, 7, "/named", 9, 0);
+	add(s, 1, 8, "/used", 5, 10);
+	add(s, 1, 9, "/unused", 6, 10);
+	assert_true(seen_use(s, 1, 8, "/used", 20, NULL));
+	seen_forget_unused(s, 10, note_given, &g);
+	assert_int_equal(g.n, 0);
+	seen_forget_unused(s, 20, note_given, &g);
+	assert_int_equal(g.n, 1);
+	assert_int_equal(g.ino, 9);
+	assert_int_equal(g.number, 6);
+	g = (struct given){ 0 };
+	seen_forget_unused(s, 20, note_given, &g);
+	assert_int_equal(g.n, 1); /* it was kept */
+	assert_false(knows(s, 1, 9, "/unused"));
+	assert_true(seen_use(s, 1, 8, "/used", 20, NULL));
+	assert_true(knows(s, 1, 7, "/named"));
+	add(s, 1, 9, "/unused", 7, 30); /* again */
+	assert_true(knows(s, 1, 9, "/unused"));
 	seen_free(s);
 }
 
@@ -66,6 +124,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_unused),
 	};
 
 	return cmocka_run_group_tests_name("seen", tests, NULL, NULL);
