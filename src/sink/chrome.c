@@ -75,18 +75,17 @@ static struct process *name_process(struct chrome_sink *c, struct process *pr)
 
 static struct process *process_get(struct chrome_sink *c, uint32_t tgid)
 {
-	struct process *list, *pr = c->processes;
+	struct process *pr = c->processes.list;
 
-	for (size_t i = 0; i < c->n_processes; i++, pr++) {
+	for (size_t i = 0; i < c->processes.n; i++, pr++) {
 		if (pr->tgid == tgid)
 			return pr->named ? pr : name_process(c, pr);
 	}
-	list = realloc(c->processes, (c->n_processes + 1) * sizeof(*list));
-	if (!list)
+	if (process_list_room(&c->processes, c->rec.tasks, NULL, NULL))
 		return NULL;
-	c->processes = list;
-	list[c->n_processes] = (struct process){ .tgid = tgid };
-	return name_process(c, &list[c->n_processes++]);
+	pr = (struct process *)c->processes.list + c->processes.n++;
+	*pr = (struct process){ .tgid = tgid };
+	return name_process(c, pr);
 }
 
 static void name_thread(struct chrome_sink *c, uint32_t tgid, uint32_t tid)
@@ -674,7 +673,7 @@ static void chrome_free(struct chrome_sink *c)
 	request_tracks_free(c->requests);
 	arrows_free(c->arrows);
 	workers_free(&c->workers);
-	free(c->processes);
+	free(c->processes.list);
 	free(c);
 }
 
@@ -715,9 +714,11 @@ static void chrome_rotate(struct sink *s, struct writer *w)
 	memset(c->cpu_named, 0, sizeof(c->cpu_named));
 	c->gpus_named = 0;
 	memset(c->gpu_tracks_named, 0, sizeof(c->gpu_tracks_named));
-	for (size_t i = 0; i < c->n_processes; i++) {
-		c->processes[i].named = false;
-		memset(c->processes[i].lanes_named, 0, sizeof(c->processes[i].lanes_named));
+	for (size_t i = 0; i < c->processes.n; i++) {
+		struct process *pr = (struct process *)c->processes.list + i;
+
+		pr->named = false;
+		memset(pr->lanes_named, 0, sizeof(pr->lanes_named));
 	}
 	arrows_reset(c->arrows);
 	request_tracks_rotate(c->requests);
@@ -763,6 +764,7 @@ int chrome_sink_new(struct writer *w, const struct recording *rec, struct sink *
 		return -ENOMEM;
 	}
 	c->sink.ops = &chrome_ops;
+	c->processes.size = sizeof(struct process);
 	for (size_t i = 0; i < HEADS; i++)
 		c->heads[i].pid = UINT32_MAX; /* no process */
 	c->w = w;

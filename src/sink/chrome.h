@@ -8,6 +8,7 @@
 
 #include "gpu/info.h"
 #include "io/writer.h"
+#include "sink/process_list.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
 #include "sink/workers.h"
@@ -34,7 +35,7 @@ enum lanes {
 
 /* Which processes have their metadata, and where their lanes end. */
 struct process {
-	uint32_t tgid;
+	uint32_t tgid;            /* must be the first member */
 	bool named;               /* in this file */
 	char comm[TASK_COMM_LEN]; /* as written */
 	unsigned int lanes[LANES_KINDS];
@@ -67,8 +68,7 @@ struct chrome_sink {
 	struct sink sink;
 	struct writer *w;
 	struct recording rec;
-	struct process *processes;
-	size_t n_processes;
+	struct process_list processes; /* struct process */
 	uint8_t cpu_named[CPUS_MAX];
 	uint64_t flow_id;
 	bool begun; /* the opening bracket of this file was written */

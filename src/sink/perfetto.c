@@ -225,7 +225,7 @@ static void sink_free(struct perfetto_sink *s)
 	perfetto_stacks_free(s->stacks);
 	perfetto_gpus_free(s->gpus);
 	perfetto_tracks_reset(s);
-	free(s->processes);
+	free(s->processes.list);
 	free(s->threads);
 	free(s->rows);
 	free(s);
@@ -313,6 +313,7 @@ int perfetto_sink_new(struct writer *w, const struct recording *rec, struct sink
 		return -ENOMEM;
 	}
 	s->sink.ops = &perfetto_ops;
+	s->processes.size = sizeof(struct perfetto_process);
 	s->w = w;
 	s->deltas_ns = rec->start_boot_ns;
 	write_clocks(s, rec->start_boot_ns, rec->start_mono_ns, rec->start_real_ns);

@@ -13,6 +13,7 @@
 #include "io/writer.h"
 #include "sink/perfetto_fields.h"
 #include "sink/gpu.h"
+#include "sink/process_list.h"
 #include "sink/proto.h"
 #include "sink/request_track.h"
 #include "sink/sink.h"
@@ -83,7 +84,7 @@ struct perfetto_thread {
 };
 
 struct perfetto_process {
-	uint32_t tgid;
+	uint32_t tgid; /* must be the first member */
 	char comm[TASK_COMM_LEN];
 	/* row in this file; 0: not described */
 	uint32_t row;
@@ -110,8 +111,7 @@ struct perfetto_sink {
 	uint32_t n_calls;
 	uint16_t call_iids[SYSCALL_MAX], n_call_iids; /* ids of names, by system call: small ones for those in use */
 	struct holder *held;
-	struct perfetto_process *processes;
-	size_t n_processes;
+	struct process_list processes; /* struct perfetto_process */
 	struct interns *interns;
 	struct irq_names *irqs;
 	struct perfetto_cpu *cpus[PERFETTO_CPUS];

@@ -129,21 +129,17 @@ static struct perfetto_process *name_process(struct perfetto_sink *s, struct per
 
 struct perfetto_process *perfetto_process(struct perfetto_sink *s, uint32_t tgid)
 {
-	struct perfetto_process *list;
+	struct perfetto_process *pr = s->processes.list;
 
-	for (size_t i = 0; i < s->n_processes; i++) {
-		struct perfetto_process *pr = &s->processes[i];
-
+	for (size_t i = 0; i < s->processes.n; i++, pr++) {
 		if (pr->tgid == tgid)
 			return pr->row ? pr : name_process(s, pr);
 	}
-	list = realloc(s->processes, (s->n_processes + 1) * sizeof(*list));
-	if (!list)
+	if (process_list_room(&s->processes, s->rec.tasks, NULL, NULL))
 		return NULL;
-	s->processes = list;
-	list += s->n_processes++;
-	*list = (struct perfetto_process){ .tgid = tgid };
-	return name_process(s, list);
+	pr = (struct perfetto_process *)s->processes.list + s->processes.n++;
+	*pr = (struct perfetto_process){ .tgid = tgid };
+	return name_process(s, pr);
 }
 
 void perfetto_tracks_reset(struct perfetto_sink *s)
@@ -155,8 +151,8 @@ void perfetto_tracks_reset(struct perfetto_sink *s)
 	s->n_threads = 0;
 	s->n_rows = s->n_calls = 0;
 	/* their lanes continue, so that slices of different files do not overlap */
-	for (size_t i = 0; i < s->n_processes; i++) {
-		struct perfetto_process *pr = &s->processes[i];
+	for (size_t i = 0; i < s->processes.n; i++) {
+		struct perfetto_process *pr = (struct perfetto_process *)s->processes.list + i;
 
 		pr->row = 0;
 		memset(pr->counter_rows, 0, sizeof(pr->counter_rows));

@@ -256,7 +256,7 @@ static int profile_close(struct sink *s, const struct window_totals *t)
 	if (t) {
 		profile_steps_finish(ps->steps);
 		profile_requests_finish(ps->requests);
-		profile_ops_finish(ps->ops, ps->graphs);
+		profile_ops_finish(ps->ops);
 		profile_stacks_finish(ps->stacks);
 	}
 	for (size_t i = 0; t && i < t->n_processes; i++)

@@ -84,19 +84,27 @@ static int make_envelope(struct profile_lines *l, struct profile_envelope *e)
 	return 0;
 }
 
+static struct profile_envelope *nth_envelope(const struct profile_lines *l, size_t i)
+{
+	return (struct profile_envelope *)l->envelopes.list + i;
+}
+
+static void drop_envelope(void *envelope, void *arg)
+{
+	(void)arg;
+	clear(envelope);
+}
+
 static int add_envelope(struct profile_lines *l, uint32_t tgid)
 {
-	struct profile_envelope *list;
-
-	if (l->n_envelopes == ENVELOPES_MAX) {
-		while (l->n_envelopes)
-			clear(&l->envelopes[--l->n_envelopes]);
-	}
-	list = realloc(l->envelopes, (l->n_envelopes + 1) * sizeof(*list));
-	if (!list)
+	l->envelopes.size = sizeof(struct profile_envelope);
+	if (process_list_room(&l->envelopes, l->tasks, drop_envelope, NULL))
 		return -ENOMEM;
-	l->envelopes = list;
-	list[l->n_envelopes++] = (struct profile_envelope){ .tgid = tgid };
+	if (l->envelopes.n == ENVELOPES_MAX) {
+		while (l->envelopes.n)
+			clear(nth_envelope(l, --l->envelopes.n));
+	}
+	*nth_envelope(l, l->envelopes.n++) = (struct profile_envelope){ .tgid = tgid };
 	return 0;
 }
 
@@ -105,18 +113,18 @@ static struct profile_envelope *envelope_of(struct profile_lines *l, uint32_t tg
 {
 	struct profile_envelope *e;
 
-	if (l->current >= l->n_envelopes || l->envelopes[l->current].tgid != tgid) {
-		for (l->current = 0; l->current < l->n_envelopes; l->current++) {
-			if (l->envelopes[l->current].tgid == tgid)
+	if (l->current >= l->envelopes.n || nth_envelope(l, l->current)->tgid != tgid) {
+		for (l->current = 0; l->current < l->envelopes.n; l->current++) {
+			if (nth_envelope(l, l->current)->tgid == tgid)
 				break;
 		}
 	}
-	if (l->current == l->n_envelopes) {
+	if (l->current == l->envelopes.n) {
 		if (add_envelope(l, tgid))
 			return NULL;
-		l->current = l->n_envelopes - 1;
+		l->current = l->envelopes.n - 1;
 	}
-	e = &l->envelopes[l->current];
+	e = nth_envelope(l, l->current);
 	if ((!e->head || !e->tail || (e->incomplete && !(e->lines & (e->lines - 1)))) && make_envelope(l, e)) {
 		clear(e);
 		return NULL;
@@ -143,15 +151,15 @@ char *profile_line_begin(struct profile_lines *l, const char *event, uint32_t tg
 void profile_line_end(struct profile_lines *l, char *p, bool graph)
 {
 	p = graph ? fmt_lit(p, "," PROFILE_KEY(graph_enabled) "true") : fmt_lit(p, "," PROFILE_KEY(graph_enabled) "false");
-	p = fmt_str(p, l->envelopes[l->current].tail, l->envelopes[l->current].tail_len);
+	p = fmt_str(p, nth_envelope(l, l->current)->tail, nth_envelope(l, l->current)->tail_len);
 	writer_append(l->w, l->line, (size_t)(p - l->line));
 }
 
 void profile_lines_clear(struct profile_lines *l)
 {
-	while (l->n_envelopes)
-		clear(&l->envelopes[--l->n_envelopes]);
-	free(l->envelopes);
+	while (l->envelopes.n)
+		clear(nth_envelope(l, --l->envelopes.n));
+	free(l->envelopes.list);
 	free(l->line);
 }
 

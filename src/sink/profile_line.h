@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "io/writer.h"
+#include "sink/process_list.h"
 #include "sink/profile.h"
 #include "sink/profile_keys.h"
 #include "sink/profile_sums.h"
@@ -22,7 +23,7 @@
 
 /* What all lines of a process have in common. */
 struct profile_envelope {
-	uint32_t tgid;
+	uint32_t tgid;     /* must be the first member */
 	char *head, *tail; /* before shape, after graph_enabled */
 	size_t head_len, tail_len;
 	bool incomplete;
@@ -34,8 +35,7 @@ struct profile_lines {
 	struct profile_meta meta;
 	uint32_t tgid; /* the only process; 0: there may be several */
 	struct tasks *tasks; /* which know containers; or NULL */
-	struct profile_envelope *envelopes;
-	size_t n_envelopes;
+	struct process_list envelopes; /* struct profile_envelope */
 	size_t current; /* of the current line, or of the last one */
 	char *line;
 	size_t line_max;

@@ -9,6 +9,7 @@
 #include "sink/gpu_ops.h"
 #include "sink/left_out.h"
 #include "sink/op_hot.h"
+#include "sink/process_list.h"
 #include "sink/stack_text.h"
 #include "util/map.h"
 
@@ -48,7 +49,7 @@ struct step_ops {
 };
 
 struct process_ops {
-	uint32_t tgid;
+	uint32_t tgid; /* must be the first member */
 	struct op_sums sums;
 };
 
@@ -73,11 +74,12 @@ struct profile_ops {
 	uint32_t first_ended, n_ended;
 	uint32_t written; /* the highest step with a line */
 	uint64_t round;
-	struct process_ops *processes;
-	size_t n_processes, last_process;
+	struct process_list processes; /* struct process_ops */
+	size_t last_process;
 	struct gpu_ops *gpu; /* NULL: no GPU is recorded */
 	uint32_t n_functions; /* in which operators were sampled */
 	bool any;            /* operators were called */
+	bool graph;          /* some step launched one */
 };
 
 /* ---- names ---- */
@@ -447,30 +449,7 @@ static struct step_ops *step_get(struct profile_ops *o, uint32_t step, uint32_t 
 
 /* ---- processes ---- */
 
-static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
-{
-	struct process_ops *list;
-
-	if (o->last_process < o->n_processes && o->processes[o->last_process].tgid == tgid)
-		return &o->processes[o->last_process];
-	for (size_t i = 0; i < o->n_processes; i++) {
-		if (o->processes[i].tgid == tgid) {
-			o->last_process = i;
-			return &o->processes[i];
-		}
-	}
-	if (o->n_processes == PROCESSES_MAX)
-		return NULL;
-	list = realloc(o->processes, (o->n_processes + 1) * sizeof(*list));
-	if (!list)
-		return NULL;
-	o->processes = list;
-	list[o->n_processes] = (struct process_ops){ .tgid = tgid };
-	o->last_process = o->n_processes;
-	return &list[o->n_processes++];
-}
-
-static void process_write(struct profile_ops *o, struct process_ops *pr, bool graph)
+static void process_write(struct profile_ops *o, struct process_ops *pr)
 {
 	struct task *task = tasks_find(o->rec->tasks, pr->tgid);
 	char *p = sums_any(o, &pr->sums) ? profile_line_begin(o->lines, "op_prof", pr->tgid) : NULL;
@@ -483,7 +462,38 @@ static void process_write(struct profile_ops *o, struct process_ops *pr, bool gr
 	p = add_string(p, ",\"comm\":", task ? task->comm : "");
 	p = add_parts(p, left_out_between(o->rec->left_out, o->rec->start_boot_ns, UINT64_MAX));
 	p = fmt_sums(p, o, &pr->sums);
-	profile_line_end(o->lines, p, graph);
+	profile_line_end(o->lines, p, o->graph);
+}
+
+static struct process_ops *nth_process(const struct profile_ops *o, size_t i)
+{
+	return (struct process_ops *)o->processes.list + i;
+}
+
+static void process_drop(void *process, void *arg)
+{
+	struct process_ops *pr = process;
+
+	process_write(arg, pr);
+	sums_clear(arg, &pr->sums);
+}
+
+/* NULL: no memory, or too many processes are alive. */
+static struct process_ops *process_get(struct profile_ops *o, uint32_t tgid)
+{
+	if (o->last_process < o->processes.n && nth_process(o, o->last_process)->tgid == tgid)
+		return nth_process(o, o->last_process);
+	for (size_t i = 0; i < o->processes.n; i++) {
+		if (nth_process(o, i)->tgid == tgid) {
+			o->last_process = i;
+			return nth_process(o, i);
+		}
+	}
+	if (process_list_room(&o->processes, o->rec->tasks, process_drop, o) || o->processes.n == PROCESSES_MAX)
+		return NULL;
+	o->last_process = o->processes.n++;
+	*nth_process(o, o->last_process) = (struct process_ops){ .tgid = tgid };
+	return nth_process(o, o->last_process);
 }
 
 /* ---- calls ---- */
@@ -544,6 +554,7 @@ void profile_ops_step(struct profile_ops *o, const struct rec_step *r)
 {
 	struct step_ops *s;
 
+	o->graph |= r->n.graphs > 0;
 	if (!o->rec->probes->op_detail)
 		return;
 	if (o->gpu)
@@ -628,7 +639,7 @@ void profile_ops_settled(struct profile_ops *o)
 		gpu_ops_take(o->gpu, false, add_gpu, o);
 }
 
-void profile_ops_finish(struct profile_ops *o, bool graph)
+void profile_ops_finish(struct profile_ops *o)
 {
 	write_ended(o, 0);
 	if (o->gpu)
@@ -637,8 +648,8 @@ void profile_ops_finish(struct profile_ops *o, bool graph)
 		if (o->steps[i].step)
 			step_write(o, &o->steps[i]);
 	}
-	for (size_t i = 0; i < o->n_processes; i++)
-		process_write(o, &o->processes[i], graph);
+	for (size_t i = 0; i < o->processes.n; i++)
+		process_write(o, nth_process(o, i));
 }
 
 void profile_ops_free(struct profile_ops *o)
@@ -647,9 +658,9 @@ void profile_ops_free(struct profile_ops *o)
 		return;
 	for (size_t i = 0; i < STEPS_MAX; i++)
 		sums_clear(o, &o->steps[i].sums);
-	for (size_t i = 0; i < o->n_processes; i++)
-		sums_clear(o, &o->processes[i].sums);
-	free(o->processes);
+	for (size_t i = 0; i < o->processes.n; i++)
+		sums_clear(o, &nth_process(o, i)->sums);
+	free(o->processes.list);
 	gpu_ops_free(o->gpu);
 	HASH_CLEAR(hh, o->by_text);
 	free(o);
@@ -668,6 +679,7 @@ int profile_ops_new(
 	}
 	o->lines = lines;
 	o->rec = rec;
+	o->processes.size = sizeof(struct process_ops);
 	name_number(o, "other");
 	*ret_ops = o;
 	return 0;

@@ -37,8 +37,8 @@ void profile_ops_gpu_step(struct profile_ops *o, const struct rec_gpu_step *r);
 /* See struct sink_ops. */
 void profile_ops_settled(struct profile_ops *o);
 
-/* Writes what is left, including the line of the window. `graph`: for that line. */
-void profile_ops_finish(struct profile_ops *o, bool graph);
+/* Writes what is left, including the line of the window. */
+void profile_ops_finish(struct profile_ops *o);
 void profile_ops_free(struct profile_ops *o);
 
 #endif

@@ -206,6 +206,13 @@ bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid)
 	return t && !t->exited && (!tgid || t->tgid == tgid);
 }
 
+bool tasks_ended(struct tasks *ts, uint32_t tgid)
+{
+	const struct task *t = tasks_find(ts, tgid);
+
+	return !t || t->tgid != tgid || !is_needed(t, clock_boot_ns());
+}
+
 static struct task *add(struct tasks *ts, uint32_t tgid, uint32_t tid)
 {
 	struct task *t;

@@ -51,6 +51,9 @@ struct task *tasks_find(struct tasks *ts, uint32_t tid);
 /* Whether the thread exists and has not exited. `tgid` 0: of any process. */
 bool tasks_lives(struct tasks *ts, uint32_t tgid, uint32_t tid);
 
+/* Whether the process ended so long ago that its last records are in the sinks, or is not known any more. */
+bool tasks_ended(struct tasks *ts, uint32_t tgid);
+
 /* Forgets all names that outputs have written: all threads are new to them. */
 void tasks_forget_outputs(struct tasks *ts);
 

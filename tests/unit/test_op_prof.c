@@ -73,6 +73,30 @@ static void test_processes(void **state)
 	profile_done(&o);
 }
 
+/* Of one that has ended the line is written, and its place is free: any number may come, one after another. */
+static void test_many_processes(void **state)
+{
+	const uint32_t n = 10000;
+	struct rec_function r = { .h = hdr(REC_FUNCTION, 0) };
+	struct out o;
+
+	(void)state;
+	add_probe("f", ROLE_OP, PROBE_F_SPAN, NULL, "");
+	profile_open(&o, &plain);
+	for (uint32_t i = 0; i < n; i++) {
+		r.h.tgid = 5000001 + i;
+		r.h.dur_ns = i;
+		EMIT(&o, &r);
+	}
+	profile_close(&o);
+	assert_int_equal(count(&o), n);
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(atoi(shape(&o, i, "pid")), 5000001 + i);
+		assert_int_equal(stage(&o, i, "total"), i);
+	}
+	profile_done(&o);
+}
+
 /* More names than there is room for, including ones that are unreadable. */
 static void test_names(void **state)
 {
@@ -250,6 +274,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_window),
 		TEST(test_processes),
+		TEST(test_many_processes),
 		TEST(test_names),
 		TEST(test_steps),
 		TEST(test_order),

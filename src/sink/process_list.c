@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "sink/process_list.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/tasks.h"
+
+#define FIRST 64
+
+static void drop_ended(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
+{
+	char *at = l->list, *to = at;
+
+	for (size_t i = 0; i < l->n; i++, at += l->size) {
+		uint32_t tgid;
+
+		memcpy(&tgid, at, sizeof(tgid));
+		if (tasks_ended(tasks, tgid)) {
+			if (drop)
+				drop(at, arg);
+			continue;
+		}
+		memmove(to, at, l->size);
+		to += l->size;
+	}
+	l->n = (size_t)(to - (char *)l->list) / l->size;
+}
+
+int process_list_room(struct process_list *l, struct tasks *tasks, void (*drop)(void *element, void *arg), void *arg)
+{
+	size_t cap = l->cap ? 2 * l->cap : FIRST;
+	void *list;
+
+	if (l->n < l->cap)
+		return 0;
+	if (tasks && l->n)
+		drop_ended(l, tasks, drop, arg);
+	/* looking at all of them must not be for a few */
+	if (l->n < l->cap / 2)
+		return 0;
+	list = realloc(l->list, cap * l->size);
+	if (!list)
+		return l->n < l->cap ? 0 : -ENOMEM;
+	l->list = list;
+	l->cap = cap;
+	return 0;
+}
