@@ -111,6 +111,7 @@ struct inf_stats {
 	u64 sample_bytes; /* of both */
 	u64 sample_ns;	  /* that taking samples took */
 	u64 counters_shared, counters_unread; /* steps and operators without counts: COUNTED_SHARED, COUNTED_NOT */
+	struct hit_time counters_time;        /* of reading the counters when a thread came onto a CPU, where that was timed */
 	struct {
 		struct hit_time kind[HIT_MAX];
 	} hits[RINGS_MAX]; /* by CPU, like the rings */

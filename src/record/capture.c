@@ -179,12 +179,14 @@ void capture_calibrated(struct capture *c)
 
 void capture_weigh(struct capture *c)
 {
-	struct hit_time times[HIT_MAX];
+	const volatile struct inf_stats *st = session_stats(c->session);
+	struct hit_time times[HIT_MAX], counters;
 
 	if (!c->weighs)
 		return;
 	session_hits(c->session, times);
-	prices_make(&c->prices, times, c->outside_ns);
+	counters = (struct hit_time){ .n = st->counters_time.n, .ns = st->counters_time.ns };
+	prices_make(&c->prices, times, session_counters(c->session).mask ? &counters : NULL, c->outside_ns);
 	c->prices.sample_ns = session_sample_ns(c->session, &c->prices.sample_period_ns);
 }
 

@@ -136,13 +136,13 @@ static void change(struct overhead *o, struct sink *s, uint32_t before)
 	}
 }
 
-const char *overhead_stays(const struct probe_table *pt)
+const char *overhead_stays(const struct probe_table *pt, bool counts)
 {
 	for (uint32_t i = 0; i < pt->n; i++) {
 		if (pt->specs[i].is_python && pt->specs[i].attached)
 			return ": --py-step, which each call of a Python function pays for, makes the steps themselves";
 	}
-	return "";
+	return counts ? ": counters (-e +pmu) are read at each switch of a thread, and at each begin and end of a step" : "";
 }
 
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
@@ -162,7 +162,7 @@ void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns)
 	} else if (shed_exhausted(&o->shed) && !o->told) {
 		o->told = true;
 		log_warn("--budget %.4g%%: inftrace takes %.2f %% of the time of a step, and nothing is left to turn off%s",
-			(double)o->shed.budget / 1e4, (double)o->shed.share / 1e4, overhead_stays(&o->c->probes));
+			(double)o->shed.budget / 1e4, (double)o->shed.share / 1e4, overhead_stays(&o->c->probes, session_counters(o->c->session).mask));
 	}
 }
 

@@ -28,8 +28,8 @@ struct overhead *overhead_new(struct capture *c, uint64_t budget);
  */
 const struct rec_hdr *overhead_step(struct overhead *o, const struct rec_hdr *h, size_t size);
 
-/* What nothing turns off although it may cost much, to be added to that; "": nothing. */
-const char *overhead_stays(const struct probe_table *pt);
+/* What nothing turns off although it may cost much, to be added to that; "": nothing. counts: there are counters. */
+const char *overhead_stays(const struct probe_table *pt, bool counts);
 
 /* Turns parts off and on as decided. s: the sink of the open window; NULL: none is open. o NULL: does nothing. */
 void overhead_turn(struct overhead *o, struct sink *s, uint64_t now_ns);

@@ -210,6 +210,15 @@ static void summarise_stacks(const struct capture *c)
 		log_info("stacks: %" PRIu64 " files could not be read", stacks.files_failed);
 }
 
+static void summarise_counters(const struct capture *c)
+{
+	const volatile struct inf_stats *st = session_stats(c->session);
+	uint64_t n = st->counters_time.n;
+
+	if (session_counters(c->session).mask)
+		log_debug("counters: %" PRIu64 " ns at a switch, the mean of %" PRIu64 " that were timed", n ? st->counters_time.ns / n : 0, n);
+}
+
 void record_summary(const struct windows *w, uint64_t begun_ns)
 {
 	const struct capture *c = w->c;
@@ -220,6 +229,7 @@ void record_summary(const struct windows *w, uint64_t begun_ns)
 	check_summary(&c->probes);
 	summarise_oddities(c);
 	summarise_stacks(c);
+	summarise_counters(c);
 	if (w->in->gpu)
 		gpu_summary(w->in->gpu);
 	overhead_summary(w->overhead, w->whole.open_ns, w->whole.close_ns);

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "sink/weight.h"
 
-void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const uint64_t outside_ns[HIT_MAX])
+/* all: if it was never timed */
+static uint64_t mean_ns(const struct hit_time *t, const struct hit_time *all)
+{
+	return t->n ? t->ns / t->n : all->ns / all->n;
+}
+
+void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const struct hit_time *counters, const uint64_t outside_ns[HIT_MAX])
 {
 	struct hit_time all = { 0 };
 
@@ -10,11 +16,10 @@ void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const u
 		all.ns += timed[k].ns;
 	}
 	p->known = all.n > 0;
-	for (int k = 0; k < HIT_MAX && p->known; k++) {
-		const struct hit_time *t = timed[k].n ? &timed[k] : &all;
-
-		p->ns[k] = outside_ns[k] + t->ns / t->n;
-	}
+	for (int k = 0; k < HIT_MAX && p->known; k++)
+		p->ns[k] = outside_ns[k] + mean_ns(&timed[k], &all);
+	if (p->known && counters)
+		p->ns[HIT_SWITCH] += outside_ns[HIT_SWITCH] + mean_ns(counters, &all);
 }
 
 /* Samples are not hits, since nobody counts them for a step: what it has of them on average, or nothing where --budget has

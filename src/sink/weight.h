@@ -19,8 +19,9 @@ struct prices {
 /*
  * Combines the times of programs that were timed with what the kernel needs to reach one. A kind that was never timed
  * is assumed to cost as much as the others on average. Without any, nothing is known. What p says of samples stays.
+ * counters: of the second program that runs at a switch, with -e +pmu; NULL: without.
  */
-void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const uint64_t outside_ns[HIT_MAX]);
+void prices_make(struct prices *p, const struct hit_time timed[HIT_MAX], const struct hit_time *counters, const uint64_t outside_ns[HIT_MAX]);
 
 struct weight {
 	uint64_t ns;        /* the total */

@@ -89,5 +89,11 @@ test_hardware() {
 	check "hardware: as perf counts" "$CHECK" hardware "$TMP/hardware.jsonl" "$TMP/perf.csv"
 }
 
-ALL_TESTS=(faults clock trace windows refused hardware)
+# What reading them takes at a switch is measured, for tracer_us: one switch in 64 at random, of a thousand or more. How long is up to the machine.
+test_weight() {
+	engine_recorded weight -v "${PROBES[@]}" -e +pmu --counters software --profile "$TMP/weight.jsonl" -- "$P" 1000 1
+	check "weight: switches are timed" grep -qE 'counters: [1-9][0-9]* ns at a switch, the mean of [1-9]' "$TMP/weight.err"
+}
+
+ALL_TESTS=(faults clock trace windows refused hardware weight)
 run_tests "$@"

@@ -159,11 +159,12 @@ static void test_stays(void **state)
 	struct probe_table pt = { .specs = specs, .n = 2 };
 
 	(void)state;
-	assert_string_equal(overhead_stays(&pt), ""); /* no target runs Python */
+	assert_string_equal(overhead_stays(&pt, false), ""); /* no target runs Python */
 	specs[1].attached = 1;
-	assert_non_null(strstr(overhead_stays(&pt), "--py-step"));
+	assert_non_null(strstr(overhead_stays(&pt, true), "--py-step"));
 	pt.n = 1;
-	assert_string_equal(overhead_stays(&pt), "");
+	assert_string_equal(overhead_stays(&pt, false), "");
+	assert_non_null(strstr(overhead_stays(&pt, true), "+pmu"));
 }
 
 int main(void)

@@ -23,7 +23,7 @@ static struct prices prices(void)
 	};
 	struct prices p = { 0 };
 
-	prices_make(&p, timed, outside);
+	prices_make(&p, timed, NULL, outside);
 	return p;
 }
 
@@ -40,7 +40,25 @@ static void test_prices(void **state)
 	assert_int_equal(p.ns[HIT_STEPPED], 9000 + 150);
 	assert_int_equal(p.ns[HIT_RETURN], 600 + 150);
 	assert_int_equal(p.ns[HIT_WAKE], 150);
-	prices_make(&p, none, outside);
+	prices_make(&p, none, NULL, outside);
+	assert_false(p.known);
+}
+
+/* With counters there is a second program at each switch, and nothing else changes. */
+static void test_counters(void **state)
+{
+	const struct hit_time timed[HIT_MAX] = { [HIT_ENTRY] = { .n = 10, .ns = 3000 }, [HIT_SWITCH] = { .n = 20, .ns = 6000 } };
+	const struct hit_time none = { 0 }, counters = { .n = 7, .ns = 2800 };
+	const uint64_t reach[HIT_MAX] = { [HIT_ENTRY] = 500, [HIT_SWITCH] = 60 };
+	struct prices p = { 0 };
+
+	(void)state;
+	prices_make(&p, timed, &counters, reach);
+	assert_int_equal(p.ns[HIT_ENTRY], 500 + 300);
+	assert_int_equal(p.ns[HIT_SWITCH], 60 + 300 + 60 + 400);
+	prices_make(&p, timed, &none, reach); /* none was timed */
+	assert_int_equal(p.ns[HIT_SWITCH], 60 + 300 + 60 + 300);
+	prices_make(&p, (struct hit_time[HIT_MAX]){ 0 }, &counters, reach);
 	assert_false(p.known);
 }
 
@@ -151,6 +169,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_prices),
+		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_workers),
