@@ -185,6 +185,17 @@ static char *add_left_out(char *p, const struct profile_sink *ps, const struct w
 	return p;
 }
 
+/* When the recording began, by the clocks that a trace of it has: as text, since the numbers are beyond what a double holds. */
+static char *add_clocks(char *p, const struct recording *rec)
+{
+	p = fmt_lit(p, ",\"boottime_ns\":\"");
+	p = fmt_u64(p, rec->start_boot_ns);
+	p = fmt_lit(p, "\",\"realtime_ns\":\"");
+	p = fmt_u64(p, rec->start_real_ns);
+	*p++ = '"';
+	return p;
+}
+
 static void write_window(struct profile_sink *ps, const struct window_totals *t)
 {
 	uint64_t total = t->close_ns - t->open_ns, records = 0, lost = 0;
@@ -213,6 +224,7 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	p = add_string(p, ",\"version\":", INFTRACE_VERSION);
 	if (ps->rec.command_line)
 		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
+	p = add_clocks(p, &ps->rec);
 	p = fmt_lit(p, ",\"coverage\":");
 	p = profile_fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
 	for (int i = 0; i < REASONS; i++) {
