@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "link/file.h"
 #include "util/list_room.h"
 
 int link_clock_add(struct link_clock *c, int64_t own_ns, int64_t real_ns)
@@ -85,4 +86,15 @@ int64_t link_clock_spread(const struct link_clock *c, int64_t from_ns, int64_t t
 		high = c->points[i].ahead_ns > high ? c->points[i].ahead_ns : high;
 	}
 	return high - low;
+}
+
+bool link_clock_text(const char *text, int64_t *ret_ns)
+{
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*ret_ns = strtoll(text, &end, 10);
+	return !errno && !*end && link_time_fits(*ret_ns);
 }

@@ -3,6 +3,7 @@
 #ifndef INFTRACE_LINK_CLOCK_H
 #define INFTRACE_LINK_CLOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,8 @@ int64_t link_clock_ahead(const struct link_clock *c, int64_t own_ns);
 
 /* By how much the lead varies over this time, as it does when the wall clock is set: what is unknown of it. */
 int64_t link_clock_spread(const struct link_clock *c, int64_t from_ns, int64_t to_ns);
+
+/* Reads nanoseconds as traces and profiles have them in JSON, where numbers of that size are text. false: it is none, or not before 2043. */
+bool link_clock_text(const char *text, int64_t *ret_ns);
 
 #endif

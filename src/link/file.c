@@ -66,14 +66,7 @@ static int take_span(struct file_reader *r, const char *name, uint32_t tid, int6
 
 static bool clock_arg(const struct trace_event *e, const char *key, int64_t *ret)
 {
-	const char *text = node_string(node_get(e->args, key));
-	char *end;
-
-	if (!text || *text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*ret = strtoll(text, &end, 10);
-	return !errno && !*end && link_time_fits(*ret);
+	return link_clock_text(node_string(node_get(e->args, key)), ret);
 }
 
 static int clock_event(struct file_reader *r, const struct trace_event *e)
@@ -267,12 +260,6 @@ static int read_pftrace(struct file_reader *r, struct json_source *source)
 
 /* ---- all ---- */
 
-static bool is_pftrace(const struct json_source *source)
-{
-	return source->pos < source->end && *source->pos == '\n' && source->pos + 1 < source->end && source->pos[1] != '{' &&
-	       source->pos[1] != '[' && source->pos[1] != '\n' && source->pos[1] != ' ';
-}
-
 static int read_kind(struct file_reader *r, struct json_source *source, bool is_et)
 {
 	const char *why = NULL;
@@ -290,7 +277,7 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 	case FILE_TRACE:
 		return read_chrome(r, source);
 	default:
-		if (is_pftrace(source))
+		if (pftrace_is(source))
 			return read_pftrace(r, source);
 		err = -EINVAL;
 		snprintf(r->why, LINK_WHY_MAX, "%s", why);

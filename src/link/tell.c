@@ -153,7 +153,7 @@ void link_tell(const struct link *l, FILE *out)
 		if (d->file.kind == LINK_ET)
 			tell_et(l, d, out);
 		else if (d->file.kind == LINK_PROFILE)
-			fputs(": profile, which has no clock: it goes along for inftrace report", out);
+			fputs(": profile: it goes along for inftrace report", out);
 		else
 			tell_time(l, d, out);
 		fputc('\n', out);

@@ -9,6 +9,7 @@
 #include "util/map.h"
 
 #define KEPT_MAX (UINT64_C(256) << 20)
+#define OWN_TRACK "inftrace"
 #define EVENT_ARG 4
 #define EVENT_TYPE 9
 #define EVENT_NAME_IID 10
@@ -19,7 +20,9 @@
 #define INSTANT 3
 #define ARG_NAME_IID 1
 #define ARG_UINT 3
+#define ARG_INT 4
 #define ARG_TEXT 6
+#define ARG_POINTER 7
 #define ARG_TEXT_IID 17
 
 /* What is interned, and its fields in InternedData. */
@@ -51,6 +54,11 @@ struct sequence {
 	struct interned *names[NAMES];
 };
 
+struct open_args {
+	size_t n;
+	struct pftrace_arg list[PFTRACE_ARGS_MAX];
+};
+
 struct track {
 	UT_hash_handle hh;
 	uint64_t uuid;
@@ -59,6 +67,7 @@ struct track {
 	struct {
 		const struct text *name;
 		int64_t ns;
+		struct open_args *args; /* NULL: none are wanted */
 	} open[PFTRACE_SLICES_NEST];
 };
 
@@ -183,7 +192,7 @@ static int read_interned(struct reader *r, struct sequence *q, struct proto_byte
 	int err = 0;
 
 	while (!err && proto_next(&in, &f) == 1) {
-		for (size_t i = 0; i < (r->ops->instants ? NAMES : 1) && !err; i++) {
+		for (size_t i = 0; i < (r->ops->instants || r->ops->wants_args ? NAMES : 1) && !err; i++) {
 			if (f.number == names_fields[i])
 				err = read_name(r, &q->names[i], f.bytes);
 		}
@@ -213,10 +222,13 @@ static int read_track(struct reader *r, struct proto_bytes in)
 	struct proto_field f, inner;
 	uint64_t uuid = 0, pid = 0, tid = 0;
 	struct track *t;
+	bool own = false;
 
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == TRACK_UUID)
 			uuid = f.value;
+		if (f.number == TRACK_NAME)
+			own = proto_len(f.bytes) == strlen(OWN_TRACK) && !memcmp(f.bytes.p, OWN_TRACK, strlen(OWN_TRACK));
 		if (f.number != TRACK_THREAD_FIELD)
 			continue;
 		while (proto_next(&f.bytes, &inner) == 1) {
@@ -226,7 +238,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 				tid = inner.value;
 		}
 	}
-	if (!tid)
+	if (!tid && !(own && r->ops->wants_args))
 		return 0;
 	HASH_FIND(hh, r->tracks, &uuid, sizeof(uuid), t);
 	if (!t) {
@@ -308,17 +320,11 @@ static int end_slice(struct reader *r, struct track *t, int64_t ns)
 		return 0;
 	s.name = t->open[t->depth].name->text;
 	s.start_ns = t->open[t->depth].ns;
-	return r->ops->slice(r->ctx, &s);
-}
-
-static void begin_slice(struct track *t, const struct text *name, int64_t ns)
-{
-	if (t->depth < PFTRACE_SLICES_NEST) {
-		t->open[t->depth].name = name;
-		t->open[t->depth].ns = ns;
+	if (t->open[t->depth].args && r->ops->wants_args(s.name)) {
+		s.n = t->open[t->depth].args->n;
+		s.args = t->open[t->depth].args->list;
 	}
-	if (t->depth < UINT32_MAX)
-		t->depth++;
+	return r->ops->slice(r->ctx, &s);
 }
 
 /* NULL: unknown. */
@@ -340,7 +346,7 @@ static void read_arg(struct reader *r, const struct sequence *q, struct proto_by
 	while (proto_next(&in, &f) == 1) {
 		if (f.number == ARG_NAME_IID)
 			ret->name = name_of(q, NAMES_ARG, f.value);
-		else if (f.number == ARG_UINT)
+		else if (f.number == ARG_UINT || f.number == ARG_INT || f.number == ARG_POINTER)
 			ret->value = f.value;
 		else if (f.number == ARG_TEXT_IID)
 			ret->text = name_of(q, NAMES_TEXT, f.value);
@@ -351,16 +357,44 @@ static void read_arg(struct reader *r, const struct sequence *q, struct proto_by
 	}
 }
 
+static size_t read_args(struct reader *r, const struct sequence *q, struct proto_bytes in, struct pftrace_arg ret[PFTRACE_ARGS_MAX])
+{
+	struct proto_field f;
+	size_t n = 0;
+
+	while (proto_next(&in, &f) == 1) {
+		if (f.number == EVENT_ARG && n < PFTRACE_ARGS_MAX)
+			read_arg(r, q, f.bytes, &ret[n++]);
+	}
+	return n;
+}
+
 static int read_instant(struct reader *r, struct sequence *q, struct proto_bytes in, const char *name, int64_t ns)
 {
 	struct pftrace_instant instant = { .name = name, .ns = ns };
-	struct proto_field f;
 
-	while (proto_next(&in, &f) == 1) {
-		if (f.number == EVENT_ARG && instant.n < PFTRACE_ARGS_MAX)
-			read_arg(r, q, f.bytes, &instant.args[instant.n++]);
-	}
+	instant.n = read_args(r, q, in, instant.args);
 	return r->ops->instant(r->ctx, &instant);
+}
+
+/* in: its event, for the arguments. */
+static int begin_slice(struct reader *r, const struct sequence *q, struct track *t, struct proto_bytes in, const struct text *name, int64_t ns)
+{
+	bool args = name && r->ops->wants_args && r->ops->wants_args(name->text);
+
+	if (t->depth < PFTRACE_SLICES_NEST) {
+		t->open[t->depth].name = name;
+		t->open[t->depth].ns = ns;
+		if (args && !t->open[t->depth].args)
+			t->open[t->depth].args = keep(r, sizeof(*t->open[t->depth].args));
+		if (args && !t->open[t->depth].args)
+			return full(r);
+		if (args)
+			t->open[t->depth].args->n = read_args(r, q, in, t->open[t->depth].args->list);
+	}
+	if (t->depth < UINT32_MAX)
+		t->depth++;
+	return 0;
 }
 
 static int read_event(struct reader *r, struct sequence *q, struct proto_bytes in, int64_t ns)
@@ -406,8 +440,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 		return name && !strncmp(name->text, r->ops->instants, strlen(r->ops->instants))
 			       ? read_instant(r, q, whole, name->text, ns)
 			       : 0;
-	begin_slice(t, name, ns);
-	return 0;
+	return begin_slice(r, q, t, whole, name, ns);
 }
 
 /* ---- packets ---- */
@@ -504,6 +537,8 @@ static void reader_clear(struct reader *r)
 	HASH_ITER(hh, r->tracks, t, next_t)
 	{
 		HASH_DEL(r->tracks, t);
+		for (size_t i = 0; i < PFTRACE_SLICES_NEST; i++)
+			free(t->open[i].args);
 		free(t);
 	}
 	HASH_ITER(hh, r->texts, x, next_x)
@@ -511,6 +546,12 @@ static void reader_clear(struct reader *r)
 		HASH_DEL(r->texts, x);
 		free(x);
 	}
+}
+
+bool pftrace_is(const struct json_source *source)
+{
+	return source->pos < source->end && *source->pos == '\n' && source->pos + 1 < source->end && source->pos[1] != '{' &&
+	       source->pos[1] != '[' && source->pos[1] != '\n' && source->pos[1] != ' ';
 }
 
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)

@@ -13,23 +13,28 @@
 
 #define PFTRACE_SLICES_NEST 64 /* on one track; deeper ones are left out */
 
-struct pftrace_slice {
-	const char *name; /* the same pointer for the same text, as long as the file is read */
-	uint32_t pid, tid;
-	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
+#define PFTRACE_ARGS_MAX 12
+
+/* An argument of a slice or an instant; further ones than PFTRACE_ARGS_MAX are left out. */
+struct pftrace_arg {
+	const char *name, *text; /* NULL: unknown; text NULL: it is a number */
+	uint64_t value;
 };
 
-#define PFTRACE_ARGS_MAX 8
+struct pftrace_slice {
+	const char *name; /* the same pointer for the same text, as long as the file is read */
+	uint32_t pid, tid;        /* 0: on the track `inftrace` */
+	int64_t start_ns, end_ns; /* CLOCK_BOOTTIME */
+	size_t n;                 /* arguments: of those that are wanted with them */
+	const struct pftrace_arg *args;
+};
 
-/* An instant of a thread with its arguments; further ones than PFTRACE_ARGS_MAX are left out. */
+/* An instant of a thread with its arguments. */
 struct pftrace_instant {
 	const char *name; /* as above */
 	int64_t ns;
 	size_t n;
-	struct pftrace_arg {
-		const char *name, *text; /* text NULL: it is a number */
-		uint64_t value;
-	} args[PFTRACE_ARGS_MAX];
+	struct pftrace_arg args[PFTRACE_ARGS_MAX];
 };
 
 struct pftrace_event_ops {
@@ -42,9 +47,15 @@ struct pftrace_event_ops {
 	/* Those whose names begin with instants; instants NULL: none are wanted. */
 	int (*instant)(void *ctx, const struct pftrace_instant *instant);
 	const char *instants;
+	/* Whether the slices of this name are wanted with their arguments. If it is there, the slices of the track `inftrace`,
+	 * which is of no thread, are passed, too. */
+	bool (*wants_args)(const char *name);
 	/* A problem at this offset of the (decompressed) file. */
 	void (*bad)(void *ctx, uint64_t offset, const char *why);
 };
+
+/* Whether an open source begins as such a trace, rather than as text. */
+bool pftrace_is(const struct json_source *source);
 
 /* Reads an open source to its end. Returns and *ret_torn as pftrace_read(). */
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn);

@@ -161,7 +161,10 @@ static inline void log_redop(struct line *l, const char *name, t_redop v)
 
 static inline void log_unique(struct line *l, const char *name, t_unique v)
 {
-	log_u32(l, name, (unsigned char)v.internal[0]);
+	uintptr_t first; /* of which the preset has as much as a number */
+
+	memcpy(&first, v.internal, sizeof(first));
+	log_ptr(l, name, (t_ptr)first);
 }
 
 static inline void log_unused(struct line *l, const char *name, t_unused v)
