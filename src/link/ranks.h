@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which calls of the recordings of several processes are one collective.
+ *
+ * A rank is a communicator of a process. Ranks whose communicator was made while they were recorded are those of one group if its id is
+ * the same, and their n-th calls are one collective. Without that, or behind lost records, calls belong together if there is exactly one
+ * way to shift the calls of one rank against those of the other by which all of them agree in function and bytes and are
+ * RANKS_APART_NS apart at most. Where there are several (each call is like the one before), it is not known, and nothing is said.
+ */
+#ifndef INFTRACE_LINK_RANKS_H
+#define INFTRACE_LINK_RANKS_H
+
+#include "link/collectives.h"
+
+#define RANKS_MAX 1024
+#define RANKS_APART_NS INT64_C(1000000000)
+/* Fewer calls that agree may do so by chance. */
+#define RANKS_AGREE_MIN 8
+#define RANKS_NONE UINT32_MAX
+
+/* How far a host's CLOCK_BOOTTIME is ahead of the timeline's: a line between two instants of its own. All zero: unknown. */
+struct host_place {
+	bool known;
+	int64_t first_ns, last_ns; /* it is known to within residual_ns between these */
+	int64_t ahead_first_ns, ahead_last_ns;
+	int64_t residual_ns;
+};
+
+struct rank_call {
+	int64_t own_ns, at_ns; /* when it began: by its host's CLOCK_BOOTTIME, and by the timeline's */
+	uint64_t key, bytes;
+	uint32_t tid;
+	uint32_t segment; /* between two calls of one segment none is missing */
+	uint8_t function;
+	bool placed; /* at_ns is known to within the host's residual */
+};
+
+struct rank {
+	uint32_t host, pid;
+	uint64_t comm, id;       /* id 0: unknown */
+	int64_t made_ns;         /* INT64_MIN: not seen */
+	uint32_t ranks, rank;    /* of the communicator; ranks 0: unknown */
+	uint32_t counted;        /* the segment that begins with the first call of the communicator; RANKS_NONE */
+	struct rank_call *calls; /* after ranks_group(): sorted by own_ns */
+	size_t n, size;
+};
+
+/* Ranks that take part in the same collectives, two at least. A collective is a call of the first one. */
+struct rank_group {
+	uint32_t *members; /* indices into the ranks; the first has the most calls */
+	uint32_t **calls;  /* of each member, for each call of the first one: its own, or RANKS_NONE */
+	size_t n, size;
+	uint32_t ranks;      /* that the communicator has; 0: unknown */
+	uint64_t mismatched; /* calls with the same number that differ in function or bytes */
+	uint64_t unplaced;   /* calls of which it is not known which collective they are */
+};
+
+/* All zero: empty. */
+struct ranks {
+	struct rank *list[RANKS_MAX];
+	size_t n;
+	struct rank_group *groups;
+	size_t n_groups, groups_size;
+	uint32_t segments;
+	uint64_t left_out; /* calls of ranks over RANKS_MAX */
+	uint64_t work;     /* comparisons so far */
+	bool gave_up;      /* more comparisons than it would make: some groups may be missing */
+};
+
+/* Adds a recording of a host. A call that several recordings have counts once. -ENOMEM. */
+int ranks_add(struct ranks *r, uint32_t host, const struct host_place *place, const struct collectives *c);
+
+/* Finds the groups, when all recordings are added. -ENOMEM. */
+int ranks_group(struct ranks *r);
+void ranks_clear(struct ranks *r);
+
+/* The time of the timeline. */
+int64_t host_place_at(const struct host_place *p, int64_t own_ns);
+
+#endif
