@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "link/clock.h"
+#include "report/hosts.h"
 #include "report/op_code.h"
 
 #define STEP_OPS_MAX 256
@@ -66,6 +68,10 @@ void model_free(struct model *m)
 	free(m->processes);
 	idmap_free(&m->by_pid);
 	free(m->windows);
+	free(m->clocks);
+	for (size_t i = 0; i < m->n_archives; i++)
+		archive_hosts_free(m->archives[i]);
+	free(m->archives);
 	tally_free(&m->lost);
 	code_tree_free(&m->code);
 	if (m->names.ids)
@@ -151,6 +157,27 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 	m->processes[m->n_processes++] = p;
 	*ret_process = p;
 	return 0;
+}
+
+int model_set_clock(struct model *m, uint32_t recording, const char *boot_ns, const char *real_ns, int64_t ts)
+{
+	struct recording_clock c = { .known = true };
+
+	if (!link_clock_text(boot_ns, &c.boot_ns) || !link_clock_text(real_ns, &c.real_ns) || ts > c.boot_ns || ts > c.real_ns)
+		return 0;
+	c.boot_ns -= ts;
+	c.real_ns -= ts;
+	if (array_reserve(&m->clocks, recording + 1, &m->clocks_size, sizeof(*m->clocks)))
+		return -ENOMEM;
+	for (; m->n_clocks <= recording; m->n_clocks++)
+		m->clocks[m->n_clocks].known = false;
+	m->clocks[recording] = c;
+	return 0;
+}
+
+struct recording_clock model_clock(const struct model *m, uint32_t recording)
+{
+	return recording < m->n_clocks ? m->clocks[recording] : (struct recording_clock){ 0 };
 }
 
 bool process_empty(const struct process *p)

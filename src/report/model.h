@@ -109,6 +109,12 @@ struct window {
 	uint32_t trigger; /* why it was dumped, a name */
 };
 
+/* What the clocks of its host said when a recording began, where it says so. */
+struct recording_clock {
+	bool known;
+	int64_t boot_ns, real_ns; /* CLOCK_BOOTTIME, CLOCK_REALTIME; each below 2^61 */
+};
+
 struct names {
 	char **text;
 	size_t len, size;
@@ -126,6 +132,10 @@ struct model {
 	struct code_tree code; /* the stacks of all processes */
 	uint64_t lost_records;
 	uint32_t recordings;
+	struct recording_clock *clocks; /* of the first n_clocks recordings */
+	size_t n_clocks, clocks_size;
+	struct archive_hosts **archives; /* of inftrace link: what was recorded of collectives over hosts */
+	size_t n_archives, archives_size;
 	uint32_t host; /* a name: that of the file which is being read, of an archive; 0: unknown */
 };
 
@@ -140,6 +150,12 @@ const char *model_text(const struct model *m, uint32_t id);
 
 /* The process, created if it is new. Its address does not change. */
 int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process);
+
+/* Notes when a recording began: `ts` ns before these two, which are texts as profiles and Chrome traces have them; NULL: missing. Times that
+ * cannot be are left out. 0 or -ENOMEM. */
+int model_set_clock(struct model *m, uint32_t recording, const char *boot_ns, const char *real_ns, int64_t ts);
+/* known is false if it has not been set. */
+struct recording_clock model_clock(const struct model *m, uint32_t recording);
 
 /* Whether only its name is known. */
 bool process_empty(const struct process *p);

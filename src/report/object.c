@@ -472,6 +472,8 @@ struct json_object *report_object(const struct report *r, uint32_t slowest)
 			json_append(b, processes, process_object(b, r, i, slowest, &err));
 	}
 	json_put(b, o, "processes", processes);
+	if (!err)
+		err = late_put(b, o, &r->model, &r->late, slowest);
 	code_put_left_out(b, o, &r->model);
 	json_put(b, o, "loss", loss_object(b, &r->model));
 	if (!err && !b->failed)

@@ -8,17 +8,20 @@
 #include "read/detect.h"
 #include "read/json_reader.h"
 #include "read/zip.h"
+#include "report/hosts.h"
 #include "report/read.h"
 #include "util/zip_format.h"
 
 #define MACHINE_MAX 64
+#define NOT_READ (-1) /* which has been said */
 
 struct archive {
 	struct zip zip;
 	struct model *m;
 	const char *path;
 	char (*hosts)[MACHINE_MAX]; /* of the members */
-	enum file_kind *kinds;
+	struct archive_hosts *places; /* the model's; NULL: there is no manifest */
+	int *kinds;                   /* enum file_kind, or NOT_READ */
 	struct read_problems *problems;
 	struct read_notes *notes;
 };
@@ -30,30 +33,32 @@ static void note(struct archive *a, const char *name, const char *why)
 	a->notes->tell(a->notes->ctx, a->path, text_printable(printable, sizeof(printable), name), why);
 }
 
-/* Which hosts the traces are from, as the manifest says. */
-static void read_hosts(struct archive *a, const struct zip_member *manifest)
+/* Which hosts the traces are from, and how their clocks relate, as the manifest says. */
+static int read_hosts(struct archive *a, const struct zip_member *manifest)
 {
-	const struct json_node *root, *files;
 	struct json_source source;
 	struct json_reader reader;
+	const struct json_node *root;
+	struct model *m = a->m;
+	int err = 0;
 
 	json_reader_init(&reader, &source);
-	if (!zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root)) {
-		files = node_get(node_get(root, "perfetto_manifest"), "files");
-		if (node_is(files, JSON_ARRAY)) {
-			json_for_each (file, files) {
-				const char *path = node_string(node_get(file, "path"));
-				const char *name = node_string(node_get(node_get(file, "machine"), "name"));
+	if (!a->places && !zip_source(&a->zip, manifest, &source) && !json_reader_value(&reader, &root)) {
+		err = array_reserve(&m->archives, m->n_archives + 1, &m->archives_size, sizeof(*m->archives));
+		if (!err)
+			err = archive_hosts_new(m, root, &a->places);
+		if (!err)
+			m->archives[m->n_archives++] = a->places;
+	}
+	for (size_t i = 0; !err && a->places && i < a->zip.n; i++) {
+		const struct archive_file *f = archive_file(a->places, a->zip.members[i].name);
 
-				for (size_t i = 0; path && name && i < a->zip.n; i++) {
-					if (!strcmp(a->zip.members[i].name, path))
-						snprintf(a->hosts[i], MACHINE_MAX, "%s", name);
-				}
-			}
-		}
+		if (f)
+			snprintf(a->hosts[i], MACHINE_MAX, "%s", model_text(m, a->places->list[f->host].name));
 	}
 	json_reader_free(&reader);
 	json_source_close(&source);
+	return err;
 }
 
 /* Profiles are below the name of their host, if it was given. */
@@ -69,10 +74,10 @@ static void host_of_profile(struct archive *a, size_t i)
 }
 
 /* What a member is; of what cannot be reported, that. */
-static enum file_kind member_kind(struct archive *a, const struct zip_member *m)
+static int member_kind(struct archive *a, const struct zip_member *m)
 {
 	struct json_source source;
-	enum file_kind kind = FILE_OTHER;
+	int kind = NOT_READ;
 	const char *why = NULL;
 	char buf[160];
 
@@ -80,11 +85,9 @@ static enum file_kind member_kind(struct archive *a, const struct zip_member *m)
 		read_problem(a->problems, "%s: %s", m->name, source.error);
 	} else {
 		kind = file_detect(&source, buf, sizeof(buf), &why);
-		if (kind == FILE_OTHER)
-			note(a, m->name, "only Perfetto reads it");
 		if (kind == FILE_TRACE && !strncmp(m->name, ARCHIVE_BESIDE, sizeof(ARCHIVE_BESIDE) - 1)) {
 			note(a, m->name, "it is an execution trace, which has no times");
-			kind = FILE_OTHER;
+			kind = NOT_READ;
 		}
 	}
 	json_source_close(&source);
@@ -118,6 +121,27 @@ static bool is_name(const struct zip_member *m, const char *name)
 	return !strcmp(m->name, name);
 }
 
+/* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
+static int read_collectives(struct archive *a, const struct zip_member *m, size_t *ret_calls)
+{
+	const struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
+	char why[COLLECTIVES_WHY_MAX], printable[256];
+	struct json_source source;
+	int err = 0;
+
+	*ret_calls = 0;
+	if (!file)
+		return 0;
+	if (zip_source(&a->zip, m, &source))
+		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), source.error);
+	else
+		err = archive_hosts_read(a->places, file, &source, ret_calls, why);
+	if (err && err != -ENOMEM)
+		read_problem(a->problems, "%s: %s", text_printable(printable, sizeof(printable), m->name), why);
+	json_source_close(&source);
+	return err == -ENOMEM ? err : 0;
+}
+
 /* Each recording once: a profile says more than the trace beside it. */
 static int read_members(struct archive *a)
 {
@@ -126,19 +150,30 @@ static int read_members(struct archive *a)
 
 	for (size_t i = 0; i < a->zip.n; i++) {
 		if (is_name(&a->zip.members[i], ARCHIVE_MANIFEST)) {
-			read_hosts(a, &a->zip.members[i]);
+			err = read_hosts(a, &a->zip.members[i]);
+			if (err)
+				return err;
 			continue;
 		}
 		a->kinds[i] = member_kind(a, &a->zip.members[i]);
 		profiles |= a->kinds[i] == FILE_PROFILE;
 	}
 	for (size_t i = 0; !err && i < a->zip.n; i++) {
-		if (a->kinds[i] == FILE_OTHER)
+		const struct zip_member *m = &a->zip.members[i];
+		size_t calls = 0;
+
+		if (is_name(m, ARCHIVE_MANIFEST) || a->kinds[i] == NOT_READ)
 			continue;
+		if (a->kinds[i] != FILE_PROFILE)
+			err = read_collectives(a, m, &calls);
 		host_of_profile(a, i);
-		if (profiles && a->kinds[i] == FILE_TRACE)
-			note(a, a->zip.members[i].name, "the archive has profiles, which say more");
-		else
+		if (a->kinds[i] == FILE_OTHER)
+			note(a, m->name, calls ? "but for its collectives, only Perfetto reads it" : "only Perfetto reads it");
+		else if (profiles && a->kinds[i] == FILE_TRACE)
+			note(a, m->name,
+				calls ? "but for its collectives, the archive has profiles, which say more"
+				      : "the archive has profiles, which say more");
+		else if (!err)
 			err = read_member(a, i);
 	}
 	return err;

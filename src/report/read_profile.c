@@ -565,6 +565,12 @@ static int read_window(
 	uint32_t name;
 	int err = 0;
 
+	/* a window without lines is none of the recordings that are counted */
+	if (!r->window_ended)
+		err = model_set_clock(
+			m, r->recording, node_string(node_get(shape, "boottime_ns")), node_string(node_get(shape, "realtime_ns")), 0);
+	if (err)
+		return err;
 	r->window_ended = true;
 	stage(stages, "total", &w.total);
 	w.records = shape_count(shape, "records");

@@ -181,6 +181,17 @@ static int read_slice(struct trace_reader *r, const struct trace_event *event)
 	return err ? err : tally_add(op ? &p->ops : &p->syscalls, name, dur, 1);
 }
 
+/* The first reading says when the recording began: at its ts 0, which is not in this file if it is the second of several. */
+static int read_clock(struct trace_reader *r, const struct trace_event *event)
+{
+	int64_t ts;
+
+	if (model_clock(r->m, r->recording).known || !read_us(event->ts, &ts))
+		return 0;
+	return model_set_clock(r->m, r->recording, node_string(node_get(event->args, "boottime_ns")),
+		node_string(node_get(event->args, "realtime_ns")), ts);
+}
+
 static int read_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph), *name = node_string(event->name);
@@ -192,6 +203,8 @@ static int read_event(void *ctx, const struct trace_event *event)
 		return 0;
 	if (!strcmp(ph, "X"))
 		return read_slice(r, event);
+	if (!strcmp(ph, "i") && name && !strcmp(name, "inftrace_clock"))
+		return read_clock(r, event);
 	if (strcmp(ph, "M") || !name || strcmp(name, "process_name"))
 		return 0;
 	err = event_process(r, event, &p);

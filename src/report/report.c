@@ -62,7 +62,7 @@ static int make_summaries(struct report *r)
 		if (err)
 			return err;
 	}
-	return 0;
+	return late_find(m, r->summaries, &r->late);
 }
 
 int report_make(struct report *r, const char *const *files, size_t n_files,
@@ -94,6 +94,7 @@ void report_slo(struct report *r, const struct slo *slo)
 
 void report_free(struct report *r)
 {
+	late_free(&r->late);
 	if (r->summaries) {
 		for (size_t i = 0; i < r->model.n_processes; i++)
 			summary_free(&r->summaries[i]);
@@ -109,5 +110,5 @@ bool report_empty(const struct report *r)
 		if (!process_empty(r->model.processes[i]))
 			return false;
 	}
-	return true;
+	return !r->late.n && !r->late.alone;
 }

@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
+#include "report/late.h"
 #include "report/model.h"
 #include "report/summary.h"
 
@@ -13,6 +14,7 @@ struct report {
 	struct model model;
 	struct phase_names phases;
 	struct summary *summaries; /* one for each of the model's processes */
+	struct late late;          /* of archives */
 	const char *const *files;
 	size_t n_files;
 };

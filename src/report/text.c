@@ -418,6 +418,9 @@ int report_text(const struct report *r, uint32_t slowest, FILE *out)
 	int err;
 
 	put_triggers(&page);
+	err = late_text(&page, &r->late, slowest);
+	if (err)
+		return err;
 	for (size_t i = 0; i < m->n_processes; i++) {
 		const struct process *p = m->processes[i];
 

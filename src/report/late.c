@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "report/late.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An excess by chance, as for steps (typical.c, cause.c). */
+#define NOISE_SIGMAS 6.0
+#define NOISE_SHARE 0.1
+#define EXCESS_MIN_NS 20000
+/* What a pause, or the two states that a sentence names, have to explain of an excess to be its cause: one half. */
+#define CAUSE_SHARE 2
+#define CAUSES_MAX 64
+
+/* A collective that all have entered at known times. */
+struct judged {
+	size_t collective;
+	uint32_t unit, after, member; /* the last unit, and its member that entered last */
+	int64_t late_ns, residual_ns;
+	int64_t before_ns; /* when all had entered the one before, by the timeline; INT64_MIN: unknown */
+};
+
+struct entry {
+	int64_t ns;
+	uint32_t member;
+};
+
+struct finder {
+	const struct model *m;
+	const struct summary *summaries;
+	const struct ranks *ranks;
+	struct late_group *g;
+	uint32_t *unit_of;     /* by member */
+	struct entry *entries; /* by unit, of the collective at hand */
+	struct judged *judged;
+	double *own; /* by unit, for each that is judged: what it took longer than the others since its last call; NaN: unknown */
+	size_t n;    /* collectives */
+};
+
+static const struct rank *rank_of(const struct finder *f, uint32_t member)
+{
+	return f->ranks->list[f->g->group->members[member]];
+}
+
+static uint32_t call_at(const struct finder *f, uint32_t member, size_t collective)
+{
+	return f->g->group->calls[member][collective];
+}
+
+/* ---- who was last ---- */
+
+static int find_units(struct finder *f)
+{
+	struct late_group *g = f->g;
+	const struct rank_group *group = g->group;
+
+	for (size_t i = 1; i < group->n; i++)
+		g->by_host |= rank_of(f, (uint32_t)i)->host != rank_of(f, 0)->host;
+	g->units = calloc(group->n, sizeof(*g->units));
+	f->unit_of = calloc(group->n, sizeof(*f->unit_of));
+	f->entries = calloc(group->n, sizeof(*f->entries));
+	if (!g->units || !f->unit_of || !f->entries)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < group->n; i++) {
+		uint32_t host = rank_of(f, i)->host, unit = 0;
+
+		while (unit < g->n_units && !(g->by_host && g->units[unit].host == host))
+			unit++;
+		if (unit == g->n_units)
+			g->units[g->n_units++] = (struct late_unit){ .host = host, .rank = g->by_host ? RANKS_NONE : group->members[i] };
+		f->unit_of[i] = unit;
+	}
+	return 0;
+}
+
+/* What is unknown of the clocks of two units. */
+static int64_t residual_of(const struct late_group *g, uint32_t a, uint32_t b)
+{
+	uint32_t x = g->units[a].host, y = g->units[b].host;
+
+	return x == y ? 0 : g->hosts->list[x].residual_ns + g->hosts->list[y].residual_ns;
+}
+
+/* Sets the entries of a collective. false: they are not all there, or not at known times, which is counted. */
+static bool get_entries(struct finder *f, size_t collective)
+{
+	struct late_group *g = f->g;
+	bool placed = true;
+
+	for (uint32_t u = 0; u < g->n_units; u++)
+		f->entries[u].ns = INT64_MIN;
+	for (uint32_t k = 0; k < g->group->n; k++) {
+		uint32_t at = call_at(f, k, collective);
+		const struct rank_call *call;
+		struct entry *e = &f->entries[f->unit_of[k]];
+
+		if (at == RANKS_NONE) {
+			g->incomplete++;
+			return false;
+		}
+		call = &rank_of(f, k)->calls[at];
+		placed &= call->placed || !g->by_host;
+		if (call->at_ns > e->ns || e->ns == INT64_MIN)
+			*e = (struct entry){ call->at_ns, k };
+	}
+	g->unplaced += !placed;
+	return placed;
+}
+
+static int64_t call_before(const struct finder *f, uint32_t member, size_t collective)
+{
+	const struct rank *r = rank_of(f, member);
+	uint32_t at = call_at(f, member, collective);
+
+	return at && r->calls[at - 1].segment == r->calls[at].segment ? r->calls[at - 1].at_ns : INT64_MIN;
+}
+
+/* Of the entries: who was last, who before; and of each what it took itself. */
+static void judge(struct finder *f, size_t collective, int64_t before_ns)
+{
+	struct late_group *g = f->g;
+	struct judged *j = &f->judged[g->judged];
+	uint32_t last = 0, after = 1;
+
+	for (uint32_t u = 1; u < g->n_units; u++) {
+		if (f->entries[u].ns > f->entries[last].ns) {
+			after = last;
+			last = u;
+		} else if (u > 1 && f->entries[u].ns > f->entries[after].ns) {
+			after = u;
+		}
+	}
+	*j = (struct judged){ .collective = collective,
+		.unit = last,
+		.after = after,
+		.member = f->entries[last].member,
+		.late_ns = f->entries[last].ns - f->entries[after].ns,
+		.residual_ns = residual_of(g, last, after),
+		.before_ns = before_ns };
+	for (uint32_t u = 0; u < g->n_units; u++) {
+		int64_t others = f->entries[u == last ? after : last].ns, before = call_before(f, f->entries[u].member, collective);
+
+		f->own[u * f->n + g->judged] = before == INT64_MIN ? NAN : (double)(f->entries[u].ns - (before > others ? before : others));
+	}
+	if (j->residual_ns > g->residual_ns)
+		g->residual_ns = j->residual_ns;
+	if (j->late_ns > j->residual_ns)
+		g->units[last].last++;
+	else
+		g->close++;
+	g->judged++;
+}
+
+static void judge_all(struct finder *f)
+{
+	int64_t before_ns = INT64_MIN;
+
+	for (size_t i = 0; i < f->n; i++) {
+		if (!get_entries(f, i)) {
+			before_ns = INT64_MIN;
+			continue;
+		}
+		judge(f, i, before_ns);
+		before_ns = f->entries[f->judged[f->g->judged - 1].unit].ns;
+	}
+}
+
+static int find_lateness(struct finder *f, uint32_t unit)
+{
+	int64_t *values = malloc((f->g->judged + 1) * sizeof(*values));
+	size_t n = 0;
+
+	if (!values)
+		return -ENOMEM;
+	for (size_t i = 0; i < f->g->judged; i++) {
+		const struct judged *j = &f->judged[i];
+
+		if (j->unit == unit && j->late_ns > j->residual_ns)
+			values[n++] = j->late_ns;
+	}
+	f->g->units[unit].late = percentiles_of(values, n);
+	free(values);
+	return 0;
+}
+
+/* ---- stragglers ---- */
+
+/* The process of a rank; NULL: no profile is of it. */
+static const struct process *process_of(const struct finder *f, const struct rank *r)
+{
+	const struct archive_hosts *h = f->g->hosts;
+
+	for (size_t i = 0; i < f->m->n_processes; i++) {
+		const struct process *p = f->m->processes[i];
+		struct recording_clock clock;
+
+		if (p->pid != r->pid || !p->steps.len)
+			continue;
+		if (p->host == h->list[r->host].name)
+			return p;
+		clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, 0, STEP_RECORDING));
+		if (!p->host && clock.known && archive_host_by_clock(h, clock.boot_ns, clock.real_ns) == r->host)
+			return p;
+	}
+	return NULL;
+}
+
+static const struct summary *summary_of(const struct finder *f, const struct process *p)
+{
+	for (size_t i = 0; p && i < f->m->n_processes; i++) {
+		if (f->m->processes[i] == p)
+			return &f->summaries[i];
+	}
+	return NULL;
+}
+
+/* A pause of a tenth of a step is not worth mentioning, however evenly they enter. */
+static double least_excess(const struct finder *f, uint32_t unit)
+{
+	double least = EXCESS_MIN_NS;
+
+	for (uint32_t k = 0; k < f->g->group->n; k++) {
+		const struct summary *s = f->unit_of[k] == unit ? summary_of(f, process_of(f, rank_of(f, k))) : NULL;
+		double share = s && s->n_phases ? NOISE_SHARE * (double)s->phases[0].steps.p50 : 0;
+
+		least = share > least ? share : least;
+	}
+	return least;
+}
+
+static int add_event(struct finder *f, const struct judged *j, int64_t excess_ns)
+{
+	struct late_group *g = f->g;
+	const struct rank *r = rank_of(f, j->member);
+	const struct rank_call *call = &r->calls[call_at(f, j->member, j->collective)];
+	int64_t since = call[-1].at_ns > j->before_ns ? call[-1].at_ns : j->before_ns;
+	struct late_unit *u = &g->units[j->unit];
+
+	u->stragglers++;
+	u->excess_ns = ns_add(u->excess_ns, excess_ns);
+	g->all_events++;
+	if (array_reserve(&g->events, g->n_events + 1, &g->events_size, sizeof(*g->events)))
+		return -ENOMEM;
+	g->events[g->n_events++] = (struct late_event){ .collective = j->collective,
+		.unit = j->unit,
+		.after = j->after,
+		.rank = g->group->members[j->member],
+		.call = call,
+		.late_ns = j->late_ns,
+		.excess_ns = excess_ns,
+		.since_ns = ns_add(call->own_ns, since - call->at_ns) };
+	return 0;
+}
+
+static int find_stragglers(struct finder *f, uint32_t unit)
+{
+	const double *own = f->own + unit * f->n;
+	size_t judged = f->g->judged, n = 0;
+	double *values = malloc((judged + 1) * sizeof(*values)), median, limit;
+	int err = 0;
+
+	if (!values)
+		return -ENOMEM;
+	for (size_t i = 0; i < judged; i++) {
+		if (!isnan(own[i]))
+			values[n++] = own[i];
+	}
+	median = median_of(values, n);
+	limit = NOISE_SIGMAS * mad_of(values, n, median);
+	limit = fmax(limit, least_excess(f, unit));
+	median = fmax(median, 0);
+	for (size_t i = 0; i < judged && !err; i++) {
+		const struct judged *j = &f->judged[i];
+
+		if (j->unit == unit && j->late_ns > j->residual_ns && !isnan(own[i]) && own[i] - median > limit)
+			err = add_event(f, j, (int64_t)(own[i] - median));
+	}
+	free(values);
+	return err;
+}
+
+static int compare_events(const void *x, const void *y)
+{
+	const struct late_event *a = x, *b = y;
+
+	if (a->excess_ns != b->excess_ns)
+		return a->excess_ns > b->excess_ns ? -1 : 1;
+	return a->collective < b->collective ? -1 : a->collective > b->collective;
+}
+
+/* ---- why ---- */
+
+/* How much of the time in which it got late the slow step, or the pause before it, lies in. */
+static int64_t within(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+{
+	struct recording_clock clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, slow->step, STEP_RECORDING));
+	int64_t from, to;
+
+	if (!clock.known)
+		return 0;
+	from = ns_add(clock.boot_ns, steps_get(&p->steps, slow->step, STEP_TS));
+	to = slow->gap ? from : ns_add(from, steps_get(&p->steps, slow->step, STEP_TOTAL));
+	from = slow->gap ? from - steps_get(&p->steps, slow->step, STEP_GAP) : from;
+	from = from < e->since_ns ? e->since_ns : from;
+	to = to > e->call->own_ns ? e->call->own_ns : to;
+	return to - from;
+}
+
+/*
+ * Of the time that a step spent in its states a part may lie outside of that, behind the call, where it waits for other ranks: at most as
+ * much as of the step itself does.
+ */
+static bool explains(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
+{
+	int64_t inside = within(f, p, slow, e), outside, enough = e->excess_ns / CAUSE_SHARE;
+	const struct cause *c = &slow->cause;
+
+	if (inside < enough)
+		return false;
+	if (slow->gap)
+		return c->excess >= enough;
+	outside = steps_get(&p->steps, slow->step, STEP_TOTAL) - inside;
+	return c->part - outside >= enough / 2 && ns_add(c->part, c->second_part) - outside >= enough;
+}
+
+static void find_why(struct finder *f, struct late_event *e)
+{
+	const struct process *p = process_of(f, f->ranks->list[e->rank]);
+	const struct summary *sum = summary_of(f, p);
+
+	e->why = sum ? LATE_UNKNOWN : LATE_NO_PROFILE;
+	for (size_t i = 0; sum && i < sum->n_slow; i++) {
+		if (!explains(f, p, &sum->slow[i], e))
+			continue;
+		e->why = LATE_KNOWN;
+		e->p = p;
+		e->slow = sum->slow[i];
+		return;
+	}
+}
+
+/* Pauses count as one cause, of no state. */
+static int add_cause(struct late_unit *u, const struct late_event *e)
+{
+	const struct cause *c = &e->slow.cause;
+	struct cause_sum key = { .where = WHERE_NONE, .state = STATE_NONE };
+	struct cause_sum *sum = NULL;
+
+	if (!e->slow.gap)
+		key = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
+	for (size_t i = 0; !sum && i < u->n_causes; i++) {
+		const struct cause_sum *s = &u->causes[i];
+
+		if ((s->where == key.where && s->state == key.state && s->by == key.by && s->by_task == key.by_task &&
+			    s->crowded == key.crowded) ||
+			i + 1 == CAUSES_MAX)
+			sum = &u->causes[i];
+	}
+	if (!sum) {
+		if (array_reserve(&u->causes, u->n_causes + 1, &u->causes_size, sizeof(*u->causes)))
+			return -ENOMEM;
+		sum = &u->causes[u->n_causes++];
+		*sum = key;
+	}
+	sum->steps++;
+	sum->excess = ns_add(sum->excess, e->excess_ns);
+	return 0;
+}
+
+static int compare_causes(const void *x, const void *y)
+{
+	const struct cause_sum *a = x, *b = y;
+
+	return a->excess > b->excess ? -1 : a->excess < b->excess;
+}
+
+static int explain(struct finder *f)
+{
+	struct late_group *g = f->g;
+	int err = 0;
+
+	if (g->n_events)
+		qsort(g->events, g->n_events, sizeof(*g->events), compare_events);
+	if (g->n_events > LATE_EVENTS_MAX)
+		g->n_events = LATE_EVENTS_MAX;
+	for (size_t i = 0; i < g->n_events && !err; i++) {
+		find_why(f, &g->events[i]);
+		if (g->events[i].why == LATE_KNOWN)
+			err = add_cause(&g->units[g->events[i].unit], &g->events[i]);
+	}
+	for (size_t i = 0; i < g->n_units; i++) {
+		if (g->units[i].n_causes)
+			qsort(g->units[i].causes, g->units[i].n_causes, sizeof(*g->units[i].causes), compare_causes);
+	}
+	return err;
+}
+
+/* ---- groups ---- */
+
+static int find_group(struct finder *f)
+{
+	struct late_group *g = f->g;
+	int err = find_units(f);
+
+	if (err)
+		return err;
+	f->n = f->ranks->list[g->group->members[0]]->n;
+	f->judged = malloc(f->n * sizeof(*f->judged));
+	f->own = malloc(g->n_units * f->n * sizeof(*f->own));
+	if (!f->judged || !f->own)
+		return -ENOMEM;
+	judge_all(f);
+	for (uint32_t u = 0; u < g->n_units && !err; u++)
+		err = find_lateness(f, u) ?: find_stragglers(f, u);
+	return err ? err : explain(f);
+}
+
+static int add_group(struct late *l, struct finder *f, const struct archive_hosts *hosts, const struct rank_group *group)
+{
+	int err;
+
+	if (array_reserve(&l->groups, l->n + 1, &l->size, sizeof(*l->groups)))
+		return -ENOMEM;
+	f->g = &l->groups[l->n++];
+	*f->g = (struct late_group){ .hosts = hosts, .group = group };
+	err = find_group(f);
+	free(f->unit_of);
+	free(f->entries);
+	free(f->judged);
+	free(f->own);
+	f->unit_of = NULL;
+	f->entries = NULL;
+	f->judged = NULL;
+	f->own = NULL;
+	return err;
+}
+
+/* Those that might have been compared with others. */
+static uint64_t count_alone(const struct ranks *r)
+{
+	uint64_t n = 0, grouped = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		n += r->list[i]->n > 0;
+	for (size_t i = 0; i < r->n_groups; i++)
+		grouped += r->groups[i].n;
+	return n > 1 ? n - grouped : 0;
+}
+
+int late_find(struct model *m, const struct summary *summaries, struct late *ret)
+{
+	int err = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	for (size_t i = 0; i < m->n_archives && !err; i++) {
+		struct archive_hosts *h = m->archives[i];
+		struct finder f = { .m = m, .summaries = summaries, .ranks = &h->ranks };
+
+		err = ranks_group(&h->ranks);
+		for (size_t k = 0; k < h->ranks.n_groups && !err; k++)
+			err = add_group(ret, &f, h, &h->ranks.groups[k]);
+		ret->alone += count_alone(&h->ranks);
+	}
+	return err;
+}
+
+void late_free(struct late *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		for (size_t k = 0; k < l->groups[i].n_units; k++)
+			free(l->groups[i].units[k].causes);
+		free(l->groups[i].units);
+		free(l->groups[i].events);
+	}
+	free(l->groups);
+	memset(l, 0, sizeof(*l));
+}
