@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# inftrace report of an archive: who is late for collectives over hosts, and why. Three hosts, which are network and time namespaces
+# here, with a rank each; the delays are planted.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
+need python3 ip nsenter
+AHEAD=(0 3000000 -2000000000)
+HOSTS=(a b c)
+# HOST:STEP:CAUSE=MS
+PLANTED=(b:40:cpu=200 a:60:sleep=200 c:80:fault=200 b:100:hog=200 c:120:sleep=200 a:140:cpu=200)
+STEPS=160
+pids=()
+
+setup() {
+	need_root
+	unshare --net --time --fork true 2>"$TMP/unshare" || skip_all "no namespaces of networks and time here: $(cat "$TMP/unshare")"
+}
+
+in_host() { # NUMBER COMMAND...
+	nsenter --net --time --no-fork -t "${pids[$1]}" "${@:2}"
+}
+
+# The second and the third are connected with the first.
+hosts_begin() {
+	local i name ns
+	for i in 0 1 2; do
+		name=${HOSTS[i]} ns=${AHEAD[i]}
+		: >"$TMP/$name.pid"
+		background "$TOP/tests/programs/host.py" $((ns / 1000000000)) $((ns % 1000000000)) >"$TMP/$name.pid"
+		wait_until 30 test -s "$TMP/$name.pid"
+		pids[i]=$(cat "$TMP/$name.pid")
+	done
+	for i in 1 2; do
+		ip link add "to_$i" netns "${pids[0]}" type veth peer name to_0 netns "${pids[i]}"
+		in_host 0 ip address add "10.77.$i.1/24" dev "to_$i"
+		in_host "$i" ip address add "10.77.$i.2/24" dev to_0
+		in_host 0 ip link set "to_$i" up
+		in_host "$i" ip link set to_0 up
+	done
+}
+
+hosts_end() {
+	kill "${pids[@]}"
+	wait
+}
+
+# The ranks begin when all are recorded.
+recorded() {
+	local i p name delays go=$TMP/go tracers=() programs=() failed=0
+	rm -f "$go".? "$TMP"/[abc].jsonl "$TMP"/[abc].log "$TMP"/[abc].err
+	for i in 0 1 2; do
+		name=${HOSTS[i]} delays=()
+		for p in "${PLANTED[@]}"; do
+			[ "${p%%:*}" != "$name" ] || delays+=("${p#*:}")
+		done
+		mkfifo "$go.$i"
+		nsenter --net --time --no-fork -t "${pids[i]}" "$PROGRAMS/ranks" "$PROGRAMS/libnccl.so.2" "$i" 3 "10.77.$((i ? i : 1)).1" 7000 \
+			"$STEPS" "${delays[@]}" <"$go.$i" >"$TMP/$name.log" 2>&1 &
+		programs+=($!)
+		test_pids+=($!)
+		eval "exec $((7 + i))>\"\$go.\$i\""
+	done
+	for i in 0 1 2; do
+		name=${HOSTS[i]}
+		wait_until 60 grep -qx ready "$TMP/$name.log"
+		in_host "$i" "$INFTRACE" record "$@" -e +messages -u "$PROGRAMS/ranks:rank_step(n_tokens=s32 arg1)@step" -o "$TMP/$name.pftrace" \
+			-o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -p "${programs[i]}" 2>"$TMP/$name.err" &
+		tracers+=($!)
+		test_pids+=($!)
+	done
+	for i in 0 1 2; do
+		wait_until 60 grep -q 'Ctrl-C ends it' "$TMP/${HOSTS[i]}.err"
+	done
+	for i in 7 8 9; do
+		echo >&"$i"
+	done
+	exec 7>&- 8>&- 9>&-
+	for i in "${programs[@]}" "${tracers[@]}"; do
+		wait "$i" || failed=1
+	done
+	[ "$failed" = 0 ] || tail -n 3 "$TMP"/[abc].log "$TMP"/[abc].err
+	return "$failed"
+}
+
+linked() { # KIND: of the traces
+	local name args=()
+	for name in "${HOSTS[@]}"; do
+		args+=("$name=$TMP/$name.$1" "$name=$TMP/$name.jsonl")
+	done
+	"$INFTRACE" link -o "$TMP/$1.zip" "${args[@]}"
+}
+
+judged() { # KIND
+	"$INFTRACE" report --json --slowest 1000 "$TMP/$1.zip" >"$TMP/$1.report" 2>"$TMP/$1.notes" &&
+		"$TOP/tests/tools/check_late.py" "$TMP/$1.report" "${AHEAD[@]}" -- "$TMP"/[abc].log -- "${PLANTED[@]}"
+}
+
+# schema_fits NAME SCHEMA FILE...
+schema_fits() {
+	if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+		check "$1" "$TOP/tests/tools/json_schema.py" "$TOP/docs/schema/$2.schema.json" "${@:3}"
+	else
+		skip "$1" "python3-jsonschema is not installed"
+	fi
+}
+
+test_planted() {
+	local i kind
+	for i in $(seq "$(often 1 10)"); do
+		hosts_begin
+		check "$i: recorded" recorded
+		hosts_end
+		for kind in pftrace json; do
+			check "$i: linked ($kind)" linked "$kind"
+			check "$i: each planted delay has its host and its cause ($kind)" judged "$kind"
+			sed 's/^/# /' "$TMP/check.out"
+		done
+		schema_fits "$i: the report fits its schema" report "$TMP"/{pftrace,json}.report
+		schema_fits "$i: the profiles fit theirs" profile "$TMP"/[abc].jsonl
+		check "$i: in words" "$INFTRACE" report "$TMP/pftrace.zip"
+		cp "$TMP/check.out" "$TMP/told"
+		check "$i: who, and why" grep -qE "^  [abc], pid [0-9]+: [0-9.]+ m?s after [abc] at ncclAllReduce of 8192 bytes: step [0-9]+, " \
+			"$TMP/told"
+	done
+}
+
+ALL_TESTS=(planted)
+run_tests "$@"

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A rank of a group that computes together, on hosts of its own:
+ *
+ *	ranks NCCL RANK RANKS ADDRESS PORT STEPS [STEP:CAUSE=MS ...]
+ *
+ * Rank 0 listens, the others connect to it; each prints "ready" then, and begins with a line of input. In each step a rank works for 2 ms, calls an ncclAllReduce and an ncclAllGather of the library
+ * NCCL, and then waits until all have, as a program does that waits for its GPU. In the steps that are named it takes MS longer before the
+ * first one, because of
+ *
+ *	cpu	it computes
+ *	sleep	it sleeps in a system call
+ *	fault	it touches memory that is not there
+ *	hog	a process of a higher priority has its CPU
+ *
+ * Prints for each collective when it called it, by CLOCK_BOOTTIME.
+ */
+#include "section.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RANKS_MAX 8
+#define MS UINT64_C(1000000)
+#define BLOCK (1 << 22)
+
+struct id {
+	char bytes[128];
+};
+
+struct plan {
+	int step, ms;
+	const char *cause;
+};
+
+static struct {
+	int (*init)(void **comm, int ranks, struct id id, int rank);
+	int (*all_reduce)(const void *from, void *to, size_t count, int type, int op, void *comm, void *stream);
+	int (*all_gather)(const void *from, void *to, size_t count, int type, void *comm, void *stream);
+} nccl;
+
+static int rank, ranks, peers[RANKS_MAX];
+static void *comm;
+
+void rank_step(int n_tokens, const struct plan *plan);
+
+static void load(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW);
+
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	*(void **)&nccl.init = dlsym(library, "ncclCommInitRank");
+	*(void **)&nccl.all_reduce = dlsym(library, "ncclAllReduce");
+	*(void **)&nccl.all_gather = dlsym(library, "ncclAllGather");
+}
+
+/* ---- between ranks ---- */
+
+static void meet(const char *address, int port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int one = 1, listener;
+
+	inet_pton(AF_INET, address, &a.sin_addr);
+	if (rank) {
+		for (;;) {
+			peers[0] = socket(AF_INET, SOCK_STREAM, 0);
+			if (!connect(peers[0], (struct sockaddr *)&a, sizeof(a)))
+				break;
+			close(peers[0]);
+			usleep(20000);
+		}
+		setsockopt(peers[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		return;
+	}
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	a.sin_addr.s_addr = htonl(INADDR_ANY);
+	if (bind(listener, (struct sockaddr *)&a, sizeof(a)) || listen(listener, RANKS_MAX))
+		die("listen");
+	for (int i = 1; i < ranks; i++) {
+		peers[i] = accept(listener, NULL, NULL);
+		setsockopt(peers[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	}
+}
+
+static void send_byte(int fd)
+{
+	if (write(fd, "x", 1) != 1)
+		die("write");
+}
+
+static void receive_byte(int fd)
+{
+	char c;
+
+	if (read(fd, &c, 1) != 1)
+		die("read");
+}
+
+/* All leave it after all have entered. */
+static void wait_for_all(void)
+{
+	if (rank) {
+		send_byte(peers[0]);
+		receive_byte(peers[0]);
+		return;
+	}
+	for (int i = 1; i < ranks; i++)
+		receive_byte(peers[i]);
+	for (int i = 1; i < ranks; i++)
+		send_byte(peers[i]);
+}
+
+/* ---- what takes longer ---- */
+
+static void compute(uint64_t ns)
+{
+	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
+
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
+		for (volatile int i = 0; i < 20000; i++)
+			;
+	}
+}
+
+static void fault(uint64_t ns)
+{
+	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
+	char *p = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap");
+	madvise(p, BLOCK, MADV_NOHUGEPAGE);
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
+		for (size_t i = 0; i < BLOCK; i += 4096)
+			p[i] = 1;
+		madvise(p, BLOCK, MADV_DONTNEED);
+	}
+	munmap(p, BLOCK);
+}
+
+/* The child has the CPU of this thread before it ends its own wait. */
+static void hog(uint64_t ns)
+{
+	struct sched_param high = { .sched_priority = 1 };
+	cpu_set_t one, all;
+	int ready[2];
+	uint64_t end;
+	pid_t child;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	if (pipe(ready))
+		die("pipe");
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_NAME, "hog");
+		if (sched_setscheduler(0, SCHED_FIFO, &high))
+			die("sched_setscheduler");
+		send_byte(ready[1]);
+		end = clock_ns(CLOCK_MONOTONIC) + ns;
+		while (clock_ns(CLOCK_MONOTONIC) < end)
+			;
+		_exit(0);
+	}
+	receive_byte(ready[0]);
+	waitpid(child, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
+static void delay(const struct plan *p)
+{
+	uint64_t ns = (uint64_t)p->ms * MS;
+
+	if (!strcmp(p->cause, "cpu"))
+		compute(ns);
+	else if (!strcmp(p->cause, "sleep"))
+		usleep((useconds_t)p->ms * 1000);
+	else if (!strcmp(p->cause, "fault"))
+		fault(ns);
+	else
+		hog(ns);
+}
+
+/* ---- steps ---- */
+
+static void called(int step, int which, uint64_t ns)
+{
+	printf("%d %d %llu\n", step, which, (unsigned long long)ns);
+}
+
+__attribute__((noipa)) void rank_step(int n_tokens, const struct plan *plan)
+{
+	static int step;
+	static char data[64];
+	uint64_t first, second;
+
+	compute(2 * MS);
+	if (plan)
+		delay(plan);
+	first = clock_ns(CLOCK_BOOTTIME);
+	nccl.all_reduce(data, data, 4096 * (size_t)n_tokens, 6, 0, comm, NULL);
+	second = clock_ns(CLOCK_BOOTTIME);
+	nccl.all_gather(data, data, 512 * (size_t)n_tokens, 6, comm, NULL);
+	wait_for_all();
+	called(step, 0, first);
+	called(step++, 1, second);
+}
+
+static struct plan parse_plan(char *text)
+{
+	char *cause = strchr(text, ':'), *ms = cause ? strchr(cause, '=') : NULL;
+
+	if (!ms) {
+		fprintf(stderr, "ranks: STEP:CAUSE=MS, not %s\n", text);
+		exit(2);
+	}
+	*cause = *ms = '\0';
+	return (struct plan){ atoi(text), atoi(ms + 1), cause + 1 };
+}
+
+int main(int argc, char **argv)
+{
+	struct id id = { "the same in all of them" };
+	struct plan plans[64];
+	int n = 0, steps;
+
+	if (argc < 7 || argc > 7 + 64)
+		return 2;
+	rank = atoi(argv[2]);
+	ranks = atoi(argv[3]);
+	steps = atoi(argv[6]);
+	for (int i = 7; i < argc; i++)
+		plans[n++] = parse_plan(argv[i]);
+	load(argv[1]);
+	meet(argv[4], atoi(argv[5]));
+	line_wait();
+	nccl.init(&comm, ranks, id, rank);
+	wait_for_all();
+	for (int i = 0; i < steps; i++) {
+		const struct plan *plan = NULL;
+
+		for (int k = 0; k < n; k++)
+			plan = plans[k].step == i ? &plans[k] : plan;
+		rank_step(1, plan);
+	}
+	return 0;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Who is late for collectives, from archives made here: of two hosts whose clocks are 5 s apart, known to within 10 us. */
+#include "report.h"
+
+#include "cases.h"
+#include "io/zip_writer.h"
+#include "report/report.h"
+#include "util/zip_format.h"
+
+#define MS INT64_C(1000000)
+#define BOOT_A INT64_C(5000000000000)
+#define BOOT_B (BOOT_A + 5000 * MS)
+#define REAL INT64_C(1795147200000000000)
+#define N 60
+#define STEP_MS 10
+
+/* A rank's recording: steps of 10 ms with a collective 8 ms behind the begin, but for one step. */
+struct options {
+	bool made;         /* its communicator while it was recorded */
+	int slow, slow_us; /* the step, and by how much it is late for its collective */
+	const char *state; /* and spends so much more in that state, and in poll */
+	int state_us, poll_us;
+	int loss; /* step in which records are lost */
+	uint64_t bytes;
+};
+
+/* All wait for the one that is late. */
+static int late_step = -1, late_us;
+
+static int begin_us(int step)
+{
+	return 1000 + step * STEP_MS * 1000 + (step > late_step ? late_us : 0);
+}
+
+static char *trace_of(int64_t boot, uint32_t pid, const struct options *o)
+{
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	assert_non_null(f);
+	fprintf(f, "[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0,\"args\":{\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"}}",
+		(long long)boot, (long long)(REAL + (boot == BOOT_B ? 3 * MS : 0)));
+	if (o->made)
+		fprintf(f,
+			",\n{\"ph\":\"X\",\"name\":\"ncclCommInitRank\",\"cat\":\"other\",\"pid\":%u,\"tid\":%u,\"ts\":1,\"dur\":10,"
+			"\"args\":{\"ranks\":2,\"rank\":%u,\"id\":\"0xabcdef\",\"comm\":\"0x7000\"}}",
+			pid, pid, pid - 10);
+	if (o->loss)
+		fprintf(f,
+			",\n{\"ph\":\"X\",\"name\":\"lost records\",\"cat\":\"loss\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":100,\"args\":{\"function\":3}}",
+			begin_us(o->loss));
+	for (int i = 0; i < N; i++)
+		fprintf(f,
+			",\n{\"ph\":\"X\",\"name\":\"ncclAllReduce\",\"cat\":\"transfer\",\"pid\":%u,\"tid\":%u,\"ts\":%d,\"dur\":5,"
+			"\"args\":{\"count\":64,\"type\":\"float16\",\"comm\":\"0x7000\",\"bytes\":%llu}}",
+			pid, pid, begin_us(i) + 8000 + (i == o->slow ? o->slow_us : 0), (unsigned long long)o->bytes);
+	fputs("]\n", f);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+/* clock: with the times at which the recording began. */
+static char *profile_of(int64_t boot, uint32_t pid, const struct options *o, bool clock)
+{
+	struct profile p;
+
+	profile_begin(&p);
+	for (int i = 0; i < N; i++) {
+		int more = i == o->slow ? o->state_us : 0, poll = i == o->slow ? o->poll_us : 0;
+
+		fprintf(p.out,
+			"{\"event\":\"token_prof\"," HEAD ",\"shape\":{\"step\":%d,\"pid\":%u,\"tid\":%u,\"phase\":\"decode\",\"n_tokens\":1,"
+			"\"ts_us\":%d.000},\"stage_us\":{\"total\":%d.000,\"cpu\":9000.000,\"blocked_poll\":%d.000,\"%s\":%d.000}}\n",
+			i, pid, pid, begin_us(i), 9000 + more + poll, poll, o->state, more);
+	}
+	fprintf(p.out, "{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0,\"records\":1,\"lost\":0,\"steps\":%d", N);
+	if (clock)
+		fprintf(p.out, ",\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"", (long long)boot, (long long)(REAL + (boot == BOOT_B ? 3 * MS : 0)));
+	fputs("},\"stage_us\":{\"total\":1000000.000}}\n", p.out);
+	profile_end(&p);
+	return p.text;
+}
+
+static char *manifest_of(int64_t residual)
+{
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	assert_non_null(f);
+	fputs("{\"perfetto_manifest\":{\"version\":1,\"trace_time\":{\"clock\":\"BOOTTIME\",\"file\":\"a/t.json\"},\"files\":["
+	      "{\"path\":\"a/t.json\",\"machine\":{\"name\":\"a\"}},{\"path\":\"b/t.json\",\"machine\":{\"name\":\"b\"}}],\"attributes\":{",
+		f);
+	if (residual >= 0)
+		fprintf(f,
+			"\"inftrace.boottime_first_ns.b/t.json\":%lld,\"inftrace.boottime_last_ns.b/t.json\":%lld,"
+			"\"inftrace.boottime_ahead_first_ns.b/t.json\":%lld,\"inftrace.boottime_ahead_last_ns.b/t.json\":%lld,"
+			"\"inftrace.boottime_residual_ns.b/t.json\":%lld",
+			(long long)BOOT_B, (long long)BOOT_B + 2000 * MS, (long long)(BOOT_B - BOOT_A), (long long)(BOOT_B - BOOT_A),
+			(long long)residual);
+	fputs("}}}", f);
+	assert_int_equal(fclose(f), 0);
+	return text;
+}
+
+struct member {
+	const char *name;
+	char *text;
+};
+
+static FILE *archive_of(const struct member *list, size_t n, char path[64])
+{
+	char why[ZIP_WHY_MAX];
+	struct zip_writer *zip;
+	FILE *f = tmpfile();
+
+	assert_non_null(f);
+	assert_int_equal(zip_writer_new(fileno(f), &zip), 0);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(zip_writer_text(zip, list[i].name, list[i].text, strlen(list[i].text), 0, why), 0);
+	assert_int_equal(zip_writer_finish(zip, why), 0);
+	zip_writer_free(zip);
+	snprintf(path, 64, "/proc/self/fd/%d", fileno(f));
+	return f;
+}
+
+static char problems[1024];
+
+static void problem(void *ctx, const char *text)
+{
+	(void)ctx;
+	snprintf(problems, sizeof(problems), "%s", text);
+	for (const char *p = text; *p; p++)
+		assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
+}
+
+/* The report's object, to be freed; NULL: no collectives are in it. */
+static struct json_object *report_of(const struct member *list, size_t n)
+{
+	struct json_object *o;
+	char path[64], *text;
+	const char *file = path;
+	FILE *f = archive_of(list, n, path), *out;
+	struct report r;
+	size_t len;
+
+	problems[0] = 0;
+	assert_int_equal(report_make(&r, &file, 1, problem, NULL, NULL), 0);
+	o = report_object(&r, 20);
+	assert_non_null(o);
+	out = open_memstream(&text, &len);
+	assert_int_equal(report_text(&r, 20, out), 0);
+	fclose(out);
+	free(text);
+	report_free(&r);
+	fclose(f);
+	return o;
+}
+
+#define MEMBERS 5
+
+/* Of both ranks. named: the profiles are of hosts with names; clock: they say when they began. */
+static void members_of(struct member list[MEMBERS], const struct options *a, const struct options *b, int64_t residual, bool named, bool clock)
+{
+	late_step = b->slow;
+	late_us = b->slow_us;
+	list[0] = (struct member){ ARCHIVE_MANIFEST, manifest_of(residual) };
+	list[1] = (struct member){ "a/t.json", trace_of(BOOT_A, 10, a) };
+	list[2] = (struct member){ "b/t.json", trace_of(BOOT_B, 11, b) };
+	list[3] = (struct member){ named ? ARCHIVE_BESIDE "a/p.jsonl" : ARCHIVE_BESIDE "a.jsonl", profile_of(BOOT_A, 10, a, clock) };
+	list[4] = (struct member){ named ? ARCHIVE_BESIDE "b/p.jsonl" : ARCHIVE_BESIDE "b.jsonl", profile_of(BOOT_B, 11, b, clock) };
+}
+
+static void members_free(struct member list[MEMBERS])
+{
+	for (size_t i = 0; i < MEMBERS; i++)
+		free(list[i].text);
+}
+
+static struct json_object *both(const struct options *a, const struct options *b, int64_t residual, bool named, bool clock)
+{
+	struct member list[MEMBERS];
+	struct json_object *o;
+
+	members_of(list, a, b, residual, named, clock);
+	o = report_of(list, MEMBERS);
+	members_free(list);
+	return o;
+}
+
+static const struct options usual = { .made = true, .slow = -1, .state = "runnable", .bytes = 128 };
+
+static struct options slow_at(int step, int us, const char *state)
+{
+	struct options o = usual;
+
+	o.slow = step;
+	o.slow_us = o.state_us = us;
+	o.state = state;
+	return o;
+}
+
+static struct json_object *group_of(struct json_object *o)
+{
+	assert_int_equal(json_object_array_length(get(o, "collectives")), 1);
+	return json_object_array_get_idx(get(o, "collectives"), 0);
+}
+
+static int64_t number(struct json_object *o, const char *key)
+{
+	return json_object_get_int64(get(o, key));
+}
+
+/* ---- who, and why ---- */
+
+static void check_one(struct json_object *o)
+{
+	struct json_object *g = group_of(o), *e = json_object_array_get_idx(get(g, "latest"), 0);
+
+	assert_int_equal(number(g, "compared"), N);
+	assert_int_equal(number(g, "stragglers"), 1);
+	assert_string_equal(text_at(g, "by"), "host");
+	assert_string_equal(text_at(e, "host"), "b");
+	assert_string_equal(text_at(e, "after_host"), "a");
+	assert_int_equal(number(e, "collective"), 30);
+	assert_int_equal(number(e, "late_us"), 20000);
+	assert_int_equal(number(e, "step"), 30);
+	assert_string_equal(text_at(e, "state"), "blocked_io");
+	assert_string_equal(text_at(e, "text"),
+		"b, pid 11: 20.0 ms after a at ncclAllReduce of 128 bytes: step 30, 29.0 ms instead of 9.00 ms: the calling thread waited 20.0 ms for a disk");
+	json_object_put(o);
+}
+
+static void test_straggler(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+
+	(void)state;
+	check_one(both(&usual, &b, 10000, true, true));
+	/* by the clock alone: the wall clocks of the hosts are 5 s apart above their CLOCK_BOOTTIME */
+	check_one(both(&usual, &b, 10000, false, true));
+}
+
+static void test_no_clock(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	struct json_object *o = both(&usual, &b, 10000, true, false), *e = json_object_array_get_idx(get(group_of(o), "latest"), 0);
+
+	(void)state;
+	assert_contains(text_at(e, "text"), "its steps do not show why");
+	json_object_put(o);
+	o = both(&usual, &b, 10000, false, false);
+	e = json_object_array_get_idx(get(group_of(o), "latest"), 0);
+	assert_contains(text_at(e, "text"), "there is no profile of it");
+	json_object_put(o);
+}
+
+/* What is less than the residual is none, and neither is it counted as the last. */
+static void test_residual(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	struct json_object *o = both(&usual, &b, 20 * MS + 10000, true, true), *g = group_of(o);
+
+	(void)state;
+	assert_int_equal(number(g, "stragglers"), 0);
+	assert_int_equal(number(g, "within_residual"), N);
+	json_object_put(o);
+}
+
+static void test_unknown_clock(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	struct json_object *o = both(&usual, &b, -1, true, true), *g = group_of(o);
+
+	(void)state;
+	assert_int_equal(number(g, "compared"), 0);
+	assert_int_equal(number(g, "clock_unknown"), N);
+	json_object_put(o);
+}
+
+/* Most of the time in the state may lie behind the call, where it waits for the others. */
+static void test_behind_the_call(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_net");
+	struct json_object *o;
+
+	(void)state;
+	b.state_us = 24000;
+	b.poll_us = 16000;
+	o = both(&usual, &b, 10000, true, true);
+	assert_contains(text_at(json_object_array_get_idx(get(group_of(o), "latest"), 0), "text"), "its steps do not show why");
+	json_object_put(o);
+	b.poll_us = 0;
+	o = both(&usual, &b, 10000, true, true);
+	assert_contains(text_at(json_object_array_get_idx(get(group_of(o), "latest"), 0), "text"), "waited 24.0 ms for the network");
+	json_object_put(o);
+}
+
+/* ---- what cannot be compared ---- */
+
+static void test_lost(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	struct json_object *o, *g;
+
+	(void)state;
+	b.loss = 20;
+	o = both(&usual, &b, 10000, true, true);
+	g = group_of(o);
+	assert_int_equal(number(g, "compared"), 20);
+	assert_int_equal(number(g, "incomplete"), N - 20);
+	assert_int_equal(number(g, "stragglers"), 0);
+	json_object_put(o);
+}
+
+static void test_alone(void **state)
+{
+	struct options a = usual, b = usual;
+	struct json_object *o;
+
+	(void)state;
+	a.made = b.made = false;
+	o = both(&a, &b, 10000, true, true);
+	assert_false(json_object_object_get_ex(o, "collectives", NULL));
+	assert_int_equal(number(o, "ranks_not_compared"), 2);
+	json_object_put(o);
+}
+
+static void test_mismatch(void **state)
+{
+	struct options b = usual;
+	struct json_object *o;
+
+	(void)state;
+	b.bytes = 256;
+	o = both(&usual, &b, 10000, true, true);
+	assert_int_equal(number(group_of(o), "compared"), 0);
+	assert_int_equal(number(group_of(o), "mismatched"), 1);
+	json_object_put(o);
+}
+
+/* ---- junk ---- */
+
+static uint64_t seed = 1;
+
+static uint32_t draw(uint32_t n)
+{
+	seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (uint32_t)(seed >> 33) % n;
+}
+
+/* Digits and names are replaced, so that most of it stays JSON. */
+static void damage(char *text)
+{
+	static const char *const junk[] = { "9", "99999999999999999999", "-1", "\"", "}", "null", "nccl", "\\u0000", "\x1b[2J", "1e300" };
+	size_t len = strlen(text);
+
+	for (uint32_t k = 1 + draw(4); k; k--) {
+		size_t at = draw((uint32_t)len);
+		const char *with = junk[draw(10)];
+
+		for (size_t i = 0; with[i] && at + i < len; i++)
+			text[at + i] = with[i];
+	}
+	if (!draw(8))
+		text[draw((uint32_t)len)] = '\0';
+}
+
+static void test_junk(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	unsigned int with = 0;
+
+	(void)state;
+	for (unsigned int i = 0; i < cases(2000, 20); i++) {
+		struct member list[MEMBERS];
+		struct json_object *o;
+
+		members_of(list, &usual, &b, 10000, true, true);
+		damage(list[i % MEMBERS].text);
+		o = report_of(list, MEMBERS);
+		with += json_object_object_get_ex(o, "collectives", NULL);
+		json_object_put(o);
+		members_free(list);
+	}
+	assert_true(with > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_no_clock),
+		cmocka_unit_test(test_residual),
+		cmocka_unit_test(test_unknown_clock),
+		cmocka_unit_test(test_behind_the_call),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_junk),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
