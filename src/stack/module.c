@@ -24,6 +24,7 @@
 #define ROWS_MAX 8192
 #define EVALUATES "_PyEval_EvalFrameDefault"
 #define DELETED " (deleted)"
+#define MANY 128 /* files: two processes or so */
 
 struct file_key {
 	uint64_t dev, ino;
@@ -42,6 +43,7 @@ struct module {
 	uint32_t number;
 	unsigned int generation; /* of the reader that has it open */
 	bool open, failed;
+	bool used; /* see modules_use() */
 	int64_t mtime_ns;
 	int64_t size;
 	const char *path, *build_id; /* interned */
@@ -63,7 +65,9 @@ struct modules {
 	struct module *files; /* the current ones */
 	struct module *all;
 	struct module *vdso;
-	uint32_t n_files;
+	uint32_t n_files, many;          /* many: more than that are too many, if no process maps some */
+	uint32_t free[READER_FILES_MAX]; /* numbers */
+	uint32_t n_free, next_number;
 	struct row_entry *rows;
 	size_t n_known; /* of all files */
 	struct modules_stats stats;
@@ -78,6 +82,7 @@ int modules_new(struct intern *in, bool in_process, struct modules **ret_modules
 	if (!ms)
 		return -ENOMEM;
 	ms->in = in;
+	ms->many = MANY;
 	err = reader_new(in_process, &ms->reader);
 	if (err) {
 		free(ms);
@@ -228,7 +233,7 @@ static struct module *new_module(struct modules *ms, const struct file_key *key,
 	if (!m)
 		return NULL;
 	m->key = *key;
-	m->number = ms->n_files;
+	m->number = ms->n_free ? ms->free[--ms->n_free] : ms->next_number++;
 	m->path = take_path(ms->in, path);
 	m->next = ms->all;
 	ms->all = m;
@@ -278,6 +283,54 @@ struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_fi
 	err = open_module(ms, m, pid, fd);
 	*ret_fault = err == -EPROTO;
 	return m;
+}
+
+bool modules_many(const struct modules *ms)
+{
+	return ms->n_files >= ms->many;
+}
+
+void modules_use(struct module *m)
+{
+	m->used = true;
+}
+
+static void drop_module(struct modules *ms, struct module *m)
+{
+	struct module *current;
+
+	HASH_FIND(hh, ms->files, &m->key, sizeof(m->key), current);
+	if (current == m)
+		HASH_DEL(ms->files, m);
+	if (m->open && m->generation == reader_generation(ms->reader))
+		reader_close(ms->reader, m->number);
+	ms->free[ms->n_free++] = m->number;
+	ms->n_files--;
+	ms->n_known -= m->n_known;
+	ms->stats.memory -= m->cap_known * sizeof(*m->known);
+	free(m->known);
+	free(m);
+}
+
+/* One that failed stays, so that it does not fail again. */
+void modules_drop_unused(struct modules *ms)
+{
+	struct module **at = &ms->all;
+
+	while (*at) {
+		struct module *m = *at;
+
+		if (m->used || m->failed || m == ms->vdso) {
+			m->used = false;
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		drop_module(ms, m);
+	}
+	ms->many = ms->n_files > MANY / 2 ? 2 * ms->n_files : MANY;
+	if (ms->many > READER_FILES_MAX)
+		ms->many = READER_FILES_MAX;
 }
 
 /* Its size, of which the ELF header at its start says the end of the last part. */

@@ -38,6 +38,14 @@ void modules_free(struct modules *ms);
 /* The file of a mapping, opened through the process. fault: set when reading it failed badly. NULL: it cannot be had. */
 struct module *modules_get(struct modules *ms, pid_t pid, const struct mapped_file *m, bool *ret_fault);
 
+/*
+ * Files that no process maps any more are dropped when there are many: if modules_many(), call modules_use() for each that a
+ * process points to, and modules_drop_unused(). Frames that they had stay.
+ */
+bool modules_many(const struct modules *ms);
+void modules_use(struct module *m);
+void modules_drop_unused(struct modules *ms);
+
 /* The page of code that the kernel gives each process. */
 struct module *modules_vdso(struct modules *ms);
 

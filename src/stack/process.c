@@ -166,6 +166,16 @@ void process_read(struct processes *ps, struct stack_process *p)
 	p->n_maps = r.n;
 }
 
+void processes_use_modules(const struct processes *ps)
+{
+	for (const struct stack_process *p = ps->by_tgid; p; p = p->hh.next) {
+		for (size_t i = 0; i < p->n_maps; i++) {
+			if (p->maps[i].module)
+				modules_use(p->maps[i].module);
+		}
+	}
+}
+
 static struct mapping *find(const struct stack_process *p, uint64_t addr)
 {
 	size_t lo = 0, hi = p->n_maps;

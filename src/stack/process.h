@@ -49,6 +49,9 @@ unsigned int processes_count(const struct processes *ps);
  * NULL: none. */
 struct mapping *process_mapping(struct processes *ps, struct stack_process *p, uint64_t addr);
 
+/* modules_use() for each file that one of them maps. */
+void processes_use_modules(const struct processes *ps);
+
 /* Reads the mappings now. */
 void process_read(struct processes *ps, struct stack_process *p);
 

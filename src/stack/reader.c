@@ -207,6 +207,18 @@ int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd)
 	return open_file(r, file, fd, debug_fd, true);
 }
 
+void reader_close(struct reader *r, uint32_t file)
+{
+	const struct reader_request rq = { .file = file, .close = 1 };
+
+	if (r->files) {
+		lookup_close(r->files[file]);
+		r->files[file] = NULL;
+	} else if (r->fd >= 0) {
+		ask(r, &rq, NULL, 0);
+	}
+}
+
 void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX])
 {
 	const char *name = r->answer.place.name;

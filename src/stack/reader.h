@@ -41,6 +41,9 @@ int reader_open(struct reader *r, uint32_t file, int fd, int debug_fd);
 /* The same with a debug_fd that was found by name: see lookup_open(). */
 int reader_open_linked(struct reader *r, uint32_t file, int fd, int debug_fd);
 
+/* Its number is free again. */
+void reader_close(struct reader *r, uint32_t file);
+
 /* After reader_open(): see lookup_link(). */
 void reader_link(const struct reader *r, uint32_t file, char to[READER_LINK_MAX]);
 
@@ -54,6 +57,7 @@ struct reader_request {
 	uint16_t open; /* with one or two descriptors; the answer has the link as its name */
 	uint16_t linked;
 	uint64_t offset;
+	uint64_t close; /* nothing else */
 };
 
 struct reader_answer {

@@ -68,12 +68,15 @@ static void answer(struct lookup **files, const struct reader_request *rq, const
 	a->err = -EINVAL;
 	if (rq->file >= READER_FILES_MAX)
 		return;
-	if (!rq->open) {
+	if (!rq->open && !rq->close) {
 		a->err = files[rq->file] ? lookup_place(files[rq->file], rq->offset, &a->place) : -EBADF;
 		return;
 	}
 	lookup_close(files[rq->file]);
 	files[rq->file] = NULL;
+	a->err = 0;
+	if (rq->close)
+		return;
 	a->err = lookup_open(fds[0], fds[1], rq->linked, &files[rq->file]);
 	if (!a->err)
 		lookup_link(files[rq->file], a->place.name, READER_LINK_MAX);

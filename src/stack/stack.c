@@ -202,6 +202,10 @@ static struct module *module_of(struct stacks *s, struct stack_process *p, struc
 	if (m->tried || p->faults >= MODULE_FAILURES_MAX)
 		return m->module;
 	m->tried = true;
+	if (modules_many(s->modules)) {
+		processes_use_modules(s->processes);
+		modules_drop_unused(s->modules);
+	}
 	if (m->is_vdso)
 		m->module = modules_vdso(s->modules);
 	else if (m->file.ino)
