@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/handles.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/tasks.h"
 #include "util/map.h"
 
 #define HANDLES_MAX (1 << 18) /* PyTorch has some ten thousand kernels */
+#define MANY 4096
+#define REFUSED_AGAIN 65536 /* when full, it is looked for room as often as so many were refused */
 
 struct key {
 	uint64_t handle, tgid;
@@ -20,11 +24,20 @@ struct handle {
 
 struct handles {
 	struct handle *all;
+	struct tasks *tasks;
+	unsigned int many; /* then it is looked for those of processes that have ended */
+	unsigned int refused;
 };
 
-struct handles *handles_new(void)
+struct handles *handles_new(struct tasks *tasks)
 {
-	return calloc(1, sizeof(struct handles));
+	struct handles *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->tasks = tasks;
+	h->many = MANY;
+	return h;
 }
 
 static void drop(struct handles *h, struct handle *e)
@@ -53,6 +66,41 @@ static struct handle *find(const struct handles *h, uint32_t tgid, uint64_t hand
 	return e;
 }
 
+/* They are looked at again when there are twice as many as are left. */
+static void drop_ended(struct handles *h)
+{
+	struct handle *e, *next;
+	uint64_t tgid = 0;
+	bool ended = false;
+
+	HASH_ITER(hh, h->all, e, next)
+	{
+		if (e->key.tgid != tgid) { /* those of a process come in runs */
+			tgid = e->key.tgid;
+			ended = tasks_ended(h->tasks, (uint32_t)tgid);
+		}
+		if (ended)
+			drop(h, e);
+	}
+	h->many = HASH_COUNT(h->all) > MANY / 2 ? 2 * HASH_COUNT(h->all) : MANY;
+	if (h->many > HANDLES_MAX)
+		h->many = HANDLES_MAX;
+}
+
+static bool has_room(struct handles *h)
+{
+	unsigned int n = HASH_COUNT(h->all);
+
+	if (h->tasks && n >= h->many && (n < HANDLES_MAX || !(h->refused % REFUSED_AGAIN)))
+		drop_ended(h);
+	if (HASH_COUNT(h->all) == HANDLES_MAX) {
+		h->refused++;
+		return false;
+	}
+	h->refused = 0;
+	return true;
+}
+
 void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *name)
 {
 	size_t size = strlen(name) + 1;
@@ -61,7 +109,7 @@ void handles_set(struct handles *h, uint32_t tgid, uint64_t handle, const char *
 	if (size == 1 || !handle)
 		return;
 	old = find(h, tgid, handle);
-	if (old ? !strcmp(old->name, name) : HASH_COUNT(h->all) == HANDLES_MAX)
+	if (old ? !strcmp(old->name, name) : !has_room(h))
 		return;
 	e = malloc(sizeof(*e) + size);
 	if (!e)

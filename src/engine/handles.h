@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 struct handles;
+struct tasks;
 
-/* NULL: no memory. */
-struct handles *handles_new(void);
+/* tasks: say which processes have ended, whose names go when there are many; must outlive the result, or NULL. NULL: no memory. */
+struct handles *handles_new(struct tasks *tasks);
 void handles_free(struct handles *h);
 
 /* The name from now on, in this process. Ignores empty names, the handle 0, and handles for which

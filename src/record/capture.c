@@ -101,7 +101,7 @@ int capture_prepare(struct capture *c, const struct record_options *o)
 	if (!err)
 		err = tasks_new(&c->tasks);
 	if (!err) {
-		c->handles = handles_new();
+		c->handles = handles_new(c->tasks);
 		err = c->handles ? 0 : -ENOMEM;
 	}
 	if (!err && record_wants_profile(o))

@@ -295,7 +295,7 @@ static void test_written(void **state)
 static void test_handles(void **state)
 {
 	struct rec_function r = { .h = hdr(REC_FUNCTION, 0), .vals = { 0x77, 0x77, 1 } };
-	struct handles *handles = handles_new();
+	struct handles *handles = handles_new(NULL);
 	struct out o;
 
 	(void)state;

@@ -10,10 +10,11 @@
 #include <cmocka.h>
 
 #include "engine/handles.h"
+#include "target/tasks.h"
 
 static void test_set(void **state)
 {
-	struct handles *h = handles_new();
+	struct handles *h = handles_new(NULL);
 
 	(void)state;
 	assert_null(handles_get(h, 1, 0x1000));
@@ -36,7 +37,7 @@ static void test_set(void **state)
 
 static void test_drop(void **state)
 {
-	struct handles *h = handles_new();
+	struct handles *h = handles_new(NULL);
 	char name[16];
 
 	(void)state;
@@ -62,7 +63,7 @@ static void test_drop(void **state)
 /* More than there is room for: the first stay. */
 static void test_full(void **state)
 {
-	struct handles *h = handles_new();
+	struct handles *h = handles_new(NULL);
 
 	(void)state;
 	for (uint64_t i = 1; i <= 300000; i++)
@@ -74,12 +75,37 @@ static void test_full(void **state)
 	handles_free(h);
 }
 
+/* Those of processes that have ended make room, as often as it takes; those of one that runs stay. */
+static void test_ended(void **state)
+{
+	const struct rec_task fork = { .h = { .kind = REC_TASK, .id = TASK_FORK, .tgid = 5000000, .tid = 5000000 } };
+	struct handles *h;
+	struct tasks *tasks;
+
+	(void)state;
+	assert_int_equal(tasks_new(&tasks), 0);
+	h = handles_new(tasks);
+	tasks_update(tasks, &fork);
+	handles_set(h, fork.h.tgid, 1, "kept");
+	/* nobody knows these */
+	for (uint32_t tgid = fork.h.tgid + 1; tgid < fork.h.tgid + 60; tgid++) {
+		for (uint64_t i = 1; i <= 10000; i++)
+			handles_set(h, tgid, i, "k");
+		assert_string_equal(handles_get(h, tgid, 10000), "k");
+	}
+	assert_string_equal(handles_get(h, fork.h.tgid, 1), "kept");
+	assert_null(handles_get(h, fork.h.tgid + 1, 1));
+	handles_free(h);
+	tasks_free(tasks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_drop),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
