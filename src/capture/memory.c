@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "target/rss.h"
+#include "util/bisect.h"
 
 #define SAMPLE_NS UINT64_C(10000000)
 
@@ -60,17 +61,7 @@ void memory_free(struct memory *m)
 /* The index of a process in the list, or where it belongs. */
 static size_t process_place(const struct memory *m, uint32_t tgid)
 {
-	size_t low = 0, high = m->n;
-
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (m->processes[mid].tgid < tgid)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(m->n, k, m->processes[k].tgid < tgid);
 }
 
 static struct process *process_find(const struct memory *m, uint32_t tgid)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 struct call {
@@ -131,17 +132,7 @@ void gpu_graphs_capture_ended(uint32_t number, uint64_t ns, void *graphs)
 /* The first that began then or later. */
 static size_t find_call(const struct capture *c, uint64_t ns)
 {
-	size_t low = 0, high = c->n;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (c->calls[mid].l.start_ns < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(c->n, k, c->calls[k].l.start_ns < ns);
 }
 
 bool gpu_graphs_has_captured(const struct gpu_graphs *g, uint32_t tid, uint64_t start_ns, uint64_t end_ns)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
 #include "util/clock.h"
 #include "util/list_room.h"
 
@@ -355,17 +356,7 @@ static void take_call(struct gpu_join *j, struct call *c, bool whole_stream)
 /* How many calls begin up to then. */
 static size_t begun(const struct gpu_join *j, uint64_t ns)
 {
-	size_t from = 0, to = j->n;
-
-	while (from < to) {
-		size_t mid = from + (to - from) / 2;
-
-		if (j->calls[mid].l.start_ns <= ns)
-			from = mid + 1;
-		else
-			to = mid;
-	}
-	return from;
+	return bisect(j->n, k, j->calls[k].l.start_ns <= ns);
 }
 
 /* The call of that thread at that time; also one that has been taken, since a copy or a graph may launch several. NULL: it was not seen. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "link/file.h"
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 int link_clock_add(struct link_clock *c, int64_t own_ns, int64_t real_ns)
@@ -44,17 +45,7 @@ void link_clock_clear(struct link_clock *c)
 /* How many points are not after it. */
 static size_t points_until(const struct link_clock *c, int64_t own_ns)
 {
-	size_t low = 0, high = c->n;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (c->points[mid].own_ns <= own_ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(c->n, k, c->points[k].own_ns <= own_ns);
 }
 
 int64_t link_clock_ahead(const struct link_clock *c, int64_t own_ns)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "read/trace.h"
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 #define ROOT_NAME "[pytorch|profiler|execution_trace|process]"
@@ -163,17 +164,7 @@ static struct node *find_node(const struct et_reader *r, uint64_t id)
 /* The first that depends on the node. */
 static size_t edges_from(const struct et_reader *r, uint64_t to)
 {
-	size_t low = 0, high = r->n_edges;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (r->edges[mid].to < to)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(r->n_edges, k, r->edges[k].to < to);
 }
 
 static int compare_from(const void *x, const void *y)
@@ -186,16 +177,8 @@ static int compare_from(const void *x, const void *y)
 /* What is left of what the node needs. The edges are sorted by `from` by now. */
 static const struct edge *left_edge(const struct et_reader *r, uint64_t from)
 {
-	size_t low = 0, high = r->n_edges;
+	size_t low = bisect(r->n_edges, k, r->edges[k].from < from);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (r->edges[mid].from < from)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	for (; low < r->n_edges && r->edges[low].from == from; low++) {
 		const struct node *to = find_node(r, r->edges[low].to);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
+
 #define BIN_NS INT64_C(20000)
 #define BINS (2 * MATCH_WINDOW_NS / BIN_NS + 2)
 #define SAMPLES 256     /* calls of a part that vote */
@@ -156,17 +158,8 @@ static int classes_make(struct matcher *m)
 static size_t calls_from(const struct calls *c, uint64_t key, int64_t ns)
 {
 	const struct call wanted = { .key = key, .start_ns = ns };
-	size_t low = 0, high = c->n;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (compare_calls(&c->list[mid], &wanted) < 0)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(c->n, k, compare_calls(&c->list[k], &wanted) < 0);
 }
 
 /* ---- roughly: each of some calls votes for the distances to all that it may be ---- */

@@ -8,6 +8,7 @@
 
 #include "link/file.h"
 #include "sink/message.h"
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 #define STREAM_NAME_MAX (2 * MESSAGE_ADDRESS_MAX + 2)
@@ -140,17 +141,8 @@ void messages_clear(struct messages *m)
 static size_t first_from(const struct messages *m, uint32_t stream, bool sent, uint32_t base, uint64_t position)
 {
 	const struct message key = { .stream = stream, .sent = sent, .base = base, .position = position };
-	size_t low = 0, high = m->n;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (compare(&m->list[mid], &key) < 0)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(m->n, k, compare(&m->list[k], &key) < 0);
 }
 
 /* The call that has sent the byte before this position of the receiver; NULL: it is not in the recording. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "link/file.h"
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 int numbereds_add(struct numbereds *l, uint64_t number, int64_t ns, uint64_t name)
@@ -42,15 +43,7 @@ void numbereds_clear(struct numbereds *l)
 
 const struct numbered *numbereds_find(const struct numbereds *l, uint64_t number)
 {
-	size_t low = 0, high = l->n;
+	size_t i = bisect(l->n, k, l->list[k].number < number);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->list[mid].number < number)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < l->n && l->list[low].number == number ? &l->list[low] : NULL;
+	return i < l->n && l->list[i].number == number ? &l->list[i] : NULL;
 }

@@ -8,6 +8,7 @@
 #include "report/cause.h"
 #include "report/stats.h"
 #include "report/typical.h"
+#include "util/bisect.h"
 
 /* Below this number nothing is typical. */
 #define COMPARED_MIN 5
@@ -228,17 +229,9 @@ static const struct seq_typical nothing_typical;
 static const struct seq_typical *typical_of(const struct seq_typicals *t, const struct seq_request *r)
 {
 	uint32_t class = tokens_class(r->prompt_tokens);
-	size_t lo = 0, hi = t->len;
+	size_t i = bisect(t->len, k, t->rows[k].class < class);
 
-	while (lo < hi) {
-		size_t half = lo + (hi - lo) / 2;
-
-		if (t->rows[half].class < class)
-			lo = half + 1;
-		else
-			hi = half;
-	}
-	return lo < t->len && t->rows[lo].class == class && t->rows[lo].compared ? &t->rows[lo] : &nothing_typical;
+	return i < t->len && t->rows[i].class == class && t->rows[i].compared ? &t->rows[i] : &nothing_typical;
 }
 
 int64_t seq_late_wait(const struct seq_request *r, const struct seq_wait *wait, enum seq_kind kind)

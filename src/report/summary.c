@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
+
 void summary_free(struct summary *s)
 {
 	requests_free(&s->requests);
@@ -146,18 +148,8 @@ static int sum_calls(const struct process *p, struct summary *sum, int64_t *valu
 /* The first call of a recording that began at ts or later. */
 static size_t find_call(const struct process *p, uint32_t recording, int64_t ts)
 {
-	size_t lo = 0, hi = p->n_calls;
-
-	while (lo < hi) {
-		size_t half = lo + (hi - lo) / 2;
-		const struct call *c = &p->calls[half];
-
-		if (c->recording < recording || (c->recording == recording && c->ts < ts))
-			lo = half + 1;
-		else
-			hi = half;
-	}
-	return lo;
+	return bisect(p->n_calls, k,
+		p->calls[k].recording < recording || (p->calls[k].recording == recording && p->calls[k].ts < ts));
 }
 
 /* The longest call in a gap, if it takes most of it. Of nested calls it is the outer one. */

@@ -7,6 +7,7 @@
 
 #include "gpu/info.h"
 #include "sink/thread_map.h"
+#include "util/bisect.h"
 #include "util/clock.h"
 #include "util/list_room.h"
 
@@ -105,17 +106,7 @@ static void spans_drop(struct spans *s, size_t n)
 /* How many begin before. */
 static size_t spans_before(const struct spans *s, uint64_t ns)
 {
-	size_t low = 0, high = s->n;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (s->list[mid].start_ns < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(s->n, k, s->list[k].start_ns < ns);
 }
 
 /* The first of those before `end` that may end after ns. */

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "util/bisect.h"
+
 #define FUNCTION_MAX (1u << 20) /* bytes */
 
 /* .eh_frame_hdr: the functions that the call frame information describes, in the order of their addresses. */
@@ -51,21 +53,15 @@ static const struct hdr *get_hdr(Elf *elf, uint64_t *ret_vaddr, uint32_t *ret_n)
 
 uint64_t cold_function(Elf *elf, uint64_t vaddr)
 {
-	uint32_t lo = 0, hi;
 	uint64_t base;
-	const struct hdr *h = get_hdr(elf, &base, &hi);
+	uint32_t n;
+	const struct hdr *h = get_hdr(elf, &base, &n);
+	size_t i;
 
 	if (!h)
 		return 0;
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (base + (uint64_t)(int64_t)h->table[mid].start <= vaddr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo ? base + (uint64_t)(int64_t)h->table[lo - 1].start : 0;
+	i = bisect(n, k, base + (uint64_t)(int64_t)h->table[k].start <= vaddr);
+	return i ? base + (uint64_t)(int64_t)h->table[i - 1].start : 0;
 }
 
 /* The target of a jump whose operand is an address. */

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/bisect.h"
+
 #define SYMBOLS_MAX 400000
 #define NAME_MAX_LEN 256
 #define MODULE_MAX 64
@@ -215,23 +217,15 @@ static void read_all(struct kernel_symbols *ks)
 
 const char *kernel_symbols_find(struct kernel_symbols *ks, uint64_t addr, uint64_t *ret_start, const char **ret_module)
 {
-	size_t lo = 0, hi;
 	const struct symbol *s;
+	size_t i;
 
 	if (ks->fd >= 0)
 		read_all(ks);
-	hi = ks->n;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (ks->symbols[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
+	i = bisect(ks->n, k, ks->symbols[k].start <= addr);
+	if (!i)
 		return NULL;
-	s = &ks->symbols[lo - 1];
+	s = &ks->symbols[i - 1];
 	/* of several names the first one listed */
 	while (s > ks->symbols && s[-1].start == s->start)
 		s--;

@@ -13,6 +13,7 @@
 
 #include "stack/cold.h"
 #include "stack/demangle.h"
+#include "util/bisect.h"
 
 #define SYMBOLS_MAX (4 << 20)
 #define LOADS_MAX 32
@@ -429,19 +430,11 @@ static bool same_section(struct lookup *l, Dwarf_Addr a, Dwarf_Addr b)
 /* Narrows the range to the addresses around this one that have the same symbol. */
 static const struct symbol *find_symbol(struct lookup *l, Dwarf_Addr at, struct range *range)
 {
-	size_t lo = 0, hi;
+	size_t lo;
 
 	if (!l->symbols_read)
 		read_symbols(l);
-	hi = l->n_symbols;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->symbols[mid].start <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = bisect(l->n_symbols, k, l->symbols[k].start <= at);
 	if (lo < l->n_symbols && l->symbols[lo].start < range->to)
 		range->to = l->symbols[lo].start;
 	for (size_t back = 0; back < NESTED_MAX && back < lo; back++) {

@@ -18,6 +18,7 @@
 #include "target/build_id.h"
 #include "target/elf.h"
 #include "target/file.h"
+#include "util/bisect.h"
 #include "util/map.h"
 
 #define PLACES_MAX 65536
@@ -448,17 +449,7 @@ static bool is_start(const char *name)
 /* The first range that ends behind the offset. */
 static size_t find_known(const struct module *m, uint64_t offset)
 {
-	size_t lo = 0, hi = m->n_known;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (m->known[mid].to <= offset)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return bisect(m->n_known, k, m->known[k].to <= offset);
 }
 
 /* A file may say anything, so ranges are cut to what is not known yet. */

@@ -11,6 +11,7 @@
 
 #include "target/file.h"
 #include "target/process.h"
+#include "util/bisect.h"
 #include "util/clock.h"
 
 #define READ_MAX (1 << 20) /* bytes at once */
@@ -264,20 +265,12 @@ static void look(struct perf_map *map)
 
 const char *perf_map_find(struct perf_map *map, uint64_t addr, uint64_t *ret_start)
 {
-	size_t lo = 0, hi;
+	size_t i;
 
 	look(map);
-	hi = map->n;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (map->codes[mid].start <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo || addr - map->codes[lo - 1].start >= map->codes[lo - 1].size)
+	i = bisect(map->n, k, map->codes[k].start <= addr);
+	if (!i || addr - map->codes[i - 1].start >= map->codes[i - 1].size)
 		return NULL;
-	*ret_start = map->codes[lo - 1].start;
-	return map->texts + map->codes[lo - 1].name;
+	*ret_start = map->codes[i - 1].start;
+	return map->texts + map->codes[i - 1].name;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
 #include "util/clock.h"
 
 #define MAPS_MAX 16384
@@ -178,17 +179,9 @@ void processes_use_modules(const struct processes *ps)
 
 static struct mapping *find(const struct stack_process *p, uint64_t addr)
 {
-	size_t lo = 0, hi = p->n_maps;
+	size_t i = bisect(p->n_maps, k, p->maps[k].file.end <= addr);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->maps[mid].file.end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < p->n_maps && p->maps[lo].file.start <= addr ? &p->maps[lo] : NULL;
+	return i < p->n_maps && p->maps[i].file.start <= addr ? &p->maps[i] : NULL;
 }
 
 struct mapping *process_mapping(struct processes *ps, struct stack_process *p, uint64_t addr)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/bisect.h"
 #include "util/nearest.h"
 
 /*
@@ -468,18 +469,9 @@ static void entry_symbol(const struct elf_file *elf, const struct entry *e, stru
 static const struct entry *table_find(const struct table *t, const char *name, size_t len, int type)
 {
 	uint64_t hash = name_hash(name, len);
-	size_t lo = 0, hi = t->n;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->entries[mid].hash < hash)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < t->n && t->entries[lo].hash == hash; lo++) {
-		const struct entry *e = &t->entries[lo];
+	for (size_t i = bisect(t->n, k, t->entries[k].hash < hash); i < t->n && t->entries[i].hash == hash; i++) {
+		const struct entry *e = &t->entries[i];
 
 		if (e->type == type && e->len == len && !memcmp(e->name, name, len))
 			return e;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "read/proto.h"
+#include "util/bisect.h"
 #include "util/list_room.h"
 #include "util/map.h"
 #include "util/text.h"
@@ -246,17 +247,7 @@ static int by_on(const void *a, const void *b)
 /* The first of the dependencies on a node. */
 static size_t first_on(const struct et_check *c, uint64_t index)
 {
-	size_t low = 0, high = c->n_deps;
-
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (c->deps[mid].on < index)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return bisect(c->n_deps, k, c->deps[k].on < index);
 }
 
 /* Issues what waits for nothing, and then what waited for that only, as a simulator does. What is left waits for itself. */

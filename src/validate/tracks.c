@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
 #include "util/text.h"
 
 int tracks_init(struct trace_tracks *tracks)
@@ -251,19 +252,11 @@ static int track_find_tops(struct trace_track *track)
 
 static bool tops_hold(const struct trace_track *track, int64_t ns)
 {
-	size_t low = 0, high = track->tops_len;
 	double ts = us_to_ms(ns);
+	size_t i = bisect(track->tops_len, k, track->tops[k].start < ts);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (track->tops[middle].start < ts)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return (low && track->tops[low - 1].end >= ts) ||
-	       (low < track->tops_len && track->tops[low].start <= ts);
+	return (i && track->tops[i - 1].end >= ts) ||
+	       (i < track->tops_len && track->tops[i].start <= ts);
 }
 
 /* ---- flows ---- */

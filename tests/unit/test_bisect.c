@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Places in sorted lists, of all lengths up to some, against a search from the beginning. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "util/bisect.h"
+
+#define MAX 40
+
+static void test_places(void **state)
+{
+	int list[MAX];
+
+	(void)state;
+	for (int i = 0; i < MAX; i++)
+		list[i] = i / 3 * 2; /* each three times, with gaps */
+	for (size_t n = 0; n <= MAX; n++) {
+		for (int wanted = -1; wanted <= MAX; wanted++) {
+			size_t below = 0, until = 0;
+
+			while (below < n && list[below] < wanted)
+				below++;
+			while (until < n && list[until] <= wanted)
+				until++;
+			assert_int_equal(bisect(n, i, list[i] < wanted), below);
+			assert_int_equal(bisect(n, i, list[i] <= wanted), until);
+		}
+	}
+}
+
+/* The length is evaluated once, and a length as an expression is one. */
+static void test_length(void **state)
+{
+	size_t n = 3, calls = 0;
+
+	(void)state;
+	assert_int_equal(bisect((calls++, n + 1), i, i < 4), 4);
+	assert_int_equal(calls, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_length),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
