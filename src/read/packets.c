@@ -94,7 +94,8 @@ static int read_packet(struct packets *in, struct proto_bytes *ret)
 	return err;
 }
 
-int packets_next(struct packets *in, struct proto_bytes *ret)
+/* 1 and *ret, 0: there are no more, or -errno. */
+static int next(struct packets *in, struct proto_bytes *ret)
 {
 	int err;
 
@@ -105,4 +106,78 @@ int packets_next(struct packets *in, struct proto_bytes *ret)
 	} while (err == 1 && !ret->p);
 	in->torn &= !in->failed;
 	return err;
+}
+
+int packets_each(struct packets *in, int (*packet)(void *arg, struct proto_bytes bytes), void *arg)
+{
+	struct proto_bytes bytes;
+	int ret;
+
+	do {
+		ret = next(in, &bytes);
+		if (ret == 1)
+			ret = packet(arg, bytes) ?: 1;
+	} while (ret == 1);
+	return ret;
+}
+
+static int refuse(const struct packets *in, const char *why)
+{
+	in->bad(in->ctx, in->at, why);
+	return -EBADMSG;
+}
+
+int packet_parse(const struct packets *in, struct proto_bytes bytes, struct packet *ret)
+{
+	struct proto_field f;
+	int err;
+
+	*ret = (struct packet){ 0 };
+	while ((err = proto_next(&bytes, &f)) == 1) {
+		switch (f.number) {
+		case PACKET_TIMESTAMP:
+			ret->ts = f.value;
+			ret->timed = true;
+			break;
+		case PACKET_CLOCK:
+			ret->clock = f.value;
+			break;
+		case PACKET_SEQUENCE:
+			ret->sequence = f.value;
+			break;
+		case PACKET_SEQUENCE_FLAGS:
+			ret->flags |= f.value;
+			break;
+		case PACKET_CLEARED:
+			ret->flags |= f.value ? SEQUENCE_F_CLEARED : 0;
+			break;
+		case PACKET_DROPPED:
+			ret->dropped = f.value;
+			break;
+		case PACKET_INTERNED:
+			ret->interned = f.bytes;
+			break;
+		case PACKET_DEFAULTS:
+			ret->defaults = f.bytes;
+			break;
+		case PACKET_CLOCKS:
+			ret->clocks = f.bytes;
+			break;
+		case PACKET_EVENT:
+			ret->event = f.bytes;
+			break;
+		case PACKET_PERF_SAMPLE:
+			ret->sample = f.bytes;
+			break;
+		case PACKET_PROCESS_TREE:
+			ret->tree = f.bytes;
+			break;
+		case PACKET_TRACK:
+			ret->track = f.bytes;
+			break;
+		case PACKET_COMPRESSED:
+			return refuse(in, "packets are compressed; `traceconv decompress_packets` makes a file without");
+		}
+	}
+	return err ? refuse(in, "a packet is damaged") : 0;
 }

@@ -18,10 +18,21 @@ struct packets {
 	bool torn;        /* the file ends within a packet, as that of a recording that was killed */
 };
 
+/* The parts of a packet that are read; those that it does not have are 0. */
+struct packet {
+	uint64_t ts, clock, sequence, flags; /* flags: SEQUENCE_F_* */
+	bool timed;                          /* it has a time */
+	bool dropped;                        /* packets of its sequence are missing before it */
+	struct proto_bytes interned, defaults, clocks, event, sample, tree, track;
+};
+
+/* Takes a packet apart. -EBADMSG: it is damaged, or compressed, which was reported. */
+int packet_parse(const struct packets *in, struct proto_bytes bytes, struct packet *ret);
+
 /*
- * Returns the next packet, which is valid until the next call. 1 and *ret; 0: there are no more; -errno: they cannot be
- * read, which was reported. Those above PACKET_BYTES_MAX are reported and skipped.
+ * Calls `packet` for each of them, whose bytes are valid during the call: 0, or -errno to stop, which is returned. Also -errno: the file cannot be
+ * read any further, which was reported. Those above PACKET_BYTES_MAX are reported and skipped.
  */
-int packets_next(struct packets *in, struct proto_bytes *ret);
+int packets_each(struct packets *in, int (*packet)(void *arg, struct proto_bytes bytes), void *arg);
 
 #endif

@@ -50,13 +50,6 @@ struct reader {
 	uint64_t kept; /* bytes */
 };
 
-/* The parts of a packet that are needed. */
-struct packet {
-	uint64_t ns, sequence, flags;
-	bool dropped, sampled;
-	struct proto_bytes interned, defaults, sample, tree, track;
-};
-
 static int bad(struct reader *r, const char *why)
 {
 	r->ops->bad(r->ctx, r->in.at, why);
@@ -448,7 +441,7 @@ static int read_defaults(struct reader *r, uint64_t sequence, struct proto_bytes
 static int read_sample(struct reader *r, const struct packet *p)
 {
 	struct sequence *q = sequence_find(r, p->sequence);
-	struct pftrace_sample s = { .ns = p->ns };
+	struct pftrace_sample s = { .ns = p->ts };
 	struct proto_bytes in = p->sample;
 	uint64_t stack = 0, count = 0;
 	struct proto_field f;
@@ -544,52 +537,6 @@ static int read_track(struct reader *r, struct proto_bytes in)
 	return err;
 }
 
-/* Also -EBADMSG, which does not end anything. */
-static int parse_packet(struct reader *r, struct proto_bytes in, struct packet *p)
-{
-	struct proto_field f;
-	int ret;
-
-	while ((ret = proto_next(&in, &f)) == 1) {
-		switch (f.number) {
-		case PACKET_TIMESTAMP:
-			p->ns = f.value;
-			break;
-		case PACKET_SEQUENCE:
-			p->sequence = f.value;
-			break;
-		case PACKET_SEQUENCE_FLAGS:
-			p->flags |= f.value;
-			break;
-		case PACKET_CLEARED:
-			p->flags |= f.value ? SEQUENCE_F_CLEARED : 0;
-			break;
-		case PACKET_DROPPED:
-			p->dropped = f.value;
-			break;
-		case PACKET_INTERNED:
-			p->interned = f.bytes;
-			break;
-		case PACKET_DEFAULTS:
-			p->defaults = f.bytes;
-			break;
-		case PACKET_PERF_SAMPLE:
-			p->sample = f.bytes;
-			p->sampled = true;
-			break;
-		case PACKET_PROCESS_TREE:
-			p->tree = f.bytes;
-			break;
-		case PACKET_TRACK:
-			p->track = f.bytes;
-			break;
-		case PACKET_COMPRESSED:
-			return bad(r, "packets are compressed; `traceconv decompress_packets` makes a file without");
-		}
-	}
-	return ret ? bad(r, "a packet is damaged") : 0;
-}
-
 /* The state of its sequence before its own data. */
 static void begin_state(struct reader *r, const struct packet *p)
 {
@@ -604,10 +551,12 @@ static void begin_state(struct reader *r, const struct packet *p)
 	q->count = q->period_ns = 0;
 }
 
-static int read_packet(struct reader *r, struct proto_bytes in)
+/* What is damaged does not end anything. */
+static int read_packet(void *arg, struct proto_bytes in)
 {
-	struct packet p = { 0 };
-	int err = parse_packet(r, in, &p);
+	struct reader *r = arg;
+	struct packet p;
+	int err = packet_parse(&r->in, in, &p);
 
 	if (!err)
 		begin_state(r, &p);
@@ -615,7 +564,7 @@ static int read_packet(struct reader *r, struct proto_bytes in)
 		err = read_interned(r, p.sequence, p.interned);
 	if (!err && p.defaults.p)
 		err = read_defaults(r, p.sequence, p.defaults);
-	if (!err && p.sampled)
+	if (!err && p.sample.p)
 		err = read_sample(r, &p);
 	if (!err && p.tree.p)
 		err = read_tree(r, p.tree);
@@ -641,14 +590,8 @@ static void reader_clear(struct reader *r)
 int pftrace_read(struct json_source *source, const struct pftrace_ops *ops, void *ctx, bool *ret_torn)
 {
 	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
-	struct proto_bytes packet;
-	int ret;
+	int ret = packets_each(&r.in, read_packet, &r);
 
-	do {
-		ret = packets_next(&r.in, &packet);
-		if (ret == 1)
-			ret = read_packet(&r, packet) ?: 1;
-	} while (ret == 1);
 	reader_clear(&r);
 	*ret_torn = r.in.torn;
 	return ret;

@@ -81,12 +81,6 @@ struct reader {
 	uint64_t kept;
 };
 
-struct packet {
-	uint64_t ts, clock, sequence, flags;
-	bool timed;
-	struct proto_bytes clocks, event, interned, defaults, track;
-};
-
 static void *keep(struct reader *r, size_t size)
 {
 	void *p = r->kept + size <= KEPT_MAX ? calloc(1, size) : NULL;
@@ -445,63 +439,15 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 
 /* ---- packets ---- */
 
-/* false: it is damaged, or compressed, which has been reported */
-static bool parse_packet(struct reader *r, struct proto_bytes in, struct packet *p)
+static int read_packet(void *arg, struct proto_bytes in)
 {
-	struct proto_field f;
-	int ret;
-
-	while ((ret = proto_next(&in, &f)) == 1) {
-		switch (f.number) {
-		case PACKET_TIMESTAMP:
-			p->ts = f.value;
-			p->timed = true;
-			break;
-		case PACKET_CLOCK:
-			p->clock = f.value;
-			break;
-		case PACKET_SEQUENCE:
-			p->sequence = f.value;
-			break;
-		case PACKET_SEQUENCE_FLAGS:
-			p->flags |= f.value;
-			break;
-		case PACKET_CLEARED:
-			p->flags |= f.value ? SEQUENCE_F_CLEARED : 0;
-			break;
-		case PACKET_CLOCKS:
-			p->clocks = f.bytes;
-			break;
-		case PACKET_EVENT:
-			p->event = f.bytes;
-			break;
-		case PACKET_INTERNED:
-			p->interned = f.bytes;
-			break;
-		case PACKET_DEFAULTS:
-			p->defaults = f.bytes;
-			break;
-		case PACKET_TRACK:
-			p->track = f.bytes;
-			break;
-		case PACKET_COMPRESSED:
-			r->in.bad(r->ctx, r->in.at, "packets are compressed; `traceconv decompress_packets` makes a file without");
-			return false;
-		}
-	}
-	if (ret)
-		r->in.bad(r->ctx, r->in.at, "a packet is damaged");
-	return !ret;
-}
-
-static int read_packet(struct reader *r, struct proto_bytes in)
-{
-	struct packet p = { 0 };
+	struct reader *r = arg;
 	struct sequence *q;
+	struct packet p;
 	int64_t ns;
 	int err = 0;
 
-	if (!parse_packet(r, in, &p))
+	if (packet_parse(&r->in, in, &p))
 		return 0;
 	q = sequence_get(r, p.sequence);
 	if (!q)
@@ -557,14 +503,8 @@ bool pftrace_is(const struct json_source *source)
 int pftrace_events_read(struct json_source *source, const struct pftrace_event_ops *ops, void *ctx, bool *ret_torn)
 {
 	struct reader r = { .in = { .source = source, .bad = ops->bad, .ctx = ctx }, .ops = ops, .ctx = ctx };
-	struct proto_bytes packet;
-	int ret;
+	int ret = packets_each(&r.in, read_packet, &r);
 
-	do {
-		ret = packets_next(&r.in, &packet);
-		if (ret == 1)
-			ret = read_packet(&r, packet) ?: 1;
-	} while (ret == 1);
 	reader_clear(&r);
 	*ret_torn = r.in.torn;
 	return ret;
