@@ -11,10 +11,6 @@
 #include "python_walk.h"
 
 #define PYTHON_PROCESSES_MAX 4096
-/* Threads and interpreters that are looked at for a thread: new ones are first in the list. */
-#define PYTHON_THREADS_MAX 2048
-/* Frames, and marks of calls from C between them. */
-#define PYTHON_STEPS_MAX (3 * SAMPLE_PYTHON_MAX)
 
 /* By tgid: processes that run an interpreter of a known version; user space fills it in. Full: the process has no
  * Python frames. Not created unless a program that uses it is loaded. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* How the BPF programs find the Python frames of a process: user space fills it in from target/python.h. */
+/* How the Python frames of a process are found, by the BPF programs and by stack/python_frames.c: user space fills it in from target/python.h. */
 #ifndef INFTRACE_PYTHON_WALK_H
 #define INFTRACE_PYTHON_WALK_H
 
@@ -8,6 +8,11 @@
 /* Set in python_frame.instr: C code called the interpreter with this frame. Python frames that it calls in turn share
  * the C frame of the interpreter (3.11 and later). */
 #define PYTHON_F_ENTRY (1ull << 63)
+
+/* Threads and interpreters that are looked at for a thread: new ones are first in the list. */
+#define PYTHON_THREADS_MAX 2048
+/* Frames, and marks of calls from C between them. */
+#define PYTHON_STEPS_MAX (3 * SAMPLE_PYTHON_MAX)
 
 /* An offset that this version does not have. */
 #define PYTHON_NO_OFFSET 0xffff

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "read/json_reader.h"
 
@@ -61,4 +62,19 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 	}
 	json_reader_free(&reader);
 	return err == -ENODATA ? 0 : err;
+}
+
+const char *profile_key_numbered(const char *key, const char *prefix, uint32_t *ret_number)
+{
+	size_t length = strlen(prefix), digits = 0;
+	uint32_t n = 0;
+
+	if (strncmp(key, prefix, length) != 0)
+		return NULL;
+	for (key += length; digits < 9 && key[digits] >= '0' && key[digits] <= '9'; digits++)
+		n = 10 * n + (uint32_t)(key[digits] - '0');
+	if (!digits || (key[0] == '0' && digits > 1) || key[digits] != '_')
+		return NULL;
+	*ret_number = n;
+	return key + digits + 1;
 }

@@ -28,4 +28,8 @@ int profile_read(struct json_source *source, const struct profile_reader_ops *op
 
 const char *profile_key_name(enum profile_key key);
 
+/* Of a key with a number, such as "gpu_gap2_cpu_us": what follows "_" behind it; NULL: it is none that begins with `prefix` ("gpu_gap") and a decimal
+ * number of at most nine digits. */
+const char *profile_key_numbered(const char *key, const char *prefix, uint32_t *ret_number);
+
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "report/gpu.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "read/profile.h"
 #include "report/json.h"
 #include "report/model.h"
 #include "report/read.h"
@@ -202,14 +202,6 @@ static void add_device(struct gpu_phase *p, uint32_t device, const char *prefix,
 		d->part[i] = ns_add(d->part[i], ns[i]);
 }
 
-/* The number of the device in "gpu_device0_kernels", which each of several devices has. */
-static bool names_device(const char *key, uint32_t *ret_device)
-{
-	int end = 0;
-
-	return sscanf(key, "gpu_device%2" SCNu32 "_kernels%n", ret_device, &end) == 1 && end && !key[end];
-}
-
 static void add_devices(struct gpu_phase *p, int64_t total_ns, int64_t nothing_ns, const struct json_node *shape)
 {
 	uint32_t n = 0, device = 0;
@@ -218,7 +210,9 @@ static void add_devices(struct gpu_phase *p, int64_t total_ns, int64_t nothing_n
 	if (read_u32(node_get(shape, "gpu_devices"), &n)) {
 		p->devices_missing |= n > GPU_STEP_DEVICES;
 		json_for_each (value, shape) {
-			if (!names_device(value->key, &device))
+			const char *key = profile_key_numbered(value->key, "gpu_device", &device);
+
+			if (!key || strcmp(key, "kernels") != 0) /* which each has */
 				continue;
 			snprintf(prefix, sizeof(prefix), "gpu_device%u_", device);
 			add_device(p, device, prefix, total_ns, shape);

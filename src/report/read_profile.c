@@ -173,10 +173,10 @@ struct behind_rows {
 };
 
 static const struct key behind_keys[] = {
-	{ "_by", KEY_NAME, offsetof(struct behind_info, by) },
-	{ "_tid", KEY_U32, offsetof(struct behind_info, tid) },
-	{ "_pid", KEY_U32, offsetof(struct behind_info, pid) },
-	{ "_us", KEY_US, offsetof(struct behind_info, ns) },
+	{ "by", KEY_NAME, offsetof(struct behind_info, by) },
+	{ "tid", KEY_U32, offsetof(struct behind_info, tid) },
+	{ "pid", KEY_U32, offsetof(struct behind_info, pid) },
+	{ "us", KEY_US, offsetof(struct behind_info, ns) },
 };
 
 /* Looks up "behind1_us", "workers_behind2_by" and the like among the keys that are read. */
@@ -184,17 +184,14 @@ static const struct key *behind_find(
 	const char *name, struct behind_rows *rows, struct behind_info **ret_row)
 {
 	bool workers = !strncmp(name, "workers_", 8);
-	unsigned int n;
+	uint32_t n;
 
-	name += workers ? 8 : 0;
-	if (strncmp(name, "behind", 6))
+	name = profile_key_numbered(workers ? name + 8 : name, "behind", &n);
+	if (!name || n - 1 >= BEHIND_MAX)
 		return NULL;
-	n = (unsigned int)(unsigned char)name[6] - '1';
-	if (n >= BEHIND_MAX)
-		return NULL;
-	*ret_row = workers ? &rows->workers[n] : &rows->own[n];
+	*ret_row = workers ? &rows->workers[n - 1] : &rows->own[n - 1];
 	for (size_t i = 0; i < sizeof(behind_keys) / sizeof(behind_keys[0]); i++) {
-		if (!strcmp(name + 7, behind_keys[i].name))
+		if (!strcmp(name, behind_keys[i].name))
 			return &behind_keys[i];
 	}
 	return NULL;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "stack/python_frames.h"
 
-/* As in bpf/python.bpf.h. */
-#define THREADS_MAX 2048
-#define STEPS_MAX (3 * SAMPLE_PYTHON_MAX)
-
 struct memory {
 	python_frames_read read;
 	void *arg;
@@ -33,7 +29,7 @@ static uint64_t find(const struct memory *m, uint64_t self)
 {
 	uint64_t interp = get(m, m->w->runtime + m->w->interpreters, 8), thread = 0;
 
-	for (unsigned int i = 0; i < THREADS_MAX; i++) {
+	for (unsigned int i = 0; i < PYTHON_THREADS_MAX; i++) {
 		uint64_t frame;
 
 		if (!thread) {
@@ -108,7 +104,7 @@ void python_frames(python_frames_read read, void *arg, const struct python_walk 
 
 	ret->n = 0;
 	ret->has_task = false;
-	for (unsigned int i = 0; frame && i < STEPS_MAX; i++) {
+	for (unsigned int i = 0; frame && i < PYTHON_STEPS_MAX; i++) {
 		if (read(arg, frame + w->frame_previous, &previous, sizeof(previous)))
 			break;
 		if (w->frame_owner != PYTHON_NO_OFFSET && get(&m, frame + w->frame_owner, 1) >= w->owner_shim) {

@@ -247,16 +247,14 @@ static void check_gpu_devices(struct profile_check *check, const struct json_nod
 	const struct json_node *total = node_get(stages, "total");
 	int64_t sum[GPU_DEVICES_MAX] = { 0 }, total_ns, ns;
 	bool any[GPU_DEVICES_MAX] = { 0 };
-	unsigned long device;
-	char *key;
+	uint32_t device;
+	const char *key;
 
 	if (!total || node_us_to_ns(total, &total_ns))
 		return;
 	json_for_each (value, shape) {
-		if (strncmp(value->key, "gpu_device", strlen("gpu_device")))
-			continue;
-		device = strtoul(value->key + strlen("gpu_device"), &key, 10);
-		if (*key != '_' || device >= GPU_DEVICES_MAX || !text_has_suffix(key, "_us") || !strcmp(key, "_after_us"))
+		key = profile_key_numbered(value->key, "gpu_device", &device);
+		if (!key || device >= GPU_DEVICES_MAX || !text_has_suffix(key, "_us") || !strcmp(key, "after_us"))
 			continue;
 		any[device] = true;
 		if (node_us_to_ns(value, &ns) || ns < 0 || __builtin_add_overflow(sum[device], ns, &sum[device]))
@@ -264,7 +262,7 @@ static void check_gpu_devices(struct profile_check *check, const struct json_nod
 	}
 	for (device = 0; device < GPU_DEVICES_MAX; device++) {
 		if (any[device] && sum[device] != total_ns)
-			LINE_PROBLEM(check, "shape: the parts of GPU %lu sum to %lld ns, total is %lld ns", device, (long long)sum[device],
+			LINE_PROBLEM(check, "shape: the parts of GPU %u sum to %lld ns, total is %lld ns", device, (long long)sum[device],
 				(long long)total_ns);
 	}
 }
@@ -277,10 +275,11 @@ static void check_gpu_gaps(struct profile_check *check, const struct json_node *
 
 	memset(whole, -1, sizeof(whole));
 	json_for_each (value, shape) {
-		int i = strncmp(value->key, "gpu_gap", 7) ? -1 : value->key[7] - '1';
-		const char *key = i >= 0 && i < GPU_GAPS && value->key[8] == '_' ? value->key + 9 : "";
+		uint32_t number = 0;
+		const char *key = profile_key_numbered(value->key, "gpu_gap", &number);
+		uint32_t i = number - 1;
 
-		if (!strcmp(key, "ts_us") || (strcmp(key, "us") && !text_has_suffix(key, "_us")))
+		if (i >= GPU_GAPS || !strcmp(key, "ts_us") || (strcmp(key, "us") && !text_has_suffix(key, "_us")))
 			continue;
 		if (node_us_to_ns(value, &ns) || ns < 0)
 			ns = INT32_MAX;

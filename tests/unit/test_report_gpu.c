@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* inftrace report: what GPUs did. */
+#include "read/profile.h"
 #include "report.h"
 
 #define LINE(number, phase, gpu)                                                                                     \
@@ -130,9 +131,29 @@ static void test_lost(void **state)
 	output_free(&r);
 }
 
+/* Numbers in keys, as they are written: what does not look so is another key. */
+static void test_keys(void **state)
+{
+	static const char *const others[] = { "gpu_gap_us", "gpu_gap1", "gpu_gap01_us", "gpu_gap+1_us", "gpu_gap 1_us", "gpu_gapx_us", "gpu_ga", "",
+		"gpu_gap1234567890_us", "workers_gpu_gap1_us" };
+	uint32_t n = 77;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		assert_null(profile_key_numbered(others[i], "gpu_gap", &n));
+	assert_int_equal(n, 77);
+	assert_string_equal(profile_key_numbered("gpu_gap3_blocked_futex_us", "gpu_gap", &n), "blocked_futex_us");
+	assert_int_equal(n, 3);
+	assert_string_equal(profile_key_numbered("gpu_gap0_", "gpu_gap", &n), "");
+	assert_int_equal(n, 0);
+	assert_string_equal(profile_key_numbered("behind123456789_us", "behind", &n), "us");
+	assert_int_equal(n, 123456789);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_phases),
 		cmocka_unit_test(test_after),
 		cmocka_unit_test(test_devices),
