@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * libFuzzer target for `inftrace report`: any bytes, as a file, through all that it writes.
+ * libFuzzer target for `inftrace report`: any bytes, as a file, through all that it writes. An archive whose members are stored (zip -0) is a
+ * good start for what it reads of traces.
  *
  *   clang -g -O1 -std=gnu11 -D_GNU_SOURCE -Isrc -DENGINES_DIR='""' -fsanitize=fuzzer,address,undefined \
- *           tests/fuzz/fuzz_report.c src/sink/left_out.c $(ls src/{report,read,util,engine,target}/?*.c) \
+ *           tests/fuzz/fuzz_report.c src/sink/left_out.c $(ls src/{report,read,util,engine,target}/?*.c) src/link/{collectives,ranks,clock,spans}.c \
  *           -ljson-c -lelf -lz -lcapstone -lcrypto -lm -o fuzz_report
  *   mkdir corpus && ./fuzz_report -max_total_time=120 -timeout=10 -rss_limit_mb=1024 \
  *           -dict=tests/fuzz/validate.dict corpus tests/golden

@@ -126,6 +126,12 @@ test_planted() {
 		cp "$TMP/check.out" "$TMP/told"
 		check "$i: who, and why" grep -qE "^  [abc], pid [0-9]+: [0-9.]+ m?s after [abc] at ncclAllReduce of 8192 bytes: step [0-9]+, " \
 			"$TMP/told"
+		check "$i: a page" "$INFTRACE" report --slowest 6 --html "$TMP/all.html" "$TMP/pftrace.zip"
+		if command -v node >/dev/null && [ -x "${CHROMIUM:-/usr/bin/chromium}" ]; then
+			same "$i: it shows the same" "$("$TOP/tests/tools/check_page.mjs" --eval \
+				'[...document.querySelectorAll("section")].filter(s => s.textContent.startsWith("Collectives of 3 ranks: ")).map(s => s.querySelectorAll("li").length)' \
+				"$TMP/all.html" | tail -n 1)" "[6]"
+		fi
 	done
 }
 
