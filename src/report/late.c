@@ -437,16 +437,19 @@ static int add_group(struct late *l, struct finder *f, const struct archive_host
 	return err;
 }
 
-/* Those that might have been compared with others. */
+/* Those that might have been compared with others, of other processes. */
 static uint64_t count_alone(const struct ranks *r)
 {
 	uint64_t n = 0, grouped = 0;
+	bool several = false;
 
-	for (size_t i = 0; i < r->n; i++)
+	for (size_t i = 0; i < r->n; i++) {
 		n += r->list[i]->n > 0;
+		several |= r->list[i]->host != r->list[0]->host || r->list[i]->pid != r->list[0]->pid;
+	}
 	for (size_t i = 0; i < r->n_groups; i++)
 		grouped += r->groups[i].n;
-	return n > 1 ? n - grouped : 0;
+	return several ? n - grouped : 0;
 }
 
 int late_find(struct model *m, const struct summary *summaries, struct late *ret)

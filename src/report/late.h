@@ -70,7 +70,7 @@ struct late_group {
 struct late {
 	struct late_group *groups;
 	size_t n, size;
-	uint64_t alone; /* ranks that have calls and are in no group, though there are several */
+	uint64_t alone; /* ranks that have calls and are in no group, though those of another process are there */
 };
 
 /* Finds the groups of all archives of the model; the summaries are those of its processes. -ENOMEM; late_free() in any case. */

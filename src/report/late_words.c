@@ -145,8 +145,7 @@ int late_text(const struct page *page, const struct late *l, uint32_t slowest)
 	}
 	if (l->alone)
 		fprintf(page->out,
-			"Collectives of %llu %sranks are not compared: these were not recorded when they made their communicators, and\n"
-			"in more than one way, or in none, their calls could be those of others.\n\n",
+			"Collectives of %llu %sranks are not compared: of no other calls is it certain that they are of the same ones.\n\n",
 			(unsigned long long)l->alone, l->n ? "more " : "");
 	return 0;
 }
