@@ -115,7 +115,7 @@ $(O)/tests/%: tests/unit/%.c $(LIB) Makefile
 	$(Q)$(CC) $(CFLAGS) $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB) -o $@ $(LDLIBS) -lcmocka
 
 # Runs are tested without a kernel: these replace the functions of the session.
-FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_requests session_over \
+FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_counters session_requests session_over \
 	session_wake session_idle session_watch session_sums session_sums_fd session_peek session_peek_waits \
 	follow_scan follow_rescan follow_strangers follow_record
 FAKED_LOOP := calibration_start features_probe_fast features_require session_open session_free session_attach session_probes session_hold \

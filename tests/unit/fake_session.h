@@ -35,6 +35,7 @@ void __wrap_session_hits(const struct session *s, struct hit_time ret_times[HIT_
 uint64_t __wrap_session_sample_ns(const struct session *s, uint64_t *ret_period_ns);
 void __wrap_session_drain_control(struct session *s);
 void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX]);
+struct counters __wrap_session_counters(const struct session *s);
 int __wrap_session_requests(const struct session *s);
 bool __wrap_session_over(const struct session *s);
 int __wrap_session_wake(struct session *s);
@@ -107,6 +108,12 @@ void __wrap_session_lost(const struct session *s, uint64_t ret_lost[REC_KIND_MAX
 	(void)s;
 	memset(ret_lost, 0, REC_KIND_MAX * sizeof(*ret_lost));
 	ret_lost[REC_FAULT] = fake_session.lost;
+}
+
+struct counters __wrap_session_counters(const struct session *s)
+{
+	(void)s;
+	return (struct counters){ 0 };
 }
 
 int __wrap_session_requests(const struct session *s)
