@@ -39,7 +39,7 @@ outputs() {
 	done
 }
 
-n=$(often 60 200) # prefixes of each growing file
+n=$(often 30 200) # prefixes of each growing file
 
 # ---- growing files, over many flushes ----
 

@@ -11,6 +11,7 @@ streams.py counts FILE.json SUMMARY PROFILE   slices, instants, counters and swi
                                           says that it recorded, at its end and in window_prof
 """
 import collections
+import gc
 import gzip
 import json
 import os
@@ -24,6 +25,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pftrace  # noqa: E402
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+gc.disable()  # events by the hundred thousand, and no cycles
 
 
 def sample(pid, *paths):
