@@ -61,6 +61,8 @@ static void usage(const struct engine_ops *ops)
 	       "  -S FILE      write every stage (load, decode, sample) to FILE, a JSON line each\n"
 	       "  -d MS        pause before the first prompt: time for a tracer to find the "
 	       "libraries\n"
+	       "  -i MS        pause behind each token, for those who need an engine that runs "
+	       "and not its speed\n"
 	       "  -N FILE      write the nodes of every graph to FILE, a JSON line each;\n"
 	       "               llama.cpp only\n"
 	       "  -H LIB.so    a library to be called around each step (hook.h); with llama.cpp\n"
@@ -100,6 +102,8 @@ static int option_parse(int opt, struct run_options *o)
 		return number_parse(opt, optarg, 0, 1000000, &o->rounds);
 	case 'd':
 		return number_parse(opt, optarg, 0, 60000, &o->delay_ms);
+	case 'i':
+		return number_parse(opt, optarg, 0, 60000, &o->token_ms);
 	case 'P':
 		return number_parse(opt, optarg, 0, 100, &o->poll);
 	case 's':
@@ -142,7 +146,7 @@ static int options_parse(int argc, char **argv, const struct engine_ops *ops, st
 		.seed = 1,
 		.prompt = "the kernel probe can trace each token of the model",
 	};
-	while ((opt = getopt(argc, argv, "n:t:g:p:b:r:s:d:P:S:N:H:wqh")) != -1) {
+	while ((opt = getopt(argc, argv, "n:t:g:p:b:r:s:d:i:P:S:N:H:wqh")) != -1) {
 		if (opt == 'h') {
 			usage(ops);
 			exit(0);
@@ -238,6 +242,8 @@ static int prompt_run(struct run *r)
 			token_print(r, token);
 		if (decode(r, &token, 1))
 			return -1;
+		if (r->o.token_ms)
+			usleep((useconds_t)r->o.token_ms * 1000);
 	}
 	if (print)
 		putchar('\n');

@@ -20,6 +20,7 @@ struct run_options {
 	int tokens, threads, prompt_tokens, rounds;
 	int gpu_layers;
 	int delay_ms; /* between loading and the first prompt */
+	int token_ms; /* behind each token */
 	int poll;     /* -1: no thread pool of the caller's */
 	uint32_t seed;
 	bool quiet, wait;

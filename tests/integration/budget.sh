@@ -66,7 +66,7 @@ window='[x["shape"] for x in p if x["event"] == "window_prof"]'
 
 set_llama() {
 	need_llama
-	llama=("$DRIVER" -q -n 2000 -t 2 "${MODEL_ARGS[@]}")
+	llama=("$DRIVER" -q -n 2000 -t 2 -i 5 "${MODEL_ARGS[@]}")
 }
 
 # The profile alone has nothing to leave out but barriers.

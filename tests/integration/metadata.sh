@@ -60,12 +60,12 @@ test_envelope() {
 
 test_env_hash() {
 	export GGML_SCHED_DEBUG=0
-	step -- "$mini" -n 2000 -t 1
+	step -- "$mini" -n 500 -t 1
 	with=$(last 'p["env_hash"]')
-	step -- "$mini" -n 2000 -t 1
+	step -- "$mini" -n 500 -t 1
 	same "the same environment, the same hash" "$(last 'p["env_hash"]')" "$with"
 	export GGML_SCHED_DEBUG=1
-	step -- "$mini" -n 2000 -t 1
+	step -- "$mini" -n 500 -t 1
 	if [ "$(last 'p["env_hash"]')" != "$with" ]; then
 		ok "another setting, another hash"
 	else
@@ -87,12 +87,12 @@ by_time() { # NAME WANTED DIR: traces, profiles
 test_windows() {
 	touch "$TMP/flag"
 	export VLLM_CHAKRA_FLAG=$TMP/flag VLLM_CHAKRA_TRACE_DIR=$TMP/chakra/new VLLM_CHAKRA_TRACE_MAX_STEPS=5
-	"$INFTRACE" record -- "$mini" -q -d 1200 -n 100 -t 2 >/dev/null 2>"$TMP/chakra.err"
+	"$INFTRACE" record -- "$mini" -q -d 1200 -n 100 -t 1 >/dev/null 2>"$TMP/chakra.err"
 	by_time "VLLM_CHAKRA_* of a command" 1 "$TMP/chakra/new"
 	expect "VLLM_CHAKRA_TRACE_MAX_STEPS: the lines" 'sum(l["event"] == "token_prof" for l in p) == 5' \
 		p="$(find "$TMP/chakra/new" -name 'profile_*')"
 	check "VLLM_CHAKRA_TRACE_MAX_STEPS" grep -q 'flag to max_steps' "$TMP/chakra.err"
-	background "$mini" -q -r 0 -t 2 >/dev/null
+	background "$mini" -q -r 0 -t 1 -i 5 >/dev/null
 	target=$BG
 	"$INFTRACE" record -o "$TMP/whole.json" -d 300ms -p "$target" 2>"$TMP/whole.err"
 	check "-o: for the whole run all the same" test -s "$TMP/whole.json"
@@ -210,7 +210,7 @@ test_of_others() {
 
 test_steps_per_process() {
 	for i in 1 2; do
-		background "$mini" -q -r 0 -t 1 -d $((i * 300)) >/dev/null
+		background "$mini" -q -r 0 -t 1 -i 5 -d $((i * 300)) >/dev/null
 		pids[i]=$BG
 	done
 	timeout 300 "$INFTRACE" record -q --max-steps-per-process 4 --profile "$TMP/steps.jsonl" -p "${pids[1]},${pids[2]}"

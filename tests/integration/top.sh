@@ -132,7 +132,7 @@ test_options() {
 }
 
 test_screen() {
-	python3 "$tools/top_screen.py" "$INFTRACE" "$DRIVER" -n 2000 -r 0 -t 2 -P 50 -q "${MODEL_ARGS[@]}" ||
+	python3 "$tools/top_screen.py" "$INFTRACE" "$DRIVER" -n 2000 -r 0 -t 1 -i 20 -q "${MODEL_ARGS[@]}" ||
 		test_failed=1
 }
 
