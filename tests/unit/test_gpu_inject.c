@@ -96,11 +96,28 @@ static int inject(struct target *t, const char *name)
 	return gpu_inject(inspector, t->pid, agent, name, t->why, sizeof(t->why));
 }
 
+/* The agent comes, and leaves again. */
+static void come_and_go(struct target *t, struct peer *p)
+{
+	int err = inject(t, p->name);
+
+	assert_string_equal(t->why, "");
+	assert_int_equal(err, 0);
+	assert_int_equal(peer_accept(p).attached, 1);
+	peer_make_ring(p);
+	peer_send_welcome(p, 0, p->ring_fd);
+	PEER_WAIT(peer_state(p) == GPU_STATE_NO_CUPTI);
+	p->ring->reader.leave = 1;
+	peer_change(p);
+	PEER_WAIT(peer_state(p) == GPU_STATE_GONE);
+	peer_drop_ring(p);
+	unharmed(t);
+}
+
 /* Each kind of system call goes on as if nothing had happened, and the agent arrives. */
 static void test_calls(void **state)
 {
 	static const char *const kinds[] = { "read", "nanosleep", "futex", "poll", "epoll" };
-	struct gpu_hello h;
 	struct target t;
 	struct peer p;
 
@@ -108,22 +125,8 @@ static void test_calls(void **state)
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		peer_listen(&p, 64);
 		begin(&t, "inject_target", kinds[k], "", "");
-		for (int i = 0; i < OFTEN / 5; i++) {
-			int err = inject(&t, p.name);
-
-			assert_string_equal(t.why, "");
-			assert_int_equal(err, 0);
-			h = peer_accept(&p);
-			assert_int_equal(h.attached, 1);
-			peer_make_ring(&p);
-			peer_send_welcome(&p, 0, p.ring_fd);
-			PEER_WAIT(peer_state(&p) == GPU_STATE_NO_CUPTI);
-			p.ring->reader.leave = 1;
-			peer_change(&p);
-			PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
-			peer_drop_ring(&p);
-			unharmed(&t);
-		}
+		for (int i = 0; i < OFTEN / 5; i++)
+			come_and_go(&t, &p);
 		assert_true(t.page->interrupted < (uint64_t)OFTEN / 5);
 		end(&t);
 		peer_end(&p);
@@ -263,7 +266,6 @@ static int open_count(pid_t pid)
 /* It gets a copy of the library in memory, once, and no descriptor is left. */
 static void test_container(void **state)
 {
-	struct gpu_hello h;
 	struct target t;
 	struct peer p;
 	int before, copies = 0, status;
@@ -283,22 +285,8 @@ static void test_container(void **state)
 	begin(&t, "inject_target", "read", "", "");
 	prepare = NULL;
 	before = open_count(t.pid);
-	for (int i = 0; i < 5; i++) {
-		int err = inject(&t, p.name);
-
-		assert_string_equal(t.why, "");
-		assert_int_equal(err, 0);
-		h = peer_accept(&p);
-		assert_int_equal(h.attached, 1);
-		peer_make_ring(&p);
-		peer_send_welcome(&p, 0, p.ring_fd);
-		PEER_WAIT(peer_state(&p) == GPU_STATE_NO_CUPTI);
-		p.ring->reader.leave = 1;
-		peer_change(&p);
-		PEER_WAIT(peer_state(&p) == GPU_STATE_GONE);
-		peer_drop_ring(&p);
-		unharmed(&t);
-	}
+	for (int i = 0; i < 5; i++)
+		come_and_go(&t, &p);
 	PEER_WAIT(open_count(t.pid) == before);
 	snprintf(path, sizeof(path), "/proc/%d/maps", t.pid);
 	f = fopen(path, "re");
