@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "link/link.h"
-#include "util/clock.h"
 #include "util/text.h"
 
-/* Recordings whose BOOTTIME is as far behind the wall clock are taken for those of one boot of one host. */
-#define SAME_BOOT_NS ((int64_t)NSEC_PER_SEC)
 /* Kineto turns the counter of the CPU into a time by a line through two readings: parts of a trace may differ by that. */
 #define CONTRADICTION_NS INT64_C(50000)
 /* Of the operators of an execution trace so many must be in the Kineto trace. */
@@ -143,7 +140,7 @@ static void place_own(struct link *l, size_t i)
 		return;
 	}
 	for (size_t j = 0; j < l->n; j++) {
-		if (j == i || !is_own(l->list[j]) || llabs(ahead_of(l->list[j]) - ahead_of(d)) > SAME_BOOT_NS ||
+		if (j == i || !is_own(l->list[j]) || llabs(ahead_of(l->list[j]) - ahead_of(d)) > CLOCK_SAME_BOOT_NS ||
 			(j > i && !l->list[j]->file.given_host))
 			continue;
 		d->host = j < i ? l->list[j]->host : host_get(l, l->list[j]->file.given_host);

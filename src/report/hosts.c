@@ -8,12 +8,8 @@
 
 #include "link/file.h"
 #include "report/model.h"
-#include "util/clock.h"
 
 #define KEY_MAX 640
-
-/* As inftrace link places recordings that nobody has named. */
-#define SAME_BOOT_NS ((int64_t)NSEC_PER_SEC)
 
 static bool attribute(const struct json_node *attributes, const char *name, const char *path, int64_t *ret)
 {
@@ -155,7 +151,7 @@ uint32_t archive_host_by_clock(const struct archive_hosts *h, int64_t boot_ns, i
 	uint32_t found = h->n;
 
 	for (uint32_t i = 0; i < h->n; i++) {
-		if (!h->list[i].has_lead || llabs(h->list[i].lead_ns - (real_ns - boot_ns)) > SAME_BOOT_NS)
+		if (!h->list[i].has_lead || llabs(h->list[i].lead_ns - (real_ns - boot_ns)) > CLOCK_SAME_BOOT_NS)
 			continue;
 		if (found < h->n)
 			return h->n;
