@@ -175,22 +175,22 @@ urllib.request.urlopen(sys.argv[1] + "/-/ready", timeout=5)' "$1" 2>/dev/null
 
 # Debian's Prometheus has the same as the profile, with its percentiles and exemplars.
 test_prometheus() {
-	local port api
+	local api
 	if ! command -v prometheus >/dev/null; then
 		skip "Prometheus" "it is not installed"
 		return
 	fi
 	exporter scraped requests.jsonl family_*.jsonl
-	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	api=http://127.0.0.1:$port
 	cat >prometheus.yml <<-YML
 		scrape_configs:
 		  - job_name: inftrace
 		    scrape_interval: 1s
 		    static_configs: [{targets: ["$(sed 's#.*//\(.*\)/metrics#\1#' scraped.url)"]}]
 	YML
-	background prometheus --config.file=prometheus.yml --storage.tsdb.path="$TMP/tsdb" --web.listen-address="127.0.0.1:$port" \
+	background prometheus --config.file=prometheus.yml --storage.tsdb.path="$TMP/tsdb" --web.listen-address=127.0.0.1:0 \
 		--enable-feature=exemplar-storage >prometheus.log 2>&1
+	wait_until 60 grep -q 'Listening on' prometheus.log # at a port that the kernel chooses
+	api=http://$(sed -nE 's/.*Listening on.* address=([0-9.:]+).*/\1/p' prometheus.log)
 	wait_until 60 prometheus_ready "$api"
 	wait_until 60 "$METRICS" prometheus "$api" requests.jsonl family_*.jsonl >prometheus.out 2>&1 || true
 	check "Prometheus has all histograms as the profile, its percentiles, and the slowest request" \
