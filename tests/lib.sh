@@ -170,7 +170,7 @@ same() {
 # json EXPRESSION NAME=FILE ...: prints the value of a Python expression over the contents of the
 # files: a JSON array (a Chrome trace, with or without its end), or else the list of the lines of a
 # JSONL file; .gz is unpacked. NAME=last:FILE is the last line of FILE that is a JSON object (the
-# counts of an engine). Strings print as they are, other values as JSON. This is called some thousand times: without
+# counts of an engine). Strings print as they are, other values as JSON. This is called some hundred times: without
 # site-packages and what most expressions do not need, Python starts in a third of the time.
 json() {
 	python3 -I -S - "$@" <<-'PY'
