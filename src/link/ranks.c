@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bisect.h"
 #include "util/list_room.h"
 
 /* Of a file that was made to take long: some ten seconds. */
@@ -24,43 +25,29 @@ int64_t host_place_at(const struct host_place *p, int64_t own_ns)
 
 /* ---- ranks ---- */
 
+static bool is_made_before(const struct communicator *m, const struct collective_call *call)
+{
+	if (m->pid != call->pid)
+		return m->pid < call->pid;
+	return m->comm != call->comm ? m->comm < call->comm : m->ns <= call->from_ns;
+}
+
 /* The last communicator with this address that was made before the call; NULL: it was made before the recording. */
 static const struct communicator *made_before(const struct collectives *c, const struct collective_call *call)
 {
-	const struct communicator *found = NULL;
-	size_t low = 0, high = c->n_made;
+	size_t n = bisect(c->n_made, i, is_made_before(&c->made[i], call));
+	const struct communicator *found = n ? &c->made[n - 1] : NULL;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		const struct communicator *m = &c->made[mid];
-		bool before = m->pid != call->pid ? m->pid < call->pid : m->comm != call->comm ? m->comm < call->comm
-											       : m->ns <= call->from_ns;
-
-		if (before)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (low)
-		found = &c->made[low - 1];
 	return found && found->pid == call->pid && found->comm == call->comm ? found : NULL;
 }
 
 /* How many losses began before that; *ret_within: the last of them lasts until then. */
 static uint32_t losses_before(const struct collectives *c, int64_t ns, bool *ret_within)
 {
-	size_t low = 0, high = c->n_losses;
+	size_t n = bisect(c->n_losses, i, c->losses[i].from_ns <= ns);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (c->losses[mid].from_ns <= ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	*ret_within = low && c->losses[low - 1].to_ns >= ns;
-	return (uint32_t)low;
+	*ret_within = n && c->losses[n - 1].to_ns >= ns;
+	return (uint32_t)n;
 }
 
 /* NULL: no room. */
@@ -199,17 +186,7 @@ static bool agrees(struct pairing *p, const struct run *a, const struct run *b, 
 /* The first call of the run that is not before that. */
 static size_t first_from(const struct rank *k, const struct run *run, int64_t at_ns)
 {
-	size_t low = run->from, high = run->to;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (k->calls[mid].at_ns < at_ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return run->from + bisect(run->to - run->from, i, k->calls[run->from + i].at_ns < at_ns);
 }
 
 static void place(struct pairing *p, const struct run *a, size_t b)
