@@ -42,8 +42,8 @@ static int create(struct thread *t, size_t guard, void *(*run)(void *arg), void 
 
 int thread_start(struct thread *t, const char *name, size_t stack_bytes, void *(*run)(void *arg), void *arg)
 {
-	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-	int err = map_stack(t, stack_bytes, guard);
+	size_t guard = (size_t)sysconf(_SC_PAGESIZE), least = (size_t)sysconf(_SC_THREAD_STACK_MIN);
+	int err = map_stack(t, stack_bytes < least ? least : stack_bytes, guard);
 
 	if (err)
 		return err;

@@ -15,8 +15,8 @@ struct thread {
 	size_t bytes; /* with its guard page */
 };
 
-/* stack_bytes: whole pages, at least 64 KB. name: as pthread_setname_np() takes it. Negative errno; after 0 call one
- * of the others. */
+/* stack_bytes: whole pages; the machine may need more (128 KB on arm64), which it gets then. name: as
+ * pthread_setname_np() takes it. Negative errno; after 0 call one of the others. */
 int thread_start(struct thread *t, const char *name, size_t stack_bytes, void *(*run)(void *arg), void *arg);
 
 /* Waits for its end. */
