@@ -179,11 +179,12 @@ void capture_calibrated(struct capture *c)
 
 void capture_weigh(struct capture *c)
 {
-	const volatile struct inf_stats *st = session_stats(c->session);
+	const volatile struct inf_stats *st;
 	struct hit_time times[HIT_MAX], counters;
 
 	if (!c->weighs)
 		return;
+	st = session_stats(c->session);
 	session_hits(c->session, times);
 	counters = (struct hit_time){ .n = st->counters_time.n, .ns = st->counters_time.ns };
 	prices_make(&c->prices, times, session_counters(c->session).mask ? &counters : NULL, c->outside_ns);
