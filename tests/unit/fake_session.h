@@ -48,6 +48,7 @@ int __wrap_session_peek_waits(struct session *s);
 void __wrap_follow_scan(struct follow *f);
 void __wrap_follow_rescan(struct follow *f);
 void __wrap_follow_strangers(struct follow *f, uint64_t now_ns);
+void __wrap_follow_turn(struct follow *f, uint64_t now_ns);
 void __wrap_follow_record(struct follow *f, const struct rec_hdr *h);
 
 int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns)
@@ -187,6 +188,12 @@ void __wrap_follow_rescan(struct follow *f)
 }
 
 void __wrap_follow_strangers(struct follow *f, uint64_t now_ns)
+{
+	(void)f;
+	(void)now_ns;
+}
+
+void __wrap_follow_turn(struct follow *f, uint64_t now_ns)
 {
 	(void)f;
 	(void)now_ns;
