@@ -76,7 +76,7 @@ static void say_why(unsigned int hz, int err)
 	if (err == -EINVAL && limit && limit < hz)
 		log_error("--sample-rate: the kernel allows %u a second (sysctl kernel.perf_event_max_sample_rate)", limit);
 	else
-		log_error("cannot open the clocks for samples: %s (perf_event_paranoid, CAP_PERFMON)", strerror(-err));
+		log_error("cannot open the clocks for samples: %s (" PERF_EVENT_RIGHTS ")", strerror(-err));
 }
 
 int sampler_new(struct bpf_program *prog, unsigned int hz, struct sampler **ret_sampler)

@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What perf_event_open(2) wants, for messages; above 2 is a patch of Debian and Ubuntu, whose kernels begin with 3 and 4. */
+#define PERF_EVENT_RIGHTS "it takes CAP_PERFMON, and where kernel.perf_event_paranoid is above 2 CAP_SYS_ADMIN: run as root, or set that to 2"
+
 #define SAMPLE_HZ_DEFAULT 99 /* beats with no timer of whole milliseconds */
 #define SAMPLE_HZ_MAX 999
 

@@ -458,7 +458,7 @@ int session_attach(struct session *s)
 	if (bpf_program__autoload(s->skel->progs.fault_minor) || bpf_program__autoload(s->skel->progs.fault_minor_stacks)) {
 		err = attach_faults(s);
 		if (err)
-			log_error("cannot open the page fault events: %s (perf_event_paranoid, CAP_PERFMON)",
+			log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")",
 				strerror(-err));
 	}
 	if (!err && s->sample_hz)
