@@ -34,7 +34,7 @@ struct attach {
 	struct inspector *inspector;
 	struct seen *seen;
 	struct budget budget;
-	bool budget_told;
+	bool budget_told, unopened_told;
 	engine_file_cb engine_file;
 	void *engine_file_arg;
 	struct links *links;
@@ -372,13 +372,22 @@ struct scan {
 	int sites;
 };
 
+/* What goes with its process, or is replaced, is no news. */
+static void tell_unopened(struct attach *a, pid_t pid, const char *path, int err)
+{
+	if (err == -ENOENT || err == -ESRCH || a->unopened_told)
+		return;
+	log_warn("cannot open %s of process %d: %s; its functions are left out, and perhaps those of other files", path, pid, strerror(-err));
+	a->unopened_told = true;
+}
+
 static int scan_mapping(const struct mapped_file *m, void *arg)
 {
 	struct scan *s = arg;
 	char build_id[ELF_BUILD_ID_MAX] = "";
 	const char *known = NULL; /* set for a file that an engine claims */
 	struct seen_file file = { .dev = m->dev, .ino = m->ino, .name = m->path };
-	int n = 0, fd;
+	int n = 0, fd, err;
 
 	if (seen_use(s->a->seen, m->dev, m->ino, m->path, s->now_ns, &known)) {
 		if (known)
@@ -387,8 +396,11 @@ static int scan_mapping(const struct mapped_file *m, void *arg)
 		return 0;
 	}
 	if (is_wanted(s->a, m->path)) {
-		if (file_open_mapped(s->pid, m, &fd))
-			return 0; /* gone with its process; another process may still have it */
+		err = file_open_mapped(s->pid, m, &fd);
+		if (err) { /* another process may still have it */
+			tell_unopened(s->a, s->pid, m->path, err);
+			return 0;
+		}
 		s->a->pt->reading.dev = m->dev;
 		s->a->pt->reading.ino = m->ino;
 		n = attach_file(s->a, fd, s->pid, m->path, build_id);
