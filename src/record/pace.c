@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/thread.h"
 #include "util/yield.h"
 
 #define FILL_PERCENT 50
@@ -25,7 +25,7 @@ struct pace {
 	int wake;  /* wakes the watching thread so that it ends */
 	int timer; /* for a look at the rings */
 	pid_t loop;
-	pthread_t thread;
+	struct thread thread;
 	pthread_mutex_t lock;
 	pthread_cond_t yielded;
 	bool yields; /* the loop yields */
@@ -104,7 +104,7 @@ static void end_thread(struct pace *p)
 	yield_set(false);
 	wake(p);
 	pthread_mutex_unlock(&p->lock);
-	pthread_join(p->thread, NULL);
+	thread_join(&p->thread);
 }
 
 /* A thread that has to wait for a CPU itself cannot see that others wait too long, so this one precedes all others,
@@ -112,21 +112,11 @@ static void end_thread(struct pace *p)
 static int start_thread(struct pace *p)
 {
 	const struct sched_param first = { .sched_priority = 1 };
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int err;
+	int err = thread_start(&p->thread, "inftrace-watch", THREAD_STACK, watch, p);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, THREAD_STACK);
-	err = pthread_create(&p->thread, &attr, watch, p);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err)
-		return -err;
-	pthread_setname_np(p->thread, "inftrace-watch");
-	err = pthread_setschedparam(p->thread, SCHED_FIFO, &first);
+		return err;
+	err = pthread_setschedparam(p->thread.id, SCHED_FIFO, &first);
 	if (err)
 		end_thread(p);
 	return -err;
