@@ -5,9 +5,20 @@
  * handled, next to the counts of getrusage(2): they mark the end and tell the kind. A fault
  * taken inside the kernel raises only the end and becomes an instant.
  * arm64 has no such tracepoint: there faults from user mode have no duration, and count as time on the CPU.
+ *
+ * Where the events are refused, the return of handle_mm_fault(), which calls mm_account_fault(), stands in for them.
+ * Other than the programs on events this one can be preempted, and the kernel then leaves it out for a thread that
+ * faults on the same CPU (bpf_prog.active): such a fault stays open, as one that ends in a signal does.
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
+
+/* include/linux/mm_types.h, which has had these values since 4.19 */
+#define FAULT_FLAG_TRIED 0x20
+#define FAULT_FLAG_USER 0x40
+#define VM_FAULT_MAJOR 0x0004
+#define VM_FAULT_RETRY 0x0400
+#define VM_FAULT_ERROR 0x0873 /* OOM, SIGBUS, HWPOISON, HWPOISON_LARGE, SIGSEGV, FALLBACK */
 
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address)
@@ -31,7 +42,7 @@ int BPF_PROG(page_fault_user, unsigned long address)
 }
 
 /* Of a fault whose begin was not seen. */
-static __always_inline int from_user(const struct bpf_perf_event_data *ctx)
+static __always_inline bool from_user(const struct bpf_perf_event_data *ctx)
 {
 #ifdef __TARGET_ARCH_arm64
 	return !(ctx->regs.pstate & 0xf); /* EL0 */
@@ -40,7 +51,8 @@ static __always_inline int from_user(const struct bpf_perf_event_data *ctx)
 #endif
 }
 
-static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags, bool stacks)
+/* event: NULL: what was seen is the return, with an address and from where it was */
+static __always_inline int fault_end(struct bpf_perf_event_data *event, u64 address, bool user_mode, u32 flags, bool stacks)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 now, start, addr;
@@ -64,8 +76,8 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags,
 		flags |= t->fault_flags;
 	} else {
 		start = now = now_ns();
-		addr = READ_ONCE(ctx->addr);
-		flags |= from_user(ctx) ? 0 : FAULT_F_KERNEL;
+		addr = event ? READ_ONCE(event->addr) : address;
+		flags |= (event ? from_user(event) : user_mode) ? 0 : FAULT_F_KERNEL;
 	}
 	if (cfg.sums) {
 		u32 major = !!(flags & FAULT_F_MAJOR);
@@ -89,27 +101,56 @@ static __always_inline int fault_end(struct bpf_perf_event_data *ctx, u32 flags,
 	return 0;
 }
 
+static __always_inline int fault_event(struct bpf_perf_event_data *ctx, u32 flags, bool stacks)
+{
+	return fault_end(ctx, 0, 0, flags, stacks);
+}
+
 SEC("perf_event")
 int fault_minor(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, 0, 0);
+	return fault_event(ctx, 0, 0);
 }
 
 SEC("perf_event")
 int fault_major(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, FAULT_F_MAJOR, 0);
+	return fault_event(ctx, FAULT_F_MAJOR, 0);
 }
 
 /* Loaded instead of these with the stacks of waits. */
 SEC("perf_event")
 int fault_minor_stacks(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, 0, 1);
+	return fault_event(ctx, 0, 1);
 }
 
 SEC("perf_event")
 int fault_major_stacks(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(ctx, FAULT_F_MAJOR, 1);
+	return fault_event(ctx, FAULT_F_MAJOR, 1);
+}
+
+/* Raises the event of a fault where mm_account_fault() does: not for one that failed or is tried again, nor without
+ * registers, for a page that the kernel only looks up. */
+static __always_inline int fault_returns(u64 address, u32 flags, const void *regs, u32 ret, bool stacks)
+{
+	bool major = ret & VM_FAULT_MAJOR || flags & FAULT_FLAG_TRIED;
+
+	if (!regs || ret & (VM_FAULT_RETRY | VM_FAULT_ERROR))
+		return 0;
+	return fault_end(NULL, address, flags & FAULT_FLAG_USER, major ? FAULT_F_MAJOR : 0, stacks);
+}
+
+/* Loaded instead of all of these where the events are refused. */
+SEC("fexit/handle_mm_fault")
+int BPF_PROG(fault_return, void *vma, unsigned long address, unsigned int flags, void *regs, unsigned int ret)
+{
+	return fault_returns(address, flags, regs, ret, 0);
+}
+
+SEC("fexit/handle_mm_fault")
+int BPF_PROG(fault_return_stacks, void *vma, unsigned long address, unsigned int flags, void *regs, unsigned int ret)
+{
+	return fault_returns(address, flags, regs, ret, 1);
 }

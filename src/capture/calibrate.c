@@ -2,6 +2,7 @@
 #include "capture/calibrate.h"
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -41,6 +42,7 @@ struct attached {
 
 struct calibration {
 	bool multi;
+	enum fault_ends fault_ends;
 	int err;
 	uint64_t ns[HIT_MAX];
 	struct attached functions;
@@ -155,15 +157,21 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 /* ---- empty programs ---- */
 
-static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach)
+static int load_program(enum bpf_prog_type type, const struct bpf_prog_load_opts *opts)
 {
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
 	const struct bpf_insn insns[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 
-	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, &opts);
+	return bpf_prog_load(type, "inftrace_empty", "Dual BSD/GPL", insns, 2, opts);
+}
+
+static int load_empty(enum bpf_prog_type type, enum bpf_attach_type attach)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
+
+	return load_program(type, &opts);
 }
 
 static void detach(struct attached *a)
@@ -201,7 +209,20 @@ static int attach_event(struct attached *a, struct perf_event_attr *attr, enum b
 	return err;
 }
 
-static int attach_fault_end(struct attached *a)
+static int attach_fault_return(struct attached *a)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_TRACE_FEXIT);
+	int id = libbpf_find_vmlinux_btf_id(FAULT_RETURN_FUNCTION, BPF_TRACE_FEXIT), prog, err;
+
+	if (id < 0)
+		return id;
+	opts.attach_btf_id = (uint32_t)id;
+	prog = load_program(BPF_PROG_TYPE_TRACING, &opts);
+	err = keep(a, prog);
+	return err ?: keep(a, bpf_raw_tracepoint_open(NULL, prog));
+}
+
+static int attach_fault_end(struct attached *a, enum fault_ends ends)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
@@ -209,7 +230,9 @@ static int attach_fault_end(struct attached *a)
 		.sample_period = 1,
 	};
 
-	return attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
+	if (ends == FAULT_ENDS_NONE)
+		return 0;
+	return ends == FAULT_ENDS_RETURN ? attach_fault_return(a) : attach_event(a, &attr, BPF_PROG_TYPE_PERF_EVENT);
 }
 
 struct place {
@@ -313,7 +336,7 @@ static int calibrate_faults(struct calibration *c)
 	has_begin = err != -ENOENT;
 	err = has_begin ? err : 0;
 	start = err ? 0 : measure_fault();
-	err = err ?: attach_fault_end(&a);
+	err = err ?: attach_fault_end(&a, c->fault_ends);
 	if (!err) {
 		c->ns[HIT_FAULT] = c->ns[HIT_SWITCH] = c->ns[HIT_WAKE] = has_begin ? less(start, without) : c->ns[HIT_SYSCALL];
 		c->ns[HIT_FAULT_END] = less(measure_fault(), start);
@@ -369,7 +392,7 @@ static void *calibrate(void *arg)
 	return NULL;
 }
 
-int calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
+int calibration_start(bool uprobe_multi, enum fault_ends ends, struct calibration **ret_calibration)
 {
 	struct calibration *c = calloc(1, sizeof(*c));
 	sigset_t all, before;
@@ -379,6 +402,7 @@ int calibration_start(bool uprobe_multi, struct calibration **ret_calibration)
 	if (!c)
 		return -ENOMEM;
 	c->multi = uprobe_multi;
+	c->fault_ends = ends;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->is_measured, NULL);
 	sigfillset(&all);

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/faults.h"
 #include "record.h"
 
 struct calibration;
 
-/* Call before the programs of the recording are attached. -errno. */
-int calibration_start(bool uprobe_multi, struct calibration **ret_calibration);
+/* Call before the programs of the recording are attached. ends: what the recording has for page faults. -errno. */
+int calibration_start(bool uprobe_multi, enum fault_ends ends, struct calibration **ret_calibration);
 
 /* Waits for the result, and releases the calibration. Returns 0, or why nothing could be measured. NULL: -ENOENT. */
 int calibration_end(struct calibration *c, uint64_t ret_ns[HIT_MAX]);

@@ -448,6 +448,17 @@ static int try_tracepoint(struct prober *p, const char *name)
 	return err < 0 ? err : 0;
 }
 
+static int try_return(struct prober *p, const char *function)
+{
+	int fds[2] = { -1, -1 }, err;
+
+	err = fds[0] = load_tracing(p, function, BTF_KIND_FUNC, BPF_TRACE_FEXIT, empty, ARRAY_SIZE(empty));
+	if (err >= 0)
+		err = fds[1] = bpf_raw_tracepoint_open(NULL, fds[0]);
+	close_all(fds, ARRAY_SIZE(fds));
+	return err < 0 ? err : 0;
+}
+
 static int try_iterator(struct prober *p, const char *btf_name)
 {
 	int fds[3] = { -1, -1, -1 }, err;
@@ -501,13 +512,15 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 	[FEATURE_PAGE_FAULT_USER] = { TRACEPOINT("page_fault_user"),
 		.loss = "page faults have no duration" },
 	[FEATURE_FAULTS_MINOR] = { FEATURE("perf event minor-faults", "4.9", try_faults, "minor"),
-		.loss = "minor page faults are not seen" },
+		.loss = "minor page faults are not seen", .instead = FEATURE_FAULT_RETURN },
 	[FEATURE_FAULTS_MAJOR] = { FEATURE("perf event major-faults", "4.9", try_faults, "major"),
-		.loss = "major page faults are not seen" },
+		.loss = "major page faults are not seen", .instead = FEATURE_FAULT_RETURN },
 	[FEATURE_CPU_CLOCK] = { FEATURE("perf event cpu-clock", "4.9", try_cpu_clock, NULL),
 		.loss = "there is no -e samples" },
 	[FEATURE_CYCLES] = { FEATURE("hardware counters", "4.9", try_cycles, NULL),
 		.loss = "there is no -e pmu but with --counters software" },
+	[FEATURE_FAULT_RETURN] = { FEATURE("return of " FAULT_RETURN_FUNCTION, "5.9", try_return, FAULT_RETURN_FUNCTION),
+		.loss = "it only stands in for the perf events of faults" },
 	[FEATURE_IRQ_HANDLER] = { TRACEPOINT("irq_handler_entry"), .loss = "there is no -e irq" },
 	[FEATURE_SOFTIRQ] = { TRACEPOINT("softirq_entry"), .loss = "there is no -e irq" },
 #ifdef __x86_64__
@@ -526,7 +539,8 @@ const struct capability_desc capability_descs[CAPABILITIES_MAX] = {
 	{ CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE",
 		"not needed since 5.11, where BPF memory left RLIMIT_MEMLOCK" },
 	{ CAP_SYS_ADMIN, "CAP_SYS_ADMIN",
-		"needed for function probes where there is no uprobe_multi (before 6.6)" },
+		"needed for function probes where there is no uprobe_multi (before 6.6), and for perf events where "
+		"perf_event_paranoid is above 2" },
 };
 
 /* ---- properties of the process ---- */
@@ -616,7 +630,24 @@ int features_probe_fast(struct features *ret)
 	return probe(ret, true);
 }
 
+int features_try(struct features *f, enum feature id)
+{
+	struct prober prober = { 0 };
+
+	if (f->err[id] == FEATURE_UNTRIED)
+		f->err[id] = feature_descs[id].try(&prober, feature_descs[id].arg);
+	btf__free(prober.btf);
+	return f->err[id];
+}
+
 /* ---- verdicts ---- */
+
+enum fault_ends features_fault_ends(struct features *f)
+{
+	if (!features_try(f, FEATURE_FAULTS_MINOR) && !features_try(f, FEATURE_FAULTS_MAJOR))
+		return FAULT_ENDS_EVENTS;
+	return features_try(f, FEATURE_FAULT_RETURN) ? FAULT_ENDS_NONE : FAULT_ENDS_RETURN;
+}
 
 bool features_have_capability(const struct features *f, int cap)
 {
@@ -654,7 +685,7 @@ static void remedy_refused(const struct features *f, enum feature id, char *buf,
 			"stable updates of mid-2025: run as root (sudo), or a kernel with "
 			"uprobe_multi (%s)",
 			feature_descs[FEATURE_UPROBE_MULTI].since);
-	else if (event && f->perf_paranoid > 2)
+	else if (event && f->perf_paranoid > 2 && !features_have_capability(f, CAP_SYS_ADMIN))
 		snprintf(buf, size,
 			"at perf_event_paranoid %" PRId32 " the kernels of Debian and Ubuntu allow "
 			"it to CAP_SYS_ADMIN only: run as root (sudo), or set "

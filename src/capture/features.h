@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "capture/faults.h"
+
 enum feature {
 	FEATURE_BTF,
 	FEATURE_RING_BUFFER,
@@ -34,6 +36,7 @@ enum feature {
 	FEATURE_FAULTS_MAJOR,
 	FEATURE_CPU_CLOCK, /* perf events from FEATURE_FAULTS_MINOR up to FEATURE_CYCLES */
 	FEATURE_CYCLES,
+	FEATURE_FAULT_RETURN,
 	FEATURE_IRQ_HANDLER,
 	FEATURE_SOFTIRQ,
 #ifdef __x86_64__
@@ -62,7 +65,7 @@ struct prober;
 struct feature_desc {
 	const char *name;
 	const char *since; /* the kernel.org release that introduced it */
-	const char *loss;  /* for an optional one: what is missing without it; NULL: required */
+	const char *loss;  /* for an optional one: what is missing without it, and without what replaces it; NULL: required */
 	bool fast;         /* cheap enough to be tried before each recording */
 	int (*try)(struct prober *prober, const char *arg);
 	const char *arg;
@@ -102,6 +105,12 @@ struct features {
  */
 int features_probe(struct features *ret);
 int features_probe_fast(struct features *ret);
+
+/* Tries a feature, unless that has been done; returns 0, or -errno if it does not work. */
+int features_try(struct features *f, enum feature id);
+
+/* How the ends of page faults can be seen, which it tries; by events, if these are allowed. */
+enum fault_ends features_fault_ends(struct features *f);
 
 static inline bool features_have(const struct features *f, enum feature id)
 {

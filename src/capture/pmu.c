@@ -14,6 +14,7 @@
 #include <cpuid.h>
 #endif
 
+#include "capture/sampler.h"
 #include "probe.h"
 #include "process_sums.h"
 #include "inftrace.skel.h"
@@ -147,7 +148,7 @@ static int open_cpus(struct pmu *p)
 static int refuse(enum counter_set set, int err)
 {
 	if (err == -EPERM || err == -EACCES) {
-		log_error("-e pmu: the kernel does not allow counters (perf_event_open: %s): run as root, or with CAP_PERFMON", strerror(-err));
+		log_error("-e pmu: the kernel does not allow counters (perf_event_open: %s); " PERF_EVENT_RIGHTS, strerror(-err));
 		return -EPERM;
 	}
 	if (set != COUNTERS_HARDWARE || (err != -ENOENT && err != -EOPNOTSUPP && err != -ENODEV)) {

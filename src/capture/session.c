@@ -5,17 +5,15 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/features.h"
+#include "capture/faults.h"
 #include "capture/groups.h"
 #include "capture/hold.h"
 #include "capture/maps.h"
@@ -37,17 +35,12 @@
 
 #define STORAGE_TRIES 20
 #define DYING_WAIT_MS 200 /* usually some microseconds; longer if the thread waits for a CPU */
-#define TRACEPOINTS_MAX 48 /* tp_btf programs in bpf/ */
+#define TRACEPOINTS_MAX 48 /* tp_btf and fexit programs in bpf/ */
 
 struct tracepoint {
 	struct bpf_program *prog;
 	struct bpf_link *link; /* NULL: while idle */
 	bool always;
-};
-
-struct fault_event {
-	struct bpf_link *link;
-	int fd; /* the link's */
 };
 
 struct session {
@@ -61,8 +54,7 @@ struct session {
 	unsigned int n_rings;
 	struct tracepoint tps[TRACEPOINTS_MAX];
 	size_t n_tps;
-	struct fault_event *faults;
-	size_t n_faults;
+	struct faults *faults; /* NULL: no events of faults */
 	unsigned int sample_hz;
 	struct sampler *sampler; /* NULL: no samples */
 	struct pmu *pmu;	 /* NULL: nothing is counted */
@@ -137,9 +129,7 @@ static void configure(struct session *s, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.sched_waking_irq, c->track_sched && preempt_count);
 	bpf_program__set_autoload(k->progs.sys_enter, c->track_syscalls);
 	bpf_program__set_autoload(k->progs.sys_exit, c->track_syscalls && !c->stacks);
-	bpf_program__set_autoload(k->progs.page_fault_user, c->track_faults && KERNEL_HAS_FAULT_BEGIN);
-	bpf_program__set_autoload(k->progs.fault_minor, c->track_faults && !c->stacks);
-	bpf_program__set_autoload(k->progs.fault_major, c->track_faults && !c->stacks);
+	faults_configure(k, c);
 	bpf_program__set_autoload(k->progs.function_entry, functions);
 	bpf_program__set_autoload(k->progs.function_return, functions);
 	bpf_program__set_autoload(k->progs.function_exit, functions);
@@ -343,9 +333,7 @@ void session_free(struct session *s)
 	attach_free(s->attach);
 	for (size_t i = 0; i < s->n_tps; i++)
 		bpf_link__destroy(s->tps[i].link);
-	for (size_t i = 0; i < s->n_faults; i++)
-		bpf_link__destroy(s->faults[i].link);
-	free(s->faults);
+	faults_free(s->faults);
 	sampler_free(s->sampler);
 	pmu_free(s->pmu);
 	rings_free(s->rings);
@@ -370,56 +358,6 @@ void session_target_gone(struct session *s, pid_t tgid)
 	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.targets), &key);
 }
 
-static int open_software_event(unsigned int config, int cpu)
-{
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = config,
-		.sample_period = 1,
-	};
-	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
-}
-
-static int attach_fault_event(struct session *s, struct bpf_program *prog, unsigned int config, int cpu)
-{
-	struct bpf_link *l;
-	int fd;
-
-	fd = open_software_event(config, cpu);
-	if (fd < 0)
-		return fd == -ENODEV ? 0 : fd; /* the CPU is offline */
-	l = bpf_program__attach_perf_event(prog, fd); /* owns fd on success */
-	if (!l) {
-		int err = -errno;
-
-		close(fd);
-		return err;
-	}
-	s->faults[s->n_faults++] = (struct fault_event){ l, fd };
-	return 0;
-}
-
-static int attach_faults(struct session *s)
-{
-	bool stacks = bpf_program__autoload(s->skel->progs.fault_minor_stacks);
-	struct bpf_program *minor = stacks ? s->skel->progs.fault_minor_stacks : s->skel->progs.fault_minor;
-	struct bpf_program *major = stacks ? s->skel->progs.fault_major_stacks : s->skel->progs.fault_major;
-	int cpus = libbpf_num_possible_cpus(), err = 0;
-
-	s->faults = calloc((size_t)cpus * 2, sizeof(*s->faults));
-	if (!s->faults)
-		return -ENOMEM;
-	for (int cpu = 0; cpu < cpus && !err; cpu++) {
-		err = attach_fault_event(s, minor, PERF_COUNT_SW_PAGE_FAULTS_MIN, cpu);
-		if (!err)
-			err = attach_fault_event(s, major, PERF_COUNT_SW_PAGE_FAULTS_MAJ, cpu);
-	}
-	return err;
-}
-
 static int attach_tracepoint(struct tracepoint *tp)
 {
 	int err = 0;
@@ -427,9 +365,15 @@ static int attach_tracepoint(struct tracepoint *tp)
 	tp->link = bpf_program__attach(tp->prog);
 	if (!tp->link) {
 		err = -errno;
-		log_error("cannot attach to %s: %s", bpf_program__section_name(tp->prog) + 7, strerror(-err));
+		log_error("cannot attach to %s: %s", strchr(bpf_program__section_name(tp->prog), '/') + 1, strerror(-err));
 	}
 	return err;
+}
+
+/* What is attached by name, and needs no perf_event_open(2): tracepoints, and returns of the kernel's functions. */
+static bool is_tracing(const char *section)
+{
+	return !strncmp(section, "tp_btf/", 7) || !strncmp(section, "fexit/", 6);
 }
 
 /* These follow the life of tasks, also in closed windows. */
@@ -447,7 +391,7 @@ int session_attach(struct session *s)
 		const char *sec = bpf_program__section_name(prog);
 		struct tracepoint *tp = &s->tps[s->n_tps];
 
-		if (strncmp(sec, "tp_btf/", 7) || !bpf_program__autoload(prog))
+		if (!is_tracing(sec) || !bpf_program__autoload(prog))
 			continue;
 		*tp = (struct tracepoint){ .prog = prog, .always = is_always(sec) };
 		err = attach_tracepoint(tp);
@@ -455,12 +399,7 @@ int session_attach(struct session *s)
 			return err;
 		s->n_tps++;
 	}
-	if (bpf_program__autoload(s->skel->progs.fault_minor) || bpf_program__autoload(s->skel->progs.fault_minor_stacks)) {
-		err = attach_faults(s);
-		if (err)
-			log_error("cannot open the page fault events: %s (" PERF_EVENT_RIGHTS ")",
-				strerror(-err));
-	}
+	err = faults_attach(s->skel, &s->faults);
 	if (!err && s->sample_hz)
 		err = sampler_new(s->skel->progs.sample_cpu, s->sample_hz, &s->sampler);
 	return err;
@@ -520,8 +459,7 @@ int session_watch(struct session *s)
 
 static void set_events(struct session *s, bool on)
 {
-	for (size_t i = 0; i < s->n_faults; i++)
-		ioctl(s->faults[i].fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+	faults_set(s->faults, on);
 	sampler_set(s->sampler, on);
 	pmu_set(s->pmu, on);
 }

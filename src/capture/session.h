@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "capture/attach.h"
+#include "capture/faults.h"
 #include "capture/ring.h"
 #include "capture/snapshot.h"
 #include "probe.h"
@@ -33,7 +34,7 @@ struct session_config {
 	pid_t hold_pid;	    /* only this one; 0: all of them */
 	bool track_sched;   /* load the programs that keep these states ... */
 	bool track_syscalls;
-	bool track_faults;
+	enum fault_ends fault_ends;
 	bool track_irq;	   /* state and spans of interrupts */
 	bool track_memory; /* count pages, for session_sums() */
 	bool requests;	   /* on sockets */

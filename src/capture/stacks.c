@@ -15,8 +15,6 @@ void stacks_configure(struct inftrace_bpf *k, const struct session_config *c)
 	bpf_program__set_autoload(k->progs.stacks_waking_irq, c->stacks && bpf_program__autoload(k->progs.sched_waking_irq));
 	bpf_program__set_autoload(k->progs.snapshot_waits, c->stacks);
 	bpf_program__set_autoload(k->progs.sys_exit_stacks, c->stacks);
-	bpf_program__set_autoload(k->progs.fault_minor_stacks, c->stacks);
-	bpf_program__set_autoload(k->progs.fault_major_stacks, c->stacks);
 	bpf_map__set_autocreate(k->maps.sample_copies, c->sample_hz || c->stacks);
 	bpf_map__set_max_entries(k->maps.sample_copies,
 		bpf_map__max_entries(k->maps.sample_copies) * (unsigned int)libbpf_num_possible_cpus());

@@ -150,11 +150,11 @@ static void print_feature(const struct features *f, enum feature id)
 	features_remedy(f, id, remedy, sizeof(remedy));
 	if (features_blocked_by(f, id))
 		snprintf(text, sizeof(text), "%s", remedy);
-	else if (d->loss)
-		snprintf(text, sizeof(text), "optional: %s (%s)", d->loss, remedy);
-	else
+	else if (d->instead && features_have(f, d->instead))
 		snprintf(text, sizeof(text), "optional: %s stands in for it (%s)",
 			feature_descs[d->instead].name, remedy);
+	else
+		snprintf(text, sizeof(text), "optional: %s (%s)", d->loss, remedy);
 	print_line("missing", d->name, text);
 }
 
@@ -179,7 +179,8 @@ static int report(void)
 	if (err)
 		printf("\ninftrace cannot record here: %s\n", why);
 	else
-		printf("\ninftrace can record here\n");
+		printf("\ninftrace can record here%s\n",
+			features_fault_ends(&f) == FAULT_ENDS_NONE ? ", but no page faults" : "");
 	return err ? EXIT_ALLOWED : EXIT_OK;
 }
 

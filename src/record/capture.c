@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "capture/calibrate.h"
-#include "capture/features.h"
 #include "capture/python.h"
 #include "engine/inspector.h"
 #include "engine/python_step.h"
@@ -19,23 +18,23 @@
 
 int capture_check(struct capture *c)
 {
-	struct features f;
+	struct features *f = &c->features;
 	char why[512];
 	int err;
 
-	err = features_probe_fast(&f);
+	err = features_probe_fast(f);
 	if (!err)
-		err = features_require(&f, why, sizeof(why));
+		err = features_require(f, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "cannot examine the kernel: %s", strerror(-err));
 	if (err) {
 		log_error("%s", why);
 		return err == -EPERM ? err : -EOPNOTSUPP;
 	}
-	c->uprobe_multi = features_have(&f, FEATURE_UPROBE_MULTI);
+	c->uprobe_multi = features_have(f, FEATURE_UPROBE_MULTI);
 	/* in a pid namespace records have other pids than the links would need */
-	c->uprobe_multi_pid = features_have(&f, FEATURE_UPROBE_MULTI_PID) && !f.pid_ns;
-	c->pid_ns = f.pid_ns;
+	c->uprobe_multi_pid = features_have(f, FEATURE_UPROBE_MULTI_PID) && !f->pid_ns;
+	c->pid_ns = f->pid_ns;
 	return 0;
 }
 
@@ -92,12 +91,35 @@ static int check_budget(const struct capture *c, const struct record_options *o)
 	return 0;
 }
 
+/* A recording without faults is better than none: for a service, these are all that Debian and Ubuntu forbid. */
+static void check_faults(struct capture *c, const struct record_options *o)
+{
+	struct features *f = &c->features;
+	char why[256];
+
+	if (!record_wants_faults(o))
+		return;
+	c->fault_ends = features_fault_ends(f);
+	c->lacks_faults = c->fault_ends == FAULT_ENDS_NONE;
+	if (c->fault_ends == FAULT_ENDS_EVENTS)
+		return;
+	features_remedy(f, f->err[FEATURE_FAULTS_MINOR] ? FEATURE_FAULTS_MINOR : FEATURE_FAULTS_MAJOR, why, sizeof(why));
+	if (c->lacks_faults)
+		log_warn("page faults are not recorded, and their time counts as that of what they interrupt, since the kernel does not "
+			 "show them: %s",
+			why);
+	else
+		log_debug("page faults end at the return of " FAULT_RETURN_FUNCTION "(), since there are no perf events for them: %s", why);
+}
+
 int capture_prepare(struct capture *c, const struct record_options *o)
 {
 	int err = load_probes(c, o);
 
 	if (!err)
 		err = check_budget(c, o) ?: check_counters(c, o);
+	if (!err)
+		check_faults(c, o);
 	if (!err)
 		err = tasks_new(&c->tasks);
 	if (!err) {
@@ -156,7 +178,7 @@ int capture_start_stacks(struct capture *c, const struct record_options *o)
 void capture_calibrate(struct capture *c)
 {
 	/* in a pid namespace we cannot tell which of the processes that others waited behind we are */
-	int err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, &c->calibration);
+	int err = c->pid_ns ? -EOPNOTSUPP : calibration_start(c->uprobe_multi, c->fault_ends, &c->calibration);
 
 	if (err)
 		log_debug("cannot measure what a hit costs: %s", strerror(-err));
@@ -205,6 +227,7 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 		.hold_pid = hold_pid,
 		.min_syscall_ns = o->min_syscall_ns,
 		.ring_bytes = o->ring_bytes,
+		.fault_ends = c->fault_ends,
 		.uprobe_multi = c->uprobe_multi,
 		.uprobe_multi_pid = c->uprobe_multi_pid && !record_finds(o), /* callers become targets */
 		.windows = record_by_time(o) && !record_is_flight(o),

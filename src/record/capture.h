@@ -3,6 +3,7 @@
 #ifndef INFTRACE_RECORD_CAPTURE_H
 #define INFTRACE_RECORD_CAPTURE_H
 
+#include "capture/features.h"
 #include "capture/follow.h"
 #include "capture/session.h"
 #include "engine/engine.h"
@@ -27,7 +28,10 @@ struct capture {
 	struct metadata *metadata; /* NULL: no profile */
 	struct pythons *pythons;   /* NULL: no stacks are taken */
 	struct stacks *stacks;     /* NULL: none are recorded */
+	struct features features;  /* as far as tried */
 	bool uprobe_multi, uprobe_multi_pid, pid_ns;
+	enum fault_ends fault_ends;
+	bool lacks_faults; /* they were wanted, and the kernel shows none */
 	struct calibration *calibration; /* until it is done; NULL: costs are not measured */
 	bool weighs;
 	uint64_t outside_ns[HIT_MAX]; /* time to reach a program and return, see calibrate.h */

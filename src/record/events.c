@@ -99,6 +99,17 @@ static bool wants_calls(const struct record_options *o, const struct probe_table
 	return wants_presets(o);
 }
 
+/* A stack says in which state the thread was. */
+static bool wants_states(const struct record_options *o)
+{
+	return record_wants_profile(o) || o->view || o->events & (EVENT_SAMPLES | EVENT_STACKS);
+}
+
+bool record_wants_faults(const struct record_options *o)
+{
+	return wants_states(o) || o->events & EVENT_FAULTS;
+}
+
 /* A profile needs the states, and for its counts the calls and faults, whatever the trace shows. */
 void events_configure(
 	const struct record_options *o, const struct probe_table *probes, struct session_config *c)
@@ -113,15 +124,12 @@ void events_configure(
 		{ EVENT_FUNCTIONS, 1u << REC_FUNCTION },
 		{ EVENT_IRQ, 1u << REC_IRQ },
 	};
-	bool profile = record_wants_profile(o) || o->view, states;
+	bool profile = record_wants_profile(o) || o->view, states = wants_states(o);
 	unsigned int e = o->events;
-
-	states = profile || e & (EVENT_SAMPLES | EVENT_STACKS); /* a stack says in which state the thread was */
 
 	c->all_cpus = e & EVENT_CPU;
 	c->track_sched = states || o->has_budget || e & (EVENT_SCHED | EVENT_CPU | EVENT_IPC);
 	c->track_syscalls = states || probes->n || e & (EVENT_SYSCALLS | EVENT_IPC | EVENT_REQUESTS | EVENT_MESSAGES);
-	c->track_faults = states || e & EVENT_FAULTS;
 	c->track_irq = e & EVENT_IRQ;
 	c->track_memory = e & EVENT_MEMORY;
 	c->requests = e & EVENT_REQUESTS;

@@ -117,6 +117,9 @@ static inline bool record_wants_trace(const struct record_options *o)
 	return o->n_outputs || record_by_time(o);
 }
 
+/* Whether page faults are recorded, or are a state of threads, if the kernel allows it. */
+bool record_wants_faults(const struct record_options *o);
+
 /* Whether an output is an execution trace; only: all are, and there is no other trace. */
 bool record_wants_nodes(const struct record_options *o, bool only);
 

@@ -6,6 +6,8 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
+# shellcheck source=../programs/programs.sh
+. "$TOP/tests/programs/programs.sh"
 
 unit=$TOP/contrib/inftrace.service
 others=61234 # a user who owns nothing
@@ -29,11 +31,11 @@ setup() {
 	INFTRACE=$TMP/as_service
 }
 
-# as_service CAPABILITIES: what INFTRACE is from now on
+# as_service CAPABILITIES [COMMAND]: what INFTRACE is from now on, started by that command
 as_service() {
 	cat >"$INFTRACE" <<-EOF
 		#!/bin/sh
-		INFTRACE_ENGINES=$TMP/presets exec setpriv --reuid=$others --regid=$others --clear-groups --no-new-privs \\
+		INFTRACE_ENGINES=$TMP/presets exec ${2:-} setpriv --reuid=$others --regid=$others --clear-groups --no-new-privs \\
 			--inh-caps=-all,$1 --ambient-caps=-all,$1 --bounding-set=-all,$1 $TMP/inftrace "\$@"
 	EOF
 	chmod 755 "$INFTRACE"
@@ -82,18 +84,29 @@ record_found() {
 	check "$1: its functions are probed" grep -q 'probes in .*/libllama' "$TMP/$1.log"
 }
 
-# As the unit starts it.
-test_service() {
+# service_dumps NAME: as the unit starts it
+service_dumps() {
 	local options
 	options=$(sed -n 's/^Environment="OPTIONS=\(.*\)"$/\1/p' "$unit")
+	# shellcheck disable=SC2086 # several words, as systemd splits them
+	record_found "$1" --discover $options
+	kill -USR1 "$RECORDER"
+	check "$1: a dump" wait_until 60 grep -q 'dumped\|wrote' "$TMP/$1.log"
+	stopped "$1"
+	check "$1: a trace" "$INFTRACE" validate "$TMP/out/$1"/trace_pid*.json
+}
+
+test_service() {
 	same "the service finds engines" "$(sed -n 's/^Environment=WHICH=//p' "$unit")" --discover
 	as_service "$(capabilities AmbientCapabilities)"
-	# shellcheck disable=SC2086 # several words, as systemd splits them
-	record_found unit --discover $options
-	kill -USR1 "$RECORDER"
-	check "unit: a dump" wait_until 60 grep -q 'dumped\|wrote' "$TMP/unit.log"
-	stopped unit
-	check "unit: a trace" "$INFTRACE" validate "$TMP"/out/unit/trace_pid*.json
+	service_dumps unit
+}
+
+# kernel.perf_event_paranoid is 3 there.
+test_debian() {
+	as_service "$(capabilities AmbientCapabilities)" "$PROGRAMS/without_perf"
+	check "doctor, without events of perf" "$INFTRACE" doctor
+	service_dumps debian
 }
 
 test_unit() {
@@ -131,5 +144,5 @@ test_daemonset() {
 	stopped manifest
 }
 
-ALL_TESTS=(capabilities service unit daemonset)
+ALL_TESTS=(capabilities service debian unit daemonset)
 run_tests "$@"

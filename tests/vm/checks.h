@@ -53,6 +53,7 @@ void record_requests(const char *name);
 void record_budget(const char *name);
 void record_hold(const char *name);
 void record_spawns(const char *name);
+void record_service(char *name);
 
 /* windows.c */
 void record_windows(const char *name);

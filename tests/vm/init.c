@@ -198,6 +198,8 @@ static void checks_run(void)
 		record_spawns("spawns");
 	if (wanted("verifier"))
 		child_check("verifier", 0, verifier);
+	if (wanted("service")) /* the last one, since it gives up privileges */
+		record_service("service");
 }
 
 int main(void)

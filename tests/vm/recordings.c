@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Recordings of programs that know what they did: the files agree with that. */
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -367,4 +369,37 @@ void record_spawns(const char *name)
 			log_print(f.log);
 	}
 	result(ok, name, "%d short-lived processes", done);
+}
+
+/*
+ * As a service on Debian: without CAP_SYS_ADMIN, where perf_event_open(2) is for that alone. Page faults are counted
+ * nevertheless. What starts from now on has no CAP_SYS_ADMIN either.
+ */
+void record_service(char *name)
+{
+	const char *path = "/proc/sys/kernel/perf_event_paranoid";
+	char *doctor[] = { "/bin/inftrace", "doctor", NULL }, other[32], log[48];
+	FILE *out;
+
+	if (!file_has(OUT "/doctor.log", "uprobe_multi                  since")) {
+		printf("vm-smoke: note %s: not before 6.6, where function probes need CAP_SYS_ADMIN, too\n", name);
+		return;
+	}
+	out = fopen(path, "we");
+	if (!out || fputs("3", out) < 0 || fclose(out) || prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)) {
+		result(false, name, "cannot give up CAP_SYS_ADMIN, or set %s", path);
+		return;
+	}
+	snprintf(log, sizeof(log), "%s-doctor", name);
+	if (child_check(log, 0, doctor)) {
+		snprintf(log, sizeof(log), OUT "/%s-doctor.log", name);
+		result(file_has(log, "return of handle_mm_fault stands in for it"), name, "doctor tells what counts page faults");
+	}
+	record_command(name, "+ipc", NULL);
+	snprintf(log, sizeof(log), OUT "/%s.log", name);
+	result(file_has(log, "page faults end at the return of"), name, "without events of perf");
+	snprintf(other, sizeof(other), "%s-stacks", name);
+	record_command(other, "+stacks", NULL);
+	snprintf(other, sizeof(other), "%s-windows", name); /* what is attached is detached in between */
+	record_windows(other);
 }

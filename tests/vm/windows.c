@@ -145,6 +145,7 @@ void record_windows(const char *name)
 	struct stepper s;
 	bool ok;
 
+	unlink("/tmp/flag"); /* of an earlier one, whose last window has ended by itself */
 	ok = stepper_start(&s, name, "--window-flag", "/tmp/flag", "--max-steps=5") && stepper_tell(&s, "ss");
 	ok = ok && stepper_flag(&s, "/tmp/flag", true) && stepper_tell(&s, "sssb") &&
 	     stepper_flag(&s, "/tmp/flag", false);
