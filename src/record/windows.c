@@ -461,6 +461,7 @@ int windows_begin(struct windows *w)
 		.left_out = w->overhead ? &w->overhead->left_out : NULL,
 		.stacks = w->c->stacks,
 		.counters = session_counters(w->c->session),
+		.lacks_faults = w->c->lacks_faults,
 		.gpu = w->in->gpu ? gpu_get_info(w->in->gpu) : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,

@@ -107,6 +107,7 @@ struct window {
 	uint64_t records, lost, steps;
 	double coverage; /* 0 to 1; < 0: unknown */
 	uint32_t trigger; /* why it was dumped, a name */
+	bool lacks_faults; /* the kernel did not show them */
 };
 
 /* What the clocks of its host said when a recording began, where it says so. */

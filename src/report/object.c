@@ -447,6 +447,8 @@ static struct json_object *loss_object(struct json_build *b, const struct model 
 		put_name(b, w, "trigger", m, m->windows[i].trigger);
 		if (m->windows[i].coverage >= 0)
 			json_put_double(b, w, "coverage", m->windows[i].coverage);
+		if (m->windows[i].lacks_faults)
+			json_put_text(b, w, "not_recorded", "faults");
 		json_append(b, windows, w);
 	}
 	json_put(b, o, "windows", windows);

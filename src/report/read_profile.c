@@ -559,6 +559,7 @@ static int read_window(
 	struct window w = { .file = r->file, .coverage = -1 };
 	struct model *m = r->m;
 	const struct json_node *coverage = node_get(shape, "coverage");
+	const char *missing;
 	uint32_t name;
 	int err = 0;
 
@@ -576,6 +577,8 @@ static int read_window(
 	err = model_name(m, node_string(node_get(shape, "trigger")), &w.trigger);
 	if (err)
 		return err;
+	missing = node_string(node_get(shape, "not_recorded"));
+	w.lacks_faults = missing && !strcmp(missing, "faults");
 	if (coverage)
 		w.coverage = node_double(coverage);
 	if (!(w.coverage >= 0 && w.coverage <= 1))

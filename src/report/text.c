@@ -350,6 +350,7 @@ static void put_loss(const struct page *page, const struct report *r)
 {
 	const struct model *m = &r->model;
 	uint64_t lossy = 0, unfinished = 0;
+	bool lacks_faults = false;
 	double coverage = 1;
 	char name[64];
 
@@ -358,6 +359,7 @@ static void put_loss(const struct page *page, const struct report *r)
 		unfinished += r->summaries[i].unfinished;
 	}
 	for (size_t i = 0; i < m->n_windows; i++) {
+		lacks_faults |= m->windows[i].lacks_faults;
 		if (m->windows[i].coverage >= 0 && m->windows[i].coverage < coverage)
 			coverage = m->windows[i].coverage;
 	}
@@ -378,6 +380,8 @@ static void put_loss(const struct page *page, const struct report *r)
 	if (unfinished)
 		fprintf(page->out, "; %llu steps had not ended", (unsigned long long)unfinished);
 	fputc('\n', page->out);
+	if (lacks_faults)
+		fputs("Not recorded: page faults, which the kernel did not show; their time is in that of other states\n", page->out);
 }
 
 static bool terminal_is_utf8(void)

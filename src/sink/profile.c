@@ -236,6 +236,8 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 		if (reason_names[i].at)
 			p = add_us(p, reason_names[i].at, at > start ? at - start : 0);
 	}
+	if (ps->rec.lacks_faults)
+		p = fmt_lit(p, ",\"not_recorded\":\"faults\"");
 	p = add_holds(p, ps);
 	p = add_left_out(p, ps, t);
 	p = profile_gpu_add_devices(p, ps->rec.gpu);
@@ -252,7 +254,7 @@ static void write_sums(struct profile_sink *ps, const struct process_totals *t)
 
 	for (size_t i = 0; i < PROFILE_SUMS_FAMILIES; i++) {
 		const struct profile_family *f = &profile_sums[i];
-		char *p = profile_line_begin(&ps->lines, f->event, t->tgid);
+		char *p = f->needs_faults && ps->rec.lacks_faults ? NULL : profile_line_begin(&ps->lines, f->event, t->tgid);
 
 		p = p ? f->format(p, t, task ? task->comm : "") : NULL;
 		if (p)

@@ -110,8 +110,8 @@ static char *format_memory(char *p, const struct process_totals *t, const char *
 }
 
 const struct profile_family profile_sums[PROFILE_SUMS_FAMILIES] = {
-	{ "syscall_prof", format_syscalls },
-	{ "fault_prof", format_faults },
-	{ "sched_prof", format_sched },
-	{ "memory_prof", format_memory },
+	{ "syscall_prof", format_syscalls, false },
+	{ "fault_prof", format_faults, true },
+	{ "sched_prof", format_sched, false },
+	{ "memory_prof", format_memory, false },
 };

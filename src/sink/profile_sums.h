@@ -10,6 +10,7 @@ struct profile_family {
 	/* Writes the rest of shape, and stage_us, and returns the end; NULL if there is nothing to
 	 * say about this process. At most PROFILE_SUMS_MAX bytes. */
 	char *(*format)(char *p, const struct process_totals *t, const char *comm);
+	bool needs_faults; /* nothing is to be said where page faults are not recorded */
 };
 
 #define PROFILE_SUMS_FAMILIES 4

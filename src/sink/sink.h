@@ -48,6 +48,7 @@ struct recording {
 	const struct prices *prices; /* of hits, as far as known; NULL: unknown */
 	const struct left_out *left_out; /* by --budget; NULL: without one */
 	struct counters counters; /* those of steps and operators */
+	bool lacks_faults; /* page faults were wanted, and the kernel does not show them */
 	const struct gpu_info *gpu; /* what the numbers in records of GPUs stand for; NULL: there are none */
 	const struct stacks *stacks; /* those of REC_STACK, by number; NULL: there are none */
 	struct request_feed *requests; /* of its sinks; NULL: they tell of none */

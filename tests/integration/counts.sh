@@ -62,6 +62,35 @@ test_faults() {
 		check_sections faults-attached || true
 }
 
+# Where the kernel refuses the events of perf that count them.
+test_refused() {
+	local direct=$INFTRACE stages='for l in p for k in l["stage_us"]'
+	printf '#!/bin/sh\nexec %s %s "$@"\n' "$PROGRAMS/without_perf" "$direct" >"$TMP/without_perf"
+	chmod 755 "$TMP/without_perf"
+	INFTRACE=$TMP/without_perf
+	if record refused -v --engine none -u "$PROGRAMS/faults:work(kind=s32 arg1)@step" -- "$PROGRAMS/faults" "$PROGRAMS/pages.$$"; then
+		check "refused: those of steps are the kernel's own" "$CHECK" faults "$TMP/refused.jsonl" "$TMP/refused.out"
+		check "refused: the cost of inftrace is known" grep -q '"tracer_us"' "$TMP/refused.jsonl"
+		"$INFTRACE" doctor >"$TMP/doctor"
+		if grep -q '^ok .*return of handle_mm_fault' "$TMP/doctor"; then
+			check_sections refused
+			check "refused: doctor says what counts them" grep -q 'minor-faults .*return of handle_mm_fault stands in' "$TMP/doctor"
+			check "refused: nothing is missing" grep -q '"event":"fault_prof"' "$TMP/refused.jsonl"
+			check_rc "refused: the window does not say so" 1 "" grep -q not_recorded "$TMP/refused.jsonl"
+		else
+			check "refused: doctor says that they are missing" grep -q '^inftrace can record here, but no page faults$' "$TMP/doctor"
+			same "refused: one line says it" "$(grep -c 'warning: page faults are not recorded.*run on the host' "$TMP/refused.err")" 1
+			expect "refused: the window says so" "[l['shape']['not_recorded'] for l in p if l['event'] == 'window_prof'] == ['faults']" \
+				p="$TMP/refused.jsonl"
+			expect "refused: no counts and no times" \
+				"not any(l['event'] == 'fault_prof' for l in p) and not any('fault' in k $stages)" p="$TMP/refused.jsonl"
+			expect "refused: no slices" "not any(e.get('cat') == 'fault' for e in t)" t="$TMP/refused.json"
+			check "refused: the profile is valid" "$direct" validate "$TMP/refused.jsonl" --require token_prof,sched_prof,window_prof
+		fi
+	fi
+	INFTRACE=$direct
+}
+
 test_switches() {
 	record switches --engine none -- "$PROGRAMS/switches" && check_sections switches || true
 	record_attached switches-attached --engine none -- "$PROGRAMS/switches" -w &&
@@ -72,5 +101,5 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(syscalls faults switches)
+ALL_TESTS=(syscalls faults refused switches)
 run_tests "$@"

@@ -509,6 +509,26 @@ static void test_window(void **state)
 	profile_done(&o);
 }
 
+/* Page faults that the kernel does not show are not none. */
+static void test_without_faults(void **state)
+{
+	const struct process_totals process = { .tgid = 1 };
+	const struct window_totals t = { .open_ns = START, .close_ns = START + 1000, .processes = &process, .n_processes = 1 };
+	struct out o;
+
+	(void)state;
+	for (int lacks = 0; lacks < 2; lacks++) {
+		rec.lacks_faults = lacks;
+		profile_open(&o, &plain);
+		profile_close(&o, &t);
+		assert_int_equal(!strstr(o.text, "\"fault_prof\""), lacks);
+		assert_int_equal(!!strstr(o.text, ",\"not_recorded\":\"faults\""), lacks);
+		assert_non_null(strstr(o.text, "\"sched_prof\""));
+		profile_done(&o);
+	}
+	rec.lacks_faults = false;
+}
+
 static const char *left_out_in(struct json_object *l)
 {
 	return field(json_object_object_get(l, "shape"), "left_out");
@@ -670,6 +690,7 @@ int main(void)
 		TEST(test_append),
 		TEST(test_rotate),
 		TEST(test_window),
+		TEST(test_without_faults),
 		TEST(test_left_out),
 		TEST(test_reasons),
 		TEST(test_window_number),

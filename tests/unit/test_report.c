@@ -66,11 +66,12 @@ static void test_text(void **state)
 	      "\"stage_us\":{\"total\":700.000,\"futex\":700.000}}\n"
 	      "{\"event\":\"window_prof\"," HEAD
 	      ",\"shape\":{\"window\":0,\"records\":900,\"lost\":7,\"lost_syscall\":7,\"steps\":51,"
-	      "\"coverage\":0.990000},\"stage_us\":{\"total\":90000.000}}\n",
+	      "\"coverage\":0.990000,\"not_recorded\":\"faults\"},\"stage_us\":{\"total\":90000.000}}\n",
 		p.out);
 	RUN(&result, profile_end(&p), "-");
 	assert_string_equal(result.err, "");
 	assert_int_equal(result.rc, EXIT_OK);
+	assert_contains(result.out, "\nNot recorded: page faults, ");
 	assert_contains(result.out,
 		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n");
 	assert_contains(result.out, "time to first token             1    10.0 ms");
