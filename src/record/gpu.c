@@ -125,10 +125,8 @@ static void end_agent(struct gpu *g, size_t i)
 
 	gpu_process_finish(a->process, clock_boot_ns(), g->c.cb, g->c.arg);
 	gpu_process_state(a->process, &st);
-	if (gpu_info_expects(g->info, a->pid)) {
-		gpu_info_expect(g->info, a->pid, false);
-		say_state(g, a, &st);
-	}
+	gpu_info_expect(g->info, a->pid, false);
+	say_state(g, a, &st);
 	count_gone(g, a->process);
 	pthread_mutex_lock(&g->lock);
 	gpu_process_free(a->process);

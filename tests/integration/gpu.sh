@@ -366,6 +366,9 @@ test_without() {
 	check "another user of CUPTI" grep -q 'uses CUPTI (its error 39)' "$TMP/other.err"
 	MOCK_FAIL_ENABLE=15 recorded failed -- init "step 10 0"
 	check "CUPTI fails" grep -q 'cuptiActivityEnable (error 15)' "$TMP/failed.err"
+	check_rc "CUPTI fails in a process that ends before the others" 0 'cuptiActivityEnable .error 15.' timeout 60 env MOCK_FAIL_ENABLE=15 \
+		"$INFTRACE" record --gpu --cupti "$MOCK/libcupti.so" "${STEP[@]}" -o "$TMP/ended.json" -- sh -c '"$1" init "step 10 0"; sleep 1' sh \
+		"$MOCK/mock_driver"
 	MOCK_FAIL_FLUSH=3 recorded flush -- init "step 10 0"
 	check "CUPTI fails later" grep -q 'cuptiActivityFlushAll (error 3), so what' "$TMP/flush.err"
 	expect "the CPU side is there" 'sum(e["name"] == "cuLaunchKernel" for e in t) == 10' t="$TMP/failed.json"
