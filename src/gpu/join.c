@@ -305,8 +305,11 @@ static bool fits(const struct launch *l, const struct rec_gpu *r, uint64_t resid
 	return !l->has_shape || (!memcmp(l->grid, r->grid, sizeof(r->grid)) && !memcmp(l->block, r->block, sizeof(r->block)));
 }
 
-/* The first call that fits, preferably with a stream that is known to be the same. sure: no call of another stream fits. */
-static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool *ret_sure)
+/*
+ * The first call that fits, preferably with a stream that is known to be the same. sure: no call of another stream fits. wait: one that is
+ * not there may come.
+ */
+static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint64_t residual_ns, bool wait, bool *ret_sure)
 {
 	struct call *maybe = NULL;
 	bool refused = false;
@@ -331,7 +334,7 @@ static struct call *find_call(struct gpu_join *j, const struct rec_gpu *r, uint6
 		else if (fit == FIT_MAYBE)
 			maybe = c;
 	}
-	if (!maybe && refused)
+	if (!maybe && refused && !wait)
 		unlearn_stream(j, r);
 	return maybe;
 }
@@ -382,14 +385,17 @@ static void pass_copies(struct gpu_join *j, const struct call *before)
 	}
 }
 
-static void join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
+static bool join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait)
 {
 	uint64_t at_ns = r->launch_ns;
 	struct call *c = NULL;
 	bool again = j->is_known && j->last.tid == r->launch_tid && j->last.start_ns <= at_ns && j->last.end_ns >= at_ns;
+	bool possible = at_ns <= r->h.start_ns + residual_ns;
 
-	if (!again && at_ns <= r->h.start_ns + residual_ns)
+	if (!again && possible)
 		c = find_call_at(j, r->launch_tid, at_ns);
+	if (!again && possible && !c && wait)
+		return false;
 	if (c) {
 		j->last = c->l;
 		j->is_known = true;
@@ -403,25 +409,26 @@ static void join_by_thread(struct gpu_join *j, struct rec_gpu *r, uint64_t resid
 		r->launch_tid = 0;
 		r->launch_ns = 0;
 		r->launched_ns = at_ns <= r->h.start_ns ? at_ns : 0;
-		return;
+		return true;
 	}
 	j->joined++;
 	r->launch_tid = j->last.tid;
 	r->launch_ns = j->last.start_ns;
 	r->launched_ns = j->last.end_ns;
+	return true;
 }
 
-void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns)
+bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait)
 {
-	if (r->launch_tid) {
-		join_by_thread(j, r, residual_ns);
-		return;
-	}
+	if (r->launch_tid)
+		return join_by_thread(j, r, residual_ns, wait);
 	if (!r->correlation || r->correlation != j->correlation) {
 		struct call *c;
 		bool sure;
 
-		c = find_call(j, r, residual_ns, &sure);
+		c = find_call(j, r, residual_ns, wait, &sure);
+		if (!c && wait)
+			return false;
 		r->h.flags |= GPU_F_FIRST;
 		j->correlation = r->correlation;
 		j->is_known = c;
@@ -435,10 +442,11 @@ void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_
 	j->joined += j->is_known;
 	j->missed += !j->is_known;
 	if (!j->is_known)
-		return;
+		return true;
 	r->launch_tid = j->last.tid;
 	r->launch_ns = j->last.start_ns;
 	r->launched_ns = j->last.end_ns;
+	return true;
 }
 
 void gpu_join_counts(const struct gpu_join *j, uint64_t *ret_joined, uint64_t *ret_missed)

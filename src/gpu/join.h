@@ -56,8 +56,10 @@ void gpu_join_call(struct gpu_join *j, const struct launch *l);
 
 /* Of each correlation number, in increasing order: sets launch_tid, launch_ns and launched_ns if the call was seen. Times
  * of the GPU are known to residual_ns. Where launch_tid and launch_ns are set already, they are what the record says: any
- * thread, and any time within its call; if that call was not seen, that time stays as launched_ns alone. */
-void gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns);
+ * thread, and any time within its call; if that call was not seen, that time stays as launched_ns alone.
+ * wait: a call that was not seen may still come, since calls are seen when they return, which may be after what they
+ * launched has ended. Then false is returned, nothing has changed, and it is to be asked again with this record. */
+bool gpu_join_activity(struct gpu_join *j, struct rec_gpu *r, uint64_t residual_ns, bool wait);
 
 /* What the calls up to then have launched has all been taken, as after a wait for it: those that are left are without. stream:
  * only those of this handle; NULL: all. Otherwise a call whose kernel is missing could be taken for the next one. */

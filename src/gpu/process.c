@@ -54,6 +54,7 @@ struct gpu_process {
 	uint32_t used_last;         /* the number that the process gives to a device, of what was handed over last */
 	struct rec_gpu *held;
 	size_t n_held, cap_held;
+	bool waits;           /* some of it, for its call */
 	struct gpu_run *runs; /* what has been handed over */
 	size_t n_runs, cap_runs;
 	uint64_t runs_from_ns; /* what ended before is forgotten */
@@ -342,10 +343,24 @@ static void place_in_graphs(struct gpu_process *p, size_t n)
 	}
 }
 
-/* What ended up to then. */
-static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
+/*
+ * Whether the call that launched it may be still to come: a call is seen once it returns, and the GPU may be done by then, as where the
+ * thread was preempted. Where launches are missing anyway nothing is held up for them; of AMD's it is known which call that is,
+ * so that some may be missing.
+ */
+static bool may_wait(const struct gpu_process *p, const struct rec_gpu *g, uint64_t since_ns)
 {
-	size_t n = 0;
+	uint64_t joined, missed;
+
+	gpu_join_counts(p->join, &joined, &missed);
+	return g->h.start_ns + g->h.dur_ns > since_ns && (g->launch_tid ? missed <= joined : !missed);
+}
+
+/* What ended up to then; but what ended after `since_ns` waits for its call, and what was launched after that waits, too. Returns up to
+ * where all is handed over. */
+static uint64_t release(struct gpu_process *p, uint64_t until_ns, uint64_t since_ns, gpu_record_cb cb, void *arg)
+{
+	size_t n = 0, joined = 0;
 
 	/* those that stay, behind the others */
 	for (size_t i = 0; i < p->n_held; i++) {
@@ -357,17 +372,26 @@ static void release(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, 
 		p->held[i] = p->held[n];
 		p->held[n++] = g;
 	}
+	p->waits = false;
 	if (!n)
-		return;
+		return until_ns;
 	sort(p->held, n, compare_calls);
-	for (size_t i = 0; i < n; i++)
-		gpu_join_activity(p->join, &p->held[i], p->state.residual_ns);
-	place_in_graphs(p, n);
-	sort(p->held, n, compare_starts);
-	for (size_t i = 0; i < n; i++)
+	while (joined < n &&
+		gpu_join_activity(p->join, &p->held[joined], p->state.residual_ns, may_wait(p, &p->held[joined], since_ns)))
+		joined++;
+	place_in_graphs(p, joined);
+	sort(p->held, joined, compare_starts);
+	for (size_t i = 0; i < joined; i++)
 		hand_over(p, &p->held[i], cb, arg);
-	p->n_held -= n;
-	memmove(p->held, p->held + n, p->n_held * sizeof(*p->held));
+	p->waits = joined < n;
+	for (size_t i = joined; i < n; i++) {
+		uint64_t end_ns = p->held[i].h.start_ns + p->held[i].h.dur_ns;
+
+		until_ns = end_ns <= until_ns ? end_ns - 1 : until_ns;
+	}
+	p->n_held -= joined;
+	memmove(p->held, p->held + joined, p->n_held * sizeof(*p->held));
+	return until_ns;
 }
 
 /* Everything up to then has been handed over. */
@@ -392,11 +416,13 @@ static void release_due(struct gpu_process *p, uint64_t now_ns, bool over, gpu_r
 	/* while nothing is collected nothing is on its way */
 	uint64_t until_ns = over || p->off_ns ? now_ns : p->state.flushed_until;
 
-	if (over || until_ns > p->settled_ns) {
-		release(p, over ? UINT64_MAX : until_ns, cb, arg);
+	if (over) {
+		release(p, UINT64_MAX, UINT64_MAX, cb, arg);
 		settle(p, until_ns);
+	} else if (until_ns > p->settled_ns) {
+		settle(p, release(p, until_ns, now_ns - HOLD_NS, cb, arg));
 	} else if (now_ns >= p->looked_ns + LOOK_NS) { /* all that is held is looked at */
-		release(p, now_ns - HOLD_NS, cb, arg);
+		release(p, now_ns - HOLD_NS, UINT64_MAX, cb, arg);
 		p->looked_ns = now_ns;
 	}
 }
@@ -424,7 +450,7 @@ static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 	struct launch first;
 
 	gpu_join_counts(p->join, &joined, &missed);
-	if (!joined || missed)
+	if (!joined || missed || p->waits)
 		return p->settled_ns;
 	until_ns = gpu_join_pending(p->join, UINT64_MAX, &first, 1) ? first.start_ns : now_ns - GRACE_NS;
 	return until_ns > p->settled_ns ? until_ns : p->settled_ns;
@@ -687,7 +713,7 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 		release_due(p, now_ns, over, cb, arg);
 	}
 	if (p->n_held > GPU_HELD_MAX / 2)
-		release(p, UINT64_MAX, cb, arg); /* out of order rather than not at all */
+		release(p, UINT64_MAX, UINT64_MAX, cb, arg); /* out of order rather than not at all */
 	tell_load(p, now_ns, cb, arg);
 	heed_wait(p, now_ns);
 	answer_steps(p, now_ns, over, cb, arg);
@@ -698,7 +724,7 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 {
 	while (gpu_process_drain(p, now_ns, cb, arg))
 		;
-	release(p, UINT64_MAX, cb, arg);
+	release(p, UINT64_MAX, UINT64_MAX, cb, arg);
 	settle(p, now_ns);
 	tell_load(p, now_ns, cb, arg);
 	heed_wait(p, now_ns);

@@ -67,13 +67,13 @@ static void drain_at(uint64_t ns)
 	assert_false(gpu_process_drain(process, ns, on_record, NULL));
 }
 
-static void call(uint64_t start, uint64_t end, uint64_t stream, uint32_t grid)
+static void call_of(uint32_t tid, uint64_t start, uint64_t end, uint64_t stream, uint32_t grid)
 {
 	const struct launch l = {
 		.start_ns = start,
 		.end_ns = end,
 		.stream = stream,
-		.tid = TID,
+		.tid = tid,
 		.grid = { grid, 1, 1 },
 		.block = { 1, 1, 1 },
 		.kind = LAUNCH_KERNEL,
@@ -82,6 +82,11 @@ static void call(uint64_t start, uint64_t end, uint64_t stream, uint32_t grid)
 	};
 
 	gpu_process_call(process, &l);
+}
+
+static void call(uint64_t start, uint64_t end, uint64_t stream, uint32_t grid)
+{
+	call_of(TID, start, end, stream, grid);
 }
 
 static void kernel(uint64_t start, uint64_t end, uint32_t stream, uint32_t correlation, uint32_t grid)
@@ -139,14 +144,17 @@ static void test_step(void **state)
 	agent_write(&agent, &copy);
 	assert_true(step(5, t, t + 1000 * US));
 	drain_at(t + 2 * MS);
+	assert_int_equal(got.n, 2); /* the launch of the copy is not seen, but may be still to come */
+	drain_at(t + 900 * MS);
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.steps, 0);
+	drain_at(t + 1002 * MS);
 	assert_int_equal(got.n, 3);
-	assert_int_equal(got.steps, 0); /* something that ended later may still come */
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(got.list[i].launch_tid, TID);
 		assert_int_equal(got.list[i].launched_ns, t + (105 + 10 * (uint64_t)i) * US);
 	}
 	assert_int_equal(got.list[2].launch_tid, 0);
-	drain_at(t + 300 * MS);
 	assert_int_equal(got.steps, 1);
 	assert_int_equal(got.step.step, 5);
 	assert_int_equal(got.step.kernels, 2);
@@ -401,7 +409,7 @@ static void test_by_thread(void **state)
 	launched_kernel(t + 160 * US, t + 170 * US, 4, TID, t + 15 * US); /* between the calls */
 	launched_kernel(t + 180 * US, t + 190 * US, 5, TID + 1, t + 5 * US); /* of a thread whose calls are not seen */
 	launched_kernel(t + 200 * US, t + 210 * US, 6, TID, t + 2 * MS); /* after it began, which cannot be */
-	drain_at(t + MS);
+	drain_at(t + 1100 * MS);
 	assert_int_equal(got.n, 6);
 	assert_int_equal(got.list[0].launch_ns, t + 20 * US);
 	assert_int_equal(got.list[0].launched_ns, t + 30 * US);
@@ -421,6 +429,56 @@ static void test_by_thread(void **state)
 	gpu_process_counts(process, &c);
 	assert_int_equal(c.joined, 3);
 	assert_int_equal(c.missed, 3);
+	assert_int_equal(c.pending, 0);
+}
+
+/* A thread is preempted in its call, or inftrace before it has read that one: what was launched has ended by then, and waits for it. So does
+ * what was launched after that, which fits to the same call. */
+static void test_late_call(void **state)
+{
+	const uint64_t t = NOW + MS;
+	struct gpu_counts c;
+
+	(void)state;
+	for (uint32_t by_thread = 0; by_thread < 2; by_thread++) {
+		const uint64_t at = t + by_thread * 400 * MS;
+		uint32_t n = got.n;
+
+		for (uint32_t i = 0; i < 2; i++) {
+			uint64_t start = at + (10 + 20 * i) * US;
+
+			if (by_thread)
+				launched_kernel(start, start + 5 * US, 3 + i, TID + i, start - 5 * US);
+			else
+				kernel(start, start + 5 * US, 7, 1 + i, 1);
+		}
+		assert_true(step(by_thread, at, at + 100 * US));
+		call_of(TID + 1, at + 20 * US, at + 28 * US, 0xaa, 1);
+		drain_at(at + 300 * MS);
+		assert_int_equal(got.n, n);
+		assert_int_equal(got.steps, by_thread);
+		call_of(TID, at, at + 301 * MS, 0xaa, 1);
+		drain_at(at + 302 * MS);
+		assert_int_equal(got.n, n + 2);
+		assert_int_equal(got.list[n].launch_ns, at);
+		assert_int_equal(got.list[n + 1].launch_ns, at + 20 * US);
+		assert_int_equal(got.steps, by_thread + 1);
+		assert_parts(10 * US, 0, 88 * US, 2 * US, 0);
+	}
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.joined, 4);
+	assert_int_equal(c.missed, 0);
+	/* not for ever; and where one has been missing, not again */
+	kernel(t + 800 * MS, t + 801 * MS, 7, 5, 1);
+	drain_at(t + 1700 * MS);
+	assert_int_equal(got.n, 4);
+	drain_at(t + 1802 * MS);
+	assert_int_equal(got.n, 5);
+	kernel(t + 1810 * MS, t + 1811 * MS, 7, 6, 1);
+	drain_at(t + 1812 * MS);
+	assert_int_equal(got.n, 6);
+	gpu_process_counts(process, &c);
+	assert_int_equal(c.missed, 2);
 	assert_int_equal(c.pending, 0);
 }
 
@@ -562,6 +620,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_resync, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_by_thread, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_late_call, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_streams, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_captured, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_after, set_up, tear_down),
