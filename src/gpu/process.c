@@ -442,25 +442,33 @@ static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 	return knows_all(arg, from_ns, to_ns);
 }
 
-/* While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of those that
- * are still to come is all there. */
+/*
+ * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of those that
+ * are still to come is all there. What runs is in no record before it is done; but its launch was seen, and nothing after that is taken for complete, unless
+ * it is long ago: not every call launches something.
+ */
 static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 {
-	uint64_t joined, missed, until_ns;
+	uint64_t joined, missed, until_ns = p->settled_ns;
 	struct launch first;
+	bool runs = gpu_join_pending(p->join, UINT64_MAX, &first, 1);
 
 	gpu_join_counts(p->join, &joined, &missed);
-	if (!joined || missed || p->waits)
-		return p->settled_ns;
-	until_ns = gpu_join_pending(p->join, UINT64_MAX, &first, 1) ? first.start_ns : now_ns - GRACE_NS;
-	return until_ns > p->settled_ns ? until_ns : p->settled_ns;
+	if (joined && !missed && !p->waits) {
+		uint64_t seen_ns = runs ? first.start_ns : now_ns - GRACE_NS;
+
+		until_ns = seen_ns > until_ns ? seen_ns : until_ns;
+	}
+	if (runs && first.start_ns < until_ns)
+		until_ns = first.start_ns > until_ns - PATIENCE_NS ? first.start_ns : until_ns - PATIENCE_NS;
+	return until_ns;
 }
 
-static void tell_load(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb, void *arg)
+static void tell_load(struct gpu_process *p, uint64_t until_ns, gpu_record_cb cb, void *arg)
 {
 	static const struct gpu_load_ops ops = { .pending = pending, .is_known = is_known };
 
-	gpu_load_take(p->load, complete_until(p, now_ns), &ops, p, cb, arg);
+	gpu_load_take(p->load, until_ns, &ops, p, cb, arg);
 }
 
 /* ---- calls and steps ---- */
@@ -714,7 +722,7 @@ bool gpu_process_drain(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb,
 	}
 	if (p->n_held > GPU_HELD_MAX / 2)
 		release(p, UINT64_MAX, UINT64_MAX, cb, arg); /* out of order rather than not at all */
-	tell_load(p, now_ns, cb, arg);
+	tell_load(p, over ? p->settled_ns : complete_until(p, now_ns), cb, arg);
 	heed_wait(p, now_ns);
 	answer_steps(p, now_ns, over, cb, arg);
 	return more;
@@ -726,7 +734,7 @@ void gpu_process_finish(struct gpu_process *p, uint64_t now_ns, gpu_record_cb cb
 		;
 	release(p, UINT64_MAX, UINT64_MAX, cb, arg);
 	settle(p, now_ns);
-	tell_load(p, now_ns, cb, arg);
+	tell_load(p, p->settled_ns, cb, arg);
 	heed_wait(p, now_ns);
 	answer_steps(p, now_ns, true, cb, arg);
 }

@@ -17,6 +17,8 @@ static struct {
 	unsigned int n, steps;
 	struct rec_gpu list[GOT_MAX];
 	struct rec_gpu_step step; /* the last one */
+	uint64_t busy_ns;         /* as intervals say, */
+	unsigned int whole;       /* of which it was busy in so many all the time */
 } got;
 
 static void on_record(const struct rec_hdr *h, size_t size, void *arg)
@@ -26,7 +28,10 @@ static void on_record(const struct rec_hdr *h, size_t size, void *arg)
 		assert_int_equal(size, sizeof(struct rec_gpu));
 		assert_true(got.n < GOT_MAX);
 		got.list[got.n++] = *(const struct rec_gpu *)h;
-	} else if (h->kind != REC_GPU_LOAD) {
+	} else if (h->kind == REC_GPU_LOAD) {
+		got.busy_ns += ((const struct rec_gpu_load *)h)->busy_ns;
+		got.whole += ((const struct rec_gpu_load *)h)->busy_ns == h->dur_ns;
+	} else {
 		assert_int_equal(h->kind, REC_GPU_STEP);
 		memset(&got.step, 0, sizeof(got.step));
 		memcpy(&got.step, h, size);
@@ -242,6 +247,39 @@ static void test_never_flushed(void **state)
 	assert_false(gpu_process_drain(process, t + 9200 * MS, on_record, NULL));
 	assert_int_equal(got.steps, 2);
 	assert_parts(10 * US, 0, 50 * US, 40 * US, 0);
+}
+
+/* How busy it was while a kernel ran is not told before that has ended, though all that had ended was handed over several times. */
+static void test_long(void **state)
+{
+	const uint64_t t = NOW + 20 * MS;
+
+	(void)state;
+	call(t, t + 10 * US, 0xaa, 1);
+	kernel(t + 20 * US, t + 30 * US, 7, 1, 1);
+	call(t + 100 * US, t + 110 * US, 0xaa, 2);
+	for (uint64_t ms = 1; ms < 400; ms += 50)
+		drain_at(t + ms * MS);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(got.whole, 0);
+	kernel(t + MS, t + 400 * MS, 7, 2, 2);
+	drain_at(t + 450 * MS);
+	assert_int_equal(got.n, 2);
+	assert_int_equal(got.busy_ns, 399 * MS + 10 * US);
+	assert_int_equal(got.whole, 39);
+	/* one that launches nothing does not keep it for long */
+	call(t + 500 * MS, t + 510 * MS, 0xaa, 3);
+	kernel(t + 600 * MS, t + 650 * MS, 8, 3, 4);
+	call(t + 590 * MS, t + 591 * MS, 0xbb, 4);
+	drain_at(t + 700 * MS);
+	assert_int_equal(got.whole, 39);
+	drain_at(t + 1700 * MS);
+	assert_int_equal(got.whole, 39 + 5);
+	/* nor at the end, at all */
+	call(t + 1720 * MS, t + 1721 * MS, 0xbb, 4);
+	kernel(t + 1740 * MS, t + 1750 * MS, 8, 4, 4);
+	gpu_process_finish(process, t + 1800 * MS, on_record, NULL);
+	assert_int_equal(got.whole, 39 + 6);
 }
 
 /* Without launches and without a flush nothing is known. */
@@ -614,6 +652,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_before, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pending, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_never_flushed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nothing_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_pause, set_up, tear_down),
