@@ -33,7 +33,9 @@ enum {
 #define OPTION_USER                                                                           \
 	{                                                                                     \
 		"user", OPT_USER, "USER", 0,                                                  \
-			"a recording of this user, a name or a UID (default: one of your own)", 0 \
+			"a recording of this user, a name or a UID (default: one of your own, and for " \
+			"root also the service's)",                                                   \
+			0                                                                             \
 	}
 #define OPTION_PID                                                                         \
 	{                                                                                  \
@@ -91,6 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->json = true;
 		return 0;
 	case OPT_USER:
+		args->where.service = false;
 		if (!control_parse_user(arg, &args->where.uid))
 			return 0;
 		log_error("--user: no such user: %.32s", arg);
@@ -273,7 +276,7 @@ static int run(
 	int argc, char **argv, const char *command, const struct argp_option *opts, const char *doc)
 {
 	const struct argp argp = { opts, parse_option, NULL, doc, NULL, NULL, NULL };
-	struct control_args args = { .where.uid = geteuid() };
+	struct control_args args = { .where = control_where_own() };
 	int err;
 
 	argp_err_exit_status = EXIT_USAGE;
@@ -328,7 +331,8 @@ int cmd_status(int argc, char **argv)
 	return run(argc, argv, "status", options,
 		"Shows the running recordings: what they record, whether a window is open, how much "
 		"they have, and their files."
-		"\vWith --json a line for each recording. Those of another user are shown only with --user."
+		"\vWith --json a line for each recording. Root sees its own and that of the systemd service; those of other users "
+		"are shown only with --user."
 		"\n\nEXAMPLES:\n"
 		"  sudo inftrace status\n"
 		"  sudo inftrace status -p 4711 --json" DOC_EXIT);

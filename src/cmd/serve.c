@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "With --live: the recording of this process, or by this recorder",
 		0 },
 	{ "user", KEY_USER, "USER", 0,
-		"With --live: a recording of this user, a name or a UID (default: one of your own)",
+		"With --live: a recording of this user, a name or a UID (default: one of your own, and for root also the service's)",
 		0 },
 	{ "port", 'P', "PORT", 0,
 		"Port on 127.0.0.1 (9001, the only one the UI may fetch from); 0: any free one",
@@ -127,6 +127,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		args->live = true;
 		return 0;
 	case KEY_USER:
+		args->where.service = false;
 		if (!control_parse_user(arg, &args->where.uid))
 			return 0;
 		log_error("--user: no such user: %.32s", arg);
@@ -474,7 +475,7 @@ int cmd_serve(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse_option, "FILE\n--live [-p PID] [--user USER]", doc, NULL,
 		NULL, NULL };
-	struct serve_args args = { .port = UI_PORT, .where.uid = geteuid() };
+	struct serve_args args = { .port = UI_PORT, .where = control_where_own() };
 	struct served sv = { .fd = -1, .recorder = -1, .signals = -1 };
 	char *path = NULL;
 	int ret;

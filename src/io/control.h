@@ -79,6 +79,9 @@ void control_free(struct control *c);
  */
 int control_directory(uid_t uid, char *buf, size_t size);
 
+/* XDG_RUNTIME_DIR of the service in contrib/: made by systemd, and owned by the user as whom the service runs. */
+#define CONTROL_SERVICE_RUNTIME "/run/inftrace-recorder"
+
 /* Parses a message, which is one JSON object, to be put by the caller. -EBADMSG with a reason of
  * one line, -ENOMEM. */
 int control_parse(

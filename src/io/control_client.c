@@ -25,6 +25,7 @@
 #include "util/parse.h"
 #include "util/text.h"
 
+#define CONTROL_SERVICE_SOCKETS CONTROL_SERVICE_RUNTIME "/inftrace" /* control_directory() there */
 #define RETRY_MS 20 /* between attempts while a recorder has no room for another client */
 #define TARGETS_NAMED 8
 #define PEERS_MAX 256  /* recordings of a user that are asked, at most */
@@ -416,9 +417,31 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+/*
+ * Nobody but root can put anything into /run, not even a link, so the service's directory there is the one that systemd has
+ * made for it, and whoever owns it is the user that root lets it run as.
+ */
+static int peers_of_service(struct peers *p, const struct control_where *where)
+{
+	struct stat run, st;
+
+	if (stat("/run", &run) || run.st_uid || run.st_mode & 022)
+		return 0;
+	if (stat(CONTROL_SERVICE_RUNTIME, &st) || st.st_mode & 022)
+		return 0;
+	if (!where->service && st.st_uid != where->uid)
+		return 0;
+	return peers_in(p, CONTROL_SERVICE_SOCKETS, st.st_uid);
+}
+
+struct control_where control_where_own(void)
+{
+	return (struct control_where){ .uid = geteuid(), .service = !geteuid() };
+}
+
 static int find_peers(const struct control_where *where, struct peers *p)
 {
-	char usual[PATH_MAX];
+	char usual[PATH_MAX] = "";
 	int err = 0;
 
 	if (where->directory)
@@ -426,7 +449,11 @@ static int find_peers(const struct control_where *where, struct peers *p)
 	err = control_directory(where->uid, usual, sizeof(usual));
 	if (!err)
 		err = peers_in(p, usual, where->uid);
-	return err == -ENAMETOOLONG ? 0 : err; /* then no recorder could have made a socket either */
+	if (err == -ENAMETOOLONG) /* then no recorder could have made a socket there, either */
+		err = 0;
+	if (!err && strcmp(usual, CONTROL_SERVICE_SOCKETS))
+		err = peers_of_service(p, where);
+	return err;
 }
 
 static int ask_peers(struct peers *p)
@@ -592,13 +619,20 @@ static void describe(const struct control_peer *peer, char *buf, size_t size)
 	}
 }
 
+static bool is_there(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st);
+}
+
 void control_say_none(const struct control_where *where, pid_t pid)
 {
 	const char *others = "";
 	char of[48] = "";
 
-	if (geteuid() && !access("/run/inftrace", F_OK))
-		others = "; those of root need sudo";
+	if (geteuid() && (is_there("/run/inftrace") || is_there(CONTROL_SERVICE_RUNTIME)))
+		others = "; those of root and of the service need sudo";
 	else if (!geteuid() && !where->uid)
 		others = "; one of another user needs --user";
 	if (where->uid != geteuid())

@@ -18,6 +18,7 @@
 #define INFTRACE_CONTROL_CLIENT_H
 
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -28,12 +29,17 @@
 
 /*
  * Whose recordings: those of one user only, so that no other user's socket can pass for a
- * recorder's. By default root's for root; other users have to be named.
+ * recorder's. By default root's for root; other users have to be named. The service in contrib/ runs as a user whose
+ * number nobody knows before, but only root can have made its directory: root need not name that user.
  */
 struct control_where {
 	uid_t uid;
-	const char *directory; /* NULL: that user's control_directory() */
+	bool service;	       /* also those of the service, whoever that runs as */
+	const char *directory; /* NULL: that user's control_directory(), and the service's if it runs as that user */
 };
+
+/* Those of the caller; for root also of the service. */
+struct control_where control_where_own(void);
 
 struct control_peer {
 	pid_t pid;                   /* of the recorder */

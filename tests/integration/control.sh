@@ -90,7 +90,7 @@ ctl() {
 setup() {
 	need_root
 	need python3 setpriv
-	mount -t tmpfs tmpfs /run || skip_all "may not mount a tmpfs"
+	mount -t tmpfs -o mode=755 tmpfs /run || skip_all "may not mount a tmpfs"
 	cd "$TMP" || exit
 	cp "$INFTRACE" ./inftrace
 	chmod 755 . inftrace
@@ -133,7 +133,7 @@ test_whole() {
 	expect "status as JSON" "s[0]['pid'] == $RECORDER and s[0]['targets'] == [$one] and s[0]['ok']" s=status.jsonl
 	check_rc "nothing to start" 1 '^inftrace: start: ' ctl start
 	check_rc "no flight recorder" 1 '^inftrace: dump: .*--flight-recorder' ctl dump
-	check_rc "another user" 1 'that you may control; those of root need sudo' as_nobody ./inftrace stop
+	check_rc "another user" 1 'that you may control; those of root and of the service need sudo' as_nobody ./inftrace stop
 	check_rc "stop ends it" 0 . ctl stop -p "$one"
 	ended "it ends well" "$RECORDER" 0
 	expect "all calls are there" "$getppids == 100" t=whole.json
@@ -287,26 +287,33 @@ test_without_socket() {
 	rm $SOCKETS
 }
 
-# sys_admin: libbpf looks through the BTF of the modules for a weak symbol that this kernel may not have
-test_not_root() {
-	caps=+bpf,+perfmon,+sys_ptrace,+dac_read_search,+sys_admin
-	user=/run/user/65534
-	mkdir -p $user mine
-	chown 65534 $user mine
-	chmod 700 $user
+# record_as_user NAME RUNTIME-DIRECTORY: a recorder of a user that is not root, with its socket there; 1: not possible. sys_admin:
+# libbpf looks through the BTF of the modules for a weak symbol that this kernel may not have
+record_as_user() {
+	local caps=+bpf,+perfmon,+sys_ptrace,+dac_read_search,+sys_admin
+	mkdir -p "$2" mine
+	chown 65534 "$2" mine
+	chmod 700 "$2"
 	cat >as_user.sh <<-'SH'
 		exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps="$CAPS" --ambient-caps="$CAPS" "$@"
 	SH
-	background env CAPS="$caps" XDG_RUNTIME_DIR=$user bash as_user.sh ./inftrace record --engine none -e syscalls \
-		-o mine/mine.json -p "$two" 2>mine.log
-	RECORDER=$BG
-	name="a recorder that is not root's"
 	# the program under test must not decide whether it is tested
 	if ! env CAPS="$caps" bash as_user.sh true 2>mine.caps; then
-		skip "$name" "capabilities cannot be given to another user here: $(tail -n 1 mine.caps)"
-	elif ! wait_until 60 test -S "$user/inftrace/$RECORDER.sock"; then
-		not_ok "$name" "$(tail -n 1 mine.log)"
-	else
+		skip "$1" "capabilities cannot be given to another user here: $(tail -n 1 mine.caps)"
+		return 1
+	fi
+	background env CAPS="$caps" XDG_RUNTIME_DIR="$2" bash as_user.sh ./inftrace record --engine none -e syscalls \
+		-o mine/mine.json -p "$two" 2>mine.log
+	RECORDER=$BG
+	if ! wait_until 60 test -S "$2/inftrace/$RECORDER.sock"; then
+		not_ok "$1" "$(tail -n 1 mine.log)"
+		return 1
+	fi
+}
+
+test_not_root() {
+	user=/run/user/65534
+	if record_as_user "a recorder that is not root's" $user; then
 		check_rc "its user sees it" 0 "^recorder $RECORDER, " as_nobody env XDG_RUNTIME_DIR=$user ./inftrace status
 		check_rc "also without XDG_RUNTIME_DIR" 0 "^recorder $RECORDER, " as_nobody env -u XDG_RUNTIME_DIR ./inftrace status
 		check_rc "root does not look there" 1 'one of another user needs --user' ctl status
@@ -316,5 +323,47 @@ test_not_root() {
 	fi
 }
 
-ALL_TESTS=(nobody_there whole windows dumps clients several without_socket not_root)
+# As the unit starts it: as a user of whom nobody knows before who it is.
+test_service() {
+	local service fake
+	service=$(sed -n 's/^Environment=XDG_RUNTIME_DIR=//p' "$TOP/contrib/inftrace.service")
+	record_as_user "the service" "$service" || return 0
+	check_rc "service: root sees it" 0 "^recorder $RECORDER, " ctl status
+	check_rc "service: also by its user" 0 "^recorder $RECORDER, " ctl status --user 65534
+	check_rc "service: it is none of root's own" 1 'no recording is running' ctl status --user 0
+	check_rc "service: nor another user's" 1 'no recording by user 65533' ctl status --user 65533
+	check_rc "service: its user sees it once" 0 "^recorder $RECORDER, " as_nobody env XDG_RUNTIME_DIR="$service" ./inftrace status
+	same "service: its user sees it once" "$(grep -c '^recorder' "$TMP/check.out")" 1
+	check_rc "service: another user does not" 1 'of the service need sudo' setpriv --reuid=65533 --regid=65533 --clear-groups ./inftrace status
+	mkfifo fake.ready
+	fake=$(cat <<-'PY'
+		import os, socket, sys
+		s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		path = f"{sys.argv[1]}/{os.getpid()}.sock"
+		s.bind(path)
+		os.chown(path, 65534, 65534)
+		s.listen()
+		open("fake.ready", "w").close()
+		s.accept()
+	PY
+	)
+	background python3 -c "$fake" "$service/inftrace"
+	: <fake.ready
+	check_rc "service: the socket of another user's process is none" 1 'no recording of process' ctl status -p "$BG"
+	chmod 777 "$service"
+	check_rc "service: not where others can write" 1 'no recording is running' ctl status
+	chmod 700 "$service"
+	chmod 1777 /run
+	check_rc "service: not where anybody could have made its directory" 1 'no recording is running' ctl status
+	chmod 755 /run
+	mv "$service/inftrace" "$service/moved"
+	ln -s moved "$service/inftrace"
+	check_rc "service: links of its user are not followed" 1 'no recording is running' ctl status
+	rm "$service/inftrace"
+	mv "$service/moved" "$service/inftrace"
+	check_rc "service: root stops it" 0 . ctl stop
+	ended "service: it ends well" "$RECORDER" 0
+}
+
+ALL_TESTS=(nobody_there whole windows dumps clients several without_socket not_root service)
 run_tests "$@"
