@@ -452,6 +452,7 @@ int windows_begin(struct windows *w)
 {
 	int err = 0;
 
+	host_id_read(&w->host);
 	w->meta = (struct profile_meta){ .of = metadata_of, .arg = w->c->metadata };
 	w->rec = (struct recording){
 		.probes = &w->c->probes,
@@ -465,6 +466,7 @@ int windows_begin(struct windows *w)
 		.gpu = w->in->gpu ? gpu_get_info(w->in->gpu) : NULL,
 		.windows = record_by_time(w->o),
 		.command_line = w->o->command_line,
+		.host = &w->host,
 		.sockets = w->o->events & EVENT_REQUESTS,
 		.meta = &w->meta,
 		.on_file = on_file,

@@ -10,6 +10,7 @@
 #include "record/intake.h"
 #include "record/schedule.h"
 #include "sink/profile.h"
+#include "util/host_id.h"
 
 struct flag;
 struct memory;
@@ -30,6 +31,7 @@ struct windows {
 	uint32_t number; /* of the next one while none is open */
 	const char *why; /* why it was opened, for messages */
 	struct recording rec;
+	struct host_id host; /* that it is made on */
 	struct sink *sink;
 	struct window_totals totals;
 	struct left_files files; /* its files */

@@ -15,6 +15,7 @@
 #include "sink/counts.h"
 #include "sink/left_out.h"
 #include "util/clock.h"
+#include "util/host_id.h"
 #include "util/names.h"
 #include "util/version.h"
 
@@ -218,6 +219,8 @@ static void clock_instant(struct chrome_sink *c, uint64_t boot, uint64_t mono, u
 		p = fmt_lit(p, ",\"command_line\":");
 		p = fmt_json_str(p, c->rec.command_line, strlen(c->rec.command_line));
 	}
+	if (c->rec.host)
+		p = host_id_fmt(p, c->rec.host);
 	*p++ = '}';
 	event_end(c, p);
 }

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/fmt.h"
+#include "util/host_id.h"
 #include "util/names.h"
 #include "util/version.h"
 
@@ -86,6 +88,25 @@ static void write_command_line(struct perfetto_sink *s)
 	p = proto_open(p, PACKET_CONFIG, &config);
 	p = proto_text(p, 22 /* unique_session_name */, s->rec.command_line, strlen(s->rec.command_line));
 	packet_end(s, packet, proto_close(config, p));
+}
+
+/* The machine, and what relates its clock to those of other recordings: Perfetto has no fields for them. An instant with the args that the JSON's
+ * readings of the clocks have. */
+static void write_host(struct perfetto_sink *s)
+{
+	const struct host_id *h = s->rec.host;
+	char shift[24];
+	struct event e;
+
+	if (!h || !h->boot_id[0])
+		return;
+	event_init(&e, s, perfetto_own_row(s), "inftrace", "inftrace_clock");
+	event_add_text(&e, "boot_id", h->boot_id, BOOT_ID_LEN);
+	if (h->name[0])
+		event_add_text(&e, "hostname", h->name, strlen(h->name));
+	if (h->shift_ns)
+		event_add_text(&e, "boottime_shift_ns", shift, (size_t)(fmt_s64(shift, h->shift_ns) - shift));
+	event_write_instant(&e, s->clock_ns);
 }
 
 static void write_uuid(struct perfetto_sink *s)
@@ -246,6 +267,7 @@ static void begin_file(struct perfetto_sink *s)
 	write_system(s);
 	write_command_line(s);
 	interns_begin(s, false);
+	write_host(s);
 	tasks_each_process(s->rec.tasks, write_first_process, s);
 }
 

@@ -14,6 +14,7 @@
 #include "sink/profile_stacks.h"
 #include "sink/profile_steps.h"
 #include "sink/sink.h"
+#include "util/host_id.h"
 #include "util/names.h"
 #include "util/version.h"
 
@@ -225,6 +226,8 @@ static void write_window(struct profile_sink *ps, const struct window_totals *t)
 	if (ps->rec.command_line)
 		p = add_string(p, ",\"command_line\":", ps->rec.command_line);
 	p = add_clocks(p, &ps->rec);
+	if (ps->rec.host)
+		p = host_id_fmt(p, ps->rec.host);
 	p = fmt_lit(p, ",\"coverage\":");
 	p = profile_fmt_share(p, total > t->lost_ns ? total - t->lost_ns : 0, total);
 	for (int i = 0; i < REASONS; i++) {

@@ -28,6 +28,7 @@
 #include "util/counters.h"
 
 struct gpu_info;
+struct host_id;
 struct left_out;
 struct prices;
 struct profile_meta;
@@ -55,6 +56,7 @@ struct recording {
 	uint32_t tgid;	     /* the only process of this output; 0: all */
 	uint32_t et_steps;   /* of an execution trace, at most; 0: all */
 	const char *command_line; /* how it was started; NULL: unknown */
+	const struct host_id *host; /* NULL: unknown */
 	const struct profile_meta *meta; /* for the profile */
 	/* Called for each complete file; may be NULL. */
 	void (*on_file)(const char *name, uint64_t bytes, void *arg);

@@ -7,6 +7,7 @@
 
 #include "gpu/info.h"
 #include "record.h"
+#include "util/host_id.h"
 #include "util/map.h"
 #include "util/text.h"
 #include "validate/check.h"
@@ -98,6 +99,16 @@ static bool check_window(struct profile_check *check, const struct json_node *sh
 		return true;
 	LINE_PROBLEM(check, "shape.window must be an integer >= 0");
 	return false;
+}
+
+/* Checks by what a window is related to recordings of other machines; older lines do not have it. */
+static void check_host(struct profile_check *check, const struct json_node *shape)
+{
+	struct host_id id;
+
+	host_id_from_json(&id, shape);
+	if (!id.boot_id[0] && (node_get(shape, "boot_id") || node_get(shape, "boottime_shift_ns")))
+		LINE_PROBLEM(check, "shape.boot_id must be a boot id of Linux, shape.boottime_shift_ns nanoseconds as a string");
 }
 
 /*
@@ -468,6 +479,8 @@ static int check_line(void *ctx, const struct profile_line *line)
 			check_spans(check, values[PROFILE_KEY_stage_us]);
 			check_gpu_request(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		}
+		if (!strcmp(family, "window_prof"))
+			check_host(check, values[PROFILE_KEY_shape]);
 		if (!strcmp(family, "token_prof"))
 			check_tracer(check, values[PROFILE_KEY_shape], values[PROFILE_KEY_stage_us]);
 		if (!strcmp(family, "token_prof")) {

@@ -253,6 +253,21 @@ same "version and command line: nothing drives a terminal" "$(LC_ALL=C grep -c $
 check "version and command line: valid" "$INFTRACE" validate -q "$TMP/v.json" "$TMP/v.jsonl"
 }
 
+# A container has another host name, and the machine's boot id.
+test_host() {
+	# shellcheck disable=SC2016
+	check "host: record" unshare --uts sh -c 'echo elsewhere >/proc/sys/kernel/hostname; exec "$@"' _ "$INFTRACE" record -q --engine none \
+		-o "$TMP/h.json" -o "$TMP/h.pftrace" --profile "$TMP/h.jsonl" -- true
+	export id
+	id=$(cat /proc/sys/kernel/random/boot_id)
+	expect "host: of a window" 'all([s["boot_id"], s["hostname"]] == [__import__("os").environ["id"], "elsewhere"]
+		for s in [[l for l in p if l["event"] == "window_prof"][0]["shape"]])' p="$TMP/h.jsonl"
+	expect "host: of a trace" 'all([e["args"]["boot_id"], e["args"]["hostname"]] == [__import__("os").environ["id"], "elsewhere"]
+		for e in t if e["name"] == "inftrace_clock")' t="$TMP/h.json"
+	same "host: of a .pftrace" "$(grep -ac "$id" "$TMP/h.pftrace") $(grep -ac elsewhere "$TMP/h.pftrace")" "1 1"
+	check "host: valid" "$INFTRACE" validate -q "$TMP/h.json" "$TMP/h.jsonl"
+}
+
 ALL_TESTS=(envelope env_hash windows each_process short_command of_others steps_per_process torn_line two_outputs
-	version)
+	version host)
 run_tests "$@"

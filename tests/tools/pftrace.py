@@ -369,7 +369,8 @@ def same_as_json(trace, json_path):
     compare_kernel(d, trace, by_phase, names, origin)
     pseudo = 4194304
     d.same("instants, by thread and time",
-           [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events if e[3] == INSTANT and e[5] != "stack"],
+           [(e[4], trace.tracks[e[2]][1], e[0] - origin) for e in trace.events
+            if e[3] == INSTANT and e[5] != "stack" and e[4] != "inftrace_clock"],
            [(e["name"], e["tid"] if e["tid"] < pseudo else "inftrace", ns_of(e["ts"])) for e in by_phase["i"]
             if e["name"] != "inftrace_clock" and e["cat"] != "stack"])
     d.same("counters, with their values",

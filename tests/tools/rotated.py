@@ -61,7 +61,7 @@ def content_packets(trace):
     for track, name, category, start, end, args in trace.slices():
         found["slice", track, name, category, start, end, json.dumps(args, sort_keys=True, default=repr)] += 1
     for ns, _, track, kind, name, _, args in trace.events:
-        if kind in (pftrace.INSTANT, pftrace.COUNTER):
+        if kind in (pftrace.INSTANT, pftrace.COUNTER) and name != "inftrace_clock":
             found[kind, trace.tracks[track], name, ns, json.dumps(args, sort_keys=True, default=repr)] += 1
     for what in trace.wakings:
         found["waking", *what] += 1
