@@ -36,7 +36,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
 	"One timeline of inftrace's traces, those of PyTorch's profiler (Kineto) and those of other hosts: an archive that Perfetto "
 	"opens, with the files as they are and a manifest of how their clocks relate. FILE is a .pftrace or .json of record -o, a "
-	"Kineto trace, or a profile, also compressed; HOST= names the machine it is from.\n"
+	"Kineto trace, or a profile, also compressed; HOST= names the machine it is from, which is else known by "
+	"the kernel's boot id in recordings.\n"
 	"\v"
 	"Kineto's times are by the wall clock. Where inftrace has recorded the same calls (PyTorch's operators, functions of "
 	"CUDA), they bound by how much the two clocks differ, since one of each pair of calls lies within the other: the traces are "

@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Recordings in which the wall clock is as far ahead of CLOCK_BOOTTIME, to within this, are taken for those of one boot of one host. */
-#define CLOCK_SAME_BOOT_NS INT64_C(1000000000)
 #define CLOCK_POINTS_MAX (1u << 20) /* 60 days of one each 5 s */
 
 struct link_clock {

@@ -185,9 +185,20 @@ static int perfetto_slice(void *ctx, const struct pftrace_slice *s)
 	return take(((struct collectives_reader *)ctx)->c, &f);
 }
 
+static bool wants_instant(const char *name)
+{
+	return pftrace_instant_is_host(name) || !strcmp(name, BUDGET);
+}
+
 static int perfetto_instant(void *ctx, const struct pftrace_instant *in)
 {
-	return strcmp(in->name, BUDGET) || !link_time_fits(in->ns) ? 0 : add_loss(((struct collectives_reader *)ctx)->c, in->ns, in->ns);
+	struct collectives *c = ((struct collectives_reader *)ctx)->c;
+
+	if (pftrace_instant_is_host(in->name)) {
+		pftrace_instant_host(in, &c->id);
+		return 0;
+	}
+	return link_time_fits(in->ns) ? add_loss(c, in->ns, in->ns) : 0;
 }
 
 static void take_clocks(struct collectives *c, int64_t boot_ns, int64_t real_ns)
@@ -231,6 +242,7 @@ static int chrome_clock(struct collectives_reader *r, const struct trace_event *
 		return 0;
 	take_clocks(r->c, boot, real);
 	r->begin_ns = boot - ts;
+	host_id_from_json(&r->c->id, e->args);
 	return 0;
 }
 
@@ -277,28 +289,27 @@ static void chrome_stopped(void *ctx, const struct trace_stop *stop)
 		snprintf(r->why, COLLECTIVES_WHY_MAX, "line %llu: %s", (unsigned long long)stop->line, stop->why);
 }
 
-/* Without a clock the file is none of ours. */
-static void place_chrome(struct collectives_reader *r)
+/* ---- all ---- */
+
+/* From the times in the file to the CLOCK_BOOTTIME of the machine. */
+static void place(struct collectives_reader *r)
 {
 	struct collectives *c = r->c;
+	int64_t by = r->begin_ns - c->id.shift_ns;
 
-	if (!c->has_clock) {
-		collectives_clear(c);
-		return;
-	}
 	for (size_t i = 0; i < c->n_calls; i++) {
-		c->calls[i].from_ns += r->begin_ns;
-		c->calls[i].to_ns += r->begin_ns;
+		c->calls[i].from_ns += by;
+		c->calls[i].to_ns += by;
 	}
 	for (size_t i = 0; i < c->n_made; i++)
-		c->made[i].ns += r->begin_ns;
+		c->made[i].ns += by;
 	for (size_t i = 0; i < c->n_losses; i++) {
-		c->losses[i].from_ns += r->begin_ns;
-		c->losses[i].to_ns += r->begin_ns;
+		c->losses[i].from_ns += by;
+		c->losses[i].to_ns += by;
 	}
+	c->boot_ns -= c->id.shift_ns;
+	c->id.shift_ns = 0;
 }
-
-/* ---- all ---- */
 
 static int compare_calls(const void *x, const void *y)
 {
@@ -378,7 +389,7 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 		.clocks = perfetto_clocks,
 		.time = perfetto_time,
 		.instant = perfetto_instant,
-		.instants = BUDGET,
+		.wants_instant = wants_instant,
 		.wants_args = is_wanted,
 		.bad = perfetto_bad };
 	static const struct trace_reader_ops chrome = { .event = chrome_event, .stop = chrome_stopped };
@@ -393,10 +404,12 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 		err = pftrace_events_read(source, &pftrace, &r, &torn);
 	} else {
 		err = trace_read(source, &chrome, &r, &form);
-		place_chrome(&r);
+		if (!ret->has_clock)
+			collectives_clear(ret); /* none of ours */
 		if (err && err != -ENOMEM && !why[0])
 			err = 0; /* it ends early, or is none of ours */
 	}
+	place(&r);
 	finish(ret);
 	return err ? err : why[0] ? -EBADMSG
 				  : 0;

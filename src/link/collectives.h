@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 #include "read/json_source.h"
+#include "util/host_id.h"
 
 #define COLLECTIVES_MAX (1u << 21) /* calls kept of a file; 96 MB */
 #define COLLECTIVES_WHY_MAX 256
 
 struct collective_call {
-	int64_t from_ns, to_ns; /* of the call, CLOCK_BOOTTIME of its host */
+	int64_t from_ns, to_ns; /* of the call, CLOCK_BOOTTIME of its machine */
 	uint64_t comm;          /* the communicator's address in the process */
 	uint64_t key;           /* equal for calls that may be of one collective: the function and the bytes */
 	uint64_t bytes;
@@ -43,6 +44,7 @@ struct collectives {
 	size_t n_calls, calls_size, n_made, made_size, n_losses, losses_size;
 	bool has_clock;
 	int64_t boot_ns, real_ns; /* its first reading of both clocks */
+	struct host_id id;        /* without its shift, which is in no time here */
 	uint64_t left_out;        /* calls over COLLECTIVES_MAX; then the last loss is from the first of them on */
 };
 

@@ -76,8 +76,10 @@ static int clock_event(struct file_reader *r, const struct trace_event *e)
 	if (node_us_to_ns(e->ts, &ts) < 0 || !link_time_fits(ts) || !clock_arg(e, "boottime_ns", &boot) ||
 		!clock_arg(e, "realtime_ns", &real))
 		return 0;
-	if (!r->has_clock)
+	if (!r->has_clock) {
 		r->f->begin_ns = boot - ts;
+		host_id_from_json(&r->f->id, e->args);
+	}
 	r->has_clock = true;
 	note_time(r->f, ts);
 	return link_clock_add(&r->f->clock, boot, real);
@@ -200,11 +202,20 @@ static int first_time(void *ctx, int64_t boot_ns)
 	return 0;
 }
 
+static bool wants_instant(const char *name)
+{
+	return pftrace_instant_is_host(name) || !strncmp(name, "message ", 8);
+}
+
 /* A file of any program may have instants with such names: what is none of ours is incomplete. */
 static int first_instant(void *ctx, const struct pftrace_instant *in)
 {
 	struct message_event m = { .name = in->name, .ns = in->ns };
 
+	if (pftrace_instant_is_host(in->name)) {
+		pftrace_instant_host(in, &((struct file_reader *)ctx)->f->id);
+		return 0;
+	}
 	for (size_t i = 0; i < in->n; i++) {
 		if (in->args[i].text)
 			message_event_text(&m, in->args[i].name, in->args[i].text);
@@ -216,8 +227,11 @@ static int first_instant(void *ctx, const struct pftrace_instant *in)
 
 static int again_slice(void *ctx, const struct pftrace_slice *s)
 {
-	return link_time_fits(s->start_ns) && link_time_fits(s->end_ns) ? take_span(ctx, s->name, s->tid, s->start_ns, s->end_ns)
-									: 0;
+	struct file_reader *r = ctx;
+
+	if (!link_time_fits(s->start_ns) || !link_time_fits(s->end_ns))
+		return 0;
+	return take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
 }
 
 static int again_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
@@ -243,7 +257,7 @@ static void packet_bad(void *ctx, uint64_t offset, const char *why)
 static int read_pftrace(struct file_reader *r, struct json_source *source)
 {
 	static const struct pftrace_event_ops ops = {
-		.slice = first_slice, .clocks = first_clocks, .time = first_time, .instant = first_instant, .instants = "message ", .bad = packet_bad
+		.slice = first_slice, .clocks = first_clocks, .time = first_time, .instant = first_instant, .wants_instant = wants_instant, .bad = packet_bad
 	};
 	int err;
 
@@ -285,6 +299,22 @@ static int read_kind(struct file_reader *r, struct json_source *source, bool is_
 	}
 }
 
+/* From the clock of the recorder's time namespace to the machine's, which the recordings of all its containers have in common. */
+static void leave_namespace(struct link_file *f)
+{
+	int64_t shift = f->id.shift_ns;
+
+	f->begin_ns -= shift;
+	if (f->first_ns <= f->last_ns) {
+		f->first_ns -= shift;
+		f->last_ns -= shift;
+	}
+	for (size_t i = 0; i < f->clock.n; i++) {
+		f->clock.points[i].own_ns -= shift;
+		f->clock.points[i].ahead_ns += shift;
+	}
+}
+
 static int why_of(int err, char why[LINK_WHY_MAX])
 {
 	if (err == -ENOMEM)
@@ -318,6 +348,7 @@ int link_file_read(struct link_file *f, const char *path, const char *host, bool
 	else
 		err = read_kind(&r, &source, is_et);
 	json_source_close(&source);
+	leave_namespace(f);
 	link_clock_sort(&f->clock);
 	messages_finish(&f->messages, f->begin_ns);
 	if (!err && link_file_timed(f) && f->first_ns > f->last_ns) {

@@ -9,6 +9,7 @@
 #include "link/messages.h"
 #include "link/spans.h"
 #include "read/json_source.h"
+#include "util/host_id.h"
 
 #define LINK_WHY_MAX 384
 /* Later times, of the year 2043, are taken for damage: sums of two of them stay far from overflow. */
@@ -53,7 +54,8 @@ struct link_file {
 	bool torn;                 /* it ends within a packet or between events */
 	int64_t first_ns, last_ns; /* by the own clock; first > last: nothing with a time */
 	uint64_t events;
-	struct link_clock clock;    /* own clock: CLOCK_BOOTTIME (also that of a Chrome JSON), or Kineto's */
+	struct link_clock clock;    /* own clock: CLOCK_BOOTTIME (also that of a Chrome JSON), without a time namespace's shift, or Kineto's */
+	struct host_id id;          /* of inftrace's, unless they are older than that */
 	int64_t begin_ns;           /* own clock - the numbers in the file */
 	struct spans spans;         /* of Kineto */
 	struct numbereds operators; /* of Kineto: by "Record function id" */

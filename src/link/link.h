@@ -16,6 +16,7 @@
 
 #define LINK_FILES_MAX 256
 #define LINK_ERROR_MAX 1024
+#define LINK_NO_HOST UINT32_MAX
 
 enum link_by {
 	LINK_BY_ITSELF,  /* its clock is the timeline's, or of the same boot of the same host */
@@ -28,7 +29,7 @@ enum link_by {
 /* A file, and how it lies on the timeline. */
 struct linked {
 	struct link_file file;
-	unsigned int host;
+	unsigned int host; /* LINK_NO_HOST: not placed yet, or of none */
 	enum link_by by;
 	size_t to;           /* LINK_BY_CALLS: the file it was compared with; of an ET: its Kineto trace */
 	struct match match;  /* with that file */
@@ -45,7 +46,7 @@ struct link {
 	size_t n, reference; /* the file whose clock is the timeline's */
 	char hosts[LINK_FILES_MAX][64];
 	struct link_host placed[LINK_FILES_MAX]; /* by host */
-	unsigned int n_hosts;
+	unsigned int n_hosts, n_unnamed; /* of which are numbered */
 	char error[LINK_ERROR_MAX]; /* why the last call failed: one printable line */
 };
 
@@ -64,6 +65,9 @@ char *link_manifest(const struct link *l);
 
 /* Writes the archive: the manifest, then the files as they are. 0 or -errno with l->error set; *ret_bytes: its size. */
 int link_write(struct link *l, const char *path, uint64_t *ret_bytes);
+
+/* For its parts: sets l->error, and returns err. */
+int link_fail(struct link *l, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* For messages: "3.000 ms". Returns buf. */
 const char *link_time_text(char buf[32], int64_t ns);

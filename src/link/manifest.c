@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "link/link.h"
+#include "link/place.h"
 #include "util/version.h"
 
 /* The wall clock's lead over BOOTTIME where the file was recorded, in the middle of d. */
@@ -20,7 +21,7 @@ static int64_t ahead_at(const struct linked *own, const struct linked *d)
 static const struct linked *own_of(const struct link *l, unsigned int host)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		if (l->list[i]->host == host && (l->list[i]->file.kind == LINK_PFTRACE || l->list[i]->file.kind == LINK_CHROME))
+		if (l->list[i]->host == host && place_is_recording(l->list[i]))
 			return l->list[i];
 	}
 	return NULL;
@@ -39,26 +40,29 @@ static int64_t kineto_ahead(const struct link *l, const struct linked *d, const 
 	return d->ahead_ns + ahead + host_ahead(l, d->host, middle_of(d) - d->ahead_ns - ahead);
 }
 
-/* What the file's clock, or the numbers of one without a clock, have to be increased by for the reference's BOOTTIME. */
+/* What the numbers in the file have to be increased by for the reference's clock. */
 static int64_t offset_of(const struct link *l, const struct linked *d)
 {
 	const struct linked *reference = l->list[l->reference], *own = own_of(l, d->host);
 	int64_t ahead = ahead_at(reference, d);
 
 	if (d->by == LINK_BY_MESSAGES)
-		return (d->file.kind == LINK_CHROME ? d->file.begin_ns : 0) - host_ahead(l, d->host, host_span(l, d).middle_ns);
-	switch (d->file.kind) {
-	case LINK_PFTRACE:
-		return ahead_at(d, d) - ahead;
-	case LINK_CHROME:
+		return d->file.begin_ns - host_ahead(l, d->host, host_span(l, d).middle_ns);
+	if (place_is_recording(d))
 		return d->file.begin_ns + (d->host == reference->host ? 0 : ahead_at(d, d) - ahead);
-	default:
-		if (own && own->by == LINK_BY_MESSAGES)
-			return d->file.begin_ns - kineto_ahead(l, d, d->by == LINK_BY_CALLS ? l->list[d->to] : own);
-		if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
-			ahead = ahead_at(l->list[d->to], d);
-		return d->file.begin_ns - d->ahead_ns - ahead;
-	}
+	if (own && own->by == LINK_BY_MESSAGES)
+		return d->file.begin_ns - kineto_ahead(l, d, d->by == LINK_BY_CALLS ? l->list[d->to] : own);
+	if (d->by == LINK_BY_CALLS && l->list[d->to]->host == reference->host)
+		ahead = ahead_at(l->list[d->to], d);
+	return d->file.begin_ns - d->ahead_ns - ahead;
+}
+
+/* The reference's clock - its BOOTTIME in Perfetto, which are the numbers in a .pftrace: with what a time namespace adds. */
+static int64_t timeline_begin(const struct link *l)
+{
+	const struct link_file *f = &l->list[l->reference]->file;
+
+	return f->kind == LINK_PFTRACE ? f->begin_ns : 0;
 }
 
 static struct json_object *text(const char *s)
@@ -79,7 +83,7 @@ static struct json_object *clocks_of(const struct link *l, const struct linked *
 {
 	const struct linked *reference = l->list[l->reference];
 	struct json_object *clocks = json_object_new_object(), *to = json_object_new_object();
-	int64_t offset = offset_of(l, d);
+	int64_t offset = offset_of(l, d) - timeline_begin(l);
 
 	if (d->file.kind == LINK_PFTRACE)
 		add(clocks, "clock", text("BOOTTIME"), failed);
@@ -99,7 +103,7 @@ static bool needs_clocks(const struct link *l, const struct linked *d)
 	const struct linked *reference = l->list[l->reference];
 
 	if (d->file.kind == LINK_PFTRACE)
-		return d->host != reference->host;
+		return d->host != reference->host || d->file.begin_ns != reference->file.begin_ns;
 	return d->file.kind == LINK_CHROME || d != reference;
 }
 
@@ -128,7 +132,7 @@ static struct json_object *files_of(const struct link *l, bool *failed)
 	return files;
 }
 
-/* Of a recording of another host: how far its CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared,
+/* Of a recording of another host: how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared,
  * and to within what. */
 static void add_boottime(const struct link *l, const struct linked *d, struct json_object *attributes, bool *failed)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "link/link.h"
+#include "link/place.h"
 #include "util/text.h"
 
 /* Kineto turns the counter of the CPU into a time by a line through two readings: parts of a trace may differ by that. */
@@ -13,7 +14,7 @@
 /* Of the operators of an execution trace so many must be in the Kineto trace. */
 #define ET_FOUND_MIN 0.5
 
-static int __attribute__((format(printf, 3, 4))) fail(struct link *l, int err, const char *fmt, ...)
+int link_fail(struct link *l, int err, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -35,15 +36,16 @@ int link_add(struct link *l, const char *path, const char *host, bool is_et)
 	int err;
 
 	if (l->n == LINK_FILES_MAX)
-		return fail(l, -E2BIG, "more than %d files", LINK_FILES_MAX);
+		return link_fail(l, -E2BIG, "more than %d files", LINK_FILES_MAX);
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return fail(l, -ENOMEM, "out of memory");
+		return link_fail(l, -ENOMEM, "out of memory");
+	d->host = LINK_NO_HOST;
 	d->by = LINK_BY_NOTHING;
 	d->residual_ns = -1;
 	l->list[l->n++] = d;
 	err = link_file_read(&d->file, path, host, is_et, why);
-	return err ? fail(l, err, "%s: %s", name_of(d, name), why) : 0;
+	return err ? link_fail(l, err, "%s: %s", name_of(d, name), why) : 0;
 }
 
 void link_clear(struct link *l)
@@ -67,8 +69,12 @@ static int64_t real_last(const struct linked *d)
 	return link_file_real(&d->file, d->file.last_ns);
 }
 
+/* By the wall clock, which may have been set between them, or by the clock that recordings of one host have in common. */
 static bool overlap(const struct linked *a, const struct linked *b, int64_t slack)
 {
+	if (place_is_recording(a) && place_is_recording(b) && a->host == b->host && a->file.first_ns <= b->file.last_ns &&
+		b->file.first_ns <= a->file.last_ns)
+		return true;
 	return real_first(a) - slack <= real_last(b) && real_first(b) - slack <= real_last(a);
 }
 
@@ -76,7 +82,7 @@ static int refuse_apart(struct link *l, const struct linked *a, const struct lin
 {
 	char from[2][40], to[2][40], name[2][256];
 
-	return fail(l, -EINVAL, "no time in common: %s was recorded from %s to %s UTC, %s from %s to %s: they are of different runs",
+	return link_fail(l, -EINVAL, "no time in common: %s was recorded from %s to %s UTC, %s from %s to %s: they are of different runs",
 		name_of(a, name[0]), link_date_text(from[0], real_first(a)), link_date_text(to[0], real_last(a)), name_of(b, name[1]),
 		link_date_text(from[1], real_first(b)), link_date_text(to[1], real_last(b)));
 }
@@ -106,48 +112,9 @@ static int check_overlap(struct link *l)
 
 /* ---- where ---- */
 
-static unsigned int host_get(struct link *l, const char *name)
-{
-	char buf[64];
-
-	text_printable(buf, sizeof(buf), name);
-	for (unsigned int i = 0; i < l->n_hosts; i++) {
-		if (!strcmp(l->hosts[i], buf))
-			return i;
-	}
-	memcpy(l->hosts[l->n_hosts], buf, sizeof(buf));
-	return l->n_hosts++;
-}
-
 static int64_t ahead_of(const struct linked *d)
 {
 	return link_clock_ahead(&d->file.clock, d->file.first_ns);
-}
-
-static bool is_own(const struct linked *d)
-{
-	return d->file.kind == LINK_PFTRACE || d->file.kind == LINK_CHROME;
-}
-
-/* By its name, or else that of an earlier recording of the same boot. */
-static void place_own(struct link *l, size_t i)
-{
-	struct linked *d = l->list[i];
-	char name[64];
-
-	if (d->file.given_host) {
-		d->host = host_get(l, d->file.given_host);
-		return;
-	}
-	for (size_t j = 0; j < l->n; j++) {
-		if (j == i || !is_own(l->list[j]) || llabs(ahead_of(l->list[j]) - ahead_of(d)) > CLOCK_SAME_BOOT_NS ||
-			(j > i && !l->list[j]->file.given_host))
-			continue;
-		d->host = j < i ? l->list[j]->host : host_get(l, l->list[j]->file.given_host);
-		return;
-	}
-	snprintf(name, sizeof(name), "host %u", l->n_hosts + 1);
-	d->host = host_get(l, name);
 }
 
 static void place_reference(struct link *l)
@@ -183,7 +150,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 	int err;
 
 	if (!keys)
-		return fail(l, -ENOMEM, "out of memory");
+		return link_fail(l, -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < theirs->n_names; i++)
 		keys[i] = theirs->names[i]->key;
 	qsort(keys, theirs->n_names, sizeof(*keys), compare_keys);
@@ -192,7 +159,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 	err = link_file_spans(&own->file, keys, theirs->n_names, d->file.first_ns - ahead - spread - MATCH_WINDOW_NS,
 		d->file.last_ns - ahead + spread + MATCH_WINDOW_NS, &ours, why);
 	if (err)
-		fail(l, err, "%s: %s", name_of(own, name), why);
+		link_fail(l, err, "%s: %s", name_of(own, name), why);
 	for (size_t i = 0; i < ours.n; i++) {
 		ours.list[i].start_ns = link_file_real(&own->file, ours.list[i].start_ns);
 		ours.list[i].end_ns = link_file_real(&own->file, ours.list[i].end_ns);
@@ -200,7 +167,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 	if (!err) {
 		err = match_find(&ours, theirs, ret);
 		if (err)
-			fail(l, err, "out of memory");
+			link_fail(l, err, "out of memory");
 	}
 	free(keys);
 	spans_clear(&ours);
@@ -213,7 +180,7 @@ static int refuse_contradiction(struct link *l, const struct linked *d, const st
 	char name[2][256], by[2][32], apart[32], date[2][40], call[2][64];
 	struct span_name **names = d->file.spans.names;
 
-	return fail(l, -EINVAL,
+	return link_fail(l, -EINVAL,
 		"the clocks of %s and %s contradict each other: `%s` at %s UTC needs an offset of at least %s, `%s` at %s one of at most %s, "
 		"%s less",
 		name_of(d, name[0]), name_of(own, name[1]), text_printable(call[0], sizeof(call[0]), names[low->low_name]->text),
@@ -231,9 +198,9 @@ static int relate_kineto(struct link *l, size_t i)
 	int err;
 
 	if (given)
-		d->host = host_get(l, d->file.given_host);
+		d->host = place_name(l, d->file.given_host);
 	for (size_t j = 0; j < l->n; j++) {
-		if (!is_own(l->list[j]) || !overlap(l->list[j], d, MATCH_WINDOW_NS) || (given && l->list[j]->host != d->host))
+		if (!place_is_recording(l->list[j]) || !overlap(l->list[j], d, MATCH_WINDOW_NS) || (given && l->list[j]->host != d->host))
 			continue;
 		err = match_with(l, d, l->list[j], &match);
 		if (err)
@@ -248,14 +215,14 @@ static int relate_kineto(struct link *l, size_t i)
 	d->by = LINK_BY_WALL;
 	if (!own) {
 		d->host = given ? d->host : l->n_hosts ? l->list[l->reference]->host
-						       : host_get(l, "host 1");
+						       : place_name(l, "host 1");
 		return 0;
 	}
 	d->spread_ns = link_clock_spread(&own->file.clock, d->file.first_ns - ahead_of(own), d->file.last_ns - ahead_of(own));
 	if (!d->match.pairs && known && !given) {
 		char name[256];
 
-		return fail(l, -EINVAL, "%s: no recording has its calls, and there are several hosts: name its host (HOST=%s)",
+		return link_fail(l, -EINVAL, "%s: no recording has its calls, and there are several hosts: name its host (HOST=%s)",
 			name_of(d, name), name);
 	}
 	d->host = own->host;
@@ -286,7 +253,7 @@ static int relate_et(struct link *l, struct linked *d)
 			break;
 		err = et_check(&d->file, kineto ? &kineto->file : NULL, &check, why);
 		if (err)
-			return fail(l, err, "%s: %s", name_of(d, name[0]), why);
+			return link_fail(l, err, "%s: %s", name_of(d, name[0]), why);
 		if (!d->et_compared || check.found > d->et.found) {
 			d->et = check;
 			d->to = i;
@@ -295,7 +262,7 @@ static int relate_et(struct link *l, struct linked *d)
 	}
 	if (!d->et_compared || (double)d->et.found >= (double)d->et.operators * ET_FOUND_MIN)
 		return 0;
-	return fail(l, -EINVAL, "%s is of another run than %s: of its %llu operators %llu are in that with their number and name",
+	return link_fail(l, -EINVAL, "%s is of another run than %s: of its %llu operators %llu are in that with their number and name",
 		name_of(d, name[0]), name_of(l->list[d->to], name[1]), (unsigned long long)d->et.operators,
 		(unsigned long long)d->et.found);
 }
@@ -328,17 +295,13 @@ int link_relate(struct link *l)
 	int err;
 
 	place_reference(l);
-	for (size_t i = 0; i < l->n; i++) {
-		if (is_own(l->list[i]))
-			place_own(l, i);
-	}
-	err = hosts_relate(l);
+	err = place_recordings(l) ?: hosts_relate(l);
 	if (err)
 		return err;
 	for (size_t i = 0; i < l->n; i++) {
 		struct linked *d = l->list[i];
 
-		if (is_own(d))
+		if (place_is_recording(d))
 			relate_own(l, d);
 		if (d->file.kind == LINK_KINETO)
 			err = relate_kineto(l, i);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "link/link.h"
+#include "link/place.h"
 #include "util/clock.h"
 #include "util/text.h"
 
@@ -120,6 +121,26 @@ static void tell_host(const struct link *l, const struct linked *d, FILE *out)
 		fprintf(out, "; %llu more messages were not compared", (unsigned long long)d->file.messages.left_out);
 }
 
+/* Where the names of hosts, which were given, and boot ids are at odds. */
+static void tell_boot(const struct link *l, const struct linked *d, FILE *out)
+{
+	struct boot own = place_boot(d), other;
+	enum boot_fit fit;
+	char name[256];
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (!place_is_recording(d) || !place_is_recording(l->list[i]))
+			continue;
+		other = place_boot(l->list[i]);
+		fit = boot_compare(&own, &other);
+		if (fit != (d->host == l->list[i]->host ? BOOT_OTHER : BOOT_SAME))
+			continue;
+		fprintf(out, fit == BOOT_SAME ? "; its boot id is that of %s, too: without HOST= they are of one machine" : "; its boot id is not that of %s",
+			text_printable(name, sizeof(name), l->list[i]->file.path));
+		return;
+	}
+}
+
 static void tell_time(const struct link *l, const struct linked *d, FILE *out)
 {
 	char from[40], to[40];
@@ -138,6 +159,7 @@ static void tell_time(const struct link *l, const struct linked *d, FILE *out)
 		fputs(", by the wall clocks of the hosts, which nothing has checked", out);
 	if (d->by == LINK_BY_WALL && l->placed[d->host].clock.known != HOST_NOTHING)
 		tell_one_way(&l->placed[d->host], out);
+	tell_boot(l, d, out);
 	if (d->file.torn)
 		fputs("; the recording was cut off", out);
 }

@@ -2,7 +2,6 @@
 /* The archive. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,17 +13,6 @@
 #include "link/link.h"
 #include "util/zip_format.h"
 #include "util/text.h"
-
-
-static int __attribute__((format(printf, 3, 4))) fail(struct link *l, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(l->error, sizeof(l->error), fmt, ap);
-	va_end(ap);
-	return err;
-}
 
 /* Part of a name: what is neither a letter nor a digit of ASCII, nor one of these, becomes "_". */
 static size_t put_part(char *out, size_t size, const char *part)
@@ -82,10 +70,10 @@ static int add_file(struct link *l, struct zip_writer *zip, const struct linked 
 
 	text_printable(name, sizeof(name), d->file.path);
 	if (fd < 0)
-		return fail(l, -errno, "%s: cannot open: %s", name, strerror(errno));
+		return link_fail(l, -errno, "%s: cannot open: %s", name, strerror(errno));
 	err = fstat(fd, &sb) ? -errno : zip_writer_file(zip, d->member, fd, sb.st_mtime, why);
 	if (err)
-		fail(l, err, "%s: %s", name, why);
+		link_fail(l, err, "%s: %s", name, why);
 	close(fd);
 	return err;
 }
@@ -96,17 +84,17 @@ static int add_all(struct link *l, struct zip_writer *zip, const char *name)
 	int err;
 
 	if (!manifest)
-		return fail(l, -ENOMEM, "out of memory");
+		return link_fail(l, -ENOMEM, "out of memory");
 	err = zip_writer_text(zip, ARCHIVE_MANIFEST, manifest, strlen(manifest), time(NULL), why);
 	free(manifest);
 	if (err)
-		return fail(l, err, "cannot write %s: %s", name, why);
+		return link_fail(l, err, "cannot write %s: %s", name, why);
 	for (size_t i = 0; !err && i < l->n; i++)
 		err = add_file(l, zip, l->list[i]);
 	if (err)
 		return err;
 	err = zip_writer_finish(zip, why);
-	return err ? fail(l, err, "cannot write %s: %s", name, why) : 0;
+	return err ? link_fail(l, err, "cannot write %s: %s", name, why) : 0;
 }
 
 /* An input must not be written over. */
@@ -115,14 +103,14 @@ static int check_output(struct link *l, int fd, const char *name)
 	struct stat out, in;
 
 	if (fstat(fd, &out))
-		return fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
+		return link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
 	if (!S_ISREG(out.st_mode))
-		return fail(l, -EINVAL, "cannot write %s: an archive can only be written to a file", name);
+		return link_fail(l, -EINVAL, "cannot write %s: an archive can only be written to a file", name);
 	for (size_t i = 0; i < l->n; i++) {
 		if (!stat(l->list[i]->file.path, &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-			return fail(l, -EINVAL, "cannot write %s: it is one of the files to be linked", name);
+			return link_fail(l, -EINVAL, "cannot write %s: it is one of the files to be linked", name);
 	}
-	return ftruncate(fd, 0) ? fail(l, -errno, "cannot write %s: %s", name, strerror(errno)) : 0;
+	return ftruncate(fd, 0) ? link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno)) : 0;
 }
 
 int link_write(struct link *l, const char *path, uint64_t *ret_bytes)
@@ -138,15 +126,15 @@ int link_write(struct link *l, const char *path, uint64_t *ret_bytes)
 		name_member(l, i);
 	fd = outfile_open(path, 0, &created, why);
 	if (fd < 0)
-		return fail(l, fd, "cannot write %s: %s", name, why);
+		return link_fail(l, fd, "cannot write %s: %s", name, why);
 	err = check_output(l, fd, name);
 	begun = !err;
 	if (!err && zip_writer_new(fd, &zip))
-		err = fail(l, -ENOMEM, "out of memory");
+		err = link_fail(l, -ENOMEM, "out of memory");
 	if (!err)
 		err = add_all(l, zip, name);
 	if (!err && (fstat(fd, &sb) || fsync(fd)))
-		err = fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
+		err = link_fail(l, -errno, "cannot write %s: %s", name, strerror(errno));
 	zip_writer_free(zip);
 	/* half an archive is none */
 	if (err && created)

@@ -186,7 +186,7 @@ static int read_interned(struct reader *r, struct sequence *q, struct proto_byte
 	int err = 0;
 
 	while (!err && proto_next(&in, &f) == 1) {
-		for (size_t i = 0; i < (r->ops->instants || r->ops->wants_args ? NAMES : 1) && !err; i++) {
+		for (size_t i = 0; i < (r->ops->wants_instant || r->ops->wants_args ? NAMES : 1) && !err; i++) {
 			if (f.number == names_fields[i])
 				err = read_name(r, &q->names[i], f.bytes);
 		}
@@ -232,7 +232,7 @@ static int read_track(struct reader *r, struct proto_bytes in)
 				tid = inner.value;
 		}
 	}
-	if (!tid && !(own && r->ops->wants_args))
+	if (!tid && !(own && (r->ops->wants_args || r->ops->wants_instant)))
 		return 0;
 	HASH_FIND(hh, r->tracks, &uuid, sizeof(uuid), t);
 	if (!t) {
@@ -422,7 +422,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 		return 0;
 	if (type == SLICE_END)
 		return end_slice(r, t, ns);
-	if (type != SLICE_BEGIN && (type != INSTANT || !r->ops->instants))
+	if (type != SLICE_BEGIN && (type != INSTANT || !r->ops->wants_instant))
 		return 0;
 	if (iid)
 		HASH_FIND(hh, q->names[NAMES_EVENT], &iid, sizeof(iid), e);
@@ -431,9 +431,7 @@ static int read_event(struct reader *r, struct sequence *q, struct proto_bytes i
 	if (text.p && !name)
 		return full(r);
 	if (type == INSTANT)
-		return name && !strncmp(name->text, r->ops->instants, strlen(r->ops->instants))
-			       ? read_instant(r, q, whole, name->text, ns)
-			       : 0;
+		return name && r->ops->wants_instant(name->text) ? read_instant(r, q, whole, name->text, ns) : 0;
 	return begin_slice(r, q, t, whole, name, ns);
 }
 
@@ -492,6 +490,25 @@ static void reader_clear(struct reader *r)
 		HASH_DEL(r->texts, x);
 		free(x);
 	}
+}
+
+bool pftrace_instant_is_host(const char *name)
+{
+	return !strcmp(name, "inftrace_clock");
+}
+
+static const char *arg_text(const struct pftrace_instant *instant, const char *name)
+{
+	for (size_t i = 0; i < instant->n; i++) {
+		if (instant->args[i].name && !strcmp(instant->args[i].name, name))
+			return instant->args[i].text;
+	}
+	return NULL;
+}
+
+void pftrace_instant_host(const struct pftrace_instant *instant, struct host_id *ret)
+{
+	host_id_parse(ret, arg_text(instant, "boot_id"), arg_text(instant, "hostname"), arg_text(instant, "boottime_shift_ns"));
 }
 
 bool pftrace_is(const struct json_source *source)

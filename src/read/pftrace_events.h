@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "read/packets.h"
+#include "util/host_id.h"
 
 #define PFTRACE_SLICES_NEST 64 /* on one track; deeper ones are left out */
 
@@ -29,7 +30,7 @@ struct pftrace_slice {
 	const struct pftrace_arg *args;
 };
 
-/* An instant of a thread with its arguments. */
+/* An instant of a thread, or of the track `inftrace`, with its arguments. */
 struct pftrace_instant {
 	const char *name; /* as above */
 	int64_t ns;
@@ -37,6 +38,7 @@ struct pftrace_instant {
 	struct pftrace_arg args[PFTRACE_ARGS_MAX];
 };
 
+/* Where wants_args or wants_instant is there, the slices of the track `inftrace`, which is of no thread, are passed, too. */
 struct pftrace_event_ops {
 	/* Each returns 0, or -errno to stop. A slice is passed when it ends. */
 	int (*slice)(void *ctx, const struct pftrace_slice *slice);
@@ -44,15 +46,18 @@ struct pftrace_event_ops {
 	int (*clocks)(void *ctx, int64_t boot_ns, int64_t real_ns);
 	/* There is something at this time (CLOCK_BOOTTIME). */
 	int (*time)(void *ctx, int64_t boot_ns);
-	/* Those whose names begin with instants; instants NULL: none are wanted. */
+	/* The instants of names for which wants_instant() holds; NULL: none are wanted. */
 	int (*instant)(void *ctx, const struct pftrace_instant *instant);
-	const char *instants;
-	/* Whether the slices of this name are wanted with their arguments. If it is there, the slices of the track `inftrace`,
-	 * which is of no thread, are passed, too. */
+	bool (*wants_instant)(const char *name);
+	/* Whether the slices of this name are wanted with their arguments. */
 	bool (*wants_args)(const char *name);
 	/* A problem at this offset of the (decompressed) file. */
 	void (*bad)(void *ctx, uint64_t offset, const char *why);
 };
+
+/* The instant of inftrace's traces that says on which host they were made, and what it says; all zero if that is damaged. */
+bool pftrace_instant_is_host(const char *name);
+void pftrace_instant_host(const struct pftrace_instant *instant, struct host_id *ret);
 
 /* Whether an open source begins as such a trace, rather than as text. */
 bool pftrace_is(const struct json_source *source);

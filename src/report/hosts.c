@@ -119,7 +119,7 @@ void archive_hosts_free(struct archive_hosts *h)
 	free(h);
 }
 
-const struct archive_file *archive_file(const struct archive_hosts *h, const char *path)
+struct archive_file *archive_file(struct archive_hosts *h, const char *path)
 {
 	for (uint32_t i = 0; i < h->n_files; i++) {
 		if (!strcmp(h->files[i].path, path))
@@ -129,33 +129,32 @@ const struct archive_file *archive_file(const struct archive_hosts *h, const cha
 }
 
 int archive_hosts_read(
-	struct archive_hosts *h, const struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
+	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX])
 {
-	struct archive_host *host = &h->list[file->host];
 	struct collectives c;
 	int err, added;
 
 	err = collectives_read(source, &c, why);
 	*ret_calls = c.n_calls;
-	if (c.has_clock && !host->has_lead) {
-		host->has_lead = true;
-		host->lead_ns = c.real_ns - c.boot_ns;
-	}
+	file->has_boot = c.has_clock;
+	file->boot = (struct boot){ .id = c.id, .lead_ns = c.real_ns - c.boot_ns };
 	added = err == -ENOMEM ? err : ranks_add(&h->ranks, file->host, &file->place, &c);
 	collectives_clear(&c);
 	return added ? added : err;
 }
 
-uint32_t archive_host_by_clock(const struct archive_hosts *h, int64_t boot_ns, int64_t real_ns)
+uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile)
 {
-	uint32_t found = h->n;
+	enum boot_fit fits[ARCHIVE_HOSTS_MAX] = { BOOT_UNLIKELY }, fit;
+	struct boot_choice choice = { 0 };
 
-	for (uint32_t i = 0; i < h->n; i++) {
-		if (!h->list[i].has_lead || llabs(h->list[i].lead_ns - (real_ns - boot_ns)) > CLOCK_SAME_BOOT_NS)
-			continue;
-		if (found < h->n)
-			return h->n;
-		found = i;
+	for (uint32_t i = 0; i < h->n_files; i++) {
+		const struct archive_file *f = &h->files[i];
+
+		fit = f->has_boot ? boot_compare(profile, &f->boot) : BOOT_UNLIKELY;
+		fits[f->host] = fit > fits[f->host] ? fit : fits[f->host];
 	}
-	return found;
+	for (uint32_t i = 0; i < h->n; i++)
+		boot_choose(&choice, i, fits[i]);
+	return choice.fit && !choice.several ? choice.host : h->n;
 }

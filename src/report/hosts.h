@@ -3,6 +3,7 @@
 #ifndef INFTRACE_REPORT_HOSTS_H
 #define INFTRACE_REPORT_HOSTS_H
 
+#include "link/boot.h"
 #include "link/ranks.h"
 #include "read/json_source.h"
 #include "util/json_node.h"
@@ -16,8 +17,6 @@ struct archive_host {
 	uint32_t name; /* of the model's; never 0 */
 	bool known;    /* its clock is, to within the residual: that of the timeline's own host is, to within 0 */
 	int64_t residual_ns;
-	bool has_lead;
-	int64_t lead_ns; /* of the wall clock over CLOCK_BOOTTIME, at the beginning of one of its recordings */
 };
 
 struct archive_hosts {
@@ -27,6 +26,8 @@ struct archive_hosts {
 		char *path; /* of the member */
 		uint32_t host;
 		struct host_place place;
+		bool has_boot;
+		struct boot boot;
 	} files[ARCHIVE_FILES_MAX];
 	uint32_t n_files;
 	struct ranks ranks;
@@ -37,16 +38,16 @@ int archive_hosts_new(struct model *m, const struct json_node *manifest, struct 
 void archive_hosts_free(struct archive_hosts *h);
 
 /* The trace of this path; NULL: it is none, or of no host. */
-const struct archive_file *archive_file(const struct archive_hosts *h, const char *path);
+struct archive_file *archive_file(struct archive_hosts *h, const char *path);
 
 /*
  * Reads what a trace has of collectives. Returns 0, -ENOMEM, or another -errno with the reason in `why`, printable;
  * *ret_calls: how many calls there were.
  */
 int archive_hosts_read(
-	struct archive_hosts *h, const struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX]);
+	struct archive_hosts *h, struct archive_file *file, struct json_source *source, size_t *ret_calls, char why[COLLECTIVES_WHY_MAX]);
 
-/* The only host whose wall clock is as far ahead of its CLOCK_BOOTTIME, to within a second; n: there is none, or there are several. */
-uint32_t archive_host_by_clock(const struct archive_hosts *h, int64_t boot_ns, int64_t real_ns);
+/* The host that a profile is of, by its traces; n: of none of them, or it may be of several. */
+uint32_t archive_host_of(const struct archive_hosts *h, const struct boot *profile);
 
 #endif

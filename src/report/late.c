@@ -195,13 +195,15 @@ static const struct process *process_of(const struct finder *f, const struct ran
 	for (size_t i = 0; i < f->m->n_processes; i++) {
 		const struct process *p = f->m->processes[i];
 		struct recording_clock clock;
+		struct boot boot;
 
 		if (p->pid != r->pid || !p->steps.len)
 			continue;
 		if (p->host == h->list[r->host].name)
 			return p;
 		clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, 0, STEP_RECORDING));
-		if (!p->host && clock.known && archive_host_by_clock(h, clock.boot_ns, clock.real_ns) == r->host)
+		boot = (struct boot){ .id = clock.id, .lead_ns = clock.real_ns - clock.boot_ns };
+		if (!p->host && clock.known && archive_host_of(h, &boot) == r->host)
 			return p;
 	}
 	return NULL;

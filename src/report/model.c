@@ -159,13 +159,15 @@ int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process
 	return 0;
 }
 
-int model_set_clock(struct model *m, uint32_t recording, const char *boot_ns, const char *real_ns, int64_t ts)
+int model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts)
 {
 	struct recording_clock c = { .known = true };
 
-	if (!link_clock_text(boot_ns, &c.boot_ns) || !link_clock_text(real_ns, &c.real_ns) || ts > c.boot_ns || ts > c.real_ns)
+	if (!link_clock_text(node_string(node_get(clocks, "boottime_ns")), &c.boot_ns) ||
+		!link_clock_text(node_string(node_get(clocks, "realtime_ns")), &c.real_ns) || ts > c.boot_ns || ts > c.real_ns)
 		return 0;
-	c.boot_ns -= ts;
+	host_id_from_json(&c.id, clocks);
+	c.boot_ns -= ts + c.id.shift_ns;
 	c.real_ns -= ts;
 	if (array_reserve(&m->clocks, recording + 1, &m->clocks_size, sizeof(*m->clocks)))
 		return -ENOMEM;

@@ -16,6 +16,8 @@
 #include "report/seq.h"
 #include "report/stack_times.h"
 #include "report/steps.h"
+#include "util/host_id.h"
+#include "util/json_node.h"
 
 /* Time that threads waited for a CPU while another one ran on it. */
 struct behind_info {
@@ -113,7 +115,8 @@ struct window {
 /* What the clocks of its host said when a recording began, where it says so. */
 struct recording_clock {
 	bool known;
-	int64_t boot_ns, real_ns; /* CLOCK_BOOTTIME, CLOCK_REALTIME; each below 2^61 */
+	int64_t boot_ns, real_ns; /* CLOCK_BOOTTIME of the machine, without what a time namespace adds; CLOCK_REALTIME. Each below 2^62 */
+	struct host_id id;
 };
 
 struct names {
@@ -152,9 +155,9 @@ const char *model_text(const struct model *m, uint32_t id);
 /* The process, created if it is new. Its address does not change. */
 int model_process(struct model *m, uint32_t pid, uint32_t origin, struct process **ret_process);
 
-/* Notes when a recording began: `ts` ns before these two, which are texts as profiles and Chrome traces have them; NULL: missing. Times that
+/* Notes when a recording began, and on which host: `ts` ns before the clocks in this object, as profiles and Chrome traces have them. Times that
  * cannot be are left out. 0 or -ENOMEM. */
-int model_set_clock(struct model *m, uint32_t recording, const char *boot_ns, const char *real_ns, int64_t ts);
+int model_set_clock(struct model *m, uint32_t recording, const struct json_node *clocks, int64_t ts);
 /* known is false if it has not been set. */
 struct recording_clock model_clock(const struct model *m, uint32_t recording);
 

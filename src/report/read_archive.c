@@ -124,7 +124,7 @@ static bool is_name(const struct zip_member *m, const char *name)
 /* What a trace has of collectives between processes, which profiles have not; *ret_calls: how many calls. */
 static int read_collectives(struct archive *a, const struct zip_member *m, size_t *ret_calls)
 {
-	const struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
+	struct archive_file *file = a->places ? archive_file(a->places, m->name) : NULL;
 	char why[COLLECTIVES_WHY_MAX], printable[256];
 	struct json_source source;
 	int err = 0;

@@ -565,8 +565,7 @@ static int read_window(
 
 	/* a window without lines is none of the recordings that are counted */
 	if (!r->window_ended)
-		err = model_set_clock(
-			m, r->recording, node_string(node_get(shape, "boottime_ns")), node_string(node_get(shape, "realtime_ns")), 0);
+		err = model_set_clock(m, r->recording, shape, 0);
 	if (err)
 		return err;
 	r->window_ended = true;

@@ -188,8 +188,7 @@ static int read_clock(struct trace_reader *r, const struct trace_event *event)
 
 	if (model_clock(r->m, r->recording).known || !read_us(event->ts, &ts))
 		return 0;
-	return model_set_clock(r->m, r->recording, node_string(node_get(event->args, "boottime_ns")),
-		node_string(node_get(event->args, "realtime_ns")), ts);
+	return model_set_clock(r->m, r->recording, event->args, ts);
 }
 
 static int read_event(void *ctx, const struct trace_event *event)

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # record -e messages and inftrace link: recordings of two hosts, which are two network and two time namespaces here. How far
-# their clocks are apart is planted by the namespace, and found by the messages between them. A clock that runs faster cannot be had from
-# a namespace: tests/tools/link_hosts.py changes the times of a recording for that.
+# their clocks are apart is planted by the namespace, and found by the messages between them. Recordings tell what a namespace adds, and on which
+# machine they were made: tests/tools/another_boot.py makes another machine of it. A clock that runs faster cannot be had from a namespace:
+# tests/tools/link_hosts.py changes the times of a recording for that.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 need python3 ip nsenter
 HOSTS=$TOP/tests/tools/link_hosts.py
+BOOT=$TOP/tests/tools/another_boot.py
 EXCHANGES=400
 a_pid='' b_pid=''
 
@@ -58,7 +60,8 @@ hosts_end() {
 	wait
 }
 
-# recorded ADDRESS-OF-B PAUSE: their messages, in $TMP/a.json, a.pftrace, b.json, b.pftrace. Both begin when both are recorded.
+# recorded ADDRESS-OF-B PAUSE: their messages, in $TMP/a.json, a.pftrace, b.json, b.pftrace; as they were, in $TMP/real. Both begin when both are
+# recorded.
 recorded() {
 	local name tracers=() programs=() go=$TMP/go failed=0
 	rm -f "$go".? "$TMP"/[ab].ready "$TMP"/[ab].err # what the last ones have said is not what these say
@@ -83,8 +86,16 @@ recorded() {
 	for name in "${programs[@]}" "${tracers[@]}"; do
 		wait "$name" || failed=1
 	done
-	[ "$failed" = 0 ] || tail -n 3 "$TMP"/[ab].ready "$TMP"/[ab].err
-	return "$failed"
+	if [ "$failed" != 0 ]; then
+		tail -n 3 "$TMP"/[ab].ready "$TMP"/[ab].err
+		return 1
+	fi
+	rm -rf "$TMP/real"
+	mkdir "$TMP/real"
+	cp "$TMP"/[ab].json "$TMP"/[ab].pftrace "$TMP/real"
+	for name in a b; do
+		"$BOOT" "$name" "$TMP/$name.json" "$TMP/$name.pftrace"
+	done
 }
 
 # found NAME NS: that, in either format, and with a clock that gains 50 ppm besides
@@ -110,6 +121,8 @@ test_offsets() {
 			check "$ns ns ($i): recorded" recorded "$([ "$ns" = 3000000 ] && echo fd77::2 || echo 10.77.0.2)" 0
 			hosts_end
 			found "$ns ns ($i)" "$ns"
+			[ "$ns" != -2000000000 ] || check_rc "$ns ns ($i): two boots by one name" 1 'are said to be of a, but are of two boots (.*), whose clocks are [12][.]' \
+				"$INFTRACE" link --check a="$TMP/a.json" a="$TMP/b.json"
 		done
 	done
 }
@@ -131,8 +144,7 @@ test_said() {
 	expect "each program sent what the other one received" \
 		'all(sum(e["args"]["bytes"] for e in x if e["name"] == "message sent") == sum(e["args"]["bytes"] for e in y if e["name"] == "message received") > 100 * 400 for x, y in ((a, b), (b, a)))' \
 		a="$TMP/a.json" b="$TMP/b.json"
-	check_rc "two recordings that are not said to be of two machines" 1 'received .* before it was sent: name the machines' \
-		"$INFTRACE" link --check "$TMP/a.pftrace" "$TMP/b.pftrace"
+	unnamed
 	found "a longer recording" 3000000
 	check "every second message lost" "$HOSTS" plant "$TMP/b.json" "$TMP/lossy.json" --drop 2
 	check "is linked" "$INFTRACE" link -o "$TMP/all.zip" "a=$TMP/a.json" "b=$TMP/lossy.json"
@@ -141,6 +153,37 @@ test_said() {
 	check_rc "is refused, and how far the messages are apart" 1 \
 		'set.json.* contradict each other: .* by [0-9.]+ m?s in all: 10\.77\.0\.[12]:[0-9]+>10\.77\.0\.[12]:[0-9]+, byte [0-9]+, received at .*; 10\.77' \
 		"$INFTRACE" link --check "a=$TMP/a.json" "b=$TMP/set.json"
+}
+
+# Hosts whose names are not given: by their boot ids, though they were booted 3 ms apart.
+unnamed() {
+	local host older=$TMP/older
+	host=$(cat /proc/sys/kernel/hostname)
+	check "no names: linked" "$INFTRACE" link --check "$TMP/a.pftrace" "$TMP/b.pftrace"
+	cp "$TMP/check.out" "$TMP/unnamed"
+	# they have the same name, too
+	check "no names: two hosts" test "$(grep -cE "^$TMP/(a.pftrace: $host|b.pftrace: host 1), .*" "$TMP/unnamed")" = 2
+	sed -E 's/: (host 1|a|b|'"$host"')(,| )/: HOST\2/; s/compared with [^:]*/compared with HOST/' "$TMP/unnamed" >"$TMP/no_names"
+	sed -E 's/: (a|b), /: HOST, /; s/compared with [^:]*/compared with HOST/' "$TMP/told" >"$TMP/names"
+	check "no names: the same as with names" diff "$TMP/names" "$TMP/no_names"
+	mkdir "$older"
+	cp "$TMP"/[ab].pftrace "$older"
+	cp "$TMP"/real/[ab].pftrace "$older"
+	"$BOOT" - "$older"/[ab].pftrace
+	check_rc "no names, and of an older version" 1 'received .* before it was sent: name the machines' \
+		"$INFTRACE" link --check "$older/a.pftrace" "$older/b.pftrace"
+	# what they are: containers of one machine, one of which has a clock of its own
+	check "containers: linked" "$INFTRACE" link -o "$TMP/real.zip" "$TMP"/real/{a,b}.pftrace "$TMP"/real/{a,b}.json
+	check "containers: one host, of one clock" test "$(grep -cE ": $host, .*(of the same clock|whose clock is the timeline's)$" "$TMP/check.out")" = 4
+	check "containers: placed by what the namespace adds" python3 - "$TMP/real.zip" 3000000 <<-'PY'
+		import json, sys, zipfile
+		with zipfile.ZipFile(sys.argv[1]) as z:
+		    files = {f["path"]: f for f in json.loads(z.read("perfetto_manifest.json"))["perfetto_manifest"]["files"]}
+		    zero = int(next(e["args"]["boottime_ns"] for e in json.loads(z.read("b.json")) if e["name"] == "inftrace_clock"))
+		assert "clocks" not in files["a.pftrace"]
+		assert files["b.pftrace"]["clocks"]["offset_ns"] == -int(sys.argv[2]), files
+		assert files["b.json"]["clocks"]["offset_ns"] == zero - int(sys.argv[2]), files
+	PY
 }
 
 ALL_TESTS=(offsets said)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # inftrace report of an archive: who is late for collectives over hosts, and why. Three hosts, which are network and time namespaces
-# here, with a rank each; the delays are planted.
+# here and other machines by their boot ids (tests/tools/another_boot.py), with a rank each; the delays are planted.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -83,14 +83,19 @@ recorded() {
 	for i in "${programs[@]}" "${tracers[@]}"; do
 		wait "$i" || failed=1
 	done
-	[ "$failed" = 0 ] || tail -n 3 "$TMP"/[abc].log "$TMP"/[abc].err
-	return "$failed"
+	if [ "$failed" != 0 ]; then
+		tail -n 3 "$TMP"/[abc].log "$TMP"/[abc].err
+		return 1
+	fi
+	for name in "${HOSTS[@]}"; do
+		"$TOP/tests/tools/another_boot.py" "$name" "$TMP/$name".{pftrace,json,jsonl}
+	done
 }
 
-linked() { # KIND: of the traces
+linked() { # KIND [PREFIX]: of the traces; before the names of profiles, in place of HOST=
 	local name args=()
 	for name in "${HOSTS[@]}"; do
-		args+=("$name=$TMP/$name.$1" "$name=$TMP/$name.jsonl")
+		args+=("$name=$TMP/$name.$1" "${2-$name=}$TMP/$name.jsonl")
 	done
 	"$INFTRACE" link -o "$TMP/$1.zip" "${args[@]}"
 }
@@ -120,6 +125,9 @@ test_planted() {
 			check "$i: each planted delay has its host and its cause ($kind)" judged "$kind"
 			sed 's/^/# /' "$TMP/check.out"
 		done
+		# the clocks of a and b are as far from the wall clock, to within a second
+		check "$i: linked (profiles without names)" linked json ""
+		check "$i: each profile is that of its host, by the boot id" judged json
 		schema_fits "$i: the report fits its schema" report "$TMP"/{pftrace,json}.report
 		schema_fits "$i: the profiles fit theirs" profile "$TMP"/[abc].jsonl
 		check "$i: in words" "$INFTRACE" report "$TMP/pftrace.zip"

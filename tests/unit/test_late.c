@@ -32,6 +32,22 @@ static int begin_us(int step)
 	return 1000 + step * STEP_MS * 1000 + (step > late_step ? late_us : 0);
 }
 
+/* What files say of their hosts besides, as members of JSON behind a comma. */
+static const char *host_args[2] = { "", "" };
+/* Both hosts were booted at the same time. */
+static bool together;
+/* What a time namespace adds to the clock of the second one's recorder. */
+static int64_t shift;
+
+/* The clocks of the host that was booted then, at the beginning. */
+static void put_clocks(FILE *f, int64_t boot)
+{
+	bool b = boot == BOOT_B;
+
+	fprintf(f, "\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"%s", (long long)(boot + (b ? shift : 0)),
+		(long long)(REAL + (b ? together ? BOOT_B - BOOT_A : 3 * MS : 0)), host_args[b]);
+}
+
 static char *trace_of(int64_t boot, uint32_t pid, const struct options *o)
 {
 	char *text;
@@ -39,8 +55,9 @@ static char *trace_of(int64_t boot, uint32_t pid, const struct options *o)
 	FILE *f = open_memstream(&text, &len);
 
 	assert_non_null(f);
-	fprintf(f, "[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0,\"args\":{\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"}}",
-		(long long)boot, (long long)(REAL + (boot == BOOT_B ? 3 * MS : 0)));
+	fputs("[{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0,\"args\":{", f);
+	put_clocks(f, boot);
+	fputs("}}", f);
 	if (o->made)
 		fprintf(f,
 			",\n{\"ph\":\"X\",\"name\":\"ncclCommInitRank\",\"cat\":\"other\",\"pid\":%u,\"tid\":%u,\"ts\":1,\"dur\":10,"
@@ -75,8 +92,10 @@ static char *profile_of(int64_t boot, uint32_t pid, const struct options *o, boo
 			i, pid, pid, begin_us(i), 9000 + more + poll, poll, o->state, more);
 	}
 	fprintf(p.out, "{\"event\":\"window_prof\"," HEAD ",\"shape\":{\"window\":0,\"records\":1,\"lost\":0,\"steps\":%d", N);
-	if (clock)
-		fprintf(p.out, ",\"boottime_ns\":\"%lld\",\"realtime_ns\":\"%lld\"", (long long)boot, (long long)(REAL + (boot == BOOT_B ? 3 * MS : 0)));
+	if (clock) {
+		fputc(',', p.out);
+		put_clocks(p.out, boot);
+	}
 	fputs("},\"stage_us\":{\"total\":1000000.000}}\n", p.out);
 	profile_end(&p);
 	return p.text;
@@ -256,6 +275,51 @@ static void test_no_clock(void **state)
 	json_object_put(o);
 }
 
+static const char *latest_text(struct json_object *o)
+{
+	return text_at(json_object_array_get_idx(get(group_of(o), "latest"), 0), "text");
+}
+
+/* Hosts that were booted together are told apart by their boot ids alone. Profiles have no names of hosts here. */
+static void test_booted_together(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+	struct json_object *o;
+
+	(void)state;
+	together = true;
+	o = both(&usual, &b, 10000, false, true);
+	assert_contains(latest_text(o), "there is no profile of it");
+	json_object_put(o);
+	host_args[0] = ",\"boot_id\":\"00000001-1111-2222-3333-444444444444\",\"hostname\":\"n1\"";
+	host_args[1] = ",\"boot_id\":\"00000002-1111-2222-3333-444444444444\"";
+	check_one(both(&usual, &b, 10000, false, true));
+	/* one of them is older */
+	host_args[0] = "";
+	check_one(both(&usual, &b, 10000, false, true));
+	/* two names for one boot: it may be of either */
+	host_args[0] = host_args[1];
+	o = both(&usual, &b, 10000, false, true);
+	assert_contains(latest_text(o), "there is no profile of it");
+	json_object_put(o);
+	host_args[0] = host_args[1] = "";
+	together = false;
+}
+
+/* A time namespace sets the clock that the second host's recorder reads: the manifest has that of the machine. */
+static void test_namespace(void **state)
+{
+	struct options b = slow_at(30, 20000, "blocked_io");
+
+	(void)state;
+	host_args[1] = ",\"boot_id\":\"00000002-1111-2222-3333-444444444444\",\"boottime_shift_ns\":\"-7000000000\"";
+	shift = -7000 * MS;
+	check_one(both(&usual, &b, 10000, true, true));
+	check_one(both(&usual, &b, 10000, false, true));
+	host_args[1] = "";
+	shift = 0;
+}
+
 /* What is less than the residual is none, and neither is it counted as the last. */
 static void test_residual(void **state)
 {
@@ -392,6 +456,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_straggler),
 		cmocka_unit_test(test_no_clock),
+		cmocka_unit_test(test_booted_together),
+		cmocka_unit_test(test_namespace),
 		cmocka_unit_test(test_residual),
 		cmocka_unit_test(test_unknown_clock),
 		cmocka_unit_test(test_behind_the_call),

@@ -60,6 +60,9 @@ static int clear(void **state)
 	return 0;
 }
 
+/* What the next recordings say of their host, as members of JSON behind a comma. */
+static const char *host_args = "";
+
 /* inftrace's JSON: from BOOT + from, for a second, by a wall clock that is `ahead` of REAL there. */
 static char *own_json(int64_t from, int64_t ahead, const char *events)
 {
@@ -69,10 +72,10 @@ static char *own_json(int64_t from, int64_t ahead, const char *events)
 
 	snprintf(p, 4096,
 		"[\n{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":0.000,\"args\":{\"boottime_ns\":\"%lld\","
-		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}},\n%s"
+		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"%s}},\n%s"
 		"{\"ph\":\"i\",\"name\":\"inftrace_clock\",\"pid\":1,\"tid\":1,\"ts\":1000000.000,\"args\":{\"boottime_ns\":\"%lld\","
 		"\"monotonic_ns\":\"1\",\"realtime_ns\":\"%lld\"}}\n]\n",
-		(long long)(BOOT + from), (long long)(REAL + from + ahead), events, (long long)(BOOT + from) + 1000000000,
+		(long long)(BOOT + from), (long long)(REAL + from + ahead), host_args, events, (long long)(BOOT + from) + 1000000000,
 		(long long)(REAL + from + ahead) + 1000000000);
 	return p;
 }
@@ -254,6 +257,123 @@ static void test_own(void **state)
 	assert_int_equal(l.list[3]->host, 0);
 	assert_int_equal(l.list[1]->by, LINK_BY_ITSELF);
 	assert_int_equal(l.list[2]->by, LINK_BY_WALL);
+}
+
+#define ID(digit) ",\"boot_id\":\"0000000" #digit "-1111-2222-3333-444444444444\""
+#define NAMED(name) ",\"hostname\":\"" name "\""
+#define SHIFT(ns) ",\"boottime_shift_ns\":\"" #ns "\""
+#define SECOND INT64_C(1000000000)
+
+/* A recording with these args, which begins at BOOT + from and REAL + from + ahead, and of which this is to be found. */
+struct placed {
+	const char *args, *given;
+	int64_t from, ahead;
+	unsigned int host; /* files of one have the same number */
+	const char *name;  /* of the host; NULL: any */
+};
+
+static void check_placed(const struct placed *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		host_args = list[i].args;
+		assert_int_equal(add(own_json(list[i].from, list[i].ahead, ""), list[i].given, false), 0);
+	}
+	host_args = "";
+	if (link_relate(&l))
+		fail_msg("%s", l.error);
+	for (size_t i = 0; i < n; i++) {
+		for (size_t j = 0; j < n; j++)
+			assert_int_equal(list[i].host == list[j].host, l.list[i]->host == l.list[j]->host);
+		if (list[i].name)
+			assert_string_equal(l.hosts[l.list[i]->host], list[i].name);
+	}
+	clear(NULL);
+}
+
+static void test_boots(void **state)
+{
+	/* two hosts that were booted together, with recordings of a container on each */
+	static const struct placed together[] = {
+		{ ID(1) NAMED("a"), NULL, 0, 0, 0, "a" },
+		{ ID(2) NAMED("b"), NULL, 0, 1000, 1, "b" },
+		{ ID(1) NAMED("pod-7"), NULL, 0, 10, 0, "a" },
+		{ ID(2) NAMED("pod-8"), NULL, 0, 1010, 1, "b" },
+	};
+	/* a name does not make a host, and no file can choose that of another one */
+	static const struct placed names[] = {
+		{ ID(1) NAMED("localhost"), NULL, 0, 0, 0, "localhost" },
+		{ ID(2) NAMED("localhost"), NULL, 0, 0, 1, "host 1" },
+		{ ID(3) NAMED("gpu1"), NULL, 0, 0, 2, "host 2" },
+		{ ID(4), "gpu1", 0, 0, 3, "gpu1" },
+		{ ID(5) NAMED("host 1"), NULL, 0, 0, 4, "host 3" },
+		{ ID(6) NAMED("\\u001b\\n"), NULL, 0, 0, 5, "\\x1b\\x0a" },
+		{ ID(7), NULL, 0, 0, 6, "host 4" },
+	};
+	/* the boot id counts, also where the wall clock was set during a recording; HOST= counts for those that have none */
+	static const struct placed named[] = {
+		{ ID(1), "a", 0, 0, 0, "a" },
+		{ ID(1), NULL, 0, 0, 0, NULL },
+		{ ID(2), "b", 0, 0, 1, "b" },
+		{ "", "b", 0, 0, 1, NULL },
+		{ ID(3), NULL, 0, 0, 2, NULL },
+	};
+	/* those of older versions, by the clocks */
+	static const struct placed older[] = {
+		{ ID(1) NAMED("a"), NULL, 0, 0, 0, "a" },
+		{ "", NULL, 0, 900000000, 0, NULL },
+		{ ID(2) NAMED("b"), NULL, -77 * SECOND, 77 * SECOND, 1, "b" },
+		{ "", NULL, -77 * SECOND, 77 * SECOND, 1, NULL },
+		{ "", NULL, -90 * SECOND, 90 * SECOND, 2, "host 1" },
+		{ ",\"boot_id\":\"\"", NULL, -90 * SECOND, 90 * SECOND, 2, NULL },
+	};
+	/* two of one boot that are named as two machines, and one boot of which a container has a boot id of its own */
+	static const struct placed believed[] = {
+		{ ID(1), "a", 0, 0, 0, NULL },
+		{ ID(1), "b", 0, 0, 1, NULL },
+		{ ID(2), "c", 0, 0, 2, NULL },
+		{ ID(3), "c", 0, 0, 2, NULL },
+		{ ID(4), "d", 0, 0, 3, NULL },
+		{ ID(4), "d", 0, 5 * SECOND, 3, NULL }, /* the wall clock was set */
+	};
+
+	(void)state;
+	check_placed(together, 4);
+	check_placed(names, 7);
+	check_placed(named, 5);
+	check_placed(older, 6);
+	check_placed(believed, 6);
+}
+
+/* Adds recordings that begin together, the second with a wall clock that is further ahead, and expects that they are refused. */
+static void check_two(const char *one, const char *other, int64_t ahead, const char *host, const char *why)
+{
+	host_args = one;
+	assert_int_equal(add(own_json(0, 0, ""), host, false), 0);
+	host_args = other;
+	assert_int_equal(add(own_json(0, ahead, ""), host, false), 0);
+	host_args = "";
+	check_refused(link_relate(&l), why);
+	clear(NULL);
+}
+
+static void test_boots_refused(void **state)
+{
+	(void)state;
+	check_two(ID(1), ID(1), 2 * SECOND, NULL, "have one boot id (00000001-1111-2222-3333-444444444444), but clocks that are 2.000000 s apart");
+	check_two(ID(1), ID(1) SHIFT(5), -2 * SECOND, NULL, "have one boot id");
+	check_two(ID(1), ID(1) SHIFT(2000000000), 0, NULL, "have one boot id");
+	check_two(ID(1), ID(2), 2 * SECOND, "a", "are said to be of a, but are of two boots (00000001-1111-2222-3333-444444444444 and 00000002-");
+	/* an older one that may be of either */
+	host_args = ID(1);
+	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	host_args = ID(2);
+	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	check_two("", "", 0, NULL, "may be of several of the hosts, by its clocks: name its host");
+	/* one of a boot whose recordings are said to be of two machines */
+	host_args = ID(1);
+	assert_int_equal(add(own_json(0, 0, ""), "a", false), 0);
+	assert_int_equal(add(own_json(0, 0, ""), "b", false), 0);
+	check_two(ID(1), "", 0, NULL, "may be of several of the hosts, by its boot id: name its host");
 }
 
 static void test_apart(void **state)
@@ -508,6 +628,33 @@ static void test_manifest(void **state)
 	free(text);
 }
 
+/* Recordings of one machine, of which a time namespace sets the clock of the second. */
+static void test_manifest_namespaces(void **state)
+{
+	struct json_object *root, *manifest, *list;
+	char *text;
+
+	(void)state;
+	host_args = ID(1);
+	assert_int_equal(add(own_json(0, 0, ""), NULL, false), 0);
+	host_args = ID(1) SHIFT(-77000000000);
+	assert_int_equal(add(own_json(-77 * SECOND, 77 * SECOND, ""), NULL, false), 0);
+	host_args = "";
+	assert_int_equal(link_relate(&l), 0);
+	assert_int_equal(l.n_hosts, 1);
+	assert_int_equal(l.list[1]->by, LINK_BY_ITSELF);
+	assert_int_equal(l.list[1]->file.first_ns, BOOT);
+	assert_int_equal(link_file_real(&l.list[1]->file, BOOT + 7), REAL + 7);
+	text = link_manifest(&l);
+	root = json_tokener_parse(text);
+	assert_true(json_object_object_get_ex(root, "perfetto_manifest", &manifest));
+	assert_true(json_object_object_get_ex(manifest, "files", &list));
+	assert_int_equal(offset_of(json_object_array_get_idx(list, 0)), BOOT);
+	assert_int_equal(offset_of(json_object_array_get_idx(list, 1)), BOOT);
+	json_object_put(root);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -517,6 +664,8 @@ int main(void)
 		cmocka_unit_test(test_match_contradiction),
 		cmocka_unit_test(test_clock),
 		cmocka_unit_test_teardown(test_own, clear),
+		cmocka_unit_test_teardown(test_boots, clear),
+		cmocka_unit_test_teardown(test_boots_refused, clear),
 		cmocka_unit_test_teardown(test_apart, clear),
 		cmocka_unit_test_teardown(test_unknown, clear),
 		cmocka_unit_test_teardown(test_kineto, clear),
@@ -526,6 +675,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_et, clear),
 		cmocka_unit_test_teardown(test_et_refused, clear),
 		cmocka_unit_test_teardown(test_manifest, clear),
+		cmocka_unit_test_teardown(test_manifest_namespaces, clear),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
