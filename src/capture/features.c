@@ -518,7 +518,7 @@ const struct feature_desc feature_descs[FEATURE_MAX] = {
 	[FEATURE_CPU_CLOCK] = { FEATURE("perf event cpu-clock", "4.9", try_cpu_clock, NULL),
 		.loss = "there is no -e samples" },
 	[FEATURE_CYCLES] = { FEATURE("hardware counters", "4.9", try_cycles, NULL),
-		.loss = "there is no -e pmu but with --counters software" },
+		.loss = "there is no -e pmu, or only --counters software" },
 	[FEATURE_FAULT_RETURN] = { FEATURE("return of " FAULT_RETURN_FUNCTION, "5.9", try_return, FAULT_RETURN_FUNCTION),
 		.loss = "it only stands in for the perf events of faults" },
 	[FEATURE_IRQ_HANDLER] = { TRACEPOINT("irq_handler_entry"), .loss = "there is no -e irq" },
