@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One process that uses GPUs: its ring, what was launched, and its steps. What ran is handed over when everything that ended before it
- * has arrived, in the order of its begin; a step's partition once nothing can change it any more.
+ * has arrived, and its call, for which it waits up to a second, in the order of its begin; a step's partition once nothing can change it any
+ * more.
  */
 #ifndef INFTRACE_GPU_PROCESS_H
 #define INFTRACE_GPU_PROCESS_H
