@@ -216,12 +216,6 @@ static int perfetto_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
 	return 0;
 }
 
-static int perfetto_time(void *ctx, int64_t boot_ns)
-{
-	(void)ctx, (void)boot_ns;
-	return 0;
-}
-
 static void perfetto_bad(void *ctx, uint64_t offset, const char *why)
 {
 	struct collectives_reader *r = ctx;
@@ -387,7 +381,6 @@ int collectives_read(struct json_source *source, struct collectives *ret, char w
 {
 	static const struct pftrace_event_ops pftrace = { .slice = perfetto_slice,
 		.clocks = perfetto_clocks,
-		.time = perfetto_time,
 		.instant = perfetto_instant,
 		.wants_instant = wants_instant,
 		.wants_args = is_wanted,

@@ -43,13 +43,6 @@ static bool slice_times(const struct trace_event *e, int64_t *ret_start, int64_t
 	return link_time_fits(*ret_end);
 }
 
-static int compare_keys(const void *x, const void *y)
-{
-	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
-
-	return a < b ? -1 : a > b;
-}
-
 static int take_span(struct file_reader *r, const char *name, uint32_t tid, int64_t start_ns, int64_t end_ns)
 {
 	uint64_t key;
@@ -57,7 +50,7 @@ static int take_span(struct file_reader *r, const char *name, uint32_t tid, int6
 	if (end_ns < r->from_ns || start_ns > r->to_ns)
 		return 0;
 	key = span_key(name);
-	if (!bsearch(&key, r->keys, r->n_keys, sizeof(key), compare_keys))
+	if (!bsearch(&key, r->keys, r->n_keys, sizeof(key), span_compare_keys))
 		return 0;
 	return spans_add(r->spans, name, tid, start_ns, end_ns);
 }
@@ -234,18 +227,6 @@ static int again_slice(void *ctx, const struct pftrace_slice *s)
 	return take_span(r, s->name, s->tid, s->start_ns + r->begin_ns, s->end_ns + r->begin_ns);
 }
 
-static int again_clocks(void *ctx, int64_t boot_ns, int64_t real_ns)
-{
-	(void)ctx, (void)boot_ns, (void)real_ns;
-	return 0;
-}
-
-static int again_time(void *ctx, int64_t boot_ns)
-{
-	(void)ctx, (void)boot_ns;
-	return 0;
-}
-
 static void packet_bad(void *ctx, uint64_t offset, const char *why)
 {
 	struct file_reader *r = ctx;
@@ -371,9 +352,7 @@ int link_file_spans(
 	const struct link_file *f, const uint64_t *keys, size_t n, int64_t from_ns, int64_t to_ns, struct spans *ret, char why[LINK_WHY_MAX])
 {
 	static const struct trace_reader_ops chrome = { .event = again_event, .stop = trace_stopped };
-	static const struct pftrace_event_ops pftrace = {
-		.slice = again_slice, .clocks = again_clocks, .time = again_time, .bad = packet_bad
-	};
+	static const struct pftrace_event_ops pftrace = { .slice = again_slice, .bad = packet_bad };
 	struct file_reader r = { .keys = keys, .n_keys = n, .from_ns = from_ns, .to_ns = to_ns, .begin_ns = f->begin_ns, .spans = ret, .why = why };
 	struct json_source source;
 	struct trace_form form;

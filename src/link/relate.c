@@ -133,13 +133,6 @@ static void place_reference(struct link *l)
 
 /* ---- Kineto, by the calls that it and our recording have ---- */
 
-static int compare_keys(const void *x, const void *y)
-{
-	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
-
-	return a < b ? -1 : a > b;
-}
-
 /* own: what the reading of own calls starts from. */
 static int match_with(struct link *l, struct linked *d, const struct linked *own, struct match *ret)
 {
@@ -153,7 +146,7 @@ static int match_with(struct link *l, struct linked *d, const struct linked *own
 		return link_fail(l, -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < theirs->n_names; i++)
 		keys[i] = theirs->names[i]->key;
-	qsort(keys, theirs->n_names, sizeof(*keys), compare_keys);
+	qsort(keys, theirs->n_names, sizeof(*keys), span_compare_keys);
 	ahead = ahead_of(own);
 	spread = link_clock_spread(&own->file.clock, own->file.first_ns, own->file.last_ns);
 	err = link_file_spans(&own->file, keys, theirs->n_names, d->file.first_ns - ahead - spread - MATCH_WINDOW_NS,

@@ -53,6 +53,13 @@ uint64_t span_key(const char *name)
 	return name_hash(part, lead + strcspn(part + lead, "_"));
 }
 
+int span_compare_keys(const void *x, const void *y)
+{
+	uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+
+	return a < b ? -1 : a > b;
+}
+
 /* The runtime's function for C, cudaLaunchKernelExC, calls the driver's cuLaunchKernelEx. */
 static size_t runtime_len(const char *part)
 {

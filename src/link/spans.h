@@ -48,6 +48,8 @@ void spans_clear(struct spans *s);
 
 /* Coarse: names that differ in it are never related. */
 uint64_t span_key(const char *name);
+/* Orders such keys, for qsort() and bsearch(). */
+int span_compare_keys(const void *x, const void *y);
 /* Of a name that Kineto writes: equal for those that the same calls of ours may belong to. */
 uint64_t span_class(const char *theirs);
 

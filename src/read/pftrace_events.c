@@ -282,7 +282,7 @@ static int read_clocks(struct reader *r, struct sequence *q, struct proto_bytes 
 		q->deltas = true;
 		q->deltas_ns = (int64_t)boot;
 	}
-	return has_real ? r->ops->clocks(r->ctx, (int64_t)boot, (int64_t)real) : 0;
+	return has_real && r->ops->clocks ? r->ops->clocks(r->ctx, (int64_t)boot, (int64_t)real) : 0;
 }
 
 /* Whether the time of the packet is known. */
@@ -462,7 +462,7 @@ static int read_packet(void *arg, struct proto_bytes in)
 		err = read_clocks(r, q, p.clocks);
 	if (err || !packet_time(q, &p, &ns))
 		return err;
-	err = r->ops->time(r->ctx, ns);
+	err = r->ops->time ? r->ops->time(r->ctx, ns) : 0;
 	return err || !p.event.p ? err : read_event(r, q, p.event, ns);
 }
 

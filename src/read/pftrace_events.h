@@ -42,9 +42,9 @@ struct pftrace_instant {
 struct pftrace_event_ops {
 	/* Each returns 0, or -errno to stop. A slice is passed when it ends. */
 	int (*slice)(void *ctx, const struct pftrace_slice *slice);
-	/* Two clocks at one instant. */
+	/* Two clocks at one instant; NULL: they are not wanted. */
 	int (*clocks)(void *ctx, int64_t boot_ns, int64_t real_ns);
-	/* There is something at this time (CLOCK_BOOTTIME). */
+	/* There is something at this time (CLOCK_BOOTTIME); NULL: that does not matter. */
 	int (*time)(void *ctx, int64_t boot_ns);
 	/* The instants of names for which wants_instant() holds; NULL: none are wanted. */
 	int (*instant)(void *ctx, const struct pftrace_instant *instant);
