@@ -7,12 +7,18 @@
 
 #include "link/link.h"
 #include "link/place.h"
+#include "link/ranks.h"
 #include "util/version.h"
+
+static int64_t middle_of(const struct linked *d)
+{
+	return d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2;
+}
 
 /* The wall clock's lead over BOOTTIME where the file was recorded, in the middle of d. */
 static int64_t ahead_at(const struct linked *own, const struct linked *d)
 {
-	int64_t real = link_file_real(&d->file, d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2);
+	int64_t real = link_file_real(&d->file, middle_of(d));
 
 	return link_clock_ahead(&own->file.clock, real - link_clock_ahead(&own->file.clock, own->file.first_ns));
 }
@@ -25,11 +31,6 @@ static const struct linked *own_of(const struct link *l, unsigned int host)
 			return l->list[i];
 	}
 	return NULL;
-}
-
-static int64_t middle_of(const struct linked *d)
-{
-	return d->file.first_ns + (d->file.last_ns - d->file.first_ns) / 2;
 }
 
 /* The lead of what Kineto's file counts by over the reference's BOOTTIME, where that is known by messages of its host. */
@@ -132,34 +133,33 @@ static struct json_object *files_of(const struct link *l, bool *failed)
 	return files;
 }
 
-/* Of a recording of another host: how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was compared,
- * and to within what. */
-static void add_boottime(const struct link *l, const struct linked *d, struct json_object *attributes, bool *failed)
+static void add_attribute(struct json_object *attributes, const char *name, const struct linked *d, int64_t value, bool *failed)
 {
-	struct host_span span = host_span(l, d);
-	const struct {
-		const char *name;
-		int64_t value;
-	} list[] = {
-		{ "boottime_first_ns", span.first_ns },
-		{ "boottime_last_ns", span.last_ns },
-		{ "boottime_ahead_first_ns", host_ahead(l, d->host, span.first_ns) },
-		{ "boottime_ahead_last_ns", host_ahead(l, d->host, span.last_ns) },
-		{ "boottime_residual_ns", l->placed[d->host].residual_ns },
-	};
 	char key[sizeof(d->member) + 64];
 
-	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-		snprintf(key, sizeof(key), "inftrace.%s.%s", list[i].name, d->member);
-		add(attributes, key, json_object_new_int64(list[i].value), failed);
-	}
+	snprintf(key, sizeof(key), "inftrace.%s.%s", name, d->member);
+	add(attributes, key, json_object_new_int64(value), failed);
+}
+
+/* Of a recording of another host: how far its machine's CLOCK_BOOTTIME is ahead of the timeline's at the first and the last instant that was
+ * compared, and to within what. */
+static struct host_place place_of(const struct link *l, const struct linked *d)
+{
+	struct host_span span = host_span(l, d);
+
+	return (struct host_place){ .first_ns = span.first_ns,
+		.last_ns = span.last_ns,
+		.ahead_first_ns = host_ahead(l, d->host, span.first_ns),
+		.ahead_last_ns = host_ahead(l, d->host, span.last_ns),
+		.residual_ns = l->placed[d->host].residual_ns };
 }
 
 /* What was measured: values are texts or integers. */
 static struct json_object *attributes_of(const struct link *l, bool *failed)
 {
+#define ADD(member, name) add_attribute(attributes, name, d, place.member, failed);
 	struct json_object *attributes = json_object_new_object();
-	char key[sizeof(l->list[0]->member) + 64];
+	struct host_place place;
 
 	add(attributes, "inftrace.version", text(INFTRACE_VERSION), failed);
 	for (size_t i = 0; i < l->n; i++) {
@@ -167,14 +167,15 @@ static struct json_object *attributes_of(const struct link *l, bool *failed)
 
 		if (d->by != LINK_BY_CALLS && d->by != LINK_BY_MESSAGES)
 			continue;
-		snprintf(key, sizeof(key), "inftrace.ahead_ns.%s", d->member);
-		add(attributes, key, json_object_new_int64(d->ahead_ns), failed);
-		snprintf(key, sizeof(key), "inftrace.residual_ns.%s", d->member);
-		add(attributes, key, json_object_new_int64(d->residual_ns), failed);
-		if (d->by == LINK_BY_MESSAGES)
-			add_boottime(l, d, attributes, failed);
+		add_attribute(attributes, "ahead_ns", d, d->ahead_ns, failed);
+		add_attribute(attributes, "residual_ns", d, d->residual_ns, failed);
+		if (d->by != LINK_BY_MESSAGES)
+			continue;
+		place = place_of(l, d);
+		HOST_PLACE_ATTRIBUTES(ADD)
 	}
 	return attributes;
+#undef ADD
 }
 
 char *link_manifest(const struct link *l)

@@ -26,6 +26,14 @@ struct host_place {
 	int64_t residual_ns;
 };
 
+/* Its members in the manifest of an archive, as attributes inftrace.NAME.FILE. */
+#define HOST_PLACE_ATTRIBUTES(ATTRIBUTE)                    \
+	ATTRIBUTE(first_ns, "boottime_first_ns")             \
+	ATTRIBUTE(last_ns, "boottime_last_ns")               \
+	ATTRIBUTE(ahead_first_ns, "boottime_ahead_first_ns") \
+	ATTRIBUTE(ahead_last_ns, "boottime_ahead_last_ns")   \
+	ATTRIBUTE(residual_ns, "boottime_residual_ns")
+
 struct rank_call {
 	int64_t own_ns, at_ns; /* when it began: by its host's CLOCK_BOOTTIME, and by the timeline's */
 	uint64_t key, bytes;

@@ -78,34 +78,47 @@ static bool overlap(const struct linked *a, const struct linked *b, int64_t slac
 	return real_first(a) - slack <= real_last(b) && real_first(b) - slack <= real_last(a);
 }
 
+/* They have no time in common. */
 static int refuse_apart(struct link *l, const struct linked *a, const struct linked *b)
 {
+	const struct linked *early = real_first(b) < real_first(a) ? b : a, *late = early == a ? b : a;
 	char from[2][40], to[2][40], name[2][256];
 
 	return link_fail(l, -EINVAL, "no time in common: %s was recorded from %s to %s UTC, %s from %s to %s: they are of different runs",
-		name_of(a, name[0]), link_date_text(from[0], real_first(a)), link_date_text(to[0], real_last(a)), name_of(b, name[1]),
-		link_date_text(from[1], real_first(b)), link_date_text(to[1], real_last(b)));
+		name_of(early, name[0]), link_date_text(from[0], real_first(early)), link_date_text(to[0], real_last(early)),
+		name_of(late, name[1]), link_date_text(from[1], real_first(late)), link_date_text(to[1], real_last(late)));
 }
 
-/* Each file must have some time in common with another one, by the wall clock, by its calls or by its messages. */
+/* Whether the first, which is on the timeline by a clock alone, is of the same run as the other: they have some time in common, or the other
+ * was placed by calls or messages of the first. */
+static bool is_same_run(const struct link *l, size_t first, size_t other)
+{
+	const struct linked *a = l->list[first], *b = l->list[other];
+
+	if (b->by == LINK_BY_CALLS && b->to == first)
+		return true;
+	if (b->by == LINK_BY_MESSAGES && l->placed[b->host].to == a->host)
+		return true;
+	return overlap(a, b, 0);
+}
+
+/* Each file must be of the same run as another one, if there is another one. */
 static int check_overlap(struct link *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		const struct linked *other = NULL;
+		const struct linked *d = l->list[i], *other = NULL;
 		bool alone = true;
 
-		if (!link_file_timed(&l->list[i]->file) || l->list[i]->by == LINK_BY_CALLS || l->list[i]->by == LINK_BY_MESSAGES)
+		if (!link_file_timed(&d->file) || d->by == LINK_BY_CALLS || d->by == LINK_BY_MESSAGES)
 			continue;
 		for (size_t j = 0; alone && j < l->n; j++) {
 			if (j == i || !link_file_timed(&l->list[j]->file))
 				continue;
 			other = other ? other : l->list[j];
-			alone = !overlap(l->list[i], l->list[j], 0) && !(l->list[j]->by == LINK_BY_CALLS && l->list[j]->to == i) &&
-				!(l->list[j]->by == LINK_BY_MESSAGES && l->placed[l->list[j]->host].to == l->list[i]->host);
+			alone = !is_same_run(l, i, j);
 		}
 		if (alone && other)
-			return refuse_apart(l, real_first(other) < real_first(l->list[i]) ? other : l->list[i],
-				real_first(other) < real_first(l->list[i]) ? l->list[i] : other);
+			return refuse_apart(l, d, other);
 	}
 	return 0;
 }

@@ -26,13 +26,12 @@ static bool attribute(const struct json_node *attributes, const char *name, cons
 /* Of a recording of another host than the timeline's, where messages have said it. */
 static struct host_place read_place(const struct json_node *attributes, const char *path)
 {
-	struct host_place p = { 0 };
+#define READ(member, name) p.known &= attribute(attributes, name, path, &p.member);
+	struct host_place p = { .known = true };
 
-	p.known = attribute(attributes, "boottime_first_ns", path, &p.first_ns) && attribute(attributes, "boottime_last_ns", path, &p.last_ns) &&
-		  attribute(attributes, "boottime_ahead_first_ns", path, &p.ahead_first_ns) &&
-		  attribute(attributes, "boottime_ahead_last_ns", path, &p.ahead_last_ns) &&
-		  attribute(attributes, "boottime_residual_ns", path, &p.residual_ns) && p.residual_ns >= 0;
-	return p.known ? p : (struct host_place){ 0 };
+	HOST_PLACE_ATTRIBUTES(READ)
+	return p.known && p.residual_ns >= 0 ? p : (struct host_place){ 0 };
+#undef READ
 }
 
 /* The number of the host with this name; ARCHIVE_HOSTS_MAX: no room. */
