@@ -12,7 +12,6 @@
 #define EXCESS_MIN_NS 20000
 /* What a pause, or the two states that a sentence names, have to explain of an excess to be its cause: one half. */
 #define CAUSE_SHARE 2
-#define CAUSES_MAX 64
 
 /* A collective that all have entered at known times. */
 struct judged {
@@ -298,16 +297,14 @@ static int compare_events(const void *x, const void *y)
 static int64_t within(const struct finder *f, const struct process *p, const struct slow_step *slow, const struct late_event *e)
 {
 	struct recording_clock clock = model_clock(f->m, (uint32_t)steps_get(&p->steps, slow->step, STEP_RECORDING));
-	int64_t from, to;
+	int64_t begin, from, to;
 
 	if (!clock.known)
 		return 0;
-	from = ns_add(clock.boot_ns, steps_get(&p->steps, slow->step, STEP_TS));
-	to = slow->gap ? from : ns_add(from, steps_get(&p->steps, slow->step, STEP_TOTAL));
-	from = slow->gap ? from - steps_get(&p->steps, slow->step, STEP_GAP) : from;
-	from = from < e->since_ns ? e->since_ns : from;
-	to = to > e->call->own_ns ? e->call->own_ns : to;
-	return to - from;
+	begin = ns_add(clock.boot_ns, steps_get(&p->steps, slow->step, STEP_TS));
+	from = slow->gap ? begin - steps_get(&p->steps, slow->step, STEP_GAP) : begin;
+	to = slow->gap ? begin : ns_add(begin, steps_get(&p->steps, slow->step, STEP_TOTAL));
+	return (to < e->call->own_ns ? to : e->call->own_ns) - (from > e->since_ns ? from : e->since_ns);
 }
 
 /*
@@ -347,35 +344,11 @@ static void find_why(struct finder *f, struct late_event *e)
 static int add_cause(struct late_unit *u, const struct late_event *e)
 {
 	const struct cause *c = &e->slow.cause;
-	struct cause_sum key = { .where = WHERE_NONE, .state = STATE_NONE };
-	struct cause_sum *sum = NULL;
+	struct cause_sum sum = { .where = WHERE_NONE, .state = STATE_NONE };
 
 	if (!e->slow.gap)
-		key = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
-	for (size_t i = 0; !sum && i < u->n_causes; i++) {
-		const struct cause_sum *s = &u->causes[i];
-
-		if ((s->where == key.where && s->state == key.state && s->by == key.by && s->by_task == key.by_task &&
-			    s->crowded == key.crowded) ||
-			i + 1 == CAUSES_MAX)
-			sum = &u->causes[i];
-	}
-	if (!sum) {
-		if (array_reserve(&u->causes, u->n_causes + 1, &u->causes_size, sizeof(*u->causes)))
-			return -ENOMEM;
-		sum = &u->causes[u->n_causes++];
-		*sum = key;
-	}
-	sum->steps++;
-	sum->excess = ns_add(sum->excess, e->excess_ns);
-	return 0;
-}
-
-static int compare_causes(const void *x, const void *y)
-{
-	const struct cause_sum *a = x, *b = y;
-
-	return a->excess > b->excess ? -1 : a->excess < b->excess;
+		sum = (struct cause_sum){ .where = c->where, .state = c->state, .by = c->by, .by_task = c->by_tid, .crowded = c->crowded };
+	return cause_sums_add(&u->causes, &sum, e->excess_ns, false);
 }
 
 static int explain(struct finder *f)
@@ -392,10 +365,8 @@ static int explain(struct finder *f)
 		if (g->events[i].why == LATE_KNOWN)
 			err = add_cause(&g->units[g->events[i].unit], &g->events[i]);
 	}
-	for (size_t i = 0; i < g->n_units; i++) {
-		if (g->units[i].n_causes)
-			qsort(g->units[i].causes, g->units[i].n_causes, sizeof(*g->units[i].causes), compare_causes);
-	}
+	for (size_t i = 0; i < g->n_units; i++)
+		cause_sums_sort(&g->units[i].causes);
 	return err;
 }
 
@@ -419,23 +390,21 @@ static int find_group(struct finder *f)
 	return err ? err : explain(f);
 }
 
-static int add_group(struct late *l, struct finder *f, const struct archive_hosts *hosts, const struct rank_group *group)
+static int add_group(struct late *l, const struct model *m, const struct summary *summaries, const struct archive_hosts *hosts,
+	const struct rank_group *group)
 {
+	struct finder f = { .m = m, .summaries = summaries, .ranks = &hosts->ranks };
 	int err;
 
 	if (array_reserve(&l->groups, l->n + 1, &l->size, sizeof(*l->groups)))
 		return -ENOMEM;
-	f->g = &l->groups[l->n++];
-	*f->g = (struct late_group){ .hosts = hosts, .group = group };
-	err = find_group(f);
-	free(f->unit_of);
-	free(f->entries);
-	free(f->judged);
-	free(f->own);
-	f->unit_of = NULL;
-	f->entries = NULL;
-	f->judged = NULL;
-	f->own = NULL;
+	f.g = &l->groups[l->n++];
+	*f.g = (struct late_group){ .hosts = hosts, .group = group };
+	err = find_group(&f);
+	free(f.unit_of);
+	free(f.entries);
+	free(f.judged);
+	free(f.own);
 	return err;
 }
 
@@ -461,11 +430,10 @@ int late_find(struct model *m, const struct summary *summaries, struct late *ret
 	memset(ret, 0, sizeof(*ret));
 	for (size_t i = 0; i < m->n_archives && !err; i++) {
 		struct archive_hosts *h = m->archives[i];
-		struct finder f = { .m = m, .summaries = summaries, .ranks = &h->ranks };
 
 		err = ranks_group(&h->ranks);
 		for (size_t k = 0; k < h->ranks.n_groups && !err; k++)
-			err = add_group(ret, &f, h, &h->ranks.groups[k]);
+			err = add_group(ret, m, summaries, h, &h->ranks.groups[k]);
 		ret->alone += count_alone(&h->ranks);
 	}
 	return err;
@@ -475,7 +443,7 @@ void late_free(struct late *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		for (size_t k = 0; k < l->groups[i].n_units; k++)
-			free(l->groups[i].units[k].causes);
+			free(l->groups[i].units[k].causes.list);
 		free(l->groups[i].units);
 		free(l->groups[i].events);
 	}

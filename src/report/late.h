@@ -47,8 +47,7 @@ struct late_unit {
 	uint64_t stragglers;     /* events */
 	int64_t excess_ns;       /* of these */
 	struct percentiles late; /* when it was last */
-	struct cause_sum *causes;
-	size_t n_causes, causes_size;
+	struct cause_sums causes; /* the largest excess first */
 };
 
 struct late_group {

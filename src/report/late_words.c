@@ -112,9 +112,9 @@ static void put_units(const struct page *page, const struct late_group *g)
 		fprintf(page->out, "  %-24s%9llu %10s %10s %10s %10llu\n", unit_name(page->m, g, u, name), (unsigned long long)unit->last,
 			unit->last ? words_duration(d[0], unit->late.p50) : "", unit->last ? words_duration(d[1], unit->late.p99) : "",
 			unit->last ? words_duration(d[2], unit->late.max) : "", (unsigned long long)unit->stragglers);
-		for (size_t i = 0; i < unit->n_causes && i < CAUSES_SHOWN; i++)
-			fprintf(page->out, "  %11s in %llu: %s\n", words_duration(d[3], unit->causes[i].excess),
-				(unsigned long long)unit->causes[i].steps, cause_text(page->m, &unit->causes[i], sentence));
+		for (size_t i = 0; i < unit->causes.n && i < CAUSES_SHOWN; i++)
+			fprintf(page->out, "  %11s in %llu: %s\n", words_duration(d[3], unit->causes.list[i].excess),
+				(unsigned long long)unit->causes.list[i].steps, cause_text(page->m, &unit->causes.list[i], sentence));
 	}
 	if (g->close)
 		fprintf(page->out, "  %-24s%9llu   within the %s that the clocks are known to\n", "nobody surely",
@@ -181,14 +181,14 @@ static struct json_object *causes_array(struct json_build *b, const struct model
 	struct json_object *array = json_new_array(b);
 	char sentence[SENTENCE_MAX];
 
-	for (size_t i = 0; i < u->n_causes; i++) {
+	for (size_t i = 0; i < u->causes.n; i++) {
 		struct json_object *o = json_new_object(b);
 
-		json_put_text(b, o, "state", words_state(u->causes[i].state));
-		json_put_text(b, o, "where", cause_where_name(u->causes[i].where));
-		json_put_u64(b, o, "stragglers", u->causes[i].steps);
-		json_put_us(b, o, "excess_us", u->causes[i].excess);
-		json_put_text(b, o, "text", cause_text(m, &u->causes[i], sentence));
+		json_put_text(b, o, "state", words_state(u->causes.list[i].state));
+		json_put_text(b, o, "where", cause_where_name(u->causes.list[i].where));
+		json_put_u64(b, o, "stragglers", u->causes.list[i].steps);
+		json_put_us(b, o, "excess_us", u->causes.list[i].excess);
+		json_put_text(b, o, "text", cause_text(m, &u->causes.list[i], sentence));
 		json_append(b, array, o);
 	}
 	return array;

@@ -209,8 +209,8 @@ static struct json_object *causes_array(
 	struct json_object *array = json_new_array(b), *o;
 	char sentence[SENTENCE_MAX];
 
-	for (size_t i = 0; i < sum->n_causes; i++) {
-		const struct cause_sum *c = &sum->causes[i];
+	for (size_t i = 0; i < sum->causes.n; i++) {
+		const struct cause_sum *c = &sum->causes.list[i];
 
 		o = json_new_object(b);
 		json_put_text(b, o, "state", words_state(c->state));

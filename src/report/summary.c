@@ -14,7 +14,7 @@ void summary_free(struct summary *s)
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
-	free(s->causes);
+	free(s->causes.list);
 	free(s->open);
 	code_summary_free(&s->code);
 	memset(s, 0, sizeof(*s));
@@ -292,22 +292,19 @@ static bool same_cause(const struct cause_sum *a, const struct cause_sum *b)
 	       a->by_task == b->by_task && a->others == b->others && a->crowded == b->crowded;
 }
 
-/* again: the step has been counted under this cause already. */
-static int cause_add_part(
-	struct summary *sum, const struct cause_sum *part, int64_t excess, bool again)
+int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again)
 {
 	struct cause_sum *cs = NULL;
 
-	for (size_t i = 0; !cs && i < sum->n_causes; i++) {
-		if (same_cause(&sum->causes[i], part) || i + 1 == CAUSES_MAX)
-			cs = &sum->causes[i];
+	for (size_t i = 0; !cs && i < s->n; i++) {
+		if (same_cause(&s->list[i], cause) || i + 1 == CAUSES_MAX)
+			cs = &s->list[i];
 	}
 	if (!cs) {
-		if (array_reserve(&sum->causes, sum->n_causes + 1, &sum->causes_size,
-			    sizeof(*sum->causes)))
+		if (array_reserve(&s->list, s->n + 1, &s->size, sizeof(*s->list)))
 			return -ENOMEM;
-		cs = &sum->causes[sum->n_causes++];
-		*cs = *part;
+		cs = &s->list[s->n++];
+		*cs = *cause;
 	}
 	cs->steps += !again;
 	cs->excess = ns_add(cs->excess, excess);
@@ -334,7 +331,7 @@ static int cause_add(struct summary *sum, const struct cause *c)
 	if (c->unseen)
 		return 0;
 	if (c->crowded)
-		return cause_add_part(sum, &part, left, false);
+		return cause_sums_add(&sum->causes, &part, left, false);
 	for (uint32_t i = 0; !err && i < c->n_behind; i++) {
 		const struct behind_info *row = &c->behind[i];
 
@@ -344,14 +341,14 @@ static int cause_add(struct summary *sum, const struct cause *c)
 		left -= ns;
 		part.by = row->by;
 		part.by_task = row->tid != 0;
-		err = cause_add_part(sum, &part, ns, named_before(c, i));
+		err = cause_sums_add(&sum->causes, &part, ns, named_before(c, i));
 	}
 	if (err || left <= 0)
 		return err;
 	part.others = c->n_behind != 0;
 	part.by = part.others ? 0 : c->by;
 	part.by_task = !part.others && c->by_tid;
-	return cause_add_part(sum, &part, left, false);
+	return cause_sums_add(&sum->causes, &part, left, false);
 }
 
 static int open_add(const struct process *p, struct summary *sum, size_t i, const struct step *s)
@@ -438,6 +435,12 @@ static int compare_causes(const void *a, const void *b)
 	return x->by < y->by ? -1 : x->by > y->by;
 }
 
+void cause_sums_sort(struct cause_sums *s)
+{
+	if (s->n)
+		qsort(s->list, s->n, sizeof(*s->list), compare_causes);
+}
+
 static int find_slow(const struct process *p, struct summary *sum)
 {
 	int err = 0;
@@ -468,8 +471,7 @@ static int find_slow(const struct process *p, struct summary *sum)
 		qsort(sum->slow, sum->n_slow, sizeof(*sum->slow), compare_slow);
 	if (sum->n_open)
 		qsort(sum->open, sum->n_open, sizeof(*sum->open), compare_slow);
-	if (sum->n_causes)
-		qsort(sum->causes, sum->n_causes, sizeof(*sum->causes), compare_causes);
+	cause_sums_sort(&sum->causes);
 	return err;
 }
 

@@ -45,6 +45,17 @@ struct cause_sum {
 	int64_t excess;
 };
 
+/* Each cause once; all zero: none. */
+struct cause_sums {
+	struct cause_sum *list;
+	size_t n, size;
+};
+
+/* Adds what a step took more than usual to its cause. again: the step has been counted under that. -ENOMEM. */
+int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again);
+/* The largest excess first. */
+void cause_sums_sort(struct cause_sums *s);
+
 struct summary {
 	struct phase_summary *phases; /* the one that took longest first */
 	size_t n_phases, phases_size;
@@ -63,8 +74,7 @@ struct summary {
 	struct slow_step *slow;           /* the largest excess first */
 	size_t n_slow, slow_size;
 	uint64_t slow_steps, slow_gaps; /* the numbers of both in `slow` */
-	struct cause_sum *causes;       /* the largest excess first */
-	size_t n_causes, causes_size;
+	struct cause_sums causes;       /* the largest excess first */
 	struct slow_step *open; /* steps that had not ended: what they were doing. The longest first */
 	size_t n_open, open_size;
 	uint64_t slow_alone; /* of slow_steps: those without others to compare with */

@@ -231,10 +231,10 @@ static int put_slowest(const struct page *page, const struct process *p, const s
 		fprintf(page->out, "; %llu pauses between them did",
 			(unsigned long long)sum->slow_gaps);
 	fputc('\n', page->out);
-	for (size_t i = 0; i < sum->n_causes && i < CAUSES_SHOWN; i++)
-		fprintf(page->out, "  %9s in %llu: %s\n", words_duration(d, sum->causes[i].excess),
-			(unsigned long long)sum->causes[i].steps,
-			words_cause(page->m, &sum->causes[i], sentence));
+	for (size_t i = 0; i < sum->causes.n && i < CAUSES_SHOWN; i++)
+		fprintf(page->out, "  %9s in %llu: %s\n", words_duration(d, sum->causes.list[i].excess),
+			(unsigned long long)sum->causes.list[i].steps,
+			words_cause(page->m, &sum->causes.list[i], sentence));
 	if (sum->n_slow && slowest)
 		fprintf(page->out, "The slowest:\n");
 	for (size_t i = 0; i < sum->n_slow && i < slowest; i++) {

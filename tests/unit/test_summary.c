@@ -7,10 +7,10 @@ static void assert_cause(
 {
 	char text[SENTENCE_MAX];
 
-	assert_true(i < sum->n_causes);
-	assert_string_equal(words_cause(&s->m, &sum->causes[i], text), wanted);
-	assert_near(sum->causes[i].excess, excess);
-	assert_int_equal(sum->causes[i].steps, 1);
+	assert_true(i < sum->causes.n);
+	assert_string_equal(words_cause(&s->m, &sum->causes.list[i], text), wanted);
+	assert_near(sum->causes.list[i].excess, excess);
+	assert_int_equal(sum->causes.list[i].steps, 1);
 }
 
 /* Several threads were in the way: each is named with its share, in the sentence and in the totals, and the
@@ -45,7 +45,7 @@ static void test_hogs_of(bool workers)
 	add_usual(&s, 100);
 	series_end(&s);
 	assert_int_equal(summary_make(s.p, NULL, &s.names, &sum), 0);
-	assert_int_equal(sum.n_causes, 4);
+	assert_int_equal(sum.causes.n, 4);
 	assert_cause(&s, &sum, 0, 50 * MS,
 		workers ? "workers: waited for a CPU behind `hoga`" : "waited for a CPU behind `hoga`");
 	assert_cause(&s, &sum, 1, 48 * MS,
@@ -54,8 +54,8 @@ static void test_hogs_of(bool workers)
 		workers ? "workers: waited for a CPU behind `hogb`" : "waited for a CPU behind `hogb`");
 	assert_cause(&s, &sum, 3, 2 * MS,
 		workers ? "workers: waited for a CPU behind others" : "waited for a CPU behind others");
-	for (size_t i = 0; i < sum.n_causes; i++)
-		all += sum.causes[i].excess;
+	for (size_t i = 0; i < sum.causes.n; i++)
+		all += sum.causes.list[i].excess;
 	assert_int_equal(all, sum.slow[0].cause.excess);
 	summary_free(&sum);
 	assert_int_equal(steps_set(&s.p->steps, 100, STEP_TOTAL, 180 * MS), 0);
@@ -136,7 +136,7 @@ static void test_crowd(void **state)
 	assert_int_equal(sum.crowd.waited, 3 * 900 * MS);
 	assert_true(strstr(words_crowd(&sum.crowd, text),
 			    "2 spinning threads share 1 allowed CPU: they waited 2.70 s for it ") == text);
-	assert_string_equal(words_cause(&s.m, &sum.causes[0], text),
+	assert_string_equal(words_cause(&s.m, &sum.causes.list[0], text),
 		"waited for a CPU behind one another: more threads than allowed CPUs");
 	assert_int_equal(words_slow(&s.m, s.p, &sum.slow[0], text), 0);
 	assert_non_null(strstr(text, ": 2 spinning threads share 1 allowed CPU: the calling thread waited 500 ms "
