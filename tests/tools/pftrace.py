@@ -40,23 +40,33 @@ def varint(data, i):
 
 def fields(data):
     """{number: [values]}; raises unless all bytes are fields."""
-    out, i = collections.defaultdict(list), 0
-    while i < len(data):
-        key, i = varint(data, i)
+    out, i, end = collections.defaultdict(list), 0, len(data)
+    while i < end:
+        # most numbers are of one byte, for which a call would take half of the time
+        key = data[i]
+        i += 1
+        if key > 0x7F:
+            key, i = varint(data, i - 1)
         wire = key & 7
         if wire == 0:
-            value, i = varint(data, i)
+            value = data[i]
+            i += 1
+            if value > 0x7F:
+                value, i = varint(data, i - 1)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
             value = int.from_bytes(data[i : i + size], "little")
             i += size
         elif wire == 2:
-            size, i = varint(data, i)
+            size = data[i]
+            i += 1
+            if size > 0x7F:
+                size, i = varint(data, i - 1)
             value = data[i : i + size]
             i += size
         else:
             raise ValueError(f"wire type {wire}")
-        if i > len(data):
+        if i > end:
             raise ValueError("a field is longer than its message")
         out[key >> 3].append(value)
     return out

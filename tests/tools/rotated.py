@@ -20,6 +20,8 @@ import streams  # noqa: E402
 
 PSEUDO = 4194304
 ARROWS = "sf"
+# json.dumps() with options would make one for each event
+as_text = json.JSONEncoder(sort_keys=True, default=repr).encode
 
 
 def number(path):
@@ -52,17 +54,17 @@ def content_json(events):
     found = collections.Counter()
     for e in events:
         if e["ph"] in "XiC" and e["name"] != "inftrace_clock":
-            found[json.dumps(e, sort_keys=True)] += 1
+            found[as_text(e)] += 1
     return found
 
 
 def content_packets(trace):
     found = collections.Counter()
     for track, name, category, start, end, args in trace.slices():
-        found["slice", track, name, category, start, end, json.dumps(args, sort_keys=True, default=repr)] += 1
+        found["slice", track, name, category, start, end, as_text(args)] += 1
     for ns, _, track, kind, name, _, args in trace.events:
         if kind in (pftrace.INSTANT, pftrace.COUNTER) and name != "inftrace_clock":
-            found[kind, trace.tracks[track], name, ns, json.dumps(args, sort_keys=True, default=repr)] += 1
+            found[kind, trace.tracks[track], name, ns, as_text(args)] += 1
     for what in trace.wakings:
         found["waking", *what] += 1
     for what in trace.on_cpu():
