@@ -106,14 +106,17 @@ background() { # COMMAND ARG...
 }
 
 # wait_until SECONDS COMMAND...: 0 as soon as the command succeeds, 1 when it never did. The last try begins after that
-# time: the one before may have looked just in time, and then have waited for a CPU itself.
+# time: the one before may have looked just in time, and then have waited for a CPU itself. What takes long is looked at less
+# often, up to once a second: to look may cost more than what is waited for.
 wait_until() {
-	local end=$((SECONDS + $1)) last=
+	local began=$SECONDS end=$((SECONDS + $1)) last= ms
 	shift
 	until "$@"; do
 		[ -z "$last" ] || return 1
 		[ "$SECONDS" -lt "$end" ] || last=1
-		sleep 0.05
+		ms=$(((SECONDS - began) * 50))
+		printf -v ms %03d "$((ms < 50 ? 50 : ms > 950 ? 950 : ms))"
+		sleep "0.$ms"
 	done
 }
 
