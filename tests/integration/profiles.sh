@@ -63,7 +63,7 @@ llama() {
 alone() {
 	local name=$1 driver
 	mkfifo "$TMP/$name.go"
-	"$DRIVER" -w -q -n 4 -t 2 "${MODEL_ARGS[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
+	"$DRIVER" -w -q -n 4 -t 1 "${MODEL_ARGS[@]}" <>"$TMP/$name.go" >"$TMP/$name.out" 2>"$TMP/$name.log" &
 	driver=$!
 	test_pids+=("$driver")
 	wait_until 60 grep -sqx ready "$TMP/$name.out"
