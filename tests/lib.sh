@@ -109,7 +109,7 @@ background() { # COMMAND ARG...
 # time: the one before may have looked just in time, and then have waited for a CPU itself. What takes long is looked at less
 # often, up to once a second: to look may cost more than what is waited for.
 wait_until() {
-	local began=$SECONDS end=$((SECONDS + $1)) last= ms
+	local began=$SECONDS end=$((SECONDS + $1)) ms last=
 	shift
 	until "$@"; do
 		[ -z "$last" ] || return 1
