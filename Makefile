@@ -103,17 +103,22 @@ $(O)/gpu/mock_driver: $(wildcard tests/gpu/*)
 
 $(O)/tests/test_gpu_agent $(O)/tests/test_gpu_rocm $(O)/tests/test_gpu_inject: | $(O)/inftrace-gpu.so $(O)/gpu/mock_driver
 
-# For the tests: each takes only what it uses of it, which links in a fraction of the time. They themselves are not
-# optimized, which would take most of the time.
+# For the tests: each takes only what it uses of it, which links in a fraction of the time; so does gold. They themselves are
+# not optimized, which would take most of the time. Compiled by itself, so that ccache knows it.
 $(LIB): $(LIB_OBJS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@
 	$(Q)$(AR) rcsT $@ $^
 
-$(O)/tests/%: tests/unit/%.c $(LIB) Makefile
+TEST_LD := $(if $(findstring /,$(shell $(CC) -print-prog-name=ld.gold)),-fuse-ld=gold)
+
+$(O)/tests/%.o: tests/unit/%.c Makefile | $(SKEL)
 	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -O0 $(INF_CFLAGS) -MMD -MP -c $< -o $@
+
+$(O)/tests/%: $(O)/tests/%.o $(LIB)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(CFLAGS) -O0 $(INF_CFLAGS) $(LDFLAGS) -MMD -MP $< $(LIB) -o $@ $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LD) $< $(LIB) -o $@ $(LDLIBS) -lcmocka
 
 # Runs are tested without a kernel: these replace the functions of the session.
 FAKED := session_start session_stop session_drain session_fill session_hits session_sample_ns session_drain_control session_lost session_counters session_requests session_over \
