@@ -87,8 +87,10 @@ static inline size_t make_record(const struct model *m, size_t n, union any_rec 
 		       next_random(&seed) % (FUNC_STRS_MAX * FUNC_STR_LEN);
 	if (kind == REC_FUNCTION && size > sizeof(struct rec_function))
 		size = sizeof(struct rec_function);
-	for (size_t i = 0; i < size; i++)
-		ret_rec->bytes[i] = (uint8_t)(next_random(&seed) >> 32);
+	for (size_t i = 0; i < size; i += sizeof(r)) {
+		r = next_random(&seed);
+		memcpy(ret_rec->bytes + i, &r, size - i < sizeof(r) ? size - i : sizeof(r));
+	}
 	/* one a microsecond, ends up to 2 ms out of order, some of them long */
 	ret_rec->h.kind = kind;
 	ret_rec->h.start_ns = START + n * 1000 + next_random(&seed) % (2 * MS);

@@ -83,7 +83,8 @@ static void test_bound(void **state)
 		assert_true(mapping_kb(m.f, "Size") * 1024 <= sizes[i]);
 		assert_true(mapping_kb(m.f, "Rss") <= 64 + 32); /* headers */
 		do {
-			model_append(&m);
+			for (int k = 0; k < 100; k++)
+				model_append(&m);
 			flight_get_stats(m.f, &st);
 		} while (!st.evicted);
 		for (size_t k = m.n; k > 0; k--)
