@@ -120,20 +120,65 @@ static int clear(void **state)
 	return 0;
 }
 
-/* ---- by number ---- */
-
-static void test_by_number(void **state)
+static uint64_t elsewhere(size_t i)
 {
-	(void)state;
-	rank(0, 7, 0, uniform, 0, NONE, NONE);
-	rank(1, 7, 4 * MS, uniform, 0, NONE, NONE);
-	find(2);
-	assert_int_equal(r.n_groups, 1);
-	assert_int_equal(r.groups[0].n, 2);
-	assert_int_equal(r.groups[0].ranks, 2);
-	assert_int_equal(right(&r.groups[0]), N);
-	assert_int_equal(r.groups[0].mismatched + r.groups[0].unplaced, 0);
+	return 1000 + (i * i + 5 * i) % 89;
 }
+
+/* ---- two ranks ---- */
+
+static void test_pairs(void **state)
+{
+	static const struct pair {
+		const char *what;
+		uint64_t id;                                   /* of both; 0: their communicators are from before the recording */
+		uint64_t (*key)(size_t), (*other_key)(size_t); /* what their calls are like; NULL: as those of the first */
+		int64_t late;                                  /* of the second, behind the first */
+		size_t from;                                   /* the first call of both */
+		size_t without, other;                         /* calls of the second that are missing, and of another size; 0: none */
+		int64_t lost_from, lost_to;                    /* of the second */
+		/* what is found */
+		size_t groups, right, mismatched, unplaced;
+	} table[] = {
+		{ "by number", 7, uniform, .late = 4 * MS, .groups = 1, .right = N },
+		{ "a call of another size", 7, varied, .late = 2 * MS, .other = 40, .groups = 1, .right = N - 1, .mismatched = 1, .unplaced = 1 },
+		/* though nothing says so: what follows is found by what it is like */
+		{ "a call in no recording", 7, varied, .late = 2 * MS, .without = 40, .groups = 1, .right = N - 1, .mismatched = 1 },
+		{ "a lost call", 7, varied, .late = 2 * MS, .without = 40, .lost_from = 410 * MS, .lost_to = 415 * MS, .groups = 1, .right = N - 1 },
+		/* behind the loss nobody knows which is which */
+		{ "a lost call among others that are alike", 7, uniform, .late = 2 * MS, .without = 40, .lost_from = 410 * MS, .lost_to = 415 * MS,
+			.groups = 1, .right = 40, .unplaced = N - 41 },
+		/* which may be a part of what there was */
+		{ "calls within a loss", 7, varied, .lost_from = 299 * MS, .lost_to = 401 * MS, .groups = 1, .right = N - 11 },
+		{ "calls that are alike, of older communicators", 0, uniform, .late = 3 * MS },
+		{ "calls that differ, of older communicators", 0, varied, .other_key = elsewhere },
+		{ "the same calls in another run, seconds later", 0, varied, .late = 2000 * MS },
+		{ "too few calls", 0, varied, .from = N - RANKS_AGREE_MIN + 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		const struct pair *p = &table[i];
+		const struct rank_group *g;
+		struct recording *rec;
+
+		rank(0, p->id, 0, p->key, p->from, NONE, NONE);
+		rec = rank(1, p->id, p->late, p->other_key ? p->other_key : p->key, p->from, p->without ? p->without : NONE, p->other ? p->other : NONE);
+		if (p->lost_to)
+			lose(rec, p->lost_from, p->lost_to);
+		find(2);
+		g = r.groups;
+		if (r.n_groups != p->groups)
+			fail_msg("%s: %zu groups", p->what, r.n_groups);
+		if (g && (g->n != 2 || g->ranks != 2 || right(g) != p->right || g->mismatched != p->mismatched || g->unplaced != p->unplaced))
+			fail_msg("%s: %zu of %u ranks, %zu right, %llu mismatched, %llu unplaced", p->what, g->n, g->ranks, right(g),
+				(unsigned long long)g->mismatched, (unsigned long long)g->unplaced);
+		if (g && (p->without || p->other))
+			assert_null(other_call(g, 1, 40));
+		clear(state);
+	}
+}
+
+/* ---- groups ---- */
 
 /* One is late by several collectives, as where programs do not wait for their GPUs: the number decides, not the time. */
 static void test_far_apart(void **state)
@@ -183,74 +228,6 @@ static void test_address_again(void **state)
 	assert_int_equal(right(&r.groups[1]), 20);
 }
 
-/* ---- what does not go together ---- */
-
-static void test_other_size(void **state)
-{
-	(void)state;
-	rank(0, 7, 0, varied, 0, NONE, NONE);
-	rank(1, 7, 2 * MS, varied, 0, NONE, 40);
-	find(2);
-	assert_int_equal(r.groups[0].mismatched, 1);
-	assert_int_equal(right(&r.groups[0]), N - 1);
-	assert_null(other_call(&r.groups[0], 1, 40));
-	assert_int_equal(r.groups[0].unplaced, 1);
-}
-
-/* A call that is in no recording, though nothing says so: what follows is found by what it is like. */
-static void test_missing(void **state)
-{
-	(void)state;
-	rank(0, 7, 0, varied, 0, NONE, NONE);
-	rank(1, 7, 2 * MS, varied, 0, 40, NONE);
-	find(2);
-	assert_int_equal(r.groups[0].mismatched, 1);
-	assert_int_equal(right(&r.groups[0]), N - 1);
-	assert_null(other_call(&r.groups[0], 1, 40));
-}
-
-/* ---- lost records ---- */
-
-static void test_lost(void **state)
-{
-	struct recording *rec;
-
-	(void)state;
-	rank(0, 7, 0, varied, 0, NONE, NONE);
-	rec = rank(1, 7, 2 * MS, varied, 0, 40, NONE);
-	lose(rec, 41 * 10 * MS, 41 * 10 * MS + 5 * MS);
-	find(2);
-	assert_int_equal(r.groups[0].mismatched, 0);
-	assert_int_equal(right(&r.groups[0]), N - 1);
-}
-
-/* All calls are alike: behind the loss nobody knows which is which. */
-static void test_lost_uniform(void **state)
-{
-	struct recording *rec;
-
-	(void)state;
-	rank(0, 7, 0, uniform, 0, NONE, NONE);
-	rec = rank(1, 7, 2 * MS, uniform, 0, 40, NONE);
-	lose(rec, 41 * 10 * MS, 41 * 10 * MS + 5 * MS);
-	find(2);
-	assert_int_equal(right(&r.groups[0]), 40);
-	assert_int_equal(r.groups[0].unplaced, N - 41);
-}
-
-/* What is recorded during a loss may be a part of what there was. */
-static void test_within_loss(void **state)
-{
-	struct recording *rec;
-
-	(void)state;
-	rank(0, 7, 0, varied, 0, NONE, NONE);
-	rec = rank(1, 7, 0, varied, 0, NONE, NONE);
-	lose(rec, 30 * 10 * MS - MS, 40 * 10 * MS + MS);
-	find(2);
-	assert_int_equal(right(&r.groups[0]), N - 11);
-}
-
 /* ---- communicators from before the recording ---- */
 
 static void test_by_likeness(void **state)
@@ -263,48 +240,6 @@ static void test_by_likeness(void **state)
 	assert_int_equal(r.n_groups, 1);
 	assert_int_equal(r.groups[0].n, 3);
 	assert_int_equal(right(&r.groups[0]), N - 20 + N - 33);
-}
-
-static void test_ambiguous(void **state)
-{
-	(void)state;
-	rank(0, 0, 0, uniform, 0, NONE, NONE);
-	rank(1, 0, 3 * MS, uniform, 0, NONE, NONE);
-	find(2);
-	assert_int_equal(r.n_groups, 0);
-}
-
-static uint64_t elsewhere(size_t i)
-{
-	return 1000 + (i * i + 5 * i) % 89;
-}
-
-static void test_unlike(void **state)
-{
-	(void)state;
-	rank(0, 0, 0, varied, 0, NONE, NONE);
-	rank(1, 0, 0, elsewhere, 0, NONE, NONE);
-	find(2);
-	assert_int_equal(r.n_groups, 0);
-}
-
-/* The same calls, seconds later: another run. */
-static void test_later(void **state)
-{
-	(void)state;
-	rank(0, 0, 0, varied, 0, NONE, NONE);
-	rank(1, 0, 2000 * MS, varied, 0, NONE, NONE);
-	find(2);
-	assert_int_equal(r.n_groups, 0);
-}
-
-static void test_few(void **state)
-{
-	(void)state;
-	rank(0, 0, 0, varied, N - RANKS_AGREE_MIN + 1, NONE, NONE);
-	rank(1, 0, 0, varied, N - RANKS_AGREE_MIN + 1, NONE, NONE);
-	find(2);
-	assert_int_equal(r.n_groups, 0);
 }
 
 /* ---- files ---- */
@@ -369,20 +304,11 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, clear)
 	const struct CMUnitTest tests[] = {
-		CASE(test_by_number),
+		CASE(test_pairs),
 		CASE(test_far_apart),
 		CASE(test_other_groups),
 		CASE(test_address_again),
-		CASE(test_other_size),
-		CASE(test_missing),
-		CASE(test_lost),
-		CASE(test_lost_uniform),
-		CASE(test_within_loss),
 		CASE(test_by_likeness),
-		CASE(test_ambiguous),
-		CASE(test_unlike),
-		CASE(test_later),
-		CASE(test_few),
 		CASE(test_files),
 		CASE(test_clock),
 		CASE(test_outside),
