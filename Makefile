@@ -38,7 +38,7 @@ LDFLAGS += -fsanitize=address,undefined
 endif
 
 # -mcpu=v3: 32-bit subregisters and the atomic operations (kernel 5.12) the time keeping is built on
-BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -fms-extensions -Wno-microsoft-anon-tag -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
+BPF_CFLAGS := $(if $(RACE_WINDOWS),-DRACE_WINDOWS) -target bpf -mcpu=v3 -O2 -g -std=gnu11 -fms-extensions -Wno-microsoft-anon-tag -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function \
 	-D__TARGET_ARCH_$(BPF_ARCH) -Ivmlinux/$(ARCH) -Isrc \
 	-idirafter $(shell $(CC) -print-sysroot)/usr/include/$(MULTIARCH)
 

@@ -209,14 +209,14 @@ enum stall_kind {
 /* What a thread is doing now. Other threads read it as a whole: see member_look(). */
 struct thread_now {
 	u64 since;
-	u64 next_since;
+	u64 next; /* an announcement, or 0: see thread_announce() */
 	u64 edge; /* when its last system call or fault began, or ended; see now_before() */
 	u8 off; /* enum time_state it left the CPU for; ST_CPU while it runs */
 	u8 role; /* ST_CPU, ST_BARRIER or ST_GPU_WAIT */
 	u8 in_syscall;
 	u8 in_fault;
-	u8 irq_depth;
-	u8 next_on; /* up to here: what other threads read as its state */
+	u8 irq_depth; /* up to here: what other threads read as its state */
+	u8 unused;
 	u8 sys_flags;
 	u8 off_flags; /* REC_F_* and OFF_CPU_F_* of the off-CPU span in flight */
 };
@@ -498,11 +498,52 @@ static __always_inline struct frame *frame_at(struct thread *t, u32 i)
 	return &t->frames[i & (FRAMES_MAX - 1)];
 }
 
+/*
+ * Stands where an interrupt would be seen that comes between two stores or loads. Does nothing, unless the programs are
+ * built with -DRACE_WINDOWS, which makes such a moment last for microseconds: tests/integration/races.sh.
+ */
+#ifdef RACE_WINDOWS
+__weak __noinline int race_window(void)
+{
+	for (int i = 0; i < 60; i++)
+		bpf_ktime_get_ns();
+	return 0;
+}
+#else
+#define race_window() (void)0
+#endif
+
+#define NEXT_BITS 5
+#define NEXT_STATE ((1 << NEXT_BITS) - 1)
+_Static_assert(ST_MAX < 1 << NEXT_BITS, "a state fits beside the instant of an announcement");
+
+/* One word, so that whoever interrupts the store finds the old announcement or the new one, and no mixture. The
+ * upper bits of the instant are left out: it is compared with `since` only. */
+static __always_inline u64 announcement(u64 since, u32 state)
+{
+	return since << NEXT_BITS | state;
+}
+
+/* From `since` on the state is `state`, whatever the fields say. */
+static __always_inline void thread_announce(struct thread *t, u64 since, u32 state)
+{
+	WRITE_ONCE(t->next, announcement(since, state));
+}
+
+static __always_inline bool now_is_announced(const struct thread_now *t, u64 next)
+{
+	u64 since = READ_ONCE(t->since);
+
+	return since && next >> NEXT_BITS == since << NEXT_BITS >> NEXT_BITS;
+}
+
 /* The state of a running thread. */
 static __always_inline u32 now_on_state(const struct thread_now *t)
 {
-	if (READ_ONCE(t->next_since) == READ_ONCE(t->since) && t->since)
-		return t->next_on;
+	u64 next = READ_ONCE(t->next);
+
+	if (now_is_announced(t, next))
+		return next & NEXT_STATE;
 	if (t->role == ST_GPU_WAIT)
 		return ST_GPU_WAIT;
 	if (cfg.track_irq && READ_ONCE(t->irq_depth))

@@ -53,7 +53,7 @@ static __always_inline u64 times_copy(struct thread *t, u64 *ns)
 
 static __always_inline bool now_equals(const struct thread_now *a, const struct thread_now *b)
 {
-	return a->since == b->since && a->next_since == b->next_since && a->edge == b->edge &&
+	return a->since == b->since && a->next == b->next && a->edge == b->edge &&
 	       *(const u64 *)&a->off == *(const u64 *)&b->off;
 }
 _Static_assert(__builtin_offsetof(struct thread_now, off) == 24 && sizeof(struct thread_now) == 32,

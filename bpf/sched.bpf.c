@@ -74,8 +74,7 @@ static __noinline int switch_out(
 
 	if (!t)
 		return 0;
-	state = t->off;
-	if (state)
+	if (t->off)
 		off_cpu_missed(t, (u64)task->tgid << 32 | (u32)task->pid, now);
 	if (cfg.track_irq && t->irq_depth) { /* only PREEMPT_RT lets a soft interrupt be preempted */
 		__sync_fetch_and_add(&stats.irqs_left, 1);
@@ -83,7 +82,7 @@ static __noinline int switch_out(
 	}
 	if (t->wait.probe && t->wait.last)
 		hold_release(t, task);
-	state = thread_state(t, state);
+	state = thread_on_state(t);
 	since = t->since;
 	if (since && now > since)
 		thread_add_upto(t, state, now_before(now_of(t), since, now), since, now);

@@ -8,8 +8,8 @@
  * sched_switch then runs on the same storage, and interrupts do anywhere. A system call or a fault
  * is noted as it begins, and accounted as it ends or as something comes in between: call_begin(),
  * call_end(). A wait at a barrier ends before anybody notes it: wait_account(). Who changes the
- * state announces it with `since`: from next_since on it is next_on, also before the fields below
- * say so. The fields have one owner each:
+ * state announces it with `since`: thread_announce(). That holds also before the fields below say so.
+ * The fields have one owner each:
  *
  *   off, wake_*                the scheduler's programs (never preempted)
  *   role, in_syscall, in_fault programs that run in the thread's own context
@@ -45,7 +45,7 @@ static __always_inline u64 now_before(const struct thread_now *t, u64 from, u64 
 {
 	u64 edge = READ_ONCE(t->edge);
 
-	if (edge <= from || !(t->in_syscall || t->in_fault) || READ_ONCE(t->next_since) == READ_ONCE(t->since))
+	if (edge <= from || !(t->in_syscall || t->in_fault) || now_is_announced(t, READ_ONCE(t->next)))
 		return 0;
 	return (edge < to ? edge : to) - from;
 }
@@ -136,11 +136,11 @@ static __always_inline bool tid_is_lost(const struct thread *t, u32 tid)
 /* The span belongs to the tid with which the thread left the CPU: if its return is seen late, an
  * exec may have given it another one since. */
 static __always_inline void off_cpu_fill(
-	struct rec_off_cpu *r, const struct thread *t, u32 tgid, u64 from, u64 now, bool late)
+	struct rec_off_cpu *r, const struct thread *t, u32 tgid, u32 off, u64 from, u64 now, bool late)
 {
 	u64 wake = t->wake_ns;
 
-	hdr_fill(&r->h, REC_OFF_CPU, from, now, tgid, t->off_tid, t->off,
+	hdr_fill(&r->h, REC_OFF_CPU, from, now, tgid, t->off_tid, off,
 		t->off_flags | (t->waker_irq ? OFF_CPU_F_WAKER_IRQ : 0));
 	if (t->off_flags & OFF_CPU_F_PREEMPT)
 		wake = 0; /* it was never asleep */
@@ -162,17 +162,17 @@ static __always_inline void off_cpu_emit(struct thread *t, u64 pid_tgid, u64 fro
 	r = emit_reserve(sizeof(*r), REC_OFF_CPU);
 	if (!r)
 		return;
-	off_cpu_fill(r, t, pid_tgid >> 32, from, now, 0);
+	off_cpu_fill(r, t, pid_tgid >> 32, t->off, from, now, 0);
 	emit_submit(r);
 }
 
-static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u64 from, u64 now)
+static __always_inline void off_cpu_emit_late(struct thread *t, u64 pid_tgid, u32 off, u64 from, u64 now)
 {
 	struct rec_off_cpu r;
 
 	if (!emits(REC_OFF_CPU) || tid_is_lost(t, (u32)pid_tgid))
 		return;
-	off_cpu_fill(&r, t, pid_tgid >> 32, from, now, 1);
+	off_cpu_fill(&r, t, pid_tgid >> 32, off, from, now, 1);
 	emit(&r, sizeof(r), REC_OFF_CPU);
 }
 
@@ -205,24 +205,36 @@ static __always_inline void stalls_note(struct thread *t, u32 off, u64 from, u64
 
 /*
  * A thread that should be off the CPU is seen running: the switch-in did not reach its storage, or
- * its tracepoint did not fire. All of the time up to now stays with the previous state.
+ * its tracepoint did not fire. All of the time up to now stays with the previous state. Does nothing
+ * if an interrupt came first and did it.
  */
 __weak __noinline int off_cpu_missed(struct thread *t, u64 pid_tgid, u64 now)
 {
+	u64 since;
+	u32 off;
+
 	if (!t)
 		return 0;
-	__sync_fetch_and_add(&stats.missed_switches, 1);
-	if (t->since)
-		off_cpu_emit_late(t, pid_tgid, t->since, now);
-	if (t->since && now > t->since && thread_in_work(t))
-		stalls_note(t, t->off, t->since, now, now);
+	since = READ_ONCE(t->since);
+	off = READ_ONCE(t->off);
+	if (now < since)
+		now = since;
+	if (!off || (since && __sync_val_compare_and_swap(&t->since, since, now) != since))
+		return 0;
 	WRITE_ONCE(t->off, 0);
+	if (since)
+		thread_add(t, t->role == ST_GPU_WAIT ? ST_GPU_WAIT : off, now - since);
+	__sync_fetch_and_add(&stats.missed_switches, 1);
+	if (since)
+		off_cpu_emit_late(t, pid_tgid, off, since, now);
+	if (now > since && since && thread_in_work(t))
+		stalls_note(t, off, since, now, now);
 	t->wake_ns = 0;
 	return 0;
 }
 
 #define ACCOUNT_TRIES 4
-#define CALL_TRIES 2 /* an interruption comes once; after that thread_change() tries */
+#define CALL_TRIES 2 /* to end a call: an interruption comes once; after that thread_change() tries */
 
 /* thread_change(): the state stays as it is. */
 #define ST_SAME ST_MAX
@@ -234,36 +246,48 @@ __weak __noinline int thread_add_apart(struct thread *t, u32 state, u64 before, 
 	return 0;
 }
 
+/* The fields say what was announced. */
+static __always_inline void thread_changed(struct thread *t)
+{
+	WRITE_ONCE(t->next, 0);
+}
+
+/* Not in the programs on interrupts: docs/time-keeping.md says what two of them in each other can do. */
+static __always_inline void race_window_of(const struct thread *t, u32 next)
+{
+	if (next != ST_IRQ && !t->irq_depth)
+		race_window();
+}
+
 /* One try of thread_change(). Returns whether nothing came in between. rare: to be verified fast, not to be fast. */
 static __always_inline bool thread_try(struct thread *t, u32 next, bool rare, u64 *ret_now, u32 *ret_before)
 {
-	u64 since = READ_ONCE(t->since), from, now, before;
-	u32 state = READ_ONCE(t->off), on;
+	u64 since, from, now, before;
+	u32 on;
 
+	if (READ_ONCE(t->off)) /* the thread is running, so a switch-in was not seen */
+		off_cpu_missed(t, bpf_get_current_pid_tgid(), now_ns());
+	since = READ_ONCE(t->since);
 	now = now_ns();
-	if (state) /* the thread is running, so a switch-in was not seen */
-		off_cpu_missed(t, bpf_get_current_pid_tgid(), now);
 	on = rare ? now_on_state_apart(now_of(t)) : thread_on_state(t);
-	if (!state || on == ST_GPU_WAIT)
-		state = on;
 	from = since ? since : now; /* 0: created, not initialised yet */
 	if (now < from)
 		now = from;
 	before = rare ? now_before_apart(now_of(t), from, now) : now_before(now_of(t), from, now);
-	if (next != ST_SAME) {
-		t->next_on = next == ST_IRQ && on == ST_GPU_WAIT ? on : next;
-		WRITE_ONCE(t->next_since, now);
-	}
+	race_window_of(t, next);
+	if (next != ST_SAME)
+		thread_announce(t, now, next == ST_IRQ && on == ST_GPU_WAIT ? on : next);
 	*ret_now = now;
 	*ret_before = on;
+	race_window_of(t, next);
 	if (__sync_val_compare_and_swap(&t->since, since, now) != since)
 		return 0;
 	if (next == ST_SAME)
-		WRITE_ONCE(t->next_since, 0);
+		thread_changed(t);
 	if (rare)
-		thread_add_apart(t, state, before, from, now);
+		thread_add_apart(t, on, before, from, now);
 	else
-		thread_add_upto(t, state, before, from, now);
+		thread_add_upto(t, on, before, from, now);
 	return 1;
 }
 
@@ -309,11 +333,6 @@ static __always_inline u64 thread_account(struct thread *t)
 	return thread_change(t, ST_SAME, &before);
 }
 
-static __always_inline void thread_changed(struct thread *t)
-{
-	WRITE_ONCE(t->next_since, 0);
-}
-
 /* The next state of a running thread, unless it is waiting for the GPU: that is one state. */
 static __always_inline u32 thread_next(const struct thread *t, u32 state)
 {
@@ -327,34 +346,63 @@ static __always_inline bool now_is_role(const struct thread_now *t)
 }
 
 /*
+ * An interrupt has hit call_begin(). If it announced the thread's role at its end, it came before the call was noted, and
+ * all time goes to the role until the announcement is withdrawn: then the call begins where the last interrupt ended. No
+ * later instant would agree with what is accounted. Else the call had been noted, and has begun at its edge. Returns the
+ * instant; 0: see thread_change().
+ */
+__weak __noinline u64 call_begin_again(struct thread *t)
+{
+	u64 since, next, edge;
+
+	if (!t)
+		return 0;
+	edge = t->edge;
+	for (int i = 1; i < ACCOUNT_TRIES && now_is_role(now_of(t)); i++) {
+		next = READ_ONCE(t->next);
+		since = READ_ONCE(t->since);
+		if (!now_is_announced(now_of(t), next)) /* the next interrupt */
+			continue;
+		if ((next & NEXT_STATE) != t->role)
+			return edge;
+		race_window();
+		if (__sync_val_compare_and_swap(&t->next, next, 0) == next)
+			return edge > since ? edge : since;
+	}
+	return 0;
+}
+
+/*
  * A system call or a fault begins: `in` is in_syscall or in_fault, which is set from then on, and `state` is its state.
- * Returns the instant.
- *
- * Usually nothing is added up, and `since` stays. An interrupt before the field is set moves `since` beyond the edge,
- * and the call would contain time before it: then it begins again, after that. (So it does if the interrupt came right
- * after the field was set, which looks the same.)
+ * Returns the instant. Usually nothing is added up, and `since` stays.
  */
 static __always_inline u64 call_begin(struct thread *t, u8 *in, u32 state)
 {
+	u64 since, now;
 	u32 before;
-	u64 now;
 
 	/* a wait at a barrier is divided at an instant, so `since` must be one */
 	if (now_is_role(now_of(t)) && !t->in_syscall && !t->in_fault && !(cfg.steps && t->wait.probe) &&
 		!(cfg.budget && t->role == ST_BARRIER)) {
-		for (int i = 0; i < CALL_TRIES; i++) {
-			u64 since = READ_ONCE(t->since);
-
-			now = now_ns();
-			if (!since || now < since || since == stats.start_ns) /* see thread_asleep() */
-				break;
-			WRITE_ONCE(t->next_since, 0); /* left by an interrupt */
-			smp_wmb();                    /* after change_begin() */
+		thread_changed(t); /* what an earlier interrupt has left; one from here on leaves its own */
+		race_window();
+		since = READ_ONCE(t->since);
+		race_window();
+		now = now_ns();
+		if (since && now >= since && since != stats.start_ns) { /* see thread_asleep() */
+			race_window();
+			smp_wmb(); /* after change_begin() */
 			WRITE_ONCE(t->edge, now);
 			smp_wmb(); /* whoever finds the call in flight finds its edge: member_look() */
+			race_window();
 			WRITE_ONCE(*in, 1);
-			if (READ_ONCE(t->since) == since)
+			race_window();
+			if (READ_ONCE(t->since) == since && !READ_ONCE(t->next))
 				return now;
+			now = call_begin_again(t);
+			if (now)
+				return now;
+			WRITE_ONCE(*in, 0);
 		}
 	}
 	now = thread_change(t, thread_next(t, state), &before);
@@ -385,9 +433,11 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 		if (!since || now < from)
 			break;
 		end = since + (now - from);
-		t->next_on = t->role;
-		WRITE_ONCE(t->next_since, end);
+		race_window();
+		thread_announce(t, end, t->role);
+		race_window();
 		if (__sync_val_compare_and_swap(&t->since, since, end) == since) {
+			race_window();
 			/* not atomic: a program that interrupts this one finds the thread in its role, as announced */
 			t->times.ns[state] += now - from;
 			goto out;
@@ -395,8 +445,11 @@ static __always_inline u64 call_end(struct thread *t, u8 *in, u32 state)
 	}
 	now = thread_change(t, t->role, &before);
 out:
+	race_window();
 	WRITE_ONCE(*in, 0);
+	race_window();
 	WRITE_ONCE(t->edge, now);
+	race_window();
 	smp_wmb(); /* whoever no longer finds the announcement does not find the call, either */
 	thread_changed(t);
 	return now;
