@@ -7,8 +7,8 @@
  * arm64 has no such tracepoint: there faults from user mode have no duration, and count as time on the CPU.
  *
  * Where the events are refused, the return of handle_mm_fault(), which calls mm_account_fault(), stands in for them.
- * Other than the programs on events this one can be preempted, and the kernel then leaves it out for a thread that
- * faults on the same CPU (bpf_prog.active): such a fault stays open, as one that ends in a signal does.
+ * Other than the programs on events this one can be preempted, where the kernel can be (preempt=full), and the kernel then
+ * leaves it out for threads that fault on the same CPU until it goes on (bpf_prog.active): fault_missed() finds such faults.
  */
 #include "spans.bpf.h"
 #include "samples.bpf.h"
@@ -33,6 +33,13 @@ int BPF_PROG(page_fault_user, unsigned long address)
 		return 0;
 	begin = hit_begin(t, HIT_FAULT);
 	change_begin(t);
+	fault_missed(t);
+	if (cfg.fault_return) {
+		struct task_struct *task = bpf_get_current_task_btf();
+
+		t->fault_counts[0] = task->min_flt;
+		t->fault_counts[1] = task->maj_flt;
+	}
 	t->fault_addr = address;
 	t->fault_flags = 0;
 	t->fault_start = call_begin(t, &t->in_fault, ST_FAULT);

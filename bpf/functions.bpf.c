@@ -417,6 +417,7 @@ int function_entry(struct pt_regs *ctx)
 	if (cfg.pmu && pmu_wants(t, p))
 		pmu_hit();
 	change_begin(t);
+	fault_missed(t);
 	c.now = thread_change(t, role_within(t, p), &before);
 	c.id = id;
 	if (p->rows) /* takes part of the step's time, and does not delay its start */
@@ -521,6 +522,7 @@ static __always_inline int call_leave(
 	if (cfg.pmu && depth)
 		pmu_hit();
 	change_begin(t);
+	fault_missed(t);
 	now = thread_change(t, depth && depth == t->depth ? f->prev_role : role_now(t), &before);
 	wait_finish(t, w, now, 0);
 	frames_drop_stale(t, sp);
@@ -664,6 +666,7 @@ int barrier_arrival(struct pt_regs *ctx)
 	if (cfg.pmu && p->flags & PROBE_F_END)
 		pmu_hit();
 	change_begin(t);
+	fault_missed(t);
 	now = thread_change(t, last ? role_now(t) : ST_BARRIER, &before);
 	if (t->in_fault) { /* as in function_entry() */
 		t->in_fault = 0;

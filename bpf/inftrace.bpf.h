@@ -328,6 +328,7 @@ struct thread {
 	u32 python_probe;
 	u64 python_frame, python_state, python_sp; /* python_frame 0: none */
 	u64 python_key; /* in python_calls */
+	u32 fault_counts[2]; /* with cfg.fault_return: the kernel's, minor and major, when the fault in flight began */
 };
 _Static_assert(__builtin_offsetof(struct thread, since) == 0, "member_look() reads struct thread_now at the thread's address");
 _Static_assert(sizeof(struct thread_now) % 8 == 0 && sizeof(struct thread_window) % 8 == 0,
@@ -643,6 +644,28 @@ static __always_inline void count_lost(u32 group, u32 kind)
 	if (group < RINGS_MAX && kind < REC_KIND_MAX)
 		__sync_fetch_and_add(&stats.lost[group][kind], 1);
 	__sync_fetch_and_add(&stats.lost_total, 1);
+}
+
+/*
+ * A program of the thread begins. A fault that seems to be in flight has ended in a signal, unless the kernel has counted it: then its end was not
+ * seen (faults.bpf.c says why). It is counted here, and lost; its time, of which nothing is known, stays with what it interrupted.
+ */
+static __always_inline void fault_missed(struct thread *t)
+{
+	struct task_struct *task;
+	u32 major;
+
+	if (!cfg.fault_return || !t->in_fault)
+		return;
+	task = bpf_get_current_task_btf();
+	major = (u32)task->maj_flt != t->fault_counts[1];
+	if (!major && (u32)task->min_flt == t->fault_counts[0])
+		return;
+	WRITE_ONCE(t->in_fault, 0);
+	if (cfg.sums)
+		t->faults[major]++;
+	__sync_fetch_and_add(&stats.faults_missed, 1);
+	count_lost(bpf_get_smp_processor_id() >> cfg.ring_shift, REC_FAULT);
 }
 
 static __always_inline void emit(void *rec, u64 size, u32 kind)

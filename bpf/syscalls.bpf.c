@@ -26,6 +26,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long id)
 		return 0;
 	begin = hit_begin(t, HIT_SYSCALL);
 	change_begin(t);
+	fault_missed(t);
 	t->sys_nr = id;
 	t->sys_arg0 = sys_arg0(regs);
 	t->sys_flags = 0;

@@ -53,6 +53,7 @@ struct inf_config {
 	u8 windows;  /* it is opened and closed repeatedly: what is in flight meanwhile is followed */
 	u8 pmu;	     /* 1 << counter: these are read; 0: none */
 	u8 budget;   /* parts are turned off and on, see struct shed_state */
+	u8 fault_return; /* faults end with a program on a return, which the kernel may leave out: see fault_missed() */
 	u32 max_steps; /* of a window, which ends with the last of them; 0: no limit */
 	u32 eventfd; /* an eventfd of user space, by which to recognise others */
 	u64 min_syscall_ns;
@@ -92,6 +93,7 @@ struct inf_stats {
 	u64 frames_stale;    /* frames left by longjmp or an exception */
 	u64 frames_full;     /* calls nested deeper than FRAMES_MAX: no span */
 	u64 faults_open;     /* user faults that ended in a signal: no span */
+	u64 faults_missed;   /* whose end the kernel has left out: lost */
 	u64 syscalls_short;  /* left out by --min-syscall */
 	u64 irqs_full;	     /* interrupts nested deeper than IRQ_DEPTH: no span */
 	u64 irqs_left;	     /* threads that were switched within an interrupt (PREEMPT_RT) */

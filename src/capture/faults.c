@@ -28,6 +28,7 @@ void faults_configure(struct inftrace_bpf *k, const struct session_config *c)
 {
 	bool events = c->fault_ends == FAULT_ENDS_EVENTS, ret = c->fault_ends == FAULT_ENDS_RETURN;
 
+	k->rodata->cfg.fault_return = ret;
 	bpf_program__set_autoload(k->progs.page_fault_user, (events || ret) && KERNEL_HAS_FAULT_BEGIN);
 	bpf_program__set_autoload(k->progs.fault_minor, events && !c->stacks);
 	bpf_program__set_autoload(k->progs.fault_major, events && !c->stacks);

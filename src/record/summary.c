@@ -155,6 +155,8 @@ static void summarise_oddities(const struct capture *c)
 		{ st->frames_full, "calls were nested too deep for a span" },
 		{ st->workers_full, "workers of a step are not in its sums: too many threads or groups" },
 		{ st->faults_open, "page faults ended in a signal" },
+		{ st->faults_missed, "page faults are among the lost, since this kernel preempts programs (preempt=full): they are counted and have no time; "
+			"further ones, within the kernel, may be missing (see docs/deploy.md)" },
 		{ st->syscalls_short, "short system calls left out" },
 		{ st->irqs_full, "interrupts were nested too deep for a span" },
 		{ st->irqs_left, "threads were switched within an interrupt; the rest of it is in other states" },
