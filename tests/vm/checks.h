@@ -9,6 +9,12 @@
 #define OUT "/out"
 #define CHILD_SECONDS 40
 
+/* Page faults of storm.c. */
+#define STORM_THREADS 3
+#define STORM_PAGES 256
+#define STORM_ROUNDS 20
+#define STORM_FAULTS (STORM_THREADS * STORM_PAGES * STORM_ROUNDS)
+
 __attribute__((format(printf, 3, 4))) void result(
 	bool ok, const char *name, const char *fmt, ...);
 /* How many failed so far. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -371,6 +372,46 @@ void record_spawns(const char *name)
 	result(ok, name, "%d short-lived processes", done);
 }
 
+/* The value of a key in the first line of the file that has it; -1: there is none. */
+static long file_number(const char *path, const char *key)
+{
+	FILE *in = fopen(path, "re");
+	char line[4096];
+	const char *at = NULL;
+	long n = -1;
+
+	while (in && !at && fgets(line, sizeof(line), in))
+		at = strstr(line, key);
+	if (at)
+		n = strtol(at + strlen(key), NULL, 10);
+	if (in)
+		fclose(in);
+	return n;
+}
+
+/* Where the kernel preempts the programs that count page faults, none is missing, and those that have no time are lost. */
+static void record_storm(const char *name)
+{
+	const char *path = "/sys/kernel/debug/sched/preempt";
+	struct files f;
+	char *argv[] = { "/bin/inftrace", "record", "-v", "--engine", "none", "--profile", f.profile, "--", "/bin/storm", NULL };
+	FILE *out;
+	long n;
+	int rc;
+
+	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	out = fopen(path, "we");
+	if (!out || fputs("full", out) < 0 || fclose(out)) {
+		printf("vm-smoke: note %s: no %s\n", name, path);
+		return;
+	}
+	files_name(&f, name);
+	rc = child_finish(child_start(f.log, argv));
+	n = file_number(f.profile, "\"n_minor\":");
+	result(!rc && n >= STORM_FAULTS, name, "exit code %d, %ld page faults of at least %d, %ld of them without a time", rc, n, STORM_FAULTS,
+		file_number(f.profile, "\"lost_fault\":"));
+}
+
 /*
  * As a service on Debian: without CAP_SYS_ADMIN, where perf_event_open(2) is for that alone. Page faults are counted
  * nevertheless. What starts from now on has no CAP_SYS_ADMIN either.
@@ -402,4 +443,6 @@ void record_service(char *name)
 	record_command(other, "+stacks", NULL);
 	snprintf(other, sizeof(other), "%s-windows", name); /* what is attached is detached in between */
 	record_windows(other);
+	snprintf(other, sizeof(other), "%s-storm", name);
+	record_storm(other);
 }
