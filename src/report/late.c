@@ -443,7 +443,7 @@ void late_free(struct late *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		for (size_t k = 0; k < l->groups[i].n_units; k++)
-			free(l->groups[i].units[k].causes.list);
+			cause_sums_free(&l->groups[i].units[k].causes);
 		free(l->groups[i].units);
 		free(l->groups[i].events);
 	}

@@ -14,15 +14,14 @@ void summary_free(struct summary *s)
 	free(s->phases);
 	free(s->calls);
 	free(s->slow);
-	free(s->causes.list);
+	cause_sums_free(&s->causes);
 	free(s->open);
 	code_summary_free(&s->code);
 	memset(s, 0, sizeof(*s));
 }
 
-/* More phases, or more causes, than any engine has: the rest counts as one. */
+/* More phases than any engine has: the rest counts as one. */
 #define PHASES_MAX 64
-#define CAUSES_MAX 1024
 #define CALLS_MAX 64
 #define GAP_CALLS_MAX 10000
 /* This share of the time of all threads is worth mentioning. */
@@ -286,28 +285,30 @@ static int slow_add(struct summary *sum, const struct slow_step *slow)
 	return 0;
 }
 
-static bool same_cause(const struct cause_sum *a, const struct cause_sum *b)
+static uint64_t cause_key(const struct cause_sum *c)
 {
-	return a->where == b->where && a->state == b->state && a->by == b->by &&
-	       a->by_task == b->by_task && a->others == b->others && a->crowded == b->crowded;
+	return (uint64_t)c->by << 32 | (uint64_t)c->where << 16 | (uint64_t)c->state << 8 | (uint64_t)c->crowded << 2 |
+	       (uint64_t)c->others << 1 | (uint64_t)c->by_task;
+}
+
+void cause_sums_free(struct cause_sums *s)
+{
+	free(s->list);
+	idmap_free(&s->places);
 }
 
 int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again)
 {
-	struct cause_sum *cs = NULL;
+	uint32_t i = (uint32_t)s->n;
 
-	for (size_t i = 0; !cs && i < s->n; i++) {
-		if (same_cause(&s->list[i], cause) || i + 1 == CAUSES_MAX)
-			cs = &s->list[i];
-	}
-	if (!cs) {
-		if (array_reserve(&s->list, s->n + 1, &s->size, sizeof(*s->list)))
+	if (!idmap_get(&s->places, cause_key(cause), &i)) {
+		if (array_reserve(&s->list, s->n + 1, &s->size, sizeof(*s->list)) ||
+			idmap_set(&s->places, cause_key(cause), i))
 			return -ENOMEM;
-		cs = &s->list[s->n++];
-		*cs = *cause;
+		s->list[s->n++] = *cause;
 	}
-	cs->steps += !again;
-	cs->excess = ns_add(cs->excess, excess);
+	s->list[i].steps += !again;
+	s->list[i].excess = ns_add(s->list[i].excess, excess);
 	return 0;
 }
 
@@ -439,6 +440,7 @@ void cause_sums_sort(struct cause_sums *s)
 {
 	if (s->n)
 		qsort(s->list, s->n, sizeof(*s->list), compare_causes);
+	idmap_free(&s->places);
 }
 
 static int find_slow(const struct process *p, struct summary *sum)

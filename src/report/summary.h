@@ -5,6 +5,7 @@
 
 #include "report/cause.h"
 #include "report/code.h"
+#include "report/idmap.h"
 #include "report/requests.h"
 #include "report/seq_summary.h"
 #include "report/stats.h"
@@ -49,12 +50,15 @@ struct cause_sum {
 struct cause_sums {
 	struct cause_sum *list;
 	size_t n, size;
+	struct idmap places; /* of each in the list, until they are sorted */
 };
 
-/* Adds what a step took more than usual to its cause. again: the step has been counted under that. -ENOMEM. */
+/* Adds what a step took more than usual to its cause. again: the step has been counted under that. Not after
+ * cause_sums_sort(). -ENOMEM. */
 int cause_sums_add(struct cause_sums *s, const struct cause_sum *cause, int64_t excess, bool again);
 /* The largest excess first. */
 void cause_sums_sort(struct cause_sums *s);
+void cause_sums_free(struct cause_sums *s);
 
 struct summary {
 	struct phase_summary *phases; /* the one that took longest first */

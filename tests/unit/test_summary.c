@@ -358,6 +358,30 @@ static void test_durations(void **state)
 		assert_string_equal(words_duration(buf, cases[i].ns), cases[i].text);
 }
 
+/* However many causes there are, each has its own sum. */
+static void test_many_causes(void **state)
+{
+	struct cause_sum cause = { .where = WHERE_NONE, .state = ST_RUNNABLE };
+	struct cause_sums sums = { 0 };
+
+	(void)state;
+	for (uint32_t round = 0; round < 2; round++) {
+		for (cause.by = 0; cause.by < 3000; cause.by++)
+			assert_int_equal(cause_sums_add(&sums, &cause, cause.by + 1, round), 0);
+	}
+	cause.by = 0;
+	cause.others = true;
+	assert_int_equal(cause_sums_add(&sums, &cause, 1, false), 0);
+	assert_int_equal(sums.n, 3001);
+	cause_sums_sort(&sums);
+	assert_int_equal(sums.list[0].by, 2999);
+	for (uint32_t i = 0; i < 3000; i++) {
+		assert_int_equal(sums.list[i].excess, 2 * (3000 - i));
+		assert_int_equal(sums.list[i].steps, 1);
+	}
+	cause_sums_free(&sums);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_recordings),
 		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_many_causes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
