@@ -464,13 +464,12 @@ llama_here() { # WHAT
 	need_llama
 }
 
-# record_windows NAME THREADS OPTION...: a recording of the driver; its pid is in RECORDER. It pauses behind each token: it
-# would fill the windows with hundreds of steps, which say no more.
+# record_windows NAME TOKENS OPTION...: a recording of the driver; its pid is in RECORDER.
 record_windows() {
-	local name=$1 threads=$2
+	local name=$1 tokens=$2
 	shift 2
 	mkdir "$TMP/$name"
-	background "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n 64 -r 0 -i 2 -t "$threads" \
+	background "$INFTRACE" record --output-dir "$TMP/$name" "$@" -- "$DRIVER" -q -d 2500 -n "$tokens" -r 0 -t 2 \
 		-S "$TMP/$name.stages" "${MODEL_ARGS[@]}" >"$TMP/$name.out" 2>"$TMP/$name.log"
 	RECORDER=$BG
 	started "$name"
@@ -491,7 +490,7 @@ steps() {
 
 test_max_steps() {
 	llama_here --max-steps || return 0
-	record_windows steps 2 --window manual --max-steps 5
+	record_windows steps 64 --window manual --max-steps 5
 	for i in 0 1 2; do
 		start
 		wait_until 150 grep -q "window $i (start to max_steps): .* 5 steps" "$TMP/steps.log" ||
@@ -511,7 +510,7 @@ test_max_steps() {
 test_flag_toggle() {
 	llama_here flag || return 0
 	flag=$TMP/window.on
-	record_windows flag 1 --window-flag "$flag" -e sched,syscalls,faults,functions
+	record_windows flag 64 --window-flag "$flag" -e sched,syscalls,faults,functions
 	for i in {1..100}; do
 		touch "$flag"
 		parts 1 flag
