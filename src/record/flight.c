@@ -13,6 +13,7 @@
 
 #include "record/files.h"
 #include "record/flight_store.h"
+#include "record/gpu.h"
 #include "record/in_flight.h"
 #include "record/output.h"
 #include "record/overhead.h"
@@ -690,6 +691,9 @@ void recorder_finish(struct recorder *rec)
 
 	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
+	/* as what the GPU did, which triggers judge and dumps have */
+	if (rec->c.in->gpu)
+		gpu_stop(rec->c.in->gpu);
 	recorder_settled(&rec->sink);
 	rec->ending = true;
 	while (rec->n_requests) {

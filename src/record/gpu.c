@@ -41,6 +41,7 @@ struct gpu {
 	size_t n_agents;
 	pthread_mutex_t lock; /* held while the agents are others, and by other threads while they look at them */
 	bool wanted;
+	bool stopped; /* and nothing is left to hand over */
 	uint32_t unknown; /* the last process that launched something and had no agent, in this turn; 0: none */
 	/* of the run */
 	struct gpu_counts gone; /* of processes that are */
@@ -256,6 +257,7 @@ static void want(struct gpu *g, uint32_t wanted)
 
 void gpu_start(struct gpu *g)
 {
+	g->stopped = false;
 	want(g, WANTED);
 }
 
@@ -275,6 +277,9 @@ void gpu_stop(struct gpu *g)
 {
 	uint64_t until_ns = clock_boot_ns() + STOP_NS;
 
+	if (g->stopped)
+		return;
+	g->stopped = true;
 	want(g, 0);
 	while (gpu_drain(g, clock_boot_ns(), false) || (!all_settled(g) && clock_boot_ns() < until_ns))
 		usleep(STOP_PAUSE_US);

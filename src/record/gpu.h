@@ -54,7 +54,7 @@ const struct gpu_info *gpu_get_info(const struct gpu *g);
 
 /* The agents collect from now on. */
 void gpu_start(struct gpu *g);
-/* They stop: hands over what is left, for which it waits up to two seconds. */
+/* They stop: hands over what is left, for which it waits up to two seconds. The second time it does nothing. */
 void gpu_stop(struct gpu *g);
 
 /* Takes a call or a step; s: its probe. */
