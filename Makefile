@@ -7,6 +7,8 @@
 #   make deb             build/inftrace_VERSION_ARCH.deb, for the Debian that it is made on
 #   make V=1             show the commands
 #   make SAN=1 ...       with AddressSanitizer and UBSan, in build-san/
+#   make O=build-races RACE_WINDOWS=1
+#                        with BPF programs that interrupts hit more often, see docs/time-keeping.md
 #
 # Needs clang (14 or newer), bpftool, libbpf, libelf, libdw, libiberty, zlib, json-c, libcrypto, libcapstone,
 # libmicrohttpd, uthash: scripts/setup installs them on Debian. Nothing here touches the network.

@@ -443,9 +443,9 @@ static bool is_known(uint64_t from_ns, uint64_t to_ns, void *arg)
 }
 
 /*
- * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of those that
- * are still to come is all there. What runs is in no record before it is done; but its launch was seen, and nothing after that is taken for complete, unless
- * it is long ago: not every call launches something.
+ * While a device is never idle, CUPTI keeps records for long. Where all launches are seen, what ran before the first of
+ * those that are still to come is all there. What runs is in no record before it is done, but its launch was seen: what
+ * follows that launch is not complete, unless it was long ago, since not every call launches something.
  */
 static uint64_t complete_until(const struct gpu_process *p, uint64_t now_ns)
 {

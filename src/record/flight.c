@@ -691,7 +691,7 @@ void recorder_finish(struct recorder *rec)
 
 	/* the end of the last target may be known from /proc while its record is still in a ring */
 	drain_all(rec);
-	/* as what the GPU did, which triggers judge and dumps have */
+	/* and what the GPU did, which triggers judge, may still be with its agent */
 	if (rec->c.in->gpu)
 		gpu_stop(rec->c.in->gpu);
 	recorder_settled(&rec->sink);
