@@ -13,7 +13,7 @@ setup() {
 	need cc python3 c++filt protoc
 	local libs
 	libs=$(llama_cuda_libs 2>&1) || skip_all "$libs"
-	run_logged "$TMP/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
+	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 	MOCK=$BUILD/gpu
 	export LD_LIBRARY_PATH=$MOCK
 	DRIVER=$(llama_driver)

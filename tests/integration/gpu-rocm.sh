@@ -10,7 +10,7 @@
 setup() {
 	need_root
 	need cc python3 protoc
-	run_logged "$TMP/make.log" "cannot build the GPUs that do not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
+	run_logged "$BUILD/gpu/make.log" "cannot build the GPUs that do not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 	MOCK=$BUILD/gpu
 	DRIVER=$MOCK/mock_hip_driver
 	STEP=(-u "$DRIVER:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")

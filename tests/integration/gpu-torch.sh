@@ -20,7 +20,7 @@ setup() {
 		break
 	done
 	[ "${PYTHON:-}" ] || skip_all "no CPython 3.11 here has PyTorch (apt-get install python3-torch)"
-	run_logged "$TMP/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
+	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 	MOCK=$BUILD/gpu
 	export LD_LIBRARY_PATH=$MOCK
 }

@@ -9,7 +9,7 @@
 setup() {
 	need_root
 	need cc python3 protoc
-	run_logged "$TMP/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
+	run_logged "$BUILD/gpu/make.log" "cannot build the GPU that does not exist" make -C "$TOP/tests/gpu" O="$BUILD/gpu"
 	MOCK=$BUILD/gpu
 	STEP=(-u "$MOCK/mock_driver:mock_step(kernels=u64 arg1, cpu_ns=u64 arg2)@step")
 	export LD_LIBRARY_PATH=$MOCK
