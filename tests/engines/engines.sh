@@ -198,3 +198,26 @@ batch_driver() {
 serve_driver() {
 	engines_build && echo "$ENGINES/serve_driver"
 }
+
+# debian_next NAME PACKAGE...: a directory of that name with these packages of Debian's next release and all that they
+# need, unpacked but not installed, to be run by in_root. Downloaded once.
+debian_next() {
+	local dir=$ENGINES/next-$1
+
+	if [ ! -d "$dir" ]; then
+		if [ "$(id -u)" -ne 0 ]; then
+			echo "must be root to run packages of Debian's next release" >&2
+			return 1
+		fi
+		rm -rf "$dir.part"
+		run_logged "$ENGINES/next-$1.log" "cannot get $2 from Debian's next release" \
+			"$TOP/tests/engines/debian_next" "$dir.part" "${@:2}" || return 1
+		mv "$dir.part" "$dir"
+	fi
+	echo "$dir"
+}
+
+# The tree with llama-server and other tools of a real llama.cpp, 70 MB.
+llama_next() {
+	debian_next llama llama.cpp-tools
+}
