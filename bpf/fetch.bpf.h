@@ -44,6 +44,16 @@ static __always_inline u64 extend(u64 v, u32 size, bool sign)
 	}
 }
 
+/* See struct fetch, `element`. */
+static __always_inline u64 fetch_elements(u64 addr, u32 bytes)
+{
+	u64 of[2] = { 1, 0 };
+
+	bpf_probe_read_user(of, sizeof(of), (void *)addr);
+	of[1] -= of[0];
+	return of[1] > 0x7fffffff || of[1] % bytes ? ~0ull : of[1] / bytes;
+}
+
 /* A value that cannot be read (not resident, bad pointer) is 0. */
 __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 {
@@ -59,6 +69,8 @@ __weak __noinline u64 fetch_value(u64 v, const struct fetch *f)
 			break;
 		if (f->flags & (FETCH_F_STRING | FETCH_F_LATE) && i + 1 == f->derefs)
 			return addr;
+		if (f->element && i + 1 == f->derefs)
+			return fetch_elements(addr, f->element);
 		v = 0;
 		if (size > 8)
 			size = 8;

@@ -47,8 +47,11 @@ struct rows {
 	u64 ids_rows; /* for this many rows ids are read at once */
 	u64 ids_base, ids_span; /* where those are */
 	u64 one;      /* word of counts of sequences that are all 1 */
+	u64 node;     /* where the row's sequence is, if further ones are in a list */
+	u64 stride[ROW_COLUMNS]; /* of the elements in `ahead` */
 	u8 ahead[ROW_COLUMNS][ROW_CHUNK * 8 + 64]; /* 64 bytes may be taken from any of the first */
 	u8 id_ahead[ROW_IDS_SPAN + 8]; /* 8 likewise */
+	u8 structs[ROW_CHUNK * ROW_STRUCT_MAX + 8]; /* 8 likewise */
 	u64 round; /* number of this step: older entries of the table do not count */
 	u64 id[ROW_IDS];
 	u64 id_mark[ROW_IDS]; /* round << 8 | part, or STEP_PARTS_MAX */

@@ -9,6 +9,52 @@
 
 #define ROW_TRIES 16 /* slots of the table in which an id may be */
 #define ROW_BLOCK 8  /* rows that are checked together */
+#define ROW_STRUCT_IDS 65536 /* more than any engine has: what is above is no sequence */
+
+/* 8 bytes of what was read ahead. (As a word: the compiler would read it byte by byte from an array of such.) */
+static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
+{
+	barrier_var(offset);
+	return *(const u64 *)(ahead + (offset & (size - 1)));
+}
+
+#define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
+
+/* Copies a column out of structures, to where an array would be read. `rows` of them. */
+__noinline int structs_column(struct rows *r, const struct probe *p, u32 column, u64 rows)
+{
+	u64 at, bytes, to = 0, stride;
+
+	if (!r || !p || column >= ROW_COLUMNS)
+		return 0;
+	at = p->row[column].off[0];
+	bytes = p->row_struct;
+	stride = r->stride[column];
+	for (u32 i = 0; i < ROW_CHUNK && i < rows; i++) {
+		barrier_var(to);
+		*(u64 *)(r->ahead[column] + (to & (ROW_CHUNK * 8 - 1))) = ahead_at(r->structs, at, ROW_CHUNK * ROW_STRUCT_MAX);
+		at += bytes;
+		to += stride;
+	}
+	r->have |= 1 << column;
+	return 0;
+}
+
+/* The same for rows that are structures. */
+static __always_inline int structs_ahead(struct rows *r, const struct probe *p, u64 rows)
+{
+	u64 len = rows * p->row_struct;
+
+	barrier_var(len);
+	if (len > ROW_CHUNK * ROW_STRUCT_MAX ||
+		bpf_probe_read_user(r->structs, len, (void *)(r->array[ROW_SEQUENCE] + r->read * p->row_struct)))
+		return 0;
+	for (u32 i = 0; i < ROW_COLUMNS; i++) {
+		if (r->array[i])
+			structs_column(r, p, i, rows);
+	}
+	return 0;
+}
 
 /* Reads the elements of the next rows, since one read costs as much as another. */
 __noinline int rows_ahead(struct rows *r, const struct probe *p)
@@ -21,6 +67,8 @@ __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	left = r->n - r->read;
 	rows = left < ROW_CHUNK ? left : ROW_CHUNK;
 	r->have = 0;
+	if (p->row_struct)
+		return structs_ahead(r, p, rows);
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
 		const struct row_fetch *f = &p->row[i];
 		u32 stride = f->stride, size = f->loads > 1 ? 8 : f->size;
@@ -36,15 +84,6 @@ __noinline int rows_ahead(struct rows *r, const struct probe *p)
 	}
 	return 0;
 }
-
-/* 8 bytes of what was read ahead. (As a word: the compiler would read it byte by byte from an array of such.) */
-static __always_inline u64 ahead_at(const u8 *ahead, u64 offset, u64 size)
-{
-	barrier_var(offset);
-	return *(const u64 *)(ahead + (offset & (size - 1)));
-}
-
-#define AHEAD(r, column, row, stride) ahead_at((r)->ahead[column], (row) * (stride), ROW_CHUNK * 8)
 
 /* Finds the range of the first ids of the next rows, which are behind pointers, judging by the first and the last of
  * them: engines mostly store them side by side, in this order or the reverse. Returns whether they are close enough
@@ -72,7 +111,7 @@ __noinline int ids_ahead(struct rows *r, const struct probe *p)
 		return 0;
 	f = &p->row[ROW_SEQUENCE];
 	r->have &= ~ROW_HAVE_IDS;
-	if (!(r->have & 1 << ROW_SEQUENCE) || f->loads <= 1 || f->stride != 8)
+	if (!(r->have & 1 << ROW_SEQUENCE) || f->loads <= 1 || r->stride[ROW_SEQUENCE] != 8)
 		return 0;
 	if (!ids_find(r)) {
 		r->ids_rows = ROW_CHUNK / 4;
@@ -101,10 +140,16 @@ __noinline long row_read(struct rows *r, const struct probe *p, u32 column, u64 
 	f = &p->row[column];
 	size = f->size;
 	at = r->array[column] + f->off[0] + r->read * f->stride;
+	if (f->list && nth)
+		at = r->node;
 	if (f->loads > 1) {
 		if (bpf_probe_read_user(&v, sizeof(v), (void *)at))
 			return -1;
 		at = v + f->off[1];
+	}
+	if (f->list) {
+		r->node = v;
+		nth = 0;
 	}
 	if (size > sizeof(v))
 		size = sizeof(v);
@@ -132,8 +177,9 @@ static __always_inline long row_value(struct rows *r, const struct probe *p, u32
 
 	if (nth || !(r->have & 1 << column))
 		return row_read(r, p, column, nth, ret);
-	v = AHEAD(r, column, r->read & (ROW_CHUNK - 1), f->stride);
+	v = AHEAD(r, column, r->read & (ROW_CHUNK - 1), r->stride[column]);
 	if (f->loads > 1) {
+		r->node = v;
 		v -= r->ids_base;
 		if (column != ROW_SEQUENCE || !(r->have & ROW_HAVE_IDS) || v > r->ids_span)
 			return row_read(r, p, column, nth, ret);
@@ -224,7 +270,7 @@ static __always_inline void part_add(struct rows *r, u64 part, u64 rows, u64 out
 static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 at)
 {
 	u64 shift = r->shift[ROW_SEQUENCE], last = r->last << shift, base = r->ids_base, span = r->ids_span;
-	u64 stride = p->row[ROW_SEQUENCE].stride, begin = at * stride & (ROW_CHUNK * 8 - 1), differ = 0, far = 0;
+	u64 stride = r->stride[ROW_SEQUENCE], begin = at * stride & (ROW_CHUNK * 8 - 1), differ = 0, far = 0;
 	const u8 *ahead;
 
 	barrier_var(begin);
@@ -250,7 +296,7 @@ static __always_inline u64 block_ids(struct rows *r, const struct probe *p, u64 
 /* Likewise for rows that belong to more or fewer than one sequence. */
 static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u64 at)
 {
-	u64 stride = p->row[ROW_SEQUENCES].stride, begin = at * stride, differ = p->row[ROW_SEQUENCES].size ^ stride;
+	u64 stride = r->stride[ROW_SEQUENCES], begin = at * stride, differ = p->row[ROW_SEQUENCES].size ^ stride;
 	const u8 *ahead;
 
 	barrier_var(begin);
@@ -263,7 +309,7 @@ static __always_inline u64 block_counts(struct rows *r, const struct probe *p, u
 /* How many have an output. */
 static __always_inline u64 block_outputs(struct rows *r, const struct probe *p, u64 at)
 {
-	u64 stride = p->row[ROW_OUTPUT].stride, shift = r->shift[ROW_OUTPUT], n = 0;
+	u64 stride = r->stride[ROW_OUTPUT], shift = r->shift[ROW_OUTPUT], n = 0;
 
 	for (u64 i = 0; i < ROW_BLOCK; i++) {
 		u64 output = AHEAD(r, ROW_OUTPUT, at + i, stride) << shift;
@@ -275,7 +321,7 @@ static __always_inline u64 block_outputs(struct rows *r, const struct probe *p, 
 
 static __always_inline bool block_has_outputs(struct rows *r, const struct probe *p, u64 at)
 {
-	u64 stride = p->row[ROW_OUTPUT].stride, begin = at * stride, any = 0;
+	u64 stride = r->stride[ROW_OUTPUT], begin = at * stride, any = 0;
 	const u8 *ahead;
 
 	barrier_var(begin);
@@ -349,6 +395,8 @@ static __always_inline bool row_begin(struct rows *r, const struct probe *p)
 		return 0;
 	if (r->array[ROW_OUTPUT] && row_value(r, p, ROW_OUTPUT, 0, &output))
 		return 0;
+	if (p->row_struct && (!r->of || output > 1)) /* another build's structure */
+		return 0;
 	r->output = !!output;
 	return 1;
 }
@@ -374,7 +422,7 @@ static long row_next(u32 nr, struct row_walk *w)
 			return 1;
 	}
 	if (r->nth < r->of) {
-		if (row_value(r, p, ROW_SEQUENCE, r->nth, &id))
+		if (row_value(r, p, ROW_SEQUENCE, r->nth, &id) || (p->row_struct && id >= ROW_STRUCT_IDS))
 			return 1;
 		r->run = r->of == 1 && r->last_part <= STEP_PARTS_MAX && r->last == id;
 		part = r->run ? r->last_part : row_id(r, id);
@@ -416,6 +464,7 @@ __noinline int rows_begin(struct rows *r, const struct probe *p, u64 n)
 	r->one = ~0ull >> ((64 - 8 * p->row[ROW_SEQUENCES].size) & 63);
 	r->one = r->one ? ~0ull / r->one : 0; /* 1, 0x100000001, ... */
 	for (u32 i = 0; i < ROW_COLUMNS; i++) {
+		r->stride[i] = !p->row_struct ? p->row[i].stride : p->row[i].loads > 1 ? 8 : p->row[i].size;
 		r->is[i] = all_if(r->array[i]);
 		r->shift[i] = (64 - 8 * p->row[i].size) & 63;
 		if (i != ROW_POSITION && r->array[i])
@@ -475,7 +524,7 @@ __noinline int rows_count(struct rows *r, const struct probe *p, struct call_val
 		return 0;
 	if (r)
 		parts_of(r, PARTS_FRESH)->n = parts_of(r, PARTS_FRESH)->left = 0;
-	if (!r || n < 0 || (u64)n > 0x7fffffff)
+	if (!r || n < 0 || (u64)n > 0x7fffffff || (n && p->row_struct && !r->array[ROW_SEQUENCE]))
 		goto out;
 	rows_begin(r, p, n);
 	rows_ahead(r, p);

@@ -230,7 +230,8 @@ struct fetch {
 	u8 flags;
 	u8 index; /* with PROBE_F_REGS: 1 + a register that is added to the first, or 0 ... */
 	u8 shift; /* ... after a shift to the left */
-	u8 pad[2];
+	u16 element; /* not 0: the last load is of a vector's begin, and the value is how many elements of this size lie
+		      * between that and its end, which is stored 8 bytes further; -1: it is no such vector */
 	s32 off[FETCH_DEREFS_MAX];
 };
 
@@ -255,8 +256,11 @@ struct row_fetch {
 	u8 loads; /* 1 or 2; 0: the column is not described */
 	u8 size;
 	u8 flags; /* FETCH_F_SIGNED */
-	u8 pad;
+	u8 list; /* of ROW_SEQUENCE: the row's next one is in the node whose address is stored at the beginning of this one's */
 };
+
+/* Rows may be structures of at most so many bytes in one array: all columns then have that stride and array. */
+#define ROW_STRUCT_MAX 128
 
 /* What is derived from rows: values of the step, from probe.rows_at on. */
 enum row_value {
@@ -310,7 +314,8 @@ struct probe {
 	u8 row_else;  /* enum row_else */
 	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
 	u8 python;    /* 1 + the index of its struct python_calls: only calls of these Python functions count; 0: of any function */
-	u8 pad[3];
+	u8 row_struct; /* bytes of a row's structure, see ROW_STRUCT_MAX; 0: each column has an array of its own */
+	u8 pad[2];
 	s64 when_than;
 	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];

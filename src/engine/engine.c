@@ -331,6 +331,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 	}
 	if (s->row[ROW_SEQUENCES].loads && !s->row[ROW_SEQUENCE].loads)
 		return preset_error(r, "sequences", "counts what begins at \"sequence\", which is missing");
+	rows_end(s);
 	return 0;
 }
 

@@ -109,7 +109,7 @@ struct probe_spec {
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
 	bool outermost; /* calls within another call of the same role do not count */
-	uint8_t row_count, rows_at, row_else; /* as in struct probe: rows, rows_at, row_else */
+	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
 	struct row_fetch row[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
 	bool refused;		     /* found where it must not, or cannot, be probed */

@@ -145,7 +145,7 @@ static int parse_usdt_arg(const char **p, struct fetch *f, const char **ret_err)
 /* What one load of a row's column adds for each row. */
 struct row_place {
 	uint32_t stride; /* 0: not met yet */
-	uint8_t load;	 /* its number, the innermost is 0 */
+	uint8_t load;    /* its number, the innermost is 0 */
 };
 
 /* "+N*row" or "+row" before, after or instead of the offset that was parsed. */
@@ -189,9 +189,8 @@ static int parse_source(
 		(*p)++;
 		skip_space(p);
 		if (**p != '(' || depth >= max) {
-			*ret_err = depth < max ? "'(' expected after '*'" :
-				   row	       ? "more than four loads" :
-						 "more than three loads";
+			*ret_err = depth < max ? "'(' expected after '*'" : row ? "more than four loads"
+										: "more than three loads";
 			return -EINVAL;
 		}
 		(*p)++;
@@ -214,6 +213,34 @@ static int parse_source(
 		return 0;
 	}
 	return usdt ? parse_usdt_arg(p, f, ret_err) : parse_register(p, f, ret_err);
+}
+
+/* "elements(SOURCE+N, BYTES)": how many a vector has, whose begin is stored at SOURCE+N and its end 8 bytes further. */
+static int parse_elements(const char **p, struct fetch *f, const char **ret_err)
+{
+	char *end;
+	long bytes;
+	int err;
+
+	*p += strlen("elements");
+	skip_space(p);
+	*ret_err = "elements(SOURCE+OFFSET, BYTES) expected";
+	if (*(*p)++ != '(')
+		return -EINVAL;
+	err = parse_source(p, f, false, NULL, 1, ret_err);
+	if (!err)
+		err = parse_offset(p, &f->off[f->derefs]);
+	skip_space(p);
+	if (err || *(*p)++ != ',')
+		return -EINVAL;
+	bytes = strtol(*p, &end, 0);
+	*p = end;
+	skip_space(p);
+	if (*(*p)++ != ')' || bytes < 1 || bytes > UINT16_MAX)
+		return -EINVAL;
+	f->derefs++;
+	f->element = (uint16_t)bytes;
+	return 0;
 }
 
 static int parse_type(const char **p, const struct enum_table *enums, size_t n_enums, struct fetch *f,
@@ -262,7 +289,11 @@ int fetch_parse(const char *text, const struct enum_table *enums, size_t n_enums
 		*ret_err = "not a type (u8..u64, s8..s64, f32, f64, ptr, str or an enum of the preset)";
 		return err;
 	}
-	err = parse_source(&p, &f, usdt, NULL, 0, ret_err);
+	skip_space(&p);
+	if (!usdt && !arg.is_string && !arg.is_float && word_length(p) == 8 && !strncmp(p, "elements", 8))
+		err = parse_elements(&p, &f, ret_err);
+	else
+		err = parse_source(&p, &f, usdt, NULL, 0, ret_err);
 	if (err)
 		return err;
 	skip_space(&p);

@@ -87,21 +87,56 @@ static int parse_else(char *expr, enum row_column column, uint8_t *ret_else)
 	return -EINVAL;
 }
 
+/* Cuts off " list". */
+static bool parse_list(char *expr)
+{
+	size_t len = strlen(expr);
+
+	if (len < 5 || strcmp(expr + len - 5, " list"))
+		return false;
+	expr[len - 5] = 0;
+	return true;
+}
+
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why)
 {
 	char *source = strdup(expr);
+	bool list;
 	int err;
 
 	*ret_why = "out of memory";
 	if (!source)
 		return -ENOMEM;
 	err = parse_else(source, column, &s->row_else);
+	list = parse_list(source);
 	if (err)
 		*ret_why = "only output may end with \" else last\", \" else all\" or \" else none\"";
 	else
 		err = fetch_parse_row(source, &s->row[column], ret_why);
 	free(source);
+	if (!err && list && (column != ROW_SEQUENCE || s->row[column].loads < 2)) {
+		*ret_why = "only a sequence that a pointer leads to may end with \" list\"";
+		err = -EINVAL;
+	}
+	s->row[column].list = list;
 	return err;
+}
+
+void rows_end(struct probe_spec *s)
+{
+	const struct row_fetch *first = &s->row[ROW_SEQUENCE];
+
+	if (first->stride <= 8 || first->stride > ROW_STRUCT_MAX)
+		return;
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		const struct row_fetch *f = &s->row[i];
+		unsigned int size = f->loads > 1 ? 8 : f->size;
+
+		if (f->loads && (f->stride != first->stride || memcmp(&f->array, &first->array, sizeof(f->array)) ||
+					f->off[0] < 0 || (unsigned int)f->off[0] + size > f->stride))
+			return;
+	}
+	s->row_struct = (uint8_t)first->stride;
 }
 
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals)

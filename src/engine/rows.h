@@ -16,8 +16,11 @@ extern const char *const row_column_keys[ROW_COLUMNS];
 int rows_begin(struct probe_spec *s, const char *count, const char **ret_why);
 
 /* "TYPE SOURCE", where one load takes an element for each row: *(SOURCE+8*row). That of ROW_OUTPUT may end
- * with " else last", " else all", or " else none". -EINVAL or -ENOMEM with a reason. */
+ * with " else last", " else all", or " else none", that of ROW_SEQUENCE with " list". -EINVAL or -ENOMEM with a reason. */
 int rows_add_column(struct probe_spec *s, enum row_column column, const char *expr, const char **ret_why);
+
+/* After the last column: recognises rows that are structures in one array, which are read as a whole. */
+void rows_end(struct probe_spec *s);
 
 /* Whether such an argument is known: `i` is one that rows_begin() added. */
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals);

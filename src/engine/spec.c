@@ -545,6 +545,7 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 		.rows = s->row_count,
 		.rows_at = s->rows_at,
 		.row_else = s->row_else,
+		.row_struct = s->row_struct,
 	};
 	int64_t than = 0;
 	int err;

@@ -96,6 +96,80 @@ static void test_else(void **state)
 	}
 }
 
+/* Rows that are structures in one array are read as a whole. */
+static void test_structs(void **state)
+{
+	static const struct {
+		const char *columns[ROW_COLUMNS];
+		int want; /* row_struct */
+		bool list;
+	} cases[] = {
+		{ { "s32 *(*(*(arg3+72)+56+112*row)+8) list", "u64 *(*(arg3+72)+64+112*row)", "s32 *(*(arg3+72)+96+112*row)",
+			  "u8 *(*(arg3+72)+32+112*row)" }, 112, true },
+		{ { "s32 *(*(arg3+72)+128*row)" }, 128, false },
+		{ { "s32 *(*(arg3+72)+136*row)" }, 0, false },
+		{ { "s32 *(*(arg3+72)+8*row)" }, 0, false },
+		{ { "s32 *(*(arg3+72)+64*row)", NULL, "s32 *(*(arg3+80)+64*row)" }, 0, false },
+		{ { "s32 *(*(arg3+72)+64*row)", NULL, "s32 *(*(arg3+72)+72*row)" }, 0, false },
+		{ { "s32 *(*(arg3+72)+64*row)", NULL, "s32 *(*(arg3+72)+61+64*row)" }, 0, false },
+		{ { "s32 *(*(arg3+72)+64*row)", NULL, "s32 *(*(arg3+72)-4+64*row)" }, 0, false },
+	};
+	const char *why;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct probe_table pt = {};
+		struct probe_spec *s = make_spec(&pt);
+		struct probe p;
+
+		assert_int_equal(rows_begin(s, "n", &why), 0);
+		for (int k = 0; k < ROW_COLUMNS; k++) {
+			if (cases[i].columns[k])
+				assert_int_equal(rows_add_column(s, (enum row_column)k, cases[i].columns[k], &why), 0);
+		}
+		rows_end(s);
+		assert_int_equal(probe_spec_encode(s, &p), 0);
+		assert_int_equal(p.row_struct, cases[i].want);
+		assert_int_equal(p.row[ROW_SEQUENCE].list, cases[i].list);
+		assert_int_equal(rows_add_column(s, ROW_POSITION, "s32 *(*(*(arg3+72)+8*row)) list", &why), -EINVAL);
+		assert_int_equal(rows_add_column(s, ROW_SEQUENCE, "s32 *(*(arg3+72)+8*row) list", &why), -EINVAL);
+		probe_table_free(&pt);
+	}
+}
+
+/* How many elements a vector has. */
+static void test_elements(void **state)
+{
+	static const struct {
+		const char *text;
+		struct fetch want;
+	} good[] = {
+		{ "s32 elements(arg3+72, 112)", { .reg = REG_ARG3, .derefs = 1, .size = 4, .flags = FETCH_F_SIGNED, .element = 112, .off = { 72 } } },
+		{ "u64 elements ( *(arg1 +8) , 0x10 )", { .reg = REG_ARG1, .derefs = 2, .size = 8, .element = 16, .off = { 8 } } },
+	};
+	static const char *const bad[] = { "s32 elements", "s32 elements(", "s32 elements(arg3)", "s32 elements(arg3,)",
+		"s32 elements(arg3,0)", "s32 elements(arg3,65536)", "s32 elements(arg3,8", "s32 elements(ret,8) x",
+		"str elements(arg3,8)", "f32 elements(arg3,8)", "s32 *(elements(arg3,8))", "s32 elements(*(*(*(arg3))),8)" };
+	struct probe_arg arg;
+	const char *why;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct fetch got = {};
+
+		if (fetch_parse(good[i].text, NULL, 0, false, &got, &arg, &why))
+			fail_msg("%s: %s", good[i].text, why);
+		assert_memory_equal(&got, &good[i].want, sizeof(got));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct fetch got = {};
+
+		why = NULL;
+		if (fetch_parse(bad[i], NULL, 0, false, &got, &arg, &why) != -EINVAL || !why)
+			fail_msg("%s: no error", bad[i]);
+	}
+}
+
 static void test_begin(void **state)
 {
 	struct probe_table pt = {};
@@ -270,7 +344,7 @@ static void test_when(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_begin), TEST(test_shown),
+	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_structs), TEST(test_elements), TEST(test_begin), TEST(test_shown),
 		TEST(test_parts), TEST(test_parts_text), TEST(test_names), TEST(test_when) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
