@@ -133,6 +133,21 @@ static void list_misfits(const struct probe_spec *s, char *buf, size_t size)
 	}
 }
 
+/* Structures of another build end the reading of rows. Where all rows of a step could be read before, the layout is right,
+ * and only that batch is broken. */
+static bool rows_misfit(struct probe_spec *s, const uint64_t *vals)
+{
+	uint64_t n = s->row_struct ? vals[s->row_count - 1] : 0;
+
+	if (s->rows_fit || rows_refused(s) || !n || n > STEP_ROWS_MAX)
+		return false;
+	s->rows_fit = vals[s->rows_at + ROW_READ] == n;
+	if (s->rows_fit)
+		return false;
+	s->misfits |= (uint16_t)(((1u << ROW_VALUES) - 1) << s->rows_at);
+	return true;
+}
+
 bool check_values(
 	struct probe_table *pt, struct probe_spec *s, const uint64_t *vals, const char *strs)
 {
@@ -141,6 +156,13 @@ bool check_values(
 
 	if (s->checked < CHECK_CALLS) {
 		s->checked++;
+		if (rows_misfit(s, vals)) {
+			list_misfits(s, list, sizeof(list));
+			log_warn("the preset %s does not fit this engine: %s: row %" PRIu64 " of %" PRIu64
+				 " is no row of a batch; left out: %s, and the requests in it (give one that fits with --engine FILE: "
+				 "docs/engines.md)",
+				s->engine->name, s->symbol, vals[s->rows_at + ROW_READ], vals[s->row_count - 1], list);
+		}
 		while ((arg = find_misfit(pt, s, vals, strs)) >= 0) {
 			turn_off(pt, s, (unsigned int)arg);
 			describe(s, (unsigned int)arg, vals, strs, seen, sizeof(seen));

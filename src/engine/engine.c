@@ -295,11 +295,35 @@ static int read_group(struct reader *r, struct json_object *obj, struct probe_sp
 	return 0;
 }
 
+/* "accessors": functions whose code shows where the columns are. */
+static int read_accessors(struct reader *r, struct json_object *rows, struct probe_spec *s)
+{
+	static const char *known[ROW_COLUMNS + 1];
+	const char *text, *why = NULL;
+	struct json_object *obj;
+	int err;
+
+	if (!json_object_object_get_ex(rows, "accessors", &obj))
+		return 0;
+	if (!json_object_is_type(obj, json_type_object))
+		return preset_error(r, "accessors", "must be an object");
+	memcpy(known, row_column_keys, sizeof(row_column_keys));
+	err = check_keys(r, obj, known);
+	for (int i = 0; i < ROW_COLUMNS && !err; i++) {
+		err = get_string(r, obj, row_column_keys[i], false, &text);
+		if (!err && text)
+			err = rows_add_accessor(s, (enum row_column)i, text, &why);
+		if (err && why)
+			err = err == -ENOMEM ? err : preset_error(r, row_column_keys[i], "%s", why);
+	}
+	return err;
+}
+
 /* "rows": how many, and the arrays with an element for each. */
 static int read_rows(struct reader *r, struct json_object *obj, struct probe_spec *s)
 {
 	const char *key = "rows", *count, *expr, *why = NULL;
-	static const char *known[ROW_COLUMNS + 2] = { "count" };
+	static const char *known[ROW_COLUMNS + 3] = { "count", "accessors" };
 	struct json_object *rows;
 	int err;
 
@@ -313,7 +337,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 		return preset_error(r, key, "must be an object");
 	if (s->role != ROLE_STEP || !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, key, "is for symbols with the role step");
-	memcpy(known + 1, row_column_keys, sizeof(row_column_keys));
+	memcpy(known + 2, row_column_keys, sizeof(row_column_keys));
 	err = check_keys(r, rows, known);
 	if (!err)
 		err = get_string(r, rows, "count", true, &count);
@@ -332,7 +356,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 	if (s->row[ROW_SEQUENCES].loads && !s->row[ROW_SEQUENCE].loads)
 		return preset_error(r, "sequences", "counts what begins at \"sequence\", which is missing");
 	rows_end(s);
-	return 0;
+	return read_accessors(r, rows, s);
 }
 
 /* One entry of "probes", without its arguments. */

@@ -111,6 +111,10 @@ struct probe_spec {
 	bool outermost; /* calls within another call of the same role do not count */
 	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
 	struct row_fetch row[ROW_COLUMNS];
+	struct {
+		char *function; /* whose code shows where in a file's rows the column is; NULL: as in the preset */
+		uint32_t member; /* what element_find() says of it where the preset is right */
+	} accessor[ROW_COLUMNS];
 	const struct engine *engine; /* NULL: from the command line */
 	bool refused;		     /* found where it must not, or cannot, be probed */
 	unsigned int attached;	     /* sites attached so far */
@@ -122,6 +126,7 @@ struct probe_spec {
 	bool has_enums;
 	uint8_t bytes_count, bytes_type; /* 1 + the argument with the number of elements, and that with their type; 0: none */
 	struct node_fields node;
+	bool rows_fit; /* all rows of some step could be read */
 	unsigned int checked; /* calls whose values were checked, up to CHECK_CALLS */
 	uint16_t misfits;     /* 1 << argument: does not fit the engine and is left out */
 	uint16_t misfits_late; /* had a single such value later on */
@@ -239,6 +244,10 @@ int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, b
 /* The same for a place of a USDT probe, whose arguments are fetched according to `fetch`. */
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id);
+
+/* The same for a function whose rows are laid out in another way than the preset says. */
+int probe_table_rows(struct probe_table *pt, size_t id, const char *symbol, const struct fetch fetch[FUNC_VALS_MAX],
+	const struct row_fetch row[ROW_COLUMNS], size_t *ret_id);
 
 /* fetch.reg in a parsed USDT argument: or-ed with its number, from 0. */
 #define FETCH_USDT_ARG 0x80

@@ -42,11 +42,12 @@ struct inspect_answer {
 	uint32_t kind, found;
 	uint32_t spec, arg;
 	int32_t err;
-	uint8_t cheap, arrival, has_fetch;
+	uint8_t cheap, arrival, has_fetch, has_row;
 	uint8_t exit, exit_bp, no_exits, no_yields, reg, python;
 	uint16_t exit_units;
 	uint64_t vaddr, offset, size, site, semaphore;
 	struct fetch fetch[FUNC_VALS_MAX];
+	struct row_fetch row[ROW_COLUMNS];
 	uint32_t text_len; /* including the NUL after each text */
 	char text[INSPECT_TEXT_MAX];
 };

@@ -128,6 +128,16 @@ static bool is_fetch(const struct fetch *f)
 	       (!f->size || f->size == 1 || f->size == 2 || f->size == 4 || f->size == 8);
 }
 
+static bool are_rows(const struct probe_spec *s, const struct row_fetch *row)
+{
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		if (!is_fetch(&row[i].array) || row[i].array.reg >= REG_MAX || row[i].loads > s->row[i].loads ||
+			row[i].size > 8 || row[i].stride > ROW_STRUCT_MAX)
+			return false;
+	}
+	return s->row_struct;
+}
+
 static int take_site(struct reply *r, const struct inspect_answer *a)
 {
 	const struct probe_table *pt = r->ins->pt;
@@ -150,6 +160,7 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 		},
 		.semaphore = a->semaphore,
 		.fetch = a->has_fetch ? a->fetch : NULL,
+		.row = a->has_row ? a->row : NULL,
 		.arg = a->arg,
 	};
 	size_t len = strlen(a->text) + 1;
@@ -162,7 +173,9 @@ static int take_site(struct reply *r, const struct inspect_answer *a)
 	if ((f.kind == FOUND_NO_PYTHON && !pt->specs[a->spec].is_python) ||
 		((a->exit || a->no_exits) && !pt->specs[a->spec].is_python && !pt->specs[a->spec].exits))
 		return -EPROTO;
-	if (f.kind == FOUND_SITE && pt->specs[a->spec].is_usdt != (f.fetch != NULL))
+	if (f.kind == FOUND_SITE && (pt->specs[a->spec].is_usdt || f.row) != (f.fetch != NULL))
+		return -EPROTO;
+	if (f.row && !are_rows(&pt->specs[a->spec], f.row))
 		return -EPROTO;
 	for (size_t i = 0; f.fetch && i < FUNC_VALS_MAX; i++) {
 		if (!is_fetch(&f.fetch[i]))

@@ -126,6 +126,7 @@ void rows_end(struct probe_spec *s)
 {
 	const struct row_fetch *first = &s->row[ROW_SEQUENCE];
 
+	s->row_struct = 0;
 	if (first->stride <= 8 || first->stride > ROW_STRUCT_MAX)
 		return;
 	for (int i = 0; i < ROW_COLUMNS; i++) {
@@ -139,9 +140,14 @@ void rows_end(struct probe_spec *s)
 	s->row_struct = (uint8_t)first->stride;
 }
 
+bool rows_refused(const struct probe_spec *s)
+{
+	return s->row_count && s->misfits & (1u << (s->row_count - 1) | 1u << s->rows_at);
+}
+
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals)
 {
-	if (s->misfits & 1u << (s->row_count - 1))
+	if (rows_refused(s))
 		return false;
 	if (i == s->rows_at + (unsigned int)ROW_MASK)
 		return vals[i];
@@ -159,7 +165,7 @@ bool rows_of_step(const struct probe_spec *s, const uint64_t *vals, struct step_
 {
 	const uint64_t *v = vals + s->rows_at;
 
-	if (!s->row_count || s->misfits & 1u << (s->row_count - 1))
+	if (!s->row_count || rows_refused(s))
 		return false;
 	*ret = (struct step_rows){
 		.readable = v[ROW_READ] == vals[s->row_count - 1],
@@ -208,4 +214,66 @@ size_t parts_text(const struct rec_step *r, size_t size, char buf[static PARTS_T
 		snprintf(more, sizeof(more), ", and %" PRIu64 " more", left);
 	memcpy(buf + len, more, strlen(more) + 1);
 	return len + strlen(more);
+}
+
+int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why)
+{
+	const char *at = strrchr(text, '@');
+	char *end = NULL;
+	long member = at ? strtol(at + 1, &end, 0) : -1;
+
+	*ret_why = "must be FUNCTION@MEMBER, of a column in structures that are counted by elements()";
+	if (!at || at == text || end == at + 1 || *end || member < 0 || member >= ROW_STRUCT_MAX || !s->row_struct ||
+		!s->row[column].loads || !s->fetch[s->row_count - 1].element)
+		return -EINVAL;
+	*ret_why = "out of memory";
+	s->accessor[column].function = strndup(text, (size_t)(at - text));
+	s->accessor[column].member = (uint32_t)member;
+	return s->accessor[column].function ? 0 : -ENOMEM;
+}
+
+/* Where the vector of structures is in the object that the first pointer leads to. */
+static int32_t *vector_of(struct fetch *f)
+{
+	return &f->off[f->derefs - 1];
+}
+
+int rows_adapt(const struct probe_spec *s, const struct element *const found[ROW_COLUMNS], struct fetch fetch[FUNC_VALS_MAX],
+	struct row_fetch row[ROW_COLUMNS])
+{
+	struct fetch *count = &fetch[s->row_count - 1];
+	const struct element *first = NULL;
+	bool same = true;
+
+	memcpy(fetch, s->fetch, sizeof(s->fetch));
+	memcpy(row, s->row, sizeof(s->row));
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		if (!found[i])
+			continue;
+		if (first && (first->vector != found[i]->vector || first->size != found[i]->size))
+			return -EINVAL;
+		first = found[i];
+		same &= (int32_t)first->vector == *vector_of(count) && first->size == count->element &&
+			first->member == s->accessor[i].member;
+	}
+	if (same)
+		return 0;
+	if (first->size > ROW_STRUCT_MAX)
+		return -EINVAL;
+	*vector_of(count) = (int32_t)first->vector;
+	count->element = (uint16_t)first->size;
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		struct row_fetch *r = &row[i];
+
+		if (!found[i]) { /* in a structure that has changed, it may be anywhere */
+			*r = (struct row_fetch){};
+			continue;
+		}
+		*vector_of(&r->array) = (int32_t)first->vector;
+		r->stride = first->size;
+		r->off[0] += (int32_t)found[i]->member - (int32_t)s->accessor[i].member;
+		if (r->off[0] < 0 || r->off[0] >= (int32_t)r->stride)
+			return -EINVAL;
+	}
+	return 1;
 }

@@ -7,6 +7,7 @@
 #define INFTRACE_ENGINE_ROWS_H
 
 #include "engine/engine.h"
+#include "target/element.h"
 
 /* The keys of a preset's "rows" are "count" and these. */
 extern const char *const row_column_keys[ROW_COLUMNS];
@@ -22,8 +23,22 @@ int rows_add_column(struct probe_spec *s, enum row_column column, const char *ex
 /* After the last column: recognises rows that are structures in one array, which are read as a whole. */
 void rows_end(struct probe_spec *s);
 
+/* "FUNCTION@MEMBER", after rows_end(): a function of the file whose code shows where the column is in its build. -EINVAL or
+ * -ENOMEM with a reason. */
+int rows_add_accessor(struct probe_spec *s, enum row_column column, const char *text, const char **ret_why);
+
+/*
+ * What is fetched of a step in a file whose functions show the columns there (NULL: not shown). 0: the same as in the
+ * preset; 1: something else, without the columns that are not shown; -EINVAL: the functions contradict each other.
+ */
+int rows_adapt(const struct probe_spec *s, const struct element *const found[ROW_COLUMNS], struct fetch fetch[FUNC_VALS_MAX],
+	struct row_fetch row[ROW_COLUMNS]);
+
 /* Whether such an argument is known: `i` is one that rows_begin() added. */
 bool rows_shown(const struct probe_spec *s, unsigned int i, const uint64_t *vals);
+
+/* Whether rows turned out to be laid out in another way, so that nothing of them is shown. */
+bool rows_refused(const struct probe_spec *s);
 
 /* What is known of a step's rows. The functions return false if none are described, or they do not fit the engine. */
 struct step_rows {

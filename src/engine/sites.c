@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/python_step.h"
+#include "engine/rows.h"
 #include "engine/spec.h"
 #include "target/elf_pointers.h"
 #include "target/go.h"
@@ -47,8 +48,43 @@ static int on_exits(struct walk *w, const struct elf_symbol *sym, bool *ret_none
 	return err;
 }
 
+/* What functions of the file show of a step's rows. */
+struct file_rows {
+	struct fetch fetch[FUNC_VALS_MAX];
+	struct row_fetch row[ROW_COLUMNS];
+};
+
+static void rows_look(struct walk *w, const struct probe_spec *s, struct file_rows *fr, struct found *found)
+{
+	const struct element *shown[ROW_COLUMNS] = {};
+	struct element elements[ROW_COLUMNS];
+	struct elf_symbol sym;
+	bool any = false;
+
+	for (int i = 0; i < ROW_COLUMNS; i++) {
+		if (s->accessor[i].function && !elf_find_symbol(w->elf, s->accessor[i].function, &sym) &&
+			!element_find(w->elf, &sym, &elements[i]))
+			shown[i] = &elements[i];
+		any |= shown[i] != NULL;
+	}
+	if (!any)
+		return;
+	switch (rows_adapt(s, shown, fr->fetch, fr->row)) {
+	case 0:
+		return;
+	case 1:
+		break;
+	default:
+		memset(fr->row, 0, sizeof(fr->row));
+		memcpy(fr->fetch, s->fetch, sizeof(fr->fetch));
+	}
+	found->fetch = fr->fetch;
+	found->row = fr->row;
+}
+
 static int on_symbol(const struct elf_symbol *sym, void *arg)
 {
+	struct file_rows fr;
 	struct walk *w = arg;
 	const struct probe_spec *s = &w->pt->specs[w->id];
 	struct found found = { .kind = FOUND_SITE, .spec = w->id, .symbol = sym };
@@ -69,6 +105,7 @@ static int on_symbol(const struct elf_symbol *sym, void *arg)
 		note_fetch(&s->row[i].array, &regs, &flags);
 		flags |= SITE_READS_MEMORY;
 	}
+	rows_look(w, s, &fr, &found);
 	if (s->flags & PROBE_F_GROUP)
 		note_fetch(&s->group, &regs, &flags);
 	if (s->flags & PROBE_F_SPAN)
@@ -214,12 +251,32 @@ static void tell(struct probe_table *pt, const char *shown, const struct found *
 			f->symbol->name, (unsigned long)f->symbol->offset, s->args[f->arg].name, f->why);
 }
 
+static void tell_rows(const struct probe_table *pt, const char *shown, const struct found *f, size_t *last_told)
+{
+	const struct probe_spec *s = &pt->specs[f->spec];
+	bool all = true;
+
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		all &= !s->row[i].loads || f->row[i].loads;
+	if (all) {
+		log_debug("%s in %s: the rows of its batch are laid out in another way than in the builds that the preset %s was made for",
+			s->symbol, shown, s->engine->name);
+		return;
+	}
+	*last_told = f->spec;
+	log_warn("%s in %s: its batch is not that of the builds that the preset %s was made for, so what is in a step is not known: "
+		 "steps have no requests (docs/engines.md)",
+		s->symbol, shown, s->engine->name);
+}
+
 /* The specification that the place belongs to. */
 static int find_spec(struct probe_table *pt, const struct found *f, const struct elf_symbol *symbol, size_t *ret_id)
 {
 	const struct probe_spec *s = &pt->specs[f->spec];
 
 	*ret_id = f->spec;
+	if (f->row)
+		return probe_table_rows(pt, f->spec, symbol->name, f->fetch, f->row, ret_id);
 	if (s->is_usdt)
 		return probe_table_place(pt, f->spec, symbol->name, f->fetch, ret_id);
 	return s->is_glob ? probe_table_match(pt, f->spec, symbol->name, f->site.no_exits, ret_id) : 0;
@@ -237,6 +294,8 @@ int sites_take(struct probe_table *pt, const char *shown, const struct found *f,
 		tell(pt, shown, f, last_told);
 		return 0;
 	}
+	if (f->row && *last_told != f->spec)
+		tell_rows(pt, shown, f, last_told);
 	if (pt->specs[f->spec].is_usdt) {
 		snprintf(usdt_name, sizeof(usdt_name), SPEC_USDT "%s", symbol.name);
 		symbol.name = usdt_name;

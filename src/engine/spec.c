@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include "engine/rows.h"
 #include "engine/spec.h"
 
 #include <ctype.h>
@@ -580,6 +581,8 @@ static void spec_clear(struct probe_spec *s)
 	for (unsigned int i = 0; i < s->n_checks; i++)
 		cond_clear(&s->checks[i]);
 	cond_clear(&s->when);
+	for (int i = 0; i < ROW_COLUMNS; i++)
+		free(s->accessor[i].function);
 	free(s->library);
 	free(s->symbol);
 	name_rule_clear(s);
@@ -628,6 +631,8 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 	s->attached = s->checked = 0;
 	s->records = s->left_out = 0;
 	s->misfits = s->misfits_late = 0;
+	s->rows_fit = false;
+	memset(s->accessor, 0, sizeof(s->accessor));
 	name_rule_own(s, err);
 	for (unsigned int a = 0; a < s->nargs; a++) {
 		s->args[a].name = copy_string(g->args[a].name, err);
@@ -639,7 +644,7 @@ static void copy_glob(struct probe_spec *s, const struct probe_spec *g, int *err
 }
 
 static int make_match(struct probe_table *pt, size_t glob, const char *symbol, const struct fetch *fetch,
-	uint8_t flags, size_t *ret_id)
+	const struct row_fetch *row, uint8_t flags, size_t *ret_id)
 {
 	struct probe_spec *s, *g;
 	int err = 0;
@@ -647,7 +652,8 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	for (size_t i = 0; i < pt->n; i++) {
 		if (pt->specs[i].from == glob + 1 && !strcmp(pt->specs[i].symbol, symbol) &&
 			(pt->specs[i].flags & PROBE_F_INSTANT) == (flags & PROBE_F_INSTANT) &&
-			!memcmp(pt->specs[i].fetch, fetch, sizeof(pt->specs[i].fetch))) {
+			!memcmp(pt->specs[i].fetch, fetch, sizeof(pt->specs[i].fetch)) &&
+			!memcmp(pt->specs[i].row, row, sizeof(pt->specs[i].row))) {
 			*ret_id = i;
 			return 0;
 		}
@@ -661,6 +667,8 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 	s->flags = flags;
 	s->span_name = g->name_part < 0 ? copy_string(g->span_name, &err) : mangled_part(symbol, g->name_part);
 	memcpy(s->fetch, fetch, sizeof(s->fetch));
+	memcpy(s->row, row, sizeof(s->row));
+	rows_end(s);
 	if (!s->span_name)
 		s->span_name = copy_string(symbol + (s->is_usdt ? strlen(SPEC_USDT) : 0), &err);
 	if (s->span_name)
@@ -677,22 +685,31 @@ static int make_match(struct probe_table *pt, size_t glob, const char *symbol, c
 int probe_table_match(struct probe_table *pt, size_t glob, const char *symbol, bool instant, size_t *ret_id)
 {
 	struct fetch fetch[FUNC_VALS_MAX]; /* the table may move */
+	struct row_fetch row[ROW_COLUMNS];
 	uint8_t flags = pt->specs[glob].flags;
 
 	memcpy(fetch, pt->specs[glob].fetch, sizeof(fetch));
+	memcpy(row, pt->specs[glob].row, sizeof(row));
 	if (instant)
 		flags = (uint8_t)((flags & ~PROBE_F_SPAN) | PROBE_F_INSTANT);
-	return make_match(pt, glob, symbol, fetch, flags, ret_id);
+	return make_match(pt, glob, symbol, fetch, row, flags, ret_id);
 }
 
 int probe_table_place(struct probe_table *pt, size_t usdt, const char *symbol,
 	const struct fetch fetch[FUNC_VALS_MAX], size_t *ret_id)
 {
-	int err = make_match(pt, usdt, symbol, fetch, pt->specs[usdt].flags, ret_id);
+	static const struct row_fetch none[ROW_COLUMNS];
+	int err = make_match(pt, usdt, symbol, fetch, none, pt->specs[usdt].flags, ret_id);
 
 	if (!err)
 		pt->specs[*ret_id].flags |= PROBE_F_REGS;
 	return err;
+}
+
+int probe_table_rows(struct probe_table *pt, size_t id, const char *symbol, const struct fetch fetch[FUNC_VALS_MAX],
+	const struct row_fetch row[ROW_COLUMNS], size_t *ret_id)
+{
+	return make_match(pt, id, symbol, fetch, row, pt->specs[id].flags, ret_id);
 }
 
 static void enum_table_clear(struct enum_table *t)

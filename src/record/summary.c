@@ -63,6 +63,10 @@ static bool never_hit(const struct capture *c, uint32_t i)
 
 	if (!s->attached || session_probe_hit(c->session, i))
 		return false;
+	for (uint32_t k = 0; k < c->probes.n; k++) {
+		if (specs[k].from == i + 1 && session_probe_hit(c->session, k))
+			return false;
+	}
 	for (uint32_t k = 0; s->is_usdt && k < c->probes.n; k++) {
 		if (k != i && specs[k].from == s->from && !strcmp(specs[k].symbol, s->symbol) &&
 			(k < i || session_probe_hit(c->session, k)))

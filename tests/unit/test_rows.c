@@ -32,16 +32,16 @@ static void test_columns(void **state)
 		struct row_fetch want;
 	} good[] = {
 		{ "s8 *(*(sp+56)+row)", { .array = { .reg = REG_SP, .derefs = 1, .size = 8, .off = { 56 } },
-						.stride = 1, .loads = 1, .size = 1, .flags = FETCH_F_SIGNED } },
+						.stride = 1,
+						.loads = 1,
+						.size = 1,
+						.flags = FETCH_F_SIGNED } },
 		{ "u32 *(arg2+4*row)",
 			{ .array = { .reg = REG_ARG2, .size = 8 }, .stride = 4, .loads = 1, .size = 4 } },
-		{ "s64 *(arg2+24+16*row)", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { 24 }, .stride = 16,
-						   .loads = 1, .size = 8, .flags = FETCH_F_SIGNED } },
-		{ "u16 * ( arg2 + 0x10 * row -8 ) ", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { -8 },
-							 .stride = 16, .loads = 1, .size = 2 } },
+		{ "s64 *(arg2+24+16*row)", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { 24 }, .stride = 16, .loads = 1, .size = 8, .flags = FETCH_F_SIGNED } },
+		{ "u16 * ( arg2 + 0x10 * row -8 ) ", { .array = { .reg = REG_ARG2, .size = 8 }, .off = { -8 }, .stride = 16, .loads = 1, .size = 2 } },
 		{ "u32 *(*(*(*(arg1+8)+16)+8*row)+4)",
-			{ .array = { .reg = REG_ARG1, .derefs = 2, .size = 8, .off = { 8, 16 } }, .off = { 0, 4 },
-				.stride = 8, .loads = 2, .size = 4 } },
+			{ .array = { .reg = REG_ARG1, .derefs = 2, .size = 8, .off = { 8, 16 } }, .off = { 0, 4 }, .stride = 8, .loads = 2, .size = 4 } },
 	};
 	static const char *const bad[] = { "", "s32", "s32 arg1", "s32 *(arg1)", "s32 *(arg1+8)", "f32 *(arg1+4*row)",
 		"str *(arg1+8*row)", "ptr", "s32 *(arg1+0*row)", "s32 *(arg1+99999*row)", "s32 *(arg1-4*row)",
@@ -105,7 +105,8 @@ static void test_structs(void **state)
 		bool list;
 	} cases[] = {
 		{ { "s32 *(*(*(arg3+72)+56+112*row)+8) list", "u64 *(*(arg3+72)+64+112*row)", "s32 *(*(arg3+72)+96+112*row)",
-			  "u8 *(*(arg3+72)+32+112*row)" }, 112, true },
+			  "u8 *(*(arg3+72)+32+112*row)" },
+			112, true },
 		{ { "s32 *(*(arg3+72)+128*row)" }, 128, false },
 		{ { "s32 *(*(arg3+72)+136*row)" }, 0, false },
 		{ { "s32 *(*(arg3+72)+8*row)" }, 0, false },
@@ -135,6 +136,62 @@ static void test_structs(void **state)
 		assert_int_equal(rows_add_column(s, ROW_SEQUENCE, "s32 *(*(arg3+72)+8*row) list", &why), -EINVAL);
 		probe_table_free(&pt);
 	}
+}
+
+/* What functions of a file show replaces what the preset says. */
+static void test_accessors(void **state)
+{
+	static const struct element same = { 72, 112, 96 }, older = { 64, 96, 80 }, older_output = { 64, 96, 16 },
+				    older_set = { 64, 96, 24 }, wide = { 72, 200, 96 }, set = { 72, 112, 40 };
+	static const struct {
+		const struct element *found[ROW_COLUMNS];
+		int want;
+		int position, sequence, output; /* offsets; -1: left out */
+	} cases[] = {
+		{ { NULL, NULL, &same, NULL }, 0, 96, 56, 32 },
+		{ { &set, &set, &same, NULL }, 0, 96, 56, 32 },
+		{ { &older_set, &older_set, &older, &older_output }, 1, 80, 40, 16 },
+		{ { NULL, NULL, &older, &older_output }, 1, 80, -1, 16 },
+		{ { &set, &set, &older, &older_output }, -EINVAL, 0, 0, 0 }, /* they contradict each other */
+		{ { NULL, NULL, &wide, NULL }, -EINVAL, 0, 0, 0 },
+	};
+	static const char *const bad[] = { "f", "f@", "@8", "f@x", "f@-1", "f@128", "f@8 " };
+	struct fetch fetch[FUNC_VALS_MAX];
+	struct row_fetch row[ROW_COLUMNS];
+	struct probe_table pt = {};
+	struct probe_spec *s = make_spec(&pt);
+	const char *why;
+
+	(void)state;
+	assert_int_equal(spec_add_arg(s, "count", "s32 elements(arg3+72, 112)", NULL, 0, &why), 0);
+	assert_int_equal(rows_begin(s, "count", &why), 0);
+	assert_int_equal(rows_add_column(s, ROW_SEQUENCE, "s32 *(*(*(arg3+72)+56+112*row)+8) list", &why), 0);
+	assert_int_equal(rows_add_column(s, ROW_SEQUENCES, "u64 *(*(arg3+72)+64+112*row)", &why), 0);
+	assert_int_equal(rows_add_column(s, ROW_POSITION, "s32 *(*(arg3+72)+96+112*row)", &why), 0);
+	assert_int_equal(rows_add_accessor(s, ROW_POSITION, "f@96", &why), -EINVAL); /* before rows_end() */
+	rows_end(s);
+	assert_int_equal(rows_add_accessor(s, ROW_OUTPUT, "f@32", &why), -EINVAL); /* no such column */
+	assert_int_equal(rows_add_column(s, ROW_OUTPUT, "u8 *(*(arg3+72)+32+112*row)", &why), 0);
+	rows_end(s);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(rows_add_accessor(s, ROW_POSITION, bad[i], &why), -EINVAL);
+	assert_int_equal(rows_add_accessor(s, ROW_SEQUENCE, "add@40", &why), 0);
+	assert_int_equal(rows_add_accessor(s, ROW_SEQUENCES, "add@40", &why), 0);
+	assert_int_equal(rows_add_accessor(s, ROW_POSITION, "put@96", &why), 0);
+	assert_int_equal(rows_add_accessor(s, ROW_OUTPUT, "set@0x20", &why), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(rows_adapt(s, cases[i].found, fetch, row), cases[i].want);
+		if (cases[i].want < 0)
+			continue;
+		assert_int_equal(fetch[s->row_count - 1].element, cases[i].want ? 96 : 112);
+		assert_int_equal(fetch[s->row_count - 1].off[0], cases[i].want ? 64 : 72);
+		assert_int_equal(row[ROW_POSITION].off[0], cases[i].position);
+		assert_int_equal(row[ROW_SEQUENCE].loads ? row[ROW_SEQUENCE].off[0] : -1, cases[i].sequence);
+		assert_int_equal(row[ROW_OUTPUT].off[0], cases[i].output);
+		assert_int_equal(row[ROW_POSITION].stride, cases[i].want ? 96 : 112);
+		assert_int_equal(row[ROW_POSITION].array.off[0], cases[i].want ? 64 : 72);
+	}
+	probe_table_free(&pt);
 }
 
 /* How many elements a vector has. */
@@ -254,8 +311,7 @@ static void test_parts(void **state)
 
 static void test_parts_text(void **state)
 {
-	struct rec_step_parts r = { .s = { .n_parts = 3 }, .parts = { { 3, 57, 1, 1 }, { 0, 0, 128, 0 },
-		{ (uint64_t)-7, -1, 2, ROW_PART_UNKNOWN } } };
+	struct rec_step_parts r = { .s = { .n_parts = 3 }, .parts = { { 3, 57, 1, 1 }, { 0, 0, 128, 0 }, { (uint64_t)-7, -1, 2, ROW_PART_UNKNOWN } } };
 	char text[PARTS_TEXT_MAX];
 	size_t len;
 
@@ -344,7 +400,7 @@ static void test_when(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_structs), TEST(test_elements), TEST(test_begin), TEST(test_shown),
+	const struct CMUnitTest tests[] = { TEST(test_columns), TEST(test_else), TEST(test_structs), TEST(test_elements), TEST(test_accessors), TEST(test_begin), TEST(test_shown),
 		TEST(test_parts), TEST(test_parts_text), TEST(test_names), TEST(test_when) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
