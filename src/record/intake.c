@@ -122,6 +122,17 @@ static void learn_name(struct intake *in, const struct probe_spec *s, const stru
 			probe_arg_string(s, name, probe_record_strings(s, f)));
 }
 
+/* The parts of a batch that is laid out in another way than the preset says are of no use. */
+static const struct rec_hdr *without_parts(const struct rec_hdr *h, size_t *size)
+{
+	static struct rec_step bare;
+
+	memcpy(&bare, h, sizeof(bare));
+	bare.n_parts = bare.parts_left = 0;
+	*size = sizeof(bare);
+	return &bare.h;
+}
+
 /* Takes a step or a call. Returns it as it is to be shown; NULL: not at all. */
 static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *h, size_t *size)
 {
@@ -137,6 +148,8 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	probe_table_use(&in->c->probes, h->tgid);
 	if (!check_record(in, s, h))
 		return NULL;
+	if (h->kind == REC_STEP && rows_refused(s))
+		h = without_parts(h, size);
 	if (in->gpu && h->kind == REC_STEP)
 		gpu_step(in->gpu, (const struct rec_step *)h);
 	else if (in->gpu)

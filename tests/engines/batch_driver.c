@@ -4,7 +4,9 @@
  * step with the rows, sequences and outputs of its batch, every request with the steps in which it began
  * and got its tokens. A tracer has to find the same.
  *
- *   batch_driver [-w] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL.gguf
+ *   batch_driver [-w] [-e] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL.gguf
+ *
+ * -e: by llama_process() with a llama_batch_ext, -ee: by turns with llama_decode()
  *
  * SCENE:
  *   serve     four sequences at once in one context, a new request as soon as one is over; at the end two alone
@@ -41,6 +43,7 @@ static FILE *out;
 static struct batch batch;
 static int n_steps, n_requests, n_samples;
 static unsigned int seed = 7;
+static int by_ext;
 
 static void die(const char *what)
 {
@@ -102,8 +105,8 @@ static void decode(struct batch b, unsigned int sequences, int outputs)
 		n_steps++, b.n_tokens, outputs, sequences, __builtin_popcount(sequences), b.pos ? b.pos[0] : -1);
 	put_batch(b);
 	fputs("\"}\n", out);
-	if (llama_decode(ctx, b))
-		die("llama_decode failed");
+	if (b.seq_id && (by_ext == 1 || (by_ext && n_steps % 2)) ? llama_process_batch(ctx, &b) : llama_decode(ctx, b))
+		die("the engine failed");
 }
 
 static int32_t sample(int row)
@@ -342,9 +345,11 @@ int main(int argc, char **argv)
 	bool wait = false;
 
 	out = stdout;
-	while ((opt = getopt(argc, argv, "wr:l:")) != -1) {
+	while ((opt = getopt(argc, argv, "wer:l:")) != -1) {
 		if (opt == 'w')
 			wait = true;
+		else if (opt == 'e')
+			by_ext++;
 		else if (opt == 'r')
 			requests = atoi(optarg);
 		else if (opt != 'l' || !(out = fopen(optarg, "we")))
@@ -355,7 +360,7 @@ int main(int argc, char **argv)
 			run = scenes[i].run;
 	}
 	if (!run)
-		die("batch_driver [-w] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL");
+		die("batch_driver [-w] [-e] [-r REQUESTS] [-l LOG] SCENE LIBDIR MODEL");
 	load(argv[optind + 1], argv[optind + 2]);
 	if (wait) {
 		puts("ready");

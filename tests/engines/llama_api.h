@@ -5,7 +5,8 @@
  * They are those of llama.cpp release v0.5.0 (commit 0ad4a86, ggml 0.25.1; llama.h and
  * ggml.h), checked against the stores that llama_model_default_params and
  * llama_context_default_params of that build make into their result buffer. Another release
- * may lay them out differently: the version fetched for the tests is pinned for that reason.
+ * may lay them out differently: the version fetched for the tests is pinned for that reason. What 0.7.0 has moved is in
+ * llama_load.c.
  */
 #ifndef LLAMA_API_H
 #define LLAMA_API_H
@@ -40,6 +41,7 @@ struct context_params {
 	void *samplers;
 	size_t n_samplers;
 	void *ctx_other;
+	char later[64]; /* of newer releases */
 };
 
 struct batch {
@@ -64,7 +66,7 @@ struct threadpool_params {
 };
 
 _Static_assert(sizeof(struct model_params) == 80, "llama_model_params");
-_Static_assert(sizeof(struct context_params) == 160, "llama_context_params");
+_Static_assert(offsetof(struct context_params, later) == 160, "llama_context_params");
 _Static_assert(sizeof(struct batch) == 56, "llama_batch");
 _Static_assert(sizeof(struct threadpool_params) == 528, "ggml_threadpool_params");
 

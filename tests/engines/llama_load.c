@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LLAMA_DEFINE(lib, ret, name, params) ret(*name) params;
 LLAMA_FUNCTIONS(LLAMA_DEFINE)
+LLAMA_NEW_FUNCTIONS(LLAMA_DEFINE)
 #undef LLAMA_DEFINE
 
 static void __attribute__((noreturn)) fail(const char *what)
@@ -50,6 +52,7 @@ void *llama_open(const struct llama_setup *s)
 	void *ggml = library_open(s->dir, "libggml."), *llama = library_open(s->dir, "libllama.");
 	struct context_params cp;
 	struct model_params mp;
+	char backends[4096], *unified;
 	void *model, *ctx;
 
 #define LOAD(lib, ret, name, params)         \
@@ -58,8 +61,12 @@ void *llama_open(const struct llama_setup *s)
 		fail("no " #name);
 	LLAMA_FUNCTIONS(LOAD)
 #undef LOAD
+#define LOAD_NEW(lib, ret, name, params) *(void **)&name = dlsym(lib, #name);
+	LLAMA_NEW_FUNCTIONS(LOAD_NEW)
+#undef LOAD_NEW
 	llama_log_set(on_log, NULL);
-	ggml_backend_load_all_from_path(s->dir);
+	snprintf(backends, sizeof(backends), "%s/ggml/backends0", s->dir); /* as Debian has them */
+	ggml_backend_load_all_from_path(access(backends, F_OK) ? s->dir : backends);
 	llama_backend_init();
 	mp = llama_model_default_params();
 	mp.n_gpu_layers = 0;
@@ -71,7 +78,10 @@ void *llama_open(const struct llama_setup *s)
 	cp.n_batch = cp.n_ubatch = s->n_batch;
 	cp.n_seq_max = s->n_seq_max;
 	cp.n_threads = cp.n_threads_batch = s->n_threads;
-	cp.kv_unified = !s->separate;
+	unified = (char *)&cp.kv_unified;
+	if (llama_process) /* 0.7.0 has moe_cache_size before it */
+		unified += sizeof(size_t);
+	*unified = !s->separate;
 	ctx = llama_init_from_model(model, cp);
 	if (!ctx)
 		fail("cannot make a context");
@@ -98,4 +108,26 @@ int llama_batch_row(struct batch *b, int32_t token, int pos, int seq, bool outpu
 	b->seq_id[i][0] = seq;
 	b->logits[i] = output;
 	return i;
+}
+
+int32_t llama_process_batch(void *ctx, const struct batch *b)
+{
+	static void *ext;
+
+	if (!llama_process)
+		fail("this build has no llama_process");
+	if (!ext)
+		ext = llama_batch_ext_init(ctx);
+	llama_batch_ext_clear(ext);
+	for (int i = 0; i < b->n_tokens; i++) {
+		int32_t row = llama_batch_ext_add_token(ext, b->seq_id[i][0], b->token[i]);
+		bool ok = row == i;
+
+		for (int k = 1; k < b->n_seq_id[i]; k++)
+			ok &= llama_batch_ext_add_seq(ext, row, b->seq_id[i][k]);
+		ok &= llama_batch_ext_set_pos(ext, row, &b->pos[i]) && llama_batch_ext_set_output_logits(ext, row, b->logits[i]);
+		if (!ok)
+			fail("a row is refused");
+	}
+	return llama_process(ctx, 1, ext);
 }

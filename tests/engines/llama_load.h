@@ -29,8 +29,19 @@
 	X(llama, void *, llama_sampler_init_dist, (uint32_t))                         \
 	X(llama, int32_t, llama_sampler_sample, (void *, void *, int32_t))
 
+/* Since 0.7.0; NULL before. */
+#define LLAMA_NEW_FUNCTIONS(X)                                                        \
+	X(llama, void *, llama_batch_ext_init, (void *))                              \
+	X(llama, void, llama_batch_ext_clear, (void *))                               \
+	X(llama, int32_t, llama_batch_ext_add_token, (void *, int32_t, int32_t))      \
+	X(llama, bool, llama_batch_ext_add_seq, (void *, int32_t, int32_t))           \
+	X(llama, bool, llama_batch_ext_set_pos, (void *, int32_t, const int32_t *))   \
+	X(llama, bool, llama_batch_ext_set_output_logits, (void *, int32_t, bool))    \
+	X(llama, int32_t, llama_process, (void *, int, void *))
+
 #define LLAMA_EXTERN(lib, ret, name, params) extern ret(*name) params;
 LLAMA_FUNCTIONS(LLAMA_EXTERN)
+LLAMA_NEW_FUNCTIONS(LLAMA_EXTERN)
 #undef LLAMA_EXTERN
 
 struct llama_setup {
@@ -48,5 +59,8 @@ void *llama_open_sampler(uint32_t seed);
 
 /* Appends a row of one sequence; returns its number in the batch. */
 int llama_batch_row(struct batch *b, int32_t token, int pos, int seq, bool output);
+
+/* llama_decode() by way of llama_process(), with the same rows. */
+int32_t llama_process_batch(void *ctx, const struct batch *b);
 
 #endif

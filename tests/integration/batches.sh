@@ -14,11 +14,13 @@ setup() {
 	driver=$(batch_driver)
 }
 
-# Arrays that point nowhere, end too soon, or are too long.
+# Arrays and structures that point nowhere, end too soon, or are too long; and structures of another build.
 test_junk() {
-	for name in junk good; do
+	for name in junk good structs other; do
 		batches_of "$name"
 	done
+	check "other: the preset is said not to fit, once" \
+		[ "$(grep -c 'does not fit this engine: llama_process: row 0 of 4 is no row of a batch' "$TMP/other.err")" -eq 1 ]
 }
 
 batches_of() {
@@ -36,22 +38,46 @@ batches_of() {
 	fi
 }
 
+# scene_of NAME COMMAND...: the driver with all of its arguments, which writes $TMP/NAME.log
+scene_of() {
+	local name=$1
+	shift
+	if ! engine_recorded "$name" --strict -e functions -o "$TMP/$name.json" --profile "$TMP/$name.jsonl" -- "$@"; then
+		sed 's/^/# /' "$TMP/$name.out" "$TMP/$name.err"
+		not_ok "$name" "the run failed"
+		return 0
+	fi
+	"$INFTRACE" report --json "$TMP/$name.jsonl" >"$TMP/$name.p"
+	"$INFTRACE" report --json "$TMP/$name.json" >"$TMP/$name.t"
+	check "$name: steps, requests and the report's numbers, by the driver's own log" \
+		"$TOP/tests/programs/check_batches.py" "$TMP/$name.log" "$TMP/$name.jsonl" "$TMP/$name.json" "$TMP/$name.p" "$TMP/$name.t"
+	sed 's/^/# /' "$TMP/check.out"
+	check "$name: files" "$INFTRACE" validate "$TMP/$name.json" "$TMP/$name.jsonl"
+}
+
 test_scenes() {
 	for scene in serve alone one draft turns prefix; do
-		if ! engine_recorded "$scene" --strict -e functions -o "$TMP/$scene.json" --profile "$TMP/$scene.jsonl" -- \
-			"$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"; then
-			sed 's/^/# /' "$TMP/$scene.out" "$TMP/$scene.err"
-			not_ok "$scene" "the run failed"
-			continue
-		fi
-		"$INFTRACE" report --json "$TMP/$scene.jsonl" >"$TMP/$scene.p"
-		"$INFTRACE" report --json "$TMP/$scene.json" >"$TMP/$scene.t"
-		check "$scene: steps, requests and the report's numbers, by the driver's own log" \
-			"$TOP/tests/programs/check_batches.py" "$TMP/$scene.log" "$TMP/$scene.jsonl" "$TMP/$scene.json" \
-			"$TMP/$scene.p" "$TMP/$scene.t"
-		sed 's/^/# /' "$TMP/check.out"
-		check "$scene: files" "$INFTRACE" validate "$TMP/$scene.json" "$TMP/$scene.jsonl"
+		scene_of "$scene" "$driver" -w -l "$TMP/$scene.log" "$scene" "${MODEL_ARGS[@]}"
 	done
+}
+
+# The same by llama_process(), by turns with llama_decode(), and by llama_decode() alone, in the build of Debian's next
+# release.
+test_process() {
+	local root lib
+
+	lib=/usr/lib/$(uname -m)-linux-gnu
+	root=$(llama_next 2>"$TMP/next.err") || { skip "process" "$(cat "$TMP/next.err")"; return 0; }
+	mkdir "$TMP/root"
+	ln "$driver" "${MODEL_ARGS[1]}" "$TMP/root" 2>/dev/null || cp "$driver" "${MODEL_ARGS[1]}" "$TMP/root"
+	for scene in serve alone draft turns prefix; do
+		for how in -e -ee; do
+			scene_of "root/$scene$how" "$TOP/tests/engines/in_root" "$root" "$TMP/root" /mnt/batch_driver -w $how \
+				-l "/mnt/$scene$how.log" "$scene" "$lib" "/mnt/$(basename "${MODEL_ARGS[1]}")"
+		done
+	done
+	scene_of root/serve "$TOP/tests/engines/in_root" "$root" "$TMP/root" /mnt/batch_driver -w -l /mnt/serve.log serve "$lib" \
+		"/mnt/$(basename "${MODEL_ARGS[1]}")"
 }
 
 # The engine drops the sequence of each request as it is over: also known without a trace.
@@ -168,5 +194,5 @@ test_cut() {
 	same "$name: traces" "$i" 4
 }
 
-ALL_TESTS=(junk scenes life edges cut)
+ALL_TESTS=(junk scenes process life edges cut)
 run_tests "$@"

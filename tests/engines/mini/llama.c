@@ -244,7 +244,7 @@ struct llama_batch llama_batch_get_one(int32_t *tokens, int32_t n_tokens)
 	return (struct llama_batch){ .n_tokens = n_tokens, .token = tokens };
 }
 
-int32_t llama_decode(struct llama_context *ctx, struct llama_batch batch)
+static int32_t decode(struct llama_context *ctx, struct llama_batch batch)
 {
 	int32_t *tokens = ctx->tokens.data, *positions = ctx->positions.data;
 	int32_t i;
@@ -263,6 +263,19 @@ int32_t llama_decode(struct llama_context *ctx, struct llama_batch batch)
 	ggml_graph_compute(&ctx->graph, ctx->n_threads);
 	ctx->n_past += batch.n_tokens;
 	return 0;
+}
+
+int32_t llama_decode(struct llama_context *ctx, struct llama_batch batch)
+{
+	return decode(ctx, batch);
+}
+
+/* The bundled engine keeps one sequence, so rows are only counted, within what it can take. */
+int32_t llama_process(struct llama_context *ctx, int type, struct llama_batch_ext *batch)
+{
+	static int32_t tokens[1];
+
+	return decode(ctx, llama_batch_get_one(tokens, type == 1 && batch ? 1 : 0));
 }
 
 void llama_memory_clear(struct llama_context *ctx, bool data)

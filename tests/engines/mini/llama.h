@@ -36,6 +36,9 @@ void mini_context_counts(
 struct llama_batch llama_batch_get_one(int32_t *tokens, int32_t n_tokens);
 /* Uses n_tokens and token of the batch. 0; 1: no room left; -1: tokens out of range. */
 int32_t llama_decode(struct llama_context *ctx, struct llama_batch batch);
+/* The same with a batch of structures (batch_ext.h); type: 1, to decode. */
+struct llama_batch_ext;
+int32_t llama_process(struct llama_context *ctx, int type, struct llama_batch_ext *batch);
 int32_t llama_sampler_sample(struct llama_sampler *smpl, struct llama_context *ctx, int32_t idx);
 void llama_memory_clear(struct llama_context *ctx, bool data);
 
