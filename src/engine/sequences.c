@@ -23,6 +23,8 @@ static const char *const names[SEQUENCE_WHATS] = {
 	[SEQUENCE_KEEP] = "keep",
 	[SEQUENCE_SHIFT] = "shift",
 	[SEQUENCE_CLEAR] = "clear",
+	[SEQUENCE_PLACE] = "place",
+	[SEQUENCE_END] = "end",
 };
 
 int sequence_memories_new(struct sequence_memories **ret_memories)
@@ -97,6 +99,24 @@ static int64_t find_bound(const struct probe_spec *s, const struct rec_function 
 	return find_value(s, r, name, &v) && (int64_t)v >= 0 ? (int64_t)v : none;
 }
 
+/* Of a request, plus 1. */
+static bool find_number(const struct probe_spec *s, const struct rec_function *r, uint64_t *ret)
+{
+	uint64_t v;
+
+	if (!find_value(s, r, "request", &v) || (int64_t)v < 0)
+		return false;
+	*ret = v + 1;
+	return true;
+}
+
+bool sequence_received(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_request)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+
+	return s->role == ROLE_SEQUENCE && !strcmp(probe_spec_name(s, r->vals), "receive") && find_number(s, r, ret_request);
+}
+
 bool sequence_change_of(struct sequence_memories *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret)
 {
@@ -118,6 +138,9 @@ bool sequence_change_of(struct sequence_memories *m, const struct probe_table *p
 		return false;
 	if (c.what == SEQUENCE_COPY && !find_value(s, r, "source", &c.source))
 		return false;
+	if (c.what == SEQUENCE_PLACE && !find_number(s, r, &c.request))
+		return false;
+	find_value(s, r, "draft", &c.draft);
 	if (c.what == SEQUENCE_SHIFT && !find_value(s, r, "by", &by))
 		return false;
 	c.every = c.what == SEQUENCE_CLEAR || (int64_t)c.sequence < 0;
@@ -133,4 +156,63 @@ uint64_t sequence_context(const struct sequence_memories *m, const struct sequen
 	size_t i = c->context ? m->n : find(m, c->tgid, c->memory);
 
 	return i < m->n ? m->list[i].context : c->context;
+}
+
+/* ---- draft models ---- */
+
+bool drafts_have(const struct draft_contexts *d, uint32_t tgid, uint64_t context)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		if (d->list[i].tgid == tgid && d->list[i].context == context)
+			return true;
+	}
+	return false;
+}
+
+void drafts_add(struct draft_contexts *d, uint32_t tgid, uint64_t context)
+{
+	size_t i = d->next;
+
+	if (drafts_have(d, tgid, context))
+		return;
+	d->next = (i + 1) % DRAFT_CONTEXTS_MAX;
+	d->n += d->n < DRAFT_CONTEXTS_MAX;
+	d->list[i].tgid = tgid;
+	d->list[i].context = context;
+}
+
+void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, const struct rec_function *r)
+{
+	const struct probe_spec *s = &probes->specs[r->h.id];
+	uint64_t context;
+
+	if (s->role == ROLE_SEQUENCE && find_value(s, r, "draft", &context) && context)
+		drafts_add(d, r->h.tgid, context);
+}
+
+const struct rec_step *drafts_mark(const struct draft_contexts *d, const struct probe_table *probes, const struct rec_step *r,
+	size_t size)
+{
+	static struct rec_step_parts copy;
+	const struct probe_spec *s = &probes->specs[r->h.id];
+	int kind = -1;
+	bool is = false;
+	uint64_t v = 0;
+
+	for (unsigned int i = 0; d->n && i < s->nargs; i++) {
+		const struct enum_table *t = s->args[i].names;
+
+		is |= !strcmp(s->args[i].name, "context") && drafts_have(d, r->h.tgid, r->vals[i]);
+		for (size_t k = 0; t && kind < 0 && k < t->n; k++) {
+			if (t->names[k] && !strcmp(t->names[k], "draft")) {
+				kind = (int)i;
+				v = k;
+			}
+		}
+	}
+	if (!is || kind < 0 || size > sizeof(copy))
+		return r;
+	memcpy(&copy, r, size);
+	copy.s.vals[kind] = v;
+	return &copy.s;
 }

@@ -15,6 +15,8 @@ enum sequence_what {
 	SEQUENCE_KEEP,	 /* all others are removed */
 	SEQUENCE_SHIFT,	 /* positions from..to-1 are `by` higher */
 	SEQUENCE_CLEAR,	 /* all of the context are removed */
+	SEQUENCE_PLACE,	 /* what comes into the sequence next is `request` */
+	SEQUENCE_END,	 /* the engine is done with the request in the sequence */
 	SEQUENCE_WHATS,
 };
 
@@ -28,7 +30,31 @@ struct sequence_change {
 	uint64_t sequence, source; /* as in struct row_part */
 	int64_t from, to; /* 0 and INT64_MAX: all of it */
 	int64_t by;
+	uint64_t request; /* the engine's number of it, plus 1; 0: none */
+	uint64_t draft;	  /* the context whose steps only guess tokens for this one's; 0: none */
 };
+
+/* Contexts of draft models: their steps give nobody a token. */
+#define DRAFT_CONTEXTS_MAX 64 /* beyond that the one reported longest ago is forgotten */
+
+struct draft_contexts {
+	struct {
+		uint32_t tgid;
+		uint64_t context;
+	} list[DRAFT_CONTEXTS_MAX];
+	size_t n, next;
+};
+
+void drafts_add(struct draft_contexts *d, uint32_t tgid, uint64_t context);
+bool drafts_have(const struct draft_contexts *d, uint32_t tgid, uint64_t context);
+
+/* The same of a call, if it tells of one. */
+void drafts_learn(struct draft_contexts *d, const struct probe_table *probes, const struct rec_function *r);
+
+/* Marks a step of such a context as one: an argument of an enum that has "draft" gets that value. Returns the record, or a
+ * copy, which is valid until the next call. */
+const struct rec_step *drafts_mark(const struct draft_contexts *d, const struct probe_table *probes, const struct rec_step *r,
+	size_t size);
 
 /* Which memory belongs to which context, as far as calls have shown. */
 struct sequence_memories;
@@ -41,6 +67,9 @@ void sequence_memories_free(struct sequence_memories *m);
  * fit. */
 bool sequence_change_of(struct sequence_memories *m, const struct probe_table *probes, const struct rec_function *r,
 	struct sequence_change *ret);
+
+/* Whether the calling thread has passed on what it has read from a socket as this request: its number, plus 1. */
+bool sequence_received(const struct probe_table *probes, const struct rec_function *r, uint64_t *ret_request);
 
 /* The context of a change. Call it when all records before the change have been passed. 0: unknown, since the engine
  * got the memory before the recording. */

@@ -55,8 +55,22 @@ static void keep_until(struct step_requests *q, struct step_context *context, ui
 	step_slots_get(&q->slots, context, sequence)->kept = position;
 }
 
+/* The engine says what its next rows begin: whatever was there before is over. */
+static void place(struct step_requests *q, struct step_slot *slot, uint64_t request)
+{
+	slot->r.end_seen = true;
+	request_end(q, &slot->r);
+	slot->placed = request;
+}
+
 static void change_slot(struct step_requests *q, struct step_slot *slot, const struct sequence_change *c)
 {
+	/* guesses that were not accepted are dropped: what is left shows how many were */
+	if (c->what == SEQUENCE_REMOVE && slot->r.draft.end && c->from > slot->r.draft.rows.position &&
+		c->from <= slot->r.position && c->to == INT64_MAX) {
+		request_settle_draft(q, &slot->r, c->from);
+		slot->r.position = c->from;
+	}
 	if (c->what == SEQUENCE_SHIFT)
 		shift(&slot->r, c);
 	else if (c->what != SEQUENCE_REMOVE || (c->from == 0 && c->to == INT64_MAX))
@@ -68,8 +82,14 @@ static void apply(struct step_requests *q, const struct sequence_change *c)
 	struct step_context *context = find_context(q, c);
 	struct step_slot *slot, *source;
 
+	if (c->draft)
+		drafts_add(&q->drafts, c->tgid, c->draft);
 	if (!context)
 		return;
+	if (c->what == SEQUENCE_PLACE) {
+		place(q, step_slots_get(&q->slots, context, c->sequence), c->request);
+		return;
+	}
 	if (c->what == SEQUENCE_COPY) {
 		source = step_slots_find(&q->slots, context->tgid, context->context, c->source);
 		if (c->to < INT64_MAX || (source && source->r.position > 0))
@@ -98,6 +118,17 @@ void step_changes_until(struct step_requests *q, uint64_t ns)
 		apply(q, &q->changes[n++]);
 	if (n)
 		forget(q, n);
+}
+
+/* The end of a request by the engine's own word is certain wherever the recording stops, and so is which of its last
+ * guesses were accepted. */
+void step_changes_finish(struct step_requests *q)
+{
+	for (size_t i = 0; i < q->n_changes; i++) {
+		if (q->changes[i].what == SEQUENCE_END || (q->changes[i].what == SEQUENCE_REMOVE && q->changes[i].from > 0))
+			apply(q, &q->changes[i]);
+	}
+	q->n_changes = 0;
 }
 
 void step_requests_change(struct step_requests *q, const struct sequence_change *c)

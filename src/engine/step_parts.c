@@ -78,6 +78,8 @@ static bool is_new(struct step_requests *q, struct step_slot *slot, const struct
 {
 	const struct step_request *r = &slot->r;
 
+	if (slot->placed)
+		return true;
 	if (p->position < 0)
 		return is_new_unplaced(q, slot, p);
 	if (p->position == 0)
@@ -101,6 +103,7 @@ static void begin(
 	bool kept = p->position > 0 && p->position == slot->kept && is_prompt_like(p);
 	bool before = p->position < 0 ? !is_prompt_like(p) : p->position > 0 && ((!slot->known && !kept) || leapt || slot->beside_loss);
 
+	before &= !slot->placed;
 	slot->kept = -1;
 	slot->in_prompt = !before || is_prompt_like(p);
 	before |= s->began_before;
@@ -109,6 +112,8 @@ static void begin(
 	r->lost = slot->beside_loss && p->position != 0;
 	slot->beside_loss = false;
 	slot->seen = slot->context->tally;
+	r->given = slot->placed;
+	slot->placed = 0;
 	request_begin(q, r, s, before);
 }
 

@@ -265,6 +265,8 @@ void step_requests_add(struct step_requests *q, const struct step_seen *s)
 	step_changes_until(q, s->start);
 	if (lost)
 		set_lost(q);
+	if (drafts_have(&q->drafts, s->tgid, s->context))
+		return;
 	pass_gap(q, c, s);
 	if (s->n_parts)
 		step_parts_take(q, c, s);
@@ -419,6 +421,7 @@ void step_requests_finish(struct step_requests *q)
 
 	take_first(q, q->n_queue);
 	settle_loss(q);
+	step_changes_finish(q);
 	for (size_t i = 0; i < t->n; i++)
 		request_end(q, &t->slots[i].r);
 }

@@ -71,6 +71,7 @@ struct request_part {
 
 struct step_request {
 	uint32_t tgid;
+	uint64_t given;	 /* the engine's number of it, plus 1; 0: unknown */
 	uint32_t serial; /* 1, 2, ... in the order in which they began: its number */
 	uint64_t context, sequence;
 	uint64_t start, last_end;

@@ -27,6 +27,7 @@ struct step_requests {
 	bool parts_seen; /* the rows of some step were known by sequence */
 	struct step_slots slots;
 	struct sequence_memories *memories;
+	struct draft_contexts drafts;
 	struct sequence_change changes[STEP_CHANGES_MAX]; /* by time; full: the first ones are forgotten */
 	size_t n_changes;
 };
@@ -63,6 +64,9 @@ void request_keep_first(struct step_request *r);
 
 /* Those up to the start of a step. */
 void step_changes_until(struct step_requests *q, uint64_t ns);
+
+/* After the last step. */
+void step_changes_finish(struct step_requests *q);
 
 /* ---- step_parts.c: steps whose rows are known by sequence ---- */
 

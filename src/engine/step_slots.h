@@ -41,6 +41,7 @@ struct step_slot {
 	bool beside_loss; /* steps were lost since its last one */
 	bool in_prompt;	  /* none of its rows has given an output yet */
 	bool all_outputs; /* each row of its prompt gave one, so that no token follows from that */
+	uint64_t placed;  /* the engine's number, plus 1, of the request that its next row begins; 0: unknown */
 	int64_t kept;	  /* it was copied from another sequence until there; -1: not */
 	uint64_t last_output; /* the end of its last step that gave one; 0: unknown */
 	struct step_slot *next; /* in its bucket, or in the free list */

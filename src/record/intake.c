@@ -148,6 +148,10 @@ static const struct rec_hdr *take_call(struct intake *in, const struct rec_hdr *
 	probe_table_use(&in->c->probes, h->tgid);
 	if (!check_record(in, s, h))
 		return NULL;
+	if (h->kind == REC_STEP)
+		h = &drafts_mark(&in->drafts, &in->c->probes, (const struct rec_step *)h, *size)->h;
+	else
+		drafts_learn(&in->drafts, &in->c->probes, (const struct rec_function *)h);
 	if (h->kind == REC_STEP && rows_refused(s))
 		h = without_parts(h, size);
 	if (in->gpu && h->kind == REC_STEP)

@@ -6,6 +6,7 @@
 #ifndef INFTRACE_RECORD_INTAKE_H
 #define INFTRACE_RECORD_INTAKE_H
 
+#include "engine/sequences.h"
 #include "record/capture.h"
 #include "sink/sink.h"
 
@@ -16,6 +17,7 @@ struct unwinder;
 
 struct intake {
 	struct capture *c;
+	struct draft_contexts drafts;
 	struct overhead *overhead; /* NULL: no --budget */
 	struct step_limit *step_limit; /* NULL: no --max-steps-per-process */
 	struct unwinder *unwinder; /* NULL: no stacks */

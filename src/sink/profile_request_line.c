@@ -131,6 +131,8 @@ char *request_line_shape(char *p, const struct step_request *r, const struct lef
 	uint32_t left_out = left_out_between(list, r->start, r->last_end);
 	char parts[SHED_TEXT_MAX];
 
+	if (r->given)
+		p = add_u64(p, ",\"engine_request\":", r->given - 1);
 	if (!r->mixed && !r->began_before)
 		p = add_u64(p, ",\"prompt_tokens\":", r->prompt_tokens);
 	if (!r->mixed && r->cached >= 0)

@@ -147,6 +147,15 @@ static void feed_socket(struct request_feed *f, const struct rec_request *r)
 		on_socket(r, true, JOIN_NONE, f);
 }
 
+static void feed_call(struct request_feed *f, const struct rec_function *r)
+{
+	uint64_t given;
+
+	if (f->pairs && sequence_received(f->probes, r, &given))
+		request_pairs_received(f->pairs, &r->h, given);
+	step_requests_call(f->steps, r);
+}
+
 static void feed_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 {
 	struct request_feed *f = (struct request_feed *)s;
@@ -155,7 +164,7 @@ static void feed_record(struct sink *s, const struct rec_hdr *rec, size_t size)
 	if (rec->kind == REC_STEP && rec->id < f->probes->n)
 		feed_step(f, (const struct rec_step *)rec);
 	else if (rec->kind == REC_FUNCTION && rec->id < f->probes->n)
-		step_requests_call(f->steps, (const struct rec_function *)rec);
+		feed_call(f, (const struct rec_function *)rec);
 	else if (rec->kind == REC_REQUEST)
 		feed_socket(f, (const struct rec_request *)rec);
 }

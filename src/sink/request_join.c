@@ -40,9 +40,17 @@ static bool is_soon(const struct join_socket *s, uint64_t written, uint64_t at, 
 	return written >= at && written - at <= s->blocked + soon;
 }
 
+/* What has a number is what has the same number, and nothing else. */
+static bool have_same_number(const struct join_socket *s, const struct join_sequence *q)
+{
+	return s->tgid == q->tgid && s->given == q->given;
+}
+
 /* Whether a sequence can be the request of a socket whose answer is written so soon. */
 static bool can_be_soon(const struct join_socket *s, const struct join_sequence *q, uint64_t soon)
 {
+	if (s->given || q->given)
+		return have_same_number(s, q);
 	if (s->tgid != q->tgid || !s->first || (!q->vague && s->start > q->start))
 		return false;
 	if (q->any)
@@ -62,6 +70,8 @@ static bool can_be_soon(const struct join_socket *s, const struct join_sequence 
 /* Whether a sequence can be the request of a socket. */
 static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 {
+	if (s->given || q->given)
+		return have_same_number(s, q);
 	if (s->tgid != q->tgid || !s->first)
 		return false;
 	if (q->vague)
@@ -79,6 +89,8 @@ static bool can_be(const struct join_socket *s, const struct join_sequence *q)
 /* Whether they also look alike: not every pair does, but only those that do are joined. */
 static bool is_alike(const struct join_socket *s, const struct join_sequence *q)
 {
+	if (s->given)
+		return true;
 	return s->last <= q->last + s->blocked + SOON_NS &&
 	       (s->chunks < 2 || s->gone || s->blocked >= HELD_UP_NS || 2 * (uint64_t)s->chunks + 2 >= q->outputs);
 }
@@ -251,7 +263,7 @@ static struct rule find_rule(const struct join *j, uint32_t tgid, const struct j
 /* Whether what is known of both does not contradict the rule. */
 static bool obeys(const struct rule *rule, const struct join_socket *s, const struct join_sequence *q)
 {
-	return s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
+	return s->given || s->gone || q->open || q->vague || (int64_t)s->writes == (int64_t)q->outputs + rule->extra;
 }
 
 /* Further fits only by the rule of each process. Returns whether there is one. */
@@ -347,7 +359,7 @@ static void decide_groups(
 			}
 			(socket ? g.sockets : g.sequences)[(*n)++] = socket ? i : i - n_sockets;
 			open |= !socket && sequences[i - n_sockets].open;
-			vague |= !socket && sequences[i - n_sockets].vague;
+			vague |= !socket && sequences[i - n_sockets].vague && !sequences[i - n_sockets].given;
 		}
 		if (!large && j->groups[group] == group)
 			decide_group(j, &g, open, vague, of_sockets, of_sequences);

@@ -2,7 +2,8 @@
 /*
  * Finds out which request seen on a socket is which one seen in the steps of the same process.
  *
- * They have no common name: the evidence is time. The one on the socket was read before the first row of the sequence
+ * Where the engine numbers its requests, and the preset says where it does, both have the same number. Otherwise they have no
+ * common name: the evidence is time. The one on the socket was read before the first row of the sequence
  * was decoded; its answer began after the first output, ended soon after the last step, and does not have many more
  * parts than there were tokens. Requests that can be the same form a group. If it has equally many of both kinds, and
  * all of them can be paired, those are joined that are a pair in every way to do so. One too many of either kind leaves
@@ -29,6 +30,7 @@ struct join_socket {
 	uint64_t blocked;     /* so long its parts took to be written */
 	bool gone;            /* the client closed it: the answer may lack its end */
 	uint32_t writes;      /* calls that the answer took */
+	uint64_t given;	      /* the engine's number of it, plus 1; 0: unknown */
 };
 
 struct join_sequence {
@@ -40,6 +42,7 @@ struct join_sequence {
 	uint64_t first; /* the end of the step with its first output; 0: none */
 	uint64_t last;  /* the end of its last step */
 	uint64_t outputs;
+	uint64_t given; /* as of a socket */
 };
 
 enum join_result {

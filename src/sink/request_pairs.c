@@ -13,6 +13,8 @@
 #define WAIT_NS UINT64_C(10000000000)
 #define WAIT_ALONE_NS UINT64_C(2000000000)
 #define HELD_MAX 512 /* of each kind; if full, all are told with what is known then */
+#define RECEIVED_MAX 4096 /* the last ones; of sockets that are served longer the number is not known */
+#define NUMBERING_MAX 256
 #define OPEN_MAX (JOIN_SEQUENCES - HELD_MAX)
 
 _Static_assert(HELD_MAX <= JOIN_SOCKETS, "all that are held are looked at together");
@@ -34,6 +36,13 @@ struct request_pairs {
 	struct join_sequence open[OPEN_MAX];
 	uint32_t open_serials[OPEN_MAX];
 	size_t n_open;
+	struct {
+		uint32_t tgid, tid;
+		uint64_t at_ns, given;
+	} received[RECEIVED_MAX];
+	uint64_t n_received;
+	uint32_t numbering[NUMBERING_MAX]; /* processes that number their requests */
+	size_t n_numbering;
 	uint64_t group_ends[JOIN_SOCKETS + JOIN_SEQUENCES];
 	uint64_t latest, decided; /* instants */
 	uint64_t latest_seen;     /* when latest was set */
@@ -46,7 +55,44 @@ const char *request_pairs_why(enum join_result why)
 								 : "several fit";
 }
 
-static struct join_socket socket_of(const struct rec_request *r)
+static bool numbers(const struct request_pairs *p, uint32_t tgid)
+{
+	size_t i = 0;
+
+	while (i < p->n_numbering && p->numbering[i] != tgid)
+		i++;
+	return i < p->n_numbering;
+}
+
+void request_pairs_received(struct request_pairs *p, const struct rec_hdr *call, uint64_t given)
+{
+	size_t i = p->n_received++ % RECEIVED_MAX;
+
+	p->received[i].tgid = call->tgid;
+	p->received[i].tid = call->tid;
+	p->received[i].at_ns = call->start_ns;
+	p->received[i].given = given;
+	if (!numbers(p, call->tgid) && p->n_numbering < NUMBERING_MAX)
+		p->numbering[p->n_numbering++] = call->tgid;
+}
+
+/* The number of what the thread that answers has passed on between the request and its answer. 0: unknown. */
+static uint64_t given_of(const struct request_pairs *p, const struct rec_request *r)
+{
+	uint64_t n = p->n_received < RECEIVED_MAX ? p->n_received : RECEIVED_MAX;
+	uint64_t until = r->first_chunk_ns ? r->first_chunk_ns : r->h.start_ns + r->h.dur_ns;
+
+	for (uint64_t i = p->n_received; i > p->n_received - n; i--) {
+		size_t k = (i - 1) % RECEIVED_MAX;
+
+		if (p->received[k].tid == r->h.tid && p->received[k].tgid == r->h.tgid && p->received[k].at_ns >= r->h.start_ns &&
+			p->received[k].at_ns <= until)
+			return p->received[k].given;
+	}
+	return 0;
+}
+
+static struct join_socket socket_of(const struct request_pairs *p, const struct rec_request *r)
 {
 	return (struct join_socket){
 		.tgid = r->h.tgid,
@@ -57,6 +103,7 @@ static struct join_socket socket_of(const struct rec_request *r)
 		.blocked = r->blocked_ns,
 		.gone = r->gone_ns != 0,
 		.writes = r->writes,
+		.given = given_of(p, r),
 	};
 }
 
@@ -93,11 +140,18 @@ static void find_group_ends(struct request_pairs *p)
 	}
 }
 
-static bool is_due(const struct request_pairs *p, uint32_t group, bool all)
+/* What is joined by its number awaits nothing else. */
+static bool is_due(const struct request_pairs *p, const struct join_answer *a, uint64_t given, bool all)
 {
-	uint64_t end = p->group_ends[group];
+	uint64_t end = p->group_ends[a->group];
 
-	return all || (end < UINT64_MAX && p->decided >= end + (p->sequences_seen ? WAIT_NS : WAIT_ALONE_NS));
+	return all || (given && a->result == JOIN_DONE) || (end < UINT64_MAX && p->decided >= end + (p->sequences_seen ? WAIT_NS : WAIT_ALONE_NS));
+}
+
+/* What an engine does by itself to warm up. */
+static bool is_nobodys(const struct request_pairs *p, const struct join_sequence *q)
+{
+	return !q->given && !q->vague && numbers(p, q->tgid);
 }
 
 static void tell_due(struct request_pairs *p, bool all)
@@ -107,18 +161,20 @@ static void tell_due(struct request_pairs *p, bool all)
 	for (size_t i = 0; i < p->n_done; i++) {
 		const struct join_answer *a = &p->of_sequences[i];
 
-		if (is_due(p, a->group, all)) {
+		if (!is_due(p, a, p->sequences[i].given, all)) {
+			p->sequences[n_done] = p->sequences[i];
+			p->done[n_done++] = p->done[i];
+		} else if (is_nobodys(p, &p->sequences[i])) {
+			p->ops->dropped(p->done[i].request, p->arg);
+		} else {
 			p->ops->sequence(p->done[i].request, a->result == JOIN_DONE ? p->records[a->with] : NULL, a->result,
 				p->arg);
-			continue;
 		}
-		p->sequences[n_done] = p->sequences[i];
-		p->done[n_done++] = p->done[i];
 	}
 	for (size_t i = 0; i < p->n_records; i++) {
 		const struct join_answer *a = &p->of_sockets[i];
 
-		if (!is_due(p, a->group, all)) {
+		if (!is_due(p, a, p->sockets[i].given, all)) {
 			p->records[n_records++] = p->records[i];
 			continue;
 		}
@@ -135,7 +191,7 @@ static void decide(struct request_pairs *p, bool all)
 {
 	p->decided = now_of(p);
 	for (size_t i = 0; i < p->n_records; i++)
-		p->sockets[i] = socket_of(p->records[i]);
+		p->sockets[i] = socket_of(p, p->records[i]);
 	memcpy(p->sequences + p->n_done, p->open, p->n_open * sizeof(*p->open));
 	join_decide(p->join, p->sockets, p->n_records, p->sequences, p->n_done + p->n_open, p->of_sockets, p->of_sequences);
 	find_group_ends(p);
@@ -147,7 +203,9 @@ void request_pairs_begin(struct request_pairs *p, const struct step_request *r)
 	p->sequences_seen = true;
 	if (p->n_open == OPEN_MAX) /* there are never that many sequences */
 		return;
-	p->open[p->n_open] = (struct join_sequence){ .tgid = r->tgid, .open = true, .start = r->start };
+	p->open[p->n_open] = (struct join_sequence){
+		.tgid = r->tgid, .open = true, .start = r->start, .given = r->given
+	};
 	p->open_serials[p->n_open++] = r->serial;
 }
 
@@ -191,6 +249,7 @@ void request_pairs_done(struct request_pairs *p, const struct step_request *r, v
 		.first = r->first_output,
 		.last = r->last_end,
 		.outputs = step_request_tokens(r),
+		.given = r->given,
 	};
 }
 

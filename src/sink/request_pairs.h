@@ -38,6 +38,9 @@ void request_pairs_done(struct request_pairs *p, const struct step_request *r, v
 /* A request seen on a socket, which is copied. */
 void request_pairs_socket(struct request_pairs *p, const struct rec_request *r);
 
+/* A thread has passed on what it has read from a socket, as the request with this number. */
+void request_pairs_received(struct request_pairs *p, const struct rec_hdr *call, uint64_t given);
+
 /* A step has ended: time goes on. */
 void request_pairs_step(struct request_pairs *p, uint64_t end_ns);
 

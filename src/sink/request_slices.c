@@ -68,6 +68,8 @@ static void add_request(struct request_slice *s, const struct step_request *r, c
 	if (r->context)
 		add(s, "context", REQUEST_ARG_POINTER, r->context);
 	add(s, "sequence", REQUEST_ARG_NUMBER, r->sequence);
+	if (r->given)
+		add(s, "engine_request", REQUEST_ARG_NUMBER, r->given - 1);
 	if (!r->began_before)
 		add(s, "prompt_tokens", REQUEST_ARG_NUMBER, r->prompt_tokens);
 	if (r->by_parts && r->cached >= 0)

@@ -34,8 +34,8 @@ static int tear_down(void **state)
 
 static void test_one(void **state)
 {
-	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0 } };
-	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5 } };
+	struct join_socket sockets[] = { { 1, 5, 100, 310, 500, 0, false, 0, 0 } };
+	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 5, 0 } };
 
 	(void)state;
 	DECIDE(sockets, sequences);
@@ -88,12 +88,12 @@ static void test_one(void **state)
 static void test_several(void **state)
 {
 	/* one waits for the other: each answer began before the next request's first output */
-	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0 }, { 1, 3, 110, 510, 700, 0, false, 0 }, { 1, 3, 120, 810, 900, 0, false, 0 } };
-	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3 }, { 1, false, false, false, 410, 500, 690, 3 },
-		{ 1, false, false, false, 710, 800, 890, 3 } };
+	const struct join_socket queue[] = { { 1, 3, 100, 210, 400, 0, false, 0, 0 }, { 1, 3, 110, 510, 700, 0, false, 0, 0 }, { 1, 3, 120, 810, 900, 0, false, 0, 0 } };
+	const struct join_sequence turns[] = { { 1, false, false, false, 150, 200, 390, 3, 0 }, { 1, false, false, false, 410, 500, 690, 3, 0 },
+		{ 1, false, false, false, 710, 800, 890, 3, 0 } };
 	/* two at once, whichever was whose */
-	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0 }, { 1, 3, 110, 320, 510, 0, false, 0 } };
-	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3 }, { 1, false, false, false, 205, 305, 495, 3 } };
+	const struct join_socket both[] = { { 1, 3, 100, 310, 500, 0, false, 0, 0 }, { 1, 3, 110, 320, 510, 0, false, 0, 0 } };
+	const struct join_sequence at_once[] = { { 1, false, false, false, 200, 300, 490, 3, 0 }, { 1, false, false, false, 205, 305, 495, 3, 0 } };
 
 	(void)state;
 	DECIDE(queue, turns);
@@ -120,10 +120,10 @@ static void test_several(void **state)
 /* Two at once, of which one has a client that reads slowly, or closes its connection. */
 static void test_clients(void **state)
 {
-	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20 },
-		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20 } };
-	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0 },
-		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0 } };
+	const struct join_sequence sequences[] = { { 1, false, false, false, 20 * MS, 30 * MS, 200 * MS, 20, 0 },
+		{ 1, false, false, false, 25 * MS, 40 * MS, 400 * MS, 20, 0 } };
+	struct join_socket sockets[] = { { 1, 20, 10 * MS, 30 * MS + 100, 200 * MS + 100, 0, false, 0, 0 },
+		{ 1, 20, 12 * MS, 40 * MS + 100, 400 * MS + 100, 0, false, 0, 0 } };
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
@@ -157,8 +157,8 @@ static void test_late(void **state)
 	for (uint32_t i = 0; i < 10; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
-		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 };
-		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0 };
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10, 0 };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 0, 0 };
 	}
 	/* these two overlap; the answer of the first comes when that of the second is due, and that later still */
 	sequences[1].start = sequences[0].start + 20 * MS;
@@ -184,8 +184,8 @@ static void test_writes(void **state)
 	for (uint32_t i = 0; i < 12; i++) {
 		uint64_t at = (1 + i) * 1000 * MS;
 
-		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 + i };
-		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 12 + i };
+		sequences[i] = (struct join_sequence){ 1, false, false, false, at, at + 10 * MS, at + 100 * MS, 10 + i, 0 };
+		sockets[i] = (struct join_socket){ 1, 10, at - MS, at + 10 * MS + 100, at + 100 * MS + 100, 0, false, 12 + i, 0 };
 	}
 	sequences[11].start = sequences[10].start;
 	sequences[11].first = sequences[10].first;
@@ -295,7 +295,7 @@ static size_t play(unsigned int strangers, unsigned int unseen, uint64_t pause, 
 			continue;
 		/* a question that no model answers, asked at any time and answered soon */
 		s = &sockets[n_sockets];
-		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40) };
+		*s = (struct join_socket){ 1 + (uint32_t)any(0, 1), 1, now + any(0, 300), 0, 0, 0, false, (uint32_t)any(1, 40), 0 };
 		s->first = s->last = s->start + any(1, 100);
 		if (unseen) { /* or one that looks like a model's answer */
 			s->chunks = (uint32_t)any(1, 20);
@@ -355,12 +355,44 @@ static void test_unseen(void **state)
 	}
 }
 
+/* Numbers that the engine gives tell those apart that are alike in all else, and nothing else joins them. */
+static void test_numbers(void **state)
+{
+	const struct join_socket alike[] = { { 1, 3, 100, 310, 500, 0, false, 0, .given = 8 }, { 1, 3, 100, 310, 500, 0, false, 0, .given = 7 },
+		{ 1, 3, 100, 310, 500, 0, false, 0, 0 } };
+	struct join_sequence sequences[] = { { 1, false, false, false, 200, 300, 490, 3, .given = 7 },
+		{ 1, false, false, false, 200, 300, 490, 3, .given = 8 }, { 1, false, false, false, 200, 300, 490, 3, .given = 9 },
+		{ 1, false, false, false, 200, 300, 490, 3, 0 } };
+
+	(void)state;
+	DECIDE(alike, sequences);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(of_sockets[i].result, JOIN_DONE);
+		assert_int_equal(of_sockets[i].with, !i);
+		assert_int_equal(of_sequences[!i].with, i);
+	}
+	assert_int_equal(of_sequences[2].result, JOIN_NONE);
+	assert_int_equal(of_sockets[2].result, JOIN_DONE); /* by its time */
+	assert_int_equal(of_sockets[2].with, 3);
+	/* whatever is not known of it, and however late */
+	sequences[0].vague = true;
+	sequences[1].last = 100000000000;
+	sequences[3].tgid = 2;
+	sequences[3].given = 8;
+	DECIDE(alike, sequences);
+	assert_int_equal(of_sockets[0].result, JOIN_DONE);
+	assert_int_equal(of_sockets[0].with, 1);
+	assert_int_equal(of_sockets[1].result, JOIN_DONE);
+	assert_int_equal(of_sockets[2].result, JOIN_NONE);
+	assert_int_equal(of_sequences[3].result, JOIN_NONE);
+}
+
 #define TEST(f) cmocka_unit_test(f)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(test_one), TEST(test_several), TEST(test_clients), TEST(test_late), TEST(test_writes),
-		TEST(test_servers), TEST(test_unseen) };
+		TEST(test_servers), TEST(test_unseen), TEST(test_numbers) };
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

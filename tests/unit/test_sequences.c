@@ -69,6 +69,9 @@ static void test_changes(void **state)
 			{ SEQUENCE_KEEP, .memory = 0xa, .sequence = 4, .from = 0, .to = INT64_MAX } },
 		{ "llama_memory_seq_add", { 0xa, 4, 16, 32, (uint64_t)-16 },
 			{ SEQUENCE_SHIFT, .memory = 0xa, .sequence = 4, .from = 16, .to = 32, .by = -16 } },
+		{ "_ZN19server_context_impl21launch_slot_with_taskER11server_slotO11server_task", { 0xc, 0xd, 2, 17 },
+			{ SEQUENCE_PLACE, .context = 0xc, .draft = 0xd, .sequence = 2, .request = 18, .to = INT64_MAX } },
+		{ "_ZN11server_slot7releaseEv", { 0xc, 2 }, { SEQUENCE_END, .context = 0xc, .sequence = 2, .to = INT64_MAX } },
 		{ "llama_memory_clear", { 0xa },
 			{ SEQUENCE_CLEAR, .memory = 0xa, .every = true, .from = 0, .to = INT64_MAX } },
 		{ "llama_kv_cache_clear", { 0xc },
@@ -86,7 +89,7 @@ static void test_changes(void **state)
 		if (got.what != want.what || got.at_ns != want.at_ns || got.tgid != want.tgid || got.tid != want.tid ||
 			got.context != want.context || got.memory != want.memory || got.every != want.every ||
 			got.sequence != want.sequence || got.source != want.source || got.from != want.from ||
-			got.to != want.to || got.by != want.by)
+			got.to != want.to || got.by != want.by || got.request != want.request || got.draft != want.draft)
 			fail_msg("case %zu, %s", i, cases[i].symbol);
 	}
 }
@@ -118,6 +121,65 @@ static void test_context(void **state)
 	assert_int_equal(sequence_context(memories, &b), 0xc5);
 }
 
+/* The steps of a draft model's context are named after that, as soon as it is known. */
+static void test_drafts(void **state)
+{
+	struct rec_step r = { .h = { .tgid = PID } }, copy;
+	struct draft_contexts d = {};
+	struct rec_function place = { .h = { .tgid = PID } };
+	const struct rec_step *marked;
+
+	(void)state;
+	for (size_t i = 0; i < probes.n; i++) {
+		if (!strcmp(probes.specs[i].symbol, "llama_process"))
+			r.h.id = (uint32_t)i;
+		if (strstr(probes.specs[i].symbol, "launch_slot_with_task"))
+			place.h.id = (uint32_t)i;
+	}
+	r.vals[0] = 1;
+	r.vals[1] = 0xd;
+	r.vals[2] = 1;
+	copy = r;
+	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	memcpy(place.vals, (uint64_t[]){ 0xc, 0, 2, 17 }, 32);
+	drafts_learn(&d, &probes, &place); /* a server without one */
+	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	memcpy(place.vals, (uint64_t[]){ 0xc, 0xd, 2, 17 }, 32);
+	drafts_learn(&d, &probes, &place);
+	drafts_learn(&d, &probes, &place);
+	assert_int_equal(d.n, 1);
+	marked = drafts_mark(&d, &probes, &r, sizeof(r));
+	assert_string_equal(probe_spec_name(&probes.specs[r.h.id], marked->vals), "draft");
+	assert_memory_equal(&r, &copy, sizeof(r));
+	r.h.tgid++;
+	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	r.h.tgid--;
+	r.vals[1] = 0xc;
+	assert_ptr_equal(drafts_mark(&d, &probes, &r, sizeof(r)), &r);
+	for (uint64_t i = 0; i < 1000; i++)
+		drafts_add(&d, PID, 0x1000 + i);
+	assert_int_equal(d.n, DRAFT_CONTEXTS_MAX);
+	assert_true(drafts_have(&d, PID, 0x1000 + 999) && !drafts_have(&d, PID, 0xd));
+}
+
+/* What threads have read and pass on. */
+static void test_received(void **state)
+{
+	struct rec_function r = { .h = { .tgid = PID } };
+	uint64_t request = 0;
+
+	(void)state;
+	while (strcmp(probes.specs[r.h.id].symbol, "_ZN12server_queue4postEOSt6vectorI11server_taskSaIS1_EEb"))
+		r.h.id++;
+	r.vals[0] = 5;
+	assert_true(sequence_received(&probes, &r, &request));
+	assert_int_equal(request, 6);
+	r.vals[0] = (uint64_t)-1;
+	assert_false(sequence_received(&probes, &r, &request));
+	r.h.id = 0;
+	assert_false(sequence_received(&probes, &r, &request));
+}
+
 /* What is none, or has no sequence. */
 static void test_none(void **state)
 {
@@ -144,6 +206,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_context, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drafts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_received, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_none, setup, teardown),
 	};
 

@@ -540,6 +540,61 @@ static void test_between(void **state)
 	}
 }
 
+/* The engine says itself which request comes where, and when it is done with it. */
+static void test_placed(void **state)
+{
+	struct sequence_change c = { .what = SEQUENCE_PLACE, .tgid = 1, .context = 9, .to = INT64_MAX };
+
+	(void)state;
+	/* the slot of a request that began before the recording, and its next one, which goes on where that ended */
+	begin();
+	ADD(0, 1, 1, { { 0, 20, 1, 1 } });
+	c.at_ns = 100 + 10 * 2;
+	c.request = 18;
+	step_requests_change(requests, &c);
+	ADD(3, 4, 1, { { 0, 21, 1, 1 } });
+	ADD(5, 6, 1, { { 0, 22, 1, 1 } });
+	change(7, SEQUENCE_END, 0, 0, INT64_MAX, 0);
+	/* it was given up within its prompt */
+	c.at_ns = 100 + 10 * 8;
+	c.request = 19;
+	step_requests_change(requests, &c);
+	ADD(9, 10, 1, { { 0, 0, 8, 0 } });
+	change(11, SEQUENCE_END, 0, 0, INT64_MAX, 0);
+	/* guesses, of which the last two were not taken: after its last step, too */
+	c.at_ns = 100 + 10 * 12;
+	c.request = 20;
+	step_requests_change(requests, &c);
+	ADD(13, 14, 1, { { 0, 4, 8, 1 } });
+	ADD(15, 16, 1, { { 0, 12, 4, 4 } });
+	change(17, SEQUENCE_REMOVE, 0, 14, INT64_MAX, 0);
+	ADD(18, 19, 1, { { 0, 14, 4, 4 } });
+	change(20, SEQUENCE_REMOVE, 0, 17, INT64_MAX, 0);
+	change(20, SEQUENCE_END, 0, 0, INT64_MAX, 0);
+	end();
+	assert_int_equal(n_got, 4);
+	assert_true(got[0].r.began_before && got[0].r.end_seen && !got[0].r.given);
+	assert_false(got[1].r.began_before);
+	assert_int_equal(got[1].r.given, 18);
+	assert_int_equal(got[1].r.cached, 21);
+	assert_int_equal(step_request_tokens(&got[1].r), 2);
+	assert_true(got[1].r.end_seen && got[1].r.last_end == 160);
+	assert_true(got[2].r.cancelled && got[2].r.given == 19);
+	assert_false(got[3].r.cancelled);
+	assert_int_equal(got[3].r.given, 20);
+	assert_int_equal(step_request_tokens(&got[3].r), 1 + 2 + 3);
+	assert_true(got[3].r.end_seen);
+
+	/* a draft model's context has sequences, too, but no requests */
+	begin();
+	c = (struct sequence_change){ .what = SEQUENCE_PLACE, .tgid = 1, .context = 8, .draft = 9, .at_ns = 90, .to = INT64_MAX };
+	step_requests_change(requests, &c);
+	ADD(0, 1, 1, { { 0, 0, 8, 1 } });
+	ADD(2, 3, 1, { { 0, 8, 1, 1 } });
+	end();
+	assert_int_equal(n_got, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -555,6 +610,7 @@ int main(void)
 		TEST(test_unplaced),
 		TEST(test_pushed_out),
 		TEST(test_changes),
+		TEST(test_placed),
 		TEST(test_junk),
 	};
 
