@@ -41,11 +41,9 @@ made_once() {
 make_whole() { # DIRECTORY COMMAND ARG...
 	[ ! -d "$1" ] || return 0
 	rm -rf "$1.part"
-	if ! mkdir -p "$1.part" || ! "$2" "$1.part" "${@:3}"; then
-		rm -rf "$1.part"
-		return 1
-	fi
-	mv "$1.part" "$1"
+	# shellcheck disable=SC2064 # as it is now
+	trap "rm -rf ${1@Q}.part" EXIT
+	mkdir -p "$1.part" && "$2" "$1.part" "${@:3}" && mv "$1.part" "$1"
 }
 
 # The bundled engine, which needs nothing.
