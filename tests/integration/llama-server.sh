@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The real llama-server of Debian's next release: each request of its clients is found once, in the slot and with the
+# tokens and times that the server itself tells them, and joined with its socket, whatever the server is asked to do.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+setup() {
+	need_root
+	need python3
+	root=$(llama_next 2>"$TMP/next.err") || skip_all "$(cat "$TMP/next.err")"
+	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
+	mkdir "$TMP/mnt"
+	for preset in tiny mite; do
+		cp "$(llama_model "$preset")" "$TMP/mnt/$preset.gguf"
+	done
+	mkdir "$TMP/mnt/models"
+	cp "$TMP"/mnt/*.gguf "$TMP/mnt/models"
+}
+
+# serve NAME SERVER-OPTION...: starts a server, and records it until recorded. Sets URL.
+serve() {
+	local name=$1
+	shift
+	background "$TOP/tests/engines/in_root" "$root" "$TMP/mnt" llama-server --offline --host 127.0.0.1 --port 0 --threads 1 "$@" \
+		>"$TMP/$name.log" 2>&1
+	SERVER=$BG
+	wait_until 60 grep -qs 'listening on http' "$TMP/$name.log"
+	URL=$(grep -oE -m 1 'http://127.0.0.1:[0-9]+' "$TMP/$name.log")
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$name.jsonl" -p "$SERVER" 2>"$TMP/$name.err"
+	TRACER=$BG
+	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/$name.err"
+}
+
+wait_for_tracer() {
+	wait "$TRACER"
+}
+
+recorded() { # NAME
+	kill -INT "$TRACER"
+	check "$1: nothing is lost" wait_for_tracer
+	kill "$SERVER"
+	wait "$SERVER" || true
+	check "$1: valid" "$INFTRACE" validate "$TMP/$1.jsonl" --require token_prof,request_prof
+}
+
+# shapes FAMILY NAME: of the lines of that family in the profile, in TMP/NAME.FAMILY
+shapes() {
+	json '[e["shape"] for e in p if e["event"] == "'"$1"'"]' p="$TMP/$2.jsonl" >"$TMP/$2.$1"
+}
+
+# clients NAME CLIENT-OPTION... -- SERVER-OPTION...
+clients() {
+	local name=$1
+	args_split "${@:2}"
+	serve "$name" -m /mnt/tiny.gguf "${BEHIND[@]}"
+	"$BUILD/programs/llama_clients" "${BEFORE[@]}" "${URL##*:}" >"$TMP/$name.clients"
+	recorded "$name"
+	check "$name: requests, slots, tokens and times, as the server and its clients say" \
+		"$TOP/tests/programs/check_llama_server.py" "$TMP/$name.clients" "$TMP/$name.jsonl"
+	sed 's/^/# /' "$TMP/check.out"
+}
+
+# One prompt in 9 has 300 words.
+test_users() {
+	clients "8 users" -u 8 -n "$(often 10 60)" -- -np 4
+	clients "8 users, kept prompts" -u 8 -n "$(often 10 60)" -c -- -np 4
+	clients "32 users" -u 32 -n "$(often 4 20)" -c -- -np 8
+	clients "answers in one part" -u 8 -n "$(often 5 40)" -1 -c -- -np 4 --kv-unified
+}
+
+test_disconnects() {
+	clients "disconnects" -u 8 -n "$(often 10 60)" -c -d 5 -- -np 4
+}
+
+# Each step of the draft model's context says so, and none is a request.
+test_draft() {
+	clients "draft" -u 8 -n "$(often 6 30)" -c -- -np 4 -md /mnt/tiny.gguf --spec-type draft-simple --spec-draft-n-max 4
+	shapes token_prof draft
+	shapes request_prof draft
+	# those before the first call that names the draft's context, in the order of the rings, are not known to be its own
+	expect "draft: all steps of one of the two contexts draft, from some step on" \
+		'len({s["context"] for s in p}) == 2 and sum(all(s["phase"] == "draft" for s in sorted((s for s in p if s["context"] == c), key=lambda s: s["step"])[8:]) for c in {s["context"] for s in p}) == 1' \
+		p="$TMP/draft.token_prof"
+	expect "draft: none of the other one does" \
+		'sorted(sum(s["phase"] == "draft" for s in p if s["context"] == c) > 0 for c in {s["context"] for s in p}) == [False, True]' \
+		p="$TMP/draft.token_prof"
+	expect "draft: guesses were accepted" 'sum(r.get("draft_steps", 0) for r in p) > 0' p="$TMP/draft.request_prof"
+}
+
+post() { # PATH JSON
+	curl -sS --fail --noproxy '*' --max-time 60 "$URL$1" -d "$2"
+}
+
+# Slots that are saved and restored, a context that is shifted, several answers to one prompt, a grammar.
+test_slots() {
+	mkdir "$TMP/mnt/slots"
+	serve slots -m /mnt/tiny.gguf -np 4 -c 1024 --context-shift --slot-save-path /mnt/slots
+	{
+		post /completion '{"prompt": "the time of a token", "n_predict": 5, "id_slot": 1, "ignore_eos": true}' && echo
+		post '/slots/1?action=save' '{"filename": "one"}' >"$TMP/saved"
+		post /completion '{"prompt": "waiting", "n_predict": 3, "id_slot": 1, "ignore_eos": true}' && echo
+		post '/slots/1?action=restore' '{"filename": "one"}' >"$TMP/restored"
+		post /completion '{"prompt": "the time of a token", "n_predict": 5, "id_slot": 1, "ignore_eos": true}' && echo
+		post /completion '{"prompt": "the time", "n_predict": 400, "id_slot": 2, "ignore_eos": true}' && echo
+		post /completion '{"prompt": "the time", "n_predict": 9, "id_slot": 0, "grammar": "root ::= [a-z ]+"}' && echo
+	} >"$TMP/slots.said"
+	recorded slots
+	shapes request_prof slots
+	expect "slots: prompt, kept and answered tokens of each request, in its slot" \
+		'[[r[k] for k in ("sequence", "prompt_tokens", "cached_tokens", "output_tokens")] for r in p if r["source_kind"] == "sequence"] == [[d["id_slot"]] + [d["timings"][k] for k in ("prompt_n", "cache_n", "predicted_n")] for d in s]' \
+		p="$TMP/slots.request_prof" s="$TMP/slots.said"
+	expect "slots: the context was shifted" 's[3]["truncated"]' s="$TMP/slots.said"
+	expect "slots: what is no completion is no request of a sequence" \
+		'[r["request"] for r in p if r["source_kind"] == "socket"] == ["POST /slots/1"] * 2' p="$TMP/slots.request_prof"
+}
+
+# What encodes, and gives no tokens.
+test_embeddings() {
+	serve embeddings -m /mnt/tiny.gguf -np 4 --embedding --pooling mean
+	post /embedding '{"content": "the time of a token"}' >"$TMP/embedding"
+	post /v1/embeddings '{"input": ["the time", "of a token went"]}' >"$TMP/embeddings"
+	recorded embeddings
+	shapes request_prof embeddings
+	expect "embeddings: one sequence for each text, and each request" \
+		'[r["output_tokens"] for r in p if r["source_kind"] == "sequence"] == [0] * 3 and sum(r.get("joined", False) for r in p) == 2' \
+		p="$TMP/embeddings.request_prof"
+	serve rerank -m /mnt/tiny.gguf -np 4 --rerank
+	post /rerank '{"query": "the time", "documents": ["of a token went", "into", "waiting"]}' >"$TMP/reranked"
+	recorded rerank
+	shapes request_prof rerank
+	expect "rerank: one sequence for each text, with all tokens that the server counts" \
+		'sum(r["source_kind"] == "sequence" for r in p) == 3 and sum(r.get("prompt_tokens", 0) for r in p) == s["usage"]["prompt_tokens"]' \
+		p="$TMP/rerank.request_prof" s=last:"$TMP/reranked"
+}
+
+# Several models, each in a child of the server: what they do to warm up is no request.
+test_router() {
+	serve router --models-dir /mnt/models -np 2
+	for model in tiny mite; do
+		post /completion '{"model": "'$model'", "prompt": "the time of a token", "n_predict": 5, "ignore_eos": true}' >"$TMP/$model.said"
+	done
+	recorded router
+	shapes request_prof router
+	expect "router: one request of each child, joined" \
+		'[[r["prompt_tokens"], r["output_tokens"], r["joined"]] for r in p if r["source_kind"] == "sequence"] == [[d["timings"]["prompt_n"], 5, True] for d in (a, b)] and len({r["pid"] for r in p}) == 3' \
+		p="$TMP/router.request_prof" a=last:"$TMP/tiny.said" b=last:"$TMP/mite.said"
+}
+
+ALL_TESTS=(users disconnects draft slots embeddings router)
+run_tests "$@"
