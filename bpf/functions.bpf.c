@@ -5,6 +5,7 @@
  */
 #include "spans.bpf.h"
 
+#include "engine_steps.bpf.h"
 #include "fetch.bpf.h"
 #include "probed.bpf.h"
 #include "rows.bpf.h"
@@ -395,6 +396,10 @@ int function_entry(struct pt_regs *ctx)
 	}
 	if (!p->hit)
 		p->hit = 1;
+	if (p->engine && !engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx))) {
+		hit_end(t->timed_ns, t->timed_kind);
+		return 0;
+	}
 	changes = shed_changes(p);
 	if (changes & 1)
 		return 0;
@@ -655,6 +660,8 @@ int barrier_arrival(struct pt_regs *ctx)
 		return 0;
 	if (!p->hit)
 		p->hit = 1;
+	if (p->engine)
+		engine_called(t, p, (u64)task->tgid << 32 | task->pid, PT_REGS_SP(ctx));
 	changes = shed_changes(p);
 	if (changes & 1)
 		return 0;

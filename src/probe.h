@@ -300,6 +300,25 @@ struct node_layout {
 	u8 pad[3];
 };
 
+#define ENGINE_STEPS_MAX 4096
+#define ENGINE_STACKS 8 /* a power of two */
+
+struct engine_key {
+	u32 tgid;
+	u32 engine; /* as in struct probe */
+};
+
+/*
+ * Whether the steps of a preset are called in a process. What shows that its engine is at work are calls of its stand-ins
+ * outside of all steps or, if it has none, of its operators, graphs, barriers and samplers.
+ */
+struct engine_steps {
+	u64 since_ns, last_ns; /* the first and the last of these */
+	u64 sp[ENGINE_STACKS]; /* the stack pointers there, by tid */
+	u32 called;	       /* a step was called */
+	u32 missing;	       /* set by user space: none is, so stand-ins are the steps until one is called after all */
+};
+
 struct probe {
 	u8 role; /* enum probe_role */
 	u8 flags;
@@ -315,7 +334,9 @@ struct probe {
 	u8 shed;      /* 1 + the part that it is of: SHED_BARRIERS or SHED_OPERATORS; 0: none */
 	u8 python;    /* 1 + the index of its struct python_calls: only calls of these Python functions count; 0: of any function */
 	u8 row_struct; /* bytes of a row's structure, see ROW_STRUCT_MAX; 0: each column has an array of its own */
-	u8 pad[2];
+	u16 engine;   /* 1 + its number, if it is a step or shows that its engine is at work: struct engine_steps; else 0 */
+	u8 stand_in;  /* a step only where no other one of its engine is called */
+	u8 pad[7];
 	s64 when_than;
 	struct fetch group; /* the same value in all threads of a group, a different one in other groups */
 	struct fetch fetch[FUNC_VALS_MAX];

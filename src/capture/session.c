@@ -153,8 +153,10 @@ static void configure(struct session *s, const struct session_config *c)
 	if (hold_by_multi(c))
 		bpf_program__set_expected_attach_type(k->progs.hold_loader, ATTACH_UPROBE_MULTI);
 	bpf_map__set_max_entries(k->maps.rings, s->n_rings);
-	if (!functions)
+	if (!functions) {
 		bpf_map__set_max_entries(k->maps.probes, 1);
+		bpf_map__set_max_entries(k->maps.engine_steps, 1);
+	}
 	if (!c->hold) {
 		bpf_map__set_max_entries(k->maps.holds, 1);
 		bpf_map__set_max_entries(k->maps.holds_done, 1);
@@ -723,6 +725,11 @@ struct counters session_counters(const struct session *s)
 int session_requests(const struct session *s)
 {
 	return requests_left(bpf_map__fd(s->skel->maps.connections), s->cb, s->cb_arg);
+}
+
+int session_engine_steps_fd(const struct session *s)
+{
+	return bpf_map__fd(s->skel->maps.engine_steps);
 }
 
 int session_sums_fd(const struct session *s)

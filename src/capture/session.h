@@ -162,6 +162,9 @@ struct counters session_counters(const struct session *s);
 /* After the stop: passes requests whose end was not seen to the callback. -errno. */
 int session_requests(const struct session *s);
 
+/* The map that misfits_new() wants. */
+int session_engine_steps_fd(const struct session *s);
+
 /* The map that memory_new() wants. */
 int session_sums_fd(const struct session *s);
 

@@ -362,7 +362,7 @@ static int read_rows(struct reader *r, struct json_object *obj, struct probe_spe
 /* One entry of "probes", without its arguments. */
 struct entry {
 	const char *library, *begin, *end, *role, *name, *when;
-	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, hidden;
+	bool usdt, instant, nothrow, exits, past_early_return, graph_launch, outermost, stand_in, hidden;
 };
 
 static int read_entry(struct reader *r, struct json_object *obj, struct entry *ret)
@@ -370,7 +370,7 @@ static int read_entry(struct reader *r, struct json_object *obj, struct entry *r
 	static const char *const known[] = { "library", "symbol", "begin", "end", "instant", "usdt", "role", "args",
 		"args_arm64", "detail", "detail_arm64", "detail_only", "name", "names", "when", "check", "nothrow", "exits",
 		"past_early_return", "graph_launch", "group", "group_arm64", "rows", "rows_arm64", "outermost", "node",
-		"bytes", NULL };
+		"bytes", "stand_in", NULL };
 	bool symbol = json_object_object_get_ex(obj, "symbol", NULL);
 	struct entry e = {
 		.instant = json_object_object_get_ex(obj, "instant", NULL),
@@ -483,6 +483,10 @@ static int add_probe(struct reader *r, struct json_object *obj, const struct ent
 	if (e->outermost && !(s->flags & PROBE_F_SPAN))
 		return preset_error(r, "outermost", "is for symbols");
 	s->outermost = e->outermost;
+	if (e->stand_in && s->role != ROLE_STEP)
+		return preset_error(r, "stand_in", "is for the role step");
+	s->stand_in = e->stand_in;
+	*(e->stand_in ? &r->e->has_stand_in : &r->e->has_step) |= s->role == ROLE_STEP;
 	err = read_arch_args(r, obj, s, false);
 	if (!err)
 		err = read_rows(r, obj, s);
@@ -553,7 +557,7 @@ static int read_probe(struct reader *r, struct json_object *obj)
 		get_bool(r, obj, "exits", &e.exits) ||
 		get_bool(r, obj, "past_early_return", &e.past_early_return) ||
 		get_bool(r, obj, "graph_launch", &e.graph_launch) ||
-		get_bool(r, obj, "outermost", &e.outermost))
+		get_bool(r, obj, "stand_in", &e.stand_in) || get_bool(r, obj, "outermost", &e.outermost))
 		return -EINVAL;
 	/* names of handles are needed even then */
 	e.hidden = detail_only && !r->pt->op_detail;
@@ -761,6 +765,7 @@ static int read_preset(struct reader *r, struct json_object *root)
 	if (!r->e)
 		return -ENOMEM;
 	engines[pt->n_engines++] = r->e;
+	r->e->number = (unsigned int)pt->n_engines;
 	return read_root(r, root);
 }
 

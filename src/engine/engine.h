@@ -109,6 +109,7 @@ struct probe_spec {
 	struct fetch fetch[FUNC_VALS_MAX];
 	struct fetch group; /* with PROBE_F_GROUP */
 	bool outermost; /* calls within another call of the same role do not count */
+	bool stand_in; /* a step only where no other one of its engine is called */
 	uint8_t row_count, rows_at, row_else, row_struct; /* as in struct probe: rows, rows_at, row_else, row_struct */
 	struct row_fetch row[ROW_COLUMNS];
 	struct {
@@ -141,6 +142,8 @@ struct engine {
 	struct enum_table *enums;
 	size_t n_enums;
 	bool matched; /* some target maps one of its files */
+	unsigned int number; /* 1 + its index in the table */
+	bool has_step, has_stand_in;
 };
 
 struct probe_table {

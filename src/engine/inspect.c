@@ -212,6 +212,59 @@ static int check_symbol(struct worker *w, const char *symbol)
 	return err;
 }
 
+/* Whole words of a C name. */
+#define STEP_LIKE "?(*_)@(decode|encode|eval|forward|generate|process|run|step)?(_*)"
+#define STEPS_NAMED 2
+
+struct like {
+	const struct probe_table *pt;
+	const struct probe_spec *step;
+	struct {
+		const char *name;
+		size_t rank;
+	} best[STEPS_NAMED];
+};
+
+/* The more its name is like that of the step the less; words before length. */
+static size_t rank_of(const char *name, const char *step)
+{
+	size_t own = strcspn(step, "_") + 1, words = 1;
+
+	for (const char *p = name; *p; p++)
+		words += *p == '_';
+	return (strncmp(name, step, own) ? 1 << 20 : 0) + words * (SPEC_STRING_MAX + 1) + strlen(name);
+}
+
+static int keep_like(const struct elf_symbol *sym, void *arg)
+{
+	struct like *l = arg;
+	size_t rank = rank_of(sym->name, l->step->symbol), i = STEPS_NAMED;
+
+	if (!strncmp(sym->name, "_Z", 2) || !spec_text_ok(sym->name, SPEC_NAME_MAX))
+		return 0;
+	for (size_t k = 0; k < l->pt->n; k++) {
+		if (l->pt->specs[k].engine == l->step->engine && !strcmp(l->pt->specs[k].symbol, sym->name))
+			return 0;
+	}
+	for (; i && (!l->best[i - 1].name || rank < l->best[i - 1].rank); i--) {
+		if (i < STEPS_NAMED)
+			l->best[i] = l->best[i - 1];
+		l->best[i - 1].name = sym->name;
+		l->best[i - 1].rank = rank;
+	}
+	return 0;
+}
+
+static int answer_steps(struct worker *w, const struct probe_spec *step)
+{
+	struct like l = { .pt = w->pt, .step = step };
+	int err = elf_match_symbols(w->elf, STEP_LIKE, keep_like, &l);
+
+	for (size_t i = 0; i < STEPS_NAMED && err >= 0 && l.best[i].name; i++)
+		err = answer_instead(w, l.best[i].name);
+	return err < 0 ? err : 0;
+}
+
 static int answer_code(struct worker *w)
 {
 	Elf64_Ehdr h;
@@ -270,6 +323,8 @@ static int answer(struct worker *w, const struct inspect_request *rq)
 	if (rq->what == INSPECT_LOADED)
 		return answer_loaded(w);
 	s = &w->pt->specs[rq->spec];
+	if (rq->what == INSPECT_STEPS)
+		return answer_steps(w, s);
 	return s->is_usdt ? check_usdt(w, s->symbol + strlen(SPEC_USDT)) : check_symbol(w, s->symbol);
 }
 

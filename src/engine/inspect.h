@@ -11,13 +11,14 @@
 enum inspect_what {
 	INSPECT_SITES,
 	INSPECT_CHECK,
+	INSPECT_STEPS,
 	INSPECT_LOADED,
 };
 
 /* One message, with two descriptors: the file, and the socket for the answer. */
 struct inspect_request {
 	uint32_t what;
-	uint32_t spec; /* INSPECT_CHECK */
+	uint32_t spec; /* INSPECT_CHECK, INSPECT_STEPS */
 	uint32_t ms;   /* after which the worker ends */
 	uint8_t states_only;
 	char shown[PATH_MAX]; /* INSPECT_SITES */

@@ -321,6 +321,15 @@ int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, s
 	return inspect(&r, &rq, fd);
 }
 
+int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size)
+{
+	struct inspect_request rq = { .what = INSPECT_STEPS, .spec = (uint32_t)spec, .ms = INSPECT_MS_MAX };
+	struct reply r = { .ins = ins, .instead = names, .instead_size = size };
+
+	*names = '\0';
+	return inspect(&r, &rq, fd);
+}
+
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded)
 {
 	struct inspect_request rq = { .what = INSPECT_LOADED, .ms = INSPECT_MS_MAX };

@@ -63,6 +63,10 @@ int inspector_sites(struct inspector *ins, int fd, const char *shown, bool state
  * to `size` bytes of what it has instead. */
 int inspector_check(struct inspector *ins, int fd, size_t spec, char *instead, size_t size);
 
+/* Names up to two C functions of the file that may be steps of the engine whose step the specification is, and that its preset
+ * does not know: "", "f", or "f, g". */
+int inspector_steps(struct inspector *ins, int fd, size_t spec, char *names, size_t size);
+
 /* Returns as inspector_sites() does. */
 int inspector_loaded(struct inspector *ins, int fd, struct inspect_loaded *ret_loaded);
 

@@ -533,6 +533,12 @@ const char *probe_arg_string(const struct probe_spec *s, unsigned int arg, const
 	return strs;
 }
 
+/* Whether calls of such functions show that the engine is at work. */
+static bool shows_work(enum probe_role role)
+{
+	return role == ROLE_OP || role == ROLE_GRAPH || role == ROLE_BARRIER || role == ROLE_SAMPLE;
+}
+
 int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 {
 	struct probe p = {
@@ -551,6 +557,10 @@ int probe_spec_encode(const struct probe_spec *s, struct probe *ret_probe)
 	int64_t than = 0;
 	int err;
 
+	if (s->engine && s->engine->has_step && (s->role == ROLE_STEP || (!s->engine->has_stand_in && shows_work(s->role)))) {
+		p.engine = (uint16_t)s->engine->number;
+		p.stand_in = s->stand_in;
+	}
 	memcpy(p.fetch, s->fetch, sizeof(s->fetch));
 	memcpy(p.row, s->row, sizeof(s->row));
 	p.group = s->group;

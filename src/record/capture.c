@@ -246,6 +246,8 @@ int capture_open(struct capture *c, const struct record_options *o, pid_t hold_p
 
 	events_configure(o, &c->probes, &config);
 	err = session_open(&config, &c->session) ?: follow_new(c->session, c->tasks, &c->follow);
+	if (!err)
+		err = misfits_new(session_engine_steps_fd(c->session), &c->probes, c->inspector, &c->misfits);
 	if (!err && record_finds(o))
 		follow_give_back(c->follow);
 	return err;
@@ -255,8 +257,10 @@ void capture_close(struct capture *c)
 {
 	capture_calibrated(c);
 	follow_free(c->follow);
+	misfits_free(c->misfits);
 	session_free(c->session);
 	c->follow = NULL;
+	c->misfits = NULL;
 	c->session = NULL;
 }
 

@@ -5,6 +5,7 @@
 
 #include "capture/features.h"
 #include "capture/follow.h"
+#include "capture/misfit.h"
 #include "capture/session.h"
 #include "engine/engine.h"
 #include "engine/handles.h"
@@ -23,6 +24,7 @@ struct capture {
 	struct inspector *inspector; /* NULL: nothing to probe */
 	struct session *session;
 	struct follow *follow;
+	struct misfits *misfits;
 	struct tasks *tasks;
 	struct handles *handles;
 	struct metadata *metadata; /* NULL: no profile */

@@ -588,6 +588,7 @@ static void write_end(struct recorder *rec)
 	sink_settled(rec->out);
 	sink_mark(rec->out, &m);
 	overhead_marks(rec->rec.left_out, rec->out, rec->rec.start_boot_ns, rec->totals.close_ns);
+	misfits_marks(rec->c.capture->misfits, rec->out, rec->rec.start_boot_ns);
 	rec->written = true;
 }
 

@@ -75,6 +75,8 @@ static void take_task(struct intake *in, const struct rec_task *t)
 		probe_table_forked(&in->c->probes, t->ptgid, t->h.tgid);
 	if (t->h.id == TASK_EXEC || forked)
 		handles_drop(in->c->handles, t->h.tgid);
+	if (t->h.id == TASK_EXEC || (t->h.id == TASK_EXIT && t->h.flags & TASK_F_LAST))
+		misfits_forget(in->c->misfits, t->h.tgid);
 	if (!in->unwinder)
 		return;
 	if (t->h.id == TASK_EXEC)

@@ -168,6 +168,7 @@ static int serve(struct run *r, int more)
 	discover_turn(r->discover, now);
 	follow_turn(r->capture.follow, now);
 	overhead_turn(r->windows.overhead, r->windows.sink, now);
+	misfits_turn(r->capture.misfits, r->windows.sink, now);
 	r->stop = r->stop || r->control.stop || r->windows.over;
 	if (err)
 		return err;

@@ -121,6 +121,7 @@ static int window_open(struct windows *w, const char *why)
 	mark(w, "window_open", open_ns, why);
 	if (w->overhead)
 		overhead_marks(&w->overhead->left_out, w->sink, open_ns, open_ns);
+	misfits_marks(w->c->misfits, w->sink, open_ns);
 	return 0;
 }
 

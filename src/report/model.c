@@ -184,12 +184,13 @@ struct recording_clock model_clock(const struct model *m, uint32_t recording)
 
 bool process_empty(const struct process *p)
 {
-	return !p->steps.len && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->seqs.len &&
+	return !p->steps.len && !p->finding && !p->ops.len && !p->syscalls.len && !p->n_calls && !p->seqs.len &&
 	       !p->stacks.n_sums && !p->has_sched && !p->has_faults && !p->has_memory;
 }
 
 int process_add_step(struct process *p, const struct step *step)
 {
+	p->stand_ins += step->stand_in != 0;
 	return steps_add(&p->steps, step);
 }
 

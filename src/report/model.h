@@ -84,6 +84,8 @@ struct process {
 	int64_t wall;        /* over all recordings, from the first step to the last */
 	int64_t tracer, tracer_of; /* what the recorder cost, and the time of the steps for which it says so */
 	uint64_t left_out[SHED_PARTS]; /* steps without this part, by --budget */
+	uint64_t stand_ins; /* steps that stand in for those of the engine */
+	uint32_t finding;   /* why its preset does not fit */
 	struct tally ops, syscalls;
 	struct call *calls; /* after model_finish: sorted by time */
 	size_t n_calls, calls_size;

@@ -401,6 +401,10 @@ static struct json_object *process_object(
 	if (p->tracer_of)
 		json_put_double(b, o, "tracer_share", (double)p->tracer / (double)p->tracer_of);
 	put_left_out(b, o, p);
+	if (p->finding)
+		put_name(b, o, "misfit", m, p->finding);
+	if (p->stand_ins)
+		json_put_u64(b, o, "stand_in_steps", p->stand_ins);
 	*err = put_open(b, o, m, p, sum, slowest);
 	put_crowd(b, o, &sum->crowd);
 	put_limited(b, o, sum);

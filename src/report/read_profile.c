@@ -92,6 +92,7 @@ static const struct key step_keys[] = {
 	STEP_KEY("straggler_by_tid", U32, straggler.by_tid),
 	STEP_KEY("straggler_late_us", US, straggler.late),
 	STEP_KEY("left_out", PARTS, left_out),
+	STEP_KEY("stand_in", NAME, stand_in),
 	STEP_KEY("tracer_us", US, tracer),
 	STEP_KEY("began_before", TRUE, began_before),
 	STEP_KEY("unfinished", TRUE, unfinished),
@@ -536,6 +537,13 @@ static int read_memory(struct profile_reader *r, struct process *p, const struct
 	return 0;
 }
 
+static int read_finding(struct profile_reader *r, struct process *p, const struct json_node *shape,
+	const struct json_node *stages)
+{
+	(void)stages;
+	return model_name(r->m, node_string(node_get(shape, "finding")), &p->finding);
+}
+
 static const struct family {
 	const char *event;
 	int (*read)(struct profile_reader *r, struct process *p, const struct json_node *shape,
@@ -551,6 +559,7 @@ static const struct family {
 	{ "fault_prof", read_faults },
 	{ "memory_prof", read_memory },
 	{ "stack_prof", read_stack },
+	{ "misfit_prof", read_finding },
 };
 
 static int read_window(

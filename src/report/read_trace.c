@@ -98,6 +98,7 @@ static int read_step(struct trace_reader *r, const struct trace_event *event, in
 		if (read_u64(args, keys[i], &step.rows[i]))
 			step.rows[i]++;
 	}
+	step.stand_in = node_get(args, "stand_in") != NULL;
 	step.began_before = node_is(node_get(args, "began_before"), JSON_TRUE);
 	step.unfinished = node_is(node_get(args, "unfinished"), JSON_TRUE);
 	step_breakdown(r, breakdown, &step);
@@ -191,6 +192,19 @@ static int read_clock(struct trace_reader *r, const struct trace_event *event)
 	return model_set_clock(r->m, r->recording, event->args, ts);
 }
 
+/* The number is that of the process. */
+static int read_finding(struct trace_reader *r, const struct trace_event *event)
+{
+	struct process *p;
+	uint32_t pid;
+	int err;
+
+	if (!read_u32(node_get(event->args, "number"), &pid))
+		return 0;
+	err = model_process(r->m, pid, r->origin, &p);
+	return err ? err : model_name(r->m, node_string(node_get(event->args, "reason")), &p->finding);
+}
+
 static int read_event(void *ctx, const struct trace_event *event)
 {
 	const char *ph = node_string(event->ph), *name = node_string(event->name);
@@ -200,6 +214,8 @@ static int read_event(void *ctx, const struct trace_event *event)
 
 	if (!ph)
 		return 0;
+	if (!strcmp(ph, "i") && name && !strcmp(name, "misfit"))
+		return read_finding(r, event);
 	if (!strcmp(ph, "X"))
 		return read_slice(r, event);
 	if (!strcmp(ph, "i") && name && !strcmp(name, "inftrace_clock"))

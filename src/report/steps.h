@@ -48,6 +48,7 @@ struct step {
 	uint64_t rows[ROW_VALUES]; /* 1 + what is known of its rows (docs/engines.md); 0: unknown */
 	uint32_t left_out; /* 1 << enum shed_part: by --budget; without barriers their time is in that of the CPU */
 	bool unfinished, began_before;
+	uint32_t stand_in; /* the function, if it stands in for the engine's step; 0: it does not. Kept only as a count of the process */
 	int64_t tracer; /* its cost according to the recorder; -1: unknown. Kept only as a sum of the process */
 };
 

@@ -82,6 +82,18 @@ static void put_head(const struct page *page, const struct process *p, const str
 	fputc('\n', page->out);
 }
 
+/* Steps that are not what the engine calls one. */
+static void put_misfit(const struct page *page, const struct process *p)
+{
+	char shown[512];
+
+	if (p->finding)
+		fprintf(page->out, "  %s\n", text_printable(shown, sizeof(shown), model_text(page->m, p->finding)));
+	if (p->stand_ins)
+		fprintf(page->out, "  %llu of %zu steps stand in for those of the engine: of their tokens and requests nothing is known\n",
+			(unsigned long long)p->stand_ins, p->steps.len);
+}
+
 static void put_tracer(const struct page *page, const struct process *p)
 {
 	if (p->tracer_of)
@@ -318,6 +330,7 @@ static int put_process(const struct page *page, const struct process *p, const s
 	int err = 0;
 
 	put_head(page, p, sum);
+	put_misfit(page, p);
 	if (p->steps.len) {
 		put_tracer(page, p);
 		put_left_out(page, p);

@@ -155,7 +155,12 @@ static void by_process_loss(struct sink *s, const struct loss *l)
 static void by_process_mark(struct sink *s, const struct mark *m)
 {
 	struct by_process *b = (struct by_process *)s;
+	size_t i = m->tgid ? part_of(b, m->tgid) : b->tee.n;
 
+	if (i < b->tee.n)
+		sink_mark(b->tee.list[i], m);
+	if (m->tgid)
+		return;
 	if (b->n_marks < MARKS_MAX)
 		b->marks[b->n_marks++] = *m;
 	tee_mark(s, m);

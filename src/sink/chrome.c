@@ -494,6 +494,10 @@ static void write_step_span(
 		p = fmt_lit(p, ",\"thread\":");
 		p = fmt_u32(p, r->h.tid);
 	}
+	if (s->stand_in) {
+		p = fmt_lit(p, ",\"stand_in\":");
+		p = fmt_string(p, s->symbol);
+	}
 	if (r->left_out) {
 		p = fmt_lit(p, ",\"left_out\":");
 		p = fmt_string(p, shed_text(r->left_out, off));

@@ -177,7 +177,7 @@ enum value_type { /* fields of DebugAnnotation */
 };
 
 #define EVENT_ARGS_MAX 64
-#define EVENT_TEXT_MAX 160 /* bytes of a string; longer ones are cut */
+#define EVENT_TEXT_MAX 200 /* bytes of a string; longer ones are cut */
 #define EVENT_TEXTS_MAX 14 /* strings of one event; further ones are left out */
 
 /* A TrackEvent while it is being made, up to event_write*(): everything except type, track and time, in

@@ -159,6 +159,8 @@ void perfetto_step(struct perfetto_sink *s, const struct rec_step *r, size_t siz
 	add_counts(&e, r->counted == COUNTED ? r->counts : NULL);
 	if (r->lost)
 		event_add(&e, "lost_records", VALUE_UINT, r->lost);
+	if (spec->stand_in)
+		event_add_word(&e, "stand_in", spec->symbol);
 	if (r->left_out)
 		event_add_word(&e, "left_out", shed_text(r->left_out, off));
 	event_add_open(&e, r->h.flags);

@@ -107,10 +107,25 @@ static void profile_loss(struct sink *s, const struct loss *l)
 	profile_steps_loss(((struct profile_sink *)s)->steps, l);
 }
 
+/* What was found out about a process. */
+static void write_finding(struct profile_sink *ps, const struct mark *m)
+{
+	char *p = profile_line_begin(&ps->lines, "misfit_prof", m->tgid);
+
+	if (!p)
+		return;
+	p = add_u64(p, "\"pid\":", m->tgid);
+	p = add_us(p, ",\"ts_us\":", m->ns > ps->rec.start_boot_ns ? m->ns - ps->rec.start_boot_ns : 0);
+	p = add_string(p, ",\"finding\":", m->reason);
+	profile_line_end(&ps->lines, fmt_lit(p, PROFILE_STAGES "}"), false);
+}
+
 static void profile_mark(struct sink *s, const struct mark *m)
 {
 	struct profile_sink *ps = (struct profile_sink *)s;
 
+	if (m->tgid)
+		write_finding(ps, m);
 	for (int i = 0; i < REASONS && m->reason; i++) {
 		if (strcmp(m->name, reason_names[i].mark))
 			continue;

@@ -150,6 +150,8 @@ static char *add_shape(struct profile_steps *ps, char *p, const struct rec_step 
 	p = add_u64(p, ",\"faults_major\":", r->n.faults_major);
 	p = add_u64(p, ",\"syscalls\":", r->n.syscalls);
 	p = add_u64(p, ",\"lost\":", r->lost);
+	if (ps->rec->probes->specs[r->h.id].stand_in)
+		p = add_string(p, ",\"stand_in\":", ps->rec->probes->specs[r->h.id].symbol);
 	if (r->h.flags & REC_F_OPEN_START)
 		p = fmt_lit(p, ",\"began_before\":true");
 	if (r->h.flags & REC_F_OPEN_END)

@@ -75,6 +75,7 @@ struct mark {
 	uint64_t ns;	  /* CLOCK_BOOTTIME */
 	uint32_t number;  /* of the window or dump */
 	const char *reason;
+	uint32_t tgid; /* what it is about; 0: no process in particular */
 };
 
 /* Totals for the window's last lines. */

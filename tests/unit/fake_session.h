@@ -45,11 +45,18 @@ int __wrap_session_sums(const struct session *s, struct process_totals **ret_lis
 int __wrap_session_sums_fd(const struct session *s);
 int __wrap_session_peek(struct session *s, record_cb cb, peek_cb end, void *arg);
 int __wrap_session_peek_waits(struct session *s);
+int __wrap_session_engine_steps_fd(const struct session *s);
 void __wrap_follow_scan(struct follow *f);
 void __wrap_follow_rescan(struct follow *f);
 void __wrap_follow_strangers(struct follow *f, uint64_t now_ns);
 void __wrap_follow_turn(struct follow *f, uint64_t now_ns);
 void __wrap_follow_record(struct follow *f, const struct rec_hdr *h);
+
+int __wrap_session_engine_steps_fd(const struct session *s)
+{
+	(void)s;
+	return -1; /* no process has an engine */
+}
 
 int __wrap_session_start(struct session *s, uint64_t *ret_boot_ns)
 {

@@ -204,6 +204,7 @@ static const struct {
 	{ PROBES("{" F ",'instant':'g'}"), "1: symbol: " PAIR_RULE },
 	{ PROBES("{'instant':'f','end':'g','role':'op'}"), "1: role: " PAIR_RULE },
 	{ PROBES("{'instant':'f','begin':'g','end':'h','role':'op'}"), "1: role: " PAIR_RULE },
+	{ PROBES("{" F ",\n'stand_in':true}"), "2: stand_in: is for the role step" },
 	{ PROBES("{" F ",\n'detail_only':1}"), "2: detail_only: must be true or false" },
 	{ PROBES("{'role':'op',\n'symbol':[]}"), "2: symbol: must be a name or an array of names" },
 	{ PROBES("{'role':'op',\n'symbol':['f',1]}"),

@@ -25,6 +25,19 @@ __attribute__((noinline)) int inspected_function(int n)
 	return n + 1;
 }
 
+/* Like steps, and not. */
+#define LIKE(name)                                      \
+	void name(void);                                \
+	__attribute__((noinline)) void name(void)       \
+	{                                               \
+		__asm__ volatile(#name "_at:" ::      \
+					 : "memory"); \
+	}
+LIKE(inspected_much_longer_step)
+LIKE(inspected_stepper)
+LIKE(inspected_long_step)
+LIKE(inspected_run)
+
 struct seen_sites {
 	size_t n;
 	char name[64];
@@ -92,6 +105,10 @@ static void test_sites(void **state)
 	assert_int_equal(inspector_check(ins, fd, 0, instead, sizeof(instead)), 0);
 	assert_int_equal(inspector_check(ins, fd, 1, instead, sizeof(instead)), -ENOENT);
 	assert_non_null(strstr(instead, "inspected_function"));
+
+	/* what may be its step: in C, whole words, the most alike first, and what the preset does not name itself */
+	assert_int_equal(inspector_steps(ins, fd, 0, instead, sizeof(instead)), 0);
+	assert_string_equal(instead, "inspected_run, inspected_long_step");
 
 	assert_int_equal(inspector_loaded(ins, fd, &loaded), 0);
 	assert_true(loaded.machine && loaded.n_code >= 1 && loaded.code[0].size > 0);

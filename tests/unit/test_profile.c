@@ -584,13 +584,16 @@ static void test_reasons(void **state)
 	(void)state;
 	memset(longer, 'x', sizeof(longer) - 1);
 	profile_open(&o, &plain);
-	o.s->ops->mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16" });
-	o.s->ops->mark(o.s, &(struct mark){ "another", START, 0, "no" });
-	o.s->ops->mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer });
+	o.s->ops->mark(o.s, &(struct mark){ "trigger", START + 2500, 0, "step>150ms: \"step\" 16", 0 });
+	o.s->ops->mark(o.s, &(struct mark){ "another", START, 0, "no", 0 });
+	o.s->ops->mark(o.s, &(struct mark){ "misfit", START + 2500, PID, "steps are \"calls\"", PID });
+	o.s->ops->mark(o.s, &(struct mark){ "window_close", START + 5000, 0, longer, 0 });
 	profile_close(&o, &t);
 	assert_non_null(strstr(o.text, ",\"coverage\":1.000000,\"trigger\":\"step>150ms: \\\"step\\\" 16\","
 				       "\"trigger_ts_us\":2.500,\"closed_by\":\"xxx"));
 	assert_null(strstr(o.text, "no\""));
+	assert_ptr_equal(strstr(o.text, "{\"event\":\"misfit_prof\","), o.text);
+	assert_non_null(strstr(o.text, "\"ts_us\":2.500,\"finding\":\"steps are \\\"calls\\\"\"},\"stage_us\":{},"));
 	longer[160] = 0;
 	assert_null(strstr(o.text, longer));
 	profile_done(&o);

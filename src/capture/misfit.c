@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "capture/misfit.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/inspector.h"
+#include "sink/sink.h"
+#include "target/file.h"
+#include "target/process.h"
+#include "util/clock.h"
+#include "util/list_room.h"
+#include "util/log.h"
+#include "util/text.h"
+
+#define LOOK_NS (NSEC_PER_SEC / 4)
+#define WORK_NS NSEC_PER_SEC /* for so long the engine has to work without a step */
+#define CODES_MAX 16
+#define STACK_MAX (64u << 10) /* bytes between a step's frame and what it calls */
+#define NAMED_MAX 2
+#define TOLD_MAX 16 /* processes; further ones only in the outputs */
+
+/* A process without steps. */
+struct suspect {
+	struct engine_key key; /* tgid 0: it is gone */
+	uint64_t told_ns;      /* 0: it may be within a step that began before */
+	struct {
+		uint64_t from, to;
+	} codes[CODES_MAX]; /* of step functions, in its memory */
+	size_t n_codes;
+	char like[160]; /* "libllama.so.0 has llama_process" */
+	char text[512];
+};
+
+struct misfits {
+	int fd;
+	struct probe_table *pt;
+	struct inspector *inspector;
+	struct suspect **list;
+	size_t n, size;
+	uint64_t next_ns;
+	unsigned int told;
+};
+
+int misfits_new(int steps_fd, struct probe_table *pt, struct inspector *ins, struct misfits **ret_misfits)
+{
+	struct misfits *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	m->fd = steps_fd;
+	m->pt = pt;
+	m->inspector = ins;
+	*ret_misfits = m;
+	return 0;
+}
+
+void misfits_free(struct misfits *m)
+{
+	for (size_t i = 0; m && i < m->n; i++)
+		free(m->list[i]);
+	if (m)
+		free(m->list);
+	free(m);
+}
+
+/* ---- what its files say ---- */
+
+struct look {
+	struct misfits *m;
+	struct suspect *s;
+	const struct mapped_file *file;
+};
+
+static bool is_step(const struct probe_spec *s)
+{
+	return s->role == ROLE_STEP && !s->stand_in;
+}
+
+static int keep_code(const struct probe_site *ps, void *arg)
+{
+	struct look *l = arg;
+	const struct mapped_file *f = l->file;
+	uint64_t at = ps->symbol->offset - f->offset;
+	struct suspect *s = l->s;
+
+	if (!is_step(&l->m->pt->specs[ps->spec]) || at >= f->end - f->start || s->n_codes == CODES_MAX)
+		return 0;
+	s->codes[s->n_codes].from = f->start + at;
+	s->codes[s->n_codes++].to = f->start + at + ps->symbol->size;
+	return 0;
+}
+
+/* What is not known of a file does not matter: it is for the message, and for steps that began before. */
+static int look_at(const struct mapped_file *f, void *arg)
+{
+	char names[160], shown[64], shown_names[128];
+	struct look *l = arg;
+	struct probe_table *pt = l->m->pt;
+	struct suspect *s = l->s;
+	size_t any = pt->n, own = pt->n;
+	int fd;
+
+	for (size_t i = 0; i < pt->n; i++) {
+		if (!pt->specs[i].engine || pt->specs[i].from || !is_step(&pt->specs[i]) || !probe_spec_matches(&pt->specs[i], f->path))
+			continue;
+		any = i;
+		own = own == pt->n && pt->specs[i].engine->number == s->key.engine ? i : own;
+	}
+	if (any == pt->n || file_open_mapped((pid_t)s->key.tgid, f, &fd))
+		return 0;
+	l->file = f;
+	pt->reading.dev = f->dev;
+	pt->reading.ino = f->ino;
+	inspector_sites(l->m->inspector, fd, f->path, true, INSPECT_MS_MAX, NULL, keep_code, l);
+	if (own < pt->n && !*s->like && !inspector_steps(l->m->inspector, fd, own, names, sizeof(names)) && *names)
+		snprintf(s->like, sizeof(s->like), "; %s has %s", text_printable(shown, sizeof(shown), strrchr(f->path, '/') + 1),
+			text_printable(shown_names, sizeof(shown_names), names));
+	close(fd);
+	return 0;
+}
+
+/* "f or g": the steps or, with stand_in, the first that stands in for them. */
+static void name_functions(const struct misfits *m, uint32_t engine, bool stand_in, char *buf, size_t size)
+{
+	size_t len = 0;
+	int n = 0;
+
+	*buf = '\0';
+	for (size_t i = 0; i < m->pt->n && n < (stand_in ? 1 : NAMED_MAX); i++) {
+		const struct probe_spec *s = &m->pt->specs[i];
+
+		if (!s->engine || s->engine->number != engine || s->from || s->role != ROLE_STEP || s->stand_in != stand_in ||
+			(stand_in && !s->attached))
+			continue;
+		len += (size_t)snprintf(buf + len, size - len, "%s%.60s", n++ ? " or " : "", s->symbol);
+	}
+}
+
+static void describe(const struct misfits *m, struct suspect *s)
+{
+	char steps[128], stand_in[64];
+
+	name_functions(m, s->key.engine, false, steps, sizeof(steps));
+	name_functions(m, s->key.engine, true, stand_in, sizeof(stand_in));
+	snprintf(s->text, sizeof(s->text), "the preset %.63s does not fit: %s%s, since %s is not called%s",
+		m->pt->engines[s->key.engine - 1]->name, *stand_in ? "steps are calls of " : "no steps", stand_in,
+		steps, s->like);
+}
+
+/* ---- what it does ---- */
+
+/* Whether its stack has a return address in a step: that one began before its function had a probe. What cannot be read
+ * may be one. */
+static bool within_step(const struct suspect *s, uint64_t sp)
+{
+	static uint64_t words[STACK_MAX / sizeof(uint64_t)];
+	char path[64];
+	ssize_t n = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/mem", s->key.tgid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = sp <= INT64_MAX ? pread(fd, words, sizeof(words), (off_t)sp) : 0;
+		close(fd);
+	}
+	for (size_t i = 0; n > 0 && i < (size_t)n / sizeof(*words); i++) {
+		for (size_t k = 0; k < s->n_codes; k++) {
+			if (words[i] > s->codes[k].from && words[i] < s->codes[k].to)
+				return true;
+		}
+	}
+	return n <= 0;
+}
+
+static struct suspect *find(const struct misfits *m, const struct engine_key *key)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->list[i]->key.tgid == key->tgid && m->list[i]->key.engine == key->engine)
+			return m->list[i];
+	}
+	return NULL;
+}
+
+/* NULL without memory, or if it ended meanwhile. */
+static struct suspect *suspect(struct misfits *m, const struct engine_key *key)
+{
+	struct engine_key gone = { 0 };
+	struct suspect *s = find(m, key);
+	struct look l = { .m = m };
+
+	if (s)
+		return s;
+	s = find(m, &gone);
+	if (!s) {
+		s = list_room((void **)&m->list, m->n, &m->size, sizeof(*m->list)) ? NULL : malloc(sizeof(*s));
+		if (!s)
+			return NULL;
+		m->list[m->n++] = s;
+	}
+	*s = (struct suspect){ .key = *key };
+	l.s = s;
+	process_each_mapped((pid_t)key->tgid, look_at, &l); /* meanwhile records are taken */
+	if (!s->key.tgid)
+		return NULL;
+	describe(m, s);
+	return s;
+}
+
+static void mark(const struct suspect *s, struct sink *sink, uint64_t ns)
+{
+	struct mark mark = { .name = MISFIT_MARK, .ns = ns, .number = s->key.tgid, .tgid = s->key.tgid, .reason = s->text };
+
+	sink_mark(sink, &mark);
+}
+
+static void tell(struct misfits *m, struct suspect *s, struct sink *sink, uint64_t now_ns)
+{
+	s->told_ns = now_ns;
+	if (m->told++ < TOLD_MAX)
+		log_warn("process %u: %s (give one that fits with --engine FILE: docs/engines.md)", s->key.tgid, s->text);
+	if (sink)
+		mark(s, sink, now_ns);
+}
+
+static void look(struct misfits *m, const struct engine_key *key, struct sink *sink, uint64_t now_ns)
+{
+	struct engine_steps e;
+	struct suspect *s;
+
+	if (bpf_map_lookup_elem(m->fd, key, &e) || e.called || e.missing || e.last_ns - e.since_ns < WORK_NS ||
+		key->engine - 1 >= m->pt->n_engines)
+		return;
+	s = suspect(m, key);
+	for (int i = 0; s && i < ENGINE_STACKS; i++) {
+		if (e.sp[i] && within_step(s, e.sp[i]))
+			return;
+	}
+	if (!s || bpf_map_lookup_elem(m->fd, key, &e) || e.called)
+		return;
+	e.missing = 1; /* a step that is called right now may be overwritten; the next one is not */
+	if (!bpf_map_update_elem(m->fd, key, &e, BPF_EXIST))
+		tell(m, s, sink, now_ns);
+}
+
+void misfits_turn(struct misfits *m, struct sink *s, uint64_t now_ns)
+{
+	struct engine_key key, *last = NULL;
+
+	if (!m || now_ns < m->next_ns)
+		return;
+	m->next_ns = now_ns + LOOK_NS;
+	for (int i = 0; i < ENGINE_STEPS_MAX && !bpf_map_get_next_key(m->fd, last, &key); i++) {
+		look(m, &key, s, now_ns);
+		last = &key;
+	}
+}
+
+void misfits_forget(struct misfits *m, uint32_t tgid)
+{
+	for (size_t i = 0; m && i < m->pt->n_engines; i++) {
+		struct engine_key key = { .tgid = tgid, .engine = (uint32_t)i + 1 };
+		struct suspect *s = find(m, &key);
+
+		bpf_map_delete_elem(m->fd, &key);
+		if (s)
+			*s = (struct suspect){ 0 };
+	}
+}
+
+void misfits_marks(const struct misfits *m, struct sink *s, uint64_t from_ns)
+{
+	for (size_t i = 0; m && i < m->n; i++) {
+		uint64_t ns = m->list[i]->told_ns;
+
+		if (ns)
+			mark(m->list[i], s, ns > from_ns ? ns : from_ns);
+	}
+}
