@@ -94,6 +94,18 @@ static void summarise_glob(const struct capture *c, uint32_t glob)
 	}
 }
 
+/* An engine needs only one of its preset's ways to decode, and to sample: the others are those of other releases. */
+static bool has_other_way(const struct capture *c, uint32_t i)
+{
+	const struct probe_spec *specs = c->probes.specs, *s = &specs[i];
+
+	for (uint32_t k = 0; s->engine && (s->role == ROLE_STEP || s->role == ROLE_SAMPLE) && k < c->probes.n; k++) {
+		if (specs[k].engine == s->engine && specs[k].role == s->role && !specs[k].stand_in && session_probe_hit(c->session, k))
+			return true;
+	}
+	return s->engine && (s->role == ROLE_SEQUENCE || s->stand_in); /* most engines need few of them */
+}
+
 static void summarise_probes(const struct capture *c)
 {
 	for (uint32_t i = 0; i < c->probes.n; i++) {
@@ -103,8 +115,8 @@ static void summarise_probes(const struct capture *c)
 			continue;
 		if (s->attached && (s->is_glob || s->is_usdt))
 			summarise_glob(c, i);
-		else if (never_hit(c, i) && s->engine && s->role == ROLE_SEQUENCE)
-			log_debug("%s: attached, never hit", s->symbol); /* most engines need few of them */
+		else if (never_hit(c, i) && has_other_way(c, i))
+			log_debug("%s: attached, never hit", s->symbol);
 		else if (never_hit(c, i) && s->is_python)
 			log_warn("--py-step %s: no call of it began; its file's or module's name may be another one", s->symbol);
 		else if (never_hit(c, i))
