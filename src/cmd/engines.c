@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/engines_check.h"
 #include "engine/engine.h"
 #include "engine/inspector.h"
 #include "engine/spec.h"
@@ -23,10 +24,14 @@ struct engines_options {
 	pid_t pid;
 	const char *file;
 	const char *engine; /* NULL: all installed ones */
+	uint64_t check_ns; /* 0: only what is there */
 };
+
+#define OPT_CHECK 256
 
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "what matches in this process", 0 },
+	{ "check", OPT_CHECK, "TIME", 0, "with -p: count for this long (2s, 500ms) which of these functions the process calls", 0 },
 	{ "engine", 'e', "NAME|FILE", 0, "this preset only", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
@@ -38,7 +43,10 @@ static const char doc[] =
 	"\vEXAMPLES:\n"
 	"  inftrace engines\n"
 	"  sudo inftrace engines -p $(pgrep llama-server)\n"
-	"  inftrace engines -e ./mine.json ./libmine.so\n";
+	"  sudo inftrace engines -p $(pgrep llama-server) --check 2s\n"
+	"  inftrace engines -e ./mine.json ./libmine.so\n\n"
+	"Exit codes: 0 done, and with --check a step was called (or, where the presets have none, anything); 1 failed, or with --check "
+	"not; 2 usage, 3 kernel or privileges.";
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -55,6 +63,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			return EINVAL;
 		}
 		o->pid = (pid_t)pid;
+		return 0;
+	case OPT_CHECK:
+		err = parse_duration(arg, &o->check_ns);
+		if (err || !o->check_ns) {
+			parse_refuse(PARSE_DURATION, "--check", arg, err ? err : -EINVAL);
+			return EINVAL;
+		}
 		return 0;
 	case 'e':
 		o->engine = arg;
@@ -239,6 +254,12 @@ int cmd_engines(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &o))
 		return EXIT_USAGE;
+	if (o.check_ns && !o.pid) {
+		log_error("--check: give the process with -p");
+		return EXIT_USAGE;
+	}
+	if (o.check_ns)
+		return engines_check(o.pid, o.engine, o.check_ns);
 	if (o.engine ? engine_load(&pt, o.engine) : engine_load_all(&pt))
 		code = EXIT_USAGE;
 	else if (o.pid || o.file)
