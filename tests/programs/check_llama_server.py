@@ -107,8 +107,9 @@ def main():
             times.append(check.request(size, seen, client, steps))
     print(f"# {len(clients)} requests, {len(joined)} joined, {len(times)} compared; within 2 % or 1 ms of the server: prompt_ms of "
           f"{check.near['prompt_ms']}, predicted_ms of {check.near['predicted_ms']}")
-    print("# first token: " + ", ".join(f"p{100 * p:g} {percentile([t[0] for t in times], p):.2f} ms, clients "
-                                        f"{percentile([t[1] for t in times], p):.2f}" for p in (0.5, 0.9, 0.99)))
+    if times:
+        print("# first token: " + ", ".join(f"p{100 * p:g} {percentile([t[0] for t in times], p):.2f} ms, clients "
+                                            f"{percentile([t[1] for t in times], p):.2f}" for p in (0.5, 0.9, 0.99)))
     sys.exit(1 if check.wrong or not times else 0)
 
 
