@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""check_node_requests.py ask PORT CLIENTS REQUESTS
+"""check_node_requests.py ask CLIENTS REQUESTS PORT
 check_node_requests.py OUTPUT PROFILE
 
 Asks tests/engines/node_llama_gen.mjs -s, and holds the requests of a profile against what that server printed at
@@ -14,7 +14,7 @@ import threading
 import urllib.request
 
 
-def ask(port, clients, requests):
+def ask(clients, requests, port):
     failed = []
 
     def client(n):

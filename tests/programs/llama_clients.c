@@ -3,10 +3,10 @@
  * Users of a llama-server: each sends one request after the other, reads the answer as it comes, and logs what it saw as
  * JSON: when its first token came, when the answer ended, and what the server says of it at its end.
  *
- *   llama_clients [-u USERS] [-n REQUESTS] [-t TOKENS] [-l EVERY] [-w WORDS] [-c] [-d EVERY] [-1] [-s SEED] PORT
+ *   llama_clients [-u USERS] [-n REQUESTS] [-t TOKENS] [-l EVERY] [-w WORDS] [-c] [-d EVERY] [-1] [-f] [-s SEED] PORT
  *
  * -n: of each user. -l, -w: of every EVERY-th prompt, the words; others have up to 14. -c: prompts are cached. -d: every
- * EVERY-th answer is not read to its end. -1: answers in one part. Request N of all is 4000 + N bytes long, so that it is
+ * EVERY-th answer is not read to its end. -1: answers in one part. -f: all answers are equally long. Request N of all is 4000 + N bytes long, so that it is
  * recognised wherever it is seen.
  */
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 #define ANSWER_MAX (4 << 20)
 
 static int users = 8, requests = 20, tokens = 24, long_every = 9, long_words = 300, drop_every, port;
-static bool cache, whole;
+static bool cache, whole, fixed;
 static unsigned int seed = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_sent;
@@ -65,7 +65,7 @@ static size_t make_request(char *buf, size_t size, int number, int words, unsign
 	size_t n = 0, len;
 
 	n += (size_t)snprintf(body, sizeof(body), "{\"stream\":%s,\"n_predict\":%d,\"ignore_eos\":true,\"cache_prompt\":%s,\"prompt\":\"",
-		whole ? "false" : "true", tokens / 2 + rand_r(state) % (tokens + 1), cache ? "true" : "false");
+		whole ? "false" : "true", fixed ? tokens : tokens / 2 + rand_r(state) % (tokens + 1), cache ? "true" : "false");
 	for (int i = 0; i < words; i++)
 		n += (size_t)snprintf(body + n, sizeof(body) - n, "%s ", list[rand_r(state) % 11]);
 	n += (size_t)snprintf(body + n, sizeof(body) - n, "\"}");
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 	pthread_t threads[256];
 	int opt;
 
-	while ((opt = getopt(argc, argv, "u:n:t:l:w:cd:1s:")) != -1) {
+	while ((opt = getopt(argc, argv, "u:n:t:l:w:cd:1fs:")) != -1) {
 		switch (opt) {
 		case 'u':
 			users = atoi(optarg);
@@ -179,6 +179,9 @@ int main(int argc, char **argv)
 			break;
 		case '1':
 			whole = true;
+			break;
+		case 'f':
+			fixed = true;
 			break;
 		case 's':
 			seed = (unsigned int)atoi(optarg);
