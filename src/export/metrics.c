@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sink/profile_keys.h"
 #include "util/clock.h"
 #include "util/map.h"
 #include "util/names.h"
@@ -43,11 +44,14 @@ _Static_assert(LEN(ttft_bounds) < METRICS_BUCKETS_MAX && LEN(step_bounds) < METR
 
 static const struct metric_about abouts[METRIC_MAX] = {
 	[METRIC_TTFT] = { "gen_ai.server.time_to_first_token",
-		"Time to generate the first token, from the first byte of the request where its socket was seen, else from its first step.",
-		BOUNDS(ttft_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
+		"Time from the first byte of a request to the first part of its answer, on its socket.", BOUNDS(ttft_bounds), UNIT_SECONDS,
+		OF_REQUEST, NULL },
+	[METRIC_FIRST_STEP] = { "inftrace.request.first_step_to_first_token",
+		"Time from the first step of a request to the end of the one that gave its first token.", BOUNDS(ttft_bounds), UNIT_SECONDS,
+		OF_REQUEST, NULL },
 	[METRIC_TPOT] = { "gen_ai.server.time_per_output_token",
 		"Time per output token after the first one: the mean of each request.", BOUNDS(tpot_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
-	[METRIC_DURATION] = { "gen_ai.server.request.duration", "Time until the last output token of a request that was seen completely.",
+	[METRIC_DURATION] = { "gen_ai.server.request.duration", "Time of a request that was seen completely: until its answer was written, or where no socket was seen, its last step ended.",
 		BOUNDS(duration_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
 	[METRIC_QUEUED] = { "inftrace.request.queue.time", "Time from the first byte of a request to its first step.",
 		BOUNDS(ttft_bounds), UNIT_SECONDS, OF_REQUEST, NULL },
@@ -436,11 +440,12 @@ static enum outcome outcome_of(const struct metrics *m)
 	return OUTCOME_COMPLETE;
 }
 
+/* total: to the end of its last step, or the end of its answer on a socket. */
 static void take_complete(struct metrics *m, uint64_t total, bool has_first, uint64_t first)
 {
 	uint64_t tokens = node_u64(node_get(m->shape, "output_tokens")), ns;
 
-	observe_request(m, METRIC_DURATION, total);
+	observe_request(m, METRIC_DURATION, total + (time_of(m->stages, "answered", &ns) ? ns : 0));
 	for (size_t i = 0; i < LEN(parts); i++) {
 		if (time_of(m->stages, parts[i], &ns))
 			add(m, METRIC_REQUEST_PART, (int)i, ns);
@@ -454,10 +459,20 @@ static void take_complete(struct metrics *m, uint64_t total, bool has_first, uin
 	}
 }
 
+/* What clients saw is told of each request once. Where sockets are recorded, that is by the line of the socket, or by the one
+ * that both have. */
+static bool told_elsewhere(const struct metrics *m, bool socket)
+{
+	const char *why = node_string(node_get(m->shape, "joined_why"));
+	bool unrelated = why && !strcmp(why, PROFILE_JOINED_NONE);
+
+	return why && (socket ? unrelated : !unrelated);
+}
+
 static void take_request(struct metrics *m)
 {
 	int source = index_of(sources, LEN(sources), node_string(node_get(m->shape, "source_kind")));
-	bool has_first, socket = source == 2;
+	bool has_first, elsewhere, socket = source == 2;
 	enum outcome outcome = outcome_of(m);
 	uint64_t first = 0, queued, total, ts;
 
@@ -469,19 +484,22 @@ static void take_request(struct metrics *m)
 	/* a socket also shows health checks and the like */
 	if (outcome == OUTCOME_MIXED || outcome == OUTCOME_CANCELLED || (socket && m->key.value[LABEL_OPERATION] == LABEL_NONE))
 		return;
+	elsewhere = told_elsewhere(m, socket);
 	if (node_get(m->shape, "prompt_tokens"))
 		add(m, METRIC_PROMPT_TOKENS, -1, node_u64(node_get(m->shape, "prompt_tokens")));
 	if (node_get(m->shape, "output_tokens"))
 		add(m, METRIC_OUTPUT_TOKENS, -1, node_u64(node_get(m->shape, "output_tokens")));
 	m->exemplar.ts_us = time_of(m->shape, "ts_us", &ts) ? ts / 1000 : 0;
+	if (!elsewhere && time_of(m->stages, socket ? "ttft" : "ttft_client", &first))
+		observe_request(m, METRIC_TTFT, first);
 	has_first = time_of(m->stages, "ttft", &first);
+	if (has_first && !socket)
+		observe_request(m, METRIC_FIRST_STEP, first);
 	if (time_of(m->stages, "queued", &queued)) {
 		observe_request(m, METRIC_QUEUED, queued);
 		first += queued;
 	}
-	if (has_first)
-		observe_request(m, METRIC_TTFT, first);
-	if (outcome == OUTCOME_COMPLETE)
+	if (outcome == OUTCOME_COMPLETE && !elsewhere)
 		take_complete(m, total, has_first, first);
 }
 

@@ -28,6 +28,7 @@ enum metric_unit {
 
 enum metric {
 	METRIC_TTFT,
+	METRIC_FIRST_STEP,
 	METRIC_TPOT,
 	METRIC_DURATION,
 	METRIC_QUEUED,

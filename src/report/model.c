@@ -56,7 +56,6 @@ static void process_free(struct process *p)
 	free(p->calls);
 	seqs_free(&p->seqs);
 	stack_times_free(&p->stacks);
-	free(p->socket_ttft.ns);
 	gpu_phases_clear(&p->gpu);
 	free(p);
 }

@@ -93,8 +93,6 @@ struct process {
 	struct stack_times stacks;
 	struct gpu_phases gpu;
 	struct count_phases counts;
-	struct times socket_ttft; /* the same requests from the server's sockets, seen from outside */
-	uint64_t socket_requests;
 	/* from sched_prof, fault_prof and memory_prof */
 	int64_t sched[STATES], sched_total;
 	uint64_t switches_voluntary, switches_involuntary;

@@ -328,8 +328,11 @@ static void put_process_totals(struct json_build *b, struct json_object *o, cons
 {
 	struct json_object *v;
 
-	if (p->socket_requests)
-		json_put_u64(b, o, "socket_requests", p->socket_requests);
+	if (p->seqs.n_exchanges || p->seqs.unrelated) {
+		json_put_u64(b, o, "socket_requests", p->seqs.n_exchanges);
+		json_put_u64(b, o, "socket_requests_joined", p->seqs.joined);
+		json_put_u64(b, o, "socket_requests_unrelated", p->seqs.unrelated);
+	}
 	if (p->has_sched) {
 		v = object_states(b, p->sched, p->sched_total);
 		json_put(b, o, "threads_us", v);
@@ -361,10 +364,8 @@ static void put_latencies(struct json_build *b, struct json_object *o, const str
 	struct json_object *calls = json_new_array(b), *call;
 
 	object_percentiles(b, o, "ttft_us", &sum->ttft);
-	if (sum->ttft.n)
-		json_put_text(b, o, "ttft_from", sum->ttft_of_lines ? "requests" : "steps");
-	if (sum->socket_ttft.n)
-		object_percentiles(b, o, "socket_ttft_us", &sum->socket_ttft);
+	object_percentiles(b, o, "first_step_to_first_token_us", &sum->first_step);
+	object_percentiles(b, o, "request_us", &sum->whole);
 	object_percentiles(b, o, sum->tpot_of_lines ? "mean_time_per_token_us" : "time_per_output_token_us", &sum->tpot);
 	for (size_t i = 0; i < sum->n_calls; i++) {
 		call = json_new_object(b);

@@ -444,24 +444,15 @@ static void recording_of_other(struct profile_reader *r)
 static int read_request(struct profile_reader *r, struct process *p, const struct json_node *shape,
 	const struct json_node *stages)
 {
-	const char *kind = node_string(node_get(shape, "source_kind")), *bad;
 	char printable[64];
-	int64_t ns;
+	const char *bad;
 	int err;
 
-	if (kind && !strcmp(kind, "socket")) {
-		p->socket_requests++;
-		return stage(stages, "ttft", &ns) ? times_add(&p->socket_ttft, ns) : 0;
-	}
 	recording_of_other(r);
 	err = seq_read(&p->seqs, shape, stages, r->recording, &bad);
 	if (!err && bad)
 		LINE_BAD(r, "%s of a request is not a number >= 0", text_printable(printable, sizeof(printable), bad));
-	if (err || !node_is(node_get(shape, "joined"), JSON_TRUE))
-		return err;
-	/* its line is that of the exchange on its socket, too */
-	p->socket_requests++;
-	return stage(stages, "ttft_client", &ns) ? times_add(&p->socket_ttft, ns) : 0;
+	return err;
 }
 
 static int read_stack(struct profile_reader *r, struct process *p, const struct json_node *shape,

@@ -34,6 +34,7 @@ enum seq_flags {
 	SEQ_OF_STEPS = 1 << 5, /* of an engine whose rows are not known: its time is not divided into parts */
 	SEQ_MIXED = 1 << 6,    /* of these: it has no times of its own */
 	SEQ_PARTED = 1 << 7,   /* its parts add up to its time */
+	SEQ_JOINED = 1 << 8,   /* with the exchange on its socket */
 };
 
 /* A part of a part, by what the calling thread did meanwhile. */
@@ -71,10 +72,22 @@ struct seq_request {
 	uint32_t recording; /* counted from 0 over all files */
 	uint32_t sequence;
 	uint32_t prompt_tokens, cached_tokens, output_tokens, steps, steps_shared;
+	uint32_t chunks;    /* parts of the answer on its socket */
 	uint32_t first_state, first_wait; /* indices into the process' states and waits */
 	uint16_t n_states;
+	uint16_t flags;
 	uint8_t n_waits;
-	uint8_t flags;
+};
+
+/* A request as its client saw it: an exchange on a socket of the server. */
+struct seq_exchange {
+	int64_t ts;    /* first byte read, from the start of the recording */
+	int64_t total; /* until the last byte was written */
+	int64_t first; /* until the first part of the answer was written; -1: none */
+	int64_t tpot;  /* mean: of its tokens if it is joined with them, else of the parts of its answer; -1: unknown */
+	uint32_t recording;
+	uint32_t outputs; /* the same: tokens, or parts */
+	bool cut;         /* its end was not seen */
 };
 
 /* The requests of a process. */
@@ -86,6 +99,11 @@ struct seqs {
 	struct seq_wait *waits;
 	size_t n_waits, waits_size;
 	size_t in_batches; /* requests without SEQ_OF_STEPS */
+	/* All requests that clients made, joined or not, where sockets were seen: what clients saw is told of these alone. */
+	struct seq_exchange *exchanges;
+	size_t n_exchanges, exchanges_size;
+	uint64_t joined;    /* of the exchanges */
+	uint64_t unrelated; /* further exchanges that fit no request of the engine: health checks and the like */
 	struct idmap by_number;
 };
 
@@ -94,8 +112,8 @@ const char *seq_part_name(enum seq_part part);
 
 void seqs_free(struct seqs *s);
 
-/* Reads a line of request_prof. *ret_bad: the key with an impossible value; NULL: the request was added. Returns 0 or
- * -ENOMEM. */
+/* Reads a line of request_prof. *ret_bad: the key with an impossible value; NULL: the request, or the exchange on a socket,
+ * or both, was added. Returns 0 or -ENOMEM. */
 int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
 	const char **ret_bad);
 
@@ -116,7 +134,7 @@ int seq_finish(struct seqs *s, const struct recording_place *places, size_t n_pl
 /* The request with this number; NULL: not in the files. */
 const struct seq_request *seq_find(const struct seqs *s, uint32_t recording, uint32_t number);
 
-/* The time to its first token as seen by its client: including the queue, if that is known. -1: unknown. */
+/* The time to its first token, including the queue, if that is known. -1: unknown. */
 static inline int64_t seq_first_token(const struct seq_request *r)
 {
 	return r->ttft < 0 ? -1 : r->ttft + r->parts[SEQ_QUEUED];

@@ -220,8 +220,6 @@ void seq_put(struct json_build *b, struct json_object *o, const struct process *
 	json_put_u64(b, v, "began_before", sum->began_before);
 	json_put_u64(b, v, "not_ended", sum->unfinished);
 	json_put_u64(b, v, "lost_steps", sum->lost);
-	object_percentiles(b, v, "ttft_us", &sum->ttft);
-	object_percentiles(b, v, "ttft_client_us", &sum->ttft_client);
 	object_percentiles(b, v, "tpot_us", &sum->tpot);
 	object_percentiles(b, v, "total_us", &sum->total);
 	object_percentiles(b, v, "queued_us", &sum->queued);

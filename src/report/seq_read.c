@@ -8,6 +8,7 @@
 #include "report/model.h"
 #include "report/read.h"
 #include "report/seq.h"
+#include "sink/profile_keys.h"
 
 static const char *const part_names[SEQ_PARTS] = {
 	[SEQ_QUEUED] = "queued",
@@ -27,6 +28,7 @@ void seqs_free(struct seqs *s)
 	free(s->requests);
 	free(s->states);
 	free(s->waits);
+	free(s->exchanges);
 	idmap_free(&s->by_number);
 	memset(s, 0, sizeof(*s));
 }
@@ -60,12 +62,14 @@ static const struct key shape_keys[] = {
 	MEMBER("output_tokens", U32, output_tokens),
 	MEMBER("steps", U32, steps),
 	MEMBER("steps_shared", U32, steps_shared),
+	MEMBER("chunks", U32, chunks),
 	{ "mixed", KEY_FLAG, SEQ_MIXED },
 	{ "began_before", KEY_FLAG, SEQ_BEGAN_BEFORE },
 	{ "unfinished", KEY_FLAG, SEQ_UNFINISHED },
 	{ "end_not_seen", KEY_FLAG, SEQ_END_NOT_SEEN },
 	{ "lost_steps", KEY_FLAG, SEQ_LOST },
 	{ "cancelled", KEY_FLAG, SEQ_CANCELLED },
+	{ "joined", KEY_FLAG, SEQ_JOINED },
 	MEMBER("waited_others_us", US, waited_others),
 	MEMBER("write_blocked_us", US, write_blocked),
 };
@@ -135,7 +139,7 @@ static bool key_read(const struct key *key, const struct json_node *value, void 
 		return read_us(value, member);
 	case KEY_FLAG:
 		if (node_is(value, JSON_TRUE))
-			((struct seq_request *)object)->flags |= (uint8_t)key->at;
+			((struct seq_request *)object)->flags |= (uint16_t)key->at;
 		return true;
 	}
 	return false;
@@ -325,10 +329,35 @@ static int add_request(struct seqs *s, struct seq_request *r, const struct seq_w
 	return 0;
 }
 
+/* socket: the line is about nothing else. */
+static int add_exchange(struct seqs *s, const struct seq_request *r, const struct json_node *shape, bool socket)
+{
+	const char *why = socket ? node_string(node_get(shape, "joined_why")) : NULL;
+
+	if (why && !strcmp(why, PROFILE_JOINED_NONE)) {
+		s->unrelated++;
+		return 0;
+	}
+	if (array_reserve(&s->exchanges, s->n_exchanges + 1, &s->exchanges_size, sizeof(*s->exchanges)))
+		return -ENOMEM;
+	s->joined += !socket;
+	s->exchanges[s->n_exchanges++] = (struct seq_exchange){
+		.ts = r->ts,
+		.total = socket || r->answered < 0 ? r->total : ns_add(r->total, r->answered),
+		.first = socket ? r->ttft : r->ttft_client,
+		.tpot = r->tpot,
+		.recording = r->recording,
+		.outputs = socket ? r->chunks : r->output_tokens,
+		.cut = r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN),
+	};
+	return 0;
+}
+
 int seq_read(struct seqs *s, const struct json_node *shape, const struct json_node *stages, uint32_t recording,
 	const char **ret_bad)
 {
 	const char *kind = node_string(node_get(shape, "source_kind"));
+	bool socket = kind && !strcmp(kind, "socket");
 	struct seq_wait waits[SEQ_WAITS_MAX];
 	struct seq_request r = new_request(recording, waits);
 	int err;
@@ -344,8 +373,13 @@ int seq_read(struct seqs *s, const struct json_node *shape, const struct json_no
 		s->n_states = r.first_state;
 		return err;
 	}
+	if (socket) {
+		s->n_states = r.first_state;
+		return add_exchange(s, &r, shape, true);
+	}
 	find_first_waits(&r, waits);
-	return add_request(s, &r, waits);
+	err = add_request(s, &r, waits);
+	return err || !(r.flags & SEQ_JOINED) ? err : add_exchange(s, &r, shape, false);
 }
 
 int seq_read_slice(struct seqs *s, const struct json_node *args, int64_t ts, int64_t dur, uint32_t recording)

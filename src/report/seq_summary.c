@@ -23,8 +23,9 @@ static void sum_request(const struct process *p, const struct seq_request *r, st
 	sum->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
 	sum->unfinished += (r->flags & (SEQ_UNFINISHED | SEQ_END_NOT_SEEN)) != 0;
 	sum->lost += (r->flags & SEQ_LOST) != 0;
-	if (!(r->flags & SEQ_PARTED)) {
+	if (!(r->flags & SEQ_PARTED) || (p->seqs.joined && !(r->flags & SEQ_JOINED))) {
 		sum->unparted++;
+		sum->unjoined += (r->flags & SEQ_PARTED) != 0;
 		return;
 	}
 	sum->parts_total = ns_add(sum->parts_total, r->total);
@@ -57,8 +58,6 @@ static void sum_requests(const struct process *p, struct seq_summary *sum, int64
 		if (seq_told_apart(&requests[i]))
 			sum_request(p, &requests[i], sum);
 	}
-	PERCENTILES(ttft, seq_first_token(r));
-	PERCENTILES(ttft_client, r->ttft_client);
 	PERCENTILES(tpot, r->tpot);
 	/* only if it was seen completely */
 	PERCENTILES(total,

@@ -55,7 +55,8 @@ struct occupancy_row {
 struct seq_summary {
 	uint64_t count, prompt_tokens, cached_tokens, output_tokens;
 	uint64_t cancelled, began_before, unfinished, lost, unparted;
-	struct percentiles ttft, ttft_client, tpot, total, queued; /* queued: of those that were queued */
+	struct percentiles tpot, total, queued; /* queued: of those that were queued */
+	uint64_t unjoined; /* of unparted: their queue is not known, that of others is */
 	int64_t parts[SEQ_PARTS], parts_total, states[SEQ_PARTS][STATES];
 	struct seq_typicals typicals;
 	struct seq_late_ref *late; /* the largest excess first */

@@ -6,12 +6,6 @@
 #define CULPRITS_SHOWN 5
 #define STATES_SHOWN 3
 
-void page_request_times(const struct page *page, const struct seq_summary *sum)
-{
-	page_percentiles(page, "whole request", &sum->total);
-	page_percentiles(page, "queued", &sum->queued);
-}
-
 static void put_count(const struct page *page, uint64_t n, const char *what, bool *any)
 {
 	if (n)
@@ -55,7 +49,7 @@ static void put_partition(const struct page *page, const struct seq_summary *sum
 {
 	unsigned int order[SEQ_PARTS], n = 0, k;
 	uint64_t whole = sum->count - sum->unparted;
-	char d[DURATION_MAX];
+	char d[DURATION_MAX], title[80];
 
 	for (unsigned int i = 0; i < SEQ_PARTS; i++) {
 		if (!sum->parts[i])
@@ -64,8 +58,12 @@ static void put_partition(const struct page *page, const struct seq_summary *sum
 			order[k] = order[k - 1];
 		order[k] = i;
 	}
+	snprintf(title, sizeof(title), "Where the time of requests went");
+	if (sum->unjoined) /* their queue is not known */
+		snprintf(title, sizeof(title), "Where the time of %llu of %llu requests went", (unsigned long long)whole,
+			(unsigned long long)sum->count);
 	if (n)
-		fprintf(page->out, "\n%-54s%s\n", "Where the time of requests went", "of which");
+		fprintf(page->out, "\n%-54s%s\n", title, "of which");
 	for (unsigned int i = 0; i < n; i++) {
 		double part = page_share(sum->parts[order[i]], sum->parts_total);
 

@@ -74,18 +74,14 @@ static bool kept(int64_t limit, int64_t value, int64_t so_far, bool *ret_known)
 	return true;
 }
 
-static void judge(const struct seq_request *r, struct slo_result *ret)
+static void judge(const struct seq_exchange *e, struct slo_result *ret)
 {
 	bool known = true, ttft, tpot;
 
-	if (r->flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED)) {
-		ret->unknown++;
-		return;
-	}
-	ttft = kept(ret->slo.ttft, r->ttft_client >= 0 ? r->ttft_client : seq_first_token(r), r->output_tokens ? 0 : r->total, &known);
+	ttft = kept(ret->slo.ttft, e->first, e->outputs ? 0 : e->total, &known);
 	/* one token has no time between tokens, so it keeps any limit; a request without tokens has not kept it */
-	known &= r->output_tokens != 0;
-	tpot = r->output_tokens < 2 || kept(ret->slo.tpot, r->tpot, 0, &known);
+	known &= e->outputs != 0;
+	tpot = e->outputs < 2 || kept(ret->slo.tpot, e->tpot, 0, &known);
 	if (ttft && tpot && !known) {
 		ret->unknown++;
 		return;
@@ -96,22 +92,44 @@ static void judge(const struct seq_request *r, struct slo_result *ret)
 	ret->missed_tpot += !tpot;
 }
 
+/* What is known of a request where no socket was seen. */
+static struct seq_exchange exchange_of(const struct seq_request *r)
+{
+	return (struct seq_exchange){
+		.ts = r->ts,
+		.total = r->total,
+		.first = seq_first_token(r),
+		.tpot = r->tpot,
+		.recording = r->recording,
+		.outputs = r->output_tokens,
+	};
+}
+
 void slo_judge(const struct process *p, const struct slo *slo, struct slo_result *ret)
 {
+	bool clients = p->seqs.n_exchanges;
+	size_t n = clients ? p->seqs.n_exchanges : p->seqs.len;
 	int64_t start = 0, end = 0;
+	uint32_t recording = 0;
 
 	*ret = (struct slo_result){ .slo = *slo };
-	for (size_t i = 0; i < p->seqs.len; i++) {
-		const struct seq_request *r = &p->seqs.requests[i];
+	for (size_t i = 0; i < n; i++) {
+		struct seq_exchange e = clients ? p->seqs.exchanges[i] : exchange_of(&p->seqs.requests[i]);
 
-		judge(r, ret);
+		if (!clients && p->seqs.requests[i].flags & (SEQ_BEGAN_BEFORE | SEQ_LOST | SEQ_MIXED))
+			ret->unknown++;
+		else
+			judge(&e, ret);
 		/* recordings do not overlap */
-		if (!i || r->recording != p->seqs.requests[i - 1].recording) {
+		if (!i || e.recording != recording) {
 			ret->time = ns_add(ret->time, end - start);
-			start = end = r->at;
+			recording = e.recording;
+			start = e.ts;
+			end = 0;
 		}
-		if (ns_add(r->at, r->total) > end)
-			end = ns_add(r->at, r->total);
+		start = e.ts < start ? e.ts : start;
+		if (ns_add(e.ts, e.total) > end)
+			end = ns_add(e.ts, e.total);
 	}
 	ret->time = ns_add(ret->time, end - start);
 }

@@ -233,11 +233,10 @@ static int take_lines(const struct process *p, struct summary *sum)
 		rs->began_before += (r->flags & SEQ_BEGAN_BEFORE) != 0;
 		rs->lost += (r->flags & SEQ_LOST) != 0;
 		if (r->ttft >= 0)
-			err = times_add(&rs->ttft, seq_first_token(r));
+			err = times_add(&rs->ttft, r->ttft);
 		if (!err && tpot && r->tpot >= 0)
 			err = times_add(&rs->tpot, r->tpot);
 	}
-	sum->ttft_of_lines = rs->ttft.len > 0;
 	sum->tpot_of_lines = tpot && rs->tpot.len > 0;
 	return err;
 }
@@ -255,7 +254,7 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 	if (err)
 		return err;
 	find_pauses(p, sum);
-	sum->ttft = percentiles_of(rs->ttft.ns, rs->ttft.len);
+	sum->first_step = percentiles_of(rs->ttft.ns, rs->ttft.len);
 	sum->tpot = percentiles_of(rs->tpot.ns, rs->tpot.len);
 	time = output_time(p, names);
 	if (time)
@@ -269,12 +268,21 @@ static int find_latencies(const struct process *p, const struct model *m, const 
 	return 0;
 }
 
-static void find_socket_ttft(const struct process *p, struct summary *sum, int64_t *values)
+static void sum_exchanges(const struct process *p, struct summary *sum, int64_t *values)
 {
-	if (!p->socket_ttft.len)
-		return;
-	memcpy(values, p->socket_ttft.ns, p->socket_ttft.len * sizeof(*values));
-	sum->socket_ttft = percentiles_of(values, p->socket_ttft.len);
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->seqs.n_exchanges; i++) {
+		if (p->seqs.exchanges[i].first >= 0)
+			values[n++] = p->seqs.exchanges[i].first;
+	}
+	sum->ttft = percentiles_of(values, n);
+	n = 0;
+	for (size_t i = 0; i < p->seqs.n_exchanges; i++) {
+		if (!p->seqs.exchanges[i].cut)
+			values[n++] = p->seqs.exchanges[i].total;
+	}
+	sum->whole = percentiles_of(values, n);
 }
 
 static int slow_add(struct summary *sum, const struct slow_step *slow)
@@ -487,8 +495,8 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	memset(ret, 0, sizeof(*ret));
 	if (p->n_calls > n)
 		n = p->n_calls;
-	if (p->socket_ttft.len > n)
-		n = p->socket_ttft.len;
+	if (p->seqs.n_exchanges > n)
+		n = p->seqs.n_exchanges;
 	values = malloc((n + 1) * sizeof(*values));
 	if (!values)
 		return -ENOMEM;
@@ -500,7 +508,7 @@ int summary_make(const struct process *p, const struct model *m, const struct ph
 	if (!err)
 		err = seq_summary_make(p, &ret->seqs);
 	if (!err) {
-		find_socket_ttft(p, ret, values);
+		sum_exchanges(p, ret, values);
 		find_crowd(p, ret);
 		find_limited(p, ret);
 		err = find_slow(p, ret);

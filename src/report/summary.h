@@ -67,11 +67,10 @@ struct summary {
 	size_t n_calls, calls_size;
 	struct request_summary requests;
 	struct seq_summary seqs;
-	struct percentiles ttft; /* time to first token, of requests that are not mixed */
-	bool ttft_of_lines;	 /* from request_prof, for requests in batches, or without steps */
-	bool tpot_of_lines;	 /* the same; the mean of each request */
-	struct percentiles socket_ttft;
-	struct percentiles tpot; /* time per output token */
+	struct percentiles ttft, whole; /* what clients saw: until their first token, and in all. Only where sockets were seen */
+	struct percentiles first_step;  /* from the first step to the first token, of requests that are not mixed */
+	struct percentiles tpot;        /* time per output token */
+	bool tpot_of_lines;             /* the mean of each request, from request_prof: requests in batches, or no steps */
 	uint64_t pauses;         /* between steps; left out of these times */
 	int64_t pause_max;
 	double prefill_rate, output_rate; /* tokens per second; 0: unknown */

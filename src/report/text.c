@@ -51,7 +51,7 @@ void page_percentiles(const struct page *page, const char *name, const struct pe
 
 	if (!p->n)
 		return;
-	fprintf(page->out, "  %-24s%9zu %10s %10s %10s %10s\n", name, p->n,
+	fprintf(page->out, "  %-25s%8zu %10s %10s %10s %10s\n", name, p->n,
 		words_duration(d[0], p->p50), words_duration(d[1], p->p90),
 		words_duration(d[2], p->p99), words_duration(d[3], p->max));
 }
@@ -129,6 +129,19 @@ static void put_requests(const struct page *page, const struct request_summary *
 		fprintf(page->out, "  %s\n", text);
 }
 
+/* Whose the time to first token and of whole requests is. */
+static void put_exchanges(const struct page *page, const struct seqs *s)
+{
+	if (!s->n_exchanges && !s->unrelated)
+		return;
+	fprintf(page->out, "  requests seen at sockets: %zu", s->n_exchanges);
+	if (s->in_batches)
+		fprintf(page->out, ", %llu of them found in the steps", (unsigned long long)s->joined);
+	if (s->unrelated)
+		fprintf(page->out, "; left out: %llu that were none to the engine", (unsigned long long)s->unrelated);
+	fputc('\n', page->out);
+}
+
 static void put_latencies(
 	const struct page *page, const struct process *p, const struct summary *sum)
 {
@@ -136,12 +149,11 @@ static void put_latencies(
 
 	fprintf(page->out, "\n  %-24s%9s %10s %10s %10s %10s\n", "", "count", "p50", "p90", "p99",
 		"max");
-	page_percentiles(page,
-		sum->ttft_of_lines && !p->seqs.in_batches ? "first token (requests)" : "time to first token", &sum->ttft);
-	if (sum->socket_ttft.n)
-		page_percentiles(page, "first token (sockets)", &sum->socket_ttft);
+	page_percentiles(page, "time to first token", &sum->ttft);
+	page_percentiles(page, "first step to first token", &sum->first_step);
 	page_percentiles(page, sum->tpot_of_lines ? "mean time per token" : "time per output token", &sum->tpot);
-	page_request_times(page, &sum->seqs);
+	page_percentiles(page, "whole request", p->seqs.n_exchanges ? &sum->whole : &sum->seqs.total);
+	page_percentiles(page, "queued", &sum->seqs.queued);
 	for (size_t i = 0; i < sum->n_phases; i++) {
 		snprintf(row, sizeof(row), "%s step", printable(name, page, sum->phases[i].phase));
 		page_percentiles(page, row, &sum->phases[i].steps);
@@ -159,8 +171,7 @@ static void put_latencies(
 		fputc('\n', page->out);
 	}
 	put_requests(page, &sum->requests);
-	if (p->socket_requests)
-		fprintf(page->out, "  requests seen at sockets: %llu\n", (unsigned long long)p->socket_requests);
+	put_exchanges(page, &p->seqs);
 	if (sum->pauses)
 		fprintf(page->out,
 			"  %llu pauses of more than 1 s between steps (up to %s) count for no "

@@ -25,7 +25,6 @@ void page_bar(const struct page *page, double part, int width);
 void page_percentiles(const struct page *page, const char *name, const struct percentiles *p);
 
 /* For the requests in batches of a process, if there are any: rows of its table, and the rest. */
-void page_request_times(const struct page *page, const struct seq_summary *sum);
 void page_requests(const struct page *page, const struct process *p, const struct seq_summary *sum, uint32_t slowest);
 
 /* The functions of a process, if there are stacks; and what was left out of all of them. */

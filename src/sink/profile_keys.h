@@ -26,6 +26,9 @@ enum profile_key {
 };
 #undef PROFILE_KEY_ENUM
 
+/* joined_why of exchanges on sockets that are no requests of the engine, and of requests that came by no socket. */
+#define PROFILE_JOINED_NONE "none fits"
+
 /* A key with the punctuation before its value. */
 #define PROFILE_KEY(name) "\"" #name "\":"
 

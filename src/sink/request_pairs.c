@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sink/profile_keys.h"
 #include "util/clock.h"
 
 #define DECIDE_NS UINT64_C(2000000000) /* between two looks for requests that belong together */
@@ -51,7 +52,7 @@ struct request_pairs {
 
 const char *request_pairs_why(enum join_result why)
 {
-	return why == JOIN_NONE ? "none fits" : why == JOIN_OPEN ? "one is not over"
+	return why == JOIN_NONE ? PROFILE_JOINED_NONE : why == JOIN_OPEN ? "one is not over"
 								 : "several fit";
 }
 

@@ -95,7 +95,7 @@ static void put_serving(struct page *p, const struct live_process *serving)
 		put_fact(p, "%u active, %u waiting", serving->active, serving->waiting);
 	if (!ttft->n)
 		return;
-	put_fact(p, "TTFT (1 min, %zu):", ttft->n);
+	put_fact(p, "TTFT in steps (%zu):", ttft->n);
 	put_fact(p, "p50 %s", words_duration(d, ttft->p50));
 	put_fact(p, "p90 %s", words_duration(d, ttft->p90));
 	put_fact(p, "p99 %s", words_duration(d, ttft->p99));
@@ -176,7 +176,7 @@ static void put_head(struct page *p)
 	if (f->tpot.n)
 		put_fact(p, "p99 %s", words_duration(d, f->tpot.p99));
 	if (f->ttft && !f->batches.all.ttft.n)
-		put_fact(p, "TTFT %s (%llu tokens)", words_duration(d, f->ttft),
+		put_fact(p, "TTFT in steps %s (%llu tokens)", words_duration(d, f->ttft),
 			(unsigned long long)f->ttft_tokens);
 	if (p->c.column)
 		canvas_line(&p->c);

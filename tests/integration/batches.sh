@@ -130,7 +130,7 @@ test_edges() {
 		'(lambda r: all(("ttft" in e["stage_us"]) != e["shape"].get("began_before", False) for e in r
 				if e["shape"]["output_tokens"] > 1) and
 			q[0]["processes"][0]["requests"]["began_before"] == sum(e["shape"].get("began_before", False) for e in r) and
-			q[0]["processes"][0]["ttft_us"]["count"] == sum("ttft" in e["stage_us"] for e in r) and
+			q[0]["processes"][0]["first_step_to_first_token_us"]["count"] == sum("ttft" in e["stage_us"] for e in r) and
 			q[0]["processes"][0]["requests"]["count"] == len(r) > 4)(
 			[e for e in p if e["event"] == "request_prof"])' p="$TMP/$name.jsonl" q="$TMP/$name.p"
 }

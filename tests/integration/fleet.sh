@@ -70,9 +70,8 @@ test_files() {
 	"$INFTRACE" report --json requests.jsonl >"$own"
 	expect "files: the report's percentiles are those of the lines" '(lambda s, b: all(
 		round(b[k] * 1000) == s[(len(s) * n + 99) // 100 - 1] for k, n in (("p50", 50), ("p90", 90), ("p99", 99))))(
-		sorted(round((l["stage_us"]["ttft"] + l["stage_us"].get("queued", 0)) * 1000) for l in p
-			if l["event"] == "request_prof" and "ttft" in l["stage_us"] and not l["shape"].get("mixed")),
-		r[0]["processes"][0]["batch_requests"]["ttft_us"])' r="$own" p=requests.jsonl
+		sorted(round(l["stage_us"]["ttft_client"] * 1000) for l in p if l["event"] == "request_prof" and "ttft_client" in l["stage_us"]),
+		r[0]["processes"][0]["ttft_us"])' r="$own" p=requests.jsonl
 }
 
 lines_read() { # N

@@ -34,8 +34,8 @@ agrees() { # NAME
 	expect "$1: all requests, with their times" '(lambda b, p:
 		b["count"] == len(t) and b["output_tokens"] == sum(q["outputs"] for q in t) and
 		all(p(b[key], [q[of] + q.get(more, 0) for q in t if q[of]]) for key, of, more in
-			(("ttft_us", "ttft", "queued"), ("tpot_us", "tpot", ""), ("queued_us", "queued", ""))))(
-		r[0]["processes"][0]["batch_requests"], lambda have, ns: (lambda s:
+			(("ttft_us", "ttft", "queued"), ("first_step_to_first_token_us", "ttft", ""), ("tpot_us", "tpot", ""), ("queued_us", "queued", ""))))(
+		{**r[0]["processes"][0], **r[0]["processes"][0]["batch_requests"]}, lambda have, ns: (lambda s:
 			[round(have[k] * 1000) for k in ("p50", "p90", "p99", "max")] ==
 			[s[(len(s) * k + 99) // 100 - 1] for k in (50, 90, 99, 100)])(sorted(ns)))' \
 		r="$TMP/$1.report.jsonl" t="$TMP/$1.truth.jsonl"
@@ -88,11 +88,11 @@ test_real() {
 	check "real: JSON" "$INFTRACE" report --json -n 10000 --slo ttft=1h,tpot=1h "$TMP/real.jsonl"
 	cp "$TMP/check.out" "$TMP/real.report.jsonl"
 	expect "real: all requests, with their tokens" '(lambda b, t: (b["count"], b["prompt_tokens"], b["cached_tokens"],
-		b["output_tokens"], b["ttft_us"]["count"]) == (len(t), sum(q["prompt"] for q in t), sum(q["cached"] for q in t),
-		sum(q["outputs"] for q in t), sum(q["outputs"] > 0 for q in t)))(r[0]["processes"][0]["batch_requests"],
+		b["output_tokens"], b["first_step_to_first_token_us"]["count"]) == (len(t), sum(q["prompt"] for q in t), sum(q["cached"] for q in t),
+		sum(q["outputs"] for q in t), sum(q["outputs"] > 0 for q in t)))({**r[0]["processes"][0], **r[0]["processes"][0]["batch_requests"]},
 		[q for q in l if "outputs" in q])' r="$TMP/real.report.jsonl" l="$TMP/real.log"
 	expect "real: none is mixed" '(lambda p: p["requests"]["mixed"] == 0 and "left_out" not in p["requests"] and
-		p["goodput"]["kept"] == p["goodput"]["judged"] == p["batch_requests"]["ttft_us"]["count"])(r[0]["processes"][0])' \
+		p["goodput"]["kept"] == p["goodput"]["judged"] == p["first_step_to_first_token_us"]["count"])(r[0]["processes"][0])' \
 		r="$TMP/real.report.jsonl"
 	expect "real: the parts are all of their time" '(lambda u: round(1000 * u["total"]) == sum(round(1000 * v)
 		for k, v in u.items() if k != "total") > 0)(r[0]["processes"][0]["batch_requests"]["parts_us"])' \
@@ -111,7 +111,7 @@ test_real() {
 		r="$TMP/real.report.jsonl" t="$TMP/trace.report.jsonl"
 	same "real: the text says so" "$(grep -c '^Where the time of requests went\|^Sequences in a step' "$TMP/real.txt")" 2
 	check "real: top" "$INFTRACE" top -b -- "$serve" -l "$TMP/top.log" -r 100 -s 6 -p 6 -a 3 "${MODEL_ARGS[0]}" "$model"
-	same "real: top has the first tokens of all" "$(sed -n 's/^requests: .*TTFT (1 min, \([0-9]*\)):.*/\1/p' "$TMP/check.out" |
+	same "real: top has the first tokens of all" "$(sed -n 's/^requests: .*TTFT in steps (\([0-9]*\)):.*/\1/p' "$TMP/check.out" |
 		tail -n 1)" "$(json 'sum(q["outputs"] > 0 for q in l if "outputs" in q)' l="$TMP/top.log")"
 }
 

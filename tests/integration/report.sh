@@ -58,7 +58,7 @@ agrees() { # NAME
 		r="$TMP/$1.report.jsonl" p="$TMP/$1.jsonl"
 	expect "$1: the report of the trace says the same of the steps" '(lambda f: f(r) == f(t))(lambda r:
 		([{k: f[k] for k in ("phase", "steps", "step_us", "breakdown_us")} for f in r[0]["processes"][0]["phases"]],
-		r[0]["processes"][0]["ttft_us"], r[0]["processes"][0]["time_per_output_token_us"],
+		r[0]["processes"][0]["first_step_to_first_token_us"], r[0]["processes"][0]["time_per_output_token_us"],
 		[(s["step"], s["state"], s["excess_us"]) for s in r[0]["steps"]]))' \
 		r="$TMP/$1.report.jsonl" t="$TMP/$1-trace.report.jsonl"
 }

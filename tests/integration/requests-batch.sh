@@ -143,23 +143,43 @@ attach_requests() {
 	wait_until 60 grep -q 'recording' "$TMP/$1.err"
 }
 
-# A server in node, whose binding puts the requests of its clients into the same batches.
-test_node() {
-	local node folder
+# by_node NAME SEQUENCES CLIENT...: a server in node, whose binding puts the requests of its clients into the same batches
+by_node() {
+	local name=$1 sequences=$2 node folder
 	if ! node=$(node_20 2>/dev/null) || ! folder=$(node_llama 2>/dev/null); then
-		skip node "no node 20 or no node-llama-cpp"
-		return
+		skip "$name" "no node 20 or no node-llama-cpp"
+		return 1
 	fi
-	mkfifo "$TMP/node.stop"
-	server_started node env -C "$folder" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 12 1 4 <>"$TMP/node.stop"
-	attach_requests node
-	check "node: clients" timeout 120 "$TOP/tests/programs/check_node_requests.py" ask "$PORT" 6 6
-	echo >"$TMP/node.stop"
-	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/node.log" "$TMP/node.err"
+	mkfifo "$TMP/$name.stop"
+	server_started "$name" env -C "$folder" "$node" "$TOP/tests/engines/node_llama_gen.mjs" -s "$model" 12 1 "$sequences" <>"$TMP/$name.stop"
+	attach_requests "$name"
+	check "$name: clients" timeout 120 "${@:3}" "$PORT"
+	cp "$TMP/check.out" "$TMP/$name.clients"
+	echo >"$TMP/$name.stop"
+	wait "$SERVER" && wait "$BG" || sed 's/^/# /' "$TMP/$name.log" "$TMP/$name.err"
+}
+
+test_node() {
+	by_node node 4 "$TOP/tests/programs/check_node_requests.py" ask 6 6 || return 0
 	check "node: requests and their tokens, as the server has them" \
 		"$TOP/tests/programs/check_node_requests.py" "$TMP/node.out" "$TMP/node.jsonl"
 	sed 's/^/# /' "$TMP/check.out"
 	check "node: valid" "$INFTRACE" validate "$TMP/node.jsonl" --require token_prof,request_prof
+}
+
+# What the report says first is what its clients saw, whether requests are joined or not: equally long answers are hard to join.
+test_headline() {
+	local name options
+	run_logged "$BUILD/programs/make.log" "cannot build the test programs" make -C "$TOP/tests/programs" O="$BUILD/programs"
+	for name in "8 users" "32 users" "8 users, equal"; do
+		options=(-u 8 -n "$(often 8 20)" -w 100)
+		[ "$name" != "32 users" ] || options=(-u 32 -n "$(often 3 10)" -w 100)
+		[ "$name" != "8 users, equal" ] || options+=(-f)
+		by_node "$name" $((${options[1]} / 4 > 4 ? 8 : 4)) "$BUILD/programs/llama_clients" "${options[@]}" || return 0
+		check "headline: $name: time to first token and goodput are those of all clients" \
+			"$TOP/tests/programs/check_headline.py" "$INFTRACE" "$TMP/$name.clients" "$TMP/$name.jsonl"
+		sed 's/^/# /' "$TMP/check.out"
+	done
 }
 
 # by_http NAME DRIVER-OPTION... [-- RECORD-OPTION...]: a server with a thread for each connection, and 100 requests, of which each
@@ -207,5 +227,5 @@ test_plant() {
 	planted 0.8 -n 10 client queue
 }
 
-ALL_TESTS=(served chats traced edges windows loss node http empty_reads plant)
+ALL_TESTS=(served chats traced edges windows loss node headline http empty_reads plant)
 run_tests "$@"

@@ -187,7 +187,7 @@ def check_counts(name, r, steps, requests):
 def check_report(name, report, steps, requests, ttft, tpot_alone):
     """All requests, whether of a profile or of a trace."""
     p = report["processes"][0]
-    check_percentiles(name, p, "ttft_us", ttft)
+    check_percentiles(name, p, "first_step_to_first_token_us", ttft)
     shared = check_counts(name, p["requests"], steps, requests)
     require(f"{name}: tokens of shared steps", p["requests"]["shared_tokens"], sum(s["outputs"] for s in shared))
     if not shared:

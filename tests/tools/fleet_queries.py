@@ -28,10 +28,14 @@ class Line:
         self.shape, self.stages = line["shape"], line["stage_us"]
         self.total = dec(self.stages.get("total", 0))
         self.ts = dec(self.shape.get("ts_us", 0))
-        self.ttft = dec(self.stages["ttft"]) + dec(self.stages.get("queued", 0)) if "ttft" in self.stages else None
+        socket, joined = self.shape.get("source_kind") == "socket", self.shape.get("joined")
+        self.client = joined or (socket and self.shape.get("joined_why") != "none fits")
+        self.ttft = self.stages.get("ttft" if socket else "ttft_client")
         tokens = self.shape.get("output_tokens", 0)
         self.complete = not any(self.shape.get(k) for k in PARTIAL)
-        self.tpot = (self.total - self.ttft) / (tokens - 1) if self.ttft is not None and tokens > 1 else None
+        self.tpot = self.stages.get("tpot_mean") if socket else None
+        if not socket and "ttft" in self.stages and tokens > 1:
+            self.tpot = (self.total - dec(self.stages["ttft"]) - dec(self.stages.get("queued", 0))) / (tokens - 1)
 
     def numbered(self, prefix, end):
         return [self.shape.get(f"{prefix}{i}{end}") for i in range(1, 9)]
@@ -56,10 +60,11 @@ def answers(lines):
     requests = [l for l in lines if l.event == "request_prof" and l.shape["source_kind"] != "socket" and
                 not l.shape.get("mixed") and not l.shape.get("cancelled")]
     complete = [l for l in requests if l.complete]
+    clients = [l for l in lines if l.event == "request_prof" and l.client and l.ttft is not None]
     steps = [l for l in lines if l.event == "token_prof" and not l.shape.get("unfinished") and not l.shape.get("began_before")]
 
     yield "ttft", [(*k, len(v), *(rank([l.ttft for l in v], q) for q in (0.5, 0.9, 0.99)))
-                   for k, v in grouped([l for l in requests if l.ttft is not None], "host", "model").items()]
+                   for k, v in grouped(clients, "host", "model").items()]
     yield "tpot", [(*k, len(v), statistics.median([l.tpot for l in v]), max(l.tpot for l in v))
                    for k, v in grouped([l for l in complete if l.tpot is not None], "host", "model").items()]
     yield "slowest", [(l.host, l.file, l.shape.get("number"), l.ts, l.total, dec(l.stages.get("queued", 0)),
@@ -101,7 +106,7 @@ def answers(lines):
     yield "versions", [(*k, len(v), rank([l.total for l in v], 0.5), sum(l.shape["n_tokens"] for l in v) * 10**6 / sum(l.total for l in v))
                        for k, v in grouped(steps, "env", "commit", phase).items()]
     yield "goodput", [(*k, len(v), sum(l.ttft <= 100000 and (l.tpot or 0) <= 5000 for l in v))
-                      for k, v in grouped([l for l in complete if l.ttft is not None], "host", "file", lambda l: int(l.ts // 60000000)).items()]
+                      for k, v in grouped(clients, "host", "file", lambda l: int(l.ts // 60000000)).items()]
 
 
 def is_same(a, b):

@@ -26,6 +26,7 @@ BOUNDS = {
     "inftrace_step_state": "0.00001 0.00003 0.0001 0.0003 0.001 0.003 0.01 0.03 0.1 0.3 1.0",
 }
 BOUNDS["inftrace_request_queue_time"] = BOUNDS["gen_ai_server_time_to_first_token"]
+BOUNDS["inftrace_request_first_step_to_first_token"] = BOUNDS["gen_ai_server_time_to_first_token"]
 BOUNDS = {name: [Decimal(le) for le in text.split()] for name, text in BOUNDS.items()}
 STATES = ("cpu barrier gpu_wait syscall fault irq runnable blocked_futex blocked_io blocked_net blocked_ipc blocked_poll "
           "blocked_sleep blocked_fault blocked_gpu blocked_other stopped").split()
@@ -66,14 +67,20 @@ def observations(paths):
                 labels["gen_ai_operation_name"] = "chat" if request.endswith("/chat/completions") else "text_completion"
             elif shape["source_kind"] == "socket":
                 continue
+            socket, unrelated = shape["source_kind"] == "socket", shape.get("joined_why") == "none fits"
+            # where sockets are recorded, each request is told by that of the socket
+            elsewhere = shape.get("joined") is False and unrelated == socket
+            client = "ttft" if socket else "ttft_client"
+            if client in stages and not elsewhere:
+                add("gen_ai_server_time_to_first_token", labels, ns(stages[client]), where)
             first = ns(stages.get("ttft", 0)) + ns(stages.get("queued", 0))
-            if "ttft" in stages:
-                add("gen_ai_server_time_to_first_token", labels, first, where)
+            if "ttft" in stages and not socket:
+                add("inftrace_request_first_step_to_first_token", labels, ns(stages["ttft"]), where)
             if "queued" in stages:
                 add("inftrace_request_queue_time", labels, ns(stages["queued"]), where)
-            if any(shape.get(key) for key in PARTIAL):
+            if elsewhere or any(shape.get(key) for key in PARTIAL):
                 continue
-            add("gen_ai_server_request_duration", labels, ns(stages["total"]), where)
+            add("gen_ai_server_request_duration", labels, ns(stages["total"]) + ns(stages.get("answered", 0)), where)
             if "output_tokens" not in shape and "tpot_mean" in stages:
                 add("gen_ai_server_time_per_output_token", labels, ns(stages["tpot_mean"]), where)
             elif "ttft" in stages and shape.get("output_tokens", 0) > 1:

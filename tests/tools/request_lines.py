@@ -156,6 +156,7 @@ class Server:
                  '"cached_tokens":0,"output_tokens":%d,"steps":%d,"steps_shared":%d,"prefill_steps":%d' % (
                      PID, r.number, CONTEXT, r.slot, us(r.arrived), r.prompt - r.left, r.given, r.steps, r.shared,
                      r.prefills))
+        shape += ',"joined":true'
         if unfinished:
             shape += ',"end_not_seen":true'
         if cancelled:
@@ -176,7 +177,8 @@ class Server:
             stages += [("%s_%s" % k, v) for k, v in r.states.items() if k[0] == part and v]
         if r.first_end is not None:
             assert r.first_end - r.begin == r.own_prefill + r.first[0] + r.first[1]
-            stages += [("ttft", r.first_end - r.begin), ("ttft_others", r.first[0]), ("ttft_between", r.first[1])]
+            stages += [("ttft", r.first_end - r.begin), ("ttft_others", r.first[0]), ("ttft_between", r.first[1]),
+                       ("ttft_client", r.first_end - r.arrived)]
         if r.intervals:
             values = sorted(r.intervals)
             stages.append(("tpot_mean", sum(values) // len(values)))

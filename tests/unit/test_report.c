@@ -74,7 +74,7 @@ static void test_text(void **state)
 	assert_contains(result.out, "\nNot recorded: page faults, ");
 	assert_contains(result.out,
 		"llama-cli, pid 4711, model m: 51 steps in 85.2 ms (50 decode, 1 prefill)\n");
-	assert_contains(result.out, "time to first token             1    10.0 ms");
+	assert_contains(result.out, "first step to first token       1    10.0 ms");
 	assert_contains(result.out, "time per output token          50    1.10 ms    1.10 ms");
 	assert_contains(result.out,
 		"  step 30, 21.0 ms instead of 1.00 ms: the calling thread waited 20.0 ms for a "
@@ -105,7 +105,7 @@ static void test_json(void **state)
 	process = json_object_array_get_idx(get(report, "processes"), 0);
 	assert_int_equal(json_object_get_int(get(process, "pid")), 4711);
 	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "p50"), "1105.000");
-	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10005.000");
+	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
 	step = json_object_array_get_idx(get(process, "slowest"), 0);
 	assert_string_equal(text_at(step, "text"), "step 30, 21.0 ms instead of 1.00 ms: the "
 						   "calling thread was held back for 20.0 ms by "
@@ -192,7 +192,7 @@ static void test_mixed(void **state)
 	assert_string_equal(text_at(requests, "shared_steps"), "4");
 	assert_string_equal(text_at(requests, "shared_tokens"), "8");
 	assert_string_equal(text_at(requests, "max_sequences"), "2");
-	assert_string_equal(text_at(get(process, "ttft_us"), "count"), "1");
+	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "count"), "1");
 	assert_string_equal(text_at(get(process, "time_per_output_token_us"), "count"), "3");
 	assert_string_equal(text_at(requests, "left_out"),
 		"left out of these times: at least 2 requests, which shared 4 steps with others (up to 2 sequences in "
@@ -228,14 +228,14 @@ static void test_sockets(void **state)
 	process = json_object_array_get_idx(get(report, "processes"), 0);
 	assert_string_equal(text_at(get(process, "requests"), "count"), "1");
 	assert_string_equal(text_at(get(process, "requests"), "output_tokens"), "51");
-	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "10005.000");
-	assert_string_equal(text_at(get(process, "socket_ttft_us"), "max"), "12000.000");
+	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "10005.000");
+	assert_string_equal(text_at(get(process, "ttft_us"), "max"), "12000.000");
 	assert_string_equal(text_at(process, "socket_requests"), "1");
 	json_object_put(report);
 	output_free(&result);
 
 	RUN(&result, p.text, "-");
-	assert_contains(result.out, "first token (sockets)           1    12.0 ms");
+	assert_contains(result.out, "time to first token             1    12.0 ms");
 	assert_contains(result.out, "requests seen at sockets: 1\n");
 	output_free(&result);
 	free(p.text);

@@ -65,7 +65,7 @@ static void test_table(void **state)
 	profile_begin(&p);
 	add_usual(&p, 1);
 	TEXT(&result, &p);
-	assert_contains(result.out, "  time to first token            10     100 ms     100 ms");
+	assert_contains(result.out, "  first step to first token      10     100 ms     100 ms");
 	assert_contains(result.out, "  mean time per token            10    11.0 ms    11.0 ms");
 	assert_contains(result.out, "  whole request                  10     210 ms     210 ms");
 	assert_contains(result.out, "  requests: 10, of 5045 prompt and 110 output tokens\n");
@@ -171,7 +171,8 @@ static void test_json(void **state)
 	TEXT(&result, &p, "--json", "--slo", "ttft=1s", "-n", "5");
 	report = parse(result.out);
 	process = json_object_array_get_idx(get(report, "processes"), 0);
-	assert_string_equal(text_at(process, "ttft_from"), "requests");
+	assert_string_equal(text_at(get(process, "first_step_to_first_token_us"), "max"), "420000.000");
+	assert_false(json_object_object_get_ex(process, "ttft_us", NULL));
 	assert_string_equal(text_at(get(process, "mean_time_per_token_us"), "p50"), "11000.000");
 	assert_string_equal(text_at(get(process, "goodput"), "kept"), "10");
 	requests = get(process, "batch_requests");
@@ -208,18 +209,13 @@ static void test_slo(void **state)
 	LINE(&p, .number = 13, .ts = 22000, .prompt = 500, .prefill = 400, .shape = ",\"unfinished\":true");
 	LINE(&p, .number = 14, .ts = 22000, .prompt = 500, .prefill = 600, .shape = ",\"unfinished\":true");
 	LINE(&p, .number = 15, .ts = 20900, .prompt = 500, .outputs = 1, .prefill = 100);
-	/* its client got the token late */
-	LINE(&p, .number = 16, .ts = 20900, .prompt = 500, .outputs = 1, .queued = 100, .prefill = 100,
-		.shape = ",\"joined\":true", .stages = ",\"ttft_client\":501000.000");
 	TEXT(&result, &p, "--slo", "ttft=500ms,tpot=50ms");
 	/* from 1 s to 22.6 s */
-	assert_contains(result.out, "  goodput 78.6 % (11 of 14 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
-				    "3 missed ttft; 1 missed tpot; of 2 it is not known\n");
-	assert_contains(result.out, "  first token (sockets)           1     501 ms");
-	assert_contains(result.out, "  requests seen at sockets: 1\n");
+	assert_contains(result.out, "  goodput 84.6 % (11 of 13 requests, 0.509 per s) with ttft <= 500 ms, tpot <= 50.0 ms; "
+				    "2 missed ttft; 1 missed tpot; of 2 it is not known\n");
 	output_free(&result);
 	RUN(&result, p.text, "--slo", "tpot=5ms", "-");
-	assert_contains(result.out, "  goodput 15.4 % (2 of 13 requests");
+	assert_contains(result.out, "  goodput 8.3 % (1 of 12 requests");
 	output_free(&result);
 	for (int i = 0; i < 6; i++) {
 		static const char *const bad[] = { "", "500ms", "ttft=", "ttft=0s", "ttft=1s,ttft=2s", "tftt=1s" };
@@ -230,6 +226,37 @@ static void test_slo(void **state)
 		output_free(&result);
 	}
 	free(p.text);
+}
+
+/* Where sockets were seen, what clients saw is told of all of their requests, joined or not, and of nothing else. */
+static void test_clients(void **state)
+{
+	static const char socket[] = ",\"joined\":false,\"joined_why\":\"several fit\",\"chunks\":3";
+	struct output result;
+	struct profile p;
+
+	(void)state;
+	profile_begin(&p);
+	for (int i = 0; i < 8; i++) {
+		LINE(&p, .number = 1 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .queued = 1000, .prefill = 100, .decode = 50,
+			.shape = ",\"joined\":true", .stages = ",\"ttft_client\":1101000.000,\"answered\":2000.000");
+		LINE(&p, .number = 11 + i, .ts = 1000 * i, .prompt = 500, .outputs = 2, .prefill = 100, .decode = 50,
+			.shape = ",\"joined\":false,\"joined_why\":\"several fit\"");
+		LINE(&p, .event = "socket", .ts = 1000 * i, .prefill = i < 2 ? 400 : 3000, .shape = socket,
+			.stages = i < 2 ? ",\"ttft\":400000.000,\"tpot_mean\":1000.000" : ",\"ttft\":3000000.000,\"tpot_mean\":90000.000");
+		/* a health check */
+		LINE(&p, .event = "socket", .ts = 1000 * i, .prefill = 1, .shape = ",\"joined\":false,\"joined_why\":\"none fits\"");
+	}
+	TEXT(&result, &p, "--slo", "ttft=2s,tpot=50ms");
+	assert_contains(result.out, "  time to first token            16     1.10 s     3.00 s     3.00 s     3.00 s\n");
+	assert_contains(result.out, "  first step to first token      16     100 ms     100 ms");
+	assert_contains(result.out, "  whole request                  16     1.15 s     3.00 s");
+	assert_contains(result.out, "  queued                          8     1.00 s     1.00 s");
+	assert_contains(result.out, "  requests seen at sockets: 16, 8 of them found in the steps; left out: 8 that were none to the engine\n");
+	assert_contains(result.out, "  goodput 62.5 % (10 of 16 requests, 1 per s) with ttft <= 2.00 s, tpot <= 50.0 ms; 6 missed ttft; 6 missed tpot\n");
+	assert_contains(result.out, "Where the time of 8 of 16 requests went ");
+	assert_contains(result.out, "  queued          86.96 % ");
+	done(&result, &p);
 }
 
 /* Engines whose rows are not known have requests, too; those that cannot be distinguished are not judged. */
@@ -246,7 +273,7 @@ static void test_slo_steps(void **state)
 	TEXT(&result, &p, "--slo", "ttft=500ms,tpot=50ms");
 	assert_contains(result.out, "  goodput 50.0 % (1 of 2 requests, 0.526 per s) with");
 	assert_contains(result.out, "1 missed tpot; of 1 it is not known\n");
-	assert_contains(result.out, "first token (requests)          2");
+	assert_contains(result.out, "first step to first token       2");
 	assert_null(strstr(result.out, "Where the time of requests"));
 	done(&result, &p);
 }
@@ -345,7 +372,7 @@ static void test_trace(void **state)
 	TEXT(&result, &p);
 	assert_contains(result.out, "pid 7: no engine steps\n");
 	assert_contains(result.out, "  requests: 2, of 2560 prompt and 12 output tokens\n");
-	assert_contains(result.out, "  time to first token             2     500 ms     1.82 s");
+	assert_contains(result.out, "  first step to first token       2     420 ms     500 ms");
 	assert_contains(result.out, "  mean time per token             1    21.0 ms");
 	assert_contains(result.out, "  request 17 (sequence 3, 512 prompt tokens), first token after 1.82 s: 1.40 s queued; "
 				    "310 ms for request 21 (2048 prompt tokens)\n");
@@ -386,6 +413,7 @@ int main(void)
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_slo),
+		cmocka_unit_test(test_clients),
 		cmocka_unit_test(test_slo_steps),
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_mixed),

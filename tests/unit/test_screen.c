@@ -236,7 +236,7 @@ static void test_80x24(void **state)
 	assert_int_equal(live_frame(l, SECOND, true, &f), 0);
 	s.first = PART_SYSCALLS;
 	draw(&s, f, &d);
-	expect_line(&d, "TTFT 9.00 ms (64 tokens)");
+	expect_line(&d, "TTFT in steps 9.00 ms (64 tokens)");
 	expect_line(&d,
 		"  futex                        100   31.0 ms    310 us  #######################");
 	/* 180 of 1825 ms: 100 steps of 9 ms, five times 183 ms more, ten gaps of 1 ms; 540 of 2700
@@ -432,9 +432,9 @@ static void test_batches(void **state)
 	f.batches.n_processes = 2;
 	draw(&s, &f, &d);
 	assert_string_equal(d.lines[2],
-		"requests:  5 active, 1 waiting  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+		"requests:  5 active, 1 waiting  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	assert_string_equal(d.lines[3],
-		"  pid 100:  3 active, 1 waiting  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+		"  pid 100:  3 active, 1 waiting  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	assert_string_equal(d.lines[4], "  pid 101:  3 active, 1 waiting");
 	free(d.text);
 
@@ -442,7 +442,7 @@ static void test_batches(void **state)
 	s.run_only = true;
 	f.batches.n_processes = 1;
 	draw(&s, &f, &d);
-	assert_string_equal(d.lines[2], "requests:  TTFT (1 min, 17):  p50 240 ms  p90 400 ms  p99 2.00 s");
+	assert_string_equal(d.lines[2], "requests:  TTFT in steps (17):  p50 240 ms  p90 400 ms  p99 2.00 s");
 	free(d.text);
 
 	s.width = 30;

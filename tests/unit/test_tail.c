@@ -172,7 +172,7 @@ static void test_exemplar(void **state)
 	append(slow, strlen(slow));
 	look(UINT64_MAX);
 	snprintf(line, sizeof(line),
-		"gen_ai_server_time_to_first_token_seconds_bucket{gen_ai_response_model=\"a\\\"b\",source_kind=\"steps\",le=\"0.08\"} 1"
+		"inftrace_request_first_step_to_first_token_seconds_bucket{gen_ai_response_model=\"a\\\"b\",source_kind=\"steps\",le=\"0.08\"} 1"
 		" # {file=\"%s\",line=\"1\",ts_us=\"5\"} 0.07\n",
 		strrchr(path, '/') + 1);
 	assert_true(says(true, line));
