@@ -204,5 +204,19 @@ test_check() {
 	check_rc "--check: of no process" 2 'give the process with -p' "$INFTRACE" engines --check 1s
 }
 
-ALL_TESTS=(stand_in missing fits processes alone dump check)
+# The next change of llama.cpp: functions that compute and that the preset does not know.
+test_releases() {
+	local libs name path
+	for name in libs next; do
+		if ! libs=$(llama_$name 2>&1); then
+			skip "steps of libllama, $name" "$libs"
+			continue
+		fi
+		path=$(find "$libs" -name 'libllama.*so*' -type f)
+		check "${path##*/}: its steps are found in its code" "$TOP/tests/probed/unknown_steps.py" "$TOP/engines/llama.cpp.json" "$path"
+		same "${path##*/}: the preset knows all of them" "$(cat "$TMP/check.out")" ""
+	done
+}
+
+ALL_TESTS=(stand_in missing fits processes alone dump check releases)
 run_tests "$@"
