@@ -6,10 +6,10 @@
 #define CULPRITS_SHOWN 5
 #define STATES_SHOWN 3
 
-static void put_count(const struct page *page, uint64_t n, const char *what, bool *any)
+static void put_count(const struct page *page, const char *what, uint64_t n, bool *any)
 {
 	if (n)
-		fprintf(page->out, "%s%llu %s", *any ? ", " : "  ", (unsigned long long)n, what);
+		fprintf(page->out, "%s%s: %llu", *any ? "; " : "  ", what, (unsigned long long)n);
 	*any |= n != 0;
 }
 
@@ -17,9 +17,9 @@ static void put_counts(const struct page *page, const struct seq_summary *sum)
 {
 	bool any = false;
 
-	put_count(page, sum->cached_tokens, "more prompt tokens were kept from before", &any);
-	put_count(page, sum->cancelled, "of the requests cancelled", &any);
-	put_count(page, sum->unfinished, "of them not ended", &any);
+	put_count(page, "more prompt tokens from the cache", sum->cached_tokens, &any);
+	put_count(page, "cancelled requests", sum->cancelled, &any);
+	put_count(page, "requests whose end was not recorded", sum->unfinished, &any);
 	if (any)
 		fputc('\n', page->out);
 }

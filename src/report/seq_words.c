@@ -198,7 +198,7 @@ const char *seq_words_slo(const struct slo_result *r, char buf[SENTENCE_MAX])
 		add(&t, " %.1f %% (%llu of %llu requests", 100 * (double)r->kept / (double)r->judged,
 			(unsigned long long)r->kept, (unsigned long long)r->judged);
 	if (r->judged && r->time)
-		add(&t, ", %.3g per s", (double)r->kept * 1e9 / (double)r->time);
+		add(&t, ", %s per s", words_rate(d, (double)r->kept * 1e9 / (double)r->time));
 	add(&t, r->judged ? ") with" : " not known, with");
 	if (r->slo.ttft)
 		add(&t, " ttft <= %s", words_duration(d, r->slo.ttft));

@@ -164,10 +164,9 @@ static void put_latencies(
 	if (sum->prefill_rate || sum->output_rate) {
 		fprintf(page->out, "  tokens/s:");
 		if (sum->prefill_rate)
-			fprintf(page->out, " prefill %.4g", sum->prefill_rate);
+			fprintf(page->out, " prefill %s", words_rate(d, sum->prefill_rate));
 		if (sum->output_rate)
-			fprintf(page->out, "%s output %.4g", sum->prefill_rate ? "," : "",
-				sum->output_rate);
+			fprintf(page->out, "%s output %s", sum->prefill_rate ? "," : "", words_rate(d, sum->output_rate));
 		fputc('\n', page->out);
 	}
 	put_requests(page, &sum->requests);

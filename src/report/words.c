@@ -34,6 +34,12 @@ const char *words_duration(char buf[DURATION_MAX], int64_t ns)
 	return buf;
 }
 
+const char *words_rate(char buf[DURATION_MAX], double per_s)
+{
+	snprintf(buf, DURATION_MAX, per_s < 999.5 ? "%.3g" : "%.0f", per_s);
+	return buf;
+}
+
 const char *words_state(unsigned int state)
 {
 	if (state == STATE_NONE)

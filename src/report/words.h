@@ -11,6 +11,9 @@
 /* "183 ms", "41.2 us", "1.85 s": three digits. Returns buf. */
 const char *words_duration(char buf[DURATION_MAX], int64_t ns);
 
+/* "0.509", "41.2", "10412": three digits, or all of a large number. */
+const char *words_rate(char buf[DURATION_MAX], double per_s);
+
 /* "waited 20.0 ms for a CPU": what more time in a state means, for a state of record.h or STATE_OTHER. Returns buf. */
 #define PHRASE_MAX 96
 const char *words_phrase(char buf[PHRASE_MAX], unsigned int state, int64_t ns);

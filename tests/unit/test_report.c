@@ -87,6 +87,22 @@ static void test_text(void **state)
 	free(p.text);
 }
 
+/* A fast prompt: no figure has an exponent. */
+static void test_rates(void **state)
+{
+	struct profile p;
+	struct output result;
+
+	(void)state;
+	profile_begin(&p);
+	add_step(&p, 1, 0, "prefill", 512, 1000, 9000, "runnable", 1000, "");
+	add_step(&p, 1, 1, "decode", 1, 11000, 4000, "runnable", 0, "");
+	RUN(&result, profile_end(&p), "-");
+	assert_contains(result.out, "  tokens/s: prefill 51200, output 250\n");
+	output_free(&result);
+	free(p.text);
+}
+
 static void test_json(void **state)
 {
 	struct json_object *report, *process, *steps, *step;
@@ -490,6 +506,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_rates),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_mixed), cmocka_unit_test(test_sockets),

@@ -4,7 +4,7 @@
 
 /* A request, times in milliseconds; what is 0 is left out as far as it can be. */
 struct line {
-	int number, sequence, ts, prompt, outputs;
+	int number, sequence, ts, prompt, cached, outputs;
 	int queued, prefill, decode, others, between;
 	int first_others, first_between; /* before its first token */
 	const char *shape, *stages;      /* more of them, with a comma before each */
@@ -17,12 +17,12 @@ static void add_line(struct profile *p, const struct line *l)
 
 	fprintf(p->out,
 		"{\"event\":\"request_prof\"," HEAD ",\"shape\":{\"pid\":1,\"source_kind\":\"%s\",\"number\":%d,"
-		"\"context\":7,\"sequence\":%d,\"ts_us\":%d.000,\"prompt_tokens\":%d,\"cached_tokens\":0,"
+		"\"context\":7,\"sequence\":%d,\"ts_us\":%d.000,\"prompt_tokens\":%d,\"cached_tokens\":%d,"
 		"\"output_tokens\":%d,\"steps\":%d,\"steps_shared\":0,\"prefill_steps\":1%s},\"stage_us\":{"
 		"\"total\":%d.000,\"queued\":%d.000,\"own_prefill\":%d.000,\"own_decode\":%d.000,"
 		"\"others\":%d.000,\"between\":%d.000",
-		l->event ? l->event : "sequence", l->number, l->sequence, 1000 * l->ts, l->prompt, l->outputs, l->outputs,
-		l->shape ? l->shape : "", 1000 * total, 1000 * l->queued, 1000 * l->prefill,
+		l->event ? l->event : "sequence", l->number, l->sequence, 1000 * l->ts, l->prompt, l->cached,
+		l->outputs, l->outputs, l->shape ? l->shape : "", 1000 * total, 1000 * l->queued, 1000 * l->prefill,
 		1000 * l->decode, 1000 * l->others, 1000 * l->between);
 	if (l->outputs)
 		fprintf(p->out, ",\"ttft\":%d.000,\"ttft_others\":%d.000,\"ttft_between\":%d.000",
@@ -139,7 +139,7 @@ static void test_alone(void **state)
 	profile_begin(&p);
 	LINE(&p, .number = 1, .ts = 1000, .prompt = 500, .outputs = 11, .queued = 900, .prefill = 100, .decode = 100,
 		.between = 10);
-	LINE(&p, .number = 2, .sequence = 1, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
+	LINE(&p, .number = 2, .sequence = 1, .ts = 2000, .prompt = 256, .cached = 14, .queued = 700, .prefill = 50, .others = 250,
 		.shape = ",\"end_not_seen\":true");
 	LINE(&p, .number = 3, .sequence = 2, .ts = 2000, .prompt = 256, .queued = 700, .prefill = 50, .others = 250,
 		.shape = ",\"cancelled\":true");
@@ -152,7 +152,7 @@ static void test_alone(void **state)
 	assert_contains(result.out, "  request 2 (sequence 1, 256 prompt tokens), no token after 1.00 s: 700 ms queued; "
 				    "250 ms for other requests\n");
 	assert_contains(result.out, "  request 3 (sequence 2, 256 prompt tokens), cancelled without a token after 1.00 s: ");
-	assert_contains(result.out, "  1 of the requests cancelled, 1 of them not ended\n");
+	assert_contains(result.out, "  more prompt tokens from the cache: 14; cancelled requests: 1; requests whose end was not recorded: 1\n");
 	done(&result, &p);
 }
 
