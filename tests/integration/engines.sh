@@ -30,6 +30,25 @@ same "mini: the same text with 1 and 2 threads" "$(cat "$TMP/text2")" "$(cat "$T
 check_rc "mini: malformed number" 2 'mini_engine: -n 1x: give a number' "$mini" -n 1x
 check_rc "mini: no arguments taken" 2 'wrong arguments' "$mini" model.gguf
 
+# tree DIRECTORY: one that in_root takes, with this system's programs
+tree() {
+	mkdir -p "$1"/{usr,proc,sys,dev,mnt,tmp} && ln -s usr/{bin,lib,lib64} "$1" && mount --bind /usr "$1/usr"
+}
+
+# in_root within a tree that is a mere directory, of mounts that are shared: none of its own is seen outside.
+in_chroot() {
+	mount --make-rshared / && tree "$TMP/tree" && tree "$TMP/tree/tmp/inner" && mount --bind /proc "$TMP/tree/proc" &&
+		cp "$TOP/tests/engines/in_root" "$TMP/tree/tmp/" && cp "/proc/$$/mountinfo" "$TMP/tree/tmp/before" &&
+		chroot "$TMP/tree" /tmp/in_root /tmp/inner /tmp cmp "/proc/$$/mountinfo" /mnt/before
+}
+
+if [ "$(id -u)" -eq 0 ]; then
+	export -f in_chroot tree
+	check "in_root: in a chroot that is no mount point" env TMP="$TMP" TOP="$TOP" unshare --mount bash -c in_chroot
+else
+	skip "in_root" "needs root"
+fi
+
 need_llama
 check "llama: runs" "$DRIVER" -n 8 -r 2 -t 1 -S "$TMP/stages" "${MODEL_ARGS[@]}"
 cp "$TMP/check.out" "$TMP/llama.log"
