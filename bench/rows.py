@@ -21,24 +21,25 @@ SHAPES = [  # rows, sequences, steps
 STATS = "/proc/sys/kernel/bpf_stats_enabled"
 PROGRAMS = ("function_entry", "function_return")
 WITH, WITHOUT = "with rows", "without"
+STEPS = {"llama_decode": "arrays", "llama_process": "structs"}  # and what the rows are that PROGRAM passes to it
 
 
-def presets(folder, of_program):
-    """llama.cpp's preset as it is, and without rows or calls that change sequences. of_program: only the step, as PROGRAM has
+def presets(folder, function=None):
+    """llama.cpp's preset as it is, and without rows or calls that change sequences. function: only this step, as PROGRAM has
     it."""
     with open(os.path.join(TOP, "engines/llama.cpp.json")) as f:
         whole = json.load(f)
     for name in (WITH, WITHOUT):
         probes = [dict(p) for p in whole["probes"] if name == WITH or p.get("role") != "sequence"]
-        step = next(p for p in probes if p["role"] == "step")
+        step = next(p for p in probes if p.get("symbol") == (function or "llama_decode"))
         if name == WITHOUT:
             step.pop("rows")
-            step.pop("rows_arm64")
+            step.pop("rows_arm64", None)
             step["name"] = "n_tokens == 1 ? decode : prefill"
         made = {**whole, "name": name.replace(" ", "-"), "probes": probes}
-        if of_program:
+        if function:
             step.pop("library")
-            made = {"name": made["name"], "match": {"mapped": ["rows"]}, "probes": [step]}
+            made = {**made, "match": {"mapped": ["rows"]}, "probes": [step]}
         path = os.path.join(folder, f"{made['name']}.json")
         with open(path, "w") as f:
             json.dump(made, f)
@@ -80,8 +81,8 @@ def measure_programs(program, preset, steps):
     return sum(taken)
 
 
-def programs(o, folder):
-    paths = dict(presets(folder, True))
+def programs(o, folder, function):
+    paths = dict(presets(folder, function))
     with open(STATS) as f:
         old = f.read()
     rows = []
@@ -89,7 +90,7 @@ def programs(o, folder):
         with open(STATS, "w") as f:
             f.write("1")
         for n, sequences, steps in SHAPES:
-            program = subprocess.Popen([PROGRAM, str(n), str(sequences)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            program = subprocess.Popen([PROGRAM, str(n), str(sequences), STEPS[function]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                        preexec_fn=lambda: prepare([LOAD_CPU]))
             try:
                 program.stdout.readline()
@@ -107,7 +108,7 @@ def programs(o, folder):
     finally:
         with open(STATS, "w") as f:
             f.write(old)
-    print("\n### the programs of a step, by the kernel's count, us per step\n")
+    print(f"\n### the programs of a step, {function} ({STEPS[function]}), by the kernel's count, us per step\n")
     print(table(["rows", "sequences", WITHOUT, WITH, "added", "quartiles"], rows))
 
 
@@ -151,7 +152,7 @@ class Server:
 
 
 def server(o, folder):
-    paths = dict(presets(folder, False))
+    paths = dict(presets(folder))
     with Server() as driver:
         time.sleep(1)
         variants = [untraced(), *(inftrace(name, "--engine", paths[name], out=None) for name in (WITHOUT, WITH))]
@@ -174,5 +175,6 @@ def server(o, folder):
 
 def rows(o):
     with tempfile.TemporaryDirectory() as folder:
-        programs(o, folder)
+        for function in STEPS:
+            programs(o, folder, function)
         server(o, folder)
