@@ -18,7 +18,7 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "pid", 'p', "PID,..", 0, "processes, with their threads and children; may be repeated", 1 },
+	{ "pid", 'p', "PID,..", 0, "processes, with their threads and the children that they start; may be repeated", 1 },
 	{ "all", 'a', NULL, 0, "every process of the system", 1 },
 	{ "user", OPT_USER, "NAME", 0, "run COMMAND as this user, not as root; HOME, USER and LOGNAME are the user's", 1 },
 	{ "engine", OPT_ENGINE, "NAME|FILE", 0, "preset of functions to probe (default: auto); none for none", 1 },

@@ -5,8 +5,10 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +22,63 @@
 #define PIDFDS_MAX 256 /* usually 1024 descriptors are allowed */
 
 /* ---- before anything is attached ---- */
+
+struct children {
+	const struct record_options *o;
+	struct stat program; /* of the parent */
+	char list[256];      /* ",12,34"; what does not fit is left out */
+};
+
+static bool program_of(pid_t pid, struct stat *ret)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return !stat(path, ret);
+}
+
+static bool is_given(const struct record_options *o, pid_t pid)
+{
+	for (size_t i = 0; i < o->n_pids; i++) {
+		if (o->pids[i] == pid)
+			return true;
+	}
+	return false;
+}
+
+static int list_children(pid_t tid, void *arg)
+{
+	struct children *c = arg;
+	char path[64];
+	struct stat sb;
+	pid_t pid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1) {
+		size_t len = strlen(c->list);
+
+		if (!is_given(c->o, pid) && program_of(pid, &sb) && sb.st_dev == c->program.st_dev &&
+			sb.st_ino == c->program.st_ino && len + 12 < sizeof(c->list))
+			snprintf(c->list + len, sizeof(c->list) - len, ",%d", pid);
+	}
+	if (f)
+		fclose(f);
+	return 0;
+}
+
+/* A server may have started others of its kind that do its work. Those that it starts from now on are recorded. */
+static void tell_children(const struct record_options *o, pid_t pid)
+{
+	struct children c = { .o = o };
+
+	if (program_of(pid, &c.program))
+		process_each_thread(pid, list_children, &c);
+	if (*c.list)
+		log_warn("process %d has children of the same program, which run already and are not recorded; to record them, too: -p %d%s",
+			pid, pid, c.list);
+}
 
 static int check_pids(const struct record_options *o)
 {
@@ -42,6 +101,7 @@ static int check_pids(const struct record_options *o)
 			log_error("-p %d is inftrace itself", pid);
 			return -EINVAL;
 		}
+		tell_children(o, pid);
 	}
 	return 0;
 }
