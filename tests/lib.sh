@@ -225,6 +225,16 @@ need_root() {
 	[ "$(id -u)" -eq 0 ] || skip_all "needs root"
 }
 
+# Where cgroups of version 2 are mounted.
+cgroup_root() {
+	local dir
+	for dir in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+		[ "$(stat -fc %T "$dir" 2>/dev/null)" != cgroup2fs ] || { echo $dir && return; }
+	done
+	echo "no cgroups of version 2 are mounted" >&2
+	return 1
+}
+
 need() { # COMMAND ...
 	local command
 	for command; do

@@ -212,3 +212,8 @@ debian_next() {
 llama_next() {
 	debian_next llama llama.cpp-tools
 }
+
+# The same as a service, with the systemd that runs it, 100 MB.
+llama_service() {
+	debian_next llama-service llama.cpp-services
+}

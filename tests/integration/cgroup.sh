@@ -10,11 +10,7 @@ TOKENS=5
 
 setup() {
 	need_root
-	root=
-	for dir in /sys/fs/cgroup /sys/fs/cgroup/unified; do
-		[ "$(stat -fc %T "$dir" 2>/dev/null)" != cgroup2fs ] || root=$dir
-	done
-	[ "$root" ] || skip_all "no cgroups of version 2 are mounted"
+	root=$(cgroup_root 2>&1) || skip_all "$root"
 	CGROUP=$root/inftrace-test-$$
 	mkdir "$CGROUP" 2>/dev/null || skip_all "cgroups cannot be made here"
 	trap 'test_end; test_exit' EXIT

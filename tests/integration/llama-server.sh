@@ -7,6 +7,8 @@
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
+NET=() # what brings a command to where the server is
+
 setup() {
 	need_root
 	need python3
@@ -29,9 +31,13 @@ serve() {
 	SERVER=$BG
 	wait_until 60 grep -qs 'listening on http' "$TMP/$name.log"
 	URL=$(grep -oE -m 1 'http://127.0.0.1:[0-9]+' "$TMP/$name.log")
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$name.jsonl" -p "$SERVER" 2>"$TMP/$name.err"
+	record "$name"
+}
+
+record() { # NAME
+	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$1.jsonl" -p "$SERVER" 2>"$TMP/$1.err"
 	TRACER=$BG
-	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/$name.err"
+	wait_until 60 grep -qs 'Ctrl-C ends it' "$TMP/$1.err"
 }
 
 wait_for_tracer() {
@@ -42,7 +48,7 @@ recorded() { # NAME
 	kill -INT "$TRACER"
 	check "$1: nothing is lost" wait_for_tracer
 	kill "$SERVER"
-	wait "$SERVER" || true
+	wait "$SERVER" 2>/dev/null || true # of a service, it is not this shell's
 	check "$1: valid" "$INFTRACE" validate "$TMP/$1.jsonl" --require token_prof,request_prof
 }
 
@@ -88,7 +94,7 @@ test_draft() {
 }
 
 post() { # PATH JSON
-	curl -sS --fail --noproxy '*' --max-time 60 "$URL$1" -d "$2"
+	"${NET[@]}" curl -sS --fail --noproxy '*' --max-time 60 "$URL$1" -d "$2"
 }
 
 # Slots that are saved and restored, a context that is shifted, several answers to one prompt, a grammar.
@@ -133,18 +139,88 @@ test_embeddings() {
 		p="$TMP/rerank.request_prof" s=last:"$TMP/reranked"
 }
 
-# Several models, each in a child of the server: what they do to warm up is no request.
-test_router() {
-	serve router --models-dir /mnt/models -np 2
+# Two models, each in a child of the server: what they do to warm up is no request.
+each_model() { # NAME
+	local model
 	for model in tiny mite; do
 		post /completion '{"model": "'$model'", "prompt": "the time of a token", "n_predict": 5, "ignore_eos": true}' >"$TMP/$model.said"
 	done
-	recorded router
-	shapes request_prof router
-	expect "router: one request of each child, joined" \
+	check_rc "$1: children that were there before are told" 0 "children .* not recorded; .*: -p $SERVER,[0-9]+,[0-9]+$" \
+		"$INFTRACE" record -d 100ms --profile "$TMP/later.jsonl" -p "$SERVER"
+	recorded "$1"
+	shapes request_prof "$1"
+	expect "$1: one request of each child, joined" \
 		'[[r["prompt_tokens"], r["output_tokens"], r["joined"]] for r in p if r["source_kind"] == "sequence"] == [[d["timings"]["prompt_n"], 5, True] for d in (a, b)] and len({r["pid"] for r in p}) == 3' \
-		p="$TMP/router.request_prof" a=last:"$TMP/tiny.said" b=last:"$TMP/mite.said"
+		p="$TMP/$1.request_prof" a=last:"$TMP/tiny.said" b=last:"$TMP/mite.said"
 }
 
-ALL_TESTS=(users disconnects draft slots embeddings router)
+test_router() {
+	serve router --models-dir /mnt/models -np 2
+	each_model router
+}
+
+# Starts systemd of that tree with nothing but the unit, on a copy of it, as process 1 of its namespaces; it may write to its own
+# cgroups and to nothing of the kernel's.
+boot() { # TREE
+	local new=$TMP/boot/root dir
+	echo $$ >"$CGROUP/cgroup.procs"
+	mkdir "$TMP/boot"
+	mount -t tmpfs none "$TMP/boot"
+	mkdir "$TMP"/boot/{upper,work,root}
+	mount -t overlay -o "lowerdir=$1,upperdir=$TMP/boot/upper,workdir=$TMP/boot/work" none "$new"
+	mount --bind "$TMP/mnt" "$new/mnt"
+	cp "$TMP/default" "$new/etc/default/llama-server"
+	mount -t proc proc "$new/proc"
+	mount --bind -o ro "$new/proc/sys" "$new/proc/sys"
+	mount -t sysfs -o ro sysfs "$new/sys"
+	mount -t tmpfs none "$new/dev"
+	for dir in null zero full random urandom; do
+		: >"$new/dev/$dir"
+		mount --bind "/dev/$dir" "$new/dev/$dir"
+	done
+	exec unshare --cgroup sh -e -c 'mount -t cgroup2 none "$1/sys/fs/cgroup"
+		exec env -i container=test PATH="$PATH" setpriv --bounding-set=-sys_time,-sys_module \
+			chroot "$1" /usr/lib/systemd/systemd --unit=llama-server.service' sh "$new"
+}
+
+# All of it ends with its process 1.
+unit_end() {
+	local rc=$?
+	pkill -9 -P "$BOOT" || true
+	wait "$BOOT" || true
+	wait_until 60 find "$CGROUP" -depth -type d -exec rmdir {} + 2>/dev/null || true
+	return "$rc"
+}
+
+# As Debian's own unit runs it, by systemd: the server has no model of its own, but starts a child for each.
+test_unit() {
+	local tree user NET
+	if ! tree=$(llama_service 2>&1) || ! CGROUP=$(cgroup_root 2>&1); then
+		skip "unit" "${CGROUP:-$tree}"
+		return
+	fi
+	CGROUP=$CGROUP/inftrace-test-$$
+	mkdir "$CGROUP" 2>/dev/null || {
+		skip "unit" "cgroups cannot be made here"
+		return
+	}
+	printf '%s\n' LLAMA_ARG_PORT=8080 LLAMA_ARG_MODELS_DIR=/mnt/models LLAMA_ARG_OFFLINE=1 LLAMA_ARG_THREADS=1 >"$TMP/default"
+	export -f boot
+	export TMP CGROUP
+	background unshare --mount --pid --fork --kill-child --ipc --uts --net bash -eu -c 'boot "$1"' bash "$tree" >"$TMP/boot.log" 2>&1
+	BOOT=$BG
+	trap 'unit_end; test_exit' EXIT
+	procs=$CGROUP/system.slice/llama-server.service/cgroup.procs
+	wait_until 60 grep -qs . "$procs" || not_ok "unit: started" "$(tail -n 1 "$TMP/boot.log")"
+	read -r SERVER <"$procs"
+	URL=http://127.0.0.1:8080
+	NET=(nsenter --target "$SERVER" --net)
+	check "unit: the server answers" wait_until 60 "${NET[@]}" curl -s --fail --noproxy '*' "$URL/health"
+	user=$(sed -n 's/^User=//p' "$tree/usr/lib/systemd/system/llama-server.service")
+	same "unit: it runs as the user whom the unit names" "$(stat -c %u "/proc/$SERVER")" "$(awk -F: -v u="$user" '$1 == u { print $3 }' "/proc/$SERVER/root/etc/passwd")"
+	record unit
+	each_model unit
+}
+
+ALL_TESTS=(users disconnects draft slots embeddings router unit)
 run_tests "$@"
