@@ -55,7 +55,8 @@ static const struct argp_option options[] = {
 		1 },
 	{ "events", 'e', "LIST", 0,
 		"list of sched,syscalls,faults,functions,ipc,memory,irq,cpu,requests,samples,stacks,pmu,messages (default: the "
-		"first five; cpu shows what other processes ran, requests those on the sockets of a server, samples which code "
+		"first five, and requests with -p of a process that listens; cpu shows what other processes ran, requests those on "
+		"the sockets of a server, samples which code "
 		"ran, stacks which code waited, pmu what steps and operators cost the CPU, messages what goes over TCP "
 		"connections, for inftrace link); +x and -x change the default",
 		1 },
@@ -338,9 +339,10 @@ int cmd_record(int argc, char **argv)
 		err = from_environment(&o, &strings);
 	if (!err)
 		err = record_window_check(&o);
-	if (!err)
+	if (!err) {
+		events_listening(&o);
 		code = record_run(&o);
-	else if (err != -EINVAL)
+	} else if (err != -EINVAL)
 		code = EXIT_RUN;
 	record_strings_free(&strings);
 	trigger_free(o.triggers);

@@ -8,6 +8,7 @@
 
 #include "capture/sampler.h"
 #include "capture/session.h"
+#include "target/process.h"
 #include "util/log.h"
 #include "util/text.h"
 
@@ -23,7 +24,7 @@ static const struct {
 	{ "memory", EVENT_MEMORY },
 	{ "irq", EVENT_IRQ },
 	{ "cpu", EVENT_CPU },
-	{ "requests", EVENT_REQUESTS },
+	{ "requests", EVENT_REQUESTS | EVENT_REQUESTS_LISTENING },
 	{ "samples", EVENT_SAMPLES },
 	{ "stacks", EVENT_STACKS },
 	{ "pmu", EVENT_PMU },
@@ -57,12 +58,20 @@ int events_parse(const char *list, unsigned int *ret_events)
 	free(text);
 	if (err)
 		return err;
-	if (!events) {
+	if (!(events & ~EVENT_REQUESTS_LISTENING)) {
 		log_error("-e: no events are left to record");
 		return -EINVAL;
 	}
 	*ret_events = events;
 	return 0;
+}
+
+void events_listening(struct record_options *o)
+{
+	for (size_t i = 0; i < o->n_pids && o->events & EVENT_REQUESTS_LISTENING; i++) {
+		if (process_listens(o->pids[i]))
+			o->events |= EVENT_REQUESTS;
+	}
 }
 
 bool record_wants_nodes(const struct record_options *o, bool only)

@@ -26,8 +26,9 @@ enum event {
 	EVENT_PMU = 1 << 11,
 	EVENT_MESSAGES = 1 << 12,
 	EVENT_FUNCTIONS_NAMED = 1 << 16, /* in -e: the profile wants calls, too */
+	EVENT_REQUESTS_LISTENING = 1 << 17, /* EVENT_REQUESTS if one of the processes listens: see events_listening() */
 };
-#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC)
+#define EVENTS_DEFAULT (EVENT_SCHED | EVENT_SYSCALLS | EVENT_FAULTS | EVENT_FUNCTIONS | EVENT_IPC | EVENT_REQUESTS_LISTENING)
 
 #define MIN_STACK_DEFAULT_NS 1000000
 
@@ -133,6 +134,9 @@ struct session_config;
 
 /* Parses the LIST of -e. Prints one line on failure; -EINVAL. */
 int events_parse(const char *list, unsigned int *ret_events);
+
+/* Decides on EVENT_REQUESTS where the list leaves it open: by default with -p of a process that listens. */
+void events_listening(struct record_options *o);
 
 /* Configures which kinds are kept and sent, for the events, the outputs and the function probes. */
 void events_configure(

@@ -243,6 +243,69 @@ int process_each(int (*cb)(pid_t pid, void *arg), void *arg)
 	return each_number("/proc", cb, arg);
 }
 
+/* ---- sockets ---- */
+
+#define LISTENERS_MAX 1024 /* of its network namespace; further ones are not found */
+
+struct listeners {
+	pid_t pid;
+	unsigned long inode[LISTENERS_MAX];
+	size_t n;
+	bool found;
+};
+
+/* Adds those of a table of /proc/PID/net whose column `state` is `wanted` (proc_pid_net(5)). */
+static void read_listeners(struct listeners *l, const char *table, const char *format, unsigned int wanted)
+{
+	unsigned int state;
+	unsigned long inode;
+	char path[64], line[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/net/%s", l->pid, table);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	while (l->n < LISTENERS_MAX && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, format, &state, &inode) == 2 && state == wanted)
+			l->inode[l->n++] = inode;
+	}
+	fclose(f);
+}
+
+static int is_listener(int fd, void *arg)
+{
+	struct listeners *l = arg;
+	char path[64], text[64];
+	unsigned long inode;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", l->pid, fd);
+	n = readlink(path, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	if (sscanf(text, "socket:[%lu]", &inode) != 1)
+		return 0;
+	for (size_t i = 0; i < l->n && !l->found; i++)
+		l->found = l->inode[i] == inode;
+	return l->found;
+}
+
+bool process_listens(pid_t pid)
+{
+	/* slot, addresses, state (10: TCP_LISTEN), queues, timer, retransmissions, user, timeout, inode */
+	static const char tcp[] = "%*s %*s %*s %x %*s %*s %*s %*s %*s %lu";
+	struct listeners l = { .pid = pid };
+	char path[64];
+
+	read_listeners(&l, "tcp", tcp, 10);
+	read_listeners(&l, "tcp6", tcp, 10);
+	/* number, references, protocol, flags (__SO_ACCEPTCON), type, state, inode */
+	read_listeners(&l, "unix", "%*s %*s %*s %x %*s %*s %lu", 1 << 16);
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	each_number(path, is_listener, &l);
+	return l.found;
+}
+
 static int each_executable(pid_t pid, bool files, int (*cb)(const struct mapped_file *m, void *arg), void *arg)
 {
 	char path[64], *line = NULL;

@@ -61,6 +61,9 @@ int process_each_executable(pid_t pid, int (*cb)(const struct mapped_file *m, vo
 /* The process's number in its own PID namespace. -ESRCH. */
 int process_own_number(pid_t pid, pid_t *ret_number);
 
+/* Whether it has a socket, TCP or UNIX, on which it waits for connections; false also if that cannot be read. */
+bool process_listens(pid_t pid);
+
 /* Strings, each terminated by a NUL, that a process was started with or has put there since: hostile. */
 struct process_text {
 	char *data;

@@ -17,10 +17,10 @@ serve() {
 	server_started "$name" "${@:2}" <>"$TMP/$name.stop"
 }
 
-# attach NAME RECORD-OPTION...: TRACER
+# attach NAME RECORD-OPTION...: with requests, since the server listens. TRACER
 attach() {
 	local name=$1
-	background "$INFTRACE" record --strict -e +requests --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
+	background "$INFTRACE" record --strict --profile "$TMP/$name.jsonl" "${@:2}" -p "$SERVER" \
 		2>"$TMP/$name.err"
 	TRACER=$BG
 	wait_until 60 recording_or_gone "$TRACER" "$TMP/$name.err"
@@ -74,6 +74,23 @@ test_early() {
 		"$FAMILIES" sockets "$TMP/$name.json" "$TMP/$name.jsonl" "$TMP/$name.told"
 }
 
+# Without requests if the list says so, and with -p of what does not listen.
+test_left_out() {
+	name=left-out
+	serve "$name" "$TOP/tests/programs/sse_server.py" "$TMP/$name.told" "$TMP/$name.socket" 1
+	attach "$name" -e -requests
+	check "$name: client" "$CLIENT" get "$PORT" /split/5/3 4
+	kill -INT "$TRACER"
+	wait "$TRACER"
+	expect "$name: no requests" '[e for e in p if e["event"] == "request_prof"] == [] and len(p) > 0' p="$TMP/$name.jsonl"
+	background python3 -c 'import os, socket, threading
+a, b = socket.socketpair()
+threading.Thread(target=lambda: [b.sendall(b.recv(100)) for _ in iter(int, 1)], daemon=True).start()
+while True: a.sendall(b"x"), a.recv(100)'
+	check "$name: of no server" "$INFTRACE" record -d 300ms --profile "$TMP/pair.jsonl" -p "$BG"
+	expect "$name: of no server" '[e for e in p if e["event"] == "request_prof"] == [] and len(p) > 0' p="$TMP/pair.jsonl"
+}
+
 # No system calls in the trace, no trace at all.
 test_alone() {
 	name=alone
@@ -118,5 +135,5 @@ teardown() {
 	traces_check
 }
 
-ALL_TESTS=(clients early alone node)
+ALL_TESTS=(clients early alone left_out node)
 run_tests "$@"

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -17,8 +18,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -346,6 +349,29 @@ static void test_clock_shift(void **state)
 		skip(); /* only root can make one */
 }
 
+/* Only a socket that waits for connections counts, of either kind, as long as it is there. */
+static void test_listens(void **state)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_un name = { .sun_family = AF_UNIX }; /* the kernel finds a name */
+	int tcp = socket(AF_INET, SOCK_STREAM, 0), local = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_false(process_listens(getpid()));
+	assert_int_equal(bind(tcp, (struct sockaddr *)&any, sizeof(any)), 0);
+	assert_int_equal(bind(local, (struct sockaddr *)&name, sizeof(sa_family_t)), 0);
+	assert_false(process_listens(getpid()));
+	assert_int_equal(listen(tcp, 1), 0);
+	assert_true(process_listens(getpid()));
+	close(tcp);
+	assert_false(process_listens(getpid()));
+	assert_int_equal(listen(local, 1), 0);
+	assert_true(process_listens(getpid()));
+	close(local);
+	assert_false(process_listens(getpid()));
+	assert_false(process_listens(0));
+}
+
 static void test_mapped_self(void **state)
 {
 	struct wanted w = { .address = (uintptr_t)test_mapped_self };
@@ -637,6 +663,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_comm),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_clock_shift),
+		cmocka_unit_test(test_listens),
 		cmocka_unit_test(test_mapped_self),
 		cmocka_unit_test(test_mapped_names),
 		cmocka_unit_test(test_open_irregular),
